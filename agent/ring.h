@@ -1,0 +1,230 @@
+/*
+ * The one header that the agent (which lives in the traced program) and the tool share: the
+ * events, the rings that carry them, and the tables by which the tool tells the agent what is
+ * hooked. Everything here is memory that two programs see at once: fixed-width little-endian
+ * fields, sizes asserted, grow only at the end, AGENT_ABI raised on any change.
+ *
+ *     one mapping in the target, chosen by the tool ("the area"), in this order:
+ *
+ *     image   R-X  private   the agent's code and constants
+ *     stubs   R-X  private   one 16-byte stub per hook: mov $hook,%eax; jmp thunk
+ *     state   RW-  private   struct agent_state, then the hook table
+ *     switch  RW-  private   one page, MADV_WIPEONFORK: struct agent_switch
+ *     rings   RW-  memfd     struct ring_area, then n_rings x (struct ring + its events)
+ *
+ * One idea covers every place that is hooked. A *hook* is a place that the program calls
+ * through (a slot of a task's vtable, of a waker's vtable, of a GOT, or a patched spawn site); it
+ * has a number, a type, a kind and the original function. The stub of hook i puts i into %eax and
+ * goes to the thunk of its type. So the kind of any task is found without a table: the poll slot
+ * of its vtable holds the address of a stub, and the stub's place is the hook's number.
+ *
+ * The reader of a ring (the tool) must not trust it: the target can scribble over the rings. The
+ * writer (the agent) reads from the shared memory only `tail`, and only to find out whether
+ * there is room.
+ */
+#ifndef POLLUX_AGENT_RING_H
+#define POLLUX_AGENT_RING_H
+
+#include <stdint.h>
+
+#define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
+#define AGENT_ABI 1u
+#define AGENT_STUB_BYTES 16u
+#define AGENT_MAX_HOOKS 65535u
+#define AGENT_KIND_NONE 0xffffu
+#define AGENT_MAX_RINGS 4096u
+#define AGENT_MIN_RING_BYTES 4096u
+
+/*
+ * An event is two words, written in place:
+ *   word0 = tsc << 8 | type         the low 56 bits of the time stamp counter; the reader restores
+ *                                   the rest (it knows the present counter to within a day)
+ *   word1 = kind << 48 | low 48 bits   a *task reference*, unless the type's comment says other
+ * In a task reference the low 48 bits are the task's id where the runtime has one (Tokio), the
+ * header's address where it has none (async-task).
+ */
+struct agent_event {
+	uint64_t word0;
+	uint64_t word1;
+};
+_Static_assert(sizeof(struct agent_event) == 16, "agent_event");
+
+enum agent_event_type {
+	AE_NONE = 0,
+	AE_POLL_BEGIN,	   /* task */
+	AE_POLL_PENDING,   /* task: end of the innermost open poll of this thread */
+	AE_POLL_READY,	   /* task: the same, the future returned */
+	AE_POLL_PANICKED,  /* task: the same, it panicked */
+	AE_POLL_CANCELLED, /* task: the same, it was dropped (abort) */
+	AE_POLL_UNKNOWN,   /* task: the same, how it ended can't be known */
+	AE_SPAWN,	   /* kind << 48 | last id given out as seen here, 0 if not known */
+	AE_WAKE,	   /* task: the wake moves it from idle to scheduled */
+	AE_WAKE_RUNNING,   /* task: woken while it is being polled */
+	AE_WAKE_NOOP,	   /* task: already scheduled, or ended */
+	AE_SCHEDULE,	   /* task: scheduled by something else than a waker (spawn, abort) */
+	AE_CANCEL,	   /* task: ended outside of a poll (runtime shutdown, task handle dropped) */
+	AE_DROP,	   /* task: its memory is given back; the reference may be used anew */
+	AE_PARK,	   /* enum agent_call << 48: blocking call begins outside of every task's poll */
+	AE_UNPARK,	   /* the same call << 48: it returned */
+	AE_BLOCK,	   /* enum agent_call << 48 | duration in ticks: a call inside a poll just ended */
+	AE_THREAD,	   /* tid: all that follows in this ring is this thread's */
+	AE_LOST,	   /* number of events dropped since the event before this one in this ring */
+	AE_ROOT_ENTER,	   /* kind << 48: a block_on made its waker here (its kind is a root kind) */
+	AE_ROOT_WAKE,	   /* kind << 48 | low 48 bits of the waker's data pointer: a block_on was woken */
+	AE_N_TYPES,
+};
+
+/* The calls that the agent knows, by the GOT entry through which they go. */
+enum agent_call {
+	AC_NONE = 0,
+	AC_FUTEX, /* syscall(SYS_futex, ..., FUTEX_WAIT*) only */
+	AC_EPOLL_WAIT,
+	AC_EPOLL_PWAIT,
+	AC_EPOLL_PWAIT2,
+	AC_POLL,
+	AC_PPOLL,
+	AC_SELECT,
+	AC_NANOSLEEP,
+	AC_CLOCK_NANOSLEEP,
+	AC_USLEEP,
+	AC_SLEEP,
+	AC_READ,
+	AC_PREAD,
+	AC_READV,
+	AC_WRITE,
+	AC_PWRITE,
+	AC_WRITEV,
+	AC_RECV,
+	AC_RECVFROM,
+	AC_RECVMSG,
+	AC_SEND,
+	AC_SENDTO,
+	AC_SENDMSG,
+	AC_ACCEPT,
+	AC_ACCEPT4,
+	AC_CONNECT,
+	AC_FSYNC,
+	AC_FDATASYNC,
+	AC_FLOCK,
+	AC_WAITPID,
+	AC_WAITID,
+	AC_PTHREAD_JOIN,
+	AC_PTHREAD_MUTEX_LOCK,
+	AC_PTHREAD_COND_WAIT,
+	AC_PTHREAD_COND_TIMEDWAIT,
+	AC_GETADDRINFO,
+	AC_SCHED_YIELD,
+	AC_N_CALLS,
+};
+
+/* What a hook's thunk does. `orig` is always the function that stood there before. */
+enum agent_hook_type {
+	AH_NONE = 0,
+	AH_TOKIO_POLL,	   /* Vtable.poll(header) */
+	AH_TOKIO_SCHEDULE, /* Vtable.schedule(header) */
+	AH_TOKIO_DEALLOC,  /* Vtable.dealloc(header) */
+	AH_TOKIO_SHUTDOWN, /* Vtable.shutdown(header) */
+	AH_TOKIO_WAKE,	   /* task WAKER_VTABLE: wake_by_val and wake_by_ref (header) */
+	AH_ASYNC_RUN,	   /* TaskVTable.run(header) -> bool */
+	AH_ASYNC_SCHEDULE, /* TaskVTable.schedule(header, ...) */
+	AH_ASYNC_DESTROY,  /* TaskVTable.destroy(header) */
+	AH_ASYNC_WAKE,	   /* RAW_WAKER_VTABLE: wake and wake_by_ref (header) */
+	AH_ROOT_WAKE,	   /* waker of a block_on: wake and wake_by_ref (data) */
+	AH_CALL,	   /* a blocking call in a GOT; `kind` is the enum agent_call */
+	AH_SPAWN,	   /* the spawn site of a kind */
+	AH_ROOT_ENTER,	   /* the place where a block_on makes its waker */
+	AH_PANIC,	   /* _Unwind_RaiseException in a GOT: a panic starts on this thread */
+	AH_N_TYPES,
+};
+
+/* One entry of the hook table, 64 bytes, written by the tool, read by the agent. */
+struct agent_hook {
+	uint64_t orig;	      /* address of the original function (0 for AH_SPAWN, AH_ROOT_ENTER) */
+	uint64_t slot;	      /* address of the hooked slot, or of the patched instruction */
+	uint64_t saved;	      /* the slot's original 8 bytes, for a later attach that must take over */
+	uint16_t type;	      /* enum agent_hook_type */
+	uint16_t kind;	      /* kind number, enum agent_call, or AGENT_KIND_NONE */
+	uint16_t id_offset;   /* Tokio: header + id_offset holds the u64 task id */
+	uint16_t state_offset; /* header + state_offset holds the state word (Tokio: 0) */
+	uint64_t vtable;      /* address of the vtable that the slot belongs to, 0 for a GOT */
+	uint64_t drop_ref;    /* AH_ASYNC_RUN: TaskVTable.drop_ref or, if it has none, 0.
+			       * AH_TOKIO_POLL, AH_TOKIO_SHUTDOWN: the original dealloc */
+	uint64_t next_id;     /* AH_SPAWN: address of Tokio's NEXT_ID counter, 0 if not known */
+	uint16_t vtable_offset; /* header + vtable_offset holds the vtable's address (Tokio: 16) */
+	uint16_t trailer_offset; /* Tokio: end of the part of the cell where the output may stand */
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
+
+/*
+ * The agent's private state at the start of the state part. The tool fills it before it flips the
+ * first slot; the agent changes only what is said so.
+ */
+struct agent_state {
+	uint64_t magic;
+	uint32_t abi;
+	uint32_t n_hooks;
+	uint64_t area;	     /* address of the area, which starts with the image */
+	uint64_t area_bytes; /* of all parts, the rings included */
+	uint64_t stubs;	     /* address of stub 0 */
+	uint64_t hooks;	     /* address of the hook table: struct agent_hook[AGENT_MAX_HOOKS at most] */
+	uint64_t live;	     /* address of struct agent_switch */
+	uint64_t rings;	     /* address of struct ring_area */
+	uint32_t tid_offset; /* %fs:tid_offset is the thread's tid (int): glibc 0x2d0, musl 0x30; found
+			      * in the target at attach, 0 if not found: then no thread is ever reused */
+	uint32_t wrap_async_run; /* 1: wrap async-task's run (frames can be registered); 0: tail jump */
+	uint64_t register_frame; /* address of __register_frame in the target, 0 if there is none */
+	uint64_t eh_frame;	 /* address of the agent's .eh_frame, to be registered */
+	uint32_t registered;	 /* agent: 0 not yet, 1 under way, 2 done */
+	uint32_t call_min_ticks; /* AE_BLOCK only for calls that took at least as long */
+	uint64_t short_calls;	 /* agent: calls inside polls that were shorter (approximate) */
+	uint64_t no_ring;	 /* agent: events dropped since no ring was free (exact) */
+};
+
+/* Alone in its page; the kernel zeroes it in a fork's child, so the child is never traced. */
+struct agent_switch {
+	uint32_t enabled; /* written last at attach, first at detach */
+	uint32_t reserved;
+};
+
+enum ring_owner { RING_FREE = 0 }; /* else the tid of its thread */
+
+/*
+ * A ring has one writer (the thread that owns it) and one reader (the tool). `head` and `tail`
+ * count bytes since the ring was made and only grow; the place is their value modulo the size,
+ * which is a power of two. Full means: the event is dropped and counted; AE_LOST follows as soon
+ * as there is room again. A ring whose thread has died is given back by the tool, after the last
+ * event was read (head == tail), by setting owner to RING_FREE.
+ */
+struct ring {
+	/* written by the agent */
+	uint64_t head;	   /* release store */
+	uint64_t dropped;  /* all events ever dropped here, exact */
+	uint64_t lost;	   /* of these, not yet told by AE_LOST */
+	uint32_t owner;	   /* tid, claimed by compare-and-swap from RING_FREE */
+	uint32_t generation; /* counts claims */
+	uint8_t pad0[32];
+	/* written by the tool */
+	uint64_t tail; /* release store */
+	uint8_t pad1[56];
+	/* the agent's own notes on this thread; the tool never reads them */
+	uint8_t scratch[896];
+	/* events follow: ring_bytes of them */
+};
+_Static_assert(sizeof(struct ring) == 1024, "ring");
+
+struct ring_area {
+	uint64_t magic;
+	uint32_t abi;
+	uint32_t n_rings;
+	uint32_t ring_bytes; /* of events, a power of two; the stride is this + sizeof(struct ring) */
+	uint32_t pid;	     /* the target's, in its own pid namespace */
+	uint64_t deadline;   /* tool: tsc after which a full ring means that the tool is gone; the agent
+			      * then clears agent_switch.enabled (it is private, so the tool's crash
+			      * costs the program nothing for long) */
+	uint32_t n_used;     /* agent: rings [0, n_used) were claimed at least once */
+	uint8_t pad[4096 - 36];
+};
+_Static_assert(sizeof(struct ring_area) == 4096, "ring_area");
+
+#endif

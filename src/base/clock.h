@@ -1,0 +1,38 @@
+/*
+ * Clocks. The agent stamps with the time stamp counter; pollux turns ticks into ns of
+ * CLOCK_MONOTONIC by pairs of readings taken while it records.
+ */
+#ifndef POLLUX_BASE_CLOCK_H
+#define POLLUX_BASE_CLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+uint64_t clock_monotonic_ns(void);
+uint64_t clock_realtime_ns(void);
+uint64_t clock_cpu_ns(void); /* CPU time of this process */
+uint64_t clock_ticks(void);  /* rdtsc; ns where there is none */
+
+/* One reading of both clocks, taken as close together as can be (best of several tries). */
+struct clock_pair {
+	uint64_t ticks, ns;
+};
+void clock_pair_read(struct clock_pair *ret);
+
+/*
+ * A map from ticks to ns: piecewise linear through pairs. Never goes backwards, also not when a new
+ * pair is added. clock_map_add() once a second or so keeps the error under a microsecond.
+ */
+struct clock_map {
+	struct clock_pair base; /* everything is relative to it */
+	double ns_per_tick;
+	struct clock_pair last;
+};
+/* Takes a first pair and, over about `settle_ns`, a second one. */
+void clock_map_init(struct clock_map *m, uint64_t settle_ns);
+void clock_map_add(struct clock_map *m);
+uint64_t clock_map_ns(const struct clock_map *m, uint64_t ticks);
+/* The full counter from its low 56 bits, given a full reading less than a year away. */
+uint64_t clock_ticks_restore(uint64_t low56, uint64_t near_ticks);
+
+#endif

@@ -1,0 +1,31 @@
+/*
+ * The one way to read bytes from outside: bounded, with a sticky error. After a read beyond the
+ * end every read gives 0 or NULL and cursor_ok() is false.
+ */
+#ifndef POLLUX_BASE_CURSOR_H
+#define POLLUX_BASE_CURSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cursor {
+	const uint8_t *at, *end;
+	bool failed;
+};
+
+void cursor_init(struct cursor *c, const void *data, size_t len);
+bool cursor_ok(const struct cursor *c);
+size_t cursor_left(const struct cursor *c);
+uint8_t cursor_u8(struct cursor *c);
+uint16_t cursor_u16(struct cursor *c); /* little-endian */
+uint32_t cursor_u32(struct cursor *c);
+uint64_t cursor_u64(struct cursor *c);
+uint64_t cursor_uleb(struct cursor *c); /* over 64 bits: fails */
+int64_t cursor_zigzag(struct cursor *c);
+const void *cursor_bytes(struct cursor *c, size_t len); /* points into the data */
+/* uleb length, then bytes; a fresh 0-terminated copy (free), NULL if failed or out of memory. A
+ * length above max fails. Bytes of value 0 inside are replaced by '?'. */
+char *cursor_string(struct cursor *c, size_t max);
+
+#endif

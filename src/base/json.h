@@ -1,0 +1,32 @@
+/*
+ * A JSON writer onto a sink of bytes: no tree, constant memory. Commas and nesting are kept by the
+ * writer; strings are escaped, bytes that are no UTF-8 become U+FFFD.
+ */
+#ifndef POLLUX_BASE_JSON_H
+#define POLLUX_BASE_JSON_H
+
+#include "base/buf.h"
+
+#include <stdint.h>
+
+struct json {
+	struct buf *out;
+	bool comma; /* a value stands before on this level */
+	bool pretty;
+	unsigned depth;
+};
+
+void json_init(struct json *j, struct buf *out, bool pretty);
+void json_object(struct json *j, const char *key); /* key NULL inside arrays and at the top */
+void json_array(struct json *j, const char *key);
+void json_end_object(struct json *j);
+void json_end_array(struct json *j);
+void json_string(struct json *j, const char *key, const char *value); /* NULL value: null */
+void json_u64(struct json *j, const char *key, uint64_t value);
+void json_i64(struct json *j, const char *key, int64_t value);
+void json_double(struct json *j, const char *key, double value); /* not finite: null */
+void json_bool(struct json *j, const char *key, bool value);
+/* Just the quoted, escaped string, without comma: for hot exporters. */
+void json_quote(struct buf *out, const char *s);
+
+#endif

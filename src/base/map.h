@@ -1,0 +1,27 @@
+/* A hash map from (u64, u64) to a pointer: open addressing, grows, deletion without tombstones. */
+#ifndef POLLUX_BASE_MAP_H
+#define POLLUX_BASE_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct map_entry {
+	uint64_t a, b;
+	void *value; /* NULL marks a free entry, so NULL can't be stored */
+};
+
+struct map {
+	struct map_entry *entries;
+	size_t n, cap; /* cap is 0 or a power of two */
+};
+
+void map_done(struct map *m); /* the values stay the caller's */
+void *map_get(const struct map *m, uint64_t a, uint64_t b);
+/* Replaces. -ENOMEM or 0. */
+int map_put(struct map *m, uint64_t a, uint64_t b, void *value);
+void *map_remove(struct map *m, uint64_t a, uint64_t b); /* the value that was there, or NULL */
+/* Iterates: `*pos` starts at 0; NULL at the end. The map must not change meanwhile. */
+const struct map_entry *map_next(const struct map *m, size_t *pos);
+
+#endif

@@ -1,0 +1,23 @@
+/* Text for people. */
+#ifndef POLLUX_BASE_TEXT_H
+#define POLLUX_BASE_TEXT_H
+
+#include "base/buf.h"
+
+#include <stdint.h>
+
+/* "0 ns", "850 ns", "12.3 µs", "4.56 ms", "1.23 s", "2 min 05 s": three digits. */
+void text_duration(struct buf *out, uint64_t ns);
+/* "999", "12.3 k", "4.56 M". */
+void text_count(struct buf *out, uint64_t n);
+/* "512 B", "1.2 KiB", "3.4 MiB". */
+void text_bytes(struct buf *out, uint64_t n);
+/* A string from the traced program, made safe for a terminal: control characters and invalid UTF-8
+ * as \x.. . */
+void text_safe(struct buf *out, const char *s);
+/* "10", "10s", "250ms", "1.5s", "2m", "80us", "100ns" into ns; a plain number has the given unit. -EINVAL. */
+int text_parse_duration(const char *s, uint64_t unit_ns, uint64_t *ret_ns);
+/* "4096", "64K", "16M", "1G" into bytes. -EINVAL. */
+int text_parse_bytes(const char *s, uint64_t *ret_bytes);
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * An ELF object on disk, read through libelf: segments, symbols, relocations applied, function
+ * bounds. Addresses are linked virtual addresses; they reach bytes only through PT_LOAD (rustc
+ * links with lld: address != file offset). Everything is bounded: the file comes from a stranger.
+ */
+#ifndef POLLUX_BINARY_ELF_IMAGE_H
+#define POLLUX_BINARY_ELF_IMAGE_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct elf_image;
+
+struct elf_symbol {
+	uint64_t addr, size;
+	const char *name; /* mangled; owned by the image */
+	uint8_t type;	  /* STT_FUNC, STT_OBJECT, STT_TLS */
+};
+
+/* A word in a data segment that the loader (or the linker) fills with an address. */
+struct elf_pointer {
+	uint64_t slot;	 /* where it stands */
+	uint64_t target; /* linked address of what it points at */
+};
+
+struct elf_segment {
+	uint64_t addr, size, file_size;
+	const uint8_t *data; /* file_size bytes */
+	bool exec, write;
+};
+
+/* From a file that the caller has opened (kept open by the caller; may be closed afterwards). `name`
+ * is for messages. -ENOEXEC: not an ELF file for x86-64. */
+int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struct error *err);
+void elf_image_free(struct elf_image *img);
+
+const char *elf_image_name(const struct elf_image *img);
+bool elf_image_pie(const struct elf_image *img);
+const char *elf_image_interp(const struct elf_image *img); /* NULL if static */
+uint64_t elf_image_entry(const struct elf_image *img);
+const uint8_t *elf_image_build_id(const struct elf_image *img, size_t *ret_len); /* NULL if none */
+size_t elf_image_n_segments(const struct elf_image *img);
+const struct elf_segment *elf_image_segment(const struct elf_image *img, size_t i);
+/* Bytes at a linked address as in the file; *ret_left is what follows in the segment. NULL outside. */
+const uint8_t *elf_image_bytes(const struct elf_image *img, uint64_t addr, size_t *ret_left);
+bool elf_image_is_code(const struct elf_image *img, uint64_t addr);
+
+/* .symtab and .dynsym together, defined ones, sorted by address. */
+size_t elf_image_symbols(struct elf_image *img, const struct elf_symbol **ret);
+const struct elf_symbol *elf_image_symbol_at(struct elf_image *img, uint64_t addr); /* covering */
+bool elf_image_has_symtab(struct elf_image *img);
+
+/* All words in data that hold addresses, sorted by slot: RELATIVE relocations of RELA and RELR; in a
+ * non-PIE object the aligned words of read-only and data segments that point into the object. */
+size_t elf_image_pointers(struct elf_image *img, const struct elf_pointer **ret);
+bool elf_image_pointer_at(struct elf_image *img, uint64_t slot, uint64_t *ret_target);
+
+/* GOT slots by imported symbol (GLOB_DAT and JUMP_SLOT). */
+struct elf_import {
+	uint64_t slot;
+	const char *name;
+};
+size_t elf_image_imports(struct elf_image *img, const struct elf_import **ret);
+
+/* Bounds of the function that covers addr: from symbols, else from .eh_frame. 1 or 0. */
+bool elf_image_function(struct elf_image *img, uint64_t addr, uint64_t *ret_start, uint64_t *ret_end);
+/* All function starts known from .eh_frame (also in stripped files), sorted. */
+struct elf_function {
+	uint64_t start, end;
+};
+size_t elf_image_functions(struct elf_image *img, const struct elf_function **ret);
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * Formats that other viewers open, one file each behind struct export_ops. Each reads the trace
+ * through the timeline, streaming, in memory that does not grow with the trace's length. The
+ * shapes that viewers really bear are the exporter's business; what was cut stands in the output
+ * and in the summary.
+ */
+#ifndef POLLUX_EXPORT_EXPORT_H
+#define POLLUX_EXPORT_EXPORT_H
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "timeline/replay.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum export_lanes { LANES_AUTO = 0, LANES_TASK, LANES_PACKED };
+
+struct export_options {
+	struct replay_filter filter;
+	enum export_lanes lanes;
+	uint64_t max_slices; /* 0: the format's default */
+	uint64_t max_lanes;  /* 0: the format's default */
+	bool force;	     /* also beyond the ceiling of the viewers */
+	void (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL */
+	void *progress_ctx;
+};
+
+/* What came out, for the line that the command prints at its end. */
+struct export_summary {
+	uint64_t slices, flows, lanes, bytes;
+	uint64_t cut_slices, cut_tasks;
+	char notice[256]; /* "" or what was cut and how to get it */
+};
+
+struct export_ops {
+	const char *name;      /* "chrome" */
+	const char *extension; /* ".json" */
+	const char *viewers;   /* for help: "Chrome's trace viewer, Perfetto" */
+	/* Writes all of it to `out`. The trace needs to be seekable if the format takes two passes.
+	 * -EPIPE when the reader of `out` has gone: not an error for the user. -EFBIG when the
+	 * result is beyond the viewers' ceiling and !force (nothing was written then). */
+	int (*write)(struct trace_reader *r, const struct export_options *opt, FILE *out,
+		     struct export_summary *ret_summary, struct error *err);
+};
+
+extern const struct export_ops *const export_formats[]; /* NULL-terminated */
+const struct export_ops *export_find(const char *name);
+
+#endif

@@ -1,0 +1,68 @@
+/*
+ * The agent in a process: loading it, flipping the hooks, taking it out again. Launch and attach are
+ * one mechanism. What may go wrong at any point leaves the target as it was or consistent: see the
+ * essay in attach.c and docs/agent.md.
+ */
+#ifndef POLLUX_PROCESS_ATTACH_H
+#define POLLUX_PROCESS_ATTACH_H
+
+#include "agent/ring.h"
+#include "base/error.h"
+#include "runtime/runtime.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct attach;
+
+struct attach_options {
+	uint32_t ring_bytes; /* per thread; rounded up to a power of two */
+	uint32_t n_rings;
+};
+
+/* One loaded ELF object with at least one runtime or call to hook. */
+struct attach_object {
+	struct finding finding;
+	uint64_t bias; /* process address = linked address + bias */
+};
+
+/* A kind as it was hooked: agent kind number i is kinds[i]. */
+struct attach_kind {
+	const struct attach_object *object;
+	const struct find_kind *kind;	/* NULL for a root kind */
+	const struct find_waker *waker; /* root kinds only */
+};
+
+/* Looks at every loaded object of the process, finds runtimes, loads the agent, flips the hooks and
+ * enables. Errors say what is missing and what to do; nothing is left behind in the target then.
+ * -ENOENT with a sentence: no runtime in this process. */
+int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret_attach,
+		struct error *err);
+
+/* Starts a program stopped where its relocations are done and attaches; attach_go() lets it run. argv[0]
+ * is searched in PATH. The child's exit is reaped by the caller (waitpid). */
+int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *ret_pid,
+		  struct attach **ret_attach, struct error *err);
+int attach_go(struct attach *a, struct error *err);
+
+/* Takes every hook back, byte for byte, and disables; the agent's mapping stays, idle. Works on a
+ * process that is gone. The rings may be read until attach_free. */
+int attach_close(struct attach *a, struct error *err);
+void attach_free(struct attach *a);
+
+pid_t attach_pid(const struct attach *a);
+bool attach_alive(const struct attach *a); /* false once the process is gone or has exec'ed */
+/* The rings as mapped here: n_rings x (ring + events) behind struct ring_area. Untrusted. */
+struct ring_area *attach_rings(const struct attach *a, size_t *ret_bytes);
+size_t attach_objects(const struct attach *a, const struct attach_object *const **ret);
+size_t attach_kinds(const struct attach *a, const struct attach_kind **ret);
+/* Coverage of finding and hooking together; strings belong to a. */
+size_t attach_coverage(const struct attach *a, const struct trace_coverage **ret);
+/* Threads stood still for so long, in all; the whole attach took so long; agent's own counters. */
+uint64_t attach_stop_ns(const struct attach *a);
+uint64_t attach_total_ns(const struct attach *a);
+int attach_counters(struct attach *a, uint64_t *ret_short_calls, uint64_t *ret_no_ring);
+
+#endif

@@ -1,0 +1,36 @@
+/*
+ * Statistics over a timeline: what `pollux report` prints, as text and as JSON
+ * (docs/report-json.md). One pass; memory grows with the number of families and threads and with
+ * live tasks.
+ */
+#ifndef POLLUX_REPORT_REPORT_H
+#define POLLUX_REPORT_REPORT_H
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "timeline/replay.h"
+
+struct report;
+
+enum report_sort { RS_POLL = 0, RS_MAX, RS_DELAY, RS_WAIT, RS_TASKS, RS_WAKES, RS_NAME };
+
+struct report_options {
+	struct replay_filter filter;
+	enum report_sort sort;
+	unsigned n_families; /* rows in the text; 0: all */
+	unsigned n_longest;  /* longest polls kept, 10 by default */
+	unsigned width;	     /* columns of the terminal; 0: not a terminal, no limit */
+	bool color;
+	void (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL */
+	void *progress_ctx;
+};
+
+int report_make(struct trace_reader *r, const struct report_options *opt, struct report **ret_report,
+		struct error *err);
+void report_free(struct report *rep);
+/* "poll", "max", "delay", ... into the enum; -EINVAL. */
+int report_parse_sort(const char *s, enum report_sort *ret_sort);
+void report_text(const struct report *rep, struct buf *out);
+void report_json(const struct report *rep, struct buf *out);
+
+#endif

@@ -1,0 +1,101 @@
+/*
+ * What pollux knows of each runtime, one file each behind one ops table; and the finding: all
+ * places in one ELF object where that runtime can be hooked. Nothing here touches a process:
+ * addresses are *linked* addresses (virtual addresses as in the file); the loader adds the bias and
+ * compares the slot's live content with what is expected before it changes anything.
+ */
+#ifndef POLLUX_RUNTIME_RUNTIME_H
+#define POLLUX_RUNTIME_RUNTIME_H
+
+#include "base/error.h"
+#include "trace/event.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct elf_image; /* src/binary */
+
+/* A patched place: the instruction that takes a table's address. */
+struct find_site {
+	uint64_t addr;	   /* of the instruction */
+	uint8_t len;	   /* its length; at least 5 */
+	uint8_t reg;	   /* destination register number (0 rax .. 15 r15), 0xff: a store to memory */
+	uint8_t bytes[15]; /* the instruction as it stands in the file */
+	bool patchable;	   /* false: `note` of the coverage says why (page crossing, too short, ...) */
+	char *where;	   /* "app::serve+0x1f3" demangled, or "0x5f3a0" */
+};
+
+/* A task kind: one vtable. */
+struct find_kind {
+	uint32_t runtime;     /* index into finding.runtimes */
+	enum trace_role role; /* by names; TR_TASK if not known */
+	bool block_in_place;  /* the worker kind that block_in_place spawns */
+	uint64_t vtable;
+	/* slots: address of the slot and of the function in it; 0 where the runtime has no such slot */
+	uint64_t poll_slot, poll;
+	uint64_t schedule_slot, schedule;
+	uint64_t dealloc_slot, dealloc;	  /* async-task: destroy */
+	uint64_t shutdown_slot, shutdown;
+	uint64_t drop_ref;		  /* async-task: function, not hooked */
+	uint16_t id_offset, scheduler_offset, trailer_offset; /* Tokio */
+	uint16_t vtable_offset, state_offset; /* in the header: Tokio 16 and 0 */
+	char *name, *full_name, *scheduler; /* see struct trace_kind */
+	struct find_site *sites;
+	size_t n_sites;
+};
+
+/* A RawWakerVTable. */
+struct find_waker {
+	uint32_t runtime;
+	bool root; /* of a block_on; else of tasks */
+	uint64_t vtable;
+	uint64_t wake_slot, wake, wake_by_ref_slot, wake_by_ref;
+	struct find_site *sites; /* root only: where block_on makes its waker */
+	size_t n_sites;
+	char *name; /* root: "block_on (multi_thread)", "block_on (current_thread)" */
+};
+
+/* A GOT slot of a call of enum agent_call, or of the unwinder. */
+struct find_call {
+	uint64_t slot;
+	uint16_t call; /* enum agent_call; AC_NONE: _Unwind_RaiseException */
+	const char *symbol;
+};
+
+struct find_runtime {
+	char *name, *version, *verified;
+	uint64_t next_id; /* Tokio: address of the task id counter, 0 if not found */
+};
+
+struct finding {
+	char *path; /* as the target names it */
+	struct find_runtime *runtimes;
+	size_t n_runtimes;
+	struct find_kind *kinds;
+	size_t n_kinds;
+	struct find_waker *wakers;
+	size_t n_wakers;
+	struct find_call *calls;
+	size_t n_calls;
+	uint64_t register_frame; /* of __register_frame if this object defines it, 0 otherwise */
+	uint64_t n_inline_syscalls; /* `syscall` instructions in functions of the program: not visible */
+	bool has_symbols, pie, is_static, is_musl;
+	struct trace_coverage *coverage; /* process index is 0 here; strings are owned */
+	size_t n_coverage;
+};
+
+/* Everything pollux can hook in this object. An object without any runtime gives 0 runtimes, not an
+ * error; a runtime of a version that can't be hooked gives a coverage entry with the reason.
+ * Symbols, layouts and code come from outside: nothing is trusted. */
+int runtime_find(struct elf_image *image, struct finding *ret_finding, struct error *err);
+void finding_done(struct finding *f);
+
+/* One runtime. Each adds what it finds to `f`. */
+struct runtime_ops {
+	const char *name;
+	int (*find)(struct elf_image *image, struct finding *f, struct error *err);
+};
+extern const struct runtime_ops *const runtimes[]; /* NULL-terminated: tokio, async-task */
+
+#endif

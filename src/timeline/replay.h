@@ -1,0 +1,31 @@
+/*
+ * A trace file through the timeline, and the filter that report and export share. The loop that
+ * every reader would write stands here once.
+ */
+#ifndef POLLUX_TIMELINE_REPLAY_H
+#define POLLUX_TIMELINE_REPLAY_H
+
+#include "timeline/timeline.h"
+#include "trace/trace.h"
+
+struct replay_filter {
+	/* Window in ns from the trace's first event; to_ns 0 = to the end. The timeline is fed with all
+	 * events (states need the past); the sink is told of what ends in the window or reaches
+	 * into it, with times clipped to it. */
+	uint64_t from_ns, to_ns;
+	/* Each NULL or a 0-terminated list. A family matches if the kind's name contains the text; a
+	 * thread if its tid equals or its name contains it; a task by serial, or by id if "id:7". */
+	const char *const *families;
+	const char *const *threads;
+	const char *const *tasks;
+};
+
+/* Runs the reader to its end (or until the sink stops it). *ret_totals and ret_base_ns (time of the
+ * first event: the zero of the filter's window) may be NULL. `progress` may be NULL; it is
+ * called now and then. A filter of NULL lets everything through. */
+int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
+		    const struct timeline_sink *sink, void *sink_ctx,
+		    void (*progress)(void *ctx, uint64_t done, uint64_t total), void *progress_ctx,
+		    struct timeline_totals *ret_totals, uint64_t *ret_base_ns, struct error *err);
+
+#endif

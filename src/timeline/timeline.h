@@ -1,0 +1,173 @@
+/*
+ * The one state machine that gives events their meaning: tasks, polls, waits, wakes, workers.
+ * Fed with events in time order (each thread's own order is exact, the order between threads is
+ * nearly so), it tells a sink what happened as soon as it is known. Memory grows with what is
+ * alive, never with the length of the trace; no I/O.
+ *
+ *               spawn            poll begins          poll ends: ready, panicked, cancelled
+ *    (unseen) ────────▶ SCHEDULED ────────▶ POLLING ─────────────────────────────▶ DONE
+ *                           ▲                  │ pending                              ▲
+ *                           │ wake             ▼                                      │ cancel
+ *                           └────────────── WAITING ───────────────────────────────── ┘
+ *
+ * A wake during the task's own poll makes it SCHEDULED at the end of that poll. After losses on a
+ * thread the tasks that it may have touched are in state UNKNOWN until their next event:
+ * nothing is invented.
+ *
+ * Spawns find their tasks. TE_SPAWN stands where the task is made and says its kind, its parent
+ * (the poll open on that thread) and, where known, the highest id given out so far; the task's own
+ * name comes with its first event. Rules, the first that fits:
+ *   address-named kinds: the TE_SCHEDULE or TE_POLL_BEGIN of an unknown task of that kind that
+ *     follows on the same thread (async-task schedules a new task at once);
+ *   with hints: the waiting spawn of that kind with the smallest hint >= id;
+ *   without: the oldest waiting spawn of that kind (the parent is then likely, not proven).
+ */
+#ifndef POLLUX_TIMELINE_TIMELINE_H
+#define POLLUX_TIMELINE_TIMELINE_H
+
+#include "base/error.h"
+#include "trace/event.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct timeline;
+
+enum task_state { TS_UNKNOWN = 0, TS_SCHEDULED, TS_POLLING, TS_WAITING, TS_DONE };
+
+/* A task as the timeline knows it. Valid during the call of the sink only. */
+struct tl_task {
+	uint64_t serial;      /* trace-wide number in order of first appearance, from 1 */
+	uint32_t kind;	      /* index of a struct trace_kind; TRACE_KIND_NONE for a block_on unknown */
+	uint64_t id;	      /* the runtime's name for it: id or address; a root's thread index */
+	uint64_t parent;      /* serial of the task whose poll spawned it, 0 if none or not known */
+	uint32_t spawn_thread; /* index; UINT32_MAX if the spawn was not seen */
+	bool spawn_seen;      /* false: it lived before the recording (or its spawn was lost) */
+	uint64_t spawn_ns;    /* time of its spawn; if not seen, of its first event */
+	uint64_t end_ns;      /* 0 while alive */
+	enum trace_outcome outcome; /* TO_PENDING while alive; else how it ended */
+	enum task_state state;
+	uint64_t n_polls, n_wakes, n_self_wakes;
+	uint64_t poll_ns, wait_ns, sched_ns; /* sums: polled, waiting for a wake, scheduled */
+	void *user;	      /* the sink's own: set and read in callbacks, kept until task_end */
+};
+
+/* One poll of a task, told when it ends. */
+struct tl_poll {
+	struct tl_task *task;
+	uint32_t thread;
+	uint32_t depth;	      /* 0: not inside another task's poll on this thread (workers' main loops
+			       * do not count) */
+	uint64_t begin_ns, end_ns;
+	enum trace_outcome outcome; /* TO_UNKNOWN: the end was not seen (lost, or trace ends) */
+	bool begin_seen;      /* false: began before the recording or in a loss: no length is known */
+	bool woken_inside;    /* woken while running: it is scheduled again at end_ns */
+	uint64_t scheduled_ns; /* when it became scheduled, 0 if not known; begin_ns - this is the
+				* scheduling delay */
+	uint64_t wake_serial; /* number of the tl_wake that scheduled it, 0 if none */
+	uint64_t blocked_ns;  /* sum of blocking calls inside */
+	uint32_t n_blocks;
+};
+
+/* A stretch of a task's life between polls, told when it ends. */
+struct tl_wait {
+	struct tl_task *task;
+	enum task_state state; /* TS_WAITING: nobody woke it; TS_SCHEDULED: in a run queue; TS_UNKNOWN */
+	uint64_t begin_ns, end_ns;
+};
+
+/* A waker fired, or a task was scheduled otherwise. */
+struct tl_wake {
+	uint64_t serial;      /* from 1, counts all wakes */
+	struct tl_task *task; /* the woken one */
+	struct tl_task *source_task; /* whose poll was open on the thread, NULL: the thread itself (a
+				      * driver, a foreign thread) */
+	uint32_t thread;
+	uint64_t time_ns;
+	enum trace_wake effect;
+	bool by_waker; /* false: TE_SCHEDULE */
+};
+
+/* A blocking call inside a poll. */
+struct tl_block {
+	struct tl_task *task; /* innermost task being polled */
+	uint32_t thread;
+	uint16_t call;
+	uint64_t begin_ns, end_ns;
+};
+
+/* A stretch in which a thread was parked: told when it ends. */
+struct tl_park {
+	uint32_t thread;
+	uint16_t call;
+	uint64_t begin_ns, end_ns;
+};
+
+/* A thread as the timeline knows it. */
+struct tl_thread {
+	uint32_t thread;      /* index of a struct trace_thread */
+	bool worker;	      /* runs a runtime's loop: a worker kind's poll, or block_on */
+	uint64_t begin_ns, end_ns; /* first and last event */
+	uint64_t n_polls;     /* of tasks, depth 0 */
+	uint64_t busy_ns;     /* in polls of depth 0 */
+	uint64_t parked_ns;   /* in parks */
+	uint64_t blocked_ns;  /* in blocking calls inside polls; part of busy_ns */
+	uint64_t lost;	      /* events lost on this thread */
+};
+
+/* block_in_place: a section of a poll that hands the worker's queue to another thread. */
+struct tl_section {
+	struct tl_task *task;
+	uint32_t thread;
+	uint64_t begin_ns, end_ns; /* end: the poll's end (the exact end is not visible) */
+};
+
+struct tl_loss {
+	uint32_t thread;
+	uint64_t begin_ns, end_ns;
+	uint64_t n_events;
+};
+
+/* All may be NULL. A negative return stops the feed and comes out of timeline_feed/_finish. */
+struct timeline_sink {
+	int (*task_begin)(void *ctx, struct tl_task *task);
+	int (*task_end)(void *ctx, struct tl_task *task); /* also at the trace's end for the living */
+	int (*poll)(void *ctx, const struct tl_poll *poll);
+	int (*wait)(void *ctx, const struct tl_wait *wait);
+	int (*wake)(void *ctx, const struct tl_wake *wake);
+	int (*block)(void *ctx, const struct tl_block *block);
+	int (*section)(void *ctx, const struct tl_section *section);
+	int (*park)(void *ctx, const struct tl_park *park);
+	int (*loss)(void *ctx, const struct tl_loss *loss);
+	int (*thread_end)(void *ctx, const struct tl_thread *thread); /* once each, at the finish */
+	int (*worker_begin)(void *ctx, uint32_t thread, uint64_t time_ns);
+	int (*worker_end)(void *ctx, uint32_t thread, uint64_t time_ns);
+};
+
+/* What the timeline needs to know of a kind; NULL for one that nobody told. */
+typedef const struct trace_kind *(*timeline_kind_fn)(const void *ctx, uint32_t kind);
+
+/* The sink and both contexts must outlive the timeline. */
+struct timeline *timeline_new(const struct timeline_sink *sink, void *sink_ctx,
+			      timeline_kind_fn kind, const void *kind_ctx);
+void timeline_free(struct timeline *tl);
+
+int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct error *err);
+
+/* The trace is over at end_ns: everything open is told (outcome TO_UNKNOWN, tasks alive). */
+int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err);
+
+struct timeline_totals {
+	uint64_t n_events, n_lost;
+	uint64_t first_ns, last_ns;
+	/* tasks of role task and blocking: workers' own polls and roots are not counted */
+	uint64_t spawned;   /* spawns seen */
+	uint64_t unspawned; /* tasks that lived before, or whose spawn was lost */
+	uint64_t completed, cancelled, panicked, ended_unknown, alive;
+	uint64_t n_polls, n_wakes, n_self_wakes, n_schedules;
+	uint64_t n_odd; /* events that did not fit (end without begin, clock backwards, ...) */
+};
+void timeline_totals(const struct timeline *tl, struct timeline_totals *ret);
+
+#endif

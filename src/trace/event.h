@@ -1,0 +1,124 @@
+/*
+ * The one vocabulary of events. Every source (agent, kernel, import) speaks it, every reader
+ * (timeline) understands it; what an event *means* for tasks is decided in src/timeline alone.
+ *
+ * A task is named by (kind, task): `kind` is the trace-wide number of a struct trace_kind, `task`
+ * the runtime's id of the task (Tokio) or its header's address (async-task, until TE_DROP).
+ */
+#ifndef POLLUX_TRACE_EVENT_H
+#define POLLUX_TRACE_EVENT_H
+
+#include <stdint.h>
+
+enum trace_event_type {
+	TE_NONE = 0,
+	TE_SPAWN,	 /* kind; task = highest id given out when it was seen, 0 if not known. The parent
+			  * is the task whose poll is open on this thread. The new task's own id comes
+			  * with its first other event: see timeline.h, "spawns find their tasks" */
+	TE_POLL_BEGIN,	 /* kind, task */
+	TE_POLL_END,	 /* kind, task; arg = enum trace_outcome: ends the innermost open poll here */
+	TE_WAKE,	 /* kind, task; arg = enum trace_wake; the source is what this thread does now */
+	TE_SCHEDULE,	 /* kind, task: put into a run queue by something else than a waker */
+	TE_CANCEL,	 /* kind, task: ended outside of a poll */
+	TE_DROP,	 /* kind, task: memory given back; for address-named tasks the name is free again */
+	TE_PARK,	 /* arg = call (enum agent_call): thread blocks outside of every task's poll */
+	TE_UNPARK,	 /* arg = call: and goes on */
+	TE_BLOCK,	 /* arg = call; value = ns it took; `time` is its end: blocking call in a poll */
+	TE_THREAD_BEGIN, /* this thread's first event in this ring */
+	TE_THREAD_END,	 /* the thread is gone */
+	TE_LOST,	 /* value = events of this thread dropped since its event before */
+	TE_ROOT_ENTER,	 /* kind (role root): a block_on begins on this thread */
+	TE_ROOT_WAKE,	 /* kind (role root); task = address of its waker's data */
+	TE_N_TYPES,
+};
+
+enum trace_outcome { TO_PENDING = 0, TO_READY, TO_PANICKED, TO_CANCELLED, TO_UNKNOWN, TO_N };
+
+enum trace_wake { TW_SCHEDULED = 0, TW_RUNNING, TW_NOOP, TW_UNKNOWN, TW_N };
+
+/* Times are ns of CLOCK_MONOTONIC, on both sides of the trace file: the source converts. */
+struct trace_event {
+	uint64_t time;
+	uint32_t thread; /* index of a struct trace_thread */
+	uint16_t type;	 /* enum trace_event_type */
+	uint16_t arg;
+	uint32_t kind; /* index of a struct trace_kind, or TRACE_KIND_NONE */
+	uint32_t reserved;
+	uint64_t task;
+	uint64_t value;
+};
+_Static_assert(sizeof(struct trace_event) == 40, "trace_event");
+
+#define TRACE_KIND_NONE 0xffffffffu
+
+/* Fixed English words for output: "pending", "scheduled", "epoll_wait"; "?" when out of range. */
+const char *trace_event_type_name(unsigned type);
+const char *trace_outcome_name(unsigned outcome);
+const char *trace_wake_name(unsigned wake);
+const char *trace_call_name(unsigned call);
+
+enum trace_role { TR_TASK = 0, TR_BLOCKING, TR_WORKER, TR_ROOT, TR_N };
+const char *trace_role_name(unsigned role); /* "task", "blocking", "worker", "root" */
+
+/* ---- metadata: what the numbers in events stand for ---- */
+
+/* Strings belong to whoever filled the struct; writer and reader copy. NULL reads as "". */
+
+struct trace_process {
+	uint32_t pid;
+	const char *exe;     /* path as the target sees it */
+	const char *cmdline; /* arguments joined by spaces */
+	uint64_t start_ns;   /* recording began, CLOCK_MONOTONIC */
+	uint64_t start_realtime_ns;
+};
+
+struct trace_runtime {
+	uint32_t process; /* index */
+	const char *name;    /* "tokio", "async-task" */
+	const char *version; /* "1.38.0", "" if unknown */
+	const char *object;  /* path of the ELF object that it was found in */
+	const char *verified; /* how the layout was verified: "symbols", "shape: 9 tables", ... */
+};
+
+struct trace_thread {
+	uint32_t process;
+	uint32_t tid;
+	const char *name; /* comm; may be told anew when it changes: the last one counts */
+};
+
+struct trace_kind {
+	uint32_t process;
+	uint32_t runtime;	 /* index of a struct trace_runtime */
+	uint16_t role;		 /* enum trace_role */
+	uint16_t address_named;	 /* 1: `task` is an address (async-task), 0: an id */
+	uint32_t n_sites;
+	uint64_t vtable;	 /* address as linked (file), for matching with symbols later */
+	uint64_t poll;		 /* address of poll/run, as linked */
+	const char *name;	 /* for people: "app::worker"; "kind 7" when stripped */
+	const char *full_name;	 /* as the symbols spell it; "" if unknown */
+	const char *scheduler;	 /* "multi_thread", "current_thread", "local", "blocking", "" */
+	/* spawn sites, n_sites of each: where tasks of this kind are made */
+	const uint64_t *site_addrs; /* as linked */
+	const char *const *sites;   /* "app::main+0x1f3", "app::serve (src/main.rs:12)", "0x5f3a0" */
+};
+
+/* What was seen and what not: `seen` of `total` items, and why the rest is missing. */
+struct trace_coverage {
+	uint32_t process;
+	uint32_t reserved;
+	const char *item; /* "task vtables", "spawn sites", "blocking calls", "wakers", "names" */
+	uint64_t seen, total;
+	const char *note; /* one sentence, "" if all is well */
+};
+
+/* The recording's own cost, told at its end. */
+struct trace_cost {
+	uint64_t stop_ns;      /* threads of the target stood still, in all (attach and detach) */
+	uint64_t attach_ns;    /* from the command to the enabled agent */
+	uint64_t recorder_cpu_ns; /* CPU time of pollux itself while recording */
+	uint64_t event_cost_ps;	  /* one event in the agent, measured at attach on this machine, in ps */
+	uint64_t end_ns;	  /* recording ended, CLOCK_MONOTONIC */
+	const char *end_reason;	  /* "interrupted", "duration", "exited 0", "killed by signal 9" */
+};
+
+#endif

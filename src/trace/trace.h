@@ -1,0 +1,81 @@
+/*
+ * The trace file, .plx: writer and reader. The format is specified in docs/trace-format.md.
+ *
+ * A writer takes events thread by thread in each thread's own order and metadata at any time
+ * before the first event that needs it. A reader gives metadata through its tables and all
+ * events merged by time, in memory bounded by the writer's rounds (trace_writer_round), not by
+ * the file's length. What was cut off (kill -9, full disk) is recovered up to the last whole
+ * chunk and told by trace_reader_truncated().
+ */
+#ifndef POLLUX_TRACE_TRACE_H
+#define POLLUX_TRACE_TRACE_H
+
+#include "base/error.h"
+#include "trace/event.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct trace_writer;
+struct trace_reader;
+
+/* Creates the file (mode 0600; an existing regular file of ours is replaced, a symbolic link is not
+ * followed). The caller owns *ret_writer. */
+int trace_writer_open(const char *path, struct trace_writer **ret_writer, struct error *err);
+
+/* Each gives the new item's index, counted from 0 for each sort, in the order of the calls. */
+int trace_writer_process(struct trace_writer *w, const struct trace_process *p, uint32_t *ret_index);
+int trace_writer_runtime(struct trace_writer *w, const struct trace_runtime *r, uint32_t *ret_index);
+int trace_writer_thread(struct trace_writer *w, const struct trace_thread *t, uint32_t *ret_index);
+int trace_writer_kind(struct trace_writer *w, const struct trace_kind *k, uint32_t *ret_index);
+int trace_writer_thread_name(struct trace_writer *w, uint32_t thread, const char *name);
+int trace_writer_coverage(struct trace_writer *w, const struct trace_coverage *c);
+int trace_writer_cost(struct trace_writer *w, const struct trace_cost *c);
+
+/* Events of one thread (all with ev[i].thread == thread) in that thread's order. Buffered; encoded
+ * and written by size or at the round's end. Times that go backwards within a thread are kept. */
+int trace_writer_events(struct trace_writer *w, uint32_t thread, const struct trace_event *ev,
+			size_t n);
+
+/* Ends a round: everything buffered is written, and the reader is told that (nearly) all events
+ * older than `watermark_ns` are now in the file. Called by the capture a few times a second. */
+int trace_writer_round(struct trace_writer *w, uint64_t watermark_ns);
+
+uint64_t trace_writer_bytes(const struct trace_writer *w);
+uint64_t trace_writer_n_events(const struct trace_writer *w);
+
+/* Writes the end mark and closes. A file without end mark is a cut one. Frees w in every case. */
+int trace_writer_close(struct trace_writer *w, struct error *err);
+
+/* `path` may be "-" (standard input). Reads the header only. */
+int trace_reader_open(const char *path, struct trace_reader **ret_reader, struct error *err);
+void trace_reader_free(struct trace_reader *r);
+
+/* Next event in time order: 1 with *ret_event, 0 at the end, negative errno. Metadata that stands
+ * before an event in the file is in the tables when the event is returned. */
+int trace_reader_next(struct trace_reader *r, struct trace_event *ret_event, struct error *err);
+
+/* Begins again at the first event (a second pass). Needs a seekable file, else -ESPIPE. */
+int trace_reader_rewind(struct trace_reader *r, struct error *err);
+
+/* Tables as read so far; pointers are valid until trace_reader_free. NULL when out of range. */
+const struct trace_process *trace_reader_process(const struct trace_reader *r, uint32_t i);
+const struct trace_runtime *trace_reader_runtime(const struct trace_reader *r, uint32_t i);
+const struct trace_thread *trace_reader_thread(const struct trace_reader *r, uint32_t i);
+const struct trace_kind *trace_reader_kind(const struct trace_reader *r, uint32_t i);
+const struct trace_coverage *trace_reader_coverage(const struct trace_reader *r, uint32_t i);
+const struct trace_cost *trace_reader_cost(const struct trace_reader *r); /* NULL if not told */
+uint32_t trace_reader_n_processes(const struct trace_reader *r);
+uint32_t trace_reader_n_runtimes(const struct trace_reader *r);
+uint32_t trace_reader_n_threads(const struct trace_reader *r);
+uint32_t trace_reader_n_kinds(const struct trace_reader *r);
+uint32_t trace_reader_n_coverage(const struct trace_reader *r);
+
+/* After the end was reached: true if the file was cut or damaged; the sentence says what is lost. */
+bool trace_reader_truncated(const struct trace_reader *r, const char **ret_text);
+
+/* Bytes read of bytes in all (0 if not known): for a progress bar. */
+void trace_reader_progress(const struct trace_reader *r, uint64_t *ret_done, uint64_t *ret_total);
+
+#endif
