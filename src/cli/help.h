@@ -1,0 +1,13 @@
+/* What the tables of verbs and options look like to people. Private to the command line. */
+#ifndef POLLUX_CLI_HELP_H
+#define POLLUX_CLI_HELP_H
+
+#include "base/buf.h"
+#include "cli/cli.h"
+
+/* `pollux --help`: the verbs and how to begin. */
+void help_overview(struct buf *out);
+/* `pollux VERB --help`: the first paragraph of the verb's text; the man page has all of it. */
+void help_verb(struct buf *out, const struct cli_verb *verb);
+
+#endif

@@ -1,0 +1,162 @@
+/*
+ * pollux: one command, a verb per job. Finds the verb, sorts its words, runs it, prints what went
+ * wrong exactly once. Exit codes: 0 done, 1 failed, 2 wrong use; `record -- CMD` gives the
+ * program's own.
+ *
+ * A reader that goes away (`pollux report | head`) is no error. Writes have to say so by EPIPE
+ * and not by a signal, since a recording must be able to detach first. SIGPIPE is caught and not
+ * ignored: exec() resets a caught signal, but would hand an ignored one on to the traced program.
+ */
+#include "base/buf.h"
+#include "cli/args.h"
+#include "cli/cli.h"
+#include "cli/help.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1 };
+
+static void on_sigpipe(int signal_number)
+{
+}
+
+static void catch_sigpipe(void)
+{
+	struct sigaction old;
+	struct sigaction act = {.sa_handler = on_sigpipe, .sa_flags = SA_RESTART};
+
+	sigemptyset(&act.sa_mask);
+	if (sigaction(SIGPIPE, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+		sigaction(SIGPIPE, &act, NULL);
+}
+
+/* A file that we open must never become standard output because the caller had closed that. */
+static void fill_standard_fds(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
+static int print(struct buf *text)
+{
+	if (!buf_failed(text))
+		fwrite(text->data, 1, text->len, stdout);
+	buf_done(text);
+	return EXIT_DONE;
+}
+
+static const struct cli_verb *find_verb(const char *name)
+{
+	for (size_t i = 0; cli_verbs[i]; i++) {
+		if (strcmp(cli_verbs[i]->name, name) == 0)
+			return cli_verbs[i];
+	}
+	return NULL;
+}
+
+static int unknown_verb(const char *name)
+{
+	const char *names[32] = {NULL};
+	const char *near;
+	struct error text = {0};
+
+	for (size_t i = 0; cli_verbs[i] && i + 1 < sizeof(names) / sizeof(names[0]); i++)
+		names[i] = cli_verbs[i]->name;
+	near = args_nearest(name, names);
+	error_set(&text, -EINVAL, "there is no verb '%s'%s%s%s", name,
+		  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+	return args_usage(NULL, text.text);
+}
+
+static int run_verb(const struct cli_verb *verb, int argc, char **argv)
+{
+	struct error err = {0};
+	struct cli_args args;
+	struct buf text = BUF_INIT;
+	int code;
+
+	if (args_parse(verb, argc, argv, &args, &err) < 0)
+		return args_usage(verb->name, err.text);
+	if (args.help) {
+		help_verb(&text, verb);
+		code = print(&text);
+	} else {
+		code = verb->run(&args, &err);
+		cli_progress_done();
+	}
+	args_done(&args);
+	if (code == EXIT_FAILED && err.code == -EPIPE)
+		return EXIT_DONE;
+	if (code == EXIT_FAILED && err.code != 0)
+		fprintf(stderr, "pollux: %s\n", err.text);
+	return code;
+}
+
+static int run(int argc, char **argv)
+{
+	struct buf text = BUF_INIT;
+	const char *word = argc > 1 ? argv[1] : NULL;
+	const struct cli_verb *verb;
+
+	if (!word) {
+		help_overview(&text);
+		fputs(buf_failed(&text) ? "" : text.data, stderr);
+		buf_done(&text);
+		return ARGS_USAGE;
+	}
+	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+		buf_str(&text, "pollux " POLLUX_VERSION "\n");
+		return print(&text);
+	}
+	if (strcmp(word, "help") == 0 && argc > 2) {
+		verb = find_verb(argv[2]);
+		if (!verb)
+			return unknown_verb(argv[2]);
+		help_verb(&text, verb);
+		return print(&text);
+	}
+	if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
+		help_overview(&text);
+		return print(&text);
+	}
+	if (word[0] == '-')
+		return args_usage(NULL, "a verb comes first, its options behind it");
+	verb = find_verb(word);
+	if (!verb)
+		return unknown_verb(word);
+	return run_verb(verb, argc - 2, argv + 2);
+}
+
+static bool reader_gone(void)
+{
+	struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
+}
+
+int main(int argc, char **argv)
+{
+	int code;
+
+	fill_standard_fds();
+	catch_sigpipe();
+	code = run(argc, argv);
+	errno = 0;
+	if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_DONE && !reader_gone()) {
+		fprintf(stderr, "pollux: cannot write to standard output: %s\n",
+			errno ? strerror(errno) : "an earlier write failed");
+		return EXIT_FAILED;
+	}
+	return code;
+}

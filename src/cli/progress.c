@@ -1,0 +1,71 @@
+/*
+ * The terminal: is there one, how wide, in colour, and the line that says how far a long job is.
+ * Progress goes to stderr and only to a terminal, so neither pipes nor logs ever see it.
+ */
+#include "base/clock.h"
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static const uint64_t REDRAW_NS = 100 * 1000 * 1000;
+
+static bool drawn;
+static uint64_t drawn_ns;
+
+void cli_progress(void *label, uint64_t done, uint64_t total)
+{
+	static int terminal = -1;
+	uint64_t now;
+
+	if (terminal < 0)
+		terminal = isatty(STDERR_FILENO);
+	if (!terminal)
+		return;
+	now = clock_monotonic_ns();
+	if (drawn_ns == 0)
+		drawn_ns = now; /* nothing at all for a job that is done at once */
+	if (now - drawn_ns < REDRAW_NS)
+		return;
+	drawn = true;
+	drawn_ns = now;
+	if (total > 0)
+		fprintf(stderr, "\r\033[K%s %3.0f %%", (const char *)label,
+			100.0 * (double)(done < total ? done : total) / (double)total);
+	else
+		fprintf(stderr, "\r\033[K%s", (const char *)label);
+	fflush(stderr);
+}
+
+void cli_progress_done(void)
+{
+	if (drawn) {
+		fputs("\r\033[K", stderr);
+		fflush(stderr);
+	}
+	drawn = false;
+	drawn_ns = 0;
+}
+
+bool cli_color(void)
+{
+	const char *no_color = getenv("NO_COLOR"); /* https://no-color.org */
+	const char *term = getenv("TERM");
+
+	return isatty(STDOUT_FILENO) && !(no_color && *no_color) && term &&
+	       strcmp(term, "dumb") != 0;
+}
+
+unsigned cli_width(void)
+{
+	struct winsize size = {0};
+
+	if (!isatty(STDOUT_FILENO))
+		return 0;
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+		return 80;
+	return size.ws_col;
+}

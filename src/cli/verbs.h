@@ -1,0 +1,12 @@
+/* The verbs; each is defined in the file of its name. */
+#ifndef POLLUX_CLI_VERBS_H
+#define POLLUX_CLI_VERBS_H
+
+#include "cli/cli.h"
+
+extern const struct cli_verb verb_record;
+extern const struct cli_verb verb_report;
+extern const struct cli_verb verb_export;
+extern const struct cli_verb verb_doctor;
+
+#endif
