@@ -1,0 +1,53 @@
+"""The check of the arrows finds each kind of broken edge."""
+import arrows
+import pytest
+
+
+def house(tmp_path, where, line):
+    path = tmp_path / where
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"/* a file */\n{line}\n")
+    for name in ("agent/ring.h", "agent/own.h"):
+        other = tmp_path / name
+        other.parent.mkdir(parents=True, exist_ok=True)
+        if not other.exists():
+            other.write_text("")
+    return arrows.check(tmp_path)[1]
+
+
+@pytest.mark.parametrize("where, line", [
+    ("src/report/a.c", '#include "timeline/timeline.h"'),
+    ("src/report/a.c", "#include <elfutils/libdw.h>"),
+    ("src/process/a.c", '#include "agent/ring.h"'),
+    ("src/process/a.c", '#include "runtime/runtime.h"'),
+    ("src/cli/a.c", '#include "capture/capture.h"'),
+    ("agent/a.c", '#include "ring.h"'),
+    ("agent/a.c", '#include "agent/own.h"'),
+    ("agent/a.c", "#include <stdint.h>"),
+])
+def test_allowed(tmp_path, where, line):
+    assert house(tmp_path, where, line) == []
+
+
+@pytest.mark.parametrize("where, line, text", [
+    ("src/timeline/a.c", '#include "report/report.h"', "no arrow from timeline to report"),
+    ("src/base/a.c", '# include "trace/event.h"', "no arrow from base to trace"),
+    ("src/report/a.h", '#include "cli/cli.h"', "no arrow from report to cli"),
+    ("src/export/a.c", '#include "export.h"', "named by its room"),
+    ("src/process/a.c", '#include "agent/own.h"', "agent/ring.h and nothing else"),
+    ("src/report/a.c", '#include "agent/ring.h"', "know the ring"),
+    ("src/cellar/a.c", "", "no room of the house"),
+    ("src/trace/a.c", '#include "cellar/a.h"', "there is no room cellar"),
+    ("agent/a.c", "#include <string.h>", "freestanding"),
+    ("agent/a.c", '#include "base/buf.h"', "its own files only"),
+])
+def test_broken(tmp_path, where, line, text):
+    broken = house(tmp_path, where, line)
+    assert len(broken) == 1 and text in broken[0]
+
+
+def test_this_house():
+    root = arrows.Path(__file__).resolve().parents[2]
+    files, broken = arrows.check(root)
+    assert broken == []
+    assert files > 20
