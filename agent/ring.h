@@ -18,6 +18,12 @@
  * goes to the thunk of its type. So the kind of any task is found without a table: the poll slot
  * of its vtable holds the address of a stub, and the stub's place is the hook's number.
  *
+ * The image is position independent and has nothing left to relocate. It starts with struct
+ * agent_image; the tool fills the words said to be its own, writes image_bytes of it once, R-X,
+ * and the stubs right behind (area + image_bytes). The agent has no data of its own: all that it
+ * changes lies in the state part, whose first image.state_bytes belong to struct agent_state and
+ * to the agent's private tables behind it (zeroed memory); the hook table follows.
+ *
  * The reader of a ring (the tool) must not trust it: the target can scribble over the rings. The
  * writer (the agent) reads from the shared memory only `tail`, and only to find out whether
  * there is room.
@@ -137,7 +143,35 @@ enum agent_hook_type {
 	AH_N_TYPES,
 };
 
-/* One entry of the hook table, 64 bytes, written by the tool, read by the agent. */
+/*
+ * How a stub and a trampoline reach a thunk (all addresses: image + agent_image.thunks[type]):
+ *
+ *   slot (all types but two)     b8 imm32   mov $hook,%eax
+ *                                e9 rel32   jmp thunk           padded to AGENT_STUB_BYTES
+ *
+ *   AH_SPAWN, AH_ROOT_ENTER      lea -128(%rsp),%rsp            over the red zone
+ *   (a trampoline near the       pushfq; push %rax
+ *   patched instruction)         mov $hook,%eax
+ *                                call *thunk                    keeps every register but rax, flags
+ *                                pop %rax; popfq
+ *                                lea 128(%rsp),%rsp
+ *                                the displaced instruction; jmp back
+ *   These two thunks need no aligned stack and look at agent_switch themselves.
+ */
+
+/* What the tool knows of a hook's kind. */
+enum agent_hook_flags {
+	AGENT_HOOK_WORKER = 1, /* polls of this kind are a worker's main loop (the agent sets this too,
+				* when it sees another poll inside one, unless the next bit is set) */
+	AGENT_HOOK_TASK = 2,   /* known to be no worker's main loop: never learned as one */
+};
+
+#define AGENT_OFFSET_UNKNOWN 0xffffu /* state_offset, vtable_offset: the agent may learn them */
+
+/*
+ * One entry of the hook table, 64 bytes, written by the tool. The agent writes only what it
+ * learns: flags, and the two offsets where they are AGENT_OFFSET_UNKNOWN.
+ */
 struct agent_hook {
 	uint64_t orig;	      /* address of the original function (0 for AH_SPAWN, AH_ROOT_ENTER) */
 	uint64_t slot;	      /* address of the hooked slot, or of the patched instruction */
@@ -151,8 +185,10 @@ struct agent_hook {
 			       * AH_TOKIO_POLL, AH_TOKIO_SHUTDOWN: the original dealloc */
 	uint64_t next_id;     /* AH_SPAWN: address of Tokio's NEXT_ID counter, 0 if not known */
 	uint16_t vtable_offset; /* header + vtable_offset holds the vtable's address (Tokio: 16) */
-	uint16_t trailer_offset; /* Tokio: end of the part of the cell where the output may stand */
-	uint32_t reserved;
+	uint16_t trailer_offset; /* Tokio: end of the part of the cell where the output may stand
+				  * (0xffff: there or further) */
+	uint16_t flags;		 /* enum agent_hook_flags */
+	uint16_t poll_offset;	 /* wakes: offset of the poll (Tokio: 0) or run slot in the task's vtable */
 };
 _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
 
@@ -172,7 +208,8 @@ struct agent_state {
 	uint64_t rings;	     /* address of struct ring_area */
 	uint32_t tid_offset; /* %fs:tid_offset is the thread's tid (int): glibc 0x2d0, musl 0x30; found
 			      * in the target at attach, 0 if not found: then no thread is ever reused */
-	uint32_t wrap_async_run; /* 1: wrap async-task's run (frames can be registered); 0: tail jump */
+	uint32_t wrap; /* 1: polls are wrapped by a frame (it can be registered, so panics and backtraces
+			* pass); 0: tail jump, polls then end with AE_POLL_UNKNOWN at the thread's next */
 	uint64_t register_frame; /* address of __register_frame in the target, 0 if there is none */
 	uint64_t eh_frame;	 /* address of the agent's .eh_frame, to be registered */
 	uint32_t registered;	 /* agent: 0 not yet, 1 under way, 2 done */
@@ -180,6 +217,26 @@ struct agent_state {
 	uint64_t short_calls;	 /* agent: calls inside polls that were shorter (approximate) */
 	uint64_t no_ring;	 /* agent: events dropped since no ring was free (exact) */
 };
+
+/* The start of the image. */
+struct agent_image {
+	uint64_t magic;
+	uint32_t abi;
+	uint32_t image_bytes; /* a multiple of 4096; the stubs follow */
+	uint32_t state_bytes; /* of struct agent_state with the private tables; the hook table follows */
+	uint32_t eh_frame;    /* offset of .eh_frame (it ends with a zero word) */
+	uint32_t eh_frame_bytes;
+	uint32_t stubs_range;	/* offset of a u32 in .eh_frame; the tool puts n_hooks * AGENT_STUB_BYTES
+				 * there before it writes the image: the stubs are walkable then too */
+	uint32_t thunks[24];	/* offset of the thunk by enum agent_hook_type, 0 for AH_NONE */
+	/* the tool fills these before it writes the image */
+	uint64_t state; /* address of struct agent_state */
+	uint64_t hooks; /* address of the hook table (as agent_state.hooks) */
+	uint64_t live;	/* address of struct agent_switch (as agent_state.live) */
+	uint64_t reserved;
+};
+_Static_assert(sizeof(struct agent_image) == 160, "agent_image");
+_Static_assert(AH_N_TYPES <= 24, "agent_image.thunks");
 
 /* Alone in its page; the kernel zeroes it in a fork's child, so the child is never traced. */
 struct agent_switch {
@@ -194,7 +251,8 @@ enum ring_owner { RING_FREE = 0 }; /* else the tid of its thread */
  * count bytes since the ring was made and only grow; the place is their value modulo the size,
  * which is a power of two. Full means: the event is dropped and counted; AE_LOST follows as soon
  * as there is room again. A ring whose thread has died is given back by the tool, after the last
- * event was read (head == tail), by setting owner to RING_FREE.
+ * event was read (head == tail), by compare-and-swap of owner from the dead tid to RING_FREE (a new
+ * thread at the dead one's thread pointer may take the ring over at the same moment: AE_THREAD).
  */
 struct ring {
 	/* written by the agent */
@@ -219,7 +277,7 @@ struct ring_area {
 	uint32_t n_rings;
 	uint32_t ring_bytes; /* of events, a power of two; the stride is this + sizeof(struct ring) */
 	uint32_t pid;	     /* the target's, in its own pid namespace */
-	uint64_t deadline;   /* tool: tsc after which a full ring means that the tool is gone; the agent
+	uint64_t deadline;   /* tool: tsc (0: none) after which a full ring means that the tool is gone; the agent
 			      * then clears agent_switch.enabled (it is private, so the tool's crash
 			      * costs the program nothing for long) */
 	uint32_t n_used;     /* agent: rings [0, n_used) were claimed at least once */
