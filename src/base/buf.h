@@ -19,7 +19,7 @@ struct buf {
 #define BUF_INIT { 0 }
 
 void buf_done(struct buf *b);
-void buf_clear(struct buf *b); /* keeps the memory */
+void buf_clear(struct buf *b); /* keeps the memory, and the failure */
 bool buf_failed(const struct buf *b);
 bool buf_reserve(struct buf *b, size_t more);
 void buf_add(struct buf *b, const void *data, size_t len);

@@ -20,19 +20,23 @@ struct clock_pair {
 void clock_pair_read(struct clock_pair *ret);
 
 /*
- * A map from ticks to ns: piecewise linear through pairs. Never goes backwards, also not when a new
- * pair is added. clock_map_add() once a second or so keeps the error under a microsecond.
+ * A map from ticks to ns: piecewise linear along pairs. Never goes backwards, also not when a new
+ * pair is added: ticks since the pair before keep their ns, so what is mapped within one interval
+ * after its stamp is in order. clock_map_add() once a second or so keeps the error under a
+ * microsecond; calls that come too soon after the last do nothing.
  */
 struct clock_map {
 	struct clock_pair base; /* everything is relative to it */
-	double ns_per_tick;
+	double ns_per_tick;	    /* from the base on */
+	double earlier_ns_per_tick; /* before it */
 	struct clock_pair last;
 };
 /* Takes a first pair and, over about `settle_ns`, a second one. */
 void clock_map_init(struct clock_map *m, uint64_t settle_ns);
 void clock_map_add(struct clock_map *m);
 uint64_t clock_map_ns(const struct clock_map *m, uint64_t ticks);
-/* The full counter from its low 56 bits, given a full reading less than a year away. */
+/* The full counter from its low 56 bits, given a full reading less than 2^55 ticks (about
+ * 130 days) away. */
 uint64_t clock_ticks_restore(uint64_t low56, uint64_t near_ticks);
 
 #endif

@@ -1,0 +1,133 @@
+/*
+ * Clocks, and the map from time stamp counter to CLOCK_MONOTONIC.
+ *
+ * The counter runs at a constant rate, CLOCK_MONOTONIC at one that NTP steers, so the map is a
+ * polygon. A new pair of readings never moves what was already mapped: the new line starts where
+ * the old one is at that moment and is sloped so that it meets the true clock one interval later.
+ *
+ *        ns │            ╱ new line: from the old line to the expected truth
+ *           │        o╱·
+ *           │      ╱  x  the new pair (truth); o is what the old line says
+ *           │   ╱
+ *           └──────────────── ticks
+ */
+#include "base/clock.h"
+
+#include <stddef.h>
+#include <time.h>
+
+#define PAIR_TRIES 10
+/* Reading a pair errs by some ten ns: over less time than this a slope would be noise. */
+#define MIN_INTERVAL_NS 20000000
+
+static uint64_t now_ns(clockid_t id)
+{
+	struct timespec ts;
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t clock_monotonic_ns(void)
+{
+	return now_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t clock_realtime_ns(void)
+{
+	return now_ns(CLOCK_REALTIME);
+}
+
+uint64_t clock_cpu_ns(void)
+{
+	return now_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+uint64_t clock_ticks(void)
+{
+#if defined(__x86_64__)
+	return __builtin_ia32_rdtsc();
+#else
+	return clock_monotonic_ns();
+#endif
+}
+
+void clock_pair_read(struct clock_pair *ret)
+{
+	uint64_t best = UINT64_MAX;
+	for (int i = 0; i < PAIR_TRIES; i++) {
+		uint64_t before = clock_ticks();
+		uint64_t ns = clock_monotonic_ns();
+		uint64_t gap = clock_ticks() - before;
+		if (gap < best || i == 0) {
+			best = gap;
+			*ret = (struct clock_pair){.ticks = before + gap / 2, .ns = ns};
+		}
+	}
+}
+
+static void wait_ns(uint64_t ns)
+{
+	struct timespec ts = {.tv_sec = (time_t)(ns / 1000000000),
+			      .tv_nsec = (long)(ns % 1000000000)};
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
+}
+
+void clock_map_init(struct clock_map *m, uint64_t settle_ns)
+{
+	struct clock_pair first, second;
+
+	clock_pair_read(&first);
+	do {
+		wait_ns(settle_ns);
+		clock_pair_read(&second);
+	} while (second.ns == first.ns || second.ticks == first.ticks);
+
+	double slope = (double)(second.ns - first.ns) / (double)(second.ticks - first.ticks);
+	*m = (struct clock_map){
+		.base = first, .ns_per_tick = slope, .earlier_ns_per_tick = slope, .last = second};
+}
+
+void clock_map_add(struct clock_map *m)
+{
+	struct clock_pair now;
+
+	clock_pair_read(&now);
+	if (now.ns < m->last.ns + MIN_INTERVAL_NS || now.ticks <= m->last.ticks)
+		return;
+
+	double ticks = (double)(now.ticks - m->last.ticks);
+	double rate = (double)(now.ns - m->last.ns) / ticks;
+	uint64_t mapped = clock_map_ns(m, now.ticks);
+	double slope = rate + (double)(int64_t)(now.ns - mapped) / ticks;
+	/* After a jump of either clock (a suspend): catch up slowly, neither stand nor leap. */
+	if (slope < rate / 2)
+		slope = rate / 2;
+	if (slope > rate * 2)
+		slope = rate * 2;
+
+	m->earlier_ns_per_tick = m->ns_per_tick;
+	m->ns_per_tick = slope;
+	m->base = (struct clock_pair){.ticks = now.ticks, .ns = mapped};
+	m->last = now;
+}
+
+uint64_t clock_map_ns(const struct clock_map *m, uint64_t ticks)
+{
+	/* Ticks come from a program that may be hostile: stay within u64 whatever they are. */
+	if (ticks >= m->base.ticks) {
+		double ns = (double)(ticks - m->base.ticks) * m->ns_per_tick;
+		uint64_t sum;
+		if (ns >= 0x1p63 || __builtin_add_overflow(m->base.ns, (uint64_t)ns, &sum))
+			return UINT64_MAX;
+		return sum;
+	}
+	double ns = (double)(m->base.ticks - ticks) * m->earlier_ns_per_tick;
+	return ns >= (double)m->base.ns ? 0 : m->base.ns - (uint64_t)ns;
+}
+
+uint64_t clock_ticks_restore(uint64_t low56, uint64_t near_ticks)
+{
+	/* The signed distance within 56 bits, extended to 64. */
+	uint64_t distance = (low56 - near_ticks) << 8;
+	return near_ticks + (uint64_t)((int64_t)distance >> 8);
+}

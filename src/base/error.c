@@ -1,0 +1,78 @@
+/*
+ * Error values. The text is built from the inside out: error_set() writes the first cause,
+ * error_add() pushes one sentence in front of it. Formatting goes through a buffer of its own, so
+ * that arguments may point into the text of the same error.
+ */
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TEXT_BYTES sizeof(((struct error *)NULL)->text)
+
+/* Puts s behind text, as far as there is room. */
+static void append(char *text, const char *s)
+{
+	size_t n = strlen(text);
+	size_t len = strnlen(s, TEXT_BYTES - 1 - n);
+	memcpy(text + n, s, len);
+	text[n + len] = 0;
+}
+
+int error_set(struct error *err, int code, const char *fmt, ...)
+{
+	if (!err)
+		return code;
+
+	char text[TEXT_BYTES];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+
+	memcpy(err->text, text, sizeof(text));
+	err->code = code;
+	return code;
+}
+
+int error_sys(struct error *err, int code, const char *fmt, ...)
+{
+	if (!err)
+		return code;
+
+	char text[TEXT_BYTES];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	append(text, ": ");
+	append(text, strerror(-code));
+
+	memcpy(err->text, text, sizeof(text));
+	err->code = code;
+	return code;
+}
+
+int error_add(struct error *err, const char *fmt, ...)
+{
+	if (!err)
+		return -EIO;
+
+	char text[TEXT_BYTES];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (err->text[0]) {
+		append(text, ": ");
+		append(text, err->text);
+	}
+
+	memcpy(err->text, text, sizeof(text));
+	if (!err->code)
+		err->code = -EIO;
+	return err->code;
+}

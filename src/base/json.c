@@ -1,0 +1,187 @@
+/*
+ * The JSON writer. `comma` alone remembers the level: it is false right after a bracket opened and
+ * true after any value, and a bracket that closed is a value of the level above.
+ */
+#include "base/json.h"
+
+#include "base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void json_init(struct json *j, struct buf *out, bool pretty)
+{
+	*j = (struct json){.out = out, .pretty = pretty};
+}
+
+static void new_line(struct json *j)
+{
+	buf_char(j->out, '\n');
+	for (unsigned i = 0; i < j->depth; i++)
+		buf_add(j->out, "  ", 2);
+}
+
+static void before(struct json *j, const char *key)
+{
+	if (j->comma)
+		buf_char(j->out, ',');
+	if (j->pretty && j->depth)
+		new_line(j);
+	if (key) {
+		json_quote(j->out, key);
+		buf_char(j->out, ':');
+		if (j->pretty)
+			buf_char(j->out, ' ');
+	}
+	j->comma = true;
+}
+
+static void open_bracket(struct json *j, const char *key, char bracket)
+{
+	before(j, key);
+	buf_char(j->out, bracket);
+	j->depth++;
+	j->comma = false;
+}
+
+static void close_bracket(struct json *j, char bracket)
+{
+	if (j->depth)
+		j->depth--;
+	if (j->pretty && j->comma)
+		new_line(j);
+	buf_char(j->out, bracket);
+	j->comma = true;
+}
+
+void json_object(struct json *j, const char *key)
+{
+	open_bracket(j, key, '{');
+}
+
+void json_array(struct json *j, const char *key)
+{
+	open_bracket(j, key, '[');
+}
+
+void json_end_object(struct json *j)
+{
+	close_bracket(j, '}');
+}
+
+void json_end_array(struct json *j)
+{
+	close_bracket(j, ']');
+}
+
+void json_string(struct json *j, const char *key, const char *value)
+{
+	before(j, key);
+	if (value)
+		json_quote(j->out, value);
+	else
+		buf_str(j->out, "null");
+}
+
+void json_u64(struct json *j, const char *key, uint64_t value)
+{
+	before(j, key);
+	buf_u64(j->out, value);
+}
+
+void json_i64(struct json *j, const char *key, int64_t value)
+{
+	before(j, key);
+	if (value < 0)
+		buf_char(j->out, '-');
+	buf_u64(j->out, value < 0 ? -(uint64_t)value : (uint64_t)value);
+}
+
+void json_double(struct json *j, const char *key, double value)
+{
+	before(j, key);
+	if (!isfinite(value)) {
+		buf_str(j->out, "null");
+		return;
+	}
+	/* The shorter spelling if it reads back as the same number. */
+	char text[40];
+	snprintf(text, sizeof(text), "%.15g", value);
+	if (strtod(text, NULL) != value)
+		snprintf(text, sizeof(text), "%.17g", value);
+	/* A program that called setlocale() may have another decimal point. */
+	for (char *c = text; *c; c++)
+		if (*c == ',')
+			*c = '.';
+	buf_str(j->out, text);
+}
+
+void json_bool(struct json *j, const char *key, bool value)
+{
+	before(j, key);
+	buf_str(j->out, value ? "true" : "false");
+}
+
+static inline bool is_clean(unsigned char c)
+{
+	return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
+}
+
+/* How many bytes from s on need no escape and are ASCII; eight at a time. A high bit in `bad` may
+ * stand for a clean byte above a bad one (borrows), so the byte loop has the last word. */
+static size_t clean_run(const char *s, size_t len)
+{
+	const uint64_t ones = 0x0101010101010101ULL, highs = 0x8080808080808080ULL;
+	size_t i = 0;
+
+	for (; len - i >= 8; i += 8) {
+		uint64_t v;
+		memcpy(&v, s + i, 8);
+		uint64_t quote = v ^ (ones * '"'), back = v ^ (ones * '\\');
+		uint64_t bad = v | (v - ones * 0x20) | (quote - ones) | (back - ones);
+		if (bad & highs)
+			break;
+	}
+	while (i < len && is_clean((unsigned char)s[i]))
+		i++;
+	return i;
+}
+
+void json_quote(struct buf *out, const char *s)
+{
+	size_t len = strlen(s);
+
+	if (!buf_reserve(out, len + 2))
+		return;
+	buf_char(out, '"');
+	for (size_t i = 0; i < len;) {
+		size_t run = clean_run(s + i, len - i);
+		buf_add(out, s + i, run);
+		i += run;
+		if (i == len)
+			break;
+
+		unsigned char c = (unsigned char)s[i];
+		size_t n = 1;
+		if (c == '"' || c == '\\')
+			buf_add(out, (char[]){'\\', (char)c}, 2);
+		else if (c == '\n')
+			buf_add(out, "\\n", 2);
+		else if (c == '\t')
+			buf_add(out, "\\t", 2);
+		else if (c == '\r')
+			buf_add(out, "\\r", 2);
+		else if (c < 0x20)
+			buf_printf(out, "\\u%04x", c);
+		else if ((n = text_utf8(s + i, len - i)))
+			buf_add(out, s + i, n);
+		else {
+			buf_add(out, "\xef\xbf\xbd", 3);
+			n = 1;
+		}
+		i += n;
+	}
+	buf_char(out, '"');
+}

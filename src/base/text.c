@@ -1,0 +1,243 @@
+/*
+ * Numbers, durations and foreign strings as people read them, and back. All arithmetic is on
+ * integers: a rounded value that reaches the next unit is shown in that unit ("1.00 ms", never
+ * "1000 µs").
+ */
+#include "base/text.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* v / unit in three digits; false if it rounds to 1000 or more. unit is a multiple of 100. */
+static bool three_digits(struct buf *out, uint64_t v, uint64_t unit)
+{
+	uint64_t whole = v / unit, rest = v % unit;
+	uint64_t hundredths = whole * 100 + (rest + unit / 200) / (unit / 100);
+	uint64_t tenths = whole * 10 + (rest + unit / 20) / (unit / 10);
+	uint64_t rounded = whole + (rest + unit / 2) / unit;
+
+	if (whole < 10 && hundredths < 1000)
+		buf_printf(out, "%u.%02u", (unsigned)(hundredths / 100),
+			   (unsigned)(hundredths % 100));
+	else if (whole < 100 && tenths < 1000)
+		buf_printf(out, "%u.%u", (unsigned)(tenths / 10), (unsigned)(tenths % 10));
+	else if (rounded < 1000)
+		buf_printf(out, "%u", (unsigned)rounded);
+	else
+		return false;
+	return true;
+}
+
+void text_duration(struct buf *out, uint64_t ns)
+{
+	static const struct {
+		uint64_t ns;
+		const char *name;
+	} units[] = {{1000, " µs"}, {1000000, " ms"}, {1000000000, " s"}};
+	const uint64_t second = 1000000000;
+
+	if (ns < 1000) {
+		buf_u64(out, ns);
+		buf_str(out, " ns");
+		return;
+	}
+	/* 59.95 s would round to 60.0 s. */
+	if (ns < 60 * second - second / 20) {
+		for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+			if (three_digits(out, ns, units[i].ns)) {
+				buf_str(out, units[i].name);
+				return;
+			}
+		}
+	}
+	uint64_t s = ns / second + (ns % second >= second / 2);
+	if (s < 3600)
+		buf_printf(out, "%u min %02u s", (unsigned)(s / 60), (unsigned)(s % 60));
+	else
+		buf_printf(out, "%llu h %02u min", (unsigned long long)(s / 3600),
+			   (unsigned)(s % 3600 / 60));
+}
+
+void text_count(struct buf *out, uint64_t n)
+{
+	static const char units[] = "kMGTPE";
+
+	if (n < 1000) {
+		buf_u64(out, n);
+		return;
+	}
+	uint64_t unit = 1000;
+	for (const char *u = units; *u; u++, unit *= 1000) {
+		if (three_digits(out, n, unit)) {
+			buf_char(out, ' ');
+			buf_char(out, *u);
+			return;
+		}
+	}
+}
+
+void text_bytes(struct buf *out, uint64_t n)
+{
+	static const char units[] = "KMGTPE";
+
+	if (n < 1024) {
+		buf_u64(out, n);
+		buf_str(out, " B");
+		return;
+	}
+	for (unsigned i = 0; units[i]; i++) {
+		unsigned shift = 10 * (i + 1);
+		uint64_t rest = (n & ((1ULL << shift) - 1)) >> (shift - 10); /* of 1024 */
+		uint64_t tenths = (n >> shift) * 10 + (rest * 10 + 512) / 1024;
+		if (tenths < 10240 || !units[i + 1]) {
+			buf_u64(out, tenths / 10);
+			buf_char(out, '.');
+			buf_char(out, (char)('0' + tenths % 10));
+			buf_printf(out, " %ciB", units[i]);
+			return;
+		}
+	}
+}
+
+size_t text_utf8(const char *s, size_t len)
+{
+	const unsigned char *u = (const unsigned char *)s;
+	size_t n;
+	uint32_t point, least;
+
+	if (!len)
+		return 0;
+	if (u[0] < 0x80)
+		return 1;
+	if (u[0] >= 0xc2 && u[0] <= 0xdf) {
+		n = 2, point = u[0] & 0x1f, least = 0x80;
+	} else if ((u[0] & 0xf0) == 0xe0) {
+		n = 3, point = u[0] & 0x0f, least = 0x800;
+	} else if (u[0] >= 0xf0 && u[0] <= 0xf4) {
+		n = 4, point = u[0] & 0x07, least = 0x10000;
+	} else {
+		return 0;
+	}
+	if (n > len)
+		return 0;
+	for (size_t i = 1; i < n; i++) {
+		if ((u[i] & 0xc0) != 0x80)
+			return 0;
+		point = point << 6 | (u[i] & 0x3f);
+	}
+	if (point < least || point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff))
+		return 0;
+	return n;
+}
+
+/* Characters that move the cursor, or the order in which a terminal shows the others. */
+static bool is_unsafe(const char *s, size_t n)
+{
+	const unsigned char *u = (const unsigned char *)s;
+
+	if (n == 1)
+		return u[0] < 0x20 || u[0] == 0x7f;
+	if (n == 2)
+		return u[0] == 0xc2 && u[1] < 0xa0; /* C1 controls */
+	if (n == 3 && u[0] == 0xe2 && u[1] == 0x80)
+		return u[2] == 0x8e || u[2] == 0x8f || (u[2] >= 0xa8 && u[2] <= 0xae);
+	if (n == 3 && u[0] == 0xe2 && u[1] == 0x81)
+		return u[2] >= 0xa6 && u[2] <= 0xa9;
+	return false;
+}
+
+void text_safe(struct buf *out, const char *s)
+{
+	size_t len = strlen(s), from = 0, i = 0;
+
+	while (i < len) {
+		size_t n = text_utf8(s + i, len - i);
+		if (n && !is_unsafe(s + i, n)) {
+			i += n;
+			continue;
+		}
+		buf_add(out, s + from, i - from);
+		for (size_t end = i + (n ? n : 1); i < end; i++)
+			buf_printf(out, "\\x%02x", (unsigned char)s[i]);
+		from = i;
+	}
+	buf_add(out, s + from, i - from);
+}
+
+static bool parse_digits(const char **s, uint64_t *ret)
+{
+	uint64_t v = 0;
+	const char *at = *s;
+
+	if (*at < '0' || *at > '9')
+		return false;
+	for (; *at >= '0' && *at <= '9'; at++)
+		if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, *at - '0', &v))
+			return false;
+	*s = at;
+	*ret = v;
+	return true;
+}
+
+int text_parse_duration(const char *s, uint64_t unit_ns, uint64_t *ret_ns)
+{
+	static const struct {
+		const char *name;
+		uint64_t ns;
+	} units[] = {
+		{"ns", 1},	   {"us", 1000},       {"µs", 1000},	     {"ms", 1000000},
+		{"s", 1000000000}, {"m", 60000000000}, {"min", 60000000000}, {"h", 3600000000000},
+	};
+	uint64_t whole, fraction = 0, scale = 1, unit = 0;
+
+	if (!parse_digits(&s, &whole))
+		return -EINVAL;
+	if (*s == '.') {
+		s++;
+		if (*s < '0' || *s > '9')
+			return -EINVAL;
+		/* Digits below 1e-15 of a unit are below any ns. */
+		for (; *s >= '0' && *s <= '9'; s++) {
+			if (scale < 1000000000000000) {
+				fraction = fraction * 10 + (*s - '0');
+				scale *= 10;
+			}
+		}
+	}
+	if (!*s)
+		unit = unit_ns;
+	for (size_t i = 0; !unit && i < sizeof(units) / sizeof(units[0]); i++)
+		if (!strcmp(s, units[i].name))
+			unit = units[i].ns;
+	if (!unit)
+		return -EINVAL;
+
+	unsigned __int128 ns = (unsigned __int128)whole * unit;
+	ns += (unsigned __int128)fraction * unit / scale;
+	if (ns > UINT64_MAX)
+		return -EINVAL;
+	*ret_ns = (uint64_t)ns;
+	return 0;
+}
+
+int text_parse_bytes(const char *s, uint64_t *ret_bytes)
+{
+	uint64_t v;
+	unsigned shift = 0;
+
+	if (!parse_digits(&s, &v))
+		return -EINVAL;
+	if (*s) {
+		static const char units[] = "kKmMgGtT";
+		const char *u = strchr(units, *s++);
+		if (!u)
+			return -EINVAL;
+		shift = 10 * ((unsigned)(u - units) / 2 + 1);
+		if (*s && strcmp(s, "iB") != 0)
+			return -EINVAL;
+	}
+	if (v > UINT64_MAX >> shift)
+		return -EINVAL;
+	*ret_bytes = v << shift;
+	return 0;
+}
