@@ -1,0 +1,115 @@
+/* Clocks: the map follows the monotonic clock and never turns back, hostile ticks included. */
+#include "base/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <time.h>
+
+static void sleep_ms(long ms)
+{
+	struct timespec ts = {.tv_nsec = ms * 1000000};
+	nanosleep(&ts, NULL);
+}
+
+static void test_readings(void **state)
+{
+	uint64_t ns = clock_monotonic_ns(), ticks = clock_ticks();
+
+	assert_true(clock_realtime_ns() > 1600000000000000000ULL);
+	assert_true(clock_cpu_ns() > 0);
+	sleep_ms(2);
+	assert_true(clock_monotonic_ns() >= ns + 2000000);
+	assert_true(clock_ticks() > ticks);
+}
+
+static void test_map_follows_the_clock(void **state)
+{
+	struct clock_map m;
+	uint64_t last_mapped = 0, last_ticks = 0;
+
+	clock_map_init(&m, 20000000);
+	for (int i = 0; i < 12; i++) {
+		struct clock_pair now;
+		sleep_ms(25);
+		clock_pair_read(&now);
+		uint64_t mapped = clock_map_ns(&m, now.ticks);
+		/* 100 µs is far above the map's error and far below a wrong slope's; machines under
+		 * test may be loaded. */
+		assert_true(mapped < now.ns + 100000 && now.ns < mapped + 100000);
+
+		/* A stamp taken before the pair, mapped before and after it. */
+		uint64_t early = now.ticks - (now.ticks - last_ticks) / 2 * (i > 0);
+		uint64_t before = clock_map_ns(&m, early);
+		clock_map_add(&m);
+		assert_true(clock_map_ns(&m, early) + 1 >= before);
+		assert_true(clock_map_ns(&m, early) <= before + 1);
+		assert_true(clock_map_ns(&m, now.ticks) >= mapped);
+		assert_true(mapped >= last_mapped);
+		last_mapped = mapped;
+		last_ticks = now.ticks;
+	}
+}
+
+static void test_map_is_monotonic(void **state)
+{
+	struct clock_map m = {.base = {1000000, 500000},
+			      .ns_per_tick = 0.31,
+			      .earlier_ns_per_tick = 0.29,
+			      .last = {1000000, 500000}};
+	uint64_t last = 0;
+
+	for (uint64_t t = 0; t < 2000000; t += 3) {
+		uint64_t ns = clock_map_ns(&m, t);
+		assert_true(ns >= last);
+		last = ns;
+	}
+	/* Hostile ticks. */
+	assert_true(clock_map_ns(&m, UINT64_MAX) > last);
+	m.ns_per_tick = 1.0;
+	assert_true(clock_map_ns(&m, UINT64_MAX) == UINT64_MAX);
+	m.base.ticks = UINT64_MAX;
+	m.earlier_ns_per_tick = 10;
+	assert_true(clock_map_ns(&m, 0) == 0);
+}
+
+static void test_add_too_soon_does_nothing(void **state)
+{
+	struct clock_map m;
+
+	clock_map_init(&m, 5000000);
+	double slope = m.ns_per_tick;
+	for (int i = 0; i < 100; i++)
+		clock_map_add(&m);
+	assert_true(m.ns_per_tick == slope);
+}
+
+static void test_restore(void **state)
+{
+	const uint64_t mask = (1ULL << 56) - 1, far = (1ULL << 55) - 1;
+	static const uint64_t nears[] = {1ULL << 55, (1ULL << 56) - 1, 1ULL << 56,
+					 0x1234567890abcdefULL};
+
+	for (size_t i = 0; i < sizeof(nears) / sizeof(nears[0]); i++) {
+		uint64_t near = nears[i];
+		const uint64_t fulls[] = {near, near - 1, near + 1, near - far, near + far};
+		for (size_t k = 0; k < sizeof(fulls) / sizeof(fulls[0]); k++)
+			assert_true(clock_ticks_restore(fulls[k] & mask, near) == fulls[k]);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_readings),
+		cmocka_unit_test(test_map_follows_the_clock),
+		cmocka_unit_test(test_map_is_monotonic),
+		cmocka_unit_test(test_add_too_soon_does_nothing),
+		cmocka_unit_test(test_restore),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,178 @@
+/* Text for people: rounding at every unit border, hostile strings, numbers with units. */
+#include "base/text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+
+static void duration_is(uint64_t ns, const char *want)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	text_duration(&b, ns);
+	assert_string_equal(b.data, want);
+}
+
+static void test_duration(void **state)
+{
+	duration_is(0, "0 ns");
+	duration_is(850, "850 ns");
+	duration_is(999, "999 ns");
+	duration_is(1000, "1.00 µs");
+	duration_is(9994, "9.99 µs");
+	duration_is(9996, "10.0 µs");
+	duration_is(12345, "12.3 µs");
+	duration_is(99949, "99.9 µs");
+	duration_is(99951, "100 µs");
+	duration_is(999499, "999 µs");
+	duration_is(999500, "1.00 ms");
+	duration_is(4560000, "4.56 ms");
+	duration_is(1230000000, "1.23 s");
+	duration_is(59949999999, "59.9 s");
+	duration_is(59950000000, "1 min 00 s");
+	duration_is(125000000000, "2 min 05 s");
+	duration_is(3599499999999, "59 min 59 s");
+	duration_is(3599500000000, "1 h 00 min");
+	duration_is(UINT64_MAX, "5124095 h 34 min");
+}
+
+static void count_is(uint64_t n, const char *want)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	text_count(&b, n);
+	assert_string_equal(b.data, want);
+}
+
+static void test_count(void **state)
+{
+	count_is(0, "0");
+	count_is(999, "999");
+	count_is(1000, "1.00 k");
+	count_is(12345, "12.3 k");
+	count_is(999499, "999 k");
+	count_is(999500, "1.00 M");
+	count_is(4560000, "4.56 M");
+	count_is(UINT64_MAX, "18.4 E");
+}
+
+static void bytes_is(uint64_t n, const char *want)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	text_bytes(&b, n);
+	assert_string_equal(b.data, want);
+}
+
+static void test_bytes(void **state)
+{
+	bytes_is(0, "0 B");
+	bytes_is(512, "512 B");
+	bytes_is(1023, "1023 B");
+	bytes_is(1024, "1.0 KiB");
+	bytes_is(1229, "1.2 KiB");
+	bytes_is(3565158, "3.4 MiB");
+	bytes_is(1048575, "1.0 MiB");
+	bytes_is(1ULL << 40, "1.0 TiB");
+	bytes_is(UINT64_MAX, "16.0 EiB");
+}
+
+static void safe_is(const char *s, const char *want)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	text_safe(&b, s);
+	assert_string_equal(b.data ? b.data : "", want);
+}
+
+static void test_safe(void **state)
+{
+	safe_is("", "");
+	safe_is("app::serve<T> µ→🦀", "app::serve<T> µ→🦀");
+	safe_is("\x1b[31mred\x7f\n", "\\x1b[31mred\\x7f\\x0a");
+	safe_is("\xc2\x9b"
+		"31m",
+		"\\xc2\\x9b31m");
+	safe_is("a\xff\x80z", "a\\xff\\x80z");
+	safe_is("\xe2\x80\xae"
+		"evil",
+		"\\xe2\\x80\\xaeevil");
+	safe_is("\xe2\x82", "\\xe2\\x82");
+}
+
+static void duration_parses(const char *s, int want, uint64_t want_ns)
+{
+	uint64_t ns = 77;
+	assert_int_equal(text_parse_duration(s, 1000000000, &ns), want);
+	assert_true(ns == (want ? 77 : want_ns));
+}
+
+static void test_parse_duration(void **state)
+{
+	duration_parses("10", 0, 10000000000);
+	duration_parses("10s", 0, 10000000000);
+	duration_parses("0", 0, 0);
+	duration_parses("250ms", 0, 250000000);
+	duration_parses("1.5s", 0, 1500000000);
+	duration_parses("0.000000001", 0, 1);
+	duration_parses("0.12345678912345678912345", 0, 123456789);
+	duration_parses("2m", 0, 120000000000);
+	duration_parses("2min", 0, 120000000000);
+	duration_parses("1h", 0, 3600000000000);
+	duration_parses("80us", 0, 80000);
+	duration_parses("80µs", 0, 80000);
+	duration_parses("100ns", 0, 100);
+	duration_parses("18446744073709551615ns", 0, UINT64_MAX);
+	duration_parses("18446744073709551616ns", -EINVAL, 0);
+	duration_parses("18446744073.709551616s", -EINVAL, 0);
+	duration_parses("99999999999999999999999", -EINVAL, 0);
+	duration_parses("", -EINVAL, 0);
+	duration_parses("-1", -EINVAL, 0);
+	duration_parses("+1", -EINVAL, 0);
+	duration_parses(" 1", -EINVAL, 0);
+	duration_parses("1.", -EINVAL, 0);
+	duration_parses(".5", -EINVAL, 0);
+	duration_parses("s", -EINVAL, 0);
+	duration_parses("1 s", -EINVAL, 0);
+	duration_parses("1sx", -EINVAL, 0);
+	duration_parses("1.5.5s", -EINVAL, 0);
+}
+
+static void bytes_parse(const char *s, int want, uint64_t want_bytes)
+{
+	uint64_t bytes = 77;
+	assert_int_equal(text_parse_bytes(s, &bytes), want);
+	assert_true(bytes == (want ? 77 : want_bytes));
+}
+
+static void test_parse_bytes(void **state)
+{
+	bytes_parse("4096", 0, 4096);
+	bytes_parse("64K", 0, 65536);
+	bytes_parse("64k", 0, 65536);
+	bytes_parse("16M", 0, 16777216);
+	bytes_parse("16MiB", 0, 16777216);
+	bytes_parse("1G", 0, 1073741824);
+	bytes_parse("2T", 0, 2199023255552);
+	bytes_parse("16777215T", 0, 16777215ULL << 40);
+	bytes_parse("16777216T", -EINVAL, 0);
+	bytes_parse("18446744073709551615", 0, UINT64_MAX);
+	bytes_parse("18446744073709551616", -EINVAL, 0);
+	bytes_parse("", -EINVAL, 0);
+	bytes_parse("K", -EINVAL, 0);
+	bytes_parse("1X", -EINVAL, 0);
+	bytes_parse("1KB", -EINVAL, 0);
+	bytes_parse("1.5M", -EINVAL, 0);
+	bytes_parse("-1", -EINVAL, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_duration),       cmocka_unit_test(test_count),
+		cmocka_unit_test(test_bytes),	       cmocka_unit_test(test_safe),
+		cmocka_unit_test(test_parse_duration), cmocka_unit_test(test_parse_bytes),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
