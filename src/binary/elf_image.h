@@ -32,8 +32,8 @@ struct elf_segment {
 	bool exec, write;
 };
 
-/* From a file that the caller has opened (kept open by the caller; may be closed afterwards). `name`
- * is for messages. -ENOEXEC: not an ELF file for x86-64. */
+/* From a file that the caller has opened (kept open by the caller; may be closed afterwards).
+ * `name` is for messages. -ENOEXEC: not an ELF file for x86-64. */
 int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struct error *err);
 void elf_image_free(struct elf_image *img);
 
@@ -44,17 +44,24 @@ uint64_t elf_image_entry(const struct elf_image *img);
 const uint8_t *elf_image_build_id(const struct elf_image *img, size_t *ret_len); /* NULL if none */
 size_t elf_image_n_segments(const struct elf_image *img);
 const struct elf_segment *elf_image_segment(const struct elf_image *img, size_t i);
-/* Bytes at a linked address as in the file; *ret_left is what follows in the segment. NULL outside. */
+/* Bytes at a linked address as in the file; *ret_left is what follows in the segment. NULL outside.
+ */
 const uint8_t *elf_image_bytes(const struct elf_image *img, uint64_t addr, size_t *ret_left);
+/* Where instructions are: executable sections (without PLTs), or segments if there are no sections.
+ */
 bool elf_image_is_code(const struct elf_image *img, uint64_t addr);
+size_t elf_image_n_code(const struct elf_image *img);
+void elf_image_code(const struct elf_image *img, size_t i, uint64_t *ret_start, uint64_t *ret_end);
+bool elf_image_has_debug_info(const struct elf_image *img); /* .debug_info in this file */
+bool elf_image_is_dynamic(const struct elf_image *img);	    /* needs shared libraries */
 
 /* .symtab and .dynsym together, defined ones, sorted by address. */
 size_t elf_image_symbols(struct elf_image *img, const struct elf_symbol **ret);
 const struct elf_symbol *elf_image_symbol_at(struct elf_image *img, uint64_t addr); /* covering */
 bool elf_image_has_symtab(struct elf_image *img);
 
-/* All words in data that hold addresses, sorted by slot: RELATIVE relocations of RELA and RELR; in a
- * non-PIE object the aligned words of read-only and data segments that point into the object. */
+/* All words in data that hold addresses, sorted by slot: RELATIVE relocations of RELA and RELR; in
+ * a non-PIE object the aligned words of read-only and data segments that point into the object. */
 size_t elf_image_pointers(struct elf_image *img, const struct elf_pointer **ret);
 bool elf_image_pointer_at(struct elf_image *img, uint64_t slot, uint64_t *ret_target);
 
@@ -66,7 +73,8 @@ struct elf_import {
 size_t elf_image_imports(struct elf_image *img, const struct elf_import **ret);
 
 /* Bounds of the function that covers addr: from symbols, else from .eh_frame. 1 or 0. */
-bool elf_image_function(struct elf_image *img, uint64_t addr, uint64_t *ret_start, uint64_t *ret_end);
+bool elf_image_function(struct elf_image *img, uint64_t addr, uint64_t *ret_start,
+			uint64_t *ret_end);
 /* All function starts known from .eh_frame (also in stripped files), sorted. */
 struct elf_function {
 	uint64_t start, end;

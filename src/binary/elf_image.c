@@ -1,0 +1,553 @@
+/*
+ * Opening an ELF object: headers, segments, where the tables are.
+ *
+ * libelf reads the headers; the bytes come by plain reads, never by a mapping of the file: a mapped
+ * file that its owner cuts short kills the reader with SIGBUS. Only what pollux needs is read: the
+ * loadable segments and the symbol tables; a debug build's hundreds of megabytes of debug
+ * information are not touched. All that follows (symbols, relocations, unwind tables) works on
+ * these copies with linked addresses, through the program headers, since linkers other than GNU's
+ * place segments at addresses that differ from file offsets.
+ */
+#include "binary/image.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_SEGMENTS 256u
+#define MAX_SECTIONS 100000u
+/* Loadable bytes and symbol tables of one object. Beyond this it isn't a program that we trace. */
+#define MAX_BYTES (2ULL << 30)
+
+/* What is needed while opening only. */
+struct opening {
+	int fd;
+	Elf *elf;
+	uint64_t file_bytes, budget;
+	struct elf_image *img;
+	struct error *err;
+};
+
+/* Copies bytes of the file; what lies beyond its end or over the budget is an error. */
+static int read_bytes(struct opening *o, uint64_t offset, uint64_t len, struct image_bytes *ret)
+{
+	uint64_t end, done = 0;
+	_cleanup_free_ uint8_t *data = NULL;
+
+	if (__builtin_add_overflow(offset, len, &end) || end > o->file_bytes)
+		return error_set(o->err, -ENOEXEC, "a table or segment lies outside of the file");
+	if (len > o->budget)
+		return error_set(o->err, -EFBIG, "more than %llu MiB to load",
+				 (unsigned long long)(MAX_BYTES >> 20));
+	data = malloc(len + 1);
+	if (!data)
+		return error_set(o->err, -ENOMEM, "out of memory");
+	while (done < len) {
+		ssize_t n = pread(o->fd, data + done, len - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return error_sys(o->err, -errno, "cannot read");
+		if (n == 0)
+			return error_set(o->err, -ENOEXEC, "the file became shorter");
+		done += (uint64_t)n;
+	}
+	data[len] = 0;
+	o->budget -= len;
+	ret->data = steal(data);
+	ret->len = len;
+	return 0;
+}
+
+static int add_segment(struct opening *o, const GElf_Phdr *ph)
+{
+	struct elf_image *img = o->img;
+	struct elf_segment *seg = &img->segments[img->n_segments];
+	struct image_bytes bytes;
+	uint64_t end;
+	int r;
+
+	if (__builtin_add_overflow(ph->p_vaddr, ph->p_memsz, &end) || ph->p_filesz > ph->p_memsz)
+		return error_set(o->err, -ENOEXEC, "a segment has an impossible size");
+	if (ph->p_memsz == 0)
+		return 0;
+	r = read_bytes(o, ph->p_offset, ph->p_filesz, &bytes);
+	if (r < 0)
+		return r;
+	*seg = (struct elf_segment){
+		.addr = ph->p_vaddr,
+		.size = ph->p_memsz,
+		.file_size = ph->p_filesz,
+		.data = bytes.data,
+		.exec = ph->p_flags & PF_X,
+		.write = ph->p_flags & PF_W,
+	};
+	img->n_segments++;
+	return 0;
+}
+
+static int read_segments(struct opening *o)
+{
+	struct elf_image *img = o->img;
+	size_t n = 0;
+
+	if (elf_getphdrnum(o->elf, &n) != 0 || n == 0)
+		return error_set(o->err, -ENOEXEC, "no program headers");
+	if (n > MAX_SEGMENTS)
+		return error_set(o->err, -ENOEXEC, "%zu program headers", n);
+	img->segments = calloc(n, sizeof(*img->segments));
+	if (!img->segments)
+		return error_set(o->err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < n; i++) {
+		GElf_Phdr ph;
+		struct image_bytes bytes;
+		int r = 0;
+
+		if (!gelf_getphdr(o->elf, (int)i, &ph))
+			return error_set(o->err, -ENOEXEC, "unreadable program headers");
+		switch (ph.p_type) {
+		case PT_LOAD:
+			r = add_segment(o, &ph);
+			break;
+		case PT_INTERP:
+			if (img->interp || ph.p_filesz > 4096)
+				break;
+			r = read_bytes(o, ph.p_offset, ph.p_filesz, &bytes);
+			if (r == 0)
+				img->interp = (char *)bytes.data; /* 0-terminated by read_bytes */
+			break;
+		case PT_DYNAMIC:
+			img->dynamic = ph.p_vaddr;
+			img->dynamic_bytes = ph.p_filesz;
+			break;
+		case PT_GNU_EH_FRAME:
+			img->eh_frame_hdr = ph.p_vaddr;
+			img->eh_frame_hdr_bytes = ph.p_filesz;
+			break;
+		}
+		if (r < 0)
+			return r;
+	}
+	if (img->n_segments == 0)
+		return error_set(o->err, -ENOEXEC, "nothing to load in it");
+	image_sort(img->segments, img->n_segments, sizeof(*img->segments));
+	return 0;
+}
+
+static int add_code(struct opening *o, uint64_t start, uint64_t size)
+{
+	struct elf_image *img = o->img;
+	struct image_range *p;
+
+	if (size == 0)
+		return 0;
+	p = reallocarray(img->code, img->n_code + 1, sizeof(*p));
+	if (!p)
+		return error_set(o->err, -ENOMEM, "out of memory");
+	img->code = p;
+	img->code[img->n_code++] = (struct image_range){start, start + size};
+	return 0;
+}
+
+/* A symbol table with its strings, unless there is one of this sort already. */
+static int read_symtab(struct opening *o, const GElf_Shdr *sh, struct image_bytes *symtab,
+		       struct image_bytes *strtab)
+{
+	Elf_Scn *scn = elf_getscn(o->elf, sh->sh_link);
+	GElf_Shdr str;
+	int r;
+
+	if (symtab->data || !scn || !gelf_getshdr(scn, &str) || str.sh_type != SHT_STRTAB ||
+	    str.sh_flags & SHF_COMPRESSED || sh->sh_flags & SHF_COMPRESSED)
+		return 0;
+	r = read_bytes(o, sh->sh_offset, sh->sh_size, symtab);
+	return r < 0 ? r : read_bytes(o, str.sh_offset, str.sh_size, strtab);
+}
+
+/* Sections are a help, not a need: a file without them (or with broken ones) has its segments. */
+static int read_sections(struct opening *o)
+{
+	struct elf_image *img = o->img;
+	size_t n = 0, names = 0;
+	int r = 0;
+
+	if (elf_getshdrnum(o->elf, &n) != 0 || n > MAX_SECTIONS)
+		n = 0;
+	if (elf_getshdrstrndx(o->elf, &names) != 0)
+		names = 0;
+	for (size_t i = 1; i < n && r == 0; i++) {
+		Elf_Scn *scn = elf_getscn(o->elf, i);
+		GElf_Shdr sh;
+		const char *name = NULL;
+		uint64_t end;
+
+		if (!scn || !gelf_getshdr(scn, &sh))
+			continue;
+		if (names)
+			name = elf_strptr(o->elf, names, sh.sh_name);
+		if (!name)
+			name = "";
+		if (sh.sh_flags & SHF_ALLOC && sh.sh_flags & SHF_EXECINSTR &&
+		    sh.sh_type == SHT_PROGBITS &&
+		    !__builtin_add_overflow(sh.sh_addr, sh.sh_size, &end) &&
+		    strncmp(name, ".plt", 4) != 0)
+			r = add_code(o, sh.sh_addr, sh.sh_size);
+		else if (sh.sh_type == SHT_SYMTAB)
+			r = read_symtab(o, &sh, &img->symtab, &img->strtab);
+		else if (sh.sh_type == SHT_DYNSYM)
+			r = read_symtab(o, &sh, &img->dynsym, &img->dynstr);
+		else if (sh.sh_flags & SHF_ALLOC && strcmp(name, ".eh_frame") == 0) {
+			img->eh_frame = sh.sh_addr;
+			img->eh_frame_bytes = sh.sh_size;
+		} else if (strcmp(name, ".debug_info") == 0) {
+			img->debug_info = true;
+		}
+	}
+	if (r < 0)
+		return r;
+	img->has_symtab = img->symtab.len > 0;
+	for (size_t i = 0; i < img->n_segments && img->n_code == 0 && r == 0; i++) {
+		if (img->segments[i].exec)
+			r = add_code(o, img->segments[i].addr, img->segments[i].file_size);
+	}
+	if (r == 0)
+		image_sort(img->code, img->n_code, sizeof(*img->code));
+	return r;
+}
+
+/* The build-id stands in a note of a read-only segment; notes are found by PT_NOTE. */
+static void read_build_id(struct opening *o)
+{
+	size_t n = 0;
+
+	elf_getphdrnum(o->elf, &n);
+	for (size_t i = 0; i < n; i++) {
+		GElf_Phdr ph;
+		const uint8_t *at;
+		uint64_t left;
+
+		if (!gelf_getphdr(o->elf, (int)i, &ph) || ph.p_type != PT_NOTE)
+			continue;
+		at = image_at(o->img, ph.p_vaddr, ph.p_filesz);
+		left = ph.p_filesz;
+		while (at && left >= 12) {
+			uint32_t name_len, desc_len, type;
+			uint64_t name_pad, desc_pad;
+
+			memcpy(&name_len, at, 4);
+			memcpy(&desc_len, at + 4, 4);
+			memcpy(&type, at + 8, 4);
+			name_pad = ((uint64_t)name_len + 3) & ~3ULL;
+			desc_pad = ((uint64_t)desc_len + 3) & ~3ULL;
+			if (12 + name_pad + desc_pad > left)
+				break;
+			if (type == NT_GNU_BUILD_ID && name_len == 4 &&
+			    !memcmp(at + 12, "GNU", 4) && desc_len > 0 &&
+			    desc_len <= sizeof(o->img->build_id)) {
+				memcpy(o->img->build_id, at + 12 + name_pad, desc_len);
+				o->img->build_id_len = desc_len;
+				return;
+			}
+			at += 12 + name_pad + desc_pad;
+			left -= 12 + name_pad + desc_pad;
+		}
+	}
+}
+
+static int open_elf(struct opening *o)
+{
+	struct elf_image *img = o->img;
+	GElf_Ehdr eh;
+	struct stat st;
+	int r;
+
+	if (fstat(o->fd, &st) < 0)
+		return error_sys(o->err, -errno, "cannot look at it");
+	if (!S_ISREG(st.st_mode))
+		return error_set(o->err, -ENOEXEC, "not a regular file");
+	o->file_bytes = (uint64_t)st.st_size;
+	elf_version(EV_CURRENT);
+	o->elf = elf_begin(o->fd, ELF_C_READ, NULL);
+	if (!o->elf || elf_kind(o->elf) != ELF_K_ELF || !gelf_getehdr(o->elf, &eh))
+		return error_set(o->err, -ENOEXEC, "not an ELF file");
+	if (gelf_getclass(o->elf) != ELFCLASS64 || eh.e_ident[EI_DATA] != ELFDATA2LSB ||
+	    eh.e_machine != EM_X86_64)
+		return error_set(o->err, -ENOEXEC, "not for x86-64");
+	if (eh.e_type != ET_EXEC && eh.e_type != ET_DYN)
+		return error_set(o->err, -ENOEXEC, "neither a program nor a shared library");
+	img->type = eh.e_type;
+	img->pie = eh.e_type == ET_DYN;
+	img->entry = eh.e_entry;
+	r = read_segments(o);
+	if (r == 0)
+		r = read_sections(o);
+	if (r == 0)
+		read_build_id(o);
+	return r;
+}
+
+int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struct error *err)
+{
+	struct opening o = {.fd = fd, .budget = MAX_BYTES, .err = err};
+	int r;
+
+	o.img = calloc(1, sizeof(*o.img));
+	if (o.img)
+		o.img->name = strdup(name);
+	if (!o.img || !o.img->name) {
+		free(o.img);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
+	r = open_elf(&o);
+	if (o.elf)
+		elf_end(o.elf);
+	if (r < 0) {
+		error_add(err, "cannot read %s as a program", name);
+		elf_image_free(o.img);
+		return r;
+	}
+	*ret_image = o.img;
+	return 0;
+}
+
+void elf_image_free(struct elf_image *img)
+{
+	if (!img)
+		return;
+	for (size_t i = 0; i < img->n_segments; i++)
+		free((void *)img->segments[i].data);
+	free(img->segments);
+	free(img->name);
+	free(img->interp);
+	free(img->code);
+	free(img->symtab.data);
+	free(img->strtab.data);
+	free(img->dynsym.data);
+	free(img->dynstr.data);
+	free(img->symbols);
+	free(img->pointers);
+	free(img->imports);
+	free(img->functions);
+	free(img);
+}
+
+const char *elf_image_name(const struct elf_image *img)
+{
+	return img->name;
+}
+
+bool elf_image_pie(const struct elf_image *img)
+{
+	return img->pie;
+}
+
+const char *elf_image_interp(const struct elf_image *img)
+{
+	return img->interp;
+}
+
+uint64_t elf_image_entry(const struct elf_image *img)
+{
+	return img->entry;
+}
+
+bool elf_image_has_debug_info(const struct elf_image *img)
+{
+	return img->debug_info;
+}
+
+bool elf_image_is_dynamic(const struct elf_image *img)
+{
+	struct image_dynamic dyn;
+
+	image_dynamic_read(img, &dyn);
+	return dyn.n_needed > 0;
+}
+
+const uint8_t *elf_image_build_id(const struct elf_image *img, size_t *ret_len)
+{
+	*ret_len = img->build_id_len;
+	return img->build_id_len ? img->build_id : NULL;
+}
+
+size_t elf_image_n_segments(const struct elf_image *img)
+{
+	return img->n_segments;
+}
+
+const struct elf_segment *elf_image_segment(const struct elf_image *img, size_t i)
+{
+	return i < img->n_segments ? &img->segments[i] : NULL;
+}
+
+const uint8_t *elf_image_bytes(const struct elf_image *img, uint64_t addr, size_t *ret_left)
+{
+	for (size_t i = 0; i < img->n_segments; i++) {
+		const struct elf_segment *seg = &img->segments[i];
+
+		if (addr >= seg->addr && addr - seg->addr < seg->file_size) {
+			*ret_left = seg->file_size - (addr - seg->addr);
+			return seg->data + (addr - seg->addr);
+		}
+	}
+	return NULL;
+}
+
+const uint8_t *image_at(const struct elf_image *img, uint64_t addr, size_t len)
+{
+	size_t left;
+	const uint8_t *p = elf_image_bytes(img, addr, &left);
+
+	return p && left >= len ? p : NULL;
+}
+
+bool image_u64(const struct elf_image *img, uint64_t addr, uint64_t *ret)
+{
+	const uint8_t *p = image_at(img, addr, 8);
+
+	if (p)
+		memcpy(ret, p, 8);
+	return p;
+}
+
+bool image_mapped(const struct elf_image *img, uint64_t addr)
+{
+	for (size_t i = 0; i < img->n_segments; i++) {
+		if (addr >= img->segments[i].addr &&
+		    addr - img->segments[i].addr < img->segments[i].size)
+			return true;
+	}
+	return false;
+}
+
+bool elf_image_is_code(const struct elf_image *img, uint64_t addr)
+{
+	size_t lo = 0, hi = img->n_code;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (img->code[mid].start <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo > 0 && addr < img->code[lo - 1].end;
+}
+
+size_t elf_image_n_code(const struct elf_image *img)
+{
+	return img->n_code;
+}
+
+void elf_image_code(const struct elf_image *img, size_t i, uint64_t *ret_start, uint64_t *ret_end)
+{
+	*ret_start = img->code[i].start;
+	*ret_end = img->code[i].end;
+}
+
+void image_dynamic_read(const struct elf_image *img, struct image_dynamic *ret)
+{
+	*ret = (struct image_dynamic){0};
+	for (uint64_t off = 0; off + 16 <= img->dynamic_bytes; off += 16) {
+		const uint8_t *p = image_at(img, img->dynamic + off, 16);
+		uint64_t tag, value;
+
+		if (!p)
+			return;
+		memcpy(&tag, p, 8);
+		memcpy(&value, p + 8, 8);
+		switch (tag) {
+		case DT_NULL:
+			return;
+		case DT_NEEDED:
+			ret->n_needed++;
+			break;
+		case DT_RELA:
+			ret->rela = value;
+			break;
+		case DT_RELASZ:
+			ret->rela_bytes = value;
+			break;
+		case DT_JMPREL:
+			ret->jmprel = value;
+			break;
+		case DT_PLTRELSZ:
+			ret->jmprel_bytes = value;
+			break;
+		case 36: /* DT_RELR; not in every elf.h */
+			ret->relr = value;
+			break;
+		case 35: /* DT_RELRSZ */
+			ret->relr_bytes = value;
+			break;
+		case DT_SYMTAB:
+			ret->symtab = value;
+			break;
+		case DT_STRTAB:
+			ret->strtab = value;
+			break;
+		case DT_STRSZ:
+			ret->strtab_bytes = value;
+			break;
+		}
+	}
+}
+
+int image_sort(void *items, size_t n, size_t item_bytes)
+{
+	uint8_t *from = items, *to;
+	uint64_t all_or = 0, all_and = UINT64_MAX, prev = 0;
+	bool sorted = true;
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t key;
+
+		memcpy(&key, from + i * item_bytes, 8);
+		all_or |= key;
+		all_and &= key;
+		sorted = sorted && key >= prev;
+		prev = key;
+	}
+	if (sorted)
+		return 0;
+	to = malloc(n * item_bytes);
+	if (!to)
+		return -ENOMEM;
+	/* Byte by byte from the lowest, only bytes in which the keys differ. */
+	for (unsigned shift = 0; shift < 64; shift += 8) {
+		size_t at[256] = {0}, sum = 0;
+		uint8_t *tmp;
+
+		if ((((all_or ^ all_and) >> shift) & 0xff) == 0)
+			continue;
+		for (size_t i = 0; i < n; i++)
+			at[from[i * item_bytes + shift / 8]]++;
+		for (size_t i = 0; i < 256; i++) {
+			size_t count = at[i];
+
+			at[i] = sum;
+			sum += count;
+		}
+		for (size_t i = 0; i < n; i++) {
+			size_t k = at[from[i * item_bytes + shift / 8]]++;
+
+			memcpy(to + k * item_bytes, from + i * item_bytes, item_bytes);
+		}
+		tmp = from;
+		from = to;
+		to = tmp;
+	}
+	if (from != items) {
+		memcpy(items, from, n * item_bytes);
+		free(from);
+	} else {
+		free(to);
+	}
+	return 0;
+}

@@ -1,0 +1,80 @@
+/*
+ * The inside of struct elf_image, for the files of this room only. Bytes are copies: the file may
+ * belong to somebody who changes or cuts it while we read, and a copy can neither change nor fault.
+ */
+#ifndef POLLUX_BINARY_IMAGE_H
+#define POLLUX_BINARY_IMAGE_H
+
+#include "binary/elf_image.h"
+
+#include <elf.h>
+#include <libelf.h>
+
+/* A run of bytes of the file. */
+struct image_bytes {
+	uint8_t *data;
+	size_t len;
+};
+
+struct image_range {
+	uint64_t start, end;
+};
+
+struct elf_image {
+	char *name;
+	bool pie;
+	uint16_t type; /* ET_EXEC or ET_DYN */
+	char *interp;
+	uint64_t entry;
+	uint8_t build_id[64];
+	size_t build_id_len;
+
+	struct elf_segment *segments;
+	size_t n_segments;
+	/* Where instructions are: executable sections, or whole segments if there are no sections.
+	 */
+	struct image_range *code;
+	size_t n_code;
+
+	uint64_t dynamic; /* address of PT_DYNAMIC, 0 if none */
+	size_t dynamic_bytes;
+	uint64_t eh_frame_hdr; /* address of PT_GNU_EH_FRAME, 0 if none */
+	size_t eh_frame_hdr_bytes;
+	uint64_t eh_frame; /* address of .eh_frame by its section, 0 if none */
+	size_t eh_frame_bytes;
+	bool debug_info; /* has .debug_info */
+
+	/* Raw tables, kept until they are parsed; the strings for good. */
+	struct image_bytes symtab, strtab, dynsym, dynstr;
+	bool has_symtab;
+
+	bool symbols_done, pointers_done, imports_done, functions_done;
+	struct elf_symbol *symbols;
+	size_t n_symbols;
+	struct elf_pointer *pointers;
+	size_t n_pointers;
+	struct elf_import *imports;
+	size_t n_imports;
+	struct elf_function *functions;
+	size_t n_functions;
+};
+
+/* Values of the dynamic section. The last one of a tag counts; 0 if it isn't there. */
+struct image_dynamic {
+	uint64_t rela, rela_bytes, jmprel, jmprel_bytes, relr, relr_bytes, symtab, strtab,
+		strtab_bytes;
+	size_t n_needed;
+};
+void image_dynamic_read(const struct elf_image *img, struct image_dynamic *ret);
+
+/* `len` bytes at addr, NULL if they aren't all in the file. */
+const uint8_t *image_at(const struct elf_image *img, uint64_t addr, size_t len);
+bool image_u64(const struct elf_image *img, uint64_t addr, uint64_t *ret);
+/* True if addr lies in any segment, zero-filled parts included. */
+bool image_mapped(const struct elf_image *img, uint64_t addr);
+
+/* Sorts n items of item_bytes each by the u64 at their start, stable, in linear time: symbol tables
+ * of debug builds have a million entries. -ENOMEM or 0. */
+int image_sort(void *items, size_t n, size_t item_bytes);
+
+#endif

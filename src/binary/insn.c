@@ -1,0 +1,137 @@
+/*
+ * The wrapper around Zydis. A function is decoded in a straight line from its start: compilers of
+ * the programs that pollux looks at put no data between instructions (jump tables are in read-only
+ * data), and a byte that doesn't decode ends the walk, so nothing behind it is ever believed.
+ */
+#include "binary/insn.h"
+
+#include "binary/elf_image.h"
+
+#include <Zydis/Zydis.h>
+#include <string.h>
+
+static const ZydisDecoder *decoder(void)
+{
+	static _Thread_local ZydisDecoder d;
+	static _Thread_local bool ready;
+
+	if (!ready) {
+		ZydisDecoderInit(&d, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+		ready = true;
+	}
+	return &d;
+}
+
+static uint8_t gpr(ZydisRegister reg)
+{
+	ZydisRegister wide = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
+
+	if (wide < ZYDIS_REGISTER_RAX || wide > ZYDIS_REGISTER_R15)
+		return INSN_NO_REG;
+	return (uint8_t)(wide - ZYDIS_REGISTER_RAX);
+}
+
+static void read_flow(const ZydisDecodedInstruction *in, struct insn *ret)
+{
+	switch (in->meta.category) {
+	case ZYDIS_CATEGORY_CALL:
+		ret->flow = INSN_CALL;
+		break;
+	case ZYDIS_CATEGORY_UNCOND_BR:
+		ret->flow = INSN_JUMP;
+		break;
+	case ZYDIS_CATEGORY_COND_BR:
+		ret->flow = INSN_BRANCH;
+		break;
+	case ZYDIS_CATEGORY_RET:
+		ret->flow = INSN_END;
+		break;
+	default:
+		if (in->mnemonic == ZYDIS_MNEMONIC_UD2 || in->mnemonic == ZYDIS_MNEMONIC_HLT ||
+		    in->mnemonic == ZYDIS_MNEMONIC_INT3)
+			ret->flow = INSN_END;
+	}
+}
+
+static void read_operands(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *ops,
+			  struct insn *ret)
+{
+	bool flow = ret->flow == INSN_CALL || ret->flow == INSN_JUMP || ret->flow == INSN_BRANCH;
+
+	for (unsigned i = 0; i < in->operand_count_visible; i++) {
+		const ZydisDecodedOperand *op = &ops[i];
+
+		if (op->type == ZYDIS_OPERAND_TYPE_IMMEDIATE) {
+			ZyanU64 target;
+
+			if (flow && op->imm.is_relative &&
+			    ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(in, op, ret->addr, &target)))
+				ret->target = target;
+			ret->imm = op->imm.value.u;
+			ret->has_imm = true;
+		} else if (op->type == ZYDIS_OPERAND_TYPE_MEMORY) {
+			bool rip = op->mem.base == ZYDIS_REGISTER_RIP;
+
+			if (rip) {
+				ret->ref = ret->addr + ret->len + (uint64_t)op->mem.disp.value;
+				if (flow)
+					ret->slot = ret->ref;
+			} else {
+				ret->base = gpr(op->mem.base);
+				ret->disp = op->mem.disp.value;
+				ret->has_disp = true;
+			}
+			if (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE)
+				ret->mem_written = true;
+		} else if (op->type == ZYDIS_OPERAND_TYPE_REGISTER &&
+			   op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE &&
+			   ret->reg == INSN_NO_REG) {
+			ret->reg = gpr(op->reg.value);
+		} else if (op->type == ZYDIS_OPERAND_TYPE_REGISTER && ret->source == INSN_NO_REG) {
+			ret->source = gpr(op->reg.value);
+		}
+	}
+}
+
+bool insn_walk_init(struct insn_walk *w, const struct elf_image *img, uint64_t start, uint64_t end)
+{
+	size_t left;
+
+	w->bytes = elf_image_bytes(img, start, &left);
+	if (!w->bytes || end <= start)
+		return false;
+	w->at = start;
+	w->end = end - start < left ? end : start + left;
+	return true;
+}
+
+int insn_next(struct insn_walk *w, struct insn *ret)
+{
+	ZydisDecodedInstruction in;
+	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
+
+	if (w->at >= w->end ||
+	    !ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder(), w->bytes, w->end - w->at, &in, ops)))
+		return 0;
+	*ret = (struct insn){
+		.addr = w->at,
+		.len = in.length,
+		.reg = INSN_NO_REG,
+		.source = INSN_NO_REG,
+		.base = INSN_NO_REG,
+	};
+	read_flow(&in, ret);
+	read_operands(&in, ops, ret);
+	if (in.mnemonic == ZYDIS_MNEMONIC_LEA)
+		ret->op = INSN_LEA;
+	else if (in.mnemonic == ZYDIS_MNEMONIC_MOV)
+		ret->op = INSN_MOV;
+	else if (in.mnemonic == ZYDIS_MNEMONIC_SYSCALL)
+		ret->op = INSN_SYSCALL;
+	else if (in.attributes & ZYDIS_ATTRIB_HAS_LOCK ||
+		 (in.mnemonic == ZYDIS_MNEMONIC_XCHG && ret->mem_written))
+		ret->op = INSN_LOCKED;
+	w->at += in.length;
+	w->bytes += in.length;
+	return 1;
+}

@@ -1,0 +1,60 @@
+/*
+ * Instructions of an ELF object, decoded by Zydis: enough to walk a function from its start, to
+ * follow calls, and to find and confirm the instructions that take an address.
+ */
+#ifndef POLLUX_BINARY_INSN_H
+#define POLLUX_BINARY_INSN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct elf_image;
+
+enum insn_flow {
+	INSN_NEXT = 0, /* goes on behind itself */
+	INSN_CALL,
+	INSN_JUMP,
+	INSN_BRANCH,
+	INSN_END, /* ret, ud2, hlt, int3: nothing follows */
+};
+
+enum insn_op {
+	INSN_OTHER = 0,
+	INSN_LEA,
+	INSN_MOV,
+	INSN_SYSCALL,
+	INSN_LOCKED, /* with a lock prefix, or xchg with memory */
+};
+
+#define INSN_NO_REG 0xff
+
+struct insn {
+	uint64_t addr;
+	uint8_t len;
+	uint8_t flow;	 /* enum insn_flow */
+	uint8_t op;	 /* enum insn_op */
+	uint8_t reg;	 /* destination, if a general purpose register (0 rax .. 15 r15) */
+	uint8_t source;	 /* first register that is only read, if general purpose */
+	uint64_t target; /* of a direct call, jump or branch; 0 if indirect */
+	uint64_t slot;	 /* of an indirect call or jump through a rip-relative word; 0 if not */
+	uint64_t ref;	 /* address that a rip-relative operand means; 0 if none */
+	uint64_t imm;	 /* immediate, sign-extended as by the operation */
+	int64_t disp;	 /* of a memory operand that has a base register other than rip */
+	bool has_imm, has_disp;
+	bool mem_written; /* the memory operand is (also) a destination */
+	uint8_t base;	  /* base register of the memory operand, if any */
+};
+
+/* Walks straight through [start, end). */
+struct insn_walk {
+	const uint8_t *bytes;
+	uint64_t at, end;
+};
+
+/* Clips to what is in the file. false: nothing there. */
+bool insn_walk_init(struct insn_walk *w, const struct elf_image *img, uint64_t start, uint64_t end);
+/* 1 with an instruction, 0 at the end or at bytes that are none. */
+int insn_next(struct insn_walk *w, struct insn *ret);
+
+#endif

@@ -1,0 +1,23 @@
+/* Names from Rust symbols: demangled, and shortened for people. */
+#ifndef POLLUX_BINARY_NAMES_H
+#define POLLUX_BINARY_NAMES_H
+
+#include <stdbool.h>
+
+/* Demangles both manglings (legacy `_ZN..E`, v0 `_R..`), with or without a linker's suffix
+ * (`.llvm.123`), without the hash: "app::worker::{{closure}}". NULL if it is no Rust symbol or out
+ * of memory; free() it. Bounded in time and size for whatever input. */
+char *name_demangle(const char *symbol);
+
+/* A name for people from a demangled name or a type as debug information spells it: closures and
+ * state machines become the function that they belong to, standard paths lose their modules, long
+ * generics are cut:
+ *     app::worker::{{closure}}                              app::worker
+ *     app::worker::{async_fn_env#0}                         app::worker
+ *     app::main::{closure#0}::{closure#1}                   app::main::{closure#1}
+ *     core::pin::Pin<alloc::boxed::Box<dyn core::future::future::Future<Output = u64>>>
+ *                                                           Pin<Box<dyn Future<Output = u64>>>
+ * NULL: out of memory; free() it. */
+char *name_shorten(const char *full);
+
+#endif

@@ -1,0 +1,250 @@
+/*
+ * Finding references in two steps. First the bytes of all code are searched for the pattern, with
+ * nothing decoded: some tens of megabytes must pass in milliseconds, and only a handful of places
+ * hit. Then each function with a hit is decoded from its start; only what stands there as an
+ * instruction is reported, with what a patch needs to know of its surroundings.
+ */
+#include "binary/refs.h"
+
+#include "base/cleanup.h"
+#include "binary/elf_image.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A function longer than this isn't decoded; so many branches of one are remembered. */
+#define MAX_FUNCTION_BYTES (4u << 20)
+#define MAX_BRANCHES (64u << 10)
+
+struct branch {
+	uint64_t from, to;
+};
+
+struct search {
+	struct elf_image *img;
+	const uint64_t *targets;
+	size_t n_targets;
+	struct refs *out;
+	size_t cap;
+	uint64_t done_to; /* end of the last function that was decoded */
+	struct branch *branches;
+	size_t n_branches;
+};
+
+static bool wanted(const struct search *s, uint64_t addr)
+{
+	size_t lo = 0, hi = s->n_targets;
+
+	if (addr < s->targets[0] || addr > s->targets[hi - 1])
+		return false;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->targets[mid] < addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < s->n_targets && s->targets[lo] == addr;
+}
+
+static int add_ref(struct search *s, const struct insn *in, uint64_t target, uint64_t function)
+{
+	struct refs *out = s->out;
+
+	if (out->n == s->cap) {
+		size_t n = s->cap ? s->cap * 2 : 64;
+		struct ref *p = reallocarray(out->refs, n, sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		out->refs = p;
+		s->cap = n;
+	}
+	out->refs[out->n++] = (struct ref){
+		.addr = in->addr,
+		.target = target,
+		.function = function,
+		.len = in->len,
+		.reg = in->mem_written ? INSN_NO_REG : in->reg,
+		.lea = in->op == INSN_LEA,
+	};
+	return 0;
+}
+
+/*
+ * A compiler may take an address once before a loop and use it in each round. A hook on the
+ * instruction would then see one use only. That is the case if the register is stored at an
+ * address behind the instruction and a backward branch from behind the store leads in between.
+ */
+static void judge(const struct search *s, struct ref *r, uint64_t stored_at)
+{
+	for (size_t i = 0; i < s->n_branches; i++) {
+		const struct branch *b = &s->branches[i];
+
+		if (b->to > r->addr && b->to < r->addr + r->len)
+			r->jumped_into = true;
+		if (stored_at && b->to >= r->addr + r->len && b->to <= stored_at &&
+		    b->from > stored_at)
+			r->hoisted = true;
+	}
+}
+
+/* The first instruction behind r that stores r's register to memory, 0 if there is none before the
+ * register is written again. */
+static uint64_t store_of(const struct search *s, const struct ref *r, uint64_t end)
+{
+	struct insn_walk w;
+	struct insn in;
+
+	if (r->reg == INSN_NO_REG || !insn_walk_init(&w, s->img, r->addr + r->len, end))
+		return 0;
+	while (insn_next(&w, &in) > 0) {
+		if (in.mem_written && in.source == r->reg)
+			return in.addr;
+		if (in.reg == r->reg)
+			return 0;
+	}
+	return 0;
+}
+
+static int decode_function(struct search *s, uint64_t start, uint64_t end)
+{
+	size_t first = s->out->n;
+	struct insn_walk w;
+	struct insn in;
+	int r = 0;
+
+	s->n_branches = 0;
+	if (!insn_walk_init(&w, s->img, start, end))
+		return 0;
+	while (r == 0 && insn_next(&w, &in) > 0) {
+		if (in.op == INSN_LEA && in.ref && wanted(s, in.ref))
+			r = add_ref(s, &in, in.ref, start);
+		else if (in.has_imm && in.flow == INSN_NEXT && wanted(s, in.imm))
+			r = add_ref(s, &in, in.imm, start);
+		if (in.target && in.flow != INSN_CALL && s->n_branches < MAX_BRANCHES)
+			s->branches[s->n_branches++] = (struct branch){in.addr, in.target};
+	}
+	for (size_t i = first; i < s->out->n; i++)
+		judge(s, &s->out->refs[i], store_of(s, &s->out->refs[i], end));
+	return r;
+}
+
+/* Something at addr looks like a reference. */
+static int candidate(struct search *s, uint64_t addr)
+{
+	uint64_t start, end;
+
+	if (addr < s->done_to)
+		return 0;
+	if (!elf_image_function(s->img, addr, &start, &end) || end - start > MAX_FUNCTION_BYTES) {
+		s->out->n_unbounded++;
+		return 0;
+	}
+	s->done_to = end;
+	return decode_function(s, start, end);
+}
+
+/* lea disp32(%rip), r64: REX.W (48 or 4c), 8d, ModRM with mod 0 and rm 5. */
+static int search_lea(struct search *s, const uint8_t *code, uint64_t addr, size_t len)
+{
+	const uint8_t *end = code + len, *p = code + 1;
+	int r = 0;
+
+	while (r == 0 && end - p >= 6 && (p = memchr(p, 0x8d, (size_t)(end - p) - 5))) {
+		if ((p[-1] & 0xfb) == 0x48 && (p[1] & 0xc7) == 0x05) {
+			uint64_t next = addr + (uint64_t)(p - code) + 6;
+			int32_t disp;
+
+			memcpy(&disp, p + 2, 4);
+			if (wanted(s, next + (uint64_t)(int64_t)disp))
+				r = candidate(s, next - 7);
+		}
+		p++;
+	}
+	return r;
+}
+
+static int search_immediates(struct search *s, const uint8_t *code, uint64_t addr, size_t len)
+{
+	uint64_t low = s->targets[0], high = s->targets[s->n_targets - 1];
+	uint32_t base, width;
+
+	if (high > INT32_MAX)
+		return 0;
+	base = (uint32_t)low;
+	width = (uint32_t)(high - low);
+	for (size_t i = 0; i + 4 <= len; i++) {
+		uint32_t value;
+		int r;
+
+		memcpy(&value, code + i, 4);
+		if (value - base > width || !wanted(s, value))
+			continue;
+		r = candidate(s, addr + i);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int by_addr(const void *a, const void *b)
+{
+	const struct ref *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+int refs_find(struct elf_image *img, const uint64_t *targets, size_t n_targets, struct refs *ret)
+{
+	struct refs out = {0};
+	_cleanup_free_ struct branch *branches = NULL;
+	struct search s = {.img = img, .targets = targets, .n_targets = n_targets, .out = &out};
+	size_t n = 0;
+	int r = 0;
+
+	if (n_targets > 0) {
+		branches = calloc(MAX_BRANCHES, sizeof(*branches));
+		if (!branches)
+			return -ENOMEM;
+		s.branches = branches;
+	}
+	for (size_t i = 0; n_targets > 0 && i < elf_image_n_code(img) && r == 0; i++) {
+		uint64_t start, end;
+		const uint8_t *code;
+		size_t left;
+
+		elf_image_code(img, i, &start, &end);
+		code = elf_image_bytes(img, start, &left);
+		if (!code)
+			continue;
+		if (left > end - start)
+			left = end - start;
+		s.done_to = 0;
+		r = search_lea(&s, code, start, left);
+		s.done_to = 0;
+		if (r == 0 && !elf_image_pie(img))
+			r = search_immediates(&s, code, start, left);
+	}
+	if (r < 0) {
+		refs_done(&out);
+		return r;
+	}
+	/* A function with both forms was decoded twice. */
+	if (out.n)
+		qsort(out.refs, out.n, sizeof(*out.refs), by_addr);
+	for (size_t i = 0; i < out.n; i++) {
+		if (n == 0 || out.refs[n - 1].addr != out.refs[i].addr)
+			out.refs[n++] = out.refs[i];
+	}
+	out.n = n;
+	*ret = out;
+	return 0;
+}
+
+void refs_done(struct refs *r)
+{
+	free(r->refs);
+	*r = (struct refs){0};
+}

@@ -1,0 +1,221 @@
+/*
+ * Finding in one object: asks each runtime, then what doesn't depend on one (blocking calls, the
+ * unwinder's registration), and says what was seen and what not.
+ */
+#include "runtime/find.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "binary/names.h"
+
+#include <errno.h>
+#include <string.h>
+
+const struct runtime_ops *const runtimes[] = {&runtime_tokio, &runtime_async_task, NULL};
+
+/* Grows an array of the finding by one zeroed item. */
+static void *grow(void *array, size_t *n, size_t item_bytes)
+{
+	char **items = array;
+	char *p = *items;
+
+	/* Powers of two, so that growing by one costs nothing in the long run. */
+	if ((*n & (*n - 1)) == 0) {
+		p = reallocarray(p, *n ? *n * 2 : 1, item_bytes);
+		if (!p)
+			return NULL;
+		*items = p;
+	}
+	p += *n * item_bytes;
+	memset(p, 0, item_bytes);
+	(*n)++;
+	return p;
+}
+
+struct find_runtime *find_add_runtime(struct finding *f)
+{
+	return grow(&f->runtimes, &f->n_runtimes, sizeof(*f->runtimes));
+}
+
+struct find_kind *find_add_kind(struct finding *f)
+{
+	return grow(&f->kinds, &f->n_kinds, sizeof(*f->kinds));
+}
+
+struct find_waker *find_add_waker(struct finding *f)
+{
+	return grow(&f->wakers, &f->n_wakers, sizeof(*f->wakers));
+}
+
+struct find_site *find_add_site(struct find_site **sites, size_t *n_sites)
+{
+	return grow(sites, n_sites, sizeof(**sites));
+}
+
+int find_add_call(struct finding *f, uint64_t slot, uint16_t call, const char *symbol)
+{
+	struct find_call *c = grow(&f->calls, &f->n_calls, sizeof(*f->calls));
+
+	if (!c)
+		return -ENOMEM;
+	*c = (struct find_call){slot, call, symbol};
+	return 0;
+}
+
+int find_cover(struct finding *f, const char *item, uint64_t seen, uint64_t total, const char *note,
+	       ...)
+{
+	struct trace_coverage *c = grow(&f->coverage, &f->n_coverage, sizeof(*f->coverage));
+	struct buf text = BUF_INIT;
+	va_list ap;
+
+	if (!c)
+		return -ENOMEM;
+	va_start(ap, note);
+	buf_str(&text, "");
+	buf_vprintf(&text, note, ap);
+	va_end(ap);
+	c->item = strdup(item);
+	c->note = buf_steal(&text);
+	c->seen = seen;
+	c->total = total;
+	return c->item && c->note ? 0 : -ENOMEM;
+}
+
+/* The path stands at the front of a name: after "_ZN", or after the tags of a v0 path. */
+static bool begins_with(const char *symbol, const char *part)
+{
+	const char *hit = strstr(symbol, part);
+
+	if (strncmp(symbol, "_ZN", 3) == 0)
+		return hit == symbol + 3;
+	return strncmp(symbol, "_R", 2) == 0 && hit && hit - symbol < 64;
+}
+
+const struct elf_symbol *find_symbol(struct elf_image *image, uint64_t addr, const char *part)
+{
+	const struct elf_symbol *all, *s = elf_image_symbol_at(image, addr);
+	size_t n = elf_image_symbols(image, &all);
+
+	if (!s || s->addr != addr)
+		return NULL;
+	while (s > all && s[-1].addr == addr)
+		s--;
+	for (; s < all + n && s->addr == addr; s++) {
+		if (begins_with(s->name, part))
+			return s;
+	}
+	return NULL;
+}
+
+bool find_is_function(struct elf_image *image, uint64_t addr)
+{
+	uint64_t start, end;
+
+	return elf_image_is_code(image, addr) && elf_image_function(image, addr, &start, &end) &&
+	       start == addr;
+}
+
+const char *find_site_trouble(const struct ref *ref)
+{
+	if (ref->len < 5)
+		return "instruction shorter than a jump";
+	if (ref->addr / 4096 != (ref->addr + 4) / 4096)
+		return "the jump would cross a page";
+	if (ref->jumped_into)
+		return "a branch leads into the instruction";
+	if (ref->hoisted)
+		return "the address is taken once before a loop";
+	return NULL;
+}
+
+int find_site(struct elf_image *image, const struct ref *ref, struct find_site *ret)
+{
+	const struct elf_symbol *s = elf_image_symbol_at(image, ref->addr);
+	const uint8_t *bytes;
+	struct buf where = BUF_INIT;
+	size_t left;
+
+	bytes = elf_image_bytes(image, ref->addr, &left);
+	if (!bytes || left < ref->len || ref->len > sizeof(ret->bytes))
+		return -EINVAL;
+	*ret = (struct find_site){
+		.addr = ref->addr,
+		.len = ref->len,
+		.reg = ref->reg,
+		.patchable = !find_site_trouble(ref),
+	};
+	memcpy(ret->bytes, bytes, ref->len);
+	if (s) {
+		_cleanup_free_ char *name = name_demangle(s->name);
+
+		buf_printf(&where, "%s+0x%llx", name ? name : s->name,
+			   (unsigned long long)(ref->addr - s->addr));
+	} else {
+		buf_printf(&where, "0x%llx", (unsigned long long)ref->function);
+	}
+	ret->where = buf_steal(&where);
+	return ret->where ? 0 : -ENOMEM;
+}
+
+int runtime_find(struct elf_image *image, struct finding *ret_finding, struct error *err)
+{
+	struct finding f = {0};
+	const char *interp = elf_image_interp(image);
+	int r = 0;
+
+	f.path = strdup(elf_image_name(image));
+	f.has_symbols = elf_image_has_symtab(image);
+	f.pie = elf_image_pie(image);
+	f.is_static = !interp && !elf_image_is_dynamic(image);
+	f.is_musl = interp && strstr(interp, "ld-musl");
+	if (!f.path)
+		r = -ENOMEM;
+	for (size_t i = 0; r == 0 && runtimes[i]; i++)
+		r = runtimes[i]->find(image, &f, err);
+	if (r == 0)
+		r = calls_find(image, &f);
+	if (r < 0) {
+		finding_done(&f);
+		return r == -ENOMEM ? error_set(err, r, "out of memory") : r;
+	}
+	*ret_finding = f;
+	return 0;
+}
+
+static void sites_done(struct find_site *sites, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		free(sites[i].where);
+	free(sites);
+}
+
+void finding_done(struct finding *f)
+{
+	free(f->path);
+	for (size_t i = 0; i < f->n_runtimes; i++) {
+		free(f->runtimes[i].name);
+		free(f->runtimes[i].version);
+		free(f->runtimes[i].verified);
+	}
+	free(f->runtimes);
+	for (size_t i = 0; i < f->n_kinds; i++) {
+		free(f->kinds[i].name);
+		free(f->kinds[i].full_name);
+		free(f->kinds[i].scheduler);
+		sites_done(f->kinds[i].sites, f->kinds[i].n_sites);
+	}
+	free(f->kinds);
+	for (size_t i = 0; i < f->n_wakers; i++) {
+		free(f->wakers[i].name);
+		sites_done(f->wakers[i].sites, f->wakers[i].n_sites);
+	}
+	free(f->wakers);
+	free(f->calls);
+	for (size_t i = 0; i < f->n_coverage; i++) {
+		free((char *)f->coverage[i].item);
+		free((char *)f->coverage[i].note);
+	}
+	free(f->coverage);
+	*f = (struct finding){0};
+}

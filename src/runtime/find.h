@@ -1,0 +1,42 @@
+/*
+ * What the files of this room share: adding to a finding. Strings given to these functions are
+ * taken over or copied as said; -ENOMEM ends a finding.
+ */
+#ifndef POLLUX_RUNTIME_FIND_H
+#define POLLUX_RUNTIME_FIND_H
+
+#include "binary/elf_image.h"
+#include "binary/refs.h"
+#include "runtime/runtime.h"
+
+/* A new zeroed item at the end of the finding; NULL: out of memory. */
+struct find_runtime *find_add_runtime(struct finding *f);
+struct find_kind *find_add_kind(struct finding *f);
+struct find_waker *find_add_waker(struct finding *f);
+int find_add_call(struct finding *f, uint64_t slot, uint16_t call, const char *symbol);
+/* `note` is a format; "" if all is well. Copies. */
+int find_cover(struct finding *f, const char *item, uint64_t seen, uint64_t total, const char *note,
+	       ...) __attribute__((format(printf, 5, 6)));
+
+struct find_site *find_add_site(struct find_site **sites, size_t *n_sites);
+
+/* The instruction at a reference as a place to patch, with where it is. -ENOMEM, -EINVAL or 0. */
+int find_site(struct elf_image *image, const struct ref *ref, struct find_site *ret);
+/* Why it isn't patchable; NULL if it is. */
+const char *find_site_trouble(const struct ref *ref);
+
+/* A symbol that begins at addr and whose name contains `part` near its beginning, both manglings;
+ * NULL if there is none. */
+const struct elf_symbol *find_symbol(struct elf_image *image, uint64_t addr, const char *part);
+/* True if a function begins at addr, as far as symbols or unwind tables tell. */
+bool find_is_function(struct elf_image *image, uint64_t addr);
+
+/* Versions of a crate by the paths of panic locations ("/tokio-1.38.0/src/"): joined by ", ", empty
+ * if there are none. free() it; NULL: out of memory. */
+char *version_find(const struct elf_image *image, const char *crate);
+
+int calls_find(struct elf_image *image, struct finding *f);
+
+extern const struct runtime_ops runtime_tokio, runtime_async_task;
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * Versions of crates. A panic's location names its source file, and a crate from a registry lies in
+ * a folder NAME-VERSION: ".../tokio-1.38.0/src/runtime/task/core.rs". These strings stand in
+ * read-only data of nearly every binary, stripped ones too. Not there: vendored or path
+ * dependencies, remapped paths, -Zlocation-detail=none.
+ */
+#include "runtime/find.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define MAX_VERSIONS 8u
+#define MAX_VERSION_BYTES 40u
+
+/* The length of a version at p that is followed by "/src/", 0 if there is none. */
+static size_t version_at(const char *p, size_t left)
+{
+	size_t len = 0;
+
+	if (left == 0 || !isdigit((unsigned char)*p))
+		return 0;
+	while (len < left && len < MAX_VERSION_BYTES &&
+	       (isalnum((unsigned char)p[len]) || strchr(".-+", p[len])))
+		len++;
+	return left - len >= 5 && memcmp(p + len, "/src/", 5) == 0 ? len : 0;
+}
+
+static bool known(const struct buf *out, const char *version, size_t len)
+{
+	const char *p = out->data;
+
+	while (p && *p) {
+		size_t n = strcspn(p, ",");
+
+		if (n == len && memcmp(p, version, len) == 0)
+			return true;
+		p += n + (p[n] ? 2 : 0);
+	}
+	return false;
+}
+
+char *version_find(const struct elf_image *image, const char *crate)
+{
+	struct buf out = BUF_INIT;
+	char needle[64];
+	int needle_len = snprintf(needle, sizeof(needle), "/%s-", crate);
+	unsigned n = 0;
+
+	buf_str(&out, "");
+	for (size_t i = 0; i < elf_image_n_segments(image); i++) {
+		const struct elf_segment *seg = elf_image_segment(image, i);
+		const char *p = (const char *)seg->data;
+		size_t left = seg->file_size;
+		const char *hit;
+
+		if (seg->write)
+			continue;
+		while (n < MAX_VERSIONS && (hit = memmem(p, left, needle, (size_t)needle_len))) {
+			size_t len;
+
+			hit += needle_len;
+			left -= (size_t)(hit - p);
+			p = hit;
+			len = version_at(p, left);
+			if (!len || known(&out, p, len))
+				continue;
+			if (n++ > 0)
+				buf_str(&out, ", ");
+			buf_add(&out, p, len);
+		}
+	}
+	return buf_steal(&out);
+}
