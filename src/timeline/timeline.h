@@ -10,9 +10,10 @@
  *                           │ wake             ▼                                      │ cancel
  *                           └────────────── WAITING ───────────────────────────────── ┘
  *
- * A wake during the task's own poll makes it SCHEDULED at the end of that poll. After losses on a
- * thread the tasks that it may have touched are in state UNKNOWN until their next event:
- * nothing is invented.
+ * A wake during the task's own poll makes it SCHEDULED at the end of that poll. A lost event may
+ * have woken, polled or ended any task, so after a loss every task that is not just being polled
+ * elsewhere is in state UNKNOWN until its next event: nothing is invented. What each broken input
+ * means stands in docs/timeline.md, a test for each row in tests/unit/test_timeline.c.
  *
  * Spawns find their tasks. TE_SPAWN stands where the task is made and says its kind, its parent
  * (the poll open on that thread) and, where known, the highest id given out so far; the task's own
@@ -21,6 +22,10 @@
  *     follows on the same thread (async-task schedules a new task at once);
  *   with hints: the waiting spawn of that kind with the smallest hint >= id;
  *   without: the oldest waiting spawn of that kind (the parent is then likely, not proven).
+ * A waiting spawn is a live task. task_begin is told when the task's name is known, with the
+ * spawn's time; spawns that never find their task are told at the finish, alive and never polled.
+ *
+ * block_on's root future is no task of the runtime, and its polls are *inferred*: see roots.c.
  */
 #ifndef POLLUX_TIMELINE_TIMELINE_H
 #define POLLUX_TIMELINE_TIMELINE_H
@@ -38,51 +43,62 @@ enum task_state { TS_UNKNOWN = 0, TS_SCHEDULED, TS_POLLING, TS_WAITING, TS_DONE 
 
 /* A task as the timeline knows it. Valid during the call of the sink only. */
 struct tl_task {
-	uint64_t serial;      /* trace-wide number in order of first appearance, from 1 */
-	uint32_t kind;	      /* index of a struct trace_kind; TRACE_KIND_NONE for a block_on unknown */
-	uint64_t id;	      /* the runtime's name for it: id or address; a root's thread index */
-	uint64_t parent;      /* serial of the task whose poll spawned it, 0 if none or not known */
+	uint64_t serial; /* trace-wide number in order of first appearance, from 1 */
+	uint32_t kind;	 /* index of a struct trace_kind */
+	enum trace_role
+		role; /* its kind's; a kind without a name may turn out to be a worker later */
+	uint64_t id;  /* the runtime's name for it: id or address. A root: index of its thread, or
+		       * the address of its waker if it began before the recording */
+	uint64_t parent; /* serial of the task whose poll spawned it, 0 if none or not known */
 	uint32_t spawn_thread; /* index; UINT32_MAX if the spawn was not seen */
-	bool spawn_seen;      /* false: it lived before the recording (or its spawn was lost) */
-	uint64_t spawn_ns;    /* time of its spawn; if not seen, of its first event */
-	uint64_t end_ns;      /* 0 while alive */
+	bool spawn_seen;       /* false: it lived before the recording (or its spawn was lost) */
+	uint64_t spawn_ns;     /* time of its spawn; if not seen, of its first event */
+	uint64_t end_ns;       /* 0 while alive */
 	enum trace_outcome outcome; /* TO_PENDING while alive; else how it ended */
 	enum task_state state;
-	uint64_t n_polls, n_wakes, n_self_wakes;
+	uint64_t n_polls, n_wakes,
+		n_self_wakes;		     /* so far, in its whole life: no filter counts here */
 	uint64_t poll_ns, wait_ns, sched_ns; /* sums: polled, waiting for a wake, scheduled */
-	void *user;	      /* the sink's own: set and read in callbacks, kept until task_end */
+	void *user;	/* the sink's own: set and read in callbacks, kept until task_end */
+	uint8_t passed; /* replay.c's own note: what the filter says of it */
 };
 
-/* One poll of a task, told when it ends. */
+/* One poll of a task, told when it ends. Polls of one task never overlap; polls on one thread nest.
+ */
 struct tl_poll {
 	struct tl_task *task;
 	uint32_t thread;
-	uint32_t depth;	      /* 0: not inside another task's poll on this thread (workers' main loops
-			       * do not count) */
+	uint32_t depth; /* 0: not inside another task's poll on this thread (workers' main loops
+			 * do not count) */
 	uint64_t begin_ns, end_ns;
-	enum trace_outcome outcome; /* TO_UNKNOWN: the end was not seen (lost, or trace ends) */
-	bool begin_seen;      /* false: began before the recording or in a loss: no length is known */
-	bool woken_inside;    /* woken while running: it is scheduled again at end_ns */
+	enum trace_outcome outcome; /* TO_UNKNOWN: the end was not seen: end_ns is the begin of the
+				     * loss, or the trace's end */
+	bool begin_seen; /* false: began before the recording or in a loss: no length is known, and
+			  * begin_ns == end_ns */
+	bool inferred;	 /* of a root future: between the events that were seen, see roots.c */
+	bool woken_inside;     /* woken while running: it is scheduled again at end_ns */
 	uint64_t scheduled_ns; /* when it became scheduled, 0 if not known; begin_ns - this is the
 				* scheduling delay */
-	uint64_t wake_serial; /* number of the tl_wake that scheduled it, 0 if none */
-	uint64_t blocked_ns;  /* sum of blocking calls inside */
+	uint64_t wake_serial;  /* number of the tl_wake that scheduled it, 0 if none */
+	uint64_t blocked_ns;   /* sum of blocking calls inside */
 	uint32_t n_blocks;
 };
 
 /* A stretch of a task's life between polls, told when it ends. */
 struct tl_wait {
 	struct tl_task *task;
-	enum task_state state; /* TS_WAITING: nobody woke it; TS_SCHEDULED: in a run queue; TS_UNKNOWN */
+	enum task_state
+		state; /* TS_WAITING: nobody woke it; TS_SCHEDULED: in a run queue; TS_UNKNOWN */
 	uint64_t begin_ns, end_ns;
 };
 
 /* A waker fired, or a task was scheduled otherwise. */
 struct tl_wake {
-	uint64_t serial;      /* from 1, counts all wakes */
-	struct tl_task *task; /* the woken one */
-	struct tl_task *source_task; /* whose poll was open on the thread, NULL: the thread itself (a
-				      * driver, a foreign thread) */
+	uint64_t serial;	     /* from 1, counts all wakes */
+	struct tl_task *task;	     /* the woken one */
+	struct tl_task *source_task; /* whose poll was open on the thread, NULL: the thread itself
+				      * (a driver, a foreign thread). Behind a filter it may be one
+				      * that was not told; its user is NULL then */
 	uint32_t thread;
 	uint64_t time_ns;
 	enum trace_wake effect;
@@ -106,14 +122,16 @@ struct tl_park {
 
 /* A thread as the timeline knows it. */
 struct tl_thread {
-	uint32_t thread;      /* index of a struct trace_thread */
-	bool worker;	      /* runs a runtime's loop: a worker kind's poll, or block_on */
+	uint32_t thread; /* index of a struct trace_thread */
+	bool worker;	 /* runs a runtime's loop: a worker kind's poll, block_on, or it was seen
+			  * to poll a task outside of any other poll */
+	bool root;	 /* a block_on ran on it */
 	uint64_t begin_ns, end_ns; /* first and last event */
-	uint64_t n_polls;     /* of tasks, depth 0 */
-	uint64_t busy_ns;     /* in polls of depth 0 */
-	uint64_t parked_ns;   /* in parks */
-	uint64_t blocked_ns;  /* in blocking calls inside polls; part of busy_ns */
-	uint64_t lost;	      /* events lost on this thread */
+	uint64_t n_polls;	   /* of tasks, depth 0 */
+	uint64_t busy_ns;	   /* in polls of depth 0, a root's included */
+	uint64_t parked_ns;	   /* in parks */
+	uint64_t blocked_ns;	   /* in blocking calls inside polls; part of busy_ns */
+	uint64_t lost;		   /* events lost on this thread */
 };
 
 /* block_in_place: a section of a poll that hands the worker's queue to another thread. */
@@ -132,7 +150,8 @@ struct tl_loss {
 /* All may be NULL. A negative return stops the feed and comes out of timeline_feed/_finish. */
 struct timeline_sink {
 	int (*task_begin)(void *ctx, struct tl_task *task);
-	int (*task_end)(void *ctx, struct tl_task *task); /* also at the trace's end for the living */
+	int (*task_end)(void *ctx,
+			struct tl_task *task); /* also at the trace's end for the living */
 	int (*poll)(void *ctx, const struct tl_poll *poll);
 	int (*wait)(void *ctx, const struct tl_wait *wait);
 	int (*wake)(void *ctx, const struct tl_wake *wake);
@@ -141,6 +160,10 @@ struct timeline_sink {
 	int (*park)(void *ctx, const struct tl_park *park);
 	int (*loss)(void *ctx, const struct tl_loss *loss);
 	int (*thread_end)(void *ctx, const struct tl_thread *thread); /* once each, at the finish */
+	/* A waker that can't be told as a tl_wake: its task has ended, or it is a block_on's and
+	 * there are several that it may belong to. */
+	int (*stray_wake)(void *ctx, uint32_t kind, uint32_t thread, uint64_t time_ns);
+	/* May be told late (time_ns in the past): when a poll turns out to be a worker's loop. */
 	int (*worker_begin)(void *ctx, uint32_t thread, uint64_t time_ns);
 	int (*worker_end)(void *ctx, uint32_t thread, uint64_t time_ns);
 };
@@ -153,9 +176,12 @@ struct timeline *timeline_new(const struct timeline_sink *sink, void *sink_ctx,
 			      timeline_kind_fn kind, const void *kind_ctx);
 void timeline_free(struct timeline *tl);
 
+/* Returns 0 or a negative errno: a sink's, or -ENOMEM. After a failure every later call
+ * gives the same. */
 int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct error *err);
 
-/* The trace is over at end_ns: everything open is told (outcome TO_UNKNOWN, tasks alive). */
+/* The trace is over at end_ns: everything open is told (outcome TO_UNKNOWN, tasks alive). Nothing
+ * can be fed after it. */
 int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err);
 
 struct timeline_totals {
@@ -164,8 +190,9 @@ struct timeline_totals {
 	/* tasks of role task and blocking: workers' own polls and roots are not counted */
 	uint64_t spawned;   /* spawns seen */
 	uint64_t unspawned; /* tasks that lived before, or whose spawn was lost */
-	uint64_t completed, cancelled, panicked, ended_unknown, alive;
-	uint64_t n_polls, n_wakes, n_self_wakes, n_schedules;
+	uint64_t completed, cancelled, panicked, ended_unknown,
+		alive;					      /* sum: spawned + unspawned */
+	uint64_t n_polls, n_wakes, n_self_wakes, n_schedules; /* wakes: stray ones included */
 	uint64_t n_odd; /* events that did not fit (end without begin, clock backwards, ...) */
 };
 void timeline_totals(const struct timeline *tl, struct timeline_totals *ret);

@@ -1,0 +1,430 @@
+/*
+ * What is open on a thread: a stack of polls, innermost last. At its bottom may stand a worker's
+ * loop, which the runtime runs as a task of its own kind (Tokio: a blocking task): no poll of a
+ * task, so polls inside it have depth 0. Polls in polls are real: a LocalSet in a task, a runtime
+ * started in a blocking task.
+ *
+ * A kind that no name tells for a worker's loop is found out when a task is polled inside of its
+ * poll.
+ */
+#include "timeline/state.h"
+
+#include "agent/ring.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static struct frame *poll_top(struct thread *th)
+{
+	return th->n_frames ? &th->frames[th->n_frames - 1] : NULL;
+}
+
+struct frame *poll_open(struct thread *th)
+{
+	struct frame *top = poll_top(th);
+	return top && !top->worker ? top : NULL;
+}
+
+void poll_working(struct timeline *tl, struct thread *th, uint64_t t)
+{
+	th->tl.worker = true;
+	if (th->working)
+		return;
+	th->working = true;
+	TELL(tl, worker_begin, th->tl.thread, t);
+}
+
+void poll_not_working(struct timeline *tl, struct thread *th, uint64_t t)
+{
+	if (!th->working)
+		return;
+	th->working = false;
+	TELL(tl, worker_end, th->tl.thread, t);
+}
+
+/* ---- ends ---- */
+
+/* What the end of its poll makes of the task. */
+static void go_on(struct timeline *tl, struct task *task, const struct frame *f, uint64_t t,
+		  enum trace_outcome outcome)
+{
+	bool certain = task->n_losses == tl->n_losses && !f->unseen;
+	task->n_losses = tl->n_losses;
+	if (outcome == TO_READY || outcome == TO_PANICKED || outcome == TO_CANCELLED)
+		task_end(tl, task, outcome, t);
+	else if (task->cancel_inside)
+		task_end(tl, task, TO_CANCELLED, t);
+	else if (task->drop_inside)
+		task_end(tl, task, outcome == TO_PENDING ? TO_CANCELLED : TO_UNKNOWN, t);
+	else if (tl->finished)
+		task->since_ns = t; /* still in its poll */
+	else if (outcome == TO_UNKNOWN)
+		task_state(tl, task, TS_UNKNOWN, t);
+	else if (task->woken_inside)
+		task_scheduled(tl, task, t, task->wake_inside);
+	else
+		task_state(tl, task, certain ? TS_WAITING : TS_UNKNOWN, t);
+}
+
+void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64_t t,
+		 enum trace_outcome outcome)
+{
+	if (t < f->begin_ns)
+		t = f->begin_ns;
+	if (f->root)
+		root_finish(tl, f->root, t);
+	struct task *task = f->task;
+	if (!task)
+		return;
+	if (f->worker) {
+		poll_not_working(tl, th, t);
+		go_on(tl, task, f, t, outcome);
+		return;
+	}
+	if (f->section_ns) {
+		struct tl_section section = {
+			.task = &task->tl,
+			.thread = th->tl.thread,
+			.begin_ns = f->section_ns,
+			.end_ns = t,
+		};
+		TELL(tl, section, &section);
+	}
+	struct tl_poll poll = {
+		.task = &task->tl,
+		.thread = th->tl.thread,
+		.depth = f->depth,
+		.begin_ns = f->begin_ns,
+		.end_ns = t,
+		.outcome = outcome,
+		.begin_seen = !f->unseen,
+		.inferred = f->inferred,
+		.woken_inside = task->woken_inside,
+		.scheduled_ns = f->scheduled_ns,
+		.wake_serial = f->wake_serial,
+		.blocked_ns = f->blocked_ns,
+		.n_blocks = f->n_blocks,
+	};
+	task->tl.poll_ns += t - f->begin_ns;
+	if (!f->depth)
+		th->tl.busy_ns += t - f->begin_ns;
+	TELL(tl, poll, &poll);
+	if (!f->inferred)
+		task->thread = NO_THREAD;
+	go_on(tl, task, f, t, outcome);
+}
+
+static void poll_pop(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome)
+{
+	struct frame f = th->frames[--th->n_frames];
+	poll_finish(tl, th, &f, t, outcome);
+}
+
+void poll_close_all(struct timeline *tl, struct thread *th, uint64_t t, bool workers)
+{
+	while (th->n_frames && (workers || !poll_top(th)->worker))
+		poll_pop(tl, th, t, TO_UNKNOWN);
+}
+
+/* The task is polled elsewhere now, so its poll on that thread has ended; only the event that says
+ * so is still to come. */
+static void poll_detach(struct timeline *tl, struct task *task, uint64_t t)
+{
+	struct thread *th = tl->threads[task->thread];
+	for (uint32_t i = th->n_frames; i-- > 0;) {
+		struct frame *f = &th->frames[i];
+		if (f->task != task)
+			continue;
+		struct frame ended = *f;
+		f->task = f->root = NULL;
+		poll_finish(tl, th, &ended, task->idle_ns ? task->idle_ns : t, TO_PENDING);
+		return;
+	}
+}
+
+/* ---- begins ---- */
+
+/* A poll that was taken for a task's is a worker's loop. */
+static void becomes_worker(struct timeline *tl, struct thread *th, struct frame *f)
+{
+	f->worker = true;
+	f->task->tl.role = TR_WORKER;
+	f->task->tl.n_polls--;
+	th->tl.n_polls--;
+	/* Its blocking calls were parks. */
+	th->tl.blocked_ns -= f->blocked_ns;
+	th->tl.parked_ns += f->blocked_ns;
+	poll_working(tl, th, f->begin_ns);
+}
+
+/* What was open when a poll of kind k begins: sees to it that it can stay below. */
+static void make_way(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t)
+{
+	struct frame *top = poll_top(th);
+	if (top && !top->worker && th->n_frames == 1 && top->task && k->role == TR_TASK) {
+		if (top->kind->maybe_worker && !top->root) {
+			top->kind->maybe_worker = false;
+			top->kind->role = TR_WORKER;
+		}
+		if (top->kind->role == TR_WORKER)
+			becomes_worker(tl, th, top);
+	}
+	/* A worker's loop has nothing below it; and what runs on the blocking pool does not run in
+	 * one. So the end of what is open was not seen. */
+	if (top && (k->role == TR_WORKER || (k->role == TR_BLOCKING && top->worker))) {
+		tl->n_odd++;
+		poll_close_all(tl, th, t, true);
+	}
+	if (th->n_frames >= MAX_OPEN) {
+		tl->n_odd++;
+		poll_close_all(tl, th, t, false);
+	}
+}
+
+/* The task that is to be polled, not being polled; NULL for an ended one. */
+static struct task *poll_task(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name,
+			      uint64_t t)
+{
+	struct task *task = task_find(tl, k, name);
+	if (task && task->tl.state == TS_POLLING) {
+		if (task->thread == th->tl.thread) {
+			/* No poll is inside itself: its end was not seen. */
+			tl->n_odd++;
+			while (poll_top(th)->task != task)
+				poll_pop(tl, th, t, TO_UNKNOWN);
+			poll_pop(tl, th, t, TO_UNKNOWN);
+		} else {
+			poll_detach(tl, task, t);
+		}
+		task = task_find(tl, k, name);
+	}
+	if (task && task->tl.state == TS_DONE) {
+		tl->n_odd++;
+		if (!k->address_named)
+			return NULL;
+		task_forget(tl, task);
+		task = NULL;
+	}
+	return task ? task : task_new(tl, k, name, th, t, TASK_BY_SPAWN_OR_BEFORE);
+}
+
+static struct frame *poll_push(struct timeline *tl, struct thread *th)
+{
+	if (th->n_frames == th->cap_frames) {
+		uint32_t cap = th->cap_frames ? th->cap_frames * 2 : 4;
+		struct frame *bigger = realloc(th->frames, cap * sizeof(*bigger));
+		if (!bigger) {
+			timeline_fail(tl, -ENOMEM);
+			return NULL;
+		}
+		th->frames = bigger;
+		th->cap_frames = cap;
+	}
+	return &th->frames[th->n_frames++];
+}
+
+void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t)
+{
+	if (th->parked) {
+		tl->n_odd++;
+		poll_park_end(tl, th, t);
+	}
+	if (th->n_frames)
+		make_way(tl, th, k, t);
+	if (th->root_poll.task)
+		root_gap_end(tl, th, t, TO_PENDING);
+	struct task *task = poll_task(tl, th, k, name, t);
+	if (tl->failed)
+		return;
+	if (task) {
+		task_settle(tl, task);
+		t = timeline_at_task(th, task, t);
+	}
+	struct frame *top = poll_top(th);
+	uint32_t depth = !top ? 0 : top->worker ? top->depth : top->depth + 1;
+	struct frame *f = poll_push(tl, th);
+	if (!f)
+		return;
+	*f = (struct frame){
+		.task = task,
+		.kind = k,
+		.name = name,
+		.begin_ns = t,
+		.depth = depth,
+		.worker = k->role == TR_WORKER,
+	};
+	th->complete = true;
+	th->after_unpark = false;
+	if (!task)
+		return;
+
+	if (task->tl.state == TS_SCHEDULED) {
+		f->scheduled_ns = task->scheduled_ns;
+		f->wake_serial = task->wake_serial;
+	}
+	task_state(tl, task, TS_POLLING, t);
+	task->thread = th->tl.thread;
+	task->woken_inside = false;
+	task->idle_ns = 0;
+	if (f->worker) {
+		poll_working(tl, th, t);
+		return;
+	}
+	task->tl.n_polls++;
+	k->n_polls++;
+	if (!depth) {
+		th->tl.n_polls++;
+		if (k->role == TR_TASK) {
+			th->loops = true;
+			if (!k->maybe_worker)
+				poll_working(tl, th, t);
+		}
+	}
+}
+
+/* An end whose begin was not seen: before the recording, in a loss, or broken. */
+static void end_unseen(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name,
+		       uint64_t t, enum trace_outcome outcome)
+{
+	if (th->complete || poll_open(th))
+		tl->n_odd++;
+	struct task *task = task_find(tl, k, name);
+	if (task && (task->tl.state == TS_DONE || task->tl.state == TS_POLLING)) {
+		tl->n_odd++;
+		return;
+	}
+	if (!task && !(task = task_new(tl, k, name, th, t, TASK_BY_SPAWN_OR_BEFORE)))
+		return;
+	task_settle(tl, task);
+	t = timeline_at_task(th, task, t);
+	task_state(tl, task, TS_POLLING, t);
+	task->woken_inside = false;
+	struct frame *top = poll_open(th);
+	struct frame f = {
+		.task = task,
+		.kind = k,
+		.name = name,
+		.begin_ns = t,
+		.depth = top ? top->depth + 1 : 0,
+		.worker = k->role == TR_WORKER,
+		.unseen = true,
+	};
+	if (f.worker) {
+		th->tl.worker = true;
+	} else {
+		task->tl.n_polls++;
+		k->n_polls++;
+		if (!f.depth)
+			th->tl.n_polls++;
+	}
+	poll_finish(tl, th, &f, t, outcome);
+}
+
+void poll_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t,
+	      enum trace_outcome outcome)
+{
+	if (th->parked) {
+		tl->n_odd++;
+		poll_park_end(tl, th, t);
+	}
+	for (uint32_t i = th->n_frames; i-- > 0;) {
+		struct frame *f = &th->frames[i];
+		if (f->kind != k || f->name != name)
+			continue;
+		/* The ends of those inside were not seen. */
+		for (; th->n_frames > i + 1; tl->n_odd++)
+			poll_pop(tl, th, t, TO_UNKNOWN);
+		if (k->role == TR_WORKER && !f->worker && f->task && !i)
+			becomes_worker(tl, th, f);
+		else if (outcome == TO_PENDING)
+			k->maybe_worker = false;
+		poll_pop(tl, th, t, outcome);
+		if (!poll_open(th))
+			root_gap_begin(tl, th, t, false);
+		return;
+	}
+	end_unseen(tl, th, k, name, t, outcome);
+}
+
+/* ---- blocking calls and parks ---- */
+
+void poll_block(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t, uint64_t ns)
+{
+	if (th->parked) {
+		tl->n_odd++;
+		poll_park_end(tl, th, t);
+	}
+	/* Nothing else happened on this thread meanwhile. */
+	uint64_t before = th->n_events > 1 ? th->before_ns : 0;
+	uint64_t begin = ns > t || t - ns < before ? before : t - ns;
+	struct frame *f = poll_open(th);
+	if (!f) {
+		/* In the loop of a worker that the source took for a task. */
+		root_gap_end(tl, th, begin, TO_PENDING);
+		poll_park(tl, th, call, begin);
+		poll_unpark(tl, th, t);
+		return;
+	}
+	if (!f->task) {
+		tl->n_odd++;
+		return;
+	}
+	if (begin < f->begin_ns)
+		begin = f->begin_ns;
+	f->n_blocks++;
+	f->blocked_ns += t - begin;
+	th->tl.blocked_ns += t - begin;
+	struct tl_block block = {
+		.task = &f->task->tl,
+		.thread = th->tl.thread,
+		.call = call,
+		.begin_ns = begin,
+		.end_ns = t,
+	};
+	TELL(tl, block, &block);
+}
+
+void poll_park(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t)
+{
+	if (th->parked) {
+		tl->n_odd++;
+		poll_park_end(tl, th, t);
+	}
+	/* The source says that no poll is open: so its end was not seen. */
+	if (poll_open(th)) {
+		tl->n_odd++;
+		poll_close_all(tl, th, t, false);
+	}
+	root_gap_end(tl, th, t, TO_PENDING);
+	th->parked = th->complete = true;
+	th->after_unpark = false;
+	th->park_call = call;
+	th->park_ns = t;
+	if (call == AC_EPOLL_WAIT || call == AC_EPOLL_PWAIT || call == AC_EPOLL_PWAIT2)
+		th->driver = true;
+}
+
+void poll_park_end(struct timeline *tl, struct thread *th, uint64_t t)
+{
+	if (t < th->park_ns)
+		t = th->park_ns;
+	th->parked = false;
+	th->tl.parked_ns += t - th->park_ns;
+	struct tl_park park = {
+		.thread = th->tl.thread,
+		.call = th->park_call,
+		.begin_ns = th->park_ns,
+		.end_ns = t,
+	};
+	TELL(tl, park, &park);
+}
+
+void poll_unpark(struct timeline *tl, struct thread *th, uint64_t t)
+{
+	if (th->parked)
+		poll_park_end(tl, th, t);
+	else if (th->complete)
+		tl->n_odd++;
+	th->after_unpark = true;
+	root_gap_begin(tl, th, t, true);
+}

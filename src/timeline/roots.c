@@ -1,0 +1,184 @@
+/*
+ * block_on's root future is not a task: no vtable leads to it, so its polls are not seen. They are
+ * inferred from what the thread does, and marked as such.
+ *
+ *   begin    TE_ROOT_ENTER: block_on makes its waker, then polls for the first time.
+ *   a thread that polls no tasks (block_on of a multi-thread runtime): it polls the root whenever
+ * it is not parked: every stretch from an unpark to the next park is a poll. a thread that polls
+ * tasks itself (current_thread): it polls the root only when its waker fired (TE_ROOT_WAKE), at the
+ * top of its loop. Where it has an I/O driver it parks in epoll, also without waiting, before it
+ * comes there: so the poll is the stretch from the next unpark to the next task's poll or park.
+ * Without a driver it is the next gap between polls. A wake that the thread itself brings right
+ * after an unpark (its driver did) begins the poll at once. end      not visible: the thread's end,
+ * another block_on on it, or the trace's end. The outcome stays unknown.
+ *
+ * A block_on inside of a task's poll (in block_in_place) has no polls of its own here: it lives
+ * until that poll ends.
+ *
+ * TE_ROOT_WAKE names the waker by its address, TE_ROOT_ENTER doesn't. The address belongs to the
+ * one block_on of that kind whose address is not known yet, if there is one only, or to the
+ * thread's own if it loops and the wake is fired there; it is remembered. With several the wake is
+ * stray. With none it is that of a block_on that began before the recording: a root that is woken,
+ * but never seen polled.
+ */
+#include "timeline/state.h"
+
+static struct task *root_new(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t)
+{
+	const struct frame *f = poll_open(th);
+	struct spawn s = {
+		.thread = th->tl.thread,
+		.time_ns = t,
+		.parent = f && f->task ? f->task->tl.serial : 0,
+		.n_losses = tl->n_losses,
+	};
+	k->n_spawned++;
+	struct task *root = task_new_spawned(tl, k, &s, th->tl.thread);
+	if (!root)
+		return NULL;
+	k->n_nameless++;
+	k->nameless = k->n_nameless == 1 ? root : NULL;
+	return root;
+}
+
+void root_finish(struct timeline *tl, struct task *root, uint64_t t)
+{
+	struct kind *k = root->kind;
+	if (!root->named) {
+		k->n_nameless--;
+		if (k->nameless == root)
+			k->nameless = NULL;
+	}
+	task_unname(tl, root);
+	task_end(tl, root, TO_UNKNOWN, t);
+}
+
+void root_enter(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t)
+{
+	struct frame *f = poll_open(th);
+	if (f) {
+		if (f->root)
+			root_finish(tl, f->root, t);
+		f->root = root_new(tl, th, k, t);
+		if (f->root)
+			task_state(tl, f->root, TS_UNKNOWN, t);
+		return;
+	}
+	root_end(tl, th, t);
+	th->root = root_new(tl, th, k, t);
+	if (!th->root)
+		return;
+	th->root->thread = th->tl.thread;
+	th->tl.root = true;
+	th->loops = false;
+	th->root_due = true;
+	poll_working(tl, th, t);
+	root_gap_begin(tl, th, t, true);
+}
+
+/* Whose waker is it? *ret_known: false if nobody can say. */
+static struct task *root_of_waker(struct timeline *tl, struct thread *th, struct kind *k,
+				  uint64_t data, uint64_t t, bool *ret_known)
+{
+	*ret_known = true;
+	struct task *root = task_find(tl, k, data);
+	if (root)
+		return root;
+	if (!k->n_nameless) {
+		/* Its own task: from before the recording. */
+		return task_new(tl, k, data, th, t, TASK_BEFORE);
+	}
+	if (k->n_nameless == 1 && !k->nameless) {
+		for (root = tl->live; root && (root->kind != k || root->named); root = root->next)
+			;
+		k->nameless = root;
+	}
+	if (th->root && th->root->kind == k && !th->root->named && (th->loops || k->loops))
+		root = th->root;
+	else
+		root = k->n_nameless == 1 ? k->nameless : NULL;
+	if (!root) {
+		*ret_known = false;
+		return NULL;
+	}
+	if (task_name(tl, root, data) < 0)
+		return NULL;
+	k->n_nameless--;
+	k->nameless = NULL;
+	return root;
+}
+
+void root_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t data, uint64_t t)
+{
+	bool known;
+	struct task *root = root_of_waker(tl, th, k, data, t, &known);
+	if (!known)
+		task_stray_wake(tl, th, k, t);
+	if (!root)
+		return;
+	task_settle(tl, root);
+	t = timeline_at_task(th, root, t);
+	bool polling = root->tl.state == TS_POLLING;
+	bool scheduled = root->tl.state == TS_SCHEDULED;
+	uint64_t serial = task_tell_wake(tl, th, root, t,
+					 polling     ? TW_RUNNING
+					 : scheduled ? TW_NOOP
+						     : TW_SCHEDULED,
+					 true);
+	if (polling) {
+		if (!root->woken_inside)
+			root->wake_inside = serial;
+		root->woken_inside = true;
+	} else if (!scheduled) {
+		task_scheduled(tl, root, t, serial);
+	}
+	if (root->thread == NO_THREAD)
+		return;
+	struct thread *own = tl->threads[root->thread];
+	own->root_due = true;
+	if (own == th && th->after_unpark)
+		root_gap_begin(tl, th, t, true);
+}
+
+void root_gap_begin(struct timeline *tl, struct thread *th, uint64_t t, bool after_park)
+{
+	struct task *root = th->root;
+	if (!root || th->root_poll.task || th->parked || poll_open(th) || tl->failed)
+		return;
+	if ((th->loops || root->kind->loops) && (!th->root_due || (th->driver && !after_park)))
+		return;
+	th->root_due = false;
+	task_settle(tl, root);
+	t = timeline_at_task(th, root, t);
+	bool known = root->tl.state == TS_SCHEDULED && root->wake_serial;
+	th->root_poll = (struct frame){
+		.task = root,
+		.kind = root->kind,
+		.begin_ns = t,
+		.scheduled_ns = known ? root->scheduled_ns : 0,
+		.wake_serial = known ? root->wake_serial : 0,
+		.inferred = true,
+	};
+	task_state(tl, root, TS_POLLING, t);
+	root->woken_inside = false;
+	root->tl.n_polls++;
+	root->kind->n_polls++;
+}
+
+void root_gap_end(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome)
+{
+	if (!th->root_poll.task)
+		return;
+	struct frame f = th->root_poll;
+	th->root_poll.task = NULL;
+	poll_finish(tl, th, &f, t, outcome);
+}
+
+void root_end(struct timeline *tl, struct thread *th, uint64_t t)
+{
+	root_gap_end(tl, th, t, TO_UNKNOWN);
+	if (th->root)
+		root_finish(tl, th->root, t);
+	th->root = NULL;
+	th->root_due = false;
+}

@@ -1,0 +1,178 @@
+/*
+ * Spawns find their tasks: the rules stand in timeline.h.
+ *
+ * The waiting spawns of a kind are a treap (a search tree kept in balance by random priorities),
+ * since a program may spawn a hundred thousand tasks before the first is polled, and poll them in
+ * any order. The key is the hint (highest id given out), where ids and a counter are known: 1 and
+ * up; 0 where the counter is not known: then the order of arrival alone counts; the thread, for
+ * address-named kinds; and equal keys are in order of arrival.
+ *
+ * A task of a much smaller id than the kind's first hint was spawned before the recording: it must
+ * not take a spawn that is another's. Ids are taken a moment before the spawn is seen, so a few
+ * other threads may stand between: SLACK.
+ */
+#include "timeline/state.h"
+
+#include <errno.h>
+
+#define SLACK 64
+
+static bool spawn_before(const struct spawn *a, const struct spawn *b)
+{
+	return a->key != b->key ? a->key < b->key : a->seq < b->seq;
+}
+
+static void treap_insert(struct spawn **at, struct spawn *s)
+{
+	while (*at && (*at)->priority >= s->priority)
+		at = spawn_before(s, *at) ? &(*at)->left : &(*at)->right;
+	struct spawn *rest = *at, **left = &s->left, **right = &s->right;
+	*at = s;
+	while (rest) {
+		if (spawn_before(rest, s)) {
+			*left = rest;
+			left = &rest->right;
+			rest = rest->right;
+		} else {
+			*right = rest;
+			right = &rest->left;
+			rest = rest->left;
+		}
+	}
+	*left = *right = NULL;
+}
+
+static struct spawn *treap_remove(struct spawn **at)
+{
+	struct spawn *gone = *at, *a = gone->left, *b = gone->right;
+	while (a && b) {
+		if (a->priority > b->priority) {
+			*at = a;
+			at = &a->right;
+			a = a->right;
+		} else {
+			*at = b;
+			at = &b->left;
+			b = b->left;
+		}
+	}
+	*at = a ? a : b;
+	return gone;
+}
+
+/* The first whose key is not less. */
+static struct spawn **treap_at_least(struct spawn **at, uint64_t key)
+{
+	struct spawn **best = NULL;
+	while (*at) {
+		if ((*at)->key >= key) {
+			best = at;
+			at = &(*at)->left;
+		} else {
+			at = &(*at)->right;
+		}
+	}
+	return best;
+}
+
+/* The last whose key is not greater. */
+static struct spawn **treap_at_most(struct spawn **at, uint64_t key)
+{
+	struct spawn **best = NULL;
+	while (*at) {
+		if ((*at)->key <= key) {
+			best = at;
+			at = &(*at)->right;
+		} else {
+			at = &(*at)->left;
+		}
+	}
+	return best;
+}
+
+void spawn_add(struct timeline *tl, struct thread *th, struct kind *k, uint64_t hint, uint64_t t)
+{
+	struct frame *f = poll_open(th);
+	if (f && k->role == TR_WORKER && k->block_in_place && !f->section_ns)
+		f->section_ns = t;
+
+	struct spawn *s = pool_get(&tl->spawns);
+	if (!s) {
+		timeline_fail(tl, -ENOMEM);
+		return;
+	}
+	/* xorshift: the priorities only have to be unrelated to the keys */
+	tl->random ^= tl->random << 13;
+	tl->random ^= tl->random >> 17;
+	tl->random ^= tl->random << 5;
+	s->priority = tl->random;
+	s->key = k->address_named ? th->tl.thread : hint;
+	s->seq = ++tl->n_spawns;
+	s->thread = th->tl.thread;
+	s->time_ns = t;
+	s->n_losses = tl->n_losses;
+	const struct task *parent = f ? f->task : th->root;
+	s->parent = parent ? parent->tl.serial : 0;
+	if (hint && !k->first_hint)
+		k->first_hint = hint;
+	k->n_spawned++;
+	k->n_waiting++;
+	treap_insert(&k->spawns, s);
+}
+
+/* The spawn that an address-named task which appears on `th` comes from. */
+static struct spawn **find_by_thread(struct timeline *tl, struct kind *k, const struct thread *th)
+{
+	struct spawn **at = treap_at_most(&k->spawns, th->tl.thread);
+	if (at && (*at)->key == th->tl.thread)
+		return at;
+	/* Made there, but first run here: possible only if the other thread has gone on since, for
+	 * a runtime schedules a new task at once. */
+	at = treap_at_least(&k->spawns, 0);
+	return at && tl->threads[(*at)->thread]->last_ns > (*at)->time_ns ? at : NULL;
+}
+
+static struct spawn **find_by_hint(struct kind *k, uint64_t id)
+{
+	if (!k->first_hint || id + SLACK <= k->first_hint)
+		return NULL;
+	return treap_at_least(&k->spawns, id ? id : 1);
+}
+
+bool spawn_take(struct timeline *tl, struct kind *k, uint64_t name, const struct thread *th,
+		bool by_hint_only, struct spawn *ret)
+{
+	if (!k->spawns)
+		return false;
+	struct spawn **at;
+	if (k->address_named) {
+		at = by_hint_only ? NULL : find_by_thread(tl, k, th);
+	} else {
+		at = find_by_hint(k, name);
+		if (!at && !by_hint_only) {
+			at = treap_at_least(&k->spawns, 0);
+			if (at && (*at)->key)
+				at = NULL;
+		}
+	}
+	if (!at)
+		return false;
+	struct spawn *s = treap_remove(at);
+	*ret = *s;
+	pool_put(&tl->spawns, s);
+	k->n_waiting--;
+	return true;
+}
+
+void spawn_finish(struct timeline *tl)
+{
+	for (size_t i = 0; i < tl->n_kinds; i++) {
+		struct kind *k = tl->kinds[i];
+		while (k && k->spawns && !tl->failed) {
+			struct spawn *s = treap_remove(treap_at_least(&k->spawns, 0));
+			task_new_spawned(tl, k, s, 0);
+			pool_put(&tl->spawns, s);
+			k->n_waiting--;
+		}
+	}
+}

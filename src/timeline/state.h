@@ -1,0 +1,212 @@
+/*
+ * The inside of the timeline, shared by its files:
+ *
+ *     timeline.c  the public face: tables of kinds and threads, one function per event
+ *     tasks.c     a task's life: from its first event to its end, waits, wakes
+ *     spawns.c    spawns find their tasks
+ *     polls.c     what is open on a thread: polls, workers' loops, blocking calls, parks
+ *     roots.c     block_on: its polls are inferred
+ *
+ * Failure is sticky: `failed` is set once, by the sink or for lack of memory; no callback is made
+ * after it, and timeline_feed returns it. So nothing in between has to pass errors on.
+ */
+#ifndef POLLUX_TIMELINE_STATE_H
+#define POLLUX_TIMELINE_STATE_H
+
+#include "base/map.h"
+#include "timeline/pool.h"
+#include "timeline/timeline.h"
+
+#define NO_THREAD UINT32_MAX
+#define MAX_NUMBER (1u << 22) /* of threads and of kinds: events beyond are odd and ignored */
+#define MAX_OPEN 256	      /* polls open on one thread */
+#define MAX_ENDED 65536	      /* ended tasks whose name is kept until TE_DROP */
+#define MAX_LOSSES 4096	      /* losses whose begin is remembered */
+
+/* A spawn whose task has not been seen yet. A node of its kind's treap: see spawns.c. */
+struct spawn {
+	uint64_t key, seq;
+	struct spawn *left, *right;
+	uint32_t priority;
+	uint32_t thread;
+	uint64_t time_ns, parent, n_losses;
+};
+
+struct kind {
+	uint32_t number;
+	enum trace_role role;
+	bool address_named;
+	bool maybe_worker;   /* no name tells its role: nested polls may show that it is a worker's
+				loop */
+	bool block_in_place; /* its spawn inside a poll is a block_in_place */
+	bool loops;	     /* a root whose thread polls tasks itself (current_thread) */
+	struct spawn *spawns;
+	uint64_t n_waiting;  /* spawns in the treap */
+	uint64_t first_hint; /* of its first spawn with a hint: much smaller ids were not spawned
+				here */
+	/* roots only */
+	uint64_t n_nameless;   /* live roots whose waker's address is not known yet */
+	struct task *nameless; /* one of them, or NULL */
+	/* totals of this kind */
+	uint64_t n_spawned, n_unspawned, n_ended[TO_N], n_polls, n_wakes, n_self_wakes, n_schedules;
+};
+
+struct task {
+	struct tl_task tl;	  /* what the sink sees */
+	struct task *prev, *next; /* in `live` or in `ended` */
+	struct kind *kind;
+	uint64_t name;	   /* second half of its key in the map; a root's: address of its waker */
+	bool named;	   /* it stands in the map */
+	uint64_t since_ns; /* the present state began */
+	uint64_t n_losses; /* known when its state was last certain */
+	uint64_t scheduled_ns, wake_serial; /* how it became SCHEDULED, 0 if not known */
+	uint32_t thread; /* of the open poll; a root: the thread that it blocks */
+	/* seen during the open poll; all take effect at its end */
+	bool woken_inside, cancel_inside, drop_inside;
+	uint64_t wake_inside; /* serial of the first */
+	uint64_t idle_ns;     /* somebody saw it idle already: the poll's end is stamped late */
+};
+
+/* A poll that is open on a thread. */
+struct frame {
+	struct task
+		*task; /* NULL: it has ended for its task already, only the thread is still in it */
+	struct kind *kind;
+	uint64_t name;
+	uint64_t begin_ns, scheduled_ns, wake_serial, section_ns, blocked_ns;
+	uint32_t n_blocks, depth;
+	bool worker;	   /* a worker's loop, not a task's poll */
+	bool inferred;	   /* a root's */
+	bool unseen;	   /* the begin was not seen */
+	struct task *root; /* a block_on inside this poll */
+};
+
+struct thread {
+	struct tl_thread tl;
+	uint64_t last_ns;   /* time of its last event, never going back */
+	uint64_t before_ns; /* time of the event before that */
+	uint64_t raw_ns;    /* of the last event, as the trace has it */
+	uint64_t n_events;
+	struct frame *frames; /* innermost last */
+	uint32_t n_frames, cap_frames;
+	bool complete; /* a poll or park was seen to begin since its start or last loss */
+	bool working;  /* worker_begin was told */
+	bool parked;
+	uint16_t park_call;
+	uint64_t park_ns;
+	/* the block_on on it, see roots.c */
+	struct task *root;
+	bool loops;		/* it polls tasks itself */
+	bool driver;		/* it parks in epoll: a root's poll follows an unpark */
+	bool root_due;		/* woken: the next gap is its poll */
+	bool after_unpark;	/* nothing was polled since the last unpark */
+	struct frame root_poll; /* open if root_poll.task */
+};
+
+struct timeline {
+	const struct timeline_sink *sink;
+	void *sink_ctx;
+	timeline_kind_fn kind_fn;
+	const void *kind_ctx;
+	int failed;
+	bool finished;
+
+	struct kind **kinds;
+	struct thread **threads;
+	size_t n_kinds, n_threads; /* lengths of both arrays; entries may be NULL */
+
+	struct map names; /* (kind, name) to struct task: the living, and the ended until TE_DROP */
+	struct task *live, *live_last, *ended, *ended_last;
+	uint64_t n_ended;
+	struct pool tasks, spawns;
+
+	/* [i % MAX_LOSSES]: the earliest begin of the losses numbered i and later */
+	uint64_t loss_begins[MAX_LOSSES];
+	uint64_t n_losses;
+
+	uint64_t n_tasks, n_wakes, n_spawns; /* last serials given out */
+	uint64_t n_events, n_lost, n_odd, first_ns, last_ns;
+	uint32_t random;
+};
+
+/* Calls the sink unless something failed before. */
+#define TELL(tl, slot, ...)                                                                        \
+	do {                                                                                       \
+		if ((tl)->sink->slot && !(tl)->failed)                                             \
+			(tl)->failed = (tl)->sink->slot((tl)->sink_ctx, __VA_ARGS__);              \
+	} while (0)
+
+/* timeline.c */
+struct kind *timeline_kind(struct timeline *tl,
+			   uint32_t number); /* NULL: failed, or an impossible number */
+struct thread *timeline_thread(struct timeline *tl, uint32_t number); /* the same */
+void timeline_fail(struct timeline *tl, int code);
+/* `t`, but not before what the task and the thread have lived through already. */
+uint64_t timeline_at_task(struct thread *th, const struct task *task, uint64_t t);
+
+/* tasks.c */
+/* The task of that name, living or ended; NULL. */
+struct task *task_find(const struct timeline *tl, const struct kind *k, uint64_t name);
+enum task_origin { TASK_BY_SPAWN_OR_BEFORE, TASK_BY_HINT_ONLY, TASK_BEFORE };
+/* A task that appears with this event. With BY_HINT_ONLY NULL if no spawn says that it is its. */
+struct task *task_new(struct timeline *tl, struct kind *k, uint64_t name, struct thread *th,
+		      uint64_t t, enum task_origin origin);
+/* A root, or a task of a spawn that nobody claimed. */
+struct task *task_new_spawned(struct timeline *tl, struct kind *k, const struct spawn *s,
+			      uint64_t id);
+int task_name(struct timeline *tl, struct task *task, uint64_t name);
+void task_unname(struct timeline *tl, struct task *task);
+/* Before an event of the task is looked at: what losses left of its state. */
+void task_settle(struct timeline *tl, struct task *task);
+/* Ends the present state at t, telling the wait if it was one, and begins the other. */
+void task_state(struct timeline *tl, struct task *task, enum task_state state, uint64_t t);
+void task_scheduled(struct timeline *tl, struct task *task, uint64_t t, uint64_t wake_serial);
+/* The end; the task's memory may be gone afterwards. */
+void task_end(struct timeline *tl, struct task *task, enum trace_outcome outcome, uint64_t t);
+void task_forget(struct timeline *tl, struct task *ended);
+void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t,
+	       enum trace_wake effect);
+void task_schedule(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name,
+		   uint64_t t);
+void task_cancel(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t);
+void task_drop(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t);
+/* Tells a wake of a living task and counts it. */
+uint64_t task_tell_wake(struct timeline *tl, struct thread *th, struct task *task, uint64_t t,
+			enum trace_wake effect, bool by_waker);
+void task_stray_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t);
+void task_finish(struct timeline *tl, uint64_t end_ns);
+
+/* spawns.c */
+void spawn_add(struct timeline *tl, struct thread *th, struct kind *k, uint64_t hint, uint64_t t);
+/* The spawn of a task that appears now; it is taken out and filled into *ret. */
+bool spawn_take(struct timeline *tl, struct kind *k, uint64_t name, const struct thread *th,
+		bool by_hint_only, struct spawn *ret);
+void spawn_finish(struct timeline *tl);
+
+/* polls.c */
+/* The innermost poll of a task that is open here; NULL. */
+struct frame *poll_open(struct thread *th);
+void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t);
+void poll_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t,
+	      enum trace_outcome outcome);
+/* Ends a frame that has been taken off its thread: told, and the task goes on. */
+void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64_t t,
+		 enum trace_outcome outcome);
+void poll_close_all(struct timeline *tl, struct thread *th, uint64_t t, bool workers);
+void poll_block(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t, uint64_t ns);
+void poll_park(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t);
+void poll_unpark(struct timeline *tl, struct thread *th, uint64_t t);
+void poll_park_end(struct timeline *tl, struct thread *th, uint64_t t);
+void poll_working(struct timeline *tl, struct thread *th, uint64_t t);
+void poll_not_working(struct timeline *tl, struct thread *th, uint64_t t);
+
+/* roots.c */
+void root_enter(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t);
+void root_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t data, uint64_t t);
+void root_gap_begin(struct timeline *tl, struct thread *th, uint64_t t, bool after_park);
+void root_gap_end(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome);
+/* The block_on on this thread has ended; one block_on has. */
+void root_end(struct timeline *tl, struct thread *th, uint64_t t);
+void root_finish(struct timeline *tl, struct task *root, uint64_t t);
+
+#endif

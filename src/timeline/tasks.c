@@ -1,0 +1,382 @@
+/*
+ * A task's life: it appears with its first event, goes from state to state, ends exactly once.
+ *
+ * The living are in a list in order of appearance and, under (kind, name), in the map. An ended
+ * task keeps its name until TE_DROP, for a late wake must not bring it back to life; of those whose
+ * drop never comes (lost, or a join handle that is kept) only the last MAX_ENDED are remembered.
+ *
+ * While a task is polled, another thread may already see it idle, wake it, cancel it, even drop
+ * it: the end of a poll is stamped a moment after the task was let go. So all that is only noted on
+ * the task and takes effect at the poll's end.
+ */
+#include "timeline/state.h"
+
+#include <errno.h>
+
+struct task *task_find(const struct timeline *tl, const struct kind *k, uint64_t name)
+{
+	return map_get(&tl->names, k->number, name);
+}
+
+int task_name(struct timeline *tl, struct task *task, uint64_t name)
+{
+	int r = map_put(&tl->names, task->kind->number, name, task);
+	if (r < 0) {
+		timeline_fail(tl, r);
+		return r;
+	}
+	task->name = name;
+	task->named = true;
+	return 0;
+}
+
+void task_unname(struct timeline *tl, struct task *task)
+{
+	if (task->named)
+		map_remove(&tl->names, task->kind->number, task->name);
+	task->named = false;
+}
+
+static void list_append(struct task **first, struct task **last, struct task *task)
+{
+	task->prev = *last;
+	task->next = NULL;
+	if (*last)
+		(*last)->next = task;
+	else
+		*first = task;
+	*last = task;
+}
+
+static void list_remove(struct task **first, struct task **last, struct task *task)
+{
+	if (task->prev)
+		task->prev->next = task->next;
+	else
+		*first = task->next;
+	if (task->next)
+		task->next->prev = task->prev;
+	else
+		*last = task->prev;
+}
+
+static struct task *task_begin(struct timeline *tl, struct kind *k, uint64_t id,
+			       const struct spawn *s, uint64_t t)
+{
+	struct task *task = pool_get(&tl->tasks);
+	if (!task) {
+		timeline_fail(tl, -ENOMEM);
+		return NULL;
+	}
+	task->kind = k;
+	task->thread = NO_THREAD;
+	task->tl.serial = ++tl->n_tasks;
+	task->tl.kind = k->number;
+	task->tl.role = k->role;
+	task->tl.id = id;
+	if (s) {
+		task->tl.parent = s->parent;
+		task->tl.spawn_thread = s->thread;
+		task->tl.spawn_seen = true;
+		task->tl.spawn_ns = task->since_ns = task->scheduled_ns = s->time_ns;
+		task->tl.state = TS_SCHEDULED;
+		task->n_losses = s->n_losses;
+	} else {
+		task->tl.spawn_thread = NO_THREAD;
+		task->tl.spawn_ns = task->since_ns = t;
+		task->tl.state = TS_UNKNOWN;
+		task->n_losses = tl->n_losses;
+		k->n_unspawned++;
+	}
+	list_append(&tl->live, &tl->live_last, task);
+	return task;
+}
+
+struct task *task_new(struct timeline *tl, struct kind *k, uint64_t name, struct thread *th,
+		      uint64_t t, enum task_origin origin)
+{
+	struct spawn s;
+	bool spawned = origin != TASK_BEFORE &&
+		       spawn_take(tl, k, name, th, origin == TASK_BY_HINT_ONLY, &s);
+	if (!spawned && origin == TASK_BY_HINT_ONLY)
+		return NULL;
+	struct task *task = task_begin(tl, k, name, spawned ? &s : NULL, t);
+	if (!task || task_name(tl, task, name) < 0)
+		return NULL;
+	TELL(tl, task_begin, &task->tl);
+	return task;
+}
+
+struct task *task_new_spawned(struct timeline *tl, struct kind *k, const struct spawn *s,
+			      uint64_t id)
+{
+	struct task *task = task_begin(tl, k, id, s, s->time_ns);
+	if (task)
+		TELL(tl, task_begin, &task->tl);
+	return task;
+}
+
+/* The earliest begin of the losses after the first n; 0 if that is forgotten. */
+static uint64_t loss_begin_after(const struct timeline *tl, uint64_t n)
+{
+	return tl->n_losses - n > MAX_LOSSES ? 0 : tl->loss_begins[n % MAX_LOSSES];
+}
+
+void task_settle(struct timeline *tl, struct task *task)
+{
+	if (task->n_losses == tl->n_losses || task->tl.state == TS_POLLING)
+		return;
+	if (task->tl.state == TS_WAITING || task->tl.state == TS_SCHEDULED) {
+		task_state(tl, task, TS_UNKNOWN, loss_begin_after(tl, task->n_losses));
+		task->scheduled_ns = task->wake_serial = 0;
+	}
+	task->n_losses = tl->n_losses;
+}
+
+void task_state(struct timeline *tl, struct task *task, enum task_state state, uint64_t t)
+{
+	if (t < task->since_ns)
+		t = task->since_ns;
+	uint64_t length = t - task->since_ns;
+	struct tl_wait wait = {
+		.task = &task->tl,
+		.state = task->tl.state,
+		.begin_ns = task->since_ns,
+		.end_ns = t,
+	};
+	if (wait.state == TS_WAITING)
+		task->tl.wait_ns += length;
+	else if (wait.state == TS_SCHEDULED)
+		task->tl.sched_ns += length;
+	if (wait.state != TS_POLLING && length)
+		TELL(tl, wait, &wait);
+	task->tl.state = state;
+	task->since_ns = t;
+}
+
+void task_scheduled(struct timeline *tl, struct task *task, uint64_t t, uint64_t wake_serial)
+{
+	task_state(tl, task, TS_SCHEDULED, t);
+	task->scheduled_ns = task->since_ns;
+	task->wake_serial = wake_serial;
+}
+
+void task_end(struct timeline *tl, struct task *task, enum trace_outcome outcome, uint64_t t)
+{
+	struct kind *k = task->kind;
+	task_state(tl, task, TS_DONE, t);
+	task->tl.role = k->role;
+	task->tl.outcome = outcome;
+	task->tl.end_ns = task->since_ns;
+	k->n_ended[outcome]++;
+	list_remove(&tl->live, &tl->live_last, task);
+	TELL(tl, task_end, &task->tl);
+	if (!task->named) {
+		pool_put(&tl->tasks, task);
+		return;
+	}
+	list_append(&tl->ended, &tl->ended_last, task);
+	if (++tl->n_ended > MAX_ENDED)
+		task_forget(tl, tl->ended);
+}
+
+void task_forget(struct timeline *tl, struct task *ended)
+{
+	list_remove(&tl->ended, &tl->ended_last, ended);
+	tl->n_ended--;
+	task_unname(tl, ended);
+	pool_put(&tl->tasks, ended);
+}
+
+/* ---- wakes ---- */
+
+uint64_t task_tell_wake(struct timeline *tl, struct thread *th, struct task *task, uint64_t t,
+			enum trace_wake effect, bool by_waker)
+{
+	struct frame *f = poll_open(th);
+	struct task *source = f ? f->task : NULL;
+	if (!f && th->root_poll.task && !th->loops && !th->root->kind->loops)
+		source = th->root_poll.task;
+	struct tl_wake wake = {
+		.serial = ++tl->n_wakes,
+		.task = &task->tl,
+		.source_task = source ? &source->tl : NULL,
+		.thread = th->tl.thread,
+		.time_ns = t,
+		.effect = effect,
+		.by_waker = by_waker,
+	};
+	if (by_waker) {
+		task->tl.n_wakes++;
+		task->kind->n_wakes++;
+		if (source == task) {
+			task->tl.n_self_wakes++;
+			task->kind->n_self_wakes++;
+		}
+	} else {
+		task->kind->n_schedules++;
+	}
+	TELL(tl, wake, &wake);
+	return wake.serial;
+}
+
+void task_stray_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t)
+{
+	k->n_wakes++;
+	TELL(tl, stray_wake, k->number, th->tl.thread, t);
+}
+
+/* The task of an event: mostly the one that is being polled here. */
+static struct task *find_from(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name)
+{
+	struct frame *f = poll_open(th);
+	if (f && f->task && f->task->named && f->kind == k && f->name == name)
+		return f->task;
+	return task_find(tl, k, name);
+}
+
+/* An address that stands for an ended task, and does something that only a living one can: its drop
+ * was not seen, the name is in use again. */
+static struct task *reused(struct timeline *tl, struct kind *k, struct task *task)
+{
+	if (!task || task->tl.state != TS_DONE || !k->address_named)
+		return task;
+	tl->n_odd++;
+	task_forget(tl, task);
+	return NULL;
+}
+
+static void note_inside(struct task *task, uint64_t t, uint64_t serial, enum trace_wake effect)
+{
+	if (!task->woken_inside)
+		task->wake_inside = serial;
+	task->woken_inside = true;
+	if (effect == TW_SCHEDULED && !task->idle_ns)
+		task->idle_ns = t;
+}
+
+void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t,
+	       enum trace_wake effect)
+{
+	struct task *task = find_from(tl, th, k, name);
+	if (effect != TW_NOOP)
+		task = reused(tl, k, task);
+	if (task && task->tl.state == TS_DONE) {
+		if (effect != TW_NOOP)
+			tl->n_odd++;
+		task_stray_wake(tl, th, k, t);
+		return;
+	}
+	if (!task && !(task = task_new(tl, k, name, th, t, TASK_BEFORE)))
+		return;
+	task_settle(tl, task);
+	t = timeline_at_task(th, task, t);
+	uint64_t serial = task_tell_wake(tl, th, task, t, effect, true);
+	if (effect == TW_NOOP)
+		return;
+	switch (task->tl.state) {
+	case TS_POLLING:
+		note_inside(task, t, serial, effect);
+		break;
+	case TS_WAITING:
+		task_scheduled(tl, task, t, serial);
+		break;
+	case TS_SCHEDULED:
+		/* It was idle, says the wake: a poll in between was not seen. */
+		if (effect == TW_SCHEDULED) {
+			tl->n_odd++;
+			task_scheduled(tl, task, t, serial);
+		}
+		break;
+	default:
+		/* Woken while running: then its poll's begin was not seen, and what follows
+		 * neither. */
+		if (effect != TW_RUNNING)
+			task_scheduled(tl, task, t, serial);
+	}
+}
+
+void task_schedule(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name,
+		   uint64_t t)
+{
+	struct task *task = reused(tl, k, find_from(tl, th, k, name));
+	if (task && task->tl.state == TS_DONE) {
+		tl->n_odd++;
+		return;
+	}
+	bool fresh = !task;
+	if (!task && !(task = task_new(tl, k, name, th, t, TASK_BY_SPAWN_OR_BEFORE)))
+		return;
+	task_settle(tl, task);
+	t = timeline_at_task(th, task, t);
+	if (task->tl.state == TS_POLLING) {
+		uint64_t serial = task_tell_wake(tl, th, task, t, TW_RUNNING, false);
+		note_inside(task, t, serial, TW_RUNNING);
+	} else if (task->tl.state == TS_SCHEDULED) {
+		/* A new task is scheduled since its spawn; this is how the queue got it. */
+		uint64_t serial =
+			task_tell_wake(tl, th, task, t, fresh ? TW_SCHEDULED : TW_NOOP, false);
+		if (fresh)
+			task->wake_serial = serial;
+	} else {
+		task_scheduled(tl, task, t, task_tell_wake(tl, th, task, t, TW_SCHEDULED, false));
+	}
+}
+
+/* ---- ends outside of a poll ---- */
+
+void task_cancel(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t)
+{
+	struct task *task = reused(tl, k, find_from(tl, th, k, name));
+	if (task && task->tl.state == TS_DONE) {
+		tl->n_odd++;
+		return;
+	}
+	if (!task && !(task = task_new(tl, k, name, th, t, TASK_BY_SPAWN_OR_BEFORE)))
+		return;
+	if (task->tl.state == TS_POLLING) {
+		task->cancel_inside = true;
+		return;
+	}
+	task_settle(tl, task);
+	task_end(tl, task, TO_CANCELLED, timeline_at_task(th, task, t));
+}
+
+void task_drop(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t)
+{
+	struct task *task = find_from(tl, th, k, name);
+	if (!task && !(task = task_new(tl, k, name, th, t, TASK_BY_HINT_ONLY)))
+		return;
+	if (task->tl.state == TS_DONE) {
+		task_forget(tl, task);
+		return;
+	}
+	if (task->tl.state == TS_POLLING) {
+		task->drop_inside = true;
+		task_unname(tl, task);
+		return;
+	}
+	task_settle(tl, task);
+	task_unname(tl, task);
+	/* Dropped with its future unfinished, unless its end may be among what was not seen. */
+	task_end(tl, task, task->tl.state == TS_UNKNOWN ? TO_UNKNOWN : TO_CANCELLED,
+		 timeline_at_task(th, task, t));
+}
+
+/* ---- the trace's end ---- */
+
+void task_finish(struct timeline *tl, uint64_t end_ns)
+{
+	while (tl->live) {
+		struct task *task = tl->live;
+		task_settle(tl, task);
+		task_state(tl, task, task->tl.state, end_ns);
+		task->tl.role = task->kind->role;
+		list_remove(&tl->live, &tl->live_last, task);
+		TELL(tl, task_end, &task->tl);
+		task_unname(tl, task);
+		pool_put(&tl->tasks, task);
+	}
+	while (tl->ended)
+		task_forget(tl, tl->ended);
+}

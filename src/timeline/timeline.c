@@ -1,0 +1,366 @@
+/*
+ * The public face of the timeline: tables of threads and kinds, one case per event type, losses,
+ * totals. What an event does to a task, a thread or a block_on stands in tasks.c, polls.c, roots.c.
+ *
+ * Times. A thread's own events are in order; one that goes back is clamped and counted as odd. The
+ * order between threads is nearly exact: an event that is older than what its task has lived
+ * through is moved up to it, so that no slice has a negative length and none overlap.
+ */
+#include "timeline/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct timeline *timeline_new(const struct timeline_sink *sink, void *sink_ctx,
+			      timeline_kind_fn kind, const void *kind_ctx)
+{
+	struct timeline *tl = calloc(1, sizeof(*tl));
+	if (!tl)
+		return NULL;
+	tl->sink = sink;
+	tl->sink_ctx = sink_ctx;
+	tl->kind_fn = kind;
+	tl->kind_ctx = kind_ctx;
+	tl->random = 2463534242u;
+	pool_init(&tl->tasks, sizeof(struct task));
+	pool_init(&tl->spawns, sizeof(struct spawn));
+	return tl;
+}
+
+void timeline_free(struct timeline *tl)
+{
+	if (!tl)
+		return;
+	for (size_t i = 0; i < tl->n_threads; i++) {
+		if (tl->threads[i])
+			free(tl->threads[i]->frames);
+		free(tl->threads[i]);
+	}
+	for (size_t i = 0; i < tl->n_kinds; i++)
+		free(tl->kinds[i]);
+	free(tl->threads);
+	free(tl->kinds);
+	map_done(&tl->names);
+	pool_done(&tl->tasks);
+	pool_done(&tl->spawns);
+	free(tl);
+}
+
+void timeline_fail(struct timeline *tl, int code)
+{
+	if (!tl->failed)
+		tl->failed = code;
+}
+
+/* Makes room for entry `number` in an array of pointers. */
+static bool grow(struct timeline *tl, void ***array, size_t *n, uint32_t number)
+{
+	if (number >= MAX_NUMBER) {
+		tl->n_odd++;
+		return false;
+	}
+	size_t want = *n ? *n : 16;
+	while (want <= number)
+		want *= 2;
+	void **bigger = realloc(*array, want * sizeof(**array));
+	if (!bigger) {
+		timeline_fail(tl, -ENOMEM);
+		return false;
+	}
+	memset(bigger + *n, 0, (want - *n) * sizeof(*bigger));
+	*array = bigger;
+	*n = want;
+	return true;
+}
+
+static bool empty(const char *s)
+{
+	return !s || !*s;
+}
+
+static bool contains(const char *s, const char *part)
+{
+	return s && strstr(s, part);
+}
+
+static void kind_learn(struct kind *k, const struct trace_kind *meta)
+{
+	k->role = meta->role < TR_N ? (enum trace_role)meta->role : TR_TASK;
+	k->address_named = meta->address_named;
+	bool nameless = empty(meta->full_name) || (meta->name && !strncmp(meta->name, "kind ", 5));
+	k->maybe_worker = nameless && !k->address_named && k->role != TR_WORKER &&
+			  k->role != TR_ROOT &&
+			  (empty(meta->scheduler) || !strcmp(meta->scheduler, "blocking"));
+	/* A runtime that is started inside of a task's poll spawns workers there too. */
+	k->block_in_place = nameless || contains(meta->full_name, "block_in_place") ||
+			    contains(meta->name, "block_in_place");
+	k->loops = contains(meta->scheduler, "current_thread") ||
+		   contains(meta->name, "current_thread");
+}
+
+struct kind *timeline_kind(struct timeline *tl, uint32_t number)
+{
+	if (number < tl->n_kinds && tl->kinds[number])
+		return tl->kinds[number];
+	if (number >= tl->n_kinds && !grow(tl, (void ***)&tl->kinds, &tl->n_kinds, number))
+		return NULL;
+	struct kind *k = calloc(1, sizeof(*k));
+	if (!k) {
+		timeline_fail(tl, -ENOMEM);
+		return NULL;
+	}
+	k->number = number;
+	const struct trace_kind *meta = tl->kind_fn ? tl->kind_fn(tl->kind_ctx, number) : NULL;
+	if (meta)
+		kind_learn(k, meta);
+	return tl->kinds[number] = k;
+}
+
+struct thread *timeline_thread(struct timeline *tl, uint32_t number)
+{
+	if (number < tl->n_threads && tl->threads[number])
+		return tl->threads[number];
+	if (number >= tl->n_threads && !grow(tl, (void ***)&tl->threads, &tl->n_threads, number))
+		return NULL;
+	struct thread *th = calloc(1, sizeof(*th));
+	if (!th) {
+		timeline_fail(tl, -ENOMEM);
+		return NULL;
+	}
+	th->tl.thread = number;
+	return tl->threads[number] = th;
+}
+
+uint64_t timeline_at_task(struct thread *th, const struct task *task, uint64_t t)
+{
+	if (t < task->since_ns)
+		th->last_ns = t = task->since_ns;
+	return t;
+}
+
+/* Takes note of the event's time; returns it, made to fit. */
+static uint64_t clock_in(struct timeline *tl, struct thread *th, uint64_t time)
+{
+	uint64_t t = time;
+	if (!th->n_events++) {
+		th->tl.begin_ns = t;
+		th->last_ns = t;
+	} else if (t < th->raw_ns) {
+		tl->n_odd++;
+	}
+	th->raw_ns = time;
+	th->before_ns = th->last_ns;
+	if (t < th->last_ns)
+		t = th->last_ns;
+	th->last_ns = t;
+	if (!tl->n_events++)
+		tl->first_ns = t;
+	if (t > tl->last_ns)
+		tl->last_ns = t;
+	return t;
+}
+
+/* Whatever was open on the thread ended at an unknown time, and what it did to any task in between
+ * is not known. Its worker's loop is taken to go on: polls that follow will show. */
+static void feed_lost(struct timeline *tl, struct thread *th, uint64_t t, uint64_t n_events)
+{
+	uint64_t begin = th->before_ns;
+	root_gap_end(tl, th, begin, TO_UNKNOWN);
+	poll_close_all(tl, th, begin, false);
+	if (th->parked)
+		poll_park_end(tl, th, begin);
+	th->complete = false;
+	th->after_unpark = false;
+	th->tl.lost += n_events;
+	tl->n_lost += n_events;
+
+	uint64_t number = tl->n_losses++;
+	tl->loss_begins[number % MAX_LOSSES] = begin;
+	for (uint64_t i = number; i-- > 0 && number - i < MAX_LOSSES;) {
+		if (tl->loss_begins[i % MAX_LOSSES] <= begin)
+			break;
+		tl->loss_begins[i % MAX_LOSSES] = begin;
+	}
+
+	struct tl_loss loss = {
+		.thread = th->tl.thread,
+		.begin_ns = begin,
+		.end_ns = t,
+		.n_events = n_events,
+	};
+	TELL(tl, loss, &loss);
+}
+
+static void feed_thread_begin(struct timeline *tl, struct thread *th, uint64_t t)
+{
+	if (!poll_open(th) && !th->parked && !th->root)
+		return;
+	tl->n_odd++;
+	poll_close_all(tl, th, t, true);
+	if (th->parked)
+		poll_park_end(tl, th, t);
+	root_end(tl, th, t);
+}
+
+static void feed_thread_end(struct timeline *tl, struct thread *th, uint64_t t)
+{
+	if (poll_open(th))
+		tl->n_odd++;
+	poll_close_all(tl, th, t, true);
+	if (th->parked)
+		poll_park_end(tl, th, t);
+	root_end(tl, th, t);
+	poll_not_working(tl, th, t);
+}
+
+static int timeline_result(const struct timeline *tl, struct error *err)
+{
+	if (tl->failed == -ENOMEM)
+		return error_set(err, -ENOMEM, "out of memory");
+	if (tl->failed && err && !err->code)
+		return error_sys(err, tl->failed, "stopped while the events were read");
+	return tl->failed;
+}
+
+/* Events of a task, by its kind. */
+static void feed_task(struct timeline *tl, struct thread *th, const struct trace_event *ev,
+		      uint64_t t)
+{
+	struct kind *k = timeline_kind(tl, ev->kind);
+	if (!k)
+		return;
+	bool root = k->role == TR_ROOT;
+	if (root != (ev->type == TE_ROOT_ENTER || ev->type == TE_ROOT_WAKE)) {
+		tl->n_odd++;
+		return;
+	}
+	switch (ev->type) {
+	case TE_SPAWN:
+		spawn_add(tl, th, k, ev->task, t);
+		break;
+	case TE_POLL_BEGIN:
+		poll_begin(tl, th, k, ev->task, t);
+		break;
+	case TE_POLL_END:
+		poll_end(tl, th, k, ev->task, t, ev->arg < TO_N ? ev->arg : TO_UNKNOWN);
+		break;
+	case TE_WAKE:
+		task_wake(tl, th, k, ev->task, t, ev->arg < TW_N ? ev->arg : TW_UNKNOWN);
+		break;
+	case TE_SCHEDULE:
+		task_schedule(tl, th, k, ev->task, t);
+		break;
+	case TE_CANCEL:
+		task_cancel(tl, th, k, ev->task, t);
+		break;
+	case TE_DROP:
+		task_drop(tl, th, k, ev->task, t);
+		break;
+	case TE_ROOT_ENTER:
+		root_enter(tl, th, k, t);
+		break;
+	case TE_ROOT_WAKE:
+		root_wake(tl, th, k, ev->task, t);
+		break;
+	}
+}
+
+int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct error *err)
+{
+	struct thread *th = tl->failed ? NULL : timeline_thread(tl, ev->thread);
+	if (!th)
+		return timeline_result(tl, err);
+	uint64_t t = clock_in(tl, th, ev->time);
+
+	switch (ev->type) {
+	case TE_SPAWN:
+	case TE_POLL_BEGIN:
+	case TE_POLL_END:
+	case TE_WAKE:
+	case TE_SCHEDULE:
+	case TE_CANCEL:
+	case TE_DROP:
+	case TE_ROOT_ENTER:
+	case TE_ROOT_WAKE:
+		feed_task(tl, th, ev, t);
+		break;
+	case TE_PARK:
+		poll_park(tl, th, ev->arg, t);
+		break;
+	case TE_UNPARK:
+		poll_unpark(tl, th, t);
+		break;
+	case TE_BLOCK:
+		poll_block(tl, th, ev->arg, t, ev->value);
+		break;
+	case TE_THREAD_BEGIN:
+		feed_thread_begin(tl, th, t);
+		break;
+	case TE_THREAD_END:
+		feed_thread_end(tl, th, t);
+		break;
+	case TE_LOST:
+		feed_lost(tl, th, t, ev->value);
+		break;
+	default:
+		tl->n_odd++;
+	}
+	return tl->failed ? timeline_result(tl, err) : 0;
+}
+
+int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
+{
+	if (end_ns < tl->last_ns)
+		end_ns = tl->last_ns;
+	tl->finished = true;
+	for (size_t i = 0; i < tl->n_threads; i++) {
+		struct thread *th = tl->threads[i];
+		if (!th)
+			continue;
+		root_gap_end(tl, th, end_ns, TO_UNKNOWN);
+		poll_close_all(tl, th, end_ns, true);
+		if (th->parked)
+			poll_park_end(tl, th, end_ns);
+		poll_not_working(tl, th, end_ns);
+	}
+	spawn_finish(tl);
+	task_finish(tl, end_ns);
+	for (size_t i = 0; i < tl->n_threads; i++) {
+		struct thread *th = tl->threads[i];
+		if (!th || !th->n_events)
+			continue;
+		th->tl.end_ns = th->last_ns;
+		TELL(tl, thread_end, &th->tl);
+	}
+	return tl->failed ? timeline_result(tl, err) : 0;
+}
+
+void timeline_totals(const struct timeline *tl, struct timeline_totals *ret)
+{
+	struct timeline_totals sum = {
+		.n_events = tl->n_events,
+		.n_lost = tl->n_lost,
+		.first_ns = tl->first_ns,
+		.last_ns = tl->last_ns,
+		.n_odd = tl->n_odd,
+	};
+	for (size_t i = 0; i < tl->n_kinds; i++) {
+		const struct kind *k = tl->kinds[i];
+		if (!k || (k->role != TR_TASK && k->role != TR_BLOCKING))
+			continue;
+		sum.spawned += k->n_spawned;
+		sum.unspawned += k->n_unspawned;
+		sum.completed += k->n_ended[TO_READY];
+		sum.cancelled += k->n_ended[TO_CANCELLED];
+		sum.panicked += k->n_ended[TO_PANICKED];
+		sum.ended_unknown += k->n_ended[TO_UNKNOWN];
+		sum.n_polls += k->n_polls;
+		sum.n_wakes += k->n_wakes;
+		sum.n_self_wakes += k->n_self_wakes;
+		sum.n_schedules += k->n_schedules;
+	}
+	sum.alive = sum.spawned + sum.unspawned - sum.completed - sum.cancelled - sum.panicked -
+		    sum.ended_unknown;
+	*ret = sum;
+}
