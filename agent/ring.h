@@ -212,7 +212,7 @@ struct agent_state {
 			* pass); 0: tail jump, polls then end with AE_POLL_UNKNOWN at the thread's next */
 	uint64_t register_frame; /* address of __register_frame in the target, 0 if there is none */
 	uint64_t eh_frame;	 /* address of the agent's .eh_frame, to be registered */
-	uint32_t registered;	 /* agent: 0 not yet, 1 under way, 2 done */
+	uint32_t registered;	 /* agent: 0 not yet, 1 under way, 2 done, 3 there is no way to */
 	uint32_t call_min_ticks; /* AE_BLOCK only for calls that took at least as long */
 	uint64_t short_calls;	 /* agent: calls inside polls that were shorter (approximate) */
 	uint64_t no_ring;	 /* agent: events dropped since no ring was free (exact) */
@@ -225,7 +225,7 @@ struct agent_image {
 	uint32_t image_bytes; /* a multiple of 4096; the stubs follow */
 	uint32_t state_bytes; /* of struct agent_state with the private tables; the hook table follows */
 	uint32_t eh_frame;    /* offset of .eh_frame (it ends with a zero word) */
-	uint32_t eh_frame_bytes;
+	uint32_t eh_frame_end; /* offset of its end */
 	uint32_t stubs_range;	/* offset of a u32 in .eh_frame; the tool puts n_hooks * AGENT_STUB_BYTES
 				 * there before it writes the image: the stubs are walkable then too */
 	uint32_t thunks[24];	/* offset of the thunk by enum agent_hook_type, 0 for AH_NONE */

@@ -1,0 +1,213 @@
+/*
+ * The inside of the agent: where its state lies, and the few words that it keeps on each thread.
+ * See docs/agent.md for the rules that all of this obeys. In short: no libc, no system call but
+ * one gettid per thread, no lock, no wait, nothing of its own in the image but code.
+ */
+#ifndef POLLUX_AGENT_H
+#define POLLUX_AGENT_H
+
+#include "agent/ring.h"
+#include "agent/x86_64.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+#define AGENT_REF_MASK ((1ULL << 48) - 1)
+
+/* Where a thread's ring is found by its thread pointer. */
+struct agent_thread {
+	uint64_t thread;   /* the thread pointer, 0: the slot is free */
+	struct ring *ring; /* its ring */
+	uint64_t claim;	   /* the ring's owner and generation as they were when it was claimed */
+	uint64_t reserved;
+};
+_Static_assert(sizeof(struct agent_thread) == 32, "agent_thread");
+
+#define AGENT_THREAD_BITS 13
+#define AGENT_N_THREADS (1u << AGENT_THREAD_BITS) /* twice AGENT_MAX_RINGS */
+#define AGENT_THREAD_PROBES 64u
+
+/* The first image.state_bytes of the state part. */
+struct agent_private {
+	struct agent_state state;
+	uint64_t no_ring_until; /* ticks: no ring was free, don't look before */
+	uint8_t pad[32 - (sizeof(struct agent_state) + 8) % 32];
+	struct agent_thread threads[AGENT_N_THREADS];
+};
+
+/* A poll that is open on a thread. */
+struct agent_poll {
+	uint64_t ref;			/* kind << 48 | task */
+	void *header;			/* the task */
+	struct agent_hook *hook;	/* the poll slot's hook */
+	uint32_t flags;			/* enum agent_poll_flags */
+	uint32_t generation;		/* of the ring: another one means that the notes were made anew */
+};
+
+enum agent_poll_flags {
+	POLL_WORKER = AGENT_HOOK_WORKER, /* a worker's main loop */
+	POLL_TASK = AGENT_HOOK_TASK,	 /* never to be learned as one */
+	POLL_RAISED = 4,		 /* a panic was raised while this was the innermost poll */
+	POLL_SILENT = 8,		 /* not a poll of the future: no events */
+	POLL_ASYNC = 16,		 /* an async-task run, through which a panic may unwind */
+	POLL_HELD = 32,			 /* we hold a reference */
+	POLL_CLOSED = 64,		 /* was cancelled before it began */
+};
+
+#define AGENT_MAX_POLLS 26u
+
+/*
+ * The agent's notes on a thread, in ring.scratch, for the thread alone. The first line is all that
+ * a recorded event touches beside the event itself and the ring's head.
+ */
+struct agent_notes {
+	uint64_t head;	   /* as ring.head */
+	uint64_t limit;	   /* below it head has room for one more event; 0: look first (agent_room) */
+	uint64_t mask;	   /* size of the ring - 1 */
+	uint64_t wake;	   /* the reference of the last AE_WAKE ... */
+	uint64_t wake_end; /* ... and the head behind it */
+	uint64_t tail_ref; /* the poll that was tail-jumped into, if ... */
+	uint8_t busy;	   /* an event is being written: a signal handler's is dropped */
+	uint8_t tail_open; /* ... this is set */
+	uint8_t unnamed;   /* AE_THREAD is still to be written, before anything else */
+	uint8_t pad;
+	uint32_t depth;	   /* of polls */
+	uint32_t thread_id; /* for AE_THREAD */
+	uint32_t pad2;
+	struct agent_poll polls[AGENT_MAX_POLLS];
+};
+_Static_assert(offsetof(struct agent_notes, polls) == 64, "one line");
+_Static_assert(sizeof(struct agent_notes) <= sizeof(((struct ring *)0)->scratch), "agent_notes");
+_Static_assert(offsetof(struct ring, scratch) % 64 == 0, "agent_notes");
+
+/* The start of the image. The tool fills it before it writes the image; nobody writes it later. */
+extern const struct agent_image agent_image;
+
+static inline struct agent_private *agent_private(void)
+{
+	return (struct agent_private *)agent_image.state;
+}
+
+static inline struct agent_state *agent_state(void)
+{
+	return (struct agent_state *)agent_image.state;
+}
+
+static inline struct agent_hook *agent_hooks(void)
+{
+	return (struct agent_hook *)agent_image.hooks;
+}
+
+static inline bool agent_live(void)
+{
+	return __atomic_load_n(&((struct agent_switch *)agent_image.live)->enabled, __ATOMIC_RELAXED);
+}
+
+static inline struct agent_notes *agent_notes(struct ring *r)
+{
+	return (struct agent_notes *)r->scratch;
+}
+
+/* owner | generation << 32, as one word */
+static inline uint64_t agent_claim(struct ring *r)
+{
+	return __atomic_load_n((uint64_t *)&r->owner, __ATOMIC_RELAXED);
+}
+_Static_assert(offsetof(struct ring, owner) % 8 == 0, "claim");
+_Static_assert(offsetof(struct ring, generation) == offsetof(struct ring, owner) + 4, "claim");
+
+static inline uint64_t agent_slot_of(uint64_t thread)
+{
+	return thread * 0x9e3779b97f4a7c15ULL >> (64 - AGENT_THREAD_BITS);
+}
+
+/* Whether the slot's ring is still this thread's: neither was the ring given to another nor is the
+ * thread another one at a dead one's thread pointer. */
+static inline bool agent_slot_holds(const struct agent_thread *slot, uint64_t thread)
+{
+	uint32_t tid_offset = agent_state()->tid_offset;
+
+	return agent_claim(slot->ring) == slot->claim &&
+	       (!tid_offset || *(uint32_t *)(thread + tid_offset) == (uint32_t)slot->claim);
+}
+
+/* thread.c: the slow ways */
+struct ring *agent_find_ring(uint64_t thread);
+struct ring *agent_peek_ring_slowly(uint64_t thread);
+void agent_no_ring(uint32_t n_events);
+bool agent_room(struct ring *r, uint64_t ticks);
+void agent_lose(struct ring *r, uint64_t n_events);
+void agent_register(void);
+
+/* The calling thread's ring, claimed if it has none yet; NULL when no ring is free. */
+static inline struct ring *agent_ring(void)
+{
+	uint64_t thread = arch_thread();
+	struct agent_thread *slot = &agent_private()->threads[agent_slot_of(thread)];
+
+	if (likely(slot->thread == thread && agent_slot_holds(slot, thread)))
+		return slot->ring;
+	return agent_find_ring(thread);
+}
+
+/* The same, but never claims one. */
+static inline struct ring *agent_peek_ring(void)
+{
+	uint64_t thread = arch_thread();
+	struct agent_thread *slot = &agent_private()->threads[agent_slot_of(thread)];
+
+	if (likely(slot->thread == thread && agent_slot_holds(slot, thread)))
+		return slot->ring;
+	return agent_peek_ring_slowly(thread);
+}
+
+/* Records one event, or drops and counts it. */
+static inline void agent_put(struct ring *r, uint64_t type, uint64_t word1)
+{
+	struct agent_notes *n = agent_notes(r);
+
+	if (unlikely(n->busy)) {
+		agent_lose(r, 1);
+		return;
+	}
+	n->busy = 1;
+	arch_barrier_local();
+	uint64_t ticks = arch_ticks();
+	if (likely(n->head < n->limit) || agent_room(r, ticks)) {
+		uint64_t head = n->head;
+		struct agent_event *event =
+			(struct agent_event *)((char *)(r + 1) + (head & n->mask));
+		event->word0 = ticks << 8 | type;
+		event->word1 = word1;
+		n->head = head + sizeof(*event);
+		__atomic_store_n(&r->head, head + sizeof(*event), __ATOMIC_RELEASE);
+	}
+	arch_barrier_local();
+	n->busy = 0;
+}
+
+static inline uint64_t agent_ref(uint64_t kind, uint64_t task)
+{
+	return kind << 48 | (task & AGENT_REF_MASK);
+}
+
+/* A task whose poll slot's hook is known: by its id where there is one, else by its address. */
+static inline uint64_t agent_task_ref(const struct agent_hook *hook, const void *header)
+{
+	if (hook->id_offset)
+		return agent_ref(hook->kind, *(uint64_t *)((char *)header + hook->id_offset));
+	return agent_ref(hook->kind, (uint64_t)header);
+}
+
+/* poll.c */
+struct agent_poll *agent_poll_open(struct ring *r, struct agent_hook *hook, void *header,
+				   uint64_t ref, uint32_t flags);
+bool agent_poll_close(struct ring *r, struct agent_poll *poll, uint32_t generation);
+void agent_tail_close(struct ring *r);
+const struct agent_hook *agent_header_hook(const struct agent_hook *wake, const void *header);
+
+#endif

@@ -1,0 +1,224 @@
+/*
+ * async-task's tasks (async-std, smol, async-executor), 4.0 to 4.7: run, schedule, destroy of the task's
+ * vtable and the two ways of waking.
+ *
+ * As with tokio we hold one reference over a run, to read the state behind it. The last one to leave a
+ * task has duties in async-task: a waker that is dropped last schedules the task once more, so that the
+ * executor drops the future. So we leave only in such a way that we are not the last, or, when nobody
+ * else is left, as run() itself would have left: through drop_ref.
+ *
+ * A panic in the future leaves run() by unwinding, through the thunk's frame (thunks_x86_64.S): its
+ * personality routine closes the poll in passing.
+ *
+ * Source: async-task/src/{raw,state,header,runnable,task}.rs, 4.7.1.
+ */
+#include "agent/agent.h"
+#include "agent/thunks.h"
+
+/* state.rs */
+#define SCHEDULED 1u
+#define RUNNING 2u
+#define COMPLETED 4u
+#define CLOSED 8u
+#define TASK 16u
+#define REFERENCE 256u
+
+/* A reference count beyond this isn't one; the word isn't the state. */
+#define REFERENCES_MAX (1u << 24)
+
+/* Words of a header: state, awaiter, vtable, and what a version may add. */
+#define HEADER_WORDS 8u
+
+static bool knows_state(const struct agent_hook *hook)
+{
+	return hook->state_offset != AGENT_OFFSET_UNKNOWN;
+}
+
+static uint64_t *state_of(const struct agent_hook *hook, void *header)
+{
+	return (uint64_t *)((char *)header + hook->state_offset);
+}
+
+/*
+ * Rust orders the header's fields as it likes. At the start of a run the vtable is known by its value,
+ * and the state must be scheduled, not running, not completed, with a reference: the one word that fits is
+ * it. More than one: another run will tell.
+ */
+static void learn_header(struct agent_hook *hook, const void *header)
+{
+	const uint64_t *words = header;
+	uint16_t vtable = AGENT_OFFSET_UNKNOWN;
+	uint16_t state = AGENT_OFFSET_UNKNOWN;
+	uint32_t n_states = 0;
+
+	for (uint16_t i = 0; i < HEADER_WORDS; i++) {
+		uint64_t word = words[i];
+		if (word == hook->vtable && vtable == AGENT_OFFSET_UNKNOWN)
+			vtable = i * 8;
+		if ((word & (SCHEDULED | RUNNING | COMPLETED)) == SCHEDULED && word >= REFERENCE &&
+		    word / REFERENCE < REFERENCES_MAX) {
+			state = i * 8;
+			n_states++;
+		}
+	}
+	if (hook->vtable_offset == AGENT_OFFSET_UNKNOWN)
+		hook->vtable_offset = vtable;
+	if (!knows_state(hook) && n_states == 1)
+		hook->state_offset = state;
+}
+
+/* Gives our reference back. */
+static void release(struct ring *r, const struct agent_hook *hook, void *header, uint64_t ref)
+{
+	uint64_t *state = state_of(hook, header);
+	uint64_t now = __atomic_load_n(state, __ATOMIC_ACQUIRE);
+
+	do {
+		if (now / REFERENCE == 1 && !(now & TASK)) {
+			/* Nobody else knows the task any more. */
+			if (r && agent_live())
+				agent_put(r, AE_DROP, ref);
+			((void (*)(void *))hook->drop_ref)(header);
+			return;
+		}
+	} while (!__atomic_compare_exchange_n(state, &now, now - REFERENCE, true, __ATOMIC_ACQ_REL,
+					      __ATOMIC_ACQUIRE));
+}
+
+/*
+ * Before a run. Without a poll in the result the thunk jumps on to the original, else it calls it and
+ * comes back through agent_async_end().
+ */
+struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
+{
+	static const struct agent_begun pass;
+	struct agent_state *s = agent_state();
+
+	if (unlikely(!s->registered))
+		agent_register();
+	if (unlikely(!knows_state(hook) || hook->vtable_offset == AGENT_OFFSET_UNKNOWN))
+		learn_header(hook, header);
+	struct ring *r = agent_ring();
+	if (unlikely(!r)) {
+		agent_no_ring(2);
+		return pass;
+	}
+	struct agent_notes *n = agent_notes(r);
+	uint64_t ref = agent_task_ref(hook, header);
+	uint64_t before = knows_state(hook) ? __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE)
+					    : 0;
+	if (unlikely(n->tail_open))
+		agent_tail_close(r);
+	if (unlikely(!s->wrap || __atomic_load_n(&s->registered, __ATOMIC_ACQUIRE) != 2)) {
+		if (before & CLOSED) {
+			agent_put(r, AE_CANCEL, ref);
+		} else {
+			agent_put(r, AE_POLL_BEGIN, ref);
+			n->tail_ref = ref;
+			n->tail_open = 1;
+		}
+		return pass;
+	}
+	struct agent_poll *poll = agent_poll_open(r, hook, header, ref, POLL_ASYNC);
+	if (unlikely(!poll))
+		return pass;
+	if (likely(hook->drop_ref && knows_state(hook))) {
+		before = __atomic_fetch_add(state_of(hook, header), REFERENCE, __ATOMIC_RELAXED);
+		poll->flags |= POLL_HELD;
+	}
+	/* A task that was closed isn't polled any more: the run only drops its future. */
+	if (unlikely(before & CLOSED))
+		poll->flags |= POLL_CLOSED;
+	else
+		agent_put(r, AE_POLL_BEGIN, ref);
+	return (struct agent_begun){poll, (uint64_t)poll->generation << 32 | (poll->flags & POLL_HELD)};
+}
+
+static uint64_t outcome(uint64_t after, uint32_t flags)
+{
+	if (after & COMPLETED)
+		return flags & POLL_RAISED ? AE_POLL_PANICKED : AE_POLL_READY;
+	/* Closed and scheduled: it ended pending and was closed since. */
+	if ((after & (CLOSED | SCHEDULED)) == CLOSED)
+		return AE_POLL_CANCELLED;
+	return AE_POLL_PENDING;
+}
+
+/* After a run that returned. `held` comes from the thunk's frame, not from the notes: a reference that
+ * we took is given back whatever became of the recording in between. */
+void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *poll, uint64_t held,
+		     bool woken)
+{
+	struct ring *r = agent_peek_ring();
+	uint64_t ref = agent_ref(hook->kind, (uint64_t)header);
+	uint64_t type = woken ? AE_POLL_PENDING : AE_POLL_UNKNOWN;
+
+	if (r && agent_poll_close(r, poll, held >> 32)) {
+		if (held & POLL_HELD && !woken)
+			type = outcome(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE),
+				       poll->flags);
+		agent_put(r, poll->flags & POLL_CLOSED ? AE_CANCEL : type, ref);
+	} else {
+		r = NULL;
+	}
+	if (held & POLL_HELD)
+		release(r, hook, header, ref);
+}
+
+/* A panic, or a thread's forced end, passes the thunk's frame: the innermost open run is that frame's. */
+void agent_async_unwound(bool forced)
+{
+	struct ring *r = agent_peek_ring();
+
+	if (!r)
+		return;
+	struct agent_notes *n = agent_notes(r);
+	for (uint32_t i = n->depth; i-- > 0;) {
+		struct agent_poll *poll = &n->polls[i];
+		if (!(poll->flags & POLL_ASYNC))
+			continue;
+		uint64_t type = poll->flags & POLL_CLOSED ? AE_CANCEL
+				: forced		  ? AE_POLL_UNKNOWN
+							  : AE_POLL_PANICKED;
+		uint64_t ref = poll->ref;
+		n->depth = i;
+		if (agent_live())
+			agent_put(r, type, ref);
+		if (poll->flags & POLL_HELD)
+			release(r, poll->hook, poll->header, ref);
+		return;
+	}
+}
+
+void agent_async_schedule(void *header, struct agent_hook *hook)
+{
+	struct ring *r = agent_ring();
+
+	if (likely(r != NULL))
+		agent_put(r, AE_SCHEDULE, agent_task_ref(hook, header));
+	else
+		agent_no_ring(1);
+}
+
+void agent_async_wake(void *header, struct agent_hook *hook)
+{
+	struct ring *r = agent_ring();
+
+	if (unlikely(!r)) {
+		agent_no_ring(1);
+		return;
+	}
+	/* What a kind's run learned of the header holds for its wakers too. */
+	const struct agent_hook *known = agent_header_hook(hook, header);
+	uint64_t type = AE_WAKE;
+	if (knows_state(hook) || (known && knows_state(known))) {
+		uint64_t state = __atomic_load_n(state_of(knows_state(hook) ? hook : known, header),
+						 __ATOMIC_ACQUIRE);
+		type = state & (COMPLETED | CLOSED | SCHEDULED) ? AE_WAKE_NOOP
+		       : state & RUNNING			? AE_WAKE_RUNNING
+								: AE_WAKE;
+	}
+	agent_wake(r, type,
+		   known ? agent_task_ref(known, header)
+			 : agent_ref(AGENT_KIND_NONE, (uint64_t)header));
+}

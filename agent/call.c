@@ -1,0 +1,90 @@
+/*
+ * Places that aren't a task's: blocking calls through a GOT, spawn sites, the start of a block_on, a
+ * panic's start.
+ */
+#include "agent/agent.h"
+#include "agent/thunks.h"
+
+#define CALL_PASS 0u /* not measured */
+#define CALL_PARK 1u /* AE_PARK was written; other values: the ticks at its start, inside a poll */
+
+static bool parks(uint16_t call)
+{
+	return call == AC_FUTEX || call == AC_EPOLL_WAIT || call == AC_EPOLL_PWAIT ||
+	       call == AC_EPOLL_PWAIT2;
+}
+
+/* Before a call. The result goes to agent_call_end(). A thread that has nothing to do with tasks (it has
+ * no ring) isn't looked at. */
+uint64_t agent_call_begin(const struct agent_hook *hook)
+{
+	struct ring *r = agent_peek_ring();
+
+	if (!r)
+		return CALL_PASS;
+	const struct agent_notes *n = agent_notes(r);
+	/* A poll that was tail-jumped into is over at the latest when its thread parks. */
+	if (n->tail_open && parks(hook->kind))
+		agent_tail_close(r);
+	bool inside = n->tail_open || (n->depth && !(n->polls[n->depth - 1].flags & POLL_WORKER));
+	if (inside)
+		return arch_ticks() | 2;
+	agent_put(r, AE_PARK, agent_ref(hook->kind, 0));
+	return CALL_PARK;
+}
+
+void agent_call_end(const struct agent_hook *hook, uint64_t begun)
+{
+	struct ring *r = agent_peek_ring();
+
+	if (begun == CALL_PASS || !r || !agent_live())
+		return;
+	if (begun == CALL_PARK) {
+		agent_put(r, AE_UNPARK, agent_ref(hook->kind, 0));
+		return;
+	}
+	uint64_t ticks = arch_ticks() - begun;
+	struct agent_state *s = agent_state();
+	if (ticks >= s->call_min_ticks)
+		agent_put(r, AE_BLOCK, agent_ref(hook->kind, ticks));
+	else
+		s->short_calls++;
+}
+
+void agent_spawn(const struct agent_hook *hook)
+{
+	struct ring *r = agent_ring();
+	uint64_t id = 0;
+
+	if (unlikely(!r)) {
+		agent_no_ring(1);
+		return;
+	}
+	if (likely(hook->next_id))
+		id = __atomic_load_n((const uint64_t *)hook->next_id, __ATOMIC_RELAXED) - 1;
+	agent_put(r, AE_SPAWN, agent_ref(hook->kind, id));
+}
+
+void agent_root_enter(const struct agent_hook *hook)
+{
+	struct ring *r = agent_ring();
+
+	if (likely(r != NULL))
+		agent_put(r, AE_ROOT_ENTER, agent_ref(hook->kind, 0));
+	else
+		agent_no_ring(1);
+}
+
+/* The panic's way out of the poll, if it takes one, is seen at the poll's end. */
+void agent_raise(void *exception, struct agent_hook *hook)
+{
+	struct ring *r = agent_peek_ring();
+
+	(void)exception;
+	(void)hook;
+	if (!r)
+		return;
+	struct agent_notes *n = agent_notes(r);
+	if (n->depth)
+		n->polls[n->depth - 1].flags |= POLL_RAISED;
+}

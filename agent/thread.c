@@ -1,0 +1,234 @@
+/*
+ * A thread's ring: found by the thread pointer, claimed once, and the slow ways of writing to it.
+ *
+ * A ring belongs to the thread whose tid stands in its `owner`; `generation` counts the owners. Both
+ * together are the claim that a thread remembers in its slot of the table, so that a ring that was
+ * given to another thread in between is noticed at the next look. A new thread at a dead one's thread
+ * pointer (nearly every new thread is) takes the dead one's ring over and says so with AE_THREAD.
+ *
+ * Several threads may enter themselves at once, and the tool gives back dead threads' rings at the
+ * same time: every claim is one compare-and-swap. Nothing here waits for anybody.
+ */
+#include "agent/agent.h"
+
+/* A slot's `claim` while its new owner fills it; no tid is as large. */
+#define SLOT_TAKEN UINT64_MAX
+
+/* About a millisecond: so long nobody looks for a free ring again when there was none. */
+#define NO_RING_TICKS (1u << 21)
+
+static struct ring *ring_at(uint32_t i)
+{
+	const struct agent_state *s = agent_state();
+	const struct ring_area *area = (const struct ring_area *)s->rings;
+
+	return (struct ring *)(s->rings + sizeof(*area) +
+			       (uint64_t)i * (area->ring_bytes + sizeof(struct ring)));
+}
+
+static bool swap64(uint64_t *word, uint64_t from, uint64_t to)
+{
+	return __atomic_compare_exchange_n(word, &from, to, false, __ATOMIC_ACQ_REL,
+					   __ATOMIC_ACQUIRE);
+}
+
+/* Turns the ring over to the thread if it is still as `claim` says. */
+static bool ring_take(struct ring *r, uint64_t claim, uint32_t tid, uint64_t *ret_claim)
+{
+	uint64_t mine = ((claim >> 32) + 1) << 32 | tid;
+
+	if (!swap64((uint64_t *)&r->owner, claim, mine))
+		return false;
+	const struct ring_area *area = (const struct ring_area *)agent_state()->rings;
+	struct agent_notes *n = agent_notes(r);
+	n->busy = 1;
+	n->head = r->head;
+	n->limit = 0;
+	n->mask = area->ring_bytes - 1;
+	n->wake = 0;
+	n->wake_end = UINT64_MAX;
+	n->tail_open = 0;
+	n->unnamed = 1;
+	n->depth = 0;
+	n->thread_id = tid;
+	arch_barrier_local();
+	n->busy = 0;
+	*ret_claim = mine;
+	return true;
+}
+
+static struct ring *ring_claim(uint32_t tid, uint64_t *ret_claim)
+{
+	struct ring_area *area = (struct ring_area *)agent_state()->rings;
+	uint32_t n_rings = area->n_rings;
+	uint32_t n_used = __atomic_load_n(&area->n_used, __ATOMIC_ACQUIRE);
+
+	if (n_rings > AGENT_MAX_RINGS)
+		n_rings = AGENT_MAX_RINGS;
+	for (uint32_t i = 0; i < n_rings; i++) {
+		struct ring *r = ring_at(i);
+		uint64_t claim = agent_claim(r);
+
+		if ((uint32_t)claim != RING_FREE || !ring_take(r, claim, tid, ret_claim))
+			continue;
+		while (n_used <= i &&
+		       !__atomic_compare_exchange_n(&area->n_used, &n_used, i + 1, false,
+						    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+			;
+		return r;
+	}
+	return NULL;
+}
+
+/* A slot whose ring went to somebody else: the thread that entered it is dead. */
+static bool slot_is_stale(const struct agent_thread *slot, uint64_t claim)
+{
+	return claim != SLOT_TAKEN && (!claim || agent_claim(slot->ring) != claim);
+}
+
+struct ring *agent_find_ring(uint64_t thread)
+{
+	struct agent_private *p = agent_private();
+	uint32_t tid_offset = p->state.tid_offset;
+	uint64_t first = agent_slot_of(thread);
+	struct agent_thread *slot = NULL;
+	uint64_t slot_claim = 0;
+
+	if (p->no_ring_until && (int64_t)(arch_ticks() - p->no_ring_until) < 0)
+		return NULL;
+	for (uint32_t i = 0; i < AGENT_THREAD_PROBES; i++) {
+		struct agent_thread *s = &p->threads[(first + i) % AGENT_N_THREADS];
+		uint64_t claim = __atomic_load_n(&s->claim, __ATOMIC_ACQUIRE);
+
+		if (s->thread == thread && claim && claim != SLOT_TAKEN) {
+			if (agent_slot_holds(s, thread))
+				return s->ring;
+			/* A dead thread's, or the ring was given back: this slot is ours now. */
+			slot = s;
+			slot_claim = claim;
+			break;
+		}
+		if (!slot && slot_is_stale(s, claim)) {
+			slot = s;
+			slot_claim = claim;
+		}
+		if (!s->thread)
+			break;
+	}
+
+	uint32_t tid = tid_offset ? *(uint32_t *)(thread + tid_offset) : (uint32_t)arch_gettid();
+	struct ring *r = NULL;
+	uint64_t claim = 0;
+	if (!slot || !swap64(&slot->claim, slot_claim, SLOT_TAKEN))
+		return NULL;
+	if (slot->thread == thread && slot_claim && ring_take(slot->ring, slot_claim, tid, &claim))
+		r = slot->ring;
+	else
+		r = ring_claim(tid, &claim);
+	if (!r) {
+		__atomic_store_n(&slot->claim, slot_claim, __ATOMIC_RELEASE);
+		__atomic_store_n(&p->no_ring_until, arch_ticks() + NO_RING_TICKS, __ATOMIC_RELAXED);
+		return NULL;
+	}
+	slot->thread = thread;
+	slot->ring = r;
+	__atomic_store_n(&slot->claim, claim, __ATOMIC_RELEASE);
+	return r;
+}
+
+struct ring *agent_peek_ring_slowly(uint64_t thread)
+{
+	struct agent_private *p = agent_private();
+	uint64_t first = agent_slot_of(thread);
+
+	for (uint32_t i = 0; i < AGENT_THREAD_PROBES; i++) {
+		struct agent_thread *s = &p->threads[(first + i) % AGENT_N_THREADS];
+		uint64_t claim = __atomic_load_n(&s->claim, __ATOMIC_ACQUIRE);
+
+		if (s->thread == thread && claim && claim != SLOT_TAKEN)
+			return agent_slot_holds(s, thread) ? s->ring : NULL;
+		if (!s->thread)
+			return NULL;
+	}
+	return NULL;
+}
+
+void agent_no_ring(uint32_t n_events)
+{
+	__atomic_fetch_add(&agent_state()->no_ring, n_events, __ATOMIC_RELAXED);
+}
+
+void agent_lose(struct ring *r, uint64_t n_events)
+{
+	arch_add_local(&r->dropped, n_events);
+	arch_add_local(&r->lost, n_events);
+	agent_notes(r)->limit = 0;
+}
+
+static void write_event(struct ring *r, uint64_t word0, uint64_t word1)
+{
+	struct agent_notes *n = agent_notes(r);
+	struct agent_event *event = (struct agent_event *)((char *)(r + 1) + (n->head & n->mask));
+
+	event->word0 = word0;
+	event->word1 = word1;
+	n->head += sizeof(*event);
+	__atomic_store_n(&r->head, n->head, __ATOMIC_RELEASE);
+}
+
+/*
+ * Looks how far the reader has come and makes the way free for one event at notes.head, after what
+ * must be told first. False: there is no room, the event was counted as dropped. The caller has set
+ * notes.busy. The tool's death shows here too: it renews the deadline as long as it lives.
+ */
+bool agent_room(struct ring *r, uint64_t ticks)
+{
+	struct agent_notes *n = agent_notes(r);
+	struct ring_area *area = (struct ring_area *)agent_state()->rings;
+	uint64_t size = n->mask + 1;
+	uint64_t tail = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE) & ~(uint64_t)15;
+	uint64_t lost = r->lost;
+	uint64_t need = sizeof(struct agent_event) * (1 + (lost != 0) + n->unnamed);
+
+	/* A tail ahead of the head or further behind than the ring is long: no room. */
+	if (n->head - tail > size || size - (n->head - tail) < need) {
+		uint64_t deadline = __atomic_load_n(&area->deadline, __ATOMIC_RELAXED);
+
+		agent_lose(r, 1);
+		if (deadline && ticks > deadline)
+			__atomic_store_n(&((struct agent_switch *)agent_image.live)->enabled, 0,
+					 __ATOMIC_RELAXED);
+		return false;
+	}
+	if (lost) {
+		write_event(r, ticks << 8 | AE_LOST, lost);
+		arch_add_local(&r->lost, -lost);
+	}
+	if (n->unnamed) {
+		write_event(r, ticks << 8 | AE_THREAD, n->thread_id);
+		n->unnamed = 0;
+	}
+	n->limit = tail + size;
+	arch_barrier_local();
+	if (r->lost) /* a signal handler's, just now */
+		n->limit = 0;
+	return true;
+}
+
+/*
+ * Tells the program's unwinder of our frames. It takes a lock of libgcc's and allocates, so it is done
+ * where no such lock can be held: at the start of a poll. Once per process; the others go on meanwhile
+ * (their frames are walkable as soon as this is done).
+ */
+void agent_register(void)
+{
+	struct agent_state *s = agent_state();
+	uint32_t none = 0;
+
+	if (!__atomic_compare_exchange_n(&s->registered, &none, s->register_frame ? 1 : 3, false,
+					 __ATOMIC_ACQ_REL, __ATOMIC_RELAXED) ||
+	    !s->register_frame)
+		return;
+	((void (*)(const void *))s->register_frame)((const void *)s->eh_frame);
+	__atomic_store_n(&s->registered, 2, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,62 @@
+/*
+ * The seam between thunks_*.S and the C code: what the thunks call, and the offsets that they use.
+ */
+#ifndef POLLUX_AGENT_THUNKS_H
+#define POLLUX_AGENT_THUNKS_H
+
+#define HOOK_SHIFT 6 /* log2(sizeof(struct agent_hook)) */
+#define HOOK_ORIG 0
+#define HOOK_KIND 26
+#define STATE_WRAP 68
+#define AGENT_STATE_BYTES (128 + 8192 * 32)
+#define CALL_FUTEX 1
+#define SYS_FUTEX 202
+/* The FUTEX_* operations that wait: WAIT, LOCK_PI, WAIT_BITSET, LOCK_PI2. */
+#define FUTEX_WAITS (1 << 0 | 1 << 6 | 1 << 9 | 1 << 13)
+
+#ifndef __ASSEMBLER__
+
+#include "agent/agent.h"
+
+_Static_assert(sizeof(struct agent_hook) == 1 << HOOK_SHIFT, "thunks");
+_Static_assert(offsetof(struct agent_hook, orig) == HOOK_ORIG, "thunks");
+_Static_assert(offsetof(struct agent_hook, kind) == HOOK_KIND, "thunks");
+_Static_assert(offsetof(struct agent_state, wrap) == STATE_WRAP, "thunks");
+_Static_assert(sizeof(struct agent_private) == AGENT_STATE_BYTES, "thunks");
+_Static_assert((int)AC_FUTEX == CALL_FUTEX, "thunks");
+
+struct agent_begun {
+	struct agent_poll *poll; /* NULL: jump on, nothing to end */
+	uint64_t held;		 /* POLL_HELD or 0, ring generation << 32 */
+};
+
+/* Called in place of the original, which they call. */
+void agent_tokio_poll(void *header, struct agent_hook *hook);
+void agent_tokio_shutdown(void *header, struct agent_hook *hook);
+
+/* Called before the thunk jumps to the original. */
+void agent_tokio_poll_tail(void *header, struct agent_hook *hook);
+void agent_tokio_schedule(void *header, struct agent_hook *hook);
+void agent_tokio_wake(void *header, struct agent_hook *hook);
+void agent_async_schedule(void *header, struct agent_hook *hook);
+void agent_async_wake(void *header, struct agent_hook *hook);
+void agent_root_wake(void *data, struct agent_hook *hook);
+void agent_drop(void *header, struct agent_hook *hook);
+void agent_raise(void *exception, struct agent_hook *hook);
+
+/* Called around the original, which the thunk calls. */
+struct agent_begun agent_async_begin(void *header, struct agent_hook *hook);
+void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *poll, uint64_t held,
+		     bool woken);
+void agent_async_unwound(bool forced);
+uint64_t agent_call_begin(const struct agent_hook *hook);
+void agent_call_end(const struct agent_hook *hook, uint64_t begun);
+
+/* Called from a trampoline in the middle of a function. */
+void agent_spawn(const struct agent_hook *hook);
+void agent_root_enter(const struct agent_hook *hook);
+
+void agent_wake(struct ring *r, uint64_t type, uint64_t ref);
+
+#endif
+#endif

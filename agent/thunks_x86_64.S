@@ -1,0 +1,366 @@
+/*
+ * The image's header and the thunks: where a stub goes with its hook's number in %eax, and where the
+ * call goes on to the original.
+ *
+ * When agent_switch is off, a thunk is five instructions and a jump. Every instruction has its unwind
+ * rules (.eh_frame, registered with the program's unwinder): a profiler's signal may come anywhere, and
+ * a panic passes through async-task's frame. Frames keep a frame pointer for those that know no rules.
+ */
+#include "agent/thunks.h"
+
+/* struct agent_image */
+	.section .image_header, "a", @progbits
+	.globl agent_image
+	.hidden agent_image
+	.type agent_image, @object
+agent_image:
+	.quad 0x0031786c6c6f70	/* AGENT_MAGIC */
+	.long 1			/* AGENT_ABI */
+	.long agent_image_end - agent_image
+	.long AGENT_STATE_BYTES
+	.long agent_eh_frame - agent_image
+	.long agent_eh_frame_end - agent_image
+	.long agent_stubs_range - agent_image
+	.long 0 /* AH_NONE, then in the order of enum agent_hook_type */
+	.long thunk_tokio_poll - agent_image
+	.long thunk_tokio_schedule - agent_image
+	.long thunk_drop - agent_image
+	.long thunk_tokio_shutdown - agent_image
+	.long thunk_tokio_wake - agent_image
+	.long thunk_async_run - agent_image
+	.long thunk_async_schedule - agent_image
+	.long thunk_drop - agent_image
+	.long thunk_async_wake - agent_image
+	.long thunk_root_wake - agent_image
+	.long thunk_call - agent_image
+	.long thunk_spawn - agent_image
+	.long thunk_root_enter - agent_image
+	.long thunk_raise - agent_image
+	.fill 24 - 15, 4, 0
+agent_image_state:
+	.quad 0
+agent_image_hooks:
+	.quad 0
+agent_image_live:
+	.quad 0
+	.quad 0
+	.size agent_image, . - agent_image
+
+/* %rax = the hook; off: straight on to the original. */
+	.macro ENTER
+	shlq $HOOK_SHIFT, %rax
+	addq agent_image_hooks(%rip), %rax
+	movq agent_image_live(%rip), %r11
+	cmpl $0, (%r11)
+	jne .Lon\@
+	jmp *HOOK_ORIG(%rax)
+.Lon\@:
+	.endm
+
+	.macro FUNCTION name
+	.text
+	.p2align 4
+	.type \name, @function
+\name:
+	.cfi_startproc
+	.endm
+
+	.macro END name
+	.cfi_endproc
+	.size \name, . - \name
+	.endm
+
+/* Calls \to(first argument, hook), then jumps to the original with both arguments as they were. */
+	.macro RECORD to
+	pushq %rbp
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rbp, 0
+	movq %rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	pushq %rdi
+	pushq %rsi
+	pushq %rax
+	subq $8, %rsp
+	movq %rax, %rsi
+	call \to
+	movq -24(%rbp), %rax
+	movq -16(%rbp), %rsi
+	movq -8(%rbp), %rdi
+	leave
+	.cfi_def_cfa %rsp, 8
+	.cfi_restore %rbp
+	jmp *HOOK_ORIG(%rax)
+	.endm
+
+	.macro RECORDING name, to
+	FUNCTION \name
+	ENTER
+	RECORD \to
+	END \name
+	.endm
+
+	RECORDING thunk_tokio_schedule, agent_tokio_schedule
+	RECORDING thunk_tokio_wake, agent_tokio_wake
+	RECORDING thunk_async_schedule, agent_async_schedule
+	RECORDING thunk_async_wake, agent_async_wake
+	RECORDING thunk_root_wake, agent_root_wake
+	RECORDING thunk_drop, agent_drop
+	RECORDING thunk_raise, agent_raise
+
+FUNCTION thunk_tokio_poll
+	ENTER
+	movq agent_image_state(%rip), %r11
+	cmpl $0, STATE_WRAP(%r11)
+	je 1f
+	movq %rax, %rsi
+	jmp agent_tokio_poll
+1:	RECORD agent_tokio_poll_tail
+END thunk_tokio_poll
+
+FUNCTION thunk_tokio_shutdown
+	ENTER
+	movq %rax, %rsi
+	jmp agent_tokio_shutdown
+END thunk_tokio_shutdown
+
+/*
+ * bool run(header). The frame holds what the end needs, in registers that calls preserve: the header, the
+ * hook, the open poll, and whether we hold a reference.
+ */
+FUNCTION thunk_async_run
+	.cfi_personality 0x1b, agent_personality
+	ENTER
+	pushq %rbp
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rbp, 0
+	movq %rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	pushq %rbx
+	.cfi_offset %rbx, -24
+	pushq %r12
+	.cfi_offset %r12, -32
+	pushq %r13
+	.cfi_offset %r13, -40
+	pushq %r14
+	.cfi_offset %r14, -48
+	movq %rdi, %rbx
+	movq %rax, %r12
+	movq %rax, %rsi
+	call agent_async_begin
+	movq %rax, %r13
+	movq %rdx, %r14
+	movq %rbx, %rdi
+	testq %rax, %rax
+	je 1f
+	call *HOOK_ORIG(%r12)
+	movzbl %al, %r8d
+	movq %r14, %rcx
+	movq %r13, %rdx
+	movl %r8d, %r14d
+	movq %r12, %rsi
+	movq %rbx, %rdi
+	call agent_async_end
+	movl %r14d, %eax
+	.cfi_remember_state
+	leaq -32(%rbp), %rsp
+	popq %r14
+	.cfi_restore %r14
+	popq %r13
+	.cfi_restore %r13
+	popq %r12
+	.cfi_restore %r12
+	popq %rbx
+	.cfi_restore %rbx
+	popq %rbp
+	.cfi_restore %rbp
+	.cfi_def_cfa %rsp, 8
+	ret
+	.cfi_restore_state
+1:	movq %r12, %rax
+	popq %r14
+	.cfi_restore %r14
+	popq %r13
+	.cfi_restore %r13
+	popq %r12
+	.cfi_restore %r12
+	popq %rbx
+	.cfi_restore %rbx
+	popq %rbp
+	.cfi_restore %rbp
+	.cfi_def_cfa %rsp, 8
+	jmp *HOOK_ORIG(%rax)
+END thunk_async_run
+
+/*
+ * _Unwind_Reason_Code personality(version, actions, class, exception, context) of the frame above. There
+ * is nothing to land on: what must be done when a panic passes is done here, and the unwinding goes on.
+ */
+FUNCTION agent_personality
+	pushq %rbp
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rbp, 0
+	movq %rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	testb $2, %sil	/* _UA_CLEANUP_PHASE */
+	je 1f
+	movl %esi, %edi
+	shrl $3, %edi	/* _UA_FORCE_UNWIND is 8 */
+	andl $1, %edi
+	call agent_async_unwound
+1:	movl $8, %eax	/* _URC_CONTINUE_UNWIND */
+	popq %rbp
+	.cfi_def_cfa %rsp, 8
+	.cfi_restore %rbp
+	ret
+END agent_personality
+
+/*
+ * A libc function of up to six arguments in registers and one on the stack (syscall's last). Of the
+ * futex operations only those that wait are looked at.
+ */
+FUNCTION thunk_call
+	shlq $HOOK_SHIFT, %rax
+	addq agent_image_hooks(%rip), %rax
+	movq agent_image_live(%rip), %r11
+	cmpl $0, (%r11)
+	je 2f
+	cmpw $CALL_FUTEX, HOOK_KIND(%rax)
+	jne 1f
+	cmpl $SYS_FUTEX, %edi
+	jne 2f
+	movl %edx, %r10d
+	andl $127, %r10d
+	cmpl $31, %r10d
+	ja 2f
+	movl $FUTEX_WAITS, %r11d
+	btl %r10d, %r11d
+	jnc 2f
+1:	pushq %rbp
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rbp, 0
+	movq %rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	pushq %rbx
+	.cfi_offset %rbx, -24
+	pushq %r12
+	.cfi_offset %r12, -32
+	pushq %rdi
+	pushq %rsi
+	pushq %rdx
+	pushq %rcx
+	pushq %r8
+	pushq %r9
+	movq %rax, %rbx
+	movq %rax, %rdi
+	call agent_call_begin
+	movq %rax, %r12
+	popq %r9
+	popq %r8
+	popq %rcx
+	popq %rdx
+	popq %rsi
+	popq %rdi
+	subq $8, %rsp
+	pushq 16(%rbp)	/* the seventh */
+	xorl %eax, %eax	/* no vector registers, for the variadic one */
+	call *HOOK_ORIG(%rbx)
+	movq %rax, (%rsp)
+	movq %r12, %rsi
+	movq %rbx, %rdi
+	call agent_call_end
+	popq %rax
+	addq $8, %rsp
+	popq %r12
+	.cfi_restore %r12
+	popq %rbx
+	.cfi_restore %rbx
+	popq %rbp
+	.cfi_restore %rbp
+	.cfi_def_cfa %rsp, 8
+	ret
+2:	movq HOOK_ORIG(%rax), %r11
+	xorl %eax, %eax
+	jmp *%r11
+END thunk_call
+
+/*
+ * From a trampoline: any register may be in use but %rax and the flags, which the trampoline keeps. The
+ * stack may be aligned to eight bytes only.
+ */
+	.macro TRAMPOLINED name, to
+	FUNCTION \name
+	pushq %r11
+	.cfi_adjust_cfa_offset 8
+	shlq $HOOK_SHIFT, %rax
+	addq agent_image_hooks(%rip), %rax
+	movq agent_image_live(%rip), %r11
+	cmpl $0, (%r11)
+	je 1f
+	pushq %rbp
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rbp, 0
+	movq %rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	pushq %rdi
+	pushq %rsi
+	pushq %rdx
+	pushq %rcx
+	pushq %r8
+	pushq %r9
+	pushq %r10
+	andq $-16, %rsp
+	cld
+	movq %rax, %rdi
+	call \to
+	leaq -56(%rbp), %rsp
+	popq %r10
+	popq %r9
+	popq %r8
+	popq %rcx
+	popq %rdx
+	popq %rsi
+	popq %rdi
+	popq %rbp
+	.cfi_restore %rbp
+	.cfi_def_cfa %rsp, 16
+1:	popq %r11
+	.cfi_adjust_cfa_offset -8
+	ret
+	END \name
+	.endm
+
+	TRAMPOLINED thunk_spawn, agent_spawn
+	TRAMPOLINED thunk_root_enter, agent_root_enter
+
+/*
+ * Unwind rules for the stubs, which the tool writes behind the image: the return address is on top of the
+ * stack. By hand, since only the tool knows how many there are. The linker must not look into it, hence
+ * the section's own name; it comes first in .eh_frame.
+ */
+	.section .stubs_frame, "a", @progbits
+	.p2align 3
+.Lcie:	.long .Lcie_end - .Lcie_id
+.Lcie_id:
+	.long 0
+	.byte 1		/* version */
+	.string "zR"
+	.uleb128 1	/* code alignment */
+	.sleb128 -8	/* data alignment */
+	.byte 16	/* return address */
+	.uleb128 1
+	.byte 0x1b	/* pc-relative, 4 bytes signed */
+	.byte 0x0c, 7, 8 /* DW_CFA_def_cfa rsp, 8 */
+	.byte 0x80 | 16, 1 /* DW_CFA_offset return address, 1 */
+	.p2align 3, 0
+.Lcie_end:
+.Lfde:	.long .Lfde_end - .Lfde_id
+.Lfde_id:
+	.long .Lfde_id - .Lcie
+	.long agent_image_end - .
+agent_stubs_range:
+	.long 16
+	.uleb128 0
+	.p2align 3, 0
+.Lfde_end:
+
+	.section .note.GNU-stack, "", @progbits

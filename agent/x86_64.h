@@ -1,0 +1,49 @@
+/*
+ * What the agent needs of the processor, x86-64. Everything that another architecture would do
+ * differently stands here and in the files named *_x86_64.S.
+ */
+#ifndef POLLUX_AGENT_X86_64_H
+#define POLLUX_AGENT_X86_64_H
+
+#include <stdint.h>
+
+static inline uint64_t arch_ticks(void)
+{
+	uint32_t low, high;
+
+	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+	return (uint64_t)high << 32 | low;
+}
+
+/* The thread pointer: glibc and musl both keep their thread block's own address at its start. */
+static inline uint64_t arch_thread(void)
+{
+	uint64_t thread;
+
+	__asm__ volatile("movq %%fs:0, %0" : "=r"(thread));
+	return thread;
+}
+
+/* A system call that touches neither errno nor memory. */
+static inline long arch_gettid(void)
+{
+	long ret;
+
+	__asm__ volatile("syscall" : "=a"(ret) : "0"(186L /* gettid */) : "rcx", "r11", "memory");
+	return ret;
+}
+
+/* One instruction without a lock: whole as seen by a signal handler on the same thread, cheaper than
+ * an atomic. Only for words that one thread writes. */
+static inline void arch_add_local(uint64_t *word, uint64_t n)
+{
+	__asm__ volatile("addq %1, %0" : "+m"(*word) : "er"(n) : "cc");
+}
+
+/* The compiler must not move memory accesses across; the processor keeps stores in order. */
+static inline void arch_barrier_local(void)
+{
+	__asm__ volatile("" ::: "memory");
+}
+
+#endif
