@@ -1,0 +1,497 @@
+/*
+ * The agent's area.
+ *
+ * Made by two errands. The first, from a cave in executable memory, makes the code's and the data's
+ * mapping. The second, from a page of the code's mapping, marks the switch's page to be wiped in a
+ * fork's child, names the mappings, makes the memfd of the rings, seals and maps it; when we have
+ * taken our own handle on it, a third closes the target's. Nothing that is there before a step is
+ * changed by it.
+ *
+ * An earlier area is used again if every byte of code would be the same: then it makes no
+ * difference whether a thread is still inside. Else it is abandoned, never unmapped. Its rings are
+ * replaced in place by the new ones (a mapping over a mapping: at no moment is the address
+ * unmapped), each with a generation that follows the old one's, by which a thread that comes out of
+ * a poll of the old recording sees that its notes are void.
+ */
+#include "process/area.h"
+
+#include "base/cleanup.h"
+#include "process/memory.h"
+
+#include <asm/unistd.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <linux/prctl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+
+#define PAGE 4096ull
+#define CAVE_BYTES 256u
+#define AREA_NAME "pollux-agent"
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
+
+/* agent/embed.S */
+extern const uint8_t pollux_agent_image[], pollux_agent_image_end[];
+
+const struct agent_image *area_image(size_t *ret_bytes)
+{
+	if (ret_bytes)
+		*ret_bytes = (size_t)(pollux_agent_image_end - pollux_agent_image);
+	return (const struct agent_image *)pollux_agent_image;
+}
+
+/* Indices of layout.words. */
+enum { WORD_DONE, WORD_FD, WORD_RINGS, WORD_NAME };
+
+static uint64_t word(const struct layout *l, unsigned i)
+{
+	return l->words + 8 * i;
+}
+
+/* ---- code ---- */
+
+/* All bytes of the code mapping but the errands' page. NULL if out of memory. */
+static uint8_t *make_code(struct hooks *h, const struct layout *l)
+{
+	size_t image_bytes;
+	const struct agent_image *built = area_image(&image_bytes);
+	uint8_t *code = calloc(1, l->code_bytes);
+	struct agent_image *image = (struct agent_image *)code;
+
+	if (!code)
+		return NULL;
+	memcpy(code, built, image_bytes);
+	image->state = l->data;
+	image->hooks = l->hooks;
+	image->live = l->live;
+	uint32_t range = (uint32_t)(h->n * AGENT_STUB_BYTES);
+	memcpy(code + built->stubs_range, &range, sizeof(range));
+	hooks_write_stubs(h, l, built, code + (l->stubs - l->code));
+	if (l->n_blocks)
+		hooks_write_trampolines(h, &l->block[0], l, built,
+					code + (l->block[0].addr - l->code));
+	return code;
+}
+
+static int write_blocks(struct process *p, const struct hooks *h, const struct layout *l)
+{
+	for (uint32_t i = 1; i < l->n_blocks; i++) {
+		const struct layout_block *b = &l->block[i];
+		_cleanup_free_ uint8_t *code = b->addr ? malloc(b->bytes) : NULL;
+		int rc;
+
+		if (!b->addr)
+			continue;
+		if (!code)
+			return -ENOMEM;
+		hooks_write_trampolines(h, b, l, area_image(NULL), code);
+		rc = memory_write(p, b->addr, code, b->bytes);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* ---- errands ---- */
+
+static int make_mappings(struct injector *in, const struct layout *l,
+			 const struct process_maps *maps, struct error *err)
+{
+	const uint64_t flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+	const struct stub_call calls[] = {
+		{.nr = __NR_mmap,
+		 .args = {l->code, l->code_bytes, PROT_READ | PROT_EXEC, flags, UINT64_MAX, 0},
+		 .check = STUB_EQUAL,
+		 .expected = l->code},
+		{.nr = __NR_mmap,
+		 .args = {l->data, l->data_bytes, PROT_READ | PROT_WRITE, flags, UINT64_MAX, 0},
+		 .check = STUB_EQUAL,
+		 .expected = l->data},
+	};
+	const struct errand errand = {.calls = calls, .n_calls = 2, .mapped_at = l->data};
+	struct errand_place cave;
+	int rc = inject_find_cave(in->process, maps, CAVE_BYTES, &cave, err);
+
+	if (rc < 0)
+		return rc;
+	if (cave.size > CAVE_BYTES)
+		cave.size = CAVE_BYTES;
+	uint8_t before[CAVE_BYTES];
+	rc = memory_read(in->process, cave.addr, before, cave.size);
+	if (rc < 0)
+		return error_sys(err, rc, "cannot read process %d", in->process->pid);
+	rc = inject_run(in, &cave, &errand, err);
+	/* The cave is found again by its zeros: put them back, unless a thread may be inside. */
+	if (!cave.dirty)
+		memory_write(in->process, cave.addr, before, cave.size);
+	return rc < 0 && err && !err->code ? error_sys(err, rc, "no memory for the agent") : rc;
+}
+
+static uint32_t memfd_flags(void)
+{
+	struct utsname u;
+	unsigned major = 0, minor = 0;
+
+	uname(&u);
+	sscanf(u.release, "%u.%u", &major, &minor);
+	/* Since 6.3 the kernel complains in its log where neither of the exec flags is given. */
+	return MFD_CLOEXEC | MFD_ALLOW_SEALING |
+	       (major > 6 || (major == 6 && minor >= 3) ? MFD_NOEXEC_SEAL : 0);
+}
+
+/* Our handle on the target's memfd. The number is the target's word: what comes is checked to be
+ * sealed memory of the right size, so that no later trick of the target can give us a SIGBUS. */
+static int take_memfd(const struct process *p, int number, uint64_t bytes, struct error *err)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+	int fd = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
+	struct stat st;
+
+	if (pidfd >= 0)
+		close(pidfd);
+	if (fd < 0) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "fd/%d", number);
+		fd = openat(p->proc_fd, name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	}
+	if (fd < 0)
+		return error_sys(err, -errno, "cannot share memory with process %d", p->pid);
+	int seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) < 0 ||
+	    (uint64_t)st.st_size != bytes) {
+		close(fd);
+		return error_set(err, -EPROTO, "process %d shares something else than asked for",
+				 p->pid);
+	}
+	return fd;
+}
+
+static int make_rings(struct injector *in, struct layout *l, const struct leftover *old,
+		      struct area_rings *rings, struct error *err)
+{
+	struct process *p = in->process;
+	struct errand_place place = {.addr = l->errands, .size = PAGE};
+	bool in_place = old->rings && old->rings_bytes == l->rings_bytes;
+	char name[16] = AREA_NAME;
+	struct stub_call calls[16 + LAYOUT_MAX_BLOCKS];
+	size_t n = 0;
+	uint64_t number = 0;
+	int rc = memory_write(p, word(l, WORD_NAME), name, sizeof(name));
+
+	if (rc < 0)
+		return error_sys(err, rc, "cannot write into process %d", p->pid);
+	calls[n++] = (struct stub_call){
+		.nr = __NR_madvise, .args = {l->live, PAGE, MADV_WIPEONFORK}, .check = STUB_EQUAL};
+	/* Names for people who read maps; kernels may be built without. */
+	calls[n++] = (struct stub_call){.nr = __NR_prctl,
+					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->code,
+						 l->code_bytes, word(l, WORD_NAME)}};
+	calls[n++] = (struct stub_call){.nr = __NR_prctl,
+					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->data,
+						 l->data_bytes, word(l, WORD_NAME)}};
+	for (uint32_t i = 1; i < l->n_blocks; i++)
+		if (l->block[i].addr)
+			calls[n++] = (struct stub_call){
+				.nr = __NR_mmap,
+				.args = {l->block[i].addr, l->block[i].bytes, PROT_READ | PROT_EXEC,
+					 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+					 UINT64_MAX, 0},
+				.check = STUB_EQUAL,
+				.expected = l->block[i].addr,
+			};
+	if (old->rings && !in_place)
+		/* Rings of another size: what is still written there goes nowhere. */
+		calls[n++] = (struct stub_call){
+			.nr = __NR_mmap,
+			.args = {old->rings, old->rings_bytes, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
+				 UINT64_MAX, 0},
+		};
+	calls[n++] = (struct stub_call){.nr = __NR_memfd_create,
+					.args = {word(l, WORD_NAME), memfd_flags()},
+					.check = STUB_NO_ERROR,
+					.result_at = word(l, WORD_FD)};
+	calls[n++] = (struct stub_call){.nr = __NR_ftruncate,
+					.args = {word(l, WORD_FD), l->rings_bytes},
+					.from_memory = 1,
+					.check = STUB_EQUAL};
+	calls[n++] = (struct stub_call){
+		.nr = __NR_fcntl,
+		.args = {word(l, WORD_FD), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL},
+		.from_memory = 1,
+		.check = STUB_EQUAL};
+	calls[n++] = (struct stub_call){
+		.nr = __NR_mmap,
+		.args = {in_place ? old->rings : 0, l->rings_bytes, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_NORESERVE | (in_place ? MAP_FIXED : 0), word(l, WORD_FD),
+			 0},
+		.from_memory = 1 << 4,
+		.check = STUB_NO_ERROR,
+		.result_at = word(l, WORD_RINGS)};
+
+	const struct errand errand = {.calls = calls, .n_calls = n, .done_at = word(l, WORD_DONE)};
+	rc = memory_write_u64(p, word(l, WORD_FD), UINT64_MAX);
+	if (rc == 0)
+		rc = inject_run(in, &place, &errand, err);
+	if (rc == 0)
+		rc = memory_read_u64(p, word(l, WORD_FD), &number);
+	if (rc == 0)
+		rc = memory_read_u64(p, word(l, WORD_RINGS), &l->rings);
+	if (rc < 0) {
+		if (err && !err->code)
+			error_sys(err, rc, "process %d was refused memory for the rings", p->pid);
+		return rc;
+	}
+
+	_cleanup_close_ int fd = take_memfd(p, (int)number, l->rings_bytes, err);
+	/* The target keeps its mapping; its descriptor goes in every case. */
+	const struct stub_call close_call = {.nr = __NR_close, .args = {number}};
+	const struct errand closing = {
+		.calls = &close_call, .n_calls = 1, .done_at = word(l, WORD_DONE)};
+	struct error ignored = {0};
+	if (!place.dirty)
+		inject_run(in, &place, &closing, fd < 0 ? &ignored : err);
+	if (fd < 0)
+		return err ? err->code : -EIO;
+
+	rings->map = mmap(NULL, l->rings_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+			  fd, 0);
+	if (rings->map == MAP_FAILED) {
+		rings->map = NULL;
+		return error_sys(err, -errno, "no memory for the rings");
+	}
+	rings->bytes = l->rings_bytes;
+	return 0;
+}
+
+static void init_rings(const struct process *p, const struct leftover *old,
+		       struct area_rings *rings)
+{
+	struct ring_area *area = rings->map;
+	size_t stride = sizeof(struct ring) + rings->ring_bytes;
+
+	*area = (struct ring_area){
+		.magic = AGENT_MAGIC,
+		.abi = AGENT_ABI,
+		.n_rings = rings->n_rings,
+		.ring_bytes = rings->ring_bytes,
+		.pid = (uint32_t)process_own_tid(p, p->pid),
+	};
+	for (uint32_t i = 0; i < old->n_generations && i < rings->n_rings; i++) {
+		struct ring *r = (struct ring *)((char *)(area + 1) + i * stride);
+
+		r->generation = old->generations[i] + 1;
+		area->n_used = i + 1;
+	}
+}
+
+int area_make(struct injector *in, struct hooks *h, struct layout *l, const struct leftover *old,
+	      const struct process_object *main_object, struct area_rings *rings, bool *ret_reused,
+	      struct error *err)
+{
+	struct process *p = in->process;
+	struct process_maps maps;
+	_cleanup_free_ uint8_t *code = NULL, *there = NULL;
+	bool reuse = false;
+	int rc = hooks_want(h, l);
+
+	if (rc < 0)
+		return error_sys(err, rc, "cannot place the agent");
+	l->rings_bytes =
+		(sizeof(struct ring_area) +
+		 (uint64_t)rings->n_rings * (sizeof(struct ring) + rings->ring_bytes) + PAGE - 1) &
+		~(PAGE - 1);
+	rc = maps_read(p, &maps, err);
+	if (rc < 0)
+		return rc;
+
+	const struct agent_image *image = area_image(NULL);
+	if (old->code && l->n_blocks <= 1) {
+		struct error ignored = {0};
+
+		rc = layout_plan(l, image, (uint32_t)h->n, &maps, main_object, old->code, &ignored);
+		if (rc == 0 && l->data == old->data && l->hooks == old->hooks) {
+			hooks_place(h, l);
+			code = make_code(h, l);
+			there = malloc(l->code_bytes);
+			reuse = code && there &&
+				memory_read(p, l->code, there, l->code_bytes) == 0 &&
+				!memcmp(code, there, l->code_bytes - PAGE);
+		}
+	}
+	if (!reuse) {
+		free(steal(code));
+		rc = layout_plan(l, image, (uint32_t)h->n, &maps, main_object, 0, err);
+		if (rc < 0)
+			goto out;
+		hooks_place(h, l);
+		code = make_code(h, l);
+		if (!code) {
+			rc = error_sys(err, -ENOMEM, "cannot make the agent's code");
+			goto out;
+		}
+		rc = make_mappings(in, l, &maps, err);
+		if (rc == 0) {
+			rc = memory_write(p, l->code, code, l->code_bytes - PAGE);
+			if (rc < 0)
+				error_sys(err, rc, "cannot write the agent into process %d",
+					  p->pid);
+		}
+		if (rc < 0)
+			goto out;
+	}
+	in->avoid_start = l->code;
+	in->avoid_end = l->code + l->code_bytes;
+	rc = make_rings(in, l, old, rings, err);
+	if (rc == 0) {
+		rc = write_blocks(p, h, l);
+		if (rc < 0)
+			error_sys(err, rc, "cannot write the agent into process %d", p->pid);
+	}
+	if (rc == 0) {
+		init_rings(p, old, rings);
+		*ret_reused = reuse;
+	}
+out:
+	maps_done(&maps);
+	return rc;
+}
+
+/* ---- what an earlier attach left ---- */
+
+static void read_generations(const struct process *p, uint64_t rings, struct leftover *l)
+{
+	struct ring_area area;
+
+	if (memory_read(p, rings, &area, sizeof(area)) < 0 || area.magic != AGENT_MAGIC ||
+	    area.n_rings > AGENT_MAX_RINGS || area.ring_bytes < AGENT_MIN_RING_BYTES ||
+	    area.ring_bytes > 1u << 30)
+		return;
+	uint64_t stride = sizeof(struct ring) + area.ring_bytes;
+	l->rings = rings;
+	l->rings_bytes = (sizeof(area) + area.n_rings * stride + PAGE - 1) & ~(PAGE - 1);
+	uint32_t n = area.n_used < area.n_rings ? area.n_used : area.n_rings;
+	l->generations = calloc(n ? n : 1, sizeof(*l->generations));
+	for (uint32_t i = 0; l->generations && i < n; i++) {
+		memory_read(p,
+			    rings + sizeof(area) + i * stride + offsetof(struct ring, generation),
+			    &l->generations[i], sizeof(l->generations[i]));
+		l->n_generations = i + 1;
+	}
+}
+
+int leftover_find(const struct process *p, const struct process_maps *maps, struct leftover *ret)
+{
+	for (size_t i = 0; i < maps->n; i++) {
+		const struct process_map *m = &maps->v[i];
+		struct agent_state s;
+		struct agent_image image;
+
+		/* The data follow the code directly, so their mapping starts with the state. */
+		if (m->inode || m->shared || !m->read || !m->write || m->exec || !i ||
+		    maps->v[i - 1].end != m->start || !maps->v[i - 1].exec)
+			continue;
+		if (memory_read(p, m->start, &s, sizeof(s)) < 0 || s.magic != AGENT_MAGIC ||
+		    s.abi != AGENT_ABI || s.n_hooks > AGENT_MAX_HOOKS)
+			continue;
+		if (memory_read(p, s.area, &image, sizeof(image)) < 0 ||
+		    image.magic != AGENT_MAGIC || image.state != m->start)
+			continue;
+		*ret = (struct leftover){
+			.code = s.area,
+			.data = m->start,
+			.hooks = s.hooks,
+			.stubs = s.stubs,
+			.n_hooks = s.n_hooks,
+			.live = s.live,
+			.registered = s.registered,
+		};
+		read_generations(p, s.rings, ret);
+		return 0;
+	}
+	*ret = (struct leftover){0};
+	return 0;
+}
+
+void leftover_done(struct leftover *l)
+{
+	free(l->generations);
+	*l = (struct leftover){0};
+}
+
+static int undo_patches(const struct leftover *l, struct process *p, const struct agent_hook *table,
+			uint64_t *stop_ns, struct error *err)
+{
+	struct process_stop stopped;
+	bool any = false;
+	int rc;
+
+	for (uint32_t i = 0; i < l->n_hooks && !any; i++) {
+		uint8_t live[8];
+
+		any = (table[i].type == AH_SPAWN || table[i].type == AH_ROOT_ENTER) &&
+		      memory_read(p, table[i].slot, live, 8) == 0 && live[0] == 0xe9 &&
+		      !memcmp(live + 5, (const uint8_t *)&table[i].saved + 5, 3);
+	}
+	if (!any)
+		return 0;
+	rc = threads_stop(p, 2000000000, &stopped, err);
+	if (rc < 0)
+		return rc;
+	p->stopped_tid = stopped.n ? stopped.v[0].tid : 0;
+	for (uint32_t i = 0; i < l->n_hooks && rc == 0; i++) {
+		uint8_t live[8];
+
+		if (table[i].type != AH_SPAWN && table[i].type != AH_ROOT_ENTER)
+			continue;
+		if (memory_read(p, table[i].slot, live, 8) == 0 && live[0] == 0xe9 &&
+		    !memcmp(live + 5, (const uint8_t *)&table[i].saved + 5, 3))
+			rc = memory_write(p, table[i].slot, &table[i].saved, 5);
+	}
+	p->stopped_tid = 0;
+	threads_resume(&stopped);
+	*stop_ns += stopped.stop_ns;
+	return rc < 0 ? error_sys(err, rc, "cannot restore process %d", p->pid) : 0;
+}
+
+int leftover_undo(const struct leftover *l, struct process *p, uint64_t *stop_ns, struct error *err)
+{
+	_cleanup_free_ struct agent_hook *table = NULL;
+	const uint32_t off = 0;
+	int rc;
+
+	if (!l->code)
+		return 0;
+	table = calloc(l->n_hooks ? l->n_hooks : 1, sizeof(*table));
+	if (!table)
+		return error_sys(err, -ENOMEM, "cannot take over from an earlier pollux");
+	rc = memory_write(p, l->live, &off, sizeof(off));
+	if (rc == 0)
+		rc = memory_read(p, l->hooks, table, l->n_hooks * sizeof(*table));
+	for (uint32_t i = 0; rc == 0 && i < l->n_hooks; i++) {
+		uint64_t live;
+
+		if (table[i].type == AH_SPAWN || table[i].type == AH_ROOT_ENTER ||
+		    memory_read_u64(p, table[i].slot, &live) < 0)
+			continue;
+		if (live == l->stubs + (uint64_t)i * AGENT_STUB_BYTES)
+			rc = memory_write_u64(p, table[i].slot, table[i].saved);
+	}
+	if (rc < 0)
+		return error_sys(err, rc, "cannot take over from an earlier pollux in process %d",
+				 p->pid);
+	rc = undo_patches(l, p, table, stop_ns, err);
+	/* Nothing leads there any more: if it is not used again, it need not be found again. */
+	if (rc == 0)
+		memory_write_u64(p, l->data + offsetof(struct agent_state, magic), 0);
+	return rc;
+}

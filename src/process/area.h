@@ -1,0 +1,46 @@
+/*
+ * The agent's area in the target: making it, filling it, and taking over what an earlier pollux
+ * left.
+ */
+#ifndef POLLUX_PROCESS_AREA_H
+#define POLLUX_PROCESS_AREA_H
+
+#include "process/hooks.h"
+#include "process/inject.h"
+#include "process/layout.h"
+
+/* An area of an earlier attach, found in the target. What stands in it is the target's word. */
+struct leftover {
+	uint64_t code, data; /* 0: there is none */
+	uint64_t hooks, stubs;
+	uint32_t n_hooks;
+	uint64_t live;
+	uint64_t rings, rings_bytes;
+	uint32_t registered;
+	/* generations of its rings, to be gone on with */
+	uint32_t *generations;
+	uint32_t n_generations;
+};
+
+int leftover_find(const struct process *p, const struct process_maps *maps, struct leftover *ret);
+void leftover_done(struct leftover *l);
+/* Disables it and takes back all hooks that still stand. Runs on a tracer if there are patches. */
+int leftover_undo(const struct leftover *l, struct process *p, uint64_t *stop_ns,
+		  struct error *err);
+
+struct area_rings {
+	uint32_t n_rings, ring_bytes;
+	struct ring_area *map; /* here, NULL until made */
+	size_t bytes;
+};
+
+/* Makes the mappings (or takes those of `old`, if the code there would be the same), writes code
+ * and trampolines, makes the rings and maps them here. l is planned here. */
+int area_make(struct injector *in, struct hooks *h, struct layout *l, const struct leftover *old,
+	      const struct process_object *main_object, struct area_rings *rings, bool *ret_reused,
+	      struct error *err);
+
+/* The embedded agent. */
+const struct agent_image *area_image(size_t *ret_bytes);
+
+#endif

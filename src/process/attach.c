@@ -1,0 +1,563 @@
+/*
+ * Attach: from a pid to flowing events, and back.
+ *
+ * The steps stand in this order so that after each of them the program is whole, whatever happens
+ * to pollux next:
+ *
+ *   look        maps, objects, what can be hooked, an earlier pollux' leftovers    reads only
+ *   take over   leftovers: off, slots and bytes back                               each is one word
+ *   make        mappings by errands of one thread (inject.c)                       unused memory
+ *   write       code, rings, hook table, state                                     nobody looks at
+ * it flip        slots, one aligned word each                 both values lead to the same function
+ *   patch       spawn sites, all threads stopped             the jump leads around and back
+ *   enable      one word, last
+ *
+ * Between flip and enable the hooks are there and pass everything through: a program that loses its
+ * pollux here runs on, some nanoseconds slower per poll; while recording, the agent switches itself
+ * off when the rings are full and nobody has renewed the deadline. Detach goes the same way back:
+ * disable, slots, sites; the mapping stays, since a thread may be inside of it, and is used again
+ * by the next attach.
+ *
+ * One pollux per process: a lock on its /proc directory, which the kernel drops when we end.
+ */
+#include "process/attach.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "process/area.h"
+#include "process/launch.h"
+#include "process/memory.h"
+#include "process/rights.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+
+#define MS 1000000ull
+#define STOP_ALL_TIMEOUT (2000 * MS)
+/* Blocking calls shorter than this are counted only. */
+#define CALL_MIN_NS 10000
+
+struct attach {
+	struct process process;
+	struct tracer *tracer;
+	struct parked parked; /* parked.tid is 0 once it runs */
+	struct process_objects objects;
+	struct hooked_object **hooked;
+	const struct attach_object **public_objects; /* the same, as others see them */
+	size_t n_hooked;
+	struct hooks hooks;
+	struct layout layout;
+	struct area_rings rings;
+	struct trace_coverage *coverage;
+	size_t n_coverage;
+	bool enabled;
+	bool reused;
+	uint32_t registered; /* carried over from the area's earlier use */
+	uint64_t stop_ns, began_ns, total_ns;
+	struct clock_pair began;
+	struct error *err; /* of the call that runs on the tracer */
+};
+
+/* ---- finding ---- */
+
+static int add_coverage(struct attach *a, const char *item, uint64_t seen, uint64_t total,
+			const char *note)
+{
+	struct trace_coverage *list =
+		reallocarray(a->coverage, a->n_coverage + 1, sizeof(*a->coverage));
+	char *item_copy = strdup(item), *note_copy = strdup(note ? note : "");
+
+	if (list)
+		a->coverage = list;
+	if (!list || !item_copy || !note_copy) {
+		free(item_copy);
+		free(note_copy);
+		return -ENOMEM;
+	}
+	list[a->n_coverage++] = (struct trace_coverage){
+		.item = item_copy, .note = note_copy, .seen = seen, .total = total};
+	return 0;
+}
+
+static bool has_something(const struct finding *f)
+{
+	return f->n_runtimes && f->n_kinds;
+}
+
+static int keep_object(struct attach *a, const struct process_object *o, struct finding *found)
+{
+	struct hooked_object **list = reallocarray(a->hooked, a->n_hooked + 1, sizeof(*a->hooked));
+	struct hooked_object *h = calloc(1, sizeof(*h));
+
+	if (list)
+		a->hooked = list;
+	if (!list || !h) {
+		free(h);
+		return -ENOMEM;
+	}
+	h->attach.finding = *found;
+	h->attach.bias = o->bias;
+	h->object = o;
+	list[a->n_hooked++] = h;
+	*found = (struct finding){0};
+	return 0;
+}
+
+/* Everything that can be hooked in this process, and where the unwinder's register function is. */
+static int look(struct attach *a, uint64_t *ret_register_frame, struct error *err)
+{
+	_cleanup_buf_ struct buf notes = BUF_INIT;
+	struct process_maps maps;
+	int rc = maps_read(&a->process, &maps, err);
+
+	if (rc < 0)
+		return rc;
+	rc = objects_read(&a->process, &maps, &a->objects, err);
+	maps_done(&maps);
+	*ret_register_frame = 0;
+	for (size_t i = 0; rc == 0 && i < a->objects.n; i++) {
+		struct process_object *o = &a->objects.v[i];
+		struct finding found = {0};
+		struct error why = {0};
+
+		if (!o->image) {
+			buf_printf(&notes, "%s not looked at: %s; ", o->path,
+				   o->why ? o->why : "?");
+			continue;
+		}
+		if (runtime_find(o->image, &found, &why) < 0) {
+			/* A library that can't be read is no reason to give up the program. */
+			buf_printf(&notes, "%s not understood: %s; ", o->path, why.text);
+			continue;
+		}
+		if (found.register_frame && !*ret_register_frame)
+			*ret_register_frame = found.register_frame + o->bias;
+		for (size_t k = 0; k < found.n_coverage && !has_something(&found); k++)
+			if (found.coverage[k].note && *found.coverage[k].note && found.n_runtimes)
+				buf_printf(&notes, "%s; ", found.coverage[k].note);
+		if (has_something(&found)) {
+			free(found.path);
+			found.path = strdup(o->path);
+			rc = keep_object(a, o, &found);
+			if (rc < 0)
+				error_sys(err, rc, "cannot look at process %d", a->process.pid);
+		}
+		finding_done(&found);
+	}
+	if (rc < 0)
+		return rc;
+	if (!a->n_hooked)
+		return error_set(
+			err, -ENOENT,
+			"process %d (%s) has no Tokio, async-std or smol tasks that pollux can "
+			"see%s%.*s",
+			a->process.pid, a->objects.v[0].path, notes.len ? ": " : "",
+			notes.len >= 2 ? (int)notes.len - 2 : 0, notes.data ? notes.data : "");
+	if (notes.len >= 2 && notes.data)
+		add_coverage(a, "objects", a->objects.n, a->objects.n, notes.data);
+
+	a->public_objects = calloc(a->n_hooked, sizeof(*a->public_objects));
+	if (!a->public_objects)
+		return error_sys(err, -ENOMEM, "cannot look at process %d", a->process.pid);
+	for (size_t i = 0; i < a->n_hooked; i++)
+		a->public_objects[i] = &a->hooked[i]->attach;
+	return 0;
+}
+
+static int tell_coverage(struct attach *a)
+{
+	const struct hooks *h = &a->hooks;
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < a->n_hooked; i++) {
+		const struct finding *f = &a->hooked[i]->attach.finding;
+
+		for (size_t k = 0; rc == 0 && k < f->n_coverage; k++)
+			rc = add_coverage(a, f->coverage[k].item, f->coverage[k].seen,
+					  f->coverage[k].total, f->coverage[k].note);
+	}
+	if (rc == 0)
+		rc = add_coverage(
+			a, "hooked slots", h->n_slots - h->n_slots_other - h->n_unbound, h->n_slots,
+			h->n_slots_other ? "the others hold something else than the file says"
+			: h->n_unbound	 ? "the others are bound at the first call"
+					 : "");
+	if (rc == 0)
+		rc = add_coverage(a, "patched spawn sites", h->n_sites - h->n_sites_left,
+				  h->n_sites,
+				  h->n_sites_left ? "tasks of the others are seen from their first "
+						    "schedule or poll on"
+						  : "");
+	return rc;
+}
+
+/* ---- loading ---- */
+
+static uint32_t min_call_ticks(const struct attach *a)
+{
+	struct clock_pair now;
+
+	clock_pair_read(&now);
+	uint64_t ns = now.ns - a->began.ns, ticks = now.ticks - a->began.ticks;
+	return ns ? (uint32_t)((unsigned __int128)ticks * CALL_MIN_NS / ns) : 0;
+}
+
+static int write_state(struct attach *a, struct injector *in, uint64_t register_frame,
+		       struct error *err)
+{
+	const struct agent_image *image = area_image(NULL);
+	const struct layout *l = &a->layout;
+	struct agent_state state = {
+		.magic = AGENT_MAGIC,
+		.abi = AGENT_ABI,
+		.n_hooks = (uint32_t)a->hooks.n,
+		.area = l->code,
+		.area_bytes = l->code_bytes + l->data_bytes + l->rings_bytes,
+		.stubs = l->stubs,
+		.hooks = l->hooks,
+		.live = l->live,
+		.rings = l->rings,
+		.tid_offset = inject_tid_offset(in),
+		.wrap = register_frame != 0,
+		.register_frame = register_frame,
+		.eh_frame = l->code + image->eh_frame,
+		.registered = a->registered,
+		.call_min_ticks = min_call_ticks(a),
+	};
+	int rc = memory_write(&a->process, l->hooks, a->hooks.table,
+			      a->hooks.n * sizeof(*a->hooks.table));
+
+	if (!state.tid_offset)
+		add_coverage(
+			a, "thread ids", 0, 1,
+			"libc's place for them was not found: a thread that takes a dead one's "
+			"place is taken for that one");
+	if (!state.wrap)
+		add_coverage(
+			a, "poll ends", 0, 1,
+			"the program's unwinder can't be told of pollux' frames: a poll's end is "
+			"seen at its thread's next step, its outcome is not known");
+	/* The state's magic makes the area one that a later attach takes over: after the table. */
+	if (rc == 0)
+		rc = memory_write(&a->process, l->data, &state, sizeof(state));
+	return rc < 0 ? error_sys(err, rc, "cannot write into process %d", a->process.pid) : 0;
+}
+
+static int patch_sites(struct attach *a, struct error *err)
+{
+	struct process_stop stopped;
+	int rc;
+
+	if (!a->hooks.n_patches)
+		return 0;
+	if (a->parked.tid) {
+		static const struct process_stop none = {0};
+		return hooks_patch(&a->hooks, &a->process, &none, err);
+	}
+	rc = threads_stop(&a->process, STOP_ALL_TIMEOUT, &stopped, err);
+	if (rc < 0)
+		return rc;
+	a->process.stopped_tid = stopped.n ? stopped.v[0].tid : 0;
+	rc = hooks_patch(&a->hooks, &a->process, &stopped, err);
+	a->process.stopped_tid = 0;
+	threads_resume(&stopped);
+	a->stop_ns += stopped.stop_ns;
+	return rc;
+}
+
+static int set_enabled(struct attach *a, uint32_t enabled)
+{
+	return memory_write(&a->process, a->layout.live, &enabled, sizeof(enabled));
+}
+
+/* On a tracer: all steps of the head comment. */
+static int load(void *arg)
+{
+	struct attach *a = arg;
+	struct error *err = a->err;
+	struct injector in = {.process = &a->process, .parked = a->parked.tid ? &a->parked : NULL};
+	struct process_maps maps;
+	struct leftover old = {0};
+	uint64_t register_frame;
+	int rc = look(a, &register_frame, err);
+
+	if (rc < 0)
+		return rc;
+	rc = maps_read(&a->process, &maps, err);
+	if (rc < 0)
+		return rc;
+	leftover_find(&a->process, &maps, &old);
+	maps_done(&maps);
+	rc = leftover_undo(&old, &a->process, &a->stop_ns, err);
+	if (rc == 0)
+		rc = hooks_plan(&a->process, a->hooked, a->n_hooked, &a->hooks, err);
+	if (rc == 0)
+		rc = area_make(&in, &a->hooks, &a->layout, &old, &a->objects.v[0], &a->rings,
+			       &a->reused, err);
+	a->registered = a->reused ? old.registered : 0;
+	leftover_done(&old);
+	if (rc == 0)
+		rc = write_state(a, &in, register_frame, err);
+	if (rc == 0)
+		rc = hooks_flip(&a->hooks, &a->process, &a->layout, err);
+	if (rc == 0) {
+		rc = patch_sites(a, err);
+		if (rc == 0)
+			rc = set_enabled(a, 1);
+		if (rc < 0) {
+			hooks_unflip(&a->hooks, &a->process, &a->layout);
+			if (err && !err->code)
+				error_sys(err, rc, "cannot enable the agent in process %d",
+					  a->process.pid);
+		}
+	}
+	a->stop_ns += in.stop_ns;
+	if (rc == 0) {
+		a->enabled = true;
+		rc = tell_coverage(a);
+	}
+	return rc;
+}
+
+static uint32_t power_of_two(uint32_t v)
+{
+	uint32_t p = AGENT_MIN_RING_BYTES;
+
+	while (p < v && p < 1u << 30)
+		p <<= 1;
+	return p;
+}
+
+static struct attach *attach_new(const struct attach_options *opt, struct error *err)
+{
+	struct attach *a = calloc(1, sizeof(*a));
+
+	if (!a || tracer_start(&a->tracer, err) < 0) {
+		free(a);
+		error_set(err, -ENOMEM, "out of memory");
+		return NULL;
+	}
+	a->process = (struct process)PROCESS_INIT;
+	a->rings.ring_bytes = power_of_two(opt->ring_bytes);
+	a->rings.n_rings = opt->n_rings < AGENT_MAX_RINGS ? opt->n_rings : AGENT_MAX_RINGS;
+	if (!a->rings.n_rings)
+		a->rings.n_rings = 1;
+	clock_pair_read(&a->began);
+	a->began_ns = a->began.ns;
+	return a;
+}
+
+static int run_load(struct attach *a, struct error *err)
+{
+	struct error local = {0};
+	int rc;
+
+	if (flock(a->process.proc_fd, LOCK_EX | LOCK_NB) < 0)
+		return error_set(err, -EBUSY, "another pollux is recording process %d",
+				 a->process.pid);
+	a->err = err ? err : &local;
+	rc = tracer_call(a->tracer, load, a);
+	a->err = NULL;
+	a->total_ns = clock_monotonic_ns() - a->began_ns;
+	return rc;
+}
+
+int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret_attach,
+		struct error *err)
+{
+	struct attach *a = attach_new(opt, err);
+	int rc;
+
+	if (!a)
+		return -ENOMEM;
+	rc = process_open(pid, &a->process, err);
+	if (rc == 0)
+		rc = run_load(a, err);
+	tracer_end(a->tracer);
+	a->tracer = NULL;
+	if (rc < 0) {
+		attach_free(a);
+		return error_add(err, "cannot attach to %d", pid);
+	}
+	*ret_attach = a;
+	return 0;
+}
+
+int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *ret_pid,
+		  struct attach **ret_attach, struct error *err)
+{
+	struct attach *a = attach_new(opt, err);
+	int rc;
+
+	if (!a)
+		return -ENOMEM;
+	rc = launch_parked(a->tracer, argv, &a->process, &a->parked, err);
+	if (rc == 0) {
+		rc = run_load(a, err);
+		if (rc < 0) {
+			launch_abort(&a->process);
+			error_add(err, "cannot record %s", argv[0]);
+		}
+	}
+	if (rc < 0) {
+		attach_free(a);
+		return rc;
+	}
+	*ret_pid = a->process.pid;
+	*ret_attach = a;
+	return 0;
+}
+
+int attach_go(struct attach *a, struct error *err)
+{
+	int rc = launch_go(a->tracer, &a->process, &a->parked, err);
+
+	if (rc < 0)
+		launch_abort(&a->process);
+	a->parked = (struct parked){0};
+	tracer_end(a->tracer);
+	a->tracer = NULL;
+	return rc;
+}
+
+/* ---- detaching ---- */
+
+static int unload(void *arg)
+{
+	struct attach *a = arg;
+	struct process_stop stopped;
+	int rc = set_enabled(a, 0);
+
+	if (rc == 0)
+		rc = hooks_unflip(&a->hooks, &a->process, &a->layout);
+	if (rc < 0)
+		return error_sys(a->err, rc, "cannot restore process %d", a->process.pid);
+	if (!hooks_any_patch(&a->hooks))
+		return 0;
+	rc = threads_stop(&a->process, STOP_ALL_TIMEOUT, &stopped, a->err);
+	if (rc < 0)
+		return rc;
+	a->process.stopped_tid = stopped.n ? stopped.v[0].tid : 0;
+	rc = hooks_unpatch(&a->hooks, &a->process);
+	a->process.stopped_tid = 0;
+	threads_resume(&stopped);
+	a->stop_ns += stopped.stop_ns;
+	return rc < 0 ? error_sys(a->err, rc, "cannot restore process %d", a->process.pid) : 0;
+}
+
+int attach_close(struct attach *a, struct error *err)
+{
+	struct error local = {0};
+	int rc;
+
+	if (!a->enabled)
+		return 0;
+	a->enabled = false;
+	if (!attach_alive(a))
+		return 0;
+	if (!a->tracer) {
+		rc = tracer_start(&a->tracer, err);
+		if (rc < 0)
+			return rc;
+	}
+	a->err = &local;
+	rc = tracer_call(a->tracer, unload, a);
+	tracer_end(a->tracer);
+	a->tracer = NULL;
+	a->err = NULL;
+	/* A process that ended meanwhile needs nothing restored. */
+	if (rc < 0 && !attach_alive(a))
+		return 0;
+	if (rc < 0 && err)
+		*err = local;
+	return rc < 0 ? error_add(err, "cannot detach from %d", a->process.pid) : 0;
+}
+
+void attach_free(struct attach *a)
+{
+	if (!a)
+		return;
+	tracer_end(a->tracer);
+	if (a->rings.map)
+		munmap(a->rings.map, a->rings.bytes);
+	for (size_t i = 0; i < a->n_hooked; i++) {
+		finding_done(&a->hooked[i]->attach.finding);
+		free(a->hooked[i]);
+	}
+	free(a->hooked);
+	free(a->public_objects);
+	for (size_t i = 0; i < a->n_coverage; i++) {
+		free((char *)a->coverage[i].item);
+		free((char *)a->coverage[i].note);
+	}
+	free(a->coverage);
+	hooks_done(&a->hooks);
+	objects_done(&a->objects);
+	process_close(&a->process);
+	free(a);
+}
+
+/* ---- looking ---- */
+
+pid_t attach_pid(const struct attach *a)
+{
+	return a->process.pid;
+}
+
+bool attach_alive(const struct attach *a)
+{
+	uint8_t byte;
+
+	/* The memory handle reads nothing once its address space is gone, by exit or by exec. */
+	return memory_read(&a->process, a->layout.live, &byte, 1) == 0;
+}
+
+struct ring_area *attach_rings(const struct attach *a, size_t *ret_bytes)
+{
+	*ret_bytes = a->rings.bytes;
+	return a->rings.map;
+}
+
+size_t attach_objects(const struct attach *a, const struct attach_object *const **ret)
+{
+	*ret = a->public_objects;
+	return a->n_hooked;
+}
+
+size_t attach_kinds(const struct attach *a, const struct attach_kind **ret)
+{
+	*ret = a->hooks.kinds;
+	return a->hooks.n_kinds;
+}
+
+size_t attach_coverage(const struct attach *a, const struct trace_coverage **ret)
+{
+	*ret = a->coverage;
+	return a->n_coverage;
+}
+
+uint64_t attach_stop_ns(const struct attach *a)
+{
+	return a->stop_ns;
+}
+
+uint64_t attach_total_ns(const struct attach *a)
+{
+	return a->total_ns;
+}
+
+int attach_counters(struct attach *a, uint64_t *ret_short_calls, uint64_t *ret_no_ring)
+{
+	struct agent_state state;
+	int rc = memory_read(&a->process, a->layout.data, &state, sizeof(state));
+
+	if (rc < 0)
+		return rc;
+	*ret_short_calls = state.short_calls;
+	*ret_no_ring = state.no_ring;
+	return 0;
+}

@@ -1,0 +1,556 @@
+/*
+ * Hooks: from findings to a changed program, and back.
+ *
+ * Every place is compared with what it must hold before it is touched: a vtable's slot with the
+ * function that the file says (plus the bias), a GOT slot with "some function outside of this
+ * object", a spawn site with its instruction. A place that holds anything else is left alone and
+ * counted. The same on the way back: only what still holds our value is restored, so a slot that
+ * somebody else changed later is his.
+ *
+ * Slots are 8 aligned bytes, which the running program sees change at once; each of the two values
+ * leads to the same original function, so no order among them matters. A spawn site is an
+ * instruction of five bytes or more of which the first five become a jump. It is changed only while
+ * all threads stand still and none stands inside of it; the bytes behind the jump are never
+ * executed and stay as they are.
+ */
+#include "process/hooks.h"
+
+#include "process/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/user.h>
+
+#define PAGE 4096ull
+#define JUMP_BYTES 5u
+
+/* ---- planning ---- */
+
+static struct agent_hook *add_hook(struct hooks *h)
+{
+	if (h->n == AGENT_MAX_HOOKS)
+		return NULL;
+	if (h->n == h->cap) {
+		size_t cap = h->cap ? h->cap * 2 : 256;
+		struct agent_hook *table = reallocarray(h->table, cap, sizeof(*table));
+
+		if (!table)
+			return NULL;
+		h->table = table;
+		h->cap = cap;
+	}
+	h->table[h->n] = (struct agent_hook){.kind = AGENT_KIND_NONE};
+	return &h->table[h->n++];
+}
+
+static struct attach_kind *add_kind(struct hooks *h)
+{
+	struct attach_kind *kinds;
+
+	if (h->n_kinds == AGENT_KIND_NONE)
+		return NULL;
+	kinds = reallocarray(h->kinds, h->n_kinds + 1, sizeof(*kinds));
+	if (!kinds)
+		return NULL;
+	h->kinds = kinds;
+	kinds[h->n_kinds] = (struct attach_kind){0};
+	return &kinds[h->n_kinds++];
+}
+
+static bool is_async_task(const struct finding *f, uint32_t runtime)
+{
+	return runtime < f->n_runtimes && !strcmp(f->runtimes[runtime].name, "async-task");
+}
+
+struct plan {
+	const struct process *p;
+	struct hooks *h;
+	const struct hooked_object *o;
+	const struct process_maps *maps;
+};
+
+/* A slot of a vtable: must hold the function that the file says. */
+static int plan_slot(struct plan *at, uint64_t slot, uint64_t function, enum agent_hook_type type,
+		     const struct agent_hook *like)
+{
+	uint64_t bias = at->o->attach.bias, live;
+	struct agent_hook *hook;
+
+	if (!slot)
+		return 0;
+	at->h->n_slots++;
+	if ((slot + bias) % 8 || memory_read_u64(at->p, slot + bias, &live) < 0 ||
+	    live != function + bias) {
+		at->h->n_slots_other++;
+		return 0;
+	}
+	hook = add_hook(at->h);
+	if (!hook)
+		return -ENOMEM;
+	*hook = *like;
+	hook->type = (uint16_t)type;
+	hook->slot = slot + bias;
+	hook->orig = hook->saved = live;
+	return 0;
+}
+
+static int plan_site(struct plan *at, const struct find_site *site, enum agent_hook_type type,
+		     uint16_t kind, uint64_t next_id)
+{
+	uint64_t addr = site->addr + at->o->attach.bias, saved;
+	struct hook_patch patch = {.addr = addr, .len = site->len, .object = at->o->object};
+	struct hooks *h = at->h;
+
+	h->n_sites++;
+	if (!site->patchable || site->len < JUMP_BYTES || site->len > 15 ||
+	    addr / PAGE != (addr + 7) / PAGE ||
+	    memory_read(at->p, addr, patch.live, site->len) < 0 ||
+	    memcmp(patch.live, site->bytes, site->len) ||
+	    memory_read_u64(at->p, addr, &saved) < 0) {
+		h->n_sites_left++;
+		return 0;
+	}
+	struct hook_patch *patches = reallocarray(h->patches, h->n_patches + 1, sizeof(*patches));
+	if (!patches)
+		return -ENOMEM;
+	h->patches = patches;
+	struct agent_hook *hook = add_hook(h);
+	if (!hook)
+		return -ENOMEM;
+	hook->type = (uint16_t)type;
+	hook->kind = kind;
+	hook->slot = addr;
+	hook->saved = saved;
+	hook->next_id = next_id;
+	patch.hook = (uint32_t)(h->n - 1);
+	patches[h->n_patches++] = patch;
+	return 0;
+}
+
+static int plan_kind(struct plan *at, const struct find_kind *k)
+{
+	const struct finding *f = &at->o->attach.finding;
+	uint64_t bias = at->o->attach.bias;
+	bool async = is_async_task(f, k->runtime);
+	uint16_t number = (uint16_t)at->h->n_kinds;
+	struct attach_kind *kind = add_kind(at->h);
+	int rc;
+
+	if (!kind)
+		return -ENOMEM;
+	kind->object = &at->o->attach;
+	kind->kind = k;
+
+	struct agent_hook like = {
+		.kind = number,
+		.id_offset = k->id_offset,
+		.state_offset = k->state_offset,
+		.vtable_offset = k->vtable_offset,
+		.trailer_offset = k->trailer_offset,
+		.vtable = k->vtable + bias,
+		.poll_offset = (uint16_t)(k->poll_slot - k->vtable),
+	};
+	if (k->role == TR_WORKER)
+		like.flags = AGENT_HOOK_WORKER;
+	else if (k->name && *k->name && f->has_symbols)
+		like.flags = AGENT_HOOK_TASK;
+	struct agent_hook poll = like;
+	if (async)
+		poll.drop_ref = k->drop_ref ? k->drop_ref + bias : 0;
+	else
+		poll.drop_ref = k->dealloc ? k->dealloc + bias : 0;
+
+	rc = plan_slot(at, k->poll_slot, k->poll, async ? AH_ASYNC_RUN : AH_TOKIO_POLL, &poll);
+	if (rc == 0)
+		rc = plan_slot(at, k->schedule_slot, k->schedule,
+			       async ? AH_ASYNC_SCHEDULE : AH_TOKIO_SCHEDULE, &like);
+	if (rc == 0)
+		rc = plan_slot(at, k->dealloc_slot, k->dealloc,
+			       async ? AH_ASYNC_DESTROY : AH_TOKIO_DEALLOC, &like);
+	if (rc == 0 && !async)
+		rc = plan_slot(at, k->shutdown_slot, k->shutdown, AH_TOKIO_SHUTDOWN, &poll);
+	uint64_t next_id = k->runtime < f->n_runtimes ? f->runtimes[k->runtime].next_id : 0;
+	for (size_t i = 0; rc == 0 && i < k->n_sites; i++)
+		rc = plan_site(at, &k->sites[i], AH_SPAWN, number, next_id ? next_id + bias : 0);
+	return rc;
+}
+
+static int plan_waker(struct plan *at, const struct find_waker *w)
+{
+	const struct finding *f = &at->o->attach.finding;
+	struct agent_hook like = {.kind = AGENT_KIND_NONE,
+				  .vtable = w->vtable + at->o->attach.bias};
+	enum agent_hook_type type = AH_ROOT_WAKE;
+	int rc;
+
+	if (w->root) {
+		like.kind = (uint16_t)at->h->n_kinds;
+		struct attach_kind *kind = add_kind(at->h);
+		if (!kind)
+			return -ENOMEM;
+		kind->object = &at->o->attach;
+		kind->waker = w;
+	} else {
+		type = is_async_task(f, w->runtime) ? AH_ASYNC_WAKE : AH_TOKIO_WAKE;
+		/* All kinds of a runtime have the same header: any of them tells its offsets. */
+		for (size_t i = 0; i < f->n_kinds; i++) {
+			const struct find_kind *k = &f->kinds[i];
+
+			if (k->runtime != w->runtime)
+				continue;
+			like.vtable_offset = k->vtable_offset;
+			like.state_offset = k->state_offset;
+			like.poll_offset = (uint16_t)(k->poll_slot - k->vtable);
+			break;
+		}
+	}
+	rc = plan_slot(at, w->wake_slot, w->wake, type, &like);
+	if (rc == 0)
+		rc = plan_slot(at, w->wake_by_ref_slot, w->wake_by_ref, type, &like);
+	for (size_t i = 0; rc == 0 && w->root && i < w->n_sites; i++)
+		rc = plan_site(at, &w->sites[i], AH_ROOT_ENTER, like.kind, 0);
+	return rc;
+}
+
+static int plan_call(struct plan *at, const struct find_call *c)
+{
+	const struct process_object *o = at->o->object;
+	uint64_t slot = c->slot + at->o->attach.bias, live;
+	const struct process_map *target;
+
+	at->h->n_slots++;
+	if (slot % 8 || memory_read_u64(at->p, slot, &live) < 0) {
+		at->h->n_slots_other++;
+		return 0;
+	}
+	/* Not resolved yet: it leads into this object's own PLT, and the loader will write the slot
+	 * at the first call. A program linked with -z now (every Rust program) has none of these.
+	 */
+	if (live >= o->start && live < o->end) {
+		at->h->n_unbound++;
+		return 0;
+	}
+	target = maps_at(at->maps, live);
+	if (!target || !target->exec) {
+		if (live) /* a weak symbol that nobody defines is 0, and never called */
+			at->h->n_slots_other++;
+		return 0;
+	}
+	struct agent_hook *hook = add_hook(at->h);
+	if (!hook)
+		return -ENOMEM;
+	hook->type = c->call == AC_NONE ? AH_PANIC : AH_CALL;
+	hook->kind = c->call;
+	hook->slot = slot;
+	hook->orig = hook->saved = live;
+	return 0;
+}
+
+int hooks_plan(const struct process *p, struct hooked_object *const *objects, size_t n_objects,
+	       struct hooks *ret_hooks, struct error *err)
+{
+	struct process_maps maps;
+	struct hooks h = {0};
+	int rc = maps_read(p, &maps, err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; rc == 0 && i < n_objects; i++) {
+		struct plan at = {.p = p, .h = &h, .o = objects[i], .maps = &maps};
+		const struct finding *f = &objects[i]->attach.finding;
+
+		for (size_t k = 0; rc == 0 && k < f->n_kinds; k++)
+			rc = plan_kind(&at, &f->kinds[k]);
+		for (size_t k = 0; rc == 0 && k < f->n_wakers; k++)
+			rc = plan_waker(&at, &f->wakers[k]);
+		for (size_t k = 0; rc == 0 && k < f->n_calls; k++)
+			rc = plan_call(&at, &f->calls[k]);
+	}
+	maps_done(&maps);
+	if (rc == 0) {
+		h.flipped = calloc(h.n ? h.n : 1, sizeof(*h.flipped));
+		if (!h.flipped)
+			rc = -ENOMEM;
+	}
+	if (rc < 0) {
+		bool many = h.n == AGENT_MAX_HOOKS || h.n_kinds == AGENT_KIND_NONE;
+		hooks_done(&h);
+		return many ? error_set(err, -E2BIG, "more than %u places to hook", AGENT_MAX_HOOKS)
+			    : error_sys(err, rc, "cannot plan the hooks");
+	}
+	*ret_hooks = h;
+	return 0;
+}
+
+void hooks_done(struct hooks *h)
+{
+	free(h->table);
+	free(h->flipped);
+	free(h->patches);
+	free(h->kinds);
+	*h = (struct hooks){0};
+}
+
+/* ---- code ---- */
+
+int hooks_want(const struct hooks *h, struct layout *l)
+{
+	const struct process_object *object = NULL;
+	uint32_t n = 0;
+	int rc = 0;
+
+	/* Patches stand object by object. */
+	for (size_t i = 0; rc == 0 && i < h->n_patches; i++) {
+		if (h->patches[i].object != object && n) {
+			rc = layout_want(l, object, n);
+			n = 0;
+		}
+		object = h->patches[i].object;
+		n++;
+	}
+	if (rc == 0 && n)
+		rc = layout_want(l, object, n);
+	return rc == -ENOSPC ? 0 : rc; /* more objects than blocks: the rest stays unpatched */
+}
+
+static uint8_t *put(uint8_t *at, const void *bytes, size_t n)
+{
+	memcpy(at, bytes, n);
+	return at + n;
+}
+
+#define PUT(at, ...)                                                                               \
+	put((at), (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}))
+
+static uint8_t *put_u32(uint8_t *at, uint32_t v)
+{
+	return put(at, &v, sizeof(v));
+}
+
+/* rel32 from the end of the four bytes at `here` (an address in the target). */
+static uint8_t *put_rel(uint8_t *at, uint64_t here, uint64_t target)
+{
+	return put_u32(at, (uint32_t)(target - (here + 4)));
+}
+
+void hooks_write_stubs(const struct hooks *h, const struct layout *l,
+		       const struct agent_image *image, uint8_t *out)
+{
+	for (size_t i = 0; i < h->n; i++) {
+		uint8_t *start = out + i * AGENT_STUB_BYTES, *at = start;
+		uint64_t here = l->stubs + i * AGENT_STUB_BYTES;
+
+		memset(start, 0xcc, AGENT_STUB_BYTES);
+		if (h->table[i].type == AH_SPAWN || h->table[i].type == AH_ROOT_ENTER)
+			continue;   /* reached by trampolines */
+		at = PUT(at, 0xb8); /* mov $hook,%eax */
+		at = put_u32(at, (uint32_t)i);
+		at = PUT(at, 0xe9); /* jmp thunk */
+		put_rel(at, here + (uint64_t)(at - start),
+			l->code + image->thunks[h->table[i].type]);
+	}
+}
+
+void hooks_place(struct hooks *h, struct layout *l)
+{
+	for (size_t i = 0; i < h->n_patches; i++) {
+		struct hook_patch *p = &h->patches[i];
+
+		p->trampoline = layout_trampoline(l, p->object);
+		if (!p->trampoline) {
+			h->n_sites_left++;
+			continue;
+		}
+		p->jump[0] = 0xe9;
+		put_rel(p->jump + 1, p->addr + 1, p->trampoline);
+	}
+}
+
+/* The displaced instruction, made to mean the same elsewhere. */
+static uint8_t *put_displaced(uint8_t *at, const struct hook_patch *p)
+{
+	const uint8_t *b = p->live;
+
+	/* lea disp32(%rip),%reg: REX.W [REX.R] 8d, mod 00 rm 101 -> movabs $address,%reg */
+	if (p->len == 7 && (b[0] & 0xfb) == 0x48 && b[1] == 0x8d && (b[2] & 0xc7) == 0x05) {
+		uint8_t reg = b[2] >> 3 & 7, high = b[0] >> 2 & 1;
+		int32_t disp;
+
+		memcpy(&disp, b + 3, sizeof(disp));
+		uint64_t target = p->addr + p->len + (uint64_t)(int64_t)disp;
+		at = PUT(at, (uint8_t)(0x48 | high), (uint8_t)(0xb8 | reg));
+		return put(at, &target, sizeof(target));
+	}
+	/* mov $imm32 to a register or to the stack frame: means the same anywhere */
+	return put(at, b, p->len);
+}
+
+void hooks_write_trampolines(const struct hooks *h, const struct layout_block *block,
+			     const struct layout *l, const struct agent_image *image, uint8_t *out)
+{
+	memset(out, 0xcc, block->bytes);
+	for (size_t i = 0; i < h->n_patches; i++) {
+		const struct hook_patch *p = &h->patches[i];
+
+		if (p->object != block->object || !p->trampoline)
+			continue;
+		uint8_t *start = out + (p->trampoline - block->addr), *at = start;
+		uint64_t thunk = l->code + image->thunks[h->table[p->hook].type];
+		uint8_t *literal = start + LAYOUT_TRAMPOLINE_BYTES - sizeof(thunk);
+
+		at = PUT(at, 0x48, 0x8d, 0x64, 0x24, 0x80); /* lea -128(%rsp),%rsp */
+		at = PUT(at, 0x9c, 0x50);		    /* pushfq; push %rax */
+		at = PUT(at, 0xb8);			    /* mov $hook,%eax */
+		at = put_u32(at, p->hook);
+		at = PUT(at, 0xff, 0x15); /* call *thunk(%rip) */
+		at = put_u32(at, (uint32_t)(literal - (at + 4)));
+		at = PUT(at, 0x58, 0x9d); /* pop %rax; popfq */
+		at = PUT(at, 0x48, 0x8d, 0xa4, 0x24, 0x80, 0x00, 0x00,
+			 0x00); /* lea 128(%rsp),%rsp */
+		at = put_displaced(at, p);
+		at = PUT(at, 0xe9); /* jmp back */
+		put_rel(at, p->trampoline + (uint64_t)(at - start), p->addr + p->len);
+		put(literal, &thunk, sizeof(thunk));
+	}
+}
+
+/* ---- doing and undoing ---- */
+
+static uint64_t stub_of(const struct layout *l, size_t hook)
+{
+	return l->stubs + hook * AGENT_STUB_BYTES;
+}
+
+static bool is_slot(const struct agent_hook *hook)
+{
+	return hook->type != AH_SPAWN && hook->type != AH_ROOT_ENTER;
+}
+
+int hooks_flip(struct hooks *h, struct process *p, const struct layout *l, struct error *err)
+{
+	for (size_t i = 0; i < h->n; i++) {
+		const struct agent_hook *hook = &h->table[i];
+		uint64_t live;
+		int rc;
+
+		if (!is_slot(hook))
+			continue;
+		rc = memory_read_u64(p, hook->slot, &live);
+		if (rc == 0 && live != hook->saved) {
+			h->n_slots_other++;
+			continue;
+		}
+		if (rc == 0)
+			rc = memory_write_u64(p, hook->slot, stub_of(l, i));
+		if (rc < 0) {
+			hooks_unflip(h, p, l);
+			return error_sys(err, rc, "cannot hook process %d", p->pid);
+		}
+		h->flipped[i] = true;
+	}
+	return 0;
+}
+
+int hooks_unflip(struct hooks *h, struct process *p, const struct layout *l)
+{
+	int result = 0;
+
+	for (size_t i = 0; i < h->n; i++) {
+		uint64_t live;
+		int rc;
+
+		if (!h->flipped[i])
+			continue;
+		rc = memory_read_u64(p, h->table[i].slot, &live);
+		if (rc == 0 && live == stub_of(l, i))
+			rc = memory_write_u64(p, h->table[i].slot, h->table[i].saved);
+		if (rc < 0)
+			result = rc;
+		else
+			h->flipped[i] = false;
+	}
+	return result;
+}
+
+/* Does a stopped thread stand in the middle of these bytes? At their first byte is fine. */
+static bool occupied(const uint64_t *rips, size_t n, const struct hook_patch *patch)
+{
+	for (size_t i = 0; i < n; i++)
+		if (rips[i] > patch->addr && rips[i] < patch->addr + JUMP_BYTES)
+			return true;
+	return false;
+}
+
+int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *stopped,
+		struct error *err)
+{
+	uint64_t *rips = calloc(stopped->n ? stopped->n : 1, sizeof(*rips));
+	size_t n = 0;
+	int rc = 0;
+
+	if (!rips)
+		return error_sys(err, -ENOMEM, "cannot patch process %d", p->pid);
+	for (size_t i = 0; i < stopped->n; i++) {
+		struct user_regs_struct regs;
+
+		if (stopped->v[i].state == THREAD_GONE)
+			continue;
+		if (ptrace(PTRACE_GETREGS, stopped->v[i].tid, 0, &regs) == 0)
+			rips[n++] = regs.rip;
+	}
+	for (size_t i = 0; i < h->n_patches; i++) {
+		struct hook_patch *patch = &h->patches[i];
+		uint8_t live[16];
+
+		if (!patch->trampoline)
+			continue;
+		rc = memory_read(p, patch->addr, live, patch->len);
+		if (rc == 0 &&
+		    (memcmp(live, patch->live, patch->len) || occupied(rips, n, patch))) {
+			h->n_sites_left++;
+			continue;
+		}
+		if (rc == 0)
+			rc = memory_write(p, patch->addr, patch->jump, JUMP_BYTES);
+		if (rc < 0) {
+			error_sys(err, rc, "cannot patch process %d", p->pid);
+			hooks_unpatch(h, p);
+			break;
+		}
+		patch->applied = true;
+	}
+	free(rips);
+	return rc;
+}
+
+int hooks_unpatch(struct hooks *h, struct process *p)
+{
+	int result = 0;
+
+	for (size_t i = 0; i < h->n_patches; i++) {
+		struct hook_patch *patch = &h->patches[i];
+		uint8_t live[JUMP_BYTES];
+		int rc;
+
+		if (!patch->applied)
+			continue;
+		rc = memory_read(p, patch->addr, live, JUMP_BYTES);
+		if (rc == 0 && !memcmp(live, patch->jump, JUMP_BYTES))
+			rc = memory_write(p, patch->addr, patch->live, JUMP_BYTES);
+		if (rc < 0)
+			result = rc;
+		else
+			patch->applied = false;
+	}
+	return result;
+}
+
+bool hooks_any_patch(const struct hooks *h)
+{
+	for (size_t i = 0; i < h->n_patches; i++)
+		if (h->patches[i].applied)
+			return true;
+	return false;
+}

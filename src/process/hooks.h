@@ -1,0 +1,69 @@
+/*
+ * The hook table and what goes with it: from what was found in the objects (runtime.h) to entries,
+ * stubs, trampolines, flipped slots and patched sites; and back.
+ */
+#ifndef POLLUX_PROCESS_HOOKS_H
+#define POLLUX_PROCESS_HOOKS_H
+
+#include "process/attach.h"
+#include "process/layout.h"
+#include "process/threads.h"
+
+/* An object of the process with what was found in it. */
+struct hooked_object {
+	struct attach_object attach;
+	const struct process_object *object;
+};
+
+/* A spawn site, to be patched or patched. */
+struct hook_patch {
+	uint32_t hook;
+	uint64_t addr;
+	uint8_t len;
+	uint8_t live[16]; /* the instruction as it stands in the process */
+	uint8_t jump[5];  /* what replaces its first five bytes */
+	const struct process_object *object;
+	uint64_t trampoline;
+	bool applied;
+};
+
+struct hooks {
+	struct agent_hook *table;
+	bool *flipped;
+	size_t n, cap;
+	struct hook_patch *patches;
+	size_t n_patches;
+	struct attach_kind *kinds;
+	size_t n_kinds;
+	/* for the coverage */
+	size_t n_slots, n_slots_other; /* slots to flip; of them, holding something unexpected */
+	size_t n_unbound;	      /* calls whose GOT entry the loader fills at the first call */
+	size_t n_sites, n_sites_left; /* sites in all; not patched */
+};
+
+/* Reads the process and makes the table; nothing is changed. */
+int hooks_plan(const struct process *p, struct hooked_object *const *objects, size_t n_objects,
+	       struct hooks *ret_hooks, struct error *err);
+void hooks_done(struct hooks *h);
+
+/* Asks the layout for trampolines (before layout_plan). */
+int hooks_want(const struct hooks *h, struct layout *l);
+/* Machine code into buffers that lie in the target at the layout's addresses. */
+void hooks_write_stubs(const struct hooks *h, const struct layout *l,
+		       const struct agent_image *image, uint8_t *out);
+/* Gives each patch its trampoline and its jump; writes the code of those in `block` to `out`. */
+void hooks_place(struct hooks *h, struct layout *l);
+void hooks_write_trampolines(const struct hooks *h, const struct layout_block *block,
+			     const struct layout *l, const struct agent_image *image, uint8_t *out);
+
+/* Flips all slots, with the program running. On failure those flipped are flipped back. */
+int hooks_flip(struct hooks *h, struct process *p, const struct layout *l, struct error *err);
+/* Patches the sites; all threads are stopped. Sites that hold something else are left alone. */
+int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *stopped,
+		struct error *err);
+/* Back, byte for byte, where our value still stands. Patches need all threads stopped. */
+int hooks_unflip(struct hooks *h, struct process *p, const struct layout *l);
+int hooks_unpatch(struct hooks *h, struct process *p);
+bool hooks_any_patch(const struct hooks *h); /* applied */
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * Errands: a list of raw system calls that one thread of the target makes for us, by a stub. All
+ * of it runs on a tracer (threads.h).
+ */
+#ifndef POLLUX_PROCESS_INJECT_H
+#define POLLUX_PROCESS_INJECT_H
+
+#include "process/maps.h"
+#include "process/process.h"
+#include "process/stub.h"
+
+/* A program that we launched, standing at a breakpoint until we let it go. */
+struct parked {
+	pid_t tid;
+	uint64_t at;  /* address of the breakpoint */
+	uint8_t byte; /* what stood there */
+};
+
+/* Memory that holds a stub's code. */
+struct errand_place {
+	uint64_t addr;
+	size_t size;
+	bool dirty; /* a thread may still be inside: leave it alone */
+};
+
+struct errand {
+	const struct stub_call *calls;
+	size_t n_calls;
+	uint64_t done_at;   /* a word of the target for the outcome; 0: `mapped_at` tells */
+	uint64_t mapped_at; /* done when there is memory at this address */
+};
+
+struct injector {
+	struct process *process;
+	struct parked *parked; /* NULL: the program is running */
+	pid_t last_tid;	       /* ran the last errand: asked first for the next one */
+	uint64_t fs_base;      /* thread pointer of that thread, when it was last stopped */
+	uint64_t avoid_start, avoid_end; /* threads whose rip is in here are not taken */
+	uint64_t stop_ns;		 /* time for which threads stood still, added up */
+	uint64_t serial;		 /* of errands, for done values */
+};
+
+/* Slack at the end of an executable page, for a first stub: at least `size` bytes that no program
+ * uses. -ENOENT with a sentence. */
+int inject_find_cave(const struct process *p, const struct process_maps *maps, size_t size,
+		     struct errand_place *ret_place, struct error *err);
+
+/* Runs an errand. Place is free again afterwards, or marked dirty. The outcome of a list that a
+ * result stopped early is that result, if it is negative, else -EIO. */
+int inject_run(struct injector *in, struct errand_place *place, const struct errand *errand,
+	       struct error *err);
+
+/* Offset of the tid in a thread's control block, found in the target; 0 if it can't be told. */
+uint32_t inject_tid_offset(struct injector *in);
+
+#endif

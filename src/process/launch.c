@@ -1,0 +1,306 @@
+/*
+ * Launch.
+ *
+ * The child waits on a pipe until the tracer has seized it, then calls exec. It runs to a
+ * breakpoint at its entry point: the loader has done the relocations then. A static program does
+ * them itself, after its entry, so it runs on, system call by system call, until it has told the
+ * kernel where its tid is kept (set_tid_address): libc is set up then, and still nothing of the
+ * program itself has run. There it stands at a breakpoint, and comes back to it after each errand.
+ *
+ * If pollux dies before the program was let go, the program dies with it (PTRACE_O_EXITKILL): it
+ * has done nothing yet.
+ */
+#include "process/launch.h"
+
+#include "base/cleanup.h"
+#include "process/memory.h"
+#include "process/objects.h"
+
+#include <asm/unistd.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+
+#define MS 1000000ull
+#define EXEC_TIMEOUT (10000 * MS)
+#define START_TIMEOUT (60000 * MS)
+#define MAX_SYSCALLS 64
+
+struct launch {
+	pid_t pid;
+	int go_fd;    /* closing it lets the child exec */
+	int error_fd; /* errno of a failed exec; closed by a successful one */
+	const char *name;
+	struct process *process;
+	struct parked *parked;
+	struct error *err;
+};
+
+static _Noreturn void child(char *const argv[], int go_fd, int error_fd)
+{
+	char byte;
+	int code;
+
+	while (read(go_fd, &byte, 1) < 0 && errno == EINTR)
+		;
+	execvp(argv[0], argv);
+	code = errno;
+	if (write(error_fd, &code, sizeof(code)) != sizeof(code))
+		_exit(126);
+	_exit(127);
+}
+
+static int ended(struct launch *l, int status)
+{
+	l->pid = 0; /* waiting for it has reaped it */
+	if (WIFEXITED(status))
+		return error_set(l->err, -ESRCH, "%s ended at its start with status %d", l->name,
+				 WEXITSTATUS(status));
+	return error_set(l->err, -ESRCH, "%s was killed at its start by signal %d", l->name,
+			 WTERMSIG(status));
+}
+
+/* Waits for the next stop; signals are kept for later, the first of them. -ESRCH if it ended. */
+static int next_stop(struct launch *l, int *ret_status)
+{
+	int rc = thread_wait(l->pid, START_TIMEOUT, ret_status);
+
+	if (rc < 0)
+		return error_sys(l->err, rc, "%s does not start", l->name);
+	if (!WIFSTOPPED(*ret_status))
+		return ended(l, *ret_status);
+	return 0;
+}
+
+static int wait_exec(struct launch *l)
+{
+	int status, rc;
+
+	for (;;) {
+		rc = next_stop(l, &status);
+		if (rc < 0) {
+			int code;
+
+			if (read(l->error_fd, &code, sizeof(code)) == sizeof(code))
+				return error_sys(l->err, -code, "cannot run %s", l->name);
+			return rc;
+		}
+		if (status >> 8 == (SIGTRAP | PTRACE_EVENT_EXEC << 8))
+			return 0;
+		if (ptrace(PTRACE_CONT, l->pid, 0, status >> 16 ? 0L : (long)WSTOPSIG(status)) < 0)
+			return error_sys(l->err, -errno, "cannot start %s", l->name);
+	}
+}
+
+/* Runs to a breakpoint, with whatever signals come on the way. */
+static int run_to(struct launch *l, uint64_t addr)
+{
+	static const uint8_t int3 = 0xcc;
+	struct user_regs_struct regs;
+	int rc, status, signal = 0;
+
+	l->parked->at = addr;
+	rc = memory_read(l->process, addr, &l->parked->byte, 1);
+	if (rc == 0)
+		rc = memory_write(l->process, addr, &int3, 1);
+	if (rc < 0)
+		return error_sys(l->err, rc, "cannot set a breakpoint in %s", l->name);
+	for (;;) {
+		if (ptrace(PTRACE_CONT, l->pid, 0, (long)signal) < 0)
+			return error_sys(l->err, -errno, "cannot start %s", l->name);
+		rc = next_stop(l, &status);
+		if (rc < 0)
+			return rc;
+		signal = status >> 16 ? 0 : WSTOPSIG(status);
+		if (signal != SIGTRAP)
+			continue;
+		if (ptrace(PTRACE_GETREGS, l->pid, 0, &regs) < 0)
+			return error_sys(l->err, -errno, "cannot start %s", l->name);
+		if (regs.rip == addr + 1)
+			break;
+	}
+	regs.rip = addr;
+	if (ptrace(PTRACE_SETREGS, l->pid, 0, &regs) < 0)
+		return error_sys(l->err, -errno, "cannot start %s", l->name);
+	return 0;
+}
+
+static int lift_breakpoint(struct launch *l)
+{
+	int rc = memory_write(l->process, l->parked->at, &l->parked->byte, 1);
+
+	return rc < 0 ? error_sys(l->err, rc, "cannot lift a breakpoint in %s", l->name) : 0;
+}
+
+/* A static program: on to where its libc is set up. */
+static int run_to_libc(struct launch *l)
+{
+	struct user_regs_struct regs = {0};
+	int rc = lift_breakpoint(l), signal = 0;
+
+	for (int stops = 0; rc == 0 && stops < 2 * MAX_SYSCALLS;) {
+		int status;
+
+		if (ptrace(PTRACE_SYSCALL, l->pid, 0, (long)signal) < 0)
+			return error_sys(l->err, -errno, "cannot start %s", l->name);
+		rc = next_stop(l, &status);
+		if (rc < 0)
+			return rc;
+		signal = 0;
+		if (status >> 16)
+			continue;
+		if (WSTOPSIG(status) != (SIGTRAP | 0x80)) {
+			signal = WSTOPSIG(status);
+			continue;
+		}
+		/* Stops come in pairs: before and after a call. */
+		stops++;
+		if (ptrace(PTRACE_GETREGS, l->pid, 0, &regs) < 0)
+			return error_sys(l->err, -errno, "cannot start %s", l->name);
+		if (stops % 2 == 0 && regs.orig_rax == __NR_set_tid_address)
+			break;
+	}
+	/* It stands behind a system call: its next instruction is the place to come back to. */
+	static const uint8_t int3 = 0xcc;
+	l->parked->at = regs.rip;
+	if (rc == 0)
+		rc = memory_read(l->process, regs.rip, &l->parked->byte, 1);
+	if (rc == 0)
+		rc = memory_write(l->process, regs.rip, &int3, 1);
+	return rc < 0 ? error_sys(l->err, rc, "cannot set a breakpoint in %s", l->name) : 0;
+}
+
+static bool loses_rights(const struct process *p)
+{
+	struct stat st;
+
+	return geteuid() != 0 && fstatat(p->proc_fd, "exe", &st, 0) == 0 &&
+	       ((st.st_mode & S_ISUID) ||
+		(st.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP));
+}
+
+static bool has_interpreter(const struct process *p)
+{
+	/* The kernel tells a program where its loader is, and 0 if there is none. */
+	return process_auxv(p, AT_BASE) != 0;
+}
+
+static int trace_start(void *arg)
+{
+	struct launch *l = arg;
+	int rc;
+
+	if (ptrace(PTRACE_SEIZE, l->pid, 0,
+		   PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD) < 0)
+		return error_sys(l->err, -errno, "cannot trace %s", l->name);
+	close(l->go_fd);
+	l->go_fd = -1;
+	rc = wait_exec(l);
+	if (rc < 0)
+		return rc;
+	rc = process_open(l->pid, l->process, l->err);
+	if (rc < 0)
+		return rc;
+	l->process->stopped_tid = l->pid;
+	if (loses_rights(l->process))
+		return error_set(
+			l->err, -EPERM,
+			"%s is setuid or setgid and would run without these rights under pollux: "
+			"start it by itself and attach as root",
+			l->name);
+	l->parked->tid = l->pid;
+	uint64_t entry = process_auxv(l->process, AT_ENTRY);
+	if (!entry)
+		return error_set(l->err, -ENOEXEC, "%s has no entry point", l->name);
+	rc = run_to(l, entry);
+	if (rc == 0 && !has_interpreter(l->process))
+		rc = run_to_libc(l);
+	return rc;
+}
+
+int launch_parked(struct tracer *tracer, char *const argv[], struct process *ret_process,
+		  struct parked *ret_parked, struct error *err)
+{
+	struct process process = PROCESS_INIT;
+	struct parked parked = {0};
+	struct launch l = {.name = argv[0], .process = &process, .parked = &parked, .err = err};
+	int go[2] = {-1, -1}, error[2] = {-1, -1}, rc;
+
+	if (pipe2(go, O_CLOEXEC) < 0 || pipe2(error, O_CLOEXEC) < 0) {
+		rc = error_sys(err, -errno, "cannot start %s", argv[0]);
+		goto out;
+	}
+	l.pid = fork();
+	if (l.pid < 0) {
+		rc = error_sys(err, -errno, "cannot start %s", argv[0]);
+		goto out;
+	}
+	if (l.pid == 0) {
+		close(go[1]);
+		child(argv, go[0], error[1]);
+	}
+	close(error[1]);
+	error[1] = -1;
+	l.go_fd = go[1];
+	l.error_fd = error[0];
+	rc = tracer_call(tracer, trace_start, &l);
+	go[1] = l.go_fd;
+	if (rc < 0) {
+		process.pid = l.pid;
+		launch_abort(&process);
+		goto out;
+	}
+	*ret_process = process;
+	*ret_parked = parked;
+out:
+	for (int i = 0; i < 2; i++) {
+		if (go[i] >= 0)
+			close(go[i]);
+		if (error[i] >= 0)
+			close(error[i]);
+	}
+	return rc;
+}
+
+struct release {
+	struct process *process;
+	const struct parked *parked;
+	struct error *err;
+};
+
+static int release(void *arg)
+{
+	const struct release *r = arg;
+	int rc = memory_write(r->process, r->parked->at, &r->parked->byte, 1);
+
+	if (rc < 0)
+		return error_sys(r->err, rc, "cannot let process %d go", r->process->pid);
+	r->process->stopped_tid = 0;
+	if (ptrace(PTRACE_DETACH, r->parked->tid, 0, 0L) < 0)
+		return error_sys(r->err, -errno, "cannot let process %d go", r->process->pid);
+	return 0;
+}
+
+int launch_go(struct tracer *tracer, struct process *p, const struct parked *parked,
+	      struct error *err)
+{
+	struct release r = {.process = p, .parked = parked, .err = err};
+
+	return tracer_call(tracer, release, &r);
+}
+
+void launch_abort(struct process *p)
+{
+	int status;
+
+	if (p->pid > 0 && kill(p->pid, SIGKILL) == 0)
+		waitpid(p->pid, &status, __WALL);
+	process_close(p);
+}

@@ -1,0 +1,112 @@
+/*
+ * Placement of the agent's area.
+ *
+ *     | image | stubs | trampolines | errands |   state, hooks, words | switch |      R-X, then RW-
+ *
+ * A patched spawn site reaches its trampoline by a jump of +-2 GiB, so the area lies next to the
+ * object that has sites (the program, as a rule): below it, since above it the heap grows. A second
+ * such object, a library of an interpreter, say, that lies too far off gets a block of trampolines
+ * of its own; from there an indirect call leads to the agent, wherever that is.
+ *
+ * Code is never writable and data never executable: we write through /proc/PID/mem, which needs
+ * neither, so a program under PR_SET_MDWE or SELinux' execmem rule sees nothing that it forbids.
+ */
+#include "process/layout.h"
+
+#include <errno.h>
+
+#define PAGE 4096ull
+/* A jump reaches 2 GiB; some of it is used up by the sizes of what jumps and what is jumped to. */
+#define REACH (0x7fffffffull - (64ull << 20))
+
+static uint64_t pages(uint64_t bytes)
+{
+	return (bytes + PAGE - 1) & ~(PAGE - 1);
+}
+
+int layout_want(struct layout *l, const struct process_object *object, uint32_t n)
+{
+	if (l->n_blocks == LAYOUT_MAX_BLOCKS)
+		return -ENOSPC;
+	l->block[l->n_blocks++] = (struct layout_block){.object = object, .n = n};
+	return 0;
+}
+
+static bool reaches(uint64_t addr, uint64_t bytes, const struct process_object *o)
+{
+	uint64_t lo = addr < o->start ? addr : o->start;
+	uint64_t hi = addr + bytes > o->end ? addr + bytes : o->end;
+
+	return hi - lo < 0x7fffffffull;
+}
+
+int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_hooks,
+		const struct process_maps *maps, const struct process_object *main_object,
+		uint64_t at, struct error *err)
+{
+	struct layout_block *first = &l->block[0];
+	uint64_t stubs_bytes = pages((uint64_t)n_hooks * AGENT_STUB_BYTES);
+	uint64_t data_bytes =
+		pages(image->state_bytes + (uint64_t)n_hooks * sizeof(struct agent_hook) +
+		      LAYOUT_N_WORDS * 8) +
+		PAGE;
+	uint64_t near_bytes =
+		pages((uint64_t)(l->n_blocks ? first->n : 0) * LAYOUT_TRAMPOLINE_BYTES);
+	const struct process_object *near = l->n_blocks ? first->object : main_object;
+
+	l->code_bytes = image->image_bytes + stubs_bytes + near_bytes + PAGE;
+	l->data_bytes = data_bytes;
+	uint64_t all = l->code_bytes + l->data_bytes;
+
+	l->code = at ? at : maps_find_hole(maps, near->start, near->end, REACH, all);
+	if (!l->code || (l->n_blocks && !reaches(l->code, all, near)))
+		return error_set(err, -ENOSPC, "no free address space near %s", near->path);
+	l->stubs = l->code + image->image_bytes;
+	if (l->n_blocks) {
+		first->addr = l->stubs + stubs_bytes;
+		first->bytes = near_bytes;
+		first->used = 0;
+	}
+	l->errands = l->code + l->code_bytes - PAGE;
+	l->data = l->code + l->code_bytes;
+	l->hooks = l->data + image->state_bytes;
+	l->words = l->hooks + (uint64_t)n_hooks * sizeof(struct agent_hook);
+	l->live = l->data + l->data_bytes - PAGE;
+
+	/* What is not mapped yet must not be chosen twice: blocks of different objects are apart,
+	 * since each lies at its own object; where they are not, the first is shared. */
+	for (uint32_t i = 1; i < l->n_blocks; i++) {
+		struct layout_block *b = &l->block[i];
+
+		b->used = 0;
+		b->bytes = pages((uint64_t)b->n * LAYOUT_TRAMPOLINE_BYTES);
+		b->addr = maps_find_hole(maps, b->object->start, b->object->end, REACH, b->bytes);
+		for (uint32_t k = 0; b->addr && k < i; k++) {
+			uint64_t start = k ? l->block[k].addr : l->code;
+			uint64_t end = start + (k ? l->block[k].bytes : all);
+
+			if (b->addr < end && start < b->addr + b->bytes) {
+				b->addr = start - b->bytes - 0x10000; /* below, in the same hole */
+				if (maps_at(maps, b->addr) ||
+				    maps_at(maps, b->addr + b->bytes - 1) ||
+				    !reaches(b->addr, b->bytes, b->object))
+					b->addr = 0;
+				k = 0;
+			}
+		}
+		if (!b->addr)
+			b->n = 0; /* its sites stay unpatched, and the coverage says so */
+	}
+	return 0;
+}
+
+uint64_t layout_trampoline(struct layout *l, const struct process_object *object)
+{
+	for (uint32_t i = 0; i < l->n_blocks; i++) {
+		struct layout_block *b = &l->block[i];
+
+		if (b->object == object && b->used < b->n)
+			return b->addr + (uint64_t)b->used++ * LAYOUT_TRAMPOLINE_BYTES;
+	}
+	return 0;
+}

@@ -1,0 +1,50 @@
+/*
+ * Where in the target everything of ours lies. Two mappings next to the program (code; data), one
+ * for the rings anywhere, and a block of trampolines near each further object whose code is
+ * patched.
+ */
+#ifndef POLLUX_PROCESS_LAYOUT_H
+#define POLLUX_PROCESS_LAYOUT_H
+
+#include "agent/ring.h"
+#include "process/maps.h"
+#include "process/objects.h"
+
+#define LAYOUT_TRAMPOLINE_BYTES 64u
+#define LAYOUT_MAX_BLOCKS 64u
+#define LAYOUT_N_WORDS 16u
+
+/* Trampolines for the sites of one object: within reach of a jump from all of its code. */
+struct layout_block {
+	uint64_t addr, bytes;
+	const struct process_object *object;
+	uint32_t n, used; /* trampolines */
+};
+
+struct layout {
+	/* R-X: image, stubs, trampolines of the first object, a page for errands */
+	uint64_t code, code_bytes;
+	uint64_t stubs, errands;
+	/* RW-: state with the agent's private tables, hook table, words for errands, the switch's
+	 * page */
+	uint64_t data, data_bytes;
+	uint64_t hooks, words, live;
+	/* the rings */
+	uint64_t rings, rings_bytes;		      /* rings is 0 until it is known */
+	struct layout_block block[LAYOUT_MAX_BLOCKS]; /* block[0] is part of the code */
+	uint32_t n_blocks;
+};
+
+/* How many trampolines which object needs, before layout_plan. */
+int layout_want(struct layout *l, const struct process_object *object, uint32_t n);
+
+/* Chooses all addresses; `at` is the address of an earlier area to be used again, or 0. -ENOSPC
+ * with a sentence. */
+int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_hooks,
+		const struct process_maps *maps, const struct process_object *main_object,
+		uint64_t at, struct error *err);
+
+/* The next free trampoline for this object, 0 if there is none. */
+uint64_t layout_trampoline(struct layout *l, const struct process_object *object);
+
+#endif

@@ -1,0 +1,87 @@
+/*
+ * Memory of a process through /proc/PID/mem. One system call moves any number of pages, ignores
+ * page protection (the kernel breaks copy-on-write for us, so files and other processes never
+ * change) and needs no stopped thread. Kernels since 6.12 can forbid that last part
+ * (proc_mem.force_override): then the same words go through PTRACE_POKEDATA, which keeps its right
+ * to do so.
+ */
+#include "process/memory.h"
+
+#include "process/threads.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <unistd.h>
+
+int memory_read(const struct process *p, uint64_t addr, void *out, size_t len)
+{
+	for (size_t done = 0; done < len;) {
+		ssize_t n = pread(p->mem_fd, (char *)out + done, len - done, (off_t)(addr + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return -ESRCH; /* the address space is gone */
+		done += n;
+	}
+	return 0;
+}
+
+int memory_read_u64(const struct process *p, uint64_t addr, uint64_t *ret_value)
+{
+	return memory_read(p, addr, ret_value, sizeof(*ret_value));
+}
+
+static int poke(const struct process *p, pid_t tid, uint64_t addr, const uint8_t *data, size_t len)
+{
+	while (len) {
+		uint64_t at = addr & ~7ull, word;
+		size_t skip = addr - at, n = 8 - skip;
+
+		if (n > len)
+			n = len;
+		if (n < 8) {
+			int rc = memory_read(p, at, &word, 8);
+			if (rc < 0)
+				return rc;
+		}
+		memcpy((uint8_t *)&word + skip, data, n);
+		process_step("poke");
+		if (ptrace(PTRACE_POKEDATA, tid, at, word) < 0)
+			return -errno;
+		addr += n;
+		data += n;
+		len -= n;
+	}
+	return 0;
+}
+
+int memory_write(const struct process *p, uint64_t addr, const void *data, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		process_step("mem write");
+		ssize_t n = pwrite(p->mem_fd, (const char *)data + done, len - done,
+				   (off_t)(addr + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EIO || errno == EACCES || errno == EPERM) && p->stopped_tid)
+			return poke(p, p->stopped_tid, addr + done, (const uint8_t *)data + done,
+				    len - done);
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return -ESRCH;
+		done += n;
+	}
+	return 0;
+}
+
+int memory_write_u64(const struct process *p, uint64_t addr, uint64_t value)
+{
+	return memory_write(p, addr, &value, sizeof(value));
+}

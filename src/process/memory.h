@@ -1,0 +1,16 @@
+/* A process' memory, through /proc/PID/mem. All or nothing: 0 or negative errno. */
+#ifndef POLLUX_PROCESS_MEMORY_H
+#define POLLUX_PROCESS_MEMORY_H
+
+#include "process/process.h"
+
+int memory_read(const struct process *p, uint64_t addr, void *out, size_t len);
+int memory_read_u64(const struct process *p, uint64_t addr, uint64_t *ret_value);
+
+/* Writes also where the page is not writable (text, RELRO). An aligned write of 8 bytes is seen
+ * whole or not at all by the running program. Where the kernel forbids writing through /proc, the
+ * words go by PTRACE_POKEDATA, which needs process.stopped_tid. */
+int memory_write(const struct process *p, uint64_t addr, const void *data, size_t len);
+int memory_write_u64(const struct process *p, uint64_t addr, uint64_t value);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * Every ELF object that is loaded in a process: its file, opened in a way that works for other
+ * mount namespaces and deleted files and checked to be the very one in memory; and where it lies.
+ */
+#ifndef POLLUX_PROCESS_OBJECTS_H
+#define POLLUX_PROCESS_OBJECTS_H
+
+#include "binary/elf_image.h"
+#include "process/maps.h"
+#include "process/process.h"
+
+struct process_object {
+	char *path;		 /* as the target names it */
+	uint64_t bias;		 /* process address = linked address + bias */
+	uint64_t start, end;	 /* of its segments in the process, page aligned */
+	struct elf_image *image; /* NULL if the file can't be had: `why` says it */
+	char *why;
+	bool main; /* the program itself */
+};
+
+struct process_objects {
+	struct process_object *v; /* the main program first */
+	size_t n;
+};
+
+int objects_read(const struct process *p, const struct process_maps *maps,
+		 struct process_objects *ret_objects, struct error *err);
+void objects_done(struct process_objects *o);
+
+/* An entry of the auxiliary vector (AT_ENTRY, ...); 0 if it is not there. */
+uint64_t process_auxv(const struct process *p, uint64_t type);
+
+#endif

@@ -1,0 +1,195 @@
+/*
+ * Handles on a process, and its small /proc files.
+ *
+ * Everything is opened relative to one directory handle on /proc/PID: when the process is gone and
+ * its number given to another, the handle answers ESRCH and never the stranger's files. The memory
+ * handle is taken once, at the beginning, and pins the address space (not its pages): see
+ * process.h.
+ */
+#include "process/process.h"
+
+#include "base/cleanup.h"
+#include "process/rights.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+void (*process_step_hook)(const char *what);
+
+void process_step(const char *what)
+{
+	if (process_step_hook)
+		process_step_hook(what);
+}
+
+static bool same_pid_ns(const struct process *p)
+{
+	struct stat ours, theirs;
+
+	/* Who may trace may look; where not, the numbers are compared by NSpid. */
+	if (stat("/proc/self/ns/pid", &ours) < 0 || fstatat(p->proc_fd, "ns/pid", &theirs, 0) < 0)
+		return false;
+	return ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+}
+
+int process_open(pid_t pid, struct process *ret_process, struct error *err)
+{
+	struct process p = {.pid = pid, .proc_fd = -1, .mem_fd = -1};
+	char path[32];
+	int rc;
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	p.proc_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (p.proc_fd < 0)
+		return rights_explain(pid, -ESRCH, err);
+	rc = rights_check(&p, err);
+	if (rc < 0)
+		goto fail;
+	p.mem_fd = openat(p.proc_fd, "mem", O_RDWR | O_CLOEXEC);
+	if (p.mem_fd < 0) {
+		rc = rights_explain(pid, -errno, err);
+		goto fail;
+	}
+	p.other_pid_ns = !same_pid_ns(&p);
+	*ret_process = p;
+	return 0;
+fail:
+	process_close(&p);
+	return rc;
+}
+
+void process_close(struct process *p)
+{
+	if (p->mem_fd >= 0)
+		close(p->mem_fd);
+	if (p->proc_fd >= 0)
+		close(p->proc_fd);
+	p->mem_fd = p->proc_fd = -1;
+}
+
+bool process_alive(const struct process *p)
+{
+	char stat_text[512];
+	uint64_t entry = 0, vdso;
+
+	/* "PID (comm) STATE ...": comm may hold anything, so count from the last parenthesis. */
+	if (process_read_file(p, "stat", stat_text, sizeof(stat_text)) <= 0)
+		return false;
+	const char *state = strrchr(stat_text, ')');
+	if (!state || state[1] != ' ' || state[2] == 'Z' || state[2] == 'X')
+		return false;
+
+	/* The old memory of a process that has exec'ed can't be read: its last user is gone. Any
+	 * address will do; the first byte of the vDSO is mapped in every process. */
+	char auxv[1024];
+	ssize_t n = process_read_file(p, "auxv", auxv, sizeof(auxv));
+	for (ssize_t i = 0; i + 16 <= n; i += 16) {
+		memcpy(&entry, auxv + i, 8);
+		if (entry == 33 /* AT_SYSINFO_EHDR */) {
+			memcpy(&vdso, auxv + i + 8, 8);
+			uint8_t byte;
+			return pread(p->mem_fd, &byte, 1, (off_t)vdso) == 1;
+		}
+	}
+	return true;
+}
+
+ssize_t process_read_file(const struct process *p, const char *name, char *out, size_t size)
+{
+	_cleanup_close_ int fd = openat(p->proc_fd, name, O_RDONLY | O_CLOEXEC);
+	size_t len = 0;
+
+	if (fd < 0)
+		return -errno;
+	while (len < size - 1) {
+		ssize_t n = read(fd, out + len, size - 1 - len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		len += n;
+	}
+	out[len] = 0;
+	return (ssize_t)len;
+}
+
+int process_read_whole(const struct process *p, const char *name, size_t max, char **ret_text,
+		       size_t *ret_len)
+{
+	_cleanup_close_ int fd = openat(p->proc_fd, name, O_RDONLY | O_CLOEXEC);
+	_cleanup_free_ char *text = NULL;
+	size_t len = 0, cap = 0;
+
+	if (fd < 0)
+		return -errno;
+	for (;;) {
+		if (len + 1 >= cap) {
+			cap = cap ? cap * 2 : 16384;
+			if (cap > max)
+				return -EFBIG;
+			char *more = realloc(text, cap);
+			if (!more)
+				return -ENOMEM;
+			text = more;
+		}
+		ssize_t n = read(fd, text + len, cap - 1 - len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		len += n;
+	}
+	text[len] = 0;
+	*ret_text = steal(text);
+	*ret_len = len;
+	return 0;
+}
+
+long process_status_number(const char *status, const char *key, bool last)
+{
+	size_t len = strlen(key);
+
+	for (const char *line = status; line; line = strchr(line, '\n')) {
+		if (*line == '\n')
+			line++;
+		if (strncmp(line, key, len) || line[len] != ':')
+			continue;
+		long value = -1;
+		for (const char *at = line + len + 1; *at && *at != '\n';) {
+			char *end;
+
+			while (*at == ' ' || *at == '\t')
+				at++;
+			if (!isdigit((unsigned char)*at))
+				break;
+			value = strtol(at, &end, 10);
+			if (!last)
+				break;
+			at = end;
+		}
+		return value;
+	}
+	return -1;
+}
+
+pid_t process_own_tid(const struct process *p, pid_t tid)
+{
+	char name[48], status[4096];
+
+	if (!p->other_pid_ns)
+		return tid;
+	snprintf(name, sizeof(name), "task/%d/status", tid);
+	if (process_read_file(p, name, status, sizeof(status)) <= 0)
+		return 0;
+	long own = process_status_number(status, "NSpid", true);
+	return own > 0 ? (pid_t)own : 0;
+}

@@ -1,0 +1,53 @@
+/*
+ * A process by handles that can't be fooled by pid reuse or by exec: its /proc directory and its
+ * memory. The memory handle belongs to one address space: after an exec it reads and writes
+ * nothing any more, so a stale pollux can't scribble into a new program.
+ */
+#ifndef POLLUX_PROCESS_PROCESS_H
+#define POLLUX_PROCESS_PROCESS_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct process {
+	pid_t pid;
+	int proc_fd;	   /* directory /proc/PID */
+	int mem_fd;	   /* /proc/PID/mem, for reading and writing */
+	pid_t stopped_tid; /* a tid that this thread of ours has stopped, 0 if none: lets writes
+			    * fall back to PTRACE_POKEDATA */
+	bool other_pid_ns; /* its threads know themselves by other numbers than we do */
+};
+
+#define PROCESS_INIT                                                                               \
+	{                                                                                          \
+		.proc_fd = -1, .mem_fd = -1                                                        \
+	}
+
+/* Opens the handles; a refusal is explained (rights.h). */
+int process_open(pid_t pid, struct process *ret_process, struct error *err);
+void process_close(struct process *p);
+/* False once it is gone, a zombie, or has another address space (exec). */
+bool process_alive(const struct process *p);
+
+/* Reads a small file of /proc/PID ("status", "task/12/comm") into a 0-terminated buffer; length or
+ * negative errno. Longer files are cut. */
+ssize_t process_read_file(const struct process *p, const char *name, char *out, size_t size);
+/* A whole file, for the caller to free. */
+int process_read_whole(const struct process *p, const char *name, size_t max, char **ret_text,
+		       size_t *ret_len);
+/* The number after "KEY:" of a status file, last column (the innermost pid namespace for NSpid), -1
+ * if it isn't there. */
+long process_status_number(const char *status, const char *key, bool last);
+/* The tid by which a thread knows itself; 0 if it is gone. */
+pid_t process_own_tid(const struct process *p, pid_t tid);
+
+/* Tests set this to be called before each operation on a target, by name ("mem write", "seize"): to
+ * count them, or to die right there. */
+extern void (*process_step_hook)(const char *what);
+void process_step(const char *what);
+
+#endif

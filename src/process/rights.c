@@ -1,0 +1,197 @@
+/*
+ * Why ptrace is refused.
+ *
+ * The kernel says EPERM for half a dozen reasons (ptrace(2), "Ptrace access mode checking"; Yama:
+ * Documentation/admin-guide/LSM/Yama.rst). They are told apart here by looking at the same things
+ * the kernel looks at, in its order: tracer, user, dumpable, capabilities, Yama.
+ */
+#include "process/rights.h"
+
+#include "base/cleanup.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define CAP_SYS_PTRACE_BIT 19
+
+static int read_exe_header(const struct process *p, unsigned char ident[static 20])
+{
+	_cleanup_close_ int fd = openat(p->proc_fd, "exe", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	return pread(fd, ident, 20, 0) == 20 ? 0 : -ENOEXEC;
+}
+
+static bool thread_of_ours(long tid)
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/self/task/%ld", tid);
+	return access(path, F_OK) == 0;
+}
+
+int rights_check(const struct process *p, struct error *err)
+{
+	char status[8192];
+	unsigned char ident[20];
+	int rc;
+
+	if (process_read_file(p, "status", status, sizeof(status)) <= 0)
+		return error_set(err, -ESRCH, "there is no process %d", p->pid);
+
+	long group = process_status_number(status, "Tgid", false);
+	if (group > 0 && group != p->pid)
+		return error_set(err, -EINVAL, "%d is a thread of process %ld: give that number",
+				 p->pid, group);
+	if (strstr(status, "\nState:\tZ") || strstr(status, "\nState:\tX"))
+		return error_set(err, -ESRCH, "process %d has ended (it is a zombie)", p->pid);
+	if (!strstr(status, "\nVmSize:"))
+		return error_set(err, -EINVAL, "%d is a kernel thread: it runs no program", p->pid);
+
+	long tracer = process_status_number(status, "TracerPid", false);
+	if (tracer > 0 && !thread_of_ours(tracer)) {
+		char path[48], comm[64] = "?";
+
+		snprintf(path, sizeof(path), "/proc/%ld/comm", tracer);
+		_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+		ssize_t n = fd < 0 ? 0 : read(fd, comm, sizeof(comm) - 1);
+		if (n > 0)
+			comm[n - (comm[n - 1] == '\n')] = 0;
+		return error_set(
+			err, -EBUSY,
+			"process %d is already traced by process %ld (%s), and the kernel allows "
+			"one tracer: end that one first",
+			p->pid, tracer, comm);
+	}
+
+	rc = read_exe_header(p, ident);
+	if (rc == 0) {
+		uint16_t machine = (uint16_t)(ident[18] | ident[19] << 8);
+
+		if (memcmp(ident, ELFMAG, SELFMAG) || ident[EI_CLASS] != ELFCLASS64 ||
+		    machine != EM_X86_64)
+			return error_set(
+				err, -ENOEXEC,
+				"process %d is not a 64-bit x86 program: pollux can't trace it yet",
+				p->pid);
+	}
+	return 0;
+}
+
+static bool we_have_ptrace_cap(void)
+{
+	struct process self = {.proc_fd = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	char status[8192];
+	bool has = false;
+
+	if (self.proc_fd >= 0 && process_read_file(&self, "status", status, sizeof(status)) > 0) {
+		const char *caps = strstr(status, "\nCapEff:");
+		has = caps && strtoull(caps + 8, NULL, 16) >> CAP_SYS_PTRACE_BIT & 1;
+	}
+	if (self.proc_fd >= 0)
+		close(self.proc_fd);
+	return has;
+}
+
+static int yama_scope(void)
+{
+	_cleanup_close_ int fd = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
+	char digit;
+
+	return fd >= 0 && read(fd, &digit, 1) == 1 ? digit - '0' : 0;
+}
+
+static bool same_ns(const struct process *p, const char *ns)
+{
+	char ours[48];
+	struct stat a, b;
+
+	snprintf(ours, sizeof(ours), "/proc/self/%s", ns);
+	if (stat(ours, &a) < 0 || fstatat(p->proc_fd, ns, &b, 0) < 0)
+		return true; /* can't be known: don't blame it */
+	return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+int rights_explain(pid_t pid, int code, struct error *err)
+{
+	char path[32], status[8192];
+	struct process p = {.pid = pid, .mem_fd = -1};
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	_cleanup_close_ int proc_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	p.proc_fd = proc_fd;
+	if (proc_fd < 0 || process_read_file(&p, "status", status, sizeof(status)) <= 0)
+		return error_set(err, -ESRCH, "there is no process %d", pid);
+	if (code != -EPERM && code != -EACCES)
+		return error_sys(err, code, "process %d can't be traced", pid);
+	if (rights_check(&p, err) < 0)
+		return err ? err->code : code;
+
+	long uid = process_status_number(status, "Uid", false);
+	bool cap = we_have_ptrace_cap();
+	int scope = yama_scope();
+
+	if (!cap && uid >= 0 && (uid_t)uid != geteuid()) {
+		if (geteuid() == 0)
+			return error_set(err, code,
+					 "process %d belongs to user %ld, and this root lacks "
+					 "CAP_SYS_PTRACE "
+					 "(a container?): add the capability (docker run "
+					 "--cap-add=SYS_PTRACE) or run pollux on the host",
+					 pid, uid);
+		return error_set(
+			err, code,
+			"process %d belongs to user %ld: run pollux as that user or as root", pid,
+			uid);
+	}
+	if (scope == 3)
+		return error_set(err, code,
+				 "ptrace is forbidden for everybody until the next boot (yama "
+				 "ptrace_scope=3): process %d can't be traced",
+				 pid);
+	if (!cap && scope == 2)
+		return error_set(
+			err, code,
+			"ptrace is forbidden by yama ptrace_scope=2: run pollux as root, or set "
+			"kernel.yama.ptrace_scope=0 (sysctl)");
+	if (!cap && scope == 1)
+		return error_set(
+			err, code,
+			"ptrace of a running process is forbidden by yama ptrace_scope=1: start "
+			"the program with `pollux record -- CMD`, run pollux as root, or set "
+			"kernel.yama.ptrace_scope=0 (sysctl)");
+	if (!cap && !same_ns(&p, "ns/user"))
+		return error_set(
+			err, code,
+			"process %d lives in another user namespace: run pollux as root on the "
+			"host, or inside that container",
+			pid);
+	if (!cap)
+		return error_set(
+			err, code,
+			"process %d may not be looked into: it has more rights than you, or made "
+			"itself undumpable (setuid, file capabilities, prctl PR_SET_DUMPABLE): run "
+			"pollux as root",
+			pid);
+	return error_set(
+		err, code,
+		"the kernel forbids to trace process %d although CAP_SYS_PTRACE is there: a "
+		"security module (SELinux, AppArmor), kernel lockdown or a seccomp filter around "
+		"pollux forbids it",
+		pid);
+}
+
+int rights_probe(pid_t pid, struct error *err)
+{
+	struct process p;
+	int rc = process_open(pid, &p, err);
+
+	if (rc == 0)
+		process_close(&p);
+	return rc;
+}

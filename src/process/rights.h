@@ -1,0 +1,20 @@
+/*
+ * May pollux trace this process, and if not, why not and what to do. Every reason has its own
+ * sentence. Used before attaching, after a refusal, and by `pollux doctor`.
+ */
+#ifndef POLLUX_PROCESS_RIGHTS_H
+#define POLLUX_PROCESS_RIGHTS_H
+
+#include "process/process.h"
+
+/* What can be known without trying: 0, or the reason against (gone, zombie, kernel thread, already
+ * traced, not a 64-bit x86 program). Needs p->pid and p->proc_fd only. */
+int rights_check(const struct process *p, struct error *err);
+
+/* The reason behind a refusal with -EPERM, -EACCES or -ESRCH. Returns `code`. */
+int rights_explain(pid_t pid, int code, struct error *err);
+
+/* Tries it, harmlessly: may the process' memory be opened for writing? 0 or the reason. */
+int rights_probe(pid_t pid, struct error *err);
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * A self-restoring stub: machine code that a hijacked thread runs once. It saves what it touches,
+ * makes a list of raw system calls, restores, and goes on where the thread was, also when that was
+ * inside of a system call that has to be made again. From the moment that the thread's instruction
+ * pointer is set to the stub, nothing else is needed from us: we may die.
+ */
+#ifndef POLLUX_PROCESS_STUB_H
+#define POLLUX_PROCESS_STUB_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/user.h>
+
+enum stub_check {
+	STUB_ANY = 0,  /* go on whatever the result is */
+	STUB_NO_ERROR, /* stop the list at a result in [-4095, -1] */
+	STUB_EQUAL,    /* stop it at any other result than `expected` */
+};
+
+struct stub_call {
+	uint32_t nr;
+	uint8_t from_memory; /* bit i: args[i] is the address of a word that holds the argument */
+	uint8_t check;	     /* enum stub_check */
+	uint64_t args[6];
+	uint64_t expected;
+	uint64_t result_at; /* address for the result, 0 if it is of no use */
+};
+
+/* Where a thread with these registers goes on, and with what in rax. */
+struct stub_resume {
+	uint64_t rip, rax;
+};
+void stub_resume_of(const struct user_regs_struct *regs, struct stub_resume *ret);
+
+#define STUB_MAX_BYTES 4096u
+
+/* Writes the code; its length, or -ENOSPC. If done_at is not 0, the word there becomes done_value
+ * when the whole list was made, and the result that stopped it (an error is negative) if it was
+ * not. It is position independent. */
+long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t n, uint64_t done_at,
+		uint64_t done_value, const struct stub_resume *resume);
+
+#endif

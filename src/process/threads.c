@@ -1,0 +1,387 @@
+/*
+ * Stopping threads.
+ *
+ * All are seized first and interrupted afterwards: seizing does not disturb a thread, so the time
+ * in which some stand still and others run is a third shorter than with both calls for each in
+ * turn. New threads made meanwhile are found by looking again until a look finds none: a stopped
+ * thread makes no children. While threads stand still the tracer asks for a real-time priority,
+ * since on a machine with busy CPUs it would itself wait for its turn (measured: 434 ms against
+ * 0.7).
+ *
+ * The stop that comes first may be that of a signal on its way. It is kept and goes with the
+ * resume; a tracer that drops it has eaten the program's signal.
+ */
+#include "process/threads.h"
+
+#include "base/clock.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_THREADS 100000u
+
+/* ---- the tracer ---- */
+
+struct tracer {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int (*fn)(void *arg); /* NULL: nothing to do */
+	void *arg;
+	int result;
+	bool ending;
+};
+
+static void *tracer_main(void *arg)
+{
+	struct tracer *t = arg;
+
+	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+	pthread_mutex_lock(&t->lock);
+	for (;;) {
+		while (!t->fn && !t->ending)
+			pthread_cond_wait(&t->changed, &t->lock);
+		if (!t->fn)
+			break;
+		pthread_mutex_unlock(&t->lock);
+		int result = t->fn(t->arg);
+		pthread_mutex_lock(&t->lock);
+		t->result = result;
+		t->fn = NULL;
+		pthread_cond_broadcast(&t->changed);
+	}
+	pthread_mutex_unlock(&t->lock);
+	return NULL;
+}
+
+int tracer_start(struct tracer **ret_tracer, struct error *err)
+{
+	struct tracer *t = calloc(1, sizeof(*t));
+	sigset_t all, old;
+	int rc;
+
+	if (!t)
+		return error_sys(err, -ENOMEM, "cannot start a tracer");
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_cond_init(&t->changed, NULL);
+	/* Signals are the main thread's business. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rc = pthread_create(&t->thread, NULL, tracer_main, t);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (rc) {
+		free(t);
+		return error_sys(err, -rc, "cannot start a tracer");
+	}
+	*ret_tracer = t;
+	return 0;
+}
+
+int tracer_call(struct tracer *t, int (*fn)(void *arg), void *arg)
+{
+	pthread_mutex_lock(&t->lock);
+	t->fn = fn;
+	t->arg = arg;
+	pthread_cond_broadcast(&t->changed);
+	while (t->fn)
+		pthread_cond_wait(&t->changed, &t->lock);
+	int result = t->result;
+	pthread_mutex_unlock(&t->lock);
+	return result;
+}
+
+void tracer_end(struct tracer *t)
+{
+	if (!t)
+		return;
+	pthread_mutex_lock(&t->lock);
+	t->ending = true;
+	pthread_cond_broadcast(&t->changed);
+	pthread_mutex_unlock(&t->lock);
+	pthread_join(t->thread, NULL);
+	pthread_mutex_destroy(&t->lock);
+	pthread_cond_destroy(&t->changed);
+	free(t);
+}
+
+/* ---- priority ---- */
+
+static void urgent_begin(struct tracer_priority *u)
+{
+	struct sched_param param = {0};
+
+	u->policy = sched_getscheduler(0);
+	sched_getparam(0, &param);
+	u->rt_priority = param.sched_priority;
+	u->nice = getpriority(PRIO_PROCESS, 0);
+	if (sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}) < 0)
+		setpriority(PRIO_PROCESS, 0, -20); /* refused too: then it takes what it takes */
+}
+
+static void urgent_end(const struct tracer_priority *u)
+{
+	sched_setscheduler(0, u->policy, &(struct sched_param){.sched_priority = u->rt_priority});
+	setpriority(PRIO_PROCESS, 0, u->nice);
+}
+
+/* ---- waiting ---- */
+
+/* A pause in a loop that waits for the target: short at first, and always a real sleep, since a
+ * real-time tracer that spins on the only CPU would wait for ever. */
+static void pause_in_loop(unsigned round)
+{
+	long ns = round < 20 ? 10000 : round < 100 ? 100000 : 1000000;
+
+	nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+}
+
+int thread_wait(pid_t tid, uint64_t timeout_ns, int *ret_status)
+{
+	uint64_t until = clock_monotonic_ns() + timeout_ns;
+
+	for (unsigned round = 0;; round++) {
+		pid_t got = waitpid(tid, ret_status, __WALL | __WNOTHREAD | WNOHANG);
+
+		if (got == tid)
+			return 0;
+		if (got < 0 && errno != EINTR)
+			return -errno;
+		if (clock_monotonic_ns() > until)
+			return -ETIMEDOUT;
+		pause_in_loop(round);
+	}
+}
+
+static void note_status(struct stopped_thread *t, int status)
+{
+	t->waiting = false;
+	t->signal = 0;
+	if (!WIFSTOPPED(status)) {
+		t->state = THREAD_GONE;
+	} else if (status >> 16 == PTRACE_EVENT_STOP) {
+		t->state = WSTOPSIG(status) == SIGTRAP ? THREAD_STOPPED : THREAD_HELD;
+	} else {
+		t->state = THREAD_SIGNALED;
+		t->signal = WSTOPSIG(status);
+	}
+}
+
+int threads_list(const struct process *p, pid_t **ret_tids, size_t *ret_n)
+{
+	int fd = openat(p->proc_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	pid_t *tids = NULL;
+	size_t n = 0, cap = 0;
+	struct dirent *e;
+	DIR *dir;
+
+	if (fd < 0)
+		return -errno;
+	dir = fdopendir(fd);
+	if (!dir) {
+		int rc = -errno;
+		close(fd);
+		return rc;
+	}
+	while ((e = readdir(dir)) && n < MAX_THREADS) {
+		pid_t tid = (pid_t)strtol(e->d_name, NULL, 10);
+
+		if (tid <= 0)
+			continue;
+		if (n == cap) {
+			cap = cap ? cap * 2 : 64;
+			pid_t *more = reallocarray(tids, cap, sizeof(*tids));
+			if (!more) {
+				free(tids);
+				closedir(dir);
+				return -ENOMEM;
+			}
+			tids = more;
+		}
+		tids[n++] = tid;
+	}
+	closedir(dir);
+	*ret_tids = tids;
+	*ret_n = n;
+	return 0;
+}
+
+/* ---- one thread ---- */
+
+int thread_stop(pid_t tid, uint64_t timeout_ns, struct stopped_thread *ret_thread)
+{
+	struct stopped_thread t = {.tid = tid};
+	int rc, status;
+
+	process_step("seize");
+	if (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0)
+		return -errno;
+	process_step("interrupt");
+	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0)
+		return -errno;
+	process_step("wait");
+	rc = thread_wait(tid, timeout_ns, &status);
+	if (rc < 0)
+		return rc;
+	note_status(&t, status);
+	if (t.state == THREAD_GONE)
+		return -ESRCH;
+	*ret_thread = t;
+	return 0;
+}
+
+void thread_resume(struct stopped_thread *t)
+{
+	if (t->state == THREAD_GONE)
+		return;
+	process_step("detach");
+	ptrace(PTRACE_DETACH, t->tid, 0, (long)t->signal);
+	t->state = THREAD_GONE;
+}
+
+/* ---- all threads ---- */
+
+static struct stopped_thread *find(struct process_stop *s, pid_t tid)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->v[i].tid == tid)
+			return &s->v[i];
+	return NULL;
+}
+
+static int seize_new(const struct process *p, struct process_stop *s, size_t *ret_new)
+{
+	pid_t *tids;
+	size_t n, before = s->n;
+	int rc = threads_list(p, &tids, &n);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < n; i++) {
+		/* The kernel lists threads in the order of their making, so the known ones come at
+		 * the same place again: look there first. */
+		if (i < before && s->v[i].tid == tids[i])
+			continue;
+		if (find(s, tids[i]))
+			continue;
+		if (s->n == s->cap) {
+			size_t cap = s->cap ? s->cap * 2 : 64;
+			struct stopped_thread *v = reallocarray(s->v, cap, sizeof(*v));
+			if (!v) {
+				rc = -ENOMEM;
+				break;
+			}
+			s->v = v;
+			s->cap = cap;
+		}
+		process_step("seize");
+		if (ptrace(PTRACE_SEIZE, tids[i], 0, 0) < 0) {
+			if (errno == ESRCH)
+				continue; /* it has ended meanwhile */
+			/* A thread that is just ending can't be seized either. */
+			char name[48], status[4096];
+			rc = -errno;
+			snprintf(name, sizeof(name), "task/%d/status", tids[i]);
+			if (process_read_file(p, name, status, sizeof(status)) <= 0 ||
+			    strstr(status, "State:\tZ") || strstr(status, "State:\tX")) {
+				rc = 0;
+				continue;
+			}
+			break;
+		}
+		s->v[s->n++] = (struct stopped_thread){.tid = tids[i], .waiting = true};
+	}
+	free(tids);
+	*ret_new = s->n - before;
+	return rc;
+}
+
+static int interrupt_new(struct process_stop *s, size_t n_new, uint64_t until_ns)
+{
+	for (size_t i = s->n - n_new; i < s->n; i++) {
+		process_step("interrupt");
+		ptrace(PTRACE_INTERRUPT, s->v[i].tid, 0, 0);
+	}
+	for (unsigned round = 0;; round++) {
+		size_t waiting = 0;
+
+		for (size_t i = s->n - n_new; i < s->n; i++) {
+			struct stopped_thread *t = &s->v[i];
+			int status;
+
+			if (!t->waiting)
+				continue;
+			pid_t got = waitpid(t->tid, &status, __WALL | __WNOTHREAD | WNOHANG);
+			if (got == t->tid) {
+				note_status(t, status);
+			} else if (got < 0 && errno == ECHILD) {
+				t->waiting = false;
+				t->state = THREAD_GONE;
+			} else {
+				waiting++;
+			}
+		}
+		if (!waiting)
+			return 0;
+		if (clock_monotonic_ns() > until_ns)
+			return -ETIMEDOUT;
+		pause_in_loop(round);
+	}
+}
+
+int threads_stop(const struct process *p, uint64_t timeout_ns, struct process_stop *ret_stop,
+		 struct error *err)
+{
+	struct process_stop s = {0};
+	size_t n_new;
+	int rc;
+
+	/* The first seizing disturbs nobody: the clock starts behind it. */
+	rc = seize_new(p, &s, &n_new);
+	urgent_begin(&s.before);
+	s.began_ns = clock_monotonic_ns();
+	while (rc == 0 && n_new) {
+		rc = interrupt_new(&s, n_new, s.began_ns + timeout_ns);
+		if (rc == 0)
+			rc = seize_new(p, &s, &n_new);
+	}
+	if (rc < 0) {
+		threads_resume(&s);
+		if (rc == -ETIMEDOUT)
+			return error_set(
+				err, rc,
+				"a thread of process %d did not stop in %llu ms (it may wait for "
+				"a vfork or for a disk): try again",
+				p->pid, (unsigned long long)(timeout_ns / 1000000));
+		return error_sys(err, rc, "cannot stop the threads of process %d", p->pid);
+	}
+	*ret_stop = s;
+	return 0;
+}
+
+void threads_resume(struct process_stop *s)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		if (s->v[i].state == THREAD_GONE || s->v[i].waiting)
+			continue;
+		process_step("detach");
+		ptrace(PTRACE_DETACH, s->v[i].tid, 0, (long)s->v[i].signal);
+	}
+	s->stop_ns = clock_monotonic_ns() - s->began_ns;
+	free(s->v);
+	s->v = NULL;
+	s->n = s->cap = 0;
+	urgent_end(&s->before);
+}

@@ -1,0 +1,65 @@
+/*
+ * Stopping threads by ptrace, for as short as can be, without leaving a trace: signals that come to
+ * light are passed on, a thread that does not stop in time is let go.
+ *
+ * ptrace belongs to a *thread* of the tracer, and only its end lets go of a thread that won't stop.
+ * So everything here runs on a tracer: a thread of ours made for the purpose.
+ */
+#ifndef POLLUX_PROCESS_THREADS_H
+#define POLLUX_PROCESS_THREADS_H
+
+#include "process/process.h"
+
+struct tracer;
+
+int tracer_start(struct tracer **ret_tracer, struct error *err);
+/* Runs fn(arg) there and gives its result. */
+int tracer_call(struct tracer *t, int (*fn)(void *arg), void *arg);
+/* Ends the thread: whatever it still holds is resumed by the kernel. NULL is fine. */
+void tracer_end(struct tracer *t);
+
+/* The rest is called on a tracer. */
+
+/* All tids of the process, for free(). */
+int threads_list(const struct process *p, pid_t **ret_tids, size_t *ret_n);
+
+enum thread_state {
+	THREAD_STOPPED,	 /* plainly, by our interrupt */
+	THREAD_SIGNALED, /* a signal was about to be delivered: it goes with the resume */
+	THREAD_HELD,	 /* its process is stopped by job control (SIGSTOP, ^Z) */
+	THREAD_GONE,
+};
+
+struct stopped_thread {
+	pid_t tid;
+	int signal; /* to be passed on */
+	enum thread_state state;
+	bool waiting; /* interrupted, not yet stopped */
+};
+
+/* Stops one thread. -ESRCH: gone; -ETIMEDOUT: it did not stop in time (vfork, disk sleep): the
+ * tracer must be ended, which lets it go; -EPERM and others as ptrace says. */
+int thread_stop(pid_t tid, uint64_t timeout_ns, struct stopped_thread *ret_thread);
+void thread_resume(struct stopped_thread *t);
+
+struct tracer_priority {
+	int policy, rt_priority, nice;
+};
+
+struct process_stop {
+	struct stopped_thread *v; /* gone ones left out */
+	size_t n, cap;
+	uint64_t began_ns;
+	struct tracer_priority before; /* our own, before the stop */
+	uint64_t stop_ns;	       /* after threads_resume: how long they stood still */
+};
+
+/* Stops all threads, also those that come into being meanwhile. On failure all are resumed. */
+int threads_stop(const struct process *p, uint64_t timeout_ns, struct process_stop *ret_stop,
+		 struct error *err);
+void threads_resume(struct process_stop *s);
+
+/* Waits for a stop of one tid: waitpid's status, or -ETIMEDOUT, -ECHILD. */
+int thread_wait(pid_t tid, uint64_t timeout_ns, int *ret_status);
+
+#endif
