@@ -1,0 +1,258 @@
+/*
+ * pollux export: a trace into a file that another viewer opens. The output is written beside its
+ * place under another name and moved there when it is whole, so that nobody opens half a file;
+ * pipes and devices are written as they are. A reader that closes the pipe early is no error.
+ */
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "cli/verbs.h"
+#include "export/export.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct output {
+	FILE *file;
+	char *path; /* NULL: standard output */
+	char *temp; /* to be moved to path; NULL: the file itself is written */
+};
+
+static void output_done(struct output *o)
+{
+	if (o->file && o->file != stdout)
+		fclose(o->file);
+	if (o->temp)
+		unlink(o->temp);
+	free(o->temp);
+	free(o->path);
+}
+
+/* "dir/trace.plx" into "trace.json": in the folder where the user is. */
+static char *derived_path(const char *input, const char *extension)
+{
+	const char *slash = strrchr(input, '/');
+	const char *name = slash ? slash + 1 : input;
+	size_t len = strlen(name);
+	struct buf b = BUF_INIT;
+
+	if (len > 4 && !strcmp(name + len - 4, ".plx"))
+		len -= 4;
+	buf_add(&b, name, len);
+	buf_str(&b, extension);
+	return buf_steal(&b);
+}
+
+static int open_path(struct output *o, struct error *err)
+{
+	struct stat st;
+	int fd;
+
+	if (stat(o->path, &st) == 0 && !S_ISREG(st.st_mode)) {
+		fd = open(o->path, O_WRONLY | O_CLOEXEC);
+	} else {
+		struct buf temp = BUF_INIT;
+		buf_printf(&temp, "%s.XXXXXX", o->path);
+		o->temp = buf_steal(&temp);
+		if (!o->temp)
+			return error_set(err, -ENOMEM, "out of memory");
+		fd = mkostemp(o->temp, O_CLOEXEC);
+		if (fd < 0) {
+			free(o->temp);
+			o->temp = NULL;
+		}
+	}
+	if (fd < 0)
+		return error_sys(err, -errno, "cannot create %s", o->path);
+	o->file = fdopen(fd, "w");
+	if (!o->file) {
+		close(fd);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+static int output_open(struct output *o, const char *wanted, const char *input,
+		       const char *extension, struct error *err)
+{
+	if (wanted ? !strcmp(wanted, "-") : !isatty(STDOUT_FILENO)) {
+		o->file = stdout;
+		return 0;
+	}
+	o->path = wanted ? strdup(wanted) : derived_path(input, extension);
+	if (!o->path)
+		return error_set(err, -ENOMEM, "out of memory");
+	if (!wanted && access(o->path, F_OK) == 0)
+		return error_set(err, -EEXIST, "%s exists: -o %s replaces it", o->path, o->path);
+	return open_path(o, err);
+}
+
+/* All is written: the file gets its name. */
+static int output_finish(struct output *o, struct error *err)
+{
+	if (o->file == stdout)
+		return 0;
+	int failed = fclose(o->file);
+	o->file = NULL;
+	if (failed)
+		return error_sys(err, -errno, "cannot write %s", o->path);
+	if (o->temp) {
+		if (rename(o->temp, o->path) < 0)
+			return error_sys(err, -errno, "cannot create %s", o->path);
+		free(o->temp);
+		o->temp = NULL;
+	}
+	return 0;
+}
+
+static void print_summary(const struct export_ops *ops, const struct output *o,
+			  const struct export_summary *s)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	text_safe(&b, o->path ? o->path : "standard output");
+	buf_str(&b, ": ");
+	text_bytes(&b, s->bytes);
+	buf_printf(&b, ", %" PRIu64 " slices, %" PRIu64 " wake arrows, %" PRIu64 " lanes\n",
+		   s->slices, s->flows, s->lanes);
+	if (*s->notice)
+		buf_printf(&b, "%s\n", s->notice);
+	buf_printf(&b, "open it in %s\n", ops->viewers);
+	if (!buf_failed(&b))
+		fputs(b.data, stderr);
+}
+
+static int parse_number(const struct cli_args *args, const char *name, uint64_t *ret)
+{
+	const char *s = cli_option(args, name);
+	if (!s)
+		return 0;
+	char *end;
+	errno = 0;
+	unsigned long long v = strtoull(s, &end, 10);
+	if (*s < '0' || *s > '9' || *end || errno || !v)
+		return cli_usage(args, "--%s needs a number from 1, not '%s'", name, s);
+	*ret = v;
+	return 0;
+}
+
+static int parse_time(const struct cli_args *args, const char *name, uint64_t *ret)
+{
+	const char *s = cli_option(args, name);
+	if (s && text_parse_duration(s, 1000000000, ret) < 0)
+		return cli_usage(args, "--%s needs a time such as 2.5s or 300ms, not '%s'", name, s);
+	return 0;
+}
+
+static int parse(const struct cli_args *args, struct export_options *opt)
+{
+	const char *lanes = cli_option(args, "lanes");
+	int r;
+
+	if (cli_n_operands(args) != 1)
+		return cli_usage(args, "one trace file is needed");
+	if ((r = parse_time(args, "from", &opt->filter.from_ns)) ||
+	    (r = parse_time(args, "to", &opt->filter.to_ns)) ||
+	    (r = parse_number(args, "max-slices", &opt->max_slices)) ||
+	    (r = parse_number(args, "max-lanes", &opt->max_lanes)))
+		return r;
+	if (opt->filter.to_ns && opt->filter.to_ns <= opt->filter.from_ns)
+		return cli_usage(args, "--to must be later than --from");
+	if (!lanes || !strcmp(lanes, "auto"))
+		opt->lanes = LANES_AUTO;
+	else if (!strcmp(lanes, "task"))
+		opt->lanes = LANES_TASK;
+	else if (!strcmp(lanes, "packed"))
+		opt->lanes = LANES_PACKED;
+	else
+		return cli_usage(args, "--lanes is auto, task or packed, not '%s'", lanes);
+	opt->filter.families = cli_option_all(args, "family");
+	opt->filter.threads = cli_option_all(args, "thread");
+	opt->filter.tasks = cli_option_all(args, "task");
+	opt->force = cli_flag(args, "force");
+	return 0;
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	static char label[] = "exporting";
+	struct export_options opt = { .progress = cli_progress, .progress_ctx = label };
+	struct export_summary summary = { 0 };
+	_cleanup_(output_done) struct output out = { 0 };
+	const char *format = cli_option(args, "format");
+
+	const struct export_ops *ops = export_find(format ? format : "chrome");
+	if (!ops)
+		return cli_usage(args, "no format '%s': there are chrome and speedscope", format);
+	int r = parse(args, &opt);
+	if (r)
+		return r;
+
+	const char *input = cli_operand(args, 0);
+	struct trace_reader *reader = NULL;
+	r = trace_reader_open(input, &reader, err);
+	if (r == 0)
+		r = output_open(&out, cli_option(args, "output"), input, ops->extension, err);
+	if (r == 0) {
+		r = ops->write(reader, &opt, out.file, &summary, err);
+		cli_progress_done();
+		if (r == -EPIPE) {
+			trace_reader_free(reader);
+			return 0;
+		}
+		if (r < 0)
+			error_add(err, "cannot export %s", input);
+	}
+	const char *lost;
+	if (r == 0 && trace_reader_truncated(reader, &lost))
+		fprintf(stderr, "pollux: the trace is cut: %s\n", lost);
+	if (r == 0)
+		r = output_finish(&out, err);
+	if (r == 0)
+		print_summary(ops, &out, &summary);
+	trace_reader_free(reader);
+	return r < 0 ? 1 : 0;
+}
+
+static const struct cli_option options[] = {
+	{ 'f', "format", "FORMAT", "chrome (the default) or speedscope", false },
+	{ 'o', "output", "FILE", "write to FILE; - is standard output", false },
+	{ 0, "from", "TIME", "begin this long after the trace's first event (2.5s, 300ms)", false },
+	{ 0, "to", "TIME", "end this long after the trace's first event", false },
+	{ 0, "family", "TEXT", "only tasks whose family's name contains TEXT", true },
+	{ 0, "task", "TASK", "only this task: its number in the report, or id:7", true },
+	{ 0, "thread", "THREAD", "only what ran on this thread: its tid, or part of its name", true },
+	{ 0, "lanes", "HOW", "task: a lane per task; packed: tasks share lanes; auto", false },
+	{ 0, "max-slices", "N", "show at most N slices", false },
+	{ 0, "max-lanes", "N", "show at most N lanes", false },
+	{ 0, "force", NULL, "also beyond what the viewers are known to bear", false },
+	{ 0 },
+};
+
+static const char *const examples[] = {
+	"pollux export trace.plx -o trace.json",
+	"for Chrome's trace viewer (chrome://tracing) and Perfetto (ui.perfetto.dev)",
+	"pollux export trace.plx --from 2s --to 2.5s --family conn",
+	"half a second of the tasks whose name contains conn",
+	"pollux export trace.plx -f speedscope --task 17",
+	"for speedscope.app: a profile per worker, and one of task 17",
+	NULL,
+};
+
+const struct cli_verb verb_export = {
+	.name = "export",
+	.synopsis = "export [OPTIONS] FILE.plx",
+	.summary = "write a trace in the format of another viewer",
+	.text = "Writes the trace FILE.plx for a viewer of timelines. The format chrome has a lane per "
+		"thread and a lane per task, grouped by family, with arrows from wakes to polls; above "
+		"200 tasks those of a family whose lives do not overlap share a lane. The format "
+		"speedscope has a profile per worker and per task chosen by --task.\n\n"
+		"Viewers bear only so many lanes and slices. What is too much is cut, busiest tasks "
+		"and earliest times first, and told in the file and at the end. Without -o the output "
+		"goes to standard output, or, if that is a terminal, to a file named after the input.",
+	.examples = examples,
+	.options = options,
+	.run = run,
+};

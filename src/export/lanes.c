@@ -1,0 +1,236 @@
+/*
+ * Families, their lanes, and the packing of tasks into them. The free lanes of a family are bits
+ * in words, so that the lowest one is found in a few steps also when ten thousand tasks live at
+ * once. A lane remembers since when it is free: a spawn is known only with its task's first
+ * event, so a task can begin earlier than the end of one that ended before it was told.
+ */
+#include "export/lanes.h"
+
+#include "base/json.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void pack_done(struct pack *p)
+{
+	free(p->free_ns);
+	free(p->free_bits);
+	*p = (struct pack){ 0 };
+}
+
+void pack_clear(struct pack *p)
+{
+	if (p->free_bits)
+		memset(p->free_bits, 0, p->cap / 64 * sizeof(*p->free_bits));
+	p->n = 0;
+}
+
+static int pack_grow(struct pack *p)
+{
+	if (p->cap > UINT32_MAX / 2)
+		return -ENOMEM;
+	uint32_t cap = p->cap ? p->cap * 2 : 64;
+	uint64_t *ns = realloc(p->free_ns, cap * sizeof(*ns));
+	if (!ns)
+		return -ENOMEM;
+	p->free_ns = ns;
+	uint64_t *bits = realloc(p->free_bits, cap / 64 * sizeof(*bits));
+	if (!bits)
+		return -ENOMEM;
+	memset(bits + p->cap / 64, 0, (cap - p->cap) / 64 * sizeof(*bits));
+	p->free_bits = bits;
+	p->cap = cap;
+	return 0;
+}
+
+int pack_take(struct pack *p, uint64_t begin_ns, uint32_t *ret_lane)
+{
+	for (uint32_t word = 0; word * 64 < p->n; word++) {
+		for (uint64_t bits = p->free_bits[word]; bits; bits &= bits - 1) {
+			uint32_t lane = word * 64 + (uint32_t)__builtin_ctzll(bits);
+			if (p->free_ns[lane] > begin_ns)
+				continue;
+			p->free_bits[word] &= ~(bits & -bits);
+			*ret_lane = lane;
+			return 0;
+		}
+	}
+	if (p->n == p->cap) {
+		int r = pack_grow(p);
+		if (r < 0)
+			return r;
+	}
+	*ret_lane = p->n++;
+	return 0;
+}
+
+void pack_give(struct pack *p, uint32_t lane, uint64_t end_ns)
+{
+	p->free_ns[lane] = end_ns;
+	p->free_bits[lane / 64] |= 1ULL << lane % 64;
+}
+
+void lanes_done(struct lanes *l)
+{
+	for (size_t i = 0; i < l->n_families; i++) {
+		pack_done(&l->families[i]->pack);
+		free(l->families[i]->lanes);
+		free(l->families[i]->label);
+		free(l->families[i]);
+	}
+	free(l->families);
+	free(l->threads);
+	map_done(&l->by_kind);
+	map_done(&l->chosen);
+	*l = (struct lanes){ 0 };
+}
+
+char *lanes_label(const char *name)
+{
+	_cleanup_buf_ struct buf whole = BUF_INIT, quoted = BUF_INIT;
+	size_t len = strlen(name), max = LABEL_MAX / 6 - 3; /* a byte becomes 6 at worst */
+
+	if (len > max)
+		while (max > 0 && ((unsigned char)name[max] & 0xc0) == 0x80)
+			max--;
+	buf_add(&whole, name, len > max ? max : len);
+	buf_str(&whole, len > max ? "\xe2\x80\xa6" : "");
+	if (buf_failed(&whole))
+		return NULL;
+	json_quote(&quoted, whole.data ? whole.data : "");
+	if (buf_failed(&quoted))
+		return NULL;
+	quoted.data[quoted.len - 1] = 0;
+	return strdup(quoted.data + 1);
+}
+
+static struct family *new_family(struct lanes *l, uint32_t kind)
+{
+	if (l->n_families == l->cap_families) {
+		size_t cap = l->cap_families ? l->cap_families * 2 : 32;
+		struct family **families = realloc(l->families, cap * sizeof(*families));
+		if (!families)
+			return NULL;
+		l->families = families;
+		l->cap_families = cap;
+	}
+	struct family *f = calloc(1, sizeof(*f));
+	if (!f)
+		return NULL;
+
+	const struct trace_kind *k = l->kind(l->kind_ctx, kind);
+	f->kind = kind;
+	f->role = k ? k->role : TR_ROOT;
+	f->name = k && k->name && *k->name ? k->name : k ? "(no name)" : "block_on";
+	f->label = lanes_label(f->name);
+	if (!f->label || map_put(&l->by_kind, kind, 0, f) < 0) {
+		free(f->label);
+		free(f);
+		return NULL;
+	}
+	f->label_len = strlen(f->label);
+	f->index = (uint32_t)l->n_families;
+	l->families[l->n_families++] = f;
+	return f;
+}
+
+struct family *lanes_family(struct lanes *l, uint32_t kind)
+{
+	if (l->last && l->last->kind == kind)
+		return l->last;
+	struct family *f = map_get(&l->by_kind, kind, 0);
+	if (!f)
+		f = new_family(l, kind);
+	l->last = f;
+	return f;
+}
+
+struct thread_lane *lanes_thread(struct lanes *l, uint32_t thread)
+{
+	if (thread >= l->n_threads) {
+		size_t n = (size_t)thread + 1 + thread / 2;
+		if (n > UINT32_MAX)
+			return NULL;
+		struct thread_lane *threads = realloc(l->threads, n * sizeof(*threads));
+		if (!threads)
+			return NULL;
+		memset(threads + l->n_threads, 0, (n - l->n_threads) * sizeof(*threads));
+		l->threads = threads;
+		l->n_threads = (uint32_t)n;
+	}
+	return &l->threads[thread];
+}
+
+static int lanes_grow(struct family *f, uint32_t lane)
+{
+	if (lane >= f->cap_lanes) {
+		size_t cap = (size_t)lane + lane / 2 + 8;
+		struct task_lane *lanes = realloc(f->lanes, cap * sizeof(*lanes));
+		if (!lanes)
+			return -ENOMEM;
+		memset(lanes + f->cap_lanes, 0, (cap - f->cap_lanes) * sizeof(*lanes));
+		f->lanes = lanes;
+		f->cap_lanes = (uint32_t)cap;
+	}
+	if (lane >= f->n_lanes)
+		f->n_lanes = lane + 1;
+	return 0;
+}
+
+int lanes_task_begin(struct lanes *l, const struct tl_task *task, struct placed *ret_placed)
+{
+	struct family *f = lanes_family(l, task->kind);
+	if (!f)
+		return -ENOMEM;
+
+	struct placed p = { .family = f,
+			    .counts = f->role != TR_WORKER,
+			    .begin_ns = task->spawn_ns,
+			    .last_ns = task->spawn_ns };
+	if (!p.counts) {
+		/* The threads' own lanes show what workers do. */
+	} else if (l->by_task) {
+		uintptr_t lane = (uintptr_t)map_get(&l->chosen, task->serial, 0);
+		p.shown = lane > 0;
+		p.lane = lane ? (uint32_t)(lane - 1) : 0;
+	} else {
+		int r = pack_take(&f->pack, task->spawn_ns, &p.lane);
+		if (r == 0)
+			r = lanes_grow(f, p.lane);
+		if (r < 0)
+			return r;
+		p.shown = p.lane < f->n_shown;
+	}
+	*ret_placed = p;
+	return 0;
+}
+
+void lanes_task_end(struct lanes *l, const struct placed *p, uint64_t end_ns)
+{
+	if (p->counts && !l->by_task)
+		pack_give(&p->family->pack, p->lane, end_ns);
+}
+
+void lanes_restart(struct lanes *l)
+{
+	for (size_t i = 0; i < l->n_families; i++)
+		pack_clear(&l->families[i]->pack);
+}
+
+void lanes_forget(struct lanes *l)
+{
+	for (size_t i = 0; i < l->n_families; i++) {
+		struct family *f = l->families[i];
+		pack_clear(&f->pack);
+		if (f->lanes)
+			memset(f->lanes, 0, f->cap_lanes * sizeof(*f->lanes));
+		f->n_lanes = f->n_shown = f->pid = 0;
+		f->n_tasks = f->n_slices = f->shown_tasks = 0;
+		f->poll_ns = f->wait_ns = f->sched_ns = 0;
+	}
+	if (l->threads)
+		memset(l->threads, 0, l->n_threads * sizeof(*l->threads));
+	map_done(&l->chosen);
+	l->by_task = false;
+}

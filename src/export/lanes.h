@@ -1,0 +1,110 @@
+/*
+ * Where things are drawn. Threads have a lane each. Tasks are grouped by family; a family's tasks
+ * have a lane each, or, packed, share lanes when their lives don't overlap, so that lanes count
+ * concurrency and not tasks.
+ *
+ * Packing is decided as tasks begin and end, in the order of the timeline, by a rule without
+ * memory of the future (the lowest lane that is free). So two passes over one trace place every
+ * task alike, and nothing needs to be kept of a task that has ended.
+ */
+#ifndef POLLUX_EXPORT_LANES_H
+#define POLLUX_EXPORT_LANES_H
+
+#include "base/map.h"
+#include "timeline/timeline.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- packing: intervals into the fewest lanes, online ---- */
+
+struct pack {
+	uint64_t *free_ns;   /* since when a lane is free */
+	uint64_t *free_bits; /* one bit a lane: free now */
+	uint32_t n, cap;
+};
+
+void pack_done(struct pack *p);
+void pack_clear(struct pack *p); /* no lanes, as at the start */
+/* The lowest lane that is free since `begin_ns` or before; opens a new one if there is none. */
+int pack_take(struct pack *p, uint64_t begin_ns, uint32_t *ret_lane);
+void pack_give(struct pack *p, uint32_t lane, uint64_t end_ns);
+
+/* ---- lanes of tasks and threads ---- */
+
+struct task_lane {
+	uint64_t n_slices;
+	uint64_t n_tasks;
+	uint64_t serial; /* of its first task */
+	uint32_t tid;	 /* by which viewers know the lane; set for those shown */
+};
+
+/* Names of generic types run to kilobytes; on a slice nobody reads further. */
+#define LABEL_MAX 1024u
+
+struct family {
+	uint32_t kind;
+	uint32_t index;	  /* in struct lanes */
+	unsigned role;	  /* enum trace_role */
+	const char *name; /* belongs to the trace's reader */
+	char *label;	  /* the same as inside of a JSON string: escaped, cut, without quotes */
+	size_t label_len; /* at most LABEL_MAX */
+	uint64_t n_tasks, n_slices;
+	uint64_t poll_ns, wait_ns, sched_ns;
+	struct pack pack;
+	struct task_lane *lanes;
+	uint32_t n_lanes, cap_lanes;
+	uint32_t n_shown;     /* lanes [0, n_shown) are shown */
+	uint64_t shown_tasks; /* tasks on them */
+	uint32_t pid;	      /* the pseudo-process of its lanes; set if any is shown */
+};
+
+struct thread_lane {
+	bool shown, worker;
+	uint64_t n_slices, busy_ns;
+	uint32_t pid, tid; /* set if shown */
+};
+
+/* A task that is alive, as exporters keep it in tl_task.user. First member of their own. */
+struct placed {
+	struct family *family;
+	uint32_t lane;
+	bool counts; /* a task, and not a worker's own loop */
+	bool shown;
+	uint64_t begin_ns;
+	uint64_t last_ns; /* end of the last slice on its lane: the next one begins no earlier */
+};
+
+struct lanes {
+	struct family **families; /* in order of appearance */
+	size_t n_families, cap_families;
+	struct map by_kind;
+	struct family *last; /* the one looked up last */
+
+	bool by_task;	     /* lanes of `chosen` tasks instead of packed ones */
+	struct map chosen;   /* serial -> lane + 1, when by_task */
+
+	struct thread_lane *threads; /* by index of the thread */
+	uint32_t n_threads;
+
+	const struct trace_kind *(*kind)(const void *ctx, uint32_t kind);
+	const void *kind_ctx;
+};
+
+void lanes_done(struct lanes *l);
+/* A name as inside of a JSON string, at most LABEL_MAX bytes (free); NULL when out of memory. */
+char *lanes_label(const char *name);
+/* The family of a kind, made when new; NULL when out of memory. */
+struct family *lanes_family(struct lanes *l, uint32_t kind);
+/* NULL when out of memory. */
+struct thread_lane *lanes_thread(struct lanes *l, uint32_t thread);
+/* A task appears; call once, in the timeline's order, and _end at its end. 0 or -ENOMEM. */
+int lanes_task_begin(struct lanes *l, const struct tl_task *task, struct placed *ret_placed);
+void lanes_task_end(struct lanes *l, const struct placed *p, uint64_t end_ns);
+/* Before another pass: all packed lanes are free again. What is shown stays. */
+void lanes_restart(struct lanes *l);
+/* Forgets the counts of tasks, lanes and threads, and what is shown. */
+void lanes_forget(struct lanes *l);
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * What of a trace is shown: which tasks, which threads, up to when. Viewers bear so many lanes and
+ * so many slices and no more (each format knows its own numbers), so before anything is written
+ * the trace is surveyed once, and what is too much is cut by plain rules, and told:
+ *
+ *   lanes   threads get at most half of the budget, workers and busy ones first; families share
+ *           the rest evenly, small ones in full. In a packed family the lanes on top go, in one
+ *           with a lane per task those that did least.
+ *   slices  by time: all is shown from the window's start to the moment when the budget is
+ *           used up. What is shown has no holes.
+ */
+#ifndef POLLUX_EXPORT_SELECT_H
+#define POLLUX_EXPORT_SELECT_H
+
+#include "export/export.h"
+#include "export/lanes.h"
+
+/* What a viewer bears, and what things cost in the format. */
+struct limits {
+	uint64_t max_slices, max_lanes;	      /* by default: what it opens without waiting */
+	uint64_t ceiling_bytes, ceiling_lanes; /* beyond: it fails or freezes */
+	unsigned slice_bytes, flow_bytes, lane_bytes;
+	bool flows;
+	bool tasks_by_choice; /* lanes for tasks only when the filter names tasks */
+	const char *viewer;   /* for messages: "Chrome's trace viewer" */
+};
+
+struct selection {
+	struct lanes lanes;
+	struct replay_filter filter; /* with the window that fits */
+	uint64_t base_ns;	     /* time of the trace's first event: the zero of all output */
+	uint64_t from_ns, to_ns;     /* the window shown, absolute */
+	uint64_t n_slices, n_flows, n_lanes, est_bytes;
+	uint64_t n_tasks, n_threads; /* in the window, shown or not */
+	uint64_t shown_tasks, shown_threads;
+	uint64_t cut_slices; /* at least */
+	uint64_t worst_poll_ns;	     /* polls as long as this stand out; UINT64_MAX: none */
+	struct timeline_totals totals;
+	char notice[256]; /* "" or what was cut and how to get it */
+};
+
+/* Surveys and decides; leaves the reader rewound. -EFBIG beyond the ceilings unless opt->force. */
+int select_run(struct trace_reader *r, const struct export_options *opt, const struct limits *limits,
+	       struct selection *ret, struct error *err);
+void selection_done(struct selection *s);
+
+#endif

@@ -1,0 +1,563 @@
+/*
+ * Speedscope's own format: one "evented" profile per thread and per chosen task, in integer ns.
+ *
+ * The viewer is strict, one fault rejects the whole file: within a profile opens and closes must be
+ * balanced, in order of time, and closed at endValue. And profiles stand one after the other,
+ * while the timeline tells the slices of all of them mixed, each when it *ends*, what is inside
+ * before what is around it. Both are turned right with two stacks and no memory: every profile's slices
+ * are pushed onto a stack of its own as they are told. Popped at the end, they come with the
+ * latest end first, which is the reverse of the order of closes; a slice's open stands, in
+ * reverse, just where the first slice comes that ends no later than it begins. So one walk pushes all
+ * opens and closes, the last first, onto a second stack, and popping that gives them in order.
+ * The stacks spill to disk.
+ */
+#include "export/export.h"
+#include "export/lanes.h"
+#include "export/out.h"
+#include "export/select.h"
+#include "export/spill.h"
+#include "timeline/pool.h"
+
+#include "base/cleanup.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+static const struct limits speedscope_limits = {
+	.max_slices = 1000000, /* about 90 MB, 10 s */
+	.max_lanes = 1000,
+	.ceiling_bytes = 600000000, /* V8's heap of 4 GiB ends at 650 MB */
+	.ceiling_lanes = 10000,
+	.slice_bytes = 92,
+	.lane_bytes = 160,
+	.tasks_by_choice = true,
+	.viewer = "Speedscope",
+};
+
+/* Frames: three parts of one list. */
+enum { FRAME_POLL, FRAME_WAITING, FRAME_SCHEDULED, FRAME_UNKNOWN, FRAME_SECTION, FRAME_LOST,
+       FRAME_N_STATES };
+#define MAX_CALLS 256u /* more than trace_call_name() knows */
+#define FRAME_BLOCK FRAME_N_STATES		 /* + call: blocked in it */
+#define FRAME_PARK (FRAME_BLOCK + MAX_CALLS)	 /* + call: parked in it */
+#define FRAME_FAMILY (FRAME_PARK + MAX_CALLS) /* + index of the family */
+
+struct slice {
+	uint64_t begin_ns, end_ns;
+	uint64_t frame;
+};
+
+/* An open or a close. */
+struct edge {
+	uint64_t at_ns;
+	uint64_t frame_close; /* frame << 1 | 1 for a close */
+};
+
+struct profile {
+	char *name;
+	struct spill slices;
+	uint64_t busy_ns; /* in polls: the busiest is shown first */
+};
+
+struct speedscope {
+	struct trace_reader *reader;
+	struct selection sel;
+	struct out out;
+	struct pool tasks;
+	struct spill_file file;
+	struct profile *profiles; /* threads in order of rank, then tasks */
+	size_t n_profiles;
+	uint32_t *thread_profile; /* by thread: index + 1, 0 if not shown */
+	bool calls_seen[2 * MAX_CALLS]; /* from FRAME_BLOCK on */
+	uint32_t *frame_places;		/* by frame: where it stands in the file's list */
+	uint64_t n_slices;
+};
+
+struct speedscope_task {
+	struct placed at;
+	struct profile *profile; /* NULL if not shown */
+	uint64_t family_frame;
+};
+
+/* ---- what the timeline tells, onto the stacks ---- */
+
+static int push(struct speedscope *s, struct profile *p, uint64_t frame, uint64_t begin_ns,
+		uint64_t end_ns)
+{
+	if (!p)
+		return 0;
+	s->n_slices++;
+	return spill_push(&p->slices, &(struct slice){ begin_ns, end_ns, frame });
+}
+
+static struct profile *thread_profile(struct speedscope *s, uint32_t thread)
+{
+	uint32_t i = thread < s->sel.lanes.n_threads ? s->thread_profile[thread] : 0;
+	return i ? &s->profiles[i - 1] : NULL;
+}
+
+static struct speedscope_task *task_of(struct speedscope *s, struct tl_task *task)
+{
+	if (task->user)
+		return task->user;
+	struct speedscope_task *t = pool_get(&s->tasks);
+	if (!t || lanes_task_begin(&s->sel.lanes, task, &t->at) < 0)
+		return NULL;
+	const struct family *f = t->at.family;
+	t->family_frame = FRAME_FAMILY + f->index;
+	if (t->at.shown)
+		t->profile = &s->profiles[f->lanes[t->at.lane].tid];
+	return task->user = t;
+}
+
+static int on_task_begin(void *ctx, struct tl_task *task)
+{
+	return task_of(ctx, task) ? 0 : -ENOMEM;
+}
+
+static int on_task_end(void *ctx, struct tl_task *task)
+{
+	struct speedscope *s = ctx;
+	struct speedscope_task *t = task_of(s, task);
+	if (!t)
+		return -ENOMEM;
+	uint64_t end_ns = task->end_ns ? task->end_ns : s->sel.to_ns;
+	int r = push(s, t->profile, t->family_frame, t->at.begin_ns, end_ns);
+	lanes_task_end(&s->sel.lanes, &t->at, end_ns);
+	task->user = NULL;
+	pool_put(&s->tasks, t);
+	return r;
+}
+
+static int on_poll(void *ctx, const struct tl_poll *poll)
+{
+	struct speedscope *s = ctx;
+	struct speedscope_task *t = task_of(s, poll->task);
+	if (!t)
+		return -ENOMEM;
+	struct profile *thread = thread_profile(s, poll->thread);
+	if (thread && !poll->depth)
+		thread->busy_ns += poll->end_ns - poll->begin_ns;
+	int r = push(s, thread, t->family_frame, poll->begin_ns, poll->end_ns);
+	return r < 0 ? r : push(s, t->profile, FRAME_POLL, poll->begin_ns, poll->end_ns);
+}
+
+static int on_wait(void *ctx, const struct tl_wait *wait)
+{
+	struct speedscope *s = ctx;
+	struct speedscope_task *t = task_of(s, wait->task);
+	if (!t)
+		return -ENOMEM;
+	unsigned frame = wait->state == TS_WAITING     ? FRAME_WAITING
+			 : wait->state == TS_SCHEDULED ? FRAME_SCHEDULED
+						       : FRAME_UNKNOWN;
+	return push(s, t->profile, frame, wait->begin_ns, wait->end_ns);
+}
+
+/* In a poll: on the profiles of its thread and of its task. */
+static int push_inside(struct speedscope *s, struct tl_task *task, uint32_t thread, uint64_t frame,
+		       uint64_t begin_ns, uint64_t end_ns)
+{
+	struct speedscope_task *t = task ? task_of(s, task) : NULL;
+	if (task && !t)
+		return -ENOMEM;
+	int r = push(s, thread_profile(s, thread), frame, begin_ns, end_ns);
+	return r < 0 || !t ? r : push(s, t->profile, frame, begin_ns, end_ns);
+}
+
+static uint64_t call_frame(struct speedscope *s, uint64_t first, unsigned call)
+{
+	uint64_t frame = first + (call < MAX_CALLS ? call : MAX_CALLS - 1);
+	s->calls_seen[frame - FRAME_BLOCK] = true;
+	return frame;
+}
+
+static int on_block(void *ctx, const struct tl_block *block)
+{
+	return push_inside(ctx, block->task, block->thread,
+			   call_frame(ctx, FRAME_BLOCK, block->call), block->begin_ns,
+			   block->end_ns);
+}
+
+static int on_section(void *ctx, const struct tl_section *section)
+{
+	return push_inside(ctx, section->task, section->thread, FRAME_SECTION, section->begin_ns,
+			   section->end_ns);
+}
+
+static int on_park(void *ctx, const struct tl_park *park)
+{
+	return push(ctx, thread_profile(ctx, park->thread), call_frame(ctx, FRAME_PARK, park->call),
+		    park->begin_ns, park->end_ns);
+}
+
+static int on_loss(void *ctx, const struct tl_loss *loss)
+{
+	return push(ctx, thread_profile(ctx, loss->thread), FRAME_LOST, loss->begin_ns,
+		    loss->end_ns);
+}
+
+static const struct timeline_sink speedscope_sink = {
+	.task_begin = on_task_begin,
+	.task_end = on_task_end,
+	.poll = on_poll,
+	.wait = on_wait,
+	.block = on_block,
+	.section = on_section,
+	.park = on_park,
+	.loss = on_loss,
+};
+
+/* ---- profiles: which there are ---- */
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct thread_lane *x = *(struct thread_lane *const *)a;
+	const struct thread_lane *y = *(struct thread_lane *const *)b;
+	if (x->worker != y->worker)
+		return x->worker ? -1 : 1;
+	return x->tid < y->tid ? -1 : x->tid > y->tid;
+}
+
+static int add_profile(struct speedscope *s, struct buf *name)
+{
+	struct profile *p = &s->profiles[s->n_profiles];
+	p->name = buf_steal(name);
+	if (!p->name)
+		return -ENOMEM;
+	spill_init(&p->slices, &s->file, sizeof(struct slice));
+	s->n_profiles++;
+	return 0;
+}
+
+static int make_profiles(struct speedscope *s)
+{
+	struct lanes *l = &s->sel.lanes;
+	_cleanup_free_ struct thread_lane **shown =
+		calloc(l->n_threads + 1, sizeof(struct thread_lane *));
+	s->profiles = calloc(s->sel.n_lanes + 1, sizeof(*s->profiles));
+	s->thread_profile = calloc(l->n_threads + 1, sizeof(*s->thread_profile));
+	if (!shown || !s->profiles || !s->thread_profile)
+		return -ENOMEM;
+
+	size_t n = 0;
+	for (uint32_t i = 0; i < l->n_threads; i++) {
+		const struct trace_thread *tt = trace_reader_thread(s->reader, i);
+		if (!l->threads[i].shown || !tt)
+			continue;
+		l->threads[i].tid = tt->tid;
+		shown[n++] = &l->threads[i];
+	}
+	qsort(shown, n, sizeof(*shown), by_rank);
+
+	for (size_t i = 0; i < n; i++) {
+		uint32_t thread = (uint32_t)(shown[i] - l->threads);
+		const struct trace_thread *tt = trace_reader_thread(s->reader, thread);
+		struct buf name = BUF_INIT;
+		buf_printf(&name, "%s%s %" PRIu32, shown[i]->worker ? "worker " : "",
+			   tt->name && *tt->name ? tt->name : "thread", tt->tid);
+		s->thread_profile[thread] = (uint32_t)s->n_profiles + 1;
+		if (add_profile(s, &name) < 0)
+			return -ENOMEM;
+	}
+	for (size_t i = 0; i < l->n_families; i++) {
+		struct family *f = l->families[i];
+		for (uint32_t k = 0; k < f->n_shown; k++) {
+			struct buf name = BUF_INIT;
+			buf_printf(&name, "%s, task %" PRIu64, f->name, f->lanes[k].serial);
+			f->lanes[k].tid = (uint32_t)s->n_profiles;
+			if (add_profile(s, &name) < 0)
+				return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+/* ---- the file ---- */
+
+static const char *const state_frames[FRAME_N_STATES] = {
+	[FRAME_POLL] = "poll",
+	[FRAME_WAITING] = "(waiting)",
+	[FRAME_SCHEDULED] = "(scheduled)",
+	[FRAME_UNKNOWN] = "(not known)",
+	[FRAME_SECTION] = "block_in_place",
+	[FRAME_LOST] = "(events lost)",
+};
+
+/* The list of frames, and where each stands in it. */
+static int write_frames(struct speedscope *s, struct json *j)
+{
+	const struct lanes *l = &s->sel.lanes;
+	size_t n_frames = FRAME_FAMILY + l->n_families;
+	uint32_t n = 0;
+	s->frame_places = calloc(n_frames, sizeof(*s->frame_places));
+	if (!s->frame_places)
+		return -ENOMEM;
+
+	json_object(j, "shared");
+	json_array(j, "frames");
+	for (size_t i = 0; i < n_frames; i++) {
+		_cleanup_buf_ struct buf name = BUF_INIT;
+		if (i < FRAME_BLOCK)
+			buf_str(&name, state_frames[i]);
+		else if (i >= FRAME_FAMILY)
+			buf_str(&name, l->families[i - FRAME_FAMILY]->name);
+		else if (!s->calls_seen[i - FRAME_BLOCK])
+			continue;
+		else if (i < FRAME_PARK)
+			buf_printf(&name, "blocked in %s", trace_call_name(i - FRAME_BLOCK));
+		else
+			buf_printf(&name, "(parked: %s)", trace_call_name(i - FRAME_PARK));
+		json_object(j, NULL);
+		json_string(j, "name", name.data);
+		json_end_object(j);
+		s->frame_places[i] = n++;
+	}
+	json_end_array(j);
+	json_end_object(j);
+	return 0;
+}
+
+static void put_edge(struct speedscope *s, const struct edge *e, bool first)
+{
+	char *p = out_room(&s->out);
+	if (!first)
+		*p++ = ',';
+	p = put_lit(p, "\n{\"type\":\"");
+	*p++ = e->frame_close & 1 ? 'C' : 'O';
+	p = put_lit(p, "\",\"frame\":");
+	p = put_u64(p, s->frame_places[e->frame_close >> 1]);
+	p = put_lit(p, ",\"at\":");
+	p = put_u64(p, e->at_ns - s->sel.base_ns);
+	*p++ = '}';
+	out_used(&s->out, p);
+}
+
+/* The slices that are open where the walk, from the end to the start, stands. */
+struct walk {
+	struct spill *edges;
+	struct slice *open;
+	size_t n, cap;
+	uint64_t at_ns; /* of the edge pushed last: none may be later */
+};
+
+static int push_edge(struct walk *w, uint64_t at_ns, uint64_t frame, bool close)
+{
+	if (at_ns < w->at_ns)
+		w->at_ns = at_ns;
+	return spill_push(w->edges, &(struct edge){ w->at_ns, frame << 1 | close });
+}
+
+/* Slices that begin at or after `end_ns`: their opens. */
+static int push_opens(struct walk *w, uint64_t end_ns)
+{
+	int r = 0;
+	while (r == 0 && w->n && w->open[w->n - 1].begin_ns >= end_ns) {
+		const struct slice *top = &w->open[--w->n];
+		r = push_edge(w, top->begin_ns, top->frame, false);
+	}
+	return r;
+}
+
+static int push_close(struct walk *w, struct slice slice)
+{
+	if (slice.end_ns > w->at_ns)
+		slice.end_ns = w->at_ns;
+	if (slice.begin_ns > slice.end_ns)
+		slice.begin_ns = slice.end_ns;
+	if (w->n && slice.begin_ns < w->open[w->n - 1].begin_ns)
+		slice.begin_ns = w->open[w->n - 1].begin_ns;
+	if (w->n == w->cap) {
+		size_t cap = w->cap ? w->cap * 2 : 16;
+		struct slice *open = realloc(w->open, cap * sizeof(*open));
+		if (!open)
+			return -ENOMEM;
+		w->open = open;
+		w->cap = cap;
+	}
+	w->open[w->n++] = slice;
+	return push_edge(w, slice.end_ns, slice.frame, true);
+}
+
+static int reverse(struct speedscope *s, struct profile *p, struct spill *edges)
+{
+	struct walk w = { .edges = edges, .at_ns = s->sel.to_ns };
+	struct slice slice;
+	int r;
+
+	while ((r = spill_pop(&p->slices, &slice)) > 0) {
+		if (slice.begin_ns < s->sel.from_ns)
+			slice.begin_ns = s->sel.from_ns;
+		r = push_opens(&w, slice.end_ns);
+		if (r == 0)
+			r = push_close(&w, slice);
+		if (r < 0)
+			break;
+	}
+	if (r == 0)
+		r = push_opens(&w, 0);
+	free(w.open);
+	return r;
+}
+
+static int write_profile(struct speedscope *s, struct profile *p, bool first)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	buf_str(&b, first ? "\n{\"type\":\"evented\",\"name\":" : ",\n{\"type\":\"evented\",\"name\":");
+	json_quote(&b, p->name);
+	buf_printf(&b,
+		   ",\"unit\":\"nanoseconds\",\"startValue\":%" PRIu64 ",\"endValue\":%" PRIu64
+		   ",\"events\":[",
+		   s->sel.from_ns - s->sel.base_ns, s->sel.to_ns - s->sel.base_ns);
+	if (buf_failed(&b))
+		return -ENOMEM;
+	out_write(&s->out, b.data, b.len);
+
+	struct spill edges;
+	spill_init(&edges, &s->file, sizeof(struct edge));
+	int r = reverse(s, p, &edges);
+	struct edge e;
+	for (bool start = true; r >= 0 && (r = spill_pop(&edges, &e)) > 0; start = false)
+		put_edge(s, &e, start);
+	spill_done(&edges);
+	spill_done(&p->slices);
+	out_write(&s->out, "]}", 2);
+	return r < 0 ? r : s->out.error;
+}
+
+/* The time of all tasks by family and state: a flame graph in the view "Left Heavy". */
+static int write_sums(struct speedscope *s)
+{
+	const struct lanes *l = &s->sel.lanes;
+	_cleanup_buf_ struct buf samples = BUF_INIT, weights = BUF_INIT, b = BUF_INIT;
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < l->n_families; i++) {
+		const struct family *f = l->families[i];
+		const uint64_t ns[] = { [FRAME_POLL] = f->poll_ns,
+					[FRAME_WAITING] = f->wait_ns,
+					[FRAME_SCHEDULED] = f->sched_ns };
+		for (unsigned k = 0; k < 3; k++) {
+			if (!ns[k])
+				continue;
+			buf_printf(&samples, "%s[%" PRIu32 ",%" PRIu32 "]", samples.len ? "," : "",
+				   s->frame_places[FRAME_FAMILY + i], s->frame_places[k]);
+			buf_printf(&weights, "%s%" PRIu64, weights.len ? "," : "", ns[k]);
+			sum += ns[k];
+		}
+	}
+	if (!sum)
+		return 0;
+	buf_printf(&b,
+		   "%s\n{\"type\":\"sampled\",\"name\":\"all tasks: their time by family and state\","
+		   "\"unit\":\"nanoseconds\",\"startValue\":0,\"endValue\":%" PRIu64
+		   ",\"samples\":[%s],\"weights\":[%s]}",
+		   s->n_profiles ? "," : "", sum, samples.data, weights.data);
+	if (buf_failed(&samples) || buf_failed(&weights) || buf_failed(&b))
+		return -ENOMEM;
+	out_write(&s->out, b.data, b.len);
+	return s->out.error;
+}
+
+/* The first chosen task, else the busiest thread. */
+static size_t first_shown(const struct speedscope *s)
+{
+	size_t best = 0;
+	if (s->sel.shown_tasks && s->n_profiles > s->sel.shown_tasks)
+		return s->n_profiles - s->sel.shown_tasks;
+	for (size_t i = 1; i < s->n_profiles; i++)
+		if (s->profiles[i].busy_ns > s->profiles[best].busy_ns)
+			best = i;
+	return best;
+}
+
+static int write_file(struct speedscope *s)
+{
+	_cleanup_buf_ struct buf head = BUF_INIT;
+	struct json j;
+	const struct trace_process *tp = trace_reader_process(s->reader, 0);
+	_cleanup_buf_ struct buf name = BUF_INIT;
+	buf_printf(&name, "%s%s%s", tp && tp->exe ? tp->exe : "trace",
+		   *s->sel.notice ? ", " : "", s->sel.notice);
+
+	json_init(&j, &head, false);
+	json_object(&j, NULL);
+	json_string(&j, "$schema", "https://www.speedscope.app/file-format-schema.json");
+	json_string(&j, "exporter", "pollux " POLLUX_VERSION);
+	json_string(&j, "name", name.data);
+	json_u64(&j, "activeProfileIndex", first_shown(s));
+	int r = write_frames(s, &j);
+	json_array(&j, "profiles");
+	if (r < 0 || buf_failed(&head) || buf_failed(&name))
+		return -ENOMEM;
+	out_write(&s->out, head.data, head.len);
+
+	for (size_t i = 0; i < s->n_profiles && r == 0; i++)
+		r = write_profile(s, &s->profiles[i], i == 0);
+	if (r == 0)
+		r = write_sums(s);
+	out_write(&s->out, "\n]}\n", 4);
+	return r;
+}
+
+static int speedscope_write(struct trace_reader *reader, const struct export_options *opt,
+			    FILE *file, struct export_summary *ret_summary, struct error *err)
+{
+	struct speedscope *s = calloc(1, sizeof(*s));
+	if (!s)
+		return error_set(err, -ENOMEM, "out of memory");
+	s->reader = reader;
+	spill_file_init(&s->file);
+	pool_init(&s->tasks, sizeof(struct speedscope_task));
+
+	int r = select_run(reader, opt, &speedscope_limits, &s->sel, err);
+	if (r == 0) {
+		r = out_init(&s->out, file);
+		if (r == 0)
+			r = make_profiles(s);
+		int replayed = 0;
+		if (r == 0) {
+			lanes_restart(&s->sel.lanes);
+			replayed = timeline_replay(reader, &s->sel.filter, &speedscope_sink, s,
+						   opt->progress, opt->progress_ctx, NULL, NULL,
+						   err);
+			/* A trace that broke off is shown up to there. */
+			r = write_file(s);
+			if (r == 0)
+				r = out_flush(&s->out);
+			if (r < 0 && r != -EPIPE && replayed == 0)
+				error_sys(err, r, "cannot write");
+			r = r < 0 ? r : replayed;
+		} else {
+			error_set(err, r, "out of memory");
+		}
+	}
+
+	*ret_summary = (struct export_summary){ .slices = s->n_slices,
+						.lanes = s->sel.n_lanes,
+						.bytes = s->out.bytes,
+						.cut_slices = s->sel.cut_slices };
+	memcpy(ret_summary->notice, s->sel.notice, sizeof(ret_summary->notice));
+	for (size_t i = 0; i < s->n_profiles; i++) {
+		spill_done(&s->profiles[i].slices);
+		free(s->profiles[i].name);
+	}
+	free(s->profiles);
+	free(s->thread_profile);
+	free(s->frame_places);
+	pool_done(&s->tasks);
+	spill_file_done(&s->file);
+	out_done(&s->out);
+	selection_done(&s->sel);
+	free(s);
+	return r;
+}
+
+const struct export_ops export_speedscope = {
+	.name = "speedscope",
+	.extension = ".speedscope.json",
+	.viewers = "Speedscope",
+	.write = speedscope_write,
+};

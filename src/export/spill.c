@@ -1,0 +1,138 @@
+/*
+ * The spilling stack. A block is written when it is full and one more record comes, and read back
+ * when all above it has been popped. A file place is never used twice: the file lives for
+ * one export only.
+ */
+#include "export/spill.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BLOCK_BYTES 32768u
+
+/* A block on disk: where the one below it is, then its records. */
+struct block_head {
+	uint64_t below;
+};
+#define BLOCK_ROOM (BLOCK_BYTES - sizeof(struct block_head))
+
+void spill_file_init(struct spill_file *f)
+{
+	*f = (struct spill_file){ .fd = -1 };
+}
+
+void spill_file_done(struct spill_file *f)
+{
+	if (f->fd >= 0)
+		close(f->fd);
+	f->fd = -1;
+}
+
+static int open_private(void)
+{
+	const char *dir = getenv("TMPDIR");
+	if (!dir || !*dir)
+		dir = "/tmp";
+	int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (fd >= 0)
+		return fd;
+
+	/* A file system without O_TMPFILE: a name that nobody can guess, gone at once. */
+	char path[4096];
+	if (snprintf(path, sizeof(path), "%s/pollux-XXXXXX", dir) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	unlink(path);
+	return fd;
+}
+
+void spill_init(struct spill *s, struct spill_file *file, size_t record_bytes)
+{
+	*s = (struct spill){ .file = file, .record_bytes = record_bytes };
+}
+
+void spill_done(struct spill *s)
+{
+	free(s->block);
+	s->block = NULL;
+}
+
+static int write_block(struct spill *s)
+{
+	struct spill_file *f = s->file;
+	if (f->fd < 0) {
+		int fd = open_private();
+		if (fd < 0)
+			return fd;
+		f->fd = fd;
+	}
+	memcpy(s->block, &(struct block_head){ .below = s->below }, sizeof(struct block_head));
+	for (size_t done = 0; done < BLOCK_BYTES;) {
+		ssize_t n = pwrite(f->fd, s->block + done, BLOCK_BYTES - done,
+				   (off_t)(f->bytes + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		done += (size_t)n;
+	}
+	s->below = f->bytes + 1;
+	f->bytes += BLOCK_BYTES;
+	s->n = 0;
+	return 0;
+}
+
+static int read_block(struct spill *s)
+{
+	struct block_head head;
+	for (size_t done = 0; done < BLOCK_BYTES;) {
+		ssize_t n = pread(s->file->fd, s->block + done, BLOCK_BYTES - done,
+				  (off_t)(s->below - 1 + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		done += (size_t)n;
+	}
+	memcpy(&head, s->block, sizeof(head));
+	s->below = head.below;
+	s->n = BLOCK_ROOM / s->record_bytes; /* only full ones are written */
+	return 0;
+}
+
+static char *place(const struct spill *s, size_t i)
+{
+	return s->block + sizeof(struct block_head) + i * s->record_bytes;
+}
+
+int spill_push(struct spill *s, const void *record)
+{
+	if (!s->block && !(s->block = malloc(BLOCK_BYTES)))
+		return -ENOMEM;
+	if (s->n == BLOCK_ROOM / s->record_bytes) {
+		int r = write_block(s);
+		if (r < 0)
+			return r;
+	}
+	memcpy(place(s, s->n++), record, s->record_bytes);
+	return 0;
+}
+
+int spill_pop(struct spill *s, void *ret_record)
+{
+	if (!s->n) {
+		if (!s->below)
+			return 0;
+		int r = read_block(s);
+		if (r < 0)
+			return r;
+	}
+	memcpy(ret_record, place(s, --s->n), s->record_bytes);
+	return 1;
+}

@@ -1,0 +1,219 @@
+/* What the exporters are made of: packing, the spilling stack, bins, the output buffer. */
+#include "export/lanes.h"
+#include "export/out.h"
+#include "export/spill.h"
+#include "export/survey.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static uint32_t take(struct pack *p, uint64_t begin)
+{
+	uint32_t lane = UINT32_MAX;
+	assert_int_equal(pack_take(p, begin, &lane), 0);
+	return lane;
+}
+
+static void test_pack_lowest_free(void **state)
+{
+	struct pack p = { 0 };
+	assert_int_equal(take(&p, 10), 0);
+	assert_int_equal(take(&p, 11), 1);
+	assert_int_equal(take(&p, 12), 2);
+	pack_give(&p, 1, 20);
+	pack_give(&p, 0, 21);
+	assert_int_equal(take(&p, 20), 1); /* lane 0 is free, but not since 20 */
+	assert_int_equal(take(&p, 21), 0);
+	assert_int_equal(take(&p, 22), 3);
+	pack_clear(&p);
+	assert_int_equal(take(&p, 0), 0);
+	pack_done(&p);
+}
+
+/* Against the plainest thing that could be right. */
+static void test_pack_never_overlaps(void **state)
+{
+	enum { N = 20000, LIVE = 300 };
+	struct pack p = { 0 };
+	uint32_t live[LIVE];
+	static uint64_t lane_end[N];
+	unsigned n = 0, most = 0;
+	uint64_t now = 1000;
+
+	srand(7);
+	for (unsigned i = 0; i < N; i++) {
+		now += (unsigned)rand() % 3;
+		if (n == LIVE || (n && rand() % 2)) {
+			unsigned k = (unsigned)rand() % n;
+			lane_end[live[k]] = now;
+			pack_give(&p, live[k], now);
+			live[k] = live[--n];
+		} else {
+			uint64_t begin = now - (unsigned)rand() % 5;
+			uint32_t lane = take(&p, begin);
+			assert_true(lane_end[lane] <= begin);
+			for (unsigned k = 0; k < n; k++)
+				assert_int_not_equal(live[k], lane);
+			live[n++] = lane;
+		}
+		most = n > most ? n : most;
+	}
+	assert_true(p.n >= most && p.n < most + 20);
+	pack_done(&p);
+}
+
+static void test_spill_reverses(void **state)
+{
+	struct spill_file file;
+	struct spill a, b;
+	const uint64_t n = 30000; /* several blocks each */
+	spill_file_init(&file);
+	spill_init(&a, &file, 24);
+	spill_init(&b, &file, 16);
+	for (uint64_t i = 0; i < n; i++) {
+		assert_int_equal(spill_push(&a, (uint64_t[]){ i, ~i, 3 * i }), 0);
+		assert_int_equal(spill_push(&b, (uint64_t[]){ i, 7 * i }), 0);
+	}
+	assert_true(file.bytes > 0);
+	uint64_t x[3];
+	for (uint64_t i = n; i-- > 0;) {
+		assert_int_equal(spill_pop(&a, x), 1);
+		assert_true(x[0] == i && x[1] == ~i && x[2] == 3 * i);
+	}
+	assert_int_equal(spill_pop(&a, x), 0);
+	for (uint64_t i = n; i-- > n / 2;)
+		assert_int_equal(spill_pop(&b, x), 1);
+	assert_int_equal(spill_push(&b, (uint64_t[]){ 5, 6 }), 0);
+	assert_int_equal(spill_pop(&b, x), 1);
+	assert_true(x[0] == 5 && x[1] == 6);
+	for (uint64_t i = n / 2; i-- > 0;) {
+		assert_int_equal(spill_pop(&b, x), 1);
+		assert_true(x[0] == i && x[1] == 7 * i);
+	}
+	assert_int_equal(spill_pop(&b, x), 0);
+	spill_done(&a);
+	spill_done(&b);
+	spill_file_done(&file);
+}
+
+static void test_bins(void **state)
+{
+	struct bins *b = calloc(1, sizeof(*b));
+	assert_non_null(b);
+	for (uint64_t i = 0; i < 100000; i++)
+		bins_add(b, 5000 + i * 1000, 10);
+	uint64_t until = bins_until(b, 30000, UINT64_MAX);
+	assert_true(until <= 5000 + 30000 * 1000ull && until > 5000 + 29000 * 1000ull);
+	until = bins_until(b, UINT64_MAX, 200000);
+	assert_true(until <= 5000 + 20000 * 1000ull && until > 5000 + 19000 * 1000ull);
+	assert_true(bins_until(b, UINT64_MAX, UINT64_MAX) >= 5000 + 100000 * 1000ull);
+	assert_true(bins_until(b, 0, 0) > 5000); /* never nothing */
+	free(b);
+}
+
+static void test_top_keeps_heaviest(void **state)
+{
+	struct top t = { .max = 50 };
+	for (uint64_t i = 0; i < 1000; i++)
+		assert_int_equal(top_add(&t, &(struct top_task){ .serial = i, .weight = i * 7919 % 1000 }),
+				 0);
+	assert_int_equal(t.n, 50);
+	for (size_t i = 0; i < t.n; i++)
+		assert_true(t.tasks[i].weight >= 950);
+	free(t.tasks);
+}
+
+static void check_us(uint64_t ns, const char *expect)
+{
+	char text[40];
+	*put_us(text, ns) = 0;
+	assert_string_equal(text, expect);
+}
+
+static void test_numbers(void **state)
+{
+	char text[40];
+	for (uint64_t v = 1, i = 0; i < 20; i++, v *= 10) {
+		char expect[40];
+		*put_u64(text, v - 1) = 0;
+		snprintf(expect, sizeof(expect), "%llu", (unsigned long long)(v - 1));
+		assert_string_equal(text, expect);
+	}
+	*put_u64(text, UINT64_MAX) = 0;
+	assert_string_equal(text, "18446744073709551615");
+	check_us(0, "0.000");
+	check_us(7, "0.007");
+	check_us(89, "0.089");
+	check_us(120, "0.120");
+	check_us(1000, "1.000");
+	check_us(1234567, "1234.567");
+	check_us(UINT64_MAX, "18446744073709551.615");
+}
+
+static void test_out_full_disk(void **state)
+{
+	FILE *full = fopen("/dev/full", "w");
+	struct out o;
+	assert_non_null(full);
+	assert_int_equal(out_init(&o, full), 0);
+	for (int i = 0; i < 200000; i++)
+		out_used(&o, put_lit(out_room(&o), "0123456789"));
+	assert_int_equal(out_flush(&o), -ENOSPC);
+	out_done(&o);
+	fclose(full);
+}
+
+static void test_out_keeps_all(void **state)
+{
+	FILE *f = tmpfile();
+	struct out o;
+	char *big = malloc(3 * OUT_BUFFER_BYTES);
+	assert_non_null(big);
+	memset(big, 'x', 3 * OUT_BUFFER_BYTES);
+	assert_int_equal(out_init(&o, f), 0);
+	for (int i = 0; i < 100000; i++)
+		out_used(&o, put_u64(out_room(&o), 10000 + i % 10000));
+	out_write(&o, big, 3 * OUT_BUFFER_BYTES);
+	out_write(&o, "end", 3);
+	assert_int_equal(out_flush(&o), 0);
+	assert_int_equal(o.bytes, 500000 + 3 * OUT_BUFFER_BYTES + 3);
+	assert_int_equal(ftell(f), o.bytes);
+	out_done(&o);
+	free(big);
+	fclose(f);
+}
+
+static void test_label(void **state)
+{
+	char *label = lanes_label("a\"b\\\n\xff");
+	assert_string_equal(label, "a\\\"b\\\\\\n\xef\xbf\xbd");
+	free(label);
+
+	char name[5000];
+	memset(name, 1, sizeof(name) - 1); /* six bytes each when escaped */
+	name[sizeof(name) - 1] = 0;
+	label = lanes_label(name);
+	assert_true(strlen(label) <= LABEL_MAX && strlen(label) > LABEL_MAX / 2);
+	free(label);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_pack_lowest_free),
+		cmocka_unit_test(test_pack_never_overlaps),
+		cmocka_unit_test(test_spill_reverses),
+		cmocka_unit_test(test_bins),
+		cmocka_unit_test(test_top_keeps_heaviest),
+		cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_out_full_disk),
+		cmocka_unit_test(test_out_keeps_all),
+		cmocka_unit_test(test_label),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
