@@ -1,13 +1,12 @@
 /*
- * Names. Demangling is libiberty's; what is ours is the bound around it (a v0 symbol can refer back
- * to itself so that a hundred bytes spell gigabytes) and the short form for people.
+ * Demangling. The work is libiberty's; what is ours is the bound around it: a v0 symbol can refer
+ * back to itself, so that a hundred bytes spell gigabytes.
  */
 #include "binary/names.h"
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 
-#include <ctype.h>
 #include <libiberty/demangle.h>
 #include <setjmp.h>
 #include <string.h>

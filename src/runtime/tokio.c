@@ -14,6 +14,7 @@
  * that takes exactly this address, since every table is taken where its tasks are made.
  */
 #include "runtime/find.h"
+#include "runtime/kind_name.h"
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -269,7 +270,7 @@ static int find(struct elf_image *image, struct finding *f, struct error *err)
 {
 	_cleanup_(tables_done) struct tables tables = {0};
 	_cleanup_(refs_done) struct refs refs = {0};
-	size_t first_kind = f->n_kinds;
+	size_t first_kind = f->n_kinds, named, unsure;
 	struct find_runtime *rt;
 	uint32_t index;
 	int r;
@@ -300,6 +301,15 @@ static int find(struct elf_image *image, struct finding *f, struct error *err)
 		r = add_sites(image, f, first_kind, &refs);
 	if (r == 0)
 		r = add_wakers(image, f, index);
+	if (r == 0)
+		r = kind_names_tokio(image, f, first_kind, &named, &unsure);
+	if (r == 0)
+		r = find_cover(f, "names", named - unsure, f->n_kinds - first_kind, "%s",
+			       !f->has_symbols ? "the program is stripped"
+			       : unsure	       ? "functions with equal code share one symbol"
+			       : named < f->n_kinds - first_kind
+				       ? "the optimiser left no symbol of some"
+				       : "");
 	return r;
 }
 

@@ -1,0 +1,311 @@
+/*
+ * The short form of a name, for people. A name is a text with paths in it:
+ *
+ *     <app::Pool as core::future::future::Future>::poll     core::pin::Pin<alloc::boxed::Box<dyn
+ * ..>>
+ *
+ * Each path is read into segments and written again by a few rules: what belongs to a closure or a
+ * state machine goes to its function, standard paths lose their modules, allocators vanish. What is
+ * no path (`&mut `, `dyn `, `, `) is copied. If the outcome is too long, deep generics are left
+ * out.
+ */
+#include "binary/names.h"
+
+#include "base/buf.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GOOD_LENGTH 96u
+#define MAX_SEGMENTS 64u
+#define MAX_DEPTH 32u
+
+struct text {
+	const char *at, *end;
+};
+
+struct segment {
+	struct text word;     /* an identifier or {..}; empty for a leading <..> */
+	struct text generics; /* inside of the <..> behind it */
+};
+
+struct writer {
+	struct buf *out;
+	unsigned max_generics; /* depth from which on generics are left out */
+};
+
+static void write_text(struct writer *w, struct text t, unsigned generics, unsigned depth);
+
+static bool is(struct text t, const char *s)
+{
+	return (size_t)(t.end - t.at) == strlen(s) && memcmp(t.at, s, (size_t)(t.end - t.at)) == 0;
+}
+
+static bool begins(struct text t, const char *s)
+{
+	size_t n = strlen(s);
+
+	return (size_t)(t.end - t.at) >= n && memcmp(t.at, s, n) == 0;
+}
+
+static bool is_word(char c)
+{
+	return isalnum((unsigned char)c) || c == '_' || c == '$' || (unsigned char)c >= 0x80;
+}
+
+/* Behind the bracket that matches the one at p; p if there is none. `->` is no bracket. */
+static const char *skip_brackets(const char *from, const char *end, char open, char close)
+{
+	unsigned depth = 0;
+
+	for (const char *p = from; p < end; p++) {
+		if (*p == open)
+			depth++;
+		else if (*p == close && !(close == '>' && p[-1] == '-') && --depth == 0)
+			return p + 1;
+	}
+	return from;
+}
+
+static struct text inside(const char *from, const char *to)
+{
+	return to > from ? (struct text){from + 1, to - 1} : (struct text){from, from};
+}
+
+/* Reads a path; returns its end, or `p` if none begins there. */
+static const char *read_path(const char *p, const char *end, struct segment *segs, size_t *n)
+{
+	*n = 0;
+	while (p < end && *n < MAX_SEGMENTS) {
+		struct segment *s = &segs[*n];
+		const char *from = p;
+
+		*s = (struct segment){{p, p}, {p, p}};
+		if (*p == '{') {
+			p = skip_brackets(p, end, '{', '}');
+		} else if (is_word(*p)) {
+			while (p < end && is_word(*p))
+				p++;
+		}
+		s->word = (struct text){from, p};
+		/* Generics as `Vec<T>` or `f::<T>`; but `net::<impl A for B>` begins a segment. */
+		if (begins((struct text){p, end}, "::<") &&
+		    !begins((struct text){p, end}, "::<impl "))
+			p += 2;
+		if (p < end && *p == '<') {
+			const char *open = p;
+
+			p = skip_brackets(p, end, '<', '>');
+			s->generics = inside(open, p);
+		}
+		if (p == from)
+			break;
+		(*n)++;
+		if (end - p < 3 || p[0] != ':' || p[1] != ':')
+			break;
+		p += 2;
+	}
+	return p;
+}
+
+/* {{closure}}, {closure#0}, {closure_env#0}, {async_fn#0}, {async_fn_env#0}, {async_block_env#1}:
+ * the word in it and its number (0 if there is none). */
+static bool read_closure(struct text t, struct text *ret_word, unsigned long *ret_number)
+{
+	static const char *const words[] = {"closure",	     "async_fn",  "async_block",
+					    "async_closure", "gen_block", "gen_fn"};
+	const char *p = t.at, *hash;
+
+	while (p < t.end && *p == '{')
+		p++;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (!begins((struct text){p, t.end}, words[i]))
+			continue;
+		*ret_word = (struct text){p, p + strlen(words[i])};
+		hash = memchr(p, '#', (size_t)(t.end - p));
+		*ret_number = hash ? strtoul(hash + 1, NULL, 10) : 0;
+		return t.at < t.end && *t.at == '{';
+	}
+	return false;
+}
+
+static const char *find_at_top(struct text t, const char *needle)
+{
+	size_t n = strlen(needle);
+	int depth = 0;
+
+	for (const char *p = t.at; (size_t)(t.end - p) >= n; p++) {
+		if (*p == '<' || *p == '(' || *p == '[' || *p == '{')
+			depth++;
+		else if (*p == ')' || *p == ']' || *p == '}' ||
+			 (*p == '>' && (p == t.at || p[-1] != '-')))
+			depth--;
+		else if (depth == 0 && memcmp(p, needle, n) == 0)
+			return p;
+	}
+	return NULL;
+}
+
+/* The type in `X as Trait`, `impl Trait for X`, `X`. */
+static struct text self_type(struct text t, bool *ret_future)
+{
+	const char *as = find_at_top(t, " as ");
+	const char *for_type = begins(t, "impl ") ? find_at_top(t, " for ") : NULL;
+	struct text trait = {t.end, t.end};
+
+	if (as) {
+		trait = (struct text){as + 4, t.end};
+		t.end = as;
+	} else if (for_type) {
+		trait = (struct text){t.at + 5, for_type};
+		t.at = for_type + 5;
+	} else if (begins(t, "impl ")) {
+		t.at += 5;
+	}
+	*ret_future = trait.end - trait.at >= 6 && memcmp(trait.end - 6, "Future", 6) == 0;
+	return t;
+}
+
+static void write_generics(struct writer *w, struct text t, unsigned generics, unsigned depth)
+{
+	bool first = true;
+
+	buf_char(w->out, '<');
+	if (generics >= w->max_generics) {
+		buf_str(w->out, "..>");
+		return;
+	}
+	while (t.at < t.end) {
+		const char *comma = find_at_top(t, ",");
+		struct text arg = {t.at, comma ? comma : t.end};
+
+		while (arg.at < arg.end && *arg.at == ' ')
+			arg.at++;
+		if (!is(arg, "alloc::alloc::Global")) {
+			if (!first)
+				buf_str(w->out, ", ");
+			write_text(w, arg, generics + 1, depth);
+			first = false;
+		}
+		t.at = comma ? comma + 1 : t.end;
+	}
+	buf_char(w->out, '>');
+}
+
+static void write_segment(struct writer *w, const struct segment *s, unsigned generics,
+			  unsigned depth)
+{
+	struct text word;
+	unsigned long number;
+
+	if (read_closure(s->word, &word, &number)) {
+		buf_char(w->out, '{');
+		buf_add(w->out, word.at, (size_t)(word.end - word.at));
+		if (memchr(s->word.at, '#', (size_t)(s->word.end - s->word.at)))
+			buf_printf(w->out, "#%lu", number);
+		buf_char(w->out, '}');
+	} else {
+		buf_add(w->out, s->word.at, (size_t)(s->word.end - s->word.at));
+	}
+	if (s->generics.at < s->generics.end)
+		write_generics(w, s->generics, generics, depth);
+}
+
+/* From a standard crate's path only the end says something: the type, or module and function. */
+static size_t skip_std(const struct segment *segs, size_t n)
+{
+	size_t last = n - 1;
+
+	if (n < 2 ||
+	    !(is(segs[0].word, "core") || is(segs[0].word, "alloc") || is(segs[0].word, "std")))
+		return 0;
+	while (last > 0 && segs[last].word.at < segs[last].word.end && *segs[last].word.at == '{')
+		last--;
+	/* `Vec<T>::push`: the type before a method belongs to it. */
+	if (last > 1 && islower((unsigned char)*segs[last].word.at))
+		return last - 1;
+	return last;
+}
+
+/* Where to begin. `app::<impl Trait for X>::method`: at the type, whose own path says it all. */
+static size_t first_segment(const struct segment *segs, size_t n)
+{
+	for (size_t i = n; i > 0; i--) {
+		if (segs[i - 1].word.at == segs[i - 1].word.end)
+			return i - 1;
+	}
+	return skip_std(segs, n);
+}
+
+static void write_path(struct writer *w, const struct segment *segs, size_t n, unsigned generics,
+		       unsigned depth)
+{
+	size_t first = first_segment(segs, n);
+	bool own_closure = true;
+
+	for (size_t i = first; i < n; i++) {
+		const struct segment *s = &segs[i];
+		struct text word, type;
+		unsigned long number;
+		bool future;
+
+		if (begins(s->word, "{impl#"))
+			continue;
+		/* The first closure in a function is the body of an async fn, or all there is. */
+		if (i > first && own_closure && read_closure(s->word, &word, &number)) {
+			own_closure = false;
+			if (number == 0)
+				continue;
+		}
+		if (i > first)
+			buf_str(w->out, "::");
+		if (s->word.at < s->word.end) {
+			write_segment(w, s, generics, depth);
+			continue;
+		}
+		type = self_type(s->generics, &future);
+		write_text(w, type, generics, depth);
+		/* <X as Future>::poll is X. */
+		if (future && i + 2 == n && is(segs[i + 1].word, "poll"))
+			return;
+	}
+}
+
+static void write_text(struct writer *w, struct text t, unsigned generics, unsigned depth)
+{
+	const char *p = t.at;
+
+	if (depth == MAX_DEPTH) {
+		buf_str(w->out, "..");
+		return;
+	}
+	while (p < t.end) {
+		struct segment segs[MAX_SEGMENTS];
+		size_t n;
+		const char *next = read_path(p, t.end, segs, &n);
+
+		if (next > p) {
+			write_path(w, segs, n, generics, depth + 1);
+			p = next;
+		} else {
+			buf_char(w->out, *p++);
+		}
+	}
+}
+
+char *name_shorten(const char *full)
+{
+	struct text t = {full, full + strlen(full)};
+	struct buf out = BUF_INIT;
+
+	for (unsigned max = 8;; max = max > 3 ? 3 : max - 1) {
+		struct writer w = {&out, max};
+
+		buf_clear(&out);
+		buf_str(&out, "");
+		write_text(&w, t, 0, 0);
+		if (out.len <= GOOD_LENGTH || max == 0 || buf_failed(&out))
+			return buf_steal(&out);
+	}
+}

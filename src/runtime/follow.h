@@ -1,0 +1,24 @@
+/*
+ * Following calls: from a function to those that it calls (directly, by a jump out of itself, or
+ * through a word of the object that holds a function's address), breadth first.
+ */
+#ifndef POLLUX_RUNTIME_FOLLOW_H
+#define POLLUX_RUNTIME_FOLLOW_H
+
+#include "binary/elf_image.h"
+
+enum follow_step {
+	FOLLOW_INTO, /* go on with what this function calls */
+	FOLLOW_PAST, /* not into this one */
+	FOLLOW_STOP, /* done */
+};
+
+/* `symbol` begins at addr and has the most telling name there; NULL if there is none. */
+typedef enum follow_step follow_visit(uint64_t addr, const struct elf_symbol *symbol, void *opaque);
+
+/* Visits what `start` calls, each function once, up to `depth` calls away. Bounded. -ENOMEM or 0.
+ */
+int follow(struct elf_image *image, uint64_t start, unsigned depth, follow_visit *visit,
+	   void *opaque);
+
+#endif

@@ -1,0 +1,404 @@
+/*
+ * Names of kinds, from symbols alone.
+ *
+ * A kind is poll::<T, S>: T is the root future, S the scheduler. v0 mangling spells both in the
+ * symbol. Legacy mangling (rustc's default for long) doesn't, but symbols of what the functions of
+ * the vtable call do:
+ *
+ *     dealloc  ->  drop_in_place<Cell<T, S>>            both, in full
+ *     dealloc, poll  ->  drop_in_place<Stage<T>>        T in full
+ *     poll  ->  T's own poll: "app::worker::{{closure}}"    or, if T's was inlined, of a future
+ * inside
+ *
+ * LLVM folds functions with equal code: several kinds of one scheduler may then reach the very same
+ * drop_in_place, whose symbol tells of one of them only. Then what poll calls decides, if that is
+ * clear; else the name is told with "or alike".
+ */
+#include "runtime/kind_name.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "binary/names.h"
+#include "runtime/find.h"
+#include "runtime/follow.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define DEPTH 6u
+
+/* What is known of one kind. */
+struct clue {
+	char *t, *s; /* as spelled; NULL if not found */
+	uint64_t
+		told_by; /* address of the function whose symbol spells T, 0 if it is poll itself */
+	char *callee;	 /* first future's poll outside of the runtime that poll calls */
+};
+
+static void clue_done(struct clue *c)
+{
+	free(c->t);
+	free(c->s);
+	free(c->callee);
+}
+
+/* The end of the generic argument at p: at `,` or `>` of its own level; NULL if there is none. */
+static const char *argument_end(const char *p)
+{
+	int depth = 0;
+
+	for (; *p; p++) {
+		if (*p == '<' || *p == '(' || *p == '[' || *p == '{')
+			depth++;
+		else if (depth == 0 && (*p == ',' || *p == '>'))
+			return p;
+		else if (*p == ')' || *p == ']' || *p == '}' || (*p == '>' && p[-1] != '-'))
+			depth--;
+	}
+	return NULL;
+}
+
+/* The first argument behind `before` in a demangled name, and where the next one begins (NULL:
+ * none). */
+static char *read_argument(const char *name, const char *before, const char **ret_next)
+{
+	const char *p = strstr(name, before), *end;
+
+	if (!p)
+		return NULL;
+	p += strlen(before);
+	end = argument_end(p);
+	if (!end)
+		return NULL;
+	*ret_next = *end == ',' ? end + 1 + strspn(end + 1, " ") : NULL;
+	return strndup(p, (size_t)(end - p));
+}
+
+/* T and S behind `before`: "..Cell<T, S>". S is left out if it isn't there. */
+static bool read_types(struct clue *c, const char *name, const char *before)
+{
+	const char *next;
+	char *t = read_argument(name, before, &next);
+
+	if (!t)
+		return false;
+	free(c->t);
+	free(c->s);
+	c->t = t;
+	c->s = next ? read_argument(next, "", &next) : NULL;
+	return true;
+}
+
+/* Names of functions that drop a task's parts, the most telling first. */
+static const struct {
+	const char *legacy, *v0; /* in the mangled name */
+	const char *before;	 /* in the demangled one */
+} parts[] = {
+	{"task..core..Cell$LT$", "4task4core4Cell", "tokio::runtime::task::core::Cell<"},
+	{"task..core..Core$LT$", "4task4core4Core", "tokio::runtime::task::core::Core<"},
+	{"task..core..Stage$LT$", "4task4core5Stage", "tokio::runtime::task::core::Stage<"},
+	{"task..core..CoreStage$LT$", "4task4core9CoreStage",
+	 "tokio::runtime::task::core::CoreStage<"},
+};
+
+struct part_walk {
+	struct clue *clue;
+	size_t best; /* index into parts of what was found */
+};
+
+static enum follow_step visit_parts(uint64_t addr, const struct elf_symbol *s, void *opaque)
+{
+	struct part_walk *w = opaque;
+
+	if (!s)
+		return FOLLOW_PAST;
+	for (size_t i = 0; i < w->best; i++) {
+		_cleanup_free_ char *name = NULL;
+
+		if (!strstr(s->name, parts[i].legacy) && !strstr(s->name, parts[i].v0))
+			continue;
+		name = name_demangle(s->name);
+		if (!name || !strstr(name, "drop_in_place") ||
+		    !read_types(w->clue, name, parts[i].before))
+			continue;
+		w->clue->told_by = addr;
+		w->best = i;
+	}
+	if (w->best == 0)
+		return FOLLOW_STOP;
+	return strstr(s->name, "5tokio") || strstr(s->name, "tokio..") ||
+			       strstr(s->name, "13drop_in_place")
+		       ? FOLLOW_INTO
+		       : FOLLOW_PAST;
+}
+
+static bool begins_any(const char *s, const char *const *list)
+{
+	for (; *list; list++) {
+		if (strncmp(s, *list, strlen(*list)) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool ends(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+
+	return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static enum follow_step visit_poll(uint64_t addr, const struct elf_symbol *s, void *opaque)
+{
+	static const char *const through[] = {
+		"tokio::runtime::task::",
+		"<tokio::runtime::task::",
+		"tokio::runtime::coop",
+		"tokio::task::coop",
+		"tokio::loom::",
+		"<tokio::runtime::blocking::task::",
+		"core::",
+		"<core::",
+		"std::",
+		"<std::",
+		"alloc::",
+		"<alloc::",
+		"<tracing::instrument::",
+		NULL,
+	};
+	static const char *const not_through[] = {"core::ptr::drop_in_place", "core::panicking",
+						  "std::panicking", "core::fmt", NULL};
+	static const char *const runtime[] = {"tokio::runtime", "<tokio::runtime", "tokio::loom",
+					      "tokio::util",	"<tokio::util",	   NULL};
+	struct clue *c = opaque;
+	_cleanup_free_ char *name = s ? name_demangle(s->name) : NULL;
+
+	(void)addr;
+	if (!name || begins_any(name, not_through))
+		return FOLLOW_PAST;
+	if (begins_any(name, through))
+		return FOLLOW_INTO;
+	if (begins_any(name, runtime) || !(ends(name, "}") || ends(name, "Future>::poll")))
+		return FOLLOW_PAST;
+	c->callee = steal(name);
+	return FOLLOW_STOP;
+}
+
+/* `symbol` spells T and S itself (v0). */
+static bool told_by_poll(struct elf_image *image, uint64_t poll, struct clue *c)
+{
+	const struct elf_symbol *s = find_symbol(image, poll, "5tokio7runtime4task3raw4poll");
+	_cleanup_free_ char *name = s ? name_demangle(s->name) : NULL;
+
+	return name && read_types(c, name, "tokio::runtime::task::raw::poll::<");
+}
+
+static int gather(struct elf_image *image, const struct find_kind *k, struct clue *c)
+{
+	struct part_walk w = {c, sizeof(parts) / sizeof(parts[0])};
+	int r;
+
+	if (told_by_poll(image, k->poll, c))
+		return 0;
+	r = follow(image, k->dealloc, DEPTH, visit_parts, &w);
+	if (r == 0 && w.best > 0)
+		r = follow(image, k->poll, DEPTH, visit_parts, &w);
+	if (r == 0)
+		r = follow(image, k->poll, DEPTH, visit_poll, c);
+	return r;
+}
+
+struct scheduler_walk {
+	const char *name;
+};
+
+static const char *scheduler_name(const char *s)
+{
+	static const struct {
+		const char *part, *name;
+	} table[] = {
+		{"multi_thread", "multi_thread"}, {"current_thread", "current_thread"},
+		{"task::local::", "local"},	  {"task5local", "local"},
+		{"BlockingSchedule", "blocking"}, {"NoopSchedule", "blocking"},
+		{"thread_pool", "multi_thread"},  {"basic_scheduler", "current_thread"},
+	};
+
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		if (strstr(s, table[i].part))
+			return table[i].name;
+	}
+	return NULL;
+}
+
+static enum follow_step visit_schedule(uint64_t addr, const struct elf_symbol *s, void *opaque)
+{
+	struct scheduler_walk *w = opaque;
+
+	(void)addr;
+	if (!s)
+		return FOLLOW_PAST;
+	w->name = scheduler_name(s->name);
+	return w->name ? FOLLOW_STOP : FOLLOW_INTO;
+}
+
+static int set_scheduler(struct elf_image *image, struct find_kind *k, const struct clue *c)
+{
+	struct scheduler_walk w = {c->s ? scheduler_name(c->s) : NULL};
+	int r = 0;
+
+	if (!w.name && k->id_offset == k->scheduler_offset)
+		w.name = "blocking"; /* the only scheduler of size zero */
+	if (!w.name)
+		r = follow(image, k->schedule, 3, visit_schedule, &w);
+	k->scheduler = strdup(w.name ? w.name : "");
+	return r < 0 ? r : k->scheduler ? 0 : -ENOMEM;
+}
+
+/* Takes wrappers off that say nothing of what the task does: `Pin<Box<F>>` (Tokio boxes large
+ * futures), instrumentation, executors' own. Returns a fresh string. */
+static char *unwrap(const char *type)
+{
+	static const char *const wrappers[] = {
+		"core::pin::Pin<alloc::boxed::Box<",
+		"alloc::boxed::Box<",
+		"tokio::runtime::blocking::task::BlockingTask<",
+		"tracing::instrument::Instrumented<",
+		"tracing_futures::Instrumented<",
+		"async_std::task::builder::SupportTaskLocals<",
+		"core::panic::unwind_safe::AssertUnwindSafe<",
+		"futures_util::future::future::catch_unwind::CatchUnwind<",
+		"futures_util::abortable::Abortable<",
+	};
+	char *t = strdup(type);
+
+	for (size_t i = 0; t && i < sizeof(wrappers) / sizeof(wrappers[0]); i++) {
+		const char *next;
+		char *inner;
+
+		if (strncmp(t, wrappers[i], strlen(wrappers[i])) != 0 ||
+		    strncmp(t + strlen(wrappers[i]), "dyn ", 4) == 0)
+			continue;
+		inner = read_argument(t, wrappers[i], &next);
+		if (!inner)
+			continue;
+		free(t);
+		t = inner;
+		i = SIZE_MAX; /* once more from the first wrapper */
+	}
+	return t;
+}
+
+static void set_role(struct find_kind *k, const char *type)
+{
+	bool blocking = strstr(type, "tokio::runtime::blocking::task::BlockingTask<") == type ||
+			strcmp(k->scheduler, "blocking") == 0;
+	bool worker = strstr(type, "::worker::") &&
+		      (strstr(type, "::multi_thread") || strstr(type, "::thread_pool"));
+
+	if (!blocking)
+		return;
+	k->role = TR_BLOCKING;
+	if (!worker || !strstr(type, "tokio::runtime::"))
+		return;
+	/* Launch::launch starts the workers; block_in_place (also spelled by its helper
+	 * maybe_move_runtime) hands a worker's core to a fresh thread. */
+	if (strstr(type, "::launch::{") || strstr(type, "Launch")) {
+		k->role = TR_WORKER;
+	} else if (strstr(type, "block_in_place") || strstr(type, "maybe_move_runtime")) {
+		k->role = TR_WORKER;
+		k->block_in_place = true;
+	}
+}
+
+static int set_name(struct find_kind *k, const char *type, bool unsure)
+{
+	_cleanup_free_ char *inner = unwrap(type), *shortened = NULL;
+	struct buf name = BUF_INIT, full = BUF_INIT;
+
+	if (!inner)
+		return -ENOMEM;
+	set_role(k, type);
+	if (k->role == TR_WORKER) {
+		buf_printf(&name, "tokio worker%s", k->block_in_place ? " (block_in_place)" : "");
+	} else {
+		shortened = name_shorten(inner);
+		buf_printf(&name, "%s%s", shortened ? shortened : inner,
+			   unsure ? " (or alike)" : "");
+	}
+	buf_printf(&full, "%s%s", unsure ? "one of several with equal code: " : "", type);
+	free(k->name);
+	free(k->full_name);
+	k->name = buf_steal(&name);
+	k->full_name = buf_steal(&full);
+	return k->name && k->full_name ? 0 : -ENOMEM;
+}
+
+static int set_unnamed(struct find_kind *k, size_t number)
+{
+	struct buf name = BUF_INIT;
+
+	if (strcmp(k->scheduler, "blocking") == 0)
+		k->role = TR_BLOCKING;
+	buf_printf(&name, "kind %zu", number);
+	k->name = buf_steal(&name);
+	k->full_name = strdup("");
+	return k->name && k->full_name ? 0 : -ENOMEM;
+}
+
+/* True if another kind of the same scheduler is told by the same function, so that function's
+ * symbol is the name of one of them only. */
+static bool is_folded(const struct finding *f, size_t first, const struct clue *clues, size_t i)
+{
+	for (size_t k = 0; clues[i].told_by && k < f->n_kinds - first; k++) {
+		if (k != i && clues[k].told_by == clues[i].told_by &&
+		    strcmp(f->kinds[first + k].scheduler, f->kinds[first + i].scheduler) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int name_all(struct finding *f, size_t first, const struct clue *clues, size_t *ret_named,
+		    size_t *ret_unsure)
+{
+	int r = 0;
+
+	*ret_named = *ret_unsure = 0;
+	for (size_t i = 0; i < f->n_kinds - first && r == 0; i++) {
+		struct find_kind *k = &f->kinds[first + i];
+		const struct clue *c = &clues[i];
+		bool folded = is_folded(f, first, clues, i);
+
+		if (c->t && !folded)
+			r = set_name(k, c->t, false);
+		else if (c->callee)
+			r = set_name(k, c->callee, false);
+		else if (c->t)
+			r = set_name(k, c->t, true);
+		else
+			r = set_unnamed(k, i + 1);
+		*ret_named += c->t || c->callee;
+		*ret_unsure += c->t && folded && !c->callee;
+	}
+	return r;
+}
+
+int kind_names_tokio(struct elf_image *image, struct finding *f, size_t first, size_t *ret_named,
+		     size_t *ret_unsure)
+{
+	size_t n = f->n_kinds - first;
+	struct clue *clues = calloc(n + 1, sizeof(*clues));
+	int r = clues ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < n && r == 0; i++) {
+		if (elf_image_has_symtab(image))
+			r = gather(image, &f->kinds[first + i], &clues[i]);
+		if (r == 0)
+			r = set_scheduler(image, &f->kinds[first + i], &clues[i]);
+	}
+	if (r == 0)
+		r = name_all(f, first, clues, ret_named, ret_unsure);
+	for (size_t i = 0; clues && i < n; i++)
+		clue_done(&clues[i]);
+	free(clues);
+	return r;
+}
