@@ -107,8 +107,43 @@ static int keep_object(struct attach *a, const struct process_object *o, struct 
 	return 0;
 }
 
-/* Everything that can be hooked in this process, and where the unwinder's register function is. */
-static int look(struct attach *a, uint64_t *ret_register_frame, struct error *err)
+/*
+ * The function by which the program's unwinder is told of further frames: libgcc's, which takes a whole
+ * .eh_frame. It is in libgcc_s, or in the program itself if that is static and not stripped. LLVM's
+ * libunwind has one of the same name that takes a single entry: told apart by what stands beside it.
+ */
+static uint64_t register_frame_in(const struct process_object *o)
+{
+	const struct elf_symbol *symbols;
+	size_t n = elf_image_symbols(o->image, &symbols);
+	uint64_t found = 0;
+	bool libgcc = false;
+
+	for (size_t i = 0; i < n; i++) {
+		if (strncmp(symbols[i].name, "__register_frame", 16))
+			continue;
+		if (!symbols[i].name[16])
+			found = symbols[i].addr + o->bias;
+		else if (!strcmp(symbols[i].name + 16, "_info"))
+			libgcc = true;
+	}
+	return libgcc ? found : 0;
+}
+
+static uint64_t find_register_frame(const struct process_objects *objects)
+{
+	uint64_t found = 0;
+
+	for (size_t i = 1; i < objects->n && !found; i++)
+		if (objects->v[i].image && strstr(objects->v[i].path, "/libgcc_s"))
+			found = register_frame_in(&objects->v[i]);
+	if (!found && !elf_image_is_dynamic(objects->v[0].image))
+		found = register_frame_in(&objects->v[0]);
+	return found;
+}
+
+/* Everything that can be hooked in this process. */
+static int look(struct attach *a, struct error *err)
 {
 	_cleanup_buf_ struct buf notes = BUF_INIT;
 	struct process_maps maps;
@@ -118,7 +153,6 @@ static int look(struct attach *a, uint64_t *ret_register_frame, struct error *er
 		return rc;
 	rc = objects_read(&a->process, &maps, &a->objects, err);
 	maps_done(&maps);
-	*ret_register_frame = 0;
 	for (size_t i = 0; rc == 0 && i < a->objects.n; i++) {
 		struct process_object *o = &a->objects.v[i];
 		struct finding found = {0};
@@ -134,8 +168,6 @@ static int look(struct attach *a, uint64_t *ret_register_frame, struct error *er
 			buf_printf(&notes, "%s not understood: %s; ", o->path, why.text);
 			continue;
 		}
-		if (found.register_frame && !*ret_register_frame)
-			*ret_register_frame = found.register_frame + o->bias;
 		for (size_t k = 0; k < found.n_coverage && !has_something(&found); k++)
 			if (found.coverage[k].note && *found.coverage[k].note && found.n_runtimes)
 				buf_printf(&notes, "%s; ", found.coverage[k].note);
@@ -206,9 +238,9 @@ static uint32_t min_call_ticks(const struct attach *a)
 	return ns ? (uint32_t)((unsigned __int128)ticks * CALL_MIN_NS / ns) : 0;
 }
 
-static int write_state(struct attach *a, struct injector *in, uint64_t register_frame,
-		       struct error *err)
+static int write_state(struct attach *a, struct injector *in, struct error *err)
 {
+	uint64_t register_frame = find_register_frame(&a->objects);
 	const struct agent_image *image = area_image(NULL);
 	const struct layout *l = &a->layout;
 	struct agent_state state = {
@@ -282,8 +314,7 @@ static int load(void *arg)
 	struct injector in = {.process = &a->process, .parked = a->parked.tid ? &a->parked : NULL};
 	struct process_maps maps;
 	struct leftover old = {0};
-	uint64_t register_frame;
-	int rc = look(a, &register_frame, err);
+	int rc = look(a, err);
 
 	if (rc < 0)
 		return rc;
@@ -301,7 +332,7 @@ static int load(void *arg)
 	a->registered = a->reused ? old.registered : 0;
 	leftover_done(&old);
 	if (rc == 0)
-		rc = write_state(a, &in, register_frame, err);
+		rc = write_state(a, &in, err);
 	if (rc == 0)
 		rc = hooks_flip(&a->hooks, &a->process, &a->layout, err);
 	if (rc == 0) {
