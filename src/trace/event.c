@@ -1,0 +1,106 @@
+/* The words for what events say, in the order of the enums of event.h and agent/ring.h. */
+#include "trace/event.h"
+
+#include "agent/ring.h"
+
+#define LOOK_UP(table, i)                                                                          \
+	((i) < sizeof(table) / sizeof((table)[0]) && (table)[i] ? (table)[i] : "?")
+
+const char *trace_event_type_name(unsigned type)
+{
+	static const char *const names[TE_N_TYPES] = {
+		[TE_NONE] = "none",
+		[TE_SPAWN] = "spawn",
+		[TE_POLL_BEGIN] = "poll_begin",
+		[TE_POLL_END] = "poll_end",
+		[TE_WAKE] = "wake",
+		[TE_SCHEDULE] = "schedule",
+		[TE_CANCEL] = "cancel",
+		[TE_DROP] = "drop",
+		[TE_PARK] = "park",
+		[TE_UNPARK] = "unpark",
+		[TE_BLOCK] = "block",
+		[TE_THREAD_BEGIN] = "thread_begin",
+		[TE_THREAD_END] = "thread_end",
+		[TE_LOST] = "lost",
+		[TE_ROOT_ENTER] = "root_enter",
+		[TE_ROOT_WAKE] = "root_wake",
+	};
+	return LOOK_UP(names, type);
+}
+
+const char *trace_outcome_name(unsigned outcome)
+{
+	static const char *const names[TO_N] = {
+		[TO_PENDING] = "pending",     [TO_READY] = "ready",	[TO_PANICKED] = "panicked",
+		[TO_CANCELLED] = "cancelled", [TO_UNKNOWN] = "unknown",
+	};
+	return LOOK_UP(names, outcome);
+}
+
+const char *trace_wake_name(unsigned wake)
+{
+	static const char *const names[TW_N] = {
+		[TW_SCHEDULED] = "scheduled",
+		[TW_RUNNING] = "running",
+		[TW_NOOP] = "noop",
+		[TW_UNKNOWN] = "unknown",
+	};
+	return LOOK_UP(names, wake);
+}
+
+const char *trace_call_name(unsigned call)
+{
+	static const char *const names[AC_N_CALLS] = {
+		[AC_NONE] = "none",
+		[AC_FUTEX] = "futex",
+		[AC_EPOLL_WAIT] = "epoll_wait",
+		[AC_EPOLL_PWAIT] = "epoll_pwait",
+		[AC_EPOLL_PWAIT2] = "epoll_pwait2",
+		[AC_POLL] = "poll",
+		[AC_PPOLL] = "ppoll",
+		[AC_SELECT] = "select",
+		[AC_NANOSLEEP] = "nanosleep",
+		[AC_CLOCK_NANOSLEEP] = "clock_nanosleep",
+		[AC_USLEEP] = "usleep",
+		[AC_SLEEP] = "sleep",
+		[AC_READ] = "read",
+		[AC_PREAD] = "pread",
+		[AC_READV] = "readv",
+		[AC_WRITE] = "write",
+		[AC_PWRITE] = "pwrite",
+		[AC_WRITEV] = "writev",
+		[AC_RECV] = "recv",
+		[AC_RECVFROM] = "recvfrom",
+		[AC_RECVMSG] = "recvmsg",
+		[AC_SEND] = "send",
+		[AC_SENDTO] = "sendto",
+		[AC_SENDMSG] = "sendmsg",
+		[AC_ACCEPT] = "accept",
+		[AC_ACCEPT4] = "accept4",
+		[AC_CONNECT] = "connect",
+		[AC_FSYNC] = "fsync",
+		[AC_FDATASYNC] = "fdatasync",
+		[AC_FLOCK] = "flock",
+		[AC_WAITPID] = "waitpid",
+		[AC_WAITID] = "waitid",
+		[AC_PTHREAD_JOIN] = "pthread_join",
+		[AC_PTHREAD_MUTEX_LOCK] = "pthread_mutex_lock",
+		[AC_PTHREAD_COND_WAIT] = "pthread_cond_wait",
+		[AC_PTHREAD_COND_TIMEDWAIT] = "pthread_cond_timedwait",
+		[AC_GETADDRINFO] = "getaddrinfo",
+		[AC_SCHED_YIELD] = "sched_yield",
+	};
+	return LOOK_UP(names, call);
+}
+
+const char *trace_role_name(unsigned role)
+{
+	static const char *const names[TR_N] = {
+		[TR_TASK] = "task",
+		[TR_BLOCKING] = "blocking",
+		[TR_WORKER] = "worker",
+		[TR_ROOT] = "root",
+	};
+	return LOOK_UP(names, role);
+}

@@ -1,0 +1,461 @@
+/*
+ * The reader: chunks from the file into metadata tables and into the merge, and events out of it.
+ *
+ * It alternates between two states. *Reading*: chunks are taken in until a round ends. *Giving
+ * out*: the merge delivers what is older than the watermark of the round before. At the end of the
+ * file, whatever kind of end, everything left is given out.
+ *
+ * The file is a stranger's, and perhaps a torso. A chunk whose header is sound but whose payload is
+ * not is stepped over and counted; anything worse is the end. trace_reader_truncated() puts what
+ * was counted into one sentence.
+ */
+#include "trace/trace.h"
+
+#include "base/buf.h"
+#include "trace/format.h"
+#include "trace/merge.h"
+#include "trace/meta.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define INPUT_BYTES (256u << 10)
+
+struct trace_reader {
+	int fd;
+	uint64_t total_bytes; /* 0 if not known */
+	uint64_t offset;      /* in the file, of the next byte that the parser takes */
+	uint32_t header_bytes;
+	struct meta meta;
+	uint64_t meta_read_to; /* META chunks before this offset are in the tables already */
+	struct merge *merge;
+
+	const struct trace_event *run, *run_end;
+	bool giving, ended, forced;
+	uint64_t limit;	    /* of what is given out now */
+	uint64_t watermark; /* of the last round */
+	uint64_t n_given;
+
+	/* what is wrong with the file */
+	uint64_t n_damaged, first_damaged;
+	uint64_t n_expected; /* of the END chunk */
+	bool end_seen;
+	const char *cut; /* why reading ended without END */
+	struct buf story;
+
+	size_t in_at, in_n;
+	uint8_t in[INPUT_BYTES];
+};
+
+/* ---- bytes ---- */
+
+/* Reads len bytes, less only at the end of the file. The number read or negative errno. */
+static ssize_t read_bytes(struct trace_reader *r, void *ret, size_t len)
+{
+	uint8_t *to = ret;
+	size_t left = len;
+
+	while (left) {
+		size_t have = r->in_n - r->in_at;
+		if (have) {
+			size_t part = have < left ? have : left;
+			memcpy(to, r->in + r->in_at, part);
+			r->in_at += part;
+			to += part;
+			left -= part;
+			continue;
+		}
+		ssize_t n = read(r->fd, r->in, sizeof(r->in));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		r->in_at = 0;
+		r->in_n = (size_t)n;
+	}
+	r->offset += len - left;
+	return (ssize_t)(len - left);
+}
+
+static int skip_bytes(struct trace_reader *r, size_t len, struct error *err)
+{
+	uint8_t sink[512];
+
+	while (len) {
+		size_t part = len < sizeof(sink) ? len : sizeof(sink);
+		ssize_t n = read_bytes(r, sink, part);
+		if (n < 0)
+			return error_sys(err, (int)n, "cannot read the trace");
+		if ((size_t)n < part)
+			return error_set(err, -EBADMSG, "not a pollux trace: its header is cut");
+		len -= part;
+	}
+	return 0;
+}
+
+/* ---- opening ---- */
+
+static int read_header(struct trace_reader *r, struct error *err)
+{
+	struct plx_header h;
+	ssize_t n = read_bytes(r, &h, sizeof(h));
+
+	if (n < 0)
+		return error_sys(err, (int)n, "cannot read");
+	if (n == 0)
+		return error_set(err, -EBADMSG, "the file is empty");
+	if ((size_t)n < sizeof(h.magic) || memcmp(h.magic, PLX_MAGIC, sizeof(h.magic)) != 0)
+		return error_set(err, -EBADMSG, "not a pollux trace");
+	if ((size_t)n < sizeof(h))
+		return error_set(err, -EBADMSG, "the trace is cut within its header");
+	if (h.checksum != plx_crc32c(&h, offsetof(struct plx_header, checksum)))
+		return error_set(err, -EBADMSG, "the trace's header is damaged");
+	if (h.major != PLX_MAJOR)
+		return error_set(err, -ENOTSUP,
+				 "the trace has format version %u.%u, made by pollux %.24s; this "
+				 "is pollux %s, which reads version %u",
+				 h.major, h.minor, h.tool, POLLUX_VERSION, PLX_MAJOR);
+	if (h.needed_features)
+		return error_set(err, -ENOTSUP,
+				 "the trace was made by pollux %.24s with features (0x%" PRIx64
+				 ") that this one, %s, does not know",
+				 h.tool, h.needed_features, POLLUX_VERSION);
+	if (h.header_bytes < sizeof(h) || h.header_bytes > PLX_MAX_HEADER_BYTES)
+		return error_set(err, -EBADMSG, "the trace's header is damaged");
+	r->header_bytes = h.header_bytes;
+	return skip_bytes(r, h.header_bytes - sizeof(h), err);
+}
+
+static void note_damage(struct trace_reader *r, uint64_t offset)
+{
+	if (!r->n_damaged || offset < r->first_damaged)
+		r->first_damaged = offset;
+	r->n_damaged++;
+}
+
+static void on_damage(void *ctx, uint64_t offset)
+{
+	note_damage(ctx, offset);
+}
+
+int trace_reader_open(const char *path, struct trace_reader **ret_reader, struct error *err)
+{
+	bool is_stdin = !strcmp(path, "-");
+	const char *name = is_stdin ? "standard input" : path;
+	struct stat st;
+	int code;
+
+	struct trace_reader *r = malloc(sizeof(*r));
+	if (!r)
+		return error_set(err, -ENOMEM, "out of memory for a trace reader");
+	memset(r, 0, offsetof(struct trace_reader, in));
+	r->merge = merge_new(on_damage, r);
+	r->fd = is_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+			 : open(path, O_RDONLY | O_CLOEXEC);
+	if (!r->merge) {
+		code = error_set(err, -ENOMEM, "out of memory for a trace reader");
+	} else if (r->fd < 0 || fstat(r->fd, &st) < 0) {
+		code = error_sys(err, -errno, "cannot open %s", name);
+	} else {
+		if (S_ISREG(st.st_mode))
+			r->total_bytes = (uint64_t)st.st_size;
+		code = read_header(r, err);
+		if (code < 0)
+			error_add(err, "cannot read %s", name);
+	}
+	if (code < 0) {
+		trace_reader_free(r);
+		return code;
+	}
+	*ret_reader = r;
+	return 0;
+}
+
+void trace_reader_free(struct trace_reader *r)
+{
+	if (!r)
+		return;
+	if (r->fd >= 0)
+		close(r->fd);
+	merge_free(r->merge);
+	meta_done(&r->meta);
+	buf_done(&r->story);
+	free(r);
+}
+
+/* ---- chunks ---- */
+
+static void end(struct trace_reader *r, const char *cut)
+{
+	r->ended = true;
+	r->cut = cut;
+	r->giving = true;
+	r->forced = true;
+}
+
+static int take_round(struct trace_reader *r, const uint8_t *payload, uint32_t size)
+{
+	if (size < 2 * sizeof(uint64_t))
+		return -EBADMSG;
+	r->limit = r->watermark;
+	memcpy(&r->watermark, payload, sizeof(r->watermark));
+	r->giving = true;
+	return 0;
+}
+
+static int take_end(struct trace_reader *r, const uint8_t *payload, uint32_t size)
+{
+	end(r, NULL);
+	if (size < sizeof(r->n_expected))
+		return -EBADMSG;
+	memcpy(&r->n_expected, payload, sizeof(r->n_expected));
+	r->end_seen = true;
+	return 0;
+}
+
+/* Takes the chunk. */
+static int take_payload(struct trace_reader *r, enum plx_chunk_type type, struct merge_chunk *chunk)
+{
+	uint64_t offset = chunk->offset;
+	uint32_t size = chunk->size;
+	int code = 0;
+
+	if (type == PLX_EVENTS) {
+		code = merge_add(r->merge, chunk);
+		chunk = NULL;
+		if (code == 0 && merge_full(r->merge)) {
+			r->giving = true;
+			r->forced = true;
+		}
+	} else if (type == PLX_META) {
+		if (offset >= r->meta_read_to)
+			code = meta_read(&r->meta, chunk->payload, size);
+		if (offset + size > r->meta_read_to)
+			r->meta_read_to = offset + size;
+	} else if (type == PLX_ROUND) {
+		code = take_round(r, chunk->payload, size);
+	} else if (type == PLX_END) {
+		code = take_end(r, chunk->payload, size);
+	}
+	free(chunk);
+	if (code == -EBADMSG) {
+		note_damage(r, offset);
+		code = 0;
+	}
+	return code;
+}
+
+/* Reads one chunk: 0 (which may be the end), negative errno. */
+static int read_chunk(struct trace_reader *r, struct error *err)
+{
+	struct plx_chunk_header h;
+	uint64_t offset = r->offset;
+
+	ssize_t n = read_bytes(r, &h, sizeof(h));
+	if (n < 0)
+		return error_sys(err, (int)n, "cannot read the trace at byte %" PRIu64, offset);
+	if ((size_t)n < sizeof(h)) {
+		end(r, n ? "within a chunk's header" : "without an end mark");
+		return 0;
+	}
+	if (h.checksum != plx_crc32c(&h, offsetof(struct plx_chunk_header, checksum)) ||
+	    h.size > PLX_MAX_CHUNK_BYTES) {
+		r->offset = offset;
+		end(r, "at a damaged chunk header");
+		return 0;
+	}
+
+	/* What a header promises is not allocated before it is there: a cut file stays cheap. */
+	if (r->total_bytes && h.size > r->total_bytes - r->offset) {
+		r->offset = offset;
+		end(r, "within a chunk");
+		return 0;
+	}
+	struct merge_chunk *chunk = malloc(sizeof(*chunk) + h.size + DECODER_SLACK);
+	if (!chunk)
+		return error_set(err, -ENOMEM, "out of memory for a chunk of the trace");
+	n = read_bytes(r, chunk->payload, h.size);
+	if (n < 0 || (size_t)n < h.size) {
+		free(chunk);
+		if (n < 0)
+			return error_sys(err, (int)n, "cannot read the trace at byte %" PRIu64,
+					 r->offset);
+		r->offset = offset;
+		end(r, "within a chunk");
+		return 0;
+	}
+	memset(chunk->payload + h.size, 0, DECODER_SLACK);
+	chunk->offset = offset;
+	chunk->size = h.size;
+
+	if (h.payload_checksum != plx_crc32c(chunk->payload, h.size)) {
+		note_damage(r, offset);
+		free(chunk);
+		return 0;
+	}
+	if (h.flags) {
+		free(chunk);
+		return 0;
+	}
+	int code = take_payload(r, h.type, chunk);
+	return code < 0 ? error_sys(err, code, "cannot read the trace at byte %" PRIu64, offset)
+			: 0;
+}
+
+/* ---- events ---- */
+
+/* Finds the next run: 1, 0 at the end, negative errno. */
+static int next_run(struct trace_reader *r, struct error *err)
+{
+	for (;;) {
+		if (!r->giving) {
+			int code = read_chunk(r, err);
+			if (code < 0)
+				return code;
+			continue;
+		}
+		const struct trace_event *run;
+		size_t n;
+		int code = merge_next(r->merge, r->limit, r->forced, &run, &n);
+		if (code < 0)
+			return error_sys(err, code, "cannot merge the trace's events");
+		if (code > 0) {
+			r->run = run;
+			r->run_end = run + n;
+			r->n_given += n;
+			/* Forced because too much was held: only as long as that is so. */
+			if (r->forced && !r->ended && !merge_full(r->merge))
+				r->giving = r->forced = false;
+			return 1;
+		}
+		if (r->ended)
+			return 0;
+		r->giving = r->forced = false;
+	}
+}
+
+int trace_reader_next(struct trace_reader *r, struct trace_event *ret_event, struct error *err)
+{
+	if (__builtin_expect(r->run == r->run_end, 0)) {
+		int code = next_run(r, err);
+		if (code <= 0)
+			return code;
+	}
+	*ret_event = *r->run++;
+	return 1;
+}
+
+int trace_reader_rewind(struct trace_reader *r, struct error *err)
+{
+	if (lseek(r->fd, 0, SEEK_CUR) < 0 || lseek(r->fd, r->header_bytes, SEEK_SET) < 0)
+		return error_sys(err, -errno, "cannot read the trace a second time");
+	merge_clear(r->merge);
+	r->offset = r->header_bytes;
+	r->in_at = r->in_n = 0;
+	r->run = r->run_end = NULL;
+	r->giving = r->ended = r->forced = r->end_seen = false;
+	r->limit = r->watermark = r->n_given = 0;
+	r->n_damaged = r->first_damaged = 0;
+	r->cut = NULL;
+	return 0;
+}
+
+/* ---- what was read ---- */
+
+const struct trace_process *trace_reader_process(const struct trace_reader *r, uint32_t i)
+{
+	return meta_get(&r->meta.processes, i);
+}
+
+const struct trace_runtime *trace_reader_runtime(const struct trace_reader *r, uint32_t i)
+{
+	return meta_get(&r->meta.runtimes, i);
+}
+
+const struct trace_thread *trace_reader_thread(const struct trace_reader *r, uint32_t i)
+{
+	return meta_get(&r->meta.threads, i);
+}
+
+const struct trace_kind *trace_reader_kind(const struct trace_reader *r, uint32_t i)
+{
+	return meta_get(&r->meta.kinds, i);
+}
+
+const struct trace_coverage *trace_reader_coverage(const struct trace_reader *r, uint32_t i)
+{
+	return meta_get(&r->meta.coverage, i);
+}
+
+const struct trace_cost *trace_reader_cost(const struct trace_reader *r)
+{
+	return r->meta.cost;
+}
+
+uint32_t trace_reader_n_processes(const struct trace_reader *r)
+{
+	return r->meta.processes.n;
+}
+
+uint32_t trace_reader_n_runtimes(const struct trace_reader *r)
+{
+	return r->meta.runtimes.n;
+}
+
+uint32_t trace_reader_n_threads(const struct trace_reader *r)
+{
+	return r->meta.threads.n;
+}
+
+uint32_t trace_reader_n_kinds(const struct trace_reader *r)
+{
+	return r->meta.kinds.n;
+}
+
+uint32_t trace_reader_n_coverage(const struct trace_reader *r)
+{
+	return r->meta.coverage.n;
+}
+
+bool trace_reader_truncated(const struct trace_reader *r, const char **ret_text)
+{
+	/* The sentence is made when it is asked for; that is no change that a caller could see. */
+	struct buf *story = &((struct trace_reader *)r)->story;
+	bool missing = r->end_seen && r->n_given < r->n_expected;
+
+	*ret_text = NULL;
+	if (!r->cut && !r->n_damaged && !missing)
+		return false;
+
+	buf_clear(story);
+	if (r->cut)
+		buf_printf(story,
+			   "the trace ends at byte %" PRIu64 " %s: what was recorded after it is "
+			   "lost",
+			   r->offset, r->cut);
+	if (r->n_damaged) {
+		buf_printf(story,
+			   "%s%" PRIu64 " damaged %s of the trace skipped (the first at byte "
+			   "%" PRIu64 ")",
+			   r->cut ? "; " : "", r->n_damaged,
+			   r->n_damaged == 1 ? "chunk was" : "chunks were", r->first_damaged);
+	}
+	if (missing)
+		buf_printf(story, "%s%" PRIu64 " of %" PRIu64 " events are lost",
+			   r->n_damaged ? ": " : "", r->n_expected - r->n_given, r->n_expected);
+	*ret_text = buf_failed(story) ? "the trace is cut or damaged" : story->data;
+	return true;
+}
+
+void trace_reader_progress(const struct trace_reader *r, uint64_t *ret_done, uint64_t *ret_total)
+{
+	*ret_done = r->offset;
+	*ret_total = r->total_bytes;
+}

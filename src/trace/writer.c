@@ -1,0 +1,444 @@
+/*
+ * The writer. Events wait in a buffer per thread until there is a chunk's worth or the round ends;
+ * metadata waits in one buffer that goes out before the next events do. A chunk is put together in
+ * memory and leaves with one write(), so whatever kills us leaves whole chunks and at most a part
+ * of the last one.
+ *
+ * An error of the file (a full disk) is sticky: a part of a chunk that was written is cut off
+ * again, everything later fails with the same code, and trace_writer_close() tells the story.
+ */
+#include "trace/trace.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "trace/codec.h"
+#include "trace/format.h"
+#include "trace/meta.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FIRST_BUFFERED 64u
+/* Of all threads together, before all is written without waiting for the round: 40 MiB. */
+#define MAX_BUFFERED (1u << 20)
+#define MAX_META_BYTES (1u << 20)
+
+struct thread_buffer {
+	struct trace_event *events;
+	uint32_t n, cap;
+};
+
+struct trace_writer {
+	int fd;
+	bool regular; /* a file that can be cut */
+	int code;     /* the sticky error, 0 if none */
+	struct error cause;
+	uint64_t bytes, n_events;
+	uint32_t n_processes, n_runtimes, n_kinds, n_coverage;
+	struct thread_buffer *threads;
+	uint32_t n_threads, threads_cap;
+	size_t n_buffered;
+	struct buf meta, chunk;
+	struct encoder *encoder;
+};
+
+/* ---- the file ---- */
+
+static int fail(struct trace_writer *w, int code, const char *what)
+{
+	if (!w->code)
+		w->code = error_sys(&w->cause, code, "%s", what);
+	return w->code;
+}
+
+static int write_all(struct trace_writer *w, const void *data, size_t len)
+{
+	const uint8_t *at = data;
+	size_t left = len;
+
+	if (w->code)
+		return w->code;
+	while (left) {
+		ssize_t n = write(w->fd, at, left);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			int code = n < 0 ? -errno : -EIO;
+			/* Best effort: a reader copes with a part of a chunk too. */
+			if (w->regular && ftruncate(w->fd, (off_t)w->bytes) == 0)
+				lseek(w->fd, (off_t)w->bytes, SEEK_SET);
+			return fail(w, code, "cannot write the trace");
+		}
+		at += n;
+		left -= (size_t)n;
+	}
+	w->bytes += len;
+	return 0;
+}
+
+static void chunk_begin(struct trace_writer *w)
+{
+	static const struct plx_chunk_header empty;
+	buf_clear(&w->chunk);
+	buf_add(&w->chunk, &empty, sizeof(empty));
+}
+
+static int chunk_write(struct trace_writer *w, enum plx_chunk_type type)
+{
+	struct plx_chunk_header head = {.type = (uint16_t)type};
+
+	if (buf_failed(&w->chunk))
+		return fail(w, -ENOMEM, "cannot build a chunk of the trace");
+	head.size = (uint32_t)(w->chunk.len - sizeof(head));
+	head.payload_checksum = plx_crc32c(w->chunk.data + sizeof(head), head.size);
+	head.checksum = plx_crc32c(&head, offsetof(struct plx_chunk_header, checksum));
+	memcpy(w->chunk.data, &head, sizeof(head));
+	return write_all(w, w->chunk.data, w->chunk.len);
+}
+
+static int header_write(struct trace_writer *w)
+{
+	struct plx_header h = {.magic = PLX_MAGIC,
+			       .major = PLX_MAJOR,
+			       .minor = PLX_MINOR,
+			       .header_bytes = sizeof(h)};
+	memcpy(h.tool, POLLUX_VERSION, strnlen(POLLUX_VERSION, sizeof(h.tool)));
+	h.checksum = plx_crc32c(&h, offsetof(struct plx_header, checksum));
+	return write_all(w, &h, sizeof(h));
+}
+
+/*
+ * Opens without following a link and without destroying anything before it is known to be ours: in
+ * a shared folder another user may have put something under this name.
+ */
+static int open_file(const char *path, bool *ret_regular, struct error *err)
+{
+	struct stat st;
+
+	if (!strcmp(path, "-")) {
+		if (isatty(STDOUT_FILENO))
+			return error_set(err, -EINVAL,
+					 "a trace is no text for a terminal: "
+					 "redirect the output or name a file");
+		int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+		*ret_regular = false;
+		return out < 0 ? error_sys(err, -errno, "cannot use standard output") : out;
+	}
+
+	_cleanup_close_ int fd =
+		open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0600);
+	if (fd < 0) {
+		int code = -errno;
+		if (code == -ELOOP)
+			return error_set(err, code,
+					 "cannot create %s: it is a symbolic link, which pollux "
+					 "does not follow",
+					 path);
+		return error_sys(err, code, "cannot create %s", path);
+	}
+	if (fstat(fd, &st) < 0)
+		return error_sys(err, -errno, "cannot examine %s", path);
+	if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))
+		return error_set(err, -EINVAL,
+				 "cannot write to %s: it is neither a regular file nor a pipe",
+				 path);
+	*ret_regular = S_ISREG(st.st_mode);
+	if (*ret_regular) {
+		if (st.st_uid != geteuid())
+			return error_set(err, -EPERM,
+					 "cannot replace %s: it belongs to another user (uid %u): "
+					 "remove it or choose another name",
+					 path, (unsigned)st.st_uid);
+		if (fchmod(fd, 0600) < 0 || ftruncate(fd, 0) < 0)
+			return error_sys(err, -errno, "cannot replace %s", path);
+	}
+	int out = fd;
+	fd = -1;
+	return out;
+}
+
+static void writer_free(struct trace_writer *w)
+{
+	for (uint32_t i = 0; i < w->n_threads; i++)
+		free(w->threads[i].events);
+	free(w->threads);
+	encoder_free(w->encoder);
+	buf_done(&w->meta);
+	buf_done(&w->chunk);
+	free(w);
+}
+
+int trace_writer_open(const char *path, struct trace_writer **ret_writer, struct error *err)
+{
+	struct trace_writer *w = calloc(1, sizeof(*w));
+	if (w)
+		w->encoder = encoder_new();
+	if (!w || !w->encoder) {
+		free(w);
+		return error_set(err, -ENOMEM, "out of memory for a trace writer");
+	}
+
+	int code = w->fd = open_file(path, &w->regular, err);
+	if (code >= 0) {
+		code = header_write(w);
+		if (code == 0) {
+			*ret_writer = w;
+			return 0;
+		}
+		error_set(err, code, "%s", w->cause.text);
+		error_add(err, "cannot write to %s", path);
+		close(w->fd);
+	}
+	writer_free(w);
+	return code;
+}
+
+/* ---- metadata ---- */
+
+static int meta_flush(struct trace_writer *w)
+{
+	if (buf_failed(&w->meta))
+		return fail(w, -ENOMEM, "cannot keep the metadata of the trace");
+	if (!w->meta.len)
+		return w->code;
+	chunk_begin(w);
+	buf_add(&w->chunk, w->meta.data, w->meta.len);
+	buf_clear(&w->meta);
+	return chunk_write(w, PLX_META);
+}
+
+/* A record was put: sees to it that a chunk of them stays small. */
+static int meta_done_one(struct trace_writer *w)
+{
+	if (w->meta.len < MAX_META_BYTES && !buf_failed(&w->meta))
+		return w->code;
+	return meta_flush(w);
+}
+
+/* Takes the next index of a sort: 0, or -E2BIG when a reader would not take it. */
+static int next_index(uint32_t *n, uint32_t *ret)
+{
+	if (*n > PLX_MAX_INDEX)
+		return -E2BIG;
+	*ret = (*n)++;
+	return 0;
+}
+
+int trace_writer_process(struct trace_writer *w, const struct trace_process *p, uint32_t *ret_index)
+{
+	uint32_t index;
+	int r = next_index(&w->n_processes, &index);
+	if (r < 0)
+		return r;
+	meta_put_process(&w->meta, index, p);
+	*ret_index = index;
+	return meta_done_one(w);
+}
+
+int trace_writer_runtime(struct trace_writer *w, const struct trace_runtime *rt,
+			 uint32_t *ret_index)
+{
+	uint32_t index;
+	int r = next_index(&w->n_runtimes, &index);
+	if (r < 0)
+		return r;
+	meta_put_runtime(&w->meta, index, rt);
+	*ret_index = index;
+	return meta_done_one(w);
+}
+
+int trace_writer_thread(struct trace_writer *w, const struct trace_thread *t, uint32_t *ret_index)
+{
+	if (w->n_threads == w->threads_cap) {
+		uint32_t cap = w->threads_cap ? w->threads_cap * 2 : 16;
+		struct thread_buffer *threads = realloc(w->threads, cap * sizeof(*threads));
+		if (!threads)
+			return -ENOMEM;
+		memset(threads + w->threads_cap, 0, (cap - w->threads_cap) * sizeof(*threads));
+		w->threads = threads;
+		w->threads_cap = cap;
+	}
+	uint32_t index;
+	int r = next_index(&w->n_threads, &index);
+	if (r < 0)
+		return r;
+	meta_put_thread(&w->meta, index, t);
+	*ret_index = index;
+	return meta_done_one(w);
+}
+
+int trace_writer_kind(struct trace_writer *w, const struct trace_kind *k, uint32_t *ret_index)
+{
+	uint32_t index;
+	int r = next_index(&w->n_kinds, &index);
+	if (r < 0)
+		return r;
+	meta_put_kind(&w->meta, index, k);
+	*ret_index = index;
+	return meta_done_one(w);
+}
+
+int trace_writer_thread_name(struct trace_writer *w, uint32_t thread, const char *name)
+{
+	if (thread >= w->n_threads)
+		return -EINVAL;
+	meta_put_thread_name(&w->meta, thread, name);
+	return meta_done_one(w);
+}
+
+int trace_writer_coverage(struct trace_writer *w, const struct trace_coverage *c)
+{
+	uint32_t index;
+	int r = next_index(&w->n_coverage, &index);
+	if (r < 0)
+		return r;
+	meta_put_coverage(&w->meta, index, c);
+	return meta_done_one(w);
+}
+
+int trace_writer_cost(struct trace_writer *w, const struct trace_cost *c)
+{
+	meta_put_cost(&w->meta, c);
+	return meta_done_one(w);
+}
+
+/* ---- events ---- */
+
+static int events_write(struct trace_writer *w, uint32_t thread, const struct trace_event *ev,
+			size_t n)
+{
+	int r = meta_flush(w);
+	while (r == 0 && n) {
+		size_t done;
+		chunk_begin(w);
+		r = encoder_run(w->encoder, thread, ev, n, &w->chunk, &done);
+		if (r < 0)
+			return fail(w, r, "cannot encode events");
+		r = chunk_write(w, PLX_EVENTS);
+		if (r == 0)
+			w->n_events += done;
+		ev += done;
+		n -= done;
+	}
+	return r;
+}
+
+static int thread_flush(struct trace_writer *w, uint32_t thread)
+{
+	struct thread_buffer *t = &w->threads[thread];
+	uint32_t n = t->n;
+
+	w->n_buffered -= n;
+	t->n = 0;
+	return events_write(w, thread, t->events, n);
+}
+
+static int flush_all(struct trace_writer *w)
+{
+	int r = meta_flush(w);
+	for (uint32_t i = 0; i < w->n_threads && r == 0; i++) {
+		struct thread_buffer *t = &w->threads[i];
+		if (t->n) {
+			r = thread_flush(w, i);
+		} else if (t->events) {
+			/* Idle since the last time, perhaps gone. */
+			free(t->events);
+			*t = (struct thread_buffer){0};
+		}
+	}
+	return r;
+}
+
+/* Room for one event more at least, a chunk's worth at most. */
+static int buffer_grow(struct thread_buffer *t)
+{
+	uint32_t cap = t->cap ? t->cap * 2 : FIRST_BUFFERED;
+	if (cap > ENCODER_MAX_EVENTS)
+		cap = ENCODER_MAX_EVENTS;
+	struct trace_event *events = realloc(t->events, cap * sizeof(*events));
+	if (!events)
+		return -ENOMEM;
+	t->events = events;
+	t->cap = cap;
+	return 0;
+}
+
+int trace_writer_events(struct trace_writer *w, uint32_t thread, const struct trace_event *ev,
+			size_t n)
+{
+	if (thread >= w->n_threads)
+		return -EINVAL;
+	if (w->code)
+		return w->code;
+
+	struct thread_buffer *t = &w->threads[thread];
+	while (n) {
+		int r = 0;
+		if (!t->n && n >= ENCODER_MAX_EVENTS) {
+			r = events_write(w, thread, ev, ENCODER_MAX_EVENTS);
+			if (r < 0)
+				return r;
+			ev += ENCODER_MAX_EVENTS;
+			n -= ENCODER_MAX_EVENTS;
+			continue;
+		}
+		if (t->n == t->cap) {
+			r = t->cap == ENCODER_MAX_EVENTS ? thread_flush(w, thread) : buffer_grow(t);
+			if (r < 0)
+				return r == -ENOMEM ? fail(w, r, "cannot keep events") : r;
+			continue;
+		}
+		size_t part = t->cap - t->n < n ? t->cap - t->n : n;
+		memcpy(t->events + t->n, ev, part * sizeof(*ev));
+		t->n += (uint32_t)part;
+		w->n_buffered += part;
+		ev += part;
+		n -= part;
+	}
+	return w->n_buffered > MAX_BUFFERED ? flush_all(w) : 0;
+}
+
+int trace_writer_round(struct trace_writer *w, uint64_t watermark_ns)
+{
+	int r = flush_all(w);
+	if (r < 0)
+		return r;
+	chunk_begin(w);
+	buf_add(&w->chunk, &watermark_ns, sizeof(watermark_ns));
+	buf_add(&w->chunk, &w->n_events, sizeof(w->n_events));
+	return chunk_write(w, PLX_ROUND);
+}
+
+uint64_t trace_writer_bytes(const struct trace_writer *w)
+{
+	return w->bytes;
+}
+
+uint64_t trace_writer_n_events(const struct trace_writer *w)
+{
+	return w->n_events + w->n_buffered;
+}
+
+int trace_writer_close(struct trace_writer *w, struct error *err)
+{
+	int r = flush_all(w);
+	if (r == 0) {
+		chunk_begin(w);
+		buf_add(&w->chunk, &w->n_events, sizeof(w->n_events));
+		r = chunk_write(w, PLX_END);
+	}
+	/* Some file systems tell only now that the disk is full. */
+	if (close(w->fd) < 0 && r == 0)
+		r = fail(w, -errno, "cannot close the trace");
+	if (r < 0) {
+		error_set(err, r, "%s", w->cause.text);
+		error_add(err, "the trace is complete up to byte %llu only",
+			  (unsigned long long)w->bytes);
+	}
+	writer_free(w);
+	return r;
+}
