@@ -38,16 +38,15 @@ static void release(struct ring *r, const struct agent_hook *hook, void *header,
 	((task_fn)hook->drop_ref)(header);
 }
 
-enum join_error { JOIN_NONE, JOIN_CANCELLED, JOIN_PANICKED };
-
 /*
- * Whether the output that was stored is a JoinError of this task, and which. JoinError { repr, id } has
- * the task's id beside repr, a Box<dyn Any> with None for "cancelled": three words, in either order. The
- * output's place in the cell depends on its type, so we look through the whole of it; what is left of the
- * future may hold the same words by chance. Therefore this is asked only where nothing else tells: the
- * task was aborted during its last poll, or a panic was raised in it.
+ * Whether the output that was stored is a JoinError of this task, of the one sort or the other. JoinError
+ * { repr, id } has the task's id beside repr, a Box<dyn Any>, null for "cancelled": three words, in either
+ * order. They stay there when the output was dropped since. Their place in the cell depends on the
+ * output's type, so we look through the whole of it; what is left of the future may hold the same words by
+ * chance. Therefore this is asked only where nothing else tells: the task was aborted during its last
+ * poll, or a panic was raised in it.
  */
-static enum join_error find_join_error(const struct agent_hook *hook, const void *header)
+static bool has_join_error(const struct agent_hook *hook, const void *header, bool panicked)
 {
 	const uint64_t *words = (const uint64_t *)((const char *)header + hook->id_offset);
 	uint64_t n = (uint64_t)(hook->trailer_offset - hook->id_offset) / 8;
@@ -59,33 +58,24 @@ static enum join_error find_join_error(const struct agent_hook *hook, const void
 		/* data and vtable of the box, before or behind */
 		for (int behind = 0; behind < 2; behind++) {
 			uint64_t at = behind ? i + 1 : i - 2;
-			if (at < 1 || at + 1 >= n)
+			if (at - 1 >= n - 2) /* not both within; i - 2 may have wrapped */
 				continue;
-			if (!words[at])
-				return JOIN_CANCELLED;
-			if (words[at + 1] > 4096 && words[at + 1] % 8 == 0)
-				return JOIN_PANICKED;
+			if (panicked ? words[at] && words[at + 1] > 4096 && words[at + 1] % 8 == 0
+				     : !words[at])
+				return true;
 		}
 	}
-	return JOIN_NONE;
+	return false;
 }
 
 /* How a poll ended after which the task is complete. */
 static uint64_t outcome(const struct agent_hook *hook, const void *header, uint64_t after,
 			uint32_t flags)
 {
-	bool raised = flags & POLL_RAISED;
-
-	if (likely(!raised && !(after & CANCELLED)))
-		return AE_POLL_READY;
-	switch (find_join_error(hook, header)) {
-	case JOIN_CANCELLED:
-		return after & CANCELLED ? AE_POLL_CANCELLED : AE_POLL_READY;
-	case JOIN_PANICKED:
-		return raised ? AE_POLL_PANICKED : AE_POLL_READY;
-	case JOIN_NONE:
-		break;
-	}
+	if (unlikely(flags & POLL_RAISED) && has_join_error(hook, header, true))
+		return AE_POLL_PANICKED;
+	if (unlikely(after & CANCELLED) && has_join_error(hook, header, false))
+		return AE_POLL_CANCELLED;
 	return AE_POLL_READY;
 }
 
@@ -187,12 +177,13 @@ void agent_tokio_schedule(void *header, struct agent_hook *hook)
 		agent_no_ring(1);
 		return;
 	}
-	const struct agent_notes *n = agent_notes(r);
+	struct agent_notes *n = agent_notes(r);
 	uint64_t ref = agent_task_ref(hook, header);
 	/* The wake that was just recorded leads here. */
 	if (n->wake == ref && n->wake_end == n->head)
-		return;
-	agent_put(r, AE_SCHEDULE, ref);
+		n->wake_end = UINT64_MAX;
+	else
+		agent_put(r, AE_SCHEDULE, ref);
 }
 
 /* Also async-task's destroy. */

@@ -1,0 +1,1087 @@
+/*
+ * The agent's image, run in this process: polls, wakes, ends, calls and spawns of made-up tasks whose
+ * state words change as tokio's and async-task's do. What the hooks write into the ring is compared
+ * event by event. Rings, threads and signals: test_agent_ring.c.
+ */
+#include "agent_area.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <unwind.h>
+
+/* ---- a task of tokio's shape ---- */
+
+enum { RUNNING = 1, COMPLETE = 2, NOTIFIED = 4, JOIN = 8, CANCELLED = 32, REF = 64 };
+
+struct tokio_task {
+	uint64_t state, next;
+	void **vtable;
+	uint64_t owner;
+	uint64_t scheduler; /* 32 */
+	uint64_t id;	    /* 40 */
+	uint64_t stage[8];  /* 48 */
+};
+
+typedef void (*task_fn)(void *);
+typedef bool (*run_fn)(void *);
+
+static struct area area;
+static struct agent_hook *poll_hook, *schedule_hook, *dealloc_hook, *shutdown_hook, *wake_hook,
+	*call_hook, *panic_hook;
+static void *vtable[4];
+static struct tokio_task task;
+static int n_deallocs, n_originals;
+static void (*scenario)(struct tokio_task *);
+
+static void tokio_poll_orig(void *header)
+{
+	n_originals++;
+	scenario(header);
+}
+
+static void tokio_dealloc_orig(void *header)
+{
+	n_deallocs++;
+	((struct tokio_task *)header)->state = 0xdead;
+}
+
+static void count_orig(void *header)
+{
+	(void)header;
+	n_originals++;
+}
+
+static void shutdown_orig(void *header)
+{
+	struct tokio_task *t = header;
+
+	n_originals++;
+	if (!(t->state & (RUNNING | COMPLETE)))
+		t->state |= COMPLETE;
+	t->state = (t->state | CANCELLED) - REF;
+}
+
+static long call_result;
+static long call_args[7];
+static void (*call_inside)(void);
+
+static long call_orig(long a, long b, long c, long d, long e, long f, long g)
+{
+	long args[7] = { a, b, c, d, e, f, g };
+
+	memcpy(call_args, args, sizeof(args));
+	if (call_inside)
+		call_inside();
+	errno = EAGAIN;
+	return call_result;
+}
+
+static void raise_orig(void *exception)
+{
+	(void)exception;
+	n_originals++;
+}
+
+static struct agent_hook *tokio_hook(enum agent_hook_type type, void *orig)
+{
+	struct agent_hook *h = area_hook(&area, type, 5, orig);
+
+	h->id_offset = offsetof(struct tokio_task, id);
+	h->trailer_offset = sizeof(struct tokio_task);
+	h->vtable_offset = offsetof(struct tokio_task, vtable);
+	h->vtable = (uint64_t)vtable;
+	h->drop_ref = (uint64_t)tokio_dealloc_orig;
+	return h;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	area_new(&area, 4, 4096);
+	poll_hook = tokio_hook(AH_TOKIO_POLL, tokio_poll_orig);
+	schedule_hook = tokio_hook(AH_TOKIO_SCHEDULE, count_orig);
+	dealloc_hook = tokio_hook(AH_TOKIO_DEALLOC, tokio_dealloc_orig);
+	shutdown_hook = tokio_hook(AH_TOKIO_SHUTDOWN, shutdown_orig);
+	wake_hook = tokio_hook(AH_TOKIO_WAKE, count_orig);
+	wake_hook->kind = AGENT_KIND_NONE;
+	call_hook = area_hook(&area, AH_CALL, AC_EPOLL_WAIT, call_orig);
+	panic_hook = area_hook(&area, AH_PANIC, AGENT_KIND_NONE, raise_orig);
+	vtable[0] = area_stub(&area, poll_hook);
+	task = (struct tokio_task){ .state = REF * 3 | JOIN | NOTIFIED, .vtable = vtable, .id = 77 };
+	n_deallocs = n_originals = 0;
+	call_inside = NULL;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	/* The agent's frames are registered with the unwinder, so the area stays, as in a program. */
+	area.live->enabled = 0;
+	return 0;
+}
+
+static void call(struct agent_hook *hook, void *arg)
+{
+	((task_fn)area_stub(&area, hook))(arg);
+}
+
+static uint64_t tokio_ref(void)
+{
+	return 5ull << 48 | task.id;
+}
+
+/* The next event of this thread's ring is this one, and not before the last one. */
+static uint64_t last_ticks;
+
+#define expect(type, word1) expect_event(type, word1, __LINE__)
+static void expect_event(int type, uint64_t word1, int line)
+{
+	struct ring *r = area_my_ring(&area);
+	struct agent_event e = { 0 };
+
+	if (!r || !area_next(&area, r, &e))
+		fail_msg("line %d: no event, but type %d was expected", line, type);
+	if ((int)(e.word0 & 255) != type || e.word1 != word1)
+		fail_msg("line %d: type %d word %lx, but type %d word %lx was expected", line,
+			 (int)(e.word0 & 255), e.word1, type, word1);
+	if (e.word0 >> 8 < last_ticks)
+		fail_msg("line %d: time goes backwards", line);
+	last_ticks = e.word0 >> 8;
+}
+
+static void expect_thread(void)
+{
+	last_ticks = 0;
+	expect(AE_THREAD, (uint64_t)syscall(SYS_gettid));
+}
+
+static void expect_nothing(void)
+{
+	struct ring *r = area_my_ring(&area);
+	struct agent_event e;
+
+	if (r && area_next(&area, r, &e))
+		fail_msg("event of type %d, but none was expected", (int)(e.word0 & 255));
+}
+
+/* ---- tokio's polls ---- */
+
+static void run_then(struct tokio_task *t, uint64_t set, uint64_t clear, int refs)
+{
+	assert_false(t->state & (RUNNING | COMPLETE));
+	t->state = ((t->state & ~(uint64_t)NOTIFIED & ~clear) | set) + (uint64_t)(refs * REF);
+}
+
+static void to_pending(struct tokio_task *t)
+{
+	run_then(t, 0, 0, -1);
+}
+
+static void to_ready(struct tokio_task *t)
+{
+	run_then(t, COMPLETE, 0, -1);
+}
+
+static void to_ready_unowned(struct tokio_task *t)
+{
+	/* Nobody else knows the task: handle dropped, released by its owner. */
+	assert_int_equal(t->state / REF, 4);
+	run_then(t, COMPLETE, JOIN, -3);
+}
+
+static void store_join_error(struct tokio_task *t, bool panic, bool id_first)
+{
+	uint64_t *at = &t->stage[2];
+
+	if (id_first)
+		*at++ = t->id;
+	*at++ = panic ? 8 : 0;
+	*at++ = panic ? (uint64_t)vtable : 0x1234567; /* stale when there is no box */
+	if (!id_first)
+		*at++ = t->id;
+	t->state |= COMPLETE;
+	t->state -= REF;
+}
+
+static void aborted_pending(struct tokio_task *t)
+{
+	t->state |= CANCELLED;
+	store_join_error(t, false, false);
+}
+
+static void aborted_pending_id_first(struct tokio_task *t)
+{
+	t->state |= CANCELLED;
+	store_join_error(t, false, true);
+}
+
+static void aborted_ready(struct tokio_task *t)
+{
+	t->state |= CANCELLED;
+	to_ready(t);
+}
+
+static void panics(struct tokio_task *t)
+{
+	call(panic_hook, t);
+	store_join_error(t, true, false);
+}
+
+static void panics_id_first(struct tokio_task *t)
+{
+	call(panic_hook, t);
+	store_join_error(t, true, true);
+}
+
+static void catches_a_panic(struct tokio_task *t)
+{
+	call(panic_hook, t);
+	to_ready(t);
+}
+
+static void catches_and_pends(struct tokio_task *t)
+{
+	call(panic_hook, t);
+	to_pending(t);
+}
+
+static void poll_as(void (*how)(struct tokio_task *))
+{
+	task = (struct tokio_task){ .state = REF * 3 | JOIN | NOTIFIED, .vtable = vtable, .id = 77 };
+	scenario = how;
+	call(poll_hook, &task);
+}
+
+static void test_poll_outcomes(void **state)
+{
+	static const struct {
+		void (*how)(struct tokio_task *);
+		int type;
+	} cases[] = {
+		{ to_pending, AE_POLL_PENDING },
+		{ to_ready, AE_POLL_READY },
+		{ aborted_pending, AE_POLL_CANCELLED },
+		{ aborted_pending_id_first, AE_POLL_CANCELLED },
+		{ aborted_ready, AE_POLL_READY },
+		{ panics, AE_POLL_PANICKED },
+		{ panics_id_first, AE_POLL_PANICKED },
+		{ catches_a_panic, AE_POLL_READY },
+		{ catches_and_pends, AE_POLL_PENDING },
+		{ to_pending, AE_POLL_PENDING }, /* nothing sticks */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		poll_as(cases[i].how);
+		if (!i)
+			expect_thread();
+		expect(AE_POLL_BEGIN, tokio_ref());
+		expect(cases[i].type, tokio_ref());
+		expect_nothing();
+		assert_int_equal(task.state / REF, 2);
+		assert_int_equal(n_deallocs, 0);
+	}
+	assert_int_equal(area.state->registered, 2);
+}
+
+static void test_last_reference_is_ours(void **state)
+{
+	(void)state;
+	poll_as(to_ready_unowned);
+	assert_int_equal(n_deallocs, 1);
+	expect_thread();
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_READY, 5ull << 48 | 77);
+	expect(AE_DROP, 5ull << 48 | 77);
+	expect_nothing();
+}
+
+static void not_polled(struct tokio_task *t)
+{
+	t->state -= REF;
+}
+
+static void cancelled_before(struct tokio_task *t)
+{
+	store_join_error(t, false, false);
+}
+
+static void test_poll_that_is_none(void **state)
+{
+	(void)state;
+	/* Shut down while it was in a queue: only a reference is dropped. */
+	poll_as(to_pending);
+	expect_thread();
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_PENDING, tokio_ref());
+	task.state = REF * 2 | COMPLETE | NOTIFIED;
+	scenario = not_polled;
+	call(poll_hook, &task);
+	expect_nothing();
+	assert_int_equal(task.state / REF, 1);
+	call(poll_hook, &task);
+	expect(AE_DROP, tokio_ref());
+	assert_int_equal(n_deallocs, 1);
+
+	/* Aborted while it waited: the future is dropped, not polled. */
+	task = (struct tokio_task){ .state = REF * 3 | NOTIFIED | CANCELLED, .vtable = vtable, .id = 78 };
+	scenario = cancelled_before;
+	call(poll_hook, &task);
+	expect(AE_CANCEL, tokio_ref());
+	expect_nothing();
+}
+
+static void switch_off(struct tokio_task *t)
+{
+	area.live->enabled = 0;
+	to_ready_unowned(t);
+}
+
+static void test_switched_off_inside_a_poll(void **state)
+{
+	(void)state;
+	poll_as(switch_off);
+	expect_thread();
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect_nothing();
+	assert_int_equal(n_deallocs, 1); /* the reference was given back all the same */
+
+	/* Off: nothing is recorded, held or changed. */
+	n_deallocs = 0;
+	task.state = REF * 3 | NOTIFIED | JOIN;
+	scenario = to_pending;
+	call(poll_hook, &task);
+	call(schedule_hook, &task);
+	call(wake_hook, &task);
+	expect_nothing();
+	assert_int_equal(task.state / REF, 2);
+}
+
+static void test_shutdown(void **state)
+{
+	(void)state;
+	task.state = REF * 3;
+	call(shutdown_hook, &task);
+	expect_thread();
+	expect(AE_CANCEL, tokio_ref());
+	assert_int_equal(task.state / REF, 2);
+	/* Complete already, or running elsewhere: not ended by this. */
+	call(shutdown_hook, &task);
+	task.state = REF * 3 | RUNNING;
+	call(shutdown_hook, &task);
+	expect_nothing();
+	/* The last reference. */
+	task.state = REF;
+	call(shutdown_hook, &task);
+	expect(AE_CANCEL, 5ull << 48 | 77);
+	expect(AE_DROP, 5ull << 48 | 77);
+	assert_int_equal(n_deallocs, 1);
+	expect_nothing();
+}
+
+static void test_wakes_and_schedule(void **state)
+{
+	(void)state;
+	task.state = REF * 3;
+	call(wake_hook, &task);
+	call(schedule_hook, &task); /* the wake's consequence */
+	expect_thread();
+	expect(AE_WAKE, tokio_ref());
+	expect_nothing();
+	call(schedule_hook, &task); /* something else's */
+	expect(AE_SCHEDULE, tokio_ref());
+	call(wake_hook, &task);
+	task.id = 78;
+	call(schedule_hook, &task); /* another task's */
+	task.id = 77;
+	expect(AE_WAKE, tokio_ref());
+	expect(AE_SCHEDULE, 5ull << 48 | 78);
+
+	task.state = REF * 3 | RUNNING;
+	call(wake_hook, &task);
+	expect(AE_WAKE_RUNNING, tokio_ref());
+	task.state = REF * 3 | RUNNING | NOTIFIED;
+	call(wake_hook, &task);
+	expect(AE_WAKE_NOOP, tokio_ref());
+	task.state = REF * 3 | NOTIFIED;
+	call(wake_hook, &task);
+	expect(AE_WAKE_NOOP, tokio_ref());
+	task.state = REF * 3 | COMPLETE;
+	call(wake_hook, &task);
+	expect(AE_WAKE_NOOP, tokio_ref());
+
+	/* A kind that isn't hooked. */
+	task.state = REF * 3;
+	vtable[0] = tokio_poll_orig;
+	call(wake_hook, &task);
+	expect(AE_WAKE, (uint64_t)AGENT_KIND_NONE << 48 | ((uint64_t)&task & 0xffffffffffff));
+
+	int n = n_originals;
+	call(dealloc_hook, &task);
+	expect(AE_DROP, tokio_ref());
+	assert_int_equal(n_deallocs, 1);
+	assert_int_equal(n, 10);
+
+	struct agent_hook *root = area_hook(&area, AH_ROOT_WAKE, 9, count_orig);
+	call(root, &task);
+	expect(AE_ROOT_WAKE, 9ull << 48 | ((uint64_t)&task & 0xffffffffffff));
+	assert_int_equal(n_originals, n + 1);
+}
+
+static struct agent_hook *inner_hook;
+static struct tokio_task inner;
+
+static void polls_another(struct tokio_task *t)
+{
+	if (t != &inner) {
+		call(inner_hook, &inner);
+		inner.state = REF * 3 | NOTIFIED;
+	}
+	to_pending(t);
+}
+
+static void recurses(struct tokio_task *t)
+{
+	if (n_originals < 40)
+		call(poll_hook, t);
+}
+
+static void test_nested_polls(void **state)
+{
+	(void)state;
+	inner_hook = tokio_hook(AH_TOKIO_POLL, tokio_poll_orig);
+	inner_hook->kind = 6;
+	inner_hook->flags = AGENT_HOOK_TASK;
+	inner = (struct tokio_task){ .state = REF * 3 | NOTIFIED, .vtable = vtable, .id = 1 };
+	poll_as(polls_another);
+	expect_thread();
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_BEGIN, 6ull << 48 | 1);
+	expect(AE_POLL_PENDING, 6ull << 48 | 1);
+	expect(AE_POLL_PENDING, tokio_ref());
+	assert_int_equal(poll_hook->flags, AGENT_HOOK_WORKER); /* learned */
+	assert_int_equal(inner_hook->flags, AGENT_HOOK_TASK);
+
+	/* Deeper than the notes reach: passed through, counted. */
+	n_originals = 0;
+	poll_as(recurses);
+	struct ring *r = area_my_ring(&area);
+	assert_int_equal(n_originals, 40);
+	uint64_t shown = (r->head - r->tail) / sizeof(struct agent_event);
+	struct agent_event e;
+	uint64_t lost = 0;
+	while (area_next(&area, r, &e)) {
+		if ((e.word0 & 255) == AE_LOST) {
+			lost += e.word1;
+			shown--;
+		}
+	}
+	assert_int_equal(lost, 2 * (40 - 26));
+	assert_int_equal(shown + lost, 1 + 39 * 2 + 1);
+	poll_as(to_pending);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_PENDING, tokio_ref());
+}
+
+/* ---- without frames ---- */
+
+static void test_tail_jumps(void **state)
+{
+	void *stack[2];
+
+	(void)state;
+	(void)stack;
+	area.state->wrap = 0;
+	poll_as(to_pending);
+	assert_int_equal(task.state / REF, 2); /* nothing held */
+	expect_thread();
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect_nothing();
+	poll_as(to_ready);
+	expect(AE_POLL_UNKNOWN, tokio_ref());
+	expect(AE_POLL_BEGIN, tokio_ref());
+	((long (*)(long, ...))area_stub(&area, call_hook))(1);
+	expect(AE_POLL_UNKNOWN, tokio_ref());
+	expect(AE_PARK, (uint64_t)AC_EPOLL_WAIT << 48);
+	expect(AE_UNPARK, (uint64_t)AC_EPOLL_WAIT << 48);
+	assert_int_equal(area.state->registered, 0);
+}
+
+/* ---- calls ---- */
+
+static long the_call(void)
+{
+	typedef long (*seven_fn)(long, long, long, long, long, long, long);
+
+	return ((seven_fn)area_stub(&area, call_hook))(1, 2, 3, 4, 5, 6, 7);
+}
+
+static void check_call(void)
+{
+	static const long args[7] = { 1, 2, 3, 4, 5, 6, 7 };
+
+	memset(call_args, 0, sizeof(call_args));
+	call_result = -42;
+	errno = 0;
+	assert_int_equal(the_call(), -42);
+	assert_int_equal(errno, EAGAIN);
+	assert_memory_equal(call_args, args, sizeof(args));
+}
+
+static void blocks(struct tokio_task *t)
+{
+	check_call();
+	to_pending(t);
+}
+
+static void wait_a_little(void)
+{
+	usleep(2000);
+}
+
+static void test_calls(void **state)
+{
+	struct agent_event e;
+
+	(void)state;
+	check_call(); /* a thread without a ring isn't looked at */
+	assert_null(area_my_ring(&area));
+	poll_as(to_pending);
+	expect_thread();
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_PENDING, tokio_ref());
+
+	check_call();
+	expect(AE_PARK, (uint64_t)AC_EPOLL_WAIT << 48);
+	expect(AE_UNPARK, (uint64_t)AC_EPOLL_WAIT << 48);
+
+	area.state->call_min_ticks = 1000000; /* under half a millisecond anywhere */
+	poll_as(blocks);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_PENDING, tokio_ref());
+	assert_int_equal(area.state->short_calls, 1);
+	call_inside = wait_a_little;
+	poll_as(blocks);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	assert_true(area_next(&area, area_my_ring(&area), &e));
+	assert_int_equal(e.word0 & 255, AE_BLOCK);
+	assert_int_equal(e.word1 >> 48, AC_EPOLL_WAIT);
+	assert_in_range(e.word1 & 0xffffffffffff, 1000000, 100000000000);
+	expect(AE_POLL_PENDING, tokio_ref());
+	call_inside = NULL;
+
+	/* In a worker's main loop a call is a park. */
+	poll_hook->flags = AGENT_HOOK_WORKER;
+	poll_as(blocks);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_PARK, (uint64_t)AC_EPOLL_WAIT << 48);
+	expect(AE_UNPARK, (uint64_t)AC_EPOLL_WAIT << 48);
+	expect(AE_POLL_PENDING, tokio_ref());
+	expect_nothing();
+}
+
+static void test_futex_operations(void **state)
+{
+	typedef long (*syscall_fn)(long, ...);
+	struct agent_hook *h;
+
+	(void)state;
+	poll_as(to_pending);
+	expect_thread();
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_PENDING, tokio_ref());
+	h = area_hook(&area, AH_CALL, AC_FUTEX, call_orig);
+	syscall_fn fn = (syscall_fn)area_stub(&area, h);
+	for (long op = 0; op < 256; op++) {
+		long base = op & 127;
+		assert_int_equal(fn(SYS_futex, 2L, op, 4L, 5L, 6L, 7L), call_result);
+		assert_int_equal(call_args[2], op);
+		assert_int_equal(call_args[6], 7);
+		if (base == 0 || base == 6 || base == 9 || base == 13) {
+			expect(AE_PARK, (uint64_t)AC_FUTEX << 48);
+			expect(AE_UNPARK, (uint64_t)AC_FUTEX << 48);
+		}
+		expect_nothing();
+	}
+	fn(SYS_getpid, 0L, 0L);
+	expect_nothing();
+}
+
+/* ---- trampolines ---- */
+
+/*
+ * Runs the bytes of a trampoline with known values in every register, the flags and the red zone, and
+ * stores what it finds afterwards: rax rbx rcx rdx rsi rdi rbp r8..r15 flags, then 16 words of red zone.
+ */
+void through_trampoline(const void *code, uint64_t *ret_values);
+__asm__(".text\n"
+	".globl through_trampoline\n"
+	".type through_trampoline, @function\n"
+	"through_trampoline:\n"
+	"push %rbx; push %rbp; push %r12; push %r13; push %r14; push %r15\n"
+	"push %rsi\n"
+	"sub $512, %rsp\n"
+	"mov %rdi, 256(%rsp)\n" /* the trampoline's address, jumped to through memory */
+	"lea 1f(%rip), %rax\n"
+	"mov %rax, 264(%rsp)\n" /* where it comes back */
+	".set i, 1\n"
+	".rept 16\n"
+	"movq $0x5a00 + i, -8 * i(%rsp)\n"
+	".set i, i + 1\n"
+	".endr\n"
+	"mov $101, %eax; mov $102, %ebx; mov $103, %ecx; mov $104, %edx; mov $105, %esi\n"
+	"mov $106, %edi; mov $107, %ebp; mov $108, %r8d; mov $109, %r9d; mov $110, %r10d\n"
+	"mov $111, %r11d; mov $112, %r12d; mov $113, %r13d; mov $114, %r14d; mov $115, %r15d\n"
+	"cmp $102, %rax\n" /* carry, sign */
+	"jmp *256(%rsp)\n"
+	"1: mov %rax, 272(%rsp)\n"
+	"pushfq\n"
+	"pop %rax\n"
+	"mov %rax, 392(%rsp)\n"
+	"mov %rbx, 280(%rsp); mov %rcx, 288(%rsp); mov %rdx, 296(%rsp); mov %rsi, 304(%rsp)\n"
+	"mov %rdi, 312(%rsp); mov %rbp, 320(%rsp); mov %r8, 328(%rsp); mov %r9, 336(%rsp)\n"
+	"mov %r10, 344(%rsp); mov %r11, 352(%rsp); mov %r12, 360(%rsp); mov %r13, 368(%rsp)\n"
+	"mov %r14, 376(%rsp); mov %r15, 384(%rsp)\n"
+	"mov 512(%rsp), %rdi\n"
+	"lea 272(%rsp), %rsi\n"
+	"mov $16, %ecx\n"
+	"rep movsq\n"
+	".set i, 2\n" /* the first word was used by our own pushfq */
+	".rept 15\n"
+	"mov -8 * i(%rsp), %rax\n"
+	"stosq\n"
+	".set i, i + 1\n"
+	".endr\n"
+	"add $520, %rsp\n"
+	"pop %r15; pop %r14; pop %r13; pop %r12; pop %rbp; pop %rbx\n"
+	"ret\n"
+	".size through_trampoline, . - through_trampoline\n");
+
+static uint8_t *make_trampoline(struct agent_hook *hook)
+{
+	static const uint8_t head[] = { 0x48, 0x8d, 0x64, 0x24, 0x80, 0x9c, 0x50, 0xb8 };
+	static const uint8_t tail[] = { 0x58, 0x9d, 0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0,
+					0xff, 0xa4, 0x24, 0x08, 0x01, 0, 0 }; /* jmp *264(%rsp) */
+	uint32_t i = (uint32_t)(hook - area.hooks);
+	uint64_t thunk = (uint64_t)area.image + area.image->thunks[hook->type];
+	uint8_t *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *at = p;
+
+	at = mempcpy(at, head, sizeof(head));
+	at = mempcpy(at, &i, 4);
+	at = mempcpy(at, "\xff\x15\x00\x00\x00\x00", 6); /* call *address behind */
+	uint8_t *next = at;
+	at = mempcpy(at, tail, sizeof(tail));
+	int32_t rel = (int32_t)(at - next);
+	memcpy(next - 4, &rel, 4);
+	memcpy(at, &thunk, 8);
+	mprotect(p, 4096, PROT_READ | PROT_EXEC);
+	return p;
+}
+
+static void check_trampoline(const uint8_t *code)
+{
+	uint64_t got[31] = { 0 };
+
+	through_trampoline(code, got);
+	for (uint64_t i = 0; i < 15; i++)
+		assert_int_equal(got[i], 101 + i);
+	assert_int_equal(got[15] & 0x8d5, 0x95); /* of 101 - 102: CF PF AF SF, no ZF, no OF */
+	for (uint64_t i = 0; i < 15; i++)
+		assert_int_equal(got[16 + i], 0x5a02 + i);
+}
+
+static void test_trampolines(void **state)
+{
+	uint64_t next_id = 1001;
+
+	(void)state;
+	struct agent_hook *spawn = area_hook(&area, AH_SPAWN, 3, NULL);
+	struct agent_hook *root = area_hook(&area, AH_ROOT_ENTER, 4, NULL);
+	const uint8_t *at_spawn = make_trampoline(spawn);
+	spawn->next_id = (uint64_t)&next_id;
+	check_trampoline(at_spawn);
+	expect_thread();
+	expect(AE_SPAWN, 3ull << 48 | 1000);
+	next_id = 1002;
+	check_trampoline(at_spawn);
+	expect(AE_SPAWN, 3ull << 48 | 1001);
+	spawn->next_id = 0;
+	check_trampoline(at_spawn);
+	expect(AE_SPAWN, 3ull << 48);
+	check_trampoline(make_trampoline(root));
+	expect(AE_ROOT_ENTER, 4ull << 48);
+	area.live->enabled = 0;
+	check_trampoline(at_spawn);
+	expect_nothing();
+}
+
+/* ---- async-task ---- */
+
+enum { A_SCHEDULED = 1, A_RUNNING = 2, A_COMPLETED = 4, A_CLOSED = 8, A_TASK = 16, A_REF = 256 };
+
+struct async_task {
+	void **vtable;
+	uint64_t state;
+	void *awaiter[2];
+	uint64_t future[4];
+};
+
+static void *async_vtable[8];
+static struct async_task atask;
+static struct agent_hook *run_hook, *awake_hook;
+static bool (*run_scenario)(struct async_task *);
+static int n_destroyed;
+
+static bool run_orig(void *header)
+{
+	return run_scenario(header);
+}
+
+static void drop_ref_orig(void *header)
+{
+	struct async_task *t = header;
+
+	t->state -= A_REF;
+	if (t->state < A_REF && !(t->state & A_TASK))
+		n_destroyed++;
+}
+
+static int setup_async(void **state)
+{
+	setup(state);
+	run_hook = area_hook(&area, AH_ASYNC_RUN, 8, run_orig);
+	run_hook->vtable = (uint64_t)async_vtable;
+	run_hook->state_offset = run_hook->vtable_offset = AGENT_OFFSET_UNKNOWN;
+	run_hook->drop_ref = (uint64_t)drop_ref_orig;
+	awake_hook = area_hook(&area, AH_ASYNC_WAKE, AGENT_KIND_NONE, count_orig);
+	awake_hook->vtable_offset = 0;
+	awake_hook->state_offset = AGENT_OFFSET_UNKNOWN;
+	awake_hook->poll_offset = 40;
+	async_vtable[5] = area_stub(&area, run_hook);
+	atask = (struct async_task){ async_vtable, A_SCHEDULED | A_TASK | A_REF, { NULL, NULL }, { 3 } };
+	n_destroyed = 0;
+	return 0;
+}
+
+static uint64_t async_ref(void)
+{
+	return 8ull << 48 | ((uint64_t)&atask & 0xffffffffffff);
+}
+
+/* What run() does to the state at the end, its own reference included. */
+static void run_to(struct async_task *t, uint64_t set)
+{
+	t->state = ((t->state & ~(uint64_t)(A_SCHEDULED | A_RUNNING)) | set);
+	drop_ref_orig(t);
+}
+
+static bool run_pending(struct async_task *t)
+{
+	run_to(t, 0);
+	return false;
+}
+
+static bool run_woken(struct async_task *t)
+{
+	t->state |= A_SCHEDULED;
+	return true;
+}
+
+static bool run_ready(struct async_task *t)
+{
+	run_to(t, t->state & A_TASK ? A_COMPLETED : A_COMPLETED | A_CLOSED);
+	return false;
+}
+
+static bool run_cancelled(struct async_task *t)
+{
+	run_to(t, A_CLOSED);
+	return false;
+}
+
+static bool run_raised(struct async_task *t)
+{
+	call(panic_hook, t);
+	return run_ready(t);
+}
+
+static bool run_as(bool (*how)(struct async_task *), uint64_t state)
+{
+	run_scenario = how;
+	atask.state = state;
+	return ((run_fn)area_stub(&area, run_hook))(&atask);
+}
+
+static void test_runs(void **state)
+{
+	static const struct {
+		bool (*how)(struct async_task *);
+		int type;
+		uint64_t before, after;
+		bool drop;
+	} cases[] = {
+		{ run_pending, AE_POLL_PENDING, A_TASK | 2 * A_REF, A_TASK | A_REF, false },
+		{ run_woken, AE_POLL_PENDING, A_TASK | A_REF, A_TASK | A_SCHEDULED | A_REF, false },
+		{ run_ready, AE_POLL_READY, A_TASK | A_REF, A_TASK | A_COMPLETED, false },
+		{ run_ready, AE_POLL_READY, A_REF, A_COMPLETED | A_CLOSED, true },
+		{ run_ready, AE_POLL_READY, 2 * A_REF, A_COMPLETED | A_CLOSED | A_REF, false },
+		{ run_cancelled, AE_POLL_CANCELLED, A_TASK | A_REF, A_TASK | A_CLOSED, false },
+		{ run_cancelled, AE_POLL_CANCELLED, A_REF, A_CLOSED, true },
+		{ run_raised, AE_POLL_PANICKED, A_TASK | A_REF, A_TASK | A_COMPLETED, false },
+		/* detached, pending, nobody will ever wake it: as run() itself would have left it */
+		{ run_pending, AE_POLL_PENDING, A_REF, 0, true },
+	};
+
+	(void)state;
+	expect_nothing();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		n_destroyed = 0;
+		assert_int_equal(run_as(cases[i].how, cases[i].before | A_SCHEDULED),
+				 cases[i].how == run_woken);
+		if (!i)
+			expect_thread();
+		expect(AE_POLL_BEGIN, async_ref());
+		expect(cases[i].type, async_ref());
+		if (cases[i].drop)
+			expect(AE_DROP, async_ref());
+		expect_nothing();
+		assert_int_equal(atask.state, cases[i].after);
+		assert_int_equal(n_destroyed, cases[i].drop);
+	}
+	assert_int_equal(run_hook->vtable_offset, 0);
+	assert_int_equal(run_hook->state_offset, 8);
+
+	/* Closed before: the run only drops the future. */
+	run_as(run_cancelled, A_CLOSED | A_SCHEDULED | A_TASK | A_REF);
+	expect(AE_CANCEL, async_ref());
+	expect_nothing();
+}
+
+static void test_header_that_cannot_be_learned(void **state)
+{
+	(void)state;
+	atask.future[0] = A_SCHEDULED | A_REF; /* looks like a state, too */
+	run_as(run_ready, A_SCHEDULED | A_REF * 2);
+	expect_thread();
+	expect(AE_POLL_BEGIN, async_ref());
+	expect(AE_POLL_UNKNOWN, async_ref());
+	assert_int_equal(run_hook->state_offset, AGENT_OFFSET_UNKNOWN);
+	assert_int_equal(atask.state / A_REF, 1);
+	run_as(run_woken, A_SCHEDULED | A_REF);
+	expect(AE_POLL_BEGIN, async_ref());
+	expect(AE_POLL_PENDING, async_ref()); /* run() says so */
+	atask.future[0] = 3;
+	run_as(run_ready, A_SCHEDULED | A_REF * 2);
+	expect(AE_POLL_BEGIN, async_ref());
+	expect(AE_POLL_READY, async_ref());
+}
+
+static void test_async_wakes(void **state)
+{
+	(void)state;
+	atask.state = A_REF | A_TASK;
+	call(awake_hook, &atask); /* state not yet known: a wake */
+	expect_thread();
+	expect(AE_WAKE, async_ref());
+	run_as(run_pending, A_SCHEDULED | A_REF | A_TASK);
+	expect(AE_POLL_BEGIN, async_ref());
+	expect(AE_POLL_PENDING, async_ref());
+	atask.state = A_REF | A_TASK | A_RUNNING;
+	call(awake_hook, &atask);
+	expect(AE_WAKE_RUNNING, async_ref());
+	atask.state = A_REF | A_TASK | A_SCHEDULED;
+	call(awake_hook, &atask);
+	expect(AE_WAKE_NOOP, async_ref());
+	atask.state = A_REF | A_TASK | A_COMPLETED;
+	call(awake_hook, &atask);
+	expect(AE_WAKE_NOOP, async_ref());
+	atask.state = A_REF | A_TASK;
+	call(awake_hook, &atask);
+	expect(AE_WAKE, async_ref());
+	call(area_hook(&area, AH_ASYNC_SCHEDULE, 8, count_orig), &atask);
+	expect(AE_SCHEDULE, async_ref());
+	call(area_hook(&area, AH_ASYNC_DESTROY, 8, count_orig), &atask);
+	expect(AE_DROP, async_ref());
+}
+
+/* ---- unwinding through the frames ---- */
+
+/*
+ * int catching(run_fn fn, void *arg): calls fn(arg); 1 if an exception came out of it. A frame with a
+ * personality of its own, since C has no catch.
+ */
+int catching(void *fn, void *arg);
+__asm__(".text\n"
+	".globl catching\n"
+	".type catching, @function\n"
+	"catching:\n"
+	".cfi_startproc\n"
+	".cfi_personality 0x1b, catching_personality\n"
+	"push %rbp\n"
+	".cfi_def_cfa_offset 16\n"
+	".cfi_offset %rbp, -16\n"
+	"mov %rsp, %rbp\n"
+	".cfi_def_cfa_register %rbp\n"
+	"mov %rdi, %rax\n"
+	"mov %rsi, %rdi\n"
+	"call *%rax\n"
+	"xor %eax, %eax\n"
+	"pop %rbp\n"
+	".cfi_remember_state\n"
+	".cfi_def_cfa %rsp, 8\n"
+	"ret\n"
+	".globl catching_landing\n"
+	"catching_landing:\n"
+	".cfi_restore_state\n"
+	"mov $1, %eax\n"
+	"pop %rbp\n"
+	".cfi_def_cfa %rsp, 8\n"
+	"ret\n"
+	".cfi_endproc\n"
+	".size catching, . - catching\n");
+extern const char catching_landing[];
+
+_Unwind_Reason_Code catching_personality(int version, _Unwind_Action actions,
+					 _Unwind_Exception_Class class,
+					 struct _Unwind_Exception *exc,
+					 struct _Unwind_Context *context);
+_Unwind_Reason_Code catching_personality(int version, _Unwind_Action actions,
+					 _Unwind_Exception_Class class,
+					 struct _Unwind_Exception *exc,
+					 struct _Unwind_Context *context)
+{
+	(void)version;
+	(void)class;
+	(void)exc;
+	if (actions & _UA_SEARCH_PHASE)
+		return _URC_HANDLER_FOUND;
+	_Unwind_SetIP(context, (_Unwind_Ptr)catching_landing);
+	return _URC_INSTALL_CONTEXT;
+}
+
+static struct _Unwind_Exception exception;
+
+static bool run_panics(struct async_task *t)
+{
+	/* As async-task's guard does in passing; a frame in between that is cleaned up would be too. */
+	run_to(t, A_CLOSED);
+	exception.exception_class = 0x504f4c4c55580000;
+	_Unwind_RaiseException(&exception);
+	abort();
+}
+
+static bool run_nested_panic(struct async_task *t)
+{
+	static struct async_task other;
+
+	if (t == &other)
+		return run_panics(t);
+	other = (struct async_task){ async_vtable, A_SCHEDULED | A_REF, { NULL, NULL }, { 3 } };
+	assert_int_equal(catching(area_stub(&area, run_hook), &other), 1);
+	assert_int_equal(other.state, A_CLOSED);
+	return run_ready(t);
+}
+
+static void test_panic_through_a_run(void **state)
+{
+	(void)state;
+	/* The first run registers the frames, the second is wrapped for sure. */
+	run_as(run_pending, A_SCHEDULED | A_TASK | A_REF);
+	expect_thread();
+	expect(AE_POLL_BEGIN, async_ref());
+	expect(AE_POLL_PENDING, async_ref());
+
+	run_scenario = run_panics;
+	atask.state = A_SCHEDULED | A_REF;
+	assert_int_equal(catching(area_stub(&area, run_hook), &atask), 1);
+	expect(AE_POLL_BEGIN, async_ref());
+	expect(AE_POLL_PANICKED, async_ref());
+	expect(AE_DROP, async_ref());
+	assert_int_equal(n_destroyed, 1);
+	assert_int_equal(atask.state, A_CLOSED);
+
+	run_scenario = run_panics;
+	atask.state = A_SCHEDULED | A_REF | A_TASK;
+	assert_int_equal(catching(area_stub(&area, run_hook), &atask), 1);
+	expect(AE_POLL_BEGIN, async_ref());
+	expect(AE_POLL_PANICKED, async_ref());
+	expect_nothing();
+	assert_int_equal(atask.state, A_CLOSED | A_TASK);
+
+	n_destroyed = 0;
+	run_as(run_nested_panic, A_SCHEDULED | A_REF | A_TASK);
+	struct agent_event e;
+	expect(AE_POLL_BEGIN, async_ref());
+	static const int inner_types[] = { AE_POLL_BEGIN, AE_POLL_PANICKED, AE_DROP };
+	for (int i = 0; i < 3; i++) {
+		assert_true(area_next(&area, area_my_ring(&area), &e));
+		assert_int_equal(e.word0 & 255, inner_types[i]);
+		assert_int_not_equal(e.word1, async_ref());
+	}
+	expect(AE_POLL_READY, async_ref());
+	expect_nothing();
+
+	/* Switched off on the way: nothing is written, the reference is given back. */
+	n_destroyed = 0;
+	run_as(run_pending, A_SCHEDULED | A_TASK | A_REF);
+	expect(AE_POLL_BEGIN, async_ref());
+	expect(AE_POLL_PENDING, async_ref());
+}
+
+static int n_frames_through;
+
+static void count_frames(struct tokio_task *t)
+{
+	void *frames[64];
+
+	n_frames_through = backtrace(frames, 64);
+	if (t)
+		to_pending(t);
+}
+
+static __attribute__((noinline)) void count_directly(void)
+{
+	count_frames(NULL);
+	__asm__ volatile("");
+}
+
+static void test_backtrace_through_a_poll(void **state)
+{
+	(void)state;
+	count_directly();
+	int plain = n_frames_through;
+	assert_in_range(plain, 4, 60);
+	poll_as(count_frames); /* registers the frames first */
+	assert_in_range(n_frames_through, plain, plain + 4);
+}
+
+int main(void)
+{
+#define WITH(name, up) cmocka_unit_test_setup_teardown(name, up, teardown)
+	const struct CMUnitTest tests[] = {
+		WITH(test_poll_outcomes, setup),
+		WITH(test_last_reference_is_ours, setup),
+		WITH(test_poll_that_is_none, setup),
+		WITH(test_switched_off_inside_a_poll, setup),
+		WITH(test_shutdown, setup),
+		WITH(test_wakes_and_schedule, setup),
+		WITH(test_nested_polls, setup),
+		WITH(test_tail_jumps, setup),
+		WITH(test_calls, setup),
+		WITH(test_futex_operations, setup),
+		WITH(test_trampolines, setup),
+		WITH(test_runs, setup_async),
+		WITH(test_header_that_cannot_be_learned, setup_async),
+		WITH(test_async_wakes, setup_async),
+		WITH(test_panic_through_a_run, setup_async),
+		WITH(test_backtrace_through_a_poll, setup),
+	};
+	return cmocka_run_group_tests_name("agent", tests, NULL, NULL);
+}

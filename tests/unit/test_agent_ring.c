@@ -1,0 +1,447 @@
+/*
+ * The agent's rings, run in this process: full rings and exact losses, a reader that runs beside the
+ * writer, threads that come and go, signal handlers that wake tasks in the middle of everything, forks,
+ * and a tool that has gone away.
+ */
+#include "agent_area.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unwind.h>
+
+struct task {
+	uint64_t state, next;
+	void **vtable;
+	uint64_t owner, id;
+};
+
+typedef void (*task_fn)(void *);
+
+static struct area area;
+static struct agent_hook *poll_hook, *wake_hook;
+static void *vtable[4];
+
+static void pend(void *header)
+{
+	(void)header;
+}
+
+static void load(uint32_t n_rings, uint32_t ring_bytes)
+{
+	area_new(&area, n_rings, ring_bytes);
+	area.state->register_frame = 0; /* not needed here */
+	poll_hook = area_hook(&area, AH_TOKIO_POLL, 1, pend);
+	wake_hook = area_hook(&area, AH_TOKIO_WAKE, AGENT_KIND_NONE, pend);
+	poll_hook->id_offset = offsetof(struct task, id);
+	poll_hook->trailer_offset = sizeof(struct task);
+	wake_hook->vtable_offset = offsetof(struct task, vtable);
+	vtable[0] = area_stub(&area, poll_hook);
+}
+
+static struct task new_task(uint64_t id)
+{
+	return (struct task){ .state = 64 * 3 | 8, .vtable = vtable, .id = id };
+}
+
+static void call(const struct agent_hook *hook, void *arg)
+{
+	((task_fn)area_stub(&area, hook))(arg);
+}
+
+static void test_losses_are_exact(void **state)
+{
+	struct task task = new_task(0);
+	struct agent_event e;
+	uint64_t sent = 0, got = 0, lost = 0, told = 0;
+
+	(void)state;
+	load(1, AGENT_MIN_RING_BYTES);
+	srand(1);
+	for (int round = 0; round < 2000; round++) {
+		for (int i = rand() % 500; i > 0; i--) {
+			task.id = ++sent;
+			call(wake_hook, &task);
+		}
+		/* The ids count on; where some are missing, a loss of just so many was told before. */
+		for (int i = rand() % 500; i > 0 && area_next(&area, area_ring(&area, 0), &e); i--) {
+			uint64_t type = e.word0 & 255;
+			if (type == AE_THREAD) {
+				assert_int_equal(got, 0);
+			} else if (type == AE_LOST) {
+				assert_int_equal(told, 0);
+				told = e.word1;
+				lost += told;
+			} else {
+				got += told + 1;
+				told = 0;
+				assert_int_equal(type, AE_WAKE);
+				assert_int_equal(e.word1, 1ull << 48 | got);
+			}
+		}
+	}
+	struct ring *r = area_ring(&area, 0);
+	assert_true(lost > 0);
+	assert_int_equal(r->dropped, lost + r->lost);
+	while (area_next(&area, r, &e)) {
+		if ((e.word0 & 255) == AE_LOST)
+			got += e.word1;
+		else
+			got++;
+	}
+	assert_int_equal(sent, got + r->lost);
+}
+
+static void *poll_once(void *arg)
+{
+	struct task task = new_task((uint64_t)arg);
+
+	call(poll_hook, &task);
+	return NULL;
+}
+
+static void test_threads_that_come_and_go(void **state)
+{
+	struct agent_event e;
+	uint64_t next = 0;
+	uint32_t claims = 0;
+
+	(void)state;
+	load(16, AGENT_MIN_RING_BYTES);
+	for (uint64_t i = 0; i < 1000; i++) {
+		pthread_t thread;
+		assert_int_equal(pthread_create(&thread, NULL, poll_once, (void *)i), 0);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		/* Another thread, by tid, in the same ring, and both of its events behind its name. */
+		for (uint32_t j = 0; j < area.rings->n_used; j++) {
+			while (area_next(&area, area_ring(&area, j), &e)) {
+				static const int types[] = { AE_THREAD, AE_POLL_BEGIN, AE_POLL_PENDING };
+				assert_int_equal(e.word0 & 255, types[next % 3]);
+				if (next % 3 == 0)
+					assert_int_equal(e.word1, area_ring(&area, j)->owner);
+				else
+					assert_int_equal(e.word1, 1ull << 48 | i);
+				next++;
+			}
+		}
+		assert_int_equal(next, 3 * (i + 1));
+	}
+	for (uint32_t j = 0; j < area.rings->n_rings; j++)
+		claims += area_ring(&area, j)->generation;
+	assert_int_equal(claims, 1000);
+	assert_in_range(area.rings->n_used, 1, 4);
+	assert_int_equal(area.state->no_ring, 0);
+}
+
+static pthread_barrier_t barrier;
+
+static void *poll_together(void *arg)
+{
+	pthread_barrier_wait(&barrier);
+	poll_once(arg);
+	pthread_barrier_wait(&barrier); /* all alive at once: no ring can change hands */
+	return NULL;
+}
+
+static void test_more_threads_than_rings(void **state)
+{
+	enum { THREADS = 40, RINGS = 16 };
+	pthread_t threads[THREADS];
+	uint32_t with = 0;
+
+	(void)state;
+	load(RINGS, AGENT_MIN_RING_BYTES);
+	for (int round = 0; round < 20; round++) {
+		uint64_t no_ring = area.state->no_ring;
+		pthread_barrier_init(&barrier, NULL, THREADS);
+		for (uint64_t i = 0; i < THREADS; i++)
+			assert_int_equal(
+				pthread_create(&threads[i], NULL, poll_together, (void *)i), 0);
+		for (int i = 0; i < THREADS; i++)
+			pthread_join(threads[i], NULL);
+		pthread_barrier_destroy(&barrier);
+		uint64_t events = 0;
+		struct agent_event e;
+		for (uint32_t j = 0; j < RINGS; j++) {
+			struct ring *r = area_ring(&area, j);
+			while (area_next(&area, r, &e))
+				events += (e.word0 & 255) != AE_THREAD;
+			with += r->owner != RING_FREE;
+			r->owner = RING_FREE; /* what the tool does with dead threads' rings */
+		}
+		assert_int_equal(events + area.state->no_ring - no_ring, 2 * THREADS);
+		usleep(2000); /* nobody looks for a ring within a millisecond of having found none */
+	}
+	assert_true(with > 19 * RINGS);
+	assert_true(area.state->no_ring > 0);
+}
+
+/* ---- a reader beside the writer ---- */
+
+static bool writer_done;
+static uint64_t reader_got, reader_lost;
+
+static void *read_along(void *arg)
+{
+	struct ring *r = area_ring(&area, 0);
+	struct agent_event e;
+	uint64_t ticks = 0, id = 0;
+
+	(void)arg;
+	for (;;) {
+		bool done = __atomic_load_n(&writer_done, __ATOMIC_ACQUIRE);
+		while (area_next(&area, r, &e)) {
+			uint64_t type = e.word0 & 255;
+			if (type == AE_THREAD)
+				continue;
+			if (e.word0 >> 8 < ticks)
+				return "time goes backwards";
+			ticks = e.word0 >> 8;
+			if (type == AE_LOST) {
+				reader_lost += e.word1;
+				id += e.word1;
+				continue;
+			}
+			if (type != AE_WAKE || e.word1 != (1ull << 48 | ++id))
+				return "an event is torn or out of order";
+			reader_got++;
+		}
+		if (done)
+			return NULL;
+	}
+}
+
+static void test_reader_beside_the_writer(void **state)
+{
+	struct task task = new_task(0);
+	pthread_t reader;
+	void *complaint;
+
+	(void)state;
+	load(1, AGENT_MIN_RING_BYTES);
+	writer_done = false;
+	reader_got = reader_lost = 0;
+	assert_int_equal(pthread_create(&reader, NULL, read_along, NULL), 0);
+	for (uint64_t i = 1; i <= 3000000; i++) {
+		task.id = i;
+		call(wake_hook, &task);
+	}
+	__atomic_store_n(&writer_done, true, __ATOMIC_RELEASE);
+	pthread_join(reader, &complaint);
+	if (complaint)
+		fail_msg("%s", (const char *)complaint);
+	assert_int_equal(reader_got + reader_lost + area_ring(&area, 0)->lost, 3000000);
+	assert_int_equal(area_ring(&area, 0)->dropped, reader_lost + area_ring(&area, 0)->lost);
+	assert_true(reader_got > 0);
+}
+
+/* ---- signals ---- */
+
+static struct task signal_task;
+static volatile uint64_t n_signals;
+
+static void wake_from_signal(int sig)
+{
+	(void)sig;
+	call(wake_hook, &signal_task);
+	n_signals++;
+}
+
+static void test_signals_in_the_middle(void **state)
+{
+	struct task task = new_task(5);
+	struct sigaction action = { .sa_handler = wake_from_signal };
+	struct itimerval every = { { 0, 100 }, { 0, 100 } }, never = { { 0, 0 }, { 0, 0 } };
+	struct agent_event e;
+	uint64_t polls = 0, begins = 0, ends = 0, wakes = 0, lost = 0;
+
+	(void)state;
+	load(2, 65536);
+	signal_task = new_task(6);
+	n_signals = 0;
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &every, NULL);
+	while (n_signals < 5000) {
+		call(poll_hook, &task);
+		polls++;
+		struct ring *r = area_ring(&area, 0);
+		if (polls % 64)
+			continue;
+		while (area_next(&area, r, &e)) {
+			uint64_t type = e.word0 & 255;
+			begins += type == AE_POLL_BEGIN && e.word1 == (1ull << 48 | 5);
+			ends += type == AE_POLL_PENDING && e.word1 == (1ull << 48 | 5);
+			wakes += type == AE_WAKE && e.word1 == (1ull << 48 | 6);
+			lost += type == AE_LOST ? e.word1 : 0;
+			assert_true(type == AE_POLL_BEGIN || type == AE_POLL_PENDING ||
+				    type == AE_WAKE || type == AE_LOST || type == AE_THREAD);
+		}
+	}
+	setitimer(ITIMER_REAL, &never, NULL);
+	uint64_t signals = n_signals;
+	for (uint32_t i = 0; i < 2; i++) {
+		while (area_next(&area, area_ring(&area, i), &e)) {
+			uint64_t type = e.word0 & 255;
+			begins += type == AE_POLL_BEGIN;
+			ends += type == AE_POLL_PENDING;
+			wakes += type == AE_WAKE;
+			lost += type == AE_LOST ? e.word1 : 0;
+		}
+		lost += area_ring(&area, i)->lost;
+	}
+	assert_int_equal(begins + ends + wakes + lost, 2 * polls + signals);
+	assert_true(begins <= polls && ends <= polls && wakes <= signals);
+	assert_true(wakes > 0);
+	assert_int_equal(signal_task.state, 64 * 3 | 8);
+	assert_int_equal(task.state, 64 * 3 | 8);
+}
+
+/* ---- a profiler whose signal comes anywhere ---- */
+
+static volatile uint64_t n_walks, n_short_walks;
+static void *walk_end;
+
+static _Unwind_Reason_Code walk_step(struct _Unwind_Context *context, void *arg)
+{
+	void *function = (void *)_Unwind_GetRegionStart(context);
+
+	if (function == walk_end) {
+		*(bool *)arg = true;
+		return _URC_END_OF_STACK;
+	}
+	return _URC_NO_REASON;
+}
+
+static void walk_from_signal(int sig)
+{
+	bool reached = false;
+
+	(void)sig;
+	_Unwind_Backtrace(walk_step, &reached);
+	n_walks++;
+	n_short_walks += !reached;
+}
+
+static void __attribute__((noinline)) poll_and_walk(void)
+{
+	struct task task = new_task(5);
+
+	for (uint64_t i = 0; n_walks < 3000; i++) {
+		call(poll_hook, &task);
+		call(wake_hook, &task);
+		area_ring(&area, 0)->tail = area_ring(&area, 0)->head;
+	}
+}
+
+static void test_every_instruction_can_be_unwound(void **state)
+{
+	struct sigaction action = { .sa_handler = walk_from_signal };
+	struct itimerval every = { { 0, 100 }, { 0, 100 } }, never = { { 0, 0 }, { 0, 0 } };
+	struct task task = new_task(1);
+
+	(void)state;
+	load(2, AGENT_MIN_RING_BYTES);
+	area.state->register_frame = (uint64_t)__register_frame;
+	call(poll_hook, &task); /* registers */
+	assert_int_equal(area.state->registered, 2);
+	n_walks = n_short_walks = 0;
+	walk_end = (void *)poll_and_walk;
+	walk_from_signal(0); /* loads what the unwinder loads */
+	n_walks = n_short_walks = 0;
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &every, NULL);
+	poll_and_walk();
+	setitimer(ITIMER_REAL, &never, NULL);
+	assert_true(n_walks >= 3000);
+	assert_int_equal(n_short_walks, 0);
+}
+
+/* ---- forks, and a tool that is gone ---- */
+
+static void test_child_of_a_fork_is_not_traced(void **state)
+{
+	struct task task = new_task(1);
+	int status;
+
+	(void)state;
+	load(2, AGENT_MIN_RING_BYTES);
+	call(poll_hook, &task);
+	struct ring *r = area_ring(&area, 0);
+	uint64_t head = r->head;
+	for (int raw = 0; raw < 2; raw++) {
+		pid_t pid = raw ? (pid_t)syscall(SYS_fork) : fork();
+		if (!pid) {
+			call(poll_hook, &task);
+			call(wake_hook, &task);
+			_exit(task.state == (64 * 3 | 8) && !area.live->enabled ? 0 : 1);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+		assert_int_equal(r->head, head);
+	}
+	assert_int_equal(area.rings->n_used, 1);
+	call(wake_hook, &task);
+	assert_int_equal(r->head, head + sizeof(struct agent_event));
+}
+
+static void test_switches_itself_off_when_the_tool_is_gone(void **state)
+{
+	struct task task = new_task(1);
+
+	(void)state;
+	load(1, AGENT_MIN_RING_BYTES);
+	area.rings->deadline = 1; /* long past, but who reads in time may be late with it */
+	for (int i = 0; i < 255; i++)
+		call(wake_hook, &task);
+	assert_int_equal(area.live->enabled, 1);
+	call(wake_hook, &task);
+	assert_int_equal(area.live->enabled, 0);
+	struct ring *r = area_ring(&area, 0);
+	assert_int_equal(r->head, AGENT_MIN_RING_BYTES);
+	assert_int_equal(r->dropped, 1);
+	call(wake_hook, &task);
+	assert_int_equal(r->dropped, 1);
+}
+
+static void test_a_ring_with_nonsense_in_it(void **state)
+{
+	struct task task = new_task(1);
+
+	(void)state;
+	load(1, AGENT_MIN_RING_BYTES);
+	call(wake_hook, &task);
+	struct ring *r = area_ring(&area, 0);
+	static const uint64_t tails[] = { 1ull << 40, UINT64_MAX, 1, 33 };
+	for (size_t i = 0; i < sizeof(tails) / sizeof(tails[0]); i++) {
+		r->tail = tails[i];
+		for (int j = 0; j < 2000; j++)
+			call(wake_hook, &task);
+	}
+	assert_in_range(r->head, 0, 4 * AGENT_MIN_RING_BYTES);
+	r->tail = r->head;
+	uint64_t head = r->head;
+	call(wake_hook, &task);
+	assert_int_equal(r->head, head + 2 * sizeof(struct agent_event)); /* AE_LOST before it */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_losses_are_exact),
+		cmocka_unit_test(test_threads_that_come_and_go),
+		cmocka_unit_test(test_more_threads_than_rings),
+		cmocka_unit_test(test_reader_beside_the_writer),
+		cmocka_unit_test(test_signals_in_the_middle),
+		cmocka_unit_test(test_every_instruction_can_be_unwound),
+		cmocka_unit_test(test_child_of_a_fork_is_not_traced),
+		cmocka_unit_test(test_switches_itself_off_when_the_tool_is_gone),
+		cmocka_unit_test(test_a_ring_with_nonsense_in_it),
+	};
+	return cmocka_run_group_tests_name("agent_ring", tests, NULL, NULL);
+}
