@@ -11,6 +11,9 @@ const struct cli_verb *const cli_verbs[] = {
 #ifdef POLLUX_VERB_EXPORT
 	&verb_export,
 #endif
+#ifdef POLLUX_VERB_TREE
+	&verb_tree,
+#endif
 #ifdef POLLUX_VERB_DOCTOR
 	&verb_doctor,
 #endif

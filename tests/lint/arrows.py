@@ -18,7 +18,7 @@ ROOMS = {
     "trace": BASE,
     "binary": BASE,
     "runtime": BASE | {"binary", "trace"},
-    "future": BASE | {"binary", "trace", "runtime"},
+    "future": BASE | {"binary", "trace", "runtime", "process"},
     "process": BASE | {"binary", "trace", "runtime"},
     "capture": BASE | {"binary", "trace", "runtime", "process"},
     "import": BASE | {"trace"},

@@ -1,0 +1,124 @@
+/*
+ * Types as DWARF tells them, read through libdw, lazily: only the units that are asked for are ever
+ * walked, found by address ranges. A 500 MB debug binary costs what its few units cost.
+ *
+ * A type is compiled once into struct dw_type and then stays: members with offsets, rustc's
+ * variant parts, template parameters. Types of members are resolved when asked for, so the graph is
+ * only built where somebody walks. All of it belongs to the struct debug and lives as long.
+ * Everything comes from outside: depths, counts and loops are bounded.
+ *
+ * Source: DWARF 4 and 5 sections 3 and 5; what rustc emits: DW_TAG_variant_part in structures,
+ * `__state` of coroutines, `{vtable}` variables with DW_AT_containing_type.
+ */
+#ifndef POLLUX_BINARY_DEBUG_H
+#define POLLUX_BINARY_DEBUG_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct debug;
+struct dw_type;
+
+enum dw_class { DC_STRUCT = 1, DC_UNION, DC_POINTER, DC_BASE, DC_ARRAY, DC_ENUM, DC_OTHER };
+
+struct dw_member {
+	const char *name; /* "" if it has none */
+	uint64_t offset;
+	uint64_t type_ref; /* see dw_type_of() */
+	const char *file;  /* of decl_file, NULL if there is none */
+	uint32_t line;
+};
+
+struct dw_variant {
+	bool is_default; /* the one without a discriminant value */
+	uint64_t value;
+	struct dw_member member;
+};
+
+/* A template parameter or an enumerator. */
+struct dw_param {
+	const char *name;
+	uint64_t type_ref; /* enumerators: the value */
+};
+
+struct dw_type {
+	uint64_t ref;	  /* identity: equal refs, equal type (several refs may name one type) */
+	enum dw_class class;
+	const char *name; /* DW_AT_name, "" if none: "{async_fn_env#0}", "Option<u64>" */
+	const char *full; /* with its namespaces: "app::serve::{async_fn_env#0}" */
+	uint64_t size;
+	bool declaration;
+	struct dw_member *members;
+	size_t n_members;
+	/* variant part: has_variants; discr_size 0 means that there is but one variant */
+	bool has_variants;
+	uint64_t discr_offset;
+	uint32_t discr_size;
+	struct dw_variant *variants;
+	size_t n_variants;
+	struct dw_param *params; /* template type parameters; DC_ENUM: enumerators */
+	size_t n_params;
+	uint64_t target_ref; /* pointee or element type */
+	uint64_t n_elements; /* DC_ARRAY */
+	uint8_t encoding;    /* DC_BASE: DW_ATE_* */
+	/* for users of the graph: what they found out about the type, by their own numbering */
+	uint32_t note;
+	void *plan;
+};
+
+/*
+ * Opens the debug information that belongs to an ELF file: inside it, or found by build-id, by
+ * .gnu_debuglink, in debuginfod's cache; split units (.dwo, .dwp) as libdw finds them.
+ * -ENODATA with a sentence: there is none. `fd` stays the caller's; `path` is what messages name and
+ * where neighbours are looked for.
+ */
+int debug_open(int fd, const char *path, struct debug **ret_dwarf, struct error *err);
+void debug_free(struct debug *d);
+
+/* The type behind a reference; NULL: unreadable. */
+const struct dw_type *dw_type_of(struct debug *d, uint64_t ref);
+const struct dw_type *dw_member_type(struct debug *d, const struct dw_member *m);
+/* Template parameter by name ("T"), NULL if absent. */
+const struct dw_type *dw_param_type(struct debug *d, const struct dw_type *t, const char *name);
+const struct dw_member *dw_find_member(const struct dw_type *t, const char *name);
+
+/* A function, found by its entry address. */
+struct dw_function {
+	const char *name, *full;
+	uint64_t low, high;
+	uint64_t ref;
+	struct dw_param params[8]; /* template type parameters */
+	size_t n_params;
+	uint64_t self_ref; /* type of the first formal parameter, 0 if none */
+	const char *file;  /* declaration */
+	uint32_t line;
+};
+/* 1 found (entry at exactly addr), 0 not. */
+int debug_function(struct debug *d, uint64_t addr, struct dw_function *ret);
+
+/* The structure `Cell<...>` whose first template parameters are these types: a runtime's cell of a
+ * task. Units that cover `near_addrs` are looked at first, all others only if it isn't there. NULL: none. */
+const struct dw_type *debug_cell(struct debug *d, const uint64_t *near_addrs, size_t n_near,
+				 const uint64_t *param_refs, size_t n_params);
+
+/* The concrete type behind a vtable `<X as Trait>::{vtable}` at this address; NULL: none. Walks all
+ * units once, at the first call. */
+const struct dw_type *debug_vtable_type(struct debug *d, uint64_t vtable_addr);
+
+/* Where a macro-made await point was written: the `__awaitee` variable of that type in the poll
+ * function of the coroutine `env`. true with file and line. */
+bool debug_await_place(struct debug *d, const struct dw_type *env, uint64_t awaitee_ref,
+		       const char **ret_file, uint32_t *ret_line);
+
+/* File and line of a code address, innermost and the functions inlined there, outermost last. */
+struct dw_place {
+	const char *function; /* as in the debug information, NULL if not known */
+	const char *file;
+	uint32_t line;
+};
+size_t debug_places(struct debug *d, uint64_t addr, struct dw_place *ret, size_t max);
+
+#endif

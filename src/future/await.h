@@ -1,0 +1,112 @@
+/*
+ * Await trees: what a suspended task waits for, from its root future down to the leaves that
+ * returned pending. One walker of general rules reads any future whose layout DWARF tells; a
+ * table of leaves says what the ends of the tree wait for. Nothing is guessed: what can't be read
+ * stands in the tree as "unreadable", with the reason.
+ *
+ * Source of the shapes: rustc's coroutine layouts, Tokio 1.23 to 1.54, futures-util 0.3.
+ */
+#ifndef POLLUX_FUTURE_AWAIT_H
+#define POLLUX_FUTURE_AWAIT_H
+
+#include "base/buf.h"
+#include "binary/debug.h"
+#include "future/mem.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum await_node_kind {
+	AN_ASYNC,  /* an async fn, block or closure at an await point */
+	AN_BRANCH, /* join!, select!, FuturesUnordered ...: children are siblings */
+	AN_FUTURE, /* another type that holds futures: Timeout, Map, a struct of the program's */
+	AN_LEAF,   /* what is waited for */
+	AN_NOTE,   /* "unreadable: ...", "... and 992 more" */
+};
+
+enum await_state {
+	AS_SUSPENDED = 0,
+	AS_UNPOLLED, /* never polled */
+	AS_DONE,     /* returned, its output may still lie there */
+	AS_PANICKED,
+	AS_DISABLED, /* a select! branch that is off */
+};
+
+/* What a leaf waits for. */
+enum await_wait {
+	AW_UNKNOWN = 0,
+	AW_SLEEP,     /* value: deadline, ns of CLOCK_MONOTONIC */
+	AW_SEMAPHORE, /* resource: address of the semaphore; value: permits missing */
+	AW_MUTEX,     /* resource: the same, within a lock() */
+	AW_RWLOCK,
+	AW_CHANNEL_SEND,
+	AW_CHANNEL_RECV, /* resource: the channel */
+	AW_ONESHOT,
+	AW_NOTIFY,
+	AW_TASK,   /* resource: header of the awaited task */
+	AW_SOCKET, /* value: fd */
+	AW_BLOCKING,
+};
+
+struct await_node {
+	enum await_node_kind kind;
+	enum await_state state;
+	char *name;	  /* "app::serve", "select!", "sleep" */
+	char *full;	  /* type as DWARF spells it */
+	const char *file; /* of the await point; NULL if unknown; owned by the debug information */
+	uint32_t line;
+	char *detail;	  /* for people: "84.2 s left", "fd 12"; NULL if none */
+	enum await_wait wait;
+	uint64_t resource, value;
+	uint64_t addr; /* of the future */
+	/* tokio locks that locals of this coroutine hold while it is suspended (addresses) */
+	uint64_t *holds;
+	size_t n_holds;
+	struct await_node **children;
+	size_t n_children, cap_children;
+};
+
+void await_node_free(struct await_node *n);
+
+/* Finds the concrete type behind `dyn Future`: debug information and load bias by vtable address.
+ * Fills ret_type and ret_dwarf; false: unknown. */
+struct await_context {
+	struct mem *mem;
+	struct debug *dwarf; /* of the type that is walked */
+	bool (*dyn_type)(void *ctx, uint64_t vtable, struct debug **ret_dwarf,
+			 const struct dw_type **ret_type);
+	void *ctx;
+	uint64_t now_ns; /* CLOCK_MONOTONIC, for deadlines */
+	unsigned max_depth, max_nodes; /* 0: defaults */
+};
+
+/* The tree of the future of this type at this address; NULL only when out of memory. */
+struct await_node *await_walk(const struct await_context *ctx, const struct dw_type *type,
+			      uint64_t addr);
+
+/* ---- for the files of this room ---- */
+
+struct walk {
+	const struct await_context *ctx;
+	struct debug *dwarf;
+	struct map seen; /* (type, address): no future is walked twice on one path */
+	unsigned n_nodes, max_nodes, max_depth;
+	const struct dw_type *outer[64]; /* coroutines on the path, for what leaves need of them */
+	uint64_t outer_addr[64];
+	unsigned n_outer;
+};
+
+/* A leaf if `t` is a known one: fills `n`; false: not a leaf. */
+bool await_leaf(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n);
+bool await_is_leaf(const struct dw_type *t);
+/* The variant that lives: NULL if unreadable or none fits. */
+const struct dw_variant *await_variant(struct walk *w, const struct dw_type *t, uint64_t addr);
+/* Searches by value, live variants only, for a member name or a type whose full name starts so. */
+bool await_find_member(struct walk *w, const struct dw_type *t, uint64_t addr, const char *name,
+		       const struct dw_type **ret_type, uint64_t *ret_addr);
+bool await_find_type(struct walk *w, const struct dw_type *t, uint64_t addr, const char *prefix,
+		     const struct dw_type **ret_type, uint64_t *ret_addr);
+bool await_starts(const char *s, const char *prefix);
+
+#endif

@@ -1,0 +1,193 @@
+/*
+ * Edges: a join handle names the task it waits for; a lock's waiters and the guards among other tasks'
+ * locals name the same semaphore. A task is stuck if every leaf of its tree waits for a stuck task:
+ * the largest set of tasks for which this holds is found by taking out, again and again, whoever waits
+ * for anything else. What is left waits for itself, and its cycles are told.
+ */
+#include "future/graph.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+/* Marks a lock with guards in several tasks: one of them may be stale, so nothing is claimed. */
+static void *const several = (void *)UINTPTR_MAX;
+
+static int add_holders(struct graph *g, const struct await_node *n, size_t task)
+{
+	for (size_t i = 0; i < n->n_holds; i++) {
+		void *mine = (void *)(uintptr_t)(task + 1), *v = map_get(&g->holders, n->holds[i], 0);
+
+		if (v == mine)
+			continue;
+		if (map_put(&g->holders, n->holds[i], 0, v ? several : mine) < 0)
+			return -ENOMEM;
+	}
+	for (size_t i = 0; i < n->n_children; i++) {
+		int r = add_holders(g, n->children[i], task);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static bool is_lock(const struct await_node *leaf)
+{
+	return leaf->wait == AW_MUTEX || leaf->wait == AW_RWLOCK || leaf->wait == AW_SEMAPHORE;
+}
+
+const struct inspect_task *graph_target(const struct graph *g, const struct await_node *leaf)
+{
+	void *v = NULL;
+
+	if (!leaf->resource)
+		return NULL;
+	if (leaf->wait == AW_TASK)
+		v = map_get(&g->by_addr, leaf->resource, 0);
+	else if (is_lock(leaf))
+		v = map_get(&g->holders, leaf->resource, 0);
+	if (!v || v == several)
+		return NULL;
+	return &g->result->tasks[(uintptr_t)v - 1];
+}
+
+struct leaf_list {
+	const struct await_node *first;
+	size_t n;
+	bool open; /* a leaf that waits for something else than a task of the set */
+};
+
+static void collect(const struct graph *g, const struct await_node *n, const bool *in_set,
+		    struct leaf_list *l)
+{
+	if (n->state == AS_DONE || n->state == AS_DISABLED)
+		return;
+	if (n->kind == AN_LEAF) {
+		const struct inspect_task *t = graph_target(g, n);
+
+		l->n++;
+		if (!t || !in_set[t - g->result->tasks])
+			l->open = true;
+		else if (!l->first)
+			l->first = n;
+		return;
+	}
+	if (!n->n_children)
+		l->open = true; /* an end that we don't understand, or a branch not polled yet */
+	for (size_t i = 0; i < n->n_children; i++)
+		collect(g, n->children[i], in_set, l);
+}
+
+static int add_cycle(struct graph *g, size_t start, const bool *in_set, bool *told)
+{
+	size_t n_tasks = g->result->n_tasks, at = start, n = 0;
+	_cleanup_free_ size_t *path = calloc(n_tasks, sizeof(*path));
+	_cleanup_free_ const struct await_node **leaves = calloc(n_tasks, sizeof(*leaves));
+	_cleanup_free_ size_t *place = calloc(n_tasks, sizeof(*place));
+	struct graph_cycle *v, *c;
+	size_t first;
+
+	if (!path || !leaves || !place)
+		return -ENOMEM;
+	while (!place[at]) {
+		struct leaf_list l = { 0 };
+
+		if (told[at])
+			return 0; /* leads into a cycle that was told */
+		collect(g, g->result->tasks[at].tree, in_set, &l);
+		if (!l.first)
+			return 0;
+		place[at] = n + 1;
+		path[n] = at;
+		leaves[n++] = l.first;
+		at = (size_t)(graph_target(g, l.first) - g->result->tasks);
+	}
+	first = place[at] - 1;
+	v = reallocarray(g->cycles, g->n_cycles + 1, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	g->cycles = v;
+	c = &v[g->n_cycles];
+	*c = (struct graph_cycle){ .n = n - first };
+	c->tasks = calloc(c->n, sizeof(*c->tasks));
+	c->leaves = calloc(c->n, sizeof(*c->leaves));
+	g->n_cycles++;
+	if (!c->tasks || !c->leaves)
+		return -ENOMEM;
+	for (size_t i = 0; i < c->n; i++) {
+		c->tasks[i] = path[first + i];
+		c->leaves[i] = leaves[first + i];
+	}
+	for (size_t i = 0; i < n; i++)
+		told[path[i]] = true;
+	return 0;
+}
+
+static int find_cycles(struct graph *g)
+{
+	size_t n = g->result->n_tasks;
+	_cleanup_free_ bool *in_set = calloc(n ? n : 1, sizeof(*in_set));
+	_cleanup_free_ bool *told = calloc(n ? n : 1, sizeof(*told));
+	bool changed = true;
+
+	if (!in_set || !told)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		in_set[i] = g->result->tasks[i].tree && g->result->tasks[i].state == IS_IDLE;
+	while (changed) {
+		changed = false;
+		for (size_t i = 0; i < n; i++) {
+			struct leaf_list l = { 0 };
+
+			if (!in_set[i])
+				continue;
+			collect(g, g->result->tasks[i].tree, in_set, &l);
+			if (l.open || !l.n) {
+				in_set[i] = false;
+				changed = true;
+			}
+		}
+	}
+	for (size_t i = 0; i < n; i++) {
+		int r = in_set[i] && !told[i] ? add_cycle(g, i, in_set, told) : 0;
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int graph_make(const struct inspect_result *r, struct graph *ret_graph, struct error *err)
+{
+	struct graph g = { .result = r };
+	int rc = 0;
+
+	for (size_t i = 0; i < r->n_tasks && rc == 0; i++) {
+		rc = map_put(&g.by_addr, r->tasks[i].addr, 0, (void *)(uintptr_t)(i + 1));
+		if (rc == 0 && r->tasks[i].tree)
+			rc = add_holders(&g, r->tasks[i].tree, i);
+	}
+	if (rc == 0)
+		rc = find_cycles(&g);
+	if (rc < 0) {
+		graph_done(&g);
+		return error_set(err, rc, "out of memory");
+	}
+	*ret_graph = g;
+	return 0;
+}
+
+void graph_done(struct graph *g)
+{
+	for (size_t i = 0; i < g->n_cycles; i++) {
+		free(g->cycles[i].tasks);
+		free(g->cycles[i].leaves);
+	}
+	free(g->cycles);
+	map_done(&g->by_addr);
+	map_done(&g->holders);
+	*g = (struct graph){ 0 };
+}

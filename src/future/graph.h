@@ -1,0 +1,35 @@
+/*
+ * Who waits for whom: edges between tasks that memory proves, and what follows from them.
+ */
+#ifndef POLLUX_FUTURE_GRAPH_H
+#define POLLUX_FUTURE_GRAPH_H
+
+#include "base/error.h"
+#include "base/map.h"
+#include "future/inspect.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct graph {
+	const struct inspect_result *result;
+	struct map by_addr;   /* header -> index + 1 of a task */
+	struct map holders;   /* address of a lock's semaphore -> index + 1 of the task that holds a guard */
+	struct graph_cycle *cycles;
+	size_t n_cycles;
+};
+
+/* Tasks each of which waits for the next and for nothing else, the last for the first. */
+struct graph_cycle {
+	size_t *tasks; /* indexes */
+	const struct await_node **leaves; /* the leaf by which each waits */
+	size_t n;
+};
+
+int graph_make(const struct inspect_result *r, struct graph *ret_graph, struct error *err);
+void graph_done(struct graph *g);
+
+/* The task that a leaf waits for: an awaited task, or the holder of the lock; NULL if not known. */
+const struct inspect_task *graph_target(const struct graph *g, const struct await_node *leaf);
+
+#endif

@@ -1,0 +1,773 @@
+/*
+ * From a pid to its tasks and their trees; see inspect.h.
+ *
+ *    objects ─▶ findings ─▶ kinds (vtables) ─▶ search memory ─▶ headers ─▶ walk ─▶ stop, copy, walk
+ *
+ * The first walk runs beside the program, reads debug information and so takes as long as it takes; it
+ * leaves the pages that matter in the cache. Then the threads are stopped, those pages are copied,
+ * the threads go on, and a second walk over the copy makes the trees that are shown.
+ */
+#include "future/inspect.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "binary/names.h"
+#include "process/maps.h"
+#include "process/memory.h"
+#include "process/objects.h"
+#include "process/process.h"
+#include "process/threads.h"
+#include "runtime/runtime.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	SCAN_BYTES = 1 << 20,
+	MAX_REFS = 1 << 24,
+	STOP_TIMEOUT_MS = 2000,
+};
+
+/* Bits of Tokio's state word (runtime/task/state.rs). */
+enum {
+	TOKIO_RUNNING = 1,
+	TOKIO_COMPLETE = 2,
+	TOKIO_NOTIFIED = 4,
+	TOKIO_JOIN_INTEREST = 8,
+	TOKIO_JOIN_WAKER = 16,
+	TOKIO_CANCELLED = 32,
+	TOKIO_REF_SHIFT = 6,
+};
+
+/* Bits of async-task's state word (state.rs). */
+enum {
+	ASYNC_SCHEDULED = 1,
+	ASYNC_RUNNING = 2,
+	ASYNC_COMPLETED = 4,
+	ASYNC_CLOSED = 8,
+	ASYNC_TASK = 16,
+	ASYNC_REF_SHIFT = 8,
+};
+
+struct inspect_object {
+	struct process_object *object;
+	struct finding finding;
+	struct debug *dwarf; /* NULL: none, or not looked for yet */
+	bool dwarf_tried;
+	struct error dwarf_error;
+};
+
+struct inspect_kind {
+	struct inspect_object *object;
+	const struct find_kind *kind;
+	const char *runtime;
+	uint64_t vtable; /* in the process */
+	bool tokio;
+	bool resolved;
+	const struct dw_type *future; /* T */
+	const struct dw_type *stage;  /* Tokio: Stage<T> */
+	uint64_t stage_offset;	      /* from the header */
+	char *name, *site;
+	const char *full;
+	char *why;
+};
+
+struct inspect {
+	struct process process;
+	struct process_maps maps;
+	struct process_objects objects;
+	struct inspect_object *looked;
+	size_t n_looked;
+	struct inspect_kind *kinds; /* sorted by vtable */
+	size_t n_kinds;
+	struct mem mem;
+	char **notes;
+	size_t n_notes;
+};
+
+static int read_process(void *ctx, uint64_t addr, void *out, size_t len)
+{
+	const struct inspect *in = ctx;
+
+	return memory_read(&in->process, addr, out, len);
+}
+
+static void note(struct inspect *in, char *text)
+{
+	char **v = text ? reallocarray(in->notes, in->n_notes + 1, sizeof(*v)) : NULL;
+
+	if (!v) {
+		free(text);
+		return;
+	}
+	in->notes = v;
+	v[in->n_notes++] = text;
+}
+
+static int by_vtable(const void *a, const void *b)
+{
+	const struct inspect_kind *x = a, *y = b;
+
+	return x->vtable < y->vtable ? -1 : x->vtable > y->vtable;
+}
+
+static int add_object(struct inspect *in, struct process_object *o, struct error *err)
+{
+	struct inspect_object *lo = &in->looked[in->n_looked];
+	int r = runtime_find(o->image, &lo->finding, err);
+
+	if (r < 0)
+		return r;
+	lo->object = o;
+	if (!lo->finding.n_kinds) {
+		finding_done(&lo->finding);
+		return 0;
+	}
+	in->n_looked++;
+	in->kinds = reallocarray(in->kinds, in->n_kinds + lo->finding.n_kinds, sizeof(*in->kinds));
+	if (!in->kinds)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < lo->finding.n_kinds; i++) {
+		const struct find_kind *k = &lo->finding.kinds[i];
+		const char *runtime = lo->finding.runtimes[k->runtime].name;
+
+		in->kinds[in->n_kinds++] = (struct inspect_kind){
+			.object = lo,
+			.kind = k,
+			.runtime = runtime,
+			.tokio = !strcmp(runtime, "tokio"),
+			.vtable = k->vtable + o->bias,
+		};
+	}
+	return 0;
+}
+
+int inspect_open(pid_t pid, struct inspect **ret_inspect, struct error *err)
+{
+	struct inspect *in = calloc(1, sizeof(*in));
+	int r;
+
+	if (!in)
+		return error_set(err, -ENOMEM, "out of memory");
+	in->process = (struct process)PROCESS_INIT;
+	r = process_open(pid, &in->process, err);
+	if (r < 0)
+		goto fail;
+	r = maps_read(&in->process, &in->maps, err);
+	if (r < 0)
+		goto fail;
+	r = objects_read(&in->process, &in->maps, &in->objects, err);
+	if (r < 0)
+		goto fail;
+	in->looked = calloc(in->objects.n ? in->objects.n : 1, sizeof(*in->looked));
+	if (!in->looked) {
+		r = error_set(err, -ENOMEM, "out of memory");
+		goto fail;
+	}
+	for (size_t i = 0; i < in->objects.n; i++) {
+		if (!in->objects.v[i].image)
+			continue;
+		r = add_object(in, &in->objects.v[i], err);
+		if (r < 0)
+			goto fail;
+	}
+	if (!in->n_kinds) {
+		r = error_set(err, -ENOENT,
+			      "process %d has no runtime that pollux knows: no task tables of Tokio or "
+			      "async-task in any of its %zu loaded objects",
+			      pid, in->objects.n);
+		goto fail;
+	}
+	qsort(in->kinds, in->n_kinds, sizeof(*in->kinds), by_vtable);
+	mem_init(&in->mem, read_process, in);
+	*ret_inspect = in;
+	return 0;
+fail:
+	inspect_free(in);
+	return r;
+}
+
+void inspect_free(struct inspect *in)
+{
+	if (!in)
+		return;
+	for (size_t i = 0; i < in->n_kinds; i++) {
+		free(in->kinds[i].name);
+		free(in->kinds[i].site);
+		free(in->kinds[i].why);
+	}
+	free(in->kinds);
+	for (size_t i = 0; i < in->n_looked; i++) {
+		finding_done(&in->looked[i].finding);
+		debug_free(in->looked[i].dwarf);
+	}
+	free(in->looked);
+	for (size_t i = 0; i < in->n_notes; i++)
+		free(in->notes[i]);
+	free(in->notes);
+	mem_done(&in->mem);
+	objects_done(&in->objects);
+	maps_done(&in->maps);
+	process_close(&in->process);
+	free(in);
+}
+
+/* ---- kinds ---- */
+
+static struct debug *object_dwarf(struct inspect *in, struct inspect_object *o)
+{
+	_cleanup_close_ int fd = -1;
+	char name[64];
+	char *text;
+
+	if (o->dwarf_tried)
+		return o->dwarf;
+	o->dwarf_tried = true;
+	if (o->object->main)
+		snprintf(name, sizeof(name), "exe");
+	else {
+		const struct process_map *m = maps_at(&in->maps, o->object->start);
+
+		snprintf(name, sizeof(name), "map_files/%lx-%lx", (unsigned long)(m ? m->start : 0),
+			 (unsigned long)(m ? m->end : 0));
+	}
+	fd = openat(in->process.proc_fd, name, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		error_sys(&o->dwarf_error, -errno, "%s can't be opened", o->object->path);
+	else
+		debug_open(fd, o->object->path, &o->dwarf, &o->dwarf_error);
+	if (!o->dwarf && asprintf(&text, "%s: no await trees; names, states and ids still work",
+				  o->dwarf_error.text) > 0)
+		note(in, text);
+	return o->dwarf;
+}
+
+static const struct dw_type *stage_of(struct debug *d, const struct dw_type *t, uint64_t *offset)
+{
+	for (unsigned depth = 0; t && depth < 12; depth++) {
+		const struct dw_type *next = NULL;
+
+		if (await_starts(t->full, "tokio::runtime::task::core::Stage<"))
+			return t;
+		for (size_t i = 0; !next && i < t->n_members; i++) {
+			const char *name = t->members[i].name;
+
+			if (strcmp(name, "core") != 0 && strcmp(name, "stage") != 0 &&
+			    strcmp(name, "__0") != 0 && strcmp(name, "value") != 0)
+				continue;
+			next = dw_member_type(d, &t->members[i]);
+			*offset += t->members[i].offset;
+		}
+		t = next;
+	}
+	return NULL;
+}
+
+static void resolve_tokio(struct debug *d, struct inspect_kind *k, const struct dw_function *f)
+{
+	const struct find_kind *fk = k->kind;
+	uint64_t near[4] = { fk->poll, fk->dealloc, fk->shutdown, fk->schedule };
+	uint64_t params[2];
+	const struct dw_type *cell;
+	size_t n = 0;
+
+	for (size_t i = 0; i < f->n_params; i++)
+		if (!strcmp(f->params[i].name, "T") || !strcmp(f->params[i].name, "S"))
+			if (n < 2)
+				params[n++] = f->params[i].type_ref;
+	if (n < 2) {
+		k->why = strdup("the debug information of its poll function names no types");
+		return;
+	}
+	k->future = dw_type_of(d, params[0]);
+	cell = debug_cell(d, near, 4, params, 2);
+	if (cell)
+		k->stage = stage_of(d, cell, &k->stage_offset);
+	if (!k->stage)
+		k->why = strdup("the debug information has no layout of its cell");
+}
+
+static void resolve_async(struct debug *d, struct inspect_kind *k, const struct dw_function *f)
+{
+	for (size_t i = 0; i < f->n_params; i++)
+		if (!strcmp(f->params[i].name, "F"))
+			k->future = dw_type_of(d, f->params[i].type_ref);
+	if (!k->future)
+		k->why = strdup("the debug information of its run function names no future");
+}
+
+static char *site_of(struct debug *d, const struct find_kind *k)
+{
+	struct dw_place places[16];
+	size_t n;
+	char *s = NULL;
+
+	if (!k->n_sites)
+		return NULL;
+	n = d ? debug_places(d, k->sites[0].addr, places, 16) : 0;
+	for (size_t i = 0; i < n; i++) {
+		const char *fn = places[i].function ? places[i].function : "";
+
+		if (await_starts(fn, "tokio::") || await_starts(fn, "core::") || await_starts(fn, "alloc::") ||
+		    await_starts(fn, "std::") || await_starts(fn, "async_task::") ||
+		    await_starts(fn, "async_executor::") || !places[i].file || !places[i].line)
+			continue;
+		if (asprintf(&s, "%s:%u", places[i].file, places[i].line) > 0)
+			return s;
+	}
+	return k->sites[0].where ? strdup(k->sites[0].where) : NULL;
+}
+
+static void resolve(struct inspect *in, struct inspect_kind *k)
+{
+	struct debug *d;
+	struct dw_function f;
+
+	if (k->resolved)
+		return;
+	k->resolved = true;
+	d = object_dwarf(in, k->object);
+	k->site = site_of(d, k->kind);
+	if (!d)
+		k->why = strdup("no debug information");
+	else if (!debug_function(d, k->kind->poll, &f))
+		k->why = strdup("the debug information does not have its poll function");
+	else if (k->tokio)
+		resolve_tokio(d, k, &f);
+	else
+		resolve_async(d, k, &f);
+	k->full = k->future ? k->future->full : k->kind->full_name ? k->kind->full_name : "";
+	k->name = k->future && *k->future->full ? name_shorten(k->future->full) :
+		  k->kind->name ? strdup(k->kind->name) : NULL;
+}
+
+const char *inspect_kind_name(const struct inspect_kind *k)
+{
+	return k->name ? k->name : k->kind->name ? k->kind->name : "?";
+}
+
+const char *inspect_kind_full(const struct inspect_kind *k)
+{
+	return k->full ? k->full : "";
+}
+
+enum trace_role inspect_kind_role(const struct inspect_kind *k)
+{
+	return k->kind->role;
+}
+
+const char *inspect_kind_site(const struct inspect_kind *k)
+{
+	return k->site ? k->site : "";
+}
+
+const char *inspect_state_name(enum inspect_state s)
+{
+	static const char *const names[] = { "idle", "scheduled", "running", "running, woken again", "done" };
+
+	return s <= IS_DONE ? names[s] : "?";
+}
+
+size_t inspect_notes(const struct inspect *in, const char *const **ret)
+{
+	*ret = (const char *const *)in->notes;
+	return in->n_notes;
+}
+
+/* ---- finding tasks ---- */
+
+static struct inspect_kind *kind_at(struct inspect *in, uint64_t vtable)
+{
+	size_t lo = 0, hi = in->n_kinds;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (in->kinds[mid].vtable < vtable)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < in->n_kinds && in->kinds[lo].vtable == vtable ? &in->kinds[lo] : NULL;
+}
+
+/* A stack has its guard page right below it: copies of headers lie there, never tasks. */
+static bool is_stack(const struct inspect *in, size_t i)
+{
+	const struct process_map *m = &in->maps.v[i];
+	const struct process_map *below = i ? &in->maps.v[i - 1] : NULL;
+
+	if (!strncmp(m->path, "[stack", 6))
+		return true;
+	return below && below->end == m->start && !below->read && !below->write && !below->exec &&
+	       below->end - below->start <= 65536 && m->inode == 0;
+}
+
+static bool links_ok(struct inspect *in, uint64_t addr, uint64_t trailer)
+{
+	uint64_t prev, next, back;
+
+	/* owned: Pointers { prev, next }, each 0 or the header of another task that points back */
+	if (!mem_u64(&in->mem, addr + trailer, &prev) || !mem_u64(&in->mem, addr + trailer + 8, &next))
+		return false;
+	if (prev && (!mem_u64(&in->mem, prev + 16, &back) || !kind_at(in, back)))
+		return false;
+	if (next && (!mem_u64(&in->mem, next + 16, &back) || !kind_at(in, back)))
+		return false;
+	return true;
+}
+
+static bool read_tokio(struct inspect *in, struct inspect_task *t)
+{
+	const struct find_kind *k = t->kind->kind;
+	uint64_t vtable, s;
+
+	if (!mem_u64(&in->mem, t->addr, &s) || !mem_u64(&in->mem, t->addr + 16, &vtable) ||
+	    vtable != t->kind->vtable || !mem_u64(&in->mem, t->addr + 24, &t->owner) ||
+	    !mem_u64(&in->mem, t->addr + k->id_offset, &t->id))
+		return false;
+	t->raw_state = s;
+	if (s >> TOKIO_REF_SHIFT == 0 || s >> TOKIO_REF_SHIFT > MAX_REFS || !t->id || t->id >> 48 ||
+	    t->owner >> 48)
+		return false;
+	if ((s & TOKIO_RUNNING) && (s & TOKIO_COMPLETE))
+		return false;
+	if (!links_ok(in, t->addr, k->trailer_offset))
+		return false;
+	t->refs = (uint32_t)(s >> TOKIO_REF_SHIFT);
+	t->cancelled = s & TOKIO_CANCELLED;
+	t->join_interest = s & TOKIO_JOIN_INTEREST;
+	t->state = s & TOKIO_COMPLETE ? IS_DONE :
+		   s & TOKIO_RUNNING ? (s & TOKIO_NOTIFIED ? IS_WOKEN_RUNNING : IS_RUNNING) :
+		   s & TOKIO_NOTIFIED ? IS_SCHEDULED : IS_IDLE;
+	return true;
+}
+
+static bool read_async(struct inspect *in, struct inspect_task *t)
+{
+	const struct find_kind *k = t->kind->kind;
+	uint64_t vtable, s;
+
+	if (!mem_u64(&in->mem, t->addr + k->vtable_offset, &vtable) || vtable != t->kind->vtable ||
+	    !mem_u64(&in->mem, t->addr + k->state_offset, &s))
+		return false;
+	t->raw_state = s;
+	if (s >> ASYNC_REF_SHIFT > MAX_REFS || (!(s >> ASYNC_REF_SHIFT) && !(s & ASYNC_TASK)))
+		return false;
+	t->refs = (uint32_t)(s >> ASYNC_REF_SHIFT);
+	t->cancelled = (s & ASYNC_CLOSED) && !(s & ASYNC_COMPLETED);
+	t->join_interest = s & ASYNC_TASK;
+	t->state = s & (ASYNC_COMPLETED | ASYNC_CLOSED) ? IS_DONE :
+		   s & ASYNC_RUNNING ? (s & ASYNC_SCHEDULED ? IS_WOKEN_RUNNING : IS_RUNNING) :
+		   s & ASYNC_SCHEDULED ? IS_SCHEDULED : IS_IDLE;
+	return true;
+}
+
+static bool read_header(struct inspect *in, struct inspect_task *t)
+{
+	return t->kind->tokio ? read_tokio(in, t) : read_async(in, t);
+}
+
+struct found {
+	uint64_t addr;
+	struct inspect_kind *kind;
+};
+
+struct found_list {
+	struct found *v;
+	size_t n, cap;
+};
+
+static int found_add(struct found_list *l, uint64_t addr, struct inspect_kind *k)
+{
+	if (l->n == l->cap) {
+		size_t cap = l->cap ? l->cap * 2 : 1024;
+		struct found *v = reallocarray(l->v, cap, sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		l->v = v;
+		l->cap = cap;
+	}
+	l->v[l->n++] = (struct found){ addr, k };
+	return 0;
+}
+
+static int scan_words(struct inspect *in, uint64_t base, const uint64_t *words, size_t n,
+		      struct found_list *list)
+{
+	uint64_t low = in->kinds[0].vtable, span = in->kinds[in->n_kinds - 1].vtable - low;
+
+	for (size_t i = 0; i < n; i++) {
+		struct inspect_kind *k;
+		uint64_t offset;
+
+		if (words[i] - low > span)
+			continue;
+		k = kind_at(in, words[i]);
+		if (!k)
+			continue;
+		offset = k->tokio ? 16 : k->kind->vtable_offset;
+		if (offset == 0xffff)
+			continue;
+		if (found_add(list, base + i * 8 - offset, k) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* All words of writable private memory that are a vtable's address. */
+static int scan(struct inspect *in, struct found_list *list, struct error *err)
+{
+	_cleanup_free_ uint64_t *buf = malloc(SCAN_BYTES);
+
+	if (!buf)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < in->maps.n; i++) {
+		const struct process_map *m = &in->maps.v[i];
+
+		if (!m->read || !m->write || m->shared || m->exec || is_stack(in, i))
+			continue;
+		for (uint64_t at = m->start; at < m->end; at += SCAN_BYTES) {
+			size_t len = m->end - at < SCAN_BYTES ? m->end - at : SCAN_BYTES;
+
+			if (memory_read(&in->process, at, buf, len) < 0)
+				continue; /* unmapped meanwhile */
+			if (scan_words(in, at, buf, len / 8, list) < 0)
+				return error_set(err, -ENOMEM, "out of memory");
+		}
+	}
+	return 0;
+}
+
+/* ---- trees ---- */
+
+static bool dyn_type(void *ctx, uint64_t vtable, struct debug **ret_dwarf, const struct dw_type **ret_type)
+{
+	struct inspect *in = ctx;
+
+	for (size_t i = 0; i < in->n_looked; i++) {
+		struct inspect_object *o = &in->looked[i];
+		const struct dw_type *t = NULL;
+		struct dw_function f;
+		struct debug *d;
+		uint64_t poll, size;
+
+		if (vtable < o->object->start || vtable >= o->object->end)
+			continue;
+		d = object_dwarf(in, o);
+		if (!d || !mem_u64(&in->mem, vtable + 8, &size) || !mem_u64(&in->mem, vtable + 24, &poll))
+			return false;
+		/* cheap: `self` of its poll function is Pin<&mut X>; else the table's own entry */
+		if (debug_function(d, poll - o->object->bias, &f) && f.self_ref) {
+			const struct dw_type *pin = dw_type_of(d, f.self_ref);
+			const struct dw_type *p = dw_member_type(d, dw_find_member(pin, "pointer"));
+
+			if (p && p->class == DC_POINTER)
+				t = dw_type_of(d, p->target_ref);
+		}
+		if (!t || t->size != size || t->declaration)
+			t = debug_vtable_type(d, vtable - o->object->bias);
+		if (!t || t->size != size)
+			return false;
+		*ret_dwarf = d;
+		*ret_type = t;
+		return true;
+	}
+	return false;
+}
+
+static bool future_place(struct inspect *in, const struct inspect_task *t, const struct dw_type **ret_type,
+			 uint64_t *ret_addr)
+{
+	const struct inspect_kind *k = t->kind;
+	struct walk w = { .ctx = &(struct await_context){ .mem = &in->mem }, .dwarf = k->object->dwarf };
+
+	if (!k->tokio) {
+		uint64_t vtable = k->vtable, layout, offset;
+
+		/* layout_info: the last word of the vtable that points at {size, align, s, f, r} */
+		for (unsigned word = 5; word <= 7; word++) {
+			uint64_t v[5];
+
+			if (!mem_u64(&in->mem, vtable + 8 * word, &layout) ||
+			    !mem_read(&in->mem, layout, v, sizeof(v)))
+				continue;
+			/* Layout { align, size } in either order, then the offsets */
+			if (v[2] > v[3] || v[3] > v[0] + v[1] || v[3] != v[4] || v[3] % 8 || !v[3])
+				continue;
+			offset = v[3];
+			*ret_type = k->future;
+			*ret_addr = t->addr + offset;
+			return true;
+		}
+		return false;
+	}
+	/* Running holds the future; the others are known from the state word */
+	for (size_t i = 0; i < k->stage->n_variants; i++) {
+		const struct dw_variant *v = await_variant(&w, k->stage, t->addr + k->stage_offset);
+		const struct dw_type *running;
+
+		if (!v || strcmp(v->member.name, "Running") != 0)
+			return false;
+		running = dw_member_type(w.dwarf, &v->member);
+		if (!running || !running->n_members)
+			return false;
+		*ret_type = dw_member_type(w.dwarf, &running->members[0]);
+		*ret_addr = t->addr + k->stage_offset + v->member.offset + running->members[0].offset;
+		return *ret_type != NULL;
+	}
+	return false;
+}
+
+static void read_tree(struct inspect *in, struct inspect_task *t, const struct inspect_options *opt,
+		      uint64_t now_ns)
+{
+	struct await_context ctx = {
+		.mem = &in->mem,
+		.dwarf = t->kind->object->dwarf,
+		.dyn_type = dyn_type,
+		.ctx = in,
+		.now_ns = now_ns,
+		.max_depth = opt->max_depth,
+	};
+	const struct dw_type *type;
+	uint64_t addr;
+
+	await_node_free(t->tree);
+	t->tree = NULL;
+	t->why = NULL;
+	if (t->state == IS_DONE) {
+		t->why = "finished";
+		return;
+	}
+	if (t->kind->kind->role != TR_TASK) {
+		t->why = t->kind->kind->role == TR_WORKER ? "a worker's main loop" : "a blocking closure";
+		return;
+	}
+	if (t->kind->why) {
+		t->why = t->kind->why;
+		return;
+	}
+	if (!future_place(in, t, &type, &addr)) {
+		t->why = "its future can't be read now";
+		return;
+	}
+	t->tree = await_walk(&ctx, type, addr);
+}
+
+static int by_id(const void *a, const void *b)
+{
+	const struct inspect_task *x = a, *y = b;
+
+	if (x->kind->tokio != y->kind->tokio)
+		return x->kind->tokio ? -1 : 1;
+	if (x->id != y->id)
+		return x->id < y->id ? -1 : 1;
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* Reads headers anew and drops what is no task (any more). */
+static void read_tasks(struct inspect *in, struct inspect_result *res, const struct inspect_options *opt)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < res->n_tasks; i++) {
+		struct inspect_task t = res->tasks[i];
+
+		if (!read_header(in, &t) || (t.state == IS_DONE && !opt->finished)) {
+			await_node_free(t.tree);
+			continue;
+		}
+		resolve(in, (struct inspect_kind *)t.kind);
+		read_tree(in, &t, opt, res->now_ns);
+		res->tasks[n++] = t;
+	}
+	res->n_tasks = n;
+}
+
+struct stop_call {
+	struct inspect *in;
+	struct inspect_result *res;
+	struct error *err;
+};
+
+static int stop_and_copy(void *arg)
+{
+	struct stop_call *c = arg;
+	struct process_stop stop = { 0 };
+	int r = threads_stop(&c->in->process, STOP_TIMEOUT_MS * 1000000ULL, &stop, c->err);
+
+	if (r < 0)
+		return r;
+	c->res->now_ns = clock_monotonic_ns();
+	r = mem_refresh(&c->in->mem);
+	threads_resume(&stop);
+	c->res->stop_ns = stop.stop_ns;
+	return r < 0 ? error_set(c->err, r, "process %d is gone", c->in->process.pid) : 0;
+}
+
+static int freeze(struct inspect *in, const struct inspect_options *opt, struct inspect_result *res,
+		  struct error *err)
+{
+	struct stop_call call = { in, res, err };
+	struct tracer *tracer;
+	int r;
+
+	if (opt->no_stop) {
+		res->now_ns = clock_monotonic_ns();
+		r = mem_refresh(&in->mem);
+		return r < 0 ? error_set(err, r, "process %d is gone", in->process.pid) : 0;
+	}
+	r = tracer_start(&tracer, err);
+	if (r < 0)
+		return r;
+	r = tracer_call(tracer, stop_and_copy, &call);
+	tracer_end(tracer);
+	return r;
+}
+
+int inspect_look(struct inspect *in, const struct inspect_options *opt, struct inspect_result *ret_result,
+		 struct error *err)
+{
+	struct inspect_result res = { 0 };
+	struct found_list list = { 0 };
+	int r = scan(in, &list, err);
+
+	if (r < 0)
+		goto out;
+	res.tasks = calloc(list.n ? list.n : 1, sizeof(*res.tasks));
+	if (!res.tasks) {
+		r = error_set(err, -ENOMEM, "out of memory");
+		goto out;
+	}
+	for (size_t i = 0; i < list.n; i++)
+		res.tasks[res.n_tasks++] = (struct inspect_task){ .addr = list.v[i].addr,
+								  .kind = list.v[i].kind };
+	res.now_ns = clock_monotonic_ns();
+	read_tasks(in, &res, opt);
+	r = freeze(in, opt, &res, err);
+	if (r < 0)
+		goto out;
+	read_tasks(in, &res, opt);
+	res.n_missed = in->mem.n_missed;
+	mem_thaw(&in->mem);
+	qsort(res.tasks, res.n_tasks, sizeof(*res.tasks), by_id);
+	*ret_result = res;
+	res = (struct inspect_result){ 0 };
+out:
+	free(list.v);
+	inspect_result_done(&res);
+	return r;
+}
+
+void inspect_result_done(struct inspect_result *r)
+{
+	for (size_t i = 0; i < r->n_tasks; i++)
+		await_node_free(r->tasks[i].tree);
+	free(r->tasks);
+	*r = (struct inspect_result){ 0 };
+}

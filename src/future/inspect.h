@@ -1,0 +1,71 @@
+/*
+ * All tasks of a process as they are now: found in its memory, nothing executed there.
+ *
+ * Every task of every runtime and scheduler has a header that points at its kind's vtable, so
+ * one search of the writable memory for the vtables' addresses finds them all: multi_thread,
+ * current_thread, LocalSet, blocking, async-executor, made before or after anything. What it finds
+ * is checked (state word, reference count, links, id) before it counts as a task.
+ *
+ * Source: Tokio runtime/task/{core,state}.rs, async-task header.rs and state.rs.
+ */
+#ifndef POLLUX_FUTURE_INSPECT_H
+#define POLLUX_FUTURE_INSPECT_H
+
+#include "base/error.h"
+#include "future/await.h"
+#include "trace/event.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct inspect;
+struct inspect_kind;
+
+enum inspect_state { IS_IDLE = 0, IS_SCHEDULED, IS_RUNNING, IS_WOKEN_RUNNING, IS_DONE };
+
+struct inspect_task {
+	uint64_t addr; /* of its header */
+	uint64_t id;   /* the runtime's, 0 where it has none */
+	const struct inspect_kind *kind;
+	uint64_t raw_state;
+	uint32_t refs;
+	enum inspect_state state;
+	bool cancelled, join_interest;
+	uint64_t owner; /* Tokio: id of the owning list, 0: none (finished, or a blocking task) */
+	struct await_node *tree; /* NULL: see why */
+	const char *why;	 /* "finished", "no debug information: ..." */
+};
+
+struct inspect_options {
+	bool no_stop; /* read without stopping; changes meanwhile show as unreadable */
+	bool finished; /* also tasks that are done and only kept for their join handle */
+	unsigned max_depth;
+};
+
+struct inspect_result {
+	struct inspect_task *tasks; /* by runtime, id, address */
+	size_t n_tasks;
+	uint64_t now_ns;  /* CLOCK_MONOTONIC at the moment that the trees show */
+	uint64_t stop_ns; /* threads stood still for so long */
+	size_t n_missed;  /* reads that the copy did not have: the program changed between the walks */
+};
+
+int inspect_open(pid_t pid, struct inspect **ret_inspect, struct error *err);
+void inspect_free(struct inspect *in);
+
+/* One look. The result refers to the inspect; free it first. */
+int inspect_look(struct inspect *in, const struct inspect_options *opt,
+		 struct inspect_result *ret_result, struct error *err);
+void inspect_result_done(struct inspect_result *r);
+
+const char *inspect_kind_name(const struct inspect_kind *k);
+const char *inspect_kind_full(const struct inspect_kind *k);
+enum trace_role inspect_kind_role(const struct inspect_kind *k);
+const char *inspect_kind_site(const struct inspect_kind *k); /* "src/main.rs:12" or function+offset */
+const char *inspect_state_name(enum inspect_state s);
+/* What is missing, one sentence each: no debug information, stripped, ... */
+size_t inspect_notes(const struct inspect *in, const char *const **ret);
+
+#endif

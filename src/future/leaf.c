@@ -1,0 +1,258 @@
+/*
+ * The ends of await trees: what a known leaf waits for, read from its memory. One row per type; paths
+ * go by member names, searched, since the ways to them differ between versions and features.
+ * Source: Tokio 1.23 to 1.54 (time, sync, net, runtime/task/join.rs), async-io, async-task.
+ */
+#include "future/await.h"
+
+#include "base/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct leaf {
+	const char *prefix; /* of the type's full name */
+	const char *name;   /* for people */
+	enum await_wait wait;
+	void (*read)(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n);
+};
+
+static void detail(struct await_node *n, struct buf *b)
+{
+	n->detail = buf_steal(b);
+}
+
+/* Timespec of CLOCK_MONOTONIC somewhere below `deadline`. */
+static void read_sleep(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+{
+	const struct dw_type *deadline, *ts, *x;
+	struct buf b = BUF_INIT;
+	uint64_t at, ts_at, sec_at, nsec_at, sec;
+	uint64_t nsec = 0;
+
+	if (!await_find_member(w, t, addr, "deadline", &deadline, &at) &&
+	    !await_find_member(w, t, addr, "when", &deadline, &at))
+		return;
+	if (!await_find_member(w, deadline, at, "tv_sec", &x, &sec_at))
+		return;
+	if (!await_find_member(w, deadline, at, "tv_nsec", &ts, &ts_at))
+		return;
+	nsec_at = ts_at;
+	if (!mem_u64(w->ctx->mem, sec_at, &sec) || !mem_uint(w->ctx->mem, nsec_at, 4, &nsec) ||
+	    sec > 1ULL << 33 || nsec >= 1000000000)
+		return;
+	n->value = sec * 1000000000 + nsec;
+	if (n->value >= w->ctx->now_ns) {
+		text_duration(&b, n->value - w->ctx->now_ns);
+		buf_str(&b, " left");
+	} else {
+		buf_str(&b, "due for ");
+		text_duration(&b, w->ctx->now_ns - n->value);
+	}
+	detail(n, &b);
+}
+
+/* batch_semaphore::Acquire: which lock, how many permits are missing. */
+static void read_acquire(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+{
+	const struct dw_type *x, *sem_type;
+	uint64_t at, sem = 0, permits = 0, wanted = 0;
+	struct buf b = BUF_INIT;
+
+	if (!await_find_member(w, t, addr, "semaphore", &x, &at) || !mem_u64(w->ctx->mem, at, &sem))
+		return;
+	n->resource = sem;
+	if (await_find_member(w, t, addr, "num_permits", &x, &at))
+		mem_uint(w->ctx->mem, at, (unsigned)x->size, &wanted);
+	n->value = wanted;
+	sem_type = x = NULL;
+	if (await_find_member(w, t, addr, "semaphore", &x, &at))
+		sem_type = dw_type_of(w->dwarf, x->target_ref);
+	if (sem_type && await_find_member(w, sem_type, sem, "permits", &x, &at) &&
+	    mem_u64(w->ctx->mem, at, &permits))
+		permits >>= 1;
+	/* who asks: the coroutine of Mutex::lock, RwLock::read, Sender::send around this one */
+	for (unsigned i = w->n_outer < 64 ? w->n_outer : 64; i-- > 0;) {
+		const char *outer = w->outer[i]->full;
+
+		if (strstr(outer, "tokio::sync::mutex::")) {
+			n->wait = AW_MUTEX;
+			n->name = strdup("Mutex::lock");
+			break;
+		}
+		if (strstr(outer, "tokio::sync::rwlock::")) {
+			n->wait = AW_RWLOCK;
+			n->name = strdup(wanted > 1 ? "RwLock::write" : "RwLock::read");
+			break;
+		}
+		if (strstr(outer, "tokio::sync::mpsc::")) {
+			n->wait = AW_CHANNEL_SEND;
+			n->name = strdup("mpsc send (channel full)");
+			break;
+		}
+	}
+	if (!n->name)
+		n->name = strdup("Semaphore::acquire");
+	buf_printf(&b, "semaphore %#lx", (unsigned long)sem);
+	if (n->wait == AW_SEMAPHORE)
+		buf_printf(&b, ", wants %lu, %lu free", (unsigned long)wanted, (unsigned long)permits);
+	detail(n, &b);
+}
+
+static uint64_t first_pointer(struct walk *w, const struct dw_type *t, uint64_t addr)
+{
+	uint64_t v = 0;
+
+	return t->size >= 8 && mem_u64(w->ctx->mem, addr, &v) ? v : 0;
+}
+
+static void read_join(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+{
+	const struct dw_type *x;
+	uint64_t at;
+
+	if (await_find_member(w, t, addr, "raw", &x, &at))
+		n->resource = first_pointer(w, x, at);
+}
+
+static void read_async_task(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+{
+	const struct dw_type *x;
+	uint64_t at;
+
+	if (await_find_member(w, t, addr, "ptr", &x, &at))
+		n->resource = first_pointer(w, x, at);
+}
+
+static void read_channel(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+{
+	const struct dw_type *x;
+	struct buf b = BUF_INIT;
+	uint64_t at;
+
+	if (!await_find_member(w, t, addr, "inner", &x, &at) &&
+	    !await_find_member(w, t, addr, "chan", &x, &at))
+		return;
+	n->resource = first_pointer(w, x, at);
+	buf_printf(&b, "channel %#lx", (unsigned long)n->resource);
+	detail(n, &b);
+}
+
+static void read_notified(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+{
+	const struct dw_type *x;
+	struct buf b = BUF_INIT;
+	uint64_t at;
+
+	if (!await_find_member(w, t, addr, "notify", &x, &at))
+		return;
+	n->resource = first_pointer(w, x, at);
+	buf_printf(&b, "Notify %#lx", (unsigned long)n->resource);
+	detail(n, &b);
+}
+
+static void read_socket(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+{
+	const struct dw_type *x;
+	struct buf b = BUF_INIT;
+	uint64_t at, fd;
+
+	if (!await_find_type(w, t, addr, "std::os::fd::owned::OwnedFd", &x, &at) ||
+	    !mem_uint(w->ctx->mem, at, 4, &fd) || fd > 1u << 30)
+		return;
+	n->value = fd;
+	buf_printf(&b, "fd %lu", (unsigned long)fd);
+	detail(n, &b);
+}
+
+/* Readiness knows no fd: a socket among the references of the coroutines around it does. */
+static void read_readiness(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+{
+	static const char *const sockets[] = { "tokio::net::", "tokio::io::poll_evented::PollEvented<" };
+	uint64_t interest, at;
+	const struct dw_type *x;
+
+	if (await_find_member(w, t, addr, "interest", &x, &at) &&
+	    mem_uint(w->ctx->mem, at, x->size == 8 ? 8 : 1, &interest)) {
+		free(n->name);
+		n->name = strdup(interest & 1 ? "socket readable" :
+				 interest & 2 ? "socket writable" :
+						"socket ready");
+	}
+	for (unsigned i = w->n_outer < 64 ? w->n_outer : 64; i-- > 0;) {
+		const struct dw_type *locals = w->outer[i];
+
+		for (size_t k = 0; k < locals->n_members; k++) {
+			const struct dw_type *m = dw_member_type(w->dwarf, &locals->members[k]);
+			const struct dw_type *target;
+			uint64_t p;
+
+			if (!m || m->class != DC_POINTER || !(target = dw_type_of(w->dwarf, m->target_ref)))
+				continue;
+			for (size_t s = 0; s < 2; s++)
+				if (await_starts(target->full, sockets[s]) &&
+				    mem_u64(w->ctx->mem, w->outer_addr[i] + locals->members[k].offset, &p)) {
+					read_socket(w, target, p, n);
+					if (n->detail)
+						return;
+				}
+		}
+	}
+}
+
+static const struct leaf leaves[] = {
+	{ "tokio::time::sleep::Sleep", "sleep", AW_SLEEP, read_sleep },
+	{ "tokio::time::interval::Interval", "interval", AW_SLEEP, read_sleep },
+	{ "tokio::sync::batch_semaphore::Acquire", NULL, AW_SEMAPHORE, read_acquire },
+	{ "tokio::sync::oneshot::Receiver<", "oneshot receive", AW_ONESHOT, read_channel },
+	{ "tokio::sync::mpsc::bounded::Receiver<", "mpsc receive", AW_CHANNEL_RECV, read_channel },
+	{ "tokio::sync::mpsc::unbounded::UnboundedReceiver<", "mpsc receive", AW_CHANNEL_RECV, read_channel },
+	{ "tokio::sync::mpsc::chan::Rx<", "mpsc receive", AW_CHANNEL_RECV, read_channel },
+	{ "tokio::sync::notify::Notified", "notified", AW_NOTIFY, read_notified },
+	{ "tokio::sync::notify::OwnedNotified", "notified", AW_NOTIFY, read_notified },
+	{ "tokio::sync::broadcast::Recv<", "broadcast receive", AW_CHANNEL_RECV, NULL },
+	{ "tokio::runtime::task::join::JoinHandle<", "join handle", AW_TASK, read_join },
+	{ "tokio::task::join_set::JoinSet<", "JoinSet", AW_TASK, NULL },
+	{ "tokio::runtime::io::scheduled_io::Readiness", "socket ready", AW_SOCKET, read_readiness },
+	{ "tokio::io::driver::scheduled_io::Readiness", "socket ready", AW_SOCKET, read_readiness },
+	{ "tokio::net::tcp::stream::TcpStream", "TcpStream", AW_SOCKET, read_socket },
+	{ "tokio::net::tcp::listener::TcpListener", "TcpListener", AW_SOCKET, read_socket },
+	{ "tokio::net::unix::stream::UnixStream", "UnixStream", AW_SOCKET, read_socket },
+	{ "tokio::net::unix::listener::UnixListener", "UnixListener", AW_SOCKET, read_socket },
+	{ "tokio::net::udp::UdpSocket", "UdpSocket", AW_SOCKET, read_socket },
+	{ "async_task::task::Task<", "task", AW_TASK, read_async_task },
+	{ "async_io::Timer", "timer", AW_SLEEP, read_sleep },
+	{ "async_io::reactor::Ready<", "socket ready", AW_SOCKET, NULL },
+};
+
+static const struct leaf *leaf_of(const struct dw_type *t)
+{
+	if (t->class != DC_STRUCT)
+		return NULL;
+	for (size_t i = 0; i < sizeof(leaves) / sizeof(*leaves); i++)
+		if (await_starts(t->full, leaves[i].prefix))
+			return &leaves[i];
+	return NULL;
+}
+
+bool await_is_leaf(const struct dw_type *t)
+{
+	return leaf_of(t) != NULL;
+}
+
+bool await_leaf(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+{
+	const struct leaf *l = leaf_of(t);
+
+	if (!l)
+		return false;
+	n->wait = l->wait;
+	if (l->name)
+		n->name = strdup(l->name);
+	if (l->read)
+		l->read(w, t, addr, n);
+	if (!n->name)
+		n->name = strdup("unknown");
+	return true;
+}

@@ -1,0 +1,109 @@
+/* Cached pages of somebody's memory; see mem.h. */
+#include "future/mem.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE = 4096 };
+
+struct mem_page {
+	uint64_t addr;
+	bool bad;
+	uint8_t data[PAGE];
+};
+
+void mem_init(struct mem *m, int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx)
+{
+	*m = (struct mem){ .read = read, .ctx = ctx, .max_pages = 262144 };
+}
+
+void mem_done(struct mem *m)
+{
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	while ((e = map_next(&m->pages, &pos)))
+		free(e->value);
+	map_done(&m->pages);
+}
+
+static struct mem_page *page_at(struct mem *m, uint64_t addr)
+{
+	struct mem_page *p = map_get(&m->pages, addr, 0);
+
+	if (p)
+		return p->bad ? NULL : p;
+	if (m->frozen || m->n_pages >= m->max_pages) {
+		m->n_missed++;
+		return NULL;
+	}
+	p = malloc(sizeof(*p));
+	if (!p)
+		return NULL;
+	p->addr = addr;
+	p->bad = m->read(m->ctx, addr, p->data, PAGE) < 0;
+	if (map_put(&m->pages, addr, 0, p) < 0) {
+		free(p);
+		return NULL;
+	}
+	m->n_pages++;
+	return p->bad ? NULL : p;
+}
+
+bool mem_read(struct mem *m, uint64_t addr, void *out, size_t len)
+{
+	uint8_t *to = out;
+
+	if (addr + len < addr)
+		return false;
+	while (len) {
+		uint64_t base = addr & ~(uint64_t)(PAGE - 1);
+		size_t at = addr - base, n = PAGE - at < len ? PAGE - at : len;
+		struct mem_page *p = page_at(m, base);
+
+		if (!p)
+			return false;
+		memcpy(to, p->data + at, n);
+		to += n;
+		addr += n;
+		len -= n;
+	}
+	return true;
+}
+
+bool mem_u64(struct mem *m, uint64_t addr, uint64_t *ret)
+{
+	return mem_read(m, addr, ret, 8);
+}
+
+bool mem_uint(struct mem *m, uint64_t addr, unsigned size, uint64_t *ret)
+{
+	uint64_t v = 0;
+
+	if ((size != 1 && size != 2 && size != 4 && size != 8) || !mem_read(m, addr, &v, size))
+		return false;
+	*ret = v;
+	return true;
+}
+
+int mem_refresh(struct mem *m)
+{
+	const struct map_entry *e;
+	size_t pos = 0, good = 0;
+
+	while ((e = map_next(&m->pages, &pos))) {
+		struct mem_page *p = e->value;
+
+		p->bad = m->read(m->ctx, p->addr, p->data, PAGE) < 0;
+		good += !p->bad;
+	}
+	m->frozen = true;
+	m->n_missed = 0;
+	return m->n_pages && !good ? -ESRCH : 0;
+}
+
+void mem_thaw(struct mem *m)
+{
+	m->frozen = false;
+}

@@ -1,0 +1,37 @@
+/*
+ * The memory of a process as an await tree is read from it: pages, cached. A first walk goes over
+ * the running program and so learns which pages matter; mem_refresh() then copies just these while
+ * the threads stand still; a second walk reads from that copy alone. So the stop lasts as
+ * long as the copy of a few pages, however long debug information takes to read.
+ */
+#ifndef POLLUX_FUTURE_MEM_H
+#define POLLUX_FUTURE_MEM_H
+
+#include "base/map.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mem {
+	/* Reads len bytes; 0 or negative errno. A live process or a core. */
+	int (*read)(void *ctx, uint64_t addr, void *out, size_t len);
+	void *ctx;
+	struct map pages; /* page address -> struct mem_page */
+	size_t n_pages, max_pages;
+	bool frozen;	  /* pages that are not in the copy are unreadable */
+	size_t n_missed;  /* reads that a frozen memory refused */
+};
+
+void mem_init(struct mem *m, int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx);
+void mem_done(struct mem *m);
+
+bool mem_read(struct mem *m, uint64_t addr, void *out, size_t len);
+bool mem_u64(struct mem *m, uint64_t addr, uint64_t *ret);
+/* An unsigned of 1, 2, 4 or 8 bytes. */
+bool mem_uint(struct mem *m, uint64_t addr, unsigned size, uint64_t *ret);
+/* Reads all cached pages anew (the target stands still now) and freezes. 0 or negative errno: gone. */
+int mem_refresh(struct mem *m);
+void mem_thaw(struct mem *m);
+
+#endif

@@ -1,0 +1,320 @@
+/*
+ * Trees on a terminal. Tasks whose trees are alike (same functions, places and states, whatever the
+ * numbers in them) are one group with a count, so that ten thousand idle connections are one entry.
+ */
+#include "future/render.h"
+
+#include "base/cleanup.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct view {
+	const struct inspect *in;
+	const struct inspect_result *r;
+	const struct graph *g;
+	const struct render_options *opt;
+	struct buf *out;
+};
+
+/* "/root/.cargo/registry/src/index-1949cf8c6b5b557f/tokio-1.54.1/src/x.rs" into "tokio-1.54.1/src/x.rs" */
+static const char *short_path(const char *file)
+{
+	const char *p = strstr(file, "/registry/src/");
+
+	if (p && (p = strchr(p + 14, '/')))
+		return p + 1;
+	p = strstr(file, "/rustc/");
+	if (p && (p = strstr(p, "/library/")))
+		return p + 1;
+	return file;
+}
+
+/* Async fns of runtimes and libraries that the leaf below them already names. */
+static bool is_internal(const struct await_node *n)
+{
+	static const char *const prefixes[] = { "tokio::", "async_std::", "async_io::", "async_executor::",
+						"async_lock::", "futures_lite::", "async_channel::" };
+
+	if (n->kind != AN_ASYNC || n->n_children != 1)
+		return false;
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
+		if (await_starts(n->full, prefixes[i]))
+			return true;
+	return false;
+}
+
+static const struct await_node *shown(const struct view *v, const struct await_node *n)
+{
+	while (!v->opt->internals && is_internal(n))
+		n = n->children[0];
+	return n;
+}
+
+static const char *state_word(enum await_state s)
+{
+	switch (s) {
+	case AS_UNPOLLED:
+		return "not polled yet";
+	case AS_DONE:
+		return "done";
+	case AS_PANICKED:
+		return "panicked";
+	case AS_DISABLED:
+		return "off";
+	default:
+		return NULL;
+	}
+}
+
+static void task_name(const struct view *v, const struct inspect_task *t)
+{
+	if (t->id)
+		buf_printf(v->out, "task %" PRIu64 " ", t->id);
+	else
+		buf_printf(v->out, "task %#" PRIx64 " ", t->addr);
+	text_safe(v->out, inspect_kind_name(t->kind));
+}
+
+/* One line without its numbers if `key`: what makes trees alike. */
+static void node_line(const struct view *v, const struct await_node *n, bool key)
+{
+	const struct inspect_task *target = n->kind == AN_LEAF ? graph_target(v->g, n) : NULL;
+	const char *word = state_word(n->state);
+
+	text_safe(v->out, n->name ? n->name : "?");
+	if (word)
+		buf_printf(v->out, " [%s]", word);
+	if (n->file && n->state != AS_DONE) {
+		buf_str(v->out, v->opt->color ? "  \033[36m" : "  ");
+		text_safe(v->out, short_path(n->file));
+		buf_printf(v->out, ":%u", n->line);
+		buf_str(v->out, v->opt->color ? "\033[0m" : "");
+	}
+	if (key)
+		return;
+	if (n->detail) {
+		buf_str(v->out, ", ");
+		text_safe(v->out, n->detail);
+	}
+	if (target) {
+		buf_str(v->out, n->wait == AW_TASK ? " of " : ", held by ");
+		task_name(v, target);
+	}
+	if (v->opt->raw && n->addr)
+		buf_printf(v->out, "  @%#" PRIx64, n->addr);
+}
+
+static void node_tree(const struct view *v, const struct await_node *n, struct buf *prefix, bool last,
+		      bool root, bool key)
+{
+	size_t len = prefix->len;
+
+	n = shown(v, n);
+	buf_str(v->out, prefix->data ? prefix->data : "");
+	buf_str(v->out, root ? "" : last ? "└ " : "├ ");
+	node_line(v, n, key);
+	buf_char(v->out, '\n');
+	if (!root)
+		buf_str(prefix, last ? "  " : "│ ");
+	for (size_t i = 0; i < n->n_children; i++)
+		node_tree(v, n->children[i], prefix, i + 1 == n->n_children, false, key);
+	prefix->len = len;
+	if (prefix->data)
+		prefix->data[len] = 0;
+}
+
+static void tree_text(const struct view *v, const struct inspect_task *t, bool key)
+{
+	_cleanup_buf_ struct buf prefix = BUF_INIT;
+
+	buf_str(&prefix, "  ");
+	if (t->tree)
+		node_tree(v, t->tree, &prefix, true, true, key);
+	else if (t->why)
+		buf_printf(v->out, "  (%s)\n", t->why);
+}
+
+bool render_matches(const struct render_options *opt, const struct inspect_task *t)
+{
+	bool ok = !opt->families;
+
+	for (size_t i = 0; opt->families && opt->families[i] && !ok; i++)
+		ok = strstr(inspect_kind_name(t->kind), opt->families[i]) ||
+		     strstr(inspect_kind_full(t->kind), opt->families[i]);
+	if (!ok || !opt->tasks)
+		return ok;
+	for (size_t i = 0; opt->tasks[i]; i++) {
+		uint64_t v = strtoull(opt->tasks[i], NULL, 0);
+
+		if (v == t->id || v == t->addr)
+			return true;
+	}
+	return false;
+}
+
+/* ---- groups ---- */
+
+struct group {
+	char *key;
+	size_t *tasks;
+	size_t n, cap;
+};
+
+static uint64_t hash(const char *s)
+{
+	uint64_t h = 14695981039346656037ULL;
+
+	for (; *s; s++)
+		h = (h ^ (uint8_t)*s) * 1099511628211ULL;
+	return h ? h : 1;
+}
+
+static bool group_add(struct group *g, size_t task)
+{
+	if (g->n == g->cap) {
+		size_t cap = g->cap ? g->cap * 2 : 2;
+		size_t *v = reallocarray(g->tasks, cap, sizeof(*v));
+
+		if (!v)
+			return false;
+		g->tasks = v;
+		g->cap = cap;
+	}
+	g->tasks[g->n++] = task;
+	return true;
+}
+
+static char *task_key(const struct view *v, const struct inspect_task *t)
+{
+	struct buf b = BUF_INIT;
+	struct view kv = *v;
+
+	kv.out = &b;
+	buf_printf(&b, "%p %d %d\n", (const void *)t->kind, t->state, t->cancelled);
+	tree_text(&kv, t, true);
+	return buf_steal(&b);
+}
+
+static void header_line(const struct view *v, const struct inspect_task *t, size_t n)
+{
+	const char *site = inspect_kind_site(t->kind);
+
+	buf_str(v->out, v->opt->color ? "\033[1m" : "");
+	if (n > 1) {
+		buf_printf(v->out, "%zu tasks ", n);
+		text_safe(v->out, inspect_kind_name(t->kind));
+	} else {
+		task_name(v, t);
+	}
+	buf_str(v->out, v->opt->color ? "\033[0m" : "");
+	buf_printf(v->out, "  %s", inspect_state_name(t->state));
+	if (t->cancelled)
+		buf_str(v->out, ", cancelled");
+	if (*site) {
+		buf_str(v->out, ", spawned at ");
+		text_safe(v->out, short_path(site));
+	}
+	if (v->opt->raw)
+		buf_printf(v->out, ", %u references, state %#" PRIx64 ", owner %" PRIu64 ", header %#" PRIx64,
+			   t->refs, t->raw_state, t->owner, t->addr);
+	buf_char(v->out, '\n');
+}
+
+static void group_text(const struct view *v, const struct group *g)
+{
+	const struct inspect_task *first = &v->r->tasks[g->tasks[0]];
+
+	header_line(v, first, g->n);
+	if (g->n > 1) {
+		size_t many = g->n > 8 ? 6 : g->n;
+
+		buf_str(v->out, "  ids");
+		for (size_t i = 0; i < many; i++) {
+			const struct inspect_task *t = &v->r->tasks[g->tasks[i]];
+
+			buf_printf(v->out, t->id ? " %" PRIu64 : " %#" PRIx64, t->id ? t->id : t->addr);
+		}
+		if (many < g->n)
+			buf_printf(v->out, " ... and %zu more", g->n - many);
+		buf_char(v->out, '\n');
+	}
+	tree_text(v, first, false);
+	buf_char(v->out, '\n');
+}
+
+static void cycles_text(const struct view *v)
+{
+	for (size_t i = 0; i < v->g->n_cycles; i++) {
+		const struct graph_cycle *c = &v->g->cycles[i];
+
+		buf_printf(v->out, "%sDEADLOCK%s: %zu task%s wait%s for each other and for nothing else:\n",
+			   v->opt->color ? "\033[1;31m" : "", v->opt->color ? "\033[0m" : "", c->n,
+			   c->n == 1 ? "" : "s", c->n == 1 ? "s" : "");
+		for (size_t k = 0; k < c->n; k++) {
+			buf_str(v->out, "  ");
+			task_name(v, &v->r->tasks[c->tasks[k]]);
+			buf_str(v->out, " waits: ");
+			node_line(v, c->leaves[k], false);
+			buf_char(v->out, '\n');
+		}
+		buf_char(v->out, '\n');
+	}
+}
+
+void render_text(const struct inspect *in, const struct inspect_result *r, const struct graph *g,
+		 const struct render_options *opt, struct buf *out)
+{
+	struct view v = { in, r, g, opt, out };
+	struct group *groups = calloc(r->n_tasks ? r->n_tasks : 1, sizeof(*groups));
+	struct map index = { 0 };
+	const char *const *notes;
+	size_t n_groups = 0, n_shown = 0, n_notes = inspect_notes(in, &notes);
+
+	for (size_t i = 0; groups && i < r->n_tasks; i++) {
+		struct group *at = NULL;
+		_cleanup_free_ char *key = NULL;
+
+		if (!render_matches(opt, &r->tasks[i]))
+			continue;
+		n_shown++;
+		key = opt->ungrouped ? NULL : task_key(&v, &r->tasks[i]);
+		if (key)
+			at = map_get(&index, hash(key), 0);
+		if (!at || strcmp(at->key, key) != 0) {
+			at = &groups[n_groups++];
+			at->key = steal(key);
+			if (at->key)
+				map_put(&index, hash(at->key), 0, at);
+		}
+		group_add(at, i);
+	}
+	for (size_t i = 0; i < n_groups; i++)
+		if (groups[i].n)
+			group_text(&v, &groups[i]);
+	cycles_text(&v);
+	buf_printf(out, "%zu task%s", n_shown, n_shown == 1 ? "" : "s");
+	if (n_shown != r->n_tasks)
+		buf_printf(out, " of %zu", r->n_tasks);
+	if (n_groups != n_shown)
+		buf_printf(out, " in %zu groups", n_groups);
+	if (r->stop_ns) {
+		buf_str(out, "; threads stood still for ");
+		text_duration(out, r->stop_ns);
+	}
+	buf_char(out, '\n');
+	if (r->n_missed)
+		buf_printf(out, "%zu reads failed: the program changed meanwhile\n", r->n_missed);
+	for (size_t i = 0; i < n_notes; i++) {
+		text_safe(out, notes[i]);
+		buf_char(out, '\n');
+	}
+	for (size_t i = 0; i < n_groups; i++) {
+		free(groups[i].key);
+		free(groups[i].tasks);
+	}
+	free(groups);
+	map_done(&index);
+}

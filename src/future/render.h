@@ -1,0 +1,26 @@
+/* Await trees for people and as JSON (docs/tree-json.md). */
+#ifndef POLLUX_FUTURE_RENDER_H
+#define POLLUX_FUTURE_RENDER_H
+
+#include "base/buf.h"
+#include "future/graph.h"
+#include "future/inspect.h"
+
+struct render_options {
+	bool color;
+	bool internals; /* also the async fns inside of runtimes and libraries that a leaf sums up */
+	bool raw;	/* reference counts, state words, addresses */
+	bool ungrouped; /* every task alone, also where trees are alike */
+	const char *const *families; /* NULL, or 0-terminated: names contain one of them */
+	const char *const *tasks;    /* NULL, or 0-terminated: ids or 0xADDRESS */
+};
+
+void render_text(const struct inspect *in, const struct inspect_result *r, const struct graph *g,
+		 const struct render_options *opt, struct buf *out);
+void render_json(const struct inspect *in, const struct inspect_result *r, const struct graph *g,
+		 const struct render_options *opt, struct buf *out);
+
+/* True if the options let this task through. */
+bool render_matches(const struct render_options *opt, const struct inspect_task *t);
+
+#endif

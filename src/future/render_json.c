@@ -1,0 +1,117 @@
+/* The same as JSON: every task, every node; specified in docs/tree-json.md. */
+#include "base/json.h"
+#include "future/render.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const node_kinds[] = { "async", "branch", "future", "leaf", "note" };
+static const char *const node_states[] = { "suspended", "unpolled", "done", "panicked", "disabled" };
+static const char *const waits[] = { "unknown", "sleep", "semaphore", "mutex", "rwlock", "channel_send",
+				     "channel_receive", "oneshot", "notify", "task", "socket", "blocking" };
+
+static void node_json(struct json *j, const struct graph *g, const char *key, const struct await_node *n)
+{
+	const struct inspect_task *target = n->kind == AN_LEAF ? graph_target(g, n) : NULL;
+
+	json_object(j, key);
+	json_string(j, "kind", node_kinds[n->kind]);
+	json_string(j, "state", node_states[n->state]);
+	json_string(j, "name", n->name);
+	json_string(j, "type", n->full);
+	json_u64(j, "address", n->addr);
+	if (n->file) {
+		json_string(j, "file", n->file);
+		json_u64(j, "line", n->line);
+	}
+	if (n->kind == AN_LEAF) {
+		json_string(j, "waits_for", waits[n->wait]);
+		if (n->resource)
+			json_u64(j, "resource", n->resource);
+		if (n->wait == AW_SLEEP)
+			json_u64(j, "deadline_ns", n->value);
+		else if (n->wait == AW_SOCKET)
+			json_u64(j, "fd", n->value);
+		else if (n->value)
+			json_u64(j, "permits_wanted", n->value);
+		if (target) {
+			json_u64(j, "task_id", target->id);
+			json_u64(j, "task_address", target->addr);
+		}
+	}
+	if (n->detail)
+		json_string(j, "detail", n->detail);
+	if (n->n_holds) {
+		json_array(j, "holds");
+		for (size_t i = 0; i < n->n_holds; i++)
+			json_u64(j, NULL, n->holds[i]);
+		json_end_array(j);
+	}
+	if (n->n_children) {
+		json_array(j, "children");
+		for (size_t i = 0; i < n->n_children; i++)
+			node_json(j, g, NULL, n->children[i]);
+		json_end_array(j);
+	}
+	json_end_object(j);
+}
+
+void render_json(const struct inspect *in, const struct inspect_result *r, const struct graph *g,
+		 const struct render_options *opt, struct buf *out)
+{
+	const char *const *notes;
+	size_t n_notes = inspect_notes(in, &notes);
+	struct json j;
+
+	json_init(&j, out, true);
+	json_object(&j, NULL);
+	json_u64(&j, "now_ns", r->now_ns);
+	json_u64(&j, "stop_ns", r->stop_ns);
+	json_u64(&j, "missed_reads", r->n_missed);
+	json_array(&j, "tasks");
+	for (size_t i = 0; i < r->n_tasks; i++) {
+		const struct inspect_task *t = &r->tasks[i];
+
+		if (!render_matches(opt, t))
+			continue;
+		json_object(&j, NULL);
+		json_u64(&j, "id", t->id);
+		json_u64(&j, "address", t->addr);
+		json_string(&j, "name", inspect_kind_name(t->kind));
+		json_string(&j, "type", inspect_kind_full(t->kind));
+		json_string(&j, "role", trace_role_name(inspect_kind_role(t->kind)));
+		json_string(&j, "spawned_at", inspect_kind_site(t->kind));
+		json_string(&j, "state", inspect_state_name(t->state));
+		json_bool(&j, "cancelled", t->cancelled);
+		json_u64(&j, "references", t->refs);
+		json_u64(&j, "state_word", t->raw_state);
+		json_u64(&j, "owner", t->owner);
+		if (t->tree)
+			node_json(&j, g, "tree", t->tree);
+		else
+			json_string(&j, "no_tree", t->why ? t->why : "");
+		json_end_object(&j);
+	}
+	json_end_array(&j);
+	json_array(&j, "deadlocks");
+	for (size_t i = 0; i < g->n_cycles; i++) {
+		json_array(&j, NULL);
+		for (size_t k = 0; k < g->cycles[i].n; k++) {
+			const struct inspect_task *t = &r->tasks[g->cycles[i].tasks[k]];
+
+			json_object(&j, NULL);
+			json_u64(&j, "id", t->id);
+			json_u64(&j, "address", t->addr);
+			node_json(&j, g, "waits", g->cycles[i].leaves[k]);
+			json_end_object(&j);
+		}
+		json_end_array(&j);
+	}
+	json_end_array(&j);
+	json_array(&j, "notes");
+	for (size_t i = 0; i < n_notes; i++)
+		json_string(&j, NULL, notes[i]);
+	json_end_array(&j);
+	json_end_object(&j);
+	buf_char(out, '\n');
+}

@@ -1,0 +1,699 @@
+/*
+ * The walker: from a future's type and address to its await tree.
+ *
+ * The rules, in this order:
+ *   1. a coroutine: its state tells the await point; only `__awaitee` is walked, since siblings may
+ *      be stale copies of moved futures
+ *   2. a known leaf ends the path
+ *   3. a pair of pointer and vtable of `dyn Future`: the vtable tells the concrete type
+ *   4. a fat slice: each element
+ *   5. an enum: the variant that lives
+ *   6. a closure (what join!, select! and poll_fn poll): members and what its references lead to
+ *   7. FuturesUnordered: its list
+ *   8. any other structure: members whose type can hold a future; through Box, Pin and &mut
+ * Everything is bounded: depth, nodes, elements; a future is walked once per path.
+ */
+#include "future/await.h"
+
+#include "base/error.h"
+#include "binary/names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	DEFAULT_DEPTH = 256,
+	DEFAULT_NODES = 20000,
+	MAX_ELEMENTS = 4096,
+	HOLD_DEPTH = 12,
+	/* dw_type.note, bits */
+	NOTE_KNOWN = 1,
+	NOTE_HOLDS = 2,
+	NOTE_BUSY = 4,
+};
+
+void await_node_free(struct await_node *n)
+{
+	if (!n)
+		return;
+	for (size_t i = 0; i < n->n_children; i++)
+		await_node_free(n->children[i]);
+	free(n->children);
+	free(n->name);
+	free(n->full);
+	free(n->detail);
+	free(n->holds);
+	free(n);
+}
+
+static struct await_node *node_new(struct walk *w, enum await_node_kind kind, const char *full,
+				   uint64_t addr)
+{
+	struct await_node *n;
+
+	if (w->n_nodes >= w->max_nodes)
+		return NULL;
+	n = calloc(1, sizeof(*n));
+	if (!n)
+		return NULL;
+	w->n_nodes++;
+	n->kind = kind;
+	n->addr = addr;
+	n->full = strdup(full);
+	return n;
+}
+
+/* Takes the child over, also when it fails. */
+static void node_add(struct await_node *parent, struct await_node *child)
+{
+	if (!child)
+		return;
+	if (parent->n_children == parent->cap_children) {
+		size_t cap = parent->cap_children ? parent->cap_children * 2 : 4;
+		struct await_node **v = reallocarray(parent->children, cap, sizeof(*v));
+
+		if (!v) {
+			await_node_free(child);
+			return;
+		}
+		parent->children = v;
+		parent->cap_children = cap;
+	}
+	parent->children[parent->n_children++] = child;
+}
+
+static void node_note(struct walk *w, struct await_node *parent, const char *text)
+{
+	struct await_node *n = node_new(w, AN_NOTE, "", 0);
+
+	if (n)
+		n->name = strdup(text);
+	node_add(parent, n);
+}
+
+bool await_starts(const char *s, const char *prefix)
+{
+	return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+/* ---- what a type is ---- */
+
+static bool is_coroutine(const struct dw_type *t)
+{
+	return t->class == DC_STRUCT && t->has_variants &&
+	       (await_starts(t->name, "{async_fn_env#") || await_starts(t->name, "{async_block_env#") ||
+		await_starts(t->name, "{async_closure_env#"));
+}
+
+static bool is_closure(const struct dw_type *t)
+{
+	return t->class == DC_STRUCT && await_starts(t->name, "{closure_env#");
+}
+
+static bool is_dyn_future(const struct dw_type *t)
+{
+	return t->class == DC_STRUCT && t->n_members == 2 && dw_find_member(t, "pointer") &&
+	       dw_find_member(t, "vtable") && strstr(t->full, "dyn core::future::future::Future");
+}
+
+static bool is_slice(const struct dw_type *t)
+{
+	return t->class == DC_STRUCT && dw_find_member(t, "data_ptr") && dw_find_member(t, "length");
+}
+
+static bool is_unordered(const struct dw_type *t)
+{
+	return t->class == DC_STRUCT && await_starts(t->name, "FuturesUnordered<");
+}
+
+/* References that own, or that a combinator polls through. */
+static bool is_followed(const struct dw_type *t)
+{
+	return t->class == DC_POINTER && (await_starts(t->name, "alloc::boxed::Box<") ||
+					  await_starts(t->name, "&mut ") || !*t->name);
+}
+
+static bool can_hold(struct walk *w, const struct dw_type *ct, unsigned depth)
+{
+	struct dw_type *t = (struct dw_type *)ct; /* notes are ours to write */
+	bool yes = false;
+
+	if (!t || depth > HOLD_DEPTH)
+		return false;
+	if (t->note & NOTE_KNOWN)
+		return t->note & NOTE_HOLDS;
+	if (t->note & NOTE_BUSY)
+		return false;
+	t->note |= NOTE_BUSY;
+	switch (t->class) {
+	case DC_STRUCT:
+	case DC_UNION:
+		if (await_starts(t->full, "core::marker::PhantomData"))
+			break;
+		if (is_coroutine(t) || await_is_leaf(t) || is_dyn_future(t) || is_unordered(t)) {
+			yes = true;
+			break;
+		}
+		if (is_slice(t)) {
+			const struct dw_type *p = dw_member_type(w->dwarf, dw_find_member(t, "data_ptr"));
+
+			yes = p && can_hold(w, dw_type_of(w->dwarf, p->target_ref), depth + 1);
+			break;
+		}
+		for (size_t i = 0; !yes && i < t->n_members; i++)
+			yes = can_hold(w, dw_member_type(w->dwarf, &t->members[i]), depth + 1);
+		for (size_t i = 0; !yes && i < t->n_variants; i++)
+			yes = can_hold(w, dw_member_type(w->dwarf, &t->variants[i].member), depth + 1);
+		break;
+	case DC_ARRAY:
+		yes = can_hold(w, dw_type_of(w->dwarf, t->target_ref), depth + 1);
+		break;
+	case DC_POINTER:
+		yes = is_followed(t) && can_hold(w, dw_type_of(w->dwarf, t->target_ref), depth + 1);
+		break;
+	default:
+		break;
+	}
+	t->note &= ~(uint32_t)NOTE_BUSY;
+	t->note |= NOTE_KNOWN | (yes ? NOTE_HOLDS : 0);
+	return yes;
+}
+
+const struct dw_variant *await_variant(struct walk *w, const struct dw_type *t, uint64_t addr)
+{
+	const struct dw_variant *fallback = NULL;
+	uint64_t v;
+
+	if (!t->discr_size)
+		return t->n_variants == 1 ? &t->variants[0] : NULL;
+	if (!mem_uint(w->ctx->mem, addr + t->discr_offset, t->discr_size, &v))
+		return NULL;
+	for (size_t i = 0; i < t->n_variants; i++) {
+		if (t->variants[i].is_default)
+			fallback = &t->variants[i];
+		else if (t->variants[i].value == v)
+			return &t->variants[i];
+	}
+	return fallback;
+}
+
+static bool find(struct walk *w, const struct dw_type *t, uint64_t addr, const char *name,
+		 const char *prefix, unsigned depth, const struct dw_type **ret_type,
+		 uint64_t *ret_addr)
+{
+	const struct dw_variant *v;
+
+	if (!t || depth > HOLD_DEPTH || (t->class != DC_STRUCT && t->class != DC_UNION))
+		return false;
+	for (size_t i = 0; i < t->n_members; i++) {
+		const struct dw_type *m = dw_member_type(w->dwarf, &t->members[i]);
+
+		if (!m || !(name ? !strcmp(t->members[i].name, name) : await_starts(m->full, prefix)))
+			continue;
+		*ret_type = m;
+		*ret_addr = addr + t->members[i].offset;
+		return true;
+	}
+	for (size_t i = 0; i < t->n_members; i++)
+		if (find(w, dw_member_type(w->dwarf, &t->members[i]), addr + t->members[i].offset, name,
+			 prefix, depth + 1, ret_type, ret_addr))
+			return true;
+	if (!t->has_variants || !(v = await_variant(w, t, addr)))
+		return false;
+	return find(w, dw_member_type(w->dwarf, &v->member), addr + v->member.offset, name, prefix,
+		    depth + 1, ret_type, ret_addr);
+}
+
+bool await_find_member(struct walk *w, const struct dw_type *t, uint64_t addr, const char *name,
+		       const struct dw_type **ret_type, uint64_t *ret_addr)
+{
+	return find(w, t, addr, name, NULL, 0, ret_type, ret_addr);
+}
+
+bool await_find_type(struct walk *w, const struct dw_type *t, uint64_t addr, const char *prefix,
+		     const struct dw_type **ret_type, uint64_t *ret_addr)
+{
+	return find(w, t, addr, NULL, prefix, 0, ret_type, ret_addr);
+}
+
+/* ---- the rules ---- */
+
+static void walk_type(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
+		      unsigned depth);
+
+static void add_hold(struct await_node *n, uint64_t lock)
+{
+	uint64_t *v = reallocarray(n->holds, n->n_holds + 1, sizeof(*v));
+
+	if (!v)
+		return;
+	n->holds = v;
+	for (size_t i = 0; i < n->n_holds; i++)
+		if (n->holds[i] == lock)
+			return;
+	n->holds[n->n_holds++] = lock;
+}
+
+/* The semaphore inside of what a guard refers to: &Mutex, Arc<Mutex>, &Semaphore. */
+static uint64_t guarded_semaphore(struct walk *w, const struct dw_type *t, uint64_t addr)
+{
+	static const char *const names[] = { "lock", "s", "sem" };
+	const struct dw_type *m = NULL, *lock, *sem;
+	uint64_t at, target;
+
+	for (size_t i = 0; i < 3 && !m; i++)
+		if (!await_find_member(w, t, addr, names[i], &m, &at))
+			m = NULL;
+	for (unsigned i = 0; m && m->class == DC_STRUCT && m->n_members && i < 6; i++)
+		m = dw_member_type(w->dwarf, &m->members[0]);
+	if (!m || m->class != DC_POINTER || !mem_u64(w->ctx->mem, at, &target) || !target)
+		return 0;
+	lock = dw_type_of(w->dwarf, m->target_ref);
+	if (!lock)
+		return 0;
+	if (await_starts(lock->full, "tokio::sync::batch_semaphore::Semaphore"))
+		return target;
+	return await_find_type(w, lock, target, "tokio::sync::batch_semaphore::Semaphore", &sem, &at) ? at : 0;
+}
+
+/* Guards of Tokio's locks and permits of its semaphores among the locals of a suspended coroutine. */
+static void find_guards(struct walk *w, struct await_node *n, const struct dw_type *locals, uint64_t addr)
+{
+	for (size_t i = 0; i < locals->n_members; i++) {
+		const struct dw_type *m = dw_member_type(w->dwarf, &locals->members[i]);
+		uint64_t sem;
+
+		if (!m || !await_starts(m->full, "tokio::sync::") ||
+		    (!strstr(m->name, "Guard<") && !strstr(m->name, "SemaphorePermit")))
+			continue;
+		sem = guarded_semaphore(w, m, addr + locals->members[i].offset);
+		if (sem)
+			add_hold(n, sem);
+	}
+}
+
+static bool is_macro_file(const char *file)
+{
+	return file && (strstr(file, "tokio/src/macros/") || strstr(file, "/src/macros/") ||
+			strstr(file, "futures-util") || strstr(file, "_mod.rs"));
+}
+
+static void walk_coroutine(struct walk *w, struct await_node *parent, const struct dw_type *t,
+			   uint64_t addr, unsigned depth)
+{
+	struct await_node *n = node_new(w, AN_ASYNC, t->full, addr);
+	const struct dw_variant *v = await_variant(w, t, addr);
+	const struct dw_type *state;
+	const struct dw_member *awaitee;
+
+	if (!n)
+		return;
+	node_add(parent, n);
+	n->name = name_shorten(t->full);
+	if (!v) {
+		node_note(w, n, "unreadable: no such state");
+		return;
+	}
+	state = dw_member_type(w->dwarf, &v->member);
+	n->file = v->member.file;
+	n->line = v->member.line;
+	switch (v->value) {
+	case 0:
+		n->state = AS_UNPOLLED;
+		return;
+	case 1:
+		n->state = AS_DONE;
+		return;
+	case 2:
+		n->state = AS_PANICKED;
+		return;
+	default:
+		break;
+	}
+	awaitee = state ? dw_find_member(state, "__awaitee") : NULL;
+	if (!awaitee) {
+		node_note(w, n, "unreadable: the await point has no future");
+		return;
+	}
+	if (is_macro_file(n->file))
+		debug_await_place(w->dwarf, t, awaitee->type_ref, &n->file, &n->line);
+	find_guards(w, n, state, addr + v->member.offset);
+	if (w->n_outer < 64) {
+		w->outer[w->n_outer] = state;
+		w->outer_addr[w->n_outer] = addr + v->member.offset;
+	}
+	w->n_outer++;
+	walk_type(w, n, dw_member_type(w->dwarf, awaitee), addr + v->member.offset + awaitee->offset,
+		  depth + 1);
+	w->n_outer--;
+}
+
+static void walk_dyn(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
+		     unsigned depth)
+{
+	uint64_t pointer, vtable;
+	struct debug *dwarf = NULL, *before = w->dwarf;
+	const struct dw_type *concrete = NULL;
+
+	if (!mem_u64(w->ctx->mem, addr + dw_find_member(t, "pointer")->offset, &pointer) ||
+	    !mem_u64(w->ctx->mem, addr + dw_find_member(t, "vtable")->offset, &vtable)) {
+		node_note(w, parent, "unreadable: dyn Future");
+		return;
+	}
+	if (!w->ctx->dyn_type || !w->ctx->dyn_type(w->ctx->ctx, vtable, &dwarf, &concrete) || !concrete) {
+		char text[96];
+
+		snprintf(text, sizeof(text), "dyn Future of a type unknown here (vtable %#lx)",
+			 (unsigned long)vtable);
+		node_note(w, parent, text);
+		return;
+	}
+	w->dwarf = dwarf;
+	walk_type(w, parent, concrete, pointer, depth + 1);
+	w->dwarf = before;
+}
+
+static void note_more(struct walk *w, struct await_node *parent, uint64_t n)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "... and %lu more", (unsigned long)n);
+	node_note(w, parent, text);
+}
+
+static void walk_elements(struct walk *w, struct await_node *parent, const struct dw_type *elem,
+			  uint64_t addr, uint64_t n, unsigned depth)
+{
+	uint64_t i;
+
+	if (!elem || !elem->size || !can_hold(w, elem, 0))
+		return;
+	for (i = 0; i < n && i < MAX_ELEMENTS && w->n_nodes < w->max_nodes; i++)
+		walk_type(w, parent, elem, addr + i * elem->size, depth + 1);
+	if (i < n)
+		note_more(w, parent, n - i);
+}
+
+static void walk_slice(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
+		       unsigned depth)
+{
+	const struct dw_member *data = dw_find_member(t, "data_ptr"), *len = dw_find_member(t, "length");
+	const struct dw_type *pointer = dw_member_type(w->dwarf, data);
+	uint64_t at, n;
+
+	if (!pointer || !mem_u64(w->ctx->mem, addr + data->offset, &at) ||
+	    !mem_u64(w->ctx->mem, addr + len->offset, &n)) {
+		node_note(w, parent, "unreadable: slice");
+		return;
+	}
+	walk_elements(w, parent, dw_type_of(w->dwarf, pointer->target_ref), at, n, depth);
+}
+
+/* The list of all futures in it, finished ones are empty. */
+static void walk_unordered(struct walk *w, struct await_node *parent, const struct dw_type *t,
+			   uint64_t addr, unsigned depth)
+{
+	const struct dw_type *head, *task, *at_type;
+	struct await_node *n = node_new(w, AN_BRANCH, t->full, addr);
+	uint64_t at, task_addr, next;
+	size_t count;
+
+	if (!n)
+		return;
+	node_add(parent, n);
+	n->name = strdup("FuturesUnordered");
+	/* head_all: AtomicPtr<Task<F>>; the pointer's type is somewhere inside */
+	if (!await_find_member(w, t, addr, "head_all", &head, &at) || !mem_u64(w->ctx->mem, at, &task_addr)) {
+		node_note(w, n, "unreadable: list");
+		return;
+	}
+	for (unsigned i = 0; head && head->class != DC_POINTER && i < 8; i++)
+		head = head->n_members ? dw_member_type(w->dwarf, &head->members[0]) : NULL;
+	task = head ? dw_type_of(w->dwarf, head->target_ref) : NULL;
+	if (!task) {
+		node_note(w, n, "unreadable: list of an unknown type");
+		return;
+	}
+	for (count = 0; task_addr && count < MAX_ELEMENTS && w->n_nodes < w->max_nodes; count++) {
+		const struct dw_member *future = dw_find_member(task, "future");
+
+		if (future)
+			walk_type(w, n, dw_member_type(w->dwarf, future), task_addr + future->offset,
+				  depth + 1);
+		if (!await_find_member(w, task, task_addr, "next_all", &at_type, &at) ||
+		    !mem_u64(w->ctx->mem, at, &next) || next == task_addr)
+			break;
+		task_addr = next;
+	}
+	if (task_addr && count == MAX_ELEMENTS)
+		node_note(w, n, "... and more");
+}
+
+/* What a pointer leads to in the end, through pointers to pointers and Pin. */
+static void walk_pointer(struct walk *w, struct await_node *parent, const struct dw_type *t,
+			 uint64_t addr, unsigned depth)
+{
+	uint64_t target;
+
+	if (!mem_u64(w->ctx->mem, addr, &target)) {
+		node_note(w, parent, "unreadable: pointer");
+		return;
+	}
+	if (target)
+		walk_type(w, parent, dw_type_of(w->dwarf, t->target_ref), target, depth + 1);
+}
+
+static bool leads_to_future(struct walk *w, const struct dw_type *t)
+{
+	for (unsigned i = 0; t && i < 6; i++) {
+		const struct dw_member *m;
+
+		if (t->class == DC_POINTER)
+			t = dw_type_of(w->dwarf, t->target_ref);
+		else if (await_starts(t->name, "Pin<") && (m = dw_find_member(t, "pointer")))
+			t = dw_member_type(w->dwarf, m);
+		else
+			return can_hold(w, t, 0);
+	}
+	return false;
+}
+
+/* select!'s bits of branches that are off, ~0 if there are none. */
+static uint64_t disabled_bits(struct walk *w, const struct dw_type *t, uint64_t addr)
+{
+	const struct dw_member *m = dw_find_member(t, "_ref__disabled");
+	const struct dw_type *pointer = dw_member_type(w->dwarf, m), *bits;
+	uint64_t at, v;
+
+	if (!pointer || !mem_u64(w->ctx->mem, addr + m->offset, &at) ||
+	    !(bits = dw_type_of(w->dwarf, pointer->target_ref)) ||
+	    !mem_uint(w->ctx->mem, at, (unsigned)bits->size, &v))
+		return ~0ULL;
+	return v;
+}
+
+static void walk_closure(struct walk *w, struct await_node *parent, const struct dw_type *t,
+			 uint64_t addr, unsigned depth)
+{
+	const struct dw_member *disabled = dw_find_member(t, "_ref__disabled");
+	struct await_node *n = parent;
+
+	/* the macros keep their futures in locals of the coroutine and poll them from a closure */
+	if (disabled || dw_find_member(t, "futures") || dw_find_member(t, "_fut0")) {
+		n = node_new(w, AN_BRANCH, t->full, addr);
+		if (!n)
+			return;
+		node_add(parent, n);
+		n->name = strdup(disabled ? "select!" : strstr(t->full, "try_") ? "try_join!" : "join!");
+	}
+	for (size_t i = 0; i < t->n_members; i++) {
+		const struct dw_type *m = dw_member_type(w->dwarf, &t->members[i]);
+
+		if (!m || (m->class == DC_POINTER ? !leads_to_future(w, m) : !can_hold(w, m, 0)))
+			continue;
+		if (m->class == DC_POINTER)
+			walk_pointer(w, n, m, addr + t->members[i].offset, depth);
+		else
+			walk_type(w, n, m, addr + t->members[i].offset, depth + 1);
+	}
+	if (disabled) {
+		uint64_t bits = disabled_bits(w, t, addr);
+
+		for (size_t i = 0; bits != ~0ULL && i < n->n_children && i < 64; i++)
+			if (bits >> i & 1 && n->children[i]->state != AS_DONE)
+				n->children[i]->state = AS_DISABLED;
+	}
+}
+
+static void walk_members(struct walk *w, struct await_node *parent, const struct dw_type *t,
+			 uint64_t addr, unsigned depth)
+{
+	for (size_t i = 0; i < t->n_members; i++) {
+		const struct dw_type *m = dw_member_type(w->dwarf, &t->members[i]);
+
+		if (m && can_hold(w, m, 0))
+			walk_type(w, parent, m, addr + t->members[i].offset, depth + 1);
+	}
+}
+
+/* Wrappers of the standard library that say nothing to a reader. */
+static bool is_transparent(const struct dw_type *t)
+{
+	static const char *const prefixes[] = {
+		"core::", "alloc::", "std::", "(", "tokio::future::poll_fn::", "futures_util::future::poll_fn::",
+		"futures_util::future::future::flatten::", "futures_util::future::future::map::",
+		"futures_util::future::join_all::JoinAllKind", "futures_util::stream::futures_ordered::",
+		"futures_util::stream::futures_unordered::", "tokio::runtime::coop::", "tokio::task::coop::",
+		"futures_util::unfold_state::", "async_executor::", "tokio::util::",
+	};
+
+	if (!*t->full || strstr(t->full, "maybe_done::"))
+		return true;
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
+		if (await_starts(t->full, prefixes[i]))
+			return true;
+	return false;
+}
+
+/* MaybeDone and other enums: the variant that lives, or a mark that it is done. */
+static void walk_enum(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
+		      unsigned depth)
+{
+	const struct dw_variant *v = await_variant(w, t, addr);
+	const struct dw_type *inner;
+	bool done;
+
+	if (!v) {
+		node_note(w, parent, "unreadable: no such variant");
+		return;
+	}
+	inner = dw_member_type(w->dwarf, &v->member);
+	done = !inner || !can_hold(w, inner, 0);
+	if (done) {
+		struct await_node *n;
+
+		if (!strstr(t->name, "MaybeDone<"))
+			return; /* None, Complete: nothing is waited for here */
+		n = node_new(w, AN_FUTURE, t->full, addr);
+		if (!n)
+			return;
+		for (size_t i = 0; i < t->n_params && !n->name; i++) {
+			const struct dw_type *p = dw_type_of(w->dwarf, t->params[i].type_ref);
+
+			n->name = p ? name_shorten(p->full) : NULL;
+		}
+		n->state = AS_DONE;
+		node_add(parent, n);
+		return;
+	}
+	walk_type(w, parent, inner, addr + v->member.offset, depth + 1);
+}
+
+static void walk_struct(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
+			unsigned depth)
+{
+	struct await_node *n = parent;
+
+	if (is_coroutine(t)) {
+		walk_coroutine(w, parent, t, addr, depth);
+		return;
+	}
+	if (await_is_leaf(t)) {
+		n = node_new(w, AN_LEAF, t->full, addr);
+		if (!n)
+			return;
+		node_add(parent, n);
+		await_leaf(w, t, addr, n);
+		return;
+	}
+	if (is_dyn_future(t)) {
+		walk_dyn(w, parent, t, addr, depth);
+		return;
+	}
+	if (is_slice(t)) {
+		walk_slice(w, parent, t, addr, depth);
+		return;
+	}
+	if (is_closure(t)) {
+		walk_closure(w, parent, t, addr, depth);
+		return;
+	}
+	if (is_unordered(t)) {
+		walk_unordered(w, parent, t, addr, depth);
+		return;
+	}
+	if (t->has_variants) {
+		walk_enum(w, parent, t, addr, depth);
+		return;
+	}
+	if (!is_transparent(t)) {
+		n = node_new(w, AN_FUTURE, t->full, addr);
+		if (!n)
+			return;
+		node_add(parent, n);
+		n->name = name_shorten(t->full);
+	}
+	walk_members(w, n, t, addr, depth);
+}
+
+static void walk_type(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
+		      unsigned depth)
+{
+	if (!t || w->n_nodes >= w->max_nodes)
+		return;
+	if (depth > w->max_depth) {
+		node_note(w, parent, "... deeper than this is not shown");
+		return;
+	}
+	if (t->declaration) {
+		node_note(w, parent, "unreadable: the debug information only declares this type");
+		return;
+	}
+	if (t->size) { /* zero-sized ones share addresses */
+		if (map_get(&w->seen, t->ref, addr))
+			return;
+		if (map_put(&w->seen, t->ref, addr, w) < 0)
+			return;
+	}
+	switch (t->class) {
+	case DC_STRUCT:
+	case DC_UNION:
+		walk_struct(w, parent, t, addr, depth);
+		break;
+	case DC_POINTER:
+		walk_pointer(w, parent, t, addr, depth);
+		break;
+	case DC_ARRAY:
+		walk_elements(w, parent, dw_type_of(w->dwarf, t->target_ref), addr, t->n_elements, depth);
+		break;
+	default:
+		break;
+	}
+}
+
+struct await_node *await_walk(const struct await_context *ctx, const struct dw_type *type, uint64_t addr)
+{
+	struct walk w = {
+		.ctx = ctx,
+		.dwarf = ctx->dwarf,
+		.max_nodes = ctx->max_nodes ? ctx->max_nodes : DEFAULT_NODES,
+		.max_depth = (ctx->max_depth ? ctx->max_depth : DEFAULT_DEPTH) * 8,
+	};
+	struct await_node *root = node_new(&w, AN_FUTURE, type->full, addr);
+
+	if (!root)
+		return NULL;
+	walk_type(&w, root, type, addr, 0);
+	map_done(&w.seen);
+	/* the root is there to hold the tree: give its only child in its stead */
+	if (root->n_children == 1) {
+		struct await_node *child = root->children[0];
+
+		root->n_children = 0;
+		await_node_free(root);
+		return child;
+	}
+	root->name = name_shorten(type->full);
+	return root;
+}
