@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Builds what a test needs of tests/targets, when it needs it.
+
+    build.py PACKAGE PROFILE [BINARY]      prints the path of the built file
+    build.py --list                        packages and profiles
+
+One cargo target folder per package below POLLUX_TARGET_DIR (default build/targets), so that a
+package's profiles share what can be shared; cargo itself knows what is up to date. A profile that
+changes the compiler's flags has a target folder of its own.
+"""
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGETS = ROOT / "tests" / "targets"
+OUT = Path(os.environ.get("POLLUX_TARGET_DIR", ROOT / "build" / "targets")).resolve()
+JOBS = os.environ.get("CARGO_BUILD_JOBS", "2")
+HOST = "x86_64-unknown-linux-gnu"
+
+
+@dataclass(frozen=True)
+class Profile:
+    cargo: str  # cargo's name of it
+    flags: str = ""  # RUSTFLAGS; not empty: built in a folder of its own
+    strip: bool = False  # then stripped by strip(1)
+    unwind: bool = True  # panics unwind
+    symbols: bool = True
+    what: str = ""
+
+
+PROFILES = {
+    "debug": Profile("dev", what="debug"),
+    "release": Profile("release", what="release without debug info, with symbols"),
+    "release-lto": Profile(
+        "release-lto", unwind=False, what="release, fat LTO, codegen-units=1, panic=abort"
+    ),
+    "stripped": Profile("release", strip=True, symbols=False, what="release, stripped"),
+    "lto-stripped": Profile(
+        "release-lto", strip=True, unwind=False, symbols=False, what="release-lto, stripped"
+    ),
+    "release-debug": Profile("release-debug", what="release with debug=true"),
+    "v0": Profile("release", "-C symbol-mangling-version=v0", what="release, v0 mangling"),
+    "nonpie": Profile("release", "-C relocation-model=static", what="release, not PIE"),
+    "static-pie": Profile("release", "-C target-feature=+crt-static", what="release, static-pie"),
+    "static": Profile(
+        "release",
+        "-C target-feature=+crt-static -C relocation-model=static",
+        what="release, static, not PIE",
+    ),
+}
+
+PACKAGES = sorted(path.parent.name for path in TARGETS.glob("*/Cargo.toml"))
+
+
+class BuildError(Exception):
+    """cargo failed; the message is what it said."""
+
+
+def available():
+    """Why nothing can be built here, or None."""
+    return None if shutil.which("cargo") else "no cargo in PATH"
+
+
+@functools.lru_cache(maxsize=None)
+def build(package, profile, binary="suite"):
+    """The path of `binary` (a binary's name, or of a library its file's name), built."""
+    how = PROFILES[profile]
+    folder = OUT / package
+    if how.flags:
+        folder = folder / profile
+    command = ["nice", "cargo", "build", "--quiet", "--locked", "--jobs", JOBS]
+    command += ["--profile", how.cargo, "--target-dir", str(folder)]
+    command += ["--manifest-path", str(TARGETS / package / "Cargo.toml")]
+    env = {k: v for k, v in os.environ.items() if k not in ("RUSTFLAGS", "CARGO_TARGET_DIR")}
+    built = folder
+    if how.flags:
+        # with --target the flags are not those of build scripts and procedural macros
+        command += ["--target", HOST]
+        env["RUSTFLAGS"] = how.flags
+        built = folder / HOST
+    result = subprocess.run(command, env=env, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise BuildError(f"{' '.join(command)}\n{result.stderr[-4000:]}")
+    path = built / ("debug" if how.cargo == "dev" else how.cargo) / binary
+    if how.strip:
+        whole, path = path, OUT / package / profile / binary
+        if not path.exists() or path.stat().st_mtime < whole.stat().st_mtime:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(".part")
+            subprocess.run(["strip", "-o", str(part), str(whole)], check=True)
+            part.rename(path)
+    return path
+
+
+@functools.lru_cache(maxsize=None)
+def compile_c(source, name, *flags):
+    """A C program of tests/, compiled; `name` is the file's name."""
+    path = OUT / "c" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["gcc", "-O1", "-Wall", "-o", str(path), str(source), *flags], check=True)
+    return path
+
+
+def main():
+    if sys.argv[1:] == ["--list"]:
+        print("packages:", *PACKAGES)
+        print("profiles:", *PROFILES)
+        return 0
+    if len(sys.argv) not in (3, 4):
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        print(build(*sys.argv[1:]))
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

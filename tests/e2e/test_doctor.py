@@ -1,0 +1,58 @@
+"""`doctor`: what would be visible, without touching anything."""
+import driver
+import pytest
+
+RUNTIMES = [("tokio-1.38", "tokio", "1.38.2"), ("tokio-1.54", "tokio", "1.54.1"),
+            ("smol-2.0", "async-task", "4.7.1")]
+
+
+@pytest.mark.parametrize("package,runtime,version", RUNTIMES)
+def test_binary(pollux, suite, package, runtime, version):
+    result = driver.run(pollux, "doctor", suite(package))
+    assert result.returncode == 0, result.stderr
+    assert runtime in result.stdout and version in result.stdout
+
+
+def test_process(pollux, suite):
+    with driver.Target(suite(), "steady") as target:
+        before = driver.Path(f"/proc/{target.pid}/maps").read_text()
+        result = driver.run(pollux, "doctor", target.pid)
+        assert result.returncode == 0, result.stderr
+        assert "tokio" in result.stdout and "1.38.2" in result.stdout
+        assert "pollux" not in driver.Path(f"/proc/{target.pid}/maps").read_text()
+        assert before.count("\n") >= 10
+        target.go()
+        target.go()
+        assert target.end() == 0
+
+
+def test_stripped(pollux, suite):
+    """It says what is missing."""
+    result = driver.run(pollux, "doctor", suite("tokio-1.38", "stripped"))
+    assert result.returncode == 0, result.stderr
+    assert "symbols" in result.stdout
+
+
+def test_old_tokio(pollux, suite):
+    result = driver.run(pollux, "doctor", suite("tokio-1.20"))
+    assert "1.20" in result.stdout + result.stderr and "1.23" in result.stdout + result.stderr
+
+
+def test_no_runtime(pollux):
+    result = driver.run(pollux, "doctor", "/bin/true")
+    assert "runtime" in (result.stdout + result.stderr).lower()
+
+
+def test_not_a_binary(pollux, tmp_path):
+    """ELF files that are none, or broken ones."""
+    elf = driver.Path("/bin/true").read_bytes()
+    for name, content in {
+        "empty": b"", "text": b"#!/bin/sh\n", "magic": b"\x7fELF", "cut": elf[:100],
+        "half": elf[: len(elf) // 2], "noise": elf[:64] + bytes(range(256)) * 16,
+    }.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        result = driver.run(pollux, "doctor", path)
+        assert result.returncode in (0, 1), f"{name}: {result.returncode}"
+        assert (result.stdout + result.stderr).strip(), name
+        assert "Sanitizer" not in result.stderr, name

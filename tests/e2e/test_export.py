@@ -1,0 +1,99 @@
+"""`export` of real recordings: the formats' own rules (viewers are in tests/viewers)."""
+import json
+import subprocess
+
+import driver
+import pytest
+
+
+@pytest.fixture(scope="module")
+def recorded(pollux, suite, tmp_path_factory):
+    trace = tmp_path_factory.mktemp("export") / "trace.plx"
+    driver.record_launched(pollux, trace, suite(), "multi_thread")
+    return trace
+
+
+def export(pollux, trace, *options):
+    result = driver.run(pollux, "export", trace, *options)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_chrome(pollux, recorded):
+    events = export(pollux, recorded, "--format", "chrome", "-o", "-")["traceEvents"]
+    assert {"X", "M"} <= {event["ph"] for event in events}
+    starts = [event["id"] for event in events if event["ph"] == "s"]
+    ends = [event["id"] for event in events if event["ph"] == "f"]
+    assert sorted(starts) == sorted(ends), "a flow has two ends"
+    assert len(set(starts)) == len(starts)
+    # each wake that led to a poll has a flow
+    report = driver.report(pollux, recorded)
+    wakes = sum(family["wakes"] for family in report["families"] if family["role"] == "task")
+    polls = sum(family["polls"] for family in report["families"] if family["role"] == "task")
+    assert 0 < len(starts) <= wakes
+    assert len(starts) >= (polls - report["tasks"]["spawned"]) * 0.9
+    for event in events:
+        if event["ph"] == "X":
+            assert event["dur"] >= 0 and event["ts"] >= 0
+
+
+def test_speedscope(pollux, recorded):
+    file = export(pollux, recorded, "--format", "speedscope", "-o", "-")
+    assert file["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    n_frames = len(file["shared"]["frames"])
+    assert file["profiles"]
+    for profile in file["profiles"]:
+        assert profile["type"] == "evented"
+        assert profile["unit"] == "nanoseconds"
+        stack, last = [], profile["startValue"]
+        for event in profile["events"]:
+            assert event["at"] >= last
+            last = event["at"]
+            assert 0 <= event["frame"] < n_frames
+            if event["type"] == "O":
+                stack.append(event["frame"])
+            else:
+                assert stack.pop() == event["frame"]
+        assert not stack
+        assert last <= profile["endValue"]
+
+
+@pytest.mark.parametrize("form", ["chrome", "speedscope"])
+def test_closed_pipe(pollux, recorded, form):
+    """`export | head -c 100`: no crash, no noise."""
+    exporter = subprocess.Popen(
+        [pollux, "export", recorded, "--format", form, "-o", "-"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )
+    assert len(exporter.stdout.read(100)) == 100
+    exporter.stdout.close()
+    code = exporter.wait(driver.TIMEOUT)
+    said = exporter.stderr.read().decode()
+    exporter.stderr.close()
+    assert code in (0, 1, -13), said  # -13: SIGPIPE, as of any filter
+    assert "Sanitizer" not in said
+
+
+def test_of_something_else(pollux, tmp_path):
+    """A file that is no trace."""
+    wrong = tmp_path / "wrong.plx"
+    for content in (b"", b"\0" * 4096, b"pollux", bytes(range(256)) * 64):
+        wrong.write_bytes(content)
+        for command in (["report"], ["report", "--json"], ["export", "--format", "chrome", "-o", "-"]):
+            result = driver.run(pollux, *command, wrong)
+            assert result.returncode == 1, f"{command} {content[:16]}"
+            assert result.stderr.strip()
+
+
+def test_cut_trace(pollux, recorded, tmp_path):
+    """A trace that is cut anywhere is readable up to the cut, or refused with a sentence."""
+    content = recorded.read_bytes()
+    events = []
+    for part in (1.0, 0.9, 0.6, 0.3, 0.1, 0.01):
+        cut = tmp_path / "cut.plx"
+        cut.write_bytes(content[: int(len(content) * part)])
+        result = driver.run(pollux, "report", "--json", cut)
+        assert result.returncode in (0, 1), result.stderr
+        events.append(json.loads(result.stdout)["events"] if result.returncode == 0 else 0)
+    assert events[0] > 0
+    assert events == sorted(events, reverse=True)

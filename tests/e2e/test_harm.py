@@ -1,0 +1,309 @@
+"""The traced program is not harmed: not by backtraces, kills, attaching, detaching, nor the rest."""
+import random
+import re
+import signal
+import subprocess
+import time
+
+import driver
+import pytest
+from truth import differences
+
+FRAME = re.compile(r"^\s*\d+:\s+(?:0x[0-9a-f]+ - )?(.*)$")
+
+
+def frames(text):
+    """The functions of the first backtrace in a panic's message, innermost first."""
+    found = []
+    inside = False
+    for line in text.splitlines():
+        if line.startswith("stack backtrace:"):
+            if inside:
+                break
+            inside = True
+        elif inside and (match := FRAME.match(line)):
+            found.append(re.sub(r"::h[0-9a-f]{16}$", "", match.group(1)))
+    return found
+
+
+BACKTRACES = [
+    ("tokio-1.38", "debug", "backtrace"),
+    ("tokio-1.38", "release", "backtrace"),
+    ("tokio-1.54", "release", "backtrace"),
+    ("smol-2.0", "debug", "backtrace"),
+    ("smol-2.0", "release", "own_backtrace"),
+    ("async-std-1.13", "release", "backtrace"),
+]
+
+
+@pytest.mark.parametrize("mode", ["launched", "attached"])
+@pytest.mark.parametrize("package,profile,program", BACKTRACES)
+def test_backtrace(pollux, suite, trace, package, profile, program, mode):
+    """RUST_BACKTRACE=full of a panic in a task: the same frames in the same order; ours beside them."""
+    command = [suite(package, profile), program]
+    env = {"RUST_BACKTRACE": "full"}
+    alone = driver.run(*command, env={**driver.os.environ, **env})
+    wanted = frames(alone.stderr)
+    assert len(wanted) > 15, alone.stderr
+    record = driver.record_launched if mode == "launched" else driver.record_attached
+    got = frames(record(pollux, trace, *command, env=env).errors)
+    rest = list(got)
+    for name in wanted:
+        while rest and rest[0] != name:
+            assert "unknown" in rest[0] or "pollux" in rest[0], f"{rest[0]} is not in {wanted}"
+            rest.pop(0)
+        assert rest, f"{name} is missing; got {got}, wanted {wanted}"
+        rest.pop(0)
+    assert len(got) - len(wanted) <= 6, f"{len(got) - len(wanted)} frames of ours"
+
+
+def finish(target):
+    """Lets `steady` end and checks that it worked to its end."""
+    target.go()
+    assert target.end() == 0, target.errors
+    assert target.output() == ["steady to the end"]
+
+
+def readable(pollux, trace):
+    """A cut trace is reported, or refused with a sentence; never a crash. True if reported."""
+    if not trace.exists():
+        return False
+    result = driver.run(pollux, "report", "--json", trace)
+    assert result.returncode in (0, 1), result.stderr
+    if result.returncode == 1:
+        assert result.stderr.strip(), "no reason given"
+        assert trace.stat().st_size < 4096, f"unreadable: {result.stderr}"
+    return result.returncode == 0
+
+
+def test_recorder_killed(pollux, suite, tmp_path, all_of_it):
+    """kill -9 of pollux at random moments, from its first instruction on; then another attaches."""
+    rng = random.Random(7)
+    n_readable = 0
+    for i in range(50 if all_of_it else 10):
+        trace = tmp_path / f"{i}.plx"
+        with driver.Target(suite(), "steady") as target:
+            target.go()
+            recorder = driver.Recorder(pollux, target.pid, trace, wait=False)
+            # a third of them during the attach, the others later
+            time.sleep(rng.uniform(0, 0.03) if i % 3 == 0 else rng.uniform(0.03, 0.4))
+            recorder.process.kill()
+            recorder.process.communicate()
+            n_readable += readable(pollux, trace)
+            if i % 2:
+                again = driver.Recorder(pollux, target.pid, tmp_path / "again.plx")
+                time.sleep(0.05)
+                code, said = again.stop()
+                assert code == 0, said
+                assert driver.report(pollux, tmp_path / "again.plx")["events"] > 0
+            finish(target)
+    assert n_readable > 0
+
+
+def test_target_killed(pollux, suite, tmp_path, all_of_it):
+    """kill -9 of the program at random moments: pollux ends by itself, the trace can be read."""
+    rng = random.Random(8)
+    for i in range(50 if all_of_it else 10):
+        trace = tmp_path / f"{i}.plx"
+        with driver.Target(suite(), "steady") as target:
+            target.go()
+            recorder = driver.Recorder(pollux, target.pid, trace, wait=False)
+            time.sleep(rng.uniform(0, 0.03) if i % 3 == 0 else rng.uniform(0.03, 0.4))
+            target.process.kill()
+            code, said = recorder.wait()
+            assert code in (0, 1), said
+            assert said.strip()
+            if code == 0:
+                assert driver.report(pollux, trace)["events"] >= 0
+            else:
+                readable(pollux, trace)
+
+
+def test_launched_target_killed(pollux, suite, trace):
+    """record -- CMD gives what a shell gives for a command killed by a signal."""
+    recorder = subprocess.Popen(
+        [pollux, "record", "-o", trace, "--", suite(), "steady"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    time.sleep(0.5)
+    children = driver.Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children").read_text().split()
+    assert len(children) == 1
+    driver.os.kill(int(children[0]), signal.SIGKILL)
+    _, err = recorder.communicate(timeout=driver.TIMEOUT)
+    assert recorder.returncode == 128 + signal.SIGKILL, err
+    assert driver.report(pollux, trace)["events"] > 0
+
+
+class Echo:
+    """The echo server, and load on it."""
+
+    def __init__(self, suite, profile="release"):
+        self.server = subprocess.Popen(
+            [suite("tokio-1.38", profile, "echo_server")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        self.address = self.server.stdout.readline().split()[1]
+        self.load_path = suite("tokio-1.38", "release", "echo_load")
+
+    def load(self, seconds, connections=8):
+        return subprocess.Popen(
+            [self.load_path, self.address, str(connections), str(seconds)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+
+    def end(self):
+        out, _ = self.server.communicate(timeout=driver.TIMEOUT)
+        assert self.server.returncode == 0
+        return int(out.split()[1])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.kill()
+        self.server.wait()
+
+
+def test_attach_again_and_again(pollux, suite, tmp_path, all_of_it):
+    """Attach and detach in a row on a loaded server: no request is lost, each trace is good."""
+    times = 200 if all_of_it else 20
+    with Echo(suite) as echo:
+        load = echo.load(3600)
+        try:
+            for i in range(times):
+                trace = tmp_path / "echo.plx"
+                result = driver.run(
+                    pollux, "record", "-p", echo.server.pid, "-d", "0.1", "-o", trace
+                )
+                assert result.returncode == 0, f"time {i}: {result.stderr}"
+                if i % 10 == 0:
+                    report = driver.report(pollux, trace)
+                    assert report["events"] > 100, f"time {i}"
+                    assert report["lost"] == 0, f"time {i}"
+                assert load.poll() is None, f"time {i}: {load.communicate()}"
+                assert echo.server.poll() is None, f"time {i}"
+        finally:
+            load.kill()
+            load.communicate()
+        # a whole load after all that: all is answered, nothing wrong
+        load = echo.load(0.5)
+        out, err = load.communicate(timeout=driver.TIMEOUT)
+        assert load.returncode == 0, err
+        assert driver.json.loads(out)["errors"] == 0
+
+
+def test_no_request_lost(pollux, suite, tmp_path):
+    """The server's count is the load's count, with attaches and detaches in between."""
+    with Echo(suite) as echo:
+        load = echo.load(2.5)
+        for _ in range(5):
+            result = driver.run(
+                pollux, "record", "-p", echo.server.pid, "-d", "0.2", "-o", tmp_path / "echo.plx"
+            )
+            assert result.returncode == 0, result.stderr
+        out, err = load.communicate(timeout=driver.TIMEOUT)
+        assert load.returncode == 0, err
+        told = driver.json.loads(out)
+        assert told["errors"] == 0
+        assert echo.end() == told["requests"]
+
+
+def snapshot(pid):
+    """Bytes of what a detach must restore: code and read-only data of every loaded object."""
+    found = {}
+    with open(f"/proc/{pid}/mem", "rb") as memory:
+        for line in driver.Path(f"/proc/{pid}/maps").read_text().splitlines():
+            fields = line.split(maxsplit=5)
+            if len(fields) < 6 or not fields[5].startswith("/") or "memfd" in fields[5]:
+                continue
+            if fields[1] not in ("r-xp", "r--p"):
+                continue
+            start, end = (int(part, 16) for part in fields[0].split("-"))
+            memory.seek(start)
+            found[line] = memory.read(end - start)
+    return found
+
+
+@pytest.mark.parametrize("package,profile", [
+    ("tokio-1.38", "release"), ("tokio-1.54", "stripped"), ("smol-2.0", "release"),
+])
+def test_detach_restores(pollux, suite, trace, package, profile):
+    """After the detach, code and tables are what they were, byte for byte; during it they are not."""
+    program = "steady" if package.startswith("tokio") else "exchange"
+    with driver.Target(suite(package, profile), program) as target:
+        before = snapshot(target.pid)
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        during = snapshot(target.pid)
+        code, said = recorder.stop()
+        assert code == 0, said
+        after = snapshot(target.pid)
+    assert during != before
+    assert before.keys() == after.keys()
+    for line, content in before.items():
+        assert content == after[line], f"{line} differs"
+
+
+@pytest.mark.parametrize("package,program", [
+    ("tokio-1.38", "multi_thread"), ("tokio-1.54", "alive_before"), ("smol-2.0", "exchange"),
+    ("async-std-1.13", "alive_before"),
+])
+def test_second_attach(pollux, suite, tmp_path, package, program):
+    """What an earlier recording left does not disturb the next."""
+    with driver.Target(suite(package), program) as target:
+        for _ in range(2):
+            code, said = driver.Recorder(pollux, target.pid, tmp_path / "first.plx").stop()
+            assert code == 0, said
+        recorder = driver.Recorder(pollux, target.pid, tmp_path / "second.plx")
+        target.go()
+        truth = target.truth()
+        code, said = recorder.stop()
+        assert code == 0, said
+        assert target.end() == 0
+    wrong = differences(truth, driver.report(pollux, tmp_path / "second.plx"), names=False)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_attach_while_working(pollux, suite, tmp_path):
+    """Recordings that begin and end in the middle of the work."""
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        for _ in range(5):
+            recorder = driver.Recorder(pollux, target.pid, tmp_path / "trace.plx")
+            time.sleep(0.05)
+            code, said = recorder.stop()
+            assert code == 0, said
+            report = driver.report(pollux, tmp_path / "trace.plx")
+            assert report["lost"] == 0
+            assert report["events"] > 100
+            # two workers and their tasks were there before
+            assert report["tasks"]["alive"] >= 4
+        finish(target)
+
+
+HOSTILE = ["noise", "heads", "events", "truncate"]
+
+
+@pytest.mark.parametrize("mode", ["launched", "attached"])
+@pytest.mark.parametrize("how", HOSTILE)
+def test_hostile_target(pollux, suite, trace, how, mode):
+    """A program that writes garbage over the rings while it is recorded: pollux lives, and says so.
+    (The program may harm itself.)"""
+    command = [suite(), "hostile", how]
+    if mode == "launched":
+        result = driver.run(pollux, "record", "-o", trace, "--", *command)
+        code, said = result.returncode, result.stderr
+        assert "attacked" in result.stdout or code > 128, result.stdout + said
+    else:
+        with driver.Target(*command) as target:
+            recorder = driver.Recorder(pollux, target.pid, trace)
+            target.go()
+            time.sleep(1.2)
+            code, said = recorder.stop()
+    assert code >= 0, f"pollux was killed by signal {-code}"
+    assert "AddressSanitizer" not in said and "runtime error" not in said, said
+    assert said.strip()
+    if code == 0:
+        result = driver.run(pollux, "report", "--json", trace)
+        assert result.returncode in (0, 1), result.stderr
+        assert result.returncode == 0 or result.stderr.strip()
+    assert trace.stat().st_size < 512 << 20 if trace.exists() else True

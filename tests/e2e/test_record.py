@@ -1,0 +1,274 @@
+"""The command `record`: how it begins, how it ends, what it refuses and says."""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import build
+import driver
+import pytest
+from truth import differences
+
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+
+@pytest.fixture
+def public(pollux, suite, tmp_path_factory):
+    """Copies of pollux and a target that every user may run, in a folder where every user may write."""
+    folder = tmp_path_factory.mktemp("public")
+    for path in (folder, *folder.parents):
+        if path == driver.Path("/tmp"):
+            break
+        path.chmod(0o777)
+    shutil.copy(pollux, folder / "pollux")
+    shutil.copy(suite(), folder / "suite")
+    return folder
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+
+
+def test_exit_status_is_the_childs(pollux, trace):
+    """Of a program without a runtime, too: it is not pollux's to forbid it."""
+    result = driver.run(pollux, "record", "-o", trace, "--", "sh", "-c", "exit 7")
+    # sh has no runtime: refused, or run as it is; in both cases with a sentence
+    assert result.returncode in (1, 7)
+    assert result.stderr.strip()
+
+
+def test_exit_status_of_a_target(pollux, suite, trace):
+    result = driver.run(pollux, "record", "-o", trace, "--", suite(), "no_such_program")
+    assert result.returncode == 2
+    assert "no program no_such_program" in result.stderr
+
+
+def test_output_is_untouched(pollux, suite, trace):
+    """stdout is the program's own, byte for byte."""
+    result = driver.run(pollux, "record", "-o", trace, "--", suite(), "list")
+    assert result.stdout == driver.run(suite(), "list").stdout
+
+
+def test_no_such_command(pollux, trace):
+    result = driver.run(pollux, "record", "-o", trace, "--", "/no/such/program")
+    assert result.returncode == 1
+    assert "/no/such/program" in result.stderr
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_ended_by_signal(pollux, suite, trace, how):
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        time.sleep(0.1)
+        code, said = recorder.stop(how)
+        assert code == 0, said
+        target.go()
+        assert target.end() == 0
+    report = driver.report(pollux, trace)
+    assert report["events"] > 100
+    assert report["lost"] == 0
+
+
+def test_ended_by_time(pollux, suite, trace):
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        begin = time.monotonic()
+        recorder = driver.Recorder(pollux, target.pid, trace, "-d", "0.5")
+        code, said = recorder.wait()
+        took = time.monotonic() - begin
+        assert code == 0, said
+        assert 0.4 < took < 5
+    assert 0.3e9 < driver.report(pollux, trace)["duration_ns"] < 3e9
+
+
+def test_ended_by_the_program(pollux, suite, trace):
+    with driver.Target(suite(), "multi_thread") as target:
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        target.go()
+        truth = target.truth()
+        assert target.end() == 0
+        code, said = recorder.wait()
+        assert code == 0, said
+    wrong = differences(truth, driver.report(pollux, trace), names=False)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_default_name(pollux, suite, tmp_path):
+    result = driver.run(pollux, "record", "--", suite(), "multi_thread", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    (name,) = [path.name for path in tmp_path.iterdir()]
+    assert name.startswith("pollux-suite-") and name.endswith(".plx")
+    assert name in result.stderr, "the next command to type is not told"
+    assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_two_processes(pollux, suite, trace):
+    """Several -p in one recording."""
+    with driver.Target(suite(), "multi_thread") as one:
+        with driver.Target(suite("tokio-1.54"), "yields") as two:
+            recorder = driver.Recorder(pollux, [one.pid, two.pid], trace)
+            one.go()
+            two.go()
+            truths = [one.truth(), two.truth()]
+            code, said = recorder.stop()
+            assert code == 0, said
+            assert one.end() == two.end() == 0
+    truth = {
+        "families": truths[0]["families"] + truths[1]["families"],
+        "totals": {k: v + truths[1]["totals"][k] for k, v in truths[0]["totals"].items()},
+    }
+    wrong = differences(truth, driver.report(pollux, trace), names=False)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_small_rings_lose_and_say_so(pollux, suite, trace):
+    """A ring that is too small loses events: counted, told, and the rest makes sense."""
+    recorded = driver.record_launched(
+        pollux, trace, suite(), "self_wakes", "--scale", "2000", options=("--ring-size", "4K")
+    )
+    report = driver.report(pollux, trace)
+    true = recorded.truth["totals"]
+    polls = sum(f["polls"] for f in report["families"] if f["role"] == "task")
+    assert polls <= true["polls"]
+    # every wake, poll begin and poll end is there or counted as lost
+    assert report["lost"] > 0
+    assert report["events"] + report["lost"] >= 2 * true["polls"] + true["wakes"]
+    assert recorded.code == 0
+
+
+def test_no_such_process(pollux, trace):
+    process = subprocess.Popen(["true"])
+    process.wait()
+    result = driver.run(pollux, "record", "-p", process.pid, "-o", trace)
+    assert result.returncode == 1
+    assert f"{process.pid}" in result.stderr and "no process" in result.stderr
+    assert not trace.exists()
+
+
+def test_no_runtime(pollux, trace):
+    """A program without any async runtime."""
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        result = driver.run(pollux, "record", "-p", process.pid, "-d", "1", "-o", trace)
+        assert result.returncode == 1
+        assert "runtime" in result.stderr.lower()
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_old_tokio(pollux, suite, trace):
+    """Tokio before 1.23 is refused, with the reason; the program goes on."""
+    with driver.Target(suite("tokio-1.20"), "plain") as target:
+        result = driver.run(pollux, "record", "-p", target.pid, "-d", "1", "-o", trace)
+        assert result.returncode == 1
+        assert "1.20" in result.stderr and "1.23" in result.stderr, result.stderr
+        target.go()
+        target.truth()
+        assert target.end() == 0
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="no strace here")
+def test_already_traced(pollux, suite, trace):
+    with driver.Target(suite(), "steady") as target:
+        tracer = subprocess.Popen(
+            ["strace", "-f", "-o", "/dev/null", "-p", str(target.pid)], stderr=subprocess.PIPE
+        )
+        try:
+            while f"TracerPid:\t{tracer.pid}" not in driver.Path(
+                f"/proc/{target.pid}/status"
+            ).read_text():
+                assert tracer.poll() is None, "strace cannot attach here"
+                time.sleep(0.01)
+            result = driver.run(pollux, "record", "-p", target.pid, "-d", "1", "-o", trace)
+        finally:
+            tracer.send_signal(signal.SIGINT)
+            tracer.communicate(timeout=driver.TIMEOUT)
+        assert result.returncode == 1
+        assert "strace" in result.stderr and "traced" in result.stderr
+        target.go()
+        target.go()
+        assert target.end() == 0
+
+
+@needs_root
+def test_own_process_without_root(public):
+    """A user without any right but his own."""
+    public_trace = public / "nobody.plx"
+    with driver.Target(public / "suite", "multi_thread", prefix=NOBODY) as target:
+        recorder = driver.Recorder(public / "pollux", target.pid, public_trace, prefix=NOBODY)
+        target.go()
+        truth = target.truth()
+        code, said = recorder.stop()
+        assert code == 0, said
+        assert target.end() == 0
+    wrong = differences(truth, driver.report(public / "pollux", public_trace), names=False)
+    assert not wrong, "\n".join(wrong)
+
+
+@needs_root
+def test_other_users_process(public, suite):
+    with driver.Target(suite(), "steady") as target:
+        result = driver.run(
+            *NOBODY, public / "pollux", "record", "-p", target.pid, "-d", "1", "-o", public / "x.plx"
+        )
+        assert result.returncode == 1
+        assert "user 0" in result.stderr and "root" in result.stderr, result.stderr
+
+
+@needs_root
+def test_root_records_others(pollux, public, trace):
+    with driver.Target(public / "suite", "multi_thread", prefix=NOBODY) as target:
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        target.go()
+        truth = target.truth()
+        code, said = recorder.stop()
+        assert code == 0, said
+    wrong = differences(truth, driver.report(pollux, trace), names=False)
+    assert not wrong, "\n".join(wrong)
+
+
+LOADERS = ["C", "Python"]
+
+
+@pytest.fixture
+def loader(suite, request):
+    """The command that loads the library with a Tokio inside."""
+    library = suite("cdylib", "release", "libtokio_inside.so")
+    folder = build.TARGETS / "cdylib"
+    if request.param == "Python":
+        return [sys.executable, folder / "load.py", library]
+    return [build.compile_c(folder / "load.c", "load", "-ldl"), library]
+
+
+@pytest.mark.parametrize("loader", LOADERS, indirect=True)
+def test_library_attached(pollux, loader, trace):
+    """A runtime in a shared library of a program that is not Rust."""
+    recorded = driver.record_attached(pollux, trace, *loader)
+    assert recorded.output == ["sum 998000"]
+    wrong = differences(recorded.truth, driver.report(pollux, trace), names=False)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_wrong_use(pollux, trace):
+    """Exit code 2, and a sentence."""
+    for wrong in (
+        ["record"], ["record", "-p", "x"], ["record", "-p"], ["record", "-d", "x", "-p", "1"],
+        ["record", "--ring-size", "0", "-p", "1"], ["record", "--no-such-option"], ["no-such-verb"],
+        ["record", "-p", "1", "--", "true"], ["report"], ["export", "--format", "x", "/dev/null"],
+    ):
+        result = driver.run(pollux, *wrong)
+        assert result.returncode == 2, f"{wrong}: {result.returncode} {result.stderr}"
+        assert result.stderr.strip(), wrong
+
+
+def test_help(pollux):
+    for verb in ("record", "report", "export", "doctor"):
+        result = driver.run(pollux, verb, "--help")
+        assert result.returncode == 0
+        assert f"pollux {verb}" in result.stdout
+        assert len(result.stdout.splitlines()) <= 60
+    assert driver.run(pollux, "--version").stdout.startswith("pollux ")

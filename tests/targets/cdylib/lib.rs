@@ -1,0 +1,57 @@
+//! Three functions for C: make a runtime, let it work, end it and get the truth.
+
+#[macro_use]
+#[path = "../src/truth.rs"]
+mod truth;
+
+use std::ffi::{c_char, CString};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
+
+family!(library_worker);
+family!(library_sender);
+
+/// A runtime of two workers; give it back to `inside_end`.
+#[no_mangle]
+pub extern "C" fn inside_begin() -> *mut Runtime {
+    let rt = Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+    Box::into_raw(Box::new(rt))
+}
+
+/// Works for a while, in tasks; gives the sum of 0 to n-1, eight times.
+///
+/// # Safety
+/// `rt` comes from `inside_begin` and was not ended.
+#[no_mangle]
+pub unsafe extern "C" fn inside_work(rt: *const Runtime, n: u64) -> u64 {
+    truth::begin();
+    let rt = &*rt;
+    let (tx, mut rx) = mpsc::channel::<u64>(4);
+    let receiver = rt.spawn(library_worker(async move {
+        let mut sum = 0;
+        while let Some(value) = rx.recv().await {
+            sum += value;
+        }
+        sum
+    }));
+    for _ in 0..8 {
+        let tx = tx.clone();
+        rt.spawn(library_sender(async move {
+            for value in 0..n {
+                tx.send(value).await.unwrap();
+            }
+        }));
+    }
+    drop(tx);
+    rt.block_on(receiver).unwrap()
+}
+
+/// Ends the runtime; gives the truth, a string that is never freed.
+///
+/// # Safety
+/// `rt` comes from `inside_begin` and was not ended.
+#[no_mangle]
+pub unsafe extern "C" fn inside_end(rt: *mut Runtime) -> *const c_char {
+    drop(Box::from_raw(rt));
+    CString::new(truth::json("cdylib")).unwrap().into_raw()
+}
