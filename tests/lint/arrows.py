@@ -3,7 +3,7 @@
 
 docs/architecture.md draws them; this holds them. A room under src/ may include its own headers and
 those of the rooms listed here, nobody includes cli, and the agent, which lives in somebody else's
-process, knows nothing but its own files and two freestanding headers. The one header that it
+process, knows nothing but its own files and three freestanding headers. The one header that it
 shares with the tool is agent/ring.h.
 
 Prints each broken edge as FILE:LINE, or how much was checked; exits 1 if any edge is broken.
@@ -28,8 +28,9 @@ ROOMS = {
     "top": BASE | {"trace", "timeline", "report"},
 }
 ROOMS["cli"] = set(ROOMS)
-SEES_RING = {"process", "capture"}
-AGENT_SYSTEM = {"stdint.h", "stddef.h"}
+# Who reads the ring, and who knows its numbers of blocking calls.
+SEES_RING = {"process", "capture", "runtime", "trace", "timeline"}
+AGENT_SYSTEM = {"stdbool.h", "stddef.h", "stdint.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
