@@ -31,6 +31,7 @@
 #include "process/rights.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -108,9 +109,10 @@ static int keep_object(struct attach *a, const struct process_object *o, struct 
 }
 
 /*
- * The function by which the program's unwinder is told of further frames: libgcc's, which takes a whole
- * .eh_frame. It is in libgcc_s, or in the program itself if that is static and not stripped. LLVM's
- * libunwind has one of the same name that takes a single entry: told apart by what stands beside it.
+ * The function by which the program's unwinder is told of further frames: libgcc's, which takes a
+ * whole .eh_frame. It is in libgcc_s, or in the program itself if that is static and not stripped.
+ * LLVM's libunwind has one of the same name that takes a single entry: told apart by what stands
+ * beside it.
  */
 static uint64_t register_frame_in(const struct process_object *o)
 {
@@ -591,4 +593,70 @@ int attach_counters(struct attach *a, uint64_t *ret_short_calls, uint64_t *ret_n
 	*ret_short_calls = state.short_calls;
 	*ret_no_ring = state.no_ring;
 	return 0;
+}
+
+static int by_own_tid(const void *a, const void *b)
+{
+	const struct attach_thread *x = a, *y = b;
+
+	return (x->own_tid > y->own_tid) - (x->own_tid < y->own_tid);
+}
+
+int attach_threads(const struct attach *a, struct attach_thread **ret_threads, size_t *ret_n)
+{
+	_cleanup_free_ pid_t *tids = NULL;
+	struct attach_thread *threads;
+	size_t n, kept = 0;
+	int rc = threads_list(&a->process, &tids, &n);
+
+	if (rc < 0)
+		return rc;
+	threads = calloc(n ? n : 1, sizeof(*threads));
+	if (!threads)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		pid_t own = process_own_tid(&a->process, tids[i]);
+
+		if (own)
+			threads[kept++] = (struct attach_thread){.own_tid = (uint32_t)own,
+								 .tid = (uint32_t)tids[i]};
+	}
+	qsort(threads, kept, sizeof(*threads), by_own_tid);
+	*ret_threads = threads;
+	*ret_n = kept;
+	return 0;
+}
+
+void attach_thread_name(const struct attach *a, uint32_t tid, char ret_name[static 16])
+{
+	char file[32], text[64];
+
+	snprintf(file, sizeof(file), "task/%u/comm", tid);
+	ssize_t n = process_read_file(&a->process, file, text, sizeof(text));
+	if (n < 0)
+		n = 0;
+	if (n && text[n - 1] == '\n')
+		n--;
+	if (n > 15)
+		n = 15;
+	memcpy(ret_name, text, (size_t)n);
+	ret_name[n] = 0;
+}
+
+char *attach_exe(const struct attach *a)
+{
+	return strdup(a->objects.n ? a->objects.v[0].path : "");
+}
+
+char *attach_cmdline(const struct attach *a)
+{
+	char *text;
+	size_t len;
+
+	if (process_read_whole(&a->process, "cmdline", 1 << 20, &text, &len) < 0)
+		return strdup("");
+	for (size_t i = 0; i + 1 < len; i++)
+		if (!text[i])
+			text[i] = ' ';
+	return text;
 }

@@ -1,7 +1,7 @@
 /*
- * The agent in a process: loading it, flipping the hooks, taking it out again. Launch and attach are
- * one mechanism. What may go wrong at any point leaves the target as it was or consistent: see the
- * essay in attach.c and docs/agent.md.
+ * The agent in a process: loading it, flipping the hooks, taking it out again. Launch and attach
+ * are one mechanism. What may go wrong at any point leaves the target as it was or consistent: see
+ * the essay in attach.c and docs/agent.md.
  */
 #ifndef POLLUX_PROCESS_ATTACH_H
 #define POLLUX_PROCESS_ATTACH_H
@@ -41,8 +41,8 @@ struct attach_kind {
 int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret_attach,
 		struct error *err);
 
-/* Starts a program stopped where its relocations are done and attaches; attach_go() lets it run. argv[0]
- * is searched in PATH. The child's exit is reaped by the caller (waitpid). */
+/* Starts a program stopped where its relocations are done and attaches; attach_go() lets it run.
+ * argv[0] is searched in PATH. The child's exit is reaped by the caller (waitpid). */
 int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *ret_pid,
 		  struct attach **ret_attach, struct error *err);
 int attach_go(struct attach *a, struct error *err);
@@ -54,6 +54,17 @@ void attach_free(struct attach *a);
 
 pid_t attach_pid(const struct attach *a);
 bool attach_alive(const struct attach *a); /* false once the process is gone or has exec'ed */
+/* The threads that are there now, sorted by the tid by which they know themselves (which is what
+ * the agent writes; in another pid namespace than ours it differs). For free(). */
+struct attach_thread {
+	uint32_t own_tid, tid;
+};
+int attach_threads(const struct attach *a, struct attach_thread **ret_threads, size_t *ret_n);
+/* comm of a thread, by our tid; "" if it is gone. */
+void attach_thread_name(const struct attach *a, uint32_t tid, char ret_name[static 16]);
+/* What the target's path and arguments are, for free(); "" if not known. */
+char *attach_exe(const struct attach *a);
+char *attach_cmdline(const struct attach *a);
 /* The rings as mapped here: n_rings x (ring + events) behind struct ring_area. Untrusted. */
 struct ring_area *attach_rings(const struct attach *a, size_t *ret_bytes);
 size_t attach_objects(const struct attach *a, const struct attach_object *const **ret);

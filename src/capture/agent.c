@@ -1,0 +1,475 @@
+/*
+ * The agent as a source of events: attaches, drains the rings while the program runs, detaches.
+ *
+ * The rings are looked at every 1 to 20 ms, more often the fuller they were. Four times a second a
+ * round of the trace is ended, with the start of the drain before this one as its watermark: what
+ * was stamped before it is in the rings' heads by then, so it is in the file. Each drain renews the
+ * agent's deadline, after which it takes us for dead and switches itself off.
+ *
+ * Order at the end: disable and restore first, then take what is left.
+ */
+#include "base/cleanup.h"
+#include "base/buf.h"
+#include "capture/source.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define MS 1000000ull
+#define INTERVAL_MIN (1 * MS)
+#define INTERVAL_MAX (20 * MS)
+#define ROUND_NS (250 * MS)
+#define THREADS_NS (200 * MS)
+#define CLOCK_NS (1000 * MS)
+#define DEADLINE_NS (5000 * MS)
+#define CLOCK_SETTLE_NS (2 * MS)
+/* Memory of the rings is used as they are: so many may be in the address space. */
+#define MAX_RINGS 1024u
+#define MAX_RINGS_BYTES (4ull << 30)
+
+struct capture {
+	struct drain drain;
+	struct source *sources;
+	size_t n_sources;
+	pid_t child; /* launched, not yet reaped */
+	int exit_status;
+	uint64_t start_cpu_ns;
+	uint64_t interval_ns, drain_start_ns;
+	uint64_t next_round_ns, next_threads_ns, next_clock_ns;
+};
+
+/* ---- what the trace is told at the start ---- */
+
+static int write_kind(struct capture *c, struct source *s, const struct attach_kind *k,
+		      uint32_t runtime, uint32_t *ret_index)
+{
+	const struct find_site *sites = k->kind ? k->kind->sites : k->waker->sites;
+	size_t n_sites = k->kind ? k->kind->n_sites : k->waker->n_sites;
+	_cleanup_free_ uint64_t *addrs = calloc(n_sites + 1, sizeof(*addrs));
+	_cleanup_free_ const char **names = calloc(n_sites + 1, sizeof(*names));
+	struct trace_kind kind = {.process = s->process, .runtime = runtime};
+	const struct finding *f = &k->object->finding;
+	uint32_t own = k->kind ? k->kind->runtime : k->waker->runtime;
+
+	if (!addrs || !names)
+		return -ENOMEM;
+	for (size_t i = 0; i < n_sites; i++) {
+		addrs[i] = sites[i].addr;
+		names[i] = sites[i].where ? sites[i].where : "";
+	}
+	kind.n_sites = (uint32_t)n_sites;
+	kind.site_addrs = addrs;
+	kind.sites = names;
+	if (k->kind) {
+		kind.role = (uint16_t)k->kind->role;
+		kind.vtable = k->kind->vtable;
+		kind.poll = k->kind->poll;
+		kind.name = k->kind->name;
+		kind.full_name = k->kind->full_name;
+		kind.scheduler = k->kind->scheduler;
+	} else {
+		kind.role = TR_ROOT;
+		kind.vtable = k->waker->vtable;
+		kind.name = k->waker->name;
+	}
+	kind.address_named = own < f->n_runtimes && k->kind && !k->kind->id_offset;
+	return trace_writer_kind(c->drain.writer, &kind, ret_index);
+}
+
+static int write_runtimes(struct capture *c, struct source *s)
+{
+	const struct attach_object *const *objects;
+	const struct attach_kind *kinds;
+	size_t n_objects = attach_objects(s->attach, &objects);
+	size_t n_kinds = attach_kinds(s->attach, &kinds);
+	int rc = 0;
+
+	s->kinds = calloc(n_kinds + 1, sizeof(*s->kinds));
+	if (!s->kinds)
+		return -ENOMEM;
+	/* Kinds stand object by object, so each object's runtimes are told just before. */
+	for (size_t o = 0; o < n_objects && rc == 0; o++) {
+		const struct finding *f = &objects[o]->finding;
+		_cleanup_free_ uint32_t *numbers = calloc(f->n_runtimes + 1, sizeof(*numbers));
+
+		if (!numbers)
+			return -ENOMEM;
+		for (size_t i = 0; i < f->n_runtimes && rc == 0; i++) {
+			const struct trace_runtime r = {.process = s->process,
+							.name = f->runtimes[i].name,
+							.version = f->runtimes[i].version,
+							.object = f->path,
+							.verified = f->runtimes[i].verified};
+			rc = trace_writer_runtime(c->drain.writer, &r, &numbers[i]);
+		}
+		for (size_t i = 0; i < n_kinds && rc == 0; i++) {
+			const struct attach_kind *k = &kinds[i];
+			uint32_t own = k->kind ? k->kind->runtime : k->waker->runtime;
+
+			if (k->object == objects[o])
+				rc = write_kind(c, s, k, own < f->n_runtimes ? numbers[own] : 0,
+						&s->kinds[i]);
+		}
+	}
+	s->n_kinds = (uint32_t)n_kinds;
+	return rc;
+}
+
+static int write_coverage(struct capture *c, const struct source *s)
+{
+	const struct trace_coverage *list;
+	size_t n = attach_coverage(s->attach, &list);
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		struct trace_coverage one = list[i];
+
+		one.process = s->process;
+		rc = trace_writer_coverage(c->drain.writer, &one);
+	}
+	return rc;
+}
+
+static int add_source(struct capture *c, struct attach *attach, struct error *err)
+{
+	struct source *s = &c->sources[c->n_sources++];
+	_cleanup_free_ char *exe = attach_exe(attach), *cmdline = attach_cmdline(attach);
+	struct ring_area *area;
+	size_t bytes;
+	int rc;
+
+	*s = (struct source){.attach = attach, .alive = true};
+	area = attach_rings(attach, &bytes);
+	rc = ring_set_init(&s->rings, area, bytes);
+	const struct trace_process p = {.pid = (uint32_t)attach_pid(attach),
+					.exe = exe,
+					.cmdline = cmdline,
+					.start_ns = clock_monotonic_ns(),
+					.start_realtime_ns = clock_realtime_ns()};
+	if (rc == 0)
+		rc = trace_writer_process(c->drain.writer, &p, &s->process);
+	if (rc == 0)
+		rc = write_runtimes(c, s);
+	if (rc == 0)
+		rc = write_coverage(c, s);
+	return rc < 0 ? error_sys(err, rc, "cannot begin the trace") : 0;
+}
+
+static void renew_deadline(struct capture *c)
+{
+	uint64_t ticks = (uint64_t)(DEADLINE_NS / c->drain.clock.ns_per_tick);
+
+	for (size_t i = 0; i < c->n_sources; i++)
+		__atomic_store_n(&c->sources[i].rings.area->deadline, clock_ticks() + ticks,
+				 __ATOMIC_RELAXED);
+}
+
+static void capture_free(struct capture *c)
+{
+	for (size_t i = 0; i < c->n_sources; i++) {
+		ring_set_done(&c->sources[i].rings);
+		free(c->sources[i].kinds);
+		attach_free(c->sources[i].attach);
+	}
+	free(c->sources);
+	free(c);
+}
+
+static int agent_open(const struct capture_options *opt, struct trace_writer *w,
+		      struct capture **ret_capture, struct error *err)
+{
+	size_t n = opt->argv ? 1 : opt->n_pids;
+	struct capture *c = calloc(1, sizeof(*c));
+	struct attach_options attach_options = {
+		.ring_bytes = opt->ring_bytes < 1u << 30 ? (uint32_t)opt->ring_bytes : 1u << 30,
+		.n_rings = MAX_RINGS,
+	};
+	int rc = 0;
+
+	if (attach_options.ring_bytes < AGENT_MIN_RING_BYTES)
+		attach_options.ring_bytes = AGENT_MIN_RING_BYTES;
+	while (attach_options.n_rings > 16 &&
+	       (uint64_t)attach_options.n_rings * attach_options.ring_bytes > MAX_RINGS_BYTES)
+		attach_options.n_rings /= 2;
+	if (c)
+		c->sources = calloc(n ? n : 1, sizeof(*c->sources));
+	if (!c || !c->sources) {
+		free(c);
+		return error_sys(err, -ENOMEM, "cannot record");
+	}
+	c->exit_status = -1;
+	c->drain.writer = w;
+	c->interval_ns = INTERVAL_MIN;
+	clock_map_init(&c->drain.clock, CLOCK_SETTLE_NS);
+	c->drain.start_ticks = clock_ticks();
+	c->start_cpu_ns = clock_cpu_ns();
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		struct attach *a;
+
+		if (opt->argv)
+			rc = attach_launch(opt->argv, &attach_options, &c->child, &a, err);
+		else
+			rc = attach_open(opt->pids[i], &attach_options, &a, err);
+		if (rc == 0)
+			rc = add_source(c, a, err);
+	}
+	if (rc == 0) {
+		renew_deadline(c);
+		if (opt->argv)
+			rc = attach_go(c->sources[0].attach, err);
+	}
+	if (rc < 0) {
+		for (size_t i = 0; i < c->n_sources; i++)
+			attach_close(c->sources[i].attach, NULL);
+		if (c->child > 0 && waitpid(c->child, &c->exit_status, WNOHANG) == 0) {
+			kill(c->child, SIGKILL);
+			waitpid(c->child, &c->exit_status, 0);
+		}
+		capture_free(c);
+		return rc;
+	}
+	*ret_capture = c;
+	return 0;
+}
+
+/* ---- draining ---- */
+
+static int drain_all(struct capture *c)
+{
+	struct drain *d = &c->drain;
+	int rc = 0;
+
+	d->fill = 0;
+	for (size_t i = 0; i < c->n_sources && rc == 0; i++)
+		rc = drain_source(d, &c->sources[i]);
+	return rc;
+}
+
+static bool reap_child(struct capture *c)
+{
+	int status;
+
+	if (c->child > 0 && waitpid(c->child, &status, WNOHANG) == c->child) {
+		c->exit_status = status;
+		c->child = 0;
+	}
+	return c->child <= 0;
+}
+
+static int64_t agent_drain(struct capture *c, struct error *err)
+{
+	uint64_t now = clock_monotonic_ns(), watermark = c->drain_start_ns;
+	struct drain *d = &c->drain;
+	bool threads = now >= c->next_threads_ns, any = false;
+	int rc = 0;
+
+	c->drain_start_ns = now;
+	if (now >= c->next_clock_ns) {
+		clock_map_add(&d->clock);
+		c->next_clock_ns = now + CLOCK_NS;
+	}
+	renew_deadline(c);
+	/* Whether they live is asked before the drain: what a program wrote before its end is in
+	 * the rings then. */
+	bool child_gone = reap_child(c);
+	for (size_t i = 0; i < c->n_sources; i++) {
+		struct source *s = &c->sources[i];
+
+		if (s->alive && (threads || child_gone))
+			s->alive = attach_alive(s->attach);
+		any = any || s->alive;
+	}
+	rc = drain_all(c);
+	if (threads) {
+		for (size_t i = 0; i < c->n_sources && rc == 0; i++)
+			if (c->sources[i].alive)
+				rc = drain_threads(d, &c->sources[i]);
+		c->next_threads_ns = now + THREADS_NS;
+	}
+	if (rc == 0 && now >= c->next_round_ns) {
+		if (watermark)
+			rc = trace_writer_round(d->writer, watermark);
+		c->next_round_ns = now + ROUND_NS;
+	}
+	if (rc < 0)
+		return error_sys(err, rc, "cannot write the trace");
+	if (!any && child_gone)
+		return 0;
+
+	if (d->fill > 0.2)
+		c->interval_ns /= 2;
+	else if (d->fill < 0.05)
+		c->interval_ns += c->interval_ns / 4;
+	if (c->interval_ns < INTERVAL_MIN)
+		c->interval_ns = INTERVAL_MIN;
+	if (c->interval_ns > INTERVAL_MAX)
+		c->interval_ns = INTERVAL_MAX;
+	return (int64_t)c->interval_ns;
+}
+
+/* ---- the end ---- */
+
+/*
+ * What one event costs here: the agent's own sequence (stamp, two words, head), in a loop, best of
+ * some. In the program it is more by what its cold caches cost, and less by what its pipeline
+ * hides.
+ */
+static uint64_t measure_event_ps(const struct clock_map *clock)
+{
+	enum { EVENTS = 4096, ROUNDS = 5 };
+	static struct agent_event events[EVENTS];
+	volatile uint64_t head = 0;
+	uint64_t best = UINT64_MAX;
+
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t began = clock_ticks();
+
+		for (unsigned i = 0; i < EVENTS; i++) {
+			struct agent_event *e = &events[head / sizeof(*e) % EVENTS];
+
+			e->word0 = clock_ticks() << 8 | AE_POLL_BEGIN;
+			e->word1 = i;
+			__atomic_store_n(&head, head + sizeof(*e), __ATOMIC_RELEASE);
+		}
+		uint64_t ticks = clock_ticks() - began;
+		if (ticks < best)
+			best = ticks;
+	}
+	return (uint64_t)((double)best * clock->ns_per_tick * 1000 / EVENTS);
+}
+
+/* The coverage is wanted once more at the end, when the agent's own list is gone. */
+static int keep_coverage(struct capture_stats *stats, const struct trace_coverage *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct trace_coverage *more = reallocarray(stats->coverage, stats->n_coverage + 1,
+							   sizeof(*stats->coverage));
+
+		if (!more)
+			return -ENOMEM;
+		stats->coverage = more;
+		more[stats->n_coverage] = list[i];
+		more[stats->n_coverage].item = strdup(list[i].item);
+		more[stats->n_coverage].note = strdup(list[i].note);
+		stats->n_coverage++;
+	}
+	return 0;
+}
+
+void capture_stats_done(struct capture_stats *s)
+{
+	for (size_t i = 0; i < s->n_coverage; i++) {
+		free((char *)s->coverage[i].item);
+		free((char *)s->coverage[i].note);
+	}
+	free(s->coverage);
+	*s = (struct capture_stats){0};
+}
+
+static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
+		     struct capture_stats *stats)
+{
+	const struct trace_coverage damaged = {
+		.process = s->process,
+		.item = "ring memory",
+		.total = s->n_damaged,
+		.note = "the program overwrote its event buffers: so many pieces made no sense"};
+	const struct trace_coverage ringless = {.process = s->process,
+						.item = "events of threads without a ring",
+						.total = no_ring,
+						.note = "more threads at once than there are "
+							"rings: a smaller --ring-size gives more"};
+	const struct trace_coverage *list;
+	size_t n = attach_coverage(s->attach, &list);
+	int rc = keep_coverage(stats, list, n);
+
+	if (rc == 0 && s->n_damaged) {
+		rc = trace_writer_coverage(c->drain.writer, &damaged);
+		if (rc == 0)
+			rc = keep_coverage(stats, &damaged, 1);
+	}
+	if (rc == 0 && no_ring) {
+		rc = trace_writer_coverage(c->drain.writer, &ringless);
+		if (rc == 0)
+			rc = keep_coverage(stats, &ringless, 1);
+	}
+	return rc;
+}
+
+static int close_source(struct capture *c, struct source *s, struct capture_stats *stats,
+			struct error *err)
+{
+	uint64_t short_calls, no_ring = 0;
+	int detached = attach_close(s->attach, err), rc;
+
+	s->alive = attach_alive(s->attach);
+	rc = drain_source(&c->drain, s);
+	if (rc == 0 && s->alive) {
+		attach_counters(s->attach, &short_calls, &no_ring);
+		rc = drain_threads(&c->drain, s);
+	}
+	if (rc == 0)
+		rc = drain_last_losses(&c->drain, s);
+	if (rc == 0)
+		rc = write_end(c, s, no_ring, stats);
+	c->drain.n_lost += no_ring;
+	if (rc < 0 && detached == 0)
+		return error_sys(err, rc, "cannot write the trace");
+	return detached;
+}
+
+static int agent_close(struct capture *c, const char *reason, struct capture_stats *ret_stats,
+		       struct error *err)
+{
+	struct drain *d = &c->drain;
+	struct trace_cost cost = {.end_reason = reason};
+	struct capture_stats stats = {0};
+	int rc = 0, one;
+
+	reap_child(c);
+	for (size_t i = 0; i < c->n_sources; i++) {
+		one = close_source(c, &c->sources[i], &stats, rc < 0 ? NULL : err);
+		if (rc == 0)
+			rc = one;
+		cost.stop_ns += attach_stop_ns(c->sources[i].attach);
+		cost.attach_ns += attach_total_ns(c->sources[i].attach);
+	}
+	cost.event_cost_ps = measure_event_ps(&d->clock);
+	cost.recorder_cpu_ns = clock_cpu_ns() - c->start_cpu_ns;
+	cost.end_ns = clock_monotonic_ns();
+	one = trace_writer_cost(d->writer, &cost);
+	if (one == 0)
+		one = trace_writer_round(d->writer, cost.end_ns);
+	if (one < 0 && rc == 0)
+		rc = error_sys(err, one, "cannot write the trace");
+	stats.n_events = d->n_events;
+	stats.n_lost = d->n_lost;
+	stats.first_lost_ns = d->first_lost_ns;
+	stats.last_lost_ns = d->last_lost_ns;
+	stats.cost = cost;
+	stats.exit_status = c->exit_status;
+	stats.child = c->child;
+	*ret_stats = stats;
+	capture_free(c);
+	return rc;
+}
+
+pid_t capture_child(const struct capture *c)
+{
+	return c->child;
+}
+
+int capture_exit_status(const struct capture *c)
+{
+	return c->exit_status;
+}
+
+const struct capture_ops capture_agent = {
+	.name = "agent",
+	.open = agent_open,
+	.drain = agent_drain,
+	.close = agent_close,
+};

@@ -1,0 +1,326 @@
+/*
+ * From the rings to the trace: the agent's two-word events become those of trace/event.h.
+ *
+ * The agent stamps with the low 56 bits of the time stamp counter; the rest is restored from the
+ * present, and a stamp that lies outside of the recording (only a target that scribbles makes one)
+ * is moved to the event before it. What makes no sense, an unknown type, a kind that was never
+ * hooked, a head that jumps, is counted and told as a loss, at the place where it stood.
+ */
+#include "capture/source.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int drain_flush(struct drain *d)
+{
+	size_t n = d->n;
+
+	d->n = 0;
+	if (!n)
+		return 0;
+	d->n_events += n;
+	return trace_writer_events(d->writer, d->thread, d->events, n);
+}
+
+static int put(struct drain *d, const struct trace_event *e)
+{
+	int rc = 0;
+
+	if (d->n && (d->thread != e->thread || d->n == RING_BATCH))
+		rc = drain_flush(d);
+	d->thread = e->thread;
+	d->events[d->n++] = *e;
+	return rc;
+}
+
+static int put_loss(struct drain *d, uint32_t thread, uint64_t time, uint64_t n)
+{
+	const struct trace_event e = {.time = time,
+				      .thread = thread,
+				      .type = TE_LOST,
+				      .kind = TRACE_KIND_NONE,
+				      .value = n};
+
+	if (__builtin_add_overflow(d->n_lost, n, &d->n_lost))
+		d->n_lost = UINT64_MAX;
+	if (!d->first_lost_ns || time < d->first_lost_ns)
+		d->first_lost_ns = time;
+	if (time > d->last_lost_ns)
+		d->last_lost_ns = time;
+	return put(d, &e);
+}
+
+/* The thread with this tid (its own number) writes to this ring from now on. */
+static int begin_thread(struct drain *d, struct source *s, struct ring_cursor *c, uint32_t own_tid,
+			uint64_t time)
+{
+	struct attach_thread *threads = NULL;
+	struct trace_thread t = {.process = s->process, .tid = own_tid, .name = c->name};
+	size_t n = 0;
+	uint32_t index;
+	int rc;
+
+	c->own_tid = own_tid;
+	c->tid = own_tid;
+	if (attach_threads(s->attach, &threads, &n) == 0)
+		for (size_t i = 0; i < n; i++)
+			if (threads[i].own_tid == own_tid)
+				c->tid = threads[i].tid;
+	free(threads);
+	t.tid = c->tid;
+	attach_thread_name(s->attach, c->tid, c->name);
+	rc = trace_writer_thread(d->writer, &t, &index);
+	if (rc < 0)
+		return rc;
+	c->thread = index + 1;
+	const struct trace_event e = {
+		.time = time, .thread = index, .type = TE_THREAD_BEGIN, .kind = TRACE_KIND_NONE};
+	return put(d, &e);
+}
+
+static int end_thread(struct drain *d, struct ring_cursor *c, uint64_t time)
+{
+	const struct trace_event e = {.time = time,
+				      .thread = c->thread - 1,
+				      .type = TE_THREAD_END,
+				      .kind = TRACE_KIND_NONE};
+
+	c->thread = 0;
+	return put(d, &e);
+}
+
+/* What each type of the agent's becomes: the type, its argument, and which of the words mean what.
+ */
+enum { W_TASK = 1, W_KIND = 2, W_CALL = 4, W_TICKS = 8 };
+
+static const struct translation {
+	uint8_t type, arg, words;
+} translations[AE_N_TYPES] = {
+	[AE_POLL_BEGIN] = {TE_POLL_BEGIN, 0, W_KIND | W_TASK},
+	[AE_POLL_PENDING] = {TE_POLL_END, TO_PENDING, W_KIND | W_TASK},
+	[AE_POLL_READY] = {TE_POLL_END, TO_READY, W_KIND | W_TASK},
+	[AE_POLL_PANICKED] = {TE_POLL_END, TO_PANICKED, W_KIND | W_TASK},
+	[AE_POLL_CANCELLED] = {TE_POLL_END, TO_CANCELLED, W_KIND | W_TASK},
+	[AE_POLL_UNKNOWN] = {TE_POLL_END, TO_UNKNOWN, W_KIND | W_TASK},
+	[AE_SPAWN] = {TE_SPAWN, 0, W_KIND | W_TASK},
+	[AE_WAKE] = {TE_WAKE, TW_SCHEDULED, W_KIND | W_TASK},
+	[AE_WAKE_RUNNING] = {TE_WAKE, TW_RUNNING, W_KIND | W_TASK},
+	[AE_WAKE_NOOP] = {TE_WAKE, TW_NOOP, W_KIND | W_TASK},
+	[AE_SCHEDULE] = {TE_SCHEDULE, 0, W_KIND | W_TASK},
+	[AE_CANCEL] = {TE_CANCEL, 0, W_KIND | W_TASK},
+	[AE_DROP] = {TE_DROP, 0, W_KIND | W_TASK},
+	[AE_PARK] = {TE_PARK, 0, W_CALL},
+	[AE_UNPARK] = {TE_UNPARK, 0, W_CALL},
+	[AE_BLOCK] = {TE_BLOCK, 0, W_CALL | W_TICKS},
+	[AE_ROOT_ENTER] = {TE_ROOT_ENTER, 0, W_KIND},
+	[AE_ROOT_WAKE] = {TE_ROOT_WAKE, 0, W_KIND | W_TASK},
+};
+
+static uint64_t ticks_to_ns(const struct drain *d, uint64_t ticks)
+{
+	return (uint64_t)((double)ticks * d->clock.ns_per_tick);
+}
+
+/* False if the event makes no sense. */
+static bool translate(const struct drain *d, const struct source *s, const struct agent_event *raw,
+		      struct trace_event *e)
+{
+	unsigned type = raw->word0 & 0xff;
+	uint64_t low = raw->word1 & ((1ull << 48) - 1);
+	uint32_t high = (uint32_t)(raw->word1 >> 48);
+	const struct translation *t;
+
+	if (type >= AE_N_TYPES || !translations[type].type)
+		return false;
+	t = &translations[type];
+	e->type = t->type;
+	e->arg = t->arg;
+	e->kind = TRACE_KIND_NONE;
+	if ((t->words & W_KIND) && high != AGENT_KIND_NONE) {
+		if (high >= s->n_kinds)
+			return false;
+		e->kind = s->kinds[high];
+	}
+	if (t->words & W_TASK)
+		e->task = low;
+	if (t->words & W_CALL) {
+		if (high >= AC_N_CALLS)
+			return false;
+		e->arg = (uint16_t)high;
+	}
+	if (t->words & W_TICKS)
+		e->value = ticks_to_ns(d, low);
+	return true;
+}
+
+static uint64_t time_of(struct drain *d, struct ring_cursor *c, const struct agent_event *raw)
+{
+	uint64_t ticks = clock_ticks_restore(raw->word0 >> 8, d->now_ticks);
+
+	if (ticks < d->start_ticks || ticks > d->now_ticks)
+		ticks = c->last_ticks ? c->last_ticks : d->start_ticks;
+	c->last_ticks = ticks;
+	return clock_map_ns(&d->clock, ticks);
+}
+
+static uint64_t untold(const struct source *s, const struct ring_cursor *c)
+{
+	uint32_t i = (uint32_t)(c - s->rings.cursors);
+	uint64_t dropped = __atomic_load_n(&ring_set_at(&s->rings, i)->dropped, __ATOMIC_RELAXED);
+
+	return dropped - c->lost_told <= INT64_MAX ? dropped - c->lost_told : 0;
+}
+
+/* A thread that has come to its end with losses that it had no room to tell. */
+static int tell_last_loss(struct drain *d, struct source *s, struct ring_cursor *c)
+{
+	uint64_t n = untold(s, c);
+
+	if (!n || !c->thread)
+		return 0;
+	c->lost_told += n;
+	return put_loss(d, c->thread - 1, clock_map_ns(&d->clock, clock_ticks()), n);
+}
+
+static int take_events(struct drain *d, struct source *s, struct ring_cursor *c, size_t n)
+{
+	uint64_t damaged = 0, time = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		const struct agent_event *raw = &d->raw[i];
+		unsigned type = raw->word0 & 0xff;
+		struct trace_event e = {.reserved = 0};
+
+		time = time_of(d, c, raw);
+		if (type == AE_THREAD && raw->word1 && raw->word1 <= INT32_MAX) {
+			if (c->thread && c->own_tid == (uint32_t)raw->word1)
+				continue; /* the same thread, in a ring that was given back too
+					     early */
+			if (c->thread)
+				rc = end_thread(d, c, time);
+			if (rc == 0)
+				rc = begin_thread(d, s, c, (uint32_t)raw->word1, time);
+			continue;
+		}
+		if (!c->thread) {
+			/* A ring's first event names its thread; so this ring was scribbled over.
+			 */
+			rc = begin_thread(d, s, c, 0, time);
+			damaged++;
+			if (rc < 0)
+				break;
+		}
+		if (type == AE_LOST) {
+			uint64_t lost = untold(s, c);
+
+			/* What its ring's last owner lost and could not tell was told for it. */
+			if (raw->word1 < lost)
+				lost = raw->word1;
+			c->lost_told += lost;
+			if (lost)
+				rc = put_loss(d, c->thread - 1, time, lost);
+			continue;
+		}
+		if (!translate(d, s, raw, &e)) {
+			damaged++;
+			continue;
+		}
+		e.time = time;
+		e.thread = c->thread - 1;
+		rc = put(d, &e);
+	}
+	if (damaged && rc == 0) {
+		s->n_damaged += damaged;
+		rc = put_loss(d, c->thread - 1, time, damaged);
+	}
+	return rc;
+}
+
+int drain_source(struct drain *d, struct source *s)
+{
+	uint32_t used = ring_set_used(&s->rings);
+	int rc = 0;
+
+	for (uint32_t i = 0; i < used && rc == 0; i++) {
+		struct ring_cursor *c = &s->rings.cursors[i];
+		bool damaged = false;
+		uint64_t head = ring_set_head(&s->rings, i, &damaged);
+		double fill = (double)(head - c->tail) / s->rings.ring_bytes;
+
+		if (damaged) {
+			s->n_damaged++;
+			if (c->thread)
+				rc = put_loss(d, c->thread - 1,
+					      clock_map_ns(&d->clock, d->now_ticks), 1);
+		}
+		if (fill > d->fill)
+			d->fill = fill;
+		while (rc == 0 && c->tail != head) {
+			/* Events up to here were stamped before now. */
+			d->now_ticks = clock_ticks();
+			rc = take_events(d, s, c, ring_set_take(&s->rings, i, head, d->raw));
+		}
+	}
+	if (rc == 0)
+		rc = drain_flush(d);
+	return rc;
+}
+
+static int compare_own(const void *key, const void *item)
+{
+	const struct attach_thread *t = item;
+	uint32_t own = *(const uint32_t *)key;
+
+	return (own > t->own_tid) - (own < t->own_tid);
+}
+
+int drain_threads(struct drain *d, struct source *s)
+{
+	struct attach_thread *threads;
+	uint32_t used = ring_set_used(&s->rings);
+	size_t n;
+	int rc = 0;
+
+	if (attach_threads(s->attach, &threads, &n) < 0 || !n)
+		return 0; /* the process is ending */
+	for (uint32_t i = 0; i < used && rc == 0; i++) {
+		struct ring_cursor *c = &s->rings.cursors[i];
+		const struct attach_thread *t;
+		char name[16];
+
+		if (!c->thread)
+			continue;
+		t = bsearch(&c->own_tid, threads, n, sizeof(*threads), compare_own);
+		if (!t) {
+			if (!ring_set_release(&s->rings, i, c->own_tid))
+				continue;
+			rc = tell_last_loss(d, s, c);
+			if (rc == 0)
+				rc = end_thread(d, c, clock_map_ns(&d->clock, clock_ticks()));
+			continue;
+		}
+		attach_thread_name(s->attach, t->tid, name);
+		if (*name && strcmp(name, c->name)) {
+			memcpy(c->name, name, sizeof(name));
+			rc = trace_writer_thread_name(d->writer, c->thread - 1, name);
+		}
+	}
+	free(threads);
+	if (rc == 0)
+		rc = drain_flush(d);
+	return rc;
+}
+
+int drain_last_losses(struct drain *d, struct source *s)
+{
+	uint32_t used = ring_set_used(&s->rings);
+	int rc = 0;
+
+	for (uint32_t i = 0; i < used && rc == 0; i++)
+		rc = tell_last_loss(d, s, &s->rings.cursors[i]);
+	if (rc == 0)
+		rc = drain_flush(d);
+	return rc;
+}

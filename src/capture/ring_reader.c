@@ -1,0 +1,91 @@
+/*
+ * Reading the rings.
+ *
+ * The shared memory says only two things that are believed within bounds: how far a ring is written
+ * (believed if it is a multiple of an event and not further from what we have read than the ring is
+ * long) and how many rings are used (cut to the number that we made). Sizes, places and our own
+ * progress are ours. Every call does work that is bounded by one ring's length.
+ */
+#include "capture/ring_reader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int ring_set_init(struct ring_set *s, struct ring_area *area, size_t bytes)
+{
+	uint32_t n = area->n_rings, size = area->ring_bytes;
+
+	/* Written by us a moment ago, but the target could write since. */
+	if (n == 0 || n > AGENT_MAX_RINGS || size < AGENT_MIN_RING_BYTES || (size & (size - 1)) ||
+	    sizeof(*area) + (uint64_t)n * (sizeof(struct ring) + size) > bytes)
+		return -EPROTO;
+	*s = (struct ring_set){.area = area, .n_rings = n, .ring_bytes = size};
+	s->cursors = calloc(n, sizeof(*s->cursors));
+	return s->cursors ? 0 : -ENOMEM;
+}
+
+void ring_set_done(struct ring_set *s)
+{
+	free(s->cursors);
+	*s = (struct ring_set){0};
+}
+
+uint32_t ring_set_used(const struct ring_set *s)
+{
+	uint32_t n = __atomic_load_n(&s->area->n_used, __ATOMIC_ACQUIRE);
+
+	return n < s->n_rings ? n : s->n_rings;
+}
+
+struct ring *ring_set_at(const struct ring_set *s, uint32_t i)
+{
+	size_t stride = sizeof(struct ring) + s->ring_bytes;
+
+	return (struct ring *)((char *)(s->area + 1) + i * stride);
+}
+
+uint64_t ring_set_head(struct ring_set *s, uint32_t i, bool *ret_damaged)
+{
+	struct ring *r = ring_set_at(s, i);
+	uint64_t head = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE);
+	struct ring_cursor *c = &s->cursors[i];
+
+	if (head - c->tail <= s->ring_bytes && head % sizeof(struct agent_event) == 0)
+		return head;
+	*ret_damaged = true;
+	c->tail = head & ~(uint64_t)(sizeof(struct agent_event) - 1);
+	__atomic_store_n(&r->tail, c->tail, __ATOMIC_RELEASE);
+	return c->tail;
+}
+
+size_t ring_set_take(struct ring_set *s, uint32_t i, uint64_t limit,
+		     struct agent_event out[RING_BATCH])
+{
+	struct ring *r = ring_set_at(s, i);
+	struct ring_cursor *c = &s->cursors[i];
+	const char *events = (const char *)(r + 1);
+	uint64_t left = limit - c->tail, mask = s->ring_bytes - 1;
+	size_t bytes = left < RING_BATCH * sizeof(*out) ? left : RING_BATCH * sizeof(*out);
+	size_t first = s->ring_bytes - (c->tail & mask);
+
+	if (first > bytes)
+		first = bytes;
+	memcpy(out, events + (c->tail & mask), first);
+	memcpy((char *)out + first, events, bytes - first);
+	c->tail += bytes;
+	__atomic_store_n(&r->tail, c->tail, __ATOMIC_RELEASE);
+	return bytes / sizeof(*out);
+}
+
+bool ring_set_release(struct ring_set *s, uint32_t i, uint32_t own_tid)
+{
+	struct ring *r = ring_set_at(s, i);
+
+	if (!own_tid || __atomic_load_n(&r->head, __ATOMIC_ACQUIRE) != s->cursors[i].tail)
+		return false;
+	/* The dead thread's successor at the same thread pointer may take it over at this moment.
+	 */
+	return __atomic_compare_exchange_n(&r->owner, &own_tid, RING_FREE, false, __ATOMIC_ACQ_REL,
+					   __ATOMIC_ACQUIRE);
+}

@@ -1,0 +1,52 @@
+/*
+ * The rings of one target, read as what they are: memory that somebody hostile may write too. What
+ * comes out is a sequence of well-formed events, and counts of what was not.
+ */
+#ifndef POLLUX_CAPTURE_RING_READER_H
+#define POLLUX_CAPTURE_RING_READER_H
+
+#include "agent/ring.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Our notes on a ring: nothing that steers us is read back from the shared memory. */
+struct ring_cursor {
+	uint64_t tail;	     /* bytes taken so far */
+	uint64_t last_ticks; /* of the last event */
+	uint64_t lost_told;  /* by AE_LOST */
+	uint32_t thread;     /* trace thread index + 1 of who writes here now, 0 if not known yet */
+	uint32_t tid, own_tid; /* of it */
+	char name[16];
+	bool damaged; /* told of it already */
+};
+
+struct ring_set {
+	struct ring_area *area;	      /* shared */
+	uint32_t n_rings, ring_bytes; /* as we made them */
+	struct ring_cursor *cursors;
+};
+
+int ring_set_init(struct ring_set *s, struct ring_area *area, size_t bytes);
+void ring_set_done(struct ring_set *s);
+
+/* Rings [0, n) are or were in use. */
+uint32_t ring_set_used(const struct ring_set *s);
+struct ring *ring_set_at(const struct ring_set *s, uint32_t i);
+
+#define RING_BATCH 4096u
+
+/* Copies up to RING_BATCH events that ring i had when `limit` was taken (ring_set_head) and gives
+ * their room back. The copy is what is looked at: the target can change it no more. Returns the
+ * number. */
+size_t ring_set_take(struct ring_set *s, uint32_t i, uint64_t limit,
+		     struct agent_event out[RING_BATCH]);
+/* How far ring i is written. A head that can't be is taken as the end of what is there:
+ * *ret_damaged is set, and the cursor stands at it. */
+uint64_t ring_set_head(struct ring_set *s, uint32_t i, bool *ret_damaged);
+
+/* Gives ring i back for another thread, if it is still `own_tid`'s and empty. */
+bool ring_set_release(struct ring_set *s, uint32_t i, uint32_t own_tid);
+
+#endif

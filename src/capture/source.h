@@ -1,0 +1,46 @@
+/*
+ * One traced process while it is recorded: its agent, its rings, and what its numbers are called in
+ * the trace. Shared by agent.c (life) and drain.c (events).
+ */
+#ifndef POLLUX_CAPTURE_SOURCE_H
+#define POLLUX_CAPTURE_SOURCE_H
+
+#include "base/clock.h"
+#include "capture/capture.h"
+#include "capture/ring_reader.h"
+#include "process/attach.h"
+
+struct source {
+	struct attach *attach;
+	struct ring_set rings;
+	uint32_t process; /* trace index */
+	uint32_t *kinds;  /* trace index by agent kind */
+	uint32_t n_kinds;
+	bool alive;	    /* its agent may still write */
+	uint64_t n_damaged; /* pieces of ring that made no sense */
+};
+
+/* What drain.c counts and needs of the whole capture. */
+struct drain {
+	struct trace_writer *writer;
+	struct clock_map clock;
+	uint64_t start_ticks, now_ticks; /* events lie between */
+	uint64_t n_events, n_lost;
+	uint64_t first_lost_ns, last_lost_ns;
+	double fill; /* of the fullest ring met in this drain, 0 to 1 */
+	struct agent_event raw[RING_BATCH];
+	struct trace_event events[RING_BATCH];
+	size_t n;	 /* of events, not yet written */
+	uint32_t thread; /* whose they are */
+};
+
+/* Takes what is in all rings now and writes it. 0 or what the writer says. */
+int drain_source(struct drain *d, struct source *s);
+/* Gives the rings of threads that have ended back, tells of their end; names that have changed. */
+int drain_threads(struct drain *d, struct source *s);
+/* After the last drain: what was dropped and not told by the agent any more. */
+int drain_last_losses(struct drain *d, struct source *s);
+/* Writes what is buffered. */
+int drain_flush(struct drain *d);
+
+#endif
