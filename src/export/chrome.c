@@ -36,7 +36,10 @@ static const struct limits chrome_limits = {
 	.viewer = "Chrome's trace viewer",
 };
 
-#define TERRIBLE "terrible" /* the strongest colour: for the very worst polls only */
+/* Where slices are too thin, Catapult draws the colour that stands last in its own list. There a poll
+ * comes after a park, and the very worst polls after all that we use. */
+#define TERRIBLE "terrible"
+#define BUSY "background_memory_dump" /* teal */
 #define MAX_WAKES 4
 
 /* A wake that may lead to a poll, and the lane that it came from. */
@@ -44,6 +47,7 @@ struct wake_ref {
 	uint64_t serial, time_ns;
 	uint32_t pid, tid;
 	bool own_slice; /* came from outside of all polls */
+	bool by_waker;	/* else it was scheduled otherwise: most often by its spawn */
 };
 
 struct chrome_task {
@@ -83,7 +87,10 @@ static const struct head waiting_head = HEAD("wait", "waiting", "thread_state_io
 static const struct head scheduled_head = HEAD("wait", "scheduled", "thread_state_runnable");
 static const struct head unknown_head = HEAD("wait", "not known", "thread_state_unknown");
 static const struct head section_head = HEAD("block", "block_in_place", "yellow");
-static const struct head wake_head = HEAD("wake", "wake", "grey");
+/* A single ns must never be the colour of a whole pixel: this one stands first of all in the list. */
+static const struct head wake_head = HEAD("wake", "wake", "thread_state_uninterruptible");
+static const struct head schedule_head =
+	HEAD("schedule", "schedule", "thread_state_uninterruptible");
 
 static inline char *put_head(char *p, const struct head *h)
 {
@@ -160,9 +167,9 @@ static int on_task_end(void *ctx, struct tl_task *task)
 		const struct family *f = t->at.family;
 		char *p = out_room(&c->out);
 		p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"task\",\"cname\":\"generic_work\",\"name\":\"");
-		p = put_mem(p, f->label, f->label_len);
+		p = put_u64(p, task->serial); /* first: the end of a name is often cut */
 		*p++ = ' ';
-		p = put_u64(p, task->serial);
+		p = put_mem(p, f->label, f->label_len);
 		*p++ = '"';
 		p = put_span(c, p, f->pid, lane_of(&t->at)->tid, t->at.begin_ns, end_ns);
 		p = put_lit(p, ",\"args\":{\"task\":");
@@ -227,7 +234,9 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 	if (!t || !thread)
 		return -ENOMEM;
 
-	struct wake_ref ref = { .serial = wake->serial, .time_ns = wake->time_ns };
+	struct wake_ref ref = { .serial = wake->serial,
+				.time_ns = wake->time_ns,
+				.by_waker = wake->by_waker };
 	const struct chrome_task *source = wake->source_task ? wake->source_task->user : NULL;
 	if (source && source->at.shown) {
 		ref.pid = source->at.family->pid;
@@ -264,6 +273,17 @@ static bool take_wake(struct chrome_task *t, const struct tl_poll *poll, struct 
 	return found;
 }
 
+static char *put_flow(char *p, const struct wake_ref *wake, uint64_t id, uint32_t pid, uint32_t tid,
+		      uint64_t ts_ns)
+{
+	p = wake->by_waker ? put_lit(p, ",\"cat\":\"wake\",\"name\":\"wake\",\"id\":")
+			   : put_lit(p, ",\"cat\":\"schedule\",\"name\":\"schedule\",\"id\":");
+	p = put_u64(p, id);
+	p = put_place(p, pid, tid, ts_ns);
+	*p++ = '}';
+	return p;
+}
+
 static void flow(struct chrome *c, const struct wake_ref *from, uint32_t pid, uint32_t tid,
 		 uint64_t poll_ns)
 {
@@ -271,17 +291,14 @@ static void flow(struct chrome *c, const struct wake_ref *from, uint32_t pid, ui
 	char *p = out_room(&c->out);
 
 	if (from->own_slice) {
-		p = put_head(p, &wake_head);
+		p = put_head(p, from->by_waker ? &wake_head : &schedule_head);
 		p = put_span(c, p, from->pid, from->tid, from->time_ns, from->time_ns + 1);
 		*p++ = '}';
 	}
-	p = put_lit(p, ",\n{\"ph\":\"s\",\"cat\":\"wake\",\"name\":\"wake\",\"id\":");
-	p = put_u64(p, id);
-	p = put_place(p, from->pid, from->tid, from->time_ns - c->sel.base_ns);
-	p = put_lit(p, "},\n{\"ph\":\"f\",\"bp\":\"e\",\"cat\":\"wake\",\"name\":\"wake\",\"id\":");
-	p = put_u64(p, id);
-	p = put_place(p, pid, tid, poll_ns - c->sel.base_ns);
-	*p++ = '}';
+	p = put_lit(p, ",\n{\"ph\":\"s\"");
+	p = put_flow(p, from, id, from->pid, from->tid, from->time_ns - c->sel.base_ns);
+	p = put_lit(p, ",\n{\"ph\":\"f\",\"bp\":\"e\"");
+	p = put_flow(p, from, id, pid, tid, poll_ns - c->sel.base_ns);
 	out_used(&c->out, p);
 }
 
@@ -324,9 +341,8 @@ static void thread_poll(struct chrome *c, const struct chrome_task *t, const str
 	char *p = out_room(&c->out);
 	p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"poll\",\"name\":\"");
 	p = put_mem(p, f->label, f->label_len);
-	*p++ = '"';
-	if (worst)
-		p = put_lit(p, ",\"cname\":\"" TERRIBLE "\"");
+	p = worst ? put_lit(p, "\",\"cname\":\"" TERRIBLE "\"")
+		  : put_lit(p, "\",\"cname\":\"" BUSY "\"");
 	p = put_span(c, p, thread->pid, thread->tid, poll->begin_ns, poll->end_ns);
 	p = put_lit(p, ",\"args\":{\"task\":");
 	p = put_u64(p, poll->task->serial);
@@ -479,7 +495,8 @@ static void name_lane(struct buf *b, uint32_t pid, uint32_t tid, const char *nam
 	metadata(b, "thread_sort_index", pid, tid, "sort_index", NULL, rank);
 }
 
-/* Roots first, then tasks, then blocking closures; the busiest before the others. */
+/* Roots first, then tasks, then blocking closures; few lanes before many, or nobody would find the
+ * single ones below a crowd; then the busiest. */
 static int by_rank(const void *a, const void *b)
 {
 	static const unsigned char order[TR_N] = {
@@ -490,6 +507,8 @@ static int by_rank(const void *a, const void *b)
 	unsigned ry = y->role < TR_N ? order[y->role] : TR_N;
 	if (rx != ry)
 		return rx < ry ? -1 : 1;
+	if (x->n_shown != y->n_shown)
+		return x->n_shown < y->n_shown ? -1 : 1;
 	if (x->poll_ns != y->poll_ns)
 		return x->poll_ns > y->poll_ns ? -1 : 1;
 	return x->kind < y->kind ? -1 : x->kind > y->kind;

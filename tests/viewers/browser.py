@@ -54,8 +54,7 @@ class Page:
         self.session = None
         self.console = []
         self.errors = []
-        target = self.call("Target.createTarget", url="about:blank",
-                           width=width, height=height)["targetId"]
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target,
                                  flatten=True)["sessionId"]
         self.call("Page.enable")

@@ -23,7 +23,8 @@
 enum kind { K_WORKER, K_ACCEPT, K_CONN, K_LOGGER, K_TICKER, K_FILE, N_KINDS };
 
 struct task {
-	uint64_t id, wake_ns; /* wake_ns: when the driver or a timer will wake it; 0: no one will */
+	uint64_t id, last_ns; /* last_ns: of its last event; the workers' clocks run apart */
+	uint64_t wake_ns;     /* when the driver or a timer will wake it; 0: no one will */
 	enum kind kind;
 	unsigned steps; /* polls left */
 	bool scheduled, polling, woken_inside;
@@ -84,8 +85,15 @@ static void emit(uint32_t thread, uint64_t time, unsigned type, unsigned arg, ui
 	made.events++;
 }
 
-static void enqueue(struct task *t)
+static void after(struct worker *w, const struct task *t)
 {
+	if (w->now <= t->last_ns)
+		w->now = t->last_ns + 1;
+}
+
+static void enqueue(const struct worker *w, struct task *t)
+{
+	t->last_ns = w->now;
 	t->scheduled = true;
 	t->next = NULL;
 	*queue_end = t;
@@ -95,6 +103,7 @@ static void enqueue(struct task *t)
 /* On w's thread, at its present time. */
 static void wake(struct worker *w, struct task *t)
 {
+	after(w, t);
 	unsigned effect = t->polling && !t->woken_inside ? TW_RUNNING
 			  : t->scheduled || t->polling	 ? TW_NOOP
 							 : TW_SCHEDULED;
@@ -105,7 +114,7 @@ static void wake(struct worker *w, struct task *t)
 	if (effect == TW_RUNNING)
 		t->woken_inside = true;
 	if (effect == TW_SCHEDULED)
-		enqueue(t);
+		enqueue(w, t);
 }
 
 static struct task *spawn(struct worker *w, enum kind kind, unsigned steps)
@@ -125,7 +134,7 @@ static struct task *spawn(struct worker *w, enum kind kind, unsigned steps)
 	all = t;
 	emit(w->thread, w->now, TE_SCHEDULE, 0, kinds[kind], t->id, 0);
 	w->now += 80;
-	enqueue(t);
+	enqueue(w, t);
 	return t;
 }
 
@@ -161,6 +170,7 @@ static void poll(struct worker *w, struct task *t)
 {
 	unsigned outcome = TO_PENDING;
 
+	after(w, t);
 	t->scheduled = false;
 	t->polling = true;
 	t->woken_inside = false;
@@ -193,6 +203,7 @@ static void poll(struct worker *w, struct task *t)
 	}
 	w->now += 400 + rnd(600);
 	emit(w->thread, w->now, TE_POLL_END, outcome, kinds[t->kind], t->id, 0);
+	t->last_ns = w->now;
 	t->polling = false;
 	made.panicked += outcome == TO_PANICKED;
 	w->now += 100;
@@ -200,7 +211,7 @@ static void poll(struct worker *w, struct task *t)
 		emit(w->thread, w->now, TE_DROP, 0, kinds[t->kind], t->id, 0);
 		forget(t);
 	} else if (t->woken_inside) {
-		enqueue(t);
+		enqueue(w, t);
 	}
 }
 
