@@ -126,6 +126,8 @@ int insn_next(struct insn_walk *w, struct insn *ret)
 		ret->op = INSN_LEA;
 	else if (in.mnemonic == ZYDIS_MNEMONIC_MOV)
 		ret->op = INSN_MOV;
+	else if (in.mnemonic == ZYDIS_MNEMONIC_ADD && !(in.attributes & ZYDIS_ATTRIB_HAS_LOCK))
+		ret->op = INSN_ADD;
 	else if (in.mnemonic == ZYDIS_MNEMONIC_SYSCALL)
 		ret->op = INSN_SYSCALL;
 	else if (in.attributes & ZYDIS_ATTRIB_HAS_LOCK ||

@@ -23,6 +23,7 @@ enum insn_op {
 	INSN_OTHER = 0,
 	INSN_LEA,
 	INSN_MOV,
+	INSN_ADD,
 	INSN_SYSCALL,
 	INSN_LOCKED, /* with a lock prefix, or xchg with memory */
 };

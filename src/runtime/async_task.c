@@ -1,14 +1,334 @@
 /*
- * async-task 4.x, under async-std, smol, async-executor, async-global-executor and blocking.
+ * async-task 4.x, the task under async-std, smol, async-executor, async-global-executor and
+ * blocking.
+ *
+ * A task is one allocation; its header points at a static TaskVTable of its kind
+ * (async-task/src/raw.rs):
+ *
+ *     schedule  drop_future  get_output  drop_ref  destroy  run  clone_waker  [layout_info]
+ *
+ * layout_info (since 4.3) points at { Layout { align, size }, offset_s, offset_f, offset_r }, kept
+ * by its authors for debuggers: a strong check. The header is repr(Rust), so the places of its two
+ * words that the agent needs are read from the code of this very binary, or left open (UNKNOWN) for
+ * the agent to find: clone_waker adds one reference (0x100) to the state; the code that makes a
+ * task stores the table's address and the first state (0x111) into the same object.
+ *
+ * A waker's table is one whose first word is a kind's clone_waker.
  */
 #include "runtime/find.h"
+#include "runtime/kind_name.h"
+#include "runtime/tables.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNKNOWN 0xffffu
+#define REFERENCE 0x100u
+#define FIRST_STATE 0x111u /* SCHEDULED | TASK | one REFERENCE */
+#define MAX_HEADER_BYTES 64u
+#define HEAD 48u
+
+enum {
+	SLOT_SCHEDULE,
+	SLOT_DROP_FUTURE,
+	SLOT_GET_OUTPUT,
+	SLOT_DROP_REF,
+	SLOT_DESTROY,
+	SLOT_RUN,
+	SLOT_CLONE_WAKER,
+	N_FUNCTIONS,
+	SLOT_LAYOUT_INFO = N_FUNCTIONS,
+};
+
+/* { align, size, offset_s, offset_f, offset_r }; Layout's two words in either order. */
+static bool is_layout_info(const struct elf_image *image, uint64_t addr)
+{
+	uint64_t w[5];
+
+	for (size_t i = 0; i < 5; i++) {
+		if (!tables_word(image, addr + i * 8, &w[i]))
+			return false;
+	}
+	if (w[0] > w[1]) {
+		uint64_t size = w[0];
+
+		w[0] = w[1];
+		w[1] = size;
+	}
+	return w[0] > 0 && (w[0] & (w[0] - 1)) == 0 && w[0] <= 4096 && w[1] % w[0] == 0 &&
+	       w[1] < (1ULL << 40) && w[2] >= 24 && w[2] <= w[3] && w[3] == w[4] && w[3] <= w[1];
+}
+
+static bool has_layout_info(struct elf_image *image, uint64_t vtable)
+{
+	uint64_t info;
+
+	return elf_image_pointer_at(image, vtable + 8 * SLOT_LAYOUT_INFO, &info) &&
+	       is_layout_info(image, info);
+}
+
+static bool is_run(struct elf_image *image, uint64_t function)
+{
+	const struct elf_symbol *s = find_symbol(image, function, "10async_task3raw");
+	const char *hit = s ? strstr(s->name, "3run") : NULL;
+
+	/* The method's name comes last: before the hash (legacy) or what instantiates it (v0). */
+	return hit && (strncmp(hit, "3run17h", 7) == 0 || strncmp(s->name, "_R", 2) == 0);
+}
+
+static int find_tables(struct elf_image *image, struct tables *ret)
+{
+	const struct elf_pointer *p;
+	size_t n = elf_image_pointers(image, &p);
+	bool symbols = elf_image_has_symtab(image);
+
+	for (size_t i = 0; i + N_FUNCTIONS <= n; i++) {
+		int r;
+
+		if (symbols && !is_run(image, p[i + SLOT_RUN].target))
+			continue;
+		if (!tables_run(image, p + i, n - i, N_FUNCTIONS, !symbols) ||
+		    (!symbols && !has_layout_info(image, p[i].slot))) {
+			ret->n_other_layout += symbols;
+			continue;
+		}
+		r = tables_add(ret, p[i].slot);
+		if (r < 0)
+			return r;
+		i += N_FUNCTIONS - 1;
+	}
+	return 0;
+}
+
+/* Where clone_waker adds a reference: `lock xadd %rax, off(%rdi)` or `lock add $0x100, off(%rdi)`;
+ * unoptimised: `add $off, %rdi; mov $0x100, %esi; ..; call`. */
+static uint16_t state_offset(struct elf_image *image, uint64_t clone_waker)
+{
+	struct insn in[HEAD];
+	size_t n = tables_head(image, clone_waker, in, HEAD);
+	bool reference = false;
+
+	for (size_t i = 0; i < n; i++) {
+		reference = reference || (in[i].has_imm && in[i].imm == REFERENCE);
+		if (in[i].op == INSN_LOCKED)
+			return reference && in[i].has_disp && in[i].disp >= 0 &&
+					       in[i].disp < MAX_HEADER_BYTES
+				       ? (uint16_t)in[i].disp
+				       : UNKNOWN;
+		if (i > 0 && in[i].op == INSN_MOV && in[i].has_imm && in[i].imm == REFERENCE &&
+		    in[i].reg == 6 && in[i - 1].op == INSN_ADD && in[i - 1].reg == 7 &&
+		    in[i - 1].has_imm && in[i - 1].imm < MAX_HEADER_BYTES)
+			return (uint16_t)in[i - 1].imm;
+	}
+	return UNKNOWN;
+}
+
+/* From the code behind a spawn site: the table's address and the first state are stored through
+ * the same register; the difference of the two places and the state's own give the table's. */
+static uint16_t vtable_offset(struct elf_image *image, const struct ref *ref, uint16_t state)
+{
+	uint64_t start, end;
+	struct insn_walk w;
+	struct insn in, table = {0}, first = {0};
+
+	if (state == UNKNOWN || !elf_image_function(image, ref->addr, &start, &end) ||
+	    !insn_walk_init(&w, image, ref->addr, end))
+		return UNKNOWN;
+	for (size_t i = 0; i < HEAD && insn_next(&w, &in) > 0; i++) {
+		bool stores = in.op == INSN_MOV && in.mem_written && in.has_disp;
+
+		/* `lea; mov %reg, off(..)`, or one `movq $table, off(..)`. */
+		if (stores && !table.len &&
+		    (in.addr == ref->addr || (!in.has_imm && in.source == ref->reg)))
+			table = in;
+		else if (stores && in.has_imm && in.imm == FIRST_STATE)
+			first = in;
+		if (table.len && first.len) {
+			int64_t offset = state + table.disp - first.disp;
+
+			return table.base == first.base && offset >= 0 && offset % 8 == 0 &&
+					       offset < MAX_HEADER_BYTES
+				       ? (uint16_t)offset
+				       : UNKNOWN;
+		}
+	}
+	return UNKNOWN;
+}
+
+static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime, uint64_t vtable)
+{
+	struct find_kind *k = find_add_kind(f);
+	uint64_t clone_waker;
+
+	if (!k)
+		return -ENOMEM;
+	*k = (struct find_kind){
+		.runtime = runtime,
+		.role = TR_TASK,
+		.vtable = vtable,
+		.poll_slot = vtable + 8 * SLOT_RUN,
+		.schedule_slot = vtable + 8 * SLOT_SCHEDULE,
+		.dealloc_slot = vtable + 8 * SLOT_DESTROY,
+		.vtable_offset = UNKNOWN,
+	};
+	if (!elf_image_pointer_at(image, k->poll_slot, &k->poll) ||
+	    !elf_image_pointer_at(image, k->schedule_slot, &k->schedule) ||
+	    !elf_image_pointer_at(image, k->dealloc_slot, &k->dealloc) ||
+	    !elf_image_pointer_at(image, vtable + 8 * SLOT_DROP_REF, &k->drop_ref) ||
+	    !elf_image_pointer_at(image, vtable + 8 * SLOT_CLONE_WAKER, &clone_waker))
+		return -EINVAL;
+	k->state_offset = state_offset(image, clone_waker);
+	return 0;
+}
+
+/* All sites of a kind must agree. */
+static void set_vtable_offsets(struct elf_image *image, struct finding *f, size_t first_kind,
+			       const struct refs *refs)
+{
+	for (size_t i = 0; i < f->n_kinds - first_kind; i++) {
+		struct find_kind *k = &f->kinds[first_kind + i];
+		bool first = true;
+
+		for (size_t j = 0; j < refs->n; j++) {
+			uint16_t offset;
+
+			if (refs->refs[j].target != k->vtable)
+				continue;
+			offset = vtable_offset(image, &refs->refs[j], k->state_offset);
+			if (!first && offset != k->vtable_offset)
+				offset = UNKNOWN;
+			k->vtable_offset = offset;
+			first = false;
+		}
+	}
+}
+
+static int by_u64(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static bool in_tables(const struct tables *t, uint64_t slot)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		if (slot >= t->addrs[i] && slot < t->addrs[i] + 8 * N_FUNCTIONS)
+			return true;
+	}
+	return false;
+}
+
+/* { clone_waker, wake, wake_by_ref, drop_waker }: the first is one of the kinds', and gives its
+ * clone this very table. */
+static int add_wakers(struct elf_image *image, struct finding *f, uint32_t runtime,
+		      const struct tables *t, size_t *ret_n)
+{
+	uint64_t *clones = calloc(t->n, sizeof(*clones));
+	const struct elf_pointer *p;
+	size_t n = elf_image_pointers(image, &p);
+	int r = clones ? 0 : -ENOMEM;
+
+	*ret_n = 0;
+	for (size_t i = 0; clones && i < t->n; i++)
+		elf_image_pointer_at(image, t->addrs[i] + 8 * SLOT_CLONE_WAKER, &clones[i]);
+	if (clones)
+		qsort(clones, t->n, sizeof(*clones), by_u64);
+	for (size_t i = 0; i + 4 <= n && r == 0; i++) {
+		struct find_waker *w;
+
+		if (!bsearch(&p[i].target, clones, t->n, sizeof(*clones), by_u64) ||
+		    in_tables(t, p[i].slot) || !tables_run(image, p + i, n - i, 4, false) ||
+		    !tables_takes(image, p[i].target, p[i].slot))
+			continue;
+		w = find_add_waker(f);
+		if (!w) {
+			r = -ENOMEM;
+			break;
+		}
+		*w = (struct find_waker){
+			.runtime = runtime,
+			.vtable = p[i].slot,
+			.wake_slot = p[i + 1].slot,
+			.wake = p[i + 1].target,
+			.wake_by_ref_slot = p[i + 2].slot,
+			.wake_by_ref = p[i + 2].target,
+			.name = strdup("task"),
+		};
+		r = w->name ? 0 : -ENOMEM;
+		(*ret_n)++;
+	}
+	free(clones);
+	return r;
+}
+
+static int add_runtime(struct elf_image *image, struct finding *f)
+{
+	struct find_runtime *rt = find_add_runtime(f);
+
+	if (!rt)
+		return -ENOMEM;
+	rt->name = strdup("async-task");
+	rt->version = version_find(image, "async-task");
+	rt->verified = strdup(elf_image_has_symtab(image)
+				      ? "symbols"
+				      : "shape, layout_info and the code that takes each table");
+	return rt->name && rt->version && rt->verified ? 0 : -ENOMEM;
+}
+
+static int cover(struct finding *f, size_t first_kind, size_t n_wakers)
+{
+	size_t n = f->n_kinds - first_kind, placed = 0;
+	int r;
+
+	for (size_t i = first_kind; i < f->n_kinds; i++)
+		placed +=
+			f->kinds[i].vtable_offset != UNKNOWN && f->kinds[i].state_offset != UNKNOWN;
+	r = find_cover(f, "async-task task tables", n, n, "%s", "");
+	if (r == 0)
+		r = find_cover(f, "task wakers", n_wakers, n_wakers ? n_wakers : 1, "%s",
+			       n_wakers ? "" : "no table of wakers was found");
+	if (r == 0)
+		r = find_cover(f, "task header layouts", placed, n, "%s",
+			       placed == n ? ""
+					   : "the code doesn't show it; the agent finds it when "
+					     "such a task runs first");
+	return r;
+}
 
 static int find(struct elf_image *image, struct finding *f, struct error *err)
 {
-	(void)image;
-	(void)f;
+	__attribute__((cleanup(tables_done))) struct tables t = {0};
+	__attribute__((cleanup(refs_done))) struct refs refs = {0};
+	size_t first_kind = f->n_kinds, n_wakers;
+	uint32_t runtime = (uint32_t)f->n_runtimes;
+	int r = find_tables(image, &t);
+
 	(void)err;
-	return 0;
+	if (r == 0 && t.n == 0 && t.n_other_layout > 0)
+		return find_cover(f, "async-task task tables", 0, t.n_other_layout,
+				  "their layout is not one of async-task 4.0 to 4.7");
+	if (r == 0 && t.n > 0)
+		r = refs_find(image, t.addrs, t.n, &refs);
+	if (r == 0 && !elf_image_has_symtab(image))
+		tables_keep_used(&t, &refs);
+	if (r < 0 || t.n == 0)
+		return r;
+	r = add_runtime(image, f);
+	for (size_t i = 0; i < t.n && r == 0; i++)
+		r = add_kind(image, f, runtime, t.addrs[i]);
+	if (r == 0)
+		r = tables_add_sites(image, f, first_kind, &refs);
+	if (r < 0)
+		return r;
+	set_vtable_offsets(image, f, first_kind, &refs);
+	r = add_wakers(image, f, runtime, &t, &n_wakers);
+	if (r == 0)
+		r = cover(f, first_kind, n_wakers);
+	if (r == 0)
+		r = kind_names_async_task(image, f, first_kind);
+	return r;
 }
 
 const struct runtime_ops runtime_async_task = {"async-task", find};

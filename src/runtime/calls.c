@@ -8,7 +8,9 @@
 #include "runtime/find.h"
 
 #include "agent/ring.h"
+#include "binary/insn.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <string.h>
 
@@ -58,10 +60,100 @@ static const struct {
 	{"_Unwind_RaiseException", AC_NONE},
 };
 
+/*
+ * `syscall` instructions, in a function that has the two bytes and decodes to one. libc's own in a
+ * static program and the loader's are no news; what counts is the program's code.
+ */
+static bool is_libc(const struct elf_symbol *s)
+{
+	/* libc's functions are C symbols; Rust's are mangled. */
+	return s && strncmp(s->name, "_ZN", 3) != 0 && strncmp(s->name, "_R", 2) != 0;
+}
+
+static size_t syscalls_in(struct elf_image *image, uint64_t addr, uint64_t *ret_end)
+{
+	uint64_t start, end;
+	struct insn_walk w;
+	struct insn in;
+	size_t n = 0;
+
+	*ret_end = addr + 2;
+	if (!elf_image_function(image, addr, &start, &end) ||
+	    !insn_walk_init(&w, image, start, end))
+		return 0;
+	*ret_end = end > addr + 2 ? end : addr + 2;
+	while (insn_next(&w, &in) > 0)
+		n += in.op == INSN_SYSCALL;
+	return n;
+}
+
+static void count_syscalls(struct elf_image *image, struct finding *f, size_t *ret_libc)
+{
+	*ret_libc = 0;
+	for (size_t i = 0; i < elf_image_n_code(image); i++) {
+		uint64_t start, end, done = 0;
+		const uint8_t *code, *p;
+		size_t left;
+
+		elf_image_code(image, i, &start, &end);
+		code = elf_image_bytes(image, start, &left);
+		if (!code)
+			continue;
+		if (left > end - start)
+			left = end - start;
+		p = code;
+		while ((p = memmem(p, left - (size_t)(p - code), "\x0f\x05", 2))) {
+			uint64_t addr = start + (uint64_t)(p - code);
+			const struct elf_symbol *s;
+			size_t n;
+
+			p += 2;
+			if (addr < done)
+				continue;
+			n = syscalls_in(image, addr, &done);
+			s = n ? elf_image_symbol_at(image, addr) : NULL;
+			if (is_libc(s))
+				*ret_libc += n;
+			else
+				f->n_inline_syscalls += n;
+		}
+	}
+}
+
+static int cover(struct finding *f, size_t n_libc)
+{
+	uint64_t hidden = f->n_inline_syscalls;
+	size_t n = 0;
+
+	for (size_t i = 0; i < f->n_calls; i++)
+		n += f->calls[i].call != AC_NONE;
+	if (f->is_static)
+		return find_cover(
+			f, "blocking calls", 0, n_libc + hidden ? n_libc + hidden : 1,
+			"a static program calls libc directly: blocking and parking aren't seen");
+	return find_cover(f, "blocking calls", n, n + hidden, "%s",
+			  hidden ? "some code makes system calls itself, not through libc (rustix)"
+			  : n == 0 ? "this object imports none"
+				   : "");
+}
+
+/* For the agent's frames to be known to the unwinder: exported by libgcc_s, or linked in. */
+static uint64_t find_register_frame(struct elf_image *image)
+{
+	const struct elf_symbol *s;
+	size_t n = elf_image_symbols(image, &s);
+
+	for (size_t i = 0; i < n; i++) {
+		if (s[i].type == STT_FUNC && strcmp(s[i].name, "__register_frame") == 0)
+			return s[i].addr;
+	}
+	return 0;
+}
+
 int calls_find(struct elf_image *image, struct finding *f)
 {
 	const struct elf_import *imports;
-	size_t n = elf_image_imports(image, &imports);
+	size_t n = elf_image_imports(image, &imports), n_libc;
 
 	for (size_t i = 0; i < n; i++) {
 		for (size_t k = 0; k < sizeof(table) / sizeof(table[0]); k++) {
@@ -75,5 +167,7 @@ int calls_find(struct elf_image *image, struct finding *f)
 			break;
 		}
 	}
-	return 0;
+	f->register_frame = find_register_frame(image);
+	count_syscalls(image, f, &n_libc);
+	return f->n_runtimes ? cover(f, n_libc) : 0;
 }

@@ -1,30 +1,64 @@
 /*
- * The walk is bounded in functions and instructions: a walk that is cut short finds less, and what
+ * The walks are bounded in functions and instructions: one that is cut short finds less, and what
  * isn't found is told as not found.
  */
 #include "runtime/follow.h"
 
-#include "base/cleanup.h"
 #include "base/map.h"
 #include "binary/insn.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
-#define MAX_FUNCTIONS 512u
-#define MAX_INSTRUCTIONS 50000u
+#define MAX_QUEUE 512u
+#define MAX_FUNCTION_INSTRUCTIONS 20000u
+/* Of all walks of one follower together: some 100 ns each. */
+#define MAX_INSTRUCTIONS 3000000u
 
-struct walk {
+/* What one function calls. */
+struct callees {
+	size_t n;
+	uint64_t addrs[];
+};
+
+struct follower {
 	struct elf_image *image;
-	struct map seen;
+	struct map known; /* function -> struct callees */
+	size_t left;	  /* instructions that may still be decoded */
 	struct {
 		uint64_t addr;
 		unsigned depth;
-	} queue[MAX_FUNCTIONS];
-	size_t n;
+	} queue[MAX_QUEUE];
+	size_t n_queue;
 };
 
+struct follower *follower_new(struct elf_image *image)
+{
+	struct follower *f = calloc(1, sizeof(*f));
+
+	if (f) {
+		f->image = image;
+		f->left = MAX_INSTRUCTIONS;
+	}
+	return f;
+}
+
+void follower_free(struct follower *f)
+{
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	if (!f)
+		return;
+	while ((e = map_next(&f->known, &pos)))
+		free(e->value);
+	map_done(&f->known);
+	free(f);
+}
+
 /* Where an instruction goes outside of its function, 0 if nowhere. */
-static uint64_t callee(struct elf_image *image, const struct insn *in, uint64_t start, uint64_t end)
+static uint64_t leaves_to(struct elf_image *image, const struct insn *in, uint64_t start,
+			  uint64_t end)
 {
 	uint64_t target = in->target;
 
@@ -35,64 +69,97 @@ static uint64_t callee(struct elf_image *image, const struct insn *in, uint64_t 
 	return target >= start && target < end ? 0 : target;
 }
 
-static int enqueue(struct walk *w, uint64_t addr, unsigned depth)
+static bool contains(const uint64_t *addrs, size_t n, uint64_t addr)
 {
-	if (w->n == MAX_FUNCTIONS || map_get(&w->seen, addr, 0))
-		return 0;
-	w->queue[w->n].addr = addr;
-	w->queue[w->n++].depth = depth;
-	return map_put(&w->seen, addr, 0, w);
+	for (size_t i = 0; i < n; i++) {
+		if (addrs[i] == addr)
+			return true;
+	}
+	return false;
 }
 
-static int callees(struct walk *w, uint64_t function, unsigned depth, size_t *left)
+static size_t decode(struct follower *f, uint64_t function, uint64_t *ret, size_t max)
 {
 	uint64_t start, end, loaded[16] = {0}; /* words that registers were loaded from */
+	size_t n = 0, left = MAX_FUNCTION_INSTRUCTIONS;
 	struct insn_walk code;
 	struct insn in;
-	int r = 0;
 
-	if (!elf_image_function(w->image, function, &start, &end) || start != function ||
-	    !insn_walk_init(&code, w->image, start, end))
+	if (!elf_image_function(f->image, function, &start, &end) || start != function ||
+	    !insn_walk_init(&code, f->image, start, end))
 		return 0;
-	while (r == 0 && *left > 0 && insn_next(&code, &in) > 0) {
-		uint64_t to = callee(w->image, &in, start, end);
+	while (n < max && left-- > 0 && f->left > 0 && insn_next(&code, &in) > 0) {
+		uint64_t to = leaves_to(f->image, &in, start, end);
 
-		(*left)--;
+		f->left--;
 		/* Unoptimised code loads the address first: mov slot(%rip),%rax; ..; call *%rax. */
 		if (in.flow == INSN_CALL && !in.target && !in.slot && in.source < 16 &&
 		    loaded[in.source])
-			elf_image_pointer_at(w->image, loaded[in.source], &to);
+			elf_image_pointer_at(f->image, loaded[in.source], &to);
 		if (in.reg < 16)
 			loaded[in.reg] = in.op == INSN_MOV && !in.mem_written ? in.ref : 0;
-		if (to && elf_image_is_code(w->image, to))
-			r = enqueue(w, to, depth);
+		if (to && elf_image_is_code(f->image, to) && !contains(ret, n, to))
+			ret[n++] = to;
 	}
-	return r;
+	return n;
 }
 
-int follow(struct elf_image *image, uint64_t start, unsigned depth, follow_visit *visit,
-	   void *opaque)
+static const struct callees *callees_of(struct follower *f, uint64_t function)
 {
-	_cleanup_free_ struct walk *w = calloc(1, sizeof(*w));
-	size_t left = MAX_INSTRUCTIONS;
+	struct callees *c = map_get(&f->known, function, 0);
+	uint64_t addrs[256];
+	size_t n;
+
+	if (c)
+		return c;
+	n = decode(f, function, addrs, sizeof(addrs) / sizeof(addrs[0]));
+	c = malloc(sizeof(*c) + n * sizeof(c->addrs[0]));
+	if (!c)
+		return NULL;
+	c->n = n;
+	for (size_t i = 0; i < n; i++)
+		c->addrs[i] = addrs[i];
+	if (map_put(&f->known, function, 0, c) < 0) {
+		free(c);
+		return NULL;
+	}
+	return c;
+}
+
+static int enqueue_callees(struct follower *f, uint64_t function, unsigned depth)
+{
+	const struct callees *c = callees_of(f, function);
+
+	if (!c)
+		return -ENOMEM;
+	for (size_t i = 0; i < c->n; i++) {
+		bool seen = false;
+
+		for (size_t k = 0; k < f->n_queue && !seen; k++)
+			seen = f->queue[k].addr == c->addrs[i];
+		if (seen || f->n_queue == MAX_QUEUE)
+			continue;
+		f->queue[f->n_queue].addr = c->addrs[i];
+		f->queue[f->n_queue++].depth = depth;
+	}
+	return 0;
+}
+
+int follow(struct follower *f, uint64_t start, unsigned depth, follow_visit *visit, void *opaque)
+{
 	int r;
 
-	if (!w)
-		return -ENOMEM;
-	w->image = image;
-	r = map_put(&w->seen, start, 0, w);
-	if (r == 0)
-		r = callees(w, start, 1, &left);
-	for (size_t i = 0; i < w->n && r == 0; i++) {
-		uint64_t addr = w->queue[i].addr;
-		const struct elf_symbol *s = elf_image_symbol_at(image, addr);
+	f->n_queue = 0;
+	r = enqueue_callees(f, start, 1);
+	for (size_t i = 0; i < f->n_queue && r == 0; i++) {
+		uint64_t addr = f->queue[i].addr;
+		const struct elf_symbol *s = elf_image_symbol_at(f->image, addr);
 		enum follow_step step = visit(addr, s && s->addr == addr ? s : NULL, opaque);
 
 		if (step == FOLLOW_STOP)
 			break;
-		if (step == FOLLOW_INTO && w->queue[i].depth < depth)
-			r = callees(w, addr, w->queue[i].depth + 1, &left);
+		if (step == FOLLOW_INTO && f->queue[i].depth < depth)
+			r = enqueue_callees(f, addr, f->queue[i].depth + 1);
 	}
-	map_done(&w->seen);
 	return r;
 }

@@ -16,9 +16,14 @@ enum follow_step {
 /* `symbol` begins at addr and has the most telling name there; NULL if there is none. */
 typedef enum follow_step follow_visit(uint64_t addr, const struct elf_symbol *symbol, void *opaque);
 
+/* Remembers who calls whom, so that many walks through the same functions decode them once. */
+struct follower;
+
+struct follower *follower_new(struct elf_image *image); /* NULL: out of memory */
+void follower_free(struct follower *f);
+
 /* Visits what `start` calls, each function once, up to `depth` calls away. Bounded. -ENOMEM or 0.
  */
-int follow(struct elf_image *image, uint64_t start, unsigned depth, follow_visit *visit,
-	   void *opaque);
+int follow(struct follower *f, uint64_t start, unsigned depth, follow_visit *visit, void *opaque);
 
 #endif

@@ -74,8 +74,9 @@ static char *read_argument(const char *name, const char *before, const char **re
 	return strndup(p, (size_t)(end - p));
 }
 
-/* T and S behind `before`: "..Cell<T, S>". S is left out if it isn't there. */
-static bool read_types(struct clue *c, const char *name, const char *before)
+/* T and S behind `before`: "..Cell<T, S>". S is argument number `s_index`, left out if it isn't
+ * there. */
+static bool read_types(struct clue *c, const char *name, const char *before, unsigned s_index)
 {
 	const char *next;
 	char *t = read_argument(name, before, &next);
@@ -85,15 +86,21 @@ static bool read_types(struct clue *c, const char *name, const char *before)
 	free(c->t);
 	free(c->s);
 	c->t = t;
-	c->s = next ? read_argument(next, "", &next) : NULL;
+	c->s = NULL;
+	for (unsigned i = 1; next && i <= s_index; i++) {
+		free(c->s);
+		c->s = read_argument(next, "", &next);
+	}
 	return true;
 }
 
 /* Names of functions that drop a task's parts, the most telling first. */
-static const struct {
+struct part {
 	const char *legacy, *v0; /* in the mangled name */
 	const char *before;	 /* in the demangled one */
-} parts[] = {
+};
+
+static const struct part tokio_parts[] = {
 	{"task..core..Cell$LT$", "4task4core4Cell", "tokio::runtime::task::core::Cell<"},
 	{"task..core..Core$LT$", "4task4core4Core", "tokio::runtime::task::core::Core<"},
 	{"task..core..Stage$LT$", "4task4core5Stage", "tokio::runtime::task::core::Stage<"},
@@ -101,7 +108,38 @@ static const struct {
 	 "tokio::runtime::task::core::CoreStage<"},
 };
 
+/* The guard in `run` that closes the task if the future panics names all its types. */
+static const struct part async_task_parts[] = {
+	{"..run..Guard$LT$", "3run5Guard", "::run::Guard<"},
+};
+
+/* What differs between the runtimes. */
+struct naming {
+	const struct part *parts;
+	size_t n_parts;
+	unsigned s_index;	 /* which argument of those is the scheduler */
+	const char *poll_symbol; /* in the mangled name of poll */
+	const char *poll_before; /* in its demangled name, if that spells the types (v0) */
+};
+
+static const struct naming tokio_naming = {
+	tokio_parts,
+	sizeof(tokio_parts) / sizeof(tokio_parts[0]),
+	1,
+	"5tokio7runtime4task3raw4poll",
+	"tokio::runtime::task::raw::poll::<",
+};
+
+static const struct naming async_task_naming = {
+	async_task_parts,
+	sizeof(async_task_parts) / sizeof(async_task_parts[0]),
+	2,
+	"10async_task3raw",
+	"<async_task::raw::RawTask<",
+};
+
 struct part_walk {
+	const struct naming *naming;
 	struct clue *clue;
 	size_t best; /* index into parts of what was found */
 };
@@ -113,13 +151,14 @@ static enum follow_step visit_parts(uint64_t addr, const struct elf_symbol *s, v
 	if (!s)
 		return FOLLOW_PAST;
 	for (size_t i = 0; i < w->best; i++) {
+		const struct part *part = &w->naming->parts[i];
 		_cleanup_free_ char *name = NULL;
 
-		if (!strstr(s->name, parts[i].legacy) && !strstr(s->name, parts[i].v0))
+		if (!strstr(s->name, part->legacy) && !strstr(s->name, part->v0))
 			continue;
 		name = name_demangle(s->name);
 		if (!name || !strstr(name, "drop_in_place") ||
-		    !read_types(w->clue, name, parts[i].before))
+		    !read_types(w->clue, name, part->before, w->naming->s_index))
 			continue;
 		w->clue->told_by = addr;
 		w->best = i;
@@ -127,7 +166,7 @@ static enum follow_step visit_parts(uint64_t addr, const struct elf_symbol *s, v
 	if (w->best == 0)
 		return FOLLOW_STOP;
 	return strstr(s->name, "5tokio") || strstr(s->name, "tokio..") ||
-			       strstr(s->name, "13drop_in_place")
+			       strstr(s->name, "async_task") || strstr(s->name, "13drop_in_place")
 		       ? FOLLOW_INTO
 		       : FOLLOW_PAST;
 }
@@ -184,27 +223,29 @@ static enum follow_step visit_poll(uint64_t addr, const struct elf_symbol *s, vo
 	return FOLLOW_STOP;
 }
 
-/* `symbol` spells T and S itself (v0). */
-static bool told_by_poll(struct elf_image *image, uint64_t poll, struct clue *c)
+/* The symbol of poll spells T and S itself (v0). */
+static bool told_by_poll(struct elf_image *image, uint64_t poll, const struct naming *naming,
+			 struct clue *c)
 {
-	const struct elf_symbol *s = find_symbol(image, poll, "5tokio7runtime4task3raw4poll");
-	_cleanup_free_ char *name = s ? name_demangle(s->name) : NULL;
+	const struct elf_symbol *s = find_symbol(image, poll, naming->poll_symbol);
+	_cleanup_free_ char *name = s && s->name[1] == 'R' ? name_demangle(s->name) : NULL;
 
-	return name && read_types(c, name, "tokio::runtime::task::raw::poll::<");
+	return name && read_types(c, name, naming->poll_before, naming->s_index);
 }
 
-static int gather(struct elf_image *image, const struct find_kind *k, struct clue *c)
+static int gather(struct elf_image *image, struct follower *follower, const struct find_kind *k,
+		  const struct naming *naming, struct clue *c)
 {
-	struct part_walk w = {c, sizeof(parts) / sizeof(parts[0])};
+	struct part_walk w = {naming, c, naming->n_parts};
 	int r;
 
-	if (told_by_poll(image, k->poll, c))
+	if (told_by_poll(image, k->poll, naming, c))
 		return 0;
-	r = follow(image, k->dealloc, DEPTH, visit_parts, &w);
+	r = follow(follower, k->dealloc, DEPTH, visit_parts, &w);
 	if (r == 0 && w.best > 0)
-		r = follow(image, k->poll, DEPTH, visit_parts, &w);
+		r = follow(follower, k->poll, DEPTH, visit_parts, &w);
 	if (r == 0)
-		r = follow(image, k->poll, DEPTH, visit_poll, c);
+		r = follow(follower, k->poll, DEPTH, visit_poll, c);
 	return r;
 }
 
@@ -217,10 +258,11 @@ static const char *scheduler_name(const char *s)
 	static const struct {
 		const char *part, *name;
 	} table[] = {
-		{"multi_thread", "multi_thread"}, {"current_thread", "current_thread"},
-		{"task::local::", "local"},	  {"task5local", "local"},
-		{"BlockingSchedule", "blocking"}, {"NoopSchedule", "blocking"},
-		{"thread_pool", "multi_thread"},  {"basic_scheduler", "current_thread"},
+		{"multi_thread", "multi_thread"},   {"current_thread", "current_thread"},
+		{"task::local::", "local"},	    {"task5local", "local"},
+		{"BlockingSchedule", "blocking"},   {"NoopSchedule", "blocking"},
+		{"blocking::Executor", "blocking"}, {"8blocking8Executor", "blocking"},
+		{"async_executor", "executor"},
 	};
 
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -241,49 +283,63 @@ static enum follow_step visit_schedule(uint64_t addr, const struct elf_symbol *s
 	return w->name ? FOLLOW_STOP : FOLLOW_INTO;
 }
 
-static int set_scheduler(struct elf_image *image, struct find_kind *k, const struct clue *c)
+static int set_scheduler(struct follower *follower, struct find_kind *k, const struct clue *c)
 {
 	struct scheduler_walk w = {c->s ? scheduler_name(c->s) : NULL};
 	int r = 0;
 
-	if (!w.name && k->id_offset == k->scheduler_offset)
+	if (!w.name && k->id_offset && k->id_offset == k->scheduler_offset)
 		w.name = "blocking"; /* the only scheduler of size zero */
 	if (!w.name)
-		r = follow(image, k->schedule, 3, visit_schedule, &w);
+		r = follow(follower, k->schedule, 3, visit_schedule, &w);
 	k->scheduler = strdup(w.name ? w.name : "");
 	return r < 0 ? r : k->scheduler ? 0 : -ENOMEM;
 }
 
-/* Takes wrappers off that say nothing of what the task does: `Pin<Box<F>>` (Tokio boxes large
- * futures), instrumentation, executors' own. Returns a fresh string. */
+/*
+ * Types around the future that say nothing of what the task does: boxes (Tokio boxes large
+ * futures), instrumentation, executors' own; and which of their arguments goes on.
+ */
+static const struct {
+	const char *before;
+	unsigned index;
+} wrappers[] = {
+	{"core::pin::Pin<alloc::boxed::Box<", 0},
+	{"alloc::boxed::Box<", 0},
+	{"tokio::runtime::blocking::task::BlockingTask<", 0},
+	{"tracing::instrument::Instrumented<", 0},
+	{"tracing_futures::Instrumented<", 0},
+	{"core::panic::unwind_safe::AssertUnwindSafe<", 0},
+	{"futures_util::future::future::catch_unwind::CatchUnwind<", 0},
+	{"futures_util::abortable::Abortable<", 0},
+	{"async_std::task::builder::SupportTaskLocals<", 0},
+	{"async_executor::AsyncCallOnDrop<", 0},
+	{"async_executor::Executor::spawn<", 1},
+	{"async_executor::Executor::spawn_inner<", 1},
+	{"<async_executor::Executor>::spawn<", 1},
+	{"<async_executor::Executor>::spawn_inner<", 1},
+	{"blocking::unblock<", 1},
+};
+
+/* Takes them off. Returns a fresh string. */
 static char *unwrap(const char *type)
 {
-	static const char *const wrappers[] = {
-		"core::pin::Pin<alloc::boxed::Box<",
-		"alloc::boxed::Box<",
-		"tokio::runtime::blocking::task::BlockingTask<",
-		"tracing::instrument::Instrumented<",
-		"tracing_futures::Instrumented<",
-		"async_std::task::builder::SupportTaskLocals<",
-		"core::panic::unwind_safe::AssertUnwindSafe<",
-		"futures_util::future::future::catch_unwind::CatchUnwind<",
-		"futures_util::abortable::Abortable<",
-	};
 	char *t = strdup(type);
 
 	for (size_t i = 0; t && i < sizeof(wrappers) / sizeof(wrappers[0]); i++) {
-		const char *next;
-		char *inner;
+		struct clue inner = {0};
+		const char *before = wrappers[i].before;
 
-		if (strncmp(t, wrappers[i], strlen(wrappers[i])) != 0 ||
-		    strncmp(t + strlen(wrappers[i]), "dyn ", 4) == 0)
+		if (strncmp(t, before, strlen(before)) != 0 ||
+		    strncmp(t + strlen(before), "dyn ", 4) == 0 ||
+		    !read_types(&inner, t, before, wrappers[i].index))
 			continue;
-		inner = read_argument(t, wrappers[i], &next);
-		if (!inner)
-			continue;
-		free(t);
-		t = inner;
-		i = SIZE_MAX; /* once more from the first wrapper */
+		if (wrappers[i].index == 0 || inner.s) {
+			free(t);
+			t = wrappers[i].index == 0 ? steal(inner.t) : steal(inner.s);
+			i = SIZE_MAX; /* once more from the first wrapper */
+		}
+		clue_done(&inner);
 	}
 	return t;
 }
@@ -291,9 +347,9 @@ static char *unwrap(const char *type)
 static void set_role(struct find_kind *k, const char *type)
 {
 	bool blocking = strstr(type, "tokio::runtime::blocking::task::BlockingTask<") == type ||
+			strstr(type, "blocking::unblock<") == type ||
 			strcmp(k->scheduler, "blocking") == 0;
-	bool worker = strstr(type, "::worker::") &&
-		      (strstr(type, "::multi_thread") || strstr(type, "::thread_pool"));
+	bool worker = strstr(type, "::worker::") && strstr(type, "::multi_thread");
 
 	if (!blocking)
 		return;
@@ -382,23 +438,52 @@ static int name_all(struct finding *f, size_t first, const struct clue *clues, s
 	return r;
 }
 
-int kind_names_tokio(struct elf_image *image, struct finding *f, size_t first, size_t *ret_named,
-		     size_t *ret_unsure)
+static int name_kinds(struct elf_image *image, struct finding *f, size_t first,
+		      const struct naming *naming, size_t *ret_named, size_t *ret_unsure)
 {
 	size_t n = f->n_kinds - first;
 	struct clue *clues = calloc(n + 1, sizeof(*clues));
-	int r = clues ? 0 : -ENOMEM;
+	struct follower *follower = follower_new(image);
+	int r = clues && follower ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < n && r == 0; i++) {
 		if (elf_image_has_symtab(image))
-			r = gather(image, &f->kinds[first + i], &clues[i]);
+			r = gather(image, follower, &f->kinds[first + i], naming, &clues[i]);
 		if (r == 0)
-			r = set_scheduler(image, &f->kinds[first + i], &clues[i]);
+			r = set_scheduler(follower, &f->kinds[first + i], &clues[i]);
 	}
 	if (r == 0)
 		r = name_all(f, first, clues, ret_named, ret_unsure);
 	for (size_t i = 0; clues && i < n; i++)
 		clue_done(&clues[i]);
 	free(clues);
+	follower_free(follower);
 	return r;
+}
+
+static int cover(struct finding *f, size_t first, size_t named, size_t unsure)
+{
+	size_t n = f->n_kinds - first;
+
+	return find_cover(f, "names", named - unsure, n, "%s",
+			  !f->has_symbols ? "the program is stripped"
+			  : unsure	  ? "functions with equal code share one symbol"
+			  : named < n	  ? "the optimiser left no symbol of some"
+					  : "");
+}
+
+int kind_names_tokio(struct elf_image *image, struct finding *f, size_t first)
+{
+	size_t named, unsure;
+	int r = name_kinds(image, f, first, &tokio_naming, &named, &unsure);
+
+	return r < 0 ? r : cover(f, first, named, unsure);
+}
+
+int kind_names_async_task(struct elf_image *image, struct finding *f, size_t first)
+{
+	size_t named, unsure;
+	int r = name_kinds(image, f, first, &async_task_naming, &named, &unsure);
+
+	return r < 0 ? r : cover(f, first, named, unsure);
 }

@@ -6,11 +6,10 @@
 
 #include "binary/elf_image.h"
 
-/* Sets name, full_name, scheduler, role and block_in_place of Tokio's kinds from number `first` on.
- * Kinds whose name can't be told become "kind N". *ret_named counts those that have one,
- * *ret_unsure those among them whose name may be that of another kind with equal code. -ENOMEM or
- * 0. */
-int kind_names_tokio(struct elf_image *image, struct finding *f, size_t first, size_t *ret_named,
-		     size_t *ret_unsure);
+/* Sets name, full_name, scheduler, role and block_in_place of the kinds from number `first` on, all
+ * of one runtime, and adds a coverage entry. Kinds whose name can't be told become "kind N".
+ * -ENOMEM or 0. */
+int kind_names_tokio(struct elf_image *image, struct finding *f, size_t first);
+int kind_names_async_task(struct elf_image *image, struct finding *f, size_t first);
 
 #endif

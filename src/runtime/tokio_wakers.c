@@ -1,0 +1,222 @@
+/*
+ * Tokio's RawWakerVTables: { clone, wake, wake_by_ref, drop }.
+ *
+ * Tasks have one, not generic (runtime/task/waker.rs). Known by its functions' symbols; without
+ * symbols by what they do: clone adds one reference (0x40) to the first word of the header and
+ * hands out this very table, drop takes one away and may call the third word of the header's vtable
+ * (dealloc), wake_by_ref may call its second (schedule).
+ *
+ * A block_on's root future has the waker of its thread's parker (runtime/park.rs) or, on a
+ * current_thread runtime, of the scheduler's handle (util/wake.rs over it; JoinSet's entries use
+ * the same functions for another type). Where their address is taken, outside of clone, a block_on
+ * makes its waker.
+ */
+#include "runtime/tokio.h"
+
+#include "base/cleanup.h"
+#include "runtime/find.h"
+#include "runtime/follow.h"
+#include "runtime/tables.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define REFERENCE 0x40u
+#define HEAD 96u
+
+static bool adds_to_state(const struct insn *in, size_t n, uint64_t what)
+{
+	bool constant = false;
+
+	for (size_t i = 0; i < n; i++) {
+		constant = constant || (in[i].has_imm && in[i].imm == what);
+		if (constant && in[i].op == INSN_LOCKED && in[i].has_disp && in[i].disp == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A call or jump through `disp(reg)`. */
+static bool calls_word(const struct insn *in, size_t n, int64_t disp)
+{
+	for (size_t i = 0; i < n; i++) {
+		if ((in[i].flow == INSN_CALL || in[i].flow == INSN_JUMP) && in[i].has_disp &&
+		    in[i].disp == disp)
+			return true;
+	}
+	return false;
+}
+
+static bool behaves_as_task_waker(struct elf_image *image, const struct elf_pointer *p)
+{
+	struct insn in[HEAD];
+	size_t n = tables_head(image, p[0].target, in, 16);
+
+	if (!adds_to_state(in, n, REFERENCE))
+		return false;
+	n = tables_head(image, p[3].target, in, HEAD);
+	if (!adds_to_state(in, n, (uint64_t)0 - REFERENCE) || !calls_word(in, n, 0x10))
+		return false;
+	n = tables_head(image, p[2].target, in, HEAD);
+	return calls_word(in, n, 0x08) && tables_takes(image, p[0].target, p[0].slot);
+}
+
+enum waker { WAKER_NONE, WAKER_TASK, WAKER_PARK, WAKER_HANDLE };
+
+static enum follow_step visit_handle(uint64_t addr, const struct elf_symbol *s, void *opaque)
+{
+	bool *found = opaque;
+
+	(void)addr;
+	if (!s || strstr(s->name, "idle_notified_set"))
+		return FOLLOW_PAST;
+	*found = strstr(s->name, "6driver6Handle6unpark") || strstr(s->name, "current_thread") ||
+		 (strstr(s->name, "3mio") && strstr(s->name, "5Waker4wake"));
+	return *found ? FOLLOW_STOP : FOLLOW_INTO;
+}
+
+/* wake_by_ref of a current_thread runtime's handle unparks the driver. */
+static bool is_handle(struct elf_image *image, struct follower *follower,
+		      const struct elf_pointer *p)
+{
+	const struct elf_symbol *s = find_symbol(image, p[2].target, "5tokio4util4wake");
+	bool found = s && strstr(s->name, "current_thread"); /* v0 spells the type */
+
+	if (!found)
+		follow(follower, p[2].target, 3, visit_handle, &found);
+	return found;
+}
+
+static enum waker classify(struct elf_image *image, struct follower *follower,
+			   const struct elf_pointer *p, size_t left)
+{
+	if (left < 4 || p[3].slot != p[0].slot + 24)
+		return WAKER_NONE;
+	if (!elf_image_has_symtab(image))
+		return tables_run(image, p, left, 4, true) && behaves_as_task_waker(image, p)
+			       ? WAKER_TASK
+			       : WAKER_NONE;
+	if (!elf_image_is_code(image, p[0].target) || !tables_run(image, p, left, 4, false))
+		return WAKER_NONE;
+	if (find_symbol(image, p[0].target, "5tokio7runtime4task5waker11clone_waker"))
+		return find_symbol(image, p[3].target, "5tokio7runtime4task5waker10drop_waker")
+			       ? WAKER_TASK
+			       : WAKER_NONE;
+	if (find_symbol(image, p[0].target, "5tokio7runtime4park5clone"))
+		return find_symbol(image, p[2].target, "5tokio7runtime4park11wake_by_ref")
+			       ? WAKER_PARK
+			       : WAKER_NONE;
+	if (find_symbol(image, p[0].target, "5tokio4util4wake13clone_arc_raw") &&
+	    find_symbol(image, p[2].target, "5tokio4util4wake19wake_by_ref_arc_raw") &&
+	    is_handle(image, follower, p))
+		return WAKER_HANDLE;
+	return WAKER_NONE;
+}
+
+struct callee_walk {
+	uint64_t wanted;
+	bool found;
+};
+
+static enum follow_step visit_callee(uint64_t addr, const struct elf_symbol *s, void *opaque)
+{
+	struct callee_walk *w = opaque;
+
+	(void)s;
+	w->found = addr == w->wanted;
+	return w->found ? FOLLOW_STOP : FOLLOW_PAST;
+}
+
+static int add_root_sites(struct elf_image *image, struct follower *follower, struct find_waker *w,
+			  uint64_t clone)
+{
+	_cleanup_(refs_done) struct refs refs = {0};
+	int r = refs_find(image, &w->vtable, 1, &refs);
+
+	for (size_t i = 0; i < refs.n && r == 0; i++) {
+		struct callee_walk walk = {.wanted = refs.refs[i].function};
+		struct find_site *site;
+
+		if (refs.refs[i].function == clone)
+			continue;
+		r = follow(follower, clone, 1, visit_callee, &walk);
+		if (r < 0 || walk.found)
+			continue;
+		site = find_add_site(&w->sites, &w->n_sites);
+		r = site ? find_site(image, &refs.refs[i], site) : -ENOMEM;
+	}
+	return r;
+}
+
+static int add_waker(struct elf_image *image, struct follower *follower, struct finding *f,
+		     uint32_t runtime, const struct elf_pointer *p, enum waker what)
+{
+	static const char *const names[] = {
+		[WAKER_TASK] = "task",
+		[WAKER_PARK] = "block_on (multi_thread)",
+		[WAKER_HANDLE] = "block_on (current_thread)",
+	};
+	struct find_waker *w = find_add_waker(f);
+
+	if (!w)
+		return -ENOMEM;
+	*w = (struct find_waker){
+		.runtime = runtime,
+		.root = what != WAKER_TASK,
+		.vtable = p[0].slot,
+		.wake_slot = p[1].slot,
+		.wake = p[1].target,
+		.wake_by_ref_slot = p[2].slot,
+		.wake_by_ref = p[2].target,
+		.name = strdup(names[what]),
+	};
+	if (!w->name)
+		return -ENOMEM;
+	return w->root ? add_root_sites(image, follower, w, p[0].target) : 0;
+}
+
+static int cover(struct finding *f, size_t n_tasks, size_t first_waker)
+{
+	size_t roots = 0, sites = 0, patchable = 0;
+	int r = find_cover(f, "task wakers", n_tasks, n_tasks ? n_tasks : 1, "%s",
+			   n_tasks	    ? ""
+			   : f->has_symbols ? "the table of wakers has no symbols"
+					    : "no table of wakers was recognised by its code");
+
+	for (size_t i = first_waker; i < f->n_wakers; i++) {
+		roots += f->wakers[i].root;
+		for (size_t k = 0; f->wakers[i].root && k < f->wakers[i].n_sites; k++) {
+			sites++;
+			patchable += f->wakers[i].sites[k].patchable;
+		}
+	}
+	if (r < 0)
+		return r;
+	if (roots == 0)
+		return find_cover(f, "block_on", 0, 1, "%s",
+				  f->has_symbols ? "no waker of a block_on was found"
+						 : "not to be told apart without symbols");
+	return find_cover(f, "block_on", patchable, sites ? sites : roots, "%s",
+			  sites == 0 ? "unoptimised code makes new and cloned wakers in one place"
+			  : patchable < sites ? "some places can't be patched"
+					      : "");
+}
+
+int tokio_add_wakers(struct elf_image *image, struct finding *f, uint32_t runtime)
+{
+	struct follower *follower = follower_new(image);
+	const struct elf_pointer *p;
+	size_t n = elf_image_pointers(image, &p), first_waker = f->n_wakers, n_tasks = 0;
+	int r = follower ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < n && r == 0; i++) {
+		enum waker what = classify(image, follower, p + i, n - i);
+
+		if (what == WAKER_NONE)
+			continue;
+		n_tasks += what == WAKER_TASK;
+		r = add_waker(image, follower, f, runtime, p + i, what);
+	}
+	follower_free(follower);
+	return r < 0 ? r : cover(f, n_tasks, first_waker);
+}
