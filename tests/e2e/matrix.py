@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Runs every program in every build, launched and attached, and writes docs/matrix.md from what came out.
+
+    matrix.py [--slice] [-o FILE]      --slice: only the builds that CI runs
+
+A hole in the table is a combination that can't be run; its reason stands below the table. A number
+smaller than its whole is a defect; what differed stands below as well.
+"""
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import catalogue
+import driver
+from build import PROFILES, ROOT, BuildError, build
+
+HEAD = """# What was recorded exactly
+
+Written by `tests/e2e/matrix.py` from a real run. Each program of `tests/targets` counts its own spawns, polls,
+wakes and ends; a recording counts as exact if it lost nothing, if its numbers are the program's own, per
+family, and if the program printed and returned what it does without pollux. A cell says how many programs
+were exact, of how many.
+"""
+
+HOLES = """## Holes
+
+- Builds with `panic=abort`: the programs that panic ({panics}) can't run there: the first panic
+  ends the process.
+- musl: no Rust target for musl can be had where this runs (it needs `rustup target add`; Debian's
+  rustc has none). A C program built with `musl-gcc` has no runtime to record; the loading of the agent into
+  such a program is covered by the unit tests.
+- Tokio before 1.23: refused with the reason (`test_old_tokio`), since its task vtables have another shape.
+- The builds beside debug, release, release-lto and stripped are run on {more} only.
+- Other machines than x86-64.
+"""
+
+
+def cell(results):
+    if not results:
+        return "–"
+    exact = sum(not wrong for wrong in results.values())
+    return f"{exact} of {len(results)}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--slice", action="store_true")
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs" / "matrix.md")
+    args = parser.parse_args()
+    pollux = driver.pollux_path()
+    everything = not args.slice
+    cases = catalogue.cases(everything)
+    results = {}  # (package, profile, mode) -> {program: [what is wrong]}
+    broken = {}
+    for package, profile in catalogue.builds(everything):
+        try:
+            build(package, profile)
+        except BuildError as error:
+            broken[package, profile] = str(error).splitlines()[-1]
+    with tempfile.TemporaryDirectory() as folder:
+        for number, case in enumerate(cases):
+            package, profile, program, mode = case
+            if (package, profile) in broken:
+                continue
+            try:
+                wrong = catalogue.check(pollux, case, Path(folder), everything)
+            except AssertionError as error:
+                wrong = [str(error)]
+            results.setdefault((package, profile, mode), {})[program] = wrong
+            print(f"\r{number + 1}/{len(cases)} {'-'.join(case):60}", end="", file=sys.stderr)
+            for sentence in wrong:
+                print(f"\n    {sentence}", file=sys.stderr)
+    print(file=sys.stderr)
+
+    out = [HEAD, f"Compiler: {driver.run('rustc', '--version').stdout.strip()}; ", f"{pollux_version(pollux)}.\n"]
+    out += ["| runtime | build | launched | attached |", "|---|---|---|---|"]
+    for package, profile in catalogue.builds(everything):
+        cells = [cell(results.get((package, profile, mode))) for mode in catalogue.MODES]
+        out.append(f"| {package} | {profile} | {cells[0]} | {cells[1]} |")
+    out += ["", "The builds:", ""]
+    used = dict.fromkeys(profile for _, profile in catalogue.builds(everything))
+    out += [f"- `{name}`: {PROFILES[name].what}" for name in used]
+    out += ["", "The programs:", ""]
+    for package in ("tokio-1.54", "async-std-1.13", "smol-2.0"):
+        names = [name for name, _ in catalogue.programs(package) if name not in catalogue.APART]
+        out.append(f"- {catalogue.runtime_of(package)}: {', '.join(names)}")
+    inexact = [
+        f"- {package} {profile} {program} {mode}: {'; '.join(wrong)}"
+        for (package, profile, mode), programs in results.items()
+        for program, wrong in programs.items()
+        if wrong
+    ]
+    if inexact:
+        out += ["", "## Not exact", "", *inexact]
+    if broken:
+        out += ["", "## Not built", ""]
+        out += [f"- {package} {profile}: {why}" for (package, profile), why in broken.items()]
+    panics = ", ".join(name for name, needs in catalogue.programs("tokio-1.54") if needs == "unwind")
+    out += ["", HOLES.format(panics=panics, more=", ".join(catalogue.MORE_PACKAGES))]
+    args.output.write_text("\n".join(out))
+    return 1 if inexact or broken else 0
+
+
+def pollux_version(pollux):
+    return driver.run(pollux, "--version").stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
