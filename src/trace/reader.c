@@ -12,6 +12,7 @@
 #include "trace/trace.h"
 
 #include "base/buf.h"
+#include "base/text.h"
 #include "trace/format.h"
 #include "trace/merge.h"
 #include "trace/meta.h"
@@ -117,16 +118,17 @@ static int read_header(struct trace_reader *r, struct error *err)
 		return error_set(err, -EBADMSG, "the trace is cut within its header");
 	if (h.checksum != plx_crc32c(&h, offsetof(struct plx_header, checksum)))
 		return error_set(err, -EBADMSG, "the trace's header is damaged");
-	if (h.major != PLX_MAJOR)
+	if (h.major != PLX_MAJOR || h.needed_features) {
+		_cleanup_buf_ struct buf tool = BUF_INIT;
+		h.tool[sizeof(h.tool) - 1] = 0;
+		text_safe(&tool, h.tool);
 		return error_set(err, -ENOTSUP,
-				 "the trace has format version %u.%u, made by pollux %.24s; this "
-				 "is pollux %s, which reads version %u",
-				 h.major, h.minor, h.tool, POLLUX_VERSION, PLX_MAJOR);
-	if (h.needed_features)
-		return error_set(err, -ENOTSUP,
-				 "the trace was made by pollux %.24s with features (0x%" PRIx64
-				 ") that this one, %s, does not know",
-				 h.tool, h.needed_features, POLLUX_VERSION);
+				 "the trace has format version %u.%u with features 0x%" PRIx64
+				 ", made by pollux %s; this is pollux %s, which reads version %u "
+				 "without features",
+				 h.major, h.minor, h.needed_features, tool.data ? tool.data : "?",
+				 POLLUX_VERSION, PLX_MAJOR);
+	}
 	if (h.header_bytes < sizeof(h) || h.header_bytes > PLX_MAX_HEADER_BYTES)
 		return error_set(err, -EBADMSG, "the trace's header is damaged");
 	r->header_bytes = h.header_bytes;
@@ -440,13 +442,12 @@ bool trace_reader_truncated(const struct trace_reader *r, const char **ret_text)
 			   "the trace ends at byte %" PRIu64 " %s: what was recorded after it is "
 			   "lost",
 			   r->offset, r->cut);
-	if (r->n_damaged) {
-		buf_printf(story,
-			   "%s%" PRIu64 " damaged %s of the trace skipped (the first at byte "
-			   "%" PRIu64 ")",
-			   r->cut ? "; " : "", r->n_damaged,
-			   r->n_damaged == 1 ? "chunk was" : "chunks were", r->first_damaged);
-	}
+	if (r->n_damaged)
+		buf_printf(
+			story, "%s%" PRIu64 " damaged %s skipped (the first at byte %" PRIu64 ")",
+			r->cut ? "; " : "", r->n_damaged,
+			r->n_damaged == 1 ? "chunk of the trace was" : "chunks of the trace were",
+			r->first_damaged);
 	if (missing)
 		buf_printf(story, "%s%" PRIu64 " of %" PRIu64 " events are lost",
 			   r->n_damaged ? ": " : "", r->n_expected - r->n_given, r->n_expected);

@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -106,7 +107,7 @@ static int header_write(struct trace_writer *w)
 			       .major = PLX_MAJOR,
 			       .minor = PLX_MINOR,
 			       .header_bytes = sizeof(h)};
-	memcpy(h.tool, POLLUX_VERSION, strnlen(POLLUX_VERSION, sizeof(h.tool)));
+	snprintf(h.tool, sizeof(h.tool), "%s", POLLUX_VERSION);
 	h.checksum = plx_crc32c(&h, offsetof(struct plx_header, checksum));
 	return write_all(w, &h, sizeof(h));
 }
