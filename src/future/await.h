@@ -99,6 +99,9 @@ struct walk {
 
 /* A leaf if `t` is a known one: fills `n`; false: not a leaf. */
 bool await_leaf(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n);
+/* A new child of n; NULL: out of memory or of nodes. `name` may be NULL. */
+struct await_node *await_child(struct walk *w, struct await_node *n, enum await_node_kind kind,
+			       const char *name, uint64_t addr);
 bool await_is_leaf(const struct dw_type *t);
 /* The variant that lives: NULL if unreadable or none fits. */
 const struct dw_variant *await_variant(struct walk *w, const struct dw_type *t, uint64_t addr);

@@ -53,6 +53,20 @@ static void read_sleep(struct walk *w, const struct dw_type *t, uint64_t addr, s
 	detail(n, &b);
 }
 
+/* Interval { delay: Pin<Box<Sleep>>, .. } */
+static void read_interval(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+{
+	const struct dw_type *x;
+	uint64_t at, sleep;
+
+	if (!await_find_member(w, t, addr, "delay", &x, &at))
+		return;
+	while (x && x->class == DC_STRUCT && x->n_members == 1)
+		x = dw_member_type(w->dwarf, &x->members[0]);
+	if (x && x->class == DC_POINTER && mem_u64(w->ctx->mem, at, &sleep))
+		read_sleep(w, dw_type_of(w->dwarf, x->target_ref), sleep, n);
+}
+
 /* batch_semaphore::Acquire: which lock, how many permits are missing. */
 static void read_acquire(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
 {
@@ -114,6 +128,67 @@ static void read_join(struct walk *w, const struct dw_type *t, uint64_t addr, st
 
 	if (await_find_member(w, t, addr, "raw", &x, &at))
 		n->resource = first_pointer(w, x, at);
+}
+
+/* The type that a list's Option<NonNull<X>> points at. */
+static const struct dw_type *link_target(struct walk *w, const struct dw_type *t)
+{
+	for (unsigned i = 0; t && i < 8; i++) {
+		const struct dw_type *next = NULL;
+
+		if (t->class == DC_POINTER)
+			return dw_type_of(w->dwarf, t->target_ref);
+		for (size_t k = 0; !next && k < t->n_members; k++)
+			next = dw_member_type(w->dwarf, &t->members[k]);
+		for (size_t k = 0; !next && k < t->n_variants; k++) {
+			const struct dw_type *v = dw_member_type(w->dwarf, &t->variants[k].member);
+
+			next = v && v->n_members ? dw_member_type(w->dwarf, &v->members[0]) : NULL;
+		}
+		t = next;
+	}
+	return NULL;
+}
+
+/* The tasks of one of a JoinSet's lists become leaves below it. */
+static void join_list(struct walk *w, const struct dw_type *lists, uint64_t addr, const char *name,
+		      struct await_node *n)
+{
+	const struct dw_type *list, *head, *entry, *x;
+	uint64_t at, node, next;
+
+	if (!await_find_member(w, lists, addr, name, &list, &at) ||
+	    !await_find_member(w, list, at, "head", &head, &at) || !mem_u64(w->ctx->mem, at, &node))
+		return;
+	entry = link_target(w, head);
+	for (unsigned i = 0; entry && node && i < 4096; i++, node = next) {
+		struct await_node *child = await_child(w, n, AN_LEAF, "join handle", node);
+
+		if (!child)
+			return;
+		child->wait = AW_TASK;
+		if (await_find_member(w, entry, node, "raw", &x, &at))
+			child->resource = first_pointer(w, x, at);
+		if (!await_find_member(w, entry, node, "next", &x, &at) || !mem_u64(w->ctx->mem, at, &next))
+			return;
+	}
+}
+
+static void read_join_set(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+{
+	const struct dw_type *x, *lists;
+	struct buf b = BUF_INIT;
+	uint64_t at, length, lists_at;
+
+	if (await_find_member(w, t, addr, "length", &x, &at) && mem_u64(w->ctx->mem, at, &length)) {
+		buf_printf(&b, "%lu tasks", (unsigned long)length);
+		detail(n, &b);
+	}
+	if (!await_find_member(w, t, addr, "lists", &x, &at) || !(lists = link_target(w, x)) ||
+	    !mem_u64(w->ctx->mem, at, &lists_at))
+		return;
+	join_list(w, lists, lists_at, "notified", n);
+	join_list(w, lists, lists_at, "idle", n);
 }
 
 static void read_async_task(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
@@ -203,7 +278,7 @@ static void read_readiness(struct walk *w, const struct dw_type *t, uint64_t add
 
 static const struct leaf leaves[] = {
 	{ "tokio::time::sleep::Sleep", "sleep", AW_SLEEP, read_sleep },
-	{ "tokio::time::interval::Interval", "interval", AW_SLEEP, read_sleep },
+	{ "tokio::time::interval::Interval", "interval", AW_SLEEP, read_interval },
 	{ "tokio::sync::batch_semaphore::Acquire", NULL, AW_SEMAPHORE, read_acquire },
 	{ "tokio::sync::oneshot::Receiver<", "oneshot receive", AW_ONESHOT, read_channel },
 	{ "tokio::sync::mpsc::bounded::Receiver<", "mpsc receive", AW_CHANNEL_RECV, read_channel },
@@ -213,7 +288,7 @@ static const struct leaf leaves[] = {
 	{ "tokio::sync::notify::OwnedNotified", "notified", AW_NOTIFY, read_notified },
 	{ "tokio::sync::broadcast::Recv<", "broadcast receive", AW_CHANNEL_RECV, NULL },
 	{ "tokio::runtime::task::join::JoinHandle<", "join handle", AW_TASK, read_join },
-	{ "tokio::task::join_set::JoinSet<", "JoinSet", AW_TASK, NULL },
+	{ "tokio::task::join_set::JoinSet<", "JoinSet", AW_TASK, read_join_set },
 	{ "tokio::runtime::io::scheduled_io::Readiness", "socket ready", AW_SOCKET, read_readiness },
 	{ "tokio::io::driver::scheduled_io::Readiness", "socket ready", AW_SOCKET, read_readiness },
 	{ "tokio::net::tcp::stream::TcpStream", "TcpStream", AW_SOCKET, read_socket },

@@ -83,6 +83,18 @@ static void node_add(struct await_node *parent, struct await_node *child)
 	parent->children[parent->n_children++] = child;
 }
 
+struct await_node *await_child(struct walk *w, struct await_node *n, enum await_node_kind kind,
+			       const char *name, uint64_t addr)
+{
+	struct await_node *child = node_new(w, kind, "", addr);
+
+	if (!child)
+		return NULL;
+	child->name = name ? strdup(name) : NULL;
+	node_add(n, child);
+	return child;
+}
+
 static void node_note(struct walk *w, struct await_node *parent, const char *text)
 {
 	struct await_node *n = node_new(w, AN_NOTE, "", 0);
@@ -556,6 +568,22 @@ static bool is_transparent(const struct dw_type *t)
 	return false;
 }
 
+/* What a finished branch was: the future in the variant that it left. */
+static char *done_name(struct walk *w, const struct dw_type *t)
+{
+	for (size_t i = 0; i < t->n_variants; i++) {
+		const struct dw_type *v = dw_member_type(w->dwarf, &t->variants[i].member);
+
+		for (size_t k = 0; v && k < v->n_members; k++) {
+			const struct dw_type *m = dw_member_type(w->dwarf, &v->members[k]);
+
+			if (m && can_hold(w, m, 0))
+				return name_shorten(m->full);
+		}
+	}
+	return strdup("a future");
+}
+
 /* MaybeDone and other enums: the variant that lives, or a mark that it is done. */
 static void walk_enum(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
 		      unsigned depth)
@@ -578,11 +606,7 @@ static void walk_enum(struct walk *w, struct await_node *parent, const struct dw
 		n = node_new(w, AN_FUTURE, t->full, addr);
 		if (!n)
 			return;
-		for (size_t i = 0; i < t->n_params && !n->name; i++) {
-			const struct dw_type *p = dw_type_of(w->dwarf, t->params[i].type_ref);
-
-			n->name = p ? name_shorten(p->full) : NULL;
-		}
+		n->name = done_name(w, t);
 		n->state = AS_DONE;
 		node_add(parent, n);
 		return;
