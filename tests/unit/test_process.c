@@ -1,0 +1,678 @@
+/*
+ * process: memory maps from hostile text, holes in an address space, errands of a real child that
+ * is blocked in each kind of system call, stopping of threads, signals that must not get lost.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "process/inject.h"
+#include "process/maps.h"
+#include "process/memory.h"
+#include "process/rights.h"
+#include "process/threads.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/select.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- maps ---- */
+
+static struct process_maps parse(const char *text)
+{
+	struct process_maps m;
+
+	assert_int_equal(maps_parse(strdup(text), &m), 0);
+	return m;
+}
+
+static void test_maps_lines(void **state)
+{
+	struct process_maps m = parse(
+		"00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/dbus daemon\n"
+		"00e03000-00e24000 rw-p 00000000 00:00 0           [heap]\n"
+		"7f0000000000-7f0000001000 r--s 00000000 fd:01 18446744073709551615 /x (deleted)\n"
+		"7f0000002000-7f0000003000 ---p 00000000 00:00 0\n"
+		"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n");
+
+	assert_int_equal(m.n, 5);
+	assert_int_equal(m.v[0].start, 0x400000);
+	assert_int_equal(m.v[0].offset, 0x1000);
+	assert_true(m.v[0].exec && m.v[0].read && !m.v[0].write && !m.v[0].shared);
+	assert_int_equal(m.v[0].dev_major, 8);
+	assert_int_equal(m.v[0].inode, 173521);
+	assert_string_equal(m.v[0].path, "/usr/bin/dbus daemon");
+	assert_string_equal(m.v[1].path, "[heap]");
+	assert_string_equal(m.v[2].path, "/x");
+	assert_true(m.v[2].deleted && m.v[2].shared);
+	assert_true(m.v[2].inode == UINT64_MAX);
+	assert_string_equal(m.v[3].path, "");
+	assert_ptr_equal(maps_at(&m, 0x451fff), &m.v[0]);
+	assert_null(maps_at(&m, 0x452000));
+	assert_null(maps_at(&m, 0));
+	maps_done(&m);
+}
+
+static void test_maps_hostile(void **state)
+{
+	static const char *const lines[] = {
+		"",
+		"\n\n\n",
+		"-",
+		"400000",
+		"400000-",
+		"400000-401000",
+		"400000-401000 r",
+		"400000-401000 r-xp",
+		"400000-401000 r-xp 0 0:0",
+		"401000-400000 r-xp 00000000 00:00 0 /backwards",
+		"400000-400000 r-xp 00000000 00:00 0 /empty",
+		"11111111111111111-2 r-xp 00000000 00:00 0 /long",
+		"400000-401000 r-xp 00000000 00:00 99999999999999999999999999 /inode",
+		"400000-401000 r-xp 00000000 111111111:00 0 /device",
+		"zzz-401000 r-xp 00000000 00:00 0 /hex",
+		"400000_401000 r-xp 00000000 00:00 0 /dash",
+	};
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		struct process_maps m = parse(lines[i]);
+
+		assert_int_equal(m.n, 0);
+		maps_done(&m);
+	}
+	/* Overlapping lines: the second is left out, what follows is kept. */
+	struct process_maps m = parse("400000-402000 r-xp 00000000 00:00 0 /a\n"
+				      "401000-403000 r-xp 00000000 00:00 0 /b\n"
+				      "403000-404000 r-xp 00000000 00:00 0 (deleted)\n"
+				      "404000-405000 r-xp 00000000 00:00 0  (deleted)");
+	assert_int_equal(m.n, 3);
+	assert_string_equal(m.v[1].path, "(deleted)");
+	assert_false(m.v[1].deleted);
+	maps_done(&m);
+}
+
+static void test_holes(void **state)
+{
+	struct process_maps m = parse("555555554000-555555600000 r-xp 00000000 08:02 1 /app\n"
+				      "555555600000-555555601000 rw-p 00000000 08:02 1 /app\n"
+				      "555555700000-555555800000 rw-p 00000000 00:00 0 [heap]\n"
+				      "7ffff0000000-7ffff7fff000 r-xp 00000000 08:02 2 /lib\n");
+	uint64_t at = maps_find_hole(&m, 0x555555554000, 0x555555601000, 0x7f000000, 0x40000);
+
+	assert_true(at && at + 0x40000 <= 0x555555554000);
+	assert_true(0x555555601000 - at < 0x80000000);
+	assert_int_equal(at % 4096, 0);
+	/* Nowhere: the range asked for is larger than what is in reach. */
+	assert_int_equal(maps_find_hole(&m, 0x555555554000, 0x555555601000, 0x100000, 0x40000000),
+			 0);
+	/* Below a low program there is no room, so above, with room for the heap. */
+	maps_done(&m);
+	m = parse("100000-500000 r-xp 00000000 08:02 1 /app\n"
+		  "500000-600000 rw-p 00000000 08:02 1 /app\n");
+	at = maps_find_hole(&m, 0x100000, 0x600000, 0x7f000000, 0x40000);
+	assert_true(at >= 0x600000 + (256u << 20) && at + 0x40000 - 0x100000 < 0x80000000);
+	maps_done(&m);
+}
+
+/* ---- the child ---- */
+
+enum job {
+	JOB_NANOSLEEP,
+	JOB_CLOCK_ABS,
+	JOB_FUTEX,
+	JOB_FUTEX_TIMEOUT,
+	JOB_READ,
+	JOB_POLL,
+	JOB_PPOLL,
+	JOB_SELECT,
+	JOB_WAIT,
+	JOB_EPOLL,
+	JOB_BUSY,
+	N_JOBS
+};
+
+struct shared {
+	volatile uint32_t ready, stop, futex;
+	volatile int64_t result;    /* of the call, -errno */
+	volatile uint64_t spent_ns; /* in it */
+	volatile uint64_t wrong;    /* busy: registers or flags that changed under it */
+	volatile uint64_t signals;
+};
+
+static struct shared *shared;
+
+static const struct timespec half_second = {.tv_nsec = 500000000};
+
+/* Sums in registers, with the red zone and the flags in use: anything that a stub leaves changed
+ * shows. */
+static void be_busy(void)
+{
+	while (!shared->stop) {
+		uint64_t rax = 1, rcx = 2, rdx = 3, rsi = 4, rdi = 5, r8 = 6, r9 = 7, r10 = 8,
+			 r11 = 9;
+		uint64_t red;
+
+		/* 256 down: past what the compiler keeps in its own red zone. */
+		__asm__ volatile("lea -256(%%rsp), %%rsp\n\t"
+				 "movq $0x1234, -8(%%rsp)\n\t"
+				 "movq $0x5678, -120(%%rsp)\n\t"
+				 "std\n\t"
+				 "mov $2000000, %%rbx\n"
+				 "1: add $0, %%rax\n\t"
+				 "dec %%rbx\n\t"
+				 "jnz 1b\n\t"
+				 "movq -120(%%rsp), %0\n\t"
+				 "pushfq\n\tpopq %%rbx\n\t"
+				 "cld\n\t"
+				 "lea 256(%%rsp), %%rsp\n\t"
+				 "shr $10, %%rbx\n\tand $1, %%rbx\n\tadd %%rbx, %0"
+				 : "=&r"(red), "+a"(rax), "+c"(rcx), "+d"(rdx), "+S"(rsi), "+D"(rdi)
+				 :
+				 : "rbx", "memory", "cc");
+		register uint64_t a __asm__("r8") = r8;
+		register uint64_t b __asm__("r9") = r9;
+		register uint64_t c __asm__("r10") = r10;
+		register uint64_t d __asm__("r11") = r11;
+		__asm__ volatile("mov $1000000, %%ebx\n1: dec %%ebx\n\tjnz 1b"
+				 : "+r"(a), "+r"(b), "+r"(c), "+r"(d)
+				 :
+				 : "rbx", "cc");
+		if (rax != 1 || rcx != 2 || rdx != 3 || rsi != 4 || rdi != 5 || a != 6 || b != 7 ||
+		    c != 8 || d != 9 || red != 0x5679)
+			shared->wrong++;
+	}
+}
+
+static int64_t do_job(enum job job, int pipe_fd)
+{
+	struct pollfd pfd = {.fd = pipe_fd, .events = POLLIN};
+	struct epoll_event event = {.events = EPOLLIN};
+	struct timespec end;
+	fd_set set;
+	char byte;
+	long rc;
+
+	switch (job) {
+	case JOB_NANOSLEEP:
+		rc = syscall(SYS_nanosleep, &half_second, NULL);
+		break;
+	case JOB_CLOCK_ABS:
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		end.tv_nsec += 500000000;
+		end.tv_sec += end.tv_nsec / 1000000000;
+		end.tv_nsec %= 1000000000;
+		rc = syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL);
+		break;
+	case JOB_FUTEX:
+		rc = syscall(SYS_futex, &shared->futex, FUTEX_WAIT, 0, NULL, NULL, 0);
+		break;
+	case JOB_FUTEX_TIMEOUT:
+		rc = syscall(SYS_futex, &shared->futex, FUTEX_WAIT, 0, &half_second, NULL, 0);
+		break;
+	case JOB_READ:
+		rc = syscall(SYS_read, pipe_fd, &byte, 1);
+		break;
+	case JOB_POLL:
+		rc = syscall(SYS_poll, &pfd, 1, 500);
+		break;
+	case JOB_PPOLL:
+		end = half_second;
+		rc = syscall(SYS_ppoll, &pfd, 1, &end, NULL, 0);
+		break;
+	case JOB_SELECT:
+		FD_ZERO(&set);
+		FD_SET(pipe_fd, &set);
+		end = half_second;
+		rc = syscall(SYS_pselect6, pipe_fd + 1, &set, NULL, NULL, &end, NULL);
+		break;
+	case JOB_WAIT: {
+		pid_t grandchild = fork();
+		if (grandchild == 0) {
+			nanosleep(&half_second, NULL);
+			_exit(0);
+		}
+		rc = syscall(SYS_wait4, grandchild, NULL, 0, NULL) == grandchild ? 0 : -1;
+		break;
+	}
+	case JOB_EPOLL: {
+		int ep = epoll_create1(0);
+		epoll_ctl(ep, EPOLL_CTL_ADD, pipe_fd, &event);
+		/* The kernel ends it after any stop: a program that uses it must go on itself. */
+		do
+			rc = syscall(SYS_epoll_wait, ep, &event, 1, 5000);
+		while (rc < 0 && errno == EINTR);
+		break;
+	}
+	default:
+		be_busy();
+		rc = 0;
+	}
+	return rc < 0 ? -errno : rc;
+}
+
+static void on_usr1(int number)
+{
+	shared->signals++;
+}
+
+static pid_t start_child(enum job job, int *ret_pipe)
+{
+	int fds[2];
+	pid_t pid;
+
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(shared != MAP_FAILED);
+	assert_int_equal(pipe(fds), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		signal(SIGUSR1, on_usr1);
+		shared->ready = 1;
+		uint64_t began = clock_monotonic_ns();
+		shared->result = do_job(job, fds[0]);
+		shared->spent_ns = clock_monotonic_ns() - began;
+		_exit(0);
+	}
+	close(fds[0]);
+	*ret_pipe = fds[1];
+	while (!shared->ready)
+		usleep(1000);
+	usleep(20000); /* into the call */
+	return pid;
+}
+
+/* Lets the child's call end in its ordinary way, and the child. */
+static int finish_child(pid_t pid, int pipe_fd)
+{
+	int status = -1;
+
+	shared->stop = 1;
+	if (write(pipe_fd, "x", 1) != 1)
+		fail();
+	shared->futex = 1;
+	syscall(SYS_futex, &shared->futex, FUTEX_WAKE, 1, NULL, NULL, 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	close(pipe_fd);
+	return status;
+}
+
+/* ---- errands ---- */
+
+struct errand_test {
+	struct process process;
+	uint64_t at;
+	int rc;
+	struct error err;
+	bool dirty;
+	uint64_t result;
+	uint32_t tid_offset;
+	uint64_t stop_ns;
+};
+
+static int run_errands(void *arg)
+{
+	struct errand_test *t = arg;
+	struct injector in = {.process = &t->process};
+	struct process_maps maps;
+	struct errand_place cave;
+
+	t->rc = maps_read(&t->process, &maps, &t->err);
+	if (t->rc < 0)
+		return 0;
+	t->at = maps_find_hole(&maps, 0, 0, 0, 8192);
+	t->rc = inject_find_cave(&t->process, &maps, 192, &cave, &t->err);
+	maps_done(&maps);
+	if (t->rc < 0)
+		return 0;
+	const struct stub_call map_call = {
+		.nr = SYS_mmap,
+		.args = {t->at, 8192, PROT_READ | PROT_WRITE | PROT_EXEC,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, UINT64_MAX, 0},
+		.check = STUB_EQUAL,
+		.expected = t->at,
+	};
+	const struct errand map_errand = {.calls = &map_call, .n_calls = 1, .mapped_at = t->at};
+	uint8_t zeros[192] = {0};
+	t->rc = inject_run(&in, &cave, &map_errand, &t->err);
+	if (!cave.dirty)
+		memory_write(&t->process, cave.addr, zeros, sizeof(zeros));
+	t->dirty = cave.dirty;
+	if (t->rc < 0)
+		return 0;
+
+	/* The second errand: results go to memory and come from there; a failing call ends the
+	 * list. */
+	struct errand_place place = {.addr = t->at, .size = 4096};
+	const struct stub_call calls[] = {
+		{.nr = SYS_getpid, .check = STUB_NO_ERROR, .result_at = t->at + 4096 + 8},
+		{.nr = SYS_getpgid,
+		 .args = {t->at + 4096 + 8},
+		 .from_memory = 1,
+		 .check = STUB_NO_ERROR,
+		 .result_at = t->at + 4096 + 16},
+		{.nr = SYS_close, .args = {9999}, .check = STUB_NO_ERROR},
+		{.nr = SYS_exit_group, .args = {66}},
+	};
+	const struct errand errand = {.calls = calls, .n_calls = 4, .done_at = t->at + 4096};
+	t->rc = inject_run(&in, &place, &errand, &t->err);
+	t->dirty = t->dirty || place.dirty;
+	memory_read_u64(&t->process, t->at + 4096 + 8, &t->result);
+	t->tid_offset = inject_tid_offset(&in);
+	t->stop_ns = in.stop_ns;
+	return 0;
+}
+
+static void errand_in(enum job job)
+{
+	struct errand_test t = {.process = PROCESS_INIT};
+	struct tracer *tracer;
+	int pipe_fd;
+	pid_t pid = start_child(job, &pipe_fd);
+
+	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	tracer_call(tracer, run_errands, &t);
+	tracer_end(tracer);
+	if (t.rc != -EBADF)
+		print_error("job %d: %d %s\n", job, t.rc, t.err.text);
+	assert_int_equal(t.rc, -EBADF); /* of the close */
+	assert_int_equal(t.result, pid);
+	assert_false(t.dirty);
+	assert_int_equal(t.tid_offset, 0x2d0); /* glibc's */
+	assert_true(t.stop_ns > 0);
+	assert_true(process_alive(&t.process));
+
+	int status = finish_child(pid, pipe_fd);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	assert_false(process_alive(&t.process));
+	assert_int_equal(shared->wrong, 0);
+	switch (job) {
+	case JOB_FUTEX_TIMEOUT:
+		/* woken by us, or its time was over: never EINTR */
+		assert_true(shared->result == 0 || shared->result == -ETIMEDOUT);
+		break;
+	case JOB_READ:
+	case JOB_POLL:
+	case JOB_PPOLL:
+	case JOB_SELECT:
+	case JOB_EPOLL:
+		assert_int_equal(shared->result, 1);
+		break;
+	default:
+		assert_int_equal(shared->result, 0);
+	}
+	if (job == JOB_NANOSLEEP || job == JOB_CLOCK_ABS || job == JOB_WAIT) {
+		assert_true(shared->spent_ns >= 500000000);
+		assert_true(shared->spent_ns < 5000000000);
+	}
+	process_close(&t.process);
+}
+
+static void test_errands(void **state)
+{
+	for (int job = 0; job < N_JOBS; job++)
+		errand_in(job);
+}
+
+/* ---- a tracer that dies ---- */
+
+static int steps_left;
+
+static void die_at_step(const char *what)
+{
+	if (steps_left-- == 0)
+		kill(getpid(), SIGKILL);
+}
+
+/* Runs the errands in a process of their own that kills itself before step k. True if it got to the
+ * end. */
+static bool killed_at(int k, pid_t target)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		struct errand_test t = {.process = PROCESS_INIT};
+		struct tracer *tracer;
+
+		steps_left = k;
+		process_step_hook = die_at_step;
+		if (process_open(target, &t.process, &t.err) < 0 ||
+		    tracer_start(&tracer, &t.err) < 0)
+			_exit(3);
+		tracer_call(tracer, run_errands, &t);
+		_exit(t.rc == -EBADF ? 0 : 4);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFSIGNALED(status)) {
+		assert_int_equal(WTERMSIG(status), SIGKILL);
+		return false;
+	}
+	assert_int_equal(WEXITSTATUS(status), 0);
+	return true;
+}
+
+static void kill_at_each_step(enum job job)
+{
+	bool through = false;
+
+	for (int k = 0; !through; k++) {
+		int pipe_fd, status;
+		pid_t pid = start_child(job, &pipe_fd);
+
+		assert_true(k < 200);
+		through = killed_at(k, pid);
+		usleep(5000);
+		status = finish_child(pid, pipe_fd);
+		if (!WIFEXITED(status) || WEXITSTATUS(status))
+			print_error("killed before step %d: status %x\n", k, status);
+		assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+		assert_int_equal(shared->wrong, 0);
+		assert_int_equal(shared->result, job == JOB_READ);
+	}
+}
+
+static void test_killed_waiting(void **state)
+{
+	kill_at_each_step(JOB_READ);
+}
+
+static void test_killed_running(void **state)
+{
+	kill_at_each_step(JOB_BUSY);
+}
+
+/* ---- stopping ---- */
+
+#define N_THREADS 40
+
+static void *wait_for_stop(void *arg)
+{
+	while (!shared->stop)
+		usleep(500);
+	return NULL;
+}
+
+static pid_t start_threads(void)
+{
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		pthread_t threads[N_THREADS];
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		signal(SIGUSR1, on_usr1);
+		for (int i = 0; i < N_THREADS; i++)
+			pthread_create(&threads[i], NULL, wait_for_stop, NULL);
+		shared->ready = 1;
+		for (int i = 0; i < N_THREADS; i++)
+			pthread_join(threads[i], NULL);
+		_exit(0);
+	}
+	while (!shared->ready)
+		usleep(1000);
+	return pid;
+}
+
+struct stop_test {
+	struct process process;
+	struct error err;
+	int rc;
+	size_t n_stopped;
+	uint64_t stop_ns;
+};
+
+static int stop_all(void *arg)
+{
+	struct stop_test *t = arg;
+	struct process_stop stopped;
+
+	t->rc = threads_stop(&t->process, 2000000000, &stopped, &t->err);
+	if (t->rc < 0)
+		return 0;
+	for (size_t i = 0; i < stopped.n; i++) {
+		char name[48], text[512];
+
+		snprintf(name, sizeof(name), "task/%d/stat", stopped.v[i].tid);
+		if (process_read_file(&t->process, name, text, sizeof(text)) > 0)
+			t->n_stopped += strrchr(text, ')')[2] == 't';
+	}
+	threads_resume(&stopped);
+	t->stop_ns = stopped.stop_ns;
+	return 0;
+}
+
+static void test_stop_all(void **state)
+{
+	struct stop_test t = {.process = PROCESS_INIT};
+	pid_t pid = start_threads();
+	struct tracer *tracer;
+	int status;
+
+	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	tracer_call(tracer, stop_all, &t);
+	assert_int_equal(t.rc, 0);
+	assert_int_equal(t.n_stopped, N_THREADS + 1);
+	assert_true(t.stop_ns > 0);
+
+	/* Signals on their way when the stop comes arrive all the same. */
+	uint64_t sent = 0;
+	for (int i = 0; i < 300; i++) {
+		uint64_t before = shared->signals;
+
+		kill(pid, SIGUSR1);
+		sent++;
+		t.n_stopped = 0;
+		tracer_call(tracer, stop_all, &t);
+		assert_int_equal(t.rc, 0);
+		for (int wait = 0; wait < 2000 && shared->signals == before; wait++)
+			usleep(1000);
+		assert_int_equal(shared->signals, sent);
+	}
+	tracer_end(tracer);
+	shared->stop = 1;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	process_close(&t.process);
+}
+
+/* A process that is held by job control can't run an errand: it is told so, and is held afterwards.
+ */
+static void test_held(void **state)
+{
+	struct errand_test t = {.process = PROCESS_INIT};
+	struct tracer *tracer;
+	int pipe_fd, status;
+	pid_t pid = start_child(JOB_READ, &pipe_fd);
+
+	kill(pid, SIGSTOP);
+	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	tracer_call(tracer, run_errands, &t);
+	tracer_end(tracer);
+	assert_int_equal(t.rc, -EBUSY);
+	assert_non_null(strstr(t.err.text, "kill -CONT"));
+	char text[512];
+	assert_true(process_read_file(&t.process, "stat", text, sizeof(text)) > 0);
+	assert_int_equal(strrchr(text, ')')[2], 'T');
+	kill(pid, SIGCONT);
+	status = finish_child(pid, pipe_fd);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	assert_int_equal(shared->result, 1);
+	process_close(&t.process);
+}
+
+/* ---- rights ---- */
+
+static void test_rights(void **state)
+{
+	struct process p = PROCESS_INIT;
+	struct error err = {0};
+	int status;
+
+	assert_int_equal(process_open(0x3ffffff, &p, &err), -ESRCH);
+	assert_non_null(strstr(err.text, "there is no process"));
+
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(0);
+	siginfo_t info;
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+	err = (struct error){0};
+	assert_int_equal(process_open(pid, &p, &err), -ESRCH);
+	assert_non_null(strstr(err.text, "zombie"));
+	waitpid(pid, &status, 0);
+
+	/* Traced by somebody else. */
+	int pipe_fd;
+	pid = start_child(JOB_READ, &pipe_fd);
+	pid_t tracer = fork();
+	if (tracer == 0) {
+		ptrace(PTRACE_SEIZE, pid, 0, 0);
+		shared->ready = 2;
+		pause();
+	}
+	while (shared->ready != 2)
+		usleep(1000);
+	err = (struct error){0};
+	assert_int_equal(process_open(pid, &p, &err), -EBUSY);
+	assert_non_null(strstr(err.text, "already traced"));
+	kill(tracer, SIGKILL);
+	waitpid(tracer, &status, 0);
+	status = finish_child(pid, pipe_fd);
+	assert_true(WIFEXITED(status));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_maps_lines),     cmocka_unit_test(test_maps_hostile),
+		cmocka_unit_test(test_holes),	       cmocka_unit_test(test_errands),
+		cmocka_unit_test(test_killed_waiting), cmocka_unit_test(test_killed_running),
+		cmocka_unit_test(test_stop_all),       cmocka_unit_test(test_held),
+		cmocka_unit_test(test_rights),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
