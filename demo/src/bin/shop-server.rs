@@ -111,7 +111,10 @@ async fn refresh_prices(shop: Arc<Shop>) {
         let seen = shop.generation.load(Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(85)).await;
         while shop.generation.load(Ordering::Relaxed) == seen {
-            task::yield_now().await;
+            for _ in 0..50 {
+                task::yield_now().await;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
         shop.prices.lock().await.remove("item-7");
     }
