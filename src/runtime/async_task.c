@@ -15,6 +15,7 @@
  *
  * A waker's table is one whose first word is a kind's clone_waker.
  */
+#include "runtime/callers.h"
 #include "runtime/find.h"
 #include "runtime/kind_name.h"
 #include "runtime/tables.h"
@@ -328,6 +329,8 @@ static int find(struct elf_image *image, struct finding *f, struct error *err)
 		r = cover(f, first_kind, n_wakers);
 	if (r == 0)
 		r = kind_names_async_task(image, f, first_kind);
+	if (r == 0)
+		r = callers_find(image, f, first_kind);
 	return r;
 }
 

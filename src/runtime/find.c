@@ -116,6 +116,11 @@ bool find_is_function(struct elf_image *image, uint64_t addr)
 	       start == addr;
 }
 
+const char *find_worker_name(bool block_in_place)
+{
+	return block_in_place ? "tokio worker (block_in_place)" : "tokio worker";
+}
+
 const char *find_site_trouble(const struct ref *ref)
 {
 	if (ref->len < 5)

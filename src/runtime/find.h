@@ -31,6 +31,9 @@ const struct elf_symbol *find_symbol(struct elf_image *image, uint64_t addr, con
 /* True if a function begins at addr, as far as symbols or unwind tables tell. */
 bool find_is_function(struct elf_image *image, uint64_t addr);
 
+/* What a worker's kind is called. */
+const char *find_worker_name(bool block_in_place);
+
 /* Versions of a crate by the paths of panic locations ("/tokio-1.38.0/src/"): joined by ", ", empty
  * if there are none. free() it; NULL: out of memory. */
 char *version_find(const struct elf_image *image, const char *crate);

@@ -375,7 +375,7 @@ static int set_name(struct find_kind *k, const char *type, bool unsure)
 		return -ENOMEM;
 	set_role(k, type);
 	if (k->role == TR_WORKER) {
-		buf_printf(&name, "tokio worker%s", k->block_in_place ? " (block_in_place)" : "");
+		buf_str(&name, find_worker_name(k->block_in_place));
 	} else {
 		shortened = name_shorten(inner);
 		buf_printf(&name, "%s%s", shortened ? shortened : inner,

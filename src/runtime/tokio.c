@@ -13,6 +13,7 @@
  * seven words that point at the beginnings of functions, three offsets that fit a Cell, and code
  * that takes exactly this address, since every table is taken where its tasks are made.
  */
+#include "runtime/callers.h"
 #include "runtime/find.h"
 #include "runtime/kind_name.h"
 #include "runtime/tables.h"
@@ -187,6 +188,8 @@ static int find(struct elf_image *image, struct finding *f, struct error *err)
 		r = tokio_add_wakers(image, f, runtime);
 	if (r == 0)
 		r = kind_names_tokio(image, f, first_kind);
+	if (r == 0)
+		r = callers_find(image, f, first_kind);
 	return r;
 }
 

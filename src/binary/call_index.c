@@ -1,0 +1,101 @@
+/*
+ * call rel32 (e8), jmp rel32 (e9), and both through a word that holds an address (ff 15, ff 25 with
+ * disp32(%rip)). Jumps are kept too, since a tail call is one; those within a function never lead
+ * to its beginning, so nobody finds them here.
+ */
+#include "binary/call_index.h"
+
+#include "binary/image.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int add(struct call_index *x, size_t *cap, uint64_t target, uint64_t addr)
+{
+	if (x->n == *cap) {
+		size_t n = *cap ? *cap * 2 : 16384;
+		struct call *p = reallocarray(x->calls, n, sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		x->calls = p;
+		*cap = n;
+	}
+	x->calls[x->n++] = (struct call){target, addr};
+	return 0;
+}
+
+static int scan(struct call_index *x, size_t *cap, struct elf_image *img, uint64_t start,
+		uint64_t end)
+{
+	const uint8_t *code;
+	size_t len;
+
+	code = elf_image_bytes(img, start, &len);
+	if (!code)
+		return 0;
+	if (len > end - start)
+		len = end - start;
+	for (size_t i = 0; i + 6 <= len; i++) {
+		bool direct = (code[i] & 0xfe) == 0xe8;
+		uint64_t target;
+		int32_t disp;
+
+		if (!direct && (code[i] != 0xff || (code[i + 1] & 0xcf) != 0x05))
+			continue;
+		memcpy(&disp, code + i + (direct ? 1 : 2), 4);
+		target = start + i + (direct ? 5 : 6) + (uint64_t)(int64_t)disp;
+		if (!direct && !elf_image_pointer_at(img, target, &target))
+			continue;
+		/* Most of what isn't a call leads far away. */
+		if ((target < start || target >= end) && !elf_image_is_code(img, target))
+			continue;
+		if (add(x, cap, target, start + i) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int call_index_init(struct call_index *x, struct elf_image *img)
+{
+	size_t cap = 0;
+	int r = 0;
+
+	*x = (struct call_index){0};
+	for (size_t i = 0; i < elf_image_n_code(img) && r == 0; i++) {
+		uint64_t start, end;
+
+		elf_image_code(img, i, &start, &end);
+		r = scan(x, &cap, img, start, end);
+	}
+	if (r == 0)
+		r = image_sort(x->calls, x->n, sizeof(*x->calls));
+	if (r < 0)
+		call_index_done(x);
+	return r;
+}
+
+void call_index_done(struct call_index *x)
+{
+	free(x->calls);
+	*x = (struct call_index){0};
+}
+
+const struct call *call_index_find(const struct call_index *x, uint64_t target, size_t *ret_n)
+{
+	size_t lo = 0, hi = x->n, n = 0;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (x->calls[mid].target < target)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	while (lo + n < x->n && x->calls[lo + n].target == target)
+		n++;
+	*ret_n = n;
+	return n ? &x->calls[lo] : NULL;
+}

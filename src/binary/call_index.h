@@ -1,0 +1,30 @@
+/*
+ * Who calls a function: an index of all direct calls of an object, made in one pass over its code
+ * bytes without decoding. What looks like a call and leads to exactly the beginning of a function
+ * is one, but for freak accidents: good enough to tell people where something is called, not to
+ * patch it.
+ */
+#ifndef POLLUX_BINARY_CALL_INDEX_H
+#define POLLUX_BINARY_CALL_INDEX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct elf_image;
+
+struct call {
+	uint64_t target; /* what is called */
+	uint64_t addr;	 /* the calling instruction */
+};
+
+struct call_index {
+	struct call *calls; /* by target */
+	size_t n;
+};
+
+int call_index_init(struct call_index *x, struct elf_image *img); /* -ENOMEM or 0 */
+void call_index_done(struct call_index *x);
+/* The calls of `target`: the first of *ret_n, NULL if there are none. */
+const struct call *call_index_find(const struct call_index *x, uint64_t target, size_t *ret_n);
+
+#endif

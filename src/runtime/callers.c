@@ -1,0 +1,254 @@
+/*
+ * A spawn site mostly lies in the runtime, in a function that exists once per kind (Cell::new,
+ * OwnedTasks::bind, spawn_unchecked), called by others of that sort (Handle::spawn, tokio::spawn)
+ * and at last by the program's own code. Climbing from caller to caller until outside of the
+ * runtime tells where in the program the kind is spawned. Where a function has too many callers it
+ * is no helper of one kind any more: there the climb ends.
+ */
+#include "runtime/callers.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "binary/call_index.h"
+#include "binary/names.h"
+#include "runtime/find.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define MAX_STEPS 8u
+#define MAX_CALLERS 6u
+
+/* One function on the way from a site outwards. */
+struct step {
+	size_t kind, site;
+	uint64_t function; /* its start */
+	uint64_t at;	   /* the instruction in it that goes on inwards */
+	unsigned depth;
+	bool left;   /* outside of the runtime: the end of the way */
+	bool polled; /* a place of the runtime into which the program's code may be inlined */
+	bool launch, block_in_place; /* passed on the way */
+};
+
+struct steps {
+	struct step *steps;
+	size_t n, cap;
+};
+
+static void steps_done(struct steps *s)
+{
+	free(s->steps);
+}
+
+static int steps_add(struct steps *s, const struct step *step)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		if (s->steps[i].kind == step->kind && s->steps[i].site == step->site &&
+		    s->steps[i].at == step->at)
+			return 0;
+	}
+	if (s->n == s->cap) {
+		size_t cap = s->cap ? s->cap * 2 : 64;
+		struct step *grown = reallocarray(s->steps, cap, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		s->steps = grown;
+		s->cap = cap;
+	}
+	s->steps[s->n++] = *step;
+	return 0;
+}
+
+static bool in_runtime(const char *name)
+{
+	static const char *const crates[] = {
+		"tokio::",
+		"async_task::",
+		"async_executor::",
+		"async_std::",
+		"blocking::",
+		"async_io::",
+		"async_global_executor::",
+		"smol::",
+		"core::",
+		"alloc::",
+		"std::",
+		"once_cell::",
+		"async_lock::",
+		"futures_lite::",
+		"futures_util::",
+		"futures_core::",
+		NULL,
+	};
+
+	name += *name == '<';
+	for (size_t i = 0; crates[i]; i++) {
+		if (strncmp(name, crates[i], strlen(crates[i])) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Where a runtime polls or calls the program's code, that code may be inlined: no use to climb on.
+ */
+static bool calls_program(const char *name)
+{
+	static const char *const parts[] = {"block_on",	       "::poll",    "run_until",
+					    "short_backtrace", "call_once", NULL};
+
+	for (size_t i = 0; parts[i]; i++) {
+		if (strstr(name, parts[i]))
+			return true;
+	}
+	return false;
+}
+
+static void look(struct elf_image *image, struct step *s)
+{
+	const struct elf_symbol *symbol = elf_image_symbol_at(image, s->function);
+	_cleanup_free_ char *name = symbol ? name_demangle(symbol->name) : NULL;
+
+	if (!name)
+		return;
+	s->left = !in_runtime(name);
+	s->polled = !s->left && calls_program(name);
+	if (!s->left) {
+		s->launch = s->launch || strstr(name, "Launch") ||
+			    strstr(name, "runtime::builder::Builder::build");
+		s->block_in_place = s->block_in_place || strstr(name, "block_in_place") ||
+				    strstr(name, "maybe_move_runtime");
+	}
+}
+
+/* From one function that is still in the runtime to its callers. */
+static int climb(struct elf_image *image, const struct call_index *calls, struct steps *all,
+		 size_t i)
+{
+	struct step s = all->steps[i];
+	const struct call *c;
+	size_t n;
+	int r = 0;
+
+	if (s.left || s.polled || s.depth == MAX_STEPS)
+		return 0;
+	c = call_index_find(calls, s.function, &n);
+	for (size_t k = 0; k < n && n <= MAX_CALLERS && r == 0; k++) {
+		struct step next = s;
+		uint64_t end;
+
+		next.at = c[k].addr;
+		next.depth++;
+		if (!elf_image_function(image, next.at, &next.function, &end) ||
+		    next.function == s.function)
+			continue;
+		look(image, &next);
+		r = steps_add(all, &next);
+	}
+	return r;
+}
+
+/* "app::serve+0x1f3, app::main+0x40" */
+static int add_place(struct elf_image *image, struct buf *where, uint64_t at)
+{
+	const struct elf_symbol *s = elf_image_symbol_at(image, at);
+	_cleanup_free_ char *name = s ? name_demangle(s->name) : NULL;
+	_cleanup_free_ char *shortened = name ? name_shorten(name) : NULL;
+
+	if (!shortened)
+		return s && !name ? 0 : -ENOMEM;
+	buf_printf(where, "%s%s+0x%llx", where->len ? ", " : "", shortened,
+		   (unsigned long long)(at - s->addr));
+	return 0;
+}
+
+/* Workers are launched by Tokio's builder alone; whatever else makes one is block_in_place. */
+static int settle(struct find_kind *k, const struct steps *all, size_t kind)
+{
+	bool launch = false, other = false;
+
+	for (size_t i = 0; i < all->n; i++) {
+		const struct step *s = &all->steps[i];
+
+		if (s->kind != kind)
+			continue;
+		launch = launch || s->launch;
+		other = other || s->block_in_place || s->left || s->polled;
+	}
+	if (k->role != TR_WORKER || (!launch && !other))
+		return 0;
+	k->block_in_place = !launch;
+	free(k->name);
+	k->name = strdup(find_worker_name(k->block_in_place));
+	return k->name ? 0 : -ENOMEM;
+}
+
+/* One site's places; with none of the program's own it keeps what it has. */
+static int tell(struct elf_image *image, struct find_site *site, const struct steps *all,
+		size_t kind, size_t number)
+{
+	struct buf where = BUF_INIT;
+	bool root = false;
+
+	for (size_t i = 0; i < all->n; i++) {
+		const struct step *s = &all->steps[i];
+		const struct elf_symbol *symbol;
+
+		if (s->kind != kind || s->site != number)
+			continue;
+		symbol = s->polled ? elf_image_symbol_at(image, s->function) : NULL;
+		root = root || (symbol && strstr(symbol->name, "block_on"));
+		if (s->left && add_place(image, &where, s->at) < 0)
+			break;
+	}
+	if (where.len == 0 && root) {
+		add_place(image, &where, site->addr);
+		buf_str(&where, " (from the root future of block_on)");
+	}
+	if (where.len > 0 && !buf_failed(&where)) {
+		free(site->where);
+		site->where = buf_steal(&where);
+	}
+	buf_done(&where);
+	return site->where ? 0 : -ENOMEM;
+}
+
+static int start(struct elf_image *image, struct finding *f, size_t first_kind, struct steps *ret)
+{
+	int r = 0;
+
+	for (size_t i = first_kind; i < f->n_kinds; i++) {
+		for (size_t k = 0; k < f->kinds[i].n_sites && r == 0; k++) {
+			struct step s = {.kind = i - first_kind, .site = k};
+			uint64_t end;
+
+			s.at = f->kinds[i].sites[k].addr;
+			if (!elf_image_function(image, s.at, &s.function, &end))
+				continue;
+			look(image, &s);
+			r = steps_add(ret, &s);
+		}
+	}
+	return r;
+}
+
+int callers_find(struct elf_image *image, struct finding *f, size_t first_kind)
+{
+	_cleanup_(steps_done) struct steps all = {0};
+	_cleanup_(call_index_done) struct call_index calls = {0};
+	int r;
+
+	if (!elf_image_has_symtab(image))
+		return 0;
+	r = call_index_init(&calls, image);
+	if (r == 0)
+		r = start(image, f, first_kind, &all);
+	for (size_t i = 0; i < all.n && r == 0; i++)
+		r = climb(image, &calls, &all, i);
+	for (size_t i = first_kind; i < f->n_kinds && r == 0; i++) {
+		r = settle(&f->kinds[i], &all, i - first_kind);
+		for (size_t k = 0; k < f->kinds[i].n_sites && r == 0; k++)
+			r = tell(image, &f->kinds[i].sites[k], &all, i - first_kind, k);
+	}
+	return r;
+}

@@ -1,0 +1,13 @@
+/* Who makes tasks of a kind, and which worker kind is block_in_place's. */
+#ifndef POLLUX_RUNTIME_CALLERS_H
+#define POLLUX_RUNTIME_CALLERS_H
+
+#include "binary/elf_image.h"
+#include "runtime/runtime.h"
+
+/* With symbols: replaces `where` of the kinds' sites that lie in the runtime by the places in the
+ * program's own code from which it gets there. Settles block_in_place of worker kinds by the way
+ * that leads to their site (two of them may have equal code). -ENOMEM or 0. */
+int callers_find(struct elf_image *image, struct finding *f, size_t first_kind);
+
+#endif
