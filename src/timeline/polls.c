@@ -71,6 +71,11 @@ void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64
 {
 	if (t < f->begin_ns)
 		t = f->begin_ns;
+	if (t < f->until_ns)
+		t = f->until_ns;
+	/* The end may have come from another thread's clock. */
+	if (th->last_ns < t)
+		th->last_ns = t;
 	if (f->root)
 		root_finish(tl, f->root, t);
 	struct task *task = f->task;
@@ -118,6 +123,8 @@ static void poll_pop(struct timeline *tl, struct thread *th, uint64_t t, enum tr
 {
 	struct frame f = th->frames[--th->n_frames];
 	poll_finish(tl, th, &f, t, outcome);
+	if (th->n_frames)
+		poll_top(th)->until_ns = t;
 }
 
 void poll_close_all(struct timeline *tl, struct thread *th, uint64_t t, bool workers)
@@ -205,7 +212,7 @@ static struct task *poll_task(struct timeline *tl, struct thread *th, struct kin
 		task_forget(tl, task);
 		task = NULL;
 	}
-	return task ? task : task_new(tl, k, name, th, t, TASK_BY_SPAWN_OR_BEFORE);
+	return task ? task : task_new(tl, k, name, th, t, TASK_OF_ANY_SPAWN);
 }
 
 static struct frame *poll_push(struct timeline *tl, struct thread *th)
@@ -263,6 +270,7 @@ void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 		f->wake_serial = task->wake_serial;
 	}
 	task_state(tl, task, TS_POLLING, t);
+	task->tl.role = k->role;
 	task->thread = th->tl.thread;
 	task->woken_inside = false;
 	task->idle_ns = 0;
@@ -288,12 +296,13 @@ static void end_unseen(struct timeline *tl, struct thread *th, struct kind *k, u
 {
 	if (th->complete || poll_open(th))
 		tl->n_odd++;
+	root_gap_end(tl, th, t, TO_PENDING);
 	struct task *task = task_find(tl, k, name);
 	if (task && (task->tl.state == TS_DONE || task->tl.state == TS_POLLING)) {
 		tl->n_odd++;
 		return;
 	}
-	if (!task && !(task = task_new(tl, k, name, th, t, TASK_BY_SPAWN_OR_BEFORE)))
+	if (!task && !(task = task_new(tl, k, name, th, t, TASK_OF_ANY_SPAWN)))
 		return;
 	task_settle(tl, task);
 	t = timeline_at_task(th, task, t);
@@ -350,13 +359,13 @@ void poll_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t n
 
 void poll_block(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t, uint64_t ns)
 {
-	if (th->parked) {
-		tl->n_odd++;
-		poll_park_end(tl, th, t);
-	}
 	/* Nothing else happened on this thread meanwhile. */
 	uint64_t before = th->n_events > 1 ? th->before_ns : 0;
 	uint64_t begin = ns > t || t - ns < before ? before : t - ns;
+	if (th->parked) {
+		tl->n_odd++;
+		poll_park_end(tl, th, begin);
+	}
 	struct frame *f = poll_open(th);
 	if (!f) {
 		/* In the loop of a worker that the source took for a task. */
@@ -371,6 +380,7 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t call, uint64_t 
 	}
 	if (begin < f->begin_ns)
 		begin = f->begin_ns;
+	f->until_ns = t;
 	f->n_blocks++;
 	f->blocked_ns += t - begin;
 	th->tl.blocked_ns += t - begin;

@@ -86,7 +86,7 @@ static struct task *root_of_waker(struct timeline *tl, struct thread *th, struct
 		return root;
 	if (!k->n_nameless) {
 		/* Its own task: from before the recording. */
-		return task_new(tl, k, data, th, t, TASK_BEFORE);
+		return task_new(tl, k, data, th, t, TASK_OF_HINTED_SPAWN);
 	}
 	if (k->n_nameless == 1 && !k->nameless) {
 		for (root = tl->live; root && (root->kind != k || root->named); root = root->next)

@@ -94,7 +94,7 @@ void spawn_add(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 {
 	struct frame *f = poll_open(th);
 	if (f && k->role == TR_WORKER && k->block_in_place && !f->section_ns)
-		f->section_ns = t;
+		f->section_ns = f->until_ns = t;
 
 	struct spawn *s = pool_get(&tl->spawns);
 	if (!s) {

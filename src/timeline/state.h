@@ -74,6 +74,7 @@ struct frame {
 	struct kind *kind;
 	uint64_t name;
 	uint64_t begin_ns, scheduled_ns, wake_serial, section_ns, blocked_ns;
+	uint64_t until_ns; /* something happened inside at that time, so it had not ended */
 	uint32_t n_blocks, depth;
 	bool worker;	   /* a worker's loop, not a task's poll */
 	bool inferred;	   /* a root's */
@@ -147,8 +148,9 @@ uint64_t timeline_at_task(struct thread *th, const struct task *task, uint64_t t
 /* tasks.c */
 /* The task of that name, living or ended; NULL. */
 struct task *task_find(const struct timeline *tl, const struct kind *k, uint64_t name);
-enum task_origin { TASK_BY_SPAWN_OR_BEFORE, TASK_BY_HINT_ONLY, TASK_BEFORE };
-/* A task that appears with this event. With BY_HINT_ONLY NULL if no spawn says that it is its. */
+/* How a task that appears may find its spawn; if it finds none it lived before, but a drop of a
+ * task that lived before makes no task (NULL). */
+enum task_origin { TASK_OF_ANY_SPAWN, TASK_OF_HINTED_SPAWN, TASK_OF_HINTED_SPAWN_ONLY };
 struct task *task_new(struct timeline *tl, struct kind *k, uint64_t name, struct thread *th,
 		      uint64_t t, enum task_origin origin);
 /* A root, or a task of a spawn that nobody claimed. */

@@ -96,9 +96,8 @@ struct task *task_new(struct timeline *tl, struct kind *k, uint64_t name, struct
 		      uint64_t t, enum task_origin origin)
 {
 	struct spawn s;
-	bool spawned = origin != TASK_BEFORE &&
-		       spawn_take(tl, k, name, th, origin == TASK_BY_HINT_ONLY, &s);
-	if (!spawned && origin == TASK_BY_HINT_ONLY)
+	bool spawned = spawn_take(tl, k, name, th, origin != TASK_OF_ANY_SPAWN, &s);
+	if (!spawned && origin == TASK_OF_HINTED_SPAWN_ONLY)
 		return NULL;
 	struct task *task = task_begin(tl, k, name, spawned ? &s : NULL, t);
 	if (!task || task_name(tl, task, name) < 0)
@@ -267,7 +266,7 @@ void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 		task_stray_wake(tl, th, k, t);
 		return;
 	}
-	if (!task && !(task = task_new(tl, k, name, th, t, TASK_BEFORE)))
+	if (!task && !(task = task_new(tl, k, name, th, t, TASK_OF_HINTED_SPAWN)))
 		return;
 	task_settle(tl, task);
 	t = timeline_at_task(th, task, t);
@@ -305,7 +304,7 @@ void task_schedule(struct timeline *tl, struct thread *th, struct kind *k, uint6
 		return;
 	}
 	bool fresh = !task;
-	if (!task && !(task = task_new(tl, k, name, th, t, TASK_BY_SPAWN_OR_BEFORE)))
+	if (!task && !(task = task_new(tl, k, name, th, t, TASK_OF_ANY_SPAWN)))
 		return;
 	task_settle(tl, task);
 	t = timeline_at_task(th, task, t);
@@ -332,7 +331,7 @@ void task_cancel(struct timeline *tl, struct thread *th, struct kind *k, uint64_
 		tl->n_odd++;
 		return;
 	}
-	if (!task && !(task = task_new(tl, k, name, th, t, TASK_BY_SPAWN_OR_BEFORE)))
+	if (!task && !(task = task_new(tl, k, name, th, t, TASK_OF_ANY_SPAWN)))
 		return;
 	if (task->tl.state == TS_POLLING) {
 		task->cancel_inside = true;
@@ -345,7 +344,7 @@ void task_cancel(struct timeline *tl, struct thread *th, struct kind *k, uint64_
 void task_drop(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t)
 {
 	struct task *task = find_from(tl, th, k, name);
-	if (!task && !(task = task_new(tl, k, name, th, t, TASK_BY_HINT_ONLY)))
+	if (!task && !(task = task_new(tl, k, name, th, t, TASK_OF_HINTED_SPAWN_ONLY)))
 		return;
 	if (task->tl.state == TS_DONE) {
 		task_forget(tl, task);

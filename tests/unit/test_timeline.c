@@ -1,0 +1,1267 @@
+/*
+ * The meaning of events, one test per row of docs/timeline.md. A test plays lines
+ *
+ *     TIME THREAD EVENT [KIND TASK] [ARG]
+ *
+ * and compares what the sink is told, one line per callback.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "timeline/timeline.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+	const char *word;
+	struct trace_kind kind;
+} kinds[] = {
+	{"task", {.role = TR_TASK, .name = "app::task", .full_name = "app::task"}},
+	{"other", {.role = TR_TASK, .name = "app::other", .full_name = "app::other"}},
+	{"blocking", {.role = TR_BLOCKING, .name = "app::job", .full_name = "app::job"}},
+	{"worker", {.role = TR_WORKER, .name = "Launch::launch", .full_name = "Launch::launch"}},
+	{"inplace", {.role = TR_WORKER, .name = "block_in_place", .full_name = "block_in_place"}},
+	{"addr", {.role = TR_TASK, .address_named = 1, .name = "smol", .full_name = "smol"}},
+	{"kind6", {.role = TR_TASK, .name = "kind 6"}},
+	{"kind7", {.role = TR_TASK, .name = "kind 7"}},
+	{"root", {.role = TR_ROOT, .name = "block_on", .scheduler = "multi_thread"}},
+	{"loop", {.role = TR_ROOT, .name = "block_on", .scheduler = "current_thread"}},
+};
+#define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+static const struct {
+	const char *word;
+	unsigned type, arg;
+} words[] = {
+	{"spawn", TE_SPAWN, 0},
+	{"poll", TE_POLL_BEGIN, 0},
+	{"pending", TE_POLL_END, TO_PENDING},
+	{"ready", TE_POLL_END, TO_READY},
+	{"panicked", TE_POLL_END, TO_PANICKED},
+	{"cancelled", TE_POLL_END, TO_CANCELLED},
+	{"ended", TE_POLL_END, TO_UNKNOWN},
+	{"wake", TE_WAKE, TW_SCHEDULED},
+	{"wake-running", TE_WAKE, TW_RUNNING},
+	{"wake-noop", TE_WAKE, TW_NOOP},
+	{"wake-unknown", TE_WAKE, TW_UNKNOWN},
+	{"schedule", TE_SCHEDULE, 0},
+	{"cancel", TE_CANCEL, 0},
+	{"drop", TE_DROP, 0},
+	{"park", TE_PARK, 1},
+	{"epoll", TE_PARK, 2},
+	{"unpark", TE_UNPARK, 1},
+	{"block", TE_BLOCK, 7},
+	{"thread-begin", TE_THREAD_BEGIN, 0},
+	{"thread-end", TE_THREAD_END, 0},
+	{"lost", TE_LOST, 0},
+	{"enter", TE_ROOT_ENTER, 0},
+	{"root-wake", TE_ROOT_WAKE, 0},
+};
+
+static const char *const outcomes[] = {"pending", "ready", "panicked", "cancelled", "unknown"};
+static const char *const states[] = {"unknown", "scheduled", "polling", "waiting", "done"};
+static const char *const effects[] = {"scheduled", "running", "noop", "unknown"};
+
+struct stage {
+	struct timeline *tl;
+	struct buf log;
+};
+
+static const struct trace_kind *stage_kind(const void *ctx, uint32_t kind)
+{
+	return kind < N_KINDS ? &kinds[kind].kind : NULL;
+}
+
+static const char *word_of(uint32_t kind)
+{
+	return kind < N_KINDS ? kinds[kind].word : "?";
+}
+
+static int on_task_begin(void *ctx, struct tl_task *t)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "+%lu %s %lu %s %lu", t->serial, word_of(t->kind), t->id,
+		   t->spawn_seen ? "spawned" : "seen", t->spawn_ns);
+	if (t->parent)
+		buf_printf(&s->log, " by %lu", t->parent);
+	buf_char(&s->log, '\n');
+	return 0;
+}
+
+static int on_task_end(void *ctx, struct tl_task *t)
+{
+	struct stage *s = ctx;
+	if (t->outcome == TO_PENDING)
+		buf_printf(&s->log, "-%lu alive %s\n", t->serial, states[t->state]);
+	else
+		buf_printf(&s->log, "-%lu %s %lu\n", t->serial, outcomes[t->outcome], t->end_ns);
+	return 0;
+}
+
+static int on_poll(void *ctx, const struct tl_poll *p)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "poll %lu t%u %lu-%lu %s", p->task->serial, p->thread, p->begin_ns,
+		   p->end_ns, outcomes[p->outcome]);
+	if (p->scheduled_ns)
+		buf_printf(&s->log, " since %lu", p->scheduled_ns);
+	if (p->wake_serial)
+		buf_printf(&s->log, " w%lu", p->wake_serial);
+	if (p->depth)
+		buf_printf(&s->log, " depth %u", p->depth);
+	if (p->n_blocks)
+		buf_printf(&s->log, " blocked %u*%lu", p->n_blocks, p->blocked_ns);
+	buf_printf(&s->log, "%s%s%s\n", p->woken_inside ? " woken" : "",
+		   p->begin_seen ? "" : " unseen", p->inferred ? " inferred" : "");
+	return 0;
+}
+
+static int on_wait(void *ctx, const struct tl_wait *w)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "%s %lu %lu-%lu\n", states[w->state], w->task->serial, w->begin_ns,
+		   w->end_ns);
+	return 0;
+}
+
+static int on_wake(void *ctx, const struct tl_wake *w)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "w%lu %lu t%u %lu %s", w->serial, w->task->serial, w->thread,
+		   w->time_ns, effects[w->effect]);
+	if (w->source_task)
+		buf_printf(&s->log, " by %lu", w->source_task->serial);
+	buf_str(&s->log, w->by_waker ? "\n" : " queue\n");
+	return 0;
+}
+
+static int on_block(void *ctx, const struct tl_block *b)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "block %lu t%u %u %lu-%lu\n", b->task->serial, b->thread, b->call,
+		   b->begin_ns, b->end_ns);
+	return 0;
+}
+
+static int on_section(void *ctx, const struct tl_section *x)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "section %lu t%u %lu-%lu\n", x->task->serial, x->thread, x->begin_ns,
+		   x->end_ns);
+	return 0;
+}
+
+static int on_park(void *ctx, const struct tl_park *p)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "park t%u %u %lu-%lu\n", p->thread, p->call, p->begin_ns, p->end_ns);
+	return 0;
+}
+
+static int on_loss(void *ctx, const struct tl_loss *l)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "loss t%u %lu-%lu %lu\n", l->thread, l->begin_ns, l->end_ns,
+		   l->n_events);
+	return 0;
+}
+
+static int on_stray_wake(void *ctx, uint32_t kind, uint32_t thread, uint64_t time_ns)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "stray %s t%u %lu\n", word_of(kind), thread, time_ns);
+	return 0;
+}
+
+static int on_worker_begin(void *ctx, uint32_t thread, uint64_t time_ns)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "worker t%u %lu-\n", thread, time_ns);
+	return 0;
+}
+
+static int on_worker_end(void *ctx, uint32_t thread, uint64_t time_ns)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "worker t%u -%lu\n", thread, time_ns);
+	return 0;
+}
+
+static const struct timeline_sink sink = {
+	.task_begin = on_task_begin,
+	.task_end = on_task_end,
+	.poll = on_poll,
+	.wait = on_wait,
+	.wake = on_wake,
+	.block = on_block,
+	.section = on_section,
+	.park = on_park,
+	.loss = on_loss,
+	.stray_wake = on_stray_wake,
+	.worker_begin = on_worker_begin,
+	.worker_end = on_worker_end,
+};
+
+static struct stage *stage_new(void)
+{
+	struct stage *s = calloc(1, sizeof(*s));
+	assert_non_null(s);
+	s->tl = timeline_new(&sink, s, stage_kind, NULL);
+	assert_non_null(s->tl);
+	return s;
+}
+
+static void play_line(struct stage *s, const char *line)
+{
+	unsigned long time, task = 0, value = 0;
+	unsigned thread;
+	char word[32], kind[32] = "";
+	if (sscanf(line, "finish %lu", &time) == 1) {
+		assert_int_equal(timeline_finish(s->tl, time, NULL), 0);
+		return;
+	}
+	int n = sscanf(line, "%lu %u %31s %31s %lu %lu", &time, &thread, word, kind, &task, &value);
+	assert_true(n >= 3);
+	struct trace_event ev = {.time = time, .thread = thread, .kind = TRACE_KIND_NONE};
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (!strcmp(words[i].word, word)) {
+			ev.type = words[i].type;
+			ev.arg = words[i].arg;
+		}
+	}
+	assert_int_not_equal(ev.type, TE_NONE);
+	for (size_t i = 0; i < N_KINDS; i++)
+		if (!strcmp(kinds[i].word, kind))
+			ev.kind = i;
+	if (ev.type == TE_BLOCK || ev.type == TE_LOST)
+		ev.value = strtoul(kind, NULL, 10);
+	else if (n >= 4)
+		assert_int_not_equal(ev.kind, TRACE_KIND_NONE);
+	ev.task = task;
+	assert_int_equal(timeline_feed(s->tl, &ev, NULL), 0);
+}
+
+static void play(struct stage *s, const char *lines)
+{
+	while (*lines) {
+		size_t len = strcspn(lines, "\n");
+		char line[128];
+		assert_true(len < sizeof(line));
+		memcpy(line, lines, len);
+		line[len] = 0;
+		play_line(s, line);
+		lines += len + (lines[len] == '\n');
+	}
+}
+
+static void expect_log(struct stage *s, const char *want)
+{
+	assert_string_equal(s->log.data ? s->log.data : "", want);
+	buf_clear(&s->log);
+}
+
+static struct timeline_totals stage_end(struct stage *s)
+{
+	struct timeline_totals t;
+	timeline_totals(s->tl, &t);
+	assert_int_equal(t.spawned + t.unspawned,
+			 t.completed + t.cancelled + t.panicked + t.ended_unknown + t.alive);
+	timeline_free(s->tl);
+	buf_done(&s->log);
+	free(s);
+	return t;
+}
+
+/* Plays, compares, returns the totals. */
+static struct timeline_totals story(const char *lines, const char *want)
+{
+	struct stage *s = stage_new();
+	play(s, lines);
+	expect_log(s, want);
+	return stage_end(s);
+}
+
+#define ROW(n) static void row_##n(void **state)
+
+ROW(1)
+{
+	struct timeline_totals t = story("10 0 spawn task 7\n"
+					 "20 1 poll task 7\n"
+					 "30 1 pending task 7\n"
+					 "50 2 wake task 7\n"
+					 "60 1 poll task 7\n"
+					 "70 1 ready task 7\n"
+					 "71 1 drop task 7\n"
+					 "finish 100",
+					 "+1 task 7 spawned 10\n"
+					 "scheduled 1 10-20\n"
+					 "worker t1 20-\n"
+					 "poll 1 t1 20-30 pending since 10\n"
+					 "w1 1 t2 50 scheduled\n"
+					 "waiting 1 30-50\n"
+					 "scheduled 1 50-60\n"
+					 "poll 1 t1 60-70 ready since 50 w1\n"
+					 "-1 ready 70\n"
+					 "worker t1 -100\n");
+	assert_int_equal(t.n_events, 7);
+	assert_int_equal(t.spawned, 1);
+	assert_int_equal(t.completed, 1);
+	assert_int_equal(t.n_polls, 2);
+	assert_int_equal(t.n_wakes, 1);
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(2)
+{
+	struct timeline_totals t = story("10 0 poll task 1\n"
+					 "15 0 wake-running task 1\n"
+					 "16 1 wake-running task 1\n"
+					 "20 0 pending task 1\n"
+					 "25 0 poll task 1\n"
+					 "30 0 ready task 1\n",
+					 "+1 task 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "w1 1 t0 15 running by 1\n"
+					 "w2 1 t1 16 running\n"
+					 "poll 1 t0 10-20 pending woken\n"
+					 "scheduled 1 20-25\n"
+					 "poll 1 t0 25-30 ready since 20 w1\n"
+					 "-1 ready 30\n");
+	assert_int_equal(t.n_self_wakes, 1);
+	assert_int_equal(t.unspawned, 1);
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(3)
+{
+	struct timeline_totals t = story("10 0 wake task 1\n"
+					 "20 0 wake-noop task 2\n"
+					 "30 0 poll task 1\n"
+					 "40 0 poll task 2\n",
+					 "+1 task 1 seen 10\n"
+					 "w1 1 t0 10 scheduled\n"
+					 "+2 task 2 seen 20\n"
+					 "w2 2 t0 20 noop\n"
+					 "scheduled 1 10-30\n"
+					 "worker t0 30-\n"
+					 "unknown 2 20-40\n");
+	assert_int_equal(t.alive, 2);
+	assert_int_equal(t.spawned, 0);
+}
+
+ROW(4)
+{
+	struct timeline_totals t = story("10 0 pending task 1\n"
+					 "20 0 poll task 1\n"
+					 "30 0 lost 5\n"
+					 "40 0 pending task 1\n"
+					 "50 1 ready task 2\n",
+					 "+1 task 1 seen 10\n"
+					 "poll 1 t0 10-10 pending unseen\n"
+					 "unknown 1 10-20\n"
+					 "worker t0 20-\n"
+					 "poll 1 t0 20-20 unknown\n"
+					 "loss t0 20-30 5\n"
+					 "unknown 1 20-40\n"
+					 "poll 1 t0 40-40 pending unseen\n"
+					 "+2 task 2 seen 50\n"
+					 "poll 2 t1 50-50 ready unseen\n"
+					 "-2 ready 50\n");
+	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_lost, 5);
+	assert_int_equal(t.completed, 1);
+}
+
+ROW(5)
+{
+	struct timeline_totals t = story("10 0 poll task 1\n"
+					 "20 0 pending task 1\n"
+					 "30 0 pending task 1\n",
+					 "+1 task 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "poll 1 t0 10-20 pending\n"
+					 "waiting 1 20-30\n"
+					 "poll 1 t0 30-30 pending unseen\n");
+	assert_int_equal(t.n_odd, 1);
+}
+
+ROW(6)
+{
+	struct timeline_totals t = story("10 0 poll task 1\n"
+					 "20 0 poll task 2\n"
+					 "30 0 pending task 1\n",
+					 "+1 task 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "+2 task 2 seen 20\n"
+					 "poll 2 t0 20-30 unknown depth 1\n"
+					 "poll 1 t0 10-30 pending\n");
+	assert_int_equal(t.n_odd, 1);
+}
+
+ROW(7)
+{
+	struct timeline_totals t = story("10 0 poll task 1\n"
+					 "20 0 poll task 2\n"
+					 "30 0 poll task 1\n"
+					 "40 0 ready task 1\n",
+					 "+1 task 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "+2 task 2 seen 20\n"
+					 "poll 2 t0 20-30 unknown depth 1\n"
+					 "poll 1 t0 10-30 unknown\n"
+					 "poll 1 t0 30-40 ready\n"
+					 "-1 ready 40\n");
+	assert_int_equal(t.n_odd, 1);
+}
+
+ROW(8)
+{
+	struct timeline_totals t = story("10 0 poll task 1\n"
+					 "20 1 wake task 1\n"
+					 "22 2 poll task 1\n"
+					 "23 0 pending task 1\n"
+					 "24 2 ready task 1\n"
+					 "30 0 poll task 2\n"
+					 "40 1 poll task 2\n"
+					 "41 0 pending task 2\n",
+					 "+1 task 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "w1 1 t1 20 scheduled\n"
+					 "poll 1 t0 10-20 pending woken\n"
+					 "scheduled 1 20-22\n"
+					 "worker t2 22-\n"
+					 "poll 1 t2 22-24 ready since 20 w1\n"
+					 "-1 ready 24\n"
+					 "+2 task 2 seen 30\n"
+					 "poll 2 t0 30-40 pending\n"
+					 "worker t1 40-\n");
+	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_polls, 4);
+}
+
+ROW(9)
+{
+	struct timeline_totals t =
+		story("10 0 poll task 1\n"
+		      "20 1 drop task 1\n"
+		      "21 0 ready task 1\n"
+		      "30 0 poll task 2\n"
+		      "31 1 cancel task 2\n"
+		      "32 1 drop task 2\n"
+		      "33 0 pending task 2\n"
+		      /* an address that is used again before the poll's end is seen */
+		      "40 0 poll addr 64\n"
+		      "41 1 drop addr 64\n"
+		      "42 1 poll addr 64\n"
+		      "43 0 ready addr 64\n"
+		      "44 1 ready addr 64\n",
+		      "+1 task 1 seen 10\n"
+		      "worker t0 10-\n"
+		      "poll 1 t0 10-21 ready\n"
+		      "-1 ready 21\n"
+		      "+2 task 2 seen 30\n"
+		      "poll 2 t0 30-33 pending\n"
+		      "-2 cancelled 33\n"
+		      "+3 addr 64 seen 40\n"
+		      "+4 addr 64 seen 42\n"
+		      "worker t1 42-\n"
+		      "poll 3 t0 40-43 ready\n"
+		      "-3 ready 43\n"
+		      "poll 4 t1 42-44 ready\n"
+		      "-4 ready 44\n");
+	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.cancelled, 1);
+	assert_int_equal(t.completed, 3);
+}
+
+ROW(10)
+{
+	struct timeline_totals t = story("10 0 poll task 1\n"
+					 "20 0 pending task 1\n"
+					 "30 0 drop task 1\n"
+					 "40 0 wake-noop task 2\n"
+					 "50 0 drop task 2\n"
+					 "60 0 poll task 3\n"
+					 "70 0 pending task 3\n"
+					 "80 1 cancel task 3\n"
+					 "90 1 drop task 3\n",
+					 "+1 task 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "poll 1 t0 10-20 pending\n"
+					 "waiting 1 20-30\n"
+					 "-1 cancelled 30\n"
+					 "+2 task 2 seen 40\n"
+					 "w1 2 t0 40 noop\n"
+					 "unknown 2 40-50\n"
+					 "-2 unknown 50\n"
+					 "+3 task 3 seen 60\n"
+					 "poll 3 t0 60-70 pending\n"
+					 "waiting 3 70-80\n"
+					 "-3 cancelled 80\n");
+	assert_int_equal(t.cancelled, 2);
+	assert_int_equal(t.ended_unknown, 1);
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(11)
+{
+	struct timeline_totals t = story("10 0 drop task 3\n"
+					 "20 0 spawn task 101\n"
+					 "30 0 drop task 2\n"
+					 "40 0 drop task 101\n",
+					 "+1 task 101 spawned 20\n"
+					 "scheduled 1 20-40\n"
+					 "-1 cancelled 40\n");
+	assert_int_equal(t.spawned, 1);
+	assert_int_equal(t.unspawned, 0);
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(12)
+{
+	struct timeline_totals t = story("10 0 poll task 1\n"
+					 "20 0 ready task 1\n"
+					 "30 1 wake-noop task 1\n"
+					 "40 1 wake task 1\n",
+					 "+1 task 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "poll 1 t0 10-20 ready\n"
+					 "-1 ready 20\n"
+					 "stray task t1 30\n"
+					 "stray task t1 40\n");
+	assert_int_equal(t.n_odd, 1);
+	assert_int_equal(t.n_wakes, 2);
+}
+
+ROW(13)
+{
+	struct timeline_totals t = story("10 0 poll task 1\n"
+					 "20 0 ready task 1\n"
+					 "30 0 poll task 1\n"
+					 "31 0 block 1\n"
+					 "32 0 pending task 1\n"
+					 "33 0 schedule task 1\n"
+					 "34 0 cancel task 1\n"
+					 "40 0 poll addr 64\n"
+					 "50 0 ready addr 64\n"
+					 "60 0 schedule addr 64\n",
+					 "+1 task 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "poll 1 t0 10-20 ready\n"
+					 "-1 ready 20\n"
+					 "+2 addr 64 seen 40\n"
+					 "poll 2 t0 40-50 ready\n"
+					 "-2 ready 50\n"
+					 "+3 addr 64 seen 60\n"
+					 "w1 3 t0 60 scheduled queue\n");
+	assert_int_equal(t.n_odd, 5);
+	assert_int_equal(t.n_polls, 2);
+}
+
+ROW(14)
+{
+	struct stage *s = stage_new();
+	play(s, "10 0 poll addr 64\n20 0 ready addr 64\n30 0 drop addr 64\n40 0 poll addr 64\n");
+	expect_log(s, "+1 addr 64 seen 10\nworker t0 10-\npoll 1 t0 10-20 ready\n-1 ready 20\n"
+		      "+2 addr 64 seen 40\n");
+	play(s, "50 0 ready addr 64\n");
+	/* Ended tasks without a drop are remembered only so long. */
+	for (unsigned i = 1; i <= 70000; i++) {
+		struct trace_event ev = {
+			.time = 100 + i, .type = TE_POLL_END, .arg = TO_READY, .task = i};
+		ev.type = TE_POLL_BEGIN;
+		assert_int_equal(timeline_feed(s->tl, &ev, NULL), 0);
+		ev.type = TE_POLL_END;
+		assert_int_equal(timeline_feed(s->tl, &ev, NULL), 0);
+	}
+	buf_clear(&s->log);
+	play(s, "80000 0 wake-noop task 70000\n80001 0 wake-noop task 1\n");
+	expect_log(s, "stray task t0 80000\n+70003 task 1 seen 80001\nw1 70003 t0 80001 noop\n");
+	struct timeline_totals t = stage_end(s);
+	assert_int_equal(t.completed, 70002);
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(15)
+{
+	struct timeline_totals t = story("10 0 wake task 1\n"
+					 "20 0 wake task 1\n"
+					 "30 0 wake-running task 1\n"
+					 "40 0 poll task 1\n",
+					 "+1 task 1 seen 10\n"
+					 "w1 1 t0 10 scheduled\n"
+					 "w2 1 t0 20 scheduled\n"
+					 "scheduled 1 10-20\n"
+					 "w3 1 t0 30 running\n"
+					 "scheduled 1 20-40\n"
+					 "worker t0 40-\n");
+	assert_int_equal(t.n_odd, 1);
+}
+
+ROW(16)
+{
+	struct timeline_totals t = story("10 0 poll task 1\n"
+					 "11 0 pending task 1\n"
+					 "12 0 poll task 2\n"
+					 "13 0 pending task 2\n"
+					 "14 0 poll task 3\n"
+					 "15 0 pending task 3\n"
+					 "16 1 wake task 2\n"
+					 "20 0 park\n"
+					 "30 1 unpark\n"
+					 "40 0 lost 9\n"
+					 "50 1 poll task 1\n"
+					 "60 1 ready task 1\n"
+					 "70 1 poll task 2\n"
+					 "80 1 ready task 2\n"
+					 "90 1 drop task 3\n",
+					 "+1 task 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "poll 1 t0 10-11 pending\n"
+					 "+2 task 2 seen 12\n"
+					 "poll 2 t0 12-13 pending\n"
+					 "+3 task 3 seen 14\n"
+					 "poll 3 t0 14-15 pending\n"
+					 "w1 2 t1 16 scheduled\n"
+					 "waiting 2 13-16\n"
+					 "park t0 1 20-20\n"
+					 "loss t0 20-40 9\n"
+					 "waiting 1 11-20\n"
+					 "unknown 1 20-50\n"
+					 "worker t1 50-\n"
+					 "poll 1 t1 50-60 ready\n"
+					 "-1 ready 60\n"
+					 "scheduled 2 16-20\n"
+					 "unknown 2 20-70\n"
+					 "poll 2 t1 70-80 ready\n"
+					 "-2 ready 80\n"
+					 "waiting 3 15-20\n"
+					 "unknown 3 20-90\n"
+					 "-3 unknown 90\n");
+	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_lost, 9);
+}
+
+ROW(17)
+{
+	story("10 0 poll task 1\n"
+	      "12 1 poll task 2\n"
+	      "13 1 wake-running task 2\n"
+	      "20 2 park\n"
+	      "30 2 lost 1\n"
+	      "40 0 pending task 1\n"
+	      "41 1 pending task 2\n"
+	      "50 0 poll task 1\n"
+	      "51 1 poll task 2\n",
+	      "+1 task 1 seen 10\n"
+	      "worker t0 10-\n"
+	      "+2 task 2 seen 12\n"
+	      "worker t1 12-\n"
+	      "w1 2 t1 13 running by 2\n"
+	      "park t2 1 20-20\n"
+	      "loss t2 20-30 1\n"
+	      "poll 1 t0 10-40 pending\n"
+	      "poll 2 t1 12-41 pending woken\n"
+	      "unknown 1 40-50\n"
+	      "scheduled 2 41-51\n");
+}
+
+ROW(18)
+{
+	struct timeline_totals t = story("10 0 poll task 1\n"
+					 "20 0 park\n"
+					 "30 0 unpark\n",
+					 "+1 task 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "poll 1 t0 10-20 unknown\n"
+					 "park t0 1 20-30\n");
+	assert_int_equal(t.n_odd, 1);
+}
+
+ROW(19)
+{
+	struct timeline_totals t = story("5 0 unpark\n"
+					 "10 0 park\n"
+					 "20 0 epoll\n"
+					 "30 0 unpark\n"
+					 "40 0 unpark\n"
+					 "50 0 park\n"
+					 "60 0 poll task 1\n",
+					 "park t0 1 10-20\n"
+					 "park t0 2 20-30\n"
+					 "park t0 1 50-60\n"
+					 "+1 task 1 seen 60\n"
+					 "worker t0 60-\n");
+	assert_int_equal(t.n_odd, 3);
+}
+
+ROW(20)
+{
+	story("10 0 poll worker 1\n"
+	      "50 0 block 30\n"
+	      "60 1 block 5\n",
+	      "+1 worker 1 seen 10\n"
+	      "worker t0 10-\n"
+	      "park t0 7 20-50\n"
+	      "park t1 7 55-60\n");
+}
+
+ROW(21)
+{
+	story("10 0 poll task 1\n"
+	      "20 0 block 5\n"
+	      "30 0 block 25\n"
+	      "40 0 pending task 1\n",
+	      "+1 task 1 seen 10\n"
+	      "worker t0 10-\n"
+	      "block 1 t0 7 15-20\n"
+	      "block 1 t0 7 20-30\n"
+	      "poll 1 t0 10-40 pending blocked 2*15\n");
+}
+
+ROW(22)
+{
+	struct timeline_totals t = story("100 0 poll task 1\n"
+					 "90 0 pending task 1\n"
+					 "95 0 poll task 1\n"
+					 "110 0 ready task 1\n",
+					 "+1 task 1 seen 100\n"
+					 "worker t0 100-\n"
+					 "poll 1 t0 100-100 pending\n"
+					 "poll 1 t0 100-110 ready\n"
+					 "-1 ready 110\n");
+	assert_int_equal(t.n_odd, 1);
+}
+
+ROW(23)
+{
+	struct timeline_totals t = story("100 0 poll task 1\n"
+					 "120 0 pending task 1\n"
+					 "115 1 wake task 1\n"
+					 "118 1 poll task 1\n"
+					 "119 1 ready task 1\n",
+					 "+1 task 1 seen 100\n"
+					 "worker t0 100-\n"
+					 "poll 1 t0 100-120 pending\n"
+					 "w1 1 t1 120 scheduled\n"
+					 "worker t1 120-\n"
+					 "poll 1 t1 120-120 ready since 120 w1\n"
+					 "-1 ready 120\n");
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(24)
+{
+	struct timeline_totals t = story("10 0 spawn worker 1\n"
+					 "20 1 poll worker 1\n"
+					 "30 1 poll task 2\n"
+					 "40 1 poll other 3\n"
+					 "50 1 ready other 3\n"
+					 "60 1 ready task 2\n"
+					 "70 1 ready worker 1\n",
+					 "+1 worker 1 spawned 10\n"
+					 "scheduled 1 10-20\n"
+					 "worker t1 20-\n"
+					 "+2 task 2 seen 30\n"
+					 "+3 other 3 seen 40\n"
+					 "poll 3 t1 40-50 ready depth 1\n"
+					 "-3 ready 50\n"
+					 "poll 2 t1 30-60 ready\n"
+					 "-2 ready 60\n"
+					 "worker t1 -70\n"
+					 "-1 ready 70\n");
+	assert_int_equal(t.spawned, 0);
+	assert_int_equal(t.unspawned, 2);
+	assert_int_equal(t.completed, 2);
+	assert_int_equal(t.n_polls, 2);
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(25)
+{
+	struct timeline_totals t = story("10 0 poll worker 1\n"
+					 "20 0 poll blocking 2\n"
+					 "30 0 ready blocking 2\n",
+					 "+1 worker 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "worker t0 -20\n"
+					 "+2 blocking 2 seen 20\n"
+					 "poll 2 t0 20-30 ready\n"
+					 "-2 ready 30\n");
+	assert_int_equal(t.n_odd, 1);
+}
+
+ROW(26)
+{
+	/* kind 6 is the worker's loop, kind 7 a task: it was seen pending, so a nested poll means
+	 * nothing */
+	struct timeline_totals t =
+		story("5 0 spawn kind6 1\n"
+		      "10 0 poll kind6 1\n"
+		      "20 0 block 5\n"
+		      "30 0 poll kind7 2\n"
+		      "40 0 pending kind7 2\n"
+		      "50 0 poll kind7 2\n"
+		      "60 0 poll kind7 3\n"
+		      "70 0 ready kind7 3\n"
+		      "80 0 ready kind7 2\n"
+		      "90 0 ready kind6 1\n"
+		      /* with a block_on inside it is a blocking task that runs a runtime */
+		      "100 1 poll kind6 4\n",
+		      "+1 kind6 1 spawned 5\n"
+		      "scheduled 1 5-10\n"
+		      "block 1 t0 7 15-20\n"
+		      "worker t0 10-\n"
+		      "+2 kind7 2 seen 30\n"
+		      "poll 2 t0 30-40 pending\n"
+		      "waiting 2 40-50\n"
+		      "+3 kind7 3 seen 60\n"
+		      "poll 3 t0 60-70 ready depth 1\n"
+		      "-3 ready 70\n"
+		      "poll 2 t0 50-80 ready\n"
+		      "-2 ready 80\n"
+		      "worker t0 -90\n"
+		      "-1 ready 90\n"
+		      "+4 kind6 4 seen 100\n"
+		      "worker t1 100-\n");
+	assert_int_equal(t.spawned, 0);
+	assert_int_equal(t.completed, 2);
+
+	t = story("10 0 poll kind6 1\n"
+		  "20 0 enter root\n"
+		  "30 0 poll kind7 2\n"
+		  "40 0 pending kind7 2\n"
+		  "50 0 ready kind6 1\n",
+		  "+1 kind6 1 seen 10\n"
+		  "+2 root 0 spawned 20 by 1\n"
+		  "+3 kind7 2 seen 30\n"
+		  "poll 3 t0 30-40 pending depth 1\n"
+		  "unknown 2 20-50\n"
+		  "-2 unknown 50\n"
+		  "poll 1 t0 10-50 ready\n"
+		  "-1 ready 50\n");
+	assert_int_equal(t.completed, 1);
+}
+
+ROW(27)
+{
+	story("10 0 poll task 1\n"
+	      "20 0 spawn inplace 2\n"
+	      "25 0 spawn worker 3\n"
+	      "30 1 poll inplace 2\n"
+	      "40 0 pending task 1\n"
+	      "50 1 poll task 4\n"
+	      "60 1 spawn worker 5\n"
+	      "70 1 pending task 4\n",
+	      "+1 task 1 seen 10\n"
+	      "worker t0 10-\n"
+	      "+2 inplace 2 spawned 20 by 1\n"
+	      "scheduled 2 20-30\n"
+	      "worker t1 30-\n"
+	      "section 1 t0 20-40\n"
+	      "poll 1 t0 10-40 pending\n"
+	      "+3 task 4 seen 50\n"
+	      "poll 3 t1 50-70 pending\n");
+}
+
+ROW(28)
+{
+	/* by thread */
+	struct timeline_totals t = story("10 0 poll addr 8\n"
+					 "20 0 spawn addr 0\n"
+					 "21 1 spawn addr 0\n"
+					 "22 1 schedule addr 24\n"
+					 "23 0 schedule addr 16\n",
+					 "+1 addr 8 seen 10\n"
+					 "worker t0 10-\n"
+					 "+2 addr 24 spawned 21\n"
+					 "w1 2 t1 22 scheduled queue\n"
+					 "+3 addr 16 spawned 20 by 1\n"
+					 "w2 3 t0 23 scheduled by 1 queue\n");
+	assert_int_equal(t.spawned, 2);
+	assert_int_equal(t.n_schedules, 2);
+
+	/* by hint: the smallest that is not less, whatever the order */
+	t = story("10 0 spawn task 5\n"
+		  "11 1 spawn task 7\n"
+		  "12 0 spawn task 9\n"
+		  "20 2 poll task 6\n"
+		  "21 2 ready task 6\n"
+		  "22 2 poll task 5\n"
+		  "23 2 ready task 5\n"
+		  "finish 50\n",
+		  "+1 task 6 spawned 11\n"
+		  "scheduled 1 11-20\n"
+		  "worker t2 20-\n"
+		  "poll 1 t2 20-21 ready since 11\n"
+		  "-1 ready 21\n"
+		  "+2 task 5 spawned 10\n"
+		  "scheduled 2 10-22\n"
+		  "poll 2 t2 22-23 ready since 10\n"
+		  "-2 ready 23\n"
+		  "worker t2 -50\n"
+		  "+3 task 0 spawned 12\n"
+		  "scheduled 3 12-50\n"
+		  "-3 alive scheduled\n");
+	assert_int_equal(t.alive, 1);
+
+	/* without: in order */
+	t = story("10 0 spawn task 0\n"
+		  "11 0 spawn task 0\n"
+		  "20 1 poll task 12\n",
+		  "+1 task 12 spawned 10\n"
+		  "scheduled 1 10-20\n"
+		  "worker t1 20-\n");
+	assert_int_equal(t.alive, 2);
+
+	/* made on a thread that has gone on since, first run elsewhere */
+	story("10 0 spawn addr 0\n"
+	      "11 0 park\n"
+	      "20 1 poll addr 8\n",
+	      "+1 addr 8 spawned 10\n"
+	      "scheduled 1 10-20\n"
+	      "worker t1 20-\n");
+}
+
+ROW(29)
+{
+	struct timeline_totals t = story("10 0 spawn task 1000\n"
+					 "20 1 poll task 5\n"
+					 "30 1 pending task 5\n"
+					 "40 1 poll task 1000\n",
+					 "+1 task 5 seen 20\n"
+					 "worker t1 20-\n"
+					 "poll 1 t1 20-30 pending\n"
+					 "+2 task 1000 spawned 10\n"
+					 "scheduled 2 10-40\n");
+	assert_int_equal(t.unspawned, 1);
+	assert_int_equal(t.spawned, 1);
+}
+
+ROW(30)
+{
+	struct timeline_totals t = story("10 0 enter root\n"
+					 "15 0 spawn task 1\n"
+					 "16 1 poll task 1\n"
+					 "20 0 park\n"
+					 "30 1 root-wake root 4096\n"
+					 "40 0 unpark\n"
+					 "45 0 wake task 1\n"
+					 "50 0 park\n"
+					 "60 0 unpark\n"
+					 "70 0 thread-end\n",
+					 "+1 root 0 spawned 10\n"
+					 "worker t0 10-\n"
+					 "+2 task 1 spawned 15 by 1\n"
+					 "scheduled 2 15-16\n"
+					 "worker t1 16-\n"
+					 "poll 1 t0 10-20 pending inferred\n"
+					 "w1 1 t1 30 scheduled by 2\n"
+					 "waiting 1 20-30\n"
+					 "park t0 1 20-40\n"
+					 "scheduled 1 30-40\n"
+					 "w2 2 t0 45 scheduled by 1\n"
+					 "poll 1 t0 40-50 pending since 30 w1 inferred\n"
+					 "park t0 1 50-60\n"
+					 "waiting 1 50-60\n"
+					 "poll 1 t0 60-70 unknown inferred\n"
+					 "-1 unknown 70\n"
+					 "worker t0 -70\n");
+	assert_int_equal(t.spawned, 1);
+	assert_int_equal(t.alive, 1);
+	assert_int_equal(t.n_polls, 1);
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(31)
+{
+	/* with a driver */
+	story("10 0 enter loop\n"
+	      "20 0 poll task 1\n"
+	      "25 0 root-wake loop 64\n"
+	      "30 0 pending task 1\n"
+	      "31 0 poll task 2\n"
+	      "32 0 pending task 2\n"
+	      "40 0 epoll\n"
+	      "50 0 unpark\n"
+	      "60 0 epoll\n"
+	      "70 0 unpark\n"
+	      "71 0 wake task 1\n"
+	      "80 0 poll task 1\n"
+	      "81 0 pending task 1\n"
+	      "90 0 epoll\n"
+	      "91 0 unpark\n"
+	      "92 0 root-wake loop 64\n"
+	      "99 0 epoll\n",
+	      "+1 loop 0 spawned 10\n"
+	      "worker t0 10-\n"
+	      "poll 1 t0 10-20 pending inferred\n"
+	      "+2 task 1 seen 20\n"
+	      "w1 1 t0 25 scheduled by 2\n"
+	      "waiting 1 20-25\n"
+	      "poll 2 t0 20-30 pending\n"
+	      /* no driver has been seen yet: the next gap */
+	      "scheduled 1 25-30\n"
+	      "poll 1 t0 30-31 pending since 25 w1 inferred\n"
+	      "+3 task 2 seen 31\n"
+	      "poll 3 t0 31-32 pending\n"
+	      "park t0 2 40-50\n"
+	      "park t0 2 60-70\n"
+	      "w2 2 t0 71 scheduled\n"
+	      "waiting 2 30-71\n"
+	      "scheduled 2 71-80\n"
+	      "poll 2 t0 80-81 pending since 71 w2\n"
+	      "park t0 2 90-91\n"
+	      "w3 1 t0 92 scheduled\n"
+	      "waiting 1 31-92\n"
+	      "poll 1 t0 92-99 pending since 92 w3 inferred\n");
+	/* woken by its own task: polled after the next unpark, not in the next gap */
+	story("10 0 enter loop\n"
+	      "11 0 epoll\n"
+	      "12 0 unpark\n"
+	      "20 0 poll task 1\n"
+	      "25 0 root-wake loop 64\n"
+	      "30 0 pending task 1\n"
+	      "31 0 poll task 2\n"
+	      "32 0 pending task 2\n"
+	      "40 0 epoll\n"
+	      "41 0 unpark\n"
+	      "50 0 poll task 2\n",
+	      "+1 loop 0 spawned 10\n"
+	      "worker t0 10-\n"
+	      "poll 1 t0 10-11 pending inferred\n"
+	      "park t0 2 11-12\n"
+	      "+2 task 1 seen 20\n"
+	      "w1 1 t0 25 scheduled by 2\n"
+	      "waiting 1 11-25\n"
+	      "poll 2 t0 20-30 pending\n"
+	      "+3 task 2 seen 31\n"
+	      "poll 3 t0 31-32 pending\n"
+	      "park t0 2 40-41\n"
+	      "scheduled 1 25-41\n"
+	      "poll 1 t0 41-50 pending since 25 w1 inferred\n"
+	      "waiting 3 32-50\n");
+}
+
+ROW(32)
+{
+	story("10 0 poll task 1\n"
+	      "20 0 enter root\n"
+	      "30 0 enter root\n"
+	      "40 0 pending task 1\n",
+	      "+1 task 1 seen 10\n"
+	      "worker t0 10-\n"
+	      "+2 root 0 spawned 20 by 1\n"
+	      "unknown 2 20-30\n"
+	      "-2 unknown 30\n"
+	      "+3 root 0 spawned 30 by 1\n"
+	      "unknown 3 30-40\n"
+	      "-3 unknown 40\n"
+	      "poll 1 t0 10-40 pending\n");
+}
+
+ROW(33)
+{
+	/* two of which one is known after the first wake; then a third makes the new address
+	 * unclear */
+	struct timeline_totals t = story("10 5 root-wake loop 7\n"
+					 "11 0 enter root\n"
+					 "12 0 park\n"
+					 "13 5 root-wake root 100\n"
+					 "14 1 enter root\n"
+					 "15 1 park\n"
+					 "16 2 enter root\n"
+					 "17 2 park\n"
+					 "18 5 root-wake root 200\n"
+					 "19 2 thread-end\n"
+					 "20 5 root-wake root 200\n"
+					 "21 5 root-wake loop 7\n",
+					 "+1 loop 7 seen 10\n"
+					 "w1 1 t5 10 scheduled\n"
+					 "+2 root 0 spawned 11\n"
+					 "worker t0 11-\n"
+					 "poll 2 t0 11-12 pending inferred\n"
+					 "w2 2 t5 13 scheduled\n"
+					 "waiting 2 12-13\n"
+					 "+3 root 1 spawned 14\n"
+					 "worker t1 14-\n"
+					 "poll 3 t1 14-15 pending inferred\n"
+					 "+4 root 2 spawned 16\n"
+					 "worker t2 16-\n"
+					 "poll 4 t2 16-17 pending inferred\n"
+					 "stray root t5 18\n"
+					 "park t2 1 17-19\n"
+					 "waiting 4 17-19\n"
+					 "-4 unknown 19\n"
+					 "worker t2 -19\n"
+					 "w3 3 t5 20 scheduled\n"
+					 "waiting 3 15-20\n"
+					 "w4 1 t5 21 noop\n");
+	assert_int_equal(t.n_wakes, 0);
+	assert_int_equal(t.alive, 0);
+	/* a loop's own thread wakes it: its own, whatever other loops there are */
+	story("10 0 enter loop\n"
+	      "11 0 poll task 1\n"
+	      "12 1 enter loop\n"
+	      "13 1 poll task 2\n"
+	      "14 1 root-wake loop 300\n",
+	      "+1 loop 0 spawned 10\n"
+	      "worker t0 10-\n"
+	      "poll 1 t0 10-11 pending inferred\n"
+	      "+2 task 1 seen 11\n"
+	      "+3 loop 1 spawned 12\n"
+	      "worker t1 12-\n"
+	      "poll 3 t1 12-13 pending inferred\n"
+	      "+4 task 2 seen 13\n"
+	      "w1 3 t1 14 scheduled by 4\n"
+	      "waiting 3 13-14\n");
+}
+
+ROW(34)
+{
+	struct timeline_totals t = story("10 0 thread-begin\n"
+					 "20 0 poll task 1\n"
+					 "30 0 thread-begin\n"
+					 "40 1 poll worker 2\n"
+					 "50 1 poll task 3\n"
+					 "60 1 thread-end\n"
+					 "70 2 poll worker 4\n"
+					 "80 2 park\n"
+					 "90 2 thread-end\n",
+					 "+1 task 1 seen 20\n"
+					 "worker t0 20-\n"
+					 "poll 1 t0 20-30 unknown\n"
+					 "+2 worker 2 seen 40\n"
+					 "worker t1 40-\n"
+					 "+3 task 3 seen 50\n"
+					 "poll 3 t1 50-60 unknown\n"
+					 "worker t1 -60\n"
+					 "+4 worker 4 seen 70\n"
+					 "worker t2 70-\n"
+					 "worker t2 -90\n"
+					 "park t2 1 80-90\n");
+	assert_int_equal(t.n_odd, 2);
+}
+
+ROW(35)
+{
+	struct timeline_totals t = story("10 0 poll task 1\n"
+					 "20 1 poll task 2\n"
+					 "30 1 pending task 2\n"
+					 "40 1 park\n"
+					 "50 2 wake task 3\n"
+					 "60 2 spawn task 4\n"
+					 "finish 100",
+					 "+1 task 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "+2 task 2 seen 20\n"
+					 "worker t1 20-\n"
+					 "poll 2 t1 20-30 pending\n"
+					 "+3 task 3 seen 50\n"
+					 "w1 3 t2 50 scheduled\n"
+					 "poll 1 t0 10-100 unknown\n"
+					 "worker t0 -100\n"
+					 "park t1 1 40-100\n"
+					 "worker t1 -100\n"
+					 "+4 task 0 spawned 60\n"
+					 "-1 alive polling\n"
+					 "waiting 2 30-100\n"
+					 "-2 alive waiting\n"
+					 "scheduled 3 50-100\n"
+					 "-3 alive scheduled\n"
+					 "scheduled 4 60-100\n"
+					 "-4 alive scheduled\n");
+	assert_int_equal(t.alive, 4);
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(36)
+{
+	struct stage *s = stage_new();
+	struct trace_event odd[] = {
+		{.time = 1, .type = 99},
+		{.time = 2, .type = TE_WAKE, .kind = TRACE_KIND_NONE, .task = 1},
+		{.time = 3, .type = TE_PARK, .thread = UINT32_MAX},
+		{.time = 4, .type = TE_POLL_BEGIN, .task = 1},
+		{.time = 5, .type = TE_POLL_END, .task = 1, .arg = 77},
+		{.time = 6, .type = TE_WAKE, .task = 1, .arg = 77},
+		/* a kind that nobody told */
+		{.time = 7, .type = TE_WAKE, .task = 1, .kind = 500, .arg = TW_NOOP},
+	};
+	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++)
+		assert_int_equal(timeline_feed(s->tl, &odd[i], NULL), 0);
+	expect_log(s, "+1 task 1 seen 4\nworker t0 4-\npoll 1 t0 4-5 unknown\nw1 1 t0 6 unknown\n"
+		      "unknown 1 5-6\n+2 ? 1 seen 7\nw2 2 t0 7 noop\n");
+	for (unsigned i = 0; i < 257; i++) {
+		struct trace_event ev = {.time = 10, .type = TE_POLL_BEGIN, .task = 1000 + i};
+		assert_int_equal(timeline_feed(s->tl, &ev, NULL), 0);
+	}
+	struct timeline_totals t = stage_end(s);
+	assert_int_equal(t.n_odd, 4);
+}
+
+ROW(37)
+{
+	struct timeline_totals t = story("10 0 poll root 1\n"
+					 "20 0 wake root 1\n"
+					 "30 0 enter task\n"
+					 "40 0 root-wake task 1\n",
+					 "");
+	assert_int_equal(t.n_odd, 4);
+}
+
+/* ---- failures ---- */
+
+static int refuse(void *ctx, struct tl_task *task)
+{
+	return *(int *)ctx;
+}
+
+static void test_sink_stops(void **state)
+{
+	int code = -32;
+	const struct timeline_sink stops = {.task_begin = refuse};
+	struct timeline *tl = timeline_new(&stops, &code, stage_kind, NULL);
+	struct trace_event ev = {.time = 1, .type = TE_POLL_BEGIN, .task = 1};
+	struct error err = {0};
+	assert_int_equal(timeline_feed(tl, &ev, &err), -32);
+	assert_int_equal(err.code, -32);
+	ev.task = 2;
+	assert_int_equal(timeline_feed(tl, &ev, NULL), -32);
+	assert_int_equal(timeline_finish(tl, 5, NULL), -32);
+	timeline_free(tl);
+	timeline_free(NULL);
+}
+
+int main(void)
+{
+#define TEST(n) cmocka_unit_test(row_##n)
+	const struct CMUnitTest tests[] = {
+		TEST(1),  TEST(2),
+		TEST(3),  TEST(4),
+		TEST(5),  TEST(6),
+		TEST(7),  TEST(8),
+		TEST(9),  TEST(10),
+		TEST(11), TEST(12),
+		TEST(13), TEST(14),
+		TEST(15), TEST(16),
+		TEST(17), TEST(18),
+		TEST(19), TEST(20),
+		TEST(21), TEST(22),
+		TEST(23), TEST(24),
+		TEST(25), TEST(26),
+		TEST(27), TEST(28),
+		TEST(29), TEST(30),
+		TEST(31), TEST(32),
+		TEST(33), TEST(34),
+		TEST(35), TEST(36),
+		TEST(37), cmocka_unit_test(test_sink_stops),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
