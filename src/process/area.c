@@ -278,20 +278,22 @@ static void init_rings(const struct process *p, const struct leftover *old,
 {
 	struct ring_area *area = rings->map;
 	size_t stride = sizeof(struct ring) + rings->ring_bytes;
+	uint32_t n_used = 0;
 
+	for (uint32_t i = 0; i < old->n_generations && i < rings->n_rings; i++) {
+		struct ring *r = (struct ring *)((char *)(area + 1) + i * stride);
+
+		r->generation = old->generations[i] + 1;
+		n_used = i + 1;
+	}
 	*area = (struct ring_area){
 		.magic = AGENT_MAGIC,
 		.abi = AGENT_ABI,
 		.n_rings = rings->n_rings,
 		.ring_bytes = rings->ring_bytes,
 		.pid = (uint32_t)process_own_tid(p, p->pid),
+		.n_used = n_used,
 	};
-	for (uint32_t i = 0; i < old->n_generations && i < rings->n_rings; i++) {
-		struct ring *r = (struct ring *)((char *)(area + 1) + i * stride);
-
-		r->generation = old->generations[i] + 1;
-		area->n_used = i + 1;
-	}
 }
 
 int area_make(struct injector *in, struct hooks *h, struct layout *l, const struct leftover *old,
@@ -330,6 +332,9 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 	}
 	if (!reuse) {
 		free(steal(code));
+		/* An area that is not used again must not be found again. */
+		if (old->code)
+			memory_write_u64(p, old->code + offsetof(struct agent_image, magic), 0);
 		rc = layout_plan(l, image, (uint32_t)h->n, &maps, main_object, 0, err);
 		if (rc < 0)
 			goto out;
@@ -368,17 +373,23 @@ out:
 
 /* ---- what an earlier attach left ---- */
 
-static void read_generations(const struct process *p, uint64_t rings, struct leftover *l)
+/* The rings are there from the errand on that made them, but say nothing before they were filled.
+ */
+static void read_rings(const struct process *p, const struct process_maps *maps, uint64_t rings,
+		       struct leftover *l)
 {
+	const struct process_map *m = rings ? maps_at(maps, rings) : NULL;
 	struct ring_area area;
 
+	if (!m || m->start != rings || strcmp(m->path, "/memfd:" AREA_NAME))
+		return;
+	l->rings = rings;
+	l->rings_bytes = m->end - m->start;
 	if (memory_read(p, rings, &area, sizeof(area)) < 0 || area.magic != AGENT_MAGIC ||
 	    area.n_rings > AGENT_MAX_RINGS || area.ring_bytes < AGENT_MIN_RING_BYTES ||
 	    area.ring_bytes > 1u << 30)
 		return;
 	uint64_t stride = sizeof(struct ring) + area.ring_bytes;
-	l->rings = rings;
-	l->rings_bytes = (sizeof(area) + area.n_rings * stride + PAGE - 1) & ~(PAGE - 1);
 	uint32_t n = area.n_used < area.n_rings ? area.n_used : area.n_rings;
 	l->generations = calloc(n ? n : 1, sizeof(*l->generations));
 	for (uint32_t i = 0; l->generations && i < n; i++) {
@@ -391,34 +402,36 @@ static void read_generations(const struct process *p, uint64_t rings, struct lef
 
 int leftover_find(const struct process *p, const struct process_maps *maps, struct leftover *ret)
 {
-	for (size_t i = 0; i < maps->n; i++) {
-		const struct process_map *m = &maps->v[i];
-		struct agent_state s;
+	*ret = (struct leftover){0};
+	for (size_t i = 0; i + 1 < maps->n; i++) {
+		const struct process_map *code = &maps->v[i], *data = code + 1;
 		struct agent_image image;
+		struct agent_state s;
+		uint64_t rings = 0;
 
-		/* The data follow the code directly, so their mapping starts with the state. */
-		if (m->inode || m->shared || !m->read || !m->write || m->exec || !i ||
-		    maps->v[i - 1].end != m->start || !maps->v[i - 1].exec)
-			continue;
-		if (memory_read(p, m->start, &s, sizeof(s)) < 0 || s.magic != AGENT_MAGIC ||
-		    s.abi != AGENT_ABI || s.n_hooks > AGENT_MAX_HOOKS)
-			continue;
-		if (memory_read(p, s.area, &image, sizeof(image)) < 0 ||
-		    image.magic != AGENT_MAGIC || image.state != m->start)
+		/* Code, directly followed by data; the image tells where what is. */
+		if (code->inode || code->write || !code->exec || data->inode || !data->write ||
+		    data->start != code->end ||
+		    memory_read(p, code->start, &image, sizeof(image)) < 0 ||
+		    image.magic != AGENT_MAGIC || image.abi != AGENT_ABI ||
+		    image.state != data->start || memory_read(p, data->start, &s, sizeof(s)) < 0)
 			continue;
 		*ret = (struct leftover){
-			.code = s.area,
-			.data = m->start,
-			.hooks = s.hooks,
-			.stubs = s.stubs,
-			.n_hooks = s.n_hooks,
-			.live = s.live,
-			.registered = s.registered,
+			.code = code->start,
+			.data = data->start,
+			.hooks = image.hooks,
+			.stubs = code->start + image.image_bytes,
+			.live = image.live,
 		};
-		read_generations(p, s.rings, ret);
+		/* Its maker may have died before the state was written: then nothing is hooked. */
+		if (s.magic == AGENT_MAGIC && s.n_hooks <= AGENT_MAX_HOOKS) {
+			ret->n_hooks = s.n_hooks;
+			ret->registered = s.registered;
+		}
+		memory_read_u64(p, image.live + LAYOUT_WORDS_OFFSET + 8 * WORD_RINGS, &rings);
+		read_rings(p, maps, rings, ret);
 		return 0;
 	}
-	*ret = (struct leftover){0};
 	return 0;
 }
 
@@ -489,9 +502,5 @@ int leftover_undo(const struct leftover *l, struct process *p, uint64_t *stop_ns
 	if (rc < 0)
 		return error_sys(err, rc, "cannot take over from an earlier pollux in process %d",
 				 p->pid);
-	rc = undo_patches(l, p, table, stop_ns, err);
-	/* Nothing leads there any more: if it is not used again, it need not be found again. */
-	if (rc == 0)
-		memory_write_u64(p, l->data + offsetof(struct agent_state, magic), 0);
-	return rc;
+	return undo_patches(l, p, table, stop_ns, err);
 }

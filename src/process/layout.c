@@ -1,7 +1,7 @@
 /*
  * Placement of the agent's area.
  *
- *     | image | stubs | trampolines | errands |   state, hooks, words | switch |      R-X, then RW-
+ *     | image | stubs | trampolines | errands |   state, hooks | switch, words |      R-X, then RW-
  *
  * A patched spawn site reaches its trampoline by a jump of +-2 GiB, so the area lies next to the
  * object that has sites (the program, as a rule): below it, since above it the heap grows. A second
@@ -47,9 +47,7 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 	struct layout_block *first = &l->block[0];
 	uint64_t stubs_bytes = pages((uint64_t)n_hooks * AGENT_STUB_BYTES);
 	uint64_t data_bytes =
-		pages(image->state_bytes + (uint64_t)n_hooks * sizeof(struct agent_hook) +
-		      LAYOUT_N_WORDS * 8) +
-		PAGE;
+		pages(image->state_bytes + (uint64_t)n_hooks * sizeof(struct agent_hook)) + PAGE;
 	uint64_t near_bytes =
 		pages((uint64_t)(l->n_blocks ? first->n : 0) * LAYOUT_TRAMPOLINE_BYTES);
 	const struct process_object *near = l->n_blocks ? first->object : main_object;
@@ -70,8 +68,8 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 	l->errands = l->code + l->code_bytes - PAGE;
 	l->data = l->code + l->code_bytes;
 	l->hooks = l->data + image->state_bytes;
-	l->words = l->hooks + (uint64_t)n_hooks * sizeof(struct agent_hook);
 	l->live = l->data + l->data_bytes - PAGE;
+	l->words = l->live + LAYOUT_WORDS_OFFSET;
 
 	/* What is not mapped yet must not be chosen twice: blocks of different objects are apart,
 	 * since each lies at its own object; where they are not, the first is shared. */

@@ -12,7 +12,8 @@
 
 #define LAYOUT_TRAMPOLINE_BYTES 64u
 #define LAYOUT_MAX_BLOCKS 64u
-#define LAYOUT_N_WORDS 16u
+/* In the switch's page, away from the switch: words for errands' arguments and results. */
+#define LAYOUT_WORDS_OFFSET 1024u
 
 /* Trampolines for the sites of one object: within reach of a jump from all of its code. */
 struct layout_block {
