@@ -1,0 +1,146 @@
+"""The command line as such: help, wrong use, pipes; man pages and completion from the same tables."""
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import driver
+import pytest
+
+SCREEN = (50, 80)  # lines and columns
+
+
+def run(*words, **options):
+    return subprocess.run([str(driver.pollux_path()), *words], capture_output=True, text=True,
+                          timeout=30, **options)
+
+
+def verbs():
+    overview = run("--help").stdout.split("\n\n")[2]
+    return [line.split()[0] for line in overview.splitlines() if re.match(r"  \w", line)]
+
+
+def fits(text):
+    lines = text.splitlines()
+    return len(lines) <= SCREEN[0] and all(len(line) <= SCREEN[1] for line in lines)
+
+
+def test_version(pollux):
+    done = run("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"pollux \d+\.\d+\.\d+\n", done.stdout)
+
+
+def test_overview(pollux):
+    done = run("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert fits(done.stdout)
+    assert {"record", "report", "export", "doctor"} <= set(verbs())
+    assert run("help").stdout == run("-h").stdout == done.stdout
+    bare = run()
+    assert (bare.returncode, bare.stdout, bare.stderr) == (2, "", done.stdout)
+
+
+def test_help_of_each_verb(pollux):
+    for verb in verbs():
+        done = run(verb, "--help")
+        assert (done.returncode, done.stderr) == (0, ""), verb
+        assert fits(done.stdout), verb
+        assert done.stdout.startswith(f"usage: pollux {verb} "), verb
+        assert f"Examples:\n  pollux {verb} " in done.stdout, verb
+        assert run("help", verb).stdout == done.stdout
+
+
+@pytest.mark.parametrize("words, said", [
+    (["recrod"], "there is no verb 'recrod'; did you mean 'record'?\nTry: pollux --help"),
+    (["xyzzy"], "there is no verb 'xyzzy'\nTry: pollux --help"),
+    (["help", "reprot"], "there is no verb 'reprot'; did you mean 'report'?\nTry: pollux --help"),
+    (["-p", "1"], "a verb comes first, its options behind it\nTry: pollux --help"),
+    (["report", "--jsn"], "report has no option --jsn; did you mean --json?\nTry: pollux report --help"),
+    (["record", "--output"],
+     "option --output needs a value: --output FILE\nTry: pollux record --help"),
+])
+def test_wrong_use(pollux, words, said):
+    done = run(*words)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"pollux: {said}\n")
+
+
+@pytest.mark.parametrize("verb", ["record", "report", "export", "doctor"])
+def test_nothing_to_do_is_wrong_use(pollux, verb):
+    done = run(verb)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"pollux: [^\n]+\nTry: pollux {verb} --help\n", done.stderr)
+
+
+def test_failure_is_said_once(pollux, tmp_path):
+    done = run("report", str(tmp_path / "nowhere.plx"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"pollux: [^\n]*nowhere.plx[^\n]*\n", done.stderr)
+
+
+def test_a_reader_that_goes_away(pollux):
+    """Writing to a closed pipe ends quietly, and SIGPIPE is not handed on."""
+    read, write = os.pipe()
+    os.close(read)
+    for restore in (True, False):
+        done = subprocess.run([str(pollux), "--help"], stdout=write, stderr=subprocess.PIPE,
+                              restore_signals=restore)
+        assert (done.returncode, done.stderr) == (0, b"")
+    os.close(write)
+
+
+def test_a_full_disk(pollux):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([str(pollux), "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "pollux: cannot write to standard output: No space left on device\n"
+
+
+def test_closed_standard_files(pollux):
+    done = subprocess.run(["sh", "-c", f"exec '{pollux}' --help >&- 2>&- <&-"])
+    assert done.returncode == 0
+
+
+def docs():
+    return Path(driver.pollux_path()).parent
+
+
+def test_man_pages(pollux):
+    if not shutil.which("groff"):
+        pytest.skip("groff is not installed")
+    pages = ["pollux.1"] + [f"pollux-{verb}.1" for verb in verbs()]
+    for page in pages:
+        done = subprocess.run(["groff", "-man", "-Tutf8", "-P-cbou", "-ww", str(docs() / page)],
+                              capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, ""), page
+        assert "NAME" in done.stdout and "EXIT STATUS" in done.stdout, page
+
+
+def complete(*words):
+    """What bash offers for the last word."""
+    script = f"""
+        source '{docs() / "pollux.bash"}'
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _pollux; printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_completion_of_bash(pollux):
+    assert set(verbs()) <= set(complete("pollux", ""))
+    assert complete("pollux", "rec") == ["record"]
+    assert "--duration" in complete("pollux", "record", "--d")
+    assert str(os.getpid()) in complete("pollux", "record", "--pid", "")
+    assert "/etc/passwd" in complete("pollux", "record", "-o", "/etc/pass")
+
+
+@pytest.mark.parametrize("shell, name", [("zsh", "_pollux"), ("fish", "pollux.fish")])
+def test_completion_is_sound(pollux, shell, name):
+    text = (docs() / name).read_text()
+    for verb in verbs():
+        assert verb in text
+    assert text.count("'") % 2 == 0
+    if shutil.which(shell):
+        assert subprocess.run([shell, "-n", str(docs() / name)]).returncode == 0
