@@ -1,0 +1,384 @@
+/*
+ * A trace file through the timeline. Without a filter the reader's sink is the timeline's own. With
+ * one a sink stands between: it lets through what matches and cuts slices at the window's begin.
+ * The window's end is simpler: the timeline is fed up to there and finished.
+ *
+ * The matching of names is done anew each time where names may change (threads), and once a task
+ * for tasks: the result is noted in tl_task.passed.
+ */
+#include "timeline/replay.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EVENTS_PER_PROGRESS 65536
+
+enum passed { PASS_UNDECIDED = 0, PASS_NO, PASS_YES, PASS_TOLD };
+
+/* What is told of a thread in the end, counted in the window only. */
+struct seen_thread {
+	struct tl_thread tl;
+	uint64_t working_ns; /* since */
+};
+
+struct replay {
+	struct trace_reader *reader;
+	const struct replay_filter *filter;
+	const struct timeline_sink *sink;
+	void *ctx;
+	uint64_t from_ns;
+	struct seen_thread *threads;
+	size_t n_threads;
+};
+
+/* ---- what matches ---- */
+
+static bool matches_text(const char *const *list, const char *text)
+{
+	for (; *list; list++)
+		if (text && strstr(text, *list))
+			return true;
+	return false;
+}
+
+static bool matches_thread(const struct replay *rp, uint32_t thread)
+{
+	const char *const *list = rp->filter->threads;
+	if (!list)
+		return true;
+	const struct trace_thread *t = trace_reader_thread(rp->reader, thread);
+	if (!t)
+		return false;
+	for (const char *const *one = list; *one; one++) {
+		char *end;
+		unsigned long tid = strtoul(*one, &end, 10);
+		if (**one && !*end && tid == t->tid)
+			return true;
+	}
+	return matches_text(list, t->name);
+}
+
+static bool matches_task(const struct replay *rp, const struct tl_task *task)
+{
+	const struct replay_filter *f = rp->filter;
+	const struct trace_kind *kind = trace_reader_kind(rp->reader, task->kind);
+	if (f->families && !matches_text(f->families, kind ? kind->name : NULL))
+		return false;
+	if (!f->tasks)
+		return true;
+	for (const char *const *one = f->tasks; *one; one++) {
+		bool by_id = !strncmp(*one, "id:", 3);
+		const char *number = by_id ? *one + 3 : *one;
+		char *end;
+		unsigned long long n = strtoull(number, &end, 0);
+		if (*number && !*end && n == (by_id ? task->id : task->serial))
+			return true;
+	}
+	return false;
+}
+
+static bool wanted(const struct replay *rp, struct tl_task *task)
+{
+	if (task->passed == PASS_UNDECIDED)
+		task->passed = matches_task(rp, task) ? PASS_YES : PASS_NO;
+	return task->passed != PASS_NO;
+}
+
+static int tell(const struct replay *rp, struct tl_task *task)
+{
+	if (task->passed == PASS_TOLD)
+		return 0;
+	task->passed = PASS_TOLD;
+	return rp->sink->task_begin ? rp->sink->task_begin(rp->ctx, task) : 0;
+}
+
+/* Cuts a slice at the window's begin; false if nothing is left of it. */
+static bool clip(const struct replay *rp, uint64_t *begin, uint64_t *end)
+{
+	if (*end < rp->from_ns || (*end == rp->from_ns && *begin < *end))
+		return false;
+	if (*begin < rp->from_ns)
+		*begin = rp->from_ns;
+	return true;
+}
+
+static struct seen_thread *seen_thread(struct replay *rp, uint32_t thread)
+{
+	if (thread >= rp->n_threads) {
+		size_t n = rp->n_threads ? rp->n_threads : 16;
+		while (n <= thread)
+			n *= 2;
+		struct seen_thread *bigger = realloc(rp->threads, n * sizeof(*bigger));
+		if (!bigger)
+			return NULL;
+		memset(bigger + rp->n_threads, 0, (n - rp->n_threads) * sizeof(*bigger));
+		rp->threads = bigger;
+		rp->n_threads = n;
+	}
+	return &rp->threads[thread];
+}
+
+/* ---- the sink between ---- */
+
+static int pass_task_begin(void *ctx, struct tl_task *task)
+{
+	struct replay *rp = ctx;
+	/* Otherwise with its first slice in the window, or on a thread that matches. */
+	bool at_once = !rp->filter->threads && task->spawn_ns >= rp->from_ns;
+	return wanted(rp, task) && at_once ? tell(rp, task) : 0;
+}
+
+static int pass_task_end(void *ctx, struct tl_task *task)
+{
+	struct replay *rp = ctx;
+	bool in_window = !task->end_ns || task->end_ns >= rp->from_ns;
+	if (!wanted(rp, task))
+		return 0;
+	if (task->passed != PASS_TOLD && (rp->filter->threads || !in_window))
+		return 0;
+	int r = tell(rp, task);
+	return r < 0 || !rp->sink->task_end ? r : rp->sink->task_end(rp->ctx, task);
+}
+
+static int pass_poll(void *ctx, const struct tl_poll *poll)
+{
+	struct replay *rp = ctx;
+	struct tl_poll p = *poll;
+	if (!clip(rp, &p.begin_ns, &p.end_ns) || !matches_thread(rp, p.thread))
+		return 0;
+	if (p.begin_ns != poll->begin_ns)
+		p.scheduled_ns = p.wake_serial = 0;
+	if (p.blocked_ns > p.end_ns - p.begin_ns)
+		p.blocked_ns = p.end_ns - p.begin_ns;
+	if (!p.depth) {
+		struct seen_thread *t = seen_thread(rp, p.thread);
+		if (!t)
+			return -ENOMEM;
+		t->tl.n_polls += !p.inferred;
+		t->tl.busy_ns += p.end_ns - p.begin_ns;
+	}
+	if (!wanted(rp, p.task))
+		return 0;
+	int r = tell(rp, p.task);
+	return r < 0 || !rp->sink->poll ? r : rp->sink->poll(rp->ctx, &p);
+}
+
+static int pass_wait(void *ctx, const struct tl_wait *wait)
+{
+	struct replay *rp = ctx;
+	struct tl_wait w = *wait;
+	if (!clip(rp, &w.begin_ns, &w.end_ns) || !wanted(rp, w.task))
+		return 0;
+	if (rp->filter->threads && w.task->passed != PASS_TOLD)
+		return 0;
+	int r = tell(rp, w.task);
+	return r < 0 || !rp->sink->wait ? r : rp->sink->wait(rp->ctx, &w);
+}
+
+static int pass_wake(void *ctx, const struct tl_wake *wake)
+{
+	struct replay *rp = ctx;
+	if (wake->time_ns < rp->from_ns || !matches_thread(rp, wake->thread) ||
+	    !wanted(rp, wake->task))
+		return 0;
+	int r = tell(rp, wake->task);
+	return r < 0 || !rp->sink->wake ? r : rp->sink->wake(rp->ctx, wake);
+}
+
+static int pass_block(void *ctx, const struct tl_block *block)
+{
+	struct replay *rp = ctx;
+	struct tl_block b = *block;
+	if (!clip(rp, &b.begin_ns, &b.end_ns) || !matches_thread(rp, b.thread))
+		return 0;
+	struct seen_thread *t = seen_thread(rp, b.thread);
+	if (!t)
+		return -ENOMEM;
+	t->tl.blocked_ns += b.end_ns - b.begin_ns;
+	if (!wanted(rp, b.task))
+		return 0;
+	int r = tell(rp, b.task);
+	return r < 0 || !rp->sink->block ? r : rp->sink->block(rp->ctx, &b);
+}
+
+static int pass_section(void *ctx, const struct tl_section *section)
+{
+	struct replay *rp = ctx;
+	struct tl_section s = *section;
+	if (!clip(rp, &s.begin_ns, &s.end_ns) || !matches_thread(rp, s.thread) ||
+	    !wanted(rp, s.task))
+		return 0;
+	int r = tell(rp, s.task);
+	return r < 0 || !rp->sink->section ? r : rp->sink->section(rp->ctx, &s);
+}
+
+static int pass_park(void *ctx, const struct tl_park *park)
+{
+	struct replay *rp = ctx;
+	struct tl_park p = *park;
+	if (!clip(rp, &p.begin_ns, &p.end_ns) || !matches_thread(rp, p.thread))
+		return 0;
+	struct seen_thread *t = seen_thread(rp, p.thread);
+	if (!t)
+		return -ENOMEM;
+	t->tl.parked_ns += p.end_ns - p.begin_ns;
+	return rp->sink->park ? rp->sink->park(rp->ctx, &p) : 0;
+}
+
+static int pass_loss(void *ctx, const struct tl_loss *loss)
+{
+	struct replay *rp = ctx;
+	struct tl_loss l = *loss;
+	if (!clip(rp, &l.begin_ns, &l.end_ns) || !matches_thread(rp, l.thread))
+		return 0;
+	struct seen_thread *t = seen_thread(rp, l.thread);
+	if (!t)
+		return -ENOMEM;
+	t->tl.lost += l.n_events;
+	return rp->sink->loss ? rp->sink->loss(rp->ctx, &l) : 0;
+}
+
+static int pass_stray_wake(void *ctx, uint32_t kind, uint32_t thread, uint64_t time_ns)
+{
+	struct replay *rp = ctx;
+	const struct trace_kind *k = trace_reader_kind(rp->reader, kind);
+	if (time_ns < rp->from_ns || rp->filter->tasks || !matches_thread(rp, thread))
+		return 0;
+	if (rp->filter->families && !matches_text(rp->filter->families, k ? k->name : NULL))
+		return 0;
+	return rp->sink->stray_wake ? rp->sink->stray_wake(rp->ctx, kind, thread, time_ns) : 0;
+}
+
+/* Both are told at the end, when it is known whether the window sees anything of it. */
+static int pass_worker_begin(void *ctx, uint32_t thread, uint64_t time_ns)
+{
+	struct replay *rp = ctx;
+	struct seen_thread *t = seen_thread(rp, thread);
+	if (!t)
+		return -ENOMEM;
+	t->working_ns = time_ns;
+	return 0;
+}
+
+static int pass_worker_end(void *ctx, uint32_t thread, uint64_t time_ns)
+{
+	struct replay *rp = ctx;
+	struct seen_thread *t = seen_thread(rp, thread);
+	if (!t)
+		return -ENOMEM;
+	uint64_t begin = t->working_ns, end = time_ns;
+	if (!clip(rp, &begin, &end) || !matches_thread(rp, thread))
+		return 0;
+	int r = rp->sink->worker_begin ? rp->sink->worker_begin(rp->ctx, thread, begin) : 0;
+	return r < 0 || !rp->sink->worker_end ? r : rp->sink->worker_end(rp->ctx, thread, end);
+}
+
+static int pass_thread_end(void *ctx, const struct tl_thread *thread)
+{
+	struct replay *rp = ctx;
+	struct seen_thread *t = seen_thread(rp, thread->thread);
+	if (!t)
+		return -ENOMEM;
+	struct tl_thread told = t->tl;
+	told.thread = thread->thread;
+	told.worker = thread->worker;
+	told.root = thread->root;
+	told.begin_ns = thread->begin_ns;
+	told.end_ns = thread->end_ns;
+	bool active = told.busy_ns || told.parked_ns || told.n_polls || told.lost;
+	if (!clip(rp, &told.begin_ns, &told.end_ns) && !active)
+		return 0;
+	if (!matches_thread(rp, thread->thread))
+		return 0;
+	return rp->sink->thread_end ? rp->sink->thread_end(rp->ctx, &told) : 0;
+}
+
+static const struct timeline_sink pass = {
+	.task_begin = pass_task_begin,
+	.task_end = pass_task_end,
+	.poll = pass_poll,
+	.wait = pass_wait,
+	.wake = pass_wake,
+	.block = pass_block,
+	.section = pass_section,
+	.park = pass_park,
+	.loss = pass_loss,
+	.stray_wake = pass_stray_wake,
+	.worker_begin = pass_worker_begin,
+	.worker_end = pass_worker_end,
+	.thread_end = pass_thread_end,
+};
+
+/* ---- the loop ---- */
+
+static const struct trace_kind *reader_kind(const void *ctx, uint32_t kind)
+{
+	return trace_reader_kind(ctx, kind);
+}
+
+static bool lets_all_through(const struct replay_filter *f)
+{
+	return !f || (!f->from_ns && !f->families && !f->threads && !f->tasks);
+}
+
+static uint64_t sum_or_max(uint64_t a, uint64_t b)
+{
+	return a + b < a ? UINT64_MAX : a + b;
+}
+
+/* The recording went on after its last event. */
+static uint64_t end_of(const struct trace_reader *r, uint64_t last_ns, uint64_t to_ns)
+{
+	const struct trace_cost *cost = trace_reader_cost(r);
+	uint64_t end = cost && cost->end_ns > last_ns ? cost->end_ns : last_ns;
+	return end < to_ns ? end : to_ns;
+}
+
+int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
+		    const struct timeline_sink *sink, void *sink_ctx,
+		    void (*progress)(void *ctx, uint64_t done, uint64_t total), void *progress_ctx,
+		    struct timeline_totals *ret_totals, uint64_t *ret_base_ns, struct error *err)
+{
+	struct replay rp = {.reader = r, .filter = filter, .sink = sink, .ctx = sink_ctx};
+	bool all = lets_all_through(filter);
+	struct timeline *tl =
+		timeline_new(all ? sink : &pass, all ? sink_ctx : &rp, reader_kind, r);
+	if (!tl)
+		return error_set(err, -ENOMEM, "out of memory");
+
+	uint64_t base = 0, last = 0, to = UINT64_MAX, n = 0;
+	struct trace_event ev;
+	int ret;
+	while ((ret = trace_reader_next(r, &ev, err)) > 0) {
+		if (!n++) {
+			base = last = ev.time;
+			if (filter) {
+				rp.from_ns = sum_or_max(base, filter->from_ns);
+				to = filter->to_ns ? sum_or_max(base, filter->to_ns) : to;
+			}
+		}
+		if (progress && n % EVENTS_PER_PROGRESS == 0) {
+			uint64_t done, total;
+			trace_reader_progress(r, &done, &total);
+			progress(progress_ctx, done, total);
+		}
+		/* Beyond the window only what the file's end tells counts: coverage, cost. */
+		if (ev.time > to)
+			continue;
+		if (ev.time > last)
+			last = ev.time;
+		ret = timeline_feed(tl, &ev, err);
+		if (ret < 0)
+			break;
+	}
+	if (ret >= 0)
+		ret = timeline_finish(tl, end_of(r, last, to), err);
+	if (ret >= 0 && ret_totals)
+		timeline_totals(tl, ret_totals);
+	if (ret >= 0 && ret_base_ns)
+		*ret_base_ns = base;
+	timeline_free(tl);
+	free(rp.threads);
+	return ret < 0 ? ret : 0;
+}
