@@ -17,6 +17,7 @@
 #define RUNNING 1u
 #define COMPLETE 2u
 #define NOTIFIED 4u
+#define JOIN_INTEREST 8u
 #define CANCELLED 32u
 #define REF_ONE 64u
 
@@ -41,10 +42,9 @@ static void release(struct ring *r, const struct agent_hook *hook, void *header,
 /*
  * Whether the output that was stored is a JoinError of this task, of the one sort or the other. JoinError
  * { repr, id } has the task's id beside repr, a Box<dyn Any>, null for "cancelled": three words, in either
- * order. They stay there when the output was dropped since. Their place in the cell depends on the
- * output's type, so we look through the whole of it; what is left of the future may hold the same words by
- * chance. Therefore this is asked only where nothing else tells: the task was aborted during its last
- * poll, or a panic was raised in it.
+ * order. Their place in the cell depends on the output's type, so we look through the whole of it; what is
+ * left of the future may hold the same words by chance. Therefore this is asked only where nothing else
+ * tells: the task was aborted during its last poll, or a panic was raised in it.
  */
 static bool has_join_error(const struct agent_hook *hook, const void *header, bool panicked)
 {
@@ -68,13 +68,18 @@ static bool has_join_error(const struct agent_hook *hook, const void *header, bo
 	return false;
 }
 
-/* How a poll ended after which the task is complete. */
+/*
+ * How a poll ended after which the task is complete. Without a join handle the output was dropped at once
+ * and can't be asked: then a raised panic counts as the end, and an abort during the poll as obeyed.
+ */
 static uint64_t outcome(const struct agent_hook *hook, const void *header, uint64_t after,
 			uint32_t flags)
 {
-	if (unlikely(flags & POLL_RAISED) && has_join_error(hook, header, true))
+	bool kept = after & JOIN_INTEREST;
+
+	if (unlikely(flags & POLL_RAISED) && (!kept || has_join_error(hook, header, true)))
 		return AE_POLL_PANICKED;
-	if (unlikely(after & CANCELLED) && has_join_error(hook, header, false))
+	if (unlikely(after & CANCELLED) && (!kept || has_join_error(hook, header, false)))
 		return AE_POLL_CANCELLED;
 	return AE_POLL_READY;
 }

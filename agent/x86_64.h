@@ -40,6 +40,12 @@ static inline void arch_add_local(uint64_t *word, uint64_t n)
 	__asm__ volatile("addq %1, %0" : "+m"(*word) : "er"(n) : "cc");
 }
 
+/* Has the line at hand for writing; the reader's processor may own it. */
+static inline void arch_prefetch(const void *line)
+{
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
+}
+
 /* The compiler must not move memory accesses across; the processor keeps stores in order. */
 static inline void arch_barrier_local(void)
 {

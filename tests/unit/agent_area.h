@@ -19,7 +19,7 @@
 
 extern const unsigned char pollux_agent_image[], pollux_agent_image_end[];
 
-#define AREA_HOOKS 64u
+#define AREA_HOOKS 256u /* a page of stubs */
 
 struct area {
 	struct agent_image *image;

@@ -245,6 +245,17 @@ static void catches_a_panic(struct tokio_task *t)
 	to_ready(t);
 }
 
+static void panics_detached(struct tokio_task *t)
+{
+	call(panic_hook, t);
+	run_then(t, COMPLETE, JOIN, -1);
+}
+
+static void aborted_detached(struct tokio_task *t)
+{
+	run_then(t, COMPLETE | CANCELLED, JOIN, -1);
+}
+
 static void catches_and_pends(struct tokio_task *t)
 {
 	call(panic_hook, t);
@@ -272,6 +283,8 @@ static void test_poll_outcomes(void **state)
 		{ panics, AE_POLL_PANICKED },
 		{ panics_id_first, AE_POLL_PANICKED },
 		{ catches_a_panic, AE_POLL_READY },
+		{ panics_detached, AE_POLL_PANICKED }, /* the output is gone: taken for granted */
+		{ aborted_detached, AE_POLL_CANCELLED },
 		{ catches_and_pends, AE_POLL_PENDING },
 		{ to_pending, AE_POLL_PENDING }, /* nothing sticks */
 	};
