@@ -533,23 +533,35 @@ static uint64_t fs_base_of(struct injector *in, pid_t tid)
 	return regs.fs_base;
 }
 
+/* Where libcs keep it: glibc's struct pthread.tid (2.17 to 2.41), musl's (1.2). */
+static const uint32_t known_offsets[] = {0x2d0, 0x30};
+
+uint32_t inject_known_tid_offset(const struct process *p, uint64_t fs_base, pid_t own_tid)
+{
+	for (size_t i = 0; i < sizeof(known_offsets) / sizeof(known_offsets[0]); i++) {
+		int32_t word;
+
+		if (memory_read(p, fs_base + known_offsets[i], &word, sizeof(word)) == 0 &&
+		    word == own_tid)
+			return known_offsets[i];
+	}
+	return 0;
+}
+
 uint32_t inject_tid_offset(struct injector *in)
 {
-	/* Where libcs keep it: glibc's struct pthread.tid (2.17 to 2.41), musl's (1.2). */
-	static const uint32_t known[] = {0x2d0, 0x30};
 	uint32_t hits[MAX_HITS], other[MAX_HITS];
 	pid_t own = process_own_tid(in->process, in->last_tid);
+	uint32_t found =
+		own && in->fs_base ? inject_known_tid_offset(in->process, in->fs_base, own) : 0;
 	size_t n = own && in->fs_base ? tid_hits(in->process, in->fs_base, own, hits) : 0;
 
-	for (size_t i = 0; i < n; i++)
-		for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++)
-			if (hits[i] == known[k])
-				return known[k];
+	if (found)
+		return found;
 	/* Elsewhere: believed if it is the one place common to a second thread, which is stopped
 	 * for a moment to ask. */
 	pid_t *tids;
 	size_t n_tids;
-	uint32_t found = 0;
 	if (!n || in->parked || threads_list(in->process, &tids, &n_tids) < 0)
 		return 0;
 	for (size_t i = 0; i < n_tids; i++) {

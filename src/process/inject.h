@@ -52,5 +52,7 @@ int inject_run(struct injector *in, struct errand_place *place, const struct err
 
 /* Offset of the tid in a thread's control block, found in the target; 0 if it can't be told. */
 uint32_t inject_tid_offset(struct injector *in);
+/* The same, at one of the places that are known, for a thread with this thread pointer. */
+uint32_t inject_known_tid_offset(const struct process *p, uint64_t fs_base, pid_t own_tid);
 
 #endif

@@ -32,6 +32,7 @@
 #define EXEC_TIMEOUT (10000 * MS)
 #define START_TIMEOUT (60000 * MS)
 #define MAX_SYSCALLS 64
+#define MAX_STEPS 64
 
 struct launch {
 	pid_t pid;
@@ -139,6 +140,26 @@ static int lift_breakpoint(struct launch *l)
 	return rc < 0 ? error_sys(l->err, rc, "cannot lift a breakpoint in %s", l->name) : 0;
 }
 
+/* libc keeps what set_tid_address returns, in one of the next few instructions. */
+static int step_to_tid(struct launch *l, struct user_regs_struct *regs)
+{
+	pid_t own = process_own_tid(l->process, l->pid);
+	int status, rc;
+
+	for (int i = 0; i < MAX_STEPS; i++) {
+		if (inject_known_tid_offset(l->process, regs->fs_base, own))
+			return 0;
+		if (ptrace(PTRACE_SINGLESTEP, l->pid, 0, 0) < 0)
+			return error_sys(l->err, -errno, "cannot start %s", l->name);
+		rc = next_stop(l, &status);
+		if (rc < 0)
+			return rc;
+		if (ptrace(PTRACE_GETREGS, l->pid, 0, regs) < 0)
+			return error_sys(l->err, -errno, "cannot start %s", l->name);
+	}
+	return 0; /* another libc: it is told that its tids were not found */
+}
+
 /* A static program: on to where its libc is set up. */
 static int run_to_libc(struct launch *l)
 {
@@ -167,7 +188,9 @@ static int run_to_libc(struct launch *l)
 		if (stops % 2 == 0 && regs.orig_rax == __NR_set_tid_address)
 			break;
 	}
-	/* It stands behind a system call: its next instruction is the place to come back to. */
+	if (rc == 0)
+		rc = step_to_tid(l, &regs);
+	/* Its next instruction is the place to come back to. */
 	static const uint8_t int3 = 0xcc;
 	l->parked->at = regs.rip;
 	if (rc == 0)
