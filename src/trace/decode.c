@@ -83,7 +83,7 @@ static int read_head(const void *payload, size_t size, struct head *h)
 
 	cursor_init(&c, payload, size);
 	uint64_t thread = cursor_uleb(&c), n = cursor_uleb(&c);
-	if (thread > UINT32_MAX || n < 1 || n > PLX_MAX_EVENTS)
+	if (thread > PLX_MAX_INDEX || n < 1 || n > PLX_MAX_EVENTS)
 		return -EBADMSG;
 	h->thread = (uint32_t)thread;
 	h->n = (uint32_t)n;

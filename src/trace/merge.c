@@ -2,13 +2,15 @@
  * The merge of the threads' events by time.
  *
  *     chunks of thread 0 ──▶ decoder ──▶ batch ─┐
- *     chunks of thread 3 ──▶ decoder ──▶ batch ─┼─▶ heap by time of each batch's first ──▶ runs
+ *     chunks of thread 3 ──▶ decoder ──▶ batch ─┼─▶ loser tree ──▶ events in order
  *     chunks of thread 7 ──▶ decoder ──▶ batch ─┘
  *
  * Chunks wait compressed, at two or three bytes an event, and are decoded a small batch at a time
- * when their turn comes, so a long round costs little memory and the batches stay in the cache. A
- * thread usually has several events in a row before another one's turn: such a run is found by
- * comparing with the second of the heap, and costs the heap nothing.
+ * when their turn comes, so a long round costs little memory and the batches stay in the cache.
+ *
+ * Which thread is next can't be foreseen, so every branch that depends on it is mispredicted. The
+ * loser tree needs none: on the way from a leaf to the root each node keeps the later of two keys
+ * and passes on the earlier one, by arithmetic.
  *
  * A thread's own order is never changed: if its clock went back, the earlier time simply follows.
  * Equal times of two threads come in the order of the threads' numbers, so that the result does not
@@ -22,7 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH 256u
+#define BATCH 128u
+#define OUT 256u
 /* What may be held before events are given out in spite of the rounds: some forty million events
  * that wait in well-behaved files, and the decoders' memory for hostile ones. */
 #define MAX_HELD_BYTES ((size_t)128 << 20)
@@ -38,22 +41,27 @@ struct stream {
 	struct trace_event batch[BATCH];
 };
 
-struct entry {
+/* A leaf without stream has a key later than all others. */
+struct key {
 	uint64_t time;
-	struct stream *stream;
+	uint64_t place; /* thread << 32 | leaf */
 };
 
 struct merge {
 	merge_damage_fn damage;
 	void *ctx;
 	ZSTD_DCtx *zstd;
-	struct map streams; /* by thread: those in the heap */
-	struct entry *heap;
-	size_t n, cap;
-	bool run_out; /* the top's events up to its `at` were given out; the heap is not in order */
+	struct map by_thread;	/* the streams that have events */
+	struct stream **leaves; /* the same; NULL where one ran out of events */
+	uint32_t n_leaves, leaves_cap;
+	bool stale; /* streams came since the tree was built */
+	struct key winner;
+	struct key *tree; /* its nodes from 1 to tree_leaves - 1; leaves are not stored */
+	uint32_t tree_leaves, tree_cap;
 	size_t held_bytes;
 	struct stream *spare;
 	unsigned n_spare;
+	struct trace_event out[OUT];
 };
 
 struct merge *merge_new(merge_damage_fn damage, void *ctx)
@@ -63,6 +71,7 @@ struct merge *merge_new(merge_damage_fn damage, void *ctx)
 		return NULL;
 	m->damage = damage;
 	m->ctx = ctx;
+	m->stale = true;
 	m->zstd = ZSTD_createDCtx();
 	if (!m->zstd) {
 		free(m);
@@ -107,10 +116,12 @@ static void put_away(struct merge *m, struct stream *s)
 
 void merge_clear(struct merge *m)
 {
-	while (m->n)
-		put_away(m, m->heap[--m->n].stream);
-	map_done(&m->streams);
-	m->run_out = false;
+	for (uint32_t i = 0; i < m->n_leaves; i++)
+		if (m->leaves[i])
+			put_away(m, m->leaves[i]);
+	map_done(&m->by_thread);
+	m->n_leaves = 0;
+	m->stale = true;
 }
 
 void merge_free(struct merge *m)
@@ -123,7 +134,8 @@ void merge_free(struct merge *m)
 		stream_free(m->spare);
 		m->spare = next;
 	}
-	free(m->heap);
+	free(m->leaves);
+	free(m->tree);
 	ZSTD_freeDCtx(m->zstd);
 	free(m);
 }
@@ -133,46 +145,86 @@ bool merge_full(const struct merge *m)
 	return m->held_bytes > MAX_HELD_BYTES;
 }
 
-/* ---- the heap ---- */
+/* ---- the tree ---- */
 
-static inline bool is_before(const struct entry *a, const struct entry *b)
+static inline struct key key_of(const struct merge *m, uint32_t leaf)
 {
-	return a->time < b->time || (a->time == b->time && a->stream->thread < b->stream->thread);
+	const struct stream *s = leaf < m->n_leaves ? m->leaves[leaf] : NULL;
+	return (struct key){
+		.time = s ? s->batch[s->at].time : UINT64_MAX,
+		.place = (uint64_t)(s ? s->thread : UINT32_MAX) << 32 | leaf,
+	};
 }
 
-static void sift_down(struct merge *m)
+/* 1 or 0; written so that it compiles to no branch. */
+static inline uint64_t is_before(struct key a, struct key b)
 {
-	struct entry *h = m->heap, moving = h[0];
-	size_t at = 0, child;
+	return (uint64_t)(a.time < b.time) | ((a.time == b.time) & (a.place < b.place));
+}
 
-	while ((child = 2 * at + 1) < m->n) {
-		if (child + 1 < m->n && is_before(&h[child + 1], &h[child]))
-			child++;
-		if (!is_before(&h[child], &moving))
-			break;
-		h[at] = h[child];
-		at = child;
+/* A leaf has a new key: the winner after it. */
+static inline struct key replay(struct key *tree, uint32_t tree_leaves, uint32_t leaf,
+				struct key key)
+{
+	for (uint32_t node = (tree_leaves + leaf) / 2; node; node /= 2) {
+		struct key loser = tree[node];
+		uint64_t mask = -is_before(loser, key);
+		uint64_t time = (loser.time ^ key.time) & mask;
+		uint64_t place = (loser.place ^ key.place) & mask;
+		tree[node] = (struct key){.time = loser.time ^ time, .place = loser.place ^ place};
+		key.time ^= time;
+		key.place ^= place;
 	}
-	h[at] = moving;
+	return key;
 }
 
-static int push(struct merge *m, struct stream *s)
+/* Builds the tree below a node; gives the winner. */
+static struct key build_below(struct merge *m, uint32_t node)
 {
-	if (m->n == m->cap) {
-		size_t cap = m->cap ? m->cap * 2 : 16;
-		struct entry *heap = realloc(m->heap, cap * sizeof(*heap));
-		if (!heap)
+	if (node >= m->tree_leaves)
+		return key_of(m, node - m->tree_leaves);
+	struct key left = build_below(m, 2 * node), right = build_below(m, 2 * node + 1);
+	bool swap = is_before(right, left);
+	m->tree[node] = swap ? left : right;
+	return swap ? right : left;
+}
+
+static int build(struct merge *m)
+{
+	uint32_t n = 0, tree_leaves = 1;
+
+	for (uint32_t i = 0; i < m->n_leaves; i++)
+		if (m->leaves[i])
+			m->leaves[n++] = m->leaves[i];
+	m->n_leaves = n;
+	while (tree_leaves < n)
+		tree_leaves *= 2;
+	if (tree_leaves > m->tree_cap) {
+		free(m->tree);
+		m->tree_cap = 0;
+		m->tree = malloc(tree_leaves * sizeof(*m->tree));
+		if (!m->tree)
 			return -ENOMEM;
-		m->heap = heap;
-		m->cap = cap;
+		m->tree_cap = tree_leaves;
 	}
-	struct entry e = {.time = s->batch[s->at].time, .stream = s};
-	size_t at = m->n++;
-	while (at && is_before(&e, &m->heap[(at - 1) / 2])) {
-		m->heap[at] = m->heap[(at - 1) / 2];
-		at = (at - 1) / 2;
+	m->tree_leaves = tree_leaves;
+	m->winner = build_below(m, 1);
+	m->stale = false;
+	return 0;
+}
+
+static int add_leaf(struct merge *m, struct stream *s)
+{
+	if (m->n_leaves == m->leaves_cap) {
+		uint32_t cap = m->leaves_cap ? m->leaves_cap * 2 : 16;
+		struct stream **leaves = realloc(m->leaves, cap * sizeof(struct stream *));
+		if (!leaves)
+			return -ENOMEM;
+		m->leaves = leaves;
+		m->leaves_cap = cap;
 	}
-	m->heap[at] = e;
+	m->leaves[m->n_leaves++] = s;
+	m->stale = true;
 	return 0;
 }
 
@@ -236,40 +288,17 @@ static struct stream *take_stream(struct merge *m, uint32_t thread)
 	return s;
 }
 
-/* After a run was given out: its stream's next event takes its place in the heap. */
-static int settle(struct merge *m)
-{
-	if (!m->run_out)
-		return 0;
-	m->run_out = false;
-
-	struct stream *s = m->heap[0].stream;
-	int r = fill(m, s);
-	if (r > 0) {
-		m->heap[0].time = s->batch[s->at].time;
-	} else {
-		map_remove(&m->streams, s->thread, 0);
-		put_away(m, s);
-		m->heap[0] = m->heap[--m->n];
-	}
-	if (m->n)
-		sift_down(m);
-	return r < 0 ? r : 0;
-}
-
 int merge_add(struct merge *m, struct merge_chunk *chunk)
 {
 	size_t decoder_bytes;
 	uint32_t thread;
-	int r = settle(m);
-	if (r == 0)
-		r = decoder_peek(chunk->payload, chunk->size, &thread, &decoder_bytes);
+	int r = decoder_peek(chunk->payload, chunk->size, &thread, &decoder_bytes);
 	if (r < 0) {
 		free(chunk);
 		return r;
 	}
 
-	struct stream *s = map_get(&m->streams, thread, 0);
+	struct stream *s = map_get(&m->by_thread, thread, 0);
 	bool is_new = !s;
 	if (is_new)
 		s = take_stream(m, thread);
@@ -294,11 +323,11 @@ int merge_add(struct merge *m, struct merge_chunk *chunk)
 		put_away(m, s);
 		return r;
 	}
-	r = map_put(&m->streams, thread, 0, s);
+	r = map_put(&m->by_thread, thread, 0, s);
 	if (r == 0)
-		r = push(m, s);
+		r = add_leaf(m, s);
 	if (r < 0) {
-		map_remove(&m->streams, thread, 0);
+		map_remove(&m->by_thread, thread, 0);
 		put_away(m, s);
 	}
 	return r;
@@ -307,29 +336,36 @@ int merge_add(struct merge *m, struct merge_chunk *chunk)
 int merge_next(struct merge *m, uint64_t limit, bool forced, const struct trace_event **ret_events,
 	       size_t *ret_n)
 {
-	int r = settle(m);
+	size_t n = 0;
+	int r = m->stale ? build(m) : 0;
+
 	if (r < 0)
 		return r;
-	if (!m->n || (!forced && m->heap[0].time >= limit))
-		return 0;
-
-	/* The last time that may still come before the next stream's turn, and before the limit. */
-	struct stream *s = m->heap[0].stream;
-	uint64_t last = forced ? UINT64_MAX : limit - 1;
-	if (m->n > 1) {
-		const struct entry *second = &m->heap[1];
-		if (m->n > 2 && is_before(&m->heap[2], second))
-			second = &m->heap[2];
-		uint64_t until = second->time - (s->thread > second->stream->thread);
-		last = until < last ? until : last;
+	struct key key = m->winner, *tree = m->tree;
+	uint32_t tree_leaves = m->tree_leaves;
+	while (n < OUT && (forced || key.time < limit)) {
+		uint32_t leaf = (uint32_t)key.place;
+		struct stream *s = leaf < m->n_leaves ? m->leaves[leaf] : NULL;
+		if (!s)
+			break;
+		m->out[n++] = s->batch[s->at++];
+		if (s->at < s->n) {
+			key.time = s->batch[s->at].time;
+		} else {
+			r = fill(m, s);
+			if (r <= 0) {
+				map_remove(&m->by_thread, s->thread, 0);
+				put_away(m, s);
+				m->leaves[leaf] = NULL;
+			}
+			key = key_of(m, leaf);
+		}
+		key = replay(tree, tree_leaves, leaf, key);
+		if (r < 0)
+			break;
 	}
-
-	const struct trace_event *from = &s->batch[s->at], *end = &s->batch[s->n], *to = from + 1;
-	while (to < end && to->time <= last)
-		to++;
-	s->at = (uint32_t)(to - s->batch);
-	m->run_out = true;
-	*ret_events = from;
-	*ret_n = to - from;
-	return 1;
+	m->winner = key;
+	*ret_events = m->out;
+	*ret_n = n;
+	return r < 0 ? r : n > 0;
 }

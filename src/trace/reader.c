@@ -313,7 +313,7 @@ static int read_chunk(struct trace_reader *r, struct error *err)
 
 /* ---- events ---- */
 
-/* Finds the next run: 1, 0 at the end, negative errno. */
+/* Finds the next events: 1, 0 at the end, negative errno. */
 static int next_run(struct trace_reader *r, struct error *err)
 {
 	for (;;) {
