@@ -26,9 +26,9 @@ struct cli_verb {
 	const char *synopsis; /* "record [OPTIONS] -p PID... | -- CMD [ARGS...]" without "pollux" */
 	const char *summary;  /* one line */
 	const char *text;     /* paragraphs for help and man page */
-	const char *const *examples; /* NULL-terminated: command, what it does, command, ... */
+	const char *const *examples;	  /* NULL-terminated: command, what it does, command, ... */
 	const struct cli_option *options; /* ended by name NULL */
-	bool command; /* what follows `--` is a command to run */
+	bool command;			  /* what follows `--` is a command to run */
 	/* Exit code: 0 done, 1 failed (err is set and printed by main, once), 2 usage. */
 	int (*run)(const struct cli_args *args, struct error *err);
 };
@@ -36,9 +36,11 @@ struct cli_verb {
 extern const struct cli_verb *const cli_verbs[]; /* NULL-terminated */
 
 /* What was given. Strings point into argv. */
-const char *cli_option(const struct cli_args *args, const char *name); /* last one; NULL if absent */
+const char *cli_option(const struct cli_args *args,
+		       const char *name); /* last one; NULL if absent */
 bool cli_flag(const struct cli_args *args, const char *name);
-const char *const *cli_option_all(const struct cli_args *args, const char *name); /* 0-terminated; NULL if absent */
+const char *const *cli_option_all(const struct cli_args *args,
+				  const char *name); /* 0-terminated; NULL if absent */
 size_t cli_n_operands(const struct cli_args *args);
 const char *cli_operand(const struct cli_args *args, size_t i);
 char *const *cli_command(const struct cli_args *args); /* after `--`; NULL if none */
@@ -50,7 +52,7 @@ int cli_usage(const struct cli_args *args, const char *fmt, ...)
 /* A progress line on stderr, only if that is a terminal. cli_progress_done() wipes it. */
 void cli_progress(void *label, uint64_t done, uint64_t total);
 void cli_progress_done(void);
-bool cli_color(void);	 /* stdout is a terminal and NO_COLOR is not set */
+bool cli_color(void);	  /* stdout is a terminal and NO_COLOR is not set */
 unsigned cli_width(void); /* columns of stdout, 0 if not a terminal */
 
 #endif
