@@ -173,12 +173,11 @@ static void test_nested_polls(void **state)
 	struct trace_event ev[1000];
 	size_t n = 0;
 	for (uint64_t i = 0; i < 100; i++)
-		ev[n++] = (struct trace_event){.time = n, .type = TE_POLL_BEGIN, .task = i % 90};
+		ev[n++] = (struct trace_event){.type = TE_POLL_BEGIN, .task = i % 90};
 	for (uint64_t i = 100; i-- > 0;)
-		ev[n++] = (struct trace_event){.time = n, .type = TE_POLL_END, .task = i % 90};
+		ev[n++] = (struct trace_event){.type = TE_POLL_END, .task = i % 90};
 	for (uint64_t i = 0; i < 300; i++)
-		ev[n++] = (struct trace_event){.time = n,
-					       .type = rnd() % 2 ? TE_POLL_BEGIN : TE_POLL_END,
+		ev[n++] = (struct trace_event){.type = rnd() % 2 ? TE_POLL_BEGIN : TE_POLL_END,
 					       .task = rnd() % 3};
 	for (size_t i = 0; i < n; i++)
 		ev[i].time = i;
