@@ -960,43 +960,90 @@ static const char *line_file(Dwarf_Die *cu, uint64_t addr, uint32_t *ret_line)
 	return dwarf_linesrc(line, NULL, NULL);
 }
 
+/* The function of a unit whose code covers addr. */
+static bool function_covering(struct debug *d, struct unit *u, uint64_t addr, Dwarf_Die *ret)
+{
+	size_t lo = 0, hi = u->n_functions;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (u->functions[mid].low <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo && dwarf_offdie(d->dw, u->functions[lo - 1].off, ret) && dwarf_haspc(ret, addr) == 1;
+}
+
+/* The inlined functions that cover addr, outermost first. */
+static size_t inlined_at(Dwarf_Die *function, uint64_t addr, Dwarf_Die *ret, size_t max)
+{
+	Dwarf_Die at = *function, die;
+	size_t n = 0;
+
+	for (unsigned depth = 0; depth < MAX_DEPTH && n < max; depth++) {
+		bool found = false;
+
+		if (dwarf_child(&at, &die) != 0)
+			break;
+		do {
+			int tag = dwarf_tag(&die);
+
+			if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_lexical_block)
+				continue;
+			found = dwarf_haspc(&die, addr) == 1;
+			if (found && tag == DW_TAG_inlined_subroutine)
+				ret[n++] = die;
+		} while (!found && dwarf_siblingof(&die, &die) == 0);
+		if (!found)
+			break;
+		at = die;
+	}
+	return n;
+}
+
+static const char *call_file(Dwarf_Die *cu, Dwarf_Die *inlined)
+{
+	Dwarf_Files *files;
+	uint64_t no;
+	size_t n;
+
+	if (!attr_u64(inlined, DW_AT_call_file, &no) || dwarf_getsrcfiles(cu, &files, &n) != 0 || no >= n)
+		return NULL;
+	return dwarf_filesrc(files, no, NULL, NULL);
+}
+
 size_t debug_places(struct debug *d, uint64_t addr, struct dw_place *ret, size_t max)
 {
-	Dwarf_Die cu, *scopes = NULL;
+	Dwarf_Die cu, function, inlined[MAX_DEPTH];
+	struct unit *u;
 	const char *file;
 	uint32_t line = 0;
 	uint64_t off;
-	size_t n = 0;
-	int n_scopes;
+	size_t n = 0, depth;
 
-	if (!max || !unit_covering(d, addr, &off) || !dwarf_offdie(d->dw, off, &cu))
+	if (!max || !unit_covering(d, addr, &off) || !dwarf_offdie(d->dw, off, &cu) ||
+	    !(u = unit_at(d, off)))
 		return 0;
 	file = line_file(&cu, addr, &line);
-	n_scopes = dwarf_getscopes(&cu, addr, &scopes);
-	for (int i = 0; i < n_scopes && n < max; i++) {
-		int tag = dwarf_tag(&scopes[i]);
-		struct dw_function f = { 0 };
-		uint64_t call_file, call_line;
-		Dwarf_Files *files;
-		size_t n_files;
+	if (!function_covering(d, u, addr, &function)) {
+		if (file)
+			ret[n++] = (struct dw_place){NULL, file, line};
+		return n;
+	}
+	depth = inlined_at(&function, addr, inlined, MAX_DEPTH);
+	for (size_t i = depth + 1; i-- > 0 && n < max;) {
+		struct dw_function f = {0};
+		uint64_t call_line;
 
-		if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram)
-			continue;
-		function_read(d, &scopes[i], &f);
-		ret[n++] = (struct dw_place){ f.full, file, line };
-		if (tag == DW_TAG_subprogram)
+		function_read(d, i ? &inlined[i - 1] : &function, &f);
+		ret[n++] = (struct dw_place){f.full, file, line};
+		if (i == 0)
 			break;
 		/* the next one out called this one here */
-		file = NULL;
-		line = 0;
-		if (attr_u64(&scopes[i], DW_AT_call_line, &call_line))
-			line = (uint32_t)call_line;
-		if (attr_u64(&scopes[i], DW_AT_call_file, &call_file) &&
-		    dwarf_getsrcfiles(&cu, &files, &n_files) == 0 && call_file < n_files)
-			file = dwarf_filesrc(files, call_file, NULL, NULL);
+		file = call_file(&cu, &inlined[i - 1]);
+		line = attr_u64(&inlined[i - 1], DW_AT_call_line, &call_line) ? (uint32_t)call_line : 0;
 	}
-	free(scopes);
-	if (!n && file)
-		ret[n++] = (struct dw_place){ NULL, file, line };
 	return n;
 }

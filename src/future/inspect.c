@@ -11,12 +11,12 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "binary/names.h"
 #include "process/maps.h"
 #include "process/memory.h"
 #include "process/objects.h"
 #include "process/process.h"
 #include "process/threads.h"
+#include "runtime/debug_names.h"
 #include "runtime/runtime.h"
 
 #include <errno.h>
@@ -71,7 +71,6 @@ struct inspect_kind {
 	const struct dw_type *stage;  /* Tokio: Stage<T> */
 	uint64_t stage_offset;	      /* from the header */
 	char *name, *site;
-	const char *full;
 	char *why;
 };
 
@@ -217,7 +216,7 @@ void inspect_free(struct inspect *in)
 
 /* ---- kinds ---- */
 
-static struct debug *object_dwarf(struct inspect *in, struct inspect_object *o)
+static struct debug *object_debug(struct inspect *in, struct inspect_object *o)
 {
 	_cleanup_close_ int fd = -1;
 	char name[64];
@@ -266,82 +265,49 @@ static const struct dw_type *stage_of(struct debug *d, const struct dw_type *t, 
 	return NULL;
 }
 
-static void resolve_tokio(struct debug *d, struct inspect_kind *k, const struct dw_function *f)
+/* Where the future sits in the cell. */
+static void resolve_cell(struct debug *d, struct inspect_kind *k, const struct debug_kind *types)
 {
 	const struct find_kind *fk = k->kind;
 	uint64_t near[4] = { fk->poll, fk->dealloc, fk->shutdown, fk->schedule };
-	uint64_t params[2];
 	const struct dw_type *cell;
-	size_t n = 0;
 
-	for (size_t i = 0; i < f->n_params; i++)
-		if (!strcmp(f->params[i].name, "T") || !strcmp(f->params[i].name, "S"))
-			if (n < 2)
-				params[n++] = f->params[i].type_ref;
-	if (n < 2) {
-		k->why = strdup("the debug information of its poll function names no types");
-		return;
+	if (types->scheduler) {
+		uint64_t params[2] = { types->future->ref, types->scheduler->ref };
+
+		cell = debug_cell(d, near, 4, params, 2);
+		if (cell)
+			k->stage = stage_of(d, cell, &k->stage_offset);
 	}
-	k->future = dw_type_of(d, params[0]);
-	cell = debug_cell(d, near, 4, params, 2);
-	if (cell)
-		k->stage = stage_of(d, cell, &k->stage_offset);
 	if (!k->stage)
 		k->why = strdup("the debug information has no layout of its cell");
 }
 
-static void resolve_async(struct debug *d, struct inspect_kind *k, const struct dw_function *f)
-{
-	for (size_t i = 0; i < f->n_params; i++)
-		if (!strcmp(f->params[i].name, "F"))
-			k->future = dw_type_of(d, f->params[i].type_ref);
-	if (!k->future)
-		k->why = strdup("the debug information of its run function names no future");
-}
-
-static char *site_of(struct debug *d, const struct find_kind *k)
-{
-	struct dw_place places[16];
-	size_t n;
-	char *s = NULL;
-
-	if (!k->n_sites)
-		return NULL;
-	n = d ? debug_places(d, k->sites[0].addr, places, 16) : 0;
-	for (size_t i = 0; i < n; i++) {
-		const char *fn = places[i].function ? places[i].function : "";
-
-		if (await_starts(fn, "tokio::") || await_starts(fn, "core::") || await_starts(fn, "alloc::") ||
-		    await_starts(fn, "std::") || await_starts(fn, "async_task::") ||
-		    await_starts(fn, "async_executor::") || !places[i].file || !places[i].line)
-			continue;
-		if (asprintf(&s, "%s:%u", places[i].file, places[i].line) > 0)
-			return s;
-	}
-	return k->sites[0].where ? strdup(k->sites[0].where) : NULL;
-}
-
 static void resolve(struct inspect *in, struct inspect_kind *k)
 {
+	struct debug_kind types;
 	struct debug *d;
-	struct dw_function f;
 
 	if (k->resolved)
 		return;
 	k->resolved = true;
-	d = object_dwarf(in, k->object);
-	k->site = site_of(d, k->kind);
-	if (!d)
+	d = object_debug(in, k->object);
+	if (!d) {
 		k->why = strdup("no debug information");
-	else if (!debug_function(d, k->kind->poll, &f))
-		k->why = strdup("the debug information does not have its poll function");
-	else if (k->tokio)
-		resolve_tokio(d, k, &f);
-	else
-		resolve_async(d, k, &f);
-	k->full = k->future ? k->future->full : k->kind->full_name ? k->kind->full_name : "";
-	k->name = k->future && *k->future->full ? name_shorten(k->future->full) :
-		  k->kind->name ? strdup(k->kind->name) : NULL;
+		return;
+	}
+	if (k->kind->n_sites)
+		k->site = debug_spawn_place(d, &k->kind->sites[0]);
+	debug_kind_read(d, k->kind, &types);
+	k->future = types.future;
+	if (!k->future) {
+		k->why = strdup("the debug information does not tell its type");
+		return;
+	}
+	if (k->tokio)
+		resolve_cell(d, k, &types);
+	if (k->kind->role != TR_WORKER)
+		k->name = debug_future_name(d, k->future);
 }
 
 const char *inspect_kind_name(const struct inspect_kind *k)
@@ -351,7 +317,7 @@ const char *inspect_kind_name(const struct inspect_kind *k)
 
 const char *inspect_kind_full(const struct inspect_kind *k)
 {
-	return k->full ? k->full : "";
+	return k->future ? k->future->full : k->kind->full_name ? k->kind->full_name : "";
 }
 
 enum trace_role inspect_kind_role(const struct inspect_kind *k)
@@ -361,7 +327,7 @@ enum trace_role inspect_kind_role(const struct inspect_kind *k)
 
 const char *inspect_kind_site(const struct inspect_kind *k)
 {
-	return k->site ? k->site : "";
+	return k->site ? k->site : k->kind->n_sites && k->kind->sites[0].where ? k->kind->sites[0].where : "";
 }
 
 const char *inspect_state_name(enum inspect_state s)
@@ -558,7 +524,7 @@ static bool dyn_type(void *ctx, uint64_t vtable, struct debug **ret_dwarf, const
 
 		if (vtable < o->object->start || vtable >= o->object->end)
 			continue;
-		d = object_dwarf(in, o);
+		d = object_debug(in, o);
 		if (!d || !mem_u64(&in->mem, vtable + 8, &size) || !mem_u64(&in->mem, vtable + 24, &poll))
 			return false;
 		/* cheap: `self` of its poll function is Pin<&mut X>; else the table's own entry */

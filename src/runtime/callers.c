@@ -198,6 +198,8 @@ static int tell(struct elf_image *image, struct find_site *site, const struct st
 			continue;
 		symbol = s->polled ? elf_image_symbol_at(image, s->function) : NULL;
 		root = root || (symbol && strstr(symbol->name, "block_on"));
+		if ((s->left || s->polled) && site->n_from < 4)
+			site->from[site->n_from++] = s->at;
 		if (s->left && add_place(image, &where, s->at) < 0)
 			break;
 	}

@@ -24,6 +24,10 @@ struct find_site {
 	uint8_t bytes[15]; /* the instruction as it stands in the file */
 	bool patchable;	   /* false: `note` of the coverage says why (page crossing, too short, ...) */
 	char *where;	   /* "app::serve+0x1f3" demangled, or "0x5f3a0" */
+	/* The instructions in the program's own code, or in a runtime's function into which that may be
+	 * inlined, that lead to this site by calls: what a line table can tell more of. */
+	uint64_t from[4];
+	uint8_t n_from;
 };
 
 /* A task kind: one vtable. */

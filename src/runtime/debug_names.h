@@ -1,0 +1,27 @@
+/* What debug information adds to a finding: exact names and places. */
+#ifndef POLLUX_RUNTIME_DEBUG_NAMES_H
+#define POLLUX_RUNTIME_DEBUG_NAMES_H
+
+#include "binary/debug.h"
+#include "runtime/runtime.h"
+
+/* The future that a kind's poll function polls and its scheduler, as types; NULL where the debug
+ * information does not tell. Tokio: T and S of raw::poll; async-task: F of RawTask::run. */
+struct debug_kind {
+	const struct dw_type *future, *scheduler;
+};
+void debug_kind_read(struct debug *d, const struct find_kind *k, struct debug_kind *ret);
+
+/* A future's name for people: the program's own future behind the wrappers that runtimes and
+ * libraries put around it (async-executor's spawn, SupportTaskLocals, Instrumented, Pin<Box>). A
+ * blocking task is its closure. For free(). */
+char *debug_future_name(struct debug *d, const struct dw_type *future);
+
+/* "src/main.rs:95 (app::main)": where the program spawns tasks of this kind, through the inlined
+ * functions there; NULL: not told. For free(). */
+char *debug_spawn_place(struct debug *d, const struct find_site *site);
+
+/* Puts both into the kinds of a finding, name by name; what isn't told stays as it was. */
+void debug_names(struct debug *d, struct finding *f);
+
+#endif
