@@ -369,6 +369,14 @@ bool elf_image_is_dynamic(const struct elf_image *img)
 	return dyn.n_needed > 0;
 }
 
+bool elf_image_is_static(const struct elf_image *img)
+{
+	struct image_dynamic dyn;
+
+	image_dynamic_read(img, &dyn);
+	return !img->interp && dyn.n_needed == 0 && (img->type == ET_EXEC || dyn.pie);
+}
+
 const uint8_t *elf_image_build_id(const struct elf_image *img, size_t *ret_len)
 {
 	*ret_len = img->build_id_len;
@@ -467,6 +475,9 @@ void image_dynamic_read(const struct elf_image *img, struct image_dynamic *ret)
 			return;
 		case DT_NEEDED:
 			ret->n_needed++;
+			break;
+		case DT_FLAGS_1:
+			ret->pie = value & DF_1_PIE;
 			break;
 		case DT_RELA:
 			ret->rela = value;

@@ -54,6 +54,7 @@ size_t elf_image_n_code(const struct elf_image *img);
 void elf_image_code(const struct elf_image *img, size_t i, uint64_t *ret_start, uint64_t *ret_end);
 bool elf_image_has_debug_info(const struct elf_image *img); /* .debug_info in this file */
 bool elf_image_is_dynamic(const struct elf_image *img);	    /* needs shared libraries */
+bool elf_image_is_static(const struct elf_image *img);	    /* a program that needs no loader */
 
 /* .symtab and .dynsym together, defined ones, sorted by address. */
 size_t elf_image_symbols(struct elf_image *img, const struct elf_symbol **ret);

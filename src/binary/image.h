@@ -64,6 +64,7 @@ struct image_dynamic {
 	uint64_t rela, rela_bytes, jmprel, jmprel_bytes, relr, relr_bytes, symtab, strtab,
 		strtab_bytes;
 	size_t n_needed;
+	bool pie; /* a program, not a library */
 };
 void image_dynamic_read(const struct elf_image *img, struct image_dynamic *ret);
 

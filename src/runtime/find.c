@@ -172,7 +172,7 @@ int runtime_find(struct elf_image *image, struct finding *ret_finding, struct er
 	f.path = strdup(elf_image_name(image));
 	f.has_symbols = elf_image_has_symtab(image);
 	f.pie = elf_image_pie(image);
-	f.is_static = !interp && !elf_image_is_dynamic(image);
+	f.is_static = elf_image_is_static(image);
 	f.is_musl = interp && strstr(interp, "ld-musl");
 	if (!f.path)
 		r = -ENOMEM;

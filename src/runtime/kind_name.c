@@ -433,7 +433,7 @@ static int name_all(struct finding *f, size_t first, const struct clue *clues, s
 		else
 			r = set_unnamed(k, i + 1);
 		*ret_named += c->t || c->callee;
-		*ret_unsure += c->t && folded && !c->callee;
+		*ret_unsure += c->t && folded && !c->callee && k->role != TR_WORKER;
 	}
 	return r;
 }

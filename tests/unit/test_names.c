@@ -1,0 +1,175 @@
+/* Names: both manglings, and what people get to read. */
+#include "binary/names.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void check_demangle(const char *symbol, const char *want)
+{
+	char *got = name_demangle(symbol);
+
+	if (want)
+		assert_non_null(got);
+	if (want)
+		assert_string_equal(got, want);
+	else
+		assert_null(got);
+	free(got);
+}
+
+static void test_demangle(void **state)
+{
+	check_demangle("_ZN5tokio7runtime4task3raw4poll17h4dd2657c9e9a5d07E",
+		       "tokio::runtime::task::raw::poll");
+	check_demangle(
+		"_ZN5tokio7runtime4task3raw4poll17h0a09b02cb04d8971E.llvm.5493827434531516918",
+		"tokio::runtime::task::raw::poll");
+	check_demangle("_ZN3app6worker28_$u7b$$u7b$closure$u7d$$u7d$17h0123456789abcdefE",
+		       "app::worker::{{closure}}");
+	check_demangle("_RNCNvC3app6worker0", "app::worker::{closure#0}");
+	check_demangle("_RNCNvC3app6worker0.llvm.12", "app::worker::{closure#0}");
+	check_demangle("main", NULL);
+	check_demangle("", NULL);
+	check_demangle("_Z3fooi", NULL);
+	check_demangle("_R", NULL);
+	check_demangle("_ZN", NULL);
+}
+
+/* "B" and a base-62 number that says where in the symbol (behind "_R") to go on reading. */
+static void add_backref(char *symbol, size_t to)
+{
+	static const char digits[] =
+		"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+	char text[8] = "B";
+	size_t n = 1;
+
+	to -= 2;
+	if (to > 62)
+		text[n++] = digits[(to - 1) / 62];
+	if (to > 0)
+		text[n++] = digits[(to - 1) % 62];
+	text[n++] = '_';
+	strcat(symbol, text);
+}
+
+/* A v0 name that refers to itself: some hundred bytes that would spell 2^40 of them. */
+static void test_demangle_bomb(void **state)
+{
+	char symbol[2048] = "_RINvC1a1b", *got;
+	size_t last = strlen(symbol);
+
+	strcat(symbol, "TyyE");
+	for (int i = 0; i < 40; i++) {
+		size_t here = strlen(symbol);
+
+		strcat(symbol, "T");
+		add_backref(symbol, last);
+		add_backref(symbol, last);
+		strcat(symbol, "E");
+		last = here;
+		if (i == 3) { /* so far it is a proper name that doubles with each step */
+			char proper[2050];
+
+			snprintf(proper, sizeof(proper), "%sE", symbol);
+			got = name_demangle(proper);
+			assert_non_null(got);
+			assert_true(strlen(got) > 100);
+			free(got);
+		}
+	}
+	strcat(symbol, "E");
+	got = name_demangle(symbol);
+	assert_null(got);
+}
+
+static const struct {
+	const char *full, *shortened;
+} table[] = {
+	{"app::worker::{{closure}}", "app::worker"},
+	{"app::worker::{closure#0}", "app::worker"},
+	{"app::worker::{async_fn_env#0}", "app::worker"},
+	{"app::main::{{closure}}::{{closure}}", "app::main::{closure}"},
+	{"app::main::{closure#0}::{closure#1}", "app::main::{closure#1}"},
+	{"app::main::{closure#2}", "app::main::{closure#2}"},
+	{"app::main::{async_fn#0}::{async_block_env#1}", "app::main::{async_block#1}"},
+	{"app::db::{impl#3}::send::{async_fn_env#0}<alloc::vec::Vec<u8, alloc::alloc::Global>>",
+	 "app::db::send"},
+	{"app::generic<alloc::string::String>::{{closure}}", "app::generic<String>"},
+	{"core::pin::Pin<alloc::boxed::Box<dyn core::future::future::Future<Output = u64> + "
+	 "core::marker::Send, alloc::alloc::Global>>",
+	 "Pin<Box<dyn Future<Output = u64> + Send>>"},
+	{"<app::Pool<T> as core::future::future::Future>::poll", "app::Pool<T>"},
+	{"<app::Pool>::get::{closure#0}", "app::Pool::get"},
+	{"app::net::<impl app::Svc for alloc::sync::Arc<X>>::call", "Arc<X>::call"},
+	{"alloc::vec::Vec<T>::push", "Vec<T>::push"},
+	{"std::thread::sleep", "thread::sleep"},
+	{"fn(u8) -> core::option::Option<app::Foo>", "fn(u8) -> Option<app::Foo>"},
+	{"(app::a, [core::option::Option<u8>; 3])", "(app::a, [Option<u8>; 3])"},
+	{"application::service::Layer<application::service::Middle<application::service::Inner<"
+	 "application::service::Most<u8>>>>",
+	 "application::service::Layer<application::service::Middle<application::service::Inner<..>>"
+	 ">"},
+	{"", ""},
+	{"<", "<"},
+	{"a<b", "a<b"},
+	{"{", "{"},
+	{"a::", "a::"},
+	{">>>", ">>>"},
+	{"\xff\xfe::{{closure}}", "\xff\xfe"},
+};
+
+static void test_shorten(void **state)
+{
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		char *got = name_shorten(table[i].full);
+
+		assert_non_null(got);
+		assert_string_equal(got, table[i].shortened);
+		free(got);
+	}
+}
+
+/* Deep and broken nesting must end, whatever it gives. */
+static void test_shorten_deep(void **state)
+{
+	static const char pieces[] = "<({[a::,>)}]& ";
+	char text[20000];
+	uint64_t seed = 1;
+
+	memset(text, '<', sizeof(text) - 1);
+	text[sizeof(text) - 1] = 0;
+	free(name_shorten(text));
+	for (size_t i = 0; i + 3 < sizeof(text); i += 3)
+		memcpy(text + i, "a::", 3);
+	free(name_shorten(text));
+	for (int round = 0; round < 2000; round++) {
+		size_t len = (size_t)round % 60;
+
+		for (size_t i = 0; i < len; i++) {
+			seed = seed * 6364136223846793005u + 1442695040888963407u;
+			text[i] = pieces[(seed >> 33) % (sizeof(pieces) - 1)];
+		}
+		text[len] = 0;
+		free(name_shorten(text));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_demangle),
+		cmocka_unit_test(test_demangle_bomb),
+		cmocka_unit_test(test_shorten),
+		cmocka_unit_test(test_shorten_deep),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
