@@ -52,10 +52,10 @@ enum agent_poll_flags {
 	POLL_WORKER = AGENT_HOOK_WORKER, /* a worker's main loop */
 	POLL_TASK = AGENT_HOOK_TASK,	 /* never to be learned as one */
 	POLL_RAISED = 4,		 /* a panic was raised while this was the innermost poll */
-	POLL_SILENT = 8,		 /* not a poll of the future: no events */
 	POLL_ASYNC = 16,		 /* an async-task run, through which a panic may unwind */
 	POLL_HELD = 32,			 /* we hold a reference */
 	POLL_CLOSED = 64,		 /* was cancelled before it began */
+	POLL_ALONE = 128,		 /* nobody else knew the task when it began */
 };
 
 #define AGENT_MAX_POLLS 26u

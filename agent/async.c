@@ -4,8 +4,7 @@
  *
  * As with tokio we hold one reference over a run, to read the state behind it. The last one to leave a
  * task has duties in async-task: a waker that is dropped last schedules the task once more, so that the
- * executor drops the future. So we leave only in such a way that we are not the last, or, when nobody
- * else is left, as run() itself would have left: through drop_ref.
+ * executor drops the future. Those who leave while we are there see us and leave it to us: release().
  *
  * A panic in the future leaves run() by unwinding, through the thunk's frame (thunks_x86_64.S): its
  * personality routine closes the poll in passing.
@@ -67,20 +66,50 @@ static void learn_header(struct agent_hook *hook, const void *header)
 		hook->state_offset = state;
 }
 
-/* Gives our reference back. */
-static void release(struct ring *r, const struct agent_hook *hook, void *header, uint64_t ref)
+/* A waker that is the last to leave a pending task has the executor drop the future. */
+static void schedule_drop(struct ring *r, const struct agent_hook *hook, void *header, uint64_t ref)
+{
+	const struct agent_hook *hooks = agent_hooks();
+
+	for (uint32_t i = 0; i < agent_state()->n_hooks; i++) {
+		if (hooks[i].type != AH_ASYNC_SCHEDULE || hooks[i].vtable != hook->vtable)
+			continue;
+		__atomic_store_n(state_of(hook, header), SCHEDULED | CLOSED | REFERENCE,
+				 __ATOMIC_RELEASE);
+		if (r && agent_live())
+			agent_put(r, AE_SCHEDULE, ref);
+		((void (*)(void *, uint64_t))hooks[i].orig)(header, 0);
+		return;
+	}
+	((void (*)(void *))hook->drop_ref)(header);
+}
+
+/*
+ * Gives our reference back. While others know the task we just leave. Are we alone, then either
+ *  - the task is over: it is destroyed, as by whoever leaves last; or
+ *  - it is pending and run() was the last to leave before us, there is no waker: run() destroys such a task
+ *    without dropping its future, and so do we; or
+ *  - it is pending and others left behind run(), seeing us: then their duty is ours.
+ * The last two look alike, but not in what was before: `alone` says that run() began with nobody else there
+ * and that nobody was there when it had returned.
+ */
+static void release(struct ring *r, const struct agent_hook *hook, void *header, uint64_t ref,
+		    bool alone)
 {
 	uint64_t *state = state_of(hook, header);
 	uint64_t now = __atomic_load_n(state, __ATOMIC_ACQUIRE);
 
 	do {
-		if (now / REFERENCE == 1 && !(now & TASK)) {
-			/* Nobody else knows the task any more. */
-			if (r && agent_live())
-				agent_put(r, AE_DROP, ref);
-			((void (*)(void *))hook->drop_ref)(header);
+		if (now / REFERENCE != 1 || now & TASK)
+			continue;
+		if (!alone && !(now & (COMPLETED | CLOSED))) {
+			schedule_drop(r, hook, header, ref);
 			return;
 		}
+		if (r && agent_live())
+			agent_put(r, AE_DROP, ref);
+		((void (*)(void *))hook->drop_ref)(header);
+		return;
 	} while (!__atomic_compare_exchange_n(state, &now, now - REFERENCE, true, __ATOMIC_ACQ_REL,
 					      __ATOMIC_ACQUIRE));
 }
@@ -125,13 +154,16 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 	if (likely(hook->drop_ref && knows_state(hook))) {
 		before = __atomic_fetch_add(state_of(hook, header), REFERENCE, __ATOMIC_RELAXED);
 		poll->flags |= POLL_HELD;
+		if (before / REFERENCE == 1 && !(before & TASK))
+			poll->flags |= POLL_ALONE;
 	}
 	/* A task that was closed isn't polled any more: the run only drops its future. */
 	if (unlikely(before & CLOSED))
 		poll->flags |= POLL_CLOSED;
 	else
 		agent_put(r, AE_POLL_BEGIN, ref);
-	return (struct agent_begun){poll, (uint64_t)poll->generation << 32 | (poll->flags & POLL_HELD)};
+	return (struct agent_begun){
+		poll, (uint64_t)poll->generation << 32 | (poll->flags & (POLL_HELD | POLL_ALONE))};
 }
 
 static uint64_t outcome(uint64_t after, uint32_t flags)
@@ -152,17 +184,23 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 	struct ring *r = agent_peek_ring();
 	uint64_t ref = agent_ref(hook->kind, (uint64_t)header);
 	uint64_t type = woken ? AE_POLL_PENDING : AE_POLL_UNKNOWN;
+	uint64_t after = 0;
 
+	if (held & POLL_HELD) {
+		after = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
+		if (!woken)
+			type = AE_NONE; /* the state tells */
+	}
 	if (r && agent_poll_close(r, poll, held >> 32)) {
-		if (held & POLL_HELD && !woken)
-			type = outcome(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE),
-				       poll->flags);
+		if (type == AE_NONE)
+			type = outcome(after, poll->flags);
 		agent_put(r, poll->flags & POLL_CLOSED ? AE_CANCEL : type, ref);
 	} else {
 		r = NULL;
 	}
 	if (held & POLL_HELD)
-		release(r, hook, header, ref);
+		release(r, hook, header, ref,
+			held & POLL_ALONE && after / REFERENCE == 1 && !(after & TASK));
 }
 
 /* A panic, or a thread's forced end, passes the thunk's frame: the innermost open run is that frame's. */
@@ -185,7 +223,7 @@ void agent_async_unwound(bool forced)
 		if (agent_live())
 			agent_put(r, type, ref);
 		if (poll->flags & POLL_HELD)
-			release(r, poll->hook, poll->header, ref);
+			release(r, poll->hook, poll->header, ref, false);
 		return;
 	}
 }

@@ -33,7 +33,7 @@ struct agent_poll *agent_poll_open(struct ring *r, struct agent_hook *hook, void
 	poll->header = header;
 	poll->hook = hook;
 	poll->flags = flags | hook->flags;
-	poll->generation = r->generation;
+	poll->generation = (uint32_t)(agent_claim(r) >> 32);
 	arch_barrier_local();
 	n->depth = depth + 1;
 	return poll;
@@ -45,7 +45,7 @@ bool agent_poll_close(struct ring *r, struct agent_poll *poll, uint32_t generati
 {
 	struct agent_notes *n = agent_notes(r);
 
-	if (unlikely(r->generation != generation))
+	if (unlikely(agent_claim(r) >> 32 != generation))
 		return false;
 	n->depth = (uint32_t)(poll - n->polls);
 	return agent_live();

@@ -27,7 +27,7 @@ _Static_assert((int)AC_FUTEX == CALL_FUTEX, "thunks");
 
 struct agent_begun {
 	struct agent_poll *poll; /* NULL: jump on, nothing to end */
-	uint64_t held;		 /* POLL_HELD or 0, ring generation << 32 */
+	uint64_t held;		 /* POLL_HELD, POLL_ALONE | ring generation << 32 */
 };
 
 /* Called in place of the original, which they call. */

@@ -877,6 +877,34 @@ static void test_runs(void **state)
 	expect_nothing();
 }
 
+static bool run_pending_then_detached(struct async_task *t)
+{
+	run_pending(t);
+	t->state &= ~(uint64_t)A_TASK; /* the handle's owner saw us, so it left it to us */
+	return false;
+}
+
+static void test_the_last_to_leave_a_pending_task(void **state)
+{
+	struct agent_hook *schedule = area_hook(&area, AH_ASYNC_SCHEDULE, 8, count_orig);
+
+	(void)state;
+	schedule->vtable = (uint64_t)async_vtable;
+	run_as(run_pending_then_detached, A_SCHEDULED | A_TASK | A_REF);
+	expect_thread();
+	expect(AE_POLL_BEGIN, async_ref());
+	expect(AE_POLL_PENDING, async_ref());
+	expect(AE_SCHEDULE, async_ref());
+	expect_nothing();
+	assert_int_equal(atask.state, A_SCHEDULED | A_CLOSED | A_REF); /* to have its future dropped */
+	assert_int_equal(n_originals, 1);
+	assert_int_equal(n_destroyed, 0);
+	run_as(run_cancelled, atask.state);
+	expect(AE_CANCEL, async_ref());
+	expect(AE_DROP, async_ref());
+	assert_int_equal(n_destroyed, 1);
+}
+
 static void test_header_that_cannot_be_learned(void **state)
 {
 	(void)state;
@@ -1091,6 +1119,7 @@ int main(void)
 		WITH(test_futex_operations, setup),
 		WITH(test_trampolines, setup),
 		WITH(test_runs, setup_async),
+		WITH(test_the_last_to_leave_a_pending_task, setup_async),
 		WITH(test_header_that_cannot_be_learned, setup_async),
 		WITH(test_async_wakes, setup_async),
 		WITH(test_panic_through_a_run, setup_async),
