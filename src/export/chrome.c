@@ -47,7 +47,6 @@ struct wake_ref {
 	uint64_t serial, time_ns;
 	uint32_t pid, tid;
 	bool own_slice; /* came from outside of all polls */
-	bool by_waker;	/* else it was scheduled otherwise: most often by its spawn */
 };
 
 struct chrome_task {
@@ -89,8 +88,6 @@ static const struct head unknown_head = HEAD("wait", "not known", "thread_state_
 static const struct head section_head = HEAD("block", "block_in_place", "yellow");
 /* A single ns must never be the colour of a whole pixel: this one stands first of all in the list. */
 static const struct head wake_head = HEAD("wake", "wake", "thread_state_uninterruptible");
-static const struct head schedule_head =
-	HEAD("schedule", "schedule", "thread_state_uninterruptible");
 
 static inline char *put_head(char *p, const struct head *h)
 {
@@ -171,7 +168,9 @@ static int on_task_end(void *ctx, struct tl_task *task)
 		*p++ = ' ';
 		p = put_mem(p, f->label, f->label_len);
 		*p++ = '"';
-		p = put_span(c, p, f->pid, lane_of(&t->at)->tid, t->at.begin_ns, end_ns);
+		uint64_t begin_ns =
+			t->at.begin_ns > c->sel.from_ns ? t->at.begin_ns : c->sel.from_ns;
+		p = put_span(c, p, f->pid, lane_of(&t->at)->tid, begin_ns, end_ns);
 		p = put_lit(p, ",\"args\":{\"task\":");
 		p = put_u64(p, task->serial);
 		p = put_lit(p, ",\"id\":");
@@ -227,16 +226,14 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 static int on_wake(void *ctx, const struct tl_wake *wake)
 {
 	struct chrome *c = ctx;
-	if (wake->effect == TW_NOOP)
+	if (wake->effect == TW_NOOP || !wake->by_waker)
 		return 0;
 	struct chrome_task *t = task_of(c, wake->task);
 	struct thread_lane *thread = lanes_thread(&c->sel.lanes, wake->thread);
 	if (!t || !thread)
 		return -ENOMEM;
 
-	struct wake_ref ref = { .serial = wake->serial,
-				.time_ns = wake->time_ns,
-				.by_waker = wake->by_waker };
+	struct wake_ref ref = { .serial = wake->serial, .time_ns = wake->time_ns };
 	const struct chrome_task *source = wake->source_task ? wake->source_task->user : NULL;
 	if (source && source->at.shown) {
 		ref.pid = source->at.family->pid;
@@ -244,7 +241,7 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 	} else if (thread->shown) {
 		ref.pid = thread->pid;
 		ref.tid = thread->tid;
-		ref.own_slice = !wake->source_task;
+		ref.own_slice = !source; /* no poll, or one that the filter keeps back */
 	} else {
 		return 0; /* no lane to come from */
 	}
@@ -273,11 +270,10 @@ static bool take_wake(struct chrome_task *t, const struct tl_poll *poll, struct 
 	return found;
 }
 
-static char *put_flow(char *p, const struct wake_ref *wake, uint64_t id, uint32_t pid, uint32_t tid,
+static char *put_flow(char *p, uint64_t id, uint32_t pid, uint32_t tid,
 		      uint64_t ts_ns)
 {
-	p = wake->by_waker ? put_lit(p, ",\"cat\":\"wake\",\"name\":\"wake\",\"id\":")
-			   : put_lit(p, ",\"cat\":\"schedule\",\"name\":\"schedule\",\"id\":");
+	p = put_lit(p, ",\"cat\":\"wake\",\"name\":\"wake\",\"id\":");
 	p = put_u64(p, id);
 	p = put_place(p, pid, tid, ts_ns);
 	*p++ = '}';
@@ -291,14 +287,14 @@ static void flow(struct chrome *c, const struct wake_ref *from, uint32_t pid, ui
 	char *p = out_room(&c->out);
 
 	if (from->own_slice) {
-		p = put_head(p, from->by_waker ? &wake_head : &schedule_head);
+		p = put_head(p, &wake_head);
 		p = put_span(c, p, from->pid, from->tid, from->time_ns, from->time_ns + 1);
 		*p++ = '}';
 	}
 	p = put_lit(p, ",\n{\"ph\":\"s\"");
-	p = put_flow(p, from, id, from->pid, from->tid, from->time_ns - c->sel.base_ns);
+	p = put_flow(p, id, from->pid, from->tid, from->time_ns - c->sel.base_ns);
 	p = put_lit(p, ",\n{\"ph\":\"f\",\"bp\":\"e\"");
-	p = put_flow(p, from, id, pid, tid, poll_ns - c->sel.base_ns);
+	p = put_flow(p, id, pid, tid, poll_ns - c->sel.base_ns);
 	out_used(&c->out, p);
 }
 
@@ -362,9 +358,11 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 
 	uint64_t begin = begin_on_lane(&t->at, poll->begin_ns, poll->end_ns);
 	bool worst = poll->begin_seen && poll->end_ns - poll->begin_ns >= c->sel.worst_poll_ns;
-	const struct head *head = worst		       ? &worst_poll_head
-				  : poll->outcome < TO_N ? &poll_heads[poll->outcome]
-							 : &poll_heads[TO_UNKNOWN];
+	bool open = poll->outcome >= TO_UNKNOWN && poll->end_ns >= c->sel.to_ns;
+	const struct head *head = worst			   ? &worst_poll_head
+				  : open		   ? &poll_heads[TO_PENDING]
+				  : poll->outcome >= TO_N ? &poll_heads[TO_UNKNOWN]
+							   : &poll_heads[poll->outcome];
 	const struct trace_thread *tt = trace_reader_thread(c->reader, poll->thread);
 	if (t->at.shown)
 		task_poll(c, t, poll, head, begin, tt ? tt->tid : 0);
@@ -422,7 +420,7 @@ static int on_park(void *ctx, const struct tl_park *park)
 	if (!thread)
 		return -ENOMEM;
 	if (thread->shown)
-		call_slice(c, "parked (", park->call, ")\",\"cname\":\"thread_state_sleeping\"",
+		call_slice(c, "parked in ", park->call, "\",\"cname\":\"thread_state_sleeping\"",
 			   thread->pid, thread->tid, park->begin_ns, park->end_ns);
 	return c->out.error;
 }

@@ -283,6 +283,34 @@ static void tell(struct chooser *c, uint64_t all_ns, uint64_t all_slices)
 	buf_done(&b);
 }
 
+/* The recording goes on after the last event, as in timeline_replay(). */
+static void set_window(struct selection *s, const struct trace_reader *r)
+{
+	const struct trace_cost *cost = trace_reader_cost(r);
+	uint64_t end = s->totals.last_ns;
+	if (cost && cost->end_ns > end)
+		end = cost->end_ns;
+	if (s->filter.to_ns && s->filter.to_ns < end - s->base_ns)
+		end = s->base_ns + s->filter.to_ns;
+	s->to_ns = end;
+	s->from_ns = s->filter.from_ns < end - s->base_ns ? s->base_ns + s->filter.from_ns : end;
+}
+
+static int survey(struct chooser *c, struct trace_reader *r, bool first, struct error *err)
+{
+	do {
+		survey_clear(&c->survey);
+		lanes_forget(&c->sel->lanes);
+		int ret = survey_run(&c->survey, r, &c->sel->filter,
+				     first ? c->opt->progress : NULL, c->opt->progress_ctx, err);
+		if (ret == 0)
+			ret = trace_reader_rewind(r, err);
+		if (ret < 0)
+			return ret;
+	} while (c->survey.found_workers);
+	return 0;
+}
+
 static int choose(struct chooser *c, struct trace_reader *r, struct error *err)
 {
 	struct selection *s = c->sel;
@@ -290,23 +318,13 @@ static int choose(struct chooser *c, struct trace_reader *r, struct error *err)
 	uint64_t all_ns = 0, all_slices = 0;
 
 	for (int round = 0; round < MAX_ROUNDS; round++) {
-		survey_clear(&c->survey);
-		lanes_forget(&s->lanes);
-		int ret = survey_run(&c->survey, r, &s->filter, round ? NULL : c->opt->progress,
-				     c->opt->progress_ctx, err);
-		if (ret == 0)
-			ret = trace_reader_rewind(r, err);
+		int ret = survey(c, r, round == 0, err);
 		if (ret < 0)
 			return ret;
 
 		s->totals = c->survey.totals;
 		s->base_ns = c->survey.base_ns;
-		s->from_ns = s->base_ns + s->filter.from_ns;
-		s->to_ns = s->totals.last_ns;
-		if (s->filter.to_ns && s->base_ns + s->filter.to_ns < s->to_ns)
-			s->to_ns = s->base_ns + s->filter.to_ns;
-		if (s->from_ns > s->to_ns)
-			s->from_ns = s->to_ns;
+		set_window(s, r);
 		if (choose_lanes(c) < 0)
 			return error_set(err, -ENOMEM, "out of memory");
 		if (!round) {

@@ -279,11 +279,11 @@ static int make_profiles(struct speedscope *s)
 
 static const char *const state_frames[FRAME_N_STATES] = {
 	[FRAME_POLL] = "poll",
-	[FRAME_WAITING] = "(waiting)",
-	[FRAME_SCHEDULED] = "(scheduled)",
-	[FRAME_UNKNOWN] = "(not known)",
+	[FRAME_WAITING] = "waiting",
+	[FRAME_SCHEDULED] = "scheduled",
+	[FRAME_UNKNOWN] = "not known",
 	[FRAME_SECTION] = "block_in_place",
-	[FRAME_LOST] = "(events lost)",
+	[FRAME_LOST] = "events lost",
 };
 
 /* The list of frames, and where each stands in it. */
@@ -309,7 +309,7 @@ static int write_frames(struct speedscope *s, struct json *j)
 		else if (i < FRAME_PARK)
 			buf_printf(&name, "blocked in %s", trace_call_name(i - FRAME_BLOCK));
 		else
-			buf_printf(&name, "(parked: %s)", trace_call_name(i - FRAME_PARK));
+			buf_printf(&name, "parked in %s", trace_call_name(i - FRAME_PARK));
 		json_object(j, NULL);
 		json_string(j, "name", name.data);
 		json_end_object(j);

@@ -170,6 +170,10 @@ static int on_task_end(void *ctx, struct tl_task *task)
 		return -ENOMEM;
 
 	struct family *f = t->at.family;
+	if (task->role == TR_WORKER && f->role != TR_WORKER) {
+		f->role = TR_WORKER;
+		s->found_workers = true;
+	}
 	count_task_slice(s, t, t->at.begin_ns, s->limits->slice_bytes + t->name_len);
 	lanes_task_end(s->lanes, &t->at, task->end_ns);
 	s->n_tasks += t->at.counts;
@@ -212,6 +216,16 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 		r = count_thread_slice(s, poll->thread, poll->begin_ns, poll->depth ? 0 : ns,
 				       s->limits->slice_bytes + t->name_len);
 	return r;
+}
+
+/* One from outside of all polls gets a slice of its own, for its flow to begin in. */
+static int on_wake(void *ctx, const struct tl_wake *wake)
+{
+	struct survey *s = ctx;
+	bool own_slice = !wake->source_task || !wake->source_task->user;
+	if (!s->limits->flows || !own_slice || !wake->by_waker || wake->effect == TW_NOOP)
+		return 0;
+	return count_thread_slice(s, wake->thread, wake->time_ns, 0, s->limits->slice_bytes);
 }
 
 static int on_wait(void *ctx, const struct tl_wait *wait)
@@ -284,6 +298,7 @@ static const struct timeline_sink survey_sink = {
 	.task_end = on_task_end,
 	.poll = on_poll,
 	.wait = on_wait,
+	.wake = on_wake,
 	.block = on_block,
 	.section = on_section,
 	.park = on_park,
@@ -311,6 +326,7 @@ void survey_clear(struct survey *s)
 	memset(&s->bins, 0, sizeof(s->bins));
 	memset(&s->totals, 0, sizeof(s->totals));
 	s->top.n = 0;
+	s->found_workers = false;
 	s->n_slices = s->n_flows = s->n_tasks = s->bytes = s->base_ns = 0;
 }
 

@@ -34,7 +34,8 @@ int top_add(struct top *t, const struct top_task *task);
 struct survey {
 	struct lanes *lanes;
 	const struct limits *limits;
-	bool shown_only; /* count only what is on lanes that are shown */
+	bool shown_only;    /* count only what is on lanes that are shown */
+	bool found_workers; /* a family turned out to be workers' loops: its counts are void */
 
 	struct pool tasks; /* of those alive */
 	struct top top;
