@@ -25,8 +25,9 @@ struct report_options {
 	void *progress_ctx;
 };
 
-int report_make(struct trace_reader *r, const struct report_options *opt, struct report **ret_report,
-		struct error *err);
+/* The reader must outlive the report: names stay its. */
+int report_make(struct trace_reader *r, const struct report_options *opt,
+		struct report **ret_report, struct error *err);
 void report_free(struct report *rep);
 /* "poll", "max", "delay", ... into the enum; -EINVAL. */
 int report_parse_sort(const char *s, enum report_sort *ret_sort);

@@ -53,25 +53,26 @@ void timeline_fail(struct timeline *tl, int code)
 		tl->failed = code;
 }
 
-/* Makes room for entry `number` in an array of pointers. */
-static bool grow(struct timeline *tl, void ***array, size_t *n, uint32_t number)
+/* The array of pointers with room for entry `number`; NULL if there can be none. */
+static void *grown(struct timeline *tl, void *array, size_t *n, uint32_t number)
 {
+	if (number < *n)
+		return array;
 	if (number >= MAX_NUMBER) {
 		tl->n_odd++;
-		return false;
+		return NULL;
 	}
 	size_t want = *n ? *n : 16;
 	while (want <= number)
 		want *= 2;
-	void **bigger = realloc(*array, want * sizeof(**array));
+	char *bigger = realloc(array, want * sizeof(void *));
 	if (!bigger) {
 		timeline_fail(tl, -ENOMEM);
-		return false;
+		return NULL;
 	}
-	memset(bigger + *n, 0, (want - *n) * sizeof(*bigger));
-	*array = bigger;
+	memset(bigger + *n * sizeof(void *), 0, (want - *n) * sizeof(void *));
 	*n = want;
-	return true;
+	return bigger;
 }
 
 static bool empty(const char *s)
@@ -103,8 +104,10 @@ struct kind *timeline_kind(struct timeline *tl, uint32_t number)
 {
 	if (number < tl->n_kinds && tl->kinds[number])
 		return tl->kinds[number];
-	if (number >= tl->n_kinds && !grow(tl, (void ***)&tl->kinds, &tl->n_kinds, number))
+	struct kind **kinds = grown(tl, tl->kinds, &tl->n_kinds, number);
+	if (!kinds)
 		return NULL;
+	tl->kinds = kinds;
 	struct kind *k = calloc(1, sizeof(*k));
 	if (!k) {
 		timeline_fail(tl, -ENOMEM);
@@ -121,8 +124,10 @@ struct thread *timeline_thread(struct timeline *tl, uint32_t number)
 {
 	if (number < tl->n_threads && tl->threads[number])
 		return tl->threads[number];
-	if (number >= tl->n_threads && !grow(tl, (void ***)&tl->threads, &tl->n_threads, number))
+	struct thread **threads = grown(tl, tl->threads, &tl->n_threads, number);
+	if (!threads)
 		return NULL;
+	tl->threads = threads;
 	struct thread *th = calloc(1, sizeof(*th));
 	if (!th) {
 		timeline_fail(tl, -ENOMEM);
@@ -314,6 +319,7 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
 	if (end_ns < tl->last_ns)
 		end_ns = tl->last_ns;
 	tl->finished = true;
+	tl->last_ns = end_ns;
 	for (size_t i = 0; i < tl->n_threads; i++) {
 		struct thread *th = tl->threads[i];
 		if (!th)

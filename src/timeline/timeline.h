@@ -186,7 +186,7 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err);
 
 struct timeline_totals {
 	uint64_t n_events, n_lost;
-	uint64_t first_ns, last_ns;
+	uint64_t first_ns, last_ns; /* first event; last event, after the finish the trace's end */
 	/* tasks of role task and blocking: workers' own polls and roots are not counted */
 	uint64_t spawned;   /* spawns seen */
 	uint64_t unspawned; /* tasks that lived before, or whose spawn was lost */

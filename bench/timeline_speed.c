@@ -1,0 +1,158 @@
+/*
+ * How fast events become tasks: synthetic workloads through the timeline alone, through a trace
+ * file and the timeline, and into a report. Prints million events per second of CPU time.
+ *
+ *     timeline_speed [MILLION EVENTS]
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "report/report.h"
+#include "timeline/replay.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define N_THREADS 4
+#define BATCH 4096
+
+/* Makes events, BATCH at a time, of one thread each. */
+struct load {
+	const char *name;
+	uint32_t n_tasks; /* alive at a time */
+	bool short_lived; /* spawn, poll, end, drop; else wake, poll, pending */
+	uint64_t time, next, n_ids;
+};
+
+static const struct trace_kind kind = {.name = "app::handler", .full_name = "app::handler"};
+
+static const struct trace_kind *the_kind(const void *ctx, uint32_t number)
+{
+	return number ? NULL : &kind;
+}
+
+static void load_fill(struct load *l, struct trace_event *ev)
+{
+	uint32_t thread = l->next / BATCH % N_THREADS;
+	memset(ev, 0, BATCH * sizeof(*ev));
+	for (unsigned i = 0; i < BATCH; i++, l->next++) {
+		ev[i].time = l->time += 20;
+		ev[i].thread = thread;
+		if (l->short_lived) {
+			static const uint16_t types[] = {TE_SPAWN, TE_POLL_BEGIN, TE_POLL_END,
+							 TE_DROP};
+			ev[i].type = types[i % 4];
+			ev[i].arg = ev[i].type == TE_POLL_END ? TO_READY : 0;
+			ev[i].task = ev[i].type == TE_SPAWN ? ++l->n_ids : l->n_ids;
+		} else {
+			static const uint16_t types[] = {TE_WAKE, TE_POLL_BEGIN, TE_BLOCK,
+							 TE_POLL_END};
+			ev[i].type = types[i % 4];
+			ev[i].task = 1 + l->next / 4 * 7919 % l->n_tasks;
+			ev[i].value = 10;
+		}
+	}
+}
+
+static void row(const char *load, const char *what, uint64_t n, uint64_t ns)
+{
+	printf("%-34s %-28s %8.1f M events/s  %6.1f ns/event\n", load, what, n * 1e3 / ns,
+	       (double)ns / n);
+}
+
+static int timeline_alone(struct load l, uint64_t n)
+{
+	struct trace_event *ev = malloc(BATCH * sizeof(*ev));
+	const struct timeline_sink none = {0};
+	struct timeline *tl = timeline_new(&none, NULL, the_kind, NULL);
+	uint64_t spent = 0;
+	int r = ev && tl ? 0 : -1;
+	for (uint64_t i = 0; i < n && r >= 0; i += BATCH) {
+		load_fill(&l, ev);
+		uint64_t begin = clock_cpu_ns();
+		for (unsigned k = 0; k < BATCH && r >= 0; k++)
+			r = timeline_feed(tl, &ev[k], NULL);
+		spent += clock_cpu_ns() - begin;
+	}
+	if (r >= 0)
+		row(l.name, "timeline", n, spent);
+	timeline_free(tl);
+	free(ev);
+	return r;
+}
+
+static int write_file(struct load l, uint64_t n, const char *path, struct error *err)
+{
+	struct trace_writer *w;
+	int r = trace_writer_open(path, &w, err);
+	if (r < 0)
+		return r;
+	uint32_t index;
+	trace_writer_process(w, &(struct trace_process){.pid = 1, .exe = "/bin/app"}, &index);
+	trace_writer_runtime(w, &(struct trace_runtime){.name = "tokio"}, &index);
+	trace_writer_kind(w, &kind, &index);
+	for (unsigned i = 0; i < N_THREADS; i++)
+		trace_writer_thread(w, &(struct trace_thread){.tid = i + 1, .name = "worker"},
+				    &index);
+	struct trace_event *ev = malloc(BATCH * sizeof(*ev));
+	for (uint64_t i = 0; i < n && ev && r >= 0; i += BATCH) {
+		load_fill(&l, ev);
+		r = trace_writer_events(w, ev[0].thread, ev, BATCH);
+		if (i / BATCH % 64 == 63 && r >= 0)
+			r = trace_writer_round(w, l.time);
+	}
+	free(ev);
+	int closed = trace_writer_close(w, err);
+	return r < 0 ? r : closed;
+}
+
+static int from_file(struct load l, uint64_t n, const char *path, struct error *err)
+{
+	int r = write_file(l, n, path, err);
+	struct trace_reader *reader = NULL;
+	if (r >= 0)
+		r = trace_reader_open(path, &reader, err);
+	if (r < 0)
+		return r;
+	const struct timeline_sink none = {0};
+	uint64_t begin = clock_cpu_ns();
+	r = timeline_replay(reader, NULL, &none, NULL, NULL, NULL, NULL, NULL, err);
+	row(l.name, "file, timeline", n, clock_cpu_ns() - begin);
+	if (r >= 0)
+		r = trace_reader_rewind(reader, err);
+	struct report *rep = NULL;
+	begin = clock_cpu_ns();
+	if (r >= 0)
+		r = report_make(reader, &(struct report_options){0}, &rep, err);
+	row(l.name, "file, timeline, report", n, clock_cpu_ns() - begin);
+	report_free(rep);
+	trace_reader_free(reader);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t n = (argc > 1 ? strtoull(argv[1], NULL, 10) : 10) * 1000000 / BATCH * BATCH;
+	const struct load loads[] = {
+		{.name = "100 tasks, woken and polled", .n_tasks = 100},
+		{.name = "100,000 tasks, woken and polled", .n_tasks = 100000},
+		{.name = "short tasks", .short_lived = true},
+	};
+	char path[] = "/tmp/timeline_speed.XXXXXX";
+	int fd = mkstemp(path);
+	if (fd < 0)
+		return 1;
+	close(fd);
+	struct error err = {0};
+	int r = 0;
+	for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]) && r >= 0; i++) {
+		r = timeline_alone(loads[i], n);
+		if (r >= 0)
+			r = from_file(loads[i], n, path, &err);
+	}
+	unlink(path);
+	if (r < 0)
+		fprintf(stderr, "timeline_speed: %s\n", err.text);
+	return r < 0;
+}

@@ -1,0 +1,153 @@
+/* pollux report: who was slow, who waited, who blocked a worker. Text for people, or JSON. */
+#include "base/buf.h"
+#include "base/text.h"
+#include "cli/verbs.h"
+#include "report/report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FAMILIES_SHOWN 20
+
+static int parse_number(const struct cli_args *args, const char *name, unsigned *ret)
+{
+	const char *s = cli_option(args, name);
+	if (!s)
+		return 0;
+	char *end;
+	errno = 0;
+	unsigned long v = strtoul(s, &end, 10);
+	if (*s < '0' || *s > '9' || *end || errno || v > 1000000)
+		return cli_usage(args, "--%s needs a number up to 1000000, not '%s'", name, s);
+	*ret = v;
+	return 0;
+}
+
+static int parse_time(const struct cli_args *args, const char *name, uint64_t *ret)
+{
+	const char *s = cli_option(args, name);
+	if (s && text_parse_duration(s, 1000000000, ret) < 0)
+		return cli_usage(args, "--%s needs a time such as 2.5s or 300ms, not '%s'", name,
+				 s);
+	return 0;
+}
+
+static int parse(const struct cli_args *args, struct report_options *opt)
+{
+	const char *sort = cli_option(args, "sort");
+	int r;
+
+	if (cli_n_operands(args) != 1)
+		return cli_usage(args, "one trace file is needed, or - for standard input");
+	if (sort && report_parse_sort(sort, &opt->sort) < 0)
+		return cli_usage(args,
+				 "--sort is poll, max, delay, wait, tasks, wakes or name, not '%s'",
+				 sort);
+	if ((r = parse_time(args, "from", &opt->filter.from_ns)) ||
+	    (r = parse_time(args, "to", &opt->filter.to_ns)) ||
+	    (r = parse_number(args, "top", &opt->n_families)) ||
+	    (r = parse_number(args, "longest", &opt->n_longest)))
+		return r;
+	if (opt->filter.to_ns && opt->filter.to_ns <= opt->filter.from_ns)
+		return cli_usage(args, "--to must be later than --from");
+	opt->filter.families = cli_option_all(args, "family");
+	opt->filter.threads = cli_option_all(args, "thread");
+	opt->filter.tasks = cli_option_all(args, "task");
+	return 0;
+}
+
+static int print(const struct buf *out, struct error *err)
+{
+	if (buf_failed(out))
+		return error_set(err, -ENOMEM, "out of memory");
+	bool written = fwrite(out->data, 1, out->len, stdout) == out->len && fflush(stdout) == 0;
+	/* Whoever reads it has seen enough. */
+	if (!written && errno != EPIPE)
+		return error_sys(err, -errno, "cannot write the report");
+	return 0;
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	static char label[] = "reading";
+	struct report_options opt = {
+		.n_families = FAMILIES_SHOWN,
+		.width = cli_width(),
+		.color = cli_color(),
+		.progress = cli_progress,
+		.progress_ctx = label,
+	};
+	int r = parse(args, &opt);
+	if (r)
+		return r;
+
+	const char *input = cli_operand(args, 0);
+	struct trace_reader *reader = NULL;
+	struct report *rep = NULL;
+	_cleanup_buf_ struct buf out = BUF_INIT;
+	r = trace_reader_open(input, &reader, err);
+	if (r == 0) {
+		r = report_make(reader, &opt, &rep, err);
+		cli_progress_done();
+		if (r < 0)
+			error_add(err, "cannot read %s", input);
+	}
+	if (r == 0) {
+		if (cli_flag(args, "json"))
+			report_json(rep, &out);
+		else
+			report_text(rep, &out);
+		r = print(&out, err);
+	}
+	report_free(rep);
+	trace_reader_free(reader);
+	return r < 0 ? 1 : 0;
+}
+
+static const struct cli_option options[] = {
+	{0, "json", NULL, "all numbers as JSON, documented in docs/report-json.md", false},
+	{'s', "sort", "KEY",
+	 "families by poll (time, the default), max, delay, wait, tasks, wakes, name", false},
+	{0, "family", "TEXT", "only tasks whose family's name contains TEXT", true},
+	{0, "task", "TASK", "only this task: its number in the report, or id:7", true},
+	{0, "thread", "THREAD", "only what ran on this thread: its tid, or part of its name", true},
+	{0, "from", "TIME", "begin this long after the trace's first event (2.5s, 300ms)", false},
+	{0, "to", "TIME", "end this long after the trace's first event", false},
+	{'n', "top", "N", "at most N families (20; 0: all)", false},
+	{0, "longest", "N", "the N longest polls (10)", false},
+	{0},
+};
+
+static const char *const examples[] = {
+	"pollux report trace.plx",
+	"what stands out, families, threads, the longest polls",
+	"pollux report trace.plx --from 2s --to 3s --sort delay",
+	"one second of it, families that waited longest for a worker first",
+	"pollux report trace.plx --json | jq '.families[] | {name, polls, poll_ns}'",
+	"for a program",
+	NULL,
+};
+
+const struct cli_verb verb_report = {
+	.name = "report",
+	.synopsis = "report [OPTIONS] FILE.plx",
+	.summary = "say what the tasks of a trace did",
+	.text = "Reads the trace FILE.plx (- is standard input) and prints what was recorded, what "
+		"stands out, a table of task families, one of threads, the longest polls, what was "
+		"seen "
+		"and what not, and what the recording itself cost.\n\n"
+		"A family is all tasks of one kind. \"delay\" is the time from the wake to the "
+		"poll, "
+		"\"waiting\" the time in which nobody woke them, \"self\" the wakes by the task "
+		"itself. A "
+		"busy thread was in a poll, a parked one had nothing to do; \"blocked\" is the "
+		"part of busy "
+		"spent in blocking calls. Polls of spawn_blocking closures are no long polls. "
+		"Those of "
+		"block_on's root future are inferred from what its thread did.",
+	.examples = examples,
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,240 @@
+/* The report for programs: every number that the text is made of. The fields stand in
+ * docs/report-json.md. */
+#include "report/data.h"
+
+#include "base/json.h"
+
+static uint64_t relative(const struct report *rep, uint64_t time_ns)
+{
+	return time_ns - rep->base_ns;
+}
+
+static void write_hist(struct json *j, const char *key, const struct hist *h)
+{
+	json_object(j, key);
+	json_u64(j, "count", h->count);
+	json_u64(j, "sum", h->sum);
+	json_u64(j, "min", h->count ? h->min : 0);
+	json_u64(j, "p50", hist_quantile(h, 0.5));
+	json_u64(j, "p90", hist_quantile(h, 0.9));
+	json_u64(j, "p99", hist_quantile(h, 0.99));
+	json_u64(j, "max", h->max);
+	json_end_object(j);
+}
+
+static void write_calls(struct json *j, const char *key, const struct call_list *calls)
+{
+	json_array(j, key);
+	for (size_t i = 0; i < calls->n; i++) {
+		json_object(j, NULL);
+		json_string(j, "call", trace_call_name(calls->items[i].call));
+		json_u64(j, "count", calls->items[i].n);
+		json_u64(j, "ns", calls->items[i].ns);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}
+
+static void write_ends(struct json *j, const struct family *f)
+{
+	json_u64(j, "completed", f->n_ended[TO_READY]);
+	json_u64(j, "cancelled", f->n_ended[TO_CANCELLED]);
+	json_u64(j, "panicked", f->n_ended[TO_PANICKED]);
+	json_u64(j, "ended_unknown", f->n_ended[TO_UNKNOWN]);
+	json_u64(j, "alive", f->n_ended[TO_PENDING]);
+}
+
+static void write_processes(const struct report *rep, struct json *j)
+{
+	json_array(j, "processes");
+	for (uint32_t i = 0; i < trace_reader_n_processes(rep->reader); i++) {
+		const struct trace_process *p = trace_reader_process(rep->reader, i);
+		json_object(j, NULL);
+		json_u64(j, "pid", p->pid);
+		json_string(j, "exe", p->exe);
+		json_string(j, "cmdline", p->cmdline);
+		json_u64(j, "start_realtime_ns", p->start_realtime_ns);
+		json_array(j, "runtimes");
+		for (uint32_t k = 0; k < trace_reader_n_runtimes(rep->reader); k++) {
+			const struct trace_runtime *rt = trace_reader_runtime(rep->reader, k);
+			if (rt->process != i)
+				continue;
+			json_object(j, NULL);
+			json_string(j, "name", rt->name);
+			json_string(j, "version", rt->version);
+			json_string(j, "object", rt->object);
+			json_string(j, "verified", rt->verified);
+			json_end_object(j);
+		}
+		json_end_array(j);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}
+
+static void write_families(const struct report *rep, struct json *j)
+{
+	json_array(j, "families");
+	for (size_t i = 0; i < rep->n_families; i++) {
+		const struct family *f = rep->families[i];
+		const struct trace_kind *meta = trace_reader_kind(rep->reader, f->kind);
+		json_object(j, NULL);
+		json_string(j, "name", family_name(rep, f));
+		json_string(j, "full_name", meta ? meta->full_name : "");
+		json_string(j, "role", trace_role_name(f->role));
+		json_u64(j, "kind", f->kind);
+		json_u64(j, "process", meta ? meta->process : 0);
+		json_string(j, "scheduler", meta ? meta->scheduler : "");
+		json_array(j, "spawn_sites");
+		for (uint32_t k = 0; meta && meta->sites && k < meta->n_sites; k++)
+			json_string(j, NULL, meta->sites[k]);
+		json_end_array(j);
+		json_u64(j, "tasks", f->n_tasks);
+		json_u64(j, "spawned", f->n_spawned);
+		write_ends(j, f);
+		json_u64(j, "never_polled", f->n_unpolled);
+		json_u64(j, "polls", f->n_polls);
+		json_u64(j, "wakes", f->n_wakes + f->n_stray_wakes);
+		json_u64(j, "self_wakes", f->n_self_wakes);
+		json_u64(j, "stray_wakes", f->n_stray_wakes);
+		write_hist(j, "poll_ns", &f->poll);
+		write_hist(j, "sched_delay_ns", &f->delay);
+		json_u64(j, "waiting_ns", f->waiting_ns);
+		json_u64(j, "scheduled_ns", f->scheduled_ns);
+		json_u64(j, "blocked_ns", f->blocked_ns);
+		write_calls(j, "blocking_calls", &f->calls);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}
+
+static void write_thread_id(const struct report *rep, struct json *j, uint32_t thread)
+{
+	const struct trace_thread *t = trace_reader_thread(rep->reader, thread);
+	json_u64(j, "tid", t ? t->tid : 0);
+	json_string(j, "name", t ? t->name : "");
+}
+
+static void write_workers(const struct report *rep, struct json *j)
+{
+	json_array(j, "workers");
+	for (size_t i = 0; i < rep->n_threads; i++) {
+		const struct tl_thread *th = &rep->threads[i];
+		json_object(j, NULL);
+		write_thread_id(rep, j, th->thread);
+		json_string(j, "role", th->root ? "block_on" : th->worker ? "worker" : "blocking");
+		json_u64(j, "polls", th->n_polls);
+		json_u64(j, "busy_ns", th->busy_ns);
+		json_u64(j, "parked_ns", th->parked_ns);
+		json_u64(j, "blocked_ns", th->blocked_ns);
+		json_u64(j, "begin_ns", relative(rep, th->begin_ns));
+		json_u64(j, "end_ns", relative(rep, th->end_ns));
+		json_u64(j, "lost", th->lost);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}
+
+static void write_longest(const struct report *rep, struct json *j)
+{
+	json_array(j, "longest_polls");
+	for (size_t i = 0; i < rep->n_longest; i++) {
+		const struct long_poll *l = &rep->longest[i];
+		json_object(j, NULL);
+		json_string(j, "family", family_name(rep, l->family));
+		json_u64(j, "kind", l->family->kind);
+		json_u64(j, "task", l->serial);
+		json_u64(j, "id", l->id);
+		write_thread_id(rep, j, l->poll.thread);
+		json_u64(j, "begin_ns", relative(rep, l->poll.begin_ns));
+		json_u64(j, "duration_ns", l->poll.end_ns - l->poll.begin_ns);
+		json_string(j, "outcome", trace_outcome_name(l->poll.outcome));
+		json_bool(j, "inferred", l->poll.inferred);
+		json_u64(j, "blocked_ns", l->poll.blocked_ns);
+		write_calls(j, "blocking_calls", &l->calls);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}
+
+static void write_coverage(const struct report *rep, struct json *j)
+{
+	json_array(j, "coverage");
+	for (uint32_t i = 0; i < trace_reader_n_coverage(rep->reader); i++) {
+		const struct trace_coverage *c = trace_reader_coverage(rep->reader, i);
+		json_object(j, NULL);
+		json_u64(j, "process", c->process);
+		json_string(j, "item", c->item);
+		json_u64(j, "seen", c->seen);
+		json_u64(j, "total", c->total);
+		json_string(j, "note", c->note);
+		json_end_object(j);
+	}
+	json_end_array(j);
+	json_array(j, "losses");
+	for (size_t i = 0; i < rep->n_losses; i++) {
+		const struct tl_loss *l = &rep->losses[i];
+		json_object(j, NULL);
+		write_thread_id(rep, j, l->thread);
+		json_u64(j, "events", l->n_events);
+		json_u64(j, "begin_ns", relative(rep, l->begin_ns));
+		json_u64(j, "end_ns", relative(rep, l->end_ns));
+		json_end_object(j);
+	}
+	json_end_array(j);
+}
+
+static void write_cost(const struct report *rep, struct json *j)
+{
+	const struct trace_cost *cost = trace_reader_cost(rep->reader);
+	if (!cost)
+		return;
+	double agent_ns = (double)cost->event_cost_ps / 1000 * rep->totals.n_events;
+	uint64_t busy = report_busy_ns(rep);
+	json_object(j, "cost");
+	json_u64(j, "stop_ns", cost->stop_ns);
+	json_u64(j, "attach_ns", cost->attach_ns);
+	json_u64(j, "recorder_cpu_ns", cost->recorder_cpu_ns);
+	json_double(j, "event_cost_ns", cost->event_cost_ps / 1000.0);
+	json_double(j, "agent_ns", agent_ns);
+	json_double(j, "share_of_busy", busy && !rep->filtered ? agent_ns / busy : 0);
+	json_string(j, "end_reason", cost->end_reason);
+	json_end_object(j);
+}
+
+void report_json(const struct report *rep, struct buf *out)
+{
+	struct family sum = report_sum(rep);
+	const char *why = "";
+	bool truncated = trace_reader_truncated(rep->reader, &why);
+	struct json j;
+	json_init(&j, out, true);
+	json_object(&j, NULL);
+	json_u64(&j, "version", 1);
+	json_u64(&j, "events", rep->totals.n_events);
+	json_u64(&j, "lost", rep->n_lost);
+	json_u64(&j, "odd", rep->totals.n_odd);
+	json_u64(&j, "duration_ns", rep->end_ns - rep->begin_ns);
+	json_u64(&j, "begin_ns", relative(rep, rep->begin_ns));
+	json_bool(&j, "filtered", rep->filtered);
+	json_bool(&j, "truncated", truncated);
+	json_string(&j, "truncated_text", truncated ? why : "");
+	write_processes(rep, &j);
+	json_object(&j, "tasks");
+	json_u64(&j, "spawned", sum.n_spawned);
+	json_u64(&j, "from_before", sum.n_tasks - sum.n_spawned);
+	write_ends(&j, &sum);
+	json_u64(&j, "never_polled", sum.n_unpolled);
+	json_end_object(&j);
+	json_u64(&j, "polls", sum.n_polls);
+	json_u64(&j, "wakes", sum.n_wakes + sum.n_stray_wakes);
+	json_u64(&j, "self_wakes", sum.n_self_wakes);
+	json_u64(&j, "busy_ns", report_busy_ns(rep));
+	write_families(rep, &j);
+	write_workers(rep, &j);
+	write_longest(rep, &j);
+	write_coverage(rep, &j);
+	write_cost(rep, &j);
+	json_end_object(&j);
+	buf_char(out, '\n');
+}

@@ -1,0 +1,447 @@
+/*
+ * Collects a report from a timeline in one pass: a family per kind with histograms of its polls
+ * and scheduling delays, the threads that polled, the longest polls with the blocking calls in
+ * them.
+ *
+ * Blocking calls are told before the poll they are in; they are kept by thread and task until
+ * that poll ends. Polls of spawn_blocking closures are no "long polls": to block is what they are
+ * for.
+ */
+#include "report/data.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LONGEST_DEFAULT 10
+
+static bool counts_as_task(const struct family *f)
+{
+	return f->role == TR_TASK || f->role == TR_BLOCKING;
+}
+
+/* The array with at least `i` + 1 entries, the new ones zero; NULL when out of memory. */
+static void *grown(void *items, size_t *n, size_t i, size_t item_bytes)
+{
+	if (i < *n)
+		return items;
+	size_t want = *n ? *n : 16;
+	while (want <= i)
+		want *= 2;
+	char *bigger = realloc(items, want * item_bytes);
+	if (!bigger)
+		return NULL;
+	memset(bigger + *n * item_bytes, 0, (want - *n) * item_bytes);
+	*n = want;
+	return bigger;
+}
+
+static struct family *family_of(struct report *rep, uint32_t kind)
+{
+	struct family **families = grown(rep->families, &rep->n_families, kind, sizeof(*families));
+	if (!families)
+		return NULL;
+	rep->families = families;
+	if (families[kind])
+		return families[kind];
+	struct family *f = calloc(1, sizeof(*f));
+	if (!f)
+		return NULL;
+	const struct trace_kind *meta = trace_reader_kind(rep->reader, kind);
+	f->kind = kind;
+	f->role = meta ? meta->role : TR_TASK;
+	return families[kind] = f;
+}
+
+static int call_add(struct call_list *list, uint16_t call, uint64_t n, uint64_t ns)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		if (list->items[i].call == call) {
+			list->items[i].n += n;
+			list->items[i].ns += ns;
+			return 0;
+		}
+	}
+	struct call_sum *bigger = realloc(list->items, (list->n + 1) * sizeof(*bigger));
+	if (!bigger)
+		return -ENOMEM;
+	list->items = bigger;
+	bigger[list->n++] = (struct call_sum){.call = call, .n = n, .ns = ns};
+	return 0;
+}
+
+static int longer_call(const void *a, const void *b)
+{
+	const struct call_sum *x = a, *y = b;
+	return x->ns != y->ns ? (x->ns < y->ns ? 1 : -1) : x->call - y->call;
+}
+
+/* ---- the sink ---- */
+
+static int on_task_begin(void *ctx, struct tl_task *task)
+{
+	struct report *rep = ctx;
+	struct family *f = family_of(rep, task->kind);
+	if (!f)
+		return -ENOMEM;
+	f->n_tasks++;
+	f->n_spawned += task->spawn_seen;
+	task->user = f;
+	return 0;
+}
+
+static int on_task_end(void *ctx, struct tl_task *task)
+{
+	struct family *f = task->user;
+	f->role = task->role;
+	f->n_ended[task->outcome]++;
+	if (task->outcome == TO_PENDING && task->spawn_seen && task->state == TS_SCHEDULED &&
+	    !task->n_polls)
+		f->n_unpolled++;
+	return 0;
+}
+
+static int keep_if_long(struct report *rep, const struct tl_poll *poll,
+			const struct call_list *calls)
+{
+	uint64_t ns = poll->end_ns - poll->begin_ns;
+	size_t at = rep->n_longest;
+	while (at && rep->longest[at - 1].poll.end_ns - rep->longest[at - 1].poll.begin_ns < ns)
+		at--;
+	if (at >= rep->cap_longest)
+		return 0;
+	struct long_poll new = {
+		.poll = *poll,
+		.family = poll->task->user,
+		.serial = poll->task->serial,
+		.id = poll->task->id,
+	};
+	for (size_t i = 0; calls && i < calls->n; i++)
+		if (call_add(&new.calls, calls->items[i].call, calls->items[i].n,
+			     calls->items[i].ns) < 0)
+			return -ENOMEM;
+	if (new.calls.n)
+		qsort(new.calls.items, new.calls.n, sizeof(*new.calls.items), longer_call);
+	if (rep->n_longest == rep->cap_longest)
+		free(rep->longest[--rep->n_longest].calls.items);
+	memmove(&rep->longest[at + 1], &rep->longest[at], (rep->n_longest - at) * sizeof(new));
+	rep->longest[at] = new;
+	rep->n_longest++;
+	return 0;
+}
+
+/* The calls in the task's poll on that thread that ends now; taken out. */
+static struct call_list take_calls(struct report *rep, uint32_t thread, uint64_t serial)
+{
+	struct thread_calls *t = thread < rep->n_calls ? &rep->calls[thread] : NULL;
+	for (size_t i = t ? t->n : 0; i-- > 0;) {
+		if (t->open[i].serial != serial)
+			continue;
+		struct call_list calls = t->open[i].calls;
+		t->open[i] = t->open[--t->n];
+		return calls;
+	}
+	return (struct call_list){0};
+}
+
+static int on_poll(void *ctx, const struct tl_poll *poll)
+{
+	struct report *rep = ctx;
+	struct family *f = poll->task->user;
+	struct call_list calls = {0};
+	if (poll->n_blocks)
+		calls = take_calls(rep, poll->thread, poll->task->serial);
+	f->n_polls++;
+	int r = 0;
+	if (poll->begin_seen) {
+		r = hist_add(&f->poll, poll->end_ns - poll->begin_ns);
+		if (r >= 0 && f->role != TR_BLOCKING && f->role != TR_WORKER)
+			r = keep_if_long(rep, poll, &calls);
+	}
+	if (r >= 0 && poll->begin_seen && poll->scheduled_ns) {
+		uint64_t delay = poll->begin_ns - poll->scheduled_ns;
+		if (!f->delay.count || delay > f->delay.max)
+			f->max_delay_at_ns = poll->begin_ns;
+		r = hist_add(&f->delay, delay);
+	}
+	free(calls.items);
+	return r;
+}
+
+static int on_wait(void *ctx, const struct tl_wait *wait)
+{
+	struct family *f = wait->task->user;
+	if (wait->state == TS_WAITING)
+		f->waiting_ns += wait->end_ns - wait->begin_ns;
+	else if (wait->state == TS_SCHEDULED)
+		f->scheduled_ns += wait->end_ns - wait->begin_ns;
+	return 0;
+}
+
+static int on_wake(void *ctx, const struct tl_wake *wake)
+{
+	struct family *f = wake->task->user;
+	if (!wake->by_waker)
+		return 0;
+	f->n_wakes++;
+	f->n_self_wakes += wake->source_task == wake->task;
+	return 0;
+}
+
+static int on_stray_wake(void *ctx, uint32_t kind, uint32_t thread, uint64_t time_ns)
+{
+	struct report *rep = ctx;
+	struct family *f = family_of(rep, kind);
+	if (!f)
+		return -ENOMEM;
+	f->n_stray_wakes++;
+	return 0;
+}
+
+static int on_block(void *ctx, const struct tl_block *block)
+{
+	struct report *rep = ctx;
+	struct family *f = block->task->user;
+	uint64_t ns = block->end_ns - block->begin_ns;
+	f->blocked_ns += ns;
+	if (call_add(&f->calls, block->call, 1, ns) < 0)
+		return -ENOMEM;
+	struct thread_calls *all = grown(rep->calls, &rep->n_calls, block->thread, sizeof(*all));
+	if (!all)
+		return -ENOMEM;
+	rep->calls = all;
+	struct thread_calls *t = &all[block->thread];
+	for (size_t i = t->n; i-- > 0;)
+		if (t->open[i].serial == block->task->serial)
+			return call_add(&t->open[i].calls, block->call, 1, ns);
+	struct open_calls *bigger = realloc(t->open, (t->n + 1) * sizeof(*bigger));
+	if (!bigger)
+		return -ENOMEM;
+	t->open = bigger;
+	t->open[t->n] = (struct open_calls){.serial = block->task->serial};
+	return call_add(&t->open[t->n++].calls, block->call, 1, ns);
+}
+
+static int on_loss(void *ctx, const struct tl_loss *loss)
+{
+	struct report *rep = ctx;
+	rep->n_lost += loss->n_events;
+	for (size_t i = 0; i < rep->n_losses; i++) {
+		struct tl_loss *sum = &rep->losses[i];
+		if (sum->thread != loss->thread)
+			continue;
+		sum->n_events += loss->n_events;
+		sum->end_ns = loss->end_ns;
+		return 0;
+	}
+	struct tl_loss *bigger = realloc(rep->losses, (rep->n_losses + 1) * sizeof(*bigger));
+	if (!bigger)
+		return -ENOMEM;
+	rep->losses = bigger;
+	rep->losses[rep->n_losses++] = *loss;
+	return 0;
+}
+
+static int on_thread_end(void *ctx, const struct tl_thread *thread)
+{
+	struct report *rep = ctx;
+	if (!thread->worker && !thread->n_polls)
+		return 0;
+	/* grows by doubling: a power of two is full */
+	if (!(rep->n_threads & (rep->n_threads - 1))) {
+		size_t cap = rep->n_threads ? rep->n_threads * 2 : 1;
+		struct tl_thread *bigger = realloc(rep->threads, cap * sizeof(*bigger));
+		if (!bigger)
+			return -ENOMEM;
+		rep->threads = bigger;
+	}
+	rep->threads[rep->n_threads++] = *thread;
+	return 0;
+}
+
+static const struct timeline_sink sink = {
+	.task_begin = on_task_begin,
+	.task_end = on_task_end,
+	.poll = on_poll,
+	.wait = on_wait,
+	.wake = on_wake,
+	.stray_wake = on_stray_wake,
+	.block = on_block,
+	.loss = on_loss,
+	.thread_end = on_thread_end,
+};
+
+/* ---- order ---- */
+
+const char *family_name(const struct report *rep, const struct family *f)
+{
+	const struct trace_kind *meta = trace_reader_kind(rep->reader, f->kind);
+	return meta && meta->name && *meta->name ? meta->name : "?";
+}
+
+static uint64_t sort_key(const struct family *f, enum report_sort sort)
+{
+	switch (sort) {
+	case RS_MAX:
+		return f->poll.max;
+	case RS_DELAY:
+		return hist_quantile(&f->delay, 0.99);
+	case RS_WAIT:
+		return f->waiting_ns;
+	case RS_TASKS:
+		return f->n_tasks;
+	case RS_WAKES:
+		return f->n_wakes;
+	default:
+		return f->poll.sum;
+	}
+}
+
+static int compare_families(const void *a, const void *b, void *arg)
+{
+	const struct family *x = *(struct family *const *)a, *y = *(struct family *const *)b;
+	const struct report *rep = arg;
+	if (rep->opt.sort == RS_NAME) {
+		int by_name = strcmp(family_name(rep, x), family_name(rep, y));
+		return by_name ? by_name : (x->kind > y->kind) - (x->kind < y->kind);
+	}
+	uint64_t p = sort_key(x, rep->opt.sort), q = sort_key(y, rep->opt.sort);
+	if (p != q)
+		return p < q ? 1 : -1;
+	return (x->kind > y->kind) - (x->kind < y->kind);
+}
+
+static int compare_threads(const void *a, const void *b)
+{
+	const struct tl_thread *x = a, *y = b;
+	if (x->worker != y->worker)
+		return x->worker ? -1 : 1;
+	if (x->busy_ns != y->busy_ns)
+		return x->busy_ns < y->busy_ns ? 1 : -1;
+	return (x->thread > y->thread) - (x->thread < y->thread);
+}
+
+static void put_in_order(struct report *rep)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < rep->n_families; i++) {
+		struct family *f = rep->families[i];
+		if (!f)
+			continue;
+		if (f->calls.n)
+			qsort(f->calls.items, f->calls.n, sizeof(*f->calls.items), longer_call);
+		rep->families[n++] = f;
+	}
+	rep->n_families = n;
+	if (n)
+		qsort_r(rep->families, n, sizeof(*rep->families), compare_families, rep);
+	if (rep->n_threads)
+		qsort(rep->threads, rep->n_threads, sizeof(*rep->threads), compare_threads);
+}
+
+/* ---- the report ---- */
+
+int report_make(struct trace_reader *r, const struct report_options *opt,
+		struct report **ret_report, struct error *err)
+{
+	struct report *rep = calloc(1, sizeof(*rep));
+	if (!rep)
+		return error_set(err, -ENOMEM, "out of memory");
+	rep->reader = r;
+	rep->opt = *opt;
+	const struct replay_filter *filter = &opt->filter;
+	rep->filtered = filter->from_ns || filter->to_ns || filter->families || filter->threads ||
+			filter->tasks;
+	rep->cap_longest = opt->n_longest ? opt->n_longest : LONGEST_DEFAULT;
+	rep->longest = calloc(rep->cap_longest, sizeof(*rep->longest));
+	int ret = rep->longest
+			  ? timeline_replay(r, filter, &sink, rep, opt->progress, opt->progress_ctx,
+					    &rep->totals, &rep->base_ns, err)
+			  : error_set(err, -ENOMEM, "out of memory");
+	if (ret < 0) {
+		report_free(rep);
+		return ret;
+	}
+	rep->begin_ns = rep->base_ns + filter->from_ns;
+	rep->end_ns = rep->totals.last_ns;
+	if (rep->begin_ns > rep->end_ns || rep->begin_ns < rep->base_ns)
+		rep->begin_ns = rep->end_ns;
+	put_in_order(rep);
+	*ret_report = rep;
+	return 0;
+}
+
+void report_free(struct report *rep)
+{
+	if (!rep)
+		return;
+	for (size_t i = 0; i < rep->n_families; i++) {
+		struct family *f = rep->families[i];
+		if (!f)
+			continue;
+		hist_done(&f->poll);
+		hist_done(&f->delay);
+		free(f->calls.items);
+		free(f);
+	}
+	for (size_t i = 0; i < rep->n_longest; i++)
+		free(rep->longest[i].calls.items);
+	for (size_t i = 0; i < rep->n_calls; i++) {
+		for (size_t k = 0; k < rep->calls[i].n; k++)
+			free(rep->calls[i].open[k].calls.items);
+		free(rep->calls[i].open);
+	}
+	free(rep->families);
+	free(rep->longest);
+	free(rep->calls);
+	free(rep->threads);
+	free(rep->losses);
+	free(rep);
+}
+
+struct family report_sum(const struct report *rep)
+{
+	struct family sum = {0};
+	for (size_t i = 0; i < rep->n_families; i++) {
+		const struct family *f = rep->families[i];
+		if (!counts_as_task(f))
+			continue;
+		sum.n_tasks += f->n_tasks;
+		sum.n_spawned += f->n_spawned;
+		for (unsigned o = 0; o < TO_N; o++)
+			sum.n_ended[o] += f->n_ended[o];
+		sum.n_unpolled += f->n_unpolled;
+		sum.n_polls += f->n_polls;
+		sum.n_wakes += f->n_wakes;
+		sum.n_self_wakes += f->n_self_wakes;
+		sum.n_stray_wakes += f->n_stray_wakes;
+		sum.waiting_ns += f->waiting_ns;
+		sum.scheduled_ns += f->scheduled_ns;
+		sum.blocked_ns += f->blocked_ns;
+	}
+	return sum;
+}
+
+uint64_t report_busy_ns(const struct report *rep)
+{
+	uint64_t sum = 0;
+	for (size_t i = 0; i < rep->n_threads; i++)
+		sum += rep->threads[i].busy_ns;
+	return sum;
+}
+
+int report_parse_sort(const char *s, enum report_sort *ret_sort)
+{
+	static const char *const words[] = {
+		[RS_POLL] = "poll", [RS_MAX] = "max",	  [RS_DELAY] = "delay",
+		[RS_WAIT] = "wait", [RS_TASKS] = "tasks", [RS_WAKES] = "wakes",
+		[RS_NAME] = "name",
+	};
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (!strcmp(words[i], s)) {
+			*ret_sort = i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}

@@ -1,0 +1,589 @@
+/*
+ * The report for people, most wanted first: what was recorded; what stands out; families, threads,
+ * the longest polls; then what was seen, lost, and what the recording cost.
+ *
+ * "What stands out" says only what the numbers prove, and says so too when nothing does.
+ */
+#include "report/data.h"
+#include "report/table.h"
+
+#include "base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What is worth a word: 10 ms for a poll or a delay, as elsewhere in the field. */
+#define LONG_POLL_NS 10000000ull
+#define MUCH_BLOCKED_NS 1000000ull
+#define STORM_POLLS 1000ull
+#define MANY_THREADS 16
+
+/* ---- words ---- */
+
+static void title(const struct report *rep, struct buf *out, const char *text)
+{
+	buf_printf(out, rep->opt.color ? "\n\x1b[1m%s\x1b[0m\n" : "\n%s\n", text);
+}
+
+static void write_table(const struct report *rep, struct table *t, struct buf *out)
+{
+	table_write(t, out, rep->opt.width, 2, rep->opt.color ? "\x1b[2m" : NULL, "\x1b[0m");
+	table_done(t);
+}
+
+/* "250,017" */
+static void exact(struct buf *out, uint64_t n)
+{
+	char digits[24];
+	int len = snprintf(digits, sizeof(digits), "%llu", (unsigned long long)n);
+	for (int i = 0; i < len; i++) {
+		if (i && (len - i) % 3 == 0)
+			buf_char(out, ',');
+		buf_char(out, digits[i]);
+	}
+}
+
+static void exact_of(struct buf *out, uint64_t n, const char *one, const char *many)
+{
+	exact(out, n);
+	buf_printf(out, " %s", n == 1 ? one : many);
+}
+
+static void cell_time(struct table *t, uint64_t ns)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	text_duration(&b, ns);
+	table_cell(t, b.data ? b.data : "");
+}
+
+static void cell_time_if(struct table *t, bool known, uint64_t ns)
+{
+	if (known)
+		cell_time(t, ns);
+	else
+		table_cell(t, "-");
+}
+
+static void cell_count(struct table *t, uint64_t n)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	text_count(&b, n);
+	table_cell(t, b.data ? b.data : "");
+}
+
+static void cell_safe(struct table *t, const char *text)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	text_safe(&b, text ? text : "");
+	table_cell(t, b.data ? b.data : "");
+}
+
+/* A name in a sentence: safe, and not so long that the sentence is lost. */
+static void name(const struct report *rep, struct buf *out, const char *text)
+{
+	_cleanup_buf_ struct buf safe = BUF_INIT;
+	text_safe(&safe, text ? text : "?");
+	size_t most = rep->opt.width ? (rep->opt.width > 90 ? 60 : rep->opt.width * 2 / 3) : 200;
+	table_shorten(out, safe.data ? safe.data : "?", most);
+}
+
+/* "tokio-runtime-w/4711" */
+static void thread_name(const struct report *rep, struct buf *out, uint32_t thread)
+{
+	const struct trace_thread *t = trace_reader_thread(rep->reader, thread);
+	if (t && t->name && *t->name)
+		text_safe(out, t->name);
+	else
+		buf_str(out, "thread");
+	if (t)
+		buf_printf(out, "/%u", t->tid);
+}
+
+/* "nanosleep 300 × = 1.1 s, read 12 × = 3.4 ms" */
+static void call_names(struct buf *out, const struct call_list *calls, size_t most)
+{
+	for (size_t i = 0; i < calls->n && i < most; i++) {
+		buf_printf(out, "%s%s %llu × = ", i ? ", " : "",
+			   trace_call_name(calls->items[i].call),
+			   (unsigned long long)calls->items[i].n);
+		text_duration(out, calls->items[i].ns);
+	}
+	if (calls->n > most)
+		buf_str(out, ", …");
+}
+
+/* ---- what was recorded ---- */
+
+static void write_head(const struct report *rep, struct buf *out)
+{
+	struct family sum = report_sum(rep);
+	for (uint32_t i = 0; i < trace_reader_n_processes(rep->reader); i++) {
+		const struct trace_process *p = trace_reader_process(rep->reader, i);
+		buf_str(out, rep->opt.color ? "\x1b[1m" : "");
+		name(rep, out, p->exe);
+		buf_printf(out, "%s, pid %u", rep->opt.color ? "\x1b[0m" : "", p->pid);
+		unsigned n = 0;
+		for (uint32_t k = 0; k < trace_reader_n_runtimes(rep->reader); k++) {
+			const struct trace_runtime *rt = trace_reader_runtime(rep->reader, k);
+			if (rt->process != i)
+				continue;
+			buf_str(out, n++ ? ", " : ": ");
+			text_safe(out, rt->name);
+			buf_char(out, ' ');
+			text_safe(out,
+				  rt->version && *rt->version ? rt->version : "of unknown version");
+		}
+		buf_char(out, '\n');
+	}
+	text_duration(out, rep->end_ns - rep->begin_ns);
+	if (rep->begin_ns != rep->base_ns) {
+		buf_str(out, " from ");
+		text_duration(out, rep->begin_ns - rep->base_ns);
+	}
+	buf_str(out, ", ");
+	exact_of(out, rep->totals.n_events, "event", "events");
+	buf_str(out, rep->n_lost ? ", " : ", none lost");
+	if (rep->n_lost) {
+		exact(out, rep->n_lost);
+		buf_str(out, " lost");
+	}
+	buf_str(out, rep->filtered ? " (what follows is filtered)\n" : "\n");
+
+	exact_of(out, sum.n_tasks, "task", "tasks");
+	if (sum.n_tasks > sum.n_spawned) {
+		buf_str(out, " (");
+		exact(out, sum.n_tasks - sum.n_spawned);
+		buf_str(out, " from before)");
+	}
+	static const struct {
+		enum trace_outcome outcome;
+		const char *word;
+	} ends[] = {
+		{TO_READY, "completed"},   {TO_CANCELLED, "cancelled"},
+		{TO_PANICKED, "panicked"}, {TO_UNKNOWN, "ended unseen"},
+		{TO_PENDING, "alive"},
+	};
+	const char *separator = ": ";
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		if (!sum.n_ended[ends[i].outcome])
+			continue;
+		buf_str(out, separator);
+		exact(out, sum.n_ended[ends[i].outcome]);
+		buf_printf(out, " %s", ends[i].word);
+		separator = ", ";
+	}
+	buf_str(out, "; ");
+	exact_of(out, sum.n_polls, "poll", "polls");
+	buf_str(out, ", ");
+	exact_of(out, sum.n_wakes + sum.n_stray_wakes, "wake", "wakes");
+	buf_char(out, '\n');
+}
+
+/* ---- what stands out ---- */
+
+static void bullet(const struct report *rep, struct buf *out, unsigned *n)
+{
+	if (!(*n)++)
+		title(rep, out, "What stands out");
+	buf_str(out, rep->opt.color ? "  \x1b[33m•\x1b[0m " : "  • ");
+}
+
+static void note_losses(const struct report *rep, struct buf *out, unsigned *n)
+{
+	if (!rep->n_lost)
+		return;
+	bullet(rep, out, n);
+	exact_of(out, rep->n_lost, "event was lost", "events were lost");
+	buf_str(out, ": numbers are too low, states in between unknown\n");
+}
+
+static void note_panics(const struct report *rep, struct buf *out, unsigned *n)
+{
+	for (size_t i = 0; i < rep->n_families; i++) {
+		const struct family *f = rep->families[i];
+		if (!f->n_ended[TO_PANICKED])
+			continue;
+		bullet(rep, out, n);
+		exact_of(out, f->n_ended[TO_PANICKED], "task panicked: ", "tasks panicked: ");
+		name(rep, out, family_name(rep, f));
+		buf_char(out, '\n');
+	}
+}
+
+static void note_longest(const struct report *rep, struct buf *out, unsigned *n)
+{
+	const struct long_poll *l = rep->n_longest ? &rep->longest[0] : NULL;
+	uint64_t ns = l ? l->poll.end_ns - l->poll.begin_ns : 0;
+	if (ns < LONG_POLL_NS)
+		return;
+	bullet(rep, out, n);
+	name(rep, out, family_name(rep, l->family));
+	buf_str(out, " kept its thread for ");
+	text_duration(out, ns);
+	buf_str(out, " in one poll");
+	if (l->calls.n) {
+		buf_printf(out, ", ");
+		text_duration(out, l->poll.blocked_ns);
+		buf_printf(out, " of it in %s", trace_call_name(l->calls.items[0].call));
+		if (l->calls.n > 1)
+			buf_str(out, " and others");
+	}
+	buf_char(out, '\n');
+}
+
+static void note_delay(const struct report *rep, struct buf *out, unsigned *n)
+{
+	const struct family *worst = NULL;
+	for (size_t i = 0; i < rep->n_families; i++) {
+		const struct family *f = rep->families[i];
+		if (f->role == TR_TASK && f->delay.count &&
+		    (!worst || f->delay.max > worst->delay.max))
+			worst = f;
+	}
+	if (!worst || worst->delay.max < LONG_POLL_NS)
+		return;
+	bullet(rep, out, n);
+	buf_str(out, "a task was ready but waited ");
+	text_duration(out, worst->delay.max);
+	buf_str(out, " for a worker (until ");
+	text_duration(out, worst->max_delay_at_ns - rep->base_ns);
+	buf_str(out, "): ");
+	name(rep, out, family_name(rep, worst));
+	buf_char(out, '\n');
+}
+
+static void note_blocking(const struct report *rep, struct buf *out, unsigned *n)
+{
+	const struct family *worst = NULL;
+	uint64_t n_calls = 0, ns = 0;
+	for (size_t i = 0; i < rep->n_families; i++) {
+		const struct family *f = rep->families[i];
+		if (f->role != TR_TASK)
+			continue;
+		for (size_t k = 0; k < f->calls.n; k++)
+			n_calls += f->calls.items[k].n;
+		ns += f->blocked_ns;
+		if (!worst || f->blocked_ns > worst->blocked_ns)
+			worst = f;
+	}
+	if (ns < MUCH_BLOCKED_NS)
+		return;
+	bullet(rep, out, n);
+	exact_of(out, n_calls, "blocking call", "blocking calls");
+	buf_str(out, " inside polls took ");
+	text_duration(out, ns);
+	buf_str(out, "; most in ");
+	name(rep, out, family_name(rep, worst));
+	buf_str(out, ": ");
+	call_names(out, &worst->calls, 2);
+	buf_char(out, '\n');
+}
+
+static void note_self_wakes(const struct report *rep, struct buf *out, unsigned *n)
+{
+	for (size_t i = 0; i < rep->n_families; i++) {
+		const struct family *f = rep->families[i];
+		if (f->role != TR_TASK || f->n_polls < STORM_POLLS ||
+		    f->n_self_wakes < f->n_polls / 10 * 9)
+			continue;
+		bullet(rep, out, n);
+		name(rep, out, family_name(rep, f));
+		buf_printf(out, " woke itself in %llu of 100 polls: it yields, or spins\n",
+			   (unsigned long long)(f->n_self_wakes * 100 / f->n_polls));
+	}
+}
+
+static void note_unpolled(const struct report *rep, struct buf *out, unsigned *n)
+{
+	struct family sum = report_sum(rep);
+	if (!sum.n_unpolled)
+		return;
+	bullet(rep, out, n);
+	exact_of(out, sum.n_unpolled, "task was", "tasks were");
+	buf_str(out, " spawned, but not polled up to the end\n");
+}
+
+static void write_notable(const struct report *rep, struct buf *out)
+{
+	unsigned n = 0;
+	note_losses(rep, out, &n);
+	note_panics(rep, out, &n);
+	note_longest(rep, out, &n);
+	note_delay(rep, out, &n);
+	note_blocking(rep, out, &n);
+	note_self_wakes(rep, out, &n);
+	note_unpolled(rep, out, &n);
+	if (n || !rep->n_longest)
+		return;
+	const struct tl_poll *longest = &rep->longest[0].poll;
+	buf_str(out, "Nothing stands out: the longest poll took ");
+	text_duration(out, longest->end_ns - longest->begin_ns);
+	buf_str(out, ".\n");
+}
+
+/* ---- tables ---- */
+
+static void cell_ends(struct table *t, const struct family *f)
+{
+	static const char *const words[] = {"alive", "ready", "panicked", "cancelled", "unseen"};
+	static const enum trace_outcome order[] = {TO_READY, TO_CANCELLED, TO_PANICKED, TO_UNKNOWN,
+						   TO_PENDING};
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+		if (!f->n_ended[order[i]])
+			continue;
+		buf_str(&b, b.len ? ", " : "");
+		text_count(&b, f->n_ended[order[i]]);
+		buf_printf(&b, " %s", words[order[i]]);
+	}
+	table_cell(t, b.data ? b.data : "");
+}
+
+static void cell_sites(struct table *t, const struct trace_kind *meta)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	if (meta && meta->n_sites && meta->sites && meta->sites[0])
+		text_safe(&b, meta->sites[0]);
+	if (meta && meta->n_sites > 1)
+		buf_printf(&b, " (and %u more)", meta->n_sites - 1);
+	table_cell(t, b.data ? b.data : "");
+}
+
+static void write_families(const struct report *rep, struct buf *out)
+{
+	static const struct table_column columns[] = {
+		{.title = "family", .min_width = 16, .left = true},
+		{.title = "role", .rank = 6, .left = true},
+		{.title = "tasks"},
+		{.title = "polls", .rank = 2},
+		{.title = "poll time", .rank = 1},
+		{.title = "p50", .rank = 7},
+		{.title = "p99", .rank = 3},
+		{.title = "max"},
+		{.title = "delay p50", .rank = 8},
+		{.title = "delay p99"},
+		{.title = "waiting", .rank = 5},
+		{.title = "wakes", .rank = 4},
+		{.title = "self", .rank = 9},
+		{.title = "ended", .rank = 10, .left = true},
+		{.title = "spawned at", .rank = 11, .min_width = 24, .left = true},
+	};
+	if (!rep->n_families)
+		return;
+	title(rep, out, "Families");
+	struct table t;
+	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
+	size_t n = rep->opt.n_families && rep->opt.n_families < rep->n_families
+			   ? rep->opt.n_families
+			   : rep->n_families;
+	for (size_t i = 0; i < n; i++) {
+		const struct family *f = rep->families[i];
+		bool polls = f->poll.count, delays = f->delay.count;
+		cell_safe(&t, family_name(rep, f));
+		table_cell(&t, trace_role_name(f->role));
+		cell_count(&t, f->n_tasks);
+		cell_count(&t, f->n_polls);
+		cell_time_if(&t, polls, f->poll.sum);
+		cell_time_if(&t, polls, hist_quantile(&f->poll, 0.5));
+		cell_time_if(&t, polls, hist_quantile(&f->poll, 0.99));
+		cell_time_if(&t, polls, f->poll.max);
+		cell_time_if(&t, delays, hist_quantile(&f->delay, 0.5));
+		cell_time_if(&t, delays, hist_quantile(&f->delay, 0.99));
+		cell_time(&t, f->waiting_ns);
+		cell_count(&t, f->n_wakes + f->n_stray_wakes);
+		cell_count(&t, f->n_self_wakes);
+		cell_ends(&t, f);
+		cell_sites(&t, trace_reader_kind(rep->reader, f->kind));
+	}
+	write_table(rep, &t, out);
+	if (n < rep->n_families)
+		buf_printf(out, "  and %zu more: --top %zu\n", rep->n_families - n,
+			   rep->n_families);
+}
+
+static const char *thread_role(const struct tl_thread *t)
+{
+	return t->root ? "block_on" : t->worker ? "worker" : "blocking";
+}
+
+static void cell_share(struct table *t, uint64_t part, uint64_t whole)
+{
+	if (whole)
+		table_printf(t, "%.1f %%", 100.0 * part / whole);
+	else
+		table_cell(t, "-");
+}
+
+static void write_threads(const struct report *rep, struct buf *out)
+{
+	static const struct table_column columns[] = {
+		{.title = "thread", .min_width = 16, .left = true},
+		{.title = "role", .left = true},
+		{.title = "busy"},
+		{.title = "of life", .rank = 2},
+		{.title = "parked", .rank = 1},
+		{.title = "blocked"},
+		{.title = "polls"},
+	};
+	if (!rep->n_threads)
+		return;
+	title(rep, out, "Threads");
+	struct table t;
+	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
+	size_t n = rep->n_threads <= MANY_THREADS + 4 ? rep->n_threads : MANY_THREADS;
+	for (size_t i = 0; i < n; i++) {
+		const struct tl_thread *th = &rep->threads[i];
+		_cleanup_buf_ struct buf who = BUF_INIT;
+		thread_name(rep, &who, th->thread);
+		table_cell(&t, who.data ? who.data : "");
+		table_cell(&t, thread_role(th));
+		cell_time(&t, th->busy_ns);
+		cell_share(&t, th->busy_ns, th->end_ns - th->begin_ns);
+		cell_time(&t, th->parked_ns);
+		cell_time(&t, th->blocked_ns);
+		cell_count(&t, th->n_polls);
+	}
+	write_table(rep, &t, out);
+	if (n == rep->n_threads)
+		return;
+	uint64_t busy = 0;
+	for (size_t i = n; i < rep->n_threads; i++)
+		busy += rep->threads[i].busy_ns;
+	buf_printf(out, "  and %zu less busy ones: ", rep->n_threads - n);
+	text_duration(out, busy);
+	buf_str(out, " busy in all\n");
+}
+
+static void write_longest(const struct report *rep, struct buf *out)
+{
+	static const struct table_column columns[] = {
+		{.title = "took"},
+		{.title = "family", .min_width = 16, .left = true},
+		{.title = "task", .rank = 3},
+		{.title = "thread", .rank = 2, .min_width = 12, .left = true},
+		{.title = "at"},
+		{.title = "end", .rank = 4, .left = true},
+		{.title = "blocking calls inside", .rank = 1, .min_width = 20, .left = true},
+	};
+	if (!rep->n_longest)
+		return;
+	title(rep, out, "Longest polls");
+	struct table t;
+	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; i < rep->n_longest; i++) {
+		const struct long_poll *l = &rep->longest[i];
+		_cleanup_buf_ struct buf who = BUF_INIT, calls = BUF_INIT;
+		thread_name(rep, &who, l->poll.thread);
+		call_names(&calls, &l->calls, 4);
+		cell_time(&t, l->poll.end_ns - l->poll.begin_ns);
+		cell_safe(&t, family_name(rep, l->family));
+		table_printf(&t, "%llu", (unsigned long long)l->serial);
+		table_cell(&t, who.data ? who.data : "");
+		cell_time(&t, l->poll.begin_ns - rep->base_ns);
+		table_printf(&t, "%s%s", trace_outcome_name(l->poll.outcome),
+			     l->poll.inferred ? " (inferred)" : "");
+		table_cell(&t, calls.data ? calls.data : "");
+	}
+	write_table(rep, &t, out);
+}
+
+/* ---- what was seen, what it cost ---- */
+
+static void write_coverage(const struct report *rep, struct buf *out)
+{
+	static const struct table_column columns[] = {
+		{.title = "what", .left = true},
+		{.title = "seen"},
+		{.title = "of"},
+		{.title = "why not all", .rank = 1, .min_width = 20, .left = true},
+	};
+	uint32_t n = trace_reader_n_coverage(rep->reader);
+	if (!n)
+		return;
+	title(rep, out, "Coverage");
+	struct table t;
+	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
+	for (uint32_t i = 0; i < n; i++) {
+		const struct trace_coverage *c = trace_reader_coverage(rep->reader, i);
+		cell_safe(&t, c->item);
+		table_printf(&t, "%llu", (unsigned long long)c->seen);
+		table_printf(&t, "%llu", (unsigned long long)c->total);
+		cell_safe(&t, c->note);
+	}
+	write_table(rep, &t, out);
+}
+
+static void write_losses(const struct report *rep, struct buf *out)
+{
+	static const struct table_column columns[] = {
+		{.title = "thread", .min_width = 16, .left = true},
+		{.title = "events"},
+		{.title = "from"},
+		{.title = "to"},
+	};
+	if (rep->n_losses) {
+		title(rep, out, "Lost");
+		struct table t;
+		table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
+		for (size_t i = 0; i < rep->n_losses; i++) {
+			const struct tl_loss *l = &rep->losses[i];
+			_cleanup_buf_ struct buf who = BUF_INIT, count = BUF_INIT;
+			thread_name(rep, &who, l->thread);
+			exact(&count, l->n_events);
+			table_cell(&t, who.data ? who.data : "");
+			table_cell(&t, count.data ? count.data : "");
+			cell_time(&t, l->begin_ns - rep->base_ns);
+			cell_time(&t, l->end_ns - rep->base_ns);
+		}
+		write_table(rep, &t, out);
+		buf_str(out, "  less is lost with a larger --ring-size\n");
+	}
+	const char *why;
+	if (trace_reader_truncated(rep->reader, &why)) {
+		buf_str(out, "\nThe file is not whole: ");
+		text_safe(out, why);
+		buf_char(out, '\n');
+	}
+	if (rep->totals.n_odd) {
+		buf_char(out, '\n');
+		exact_of(out, rep->totals.n_odd, "event did", "events did");
+		buf_str(out, " not fit the others (docs/timeline.md)\n");
+	}
+}
+
+static void write_cost(const struct report *rep, struct buf *out)
+{
+	const struct trace_cost *cost = trace_reader_cost(rep->reader);
+	if (!cost)
+		return;
+	title(rep, out, "What the recording cost");
+	buf_str(out, "  threads stood still for ");
+	text_duration(out, cost->stop_ns);
+	buf_str(out, "; attached in ");
+	text_duration(out, cost->attach_ns);
+	buf_str(out, "; pollux itself used ");
+	text_duration(out, cost->recorder_cpu_ns);
+	buf_str(out, " of CPU\n");
+	uint64_t busy = report_busy_ns(rep);
+	if (!cost->event_cost_ps)
+		return;
+	double agent_ns = (double)cost->event_cost_ps / 1000 * rep->totals.n_events;
+	buf_printf(out, "  inside the program about ");
+	text_duration(out, (uint64_t)agent_ns);
+	buf_printf(out, " (%.1f ns an event, measured here)", cost->event_cost_ps / 1000.0);
+	if (busy && !rep->filtered)
+		buf_printf(out, ": %.2f %% of the time in polls", 100 * agent_ns / busy);
+	buf_char(out, '\n');
+}
+
+void report_text(const struct report *rep, struct buf *out)
+{
+	write_head(rep, out);
+	write_notable(rep, out);
+	write_families(rep, out);
+	write_threads(rep, out);
+	write_longest(rep, out);
+	write_coverage(rep, out);
+	write_losses(rep, out);
+	write_cost(rep, out);
+}
