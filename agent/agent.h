@@ -41,11 +41,11 @@ struct agent_private {
 
 /* A poll that is open on a thread. */
 struct agent_poll {
-	uint64_t ref;			/* kind << 48 | task */
-	void *header;			/* the task */
-	struct agent_hook *hook;	/* the poll slot's hook */
-	uint32_t flags;			/* enum agent_poll_flags */
-	uint32_t generation;		/* of the ring: another one means that the notes were made anew */
+	uint64_t ref;		 /* kind << 48 | task */
+	void *header;		 /* the task */
+	struct agent_hook *hook; /* the poll slot's hook */
+	uint32_t flags;		 /* enum agent_poll_flags */
+	uint32_t generation;	 /* of the ring: another one means that the notes were made anew */
 };
 
 enum agent_poll_flags {
@@ -65,17 +65,17 @@ enum agent_poll_flags {
  * a recorded event touches beside the event itself and the ring's head.
  */
 struct agent_notes {
-	uint64_t head;	   /* as ring.head */
-	uint64_t limit;	   /* below it head has room for one more event; 0: look first (agent_room) */
-	uint64_t mask;	   /* size of the ring - 1 */
-	uint64_t wake;	   /* the reference of the last AE_WAKE ... */
+	uint64_t head;	/* as ring.head */
+	uint64_t limit; /* below it head has room for one more event; 0: look first (agent_room) */
+	uint64_t mask;	/* size of the ring - 1 */
+	uint64_t wake;	/* the reference of the last AE_WAKE ... */
 	uint64_t wake_end; /* ... and the head behind it */
 	uint64_t tail_ref; /* the poll that was tail-jumped into, if ... */
 	uint8_t busy;	   /* an event is being written: a signal handler's is dropped */
 	uint8_t tail_open; /* ... this is set */
 	uint8_t unnamed;   /* AE_THREAD is still to be written, before anything else */
 	uint8_t pad;
-	uint32_t depth;	   /* of polls */
+	uint32_t depth;	    /* of polls */
 	uint32_t thread_id; /* for AE_THREAD */
 	uint32_t pad2;
 	struct agent_poll polls[AGENT_MAX_POLLS];
@@ -104,7 +104,8 @@ static inline struct agent_hook *agent_hooks(void)
 
 static inline bool agent_live(void)
 {
-	return __atomic_load_n(&((struct agent_switch *)agent_image.live)->enabled, __ATOMIC_RELAXED);
+	return __atomic_load_n(&((struct agent_switch *)agent_image.live)->enabled,
+			       __ATOMIC_RELAXED);
 }
 
 static inline struct agent_notes *agent_notes(struct ring *r)
@@ -183,8 +184,9 @@ static inline void agent_put(struct ring *r, uint64_t type, uint64_t word1)
 			(struct agent_event *)((char *)(r + 1) + (head & n->mask));
 		event->word0 = ticks << 8 | type;
 		event->word1 = word1;
-		/* A ring is larger than a cache, and what follows (a locked instruction) waits for our
-		 * stores: two lines ahead, that is 5 ns per event cheaper in a ring of a megabyte. */
+		/* A ring is larger than a cache, and what follows (a locked instruction) waits for
+		 * our stores: two lines ahead, that is 5 ns per event cheaper in a ring of a
+		 * megabyte. */
 		arch_prefetch((char *)(r + 1) + ((head + 128) & n->mask));
 		n->head = head + sizeof(*event);
 		__atomic_store_n(&r->head, head + sizeof(*event), __ATOMIC_RELEASE);

@@ -1,10 +1,11 @@
 /*
- * async-task's tasks (async-std, smol, async-executor), 4.0 to 4.7: run, schedule, destroy of the task's
- * vtable and the two ways of waking.
+ * async-task's tasks (async-std, smol, async-executor), 4.0 to 4.7: run, schedule, destroy of the
+ * task's vtable and the two ways of waking.
  *
- * As with tokio we hold one reference over a run, to read the state behind it. The last one to leave a
- * task has duties in async-task: a waker that is dropped last schedules the task once more, so that the
- * executor drops the future. Those who leave while we are there see us and leave it to us: release().
+ * As with tokio we hold one reference over a run, to read the state behind it. The last one to
+ * leave a task has duties in async-task: a waker that is dropped last schedules the task once more,
+ * so that the executor drops the future. Those who leave while we are there see us and leave it to
+ * us: release().
  *
  * A panic in the future leaves run() by unwinding, through the thunk's frame (thunks_x86_64.S): its
  * personality routine closes the poll in passing.
@@ -39,9 +40,9 @@ static uint64_t *state_of(const struct agent_hook *hook, void *header)
 }
 
 /*
- * Rust orders the header's fields as it likes. At the start of a run the vtable is known by its value,
- * and the state must be scheduled, not running, not completed, with a reference: the one word that fits is
- * it. More than one: another run will tell.
+ * Rust orders the header's fields as it likes. At the start of a run the vtable is known by its
+ * value, and the state must be scheduled, not running, not completed, with a reference: the one
+ * word that fits is it. More than one: another run will tell.
  */
 static void learn_header(struct agent_hook *hook, const void *header)
 {
@@ -87,11 +88,11 @@ static void schedule_drop(struct ring *r, const struct agent_hook *hook, void *h
 /*
  * Gives our reference back. While others know the task we just leave. Are we alone, then either
  *  - the task is over: it is destroyed, as by whoever leaves last; or
- *  - it is pending and run() was the last to leave before us, there is no waker: run() destroys such a task
- *    without dropping its future, and so do we; or
+ *  - it is pending and run() was the last to leave before us, there is no waker: run() destroys
+ * such a task without dropping its future, and so do we; or
  *  - it is pending and others left behind run(), seeing us: then their duty is ours.
- * The last two look alike, but not in what was before: `alone` says that run() began with nobody else there
- * and that nobody was there when it had returned.
+ * The last two look alike, but not in what was before: `alone` says that run() began with nobody
+ * else there and that nobody was there when it had returned.
  */
 static void release(struct ring *r, const struct agent_hook *hook, void *header, uint64_t ref,
 		    bool alone)
@@ -115,8 +116,8 @@ static void release(struct ring *r, const struct agent_hook *hook, void *header,
 }
 
 /*
- * Before a run. Without a poll in the result the thunk jumps on to the original, else it calls it and
- * comes back through agent_async_end().
+ * Before a run. Without a poll in the result the thunk jumps on to the original, else it calls it
+ * and comes back through agent_async_end().
  */
 struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 {
@@ -134,8 +135,8 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 	}
 	struct agent_notes *n = agent_notes(r);
 	uint64_t ref = agent_task_ref(hook, header);
-	uint64_t before = knows_state(hook) ? __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE)
-					    : 0;
+	uint64_t before =
+		knows_state(hook) ? __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) : 0;
 	if (unlikely(n->tail_open))
 		agent_tail_close(r);
 	if (unlikely(!s->wrap || __atomic_load_n(&s->registered, __ATOMIC_ACQUIRE) != 2)) {
@@ -162,8 +163,8 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 		poll->flags |= POLL_CLOSED;
 	else
 		agent_put(r, AE_POLL_BEGIN, ref);
-	return (struct agent_begun){
-		poll, (uint64_t)poll->generation << 32 | (poll->flags & (POLL_HELD | POLL_ALONE))};
+	return (struct agent_begun){poll, (uint64_t)poll->generation << 32 |
+						  (poll->flags & (POLL_HELD | POLL_ALONE))};
 }
 
 static uint64_t outcome(uint64_t after, uint32_t flags)
@@ -176,8 +177,8 @@ static uint64_t outcome(uint64_t after, uint32_t flags)
 	return AE_POLL_PENDING;
 }
 
-/* After a run that returned. `held` comes from the thunk's frame, not from the notes: a reference that
- * we took is given back whatever became of the recording in between. */
+/* After a run that returned. `held` comes from the thunk's frame, not from the notes: a reference
+ * that we took is given back whatever became of the recording in between. */
 void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *poll, uint64_t held,
 		     bool woken)
 {
@@ -203,7 +204,8 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 			held & POLL_ALONE && after / REFERENCE == 1 && !(after & TASK));
 }
 
-/* A panic, or a thread's forced end, passes the thunk's frame: the innermost open run is that frame's. */
+/* A panic, or a thread's forced end, passes the thunk's frame: the innermost open run is that
+ * frame's. */
 void agent_async_unwound(bool forced)
 {
 	struct ring *r = agent_peek_ring();

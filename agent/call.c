@@ -1,12 +1,13 @@
 /*
- * Places that aren't a task's: blocking calls through a GOT, spawn sites, the start of a block_on, a
- * panic's start.
+ * Places that aren't a task's: blocking calls through a GOT, spawn sites, the start of a block_on,
+ * a panic's start.
  */
 #include "agent/agent.h"
 #include "agent/thunks.h"
 
 #define CALL_PASS 0u /* not measured */
-#define CALL_PARK 1u /* AE_PARK was written; other values: the ticks at its start, inside a poll */
+#define CALL_PARK 1u /* AE_PARK was written; other values: the ticks at its start, inside a poll   \
+		      */
 
 static bool parks(uint16_t call)
 {
@@ -14,8 +15,8 @@ static bool parks(uint16_t call)
 	       call == AC_EPOLL_PWAIT2;
 }
 
-/* Before a call. The result goes to agent_call_end(). A thread that has nothing to do with tasks (it has
- * no ring) isn't looked at. */
+/* Before a call. The result goes to agent_call_end(). A thread that has nothing to do with tasks
+ * (it has no ring) isn't looked at. */
 uint64_t agent_call_begin(const struct agent_hook *hook)
 {
 	struct ring *r = agent_peek_ring();

@@ -1,6 +1,6 @@
 /*
- * What both runtimes' polls have in common: the stack of the polls that are open on a thread, and the
- * reference by which an event names a task.
+ * What both runtimes' polls have in common: the stack of the polls that are open on a thread, and
+ * the reference by which an event names a task.
  */
 #include "agent/agent.h"
 
@@ -39,8 +39,8 @@ struct agent_poll *agent_poll_open(struct ring *r, struct agent_hook *hook, void
 	return poll;
 }
 
-/* Takes the poll, and what was left open above it, from the stack. False when nothing may be recorded
- * of its end: switched off in between, or the ring is another recording's. */
+/* Takes the poll, and what was left open above it, from the stack. False when nothing may be
+ * recorded of its end: switched off in between, or the ring is another recording's. */
 bool agent_poll_close(struct ring *r, struct agent_poll *poll, uint32_t generation)
 {
 	struct agent_notes *n = agent_notes(r);
@@ -61,8 +61,8 @@ void agent_tail_close(struct ring *r)
 }
 
 /*
- * The poll slot's hook of a task of which only the header is at hand (in a waker): its vtable's poll slot
- * holds one of our stubs if the kind is hooked. NULL: it isn't.
+ * The poll slot's hook of a task of which only the header is at hand (in a waker): its vtable's
+ * poll slot holds one of our stubs if the kind is hooked. NULL: it isn't.
  */
 const struct agent_hook *agent_header_hook(const struct agent_hook *wake, const void *header)
 {

@@ -1,10 +1,11 @@
 /*
  * A thread's ring: found by the thread pointer, claimed once, and the slow ways of writing to it.
  *
- * A ring belongs to the thread whose tid stands in its `owner`; `generation` counts the owners. Both
- * together are the claim that a thread remembers in its slot of the table, so that a ring that was
- * given to another thread in between is noticed at the next look. A new thread at a dead one's thread
- * pointer (nearly every new thread is) takes the dead one's ring over and says so with AE_THREAD.
+ * A ring belongs to the thread whose tid stands in its `owner`; `generation` counts the owners.
+ * Both together are the claim that a thread remembers in its slot of the table, so that a ring that
+ * was given to another thread in between is noticed at the next look. A new thread at a dead one's
+ * thread pointer (nearly every new thread is) takes the dead one's ring over and says so with
+ * AE_THREAD.
  *
  * Several threads may enter themselves at once, and the tool gives back dead threads' rings at the
  * same time: every claim is one compare-and-swap. Nothing here waits for anybody.
@@ -80,60 +81,84 @@ static struct ring *ring_claim(uint32_t tid, uint64_t *ret_claim)
 	return NULL;
 }
 
-/* A slot whose ring went to somebody else: the thread that entered it is dead. */
-static bool slot_is_stale(const struct agent_thread *slot, uint64_t claim)
+/* Whether a thread may enter itself here: nobody did, or the one who did is dead, since its ring
+ * went to somebody else. */
+static bool slot_is_free(const struct agent_thread *slot, uint64_t claim)
 {
 	return claim != SLOT_TAKEN && (!claim || agent_claim(slot->ring) != claim);
 }
 
-struct ring *agent_find_ring(uint64_t thread)
+/* Where the thread is or may be entered, and the slot's claim as it was found. */
+static struct agent_thread *find_slot(uint64_t thread, uint64_t *ret_claim)
+{
+	struct agent_thread *threads = agent_private()->threads;
+	uint64_t first = agent_slot_of(thread);
+	struct agent_thread *free = NULL;
+
+	for (uint32_t i = 0; i < AGENT_THREAD_PROBES; i++) {
+		struct agent_thread *slot = &threads[(first + i) % AGENT_N_THREADS];
+		uint64_t claim = __atomic_load_n(&slot->claim, __ATOMIC_ACQUIRE);
+
+		if (slot->thread == thread && claim && claim != SLOT_TAKEN) {
+			*ret_claim = claim;
+			return slot;
+		}
+		if (!free && slot_is_free(slot, claim)) {
+			free = slot;
+			*ret_claim = claim;
+		}
+		if (!slot->thread)
+			break;
+	}
+	return free;
+}
+
+/* Enters the thread at the slot with a ring: a dead thread's at the same thread pointer, else a
+ * free one. NULL: there is none. */
+static struct ring *enter(struct agent_thread *slot, uint64_t was, uint64_t thread)
 {
 	struct agent_private *p = agent_private();
 	uint32_t tid_offset = p->state.tid_offset;
-	uint64_t first = agent_slot_of(thread);
-	struct agent_thread *slot = NULL;
-	uint64_t slot_claim = 0;
-
-	if (p->no_ring_until && (int64_t)(arch_ticks() - p->no_ring_until) < 0)
-		return NULL;
-	for (uint32_t i = 0; i < AGENT_THREAD_PROBES; i++) {
-		struct agent_thread *s = &p->threads[(first + i) % AGENT_N_THREADS];
-		uint64_t claim = __atomic_load_n(&s->claim, __ATOMIC_ACQUIRE);
-
-		if (s->thread == thread && claim && claim != SLOT_TAKEN) {
-			if (agent_slot_holds(s, thread))
-				return s->ring;
-			/* A dead thread's, or the ring was given back: this slot is ours now. */
-			slot = s;
-			slot_claim = claim;
-			break;
-		}
-		if (!slot && slot_is_stale(s, claim)) {
-			slot = s;
-			slot_claim = claim;
-		}
-		if (!s->thread)
-			break;
-	}
-
 	uint32_t tid = tid_offset ? *(uint32_t *)(thread + tid_offset) : (uint32_t)arch_gettid();
-	struct ring *r = NULL;
-	uint64_t claim = 0;
-	if (!slot || !swap64(&slot->claim, slot_claim, SLOT_TAKEN))
-		return NULL;
-	if (slot->thread == thread && slot_claim && ring_take(slot->ring, slot_claim, tid, &claim))
-		r = slot->ring;
-	else
+	struct ring *r = slot->ring;
+	uint64_t claim;
+
+	if (slot->thread != thread || !was || !ring_take(r, was, tid, &claim)) {
 		r = ring_claim(tid, &claim);
-	if (!r) {
-		__atomic_store_n(&slot->claim, slot_claim, __ATOMIC_RELEASE);
-		__atomic_store_n(&p->no_ring_until, arch_ticks() + NO_RING_TICKS, __ATOMIC_RELAXED);
-		return NULL;
+		if (!r) {
+			__atomic_store_n(&slot->claim, was, __ATOMIC_RELEASE);
+			__atomic_store_n(&p->no_ring_until, arch_ticks() + NO_RING_TICKS,
+					 __ATOMIC_RELAXED);
+			return NULL;
+		}
 	}
 	slot->thread = thread;
 	slot->ring = r;
 	__atomic_store_n(&slot->claim, claim, __ATOMIC_RELEASE);
 	return r;
+}
+
+struct ring *agent_find_ring(uint64_t thread)
+{
+	struct agent_private *p = agent_private();
+
+	/* Another thread may take the slot first; it is looked for anew then. */
+	for (int tries = 0; tries < 16; tries++) {
+		uint64_t was = 0;
+		struct agent_thread *slot = find_slot(thread, &was);
+
+		if (!slot)
+			return NULL;
+		bool known = slot->thread == thread && was;
+		if (known && agent_slot_holds(slot, thread))
+			return slot->ring;
+		uint64_t until = __atomic_load_n(&p->no_ring_until, __ATOMIC_RELAXED);
+		if (!known && until && (int64_t)(arch_ticks() - until) < 0)
+			return NULL;
+		if (swap64(&slot->claim, was, SLOT_TAKEN))
+			return enter(slot, was, thread);
+	}
+	return NULL;
 }
 
 struct ring *agent_peek_ring_slowly(uint64_t thread)
@@ -216,9 +241,9 @@ bool agent_room(struct ring *r, uint64_t ticks)
 }
 
 /*
- * Tells the program's unwinder of our frames. It takes a lock of libgcc's and allocates, so it is done
- * where no such lock can be held: at the start of a poll. Once per process; the others go on meanwhile
- * (their frames are walkable as soon as this is done).
+ * Tells the program's unwinder of our frames. It takes a lock of libgcc's and allocates, so it is
+ * done where no such lock can be held: at the start of a poll. Once per process; the others go on
+ * meanwhile (their frames are walkable as soon as this is done).
  */
 void agent_register(void)
 {

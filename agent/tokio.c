@@ -2,11 +2,11 @@
  * Tokio's tasks, 1.23 and later: poll, schedule, dealloc, shutdown of the task's vtable, and its
  * waker's two ways of waking.
  *
- * How a poll ended stands in the task's state word, but the task may be freed before the poll returns.
- * So we hold one reference over the poll, as a waker would: tokio's own rules then keep the memory, and
- * if ours turns out to be the last one, we free the task as whoever drops the last one does. Nothing in
- * tokio asks for an exact count of references except drop_join_handle_fast(), which has a slow way with
- * the same effect (docs/agent.md goes through every place).
+ * How a poll ended stands in the task's state word, but the task may be freed before the poll
+ * returns. So we hold one reference over the poll, as a waker would: tokio's own rules then keep
+ * the memory, and if ours turns out to be the last one, we free the task as whoever drops the last
+ * one does. Nothing in tokio asks for an exact count of references except drop_join_handle_fast(),
+ * which has a slow way with the same effect (docs/agent.md goes through every place).
  *
  * Source: tokio/src/runtime/task/{state,harness,raw,waker,error}.rs, 1.23.0 to 1.54.1.
  */
@@ -31,7 +31,8 @@ static uint64_t *state_of(const struct agent_hook *hook, void *header)
 /* Gives our reference back; the last one frees the task. */
 static void release(struct ring *r, const struct agent_hook *hook, void *header, uint64_t ref)
 {
-	if (likely(__atomic_fetch_sub(state_of(hook, header), REF_ONE, __ATOMIC_ACQ_REL) / REF_ONE !=
+	if (likely(__atomic_fetch_sub(state_of(hook, header), REF_ONE, __ATOMIC_ACQ_REL) /
+			   REF_ONE !=
 		   1))
 		return;
 	if (r && agent_live())
@@ -40,11 +41,12 @@ static void release(struct ring *r, const struct agent_hook *hook, void *header,
 }
 
 /*
- * Whether the output that was stored is a JoinError of this task, of the one sort or the other. JoinError
- * { repr, id } has the task's id beside repr, a Box<dyn Any>, null for "cancelled": three words, in either
- * order. Their place in the cell depends on the output's type, so we look through the whole of it; what is
- * left of the future may hold the same words by chance. Therefore this is asked only where nothing else
- * tells: the task was aborted during its last poll, or a panic was raised in it.
+ * Whether the output that was stored is a JoinError of this task, of the one sort or the other.
+ * JoinError { repr, id } has the task's id beside repr, a Box<dyn Any>, null for "cancelled": three
+ * words, in either order. Their place in the cell depends on the output's type, so we look through
+ * the whole of it; what is left of the future may hold the same words by chance. Therefore this is
+ * asked only where nothing else tells: the task was aborted during its last poll, or a panic was
+ * raised in it.
  */
 static bool has_join_error(const struct agent_hook *hook, const void *header, bool panicked)
 {
@@ -69,8 +71,9 @@ static bool has_join_error(const struct agent_hook *hook, const void *header, bo
 }
 
 /*
- * How a poll ended after which the task is complete. Without a join handle the output was dropped at once
- * and can't be asked: then a raised panic counts as the end, and an abort during the poll as obeyed.
+ * How a poll ended after which the task is complete. Without a join handle the output was dropped
+ * at once and can't be asked: then a raised panic counts as the end, and an abort during the poll
+ * as obeyed.
  */
 static uint64_t outcome(const struct agent_hook *hook, const void *header, uint64_t after,
 			uint32_t flags)
@@ -103,8 +106,8 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 	uint32_t generation = poll->generation;
 	uint64_t before = __atomic_fetch_add(state_of(hook, header), REF_ONE, __ATOMIC_RELAXED);
 
-	/* A task that is complete or running (shut down while it was in a queue) isn't polled, it only
-	 * loses a reference; a cancelled one is dropped instead of polled. */
+	/* A task that is complete or running (shut down while it was in a queue) isn't polled, it
+	 * only loses a reference; a cancelled one is dropped instead of polled. */
 	bool polled = likely(!(before & (RUNNING | COMPLETE | CANCELLED)));
 	if (polled)
 		agent_put(r, AE_POLL_BEGIN, ref);
@@ -158,17 +161,17 @@ void agent_tokio_poll_tail(void *header, struct agent_hook *hook)
 
 void agent_tokio_shutdown(void *header, struct agent_hook *hook)
 {
-	struct ring *r = agent_ring();
 	uint64_t ref = agent_task_ref(hook, header);
 	uint64_t before = __atomic_fetch_add(state_of(hook, header), REF_ONE, __ATOMIC_RELAXED);
 
 	((task_fn)hook->orig)(header);
 
 	uint64_t after = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
-	if (!(before & (RUNNING | COMPLETE)) && after & COMPLETE && agent_live()) {
+	struct ring *r = agent_live() ? agent_ring() : NULL;
+	if (!(before & (RUNNING | COMPLETE)) && after & COMPLETE) {
 		if (r)
 			agent_put(r, AE_CANCEL, ref);
-		else
+		else if (agent_live())
 			agent_no_ring(1);
 	}
 	release(r, hook, header, ref);

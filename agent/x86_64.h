@@ -33,8 +33,8 @@ static inline long arch_gettid(void)
 	return ret;
 }
 
-/* One instruction without a lock: whole as seen by a signal handler on the same thread, cheaper than
- * an atomic. Only for words that one thread writes. */
+/* One instruction without a lock: whole as seen by a signal handler on the same thread, cheaper
+ * than an atomic. Only for words that one thread writes. */
 static inline void arch_add_local(uint64_t *word, uint64_t n)
 {
 	__asm__ volatile("addq %1, %0" : "+m"(*word) : "er"(n) : "cc");

@@ -1,7 +1,7 @@
 /*
- * What the agent costs per event, in nanoseconds of one thread in a tight loop: polls and wakes of a
- * task that does nothing, through the agent's own image, against the same calls without it. The ring
- * is drained in between, outside of the time measured. rdtsc alone is most of it.
+ * What the agent costs per event, in nanoseconds of one thread in a tight loop: polls and wakes of
+ * a task that does nothing, through the agent's own image, against the same calls without it. The
+ * ring is drained in between, outside of the time measured. rdtsc alone is most of it.
  */
 #include "tests/unit/agent_area.h"
 
@@ -84,7 +84,7 @@ int main(void)
 {
 	static struct area area;
 	struct area *a = &area;
-	const void *vtable[4] = { 0 };
+	const void *vtable[4] = {0};
 	struct task task = {.state = 64 * 3 + 4 + 8, .vtable = vtable, .id = 7};
 
 	area_new(a, 4, 65536);

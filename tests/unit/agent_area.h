@@ -56,8 +56,10 @@ static inline void area_new(struct area *a, uint32_t n_rings, uint32_t ring_byte
 {
 	const struct agent_image *built = (const struct agent_image *)pollux_agent_image;
 	size_t stubs = 4096;
-	size_t state = (built->state_bytes + AREA_HOOKS * sizeof(struct agent_hook) + 4095) & ~4095ul;
-	size_t rings = sizeof(struct ring_area) + (size_t)n_rings * (sizeof(struct ring) + ring_bytes);
+	size_t state =
+		(built->state_bytes + AREA_HOOKS * sizeof(struct agent_hook) + 4095) & ~4095ul;
+	size_t rings =
+		sizeof(struct ring_area) + (size_t)n_rings * (sizeof(struct ring) + ring_bytes);
 	size_t all = built->image_bytes + stubs + state + 4096 + rings;
 	uint8_t *base = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -72,8 +74,8 @@ static inline void area_new(struct area *a, uint32_t n_rings, uint32_t ring_byte
 	a->rings = (struct ring_area *)((uint8_t *)a->live + 4096);
 	a->n_hooks = 0;
 	/* Shared with children, as the memfd is; the switch isn't. */
-	if (mmap(a->rings, rings, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1,
-		 0) == MAP_FAILED ||
+	if (mmap(a->rings, rings, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED,
+		 -1, 0) == MAP_FAILED ||
 	    madvise(a->live, 4096, MADV_WIPEONFORK))
 		abort();
 

@@ -1,7 +1,7 @@
 /*
- * The agent's image, run in this process: polls, wakes, ends, calls and spawns of made-up tasks whose
- * state words change as tokio's and async-task's do. What the hooks write into the ring is compared
- * event by event. Rings, threads and signals: test_agent_ring.c.
+ * The agent's image, run in this process: polls, wakes, ends, calls and spawns of made-up tasks
+ * whose state words change as tokio's and async-task's do. What the hooks write into the ring is
+ * compared event by event. Rings, threads and signals: test_agent_ring.c.
  */
 #include "agent_area.h"
 
@@ -72,7 +72,7 @@ static void (*call_inside)(void);
 
 static long call_orig(long a, long b, long c, long d, long e, long f, long g)
 {
-	long args[7] = { a, b, c, d, e, f, g };
+	long args[7] = {a, b, c, d, e, f, g};
 
 	memcpy(call_args, args, sizeof(args));
 	if (call_inside)
@@ -112,7 +112,7 @@ static int setup(void **state)
 	call_hook = area_hook(&area, AH_CALL, AC_EPOLL_WAIT, call_orig);
 	panic_hook = area_hook(&area, AH_PANIC, AGENT_KIND_NONE, raise_orig);
 	vtable[0] = area_stub(&area, poll_hook);
-	task = (struct tokio_task){ .state = REF * 3 | JOIN | NOTIFIED, .vtable = vtable, .id = 77 };
+	task = (struct tokio_task){.state = REF * 3 | JOIN | NOTIFIED, .vtable = vtable, .id = 77};
 	n_deallocs = n_originals = 0;
 	call_inside = NULL;
 	return 0;
@@ -121,7 +121,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	/* The agent's frames are registered with the unwinder, so the area stays, as in a program. */
+	/* The agent's frames are registered with the unwinder, so the area stays, as in a program.
+	 */
 	area.live->enabled = 0;
 	return 0;
 }
@@ -143,7 +144,7 @@ static uint64_t last_ticks;
 static void expect_event(int type, uint64_t word1, int line)
 {
 	struct ring *r = area_my_ring(&area);
-	struct agent_event e = { 0 };
+	struct agent_event e = {0};
 
 	if (!r || !area_next(&area, r, &e))
 		fail_msg("line %d: no event, but type %d was expected", line, type);
@@ -264,7 +265,7 @@ static void catches_and_pends(struct tokio_task *t)
 
 static void poll_as(void (*how)(struct tokio_task *))
 {
-	task = (struct tokio_task){ .state = REF * 3 | JOIN | NOTIFIED, .vtable = vtable, .id = 77 };
+	task = (struct tokio_task){.state = REF * 3 | JOIN | NOTIFIED, .vtable = vtable, .id = 77};
 	scenario = how;
 	call(poll_hook, &task);
 }
@@ -275,18 +276,18 @@ static void test_poll_outcomes(void **state)
 		void (*how)(struct tokio_task *);
 		int type;
 	} cases[] = {
-		{ to_pending, AE_POLL_PENDING },
-		{ to_ready, AE_POLL_READY },
-		{ aborted_pending, AE_POLL_CANCELLED },
-		{ aborted_pending_id_first, AE_POLL_CANCELLED },
-		{ aborted_ready, AE_POLL_READY },
-		{ panics, AE_POLL_PANICKED },
-		{ panics_id_first, AE_POLL_PANICKED },
-		{ catches_a_panic, AE_POLL_READY },
-		{ panics_detached, AE_POLL_PANICKED }, /* the output is gone: taken for granted */
-		{ aborted_detached, AE_POLL_CANCELLED },
-		{ catches_and_pends, AE_POLL_PENDING },
-		{ to_pending, AE_POLL_PENDING }, /* nothing sticks */
+		{to_pending, AE_POLL_PENDING},
+		{to_ready, AE_POLL_READY},
+		{aborted_pending, AE_POLL_CANCELLED},
+		{aborted_pending_id_first, AE_POLL_CANCELLED},
+		{aborted_ready, AE_POLL_READY},
+		{panics, AE_POLL_PANICKED},
+		{panics_id_first, AE_POLL_PANICKED},
+		{catches_a_panic, AE_POLL_READY},
+		{panics_detached, AE_POLL_PANICKED}, /* the output is gone: taken for granted */
+		{aborted_detached, AE_POLL_CANCELLED},
+		{catches_and_pends, AE_POLL_PENDING},
+		{to_pending, AE_POLL_PENDING}, /* nothing sticks */
 	};
 
 	(void)state;
@@ -343,7 +344,8 @@ static void test_poll_that_is_none(void **state)
 	assert_int_equal(n_deallocs, 1);
 
 	/* Aborted while it waited: the future is dropped, not polled. */
-	task = (struct tokio_task){ .state = REF * 3 | NOTIFIED | CANCELLED, .vtable = vtable, .id = 78 };
+	task = (struct tokio_task){
+		.state = REF * 3 | NOTIFIED | CANCELLED, .vtable = vtable, .id = 78};
 	scenario = cancelled_before;
 	call(poll_hook, &task);
 	expect(AE_CANCEL, tokio_ref());
@@ -471,7 +473,7 @@ static void test_nested_polls(void **state)
 	inner_hook = tokio_hook(AH_TOKIO_POLL, tokio_poll_orig);
 	inner_hook->kind = 6;
 	inner_hook->flags = AGENT_HOOK_TASK;
-	inner = (struct tokio_task){ .state = REF * 3 | NOTIFIED, .vtable = vtable, .id = 1 };
+	inner = (struct tokio_task){.state = REF * 3 | NOTIFIED, .vtable = vtable, .id = 1};
 	poll_as(polls_another);
 	expect_thread();
 	expect(AE_POLL_BEGIN, tokio_ref());
@@ -537,7 +539,7 @@ static long the_call(void)
 
 static void check_call(void)
 {
-	static const long args[7] = { 1, 2, 3, 4, 5, 6, 7 };
+	static const long args[7] = {1, 2, 3, 4, 5, 6, 7};
 
 	memset(call_args, 0, sizeof(call_args));
 	call_result = -42;
@@ -629,8 +631,9 @@ static void test_futex_operations(void **state)
 /* ---- trampolines ---- */
 
 /*
- * Runs the bytes of a trampoline with known values in every register, the flags and the red zone, and
- * stores what it finds afterwards: rax rbx rcx rdx rsi rdi rbp r8..r15 flags, then 16 words of red zone.
+ * Runs the bytes of a trampoline with known values in every register, the flags and the red zone,
+ * and stores what it finds afterwards: rax rbx rcx rdx rsi rdi rbp r8..r15 flags, then 16 words of
+ * red zone.
  */
 void through_trampoline(const void *code, uint64_t *ret_values);
 __asm__(".text\n"
@@ -678,9 +681,10 @@ __asm__(".text\n"
 
 static uint8_t *make_trampoline(struct agent_hook *hook)
 {
-	static const uint8_t head[] = { 0x48, 0x8d, 0x64, 0x24, 0x80, 0x9c, 0x50, 0xb8 };
-	static const uint8_t tail[] = { 0x58, 0x9d, 0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0,
-					0xff, 0xa4, 0x24, 0x08, 0x01, 0, 0 }; /* jmp *264(%rsp) */
+	static const uint8_t head[] = {0x48, 0x8d, 0x64, 0x24, 0x80, 0x9c, 0x50, 0xb8};
+	static const uint8_t tail[] = {
+		0x58, 0x9d, 0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0,
+		0,    0xff, 0xa4, 0x24, 0x08, 0x01, 0,	  0}; /* jmp *264(%rsp) */
 	uint32_t i = (uint32_t)(hook - area.hooks);
 	uint64_t thunk = (uint64_t)area.image + area.image->thunks[hook->type];
 	uint8_t *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -700,7 +704,7 @@ static uint8_t *make_trampoline(struct agent_hook *hook)
 
 static void check_trampoline(const uint8_t *code)
 {
-	uint64_t got[31] = { 0 };
+	uint64_t got[31] = {0};
 
 	through_trampoline(code, got);
 	for (uint64_t i = 0; i < 15; i++)
@@ -778,7 +782,7 @@ static int setup_async(void **state)
 	awake_hook->state_offset = AGENT_OFFSET_UNKNOWN;
 	awake_hook->poll_offset = 40;
 	async_vtable[5] = area_stub(&area, run_hook);
-	atask = (struct async_task){ async_vtable, A_SCHEDULED | A_TASK | A_REF, { NULL, NULL }, { 3 } };
+	atask = (struct async_task){async_vtable, A_SCHEDULED | A_TASK | A_REF, {NULL, NULL}, {3}};
 	n_destroyed = 0;
 	return 0;
 }
@@ -840,16 +844,17 @@ static void test_runs(void **state)
 		uint64_t before, after;
 		bool drop;
 	} cases[] = {
-		{ run_pending, AE_POLL_PENDING, A_TASK | 2 * A_REF, A_TASK | A_REF, false },
-		{ run_woken, AE_POLL_PENDING, A_TASK | A_REF, A_TASK | A_SCHEDULED | A_REF, false },
-		{ run_ready, AE_POLL_READY, A_TASK | A_REF, A_TASK | A_COMPLETED, false },
-		{ run_ready, AE_POLL_READY, A_REF, A_COMPLETED | A_CLOSED, true },
-		{ run_ready, AE_POLL_READY, 2 * A_REF, A_COMPLETED | A_CLOSED | A_REF, false },
-		{ run_cancelled, AE_POLL_CANCELLED, A_TASK | A_REF, A_TASK | A_CLOSED, false },
-		{ run_cancelled, AE_POLL_CANCELLED, A_REF, A_CLOSED, true },
-		{ run_raised, AE_POLL_PANICKED, A_TASK | A_REF, A_TASK | A_COMPLETED, false },
-		/* detached, pending, nobody will ever wake it: as run() itself would have left it */
-		{ run_pending, AE_POLL_PENDING, A_REF, 0, true },
+		{run_pending, AE_POLL_PENDING, A_TASK | 2 * A_REF, A_TASK | A_REF, false},
+		{run_woken, AE_POLL_PENDING, A_TASK | A_REF, A_TASK | A_SCHEDULED | A_REF, false},
+		{run_ready, AE_POLL_READY, A_TASK | A_REF, A_TASK | A_COMPLETED, false},
+		{run_ready, AE_POLL_READY, A_REF, A_COMPLETED | A_CLOSED, true},
+		{run_ready, AE_POLL_READY, 2 * A_REF, A_COMPLETED | A_CLOSED | A_REF, false},
+		{run_cancelled, AE_POLL_CANCELLED, A_TASK | A_REF, A_TASK | A_CLOSED, false},
+		{run_cancelled, AE_POLL_CANCELLED, A_REF, A_CLOSED, true},
+		{run_raised, AE_POLL_PANICKED, A_TASK | A_REF, A_TASK | A_COMPLETED, false},
+		/* detached, pending, nobody will ever wake it: as run() itself would have left it
+		 */
+		{run_pending, AE_POLL_PENDING, A_REF, 0, true},
 	};
 
 	(void)state;
@@ -896,7 +901,8 @@ static void test_the_last_to_leave_a_pending_task(void **state)
 	expect(AE_POLL_PENDING, async_ref());
 	expect(AE_SCHEDULE, async_ref());
 	expect_nothing();
-	assert_int_equal(atask.state, A_SCHEDULED | A_CLOSED | A_REF); /* to have its future dropped */
+	assert_int_equal(atask.state,
+			 A_SCHEDULED | A_CLOSED | A_REF); /* to have its future dropped */
 	assert_int_equal(n_originals, 1);
 	assert_int_equal(n_destroyed, 0);
 	run_as(run_cancelled, atask.state);
@@ -955,8 +961,8 @@ static void test_async_wakes(void **state)
 /* ---- unwinding through the frames ---- */
 
 /*
- * int catching(run_fn fn, void *arg): calls fn(arg); 1 if an exception came out of it. A frame with a
- * personality of its own, since C has no catch.
+ * int catching(run_fn fn, void *arg): calls fn(arg); 1 if an exception came out of it. A frame with
+ * a personality of its own, since C has no catch.
  */
 int catching(void *fn, void *arg);
 __asm__(".text\n"
@@ -1011,7 +1017,8 @@ static struct _Unwind_Exception exception;
 
 static bool run_panics(struct async_task *t)
 {
-	/* As async-task's guard does in passing; a frame in between that is cleaned up would be too. */
+	/* As async-task's guard does in passing; a frame in between that is cleaned up would be
+	 * too. */
 	run_to(t, A_CLOSED);
 	exception.exception_class = 0x504f4c4c55580000;
 	_Unwind_RaiseException(&exception);
@@ -1024,7 +1031,7 @@ static bool run_nested_panic(struct async_task *t)
 
 	if (t == &other)
 		return run_panics(t);
-	other = (struct async_task){ async_vtable, A_SCHEDULED | A_REF, { NULL, NULL }, { 3 } };
+	other = (struct async_task){async_vtable, A_SCHEDULED | A_REF, {NULL, NULL}, {3}};
 	assert_int_equal(catching(area_stub(&area, run_hook), &other), 1);
 	assert_int_equal(other.state, A_CLOSED);
 	return run_ready(t);
@@ -1060,7 +1067,7 @@ static void test_panic_through_a_run(void **state)
 	run_as(run_nested_panic, A_SCHEDULED | A_REF | A_TASK);
 	struct agent_event e;
 	expect(AE_POLL_BEGIN, async_ref());
-	static const int inner_types[] = { AE_POLL_BEGIN, AE_POLL_PANICKED, AE_DROP };
+	static const int inner_types[] = {AE_POLL_BEGIN, AE_POLL_PANICKED, AE_DROP};
 	for (int i = 0; i < 3; i++) {
 		assert_true(area_next(&area, area_my_ring(&area), &e));
 		assert_int_equal(e.word0 & 255, inner_types[i]);

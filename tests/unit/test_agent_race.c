@@ -1,7 +1,7 @@
 /*
- * The agent's C code, compiled as ordinary code under ThreadSanitizer (the image itself can't be): threads
- * that claim rings, write and die beside a reader that drains the rings and gives dead threads' rings back,
- * as the tool does.
+ * The agent's C code, compiled as ordinary code under ThreadSanitizer (the image itself can't be):
+ * threads that claim rings, write and die beside a reader that drains the rings and gives dead
+ * threads' rings back, as the tool does.
  */
 #include "agent/ring.h"
 
@@ -48,7 +48,7 @@ static struct task shared; /* woken by all */
 
 static void *live(void *arg)
 {
-	struct task task = { .state = 64 * 3, .id = (uint64_t)arg, .vtable = shared.vtable };
+	struct task task = {.state = 64 * 3, .id = (uint64_t)arg, .vtable = shared.vtable};
 
 	__atomic_load_n(&n_dead, __ATOMIC_ACQUIRE); /* we may have a dead thread's thread pointer */
 	for (int i = 0; i < N_POLLS; i++) {
@@ -72,7 +72,8 @@ static void *generations(void *arg)
 
 static struct ring *ring_at(uint32_t i)
 {
-	return (struct ring *)((char *)(rings + 1) + (size_t)i * (RING_BYTES + sizeof(struct ring)));
+	return (struct ring *)((char *)(rings + 1) +
+			       (size_t)i * (RING_BYTES + sizeof(struct ring)));
 }
 
 static void drain(struct ring *r)
@@ -124,11 +125,11 @@ static uint32_t tid_offset(void)
 
 int main(void)
 {
-	static struct agent_switch live_switch = { .enabled = 1 };
+	static struct agent_switch live_switch = {.enabled = 1};
 	static void *vtable[4];
 	size_t bytes = sizeof(*rings) + N_RINGS * (sizeof(struct ring) + RING_BYTES);
-	struct agent_state *state = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE,
-					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct agent_state *state =
+		mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pthread_t threads[N_THREADS], reads;
 
 	rings = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -147,13 +148,13 @@ int main(void)
 	agent_image.hooks = (uint64_t)hooks;
 	agent_image.live = (uint64_t)&live_switch;
 	vtable[0] = (void *)0x1000;
-	shared = (struct task){ .state = 64 * 3, .vtable = vtable, .id = 999 };
-	hooks[0] = (struct agent_hook){ .type = AH_TOKIO_POLL,
-					.orig = (uint64_t)pend,
-					.id_offset = offsetof(struct task, id),
-					.trailer_offset = sizeof(struct task),
-					.vtable_offset = 16 };
-	hooks[1] = (struct agent_hook){ .type = AH_TOKIO_WAKE, .vtable_offset = 16 };
+	shared = (struct task){.state = 64 * 3, .vtable = vtable, .id = 999};
+	hooks[0] = (struct agent_hook){.type = AH_TOKIO_POLL,
+				       .orig = (uint64_t)pend,
+				       .id_offset = offsetof(struct task, id),
+				       .trailer_offset = sizeof(struct task),
+				       .vtable_offset = 16};
+	hooks[1] = (struct agent_hook){.type = AH_TOKIO_WAKE, .vtable_offset = 16};
 
 	pthread_create(&reads, NULL, reader, NULL);
 	for (uint64_t i = 0; i < N_THREADS; i++)

@@ -1,7 +1,7 @@
 /*
- * The agent's rings, run in this process: full rings and exact losses, a reader that runs beside the
- * writer, threads that come and go, signal handlers that wake tasks in the middle of everything, forks,
- * and a tool that has gone away.
+ * The agent's rings, run in this process: full rings and exact losses, a reader that runs beside
+ * the writer, threads that come and go, signal handlers that wake tasks in the middle of
+ * everything, forks, and a tool that has gone away.
  */
 #include "agent_area.h"
 
@@ -47,7 +47,7 @@ static void load(uint32_t n_rings, uint32_t ring_bytes)
 
 static struct task new_task(uint64_t id)
 {
-	return (struct task){ .state = 64 * 3 | 8, .vtable = vtable, .id = id };
+	return (struct task){.state = 64 * 3 | 8, .vtable = vtable, .id = id};
 }
 
 static void call(const struct agent_hook *hook, void *arg)
@@ -69,8 +69,10 @@ static void test_losses_are_exact(void **state)
 			task.id = ++sent;
 			call(wake_hook, &task);
 		}
-		/* The ids count on; where some are missing, a loss of just so many was told before. */
-		for (int i = rand() % 500; i > 0 && area_next(&area, area_ring(&area, 0), &e); i--) {
+		/* The ids count on; where some are missing, a loss of just so many was told before.
+		 */
+		for (int i = rand() % 500; i > 0 && area_next(&area, area_ring(&area, 0), &e);
+		     i--) {
 			uint64_t type = e.word0 & 255;
 			if (type == AE_THREAD) {
 				assert_int_equal(got, 0);
@@ -118,10 +120,12 @@ static void test_threads_that_come_and_go(void **state)
 		pthread_t thread;
 		assert_int_equal(pthread_create(&thread, NULL, poll_once, (void *)i), 0);
 		assert_int_equal(pthread_join(thread, NULL), 0);
-		/* Another thread, by tid, in the same ring, and both of its events behind its name. */
+		/* Another thread, by tid, in the same ring, and both of its events behind its name.
+		 */
 		for (uint32_t j = 0; j < area.rings->n_used; j++) {
 			while (area_next(&area, area_ring(&area, j), &e)) {
-				static const int types[] = { AE_THREAD, AE_POLL_BEGIN, AE_POLL_PENDING };
+				static const int types[] = {AE_THREAD, AE_POLL_BEGIN,
+							    AE_POLL_PENDING};
 				assert_int_equal(e.word0 & 255, types[next % 3]);
 				if (next % 3 == 0)
 					assert_int_equal(e.word1, area_ring(&area, j)->owner);
@@ -176,7 +180,8 @@ static void test_more_threads_than_rings(void **state)
 			r->owner = RING_FREE; /* what the tool does with dead threads' rings */
 		}
 		assert_int_equal(events + area.state->no_ring - no_ring, 2 * THREADS);
-		usleep(2000); /* nobody looks for a ring within a millisecond of having found none */
+		usleep(2000); /* nobody looks for a ring within a millisecond of having found none
+			       */
 	}
 	assert_true(with > 19 * RINGS);
 	assert_true(area.state->no_ring > 0);
@@ -256,8 +261,8 @@ static void wake_from_signal(int sig)
 static void test_signals_in_the_middle(void **state)
 {
 	struct task task = new_task(5);
-	struct sigaction action = { .sa_handler = wake_from_signal };
-	struct itimerval every = { { 0, 100 }, { 0, 100 } }, never = { { 0, 0 }, { 0, 0 } };
+	struct sigaction action = {.sa_handler = wake_from_signal};
+	struct itimerval every = {{0, 100}, {0, 100}}, never = {{0, 0}, {0, 0}};
 	struct agent_event e;
 	uint64_t polls = 0, begins = 0, ends = 0, wakes = 0, lost = 0;
 
@@ -341,8 +346,8 @@ static void __attribute__((noinline)) poll_and_walk(void)
 
 static void test_every_instruction_can_be_unwound(void **state)
 {
-	struct sigaction action = { .sa_handler = walk_from_signal };
-	struct itimerval every = { { 0, 100 }, { 0, 100 } }, never = { { 0, 0 }, { 0, 0 } };
+	struct sigaction action = {.sa_handler = walk_from_signal};
+	struct itimerval every = {{0, 100}, {0, 100}}, never = {{0, 0}, {0, 0}};
 	struct task task = new_task(1);
 
 	(void)state;
@@ -417,7 +422,7 @@ static void test_a_ring_with_nonsense_in_it(void **state)
 	load(1, AGENT_MIN_RING_BYTES);
 	call(wake_hook, &task);
 	struct ring *r = area_ring(&area, 0);
-	static const uint64_t tails[] = { 1ull << 40, UINT64_MAX, 1, 33 };
+	static const uint64_t tails[] = {1ull << 40, UINT64_MAX, 1, 33};
 	for (size_t i = 0; i < sizeof(tails) / sizeof(tails[0]); i++) {
 		r->tail = tails[i];
 		for (int j = 0; j < 2000; j++)
