@@ -47,7 +47,11 @@
  *                                   the rest (it knows the present counter to within a day)
  *   word1 = kind << 48 | low 48 bits   a *task reference*, unless the type's comment says other
  * In a task reference the low 48 bits are the task's id where the runtime has one (Tokio), the
- * header's address where it has none (async-task).
+ * header's address where it has none (async-task) and where the kind is AGENT_KIND_NONE.
+ *
+ * The end of a poll is written a little after the poll: a task that was woken meanwhile may by then
+ * have been polled by another thread, and even be complete. So an end tells nothing of a task of which
+ * another poll began, or which ended, since that poll began: it ended pending.
  */
 struct agent_event {
 	uint64_t word0;
@@ -68,7 +72,7 @@ enum agent_event_type {
 	AE_WAKE_RUNNING,   /* task: woken while it is being polled */
 	AE_WAKE_NOOP,	   /* task: already scheduled, or ended */
 	AE_SCHEDULE,	   /* task: scheduled by something else than a waker (spawn, abort) */
-	AE_CANCEL,	   /* task: ended outside of a poll (runtime shutdown, task handle dropped) */
+	AE_CANCEL,	   /* task: dropped outside of a poll (aborted before it, runtime shutdown) */
 	AE_DROP,	   /* task: its memory is given back; the reference may be used anew */
 	AE_PARK,	   /* enum agent_call << 48: blocking call begins outside of every task's poll */
 	AE_UNPARK,	   /* the same call << 48: it returned */
