@@ -209,8 +209,10 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 void agent_async_unwound(bool forced)
 {
 	struct ring *r = agent_peek_ring();
+	bool live = agent_live();
 
-	if (!r)
+	/* The notes are the parent's in the child of a fork, to whom the switch is off. */
+	if (!r || (!live && (uint32_t)agent_claim(r) != (uint32_t)arch_gettid()))
 		return;
 	struct agent_notes *n = agent_notes(r);
 	for (uint32_t i = n->depth; i-- > 0;) {
@@ -222,7 +224,7 @@ void agent_async_unwound(bool forced)
 							  : AE_POLL_PANICKED;
 		uint64_t ref = poll->ref;
 		n->depth = i;
-		if (agent_live())
+		if (live)
 			agent_put(r, type, ref);
 		if (poll->flags & POLL_HELD)
 			release(r, poll->hook, poll->header, ref, false);

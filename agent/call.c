@@ -6,8 +6,9 @@
 #include "agent/thunks.h"
 
 #define CALL_PASS 0u /* not measured */
-#define CALL_PARK 1u /* AE_PARK was written; other values: the ticks at its start, inside a poll   \
-		      */
+#define CALL_PARK                                                                                  \
+	1u /* AE_PARK was written; other values: the ticks at its start, inside a poll             \
+	    */
 
 static bool parks(uint16_t call)
 {

@@ -40,15 +40,16 @@ struct agent_poll *agent_poll_open(struct ring *r, struct agent_hook *hook, void
 }
 
 /* Takes the poll, and what was left open above it, from the stack. False when nothing may be
- * recorded of its end: switched off in between, or the ring is another recording's. */
+ * recorded of its end, and nothing touched: switched off in between, in the child of a fork (which
+ * shares the rings), or the ring is another recording's. */
 bool agent_poll_close(struct ring *r, struct agent_poll *poll, uint32_t generation)
 {
 	struct agent_notes *n = agent_notes(r);
 
-	if (unlikely(agent_claim(r) >> 32 != generation))
+	if (unlikely(!agent_live() || agent_claim(r) >> 32 != generation))
 		return false;
 	n->depth = (uint32_t)(poll - n->polls);
-	return agent_live();
+	return true;
 }
 
 /* The end of a poll that was tail-jumped into is seen late, at the thread's next step. */

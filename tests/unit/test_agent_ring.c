@@ -369,6 +369,48 @@ static void test_every_instruction_can_be_unwound(void **state)
 
 /* ---- forks, and a tool that is gone ---- */
 
+static pid_t fork_inside_pid;
+
+static void forks(void *header)
+{
+	(void)header;
+	fork_inside_pid = (pid_t)syscall(SYS_fork);
+}
+
+/* The child comes back from a poll that began in its parent: it gives its copy's reference back,
+ * and leaves the rings, which it shares, alone. */
+static void test_fork_inside_a_poll(void **state)
+{
+	struct task task = new_task(1);
+	struct agent_event e;
+	int status;
+
+	(void)state;
+	load(2, AGENT_MIN_RING_BYTES);
+	struct agent_hook *hook = area_hook(&area, AH_TOKIO_POLL, 1, forks);
+	hook->id_offset = offsetof(struct task, id);
+	call(poll_hook, &task); /* a ring */
+	struct ring *r = area_ring(&area, 0);
+	uint8_t scratch[sizeof(r->scratch)];
+	call(hook, &task);
+	if (!fork_inside_pid) {
+		memcpy(scratch, r->scratch, sizeof(scratch));
+		call(poll_hook, &task);
+		_exit(task.state == (64 * 3 | 8) && !memcmp(scratch, r->scratch, sizeof(scratch))
+			      ? 0
+			      : 1);
+	}
+	assert_int_equal(waitpid(fork_inside_pid, &status, 0), fork_inside_pid);
+	assert_int_equal(status, 0);
+	static const int types[] = {AE_THREAD, AE_POLL_BEGIN, AE_POLL_PENDING, AE_POLL_BEGIN,
+				    AE_POLL_PENDING};
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		assert_true(area_next(&area, r, &e));
+		assert_int_equal(e.word0 & 255, types[i]);
+	}
+	assert_false(area_next(&area, r, &e));
+}
+
 static void test_child_of_a_fork_is_not_traced(void **state)
 {
 	struct task task = new_task(1);
@@ -444,6 +486,7 @@ int main(void)
 		cmocka_unit_test(test_reader_beside_the_writer),
 		cmocka_unit_test(test_signals_in_the_middle),
 		cmocka_unit_test(test_every_instruction_can_be_unwound),
+		cmocka_unit_test(test_fork_inside_a_poll),
 		cmocka_unit_test(test_child_of_a_fork_is_not_traced),
 		cmocka_unit_test(test_switches_itself_off_when_the_tool_is_gone),
 		cmocka_unit_test(test_a_ring_with_nonsense_in_it),
