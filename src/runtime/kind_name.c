@@ -21,6 +21,7 @@
 #include "binary/names.h"
 #include "runtime/find.h"
 #include "runtime/follow.h"
+#include "runtime/panic_places.h"
 
 #include <errno.h>
 #include <string.h>
@@ -288,8 +289,9 @@ static int set_scheduler(struct follower *follower, struct find_kind *k, const s
 	struct scheduler_walk w = {c->s ? scheduler_name(c->s) : NULL};
 	int r = 0;
 
-	if (!w.name && k->id_offset && k->id_offset == k->scheduler_offset)
-		w.name = "blocking"; /* the only scheduler of size zero */
+	/* Tokio's schedulers are an Arc, one word; only the blocking pool's is something else. */
+	if (!w.name && k->id_offset && k->id_offset != k->scheduler_offset + 8)
+		w.name = "blocking";
 	if (!w.name)
 		r = follow(follower, k->schedule, 3, visit_schedule, &w);
 	k->scheduler = strdup(w.name ? w.name : "");
@@ -465,25 +467,32 @@ static int cover(struct finding *f, size_t first, size_t named, size_t unsure)
 {
 	size_t n = f->n_kinds - first;
 
+	if (!f->has_symbols)
+		return find_cover(f, "names", named, n, "%s",
+				  "the program is stripped: the places of panics stand for names");
 	return find_cover(f, "names", named - unsure, n, "%s",
-			  !f->has_symbols ? "the program is stripped"
-			  : unsure	  ? "functions with equal code share one symbol"
-			  : named < n	  ? "the optimiser left no symbol of some"
-					  : "");
+			  unsure      ? "functions with equal code share one symbol"
+			  : named < n ? "the optimiser left no symbol of some"
+				      : "");
+}
+
+static int name_and_cover(struct elf_image *image, struct finding *f, size_t first,
+			  const struct naming *naming)
+{
+	size_t named = 0, unsure = 0;
+	int r = name_kinds(image, f, first, naming, &named, &unsure);
+
+	if (r == 0 && !f->has_symbols)
+		r = panic_places_find(image, f, first, &named);
+	return r < 0 ? r : cover(f, first, named, unsure);
 }
 
 int kind_names_tokio(struct elf_image *image, struct finding *f, size_t first)
 {
-	size_t named, unsure;
-	int r = name_kinds(image, f, first, &tokio_naming, &named, &unsure);
-
-	return r < 0 ? r : cover(f, first, named, unsure);
+	return name_and_cover(image, f, first, &tokio_naming);
 }
 
 int kind_names_async_task(struct elf_image *image, struct finding *f, size_t first)
 {
-	size_t named, unsure;
-	int r = name_kinds(image, f, first, &async_task_naming, &named, &unsure);
-
-	return r < 0 ? r : cover(f, first, named, unsure);
+	return name_and_cover(image, f, first, &async_task_naming);
 }

@@ -1,0 +1,353 @@
+/*
+ * A stripped program still carries the places of its panics: a core::panic::Location { file, its
+ * length, line, column } in read-only data for each. Two of them tell what we want to know.
+ *
+ *   - Every async fn and async block can panic when it is polled after its end. That panic's place
+ * is its first line. So the call of panic_const_async_fn_resumed in the poll function of a kind's
+ *     future says where that future is written. The function is known by the message that it
+ * prints.
+ *   - A worker's main loop panics at places in "scheduler/multi_thread/worker.rs", no other
+ * blocking task does so near its beginning; and the worker that block_in_place starts is made
+ * beside the message that it can't.
+ *
+ * Several places (futures inlined into each other) are told as "A or B". Programs built with
+ * -Zlocation-detail=none have none of this.
+ */
+#include "runtime/panic_places.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/map.h"
+#include "binary/call_index.h"
+#include "binary/insn.h"
+#include "runtime/find.h"
+#include "runtime/follow.h"
+#include "runtime/tables.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POLL_DEPTH 4u
+#define WORKER_DEPTH 7u
+#define MAX_PLACES 4u
+#define MAX_FILE_BYTES 1024u
+#define MIN_WORKER_PLACES 10u /* seen: 12 to 20 from a worker's poll, 0 from others */
+#define MAX_INSTRUCTIONS 2000000u
+
+static const char resumed_text[] = "`async fn` resumed after completion";
+static const char block_in_place_text[] =
+	"can call blocking only when running on the multi-threaded runtime";
+
+struct location {
+	const char *file;
+	size_t len;
+	uint32_t line;
+};
+
+/* What one function says. */
+struct saying {
+	uint64_t places[MAX_PLACES]; /* Locations of async fns that are polled in it */
+	size_t n_places;
+	size_t n_worker; /* places in worker.rs */
+	bool block_in_place;
+};
+
+struct places {
+	struct elf_image *image;
+	uint64_t resumed;     /* panic_const_async_fn_resumed */
+	uint64_t messages[8]; /* of block_in_place, and words that point to them */
+	size_t n_messages;
+	struct map known; /* function -> struct saying */
+	size_t left;	  /* instructions that may still be decoded */
+	/* the walk under way */
+	const struct saying *found;
+	size_t n_worker;
+};
+
+static bool read_location(struct elf_image *image, uint64_t addr, struct location *ret)
+{
+	uint64_t file, len, line;
+	const char *text;
+	size_t left;
+
+	if (!elf_image_pointer_at(image, addr, &file) || !tables_word(image, addr + 8, &len) ||
+	    !tables_word(image, addr + 16, &line) || len < 4 || len > MAX_FILE_BYTES)
+		return false;
+	text = (const char *)elf_image_bytes(image, file, &left);
+	if (!text || left < len)
+		return false;
+	if (text[len - 1] == 0) /* some versions of Rust count a final 0 */
+		len--;
+	if (memcmp(text + len - 3, ".rs", 3) != 0 || (uint32_t)line == 0 || line >> 32 == 0)
+		return false;
+	*ret = (struct location){text, len, (uint32_t)line};
+	return true;
+}
+
+static int by_u64(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The addresses of a text in read-only data and of the words that point to it (a message may stand
+ * behind a table of its pieces), sorted. A text may be there more than once. */
+static size_t find_text(struct elf_image *image, const char *text, uint64_t *ret, size_t max)
+{
+	const struct elf_pointer *p;
+	size_t n_pointers = elf_image_pointers(image, &p), n = 0, texts;
+
+	for (size_t i = 0; i < elf_image_n_segments(image); i++) {
+		const struct elf_segment *seg = elf_image_segment(image, i);
+		const uint8_t *at = seg->data, *hit;
+		size_t left = seg->file_size;
+
+		while (!seg->write && n < max && (hit = memmem(at, left, text, strlen(text)))) {
+			ret[n++] = seg->addr + (uint64_t)(hit - seg->data);
+			left -= (size_t)(hit - at) + 1;
+			at = hit + 1;
+		}
+	}
+	texts = n;
+	for (size_t i = 0; i < n_pointers && texts > 0; i++) {
+		for (size_t k = 0; k < texts && n < max; k++) {
+			if (p[i].target == ret[k])
+				ret[n++] = p[i].slot;
+		}
+	}
+	qsort(ret, n, sizeof(*ret), by_u64);
+	return n;
+}
+
+/* The function that prints the message: the one whose code takes it, directly or by its table. */
+static int find_resumed(struct places *p)
+{
+	_cleanup_(refs_done) struct refs refs = {0};
+	uint64_t targets[8];
+	size_t n = find_text(p->image, resumed_text, targets, 8);
+	int r;
+
+	r = refs_find(p->image, targets, n, &refs);
+	/* One function, or it isn't clear which. */
+	for (size_t i = 0; i < refs.n; i++) {
+		if (i > 0 && refs.refs[i].function != p->resumed)
+			p->resumed = 0;
+		else
+			p->resumed = refs.refs[i].function;
+	}
+	return r;
+}
+
+static void note_place(struct saying *s, uint64_t place)
+{
+	for (size_t i = 0; i < s->n_places; i++) {
+		if (s->places[i] == place)
+			return;
+	}
+	if (s->n_places < MAX_PLACES)
+		s->places[s->n_places++] = place;
+}
+
+static bool is_worker_place(const struct location *l)
+{
+	static const char end[] = "/scheduler/multi_thread/worker.rs";
+	size_t n = sizeof(end) - 1;
+
+	return l->len > n && memcmp(l->file + l->len - n, end, n) == 0;
+}
+
+static bool is_message(const struct places *p, uint64_t addr)
+{
+	return addr && bsearch(&addr, p->messages, p->n_messages, sizeof(addr), by_u64);
+}
+
+static void listen(struct places *p, uint64_t function, struct saying *ret)
+{
+	uint64_t start, end, last = 0, target;
+	struct location place;
+	struct insn_walk w;
+	struct insn in;
+
+	if (!elf_image_function(p->image, function, &start, &end) ||
+	    !insn_walk_init(&w, p->image, start, end))
+		return;
+	while (p->left > 0 && insn_next(&w, &in) > 0) {
+		uint64_t taken = in.op == INSN_LEA ? in.ref : in.has_imm ? in.imm : 0;
+
+		p->left--;
+		target = in.target;
+		if (!target && in.slot)
+			elf_image_pointer_at(p->image, in.slot, &target);
+		if (p->resumed && target == p->resumed && last)
+			note_place(ret, last);
+		if (is_message(p, taken))
+			ret->block_in_place = true;
+		if (taken && read_location(p->image, taken, &place)) {
+			ret->n_worker += is_worker_place(&place);
+			last = in.reg == 7 ? taken : 0; /* the first argument: %rdi */
+		} else if (in.flow != INSN_NEXT) {
+			last = 0;
+		}
+	}
+}
+
+static const struct saying *saying_of(struct places *p, uint64_t function)
+{
+	struct saying *s = map_get(&p->known, function, 0);
+
+	if (s)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	listen(p, function, s);
+	if (map_put(&p->known, function, 0, s) < 0) {
+		free(s);
+		return NULL;
+	}
+	return s;
+}
+
+static enum follow_step visit_poll(uint64_t addr, const struct elf_symbol *symbol, void *opaque)
+{
+	struct places *p = opaque;
+	const struct saying *s = saying_of(p, addr);
+
+	(void)symbol;
+	if (s && s->n_places > 0)
+		p->found = s;
+	return p->found ? FOLLOW_STOP : FOLLOW_INTO;
+}
+
+static enum follow_step visit_worker(uint64_t addr, const struct elf_symbol *symbol, void *opaque)
+{
+	struct places *p = opaque;
+	const struct saying *s = saying_of(p, addr);
+
+	(void)symbol;
+	p->n_worker += s ? s->n_worker : 0;
+	return p->n_worker >= MIN_WORKER_PLACES ? FOLLOW_STOP : FOLLOW_INTO;
+}
+
+/* True if the site's function, or one that calls it, has the message of block_in_place. */
+static bool made_by_block_in_place(struct places *p, const struct call_index *calls,
+				   const struct find_kind *k)
+{
+	uint64_t functions[16], end;
+	size_t n = 0;
+
+	for (size_t i = 0; i < k->n_sites && n < 4; i++) {
+		if (elf_image_function(p->image, k->sites[i].addr, &functions[n], &end))
+			n++;
+	}
+	for (size_t i = 0; i < n; i++) {
+		const struct saying *s = saying_of(p, functions[i]);
+		const struct call *c;
+		size_t n_calls;
+
+		if (s && s->block_in_place)
+			return true;
+		c = call_index_find(calls, functions[i], &n_calls);
+		for (size_t j = 0; j < n_calls && n_calls <= 3 && n < 16; j++) {
+			if (elf_image_function(p->image, c[j].addr, &functions[n], &end))
+				n++;
+		}
+	}
+	return false;
+}
+
+/* "src/main.rs:12"; of a file in a registry or of the compiler's what follows the crate's folder.
+ */
+static void write_place(struct buf *out, struct elf_image *image, uint64_t addr)
+{
+	struct location l;
+	const char *from, *registry;
+
+	if (!read_location(image, addr, &l))
+		return;
+	from = l.file;
+	registry = memmem(l.file, l.len, "/registry/src/", 14);
+	if (registry) {
+		from = memchr(registry + 14, '/', (size_t)(l.file + l.len - registry - 14));
+		from = from ? from + 1 : l.file;
+	}
+	buf_add(out, from, (size_t)(l.file + l.len - from));
+	buf_printf(out, ":%u", l.line);
+}
+
+/* "kind 3 (src/main.rs:12)": of futures inlined into each other the program's own, whose files have
+ * relative paths; if there is none, all. */
+static void write_places(struct buf *name, const struct places *p, const char *number)
+{
+	const char *between = "";
+	bool own = false;
+	struct location l;
+
+	for (size_t i = 0; i < p->found->n_places; i++)
+		own = own || (read_location(p->image, p->found->places[i], &l) && *l.file != '/');
+	buf_printf(name, "%s (", number);
+	for (size_t i = 0; i < p->found->n_places; i++) {
+		if (own && read_location(p->image, p->found->places[i], &l) && *l.file == '/')
+			continue;
+		buf_str(name, between);
+		write_place(name, p->image, p->found->places[i]);
+		between = " or ";
+	}
+	buf_char(name, ')');
+}
+
+static int name_kind(struct places *p, struct follower *follower, const struct call_index *calls,
+		     struct find_kind *k, size_t *named)
+{
+	struct buf name = BUF_INIT;
+	int r;
+
+	p->found = NULL;
+	p->n_worker = 0;
+	if (k->role == TR_BLOCKING) {
+		r = follow(follower, k->poll, WORKER_DEPTH, visit_worker, p);
+		if (r < 0)
+			return r;
+	}
+	if (p->n_worker >= MIN_WORKER_PLACES) {
+		k->role = TR_WORKER;
+		k->block_in_place = made_by_block_in_place(p, calls, k);
+		buf_str(&name, find_worker_name(k->block_in_place));
+	} else {
+		r = follow(follower, k->poll, POLL_DEPTH, visit_poll, p);
+		if (r < 0 || !p->found)
+			return r;
+		write_places(&name, p, k->name);
+	}
+	(*named)++;
+	free(k->name);
+	k->name = buf_steal(&name);
+	return k->name ? 0 : -ENOMEM;
+}
+
+int panic_places_find(struct elf_image *image, struct finding *f, size_t first, size_t *ret_named)
+{
+	struct places p = {.image = image, .left = MAX_INSTRUCTIONS};
+	_cleanup_(call_index_done) struct call_index calls = {0};
+	struct follower *follower = follower_new(image);
+	const struct map_entry *e;
+	size_t pos = 0;
+	int r = follower ? 0 : -ENOMEM;
+
+	*ret_named = 0;
+	if (r == 0)
+		r = find_resumed(&p);
+	if (r == 0)
+		r = call_index_init(&calls, image);
+	p.n_messages = find_text(image, block_in_place_text, p.messages,
+				 sizeof(p.messages) / sizeof(p.messages[0]));
+	for (size_t i = first; i < f->n_kinds && r == 0; i++)
+		r = name_kind(&p, follower, &calls, &f->kinds[i], ret_named);
+	while ((e = map_next(&p.known, &pos)))
+		free(e->value);
+	map_done(&p.known);
+	follower_free(follower);
+	return r;
+}

@@ -1,0 +1,13 @@
+/* What panic messages tell of kinds in a program without symbols. */
+#ifndef POLLUX_RUNTIME_PANIC_PLACES_H
+#define POLLUX_RUNTIME_PANIC_PLACES_H
+
+#include "binary/elf_image.h"
+#include "runtime/runtime.h"
+
+/* In an object without symbols: adds the source place of its async fn to the names of the kinds
+ * from number `first` on ("kind 3 (src/main.rs:12)"), and finds Tokio's workers. *ret_named counts
+ * the kinds that got a place or a role. -ENOMEM or 0. */
+int panic_places_find(struct elf_image *image, struct finding *f, size_t first, size_t *ret_named);
+
+#endif
