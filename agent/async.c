@@ -26,8 +26,9 @@
 /* A reference count beyond this isn't one; the word isn't the state. */
 #define REFERENCES_MAX (1u << 24)
 
-/* Words of a header: state, awaiter, vtable, and what a version may add. */
-#define HEADER_WORDS 8u
+/* Words that every header has: state, awaiter (two), vtable. No more of a task may be there to be
+ * read. */
+#define HEADER_WORDS 4u
 
 static bool knows_state(const struct agent_hook *hook)
 {
@@ -42,7 +43,7 @@ static uint64_t *state_of(const struct agent_hook *hook, void *header)
 /*
  * Rust orders the header's fields as it likes. At the start of a run the vtable is known by its
  * value, and the state must be scheduled, not running, not completed, with a reference: the one
- * word that fits is it. More than one: another run will tell.
+ * word that fits is it. None or more than one: another run will tell.
  */
 static void learn_header(struct agent_hook *hook, const void *header)
 {

@@ -914,7 +914,7 @@ static void test_the_last_to_leave_a_pending_task(void **state)
 static void test_header_that_cannot_be_learned(void **state)
 {
 	(void)state;
-	atask.future[0] = A_SCHEDULED | A_REF; /* looks like a state, too */
+	atask.awaiter[1] = (void *)(A_SCHEDULED | A_REF); /* looks like a state, too */
 	run_as(run_ready, A_SCHEDULED | A_REF * 2);
 	expect_thread();
 	expect(AE_POLL_BEGIN, async_ref());
@@ -924,7 +924,7 @@ static void test_header_that_cannot_be_learned(void **state)
 	run_as(run_woken, A_SCHEDULED | A_REF);
 	expect(AE_POLL_BEGIN, async_ref());
 	expect(AE_POLL_PENDING, async_ref()); /* run() says so */
-	atask.future[0] = 3;
+	atask.awaiter[1] = NULL;
 	run_as(run_ready, A_SCHEDULED | A_REF * 2);
 	expect(AE_POLL_BEGIN, async_ref());
 	expect(AE_POLL_READY, async_ref());
