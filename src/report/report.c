@@ -49,7 +49,7 @@ static struct family *family_of(struct report *rep, uint32_t kind)
 		return NULL;
 	const struct trace_kind *meta = trace_reader_kind(rep->reader, kind);
 	f->kind = kind;
-	f->role = meta ? meta->role : TR_TASK;
+	f->role = meta && meta->role < TR_N ? meta->role : TR_TASK;
 	return families[kind] = f;
 }
 
@@ -297,6 +297,15 @@ static uint64_t sort_key(const struct family *f, enum report_sort sort)
 	}
 }
 
+/* Time in a blocking closure, a block_on or a worker's loop means something else than in a task, so
+ * tasks come first. */
+static unsigned role_order(const struct family *f)
+{
+	static const unsigned order[] = {
+		[TR_TASK] = 0, [TR_ROOT] = 1, [TR_BLOCKING] = 2, [TR_WORKER] = 3};
+	return order[f->role];
+}
+
 static int compare_families(const void *a, const void *b, void *arg)
 {
 	const struct family *x = *(struct family *const *)a, *y = *(struct family *const *)b;
@@ -305,6 +314,8 @@ static int compare_families(const void *a, const void *b, void *arg)
 		int by_name = strcmp(family_name(rep, x), family_name(rep, y));
 		return by_name ? by_name : (x->kind > y->kind) - (x->kind < y->kind);
 	}
+	if (role_order(x) != role_order(y))
+		return role_order(x) < role_order(y) ? -1 : 1;
 	uint64_t p = sort_key(x, rep->opt.sort), q = sort_key(y, rep->opt.sort);
 	if (p != q)
 		return p < q ? 1 : -1;

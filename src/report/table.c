@@ -61,24 +61,36 @@ size_t table_text_width(const char *text)
 	return width;
 }
 
+/* As much of the text's begin as fits; returns its width, and the rest. */
+static size_t add_head(struct buf *out, const char **text, size_t width)
+{
+	size_t used = 0, len;
+	for (; **text; *text += len) {
+		size_t w = char_width(*text, &len);
+		if (used + w > width)
+			break;
+		used += w;
+		buf_add(out, *text, len);
+	}
+	return used;
+}
+
+void table_cut(struct buf *out, const char *text, size_t width)
+{
+	bool whole = table_text_width(text) <= width;
+	add_head(out, &text, whole || !width ? width : width - 1);
+	buf_str(out, whole || !width ? "" : "…");
+}
+
 void table_shorten(struct buf *out, const char *text, size_t width)
 {
 	size_t whole = table_text_width(text);
-	if (whole <= width) {
-		buf_str(out, text);
+	if (whole <= width || !width) {
+		table_cut(out, text, width);
 		return;
 	}
-	if (!width)
-		return;
 	/* The end of a Rust path says more than its begin. */
-	size_t head = (width - 1) * 2 / 5, used = 0, len;
-	for (;; text += len) {
-		size_t w = char_width(text, &len);
-		if (used + w > head)
-			break;
-		used += w;
-		buf_add(out, text, len);
-	}
+	size_t used = add_head(out, &text, (width - 1) * 2 / 5), len;
 	buf_str(out, "…");
 	for (size_t left = whole - used; left > width - 1 - used; text += len)
 		left -= char_width(text, &len);
@@ -181,7 +193,8 @@ static void write_row(const struct table *t, struct buf *out, char *const *cells
 			pending += GAP;
 		first = false;
 		_cleanup_buf_ struct buf cell = BUF_INIT;
-		table_shorten(&cell, cells ? cells[i] : t->columns[i].title, widths[i]);
+		(t->columns[i].cut_end ? table_cut : table_shorten)(
+			&cell, cells ? cells[i] : t->columns[i].title, widths[i]);
 		const char *text = cell.data ? cell.data : "";
 		size_t blank = widths[i] - table_text_width(text);
 		if (!t->columns[i].left)

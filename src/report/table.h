@@ -16,6 +16,7 @@ struct table_column {
 	unsigned rank;	    /* 0: never goes */
 	unsigned min_width; /* of a flexible column, else 0 */
 	bool left;	    /* aligned to the left */
+	bool cut_end;	    /* a sentence: what is too long goes at its end */
 };
 
 struct table {
@@ -38,7 +39,8 @@ void table_write(const struct table *t, struct buf *out, unsigned width, unsigne
 
 /* Columns that the text takes on a terminal: UTF-8, wide and combining characters. */
 size_t table_text_width(const char *text);
-/* The text, cut in the middle with "…" to at most `width` columns. */
+/* The text, cut at the end, or in the middle, with "…" to at most `width` columns. */
+void table_cut(struct buf *out, const char *text, size_t width);
 void table_shorten(struct buf *out, const char *text, size_t width);
 
 #endif

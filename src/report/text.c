@@ -9,7 +9,9 @@
 
 #include "base/text.h"
 
+#include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What is worth a word: 10 ms for a poll or a delay, as elsewhere in the field. */
@@ -23,6 +25,44 @@
 static void title(const struct report *rep, struct buf *out, const char *text)
 {
 	buf_printf(out, rep->opt.color ? "\n\x1b[1m%s\x1b[0m\n" : "\n%s\n", text);
+}
+
+/* Sentences, one a line, broken between words to the terminal's width; `first` stands before each,
+ * `indent` spaces before what follows of it. */
+static void write_lines(const struct report *rep, struct buf *out, const char *text,
+			const char *first, unsigned indent)
+{
+	size_t limit = rep->opt.width ? rep->opt.width : SIZE_MAX;
+	size_t column = 0;
+	for (bool begin = true; text && *text;) {
+		size_t len = strcspn(text, " \n");
+		/* A number keeps its unit. */
+		if (text[len] == ' ' && isdigit((unsigned char)text[*text == '(']))
+			len += 1 + strcspn(text + len + 1, " \n");
+		char *word = strndup(text, len);
+		if (!word) {
+			out->failed = true;
+			return;
+		}
+		size_t width = table_text_width(word);
+		if (begin) {
+			buf_str(out, first);
+			column = table_text_width(first);
+		} else if (column + 1 + width > limit) {
+			buf_printf(out, "\n%*s", (int)indent, "");
+			column = indent;
+		} else {
+			buf_char(out, ' ');
+			column++;
+		}
+		buf_str(out, word);
+		free(word);
+		column += width;
+		begin = text[len] == '\n';
+		if (begin)
+			buf_char(out, '\n');
+		text += len + (text[len] != 0);
+	}
 }
 
 static void write_table(const struct report *rep, struct table *t, struct buf *out)
@@ -114,14 +154,12 @@ static void call_names(struct buf *out, const struct call_list *calls, size_t mo
 
 /* ---- what was recorded ---- */
 
-static void write_head(const struct report *rep, struct buf *out)
+static void head_processes(const struct report *rep, struct buf *out)
 {
-	struct family sum = report_sum(rep);
 	for (uint32_t i = 0; i < trace_reader_n_processes(rep->reader); i++) {
 		const struct trace_process *p = trace_reader_process(rep->reader, i);
-		buf_str(out, rep->opt.color ? "\x1b[1m" : "");
 		name(rep, out, p->exe);
-		buf_printf(out, "%s, pid %u", rep->opt.color ? "\x1b[0m" : "", p->pid);
+		buf_printf(out, ", pid %u", p->pid);
 		unsigned n = 0;
 		for (uint32_t k = 0; k < trace_reader_n_runtimes(rep->reader); k++) {
 			const struct trace_runtime *rt = trace_reader_runtime(rep->reader, k);
@@ -135,6 +173,10 @@ static void write_head(const struct report *rep, struct buf *out)
 		}
 		buf_char(out, '\n');
 	}
+}
+
+static void head_window(const struct report *rep, struct buf *out)
+{
 	text_duration(out, rep->end_ns - rep->begin_ns);
 	if (rep->begin_ns != rep->base_ns) {
 		buf_str(out, " from ");
@@ -148,7 +190,11 @@ static void write_head(const struct report *rep, struct buf *out)
 		buf_str(out, " lost");
 	}
 	buf_str(out, rep->filtered ? " (what follows is filtered)\n" : "\n");
+}
 
+static void head_tasks(const struct report *rep, struct buf *out)
+{
+	struct family sum = report_sum(rep);
 	exact_of(out, sum.n_tasks, "task", "tasks");
 	if (sum.n_tasks > sum.n_spawned) {
 		buf_str(out, " (");
@@ -179,44 +225,48 @@ static void write_head(const struct report *rep, struct buf *out)
 	buf_char(out, '\n');
 }
 
-/* ---- what stands out ---- */
-
-static void bullet(const struct report *rep, struct buf *out, unsigned *n)
+static void write_head(const struct report *rep, struct buf *out)
 {
-	if (!(*n)++)
-		title(rep, out, "What stands out");
-	buf_str(out, rep->opt.color ? "  \x1b[33m•\x1b[0m " : "  • ");
+	_cleanup_buf_ struct buf who = BUF_INIT, what = BUF_INIT;
+	head_processes(rep, &who);
+	buf_str(out, rep->opt.color ? "\x1b[1m" : "");
+	write_lines(rep, out, who.data, "", 2);
+	buf_str(out, rep->opt.color ? "\x1b[0m" : "");
+	head_window(rep, &what);
+	head_tasks(rep, &what);
+	write_lines(rep, out, what.data, "", 2);
 }
 
-static void note_losses(const struct report *rep, struct buf *out, unsigned *n)
+/* ---- what stands out ---- */
+
+/* Each adds its sentences, one a line. */
+
+static void note_losses(const struct report *rep, struct buf *out)
 {
 	if (!rep->n_lost)
 		return;
-	bullet(rep, out, n);
 	exact_of(out, rep->n_lost, "event was lost", "events were lost");
 	buf_str(out, ": numbers are too low, states in between unknown\n");
 }
 
-static void note_panics(const struct report *rep, struct buf *out, unsigned *n)
+static void note_panics(const struct report *rep, struct buf *out)
 {
 	for (size_t i = 0; i < rep->n_families; i++) {
 		const struct family *f = rep->families[i];
 		if (!f->n_ended[TO_PANICKED])
 			continue;
-		bullet(rep, out, n);
 		exact_of(out, f->n_ended[TO_PANICKED], "task panicked: ", "tasks panicked: ");
 		name(rep, out, family_name(rep, f));
 		buf_char(out, '\n');
 	}
 }
 
-static void note_longest(const struct report *rep, struct buf *out, unsigned *n)
+static void note_longest(const struct report *rep, struct buf *out)
 {
 	const struct long_poll *l = rep->n_longest ? &rep->longest[0] : NULL;
 	uint64_t ns = l ? l->poll.end_ns - l->poll.begin_ns : 0;
 	if (ns < LONG_POLL_NS)
 		return;
-	bullet(rep, out, n);
 	name(rep, out, family_name(rep, l->family));
 	buf_str(out, " kept its thread for ");
 	text_duration(out, ns);
@@ -231,7 +281,7 @@ static void note_longest(const struct report *rep, struct buf *out, unsigned *n)
 	buf_char(out, '\n');
 }
 
-static void note_delay(const struct report *rep, struct buf *out, unsigned *n)
+static void note_delay(const struct report *rep, struct buf *out)
 {
 	const struct family *worst = NULL;
 	for (size_t i = 0; i < rep->n_families; i++) {
@@ -242,17 +292,16 @@ static void note_delay(const struct report *rep, struct buf *out, unsigned *n)
 	}
 	if (!worst || worst->delay.max < LONG_POLL_NS)
 		return;
-	bullet(rep, out, n);
 	buf_str(out, "a task was ready but waited ");
 	text_duration(out, worst->delay.max);
-	buf_str(out, " for a worker (until ");
+	buf_str(out, " for a worker (polled at ");
 	text_duration(out, worst->max_delay_at_ns - rep->base_ns);
 	buf_str(out, "): ");
 	name(rep, out, family_name(rep, worst));
 	buf_char(out, '\n');
 }
 
-static void note_blocking(const struct report *rep, struct buf *out, unsigned *n)
+static void note_blocking(const struct report *rep, struct buf *out)
 {
 	const struct family *worst = NULL;
 	uint64_t n_calls = 0, ns = 0;
@@ -268,7 +317,6 @@ static void note_blocking(const struct report *rep, struct buf *out, unsigned *n
 	}
 	if (ns < MUCH_BLOCKED_NS)
 		return;
-	bullet(rep, out, n);
 	exact_of(out, n_calls, "blocking call", "blocking calls");
 	buf_str(out, " inside polls took ");
 	text_duration(out, ns);
@@ -279,46 +327,47 @@ static void note_blocking(const struct report *rep, struct buf *out, unsigned *n
 	buf_char(out, '\n');
 }
 
-static void note_self_wakes(const struct report *rep, struct buf *out, unsigned *n)
+static void note_self_wakes(const struct report *rep, struct buf *out)
 {
 	for (size_t i = 0; i < rep->n_families; i++) {
 		const struct family *f = rep->families[i];
 		if (f->role != TR_TASK || f->n_polls < STORM_POLLS ||
 		    f->n_self_wakes < f->n_polls / 10 * 9)
 			continue;
-		bullet(rep, out, n);
 		name(rep, out, family_name(rep, f));
-		buf_printf(out, " woke itself in %llu of 100 polls: it yields, or spins\n",
+		buf_printf(out, " woke itself in %llu %% of its polls: it yields, or spins\n",
 			   (unsigned long long)(f->n_self_wakes * 100 / f->n_polls));
 	}
 }
 
-static void note_unpolled(const struct report *rep, struct buf *out, unsigned *n)
+static void note_unpolled(const struct report *rep, struct buf *out)
 {
 	struct family sum = report_sum(rep);
 	if (!sum.n_unpolled)
 		return;
-	bullet(rep, out, n);
 	exact_of(out, sum.n_unpolled, "task was", "tasks were");
 	buf_str(out, " spawned, but not polled up to the end\n");
 }
 
 static void write_notable(const struct report *rep, struct buf *out)
 {
-	unsigned n = 0;
-	note_losses(rep, out, &n);
-	note_panics(rep, out, &n);
-	note_longest(rep, out, &n);
-	note_delay(rep, out, &n);
-	note_blocking(rep, out, &n);
-	note_self_wakes(rep, out, &n);
-	note_unpolled(rep, out, &n);
-	if (n || !rep->n_longest)
-		return;
-	const struct tl_poll *longest = &rep->longest[0].poll;
-	buf_str(out, "Nothing stands out: the longest poll took ");
-	text_duration(out, longest->end_ns - longest->begin_ns);
-	buf_str(out, ".\n");
+	_cleanup_buf_ struct buf notes = BUF_INIT;
+	note_losses(rep, &notes);
+	note_panics(rep, &notes);
+	note_longest(rep, &notes);
+	note_delay(rep, &notes);
+	note_blocking(rep, &notes);
+	note_self_wakes(rep, &notes);
+	note_unpolled(rep, &notes);
+	if (notes.len) {
+		title(rep, out, "What stands out");
+		write_lines(rep, out, notes.data, "  • ", 4);
+	} else if (rep->n_longest) {
+		const struct tl_poll *longest = &rep->longest[0].poll;
+		buf_str(out, "Nothing stands out: the longest poll took ");
+		text_duration(out, longest->end_ns - longest->begin_ns);
+		buf_str(out, ".\n");
+	}
 }
 
 /* ---- tables ---- */
@@ -458,12 +507,16 @@ static void write_longest(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
 		{.title = "took"},
-		{.title = "family", .min_width = 16, .left = true},
-		{.title = "task", .rank = 3},
-		{.title = "thread", .rank = 2, .min_width = 12, .left = true},
+		{.title = "family", .min_width = 20, .left = true},
+		{.title = "task", .rank = 2},
+		{.title = "thread", .rank = 3, .min_width = 20, .left = true},
 		{.title = "at"},
 		{.title = "end", .rank = 4, .left = true},
-		{.title = "blocking calls inside", .rank = 1, .min_width = 20, .left = true},
+		{.title = "blocking calls inside",
+		 .rank = 1,
+		 .min_width = 28,
+		 .left = true,
+		 .cut_end = true},
 	};
 	if (!rep->n_longest)
 		return;
@@ -495,7 +548,7 @@ static void write_coverage(const struct report *rep, struct buf *out)
 		{.title = "what", .left = true},
 		{.title = "seen"},
 		{.title = "of"},
-		{.title = "why not all", .rank = 1, .min_width = 20, .left = true},
+		{.title = "why not all", .rank = 1, .min_width = 20, .left = true, .cut_end = true},
 	};
 	uint32_t n = trace_reader_n_coverage(rep->reader);
 	if (!n)
@@ -556,24 +609,26 @@ static void write_cost(const struct report *rep, struct buf *out)
 	const struct trace_cost *cost = trace_reader_cost(rep->reader);
 	if (!cost)
 		return;
-	title(rep, out, "What the recording cost");
-	buf_str(out, "  threads stood still for ");
-	text_duration(out, cost->stop_ns);
-	buf_str(out, "; attached in ");
-	text_duration(out, cost->attach_ns);
-	buf_str(out, "; pollux itself used ");
-	text_duration(out, cost->recorder_cpu_ns);
-	buf_str(out, " of CPU\n");
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	buf_str(&b, "threads stood still for ");
+	text_duration(&b, cost->stop_ns);
+	buf_str(&b, "; attached in ");
+	text_duration(&b, cost->attach_ns);
+	buf_str(&b, "; pollux itself used ");
+	text_duration(&b, cost->recorder_cpu_ns);
+	buf_str(&b, " of CPU\n");
 	uint64_t busy = report_busy_ns(rep);
-	if (!cost->event_cost_ps)
-		return;
-	double agent_ns = (double)cost->event_cost_ps / 1000 * rep->totals.n_events;
-	buf_printf(out, "  inside the program about ");
-	text_duration(out, (uint64_t)agent_ns);
-	buf_printf(out, " (%.1f ns an event, measured here)", cost->event_cost_ps / 1000.0);
-	if (busy && !rep->filtered)
-		buf_printf(out, ": %.2f %% of the time in polls", 100 * agent_ns / busy);
-	buf_char(out, '\n');
+	if (cost->event_cost_ps) {
+		double agent_ns = (double)cost->event_cost_ps / 1000 * rep->totals.n_events;
+		buf_str(&b, "inside the program about ");
+		text_duration(&b, (uint64_t)agent_ns);
+		buf_printf(&b, " (%.1f ns an event, measured here)", cost->event_cost_ps / 1000.0);
+		if (busy && !rep->filtered)
+			buf_printf(&b, ": %.2f %% of the time in polls", 100 * agent_ns / busy);
+		buf_char(&b, '\n');
+	}
+	title(rep, out, "What the recording cost");
+	write_lines(rep, out, b.data, "  ", 4);
 }
 
 void report_text(const struct report *rep, struct buf *out)

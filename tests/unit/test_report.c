@@ -1,0 +1,402 @@
+/*
+ * A small made-up recording through the writer, the reader and the report, compared with golden
+ * files (the folder is the first argument). POLLUX_BLESS=1 shows the difference and takes the new
+ * text.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "agent/ring.h"
+#include "report/report.h"
+#include "report/table.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MS 1000000ull
+#define US 1000ull
+#define START (5000 * MS)
+
+static const char *golden_dir;
+static char trace_path[] = "/tmp/test_report.XXXXXX";
+
+/* ---- the recording ---- */
+
+enum { K_CONN, K_HASH, K_JOB, K_WORKER, K_ROOT, K_ODD, K_SPIN };
+
+static const char *const conn_sites[] = {"shop::serve (src/serve.rs:41)",
+					 "shop::retry (src/serve.rs:88)"};
+static const uint64_t conn_addrs[] = {0x1000, 0x2000};
+
+static const struct trace_kind kinds[] = {
+	[K_CONN] = {.name = "shop::serve::handle_connection",
+		    .full_name = "shop::serve::handle_connection",
+		    .scheduler = "multi_thread",
+		    .n_sites = 2,
+		    .sites = conn_sites,
+		    .site_addrs = conn_addrs},
+	[K_HASH] = {.name = "shop::auth::hash_password<shop::auth::Argon2<shop::auth::Params>, "
+			    "core::marker::PhantomData<shop::auth::Pepper>>",
+		    .full_name = "hash",
+		    .scheduler = "multi_thread"},
+	[K_JOB] = {.role = TR_BLOCKING,
+		   .name = "shop::thumbnails::shrink",
+		   .full_name = "shrink",
+		   .scheduler = "blocking"},
+	[K_WORKER] = {.role = TR_WORKER, .name = "tokio worker", .full_name = "Launch::launch"},
+	[K_ROOT] = {.role = TR_ROOT,
+		    .name = "block_on (multi_thread)",
+		    .scheduler = "multi_thread"},
+	[K_ODD] = {.name = "b\x1b[31mad\xff::日本語::task", .full_name = "bad"},
+	[K_SPIN] = {.name = "shop::metrics::spin", .full_name = "shop::metrics::spin"},
+};
+#define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+/* Events of one thread are collected, then written in one go. */
+struct script {
+	struct trace_event ev[16384];
+	size_t n;
+	uint32_t thread;
+};
+
+static void at(struct script *s, uint64_t time_ns, unsigned type, unsigned arg, uint32_t kind,
+	       uint64_t task, uint64_t value)
+{
+	assert_true(s->n < sizeof(s->ev) / sizeof(s->ev[0]));
+	s->ev[s->n++] = (struct trace_event){
+		.time = START + time_ns,
+		.thread = s->thread,
+		.type = type,
+		.arg = arg,
+		.kind = kind,
+		.task = task,
+		.value = value,
+	};
+}
+
+static void flush(struct script *s, struct trace_writer *w)
+{
+	assert_int_equal(trace_writer_events(w, s->thread, s->ev, s->n), 0);
+	s->n = 0;
+	s->thread++;
+}
+
+static void script_main(struct script *s)
+{
+	at(s, 0, TE_THREAD_BEGIN, 0, TRACE_KIND_NONE, 0, 0);
+	at(s, 10 * US, TE_SPAWN, 0, K_WORKER, 1, 0);
+	at(s, 20 * US, TE_ROOT_ENTER, 0, K_ROOT, 0, 0);
+	for (unsigned i = 0; i < 20; i++)
+		at(s, 30 * US + i * US, TE_SPAWN, 0, K_CONN, 10 + i, 0);
+	at(s, 60 * US, TE_SPAWN, 0, K_HASH, 40, 0);
+	at(s, 61 * US, TE_SPAWN, 0, K_JOB, 41, 0);
+	at(s, 62 * US, TE_SPAWN, 0, K_ODD, 42, 0);
+	at(s, 63 * US, TE_SPAWN, 0, K_SPIN, 43, 0);
+	at(s, 64 * US, TE_SPAWN, 0, K_CONN, 99, 0); /* never polled */
+	at(s, 100 * US, TE_PARK, AC_FUTEX, TRACE_KIND_NONE, 0, 0);
+	at(s, 900 * MS, TE_UNPARK, AC_FUTEX, TRACE_KIND_NONE, 0, 0);
+	at(s, 901 * MS, TE_PARK, AC_FUTEX, TRACE_KIND_NONE, 0, 0);
+}
+
+/* Connections come and go, then a hash keeps the worker for 80 ms, then somebody sleeps in a poll.
+ */
+static void script_worker(struct script *s)
+{
+	at(s, 50 * US, TE_POLL_BEGIN, 0, K_WORKER, 1, 0);
+	uint64_t t = 200 * US;
+	for (unsigned i = 0; i < 20; i++, t += 40 * US) {
+		at(s, t, TE_POLL_BEGIN, 0, K_CONN, 10 + i, 0);
+		at(s, t + (10 + i) * US, TE_POLL_END, TO_PENDING, K_CONN, 10 + i, 0);
+	}
+	at(s, t, TE_PARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+	t = 20 * MS;
+	at(s, t, TE_UNPARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+	for (unsigned i = 0; i < 20; i++)
+		at(s, t + i * US, TE_WAKE, TW_SCHEDULED, K_CONN, 10 + i, 0);
+	t += 100 * US;
+	at(s, t, TE_POLL_BEGIN, 0, K_HASH, 40, 0);
+	t += 80 * MS;
+	at(s, t, TE_POLL_END, TO_READY, K_HASH, 40, 0);
+	at(s, t, TE_DROP, 0, K_HASH, 40, 0);
+	for (unsigned i = 0; i < 18; i++, t += 50 * US) {
+		unsigned outcome = i == 3 ? TO_PANICKED : i == 4 ? TO_CANCELLED : TO_READY;
+		at(s, t, TE_POLL_BEGIN, 0, K_CONN, 10 + i, 0);
+		if (i == 7) {
+			t += 30 * MS;
+			at(s, t, TE_BLOCK, AC_NANOSLEEP, TRACE_KIND_NONE, 0, 30 * MS - 10 * US);
+			t += 2 * MS;
+			at(s, t, TE_BLOCK, AC_READ, TRACE_KIND_NONE, 0, 1 * MS);
+		}
+		at(s, t + 20 * US, TE_POLL_END, outcome, K_CONN, 10 + i, 0);
+		at(s, t + 21 * US, TE_DROP, 0, K_CONN, 10 + i, 0);
+	}
+	at(s, t, TE_POLL_BEGIN, 0, K_ODD, 42, 0);
+	at(s, t + 5 * US, TE_POLL_END, TO_PENDING, K_ODD, 42, 0);
+	at(s, 300 * MS, TE_PARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+	at(s, 310 * MS, TE_LOST, 0, TRACE_KIND_NONE, 0, 1234);
+	for (unsigned i = 0; i < 2000; i++) {
+		t = 400 * MS + i * 2 * US;
+		at(s, t, TE_POLL_BEGIN, 0, K_SPIN, 43, 0);
+		at(s, t + 500, TE_WAKE, TW_RUNNING, K_SPIN, 43, 0);
+		at(s, t + 1 * US, TE_POLL_END, TO_PENDING, K_SPIN, 43, 0);
+	}
+	at(s, 500 * MS, TE_PARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+}
+
+static void script_blocking(struct script *s)
+{
+	at(s, 2 * MS, TE_POLL_BEGIN, 0, K_JOB, 41, 0);
+	at(s, 600 * MS, TE_BLOCK, AC_READ, TRACE_KIND_NONE, 0, 500 * MS);
+	at(s, 700 * MS, TE_POLL_END, TO_READY, K_JOB, 41, 0);
+	at(s, 700 * MS, TE_DROP, 0, K_JOB, 41, 0);
+}
+
+static void write_trace(void)
+{
+	int fd = mkstemp(trace_path);
+	assert_true(fd >= 0);
+	close(fd);
+	struct trace_writer *w;
+	struct error err = {0};
+	assert_int_equal(trace_writer_open(trace_path, &w, &err), 0);
+	uint32_t index;
+	const struct trace_process process = {.pid = 4242,
+					      .exe = "/srv/shop/bin/shop",
+					      .cmdline = "shop --port 80",
+					      .start_ns = START};
+	const struct trace_runtime runtime = {.name = "tokio",
+					      .version = "1.38.0",
+					      .object = "/srv/shop/bin/shop",
+					      .verified = "symbols"};
+	assert_int_equal(trace_writer_process(w, &process, &index), 0);
+	assert_int_equal(trace_writer_runtime(w, &runtime, &index), 0);
+	for (size_t i = 0; i < N_KINDS; i++)
+		assert_int_equal(trace_writer_kind(w, &kinds[i], &index), 0);
+	static const char *const names[] = {"shop", "tokio-runtime-w", "tokio-runtime-w"};
+	for (unsigned i = 0; i < 3; i++) {
+		const struct trace_thread thread = {.tid = 4242 + i, .name = names[i]};
+		assert_int_equal(trace_writer_thread(w, &thread, &index), 0);
+	}
+	struct script *s = calloc(1, sizeof(*s));
+	assert_non_null(s);
+	script_main(s);
+	flush(s, w);
+	script_worker(s);
+	flush(s, w);
+	script_blocking(s);
+	flush(s, w);
+	free(s);
+	const struct trace_coverage coverage[] = {
+		{.item = "task vtables", .seen = 6, .total = 6, .note = ""},
+		{.item = "spawn sites",
+		 .seen = 7,
+		 .total = 8,
+		 .note = "1 is too short to be patched"},
+	};
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(trace_writer_coverage(w, &coverage[i]), 0);
+	const struct trace_cost cost = {.stop_ns = 212 * US,
+					.attach_ns = 31 * MS,
+					.recorder_cpu_ns = 12 * MS,
+					.event_cost_ps = 23400,
+					.end_ns = START + 1000 * MS,
+					.end_reason = "duration"};
+	assert_int_equal(trace_writer_cost(w, &cost), 0);
+	assert_int_equal(trace_writer_close(w, &err), 0);
+}
+
+/* ---- golden files ---- */
+
+static char *slurp(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	if (!f)
+		return strdup("");
+	struct buf b = BUF_INIT;
+	char part[4096];
+	size_t n;
+	while ((n = fread(part, 1, sizeof(part), f)) > 0)
+		buf_add(&b, part, n);
+	fclose(f);
+	char *text = buf_steal(&b);
+	return text ? text : strdup("");
+}
+
+static void compare(const char *name, const struct buf *got)
+{
+	assert_false(buf_failed(got));
+	char path[4096];
+	snprintf(path, sizeof(path), "%s/%s", golden_dir, name);
+	char *want = slurp(path);
+	bool same = !strcmp(want, got->data);
+	free(want);
+	if (same)
+		return;
+	char fresh[] = "/tmp/test_report_got.XXXXXX";
+	int fd = mkstemp(fresh);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, got->data, got->len), (ssize_t)got->len);
+	close(fd);
+	char command[9000];
+	snprintf(command, sizeof(command), "diff -u '%s' '%s' >&2", path, fresh);
+	bool differs = system(command) != 0;
+	unlink(fresh);
+	if (!getenv("POLLUX_BLESS")) {
+		if (differs)
+			fail_msg("%s differs; POLLUX_BLESS=1 takes the new text", name);
+		fail_msg("%s can't be read", name);
+	}
+	FILE *f = fopen(path, "w");
+	assert_non_null(f);
+	assert_int_equal(fwrite(got->data, 1, got->len, f), got->len);
+	assert_int_equal(fclose(f), 0);
+}
+
+static struct report *make(const struct report_options *opt, struct trace_reader **ret_reader)
+{
+	struct error err = {0};
+	struct report *rep = NULL;
+	assert_int_equal(trace_reader_open(trace_path, ret_reader, &err), 0);
+	int r = report_make(*ret_reader, opt, &rep, &err);
+	if (r < 0)
+		fail_msg("report_make: %s", err.text);
+	return rep;
+}
+
+static void check(const char *name, const struct report_options *opt, bool json)
+{
+	struct trace_reader *reader;
+	struct report *rep = make(opt, &reader);
+	struct buf out = BUF_INIT;
+	if (json)
+		report_json(rep, &out);
+	else
+		report_text(rep, &out);
+	compare(name, &out);
+	buf_done(&out);
+	report_free(rep);
+	trace_reader_free(reader);
+}
+
+static void test_text(void **state)
+{
+	check("wide.txt", &(struct report_options){0}, false);
+	check("80.txt", &(struct report_options){.width = 80}, false);
+	check("120.txt", &(struct report_options){.width = 120, .n_families = 3, .n_longest = 4},
+	      false);
+	check("color.txt", &(struct report_options){.width = 100, .color = true, .sort = RS_NAME},
+	      false);
+}
+
+static void test_json(void **state)
+{
+	check("all.json", &(struct report_options){0}, true);
+}
+
+static void test_window(void **state)
+{
+	const char *const conn[] = {"handle_conn", NULL};
+	const struct report_options opt = {
+		.filter = {.from_ns = 20 * MS, .to_ns = 110 * MS, .families = conn},
+		.width = 100,
+	};
+	check("window.txt", &opt, false);
+	check("window.json", &opt, true);
+}
+
+static void test_one_task(void **state)
+{
+	const char *const tasks[] = {"id:43", NULL};
+	check("task.txt", &(struct report_options){.filter.tasks = tasks, .width = 100}, false);
+}
+
+static void test_one_thread(void **state)
+{
+	const char *const threads[] = {"4244", NULL};
+	check("thread.txt", &(struct report_options){.filter.threads = threads, .width = 100},
+	      false);
+}
+
+/* No line is longer than the terminal, at any width that one has. */
+static void test_fits(void **state)
+{
+	for (unsigned width = 80; width <= 200; width += 7) {
+		struct trace_reader *reader;
+		struct report *rep = make(&(struct report_options){.width = width}, &reader);
+		struct buf out = BUF_INIT;
+		report_text(rep, &out);
+		for (char *line = strtok(out.data, "\n"); line; line = strtok(NULL, "\n")) {
+			assert_true(table_text_width(line) <= width);
+			assert_null(strchr(line, 27));
+		}
+		buf_done(&out);
+		report_free(rep);
+		trace_reader_free(reader);
+	}
+}
+
+static void test_shorten(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t width;
+		const char *want;
+	} rows[] = {
+		{"shop::serve", 20, "shop::serve"},
+		{"shop::serve", 11, "shop::serve"},
+		{"shop::serve::handle", 11, "shop…handle"},
+		{"abc", 1, "…"},
+		{"abc", 0, ""},
+		{"日本語日本語", 7, "日…本語"},
+		{"日本語日本語", 6, "日…語"},
+		{"e\xcc\x81"
+		 "abcdef",
+		 4,
+		 "e\xcc\x81"
+		 "…ef"},
+	};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct buf b = BUF_INIT;
+		table_shorten(&b, rows[i].text, rows[i].width);
+		assert_string_equal(b.data ? b.data : "", rows[i].want);
+		assert_true(table_text_width(b.data ? b.data : "") <= rows[i].width);
+		buf_done(&b);
+	}
+	assert_int_equal(table_text_width("日本"), 4);
+	assert_int_equal(table_text_width("e\xcc\x81"), 1);
+}
+
+static void test_sort_words(void **state)
+{
+	enum report_sort sort;
+	assert_int_equal(report_parse_sort("delay", &sort), 0);
+	assert_int_equal(sort, RS_DELAY);
+	assert_int_equal(report_parse_sort("name", &sort), 0);
+	assert_int_equal(sort, RS_NAME);
+	assert_true(report_parse_sort("", &sort) < 0);
+	assert_true(report_parse_sort("delays", &sort) < 0);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 2) {
+		fprintf(stderr, "usage: test_report GOLDEN_DIR\n");
+		return 2;
+	}
+	golden_dir = argv[1];
+	write_trace();
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_text),	   cmocka_unit_test(test_json),
+		cmocka_unit_test(test_window),	   cmocka_unit_test(test_one_task),
+		cmocka_unit_test(test_one_thread), cmocka_unit_test(test_fits),
+		cmocka_unit_test(test_shorten),	   cmocka_unit_test(test_sort_words),
+	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	unlink(trace_path);
+	return failed;
+}
