@@ -412,7 +412,7 @@ static int close_source(struct capture *c, struct source *s, struct capture_stat
 		rc = drain_threads(&c->drain, s);
 	}
 	if (rc == 0)
-		rc = drain_last_losses(&c->drain, s);
+		rc = drain_end(&c->drain, s);
 	if (rc == 0)
 		rc = write_end(c, s, no_ring, stats);
 	c->drain.n_lost += no_ring;

@@ -164,18 +164,20 @@ static uint64_t time_of(struct drain *d, struct ring_cursor *c, const struct age
 	return clock_map_ns(&d->clock, ticks);
 }
 
-static uint64_t untold(const struct source *s, const struct ring_cursor *c)
+/* An event takes a tick at least: a count beyond that is scribbled, and 0 is believed. */
+static uint64_t untold(const struct drain *d, const struct source *s, const struct ring_cursor *c)
 {
 	uint32_t i = (uint32_t)(c - s->rings.cursors);
 	uint64_t dropped = __atomic_load_n(&ring_set_at(&s->rings, i)->dropped, __ATOMIC_RELAXED);
+	uint64_t n = dropped - c->lost_told;
 
-	return dropped - c->lost_told <= INT64_MAX ? dropped - c->lost_told : 0;
+	return n <= d->now_ticks - d->start_ticks ? n : 0;
 }
 
 /* A thread that has come to its end with losses that it had no room to tell. */
 static int tell_last_loss(struct drain *d, struct source *s, struct ring_cursor *c)
 {
-	uint64_t n = untold(s, c);
+	uint64_t n = untold(d, s, c);
 
 	if (!n || !c->thread)
 		return 0;
@@ -213,7 +215,7 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 				break;
 		}
 		if (type == AE_LOST) {
-			uint64_t lost = untold(s, c);
+			uint64_t lost = untold(d, s, c);
 
 			/* What its ring's last owner lost and could not tell was told for it. */
 			if (raw->word1 < lost)
@@ -243,6 +245,7 @@ int drain_source(struct drain *d, struct source *s)
 	uint32_t used = ring_set_used(&s->rings);
 	int rc = 0;
 
+	d->now_ticks = clock_ticks();
 	for (uint32_t i = 0; i < used && rc == 0; i++) {
 		struct ring_cursor *c = &s->rings.cursors[i];
 		bool damaged = false;
@@ -313,13 +316,19 @@ int drain_threads(struct drain *d, struct source *s)
 	return rc;
 }
 
-int drain_last_losses(struct drain *d, struct source *s)
+int drain_end(struct drain *d, struct source *s)
 {
 	uint32_t used = ring_set_used(&s->rings);
 	int rc = 0;
 
-	for (uint32_t i = 0; i < used && rc == 0; i++)
-		rc = tell_last_loss(d, s, &s->rings.cursors[i]);
+	d->now_ticks = clock_ticks();
+	for (uint32_t i = 0; i < used && rc == 0; i++) {
+		struct ring_cursor *c = &s->rings.cursors[i];
+
+		rc = tell_last_loss(d, s, c);
+		if (rc == 0 && c->thread && !s->alive)
+			rc = end_thread(d, c, clock_map_ns(&d->clock, d->now_ticks));
+	}
 	if (rc == 0)
 		rc = drain_flush(d);
 	return rc;

@@ -38,8 +38,9 @@ struct drain {
 int drain_source(struct drain *d, struct source *s);
 /* Gives the rings of threads that have ended back, tells of their end; names that have changed. */
 int drain_threads(struct drain *d, struct source *s);
-/* After the last drain: what was dropped and not told by the agent any more. */
-int drain_last_losses(struct drain *d, struct source *s);
+/* After the last drain: what was dropped and not told by the agent any more, and, if the process is
+ * gone, the end of its threads. */
+int drain_end(struct drain *d, struct source *s);
 /* Writes what is buffered. */
 int drain_flush(struct drain *d);
 
