@@ -37,7 +37,8 @@ static void release(struct ring *r, const struct agent_hook *hook, void *header,
 		return;
 	if (r && agent_live())
 		agent_put(r, AE_DROP, ref);
-	((task_fn)hook->drop_ref)(header);
+	if (likely(hook->drop_ref != 0))
+		((task_fn)hook->drop_ref)(header);
 }
 
 /*
