@@ -36,9 +36,8 @@ def build(builtin):
 
 
 def build_big():
-    """A debug build with full debug info of a program that links everything we have."""
-    return cargo("bench/targets/Cargo.toml", "big", "--features", "dial9,console", "--bin",
-                 "threads", flags="--cfg tokio_unstable -C debuginfo=2") / "debug" / "threads"
+    """A debug build as large as that of a large service."""
+    return cargo("bench/big/Cargo.toml", "big") / "debug" / "bench-big"
 
 
 def cpu_seconds(pid):
