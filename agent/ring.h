@@ -50,8 +50,8 @@
  * header's address where it has none (async-task) and where the kind is AGENT_KIND_NONE.
  *
  * The end of a poll is written a little after the poll: a task that was woken meanwhile may by then
- * have been polled by another thread, and even be complete. So an end tells nothing of a task of which
- * another poll began, or which ended, since that poll began: it ended pending.
+ * have been polled by another thread, and even be complete. So an end tells nothing of a task of
+ * which another poll began, or which ended, since that poll began: it ended pending.
  */
 struct agent_event {
 	uint64_t word0;
@@ -72,15 +72,15 @@ enum agent_event_type {
 	AE_WAKE_RUNNING,   /* task: woken while it is being polled */
 	AE_WAKE_NOOP,	   /* task: already scheduled, or ended */
 	AE_SCHEDULE,	   /* task: scheduled by something else than a waker (spawn, abort) */
-	AE_CANCEL,	   /* task: dropped outside of a poll (aborted before it, runtime shutdown) */
-	AE_DROP,	   /* task: its memory is given back; the reference may be used anew */
-	AE_PARK,	   /* enum agent_call << 48: blocking call begins outside of every task's poll */
-	AE_UNPARK,	   /* the same call << 48: it returned */
-	AE_BLOCK,	   /* enum agent_call << 48 | duration in ticks: a call inside a poll just ended */
-	AE_THREAD,	   /* tid: all that follows in this ring is this thread's */
-	AE_LOST,	   /* number of events dropped since the event before this one in this ring */
-	AE_ROOT_ENTER,	   /* kind << 48: a block_on made its waker here (its kind is a root kind) */
-	AE_ROOT_WAKE,	   /* kind << 48 | low 48 bits of the waker's data pointer: a block_on was woken */
+	AE_CANCEL, /* task: dropped outside of a poll (aborted before it, runtime shutdown) */
+	AE_DROP,   /* task: its memory is given back; the reference may be used anew */
+	AE_PARK,   /* enum agent_call << 48: blocking call begins outside of every task's poll */
+	AE_UNPARK, /* the same call << 48: it returned */
+	AE_BLOCK,  /* enum agent_call << 48 | duration in ticks: a call inside a poll just ended */
+	AE_THREAD, /* tid: all that follows in this ring is this thread's */
+	AE_LOST,   /* number of events dropped since the event before this one in this ring */
+	AE_ROOT_ENTER, /* kind << 48: a block_on made its waker here (its kind is a root kind) */
+	AE_ROOT_WAKE,  /* kind << 48 | low 48 bits of the waker's data: a block_on was woken */
 	AE_N_TYPES,
 };
 
@@ -165,9 +165,10 @@ enum agent_hook_type {
 
 /* What the tool knows of a hook's kind. */
 enum agent_hook_flags {
-	AGENT_HOOK_WORKER = 1, /* polls of this kind are a worker's main loop (the agent sets this too,
-				* when it sees another poll inside one, unless the next bit is set) */
-	AGENT_HOOK_TASK = 2,   /* known to be no worker's main loop: never learned as one */
+	/* Polls of this kind are a worker's main loop. The agent sets this too, when it sees
+	 * another poll inside one, unless the next bit is set. */
+	AGENT_HOOK_WORKER = 1,
+	AGENT_HOOK_TASK = 2, /* known to be no worker's main loop: never learned as one */
 };
 
 #define AGENT_OFFSET_UNKNOWN 0xffffu /* state_offset, vtable_offset: the agent may learn them */
@@ -177,22 +178,22 @@ enum agent_hook_flags {
  * learns: flags, and the two offsets where they are AGENT_OFFSET_UNKNOWN.
  */
 struct agent_hook {
-	uint64_t orig;	      /* address of the original function (0 for AH_SPAWN, AH_ROOT_ENTER) */
-	uint64_t slot;	      /* address of the hooked slot, or of the patched instruction */
-	uint64_t saved;	      /* the slot's original 8 bytes, for a later attach that must take over */
-	uint16_t type;	      /* enum agent_hook_type */
-	uint16_t kind;	      /* kind number, enum agent_call, or AGENT_KIND_NONE */
-	uint16_t id_offset;   /* Tokio: header + id_offset holds the u64 task id */
-	uint16_t state_offset; /* header + state_offset holds the state word (Tokio: 0) */
-	uint64_t vtable;      /* address of the vtable that the slot belongs to, 0 for a GOT */
-	uint64_t drop_ref;    /* AH_ASYNC_RUN: TaskVTable.drop_ref or, if it has none, 0.
-			       * AH_TOKIO_POLL, AH_TOKIO_SHUTDOWN: the original dealloc */
-	uint64_t next_id;     /* AH_SPAWN: address of Tokio's NEXT_ID counter, 0 if not known */
-	uint16_t vtable_offset; /* header + vtable_offset holds the vtable's address (Tokio: 16) */
+	uint64_t orig;	/* address of the original function (0 for AH_SPAWN, AH_ROOT_ENTER) */
+	uint64_t slot;	/* address of the hooked slot, or of the patched instruction */
+	uint64_t saved; /* the slot's original 8 bytes, for a later attach that must take over */
+	uint16_t type;	/* enum agent_hook_type */
+	uint16_t kind;	/* kind number, enum agent_call, or AGENT_KIND_NONE */
+	uint16_t id_offset;	 /* Tokio: header + id_offset holds the u64 task id */
+	uint16_t state_offset;	 /* header + state_offset holds the state word (Tokio: 0) */
+	uint64_t vtable;	 /* address of the vtable that the slot belongs to, 0 for a GOT */
+	uint64_t drop_ref;	 /* AH_ASYNC_RUN: TaskVTable.drop_ref or, if it has none, 0.
+				  * AH_TOKIO_POLL, AH_TOKIO_SHUTDOWN: the original dealloc */
+	uint64_t next_id;	 /* AH_SPAWN: address of Tokio's NEXT_ID counter, 0 if not known */
+	uint16_t vtable_offset;	 /* header + vtable_offset holds the vtable's address (Tokio: 16) */
 	uint16_t trailer_offset; /* Tokio: end of the part of the cell where the output may stand
 				  * (0xffff: there or further) */
 	uint16_t flags;		 /* enum agent_hook_flags */
-	uint16_t poll_offset;	 /* wakes: offset of the poll (Tokio: 0) or run slot in the task's vtable */
+	uint16_t poll_offset;	 /* wakes: of the poll (Tokio: 0) or run slot in the vtable */
 };
 _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
 
@@ -207,13 +208,14 @@ struct agent_state {
 	uint64_t area;	     /* address of the area, which starts with the image */
 	uint64_t area_bytes; /* of all parts, the rings included */
 	uint64_t stubs;	     /* address of stub 0 */
-	uint64_t hooks;	     /* address of the hook table: struct agent_hook[AGENT_MAX_HOOKS at most] */
-	uint64_t live;	     /* address of struct agent_switch */
-	uint64_t rings;	     /* address of struct ring_area */
-	uint32_t tid_offset; /* %fs:tid_offset is the thread's tid (int): glibc 0x2d0, musl 0x30; found
-			      * in the target at attach, 0 if not found: then no thread is ever reused */
-	uint32_t wrap; /* 1: polls are wrapped by a frame (it can be registered, so panics and backtraces
-			* pass); 0: tail jump, polls then end with AE_POLL_UNKNOWN at the thread's next */
+	uint64_t hooks; /* address of the hook table: struct agent_hook[AGENT_MAX_HOOKS at most] */
+	uint64_t live;	/* address of struct agent_switch */
+	uint64_t rings; /* address of struct ring_area */
+	uint32_t tid_offset; /* %fs:tid_offset is the thread's tid (int): glibc 0x2d0, musl 0x30;
+			      * found in the target at attach, 0 if not found: then no thread is
+			      * ever reused */
+	uint32_t wrap; /* 1: polls are wrapped by a frame, which can be registered; 0: tail jump, a
+			* poll ends with AE_POLL_UNKNOWN at the thread's next step */
 	uint64_t register_frame; /* address of __register_frame in the target, 0 if there is none */
 	uint64_t eh_frame;	 /* address of the agent's .eh_frame, to be registered */
 	uint32_t registered;	 /* agent: 0 not yet, 1 under way, 2 done, 3 there is no way to */
@@ -226,13 +228,13 @@ struct agent_state {
 struct agent_image {
 	uint64_t magic;
 	uint32_t abi;
-	uint32_t image_bytes; /* a multiple of 4096; the stubs follow */
-	uint32_t state_bytes; /* of struct agent_state with the private tables; the hook table follows */
-	uint32_t eh_frame;    /* offset of .eh_frame (it ends with a zero word) */
+	uint32_t image_bytes;  /* a multiple of 4096; the stubs follow */
+	uint32_t state_bytes;  /* of struct agent_state and private tables; then the hook table */
+	uint32_t eh_frame;     /* offset of .eh_frame (it ends with a zero word) */
 	uint32_t eh_frame_end; /* offset of its end */
-	uint32_t stubs_range;	/* offset of a u32 in .eh_frame; the tool puts n_hooks * AGENT_STUB_BYTES
-				 * there before it writes the image: the stubs are walkable then too */
-	uint32_t thunks[24];	/* offset of the thunk by enum agent_hook_type, 0 for AH_NONE */
+	uint32_t stubs_range; /* offset of a u32 in .eh_frame: the tool puts there how many bytes of
+			       * stubs there are, so that they can be unwound */
+	uint32_t thunks[24];  /* offset of the thunk by enum agent_hook_type, 0 for AH_NONE */
 	/* the tool fills these before it writes the image */
 	uint64_t state; /* address of struct agent_state */
 	uint64_t hooks; /* address of the hook table (as agent_state.hooks) */
@@ -260,10 +262,10 @@ enum ring_owner { RING_FREE = 0 }; /* else the tid of its thread */
  */
 struct ring {
 	/* written by the agent */
-	uint64_t head;	   /* release store */
-	uint64_t dropped;  /* all events ever dropped here, exact */
-	uint64_t lost;	   /* of these, not yet told by AE_LOST */
-	uint32_t owner;	   /* tid, claimed by compare-and-swap from RING_FREE */
+	uint64_t head;	     /* release store */
+	uint64_t dropped;    /* all events ever dropped here, exact */
+	uint64_t lost;	     /* of these, not yet told by AE_LOST */
+	uint32_t owner;	     /* tid, claimed by compare-and-swap from RING_FREE */
 	uint32_t generation; /* counts claims */
 	uint8_t pad0[32];
 	/* written by the tool */
@@ -279,11 +281,10 @@ struct ring_area {
 	uint64_t magic;
 	uint32_t abi;
 	uint32_t n_rings;
-	uint32_t ring_bytes; /* of events, a power of two; the stride is this + sizeof(struct ring) */
+	uint32_t ring_bytes; /* of events, a power of two; stride: this + sizeof(struct ring) */
 	uint32_t pid;	     /* the target's, in its own pid namespace */
-	uint64_t deadline;   /* tool: tsc (0: none) after which a full ring means that the tool is gone; the agent
-			      * then clears agent_switch.enabled (it is private, so the tool's crash
-			      * costs the program nothing for long) */
+	uint64_t deadline;   /* tool: tsc (0: none) after which a full ring means that the tool is
+			      * gone: the agent then clears agent_switch.enabled, which is private */
 	uint32_t n_used;     /* agent: rings [0, n_used) were claimed at least once */
 	uint8_t pad[4096 - 36];
 };
