@@ -150,12 +150,11 @@ static void note_place(struct saying *s, uint64_t place)
 		s->places[s->n_places++] = place;
 }
 
-static bool is_worker_place(const struct location *l)
+static bool is_in(const struct location *l, const char *path_end)
 {
-	static const char end[] = "/scheduler/multi_thread/worker.rs";
-	size_t n = sizeof(end) - 1;
+	size_t n = strlen(path_end);
 
-	return l->len > n && memcmp(l->file + l->len - n, end, n) == 0;
+	return l->len > n && memcmp(l->file + l->len - n, path_end, n) == 0;
 }
 
 static bool is_message(const struct places *p, uint64_t addr)
@@ -185,7 +184,7 @@ static void listen(struct places *p, uint64_t function, struct saying *ret)
 		if (is_message(p, taken))
 			ret->block_in_place = true;
 		if (taken && read_location(p->image, taken, &place)) {
-			ret->n_worker += is_worker_place(&place);
+			ret->n_worker += is_in(&place, "/scheduler/multi_thread/worker.rs");
 			last = in.reg == 7 ? taken : 0; /* the first argument: %rdi */
 		} else if (in.flow != INSN_NEXT) {
 			last = 0;
@@ -350,4 +349,48 @@ int panic_places_find(struct elf_image *image, struct finding *f, size_t first, 
 	map_done(&p.known);
 	follower_free(follower);
 	return r;
+}
+
+struct file_walk {
+	struct elf_image *image;
+	const char *path_end;
+	bool found;
+};
+
+static bool panics_in(struct file_walk *w, uint64_t function)
+{
+	uint64_t start, end;
+	struct location place;
+	struct insn_walk code;
+	struct insn in;
+
+	if (!elf_image_function(w->image, function, &start, &end) ||
+	    !insn_walk_init(&code, w->image, start, end))
+		return false;
+	while (insn_next(&code, &in) > 0) {
+		uint64_t taken = in.op == INSN_LEA ? in.ref : in.has_imm ? in.imm : 0;
+
+		if (taken && read_location(w->image, taken, &place) && is_in(&place, w->path_end))
+			return true;
+	}
+	return false;
+}
+
+static enum follow_step visit_file(uint64_t addr, const struct elf_symbol *symbol, void *opaque)
+{
+	struct file_walk *w = opaque;
+
+	(void)symbol;
+	w->found = panics_in(w, addr);
+	return w->found ? FOLLOW_STOP : FOLLOW_INTO;
+}
+
+bool panic_places_in(struct elf_image *image, struct follower *follower, uint64_t function,
+		     unsigned depth, const char *path_end)
+{
+	struct file_walk w = {.image = image, .path_end = path_end};
+
+	if (panics_in(&w, function))
+		return true;
+	return follow(follower, function, depth, visit_file, &w) == 0 && w.found;
 }

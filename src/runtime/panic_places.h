@@ -3,11 +3,17 @@
 #define POLLUX_RUNTIME_PANIC_PLACES_H
 
 #include "binary/elf_image.h"
+#include "runtime/follow.h"
 #include "runtime/runtime.h"
 
 /* In an object without symbols: adds the source place of its async fn to the names of the kinds
  * from number `first` on ("kind 3 (src/main.rs:12)"), and finds Tokio's workers. *ret_named counts
  * the kinds that got a place or a role. -ENOMEM or 0. */
 int panic_places_find(struct elf_image *image, struct finding *f, size_t first, size_t *ret_named);
+
+/* True if `function`, or what it calls up to `depth` calls away, can panic at a place in a file
+ * whose path ends so. */
+bool panic_places_in(struct elf_image *image, struct follower *follower, uint64_t function,
+		     unsigned depth, const char *path_end);
 
 #endif

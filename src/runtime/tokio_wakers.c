@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "runtime/find.h"
 #include "runtime/follow.h"
+#include "runtime/panic_places.h"
 #include "runtime/tables.h"
 
 #include <errno.h>
@@ -23,6 +24,7 @@
 
 #define REFERENCE 0x40u
 #define HEAD 96u
+#define MAX_CLONE_BYTES 192u
 
 static bool adds_to_state(const struct insn *in, size_t n, uint64_t what)
 {
@@ -58,10 +60,11 @@ static bool behaves_as_task_waker(struct elf_image *image, const struct elf_poin
 	if (!adds_to_state(in, n, (uint64_t)0 - REFERENCE) || !calls_word(in, n, 0x10))
 		return false;
 	n = tables_head(image, p[2].target, in, HEAD);
-	return calls_word(in, n, 0x08) && tables_takes(image, p[0].target, p[0].slot);
+	return calls_word(in, n, 0x08);
 }
 
-enum waker { WAKER_NONE, WAKER_TASK, WAKER_PARK, WAKER_HANDLE };
+/* ROOT: of a block_on, not known of which. */
+enum waker { WAKER_NONE, WAKER_TASK, WAKER_PARK, WAKER_HANDLE, WAKER_ROOT };
 
 static enum follow_step visit_handle(uint64_t addr, const struct elf_symbol *s, void *opaque)
 {
@@ -75,7 +78,15 @@ static enum follow_step visit_handle(uint64_t addr, const struct elf_symbol *s, 
 	return *found ? FOLLOW_STOP : FOLLOW_INTO;
 }
 
-/* wake_by_ref of a current_thread runtime's handle unparks the driver. */
+/* The handle's wake_by_ref unparks the I/O driver, and can panic when that fails; the entries of a
+ * JoinSet, with the same functions for another type, have their own file. */
+static bool panics_as_handle(struct elf_image *image, struct follower *follower,
+			     uint64_t wake_by_ref)
+{
+	return panic_places_in(image, follower, wake_by_ref, 3, "/src/runtime/io/driver.rs") &&
+	       !panic_places_in(image, follower, wake_by_ref, 2, "/src/util/idle_notified_set.rs");
+}
+
 static bool is_handle(struct elf_image *image, struct follower *follower,
 		      const struct elf_pointer *p)
 {
@@ -84,7 +95,28 @@ static bool is_handle(struct elf_image *image, struct follower *follower,
 
 	if (!found)
 		follow(follower, p[2].target, 3, visit_handle, &found);
-	return found;
+	return found || panics_as_handle(image, follower, p[2].target) ||
+	       panic_places_in(image, follower, p[2].target, 2, "/src/runtime/park.rs");
+}
+
+/* Without symbols: by what the functions do, and by the files in which they can panic. */
+static enum waker classify_stripped(struct elf_image *image, struct follower *follower,
+				    const struct elf_pointer *p, size_t left)
+{
+	uint64_t start, end;
+
+	if (!tables_run(image, p, left, 4, true) ||
+	    !elf_image_function(image, p[0].target, &start, &end) ||
+	    end - start > MAX_CLONE_BYTES || !tables_takes(image, p[0].target, p[0].slot))
+		return WAKER_NONE;
+	if (behaves_as_task_waker(image, p))
+		return WAKER_TASK;
+	/* The driver, in turn, may have a parker: so this is asked first. */
+	if (panics_as_handle(image, follower, p[2].target))
+		return WAKER_HANDLE;
+	if (panic_places_in(image, follower, p[2].target, 2, "/src/runtime/park.rs"))
+		return WAKER_ROOT;
+	return WAKER_NONE;
 }
 
 static enum waker classify(struct elf_image *image, struct follower *follower,
@@ -93,9 +125,7 @@ static enum waker classify(struct elf_image *image, struct follower *follower,
 	if (left < 4 || p[3].slot != p[0].slot + 24)
 		return WAKER_NONE;
 	if (!elf_image_has_symtab(image))
-		return tables_run(image, p, left, 4, true) && behaves_as_task_waker(image, p)
-			       ? WAKER_TASK
-			       : WAKER_NONE;
+		return classify_stripped(image, follower, p, left);
 	if (!elf_image_is_code(image, p[0].target) || !tables_run(image, p, left, 4, false))
 		return WAKER_NONE;
 	if (find_symbol(image, p[0].target, "5tokio7runtime4task5waker11clone_waker"))
@@ -155,6 +185,7 @@ static int add_waker(struct elf_image *image, struct follower *follower, struct 
 		[WAKER_TASK] = "task",
 		[WAKER_PARK] = "block_on (multi_thread)",
 		[WAKER_HANDLE] = "block_on (current_thread)",
+		[WAKER_ROOT] = "block_on",
 	};
 	struct find_waker *w = find_add_waker(f);
 
@@ -202,6 +233,59 @@ static int cover(struct finding *f, size_t n_tasks, size_t first_waker)
 					      : "");
 }
 
+/*
+ * A constant table may be there more than once: the one that clone hands out, and copies of it
+ * where wakers are made. A copy has the very functions of a table that was found.
+ */
+static bool is_copy(const struct finding *f, size_t first_waker, const struct elf_pointer *p,
+		    size_t left, size_t *ret_of)
+{
+	if (left < 4 || p[3].slot != p[0].slot + 24)
+		return false;
+	for (size_t i = first_waker; i < f->n_wakers; i++) {
+		const struct find_waker *w = &f->wakers[i];
+
+		if (w->root && w->vtable != p[0].slot && w->wake == p[1].target &&
+		    w->wake_by_ref == p[2].target) {
+			*ret_of = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool is_known(const struct finding *f, size_t first_waker, uint64_t vtable)
+{
+	for (size_t i = first_waker; i < f->n_wakers; i++) {
+		if (f->wakers[i].vtable == vtable)
+			return true;
+	}
+	return false;
+}
+
+static int add_copies(struct elf_image *image, struct follower *follower, struct finding *f,
+		      uint32_t runtime, size_t first_waker)
+{
+	const struct elf_pointer *p;
+	size_t n = elf_image_pointers(image, &p), of;
+	int r = 0;
+
+	for (size_t i = 0; i < n && r == 0; i++) {
+		if (!is_copy(f, first_waker, p + i, n - i, &of) ||
+		    is_known(f, first_waker, p[i].slot))
+			continue;
+		r = add_waker(image, follower, f, runtime, p + i, WAKER_ROOT);
+		if (r == 0) {
+			struct find_waker *w = &f->wakers[f->n_wakers - 1];
+
+			free(w->name);
+			w->name = strdup(f->wakers[of].name);
+			r = w->name ? 0 : -ENOMEM;
+		}
+	}
+	return r;
+}
+
 int tokio_add_wakers(struct elf_image *image, struct finding *f, uint32_t runtime)
 {
 	struct follower *follower = follower_new(image);
@@ -217,6 +301,8 @@ int tokio_add_wakers(struct elf_image *image, struct finding *f, uint32_t runtim
 		n_tasks += what == WAKER_TASK;
 		r = add_waker(image, follower, f, runtime, p + i, what);
 	}
+	if (r == 0)
+		r = add_copies(image, follower, f, runtime, first_waker);
 	follower_free(follower);
 	return r < 0 ? r : cover(f, n_tasks, first_waker);
 }
