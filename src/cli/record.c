@@ -263,17 +263,35 @@ static void say_losses(struct buf *b, const struct capture_stats *s, uint64_t be
 	buf_str(b, " (a larger --ring-size loses less)\n");
 }
 
+/* What was seen, items of the same name taken together; then what was not, and why. */
 static void say_coverage(struct buf *b, const struct capture_stats *s)
 {
-	buf_str(b, "  seen:");
+	bool any = false;
+
 	for (size_t i = 0; i < s->n_coverage; i++) {
 		const struct trace_coverage *c = &s->coverage[i];
+		uint64_t seen = 0, total = 0;
+		bool before = false;
 
-		if (c->total && c->seen)
-			buf_printf(b, "%s %" PRIu64 " of %" PRIu64 " %s", i ? "," : "", c->seen,
-				   c->total, c->item);
+		for (size_t k = 0; k < s->n_coverage; k++) {
+			if (strcmp(s->coverage[k].item, c->item))
+				continue;
+			before = before || k < i;
+			seen += s->coverage[k].seen;
+			total += s->coverage[k].total;
+		}
+		if (before || !seen)
+			continue;
+		buf_str(b, any ? ", " : "  seen: ");
+		any = true;
+		if (seen == total)
+			buf_printf(b, "%" PRIu64 " ", seen);
+		else
+			buf_printf(b, "%" PRIu64 " of %" PRIu64 " ", seen, total);
+		text_safe(b, c->item);
 	}
-	buf_char(b, '\n');
+	if (any)
+		buf_char(b, '\n');
 	for (size_t i = 0; i < s->n_coverage; i++) {
 		const struct trace_coverage *c = &s->coverage[i];
 

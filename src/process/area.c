@@ -49,7 +49,7 @@ const struct agent_image *area_image(size_t *ret_bytes)
 }
 
 /* Indices of layout.words. */
-enum { WORD_DONE, WORD_FD, WORD_RINGS, WORD_NAME };
+enum { WORD_DONE, WORD_FD, WORD_RINGS, WORD_NAME, WORD_BLOCKS = 8 };
 
 static uint64_t word(const struct layout *l, unsigned i)
 {
@@ -81,7 +81,10 @@ static uint8_t *make_code(struct hooks *h, const struct layout *l)
 	return code;
 }
 
-static int write_blocks(struct process *p, const struct hooks *h, const struct layout *l)
+/* Each further block's trampolines are given to `fn` with what they should be. */
+static int each_block(const struct process *p, const struct hooks *h, const struct layout *l,
+		      int (*fn)(const struct process *p, uint64_t addr, const void *code,
+				size_t len))
 {
 	for (uint32_t i = 1; i < l->n_blocks; i++) {
 		const struct layout_block *b = &l->block[i];
@@ -93,11 +96,29 @@ static int write_blocks(struct process *p, const struct hooks *h, const struct l
 		if (!code)
 			return -ENOMEM;
 		hooks_write_trampolines(h, b, l, area_image(NULL), code);
-		rc = memory_write(p, b->addr, code, b->bytes);
+		rc = fn(p, b->addr, code, b->bytes);
 		if (rc < 0)
 			return rc;
 	}
 	return 0;
+}
+
+static int write_blocks(const struct process *p, const struct hooks *h, const struct layout *l)
+{
+	uint64_t addrs[LAYOUT_MAX_BLOCKS] = {0};
+	int rc = each_block(p, h, l, memory_write);
+
+	/* A later attach finds them by this. */
+	for (uint32_t i = 1; i < l->n_blocks; i++)
+		addrs[i] = l->block[i].addr;
+	return rc < 0 ? rc : memory_write(p, word(l, WORD_BLOCKS), addrs, sizeof(addrs));
+}
+
+static int same_code(const struct process *p, uint64_t addr, const void *code, size_t len)
+{
+	_cleanup_free_ uint8_t *there = malloc(len);
+
+	return there && memory_read(p, addr, there, len) == 0 && !memcmp(there, code, len) ? 0 : -1;
 }
 
 /* ---- errands ---- */
@@ -176,7 +197,7 @@ static int take_memfd(const struct process *p, int number, uint64_t bytes, struc
 }
 
 static int make_rings(struct injector *in, struct layout *l, const struct leftover *old,
-		      struct area_rings *rings, struct error *err)
+		      struct area_rings *rings, bool reused, struct error *err)
 {
 	struct process *p = in->process;
 	struct errand_place place = {.addr = l->errands, .size = PAGE};
@@ -198,7 +219,7 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 	calls[n++] = (struct stub_call){.nr = __NR_prctl,
 					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->data,
 						 l->data_bytes, word(l, WORD_NAME)}};
-	for (uint32_t i = 1; i < l->n_blocks; i++)
+	for (uint32_t i = 1; i < l->n_blocks && !reused; i++)
 		if (l->block[i].addr)
 			calls[n++] = (struct stub_call){
 				.nr = __NR_mmap,
@@ -302,7 +323,7 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 {
 	struct process *p = in->process;
 	struct process_maps maps;
-	_cleanup_free_ uint8_t *code = NULL, *there = NULL;
+	_cleanup_free_ uint8_t *code = NULL;
 	bool reuse = false;
 	int rc = hooks_want(h, l);
 
@@ -317,25 +338,23 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 		return rc;
 
 	const struct agent_image *image = area_image(NULL);
-	if (old->code && l->n_blocks <= 1) {
+	if (old->at.code) {
 		struct error ignored = {0};
 
-		rc = layout_plan(l, image, (uint32_t)h->n, &maps, main_object, old->code, &ignored);
+		rc = layout_plan(l, image, (uint32_t)h->n, &maps, main_object, &old->at, &ignored);
 		if (rc == 0 && l->data == old->data && l->hooks == old->hooks) {
 			hooks_place(h, l);
 			code = make_code(h, l);
-			there = malloc(l->code_bytes);
-			reuse = code && there &&
-				memory_read(p, l->code, there, l->code_bytes) == 0 &&
-				!memcmp(code, there, l->code_bytes - PAGE);
+			reuse = code && same_code(p, l->code, code, l->code_bytes - PAGE) == 0 &&
+				each_block(p, h, l, same_code) == 0;
 		}
 	}
 	if (!reuse) {
 		free(steal(code));
 		/* An area that is not used again must not be found again. */
-		if (old->code)
-			memory_write_u64(p, old->code + offsetof(struct agent_image, magic), 0);
-		rc = layout_plan(l, image, (uint32_t)h->n, &maps, main_object, 0, err);
+		if (old->at.code)
+			memory_write_u64(p, old->at.code + offsetof(struct agent_image, magic), 0);
+		rc = layout_plan(l, image, (uint32_t)h->n, &maps, main_object, NULL, err);
 		if (rc < 0)
 			goto out;
 		hooks_place(h, l);
@@ -356,8 +375,8 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 	}
 	in->avoid_start = l->code;
 	in->avoid_end = l->code + l->code_bytes;
-	rc = make_rings(in, l, old, rings, err);
-	if (rc == 0) {
+	rc = make_rings(in, l, old, rings, reuse, err);
+	if (rc == 0 && !reuse) {
 		rc = write_blocks(p, h, l);
 		if (rc < 0)
 			error_sys(err, rc, "cannot write the agent into process %d", p->pid);
@@ -417,7 +436,7 @@ int leftover_find(const struct process *p, const struct process_maps *maps, stru
 		    image.state != data->start || memory_read(p, data->start, &s, sizeof(s)) < 0)
 			continue;
 		*ret = (struct leftover){
-			.code = code->start,
+			.at.code = code->start,
 			.data = data->start,
 			.hooks = image.hooks,
 			.stubs = code->start + image.image_bytes,
@@ -429,6 +448,8 @@ int leftover_find(const struct process *p, const struct process_maps *maps, stru
 			ret->registered = s.registered;
 		}
 		memory_read_u64(p, image.live + LAYOUT_WORDS_OFFSET + 8 * WORD_RINGS, &rings);
+		memory_read(p, image.live + LAYOUT_WORDS_OFFSET + 8 * WORD_BLOCKS, ret->at.blocks,
+			    sizeof(ret->at.blocks));
 		read_rings(p, maps, rings, ret);
 		return 0;
 	}
@@ -482,7 +503,7 @@ int leftover_undo(const struct leftover *l, struct process *p, uint64_t *stop_ns
 	const uint32_t off = 0;
 	int rc;
 
-	if (!l->code)
+	if (!l->at.code)
 		return 0;
 	table = calloc(l->n_hooks ? l->n_hooks : 1, sizeof(*table));
 	if (!table)

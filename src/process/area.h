@@ -11,7 +11,8 @@
 
 /* An area of an earlier attach, found in the target. What stands in it is the target's word. */
 struct leftover {
-	uint64_t code, data; /* 0: there is none */
+	struct layout_earlier at; /* at.code is 0: there is none */
+	uint64_t data;
 	uint64_t hooks, stubs;
 	uint32_t n_hooks;
 	uint64_t live;

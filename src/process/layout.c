@@ -42,7 +42,7 @@ static bool reaches(uint64_t addr, uint64_t bytes, const struct process_object *
 
 int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_hooks,
 		const struct process_maps *maps, const struct process_object *main_object,
-		uint64_t at, struct error *err)
+		const struct layout_earlier *at, struct error *err)
 {
 	struct layout_block *first = &l->block[0];
 	uint64_t stubs_bytes = pages((uint64_t)n_hooks * AGENT_STUB_BYTES);
@@ -56,7 +56,7 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 	l->data_bytes = data_bytes;
 	uint64_t all = l->code_bytes + l->data_bytes;
 
-	l->code = at ? at : maps_find_hole(maps, near->start, near->end, REACH, all);
+	l->code = at ? at->code : maps_find_hole(maps, near->start, near->end, REACH, all);
 	if (!l->code || (l->n_blocks && !reaches(l->code, all, near)))
 		return error_set(err, -ENOSPC, "no free address space near %s", near->path);
 	l->stubs = l->code + image->image_bytes;
@@ -78,6 +78,13 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 
 		b->used = 0;
 		b->bytes = pages((uint64_t)b->n * LAYOUT_TRAMPOLINE_BYTES);
+		if (at) {
+			b->addr = at->blocks[i];
+			if (!b->addr || !reaches(b->addr, b->bytes, b->object))
+				return error_set(err, -ENOSPC, "no trampolines near %s",
+						 b->object->path);
+			continue;
+		}
 		b->addr = maps_find_hole(maps, b->object->start, b->object->end, REACH, b->bytes);
 		for (uint32_t k = 0; b->addr && k < i; k++) {
 			uint64_t start = k ? l->block[k].addr : l->code;

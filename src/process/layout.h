@@ -11,7 +11,7 @@
 #include "process/objects.h"
 
 #define LAYOUT_TRAMPOLINE_BYTES 64u
-#define LAYOUT_MAX_BLOCKS 64u
+#define LAYOUT_MAX_BLOCKS 32u
 /* In the switch's page, away from the switch: words for errands' arguments and results. */
 #define LAYOUT_WORDS_OFFSET 1024u
 
@@ -36,14 +36,20 @@ struct layout {
 	uint32_t n_blocks;
 };
 
+/* Where an earlier area lies, to be used again. */
+struct layout_earlier {
+	uint64_t code;
+	uint64_t blocks[LAYOUT_MAX_BLOCKS];
+};
+
 /* How many trampolines which object needs, before layout_plan. */
 int layout_want(struct layout *l, const struct process_object *object, uint32_t n);
 
-/* Chooses all addresses; `at` is the address of an earlier area to be used again, or 0. -ENOSPC
+/* Chooses all addresses; `at` is an earlier area to be used again, or NULL. -ENOSPC
  * with a sentence. */
 int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_hooks,
 		const struct process_maps *maps, const struct process_object *main_object,
-		uint64_t at, struct error *err);
+		const struct layout_earlier *at, struct error *err);
 
 /* The next free trampoline for this object, 0 if there is none. */
 uint64_t layout_trampoline(struct layout *l, const struct process_object *object);
