@@ -372,6 +372,9 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 		if (ret < 0)
 			break;
 	}
+	/* Without a single event all the recording is a blank. */
+	if (ret >= 0 && !n && trace_reader_n_processes(r))
+		base = last = trace_reader_process(r, 0)->start_ns;
 	if (ret >= 0)
 		ret = timeline_finish(tl, end_of(r, last, to), err);
 	if (ret >= 0 && ret_totals)

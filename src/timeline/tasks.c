@@ -281,9 +281,11 @@ void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 		task_scheduled(tl, task, t, serial);
 		break;
 	case TS_SCHEDULED:
-		/* It was idle, says the wake: a poll in between was not seen. */
+		/* It was idle, says the wake: a poll in between was not seen. That is so for a task
+		 * that was being polled when the recording began. */
 		if (effect == TW_SCHEDULED) {
-			tl->n_odd++;
+			if (task->tl.spawn_seen || task->tl.n_polls)
+				tl->n_odd++;
 			task_scheduled(tl, task, t, serial);
 		}
 		break;

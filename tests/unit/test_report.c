@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "agent/ring.h"
-#include "report/report.h"
+#include "report/data.h"
 #include "report/table.h"
 
 #include <stdio.h>
@@ -322,6 +322,40 @@ static void test_one_thread(void **state)
 	      false);
 }
 
+/* Two windows that meet see together what one sees that spans them. */
+static void test_windows_add_up(void **state)
+{
+	const uint64_t cuts[] = {50 * US,  300 * US, 100 * MS, 115 * MS,
+				 401 * MS, 650 * MS, 999 * MS};
+	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+		const struct report_options parts[] = {
+			{ .width = 0 },
+			{.filter.to_ns = cuts[i]},
+			{.filter.from_ns = cuts[i]},
+		};
+		uint64_t busy[3] = {0}, parked[3] = {0}, blocked[3] = {0}, lost[3] = {0}, length[3];
+		for (unsigned k = 0; k < 3; k++) {
+			struct trace_reader *reader;
+			struct report *rep = make(&parts[k], &reader);
+			for (size_t t = 0; t < rep->n_threads; t++) {
+				busy[k] += rep->threads[t].busy_ns;
+				parked[k] += rep->threads[t].parked_ns;
+				blocked[k] += rep->threads[t].blocked_ns;
+			}
+			lost[k] = rep->n_lost;
+			length[k] = rep->end_ns - rep->begin_ns;
+			report_free(rep);
+			trace_reader_free(reader);
+		}
+		assert_int_equal(busy[0], busy[1] + busy[2]);
+		assert_int_equal(parked[0], parked[1] + parked[2]);
+		assert_int_equal(lost[0], lost[1] + lost[2]);
+		assert_int_equal(length[0], length[1] + length[2]);
+		/* a call is told at its end: the first window may not know of it yet */
+		assert_true(blocked[1] + blocked[2] <= blocked[0]);
+	}
+}
+
 /* No line is longer than the terminal, at any width that one has. */
 static void test_fits(void **state)
 {
@@ -393,8 +427,9 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_text),	   cmocka_unit_test(test_json),
 		cmocka_unit_test(test_window),	   cmocka_unit_test(test_one_task),
-		cmocka_unit_test(test_one_thread), cmocka_unit_test(test_fits),
-		cmocka_unit_test(test_shorten),	   cmocka_unit_test(test_sort_words),
+		cmocka_unit_test(test_one_thread), cmocka_unit_test(test_windows_add_up),
+		cmocka_unit_test(test_fits),	   cmocka_unit_test(test_shorten),
+		cmocka_unit_test(test_sort_words),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	unlink(trace_path);

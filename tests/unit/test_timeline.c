@@ -601,6 +601,19 @@ ROW(15)
 					 "w3 1 t0 30 running\n"
 					 "scheduled 1 20-40\n"
 					 "worker t0 40-\n");
+	assert_int_equal(t.n_odd, 0);
+
+	t = story("10 0 poll task 1\n"
+		  "20 0 pending task 1\n"
+		  "30 0 wake task 1\n"
+		  "40 0 wake task 1\n",
+		  "+1 task 1 seen 10\n"
+		  "worker t0 10-\n"
+		  "poll 1 t0 10-20 pending\n"
+		  "w1 1 t0 30 scheduled\n"
+		  "waiting 1 20-30\n"
+		  "w2 1 t0 40 scheduled\n"
+		  "scheduled 1 30-40\n");
 	assert_int_equal(t.n_odd, 1);
 }
 
