@@ -99,14 +99,22 @@ class Target:
         self.kill()
 
 
+# agent/ring.h: AGENT_MAGIC begins struct agent_state, whose word 6 is the address of its switch.
+AGENT_MAGIC = b"pollx1\0\0"
+
+
 def enabled(pid):
-    """True once the agent in the process is on: its switch is the page below the shared rings."""
+    """True once the agent in the process is on."""
     try:
-        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-            fields = line.split()
-            if "pollux" in line and fields[1] == "rw-s":
-                with open(f"/proc/{pid}/mem", "rb") as memory:
-                    memory.seek(int(fields[0].split("-")[0], 16) - 4096)
+        with open(f"/proc/{pid}/mem", "rb") as memory:
+            for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+                fields = line.split()
+                if fields[1] != "rw-p" or fields[4] != "0":
+                    continue
+                memory.seek(int(fields[0].split("-")[0], 16))
+                state = memory.read(56)
+                if state.startswith(AGENT_MAGIC):
+                    memory.seek(int.from_bytes(state[48:56], "little"))
                     return memory.read(4) == b"\1\0\0\0"
     except (OSError, ValueError):
         pass

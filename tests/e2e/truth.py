@@ -1,6 +1,8 @@
 """Compares a report with what the program itself counted."""
 import re
-from collections import Counter
+
+# smol's executor spawns a task of its own that nobody can wrap; it waits for child processes for ever.
+RUNTIMES_OWN = re.compile(r"^async_process::")
 
 COUNTS = ("spawned", "polls", "completed", "cancelled", "panicked", "wakes", "self_wakes")
 
@@ -23,6 +25,14 @@ def _of_report(family):
     }
 
 
+def _is_runtimes_own(family, names):
+    """By its name; without names by what it does: one task that is polled and never ends."""
+    if names or RUNTIMES_OWN.match(family["name"]):
+        return RUNTIMES_OWN.match(family["name"]) is not None
+    ends = family["completed"] + family["cancelled"] + family["panicked"]
+    return family["spawned"] <= 1 == family["tasks"] and ends == 0 and family["polls"] < 4
+
+
 def _text(counts):
     return " ".join(f"{what}={counts[what]}" for what in COUNTS)
 
@@ -41,10 +51,14 @@ def differences(truth, report, names=True):
     if report["lost"] != 0:
         out.append(f"lost {report['lost']} events")
     wanted = [f for f in truth["families"] if f["role"] != "root"]
+    found = [f for f in report["families"] if f["role"] in ("task", "blocking")]
+    own = [f for f in found if _is_runtimes_own(f, names)]
+    if own:
+        found.remove(own[0])
+        report["tasks"]["spawned"] -= own[0]["spawned"]
     for what in ("spawned", "completed", "cancelled", "panicked"):
         if report["tasks"][what] != truth["totals"][what]:
             out.append(f"tasks {what}: {report['tasks'][what]}, true {truth['totals'][what]}")
-    found = [f for f in report["families"] if f["role"] in ("task", "blocking")]
     if names:
         for family in wanted:
             mine = [f for f in found if _claims(family["name"], f["name"])]
@@ -60,10 +74,25 @@ def differences(truth, report, names=True):
             if not any(_claims(name, f["name"]) for name in claimed):
                 out.append(f"nobody knows {f['name']}: {_text(_of_report(f))}")
         return out
-    mine = Counter(_tuple(_of_report(f)) for f in found)
-    true = Counter(_tuple(f) for f in wanted if any(f[what] for what in COUNTS))
-    for counts in (mine - true).elements():
-        out.append("only in the report: " + _text(dict(zip(COUNTS, counts))))
-    for counts in (true - mine).elements():
-        out.append("only in the truth: " + _text(dict(zip(COUNTS, counts))))
+    mine = [_tuple(_of_report(f)) for f in found]
+    true = [_tuple(f) for f in wanted if any(f[what] for what in COUNTS)]
+    if not _partition(sorted(mine, reverse=True), sorted(true, reverse=True)):
+        out += ["in the report: " + _text(dict(zip(COUNTS, counts))) for counts in sorted(mine)]
+        out += ["in the truth: " + _text(dict(zip(COUNTS, counts))) for counts in sorted(true)]
     return out
+
+
+def _partition(parts, sums):
+    """True if the parts can be dealt out so that they add up to the sums: a family that is spawned at
+    two places, or on two schedulers, is two kinds."""
+    if not parts:
+        return all(not any(rest) for rest in sums)
+    part, others = parts[0], parts[1:]
+    tried = set()
+    for i, rest in enumerate(sums):
+        left = tuple(have - take for have, take in zip(rest, part))
+        if min(left) >= 0 and left not in tried:
+            tried.add(left)
+            if _partition(others, sums[:i] + [left] + sums[i + 1 :]):
+                return True
+    return False

@@ -40,13 +40,14 @@ impl Stage {
         (n * self.scale / 100).max(1)
     }
 
-    /// The runtimes are up and idle: whoever wants to attach does it now. Then counting begins.
+    /// The runtimes are up and idle: whoever wants to attach does it now. Then counting begins; it
+    /// began with the program if nobody waits.
     pub fn ready(&self) {
         if self.wait {
             say(&format!("ready {}", std::process::id()));
             read_line();
+            crate::truth::begin();
         }
-        crate::truth::begin();
     }
 
     /// All is done and all runtimes are dropped.

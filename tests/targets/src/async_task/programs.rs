@@ -30,11 +30,14 @@ pub const PROGRAMS: &[Program] = &[
     ("alive_before", alive_before, ""),
 ];
 
+family!(warming_up);
+
 /// The global executor's threads and the reactor start with the first task that needs them.
 fn warm_up() {
     rt::block_on(async {
-        let tasks: Vec<_> =
-            (0..8).map(|_| rt::spawn(rt::sleep(Duration::from_millis(1)))).collect();
+        let tasks: Vec<_> = (0..8)
+            .map(|_| rt::spawn(warming_up(rt::sleep(Duration::from_millis(1)))))
+            .collect();
         for task in tasks {
             task.await;
         }
