@@ -7,12 +7,17 @@
  */
 #include "process/memory.h"
 
+#include "base/cleanup.h"
 #include "process/threads.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <unistd.h>
+
+#define STOP_TIMEOUT_NS 200000000ull
+
+bool memory_proc_forbidden;
 
 int memory_read(const struct process *p, uint64_t addr, void *out, size_t len)
 {
@@ -59,24 +64,56 @@ static int poke(const struct process *p, pid_t tid, uint64_t addr, const uint8_t
 	return 0;
 }
 
+static int stop_and_poke(const struct process *p, uint64_t addr, const void *data, size_t len)
+{
+	_cleanup_free_ pid_t *tids = NULL;
+	size_t n;
+	int rc = threads_list(p, &tids, &n);
+
+	if (rc < 0)
+		return rc;
+	rc = -ESRCH;
+	for (size_t i = 0; i < n; i++) {
+		struct stopped_thread t;
+
+		rc = thread_stop(tids[i], STOP_TIMEOUT_NS, &t);
+		if (rc == 0) {
+			rc = poke(p, t.tid, addr, data, len);
+			thread_resume(&t);
+			break;
+		}
+	}
+	return rc;
+}
+
+static ssize_t proc_write(const struct process *p, uint64_t addr, const void *data, size_t len)
+{
+	if (memory_proc_forbidden)
+		return -EIO;
+	ssize_t n = pwrite(p->mem_fd, data, len, (off_t)addr);
+	return n < 0 ? -errno : n;
+}
+
 int memory_write(const struct process *p, uint64_t addr, const void *data, size_t len)
 {
-	size_t done = 0;
+	const uint8_t *bytes = data;
 
-	while (done < len) {
+	while (len) {
 		process_step("mem write");
-		ssize_t n = pwrite(p->mem_fd, (const char *)data + done, len - done,
-				   (off_t)(addr + done));
-		if (n < 0 && errno == EINTR)
+		ssize_t n = proc_write(p, addr, bytes, len);
+
+		if (n == -EINTR)
 			continue;
-		if (n < 0 && (errno == EIO || errno == EACCES || errno == EPERM) && p->stopped_tid)
-			return poke(p, p->stopped_tid, addr + done, (const uint8_t *)data + done,
-				    len - done);
+		if (n == -EIO || n == -EACCES || n == -EPERM)
+			return p->stopped_tid ? poke(p, p->stopped_tid, addr, bytes, len)
+					      : stop_and_poke(p, addr, bytes, len);
 		if (n < 0)
-			return -errno;
+			return (int)n;
 		if (n == 0)
 			return -ESRCH;
-		done += n;
+		addr += (uint64_t)n;
+		bytes += n;
+		len -= (size_t)n;
 	}
 	return 0;
 }

@@ -9,8 +9,12 @@ int memory_read_u64(const struct process *p, uint64_t addr, uint64_t *ret_value)
 
 /* Writes also where the page is not writable (text, RELRO). An aligned write of 8 bytes is seen
  * whole or not at all by the running program. Where the kernel forbids writing through /proc, the
- * words go by PTRACE_POKEDATA, which needs process.stopped_tid. */
+ * words go by PTRACE_POKEDATA through process.stopped_tid, else through a thread that is stopped
+ * for it (then the caller must be a tracer, threads.h). */
 int memory_write(const struct process *p, uint64_t addr, const void *data, size_t len);
 int memory_write_u64(const struct process *p, uint64_t addr, uint64_t value);
+
+/* Tests set this to behave as on a kernel that forbids it. */
+extern bool memory_proc_forbidden;
 
 #endif

@@ -432,6 +432,15 @@ static void test_errands(void **state)
 		errand_in(job);
 }
 
+/* The same on a kernel that lets nobody write to read-only pages through /proc. */
+static void test_errands_by_poke(void **state)
+{
+	memory_proc_forbidden = true;
+	errand_in(JOB_FUTEX);
+	errand_in(JOB_BUSY);
+	memory_proc_forbidden = false;
+}
+
 /* ---- a tracer that dies ---- */
 
 static int steps_left;
@@ -667,10 +676,15 @@ static void test_rights(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_maps_lines),     cmocka_unit_test(test_maps_hostile),
-		cmocka_unit_test(test_holes),	       cmocka_unit_test(test_errands),
-		cmocka_unit_test(test_killed_waiting), cmocka_unit_test(test_killed_running),
-		cmocka_unit_test(test_stop_all),       cmocka_unit_test(test_held),
+		cmocka_unit_test(test_maps_lines),
+		cmocka_unit_test(test_maps_hostile),
+		cmocka_unit_test(test_holes),
+		cmocka_unit_test(test_errands),
+		cmocka_unit_test(test_errands_by_poke),
+		cmocka_unit_test(test_killed_waiting),
+		cmocka_unit_test(test_killed_running),
+		cmocka_unit_test(test_stop_all),
+		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_rights),
 	};
 
