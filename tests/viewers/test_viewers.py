@@ -1,0 +1,83 @@
+"""Exported files in the real viewers: Catapult (chrome://tracing) and Speedscope, in Chromium."""
+import json
+import os
+import pathlib
+import time
+
+import browser
+import pages
+import pytest
+from conftest import lacking
+
+
+@pytest.fixture(scope="module")
+def viewer_pages():
+    if not browser.find():
+        lacking("no chromium: the viewers are not tested")
+    missing = pages.missing()
+    if missing and not (pages.cache_dir() / "done").exists():
+        lacking(f"no {missing} to fetch the viewers with")
+    try:
+        return pages.fetch()
+    except RuntimeError as error:
+        lacking(f"the viewers could not be fetched: {error}")
+
+
+def picture(page, name):
+    folder = os.environ.get("POLLUX_TEST_PICTURES")
+    if folder:
+        time.sleep(1)
+        page.screenshot(pathlib.Path(folder) / name)
+
+
+def load_in_catapult(page, server, path):
+    page.open(server.url + "/catapult.html")
+    page.wait_for("window.catapultReady === true")
+    page.eval(f"load('{server.url}/files/{path.name}')", timeout=300)
+
+
+@pytest.mark.parametrize("options", [(), ("--lanes", "packed"), ("--max-lanes", "12"),
+                                     ("--from", "10ms", "--to", "30ms"), ("--family", "handle"),
+                                     ("--thread", "4243"), ("--max-slices", "900")], ids=" ".join)
+def test_catapult(viewer_pages, export, trace, options):
+    path, _ = export(trace, "catapult.json", *options)
+    events = json.loads(path.read_text())["traceEvents"]
+    slices = sum(e["ph"] == "X" for e in events)
+    flows = sum(e["ph"] == "s" for e in events)
+    with pages.Server(viewer_pages, path.parent) as server, browser.Page() as page:
+        load_in_catapult(page, server, path)
+        assert page.eval("model.importWarnings.map(w => w.type + ': ' + w.message)") == []
+        assert page.eval("model.flowEvents.length") == flows
+        assert page.eval("[...model.getDescendantEvents()].filter("
+                         "e => e instanceof tr.model.ThreadSlice).length") == slices
+        lanes = page.eval("model.getAllThreads().map(t => t.userFriendlyName)")
+        assert len(lanes) == len({(e["pid"], e["tid"]) for e in events if e["ph"] == "X"})
+        picture(page, "catapult" + "".join(options) + ".png")
+        zoom = """(() => {
+            const view = viewer.trackView.viewport, t = view.currentDisplayTransform.clone();
+            const middle = model.bounds.center;
+            t.xSetWorldBounds(middle - 1, middle + 1, 1120);
+            view.setDisplayTransformImmediately(t);
+            for (const flow of model.flowEvents) viewer.selectedFlowEvents.add(flow.category);
+            view.dispatchChangeEvent();
+        })()"""
+        page.eval(zoom)
+        picture(page, "catapult-near" + "".join(options) + ".png")
+        assert page.errors == []
+
+
+@pytest.mark.parametrize("options", [(), ("--task", "4", "--task", "2"), ("--from", "10ms", "--to", "30ms"),
+                                     ("--thread", "4243"), ("--max-slices", "900")], ids=" ".join)
+def test_speedscope(viewer_pages, export, trace, options):
+    path, _ = export(trace, "viewer.speedscope.json", *options)
+    file = json.loads(path.read_text())
+    with pages.Server(viewer_pages, path.parent) as server, browser.Page() as page:
+        page.open(f"{server.url}/speedscope/index.html#profileURL={server.url}/files/{path.name}")
+        shown = file["profiles"][file["activeProfileIndex"]]["name"]
+        page.wait_for(f"document.body.innerText.includes({json.dumps(shown)})")
+        assert [text for kind, text in page.console if kind in ("warning", "error", "assert")] == []
+        assert page.errors == []
+        picture(page, "speedscope" + "".join(options) + ".png")
+        page.key("2", "Digit2")  # Left Heavy
+        picture(page, "speedscope-left-heavy" + "".join(options) + ".png")
+        assert page.errors == []
