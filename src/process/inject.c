@@ -20,6 +20,7 @@
 #include "process/memory.h"
 #include "process/objects.h"
 #include "process/rights.h"
+#include "process/seccomp.h"
 #include "process/threads.h"
 
 #include <asm/unistd.h>
@@ -348,6 +349,12 @@ static int send(struct injector *in, struct errand_place *place, const struct er
 		thread_resume(&t);
 		in->stop_ns += clock_monotonic_ns() - began;
 		return 0;
+	}
+	rc = seccomp_allows(in->process, tid, e->calls, e->n_calls, err);
+	if (rc < 0) {
+		thread_resume(&t);
+		in->stop_ns += clock_monotonic_ns() - began;
+		return rc;
 	}
 	in->process->stopped_tid = tid;
 	rc = write_stub(in, place, e, &regs, waiting);

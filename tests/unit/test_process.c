@@ -13,6 +13,7 @@
 #include "process/maps.h"
 #include "process/memory.h"
 #include "process/rights.h"
+#include "process/seccomp.h"
 #include "process/threads.h"
 
 #include <errno.h>
@@ -441,6 +442,94 @@ static void test_errands_by_poke(void **state)
 	memory_proc_forbidden = false;
 }
 
+/* ---- seccomp ---- */
+
+#define LOAD(offset) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset)
+#define ANSWER(value) BPF_STMT(BPF_RET | BPF_K, value)
+
+static void test_seccomp_filters(void **state)
+{
+	/* As systemd's MemoryDenyWriteExecute: mmap with PROT_WRITE and PROT_EXEC together. */
+	static const struct sock_filter deny_wx[] = {
+		LOAD(offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 5),
+		LOAD(offsetof(struct seccomp_data, args[2])),
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, PROT_WRITE | PROT_EXEC),
+		BPF_STMT(BPF_ST, 3),
+		BPF_STMT(BPF_LDX | BPF_MEM, 3),
+		BPF_JUMP(BPF_JMP | BPF_JA, 1, 0, 0),
+		ANSWER(SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_MISC | BPF_TXA, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PROT_WRITE | PROT_EXEC, 0, 1),
+		ANSWER(SECCOMP_RET_KILL_PROCESS),
+		ANSWER(SECCOMP_RET_ALLOW),
+	};
+	static const struct sock_filter nonsense[] = {
+		LOAD(4096),
+	};
+	static const struct sock_filter far[] = {
+		BPF_JUMP(BPF_JMP | BPF_JA, UINT32_MAX, 0, 0),
+		ANSWER(SECCOMP_RET_ALLOW),
+	};
+	static const struct sock_filter by_zero[] = {
+		BPF_STMT(BPF_ALU | BPF_DIV | BPF_X, 0),
+		ANSWER(SECCOMP_RET_ALLOW),
+	};
+	static const struct sock_filter endless[] = {
+		LOAD(0),
+	};
+	struct seccomp_data data = {.nr = SYS_mmap, .args = {0, 0, PROT_READ | PROT_EXEC}};
+
+	assert_int_equal(seccomp_run(deny_wx, 12, &data), SECCOMP_RET_ALLOW);
+	data.args[2] |= PROT_WRITE;
+	assert_int_equal(seccomp_run(deny_wx, 12, &data), SECCOMP_RET_KILL_PROCESS);
+	data.nr = SYS_read;
+	assert_int_equal(seccomp_run(deny_wx, 12, &data), SECCOMP_RET_ALLOW);
+	assert_int_equal(seccomp_run(nonsense, 1, &data), SECCOMP_RET_KILL_PROCESS);
+	assert_int_equal(seccomp_run(far, 2, &data), SECCOMP_RET_KILL_PROCESS);
+	assert_int_equal(seccomp_run(by_zero, 2, &data), SECCOMP_RET_KILL_PROCESS);
+	assert_int_equal(seccomp_run(endless, 1, &data), SECCOMP_RET_KILL_PROCESS);
+}
+
+/* A child that would be killed for what the errand asks is not asked. */
+static void test_seccomp_child(void **state)
+{
+	static const struct sock_filter no_mmap[] = {
+		LOAD(offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 1),
+		ANSWER(SECCOMP_RET_KILL_PROCESS),
+		ANSWER(SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = {.len = 4, .filter = (struct sock_filter *)no_mmap};
+	struct errand_test t = {.process = PROCESS_INIT};
+	struct tracer *tracer;
+	int fds[2], status;
+
+	assert_int_equal(pipe(fds), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		char byte;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+		_exit(read(fds[0], &byte, 1) == 1 ? 0 : 1);
+	}
+	usleep(50000);
+	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	tracer_call(tracer, run_errands, &t);
+	tracer_end(tracer);
+	assert_int_equal(t.rc, -EPERM);
+	assert_non_null(strstr(t.err.text, "seccomp"));
+	assert_int_equal(write(fds[1], "x", 1), 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	process_close(&t.process);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 /* ---- a tracer that dies ---- */
 
 static int steps_left;
@@ -681,6 +770,8 @@ int main(void)
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_errands),
 		cmocka_unit_test(test_errands_by_poke),
+		cmocka_unit_test(test_seccomp_filters),
+		cmocka_unit_test(test_seccomp_child),
 		cmocka_unit_test(test_killed_waiting),
 		cmocka_unit_test(test_killed_running),
 		cmocka_unit_test(test_stop_all),
