@@ -29,7 +29,7 @@
 #include <string.h>
 
 #define POLL_DEPTH 4u
-#define WORKER_DEPTH 7u
+#define WORKER_DEPTH 12u
 #define MAX_PLACES 4u
 #define MAX_FILE_BYTES 1024u
 #define MIN_WORKER_PLACES 10u /* seen: 12 to 20 from a worker's poll, 0 from others */

@@ -73,7 +73,10 @@ static int find_tables(struct elf_image *image, struct tables *ret)
 		if (symbols && !find_symbol(image, p[i].target, poll_symbol))
 			continue;
 		if (!has_shape(image, p + i, n - i, !symbols)) {
-			ret->n_other_layout += symbols;
+			if (symbols)
+				ret->n_other_layout++;
+			else
+				ret->n_unverified += has_shape(image, p + i, n - i, false);
 			continue;
 		}
 		r = tables_add(ret, p[i].slot);
@@ -142,22 +145,31 @@ static int add_runtime(struct elf_image *image, struct finding *f)
 }
 
 /* A Tokio that is there but can't be hooked: the version in its panic messages tells why. */
-static int cover_other(struct elf_image *image, struct finding *f, size_t n_tables)
+static int cover_other(struct elf_image *image, struct finding *f, const struct tables *t)
 {
-	char *version = version_find(image, "tokio");
-	int r = 0;
+	_cleanup_free_ char *version = version_find(image, "tokio");
+	const char *name;
 
 	if (!version)
 		return -ENOMEM;
-	if (n_tables > 0 || *version)
-		r = find_cover(
-			f, "tokio task tables", 0, n_tables ? n_tables : 1,
-			"Tokio %s is in this program, but %s; known are Tokio 1.23 and newer",
-			*version ? version : "of unknown version",
-			n_tables ? "its task tables are laid out in another way"
-				 : "no task table of a known layout was found");
-	free(version);
-	return r;
+	name = *version ? version : "of unknown version";
+	if (t->n_other_layout > 0)
+		return find_cover(f, "tokio task tables", 0, t->n_other_layout,
+				  "Tokio %s lays its task tables out in another way; known are "
+				  "1.23 and newer",
+				  name);
+	if (*version && t->n_unverified > 0)
+		return find_cover(f, "tokio task tables", 0, t->n_unverified,
+				  "Tokio %s is in it, but without symbols and without unwind "
+				  "tables nothing can be "
+				  "verified; build with -C force-unwind-tables=yes, or don't strip",
+				  name);
+	if (*version)
+		return find_cover(
+			f, "tokio task tables", 0, 1,
+			"Tokio %s is in it, but no task table of a known layout (1.23 and newer)",
+			name);
+	return 0;
 }
 
 static int find(struct elf_image *image, struct finding *f, struct error *err)
@@ -176,7 +188,7 @@ static int find(struct elf_image *image, struct finding *f, struct error *err)
 	if (r < 0)
 		return r;
 	if (tables.n == 0)
-		return cover_other(image, f, tables.n_other_layout);
+		return cover_other(image, f, &tables);
 	r = add_runtime(image, f);
 	for (size_t i = 0; i < tables.n && r == 0; i++)
 		r = add_kind(image, f, runtime, tables.addrs[i]);

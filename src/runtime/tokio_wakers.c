@@ -26,41 +26,59 @@
 #define HEAD 96u
 #define MAX_CLONE_BYTES 192u
 
-static bool adds_to_state(const struct insn *in, size_t n, uint64_t what)
+/* What to look for in a function or, where the compiler made small functions of it, in its callees.
+ */
+struct deed {
+	struct elf_image *image;
+	uint64_t adds; /* constant that is added atomically to the word at a register; 0: none */
+	int64_t calls; /* place of the word through which it calls; 0: none */
+	bool found;
+};
+
+static bool does(const struct deed *d, uint64_t function)
 {
+	struct insn in[HEAD];
+	size_t n = tables_head(d->image, function, in, HEAD);
 	bool constant = false;
 
 	for (size_t i = 0; i < n; i++) {
-		constant = constant || (in[i].has_imm && in[i].imm == what);
+		constant = constant || (d->adds && in[i].has_imm && in[i].imm == d->adds);
 		if (constant && in[i].op == INSN_LOCKED && in[i].has_disp && in[i].disp == 0)
 			return true;
-	}
-	return false;
-}
-
-/* A call or jump through `disp(reg)`. */
-static bool calls_word(const struct insn *in, size_t n, int64_t disp)
-{
-	for (size_t i = 0; i < n; i++) {
-		if ((in[i].flow == INSN_CALL || in[i].flow == INSN_JUMP) && in[i].has_disp &&
-		    in[i].disp == disp)
+		if (d->calls && (in[i].flow == INSN_CALL || in[i].flow == INSN_JUMP) &&
+		    in[i].has_disp && in[i].disp == d->calls)
 			return true;
 	}
 	return false;
 }
 
-static bool behaves_as_task_waker(struct elf_image *image, const struct elf_pointer *p)
+static enum follow_step visit_deed(uint64_t addr, const struct elf_symbol *s, void *opaque)
 {
-	struct insn in[HEAD];
-	size_t n = tables_head(image, p[0].target, in, 16);
+	struct deed *d = opaque;
 
-	if (!adds_to_state(in, n, REFERENCE))
-		return false;
-	n = tables_head(image, p[3].target, in, HEAD);
-	if (!adds_to_state(in, n, (uint64_t)0 - REFERENCE) || !calls_word(in, n, 0x10))
-		return false;
-	n = tables_head(image, p[2].target, in, HEAD);
-	return calls_word(in, n, 0x08);
+	(void)s;
+	d->found = does(d, addr);
+	return d->found ? FOLLOW_STOP : FOLLOW_INTO;
+}
+
+static bool does_somewhere(struct follower *follower, struct deed d, uint64_t function)
+{
+	return does(&d, function) ||
+	       (follow(follower, function, 2, visit_deed, &d) == 0 && d.found);
+}
+
+static bool behaves_as_task_waker(struct elf_image *image, struct follower *follower,
+				  const struct elf_pointer *p)
+{
+	const struct deed add = {.image = image, .adds = REFERENCE};
+	const struct deed subtract = {.image = image, .adds = (uint64_t)0 - REFERENCE};
+	const struct deed dealloc = {.image = image, .calls = 0x10};
+	const struct deed schedule = {.image = image, .calls = 0x08};
+
+	return does_somewhere(follower, add, p[0].target) &&
+	       does_somewhere(follower, subtract, p[3].target) &&
+	       does_somewhere(follower, dealloc, p[3].target) &&
+	       does_somewhere(follower, schedule, p[2].target);
 }
 
 /* ROOT: of a block_on, not known of which. */
@@ -109,7 +127,7 @@ static enum waker classify_stripped(struct elf_image *image, struct follower *fo
 	    !elf_image_function(image, p[0].target, &start, &end) ||
 	    end - start > MAX_CLONE_BYTES || !tables_takes(image, p[0].target, p[0].slot))
 		return WAKER_NONE;
-	if (behaves_as_task_waker(image, p))
+	if (behaves_as_task_waker(image, follower, p))
 		return WAKER_TASK;
 	/* The driver, in turn, may have a parker: so this is asked first. */
 	if (panics_as_handle(image, follower, p[2].target))
@@ -226,7 +244,7 @@ static int cover(struct finding *f, size_t n_tasks, size_t first_waker)
 	if (roots == 0)
 		return find_cover(f, "block_on", 0, 1, "%s",
 				  f->has_symbols ? "no waker of a block_on was found"
-						 : "not to be told apart without symbols");
+						 : "none was recognised by its code");
 	return find_cover(f, "block_on", patchable, sites ? sites : roots, "%s",
 			  sites == 0 ? "unoptimised code makes new and cloned wakers in one place"
 			  : patchable < sites ? "some places can't be patched"
