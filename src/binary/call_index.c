@@ -1,7 +1,8 @@
 /*
- * call rel32 (e8), jmp rel32 (e9), and both through a word that holds an address (ff 15, ff 25 with
- * disp32(%rip)). Jumps are kept too, since a tail call is one; those within a function never lead
- * to its beginning, so nobody finds them here.
+ * call rel32 (e8), jmp rel32 (e9), both through a word that holds an address (ff 15, ff 25 with
+ * disp32(%rip)), and, as unoptimised code does it, `mov disp32(%rip), reg` of such a word (REX.W
+ * 8b). Jumps are kept too, since a tail call is one; those within a function never lead to its
+ * beginning, so nobody finds them here.
  */
 #include "binary/call_index.h"
 
@@ -37,15 +38,23 @@ static int scan(struct call_index *x, size_t *cap, struct elf_image *img, uint64
 		return 0;
 	if (len > end - start)
 		len = end - start;
-	for (size_t i = 0; i + 6 <= len; i++) {
+	for (size_t i = 0; i + 7 <= len; i++) {
 		bool direct = (code[i] & 0xfe) == 0xe8;
+		size_t at; /* of the displacement */
 		uint64_t target;
 		int32_t disp;
 
-		if (!direct && (code[i] != 0xff || (code[i + 1] & 0xcf) != 0x05))
+		if (direct)
+			at = i + 1;
+		else if (code[i] == 0xff && (code[i + 1] & 0xcf) == 0x05)
+			at = i + 2;
+		else if ((code[i] & 0xfb) == 0x48 && code[i + 1] == 0x8b &&
+			 (code[i + 2] & 0xc7) == 0x05)
+			at = i + 3;
+		else
 			continue;
-		memcpy(&disp, code + i + (direct ? 1 : 2), 4);
-		target = start + i + (direct ? 5 : 6) + (uint64_t)(int64_t)disp;
+		memcpy(&disp, code + at, 4);
+		target = start + at + 4 + (uint64_t)(int64_t)disp;
 		if (!direct && !elf_image_pointer_at(img, target, &target))
 			continue;
 		/* Most of what isn't a call leads far away. */

@@ -16,7 +16,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define MAX_STEPS 8u
+#define MAX_STEPS 24u
 #define MAX_CALLERS 6u
 
 /* One function on the way from a site outwards. */
