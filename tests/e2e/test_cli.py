@@ -141,6 +141,7 @@ def test_completion_is_sound(pollux, shell, name):
     text = (docs() / name).read_text()
     for verb in verbs():
         assert verb in text
-    assert text.count("'") % 2 == 0
-    if shutil.which(shell):
-        assert subprocess.run([shell, "-n", str(docs() / name)]).returncode == 0
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    done = subprocess.run([shell, "-n", str(docs() / name)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,34 @@
+"""What pollux makes of the sample traces, kept as files in tests/golden/traces.
+
+`./dev bless` shows how they would change and changes them; test_golden.py compares.
+"""
+import os
+import subprocess
+
+import driver
+from build import ROOT
+
+TRACES = ROOT / "tests" / "traces" / "good"
+GOLDEN = ROOT / "tests" / "golden" / "traces"
+COMMANDS = {
+    "report.txt": ["report"],
+    "report.json": ["report", "--json"],
+    "chrome.json": ["export", "--format", "chrome", "-o", "-"],
+    "speedscope.json": ["export", "--format", "speedscope", "-o", "-"],
+}
+
+
+def cases():
+    """(name of the golden file, words of the command)."""
+    return [(f"{trace.stem}.{suffix}", [*words[:1], trace.name, *words[1:]])
+            for trace in sorted(TRACES.glob("*.plx")) for suffix, words in COMMANDS.items()]
+
+
+def output(words):
+    """Standard output of the command in the traces' folder, as everywhere on earth."""
+    env = {**os.environ, "TZ": "UTC", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
+    done = subprocess.run([str(driver.pollux_path()), *words], cwd=TRACES, env=env,
+                          capture_output=True, timeout=60)
+    if done.returncode:
+        return f"exit {done.returncode}: {done.stderr.decode()}".encode()
+    return done.stdout
