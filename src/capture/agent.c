@@ -1,10 +1,11 @@
 /*
  * The agent as a source of events: attaches, drains the rings while the program runs, detaches.
  *
- * The rings are looked at every 1 to 20 ms, more often the fuller they were. Four times a second a
- * round of the trace is ended, with the start of the drain before this one as its watermark: what
- * was stamped before it is in the rings' heads by then, so it is in the file. Each drain renews the
- * agent's deadline, after which it takes us for dead and switches itself off.
+ * The rings are looked at every 0.5 to 20 ms: so that they are a quarter full by then, and a burst
+ * that begins just now does not fill them. Four times a second a round of the trace is ended, with
+ * the start of the drain before this one as its watermark: what was stamped before it is in the
+ * rings' heads by then, so it is in the file. Each drain renews the agent's deadline, after which
+ * it takes us for dead and switches itself off.
  *
  * Order at the end: disable and restore first, then take what is left.
  */
@@ -19,8 +20,10 @@
 #include <sys/wait.h>
 
 #define MS 1000000ull
-#define INTERVAL_MIN (1 * MS)
+#define INTERVAL_MIN (MS / 2)
 #define INTERVAL_MAX (20 * MS)
+/* The fastest thread that was seen fills a ring with 15 million events a second: 4 ns a byte. */
+#define FILL_NS_PER_BYTE 4
 #define ROUND_NS (250 * MS)
 #define THREADS_NS (200 * MS)
 #define CLOCK_NS (1000 * MS)
@@ -37,7 +40,7 @@ struct capture {
 	pid_t child; /* launched, not yet reaped */
 	int exit_status;
 	uint64_t start_cpu_ns;
-	uint64_t interval_ns, drain_start_ns;
+	uint64_t interval_ns, interval_max_ns, drain_start_ns;
 	uint64_t next_round_ns, next_threads_ns, next_clock_ns;
 };
 
@@ -203,6 +206,11 @@ static int agent_open(const struct capture_options *opt, struct trace_writer *w,
 	c->exit_status = -1;
 	c->drain.writer = w;
 	c->interval_ns = INTERVAL_MIN;
+	c->interval_max_ns = opt->ring_bytes * FILL_NS_PER_BYTE;
+	if (c->interval_max_ns > INTERVAL_MAX)
+		c->interval_max_ns = INTERVAL_MAX;
+	if (c->interval_max_ns < INTERVAL_MIN)
+		c->interval_max_ns = INTERVAL_MIN;
 	clock_map_init(&c->drain.clock, CLOCK_SETTLE_NS);
 	c->drain.start_ticks = clock_ticks();
 	c->start_cpu_ns = clock_cpu_ns();
@@ -259,9 +267,24 @@ static bool reap_child(struct capture *c)
 	return c->child <= 0;
 }
 
+/* So long that the fullest ring will be a quarter full at the rate of the time just past. Grows by
+ * steps, since a burst may begin; shrinks at once. */
+static void next_interval(struct capture *c, uint64_t past_ns)
+{
+	double most = (double)c->interval_ns * 1.5;
+	double ns = c->drain.fill > 0 ? (double)past_ns * 0.25 / c->drain.fill : most;
+
+	if (ns > most)
+		ns = most;
+	if (ns > (double)c->interval_max_ns)
+		ns = (double)c->interval_max_ns;
+	c->interval_ns = ns < INTERVAL_MIN ? INTERVAL_MIN : (uint64_t)ns;
+}
+
 static int64_t agent_drain(struct capture *c, struct error *err)
 {
 	uint64_t now = clock_monotonic_ns(), watermark = c->drain_start_ns;
+	uint64_t drained_ns = watermark ? watermark : now - INTERVAL_MIN;
 	struct drain *d = &c->drain;
 	bool threads = now >= c->next_threads_ns, any = false;
 	int rc = 0;
@@ -299,14 +322,7 @@ static int64_t agent_drain(struct capture *c, struct error *err)
 	if (!any && child_gone)
 		return 0;
 
-	if (d->fill > 0.2)
-		c->interval_ns /= 2;
-	else if (d->fill < 0.05)
-		c->interval_ns += c->interval_ns / 4;
-	if (c->interval_ns < INTERVAL_MIN)
-		c->interval_ns = INTERVAL_MIN;
-	if (c->interval_ns > INTERVAL_MAX)
-		c->interval_ns = INTERVAL_MAX;
+	next_interval(c, now - drained_ns);
 	return (int64_t)c->interval_ns;
 }
 

@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -201,6 +202,10 @@ static int record(struct job *job, struct capture *c, pid_t child, struct buf *r
 {
 	uint64_t began = clock_monotonic_ns(), next_progress = began;
 	int handled = 0;
+
+	/* A recorder that waits for a CPU loses events; where it may not ask for more, it runs as
+	 * it is. */
+	setpriority(PRIO_PROCESS, 0, -10);
 
 	for (;;) {
 		int64_t wait = capture_agent.drain(c, err);

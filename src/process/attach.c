@@ -433,7 +433,12 @@ int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *r
 		rc = run_load(a, err);
 		if (rc < 0) {
 			launch_abort(&a->process);
-			error_add(err, "cannot record %s", argv[0]);
+			error_add(err,
+				  rc == -ENOENT
+					  ? "cannot record %s from its start (a program that it "
+					    "starts or loads later can be attached to, -p)"
+					  : "cannot record %s",
+				  argv[0]);
 		}
 	}
 	if (rc < 0) {
