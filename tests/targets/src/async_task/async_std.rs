@@ -30,8 +30,9 @@ mod rt {
         task.cancel().await;
     }
 
+    /// Not spawn_blocking, which spawns a task around this that nobody can count.
     pub async fn unblock<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
-        async_std::task::spawn_blocking(call).await
+        blocking::unblock(call).await
     }
 }
 
