@@ -2,15 +2,17 @@
  * block_on's root future is not a task: no vtable leads to it, so its polls are not seen. They are
  * inferred from what the thread does, and marked as such.
  *
- *   begin    TE_ROOT_ENTER: block_on makes its waker, then polls for the first time.
- *   a thread that polls no tasks (block_on of a multi-thread runtime): it polls the root whenever
- * it is not parked: every stretch from an unpark to the next park is a poll. a thread that polls
- * tasks itself (current_thread): it polls the root only when its waker fired (TE_ROOT_WAKE), at the
- * top of its loop. Where it has an I/O driver it parks in epoll, also without waiting, before it
- * comes there: so the poll is the stretch from the next unpark to the next task's poll or park.
- * Without a driver it is the next gap between polls. A wake that the thread itself brings right
- * after an unpark (its driver did) begins the poll at once. end      not visible: the thread's end,
- * another block_on on it, or the trace's end. The outcome stays unknown.
+ * - It begins with TE_ROOT_ENTER: block_on makes its waker, then polls for the first time.
+ * - Later it is polled only when its waker fired (TE_ROOT_WAKE).
+ * - A thread that polls no tasks (block_on of a multi-thread runtime): the poll is the stretch from
+ *   the unpark that follows to the next park. If it blocks inside, the poll ends there for us.
+ * - A thread that polls tasks itself (current_thread): it polls the root at the top of its loop.
+ *   Where it has an I/O driver it parks in epoll, also without waiting, before it comes there: so
+ *   the poll is the stretch from the next unpark to the next task's poll or park. Without a driver
+ *   it is the next gap between polls. A wake that the thread itself brings right after an unpark
+ *   (its driver did) begins the poll at once.
+ * - Its end is not visible: the thread's end, another block_on on it, or the trace's end. The
+ *   outcome stays unknown.
  *
  * A block_on inside of a task's poll (in block_in_place) has no polls of its own here: it lives
  * until that poll ends.
@@ -69,6 +71,7 @@ void root_enter(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 	if (!th->root)
 		return;
 	th->root->thread = th->tl.thread;
+	th->root->stray_seen = k->n_stray;
 	th->tl.root = true;
 	th->loops = false;
 	th->root_due = true;
@@ -112,8 +115,10 @@ void root_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 {
 	bool known;
 	struct task *root = root_of_waker(tl, th, k, data, t, &known);
-	if (!known)
+	if (!known) {
+		k->n_stray++;
 		task_stray_wake(tl, th, k, t);
+	}
 	if (!root)
 		return;
 	task_settle(tl, root);
@@ -145,8 +150,12 @@ void root_gap_begin(struct timeline *tl, struct thread *th, uint64_t t, bool aft
 	struct task *root = th->root;
 	if (!root || th->root_poll.task || th->parked || poll_open(th) || tl->failed)
 		return;
-	if ((th->loops || root->kind->loops) && (!th->root_due || (th->driver && !after_park)))
+	bool maybe_due = !root->named && root->stray_seen != root->kind->n_stray;
+	if (!th->root_due && !maybe_due)
 		return;
+	if ((th->loops || root->kind->loops) && th->driver && !after_park)
+		return;
+	root->stray_seen = root->kind->n_stray;
 	th->root_due = false;
 	task_settle(tl, root);
 	t = timeline_at_task(th, root, t);

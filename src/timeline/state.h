@@ -45,6 +45,8 @@ struct kind {
 	uint64_t first_hint; /* of its first spawn with a hint: much smaller ids were not spawned
 				here */
 	/* roots only */
+	struct kind *same;     /* the first kind of that name: one block_on has wakers of several */
+	uint64_t n_stray;      /* wakes that may be of any of them */
 	uint64_t n_nameless;   /* live roots whose waker's address is not known yet */
 	struct task *nameless; /* one of them, or NULL */
 	/* totals of this kind */
@@ -64,6 +66,7 @@ struct task {
 	/* seen during the open poll; all take effect at its end */
 	bool woken_inside, cancel_inside, drop_inside;
 	uint64_t wake_inside; /* serial of the first */
+	uint64_t stray_seen;  /* a root: n_stray of its kind when it was last polled */
 	uint64_t idle_ns;     /* somebody saw it idle already: the poll's end is stamped late */
 };
 

@@ -100,6 +100,22 @@ static void kind_learn(struct kind *k, const struct trace_kind *meta)
 		   contains(meta->name, "current_thread");
 }
 
+/* The compiler makes several copies of a waker's vtable: block_on may take one and its future be
+ * woken through another. */
+static struct kind *first_like(struct timeline *tl, uint32_t number, const struct trace_kind *meta)
+{
+	for (size_t i = 0; i < tl->n_kinds; i++) {
+		struct kind *k = tl->kinds[i];
+		if (!k || k->role != TR_ROOT || k->number == number || !meta->name)
+			continue;
+		const struct trace_kind *other = tl->kind_fn(tl->kind_ctx, k->number);
+		if (other && other->name && other->process == meta->process &&
+		    !strcmp(other->name, meta->name))
+			return k->same;
+	}
+	return tl->kinds[number];
+}
+
 struct kind *timeline_kind(struct timeline *tl, uint32_t number)
 {
 	if (number < tl->n_kinds && tl->kinds[number])
@@ -114,10 +130,14 @@ struct kind *timeline_kind(struct timeline *tl, uint32_t number)
 		return NULL;
 	}
 	k->number = number;
+	k->same = k;
+	tl->kinds[number] = k;
 	const struct trace_kind *meta = tl->kind_fn ? tl->kind_fn(tl->kind_ctx, number) : NULL;
 	if (meta)
 		kind_learn(k, meta);
-	return tl->kinds[number] = k;
+	if (meta && k->role == TR_ROOT)
+		k->same = first_like(tl, number, meta);
+	return k;
 }
 
 struct thread *timeline_thread(struct timeline *tl, uint32_t number)
@@ -263,10 +283,10 @@ static void feed_task(struct timeline *tl, struct thread *th, const struct trace
 		task_drop(tl, th, k, ev->task, t);
 		break;
 	case TE_ROOT_ENTER:
-		root_enter(tl, th, k, t);
+		root_enter(tl, th, k->same, t);
 		break;
 	case TE_ROOT_WAKE:
-		root_wake(tl, th, k, ev->task, t);
+		root_wake(tl, th, k->same, ev->task, t);
 		break;
 	}
 }

@@ -146,6 +146,9 @@ static void script_worker(struct script *s)
 		at(s, t + 1 * US, TE_POLL_END, TO_PENDING, K_SPIN, 43, 0);
 	}
 	at(s, 500 * MS, TE_PARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+	at(s, 880 * MS, TE_UNPARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+	at(s, 890 * MS, TE_ROOT_WAKE, 0, K_ROOT, 0x7000, 0);
+	at(s, 891 * MS, TE_PARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
 }
 
 static void script_blocking(struct script *s)
@@ -329,7 +332,7 @@ static void test_windows_add_up(void **state)
 				 401 * MS, 650 * MS, 999 * MS};
 	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
 		const struct report_options parts[] = {
-			{ .width = 0 },
+			{.width = 0},
 			{.filter.to_ns = cuts[i]},
 			{.filter.from_ns = cuts[i]},
 		};

@@ -31,7 +31,10 @@ static const struct {
 	{"kind6", {.role = TR_TASK, .name = "kind 6"}},
 	{"kind7", {.role = TR_TASK, .name = "kind 7"}},
 	{"root", {.role = TR_ROOT, .name = "block_on", .scheduler = "multi_thread"}},
-	{"loop", {.role = TR_ROOT, .name = "block_on", .scheduler = "current_thread"}},
+	{"loop",
+	 {.role = TR_ROOT, .name = "block_on (current_thread)", .scheduler = "current_thread"}},
+	{"loop2",
+	 {.role = TR_ROOT, .name = "block_on (current_thread)", .scheduler = "current_thread"}},
 };
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -959,37 +962,66 @@ ROW(29)
 
 ROW(30)
 {
-	struct timeline_totals t = story("10 0 enter root\n"
-					 "15 0 spawn task 1\n"
-					 "16 1 poll task 1\n"
-					 "20 0 park\n"
-					 "30 1 root-wake root 4096\n"
-					 "40 0 unpark\n"
-					 "45 0 wake task 1\n"
-					 "50 0 park\n"
-					 "60 0 unpark\n"
-					 "70 0 thread-end\n",
-					 "+1 root 0 spawned 10\n"
-					 "worker t0 10-\n"
-					 "+2 task 1 spawned 15 by 1\n"
-					 "scheduled 2 15-16\n"
-					 "worker t1 16-\n"
-					 "poll 1 t0 10-20 pending inferred\n"
-					 "w1 1 t1 30 scheduled by 2\n"
-					 "waiting 1 20-30\n"
-					 "park t0 1 20-40\n"
-					 "scheduled 1 30-40\n"
-					 "w2 2 t0 45 scheduled by 1\n"
-					 "poll 1 t0 40-50 pending since 30 w1 inferred\n"
-					 "park t0 1 50-60\n"
-					 "waiting 1 50-60\n"
-					 "poll 1 t0 60-70 unknown inferred\n"
-					 "-1 unknown 70\n"
-					 "worker t0 -70\n");
+	struct timeline_totals t =
+		story("10 0 enter root\n"
+		      "15 0 spawn task 1\n"
+		      "16 1 poll task 1\n"
+		      "20 0 park\n"
+		      "30 1 root-wake root 4096\n"
+		      "40 0 unpark\n"
+		      "45 0 wake task 1\n"
+		      "50 0 park\n"
+		      "60 0 unpark\n"
+		      "65 0 park\n"
+		      "66 0 root-wake root 4096\n"
+		      "67 0 unpark\n"
+		      "70 0 thread-end\n",
+		      "+1 root 0 spawned 10\n"
+		      "worker t0 10-\n"
+		      "+2 task 1 spawned 15 by 1\n"
+		      "scheduled 2 15-16\n"
+		      "worker t1 16-\n"
+		      "poll 1 t0 10-20 pending inferred\n"
+		      "w1 1 t1 30 scheduled by 2\n"
+		      "waiting 1 20-30\n"
+		      "park t0 1 20-40\n"
+		      "scheduled 1 30-40\n"
+		      "w2 2 t0 45 scheduled by 1\n"
+		      "poll 1 t0 40-50 pending since 30 w1 inferred\n"
+		      /* not woken: whatever the thread does, it is not the root's poll */
+		      "park t0 1 50-60\n"
+		      "w3 1 t0 66 scheduled\n"
+		      "waiting 1 50-66\n"
+		      "park t0 1 65-67\n"
+		      "scheduled 1 66-67\n"
+		      "poll 1 t0 67-70 unknown since 66 w3 inferred\n"
+		      "-1 unknown 70\n"
+		      "worker t0 -70\n");
 	assert_int_equal(t.spawned, 1);
 	assert_int_equal(t.alive, 1);
 	assert_int_equal(t.n_polls, 1);
 	assert_int_equal(t.n_odd, 0);
+
+	/* Which of the two was woken can't be told: either may have been. */
+	story("10 0 enter root\n"
+	      "11 0 park\n"
+	      "12 1 enter root\n"
+	      "13 1 park\n"
+	      "14 2 root-wake root 8\n"
+	      "15 0 unpark\n"
+	      "16 0 park\n"
+	      "17 0 unpark\n",
+	      "+1 root 0 spawned 10\n"
+	      "worker t0 10-\n"
+	      "poll 1 t0 10-11 pending inferred\n"
+	      "+2 root 1 spawned 12\n"
+	      "worker t1 12-\n"
+	      "poll 2 t1 12-13 pending inferred\n"
+	      "stray root t2 14\n"
+	      "park t0 1 11-15\n"
+	      "waiting 1 11-15\n"
+	      "poll 1 t0 15-16 pending inferred\n"
+	      "park t0 1 16-17\n");
 }
 
 ROW(31)
@@ -1136,6 +1168,24 @@ ROW(33)
 	      "waiting 3 13-14\n");
 }
 
+/* Two copies of one waker's table are one kind. */
+static void test_same_root_kinds(void **state)
+{
+	story("10 0 enter loop\n"
+	      "11 0 epoll\n"
+	      "12 1 root-wake loop2 64\n"
+	      "13 0 unpark\n"
+	      "14 0 epoll\n",
+	      "+1 loop 0 spawned 10\n"
+	      "worker t0 10-\n"
+	      "poll 1 t0 10-11 pending inferred\n"
+	      "w1 1 t1 12 scheduled\n"
+	      "waiting 1 11-12\n"
+	      "park t0 2 11-13\n"
+	      "scheduled 1 12-13\n"
+	      "poll 1 t0 13-14 pending since 12 w1 inferred\n");
+}
+
 ROW(34)
 {
 	struct timeline_totals t = story("10 0 thread-begin\n"
@@ -1256,25 +1306,45 @@ int main(void)
 {
 #define TEST(n) cmocka_unit_test(row_##n)
 	const struct CMUnitTest tests[] = {
-		TEST(1),  TEST(2),
-		TEST(3),  TEST(4),
-		TEST(5),  TEST(6),
-		TEST(7),  TEST(8),
-		TEST(9),  TEST(10),
-		TEST(11), TEST(12),
-		TEST(13), TEST(14),
-		TEST(15), TEST(16),
-		TEST(17), TEST(18),
-		TEST(19), TEST(20),
-		TEST(21), TEST(22),
-		TEST(23), TEST(24),
-		TEST(25), TEST(26),
-		TEST(27), TEST(28),
-		TEST(29), TEST(30),
-		TEST(31), TEST(32),
-		TEST(33), TEST(34),
-		TEST(35), TEST(36),
-		TEST(37), cmocka_unit_test(test_sink_stops),
+		TEST(1),
+		TEST(2),
+		TEST(3),
+		TEST(4),
+		TEST(5),
+		TEST(6),
+		TEST(7),
+		TEST(8),
+		TEST(9),
+		TEST(10),
+		TEST(11),
+		TEST(12),
+		TEST(13),
+		TEST(14),
+		TEST(15),
+		TEST(16),
+		TEST(17),
+		TEST(18),
+		TEST(19),
+		TEST(20),
+		TEST(21),
+		TEST(22),
+		TEST(23),
+		TEST(24),
+		TEST(25),
+		TEST(26),
+		TEST(27),
+		TEST(28),
+		TEST(29),
+		TEST(30),
+		TEST(31),
+		TEST(32),
+		TEST(33),
+		TEST(34),
+		TEST(35),
+		TEST(36),
+		TEST(37),
+		cmocka_unit_test(test_same_root_kinds),
+		cmocka_unit_test(test_sink_stops),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
