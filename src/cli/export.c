@@ -115,8 +115,10 @@ static void print_summary(const struct export_ops *ops, const struct output *o,
 	text_safe(&b, o->path ? o->path : "standard output");
 	buf_str(&b, ": ");
 	text_bytes(&b, s->bytes);
-	buf_printf(&b, ", %" PRIu64 " slices, %" PRIu64 " wake arrows, %" PRIu64 " lanes\n",
-		   s->slices, s->flows, s->lanes);
+	buf_printf(&b, ", %" PRIu64 " slices", s->slices);
+	if (s->flows)
+		buf_printf(&b, ", %" PRIu64 " wake arrows", s->flows);
+	buf_printf(&b, ", %" PRIu64 " lanes\n", s->lanes);
 	if (*s->notice)
 		buf_printf(&b, "%s\n", s->notice);
 	buf_printf(&b, "open it in %s\n", ops->viewers);
@@ -142,7 +144,8 @@ static int parse_time(const struct cli_args *args, const char *name, uint64_t *r
 {
 	const char *s = cli_option(args, name);
 	if (s && text_parse_duration(s, 1000000000, ret) < 0)
-		return cli_usage(args, "--%s needs a time such as 2.5s or 300ms, not '%s'", name, s);
+		return cli_usage(args, "--%s needs a time such as 2.5s or 300ms, not '%s'", name,
+				 s);
 	return 0;
 }
 
@@ -178,9 +181,9 @@ static int parse(const struct cli_args *args, struct export_options *opt)
 static int run(const struct cli_args *args, struct error *err)
 {
 	static char label[] = "exporting";
-	struct export_options opt = { .progress = cli_progress, .progress_ctx = label };
-	struct export_summary summary = { 0 };
-	_cleanup_(output_done) struct output out = { 0 };
+	struct export_options opt = {.progress = cli_progress, .progress_ctx = label};
+	struct export_summary summary = {0};
+	_cleanup_(output_done) struct output out = {0};
 	const char *format = cli_option(args, "format");
 
 	const struct export_ops *ops = export_find(format ? format : "chrome");
@@ -217,18 +220,18 @@ static int run(const struct cli_args *args, struct error *err)
 }
 
 static const struct cli_option options[] = {
-	{ 'f', "format", "FORMAT", "chrome (the default) or speedscope", false },
-	{ 'o', "output", "FILE", "write to FILE; - is standard output", false },
-	{ 0, "from", "TIME", "begin this long after the trace's first event (2.5s, 300ms)", false },
-	{ 0, "to", "TIME", "end this long after the trace's first event", false },
-	{ 0, "family", "TEXT", "only tasks whose family's name contains TEXT", true },
-	{ 0, "task", "TASK", "only this task: its number in the report, or id:7", true },
-	{ 0, "thread", "THREAD", "only what ran on this thread: its tid, or part of its name", true },
-	{ 0, "lanes", "HOW", "task: a lane per task; packed: tasks share lanes; auto", false },
-	{ 0, "max-slices", "N", "show at most N slices", false },
-	{ 0, "max-lanes", "N", "show at most N lanes", false },
-	{ 0, "force", NULL, "also beyond what the viewers are known to bear", false },
-	{ 0 },
+	{'f', "format", "FORMAT", "chrome (the default) or speedscope", false},
+	{'o', "output", "FILE", "write to FILE; - is standard output", false},
+	{0, "from", "TIME", "begin this long after the trace's first event (2.5s, 300ms)", false},
+	{0, "to", "TIME", "end this long after the trace's first event", false},
+	{0, "family", "TEXT", "only tasks whose family's name contains TEXT", true},
+	{0, "task", "TASK", "only this task: its number in the report, or id:7", true},
+	{0, "thread", "THREAD", "only what ran on this thread: its tid, or part of its name", true},
+	{0, "lanes", "HOW", "task: a lane per task; packed: tasks share lanes; auto", false},
+	{0, "max-slices", "N", "show at most N slices", false},
+	{0, "max-lanes", "N", "show at most N lanes", false},
+	{0, "force", NULL, "also beyond what the viewers are known to bear", false},
+	{0},
 };
 
 static const char *const examples[] = {
@@ -245,13 +248,18 @@ const struct cli_verb verb_export = {
 	.name = "export",
 	.synopsis = "export [OPTIONS] FILE.plx",
 	.summary = "write a trace in the format of another viewer",
-	.text = "Writes the trace FILE.plx for a viewer of timelines. The format chrome has a lane per "
-		"thread and a lane per task, grouped by family, with arrows from wakes to polls; above "
+	.text = "Writes the trace FILE.plx for a viewer of timelines. The format chrome has a lane "
+		"per "
+		"thread and a lane per task, grouped by family, with arrows from wakes to polls; "
+		"above "
 		"200 tasks those of a family whose lives do not overlap share a lane. The format "
 		"speedscope has a profile per worker and per task chosen by --task.\n\n"
-		"Viewers bear only so many lanes and slices. What is too much is cut, busiest tasks "
-		"and earliest times first, and told in the file and at the end. Without -o the output "
-		"goes to standard output, or, if that is a terminal, to a file named after the input.",
+		"Viewers bear only so many lanes and slices. What is too much is cut, busiest "
+		"tasks "
+		"and earliest times first, and told in the file and at the end. Without -o the "
+		"output "
+		"goes to standard output, or, if that is a terminal, to a file named after the "
+		"input.",
 	.examples = examples,
 	.options = options,
 	.run = run,

@@ -7,10 +7,10 @@
  *
  * What the viewers ask for was measured, not read: only complete events ("X"), because begin and
  * end events must be sorted and ours come when they end; times in µs with three decimals from
- * the trace's first event, so that doubles keep every ns; a cname outside of the viewer's list kills
- * the whole import; sort indexes, or lanes are in the order of their text. A flow is one wake that
- * led to a poll: its "s" must lie inside a slice (a wake from outside of all polls gets a slice of
- * 1 ns), its "f" just inside the poll, or it would bind to the slice that ends there.
+ * the trace's first event, so that doubles keep every ns; a cname outside of the viewer's list
+ * kills the whole import; sort indexes, or lanes are in the order of their text. A flow is one wake
+ * that led to a poll: its "s" must lie inside a slice (a wake from outside of all polls gets a
+ * slice of 1 ns), its "f" just inside the poll, or it would bind to the slice that ends there.
  */
 #include "export/export.h"
 #include "export/out.h"
@@ -36,8 +36,8 @@ static const struct limits chrome_limits = {
 	.viewer = "Chrome's trace viewer",
 };
 
-/* Where slices are too thin, Catapult draws the colour that stands last in its own list. There a poll
- * comes after a park, and the very worst polls after all that we use. */
+/* Where slices are too thin, Catapult draws the colour that stands last in its own list. There a
+ * poll comes after a park, and the very worst polls after all that we use. */
 #define TERRIBLE "terrible"
 #define BUSY "background_memory_dump" /* teal */
 #define MAX_WAKES 4
@@ -72,7 +72,10 @@ struct head {
 };
 #define HEAD_TEXT(cat, name, cname)                                                                \
 	",\n{\"ph\":\"X\",\"cat\":\"" cat "\",\"name\":\"" name "\",\"cname\":\"" cname "\""
-#define HEAD(...) { HEAD_TEXT(__VA_ARGS__), sizeof(HEAD_TEXT(__VA_ARGS__)) - 1 }
+#define HEAD(...)                                                                                  \
+	{                                                                                          \
+		HEAD_TEXT(__VA_ARGS__), sizeof(HEAD_TEXT(__VA_ARGS__)) - 1                         \
+	}
 
 static const struct head poll_heads[TO_N] = {
 	[TO_PENDING] = HEAD("poll", "poll", "thread_state_running"),
@@ -86,7 +89,8 @@ static const struct head waiting_head = HEAD("wait", "waiting", "thread_state_io
 static const struct head scheduled_head = HEAD("wait", "scheduled", "thread_state_runnable");
 static const struct head unknown_head = HEAD("wait", "not known", "thread_state_unknown");
 static const struct head section_head = HEAD("block", "block_in_place", "yellow");
-/* A single ns must never be the colour of a whole pixel: this one stands first of all in the list. */
+/* A single ns must never be the colour of a whole pixel: this one stands first of all in the list.
+ */
 static const struct head wake_head = HEAD("wake", "wake", "thread_state_uninterruptible");
 
 static inline char *put_head(char *p, const struct head *h)
@@ -163,7 +167,9 @@ static int on_task_end(void *ctx, struct tl_task *task)
 	if (t->at.shown) {
 		const struct family *f = t->at.family;
 		char *p = out_room(&c->out);
-		p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"task\",\"cname\":\"generic_work\",\"name\":\"");
+		p = put_lit(
+			p,
+			",\n{\"ph\":\"X\",\"cat\":\"task\",\"cname\":\"generic_work\",\"name\":\"");
 		p = put_u64(p, task->serial); /* first: the end of a name is often cut */
 		*p++ = ' ';
 		p = put_mem(p, f->label, f->label_len);
@@ -233,7 +239,7 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 	if (!t || !thread)
 		return -ENOMEM;
 
-	struct wake_ref ref = { .serial = wake->serial, .time_ns = wake->time_ns };
+	struct wake_ref ref = {.serial = wake->serial, .time_ns = wake->time_ns};
 	const struct chrome_task *source = wake->source_task ? wake->source_task->user : NULL;
 	if (source && source->at.shown) {
 		ref.pid = source->at.family->pid;
@@ -270,8 +276,7 @@ static bool take_wake(struct chrome_task *t, const struct tl_poll *poll, struct 
 	return found;
 }
 
-static char *put_flow(char *p, uint64_t id, uint32_t pid, uint32_t tid,
-		      uint64_t ts_ns)
+static char *put_flow(char *p, uint64_t id, uint32_t pid, uint32_t tid, uint64_t ts_ns)
 {
 	p = put_lit(p, ",\"cat\":\"wake\",\"name\":\"wake\",\"id\":");
 	p = put_u64(p, id);
@@ -359,10 +364,10 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	uint64_t begin = begin_on_lane(&t->at, poll->begin_ns, poll->end_ns);
 	bool worst = poll->begin_seen && poll->end_ns - poll->begin_ns >= c->sel.worst_poll_ns;
 	bool open = poll->outcome >= TO_UNKNOWN && poll->end_ns >= c->sel.to_ns;
-	const struct head *head = worst			   ? &worst_poll_head
-				  : open		   ? &poll_heads[TO_PENDING]
+	const struct head *head = worst			  ? &worst_poll_head
+				  : open		  ? &poll_heads[TO_PENDING]
 				  : poll->outcome >= TO_N ? &poll_heads[TO_UNKNOWN]
-							   : &poll_heads[poll->outcome];
+							  : &poll_heads[poll->outcome];
 	const struct trace_thread *tt = trace_reader_thread(c->reader, poll->thread);
 	if (t->at.shown)
 		task_poll(c, t, poll, head, begin, tt ? tt->tid : 0);
@@ -498,8 +503,7 @@ static void name_lane(struct buf *b, uint32_t pid, uint32_t tid, const char *nam
 static int by_rank(const void *a, const void *b)
 {
 	static const unsigned char order[TR_N] = {
-		[TR_ROOT] = 0, [TR_TASK] = 1, [TR_BLOCKING] = 2, [TR_WORKER] = 3
-	};
+		[TR_ROOT] = 0, [TR_TASK] = 1, [TR_BLOCKING] = 2, [TR_WORKER] = 3};
 	const struct family *x = *(struct family *const *)a, *y = *(struct family *const *)b;
 	unsigned rx = x->role < TR_N ? order[x->role] : TR_N;
 	unsigned ry = y->role < TR_N ? order[y->role] : TR_N;
@@ -583,14 +587,17 @@ static int name_threads(struct chrome *c, struct buf *b, uint64_t *rank)
 	return 0;
 }
 
-static void name_family(const struct chrome *c, struct buf *b, const struct family *f, uint64_t rank)
+static void name_family(const struct chrome *c, struct buf *b, const struct family *f,
+			uint64_t rank)
 {
 	_cleanup_buf_ struct buf name = BUF_INIT;
 	buf_printf(&name, "%s: ", f->name);
 	if (f->shown_tasks < f->n_tasks)
 		buf_printf(&name, "%" PRIu64 " of ", f->shown_tasks);
 	buf_printf(&name, "%" PRIu64 " %s", f->n_tasks,
-		   f->role == TR_ROOT ? "block_on" : f->role == TR_BLOCKING ? "blocking" : "task");
+		   f->role == TR_ROOT	    ? "block_on"
+		   : f->role == TR_BLOCKING ? "blocking"
+					    : "task");
 	buf_str(&name, f->n_tasks == 1 || f->role != TR_TASK ? "" : "s");
 	name_process(b, f->pid, name.data ? name.data : f->name, rank);
 
@@ -719,7 +726,7 @@ static int write_events(struct chrome *c, const struct export_options *opt, stru
 static int chrome_write(struct trace_reader *reader, const struct export_options *opt, FILE *file,
 			struct export_summary *ret_summary, struct error *err)
 {
-	struct chrome c = { .reader = reader };
+	struct chrome c = {.reader = reader};
 
 	int r = select_run(reader, opt, &chrome_limits, &c.sel, err);
 	if (r < 0)
@@ -733,12 +740,12 @@ static int chrome_write(struct trace_reader *reader, const struct export_options
 	else if (r == -ENOMEM)
 		error_set(err, r, "out of memory");
 
-	*ret_summary = (struct export_summary){ .slices = c.n_slices,
-						.flows = c.n_flows,
-						.lanes = c.sel.n_lanes,
-						.bytes = c.out.bytes,
-						.cut_slices = c.sel.cut_slices,
-						.cut_tasks = c.sel.n_tasks - c.sel.shown_tasks };
+	*ret_summary = (struct export_summary){.slices = c.n_slices,
+					       .flows = c.n_flows,
+					       .lanes = c.sel.n_lanes,
+					       .bytes = c.out.bytes,
+					       .cut_slices = c.sel.cut_slices,
+					       .cut_tasks = c.sel.n_tasks - c.sel.shown_tasks};
 	memcpy(ret_summary->notice, c.sel.notice, sizeof(ret_summary->notice));
 	pool_done(&c.tasks);
 	out_done(&c.out);

@@ -16,7 +16,7 @@ void pack_done(struct pack *p)
 {
 	free(p->free_ns);
 	free(p->free_bits);
-	*p = (struct pack){ 0 };
+	*p = (struct pack){0};
 }
 
 void pack_clear(struct pack *p)
@@ -83,7 +83,7 @@ void lanes_done(struct lanes *l)
 	free(l->threads);
 	map_done(&l->by_kind);
 	map_done(&l->chosen);
-	*l = (struct lanes){ 0 };
+	*l = (struct lanes){0};
 }
 
 char *lanes_label(const char *name)
@@ -184,10 +184,10 @@ int lanes_task_begin(struct lanes *l, const struct tl_task *task, struct placed 
 	if (!f)
 		return -ENOMEM;
 
-	struct placed p = { .family = f,
-			    .counts = f->role != TR_WORKER,
-			    .begin_ns = task->spawn_ns,
-			    .last_ns = task->spawn_ns };
+	struct placed p = {.family = f,
+			   .counts = f->role != TR_WORKER,
+			   .begin_ns = task->spawn_ns,
+			   .last_ns = task->spawn_ns};
 	if (!p.counts) {
 		/* The threads' own lanes show what workers do. */
 	} else if (l->by_task) {

@@ -82,8 +82,8 @@ struct lanes {
 	struct map by_kind;
 	struct family *last; /* the one looked up last */
 
-	bool by_task;	     /* lanes of `chosen` tasks instead of packed ones */
-	struct map chosen;   /* serial -> lane + 1, when by_task */
+	bool by_task;	   /* lanes of `chosen` tasks instead of packed ones */
+	struct map chosen; /* serial -> lane + 1, when by_task */
 
 	struct thread_lane *threads; /* by index of the thread */
 	uint32_t n_threads;

@@ -16,7 +16,7 @@ const char put_pairs[200] = "0001020304050607080910111213141516171819"
 
 int out_init(struct out *o, FILE *file)
 {
-	*o = (struct out){ .file = file };
+	*o = (struct out){.file = file};
 	o->data = malloc(OUT_BUFFER_BYTES);
 	return o->data ? 0 : -ENOMEM;
 }

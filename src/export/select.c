@@ -100,9 +100,8 @@ static int show_tasks(struct lanes *l, struct top *top, uint64_t max)
 			f->lanes = lanes;
 			f->cap_lanes = (uint32_t)cap;
 		}
-		f->lanes[f->n_lanes++] = (struct task_lane){ .n_slices = t->n_slices,
-							     .n_tasks = 1,
-							     .serial = t->serial };
+		f->lanes[f->n_lanes++] = (struct task_lane){
+			.n_slices = t->n_slices, .n_tasks = 1, .serial = t->serial};
 		if (map_put(&l->chosen, t->serial, 0, (void *)(uintptr_t)f->n_lanes) < 0)
 			return -ENOMEM;
 		f->n_shown = f->n_lanes;
@@ -242,12 +241,13 @@ static int too_big(const struct chooser *c, struct error *err)
 {
 	struct buf bytes = BUF_INIT;
 	text_bytes(&bytes, c->limits->ceiling_bytes);
-	int r = error_set(err, -EFBIG,
-			  "about %" PRIu64 " MB in %" PRIu64 " lanes: %s fails above %s or %" PRIu64
-			  " lanes; choose with --from, --to, --family, --task, lower --max-slices or "
-			  "--max-lanes, or use --force",
-			  c->sel->est_bytes / 1000000, c->sel->n_lanes, c->limits->viewer,
-			  buf_failed(&bytes) ? "its limit" : bytes.data, c->limits->ceiling_lanes);
+	int r = error_set(
+		err, -EFBIG,
+		"about %" PRIu64 " MB in %" PRIu64 " lanes: %s fails above %s or %" PRIu64
+		" lanes; choose with --from, --to, --family, --task, lower --max-slices or "
+		"--max-lanes, or use --force",
+		c->sel->est_bytes / 1000000, c->sel->n_lanes, c->limits->viewer,
+		buf_failed(&bytes) ? "its limit" : bytes.data, c->limits->ceiling_lanes);
 	buf_done(&bytes);
 	return r;
 }
@@ -343,7 +343,7 @@ static int choose(struct chooser *c, struct trace_reader *r, struct error *err)
 	}
 
 	uint64_t worst = hist_quantile(&c->survey.polls, WORST_POLL_QUANTILE);
-	s->worst_poll_ns = !c->survey.polls.count	  ? UINT64_MAX
+	s->worst_poll_ns = !c->survey.polls.count      ? UINT64_MAX
 			   : worst < WORST_POLL_MIN_NS ? WORST_POLL_MIN_NS
 						       : worst;
 	tell(c, all_ns, all_slices);
@@ -355,10 +355,10 @@ static const struct trace_kind *kind_of(const void *ctx, uint32_t kind)
 	return trace_reader_kind(ctx, kind);
 }
 
-int select_run(struct trace_reader *r, const struct export_options *opt, const struct limits *limits,
-	       struct selection *ret, struct error *err)
+int select_run(struct trace_reader *r, const struct export_options *opt,
+	       const struct limits *limits, struct selection *ret, struct error *err)
 {
-	*ret = (struct selection){ .filter = opt->filter };
+	*ret = (struct selection){.filter = opt->filter};
 	ret->lanes.kind = kind_of;
 	ret->lanes.kind_ctx = r;
 

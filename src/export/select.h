@@ -17,7 +17,7 @@
 
 /* What a viewer bears, and what things cost in the format. */
 struct limits {
-	uint64_t max_slices, max_lanes;	      /* by default: what it opens without waiting */
+	uint64_t max_slices, max_lanes;	       /* by default: what it opens without waiting */
 	uint64_t ceiling_bytes, ceiling_lanes; /* beyond: it fails or freezes */
 	unsigned slice_bytes, flow_bytes, lane_bytes;
 	bool flows;
@@ -33,15 +33,15 @@ struct selection {
 	uint64_t n_slices, n_flows, n_lanes, est_bytes;
 	uint64_t n_tasks, n_threads; /* in the window, shown or not */
 	uint64_t shown_tasks, shown_threads;
-	uint64_t cut_slices; /* at least */
-	uint64_t worst_poll_ns;	     /* polls as long as this stand out; UINT64_MAX: none */
+	uint64_t cut_slices;	/* at least */
+	uint64_t worst_poll_ns; /* polls as long as this stand out; UINT64_MAX: none */
 	struct timeline_totals totals;
 	char notice[256]; /* "" or what was cut and how to get it */
 };
 
 /* Surveys and decides; leaves the reader rewound. -EFBIG beyond the ceilings unless opt->force. */
-int select_run(struct trace_reader *r, const struct export_options *opt, const struct limits *limits,
-	       struct selection *ret, struct error *err);
+int select_run(struct trace_reader *r, const struct export_options *opt,
+	       const struct limits *limits, struct selection *ret, struct error *err);
 void selection_done(struct selection *s);
 
 #endif

@@ -4,11 +4,11 @@
  * The viewer is strict, one fault rejects the whole file: within a profile opens and closes must be
  * balanced, in order of time, and closed at endValue. And profiles stand one after the other,
  * while the timeline tells the slices of all of them mixed, each when it *ends*, what is inside
- * before what is around it. Both are turned right with two stacks and no memory: every profile's slices
- * are pushed onto a stack of its own as they are told. Popped at the end, they come with the
+ * before what is around it. Both are turned right with two stacks and no memory: every profile's
+ * slices are pushed onto a stack of its own as they are told. Popped at the end, they come with the
  * latest end first, which is the reverse of the order of closes; a slice's open stands, in
- * reverse, just where the first slice comes that ends no later than it begins. So one walk pushes all
- * opens and closes, the last first, onto a second stack, and popping that gives them in order.
+ * reverse, just where the first slice comes that ends no later than it begins. So one walk pushes
+ * all opens and closes, the last first, onto a second stack, and popping that gives them in order.
  * The stacks spill to disk.
  */
 #include "export/export.h"
@@ -37,11 +37,18 @@ static const struct limits speedscope_limits = {
 };
 
 /* Frames: three parts of one list. */
-enum { FRAME_POLL, FRAME_WAITING, FRAME_SCHEDULED, FRAME_UNKNOWN, FRAME_SECTION, FRAME_LOST,
-       FRAME_N_STATES };
-#define MAX_CALLS 256u /* more than trace_call_name() knows */
-#define FRAME_BLOCK FRAME_N_STATES		 /* + call: blocked in it */
-#define FRAME_PARK (FRAME_BLOCK + MAX_CALLS)	 /* + call: parked in it */
+enum {
+	FRAME_POLL,
+	FRAME_WAITING,
+	FRAME_SCHEDULED,
+	FRAME_UNKNOWN,
+	FRAME_SECTION,
+	FRAME_LOST,
+	FRAME_N_STATES
+};
+#define MAX_CALLS 256u			      /* more than trace_call_name() knows */
+#define FRAME_BLOCK FRAME_N_STATES	      /* + call: blocked in it */
+#define FRAME_PARK (FRAME_BLOCK + MAX_CALLS)  /* + call: parked in it */
 #define FRAME_FAMILY (FRAME_PARK + MAX_CALLS) /* + index of the family */
 
 struct slice {
@@ -58,7 +65,8 @@ struct edge {
 struct profile {
 	char *name;
 	struct spill slices;
-	uint64_t busy_ns; /* in polls: the busiest is shown first */
+	bool worker;
+	uint64_t busy_ns; /* in polls */
 };
 
 struct speedscope {
@@ -69,7 +77,7 @@ struct speedscope {
 	struct spill_file file;
 	struct profile *profiles; /* threads in order of rank, then tasks */
 	size_t n_profiles;
-	uint32_t *thread_profile; /* by thread: index + 1, 0 if not shown */
+	uint32_t *thread_profile;	/* by thread: index + 1, 0 if not shown */
 	bool calls_seen[2 * MAX_CALLS]; /* from FRAME_BLOCK on */
 	uint32_t *frame_places;		/* by frame: where it stands in the file's list */
 	uint64_t n_slices;
@@ -89,7 +97,7 @@ static int push(struct speedscope *s, struct profile *p, uint64_t frame, uint64_
 	if (!p)
 		return 0;
 	s->n_slices++;
-	return spill_push(&p->slices, &(struct slice){ begin_ns, end_ns, frame });
+	return spill_push(&p->slices, &(struct slice){begin_ns, end_ns, frame});
 }
 
 static struct profile *thread_profile(struct speedscope *s, uint32_t thread)
@@ -259,6 +267,7 @@ static int make_profiles(struct speedscope *s)
 		buf_printf(&name, "%s%s %" PRIu32, shown[i]->worker ? "worker " : "",
 			   tt->name && *tt->name ? tt->name : "thread", tt->tid);
 		s->thread_profile[thread] = (uint32_t)s->n_profiles + 1;
+		s->profiles[s->n_profiles].worker = shown[i]->worker;
 		if (add_profile(s, &name) < 0)
 			return -ENOMEM;
 	}
@@ -347,7 +356,7 @@ static int push_edge(struct walk *w, uint64_t at_ns, uint64_t frame, bool close)
 {
 	if (at_ns < w->at_ns)
 		w->at_ns = at_ns;
-	return spill_push(w->edges, &(struct edge){ w->at_ns, frame << 1 | close });
+	return spill_push(w->edges, &(struct edge){w->at_ns, frame << 1 | close});
 }
 
 /* Slices that begin at or after `end_ns`: their opens. */
@@ -383,7 +392,7 @@ static int push_close(struct walk *w, struct slice slice)
 
 static int reverse(struct speedscope *s, struct profile *p, struct spill *edges)
 {
-	struct walk w = { .edges = edges, .at_ns = s->sel.to_ns };
+	struct walk w = {.edges = edges, .at_ns = s->sel.to_ns};
 	struct slice slice;
 	int r;
 
@@ -405,7 +414,8 @@ static int reverse(struct speedscope *s, struct profile *p, struct spill *edges)
 static int write_profile(struct speedscope *s, struct profile *p, bool first)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT;
-	buf_str(&b, first ? "\n{\"type\":\"evented\",\"name\":" : ",\n{\"type\":\"evented\",\"name\":");
+	buf_str(&b,
+		first ? "\n{\"type\":\"evented\",\"name\":" : ",\n{\"type\":\"evented\",\"name\":");
 	json_quote(&b, p->name);
 	buf_printf(&b,
 		   ",\"unit\":\"nanoseconds\",\"startValue\":%" PRIu64 ",\"endValue\":%" PRIu64
@@ -436,9 +446,9 @@ static int write_sums(struct speedscope *s)
 
 	for (size_t i = 0; i < l->n_families; i++) {
 		const struct family *f = l->families[i];
-		const uint64_t ns[] = { [FRAME_POLL] = f->poll_ns,
-					[FRAME_WAITING] = f->wait_ns,
-					[FRAME_SCHEDULED] = f->sched_ns };
+		const uint64_t ns[] = {[FRAME_POLL] = f->poll_ns,
+				       [FRAME_WAITING] = f->wait_ns,
+				       [FRAME_SCHEDULED] = f->sched_ns};
 		for (unsigned k = 0; k < 3; k++) {
 			if (!ns[k])
 				continue;
@@ -450,26 +460,29 @@ static int write_sums(struct speedscope *s)
 	}
 	if (!sum)
 		return 0;
-	buf_printf(&b,
-		   "%s\n{\"type\":\"sampled\",\"name\":\"all tasks: their time by family and state\","
-		   "\"unit\":\"nanoseconds\",\"startValue\":0,\"endValue\":%" PRIu64
-		   ",\"samples\":[%s],\"weights\":[%s]}",
-		   s->n_profiles ? "," : "", sum, samples.data, weights.data);
+	buf_printf(
+		&b,
+		"%s\n{\"type\":\"sampled\",\"name\":\"all tasks: their time by family and state\","
+		"\"unit\":\"nanoseconds\",\"startValue\":0,\"endValue\":%" PRIu64
+		",\"samples\":[%s],\"weights\":[%s]}",
+		s->n_profiles ? "," : "", sum, samples.data, weights.data);
 	if (buf_failed(&samples) || buf_failed(&weights) || buf_failed(&b))
 		return -ENOMEM;
 	out_write(&s->out, b.data, b.len);
 	return s->out.error;
 }
 
-/* The first chosen task, else the busiest thread. */
+/* The first chosen task, else the busiest worker, else the busiest thread. */
 static size_t first_shown(const struct speedscope *s)
 {
 	size_t best = 0;
 	if (s->sel.shown_tasks && s->n_profiles > s->sel.shown_tasks)
 		return s->n_profiles - s->sel.shown_tasks;
-	for (size_t i = 1; i < s->n_profiles; i++)
-		if (s->profiles[i].busy_ns > s->profiles[best].busy_ns)
+	for (size_t i = 1; i < s->n_profiles; i++) {
+		const struct profile *p = &s->profiles[i], *b = &s->profiles[best];
+		if (p->worker > b->worker || (p->worker == b->worker && p->busy_ns > b->busy_ns))
 			best = i;
+	}
 	return best;
 }
 
@@ -479,8 +492,8 @@ static int write_file(struct speedscope *s)
 	struct json j;
 	const struct trace_process *tp = trace_reader_process(s->reader, 0);
 	_cleanup_buf_ struct buf name = BUF_INIT;
-	buf_printf(&name, "%s%s%s", tp && tp->exe ? tp->exe : "trace",
-		   *s->sel.notice ? ", " : "", s->sel.notice);
+	buf_printf(&name, "%s%s%s", tp && tp->exe ? tp->exe : "trace", *s->sel.notice ? ", " : "",
+		   s->sel.notice);
 
 	json_init(&j, &head, false);
 	json_object(&j, NULL);
@@ -520,9 +533,9 @@ static int speedscope_write(struct trace_reader *reader, const struct export_opt
 		int replayed = 0;
 		if (r == 0) {
 			lanes_restart(&s->sel.lanes);
-			replayed = timeline_replay(reader, &s->sel.filter, &speedscope_sink, s,
-						   opt->progress, opt->progress_ctx, NULL, NULL,
-						   err);
+			replayed =
+				timeline_replay(reader, &s->sel.filter, &speedscope_sink, s,
+						opt->progress, opt->progress_ctx, NULL, NULL, err);
 			/* A trace that broke off is shown up to there. */
 			r = write_file(s);
 			if (r == 0)
@@ -535,10 +548,10 @@ static int speedscope_write(struct trace_reader *reader, const struct export_opt
 		}
 	}
 
-	*ret_summary = (struct export_summary){ .slices = s->n_slices,
-						.lanes = s->sel.n_lanes,
-						.bytes = s->out.bytes,
-						.cut_slices = s->sel.cut_slices };
+	*ret_summary = (struct export_summary){.slices = s->n_slices,
+					       .lanes = s->sel.n_lanes,
+					       .bytes = s->out.bytes,
+					       .cut_slices = s->sel.cut_slices};
 	memcpy(ret_summary->notice, s->sel.notice, sizeof(ret_summary->notice));
 	for (size_t i = 0; i < s->n_profiles; i++) {
 		spill_done(&s->profiles[i].slices);

@@ -22,7 +22,7 @@ struct block_head {
 
 void spill_file_init(struct spill_file *f)
 {
-	*f = (struct spill_file){ .fd = -1 };
+	*f = (struct spill_file){.fd = -1};
 }
 
 void spill_file_done(struct spill_file *f)
@@ -54,7 +54,7 @@ static int open_private(void)
 
 void spill_init(struct spill *s, struct spill_file *file, size_t record_bytes)
 {
-	*s = (struct spill){ .file = file, .record_bytes = record_bytes };
+	*s = (struct spill){.file = file, .record_bytes = record_bytes};
 }
 
 void spill_done(struct spill *s)
@@ -72,7 +72,7 @@ static int write_block(struct spill *s)
 			return fd;
 		f->fd = fd;
 	}
-	memcpy(s->block, &(struct block_head){ .below = s->below }, sizeof(struct block_head));
+	memcpy(s->block, &(struct block_head){.below = s->below}, sizeof(struct block_head));
 	for (size_t done = 0; done < BLOCK_BYTES;) {
 		ssize_t n = pwrite(f->fd, s->block + done, BLOCK_BYTES - done,
 				   (off_t)(f->bytes + done));

@@ -17,7 +17,7 @@ struct spill_file {
 
 struct spill {
 	struct spill_file *file;
-	char *block; /* NULL until the first push */
+	char *block;		/* NULL until the first push */
 	size_t record_bytes, n; /* records in the block in memory */
 	uint64_t below;		/* place + 1 of the block below, 0 if none */
 };

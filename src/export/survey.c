@@ -185,10 +185,10 @@ static int on_task_end(void *ctx, struct tl_task *task)
 			if (!lane->n_tasks++)
 				lane->serial = task->serial;
 		}
-		r = top_add(&s->top, &(struct top_task){ .family = f,
-							 .serial = task->serial,
-							 .weight = t->weight,
-							 .n_slices = t->n_slices });
+		r = top_add(&s->top, &(struct top_task){.family = f,
+							.serial = task->serial,
+							.weight = t->weight,
+							.n_slices = t->n_slices});
 	}
 	task->user = NULL;
 	pool_put(&s->tasks, t);
@@ -334,5 +334,5 @@ void survey_done(struct survey *s)
 {
 	hist_done(&s->polls);
 	free(s->top.tasks);
-	s->top = (struct top){ 0 };
+	s->top = (struct top){0};
 }

@@ -21,7 +21,7 @@ static uint32_t take(struct pack *p, uint64_t begin)
 
 static void test_pack_lowest_free(void **state)
 {
-	struct pack p = { 0 };
+	struct pack p = {0};
 	assert_int_equal(take(&p, 10), 0);
 	assert_int_equal(take(&p, 11), 1);
 	assert_int_equal(take(&p, 12), 2);
@@ -39,7 +39,7 @@ static void test_pack_lowest_free(void **state)
 static void test_pack_never_overlaps(void **state)
 {
 	enum { N = 20000, LIVE = 300 };
-	struct pack p = { 0 };
+	struct pack p = {0};
 	uint32_t live[LIVE];
 	static uint64_t lane_end[N];
 	unsigned n = 0, most = 0;
@@ -76,8 +76,8 @@ static void test_spill_reverses(void **state)
 	spill_init(&a, &file, 24);
 	spill_init(&b, &file, 16);
 	for (uint64_t i = 0; i < n; i++) {
-		assert_int_equal(spill_push(&a, (uint64_t[]){ i, ~i, 3 * i }), 0);
-		assert_int_equal(spill_push(&b, (uint64_t[]){ i, 7 * i }), 0);
+		assert_int_equal(spill_push(&a, (uint64_t[]){i, ~i, 3 * i}), 0);
+		assert_int_equal(spill_push(&b, (uint64_t[]){i, 7 * i}), 0);
 	}
 	assert_true(file.bytes > 0);
 	uint64_t x[3];
@@ -88,7 +88,7 @@ static void test_spill_reverses(void **state)
 	assert_int_equal(spill_pop(&a, x), 0);
 	for (uint64_t i = n; i-- > n / 2;)
 		assert_int_equal(spill_pop(&b, x), 1);
-	assert_int_equal(spill_push(&b, (uint64_t[]){ 5, 6 }), 0);
+	assert_int_equal(spill_push(&b, (uint64_t[]){5, 6}), 0);
 	assert_int_equal(spill_pop(&b, x), 1);
 	assert_true(x[0] == 5 && x[1] == 6);
 	for (uint64_t i = n / 2; i-- > 0;) {
@@ -118,10 +118,10 @@ static void test_bins(void **state)
 
 static void test_top_keeps_heaviest(void **state)
 {
-	struct top t = { .max = 50 };
+	struct top t = {.max = 50};
 	for (uint64_t i = 0; i < 1000; i++)
-		assert_int_equal(top_add(&t, &(struct top_task){ .serial = i, .weight = i * 7919 % 1000 }),
-				 0);
+		assert_int_equal(
+			top_add(&t, &(struct top_task){.serial = i, .weight = i * 7919 % 1000}), 0);
 	assert_int_equal(t.n, 50);
 	for (size_t i = 0; i < t.n; i++)
 		assert_true(t.tasks[i].weight >= 950);

@@ -105,6 +105,12 @@ class Server:
                     return str(pathlib.Path(files) / pathlib.Path(path).name)
                 return super().translate_path(path)
 
+            def copyfile(self, source, outputfile):
+                try:
+                    super().copyfile(source, outputfile)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass  # the browser does not want the rest
+
             def log_message(self, *_):
                 pass
 

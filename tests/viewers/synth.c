@@ -4,9 +4,10 @@
  *     synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS]]]
  *
  * A small simulation, not a list of random events: workers take tasks from one run queue, park when
- * it is empty and are unparked by wakes; an accept loop spawns a task per connection; connections wait
- * for the I/O driver, send to a logger through a channel, some read a file on the blocking pool,
- * a few block their worker. The same arguments give the same trace. Prints what it made as JSON.
+ * it is empty and are unparked by wakes; an accept loop spawns a task per connection; connections
+ * wait for the I/O driver, send to a logger through a channel, some read a file on the blocking
+ * pool, a few block their worker. The same arguments give the same trace. Prints what it made as
+ * JSON.
  */
 #include "agent/ring.h"
 #include "trace/trace.h"
@@ -74,13 +75,13 @@ static void check(int r)
 static void emit(uint32_t thread, uint64_t time, unsigned type, unsigned arg, uint32_t kind,
 		 uint64_t task, uint64_t value)
 {
-	struct trace_event ev = { .time = time,
-				  .thread = thread,
-				  .type = (uint16_t)type,
-				  .arg = (uint16_t)arg,
-				  .kind = kind,
-				  .task = task,
-				  .value = value };
+	struct trace_event ev = {.time = time,
+				 .thread = thread,
+				 .type = (uint16_t)type,
+				 .arg = (uint16_t)arg,
+				 .kind = kind,
+				 .task = task,
+				 .value = value};
 	check(trace_writer_events(writer, thread, &ev, 1));
 	made.events++;
 }
@@ -269,7 +270,8 @@ static void simulate(uint64_t begin, uint64_t end)
 			emit(w->thread, w->now, TE_PARK, AC_EPOLL_WAIT, 0, 0, 0);
 			w->parked = true;
 		}
-		w->now = due > w->now && due < w->now + 20 * US ? due + 1 : w->now + 20 * US + rnd(4 * US);
+		w->now = due > w->now && due < w->now + 20 * US ? due + 1
+								: w->now + 20 * US + rnd(4 * US);
 	}
 }
 
@@ -280,42 +282,43 @@ static void describe(void)
 		unsigned role;
 		const char *site;
 	} known[N_KINDS] = {
-		[K_WORKER] = { "tokio::runtime::scheduler::multi_thread::worker::Launch", TR_WORKER, "" },
-		[K_ACCEPT] = { "shop::accept_loop", TR_TASK, "shop::main+0x1f3" },
-		[K_CONN] = { "shop::handle_connection", TR_TASK, "shop::accept_loop+0x88" },
-		[K_LOGGER] = { "shop::log::writer", TR_TASK, "shop::log::start+0x41" },
-		[K_TICKER] = { "shop::metrics::tick<\"10ms\">", TR_TASK, "shop::main+0x2a0" },
-		[K_FILE] = { "tokio::fs::asyncify<shop::read_page>", TR_BLOCKING,
-			     "tokio::fs::asyncify+0x30" },
+		[K_WORKER] = {"tokio::runtime::scheduler::multi_thread::worker::Launch", TR_WORKER,
+			      ""},
+		[K_ACCEPT] = {"shop::accept_loop", TR_TASK, "shop::main+0x1f3"},
+		[K_CONN] = {"shop::handle_connection", TR_TASK, "shop::accept_loop+0x88"},
+		[K_LOGGER] = {"shop::log::writer", TR_TASK, "shop::log::start+0x41"},
+		[K_TICKER] = {"shop::metrics::tick<\"10ms\">", TR_TASK, "shop::main+0x2a0"},
+		[K_FILE] = {"tokio::fs::asyncify<shop::read_page>", TR_BLOCKING,
+			    "tokio::fs::asyncify+0x30"},
 	};
-	struct trace_process process = { .pid = 4242,
-					 .exe = "/usr/bin/shop",
-					 .cmdline = "shop --port 8080",
-					 .start_ns = 5000 * MS,
-					 .start_realtime_ns = 1700000000ull * 1000 * MS };
-	struct trace_runtime runtime = { .name = "tokio",
-					 .version = "1.38.0",
-					 .object = "/usr/bin/shop",
-					 .verified = "symbols" };
+	struct trace_process process = {.pid = 4242,
+					.exe = "/usr/bin/shop",
+					.cmdline = "shop --port 8080",
+					.start_ns = 5000 * MS,
+					.start_realtime_ns = 1700000000ull * 1000 * MS};
+	struct trace_runtime runtime = {.name = "tokio",
+					.version = "1.38.0",
+					.object = "/usr/bin/shop",
+					.verified = "symbols"};
 	uint32_t index;
 	check(trace_writer_process(writer, &process, &index));
 	check(trace_writer_runtime(writer, &runtime, &index));
 	for (unsigned i = 0; i < N_KINDS; i++) {
 		const char *site = known[i].site;
 		uint64_t address = 0x1000 + i * 16;
-		struct trace_kind kind = { .role = (uint16_t)known[i].role,
-					   .n_sites = *site ? 1 : 0,
-					   .vtable = 0x5000 + i * 80,
-					   .poll = 0x2000 + i * 64,
-					   .name = known[i].name,
-					   .full_name = known[i].name,
-					   .scheduler = i == K_FILE ? "blocking" : "multi_thread",
-					   .site_addrs = &address,
-					   .sites = &site };
+		struct trace_kind kind = {.role = (uint16_t)known[i].role,
+					  .n_sites = *site ? 1 : 0,
+					  .vtable = 0x5000 + i * 80,
+					  .poll = 0x2000 + i * 64,
+					  .name = known[i].name,
+					  .full_name = known[i].name,
+					  .scheduler = i == K_FILE ? "blocking" : "multi_thread",
+					  .site_addrs = &address,
+					  .sites = &site};
 		check(trace_writer_kind(writer, &kind, &kinds[i]));
 	}
 	for (uint32_t i = 0; i < n_workers + 1; i++) {
-		struct trace_thread thread = { .tid = 4243 + i, .name = "tokio-runtime-w" };
+		struct trace_thread thread = {.tid = 4243 + i, .name = "tokio-runtime-w"};
 		check(trace_writer_thread(writer, &thread, &index));
 		if (i < n_workers)
 			workers[i].thread = index;
@@ -326,13 +329,14 @@ static void describe(void)
 
 int main(int argc, char **argv)
 {
-	struct error err = { 0 };
+	struct error err = {0};
 	uint64_t ms = argc > 2 ? strtoull(argv[2], NULL, 10) : 50;
 	uint64_t per_second = argc > 3 ? strtoull(argv[3], NULL, 10) : 1500;
 	if (argc > 4)
 		n_workers = (uint32_t)strtoul(argv[4], NULL, 10);
 	if (argc < 2 || !ms || !per_second || !n_workers || n_workers > MAX_WORKERS) {
-		fprintf(stderr, "usage: synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS]]]\n");
+		fprintf(stderr,
+			"usage: synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS]]]\n");
 		return 2;
 	}
 	if (trace_writer_open(argv[1], &writer, &err) < 0) {
@@ -346,7 +350,8 @@ int main(int argc, char **argv)
 		workers[i].now = begin + i * 7 * US;
 		emit(workers[i].thread, workers[i].now, TE_THREAD_BEGIN, 0, 0, 0, 0);
 		workers[i].now += 500;
-		emit(workers[i].thread, workers[i].now, TE_POLL_BEGIN, 0, kinds[K_WORKER], i + 1, 0);
+		emit(workers[i].thread, workers[i].now, TE_POLL_BEGIN, 0, kinds[K_WORKER], i + 1,
+		     0);
 		workers[i].now += 500;
 	}
 	next_id = n_workers + 1;
@@ -356,14 +361,14 @@ int main(int argc, char **argv)
 	spawn(&workers[0], K_ACCEPT, (unsigned)(1000000 / per_second + 1));
 	simulate(begin, end);
 
-	struct trace_cost cost = { .event_cost_ps = 22000, .end_ns = end, .end_reason = "duration" };
+	struct trace_cost cost = {.event_cost_ps = 22000, .end_ns = end, .end_reason = "duration"};
 	check(trace_writer_cost(writer, &cost));
 	if (trace_writer_close(writer, &err) < 0) {
 		fprintf(stderr, "synth: %s\n", err.text);
 		return 1;
 	}
-	printf("{\"spawns\":%" PRIu64 ",\"polls\":%" PRIu64 ",\"wakes\":%" PRIu64 ",\"events\":%" PRIu64
-	       ",\"panicked\":%" PRIu64 "}\n",
+	printf("{\"spawns\":%" PRIu64 ",\"polls\":%" PRIu64 ",\"wakes\":%" PRIu64
+	       ",\"events\":%" PRIu64 ",\"panicked\":%" PRIu64 "}\n",
 	       made.spawns, made.polls, made.wakes, made.events, made.panicked);
 	while (all)
 		forget(all);

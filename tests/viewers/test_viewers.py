@@ -74,7 +74,7 @@ def test_speedscope(viewer_pages, export, trace, options):
     with pages.Server(viewer_pages, path.parent) as server, browser.Page() as page:
         page.open(f"{server.url}/speedscope/index.html#profileURL={server.url}/files/{path.name}")
         shown = file["profiles"][file["activeProfileIndex"]]["name"]
-        page.wait_for(f"document.body.innerText.includes({json.dumps(shown)})")
+        page.wait_for(f"document.body && document.body.innerText.includes({json.dumps(shown)})")
         assert [text for kind, text in page.console if kind in ("warning", "error", "assert")] == []
         assert page.errors == []
         picture(page, "speedscope" + "".join(options) + ".png")
