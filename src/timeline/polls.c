@@ -374,10 +374,9 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t call, uint64_t 
 		poll_unpark(tl, th, t);
 		return;
 	}
-	if (!f->task) {
-		tl->n_odd++;
+	/* The runtime's own, after it has let the task go. */
+	if (!f->task)
 		return;
-	}
 	if (begin < f->begin_ns)
 		begin = f->begin_ns;
 	f->until_ns = t;

@@ -428,6 +428,7 @@ ROW(8)
 	struct timeline_totals t = story("10 0 poll task 1\n"
 					 "20 1 wake task 1\n"
 					 "22 2 poll task 1\n"
+					 "23 0 block 1\n"
 					 "23 0 pending task 1\n"
 					 "24 2 ready task 1\n"
 					 "30 0 poll task 2\n"
@@ -563,7 +564,7 @@ ROW(13)
 					 "-2 ready 50\n"
 					 "+3 addr 64 seen 60\n"
 					 "w1 3 t0 60 scheduled queue\n");
-	assert_int_equal(t.n_odd, 5);
+	assert_int_equal(t.n_odd, 4);
 	assert_int_equal(t.n_polls, 2);
 }
 
