@@ -1,4 +1,4 @@
-//! Customers for shop-server: `shop-load ADDRESS CONNECTIONS SECONDS`. Each connection sends a
+//! Customers of the shop: `customers ADDRESS CONNECTIONS SECONDS`. Each connection sends a
 //! request, waits for the answer, rests a little, and comes back on a new connection after a while.
 //! Prints how many requests were answered and how long that took.
 
@@ -44,7 +44,7 @@ async fn customer(address: String, number: u64, end: Instant) -> std::io::Result
 fn main() -> std::io::Result<()> {
     let args: Vec<String> = std::env::args().collect();
     if args.len() != 4 {
-        eprintln!("usage: shop-load ADDRESS CONNECTIONS SECONDS");
+        eprintln!("usage: customers ADDRESS CONNECTIONS SECONDS");
         std::process::exit(2);
     }
     let connections: u64 = args[2].parse().expect("a number of connections");
