@@ -45,10 +45,11 @@ enum task_state { TS_UNKNOWN = 0, TS_SCHEDULED, TS_POLLING, TS_WAITING, TS_DONE 
 struct tl_task {
 	uint64_t serial; /* trace-wide number in order of first appearance, from 1 */
 	uint32_t kind;	 /* index of a struct trace_kind */
-	enum trace_role
-		role; /* its kind's; a kind without a name may turn out to be a worker later */
-	uint64_t id;  /* the runtime's name for it: id or address. A root: index of its thread, or
-		       * the address of its waker if it began before the recording */
+	/* Its kind's; a kind without a name may turn out to be a worker's later. */
+	enum trace_role role;
+	/* The runtime's name for it: id or address. A root: index of its thread, or the address of
+	 * its waker if it began before the recording. */
+	uint64_t id;
 	uint64_t parent; /* serial of the task whose poll spawned it, 0 if none or not known */
 	uint32_t spawn_thread; /* index; UINT32_MAX if the spawn was not seen */
 	bool spawn_seen;       /* false: it lived before the recording (or its spawn was lost) */
@@ -56,8 +57,8 @@ struct tl_task {
 	uint64_t end_ns;       /* 0 while alive */
 	enum trace_outcome outcome; /* TO_PENDING while alive; else how it ended */
 	enum task_state state;
-	uint64_t n_polls, n_wakes,
-		n_self_wakes;		     /* so far, in its whole life: no filter counts here */
+	/* So far, in its whole life: no filter counts here. */
+	uint64_t n_polls, n_wakes, n_self_wakes;
 	uint64_t poll_ns, wait_ns, sched_ns; /* sums: polled, waiting for a wake, scheduled */
 	void *user;	/* the sink's own: set and read in callbacks, kept until task_end */
 	uint8_t passed; /* replay.c's own note: what the filter says of it */
