@@ -170,8 +170,9 @@ static int look(struct attach *a, struct error *err)
 			buf_printf(&notes, "%s not understood: %s; ", o->path, why.text);
 			continue;
 		}
+		/* A runtime that is there and can't be hooked says why. */
 		for (size_t k = 0; k < found.n_coverage && !has_something(&found); k++)
-			if (found.coverage[k].note && *found.coverage[k].note && found.n_runtimes)
+			if (found.coverage[k].note && *found.coverage[k].note)
 				buf_printf(&notes, "%s; ", found.coverage[k].note);
 		if (has_something(&found)) {
 			free(found.path);
@@ -185,12 +186,12 @@ static int look(struct attach *a, struct error *err)
 	if (rc < 0)
 		return rc;
 	if (!a->n_hooked)
-		return error_set(
-			err, -ENOENT,
-			"process %d (%s) has no Tokio, async-std or smol tasks that pollux can "
-			"see%s%.*s",
-			a->process.pid, a->objects.v[0].path, notes.len ? ": " : "",
-			notes.len >= 2 ? (int)notes.len - 2 : 0, notes.data ? notes.data : "");
+		return error_set(err, -ENOENT,
+				 "process %d (%s) has no Tokio, async-std or smol runtime that "
+				 "pollux can see%s%.*s",
+				 a->process.pid, a->objects.v[0].path, notes.len ? ": " : "",
+				 notes.len >= 2 ? (int)notes.len - 2 : 0,
+				 notes.data ? notes.data : "");
 	if (notes.len >= 2 && notes.data)
 		add_coverage(a, "objects", a->objects.n, a->objects.n, notes.data);
 
