@@ -437,7 +437,7 @@ static int outcome(const struct errand *e, uint64_t value, uint64_t waiting)
 	return (int64_t)value < 0 && (int64_t)value >= -4095 ? (int)(int64_t)value : -EIO;
 }
 
-int inject_run(struct injector *in, struct errand_place *place, const struct errand *e,
+static int run(struct injector *in, struct errand_place *place, const struct errand *e,
 	       struct error *err)
 {
 	struct candidate order[MAX_LOOKED_AT];
@@ -499,6 +499,18 @@ int inject_run(struct injector *in, struct errand_place *place, const struct err
 	if (wait_until_out(in, place, in->last_tid))
 		place->dirty = false;
 	return outcome(e, value, waiting);
+}
+
+int inject_run(struct injector *in, struct errand_place *place, const struct errand *e,
+	       struct error *err)
+{
+	struct tracer_priority before;
+	int rc;
+
+	tracer_hurry(&before);
+	rc = run(in, place, e, err);
+	tracer_calm(&before);
+	return rc;
 }
 
 /* ---- the tid in the thread control block ---- */

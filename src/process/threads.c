@@ -119,7 +119,7 @@ void tracer_end(struct tracer *t)
 
 /* ---- priority ---- */
 
-static void urgent_begin(struct tracer_priority *u)
+void tracer_hurry(struct tracer_priority *u)
 {
 	struct sched_param param = {0};
 
@@ -131,7 +131,7 @@ static void urgent_begin(struct tracer_priority *u)
 		setpriority(PRIO_PROCESS, 0, -20); /* refused too: then it takes what it takes */
 }
 
-static void urgent_end(const struct tracer_priority *u)
+void tracer_calm(const struct tracer_priority *u)
 {
 	sched_setscheduler(0, u->policy, &(struct sched_param){.sched_priority = u->rt_priority});
 	setpriority(PRIO_PROCESS, 0, u->nice);
@@ -350,7 +350,7 @@ int threads_stop(const struct process *p, uint64_t timeout_ns, struct process_st
 
 	/* The first seizing disturbs nobody: the clock starts behind it. */
 	rc = seize_new(p, &s, &n_new);
-	urgent_begin(&s.before);
+	tracer_hurry(&s.before);
 	s.began_ns = clock_monotonic_ns();
 	while (rc == 0 && n_new) {
 		rc = interrupt_new(&s, n_new, s.began_ns + timeout_ns);
@@ -383,5 +383,5 @@ void threads_resume(struct process_stop *s)
 	free(s->v);
 	s->v = NULL;
 	s->n = s->cap = 0;
-	urgent_end(&s->before);
+	tracer_calm(&s->before);
 }

@@ -20,6 +20,14 @@ void tracer_end(struct tracer *t);
 
 /* The rest is called on a tracer. */
 
+/* While a thread stands still for us, we must not wait for a CPU: a real-time priority, or what of
+ * it we may have, until tracer_calm(). */
+struct tracer_priority {
+	int policy, rt_priority, nice;
+};
+void tracer_hurry(struct tracer_priority *ret_before);
+void tracer_calm(const struct tracer_priority *before);
+
 /* All tids of the process, for free(). */
 int threads_list(const struct process *p, pid_t **ret_tids, size_t *ret_n);
 
@@ -41,10 +49,6 @@ struct stopped_thread {
  * tracer must be ended, which lets it go; -EPERM and others as ptrace says. */
 int thread_stop(pid_t tid, uint64_t timeout_ns, struct stopped_thread *ret_thread);
 void thread_resume(struct stopped_thread *t);
-
-struct tracer_priority {
-	int policy, rt_priority, nice;
-};
 
 struct process_stop {
 	struct stopped_thread *v; /* gone ones left out */
