@@ -67,15 +67,15 @@ def available():
 
 
 @functools.lru_cache(maxsize=None)
-def build(package, profile, binary="suite"):
+def build(package, profile, binary="suite", root=TARGETS):
     """The path of `binary` (a binary's name, or of a library its file's name), built."""
     how = PROFILES[profile]
-    folder = OUT / package
+    folder = OUT / package if root == TARGETS else OUT / root.name / package
     if how.flags:
         folder = folder / profile
     command = ["nice", "cargo", "build", "--quiet", "--locked", "--jobs", JOBS]
     command += ["--profile", how.cargo, "--target-dir", str(folder)]
-    command += ["--manifest-path", str(TARGETS / package / "Cargo.toml")]
+    command += ["--manifest-path", str(root / package / "Cargo.toml")]
     env = {k: v for k, v in os.environ.items() if k not in ("RUSTFLAGS", "CARGO_TARGET_DIR")}
     built = folder
     if how.flags:

@@ -26,12 +26,11 @@ def test_chrome(pollux, recorded):
     ends = [event["id"] for event in events if event["ph"] == "f"]
     assert sorted(starts) == sorted(ends), "a flow has two ends"
     assert len(set(starts)) == len(starts)
-    # each wake that led to a poll has a flow
+    # as many flows as wakes that led to a poll: all but those of a task already woken, or over
     report = driver.report(pollux, recorded)
-    wakes = sum(family["wakes"] for family in report["families"] if family["role"] == "task")
+    wakes = sum(family["wakes"] for family in report["families"])
     polls = sum(family["polls"] for family in report["families"] if family["role"] == "task")
-    assert 0 < len(starts) <= wakes
-    assert len(starts) >= (polls - report["tasks"]["spawned"]) * 0.9
+    assert polls - report["tasks"]["spawned"] <= len(starts) <= wakes
     for event in events:
         if event["ph"] == "X":
             assert event["dur"] >= 0 and event["ts"] >= 0

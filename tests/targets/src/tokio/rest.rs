@@ -118,17 +118,19 @@ pub fn steady(stage: &Stage) {
         let mut ended = ended.clone();
         tasks.push(rt.spawn(steady_worker(async move {
             let mut rounds = 0_u64;
-            while !*ended.borrow_and_update() {
-                yield_now().await;
-                if i % 2 == 0 {
-                    tokio::time::sleep(Duration::from_micros(100)).await;
+            loop {
+                for _ in 0..16 {
+                    yield_now().await;
                 }
+                tokio::time::sleep(Duration::from_micros(100 * (i + 1))).await;
                 rounds += 1;
-                if rounds % 64 == 0 {
+                if rounds % 16 == 0 {
                     tokio::spawn(async move { rounds }).await.unwrap();
                 }
+                if *ended.borrow_and_update() {
+                    return rounds;
+                }
             }
-            rounds
         })));
     }
     ended.borrow_and_update();
