@@ -3,7 +3,7 @@
 use std::{env, fs, path::Path};
 
 const TASKS: usize = 120;
-const FILLERS: usize = 400;
+const FILLERS: usize = 320;
 
 fn main() {
     let list = |function: &str, n: usize| -> String {
