@@ -111,7 +111,7 @@ static const struct cli_option options[] = {
 	{'s', "sort", "KEY",
 	 "families by poll (time, the default), max, delay, wait, tasks, wakes, name", false},
 	{0, "family", "TEXT", "only tasks whose family's name contains TEXT", true},
-	{0, "task", "TASK", "only this task: its number in the report, or id:7", true},
+	{0, "task", "TASK", "only this task: its number in the report", true},
 	{0, "thread", "THREAD", "only what ran on this thread: its tid, or part of its name", true},
 	{0, "from", "TIME", "begin this long after the trace's first event (2.5s, 300ms)", false},
 	{0, "to", "TIME", "end this long after the trace's first event", false},

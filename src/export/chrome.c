@@ -132,6 +132,9 @@ static struct chrome_task *task_of(struct chrome *c, struct tl_task *task)
 	struct chrome_task *t = pool_get(&c->tasks);
 	if (!t || lanes_task_begin(&c->sel.lanes, task, &t->at) < 0)
 		return NULL;
+	if (t->at.begin_ns < c->sel.from_ns)
+		t->at.begin_ns = c->sel.from_ns;
+	t->at.last_ns = t->at.begin_ns + 1; /* see inside() */
 	return task->user = t;
 }
 
@@ -141,12 +144,26 @@ static inline const struct task_lane *lane_of(const struct placed *at)
 }
 
 /* Slices of a lane touch and never overlap, also where two threads' clocks disagree by a little. */
-static uint64_t begin_on_lane(struct placed *at, uint64_t begin_ns, uint64_t end_ns)
+struct span {
+	uint64_t begin_ns, end_ns;
+};
+
+static struct span place(struct placed *at, uint64_t begin_ns, uint64_t end_ns)
 {
-	uint64_t begin = begin_ns > at->last_ns ? begin_ns : at->last_ns;
-	if (end_ns > at->last_ns)
-		at->last_ns = end_ns;
-	return begin < end_ns ? begin : end_ns;
+	struct span s = {begin_ns, end_ns};
+	if (s.begin_ns < at->last_ns)
+		s.begin_ns = at->last_ns;
+	if (s.end_ns < s.begin_ns)
+		s.end_ns = s.begin_ns;
+	at->last_ns = s.end_ns;
+	return s;
+}
+
+/* Of two slices that begin at once, viewers take the one that comes first in the file for the outer
+ * one. Ours come when they end, so what is inside begins 1 ns later. */
+static uint64_t inside(uint64_t begin_ns, uint64_t end_ns)
+{
+	return begin_ns + (begin_ns < end_ns);
 }
 
 static int on_task_begin(void *ctx, struct tl_task *task)
@@ -170,15 +187,13 @@ static int on_task_end(void *ctx, struct tl_task *task)
 		p = put_lit(
 			p,
 			",\n{\"ph\":\"X\",\"cat\":\"task\",\"cname\":\"generic_work\",\"name\":\"");
-		p = put_u64(p, task->serial); /* first: the end of a name is often cut */
+		p = put_u64(p, task->number); /* first: the end of a name is often cut */
 		*p++ = ' ';
 		p = put_mem(p, f->label, f->label_len);
 		*p++ = '"';
-		uint64_t begin_ns =
-			t->at.begin_ns > c->sel.from_ns ? t->at.begin_ns : c->sel.from_ns;
-		p = put_span(c, p, f->pid, lane_of(&t->at)->tid, begin_ns, end_ns);
+		p = put_span(c, p, f->pid, lane_of(&t->at)->tid, t->at.begin_ns, end_ns);
 		p = put_lit(p, ",\"args\":{\"task\":");
-		p = put_u64(p, task->serial);
+		p = put_u64(p, task->number);
 		p = put_lit(p, ",\"id\":");
 		p = put_u64(p, task->id);
 		if (task->parent) {
@@ -214,14 +229,14 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 	struct chrome_task *t = task_of(c, wait->task);
 	if (!t)
 		return -ENOMEM;
-	uint64_t begin = begin_on_lane(&t->at, wait->begin_ns, wait->end_ns);
-	if (!t->at.shown || begin >= wait->end_ns)
+	struct span span = place(&t->at, wait->begin_ns, wait->end_ns);
+	if (!t->at.shown || span.begin_ns == span.end_ns)
 		return 0;
 	char *p = out_room(&c->out);
 	p = put_head(p, wait->state == TS_WAITING     ? &waiting_head
 			: wait->state == TS_SCHEDULED ? &scheduled_head
 						      : &unknown_head);
-	p = put_span(c, p, t->at.family->pid, lane_of(&t->at)->tid, begin, wait->end_ns);
+	p = put_span(c, p, t->at.family->pid, lane_of(&t->at)->tid, span.begin_ns, span.end_ns);
 	*p++ = '}';
 	out_used(&c->out, p);
 	return c->out.error;
@@ -316,11 +331,11 @@ static char *put_outcome(char *p, const struct tl_poll *poll)
 }
 
 static void task_poll(struct chrome *c, struct chrome_task *t, const struct tl_poll *poll,
-		      const struct head *head, uint64_t begin, uint32_t tid)
+		      const struct head *head, struct span span, uint32_t tid)
 {
 	char *p = out_room(&c->out);
 	p = put_head(p, head);
-	p = put_span(c, p, t->at.family->pid, lane_of(&t->at)->tid, begin, poll->end_ns);
+	p = put_span(c, p, t->at.family->pid, lane_of(&t->at)->tid, span.begin_ns, span.end_ns);
 	p = put_lit(p, ",\"args\":{");
 	p = put_outcome(p, poll);
 	p = put_lit(p, ",\"thread\":");
@@ -336,7 +351,7 @@ static void task_poll(struct chrome *c, struct chrome_task *t, const struct tl_p
 }
 
 static void thread_poll(struct chrome *c, const struct chrome_task *t, const struct tl_poll *poll,
-			const struct thread_lane *thread, bool worst)
+			const struct thread_lane *thread, uint64_t begin_ns, bool worst)
 {
 	const struct family *f = t->at.family;
 	char *p = out_room(&c->out);
@@ -344,9 +359,9 @@ static void thread_poll(struct chrome *c, const struct chrome_task *t, const str
 	p = put_mem(p, f->label, f->label_len);
 	p = worst ? put_lit(p, "\",\"cname\":\"" TERRIBLE "\"")
 		  : put_lit(p, "\",\"cname\":\"" BUSY "\"");
-	p = put_span(c, p, thread->pid, thread->tid, poll->begin_ns, poll->end_ns);
+	p = put_span(c, p, thread->pid, thread->tid, begin_ns, poll->end_ns);
 	p = put_lit(p, ",\"args\":{\"task\":");
-	p = put_u64(p, poll->task->serial);
+	p = put_u64(p, poll->task->number);
 	*p++ = ',';
 	p = put_outcome(p, poll);
 	p = put_lit(p, "}}");
@@ -361,8 +376,10 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	if (!t || !thread)
 		return -ENOMEM;
 
-	uint64_t begin = begin_on_lane(&t->at, poll->begin_ns, poll->end_ns);
-	bool worst = poll->begin_seen && poll->end_ns - poll->begin_ns >= c->sel.worst_poll_ns;
+	struct span span = place(&t->at, poll->begin_ns, poll->end_ns);
+	uint64_t length = poll->end_ns - poll->begin_ns; /* on the thread's lane: see inside() */
+	uint64_t begin_ns = poll->begin_ns + (poll->depth < length ? poll->depth : length);
+	bool worst = poll->begin_seen && length >= c->sel.worst_poll_ns;
 	bool open = poll->outcome >= TO_UNKNOWN && poll->end_ns >= c->sel.to_ns;
 	const struct head *head = worst			  ? &worst_poll_head
 				  : open		  ? &poll_heads[TO_PENDING]
@@ -370,18 +387,17 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 							  : &poll_heads[poll->outcome];
 	const struct trace_thread *tt = trace_reader_thread(c->reader, poll->thread);
 	if (t->at.shown)
-		task_poll(c, t, poll, head, begin, tt ? tt->tid : 0);
+		task_poll(c, t, poll, head, span, tt ? tt->tid : 0);
 	if (thread->shown)
-		thread_poll(c, t, poll, thread, worst);
+		thread_poll(c, t, poll, thread, begin_ns, worst);
 
 	struct wake_ref wake;
 	if (take_wake(t, poll, &wake)) {
 		if (t->at.shown)
 			flow(c, &wake, t->at.family->pid, lane_of(&t->at)->tid,
-			     begin + (begin < poll->end_ns));
+			     inside(span.begin_ns, span.end_ns));
 		else if (thread->shown)
-			flow(c, &wake, thread->pid, thread->tid,
-			     poll->begin_ns + (poll->begin_ns < poll->end_ns));
+			flow(c, &wake, thread->pid, thread->tid, inside(begin_ns, poll->end_ns));
 	}
 	return c->out.error;
 }
@@ -401,20 +417,28 @@ static void call_slice(struct chrome *c, const char *before, unsigned call, cons
 	out_used(&c->out, p);
 }
 
+/* On a task's lane, where the poll around it will not begin before the last slice's end. */
+static uint64_t inside_poll(const struct placed *at, uint64_t begin_ns, uint64_t end_ns)
+{
+	uint64_t begin = begin_ns > at->last_ns ? begin_ns : at->last_ns;
+	return begin < end_ns ? begin + 1 : end_ns;
+}
+
 static int on_block(void *ctx, const struct tl_block *block)
 {
-	static const char blue[] = "\",\"cname\":\"thread_state_uninterruptible\"";
+	static const char mauve[] = "\",\"cname\":\"thread_state_uninterruptible\"";
 	struct chrome *c = ctx;
 	struct chrome_task *t = block->task ? task_of(c, block->task) : NULL;
 	const struct thread_lane *thread = lanes_thread(&c->sel.lanes, block->thread);
 	if (!thread || (block->task && !t))
 		return -ENOMEM;
 	if (t && t->at.shown)
-		call_slice(c, "blocked in ", block->call, blue, t->at.family->pid,
-			   lane_of(&t->at)->tid, block->begin_ns, block->end_ns);
+		call_slice(c, "blocked in ", block->call, mauve, t->at.family->pid,
+			   lane_of(&t->at)->tid,
+			   inside_poll(&t->at, block->begin_ns, block->end_ns), block->end_ns);
 	if (thread->shown)
-		call_slice(c, "blocked in ", block->call, blue, thread->pid, thread->tid,
-			   block->begin_ns, block->end_ns);
+		call_slice(c, "blocked in ", block->call, mauve, thread->pid, thread->tid,
+			   inside(block->begin_ns, block->end_ns), block->end_ns);
 	return c->out.error;
 }
 
@@ -430,6 +454,16 @@ static int on_park(void *ctx, const struct tl_park *park)
 	return c->out.error;
 }
 
+static void section_slice(struct chrome *c, uint32_t pid, uint32_t tid, uint64_t begin_ns,
+			  uint64_t end_ns)
+{
+	char *p = out_room(&c->out);
+	p = put_head(p, &section_head);
+	p = put_span(c, p, pid, tid, begin_ns, end_ns);
+	*p++ = '}';
+	out_used(&c->out, p);
+}
+
 static int on_section(void *ctx, const struct tl_section *section)
 {
 	struct chrome *c = ctx;
@@ -437,17 +471,13 @@ static int on_section(void *ctx, const struct tl_section *section)
 	const struct thread_lane *thread = lanes_thread(&c->sel.lanes, section->thread);
 	if (!t || !thread)
 		return -ENOMEM;
-	for (int i = 0; i < 2; i++) {
-		if (!(i ? thread->shown : t->at.shown))
-			continue;
-		char *p = out_room(&c->out);
-		p = put_head(p, &section_head);
-		p = put_span(c, p, i ? thread->pid : t->at.family->pid,
-			     i ? thread->tid : lane_of(&t->at)->tid, section->begin_ns,
-			     section->end_ns);
-		*p++ = '}';
-		out_used(&c->out, p);
-	}
+	if (t->at.shown)
+		section_slice(c, t->at.family->pid, lane_of(&t->at)->tid,
+			      inside_poll(&t->at, section->begin_ns, section->end_ns),
+			      section->end_ns);
+	if (thread->shown)
+		section_slice(c, thread->pid, thread->tid,
+			      inside(section->begin_ns, section->end_ns), section->end_ns);
 	return c->out.error;
 }
 
@@ -594,11 +624,11 @@ static void name_family(const struct chrome *c, struct buf *b, const struct fami
 	buf_printf(&name, "%s: ", f->name);
 	if (f->shown_tasks < f->n_tasks)
 		buf_printf(&name, "%" PRIu64 " of ", f->shown_tasks);
-	buf_printf(&name, "%" PRIu64 " %s", f->n_tasks,
-		   f->role == TR_ROOT	    ? "block_on"
-		   : f->role == TR_BLOCKING ? "blocking"
-					    : "task");
-	buf_str(&name, f->n_tasks == 1 || f->role != TR_TASK ? "" : "s");
+	buf_printf(&name, "%" PRIu64 " %s%s", f->n_tasks,
+		   f->role == TR_ROOT	    ? "root future"
+		   : f->role == TR_BLOCKING ? "blocking closure"
+					    : "task",
+		   f->n_tasks == 1 ? "" : "s");
 	name_process(b, f->pid, name.data ? name.data : f->name, rank);
 
 	/* Where they are spawned, beside the name. Viewers split labels at commas. */
@@ -635,7 +665,7 @@ static int name_families(struct chrome *c, struct buf *b, uint64_t *rank, uint32
 			_cleanup_buf_ struct buf name = BUF_INIT;
 			lane->tid = ++last_tid;
 			if (lane->n_tasks == 1)
-				buf_printf(&name, "task %" PRIu64, lane->serial);
+				buf_printf(&name, "task %" PRIu64, lane->number);
 			else
 				buf_printf(&name, "%" PRIu64 " tasks", lane->n_tasks);
 			name_lane(b, f->pid, lane->tid, name.data ? name.data : "", k);

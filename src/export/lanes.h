@@ -36,7 +36,7 @@ void pack_give(struct pack *p, uint32_t lane, uint64_t end_ns);
 struct task_lane {
 	uint64_t n_slices;
 	uint64_t n_tasks;
-	uint64_t serial; /* of its first task */
+	uint64_t number; /* of its first task */
 	uint32_t tid;	 /* by which viewers know the lane; set for those shown */
 };
 

@@ -101,7 +101,7 @@ static int show_tasks(struct lanes *l, struct top *top, uint64_t max)
 			f->cap_lanes = (uint32_t)cap;
 		}
 		f->lanes[f->n_lanes++] = (struct task_lane){
-			.n_slices = t->n_slices, .n_tasks = 1, .serial = t->serial};
+			.n_slices = t->n_slices, .n_tasks = 1, .number = t->number};
 		if (map_put(&l->chosen, t->serial, 0, (void *)(uintptr_t)f->n_lanes) < 0)
 			return -ENOMEM;
 		f->n_shown = f->n_lanes;

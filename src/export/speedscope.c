@@ -275,7 +275,7 @@ static int make_profiles(struct speedscope *s)
 		struct family *f = l->families[i];
 		for (uint32_t k = 0; k < f->n_shown; k++) {
 			struct buf name = BUF_INIT;
-			buf_printf(&name, "%s, task %" PRIu64, f->name, f->lanes[k].serial);
+			buf_printf(&name, "%s, task %" PRIu64, f->name, f->lanes[k].number);
 			f->lanes[k].tid = (uint32_t)s->n_profiles;
 			if (add_profile(s, &name) < 0)
 				return -ENOMEM;

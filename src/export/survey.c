@@ -183,10 +183,11 @@ static int on_task_end(void *ctx, struct tl_task *task)
 		if (!s->lanes->by_task) {
 			struct task_lane *lane = &f->lanes[t->at.lane];
 			if (!lane->n_tasks++)
-				lane->serial = task->serial;
+				lane->number = task->number;
 		}
 		r = top_add(&s->top, &(struct top_task){.family = f,
 							.serial = task->serial,
+							.number = task->number,
 							.weight = t->weight,
 							.n_slices = t->n_slices});
 	}

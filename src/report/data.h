@@ -32,7 +32,7 @@ struct family {
 struct long_poll {
 	struct tl_poll poll; /* its task pointer is not valid any more */
 	struct family *family;
-	uint64_t serial, id;
+	uint64_t serial, id, number;
 	struct call_list calls;
 };
 

@@ -143,7 +143,8 @@ static void write_longest(const struct report *rep, struct json *j)
 		json_object(j, NULL);
 		json_string(j, "family", family_name(rep, l->family));
 		json_u64(j, "kind", l->family->kind);
-		json_u64(j, "task", l->serial);
+		json_u64(j, "task", l->number);
+		json_u64(j, "serial", l->serial);
 		json_u64(j, "id", l->id);
 		write_thread_id(rep, j, l->poll.thread);
 		json_u64(j, "begin_ns", relative(rep, l->poll.begin_ns));

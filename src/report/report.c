@@ -115,6 +115,7 @@ static int keep_if_long(struct report *rep, const struct tl_poll *poll,
 		.family = poll->task->user,
 		.serial = poll->task->serial,
 		.id = poll->task->id,
+		.number = poll->task->number,
 	};
 	for (size_t i = 0; calls && i < calls->n; i++)
 		if (call_add(&new.calls, calls->items[i].call, calls->items[i].n,

@@ -530,7 +530,7 @@ static void write_longest(const struct report *rep, struct buf *out)
 		call_names(&calls, &l->calls, 4);
 		cell_time(&t, l->poll.end_ns - l->poll.begin_ns);
 		cell_safe(&t, family_name(rep, l->family));
-		table_printf(&t, "%llu", (unsigned long long)l->serial);
+		table_printf(&t, "%llu", (unsigned long long)l->number);
 		table_cell(&t, who.data ? who.data : "");
 		cell_time(&t, l->poll.begin_ns - rep->base_ns);
 		table_printf(&t, "%s%s", trace_outcome_name(l->poll.outcome),

@@ -68,11 +68,9 @@ static bool matches_task(const struct replay *rp, const struct tl_task *task)
 	if (!f->tasks)
 		return true;
 	for (const char *const *one = f->tasks; *one; one++) {
-		bool by_id = !strncmp(*one, "id:", 3);
-		const char *number = by_id ? *one + 3 : *one;
 		char *end;
-		unsigned long long n = strtoull(number, &end, 0);
-		if (*number && !*end && n == (by_id ? task->id : task->serial))
+		unsigned long long n = strtoull(*one, &end, 0);
+		if (**one && !*end && n == task->number)
 			return true;
 	}
 	return false;

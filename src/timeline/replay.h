@@ -15,7 +15,7 @@ struct replay_filter {
 	 * its begin, and the numbers of tl_thread are those of the window. */
 	uint64_t from_ns, to_ns;
 	/* Each NULL or a 0-terminated list. A family matches if the kind's name contains the text;
-	 * a thread if its tid equals or its name contains it; a task by serial, or by id if "id:7".
+	 * a thread if its tid equals or its name contains it; a task by the number that is shown.
 	 */
 	const char *const *families;
 	const char *const *threads;

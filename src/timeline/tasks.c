@@ -74,6 +74,7 @@ static struct task *task_begin(struct timeline *tl, struct kind *k, uint64_t id,
 	task->tl.kind = k->number;
 	task->tl.role = k->role;
 	task->tl.id = id;
+	task->tl.number = id && !k->address_named && k->role != TR_ROOT ? id : task->tl.serial;
 	if (s) {
 		task->tl.parent = s->parent;
 		task->tl.spawn_thread = s->thread;

@@ -50,6 +50,9 @@ struct tl_task {
 	/* The runtime's name for it: id or address. A root: index of its thread, or the address of
 	 * its waker if it began before the recording. */
 	uint64_t id;
+	/* The number by which people know it: the runtime's id where there is one (so that it is the
+	 * same in every tool), the serial elsewhere. */
+	uint64_t number;
 	uint64_t parent; /* serial of the task whose poll spawned it, 0 if none or not known */
 	uint32_t spawn_thread; /* index; UINT32_MAX if the spawn was not seen */
 	bool spawn_seen;       /* false: it lived before the recording (or its spawn was lost) */

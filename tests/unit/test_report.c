@@ -314,7 +314,7 @@ static void test_window(void **state)
 
 static void test_one_task(void **state)
 {
-	const char *const tasks[] = {"id:43", NULL};
+	const char *const tasks[] = {"43", NULL};
 	check("task.txt", &(struct report_options){.filter.tasks = tasks, .width = 100}, false);
 }
 
