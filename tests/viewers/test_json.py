@@ -35,9 +35,12 @@ def load_chrome(path):
 
 
 def check_nesting(slices):
-    """Slices of a lane touch or nest; Perfetto drops what overlaps otherwise."""
+    """Slices of a lane touch or nest; Perfetto drops what overlaps otherwise.
+
+    Of two that begin at once Catapult takes the first in the file for the outer one.
+    """
     stack = []
-    for begin, minus_dur, name in sorted(slices):
+    for begin, minus_dur, name in sorted(slices, key=lambda s: s[0]):
         end = begin - minus_dur
         while stack and stack[-1] <= begin:
             stack.pop()
