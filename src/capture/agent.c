@@ -28,6 +28,7 @@
 #define THREADS_NS (200 * MS)
 #define CLOCK_NS (1000 * MS)
 #define DEADLINE_NS (5000 * MS)
+#define LOOK_NS (5 * MS)
 #define CLOCK_SETTLE_NS (2 * MS)
 /* Memory of the rings is used as they are: so many may be in the address space. */
 #define MAX_RINGS 1024u
@@ -38,6 +39,9 @@ struct capture {
 	struct source *sources;
 	size_t n_sources;
 	pid_t child; /* launched, not yet reaped */
+	const char *waiting; /* a launched program without a runtime so far: its name; else NULL */
+	struct attach_options attach_options;
+	uint64_t code_hash, next_look_ns;
 	int exit_status;
 	uint64_t start_cpu_ns;
 	uint64_t interval_ns, interval_max_ns, drain_start_ns;
@@ -204,6 +208,7 @@ static int agent_open(const struct capture_options *opt, struct trace_writer *w,
 		return error_sys(err, -ENOMEM, "cannot record");
 	}
 	c->exit_status = -1;
+	c->attach_options = attach_options;
 	c->drain.writer = w;
 	c->interval_ns = INTERVAL_MIN;
 	c->interval_max_ns = opt->ring_bytes * FILL_NS_PER_BYTE;
@@ -215,18 +220,20 @@ static int agent_open(const struct capture_options *opt, struct trace_writer *w,
 	c->drain.start_ticks = clock_ticks();
 	c->start_cpu_ns = clock_cpu_ns();
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		struct attach *a;
+		struct attach *a = NULL;
 
 		if (opt->argv)
 			rc = attach_launch(opt->argv, &attach_options, &c->child, &a, err);
 		else
 			rc = attach_open(opt->pids[i], &attach_options, &a, err);
-		if (rc == 0)
+		if (rc == 0 && a)
 			rc = add_source(c, a, err);
+		else if (rc == 0)
+			c->waiting = opt->argv[0];
 	}
 	if (rc == 0) {
 		renew_deadline(c);
-		if (opt->argv)
+		if (opt->argv && !c->waiting)
 			rc = attach_go(c->sources[0].attach, err);
 	}
 	if (rc < 0) {
@@ -281,6 +288,34 @@ static void next_interval(struct capture *c, uint64_t past_ns)
 	c->interval_ns = ns < INTERVAL_MIN ? INTERVAL_MIN : (uint64_t)ns;
 }
 
+/* A launched program that had no runtime is looked at again when its code has changed. */
+static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
+{
+	struct error why = {0};
+	struct attach *a;
+	uint64_t hash;
+	int rc;
+
+	if (now < c->next_look_ns)
+		return 0;
+	c->next_look_ns = now + LOOK_NS;
+	hash = attach_code_hash(c->child);
+	if (hash == c->code_hash || !hash)
+		return 0;
+	c->code_hash = hash;
+	rc = attach_open(c->child, &c->attach_options, &a, &why);
+	if (rc == -ENOENT || rc == -ESRCH)
+		return 0;
+	if (rc < 0) {
+		*err = why;
+		return rc;
+	}
+	c->waiting = NULL;
+	rc = add_source(c, a, err);
+	renew_deadline(c);
+	return rc;
+}
+
 static int64_t agent_drain(struct capture *c, struct error *err)
 {
 	uint64_t now = clock_monotonic_ns(), watermark = c->drain_start_ns;
@@ -298,6 +333,16 @@ static int64_t agent_drain(struct capture *c, struct error *err)
 	/* Whether they live is asked before the drain: what a program wrote before its end is in
 	 * the rings then. */
 	bool child_gone = reap_child(c);
+	if (c->waiting && child_gone)
+		return error_set(err, -ENOENT,
+				 "%s has ended, and never had Tokio, async-std or smol tasks in its own "
+				 "process; a program that it started can be recorded by -p",
+				 c->waiting);
+	if (c->waiting) {
+		rc = look_for_runtime(c, now, err);
+		if (rc < 0)
+			return rc;
+	}
 	for (size_t i = 0; i < c->n_sources; i++) {
 		struct source *s = &c->sources[i];
 

@@ -408,8 +408,11 @@ static int run_job(struct job *job, struct error *err)
 	    0)
 		rc = -EIO;
 	bytes = trace_writer_bytes(w);
+	bool nothing = rc < 0 && !trace_writer_n_events(w);
 	if (trace_writer_close(w, rc < 0 ? NULL : err) < 0)
 		rc = -EIO;
+	if (nothing)
+		unlink(job->path);
 	if (rc == 0)
 		say(job, &stats, began, bytes);
 	code = rc < 0;

@@ -421,6 +421,28 @@ int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret
 	return 0;
 }
 
+uint64_t attach_code_hash(pid_t pid)
+{
+	struct process p = PROCESS_INIT;
+	struct process_maps maps = {0};
+	uint64_t hash = 14695981039346656037u; /* FNV-1a */
+
+	if (process_open(pid, &p, NULL) < 0)
+		return 0;
+	if (maps_read(&p, &maps, NULL) < 0)
+		hash = 0;
+	for (size_t i = 0; i < maps.n; i++) {
+		const struct process_map *m = &maps.v[i];
+		const uint64_t words[] = {m->start, m->inode, m->dev_minor};
+
+		for (size_t k = 0; m->exec && k < 3; k++)
+			hash = (hash ^ words[k]) * 1099511628211u;
+	}
+	maps_done(&maps);
+	process_close(&p);
+	return hash;
+}
+
 int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *ret_pid,
 		  struct attach **ret_attach, struct error *err)
 {
@@ -432,14 +454,18 @@ int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *r
 	rc = launch_parked(a->tracer, argv, &a->process, &a->parked, err);
 	if (rc == 0) {
 		rc = run_load(a, err);
+		if (rc == -ENOENT) {
+			*ret_pid = a->process.pid;
+			*ret_attach = NULL;
+			if (err)
+				*err = (struct error){0};
+			rc = attach_go(a, err);
+			attach_free(a);
+			return rc < 0 ? error_add(err, "cannot start %s", argv[0]) : 0;
+		}
 		if (rc < 0) {
 			launch_abort(&a->process);
-			error_add(err,
-				  rc == -ENOENT
-					  ? "cannot record %s from its start (a program that it "
-					    "starts or loads later can be attached to, -p)"
-					  : "cannot record %s",
-				  argv[0]);
+			error_add(err, "cannot record %s", argv[0]);
 		}
 	}
 	if (rc < 0) {

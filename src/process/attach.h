@@ -41,8 +41,14 @@ struct attach_kind {
 int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret_attach,
 		struct error *err);
 
+/* Hash of the code that is mapped in a process: changes when it loads a library or executes another
+ * program. 0 if the process is gone. */
+uint64_t attach_code_hash(pid_t pid);
+
 /* Starts a program stopped where its relocations are done and attaches; attach_go() lets it run.
- * argv[0] is searched in PATH. The child's exit is reaped by the caller (waitpid). */
+ * argv[0] is searched in PATH. The child's exit is reaped by the caller (waitpid). A program that has
+ * no runtime yet (a shell that will exec one, an interpreter that will load one) is let run at
+ * once: *ret_attach is NULL then, and attach_open() is tried when its code has changed. */
 int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *ret_pid,
 		  struct attach **ret_attach, struct error *err);
 int attach_go(struct attach *a, struct error *err);
