@@ -95,6 +95,8 @@ struct walk {
 	const struct dw_type *outer[64]; /* coroutines on the path, for what leaves need of them */
 	uint64_t outer_addr[64];
 	unsigned n_outer;
+	const char *macro; /* "select!": wrote the await point that is walked; NULL: none */
+	bool fuse;	   /* right below a Fuse: None means done */
 };
 
 /* A leaf if `t` is a known one: fills `n`; false: not a leaf. */
@@ -110,6 +112,11 @@ bool await_find_member(struct walk *w, const struct dw_type *t, uint64_t addr, c
 		       const struct dw_type **ret_type, uint64_t *ret_addr);
 bool await_find_type(struct walk *w, const struct dw_type *t, uint64_t addr, const char *prefix,
 		     const struct dw_type **ret_type, uint64_t *ret_addr);
+/* What a pointer in wrappers (NonNull, Option, Arc: the first member each) points at; NULL: none. */
+const struct dw_type *await_pointee(struct walk *w, const struct dw_type *t);
+/* Fills n->holds from the locals of a coroutine `env` at the await point of `locals`. */
+void await_find_guards(struct walk *w, struct await_node *n, const struct dw_type *env,
+		       const struct dw_type *locals, uint64_t addr);
 bool await_starts(const char *s, const char *prefix);
 
 #endif

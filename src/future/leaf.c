@@ -67,6 +67,42 @@ static void read_interval(struct walk *w, const struct dw_type *t, uint64_t addr
 		read_sleep(w, dw_type_of(w->dwarf, x->target_ref), sleep, n);
 }
 
+static void set_name(struct await_node *n, const char *name)
+{
+	free(n->name);
+	n->name = strdup(name);
+}
+
+/* Tokio's own async fns around a semaphore or a Notify tell what it is used for; the outermost one is
+ * what the program called. */
+static void name_by_user(struct walk *w, struct await_node *n)
+{
+	static const struct {
+		const char *prefix, *name;
+		enum await_wait wait;
+	} users[] = {
+		{ "tokio::sync::mutex::", "Mutex::lock", AW_MUTEX },
+		{ "tokio::sync::rwlock::", "RwLock", AW_RWLOCK },
+		{ "tokio::sync::mpsc::", "mpsc send (channel full)", AW_CHANNEL_SEND },
+		{ "tokio::sync::once_cell::", "OnceCell", AW_SEMAPHORE },
+		{ "tokio::sync::barrier::", "Barrier::wait", AW_NOTIFY },
+		{ "tokio::sync::watch::", "watch changed", AW_CHANNEL_RECV },
+		{ "tokio::task::local::", "LocalSet", AW_NOTIFY },
+	};
+
+	for (unsigned i = w->n_outer < 64 ? w->n_outer : 64; i-- > 0;) {
+		for (size_t k = 0; k < sizeof(users) / sizeof(*users); k++) {
+			if (!await_starts(w->outer[i]->full, users[k].prefix))
+				continue;
+			set_name(n, users[k].name);
+			n->wait = users[k].wait;
+		}
+		/* the program's own code: nothing further out says more */
+		if (!await_starts(w->outer[i]->full, "tokio::"))
+			return;
+	}
+}
+
 /* batch_semaphore::Acquire: which lock, how many permits are missing. */
 static void read_acquire(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
 {
@@ -86,26 +122,9 @@ static void read_acquire(struct walk *w, const struct dw_type *t, uint64_t addr,
 	if (sem_type && await_find_member(w, sem_type, sem, "permits", &x, &at) &&
 	    mem_u64(w->ctx->mem, at, &permits))
 		permits >>= 1;
-	/* who asks: the coroutine of Mutex::lock, RwLock::read, Sender::send around this one */
-	for (unsigned i = w->n_outer < 64 ? w->n_outer : 64; i-- > 0;) {
-		const char *outer = w->outer[i]->full;
-
-		if (strstr(outer, "tokio::sync::mutex::")) {
-			n->wait = AW_MUTEX;
-			n->name = strdup("Mutex::lock");
-			break;
-		}
-		if (strstr(outer, "tokio::sync::rwlock::")) {
-			n->wait = AW_RWLOCK;
-			n->name = strdup(wanted > 1 ? "RwLock::write" : "RwLock::read");
-			break;
-		}
-		if (strstr(outer, "tokio::sync::mpsc::")) {
-			n->wait = AW_CHANNEL_SEND;
-			n->name = strdup("mpsc send (channel full)");
-			break;
-		}
-	}
+	name_by_user(w, n);
+	if (n->wait == AW_RWLOCK)
+		set_name(n, wanted > 1 ? "RwLock::write" : "RwLock::read");
 	if (!n->name)
 		n->name = strdup("Semaphore::acquire");
 	buf_printf(&b, "semaphore %#lx", (unsigned long)sem);
@@ -130,26 +149,6 @@ static void read_join(struct walk *w, const struct dw_type *t, uint64_t addr, st
 		n->resource = first_pointer(w, x, at);
 }
 
-/* The type that a list's Option<NonNull<X>> points at. */
-static const struct dw_type *link_target(struct walk *w, const struct dw_type *t)
-{
-	for (unsigned i = 0; t && i < 8; i++) {
-		const struct dw_type *next = NULL;
-
-		if (t->class == DC_POINTER)
-			return dw_type_of(w->dwarf, t->target_ref);
-		for (size_t k = 0; !next && k < t->n_members; k++)
-			next = dw_member_type(w->dwarf, &t->members[k]);
-		for (size_t k = 0; !next && k < t->n_variants; k++) {
-			const struct dw_type *v = dw_member_type(w->dwarf, &t->variants[k].member);
-
-			next = v && v->n_members ? dw_member_type(w->dwarf, &v->members[0]) : NULL;
-		}
-		t = next;
-	}
-	return NULL;
-}
-
 /* The tasks of one of a JoinSet's lists become leaves below it. */
 static void join_list(struct walk *w, const struct dw_type *lists, uint64_t addr, const char *name,
 		      struct await_node *n)
@@ -160,7 +159,7 @@ static void join_list(struct walk *w, const struct dw_type *lists, uint64_t addr
 	if (!await_find_member(w, lists, addr, name, &list, &at) ||
 	    !await_find_member(w, list, at, "head", &head, &at) || !mem_u64(w->ctx->mem, at, &node))
 		return;
-	entry = link_target(w, head);
+	entry = await_pointee(w, head);
 	for (unsigned i = 0; entry && node && i < 4096; i++, node = next) {
 		struct await_node *child = await_child(w, n, AN_LEAF, "join handle", node);
 
@@ -184,7 +183,7 @@ static void read_join_set(struct walk *w, const struct dw_type *t, uint64_t addr
 		buf_printf(&b, "%lu tasks", (unsigned long)length);
 		detail(n, &b);
 	}
-	if (!await_find_member(w, t, addr, "lists", &x, &at) || !(lists = link_target(w, x)) ||
+	if (!await_find_member(w, t, addr, "lists", &x, &at) || !(lists = await_pointee(w, x)) ||
 	    !mem_u64(w->ctx->mem, at, &lists_at))
 		return;
 	join_list(w, lists, lists_at, "notified", n);
@@ -225,14 +224,19 @@ static void read_notified(struct walk *w, const struct dw_type *t, uint64_t addr
 	n->resource = first_pointer(w, x, at);
 	buf_printf(&b, "Notify %#lx", (unsigned long)n->resource);
 	detail(n, &b);
+	name_by_user(w, n);
 }
 
 static void read_socket(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
 {
-	const struct dw_type *x;
+	const struct dw_type *x, *whole;
 	struct buf b = BUF_INIT;
 	uint64_t at, fd;
 
+	/* a half refers to the whole */
+	if (strstr(t->name, "Half") && await_find_member(w, t, addr, "inner", &x, &at) && (whole = await_pointee(w, x)) &&
+	    mem_u64(w->ctx->mem, at, &addr))
+		t = whole;
 	if (!await_find_type(w, t, addr, "std::os::fd::owned::OwnedFd", &x, &at) ||
 	    !mem_uint(w->ctx->mem, at, 4, &fd) || fd > 1u << 30)
 		return;
@@ -250,10 +254,9 @@ static void read_readiness(struct walk *w, const struct dw_type *t, uint64_t add
 
 	if (await_find_member(w, t, addr, "interest", &x, &at) &&
 	    mem_uint(w->ctx->mem, at, x->size == 8 ? 8 : 1, &interest)) {
-		free(n->name);
-		n->name = strdup(interest & 1 ? "socket readable" :
-				 interest & 2 ? "socket writable" :
-						"socket ready");
+		set_name(n, interest & 1 ? "socket readable" :
+			    interest & 2 ? "socket writable" :
+					   "socket ready");
 	}
 	for (unsigned i = w->n_outer < 64 ? w->n_outer : 64; i-- > 0;) {
 		const struct dw_type *locals = w->outer[i];
@@ -296,6 +299,12 @@ static const struct leaf leaves[] = {
 	{ "tokio::net::unix::stream::UnixStream", "UnixStream", AW_SOCKET, read_socket },
 	{ "tokio::net::unix::listener::UnixListener", "UnixListener", AW_SOCKET, read_socket },
 	{ "tokio::net::udp::UdpSocket", "UdpSocket", AW_SOCKET, read_socket },
+	{ "tokio::net::tcp::split_owned::OwnedReadHalf", "TcpStream read half", AW_SOCKET, read_socket },
+	{ "tokio::net::tcp::split_owned::OwnedWriteHalf", "TcpStream write half", AW_SOCKET, read_socket },
+	{ "tokio::net::unix::split_owned::OwnedReadHalf", "UnixStream read half", AW_SOCKET, read_socket },
+	{ "tokio::net::unix::split_owned::OwnedWriteHalf", "UnixStream write half", AW_SOCKET, read_socket },
+	{ "tokio::io::split::ReadHalf<", "read half", AW_SOCKET, read_socket },
+	{ "tokio::io::split::WriteHalf<", "write half", AW_SOCKET, read_socket },
 	{ "async_task::task::Task<", "task", AW_TASK, read_async_task },
 	{ "async_io::Timer", "timer", AW_SLEEP, read_sleep },
 	{ "async_io::reactor::Ready<", "socket ready", AW_SOCKET, NULL },

@@ -32,8 +32,7 @@ static const char *short_path(const char *file)
 	return file;
 }
 
-/* Async fns of runtimes and libraries that the leaf below them already names. */
-static bool is_internal(const struct await_node *n)
+bool render_is_internal(const struct await_node *n)
 {
 	static const char *const prefixes[] = { "tokio::", "async_std::", "async_io::", "async_executor::",
 						"async_lock::", "futures_lite::", "async_channel::" };
@@ -48,7 +47,7 @@ static bool is_internal(const struct await_node *n)
 
 static const struct await_node *shown(const struct view *v, const struct await_node *n)
 {
-	while (!v->opt->internals && is_internal(n))
+	while (!v->opt->internals && render_is_internal(n))
 		n = n->children[0];
 	return n;
 }

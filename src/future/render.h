@@ -20,6 +20,9 @@ void render_text(const struct inspect *in, const struct inspect_result *r, const
 void render_json(const struct inspect *in, const struct inspect_result *r, const struct graph *g,
 		 const struct render_options *opt, struct buf *out);
 
+/* An async fn of a runtime or library that the one thing below it already names. */
+bool render_is_internal(const struct await_node *n);
+
 /* True if the options let this task through. */
 bool render_matches(const struct render_options *opt, const struct inspect_task *t);
 

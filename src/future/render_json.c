@@ -20,6 +20,8 @@ static void node_json(struct json *j, const struct graph *g, const char *key, co
 	json_string(j, "name", n->name);
 	json_string(j, "type", n->full);
 	json_u64(j, "address", n->addr);
+	if (render_is_internal(n))
+		json_bool(j, "internal", true);
 	if (n->file) {
 		json_string(j, "file", n->file);
 		json_u64(j, "line", n->line);

@@ -26,7 +26,8 @@ enum {
 	DEFAULT_DEPTH = 256,
 	DEFAULT_NODES = 20000,
 	MAX_ELEMENTS = 4096,
-	HOLD_DEPTH = 12,
+	FIND_DEPTH = 12,
+	HOLD_DEPTH = 100, /* each type is looked at once */
 	/* dw_type.note, bits */
 	NOTE_KNOWN = 1,
 	NOTE_HOLDS = 2,
@@ -139,6 +140,16 @@ static bool is_unordered(const struct dw_type *t)
 	return t->class == DC_STRUCT && await_starts(t->name, "FuturesUnordered<");
 }
 
+static bool is_vec(const struct dw_type *t)
+{
+	return t->class == DC_STRUCT && await_starts(t->full, "alloc::vec::Vec<");
+}
+
+static bool is_shared(const struct dw_type *t)
+{
+	return t->class == DC_STRUCT && await_starts(t->full, "futures_util::future::future::shared::Shared<");
+}
+
 /* References that own, or that a combinator polls through. */
 static bool is_followed(const struct dw_type *t)
 {
@@ -163,8 +174,13 @@ static bool can_hold(struct walk *w, const struct dw_type *ct, unsigned depth)
 	case DC_UNION:
 		if (await_starts(t->full, "core::marker::PhantomData"))
 			break;
-		if (is_coroutine(t) || await_is_leaf(t) || is_dyn_future(t) || is_unordered(t)) {
+		if (is_coroutine(t) || await_is_leaf(t) || is_dyn_future(t) || is_unordered(t) ||
+		    is_shared(t)) {
 			yes = true;
+			break;
+		}
+		if (is_vec(t)) {
+			yes = can_hold(w, dw_param_type(w->dwarf, t, "T"), depth + 1);
 			break;
 		}
 		if (is_slice(t)) {
@@ -216,7 +232,7 @@ static bool find(struct walk *w, const struct dw_type *t, uint64_t addr, const c
 {
 	const struct dw_variant *v;
 
-	if (!t || depth > HOLD_DEPTH || (t->class != DC_STRUCT && t->class != DC_UNION))
+	if (!t || depth > FIND_DEPTH || (t->class != DC_STRUCT && t->class != DC_UNION))
 		return false;
 	for (size_t i = 0; i < t->n_members; i++) {
 		const struct dw_type *m = dw_member_type(w->dwarf, &t->members[i]);
@@ -249,66 +265,49 @@ bool await_find_type(struct walk *w, const struct dw_type *t, uint64_t addr, con
 	return find(w, t, addr, NULL, prefix, 0, ret_type, ret_addr);
 }
 
+const struct dw_type *await_pointee(struct walk *w, const struct dw_type *t)
+{
+	for (unsigned i = 0; t && i < 8; i++) {
+		const struct dw_type *next = NULL;
+
+		if (t->class == DC_POINTER)
+			return dw_type_of(w->dwarf, t->target_ref);
+		for (size_t k = 0; !next && k < t->n_members; k++)
+			next = dw_member_type(w->dwarf, &t->members[k]);
+		for (size_t k = 0; !next && k < t->n_variants; k++) {
+			const struct dw_type *v = dw_member_type(w->dwarf, &t->variants[k].member);
+
+			next = v && v->n_members ? dw_member_type(w->dwarf, &v->members[0]) : NULL;
+		}
+		t = next;
+	}
+	return NULL;
+}
+
 /* ---- the rules ---- */
 
 static void walk_type(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
 		      unsigned depth);
 
-static void add_hold(struct await_node *n, uint64_t lock)
+/* The macro that wrote an await point, by the file in which it stands; NULL: none. futures' try_join!
+ * stands in the same file as its join! and keeps the same things: it is called join! too. */
+static const char *macro_of(const char *file)
 {
-	uint64_t *v = reallocarray(n->holds, n->n_holds + 1, sizeof(*v));
+	static const struct {
+		const char *end, *name;
+	} macros[] = {
+		{ "/src/macros/join.rs", "join!" },    { "/src/macros/try_join.rs", "try_join!" },
+		{ "/src/macros/select.rs", "select!" }, { "/join_mod.rs", "join!" },
+		{ "/select_mod.rs", "select!" },
+	};
 
-	if (!v)
-		return;
-	n->holds = v;
-	for (size_t i = 0; i < n->n_holds; i++)
-		if (n->holds[i] == lock)
-			return;
-	n->holds[n->n_holds++] = lock;
-}
+	for (size_t i = 0; file && i < sizeof(macros) / sizeof(*macros); i++) {
+		size_t len = strlen(file), end = strlen(macros[i].end);
 
-/* The semaphore inside of what a guard refers to: &Mutex, Arc<Mutex>, &Semaphore. */
-static uint64_t guarded_semaphore(struct walk *w, const struct dw_type *t, uint64_t addr)
-{
-	static const char *const names[] = { "lock", "s", "sem" };
-	const struct dw_type *m = NULL, *lock, *sem;
-	uint64_t at, target;
-
-	for (size_t i = 0; i < 3 && !m; i++)
-		if (!await_find_member(w, t, addr, names[i], &m, &at))
-			m = NULL;
-	for (unsigned i = 0; m && m->class == DC_STRUCT && m->n_members && i < 6; i++)
-		m = dw_member_type(w->dwarf, &m->members[0]);
-	if (!m || m->class != DC_POINTER || !mem_u64(w->ctx->mem, at, &target) || !target)
-		return 0;
-	lock = dw_type_of(w->dwarf, m->target_ref);
-	if (!lock)
-		return 0;
-	if (await_starts(lock->full, "tokio::sync::batch_semaphore::Semaphore"))
-		return target;
-	return await_find_type(w, lock, target, "tokio::sync::batch_semaphore::Semaphore", &sem, &at) ? at : 0;
-}
-
-/* Guards of Tokio's locks and permits of its semaphores among the locals of a suspended coroutine. */
-static void find_guards(struct walk *w, struct await_node *n, const struct dw_type *locals, uint64_t addr)
-{
-	for (size_t i = 0; i < locals->n_members; i++) {
-		const struct dw_type *m = dw_member_type(w->dwarf, &locals->members[i]);
-		uint64_t sem;
-
-		if (!m || !await_starts(m->full, "tokio::sync::") ||
-		    (!strstr(m->name, "Guard<") && !strstr(m->name, "SemaphorePermit")))
-			continue;
-		sem = guarded_semaphore(w, m, addr + locals->members[i].offset);
-		if (sem)
-			add_hold(n, sem);
+		if (len > end && !strcmp(file + len - end, macros[i].end))
+			return macros[i].name;
 	}
-}
-
-static bool is_macro_file(const char *file)
-{
-	return file && (strstr(file, "tokio/src/macros/") || strstr(file, "/src/macros/") ||
-			strstr(file, "futures-util") || strstr(file, "_mod.rs"));
+	return NULL;
 }
 
 static void walk_coroutine(struct walk *w, struct await_node *parent, const struct dw_type *t,
@@ -318,6 +317,7 @@ static void walk_coroutine(struct walk *w, struct await_node *parent, const stru
 	const struct dw_variant *v = await_variant(w, t, addr);
 	const struct dw_type *state;
 	const struct dw_member *awaitee;
+	const char *macro;
 
 	if (!n)
 		return;
@@ -348,9 +348,11 @@ static void walk_coroutine(struct walk *w, struct await_node *parent, const stru
 		node_note(w, n, "unreadable: the await point has no future");
 		return;
 	}
-	if (is_macro_file(n->file))
+	macro = w->macro;
+	w->macro = macro_of(n->file);
+	if (w->macro)
 		debug_await_place(w->dwarf, t, awaitee->type_ref, &n->file, &n->line);
-	find_guards(w, n, state, addr + v->member.offset);
+	await_find_guards(w, n, t, state, addr + v->member.offset);
 	if (w->n_outer < 64) {
 		w->outer[w->n_outer] = state;
 		w->outer_addr[w->n_outer] = addr + v->member.offset;
@@ -359,6 +361,7 @@ static void walk_coroutine(struct walk *w, struct await_node *parent, const stru
 	walk_type(w, n, dw_member_type(w->dwarf, awaitee), addr + v->member.offset + awaitee->offset,
 		  depth + 1);
 	w->n_outer--;
+	w->macro = macro;
 }
 
 static void walk_dyn(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
@@ -420,6 +423,37 @@ static void walk_slice(struct walk *w, struct await_node *parent, const struct d
 		return;
 	}
 	walk_elements(w, parent, dw_type_of(w->dwarf, pointer->target_ref), at, n, depth);
+}
+
+static void walk_vec(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
+		     unsigned depth)
+{
+	const struct dw_type *x;
+	uint64_t at, data, n;
+
+	/* the pointer's own type is Unique<u8>: only the parameter tells of what it is */
+	if (!await_find_member(w, t, addr, "len", &x, &at) || !mem_u64(w->ctx->mem, at, &n) ||
+	    !await_find_member(w, t, addr, "ptr", &x, &at) || !mem_u64(w->ctx->mem, at, &data)) {
+		node_note(w, parent, "unreadable: Vec");
+		return;
+	}
+	walk_elements(w, parent, dw_param_type(w->dwarf, t, "T"), data, n, depth);
+}
+
+/* Shared { inner: Option<Arc<Inner { future_or_output, .. }>> } */
+static void walk_shared(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
+			unsigned depth)
+{
+	const struct dw_type *x, *inner;
+	uint64_t at, target;
+
+	if (!await_find_member(w, t, addr, "inner", &x, &at) || !mem_u64(w->ctx->mem, at, &target) || !target ||
+	    !(inner = await_pointee(w, x)) ||
+	    !await_find_member(w, inner, target, "future_or_output", &x, &at)) {
+		node_note(w, parent, "unreadable: Shared");
+		return;
+	}
+	walk_type(w, parent, x, at, depth + 1);
 }
 
 /* The list of all futures in it, finished ones are empty. */
@@ -509,16 +543,18 @@ static void walk_closure(struct walk *w, struct await_node *parent, const struct
 			 uint64_t addr, unsigned depth)
 {
 	const struct dw_member *disabled = dw_find_member(t, "_ref__disabled");
+	const char *macro = w->macro;
 	struct await_node *n = parent;
 
 	/* the macros keep their futures in locals of the coroutine and poll them from a closure */
-	if (disabled || dw_find_member(t, "futures") || dw_find_member(t, "_fut0")) {
+	if (macro) {
 		n = node_new(w, AN_BRANCH, t->full, addr);
 		if (!n)
 			return;
 		node_add(parent, n);
-		n->name = strdup(disabled ? "select!" : strstr(t->full, "try_") ? "try_join!" : "join!");
+		n->name = strdup(macro);
 	}
+	w->macro = NULL;
 	for (size_t i = 0; i < t->n_members; i++) {
 		const struct dw_type *m = dw_member_type(w->dwarf, &t->members[i]);
 
@@ -550,14 +586,19 @@ static void walk_members(struct walk *w, struct await_node *parent, const struct
 }
 
 /* Wrappers of the standard library that say nothing to a reader. */
-static bool is_transparent(const struct dw_type *t)
+static bool is_transparent(const struct dw_type *t, const struct await_node *parent)
 {
+	/* adaptors of which others are made */
+	static const char *const chains[] = { "futures_util::future::future::",
+					      "futures_util::future::try_future::" };
+
 	static const char *const prefixes[] = {
 		"core::", "alloc::", "std::", "(", "tokio::future::poll_fn::", "futures_util::future::poll_fn::",
 		"futures_util::future::future::flatten::", "futures_util::future::future::map::",
 		"futures_util::future::join_all::JoinAllKind", "futures_util::stream::futures_ordered::",
 		"futures_util::stream::futures_unordered::", "tokio::runtime::coop::", "tokio::task::coop::",
 		"futures_util::unfold_state::", "async_executor::", "tokio::util::",
+		"futures_util::future::either::", "futures_util::future::future::fuse::",
 	};
 
 	if (!*t->full || strstr(t->full, "maybe_done::"))
@@ -565,6 +606,11 @@ static bool is_transparent(const struct dw_type *t)
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
 		if (await_starts(t->full, prefixes[i]))
 			return true;
+	for (size_t i = 0; i < 2; i++)
+		for (size_t k = 0; k < 2; k++)
+			if (await_starts(t->full, chains[i]) && parent->kind == AN_FUTURE &&
+			    await_starts(parent->full, chains[k]))
+				return true;
 	return false;
 }
 
@@ -601,7 +647,7 @@ static void walk_enum(struct walk *w, struct await_node *parent, const struct dw
 	if (done) {
 		struct await_node *n;
 
-		if (!strstr(t->name, "MaybeDone<"))
+		if (!strstr(t->name, "MaybeDone<") && !w->fuse)
 			return; /* None, Complete: nothing is waited for here */
 		n = node_new(w, AN_FUTURE, t->full, addr);
 		if (!n)
@@ -611,6 +657,7 @@ static void walk_enum(struct walk *w, struct await_node *parent, const struct dw
 		node_add(parent, n);
 		return;
 	}
+	w->fuse = false;
 	walk_type(w, parent, inner, addr + v->member.offset, depth + 1);
 }
 
@@ -647,18 +694,28 @@ static void walk_struct(struct walk *w, struct await_node *parent, const struct 
 		walk_unordered(w, parent, t, addr, depth);
 		return;
 	}
+	if (is_vec(t)) {
+		walk_vec(w, parent, t, addr, depth);
+		return;
+	}
 	if (t->has_variants) {
 		walk_enum(w, parent, t, addr, depth);
 		return;
 	}
-	if (!is_transparent(t)) {
+	if (!is_transparent(t, parent)) {
 		n = node_new(w, AN_FUTURE, t->full, addr);
 		if (!n)
 			return;
 		node_add(parent, n);
 		n->name = name_shorten(t->full);
 	}
+	if (is_shared(t)) {
+		walk_shared(w, n, t, addr, depth);
+		return;
+	}
+	w->fuse = await_starts(t->full, "futures_util::future::future::fuse::Fuse<");
 	walk_members(w, n, t, addr, depth);
+	w->fuse = false;
 }
 
 static void walk_type(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,

@@ -1,0 +1,107 @@
+/*
+ * Which locks a suspended coroutine holds: guards of Tokio's locks and permits of its semaphores
+ * among the locals of the await point at which it stands, also inside of Option, Result, tuples and
+ * structures.
+ *
+ * A captured variable (argument, upvar) stays listed after it was moved away, so it does not count,
+ * unless rustc lists it twice: as what was captured and as a live local at the same place.
+ *
+ * Source: Tokio sync/{mutex,rwlock,semaphore}.rs: guards are { lock: &Mutex or Arc<Mutex>, .. },
+ * { s: &Semaphore, .. }, permits { sem: &Semaphore or Arc<Semaphore>, permits }.
+ */
+#include "future/await.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { GUARD_DEPTH = 5 };
+
+static const char semaphore_type[] = "tokio::sync::batch_semaphore::Semaphore";
+
+static void add_hold(struct await_node *n, uint64_t lock)
+{
+	uint64_t *v;
+
+	for (size_t i = 0; i < n->n_holds; i++)
+		if (n->holds[i] == lock)
+			return;
+	v = reallocarray(n->holds, n->n_holds + 1, sizeof(*v));
+	if (!v)
+		return;
+	n->holds = v;
+	n->holds[n->n_holds++] = lock;
+}
+
+/* The semaphore inside of what a guard refers to: &Mutex, Arc<Mutex>, &Semaphore. */
+static uint64_t guarded_semaphore(struct walk *w, const struct dw_type *t, uint64_t addr)
+{
+	static const char *const names[] = { "lock", "s", "sem" };
+	const struct dw_type *m = NULL, *lock, *sem;
+	uint64_t at = 0, target;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !m; i++)
+		if (!await_find_member(w, t, addr, names[i], &m, &at))
+			m = NULL;
+	lock = m ? await_pointee(w, m) : NULL;
+	if (!lock || !mem_u64(w->ctx->mem, at, &target) || !target)
+		return 0;
+	if (await_starts(lock->full, semaphore_type))
+		return target;
+	return await_find_type(w, lock, target, semaphore_type, &sem, &at) ? at : 0;
+}
+
+static bool is_guard(const struct dw_type *t)
+{
+	return await_starts(t->full, "tokio::sync::") &&
+	       (strstr(t->name, "Guard<") || strstr(t->name, "SemaphorePermit"));
+}
+
+static void guards_in(struct walk *w, struct await_node *n, const struct dw_type *t, uint64_t addr,
+		      unsigned depth)
+{
+	const struct dw_variant *v;
+
+	if (!t || depth > GUARD_DEPTH || (t->class != DC_STRUCT && t->class != DC_UNION) ||
+	    t->name[0] == '{') /* other coroutines and closures: not ours, or found when walked */
+		return;
+	if (is_guard(t)) {
+		uint64_t sem = guarded_semaphore(w, t, addr);
+
+		if (sem)
+			add_hold(n, sem);
+		return;
+	}
+	for (size_t i = 0; i < t->n_members; i++)
+		guards_in(w, n, dw_member_type(w->dwarf, &t->members[i]), addr + t->members[i].offset,
+			  depth + 1);
+	v = t->has_variants ? await_variant(w, t, addr) : NULL;
+	if (v)
+		guards_in(w, n, dw_member_type(w->dwarf, &v->member), addr + v->member.offset, depth + 1);
+}
+
+static size_t count_member(const struct dw_type *t, const struct dw_member *m)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; t && i < t->n_members; i++)
+		n += t->members[i].offset == m->offset && t->members[i].type_ref == m->type_ref;
+	return n;
+}
+
+void await_find_guards(struct walk *w, struct await_node *n, const struct dw_type *env,
+		       const struct dw_type *locals, uint64_t addr)
+{
+	const struct dw_type *captured = NULL;
+
+	for (size_t i = 0; i < env->n_variants; i++)
+		if (env->variants[i].value == 0)
+			captured = dw_member_type(w->dwarf, &env->variants[i].member);
+	for (size_t i = 0; i < locals->n_members; i++) {
+		const struct dw_member *m = &locals->members[i];
+
+		if (!strcmp(m->name, "__awaitee") ||
+		    (count_member(captured, m) && count_member(locals, m) < 2))
+			continue;
+		guards_in(w, n, dw_member_type(w->dwarf, m), addr + m->offset, 0);
+	}
+}
