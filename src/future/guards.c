@@ -1,6 +1,6 @@
 /*
  * Which locks a suspended coroutine holds: guards of Tokio's locks and permits of its semaphores
- * among the locals of the await point at which it stands, also inside of Option, Result, tuples and
+ * among the locals of the await point at which it stands, async-lock's guards too, also inside of Option, Result, tuples and
  * structures.
  *
  * A captured variable (argument, upvar) stays listed after it was moved away, so it does not count,
@@ -50,10 +50,24 @@ static uint64_t guarded_semaphore(struct walk *w, const struct dw_type *t, uint6
 	return await_find_type(w, lock, target, semaphore_type, &sem, &at) ? at : 0;
 }
 
+/* async-lock's MutexGuard(&Mutex), MutexGuardArc(Arc<Mutex>): the lock itself stands for it. */
+static uint64_t guarded_mutex(struct walk *w, const struct dw_type *t, uint64_t addr)
+{
+	const struct dw_type *x, *lock = await_pointee(w, t);
+	uint64_t at, target;
+
+	if (!lock || !mem_u64(w->ctx->mem, addr, &target))
+		return 0;
+	if (await_starts(lock->full, "async_lock::mutex::Mutex<"))
+		return target;
+	return await_find_type(w, lock, target, "async_lock::mutex::Mutex<", &x, &at) ? at : 0;
+}
+
 static bool is_guard(const struct dw_type *t)
 {
-	return await_starts(t->full, "tokio::sync::") &&
-	       (strstr(t->name, "Guard<") || strstr(t->name, "SemaphorePermit"));
+	return (await_starts(t->full, "tokio::sync::") ||
+		await_starts(t->full, "async_lock::mutex::")) &&
+	       (strstr(t->name, "Guard<") || await_starts(t->name, "MutexGuardArc<") || strstr(t->name, "SemaphorePermit"));
 }
 
 static void guards_in(struct walk *w, struct await_node *n, const struct dw_type *t, uint64_t addr,
@@ -65,7 +79,8 @@ static void guards_in(struct walk *w, struct await_node *n, const struct dw_type
 	    t->name[0] == '{') /* other coroutines and closures: not ours, or found when walked */
 		return;
 	if (is_guard(t)) {
-		uint64_t sem = guarded_semaphore(w, t, addr);
+		uint64_t sem = await_starts(t->full, "async_lock::") ? guarded_mutex(w, t, addr) :
+								       guarded_semaphore(w, t, addr);
 
 		if (sem)
 			add_hold(n, sem);

@@ -279,6 +279,52 @@ static void read_readiness(struct walk *w, const struct dw_type *t, uint64_t add
 	}
 }
 
+/* async-io's Readable(Ready { handle: &Async { io, .. }, .. }): the I/O object has the fd. */
+static void read_async_ready(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+{
+	const struct dw_type *x, *handle;
+	uint64_t at, target;
+
+	if (await_find_member(w, t, addr, "handle", &x, &at) && (handle = await_pointee(w, x)) &&
+	    mem_u64(w->ctx->mem, at, &target))
+		read_socket(w, handle, target, n);
+}
+
+/* async-lock's Lock { mutex: &Mutex, .. }, async-channel's Recv { receiver: &Receiver { channel: Arc } } */
+static void read_async_lock(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+{
+	const struct dw_type *x;
+	struct buf b = BUF_INIT;
+	uint64_t at;
+
+	if (!await_find_member(w, t, addr, "mutex", &x, &at))
+		return;
+	n->resource = first_pointer(w, x, at);
+	buf_printf(&b, "mutex %#lx", (unsigned long)n->resource);
+	detail(n, &b);
+}
+
+static void read_async_channel(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+{
+	const struct dw_type *x;
+	struct buf b = BUF_INIT;
+	uint64_t at, end;
+
+	if ((!await_find_member(w, t, addr, "receiver", &x, &at) &&
+	     !await_find_member(w, t, addr, "sender", &x, &at)) ||
+	    !mem_u64(w->ctx->mem, at, &end))
+		return;
+	if (x->class == DC_POINTER) {
+		const struct dw_type *owner = dw_type_of(w->dwarf, x->target_ref);
+
+		if (!owner || !await_find_member(w, owner, end, "channel", &x, &at))
+			return;
+	}
+	n->resource = first_pointer(w, x, at);
+	buf_printf(&b, "channel %#lx", (unsigned long)n->resource);
+	detail(n, &b);
+}
+
 static const struct leaf leaves[] = {
 	{ "tokio::time::sleep::Sleep", "sleep", AW_SLEEP, read_sleep },
 	{ "tokio::time::interval::Interval", "interval", AW_SLEEP, read_interval },
@@ -307,7 +353,12 @@ static const struct leaf leaves[] = {
 	{ "tokio::io::split::WriteHalf<", "write half", AW_SOCKET, read_socket },
 	{ "async_task::task::Task<", "task", AW_TASK, read_async_task },
 	{ "async_io::Timer", "timer", AW_SLEEP, read_sleep },
-	{ "async_io::reactor::Ready<", "socket ready", AW_SOCKET, NULL },
+	{ "async_io::reactor::Readable", "socket readable", AW_SOCKET, read_async_ready },
+	{ "async_io::reactor::Writable", "socket writable", AW_SOCKET, read_async_ready },
+	{ "async_io::reactor::Ready<", "socket ready", AW_SOCKET, read_async_ready },
+	{ "async_lock::mutex::Lock<", "Mutex::lock", AW_MUTEX, read_async_lock },
+	{ "async_channel::Recv<", "channel receive", AW_CHANNEL_RECV, read_async_channel },
+	{ "async_channel::Send<", "channel send (channel full)", AW_CHANNEL_SEND, read_async_channel },
 };
 
 static const struct leaf *leaf_of(const struct dw_type *t)

@@ -35,7 +35,8 @@ static const char *short_path(const char *file)
 bool render_is_internal(const struct await_node *n)
 {
 	static const char *const prefixes[] = { "tokio::", "async_std::", "async_io::", "async_executor::",
-						"async_lock::", "futures_lite::", "async_channel::" };
+						"async_lock::", "futures_lite::", "async_channel::",
+						"async_net::" };
 
 	if (n->kind != AN_ASYNC || n->n_children != 1)
 		return false;

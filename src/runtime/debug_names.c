@@ -45,6 +45,7 @@ static const struct dw_type *unwrap(struct debug *d, const struct dw_type *t)
 		{"core::pin::Pin<", "pointer"},
 		{"tokio::runtime::blocking::task::BlockingTask<", "func"},
 		{"async_std::task::builder::SupportTaskLocals<", "future"},
+		{"async_executor::AsyncCallOnDrop<", "future"},
 		{"tracing::instrument::Instrumented<", "inner"},
 		{"tracing::instrument::WithDispatch<", "inner"},
 		{"core::mem::manually_drop::ManuallyDrop<", "value"},

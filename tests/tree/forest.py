@@ -71,6 +71,7 @@ def short(name):
     """tree::own::recurse::{async_block#0} into recurse, some::path::Type<with, parameters> into Type<..>"""
     name = re.sub(r"<.*", "<..>", name)
     name = re.sub(r"(::\{[^}]*\})+", "", name)
+    name = re.sub(r"\b([a-z_]\w*)<..>$", r"\1", name)  # a function's
     return name.rsplit("::", 1)[-1] if " " not in name else name
 
 
