@@ -194,11 +194,13 @@ static int on_task_end(void *ctx, struct tl_task *task)
 		p = put_span(c, p, f->pid, lane_of(&t->at)->tid, t->at.begin_ns, end_ns);
 		p = put_lit(p, ",\"args\":{\"task\":");
 		p = put_u64(p, task->number);
-		p = put_lit(p, ",\"id\":");
-		p = put_u64(p, task->id);
+		if (task->id != task->number) {
+			p = put_lit(p, ",\"id\":");
+			p = put_u64(p, task->id);
+		}
 		if (task->parent) {
 			p = put_lit(p, ",\"spawned by task\":");
-			p = put_u64(p, task->parent);
+			p = put_u64(p, task->parent_number);
 		}
 		if (!task->spawn_seen)
 			p = put_lit(p, ",\"spawned\":\"not seen\"");

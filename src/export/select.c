@@ -85,6 +85,8 @@ static int show_tasks(struct lanes *l, struct top *top, uint64_t max)
 		l->families[i]->n_lanes = l->families[i]->cap_lanes = 0;
 	}
 	l->by_task = true;
+	if (!top->n)
+		return 0;
 
 	qsort(top->tasks, top->n, sizeof(*top->tasks), by_weight);
 	size_t n = min_u64(max, top->n);

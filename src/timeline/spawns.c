@@ -113,6 +113,7 @@ void spawn_add(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 	s->n_losses = tl->n_losses;
 	const struct task *parent = f ? f->task : th->root;
 	s->parent = parent ? parent->tl.serial : 0;
+	s->parent_number = parent ? parent->tl.number : 0;
 	if (hint && !k->first_hint)
 		k->first_hint = hint;
 	k->n_spawned++;

@@ -29,7 +29,7 @@ struct spawn {
 	struct spawn *left, *right;
 	uint32_t priority;
 	uint32_t thread;
-	uint64_t time_ns, parent, n_losses;
+	uint64_t time_ns, parent, parent_number, n_losses;
 };
 
 struct kind {

@@ -77,6 +77,7 @@ static struct task *task_begin(struct timeline *tl, struct kind *k, uint64_t id,
 	task->tl.number = id && !k->address_named && k->role != TR_ROOT ? id : task->tl.serial;
 	if (s) {
 		task->tl.parent = s->parent;
+		task->tl.parent_number = s->parent_number;
 		task->tl.spawn_thread = s->thread;
 		task->tl.spawn_seen = true;
 		task->tl.spawn_ns = task->since_ns = task->scheduled_ns = s->time_ns;

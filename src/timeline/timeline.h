@@ -54,6 +54,7 @@ struct tl_task {
 	 * same in every tool), the serial elsewhere. */
 	uint64_t number;
 	uint64_t parent; /* serial of the task whose poll spawned it, 0 if none or not known */
+	uint64_t parent_number; /* and the number by which people know that one */
 	uint32_t spawn_thread; /* index; UINT32_MAX if the spawn was not seen */
 	bool spawn_seen;       /* false: it lived before the recording (or its spawn was lost) */
 	uint64_t spawn_ns;     /* time of its spawn; if not seen, of its first event */
