@@ -31,6 +31,7 @@ enum await_state {
 	AS_DONE,     /* returned, its output may still lie there */
 	AS_PANICKED,
 	AS_DISABLED, /* a select! branch that is off */
+	AS_ASLEEP,   /* begun, held in a local, but not polled by the await point that now waits */
 };
 
 /* What a leaf waits for. */
@@ -59,8 +60,10 @@ struct await_node {
 	char *detail;	  /* for people: "84.2 s left", "fd 12"; NULL if none */
 	enum await_wait wait;
 	uint64_t resource, value;
+	bool granted;  /* AW_MUTEX and the like: has got its permits, and was not polled since */
 	uint64_t addr; /* of the future */
-	/* tokio locks that locals of this coroutine hold while it is suspended (addresses) */
+	/* locks that locals of this coroutine hold while it is suspended, or that were granted to this
+	 * leaf: addresses as in `resource` */
 	uint64_t *holds;
 	size_t n_holds;
 	struct await_node **children;
@@ -114,6 +117,10 @@ bool await_find_type(struct walk *w, const struct dw_type *t, uint64_t addr, con
 		     const struct dw_type **ret_type, uint64_t *ret_addr);
 /* What a pointer in wrappers (NonNull, Option, Arc: the first member each) points at; NULL: none. */
 const struct dw_type *await_pointee(struct walk *w, const struct dw_type *t);
+void await_add_hold(struct await_node *n, uint64_t lock);
+/* True if rustc lists member `m` of an await point as captured only: it may have been moved away. */
+bool await_is_captured(struct walk *w, const struct dw_type *env, const struct dw_type *locals,
+		       const struct dw_member *m);
 /* Fills n->holds from the locals of a coroutine `env` at the await point of `locals`. */
 void await_find_guards(struct walk *w, struct await_node *n, const struct dw_type *env,
 		       const struct dw_type *locals, uint64_t addr);

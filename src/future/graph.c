@@ -63,13 +63,14 @@ struct leaf_list {
 static void collect(const struct graph *g, const struct await_node *n, const bool *in_set,
 		    struct leaf_list *l)
 {
-	if (n->state == AS_DONE || n->state == AS_DISABLED)
+	if (n->state == AS_DONE || n->state == AS_DISABLED || n->state == AS_ASLEEP)
 		return;
 	if (n->kind == AN_LEAF) {
-		const struct inspect_task *t = graph_target(g, n);
+		/* a semaphore may have other holders, whom nobody knows */
+		const struct inspect_task *t = n->wait == AW_TASK || n->wait == AW_MUTEX ? graph_target(g, n) : NULL;
 
 		l->n++;
-		if (!t || !in_set[t - g->result->tasks])
+		if (!t || n->granted || !in_set[t - g->result->tasks])
 			l->open = true;
 		else if (!l->first)
 			l->first = n;
@@ -160,6 +161,54 @@ static int find_cycles(struct graph *g)
 	return 0;
 }
 
+/*
+ * Who could wake it? Tokio counts references in the state word: one is the owning list's, one the
+ * join handle's, one belongs to the entry in a run queue, and each waker is one. async-executor keeps
+ * one waker of each of its tasks for its own end; async-task doesn't count the handle.
+ */
+static const char *lost_proof(const struct inspect_task *t)
+{
+	bool idle = t->state == IS_IDLE;
+
+	if (inspect_kind_role(t->kind) != TR_TASK || (!idle && t->state != IS_SCHEDULED))
+		return NULL;
+	if (inspect_kind_is_tokio(t->kind)) {
+		if (!t->owner || t->refs > 1u + t->join_interest)
+			return NULL;
+		if (!idle)
+			return "it is marked as scheduled, but no run queue has it: all of its references are its "
+			       "list's and its join handle's";
+		return t->join_interest ?
+			       "it is idle and nobody has a waker of it: its 2 references are its list's and "
+			       "its join handle's" :
+			       "it is idle and nobody has a waker of it: its only reference is its list's";
+	}
+	if (!idle)
+		return NULL;
+	if (t->refs == 0)
+		return "it is idle and nobody has a waker of it: it has no references";
+	if (t->refs == 1 && await_starts(inspect_kind_full(t->kind), "async_executor::"))
+		return "it is idle and nobody has a waker of it: its only reference is its executor's";
+	return NULL;
+}
+
+static int find_lost(struct graph *g)
+{
+	for (size_t i = 0; i < g->result->n_tasks; i++) {
+		const char *proof = lost_proof(&g->result->tasks[i]);
+		struct graph_lost *v;
+
+		if (!proof)
+			continue;
+		v = reallocarray(g->lost, g->n_lost + 1, sizeof(*v));
+		if (!v)
+			return -ENOMEM;
+		g->lost = v;
+		v[g->n_lost++] = (struct graph_lost){ i, proof };
+	}
+	return 0;
+}
+
 int graph_make(const struct inspect_result *r, struct graph *ret_graph, struct error *err)
 {
 	struct graph g = { .result = r };
@@ -170,8 +219,11 @@ int graph_make(const struct inspect_result *r, struct graph *ret_graph, struct e
 		if (rc == 0 && r->tasks[i].tree)
 			rc = add_holders(&g, r->tasks[i].tree, i);
 	}
-	if (rc == 0)
+	/* what was read while the program ran proves nothing */
+	if (rc == 0 && r->stopped)
 		rc = find_cycles(&g);
+	if (rc == 0 && r->stopped)
+		rc = find_lost(&g);
 	if (rc < 0) {
 		graph_done(&g);
 		return error_set(err, rc, "out of memory");
@@ -187,6 +239,7 @@ void graph_done(struct graph *g)
 		free(g->cycles[i].leaves);
 	}
 	free(g->cycles);
+	free(g->lost);
 	map_done(&g->by_addr);
 	map_done(&g->holders);
 	*g = (struct graph){ 0 };

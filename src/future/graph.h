@@ -17,6 +17,8 @@ struct graph {
 	struct map holders;   /* address of a lock's semaphore -> index + 1 of the task that holds a guard */
 	struct graph_cycle *cycles;
 	size_t n_cycles;
+	struct graph_lost *lost;
+	size_t n_lost;
 };
 
 /* Tasks each of which waits for the next and for nothing else, the last for the first. */
@@ -24,6 +26,12 @@ struct graph_cycle {
 	size_t *tasks; /* indexes */
 	const struct await_node **leaves; /* the leaf by which each waits */
 	size_t n;
+};
+
+/* A task that can never run again, though it is not done. */
+struct graph_lost {
+	size_t task;
+	const char *proof;
 };
 
 int graph_make(const struct inspect_result *r, struct graph *ret_graph, struct error *err);

@@ -18,7 +18,7 @@ enum { GUARD_DEPTH = 5 };
 
 static const char semaphore_type[] = "tokio::sync::batch_semaphore::Semaphore";
 
-static void add_hold(struct await_node *n, uint64_t lock)
+void await_add_hold(struct await_node *n, uint64_t lock)
 {
 	uint64_t *v;
 
@@ -83,7 +83,7 @@ static void guards_in(struct walk *w, struct await_node *n, const struct dw_type
 								       guarded_semaphore(w, t, addr);
 
 		if (sem)
-			add_hold(n, sem);
+			await_add_hold(n, sem);
 		return;
 	}
 	for (size_t i = 0; i < t->n_members; i++)
@@ -103,20 +103,24 @@ static size_t count_member(const struct dw_type *t, const struct dw_member *m)
 	return n;
 }
 
-void await_find_guards(struct walk *w, struct await_node *n, const struct dw_type *env,
-		       const struct dw_type *locals, uint64_t addr)
+bool await_is_captured(struct walk *w, const struct dw_type *env, const struct dw_type *locals,
+		       const struct dw_member *m)
 {
 	const struct dw_type *captured = NULL;
 
 	for (size_t i = 0; i < env->n_variants; i++)
 		if (env->variants[i].value == 0)
 			captured = dw_member_type(w->dwarf, &env->variants[i].member);
+	return count_member(captured, m) && count_member(locals, m) < 2;
+}
+
+void await_find_guards(struct walk *w, struct await_node *n, const struct dw_type *env,
+		       const struct dw_type *locals, uint64_t addr)
+{
 	for (size_t i = 0; i < locals->n_members; i++) {
 		const struct dw_member *m = &locals->members[i];
 
-		if (!strcmp(m->name, "__awaitee") ||
-		    (count_member(captured, m) && count_member(locals, m) < 2))
-			continue;
-		guards_in(w, n, dw_member_type(w->dwarf, m), addr + m->offset, 0);
+		if (strcmp(m->name, "__awaitee") != 0 && !await_is_captured(w, env, locals, m))
+			guards_in(w, n, dw_member_type(w->dwarf, m), addr + m->offset, 0);
 	}
 }

@@ -310,6 +310,11 @@ static void resolve(struct inspect *in, struct inspect_kind *k)
 		k->name = debug_future_name(d, k->future);
 }
 
+bool inspect_kind_is_tokio(const struct inspect_kind *k)
+{
+	return k->tokio;
+}
+
 const char *inspect_kind_name(const struct inspect_kind *k)
 {
 	return k->name ? k->name : k->kind->name ? k->kind->name : "?";
@@ -672,6 +677,7 @@ static int stop_and_copy(void *arg)
 	c->res->now_ns = clock_monotonic_ns();
 	r = mem_refresh(&c->in->mem);
 	threads_resume(&stop);
+	c->res->stopped = true;
 	c->res->stop_ns = stop.stop_ns;
 	return r < 0 ? error_set(c->err, r, "process %d is gone", c->in->process.pid) : 0;
 }

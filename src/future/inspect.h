@@ -49,6 +49,7 @@ struct inspect_result {
 	size_t n_tasks;
 	uint64_t now_ns;  /* CLOCK_MONOTONIC at the moment that the trees show */
 	uint64_t stop_ns; /* threads stood still for so long */
+	bool stopped;	  /* all of it is of one moment */
 	size_t n_missed;  /* reads that the copy did not have: the program changed between the walks */
 };
 
@@ -60,6 +61,7 @@ int inspect_look(struct inspect *in, const struct inspect_options *opt,
 		 struct inspect_result *ret_result, struct error *err);
 void inspect_result_done(struct inspect_result *r);
 
+bool inspect_kind_is_tokio(const struct inspect_kind *k);
 const char *inspect_kind_name(const struct inspect_kind *k);
 const char *inspect_kind_full(const struct inspect_kind *k);
 enum trace_role inspect_kind_role(const struct inspect_kind *k);

@@ -107,7 +107,7 @@ static void name_by_user(struct walk *w, struct await_node *n)
 static void read_acquire(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
 {
 	const struct dw_type *x, *sem_type;
-	uint64_t at, sem = 0, permits = 0, wanted = 0;
+	uint64_t at, sem = 0, permits = 0, wanted = 0, missing, queued;
 	struct buf b = BUF_INIT;
 
 	if (!await_find_member(w, t, addr, "semaphore", &x, &at) || !mem_u64(w->ctx->mem, at, &sem))
@@ -127,6 +127,12 @@ static void read_acquire(struct walk *w, const struct dw_type *t, uint64_t addr,
 		set_name(n, wanted > 1 ? "RwLock::write" : "RwLock::read");
 	if (!n->name)
 		n->name = strdup("Semaphore::acquire");
+	if (await_find_member(w, t, addr, "state", &x, &at) && mem_u64(w->ctx->mem, at, &missing) && !missing &&
+	    await_find_member(w, t, addr, "queued", &x, &at) && mem_uint(w->ctx->mem, at, 1, &queued) && queued) {
+		n->granted = true;
+		await_add_hold(n, sem);
+		buf_str(&b, "granted, ");
+	}
 	buf_printf(&b, "semaphore %#lx", (unsigned long)sem);
 	if (n->wait == AW_SEMAPHORE)
 		buf_printf(&b, ", wants %lu, %lu free", (unsigned long)wanted, (unsigned long)permits);

@@ -64,6 +64,8 @@ static const char *state_word(enum await_state s)
 		return "panicked";
 	case AS_DISABLED:
 		return "off";
+	case AS_ASLEEP:
+		return "held, not polled";
 	default:
 		return NULL;
 	}
@@ -245,20 +247,103 @@ static void group_text(const struct view *v, const struct group *g)
 	buf_char(v->out, '\n');
 }
 
+/* The future inside of a task that has got or holds the lock which a leaf waits for. */
+static const struct await_node *find_hold(const struct await_node *n, uint64_t lock)
+{
+	for (size_t i = 0; i < n->n_holds; i++)
+		if (n->holds[i] == lock)
+			return n;
+	for (size_t i = 0; i < n->n_children; i++) {
+		const struct await_node *found = find_hold(n->children[i], lock);
+
+		if (found)
+			return found;
+	}
+	return NULL;
+}
+
+/* The future on the way to `n` that nobody polls; NULL: there is none. */
+static const struct await_node *asleep_above(const struct await_node *root, const struct await_node *n,
+					     const struct await_node *asleep)
+{
+	if (root->state == AS_ASLEEP)
+		asleep = root;
+	if (root == n)
+		return asleep;
+	for (size_t i = 0; i < root->n_children; i++) {
+		const struct await_node *found = asleep_above(root->children[i], n, asleep);
+
+		if (found)
+			return found;
+	}
+	return NULL;
+}
+
+/* What proves an edge of a cycle. */
+static void proof_text(const struct view *v, const struct await_node *leaf)
+{
+	const struct inspect_task *t = graph_target(v->g, leaf);
+	const struct await_node *hold = t && t->tree ? find_hold(t->tree, leaf->resource) : NULL;
+	const struct await_node *asleep = hold ? asleep_above(t->tree, hold, NULL) : NULL;
+
+	if (!hold)
+		return;
+	buf_str(v->out, "    ");
+	if (hold->granted) {
+		buf_str(v->out, "the lock was granted to a future");
+	} else {
+		text_safe(v->out, hold->name ? hold->name : "?");
+		buf_str(v->out, " has the lock's guard in a local");
+		if (hold->file) {
+			buf_str(v->out, " at ");
+			text_safe(v->out, short_path(hold->file));
+			buf_printf(v->out, ":%u", hold->line);
+		}
+	}
+	if (asleep) {
+		buf_str(v->out, hold->granted ? " inside " : ", inside ");
+		text_safe(v->out, asleep->name ? asleep->name : "?");
+		if (asleep->file) {
+			buf_str(v->out, " (");
+			text_safe(v->out, short_path(asleep->file));
+			buf_printf(v->out, ":%u)", asleep->line);
+		}
+		buf_str(v->out, ", which is held but not polled while the task waits (a \"futurelock\")");
+	}
+	buf_char(v->out, '\n');
+}
+
+static void lost_text(const struct view *v)
+{
+	for (size_t i = 0; i < v->g->n_lost; i++) {
+		const struct inspect_task *t = &v->r->tasks[v->g->lost[i].task];
+
+		if (!render_matches(v->opt, t))
+			continue;
+		buf_printf(v->out, "%sNEVER AGAIN%s: ", v->opt->color ? "\033[1;31m" : "",
+			   v->opt->color ? "\033[0m" : "");
+		task_name(v, t);
+		buf_printf(v->out, " can't run again: %s (state word %#" PRIx64 ")\n\n", v->g->lost[i].proof,
+			   t->raw_state);
+	}
+}
+
 static void cycles_text(const struct view *v)
 {
 	for (size_t i = 0; i < v->g->n_cycles; i++) {
 		const struct graph_cycle *c = &v->g->cycles[i];
 
-		buf_printf(v->out, "%sDEADLOCK%s: %zu task%s wait%s for each other and for nothing else:\n",
-			   v->opt->color ? "\033[1;31m" : "", v->opt->color ? "\033[0m" : "", c->n,
-			   c->n == 1 ? "" : "s", c->n == 1 ? "s" : "");
+		buf_printf(v->out, "%sDEADLOCK%s: %s\n", v->opt->color ? "\033[1;31m" : "",
+			   v->opt->color ? "\033[0m" : "",
+			   c->n == 1 ? "a task waits for itself and for nothing else:" :
+				       "tasks wait for each other and for nothing else:");
 		for (size_t k = 0; k < c->n; k++) {
 			buf_str(v->out, "  ");
 			task_name(v, &v->r->tasks[c->tasks[k]]);
 			buf_str(v->out, " waits: ");
 			node_line(v, c->leaves[k], false);
 			buf_char(v->out, '\n');
+			proof_text(v, c->leaves[k]);
 		}
 		buf_char(v->out, '\n');
 	}
@@ -295,6 +380,7 @@ void render_text(const struct inspect *in, const struct inspect_result *r, const
 		if (groups[i].n)
 			group_text(&v, &groups[i]);
 	cycles_text(&v);
+	lost_text(&v);
 	buf_printf(out, "%zu task%s", n_shown, n_shown == 1 ? "" : "s");
 	if (n_shown != r->n_tasks)
 		buf_printf(out, " of %zu", r->n_tasks);

@@ -6,7 +6,8 @@
 #include <string.h>
 
 static const char *const node_kinds[] = { "async", "branch", "future", "leaf", "note" };
-static const char *const node_states[] = { "suspended", "unpolled", "done", "panicked", "disabled" };
+static const char *const node_states[] = { "suspended", "unpolled", "done", "panicked", "disabled",
+					    "asleep" };
 static const char *const waits[] = { "unknown", "sleep", "semaphore", "mutex", "rwlock", "channel_send",
 				     "channel_receive", "oneshot", "notify", "task", "socket", "blocking" };
 
@@ -30,6 +31,8 @@ static void node_json(struct json *j, const struct graph *g, const char *key, co
 		json_string(j, "waits_for", waits[n->wait]);
 		if (n->resource)
 			json_u64(j, "resource", n->resource);
+		if (n->granted)
+			json_bool(j, "granted", true);
 		if (n->wait == AW_SLEEP)
 			json_u64(j, "deadline_ns", n->value);
 		else if (n->wait == AW_SOCKET)
@@ -108,6 +111,17 @@ void render_json(const struct inspect *in, const struct inspect_result *r, const
 			json_end_object(&j);
 		}
 		json_end_array(&j);
+	}
+	json_end_array(&j);
+	json_array(&j, "never_again");
+	for (size_t i = 0; i < g->n_lost; i++) {
+		const struct inspect_task *t = &r->tasks[g->lost[i].task];
+
+		json_object(&j, NULL);
+		json_u64(&j, "id", t->id);
+		json_u64(&j, "address", t->addr);
+		json_string(&j, "proof", g->lost[i].proof);
+		json_end_object(&j);
 	}
 	json_end_array(&j);
 	json_array(&j, "notes");

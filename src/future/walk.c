@@ -310,6 +310,46 @@ static const char *macro_of(const char *file)
 	return NULL;
 }
 
+/* Has it been polled? What was not may be a copy that a move left behind. */
+static bool has_begun(const struct await_node *n)
+{
+	if (n->kind == AN_ASYNC)
+		return n->state == AS_SUSPENDED && n->n_children;
+	for (size_t i = 0; i < n->n_children; i++)
+		if (has_begun(n->children[i]))
+			return true;
+	return false;
+}
+
+/* Futures in locals that were begun and that this await point does not poll: a select! in a loop over
+ * `&mut future` has left them. They may hold what the task waits for ("futurelock"). */
+static void walk_asleep(struct walk *w, struct await_node *n, const struct dw_type *env,
+			const struct dw_type *locals, uint64_t addr, unsigned depth)
+{
+	for (size_t i = 0; i < locals->n_members; i++) {
+		const struct dw_member *m = &locals->members[i];
+		const struct dw_type *t = dw_member_type(w->dwarf, m);
+		struct await_node *found;
+
+		if (!t || !strcmp(m->name, "__awaitee") || await_is_leaf(t) ||
+		    (t->class == DC_POINTER && !await_starts(t->name, "alloc::boxed::Box<")) ||
+		    await_is_captured(w, env, locals, m) || !can_hold(w, t, 0) ||
+		    !(found = node_new(w, AN_FUTURE, t->full, addr + m->offset)))
+			continue;
+		walk_type(w, found, t, addr + m->offset, depth + 1);
+		for (size_t k = 0; k < found->n_children; k++) {
+			if (has_begun(found->children[k])) {
+				found->children[k]->state = AS_ASLEEP;
+				node_add(n, found->children[k]);
+			} else {
+				await_node_free(found->children[k]);
+			}
+		}
+		found->n_children = 0;
+		await_node_free(found);
+	}
+}
+
 static void walk_coroutine(struct walk *w, struct await_node *parent, const struct dw_type *t,
 			   uint64_t addr, unsigned depth)
 {
@@ -362,6 +402,7 @@ static void walk_coroutine(struct walk *w, struct await_node *parent, const stru
 		  depth + 1);
 	w->n_outer--;
 	w->macro = macro;
+	walk_asleep(w, n, t, state, addr + v->member.offset, depth);
 }
 
 static void walk_dyn(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,

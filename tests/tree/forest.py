@@ -22,6 +22,13 @@ class Node:
         ]
 
 
+def marks(name):
+    """{mark: "file:line"} of a source."""
+    lines = (WHERE / "src" / name).read_text().splitlines()
+    found = [(re.search(r"// @(\w+)$", line), number) for number, line in enumerate(lines, 1)]
+    return {mark[1]: f"{name}:{number}" for mark, number in found if mark}
+
+
 class Forest:
     """What the sources of one target expect: trees by the name of their root future."""
 
