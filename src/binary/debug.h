@@ -1,6 +1,7 @@
 /*
- * Types as DWARF tells them, read through libdw, lazily: only the units that are asked for are ever
- * walked, found by address ranges. A 500 MB debug binary costs what its few units cost.
+ * Types as DWARF tells them, lazily: only the units that are asked for are ever walked, found by
+ * address ranges. A 500 MB debug binary costs what its few units cost. What was answered once is
+ * cached by build-id, so the next time it costs no reading of DWARF at all.
  *
  * A type is compiled once into struct dw_type and then stays: members with offsets, rustc's
  * variant parts, template parameters. Types of members are resolved when asked for, so the graph is
@@ -45,7 +46,7 @@ struct dw_param {
 };
 
 struct dw_type {
-	uint64_t ref;	  /* identity: equal refs, equal type (several refs may name one type) */
+	uint64_t ref; /* identity: equal refs, equal type (several refs may name one type) */
 	enum dw_class class;
 	const char *name; /* DW_AT_name, "" if none: "{async_fn_env#0}", "Option<u64>" */
 	const char *full; /* with its namespaces: "app::serve::{async_fn_env#0}" */
@@ -71,12 +72,19 @@ struct dw_type {
 
 /*
  * Opens the debug information that belongs to an ELF file: inside it, or found by build-id, by
- * .gnu_debuglink, in debuginfod's cache; split units (.dwo, .dwp) as libdw finds them.
- * -ENODATA with a sentence: there is none. `fd` stays the caller's; `path` is what messages name and
- * where neighbours are looked for.
+ * .gnu_debuglink, in debuginfod's cache (its network is never asked); split units from a .dwp
+ * beside it or their .dwo files. DWARF 2 to 5. -ENODATA with a sentence: there is none. `fd` stays
+ * the caller's; `path` is what messages name and where neighbours are looked for.
  */
 int debug_open(int fd, const char *path, struct debug **ret_dwarf, struct error *err);
+/* The same without the cache of answers, neither read nor written. */
+int debug_open_fresh(int fd, const char *path, struct debug **ret_dwarf, struct error *err);
+/* Also writes the cache, if there is something new for it. */
 void debug_free(struct debug *d);
+
+/* While `local`, nothing is searched in all units: an answer that isn't where it should be is none
+ * (and not remembered). For callers with little time. */
+void debug_local(struct debug *d, bool local);
 
 /* The type behind a reference; NULL: unreadable. */
 const struct dw_type *dw_type_of(struct debug *d, uint64_t ref);
@@ -100,12 +108,13 @@ struct dw_function {
 int debug_function(struct debug *d, uint64_t addr, struct dw_function *ret);
 
 /* The structure `Cell<...>` whose first template parameters are these types: a runtime's cell of a
- * task. Units that cover `near_addrs` are looked at first, all others only if it isn't there. NULL: none. */
+ * task. Units that cover `near_addrs` are looked at first, all others only if it isn't there. NULL:
+ * none. */
 const struct dw_type *debug_cell(struct debug *d, const uint64_t *near_addrs, size_t n_near,
 				 const uint64_t *param_refs, size_t n_params);
 
 /* The concrete type behind a vtable `<X as Trait>::{vtable}` at this address; NULL: none. Walks all
- * units once, at the first call. */
+ * units once, at the first call that the cache can't answer. */
 const struct dw_type *debug_vtable_type(struct debug *d, uint64_t vtable_addr);
 
 /* Where a macro-made await point was written: the `__awaitee` variable of that type in the poll

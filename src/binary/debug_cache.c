@@ -1,0 +1,716 @@
+/*
+ * The cache of answers: $XDG_CACHE_HOME/pollux/<build-id>-<size>.debug, or ~/.cache/pollux.
+ *
+ * All that was asked of a program's debug information, and what was answered: types, functions,
+ * places. References are offsets in the debug information and so mean the same the next time.
+ * A program without a build-id goes by device, inode, time and size.
+ *
+ *    head: magic, version, length and checksum of the rest
+ *    who wrote it; strings; types; other references to types; functions; cells; vtables; awaits;
+ * places
+ *
+ * The folder is ours alone (0700, owned by the effective user, else it isn't used), files are
+ * 0600 and put in place by a rename. Still they are read as from a stranger: bounded, and anything
+ * odd makes the whole file count as absent. The folder's size is bounded: the oldest files go.
+ */
+#include "binary/debug_data.h"
+#include "binary/debug_file.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/cursor.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CACHE_MAGIC "plxdebug"
+enum {
+	CACHE_VERSION = 1,
+	MAX_FILE = 64 << 20,
+	MAX_FOLDER = 256 << 20,
+};
+
+struct cache_head {
+	char magic[8];
+	uint32_t version, head_bytes;
+	uint64_t bytes, checksum;
+};
+_Static_assert(sizeof(struct cache_head) == 32, "cache_head is a file format");
+
+static uint64_t checksum(const uint8_t *p, size_t len)
+{
+	uint64_t h = len * 0xd6e8feb86659fd93ULL, v;
+
+	for (; len >= 8; len -= 8, p += 8) {
+		memcpy(&v, p, 8);
+		h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
+		h ^= h >> 29;
+	}
+	v = 0;
+	memcpy(&v, p, len);
+	h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
+	return h ^ h >> 32;
+}
+
+/* ---- where ---- */
+
+/* Our folder, made if it isn't there; -1: none that is ours alone. */
+static int folder_open(const char *path, bool make)
+{
+	_cleanup_close_ int fd = -1;
+	struct stat st;
+	int ret;
+
+	if (make) {
+		_cleanup_free_ char *parent = strdup(path);
+		char *slash = parent ? strrchr(parent, '/') : NULL;
+
+		if (slash) {
+			*slash = 0;
+			mkdir(parent, 0700);
+		}
+		mkdir(path, 0700);
+	}
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || st.st_mode & 022)
+		return -1;
+	ret = fd;
+	fd = -1;
+	return ret;
+}
+
+static char *folder_path(void)
+{
+	const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	char *path = NULL;
+
+	if (xdg && *xdg == '/') {
+		if (asprintf(&path, "%s/pollux", xdg) < 0)
+			path = NULL;
+	} else if (home && *home == '/') {
+		if (asprintf(&path, "%s/.cache/pollux", home) < 0)
+			path = NULL;
+	}
+	return path;
+}
+
+static char *file_name(int fd)
+{
+	uint8_t id[64];
+	size_t len;
+	char hex[129] = "", *name = NULL;
+	struct stat st;
+	int r;
+
+	if (fstat(fd, &st) < 0)
+		return NULL;
+	len = debug_file_build_id(fd, id);
+	for (size_t i = 0; i < len; i++)
+		snprintf(hex + 2 * i, 3, "%02x", id[i]);
+	if (len)
+		r = asprintf(&name, "%s-%llx.debug", hex, (unsigned long long)st.st_size);
+	else
+		r = asprintf(&name, "file-%llx-%llx-%llx.%lx-%llx.debug",
+			     (unsigned long long)st.st_dev, (unsigned long long)st.st_ino,
+			     (unsigned long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
+			     (unsigned long long)st.st_size);
+	return r < 0 ? NULL : name;
+}
+
+/* ---- writing ---- */
+
+struct saving {
+	struct buf strings, body;
+	struct map numbers; /* (pointer, 0) -> number of the string */
+	struct map types;   /* (pointer, 0) -> number of the type, from 1 */
+	uint64_t n_strings;
+};
+
+/* Numbers go by pointer: most strings are shared, and one that isn't costs a few bytes. */
+static void save_str(struct saving *s, const char *str)
+{
+	uint64_t number = (uint64_t)(uintptr_t)map_get(&s->numbers, (uintptr_t)str, 0);
+	size_t len;
+
+	if (str && !number) {
+		len = strlen(str);
+		number = ++s->n_strings;
+		if (map_put(&s->numbers, (uintptr_t)str, 0, (void *)(uintptr_t)number) < 0)
+			s->body.failed = true;
+		buf_uleb(&s->strings, len);
+		buf_add(&s->strings, str, len + 1);
+	}
+	buf_uleb(&s->body, str ? number : 0);
+}
+
+static void save_place(struct saving *s, const char *file, uint32_t line)
+{
+	save_str(s, file);
+	buf_uleb(&s->body, line);
+}
+
+static void save_member(struct saving *s, const struct dw_member *m)
+{
+	save_str(s, m->name);
+	buf_uleb(&s->body, m->offset);
+	buf_uleb(&s->body, m->type_ref);
+	save_place(s, m->file, m->line);
+}
+
+static void save_params(struct saving *s, const struct dw_param *p, size_t n)
+{
+	buf_uleb(&s->body, n);
+	for (size_t i = 0; i < n; i++) {
+		save_str(s, p[i].name);
+		buf_uleb(&s->body, p[i].type_ref);
+	}
+}
+
+static void save_type(struct saving *s, const struct dw_type *t)
+{
+	struct buf *b = &s->body;
+
+	buf_uleb(b, t->ref);
+	buf_uleb(b, t->class);
+	save_str(s, t->name);
+	save_str(s, t->full);
+	buf_uleb(b, t->size);
+	buf_uleb(b, (unsigned)t->declaration | (unsigned)t->has_variants << 1);
+	buf_uleb(b, t->target_ref);
+	buf_uleb(b, t->n_elements);
+	buf_uleb(b, t->encoding);
+	buf_uleb(b, t->n_members);
+	for (size_t i = 0; i < t->n_members; i++)
+		save_member(s, &t->members[i]);
+	save_params(s, t->params, t->n_params);
+	if (!t->has_variants)
+		return;
+	buf_uleb(b, t->discr_offset);
+	buf_uleb(b, t->discr_size);
+	buf_uleb(b, t->n_variants);
+	for (size_t i = 0; i < t->n_variants; i++) {
+		buf_uleb(b, t->variants[i].is_default);
+		buf_uleb(b, t->variants[i].value);
+		save_member(s, &t->variants[i].member);
+	}
+}
+
+static void save_types(struct saving *s, const struct debug *d)
+{
+	const struct map_entry *e;
+	size_t pos = 0, n = 0, n_others = 0;
+
+	while ((e = map_next(&d->types, &pos))) {
+		if (((const struct dw_type *)e->value)->ref == e->a)
+			n++;
+		else
+			n_others++;
+	}
+	buf_uleb(&s->body, n);
+	n = 0;
+	for (pos = 0; (e = map_next(&d->types, &pos));) {
+		const struct dw_type *t = e->value;
+
+		if (t->ref != e->a)
+			continue;
+		save_type(s, t);
+		if (map_put(&s->types, (uintptr_t)t, 0, (void *)(uintptr_t)++n) < 0)
+			s->body.failed = true;
+	}
+	buf_uleb(&s->body, n_others);
+	for (pos = 0; (e = map_next(&d->types, &pos));) {
+		const struct dw_type *t = e->value;
+
+		if (t->ref == e->a)
+			continue;
+		buf_uleb(&s->body, e->a);
+		buf_uleb(&s->body, (uintptr_t)map_get(&s->types, (uintptr_t)t, 0));
+	}
+}
+
+static void save_functions(struct saving *s, const struct debug *d)
+{
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	buf_uleb(&s->body, d->functions.n);
+	while ((e = map_next(&d->functions, &pos))) {
+		const struct dw_function *f = e->value;
+
+		buf_uleb(&s->body, e->a);
+		buf_uleb(&s->body, f->low != 0);
+		if (!f->low)
+			continue;
+		save_str(s, f->name);
+		save_str(s, f->full);
+		buf_uleb(&s->body, f->high);
+		buf_uleb(&s->body, f->ref);
+		buf_uleb(&s->body, f->self_ref);
+		save_place(s, f->file, f->line);
+		save_params(s, f->params, f->n_params);
+	}
+}
+
+/* Answers that are types; 0 is "none". */
+static void save_answers(struct saving *s, const struct map *m)
+{
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	buf_uleb(&s->body, m->n);
+	while ((e = map_next(m, &pos))) {
+		buf_uleb(&s->body, e->a);
+		buf_uleb(&s->body, (uintptr_t)map_get(&s->types, (uintptr_t)e->value, 0));
+	}
+}
+
+static void save_places(struct saving *s, const struct map *m)
+{
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	buf_uleb(&s->body, m->n);
+	while ((e = map_next(m, &pos))) {
+		const struct debug_place_list *l = e->value;
+
+		buf_uleb(&s->body, e->a);
+		buf_uleb(&s->body, e->b);
+		buf_uleb(&s->body, l->max);
+		buf_uleb(&s->body, l->n);
+		for (size_t i = 0; i < l->n; i++) {
+			save_str(s, l->v[i].function);
+			save_place(s, l->v[i].file, l->v[i].line);
+		}
+	}
+}
+
+static bool write_all(int fd, const void *data, size_t len)
+{
+	for (const char *p = data; len;) {
+		ssize_t n = write(fd, p, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		p += n;
+		len -= (size_t)n;
+	}
+	return true;
+}
+
+struct old_file {
+	struct timespec mtime;
+	off_t bytes;
+	char name[256];
+};
+
+static int by_age(const void *a, const void *b)
+{
+	const struct old_file *x = a, *y = b;
+
+	if (x->mtime.tv_sec != y->mtime.tv_sec)
+		return x->mtime.tv_sec < y->mtime.tv_sec ? -1 : 1;
+	return x->mtime.tv_nsec < y->mtime.tv_nsec ? -1 : x->mtime.tv_nsec > y->mtime.tv_nsec;
+}
+
+/* Makes room for `more` bytes: the files that were longest not written go. */
+static void folder_trim(int folder, off_t more)
+{
+	_cleanup_free_ struct old_file *v = NULL;
+	int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+	const struct dirent *entry;
+	off_t sum = more;
+	size_t n = 0;
+
+	if (!dir && copy >= 0)
+		close(copy);
+	while (dir && (entry = readdir(dir))) {
+		struct old_file *bigger;
+		struct stat st;
+
+		if (fstatat(folder, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    !S_ISREG(st.st_mode))
+			continue;
+		bigger = reallocarray(v, n + 1, sizeof(*v));
+		if (!bigger)
+			break;
+		v = bigger;
+		v[n] = (struct old_file){.mtime = st.st_mtim, .bytes = st.st_size};
+		snprintf(v[n++].name, sizeof(v->name), "%s", entry->d_name);
+		sum += st.st_size;
+	}
+	if (dir)
+		closedir(dir);
+	if (n)
+		qsort(v, n, sizeof(*v), by_age);
+	for (size_t i = 0; i < n && sum > MAX_FOLDER; i++)
+		if (unlinkat(folder, v[i].name, 0) == 0)
+			sum -= v[i].bytes;
+}
+
+static void file_write(const char *path, const struct buf *text)
+{
+	_cleanup_free_ char *dir = strdup(path);
+	char *name = dir ? strrchr(dir, '/') : NULL, temp[300];
+	_cleanup_close_ int folder = -1, fd = -1;
+	struct cache_head head = {
+		.magic = CACHE_MAGIC,
+		.version = CACHE_VERSION,
+		.head_bytes = sizeof(head),
+		.bytes = text->len,
+		.checksum = checksum((const uint8_t *)text->data, text->len),
+	};
+
+	if (!name)
+		return;
+	*name++ = 0;
+	folder = folder_open(dir, true);
+	if (folder < 0)
+		return;
+	folder_trim(folder, (off_t)text->len);
+	snprintf(temp, sizeof(temp), ".%.200s.%d", name, (int)getpid());
+	fd = openat(folder, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return;
+	if (!write_all(fd, &head, sizeof(head)) || !write_all(fd, text->data, text->len) ||
+	    renameat(folder, temp, folder, name) < 0)
+		unlinkat(folder, temp, 0);
+}
+
+/* What wrote the file; another pollux may know more or have known less. */
+static const char writer[] = "pollux " POLLUX_VERSION;
+
+void debug_cache_save(struct debug *d)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT;
+	struct saving s = {0};
+	const char *missing;
+
+	/* Answers without the files of some units may be worse than those with them. */
+	if (!d->units || units_missing(d->units, &missing))
+		return;
+	save_types(&s, d);
+	save_functions(&s, d);
+	save_answers(&s, &d->cells);
+	save_answers(&s, &d->vtables);
+	save_places(&s, &d->awaits);
+	save_places(&s, &d->places);
+	buf_add(&text, writer, sizeof(writer));
+	buf_uleb(&text, s.n_strings);
+	buf_add(&text, s.strings.data, s.strings.len);
+	buf_add(&text, s.body.data, s.body.len);
+	if (!buf_failed(&text) && !buf_failed(&s.strings) && !buf_failed(&s.body) &&
+	    text.len < MAX_FILE)
+		file_write(d->cache_path, &text);
+	buf_done(&s.strings);
+	buf_done(&s.body);
+	map_done(&s.numbers);
+	map_done(&s.types);
+}
+
+/* ---- reading ---- */
+
+struct loading {
+	struct debug *d;
+	struct cursor c;
+	const char **strings;
+	uint64_t n_strings;
+	struct dw_type *types;
+	uint64_t n_types;
+};
+
+/* A count of things that take at least a byte each; what can't be makes the cursor fail. */
+static uint64_t load_count(struct loading *l)
+{
+	uint64_t n = cursor_uleb(&l->c);
+
+	if (n > cursor_left(&l->c)) {
+		l->c.failed = true;
+		n = 0;
+	}
+	return cursor_ok(&l->c) ? n : 0;
+}
+
+static void *load_array(struct loading *l, uint64_t n, size_t bytes)
+{
+	void *p = n ? debug_alloc(l->d, n * bytes) : NULL;
+
+	if (n && !p)
+		l->c.failed = true;
+	return p;
+}
+
+static const char *load_str(struct loading *l)
+{
+	uint64_t number = cursor_uleb(&l->c);
+
+	if (number > l->n_strings)
+		l->c.failed = true;
+	return number && cursor_ok(&l->c) ? l->strings[number - 1] : NULL;
+}
+
+/* Of those that are never NULL. */
+static const char *load_name(struct loading *l)
+{
+	const char *s = load_str(l);
+
+	return s ? s : "";
+}
+
+static void load_place(struct loading *l, const char **ret_file, uint32_t *ret_line)
+{
+	*ret_file = load_str(l);
+	*ret_line = (uint32_t)cursor_uleb(&l->c);
+}
+
+static void load_strings(struct loading *l)
+{
+	l->n_strings = load_count(l);
+	l->strings = load_array(l, l->n_strings, sizeof(*l->strings));
+	for (uint64_t i = 0; i < l->n_strings && cursor_ok(&l->c); i++) {
+		uint64_t len = cursor_uleb(&l->c);
+		const char *s = len < cursor_left(&l->c) ? cursor_bytes(&l->c, len + 1) : NULL;
+
+		if (!s || s[len] || memchr(s, 0, len))
+			l->c.failed = true;
+		else
+			l->strings[i] = s;
+	}
+}
+
+static void load_member(struct loading *l, struct dw_member *m)
+{
+	m->name = load_name(l);
+	m->offset = cursor_uleb(&l->c);
+	m->type_ref = cursor_uleb(&l->c);
+	load_place(l, &m->file, &m->line);
+}
+
+static void load_params(struct loading *l, struct dw_param *v, size_t n)
+{
+	for (size_t i = 0; i < n && cursor_ok(&l->c); i++) {
+		v[i].name = load_name(l);
+		v[i].type_ref = cursor_uleb(&l->c);
+	}
+}
+
+static void load_type(struct loading *l, struct dw_type *t)
+{
+	struct cursor *c = &l->c;
+	uint64_t v;
+
+	t->ref = cursor_uleb(c);
+	v = cursor_uleb(c);
+	if (v < DC_STRUCT || v > DC_OTHER)
+		c->failed = true;
+	t->class = (enum dw_class)v;
+	t->name = load_name(l);
+	t->full = load_name(l);
+	t->size = cursor_uleb(c);
+	v = cursor_uleb(c);
+	t->declaration = v & 1;
+	t->has_variants = v & 2;
+	t->target_ref = cursor_uleb(c);
+	t->n_elements = cursor_uleb(c);
+	t->encoding = (uint8_t)cursor_uleb(c);
+	t->n_members = load_count(l);
+	t->members = load_array(l, t->n_members, sizeof(*t->members));
+	for (size_t i = 0; i < t->n_members && cursor_ok(c); i++)
+		load_member(l, &t->members[i]);
+	t->n_params = load_count(l);
+	t->params = load_array(l, t->n_params, sizeof(*t->params));
+	load_params(l, t->params, t->n_params);
+	if (!t->has_variants)
+		return;
+	t->discr_offset = cursor_uleb(c);
+	v = cursor_uleb(c);
+	if (v > 8)
+		c->failed = true;
+	t->discr_size = (uint32_t)v;
+	t->n_variants = load_count(l);
+	t->variants = load_array(l, t->n_variants, sizeof(*t->variants));
+	for (size_t i = 0; i < t->n_variants && cursor_ok(c); i++) {
+		t->variants[i].is_default = cursor_uleb(c);
+		t->variants[i].value = cursor_uleb(c);
+		load_member(l, &t->variants[i].member);
+	}
+}
+
+static void put(struct loading *l, struct map *m, uint64_t a, uint64_t b, void *value)
+{
+	if (cursor_ok(&l->c) && map_put(m, a, b, value) < 0)
+		l->c.failed = true;
+}
+
+/* Of a type by its number; `none` for 0. */
+static struct dw_type *load_type_number(struct loading *l, struct dw_type *none)
+{
+	uint64_t number = cursor_uleb(&l->c);
+
+	if (number > l->n_types || (!number && !none))
+		l->c.failed = true;
+	if (!cursor_ok(&l->c))
+		return NULL;
+	return number ? &l->types[number - 1] : none;
+}
+
+static void load_types(struct loading *l)
+{
+	uint64_t n;
+
+	l->n_types = load_count(l);
+	l->types = load_array(l, l->n_types, sizeof(*l->types));
+	for (uint64_t i = 0; i < l->n_types && cursor_ok(&l->c); i++) {
+		load_type(l, &l->types[i]);
+		put(l, &l->d->types, l->types[i].ref, 0, &l->types[i]);
+	}
+	n = load_count(l);
+	for (uint64_t i = 0; i < n && cursor_ok(&l->c); i++) {
+		uint64_t ref = cursor_uleb(&l->c);
+		struct dw_type *t = load_type_number(l, NULL);
+
+		put(l, &l->d->types, ref, 0, t);
+	}
+}
+
+static void load_functions(struct loading *l)
+{
+	uint64_t n = load_count(l);
+
+	for (uint64_t i = 0; i < n && cursor_ok(&l->c); i++) {
+		struct dw_function *f = load_array(l, 1, sizeof(*f));
+		uint64_t addr = cursor_uleb(&l->c);
+
+		if (!f)
+			return;
+		if (cursor_uleb(&l->c)) {
+			f->low = addr;
+			f->name = load_name(l);
+			f->full = load_name(l);
+			f->high = cursor_uleb(&l->c);
+			f->ref = cursor_uleb(&l->c);
+			f->self_ref = cursor_uleb(&l->c);
+			load_place(l, &f->file, &f->line);
+			f->n_params = load_count(l);
+			if (f->n_params > sizeof(f->params) / sizeof(*f->params)) {
+				l->c.failed = true;
+				return;
+			}
+			load_params(l, f->params, f->n_params);
+		}
+		put(l, &l->d->functions, addr, 0, f);
+	}
+}
+
+static void load_answers(struct loading *l, struct map *m)
+{
+	uint64_t n = load_count(l);
+
+	for (uint64_t i = 0; i < n && cursor_ok(&l->c); i++) {
+		uint64_t key = cursor_uleb(&l->c);
+		struct dw_type *t = load_type_number(l, &l->d->no_type);
+
+		put(l, m, key, 0, t);
+	}
+}
+
+static void load_places(struct loading *l, struct map *m)
+{
+	uint64_t n = load_count(l);
+
+	for (uint64_t i = 0; i < n && cursor_ok(&l->c); i++) {
+		uint64_t a = cursor_uleb(&l->c), b = cursor_uleb(&l->c), max = cursor_uleb(&l->c);
+		uint64_t n_places = load_count(l);
+		struct debug_place_list *list =
+			load_array(l, 1, sizeof(*list) + (n_places + 1) * sizeof(list->v[0]));
+
+		if (!list)
+			return;
+		list->n = n_places;
+		list->max = max;
+		for (uint64_t k = 0; k < n_places && cursor_ok(&l->c); k++) {
+			list->v[k].function = load_str(l);
+			load_place(l, &list->v[k].file, &list->v[k].line);
+		}
+		put(l, m, a, b, list);
+	}
+}
+
+/* The file's content behind its head, in d's memory; NULL: none, or not as it was written. */
+static uint8_t *file_read(struct debug *d, int folder, const char *name, size_t *ret_len)
+{
+	_cleanup_close_ int fd =
+		openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct cache_head head;
+	struct stat st;
+	uint8_t *data;
+	size_t len, done = 0;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+	    st.st_size > MAX_FILE || read(fd, &head, sizeof(head)) != sizeof(head) ||
+	    memcmp(head.magic, CACHE_MAGIC, 8) != 0 || head.version != CACHE_VERSION ||
+	    head.head_bytes != sizeof(head) || head.bytes != (uint64_t)st.st_size - sizeof(head))
+		return NULL;
+	len = head.bytes;
+	data = debug_alloc(d, len + 1);
+	while (data && done < len) {
+		ssize_t n = read(fd, data + done, len - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return NULL;
+		done += (size_t)n;
+	}
+	if (!data || checksum(data, len) != head.checksum)
+		return NULL;
+	*ret_len = len;
+	return data;
+}
+
+static void forget(struct debug *d)
+{
+	struct map *const maps[] = {&d->types,	 &d->functions, &d->cells,
+				    &d->vtables, &d->awaits,	&d->places};
+
+	for (size_t i = 0; i < sizeof(maps) / sizeof(*maps); i++)
+		map_done(maps[i]);
+}
+
+bool debug_cache_load(struct debug *d)
+{
+	_cleanup_free_ char *dir = folder_path(), *name = file_name(d->fd);
+	_cleanup_close_ int folder = -1;
+	struct loading l = {.d = d};
+	uint8_t *data;
+	size_t len;
+
+	if (!dir || !name || asprintf(&d->cache_path, "%s/%s", dir, name) < 0) {
+		d->cache_path = NULL;
+		return false;
+	}
+	folder = folder_open(dir, false);
+	data = folder < 0 ? NULL : file_read(d, folder, name, &len);
+	if (!data || len < sizeof(writer) || memcmp(data, writer, sizeof(writer)) != 0)
+		return false;
+	cursor_init(&l.c, data + sizeof(writer), len - sizeof(writer));
+	load_strings(&l);
+	load_types(&l);
+	load_functions(&l);
+	load_answers(&l, &d->cells);
+	load_answers(&l, &d->vtables);
+	load_places(&l, &d->awaits);
+	load_places(&l, &d->places);
+	if (cursor_ok(&l.c) && !cursor_left(&l.c))
+		return true;
+	forget(d);
+	return false;
+}

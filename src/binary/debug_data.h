@@ -1,0 +1,64 @@
+/* The inside of struct debug, for the files of this room only. */
+#ifndef POLLUX_BINARY_DEBUG_DATA_H
+#define POLLUX_BINARY_DEBUG_DATA_H
+
+#include "base/map.h"
+#include "binary/debug.h"
+#include "binary/debug_index.h"
+#include "binary/units.h"
+
+enum { DEBUG_MAX_DEPTH = 64 /* of names and of scopes */ };
+
+struct debug_block;
+
+/* Answers to debug_await_place() and debug_places(). */
+struct debug_place_list {
+	size_t n, max; /* max: so many were asked for */
+	struct dw_place v[];
+};
+
+struct debug {
+	char *path;
+	int fd;		     /* to open the units with, once they are needed; -1: without a cache */
+	struct units *units; /* NULL: not needed yet */
+	bool units_failed;
+	bool local; /* see debug_local() */
+	struct debug_block *blocks;
+	struct debug_index index;
+	bool index_made;
+	/* What was asked and answered, which is also what the cache holds. "No" is an answer, too.
+	 */
+	struct map types;     /* (ref, 0) -> struct dw_type */
+	struct map functions; /* (address, 0) -> struct dw_function, low 0: none */
+	struct map cells;     /* (hash of the parameters, 0) -> struct dw_type */
+	struct map vtables;   /* (address, 0) -> struct dw_type */
+	struct map
+		awaits; /* (ref of the coroutine, ref of the awaitee) -> struct debug_place_list */
+	struct map places;	/* (address, 0) -> struct debug_place_list */
+	struct dw_type no_type; /* stands for "none" in cells and vtables */
+	char *cache_path;	/* NULL: not cached */
+	bool changed;		/* there are answers that the cache does not have */
+};
+
+/* Zeroed memory that lives as long as d; NULL when out of memory. */
+void *debug_alloc(struct debug *d, size_t len);
+/* False: there are none to be had. */
+bool debug_units(struct debug *d);
+/* NULL: not made, since it must not be, or out of memory. */
+const struct debug_index *debug_all(struct debug *d);
+/* The name with its namespaces. */
+const char *debug_full_name(struct debug *d, const struct dwarf_die *die);
+/* The index's hash of the path of names, with another last name if `name` is not NULL. */
+bool debug_path_hash(struct debug *d, const struct dwarf_die *die, const char *name, uint64_t *ret);
+void debug_function_read(struct debug *d, const struct dwarf_die *die, struct dw_function *f);
+/* Where a DIE says that it was declared. */
+void debug_decl_place(const struct dwarf_die *die, const char **ret_file, uint32_t *ret_line);
+bool debug_same_type(struct debug *d, uint64_t a, uint64_t b);
+
+/* ---- debug_cache.c ---- */
+
+/* Fills d with what is cached for this file, if anything; sets d->cache_path. True: filled. */
+bool debug_cache_load(struct debug *d);
+void debug_cache_save(struct debug *d);
+
+#endif

@@ -1,0 +1,191 @@
+/*
+ * Reading DWARF: units, DIEs and attributes over bytes that somebody else wrote. Bounded
+ * everywhere: a broken or hostile section gives absent values, never a read beyond it.
+ *
+ * Why not libdw: one look-up that needs every unit (a vtable, a type by its name) takes it 2.8 s
+ * for 80 MB of .debug_info, this here 0.2 s; it reads no .dwp; and it is not made for hostile
+ * input. Source: DWARF 5 section 7, DWARF 4 section 7, GNU's debug fission for DWARF 4.
+ */
+#ifndef POLLUX_BINARY_DWARF_READ_H
+#define POLLUX_BINARY_DWARF_READ_H
+
+#include "base/map.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum dwarf_section {
+	DS_INFO,
+	DS_ABBREV,
+	DS_STR,
+	DS_STR_OFFSETS,
+	DS_LINE,
+	DS_LINE_STR,
+	DS_ADDR,
+	DS_RANGES,
+	DS_RNGLISTS,
+	DS_ARANGES,
+	DS_CU_INDEX,
+	DS_N,
+};
+
+struct dwarf_span {
+	const uint8_t *data;
+	size_t len;
+};
+
+/*
+ * Where units come from: the file of debug information, or a split unit's part of a .dwo or .dwp.
+ * A reference is an offset in the .debug_info of a source with the source's number above it, so
+ * that it is unique within a program. 0 is never a DIE.
+ */
+struct dwarf_source {
+	uint32_t number;
+	bool split;
+	struct dwarf_span s[DS_N];
+	struct map abbrevs; /* (offset, sizes) -> struct dwarf_abbrevs */
+};
+
+#define DWARF_REF_SHIFT 40
+#define DWARF_OFFSET_MASK ((1ULL << DWARF_REF_SHIFT) - 1)
+
+struct dwarf_attr_spec {
+	uint16_t name, form;
+	uint8_t bytes; /* of its value, DWARF_VARIABLE if only the value tells */
+	int64_t implicit;
+};
+#define DWARF_VARIABLE 0xff
+
+struct dwarf_abbrev {
+	uint64_t code;
+	uint32_t first_attr, n_attrs; /* in the table's attrs */
+	uint32_t bytes;		      /* of all values, UINT32_MAX if only the values tell */
+	uint16_t tag;
+	bool children;
+};
+
+struct dwarf_abbrevs {
+	struct dwarf_abbrev *v;
+	size_t n, cap;
+	struct dwarf_attr_spec *attrs;
+	size_t n_attrs, cap_attrs;
+};
+
+/* One entry of a line table's list of files. */
+struct dwarf_file_name {
+	const char *dir, *name;
+	const char *path; /* both, made when asked for */
+};
+
+struct dwarf_unit {
+	struct dwarf_source *source;
+	uint64_t off, end; /* its bytes in .debug_info, header included */
+	uint64_t first;	   /* its DIE */
+	uint8_t version, offset_bytes, address_bytes, type;
+	uint64_t abbrev; /* offset of its table of shapes */
+	/* from here on: dwarf_unit_root() */
+	bool rooted, broken;
+	const struct dwarf_abbrevs *abbrevs;
+	/* from its DIE, and from its skeleton's */
+	uint64_t str_offsets_base, addr_base, rnglists_base, ranges_base, low;
+	uint64_t line; /* offset of its line table, UINT64_MAX if none */
+	uint64_t dwo_id;
+	const char *comp_dir, *dwo_name; /* dwo_name: this is a skeleton */
+	struct dwarf_unit *skeleton;	 /* of a split unit */
+	struct dwarf_unit *full;	 /* of a skeleton, once it was looked for */
+	bool full_tried;
+	/* line table header */
+	bool files_done;
+	struct dwarf_file_name *files;
+	size_t n_files;
+	void *index; /* debug_index.c */
+};
+
+struct dwarf_die {
+	const struct dwarf_unit *unit;
+	uint64_t off;
+	const struct dwarf_abbrev *abbrev;
+	const uint8_t *attrs; /* values */
+};
+
+void dwarf_source_done(struct dwarf_source *s);
+
+/* Reads the header at `off` of the source's .debug_info. False: none, broken, or a kind of unit
+ * that holds no code (type units). `ret->end` is set whenever the length is believable, else 0. */
+bool dwarf_unit_read(struct dwarf_source *s, uint64_t off, struct dwarf_unit *ret);
+/* Makes its DIEs readable: shapes, bases, paths, the split unit's name. Does it once. */
+bool dwarf_unit_root(struct dwarf_unit *u);
+void dwarf_unit_done(struct dwarf_unit *u);
+
+/* The table of shapes that the unit names; NULL: none. */
+const struct dwarf_abbrevs *dwarf_abbrevs_of(const struct dwarf_unit *u);
+
+uint64_t dwarf_ref(const struct dwarf_die *die);
+
+/* False: no DIE there (end of a list of children, or broken). */
+bool die_at(const struct dwarf_unit *u, uint64_t off, struct dwarf_die *ret);
+bool die_root(const struct dwarf_unit *u, struct dwarf_die *ret);
+bool die_child(const struct dwarf_die *die, struct dwarf_die *ret);
+bool die_sibling(const struct dwarf_die *die, struct dwarf_die *ret);
+/* Offset behind the values of this DIE: its first child or what comes next. 0: broken. */
+uint64_t die_end(const struct dwarf_die *die);
+
+static inline unsigned die_tag(const struct dwarf_die *die)
+{
+	return die->abbrev->tag;
+}
+
+/* An attribute's value where it stands. */
+struct dwarf_attr {
+	uint16_t form;
+	const uint8_t *p, *end; /* end: of the unit */
+	int64_t implicit;
+};
+bool die_attr(const struct dwarf_die *die, unsigned name, struct dwarf_attr *ret);
+bool die_has(const struct dwarf_die *die, unsigned name);
+bool die_u64(const struct dwarf_die *die, unsigned name, uint64_t *ret);
+const char *die_str(const struct dwarf_die *die, unsigned name); /* NULL if absent */
+const char *die_name(const struct dwarf_die *die);		 /* "" if absent */
+uint64_t die_ref(const struct dwarf_die *die, unsigned name);	 /* 0 if absent */
+bool die_addr(const struct dwarf_die *die, unsigned name, uint64_t *ret);
+/* The address that a location expression of one operation tells. */
+bool die_location(const struct dwarf_die *die, uint64_t *ret);
+
+/* Reads a value of this form that is a number or a string: what line tables consist of too. */
+bool dwarf_form_u64(const struct dwarf_unit *u, const struct dwarf_attr *a, uint64_t *ret);
+const char *dwarf_form_str(const struct dwarf_unit *u, const struct dwarf_attr *a);
+/* Behind a value of this form; NULL: broken or unknown. */
+const uint8_t *dwarf_form_skip(const struct dwarf_unit *u, unsigned form, const uint8_t *p,
+			       const uint8_t *end);
+
+/* ---- dwarf_ranges.c ---- */
+
+/* Calls `one` for each range of code of a DIE until it returns true, which is then returned. */
+bool die_ranges(const struct dwarf_die *die, bool (*one)(void *ctx, uint64_t low, uint64_t high),
+		void *ctx);
+bool die_covers(const struct dwarf_die *die, uint64_t addr);
+/* low_pc and high_pc alone. */
+bool die_low_high(const struct dwarf_die *die, uint64_t *ret_low, uint64_t *ret_high);
+/* .debug_aranges: `one` is called with the unit's offset for each range. */
+void dwarf_aranges(const struct dwarf_source *s,
+		   void (*one)(void *ctx, uint64_t unit, uint64_t low, uint64_t high), void *ctx);
+
+/* ---- dwarf_line.c ---- */
+
+/* Path of a file by the number that DW_AT_decl_file and the like give; NULL if there is none.
+ * Relative to the directory of the compilation where that is where it lies. */
+const char *unit_file(struct dwarf_unit *u, uint64_t number);
+/* File number and line of a code address. */
+bool unit_line(struct dwarf_unit *u, uint64_t addr, uint64_t *ret_file, uint32_t *ret_line);
+
+/* ---- what bytes say ---- */
+
+uint64_t dwarf_bytes_u64(const uint8_t *p, unsigned bytes); /* 1 to 8, little-endian */
+/* False beyond the end or beyond 64 bits; *p then stays within. */
+bool dwarf_uleb(const uint8_t **p, const uint8_t *end, uint64_t *ret);
+bool dwarf_sleb(const uint8_t **p, const uint8_t *end, int64_t *ret);
+/* The string at an offset of a section; NULL if it has no end there. */
+const char *dwarf_string(const struct dwarf_span *s, uint64_t off);
+
+#endif
