@@ -29,6 +29,7 @@ enum {
 	SCAN_BYTES = 1 << 20,
 	MAX_REFS = 1 << 24,
 	STOP_TIMEOUT_MS = 2000,
+	UNKNOWN_OFFSET = 0xffff,
 };
 
 /* Bits of Tokio's state word (runtime/task/state.rs). */
@@ -65,6 +66,7 @@ struct inspect_kind {
 	const struct find_kind *kind;
 	const char *runtime;
 	uint64_t vtable; /* in the process */
+	uint16_t vtable_offset; /* in a task's header; UNKNOWN_OFFSET: its tasks can't be found */
 	bool tokio;
 	bool resolved;
 	const struct dw_type *future; /* T */
@@ -113,6 +115,21 @@ static int by_vtable(const void *a, const void *b)
 	return x->vtable < y->vtable ? -1 : x->vtable > y->vtable;
 }
 
+/*
+ * Where the pointer to the vtable stands in a task's header. The finder reads it from the code that
+ * makes tasks, which a debug build spreads over many functions. Then async-task's header tells it:
+ * { state, awaiter (two words), vtable } in an order that rustc chose; with the state in the second
+ * or the third word there is only one place for each of the others.
+ */
+static uint16_t vtable_offset_of(const struct find_kind *k, bool tokio)
+{
+	if (tokio)
+		return 16;
+	if (k->vtable_offset != UNKNOWN_OFFSET)
+		return k->vtable_offset;
+	return k->state_offset == 8 ? 0 : k->state_offset == 16 ? 24 : UNKNOWN_OFFSET;
+}
+
 static int add_object(struct inspect *in, struct process_object *o, struct error *err)
 {
 	struct inspect_object *lo = &in->looked[in->n_looked];
@@ -139,6 +156,7 @@ static int add_object(struct inspect *in, struct process_object *o, struct error
 			.runtime = runtime,
 			.tokio = !strcmp(runtime, "tokio"),
 			.vtable = k->vtable + o->bias,
+			.vtable_offset = vtable_offset_of(k, !strcmp(runtime, "tokio")),
 		};
 	}
 	return 0;
@@ -422,7 +440,7 @@ static bool read_async(struct inspect *in, struct inspect_task *t)
 	const struct find_kind *k = t->kind->kind;
 	uint64_t vtable, s;
 
-	if (!mem_u64(&in->mem, t->addr + k->vtable_offset, &vtable) || vtable != t->kind->vtable ||
+	if (!mem_u64(&in->mem, t->addr + t->kind->vtable_offset, &vtable) || vtable != t->kind->vtable ||
 	    !mem_u64(&in->mem, t->addr + k->state_offset, &s))
 		return false;
 	t->raw_state = s;
@@ -474,17 +492,13 @@ static int scan_words(struct inspect *in, uint64_t base, const uint64_t *words, 
 
 	for (size_t i = 0; i < n; i++) {
 		struct inspect_kind *k;
-		uint64_t offset;
 
 		if (words[i] - low > span)
 			continue;
 		k = kind_at(in, words[i]);
-		if (!k)
+		if (!k || k->vtable_offset == UNKNOWN_OFFSET)
 			continue;
-		offset = k->tokio ? 16 : k->kind->vtable_offset;
-		if (offset == 0xffff)
-			continue;
-		if (found_add(list, base + i * 8 - offset, k) < 0)
+		if (found_add(list, base + i * 8 - k->vtable_offset, k) < 0)
 			return -ENOMEM;
 	}
 	return 0;
