@@ -5,7 +5,7 @@ Every recorder takes its turn in each round, in an order that moves on by one fr
 slow minute of the machine hits them all; a number is the median over the rounds, a ratio the median
 of the ratios within a round. The tables go to docs/performance.md, between the marks there.
 
-Rows: yield, yield-multi, spawn, echo, stop, first, read. Without ROW all of them.
+Rows: yield, yield-multi, spawn, echo, stop, first, read, parts. Without ROW all of them.
 """
 import argparse
 import json
@@ -182,6 +182,21 @@ def read_rows(size, paths):
           f"{max(m for _, m in chrome):.0f} MiB"]])
 
 
+def part_rows(size):
+    """What the single parts say of themselves: bench/*.c."""
+    programs_of_parts = POLLUX.parents[2] / "bench"
+    lines = ["### Single parts, each in a loop of its own", "", "```"]
+    with tempfile.TemporaryDirectory() as folder:
+        for words in (["agent_cost"], ["trace_speed", size.millions, "4", f"{folder}/speed.plx"],
+                      ["timeline_speed", size.millions]):
+            done = subprocess.run([str(programs_of_parts / words[0]), *words[1:]],
+                                  capture_output=True, text=True)
+            if done.returncode:
+                raise Failed(f"{words[0]}: {done.stderr.strip()}")
+            lines += [f"{words[0]}:", *done.stdout.rstrip().splitlines()]
+    return lines + ["```"]
+
+
 def machine():
     model = "unknown processor"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -207,6 +222,7 @@ class Full:
     storm = {"yield": 4_000_000, "spawn": 1_000_000}
     connections = 32
     seconds = 5
+    millions = "20"
 
 
 class Quick:
@@ -215,6 +231,7 @@ class Quick:
     storm = {"yield": 100_000, "spawn": 50_000}
     connections = 4
     seconds = 1
+    millions = "1"
 
 
 def main():
@@ -235,6 +252,7 @@ def main():
         "stop": lambda: stop_rows(size, paths),
         "first": lambda: first_rows(size, paths),
         "read": lambda: read_rows(size, paths),
+        "parts": lambda: part_rows(size),
     }
     wrong = set(options.row) - set(rows)
     if wrong:
