@@ -595,7 +595,9 @@ static int name_threads(struct chrome *c, struct buf *b, uint64_t *rank)
 
 	for (uint32_t i = 0; i < l->n_threads; i++) {
 		const struct trace_thread *tt = trace_reader_thread(c->reader, i);
-		if (!l->threads[i].shown || !tt)
+		if (!tt)
+			l->threads[i].shown = false;
+		if (!l->threads[i].shown)
 			continue;
 		l->threads[i].pid = process_pid(c, tt->process);
 		l->threads[i].tid = tt->tid;

@@ -280,7 +280,11 @@ static void tell(struct chooser *c, uint64_t all_ns, uint64_t all_slices)
 				   s->shown_threads, s->n_threads);
 		buf_printf(&b, " (--max-lanes %" PRIu64 ", --family, --task)", c->max_lanes);
 	}
-	if (b.len && !buf_failed(&b))
+	if (!s->n_slices)
+		snprintf(s->notice, sizeof(s->notice), "nothing to show: %s",
+			 s->totals.n_events ? "nothing in this window matches"
+					    : "the trace has no events");
+	else if (b.len && !buf_failed(&b))
 		snprintf(s->notice, sizeof(s->notice), "cut: showing %s", b.data);
 	buf_done(&b);
 }

@@ -240,6 +240,14 @@ static int add_profile(struct speedscope *s, struct buf *name)
 	return 0;
 }
 
+/* The viewer takes no file without profiles. */
+static int add_notice(struct speedscope *s)
+{
+	struct buf name = BUF_INIT;
+	buf_str(&name, s->sel.notice);
+	return add_profile(s, &name);
+}
+
 static int make_profiles(struct speedscope *s)
 {
 	struct lanes *l = &s->sel.lanes;
@@ -281,7 +289,7 @@ static int make_profiles(struct speedscope *s)
 				return -ENOMEM;
 		}
 	}
-	return 0;
+	return s->n_profiles ? 0 : add_notice(s);
 }
 
 /* ---- the file ---- */

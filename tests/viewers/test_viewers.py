@@ -38,7 +38,8 @@ def load_in_catapult(page, server, path):
 
 @pytest.mark.parametrize("options", [(), ("--lanes", "packed"), ("--max-lanes", "12"),
                                      ("--from", "10ms", "--to", "30ms"), ("--family", "handle"),
-                                     ("--thread", "4243"), ("--max-slices", "900")], ids=" ".join)
+                                     ("--thread", "w"), ("--max-slices", "900"),
+                                     ("--family", "no such family")], ids=" ".join)
 def test_catapult(viewer_pages, export, trace, options):
     path, _ = export(trace, "catapult.json", *options)
     events = json.loads(path.read_text())["traceEvents"]
@@ -67,7 +68,8 @@ def test_catapult(viewer_pages, export, trace, options):
 
 
 @pytest.mark.parametrize("options", [(), ("--task", "4", "--task", "2"), ("--from", "10ms", "--to", "30ms"),
-                                     ("--thread", "4243"), ("--max-slices", "900")], ids=" ".join)
+                                     ("--thread", "w"), ("--max-slices", "900"),
+                                     ("--family", "no such family")], ids=" ".join)
 def test_speedscope(viewer_pages, export, trace, options):
     path, _ = export(trace, "viewer.speedscope.json", *options)
     file = json.loads(path.read_text())
