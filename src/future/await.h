@@ -53,11 +53,12 @@ enum await_wait {
 struct await_node {
 	enum await_node_kind kind;
 	enum await_state state;
-	char *name;	  /* "app::serve", "select!", "sleep" */
-	char *full;	  /* type as DWARF spells it */
+	const char *name; /* "app::serve", "select!", "sleep"; of the context's names, or constant */
+	const char *full; /* type as DWARF spells it; owned by the debug information */
 	const char *file; /* of the await point; NULL if unknown; owned by the debug information */
 	uint32_t line;
 	char *detail;	  /* for people: "84.2 s left", "fd 12"; NULL if none */
+	const char *ends; /* AW_SOCKET: "127.0.0.1:80 <-> ...", within detail; NULL if not known */
 	enum await_wait wait;
 	uint64_t resource, value;
 	bool granted;  /* AW_MUTEX and the like: has got its permits, and was not polled since */
@@ -80,7 +81,8 @@ struct await_context {
 	bool (*dyn_type)(void *ctx, uint64_t vtable, struct debug **ret_dwarf,
 			 const struct dw_type **ret_type);
 	void *ctx;
-	uint64_t now_ns; /* CLOCK_MONOTONIC, for deadlines */
+	struct map *names; /* type -> its short name, for free(); grows, and outlives the trees */
+	uint64_t now_ns; /* CLOCK_MONOTONIC, for deadlines; 0: not known */
 	unsigned max_depth, max_nodes; /* 0: defaults */
 };
 

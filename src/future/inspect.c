@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "future/sockets.h"
 #include "process/maps.h"
 #include "process/memory.h"
 #include "process/objects.h"
@@ -24,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 
 enum {
 	SCAN_BYTES = 1 << 20,
@@ -85,6 +87,8 @@ struct inspect {
 	struct inspect_kind *kinds; /* sorted by vtable */
 	size_t n_kinds;
 	struct mem mem;
+	struct sockets sockets;
+	struct map names; /* see struct await_context */
 	char **notes;
 	size_t n_notes;
 };
@@ -94,6 +98,16 @@ static int read_process(void *ctx, uint64_t addr, void *out, size_t len)
 	const struct inspect *in = ctx;
 
 	return memory_read(&in->process, addr, out, len);
+}
+
+static int readv_process(void *ctx, uint64_t addr, const struct iovec *iov, int n)
+{
+	const struct inspect *in = ctx;
+	size_t want = 0;
+
+	for (int i = 0; i < n; i++)
+		want += iov[i].iov_len;
+	return preadv(in->process.mem_fd, iov, n, (off_t)addr) == (ssize_t)want ? 0 : -EIO;
 }
 
 static void note(struct inspect *in, char *text)
@@ -200,6 +214,8 @@ int inspect_open(pid_t pid, struct inspect **ret_inspect, struct error *err)
 	}
 	qsort(in->kinds, in->n_kinds, sizeof(*in->kinds), by_vtable);
 	mem_init(&in->mem, read_process, in);
+	in->mem.readv = readv_process;
+	sockets_init(&in->sockets, in->process.proc_fd);
 	*ret_inspect = in;
 	return 0;
 fail:
@@ -209,6 +225,9 @@ fail:
 
 void inspect_free(struct inspect *in)
 {
+	const struct map_entry *e;
+	size_t pos = 0;
+
 	if (!in)
 		return;
 	for (size_t i = 0; i < in->n_kinds; i++) {
@@ -225,7 +244,11 @@ void inspect_free(struct inspect *in)
 	for (size_t i = 0; i < in->n_notes; i++)
 		free(in->notes[i]);
 	free(in->notes);
+	while ((e = map_next(&in->names, &pos)))
+		free(e->value);
+	map_done(&in->names);
 	mem_done(&in->mem);
+	sockets_done(&in->sockets);
 	objects_done(&in->objects);
 	maps_done(&in->maps);
 	process_close(&in->process);
@@ -616,6 +639,7 @@ static void read_tree(struct inspect *in, struct inspect_task *t, const struct i
 		.dwarf = t->kind->object->dwarf,
 		.dyn_type = dyn_type,
 		.ctx = in,
+		.names = &in->names,
 		.now_ns = now_ns,
 		.max_depth = opt->max_depth,
 	};
@@ -642,6 +666,23 @@ static void read_tree(struct inspect *in, struct inspect_task *t, const struct i
 		return;
 	}
 	t->tree = await_walk(&ctx, type, addr);
+}
+
+/* Adds both ends of sockets to what leaves say. */
+static void name_sockets(struct inspect *in, struct await_node *n)
+{
+	if (n->kind == AN_LEAF && n->wait == AW_SOCKET && n->detail) {
+		const char *ends = sockets_ends(&in->sockets, (unsigned)n->value);
+		char *text;
+
+		if (*ends && asprintf(&text, "%s, %s", n->detail, ends) > 0) {
+			free(n->detail);
+			n->detail = text;
+			n->ends = text + strlen(text) - strlen(ends);
+		}
+	}
+	for (size_t i = 0; i < n->n_children; i++)
+		name_sockets(in, n->children[i]);
 }
 
 static int by_id(const void *a, const void *b)
@@ -735,12 +776,20 @@ int inspect_look(struct inspect *in, const struct inspect_options *opt, struct i
 								  .kind = list.v[i].kind };
 	res.now_ns = clock_monotonic_ns();
 	read_tasks(in, &res, opt);
+	r = mem_prepare(&in->mem);
+	if (r < 0) {
+		error_set(err, r, "out of memory");
+		goto out;
+	}
 	r = freeze(in, opt, &res, err);
 	if (r < 0)
 		goto out;
 	read_tasks(in, &res, opt);
 	res.n_missed = in->mem.n_missed;
 	mem_thaw(&in->mem);
+	for (size_t i = 0; i < res.n_tasks; i++)
+		if (res.tasks[i].tree)
+			name_sockets(in, res.tasks[i].tree);
 	qsort(res.tasks, res.n_tasks, sizeof(*res.tasks), by_id);
 	*ret_result = res;
 	res = (struct inspect_result){ 0 };

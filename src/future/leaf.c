@@ -67,12 +67,6 @@ static void read_interval(struct walk *w, const struct dw_type *t, uint64_t addr
 		read_sleep(w, dw_type_of(w->dwarf, x->target_ref), sleep, n);
 }
 
-static void set_name(struct await_node *n, const char *name)
-{
-	free(n->name);
-	n->name = strdup(name);
-}
-
 /* Tokio's own async fns around a semaphore or a Notify tell what it is used for; the outermost one is
  * what the program called. */
 static void name_by_user(struct walk *w, struct await_node *n)
@@ -94,7 +88,7 @@ static void name_by_user(struct walk *w, struct await_node *n)
 		for (size_t k = 0; k < sizeof(users) / sizeof(*users); k++) {
 			if (!await_starts(w->outer[i]->full, users[k].prefix))
 				continue;
-			set_name(n, users[k].name);
+			n->name = users[k].name;
 			n->wait = users[k].wait;
 		}
 		/* the program's own code: nothing further out says more */
@@ -124,9 +118,9 @@ static void read_acquire(struct walk *w, const struct dw_type *t, uint64_t addr,
 		permits >>= 1;
 	name_by_user(w, n);
 	if (n->wait == AW_RWLOCK)
-		set_name(n, wanted > 1 ? "RwLock::write" : "RwLock::read");
+		n->name = wanted > 1 ? "RwLock::write" : "RwLock::read";
 	if (!n->name)
-		n->name = strdup("Semaphore::acquire");
+		n->name = "Semaphore::acquire";
 	if (await_find_member(w, t, addr, "state", &x, &at) && mem_u64(w->ctx->mem, at, &missing) && !missing &&
 	    await_find_member(w, t, addr, "queued", &x, &at) && mem_uint(w->ctx->mem, at, 1, &queued) && queued) {
 		n->granted = true;
@@ -260,9 +254,9 @@ static void read_readiness(struct walk *w, const struct dw_type *t, uint64_t add
 
 	if (await_find_member(w, t, addr, "interest", &x, &at) &&
 	    mem_uint(w->ctx->mem, at, x->size == 8 ? 8 : 1, &interest)) {
-		set_name(n, interest & 1 ? "socket readable" :
-			    interest & 2 ? "socket writable" :
-					   "socket ready");
+		n->name = interest & 1 ? "socket readable" :
+			  interest & 2 ? "socket writable" :
+					 "socket ready";
 	}
 	for (unsigned i = w->n_outer < 64 ? w->n_outer : 64; i-- > 0;) {
 		const struct dw_type *locals = w->outer[i];
@@ -390,10 +384,10 @@ bool await_leaf(struct walk *w, const struct dw_type *t, uint64_t addr, struct a
 		return false;
 	n->wait = l->wait;
 	if (l->name)
-		n->name = strdup(l->name);
+		n->name = l->name;
 	if (l->read)
 		l->read(w, t, addr, n);
 	if (!n->name)
-		n->name = strdup("unknown");
+		n->name = "unknown";
 	return true;
 }

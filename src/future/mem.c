@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 4096 };
+enum {
+	PAGE = 4096,
+	RUN_PAGES = 256,
+};
 
 struct mem_page {
 	uint64_t addr;
@@ -26,6 +29,7 @@ void mem_done(struct mem *m)
 	while ((e = map_next(&m->pages, &pos)))
 		free(e->value);
 	map_done(&m->pages);
+	free(m->sorted);
 }
 
 static struct mem_page *page_at(struct mem *m, uint64_t addr)
@@ -87,20 +91,59 @@ bool mem_uint(struct mem *m, uint64_t addr, unsigned size, uint64_t *ret)
 	return true;
 }
 
-int mem_refresh(struct mem *m)
+static int by_addr(const void *a, const void *b)
+{
+	const struct mem_page *const *x = a, *const *y = b;
+
+	return (*x)->addr < (*y)->addr ? -1 : (*x)->addr > (*y)->addr;
+}
+
+/* Reads pages that lie in a row; one by one where not all of them are there. */
+static void read_run(struct mem *m, struct mem_page **pages, size_t n)
+{
+	struct iovec iov[RUN_PAGES] = { 0 };
+
+	for (size_t i = 0; i < n; i++)
+		iov[i] = (struct iovec){ pages[i]->data, PAGE };
+	if (m->readv && m->readv(m->ctx, pages[0]->addr, iov, (int)n) == 0) {
+		for (size_t i = 0; i < n; i++)
+			pages[i]->bad = false;
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		pages[i]->bad = m->read(m->ctx, pages[i]->addr, pages[i]->data, PAGE) < 0;
+}
+
+int mem_prepare(struct mem *m)
 {
 	const struct map_entry *e;
-	size_t pos = 0, good = 0;
+	size_t pos = 0, n = 0;
 
-	while ((e = map_next(&m->pages, &pos))) {
-		struct mem_page *p = e->value;
+	free(m->sorted);
+	m->sorted = malloc((m->n_pages ? m->n_pages : 1) * sizeof(*m->sorted));
+	if (!m->sorted)
+		return -ENOMEM;
+	while ((e = map_next(&m->pages, &pos)))
+		m->sorted[n++] = e->value;
+	qsort(m->sorted, n, sizeof(*m->sorted), by_addr);
+	m->n_sorted = n;
+	return 0;
+}
 
-		p->bad = m->read(m->ctx, p->addr, p->data, PAGE) < 0;
-		good += !p->bad;
+int mem_refresh(struct mem *m)
+{
+	size_t n = m->n_sorted, good = 0;
+
+	for (size_t i = 0, k; i < n; i = k) {
+		for (k = i + 1; k < n && k - i < RUN_PAGES && m->sorted[k]->addr == m->sorted[k - 1]->addr + PAGE;)
+			k++;
+		read_run(m, m->sorted + i, k - i);
 	}
+	for (size_t i = 0; i < n; i++)
+		good += !m->sorted[i]->bad;
 	m->frozen = true;
 	m->n_missed = 0;
-	return m->n_pages && !good ? -ESRCH : 0;
+	return n && !good ? -ESRCH : 0;
 }
 
 void mem_thaw(struct mem *m)

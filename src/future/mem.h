@@ -12,15 +12,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
+
+struct mem_page;
 
 struct mem {
 	/* Reads len bytes; 0 or negative errno. A live process or a core. */
 	int (*read)(void *ctx, uint64_t addr, void *out, size_t len);
+	/* The same for many buffers in a row; NULL: there is no such call. */
+	int (*readv)(void *ctx, uint64_t addr, const struct iovec *iov, int n);
 	void *ctx;
 	struct map pages; /* page address -> struct mem_page */
 	size_t n_pages, max_pages;
 	bool frozen;	  /* pages that are not in the copy are unreadable */
 	size_t n_missed;  /* reads that a frozen memory refused */
+	struct mem_page **sorted; /* by mem_prepare */
+	size_t n_sorted;
 };
 
 void mem_init(struct mem *m, int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx);
@@ -30,7 +37,9 @@ bool mem_read(struct mem *m, uint64_t addr, void *out, size_t len);
 bool mem_u64(struct mem *m, uint64_t addr, uint64_t *ret);
 /* An unsigned of 1, 2, 4 or 8 bytes. */
 bool mem_uint(struct mem *m, uint64_t addr, unsigned size, uint64_t *ret);
-/* Reads all cached pages anew (the target stands still now) and freezes. 0 or negative errno: gone. */
+/* What mem_refresh needs and can be done before: 0 or -ENOMEM. */
+int mem_prepare(struct mem *m);
+/* Reads the prepared pages anew (the target stands still now) and freezes. 0 or negative errno: gone. */
 int mem_refresh(struct mem *m);
 void mem_thaw(struct mem *m);
 

@@ -97,7 +97,7 @@ static void node_line(const struct view *v, const struct await_node *n, bool key
 	}
 	if (key)
 		return;
-	if (n->detail) {
+	if (n->detail && n->kind != AN_NOTE) {
 		buf_str(v->out, ", ");
 		text_safe(v->out, n->detail);
 	}

@@ -39,12 +39,14 @@ static void node_json(struct json *j, const struct graph *g, const char *key, co
 			json_u64(j, "fd", n->value);
 		else if (n->value)
 			json_u64(j, "permits_wanted", n->value);
+		if (n->ends)
+			json_string(j, "ends", n->ends);
 		if (target) {
 			json_u64(j, "task_id", target->id);
 			json_u64(j, "task_address", target->addr);
 		}
 	}
-	if (n->detail)
+	if (n->detail && n->kind != AN_NOTE)
 		json_string(j, "detail", n->detail);
 	if (n->n_holds) {
 		json_array(j, "holds");

@@ -41,8 +41,6 @@ void await_node_free(struct await_node *n)
 	for (size_t i = 0; i < n->n_children; i++)
 		await_node_free(n->children[i]);
 	free(n->children);
-	free(n->name);
-	free(n->full);
 	free(n->detail);
 	free(n->holds);
 	free(n);
@@ -61,7 +59,7 @@ static struct await_node *node_new(struct walk *w, enum await_node_kind kind, co
 	w->n_nodes++;
 	n->kind = kind;
 	n->addr = addr;
-	n->full = strdup(full);
+	n->full = full;
 	return n;
 }
 
@@ -91,9 +89,24 @@ struct await_node *await_child(struct walk *w, struct await_node *n, enum await_
 
 	if (!child)
 		return NULL;
-	child->name = name ? strdup(name) : NULL;
+	child->name = name;
 	node_add(n, child);
 	return child;
+}
+
+/* One per type: a hundred thousand tasks have a handful of types. */
+static const char *short_name(struct walk *w, const struct dw_type *t)
+{
+	char *name = map_get(w->ctx->names, (uint64_t)(uintptr_t)t, 0);
+
+	if (name)
+		return name;
+	name = name_shorten(t->full);
+	if (name && map_put(w->ctx->names, (uint64_t)(uintptr_t)t, 0, name) < 0) {
+		free(name);
+		name = NULL;
+	}
+	return name ? name : t->full;
 }
 
 static void node_note(struct walk *w, struct await_node *parent, const char *text)
@@ -101,7 +114,7 @@ static void node_note(struct walk *w, struct await_node *parent, const char *tex
 	struct await_node *n = node_new(w, AN_NOTE, "", 0);
 
 	if (n)
-		n->name = strdup(text);
+		n->name = n->detail = strdup(text);
 	node_add(parent, n);
 }
 
@@ -362,7 +375,7 @@ static void walk_coroutine(struct walk *w, struct await_node *parent, const stru
 	if (!n)
 		return;
 	node_add(parent, n);
-	n->name = name_shorten(t->full);
+	n->name = short_name(w, t);
 	if (!v) {
 		node_note(w, n, "unreadable: no such state");
 		return;
@@ -509,7 +522,7 @@ static void walk_unordered(struct walk *w, struct await_node *parent, const stru
 	if (!n)
 		return;
 	node_add(parent, n);
-	n->name = strdup("FuturesUnordered");
+	n->name = "FuturesUnordered";
 	/* head_all: AtomicPtr<Task<F>>; the pointer's type is somewhere inside */
 	if (!await_find_member(w, t, addr, "head_all", &head, &at) || !mem_u64(w->ctx->mem, at, &task_addr)) {
 		node_note(w, n, "unreadable: list");
@@ -593,7 +606,7 @@ static void walk_closure(struct walk *w, struct await_node *parent, const struct
 		if (!n)
 			return;
 		node_add(parent, n);
-		n->name = strdup(macro);
+		n->name = macro;
 	}
 	w->macro = NULL;
 	for (size_t i = 0; i < t->n_members; i++) {
@@ -656,7 +669,7 @@ static bool is_transparent(const struct dw_type *t, const struct await_node *par
 }
 
 /* What a finished branch was: the future in the variant that it left. */
-static char *done_name(struct walk *w, const struct dw_type *t)
+static const char *done_name(struct walk *w, const struct dw_type *t)
 {
 	for (size_t i = 0; i < t->n_variants; i++) {
 		const struct dw_type *v = dw_member_type(w->dwarf, &t->variants[i].member);
@@ -665,10 +678,10 @@ static char *done_name(struct walk *w, const struct dw_type *t)
 			const struct dw_type *m = dw_member_type(w->dwarf, &v->members[k]);
 
 			if (m && can_hold(w, m, 0))
-				return name_shorten(m->full);
+				return short_name(w, m);
 		}
 	}
-	return strdup("a future");
+	return "a future";
 }
 
 /* MaybeDone and other enums: the variant that lives, or a mark that it is done. */
@@ -748,7 +761,7 @@ static void walk_struct(struct walk *w, struct await_node *parent, const struct 
 		if (!n)
 			return;
 		node_add(parent, n);
-		n->name = name_shorten(t->full);
+		n->name = short_name(w, t);
 	}
 	if (is_shared(t)) {
 		walk_shared(w, n, t, addr, depth);
@@ -816,6 +829,6 @@ struct await_node *await_walk(const struct await_context *ctx, const struct dw_t
 		await_node_free(root);
 		return child;
 	}
-	root->name = name_shorten(type->full);
+	root->name = short_name(&w, type);
 	return root;
 }

@@ -73,7 +73,8 @@ class Program:
         return self.process.poll() is None
 
     def close(self):
-        self.process.stdin.close()
+        if not self.process.stdin.closed:
+            self.process.stdin.close()
         assert self.process.wait(30) == 0, f"{self.path} came to harm: {self.process.returncode}"
 
 
