@@ -397,7 +397,11 @@ static const struct dw_type *find_cell(struct debug *d, const uint64_t *near_add
 	if (t || !(all = debug_all(d)))
 		return t;
 	e = index_list_find(&all->cells, index_hash(INDEX_TOP, name), &n_same);
-	for (size_t i = 0; i < n_same && i < 64; i++) {
+	for (size_t i = 0; i < n_same; i++) {
+		struct dwarf_die die;
+
+		if (!units_die(d->units, e[i].ref, &die) || strcmp(die_name(&die), name) != 0)
+			continue;
 		t = dw_type_of(d, e[i].ref);
 		if (is_cell(d, t, params, n))
 			return t;
@@ -510,7 +514,8 @@ static bool find_await(struct debug *d, const struct dw_type *env, uint64_t awai
 		return false;
 	e = index_list_find(&all->coroutines, want, &n);
 	for (size_t i = 0; i < n; i++)
-		if (units_die(d->units, e[i].ref, &die) && find_awaitee(d, &die, awaitee, 0, ret))
+		if (units_die(d->units, e[i].ref, &die) && !strcmp(die_name(&die), name) &&
+		    find_awaitee(d, &die, awaitee, 0, ret))
 			return true;
 	return false;
 }

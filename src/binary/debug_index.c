@@ -14,7 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LEVELS = 64 };
+enum {
+	MAX_LEVELS = 64,
+	HASHED_BYTES = 96, /* of a name: those of generic types are hundreds of bytes long */
+};
 #define CLOSED UINT64_MAX
 
 /* Tells of one DIE; gives what `level` will be for its children, CLOSED if they don't matter. */
@@ -216,7 +219,7 @@ const struct index_function *unit_index_function(const struct unit_index *x, uin
 
 uint64_t index_hash(uint64_t parent, const char *name)
 {
-	size_t len = strlen(name);
+	size_t len = strnlen(name, HASHED_BYTES);
 	uint64_t h = parent ^ len * 0xd6e8feb86659fd93ULL, v = 0;
 
 	for (; len >= 8; len -= 8, name += 8) {

@@ -57,7 +57,8 @@ void debug_index_done(struct debug_index *x);
 /* The first entry with this key; *ret_n: how many there are, side by side. */
 const struct index_entry *index_list_find(const struct index_list *l, uint64_t key, size_t *ret_n);
 
-/* The hash of a path is that of its parent's and its own name; INDEX_TOP for the unit. */
+/* The hash of a path is that of its parent's and its own name; INDEX_TOP for the unit. Long names
+ * may share one: what is found by it must be compared. */
 #define INDEX_TOP 0x9e3779b97f4a7c15ULL
 uint64_t index_hash(uint64_t parent, const char *name);
 

@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CHILDREN = 100000 /* members or variants of one type */ };
+enum {
+	MAX_CHILDREN = 100000, /* members or variants of one type */
+	MAX_NAMESAKES = 10000,
+};
 
 static enum dw_class class_of(unsigned tag)
 {
@@ -185,9 +188,9 @@ static bool definition_of(struct debug *d, const struct dwarf_die *die, struct d
 		return false;
 	full = debug_full_name(d, die);
 	e = index_list_find(&all->types, hash, &n);
-	for (size_t i = 0; i < n && i < 16; i++)
+	for (size_t i = 0; i < n && i < MAX_NAMESAKES; i++)
 		if (units_die(d->units, e[i].ref, ret) && die_tag(ret) == die_tag(die) &&
-		    !strcmp(debug_full_name(d, ret), full))
+		    !strcmp(die_name(ret), die_name(die)) && !strcmp(debug_full_name(d, ret), full))
 			return true;
 	return false;
 }

@@ -57,7 +57,8 @@ bool dwarf_sleb(const uint8_t **p, const uint8_t *end, int64_t *ret)
 
 const char *dwarf_string(const struct dwarf_span *s, uint64_t off)
 {
-	if (off >= s->len || !memchr(s->data + off, 0, s->len - off))
+	/* a section of strings ends with the end of one, and then all have an end */
+	if (off >= s->len || (s->data[s->len - 1] && !memchr(s->data + off, 0, s->len - off)))
 		return NULL;
 	return (const char *)s->data + off;
 }

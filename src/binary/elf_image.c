@@ -303,6 +303,12 @@ int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struc
 		free(o.img);
 		return error_set(err, -ENOMEM, "out of memory");
 	}
+	o.img->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (o.img->fd < 0) {
+		r = error_sys(err, -errno, "cannot read %s as a program", name);
+		elf_image_free(o.img);
+		return r;
+	}
 	r = open_elf(&o);
 	if (o.elf)
 		elf_end(o.elf);
@@ -322,6 +328,8 @@ void elf_image_free(struct elf_image *img)
 	for (size_t i = 0; i < img->n_segments; i++)
 		free((void *)img->segments[i].data);
 	free(img->segments);
+	if (img->fd >= 0)
+		close(img->fd);
 	free(img->name);
 	free(img->interp);
 	free(img->code);
@@ -339,6 +347,11 @@ void elf_image_free(struct elf_image *img)
 const char *elf_image_name(const struct elf_image *img)
 {
 	return img->name;
+}
+
+int elf_image_fd(const struct elf_image *img)
+{
+	return img->fd;
 }
 
 bool elf_image_pie(const struct elf_image *img)

@@ -38,6 +38,8 @@ int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struc
 void elf_image_free(struct elf_image *img);
 
 const char *elf_image_name(const struct elf_image *img);
+/* The file itself, the image's own descriptor: for what isn't read here, as debug information. */
+int elf_image_fd(const struct elf_image *img);
 bool elf_image_pie(const struct elf_image *img);
 const char *elf_image_interp(const struct elf_image *img); /* NULL if static */
 uint64_t elf_image_entry(const struct elf_image *img);

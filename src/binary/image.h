@@ -22,6 +22,7 @@ struct image_range {
 
 struct elf_image {
 	char *name;
+	int fd; /* our own */
 	bool pie;
 	uint16_t type; /* ET_EXEC or ET_DYN */
 	char *interp;

@@ -29,6 +29,7 @@
 #include "process/launch.h"
 #include "process/memory.h"
 #include "process/rights.h"
+#include "runtime/debug_names.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,6 +40,8 @@
 
 #define MS 1000000ull
 #define STOP_ALL_TIMEOUT (2000 * MS)
+/* So long may debug information be read for names before anything is recorded. */
+#define NAMES_NS (300 * MS)
 /* Blocking calls shorter than this are counted only. */
 #define CALL_MIN_NS 10000
 
@@ -144,11 +147,24 @@ static uint64_t find_register_frame(const struct process_objects *objects)
 	return found;
 }
 
+/* Exact names and spawn sites, as far as the time allows: the target runs on meanwhile, but nothing
+ * is recorded yet. What debug information told is cached, so the next attach has all of them. */
+static void name_kinds(const struct process_object *o, struct finding *f, uint64_t deadline_ns)
+{
+	struct debug *d;
+
+	if (!f->n_kinds || debug_open(elf_image_fd(o->image), o->path, &d, NULL) < 0)
+		return;
+	debug_names(d, f, deadline_ns);
+	debug_free(d);
+}
+
 /* Everything that can be hooked in this process. */
 static int look(struct attach *a, struct error *err)
 {
 	_cleanup_buf_ struct buf notes = BUF_INIT;
 	struct process_maps maps;
+	uint64_t deadline_ns = 0; /* of the names */
 	int rc = maps_read(&a->process, &maps, err);
 
 	if (rc < 0)
@@ -177,6 +193,9 @@ static int look(struct attach *a, struct error *err)
 		if (has_something(&found)) {
 			free(found.path);
 			found.path = strdup(o->path);
+			if (!deadline_ns)
+				deadline_ns = clock_monotonic_ns() + NAMES_NS;
+			name_kinds(o, &found, deadline_ns);
 			rc = keep_object(a, o, &found);
 			if (rc < 0)
 				error_sys(err, rc, "cannot look at process %d", a->process.pid);

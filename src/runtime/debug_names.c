@@ -5,6 +5,7 @@
  */
 #include "runtime/debug_names.h"
 
+#include "base/clock.h"
 #include "binary/names.h"
 
 #include <stdio.h>
@@ -147,19 +148,28 @@ static void replace(char **at, char *text)
 	*at = text;
 }
 
-void debug_names(struct debug *d, struct finding *f)
+static void name_kind(struct debug *d, struct find_kind *k)
 {
-	for (size_t i = 0; i < f->n_kinds; i++) {
-		struct find_kind *k = &f->kinds[i];
-		struct debug_kind types;
+	struct debug_kind types;
 
-		debug_kind_read(d, k, &types);
-		if (types.future && *types.future->full) {
-			replace(&k->full_name, strdup(types.future->full));
-			if (k->role != TR_WORKER)
-				replace(&k->name, debug_future_name(d, types.future));
-		}
-		for (size_t s = 0; s < k->n_sites; s++)
-			replace(&k->sites[s].where, debug_spawn_place(d, &k->sites[s]));
+	debug_kind_read(d, k, &types);
+	if (types.future && *types.future->full) {
+		replace(&k->full_name, strdup(types.future->full));
+		if (k->role != TR_WORKER)
+			replace(&k->name, debug_future_name(d, types.future));
 	}
+	for (size_t s = 0; s < k->n_sites; s++)
+		replace(&k->sites[s].where, debug_spawn_place(d, &k->sites[s]));
+}
+
+void debug_names(struct debug *d, struct finding *f, uint64_t deadline_ns)
+{
+	debug_local(d, true);
+	for (size_t i = 0; i < f->n_kinds && clock_monotonic_ns() < deadline_ns; i++)
+		name_kind(d, &f->kinds[i]);
+	for (size_t i = 0; i < f->n_wakers && clock_monotonic_ns() < deadline_ns; i++)
+		for (size_t s = 0; s < f->wakers[i].n_sites; s++)
+			replace(&f->wakers[i].sites[s].where,
+				debug_spawn_place(d, &f->wakers[i].sites[s]));
+	debug_local(d, false);
 }
