@@ -139,6 +139,7 @@ static inline bool agent_slot_holds(const struct agent_thread *slot, uint64_t th
 /* thread.c: the slow ways */
 struct ring *agent_find_ring(uint64_t thread);
 struct ring *agent_peek_ring_slowly(uint64_t thread);
+struct ring *agent_root_ring(void);
 void agent_no_ring(uint32_t n_events);
 bool agent_room(struct ring *r, uint64_t ticks);
 void agent_lose(struct ring *r, uint64_t n_events);

@@ -17,11 +17,13 @@ static bool parks(uint16_t call)
 }
 
 /* Before a call. The result goes to agent_call_end(). A thread that has nothing to do with tasks
- * (it has no ring) isn't looked at. */
+ * (it has no ring, and is in no block_on) isn't looked at. */
 uint64_t agent_call_begin(const struct agent_hook *hook)
 {
 	struct ring *r = agent_peek_ring();
 
+	if (!r)
+		r = agent_root_ring();
 	if (!r)
 		return CALL_PASS;
 	const struct agent_notes *n = agent_notes(r);

@@ -34,12 +34,13 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 1u
+#define AGENT_ABI 2u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
 #define AGENT_MAX_RINGS 4096u
 #define AGENT_MIN_RING_BYTES 4096u
+#define AGENT_MAX_ROOTS 15u
 
 /*
  * An event is two words, written in place:
@@ -222,6 +223,11 @@ struct agent_state {
 	uint32_t call_min_ticks; /* AE_BLOCK only for calls that took at least as long */
 	uint64_t short_calls;	 /* agent: calls inside polls that were shorter (approximate) */
 	uint64_t no_ring;	 /* agent: events dropped since no ring was free (exact) */
+	/* Threads that stood in a block_on when the tool came, by tid: they get a ring at their
+	 * next blocking call, as the others do at their first poll, wake or spawn. The agent zeroes
+	 * those that have got it. */
+	uint32_t n_roots;
+	uint32_t roots[AGENT_MAX_ROOTS];
 };
 
 /* The start of the image. */

@@ -178,6 +178,27 @@ struct ring *agent_peek_ring_slowly(uint64_t thread)
 	return NULL;
 }
 
+/* A thread without a ring comes to a blocking call: it gets one if it stood in a block_on at
+ * attach.
+ */
+struct ring *agent_root_ring(void)
+{
+	struct agent_state *s = agent_state();
+	uint64_t thread = arch_thread();
+	uint32_t tid;
+
+	if (likely(!s->n_roots) || !s->tid_offset)
+		return NULL;
+	tid = *(uint32_t *)(thread + s->tid_offset);
+	for (uint32_t i = 0; i < AGENT_MAX_ROOTS && i < s->n_roots; i++) {
+		if (s->roots[i] != tid)
+			continue;
+		s->roots[i] = 0;
+		return agent_find_ring(thread);
+	}
+	return NULL;
+}
+
 void agent_no_ring(uint32_t n_events)
 {
 	__atomic_fetch_add(&agent_state()->no_ring, n_events, __ATOMIC_RELAXED);

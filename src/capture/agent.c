@@ -162,6 +162,8 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 		rc = write_runtimes(c, s);
 	if (rc == 0)
 		rc = write_coverage(c, s);
+	if (rc == 0)
+		rc = drain_begin(&c->drain, s);
 	return rc < 0 ? error_sys(err, rc, "cannot begin the trace") : 0;
 }
 

@@ -63,6 +63,14 @@ static int begin_thread(struct drain *d, struct source *s, struct ring_cursor *c
 
 	c->own_tid = own_tid;
 	c->tid = own_tid;
+	for (uint32_t i = 0; own_tid && i < s->n_early; i++) {
+		if (s->early[i].own_tid != own_tid)
+			continue;
+		c->thread = s->early[i].thread + 1;
+		c->tid = s->early[i].tid;
+		s->early[i].own_tid = 0;
+		return 0;
+	}
 	if (attach_threads(s->attach, &threads, &n) == 0)
 		for (size_t i = 0; i < n; i++)
 			if (threads[i].own_tid == own_tid)
@@ -79,15 +87,61 @@ static int begin_thread(struct drain *d, struct source *s, struct ring_cursor *c
 	return put(d, &e);
 }
 
+static int put_thread_end(struct drain *d, uint32_t thread, uint64_t time)
+{
+	const struct trace_event e = {
+		.time = time, .thread = thread, .type = TE_THREAD_END, .kind = TRACE_KIND_NONE};
+
+	return put(d, &e);
+}
+
 static int end_thread(struct drain *d, struct ring_cursor *c, uint64_t time)
 {
-	const struct trace_event e = {.time = time,
-				      .thread = c->thread - 1,
-				      .type = TE_THREAD_END,
-				      .kind = TRACE_KIND_NONE};
+	uint32_t thread = c->thread - 1;
 
 	c->thread = 0;
-	return put(d, &e);
+	return put_thread_end(d, thread, time);
+}
+
+static int begin_early(struct drain *d, struct source *s, const struct attach_root *root)
+{
+	char name[16];
+	const struct trace_thread t = {.process = s->process, .tid = root->tid, .name = name};
+	struct early_thread *early = &s->early[s->n_early];
+	struct trace_event e = {
+		.time = root->time_ns, .type = TE_THREAD_BEGIN, .kind = TRACE_KIND_NONE};
+	int rc;
+
+	attach_thread_name(s->attach, root->tid, name);
+	rc = trace_writer_thread(d->writer, &t, &e.thread);
+	if (rc < 0)
+		return rc;
+	s->n_early++;
+	*early = (struct early_thread){root->own_tid, root->tid, e.thread};
+	rc = put(d, &e);
+	e.type = TE_ROOT_ENTER;
+	e.arg = TRACE_ROOT_BEFORE;
+	e.kind = s->kinds[root->kind];
+	if (rc == 0)
+		rc = put(d, &e);
+	e.type = TE_PARK;
+	e.arg = root->call;
+	e.kind = TRACE_KIND_NONE;
+	if (rc == 0 && root->call != AC_NONE)
+		rc = put(d, &e);
+	return rc;
+}
+
+int drain_begin(struct drain *d, struct source *s)
+{
+	const struct attach_root *roots;
+	size_t n = attach_roots(s->attach, &roots);
+	int rc = 0;
+
+	for (size_t i = 0; i < n && i < AGENT_MAX_ROOTS && rc == 0; i++)
+		if (roots[i].kind < s->n_kinds)
+			rc = begin_early(d, s, &roots[i]);
+	return rc == 0 ? drain_flush(d) : rc;
 }
 
 /* What each type of the agent's becomes: the type, its argument, and which of the words mean what.
@@ -310,6 +364,14 @@ int drain_threads(struct drain *d, struct source *s)
 			rc = trace_writer_thread_name(d->writer, c->thread - 1, name);
 		}
 	}
+	for (uint32_t i = 0; i < s->n_early && rc == 0; i++) {
+		uint32_t own_tid = s->early[i].own_tid;
+
+		if (!own_tid || bsearch(&own_tid, threads, n, sizeof(*threads), compare_own))
+			continue;
+		s->early[i].own_tid = 0;
+		rc = put_thread_end(d, s->early[i].thread, clock_map_ns(&d->clock, clock_ticks()));
+	}
 	free(threads);
 	if (rc == 0)
 		rc = drain_flush(d);
@@ -329,6 +391,10 @@ int drain_end(struct drain *d, struct source *s)
 		if (rc == 0 && c->thread && !s->alive)
 			rc = end_thread(d, c, clock_map_ns(&d->clock, d->now_ticks));
 	}
+	for (uint32_t i = 0; i < s->n_early && rc == 0 && !s->alive; i++)
+		if (s->early[i].own_tid)
+			rc = put_thread_end(d, s->early[i].thread,
+					    clock_map_ns(&d->clock, d->now_ticks));
 	if (rc == 0)
 		rc = drain_flush(d);
 	return rc;

@@ -12,6 +12,13 @@
 
 struct source {
 	struct attach *attach;
+	/* Threads that were in a block_on at attach: told at once, before they have a ring. */
+	struct early_thread {
+		uint32_t own_tid; /* 0: it has its ring by now, or is gone */
+		uint32_t tid;
+		uint32_t thread; /* trace index */
+	} early[AGENT_MAX_ROOTS];
+	uint32_t n_early;
 	struct ring_set rings;
 	uint32_t process; /* trace index */
 	uint32_t *kinds;  /* trace index by agent kind */
@@ -34,6 +41,8 @@ struct drain {
 	uint32_t thread; /* whose they are */
 };
 
+/* Begins the trace of a process with the block_ons that were there before. */
+int drain_begin(struct drain *d, struct source *s);
 /* Takes what is in all rings now and writes it. 0 or what the writer says. */
 int drain_source(struct drain *d, struct source *s);
 /* Gives the rings of threads that have ended back, tells of their end; names that have changed. */

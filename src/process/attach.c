@@ -29,6 +29,7 @@
 #include "process/launch.h"
 #include "process/memory.h"
 #include "process/rights.h"
+#include "process/roots.h"
 #include "runtime/debug_names.h"
 
 #include <errno.h>
@@ -56,6 +57,7 @@ struct attach {
 	struct hooks hooks;
 	struct layout layout;
 	struct area_rings rings;
+	struct roots roots;
 	struct trace_coverage *coverage;
 	size_t n_coverage;
 	bool enabled;
@@ -301,26 +303,57 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 	return rc < 0 ? error_sys(err, rc, "cannot write into process %d", a->process.pid) : 0;
 }
 
+/* Whether a block_on could be told from other code at all. */
+static bool has_roots(const struct attach *a)
+{
+	for (size_t i = 0; i < a->hooks.n_kinds; i++)
+		if (a->hooks.kinds[i].waker)
+			return true;
+	return false;
+}
+
 static int patch_sites(struct attach *a, struct error *err)
 {
 	struct process_stop stopped;
 	int rc;
 
-	if (!a->hooks.n_patches)
-		return 0;
 	if (a->parked.tid) {
 		static const struct process_stop none = {0};
 		return hooks_patch(&a->hooks, &a->process, &none, err);
 	}
+	if (!a->hooks.n_patches && !has_roots(a))
+		return 0;
 	rc = threads_stop(&a->process, STOP_ALL_TIMEOUT, &stopped, err);
 	if (rc < 0)
 		return rc;
 	a->process.stopped_tid = stopped.n ? stopped.v[0].tid : 0;
 	rc = hooks_patch(&a->hooks, &a->process, &stopped, err);
 	a->process.stopped_tid = 0;
+	if (rc == 0 && has_roots(a))
+		rc = roots_note(&a->roots, &stopped);
 	threads_resume(&stopped);
 	a->stop_ns += stopped.stop_ns;
-	return rc;
+	return rc < 0 && err && !err->code ? error_sys(err, rc, "cannot attach") : rc;
+}
+
+/* Tells the agent of threads that stand in a block_on. */
+static int tell_roots(struct attach *a, struct error *err)
+{
+	uint32_t words[1 + AGENT_MAX_ROOTS] = {0};
+	int rc = roots_find(&a->roots, &a->process, &a->hooks, a->hooked, a->n_hooked);
+
+	_Static_assert(offsetof(struct agent_state, roots) ==
+			       offsetof(struct agent_state, n_roots) + sizeof(uint32_t),
+		       "written as one");
+	words[0] = (uint32_t)a->roots.n;
+	for (size_t i = 0; i < a->roots.n; i++)
+		words[1 + i] = a->roots.v[i].own_tid;
+	if (rc == 0 && a->roots.n)
+		rc = memory_write(&a->process,
+				  a->layout.data + offsetof(struct agent_state, n_roots), words,
+				  sizeof(words));
+	return rc < 0 ? error_sys(err, rc, "cannot look for block_on in process %d", a->process.pid)
+		      : 0;
 }
 
 static int set_enabled(struct attach *a, uint32_t enabled)
@@ -359,6 +392,8 @@ static int load(void *arg)
 		rc = hooks_flip(&a->hooks, &a->process, &a->layout, err);
 	if (rc == 0) {
 		rc = patch_sites(a, err);
+		if (rc == 0)
+			rc = tell_roots(a, err);
 		if (rc == 0)
 			rc = set_enabled(a, 1);
 		if (rc < 0) {
@@ -579,6 +614,7 @@ void attach_free(struct attach *a)
 		free((char *)a->coverage[i].note);
 	}
 	free(a->coverage);
+	roots_done(&a->roots);
 	hooks_done(&a->hooks);
 	objects_done(&a->objects);
 	process_close(&a->process);
@@ -616,6 +652,12 @@ size_t attach_kinds(const struct attach *a, const struct attach_kind **ret)
 {
 	*ret = a->hooks.kinds;
 	return a->hooks.n_kinds;
+}
+
+size_t attach_roots(const struct attach *a, const struct attach_root **ret)
+{
+	*ret = a->roots.v;
+	return a->roots.n;
 }
 
 size_t attach_coverage(const struct attach *a, const struct trace_coverage **ret)

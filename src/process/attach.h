@@ -75,6 +75,15 @@ char *attach_cmdline(const struct attach *a);
 struct ring_area *attach_rings(const struct attach *a, size_t *ret_bytes);
 size_t attach_objects(const struct attach *a, const struct attach_object *const **ret);
 size_t attach_kinds(const struct attach *a, const struct attach_kind **ret);
+/* Threads that stood in a block_on when the agent was loaded. They get a ring at their next blocking
+ * call at the latest. */
+struct attach_root {
+	uint32_t own_tid, tid;
+	uint16_t kind;	  /* agent kind number */
+	uint16_t call;	  /* enum agent_call in which it was blocked, AC_NONE: it was not */
+	uint64_t time_ns; /* at that time, before the agent was enabled */
+};
+size_t attach_roots(const struct attach *a, const struct attach_root **ret);
 /* Coverage of finding and hooking together; strings belong to a. */
 size_t attach_coverage(const struct attach *a, const struct trace_coverage **ret);
 /* Threads stood still for so long, in all; the whole attach took so long; agent's own counters. */

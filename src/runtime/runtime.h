@@ -95,6 +95,18 @@ struct finding {
 int runtime_find(struct elf_image *image, struct finding *ret_finding, struct error *err);
 void finding_done(struct finding *f);
 
+/* Code in which a block_on polls, by return addresses: a thread whose stack holds one of them stands
+ * in a block_on that made a waker of finding.wakers[waker]. See block_on.c for when that is wrong. */
+struct find_block_on {
+	uint64_t start, end;
+	uint32_t waker;
+};
+/* All of an object, sorted, for free(). -ENOMEM or 0. */
+int block_on_find(struct elf_image *image, const struct finding *f, struct find_block_on **ret,
+		  size_t *ret_n);
+/* The one that an address lies in; NULL. */
+const struct find_block_on *block_on_at(const struct find_block_on *v, size_t n, uint64_t addr);
+
 /* One runtime. Each adds what it finds to `f`. */
 struct runtime_ops {
 	const char *name;

@@ -17,6 +17,10 @@
  * A block_on inside of a task's poll (in block_in_place) has no polls of its own here: it lives
  * until that poll ends.
  *
+ * A block_on from before the recording is told at its start (TRACE_ROOT_BEFORE), with the park in
+ * which its thread stood. That park's end is not seen, nor is anything of the thread before its
+ * next blocking call: the first poll is the stretch from the wake to there.
+ *
  * TE_ROOT_WAKE names the waker by its address, TE_ROOT_ENTER doesn't. The address belongs to the
  * one block_on of that kind whose address is not known yet, if there is one only, or to the
  * thread's own if it loops and the wake is fired there; it is remembered. With several the wake is
@@ -24,6 +28,14 @@
  * but never seen polled.
  */
 #include "timeline/state.h"
+
+/* Its waker's address is still to be known. */
+static void root_nameless(struct task *root)
+{
+	struct kind *k = root->kind;
+	k->n_nameless++;
+	k->nameless = k->n_nameless == 1 ? root : NULL;
+}
 
 static struct task *root_new(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t)
 {
@@ -37,10 +49,8 @@ static struct task *root_new(struct timeline *tl, struct thread *th, struct kind
 	};
 	k->n_spawned++;
 	struct task *root = task_new_spawned(tl, k, &s, th->tl.thread);
-	if (!root)
-		return NULL;
-	k->n_nameless++;
-	k->nameless = k->n_nameless == 1 ? root : NULL;
+	if (root)
+		root_nameless(root);
 	return root;
 }
 
@@ -56,6 +66,18 @@ void root_finish(struct timeline *tl, struct task *root, uint64_t t)
 	task_end(tl, root, TO_UNKNOWN, t);
 }
 
+static void root_set(struct timeline *tl, struct thread *th, struct task *root, uint64_t t)
+{
+	th->root = root;
+	if (!root)
+		return;
+	root->thread = th->tl.thread;
+	root->stray_seen = root->kind->n_stray;
+	th->tl.root = true;
+	th->loops = false;
+	poll_working(tl, th, t);
+}
+
 void root_enter(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t)
 {
 	struct frame *f = poll_open(th);
@@ -68,16 +90,43 @@ void root_enter(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 		return;
 	}
 	root_end(tl, th, t);
-	th->root = root_new(tl, th, k, t);
-	if (!th->root)
-		return;
-	th->root->thread = th->tl.thread;
-	th->root->stray_seen = k->n_stray;
-	th->tl.root = true;
-	th->loops = false;
-	th->root_due = true;
-	poll_working(tl, th, t);
+	root_set(tl, th, root_new(tl, th, k, t), t);
+	th->root_due = th->root != NULL;
 	root_gap_begin(tl, th, t, true);
+}
+
+void root_before(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t)
+{
+	if (poll_open(th)) {
+		tl->n_odd++;
+		return;
+	}
+	root_end(tl, th, t);
+	struct task *root = task_new_before(tl, k, t);
+	if (root)
+		root_nameless(root);
+	root_set(tl, th, root, t);
+	th->root_early = root != NULL;
+}
+
+void root_appears(struct timeline *tl, struct thread *th, enum trace_event_type type, uint64_t t)
+{
+	struct task *root = th->root;
+	if (type == TE_PARK && !th->parked)
+		return; /* its end may not be seen */
+	th->root_early = false;
+	/* These say of the park what they know themselves. */
+	if (!root || !th->parked || type == TE_UNPARK || type == TE_BLOCK || type == TE_LOST ||
+	    type == TE_THREAD_BEGIN || type == TE_THREAD_END)
+		return;
+	bool due = th->root_due && root->tl.state == TS_SCHEDULED;
+	uint64_t since = due && root->scheduled_ns < t ? root->scheduled_ns : t;
+	if (since < th->park_ns)
+		since = th->park_ns;
+	poll_park_end(tl, th, since);
+	th->after_unpark = true;
+	root_gap_begin(tl, th, since, true);
+	th->root_poll.scheduled_ns = 0; /* how long it was due isn't known */
 }
 
 /* Whose waker is it? *ret_known: false if nobody can say. */
@@ -190,5 +239,5 @@ void root_end(struct timeline *tl, struct thread *th, uint64_t t)
 	if (th->root)
 		root_finish(tl, th->root, t);
 	th->root = NULL;
-	th->root_due = false;
+	th->root_due = th->root_early = false;
 }

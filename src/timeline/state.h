@@ -100,10 +100,11 @@ struct thread {
 	uint64_t park_ns;
 	/* the block_on on it, see roots.c */
 	struct task *root;
-	bool loops;		/* it polls tasks itself */
-	bool driver;		/* it parks in epoll: a root's poll follows an unpark */
-	bool root_due;		/* woken: the next gap is its poll */
-	bool after_unpark;	/* nothing was polled since the last unpark */
+	bool loops;	   /* it polls tasks itself */
+	bool driver;	   /* it parks in epoll: a root's poll follows an unpark */
+	bool root_due;	   /* woken: the next gap is its poll */
+	bool root_early;   /* from before the recording, and nothing of its thread was seen yet */
+	bool after_unpark; /* nothing was polled since the last unpark */
 	struct frame root_poll; /* open if root_poll.task */
 };
 
@@ -159,6 +160,8 @@ struct task *task_new(struct timeline *tl, struct kind *k, uint64_t name, struct
 /* A root, or a task of a spawn that nobody claimed. */
 struct task *task_new_spawned(struct timeline *tl, struct kind *k, const struct spawn *s,
 			      uint64_t id);
+/* A root that was there before the recording. */
+struct task *task_new_before(struct timeline *tl, struct kind *k, uint64_t t);
 int task_name(struct timeline *tl, struct task *task, uint64_t name);
 void task_unname(struct timeline *tl, struct task *task);
 /* Before an event of the task is looked at: what losses left of its state. */
@@ -207,6 +210,10 @@ void poll_not_working(struct timeline *tl, struct thread *th, uint64_t t);
 
 /* roots.c */
 void root_enter(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t);
+/* The same of a block_on that was there before the recording. */
+void root_before(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t);
+/* An event on the thread of such a block_on, before it is looked at. */
+void root_appears(struct timeline *tl, struct thread *th, enum trace_event_type type, uint64_t t);
 void root_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t data, uint64_t t);
 void root_gap_begin(struct timeline *tl, struct thread *th, uint64_t t, bool after_park);
 void root_gap_end(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome);

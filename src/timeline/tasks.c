@@ -117,6 +117,14 @@ struct task *task_new_spawned(struct timeline *tl, struct kind *k, const struct 
 	return task;
 }
 
+struct task *task_new_before(struct timeline *tl, struct kind *k, uint64_t t)
+{
+	struct task *task = task_begin(tl, k, 0, NULL, t);
+	if (task)
+		TELL(tl, task_begin, &task->tl);
+	return task;
+}
+
 /* The earliest begin of the losses after the first n; 0 if that is forgotten. */
 static uint64_t loss_begin_after(const struct timeline *tl, uint64_t n)
 {

@@ -283,7 +283,10 @@ static void feed_task(struct timeline *tl, struct thread *th, const struct trace
 		task_drop(tl, th, k, ev->task, t);
 		break;
 	case TE_ROOT_ENTER:
-		root_enter(tl, th, k->same, t);
+		if (ev->arg == TRACE_ROOT_BEFORE)
+			root_before(tl, th, k->same, t);
+		else
+			root_enter(tl, th, k->same, t);
 		break;
 	case TE_ROOT_WAKE:
 		root_wake(tl, th, k->same, ev->task, t);
@@ -297,6 +300,10 @@ int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct erro
 	if (!th)
 		return timeline_result(tl, err);
 	uint64_t t = clock_in(tl, th, ev->time);
+	if (th->root_early) {
+		root_appears(tl, th, ev->type, t);
+		t = th->last_ns;
+	}
 
 	switch (ev->type) {
 	case TE_SPAWN:

@@ -27,7 +27,8 @@ enum trace_event_type {
 	TE_THREAD_BEGIN, /* this thread's first event in this ring */
 	TE_THREAD_END,	 /* the thread is gone */
 	TE_LOST,	 /* value = events of this thread dropped since its event before */
-	TE_ROOT_ENTER,	 /* kind (role root): a block_on begins on this thread */
+	TE_ROOT_ENTER,	 /* kind (role root): a block_on begins on this thread; arg = TRACE_ROOT_BEFORE:
+			  * no, it was there before the recording */
 	TE_ROOT_WAKE,	 /* kind (role root); task = address of its waker's data */
 	TE_N_TYPES,
 };
@@ -35,6 +36,8 @@ enum trace_event_type {
 enum trace_outcome { TO_PENDING = 0, TO_READY, TO_PANICKED, TO_CANCELLED, TO_UNKNOWN, TO_N };
 
 enum trace_wake { TW_SCHEDULED = 0, TW_RUNNING, TW_NOOP, TW_UNKNOWN, TW_N };
+
+enum { TRACE_ROOT_BEFORE = 1 };
 
 /* Times are ns of CLOCK_MONOTONIC, on both sides of the trace file: the source converts. */
 struct trace_event {

@@ -272,3 +272,20 @@ def test_help(pollux):
         assert f"pollux {verb}" in result.stdout
         assert len(result.stdout.splitlines()) <= 60
     assert driver.run(pollux, "--version").stdout.startswith("pollux ")
+
+
+@pytest.mark.parametrize("program", ["root_before", "root_before_current"])
+@pytest.mark.parametrize("profile", ["release", "stripped"])
+def test_block_on_before_the_recording(pollux, suite, trace, program, profile):
+    """The main thread of most programs waits in a block_on when pollux comes: its root's polls are
+    inferred from then on."""
+    path = suite("tokio-1.54", profile)
+    recorded = driver.record_attached(pollux, trace, path, program)
+    report = driver.report(pollux, trace)
+    true = next(f for f in recorded.truth["families"] if f["role"] == "root")
+    roots = [f for f in report["families"] if f["role"] == "root"]
+    # the runtime's shutdown is a block_on, too: spawned here, of one or two polls
+    polls = sum(f["polls"] - 2 * f["spawned"] for f in roots)
+    assert sum(f["tasks"] - f["spawned"] for f in roots) == 1, roots
+    assert abs(polls - true["polls"]) <= 1 + true["polls"] // 20, (roots, true)
+    assert report["lost"] == 0

@@ -567,8 +567,17 @@ static void test_calls(void **state)
 	(void)state;
 	check_call(); /* a thread without a ring isn't looked at */
 	assert_null(area_my_ring(&area));
-	poll_as(to_pending);
+	area.state->n_roots = 2; /* others are in a block_on */
+	area.state->roots[0] = area.state->roots[1] = (uint32_t)getppid();
+	check_call();
+	assert_null(area_my_ring(&area));
+	area.state->roots[1] = (uint32_t)syscall(SYS_gettid);
+	check_call();
 	expect_thread();
+	expect(AE_PARK, (uint64_t)AC_EPOLL_WAIT << 48);
+	expect(AE_UNPARK, (uint64_t)AC_EPOLL_WAIT << 48);
+	assert_int_equal(area.state->roots[1], 0);
+	poll_as(to_pending);
 	expect(AE_POLL_BEGIN, tokio_ref());
 	expect(AE_POLL_PENDING, tokio_ref());
 

@@ -64,6 +64,7 @@ static const struct {
 	{"thread-end", TE_THREAD_END, 0},
 	{"lost", TE_LOST, 0},
 	{"enter", TE_ROOT_ENTER, 0},
+	{"before", TE_ROOT_ENTER, TRACE_ROOT_BEFORE},
 	{"root-wake", TE_ROOT_WAKE, 0},
 };
 
@@ -1170,6 +1171,69 @@ ROW(33)
 }
 
 /* Two copies of one waker's table are one kind. */
+ROW(38)
+{
+	/* told as parked: its unpark is not seen, it was polled from the wake to its next park */
+	story("10 0 before root\n"
+	      "10 0 park\n"
+	      "20 1 root-wake root 99\n"
+	      "30 0 park\n"
+	      "40 1 root-wake root 99\n"
+	      "41 0 unpark\n"
+	      "50 0 park\n",
+	      "+1 root 0 seen 10\n"
+	      "worker t0 10-\n"
+	      "w1 1 t1 20 scheduled\n"
+	      "unknown 1 10-20\n"
+	      "park t0 1 10-20\n"
+	      "poll 1 t0 20-30 pending w1 inferred\n"
+	      "w2 1 t1 40 scheduled\n"
+	      "waiting 1 30-40\n"
+	      "park t0 1 30-41\n"
+	      "scheduled 1 40-41\n"
+	      "poll 1 t0 41-50 pending since 40 w2 inferred\n");
+	/* parked anew without a wake: not polled */
+	story("10 0 before root\n"
+	      "10 0 park\n"
+	      "20 0 park\n"
+	      "30 0 thread-end\n",
+	      "+1 root 0 seen 10\n"
+	      "worker t0 10-\n"
+	      "park t0 1 10-20\n"
+	      "park t0 1 20-30\n"
+	      "unknown 1 10-30\n"
+	      "-1 unknown 30\n"
+	      "worker t0 -30\n");
+	/* in the middle of something: it is polled when it is woken next */
+	story("10 0 before root\n"
+	      "20 0 park\n"
+	      "30 1 root-wake root 99\n"
+	      "31 0 unpark\n"
+	      "40 0 park\n",
+	      "+1 root 0 seen 10\n"
+	      "worker t0 10-\n"
+	      "w1 1 t1 30 scheduled\n"
+	      "unknown 1 10-30\n"
+	      "park t0 1 20-31\n"
+	      "scheduled 1 30-31\n"
+	      "poll 1 t0 31-40 pending since 30 w1 inferred\n");
+	/* a thread that polls tasks: its driver's wake is the first that is seen of it */
+	story("10 0 before loop\n"
+	      "10 0 epoll\n"
+	      "20 0 root-wake loop 99\n"
+	      "25 0 poll task 1\n"
+	      "30 0 pending task 1\n"
+	      "31 0 epoll\n",
+	      "+1 loop 0 seen 10\n"
+	      "worker t0 10-\n"
+	      "park t0 2 10-20\n"
+	      "w1 1 t0 20 scheduled\n"
+	      "unknown 1 10-20\n"
+	      "poll 1 t0 20-25 pending since 20 w1 inferred\n"
+	      "+2 task 1 seen 25\n"
+	      "poll 2 t0 25-30 pending\n");
+}
+
 static void test_same_root_kinds(void **state)
 {
 	story("10 0 enter loop\n"
@@ -1344,6 +1408,7 @@ int main(void)
 		TEST(35),
 		TEST(36),
 		TEST(37),
+		TEST(38),
 		cmocka_unit_test(test_same_root_kinds),
 		cmocka_unit_test(test_sink_stops),
 	};

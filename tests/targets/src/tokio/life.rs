@@ -64,6 +64,39 @@ pub fn alive_before_current(stage: &Stage) {
     alive(stage, current());
 }
 
+family!(ticking_root, root);
+
+/// A block_on that is there when counting begins: its root waits, then is woken by a timer.
+fn ticking(stage: &Stage, rt: Runtime) {
+    let n = stage.scaled(40);
+    let (go, start) = oneshot::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(50)); // let it park
+            stage.ready();
+            go.send(()).unwrap();
+        });
+        rt.block_on(ticking_root(async move {
+            start.await.unwrap();
+            let mut tick = tokio::time::interval(std::time::Duration::from_millis(3));
+            for _ in 0..n {
+                tick.tick().await;
+            }
+        }));
+    });
+    drop(rt);
+    say(&format!("ticked {n}"));
+    stage.done();
+}
+
+pub fn root_before(stage: &Stage) {
+    ticking(stage, multi());
+}
+
+pub fn root_before_current(stage: &Stage) {
+    ticking(stage, current());
+}
+
 family!(executing);
 family!(forking);
 

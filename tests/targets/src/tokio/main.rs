@@ -50,6 +50,8 @@ const PROGRAMS: &[Program] = &[
     ("sleep_in_poll", threads::sleep_in_poll, ""),
     ("alive_before", life::alive_before, ""),
     ("alive_before_current", life::alive_before_current, ""),
+    ("root_before", life::root_before, ""),
+    ("root_before_current", life::root_before_current, ""),
     ("fork_exec", life::fork_exec, ""),
     ("fork_run", life::fork_run, ""),
     ("signals", life::signals, ""),

@@ -1,0 +1,180 @@
+/*
+ * Block_ons that are there when we come. Nothing that the agent hooks tells of them: their waker is
+ * made, and a thread that only waits in one (the main thread of most programs) never polls a task.
+ * So we look through the stacks: a word that is a return address into block_on's code, or into the
+ * function that it was inlined into, says that the thread stands in it (runtime/block_on.c).
+ *
+ * Registers are noted while the threads stand still for the spawn sites; the stacks are read
+ * afterwards, with the threads running: block_on's own frame stays as long as it does, whatever
+ * becomes of those below.
+ */
+#include "process/roots.h"
+
+#include "base/clock.h"
+#include "process/memory.h"
+
+#include <asm/unistd.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/ptrace.h>
+#include <sys/user.h>
+
+#define STACK_BYTES (64u << 10)
+#define MAX_THREADS 1024u /* more are not looked at */
+
+/* What an interrupted system call gives back that will be restarted (ERESTARTSYS to
+ * ERESTART_RESTARTBLOCK), or that the program calls again. */
+#define RESTART_FIRST 512
+#define RESTART_LAST 516
+
+static uint16_t call_of(const struct user_regs_struct *regs)
+{
+	long result = -(long)regs->rax;
+
+	if (result != EINTR && (result < RESTART_FIRST || result > RESTART_LAST))
+		return AC_NONE;
+	switch ((long)regs->orig_rax) {
+	case __NR_futex:
+		return AC_FUTEX;
+	case __NR_epoll_wait:
+		return AC_EPOLL_WAIT;
+	case __NR_epoll_pwait:
+		return AC_EPOLL_PWAIT;
+	case __NR_epoll_pwait2:
+		return AC_EPOLL_PWAIT2;
+	}
+	return AC_NONE;
+}
+
+int roots_note(struct roots *r, const struct process_stop *stopped)
+{
+	free(r->threads);
+	r->n_threads = 0;
+	r->threads = calloc(stopped->n ? stopped->n : 1, sizeof(*r->threads));
+	if (!r->threads)
+		return -ENOMEM;
+	r->time_ns = clock_monotonic_ns();
+	for (size_t i = 0; i < stopped->n && r->n_threads < MAX_THREADS; i++) {
+		struct user_regs_struct regs;
+
+		if (stopped->v[i].state == THREAD_GONE ||
+		    ptrace(PTRACE_GETREGS, stopped->v[i].tid, 0, &regs) < 0)
+			continue;
+		r->threads[r->n_threads++] = (struct root_thread){
+			.tid = stopped->v[i].tid, .sp = regs.rsp, .call = call_of(&regs)};
+	}
+	return 0;
+}
+
+/* ---- looking through stacks ---- */
+
+struct code {
+	struct hooked_object *object;
+	struct find_block_on *v;
+	size_t n;
+};
+
+static size_t find_code(struct hooked_object *const *objects, size_t n_objects, struct code *codes)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < n_objects; i++) {
+		struct code *c = &codes[n];
+
+		c->object = objects[i];
+		if (block_on_find(objects[i]->object->image, &objects[i]->attach.finding, &c->v,
+				  &c->n) == 0 &&
+		    c->n)
+			n++;
+	}
+	return n;
+}
+
+/* The innermost block_on of a stack; NULL. */
+static const struct find_waker *waker_on(const uint64_t *words, size_t n, const struct code *codes,
+					 size_t n_codes)
+{
+	for (size_t i = 0; i < n; i++) {
+		for (size_t k = 0; k < n_codes; k++) {
+			const struct code *c = &codes[k];
+			const struct find_block_on *b;
+
+			if (words[i] < c->object->object->start ||
+			    words[i] >= c->object->object->end)
+				continue;
+			b = block_on_at(c->v, c->n, words[i] - c->object->attach.bias);
+			if (b)
+				return &c->object->attach.finding.wakers[b->waker];
+		}
+	}
+	return NULL;
+}
+
+/* What lies on a stack from sp upwards, less where it ends before. */
+static size_t read_stack(const struct process *p, uint64_t sp, uint64_t *words)
+{
+	const uint64_t page = 4096;
+	size_t bytes = 0;
+
+	sp &= ~7ull;
+	while (bytes < STACK_BYTES) {
+		size_t n = page - (sp + bytes) % page;
+
+		if (n > STACK_BYTES - bytes)
+			n = STACK_BYTES - bytes;
+		if (memory_read(p, sp + bytes, (char *)words + bytes, n) < 0)
+			break;
+		bytes += n;
+	}
+	return bytes / 8;
+}
+
+static int kind_of(const struct hooks *h, const struct find_waker *w, uint16_t *ret_kind)
+{
+	for (size_t i = 0; i < h->n_kinds; i++) {
+		if (h->kinds[i].waker != w)
+			continue;
+		*ret_kind = (uint16_t)i;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int roots_find(struct roots *r, const struct process *p, const struct hooks *h,
+	       struct hooked_object *const *objects, size_t n_objects)
+{
+	struct code *codes = calloc(n_objects ? n_objects : 1, sizeof(*codes));
+	uint64_t *words = malloc(STACK_BYTES);
+	size_t n_codes = 0;
+
+	r->n = 0;
+	if (codes && words)
+		n_codes = find_code(objects, n_objects, codes);
+	for (size_t i = 0; n_codes && i < r->n_threads && r->n < AGENT_MAX_ROOTS; i++) {
+		const struct root_thread *t = &r->threads[i];
+		size_t n = read_stack(p, t->sp, words);
+		const struct find_waker *w = waker_on(words, n, codes, n_codes);
+		struct attach_root *root = &r->v[r->n];
+		pid_t own = w ? process_own_tid(p, t->tid) : 0;
+
+		*root = (struct attach_root){.own_tid = (uint32_t)own,
+					     .tid = (uint32_t)t->tid,
+					     .call = t->call,
+					     .time_ns = r->time_ns};
+		if (own && kind_of(h, w, &root->kind) == 0)
+			r->n++;
+	}
+	for (size_t i = 0; i < n_codes; i++)
+		free(codes[i].v);
+	int rc = codes && words ? 0 : -ENOMEM;
+	free(codes);
+	free(words);
+	return rc;
+}
+
+void roots_done(struct roots *r)
+{
+	free(r->threads);
+	r->threads = NULL;
+	r->n_threads = 0;
+}

@@ -1,0 +1,30 @@
+/*
+ * Threads that stand in a block_on when pollux comes: found by their stacks.
+ */
+#ifndef POLLUX_PROCESS_ROOTS_H
+#define POLLUX_PROCESS_ROOTS_H
+
+#include "process/hooks.h"
+
+struct root_thread {
+	pid_t tid;
+	uint64_t sp;
+	uint16_t call; /* in which it blocks, AC_NONE: in none that parks */
+};
+
+struct roots {
+	struct root_thread *threads; /* all, as they stood still */
+	size_t n_threads;
+	uint64_t time_ns; /* then */
+	struct attach_root v[AGENT_MAX_ROOTS];
+	size_t n;
+};
+
+/* Takes note of the threads' registers: they are stopped, and this is their tracer. */
+int roots_note(struct roots *r, const struct process_stop *stopped);
+/* Reads the stacks of those threads. A thread too many, and a stack that can't be read, is none. */
+int roots_find(struct roots *r, const struct process *p, const struct hooks *h,
+	       struct hooked_object *const *objects, size_t n_objects);
+void roots_done(struct roots *r);
+
+#endif

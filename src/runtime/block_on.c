@@ -1,0 +1,165 @@
+/*
+ * Who stands in a block_on? A thread whose stack holds a return address into a function that makes
+ * a root's waker and goes on to poll with it. The finder knows where wakers are made (the sites of
+ * root wakers, runtime.h); what is still missing is the function around it:
+ *
+ * - Mostly block_on itself, or the program's function into which it is inlined: from the site on,
+ *   its return addresses lie behind the making of the waker.
+ * - A function of a few instructions, which does nothing but make a waker (CachedParkThread::waker,
+ *   Handle::waker_ref): then its callers, from the call on.
+ * - In unoptimised code no site is known; there the functions have their names
+ *   (tokio/src/runtime/park.rs, scheduler/current_thread/mod.rs; 1.23 to 1.54).
+ *
+ * A function of the program's own is left later than its block_on: for that time, and where the
+ * stack holds what is left of an earlier one, the answer is wrong.
+ */
+#include "base/cleanup.h"
+#include "binary/call_index.h"
+#include "runtime/find.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A function that only makes a waker is smaller (22 and 82 bytes were seen), one that blocks isn't.
+ */
+#define MAX_MAKER_BYTES 128u
+/* From a call (of 5 or 6 bytes) to the return address of a later one at the least. */
+#define MIN_BEHIND 7u
+
+struct found {
+	struct find_block_on *v;
+	size_t n, cap;
+};
+
+static int add(struct found *found, uint64_t start, uint64_t end, uint32_t waker)
+{
+	if (start >= end)
+		return 0;
+	if (found->n == found->cap) {
+		size_t cap = found->cap ? found->cap * 2 : 64;
+		struct find_block_on *v = reallocarray(found->v, cap, sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		found->v = v;
+		found->cap = cap;
+	}
+	found->v[found->n++] = (struct find_block_on){start, end, waker};
+	return 0;
+}
+
+/* Behind the calls of a function that only makes a waker. */
+static int add_callers(struct elf_image *image, struct found *found, struct call_index *calls,
+		       uint64_t maker, uint32_t waker)
+{
+	const struct call *c;
+	size_t n;
+	int rc = calls->calls ? 0 : call_index_init(calls, image);
+
+	if (rc < 0)
+		return rc;
+	c = call_index_find(calls, maker, &n);
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		uint64_t start, end;
+
+		/* Not the call's own return address: the maker's frame. */
+		if (elf_image_function(image, c[i].addr, &start, &end) && start != maker)
+			rc = add(found, c[i].addr + MIN_BEHIND, end, waker);
+	}
+	return rc;
+}
+
+static int add_sites(struct elf_image *image, const struct finding *f, struct found *found)
+{
+	_cleanup_(call_index_done) struct call_index calls = {0};
+	int rc = 0;
+
+	for (uint32_t i = 0; i < f->n_wakers && rc == 0; i++) {
+		const struct find_waker *w = &f->wakers[i];
+
+		for (size_t k = 0; w->root && k < w->n_sites && rc == 0; k++) {
+			uint64_t start, end, site = w->sites[k].addr;
+
+			if (!elf_image_function(image, site, &start, &end))
+				continue;
+			if (end - start > MAX_MAKER_BYTES)
+				rc = add(found, site + w->sites[k].len, end, i);
+			else
+				rc = add_callers(image, found, &calls, start, i);
+		}
+	}
+	return rc;
+}
+
+static int add_named(struct elf_image *image, const struct finding *f, struct found *found)
+{
+	static const struct {
+		const char *part, *waker;
+	} names[] = {
+		{"16CachedParkThread", "block_on (multi_thread)"},
+		{"9CoreGuard", "block_on (current_thread)"},
+	};
+	const struct elf_symbol *s;
+	size_t n = elf_image_symbols(image, &s);
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		if (!s[i].size || !strstr(s[i].name, "8block_on") ||
+		    !strstr(s[i].name, "5tokio7runtime"))
+			continue;
+		for (size_t k = 0; k < sizeof(names) / sizeof(names[0]) && rc == 0; k++) {
+			if (!strstr(s[i].name, names[k].part))
+				continue;
+			for (uint32_t w = 0; w < f->n_wakers; w++) {
+				if (!f->wakers[w].root || strcmp(f->wakers[w].name, names[k].waker))
+					continue;
+				rc = add(found, s[i].addr, s[i].addr + s[i].size, w);
+				break;
+			}
+		}
+	}
+	return rc;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct find_block_on *x = a, *y = b;
+
+	return (x->start > y->start) - (x->start < y->start);
+}
+
+int block_on_find(struct elf_image *image, const struct finding *f, struct find_block_on **ret,
+		  size_t *ret_n)
+{
+	struct found found = {0};
+	int rc = add_sites(image, f, &found);
+
+	if (rc == 0 && f->has_symbols)
+		rc = add_named(image, f, &found);
+	if (rc < 0) {
+		free(found.v);
+		return rc;
+	}
+	if (found.n)
+		qsort(found.v, found.n, sizeof(*found.v), by_start);
+	*ret = found.v;
+	*ret_n = found.n;
+	return 0;
+}
+
+const struct find_block_on *block_on_at(const struct find_block_on *v, size_t n, uint64_t addr)
+{
+	size_t lo = 0, hi = n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (v[mid].start <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	/* Of places in one function the last one before the address: they end together. */
+	return lo && addr < v[lo - 1].end ? &v[lo - 1] : NULL;
+}
