@@ -652,6 +652,8 @@ static bool is_transparent(const struct dw_type *t, const struct await_node *par
 		"futures_util::future::join_all::JoinAllKind", "futures_util::stream::futures_ordered::",
 		"futures_util::stream::futures_unordered::", "tokio::runtime::coop::", "tokio::task::coop::",
 		"futures_util::unfold_state::", "async_executor::", "tokio::util::",
+		"tokio::task::unconstrained::", "async_std::task::join_handle::",
+		"async_std::task::builder::", "async_std::io::timeout::",
 		"futures_util::future::either::", "futures_util::future::future::fuse::",
 	};
 

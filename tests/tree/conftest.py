@@ -73,9 +73,11 @@ class Program:
         return self.process.poll() is None
 
     def close(self):
-        if not self.process.stdin.closed:
-            self.process.stdin.close()
-        assert self.process.wait(30) == 0, f"{self.path} came to harm: {self.process.returncode}"
+        """Its last words; it must end well."""
+        if self.process.poll() is None:
+            self.lines += self.process.communicate(timeout=30)[0].splitlines()
+        assert self.process.returncode == 0, f"{self.path} came to harm: {self.process.returncode}"
+        return self.lines
 
 
 @pytest.fixture

@@ -9,6 +9,11 @@ mod rt {
     pub use async_std::channel::{bounded as channel, Receiver};
     pub use async_std::net::TcpListener;
     pub use async_std::sync::{Arc, Mutex};
+    // Its sleep is a timeout of what never comes (async-std 1.13.2).
+    // PART nap
+    //   timeout timeout.rs:43
+    //     Pending<..>
+    //     timer
     pub use async_std::task::{sleep, spawn};
 
     pub fn mutex(n: u64) -> Arc<Mutex<u64>> {

@@ -9,7 +9,7 @@ pub const DAYS: u64 = 3 * 86400;
 
 // PART leaf
 //   leaf @leaf
-//     timer
+//     *nap
 async fn leaf(s: u64) {
     sleep(Duration::from_secs(s)).await; // @leaf
 }

@@ -22,11 +22,11 @@ async fn step(ms: u64) {
 async fn short_lived(n: u64, lock: Arc<Mutex<u64>>) {
     if n % 3 == 0 {
         let guard = lock.lock().await; // @churn_lock
-        tokio::task::yield_now().await;
+        tokio::task::yield_now().await; // @churn_yield
         drop(guard);
     }
     tokio::join!(step(n % 7), async { // @churn_join
-        tokio::task::yield_now().await;
+        tokio::task::yield_now().await; // @churn_yield_in
     });
     let mut rest = Box::pin(step(n % 5));
     tokio::select! { // @churn_select

@@ -13,6 +13,8 @@ mod rt {
     pub use smol::spawn;
     pub use std::sync::Arc;
 
+    // PART nap
+    //   timer
     pub fn sleep(d: Duration) -> smol::Timer {
         smol::Timer::after(d)
     }
