@@ -11,6 +11,7 @@
  */
 #include "base/cleanup.h"
 #include "base/buf.h"
+#include "capture/event_cost.h"
 #include "capture/source.h"
 
 #include <errno.h>
@@ -375,35 +376,6 @@ static int64_t agent_drain(struct capture *c, struct error *err)
 
 /* ---- the end ---- */
 
-/*
- * What one event costs here: the agent's own sequence (stamp, two words, head), in a loop, best of
- * some. In the program it is more by what its cold caches cost, and less by what its pipeline
- * hides.
- */
-static uint64_t measure_event_ps(const struct clock_map *clock)
-{
-	enum { EVENTS = 4096, ROUNDS = 5 };
-	static struct agent_event events[EVENTS];
-	volatile uint64_t head = 0;
-	uint64_t best = UINT64_MAX;
-
-	for (int round = 0; round < ROUNDS; round++) {
-		uint64_t began = clock_ticks();
-
-		for (unsigned i = 0; i < EVENTS; i++) {
-			struct agent_event *e = &events[head / sizeof(*e) % EVENTS];
-
-			e->word0 = clock_ticks() << 8 | AE_POLL_BEGIN;
-			e->word1 = i;
-			__atomic_store_n(&head, head + sizeof(*e), __ATOMIC_RELEASE);
-		}
-		uint64_t ticks = clock_ticks() - began;
-		if (ticks < best)
-			best = ticks;
-	}
-	return (uint64_t)((double)best * clock->ns_per_tick * 1000 / EVENTS);
-}
-
 /* The coverage is wanted once more at the end, when the agent's own list is gone. */
 static int keep_coverage(struct capture_stats *stats, const struct trace_coverage *list, size_t n)
 {
@@ -500,9 +472,9 @@ static int agent_close(struct capture *c, const char *reason, struct capture_sta
 		cost.stop_ns += attach_stop_ns(c->sources[i].attach);
 		cost.attach_ns += attach_total_ns(c->sources[i].attach);
 	}
-	cost.event_cost_ps = measure_event_ps(&d->clock);
 	cost.recorder_cpu_ns = clock_cpu_ns() - c->start_cpu_ns;
 	cost.end_ns = clock_monotonic_ns();
+	cost.event_cost_ps = event_cost_ps();
 	one = trace_writer_cost(d->writer, &cost);
 	if (one == 0)
 		one = trace_writer_round(d->writer, cost.end_ns);

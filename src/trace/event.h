@@ -119,7 +119,7 @@ struct trace_cost {
 	uint64_t stop_ns;      /* threads of the target stood still, in all (attach and detach) */
 	uint64_t attach_ns;    /* from the command to the enabled agent */
 	uint64_t recorder_cpu_ns; /* CPU time of pollux itself while recording */
-	uint64_t event_cost_ps;	  /* one event in the agent, measured at attach on this machine, in ps */
+	uint64_t event_cost_ps;	  /* one event in the agent, measured on this machine, in ps; 0: not known */
 	uint64_t end_ns;	  /* recording ended, CLOCK_MONOTONIC */
 	const char *end_reason;	  /* "interrupted", "duration", "exited 0", "killed by signal 9" */
 };
