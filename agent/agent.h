@@ -46,19 +46,27 @@ struct agent_poll {
 	struct agent_hook *hook; /* the poll slot's hook */
 	uint32_t flags;		 /* enum agent_poll_flags */
 	uint32_t generation;	 /* of the ring: another one means that the notes were made anew */
+	uint64_t raised[2]; /* POLL_RAISED: one of them is the panic's payload, 0 if not known */
 };
+
+#define AGENT_TOKIO_COMPLETE 2u /* a bit of a Tokio task's state */
 
 enum agent_poll_flags {
 	POLL_WORKER = AGENT_HOOK_WORKER, /* a worker's main loop */
 	POLL_TASK = AGENT_HOOK_TASK,	 /* never to be learned as one */
 	POLL_RAISED = 4,		 /* a panic was raised while this was the innermost poll */
+	POLL_FINISHED = 8,		 /* it was complete when its runtime was shut down */
 	POLL_ASYNC = 16,		 /* an async-task run, through which a panic may unwind */
 	POLL_HELD = 32,			 /* we hold a reference */
 	POLL_CLOSED = 64,		 /* was cancelled before it began */
 	POLL_ALONE = 128,		 /* nobody else knew the task when it began */
+	POLL_SETTLED = 256,		 /* its output was looked at in time ... */
+	POLL_PANICKED = 512,		 /* ... and was the panic, */
+	POLL_ABORTED = 1024,		 /* or the error of an aborted task */
+	POLL_SHUT_DOWN = 2048,		 /* its runtime was shut down meanwhile */
 };
 
-#define AGENT_MAX_POLLS 26u
+#define AGENT_MAX_POLLS 17u
 
 /*
  * The agent's notes on a thread, in ring.scratch, for the thread alone. The first line is all that
@@ -138,6 +146,7 @@ static inline bool agent_slot_holds(const struct agent_thread *slot, uint64_t th
 
 /* thread.c: the slow ways */
 struct ring *agent_find_ring(uint64_t thread);
+struct agent_poll *agent_find_poll(const void *header);
 struct ring *agent_peek_ring_slowly(uint64_t thread);
 struct ring *agent_root_ring(void);
 void agent_no_ring(uint32_t n_events);
@@ -215,5 +224,26 @@ struct agent_poll *agent_poll_open(struct ring *r, struct agent_hook *hook, void
 bool agent_poll_close(struct ring *r, struct agent_poll *poll, uint32_t generation);
 void agent_tail_close(struct ring *r);
 const struct agent_hook *agent_header_hook(const struct agent_hook *wake, const void *header);
+void agent_tokio_settle(struct agent_poll *poll, uint64_t state);
+
+/* A wake may be the one that lets another thread take the output of the task that is polled here:
+ * the last moment at which it is surely there. */
+static inline void agent_settle(struct agent_notes *n)
+{
+	if (!n->depth)
+		return;
+	struct agent_poll *poll = &n->polls[n->depth - 1];
+	if (poll->flags & POLL_ASYNC)
+		return;
+	uint64_t state = *(uint64_t *)((char *)poll->header + poll->hook->state_offset);
+	if (unlikely(state & AGENT_TOKIO_COMPLETE))
+		agent_tokio_settle(poll, state);
+}
+
+/* Whether a word is the payload of the panic that was raised in the poll. */
+static inline bool agent_is_payload(const struct agent_poll *poll, uint64_t word)
+{
+	return word && (word == poll->raised[0] || word == poll->raised[1]);
+}
 
 #endif

@@ -68,6 +68,24 @@ static void learn_header(struct agent_hook *hook, const void *header)
 		hook->state_offset = state;
 }
 
+/* A waker's header: one of its first words is the vtable of a kind that we know. */
+static void learn_wake(struct agent_hook *wake, const void *header)
+{
+	const struct agent_hook *hooks = agent_hooks();
+	const uint64_t *words = header;
+
+	for (uint32_t i = 0; i < agent_state()->n_hooks; i++) {
+		if (hooks[i].type != AH_ASYNC_RUN)
+			continue;
+		for (uint16_t k = 0; k < HEADER_WORDS; k++) {
+			if (words[k] == hooks[i].vtable) {
+				wake->vtable_offset = k * 8;
+				return;
+			}
+		}
+	}
+}
+
 /* A waker that is the last to leave a pending task has the executor drop the future. */
 static void schedule_drop(struct ring *r, const struct agent_hook *hook, void *header, uint64_t ref)
 {
@@ -168,10 +186,29 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 						  (poll->flags & (POLL_HELD | POLL_ALONE))};
 }
 
-static uint64_t outcome(uint64_t after, uint32_t flags)
+/* The output of a task that hands its panic to whoever awaits it (Builder::propagate_panic) is that
+ * panic's payload; it stays there when it was taken. It stands behind the header, a bool and the
+ * schedule function, which are known to be there: we look on to the end of their page at most. */
+#define KNOWN_WORDS 7u
+#define OUTPUT_WORDS 16u
+
+static bool has_payload(const struct agent_poll *poll, const void *header)
+{
+	const uint64_t *words = header;
+	uint64_t page_end = ((uint64_t)(words + KNOWN_WORDS) - 1) | 4095;
+
+	for (uint32_t i = HEADER_WORDS; i < OUTPUT_WORDS && (uint64_t)(words + i) < page_end; i++)
+		if (agent_is_payload(poll, words[i]))
+			return true;
+	return false;
+}
+
+static uint64_t outcome(uint64_t after, const struct agent_poll *poll)
 {
 	if (after & COMPLETED)
-		return flags & POLL_RAISED ? AE_POLL_PANICKED : AE_POLL_READY;
+		return poll->flags & POLL_RAISED && has_payload(poll, poll->header)
+			       ? AE_POLL_PANICKED
+			       : AE_POLL_READY;
 	/* Closed and scheduled: it ended pending and was closed since. */
 	if ((after & (CLOSED | SCHEDULED)) == CLOSED)
 		return AE_POLL_CANCELLED;
@@ -195,7 +232,7 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 	}
 	if (r && agent_poll_close(r, poll, held >> 32)) {
 		if (type == AE_NONE)
-			type = outcome(after, poll->flags);
+			type = outcome(after, poll);
 		agent_put(r, poll->flags & POLL_CLOSED ? AE_CANCEL : type, ref);
 	} else {
 		r = NULL;
@@ -233,6 +270,17 @@ void agent_async_unwound(bool forced)
 	}
 }
 
+/* drop_future is called through the vtable by whoever drops a Runnable instead of running it. */
+void agent_async_cancel(void *header, struct agent_hook *hook)
+{
+	struct ring *r = agent_ring();
+
+	if (likely(r != NULL))
+		agent_put(r, AE_CANCEL, agent_task_ref(hook, header));
+	else
+		agent_no_ring(1);
+}
+
 void agent_async_schedule(void *header, struct agent_hook *hook)
 {
 	struct ring *r = agent_ring();
@@ -251,6 +299,9 @@ void agent_async_wake(void *header, struct agent_hook *hook)
 		agent_no_ring(1);
 		return;
 	}
+	agent_settle(agent_notes(r));
+	if (unlikely(hook->vtable_offset == AGENT_OFFSET_UNKNOWN))
+		learn_wake(hook, header);
 	/* What a kind's run learned of the header holds for its wakers too. */
 	const struct agent_hook *known = agent_header_hook(hook, header);
 	uint64_t type = AE_WAKE;

@@ -79,16 +79,27 @@ void agent_root_enter(const struct agent_hook *hook)
 		agent_no_ring(1);
 }
 
+/* library/panic_unwind/src/gcc.rs: an _Unwind_Exception of four words, the first of which is the
+ * class "MOZ\0RUST", then (since about 1.60) a canary, then the payload, a Box<dyn Any> of two. */
+#define RUST_EXCEPTION 0x54535552005a4f4dULL
+#define EXCEPTION_WORDS 4
+
 /* The panic's way out of the poll, if it takes one, is seen at the poll's end. */
 void agent_raise(void *exception, struct agent_hook *hook)
 {
 	struct ring *r = agent_peek_ring();
+	const uint64_t *words = exception;
 
-	(void)exception;
 	(void)hook;
 	if (!r)
 		return;
 	struct agent_notes *n = agent_notes(r);
-	if (n->depth)
-		n->polls[n->depth - 1].flags |= POLL_RAISED;
+	if (!n->depth)
+		return;
+	struct agent_poll *poll = &n->polls[n->depth - 1];
+	poll->flags |= POLL_RAISED;
+	if (words[0] == RUST_EXCEPTION) {
+		poll->raised[0] = words[EXCEPTION_WORDS];
+		poll->raised[1] = words[EXCEPTION_WORDS + 1];
+	}
 }

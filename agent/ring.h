@@ -145,6 +145,8 @@ enum agent_hook_type {
 	AH_SPAWN,	   /* the spawn site of a kind */
 	AH_ROOT_ENTER,	   /* the place where a block_on makes its waker */
 	AH_PANIC,	   /* _Unwind_RaiseException in a GOT: a panic starts on this thread */
+	AH_ASYNC_CANCEL,   /* TaskVTable.drop_future(header), called where a task isn't run any more
+			    */
 	AH_N_TYPES,
 };
 

@@ -58,6 +58,23 @@ static bool ring_take(struct ring *r, uint64_t claim, uint32_t tid, uint64_t *re
 	return true;
 }
 
+/* The poll of this task that is open on some thread; NULL if there is none. Only for rare cases. */
+struct agent_poll *agent_find_poll(const void *header)
+{
+	struct ring_area *area = (struct ring_area *)agent_state()->rings;
+	uint32_t n_used = __atomic_load_n(&area->n_used, __ATOMIC_ACQUIRE);
+
+	for (uint32_t i = 0; i < n_used && i < AGENT_MAX_RINGS; i++) {
+		struct agent_notes *n = agent_notes(ring_at(i));
+		uint32_t depth = __atomic_load_n(&n->depth, __ATOMIC_ACQUIRE);
+
+		for (uint32_t k = 0; k < depth && k < AGENT_MAX_POLLS; k++)
+			if (n->polls[k].header == header)
+				return &n->polls[k];
+	}
+	return NULL;
+}
+
 static struct ring *ring_claim(uint32_t tid, uint64_t *ret_claim)
 {
 	struct ring_area *area = (struct ring_area *)agent_state()->rings;

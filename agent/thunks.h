@@ -40,6 +40,7 @@ void agent_tokio_schedule(void *header, struct agent_hook *hook);
 void agent_tokio_wake(void *header, struct agent_hook *hook);
 void agent_async_schedule(void *header, struct agent_hook *hook);
 void agent_async_wake(void *header, struct agent_hook *hook);
+void agent_async_cancel(void *header, struct agent_hook *hook);
 void agent_root_wake(void *data, struct agent_hook *hook);
 void agent_drop(void *header, struct agent_hook *hook);
 void agent_raise(void *exception, struct agent_hook *hook);

@@ -36,7 +36,8 @@ agent_image:
 	.long thunk_spawn - agent_image
 	.long thunk_root_enter - agent_image
 	.long thunk_raise - agent_image
-	.fill 24 - 15, 4, 0
+	.long thunk_async_cancel - agent_image
+	.fill 24 - 16, 4, 0
 agent_image_state:
 	.quad 0
 agent_image_hooks:
@@ -103,6 +104,7 @@ agent_image_live:
 	RECORDING thunk_tokio_wake, agent_tokio_wake
 	RECORDING thunk_async_schedule, agent_async_schedule
 	RECORDING thunk_async_wake, agent_async_wake
+	RECORDING thunk_async_cancel, agent_async_cancel
 	RECORDING thunk_root_wake, agent_root_wake
 	RECORDING thunk_drop, agent_drop
 	RECORDING thunk_raise, agent_raise

@@ -15,7 +15,7 @@
 
 /* state.rs; the reference count stands above. */
 #define RUNNING 1u
-#define COMPLETE 2u
+#define COMPLETE AGENT_TOKIO_COMPLETE
 #define NOTIFIED 4u
 #define JOIN_INTEREST 8u
 #define CANCELLED 32u
@@ -23,9 +23,9 @@
 
 typedef void (*task_fn)(void *header);
 
-static uint64_t *state_of(const struct agent_hook *hook, void *header)
+static uint64_t *state_of(const struct agent_hook *hook, const void *header)
 {
-	return (uint64_t *)((char *)header + hook->state_offset);
+	return (uint64_t *)((uintptr_t)header + hook->state_offset);
 }
 
 /* Gives our reference back; the last one frees the task. */
@@ -41,20 +41,26 @@ static void release(struct ring *r, const struct agent_hook *hook, void *header,
 		((task_fn)hook->drop_ref)(header);
 }
 
+/* JoinError stands among the first words of the cell's stage: a tag or two may be before it. */
+#define JOIN_ERROR_WORDS 7u
+
 /*
- * Whether the output that was stored is a JoinError of this task, of the one sort or the other.
- * JoinError { repr, id } has the task's id beside repr, a Box<dyn Any>, null for "cancelled": three
- * words, in either order. Their place in the cell depends on the output's type, so we look through
- * the whole of it; what is left of the future may hold the same words by chance. Therefore this is
- * asked only where nothing else tells: the task was aborted during its last poll, or a panic was
- * raised in it.
+ * Whether the output that was stored is a JoinError of this task: cancelled, or with the panic of
+ * `poll`. JoinError { repr, id } has the task's id beside repr, a Box<dyn Any>, null for
+ * "cancelled": three words, in either order. Their place in the cell depends on the output's type,
+ * and what is left of the future beside it may hold the same words by chance. A panic's payload is
+ * known (agent_raise) and no chance matches it; "cancelled" is only looked for where the output
+ * begins, and asked only where nothing else tells.
  */
-static bool has_join_error(const struct agent_hook *hook, const void *header, bool panicked)
+static bool has_join_error(const struct agent_hook *hook, const void *header,
+			   const struct agent_poll *poll)
 {
 	const uint64_t *words = (const uint64_t *)((const char *)header + hook->id_offset);
 	uint64_t n = (uint64_t)(hook->trailer_offset - hook->id_offset) / 8;
 	uint64_t id = words[0];
 
+	if (!poll && n > JOIN_ERROR_WORDS)
+		n = JOIN_ERROR_WORDS;
 	for (uint64_t i = 1; i < n; i++) {
 		if (words[i] != id)
 			continue;
@@ -63,29 +69,69 @@ static bool has_join_error(const struct agent_hook *hook, const void *header, bo
 			uint64_t at = behind ? i + 1 : i - 2;
 			if (at - 1 >= n - 2) /* not both within; i - 2 may have wrapped */
 				continue;
-			if (panicked ? words[at] && words[at + 1] > 4096 && words[at + 1] % 8 == 0
-				     : !words[at])
+			if (poll ? agent_is_payload(poll, words[at]) : !words[at])
 				return true;
 		}
 	}
 	return false;
 }
 
-/*
- * How a poll ended after which the task is complete. Without a join handle the output was dropped
- * at once and can't be asked: then a raised panic counts as the end, and an abort during the poll
- * as obeyed.
- */
-static uint64_t outcome(const struct agent_hook *hook, const void *header, uint64_t after,
-			uint32_t flags)
+/* What became of a task that is complete. Where nothing speaks against it that is "ready". */
+static uint64_t look(const struct agent_hook *hook, const void *header, uint64_t state,
+		     const struct agent_poll *poll)
 {
-	bool kept = after & JOIN_INTEREST;
-
-	if (unlikely(flags & POLL_RAISED) && (!kept || has_join_error(hook, header, true)))
+	if (poll->flags & POLL_RAISED && has_join_error(hook, header, poll))
 		return AE_POLL_PANICKED;
-	if (unlikely(after & CANCELLED) && (!kept || has_join_error(hook, header, false)))
+	if (state & CANCELLED && has_join_error(hook, header, NULL))
 		return AE_POLL_CANCELLED;
 	return AE_POLL_READY;
+}
+
+/*
+ * How a poll ended after which the task is complete. The output can't be asked if nobody holds the
+ * join handle: it was dropped at once. Then a raised panic counts as the end, and an abort during
+ * the poll as obeyed, unless traces of it are left; but a runtime that is shut down meets tasks at
+ * their natural end as often as not, so of that nothing is said.
+ */
+static uint64_t outcome(const struct agent_hook *hook, const void *header, uint64_t after,
+			const struct agent_poll *poll)
+{
+	uint32_t flags = __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE);
+
+	if (flags & POLL_FINISHED)
+		after &= ~(uint64_t)CANCELLED;
+	if (likely(!(after & CANCELLED) && !(flags & POLL_RAISED)))
+		return AE_POLL_READY;
+	if (flags & POLL_SETTLED)
+		return flags & POLL_PANICKED  ? AE_POLL_PANICKED
+		       : flags & POLL_ABORTED ? AE_POLL_CANCELLED
+					      : AE_POLL_READY;
+	uint64_t type = look(hook, header, after, poll);
+	if (type != AE_POLL_READY)
+		return type;
+	/* Gone in the meantime? */
+	uint64_t now = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
+	if (after & now & JOIN_INTEREST)
+		return AE_POLL_READY;
+	if (flags & POLL_RAISED)
+		return AE_POLL_PANICKED;
+	return flags & POLL_SHUT_DOWN ? AE_POLL_UNKNOWN : AE_POLL_CANCELLED;
+}
+
+/*
+ * In a poll of a task that is complete something is woken. If that is the one who waits for the
+ * task's end, it will take the output, maybe before we come to look at it: so we look now.
+ */
+void agent_tokio_settle(struct agent_poll *poll, uint64_t state)
+{
+	if (poll->flags & POLL_SETTLED || !(state & JOIN_INTEREST))
+		return;
+	uint64_t type = look(poll->hook, poll->header, state, poll);
+	__atomic_fetch_or(&poll->flags,
+			  type == AE_POLL_PANICKED    ? POLL_SETTLED | POLL_PANICKED
+			  : type == AE_POLL_CANCELLED ? POLL_SETTLED | POLL_ABORTED
+						      : POLL_SETTLED,
+			  __ATOMIC_RELAXED);
 }
 
 void agent_tokio_poll(void *header, struct agent_hook *hook)
@@ -120,9 +166,8 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 	if (likely(agent_poll_close(r, poll, generation))) {
 		if (likely(polled))
 			agent_put(r,
-				  likely(!(after & COMPLETE))
-					  ? AE_POLL_PENDING
-					  : outcome(hook, header, after, poll->flags),
+				  likely(!(after & COMPLETE)) ? AE_POLL_PENDING
+							      : outcome(hook, header, after, poll),
 				  ref);
 		else if (!(before & (RUNNING | COMPLETE)) && after & COMPLETE)
 			agent_put(r, AE_CANCEL, ref);
@@ -165,6 +210,15 @@ void agent_tokio_shutdown(void *header, struct agent_hook *hook)
 	uint64_t ref = agent_task_ref(hook, header);
 	uint64_t before = __atomic_fetch_add(state_of(hook, header), REF_ONE, __ATOMIC_RELAXED);
 
+	/* It will be marked cancelled, also if it is over or about to be: whoever is at the end of
+	 * its last poll must not be misled. */
+	if (before & (RUNNING | COMPLETE) && !(before & CANCELLED) && agent_live()) {
+		struct agent_poll *last = agent_find_poll(header);
+		if (last)
+			__atomic_fetch_or(&last->flags,
+					  before & COMPLETE ? POLL_FINISHED : POLL_SHUT_DOWN,
+					  __ATOMIC_RELEASE);
+	}
 	((task_fn)hook->orig)(header);
 
 	uint64_t after = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
@@ -227,6 +281,7 @@ void agent_tokio_wake(void *header, struct agent_hook *hook)
 		agent_no_ring(1);
 		return;
 	}
+	agent_settle(agent_notes(r));
 	/* The waker holds a reference: the task is there. */
 	uint64_t state = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
 	uint64_t type = state & (COMPLETE | NOTIFIED) ? AE_WAKE_NOOP
@@ -243,8 +298,10 @@ void agent_root_wake(void *data, struct agent_hook *hook)
 {
 	struct ring *r = agent_ring();
 
-	if (likely(r != NULL))
-		agent_put(r, AE_ROOT_WAKE, agent_ref(hook->kind, (uint64_t)data));
-	else
+	if (unlikely(!r)) {
 		agent_no_ring(1);
+		return;
+	}
+	agent_settle(agent_notes(r));
+	agent_put(r, AE_ROOT_WAKE, agent_ref(hook->kind, (uint64_t)data));
 }

@@ -169,6 +169,8 @@ static int plan_kind(struct plan *at, const struct find_kind *k)
 	if (rc == 0)
 		rc = plan_slot(at, k->dealloc_slot, k->dealloc,
 			       async ? AH_ASYNC_DESTROY : AH_TOKIO_DEALLOC, &like);
+	if (rc == 0 && async)
+		rc = plan_slot(at, k->drop_future_slot, k->drop_future, AH_ASYNC_CANCEL, &like);
 	if (rc == 0 && !async)
 		rc = plan_slot(at, k->shutdown_slot, k->shutdown, AH_TOKIO_SHUTDOWN, &poll);
 	uint64_t next_id = k->runtime < f->n_runtimes ? f->runtimes[k->runtime].next_id : 0;

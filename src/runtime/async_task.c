@@ -171,11 +171,13 @@ static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime
 		.poll_slot = vtable + 8 * SLOT_RUN,
 		.schedule_slot = vtable + 8 * SLOT_SCHEDULE,
 		.dealloc_slot = vtable + 8 * SLOT_DESTROY,
+		.drop_future_slot = vtable + 8 * SLOT_DROP_FUTURE,
 		.vtable_offset = UNKNOWN,
 	};
 	if (!elf_image_pointer_at(image, k->poll_slot, &k->poll) ||
 	    !elf_image_pointer_at(image, k->schedule_slot, &k->schedule) ||
 	    !elf_image_pointer_at(image, k->dealloc_slot, &k->dealloc) ||
+	    !elf_image_pointer_at(image, k->drop_future_slot, &k->drop_future) ||
 	    !elf_image_pointer_at(image, vtable + 8 * SLOT_DROP_REF, &k->drop_ref) ||
 	    !elf_image_pointer_at(image, vtable + 8 * SLOT_CLONE_WAKER, &clone_waker))
 		return -EINVAL;

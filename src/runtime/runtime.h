@@ -18,14 +18,14 @@ struct elf_image; /* src/binary */
 
 /* A patched place: the instruction that takes a table's address. */
 struct find_site {
-	uint64_t addr;	   /* of the instruction */
-	uint8_t len;	   /* its length; at least 5 */
-	uint8_t reg;	   /* destination register number (0 rax .. 15 r15), 0xff: a store to memory */
+	uint64_t addr; /* of the instruction */
+	uint8_t len;   /* its length; at least 5 */
+	uint8_t reg;   /* destination register number (0 rax .. 15 r15), 0xff: a store to memory */
 	uint8_t bytes[15]; /* the instruction as it stands in the file */
-	bool patchable;	   /* false: `note` of the coverage says why (page crossing, too short, ...) */
-	char *where;	   /* "app::serve+0x1f3" demangled, or "0x5f3a0" */
-	/* The instructions in the program's own code, or in a runtime's function into which that may be
-	 * inlined, that lead to this site by calls: what a line table can tell more of. */
+	bool patchable; /* false: `note` of the coverage says why (page crossing, too short, ...) */
+	char *where;	/* "app::serve+0x1f3" demangled, or "0x5f3a0" */
+	/* The instructions in the program's own code, or in a runtime's function into which that
+	 * may be inlined, that lead to this site by calls: what a line table can tell more of. */
 	uint64_t from[4];
 	uint8_t n_from;
 };
@@ -36,15 +36,17 @@ struct find_kind {
 	enum trace_role role; /* by names; TR_TASK if not known */
 	bool block_in_place;  /* the worker kind that block_in_place spawns */
 	uint64_t vtable;
-	/* slots: address of the slot and of the function in it; 0 where the runtime has no such slot */
+	/* slots: address of the slot and of the function in it; 0 where the runtime has no such
+	 * slot */
 	uint64_t poll_slot, poll;
 	uint64_t schedule_slot, schedule;
-	uint64_t dealloc_slot, dealloc;	  /* async-task: destroy */
+	uint64_t dealloc_slot, dealloc; /* async-task: destroy */
 	uint64_t shutdown_slot, shutdown;
-	uint64_t drop_ref;		  /* async-task: function, not hooked */
+	uint64_t drop_future_slot, drop_future;		      /* async-task */
+	uint64_t drop_ref;				      /* async-task: function, not hooked */
 	uint16_t id_offset, scheduler_offset, trailer_offset; /* Tokio */
-	uint16_t vtable_offset, state_offset; /* in the header: Tokio 16 and 0 */
-	char *name, *full_name, *scheduler; /* see struct trace_kind */
+	uint16_t vtable_offset, state_offset;		      /* in the header: Tokio 16 and 0 */
+	char *name, *full_name, *scheduler;		      /* see struct trace_kind */
 	struct find_site *sites;
 	size_t n_sites;
 };
@@ -82,8 +84,9 @@ struct finding {
 	size_t n_wakers;
 	struct find_call *calls;
 	size_t n_calls;
-	uint64_t register_frame; /* of __register_frame if this object defines it, 0 otherwise */
-	uint64_t n_inline_syscalls; /* `syscall` instructions in functions of the program: not visible */
+	uint64_t register_frame;    /* of __register_frame if this object defines it, 0 otherwise */
+	uint64_t n_inline_syscalls; /* `syscall` instructions in functions of the program: not
+				       visible */
 	bool has_symbols, pie, is_static, is_musl;
 	struct trace_coverage *coverage; /* process index is 0 here; strings are owned */
 	size_t n_coverage;
@@ -95,8 +98,9 @@ struct finding {
 int runtime_find(struct elf_image *image, struct finding *ret_finding, struct error *err);
 void finding_done(struct finding *f);
 
-/* Code in which a block_on polls, by return addresses: a thread whose stack holds one of them stands
- * in a block_on that made a waker of finding.wakers[waker]. See block_on.c for when that is wrong. */
+/* Code in which a block_on polls, by return addresses: a thread whose stack holds one of them
+ * stands in a block_on that made a waker of finding.wakers[waker]. See block_on.c for when that is
+ * wrong. */
 struct find_block_on {
 	uint64_t start, end;
 	uint32_t waker;

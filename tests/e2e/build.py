@@ -76,6 +76,7 @@ def build(package, profile, binary="suite", root=TARGETS):
     command = ["nice", "cargo", "build", "--quiet", "--locked", "--jobs", JOBS]
     command += ["--profile", how.cargo, "--target-dir", str(folder)]
     command += ["--manifest-path", str(root / package / "Cargo.toml")]
+    command += [] if binary.endswith(".so") else ["--bin", binary]
     env = {k: v for k, v in os.environ.items() if k not in ("RUSTFLAGS", "CARGO_TARGET_DIR")}
     built = folder
     if how.flags:

@@ -14,7 +14,7 @@ SOURCES = {
 MODES = ("launched", "attached")
 
 # Not part of the matrix: tests of their own run these.
-APART = {"backtrace", "own_backtrace", "hostile", "steady"}
+APART = {"backtrace", "own_backtrace", "drop_running", "hostile", "steady"}
 
 # Packages that are no part of the matrix: one is to be refused, one is a library.
 MATRIX_PACKAGES = [p for p in PACKAGES if p not in ("tokio-1.20", "cdylib")]

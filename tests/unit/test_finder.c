@@ -118,6 +118,7 @@ static void check_finding(int which)
 	assert_int_equal(async->state_offset, 0x10);
 	assert_int_equal(async->schedule_slot, async->vtable);
 	assert_int_equal(async->dealloc_slot, async->vtable + 32);
+	assert_int_equal(async->drop_future_slot, async->vtable + 8);
 	assert_int_equal(async->poll_slot, async->vtable + 40);
 	assert_true(async->drop_ref != 0 && async->drop_ref != async->dealloc);
 	assert_int_equal(async->n_sites, 1);

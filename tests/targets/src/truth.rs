@@ -257,6 +257,13 @@ fn count_wake(family: &'static Family, serial: u64) {
     }
 }
 
+/// Wakes by a waker that the runtime made for itself, known from its source.
+pub fn count_runtimes_wakes(name: &str, n: u64) {
+    let families = FAMILIES.lock().unwrap();
+    let family = families.iter().find(|family| family.name == name).expect("a family");
+    family.now[WAKES].fetch_add(n, SeqCst);
+}
+
 /// For leaves below `with_raw_waker`: the task that is being polled here is about to wake itself.
 pub fn count_self_wake(family: &'static Family) {
     count_wake(family, CURRENT.with(|current| current.get()));

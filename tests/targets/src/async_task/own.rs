@@ -3,6 +3,7 @@
 
 use crate::programs::{quiet_panics, Program};
 use crate::stage::{say, Stage};
+use crate::truth::count_runtimes_wakes;
 use async_task::{Runnable, Task};
 use smol::future::{block_on, yield_now};
 use smol::{Executor, LocalExecutor};
@@ -102,8 +103,10 @@ fn drop_executor(stage: &Stage) {
         let held = held.clone();
         ex.spawn(left_unpolled(async move { drop(held) })).detach();
     }
-    drop(ex);
+    drop(ex); // wakes each task that it holds, by a waker that it got when it made the task
     assert_eq!(Arc::strong_count(&held), 1);
+    count_runtimes_wakes("left_waiting", n);
+    count_runtimes_wakes("left_unpolled", n);
     say(&format!("dropped {n}"));
     stage.done();
 }

@@ -182,6 +182,35 @@ pub fn drop_runtime(stage: &Stage) {
     stage.done();
 }
 
+family!(dropped_running);
+family!(finishing_meanwhile);
+
+/// In the middle of a poll when the runtime is dropped; that poll is the last, for two reasons. Nobody
+/// holds the handle, so how it ended leaves no trace: "unknown" is a right answer, "completed" and
+/// "cancelled" are only where they are true.
+pub fn drop_running(stage: &Stage) {
+    let n = stage.scaled(10);
+    let rts: Vec<_> = (0..n).map(|_| multi()).collect();
+    stage.ready();
+    for rt in rts {
+        let began = Arc::new(AtomicU64::new(0));
+        let (first, second) = (began.clone(), began.clone());
+        rt.spawn(dropped_running(async move {
+            first.fetch_add(1, SeqCst);
+            std::thread::sleep(Duration::from_millis(2));
+            pending_forever().await;
+        }));
+        rt.spawn(finishing_meanwhile(async move {
+            second.fetch_add(1, SeqCst);
+            std::thread::sleep(Duration::from_millis(2));
+        }));
+        wait_until(|| began.load(SeqCst) == 2);
+        drop(rt);
+    }
+    say(&format!("dropped {n}"));
+    stage.done();
+}
+
 family!(local_waiting);
 family!(local_unpolled);
 

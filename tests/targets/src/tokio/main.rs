@@ -31,6 +31,7 @@ const PROGRAMS: &[Program] = &[
     ("net", run::net, ""),
     ("abort", ends::abort, ""),
     ("drop_runtime", ends::drop_runtime, ""),
+    ("drop_running", ends::drop_running, ""),
     ("drop_local", ends::drop_local, ""),
     ("panic", ends::panic, "unwind"),
     ("panic_blocking", ends::panic_blocking, "unwind"),

@@ -354,9 +354,10 @@ pub fn net(stage: &Stage) {
     stage.ready();
     let n = stage.scaled(50);
     let accepting = rt.spawn(acceptor(async move {
+        let mut connections = Vec::new();
         for _ in 0..4 {
             let (mut stream, _) = listener.accept().await.unwrap();
-            tokio::spawn(connection(async move {
+            connections.push(tokio::spawn(connection(async move {
                 let mut bytes = [0; 64];
                 loop {
                     let n = stream.read(&mut bytes).await.unwrap();
@@ -365,7 +366,10 @@ pub fn net(stage: &Stage) {
                     }
                     stream.write_all(&bytes[..n]).await.unwrap();
                 }
-            }));
+            })));
+        }
+        for connection in connections {
+            connection.await.unwrap();
         }
     }));
     let mut clients = Vec::new();
