@@ -29,6 +29,7 @@
 
 enum {
 	SCAN_BYTES = 1 << 20,
+	WHOLE_BYTES = 32 << 20,
 	MAX_REFS = 1 << 24,
 	STOP_TIMEOUT_MS = 2000,
 	UNKNOWN_OFFSET = 0xffff,
@@ -418,18 +419,50 @@ static bool is_stack(const struct inspect *in, size_t i)
 	       below->end - below->start <= 65536 && m->inode == 0;
 }
 
+/* owned: Pointers { prev, next }, each 0 or the header of another task that points back. */
 static bool links_ok(struct inspect *in, uint64_t addr, uint64_t trailer)
 {
-	uint64_t prev, next, back;
+	uint64_t links[2];
 
-	/* owned: Pointers { prev, next }, each 0 or the header of another task that points back */
-	if (!mem_u64(&in->mem, addr + trailer, &prev) || !mem_u64(&in->mem, addr + trailer + 8, &next))
+	if (!mem_read(&in->mem, addr + trailer, links, sizeof(links)))
 		return false;
-	if (prev && (!mem_u64(&in->mem, prev + 16, &back) || !kind_at(in, back)))
-		return false;
-	if (next && (!mem_u64(&in->mem, next + 16, &back) || !kind_at(in, back)))
-		return false;
+	for (unsigned i = 0; i < 2; i++) {
+		const struct inspect_kind *other;
+		uint64_t vtable, back;
+
+		if (!links[i])
+			continue;
+		if (!mem_u64(&in->mem, links[i] + 16, &vtable)) {
+			if (in->mem.frozen && !mem_has(&in->mem, links[i] + 16))
+				continue; /* became a neighbour after the first look: not in the copy */
+			return false;
+		}
+		other = kind_at(in, vtable);
+		if (!other || !other->tokio ||
+		    !mem_u64(&in->mem, links[i] + other->kind->trailer_offset + 8 * (1 - i), &back) ||
+		    back != addr)
+			return false;
+	}
 	return true;
+}
+
+/* Ids come from one counter, which stands at the next one. */
+static bool id_ok(struct inspect *in, const struct inspect_kind *k, uint64_t id)
+{
+	uint64_t counter = k->object->finding.runtimes[k->kind->runtime].next_id, next;
+
+	return id && (!counter || (mem_u64(&in->mem, counter + k->object->object->bias, &next) && id < next));
+}
+
+/* The scheduler is an Arc, whose counts of references come first; a blocking task has none. */
+static bool scheduler_ok(struct inspect *in, uint64_t addr, const struct find_kind *k)
+{
+	uint64_t arc, counts[2];
+
+	if (k->scheduler_offset == k->id_offset)
+		return true;
+	return mem_u64(&in->mem, addr + k->scheduler_offset, &arc) && mem_read(&in->mem, arc, counts, sizeof(counts)) &&
+	       counts[0] && counts[0] < MAX_REFS && counts[1] && counts[1] < MAX_REFS;
 }
 
 static bool read_tokio(struct inspect *in, struct inspect_task *t)
@@ -442,13 +475,16 @@ static bool read_tokio(struct inspect *in, struct inspect_task *t)
 	    !mem_u64(&in->mem, t->addr + k->id_offset, &t->id))
 		return false;
 	t->raw_state = s;
-	if (s >> TOKIO_REF_SHIFT == 0 || s >> TOKIO_REF_SHIFT > MAX_REFS || !t->id || t->id >> 48 ||
+	if (s >> TOKIO_REF_SHIFT == 0 || s >> TOKIO_REF_SHIFT > MAX_REFS || !id_ok(in, t->kind, t->id) ||
 	    t->owner >> 48)
+		return false;
+	/* not yet in its runtime's list: being made, or what is left of that on a stack */
+	if (!t->owner && k->role == TR_TASK && !(s & TOKIO_COMPLETE))
 		return false;
 	if ((s & TOKIO_RUNNING) && (s & TOKIO_COMPLETE))
 		return false;
-	if (!links_ok(in, t->addr, k->trailer_offset))
-		return false;
+	if (!links_ok(in, t->addr, k->trailer_offset) || !scheduler_ok(in, t->addr, k))
+		return !in->mem.frozen; /* of two moments: nothing follows */
 	t->refs = (uint32_t)(s >> TOKIO_REF_SHIFT);
 	t->cancelled = s & TOKIO_CANCELLED;
 	t->join_interest = s & TOKIO_JOIN_INTEREST;
@@ -527,28 +563,53 @@ static int scan_words(struct inspect *in, uint64_t base, const uint64_t *words, 
 	return 0;
 }
 
-/* All words of writable private memory that are a vtable's address. */
-static int scan(struct inspect *in, struct found_list *list, struct error *err)
+/* Where tasks can be: private writable memory that is no stack. */
+static bool may_hold_tasks(const struct inspect *in, size_t map)
+{
+	const struct process_map *m = &in->maps.v[map];
+
+	return m->read && m->write && !m->shared && !m->exec && !is_stack(in, map);
+}
+
+/* All words there that are a vtable's address, in the program or in the copy. */
+static int scan(struct inspect *in, bool copy, struct found_list *list, struct error *err)
 {
 	_cleanup_free_ uint64_t *buf = malloc(SCAN_BYTES);
+	size_t step = copy ? MEM_PAGE : SCAN_BYTES;
 
 	if (!buf)
 		return error_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < in->maps.n; i++) {
 		const struct process_map *m = &in->maps.v[i];
 
-		if (!m->read || !m->write || m->shared || m->exec || is_stack(in, i))
-			continue;
-		for (uint64_t at = m->start; at < m->end; at += SCAN_BYTES) {
-			size_t len = m->end - at < SCAN_BYTES ? m->end - at : SCAN_BYTES;
+		for (uint64_t at = m->start; may_hold_tasks(in, i) && at < m->end; at += step) {
+			size_t len = m->end - at < step ? m->end - at : step;
 
-			if (memory_read(&in->process, at, buf, len) < 0)
+			if (copy ? !mem_read(&in->mem, at, buf, len) : in->mem.read(in->mem.ctx, at, buf, len) < 0)
 				continue; /* unmapped meanwhile */
 			if (scan_words(in, at, buf, len / 8, list) < 0)
 				return error_set(err, -ENOMEM, "out of memory");
 		}
 	}
 	return 0;
+}
+
+/* Of a program with little memory all of it is copied while it stands still: then the copy has every
+ * task, also those that come and go faster than we look. */
+static bool want_whole(struct inspect *in)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < in->maps.n; i++)
+		if (may_hold_tasks(in, i))
+			bytes += in->maps.v[i].end - in->maps.v[i].start;
+	if (bytes > WHOLE_BYTES)
+		return false;
+	for (size_t i = 0; i < in->maps.n; i++)
+		if (may_hold_tasks(in, i) &&
+		    mem_want(&in->mem, in->maps.v[i].start, in->maps.v[i].end - in->maps.v[i].start) < 0)
+			return false;
+	return true;
 }
 
 /* ---- trees ---- */
@@ -757,33 +818,53 @@ static int freeze(struct inspect *in, const struct inspect_options *opt, struct 
 	return r;
 }
 
+/* Makes what was found the tasks to read, and empties the list. */
+static int take_found(struct found_list *list, struct inspect_result *res, struct error *err)
+{
+	struct inspect_task *v = calloc(list->n ? list->n : 1, sizeof(*v));
+
+	if (!v)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < res->n_tasks; i++)
+		await_node_free(res->tasks[i].tree);
+	free(res->tasks);
+	res->tasks = v;
+	for (size_t i = 0; i < list->n; i++)
+		v[i] = (struct inspect_task){ .addr = list->v[i].addr, .kind = list->v[i].kind };
+	res->n_tasks = list->n;
+	list->n = 0;
+	return 0;
+}
+
 int inspect_look(struct inspect *in, const struct inspect_options *opt, struct inspect_result *ret_result,
 		 struct error *err)
 {
 	struct inspect_result res = { 0 };
 	struct found_list list = { 0 };
-	int r = scan(in, &list, err);
+	bool whole;
+	int r;
 
+	mem_clear(&in->mem);
+	r = scan(in, false, &list, err);
+	if (r == 0)
+		r = take_found(&list, &res, err);
 	if (r < 0)
 		goto out;
-	res.tasks = calloc(list.n ? list.n : 1, sizeof(*res.tasks));
-	if (!res.tasks) {
-		r = error_set(err, -ENOMEM, "out of memory");
-		goto out;
-	}
-	for (size_t i = 0; i < list.n; i++)
-		res.tasks[res.n_tasks++] = (struct inspect_task){ .addr = list.v[i].addr,
-								  .kind = list.v[i].kind };
 	res.now_ns = clock_monotonic_ns();
 	read_tasks(in, &res, opt);
+	whole = want_whole(in);
 	r = mem_prepare(&in->mem);
-	if (r < 0) {
+	if (r < 0)
 		error_set(err, r, "out of memory");
-		goto out;
-	}
-	r = freeze(in, opt, &res, err);
+	else
+		r = freeze(in, opt, &res, err);
+	if (r == 0 && whole)
+		r = scan(in, true, &list, err);
+	if (r == 0 && whole)
+		r = take_found(&list, &res, err);
 	if (r < 0)
 		goto out;
+	in->mem.n_missed = 0;
 	read_tasks(in, &res, opt);
 	res.n_missed = in->mem.n_missed;
 	mem_thaw(&in->mem);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-	PAGE = 4096,
+	PAGE = MEM_PAGE,
 	RUN_PAGES = 256,
 };
 
@@ -21,7 +21,7 @@ void mem_init(struct mem *m, int (*read)(void *ctx, uint64_t addr, void *out, si
 	*m = (struct mem){ .read = read, .ctx = ctx, .max_pages = 262144 };
 }
 
-void mem_done(struct mem *m)
+void mem_clear(struct mem *m)
 {
 	const struct map_entry *e;
 	size_t pos = 0;
@@ -30,6 +30,14 @@ void mem_done(struct mem *m)
 		free(e->value);
 	map_done(&m->pages);
 	free(m->sorted);
+	m->sorted = NULL;
+	m->n_pages = m->n_sorted = m->n_missed = 0;
+	m->frozen = false;
+}
+
+void mem_done(struct mem *m)
+{
+	mem_clear(m);
 }
 
 static struct mem_page *page_at(struct mem *m, uint64_t addr)
@@ -112,6 +120,31 @@ static void read_run(struct mem *m, struct mem_page **pages, size_t n)
 	}
 	for (size_t i = 0; i < n; i++)
 		pages[i]->bad = m->read(m->ctx, pages[i]->addr, pages[i]->data, PAGE) < 0;
+}
+
+int mem_want(struct mem *m, uint64_t addr, uint64_t len)
+{
+	for (uint64_t at = addr & ~(uint64_t)(PAGE - 1); at < addr + len; at += PAGE) {
+		struct mem_page *p;
+
+		if (mem_has(m, at))
+			continue;
+		if (m->n_pages >= m->max_pages || !(p = malloc(sizeof(*p))))
+			return -ENOMEM;
+		p->addr = at;
+		p->bad = true; /* until it is read */
+		if (map_put(&m->pages, at, 0, p) < 0) {
+			free(p);
+			return -ENOMEM;
+		}
+		m->n_pages++;
+	}
+	return 0;
+}
+
+bool mem_has(const struct mem *m, uint64_t addr)
+{
+	return map_get(&m->pages, addr & ~(uint64_t)(PAGE - 1), 0) != NULL;
 }
 
 int mem_prepare(struct mem *m)

@@ -16,6 +16,8 @@
 
 struct mem_page;
 
+enum { MEM_PAGE = 4096 };
+
 struct mem {
 	/* Reads len bytes; 0 or negative errno. A live process or a core. */
 	int (*read)(void *ctx, uint64_t addr, void *out, size_t len);
@@ -32,11 +34,15 @@ struct mem {
 
 void mem_init(struct mem *m, int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx);
 void mem_done(struct mem *m);
+void mem_clear(struct mem *m); /* forgets what was read */
 
 bool mem_read(struct mem *m, uint64_t addr, void *out, size_t len);
 bool mem_u64(struct mem *m, uint64_t addr, uint64_t *ret);
 /* An unsigned of 1, 2, 4 or 8 bytes. */
 bool mem_uint(struct mem *m, uint64_t addr, unsigned size, uint64_t *ret);
+/* Marks pages to be read by the next mem_refresh. 0 or -ENOMEM. */
+int mem_want(struct mem *m, uint64_t addr, uint64_t len);
+bool mem_has(const struct mem *m, uint64_t addr); /* its page is among those read, whatever came of it */
 /* What mem_refresh needs and can be done before: 0 or -ENOMEM. */
 int mem_prepare(struct mem *m);
 /* Reads the prepared pages anew (the target stands still now) and freezes. 0 or negative errno: gone. */
