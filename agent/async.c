@@ -13,6 +13,7 @@
  * Source: async-task/src/{raw,state,header,runnable,task}.rs, 4.7.1.
  */
 #include "agent/agent.h"
+#include "agent/point.h"
 #include "agent/thunks.h"
 
 /* state.rs */
@@ -233,7 +234,17 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 	if (r && agent_poll_close(r, poll, held >> 32)) {
 		if (type == AE_NONE)
 			type = outcome(after, poll);
-		agent_put(r, poll->flags & POLL_CLOSED ? AE_CANCEL : type, ref);
+		if (poll->flags & POLL_CLOSED)
+			type = AE_CANCEL;
+		uint64_t point = 0;
+		if (type == AE_POLL_PENDING && held & POLL_HELD)
+			point = agent_point(hook, header);
+		/* Nobody was in there since? */
+		if (point && !(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
+			       (RUNNING | COMPLETED | CLOSED)))
+			agent_put(r, AE_POLL_PENDING_AT, agent_ref(point, ref));
+		else
+			agent_put(r, type, ref);
 	} else {
 		r = NULL;
 	}

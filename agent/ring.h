@@ -8,7 +8,7 @@
  *
  *     image   R-X  private   the agent's code and constants
  *     stubs   R-X  private   one 16-byte stub per hook: mov $hook,%eax; jmp thunk
- *     state   RW-  private   struct agent_state, then the hook table
+ *     state   RW-  private   struct agent_state, then the hook table, then layout programs
  *     switch  RW-  private   one page, MADV_WIPEONFORK: struct agent_switch
  *     rings   RW-  memfd     struct ring_area, then n_rings x (struct ring + its events)
  *
@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 2u
+#define AGENT_ABI 3u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -82,6 +82,8 @@ enum agent_event_type {
 	AE_LOST,   /* number of events dropped since the event before this one in this ring */
 	AE_ROOT_ENTER, /* kind << 48: a block_on made its waker here (its kind is a root kind) */
 	AE_ROOT_WAKE,  /* kind << 48 | low 48 bits of the waker's data: a block_on was woken */
+	AE_POLL_PENDING_AT, /* await point << 48 | low 48 bits of the task reference: as
+			     * AE_POLL_PENDING, and where the task stands. The kind is the point's */
 	AE_N_TYPES,
 };
 
@@ -191,7 +193,11 @@ struct agent_hook {
 	uint64_t vtable;	 /* address of the vtable that the slot belongs to, 0 for a GOT */
 	uint64_t drop_ref;	 /* AH_ASYNC_RUN: TaskVTable.drop_ref or, if it has none, 0.
 				  * AH_TOKIO_POLL, AH_TOKIO_SHUTDOWN: the original dealloc */
-	uint64_t next_id;	 /* AH_SPAWN: address of Tokio's NEXT_ID counter, 0 if not known */
+	union {
+		uint64_t next_id; /* AH_SPAWN: address of Tokio's NEXT_ID counter, 0 if not known */
+		uint64_t program; /* AH_TOKIO_POLL, AH_ASYNC_RUN: address of the kind's layout
+				   * program, 0: none. The tool sets it while the program runs */
+	};
 	uint16_t vtable_offset;	 /* header + vtable_offset holds the vtable's address (Tokio: 16) */
 	uint16_t trailer_offset; /* Tokio: end of the part of the cell where the output may stand
 				  * (0xffff: there or further) */
@@ -199,6 +205,33 @@ struct agent_hook {
 	uint16_t poll_offset;	 /* wakes: of the poll (Tokio: 0) or run slot in the vtable */
 };
 _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
+
+/*
+ * A layout program tells where in a task's cell the state of its future stands and what each state
+ * means, so that the agent can name the await point at which the task stopped. It is a sequence of
+ * 8-byte words: the first is the step from the header to the first node, the rest are nodes, each
+ * two words and then n + 1 steps, the last of them for all values that are none of the n. Only what
+ * lies in the cell by value is described: a program never asks for a pointer to be followed. The
+ * innermost step that has a point tells it. A program that hooks refer to is never changed.
+ */
+struct agent_step {
+	uint16_t point; /* 0: as before this step */
+	uint16_t next;	/* the next node, in words from the program's start; 0: it ends here */
+	int32_t delta;	/* the next node's state lies so far from this one's; the first: from the
+			 * header */
+};
+_Static_assert(sizeof(struct agent_step) == 8, "agent_step");
+
+struct agent_node {
+	uint64_t base; /* value of the first step */
+	uint32_t n;
+	uint32_t size; /* of the state: 1, 2, 4 or 8 bytes */
+	struct agent_step steps[];
+};
+_Static_assert(sizeof(struct agent_node) == 16, "agent_node");
+
+#define AGENT_PROGRAM_DEPTH 16u
+#define AGENT_MAX_POINTS 65535u /* of a process */
 
 /*
  * The agent's private state at the start of the state part. The tool fills it before it flips the

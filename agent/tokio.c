@@ -11,6 +11,7 @@
  * Source: tokio/src/runtime/task/{state,harness,raw,waker,error}.rs, 1.23.0 to 1.54.1.
  */
 #include "agent/agent.h"
+#include "agent/point.h"
 #include "agent/thunks.h"
 
 /* state.rs; the reference count stands above. */
@@ -134,6 +135,18 @@ void agent_tokio_settle(struct agent_poll *poll, uint64_t state)
 			  __ATOMIC_RELAXED);
 }
 
+/* The end of a poll that left the task pending, and where it stands if nobody was in there since. */
+static void put_pending(struct ring *r, const struct agent_hook *hook, void *header, uint64_t ref)
+{
+	uint64_t point = agent_point(hook, header);
+
+	if (point && likely(!(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
+			      (RUNNING | COMPLETE))))
+		agent_put(r, AE_POLL_PENDING_AT, agent_ref(point, ref));
+	else
+		agent_put(r, AE_POLL_PENDING, ref);
+}
+
 void agent_tokio_poll(void *header, struct agent_hook *hook)
 {
 	if (unlikely(!agent_state()->registered))
@@ -164,11 +177,10 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 	/* The end is written before the reference is given back: a task's drop comes last. */
 	uint64_t after = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
 	if (likely(agent_poll_close(r, poll, generation))) {
-		if (likely(polled))
-			agent_put(r,
-				  likely(!(after & COMPLETE)) ? AE_POLL_PENDING
-							      : outcome(hook, header, after, poll),
-				  ref);
+		if (likely(polled && !(after & COMPLETE)))
+			put_pending(r, hook, header, ref);
+		else if (polled)
+			agent_put(r, outcome(hook, header, after, poll), ref);
 		else if (!(before & (RUNNING | COMPLETE)) && after & COMPLETE)
 			agent_put(r, AE_CANCEL, ref);
 	} else {

@@ -80,6 +80,27 @@ static void only_rdtsc(struct task *t)
 	__builtin_ia32_rdtsc();
 }
 
+/* A chain of three coroutines, each in the state of its first await point: the program and the
+ * bytes that it looks at. */
+static const struct agent_step *chain_program(void)
+{
+	static uint64_t words[64];
+	struct agent_step *steps = (struct agent_step *)words;
+	uint16_t at = 1;
+
+	steps[0] = (struct agent_step){.next = at, .delta = offsetof(struct task, words) + 7};
+	for (uint16_t i = 0; i < 3; i++) {
+		struct agent_node *node = (struct agent_node *)&words[at];
+		uint16_t next = (uint16_t)(at + 2 + 5);
+
+		*node = (struct agent_node){.n = 4, .size = 1};
+		node->steps[3] = (struct agent_step){
+			.point = i + 1, .next = i < 2 ? next : 0, .delta = i < 2 ? 8 : 0};
+		at = next;
+	}
+	return steps;
+}
+
 int main(void)
 {
 	static struct area area;
@@ -102,12 +123,20 @@ int main(void)
 	double poll_ns = measure(a, (task_fn)area_stub(a, poll), &task) - call;
 	double busy_ns = measure(a, (task_fn)area_stub(a, busy), &task) - work;
 	double wake_ns = measure(a, (task_fn)area_stub(a, wake), &task) - call;
+	for (int i = 0; i < 3; i++)
+		((char *)&task.words[i])[7] = 3;
+	poll->program = busy->program = (uint64_t)chain_program();
+	double at_ns = measure(a, (task_fn)area_stub(a, poll), &task) - call;
+	double busy_at_ns = measure(a, (task_fn)area_stub(a, busy), &task) - work;
 	a->live->enabled = 0;
 	double off = measure(a, (task_fn)area_stub(a, poll), &task) - call;
 
 	printf("rdtsc                          %6.1f ns\n", ticks);
 	printf("poll, two events               %6.1f ns  %5.1f per event\n", poll_ns, poll_ns / 2);
 	printf("poll that changes its state    %6.1f ns  %5.1f per event\n", busy_ns, busy_ns / 2);
+	printf("poll, await point of three    %6.1f ns  %+5.1f\n", at_ns, at_ns - poll_ns);
+	printf("poll that changes, of three    %6.1f ns  %+5.1f\n", busy_at_ns,
+	       busy_at_ns - busy_ns);
 	printf("wake, one event                %6.1f ns\n", wake_ns);
 	printf("switched off                   %6.1f ns\n", off);
 	return 0;
