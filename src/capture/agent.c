@@ -31,6 +31,8 @@
 #define DEADLINE_NS (5000 * MS)
 #define LOOK_NS (5 * MS)
 #define CLOCK_SETTLE_NS (2 * MS)
+/* A program that we start waits so long for its layout programs: a short one has places, too. */
+#define PLACES_NS (300 * MS)
 /* Memory of the rings is used as they are: so many may be in the address space. */
 #define MAX_RINGS 1024u
 #define MAX_RINGS_BYTES (4ull << 30)
@@ -42,6 +44,7 @@ struct capture {
 	pid_t child; /* launched, not yet reaped */
 	const char *waiting; /* a launched program without a runtime so far: its name; else NULL */
 	struct attach_options attach_options;
+	const struct places_ops *places;
 	uint64_t code_hash, next_look_ns;
 	int exit_status;
 	uint64_t start_cpu_ns;
@@ -141,6 +144,56 @@ static int write_coverage(struct capture *c, const struct source *s)
 	return rc;
 }
 
+/* ---- await points ---- */
+
+static int add_points(struct capture *c, struct source *s, const struct place_program *p)
+{
+	size_t n = (size_t)p->first + p->n_places;
+	struct await_point *points;
+
+	if (p->kind >= s->n_kinds || n < s->n_points || n > AGENT_MAX_POINTS + 1)
+		return -EINVAL;
+	points = reallocarray(s->points, n, sizeof(*points));
+	if (!points)
+		return -ENOMEM;
+	s->points = points;
+	memset(points + s->n_points, 0xff, (n - s->n_points) * sizeof(*points));
+	s->n_points = n;
+	for (size_t i = 0; i < p->n_places; i++) {
+		struct trace_place place = p->places[i];
+		int rc;
+
+		place.process = s->process;
+		points[p->first + i].kind = s->kinds[p->kind];
+		rc = trace_writer_place(c->drain.writer, &place, &points[p->first + i].place);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* Takes the layout programs that are ready: first the trace knows their places, then the agent gets
+ * them. A kind that can't have its own goes without. */
+static int take_places(struct capture *c, struct source *s)
+{
+	struct place_program p;
+	int rc = 0;
+
+	while (rc == 0 && s->compiler && c->places->next(s->compiler, &p) == 1) {
+		rc = add_points(c, s, &p);
+		if (rc == 0 && attach_program(s->attach, p.kind, p.words, p.n_words) == 0)
+			s->n_programs++;
+	}
+	return rc;
+}
+
+static void end_places(struct capture *c, struct source *s)
+{
+	if (s->compiler)
+		c->places->end(s->compiler);
+	s->compiler = NULL;
+}
+
 static int add_source(struct capture *c, struct attach *attach, struct error *err)
 {
 	struct source *s = &c->sources[c->n_sources++];
@@ -165,6 +218,8 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 		rc = write_coverage(c, s);
 	if (rc == 0)
 		rc = drain_begin(&c->drain, s);
+	if (rc == 0 && c->places)
+		s->compiler = c->places->begin(attach);
 	return rc < 0 ? error_sys(err, rc, "cannot begin the trace") : 0;
 }
 
@@ -180,8 +235,10 @@ static void renew_deadline(struct capture *c)
 static void capture_free(struct capture *c)
 {
 	for (size_t i = 0; i < c->n_sources; i++) {
+		end_places(c, &c->sources[i]);
 		ring_set_done(&c->sources[i].rings);
 		free(c->sources[i].kinds);
+		free(c->sources[i].points);
 		attach_free(c->sources[i].attach);
 	}
 	free(c->sources);
@@ -212,6 +269,7 @@ static int agent_open(const struct capture_options *opt, struct trace_writer *w,
 	}
 	c->exit_status = -1;
 	c->attach_options = attach_options;
+	c->places = opt->places;
 	c->drain.writer = w;
 	c->interval_ns = INTERVAL_MIN;
 	c->interval_max_ns = opt->ring_bytes * FILL_NS_PER_BYTE;
@@ -233,6 +291,12 @@ static int agent_open(const struct capture_options *opt, struct trace_writer *w,
 			rc = add_source(c, a, err);
 		else if (rc == 0)
 			c->waiting = opt->argv[0];
+	}
+	if (rc == 0 && opt->argv && !c->waiting && c->sources[0].compiler) {
+		c->places->wait(c->sources[0].compiler, PLACES_NS);
+		rc = take_places(c, &c->sources[0]);
+		if (rc < 0)
+			error_sys(err, rc, "cannot begin the trace");
 	}
 	if (rc == 0) {
 		renew_deadline(c);
@@ -353,7 +417,11 @@ static int64_t agent_drain(struct capture *c, struct error *err)
 			s->alive = attach_alive(s->attach);
 		any = any || s->alive;
 	}
-	rc = drain_all(c);
+	for (size_t i = 0; i < c->n_sources && rc == 0; i++)
+		if (c->sources[i].alive)
+			rc = take_places(c, &c->sources[i]);
+	if (rc == 0)
+		rc = drain_all(c);
 	if (threads) {
 		for (size_t i = 0; i < c->n_sources && rc == 0; i++)
 			if (c->sources[i].alive)
@@ -440,6 +508,7 @@ static int close_source(struct capture *c, struct source *s, struct capture_stat
 	uint64_t short_calls, no_ring = 0;
 	int detached = attach_close(s->attach, err), rc;
 
+	end_places(c, s);
 	s->alive = attach_alive(s->attach);
 	rc = drain_source(&c->drain, s);
 	if (rc == 0 && s->alive) {

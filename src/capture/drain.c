@@ -146,7 +146,7 @@ int drain_begin(struct drain *d, struct source *s)
 
 /* What each type of the agent's becomes: the type, its argument, and which of the words mean what.
  */
-enum { W_TASK = 1, W_KIND = 2, W_CALL = 4, W_TICKS = 8 };
+enum { W_TASK = 1, W_KIND = 2, W_CALL = 4, W_TICKS = 8, W_POINT = 16 };
 
 static const struct translation {
 	uint8_t type, arg, words;
@@ -169,6 +169,7 @@ static const struct translation {
 	[AE_BLOCK] = {TE_BLOCK, 0, W_CALL | W_TICKS},
 	[AE_ROOT_ENTER] = {TE_ROOT_ENTER, 0, W_KIND},
 	[AE_ROOT_WAKE] = {TE_ROOT_WAKE, 0, W_KIND | W_TASK},
+	[AE_POLL_PENDING_AT] = {TE_POLL_END, TO_PENDING, W_POINT | W_TASK},
 };
 
 static uint64_t ticks_to_ns(const struct drain *d, uint64_t ticks)
@@ -195,6 +196,12 @@ static bool translate(const struct drain *d, const struct source *s, const struc
 		if (high >= s->n_kinds)
 			return false;
 		e->kind = s->kinds[high];
+	}
+	if (t->words & W_POINT) {
+		if (high >= s->n_points || s->points[high].kind == TRACE_KIND_NONE)
+			return false;
+		e->kind = s->points[high].kind;
+		e->value = (uint64_t)s->points[high].place + 1;
 	}
 	if (t->words & W_TASK)
 		e->task = low;

@@ -9,6 +9,13 @@
 #include "capture/capture.h"
 #include "capture/ring_reader.h"
 #include "process/attach.h"
+#include "process/places.h"
+
+/* What the agent's number of an await point stands for. */
+struct await_point {
+	uint32_t kind;	/* trace index */
+	uint32_t place; /* trace index */
+};
 
 struct source {
 	struct attach *attach;
@@ -23,6 +30,10 @@ struct source {
 	uint32_t process; /* trace index */
 	uint32_t *kinds;  /* trace index by agent kind */
 	uint32_t n_kinds;
+	void *compiler; /* of layout programs, NULL if there is none */
+	struct await_point *points; /* by the agent's number */
+	size_t n_points;
+	uint32_t n_programs; /* kinds that have one */
 	bool alive;	    /* its agent may still write */
 	uint64_t n_damaged; /* pieces of ring that made no sense */
 };

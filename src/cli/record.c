@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "capture/capture.h"
 #include "cli/verbs.h"
+#include "future/places.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,6 +36,7 @@ static const struct cli_option options[] = {
 	{'d', "duration", "SECONDS", "end the recording after so long (10, 2.5, 500ms, 2m)", false},
 	{0, "ring-size", "SIZE", "memory per thread for events not yet read (4K to 1G, default 1M)",
 	 false},
+	{0, "no-places", NULL, "don't record at which await point tasks wait", false},
 	{0},
 };
 
@@ -151,6 +153,7 @@ static int parse(const struct cli_args *args, struct job *job)
 
 	job->capture.argv = cli_command(args);
 	job->capture.ring_bytes = DEFAULT_RING_BYTES;
+	job->capture.places = cli_flag(args, "no-places") ? NULL : &future_places;
 	code = parse_pids(args, job);
 	if (code)
 		return code;

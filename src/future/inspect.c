@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "future/cell.h"
 #include "future/sockets.h"
 #include "process/maps.h"
 #include "process/memory.h"
@@ -286,45 +287,6 @@ static struct debug *object_debug(struct inspect *in, struct inspect_object *o)
 	return o->dwarf;
 }
 
-static const struct dw_type *stage_of(struct debug *d, const struct dw_type *t, uint64_t *offset)
-{
-	for (unsigned depth = 0; t && depth < 12; depth++) {
-		const struct dw_type *next = NULL;
-
-		if (await_starts(t->full, "tokio::runtime::task::core::Stage<"))
-			return t;
-		for (size_t i = 0; !next && i < t->n_members; i++) {
-			const char *name = t->members[i].name;
-
-			if (strcmp(name, "core") != 0 && strcmp(name, "stage") != 0 &&
-			    strcmp(name, "__0") != 0 && strcmp(name, "value") != 0)
-				continue;
-			next = dw_member_type(d, &t->members[i]);
-			*offset += t->members[i].offset;
-		}
-		t = next;
-	}
-	return NULL;
-}
-
-/* Where the future sits in the cell. */
-static void resolve_cell(struct debug *d, struct inspect_kind *k, const struct debug_kind *types)
-{
-	const struct find_kind *fk = k->kind;
-	uint64_t near[4] = { fk->poll, fk->dealloc, fk->shutdown, fk->schedule };
-	const struct dw_type *cell;
-
-	if (types->scheduler) {
-		uint64_t params[2] = { types->future->ref, types->scheduler->ref };
-
-		cell = debug_cell(d, near, 4, params, 2);
-		if (cell)
-			k->stage = stage_of(d, cell, &k->stage_offset);
-	}
-	if (!k->stage)
-		k->why = strdup("the debug information has no layout of its cell");
-}
-
 static void resolve(struct inspect *in, struct inspect_kind *k)
 {
 	struct debug_kind types;
@@ -346,8 +308,11 @@ static void resolve(struct inspect *in, struct inspect_kind *k)
 		k->why = strdup("the debug information does not tell its type");
 		return;
 	}
-	if (k->tokio)
-		resolve_cell(d, k, &types);
+	if (k->tokio) {
+		k->stage = cell_stage(d, k->kind, &types, &k->stage_offset);
+		if (!k->stage)
+			k->why = strdup("the debug information has no layout of its cell");
+	}
 	if (k->kind->role != TR_WORKER)
 		k->name = debug_future_name(d, k->future);
 }
@@ -649,6 +614,11 @@ static bool dyn_type(void *ctx, uint64_t vtable, struct debug **ret_dwarf, const
 	return false;
 }
 
+static int read_mem(void *ctx, uint64_t addr, void *out, size_t len)
+{
+	return mem_read(ctx, addr, out, len) ? 0 : -EIO;
+}
+
 static bool future_place(struct inspect *in, const struct inspect_task *t, const struct dw_type **ret_type,
 			 uint64_t *ret_addr)
 {
@@ -656,24 +626,13 @@ static bool future_place(struct inspect *in, const struct inspect_task *t, const
 	struct walk w = { .ctx = &(struct await_context){ .mem = &in->mem }, .dwarf = k->object->dwarf };
 
 	if (!k->tokio) {
-		uint64_t vtable = k->vtable, layout, offset;
+		struct future_cell cell = { .future = k->future };
 
-		/* layout_info: the last word of the vtable that points at {size, align, s, f, r} */
-		for (unsigned word = 5; word <= 7; word++) {
-			uint64_t v[5];
-
-			if (!mem_u64(&in->mem, vtable + 8 * word, &layout) ||
-			    !mem_read(&in->mem, layout, v, sizeof(v)))
-				continue;
-			/* Layout { align, size } in either order, then the offsets */
-			if (v[2] > v[3] || v[3] > v[0] + v[1] || v[3] != v[4] || v[3] % 8 || !v[3])
-				continue;
-			offset = v[3];
-			*ret_type = k->future;
-			*ret_addr = t->addr + offset;
-			return true;
-		}
-		return false;
+		if (!cell_async_offset(k->vtable, read_mem, &in->mem, &cell))
+			return false;
+		*ret_type = cell.future;
+		*ret_addr = t->addr + cell.offset;
+		return true;
 	}
 	/* Running holds the future; the others are known from the state word */
 	for (size_t i = 0; i < k->stage->n_variants; i++) {

@@ -125,7 +125,7 @@ bool await_starts(const char *s, const char *prefix)
 
 /* ---- what a type is ---- */
 
-static bool is_coroutine(const struct dw_type *t)
+bool await_is_coroutine(const struct dw_type *t)
 {
 	return t->class == DC_STRUCT && t->has_variants &&
 	       (await_starts(t->name, "{async_fn_env#") || await_starts(t->name, "{async_block_env#") ||
@@ -187,7 +187,7 @@ static bool can_hold(struct walk *w, const struct dw_type *ct, unsigned depth)
 	case DC_UNION:
 		if (await_starts(t->full, "core::marker::PhantomData"))
 			break;
-		if (is_coroutine(t) || await_is_leaf(t) || is_dyn_future(t) || is_unordered(t) ||
+		if (await_is_coroutine(t) || await_is_leaf(t) || is_dyn_future(t) || is_unordered(t) ||
 		    is_shared(t)) {
 			yes = true;
 			break;
@@ -219,6 +219,13 @@ static bool can_hold(struct walk *w, const struct dw_type *ct, unsigned depth)
 	t->note &= ~(uint32_t)NOTE_BUSY;
 	t->note |= NOTE_KNOWN | (yes ? NOTE_HOLDS : 0);
 	return yes;
+}
+
+bool await_can_hold(struct debug *d, const struct dw_type *t)
+{
+	struct walk w = { .dwarf = d };
+
+	return can_hold(&w, t, 0);
 }
 
 const struct dw_variant *await_variant(struct walk *w, const struct dw_type *t, uint64_t addr)
@@ -304,7 +311,7 @@ static void walk_type(struct walk *w, struct await_node *parent, const struct dw
 
 /* The macro that wrote an await point, by the file in which it stands; NULL: none. futures' try_join!
  * stands in the same file as its join! and keeps the same things: it is called join! too. */
-static const char *macro_of(const char *file)
+const char *await_macro(const char *file)
 {
 	static const struct {
 		const char *end, *name;
@@ -402,7 +409,7 @@ static void walk_coroutine(struct walk *w, struct await_node *parent, const stru
 		return;
 	}
 	macro = w->macro;
-	w->macro = macro_of(n->file);
+	w->macro = await_macro(n->file);
 	if (w->macro)
 		debug_await_place(w->dwarf, t, awaitee->type_ref, &n->file, &n->line);
 	await_find_guards(w, n, t, state, addr + v->member.offset);
@@ -722,7 +729,7 @@ static void walk_struct(struct walk *w, struct await_node *parent, const struct 
 {
 	struct await_node *n = parent;
 
-	if (is_coroutine(t)) {
+	if (await_is_coroutine(t)) {
 		walk_coroutine(w, parent, t, addr, depth);
 		return;
 	}

@@ -28,11 +28,14 @@
 #include "process/area.h"
 #include "process/launch.h"
 #include "process/memory.h"
+#include "process/programs.h"
 #include "process/rights.h"
 #include "process/roots.h"
 #include "runtime/debug_names.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +61,7 @@ struct attach {
 	struct layout layout;
 	struct area_rings rings;
 	struct roots roots;
+	struct programs programs;
 	struct trace_coverage *coverage;
 	size_t n_coverage;
 	bool enabled;
@@ -387,6 +391,8 @@ static int load(void *arg)
 	a->registered = a->reused ? old.registered : 0;
 	leftover_done(&old);
 	if (rc == 0)
+		programs_begin(&a->programs, &a->process, &a->layout, a->reused);
+	if (rc == 0)
 		rc = write_state(a, &in, err);
 	if (rc == 0)
 		rc = hooks_flip(&a->hooks, &a->process, &a->layout, err);
@@ -686,6 +692,44 @@ int attach_counters(struct attach *a, uint64_t *ret_short_calls, uint64_t *ret_n
 	*ret_short_calls = state.short_calls;
 	*ret_no_ring = state.no_ring;
 	return 0;
+}
+
+int attach_read(const struct attach *a, uint64_t addr, void *out, size_t len)
+{
+	return memory_read(&a->process, addr, out, len);
+}
+
+int attach_object_open(const struct attach *a, const struct attach_object *o)
+{
+	const struct process_object *object = NULL;
+	struct process_maps maps;
+	char name[64] = "exe";
+	int rc = 0;
+
+	for (size_t i = 0; i < a->n_hooked; i++)
+		if (&a->hooked[i]->attach == o)
+			object = a->hooked[i]->object;
+	if (!object)
+		return -ENOENT;
+	if (!object->main) {
+		rc = maps_read(&a->process, &maps, NULL);
+		if (rc < 0)
+			return rc;
+		const struct process_map *m = maps_at(&maps, object->start);
+		if (m)
+			snprintf(name, sizeof(name), "map_files/%" PRIx64 "-%" PRIx64, m->start, m->end);
+		else
+			rc = -ENOENT;
+		maps_done(&maps);
+	}
+	if (rc == 0)
+		rc = openat(a->process.proc_fd, name, O_RDONLY | O_CLOEXEC);
+	return rc < 0 && rc != -ENOENT ? -errno : rc;
+}
+
+int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_t n_words)
+{
+	return programs_add(&a->programs, &a->process, &a->hooks, &a->layout, kind, words, n_words);
 }
 
 static int by_own_tid(const void *a, const void *b)

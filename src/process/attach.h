@@ -89,6 +89,13 @@ size_t attach_coverage(const struct attach *a, const struct trace_coverage **ret
 /* Threads stood still for so long, in all; the whole attach took so long; agent's own counters. */
 uint64_t attach_stop_ns(const struct attach *a);
 uint64_t attach_total_ns(const struct attach *a);
+/* Gives the tasks of an agent kind a layout program (agent/ring.h), while the program runs. -ENOSPC:
+ * there is no room for more; -ENOENT: the kind's polls aren't hooked. */
+int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_t n_words);
+/* Memory of the process; 0 or negative errno. Any thread may ask. */
+int attach_read(const struct attach *a, uint64_t addr, void *out, size_t len);
+/* The file of an object, as the process has it: a file descriptor or negative errno. Any thread. */
+int attach_object_open(const struct attach *a, const struct attach_object *o);
 int attach_counters(struct attach *a, uint64_t *ret_short_calls, uint64_t *ret_no_ring);
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * Placement of the agent's area.
  *
- *     | image | stubs | trampolines | errands |   state, hooks | switch, words |      R-X, then RW-
+ *     | image | stubs | trampolines | errands |   state, hooks | programs | switch, words |
+ *      R-X                                        RW-
  *
  * A patched spawn site reaches its trampoline by a jump of +-2 GiB, so the area lies next to the
  * object that has sites (the program, as a rule): below it, since above it the heap grows. A second
@@ -16,6 +17,9 @@
 #include <errno.h>
 
 #define PAGE 4096ull
+/* Address space for layout programs; memory is used only as they are written. */
+#define PROGRAM_BYTES_PER_HOOK 4096u
+#define PROGRAMS_BYTES_MAX (8ull << 20)
 /* A jump reaches 2 GiB; some of it is used up by the sizes of what jumps and what is jumped to. */
 #define REACH (0x7fffffffull - (64ull << 20))
 
@@ -46,14 +50,17 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 {
 	struct layout_block *first = &l->block[0];
 	uint64_t stubs_bytes = pages((uint64_t)n_hooks * AGENT_STUB_BYTES);
-	uint64_t data_bytes =
-		pages(image->state_bytes + (uint64_t)n_hooks * sizeof(struct agent_hook)) + PAGE;
+	uint64_t tables_bytes =
+		pages(image->state_bytes + (uint64_t)n_hooks * sizeof(struct agent_hook));
+	uint64_t programs_bytes = pages((uint64_t)n_hooks * PROGRAM_BYTES_PER_HOOK);
 	uint64_t near_bytes =
 		pages((uint64_t)(l->n_blocks ? first->n : 0) * LAYOUT_TRAMPOLINE_BYTES);
 	const struct process_object *near = l->n_blocks ? first->object : main_object;
 
+	if (programs_bytes > PROGRAMS_BYTES_MAX)
+		programs_bytes = PROGRAMS_BYTES_MAX;
 	l->code_bytes = image->image_bytes + stubs_bytes + near_bytes + PAGE;
-	l->data_bytes = data_bytes;
+	l->data_bytes = tables_bytes + programs_bytes + PAGE;
 	uint64_t all = l->code_bytes + l->data_bytes;
 
 	l->code = at ? at->code : maps_find_hole(maps, near->start, near->end, REACH, all);
@@ -68,6 +75,8 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 	l->errands = l->code + l->code_bytes - PAGE;
 	l->data = l->code + l->code_bytes;
 	l->hooks = l->data + image->state_bytes;
+	l->programs = l->data + tables_bytes;
+	l->programs_bytes = programs_bytes;
 	l->live = l->data + l->data_bytes - PAGE;
 	l->words = l->live + LAYOUT_WORDS_OFFSET;
 

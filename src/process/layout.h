@@ -15,6 +15,9 @@
 /* In the switch's page, away from the switch: words for errands' arguments and results. */
 #define LAYOUT_WORDS_OFFSET 1024u
 
+/* Which of them tells how much of the programs' part was ever written. */
+#define LAYOUT_WORD_PROGRAMS 48u
+
 /* Trampolines for the sites of one object: within reach of a jump from all of its code. */
 struct layout_block {
 	uint64_t addr, bytes;
@@ -26,10 +29,10 @@ struct layout {
 	/* R-X: image, stubs, trampolines of the first object, a page for errands */
 	uint64_t code, code_bytes;
 	uint64_t stubs, errands;
-	/* RW-: state with the agent's private tables, hook table, words for errands, the switch's
-	 * page */
+	/* RW-: state with the agent's private tables, hook table, layout programs, words for
+	 * errands, the switch's page */
 	uint64_t data, data_bytes;
-	uint64_t hooks, words, live;
+	uint64_t hooks, programs, programs_bytes, words, live;
 	/* the rings */
 	uint64_t rings, rings_bytes;		      /* rings is 0 until it is known */
 	struct layout_block block[LAYOUT_MAX_BLOCKS]; /* block[0] is part of the code */

@@ -16,7 +16,8 @@ enum trace_event_type {
 			  * is the task whose poll is open on this thread. The new task's own id comes
 			  * with its first other event: see timeline.h, "spawns find their tasks" */
 	TE_POLL_BEGIN,	 /* kind, task */
-	TE_POLL_END,	 /* kind, task; arg = enum trace_outcome: ends the innermost open poll here */
+	TE_POLL_END,	 /* kind, task; arg = enum trace_outcome: ends the innermost open poll here;
+			  * value = index of a struct trace_place + 1: pending there; 0: not known */
 	TE_WAKE,	 /* kind, task; arg = enum trace_wake; the source is what this thread does now */
 	TE_SCHEDULE,	 /* kind, task: put into a run queue by something else than a waker */
 	TE_CANCEL,	 /* kind, task: ended outside of a poll */
@@ -103,6 +104,21 @@ struct trace_kind {
 	/* spawn sites, n_sites of each: where tasks of this kind are made */
 	const uint64_t *site_addrs; /* as linked */
 	const char *const *sites;   /* "app::main+0x1f3", "app::serve (src/main.rs:12)", "0x5f3a0" */
+};
+
+enum trace_place_flags {
+	TRACE_PLACE_BRANCHES = 1, /* what is awaited holds further futures: several, or behind a
+				   * pointer */
+};
+
+/* An await point: where in its function a task stood when its poll ended pending. */
+struct trace_place {
+	uint32_t process;
+	uint32_t line;	      /* 0: not known */
+	uint32_t flags;	      /* enum trace_place_flags */
+	const char *function; /* for people: "app::serve" */
+	const char *file;     /* as the debug information spells it: "src/main.rs"; "" if unknown */
+	const char *awaits;   /* what is awaited there: "tokio::time::sleep::Sleep", "select!" */
 };
 
 /* What was seen and what not: `seen` of `total` items, and why the rest is missing. */

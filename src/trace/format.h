@@ -44,6 +44,7 @@ enum plx_record_type {
 	PLX_KIND,
 	PLX_COVERAGE,
 	PLX_COST,
+	PLX_PLACE,
 };
 
 /* How an event of a shape gets its name (kind, task), and more. */

@@ -105,6 +105,19 @@ void meta_put_kind(struct buf *out, uint32_t index, const struct trace_kind *k)
 	put_record(out, PLX_KIND, &f);
 }
 
+void meta_put_place(struct buf *out, uint32_t index, const struct trace_place *p)
+{
+	_cleanup_buf_ struct buf f = BUF_INIT;
+	buf_uleb(&f, index);
+	buf_uleb(&f, p->process);
+	put_string(&f, p->function);
+	put_string(&f, p->file);
+	buf_uleb(&f, p->line);
+	buf_uleb(&f, p->flags);
+	put_string(&f, p->awaits);
+	put_record(out, PLX_PLACE, &f);
+}
+
 void meta_put_coverage(struct buf *out, uint32_t index, const struct trace_coverage *c)
 {
 	_cleanup_buf_ struct buf f = BUF_INIT;
@@ -171,6 +184,7 @@ void meta_done(struct meta *m)
 	free(m->runtimes.items);
 	free(m->threads.items);
 	free(m->kinds.items);
+	free(m->places.items);
 	free(m->coverage.items);
 	*m = (struct meta){0};
 }
@@ -343,6 +357,25 @@ static int read_kind(struct meta *m, struct cursor *c)
 	return put_item(&m->kinds, index, k);
 }
 
+static int read_place(struct meta *m, struct cursor *c)
+{
+	struct trace_place *p = take(m, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	uint32_t index = get_u32(c);
+	p->process = get_u32(c);
+	int r = get_string(m, c, &p->function);
+	if (r == 0)
+		r = get_string(m, c, &p->file);
+	p->line = get_u32(c);
+	p->flags = get_u32(c);
+	if (r == 0)
+		r = get_string(m, c, &p->awaits);
+	if (r < 0 || !cursor_ok(c))
+		return r < 0 ? r : -EBADMSG;
+	return put_item(&m->places, index, p);
+}
+
 static int read_coverage(struct meta *m, struct cursor *c)
 {
 	struct trace_coverage *v = take(m, sizeof(*v));
@@ -383,7 +416,7 @@ int meta_read(struct meta *m, const void *payload, size_t size)
 		[PLX_PROCESS] = read_process, [PLX_RUNTIME] = read_runtime,
 		[PLX_THREAD] = read_thread,   [PLX_THREAD_NAME] = read_thread_name,
 		[PLX_KIND] = read_kind,	      [PLX_COVERAGE] = read_coverage,
-		[PLX_COST] = read_cost,
+		[PLX_COST] = read_cost,	      [PLX_PLACE] = read_place,
 	};
 	struct cursor c;
 	int result = 0;

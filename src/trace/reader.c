@@ -391,6 +391,11 @@ const struct trace_kind *trace_reader_kind(const struct trace_reader *r, uint32_
 	return meta_get(&r->meta.kinds, i);
 }
 
+const struct trace_place *trace_reader_place(const struct trace_reader *r, uint32_t i)
+{
+	return meta_get(&r->meta.places, i);
+}
+
 const struct trace_coverage *trace_reader_coverage(const struct trace_reader *r, uint32_t i)
 {
 	return meta_get(&r->meta.coverage, i);
@@ -419,6 +424,11 @@ uint32_t trace_reader_n_threads(const struct trace_reader *r)
 uint32_t trace_reader_n_kinds(const struct trace_reader *r)
 {
 	return r->meta.kinds.n;
+}
+
+uint32_t trace_reader_n_places(const struct trace_reader *r)
+{
+	return r->meta.places.n;
 }
 
 uint32_t trace_reader_n_coverage(const struct trace_reader *r)

@@ -28,8 +28,8 @@ ROOMS = {
     "top": BASE | {"trace", "timeline", "report"},
 }
 ROOMS["cli"] = set(ROOMS)
-# Who reads the ring, and who knows its numbers of blocking calls.
-SEES_RING = {"process", "capture", "runtime", "trace", "timeline"}
+# Who reads the ring, who knows its numbers of blocking calls, and who writes programs for the agent.
+SEES_RING = {"process", "capture", "runtime", "trace", "timeline", "future"}
 AGENT_SYSTEM = {"stdbool.h", "stddef.h", "stdint.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

@@ -1,0 +1,105 @@
+/*
+ * Cells. Tokio's is a structure of known names in the debug information, with the future in the
+ * variant Running of its stage. async-task keeps a pointer in the vtable to a table of its own:
+ * the layout of the allocation and three offsets in it, of which the second and third are equal
+ * (future and output share their place).
+ *
+ * Source: tokio/src/runtime/task/core.rs, 1.23 to 1.54; async-task/src/raw.rs, 4.0 to 4.7.
+ */
+#include "future/cell.h"
+
+#include "future/await.h"
+
+#include <string.h>
+
+/* Follows the members on the way to the stage, which CachePadded and UnsafeCell wrap. */
+static const struct dw_type *stage_of(struct debug *d, const struct dw_type *t, uint64_t *offset)
+{
+	for (unsigned depth = 0; t && depth < 12; depth++) {
+		const struct dw_type *next = NULL;
+
+		if (await_starts(t->full, "tokio::runtime::task::core::Stage<"))
+			return t;
+		for (size_t i = 0; !next && i < t->n_members; i++) {
+			const char *name = t->members[i].name;
+
+			if (strcmp(name, "core") != 0 && strcmp(name, "stage") != 0 &&
+			    strcmp(name, "__0") != 0 && strcmp(name, "value") != 0)
+				continue;
+			next = dw_member_type(d, &t->members[i]);
+			*offset += t->members[i].offset;
+		}
+		t = next;
+	}
+	return NULL;
+}
+
+const struct dw_type *cell_stage(struct debug *d, const struct find_kind *k,
+				 const struct debug_kind *types, uint64_t *ret_offset)
+{
+	uint64_t near[4] = {k->poll, k->dealloc, k->shutdown, k->schedule};
+	const struct dw_type *cell;
+
+	*ret_offset = 0;
+	if (!types->future || !types->scheduler)
+		return NULL;
+	uint64_t params[2] = {types->future->ref, types->scheduler->ref};
+	cell = debug_cell(d, near, 4, params, 2);
+	return cell ? stage_of(d, cell, ret_offset) : NULL;
+}
+
+bool cell_tokio(struct debug *d, const struct find_kind *k, struct future_cell *ret)
+{
+	const struct dw_type *stage, *running;
+	struct debug_kind types;
+	uint64_t offset;
+
+	debug_kind_read(d, k, &types);
+	stage = cell_stage(d, k, &types, &offset);
+	for (size_t i = 0; stage && i < stage->n_variants; i++) {
+		const struct dw_variant *v = &stage->variants[i];
+
+		if (strcmp(v->member.name, "Running") != 0)
+			continue;
+		running = dw_member_type(d, &v->member);
+		if (!running || !running->n_members)
+			return false;
+		ret->future = dw_member_type(d, &running->members[0]);
+		ret->offset = offset + v->member.offset + running->members[0].offset;
+		ret->size = k->trailer_offset == UINT16_MAX ? 0 : k->trailer_offset;
+		return ret->future != NULL;
+	}
+	return false;
+}
+
+bool cell_async_offset(uint64_t vtable,
+		       int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx,
+		       struct future_cell *ret)
+{
+	/* layout_info: the last word of the vtable that points at {size, align, s, f, r} */
+	for (unsigned word = 5; word <= 7; word++) {
+		uint64_t v[5], layout;
+
+		if (read(ctx, vtable + 8 * word, &layout, sizeof(layout)) < 0 ||
+		    read(ctx, layout, v, sizeof(v)) < 0)
+			continue;
+		/* Layout { align, size } in either order, then the offsets */
+		if (v[2] > v[3] || v[3] > v[0] + v[1] || v[3] != v[4] || v[3] % 8 || !v[3])
+			continue;
+		ret->offset = v[3];
+		ret->size = v[0] > v[1] ? v[0] : v[1];
+		return true;
+	}
+	return false;
+}
+
+bool cell_async(struct debug *d, const struct find_kind *k, uint64_t vtable,
+		int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx,
+		struct future_cell *ret)
+{
+	struct debug_kind types;
+
+	debug_kind_read(d, k, &types);
+	ret->future = types.future;
+	return ret->future && cell_async_offset(vtable, read, ctx, ret);
+}

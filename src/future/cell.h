@@ -1,0 +1,32 @@
+/* Where in a runtime's task the future lies, by debug information and by what the runtime's own
+ * tables say. */
+#ifndef POLLUX_FUTURE_CELL_H
+#define POLLUX_FUTURE_CELL_H
+
+#include "binary/debug.h"
+#include "runtime/debug_names.h"
+
+struct future_cell {
+	const struct dw_type *future;
+	uint64_t offset; /* from the task's header */
+	uint64_t size;	 /* of the task, the future's end at the latest; 0: not known */
+};
+
+/* Tokio's Stage<T> in the cell of a kind, and its offset from the header; NULL: not told. */
+const struct dw_type *cell_stage(struct debug *d, const struct find_kind *k,
+				 const struct debug_kind *types, uint64_t *ret_offset);
+
+/* The future in the cell of a Tokio task that isn't complete. False: not told. */
+bool cell_tokio(struct debug *d, const struct find_kind *k, struct future_cell *ret);
+
+/* Fills in offset and size of an async-task by the layout_info in its vtable in the process. */
+bool cell_async_offset(uint64_t vtable,
+		       int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx,
+		       struct future_cell *ret);
+
+/* The future in an async-task; `vtable` is its address in the process, which tells the offset. */
+bool cell_async(struct debug *d, const struct find_kind *k, uint64_t vtable,
+		int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx,
+		struct future_cell *ret);
+
+#endif

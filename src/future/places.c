@@ -1,0 +1,214 @@
+/*
+ * The thread that compiles layout programs while a program is recorded: kind by kind, each ready
+ * as soon as it is done. It has its own debug information and only reads what the attach keeps
+ * unchanged, so all that is shared is the list of results.
+ */
+#include "future/places.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "future/program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECOND 1000000000ull
+
+struct result {
+	struct program program;
+	uint32_t kind, first;
+};
+
+struct object_debug {
+	const struct attach_object *object;
+	struct debug *debug; /* NULL: there is none */
+};
+
+struct compiler {
+	struct attach *attach;
+	struct object_debug *objects;
+	size_t n_objects;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t done; /* all is compiled */
+	/* under the lock */
+	struct result *results;
+	size_t n_results, n_taken;
+	bool finished, stop;
+};
+
+static int read_attached(void *ctx, uint64_t addr, void *out, size_t len)
+{
+	return attach_read(ctx, addr, out, len);
+}
+
+static struct debug *debug_of(struct compiler *c, const struct attach_object *o)
+{
+	struct object_debug *objects;
+	struct debug *d = NULL;
+
+	for (size_t i = 0; i < c->n_objects; i++)
+		if (c->objects[i].object == o)
+			return c->objects[i].debug;
+	objects = reallocarray(c->objects, c->n_objects + 1, sizeof(*objects));
+	if (!objects)
+		return NULL;
+	c->objects = objects;
+	_cleanup_close_ int fd = attach_object_open(c->attach, o);
+	if (fd >= 0 && debug_open(fd, o->finding.path, &d, NULL) < 0)
+		d = NULL;
+	objects[c->n_objects++] = (struct object_debug){.object = o, .debug = d};
+	return d;
+}
+
+static bool stopped(struct compiler *c)
+{
+	pthread_mutex_lock(&c->lock);
+	bool stop = c->stop;
+	pthread_mutex_unlock(&c->lock);
+	return stop;
+}
+
+static void add_result(struct compiler *c, const struct result *r)
+{
+	pthread_mutex_lock(&c->lock);
+	struct result *results = reallocarray(c->results, c->n_results + 1, sizeof(*results));
+	if (results) {
+		c->results = results;
+		results[c->n_results++] = *r;
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* One kind; how many points it has. */
+static size_t compile(struct compiler *c, uint32_t number, const struct attach_kind *k,
+		      uint32_t first)
+{
+	struct result r = {.kind = number, .first = first};
+	const struct find_kind *fk = k->kind;
+	struct future_cell cell = {0};
+	struct debug *d;
+	bool known;
+
+	if (!fk || fk->role != TR_TASK || !(d = debug_of(c, k->object)))
+		return 0;
+	/* Only a runtime with ids has a place for them: Tokio. */
+	known = fk->id_offset ? cell_tokio(d, fk, &cell)
+			      : cell_async(d, fk, fk->vtable + k->object->bias, read_attached,
+					   c->attach, &cell);
+	if (!known || program_compile(d, &cell, first, &r.program) < 0 || !r.program.n_words)
+		return 0;
+	add_result(c, &r);
+	return r.program.n_places;
+}
+
+static void *run(void *arg)
+{
+	struct compiler *c = arg;
+	const struct attach_kind *kinds;
+	size_t n = attach_kinds(c->attach, &kinds);
+	uint32_t first = 1;
+
+	/* The program is to have the processors, and the recorder. */
+	setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
+	for (size_t i = 0; i < n && !stopped(c); i++)
+		first += (uint32_t)compile(c, (uint32_t)i, &kinds[i], first);
+	for (size_t i = 0; i < c->n_objects; i++)
+		debug_free(c->objects[i].debug);
+	free(c->objects);
+	pthread_mutex_lock(&c->lock);
+	c->finished = true;
+	pthread_cond_broadcast(&c->done);
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+static void *places_begin(struct attach *a)
+{
+	struct compiler *c = calloc(1, sizeof(*c));
+	sigset_t all, before;
+	int r;
+
+	if (!c)
+		return NULL;
+	c->attach = a;
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->done, NULL);
+	/* Signals are the recorder's: they end its sleep. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&c->thread, NULL, run, c);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (r) {
+		free(c);
+		return NULL;
+	}
+	return c;
+}
+
+static int places_next(void *compiler, struct place_program *ret)
+{
+	struct compiler *c = compiler;
+	int r = 0;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->n_taken < c->n_results) {
+		const struct result *one = &c->results[c->n_taken++];
+
+		*ret = (struct place_program){.kind = one->kind,
+					      .first = one->first,
+					      .words = one->program.words,
+					      .n_words = one->program.n_words,
+					      .places = one->program.places,
+					      .n_places = one->program.n_places};
+		r = 1;
+	} else if (c->finished) {
+		r = -ENODATA;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+static void places_wait(void *compiler, uint64_t ns)
+{
+	struct compiler *c = compiler;
+	uint64_t until = clock_realtime_ns() + ns;
+	const struct timespec ts = {.tv_sec = (time_t)(until / SECOND),
+				    .tv_nsec = (long)(until % SECOND)};
+
+	pthread_mutex_lock(&c->lock);
+	while (!c->finished)
+		if (pthread_cond_timedwait(&c->done, &c->lock, &ts) == ETIMEDOUT)
+			break;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void places_end(void *compiler)
+{
+	struct compiler *c = compiler;
+
+	pthread_mutex_lock(&c->lock);
+	c->stop = true;
+	pthread_mutex_unlock(&c->lock);
+	pthread_join(c->thread, NULL);
+	for (size_t i = 0; i < c->n_results; i++)
+		program_done(&c->results[i].program);
+	free(c->results);
+	pthread_cond_destroy(&c->done);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+const struct places_ops future_places = {
+	.begin = places_begin,
+	.next = places_next,
+	.wait = places_wait,
+	.end = places_end,
+};

@@ -1,0 +1,9 @@
+/* Layout programs for a recording, compiled on a thread beside it: process/places.h. */
+#ifndef POLLUX_FUTURE_PLACES_H
+#define POLLUX_FUTURE_PLACES_H
+
+#include "process/places.h"
+
+extern const struct places_ops future_places;
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * From debug information to the layout program (agent/ring.h) by which the agent names the await
+ * point of a task: the chain of coroutines that lie in each other by value. It goes through
+ * whatever holds one future by value (ManuallyDrop, Instrumented, Timeout, Map, MaybeDone) and ends
+ * where several are held, or one behind a pointer.
+ *
+ * A point is where the program itself stands: a coroutine of a library that the program awaits gives
+ * no point of its own, it is what is awaited. A task that is a library's has the library's.
+ */
+#ifndef POLLUX_FUTURE_PROGRAM_H
+#define POLLUX_FUTURE_PROGRAM_H
+
+#include "future/cell.h"
+#include "trace/event.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct program {
+	uint64_t *words;
+	size_t n_words, cap_words;
+	struct trace_place *places; /* strings are ours; processes are to be filled in */
+	size_t n_places, cap_places;
+};
+
+/* Compiles; points are numbered from `first` (at least 1). 0, also for a future that has no await
+ * points to be seen (n_words is 0 then); -ENOMEM; -E2BIG. */
+int program_compile(struct debug *d, const struct future_cell *cell, unsigned first,
+		    struct program *ret);
+void program_done(struct program *p);
+
+#endif

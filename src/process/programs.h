@@ -1,0 +1,19 @@
+/* Layout programs (agent/ring.h) in the agent's area: written and handed to hooks while the program
+ * runs. */
+#ifndef POLLUX_PROCESS_PROGRAMS_H
+#define POLLUX_PROCESS_PROGRAMS_H
+
+#include "process/hooks.h"
+
+struct programs {
+	uint64_t at;	 /* bytes taken by this attach */
+	uint64_t before; /* bytes that were ever written before it */
+};
+
+void programs_begin(struct programs *pr, const struct process *p, const struct layout *l,
+		    bool reused);
+/* 0; -ENOSPC: no room; -ENOENT: the kind's polls aren't hooked; what writing says. */
+int programs_add(struct programs *pr, const struct process *p, const struct hooks *h,
+		 const struct layout *l, uint32_t kind, const uint64_t *words, size_t n_words);
+
+#endif
