@@ -29,6 +29,13 @@ struct family {
 	struct call_list calls; /* blocking ones inside of polls */
 };
 
+/* The waits of a family's tasks at one await point. */
+struct wait_place {
+	struct family *family;
+	uint64_t place; /* 1 + index of a struct trace_place */
+	struct hist waits;
+};
+
 struct long_poll {
 	struct tl_poll poll; /* its task pointer is not valid any more */
 	struct family *family;
@@ -55,6 +62,12 @@ struct report {
 
 	struct family **families; /* by kind while collecting, then sorted and without holes */
 	size_t n_families;
+	struct map waits_by_place; /* (kind, place) to struct wait_place, while collecting */
+	struct wait_place **waits; /* longest in all first */
+	size_t n_waits;
+	uint64_t n_placed, n_unplaced; /* waits of tasks; n_unplaced: at no known place */
+	struct life *lives; /* of the tasks that were asked for, see life.c */
+	size_t n_lives, n_untold_lives;
 	struct tl_thread *threads; /* those that polled, workers first, busiest first */
 	size_t n_threads;
 	struct long_poll *longest; /* longest first */
@@ -67,6 +80,41 @@ struct report {
 	size_t n_calls;
 };
 
+/* One thing in a task's life. */
+enum step_type { ST_SPAWN = 0, ST_POLL, ST_WAIT, ST_WAKE, ST_END };
+
+struct step {
+	enum step_type type;
+	uint64_t begin_ns, end_ns;
+	uint64_t place;	 /* as tl_poll.place */
+	uint64_t source; /* ST_SPAWN, ST_WAKE: number of the task that did it, 0: none */
+	uint64_t blocked_ns;
+	uint32_t source_kind;
+	uint32_t thread; /* UINT32_MAX: not known */
+	uint8_t what;	 /* outcome, enum task_state, or enum trace_wake, by type */
+	bool by_waker, inferred, self;
+};
+
+struct life {
+	uint64_t serial, number, id;
+	uint32_t kind;
+	struct step *steps; /* in order of their begins */
+	size_t n_steps, cap_steps, n_untold;
+};
+
+/* life.c: each does nothing unless tasks were asked for. 0 or -ENOMEM. */
+int life_poll(struct report *rep, const struct tl_poll *poll);
+int life_wait(struct report *rep, const struct tl_wait *wait);
+int life_wake(struct report *rep, const struct tl_wake *wake);
+int life_task(struct report *rep, const struct tl_task *task, bool ends);
+void lives_sort(struct report *rep);
+void lives_done(struct report *rep);
+void lives_text(const struct report *rep, struct buf *out);
+struct json;
+void lives_json(const struct report *rep, struct json *j);
+
+/* The place of a wait or poll, NULL if not known. */
+const struct trace_place *report_place(const struct report *rep, uint64_t place);
 const char *family_name(const struct report *rep, const struct family *f);
 /* Sums over the families of role task and blocking. */
 struct family report_sum(const struct report *rep);

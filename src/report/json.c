@@ -158,6 +158,27 @@ static void write_longest(const struct report *rep, struct json *j)
 	json_end_array(j);
 }
 
+static void write_waits(const struct report *rep, struct json *j)
+{
+	json_array(j, "waits");
+	for (size_t i = 0; i < rep->n_waits; i++) {
+		const struct wait_place *w = rep->waits[i];
+		const struct trace_place *p = report_place(rep, w->place);
+		json_object(j, NULL);
+		json_string(j, "function", p ? p->function : "");
+		json_string(j, "file", p ? p->file : "");
+		json_u64(j, "line", p ? p->line : 0);
+		json_string(j, "awaits", p ? p->awaits : "");
+		json_bool(j, "branches", p && p->flags & TRACE_PLACE_BRANCHES);
+		json_string(j, "family", family_name(rep, w->family));
+		json_u64(j, "kind", w->family->kind);
+		write_hist(j, "wait_ns", &w->waits);
+		json_end_object(j);
+	}
+	json_end_array(j);
+	json_u64(j, "waits_without_place", rep->n_unplaced);
+}
+
 static void write_coverage(const struct report *rep, struct json *j)
 {
 	json_array(j, "coverage");
@@ -234,6 +255,9 @@ void report_json(const struct report *rep, struct buf *out)
 	write_families(rep, &j);
 	write_workers(rep, &j);
 	write_longest(rep, &j);
+	write_waits(rep, &j);
+	if (rep->n_lives)
+		lives_json(rep, &j);
 	write_coverage(rep, &j);
 	write_cost(rep, &j);
 	json_end_object(&j);

@@ -87,18 +87,19 @@ static int on_task_begin(void *ctx, struct tl_task *task)
 	f->n_tasks++;
 	f->n_spawned += task->spawn_seen;
 	task->user = f;
-	return 0;
+	return life_task(rep, task, false);
 }
 
 static int on_task_end(void *ctx, struct tl_task *task)
 {
+	struct report *rep = ctx;
 	struct family *f = task->user;
 	f->role = task->role;
 	f->n_ended[task->outcome]++;
 	if (task->outcome == TO_PENDING && task->spawn_seen && task->state == TS_SCHEDULED &&
 	    !task->n_polls)
 		f->n_unpolled++;
-	return 0;
+	return life_task(rep, task, true);
 }
 
 static int keep_if_long(struct report *rep, const struct tl_poll *poll,
@@ -166,27 +167,55 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 		r = hist_add(&f->delay, delay);
 	}
 	free(calls.items);
-	return r;
+	return r < 0 ? r : life_poll(rep, poll);
+}
+
+static int add_wait(struct report *rep, struct family *f, const struct tl_wait *wait)
+{
+	if (f->role == TR_TASK) {
+		if (!wait->place)
+			rep->n_unplaced++;
+		else
+			rep->n_placed++;
+	}
+	if (!wait->place)
+		return 0;
+	struct wait_place *w = map_get(&rep->waits_by_place, f->kind, wait->place);
+	if (!w) {
+		w = calloc(1, sizeof(*w));
+		if (!w || map_put(&rep->waits_by_place, f->kind, wait->place, w) < 0) {
+			free(w);
+			return -ENOMEM;
+		}
+		w->family = f;
+		w->place = wait->place;
+	}
+	return hist_add(&w->waits, wait->end_ns - wait->begin_ns);
 }
 
 static int on_wait(void *ctx, const struct tl_wait *wait)
 {
+	struct report *rep = ctx;
 	struct family *f = wait->task->user;
-	if (wait->state == TS_WAITING)
+	int r = 0;
+	if (wait->state == TS_WAITING) {
 		f->waiting_ns += wait->end_ns - wait->begin_ns;
-	else if (wait->state == TS_SCHEDULED)
+		r = add_wait(rep, f, wait);
+	} else if (wait->state == TS_SCHEDULED) {
 		f->scheduled_ns += wait->end_ns - wait->begin_ns;
-	return 0;
+	}
+	return r < 0 ? r : life_wait(rep, wait);
 }
 
 static int on_wake(void *ctx, const struct tl_wake *wake)
 {
+	struct report *rep = ctx;
 	struct family *f = wake->task->user;
-	if (!wake->by_waker)
-		return 0;
-	f->n_wakes++;
-	f->n_self_wakes += wake->source_task == wake->task;
-	return 0;
+	if (wake->by_waker) {
+		f->n_wakes++;
+		f->n_self_wakes += wake->source_task == wake->task;
+	}
+	return life_wake(rep, wake);
 }
 
 static int on_stray_wake(void *ctx, uint32_t kind, uint32_t thread, uint64_t time_ns)
@@ -280,6 +309,11 @@ const char *family_name(const struct report *rep, const struct family *f)
 	return meta && meta->name && *meta->name ? meta->name : "?";
 }
 
+const struct trace_place *report_place(const struct report *rep, uint64_t place)
+{
+	return place ? trace_reader_place(rep->reader, (uint32_t)(place - 1)) : NULL;
+}
+
 static uint64_t sort_key(const struct family *f, enum report_sort sort)
 {
 	switch (sort) {
@@ -333,9 +367,33 @@ static int compare_threads(const void *a, const void *b)
 	return (x->thread > y->thread) - (x->thread < y->thread);
 }
 
+static int compare_waits(const void *a, const void *b)
+{
+	const struct wait_place *x = *(struct wait_place *const *)a;
+	const struct wait_place *y = *(struct wait_place *const *)b;
+	if (x->waits.sum != y->waits.sum)
+		return x->waits.sum < y->waits.sum ? 1 : -1;
+	if (x->family->kind != y->family->kind)
+		return x->family->kind < y->family->kind ? -1 : 1;
+	return (x->place > y->place) - (x->place < y->place);
+}
+
+static void put_waits_in_order(struct report *rep)
+{
+	const struct map_entry *e;
+	size_t pos = 0;
+	rep->waits = calloc(rep->waits_by_place.n + 1, sizeof(*rep->waits));
+	while (rep->waits && (e = map_next(&rep->waits_by_place, &pos)))
+		rep->waits[rep->n_waits++] = e->value;
+	if (rep->n_waits)
+		qsort(rep->waits, rep->n_waits, sizeof(*rep->waits), compare_waits);
+}
+
 static void put_in_order(struct report *rep)
 {
 	size_t n = 0;
+	put_waits_in_order(rep);
+	lives_sort(rep);
 	for (size_t i = 0; i < rep->n_families; i++) {
 		struct family *f = rep->families[i];
 		if (!f)
@@ -403,6 +461,15 @@ void report_free(struct report *rep)
 			free(rep->calls[i].open[k].calls.items);
 		free(rep->calls[i].open);
 	}
+	const struct map_entry *e;
+	for (size_t pos = 0; (e = map_next(&rep->waits_by_place, &pos));) {
+		struct wait_place *w = e->value;
+		hist_done(&w->waits);
+		free(w);
+	}
+	map_done(&rep->waits_by_place);
+	free(rep->waits);
+	lives_done(rep);
 	free(rep->families);
 	free(rep->longest);
 	free(rep->calls);

@@ -540,6 +540,55 @@ static void write_longest(const struct report *rep, struct buf *out)
 	write_table(rep, &t, out);
 }
 
+static void cell_place(struct table *t, const struct trace_place *p)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	if (p)
+		trace_place_text(&b, p);
+	table_cell(t, b.data ? b.data : "?");
+}
+
+static void write_waits(const struct report *rep, struct buf *out)
+{
+	static const struct table_column columns[] = {
+		{.title = "await point", .min_width = 24, .left = true},
+		{.title = "for", .rank = 4, .min_width = 20, .left = true},
+		{.title = "family", .rank = 3, .min_width = 16, .left = true},
+		{.title = "waits"},
+		{.title = "total"},
+		{.title = "p50", .rank = 2},
+		{.title = "p99", .rank = 1},
+		{.title = "max"},
+	};
+	if (!rep->n_waits)
+		return;
+	title(rep, out, "Where tasks wait");
+	struct table t;
+	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
+	size_t n = rep->opt.n_families && rep->opt.n_families < rep->n_waits ? rep->opt.n_families
+									     : rep->n_waits;
+	for (size_t i = 0; i < n; i++) {
+		const struct wait_place *w = rep->waits[i];
+		const struct trace_place *p = report_place(rep, w->place);
+		cell_place(&t, p);
+		cell_safe(&t, p ? p->awaits : "");
+		cell_safe(&t, family_name(rep, w->family));
+		cell_count(&t, w->waits.count);
+		cell_time(&t, w->waits.sum);
+		cell_time(&t, hist_quantile(&w->waits, 0.5));
+		cell_time(&t, hist_quantile(&w->waits, 0.99));
+		cell_time(&t, w->waits.max);
+	}
+	write_table(rep, &t, out);
+	if (n < rep->n_waits)
+		buf_printf(out, "  and %zu more: --top %zu\n", rep->n_waits - n, rep->n_waits);
+	if (rep->n_unplaced) {
+		buf_str(out, "  and ");
+		exact_of(out, rep->n_unplaced, "wait", "waits");
+		buf_str(out, " at places not known\n");
+	}
+}
+
 /* ---- what was seen, what it cost ---- */
 
 static void write_coverage(const struct report *rep, struct buf *out)
@@ -638,6 +687,8 @@ void report_text(const struct report *rep, struct buf *out)
 	write_families(rep, out);
 	write_threads(rep, out);
 	write_longest(rep, out);
+	write_waits(rep, out);
+	lives_text(rep, out);
 	write_coverage(rep, out);
 	write_losses(rep, out);
 	write_cost(rep, out);

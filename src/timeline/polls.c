@@ -50,6 +50,7 @@ static void go_on(struct timeline *tl, struct task *task, const struct frame *f,
 {
 	bool certain = task->n_losses == tl->n_losses && !f->unseen;
 	task->n_losses = tl->n_losses;
+	task->place = f->place;
 	if (outcome == TO_READY || outcome == TO_PANICKED || outcome == TO_CANCELLED)
 		task_end(tl, task, outcome, t);
 	else if (task->cancel_inside)
@@ -107,6 +108,7 @@ void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64
 		.woken_inside = task->woken_inside,
 		.scheduled_ns = f->scheduled_ns,
 		.wake_serial = f->wake_serial,
+		.place = f->place,
 		.blocked_ns = f->blocked_ns,
 		.n_blocks = f->n_blocks,
 	};
@@ -292,7 +294,7 @@ void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 
 /* An end whose begin was not seen: before the recording, in a loss, or broken. */
 static void end_unseen(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name,
-		       uint64_t t, enum trace_outcome outcome)
+		       uint64_t t, enum trace_outcome outcome, uint64_t place)
 {
 	if (th->complete || poll_open(th))
 		tl->n_odd++;
@@ -317,6 +319,7 @@ static void end_unseen(struct timeline *tl, struct thread *th, struct kind *k, u
 		.depth = top ? top->depth + 1 : 0,
 		.worker = k->role == TR_WORKER,
 		.unseen = true,
+		.place = place,
 	};
 	if (f.worker) {
 		th->tl.worker = true;
@@ -330,7 +333,7 @@ static void end_unseen(struct timeline *tl, struct thread *th, struct kind *k, u
 }
 
 void poll_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t,
-	      enum trace_outcome outcome)
+	      enum trace_outcome outcome, uint64_t place)
 {
 	if (th->parked) {
 		tl->n_odd++;
@@ -347,12 +350,13 @@ void poll_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t n
 			becomes_worker(tl, th, f);
 		else if (outcome == TO_PENDING)
 			k->maybe_worker = false;
+		f->place = outcome == TO_PENDING ? place : 0;
 		poll_pop(tl, th, t, outcome);
 		if (!poll_open(th))
 			root_gap_begin(tl, th, t, false);
 		return;
 	}
-	end_unseen(tl, th, k, name, t, outcome);
+	end_unseen(tl, th, k, name, t, outcome, outcome == TO_PENDING ? place : 0);
 }
 
 /* ---- blocking calls and parks ---- */

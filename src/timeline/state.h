@@ -60,6 +60,7 @@ struct task {
 	uint64_t name;	   /* second half of its key in the map; a root's: address of its waker */
 	bool named;	   /* it stands in the map */
 	uint64_t since_ns; /* the present state began */
+	uint64_t place;	   /* where it stands, see tl_poll.place */
 	uint64_t n_losses; /* known when its state was last certain */
 	uint64_t scheduled_ns, wake_serial; /* how it became SCHEDULED, 0 if not known */
 	uint32_t thread; /* of the open poll; a root: the thread that it blocks */
@@ -77,6 +78,7 @@ struct frame {
 	struct kind *kind;
 	uint64_t name;
 	uint64_t begin_ns, scheduled_ns, wake_serial, section_ns, blocked_ns;
+	uint64_t place;	   /* known at its end only */
 	uint64_t until_ns; /* something happened inside at that time, so it had not ended */
 	uint32_t n_blocks, depth;
 	bool worker;	   /* a worker's loop, not a task's poll */
@@ -196,7 +198,7 @@ void spawn_finish(struct timeline *tl);
 struct frame *poll_open(struct thread *th);
 void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t);
 void poll_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t,
-	      enum trace_outcome outcome);
+	      enum trace_outcome outcome, uint64_t place);
 /* Ends a frame that has been taken off its thread: told, and the task goes on. */
 void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64_t t,
 		 enum trace_outcome outcome);

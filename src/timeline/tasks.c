@@ -137,7 +137,7 @@ void task_settle(struct timeline *tl, struct task *task)
 		return;
 	if (task->tl.state == TS_WAITING || task->tl.state == TS_SCHEDULED) {
 		task_state(tl, task, TS_UNKNOWN, loss_begin_after(tl, task->n_losses));
-		task->scheduled_ns = task->wake_serial = 0;
+		task->scheduled_ns = task->wake_serial = task->place = 0;
 	}
 	task->n_losses = tl->n_losses;
 }
@@ -150,6 +150,7 @@ void task_state(struct timeline *tl, struct task *task, enum task_state state, u
 	struct tl_wait wait = {
 		.task = &task->tl,
 		.state = task->tl.state,
+		.place = task->tl.state == TS_UNKNOWN ? 0 : task->place,
 		.begin_ns = task->since_ns,
 		.end_ns = t,
 	};

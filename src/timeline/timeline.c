@@ -268,7 +268,8 @@ static void feed_task(struct timeline *tl, struct thread *th, const struct trace
 		poll_begin(tl, th, k, ev->task, t);
 		break;
 	case TE_POLL_END:
-		poll_end(tl, th, k, ev->task, t, ev->arg < TO_N ? ev->arg : TO_UNKNOWN);
+		poll_end(tl, th, k, ev->task, t, ev->arg < TO_N ? ev->arg : TO_UNKNOWN,
+			 ev->value <= UINT32_MAX ? ev->value : 0);
 		break;
 	case TE_WAKE:
 		task_wake(tl, th, k, ev->task, t, ev->arg < TW_N ? ev->arg : TW_UNKNOWN);

@@ -85,6 +85,8 @@ struct tl_poll {
 	uint64_t scheduled_ns; /* when it became scheduled, 0 if not known; begin_ns - this is the
 				* scheduling delay */
 	uint64_t wake_serial;  /* number of the tl_wake that scheduled it, 0 if none */
+	uint64_t place;	       /* await point at which it ended pending: 1 + the index of a struct
+				* trace_place; 0: not known */
 	uint64_t blocked_ns;   /* sum of blocking calls inside */
 	uint32_t n_blocks;
 };
@@ -94,6 +96,7 @@ struct tl_wait {
 	struct tl_task *task;
 	enum task_state
 		state; /* TS_WAITING: nobody woke it; TS_SCHEDULED: in a run queue; TS_UNKNOWN */
+	uint64_t place; /* at which await point it stands, as tl_poll.place */
 	uint64_t begin_ns, end_ns;
 };
 

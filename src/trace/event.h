@@ -121,6 +121,10 @@ struct trace_place {
 	const char *awaits;   /* what is awaited there: "tokio::time::sleep::Sleep", "select!" */
 };
 
+/* "src/main.rs:15 app::serve", of a library's file what follows the registry; safe for a terminal. */
+struct buf;
+void trace_place_text(struct buf *out, const struct trace_place *p);
+
 /* What was seen and what not: `seen` of `total` items, and why the rest is missing. */
 struct trace_coverage {
 	uint32_t process;

@@ -1,0 +1,312 @@
+/*
+ * A task's life, step by step: what `report --task` tells beside the sums. Steps are kept as they are
+ * told and put in the order of their begins at the end, since a poll is told when it ends, after the
+ * wakes in it. A life of very many steps keeps the first and the last ones.
+ */
+#include "report/data.h"
+
+#include "base/json.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_LIVES 16u
+#define MAX_STEPS 400u /* of a life: half from its begin, half up to its end */
+
+static struct life *life_of(struct report *rep, const struct tl_task *task)
+{
+	for (size_t i = rep->n_lives; i-- > 0;)
+		if (rep->lives[i].serial == task->serial)
+			return &rep->lives[i];
+	return NULL;
+}
+
+static int add_step(struct report *rep, const struct tl_task *task, const struct step *step)
+{
+	struct life *l = rep->opt.filter.tasks ? life_of(rep, task) : NULL;
+	if (!l)
+		return 0;
+	if (l->n_steps == MAX_STEPS) {
+		/* The oldest of the second half makes room; they are sorted in the end. */
+		size_t half = MAX_STEPS / 2;
+		l->steps[half + l->n_untold++ % half] = *step;
+		return 0;
+	}
+	if (l->n_steps == l->cap_steps) {
+		size_t cap = l->cap_steps ? l->cap_steps * 2 : 32;
+		struct step *steps = reallocarray(l->steps, cap, sizeof(*steps));
+		if (!steps)
+			return -ENOMEM;
+		l->steps = steps;
+		l->cap_steps = cap;
+	}
+	l->steps[l->n_steps++] = *step;
+	return 0;
+}
+
+int life_task(struct report *rep, const struct tl_task *task, bool ends)
+{
+	struct step step = {.thread = UINT32_MAX};
+	if (!rep->opt.filter.tasks)
+		return 0;
+	if (ends) {
+		step.type = ST_END;
+		step.what = (uint8_t)task->outcome;
+		step.begin_ns = step.end_ns = task->end_ns;
+		return task->end_ns ? add_step(rep, task, &step) : 0;
+	}
+	if (rep->n_lives == MAX_LIVES) {
+		rep->n_untold_lives++;
+		return 0;
+	}
+	struct life *lives = reallocarray(rep->lives, rep->n_lives + 1, sizeof(*lives));
+	if (!lives)
+		return -ENOMEM;
+	rep->lives = lives;
+	lives[rep->n_lives++] = (struct life){.serial = task->serial,
+					      .number = task->number,
+					      .id = task->id,
+					      .kind = task->kind};
+	if (!task->spawn_seen)
+		return 0;
+	step.type = ST_SPAWN;
+	step.begin_ns = step.end_ns = task->spawn_ns;
+	step.thread = task->spawn_thread;
+	step.source = task->parent ? task->parent_number : 0;
+	return add_step(rep, task, &step);
+}
+
+int life_poll(struct report *rep, const struct tl_poll *poll)
+{
+	const struct step step = {.type = ST_POLL,
+				  .begin_ns = poll->begin_ns,
+				  .end_ns = poll->end_ns,
+				  .place = poll->place,
+				  .blocked_ns = poll->blocked_ns,
+				  .thread = poll->thread,
+				  .what = (uint8_t)poll->outcome,
+				  .inferred = poll->inferred};
+	return add_step(rep, poll->task, &step);
+}
+
+int life_wait(struct report *rep, const struct tl_wait *wait)
+{
+	const struct step step = {.type = ST_WAIT,
+				  .begin_ns = wait->begin_ns,
+				  .end_ns = wait->end_ns,
+				  .place = wait->place,
+				  .thread = UINT32_MAX,
+				  .what = (uint8_t)wait->state};
+	return add_step(rep, wait->task, &step);
+}
+
+int life_wake(struct report *rep, const struct tl_wake *wake)
+{
+	const struct tl_task *by = wake->source_task;
+	const struct step step = {.type = ST_WAKE,
+				  .begin_ns = wake->time_ns,
+				  .end_ns = wake->time_ns,
+				  .source = by ? by->number : 0,
+				  .source_kind = by ? by->kind : TRACE_KIND_NONE,
+				  .thread = wake->thread,
+				  .what = (uint8_t)wake->effect,
+				  .by_waker = wake->by_waker,
+				  .self = by == wake->task};
+	return add_step(rep, wake->task, &step);
+}
+
+static int compare_steps(const void *a, const void *b)
+{
+	const struct step *x = a, *y = b;
+	if (x->begin_ns != y->begin_ns)
+		return x->begin_ns < y->begin_ns ? -1 : 1;
+	/* What only marks the moment stands before what begins then, but for the end. */
+	bool last = x->type == ST_END, other_last = y->type == ST_END;
+	if (last != other_last)
+		return last ? 1 : -1;
+	if (x->end_ns != y->end_ns)
+		return x->end_ns < y->end_ns ? -1 : 1;
+	return (int)x->type - (int)y->type;
+}
+
+void lives_sort(struct report *rep)
+{
+	for (size_t i = 0; i < rep->n_lives; i++)
+		if (rep->lives[i].n_steps)
+			qsort(rep->lives[i].steps, rep->lives[i].n_steps,
+			      sizeof(*rep->lives[i].steps), compare_steps);
+}
+
+void lives_done(struct report *rep)
+{
+	for (size_t i = 0; i < rep->n_lives; i++)
+		free(rep->lives[i].steps);
+	free(rep->lives);
+}
+
+/* ---- for people ---- */
+
+static const char *kind_name(const struct report *rep, uint32_t kind)
+{
+	const struct trace_kind *k = trace_reader_kind(rep->reader, kind);
+	return k && k->name && *k->name ? k->name : "?";
+}
+
+static void on_thread(const struct report *rep, struct buf *out, uint32_t thread)
+{
+	const struct trace_thread *t = trace_reader_thread(rep->reader, thread);
+	if (!t)
+		return;
+	buf_str(out, " on ");
+	text_safe(out, t->name && *t->name ? t->name : "thread");
+	buf_printf(out, "/%u", t->tid);
+}
+
+static void at_place(const struct report *rep, struct buf *out, uint64_t place)
+{
+	const struct trace_place *p = report_place(rep, place);
+	if (!p)
+		return;
+	buf_str(out, " at ");
+	trace_place_text(out, p);
+	if (p->awaits && *p->awaits) {
+		buf_str(out, ", for ");
+		text_safe(out, p->awaits);
+	}
+}
+
+static void write_wake(const struct report *rep, struct buf *out, const struct step *s)
+{
+	buf_str(out, s->by_waker ? "woken" : "scheduled");
+	if (s->self)
+		buf_str(out, " by itself");
+	else if (s->source_kind != TRACE_KIND_NONE) {
+		buf_printf(out, " by task %llu ", (unsigned long long)s->source);
+		text_safe(out, kind_name(rep, s->source_kind));
+	}
+	on_thread(rep, out, s->thread);
+	if (s->by_waker && s->what == TW_NOOP)
+		buf_str(out, ", already scheduled");
+	else if (s->by_waker && s->what == TW_RUNNING)
+		buf_str(out, ", while polled");
+}
+
+static void write_step(const struct report *rep, struct buf *out, const struct step *s)
+{
+	switch (s->type) {
+	case ST_SPAWN:
+		buf_str(out, "spawned");
+		if (s->source)
+			buf_printf(out, " by task %llu", (unsigned long long)s->source);
+		on_thread(rep, out, s->thread);
+		break;
+	case ST_POLL:
+		buf_str(out, "polled for ");
+		text_duration(out, s->end_ns - s->begin_ns);
+		on_thread(rep, out, s->thread);
+		if (s->blocked_ns) {
+			buf_str(out, ", ");
+			text_duration(out, s->blocked_ns);
+			buf_str(out, " of it blocked");
+		}
+		buf_printf(out, ": %s", trace_outcome_name(s->what));
+		if (s->inferred)
+			buf_str(out, " (inferred)");
+		break;
+	case ST_WAIT:
+		buf_str(out, s->what == TS_WAITING     ? "waited for "
+			     : s->what == TS_SCHEDULED ? "was ready for "
+						       : "state not known for ");
+		text_duration(out, s->end_ns - s->begin_ns);
+		if (s->what == TS_WAITING)
+			at_place(rep, out, s->place);
+		break;
+	case ST_WAKE:
+		write_wake(rep, out, s);
+		break;
+	case ST_END:
+		buf_printf(out, "ended: %s", trace_outcome_name(s->what));
+		break;
+	}
+}
+
+void lives_text(const struct report *rep, struct buf *out)
+{
+	for (size_t i = 0; i < rep->n_lives; i++) {
+		const struct life *l = &rep->lives[i];
+		buf_str(out, rep->opt.color ? "\n\x1b[1m" : "\n");
+		buf_printf(out, "Life of task %llu, ", (unsigned long long)l->number);
+		text_safe(out, kind_name(rep, l->kind));
+		buf_str(out, rep->opt.color ? "\x1b[0m\n" : "\n");
+		for (size_t k = 0; k < l->n_steps; k++) {
+			_cleanup_buf_ struct buf when = BUF_INIT;
+			if (l->n_untold && k == MAX_STEPS / 2)
+				buf_printf(out, "    … %zu steps are not shown: --from and --to "
+						"tell of a part\n",
+					   l->n_untold);
+			uint64_t at = l->steps[k].begin_ns;
+			text_duration(&when, at > rep->base_ns ? at - rep->base_ns : 0);
+			buf_printf(out, "  %10s  ", when.data ? when.data : "");
+			write_step(rep, out, &l->steps[k]);
+			buf_char(out, '\n');
+		}
+	}
+	if (rep->n_untold_lives)
+		buf_printf(out, "\n… and %zu more tasks of these numbers\n", rep->n_untold_lives);
+}
+
+/* ---- for programs ---- */
+
+static void step_json(const struct report *rep, struct json *j, const struct step *s)
+{
+	static const char *const types[] = {"spawn", "poll", "wait", "wake", "end"};
+	static const char *const states[] = {"unknown", "scheduled", "polling", "waiting", "done"};
+	const struct trace_thread *t = trace_reader_thread(rep->reader, s->thread);
+	const struct trace_place *p = report_place(rep, s->place);
+
+	json_object(j, NULL);
+	json_string(j, "step",
+		    s->type == ST_WAKE && !s->by_waker ? "schedule" : types[s->type]);
+	json_u64(j, "begin_ns", s->begin_ns > rep->base_ns ? s->begin_ns - rep->base_ns : 0);
+	json_u64(j, "duration_ns", s->end_ns - s->begin_ns);
+	if (s->type == ST_POLL || s->type == ST_END)
+		json_string(j, "outcome", trace_outcome_name(s->what));
+	if (s->type == ST_POLL)
+		json_u64(j, "blocked_ns", s->blocked_ns);
+	if (s->type == ST_WAIT)
+		json_string(j, "state", s->what <= TS_DONE ? states[s->what] : "?");
+	if (s->type == ST_WAKE)
+		json_string(j, "effect", trace_wake_name(s->what));
+	if (s->source)
+		json_u64(j, "by_task", s->source);
+	if (t)
+		json_u64(j, "tid", t->tid);
+	if (p) {
+		json_string(j, "function", p->function);
+		json_string(j, "file", p->file);
+		json_u64(j, "line", p->line);
+		json_string(j, "awaits", p->awaits);
+	}
+	json_end_object(j);
+}
+
+void lives_json(const struct report *rep, struct json *j)
+{
+	json_array(j, "lives");
+	for (size_t i = 0; i < rep->n_lives; i++) {
+		const struct life *l = &rep->lives[i];
+		json_object(j, NULL);
+		json_u64(j, "task", l->number);
+		json_u64(j, "id", l->id);
+		json_string(j, "family", kind_name(rep, l->kind));
+		json_u64(j, "untold", l->n_untold);
+		json_array(j, "steps");
+		for (size_t k = 0; k < l->n_steps; k++)
+			step_json(rep, j, &l->steps[k]);
+		json_end_array(j);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}
