@@ -60,6 +60,8 @@ struct chrome {
 	struct selection sel;
 	struct out out;
 	struct pool tasks;
+	char **place_labels; /* by index, NULL until wanted */
+	uint32_t n_place_labels;
 	uint64_t n_slices, n_flows, n_lanes;
 };
 
@@ -225,6 +227,32 @@ static int on_task_end(void *ctx, struct tl_task *task)
 	return c->out.error;
 }
 
+/* The name of a wait at an await point, as inside of a JSON string; NULL: not known. */
+static const char *place_label(struct chrome *c, uint64_t place)
+{
+	const struct trace_place *p =
+		place ? trace_reader_place(c->reader, (uint32_t)(place - 1)) : NULL;
+	_cleanup_buf_ struct buf text = BUF_INIT;
+
+	if (!p)
+		return NULL;
+	if (place > c->n_place_labels) {
+		uint32_t n = trace_reader_n_places(c->reader);
+		char **labels = reallocarray(c->place_labels, n, sizeof(*labels));
+		if (!labels)
+			return NULL;
+		memset(labels + c->n_place_labels, 0, (n - c->n_place_labels) * sizeof(*labels));
+		c->place_labels = labels;
+		c->n_place_labels = n;
+	}
+	char **label = &c->place_labels[place - 1];
+	if (!*label) {
+		trace_place_text(&text, p);
+		*label = buf_failed(&text) ? NULL : lanes_label(text.data);
+	}
+	return *label;
+}
+
 static int on_wait(void *ctx, const struct tl_wait *wait)
 {
 	struct chrome *c = ctx;
@@ -234,10 +262,17 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 	struct span span = place(&t->at, wait->begin_ns, wait->end_ns);
 	if (!t->at.shown || span.begin_ns == span.end_ns)
 		return 0;
+	const char *label = wait->state == TS_WAITING ? place_label(c, wait->place) : NULL;
 	char *p = out_room(&c->out);
-	p = put_head(p, wait->state == TS_WAITING     ? &waiting_head
-			: wait->state == TS_SCHEDULED ? &scheduled_head
-						      : &unknown_head);
+	if (label) {
+		p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"wait\",\"name\":\"");
+		p = put_string(p, label);
+		p = put_lit(p, "\",\"cname\":\"thread_state_iowait\"");
+	} else {
+		p = put_head(p, wait->state == TS_WAITING     ? &waiting_head
+				: wait->state == TS_SCHEDULED ? &scheduled_head
+							      : &unknown_head);
+	}
 	p = put_span(c, p, t->at.family->pid, lane_of(&t->at)->tid, span.begin_ns, span.end_ns);
 	*p++ = '}';
 	out_used(&c->out, p);
@@ -781,6 +816,9 @@ static int chrome_write(struct trace_reader *reader, const struct export_options
 					       .cut_slices = c.sel.cut_slices,
 					       .cut_tasks = c.sel.n_tasks - c.sel.shown_tasks};
 	memcpy(ret_summary->notice, c.sel.notice, sizeof(ret_summary->notice));
+	for (uint32_t i = 0; i < c.n_place_labels; i++)
+		free(c.place_labels[i]);
+	free(c.place_labels);
 	pool_done(&c.tasks);
 	out_done(&c.out);
 	selection_done(&c.sel);

@@ -5,12 +5,10 @@
  */
 #include "future/places.h"
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "future/program.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -61,7 +59,7 @@ static struct debug *debug_of(struct compiler *c, const struct attach_object *o)
 	if (!objects)
 		return NULL;
 	c->objects = objects;
-	_cleanup_close_ int fd = attach_object_open(c->attach, o);
+	int fd = attach_object_fd(c->attach, o);
 	if (fd >= 0 && debug_open(fd, o->finding.path, &d, NULL) < 0)
 		d = NULL;
 	objects[c->n_objects++] = (struct object_debug){.object = o, .debug = d};

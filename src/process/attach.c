@@ -34,8 +34,6 @@
 #include "runtime/debug_names.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -699,32 +697,12 @@ int attach_read(const struct attach *a, uint64_t addr, void *out, size_t len)
 	return memory_read(&a->process, addr, out, len);
 }
 
-int attach_object_open(const struct attach *a, const struct attach_object *o)
+int attach_object_fd(const struct attach *a, const struct attach_object *o)
 {
-	const struct process_object *object = NULL;
-	struct process_maps maps;
-	char name[64] = "exe";
-	int rc = 0;
-
 	for (size_t i = 0; i < a->n_hooked; i++)
 		if (&a->hooked[i]->attach == o)
-			object = a->hooked[i]->object;
-	if (!object)
-		return -ENOENT;
-	if (!object->main) {
-		rc = maps_read(&a->process, &maps, NULL);
-		if (rc < 0)
-			return rc;
-		const struct process_map *m = maps_at(&maps, object->start);
-		if (m)
-			snprintf(name, sizeof(name), "map_files/%" PRIx64 "-%" PRIx64, m->start, m->end);
-		else
-			rc = -ENOENT;
-		maps_done(&maps);
-	}
-	if (rc == 0)
-		rc = openat(a->process.proc_fd, name, O_RDONLY | O_CLOEXEC);
-	return rc < 0 && rc != -ENOENT ? -errno : rc;
+			return elf_image_fd(a->hooked[i]->object->image);
+	return -1;
 }
 
 int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_t n_words)

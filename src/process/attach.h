@@ -94,8 +94,8 @@ uint64_t attach_total_ns(const struct attach *a);
 int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_t n_words);
 /* Memory of the process; 0 or negative errno. Any thread may ask. */
 int attach_read(const struct attach *a, uint64_t addr, void *out, size_t len);
-/* The file of an object, as the process has it: a file descriptor or negative errno. Any thread. */
-int attach_object_open(const struct attach *a, const struct attach_object *o);
+/* The file of an object, the attach's own file descriptor; -1: none. Any thread may ask. */
+int attach_object_fd(const struct attach *a, const struct attach_object *o);
 int attach_counters(struct attach *a, uint64_t *ret_short_calls, uint64_t *ret_no_ring);
 
 #endif

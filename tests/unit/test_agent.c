@@ -350,6 +350,107 @@ static void test_output_taken(void **state)
 	expect_nothing();
 }
 
+/* ---- await points ---- */
+
+/* A future in the cell: a coroutine whose state 3 holds another one 9 bytes on; of that one states 3
+ * and 4 are await points, and 4 holds an enum whose tag has 8 bytes and only one value of interest. */
+enum { OUTER = 3, INNER = 12, TAG = 16 };
+
+static uint64_t program_words[64];
+
+static void make_program(void)
+{
+	struct agent_step *root = (struct agent_step *)program_words;
+	struct agent_node *outer = (struct agent_node *)&program_words[1];
+	struct agent_node *inner = (struct agent_node *)&program_words[8];
+	struct agent_node *tag = (struct agent_node *)&program_words[16];
+
+	memset(program_words, 0, sizeof(program_words));
+	*root = (struct agent_step){.next = 1, .delta = offsetof(struct tokio_task, stage) + OUTER};
+	*outer = (struct agent_node){.n = 4, .size = 1};
+	outer->steps[3] = (struct agent_step){.point = 11, .next = 8, .delta = INNER - OUTER};
+	*inner = (struct agent_node){.base = 1, .n = 4, .size = 2};
+	inner->steps[2] = (struct agent_step){.point = 12};
+	inner->steps[3] = (struct agent_step){.next = 16, .delta = TAG - INNER};
+	*tag = (struct agent_node){.base = 1ull << 63, .n = 1, .size = 8};
+	tag->steps[0] = (struct agent_step){.point = 13};
+	tag->steps[1] = (struct agent_step){.point = 65535};
+	poll_hook->program = (uint64_t)program_words;
+}
+
+static struct {
+	uint8_t outer;
+	uint16_t inner;
+	uint64_t tag;
+} stand;
+
+static void stands_pending(struct tokio_task *t)
+{
+	char *future = (char *)t->stage;
+
+	memcpy(future + OUTER, &stand.outer, sizeof(stand.outer));
+	memcpy(future + INNER, &stand.inner, sizeof(stand.inner));
+	memcpy(future + TAG, &stand.tag, sizeof(stand.tag));
+	to_pending(t);
+}
+
+static void stands_running_elsewhere(struct tokio_task *t)
+{
+	stands_pending(t);
+	t->state |= RUNNING;
+}
+
+static void test_await_points(void **state)
+{
+	static const struct {
+		uint8_t outer;
+		uint16_t inner;
+		uint64_t tag, point;
+	} cases[] = {
+		{3, 3, 0, 12},		     /* the innermost */
+		{3, 1, 0, 11},		     /* the inner one was not polled yet */
+		{3, 0, 0, 11},		     /* below the base */
+		{3, 0x1234, 0, 11},	     /* no such state: of another size it would be one */
+		{3, 4, 1ull << 63, 13},	     /* through the enum */
+		{3, 4, (1ull << 63) + 1, 65535}, /* all its other values */
+		{0, 3, 0, 0},		     /* not polled: no point */
+		{200, 3, 0, 0},
+	};
+
+	(void)state;
+	make_program();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		stand.outer = cases[i].outer;
+		stand.inner = cases[i].inner;
+		stand.tag = cases[i].tag;
+		poll_as(stands_pending);
+		if (!i)
+			expect_thread();
+		expect(AE_POLL_BEGIN, tokio_ref());
+		if (cases[i].point)
+			expect(AE_POLL_PENDING_AT, cases[i].point << 48 | task.id);
+		else
+			expect(AE_POLL_PENDING, tokio_ref());
+		assert_int_equal(task.state / REF, 2);
+	}
+	/* Somebody polls it already: what we read may be half of this, half of that. */
+	stand.outer = stand.inner = 3;
+	poll_as(stands_running_elsewhere);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_PENDING, tokio_ref());
+	/* It is over: it stands nowhere. */
+	poll_as(to_ready);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_READY, tokio_ref());
+	/* A program that leads in a circle ends, too. */
+	((struct agent_node *)&program_words[1])->steps[3] =
+		(struct agent_step){.point = 14, .next = 1, .delta = 0};
+	poll_as(stands_pending);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_PENDING_AT, 14ull << 48 | task.id);
+	expect_nothing();
+}
+
 static void test_last_reference_is_ours(void **state)
 {
 	(void)state;
@@ -1183,6 +1284,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		WITH(test_poll_outcomes, setup),
 		WITH(test_output_taken, setup),
+		WITH(test_await_points, setup),
 		WITH(test_last_reference_is_ours, setup),
 		WITH(test_poll_that_is_none, setup),
 		WITH(test_switched_off_inside_a_poll, setup),

@@ -117,6 +117,8 @@ static int on_poll(void *ctx, const struct tl_poll *p)
 		buf_printf(&s->log, " since %lu", p->scheduled_ns);
 	if (p->wake_serial)
 		buf_printf(&s->log, " w%lu", p->wake_serial);
+	if (p->place)
+		buf_printf(&s->log, " at %lu", p->place);
 	if (p->depth)
 		buf_printf(&s->log, " depth %u", p->depth);
 	if (p->n_blocks)
@@ -129,8 +131,11 @@ static int on_poll(void *ctx, const struct tl_poll *p)
 static int on_wait(void *ctx, const struct tl_wait *w)
 {
 	struct stage *s = ctx;
-	buf_printf(&s->log, "%s %lu %lu-%lu\n", states[w->state], w->task->serial, w->begin_ns,
+	buf_printf(&s->log, "%s %lu %lu-%lu", states[w->state], w->task->serial, w->begin_ns,
 		   w->end_ns);
+	if (w->place)
+		buf_printf(&s->log, " at %lu", w->place);
+	buf_char(&s->log, '\n');
 	return 0;
 }
 
@@ -247,6 +252,8 @@ static void play_line(struct stage *s, const char *line)
 		ev.value = strtoul(kind, NULL, 10);
 	else if (n >= 4)
 		assert_int_not_equal(ev.kind, TRACE_KIND_NONE);
+	if (ev.type == TE_POLL_END)
+		ev.value = value;
 	ev.task = task;
 	assert_int_equal(timeline_feed(s->tl, &ev, NULL), 0);
 }
@@ -1351,6 +1358,51 @@ static int refuse(void *ctx, struct tl_task *task)
 	return *(int *)ctx;
 }
 
+/* An await point belongs to the poll that ended there and to the wait behind it, in whatever queue;
+ * not to what came before, nor to a state that isn't known. */
+ROW(39)
+{
+	story("10 0 spawn task 7\n"
+	      "20 1 poll task 7\n"
+	      "30 1 pending task 7 3\n"
+	      "50 2 wake task 7\n"
+	      "60 1 poll task 7\n"
+	      "65 1 wake-running task 7\n"
+	      "70 1 pending task 7 4\n"
+	      "75 1 poll task 7\n"
+	      "80 1 pending task 7\n"
+	      "85 2 wake task 7\n"
+	      "90 1 poll task 7\n"
+	      "95 1 pending task 7 5\n"
+	      "96 2 lost 1\n"
+	      "97 1 wake task 7\n"
+	      "98 1 poll task 7\n"
+	      "99 1 ready task 7 6\n"
+	      "finish 100",
+	      "+1 task 7 spawned 10\n"
+	      "scheduled 1 10-20\n"
+	      "worker t1 20-\n"
+	      "poll 1 t1 20-30 pending since 10 at 3\n"
+	      "w1 1 t2 50 scheduled\n"
+	      "waiting 1 30-50 at 3\n"
+	      "scheduled 1 50-60 at 3\n"
+	      "w2 1 t1 65 running by 1\n"
+	      "poll 1 t1 60-70 pending since 50 w1 at 4 woken\n"
+	      "scheduled 1 70-75 at 4\n"
+	      "poll 1 t1 75-80 pending since 70 w2\n"
+	      "w3 1 t2 85 scheduled\n"
+	      "waiting 1 80-85\n"
+	      "scheduled 1 85-90\n"
+	      "poll 1 t1 90-95 pending since 85 w3 at 5\n"
+	      "loss t2 85-96 1\n"
+	      "w4 1 t1 97 scheduled\n"
+	      "unknown 1 95-97\n"
+	      "scheduled 1 97-98\n"
+	      "poll 1 t1 98-99 ready since 97 w4\n"
+	      "-1 ready 99\n"
+	      "worker t1 -100\n");
+}
+
 static void test_sink_stops(void **state)
 {
 	int code = -32;
@@ -1410,6 +1462,7 @@ int main(void)
 		TEST(37),
 		TEST(38),
 		cmocka_unit_test(test_same_root_kinds),
+		TEST(39),
 		cmocka_unit_test(test_sink_stops),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
