@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define MAX_LIVES 16u
-#define MAX_STEPS 400u /* of a life: half from its begin, half up to its end */
+#define MAX_STEPS 200u /* of a life: half from its begin, half up to its end */
 
 static struct life *life_of(struct report *rep, const struct tl_task *task)
 {
@@ -241,14 +241,14 @@ void lives_text(const struct report *rep, struct buf *out)
 		text_safe(out, kind_name(rep, l->kind));
 		buf_str(out, rep->opt.color ? "\x1b[0m\n" : "\n");
 		for (size_t k = 0; k < l->n_steps; k++) {
-			_cleanup_buf_ struct buf when = BUF_INIT;
 			if (l->n_untold && k == MAX_STEPS / 2)
-				buf_printf(out, "    … %zu steps are not shown: --from and --to "
+				buf_printf(out, "  … %zu steps are not shown: --from and --to "
 						"tell of a part\n",
 					   l->n_untold);
 			uint64_t at = l->steps[k].begin_ns;
-			text_duration(&when, at > rep->base_ns ? at - rep->base_ns : 0);
-			buf_printf(out, "  %10s  ", when.data ? when.data : "");
+			at = at > rep->base_ns ? at - rep->base_ns : 0;
+			buf_printf(out, "  %3llu.%06llu s  ", (unsigned long long)(at / 1000000000),
+				   (unsigned long long)(at / 1000 % 1000000));
 			write_step(rep, out, &l->steps[k]);
 			buf_char(out, '\n');
 		}

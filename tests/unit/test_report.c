@@ -111,7 +111,9 @@ static void script_worker(struct script *s)
 	uint64_t t = 200 * US;
 	for (unsigned i = 0; i < 20; i++, t += 40 * US) {
 		at(s, t, TE_POLL_BEGIN, 0, K_CONN, 10 + i, 0);
-		at(s, t + (10 + i) * US, TE_POLL_END, TO_PENDING, K_CONN, 10 + i, 0);
+		/* one in four where nobody knows */
+		at(s, t + (10 + i) * US, TE_POLL_END, TO_PENDING, K_CONN, 10 + i,
+		   i % 4 == 3 ? 0 : 1 + i % 2);
 	}
 	at(s, t, TE_PARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
 	t = 20 * MS;
@@ -185,6 +187,20 @@ static void write_trace(void)
 		const struct trace_thread thread = {.tid = 4242 + i, .name = names[i]};
 		assert_int_equal(trace_writer_thread(w, &thread, &index), 0);
 	}
+	static const struct trace_place places[] = {
+		{.function = "shop::conn::serve",
+		 .file = "src/conn.rs",
+		 .line = 41,
+		 .awaits = "tokio::net::tcp::listener::accept"},
+		{.function = "tokio::io::util::copy",
+		 .file = "/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/"
+			 "tokio-1.38.0/src/io/util/copy.rs",
+		 .line = 7,
+		 .flags = TRACE_PLACE_BRANCHES,
+		 .awaits = "select!"},
+	};
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(trace_writer_place(w, &places[i], &index), 0);
 	struct script *s = calloc(1, sizeof(*s));
 	assert_non_null(s);
 	script_main(s);

@@ -480,6 +480,45 @@ static void test_long_strings_and_many_sites(void **state)
 	free(longest);
 }
 
+static void test_places(void **state)
+{
+	static const struct trace_place places[] = {
+		{.process = 3,
+		 .line = 4000000000u,
+		 .flags = TRACE_PLACE_BRANCHES,
+		 .function = "app::serve",
+		 .file = "src/main.rs",
+		 .awaits = "select!"},
+		{.function = NULL},
+	};
+	struct trace_writer *w = open_writer(1);
+	struct trace_event ev[2] = {
+		{.time = 10, .type = TE_POLL_BEGIN, .task = 7},
+		{.time = 20, .type = TE_POLL_END, .arg = TO_PENDING, .task = 7, .value = 2}};
+	uint32_t index;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(trace_writer_place(w, &places[i], &index), 0);
+		assert_int_equal(index, i);
+	}
+	assert_int_equal(trace_writer_events(w, 0, ev, 2), 0);
+	close_writer(w);
+	struct file_read f = read_whole();
+	assert_int_equal(trace_reader_n_places(f.reader), 2);
+	const struct trace_place *got = trace_reader_place(f.reader, 0);
+	assert_int_equal(got->process, 3);
+	assert_int_equal(got->line, 4000000000u);
+	assert_int_equal(got->flags, TRACE_PLACE_BRANCHES);
+	assert_string_equal(got->function, "app::serve");
+	assert_string_equal(got->file, "src/main.rs");
+	assert_string_equal(got->awaits, "select!");
+	assert_string_equal(trace_reader_place(f.reader, 1)->function, "");
+	assert_null(trace_reader_place(f.reader, 2));
+	assert_int_equal(f.n, 2);
+	assert_int_equal(f.events[1].value, 2);
+	file_read_done(&f);
+}
+
 /* Metadata told in the middle of the file is there before the first event that follows it. */
 static void test_metadata_comes_before_events(void **state)
 {
@@ -740,6 +779,7 @@ int main(void)
 		cmocka_unit_test(test_sample),
 		cmocka_unit_test(test_golden),
 		cmocka_unit_test(test_long_strings_and_many_sites),
+		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_metadata_comes_before_events),
 		cmocka_unit_test(test_bytes_per_event),
 		cmocka_unit_test(test_private_mode),
