@@ -463,6 +463,10 @@ const struct cli_verb verb_record = {
 		"is waited "
 		"for.\n"
 		"\n"
+		"Where a program has debug information, each wait is recorded with its await point "
+		"(function, file, line). It is read beside the recording: the first moments of a "
+		"large program may go without.\n"
+		"\n"
 		"Threads write into rings of shared memory that pollux empties all the time. When "
 		"it falls "
 		"behind, events are dropped and counted; a larger --ring-size helps.",

@@ -135,9 +135,10 @@ const struct cli_verb verb_report = {
 	.synopsis = "report [OPTIONS] FILE.plx",
 	.summary = "say what the tasks of a trace did",
 	.text = "Reads the trace FILE.plx (- is standard input) and prints what was recorded, what "
-		"stands out, a table of task families, one of threads, the longest polls, what was "
-		"seen "
-		"and what not, and what the recording itself cost.\n\n"
+		"stands out, a table of task families, one of threads, the longest polls, where "
+		"tasks wait, what was seen "
+		"and what not, and what the recording itself cost. With --task also that task's "
+		"life, step by step.\n\n"
 		"A family is all tasks of one kind. \"delay\" is the time from the wake to the "
 		"poll, "
 		"\"waiting\" the time in which nobody woke them, \"self\" the wakes by the task "
