@@ -75,7 +75,8 @@ static bool reaches(struct debug *d, const struct dw_type *ct, unsigned depth)
 	return yes;
 }
 
-/* The next type with a state on the one way down from `t`, and where it lies; NULL: there is none. */
+/* The next type with a state on the one way down from `t`, and where it lies; NULL: there is none.
+ */
 static const struct dw_type *descend(struct debug *d, const struct dw_type *t, uint64_t *at)
 {
 	for (unsigned depth = 0; t && depth < MAX_DEPTH; depth++) {
@@ -184,8 +185,7 @@ static int node_of(struct compiler *c, const struct dw_type *t, bool inside, uin
 	node->base = base;
 	node->n = n;
 	node->size = t->discr_size;
-	c->nodes[c->n_nodes++] =
-		(struct node){.type = t, .inside = inside, .at = (uint16_t)at};
+	c->nodes[c->n_nodes++] = (struct node){.type = t, .inside = inside, .at = (uint16_t)at};
 	*ret_at = (uint16_t)at;
 	return 0;
 }
@@ -221,9 +221,9 @@ static int add_place(struct compiler *c, const struct trace_place *place, uint16
 	return 0;
 }
 
-static int place_of(struct compiler *c, const struct dw_type *t,
-		    const struct dw_type *awaited, const char *file, uint32_t line,
-		    const char *macro, bool goes_on, uint16_t *ret_point)
+static int place_of(struct compiler *c, const struct dw_type *t, const struct dw_type *awaited,
+		    const char *file, uint32_t line, const char *macro, bool goes_on,
+		    uint16_t *ret_point)
 {
 	char *function = name_shorten(t->full), *copy = strdup(file ? file : "");
 	char *awaits = macro ? strdup(macro) : name_shorten(awaited->full);

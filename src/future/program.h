@@ -4,8 +4,8 @@
  * whatever holds one future by value (ManuallyDrop, Instrumented, Timeout, Map, MaybeDone) and ends
  * where several are held, or one behind a pointer.
  *
- * A point is where the program itself stands: a coroutine of a library that the program awaits gives
- * no point of its own, it is what is awaited. A task that is a library's has the library's.
+ * A point is where the program itself stands: a coroutine of a library that the program awaits
+ * gives no point of its own, it is what is awaited. A task that is a library's has the library's.
  */
 #ifndef POLLUX_FUTURE_PROGRAM_H
 #define POLLUX_FUTURE_PROGRAM_H

@@ -58,8 +58,7 @@ int programs_add(struct programs *pr, const struct process *p, const struct hook
 		return -ENOENT;
 	if (bytes > l->programs_bytes - pr->at)
 		return -ENOSPC;
-	if (pr->at + bytes > pr->before ||
-	    !stands_there(p, l->programs + pr->at, words, bytes)) {
+	if (pr->at + bytes > pr->before || !stands_there(p, l->programs + pr->at, words, bytes)) {
 		if (pr->at < pr->before)
 			pr->at = pr->before;
 		if (bytes > l->programs_bytes - pr->at)

@@ -1,7 +1,7 @@
 /*
- * A task's life, step by step: what `report --task` tells beside the sums. Steps are kept as they are
- * told and put in the order of their begins at the end, since a poll is told when it ends, after the
- * wakes in it. A life of very many steps keeps the first and the last ones.
+ * A task's life, step by step: what `report --task` tells beside the sums. Steps are kept as they
+ * are told and put in the order of their begins at the end, since a poll is told when it ends,
+ * after the wakes in it. A life of very many steps keeps the first and the last ones.
  */
 #include "report/data.h"
 
@@ -65,10 +65,8 @@ int life_task(struct report *rep, const struct tl_task *task, bool ends)
 	if (!lives)
 		return -ENOMEM;
 	rep->lives = lives;
-	lives[rep->n_lives++] = (struct life){.serial = task->serial,
-					      .number = task->number,
-					      .id = task->id,
-					      .kind = task->kind};
+	lives[rep->n_lives++] = (struct life){
+		.serial = task->serial, .number = task->number, .id = task->id, .kind = task->kind};
 	if (!task->spawn_seen)
 		return 0;
 	step.type = ST_SPAWN;
@@ -242,8 +240,9 @@ void lives_text(const struct report *rep, struct buf *out)
 		buf_str(out, rep->opt.color ? "\x1b[0m\n" : "\n");
 		for (size_t k = 0; k < l->n_steps; k++) {
 			if (l->n_untold && k == MAX_STEPS / 2)
-				buf_printf(out, "  … %zu steps are not shown: --from and --to "
-						"tell of a part\n",
+				buf_printf(out,
+					   "  … %zu steps are not shown: --from and --to "
+					   "tell of a part\n",
 					   l->n_untold);
 			uint64_t at = l->steps[k].begin_ns;
 			at = at > rep->base_ns ? at - rep->base_ns : 0;
@@ -267,8 +266,7 @@ static void step_json(const struct report *rep, struct json *j, const struct ste
 	const struct trace_place *p = report_place(rep, s->place);
 
 	json_object(j, NULL);
-	json_string(j, "step",
-		    s->type == ST_WAKE && !s->by_waker ? "schedule" : types[s->type]);
+	json_string(j, "step", s->type == ST_WAKE && !s->by_waker ? "schedule" : types[s->type]);
 	json_u64(j, "begin_ns", s->begin_ns > rep->base_ns ? s->begin_ns - rep->base_ns : 0);
 	json_u64(j, "duration_ns", s->end_ns - s->begin_ns);
 	if (s->type == ST_POLL || s->type == ST_END)
