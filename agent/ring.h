@@ -83,7 +83,8 @@ enum agent_event_type {
 	AE_ROOT_ENTER, /* kind << 48: a block_on made its waker here (its kind is a root kind) */
 	AE_ROOT_WAKE,  /* kind << 48 | low 48 bits of the waker's data: a block_on was woken */
 	AE_POLL_PENDING_AT, /* await point << 48 | low 48 bits of the task reference: as
-			     * AE_POLL_PENDING, and where the task stands. The kind is the point's */
+			     * AE_POLL_PENDING, and where the task stands. The kind is the point's
+			     */
 	AE_N_TYPES,
 };
 
@@ -188,11 +189,11 @@ struct agent_hook {
 	uint64_t saved; /* the slot's original 8 bytes, for a later attach that must take over */
 	uint16_t type;	/* enum agent_hook_type */
 	uint16_t kind;	/* kind number, enum agent_call, or AGENT_KIND_NONE */
-	uint16_t id_offset;	 /* Tokio: header + id_offset holds the u64 task id */
-	uint16_t state_offset;	 /* header + state_offset holds the state word (Tokio: 0) */
-	uint64_t vtable;	 /* address of the vtable that the slot belongs to, 0 for a GOT */
-	uint64_t drop_ref;	 /* AH_ASYNC_RUN: TaskVTable.drop_ref or, if it has none, 0.
-				  * AH_TOKIO_POLL, AH_TOKIO_SHUTDOWN: the original dealloc */
+	uint16_t id_offset;    /* Tokio: header + id_offset holds the u64 task id */
+	uint16_t state_offset; /* header + state_offset holds the state word (Tokio: 0) */
+	uint64_t vtable;       /* address of the vtable that the slot belongs to, 0 for a GOT */
+	uint64_t drop_ref;     /* AH_ASYNC_RUN: TaskVTable.drop_ref or, if it has none, 0.
+				* AH_TOKIO_POLL, AH_TOKIO_SHUTDOWN: the original dealloc */
 	union {
 		uint64_t next_id; /* AH_SPAWN: address of Tokio's NEXT_ID counter, 0 if not known */
 		uint64_t program; /* AH_TOKIO_POLL, AH_ASYNC_RUN: address of the kind's layout

@@ -135,7 +135,8 @@ void agent_tokio_settle(struct agent_poll *poll, uint64_t state)
 			  __ATOMIC_RELAXED);
 }
 
-/* The end of a poll that left the task pending, and where it stands if nobody was in there since. */
+/* The end of a poll that left the task pending, and where it stands if nobody was in there since.
+ */
 static void put_pending(struct ring *r, const struct agent_hook *hook, void *header, uint64_t ref)
 {
 	uint64_t point = agent_point(hook, header);

@@ -16,7 +16,10 @@ struct buf {
 	bool failed;
 };
 
-#define BUF_INIT { 0 }
+#define BUF_INIT                                                                                   \
+	{                                                                                          \
+		0                                                                                  \
+	}
 
 void buf_done(struct buf *b);
 void buf_clear(struct buf *b); /* keeps the memory, and the failure */

@@ -26,7 +26,7 @@ void clock_pair_read(struct clock_pair *ret);
  * microsecond; calls that come too soon after the last do nothing.
  */
 struct clock_map {
-	struct clock_pair base; /* everything is relative to it */
+	struct clock_pair base;	    /* everything is relative to it */
 	double ns_per_tick;	    /* from the base on */
 	double earlier_ns_per_tick; /* before it */
 	struct clock_pair last;

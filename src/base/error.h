@@ -8,7 +8,7 @@
 #define POLLUX_BASE_ERROR_H
 
 struct error {
-	int code; /* negative errno of the first cause, 0 if none */
+	int code;	 /* negative errno of the first cause, 0 if none */
 	char text[1024]; /* outermost sentence first, joined by ": "; cut at the end if too long */
 };
 

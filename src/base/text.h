@@ -17,7 +17,8 @@ void text_bytes(struct buf *out, uint64_t n);
 void text_safe(struct buf *out, const char *s);
 /* Length of the valid UTF-8 character at s, of which len bytes are there; 0 if it is none. */
 size_t text_utf8(const char *s, size_t len);
-/* "10", "10s", "250ms", "1.5s", "2m", "80us", "100ns" into ns; a plain number has the given unit. -EINVAL. */
+/* "10", "10s", "250ms", "1.5s", "2m", "80us", "100ns" into ns; a plain number has the given unit.
+ * -EINVAL. */
 int text_parse_duration(const char *s, uint64_t unit_ns, uint64_t *ret_ns);
 /* "4096", "64K", "16M", "1G" into bytes. -EINVAL. */
 int text_parse_bytes(const char *s, uint64_t *ret_bytes);

@@ -41,7 +41,7 @@ struct capture {
 	struct drain drain;
 	struct source *sources;
 	size_t n_sources;
-	pid_t child; /* launched, not yet reaped */
+	pid_t child;	     /* launched, not yet reaped */
 	const char *waiting; /* a launched program without a runtime so far: its name; else NULL */
 	struct attach_options attach_options;
 	const struct places_ops *places;
@@ -401,10 +401,11 @@ static int64_t agent_drain(struct capture *c, struct error *err)
 	 * the rings then. */
 	bool child_gone = reap_child(c);
 	if (c->waiting && child_gone)
-		return error_set(err, -ENOENT,
-				 "%s has ended, and never had Tokio, async-std or smol tasks in its own "
-				 "process; a program that it started can be recorded by -p",
-				 c->waiting);
+		return error_set(
+			err, -ENOENT,
+			"%s has ended, and never had Tokio, async-std or smol tasks in its own "
+			"process; a program that it started can be recorded by -p",
+			c->waiting);
 	if (c->waiting) {
 		rc = look_for_runtime(c, now, err);
 		if (rc < 0)

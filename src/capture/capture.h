@@ -19,8 +19,8 @@ struct places_ops; /* process/places.h */
 struct capture_options {
 	const pid_t *pids; /* attach to these ... */
 	size_t n_pids;
-	char *const *argv;   /* ... or start this (NULL-terminated); not both */
-	uint64_t ring_bytes; /* per thread */
+	char *const *argv;		 /* ... or start this (NULL-terminated); not both */
+	uint64_t ring_bytes;		 /* per thread */
 	const struct places_ops *places; /* who knows await points; NULL: none are recorded */
 };
 

@@ -30,12 +30,12 @@ struct source {
 	uint32_t process; /* trace index */
 	uint32_t *kinds;  /* trace index by agent kind */
 	uint32_t n_kinds;
-	void *compiler; /* of layout programs, NULL if there is none */
+	void *compiler;		    /* of layout programs, NULL if there is none */
 	struct await_point *points; /* by the agent's number */
 	size_t n_points;
 	uint32_t n_programs; /* kinds that have one */
-	bool alive;	    /* its agent may still write */
-	uint64_t n_damaged; /* pieces of ring that made no sense */
+	bool alive;	     /* its agent may still write */
+	uint64_t n_damaged;  /* pieces of ring that made no sense */
 };
 
 /* What drain.c counts and needs of the whole capture. */

@@ -6,25 +6,32 @@
 #include "future/render.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 static const struct cli_option options[] = {
-	{ 0, "family", "TEXT", "only tasks whose name contains TEXT", true },
-	{ 0, "task", "ID", "only this task: its id, or the address of its header", true },
-	{ 0, "depth", "N", "follow awaits N deep", false },
-	{ 0, "all", NULL, "also tasks that are finished and only kept for their join handle", false },
-	{ 0, "each", NULL, "every task alone, also where trees are alike", false },
-	{ 0, "internals", NULL, "also the async fns inside of runtimes", false },
-	{ 0, "raw", NULL, "reference counts, state words and addresses", false },
-	{ 0, "no-stop", NULL, "read without stopping the threads", false },
-	{ 0, "json", NULL, "as JSON (docs/tree-json.md)", false },
-	{ 0 },
+	{0, "family", "TEXT", "only tasks whose name contains TEXT", true},
+	{0, "task", "ID", "only this task: its id, or the address of its header", true},
+	{0, "depth", "N", "follow awaits N deep", false},
+	{0, "all", NULL, "also tasks that are finished and only kept for their join handle", false},
+	{0, "each", NULL, "every task alone, also where trees are alike", false},
+	{0, "internals", NULL, "also the async fns inside of runtimes", false},
+	{0, "raw", NULL, "reference counts, state words and addresses", false},
+	{0, "exe", "FILE", "the program of a core file; default: the one that the core names",
+	 false},
+	{0, "no-stop", NULL, "read without stopping the threads", false},
+	{0, "json", NULL, "as JSON (docs/tree-json.md)", false},
+	{0},
 };
 
 static const char *const examples[] = {
-	"pollux tree 4242", "where every task of process 4242 waits",
-	"pollux tree 4242 --family conn", "only the connections",
+	"pollux tree 4242",
+	"where every task of process 4242 waits",
+	"pollux tree 4242 --family conn",
+	"only the connections",
+	"pollux tree core.4242 --exe ./server",
+	"the same from a core file",
 	NULL,
 };
 
@@ -44,24 +51,31 @@ static int run(const struct cli_args *args, struct error *err)
 	};
 	const char *depth = cli_option(args, "depth");
 	_cleanup_buf_ struct buf out = BUF_INIT;
-	struct inspect_result result = { 0 };
-	struct graph graph = { 0 };
+	struct inspect_result result = {0};
+	struct graph graph = {0};
 	struct inspect *in = NULL;
+	const char *what;
+	bool is_core;
 	char *end;
 	long pid;
 	int r;
 
 	if (cli_n_operands(args) != 1)
-		return cli_usage(args, "tree needs one process id");
-	pid = strtol(cli_operand(args, 0), &end, 10);
-	if (*end || pid <= 0)
-		return cli_usage(args, "'%s' is no process id", cli_operand(args, 0));
+		return cli_usage(args, "tree needs one process id or core file");
+	what = cli_operand(args, 0);
+	pid = strtol(what, &end, 10);
+	is_core = *end || end == what;
+	if (!is_core && (pid <= 0 || pid > INT_MAX))
+		return cli_usage(args, "'%s' is no process id", what);
+	if (!is_core && cli_option(args, "exe"))
+		return cli_usage(args, "--exe goes with a core file, not with a process id");
 	if (depth) {
 		opt.max_depth = (unsigned)strtoul(depth, &end, 10);
 		if (*end || !opt.max_depth)
 			return cli_usage(args, "--depth needs a number, not '%s'", depth);
 	}
-	r = inspect_open((pid_t)pid, &in, err);
+	r = is_core ? inspect_open_core(what, cli_option(args, "exe"), &in, err)
+		    : inspect_open((pid_t)pid, &in, err);
 	if (r == 0)
 		r = inspect_look(in, &opt, &result, err);
 	if (r == 0)
@@ -84,13 +98,17 @@ static int run(const struct cli_args *args, struct error *err)
 
 const struct cli_verb verb_tree = {
 	.name = "tree",
-	.synopsis = "tree [OPTIONS] PID",
+	.synopsis = "tree [OPTIONS] PID | CORE",
 	.summary = "show where every task waits now",
-	.text = "Reads the memory of a running program and prints the await tree of each of its tasks: from\n"
-		"the root future down to the sleep, lock, channel, socket or task that it waits for, with the\n"
-		"file and line of every .await. Nothing runs in the program; its threads stand still only while\n"
+	.text = "Reads the memory of a running program and prints the await tree of each of its "
+		"tasks: from\n"
+		"the root future down to the sleep, lock, channel, socket or task that it waits "
+		"for, with the\n"
+		"file and line of every .await. Nothing runs in the program; its threads stand "
+		"still only while\n"
 		"the memory of the tasks is copied. Trees need debug information (debug = true or\n"
-		"\"line-tables-only\" does not suffice for trees); names and states come without it.",
+		"\"line-tables-only\" does not suffice for trees); names and states come without "
+		"it.",
 	.examples = examples,
 	.options = options,
 	.run = run,

@@ -53,7 +53,8 @@ enum await_wait {
 struct await_node {
 	enum await_node_kind kind;
 	enum await_state state;
-	const char *name; /* "app::serve", "select!", "sleep"; of the context's names, or constant */
+	const char
+		*name; /* "app::serve", "select!", "sleep"; of the context's names, or constant */
 	const char *full; /* type as DWARF spells it; owned by the debug information */
 	const char *file; /* of the await point; NULL if unknown; owned by the debug information */
 	uint32_t line;
@@ -63,8 +64,8 @@ struct await_node {
 	uint64_t resource, value;
 	bool granted;  /* AW_MUTEX and the like: has got its permits, and was not polled since */
 	uint64_t addr; /* of the future */
-	/* locks that locals of this coroutine hold while it is suspended, or that were granted to this
-	 * leaf: addresses as in `resource` */
+	/* locks that locals of this coroutine hold while it is suspended, or that were granted to
+	 * this leaf: addresses as in `resource` */
 	uint64_t *holds;
 	size_t n_holds;
 	struct await_node **children;
@@ -82,7 +83,7 @@ struct await_context {
 			 const struct dw_type **ret_type);
 	void *ctx;
 	struct map *names; /* type -> its short name, for free(); grows, and outlives the trees */
-	uint64_t now_ns; /* CLOCK_MONOTONIC, for deadlines; 0: not known */
+	uint64_t now_ns;   /* CLOCK_MONOTONIC, for deadlines; 0: not known */
 	unsigned max_depth, max_nodes; /* 0: defaults */
 };
 
@@ -122,10 +123,12 @@ bool await_find_member(struct walk *w, const struct dw_type *t, uint64_t addr, c
 		       const struct dw_type **ret_type, uint64_t *ret_addr);
 bool await_find_type(struct walk *w, const struct dw_type *t, uint64_t addr, const char *prefix,
 		     const struct dw_type **ret_type, uint64_t *ret_addr);
-/* What a pointer in wrappers (NonNull, Option, Arc: the first member each) points at; NULL: none. */
+/* What a pointer in wrappers (NonNull, Option, Arc: the first member each) points at; NULL: none.
+ */
 const struct dw_type *await_pointee(struct walk *w, const struct dw_type *t);
 void await_add_hold(struct await_node *n, uint64_t lock);
-/* True if rustc lists member `m` of an await point as captured only: it may have been moved away. */
+/* True if rustc lists member `m` of an await point as captured only: it may have been moved away.
+ */
 bool await_is_captured(struct walk *w, const struct dw_type *env, const struct dw_type *locals,
 		       const struct dw_member *m);
 /* Fills n->holds from the locals of a coroutine `env` at the await point of `locals`. */

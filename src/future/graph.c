@@ -1,8 +1,8 @@
 /*
- * Edges: a join handle names the task it waits for; a lock's waiters and the guards among other tasks'
- * locals name the same semaphore. A task is stuck if every leaf of its tree waits for a stuck task:
- * the largest set of tasks for which this holds is found by taking out, again and again, whoever waits
- * for anything else. What is left waits for itself, and its cycles are told.
+ * Edges: a join handle names the task it waits for; a lock's waiters and the guards among other
+ * tasks' locals name the same semaphore. A task is stuck if every leaf of its tree waits for a
+ * stuck task: the largest set of tasks for which this holds is found by taking out, again and
+ * again, whoever waits for anything else. What is left waits for itself, and its cycles are told.
  */
 #include "future/graph.h"
 
@@ -18,7 +18,8 @@ static void *const several = (void *)UINTPTR_MAX;
 static int add_holders(struct graph *g, const struct await_node *n, size_t task)
 {
 	for (size_t i = 0; i < n->n_holds; i++) {
-		void *mine = (void *)(uintptr_t)(task + 1), *v = map_get(&g->holders, n->holds[i], 0);
+		void *mine = (void *)(uintptr_t)(task + 1),
+		     *v = map_get(&g->holders, n->holds[i], 0);
 
 		if (v == mine)
 			continue;
@@ -67,7 +68,8 @@ static void collect(const struct graph *g, const struct await_node *n, const boo
 		return;
 	if (n->kind == AN_LEAF) {
 		/* a semaphore may have other holders, whom nobody knows */
-		const struct inspect_task *t = n->wait == AW_TASK || n->wait == AW_MUTEX ? graph_target(g, n) : NULL;
+		const struct inspect_task *t =
+			n->wait == AW_TASK || n->wait == AW_MUTEX ? graph_target(g, n) : NULL;
 
 		l->n++;
 		if (!t || n->granted || !in_set[t - g->result->tasks])
@@ -94,7 +96,7 @@ static int add_cycle(struct graph *g, size_t start, const bool *in_set, bool *to
 	if (!path || !leaves || !place)
 		return -ENOMEM;
 	while (!place[at]) {
-		struct leaf_list l = { 0 };
+		struct leaf_list l = {0};
 
 		if (told[at])
 			return 0; /* leads into a cycle that was told */
@@ -112,7 +114,7 @@ static int add_cycle(struct graph *g, size_t start, const bool *in_set, bool *to
 		return -ENOMEM;
 	g->cycles = v;
 	c = &v[g->n_cycles];
-	*c = (struct graph_cycle){ .n = n - first };
+	*c = (struct graph_cycle){.n = n - first};
 	c->tasks = calloc(c->n, sizeof(*c->tasks));
 	c->leaves = calloc(c->n, sizeof(*c->leaves));
 	g->n_cycles++;
@@ -141,7 +143,7 @@ static int find_cycles(struct graph *g)
 	while (changed) {
 		changed = false;
 		for (size_t i = 0; i < n; i++) {
-			struct leaf_list l = { 0 };
+			struct leaf_list l = {0};
 
 			if (!in_set[i])
 				continue;
@@ -163,8 +165,8 @@ static int find_cycles(struct graph *g)
 
 /*
  * Who could wake it? Tokio counts references in the state word: one is the owning list's, one the
- * join handle's, one belongs to the entry in a run queue, and each waker is one. async-executor keeps
- * one waker of each of its tasks for its own end; async-task doesn't count the handle.
+ * join handle's, one belongs to the entry in a run queue, and each waker is one. async-executor
+ * keeps one waker of each of its tasks for its own end; async-task doesn't count the handle.
  */
 static const char *lost_proof(const struct inspect_task *t)
 {
@@ -176,19 +178,22 @@ static const char *lost_proof(const struct inspect_task *t)
 		if (!t->owner || t->refs > 1u + t->join_interest)
 			return NULL;
 		if (!idle)
-			return "it is marked as scheduled, but no run queue has it: all of its references are its "
+			return "it is marked as scheduled, but no run queue has it: all of its "
+			       "references are its "
 			       "list's and its join handle's";
-		return t->join_interest ?
-			       "it is idle and nobody has a waker of it: its 2 references are its list's and "
-			       "its join handle's" :
-			       "it is idle and nobody has a waker of it: its only reference is its list's";
+		return t->join_interest ? "it is idle and nobody has a waker of it: its 2 "
+					  "references are its list's and "
+					  "its join handle's"
+					: "it is idle and nobody has a waker of it: its only "
+					  "reference is its list's";
 	}
 	if (!idle)
 		return NULL;
 	if (t->refs == 0)
 		return "it is idle and nobody has a waker of it: it has no references";
 	if (t->refs == 1 && await_starts(inspect_kind_full(t->kind), "async_executor::"))
-		return "it is idle and nobody has a waker of it: its only reference is its executor's";
+		return "it is idle and nobody has a waker of it: its only reference is its "
+		       "executor's";
 	return NULL;
 }
 
@@ -204,14 +209,14 @@ static int find_lost(struct graph *g)
 		if (!v)
 			return -ENOMEM;
 		g->lost = v;
-		v[g->n_lost++] = (struct graph_lost){ i, proof };
+		v[g->n_lost++] = (struct graph_lost){i, proof};
 	}
 	return 0;
 }
 
 int graph_make(const struct inspect_result *r, struct graph *ret_graph, struct error *err)
 {
-	struct graph g = { .result = r };
+	struct graph g = {.result = r};
 	int rc = 0;
 
 	for (size_t i = 0; i < r->n_tasks && rc == 0; i++) {
@@ -242,5 +247,5 @@ void graph_done(struct graph *g)
 	free(g->lost);
 	map_done(&g->by_addr);
 	map_done(&g->holders);
-	*g = (struct graph){ 0 };
+	*g = (struct graph){0};
 }

@@ -13,8 +13,9 @@
 
 struct graph {
 	const struct inspect_result *result;
-	struct map by_addr;   /* header -> index + 1 of a task */
-	struct map holders;   /* address of a lock's semaphore -> index + 1 of the task that holds a guard */
+	struct map by_addr; /* header -> index + 1 of a task */
+	struct map holders; /* address of a lock's semaphore -> index + 1 of the task that holds a
+			       guard */
 	struct graph_cycle *cycles;
 	size_t n_cycles;
 	struct graph_lost *lost;
@@ -23,7 +24,7 @@ struct graph {
 
 /* Tasks each of which waits for the next and for nothing else, the last for the first. */
 struct graph_cycle {
-	size_t *tasks; /* indexes */
+	size_t *tasks;			  /* indexes */
 	const struct await_node **leaves; /* the leaf by which each waits */
 	size_t n;
 };

@@ -1,7 +1,7 @@
 /*
  * Which locks a suspended coroutine holds: guards of Tokio's locks and permits of its semaphores
- * among the locals of the await point at which it stands, async-lock's guards too, also inside of Option, Result, tuples and
- * structures.
+ * among the locals of the await point at which it stands, async-lock's guards too, also inside of
+ * Option, Result, tuples and structures.
  *
  * A captured variable (argument, upvar) stays listed after it was moved away, so it does not count,
  * unless rustc lists it twice: as what was captured and as a live local at the same place.
@@ -35,7 +35,7 @@ void await_add_hold(struct await_node *n, uint64_t lock)
 /* The semaphore inside of what a guard refers to: &Mutex, Arc<Mutex>, &Semaphore. */
 static uint64_t guarded_semaphore(struct walk *w, const struct dw_type *t, uint64_t addr)
 {
-	static const char *const names[] = { "lock", "s", "sem" };
+	static const char *const names[] = {"lock", "s", "sem"};
 	const struct dw_type *m = NULL, *lock, *sem;
 	uint64_t at = 0, target;
 
@@ -67,7 +67,8 @@ static bool is_guard(const struct dw_type *t)
 {
 	return (await_starts(t->full, "tokio::sync::") ||
 		await_starts(t->full, "async_lock::mutex::")) &&
-	       (strstr(t->name, "Guard<") || await_starts(t->name, "MutexGuardArc<") || strstr(t->name, "SemaphorePermit"));
+	       (strstr(t->name, "Guard<") || await_starts(t->name, "MutexGuardArc<") ||
+		strstr(t->name, "SemaphorePermit"));
 }
 
 static void guards_in(struct walk *w, struct await_node *n, const struct dw_type *t, uint64_t addr,
@@ -79,19 +80,21 @@ static void guards_in(struct walk *w, struct await_node *n, const struct dw_type
 	    t->name[0] == '{') /* other coroutines and closures: not ours, or found when walked */
 		return;
 	if (is_guard(t)) {
-		uint64_t sem = await_starts(t->full, "async_lock::") ? guarded_mutex(w, t, addr) :
-								       guarded_semaphore(w, t, addr);
+		uint64_t sem = await_starts(t->full, "async_lock::")
+				       ? guarded_mutex(w, t, addr)
+				       : guarded_semaphore(w, t, addr);
 
 		if (sem)
 			await_add_hold(n, sem);
 		return;
 	}
 	for (size_t i = 0; i < t->n_members; i++)
-		guards_in(w, n, dw_member_type(w->dwarf, &t->members[i]), addr + t->members[i].offset,
-			  depth + 1);
+		guards_in(w, n, dw_member_type(w->dwarf, &t->members[i]),
+			  addr + t->members[i].offset, depth + 1);
 	v = t->has_variants ? await_variant(w, t, addr) : NULL;
 	if (v)
-		guards_in(w, n, dw_member_type(w->dwarf, &v->member), addr + v->member.offset, depth + 1);
+		guards_in(w, n, dw_member_type(w->dwarf, &v->member), addr + v->member.offset,
+			  depth + 1);
 }
 
 static size_t count_member(const struct dw_type *t, const struct dw_member *m)

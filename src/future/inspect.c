@@ -3,15 +3,16 @@
  *
  *    objects ─▶ findings ─▶ kinds (vtables) ─▶ search memory ─▶ headers ─▶ walk ─▶ stop, copy, walk
  *
- * The first walk runs beside the program, reads debug information and so takes as long as it takes; it
- * leaves the pages that matter in the cache. Then the threads are stopped, those pages are copied,
- * the threads go on, and a second walk over the copy makes the trees that are shown.
+ * The first walk runs beside the program, reads debug information and so takes as long as it takes;
+ * it leaves the pages that matter in the cache. Then the threads are stopped, those pages are
+ * copied, the threads go on, and a second walk over the copy makes the trees that are shown.
  */
 #include "future/inspect.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "future/cell.h"
+#include "future/core.h"
 #include "future/sockets.h"
 #include "process/maps.h"
 #include "process/memory.h"
@@ -69,7 +70,7 @@ struct inspect_kind {
 	struct inspect_object *object;
 	const struct find_kind *kind;
 	const char *runtime;
-	uint64_t vtable; /* in the process */
+	uint64_t vtable;	/* in the process */
 	uint16_t vtable_offset; /* in a task's header; UNKNOWN_OFFSET: its tasks can't be found */
 	bool tokio;
 	bool resolved;
@@ -82,6 +83,7 @@ struct inspect_kind {
 
 struct inspect {
 	struct process process;
+	struct core *core; /* NULL: a live process */
 	struct process_maps maps;
 	struct process_objects objects;
 	struct inspect_object *looked;
@@ -100,6 +102,13 @@ static int read_process(void *ctx, uint64_t addr, void *out, size_t len)
 	const struct inspect *in = ctx;
 
 	return memory_read(&in->process, addr, out, len);
+}
+
+static int read_core(void *ctx, uint64_t addr, void *out, size_t len)
+{
+	const struct inspect *in = ctx;
+
+	return core_read(in->core, addr, out, len);
 }
 
 static int readv_process(void *ctx, uint64_t addr, const struct iovec *iov, int n)
@@ -178,7 +187,67 @@ static int add_object(struct inspect *in, struct process_object *o, struct error
 	return 0;
 }
 
+/* The kinds of all objects. `who` is for messages. */
+static int find_kinds(struct inspect *in, const char *who, struct error *err)
+{
+	in->looked = calloc(in->objects.n ? in->objects.n : 1, sizeof(*in->looked));
+	if (!in->looked)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < in->objects.n; i++) {
+		int r = in->objects.v[i].image ? add_object(in, &in->objects.v[i], err) : 0;
+
+		if (r < 0)
+			return r;
+	}
+	if (!in->n_kinds)
+		return error_set(err, -ENOENT,
+				 "%s has no runtime that pollux knows: no task tables of Tokio or "
+				 "async-task in "
+				 "any of its %zu loaded objects",
+				 who, in->objects.n);
+	qsort(in->kinds, in->n_kinds, sizeof(*in->kinds), by_vtable);
+	return 0;
+}
+
 int inspect_open(pid_t pid, struct inspect **ret_inspect, struct error *err)
+{
+	struct inspect *in = calloc(1, sizeof(*in));
+	char who[32];
+	int r;
+
+	if (!in)
+		return error_set(err, -ENOMEM, "out of memory");
+	in->process = (struct process)PROCESS_INIT;
+	snprintf(who, sizeof(who), "process %d", pid);
+	mem_init(&in->mem, read_process, in);
+	in->mem.readv = readv_process;
+	r = process_open(pid, &in->process, err);
+	if (r == 0)
+		r = maps_read(&in->process, &in->maps, err);
+	if (r == 0)
+		r = objects_read(&in->process, &in->maps, &in->objects, err);
+	if (r == 0)
+		r = find_kinds(in, who, err);
+	if (r < 0) {
+		inspect_free(in);
+		return r;
+	}
+	sockets_init(&in->sockets, in->process.proc_fd);
+	*ret_inspect = in;
+	return 0;
+}
+
+/* Is the file the program of this core? A relocated word of its first table tells. */
+static bool same_program(struct inspect *in)
+{
+	const struct inspect_kind *k = &in->kinds[0];
+	uint64_t bias = k->object->object->bias, poll;
+
+	return mem_u64(&in->mem, k->kind->poll_slot + bias, &poll) && poll == k->kind->poll + bias;
+}
+
+int inspect_open_core(const char *path, const char *exe, struct inspect **ret_inspect,
+		      struct error *err)
 {
 	struct inspect *in = calloc(1, sizeof(*in));
 	int r;
@@ -186,43 +255,23 @@ int inspect_open(pid_t pid, struct inspect **ret_inspect, struct error *err)
 	if (!in)
 		return error_set(err, -ENOMEM, "out of memory");
 	in->process = (struct process)PROCESS_INIT;
-	r = process_open(pid, &in->process, err);
-	if (r < 0)
-		goto fail;
-	r = maps_read(&in->process, &in->maps, err);
-	if (r < 0)
-		goto fail;
-	r = objects_read(&in->process, &in->maps, &in->objects, err);
-	if (r < 0)
-		goto fail;
-	in->looked = calloc(in->objects.n ? in->objects.n : 1, sizeof(*in->looked));
-	if (!in->looked) {
-		r = error_set(err, -ENOMEM, "out of memory");
-		goto fail;
+	mem_init(&in->mem, read_core, in);
+	sockets_init(&in->sockets, -1);
+	r = core_open(path, exe, &in->core, &in->maps, &in->objects, err);
+	if (r == 0)
+		r = find_kinds(in, path, err);
+	if (r == 0 && !same_program(in))
+		r = error_set(err, -EINVAL,
+			      "%s is not a core of %s: another build of it, or another program; "
+			      "name the right one "
+			      "with --exe",
+			      path, in->core->exe);
+	if (r < 0) {
+		inspect_free(in);
+		return r;
 	}
-	for (size_t i = 0; i < in->objects.n; i++) {
-		if (!in->objects.v[i].image)
-			continue;
-		r = add_object(in, &in->objects.v[i], err);
-		if (r < 0)
-			goto fail;
-	}
-	if (!in->n_kinds) {
-		r = error_set(err, -ENOENT,
-			      "process %d has no runtime that pollux knows: no task tables of Tokio or "
-			      "async-task in any of its %zu loaded objects",
-			      pid, in->objects.n);
-		goto fail;
-	}
-	qsort(in->kinds, in->n_kinds, sizeof(*in->kinds), by_vtable);
-	mem_init(&in->mem, read_process, in);
-	in->mem.readv = readv_process;
-	sockets_init(&in->sockets, in->process.proc_fd);
 	*ret_inspect = in;
 	return 0;
-fail:
-	inspect_free(in);
-	return r;
 }
 
 void inspect_free(struct inspect *in)
@@ -254,6 +303,7 @@ void inspect_free(struct inspect *in)
 	objects_done(&in->objects);
 	maps_done(&in->maps);
 	process_close(&in->process);
+	core_close(in->core);
 	free(in);
 }
 
@@ -268,7 +318,9 @@ static struct debug *object_debug(struct inspect *in, struct inspect_object *o)
 	if (o->dwarf_tried)
 		return o->dwarf;
 	o->dwarf_tried = true;
-	if (o->object->main)
+	if (in->core)
+		fd = fcntl(in->core->exe_fd, F_DUPFD_CLOEXEC, 3);
+	else if (o->object->main)
 		snprintf(name, sizeof(name), "exe");
 	else {
 		const struct process_map *m = maps_at(&in->maps, o->object->start);
@@ -276,13 +328,18 @@ static struct debug *object_debug(struct inspect *in, struct inspect_object *o)
 		snprintf(name, sizeof(name), "map_files/%lx-%lx", (unsigned long)(m ? m->start : 0),
 			 (unsigned long)(m ? m->end : 0));
 	}
-	fd = openat(in->process.proc_fd, name, O_RDONLY | O_CLOEXEC);
+	if (!in->core)
+		fd = openat(in->process.proc_fd, name, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		error_sys(&o->dwarf_error, -errno, "%s can't be opened", o->object->path);
 	else
 		debug_open(fd, o->object->path, &o->dwarf, &o->dwarf_error);
-	if (!o->dwarf && asprintf(&text, "%s: no await trees; names, states and ids still work",
-				  o->dwarf_error.text) > 0)
+	if (!o->dwarf &&
+	    asprintf(&text, "%s: no await trees; %s", o->dwarf_error.text,
+		     o->finding.has_symbols ? "names, states, ids and lost tasks still work"
+					    : "states, ids and lost tasks still work, but it has "
+					      "no symbols either, so kinds are "
+					      "numbered and places are addresses") > 0)
 		note(in, text);
 	return o->dwarf;
 }
@@ -339,12 +396,15 @@ enum trace_role inspect_kind_role(const struct inspect_kind *k)
 
 const char *inspect_kind_site(const struct inspect_kind *k)
 {
-	return k->site ? k->site : k->kind->n_sites && k->kind->sites[0].where ? k->kind->sites[0].where : "";
+	return k->site					     ? k->site
+	       : k->kind->n_sites && k->kind->sites[0].where ? k->kind->sites[0].where
+							     : "";
 }
 
 const char *inspect_state_name(enum inspect_state s)
 {
-	static const char *const names[] = { "idle", "scheduled", "running", "running, woken again", "done" };
+	static const char *const names[] = {"idle", "scheduled", "running", "running, woken again",
+					    "done"};
 
 	return s <= IS_DONE ? names[s] : "?";
 }
@@ -399,12 +459,14 @@ static bool links_ok(struct inspect *in, uint64_t addr, uint64_t trailer)
 			continue;
 		if (!mem_u64(&in->mem, links[i] + 16, &vtable)) {
 			if (in->mem.frozen && !mem_has(&in->mem, links[i] + 16))
-				continue; /* became a neighbour after the first look: not in the copy */
+				continue; /* became a neighbour after the first look: not in the
+					     copy */
 			return false;
 		}
 		other = kind_at(in, vtable);
 		if (!other || !other->tokio ||
-		    !mem_u64(&in->mem, links[i] + other->kind->trailer_offset + 8 * (1 - i), &back) ||
+		    !mem_u64(&in->mem, links[i] + other->kind->trailer_offset + 8 * (1 - i),
+			     &back) ||
 		    back != addr)
 			return false;
 	}
@@ -416,18 +478,18 @@ static bool id_ok(struct inspect *in, const struct inspect_kind *k, uint64_t id)
 {
 	uint64_t counter = k->object->finding.runtimes[k->kind->runtime].next_id, next;
 
-	return id && (!counter || (mem_u64(&in->mem, counter + k->object->object->bias, &next) && id < next));
+	return id && (!counter ||
+		      (mem_u64(&in->mem, counter + k->object->object->bias, &next) && id < next));
 }
 
-/* The scheduler is an Arc, whose counts of references come first; a blocking task has none. */
+/* The scheduler of a task in a list is an Arc, whose counts of references come first. */
 static bool scheduler_ok(struct inspect *in, uint64_t addr, const struct find_kind *k)
 {
 	uint64_t arc, counts[2];
 
-	if (k->scheduler_offset == k->id_offset)
-		return true;
-	return mem_u64(&in->mem, addr + k->scheduler_offset, &arc) && mem_read(&in->mem, arc, counts, sizeof(counts)) &&
-	       counts[0] && counts[0] < MAX_REFS && counts[1] && counts[1] < MAX_REFS;
+	return mem_u64(&in->mem, addr + k->scheduler_offset, &arc) &&
+	       mem_read(&in->mem, arc, counts, sizeof(counts)) && counts[0] &&
+	       counts[0] < MAX_REFS && counts[1] && counts[1] < MAX_REFS;
 }
 
 static bool read_tokio(struct inspect *in, struct inspect_task *t)
@@ -440,22 +502,25 @@ static bool read_tokio(struct inspect *in, struct inspect_task *t)
 	    !mem_u64(&in->mem, t->addr + k->id_offset, &t->id))
 		return false;
 	t->raw_state = s;
-	if (s >> TOKIO_REF_SHIFT == 0 || s >> TOKIO_REF_SHIFT > MAX_REFS || !id_ok(in, t->kind, t->id) ||
-	    t->owner >> 48)
+	if (s >> TOKIO_REF_SHIFT == 0 || s >> TOKIO_REF_SHIFT > MAX_REFS ||
+	    !id_ok(in, t->kind, t->id) || t->owner >> 48)
 		return false;
-	/* not yet in its runtime's list: being made, or what is left of that on a stack */
-	if (!t->owner && k->role == TR_TASK && !(s & TOKIO_COMPLETE))
+	/* not yet in its runtime's list: being made, or what is left of that on a stack. Blocking
+	 * tasks are in no list, and without symbols only their running tells that they are some. */
+	if (!t->owner && k->role == TR_TASK && !(s & (TOKIO_COMPLETE | TOKIO_RUNNING)))
 		return false;
 	if ((s & TOKIO_RUNNING) && (s & TOKIO_COMPLETE))
 		return false;
-	if (!links_ok(in, t->addr, k->trailer_offset) || !scheduler_ok(in, t->addr, k))
+	if (!links_ok(in, t->addr, k->trailer_offset) ||
+	    (t->owner && !scheduler_ok(in, t->addr, k)))
 		return !in->mem.frozen; /* of two moments: nothing follows */
 	t->refs = (uint32_t)(s >> TOKIO_REF_SHIFT);
 	t->cancelled = s & TOKIO_CANCELLED;
 	t->join_interest = s & TOKIO_JOIN_INTEREST;
-	t->state = s & TOKIO_COMPLETE ? IS_DONE :
-		   s & TOKIO_RUNNING ? (s & TOKIO_NOTIFIED ? IS_WOKEN_RUNNING : IS_RUNNING) :
-		   s & TOKIO_NOTIFIED ? IS_SCHEDULED : IS_IDLE;
+	t->state = s & TOKIO_COMPLETE	? IS_DONE
+		   : s & TOKIO_RUNNING	? (s & TOKIO_NOTIFIED ? IS_WOKEN_RUNNING : IS_RUNNING)
+		   : s & TOKIO_NOTIFIED ? IS_SCHEDULED
+					: IS_IDLE;
 	return true;
 }
 
@@ -464,8 +529,8 @@ static bool read_async(struct inspect *in, struct inspect_task *t)
 	const struct find_kind *k = t->kind->kind;
 	uint64_t vtable, s;
 
-	if (!mem_u64(&in->mem, t->addr + t->kind->vtable_offset, &vtable) || vtable != t->kind->vtable ||
-	    !mem_u64(&in->mem, t->addr + k->state_offset, &s))
+	if (!mem_u64(&in->mem, t->addr + t->kind->vtable_offset, &vtable) ||
+	    vtable != t->kind->vtable || !mem_u64(&in->mem, t->addr + k->state_offset, &s))
 		return false;
 	t->raw_state = s;
 	if (s >> ASYNC_REF_SHIFT > MAX_REFS || (!(s >> ASYNC_REF_SHIFT) && !(s & ASYNC_TASK)))
@@ -473,9 +538,10 @@ static bool read_async(struct inspect *in, struct inspect_task *t)
 	t->refs = (uint32_t)(s >> ASYNC_REF_SHIFT);
 	t->cancelled = (s & ASYNC_CLOSED) && !(s & ASYNC_COMPLETED);
 	t->join_interest = s & ASYNC_TASK;
-	t->state = s & (ASYNC_COMPLETED | ASYNC_CLOSED) ? IS_DONE :
-		   s & ASYNC_RUNNING ? (s & ASYNC_SCHEDULED ? IS_WOKEN_RUNNING : IS_RUNNING) :
-		   s & ASYNC_SCHEDULED ? IS_SCHEDULED : IS_IDLE;
+	t->state = s & (ASYNC_COMPLETED | ASYNC_CLOSED) ? IS_DONE
+		   : s & ASYNC_RUNNING	 ? (s & ASYNC_SCHEDULED ? IS_WOKEN_RUNNING : IS_RUNNING)
+		   : s & ASYNC_SCHEDULED ? IS_SCHEDULED
+					 : IS_IDLE;
 	return true;
 }
 
@@ -505,7 +571,7 @@ static int found_add(struct found_list *l, uint64_t addr, struct inspect_kind *k
 		l->v = v;
 		l->cap = cap;
 	}
-	l->v[l->n++] = (struct found){ addr, k };
+	l->v[l->n++] = (struct found){addr, k};
 	return 0;
 }
 
@@ -550,7 +616,8 @@ static int scan(struct inspect *in, bool copy, struct found_list *list, struct e
 		for (uint64_t at = m->start; may_hold_tasks(in, i) && at < m->end; at += step) {
 			size_t len = m->end - at < step ? m->end - at : step;
 
-			if (copy ? !mem_read(&in->mem, at, buf, len) : in->mem.read(in->mem.ctx, at, buf, len) < 0)
+			if (copy ? !mem_read(&in->mem, at, buf, len)
+				 : in->mem.read(in->mem.ctx, at, buf, len) < 0)
 				continue; /* unmapped meanwhile */
 			if (scan_words(in, at, buf, len / 8, list) < 0)
 				return error_set(err, -ENOMEM, "out of memory");
@@ -559,8 +626,8 @@ static int scan(struct inspect *in, bool copy, struct found_list *list, struct e
 	return 0;
 }
 
-/* Of a program with little memory all of it is copied while it stands still: then the copy has every
- * task, also those that come and go faster than we look. */
+/* Of a program with little memory all of it is copied while it stands still: then the copy has
+ * every task, also those that come and go faster than we look. */
 static bool want_whole(struct inspect *in)
 {
 	uint64_t bytes = 0;
@@ -571,15 +638,16 @@ static bool want_whole(struct inspect *in)
 	if (bytes > WHOLE_BYTES)
 		return false;
 	for (size_t i = 0; i < in->maps.n; i++)
-		if (may_hold_tasks(in, i) &&
-		    mem_want(&in->mem, in->maps.v[i].start, in->maps.v[i].end - in->maps.v[i].start) < 0)
+		if (may_hold_tasks(in, i) && mem_want(&in->mem, in->maps.v[i].start,
+						      in->maps.v[i].end - in->maps.v[i].start) < 0)
 			return false;
 	return true;
 }
 
 /* ---- trees ---- */
 
-static bool dyn_type(void *ctx, uint64_t vtable, struct debug **ret_dwarf, const struct dw_type **ret_type)
+static bool dyn_type(void *ctx, uint64_t vtable, struct debug **ret_dwarf,
+		     const struct dw_type **ret_type)
 {
 	struct inspect *in = ctx;
 
@@ -593,7 +661,8 @@ static bool dyn_type(void *ctx, uint64_t vtable, struct debug **ret_dwarf, const
 		if (vtable < o->object->start || vtable >= o->object->end)
 			continue;
 		d = object_debug(in, o);
-		if (!d || !mem_u64(&in->mem, vtable + 8, &size) || !mem_u64(&in->mem, vtable + 24, &poll))
+		if (!d || !mem_u64(&in->mem, vtable + 8, &size) ||
+		    !mem_u64(&in->mem, vtable + 24, &poll))
 			return false;
 		/* cheap: `self` of its poll function is Pin<&mut X>; else the table's own entry */
 		if (debug_function(d, poll - o->object->bias, &f) && f.self_ref) {
@@ -619,14 +688,15 @@ static int read_mem(void *ctx, uint64_t addr, void *out, size_t len)
 	return mem_read(ctx, addr, out, len) ? 0 : -EIO;
 }
 
-static bool future_place(struct inspect *in, const struct inspect_task *t, const struct dw_type **ret_type,
-			 uint64_t *ret_addr)
+static bool future_place(struct inspect *in, const struct inspect_task *t,
+			 const struct dw_type **ret_type, uint64_t *ret_addr)
 {
 	const struct inspect_kind *k = t->kind;
-	struct walk w = { .ctx = &(struct await_context){ .mem = &in->mem }, .dwarf = k->object->dwarf };
+	struct walk w = {.ctx = &(struct await_context){.mem = &in->mem},
+			 .dwarf = k->object->dwarf};
 
 	if (!k->tokio) {
-		struct future_cell cell = { .future = k->future };
+		struct future_cell cell = {.future = k->future};
 
 		if (!cell_async_offset(k->vtable, read_mem, &in->mem, &cell))
 			return false;
@@ -645,7 +715,8 @@ static bool future_place(struct inspect *in, const struct inspect_task *t, const
 		if (!running || !running->n_members)
 			return false;
 		*ret_type = dw_member_type(w.dwarf, &running->members[0]);
-		*ret_addr = t->addr + k->stage_offset + v->member.offset + running->members[0].offset;
+		*ret_addr =
+			t->addr + k->stage_offset + v->member.offset + running->members[0].offset;
 		return *ret_type != NULL;
 	}
 	return false;
@@ -674,7 +745,8 @@ static void read_tree(struct inspect *in, struct inspect_task *t, const struct i
 		return;
 	}
 	if (t->kind->kind->role != TR_TASK) {
-		t->why = t->kind->kind->role == TR_WORKER ? "a worker's main loop" : "a blocking closure";
+		t->why = t->kind->kind->role == TR_WORKER ? "a worker's main loop"
+							  : "a blocking closure";
 		return;
 	}
 	if (t->kind->why) {
@@ -717,7 +789,8 @@ static int by_id(const void *a, const void *b)
 }
 
 /* Reads headers anew and drops what is no task (any more). */
-static void read_tasks(struct inspect *in, struct inspect_result *res, const struct inspect_options *opt)
+static void read_tasks(struct inspect *in, struct inspect_result *res,
+		       const struct inspect_options *opt)
 {
 	size_t n = 0;
 
@@ -744,7 +817,7 @@ struct stop_call {
 static int stop_and_copy(void *arg)
 {
 	struct stop_call *c = arg;
-	struct process_stop stop = { 0 };
+	struct process_stop stop = {0};
 	int r = threads_stop(&c->in->process, STOP_TIMEOUT_MS * 1000000ULL, &stop, c->err);
 
 	if (r < 0)
@@ -760,10 +833,15 @@ static int stop_and_copy(void *arg)
 static int freeze(struct inspect *in, const struct inspect_options *opt, struct inspect_result *res,
 		  struct error *err)
 {
-	struct stop_call call = { in, res, err };
+	struct stop_call call = {in, res, err};
 	struct tracer *tracer;
 	int r;
 
+	if (in->core) {
+		res->stopped = true;
+		r = mem_refresh(&in->mem);
+		return r < 0 ? error_set(err, r, "nothing of the core can be read") : 0;
+	}
 	if (opt->no_stop) {
 		res->now_ns = clock_monotonic_ns();
 		r = mem_refresh(&in->mem);
@@ -789,17 +867,17 @@ static int take_found(struct found_list *list, struct inspect_result *res, struc
 	free(res->tasks);
 	res->tasks = v;
 	for (size_t i = 0; i < list->n; i++)
-		v[i] = (struct inspect_task){ .addr = list->v[i].addr, .kind = list->v[i].kind };
+		v[i] = (struct inspect_task){.addr = list->v[i].addr, .kind = list->v[i].kind};
 	res->n_tasks = list->n;
 	list->n = 0;
 	return 0;
 }
 
-int inspect_look(struct inspect *in, const struct inspect_options *opt, struct inspect_result *ret_result,
-		 struct error *err)
+int inspect_look(struct inspect *in, const struct inspect_options *opt,
+		 struct inspect_result *ret_result, struct error *err)
 {
-	struct inspect_result res = { 0 };
-	struct found_list list = { 0 };
+	struct inspect_result res = {0};
+	struct found_list list = {0};
 	bool whole;
 	int r;
 
@@ -809,9 +887,9 @@ int inspect_look(struct inspect *in, const struct inspect_options *opt, struct i
 		r = take_found(&list, &res, err);
 	if (r < 0)
 		goto out;
-	res.now_ns = clock_monotonic_ns();
+	res.now_ns = in->core ? 0 : clock_monotonic_ns();
 	read_tasks(in, &res, opt);
-	whole = want_whole(in);
+	whole = !in->core && want_whole(in);
 	r = mem_prepare(&in->mem);
 	if (r < 0)
 		error_set(err, r, "out of memory");
@@ -832,7 +910,7 @@ int inspect_look(struct inspect *in, const struct inspect_options *opt, struct i
 			name_sockets(in, res.tasks[i].tree);
 	qsort(res.tasks, res.n_tasks, sizeof(*res.tasks), by_id);
 	*ret_result = res;
-	res = (struct inspect_result){ 0 };
+	res = (struct inspect_result){0};
 out:
 	free(list.v);
 	inspect_result_done(&res);
@@ -844,5 +922,5 @@ void inspect_result_done(struct inspect_result *r)
 	for (size_t i = 0; i < r->n_tasks; i++)
 		await_node_free(r->tasks[i].tree);
 	free(r->tasks);
-	*r = (struct inspect_result){ 0 };
+	*r = (struct inspect_result){0};
 }

@@ -1,5 +1,6 @@
 /*
- * All tasks of a process as they are now: found in its memory, nothing executed there.
+ * All tasks of a process as they are now, or of a core as they were: found in its memory, nothing
+ * executed there.
  *
  * Every task of every runtime and scheduler has a header that points at its kind's vtable, so
  * one search of the writable memory for the vtables' addresses finds them all: multi_thread,
@@ -39,7 +40,7 @@ struct inspect_task {
 };
 
 struct inspect_options {
-	bool no_stop; /* read without stopping; changes meanwhile show as unreadable */
+	bool no_stop;  /* read without stopping; changes meanwhile show as unreadable */
 	bool finished; /* also tasks that are done and only kept for their join handle */
 	unsigned max_depth;
 };
@@ -47,13 +48,17 @@ struct inspect_options {
 struct inspect_result {
 	struct inspect_task *tasks; /* by runtime, id, address */
 	size_t n_tasks;
-	uint64_t now_ns;  /* CLOCK_MONOTONIC at the moment that the trees show */
+	uint64_t now_ns;  /* CLOCK_MONOTONIC at the moment that the trees show; 0: a core */
 	uint64_t stop_ns; /* threads stood still for so long */
 	bool stopped;	  /* all of it is of one moment */
-	size_t n_missed;  /* reads that the copy did not have: the program changed between the walks */
+	size_t n_missed;  /* reads that the copy did not have: the program changed between the walks
+			   */
 };
 
 int inspect_open(pid_t pid, struct inspect **ret_inspect, struct error *err);
+/* From a core file: everything as it was then. `exe` NULL: the program that the core names. */
+int inspect_open_core(const char *path, const char *exe, struct inspect **ret_inspect,
+		      struct error *err);
 void inspect_free(struct inspect *in);
 
 /* One look. The result refers to the inspect; free it first. */
@@ -65,7 +70,8 @@ bool inspect_kind_is_tokio(const struct inspect_kind *k);
 const char *inspect_kind_name(const struct inspect_kind *k);
 const char *inspect_kind_full(const struct inspect_kind *k);
 enum trace_role inspect_kind_role(const struct inspect_kind *k);
-const char *inspect_kind_site(const struct inspect_kind *k); /* "src/main.rs:12" or function+offset */
+const char *
+inspect_kind_site(const struct inspect_kind *k); /* "src/main.rs:12" or function+offset */
 const char *inspect_state_name(enum inspect_state s);
 /* What is missing, one sentence each: no debug information, stripped, ... */
 size_t inspect_notes(const struct inspect *in, const char *const **ret);

@@ -1,6 +1,6 @@
 /*
- * The ends of await trees: what a known leaf waits for, read from its memory. One row per type; paths
- * go by member names, searched, since the ways to them differ between versions and features.
+ * The ends of await trees: what a known leaf waits for, read from its memory. One row per type;
+ * paths go by member names, searched, since the ways to them differ between versions and features.
  * Source: Tokio 1.23 to 1.54 (time, sync, net, runtime/task/join.rs), async-io, async-task.
  */
 #include "future/await.h"
@@ -43,7 +43,11 @@ static void read_sleep(struct walk *w, const struct dw_type *t, uint64_t addr, s
 	    sec > 1ULL << 33 || nsec >= 1000000000)
 		return;
 	n->value = sec * 1000000000 + nsec;
-	if (n->value >= w->ctx->now_ns) {
+	if (!w->ctx->now_ns) { /* a core does not tell when it was made */
+		buf_str(&b, "until ");
+		text_duration(&b, n->value);
+		buf_str(&b, " of the monotonic clock");
+	} else if (n->value >= w->ctx->now_ns) {
 		text_duration(&b, n->value - w->ctx->now_ns);
 		buf_str(&b, " left");
 	} else {
@@ -54,7 +58,8 @@ static void read_sleep(struct walk *w, const struct dw_type *t, uint64_t addr, s
 }
 
 /* Interval { delay: Pin<Box<Sleep>>, .. } */
-static void read_interval(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+static void read_interval(struct walk *w, const struct dw_type *t, uint64_t addr,
+			  struct await_node *n)
 {
 	const struct dw_type *x;
 	uint64_t at, sleep;
@@ -67,21 +72,21 @@ static void read_interval(struct walk *w, const struct dw_type *t, uint64_t addr
 		read_sleep(w, dw_type_of(w->dwarf, x->target_ref), sleep, n);
 }
 
-/* Tokio's own async fns around a semaphore or a Notify tell what it is used for; the outermost one is
- * what the program called. */
+/* Tokio's own async fns around a semaphore or a Notify tell what it is used for; the outermost one
+ * is what the program called. */
 static void name_by_user(struct walk *w, struct await_node *n)
 {
 	static const struct {
 		const char *prefix, *name;
 		enum await_wait wait;
 	} users[] = {
-		{ "tokio::sync::mutex::", "Mutex::lock", AW_MUTEX },
-		{ "tokio::sync::rwlock::", "RwLock", AW_RWLOCK },
-		{ "tokio::sync::mpsc::", "mpsc send (channel full)", AW_CHANNEL_SEND },
-		{ "tokio::sync::once_cell::", "OnceCell", AW_SEMAPHORE },
-		{ "tokio::sync::barrier::", "Barrier::wait", AW_NOTIFY },
-		{ "tokio::sync::watch::", "watch changed", AW_CHANNEL_RECV },
-		{ "tokio::task::local::", "LocalSet", AW_NOTIFY },
+		{"tokio::sync::mutex::", "Mutex::lock", AW_MUTEX},
+		{"tokio::sync::rwlock::", "RwLock", AW_RWLOCK},
+		{"tokio::sync::mpsc::", "mpsc send (channel full)", AW_CHANNEL_SEND},
+		{"tokio::sync::once_cell::", "OnceCell", AW_SEMAPHORE},
+		{"tokio::sync::barrier::", "Barrier::wait", AW_NOTIFY},
+		{"tokio::sync::watch::", "watch changed", AW_CHANNEL_RECV},
+		{"tokio::task::local::", "LocalSet", AW_NOTIFY},
 	};
 
 	for (unsigned i = w->n_outer < 64 ? w->n_outer : 64; i-- > 0;) {
@@ -98,7 +103,8 @@ static void name_by_user(struct walk *w, struct await_node *n)
 }
 
 /* batch_semaphore::Acquire: which lock, how many permits are missing. */
-static void read_acquire(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+static void read_acquire(struct walk *w, const struct dw_type *t, uint64_t addr,
+			 struct await_node *n)
 {
 	const struct dw_type *x, *sem_type;
 	uint64_t at, sem = 0, permits = 0, wanted = 0, missing, queued;
@@ -121,15 +127,17 @@ static void read_acquire(struct walk *w, const struct dw_type *t, uint64_t addr,
 		n->name = wanted > 1 ? "RwLock::write" : "RwLock::read";
 	if (!n->name)
 		n->name = "Semaphore::acquire";
-	if (await_find_member(w, t, addr, "state", &x, &at) && mem_u64(w->ctx->mem, at, &missing) && !missing &&
-	    await_find_member(w, t, addr, "queued", &x, &at) && mem_uint(w->ctx->mem, at, 1, &queued) && queued) {
+	if (await_find_member(w, t, addr, "state", &x, &at) && mem_u64(w->ctx->mem, at, &missing) &&
+	    !missing && await_find_member(w, t, addr, "queued", &x, &at) &&
+	    mem_uint(w->ctx->mem, at, 1, &queued) && queued) {
 		n->granted = true;
 		await_add_hold(n, sem);
 		buf_str(&b, "granted, ");
 	}
 	buf_printf(&b, "semaphore %#lx", (unsigned long)sem);
 	if (n->wait == AW_SEMAPHORE)
-		buf_printf(&b, ", wants %lu, %lu free", (unsigned long)wanted, (unsigned long)permits);
+		buf_printf(&b, ", wants %lu, %lu free", (unsigned long)wanted,
+			   (unsigned long)permits);
 	detail(n, &b);
 }
 
@@ -168,12 +176,14 @@ static void join_list(struct walk *w, const struct dw_type *lists, uint64_t addr
 		child->wait = AW_TASK;
 		if (await_find_member(w, entry, node, "raw", &x, &at))
 			child->resource = first_pointer(w, x, at);
-		if (!await_find_member(w, entry, node, "next", &x, &at) || !mem_u64(w->ctx->mem, at, &next))
+		if (!await_find_member(w, entry, node, "next", &x, &at) ||
+		    !mem_u64(w->ctx->mem, at, &next))
 			return;
 	}
 }
 
-static void read_join_set(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+static void read_join_set(struct walk *w, const struct dw_type *t, uint64_t addr,
+			  struct await_node *n)
 {
 	const struct dw_type *x, *lists;
 	struct buf b = BUF_INIT;
@@ -190,7 +200,8 @@ static void read_join_set(struct walk *w, const struct dw_type *t, uint64_t addr
 	join_list(w, lists, lists_at, "idle", n);
 }
 
-static void read_async_task(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+static void read_async_task(struct walk *w, const struct dw_type *t, uint64_t addr,
+			    struct await_node *n)
 {
 	const struct dw_type *x;
 	uint64_t at;
@@ -199,7 +210,8 @@ static void read_async_task(struct walk *w, const struct dw_type *t, uint64_t ad
 		n->resource = first_pointer(w, x, at);
 }
 
-static void read_channel(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+static void read_channel(struct walk *w, const struct dw_type *t, uint64_t addr,
+			 struct await_node *n)
 {
 	const struct dw_type *x;
 	struct buf b = BUF_INIT;
@@ -213,7 +225,8 @@ static void read_channel(struct walk *w, const struct dw_type *t, uint64_t addr,
 	detail(n, &b);
 }
 
-static void read_notified(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+static void read_notified(struct walk *w, const struct dw_type *t, uint64_t addr,
+			  struct await_node *n)
 {
 	const struct dw_type *x;
 	struct buf b = BUF_INIT;
@@ -227,15 +240,16 @@ static void read_notified(struct walk *w, const struct dw_type *t, uint64_t addr
 	name_by_user(w, n);
 }
 
-static void read_socket(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+static void read_socket(struct walk *w, const struct dw_type *t, uint64_t addr,
+			struct await_node *n)
 {
 	const struct dw_type *x, *whole;
 	struct buf b = BUF_INIT;
 	uint64_t at, fd;
 
 	/* a half refers to the whole */
-	if (strstr(t->name, "Half") && await_find_member(w, t, addr, "inner", &x, &at) && (whole = await_pointee(w, x)) &&
-	    mem_u64(w->ctx->mem, at, &addr))
+	if (strstr(t->name, "Half") && await_find_member(w, t, addr, "inner", &x, &at) &&
+	    (whole = await_pointee(w, x)) && mem_u64(w->ctx->mem, at, &addr))
 		t = whole;
 	if (!await_find_type(w, t, addr, "std::os::fd::owned::OwnedFd", &x, &at) ||
 	    !mem_uint(w->ctx->mem, at, 4, &fd) || fd > 1u << 30)
@@ -246,17 +260,19 @@ static void read_socket(struct walk *w, const struct dw_type *t, uint64_t addr, 
 }
 
 /* Readiness knows no fd: a socket among the references of the coroutines around it does. */
-static void read_readiness(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+static void read_readiness(struct walk *w, const struct dw_type *t, uint64_t addr,
+			   struct await_node *n)
 {
-	static const char *const sockets[] = { "tokio::net::", "tokio::io::poll_evented::PollEvented<" };
+	static const char *const sockets[] = {"tokio::net::",
+					      "tokio::io::poll_evented::PollEvented<"};
 	uint64_t interest, at;
 	const struct dw_type *x;
 
 	if (await_find_member(w, t, addr, "interest", &x, &at) &&
 	    mem_uint(w->ctx->mem, at, x->size == 8 ? 8 : 1, &interest)) {
-		n->name = interest & 1 ? "socket readable" :
-			  interest & 2 ? "socket writable" :
-					 "socket ready";
+		n->name = interest & 1	 ? "socket readable"
+			  : interest & 2 ? "socket writable"
+					 : "socket ready";
 	}
 	for (unsigned i = w->n_outer < 64 ? w->n_outer : 64; i-- > 0;) {
 		const struct dw_type *locals = w->outer[i];
@@ -266,11 +282,13 @@ static void read_readiness(struct walk *w, const struct dw_type *t, uint64_t add
 			const struct dw_type *target;
 			uint64_t p;
 
-			if (!m || m->class != DC_POINTER || !(target = dw_type_of(w->dwarf, m->target_ref)))
+			if (!m || m->class != DC_POINTER ||
+			    !(target = dw_type_of(w->dwarf, m->target_ref)))
 				continue;
 			for (size_t s = 0; s < 2; s++)
 				if (await_starts(target->full, sockets[s]) &&
-				    mem_u64(w->ctx->mem, w->outer_addr[i] + locals->members[k].offset, &p)) {
+				    mem_u64(w->ctx->mem,
+					    w->outer_addr[i] + locals->members[k].offset, &p)) {
 					read_socket(w, target, p, n);
 					if (n->detail)
 						return;
@@ -280,7 +298,8 @@ static void read_readiness(struct walk *w, const struct dw_type *t, uint64_t add
 }
 
 /* async-io's Readable(Ready { handle: &Async { io, .. }, .. }): the I/O object has the fd. */
-static void read_async_ready(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+static void read_async_ready(struct walk *w, const struct dw_type *t, uint64_t addr,
+			     struct await_node *n)
 {
 	const struct dw_type *x, *handle;
 	uint64_t at, target;
@@ -290,8 +309,10 @@ static void read_async_ready(struct walk *w, const struct dw_type *t, uint64_t a
 		read_socket(w, handle, target, n);
 }
 
-/* async-lock's Lock { mutex: &Mutex, .. }, async-channel's Recv { receiver: &Receiver { channel: Arc } } */
-static void read_async_lock(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+/* async-lock's Lock { mutex: &Mutex, .. }, async-channel's Recv { receiver: &Receiver { channel:
+ * Arc } } */
+static void read_async_lock(struct walk *w, const struct dw_type *t, uint64_t addr,
+			    struct await_node *n)
 {
 	const struct dw_type *x;
 	struct buf b = BUF_INIT;
@@ -304,7 +325,8 @@ static void read_async_lock(struct walk *w, const struct dw_type *t, uint64_t ad
 	detail(n, &b);
 }
 
-static void read_async_channel(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+static void read_async_channel(struct walk *w, const struct dw_type *t, uint64_t addr,
+			       struct await_node *n)
 {
 	const struct dw_type *x;
 	struct buf b = BUF_INIT;
@@ -326,39 +348,45 @@ static void read_async_channel(struct walk *w, const struct dw_type *t, uint64_t
 }
 
 static const struct leaf leaves[] = {
-	{ "tokio::time::sleep::Sleep", "sleep", AW_SLEEP, read_sleep },
-	{ "tokio::time::interval::Interval", "interval", AW_SLEEP, read_interval },
-	{ "tokio::sync::batch_semaphore::Acquire", NULL, AW_SEMAPHORE, read_acquire },
-	{ "tokio::sync::oneshot::Receiver<", "oneshot receive", AW_ONESHOT, read_channel },
-	{ "tokio::sync::mpsc::bounded::Receiver<", "mpsc receive", AW_CHANNEL_RECV, read_channel },
-	{ "tokio::sync::mpsc::unbounded::UnboundedReceiver<", "mpsc receive", AW_CHANNEL_RECV, read_channel },
-	{ "tokio::sync::mpsc::chan::Rx<", "mpsc receive", AW_CHANNEL_RECV, read_channel },
-	{ "tokio::sync::notify::Notified", "notified", AW_NOTIFY, read_notified },
-	{ "tokio::sync::notify::OwnedNotified", "notified", AW_NOTIFY, read_notified },
-	{ "tokio::sync::broadcast::Recv<", "broadcast receive", AW_CHANNEL_RECV, NULL },
-	{ "tokio::runtime::task::join::JoinHandle<", "join handle", AW_TASK, read_join },
-	{ "tokio::task::join_set::JoinSet<", "JoinSet", AW_TASK, read_join_set },
-	{ "tokio::runtime::io::scheduled_io::Readiness", "socket ready", AW_SOCKET, read_readiness },
-	{ "tokio::io::driver::scheduled_io::Readiness", "socket ready", AW_SOCKET, read_readiness },
-	{ "tokio::net::tcp::stream::TcpStream", "TcpStream", AW_SOCKET, read_socket },
-	{ "tokio::net::tcp::listener::TcpListener", "TcpListener", AW_SOCKET, read_socket },
-	{ "tokio::net::unix::stream::UnixStream", "UnixStream", AW_SOCKET, read_socket },
-	{ "tokio::net::unix::listener::UnixListener", "UnixListener", AW_SOCKET, read_socket },
-	{ "tokio::net::udp::UdpSocket", "UdpSocket", AW_SOCKET, read_socket },
-	{ "tokio::net::tcp::split_owned::OwnedReadHalf", "TcpStream read half", AW_SOCKET, read_socket },
-	{ "tokio::net::tcp::split_owned::OwnedWriteHalf", "TcpStream write half", AW_SOCKET, read_socket },
-	{ "tokio::net::unix::split_owned::OwnedReadHalf", "UnixStream read half", AW_SOCKET, read_socket },
-	{ "tokio::net::unix::split_owned::OwnedWriteHalf", "UnixStream write half", AW_SOCKET, read_socket },
-	{ "tokio::io::split::ReadHalf<", "read half", AW_SOCKET, read_socket },
-	{ "tokio::io::split::WriteHalf<", "write half", AW_SOCKET, read_socket },
-	{ "async_task::task::Task<", "task", AW_TASK, read_async_task },
-	{ "async_io::Timer", "timer", AW_SLEEP, read_sleep },
-	{ "async_io::reactor::Readable", "socket readable", AW_SOCKET, read_async_ready },
-	{ "async_io::reactor::Writable", "socket writable", AW_SOCKET, read_async_ready },
-	{ "async_io::reactor::Ready<", "socket ready", AW_SOCKET, read_async_ready },
-	{ "async_lock::mutex::Lock<", "Mutex::lock", AW_MUTEX, read_async_lock },
-	{ "async_channel::Recv<", "channel receive", AW_CHANNEL_RECV, read_async_channel },
-	{ "async_channel::Send<", "channel send (channel full)", AW_CHANNEL_SEND, read_async_channel },
+	{"tokio::time::sleep::Sleep", "sleep", AW_SLEEP, read_sleep},
+	{"tokio::time::interval::Interval", "interval", AW_SLEEP, read_interval},
+	{"tokio::sync::batch_semaphore::Acquire", NULL, AW_SEMAPHORE, read_acquire},
+	{"tokio::sync::oneshot::Receiver<", "oneshot receive", AW_ONESHOT, read_channel},
+	{"tokio::sync::mpsc::bounded::Receiver<", "mpsc receive", AW_CHANNEL_RECV, read_channel},
+	{"tokio::sync::mpsc::unbounded::UnboundedReceiver<", "mpsc receive", AW_CHANNEL_RECV,
+	 read_channel},
+	{"tokio::sync::mpsc::chan::Rx<", "mpsc receive", AW_CHANNEL_RECV, read_channel},
+	{"tokio::sync::notify::Notified", "notified", AW_NOTIFY, read_notified},
+	{"tokio::sync::notify::OwnedNotified", "notified", AW_NOTIFY, read_notified},
+	{"tokio::sync::broadcast::Recv<", "broadcast receive", AW_CHANNEL_RECV, NULL},
+	{"tokio::runtime::task::join::JoinHandle<", "join handle", AW_TASK, read_join},
+	{"tokio::task::join_set::JoinSet<", "JoinSet", AW_TASK, read_join_set},
+	{"tokio::runtime::io::scheduled_io::Readiness", "socket ready", AW_SOCKET, read_readiness},
+	{"tokio::io::driver::scheduled_io::Readiness", "socket ready", AW_SOCKET, read_readiness},
+	{"tokio::net::tcp::stream::TcpStream", "TcpStream", AW_SOCKET, read_socket},
+	{"tokio::net::tcp::listener::TcpListener", "TcpListener", AW_SOCKET, read_socket},
+	{"tokio::net::unix::stream::UnixStream", "UnixStream", AW_SOCKET, read_socket},
+	{"tokio::net::unix::listener::UnixListener", "UnixListener", AW_SOCKET, read_socket},
+	{"tokio::net::udp::UdpSocket", "UdpSocket", AW_SOCKET, read_socket},
+	{"tokio::net::tcp::split_owned::OwnedReadHalf", "TcpStream read half", AW_SOCKET,
+	 read_socket},
+	{"tokio::net::tcp::split_owned::OwnedWriteHalf", "TcpStream write half", AW_SOCKET,
+	 read_socket},
+	{"tokio::net::unix::split_owned::OwnedReadHalf", "UnixStream read half", AW_SOCKET,
+	 read_socket},
+	{"tokio::net::unix::split_owned::OwnedWriteHalf", "UnixStream write half", AW_SOCKET,
+	 read_socket},
+	{"tokio::io::split::ReadHalf<", "read half", AW_SOCKET, read_socket},
+	{"tokio::io::split::WriteHalf<", "write half", AW_SOCKET, read_socket},
+	{"async_task::task::Task<", "task", AW_TASK, read_async_task},
+	{"async_io::Timer", "timer", AW_SLEEP, read_sleep},
+	{"async_io::reactor::Readable", "socket readable", AW_SOCKET, read_async_ready},
+	{"async_io::reactor::Writable", "socket writable", AW_SOCKET, read_async_ready},
+	{"async_io::reactor::Ready<", "socket ready", AW_SOCKET, read_async_ready},
+	{"async_lock::mutex::Lock<", "Mutex::lock", AW_MUTEX, read_async_lock},
+	{"async_channel::Recv<", "channel receive", AW_CHANNEL_RECV, read_async_channel},
+	{"async_channel::Send<", "channel send (channel full)", AW_CHANNEL_SEND,
+	 read_async_channel},
 };
 
 static const struct leaf *leaf_of(const struct dw_type *t)

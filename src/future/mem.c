@@ -16,9 +16,10 @@ struct mem_page {
 	uint8_t data[PAGE];
 };
 
-void mem_init(struct mem *m, int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx)
+void mem_init(struct mem *m, int (*read)(void *ctx, uint64_t addr, void *out, size_t len),
+	      void *ctx)
 {
-	*m = (struct mem){ .read = read, .ctx = ctx, .max_pages = 262144 };
+	*m = (struct mem){.read = read, .ctx = ctx, .max_pages = 262144};
 }
 
 void mem_clear(struct mem *m)
@@ -109,10 +110,10 @@ static int by_addr(const void *a, const void *b)
 /* Reads pages that lie in a row; one by one where not all of them are there. */
 static void read_run(struct mem *m, struct mem_page **pages, size_t n)
 {
-	struct iovec iov[RUN_PAGES] = { 0 };
+	struct iovec iov[RUN_PAGES] = {0};
 
 	for (size_t i = 0; i < n; i++)
-		iov[i] = (struct iovec){ pages[i]->data, PAGE };
+		iov[i] = (struct iovec){pages[i]->data, PAGE};
 	if (m->readv && m->readv(m->ctx, pages[0]->addr, iov, (int)n) == 0) {
 		for (size_t i = 0; i < n; i++)
 			pages[i]->bad = false;
@@ -168,7 +169,8 @@ int mem_refresh(struct mem *m)
 	size_t n = m->n_sorted, good = 0;
 
 	for (size_t i = 0, k; i < n; i = k) {
-		for (k = i + 1; k < n && k - i < RUN_PAGES && m->sorted[k]->addr == m->sorted[k - 1]->addr + PAGE;)
+		for (k = i + 1; k < n && k - i < RUN_PAGES &&
+				m->sorted[k]->addr == m->sorted[k - 1]->addr + PAGE;)
 			k++;
 		read_run(m, m->sorted + i, k - i);
 	}

@@ -26,13 +26,14 @@ struct mem {
 	void *ctx;
 	struct map pages; /* page address -> struct mem_page */
 	size_t n_pages, max_pages;
-	bool frozen;	  /* pages that are not in the copy are unreadable */
-	size_t n_missed;  /* reads that a frozen memory refused */
+	bool frozen;		  /* pages that are not in the copy are unreadable */
+	size_t n_missed;	  /* reads that a frozen memory refused */
 	struct mem_page **sorted; /* by mem_prepare */
 	size_t n_sorted;
 };
 
-void mem_init(struct mem *m, int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx);
+void mem_init(struct mem *m, int (*read)(void *ctx, uint64_t addr, void *out, size_t len),
+	      void *ctx);
 void mem_done(struct mem *m);
 void mem_clear(struct mem *m); /* forgets what was read */
 
@@ -42,10 +43,12 @@ bool mem_u64(struct mem *m, uint64_t addr, uint64_t *ret);
 bool mem_uint(struct mem *m, uint64_t addr, unsigned size, uint64_t *ret);
 /* Marks pages to be read by the next mem_refresh. 0 or -ENOMEM. */
 int mem_want(struct mem *m, uint64_t addr, uint64_t len);
-bool mem_has(const struct mem *m, uint64_t addr); /* its page is among those read, whatever came of it */
+bool mem_has(const struct mem *m,
+	     uint64_t addr); /* its page is among those read, whatever came of it */
 /* What mem_refresh needs and can be done before: 0 or -ENOMEM. */
 int mem_prepare(struct mem *m);
-/* Reads the prepared pages anew (the target stands still now) and freezes. 0 or negative errno: gone. */
+/* Reads the prepared pages anew (the target stands still now) and freezes. 0 or negative errno:
+ * gone. */
 int mem_refresh(struct mem *m);
 void mem_thaw(struct mem *m);
 

@@ -19,7 +19,8 @@ struct view {
 	struct buf *out;
 };
 
-/* "/root/.cargo/registry/src/index-1949cf8c6b5b557f/tokio-1.54.1/src/x.rs" into "tokio-1.54.1/src/x.rs" */
+/* "/root/.cargo/registry/src/index-1949cf8c6b5b557f/tokio-1.54.1/src/x.rs" into
+ * "tokio-1.54.1/src/x.rs" */
 static const char *short_path(const char *file)
 {
 	const char *p = strstr(file, "/registry/src/");
@@ -34,9 +35,9 @@ static const char *short_path(const char *file)
 
 bool render_is_internal(const struct await_node *n)
 {
-	static const char *const prefixes[] = { "tokio::", "async_std::", "async_io::", "async_executor::",
-						"async_lock::", "futures_lite::", "async_channel::",
-						"async_net::" };
+	static const char *const prefixes[] = {
+		"tokio::",	"async_std::",	  "async_io::",	     "async_executor::",
+		"async_lock::", "futures_lite::", "async_channel::", "async_net::"};
 
 	if (n->kind != AN_ASYNC || n->n_children != 1)
 		return false;
@@ -109,8 +110,8 @@ static void node_line(const struct view *v, const struct await_node *n, bool key
 		buf_printf(v->out, "  @%#" PRIx64, n->addr);
 }
 
-static void node_tree(const struct view *v, const struct await_node *n, struct buf *prefix, bool last,
-		      bool root, bool key)
+static void node_tree(const struct view *v, const struct await_node *n, struct buf *prefix,
+		      bool last, bool root, bool key)
 {
 	size_t len = prefix->len;
 
@@ -220,7 +221,9 @@ static void header_line(const struct view *v, const struct inspect_task *t, size
 		text_safe(v->out, short_path(site));
 	}
 	if (v->opt->raw)
-		buf_printf(v->out, ", %u references, state %#" PRIx64 ", owner %" PRIu64 ", header %#" PRIx64,
+		buf_printf(v->out,
+			   ", %u references, state %#" PRIx64 ", owner %" PRIu64
+			   ", header %#" PRIx64,
 			   t->refs, t->raw_state, t->owner, t->addr);
 	buf_char(v->out, '\n');
 }
@@ -237,7 +240,8 @@ static void group_text(const struct view *v, const struct group *g)
 		for (size_t i = 0; i < many; i++) {
 			const struct inspect_task *t = &v->r->tasks[g->tasks[i]];
 
-			buf_printf(v->out, t->id ? " %" PRIu64 : " %#" PRIx64, t->id ? t->id : t->addr);
+			buf_printf(v->out, t->id ? " %" PRIu64 : " %#" PRIx64,
+				   t->id ? t->id : t->addr);
 		}
 		if (many < g->n)
 			buf_printf(v->out, " ... and %zu more", g->n - many);
@@ -263,7 +267,8 @@ static const struct await_node *find_hold(const struct await_node *n, uint64_t l
 }
 
 /* The future on the way to `n` that nobody polls; NULL: there is none. */
-static const struct await_node *asleep_above(const struct await_node *root, const struct await_node *n,
+static const struct await_node *asleep_above(const struct await_node *root,
+					     const struct await_node *n,
 					     const struct await_node *asleep)
 {
 	if (root->state == AS_ASLEEP)
@@ -308,7 +313,8 @@ static void proof_text(const struct view *v, const struct await_node *leaf)
 			text_safe(v->out, short_path(asleep->file));
 			buf_printf(v->out, ":%u)", asleep->line);
 		}
-		buf_str(v->out, ", which is held but not polled while the task waits (a \"futurelock\")");
+		buf_str(v->out,
+			", which is held but not polled while the task waits (a \"futurelock\")");
 	}
 	buf_char(v->out, '\n');
 }
@@ -323,8 +329,8 @@ static void lost_text(const struct view *v)
 		buf_printf(v->out, "%sNEVER AGAIN%s: ", v->opt->color ? "\033[1;31m" : "",
 			   v->opt->color ? "\033[0m" : "");
 		task_name(v, t);
-		buf_printf(v->out, " can't run again: %s (state word %#" PRIx64 ")\n\n", v->g->lost[i].proof,
-			   t->raw_state);
+		buf_printf(v->out, " can't run again: %s (state word %#" PRIx64 ")\n\n",
+			   v->g->lost[i].proof, t->raw_state);
 	}
 }
 
@@ -335,8 +341,8 @@ static void cycles_text(const struct view *v)
 
 		buf_printf(v->out, "%sDEADLOCK%s: %s\n", v->opt->color ? "\033[1;31m" : "",
 			   v->opt->color ? "\033[0m" : "",
-			   c->n == 1 ? "a task waits for itself and for nothing else:" :
-				       "tasks wait for each other and for nothing else:");
+			   c->n == 1 ? "a task waits for itself and for nothing else:"
+				     : "tasks wait for each other and for nothing else:");
 		for (size_t k = 0; k < c->n; k++) {
 			buf_str(v->out, "  ");
 			task_name(v, &v->r->tasks[c->tasks[k]]);
@@ -352,9 +358,9 @@ static void cycles_text(const struct view *v)
 void render_text(const struct inspect *in, const struct inspect_result *r, const struct graph *g,
 		 const struct render_options *opt, struct buf *out)
 {
-	struct view v = { in, r, g, opt, out };
+	struct view v = {in, r, g, opt, out};
 	struct group *groups = calloc(r->n_tasks ? r->n_tasks : 1, sizeof(*groups));
-	struct map index = { 0 };
+	struct map index = {0};
 	const char *const *notes;
 	size_t n_groups = 0, n_shown = 0, n_notes = inspect_notes(in, &notes);
 

@@ -8,7 +8,8 @@
 
 struct render_options {
 	bool color;
-	bool internals; /* also the async fns inside of runtimes and libraries that a leaf sums up */
+	bool internals; /* also the async fns inside of runtimes and libraries that a leaf sums up
+			 */
 	bool raw;	/* reference counts, state words, addresses */
 	bool ungrouped; /* every task alone, also where trees are alike */
 	const char *const *families; /* NULL, or 0-terminated: names contain one of them */

@@ -5,13 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const node_kinds[] = { "async", "branch", "future", "leaf", "note" };
-static const char *const node_states[] = { "suspended", "unpolled", "done", "panicked", "disabled",
-					    "asleep" };
-static const char *const waits[] = { "unknown", "sleep", "semaphore", "mutex", "rwlock", "channel_send",
-				     "channel_receive", "oneshot", "notify", "task", "socket", "blocking" };
+static const char *const node_kinds[] = {"async", "branch", "future", "leaf", "note"};
+static const char *const node_states[] = {"suspended", "unpolled", "done",
+					  "panicked",  "disabled", "asleep"};
+static const char *const waits[] = {"unknown", "sleep",	       "semaphore",	  "mutex",
+				    "rwlock",  "channel_send", "channel_receive", "oneshot",
+				    "notify",  "task",	       "socket",	  "blocking"};
 
-static void node_json(struct json *j, const struct graph *g, const char *key, const struct await_node *n)
+static void node_json(struct json *j, const struct graph *g, const char *key,
+		      const struct await_node *n)
 {
 	const struct inspect_task *target = n->kind == AN_LEAF ? graph_target(g, n) : NULL;
 

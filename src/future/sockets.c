@@ -1,7 +1,8 @@
 /*
- * fd -> socket:[inode] by the link /proc/PID/fd/N, inode -> addresses by /proc/PID/net/{tcp,udp}{,6} and
- * unix. The tables are read once, when the first fd is asked for. Address words there are the bytes in
- * memory order, printed as native u32 in hexadecimal (net/ipv4/tcp_ipv4.c, tcp_ipv6.c).
+ * fd -> socket:[inode] by the link /proc/PID/fd/N, inode -> addresses by
+ * /proc/PID/net/{tcp,udp}{,6} and unix. The tables are read once, when the first fd is asked for.
+ * Address words there are the bytes in memory order, printed as native u32 in hexadecimal
+ * (net/ipv4/tcp_ipv4.c, tcp_ipv6.c).
  */
 #include "future/sockets.h"
 
@@ -19,7 +20,7 @@ enum { TCP_LISTEN_STATE = 10, MAX_LINES = 1000000 };
 
 void sockets_init(struct sockets *s, int proc_fd)
 {
-	*s = (struct sockets){ .proc_fd = proc_fd };
+	*s = (struct sockets){.proc_fd = proc_fd};
 }
 
 void sockets_done(struct sockets *s)
@@ -87,8 +88,8 @@ static void read_inet(struct sockets *s, const char *name, bool tcp)
 		unsigned long inode;
 		unsigned state;
 
-		if (sscanf(line, " %*u: %63s %63s %x %*s %*s %*s %*u %*u %lu", local, remote, &state, &inode) !=
-		    4)
+		if (sscanf(line, " %*u: %63s %63s %x %*s %*s %*s %*u %*u %lu", local, remote,
+			   &state, &inode) != 4)
 			continue;
 		if (!address_text(local, &b)) {
 			buf_done(&b);

@@ -128,7 +128,8 @@ bool await_starts(const char *s, const char *prefix)
 bool await_is_coroutine(const struct dw_type *t)
 {
 	return t->class == DC_STRUCT && t->has_variants &&
-	       (await_starts(t->name, "{async_fn_env#") || await_starts(t->name, "{async_block_env#") ||
+	       (await_starts(t->name, "{async_fn_env#") ||
+		await_starts(t->name, "{async_block_env#") ||
 		await_starts(t->name, "{async_closure_env#"));
 }
 
@@ -145,7 +146,8 @@ static bool is_dyn_future(const struct dw_type *t)
 
 static bool is_slice(const struct dw_type *t)
 {
-	return t->class == DC_STRUCT && dw_find_member(t, "data_ptr") && dw_find_member(t, "length");
+	return t->class == DC_STRUCT && dw_find_member(t, "data_ptr") &&
+	       dw_find_member(t, "length");
 }
 
 static bool is_unordered(const struct dw_type *t)
@@ -160,7 +162,8 @@ static bool is_vec(const struct dw_type *t)
 
 static bool is_shared(const struct dw_type *t)
 {
-	return t->class == DC_STRUCT && await_starts(t->full, "futures_util::future::future::shared::Shared<");
+	return t->class == DC_STRUCT &&
+	       await_starts(t->full, "futures_util::future::future::shared::Shared<");
 }
 
 /* References that own, or that a combinator polls through. */
@@ -187,8 +190,8 @@ static bool can_hold(struct walk *w, const struct dw_type *ct, unsigned depth)
 	case DC_UNION:
 		if (await_starts(t->full, "core::marker::PhantomData"))
 			break;
-		if (await_is_coroutine(t) || await_is_leaf(t) || is_dyn_future(t) || is_unordered(t) ||
-		    is_shared(t)) {
+		if (await_is_coroutine(t) || await_is_leaf(t) || is_dyn_future(t) ||
+		    is_unordered(t) || is_shared(t)) {
 			yes = true;
 			break;
 		}
@@ -197,7 +200,8 @@ static bool can_hold(struct walk *w, const struct dw_type *ct, unsigned depth)
 			break;
 		}
 		if (is_slice(t)) {
-			const struct dw_type *p = dw_member_type(w->dwarf, dw_find_member(t, "data_ptr"));
+			const struct dw_type *p =
+				dw_member_type(w->dwarf, dw_find_member(t, "data_ptr"));
 
 			yes = p && can_hold(w, dw_type_of(w->dwarf, p->target_ref), depth + 1);
 			break;
@@ -205,7 +209,8 @@ static bool can_hold(struct walk *w, const struct dw_type *ct, unsigned depth)
 		for (size_t i = 0; !yes && i < t->n_members; i++)
 			yes = can_hold(w, dw_member_type(w->dwarf, &t->members[i]), depth + 1);
 		for (size_t i = 0; !yes && i < t->n_variants; i++)
-			yes = can_hold(w, dw_member_type(w->dwarf, &t->variants[i].member), depth + 1);
+			yes = can_hold(w, dw_member_type(w->dwarf, &t->variants[i].member),
+				       depth + 1);
 		break;
 	case DC_ARRAY:
 		yes = can_hold(w, dw_type_of(w->dwarf, t->target_ref), depth + 1);
@@ -223,7 +228,7 @@ static bool can_hold(struct walk *w, const struct dw_type *ct, unsigned depth)
 
 bool await_can_hold(struct debug *d, const struct dw_type *t)
 {
-	struct walk w = { .dwarf = d };
+	struct walk w = {.dwarf = d};
 
 	return can_hold(&w, t, 0);
 }
@@ -257,15 +262,16 @@ static bool find(struct walk *w, const struct dw_type *t, uint64_t addr, const c
 	for (size_t i = 0; i < t->n_members; i++) {
 		const struct dw_type *m = dw_member_type(w->dwarf, &t->members[i]);
 
-		if (!m || !(name ? !strcmp(t->members[i].name, name) : await_starts(m->full, prefix)))
+		if (!m ||
+		    !(name ? !strcmp(t->members[i].name, name) : await_starts(m->full, prefix)))
 			continue;
 		*ret_type = m;
 		*ret_addr = addr + t->members[i].offset;
 		return true;
 	}
 	for (size_t i = 0; i < t->n_members; i++)
-		if (find(w, dw_member_type(w->dwarf, &t->members[i]), addr + t->members[i].offset, name,
-			 prefix, depth + 1, ret_type, ret_addr))
+		if (find(w, dw_member_type(w->dwarf, &t->members[i]), addr + t->members[i].offset,
+			 name, prefix, depth + 1, ret_type, ret_addr))
 			return true;
 	if (!t->has_variants || !(v = await_variant(w, t, addr)))
 		return false;
@@ -306,19 +312,20 @@ const struct dw_type *await_pointee(struct walk *w, const struct dw_type *t)
 
 /* ---- the rules ---- */
 
-static void walk_type(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
-		      unsigned depth);
+static void walk_type(struct walk *w, struct await_node *parent, const struct dw_type *t,
+		      uint64_t addr, unsigned depth);
 
-/* The macro that wrote an await point, by the file in which it stands; NULL: none. futures' try_join!
- * stands in the same file as its join! and keeps the same things: it is called join! too. */
+/* The macro that wrote an await point, by the file in which it stands; NULL: none. futures'
+ * try_join! stands in the same file as its join! and keeps the same things: it is called join! too.
+ */
 const char *await_macro(const char *file)
 {
 	static const struct {
 		const char *end, *name;
 	} macros[] = {
-		{ "/src/macros/join.rs", "join!" },    { "/src/macros/try_join.rs", "try_join!" },
-		{ "/src/macros/select.rs", "select!" }, { "/join_mod.rs", "join!" },
-		{ "/select_mod.rs", "select!" },
+		{"/src/macros/join.rs", "join!"},     {"/src/macros/try_join.rs", "try_join!"},
+		{"/src/macros/select.rs", "select!"}, {"/join_mod.rs", "join!"},
+		{"/select_mod.rs", "select!"},
 	};
 
 	for (size_t i = 0; file && i < sizeof(macros) / sizeof(*macros); i++) {
@@ -341,7 +348,8 @@ static bool has_begun(const struct await_node *n)
 	return false;
 }
 
-/* Futures in locals that were begun and that this await point does not poll: a select! in a loop over
+/* Futures in locals that were begun and that this await point does not poll: a select! in a loop
+ * over
  * `&mut future` has left them. They may hold what the task waits for ("futurelock"). */
 static void walk_asleep(struct walk *w, struct await_node *n, const struct dw_type *env,
 			const struct dw_type *locals, uint64_t addr, unsigned depth)
@@ -418,15 +426,15 @@ static void walk_coroutine(struct walk *w, struct await_node *parent, const stru
 		w->outer_addr[w->n_outer] = addr + v->member.offset;
 	}
 	w->n_outer++;
-	walk_type(w, n, dw_member_type(w->dwarf, awaitee), addr + v->member.offset + awaitee->offset,
-		  depth + 1);
+	walk_type(w, n, dw_member_type(w->dwarf, awaitee),
+		  addr + v->member.offset + awaitee->offset, depth + 1);
 	w->n_outer--;
 	w->macro = macro;
 	walk_asleep(w, n, t, state, addr + v->member.offset, depth);
 }
 
-static void walk_dyn(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
-		     unsigned depth)
+static void walk_dyn(struct walk *w, struct await_node *parent, const struct dw_type *t,
+		     uint64_t addr, unsigned depth)
 {
 	uint64_t pointer, vtable;
 	struct debug *dwarf = NULL, *before = w->dwarf;
@@ -437,7 +445,8 @@ static void walk_dyn(struct walk *w, struct await_node *parent, const struct dw_
 		node_note(w, parent, "unreadable: dyn Future");
 		return;
 	}
-	if (!w->ctx->dyn_type || !w->ctx->dyn_type(w->ctx->ctx, vtable, &dwarf, &concrete) || !concrete) {
+	if (!w->ctx->dyn_type || !w->ctx->dyn_type(w->ctx->ctx, vtable, &dwarf, &concrete) ||
+	    !concrete) {
 		char text[96];
 
 		snprintf(text, sizeof(text), "dyn Future of a type unknown here (vtable %#lx)",
@@ -471,10 +480,11 @@ static void walk_elements(struct walk *w, struct await_node *parent, const struc
 		note_more(w, parent, n - i);
 }
 
-static void walk_slice(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
-		       unsigned depth)
+static void walk_slice(struct walk *w, struct await_node *parent, const struct dw_type *t,
+		       uint64_t addr, unsigned depth)
 {
-	const struct dw_member *data = dw_find_member(t, "data_ptr"), *len = dw_find_member(t, "length");
+	const struct dw_member *data = dw_find_member(t, "data_ptr"),
+			       *len = dw_find_member(t, "length");
 	const struct dw_type *pointer = dw_member_type(w->dwarf, data);
 	uint64_t at, n;
 
@@ -486,8 +496,8 @@ static void walk_slice(struct walk *w, struct await_node *parent, const struct d
 	walk_elements(w, parent, dw_type_of(w->dwarf, pointer->target_ref), at, n, depth);
 }
 
-static void walk_vec(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
-		     unsigned depth)
+static void walk_vec(struct walk *w, struct await_node *parent, const struct dw_type *t,
+		     uint64_t addr, unsigned depth)
 {
 	const struct dw_type *x;
 	uint64_t at, data, n;
@@ -502,14 +512,14 @@ static void walk_vec(struct walk *w, struct await_node *parent, const struct dw_
 }
 
 /* Shared { inner: Option<Arc<Inner { future_or_output, .. }>> } */
-static void walk_shared(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
-			unsigned depth)
+static void walk_shared(struct walk *w, struct await_node *parent, const struct dw_type *t,
+			uint64_t addr, unsigned depth)
 {
 	const struct dw_type *x, *inner;
 	uint64_t at, target;
 
-	if (!await_find_member(w, t, addr, "inner", &x, &at) || !mem_u64(w->ctx->mem, at, &target) || !target ||
-	    !(inner = await_pointee(w, x)) ||
+	if (!await_find_member(w, t, addr, "inner", &x, &at) ||
+	    !mem_u64(w->ctx->mem, at, &target) || !target || !(inner = await_pointee(w, x)) ||
 	    !await_find_member(w, inner, target, "future_or_output", &x, &at)) {
 		node_note(w, parent, "unreadable: Shared");
 		return;
@@ -531,7 +541,8 @@ static void walk_unordered(struct walk *w, struct await_node *parent, const stru
 	node_add(parent, n);
 	n->name = "FuturesUnordered";
 	/* head_all: AtomicPtr<Task<F>>; the pointer's type is somewhere inside */
-	if (!await_find_member(w, t, addr, "head_all", &head, &at) || !mem_u64(w->ctx->mem, at, &task_addr)) {
+	if (!await_find_member(w, t, addr, "head_all", &head, &at) ||
+	    !mem_u64(w->ctx->mem, at, &task_addr)) {
 		node_note(w, n, "unreadable: list");
 		return;
 	}
@@ -546,8 +557,8 @@ static void walk_unordered(struct walk *w, struct await_node *parent, const stru
 		const struct dw_member *future = dw_find_member(task, "future");
 
 		if (future)
-			walk_type(w, n, dw_member_type(w->dwarf, future), task_addr + future->offset,
-				  depth + 1);
+			walk_type(w, n, dw_member_type(w->dwarf, future),
+				  task_addr + future->offset, depth + 1);
 		if (!await_find_member(w, task, task_addr, "next_all", &at_type, &at) ||
 		    !mem_u64(w->ctx->mem, at, &next) || next == task_addr)
 			break;
@@ -650,18 +661,32 @@ static void walk_members(struct walk *w, struct await_node *parent, const struct
 static bool is_transparent(const struct dw_type *t, const struct await_node *parent)
 {
 	/* adaptors of which others are made */
-	static const char *const chains[] = { "futures_util::future::future::",
-					      "futures_util::future::try_future::" };
+	static const char *const chains[] = {"futures_util::future::future::",
+					     "futures_util::future::try_future::"};
 
 	static const char *const prefixes[] = {
-		"core::", "alloc::", "std::", "(", "tokio::future::poll_fn::", "futures_util::future::poll_fn::",
-		"futures_util::future::future::flatten::", "futures_util::future::future::map::",
-		"futures_util::future::join_all::JoinAllKind", "futures_util::stream::futures_ordered::",
-		"futures_util::stream::futures_unordered::", "tokio::runtime::coop::", "tokio::task::coop::",
-		"futures_util::unfold_state::", "async_executor::", "tokio::util::",
-		"tokio::task::unconstrained::", "async_std::task::join_handle::",
-		"async_std::task::builder::", "async_std::io::timeout::",
-		"futures_util::future::either::", "futures_util::future::future::fuse::",
+		"core::",
+		"alloc::",
+		"std::",
+		"(",
+		"tokio::future::poll_fn::",
+		"futures_util::future::poll_fn::",
+		"futures_util::future::future::flatten::",
+		"futures_util::future::future::map::",
+		"futures_util::future::join_all::JoinAllKind",
+		"futures_util::stream::futures_ordered::",
+		"futures_util::stream::futures_unordered::",
+		"tokio::runtime::coop::",
+		"tokio::task::coop::",
+		"futures_util::unfold_state::",
+		"async_executor::",
+		"tokio::util::",
+		"tokio::task::unconstrained::",
+		"async_std::task::join_handle::",
+		"async_std::task::builder::",
+		"async_std::io::timeout::",
+		"futures_util::future::either::",
+		"futures_util::future::future::fuse::",
 	};
 
 	if (!*t->full || strstr(t->full, "maybe_done::"))
@@ -694,8 +719,8 @@ static const char *done_name(struct walk *w, const struct dw_type *t)
 }
 
 /* MaybeDone and other enums: the variant that lives, or a mark that it is done. */
-static void walk_enum(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
-		      unsigned depth)
+static void walk_enum(struct walk *w, struct await_node *parent, const struct dw_type *t,
+		      uint64_t addr, unsigned depth)
 {
 	const struct dw_variant *v = await_variant(w, t, addr);
 	const struct dw_type *inner;
@@ -724,8 +749,8 @@ static void walk_enum(struct walk *w, struct await_node *parent, const struct dw
 	walk_type(w, parent, inner, addr + v->member.offset, depth + 1);
 }
 
-static void walk_struct(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
-			unsigned depth)
+static void walk_struct(struct walk *w, struct await_node *parent, const struct dw_type *t,
+			uint64_t addr, unsigned depth)
 {
 	struct await_node *n = parent;
 
@@ -781,8 +806,8 @@ static void walk_struct(struct walk *w, struct await_node *parent, const struct 
 	w->fuse = false;
 }
 
-static void walk_type(struct walk *w, struct await_node *parent, const struct dw_type *t, uint64_t addr,
-		      unsigned depth)
+static void walk_type(struct walk *w, struct await_node *parent, const struct dw_type *t,
+		      uint64_t addr, unsigned depth)
 {
 	if (!t || w->n_nodes >= w->max_nodes)
 		return;
@@ -809,14 +834,16 @@ static void walk_type(struct walk *w, struct await_node *parent, const struct dw
 		walk_pointer(w, parent, t, addr, depth);
 		break;
 	case DC_ARRAY:
-		walk_elements(w, parent, dw_type_of(w->dwarf, t->target_ref), addr, t->n_elements, depth);
+		walk_elements(w, parent, dw_type_of(w->dwarf, t->target_ref), addr, t->n_elements,
+			      depth);
 		break;
 	default:
 		break;
 	}
 }
 
-struct await_node *await_walk(const struct await_context *ctx, const struct dw_type *type, uint64_t addr)
+struct await_node *await_walk(const struct await_context *ctx, const struct dw_type *type,
+			      uint64_t addr)
 {
 	struct walk w = {
 		.ctx = ctx,

@@ -46,8 +46,8 @@ int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret
 uint64_t attach_code_hash(pid_t pid);
 
 /* Starts a program stopped where its relocations are done and attaches; attach_go() lets it run.
- * argv[0] is searched in PATH. The child's exit is reaped by the caller (waitpid). A program that has
- * no runtime yet (a shell that will exec one, an interpreter that will load one) is let run at
+ * argv[0] is searched in PATH. The child's exit is reaped by the caller (waitpid). A program that
+ * has no runtime yet (a shell that will exec one, an interpreter that will load one) is let run at
  * once: *ret_attach is NULL then, and attach_open() is tried when its code has changed. */
 int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *ret_pid,
 		  struct attach **ret_attach, struct error *err);
@@ -75,8 +75,8 @@ char *attach_cmdline(const struct attach *a);
 struct ring_area *attach_rings(const struct attach *a, size_t *ret_bytes);
 size_t attach_objects(const struct attach *a, const struct attach_object *const **ret);
 size_t attach_kinds(const struct attach *a, const struct attach_kind **ret);
-/* Threads that stood in a block_on when the agent was loaded. They get a ring at their next blocking
- * call at the latest. */
+/* Threads that stood in a block_on when the agent was loaded. They get a ring at their next
+ * blocking call at the latest. */
 struct attach_root {
 	uint32_t own_tid, tid;
 	uint16_t kind;	  /* agent kind number */
@@ -89,8 +89,8 @@ size_t attach_coverage(const struct attach *a, const struct trace_coverage **ret
 /* Threads stood still for so long, in all; the whole attach took so long; agent's own counters. */
 uint64_t attach_stop_ns(const struct attach *a);
 uint64_t attach_total_ns(const struct attach *a);
-/* Gives the tasks of an agent kind a layout program (agent/ring.h), while the program runs. -ENOSPC:
- * there is no room for more; -ENOENT: the kind's polls aren't hooked. */
+/* Gives the tasks of an agent kind a layout program (agent/ring.h), while the program runs.
+ * -ENOSPC: there is no room for more; -ENOENT: the kind's polls aren't hooked. */
 int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_t n_words);
 /* Memory of the process; 0 or negative errno. Any thread may ask. */
 int attach_read(const struct attach *a, uint64_t addr, void *out, size_t len);

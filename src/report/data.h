@@ -66,7 +66,7 @@ struct report {
 	struct wait_place **waits; /* longest in all first */
 	size_t n_waits;
 	uint64_t n_placed, n_unplaced; /* waits of tasks; n_unplaced: at no known place */
-	struct life *lives; /* of the tasks that were asked for, see life.c */
+	struct life *lives;	       /* of the tasks that were asked for, see life.c */
 	size_t n_lives, n_untold_lives;
 	struct tl_thread *threads; /* those that polled, workers first, busiest first */
 	size_t n_threads;

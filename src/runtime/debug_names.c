@@ -97,9 +97,13 @@ char *debug_future_name(struct debug *d, const struct dw_type *future)
 static bool in_runtime(const char *function)
 {
 	static const char *const crates[] = {
-		"tokio::",     "async_task::", "async_executor::", "async_std::", "smol::",
-		"core::",      "alloc::",      "std::",		   "blocking::",  "async_global_executor::",
-		"once_cell::", "async_io::",   "futures_lite::",   "async_lock::",
+		"tokio::",	    "async_task::",
+		"async_executor::", "async_std::",
+		"smol::",	    "core::",
+		"alloc::",	    "std::",
+		"blocking::",	    "async_global_executor::",
+		"once_cell::",	    "async_io::",
+		"futures_lite::",   "async_lock::",
 	};
 
 	function += *function == '<';
@@ -119,11 +123,12 @@ static char *place_at(struct debug *d, uint64_t addr)
 	for (size_t i = 0; i < n; i++) {
 		char *name;
 
-		if (!places[i].function || !*places[i].function || !places[i].file || !places[i].line ||
-		    in_runtime(places[i].function))
+		if (!places[i].function || !*places[i].function || !places[i].file ||
+		    !places[i].line || in_runtime(places[i].function))
 			continue;
 		name = name_shorten(places[i].function);
-		if (asprintf(&text, "%s:%u (%s)", places[i].file, places[i].line, name ? name : "?") < 0)
+		if (asprintf(&text, "%s:%u (%s)", places[i].file, places[i].line,
+			     name ? name : "?") < 0)
 			text = NULL;
 		free(name);
 		return text;

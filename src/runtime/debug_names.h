@@ -21,8 +21,9 @@ char *debug_future_name(struct debug *d, const struct dw_type *future);
  * functions there; NULL: not told. For free(). */
 char *debug_spawn_place(struct debug *d, const struct find_site *site);
 
-/* Puts both into the kinds of a finding, one by one until the deadline (CLOCK_MONOTONIC); what isn't
- * told, or not in time, stays as it was. Asks nothing that needs all of the debug information. */
+/* Puts both into the kinds of a finding, one by one until the deadline (CLOCK_MONOTONIC); what
+ * isn't told, or not in time, stays as it was. Asks nothing that needs all of the debug
+ * information. */
 void debug_names(struct debug *d, struct finding *f, uint64_t deadline_ns);
 
 #endif

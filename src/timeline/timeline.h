@@ -50,15 +50,15 @@ struct tl_task {
 	/* The runtime's name for it: id or address. A root: index of its thread, or the address of
 	 * its waker if it began before the recording. */
 	uint64_t id;
-	/* The number by which people know it: the runtime's id where there is one (so that it is the
-	 * same in every tool), the serial elsewhere. */
+	/* The number by which people know it: the runtime's id where there is one (so that it is
+	 * the same in every tool), the serial elsewhere. */
 	uint64_t number;
 	uint64_t parent; /* serial of the task whose poll spawned it, 0 if none or not known */
 	uint64_t parent_number; /* and the number by which people know that one */
-	uint32_t spawn_thread; /* index; UINT32_MAX if the spawn was not seen */
-	bool spawn_seen;       /* false: it lived before the recording (or its spawn was lost) */
-	uint64_t spawn_ns;     /* time of its spawn; if not seen, of its first event */
-	uint64_t end_ns;       /* 0 while alive */
+	uint32_t spawn_thread;	/* index; UINT32_MAX if the spawn was not seen */
+	bool spawn_seen;	/* false: it lived before the recording (or its spawn was lost) */
+	uint64_t spawn_ns;	/* time of its spawn; if not seen, of its first event */
+	uint64_t end_ns;	/* 0 while alive */
 	enum trace_outcome outcome; /* TO_PENDING while alive; else how it ended */
 	enum task_state state;
 	/* So far, in its whole life: no filter counts here. */
@@ -95,7 +95,7 @@ struct tl_poll {
 struct tl_wait {
 	struct tl_task *task;
 	enum task_state
-		state; /* TS_WAITING: nobody woke it; TS_SCHEDULED: in a run queue; TS_UNKNOWN */
+		state;	/* TS_WAITING: nobody woke it; TS_SCHEDULED: in a run queue; TS_UNKNOWN */
 	uint64_t place; /* at which await point it stands, as tl_poll.place */
 	uint64_t begin_ns, end_ns;
 };

@@ -108,8 +108,8 @@ const char *trace_role_name(unsigned role)
 	return LOOK_UP(names, role);
 }
 
-/* ".../registry/src/index.crates.io-1949cf8c6b5b557f/tokio-1.54.1/src/x.rs" into what begins with the
- * crate, "/rustc/HASH/library/..." into "library/...". */
+/* ".../registry/src/index.crates.io-1949cf8c6b5b557f/tokio-1.54.1/src/x.rs" into what begins with
+ * the crate, "/rustc/HASH/library/..." into "library/...". */
 static const char *short_file(const char *file)
 {
 	const char *registry = strstr(file, "/registry/src/"), *rest = NULL;

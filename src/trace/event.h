@@ -12,24 +12,24 @@
 
 enum trace_event_type {
 	TE_NONE = 0,
-	TE_SPAWN,	 /* kind; task = highest id given out when it was seen, 0 if not known. The parent
-			  * is the task whose poll is open on this thread. The new task's own id comes
-			  * with its first other event: see timeline.h, "spawns find their tasks" */
-	TE_POLL_BEGIN,	 /* kind, task */
-	TE_POLL_END,	 /* kind, task; arg = enum trace_outcome: ends the innermost open poll here;
-			  * value = index of a struct trace_place + 1: pending there; 0: not known */
-	TE_WAKE,	 /* kind, task; arg = enum trace_wake; the source is what this thread does now */
-	TE_SCHEDULE,	 /* kind, task: put into a run queue by something else than a waker */
-	TE_CANCEL,	 /* kind, task: ended outside of a poll */
-	TE_DROP,	 /* kind, task: memory given back; for address-named tasks the name is free again */
-	TE_PARK,	 /* arg = call (enum agent_call): thread blocks outside of every task's poll */
-	TE_UNPARK,	 /* arg = call: and goes on */
-	TE_BLOCK,	 /* arg = call; value = ns it took; `time` is its end: blocking call in a poll */
+	TE_SPAWN, /* kind; task = highest id given out when it was seen, 0 if not known. The parent
+		   * is the task whose poll is open on this thread. The new task's own id comes
+		   * with its first other event: see timeline.h, "spawns find their tasks" */
+	TE_POLL_BEGIN, /* kind, task */
+	TE_POLL_END,   /* kind, task; arg = enum trace_outcome: ends the innermost open poll here;
+			* value = index of a struct trace_place + 1: pending there; 0: not known */
+	TE_WAKE, /* kind, task; arg = enum trace_wake; the source is what this thread does now */
+	TE_SCHEDULE, /* kind, task: put into a run queue by something else than a waker */
+	TE_CANCEL,   /* kind, task: ended outside of a poll */
+	TE_DROP, /* kind, task: memory given back; for address-named tasks the name is free again */
+	TE_PARK, /* arg = call (enum agent_call): thread blocks outside of every task's poll */
+	TE_UNPARK, /* arg = call: and goes on */
+	TE_BLOCK,  /* arg = call; value = ns it took; `time` is its end: blocking call in a poll */
 	TE_THREAD_BEGIN, /* this thread's first event in this ring */
 	TE_THREAD_END,	 /* the thread is gone */
 	TE_LOST,	 /* value = events of this thread dropped since its event before */
-	TE_ROOT_ENTER,	 /* kind (role root): a block_on begins on this thread; arg = TRACE_ROOT_BEFORE:
-			  * no, it was there before the recording */
+	TE_ROOT_ENTER,	 /* kind (role root): a block_on begins on this thread; arg =
+			  * TRACE_ROOT_BEFORE:   no, it was there before the recording */
 	TE_ROOT_WAKE,	 /* kind (role root); task = address of its waker's data */
 	TE_N_TYPES,
 };
@@ -77,10 +77,10 @@ struct trace_process {
 };
 
 struct trace_runtime {
-	uint32_t process; /* index */
-	const char *name;    /* "tokio", "async-task" */
-	const char *version; /* "1.38.0", "" if unknown */
-	const char *object;  /* path of the ELF object that it was found in */
+	uint32_t process;     /* index */
+	const char *name;     /* "tokio", "async-task" */
+	const char *version;  /* "1.38.0", "" if unknown */
+	const char *object;   /* path of the ELF object that it was found in */
 	const char *verified; /* how the layout was verified: "symbols", "shape: 9 tables", ... */
 };
 
@@ -92,18 +92,18 @@ struct trace_thread {
 
 struct trace_kind {
 	uint32_t process;
-	uint32_t runtime;	 /* index of a struct trace_runtime */
-	uint16_t role;		 /* enum trace_role */
-	uint16_t address_named;	 /* 1: `task` is an address (async-task), 0: an id */
+	uint32_t runtime;	/* index of a struct trace_runtime */
+	uint16_t role;		/* enum trace_role */
+	uint16_t address_named; /* 1: `task` is an address (async-task), 0: an id */
 	uint32_t n_sites;
-	uint64_t vtable;	 /* address as linked (file), for matching with symbols later */
-	uint64_t poll;		 /* address of poll/run, as linked */
-	const char *name;	 /* for people: "app::worker"; "kind 7" when stripped */
-	const char *full_name;	 /* as the symbols spell it; "" if unknown */
-	const char *scheduler;	 /* "multi_thread", "current_thread", "local", "blocking", "" */
+	uint64_t vtable;       /* address as linked (file), for matching with symbols later */
+	uint64_t poll;	       /* address of poll/run, as linked */
+	const char *name;      /* for people: "app::worker"; "kind 7" when stripped */
+	const char *full_name; /* as the symbols spell it; "" if unknown */
+	const char *scheduler; /* "multi_thread", "current_thread", "local", "blocking", "" */
 	/* spawn sites, n_sites of each: where tasks of this kind are made */
 	const uint64_t *site_addrs; /* as linked */
-	const char *const *sites;   /* "app::main+0x1f3", "app::serve (src/main.rs:12)", "0x5f3a0" */
+	const char *const *sites; /* "app::main+0x1f3", "app::serve (src/main.rs:12)", "0x5f3a0" */
 };
 
 enum trace_place_flags {
@@ -121,7 +121,8 @@ struct trace_place {
 	const char *awaits;   /* what is awaited there: "tokio::time::sleep::Sleep", "select!" */
 };
 
-/* "src/main.rs:15 app::serve", of a library's file what follows the registry; safe for a terminal. */
+/* "src/main.rs:15 app::serve", of a library's file what follows the registry; safe for a terminal.
+ */
 struct buf;
 void trace_place_text(struct buf *out, const struct trace_place *p);
 
@@ -136,10 +137,11 @@ struct trace_coverage {
 
 /* The recording's own cost, told at its end. */
 struct trace_cost {
-	uint64_t stop_ns;      /* threads of the target stood still, in all (attach and detach) */
-	uint64_t attach_ns;    /* from the command to the enabled agent */
+	uint64_t stop_ns;   /* threads of the target stood still, in all (attach and detach) */
+	uint64_t attach_ns; /* from the command to the enabled agent */
 	uint64_t recorder_cpu_ns; /* CPU time of pollux itself while recording */
-	uint64_t event_cost_ps;	  /* one event in the agent, measured on this machine, in ps; 0: not known */
+	uint64_t event_cost_ps;	  /* one event in the agent, measured on this machine, in ps; 0: not
+				     known */
 	uint64_t end_ns;	  /* recording ended, CLOCK_MONOTONIC */
 	const char *end_reason;	  /* "interrupted", "duration", "exited 0", "killed by signal 9" */
 };

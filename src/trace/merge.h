@@ -1,6 +1,6 @@
 /*
- * Events of many threads, merged by time. Takes EVENTS payloads as they come from the file and gives
- * out events in order. Private to this room.
+ * Events of many threads, merged by time. Takes EVENTS payloads as they come from the file and
+ * gives out events in order. Private to this room.
  */
 #ifndef POLLUX_TRACE_MERGE_H
 #define POLLUX_TRACE_MERGE_H
@@ -35,8 +35,8 @@ int merge_add(struct merge *m, struct merge_chunk *chunk);
 /* True if more is held than is good: events must be given out before more is added. */
 bool merge_full(const struct merge *m);
 
-/* The next events older than limit, some hundred at most, valid until the next call: 1 with *ret_events
- * and *ret_n; 0 if there are none; -ENOMEM. `forced`: any time will do. */
+/* The next events older than limit, some hundred at most, valid until the next call: 1 with
+ * *ret_events and *ret_n; 0 if there are none; -ENOMEM. `forced`: any time will do. */
 int merge_next(struct merge *m, uint64_t limit, bool forced, const struct trace_event **ret_events,
 	       size_t *ret_n);
 

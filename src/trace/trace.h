@@ -25,8 +25,10 @@ struct trace_reader;
 int trace_writer_open(const char *path, struct trace_writer **ret_writer, struct error *err);
 
 /* Each gives the new item's index, counted from 0 for each sort, in the order of the calls. */
-int trace_writer_process(struct trace_writer *w, const struct trace_process *p, uint32_t *ret_index);
-int trace_writer_runtime(struct trace_writer *w, const struct trace_runtime *r, uint32_t *ret_index);
+int trace_writer_process(struct trace_writer *w, const struct trace_process *p,
+			 uint32_t *ret_index);
+int trace_writer_runtime(struct trace_writer *w, const struct trace_runtime *r,
+			 uint32_t *ret_index);
 int trace_writer_thread(struct trace_writer *w, const struct trace_thread *t, uint32_t *ret_index);
 int trace_writer_kind(struct trace_writer *w, const struct trace_kind *k, uint32_t *ret_index);
 int trace_writer_thread_name(struct trace_writer *w, uint32_t thread, const char *name);
@@ -75,7 +77,8 @@ uint32_t trace_reader_n_kinds(const struct trace_reader *r);
 uint32_t trace_reader_n_places(const struct trace_reader *r);
 uint32_t trace_reader_n_coverage(const struct trace_reader *r);
 
-/* After the end was reached: true if the file was cut or damaged; the sentence says what is lost. */
+/* After the end was reached: true if the file was cut or damaged; the sentence says what is lost.
+ */
 bool trace_reader_truncated(const struct trace_reader *r, const char **ret_text);
 
 /* Bytes read of bytes in all (0 if not known): for a progress bar. */

@@ -352,8 +352,9 @@ static void test_output_taken(void **state)
 
 /* ---- await points ---- */
 
-/* A future in the cell: a coroutine whose state 3 holds another one 9 bytes on; of that one states 3
- * and 4 are await points, and 4 holds an enum whose tag has 8 bytes and only one value of interest. */
+/* A future in the cell: a coroutine whose state 3 holds another one 9 bytes on; of that one states
+ * 3 and 4 are await points, and 4 holds an enum whose tag has 8 bytes and only one value of
+ * interest. */
 enum { OUTER = 3, INNER = 12, TAG = 16 };
 
 static uint64_t program_words[64];
@@ -407,13 +408,13 @@ static void test_await_points(void **state)
 		uint16_t inner;
 		uint64_t tag, point;
 	} cases[] = {
-		{3, 3, 0, 12},		     /* the innermost */
-		{3, 1, 0, 11},		     /* the inner one was not polled yet */
-		{3, 0, 0, 11},		     /* below the base */
-		{3, 0x1234, 0, 11},	     /* no such state: of another size it would be one */
-		{3, 4, 1ull << 63, 13},	     /* through the enum */
+		{3, 3, 0, 12},		/* the innermost */
+		{3, 1, 0, 11},		/* the inner one was not polled yet */
+		{3, 0, 0, 11},		/* below the base */
+		{3, 0x1234, 0, 11},	/* no such state: of another size it would be one */
+		{3, 4, 1ull << 63, 13}, /* through the enum */
 		{3, 4, (1ull << 63) + 1, 65535}, /* all its other values */
-		{0, 3, 0, 0},		     /* not polled: no point */
+		{0, 3, 0, 0},			 /* not polled: no point */
 		{200, 3, 0, 0},
 	};
 

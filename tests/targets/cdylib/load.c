@@ -1,7 +1,7 @@
 /*
- * Loads the library that is named first, lets it work, prints the truth. With --wait behind it: prints
- * "ready PID" once the library is loaded, works when a line comes, ends when another comes. Knows
- * nothing of Rust.
+ * Loads the library that is named first, lets it work, prints the truth. With --wait behind it:
+ * prints "ready PID" once the library is loaded, works when a line comes, ends when another comes.
+ * Knows nothing of Rust.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -27,7 +27,8 @@ int main(int argc, char **argv)
 	void *rt;
 
 	if (!library) {
-		fprintf(stderr, "load: %s\n", argc > 1 ? dlerror() : "usage: load LIBRARY [--wait]");
+		fprintf(stderr, "load: %s\n",
+			argc > 1 ? dlerror() : "usage: load LIBRARY [--wait]");
 		return 2;
 	}
 	*(void **)&begin = dlsym(library, "inside_begin");

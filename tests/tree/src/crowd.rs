@@ -71,7 +71,7 @@ async fn churn(stop: Arc<AtomicBool>) -> Vec<String> {
             let handle = tokio::spawn(short_lived(n, lock.clone()));
             made.push(format!("{} short_lived", id_of(&handle)));
         }
-        sleep(Duration::from_micros(300)).await; // @churn
+        sleep(Duration::from_millis(2)).await; // @churn
     }
     made
 }

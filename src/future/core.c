@@ -1,0 +1,326 @@
+/*
+ * Cores: segments say what memory there was, notes say the rest: NT_AUXV has AT_ENTRY, from which
+ * the program's bias follows, NT_FILE names the mapped files (System V ABI; Linux fs/binfmt_elf.c).
+ * Pages of files that were never written are left out of a core, so those of the program are read
+ * from its file, which must therefore be the very one: main program and core are compared where
+ * relocations have left their mark (inspect.c).
+ */
+#include "future/core.h"
+
+#include "base/cleanup.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+	MAX_SEGMENTS = 65535,
+	MAX_NOTES = 64 << 20,
+	MAX_FILES = 100000,
+	NOTE_FILE = 0x46494c45,
+};
+
+static bool read_at(int fd, uint64_t offset, void *out, size_t len)
+{
+	for (size_t done = 0; done < len;) {
+		ssize_t n = pread(fd, (char *)out + done, len - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		done += (size_t)n;
+	}
+	return true;
+}
+
+/* NT_FILE: count, page size, (start, end, page offset) each, then their names. */
+static void note_file(const uint8_t *data, size_t len, uint64_t entry, char **exe)
+{
+	uint64_t head[2], range[3];
+	const char *name, *end = (const char *)data + len;
+
+	if (len < sizeof(head) || *exe)
+		return;
+	memcpy(head, data, sizeof(head));
+	if (head[0] > MAX_FILES || len < sizeof(head) + head[0] * sizeof(range))
+		return;
+	name = (const char *)data + sizeof(head) + head[0] * sizeof(range);
+	for (uint64_t i = 0; i < head[0] && name < end; i++) {
+		size_t n = strnlen(name, (size_t)(end - name));
+
+		if (name + n == end)
+			return;
+		memcpy(range, data + sizeof(head) + i * sizeof(range), sizeof(range));
+		if (entry >= range[0] && entry < range[1]) {
+			*exe = strdup(name);
+			return;
+		}
+		name += n + 1;
+	}
+}
+
+static uint64_t note_auxv(const uint8_t *data, size_t len)
+{
+	uint64_t pair[2];
+
+	for (size_t at = 0; at + sizeof(pair) <= len; at += sizeof(pair)) {
+		memcpy(pair, data + at, sizeof(pair));
+		if (pair[0] == AT_ENTRY)
+			return pair[1];
+	}
+	return 0;
+}
+
+/* Two passes: the entry is needed to know the program among the files. */
+static void read_notes(struct core *c, const uint8_t *data, size_t len)
+{
+	for (unsigned pass = 0; pass < 2; pass++) {
+		for (size_t at = 0; at + sizeof(Elf64_Nhdr) <= len;) {
+			Elf64_Nhdr h;
+			size_t desc;
+
+			memcpy(&h, data + at, sizeof(h));
+			at += sizeof(h);
+			if (h.n_namesz > len - at)
+				return;
+			desc = at + ((h.n_namesz + 3u) & ~(size_t)3);
+			if (desc > len || h.n_descsz > len - desc)
+				return;
+			if (pass == 0 && h.n_type == NT_AUXV && !c->entry)
+				c->entry = note_auxv(data + desc, h.n_descsz);
+			if (pass == 1 && h.n_type == NOTE_FILE)
+				note_file(data + desc, h.n_descsz, c->entry, &c->exe);
+			at = desc + ((h.n_descsz + 3u) & ~(size_t)3);
+			if (at > len)
+				return;
+		}
+	}
+}
+
+static int by_addr(const void *a, const void *b)
+{
+	const struct core_segment *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+static int read_headers(struct core *c, const char *path, struct error *err)
+{
+	Elf64_Ehdr eh;
+	Elf64_Phdr ph;
+	uint64_t n;
+
+	if (!read_at(c->fd, 0, &eh, sizeof(eh)) || memcmp(eh.e_ident, ELFMAG, SELFMAG) != 0 ||
+	    eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_machine != EM_X86_64 ||
+	    eh.e_type != ET_CORE || eh.e_phentsize != sizeof(ph))
+		return error_set(err, -ENOEXEC, "%s is no core file of a 64-bit x86 program", path);
+	n = eh.e_phnum;
+	if (n == PN_XNUM) { /* more than fit: the first section header tells */
+		Elf64_Shdr sh;
+
+		n = read_at(c->fd, eh.e_shoff, &sh, sizeof(sh)) ? sh.sh_info : 0;
+	}
+	if (!n || n > MAX_SEGMENTS * 16u)
+		return error_set(err, -ENOEXEC, "%s has no usable program headers", path);
+	c->segments = calloc(n, sizeof(*c->segments));
+	if (!c->segments)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (uint64_t i = 0; i < n; i++) {
+		if (!read_at(c->fd, eh.e_phoff + i * sizeof(ph), &ph, sizeof(ph)))
+			return error_set(err, -ENOEXEC, "%s is cut short", path);
+		if (ph.p_type == PT_LOAD && ph.p_memsz && ph.p_vaddr + ph.p_memsz > ph.p_vaddr) {
+			c->segments[c->n_segments++] = (struct core_segment){
+				ph.p_vaddr, ph.p_memsz, ph.p_offset,
+				ph.p_filesz < ph.p_memsz ? ph.p_filesz : ph.p_memsz, ph.p_flags};
+		} else if (ph.p_type == PT_NOTE && ph.p_filesz && ph.p_filesz <= MAX_NOTES) {
+			_cleanup_free_ uint8_t *notes = malloc(ph.p_filesz);
+
+			if (!notes)
+				return error_set(err, -ENOMEM, "out of memory");
+			if (read_at(c->fd, ph.p_offset, notes, ph.p_filesz))
+				read_notes(c, notes, ph.p_filesz);
+		}
+	}
+	qsort(c->segments, c->n_segments, sizeof(*c->segments), by_addr);
+	if (!c->entry)
+		return error_set(err, -ENODATA,
+				 "%s does not tell where its program was loaded (no NT_AUXV)",
+				 path);
+	return 0;
+}
+
+static int make_maps(const struct core *c, struct process_maps *ret_maps)
+{
+	struct process_map *v = calloc(c->n_segments ? c->n_segments : 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < c->n_segments; i++) {
+		const struct core_segment *s = &c->segments[i];
+
+		v[i] = (struct process_map){
+			.start = s->addr,
+			.end = s->addr + s->size,
+			.read = s->flags & PF_R,
+			.write = s->flags & PF_W,
+			.exec = s->flags & PF_X,
+			.path = "",
+		};
+	}
+	*ret_maps = (struct process_maps){.v = v, .n = c->n_segments};
+	return 0;
+}
+
+static int make_object(struct core *c, struct process_objects *ret_objects, struct error *err)
+{
+	struct process_object *o = calloc(1, sizeof(*o));
+	size_t n;
+	int r;
+
+	if (!o)
+		return error_set(err, -ENOMEM, "out of memory");
+	*ret_objects = (struct process_objects){o, 1};
+	o->main = true;
+	o->path = strdup(c->exe);
+	r = elf_image_open(c->exe_fd, c->exe, &o->image, err);
+	if (r < 0)
+		return r;
+	o->bias = c->entry - elf_image_entry(o->image);
+	o->start = UINT64_MAX;
+	n = elf_image_n_segments(o->image);
+	for (size_t i = 0; i < n; i++) {
+		const struct elf_segment *s = elf_image_segment(o->image, i);
+
+		if (o->bias + s->addr < o->start)
+			o->start = o->bias + s->addr;
+		if (o->bias + s->addr + s->size > o->end)
+			o->end = o->bias + s->addr + s->size;
+	}
+	c->object = o;
+	return 0;
+}
+
+int core_open(const char *path, const char *exe, struct core **ret_core,
+	      struct process_maps *ret_maps, struct process_objects *ret_objects, struct error *err)
+{
+	struct core *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c)
+		return error_set(err, -ENOMEM, "out of memory");
+	c->exe_fd = -1;
+	c->fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (c->fd < 0) {
+		r = error_sys(err, -errno, "%s can't be opened", path);
+		goto fail;
+	}
+	r = read_headers(c, path, err);
+	if (r < 0)
+		goto fail;
+	if (exe) {
+		free(c->exe);
+		c->exe = strdup(exe);
+	}
+	if (!c->exe) {
+		r = error_set(err, -ENODATA, "%s does not name its program: give it with --exe",
+			      path);
+		goto fail;
+	}
+	c->exe_fd = open(c->exe, O_RDONLY | O_CLOEXEC);
+	if (c->exe_fd < 0) {
+		r = error_sys(err, -errno,
+			      "%s, the program of %s, can't be opened: name it with --exe", c->exe,
+			      path);
+		goto fail;
+	}
+	r = make_object(c, ret_objects, err);
+	if (r < 0)
+		goto fail;
+	r = make_maps(c, ret_maps);
+	if (r < 0) {
+		error_set(err, r, "out of memory");
+		goto fail;
+	}
+	*ret_core = c;
+	return 0;
+fail:
+	core_close(c);
+	return r;
+}
+
+void core_close(struct core *c)
+{
+	if (!c)
+		return;
+	if (c->fd >= 0)
+		close(c->fd);
+	if (c->exe_fd >= 0)
+		close(c->exe_fd);
+	free(c->exe);
+	free(c->segments);
+	free(c);
+}
+
+static const struct core_segment *segment_at(const struct core *c, uint64_t addr)
+{
+	size_t lo = 0, hi = c->n_segments;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (c->segments[mid].addr <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo && addr - c->segments[lo - 1].addr < c->segments[lo - 1].size
+		       ? &c->segments[lo - 1]
+		       : NULL;
+}
+
+/* Bytes of the program's file, as they were mapped. */
+static size_t read_object(const struct core *c, uint64_t addr, void *out, size_t len)
+{
+	const uint8_t *bytes;
+	size_t left;
+
+	if (!c->object || addr < c->object->start || addr >= c->object->end)
+		return 0;
+	bytes = elf_image_bytes(c->object->image, addr - c->object->bias, &left);
+	if (!bytes || !left)
+		return 0;
+	if (left > len)
+		left = len;
+	memcpy(out, bytes, left);
+	return left;
+}
+
+int core_read(const struct core *c, uint64_t addr, void *out, size_t len)
+{
+	uint8_t *to = out;
+
+	while (len) {
+		const struct core_segment *s = segment_at(c, addr);
+		uint64_t at = s ? addr - s->addr : 0;
+		size_t n;
+
+		if (s && at < s->file_size) {
+			n = s->file_size - at < len ? s->file_size - at : len;
+			if (!read_at(c->fd, s->file_offset + at, to, n))
+				return -EIO;
+		} else {
+			n = read_object(c, addr, to, len);
+			if (!n)
+				return -EFAULT;
+		}
+		to += n;
+		addr += n;
+		len -= n;
+	}
+	return 0;
+}

@@ -1,0 +1,37 @@
+/*
+ * A core file as memory to read: PT_LOAD segments, and what PT_NOTE tells of the process that it
+ * was. From the kernel or from gdb's gcore. The file comes from a stranger: everything is bounded.
+ */
+#ifndef POLLUX_FUTURE_CORE_H
+#define POLLUX_FUTURE_CORE_H
+
+#include "base/error.h"
+#include "binary/elf_image.h"
+#include "process/maps.h"
+#include "process/objects.h"
+
+struct core_segment {
+	uint64_t addr, size, file_offset, file_size;
+	uint32_t flags; /* PF_* */
+};
+
+struct core {
+	int fd, exe_fd;
+	char *exe;		       /* path of the program */
+	struct core_segment *segments; /* sorted by address */
+	size_t n_segments;
+	uint64_t entry;			     /* AT_ENTRY */
+	const struct process_object *object; /* the program, for pages that the core leaves out */
+};
+
+/* `exe` NULL: the path that the core names. The object list is the program alone. */
+int core_open(const char *path, const char *exe, struct core **ret_core,
+	      struct process_maps *ret_maps, struct process_objects *ret_objects,
+	      struct error *err);
+void core_close(struct core *c); /* NULL is fine */
+
+/* All or nothing; what the core leaves out since it stands in the program's file comes from there.
+ */
+int core_read(const struct core *c, uint64_t addr, void *out, size_t len);
+
+#endif
