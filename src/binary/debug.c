@@ -87,6 +87,12 @@ void debug_local(struct debug *d, bool local)
 	d->local = local;
 }
 
+size_t debug_missing(const struct debug *d, const char **ret_file)
+{
+	*ret_file = NULL;
+	return d->units ? units_missing(d->units, ret_file) : 0;
+}
+
 void debug_free(struct debug *d)
 {
 	if (!d)

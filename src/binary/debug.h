@@ -86,6 +86,10 @@ void debug_free(struct debug *d);
  * (and not remembered). For callers with little time. */
 void debug_local(struct debug *d, bool local);
 
+/* How many split units' files were missed so far (0 where the cache had all answers), and the name of
+ * one: what is in them can't be told. */
+size_t debug_missing(const struct debug *d, const char **ret_file);
+
 /* The type behind a reference; NULL: unreadable. */
 const struct dw_type *dw_type_of(struct debug *d, uint64_t ref);
 const struct dw_type *dw_member_type(struct debug *d, const struct dw_member *m);

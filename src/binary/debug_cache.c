@@ -685,21 +685,11 @@ static void forget(struct debug *d)
 		map_done(maps[i]);
 }
 
-bool debug_cache_load(struct debug *d)
+bool debug_cache_parse(struct debug *d, const uint8_t *data, size_t len)
 {
-	_cleanup_free_ char *dir = folder_path(), *name = file_name(d->fd);
-	_cleanup_close_ int folder = -1;
 	struct loading l = {.d = d};
-	uint8_t *data;
-	size_t len;
 
-	if (!dir || !name || asprintf(&d->cache_path, "%s/%s", dir, name) < 0) {
-		d->cache_path = NULL;
-		return false;
-	}
-	folder = folder_open(dir, false);
-	data = folder < 0 ? NULL : file_read(d, folder, name, &len);
-	if (!data || len < sizeof(writer) || memcmp(data, writer, sizeof(writer)) != 0)
+	if (len < sizeof(writer) || memcmp(data, writer, sizeof(writer)) != 0)
 		return false;
 	cursor_init(&l.c, data + sizeof(writer), len - sizeof(writer));
 	load_strings(&l);
@@ -713,4 +703,20 @@ bool debug_cache_load(struct debug *d)
 		return true;
 	forget(d);
 	return false;
+}
+
+bool debug_cache_load(struct debug *d)
+{
+	_cleanup_free_ char *dir = folder_path(), *name = file_name(d->fd);
+	_cleanup_close_ int folder = -1;
+	uint8_t *data;
+	size_t len;
+
+	if (!dir || !name || asprintf(&d->cache_path, "%s/%s", dir, name) < 0) {
+		d->cache_path = NULL;
+		return false;
+	}
+	folder = folder_open(dir, false);
+	data = folder < 0 ? NULL : file_read(d, folder, name, &len);
+	return data && debug_cache_parse(d, data, len);
 }
