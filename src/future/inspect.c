@@ -12,8 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "future/cell.h"
-#include "future/core.h"
-#include "future/sockets.h"
+#include "future/tasks.h"
 #include "process/maps.h"
 #include "process/memory.h"
 #include "process/objects.h"
@@ -29,73 +28,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
-enum {
-	SCAN_BYTES = 1 << 20,
-	WHOLE_BYTES = 32 << 20,
-	MAX_REFS = 1 << 24,
-	STOP_TIMEOUT_MS = 2000,
-	UNKNOWN_OFFSET = 0xffff,
-};
-
-/* Bits of Tokio's state word (runtime/task/state.rs). */
-enum {
-	TOKIO_RUNNING = 1,
-	TOKIO_COMPLETE = 2,
-	TOKIO_NOTIFIED = 4,
-	TOKIO_JOIN_INTEREST = 8,
-	TOKIO_JOIN_WAKER = 16,
-	TOKIO_CANCELLED = 32,
-	TOKIO_REF_SHIFT = 6,
-};
-
-/* Bits of async-task's state word (state.rs). */
-enum {
-	ASYNC_SCHEDULED = 1,
-	ASYNC_RUNNING = 2,
-	ASYNC_COMPLETED = 4,
-	ASYNC_CLOSED = 8,
-	ASYNC_TASK = 16,
-	ASYNC_REF_SHIFT = 8,
-};
-
-struct inspect_object {
-	struct process_object *object;
-	struct finding finding;
-	struct debug *dwarf; /* NULL: none, or not looked for yet */
-	bool dwarf_tried;
-	struct error dwarf_error;
-};
-
-struct inspect_kind {
-	struct inspect_object *object;
-	const struct find_kind *kind;
-	const char *runtime;
-	uint64_t vtable;	/* in the process */
-	uint16_t vtable_offset; /* in a task's header; UNKNOWN_OFFSET: its tasks can't be found */
-	bool tokio;
-	bool resolved;
-	const struct dw_type *future; /* T */
-	const struct dw_type *stage;  /* Tokio: Stage<T> */
-	uint64_t stage_offset;	      /* from the header */
-	char *name, *site;
-	char *why;
-};
-
-struct inspect {
-	struct process process;
-	struct core *core; /* NULL: a live process */
-	struct process_maps maps;
-	struct process_objects objects;
-	struct inspect_object *looked;
-	size_t n_looked;
-	struct inspect_kind *kinds; /* sorted by vtable */
-	size_t n_kinds;
-	struct mem mem;
-	struct sockets sockets;
-	struct map names; /* see struct await_context */
-	char **notes;
-	size_t n_notes;
-};
+enum { STOP_TIMEOUT_MS = 2000 };
 
 static int read_process(void *ctx, uint64_t addr, void *out, size_t len)
 {
@@ -339,7 +272,7 @@ static struct debug *object_debug(struct inspect *in, struct inspect_object *o)
 		     o->finding.has_symbols ? "names, states, ids and lost tasks still work"
 					    : "states, ids and lost tasks still work, but it has "
 					      "no symbols either, so kinds are "
-					      "numbered and places are addresses") > 0)
+					      "numbered") > 0)
 		note(in, text);
 	return o->dwarf;
 }
@@ -413,235 +346,6 @@ size_t inspect_notes(const struct inspect *in, const char *const **ret)
 {
 	*ret = (const char *const *)in->notes;
 	return in->n_notes;
-}
-
-/* ---- finding tasks ---- */
-
-static struct inspect_kind *kind_at(struct inspect *in, uint64_t vtable)
-{
-	size_t lo = 0, hi = in->n_kinds;
-
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (in->kinds[mid].vtable < vtable)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < in->n_kinds && in->kinds[lo].vtable == vtable ? &in->kinds[lo] : NULL;
-}
-
-/* A stack has its guard page right below it: copies of headers lie there, never tasks. */
-static bool is_stack(const struct inspect *in, size_t i)
-{
-	const struct process_map *m = &in->maps.v[i];
-	const struct process_map *below = i ? &in->maps.v[i - 1] : NULL;
-
-	if (!strncmp(m->path, "[stack", 6))
-		return true;
-	return below && below->end == m->start && !below->read && !below->write && !below->exec &&
-	       below->end - below->start <= 65536 && m->inode == 0;
-}
-
-/* owned: Pointers { prev, next }, each 0 or the header of another task that points back. */
-static bool links_ok(struct inspect *in, uint64_t addr, uint64_t trailer)
-{
-	uint64_t links[2];
-
-	if (!mem_read(&in->mem, addr + trailer, links, sizeof(links)))
-		return false;
-	for (unsigned i = 0; i < 2; i++) {
-		const struct inspect_kind *other;
-		uint64_t vtable, back;
-
-		if (!links[i])
-			continue;
-		if (!mem_u64(&in->mem, links[i] + 16, &vtable)) {
-			if (in->mem.frozen && !mem_has(&in->mem, links[i] + 16))
-				continue; /* became a neighbour after the first look: not in the
-					     copy */
-			return false;
-		}
-		other = kind_at(in, vtable);
-		if (!other || !other->tokio ||
-		    !mem_u64(&in->mem, links[i] + other->kind->trailer_offset + 8 * (1 - i),
-			     &back) ||
-		    back != addr)
-			return false;
-	}
-	return true;
-}
-
-/* Ids come from one counter, which stands at the next one. */
-static bool id_ok(struct inspect *in, const struct inspect_kind *k, uint64_t id)
-{
-	uint64_t counter = k->object->finding.runtimes[k->kind->runtime].next_id, next;
-
-	return id && (!counter ||
-		      (mem_u64(&in->mem, counter + k->object->object->bias, &next) && id < next));
-}
-
-/* The scheduler of a task in a list is an Arc, whose counts of references come first. */
-static bool scheduler_ok(struct inspect *in, uint64_t addr, const struct find_kind *k)
-{
-	uint64_t arc, counts[2];
-
-	return mem_u64(&in->mem, addr + k->scheduler_offset, &arc) &&
-	       mem_read(&in->mem, arc, counts, sizeof(counts)) && counts[0] &&
-	       counts[0] < MAX_REFS && counts[1] && counts[1] < MAX_REFS;
-}
-
-static bool read_tokio(struct inspect *in, struct inspect_task *t)
-{
-	const struct find_kind *k = t->kind->kind;
-	uint64_t vtable, s;
-
-	if (!mem_u64(&in->mem, t->addr, &s) || !mem_u64(&in->mem, t->addr + 16, &vtable) ||
-	    vtable != t->kind->vtable || !mem_u64(&in->mem, t->addr + 24, &t->owner) ||
-	    !mem_u64(&in->mem, t->addr + k->id_offset, &t->id))
-		return false;
-	t->raw_state = s;
-	if (s >> TOKIO_REF_SHIFT == 0 || s >> TOKIO_REF_SHIFT > MAX_REFS ||
-	    !id_ok(in, t->kind, t->id) || t->owner >> 48)
-		return false;
-	/* not yet in its runtime's list: being made, or what is left of that on a stack. Blocking
-	 * tasks are in no list, and without symbols only their running tells that they are some. */
-	if (!t->owner && k->role == TR_TASK && !(s & (TOKIO_COMPLETE | TOKIO_RUNNING)))
-		return false;
-	if ((s & TOKIO_RUNNING) && (s & TOKIO_COMPLETE))
-		return false;
-	if (!links_ok(in, t->addr, k->trailer_offset) ||
-	    (t->owner && !scheduler_ok(in, t->addr, k)))
-		return !in->mem.frozen; /* of two moments: nothing follows */
-	t->refs = (uint32_t)(s >> TOKIO_REF_SHIFT);
-	t->cancelled = s & TOKIO_CANCELLED;
-	t->join_interest = s & TOKIO_JOIN_INTEREST;
-	t->state = s & TOKIO_COMPLETE	? IS_DONE
-		   : s & TOKIO_RUNNING	? (s & TOKIO_NOTIFIED ? IS_WOKEN_RUNNING : IS_RUNNING)
-		   : s & TOKIO_NOTIFIED ? IS_SCHEDULED
-					: IS_IDLE;
-	return true;
-}
-
-static bool read_async(struct inspect *in, struct inspect_task *t)
-{
-	const struct find_kind *k = t->kind->kind;
-	uint64_t vtable, s;
-
-	if (!mem_u64(&in->mem, t->addr + t->kind->vtable_offset, &vtable) ||
-	    vtable != t->kind->vtable || !mem_u64(&in->mem, t->addr + k->state_offset, &s))
-		return false;
-	t->raw_state = s;
-	if (s >> ASYNC_REF_SHIFT > MAX_REFS || (!(s >> ASYNC_REF_SHIFT) && !(s & ASYNC_TASK)))
-		return false;
-	t->refs = (uint32_t)(s >> ASYNC_REF_SHIFT);
-	t->cancelled = (s & ASYNC_CLOSED) && !(s & ASYNC_COMPLETED);
-	t->join_interest = s & ASYNC_TASK;
-	t->state = s & (ASYNC_COMPLETED | ASYNC_CLOSED) ? IS_DONE
-		   : s & ASYNC_RUNNING	 ? (s & ASYNC_SCHEDULED ? IS_WOKEN_RUNNING : IS_RUNNING)
-		   : s & ASYNC_SCHEDULED ? IS_SCHEDULED
-					 : IS_IDLE;
-	return true;
-}
-
-static bool read_header(struct inspect *in, struct inspect_task *t)
-{
-	return t->kind->tokio ? read_tokio(in, t) : read_async(in, t);
-}
-
-struct found {
-	uint64_t addr;
-	struct inspect_kind *kind;
-};
-
-struct found_list {
-	struct found *v;
-	size_t n, cap;
-};
-
-static int found_add(struct found_list *l, uint64_t addr, struct inspect_kind *k)
-{
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 1024;
-		struct found *v = reallocarray(l->v, cap, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		l->v = v;
-		l->cap = cap;
-	}
-	l->v[l->n++] = (struct found){addr, k};
-	return 0;
-}
-
-static int scan_words(struct inspect *in, uint64_t base, const uint64_t *words, size_t n,
-		      struct found_list *list)
-{
-	uint64_t low = in->kinds[0].vtable, span = in->kinds[in->n_kinds - 1].vtable - low;
-
-	for (size_t i = 0; i < n; i++) {
-		struct inspect_kind *k;
-
-		if (words[i] - low > span)
-			continue;
-		k = kind_at(in, words[i]);
-		if (!k || k->vtable_offset == UNKNOWN_OFFSET)
-			continue;
-		if (found_add(list, base + i * 8 - k->vtable_offset, k) < 0)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-/* Where tasks can be: private writable memory that is no stack. */
-static bool may_hold_tasks(const struct inspect *in, size_t map)
-{
-	const struct process_map *m = &in->maps.v[map];
-
-	return m->read && m->write && !m->shared && !m->exec && !is_stack(in, map);
-}
-
-/* All words there that are a vtable's address, in the program or in the copy. */
-static int scan(struct inspect *in, bool copy, struct found_list *list, struct error *err)
-{
-	_cleanup_free_ uint64_t *buf = malloc(SCAN_BYTES);
-	size_t step = copy ? MEM_PAGE : SCAN_BYTES;
-
-	if (!buf)
-		return error_set(err, -ENOMEM, "out of memory");
-	for (size_t i = 0; i < in->maps.n; i++) {
-		const struct process_map *m = &in->maps.v[i];
-
-		for (uint64_t at = m->start; may_hold_tasks(in, i) && at < m->end; at += step) {
-			size_t len = m->end - at < step ? m->end - at : step;
-
-			if (copy ? !mem_read(&in->mem, at, buf, len)
-				 : in->mem.read(in->mem.ctx, at, buf, len) < 0)
-				continue; /* unmapped meanwhile */
-			if (scan_words(in, at, buf, len / 8, list) < 0)
-				return error_set(err, -ENOMEM, "out of memory");
-		}
-	}
-	return 0;
-}
-
-/* Of a program with little memory all of it is copied while it stands still: then the copy has
- * every task, also those that come and go faster than we look. */
-static bool want_whole(struct inspect *in)
-{
-	uint64_t bytes = 0;
-
-	for (size_t i = 0; i < in->maps.n; i++)
-		if (may_hold_tasks(in, i))
-			bytes += in->maps.v[i].end - in->maps.v[i].start;
-	if (bytes > WHOLE_BYTES)
-		return false;
-	for (size_t i = 0; i < in->maps.n; i++)
-		if (may_hold_tasks(in, i) && mem_want(&in->mem, in->maps.v[i].start,
-						      in->maps.v[i].end - in->maps.v[i].start) < 0)
-			return false;
-	return true;
 }
 
 /* ---- trees ---- */
@@ -797,7 +501,7 @@ static void read_tasks(struct inspect *in, struct inspect_result *res,
 	for (size_t i = 0; i < res->n_tasks; i++) {
 		struct inspect_task t = res->tasks[i];
 
-		if (!read_header(in, &t) || (t.state == IS_DONE && !opt->finished)) {
+		if (!task_read_header(in, &t) || (t.state == IS_DONE && !opt->finished)) {
 			await_node_free(t.tree);
 			continue;
 		}
@@ -882,21 +586,21 @@ int inspect_look(struct inspect *in, const struct inspect_options *opt,
 	int r;
 
 	mem_clear(&in->mem);
-	r = scan(in, false, &list, err);
+	r = tasks_scan(in, false, &list, err);
 	if (r == 0)
 		r = take_found(&list, &res, err);
 	if (r < 0)
 		goto out;
 	res.now_ns = in->core ? 0 : clock_monotonic_ns();
 	read_tasks(in, &res, opt);
-	whole = !in->core && want_whole(in);
+	whole = !in->core && tasks_want_whole(in);
 	r = mem_prepare(&in->mem);
 	if (r < 0)
 		error_set(err, r, "out of memory");
 	else
 		r = freeze(in, opt, &res, err);
 	if (r == 0 && whole)
-		r = scan(in, true, &list, err);
+		r = tasks_scan(in, true, &list, err);
 	if (r == 0 && whole)
 		r = take_found(&list, &res, err);
 	if (r < 0)

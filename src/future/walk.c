@@ -13,7 +13,7 @@
  *   8. any other structure: members whose type can hold a future; through Box, Pin and &mut
  * Everything is bounded: depth, nodes, elements; a future is walked once per path.
  */
-#include "future/await.h"
+#include "future/shape.h"
 
 #include "base/error.h"
 #include "binary/names.h"
@@ -26,12 +26,6 @@ enum {
 	DEFAULT_DEPTH = 256,
 	DEFAULT_NODES = 20000,
 	MAX_ELEMENTS = 4096,
-	FIND_DEPTH = 12,
-	HOLD_DEPTH = 100, /* each type is looked at once */
-	/* dw_type.note, bits */
-	NOTE_KNOWN = 1,
-	NOTE_HOLDS = 2,
-	NOTE_BUSY = 4,
 };
 
 void await_node_free(struct await_node *n)
@@ -123,193 +117,6 @@ bool await_starts(const char *s, const char *prefix)
 	return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
-/* ---- what a type is ---- */
-
-bool await_is_coroutine(const struct dw_type *t)
-{
-	return t->class == DC_STRUCT && t->has_variants &&
-	       (await_starts(t->name, "{async_fn_env#") ||
-		await_starts(t->name, "{async_block_env#") ||
-		await_starts(t->name, "{async_closure_env#"));
-}
-
-static bool is_closure(const struct dw_type *t)
-{
-	return t->class == DC_STRUCT && await_starts(t->name, "{closure_env#");
-}
-
-static bool is_dyn_future(const struct dw_type *t)
-{
-	return t->class == DC_STRUCT && t->n_members == 2 && dw_find_member(t, "pointer") &&
-	       dw_find_member(t, "vtable") && strstr(t->full, "dyn core::future::future::Future");
-}
-
-static bool is_slice(const struct dw_type *t)
-{
-	return t->class == DC_STRUCT && dw_find_member(t, "data_ptr") &&
-	       dw_find_member(t, "length");
-}
-
-static bool is_unordered(const struct dw_type *t)
-{
-	return t->class == DC_STRUCT && await_starts(t->name, "FuturesUnordered<");
-}
-
-static bool is_vec(const struct dw_type *t)
-{
-	return t->class == DC_STRUCT && await_starts(t->full, "alloc::vec::Vec<");
-}
-
-static bool is_shared(const struct dw_type *t)
-{
-	return t->class == DC_STRUCT &&
-	       await_starts(t->full, "futures_util::future::future::shared::Shared<");
-}
-
-/* References that own, or that a combinator polls through. */
-static bool is_followed(const struct dw_type *t)
-{
-	return t->class == DC_POINTER && (await_starts(t->name, "alloc::boxed::Box<") ||
-					  await_starts(t->name, "&mut ") || !*t->name);
-}
-
-static bool can_hold(struct walk *w, const struct dw_type *ct, unsigned depth)
-{
-	struct dw_type *t = (struct dw_type *)ct; /* notes are ours to write */
-	bool yes = false;
-
-	if (!t || depth > HOLD_DEPTH)
-		return false;
-	if (t->note & NOTE_KNOWN)
-		return t->note & NOTE_HOLDS;
-	if (t->note & NOTE_BUSY)
-		return false;
-	t->note |= NOTE_BUSY;
-	switch (t->class) {
-	case DC_STRUCT:
-	case DC_UNION:
-		if (await_starts(t->full, "core::marker::PhantomData"))
-			break;
-		if (await_is_coroutine(t) || await_is_leaf(t) || is_dyn_future(t) ||
-		    is_unordered(t) || is_shared(t)) {
-			yes = true;
-			break;
-		}
-		if (is_vec(t)) {
-			yes = can_hold(w, dw_param_type(w->dwarf, t, "T"), depth + 1);
-			break;
-		}
-		if (is_slice(t)) {
-			const struct dw_type *p =
-				dw_member_type(w->dwarf, dw_find_member(t, "data_ptr"));
-
-			yes = p && can_hold(w, dw_type_of(w->dwarf, p->target_ref), depth + 1);
-			break;
-		}
-		for (size_t i = 0; !yes && i < t->n_members; i++)
-			yes = can_hold(w, dw_member_type(w->dwarf, &t->members[i]), depth + 1);
-		for (size_t i = 0; !yes && i < t->n_variants; i++)
-			yes = can_hold(w, dw_member_type(w->dwarf, &t->variants[i].member),
-				       depth + 1);
-		break;
-	case DC_ARRAY:
-		yes = can_hold(w, dw_type_of(w->dwarf, t->target_ref), depth + 1);
-		break;
-	case DC_POINTER:
-		yes = is_followed(t) && can_hold(w, dw_type_of(w->dwarf, t->target_ref), depth + 1);
-		break;
-	default:
-		break;
-	}
-	t->note &= ~(uint32_t)NOTE_BUSY;
-	t->note |= NOTE_KNOWN | (yes ? NOTE_HOLDS : 0);
-	return yes;
-}
-
-bool await_can_hold(struct debug *d, const struct dw_type *t)
-{
-	struct walk w = {.dwarf = d};
-
-	return can_hold(&w, t, 0);
-}
-
-const struct dw_variant *await_variant(struct walk *w, const struct dw_type *t, uint64_t addr)
-{
-	const struct dw_variant *fallback = NULL;
-	uint64_t v;
-
-	if (!t->discr_size)
-		return t->n_variants == 1 ? &t->variants[0] : NULL;
-	if (!mem_uint(w->ctx->mem, addr + t->discr_offset, t->discr_size, &v))
-		return NULL;
-	for (size_t i = 0; i < t->n_variants; i++) {
-		if (t->variants[i].is_default)
-			fallback = &t->variants[i];
-		else if (t->variants[i].value == v)
-			return &t->variants[i];
-	}
-	return fallback;
-}
-
-static bool find(struct walk *w, const struct dw_type *t, uint64_t addr, const char *name,
-		 const char *prefix, unsigned depth, const struct dw_type **ret_type,
-		 uint64_t *ret_addr)
-{
-	const struct dw_variant *v;
-
-	if (!t || depth > FIND_DEPTH || (t->class != DC_STRUCT && t->class != DC_UNION))
-		return false;
-	for (size_t i = 0; i < t->n_members; i++) {
-		const struct dw_type *m = dw_member_type(w->dwarf, &t->members[i]);
-
-		if (!m ||
-		    !(name ? !strcmp(t->members[i].name, name) : await_starts(m->full, prefix)))
-			continue;
-		*ret_type = m;
-		*ret_addr = addr + t->members[i].offset;
-		return true;
-	}
-	for (size_t i = 0; i < t->n_members; i++)
-		if (find(w, dw_member_type(w->dwarf, &t->members[i]), addr + t->members[i].offset,
-			 name, prefix, depth + 1, ret_type, ret_addr))
-			return true;
-	if (!t->has_variants || !(v = await_variant(w, t, addr)))
-		return false;
-	return find(w, dw_member_type(w->dwarf, &v->member), addr + v->member.offset, name, prefix,
-		    depth + 1, ret_type, ret_addr);
-}
-
-bool await_find_member(struct walk *w, const struct dw_type *t, uint64_t addr, const char *name,
-		       const struct dw_type **ret_type, uint64_t *ret_addr)
-{
-	return find(w, t, addr, name, NULL, 0, ret_type, ret_addr);
-}
-
-bool await_find_type(struct walk *w, const struct dw_type *t, uint64_t addr, const char *prefix,
-		     const struct dw_type **ret_type, uint64_t *ret_addr)
-{
-	return find(w, t, addr, NULL, prefix, 0, ret_type, ret_addr);
-}
-
-const struct dw_type *await_pointee(struct walk *w, const struct dw_type *t)
-{
-	for (unsigned i = 0; t && i < 8; i++) {
-		const struct dw_type *next = NULL;
-
-		if (t->class == DC_POINTER)
-			return dw_type_of(w->dwarf, t->target_ref);
-		for (size_t k = 0; !next && k < t->n_members; k++)
-			next = dw_member_type(w->dwarf, &t->members[k]);
-		for (size_t k = 0; !next && k < t->n_variants; k++) {
-			const struct dw_type *v = dw_member_type(w->dwarf, &t->variants[k].member);
-
-			next = v && v->n_members ? dw_member_type(w->dwarf, &v->members[0]) : NULL;
-		}
-		t = next;
-	}
-	return NULL;
-}
-
 /* ---- the rules ---- */
 
 static void walk_type(struct walk *w, struct await_node *parent, const struct dw_type *t,
@@ -361,7 +168,7 @@ static void walk_asleep(struct walk *w, struct await_node *n, const struct dw_ty
 
 		if (!t || !strcmp(m->name, "__awaitee") || await_is_leaf(t) ||
 		    (t->class == DC_POINTER && !await_starts(t->name, "alloc::boxed::Box<")) ||
-		    await_is_captured(w, env, locals, m) || !can_hold(w, t, 0) ||
+		    await_is_captured(w, env, locals, m) || !shape_can_hold(w, t, 0) ||
 		    !(found = node_new(w, AN_FUTURE, t->full, addr + m->offset)))
 			continue;
 		walk_type(w, found, t, addr + m->offset, depth + 1);
@@ -472,7 +279,7 @@ static void walk_elements(struct walk *w, struct await_node *parent, const struc
 {
 	uint64_t i;
 
-	if (!elem || !elem->size || !can_hold(w, elem, 0))
+	if (!elem || !elem->size || !shape_can_hold(w, elem, 0))
 		return;
 	for (i = 0; i < n && i < MAX_ELEMENTS && w->n_nodes < w->max_nodes; i++)
 		walk_type(w, parent, elem, addr + i * elem->size, depth + 1);
@@ -592,7 +399,7 @@ static bool leads_to_future(struct walk *w, const struct dw_type *t)
 		else if (await_starts(t->name, "Pin<") && (m = dw_find_member(t, "pointer")))
 			t = dw_member_type(w->dwarf, m);
 		else
-			return can_hold(w, t, 0);
+			return shape_can_hold(w, t, 0);
 	}
 	return false;
 }
@@ -630,7 +437,8 @@ static void walk_closure(struct walk *w, struct await_node *parent, const struct
 	for (size_t i = 0; i < t->n_members; i++) {
 		const struct dw_type *m = dw_member_type(w->dwarf, &t->members[i]);
 
-		if (!m || (m->class == DC_POINTER ? !leads_to_future(w, m) : !can_hold(w, m, 0)))
+		if (!m ||
+		    (m->class == DC_POINTER ? !leads_to_future(w, m) : !shape_can_hold(w, m, 0)))
 			continue;
 		if (m->class == DC_POINTER)
 			walk_pointer(w, n, m, addr + t->members[i].offset, depth);
@@ -652,7 +460,7 @@ static void walk_members(struct walk *w, struct await_node *parent, const struct
 	for (size_t i = 0; i < t->n_members; i++) {
 		const struct dw_type *m = dw_member_type(w->dwarf, &t->members[i]);
 
-		if (m && can_hold(w, m, 0))
+		if (m && shape_can_hold(w, m, 0))
 			walk_type(w, parent, m, addr + t->members[i].offset, depth + 1);
 	}
 }
@@ -711,7 +519,7 @@ static const char *done_name(struct walk *w, const struct dw_type *t)
 		for (size_t k = 0; v && k < v->n_members; k++) {
 			const struct dw_type *m = dw_member_type(w->dwarf, &v->members[k]);
 
-			if (m && can_hold(w, m, 0))
+			if (m && shape_can_hold(w, m, 0))
 				return short_name(w, m);
 		}
 	}
@@ -731,7 +539,7 @@ static void walk_enum(struct walk *w, struct await_node *parent, const struct dw
 		return;
 	}
 	inner = dw_member_type(w->dwarf, &v->member);
-	done = !inner || !can_hold(w, inner, 0);
+	done = !inner || !shape_can_hold(w, inner, 0);
 	if (done) {
 		struct await_node *n;
 
@@ -766,23 +574,23 @@ static void walk_struct(struct walk *w, struct await_node *parent, const struct 
 		await_leaf(w, t, addr, n);
 		return;
 	}
-	if (is_dyn_future(t)) {
+	if (shape_is_dyn_future(t)) {
 		walk_dyn(w, parent, t, addr, depth);
 		return;
 	}
-	if (is_slice(t)) {
+	if (shape_is_slice(t)) {
 		walk_slice(w, parent, t, addr, depth);
 		return;
 	}
-	if (is_closure(t)) {
+	if (shape_is_closure(t)) {
 		walk_closure(w, parent, t, addr, depth);
 		return;
 	}
-	if (is_unordered(t)) {
+	if (shape_is_unordered(t)) {
 		walk_unordered(w, parent, t, addr, depth);
 		return;
 	}
-	if (is_vec(t)) {
+	if (shape_is_vec(t)) {
 		walk_vec(w, parent, t, addr, depth);
 		return;
 	}
@@ -797,7 +605,7 @@ static void walk_struct(struct walk *w, struct await_node *parent, const struct 
 		node_add(parent, n);
 		n->name = short_name(w, t);
 	}
-	if (is_shared(t)) {
+	if (shape_is_shared(t)) {
 		walk_shared(w, n, t, addr, depth);
 		return;
 	}

@@ -86,7 +86,7 @@ def test_without_debug_information(pollux, start, tmp_path, strip, says, named):
     if named:
         assert same > 0.9 * len(of_whole), (same, len(of_whole), names)
     else:
-        assert all(re.fullmatch(r"kind \d+|tokio worker", name) for name in names), names
+        assert all(re.fullmatch(r"kind \d+( \(.*\))?|tokio worker", name) for name in names), names
 
 
 def test_no_runtime(pollux):

@@ -1,0 +1,17 @@
+/* What walk.c wants to know of types; searching in values is in await.h. */
+#ifndef POLLUX_FUTURE_SHAPE_H
+#define POLLUX_FUTURE_SHAPE_H
+
+#include "future/await.h"
+
+bool shape_is_closure(const struct dw_type *t);
+bool shape_is_dyn_future(const struct dw_type *t);
+bool shape_is_slice(const struct dw_type *t);
+bool shape_is_unordered(const struct dw_type *t);
+bool shape_is_vec(const struct dw_type *t);
+bool shape_is_shared(const struct dw_type *t);
+
+/* By value, in any of its variants, or through what owns it or is polled through: a future? */
+bool shape_can_hold(struct walk *w, const struct dw_type *t, unsigned depth);
+
+#endif

@@ -1,0 +1,257 @@
+/*
+ * What is a task: headers found by the addresses of their kinds' vtables, and checked by all that
+ * must hold of a live one. Freed memory and copies on stacks look like tasks too.
+ *
+ * Source: Tokio runtime/task/{core,state,list}.rs, async-task header.rs and state.rs.
+ */
+#include "future/tasks.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	SCAN_BYTES = 1 << 20,
+	WHOLE_BYTES = 32 << 20,
+	MAX_REFS = 1 << 24,
+};
+
+/* Bits of Tokio's state word (runtime/task/state.rs). */
+enum {
+	TOKIO_RUNNING = 1,
+	TOKIO_COMPLETE = 2,
+	TOKIO_NOTIFIED = 4,
+	TOKIO_JOIN_INTEREST = 8,
+	TOKIO_JOIN_WAKER = 16,
+	TOKIO_CANCELLED = 32,
+	TOKIO_REF_SHIFT = 6,
+};
+
+/* Bits of async-task's state word (state.rs). */
+enum {
+	ASYNC_SCHEDULED = 1,
+	ASYNC_RUNNING = 2,
+	ASYNC_COMPLETED = 4,
+	ASYNC_CLOSED = 8,
+	ASYNC_TASK = 16,
+	ASYNC_REF_SHIFT = 8,
+};
+
+struct inspect_kind *task_kind_at(struct inspect *in, uint64_t vtable)
+{
+	size_t lo = 0, hi = in->n_kinds;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (in->kinds[mid].vtable < vtable)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < in->n_kinds && in->kinds[lo].vtable == vtable ? &in->kinds[lo] : NULL;
+}
+
+/* A stack has its guard page right below it: copies of headers lie there, never tasks. */
+static bool is_stack(const struct inspect *in, size_t i)
+{
+	const struct process_map *m = &in->maps.v[i];
+	const struct process_map *below = i ? &in->maps.v[i - 1] : NULL;
+
+	if (!strncmp(m->path, "[stack", 6))
+		return true;
+	return below && below->end == m->start && !below->read && !below->write && !below->exec &&
+	       below->end - below->start <= 65536 && m->inode == 0;
+}
+
+/* owned: Pointers { prev, next }, each 0 or the header of another task that points back. */
+static bool links_ok(struct inspect *in, uint64_t addr, uint64_t trailer)
+{
+	uint64_t links[2];
+
+	if (!mem_read(&in->mem, addr + trailer, links, sizeof(links)))
+		return false;
+	for (unsigned i = 0; i < 2; i++) {
+		const struct inspect_kind *other;
+		uint64_t vtable, back;
+
+		if (!links[i])
+			continue;
+		if (!mem_u64(&in->mem, links[i] + 16, &vtable)) {
+			if (in->mem.frozen && !mem_has(&in->mem, links[i] + 16))
+				continue; /* became a neighbour after the first look: not in the
+					     copy */
+			return false;
+		}
+		other = task_kind_at(in, vtable);
+		if (!other || !other->tokio ||
+		    !mem_u64(&in->mem, links[i] + other->kind->trailer_offset + 8 * (1 - i),
+			     &back) ||
+		    back != addr)
+			return false;
+	}
+	return true;
+}
+
+/* Ids come from one counter, which stands at the next one. */
+static bool id_ok(struct inspect *in, const struct inspect_kind *k, uint64_t id)
+{
+	uint64_t counter = k->object->finding.runtimes[k->kind->runtime].next_id, next;
+
+	return id && (!counter ||
+		      (mem_u64(&in->mem, counter + k->object->object->bias, &next) && id < next));
+}
+
+/* The scheduler of a task in a list is an Arc, whose counts of references come first. */
+static bool scheduler_ok(struct inspect *in, uint64_t addr, const struct find_kind *k)
+{
+	uint64_t arc, counts[2];
+
+	return mem_u64(&in->mem, addr + k->scheduler_offset, &arc) &&
+	       mem_read(&in->mem, arc, counts, sizeof(counts)) && counts[0] &&
+	       counts[0] < MAX_REFS && counts[1] && counts[1] < MAX_REFS;
+}
+
+static bool read_tokio(struct inspect *in, struct inspect_task *t)
+{
+	const struct find_kind *k = t->kind->kind;
+	uint64_t vtable, s;
+
+	if (!mem_u64(&in->mem, t->addr, &s) || !mem_u64(&in->mem, t->addr + 16, &vtable) ||
+	    vtable != t->kind->vtable || !mem_u64(&in->mem, t->addr + 24, &t->owner) ||
+	    !mem_u64(&in->mem, t->addr + k->id_offset, &t->id))
+		return false;
+	t->raw_state = s;
+	if (s >> TOKIO_REF_SHIFT == 0 || s >> TOKIO_REF_SHIFT > MAX_REFS ||
+	    !id_ok(in, t->kind, t->id) || t->owner >> 48)
+		return false;
+	/* not yet in its runtime's list: being made, or what is left of that on a stack. Blocking
+	 * tasks are in no list, and without symbols only their running tells that they are some. */
+	if (!t->owner && k->role == TR_TASK && !(s & (TOKIO_COMPLETE | TOKIO_RUNNING)))
+		return false;
+	if ((s & TOKIO_RUNNING) && (s & TOKIO_COMPLETE))
+		return false;
+	if (!links_ok(in, t->addr, k->trailer_offset) ||
+	    (t->owner && !scheduler_ok(in, t->addr, k)))
+		return !in->mem.frozen; /* of two moments: nothing follows */
+	t->refs = (uint32_t)(s >> TOKIO_REF_SHIFT);
+	t->cancelled = s & TOKIO_CANCELLED;
+	t->join_interest = s & TOKIO_JOIN_INTEREST;
+	t->state = s & TOKIO_COMPLETE	? IS_DONE
+		   : s & TOKIO_RUNNING	? (s & TOKIO_NOTIFIED ? IS_WOKEN_RUNNING : IS_RUNNING)
+		   : s & TOKIO_NOTIFIED ? IS_SCHEDULED
+					: IS_IDLE;
+	return true;
+}
+
+static bool read_async(struct inspect *in, struct inspect_task *t)
+{
+	const struct find_kind *k = t->kind->kind;
+	uint64_t vtable, s;
+
+	if (!mem_u64(&in->mem, t->addr + t->kind->vtable_offset, &vtable) ||
+	    vtable != t->kind->vtable || !mem_u64(&in->mem, t->addr + k->state_offset, &s))
+		return false;
+	t->raw_state = s;
+	if (s >> ASYNC_REF_SHIFT > MAX_REFS || (!(s >> ASYNC_REF_SHIFT) && !(s & ASYNC_TASK)))
+		return false;
+	t->refs = (uint32_t)(s >> ASYNC_REF_SHIFT);
+	t->cancelled = (s & ASYNC_CLOSED) && !(s & ASYNC_COMPLETED);
+	t->join_interest = s & ASYNC_TASK;
+	t->state = s & (ASYNC_COMPLETED | ASYNC_CLOSED) ? IS_DONE
+		   : s & ASYNC_RUNNING	 ? (s & ASYNC_SCHEDULED ? IS_WOKEN_RUNNING : IS_RUNNING)
+		   : s & ASYNC_SCHEDULED ? IS_SCHEDULED
+					 : IS_IDLE;
+	return true;
+}
+
+bool task_read_header(struct inspect *in, struct inspect_task *t)
+{
+	return t->kind->tokio ? read_tokio(in, t) : read_async(in, t);
+}
+
+static int found_add(struct found_list *l, uint64_t addr, struct inspect_kind *k)
+{
+	if (l->n == l->cap) {
+		size_t cap = l->cap ? l->cap * 2 : 1024;
+		struct found *v = reallocarray(l->v, cap, sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		l->v = v;
+		l->cap = cap;
+	}
+	l->v[l->n++] = (struct found){addr, k};
+	return 0;
+}
+
+static int scan_words(struct inspect *in, uint64_t base, const uint64_t *words, size_t n,
+		      struct found_list *list)
+{
+	uint64_t low = in->kinds[0].vtable, span = in->kinds[in->n_kinds - 1].vtable - low;
+
+	for (size_t i = 0; i < n; i++) {
+		struct inspect_kind *k;
+
+		if (words[i] - low > span)
+			continue;
+		k = task_kind_at(in, words[i]);
+		if (!k || k->vtable_offset == UNKNOWN_OFFSET)
+			continue;
+		if (found_add(list, base + i * 8 - k->vtable_offset, k) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Where tasks can be: private writable memory that is no stack. */
+static bool may_hold_tasks(const struct inspect *in, size_t map)
+{
+	const struct process_map *m = &in->maps.v[map];
+
+	return m->read && m->write && !m->shared && !m->exec && !is_stack(in, map);
+}
+
+/* All words there that are a vtable's address, in the program or in the copy. */
+int tasks_scan(struct inspect *in, bool copy, struct found_list *list, struct error *err)
+{
+	_cleanup_free_ uint64_t *buf = malloc(SCAN_BYTES);
+	size_t step = copy ? MEM_PAGE : SCAN_BYTES;
+
+	if (!buf)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < in->maps.n; i++) {
+		const struct process_map *m = &in->maps.v[i];
+
+		for (uint64_t at = m->start; may_hold_tasks(in, i) && at < m->end; at += step) {
+			size_t len = m->end - at < step ? m->end - at : step;
+
+			if (copy ? !mem_read(&in->mem, at, buf, len)
+				 : in->mem.read(in->mem.ctx, at, buf, len) < 0)
+				continue; /* unmapped meanwhile */
+			if (scan_words(in, at, buf, len / 8, list) < 0)
+				return error_set(err, -ENOMEM, "out of memory");
+		}
+	}
+	return 0;
+}
+
+/* Of a program with little memory all of it is copied while it stands still: then the copy has
+ * every task, also those that come and go faster than we look. */
+bool tasks_want_whole(struct inspect *in)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < in->maps.n; i++)
+		if (may_hold_tasks(in, i))
+			bytes += in->maps.v[i].end - in->maps.v[i].start;
+	if (bytes > WHOLE_BYTES)
+		return false;
+	for (size_t i = 0; i < in->maps.n; i++)
+		if (may_hold_tasks(in, i) && mem_want(&in->mem, in->maps.v[i].start,
+						      in->maps.v[i].end - in->maps.v[i].start) < 0)
+			return false;
+	return true;
+}

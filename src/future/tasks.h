@@ -1,0 +1,76 @@
+/* What inspect.c and tasks.c share: a look at a process, its objects and kinds. */
+#ifndef POLLUX_FUTURE_TASKS_H
+#define POLLUX_FUTURE_TASKS_H
+
+#include "future/core.h"
+#include "future/inspect.h"
+#include "future/sockets.h"
+#include "process/maps.h"
+#include "process/objects.h"
+#include "process/process.h"
+#include "runtime/runtime.h"
+
+enum { UNKNOWN_OFFSET = 0xffff };
+
+struct inspect_object {
+	struct process_object *object;
+	struct finding finding;
+	struct debug *dwarf; /* NULL: none, or not looked for yet */
+	bool dwarf_tried;
+	struct error dwarf_error;
+};
+
+struct inspect_kind {
+	struct inspect_object *object;
+	const struct find_kind *kind;
+	const char *runtime;
+	uint64_t vtable;	/* in the process */
+	uint16_t vtable_offset; /* in a task's header; UNKNOWN_OFFSET: its tasks can't be found */
+	bool tokio;
+	bool resolved;
+	const struct dw_type *future; /* T */
+	const struct dw_type *stage;  /* Tokio: Stage<T> */
+	uint64_t stage_offset;	      /* from the header */
+	char *name, *site;
+	char *why;
+};
+
+struct inspect {
+	struct process process;
+	struct core *core; /* NULL: a live process */
+	struct process_maps maps;
+	struct process_objects objects;
+	struct inspect_object *looked;
+	size_t n_looked;
+	struct inspect_kind *kinds; /* sorted by vtable */
+	size_t n_kinds;
+	struct mem mem;
+	struct sockets sockets;
+	struct map names; /* see struct await_context */
+	char **notes;
+	size_t n_notes;
+};
+
+struct found {
+	uint64_t addr;
+	struct inspect_kind *kind;
+};
+
+struct found_list {
+	struct found *v;
+	size_t n, cap;
+};
+
+struct inspect_kind *task_kind_at(struct inspect *in, uint64_t vtable); /* NULL: none */
+
+/* Fills what header and state word tell of the task at t->addr; false: there is none. Before the
+ * memory is frozen words of two moments meet, so less is checked then. */
+bool task_read_header(struct inspect *in, struct inspect_task *t);
+
+/* Adds what may be a header: everything that points at a vtable, in the program or in the copy. */
+int tasks_scan(struct inspect *in, bool copy, struct found_list *list, struct error *err);
+
+/* Makes the next copy whole, if the program's memory is small enough for that; false: it is not. */
+bool tasks_want_whole(struct inspect *in);
+
+#endif
