@@ -102,13 +102,14 @@ static void count_syscalls(struct elf_image *image, struct finding *f, size_t *r
 		if (left > end - start)
 			left = end - start;
 		p = code;
-		while ((p = memmem(p, left - (size_t)(p - code), "\x0f\x05", 2))) {
-			uint64_t addr = start + (uint64_t)(p - code);
+		/* by its second byte, which is much rarer in code than the first */
+		while ((p = memchr(p, 0x05, left - (size_t)(p - code)))) {
+			uint64_t addr = start + (uint64_t)(p - code) - 1;
 			const struct elf_symbol *s;
 			size_t n;
 
-			p += 2;
-			if (addr < done)
+			p++;
+			if (p - code < 2 || p[-2] != 0x0f || addr < done)
 				continue;
 			n = syscalls_in(image, addr, &done);
 			s = n ? elf_image_symbol_at(image, addr) : NULL;
