@@ -152,9 +152,12 @@ static int plan_kind(struct plan *at, const struct find_kind *k)
 		.vtable = k->vtable + bias,
 		.poll_offset = (uint16_t)(k->poll_slot - k->vtable),
 	};
+	/* A worker's main loop is one of Tokio's blocking tasks, and those have a scheduler of no
+	 * size. Where names don't tell, the agent learns which of them it is. */
 	if (k->role == TR_WORKER)
 		like.flags = AGENT_HOOK_WORKER;
-	else if (k->name && *k->name && f->has_symbols)
+	else if (async || k->scheduler_offset != k->id_offset ||
+		 (k->name && *k->name && f->has_symbols))
 		like.flags = AGENT_HOOK_TASK;
 	struct agent_hook poll = like;
 	if (async)

@@ -52,32 +52,25 @@ pub fn short_tasks(stage: &Stage) {
     let rt = multi();
     stage.ready();
     let n = stage.scaled(1000);
-    let done = Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let counter = done.clone();
     let task = rt.spawn(spawner(async move {
         let mut interval = tokio::time::interval(Duration::from_millis(1));
-        let mut last = Vec::new();
+        let mut tasks = Vec::new();
         for _ in 0..n {
             interval.tick().await;
-            last.clear();
             for _ in 0..10 {
-                let done = counter.clone();
-                last.push(tokio::spawn(short(async move {
-                    tokio::task::yield_now().await;
-                    done.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                })));
+                tasks.push(tokio::spawn(short(tokio::task::yield_now())));
             }
         }
-        for task in last {
+        let mut done = 0;
+        for task in tasks {
             task.await.unwrap();
+            done += 1;
         }
+        done
     }));
-    rt.block_on(task).unwrap();
-    while done.load(std::sync::atomic::Ordering::SeqCst) < 10 * n {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let done = rt.block_on(task).unwrap();
     drop(rt);
-    say(&format!("short tasks {}", 10 * n));
+    say(&format!("short tasks {done}"));
     stage.done();
 }
 
@@ -138,18 +131,26 @@ pub fn foreign_spawns(stage: &Stage) {
         let handle = rt.handle().clone();
         threads.push(std::thread::spawn(move || {
             let mut sum = 0;
+            let mut tasks = Vec::new();
             for value in 0..n {
                 let (tx, rx) = oneshot::channel();
-                handle.spawn(spawned_outside(async move {
+                tasks.push(handle.spawn(spawned_outside(async move {
                     tokio::task::yield_now().await;
                     tx.send(value * part).unwrap();
-                }));
+                })));
                 sum += rx.blocking_recv().unwrap();
             }
-            sum
+            (sum, tasks)
         }));
     }
-    let sum: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    let mut sum = 0;
+    for thread in threads {
+        let (part, tasks) = thread.join().unwrap();
+        sum += part;
+        for task in tasks {
+            rt.block_on(task).unwrap();
+        }
+    }
     drop(rt);
     assert_eq!(sum, n * (n - 1) / 2 * 6);
     say(&format!("foreign spawns {n}: {sum}"));
