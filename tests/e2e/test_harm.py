@@ -91,11 +91,12 @@ def test_recorder_killed(pollux, suite, tmp_path, all_of_it):
             recorder.process.communicate()
             n_readable += readable(pollux, trace)
             if i % 2:
-                again = driver.Recorder(pollux, target.pid, tmp_path / "again.plx")
-                time.sleep(0.05)
-                code, said = again.stop()
+                # the killed one left the agent on: only time tells that the second has attached
+                trace = tmp_path / "again.plx"
+                again = driver.Recorder(pollux, target.pid, trace, "-d", "0.2", wait=False)
+                code, said = again.wait()
                 assert code == 0, said
-                assert driver.report(pollux, tmp_path / "again.plx")["events"] > 0
+                assert driver.report(pollux, trace)["events"] > 0
             finish(target)
     assert n_readable > 0
 
