@@ -86,8 +86,8 @@ void debug_free(struct debug *d);
  * (and not remembered). For callers with little time. */
 void debug_local(struct debug *d, bool local);
 
-/* How many split units' files were missed so far (0 where the cache had all answers), and the name of
- * one: what is in them can't be told. */
+/* How many split units' files were missed so far (0 where the cache had all answers), and the name
+ * of one: what is in them can't be told. */
 size_t debug_missing(const struct debug *d, const char **ret_file);
 
 /* The type behind a reference; NULL: unreadable. */

@@ -59,8 +59,8 @@ bool debug_same_type(struct debug *d, uint64_t a, uint64_t b);
 
 /* Fills d with what is cached for this file, if anything; sets d->cache_path. True: filled. */
 bool debug_cache_load(struct debug *d);
-/* What a cache file holds behind its head; the strings stay in `data`. False: odd, and nothing of it
- * is kept. */
+/* What a cache file holds behind its head; the strings stay in `data`. False: odd, and nothing of
+ * it is kept. */
 bool debug_cache_parse(struct debug *d, const uint8_t *data, size_t len);
 void debug_cache_save(struct debug *d);
 
