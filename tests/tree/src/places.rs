@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-const MS: Duration = Duration::from_millis(1);
+const MS: Duration = Duration::from_millis(20);
 
 async fn leaf(n: usize) -> usize {
     for _ in 0..n {
