@@ -62,10 +62,15 @@ def builds(everything):
 
 
 def cases(everything):
-    """[(package, profile, program, mode)]. A program of panics can't be in a build that aborts."""
+    """[(package, profile, program, mode)]"""
+    return cases_of(builds(everything))
+
+
+def cases_of(chosen):
+    """The same for these builds. A program of panics can't be in a build that aborts."""
     return [
         (package, profile, program, mode)
-        for package, profile in builds(everything)
+        for package, profile in chosen
         for program, needs in programs(package)
         if program not in APART and (needs != "unwind" or PROFILES[profile].unwind)
         for mode in MODES
