@@ -244,6 +244,12 @@ static void write_path(struct writer *w, const struct segment *segs, size_t n, u
 	size_t first = first_segment(segs, n);
 	bool own_closure = true;
 
+	/* Up to rustc 1.68 every coroutine was wrapped in this. */
+	if (n && is(segs[n - 1].word, "GenFuture") && is(segs[0].word, "core") &&
+	    segs[n - 1].generics.at < segs[n - 1].generics.end) {
+		write_text(w, segs[n - 1].generics, generics, depth);
+		return;
+	}
 	for (size_t i = first; i < n; i++) {
 		const struct segment *s = &segs[i];
 		struct text word, type;
