@@ -16,12 +16,14 @@
 #include <fcntl.h>
 #include <gelf.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #define MAX_SEGMENTS 256u
 #define MAX_SECTIONS 100000u
 /* Loadable bytes and symbol tables of one object. Beyond this it isn't a program that we trace. */
 #define MAX_BYTES (2ULL << 30)
+#define HUGE_PAGE (2ULL << 20)
 
 /* What is needed while opening only. */
 struct opening {
@@ -43,7 +45,14 @@ static int read_bytes(struct opening *o, uint64_t offset, uint64_t len, struct i
 	if (len > o->budget)
 		return error_set(o->err, -EFBIG, "more than %llu MiB to load",
 				 (unsigned long long)(MAX_BYTES >> 20));
-	data = malloc(len + 1);
+	/* For large ones a fault and a cleared page per 4 KiB would cost as much as the copy. */
+	if (len >= 4 * HUGE_PAGE) {
+		data = aligned_alloc(HUGE_PAGE, (len + HUGE_PAGE) & ~(HUGE_PAGE - 1));
+		if (data)
+			madvise(data, len, MADV_HUGEPAGE);
+	} else {
+		data = malloc(len + 1);
+	}
 	if (!data)
 		return error_set(o->err, -ENOMEM, "out of memory");
 	while (done < len) {
