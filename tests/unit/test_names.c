@@ -101,7 +101,8 @@ static const struct {
 	{"app::main::{closure#2}", "app::main::{closure#2}"},
 	{"app::main::{async_fn#0}::{async_block_env#1}", "app::main::{async_block#1}"},
 	{"core::future::from_generator::GenFuture<app::worker::{async_fn_env#0}>", "app::worker"},
-	{"tokio::time::timeout::Timeout<core::future::from_generator::GenFuture<app::f::{async_fn_env#0}>>",
+	{"tokio::time::timeout::Timeout<core::future::from_generator::GenFuture<app::f::{async_fn_"
+	 "env#0}>>",
 	 "tokio::time::timeout::Timeout<app::f>"},
 	{"app::db::{impl#3}::send::{async_fn_env#0}<alloc::vec::Vec<u8, alloc::alloc::Global>>",
 	 "app::db::send"},
