@@ -24,6 +24,7 @@ TRACEFS = Path("/sys/kernel/tracing")
 class Nothing:
     name = "nothing"
     build = "plain"
+    slow = 1  # a storm is made so many times smaller, or it would take all day
 
     def __init__(self):
         self.facts = {}
@@ -101,6 +102,7 @@ class Perf(Nothing):
     addresses and offsets in binaries linked by lld, and would break the program.
     """
     name = "perf uprobes"
+    slow = 40
     group = "pollux_bench"
 
     def __init__(self):

@@ -82,7 +82,7 @@ def table(head, rows):
 
 def storm_rows(size, kinds, paths, what, on):
     results = rounds(size, kinds, lambda recorder: programs.storm(
-        paths[recorder.build], recorder, what, on, size.storm[what]))
+        paths[recorder.build], recorder, what, on, size.storm[what] // recorder.slow))
     rows = []
     for name in results:
         cost = per_event(results, name)
@@ -218,7 +218,7 @@ def write(lines):
 
 
 class Full:
-    rounds = 7
+    rounds = 5
     storm = {"yield": 4_000_000, "spawn": 1_000_000}
     connections = 32
     seconds = 5

@@ -1,6 +1,11 @@
 /*
  * Live sources of events behind one ops table. A source turns what it sees into the vocabulary of
  * trace/event.h and writes it; it knows nothing of what the events mean.
+ *
+ * A recording has one main source (agent or kernel), which starts or finds the processes and knows
+ * their tasks, and any number of others that add what they see of the same processes (samples,
+ * scheduler, system calls). The set holds them together: it tells the others of each process,
+ * drains all, ends the rounds of the trace, sums up.
  */
 #ifndef POLLUX_CAPTURE_CAPTURE_H
 #define POLLUX_CAPTURE_CAPTURE_H
@@ -14,14 +19,26 @@
 #include <sys/types.h>
 
 struct capture;
-struct places_ops; /* process/places.h */
+struct capture_set;
+struct capture_threads; /* capture/threads.h */
+struct places_ops;	/* process/places.h */
+
+enum capture_futures { CF_NONE = 0, CF_GENERATED, CF_ALL };
 
 struct capture_options {
 	const pid_t *pids; /* attach to these ... */
 	size_t n_pids;
-	char *const *argv;		 /* ... or start this (NULL-terminated); not both */
-	uint64_t ring_bytes;		 /* per thread */
+	char *const *argv;   /* ... or start this (NULL-terminated) ... */
+	const char *exe;     /* ... or every process of this binary; only one of three */
+	uint64_t ring_bytes; /* per thread; of the kernel's buffers, per CPU */
 	const struct places_ops *places; /* who knows await points; NULL: none are recorded */
+	bool kernel;			 /* the main source is the kernel, not the agent */
+	uint32_t cpu_hz;		 /* samples of the CPU; 0: none */
+	bool sched, syscalls;
+	uint64_t long_poll_ns; /* stacks of polls longer than this; 0: none */
+	bool spawn_stacks;     /* the stack of each spawn */
+	enum capture_futures futures;
+	const char *const *include, *const *exclude; /* of futures, by name; NULL or 0-terminated */
 };
 
 struct capture_stats {
@@ -34,26 +51,59 @@ struct capture_stats {
 	size_t n_coverage;
 };
 void capture_stats_done(struct capture_stats *s);
+/* Writes it into the trace and keeps a copy for the end. */
+int capture_tell_coverage(struct trace_writer *w, struct capture_stats *s,
+			  const struct trace_coverage *c);
 
-struct capture_ops {
-	const char *name; /* "agent" */
-	/* Finds, loads, enables. On success events flow. */
-	int (*open)(const struct capture_options *opt, struct trace_writer *w,
-		    struct capture **ret_capture, struct error *err);
-	/* Writes all that is there now, ends a round of the writer when it is time. Returns ns
-	 * after which it likes to be called again, 0 when all targets are gone and drained,
-	 * negative errno. */
-	int64_t (*drain)(struct capture *c, struct error *err);
-	/* Detaches, drains the rest, writes coverage and cost. Frees c in every case. */
-	int (*close)(struct capture *c, const char *reason, struct capture_stats *ret_stats,
-		     struct error *err);
+/* What the sources of one recording share. */
+struct capture_shared {
+	const struct capture_options *options;
+	struct trace_writer *writer;
+	struct capture_threads *threads;
+	/* The main source calls this for every process that it begins with, when it has told the
+	 * trace of it (`process` is its index) and before events flow; a program that was started
+	 * stands still then, its libraries loaded. An error ends the recording. */
+	int (*joined)(struct capture_shared *shared, pid_t pid, uint32_t process,
+		      struct error *err);
+	struct capture_set *set;
 };
 
-/* The launched program: its pid while it runs, else 0; its status from waitpid, -1 while it runs.
- */
-pid_t capture_child(const struct capture *c);
-int capture_exit_status(const struct capture *c);
+struct capture_ops {
+	const char *name; /* "agent", "kernel", "samples", ... */
+	/* A main source finds, loads, enables: on success events flow. Any other only makes
+	 * itself ready. The shared outlives the source. */
+	int (*open)(struct capture_shared *shared, struct capture **ret_capture, struct error *err);
+	/* Not of main sources: a process joins, see capture_shared. What can't be had, but is not
+	 * what the user asked for by name, becomes coverage and no error. */
+	int (*join)(struct capture *c, pid_t pid, uint32_t process, struct error *err);
+	/* Writes all that is there now. *ret_watermark_ns: what happened before it is written.
+	 * Returns ns after which it likes to be called again, 0 when all targets are gone and
+	 * drained (main sources), negative errno. */
+	int64_t (*drain)(struct capture *c, uint64_t *ret_watermark_ns, struct error *err);
+	/* Detaches, drains the rest, adds its coverage, losses and cost to *stats, which others
+	 * have added to. Frees c in every case. */
+	int (*close)(struct capture *c, struct capture_stats *stats, struct error *err);
+	/* Main sources: the launched program: its pid while it runs, else 0; its status from
+	 * waitpid, -1 while it runs. */
+	pid_t (*child)(const struct capture *c);
+	int (*exit_status)(const struct capture *c);
+};
 
-extern const struct capture_ops capture_agent;
+extern const struct capture_ops capture_agent;	 /* main */
+extern const struct capture_ops capture_kernel;	 /* main: USDT probes and uprobes */
+extern const struct capture_ops capture_samples; /* CPU samples by perf events */
+extern const struct capture_ops capture_sched;	 /* off-CPU time and system calls */
+extern const struct capture_ops capture_watch;	 /* stacks of long polls */
+
+/* Opens what the options ask for. On failure nothing is left behind anywhere. */
+int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
+		     struct capture_set **ret_set, struct error *err);
+/* Drains all sources, ends a round when it is time; returns as capture_ops.drain. */
+int64_t capture_set_drain(struct capture_set *s, struct error *err);
+/* The main source is closed last. Writes the cost. Frees s in every case. */
+int capture_set_close(struct capture_set *s, const char *reason, struct capture_stats *ret_stats,
+		      struct error *err);
+pid_t capture_set_child(const struct capture_set *s);
+int capture_set_exit_status(const struct capture_set *s);
 
 #endif

@@ -121,6 +121,72 @@ struct tl_block {
 	uint64_t begin_ns, end_ns;
 };
 
+/* A system call, told when it ends. */
+struct tl_syscall {
+	struct tl_task *task; /* innermost task being polled there; NULL: none */
+	uint32_t thread;
+	uint16_t number; /* of x86-64 */
+	int64_t result;
+	uint64_t begin_ns, end_ns;
+};
+
+/* A stretch in which a thread was on no CPU, told when it ends. */
+struct tl_off_cpu {
+	struct tl_task *task; /* as above */
+	uint32_t thread;
+	enum trace_off_cpu why;
+	uint32_t syscall; /* number + 1 of the system call that it was in; 0: none or not known */
+	uint64_t begin_ns, end_ns;
+};
+
+/* A sample of a thread: of its CPU time, or of a poll that takes long. */
+struct tl_sample {
+	struct tl_task *task; /* as above */
+	uint32_t thread;
+	enum trace_sample what;
+	uint64_t time_ns, weight; /* weight: see enum trace_sample */
+	uint64_t stack;		  /* 1 + the index of a struct trace_stack; 0: without */
+};
+
+/* An instance of a future inside a task: found by its address and kind, from its first poll until
+ * it is ready, its task ends, or another kind is polled at its address. Valid during the call of
+ * the sink only. */
+struct tl_future {
+	uint64_t serial; /* trace-wide, from 1 */
+	uint32_t kind;	 /* role future */
+	uint64_t addr;
+	struct tl_task *task;	   /* in which it was polled first; NULL outside of all tasks */
+	struct tl_future *parent;  /* whose poll polled it first; NULL: the task's own future */
+	uint64_t begin_ns, end_ns; /* first poll begins; end, 0 while alive */
+	enum trace_outcome outcome;
+	uint64_t n_polls;
+	uint64_t poll_ns; /* in its polls, children's included */
+	uint64_t self_ns; /* without those of children that were told */
+	uint64_t wait_ns; /* between its polls */
+	void *user;
+};
+
+/* One poll of a future, told when it ends; inner ones before outer ones. */
+struct tl_future_poll {
+	struct tl_future *future;
+	struct tl_task *task; /* whose poll is open; may differ from future->task */
+	uint32_t thread;
+	uint32_t depth; /* futures' polls around it in the same poll of the task */
+	uint64_t begin_ns, end_ns;
+	uint64_t waited_ns; /* since its poll before ended; 0 at the first */
+	enum trace_outcome outcome;
+	uint64_t place; /* as tl_poll.place */
+};
+
+/* What a machine of async-std was seen to do. */
+struct tl_machine {
+	enum trace_machine what;
+	uint64_t machine;     /* its address */
+	struct tl_task *task; /* which it is about, or which the machine had last; NULL */
+	uint32_t thread;
+	uint64_t time_ns;
+};
+
 /* A stretch in which a thread was parked: told when it ends. */
 struct tl_park {
 	uint32_t thread;
@@ -166,6 +232,12 @@ struct timeline_sink {
 	int (*block)(void *ctx, const struct tl_block *block);
 	int (*section)(void *ctx, const struct tl_section *section);
 	int (*park)(void *ctx, const struct tl_park *park);
+	int (*syscall)(void *ctx, const struct tl_syscall *call);
+	int (*off_cpu)(void *ctx, const struct tl_off_cpu *off);
+	int (*sample)(void *ctx, const struct tl_sample *sample);
+	int (*future_poll)(void *ctx, const struct tl_future_poll *poll);
+	int (*future_end)(void *ctx, struct tl_future *future); /* also at the trace's end */
+	int (*machine)(void *ctx, const struct tl_machine *machine);
 	int (*loss)(void *ctx, const struct tl_loss *loss);
 	int (*thread_end)(void *ctx, const struct tl_thread *thread); /* once each, at the finish */
 	/* A waker that can't be told as a tl_wake: its task has ended, or it is a block_on's and

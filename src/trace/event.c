@@ -28,6 +28,12 @@ const char *trace_event_type_name(unsigned type)
 		[TE_LOST] = "lost",
 		[TE_ROOT_ENTER] = "root_enter",
 		[TE_ROOT_WAKE] = "root_wake",
+		[TE_SYSCALL] = "syscall",
+		[TE_OFF_CPU] = "off_cpu",
+		[TE_SAMPLE] = "sample",
+		[TE_FUTURE_BEGIN] = "future_begin",
+		[TE_FUTURE_END] = "future_end",
+		[TE_MACHINE] = "machine",
 	};
 	return LOOK_UP(names, type);
 }
@@ -97,13 +103,47 @@ const char *trace_call_name(unsigned call)
 	return LOOK_UP(names, call);
 }
 
+const char *trace_off_cpu_name(unsigned why)
+{
+	static const char *const names[TX_N] = {
+		[TX_PREEMPTED] = "preempted",
+		[TX_SLEEPING] = "sleeping",
+		[TX_UNINTERRUPTIBLE] = "uninterruptible",
+		[TX_OTHER] = "other",
+	};
+	return LOOK_UP(names, why);
+}
+
+const char *trace_sample_name(unsigned sample)
+{
+	static const char *const names[TM_N] = {
+		[TM_CPU_CLOCK] = "cpu-clock",
+		[TM_CYCLES] = "cycles",
+		[TM_INSTRUCTIONS] = "instructions",
+		[TM_BLOCKED] = "blocked",
+		[TM_LONG_RUNNING] = "long poll, running",
+		[TM_LONG_BLOCKED] = "long poll, blocked",
+		[TM_SPAWN] = "spawn",
+	};
+	return LOOK_UP(names, sample);
+}
+
+const char *trace_machine_name(unsigned machine)
+{
+	static const char *const names[TC_N] = {
+		[TC_STARTING] = "starting",
+		[TC_TASK_LOCAL] = "task local",
+		[TC_TASK_GLOBAL] = "task global",
+		[TC_BLOCKED] = "blocked",
+	};
+	return LOOK_UP(names, machine);
+}
+
 const char *trace_role_name(unsigned role)
 {
 	static const char *const names[TR_N] = {
-		[TR_TASK] = "task",
-		[TR_BLOCKING] = "blocking",
-		[TR_WORKER] = "worker",
-		[TR_ROOT] = "root",
+		[TR_TASK] = "task", [TR_BLOCKING] = "blocking", [TR_WORKER] = "worker",
+		[TR_ROOT] = "root", [TR_FUTURE] = "future",
 	};
 	return LOOK_UP(names, role);
 }

@@ -14,12 +14,15 @@ enum trace_event_type {
 	TE_NONE = 0,
 	TE_SPAWN, /* kind; task = highest id given out when it was seen, 0 if not known. The parent
 		   * is the task whose poll is open on this thread. The new task's own id comes
-		   * with its first other event: see timeline.h, "spawns find their tasks" */
+		   * with its first other event: see timeline.h, "spawns find their tasks".
+		   * arg = TRACE_SPAWN_NAMED: task is the new task's own name; with
+		   * TRACE_SPAWN_PARENT value is its parent's, of whatever kind, 0: it has none */
 	TE_POLL_BEGIN, /* kind, task */
 	TE_POLL_END,   /* kind, task; arg = enum trace_outcome: ends the innermost open poll here;
 			* value = index of a struct trace_place + 1: pending there; 0: not known */
 	TE_WAKE, /* kind, task; arg = enum trace_wake; the source is what this thread does now */
-	TE_SCHEDULE, /* kind, task: put into a run queue by something else than a waker */
+	TE_SCHEDULE, /* kind, task: put into a run queue, by a waker or by something else: only
+		      * that is known */
 	TE_CANCEL,   /* kind, task: ended outside of a poll */
 	TE_DROP, /* kind, task: memory given back; for address-named tasks the name is free again */
 	TE_PARK, /* arg = call (enum agent_call): thread blocks outside of every task's poll */
@@ -31,6 +34,18 @@ enum trace_event_type {
 	TE_ROOT_ENTER,	 /* kind (role root): a block_on begins on this thread; arg =
 			  * TRACE_ROOT_BEFORE:   no, it was there before the recording */
 	TE_ROOT_WAKE,	 /* kind (role root); task = address of its waker's data */
+	TE_SYSCALL,	 /* arg = number (x86-64's table); value = ns it took; `time` is its end;
+			  * task = what it returned */
+	TE_OFF_CPU,	 /* arg = enum trace_off_cpu; value = ns; `time` is when the thread ran
+			  * again; task = number + 1 of the system call it was in, 0: none or not
+			  * known */
+	TE_SAMPLE,	 /* arg = enum trace_sample; value = index of a struct trace_stack + 1, 0:
+			  * without; task = what it stands for: ns of time, or counts of the unit */
+	TE_FUTURE_BEGIN, /* kind (role future); task = address of the future: its poll begins,
+			  * inside of the poll that is open on this thread */
+	TE_FUTURE_END,	 /* kind, task; arg = enum trace_outcome; value as in TE_POLL_END */
+	TE_MACHINE,	 /* arg = enum trace_machine; value = address of a machine, what async-std
+			  * of 2019 called a worker; kind, task: which task it is about */
 	TE_N_TYPES,
 };
 
@@ -39,6 +54,27 @@ enum trace_outcome { TO_PENDING = 0, TO_READY, TO_PANICKED, TO_CANCELLED, TO_UNK
 enum trace_wake { TW_SCHEDULED = 0, TW_RUNNING, TW_NOOP, TW_UNKNOWN, TW_N };
 
 enum { TRACE_ROOT_BEFORE = 1 };
+
+enum { TRACE_SPAWN_NAMED = 1, TRACE_SPAWN_PARENT = 2 };
+
+/* Why a thread was not on a CPU. */
+enum trace_off_cpu { TX_PREEMPTED = 0, TX_SLEEPING, TX_UNINTERRUPTIBLE, TX_OTHER, TX_N };
+
+/* What a sample is of: the last two are the stack of a poll that takes long, taken while it does.
+ */
+enum trace_sample {
+	TM_CPU_CLOCK = 0, /* weight in ns */
+	TM_CYCLES,
+	TM_INSTRUCTIONS,
+	TM_BLOCKED,	 /* a thread leaves its CPU here; weight 0 */
+	TM_LONG_RUNNING, /* weight: ns since the poll began */
+	TM_LONG_BLOCKED,
+	TM_SPAWN, /* the stack of a spawn, next to its TE_SPAWN; weight 1 */
+	TM_N
+};
+
+/* TASK_LOCAL, TASK_GLOBAL: the task goes into or comes out of that queue, or is about to be run. */
+enum trace_machine { TC_STARTING = 0, TC_TASK_LOCAL, TC_TASK_GLOBAL, TC_BLOCKED, TC_N };
 
 /* Times are ns of CLOCK_MONOTONIC, on both sides of the trace file: the source converts. */
 struct trace_event {
@@ -60,9 +96,12 @@ const char *trace_event_type_name(unsigned type);
 const char *trace_outcome_name(unsigned outcome);
 const char *trace_wake_name(unsigned wake);
 const char *trace_call_name(unsigned call);
+const char *trace_off_cpu_name(unsigned why);	  /* "preempted", "sleeping", ... */
+const char *trace_sample_name(unsigned sample);	  /* "cpu-clock", "cycles", ... */
+const char *trace_machine_name(unsigned machine); /* "starting", "task local", ... */
 
-enum trace_role { TR_TASK = 0, TR_BLOCKING, TR_WORKER, TR_ROOT, TR_N };
-const char *trace_role_name(unsigned role); /* "task", "blocking", "worker", "root" */
+enum trace_role { TR_TASK = 0, TR_BLOCKING, TR_WORKER, TR_ROOT, TR_FUTURE, TR_N };
+const char *trace_role_name(unsigned role); /* "task", "blocking", "worker", "root", "future" */
 
 /* ---- metadata: what the numbers in events stand for ---- */
 
@@ -87,6 +126,10 @@ struct trace_runtime {
 struct trace_thread {
 	uint32_t process;
 	uint32_t tid;
+	/* Several sources may tell of one thread, each in an order of its own: each has a record of
+	 * its own then. All but the first say here which that is: its index + 1; 0: none before.
+	 * trace_reader_next() gives every event with the first one's index. */
+	uint32_t stream_of;
 	const char *name; /* comm; may be told anew when it changes: the last one counts */
 };
 
@@ -125,6 +168,28 @@ struct trace_place {
  */
 struct buf;
 void trace_place_text(struct buf *out, const struct trace_place *p);
+
+/* A function in a call stack. One that was inlined has a frame of its own. */
+struct trace_frame {
+	uint32_t process;
+	uint32_t line;	      /* 0: not known */
+	uint64_t addr;	      /* as linked, of the instruction; 0: not known */
+	const char *object;   /* path of the ELF object, "[vdso]", "[kernel]"; "" if unknown */
+	const char *function; /* for people; "" if unknown: then `addr` and `object` tell */
+	const char *file;     /* "" if unknown */
+};
+
+enum trace_stack_flags {
+	TRACE_STACK_CUT = 1, /* of an outermost frame: there are more, which could not be read */
+};
+
+/* A call stack is its innermost frame and the stack of the caller: all stacks are one tree, and an
+ * event names one node of it. */
+struct trace_stack {
+	uint32_t parent; /* index of the caller's struct trace_stack + 1; 0: outermost */
+	uint32_t frame;	 /* index of a struct trace_frame */
+	uint32_t flags;	 /* enum trace_stack_flags */
+};
 
 /* What was seen and what not: `seen` of `total` items, and why the rest is missing. */
 struct trace_coverage {

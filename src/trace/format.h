@@ -7,7 +7,7 @@
 
 #define PLX_MAGIC "\x89PLX\r\n\x1a\n"
 #define PLX_MAJOR 1u
-#define PLX_MINOR 0u
+#define PLX_MINOR 1u
 
 struct plx_header {
 	uint8_t magic[8];
@@ -45,6 +45,8 @@ enum plx_record_type {
 	PLX_COVERAGE,
 	PLX_COST,
 	PLX_PLACE,
+	PLX_FRAME,
+	PLX_STACK,
 };
 
 /* How an event of a shape gets its name (kind, task), and more. */

@@ -67,6 +67,7 @@ void meta_put_thread(struct buf *out, uint32_t index, const struct trace_thread 
 	buf_uleb(&f, t->process);
 	buf_uleb(&f, t->tid);
 	put_string(&f, t->name);
+	buf_uleb(&f, t->stream_of);
 	put_record(out, PLX_THREAD, &f);
 }
 
@@ -116,6 +117,29 @@ void meta_put_place(struct buf *out, uint32_t index, const struct trace_place *p
 	buf_uleb(&f, p->flags);
 	put_string(&f, p->awaits);
 	put_record(out, PLX_PLACE, &f);
+}
+
+void meta_put_frame(struct buf *out, uint32_t index, const struct trace_frame *fr)
+{
+	_cleanup_buf_ struct buf f = BUF_INIT;
+	buf_uleb(&f, index);
+	buf_uleb(&f, fr->process);
+	buf_uleb(&f, fr->addr);
+	put_string(&f, fr->object);
+	put_string(&f, fr->function);
+	put_string(&f, fr->file);
+	buf_uleb(&f, fr->line);
+	put_record(out, PLX_FRAME, &f);
+}
+
+void meta_put_stack(struct buf *out, uint32_t index, const struct trace_stack *s)
+{
+	_cleanup_buf_ struct buf f = BUF_INIT;
+	buf_uleb(&f, index);
+	buf_uleb(&f, s->parent);
+	buf_uleb(&f, s->frame);
+	buf_uleb(&f, s->flags);
+	put_record(out, PLX_STACK, &f);
 }
 
 void meta_put_coverage(struct buf *out, uint32_t index, const struct trace_coverage *c)
@@ -185,6 +209,8 @@ void meta_done(struct meta *m)
 	free(m->threads.items);
 	free(m->kinds.items);
 	free(m->places.items);
+	free(m->frames.items);
+	free(m->stacks.items);
 	free(m->coverage.items);
 	*m = (struct meta){0};
 }
@@ -293,7 +319,9 @@ static int read_thread(struct meta *m, struct cursor *c)
 	t->process = get_u32(c);
 	t->tid = get_u32(c);
 	int r = get_string(m, c, &t->name);
-	if (r < 0 || !cursor_ok(c))
+	if (r == 0 && cursor_left(c)) /* 1.0 had none */
+		t->stream_of = get_u32(c);
+	if (r < 0 || !cursor_ok(c) || t->stream_of > index)
 		return r < 0 ? r : -EBADMSG;
 	return put_item(&m->threads, index, t);
 }
@@ -376,6 +404,37 @@ static int read_place(struct meta *m, struct cursor *c)
 	return put_item(&m->places, index, p);
 }
 
+static int read_frame(struct meta *m, struct cursor *c)
+{
+	struct trace_frame *f = take(m, sizeof(*f));
+	if (!f)
+		return -ENOMEM;
+	uint32_t index = get_u32(c);
+	f->process = get_u32(c);
+	f->addr = cursor_uleb(c);
+	const char **strings[] = {&f->object, &f->function, &f->file};
+	for (unsigned i = 0; i < 3; i++) {
+		int r = get_string(m, c, strings[i]);
+		if (r < 0)
+			return r;
+	}
+	f->line = get_u32(c);
+	return cursor_ok(c) ? put_item(&m->frames, index, f) : -EBADMSG;
+}
+
+/* A caller's record stands before its callees', so no chain of parents has a loop. */
+static int read_stack(struct meta *m, struct cursor *c)
+{
+	struct trace_stack *s = take(m, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	uint32_t index = get_u32(c);
+	s->parent = get_u32(c);
+	s->frame = get_u32(c);
+	s->flags = get_u32(c);
+	return cursor_ok(c) && s->parent <= index ? put_item(&m->stacks, index, s) : -EBADMSG;
+}
+
 static int read_coverage(struct meta *m, struct cursor *c)
 {
 	struct trace_coverage *v = take(m, sizeof(*v));
@@ -417,6 +476,7 @@ int meta_read(struct meta *m, const void *payload, size_t size)
 		[PLX_THREAD] = read_thread,   [PLX_THREAD_NAME] = read_thread_name,
 		[PLX_KIND] = read_kind,	      [PLX_COVERAGE] = read_coverage,
 		[PLX_COST] = read_cost,	      [PLX_PLACE] = read_place,
+		[PLX_FRAME] = read_frame,     [PLX_STACK] = read_stack,
 	};
 	struct cursor c;
 	int result = 0;

@@ -15,6 +15,8 @@ void meta_put_thread(struct buf *out, uint32_t index, const struct trace_thread 
 void meta_put_thread_name(struct buf *out, uint32_t thread, const char *name);
 void meta_put_kind(struct buf *out, uint32_t index, const struct trace_kind *k);
 void meta_put_place(struct buf *out, uint32_t index, const struct trace_place *p);
+void meta_put_frame(struct buf *out, uint32_t index, const struct trace_frame *fr);
+void meta_put_stack(struct buf *out, uint32_t index, const struct trace_stack *s);
 void meta_put_coverage(struct buf *out, uint32_t index, const struct trace_coverage *c);
 void meta_put_cost(struct buf *out, const struct trace_cost *c);
 
@@ -28,7 +30,7 @@ struct meta_block;
 
 /* Zeroed before the first use. Items and strings stay where they are until meta_done(). */
 struct meta {
-	struct meta_table processes, runtimes, threads, kinds, places, coverage;
+	struct meta_table processes, runtimes, threads, kinds, places, frames, stacks, coverage;
 	struct trace_cost *cost;
 	struct meta_block *blocks; /* of the memory that items and strings stand in */
 	size_t total_bytes;

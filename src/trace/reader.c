@@ -351,6 +351,11 @@ int trace_reader_next(struct trace_reader *r, struct trace_event *ret_event, str
 			return code;
 	}
 	*ret_event = *r->run++;
+	if (ret_event->thread < r->meta.threads.n) {
+		const struct trace_thread *t = r->meta.threads.items[ret_event->thread];
+		if (t && t->stream_of)
+			ret_event->thread = t->stream_of - 1;
+	}
 	return 1;
 }
 
@@ -396,6 +401,16 @@ const struct trace_place *trace_reader_place(const struct trace_reader *r, uint3
 	return meta_get(&r->meta.places, i);
 }
 
+const struct trace_frame *trace_reader_frame(const struct trace_reader *r, uint32_t i)
+{
+	return meta_get(&r->meta.frames, i);
+}
+
+const struct trace_stack *trace_reader_stack(const struct trace_reader *r, uint32_t i)
+{
+	return meta_get(&r->meta.stacks, i);
+}
+
 const struct trace_coverage *trace_reader_coverage(const struct trace_reader *r, uint32_t i)
 {
 	return meta_get(&r->meta.coverage, i);
@@ -429,6 +444,16 @@ uint32_t trace_reader_n_kinds(const struct trace_reader *r)
 uint32_t trace_reader_n_places(const struct trace_reader *r)
 {
 	return r->meta.places.n;
+}
+
+uint32_t trace_reader_n_frames(const struct trace_reader *r)
+{
+	return r->meta.frames.n;
+}
+
+uint32_t trace_reader_n_stacks(const struct trace_reader *r)
+{
+	return r->meta.stacks.n;
 }
 
 uint32_t trace_reader_n_coverage(const struct trace_reader *r)

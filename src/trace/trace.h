@@ -33,6 +33,8 @@ int trace_writer_thread(struct trace_writer *w, const struct trace_thread *t, ui
 int trace_writer_kind(struct trace_writer *w, const struct trace_kind *k, uint32_t *ret_index);
 int trace_writer_thread_name(struct trace_writer *w, uint32_t thread, const char *name);
 int trace_writer_place(struct trace_writer *w, const struct trace_place *p, uint32_t *ret_index);
+int trace_writer_frame(struct trace_writer *w, const struct trace_frame *f, uint32_t *ret_index);
+int trace_writer_stack(struct trace_writer *w, const struct trace_stack *s, uint32_t *ret_index);
 int trace_writer_coverage(struct trace_writer *w, const struct trace_coverage *c);
 int trace_writer_cost(struct trace_writer *w, const struct trace_cost *c);
 
@@ -68,6 +70,8 @@ const struct trace_runtime *trace_reader_runtime(const struct trace_reader *r, u
 const struct trace_thread *trace_reader_thread(const struct trace_reader *r, uint32_t i);
 const struct trace_kind *trace_reader_kind(const struct trace_reader *r, uint32_t i);
 const struct trace_place *trace_reader_place(const struct trace_reader *r, uint32_t i);
+const struct trace_frame *trace_reader_frame(const struct trace_reader *r, uint32_t i);
+const struct trace_stack *trace_reader_stack(const struct trace_reader *r, uint32_t i);
 const struct trace_coverage *trace_reader_coverage(const struct trace_reader *r, uint32_t i);
 const struct trace_cost *trace_reader_cost(const struct trace_reader *r); /* NULL if not told */
 uint32_t trace_reader_n_processes(const struct trace_reader *r);
@@ -75,6 +79,8 @@ uint32_t trace_reader_n_runtimes(const struct trace_reader *r);
 uint32_t trace_reader_n_threads(const struct trace_reader *r);
 uint32_t trace_reader_n_kinds(const struct trace_reader *r);
 uint32_t trace_reader_n_places(const struct trace_reader *r);
+uint32_t trace_reader_n_frames(const struct trace_reader *r);
+uint32_t trace_reader_n_stacks(const struct trace_reader *r);
 uint32_t trace_reader_n_coverage(const struct trace_reader *r);
 
 /* After the end was reached: true if the file was cut or damaged; the sentence says what is lost.

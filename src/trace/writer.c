@@ -39,7 +39,7 @@ struct trace_writer {
 	int code;     /* the sticky error, 0 if none */
 	struct error cause;
 	uint64_t bytes, n_events;
-	uint32_t n_processes, n_runtimes, n_kinds, n_places, n_coverage;
+	uint32_t n_processes, n_runtimes, n_kinds, n_places, n_frames, n_stacks, n_coverage;
 	struct thread_buffer *threads;
 	uint32_t n_threads, threads_cap;
 	size_t n_buffered;
@@ -290,6 +290,28 @@ int trace_writer_place(struct trace_writer *w, const struct trace_place *p, uint
 	if (r < 0)
 		return r;
 	meta_put_place(&w->meta, index, p);
+	*ret_index = index;
+	return meta_done_one(w);
+}
+
+int trace_writer_frame(struct trace_writer *w, const struct trace_frame *f, uint32_t *ret_index)
+{
+	uint32_t index;
+	int r = next_index(&w->n_frames, &index);
+	if (r < 0)
+		return r;
+	meta_put_frame(&w->meta, index, f);
+	*ret_index = index;
+	return meta_done_one(w);
+}
+
+int trace_writer_stack(struct trace_writer *w, const struct trace_stack *s, uint32_t *ret_index)
+{
+	uint32_t index;
+	int r = next_index(&w->n_stacks, &index);
+	if (r < 0)
+		return r;
+	meta_put_stack(&w->meta, index, s);
 	*ret_index = index;
 	return meta_done_one(w);
 }

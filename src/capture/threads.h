@@ -1,0 +1,47 @@
+/*
+ * The threads of all recorded processes, as the trace knows them. Every source asks here, so that
+ * all of them tell of the same thread; and the main source says here what each thread is at, for
+ * those who watch.
+ */
+#ifndef POLLUX_CAPTURE_THREADS_H
+#define POLLUX_CAPTURE_THREADS_H
+
+#include "trace/trace.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct capture_threads;
+
+/* A live thread. It stays where it is until it ends. */
+struct capture_thread {
+	uint32_t process; /* trace index */
+	uint32_t tid;	  /* as we see it */
+	uint32_t index;	  /* trace index of its first record */
+	/* By the main source, as of its last drain: */
+	uint64_t poll_begin_ns; /* the outermost poll of a task (not a worker's loop) that is open;
+				 * 0: none */
+	uint64_t poll_number;	/* goes up with every such poll */
+	void *user;		/* the watcher's own */
+};
+
+struct capture_threads *capture_threads_new(struct trace_writer *w);
+void capture_threads_free(struct capture_threads *t);
+
+/* The live thread with this tid, told to the trace if it is new (name: "" if not known; it is set
+ * when a later caller knows it). NULL: out of memory, or the trace can't be written. */
+struct capture_thread *capture_threads_get(struct capture_threads *t, uint32_t process,
+					   uint32_t tid, const char *name);
+/* The same, but NULL if nobody has told of it. */
+struct capture_thread *capture_threads_find(const struct capture_threads *t, uint32_t process,
+					    uint32_t tid);
+/* A record of its own for another source of that thread's events (trace_thread.stream_of). The
+ * source keeps the index. Negative errno of the writer. */
+int capture_threads_stream(struct capture_threads *t, const struct capture_thread *thread,
+			   uint32_t *ret_index);
+/* The thread is gone: the next with its tid is another one. */
+void capture_threads_end(struct capture_threads *t, struct capture_thread *thread);
+/* All live threads, one after the other: *i is 0 at first. NULL at the end. */
+struct capture_thread *capture_threads_next(const struct capture_threads *t, size_t *i);
+
+#endif
