@@ -2,10 +2,9 @@
  * The agent as a source of events: attaches, drains the rings while the program runs, detaches.
  *
  * The rings are looked at every 0.5 to 20 ms: so that they are a quarter full by then, and a burst
- * that begins just now does not fill them. Four times a second a round of the trace is ended, with
- * the start of the drain before this one as its watermark: what was stamped before it is in the
- * rings' heads by then, so it is in the file. Each drain renews the agent's deadline, after which
- * it takes us for dead and switches itself off.
+ * that begins just now does not fill them. The watermark is the start of the drain before this one:
+ * what was stamped before it is in the rings' heads by then, so it is written. Each drain renews
+ * the agent's deadline, after which it takes us for dead and switches itself off.
  *
  * Order at the end: disable and restore first, then take what is left.
  */
@@ -25,7 +24,6 @@
 #define INTERVAL_MAX (20 * MS)
 /* The fastest thread that was seen fills a ring with 15 million events a second: 4 ns a byte. */
 #define FILL_NS_PER_BYTE 4
-#define ROUND_NS (250 * MS)
 #define THREADS_NS (200 * MS)
 #define CLOCK_NS (1000 * MS)
 #define DEADLINE_NS (5000 * MS)
@@ -38,6 +36,7 @@
 #define MAX_RINGS_BYTES (4ull << 30)
 
 struct capture {
+	struct capture_shared *shared;
 	struct drain drain;
 	struct source *sources;
 	size_t n_sources;
@@ -47,9 +46,8 @@ struct capture {
 	const struct places_ops *places;
 	uint64_t code_hash, next_look_ns;
 	int exit_status;
-	uint64_t start_cpu_ns;
 	uint64_t interval_ns, interval_max_ns, drain_start_ns;
-	uint64_t next_round_ns, next_threads_ns, next_clock_ns;
+	uint64_t next_threads_ns, next_clock_ns;
 };
 
 /* ---- what the trace is told at the start ---- */
@@ -99,8 +97,11 @@ static int write_runtimes(struct capture *c, struct source *s)
 	int rc = 0;
 
 	s->kinds = calloc(n_kinds + 1, sizeof(*s->kinds));
-	if (!s->kinds)
+	s->tasks = calloc(n_kinds + 1, sizeof(*s->tasks));
+	if (!s->kinds || !s->tasks)
 		return -ENOMEM;
+	for (size_t i = 0; i < n_kinds; i++)
+		s->tasks[i] = kinds[i].kind && kinds[i].kind->role == TR_TASK;
 	/* Kinds stand object by object, so each object's runtimes are told just before. */
 	for (size_t o = 0; o < n_objects && rc == 0; o++) {
 		const struct finding *f = &objects[o]->finding;
@@ -218,9 +219,11 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 		rc = write_coverage(c, s);
 	if (rc == 0)
 		rc = drain_begin(&c->drain, s);
-	if (rc == 0 && c->places)
+	if (rc < 0)
+		return error_sys(err, rc, "cannot begin the trace");
+	if (c->places)
 		s->compiler = c->places->begin(attach);
-	return rc < 0 ? error_sys(err, rc, "cannot begin the trace") : 0;
+	return c->shared->joined(c->shared, attach_pid(attach), s->process, err);
 }
 
 static void renew_deadline(struct capture *c)
@@ -238,6 +241,7 @@ static void capture_free(struct capture *c)
 		end_places(c, &c->sources[i]);
 		ring_set_done(&c->sources[i].rings);
 		free(c->sources[i].kinds);
+		free(c->sources[i].tasks);
 		free(c->sources[i].points);
 		attach_free(c->sources[i].attach);
 	}
@@ -245,9 +249,10 @@ static void capture_free(struct capture *c)
 	free(c);
 }
 
-static int agent_open(const struct capture_options *opt, struct trace_writer *w,
-		      struct capture **ret_capture, struct error *err)
+static int agent_open(struct capture_shared *shared, struct capture **ret_capture,
+		      struct error *err)
 {
+	const struct capture_options *opt = shared->options;
 	size_t n = opt->argv ? 1 : opt->n_pids;
 	struct capture *c = calloc(1, sizeof(*c));
 	struct attach_options attach_options = {
@@ -267,19 +272,23 @@ static int agent_open(const struct capture_options *opt, struct trace_writer *w,
 		free(c);
 		return error_sys(err, -ENOMEM, "cannot record");
 	}
+	c->shared = shared;
 	c->exit_status = -1;
 	c->attach_options = attach_options;
 	c->places = opt->places;
-	c->drain.writer = w;
+	c->drain.writer = shared->writer;
+	c->drain.threads = shared->threads;
 	c->interval_ns = INTERVAL_MIN;
 	c->interval_max_ns = opt->ring_bytes * FILL_NS_PER_BYTE;
 	if (c->interval_max_ns > INTERVAL_MAX)
 		c->interval_max_ns = INTERVAL_MAX;
+	/* Whoever watches for long polls wants to know of them before they are over. */
+	if (opt->long_poll_ns && c->interval_max_ns > opt->long_poll_ns / 4)
+		c->interval_max_ns = opt->long_poll_ns / 4;
 	if (c->interval_max_ns < INTERVAL_MIN)
 		c->interval_max_ns = INTERVAL_MIN;
 	clock_map_init(&c->drain.clock, CLOCK_SETTLE_NS);
 	c->drain.start_ticks = clock_ticks();
-	c->start_cpu_ns = clock_cpu_ns();
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		struct attach *a = NULL;
 
@@ -383,7 +392,7 @@ static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
 	return rc;
 }
 
-static int64_t agent_drain(struct capture *c, struct error *err)
+static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct error *err)
 {
 	uint64_t now = clock_monotonic_ns(), watermark = c->drain_start_ns;
 	uint64_t drained_ns = watermark ? watermark : now - INTERVAL_MIN;
@@ -429,13 +438,9 @@ static int64_t agent_drain(struct capture *c, struct error *err)
 				rc = drain_threads(d, &c->sources[i]);
 		c->next_threads_ns = now + THREADS_NS;
 	}
-	if (rc == 0 && now >= c->next_round_ns) {
-		if (watermark)
-			rc = trace_writer_round(d->writer, watermark);
-		c->next_round_ns = now + ROUND_NS;
-	}
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write the trace");
+	*ret_watermark_ns = watermark;
 	if (!any && child_gone)
 		return 0;
 
@@ -446,33 +451,6 @@ static int64_t agent_drain(struct capture *c, struct error *err)
 /* ---- the end ---- */
 
 /* The coverage is wanted once more at the end, when the agent's own list is gone. */
-static int keep_coverage(struct capture_stats *stats, const struct trace_coverage *list, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		struct trace_coverage *more = reallocarray(stats->coverage, stats->n_coverage + 1,
-							   sizeof(*stats->coverage));
-
-		if (!more)
-			return -ENOMEM;
-		stats->coverage = more;
-		more[stats->n_coverage] = list[i];
-		more[stats->n_coverage].item = strdup(list[i].item);
-		more[stats->n_coverage].note = strdup(list[i].note);
-		stats->n_coverage++;
-	}
-	return 0;
-}
-
-void capture_stats_done(struct capture_stats *s)
-{
-	for (size_t i = 0; i < s->n_coverage; i++) {
-		free((char *)s->coverage[i].item);
-		free((char *)s->coverage[i].note);
-	}
-	free(s->coverage);
-	*s = (struct capture_stats){0};
-}
-
 static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 		     struct capture_stats *stats)
 {
@@ -488,18 +466,18 @@ static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 							"rings: a smaller --ring-size gives more"};
 	const struct trace_coverage *list;
 	size_t n = attach_coverage(s->attach, &list);
-	int rc = keep_coverage(stats, list, n);
+	int rc = 0;
 
-	if (rc == 0 && s->n_damaged) {
-		rc = trace_writer_coverage(c->drain.writer, &damaged);
-		if (rc == 0)
-			rc = keep_coverage(stats, &damaged, 1);
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		struct trace_coverage one = list[i];
+
+		one.process = s->process;
+		rc = capture_keep_coverage(stats, &one);
 	}
-	if (rc == 0 && no_ring) {
-		rc = trace_writer_coverage(c->drain.writer, &ringless);
-		if (rc == 0)
-			rc = keep_coverage(stats, &ringless, 1);
-	}
+	if (rc == 0 && s->n_damaged)
+		rc = capture_tell_coverage(c->drain.writer, stats, &damaged);
+	if (rc == 0 && no_ring)
+		rc = capture_tell_coverage(c->drain.writer, stats, &ringless);
 	return rc;
 }
 
@@ -526,48 +504,37 @@ static int close_source(struct capture *c, struct source *s, struct capture_stat
 	return detached;
 }
 
-static int agent_close(struct capture *c, const char *reason, struct capture_stats *ret_stats,
-		       struct error *err)
+static int agent_close(struct capture *c, struct capture_stats *stats, struct error *err)
 {
-	struct drain *d = &c->drain;
-	struct trace_cost cost = {.end_reason = reason};
-	struct capture_stats stats = {0};
+	const struct drain *d = &c->drain;
 	int rc = 0, one;
 
 	reap_child(c);
 	for (size_t i = 0; i < c->n_sources; i++) {
-		one = close_source(c, &c->sources[i], &stats, rc < 0 ? NULL : err);
+		one = close_source(c, &c->sources[i], stats, rc < 0 ? NULL : err);
 		if (rc == 0)
 			rc = one;
-		cost.stop_ns += attach_stop_ns(c->sources[i].attach);
-		cost.attach_ns += attach_total_ns(c->sources[i].attach);
+		stats->cost.stop_ns += attach_stop_ns(c->sources[i].attach);
+		stats->cost.attach_ns += attach_total_ns(c->sources[i].attach);
 	}
-	cost.recorder_cpu_ns = clock_cpu_ns() - c->start_cpu_ns;
-	cost.end_ns = clock_monotonic_ns();
-	cost.event_cost_ps = event_cost_ps();
-	one = trace_writer_cost(d->writer, &cost);
-	if (one == 0)
-		one = trace_writer_round(d->writer, cost.end_ns);
-	if (one < 0 && rc == 0)
-		rc = error_sys(err, one, "cannot write the trace");
-	stats.n_events = d->n_events;
-	stats.n_lost = d->n_lost;
-	stats.first_lost_ns = d->first_lost_ns;
-	stats.last_lost_ns = d->last_lost_ns;
-	stats.cost = cost;
-	stats.exit_status = c->exit_status;
-	stats.child = c->child;
-	*ret_stats = stats;
+	stats->n_events += d->n_events;
+	stats->n_lost += d->n_lost;
+	if (d->first_lost_ns && (!stats->first_lost_ns || d->first_lost_ns < stats->first_lost_ns))
+		stats->first_lost_ns = d->first_lost_ns;
+	if (d->last_lost_ns > stats->last_lost_ns)
+		stats->last_lost_ns = d->last_lost_ns;
+	stats->exit_status = c->exit_status;
+	stats->child = c->child;
 	capture_free(c);
 	return rc;
 }
 
-pid_t capture_child(const struct capture *c)
+static pid_t agent_child(const struct capture *c)
 {
 	return c->child;
 }
 
-int capture_exit_status(const struct capture *c)
+static int agent_exit_status(const struct capture *c)
 {
 	return c->exit_status;
 }
@@ -577,4 +544,6 @@ const struct capture_ops capture_agent = {
 	.open = agent_open,
 	.drain = agent_drain,
 	.close = agent_close,
+	.child = agent_child,
+	.exit_status = agent_exit_status,
 };

@@ -54,6 +54,8 @@ void capture_stats_done(struct capture_stats *s);
 /* Writes it into the trace and keeps a copy for the end. */
 int capture_tell_coverage(struct trace_writer *w, struct capture_stats *s,
 			  const struct trace_coverage *c);
+/* Only the copy: the trace knows of it already. */
+int capture_keep_coverage(struct capture_stats *s, const struct trace_coverage *c);
 
 /* What the sources of one recording share. */
 struct capture_shared {

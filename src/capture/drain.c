@@ -51,18 +51,56 @@ static int put_loss(struct drain *d, uint32_t thread, uint64_t time, uint64_t n)
 	return put(d, &e);
 }
 
+static int put_thread_end(struct drain *d, const struct source *s, uint32_t tid, uint32_t thread,
+			  uint64_t time)
+{
+	const struct trace_event e = {
+		.time = time, .thread = thread, .type = TE_THREAD_END, .kind = TRACE_KIND_NONE};
+	struct capture_thread *shared = capture_threads_find(d->threads, s->process, tid);
+
+	if (shared && shared->index == thread)
+		capture_threads_end(d->threads, shared);
+	return put(d, &e);
+}
+
+static int end_thread(struct drain *d, const struct source *s, struct ring_cursor *c, uint64_t time)
+{
+	uint32_t thread = c->thread - 1;
+
+	c->thread = 0;
+	return put_thread_end(d, s, c->tid, thread, time);
+}
+
+/* A thread that had this tid before, in a ring that it has not been taken from yet, is gone. */
+static int end_other(struct drain *d, struct source *s, uint32_t own_tid, uint64_t time)
+{
+	uint32_t used = ring_set_used(&s->rings);
+
+	for (uint32_t i = 0; own_tid && i < used; i++) {
+		struct ring_cursor *c = &s->rings.cursors[i];
+
+		if (c->thread && c->own_tid == own_tid)
+			return end_thread(d, s, c, time);
+	}
+	return 0;
+}
+
 /* The thread with this tid (its own number) writes to this ring from now on. */
 static int begin_thread(struct drain *d, struct source *s, struct ring_cursor *c, uint32_t own_tid,
 			uint64_t time)
 {
 	struct attach_thread *threads = NULL;
-	struct trace_thread t = {.process = s->process, .tid = own_tid, .name = c->name};
+	const struct trace_thread nobody = {.process = s->process, .name = ""};
+	const struct capture_thread *thread;
+	struct trace_event e = {.time = time, .type = TE_THREAD_BEGIN, .kind = TRACE_KIND_NONE};
 	size_t n = 0;
-	uint32_t index;
-	int rc;
+	int rc = end_other(d, s, own_tid, time);
 
+	if (rc < 0)
+		return rc;
 	c->own_tid = own_tid;
 	c->tid = own_tid;
+	c->depth = c->outer = 0;
 	for (uint32_t i = 0; own_tid && i < s->n_early; i++) {
 		if (s->early[i].own_tid != own_tid)
 			continue;
@@ -76,46 +114,35 @@ static int begin_thread(struct drain *d, struct source *s, struct ring_cursor *c
 			if (threads[i].own_tid == own_tid)
 				c->tid = threads[i].tid;
 	free(threads);
-	t.tid = c->tid;
 	attach_thread_name(s->attach, c->tid, c->name);
-	rc = trace_writer_thread(d->writer, &t, &index);
-	if (rc < 0)
-		return rc;
-	c->thread = index + 1;
-	const struct trace_event e = {
-		.time = time, .thread = index, .type = TE_THREAD_BEGIN, .kind = TRACE_KIND_NONE};
+	if (own_tid) {
+		thread = capture_threads_get(d->threads, s->process, c->tid, c->name);
+		if (!thread)
+			return -ENOMEM;
+		e.thread = thread->index;
+	} else {
+		rc = trace_writer_thread(d->writer, &nobody, &e.thread);
+		if (rc < 0)
+			return rc;
+	}
+	c->thread = e.thread + 1;
 	return put(d, &e);
-}
-
-static int put_thread_end(struct drain *d, uint32_t thread, uint64_t time)
-{
-	const struct trace_event e = {
-		.time = time, .thread = thread, .type = TE_THREAD_END, .kind = TRACE_KIND_NONE};
-
-	return put(d, &e);
-}
-
-static int end_thread(struct drain *d, struct ring_cursor *c, uint64_t time)
-{
-	uint32_t thread = c->thread - 1;
-
-	c->thread = 0;
-	return put_thread_end(d, thread, time);
 }
 
 static int begin_early(struct drain *d, struct source *s, const struct attach_root *root)
 {
 	char name[16];
-	const struct trace_thread t = {.process = s->process, .tid = root->tid, .name = name};
+	const struct capture_thread *thread;
 	struct early_thread *early = &s->early[s->n_early];
 	struct trace_event e = {
 		.time = root->time_ns, .type = TE_THREAD_BEGIN, .kind = TRACE_KIND_NONE};
 	int rc;
 
 	attach_thread_name(s->attach, root->tid, name);
-	rc = trace_writer_thread(d->writer, &t, &e.thread);
-	if (rc < 0)
-		return rc;
+	thread = capture_threads_get(d->threads, s->process, root->tid, name);
+	if (!thread)
+		return -ENOMEM;
+	e.thread = thread->index;
 	s->n_early++;
 	*early = (struct early_thread){root->own_tid, root->tid, e.thread};
 	rc = put(d, &e);
@@ -246,8 +273,42 @@ static int tell_last_loss(struct drain *d, struct source *s, struct ring_cursor 
 	return put_loss(d, c->thread - 1, clock_map_ns(&d->clock, clock_ticks()), n);
 }
 
+/* What others are told of the thread: which poll of a task is its outermost open one. */
+static void follow_polls(const struct source *s, struct ring_cursor *c,
+			 struct capture_thread *thread, const struct agent_event *raw,
+			 const struct trace_event *e)
+{
+	uint32_t kind = (uint32_t)(raw->word1 >> 48);
+
+	if (e->type == TE_POLL_BEGIN) {
+		c->depth++;
+		if (c->outer || kind == AGENT_KIND_NONE || !s->tasks[kind])
+			return;
+		c->outer = c->depth;
+		if (thread) {
+			thread->poll_begin_ns = e->time;
+			thread->poll_number++;
+		}
+	} else if (e->type == TE_POLL_END && c->depth) {
+		if (c->depth-- != c->outer)
+			return;
+		c->outer = 0;
+		if (thread)
+			thread->poll_begin_ns = 0;
+	}
+}
+
+static void forget_polls(struct ring_cursor *c, struct capture_thread *thread)
+{
+	c->depth = c->outer = 0;
+	if (thread)
+		thread->poll_begin_ns = 0;
+}
+
 static int take_events(struct drain *d, struct source *s, struct ring_cursor *c, size_t n)
 {
+	struct capture_thread *thread =
+		c->thread ? capture_threads_find(d->threads, s->process, c->tid) : NULL;
 	uint64_t damaged = 0, time = 0;
 	int rc = 0;
 
@@ -262,9 +323,10 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 				continue; /* the same thread, in a ring that was given back too
 					     early */
 			if (c->thread)
-				rc = end_thread(d, c, time);
+				rc = end_thread(d, s, c, time);
 			if (rc == 0)
 				rc = begin_thread(d, s, c, (uint32_t)raw->word1, time);
+			thread = capture_threads_find(d->threads, s->process, c->tid);
 			continue;
 		}
 		if (!c->thread) {
@@ -284,6 +346,7 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			c->lost_told += lost;
 			if (lost)
 				rc = put_loss(d, c->thread - 1, time, lost);
+			forget_polls(c, thread);
 			continue;
 		}
 		if (!translate(d, s, raw, &e)) {
@@ -292,6 +355,7 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 		}
 		e.time = time;
 		e.thread = c->thread - 1;
+		follow_polls(s, c, thread, raw, &e);
 		rc = put(d, &e);
 	}
 	if (damaged && rc == 0) {
@@ -362,7 +426,7 @@ int drain_threads(struct drain *d, struct source *s)
 				continue;
 			rc = tell_last_loss(d, s, c);
 			if (rc == 0)
-				rc = end_thread(d, c, clock_map_ns(&d->clock, clock_ticks()));
+				rc = end_thread(d, s, c, clock_map_ns(&d->clock, clock_ticks()));
 			continue;
 		}
 		attach_thread_name(s->attach, t->tid, name);
@@ -377,7 +441,8 @@ int drain_threads(struct drain *d, struct source *s)
 		if (!own_tid || bsearch(&own_tid, threads, n, sizeof(*threads), compare_own))
 			continue;
 		s->early[i].own_tid = 0;
-		rc = put_thread_end(d, s->early[i].thread, clock_map_ns(&d->clock, clock_ticks()));
+		rc = put_thread_end(d, s, s->early[i].tid, s->early[i].thread,
+				    clock_map_ns(&d->clock, clock_ticks()));
 	}
 	free(threads);
 	if (rc == 0)
@@ -396,11 +461,11 @@ int drain_end(struct drain *d, struct source *s)
 
 		rc = tell_last_loss(d, s, c);
 		if (rc == 0 && c->thread && !s->alive)
-			rc = end_thread(d, c, clock_map_ns(&d->clock, d->now_ticks));
+			rc = end_thread(d, s, c, clock_map_ns(&d->clock, d->now_ticks));
 	}
 	for (uint32_t i = 0; i < s->n_early && rc == 0 && !s->alive; i++)
 		if (s->early[i].own_tid)
-			rc = put_thread_end(d, s->early[i].thread,
+			rc = put_thread_end(d, s, s->early[i].tid, s->early[i].thread,
 					    clock_map_ns(&d->clock, d->now_ticks));
 	if (rc == 0)
 		rc = drain_flush(d);

@@ -19,7 +19,9 @@ struct ring_cursor {
 	uint32_t thread;     /* trace thread index + 1 of who writes here now, 0 if not known yet */
 	uint32_t tid, own_tid; /* of it */
 	char name[16];
-	bool damaged; /* told of it already */
+	uint32_t depth; /* of open polls since the thread began, or since its last loss */
+	uint32_t outer; /* the depth of the outermost that is a task's; 0: none is open */
+	bool damaged;	/* told of it already */
 };
 
 struct ring_set {

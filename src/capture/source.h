@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "capture/capture.h"
 #include "capture/ring_reader.h"
+#include "capture/threads.h"
 #include "process/attach.h"
 #include "process/places.h"
 
@@ -29,6 +30,7 @@ struct source {
 	struct ring_set rings;
 	uint32_t process; /* trace index */
 	uint32_t *kinds;  /* trace index by agent kind */
+	bool *tasks;	  /* by agent kind: its polls are those of tasks */
 	uint32_t n_kinds;
 	void *compiler;		    /* of layout programs, NULL if there is none */
 	struct await_point *points; /* by the agent's number */
@@ -41,6 +43,7 @@ struct source {
 /* What drain.c counts and needs of the whole capture. */
 struct drain {
 	struct trace_writer *writer;
+	struct capture_threads *threads;
 	struct clock_map clock;
 	uint64_t start_ticks, now_ticks; /* events lie between */
 	uint64_t n_events, n_lost;

@@ -43,5 +43,8 @@ int capture_threads_stream(struct capture_threads *t, const struct capture_threa
 void capture_threads_end(struct capture_threads *t, struct capture_thread *thread);
 /* All live threads, one after the other: *i is 0 at first. NULL at the end. */
 struct capture_thread *capture_threads_next(const struct capture_threads *t, size_t *i);
+/* Ends those that are gone and that nobody has ended, once a second. By the set; pointers to live
+ * threads are good until then. */
+void capture_threads_tidy(struct capture_threads *t, uint64_t now_ns);
 
 #endif

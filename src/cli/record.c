@@ -200,7 +200,7 @@ static bool signal_ends_launched(pid_t child, int n_handled)
 }
 
 /* Drains until something ends it; `reason` says what. 0, or negative errno. */
-static int record(struct job *job, struct capture *c, pid_t child, struct buf *reason,
+static int record(struct job *job, struct capture_set *set, struct buf *reason,
 		  struct trace_writer *w, struct error *err)
 {
 	uint64_t began = clock_monotonic_ns(), next_progress = began;
@@ -211,7 +211,7 @@ static int record(struct job *job, struct capture *c, pid_t child, struct buf *r
 	setpriority(PRIO_PROCESS, 0, -10);
 
 	for (;;) {
-		int64_t wait = capture_agent.drain(c, err);
+		int64_t wait = capture_set_drain(set, err);
 		uint64_t now = clock_monotonic_ns();
 
 		if (wait < 0)
@@ -225,7 +225,8 @@ static int record(struct job *job, struct capture *c, pid_t child, struct buf *r
 			return 0;
 		}
 		if (signals_seen > handled) {
-			if (!job->capture.argv || signal_ends_launched(child, handled)) {
+			if (!job->capture.argv ||
+			    signal_ends_launched(capture_set_child(set), handled)) {
 				buf_str(reason,
 					last_signal == SIGINT ? "interrupted" : "terminated");
 				return 0;
@@ -387,27 +388,27 @@ static int run_job(struct job *job, struct error *err)
 	_cleanup_buf_ struct buf reason = BUF_INIT;
 	struct capture_stats stats = {0};
 	struct trace_writer *w;
-	struct capture *c;
+	struct capture_set *set;
 	uint64_t bytes, began;
 	int rc, code;
 
 	if (trace_writer_open(job->path, &w, err) < 0)
 		return 1;
 	catch_signals();
-	rc = capture_agent.open(&job->capture, w, &c, err);
+	rc = capture_set_open(&job->capture, w, &set, err);
 	if (rc < 0) {
 		trace_writer_close(w, NULL);
 		unlink(job->path); /* it holds nothing */
 		return 1;
 	}
 	began = clock_monotonic_ns();
-	rc = record(job, c, capture_child(c), &reason, w, err);
+	rc = record(job, set, &reason, w, err);
 	cli_progress_done();
-	if (rc == 0 && capture_exit_status(c) >= 0) {
+	if (rc == 0 && capture_set_exit_status(set) >= 0) {
 		buf_clear(&reason);
-		describe_exit(&reason, capture_exit_status(c));
+		describe_exit(&reason, capture_set_exit_status(set));
 	}
-	if (capture_agent.close(c, rc < 0 ? "failed" : reason.data, &stats, rc < 0 ? NULL : err) <
+	if (capture_set_close(set, rc < 0 ? "failed" : reason.data, &stats, rc < 0 ? NULL : err) <
 	    0)
 		rc = -EIO;
 	bytes = trace_writer_bytes(w);

@@ -1,0 +1,218 @@
+/*
+ * The sources of one recording, held together.
+ *
+ * The others are made ready first, then the main source is opened: it calls back for each process
+ * that it begins with, and the others join. Each source is drained when it asked to be. Four times
+ * a second a round of the trace is ended, with what all sources have written by then. At the end
+ * the others go first, so that what they have of a thread lies within what the main source has of
+ * it.
+ */
+#include "base/clock.h"
+#include "capture/capture.h"
+#include "capture/event_cost.h"
+#include "capture/threads.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROUND_NS 250000000ull
+
+/* Sources beside the main one, and who asks for them. */
+static const struct other {
+	const struct capture_ops *ops;
+	bool (*wanted)(const struct capture_options *opt);
+} others[1];
+
+#define MAX_SOURCES (1 + sizeof(others) / sizeof(others[0]))
+
+struct member {
+	const struct capture_ops *ops;
+	struct capture *capture;
+	uint64_t due_ns, watermark_ns;
+};
+
+struct capture_set {
+	struct capture_options options;
+	struct capture_shared shared;
+	struct member members[MAX_SOURCES]; /* the main one is the first */
+	size_t n;
+	uint64_t next_round_ns, start_cpu_ns;
+};
+
+void capture_stats_done(struct capture_stats *s)
+{
+	for (size_t i = 0; i < s->n_coverage; i++) {
+		free((char *)s->coverage[i].item);
+		free((char *)s->coverage[i].note);
+	}
+	free(s->coverage);
+	*s = (struct capture_stats){0};
+}
+
+int capture_keep_coverage(struct capture_stats *s, const struct trace_coverage *c)
+{
+	struct trace_coverage *more =
+		reallocarray(s->coverage, s->n_coverage + 1, sizeof(*s->coverage));
+	char *item = strdup(c->item), *note = strdup(c->note ? c->note : "");
+
+	if (more)
+		s->coverage = more;
+	if (!more || !item || !note) {
+		free(item);
+		free(note);
+		return -ENOMEM;
+	}
+	more[s->n_coverage] = *c;
+	more[s->n_coverage].item = item;
+	more[s->n_coverage].note = note;
+	s->n_coverage++;
+	return 0;
+}
+
+int capture_tell_coverage(struct trace_writer *w, struct capture_stats *s,
+			  const struct trace_coverage *c)
+{
+	int rc = trace_writer_coverage(w, c);
+
+	return rc < 0 ? rc : capture_keep_coverage(s, c);
+}
+
+static int joined(struct capture_shared *shared, pid_t pid, uint32_t process, struct error *err)
+{
+	struct capture_set *s = shared->set;
+	int rc = 0;
+
+	for (size_t i = 1; i < s->n && rc == 0; i++)
+		rc = s->members[i].ops->join(s->members[i].capture, pid, process, err);
+	return rc;
+}
+
+static void set_free(struct capture_set *s)
+{
+	capture_threads_free(s->shared.threads);
+	free(s);
+}
+
+int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
+		     struct capture_set **ret_set, struct error *err)
+{
+	struct capture_set *s = calloc(1, sizeof(*s));
+	struct capture_stats unused = {0};
+	int rc = 0;
+
+	if (s)
+		s->shared.threads = capture_threads_new(w);
+	if (!s || !s->shared.threads) {
+		free(s);
+		return error_sys(err, -ENOMEM, "cannot record");
+	}
+	s->options = *opt;
+	s->shared.options = &s->options;
+	s->shared.writer = w;
+	s->shared.joined = joined;
+	s->shared.set = s;
+	s->start_cpu_ns = clock_cpu_ns();
+	s->members[0].ops = &capture_agent;
+	s->n = 1;
+	for (size_t i = 0; i < MAX_SOURCES - 1 && rc == 0; i++) {
+		struct member *m = &s->members[s->n];
+
+		if (!others[i].ops || !others[i].wanted(opt))
+			continue;
+		m->ops = others[i].ops;
+		rc = m->ops->open(&s->shared, &m->capture, err);
+		if (rc == 0)
+			s->n++;
+	}
+	if (rc == 0)
+		rc = s->members[0].ops->open(&s->shared, &s->members[0].capture, err);
+	if (rc < 0) {
+		for (size_t i = 1; i < s->n; i++)
+			s->members[i].ops->close(s->members[i].capture, &unused, NULL);
+		capture_stats_done(&unused);
+		set_free(s);
+		return rc;
+	}
+	*ret_set = s;
+	return 0;
+}
+
+static int end_round(struct capture_set *s, uint64_t now)
+{
+	uint64_t watermark = UINT64_MAX;
+
+	if (now < s->next_round_ns)
+		return 0;
+	s->next_round_ns = now + ROUND_NS;
+	for (size_t i = 0; i < s->n; i++)
+		if (s->members[i].watermark_ns < watermark)
+			watermark = s->members[i].watermark_ns;
+	return watermark ? trace_writer_round(s->shared.writer, watermark) : 0;
+}
+
+int64_t capture_set_drain(struct capture_set *s, struct error *err)
+{
+	uint64_t now = clock_monotonic_ns(), next = UINT64_MAX;
+	int rc;
+
+	for (size_t i = 0; i < s->n; i++) {
+		struct member *m = &s->members[i];
+
+		if (now >= m->due_ns) {
+			int64_t wait = m->ops->drain(m->capture, &m->watermark_ns, err);
+
+			if (wait < 0)
+				return wait;
+			if (wait == 0 && i == 0)
+				return 0;
+			m->due_ns = now + (uint64_t)wait;
+		}
+		if (m->due_ns < next)
+			next = m->due_ns;
+	}
+	capture_threads_tidy(s->shared.threads, now);
+	rc = end_round(s, now);
+	if (rc < 0)
+		return error_sys(err, rc, "cannot write the trace");
+	now = clock_monotonic_ns();
+	return next > now ? (int64_t)(next - now) : 1;
+}
+
+int capture_set_close(struct capture_set *s, const char *reason, struct capture_stats *ret_stats,
+		      struct error *err)
+{
+	struct capture_stats stats = {.exit_status = -1};
+	int rc = 0, one;
+
+	for (size_t i = s->n; i-- > 0;) {
+		struct member *m = &s->members[i];
+
+		one = m->ops->close(m->capture, &stats, rc < 0 ? NULL : err);
+		if (rc == 0)
+			rc = one;
+	}
+	stats.cost.end_reason = reason;
+	stats.cost.recorder_cpu_ns = clock_cpu_ns() - s->start_cpu_ns;
+	stats.cost.end_ns = clock_monotonic_ns();
+	if (s->members[0].ops == &capture_agent)
+		stats.cost.event_cost_ps = event_cost_ps();
+	one = trace_writer_cost(s->shared.writer, &stats.cost);
+	if (one == 0)
+		one = trace_writer_round(s->shared.writer, stats.cost.end_ns);
+	if (one < 0 && rc == 0)
+		rc = error_sys(err, one, "cannot write the trace");
+	*ret_stats = stats;
+	set_free(s);
+	return rc;
+}
+
+pid_t capture_set_child(const struct capture_set *s)
+{
+	return s->members[0].ops->child(s->members[0].capture);
+}
+
+int capture_set_exit_status(const struct capture_set *s)
+{
+	return s->members[0].ops->exit_status(s->members[0].capture);
+}

@@ -1,0 +1,154 @@
+/*
+ * The threads of all recorded processes: (process, tid) to the one record that the trace has of
+ * each.
+ *
+ * Whoever meets a thread first tells the trace of it, whether that is the source that knows its
+ * tasks or the one that saw it lose its CPU. The main source says when one has ended. Threads that
+ * only others have met are looked for in /proc once in a while, since a tid comes again: twice, at
+ * least a second apart, so that no source is still on its way to the last events of one.
+ */
+#include "capture/threads.h"
+
+#include "base/clock.h"
+#include "base/map.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define TIDY_NS 1000000000ull
+
+struct entry {
+	struct capture_thread thread; /* first: a pointer to it is one to the entry */
+	size_t slot;		      /* where it stands in the list */
+	bool named;
+	bool missed; /* by the last tidy */
+};
+
+struct capture_threads {
+	struct trace_writer *writer;
+	struct map map;
+	struct entry **list;
+	size_t n, cap;
+	uint64_t next_tidy_ns;
+};
+
+struct capture_threads *capture_threads_new(struct trace_writer *w)
+{
+	struct capture_threads *t = calloc(1, sizeof(*t));
+
+	if (t)
+		t->writer = w;
+	return t;
+}
+
+void capture_threads_free(struct capture_threads *t)
+{
+	if (!t)
+		return;
+	for (size_t i = 0; i < t->n; i++)
+		free(t->list[i]);
+	free(t->list);
+	map_done(&t->map);
+	free(t);
+}
+
+static struct entry *add(struct capture_threads *t, uint32_t process, uint32_t tid,
+			 const char *name)
+{
+	const struct trace_thread told = {.process = process, .tid = tid, .name = name};
+	struct entry *e;
+
+	if (t->n == t->cap) {
+		size_t cap = t->cap ? t->cap * 2 : 64;
+		struct entry **list = reallocarray(t->list, cap, sizeof(*list));
+
+		if (!list)
+			return NULL;
+		t->list = list;
+		t->cap = cap;
+	}
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return NULL;
+	*e = (struct entry){.thread = {.process = process, .tid = tid}, .slot = t->n};
+	e->named = *name;
+	if (trace_writer_thread(t->writer, &told, &e->thread.index) < 0 ||
+	    map_put(&t->map, process, tid, e) < 0) {
+		free(e);
+		return NULL;
+	}
+	t->list[t->n++] = e;
+	return e;
+}
+
+struct capture_thread *capture_threads_get(struct capture_threads *t, uint32_t process,
+					   uint32_t tid, const char *name)
+{
+	struct entry *e = map_get(&t->map, process, tid);
+
+	if (!e) {
+		e = add(t, process, tid, name);
+	} else if (!e->named && *name) {
+		if (trace_writer_thread_name(t->writer, e->thread.index, name) < 0)
+			return NULL;
+		e->named = true;
+	}
+	return e ? &e->thread : NULL;
+}
+
+struct capture_thread *capture_threads_find(const struct capture_threads *t, uint32_t process,
+					    uint32_t tid)
+{
+	struct entry *e = map_get(&t->map, process, tid);
+
+	return e ? &e->thread : NULL;
+}
+
+int capture_threads_stream(struct capture_threads *t, const struct capture_thread *thread,
+			   uint32_t *ret_index)
+{
+	const struct trace_thread told = {.process = thread->process,
+					  .tid = thread->tid,
+					  .stream_of = thread->index + 1,
+					  .name = ""};
+
+	return trace_writer_thread(t->writer, &told, ret_index);
+}
+
+void capture_threads_end(struct capture_threads *t, struct capture_thread *thread)
+{
+	struct entry *e = (struct entry *)thread;
+
+	if (!e)
+		return;
+	map_remove(&t->map, thread->process, thread->tid);
+	t->list[e->slot] = t->list[--t->n];
+	t->list[e->slot]->slot = e->slot;
+	free(e);
+}
+
+struct capture_thread *capture_threads_next(const struct capture_threads *t, size_t *i)
+{
+	return *i < t->n ? &t->list[(*i)++]->thread : NULL;
+}
+
+void capture_threads_tidy(struct capture_threads *t, uint64_t now_ns)
+{
+	if (now_ns < t->next_tidy_ns)
+		return;
+	t->next_tidy_ns = now_ns + TIDY_NS;
+	for (size_t i = t->n; i-- > 0;) {
+		struct entry *e = t->list[i];
+		char path[32];
+		bool gone;
+
+		snprintf(path, sizeof(path), "/proc/%u", e->thread.tid);
+		gone = access(path, F_OK) < 0;
+		if (gone && e->missed)
+			capture_threads_end(t, &e->thread);
+		else
+			e->missed = gone;
+	}
+}
