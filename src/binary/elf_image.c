@@ -92,6 +92,7 @@ static int add_segment(struct opening *o, const GElf_Phdr *ph)
 		.addr = ph->p_vaddr,
 		.size = ph->p_memsz,
 		.file_size = ph->p_filesz,
+		.offset = ph->p_offset,
 		.data = bytes.data,
 		.exec = ph->p_flags & PF_X,
 		.write = ph->p_flags & PF_W,
@@ -413,6 +414,19 @@ size_t elf_image_n_segments(const struct elf_image *img)
 const struct elf_segment *elf_image_segment(const struct elf_image *img, size_t i)
 {
 	return i < img->n_segments ? &img->segments[i] : NULL;
+}
+
+bool elf_image_offset(const struct elf_image *img, uint64_t addr, uint64_t *ret_offset)
+{
+	for (size_t i = 0; i < img->n_segments; i++) {
+		const struct elf_segment *seg = &img->segments[i];
+
+		if (addr >= seg->addr && addr - seg->addr < seg->file_size) {
+			*ret_offset = seg->offset + (addr - seg->addr);
+			return true;
+		}
+	}
+	return false;
 }
 
 const uint8_t *elf_image_bytes(const struct elf_image *img, uint64_t addr, size_t *ret_left)

@@ -28,6 +28,7 @@ struct elf_pointer {
 
 struct elf_segment {
 	uint64_t addr, size, file_size;
+	uint64_t offset;     /* in the file */
 	const uint8_t *data; /* file_size bytes */
 	bool exec, write;
 };
@@ -49,6 +50,8 @@ const struct elf_segment *elf_image_segment(const struct elf_image *img, size_t 
 /* Bytes at a linked address as in the file; *ret_left is what follows in the segment. NULL outside.
  */
 const uint8_t *elf_image_bytes(const struct elf_image *img, uint64_t addr, size_t *ret_left);
+/* The linked address's place in the file, by its own segment. False: it isn't in the file. */
+bool elf_image_offset(const struct elf_image *img, uint64_t addr, uint64_t *ret_offset);
 /* Where instructions are: executable sections (without PLTs), or segments if there are no sections.
  */
 bool elf_image_is_code(const struct elf_image *img, uint64_t addr);
