@@ -315,7 +315,7 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		const struct agent_event *raw = &d->raw[i];
 		unsigned type = raw->word0 & 0xff;
-		struct trace_event e = {.reserved = 0};
+		struct trace_event e = {.stream = 0};
 
 		time = time_of(d, c, raw);
 		if (type == AE_THREAD && raw->word1 && raw->word1 <= INT32_MAX) {

@@ -146,7 +146,7 @@ static size_t fill_columns(struct encoder *e, const struct trace_event *ev, size
 
 		if (x->kind == TRACE_KIND_NONE && !x->task) {
 			how = PLX_NAME_NONE;
-		} else if (x->type == TE_POLL_END && depth &&
+		} else if ((x->type == TE_POLL_END || x->type == TE_FUTURE_END) && depth &&
 			   e->names[open[depth - 1]].task == x->task &&
 			   e->names[open[depth - 1]].kind == x->kind) {
 			how = PLX_NAME_OPEN;
@@ -159,7 +159,8 @@ static size_t fill_columns(struct encoder *e, const struct trace_event *ev, size
 			how = name < e->n_names ? PLX_NAME_LISTED : PLX_NAME_NEW;
 		}
 		uint32_t way = how;
-		if (x->type == TE_POLL_BEGIN && how != PLX_NAME_NONE && depth < PLX_MAX_OPEN)
+		if ((x->type == TE_POLL_BEGIN || x->type == TE_FUTURE_BEGIN) &&
+		    how != PLX_NAME_NONE && depth < PLX_MAX_OPEN)
 			how |= PLX_PUSH;
 		if (x->value)
 			how |= PLX_VALUE;

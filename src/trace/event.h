@@ -83,7 +83,9 @@ struct trace_event {
 	uint16_t type;	 /* enum trace_event_type */
 	uint16_t arg;
 	uint32_t kind; /* index of a struct trace_kind, or TRACE_KIND_NONE */
-	uint32_t reserved;
+	/* Set by the reader: where the event comes from another source of its thread than the
+	 * first, the index of that source's struct trace_thread + 1; else 0. */
+	uint32_t stream;
 	uint64_t task;
 	uint64_t value;
 };

@@ -147,24 +147,28 @@ static void on_damage(void *ctx, uint64_t offset)
 	note_damage(ctx, offset);
 }
 
-int trace_reader_open(const char *path, struct trace_reader **ret_reader, struct error *err)
+/* Takes the file, which `error_code` says why it could not be opened if it is negative. */
+static int open_file(int fd, int error_code, const char *name, struct trace_reader **ret_reader,
+		     struct error *err)
 {
-	bool is_stdin = !strcmp(path, "-");
-	const char *name = is_stdin ? "standard input" : path;
 	struct stat st;
 	int code;
 
 	struct trace_reader *r = malloc(sizeof(*r));
-	if (!r)
+	if (!r) {
+		if (fd >= 0)
+			close(fd);
 		return error_set(err, -ENOMEM, "out of memory for a trace reader");
+	}
 	memset(r, 0, offsetof(struct trace_reader, in));
 	r->merge = merge_new(on_damage, r);
-	r->fd = is_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
-			 : open(path, O_RDONLY | O_CLOEXEC);
+	r->fd = fd;
 	if (!r->merge) {
 		code = error_set(err, -ENOMEM, "out of memory for a trace reader");
-	} else if (r->fd < 0 || fstat(r->fd, &st) < 0) {
-		code = error_sys(err, -errno, "cannot open %s", name);
+	} else if (fd < 0) {
+		code = error_sys(err, error_code, "cannot open %s", name);
+	} else if (fstat(fd, &st) < 0) {
+		code = error_sys(err, -errno, "cannot examine %s", name);
 	} else {
 		if (S_ISREG(st.st_mode))
 			r->total_bytes = (uint64_t)st.st_size;
@@ -178,6 +182,19 @@ int trace_reader_open(const char *path, struct trace_reader **ret_reader, struct
 	}
 	*ret_reader = r;
 	return 0;
+}
+
+int trace_reader_open(const char *path, struct trace_reader **ret_reader, struct error *err)
+{
+	bool is_stdin = !strcmp(path, "-");
+	int fd = is_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+			  : open(path, O_RDONLY | O_CLOEXEC);
+	return open_file(fd, -errno, is_stdin ? "standard input" : path, ret_reader, err);
+}
+
+int trace_reader_open_fd(int fd, struct trace_reader **ret_reader, struct error *err)
+{
+	return open_file(fd, -EBADF, "the recording", ret_reader, err);
 }
 
 void trace_reader_free(struct trace_reader *r)
@@ -353,8 +370,10 @@ int trace_reader_next(struct trace_reader *r, struct trace_event *ret_event, str
 	*ret_event = *r->run++;
 	if (ret_event->thread < r->meta.threads.n) {
 		const struct trace_thread *t = r->meta.threads.items[ret_event->thread];
-		if (t && t->stream_of)
+		if (t && t->stream_of) {
+			ret_event->stream = ret_event->thread + 1;
 			ret_event->thread = t->stream_of - 1;
+		}
 	}
 	return 1;
 }

@@ -23,6 +23,12 @@ struct trace_reader;
 /* Creates the file (mode 0600; an existing regular file of ours is replaced, a symbolic link is not
  * followed). The caller owns *ret_writer. */
 int trace_writer_open(const char *path, struct trace_writer **ret_writer, struct error *err);
+/* Writes into a pipe that is open already, and no file. Takes the fd in every case. */
+int trace_writer_open_fd(int fd, struct trace_writer **ret_writer, struct error *err);
+/* Before anything else is written: all goes to this pipe too, for a reader in the same process (a
+ * thread of its own) that sees the recording as it grows. A slow reader slows the writer down; one
+ * that goes away ends nothing but the copy. Takes the fd. 0 or negative errno. */
+int trace_writer_tee(struct trace_writer *w, int fd);
 
 /* Each gives the new item's index, counted from 0 for each sort, in the order of the calls. */
 int trace_writer_process(struct trace_writer *w, const struct trace_process *p,
@@ -55,6 +61,8 @@ int trace_writer_close(struct trace_writer *w, struct error *err);
 
 /* `path` may be "-" (standard input). Reads the header only. */
 int trace_reader_open(const char *path, struct trace_reader **ret_reader, struct error *err);
+/* The same from a file or a pipe that is open already. Takes the fd in every case. */
+int trace_reader_open_fd(int fd, struct trace_reader **ret_reader, struct error *err);
 void trace_reader_free(struct trace_reader *r);
 
 /* Next event in time order: 1 with *ret_event, 0 at the end, negative errno. Metadata that stands

@@ -35,6 +35,7 @@ struct thread_buffer {
 
 struct trace_writer {
 	int fd;
+	int tee;      /* a reader sees the recording grow here; -1: none, or it has gone */
 	bool regular; /* a file that can be cut */
 	int code;     /* the sticky error, 0 if none */
 	struct error cause;
@@ -54,6 +55,25 @@ static int fail(struct trace_writer *w, int code, const char *what)
 	if (!w->code)
 		w->code = error_sys(&w->cause, code, "%s", what);
 	return w->code;
+}
+
+/* Whoever reads along may stop doing so at any time: that ends nothing but the copy. */
+static void tee_write(struct trace_writer *w, const void *data, size_t len)
+{
+	const uint8_t *at = data;
+
+	while (w->tee >= 0 && len) {
+		ssize_t n = write(w->tee, at, len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			close(w->tee);
+			w->tee = -1;
+			return;
+		}
+		at += n;
+		len -= (size_t)n;
+	}
 }
 
 static int write_all(struct trace_writer *w, const void *data, size_t len)
@@ -78,6 +98,7 @@ static int write_all(struct trace_writer *w, const void *data, size_t len)
 		left -= (size_t)n;
 	}
 	w->bytes += len;
+	tee_write(w, data, len);
 	return 0;
 }
 
@@ -101,7 +122,7 @@ static int chunk_write(struct trace_writer *w, enum plx_chunk_type type)
 	return write_all(w, w->chunk.data, w->chunk.len);
 }
 
-static int header_write(struct trace_writer *w)
+static struct plx_header header(void)
 {
 	struct plx_header h = {.magic = PLX_MAGIC,
 			       .major = PLX_MAJOR,
@@ -109,6 +130,12 @@ static int header_write(struct trace_writer *w)
 			       .header_bytes = sizeof(h)};
 	snprintf(h.tool, sizeof(h.tool), "%s", POLLUX_VERSION);
 	h.checksum = plx_crc32c(&h, offsetof(struct plx_header, checksum));
+	return h;
+}
+
+static int header_write(struct trace_writer *w)
+{
+	const struct plx_header h = header();
 	return write_all(w, &h, sizeof(h));
 }
 
@@ -164,6 +191,8 @@ static int open_file(const char *path, bool *ret_regular, struct error *err)
 
 static void writer_free(struct trace_writer *w)
 {
+	if (w->tee >= 0)
+		close(w->tee);
 	for (uint32_t i = 0; i < w->n_threads; i++)
 		free(w->threads[i].events);
 	free(w->threads);
@@ -173,29 +202,70 @@ static void writer_free(struct trace_writer *w)
 	free(w);
 }
 
-int trace_writer_open(const char *path, struct trace_writer **ret_writer, struct error *err)
+static struct trace_writer *writer_new(struct error *err)
 {
 	struct trace_writer *w = calloc(1, sizeof(*w));
-	if (w)
+	if (w) {
+		w->fd = w->tee = -1;
 		w->encoder = encoder_new();
-	if (!w || !w->encoder) {
-		free(w);
-		return error_set(err, -ENOMEM, "out of memory for a trace writer");
 	}
+	if (w && w->encoder)
+		return w;
+	free(w);
+	error_set(err, -ENOMEM, "out of memory for a trace writer");
+	return NULL;
+}
 
-	int code = w->fd = open_file(path, &w->regular, err);
-	if (code >= 0) {
-		code = header_write(w);
-		if (code == 0) {
-			*ret_writer = w;
-			return 0;
-		}
-		error_set(err, code, "%s", w->cause.text);
-		error_add(err, "cannot write to %s", path);
-		close(w->fd);
+/* Its file is open: 0 with *ret_writer, or it is freed. */
+static int writer_begin(struct trace_writer *w, const char *path, struct trace_writer **ret_writer,
+			struct error *err)
+{
+	int code = header_write(w);
+	if (code == 0) {
+		*ret_writer = w;
+		return 0;
 	}
+	error_set(err, code, "%s", w->cause.text);
+	error_add(err, "cannot write to %s", path);
+	close(w->fd);
 	writer_free(w);
 	return code;
+}
+
+int trace_writer_open(const char *path, struct trace_writer **ret_writer, struct error *err)
+{
+	struct trace_writer *w = writer_new(err);
+	if (!w)
+		return -ENOMEM;
+	int code = w->fd = open_file(path, &w->regular, err);
+	if (code >= 0)
+		return writer_begin(w, path, ret_writer, err);
+	writer_free(w);
+	return code;
+}
+
+int trace_writer_open_fd(int fd, struct trace_writer **ret_writer, struct error *err)
+{
+	struct trace_writer *w = writer_new(err);
+	if (!w) {
+		close(fd);
+		return -ENOMEM;
+	}
+	w->fd = fd;
+	return writer_begin(w, "a pipe", ret_writer, err);
+}
+
+int trace_writer_tee(struct trace_writer *w, int fd)
+{
+	const struct plx_header h = header();
+
+	if (w->tee >= 0 || w->bytes != sizeof(h)) {
+		close(fd);
+		return -EINVAL;
+	}
+	w->tee = fd;
+	tee_write(w, &h, sizeof(h));
+	return w->tee < 0 ? -EPIPE : 0;
 }
 
 /* ---- metadata ---- */
