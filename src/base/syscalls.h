@@ -1,0 +1,10 @@
+/* The kernel's system calls by number (x86-64), as its headers had them when pollux was built. */
+#ifndef POLLUX_BASE_SYSCALLS_H
+#define POLLUX_BASE_SYSCALLS_H
+
+/* "read", "futex"; NULL: there was none of this number. */
+const char *syscall_name(unsigned number);
+/* The other way round; -1: there is none of this name. */
+int syscall_number(const char *name);
+
+#endif
