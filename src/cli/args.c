@@ -1,11 +1,11 @@
 /*
  * Words into options, operands and a command, by a verb's table of options.
  *
- * The usual forms: -d 10, -d10, --duration 10, --duration=10, flags together as in -qj. Options and
- * operands may stand in any order. `--` ends the options; for a verb that runs a command
- * everything behind it is that command, untouched, so that the program's own options are never
- * taken for ours. A word that is no option of the verb is an error with the nearest name that
- * would have been one.
+ * The usual forms: -d 10, -d10, --duration 10, --duration=10, flags together as in -qj. A value
+ * that may be missing is never the next word. Options and operands may stand in any order. `--`
+ * ends the options; for a verb that runs a command everything behind it is that command, untouched,
+ * so that the program's own options are never taken for ours. A word that is no option of the verb
+ * is an error with the nearest name that would have been one.
  */
 #include "cli/args.h"
 
@@ -165,6 +165,8 @@ static int parse_long(struct cli_args *args, int argc, char **argv, int *i, stru
 	}
 	if (eq)
 		return add_value(args, option, eq + 1, err);
+	if (args->verb->options[option].optional)
+		return add_value(args, option, "", err);
 	if (*i + 1 >= argc)
 		return missing(args->verb, option, err);
 	return add_value(args, option, argv[++*i], err);
@@ -198,6 +200,8 @@ static int parse_short(struct cli_args *args, int argc, char **argv, int *i, str
 		}
 		if (c[1])
 			return add_value(args, option, c + 1, err);
+		if (args->verb->options[option].optional)
+			return add_value(args, option, "", err);
 		if (*i + 1 >= argc)
 			return missing(args->verb, option, err);
 		return add_value(args, option, argv[++*i], err);

@@ -16,7 +16,8 @@ struct cli_option {
 	const char *name;
 	const char *arg; /* name of its argument for help ("SECONDS"), NULL for a flag */
 	const char *help;
-	bool many; /* may be given more than once */
+	bool many;     /* may be given more than once */
+	bool optional; /* the argument may be missing: --cpu, --cpu=99; its value is "" then */
 };
 
 struct cli_args;

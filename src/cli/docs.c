@@ -99,8 +99,9 @@ static void man_verb(struct buf *out, const struct cli_verb *verb)
 		roff_words(out, o->name);
 		buf_str(out, "\\fR");
 		if (o->arg) {
-			buf_char(out, ' ');
+			buf_str(out, o->optional ? "[=" : " ");
 			roff_words(out, o->arg);
+			buf_str(out, o->optional ? "]" : "");
 		}
 		buf_char(out, '\n');
 		roff(out, o->help);
@@ -164,7 +165,7 @@ static void bash(struct buf *out)
 
 		buf_printf(out, "\t%s)\n\t\tcase $prev in\n", verb->name);
 		for (const struct cli_option *o = verb->options; o && o->name; o++) {
-			if (!o->arg)
+			if (!o->arg || o->optional)
 				continue;
 			buf_printf(out, "\t\t--%s", o->name);
 			if (o->short_name)
@@ -213,14 +214,14 @@ static void zsh_option(struct buf *out, const struct cli_option *o, bool short_f
 {
 	buf_printf(out, "\t\t\t'%s", o->many ? "*" : "");
 	if (short_form)
-		buf_printf(out, "-%c%s", o->short_name, o->arg ? "+" : "");
+		buf_printf(out, "-%c%s", o->short_name, !o->arg ? "" : o->optional ? "-" : "+");
 	else
-		buf_printf(out, "--%s%s", o->name, o->arg ? "=" : "");
+		buf_printf(out, "--%s%s", o->name, !o->arg ? "" : o->optional ? "=-" : "=");
 	buf_char(out, '[');
 	quoted(out, o->help, "[]:\\");
 	buf_char(out, ']');
 	if (o->arg) {
-		buf_char(out, ':');
+		buf_str(out, o->optional ? "::" : ":");
 		quoted(out, o->arg, "[]:\\");
 		buf_char(out, ':');
 		switch (value_of(o->arg)) {
@@ -288,7 +289,7 @@ static void fish(struct buf *out)
 				   verb->name, o->name);
 			if (o->short_name)
 				buf_printf(out, " -s %c", o->short_name);
-			if (o->arg) {
+			if (o->arg && !o->optional) {
 				buf_str(out, " -r");
 				switch (value_of(o->arg)) {
 				case VALUE_CHOICE:

@@ -67,8 +67,11 @@ static void option_row(struct buf *out, const struct cli_option *o)
 	char key[] = {'-', o->short_name, ',', ' ', '\0'};
 	size_t len;
 
-	snprintf(left, sizeof(left), "  %s--%s%s%s", o->short_name ? key : "    ", o->name,
-		 o->arg ? " " : "", o->arg ? o->arg : "");
+	snprintf(left, sizeof(left), "  %s--%s%s%s%s", o->short_name ? key : "    ", o->name,
+		 !o->arg       ? ""
+		 : o->optional ? "[="
+			       : " ",
+		 o->arg ? o->arg : "", o->optional ? "]" : "");
 	len = strlen(left);
 	buf_str(out, left);
 	if (len + 2 > OPTION_COLUMN)

@@ -21,6 +21,7 @@ static const struct cli_option options[] = {
 	{'q', "quiet", NULL, "say nothing", false},
 	{'j', "json", NULL, "as JSON", false},
 	{0, "ring-size", "BYTES", "memory per thread", false},
+	{'c', "cpu", "HZ", "samples", false, true},
 	{0},
 };
 
@@ -114,6 +115,22 @@ static void test_values(void **state)
 	assert_int_equal(parse(&verb_try, WORDS("-d", "-1", "--ring-size="), &args, &err), 0);
 	assert_string_equal(cli_option(&args, "duration"), "-1");
 	assert_string_equal(cli_option(&args, "ring-size"), "");
+	args_done(&args);
+}
+
+static void test_optional_values(void **state)
+{
+	struct cli_args args;
+	struct error err;
+
+	assert_int_equal(parse(&verb_try, WORDS("--cpu", "99", "-c", "7"), &args, &err), 0);
+	assert_string_equal(cli_option_all(&args, "cpu")[0], "");
+	assert_string_equal(cli_option_all(&args, "cpu")[1], "");
+	assert_int_equal(cli_n_operands(&args), 2);
+	args_done(&args);
+	assert_int_equal(parse(&verb_try, WORDS("--cpu=99", "-c7"), &args, &err), 0);
+	assert_string_equal(cli_option_all(&args, "cpu")[0], "99");
+	assert_string_equal(cli_option_all(&args, "cpu")[1], "7");
 	args_done(&args);
 }
 
@@ -231,11 +248,11 @@ static void test_help_text(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_forms),	  cmocka_unit_test(test_many),
-		cmocka_unit_test(test_values),	  cmocka_unit_test(test_operands),
-		cmocka_unit_test(test_command),	  cmocka_unit_test(test_wrong),
-		cmocka_unit_test(test_help),	  cmocka_unit_test(test_nearest),
-		cmocka_unit_test(test_help_text),
+		cmocka_unit_test(test_forms),	 cmocka_unit_test(test_many),
+		cmocka_unit_test(test_values),	 cmocka_unit_test(test_optional_values),
+		cmocka_unit_test(test_operands), cmocka_unit_test(test_command),
+		cmocka_unit_test(test_wrong),	 cmocka_unit_test(test_help),
+		cmocka_unit_test(test_nearest),	 cmocka_unit_test(test_help_text),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
