@@ -23,7 +23,8 @@ enum trace_event_type {
 	TE_WAKE, /* kind, task; arg = enum trace_wake; the source is what this thread does now */
 	TE_SCHEDULE, /* kind, task: put into a run queue, by a waker or by something else: only
 		      * that is known */
-	TE_CANCEL,   /* kind, task: ended outside of a poll */
+	TE_CANCEL,   /* kind, task: ended outside of a poll; arg = enum trace_outcome, 0: cancelled
+		      * (one that isn't told of polls can end ready here) */
 	TE_DROP, /* kind, task: memory given back; for address-named tasks the name is free again */
 	TE_PARK, /* arg = call (enum agent_call): thread blocks outside of every task's poll */
 	TE_UNPARK, /* arg = call: and goes on */
