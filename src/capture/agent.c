@@ -10,7 +10,7 @@
  */
 #include "base/cleanup.h"
 #include "base/buf.h"
-#include "capture/event_cost.h"
+#include "capture/pace.h"
 #include "capture/source.h"
 
 #include <errno.h>
@@ -20,8 +20,6 @@
 #include <sys/wait.h>
 
 #define MS 1000000ull
-#define INTERVAL_MIN (MS / 2)
-#define INTERVAL_MAX (20 * MS)
 /* The fastest thread that was seen fills a ring with 15 million events a second: 4 ns a byte. */
 #define FILL_NS_PER_BYTE 4
 #define THREADS_NS (200 * MS)
@@ -46,7 +44,8 @@ struct capture {
 	const struct places_ops *places;
 	uint64_t code_hash, next_look_ns;
 	int exit_status;
-	uint64_t interval_ns, interval_max_ns, drain_start_ns;
+	struct pace pace;
+	uint64_t drain_start_ns;
 	uint64_t next_threads_ns, next_clock_ns;
 };
 
@@ -253,6 +252,7 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 		      struct error *err)
 {
 	const struct capture_options *opt = shared->options;
+	const uint64_t max_ns = opt->ring_bytes * FILL_NS_PER_BYTE;
 	size_t n = opt->argv ? 1 : opt->n_pids;
 	struct capture *c = calloc(1, sizeof(*c));
 	struct attach_options attach_options = {
@@ -278,15 +278,10 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 	c->places = opt->places;
 	c->drain.writer = shared->writer;
 	c->drain.threads = shared->threads;
-	c->interval_ns = INTERVAL_MIN;
-	c->interval_max_ns = opt->ring_bytes * FILL_NS_PER_BYTE;
-	if (c->interval_max_ns > INTERVAL_MAX)
-		c->interval_max_ns = INTERVAL_MAX;
 	/* Whoever watches for long polls wants to know of them before they are over. */
-	if (opt->long_poll_ns && c->interval_max_ns > opt->long_poll_ns / 4)
-		c->interval_max_ns = opt->long_poll_ns / 4;
-	if (c->interval_max_ns < INTERVAL_MIN)
-		c->interval_max_ns = INTERVAL_MIN;
+	pace_init(&c->pace, opt->long_poll_ns && opt->long_poll_ns / 4 < max_ns
+				    ? opt->long_poll_ns / 4
+				    : max_ns);
 	clock_map_init(&c->drain.clock, CLOCK_SETTLE_NS);
 	c->drain.start_ticks = clock_ticks();
 	for (size_t i = 0; i < n && rc == 0; i++) {
@@ -350,20 +345,6 @@ static bool reap_child(struct capture *c)
 	return c->child <= 0;
 }
 
-/* So long that the fullest ring will be a quarter full at the rate of the time just past. Grows by
- * steps, since a burst may begin; shrinks at once. */
-static void next_interval(struct capture *c, uint64_t past_ns)
-{
-	double most = (double)c->interval_ns * 1.5;
-	double ns = c->drain.fill > 0 ? (double)past_ns * 0.25 / c->drain.fill : most;
-
-	if (ns > most)
-		ns = most;
-	if (ns > (double)c->interval_max_ns)
-		ns = (double)c->interval_max_ns;
-	c->interval_ns = ns < INTERVAL_MIN ? INTERVAL_MIN : (uint64_t)ns;
-}
-
 /* A launched program that had no runtime is looked at again when its code has changed. */
 static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
 {
@@ -395,7 +376,7 @@ static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
 static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct error *err)
 {
 	uint64_t now = clock_monotonic_ns(), watermark = c->drain_start_ns;
-	uint64_t drained_ns = watermark ? watermark : now - INTERVAL_MIN;
+	uint64_t drained_ns = watermark ? watermark : now - PACE_MIN_NS;
 	struct drain *d = &c->drain;
 	bool threads = now >= c->next_threads_ns, any = false;
 	int rc = 0;
@@ -444,8 +425,7 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	if (!any && child_gone)
 		return 0;
 
-	next_interval(c, now - drained_ns);
-	return (int64_t)c->interval_ns;
+	return (int64_t)pace_next(&c->pace, d->fill, now - drained_ns);
 }
 
 /* ---- the end ---- */

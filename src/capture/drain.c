@@ -116,7 +116,7 @@ static int begin_thread(struct drain *d, struct source *s, struct ring_cursor *c
 	free(threads);
 	attach_thread_name(s->attach, c->tid, c->name);
 	if (own_tid) {
-		thread = capture_threads_get(d->threads, s->process, c->tid, c->name);
+		thread = capture_threads_begin(d->threads, s->process, c->tid, c->name);
 		if (!thread)
 			return -ENOMEM;
 		e.thread = thread->index;

@@ -6,7 +6,8 @@
 #define POLLUX_CAPTURE_SCHED_EVENT_H
 
 enum sched_event_type {
-	SCHED_SYSCALL = 1, /* value: ns it took; result; number */
+	SCHED_NOTHING = 0, /* but a loss */
+	SCHED_SYSCALL,	   /* value: ns it took; result; number */
 	SCHED_OFF_CPU,	   /* value: ns; arg: enum sched_why; number: of the system call + 1 or 0 */
 	SCHED_EXIT,	   /* the thread is gone; arg 1: its process executes another program */
 };

@@ -18,11 +18,18 @@
 
 #define ROUND_NS 250000000ull
 
+static bool wants_sched(const struct capture_options *opt)
+{
+	return opt->sched || opt->syscalls;
+}
+
 /* Sources beside the main one, and who asks for them. */
 static const struct other {
 	const struct capture_ops *ops;
 	bool (*wanted)(const struct capture_options *opt);
-} others[1];
+} others[] = {
+	{&capture_sched, wants_sched},
+};
 
 #define MAX_SOURCES (1 + sizeof(others) / sizeof(others[0]))
 
@@ -118,7 +125,7 @@ int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
 	for (size_t i = 0; i < MAX_SOURCES - 1 && rc == 0; i++) {
 		struct member *m = &s->members[s->n];
 
-		if (!others[i].ops || !others[i].wanted(opt))
+		if (!others[i].wanted(opt))
 			continue;
 		m->ops = others[i].ops;
 		rc = m->ops->open(&s->shared, &m->capture, err);

@@ -4,8 +4,8 @@
  *
  * Whoever meets a thread first tells the trace of it, whether that is the source that knows its
  * tasks or the one that saw it lose its CPU. The main source says when one has ended. Threads that
- * only others have met are looked for in /proc once in a while, since a tid comes again: twice, at
- * least a second apart, so that no source is still on its way to the last events of one.
+ * only others have met are looked for in /proc once in a while, since a tid comes again. One that
+ * has ended is kept for a second more, for sources that are still on their way to its last events.
  */
 #include "capture/threads.h"
 
@@ -23,6 +23,7 @@ struct entry {
 	struct capture_thread thread; /* first: a pointer to it is one to the entry */
 	size_t slot;		      /* where it stands in the list */
 	bool named;
+	bool ended;
 	bool missed; /* by the last tidy */
 };
 
@@ -83,6 +84,14 @@ static struct entry *add(struct capture_threads *t, uint32_t process, uint32_t t
 	return e;
 }
 
+static void drop(struct capture_threads *t, struct entry *e)
+{
+	map_remove(&t->map, e->thread.process, e->thread.tid);
+	t->list[e->slot] = t->list[--t->n];
+	t->list[e->slot]->slot = e->slot;
+	free(e);
+}
+
 struct capture_thread *capture_threads_get(struct capture_threads *t, uint32_t process,
 					   uint32_t tid, const char *name)
 {
@@ -117,20 +126,28 @@ int capture_threads_stream(struct capture_threads *t, const struct capture_threa
 	return trace_writer_thread(t->writer, &told, ret_index);
 }
 
+struct capture_thread *capture_threads_begin(struct capture_threads *t, uint32_t process,
+					     uint32_t tid, const char *name)
+{
+	struct entry *e = map_get(&t->map, process, tid);
+
+	if (e && e->ended)
+		drop(t, e);
+	return capture_threads_get(t, process, tid, name);
+}
+
 void capture_threads_end(struct capture_threads *t, struct capture_thread *thread)
 {
 	struct entry *e = (struct entry *)thread;
 
-	if (!e)
-		return;
-	map_remove(&t->map, thread->process, thread->tid);
-	t->list[e->slot] = t->list[--t->n];
-	t->list[e->slot]->slot = e->slot;
-	free(e);
+	if (e)
+		e->ended = true;
 }
 
 struct capture_thread *capture_threads_next(const struct capture_threads *t, size_t *i)
 {
+	while (*i < t->n && t->list[*i]->ended)
+		++*i;
 	return *i < t->n ? &t->list[(*i)++]->thread : NULL;
 }
 
@@ -145,9 +162,9 @@ void capture_threads_tidy(struct capture_threads *t, uint64_t now_ns)
 		bool gone;
 
 		snprintf(path, sizeof(path), "/proc/%u", e->thread.tid);
-		gone = access(path, F_OK) < 0;
+		gone = e->ended || access(path, F_OK) < 0;
 		if (gone && e->missed)
-			capture_threads_end(t, &e->thread);
+			drop(t, e);
 		else
 			e->missed = gone;
 	}

@@ -13,7 +13,8 @@
 
 struct capture_threads;
 
-/* A live thread. It stays where it is until it ends. */
+/* A live thread. It stays where it is until it has ended, and until the next tidy() then: hold no
+ * pointer from one drain to the next. */
 struct capture_thread {
 	uint32_t process; /* trace index */
 	uint32_t tid;	  /* as we see it */
@@ -32,6 +33,9 @@ void capture_threads_free(struct capture_threads *t);
  * when a later caller knows it). NULL: out of memory, or the trace can't be written. */
 struct capture_thread *capture_threads_get(struct capture_threads *t, uint32_t process,
 					   uint32_t tid, const char *name);
+/* For the main source, which knows that a thread begins: one that had its tid is another one. */
+struct capture_thread *capture_threads_begin(struct capture_threads *t, uint32_t process,
+					     uint32_t tid, const char *name);
 /* The same, but NULL if nobody has told of it. */
 struct capture_thread *capture_threads_find(const struct capture_threads *t, uint32_t process,
 					    uint32_t tid);
@@ -39,12 +43,11 @@ struct capture_thread *capture_threads_find(const struct capture_threads *t, uin
  * source keeps the index. Negative errno of the writer. */
 int capture_threads_stream(struct capture_threads *t, const struct capture_thread *thread,
 			   uint32_t *ret_index);
-/* The thread is gone: the next with its tid is another one. */
+/* The thread is gone. For a second more get() gives it to those who are late. */
 void capture_threads_end(struct capture_threads *t, struct capture_thread *thread);
 /* All live threads, one after the other: *i is 0 at first. NULL at the end. */
 struct capture_thread *capture_threads_next(const struct capture_threads *t, size_t *i);
-/* Ends those that are gone and that nobody has ended, once a second. By the set; pointers to live
- * threads are good until then. */
+/* Forgets those that are gone, once a second. By the set. */
 void capture_threads_tidy(struct capture_threads *t, uint64_t now_ns);
 
 #endif

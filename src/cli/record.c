@@ -36,6 +36,8 @@ static const struct cli_option options[] = {
 	{'d', "duration", "SECONDS", "end the recording after so long (10, 2.5, 500ms, 2m)", false},
 	{0, "ring-size", "SIZE", "memory per thread for events not yet read (4K to 1G, default 1M)",
 	 false},
+	{0, "sched", NULL, "when and why threads are off their CPUs", false},
+	{0, "syscalls", NULL, "every system call: when, how long, what came of it (root)", false},
 	{0, "no-places", NULL, "don't record at which await point tasks wait", false},
 	{0},
 };
@@ -154,6 +156,8 @@ static int parse(const struct cli_args *args, struct job *job)
 	job->capture.argv = cli_command(args);
 	job->capture.ring_bytes = DEFAULT_RING_BYTES;
 	job->capture.places = cli_flag(args, "no-places") ? NULL : &future_places;
+	job->capture.sched = cli_flag(args, "sched");
+	job->capture.syscalls = cli_flag(args, "syscalls");
 	code = parse_pids(args, job);
 	if (code)
 		return code;
