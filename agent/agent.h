@@ -68,6 +68,16 @@ enum agent_poll_flags {
 
 #define AGENT_MAX_POLLS 17u
 
+/* A poll of a future that is open on a thread: it lies in the thunk's frame. */
+struct agent_future {
+	struct agent_future *outer; /* the one in whose poll this was called; may be none */
+	struct ring *ring;
+	uint64_t claim; /* the ring's, when it began */
+	struct agent_hook *hook;
+	void *future;
+	void *result; /* AGENT_HOOK_MEMORY: where it stands */
+};
+
 /*
  * The agent's notes on a thread, in ring.scratch, for the thread alone. The first line is all that
  * a recorded event touches beside the event itself and the ring's head.
@@ -87,6 +97,7 @@ struct agent_notes {
 	uint32_t thread_id; /* for AE_THREAD */
 	uint32_t pad2;
 	struct agent_poll polls[AGENT_MAX_POLLS];
+	struct agent_future *futures; /* the innermost open one */
 };
 _Static_assert(offsetof(struct agent_notes, polls) == 64, "one line");
 _Static_assert(sizeof(struct agent_notes) <= sizeof(((struct ring *)0)->scratch), "agent_notes");

@@ -13,7 +13,8 @@
  *     rings   RW-  memfd     struct ring_area, then n_rings x (struct ring + its events)
  *
  * One idea covers every place that is hooked. A *hook* is a place that the program calls
- * through (a slot of a task's vtable, of a waker's vtable, of a GOT, or a patched spawn site); it
+ * through (a slot of a task's vtable, of a waker's vtable, of a GOT, a patched spawn site, a call
+ * whose target was changed); it
  * has a number, a type, a kind and the original function. The stub of hook i puts i into %eax and
  * goes to the thunk of its type. So the kind of any task is found without a table: the poll slot
  * of its vtable holds the address of a stub, and the stub's place is the hook's number.
@@ -34,7 +35,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 3u
+#define AGENT_ABI 4u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -85,6 +86,16 @@ enum agent_event_type {
 	AE_POLL_PENDING_AT, /* await point << 48 | low 48 bits of the task reference: as
 			     * AE_POLL_PENDING, and where the task stands. The kind is the point's
 			     */
+	/* Of futures, whose reference is kind << 48 | low 48 bits of the address of the future. A
+	 * poll of one lies within whatever is open on the thread. */
+	AE_FUTURE_BEGIN,
+	AE_FUTURE_BEGIN_AT, /* await point << 48 | low 48 bits of the reference: where it stood
+			     * before. The kind is the point's */
+	AE_FUTURE_PENDING,
+	AE_FUTURE_PENDING_AT, /* as AE_FUTURE_BEGIN_AT, where it stands now */
+	AE_FUTURE_READY,
+	AE_FUTURE_PANICKED,
+	AE_FUTURE_UNKNOWN,
 	AE_N_TYPES,
 };
 
@@ -150,6 +161,9 @@ enum agent_hook_type {
 	AH_PANIC,	   /* _Unwind_RaiseException in a GOT: a panic starts on this thread */
 	AH_ASYNC_CANCEL,   /* TaskVTable.drop_future(header), called where a task isn't run any more
 			    */
+	AH_FUTURE,	   /* a word (of a vtable, of a GOT) that holds a future's poll function */
+	AH_FUTURE_CALL,	   /* the same, the four bytes in the code by which an instruction reaches
+			    * it: the target of a call or jump, relative to what follows them */
 	AH_N_TYPES,
 };
 
@@ -158,6 +172,7 @@ enum agent_hook_type {
  *
  *   slot (all types but two)     b8 imm32   mov $hook,%eax
  *                                e9 rel32   jmp thunk           padded to AGENT_STUB_BYTES
+ *                                (also what a call of AH_FUTURE_CALL leads to)
  *
  *   AH_SPAWN, AH_ROOT_ENTER      lea -128(%rsp),%rsp            over the red zone
  *   (a trampoline near the       pushfq; push %rax
@@ -175,7 +190,33 @@ enum agent_hook_flags {
 	 * another poll inside one, unless the next bit is set. */
 	AGENT_HOOK_WORKER = 1,
 	AGENT_HOOK_TASK = 2, /* known to be no worker's main loop: never learned as one */
+	/* AH_FUTURE: what it returns stands in memory, whose address is the first argument; the
+	 * future is the second one then. */
+	AGENT_HOOK_MEMORY = 4,
 };
+
+/*
+ * How the outcome of a future's poll is known: by a value that is read when the poll has returned.
+ * Of a coroutine it is its own state, of others the discriminant of what was returned.
+ */
+enum agent_result_from {
+	AR_UNKNOWN = 0,
+	AR_STATE,  /* at the future's address + offset; what is above `pending` means pending */
+	AR_FIRST,  /* in the first register of the result */
+	AR_SECOND, /* in the second one */
+	AR_MEMORY, /* in memory, at the address of the result + offset */
+};
+
+struct agent_result {
+	uint32_t offset;
+	uint8_t from; /* enum agent_result_from */
+	uint8_t size; /* 1, 2, 4 or 8 bytes */
+	/* AR_STATE: this value is ready. Else, AR_ANY_READY: all values but agent_hook.pending are,
+	 * or only this one. */
+	uint16_t ready;
+};
+#define AR_ANY_READY 0xffffu
+_Static_assert(sizeof(struct agent_result) == 8, "agent_result");
 
 #define AGENT_OFFSET_UNKNOWN 0xffffu /* state_offset, vtable_offset: the agent may learn them */
 
@@ -191,13 +232,21 @@ struct agent_hook {
 	uint16_t kind;	/* kind number, enum agent_call, or AGENT_KIND_NONE */
 	uint16_t id_offset;    /* Tokio: header + id_offset holds the u64 task id */
 	uint16_t state_offset; /* header + state_offset holds the state word (Tokio: 0) */
-	uint64_t vtable;       /* address of the vtable that the slot belongs to, 0 for a GOT */
-	uint64_t drop_ref;     /* AH_ASYNC_RUN: TaskVTable.drop_ref or, if it has none, 0.
-				* AH_TOKIO_POLL, AH_TOKIO_SHUTDOWN: the original dealloc */
+	union {
+		uint64_t vtable; /* address of the vtable that the slot belongs to, 0 for a GOT */
+		struct agent_result result; /* AH_FUTURE */
+	};
+	union {
+		uint64_t drop_ref; /* AH_ASYNC_RUN: TaskVTable.drop_ref or, if it has none, 0.
+				    * AH_TOKIO_POLL, AH_TOKIO_SHUTDOWN: the original dealloc */
+		uint64_t pending;  /* AH_FUTURE: the value that means pending; AR_STATE: those above
+				      it */
+	};
 	union {
 		uint64_t next_id; /* AH_SPAWN: address of Tokio's NEXT_ID counter, 0 if not known */
-		uint64_t program; /* AH_TOKIO_POLL, AH_ASYNC_RUN: address of the kind's layout
-				   * program, 0: none. The tool sets it while the program runs */
+		uint64_t program; /* AH_TOKIO_POLL, AH_ASYNC_RUN, AH_FUTURE: address of the kind's
+				   * layout program, 0: none. The tool sets it while the program
+				   * runs */
 	};
 	uint16_t vtable_offset;	 /* header + vtable_offset holds the vtable's address (Tokio: 16) */
 	uint16_t trailer_offset; /* Tokio: end of the part of the cell where the output may stand
@@ -210,10 +259,11 @@ _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
 /*
  * A layout program tells where in a task's cell the state of its future stands and what each state
  * means, so that the agent can name the await point at which the task stopped. It is a sequence of
- * 8-byte words: the first is the step from the header to the first node, the rest are nodes, each
- * two words and then n + 1 steps, the last of them for all values that are none of the n. Only what
- * lies in the cell by value is described: a program never asks for a pointer to be followed. The
- * innermost step that has a point tells it. A program that hooks refer to is never changed.
+ * 8-byte words: the first is the step from the header (of a future: from its address) to the first
+ * node, the rest are nodes, each two words and then n + 1 steps, the last of them for all values
+ * that are none of the n. Only what lies in the cell by value is described: a program never asks
+ * for a pointer to be followed. The innermost step that has a point tells it. A program that hooks
+ * refer to is never changed.
  */
 struct agent_step {
 	uint16_t point; /* 0: as before this step */

@@ -51,6 +51,7 @@ static bool ring_take(struct ring *r, uint64_t claim, uint32_t tid, uint64_t *re
 	n->tail_open = 0;
 	n->unnamed = 1;
 	n->depth = 0;
+	n->futures = NULL;
 	n->thread_id = tid;
 	arch_barrier_local();
 	n->busy = 0;

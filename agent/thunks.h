@@ -8,6 +8,7 @@
 #define HOOK_ORIG 0
 #define HOOK_KIND 26
 #define STATE_WRAP 68
+#define FUTURE_BYTES 48
 #define AGENT_STATE_BYTES (192 + 8192 * 32)
 #define CALL_FUTEX 1
 #define SYS_FUTEX 202
@@ -24,6 +25,7 @@ _Static_assert(offsetof(struct agent_hook, kind) == HOOK_KIND, "thunks");
 _Static_assert(offsetof(struct agent_state, wrap) == STATE_WRAP, "thunks");
 _Static_assert(sizeof(struct agent_private) == AGENT_STATE_BYTES, "thunks");
 _Static_assert((int)AC_FUTEX == CALL_FUTEX, "thunks");
+_Static_assert(sizeof(struct agent_future) == FUTURE_BYTES, "thunks");
 
 struct agent_begun {
 	struct agent_poll *poll; /* NULL: jump on, nothing to end */
@@ -50,6 +52,9 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook);
 void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *poll, uint64_t held,
 		     bool woken);
 void agent_async_unwound(bool forced);
+bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *first, void *second);
+void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second);
+void agent_future_unwound(bool forced);
 uint64_t agent_call_begin(const struct agent_hook *hook);
 void agent_call_end(const struct agent_hook *hook, uint64_t begun);
 

@@ -15,7 +15,7 @@
 	.type agent_image, @object
 agent_image:
 	.quad 0x0031786c6c6f70	/* AGENT_MAGIC */
-	.long 3			/* AGENT_ABI */
+	.long 4			/* AGENT_ABI */
 	.long agent_image_end - agent_image
 	.long AGENT_STATE_BYTES
 	.long agent_eh_frame - agent_image
@@ -37,7 +37,9 @@ agent_image:
 	.long thunk_root_enter - agent_image
 	.long thunk_raise - agent_image
 	.long thunk_async_cancel - agent_image
-	.fill 24 - 16, 4, 0
+	.long thunk_future - agent_image
+	.long thunk_future - agent_image
+	.fill 24 - 18, 4, 0
 agent_image_state:
 	.quad 0
 agent_image_hooks:
@@ -215,6 +217,89 @@ FUNCTION agent_personality
 	.cfi_restore %rbp
 	ret
 END agent_personality
+
+/*
+ * A future's poll: the future and the context, before them where the result goes if it goes to memory. An
+ * optimiser may have made other arguments of them, so all that can be arguments are kept, and all that can
+ * be results. Below the frame pointer: %rbx, %r12, then struct agent_future.
+ */
+FUNCTION thunk_future
+	.cfi_personality 0x1b, agent_future_personality
+	ENTER
+	pushq %rbp
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rbp, 0
+	movq %rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	pushq %rbx
+	.cfi_offset %rbx, -24
+	subq $FUTURE_BYTES + 8, %rsp
+	pushq %rdi
+	pushq %rsi
+	pushq %rdx
+	pushq %rcx
+	pushq %r8
+	pushq %r9
+	movq %rax, %rbx
+	movq %rsi, %rcx
+	movq %rdi, %rdx
+	leaq -8 - FUTURE_BYTES(%rbp), %rsi
+	movq %rax, %rdi
+	call agent_future_begin
+	popq %r9
+	popq %r8
+	popq %rcx
+	popq %rdx
+	popq %rsi
+	popq %rdi
+	testb %al, %al
+	je 1f
+	call *HOOK_ORIG(%rbx)
+	movq %rax, %rbx
+	pushq %rcx
+	pushq %rdx
+	movq %rax, %rsi
+	leaq -8 - FUTURE_BYTES(%rbp), %rdi
+	call agent_future_end
+	popq %rdx
+	popq %rcx
+	movq %rbx, %rax
+	.cfi_remember_state
+	movq -8(%rbp), %rbx
+	.cfi_restore %rbx
+	leave
+	.cfi_def_cfa %rsp, 8
+	.cfi_restore %rbp
+	ret
+	.cfi_restore_state
+1:	movq %rbx, %rax
+	movq -8(%rbp), %rbx
+	.cfi_restore %rbx
+	leave
+	.cfi_def_cfa %rsp, 8
+	.cfi_restore %rbp
+	jmp *HOOK_ORIG(%rax)
+END thunk_future
+
+/* As agent_personality, of the frame above. */
+FUNCTION agent_future_personality
+	pushq %rbp
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rbp, 0
+	movq %rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	testb $2, %sil	/* _UA_CLEANUP_PHASE */
+	je 1f
+	movl %esi, %edi
+	shrl $3, %edi	/* _UA_FORCE_UNWIND is 8 */
+	andl $1, %edi
+	call agent_future_unwound
+1:	movl $8, %eax	/* _URC_CONTINUE_UNWIND */
+	popq %rbp
+	.cfi_def_cfa %rsp, 8
+	.cfi_restore %rbp
+	ret
+END agent_future_personality
 
 /*
  * A libc function of up to six arguments in registers and one on the stack (syscall's last). Of the

@@ -65,8 +65,11 @@ static void read_operands(const ZydisDecodedInstruction *in, const ZydisDecodedO
 			ZyanU64 target;
 
 			if (flow && op->imm.is_relative &&
-			    ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(in, op, ret->addr, &target)))
+			    ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(in, op, ret->addr, &target))) {
 				ret->target = target;
+				if (in->raw.imm[0].size == 32)
+					ret->rel_at = in->raw.imm[0].offset;
+			}
 			ret->imm = op->imm.value.u;
 			ret->has_imm = true;
 		} else if (op->type == ZYDIS_OPERAND_TYPE_MEMORY) {
@@ -74,13 +77,18 @@ static void read_operands(const ZydisDecodedInstruction *in, const ZydisDecodedO
 
 			if (rip) {
 				ret->ref = ret->addr + ret->len + (uint64_t)op->mem.disp.value;
+				if (in->raw.disp.size == 32)
+					ret->rel_at = in->raw.disp.offset;
 				if (flow)
 					ret->slot = ret->ref;
 			} else {
 				ret->base = gpr(op->mem.base);
 				ret->disp = op->mem.disp.value;
 				ret->has_disp = true;
+				ret->indexed = op->mem.index != ZYDIS_REGISTER_NONE;
 			}
+			if (op->size / 8 <= UINT8_MAX)
+				ret->mem_bytes = (uint8_t)(op->size / 8);
 			if (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE)
 				ret->mem_written = true;
 		} else if (op->type == ZYDIS_OPERAND_TYPE_REGISTER &&
@@ -128,6 +136,12 @@ int insn_next(struct insn_walk *w, struct insn *ret)
 		ret->op = INSN_MOV;
 	else if (in.mnemonic == ZYDIS_MNEMONIC_ADD && !(in.attributes & ZYDIS_ATTRIB_HAS_LOCK))
 		ret->op = INSN_ADD;
+	else if (in.mnemonic == ZYDIS_MNEMONIC_SUB && !(in.attributes & ZYDIS_ATTRIB_HAS_LOCK))
+		ret->op = INSN_SUB;
+	else if (in.mnemonic == ZYDIS_MNEMONIC_PUSH)
+		ret->op = INSN_PUSH;
+	else if (in.mnemonic == ZYDIS_MNEMONIC_POP)
+		ret->op = INSN_POP;
 	else if (in.mnemonic == ZYDIS_MNEMONIC_SYSCALL)
 		ret->op = INSN_SYSCALL;
 	else if (in.attributes & ZYDIS_ATTRIB_HAS_LOCK ||

@@ -24,6 +24,9 @@ enum insn_op {
 	INSN_LEA,
 	INSN_MOV,
 	INSN_ADD,
+	INSN_SUB,
+	INSN_PUSH,
+	INSN_POP,
 	INSN_SYSCALL,
 	INSN_LOCKED, /* with a lock prefix, or xchg with memory */
 };
@@ -43,8 +46,12 @@ struct insn {
 	uint64_t imm;	 /* immediate, sign-extended as by the operation */
 	int64_t disp;	 /* of a memory operand that has a base register other than rip */
 	bool has_imm, has_disp;
-	bool mem_written; /* the memory operand is (also) a destination */
-	uint8_t base;	  /* base register of the memory operand, if any */
+	bool mem_written;  /* the memory operand is (also) a destination */
+	uint8_t base;	   /* base register of the memory operand, if any */
+	bool indexed;	   /* the memory operand has an index register, too */
+	uint8_t mem_bytes; /* size of the memory operand, 0: there is none, or more than 255 */
+	uint8_t rel_at;	   /* where in the instruction the four bytes of `target` or `ref` stand; 0:
+			    * there are none */
 };
 
 /* Walks straight through [start, end). */

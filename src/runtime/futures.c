@@ -1,0 +1,334 @@
+/*
+ * Finding poll functions. Symbols name the candidates: the body of an async fn, block or closure is
+ * called like any closure of its function, an impl of Future is a `poll` of that trait. Debug
+ * information says for certain what they are, of which type, with its state where. Without it a
+ * coroutine's body is known by its code: it begins with a look at a byte behind its first or second
+ * argument, marks that byte as returned, and panics if it is polled again; of other futures it
+ * isn't known which argument is which, so those are left alone.
+ *
+ * What is hooked must not take arguments from the stack (no poll function does, as rustc makes
+ * them; an optimiser that changed one's parameters might): the hook calls it from a frame of its
+ * own.
+ */
+#include "runtime/futures.h"
+
+#include "base/cleanup.h"
+#include "binary/elf_image.h"
+#include "binary/names.h"
+#include "binary/polls.h"
+#include "runtime/poll_code.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* States of a coroutine: 0 not begun, 1 returned, 2 panicked, then the await points. */
+enum { STATE_RETURNED = 1, STATE_PANICKED = 2 };
+/* What fits into two registers is returned in them (rustc 1.49 and later). */
+enum { REGISTER_BYTES = 8, RESULT_BYTES = 16 };
+
+/* The symbols of one address, as far as they may name a poll function. */
+enum sort { NONE, CLOSURE, IMPL };
+
+struct finder {
+	struct elf_image *image;
+	struct debug *d;
+	const struct futures_wanted *wanted;
+	uint64_t *panics; /* sorted */
+	size_t n_panics;
+	struct found_futures *out;
+	size_t cap;
+};
+
+static bool ends(const char *s, const char *end)
+{
+	size_t n = strlen(s), k = strlen(end);
+
+	return n >= k && !strcmp(s + n - k, end);
+}
+
+/* By the mangled name; what is wrong about it shows in the demangled one. */
+static enum sort sort_of(const char *symbol)
+{
+	if (!strncmp(symbol, "_ZN", 3)) {
+		if (strstr(symbol, "closure$u7d$$u7d$17h"))
+			return CLOSURE;
+		return strstr(symbol, "..Future$GT$4poll17h") ? IMPL : NONE;
+	}
+	if (strncmp(symbol, "_R", 2) != 0)
+		return NONE;
+	if (!strncmp(symbol, "_RNC", 4) || !strncmp(symbol, "_RINC", 5))
+		return CLOSURE;
+	return strstr(symbol, "4poll") && strstr(symbol, "6Future") ? IMPL : NONE;
+}
+
+static bool matches(const char *pattern, const char *name)
+{
+	return strpbrk(pattern, "*?[") ? fnmatch(pattern, name, 0) == 0
+				       : strstr(name, pattern) != NULL;
+}
+
+static bool any_matches(const char *const *patterns, const char *a, const char *b)
+{
+	for (; *patterns; patterns++)
+		if (matches(*patterns, a) || matches(*patterns, b))
+			return true;
+	return false;
+}
+
+static bool is_wanted(const struct futures_wanted *w, const struct find_future *f)
+{
+	if (w->include && *w->include && !any_matches(w->include, f->name, f->full_name))
+		return false;
+	return !w->exclude || !any_matches(w->exclude, f->name, f->full_name);
+}
+
+/* ---- what is returned ---- */
+
+static const struct dw_variant *variant(const struct dw_type *t, const char *name)
+{
+	for (size_t i = 0; i < t->n_variants; i++)
+		if (!strcmp(t->variants[i].member.name, name))
+			return &t->variants[i];
+	return NULL;
+}
+
+/* How the outcome shows in a Poll<T>. Which variant lives is told by its discriminant, where there
+ * is one that can be found again in registers. */
+static void read_result(struct find_future *f, const struct dw_type *t)
+{
+	const struct dw_variant *pending = variant(t, "Pending"), *ready = variant(t, "Ready");
+	uint32_t size = t->discr_size;
+	uint64_t offset = t->discr_offset;
+
+	f->memory = t->size > RESULT_BYTES;
+	if (!pending || !ready || pending->is_default ||
+	    (size != 1 && size != 2 && size != 4 && size != 8) || offset > t->size - size)
+		return;
+	f->pending = pending->value;
+	f->result.size = (uint8_t)size;
+	f->result.ready = ready->is_default || ready->value >= AR_ANY_READY
+				  ? AR_ANY_READY
+				  : (uint16_t)ready->value;
+	if (f->memory) {
+		f->result.from = AR_MEMORY;
+		f->result.offset = (uint32_t)offset;
+	} else if (offset == 0) {
+		f->result.from = AR_FIRST;
+	} else if (offset == REGISTER_BYTES) {
+		f->result.from = AR_SECOND;
+	}
+}
+
+/* ---- one candidate ---- */
+
+static int set_names(struct find_future *f, const struct dw_poll *p, const char *demangled)
+{
+	const char *full = p ? p->generated ? p->full : p->future->full : demangled;
+
+	f->full_name = strdup(full);
+	f->name = name_shorten(full);
+	if (p && p->file && p->line && asprintf(&f->where, "%s:%u", p->file, p->line) < 0)
+		f->where = NULL;
+	return f->full_name && f->name ? 0 : -ENOMEM;
+}
+
+/* Where a coroutine's future and state are, by its code. */
+static void read_code(struct finder *s, struct find_future *f, uint64_t end,
+		      const struct dw_type *t)
+{
+	unsigned bytes = t ? t->discr_size : 1;
+	struct poll_code code;
+	bool whole = poll_code_read(s->image, f->poll, end, t ? t->discr_offset : POLL_CODE_ANY,
+				    bytes, s->panics, s->n_panics, &code);
+
+	f->generated = t || (code.argument && code.returns && (code.resumed || code.suspends));
+	f->memory = code.argument == 2;
+	f->result = (struct agent_result){.offset = (uint32_t)code.state_offset,
+					  .from = AR_STATE,
+					  .size = (uint8_t)bytes,
+					  .ready = STATE_RETURNED};
+	f->pending = STATE_PANICKED;
+	if (!whole)
+		f->trouble = "their code can't be decoded";
+	else if (code.stack)
+		f->trouble = "they take arguments from the stack";
+	else if (!code.argument || code.state_offset > UINT32_MAX)
+		f->trouble = "their state isn't where it should be";
+}
+
+static void read_written(struct finder *s, struct find_future *f, uint64_t end,
+			 const struct dw_poll *p)
+{
+	struct poll_code code;
+
+	if (!p) {
+		f->trouble = "no debug information tells what they return";
+		return;
+	}
+	read_result(f, p->result);
+	if (!poll_code_read(s->image, f->poll, end, POLL_CODE_ANY, 1, NULL, 0, &code))
+		f->trouble = "their code can't be decoded";
+	else if (code.stack)
+		f->trouble = "they take arguments from the stack";
+}
+
+static void future_done(struct find_future *f)
+{
+	free(f->name);
+	free(f->full_name);
+	free(f->where);
+}
+
+/* 1: ret is a future's poll function that is wanted; 0: not. */
+static int read_one(struct finder *s, const struct elf_symbol *symbol, enum sort sort,
+		    struct find_future *ret)
+{
+	struct find_future f = {.poll = symbol->addr};
+	struct dw_poll poll;
+	bool known = s->d && debug_poll(s->d, symbol->addr, &poll);
+	_cleanup_free_ char *demangled = NULL;
+	uint64_t start, end;
+	int rc;
+
+	if ((known && poll.generated != (sort == CLOSURE)) ||
+	    !elf_image_function(s->image, symbol->addr, &start, &end) || start != symbol->addr)
+		return 0;
+	if (sort == CLOSURE) {
+		read_code(s, &f, end, known ? poll.future : NULL);
+		if (!f.generated)
+			return 0;
+	} else {
+		read_written(s, &f, end, known ? &poll : NULL);
+	}
+	if (!known) {
+		demangled = name_demangle(symbol->name);
+		if (!demangled || (sort == IMPL && !ends(demangled, "::future::Future>::poll")))
+			return 0;
+	}
+	rc = set_names(&f, known ? &poll : NULL, demangled);
+	if (rc == 0 && is_wanted(s->wanted, &f)) {
+		*ret = f;
+		return 1;
+	}
+	future_done(&f);
+	return rc;
+}
+
+/* ---- all of them ---- */
+
+static int add(struct finder *s, const struct find_future *f)
+{
+	struct found_futures *out = s->out;
+
+	if (out->n == s->cap) {
+		size_t n = s->cap ? s->cap * 2 : 64;
+		struct find_future *v = reallocarray(out->v, n, sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		out->v = v;
+		s->cap = n;
+	}
+	out->v[out->n++] = *f;
+	return 0;
+}
+
+static int find_panics(struct finder *s, const struct elf_symbol *symbols, size_t n)
+{
+	size_t cap = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (symbols[i].type != STT_FUNC || !strstr(symbols[i].name, "panic_const_") ||
+		    (!strstr(symbols[i].name, "async_fn_resumed") &&
+		     !strstr(symbols[i].name, "coroutine_resumed")))
+			continue;
+		if (s->n_panics == cap) {
+			uint64_t *more;
+
+			cap = cap ? cap * 2 : 8;
+			more = reallocarray(s->panics, cap, sizeof(*more));
+			if (!more)
+				return -ENOMEM;
+			s->panics = more;
+		}
+		s->panics[s->n_panics++] = symbols[i].addr;
+	}
+	return 0;
+}
+
+/* All or nothing: a function of which one use can't be changed is left alone. */
+static void judge_uses(struct find_future *f)
+{
+	for (size_t i = 0; i < f->n_uses && !f->trouble; i++) {
+		if (f->uses[i].kind == USE_NUMBER)
+			f->trouble = "code has their address as a number";
+		else if (f->uses[i].kind == USE_UNSURE)
+			f->trouble = "what looks like a call of them can't be decoded";
+	}
+	if (!f->n_uses && !f->trouble)
+		f->trouble = "nothing calls them";
+}
+
+static int find_uses(struct found_futures *out, struct elf_image *image)
+{
+	_cleanup_free_ uint64_t *targets = calloc(out->n + 1, sizeof(*targets));
+	int rc;
+
+	if (!targets)
+		return -ENOMEM;
+	for (size_t i = 0; i < out->n; i++)
+		targets[i] = out->v[i].poll;
+	rc = uses_find(image, targets, out->n, &out->uses);
+	for (size_t i = 0; i < out->n && rc == 0; i++) {
+		out->v[i].uses = uses_of(&out->uses, out->v[i].poll, &out->v[i].n_uses);
+		judge_uses(&out->v[i]);
+	}
+	return rc;
+}
+
+int futures_find(struct elf_image *image, struct debug *d, const struct futures_wanted *wanted,
+		 struct found_futures *ret)
+{
+	struct finder s = {.image = image, .d = d, .wanted = wanted, .out = ret};
+	const struct elf_symbol *symbols;
+	size_t n = elf_image_symbols(image, &symbols);
+	uint64_t last = 0;
+	int rc;
+
+	*ret = (struct found_futures){0};
+	rc = find_panics(&s, symbols, n);
+	for (size_t i = 0; i < n && rc >= 0; i++) {
+		enum sort sort = symbols[i].type == STT_FUNC ? sort_of(symbols[i].name) : NONE;
+		struct find_future f;
+
+		if (sort == NONE || (sort == IMPL && !wanted->written) || symbols[i].addr == last ||
+		    !elf_image_is_code(image, symbols[i].addr))
+			continue;
+		rc = read_one(&s, &symbols[i], sort, &f);
+		if (rc == 1) {
+			last = f.poll;
+			rc = add(&s, &f);
+			if (rc < 0)
+				future_done(&f);
+		}
+	}
+	free(s.panics);
+	if (rc >= 0)
+		rc = find_uses(ret, image);
+	if (rc < 0)
+		futures_done(ret);
+	return rc < 0 ? rc : 0;
+}
+
+void futures_done(struct found_futures *f)
+{
+	for (size_t i = 0; i < f->n; i++)
+		future_done(&f->v[i]);
+	free(f->v);
+	uses_done(&f->uses);
+	*f = (struct found_futures){0};
+}

@@ -1,0 +1,49 @@
+/*
+ * The functions of an object that poll futures, and every use of each: what a recording of each
+ * future's polls hooks. Where a function can't be hooked safely, or not all of its uses, it is told
+ * with the reason, and nothing of it is hooked.
+ */
+#ifndef POLLUX_RUNTIME_FUTURES_H
+#define POLLUX_RUNTIME_FUTURES_H
+
+#include "agent/ring.h"
+#include "binary/debug.h"
+#include "binary/uses.h"
+
+#include <stdbool.h>
+
+struct elf_image;
+
+struct futures_wanted {
+	bool written; /* also those whose poll was written by hand */
+	/* Of the names, whole with wildcards or a part of it; NULL or 0-terminated. */
+	const char *const *include, *const *exclude;
+};
+
+struct find_future {
+	uint64_t poll; /* its entry, as linked */
+	char *name;    /* for people */
+	char *full_name;
+	char *where;	     /* "src/main.rs:15", NULL if not known */
+	const char *trouble; /* why it isn't hooked; NULL: it can be */
+	bool generated;
+	bool memory; /* it returns in memory: the future is its second argument */
+	struct agent_result result;
+	uint64_t pending; /* as agent_hook.pending */
+	const struct use *uses;
+	size_t n_uses;
+};
+
+struct found_futures {
+	struct find_future *v; /* by address */
+	size_t n;
+	struct uses uses;
+};
+
+/* `d` may be NULL: then only the code tells, and of hand-written futures nothing does. -ENOMEM or
+ * 0. */
+int futures_find(struct elf_image *image, struct debug *d, const struct futures_wanted *wanted,
+		 struct found_futures *ret);
+void futures_done(struct found_futures *f);
+
+#endif

@@ -1,0 +1,220 @@
+/*
+ * A coroutine's body begins by looking at its state, to jump to where it stopped: the first thing
+ * that it reads through the pointer to itself, which is the first argument, or the second one if
+ * the result goes to memory. Unoptimised code puts the arguments on the stack first and takes them
+ * from there. So the beginning is followed with the arguments in mind: which registers and stack
+ * slots hold one of them, plus what was added.
+ *
+ * The rest of the function is decoded only to see what else a coroutine does, and whether any
+ * argument is read from the stack.
+ */
+#include "runtime/poll_code.h"
+
+#include "binary/elf_image.h"
+#include "binary/insn.h"
+
+#include <string.h>
+
+enum { RAX = 0, RCX = 1, RDX = 2, RSP = 4, RBP = 5, RSI = 6, RDI = 7, N_REGS = 16 };
+enum { MAX_SLOTS = 32, MAX_ENTRY = 160 /* instructions */ };
+
+/* Argument + delta; argument 0: something else. */
+struct value {
+	uint8_t argument;
+	int64_t delta;
+};
+
+struct slot {
+	uint8_t base;
+	int64_t disp;
+	struct value value;
+};
+
+struct entry {
+	struct value regs[N_REGS];
+	struct slot slots[MAX_SLOTS];
+	size_t n_slots;
+};
+
+static struct slot *slot_of(struct entry *e, uint8_t base, int64_t disp)
+{
+	for (size_t i = 0; i < e->n_slots; i++)
+		if (e->slots[i].base == base && e->slots[i].disp == disp)
+			return &e->slots[i];
+	return NULL;
+}
+
+static void forget_slots(struct entry *e, uint8_t base)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < e->n_slots; i++)
+		if (e->slots[i].base != base)
+			e->slots[n++] = e->slots[i];
+	e->n_slots = n;
+}
+
+static void store(struct entry *e, const struct insn *in)
+{
+	struct slot *s = slot_of(e, in->base, in->disp);
+	struct value v = {0};
+
+	if (in->op == INSN_MOV && in->mem_bytes == 8 && in->source < N_REGS && !in->has_imm)
+		v = e->regs[in->source];
+	if (!s && v.argument && e->n_slots < MAX_SLOTS) {
+		s = &e->slots[e->n_slots++];
+		*s = (struct slot){.base = in->base, .disp = in->disp};
+	}
+	if (s)
+		s->value = v;
+}
+
+/* What the instruction makes of the registers and slots. */
+static void follow(struct entry *e, const struct insn *in)
+{
+	bool frame = in->base == RSP || in->base == RBP;
+	struct value v = {0};
+
+	if (in->op == INSN_PUSH || in->op == INSN_POP || in->reg == RSP)
+		forget_slots(e, RSP);
+	if (in->reg == RBP)
+		forget_slots(e, RBP);
+	if (in->flow == INSN_CALL) {
+		static const uint8_t lost[] = {RAX, RCX, RDX, RSI, RDI, 8, 9, 10, 11};
+
+		for (size_t i = 0; i < sizeof(lost); i++)
+			e->regs[lost[i]] = v;
+		return;
+	}
+	if (in->mem_written && in->has_disp && frame && !in->indexed)
+		store(e, in);
+	if (in->mem_written || in->reg >= N_REGS)
+		return;
+	if (in->op == INSN_LEA && in->has_disp && !in->indexed && in->base < N_REGS) {
+		v = e->regs[in->base];
+		v.delta += in->disp;
+	} else if (in->op == INSN_MOV && in->has_disp && frame && !in->indexed &&
+		   in->mem_bytes == 8) {
+		const struct slot *s = slot_of(e, in->base, in->disp);
+
+		if (s)
+			v = s->value;
+	} else if (in->op == INSN_MOV && !in->has_disp && !in->ref && !in->has_imm &&
+		   in->source < N_REGS) {
+		v = e->regs[in->source];
+	}
+	e->regs[in->reg] = v;
+}
+
+/* The access to the state, in the straight line from the function's start. */
+static void find_state(const struct elf_image *image, uint64_t start, uint64_t end,
+		       uint64_t state_offset, unsigned bytes, struct poll_code *ret)
+{
+	struct entry e = {.regs = {[RDI] = {1, 0}, [RSI] = {2, 0}}};
+	struct insn_walk w;
+	struct insn in;
+
+	if (!insn_walk_init(&w, image, start, end))
+		return;
+	for (unsigned i = 0; i < MAX_ENTRY && insn_next(&w, &in) > 0; i++) {
+		if (in.op != INSN_LEA && in.has_disp && !in.indexed && in.base < N_REGS &&
+		    in.mem_bytes == bytes && e.regs[in.base].argument) {
+			int64_t at = e.regs[in.base].delta + in.disp;
+
+			if (at >= 0 &&
+			    (state_offset == POLL_CODE_ANY || state_offset == (uint64_t)at)) {
+				ret->argument = e.regs[in.base].argument;
+				ret->state_offset = (uint64_t)at;
+				return;
+			}
+		}
+		if (in.flow == INSN_END || (in.flow == INSN_JUMP && !in.target))
+			return;
+		if (in.flow == INSN_JUMP) {
+			if (in.target < start || in.target >= end ||
+			    !insn_walk_init(&w, image, in.target, end))
+				return;
+			continue;
+		}
+		follow(&e, &in);
+	}
+}
+
+static bool is_one_of(const uint64_t *v, size_t n, uint64_t addr)
+{
+	for (size_t lo = 0, hi = n; lo < hi;) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (v[mid] == addr)
+			return true;
+		if (v[mid] < addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return false;
+}
+
+/* How far the stack pointer is below the return address, as far as a straight reading tells: after
+ * a jump or a return, what follows is taken to have the frame that the beginning made. */
+struct depth {
+	int64_t now, frame;
+	bool fixed;	/* the frame is made */
+	bool frame_reg; /* %rbp holds the frame's upper end */
+};
+
+static bool reads_stack_argument(struct depth *d, const struct insn *in)
+{
+	bool yes = in->has_disp && ((in->base == RSP && in->disp >= d->now + 8) ||
+				    (in->base == RBP && d->frame_reg && in->disp >= 16));
+
+	if (in->op == INSN_PUSH)
+		d->now += 8;
+	else if (in->op == INSN_POP)
+		d->now -= 8;
+	else if (in->op == INSN_SUB && in->reg == RSP && in->has_imm)
+		d->now += (int64_t)in->imm;
+	else if (in->op == INSN_ADD && in->reg == RSP && in->has_imm)
+		d->now -= (int64_t)in->imm;
+	else if (in->op == INSN_MOV && in->reg == RBP && in->source == RSP && d->now == 8)
+		d->frame_reg = true;
+	if (!d->fixed && d->now > d->frame)
+		d->frame = d->now;
+	if (in->flow == INSN_CALL || in->flow == INSN_END || in->flow == INSN_JUMP)
+		d->fixed = true;
+	if (in->flow == INSN_END || in->flow == INSN_JUMP)
+		d->now = d->frame;
+	return yes;
+}
+
+bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint64_t state_offset,
+		    unsigned bytes, const uint64_t *panics, size_t n_panics, struct poll_code *ret)
+{
+	struct depth depth = {0};
+	struct insn_walk w;
+	struct insn in;
+
+	*ret = (struct poll_code){0};
+	find_state(image, start, end, state_offset, bytes, ret);
+	if (!insn_walk_init(&w, image, start, end))
+		return false;
+	while (insn_next(&w, &in) > 0) {
+		uint64_t target = in.target;
+
+		if (reads_stack_argument(&depth, &in))
+			ret->stack = true;
+		if (in.slot && !elf_image_pointer_at(image, in.slot, &target))
+			target = 0;
+		if (in.flow != INSN_NEXT && target && is_one_of(panics, n_panics, target))
+			ret->resumed = true;
+		if (ret->argument && in.op == INSN_MOV && in.mem_written && in.has_imm &&
+		    in.mem_bytes == bytes && in.has_disp &&
+		    (uint64_t)in.disp == ret->state_offset) {
+			if (in.imm == 1)
+				ret->returns = true;
+			else if (in.imm > 2)
+				ret->suspends = true;
+		}
+	}
+	return w.at >= w.end;
+}

@@ -1,0 +1,33 @@
+/* What the code of a poll function tells: where its future comes from, and whether it is a
+ * coroutine's. */
+#ifndef POLLUX_RUNTIME_POLL_CODE_H
+#define POLLUX_RUNTIME_POLL_CODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct elf_image;
+
+#define POLL_CODE_ANY UINT64_MAX
+
+struct poll_code {
+	/* Which argument points at what has the state, 1 or 2; 0: none does. */
+	uint8_t argument;
+	uint64_t state_offset;
+	bool returns;  /* it marks that state as returned, */
+	bool suspends; /* as suspended, */
+	bool resumed;  /* panics when it is polled after its end */
+	bool stack;    /* reads arguments from the stack */
+};
+
+/*
+ * Reads the function at [start, end). Looked for is an access to `bytes` bytes at state_offset
+ * (POLL_CODE_ANY: wherever the first is) behind one of the first two arguments, before the first
+ * decision. `panics` are the sorted addresses of the functions that panic for a coroutine which was
+ * polled after its end. False: it can't be decoded to its end.
+ */
+bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint64_t state_offset,
+		    unsigned bytes, const uint64_t *panics, size_t n_panics, struct poll_code *ret);
+
+#endif
