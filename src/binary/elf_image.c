@@ -216,6 +216,11 @@ static int read_sections(struct opening *o)
 			img->eh_frame_bytes = sh.sh_size;
 		} else if (strcmp(name, ".debug_info") == 0) {
 			img->debug_info = true;
+		} else if (strcmp(name, ".note.stapsdt") == 0 && sh.sh_type == SHT_NOTE) {
+			img->probes_offset = sh.sh_offset;
+			img->probes_bytes = sh.sh_size;
+		} else if (strcmp(name, ".stapsdt.base") == 0) {
+			img->probes_base = sh.sh_addr;
 		}
 	}
 	if (r < 0)

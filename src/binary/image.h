@@ -44,6 +44,9 @@ struct elf_image {
 	uint64_t eh_frame; /* address of .eh_frame by its section, 0 if none */
 	size_t eh_frame_bytes;
 	bool debug_info; /* has .debug_info */
+	/* .note.stapsdt in the file, and where .stapsdt.base is now, by which its addresses are
+	 * corrected if the program was prelinked; 0 if none. */
+	uint64_t probes_offset, probes_bytes, probes_base;
 
 	/* Raw tables, kept until they are parsed; the strings for good. */
 	struct image_bytes symtab, strtab, dynsym, dynstr;
