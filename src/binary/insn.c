@@ -99,6 +99,14 @@ static void read_operands(const ZydisDecodedInstruction *in, const ZydisDecodedO
 			ret->source = gpr(op->reg.value);
 		}
 	}
+	/* Those that the operation implies, too. */
+	for (unsigned i = 0; i < in->operand_count; i++) {
+		uint8_t reg = ops[i].type == ZYDIS_OPERAND_TYPE_REGISTER ? gpr(ops[i].reg.value)
+									 : INSN_NO_REG;
+
+		if (reg != INSN_NO_REG && ops[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE)
+			ret->writes |= (uint16_t)(1u << reg);
+	}
 }
 
 bool insn_walk_init(struct insn_walk *w, const struct elf_image *img, uint64_t start, uint64_t end)

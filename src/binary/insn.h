@@ -52,6 +52,7 @@ struct insn {
 	uint8_t mem_bytes; /* size of the memory operand, 0: there is none, or more than 255 */
 	uint8_t rel_at;	   /* where in the instruction the four bytes of `target` or `ref` stand; 0:
 			    * there are none */
+	uint16_t writes;   /* general purpose registers that it changes, by bits */
 };
 
 /* Walks straight through [start, end). */
