@@ -21,7 +21,7 @@ ROOMS = {
     "future": BASE | {"binary", "trace", "runtime", "process"},
     "process": BASE | {"binary", "trace", "runtime"},
     "capture": BASE | {"binary", "trace", "runtime", "process"},
-    "import": BASE | {"trace"},
+    "import": BASE | {"trace", "binary", "runtime"},
     "timeline": BASE | {"trace"},
     "report": BASE | {"trace", "timeline"},
     "export": BASE | {"trace", "timeline"},

@@ -1,0 +1,167 @@
+/*
+ * pollux import: recordings of other tools into a trace. What could not be understood is told once,
+ * at the end; a file of which nothing was understood leaves no trace behind.
+ */
+#include "import/import.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "cli/verbs.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* "dir/perf.data" into "perf.plx": in the folder where the user is. */
+static char *derived_path(const char *input)
+{
+	size_t len = strlen(input);
+	struct buf b = BUF_INIT;
+
+	while (len > 1 && input[len - 1] == '/')
+		len--;
+	const char *slash = memrchr(input, '/', len);
+	const char *name = slash ? slash + 1 : input;
+	len -= (size_t)(name - input);
+	const char *dot = memrchr(name, '.', len);
+	if (!strcmp(input, "-"))
+		buf_str(&b, "imported");
+	else
+		buf_add(&b, name, dot && dot > name ? (size_t)(dot - name) : len);
+	buf_str(&b, ".plx");
+	return buf_steal(&b);
+}
+
+static void count(struct buf *b, uint64_t n, const char *word)
+{
+	text_count(b, n);
+	buf_printf(b, " %s%s", word, n == 1 ? "" : "s");
+}
+
+static void print_summary(const char *path, const struct import_summary *s)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	const struct import_ops *ops = import_find(s->format);
+
+	text_safe(&b, !strcmp(path, "-") ? "standard output" : path);
+	buf_str(&b, ": ");
+	count(&b, s->n_events, "event");
+	buf_str(&b, " of ");
+	count(&b, s->n_threads, "thread");
+	if (s->n_stacks) {
+		buf_str(&b, ", ");
+		count(&b, s->n_stacks, "stack frame");
+	}
+	buf_str(&b, ", from ");
+	count(&b, s->n_items, ops->item);
+	buf_str(&b, " of ");
+	buf_str(&b, ops->what);
+	buf_char(&b, '\n');
+	if (s->n_lost) {
+		count(&b, s->n_lost, "event");
+		buf_str(&b, " were lost when it was recorded\n");
+	}
+	if (s->n_doubts) {
+		count(&b, s->n_doubts, ops->item);
+		buf_str(&b,
+			s->n_doubts == 1 ? " was not understood:\n" : " were not understood:\n");
+		buf_str(&b, s->doubts.data);
+	}
+	if (!buf_failed(&b))
+		fputs(b.data, stderr);
+}
+
+static int import_into(const char *path, const char *const *inputs, size_t n,
+		       const struct import_options *opt, struct error *err)
+{
+	struct import_summary summary = {0};
+	struct trace_writer *w = NULL;
+	struct stat st;
+	int r = trace_writer_open(path, &w, err);
+
+	if (r < 0)
+		return r;
+	r = import_run(inputs, n, opt, w, &summary, err);
+	cli_progress_done();
+	struct error later = {0};
+	int closed = trace_writer_close(w, &later);
+	if (r >= 0 && closed < 0) {
+		*err = later;
+		r = closed;
+	}
+	if (r >= 0)
+		print_summary(path, &summary);
+	else if (summary.doubts.len)
+		fputs(summary.doubts.data, stderr);
+	if (r < 0 && strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode))
+		unlink(path);
+	import_summary_done(&summary);
+	return r;
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	static char label[] = "importing";
+	const struct import_options opt = {
+		.from = cli_option(args, "from"), .progress = cli_progress, .progress_ctx = label};
+	const char *wanted = cli_option(args, "output");
+	size_t n = cli_n_operands(args);
+
+	if (!n)
+		return cli_usage(args, "a recording is needed: a file, a folder, or - for standard "
+				       "input");
+	if (opt.from && !import_find(opt.from)) {
+		_cleanup_buf_ struct buf names = BUF_INIT;
+		for (size_t i = 0; import_formats[i]; i++)
+			buf_printf(&names, "%s%s", i ? ", " : "", import_formats[i]->name);
+		return cli_usage(args, "no format '%s': there are %s", opt.from,
+				 names.data ? names.data : "");
+	}
+	_cleanup_free_ const char **inputs = calloc(n, sizeof(*inputs));
+	_cleanup_free_ char *derived = wanted ? NULL : derived_path(cli_operand(args, 0));
+	if (!inputs || (!wanted && !derived)) {
+		error_set(err, -ENOMEM, "out of memory");
+		return 1;
+	}
+	for (size_t i = 0; i < n; i++)
+		inputs[i] = cli_operand(args, i);
+	if (!wanted && access(derived, F_OK) == 0) {
+		error_set(err, -EEXIST, "%s exists: -o %s replaces it", derived, derived);
+		return 1;
+	}
+	return import_into(wanted ? wanted : derived, inputs, n, &opt, err) < 0 ? 1 : 0;
+}
+
+static const struct cli_option options[] = {
+	{'o', "output", "FILE", "the trace (default: the input's name with .plx, here)", false},
+	{0, "from", "FORMAT", "what the files are: perf-script, … (default: by their first bytes)",
+	 false},
+	{0},
+};
+
+static const char *const examples[] = {
+	"perf script -i perf.data | pollux import - -o trace.plx",
+	"a recording of perf, through its own text",
+	"pollux import perf.txt && pollux report perf.plx",
+	"an old recording of Tokio2Chrome or of async-std's probes",
+	NULL,
+};
+
+const struct cli_verb verb_import = {
+	.name = "import",
+	.synopsis = "import [OPTIONS] FILE...",
+	.summary = "make a trace of another tool's recording",
+	.text = "Reads recordings of other tools into a trace, which report, export and top "
+		"then read like one of pollux's own. docs/import.md says what is read of each "
+		"format and what it means.\n\n"
+		"Several files go into one trace, one after the other: parts of one recording, in "
+		"their order, or recordings of different processes by the same clock. What can't "
+		"be understood is stepped over, counted, and told at the end.",
+	.examples = examples,
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,34 @@
+/* What was not understood: how often, for which reason, first where. Private to this room. */
+#ifndef POLLUX_IMPORT_DOUBTS_H
+#define POLLUX_IMPORT_DOUBTS_H
+
+#include "base/buf.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DOUBTS_MAX 48u
+#define DOUBT_PLACES 3u
+
+struct doubt {
+	const char *reason; /* static text: "an event without meaning here" */
+	char *detail;	    /* "sched:sched_stat_runtime"; "" if none */
+	uint64_t n, at[DOUBT_PLACES];
+};
+
+struct doubts {
+	const char *item; /* "line", "record at byte", "line of task.txt" */
+	struct doubt v[DOUBTS_MAX];
+	size_t n;
+	uint64_t total, n_other;
+};
+
+void doubts_done(struct doubts *d);
+/* An item was not understood. `detail` (may be NULL) is a name of the input's own, and is part of
+ * what makes reasons different. */
+void doubts_add(struct doubts *d, const char *reason, const char *detail, size_t detail_len,
+		uint64_t at);
+/* One line of text each, most frequent first; safe for a terminal. */
+void doubts_text(struct doubts *d, struct buf *out);
+
+#endif

@@ -1,0 +1,9 @@
+/* The formats, one file each. Private to this room. */
+#ifndef POLLUX_IMPORT_FORMATS_H
+#define POLLUX_IMPORT_FORMATS_H
+
+#include "import/import.h"
+
+extern const struct import_ops import_perf_script;
+
+#endif

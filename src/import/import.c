@@ -1,0 +1,145 @@
+/*
+ * The formats, in the order in which they are tried, and the run through the files. Binary formats
+ * come first: their first bytes can't be anything else.
+ */
+#include "import/import.h"
+
+#include "base/clock.h"
+#include "import/formats.h"
+#include "import/input.h"
+#include "import/sink.h"
+
+#include <errno.h>
+#include <string.h>
+
+const struct import_ops *const import_formats[] = {
+	&import_perf_script,
+	NULL,
+};
+
+const struct import_ops *import_find(const char *name)
+{
+	for (size_t i = 0; import_formats[i]; i++)
+		if (!strcmp(import_formats[i]->name, name))
+			return import_formats[i];
+	return NULL;
+}
+
+void import_summary_done(struct import_summary *s)
+{
+	buf_done(&s->doubts);
+}
+
+static const struct import_ops *format_of(const struct input *in, const char *from,
+					  struct error *err)
+{
+	const struct import_ops *ops = from ? import_find(from) : NULL;
+
+	if (ops && ops->needs_directory != in->directory) {
+		error_set(err, in->directory ? -EISDIR : -ENOTDIR, "%s is %s folder, and %s is %s",
+			  in->path, in->directory ? "a" : "no", ops->name, ops->what);
+		return NULL;
+	}
+	for (size_t i = 0; !ops && import_formats[i]; i++)
+		if (import_formats[i]->needs_directory == in->directory &&
+		    import_formats[i]->recognise(&in->head))
+			ops = import_formats[i];
+	if (ops)
+		return ops;
+	if (!in->directory && !in->head.len)
+		error_set(err, -EBADMSG, "%s is empty", in->path);
+	else
+		error_set(err, -EBADMSG,
+			  "%s is of none of the formats that can be imported (--from names one)",
+			  in->path);
+	return NULL;
+}
+
+/* The summary's lines about one file. */
+static void add_doubts(struct sink *s, const struct import_ops *ops, const char *path,
+		       struct import_summary *sum)
+{
+	s->doubts.item = ops->item;
+	if (s->doubts.n && sum->doubts.len)
+		buf_printf(&sum->doubts, "in %s:\n", path);
+	doubts_text(&s->doubts, &sum->doubts);
+	sum->n_doubts += s->doubts.total;
+	doubts_done(&s->doubts);
+}
+
+static int one_file(const char *path, const struct import_options *opt, struct sink *s,
+		    struct import_summary *sum, struct error *err)
+{
+	struct input in;
+	int r = input_open(path, opt, &in, err);
+
+	if (r < 0)
+		return r;
+	const struct import_ops *ops = format_of(&in, opt->from, err);
+	if (ops) {
+		s->input = in.path;
+		r = ops->read(&in, s, err);
+		sum->format = ops->name;
+		sum->bytes += in.offset;
+		add_doubts(s, ops, in.path, sum);
+		if (r < 0 && !err->code)
+			error_sys(err, r, "cannot import %s", in.path);
+	} else {
+		r = err->code;
+	}
+	input_close(&in);
+	return r;
+}
+
+static int tell_end(struct sink *s)
+{
+	struct providers_stats stats;
+	const struct trace_cost cost = {
+		.recorder_cpu_ns = clock_cpu_ns(), .end_ns = s->last_ns, .end_reason = "imported"};
+
+	providers_stats(s->providers, &stats);
+	if (stats.n_late)
+		sink_cover(s, "ends of polls", stats.n_hits - stats.n_late, stats.n_hits,
+			   "what followed came too late to say how they ended");
+	if (stats.n_strange)
+		sink_cover(s, "probe hits", stats.n_hits - stats.n_strange, stats.n_hits,
+			   "some fit nowhere: ends of tasks that were never met");
+	if (s->n_odd_syscalls)
+		sink_cover(s, "system calls", 0, s->n_odd_syscalls,
+			   "begins and ends that belong to no other were left out");
+	if (s->n_late)
+		sink_cover(s, "order of time", s->n_hits - s->n_late, s->n_hits,
+			   "some came so late that they were moved to a later time");
+	if (s->frames.n_refused)
+		sink_cover(s, "stacks", s->frames.n_stacks,
+			   s->frames.n_stacks + s->frames.n_refused,
+			   "more different ones than are kept: the rest is cut");
+	return s->code ? s->code : trace_writer_cost(s->writer, &cost);
+}
+
+int import_run(const char *const *paths, size_t n, const struct import_options *opt,
+	       struct trace_writer *w, struct import_summary *ret_summary, struct error *err)
+{
+	struct sink s;
+	int r = sink_init(&s, w, n == 1, err);
+
+	if (r < 0)
+		return r;
+	*ret_summary = (struct import_summary){0};
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = one_file(paths[i], opt, &s, ret_summary, err);
+	if (r >= 0) {
+		r = tell_end(&s);
+		if (r < 0)
+			error_sys(err, r, "cannot write the trace");
+	}
+	ret_summary->n_items = s.n_items;
+	ret_summary->n_events = s.n_events;
+	ret_summary->n_threads = s.n_threads;
+	ret_summary->n_stacks = s.frames.n_stacks;
+	ret_summary->n_lost = s.n_lost;
+	sink_done(&s);
+	if (r >= 0 && buf_failed(&ret_summary->doubts))
+		r = error_set(err, -ENOMEM, "out of memory");
+	return r;
+}

@@ -1,0 +1,202 @@
+/*
+ * Reading. The buffer is one run of bytes; what was not taken is moved to its front before more is
+ * read, so that a line always lies in one piece and nothing is copied per line. A line that does
+ * not fit is cut, and the rest of it stepped over: no input makes the memory grow.
+ */
+#include "import/input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const uint64_t PROGRESS_BYTES = 4 << 20;
+
+/* Reads until so many bytes are there, or the file ends. */
+static void fill(struct input *in, size_t want)
+{
+	if (in->at + want > INPUT_BUFFER) {
+		memmove(in->data, in->data + in->at, in->n - in->at);
+		in->n -= in->at;
+		in->at = 0;
+	}
+	while (in->n - in->at < want && !in->ended) {
+		ssize_t n = read(in->fd, in->data + in->n, INPUT_BUFFER - in->n);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			in->code = -errno;
+		if (n <= 0)
+			in->ended = true;
+		else
+			in->n += (size_t)n;
+	}
+	/* Whoever looks for the end of a number or a string needs no length for it. */
+	in->data[in->n] = 0;
+}
+
+static int start(struct input *in, struct error *err)
+{
+	struct stat st;
+
+	if (fstat(in->fd, &st) < 0)
+		return error_sys(err, -errno, "cannot examine %s", in->path);
+	in->directory = S_ISDIR(st.st_mode);
+	if (in->directory)
+		return 0;
+	if (S_ISREG(st.st_mode))
+		in->size = (uint64_t)st.st_size;
+	in->data = malloc(INPUT_BUFFER + 1);
+	if (!in->data)
+		return error_set(err, -ENOMEM, "out of memory");
+	fill(in, IMPORT_HEAD_BYTES);
+	if (in->code)
+		return error_sys(err, in->code, "cannot read %s", in->path);
+	in->head.bytes = (const uint8_t *)in->data;
+	in->head.len = in->n < IMPORT_HEAD_BYTES ? in->n : IMPORT_HEAD_BYTES;
+	return 0;
+}
+
+int input_open(const char *path, const struct import_options *opt, struct input *ret,
+	       struct error *err)
+{
+	bool is_stdin = !strcmp(path, "-");
+	*ret = (struct input){.path = is_stdin ? "standard input" : path, .options = opt};
+	ret->fd = is_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+			   : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (ret->fd < 0)
+		return error_sys(err, -errno, "cannot open %s", ret->path);
+	int r = start(ret, err);
+	if (r < 0)
+		input_close(ret);
+	return r;
+}
+
+int input_open_in(const struct input *folder, const char *name, struct input *ret,
+		  struct error *err)
+{
+	*ret = (struct input){.path = name, .options = folder->options};
+	ret->fd = openat(folder->fd, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW);
+	if (ret->fd < 0)
+		return error_sys(err, -errno, "cannot open %s/%s", folder->path, name);
+	int r = start(ret, err);
+	if (r == 0 && ret->directory)
+		r = error_set(err, -EISDIR, "%s/%s is a folder", folder->path, name);
+	if (r < 0)
+		input_close(ret);
+	return r;
+}
+
+void input_close(struct input *in)
+{
+	if (in->fd >= 0)
+		close(in->fd);
+	in->fd = -1;
+	free(in->data);
+	in->data = NULL;
+}
+
+void input_tell_progress(const struct input *in)
+{
+	if (in->options && in->options->progress)
+		in->options->progress(in->options->progress_ctx, in->offset, in->size);
+}
+
+static void take(struct input *in, size_t len)
+{
+	uint64_t before = in->offset / PROGRESS_BYTES;
+	in->at += len;
+	in->offset += len;
+	if (in->offset / PROGRESS_BYTES != before)
+		input_tell_progress(in);
+}
+
+/* The rest of a line that is too long. */
+static void skip_line(struct input *in)
+{
+	for (;;) {
+		char *end = memchr(in->data + in->at, '\n', in->n - in->at);
+		if (end) {
+			take(in, (size_t)(end + 1 - (in->data + in->at)));
+			return;
+		}
+		take(in, in->n - in->at);
+		if (in->ended)
+			return;
+		fill(in, 1);
+	}
+}
+
+int input_line(struct input *in, const char **ret_line, size_t *ret_len)
+{
+	char *line = in->data + in->at;
+	char *end = memchr(line, '\n', in->n - in->at);
+
+	in->cut = false;
+	if (!end && !in->ended) {
+		fill(in, INPUT_MAX_LINE + 1);
+		line = in->data + in->at;
+		end = memchr(line, '\n', in->n - in->at);
+	}
+	if (in->code)
+		return in->code;
+	size_t len = end ? (size_t)(end - line) : in->n - in->at;
+	if (!end && !len)
+		return 0;
+	in->n_lines++;
+	*ret_line = line;
+	if (len > INPUT_MAX_LINE) {
+		in->cut = true;
+		/* What is stepped over must not move what is given out. */
+		if (end)
+			take(in, len + 1);
+		else
+			skip_line(in);
+		*ret_len = 0;
+		return 1;
+	}
+	take(in, end ? len + 1 : len);
+	if (len && line[len - 1] == '\r')
+		len--;
+	*ret_len = len;
+	return 1;
+}
+
+size_t input_left(const struct input *in)
+{
+	return in->n - in->at;
+}
+
+const uint8_t *input_peek(struct input *in, size_t len)
+{
+	if (len > INPUT_BUFFER)
+		return NULL;
+	if (in->n - in->at < len)
+		fill(in, len);
+	return in->n - in->at < len ? NULL : (const uint8_t *)in->data + in->at;
+}
+
+const uint8_t *input_bytes(struct input *in, size_t len)
+{
+	const uint8_t *p = input_peek(in, len);
+	if (p)
+		take(in, len);
+	return p;
+}
+
+bool input_skip(struct input *in, uint64_t len)
+{
+	while (len) {
+		if (in->at == in->n)
+			fill(in, 1);
+		size_t have = in->n - in->at;
+		if (!have)
+			return false;
+		size_t part = have < len ? have : (size_t)len;
+		take(in, part);
+		len -= part;
+	}
+	return true;
+}

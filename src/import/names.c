@@ -1,0 +1,145 @@
+/*
+ * A hash table of byte strings. It stands in the way of every line of a perf script text, so the
+ * hash takes eight bytes at a time, and a probe touches the string itself only if all 64 bits of
+ * the hash agree. The strings lie in blocks that never move.
+ */
+#include "import/names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_CAP 256u
+#define BLOCK_BYTES (64u << 10)
+
+struct name_block {
+	struct name_block *next;
+	size_t used, size;
+	char bytes[];
+};
+
+void names_init(struct names *s, size_t max_bytes)
+{
+	*s = (struct names){.max_bytes = max_bytes};
+}
+
+void names_done(struct names *s)
+{
+	while (s->blocks) {
+		struct name_block *next = s->blocks->next;
+		free(s->blocks);
+		s->blocks = next;
+	}
+	free(s->entries);
+	*s = (struct names){0};
+}
+
+static inline uint64_t mix(uint64_t a, uint64_t b)
+{
+	unsigned __int128 m = (unsigned __int128)a * b;
+	return (uint64_t)m ^ (uint64_t)(m >> 64);
+}
+
+static uint64_t hash(const char *p, size_t len)
+{
+	uint64_t h = 0x9e3779b97f4a7c15ULL ^ len, v;
+
+	for (; len > 8; p += 8, len -= 8) {
+		memcpy(&v, p, 8);
+		h = mix(h ^ v, 0xd6e8feb86659fd93ULL);
+	}
+	v = 0;
+	memcpy(&v, p, len);
+	h = mix(h ^ v, 0xa0761d6478bd642fULL);
+	return h ^ h >> 29;
+}
+
+/* The entry, or the free one where it would go. */
+static struct name_entry *probe(const struct names *s, uint64_t h, const char *bytes, size_t len)
+{
+	size_t mask = s->cap - 1;
+	for (size_t i = h & mask;; i = (i + 1) & mask) {
+		struct name_entry *e = &s->entries[i];
+		if (!e->bytes || (e->hash == h && e->len == len && !memcmp(e->bytes, bytes, len)))
+			return e;
+	}
+}
+
+static bool grow(struct names *s)
+{
+	uint32_t cap = s->cap ? s->cap * 2 : FIRST_CAP;
+	struct name_entry *entries = calloc(cap, sizeof(*entries));
+	if (!entries)
+		return false;
+	for (uint32_t i = 0; i < s->cap; i++) {
+		const struct name_entry *e = &s->entries[i];
+		if (!e->bytes)
+			continue;
+		size_t at = e->hash & (cap - 1);
+		while (entries[at].bytes)
+			at = (at + 1) & (cap - 1);
+		entries[at] = *e;
+	}
+	free(s->entries);
+	s->entries = entries;
+	s->cap = cap;
+	return true;
+}
+
+static const char *keep(struct names *s, const char *bytes, size_t len)
+{
+	struct name_block *b = s->blocks;
+
+	if (len + sizeof(struct name_entry) > s->max_bytes - s->bytes)
+		return NULL;
+	if (!b || b->size - b->used < len) {
+		size_t size = len > BLOCK_BYTES ? len : BLOCK_BYTES;
+		b = malloc(sizeof(*b) + size);
+		if (!b)
+			return NULL;
+		*b = (struct name_block){.next = s->blocks, .size = size};
+		s->blocks = b;
+	}
+	char *to = b->bytes + b->used;
+	memcpy(to, bytes, len);
+	b->used += len;
+	s->bytes += len + sizeof(struct name_entry);
+	return to;
+}
+
+uint32_t names_find(const struct names *s, const char *bytes, size_t len)
+{
+	if (!s->cap)
+		return UINT32_MAX;
+	const struct name_entry *e = probe(s, hash(bytes, len), bytes, len);
+	return e->bytes ? e->number : UINT32_MAX;
+}
+
+static const struct name_entry *add(struct names *s, const char *bytes, size_t len, bool *ret_new)
+{
+	*ret_new = false;
+	if (len > UINT32_MAX || (s->n >= s->cap / 4 * 3 && !grow(s)))
+		return NULL;
+	uint64_t h = hash(bytes, len);
+	struct name_entry *e = probe(s, h, bytes, len);
+	if (e->bytes)
+		return e;
+	const char *kept = keep(s, bytes, len);
+	if (!kept)
+		return NULL;
+	*e = (struct name_entry){.hash = h, .bytes = kept, .len = (uint32_t)len, .number = s->n++};
+	*ret_new = true;
+	return e;
+}
+
+uint32_t names_get(struct names *s, const char *bytes, size_t len, bool *ret_new)
+{
+	const struct name_entry *e = add(s, bytes, len, ret_new);
+	return e ? e->number : UINT32_MAX;
+}
+
+const char *names_keep(struct names *s, const char *bytes, size_t len)
+{
+	bool is_new;
+	const struct name_entry *e = add(s, bytes, len, &is_new);
+	return e ? e->bytes : NULL;
+}

@@ -1,0 +1,33 @@
+/* Runs of bytes into numbers from 0, each different one its own. Private to this room. */
+#ifndef POLLUX_IMPORT_NAMES_H
+#define POLLUX_IMPORT_NAMES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct name_entry {
+	uint64_t hash;
+	const char *bytes; /* NULL: free */
+	uint32_t len, number;
+};
+
+struct names {
+	struct name_entry *entries;
+	uint32_t n, cap; /* cap is 0 or a power of two */
+	size_t bytes, max_bytes;
+	struct name_block *blocks;
+};
+
+/* max_bytes: how much the names may take in all; what comes after that is not kept. */
+void names_init(struct names *s, size_t max_bytes);
+void names_done(struct names *s);
+/* The number; *ret_new says that it was given just now. UINT32_MAX: too many, or out of memory. */
+uint32_t names_get(struct names *s, const char *bytes, size_t len, bool *ret_new);
+/* The same without adding: UINT32_MAX if it isn't there. */
+uint32_t names_find(const struct names *s, const char *bytes, size_t len);
+
+/* The name's own copy, which stays; NULL: too many, or out of memory. */
+const char *names_keep(struct names *s, const char *bytes, size_t len);
+
+#endif

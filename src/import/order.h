@@ -1,0 +1,41 @@
+/*
+ * Puts what comes nearly in order of time into that order, in bounded memory. Items are of one
+ * size and begin with their time; equal times keep the order in which they came. Private to this
+ * room.
+ */
+#ifndef POLLUX_IMPORT_ORDER_H
+#define POLLUX_IMPORT_ORDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* How every item begins. */
+struct order_item {
+	uint64_t time;
+	uint64_t serial; /* set by order_put() */
+};
+
+struct order {
+	size_t item_bytes, max;
+	uint64_t serial;
+	/* Most items come in order: those stand in a queue, the others in a heap. */
+	uint8_t *queue; /* a ring */
+	size_t queue_at, queue_n, queue_cap;
+	uint8_t *heap;
+	size_t heap_n, heap_cap;
+	uint64_t last_ns; /* of the queue's last item */
+};
+
+/* max: how many items wait at most; before another is put one must be taken. */
+void order_init(struct order *o, size_t item_bytes, size_t max);
+void order_done(struct order *o);
+size_t order_n(const struct order *o);
+bool order_full(const struct order *o);
+/* Copies the item. 0, -ENOMEM. */
+int order_put(struct order *o, const void *item);
+/* The earliest item, where it stands until the next call; NULL if there is none. */
+const void *order_first(const struct order *o);
+void order_take(struct order *o); /* drops that one */
+
+#endif

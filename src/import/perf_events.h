@@ -1,0 +1,34 @@
+/*
+ * What events of perf are called and mean here, for its text and for its files. Private to this
+ * room.
+ */
+#ifndef POLLUX_IMPORT_PERF_EVENTS_H
+#define POLLUX_IMPORT_PERF_EVENTS_H
+
+#include "import/perf_line.h"
+#include "import/sink.h"
+
+enum perf_event_what {
+	PE_UNKNOWN = 0, /* nothing of it has a meaning here */
+	PE_PROBE,
+	PE_SYS_ENTER,
+	PE_SYS_EXIT,
+	PE_SAMPLE,
+};
+
+struct perf_event {
+	enum perf_event_what what;
+	enum trace_sample sample;
+	int syscall; /* "syscalls:sys_enter_read": its number; -1: the event's fields tell */
+	char provider[64], name[64];
+	/* By number of arguments, looked up once. */
+	const struct provider_probe *probes[PROVIDER_MAX_ARGS + 1];
+};
+
+/* "sdt_tokio:task_poll_begin", "cycles/freq=999/", "cpu-clock:u", "raw_syscalls:sys_enter". */
+void perf_event_classify(const char *name, size_t len, struct perf_event *ret);
+/* A probe that was hit with so many arguments, NULL: there is none with so few. Arguments beyond
+ * those that are known don't count. */
+const struct provider_probe *perf_event_probe(const struct perf_event *e, size_t n_args);
+
+#endif

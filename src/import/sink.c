@@ -1,0 +1,413 @@
+/*
+ * The importers' common end. Hits pass the order (a window of hits, since recordings are nearly
+ * sorted) and then src/runtime/providers.h, which knows what probes mean; system calls, samples and
+ * losses are passed through it, so that each thread's events stay in their order. Rounds are ended
+ * by number of events: what waits for its meaning is never behind a watermark.
+ */
+#include "import/sink.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Hits that wait to be put in order: some seconds of an idle program, 10 ms of the busiest. */
+#define ORDER_HITS 65536u
+#define HITS_PER_DRAIN 4096u
+/* Times that stand still would make the providers wait for ever. */
+#define MAX_UNDRAINED (1u << 20)
+#define EVENTS_PER_ROUND (1u << 17)
+#define MAX_STRING_BYTES ((size_t)8 << 20)
+/* A thread is some hundred bytes: what has more of them is no recording. */
+#define MAX_THREADS (1u << 18)
+
+static int failed(struct sink *s, int code)
+{
+	if (code < 0 && !s->code)
+		s->code = code;
+	return s->code;
+}
+
+/* ---- what providers tell ---- */
+
+static int on_runtime(void *ctx, const struct trace_runtime *runtime, uint32_t *ret_index)
+{
+	struct sink *s = ctx;
+	return trace_writer_runtime(s->writer, runtime, ret_index);
+}
+
+static int on_kind(void *ctx, const struct trace_kind *kind, uint32_t *ret_index)
+{
+	struct sink *s = ctx;
+	return trace_writer_kind(s->writer, kind, ret_index);
+}
+
+static int on_event(void *ctx, const struct trace_event *ev)
+{
+	struct sink *s = ctx;
+	s->n_events++;
+	return trace_writer_events(s->writer, ev->thread, ev, 1);
+}
+
+static const struct providers_sink from_providers = {
+	.runtime = on_runtime, .kind = on_kind, .event = on_event};
+
+int sink_init(struct sink *s, struct trace_writer *w, bool rounds, struct error *err)
+{
+	*s = (struct sink){.writer = w, .rounds = rounds, .first_ns = UINT64_MAX};
+	frames_init(&s->frames, w);
+	names_init(&s->strings, MAX_STRING_BYTES);
+	order_init(&s->order, sizeof(struct hit), ORDER_HITS);
+	s->providers = providers_new(&from_providers, s);
+	if (!s->providers) {
+		sink_done(s);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+void sink_done(struct sink *s)
+{
+	const struct map_entry *e;
+
+	for (size_t pos = 0; (e = map_next(&s->threads, &pos));) {
+		free(((struct import_thread *)e->value)->user);
+		free(e->value);
+	}
+	for (size_t pos = 0; (e = map_next(&s->processes, &pos));) {
+		free(((struct import_process *)e->value)->exe);
+		free(e->value);
+	}
+	free(s->active);
+	map_done(&s->threads);
+	map_done(&s->processes);
+	providers_free(s->providers);
+	frames_done(&s->frames);
+	names_done(&s->strings);
+	order_done(&s->order);
+	doubts_done(&s->doubts);
+}
+
+/* ---- who ---- */
+
+struct import_process *sink_process(struct sink *s, uint32_t pid, const char *exe, size_t len)
+{
+	struct import_process *p = map_get(&s->processes, pid, 0);
+
+	if (!p) {
+		p = calloc(1, sizeof(*p));
+		if (!p || map_put(&s->processes, pid, 0, p) < 0) {
+			free(p);
+			failed(s, -ENOMEM);
+			return NULL;
+		}
+		p->pid = pid;
+	}
+	if (exe && len && !p->told) {
+		char *copy = strndup(exe, len);
+		if (copy) {
+			free(p->exe);
+			p->exe = copy;
+		}
+	}
+	return p;
+}
+
+static int tell_process(struct sink *s, struct import_process *p)
+{
+	const struct trace_process told = {
+		.pid = p->pid, .exe = p->exe ? p->exe : s->input, .cmdline = ""};
+	int r = trace_writer_process(s->writer, &told, &p->index);
+	p->told = r == 0;
+	return r;
+}
+
+static struct import_thread *new_thread(struct sink *s, uint32_t pid, uint32_t tid,
+					const char *comm, size_t len)
+{
+	if (s->n_threads >= MAX_THREADS) {
+		failed(s, -E2BIG);
+		return NULL;
+	}
+	struct import_process *p = sink_process(s, pid, NULL, 0);
+	if (!p)
+		return NULL;
+	if (!p->exe && len)
+		p->exe = strndup(comm, len);
+	int r = p->told ? 0 : tell_process(s, p);
+	struct import_thread *t = r == 0 ? calloc(1, sizeof(*t)) : NULL;
+	if (!t) {
+		failed(s, r < 0 ? r : -ENOMEM);
+		return NULL;
+	}
+	*t = (struct import_thread){
+		.process = p, .tid = tid, .syscall = SINK_NO_SYSCALL, .comm_len = (uint32_t)len};
+	memcpy(t->comm, comm, len);
+	const struct trace_thread told = {.process = p->index, .tid = tid, .name = t->comm};
+	r = trace_writer_thread(s->writer, &told, &t->index);
+	if (r == 0)
+		r = map_put(&s->threads, pid, tid, t);
+	if (r < 0) {
+		free(t);
+		failed(s, r);
+		return NULL;
+	}
+	s->n_threads++;
+	return t;
+}
+
+struct import_thread *sink_thread(struct sink *s, uint32_t pid, uint32_t tid, const char *comm,
+				  size_t len)
+{
+	struct import_thread *t = map_get(&s->threads, pid, tid);
+
+	len = len < SINK_COMM_BYTES ? len : SINK_COMM_BYTES - 1;
+	if (!t)
+		return new_thread(s, pid, tid, comm, len);
+	if (len && (t->comm_len != len || memcmp(t->comm, comm, len) != 0)) {
+		memcpy(t->comm, comm, len);
+		t->comm[len] = 0;
+		t->comm_len = (uint32_t)len;
+		failed(s, trace_writer_thread_name(s->writer, t->index, t->comm));
+	}
+	return t;
+}
+
+const char *sink_keep(struct sink *s, const char *text, size_t len)
+{
+	char copy[1024];
+
+	len = strnlen(text, len < sizeof(copy) ? len : sizeof(copy) - 1);
+	memcpy(copy, text, len);
+	copy[len] = 0;
+	return names_keep(&s->strings, copy, len + 1);
+}
+
+/* ---- out ---- */
+
+int sink_event(struct sink *s, struct trace_event *ev)
+{
+	if (ev->time < s->first_ns)
+		s->first_ns = ev->time;
+	if (ev->time > s->last_ns)
+		s->last_ns = ev->time;
+	s->n_events++;
+	return failed(s, trace_writer_events(s->writer, ev->thread, ev, 1));
+}
+
+int sink_watermark(struct sink *s, uint64_t watermark_ns)
+{
+	if (!s->rounds || s->n_events - s->round_events < EVENTS_PER_ROUND)
+		return s->code;
+	s->round_events = s->n_events;
+	return failed(s, trace_writer_round(s->writer, watermark_ns));
+}
+
+static int drain(struct sink *s)
+{
+	uint64_t before = s->given_ns > PROVIDERS_WAIT_NS ? s->given_ns - PROVIDERS_WAIT_NS : 0;
+
+	if (before >= s->drain_mark_ns + PROVIDERS_WAIT_NS) {
+		s->drain_mark_ns = before;
+		s->n_undrained = 0;
+	} else if (s->n_undrained >= MAX_UNDRAINED) {
+		before = s->given_ns;
+		s->n_undrained = 0;
+	}
+	int r = providers_drain(s->providers, before);
+	if (r < 0)
+		return failed(s, r);
+	return sink_watermark(s, before);
+}
+
+static struct trace_event event_of(const struct hit *h, enum trace_event_type type)
+{
+	return (struct trace_event){.time = h->order.time,
+				    .thread = h->thread->index,
+				    .type = (uint16_t)type,
+				    .kind = TRACE_KIND_NONE};
+}
+
+static int pass(struct sink *s, const struct trace_event *ev)
+{
+	return providers_pass(s->providers, ev);
+}
+
+static int give_probe(struct sink *s, const struct hit *h)
+{
+	struct provider_hit p = {
+		.probe = h->probe,
+		.time = h->order.time,
+		.process = h->thread->process->index,
+		.thread = h->thread->index,
+		.file = h->file,
+		.name = h->name,
+	};
+	memcpy(p.args, h->args, sizeof(p.args));
+	int r = providers_feed(s->providers, &p);
+	if (r < 0 || !h->stack || h->probe->what != PW_SPAWN)
+		return r;
+	struct trace_event ev = event_of(h, TE_SAMPLE);
+	ev.arg = TM_SPAWN;
+	ev.task = 1;
+	ev.value = h->stack;
+	return pass(s, &ev);
+}
+
+static int give_sys_exit(struct sink *s, const struct hit *h)
+{
+	struct import_thread *t = h->thread;
+	uint32_t number = (uint32_t)h->args[0];
+
+	if (t->syscall == SINK_NO_SYSCALL || t->syscall != number) {
+		/* The first that is seen of a thread is the end of what it was made by. */
+		s->n_odd_syscalls += t->syscall != SINK_NO_SYSCALL;
+		t->syscall = SINK_NO_SYSCALL;
+		return 0;
+	}
+	struct trace_event ev = event_of(h, TE_SYSCALL);
+	ev.arg = (uint16_t)number;
+	ev.task = h->args[1];
+	ev.value = ev.time - t->syscall_ns;
+	t->syscall = SINK_NO_SYSCALL;
+	return pass(s, &ev);
+}
+
+/* perf loses what its buffer of a processor can't hold, whatever threads ran there, and names the
+ * one that ran when there was room again. So the state of all is in doubt; the number is told once.
+ */
+static int give_lost(struct sink *s, const struct hit *h)
+{
+	struct trace_event ev = event_of(h, TE_LOST);
+	int r = 0;
+
+	ev.value = h->args[0];
+	s->n_lost += ev.value;
+	r = pass(s, &ev);
+	ev.value = 0;
+	while (r == 0 && s->n_active) {
+		struct import_thread *t = s->active[--s->n_active];
+		t->active = false;
+		t->syscall = SINK_NO_SYSCALL;
+		ev.thread = t->index;
+		if (t != h->thread)
+			r = pass(s, &ev);
+	}
+	return r;
+}
+
+static int make_active(struct sink *s, struct import_thread *t)
+{
+	if (s->n_active == s->active_cap) {
+		size_t cap = s->active_cap ? s->active_cap * 2 : 16;
+		struct import_thread **active = realloc(s->active, cap * sizeof(*active));
+		if (!active)
+			return -ENOMEM;
+		s->active = active;
+		s->active_cap = cap;
+	}
+	s->active[s->n_active++] = t;
+	t->active = true;
+	return 0;
+}
+
+static int give(struct sink *s, const struct hit *h)
+{
+	struct trace_event ev;
+
+	if (!h->thread->active && make_active(s, h->thread) < 0)
+		return -ENOMEM;
+
+	switch (h->what) {
+	case HIT_PROBE:
+		return give_probe(s, h);
+	case HIT_SYS_ENTER:
+		s->n_odd_syscalls += h->thread->syscall != SINK_NO_SYSCALL;
+		h->thread->syscall = (uint32_t)h->args[0];
+		h->thread->syscall_ns = h->order.time;
+		return 0;
+	case HIT_SYS_EXIT:
+		return give_sys_exit(s, h);
+	case HIT_SAMPLE:
+		ev = event_of(h, TE_SAMPLE);
+		ev.arg = h->sub;
+		ev.task = h->args[0];
+		ev.value = h->stack;
+		return pass(s, &ev);
+	case HIT_LOST:
+		return give_lost(s, h);
+	case HIT_EXIT:
+		ev = event_of(h, TE_THREAD_END);
+		return pass(s, &ev);
+	case HIT_EXEC:
+		return providers_forget(s->providers, h->thread->process->index, h->order.time);
+	}
+	return 0;
+}
+
+/* The first of the order. What comes later than the window is moved up to what was given. */
+static int give_first(struct sink *s)
+{
+	struct hit h = *(const struct hit *)order_first(&s->order);
+
+	order_take(&s->order);
+	if (h.order.time < s->given_ns) {
+		s->n_late++;
+		h.order.time = s->given_ns;
+	}
+	s->given_ns = h.order.time;
+	if (h.order.time < s->first_ns)
+		s->first_ns = h.order.time;
+	if (h.order.time > s->last_ns)
+		s->last_ns = h.order.time;
+	s->n_hits++;
+	s->n_undrained++;
+	int r = give(s, &h);
+	if (r < 0)
+		return failed(s, r);
+	return s->n_hits % HITS_PER_DRAIN ? 0 : drain(s);
+}
+
+int sink_hit(struct sink *s, const struct hit *hit)
+{
+	if (s->code)
+		return s->code;
+	if (order_full(&s->order)) {
+		int r = give_first(s);
+		if (r < 0)
+			return r;
+	}
+	return failed(s, order_put(&s->order, hit));
+}
+
+int sink_settle(struct sink *s, uint64_t before_ns)
+{
+	const struct order_item *first;
+
+	while (!s->code && (first = order_first(&s->order)) && first->time < before_ns)
+		give_first(s);
+	return s->code;
+}
+
+int sink_flush(struct sink *s)
+{
+	while (!s->code && order_n(&s->order))
+		give_first(s);
+	if (!s->code)
+		failed(s, providers_drain(s->providers, UINT64_MAX));
+	/* Another file may begin earlier. */
+	s->given_ns = 0;
+	return failed(s, s->frames.code);
+}
+
+/* ---- what is said about it ---- */
+
+void sink_doubt(struct sink *s, const char *reason, const char *detail, size_t len, uint64_t at)
+{
+	doubts_add(&s->doubts, reason, detail, len, at);
+}
+
+int sink_cover(struct sink *s, const char *item, uint64_t seen, uint64_t total, const char *note)
+{
+	const struct trace_coverage c = {.item = item, .seen = seen, .total = total, .note = note};
+	return failed(s, trace_writer_coverage(s->writer, &c));
+}

@@ -1,0 +1,107 @@
+/*
+ * Where importers put what they have read: processes and threads, hits of probes and other events
+ * nearly in order of time, stacks, losses, and what was not understood. Private to this room.
+ */
+#ifndef POLLUX_IMPORT_SINK_H
+#define POLLUX_IMPORT_SINK_H
+
+#include "base/map.h"
+#include "import/doubts.h"
+#include "import/frames.h"
+#include "import/import.h"
+#include "import/order.h"
+#include "runtime/providers.h"
+
+#define SINK_COMM_BYTES 32u
+#define SINK_NO_SYSCALL UINT32_MAX
+
+struct import_process {
+	uint32_t index, pid;
+	bool told; /* the trace knows of it */
+	char *exe; /* NULL: not known */
+};
+
+struct import_thread {
+	struct import_process *process;
+	uint32_t index, tid;
+	uint32_t syscall; /* number of the one that it is in, SINK_NO_SYSCALL: none */
+	uint64_t syscall_ns;
+	bool active; /* something happened on it since the last loss */
+	uint32_t comm_len;
+	char comm[SINK_COMM_BYTES];
+	void *user; /* the importer's own, freed with it */
+};
+
+enum hit_what {
+	HIT_PROBE = 1,
+	HIT_SYS_ENTER, /* args: number */
+	HIT_SYS_EXIT,  /* args: number, result */
+	HIT_SAMPLE,    /* sub: enum trace_sample; args: weight */
+	HIT_LOST,      /* args: how many, of whatever threads: a buffer is a processor's */
+	HIT_EXIT,      /* of the thread */
+	HIT_EXEC,      /* the process began anew */
+};
+
+/* Something that happened on a thread, before it is put in order. */
+struct hit {
+	struct order_item order;
+	struct import_thread *thread;
+	const struct provider_probe *probe; /* HIT_PROBE */
+	const char *file, *name;	    /* sink_keep(), or NULL */
+	uint64_t args[PROVIDER_MAX_ARGS];
+	uint64_t stack; /* as frames_stack() */
+	uint16_t what, sub;
+};
+
+struct sink {
+	struct trace_writer *writer;
+	const char *input; /* name of the file */
+	struct doubts doubts;
+	struct frames frames;
+	struct names strings;
+	struct order order;
+	struct providers *providers;
+	struct map processes, threads; /* by pid; by (pid, tid) */
+	struct import_thread **active; /* threads on which something happened since the last loss */
+	size_t n_active, active_cap;
+	uint32_t n_threads;
+	bool rounds;	   /* the trace gets rounds: not if several files are read */
+	uint64_t given_ns; /* what was taken out of the order last */
+	uint64_t n_items;  /* set by the importers as they go */
+	uint64_t n_events, n_lost, n_late;
+	uint64_t n_hits, n_odd_syscalls;
+	uint64_t n_undrained, drain_mark_ns;
+	uint64_t round_events; /* n_events at the last round */
+	uint64_t first_ns, last_ns;
+	int code; /* of the writer, sticky */
+};
+
+int sink_init(struct sink *s, struct trace_writer *w, bool rounds, struct error *err);
+void sink_done(struct sink *s);
+
+/* Never told twice; pid 0: not known. NULL: out of memory (the sink's code is set). `exe` counts
+ * until the first thread of the process is met. */
+struct import_process *sink_process(struct sink *s, uint32_t pid, const char *exe, size_t len);
+/* The thread; its name is told anew if it is another. */
+struct import_thread *sink_thread(struct sink *s, uint32_t pid, uint32_t tid, const char *comm,
+				  size_t len);
+/* A string that stays, 0-terminated; NULL: not kept. */
+const char *sink_keep(struct sink *s, const char *text, size_t len);
+
+/* Takes it into the order; may give out others. The sink's code, 0 if all is well. */
+int sink_hit(struct sink *s, const struct hit *hit);
+/* All hits older than this are there: they are given out. */
+int sink_settle(struct sink *s, uint64_t before_ns);
+/* The end of a file. */
+int sink_flush(struct sink *s);
+
+/* Past order and probes: in each thread's own order, all nearly in order of time; a round says that
+ * what is older than the watermark was given. */
+int sink_event(struct sink *s, struct trace_event *ev);
+int sink_watermark(struct sink *s, uint64_t watermark_ns);
+
+/* An item that was not understood; at: number of its line or record. */
+void sink_doubt(struct sink *s, const char *reason, const char *detail, size_t len, uint64_t at);
+int sink_cover(struct sink *s, const char *item, uint64_t seen, uint64_t total, const char *note);
+
+#endif
