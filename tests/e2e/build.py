@@ -9,7 +9,9 @@ package's profiles share what can be shared; cargo itself knows what is up to da
 changes the compiler's flags has a target folder of its own.
 """
 import functools
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -46,6 +48,7 @@ PROFILES = {
     "release-debug": Profile("release-debug", what="release with debug=true"),
     "v0": Profile("release", "-C symbol-mangling-version=v0", what="release, v0 mangling"),
     "nonpie": Profile("release", "-C relocation-model=static", what="release, not PIE"),
+    "bfd": Profile("release", "-C linker-features=-lld", what="release, linked by bfd"),
     "static-pie": Profile("release", "-C target-feature=+crt-static", what="release, static-pie"),
     "static": Profile(
         "release",
@@ -67,6 +70,41 @@ def available():
 
 
 @functools.lru_cache(maxsize=None)
+def patched(package, root):
+    """cargo's options for a package that has CRATE.patch files: a crate's source from the registry,
+    copied and patched, instead of the crate."""
+    options = []
+    for patch in sorted((root / package).glob("*.patch")):
+        manifest = root / package / "Cargo.toml"
+        version = re.search(rf'^{patch.stem} = .*"=([^"]+)"', manifest.read_text(), re.M)[1]
+        place = OUT / package / "patched" / f"{patch.stem}-{version}"
+        if not (place / "done").exists() or (place / "done").read_text() != patch.read_text():
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(registry_source(patch.stem, version), place)
+            subprocess.run(["patch", "-s", "-p1", "-d", str(place), "-i", str(patch)], check=True)
+            (place / "done").write_text(patch.read_text())
+        options += ["--config", f'patch.crates-io.{patch.stem}.path="{place}"']
+    return options
+
+
+def registry_source(crate, version):
+    """Where cargo has unpacked the crate, after fetching it."""
+    fetch = OUT / "fetch" / f"{crate}-{version}"
+    (fetch / "src").mkdir(parents=True, exist_ok=True)
+    (fetch / "src" / "lib.rs").touch()
+    (fetch / "Cargo.toml").write_text(
+        f'[package]\nname = "fetch"\nversion = "0.0.0"\n[workspace]\n'
+        f'[dependencies]\n{crate} = "={version}"\n'
+    )
+    command = ["cargo", "metadata", "--format-version", "1", "--manifest-path"]
+    told = subprocess.run([*command, str(fetch / "Cargo.toml")], capture_output=True, text=True)
+    if told.returncode != 0:
+        raise BuildError(told.stderr[-4000:])
+    packages = json.loads(told.stdout)["packages"]
+    return next(Path(p["manifest_path"]).parent for p in packages if p["name"] == crate)
+
+
+@functools.lru_cache(maxsize=None)
 def build(package, profile, binary="suite", root=TARGETS):
     """The path of `binary` (a binary's name, or of a library its file's name), built."""
     how = PROFILES[profile]
@@ -77,6 +115,7 @@ def build(package, profile, binary="suite", root=TARGETS):
     command += ["--profile", how.cargo, "--target-dir", str(folder)]
     command += ["--manifest-path", str(root / package / "Cargo.toml")]
     command += [] if binary.endswith(".so") else ["--bin", binary]
+    command += patched(package, root)
     env = {k: v for k, v in os.environ.items() if k not in ("RUSTFLAGS", "CARGO_TARGET_DIR")}
     built = folder
     if how.flags:

@@ -16,8 +16,10 @@ MODES = ("launched", "attached")
 # Not part of the matrix: tests of their own run these.
 APART = {"backtrace", "own_backtrace", "drop_running", "hostile", "steady"}
 
-# Packages that are no part of the matrix: one is to be refused, one is a library.
-MATRIX_PACKAGES = [p for p in PACKAGES if p not in ("tokio-1.20", "cdylib")]
+# Packages that are no part of the matrix: one is to be refused, one is a library, some carry probes.
+MATRIX_PACKAGES = [
+    p for p in PACKAGES if p not in ("tokio-1.20", "cdylib") and not p.startswith("probes-")
+]
 MAIN_PROFILES = ("debug", "release", "release-lto", "stripped")
 MORE_PROFILES = tuple(name for name in PROFILES if name not in MAIN_PROFILES)
 MORE_PACKAGES = ("tokio-1.38", "tokio-1.54", "smol-2.0")
@@ -35,7 +37,7 @@ SLICE = [
 ]
 
 # These take a second at full size; a tenth of it shows the same.
-SCALES = {"short_tasks": 10}
+SCALES = {"short_tasks": 10, "spinning": 10}
 
 
 def runtime_of(package):
