@@ -36,22 +36,37 @@ struct wait_place {
 	struct hist waits;
 };
 
+/* The stack of a poll that took long, the last that was taken. */
+struct long_stack {
+	uint64_t stack;	   /* index + 1; 0: none */
+	uint64_t after_ns; /* since the poll's begin */
+	uint32_t n_taken;
+	uint8_t what; /* TM_LONG_RUNNING or TM_LONG_BLOCKED */
+};
+
 struct long_poll {
 	struct tl_poll poll; /* its task pointer is not valid any more */
 	struct family *family;
 	uint64_t serial, id, number;
 	struct call_list calls;
+	struct long_stack stack;
 };
 
-struct open_calls {
-	uint64_t serial; /* of the task in whose open poll they are */
+/* What was told of a poll that is still open. */
+struct open_poll {
+	uint64_t serial; /* of its task */
 	struct call_list calls;
+	struct long_stack stack;
 };
 
-struct thread_calls {
-	struct open_calls *open;
+struct open_polls {
+	struct open_poll *open;
 	size_t n;
 };
+
+struct samples;	    /* samples.c */
+struct system;	    /* system.c */
+struct future_sums; /* futures.c */
 
 struct report {
 	struct trace_reader *reader;
@@ -74,14 +89,17 @@ struct report {
 	size_t n_longest, cap_longest;
 	struct tl_loss *losses; /* one per thread: the sum, from the first to the last */
 	size_t n_losses;
-	uint64_t n_lost;
+	uint64_t n_lost, n_lost_beside;
+	struct samples *samples; /* each NULL if the trace tells nothing of the kind */
+	struct system *system;
+	struct future_sums *futures;
 
-	struct thread_calls *calls; /* by thread, while collecting */
-	size_t n_calls;
+	struct open_polls *open; /* by thread, while collecting */
+	size_t n_open;
 };
 
 /* One thing in a task's life. */
-enum step_type { ST_SPAWN = 0, ST_POLL, ST_WAIT, ST_WAKE, ST_END };
+enum step_type { ST_SPAWN = 0, ST_POLL, ST_WAIT, ST_WAKE, ST_END, ST_FUTURE };
 
 struct step {
 	enum step_type type;
@@ -89,9 +107,11 @@ struct step {
 	uint64_t place;	 /* as tl_poll.place */
 	uint64_t source; /* ST_SPAWN, ST_WAKE: number of the task that did it, 0: none */
 	uint64_t blocked_ns;
-	uint32_t source_kind;
-	uint32_t thread; /* UINT32_MAX: not known */
-	uint8_t what;	 /* outcome, enum task_state, or enum trace_wake, by type */
+	uint64_t waited_ns, future; /* ST_FUTURE: since its poll before; its serial */
+	uint32_t source_kind;	    /* ST_FUTURE: its own */
+	uint32_t depth;		    /* ST_FUTURE: futures around it */
+	uint32_t thread;	    /* UINT32_MAX: not known */
+	uint8_t what;		    /* outcome, enum task_state, or enum trace_wake, by type */
 	bool by_waker, inferred, self;
 };
 
@@ -106,6 +126,7 @@ struct life {
 int life_poll(struct report *rep, const struct tl_poll *poll);
 int life_wait(struct report *rep, const struct tl_wait *wait);
 int life_wake(struct report *rep, const struct tl_wake *wake);
+int life_future(struct report *rep, const struct tl_future_poll *poll);
 int life_task(struct report *rep, const struct tl_task *task, bool ends);
 void lives_sort(struct report *rep);
 void lives_done(struct report *rep);
@@ -113,6 +134,7 @@ void lives_text(const struct report *rep, struct buf *out);
 struct json;
 void lives_json(const struct report *rep, struct json *j);
 
+void report_hist_json(struct json *j, const char *key, const struct hist *h); /* json.c */
 /* The place of a wait or poll, NULL if not known. */
 const struct trace_place *report_place(const struct report *rep, uint64_t place);
 const char *family_name(const struct report *rep, const struct family *f);

@@ -1,6 +1,7 @@
 /* The report for programs: every number that the text is made of. The fields stand in
  * docs/report-json.md. */
-#include "report/data.h"
+#include "report/samples.h"
+#include "report/words.h"
 
 #include "base/json.h"
 
@@ -9,7 +10,7 @@ static uint64_t relative(const struct report *rep, uint64_t time_ns)
 	return time_ns - rep->base_ns;
 }
 
-static void write_hist(struct json *j, const char *key, const struct hist *h)
+void report_hist_json(struct json *j, const char *key, const struct hist *h)
 {
 	json_object(j, key);
 	json_u64(j, "count", h->count);
@@ -97,8 +98,8 @@ static void write_families(const struct report *rep, struct json *j)
 		json_u64(j, "wakes", f->n_wakes + f->n_stray_wakes);
 		json_u64(j, "self_wakes", f->n_self_wakes);
 		json_u64(j, "stray_wakes", f->n_stray_wakes);
-		write_hist(j, "poll_ns", &f->poll);
-		write_hist(j, "sched_delay_ns", &f->delay);
+		report_hist_json(j, "poll_ns", &f->poll);
+		report_hist_json(j, "sched_delay_ns", &f->delay);
 		json_u64(j, "waiting_ns", f->waiting_ns);
 		json_u64(j, "scheduled_ns", f->scheduled_ns);
 		json_u64(j, "blocked_ns", f->blocked_ns);
@@ -153,6 +154,15 @@ static void write_longest(const struct report *rep, struct json *j)
 		json_bool(j, "inferred", l->poll.inferred);
 		json_u64(j, "blocked_ns", l->poll.blocked_ns);
 		write_calls(j, "blocking_calls", &l->calls);
+		if (l->stack.stack) {
+			json_object(j, "seen");
+			json_string(j, "state",
+				    l->stack.what == TM_LONG_BLOCKED ? "blocked" : "running");
+			json_u64(j, "after_ns", l->stack.after_ns);
+			json_u64(j, "looks", l->stack.n_taken);
+			report_stack_json(rep, j, "stack", l->stack.stack);
+			json_end_object(j);
+		}
 		json_end_object(j);
 	}
 	json_end_array(j);
@@ -172,7 +182,7 @@ static void write_waits(const struct report *rep, struct json *j)
 		json_bool(j, "branches", p && p->flags & TRACE_PLACE_BRANCHES);
 		json_string(j, "family", family_name(rep, w->family));
 		json_u64(j, "kind", w->family->kind);
-		write_hist(j, "wait_ns", &w->waits);
+		report_hist_json(j, "wait_ns", &w->waits);
 		json_end_object(j);
 	}
 	json_end_array(j);
@@ -235,6 +245,8 @@ void report_json(const struct report *rep, struct buf *out)
 	json_u64(&j, "version", 1);
 	json_u64(&j, "events", rep->totals.n_events);
 	json_u64(&j, "lost", rep->n_lost);
+	if (rep->n_lost_beside)
+		json_u64(&j, "lost_beside", rep->n_lost_beside);
 	json_u64(&j, "odd", rep->totals.n_odd);
 	json_u64(&j, "duration_ns", rep->end_ns - rep->begin_ns);
 	json_u64(&j, "begin_ns", relative(rep, rep->begin_ns));
@@ -256,6 +268,9 @@ void report_json(const struct report *rep, struct buf *out)
 	write_workers(rep, &j);
 	write_longest(rep, &j);
 	write_waits(rep, &j);
+	futures_json(rep, &j);
+	samples_json(rep, &j);
+	system_json(rep, &j);
 	if (rep->n_lives)
 		lives_json(rep, &j);
 	write_coverage(rep, &j);

@@ -89,6 +89,21 @@ int life_poll(struct report *rep, const struct tl_poll *poll)
 	return add_step(rep, poll->task, &step);
 }
 
+int life_future(struct report *rep, const struct tl_future_poll *poll)
+{
+	const struct step step = {.type = ST_FUTURE,
+				  .begin_ns = poll->begin_ns,
+				  .end_ns = poll->end_ns,
+				  .place = poll->place,
+				  .waited_ns = poll->waited_ns,
+				  .future = poll->future->serial,
+				  .source_kind = poll->future->kind,
+				  .depth = poll->depth,
+				  .thread = poll->thread,
+				  .what = (uint8_t)poll->outcome};
+	return poll->task ? add_step(rep, poll->task, &step) : 0;
+}
+
 int life_wait(struct report *rep, const struct tl_wait *wait)
 {
 	const struct step step = {.type = ST_WAIT,
@@ -124,6 +139,14 @@ static int compare_steps(const void *a, const void *b)
 	bool last = x->type == ST_END, other_last = y->type == ST_END;
 	if (last != other_last)
 		return last ? 1 : -1;
+	/* Outer before inner. */
+	bool polls = x->type == ST_POLL || x->type == ST_FUTURE;
+	if (polls && (y->type == ST_POLL || y->type == ST_FUTURE)) {
+		unsigned p = x->type == ST_FUTURE ? x->depth + 1 : 0;
+		unsigned q = y->type == ST_FUTURE ? y->depth + 1 : 0;
+		if (p != q)
+			return p < q ? -1 : 1;
+	}
 	if (x->end_ns != y->end_ns)
 		return x->end_ns < y->end_ns ? -1 : 1;
 	return (int)x->type - (int)y->type;
@@ -227,6 +250,19 @@ static void write_step(const struct report *rep, struct buf *out, const struct s
 	case ST_END:
 		buf_printf(out, "ended: %s", trace_outcome_name(s->what));
 		break;
+	case ST_FUTURE:
+		buf_printf(out, "%*s", (int)(2 * (s->depth < 16 ? s->depth : 16) + 2), "");
+		text_safe(out, kind_name(rep, s->source_kind));
+		buf_str(out, " for ");
+		text_duration(out, s->end_ns - s->begin_ns);
+		buf_printf(out, ": %s", trace_outcome_name(s->what));
+		at_place(rep, out, s->place);
+		if (s->waited_ns) {
+			buf_str(out, " (had waited ");
+			text_duration(out, s->waited_ns);
+			buf_char(out, ')');
+		}
+		break;
 	}
 }
 
@@ -260,7 +296,7 @@ void lives_text(const struct report *rep, struct buf *out)
 
 static void step_json(const struct report *rep, struct json *j, const struct step *s)
 {
-	static const char *const types[] = {"spawn", "poll", "wait", "wake", "end"};
+	static const char *const types[] = {"spawn", "poll", "wait", "wake", "end", "future"};
 	static const char *const states[] = {"unknown", "scheduled", "polling", "waiting", "done"};
 	const struct trace_thread *t = trace_reader_thread(rep->reader, s->thread);
 	const struct trace_place *p = report_place(rep, s->place);
@@ -269,8 +305,14 @@ static void step_json(const struct report *rep, struct json *j, const struct ste
 	json_string(j, "step", s->type == ST_WAKE && !s->by_waker ? "schedule" : types[s->type]);
 	json_u64(j, "begin_ns", s->begin_ns > rep->base_ns ? s->begin_ns - rep->base_ns : 0);
 	json_u64(j, "duration_ns", s->end_ns - s->begin_ns);
-	if (s->type == ST_POLL || s->type == ST_END)
+	if (s->type == ST_POLL || s->type == ST_END || s->type == ST_FUTURE)
 		json_string(j, "outcome", trace_outcome_name(s->what));
+	if (s->type == ST_FUTURE) {
+		json_string(j, "future", kind_name(rep, s->source_kind));
+		json_u64(j, "instance", s->future);
+		json_u64(j, "depth", s->depth);
+		json_u64(j, "waited_ns", s->waited_ns);
+	}
 	if (s->type == ST_POLL)
 		json_u64(j, "blocked_ns", s->blocked_ns);
 	if (s->type == ST_WAIT)

@@ -3,11 +3,11 @@
  * and scheduling delays, the threads that polled, the longest polls with the blocking calls in
  * them.
  *
- * Blocking calls are told before the poll they are in; they are kept by thread and task until
- * that poll ends. Polls of spawn_blocking closures are no "long polls": to block is what they are
- * for.
+ * Blocking calls, and stacks of polls that take long, are told before the poll they are in; they
+ * are kept by thread and task until that poll ends. Polls of spawn_blocking closures are no "long
+ * polls": to block is what they are for.
  */
-#include "report/data.h"
+#include "report/samples.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -103,8 +103,9 @@ static int on_task_end(void *ctx, struct tl_task *task)
 }
 
 static int keep_if_long(struct report *rep, const struct tl_poll *poll,
-			const struct call_list *calls)
+			const struct open_poll *told)
 {
+	const struct call_list *calls = &told->calls;
 	uint64_t ns = poll->end_ns - poll->begin_ns;
 	size_t at = rep->n_longest;
 	while (at && rep->longest[at - 1].poll.end_ns - rep->longest[at - 1].poll.begin_ns < ns)
@@ -117,8 +118,9 @@ static int keep_if_long(struct report *rep, const struct tl_poll *poll,
 		.serial = poll->task->serial,
 		.id = poll->task->id,
 		.number = poll->task->number,
+		.stack = told->stack,
 	};
-	for (size_t i = 0; calls && i < calls->n; i++)
+	for (size_t i = 0; i < calls->n; i++)
 		if (call_add(&new.calls, calls->items[i].call, calls->items[i].n,
 			     calls->items[i].ns) < 0)
 			return -ENOMEM;
@@ -132,33 +134,50 @@ static int keep_if_long(struct report *rep, const struct tl_poll *poll,
 	return 0;
 }
 
-/* The calls in the task's poll on that thread that ends now; taken out. */
-static struct call_list take_calls(struct report *rep, uint32_t thread, uint64_t serial)
+/* What was told of the task's open poll on that thread; NULL when out of memory. */
+static struct open_poll *open_poll(struct report *rep, uint32_t thread, uint64_t serial)
 {
-	struct thread_calls *t = thread < rep->n_calls ? &rep->calls[thread] : NULL;
+	struct open_polls *all = grown(rep->open, &rep->n_open, thread, sizeof(*all));
+	if (!all)
+		return NULL;
+	rep->open = all;
+	struct open_polls *t = &all[thread];
+	for (size_t i = t->n; i-- > 0;)
+		if (t->open[i].serial == serial)
+			return &t->open[i];
+	struct open_poll *bigger = realloc(t->open, (t->n + 1) * sizeof(*bigger));
+	if (!bigger)
+		return NULL;
+	t->open = bigger;
+	t->open[t->n] = (struct open_poll){.serial = serial};
+	return &t->open[t->n++];
+}
+
+/* The same of the poll that ends now; taken out. */
+static struct open_poll take_open(struct report *rep, uint32_t thread, uint64_t serial)
+{
+	struct open_polls *t = thread < rep->n_open ? &rep->open[thread] : NULL;
 	for (size_t i = t ? t->n : 0; i-- > 0;) {
 		if (t->open[i].serial != serial)
 			continue;
-		struct call_list calls = t->open[i].calls;
+		struct open_poll told = t->open[i];
 		t->open[i] = t->open[--t->n];
-		return calls;
+		return told;
 	}
-	return (struct call_list){0};
+	return (struct open_poll){0};
 }
 
 static int on_poll(void *ctx, const struct tl_poll *poll)
 {
 	struct report *rep = ctx;
 	struct family *f = poll->task->user;
-	struct call_list calls = {0};
-	if (poll->n_blocks)
-		calls = take_calls(rep, poll->thread, poll->task->serial);
+	struct open_poll told = take_open(rep, poll->thread, poll->task->serial);
 	f->n_polls++;
 	int r = 0;
 	if (poll->begin_seen) {
 		r = hist_add(&f->poll, poll->end_ns - poll->begin_ns);
 		if (r >= 0 && f->role != TR_BLOCKING && f->role != TR_WORKER)
-			r = keep_if_long(rep, poll, &calls);
+			r = keep_if_long(rep, poll, &told);
 	}
 	if (r >= 0 && poll->begin_seen && poll->scheduled_ns) {
 		uint64_t delay = poll->begin_ns - poll->scheduled_ns;
@@ -166,7 +185,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 			f->max_delay_at_ns = poll->begin_ns;
 		r = hist_add(&f->delay, delay);
 	}
-	free(calls.items);
+	free(told.calls.items);
 	return r < 0 ? r : life_poll(rep, poll);
 }
 
@@ -236,25 +255,57 @@ static int on_block(void *ctx, const struct tl_block *block)
 	f->blocked_ns += ns;
 	if (call_add(&f->calls, block->call, 1, ns) < 0)
 		return -ENOMEM;
-	struct thread_calls *all = grown(rep->calls, &rep->n_calls, block->thread, sizeof(*all));
-	if (!all)
+	struct open_poll *open = open_poll(rep, block->thread, block->task->serial);
+	return open ? call_add(&open->calls, block->call, 1, ns) : -ENOMEM;
+}
+
+static int on_sample(void *ctx, const struct tl_sample *sample)
+{
+	struct report *rep = ctx;
+	if (sample->what == TM_BLOCKED)
+		return system_blocked(rep, sample);
+	if (sample->what != TM_LONG_RUNNING && sample->what != TM_LONG_BLOCKED)
+		return samples_add(rep, sample);
+	if (!sample->task || !sample->stack)
+		return 0;
+	struct open_poll *open = open_poll(rep, sample->thread, sample->task->serial);
+	if (!open)
 		return -ENOMEM;
-	rep->calls = all;
-	struct thread_calls *t = &all[block->thread];
-	for (size_t i = t->n; i-- > 0;)
-		if (t->open[i].serial == block->task->serial)
-			return call_add(&t->open[i].calls, block->call, 1, ns);
-	struct open_calls *bigger = realloc(t->open, (t->n + 1) * sizeof(*bigger));
-	if (!bigger)
-		return -ENOMEM;
-	t->open = bigger;
-	t->open[t->n] = (struct open_calls){.serial = block->task->serial};
-	return call_add(&t->open[t->n++].calls, block->call, 1, ns);
+	open->stack.stack = sample->stack;
+	open->stack.after_ns = sample->weight;
+	open->stack.what = (uint8_t)sample->what;
+	open->stack.n_taken++;
+	return 0;
+}
+
+static int on_syscall(void *ctx, const struct tl_syscall *call)
+{
+	return system_call(ctx, call);
+}
+
+static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
+{
+	return system_off_cpu(ctx, off);
+}
+
+static int on_future_poll(void *ctx, const struct tl_future_poll *poll)
+{
+	int r = futures_poll(ctx, poll);
+	return r < 0 ? r : life_future(ctx, poll);
+}
+
+static int on_future_end(void *ctx, struct tl_future *future)
+{
+	return futures_end(ctx, future);
 }
 
 static int on_loss(void *ctx, const struct tl_loss *loss)
 {
 	struct report *rep = ctx;
+	if (loss->beside) {
+		rep->n_lost_beside += loss->n_events;
+		return 0;
+	}
 	rep->n_lost += loss->n_events;
 	for (size_t i = 0; i < rep->n_losses; i++) {
 		struct tl_loss *sum = &rep->losses[i];
@@ -297,6 +348,11 @@ static const struct timeline_sink sink = {
 	.wake = on_wake,
 	.stray_wake = on_stray_wake,
 	.block = on_block,
+	.syscall = on_syscall,
+	.off_cpu = on_off_cpu,
+	.sample = on_sample,
+	.future_poll = on_future_poll,
+	.future_end = on_future_end,
 	.loss = on_loss,
 	.thread_end = on_thread_end,
 };
@@ -337,7 +393,7 @@ static uint64_t sort_key(const struct family *f, enum report_sort sort)
 static unsigned role_order(const struct family *f)
 {
 	static const unsigned order[] = {
-		[TR_TASK] = 0, [TR_ROOT] = 1, [TR_BLOCKING] = 2, [TR_WORKER] = 3};
+		[TR_TASK] = 0, [TR_ROOT] = 1, [TR_BLOCKING] = 2, [TR_WORKER] = 3, [TR_FUTURE] = 4};
 	return order[f->role];
 }
 
@@ -389,7 +445,7 @@ static void put_waits_in_order(struct report *rep)
 		qsort(rep->waits, rep->n_waits, sizeof(*rep->waits), compare_waits);
 }
 
-static void put_in_order(struct report *rep)
+static int put_in_order(struct report *rep)
 {
 	size_t n = 0;
 	put_waits_in_order(rep);
@@ -407,6 +463,10 @@ static void put_in_order(struct report *rep)
 		qsort_r(rep->families, n, sizeof(*rep->families), compare_families, rep);
 	if (rep->n_threads)
 		qsort(rep->threads, rep->n_threads, sizeof(*rep->threads), compare_threads);
+	int r = samples_sort(rep);
+	if (r == 0)
+		r = system_sort(rep);
+	return r < 0 ? r : futures_sort(rep);
 }
 
 /* ---- the report ---- */
@@ -436,7 +496,10 @@ int report_make(struct trace_reader *r, const struct report_options *opt,
 	rep->end_ns = rep->totals.last_ns;
 	if (rep->begin_ns > rep->end_ns || rep->begin_ns < rep->base_ns)
 		rep->begin_ns = rep->end_ns;
-	put_in_order(rep);
+	if (put_in_order(rep) < 0) {
+		report_free(rep);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
 	*ret_report = rep;
 	return 0;
 }
@@ -456,10 +519,10 @@ void report_free(struct report *rep)
 	}
 	for (size_t i = 0; i < rep->n_longest; i++)
 		free(rep->longest[i].calls.items);
-	for (size_t i = 0; i < rep->n_calls; i++) {
-		for (size_t k = 0; k < rep->calls[i].n; k++)
-			free(rep->calls[i].open[k].calls.items);
-		free(rep->calls[i].open);
+	for (size_t i = 0; i < rep->n_open; i++) {
+		for (size_t k = 0; k < rep->open[i].n; k++)
+			free(rep->open[i].open[k].calls.items);
+		free(rep->open[i].open);
 	}
 	const struct map_entry *e;
 	for (size_t pos = 0; (e = map_next(&rep->waits_by_place, &pos));) {
@@ -472,7 +535,10 @@ void report_free(struct report *rep)
 	lives_done(rep);
 	free(rep->families);
 	free(rep->longest);
-	free(rep->calls);
+	free(rep->open);
+	samples_done(rep);
+	system_done(rep);
+	futures_done(rep);
 	free(rep->threads);
 	free(rep->losses);
 	free(rep);

@@ -4,14 +4,11 @@
  *
  * "What stands out" says only what the numbers prove, and says so too when nothing does.
  */
-#include "report/data.h"
-#include "report/table.h"
+#include "report/samples.h"
+#include "report/words.h"
 
 #include "base/text.h"
 
-#include <ctype.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* What is worth a word: 10 ms for a poll or a delay, as elsewhere in the field. */
@@ -19,138 +16,7 @@
 #define MUCH_BLOCKED_NS 1000000ull
 #define STORM_POLLS 1000ull
 #define MANY_THREADS 16
-
-/* ---- words ---- */
-
-static void title(const struct report *rep, struct buf *out, const char *text)
-{
-	buf_printf(out, rep->opt.color ? "\n\x1b[1m%s\x1b[0m\n" : "\n%s\n", text);
-}
-
-/* Sentences, one a line, broken between words to the terminal's width; `first` stands before each,
- * `indent` spaces before what follows of it. */
-static void write_lines(const struct report *rep, struct buf *out, const char *text,
-			const char *first, unsigned indent)
-{
-	size_t limit = rep->opt.width ? rep->opt.width : SIZE_MAX;
-	size_t column = 0;
-	for (bool begin = true; text && *text;) {
-		size_t len = strcspn(text, " \n");
-		/* A number keeps its unit. */
-		if (text[len] == ' ' && isdigit((unsigned char)text[*text == '(']))
-			len += 1 + strcspn(text + len + 1, " \n");
-		char *word = strndup(text, len);
-		if (!word) {
-			out->failed = true;
-			return;
-		}
-		size_t width = table_text_width(word);
-		if (begin) {
-			buf_str(out, first);
-			column = table_text_width(first);
-		} else if (column + 1 + width > limit) {
-			buf_printf(out, "\n%*s", (int)indent, "");
-			column = indent;
-		} else {
-			buf_char(out, ' ');
-			column++;
-		}
-		buf_str(out, word);
-		free(word);
-		column += width;
-		begin = text[len] == '\n';
-		if (begin)
-			buf_char(out, '\n');
-		text += len + (text[len] != 0);
-	}
-}
-
-static void write_table(const struct report *rep, struct table *t, struct buf *out)
-{
-	table_write(t, out, rep->opt.width, 2, rep->opt.color ? "\x1b[2m" : NULL, "\x1b[0m");
-	table_done(t);
-}
-
-/* "250,017" */
-static void exact(struct buf *out, uint64_t n)
-{
-	char digits[24];
-	int len = snprintf(digits, sizeof(digits), "%llu", (unsigned long long)n);
-	for (int i = 0; i < len; i++) {
-		if (i && (len - i) % 3 == 0)
-			buf_char(out, ',');
-		buf_char(out, digits[i]);
-	}
-}
-
-static void exact_of(struct buf *out, uint64_t n, const char *one, const char *many)
-{
-	exact(out, n);
-	buf_printf(out, " %s", n == 1 ? one : many);
-}
-
-static void cell_time(struct table *t, uint64_t ns)
-{
-	_cleanup_buf_ struct buf b = BUF_INIT;
-	text_duration(&b, ns);
-	table_cell(t, b.data ? b.data : "");
-}
-
-static void cell_time_if(struct table *t, bool known, uint64_t ns)
-{
-	if (known)
-		cell_time(t, ns);
-	else
-		table_cell(t, "-");
-}
-
-static void cell_count(struct table *t, uint64_t n)
-{
-	_cleanup_buf_ struct buf b = BUF_INIT;
-	text_count(&b, n);
-	table_cell(t, b.data ? b.data : "");
-}
-
-static void cell_safe(struct table *t, const char *text)
-{
-	_cleanup_buf_ struct buf b = BUF_INIT;
-	text_safe(&b, text ? text : "");
-	table_cell(t, b.data ? b.data : "");
-}
-
-/* A name in a sentence: safe, and not so long that the sentence is lost. */
-static void name(const struct report *rep, struct buf *out, const char *text)
-{
-	_cleanup_buf_ struct buf safe = BUF_INIT;
-	text_safe(&safe, text ? text : "?");
-	size_t most = rep->opt.width ? (rep->opt.width > 90 ? 60 : rep->opt.width * 2 / 3) : 200;
-	table_shorten(out, safe.data ? safe.data : "?", most);
-}
-
-/* "tokio-runtime-w/4711" */
-static void thread_name(const struct report *rep, struct buf *out, uint32_t thread)
-{
-	const struct trace_thread *t = trace_reader_thread(rep->reader, thread);
-	if (t && t->name && *t->name)
-		text_safe(out, t->name);
-	else
-		buf_str(out, "thread");
-	if (t)
-		buf_printf(out, "/%u", t->tid);
-}
-
-/* "nanosleep 300 × = 1.1 s, read 12 × = 3.4 ms" */
-static void call_names(struct buf *out, const struct call_list *calls, size_t most)
-{
-	for (size_t i = 0; i < calls->n && i < most; i++) {
-		buf_printf(out, "%s%s %llu × = ", i ? ", " : "",
-			   trace_call_name(calls->items[i].call),
-			   (unsigned long long)calls->items[i].n);
-		text_duration(out, calls->items[i].ns);
-	}
-	if (calls->n > most)
-		buf_str(out, ", …");
-}
+#define LONG_POLL_FRAMES 12
 
 /* ---- what was recorded ---- */
 
@@ -158,7 +24,7 @@ static void head_processes(const struct report *rep, struct buf *out)
 {
 	for (uint32_t i = 0; i < trace_reader_n_processes(rep->reader); i++) {
 		const struct trace_process *p = trace_reader_process(rep->reader, i);
-		name(rep, out, p->exe);
+		report_name(rep, out, p->exe);
 		buf_printf(out, ", pid %u", p->pid);
 		unsigned n = 0;
 		for (uint32_t k = 0; k < trace_reader_n_runtimes(rep->reader); k++) {
@@ -183,10 +49,10 @@ static void head_window(const struct report *rep, struct buf *out)
 		text_duration(out, rep->begin_ns - rep->base_ns);
 	}
 	buf_str(out, ", ");
-	exact_of(out, rep->totals.n_events, "event", "events");
+	report_exact_of(out, rep->totals.n_events, "event", "events");
 	buf_str(out, rep->n_lost ? ", " : ", none lost");
 	if (rep->n_lost) {
-		exact(out, rep->n_lost);
+		report_exact(out, rep->n_lost);
 		buf_str(out, " lost");
 	}
 	buf_str(out, rep->filtered ? " (what follows is filtered)\n" : "\n");
@@ -195,10 +61,10 @@ static void head_window(const struct report *rep, struct buf *out)
 static void head_tasks(const struct report *rep, struct buf *out)
 {
 	struct family sum = report_sum(rep);
-	exact_of(out, sum.n_tasks, "task", "tasks");
+	report_exact_of(out, sum.n_tasks, "task", "tasks");
 	if (sum.n_tasks > sum.n_spawned) {
 		buf_str(out, " (");
-		exact(out, sum.n_tasks - sum.n_spawned);
+		report_exact(out, sum.n_tasks - sum.n_spawned);
 		buf_str(out, " from before)");
 	}
 	static const struct {
@@ -214,14 +80,14 @@ static void head_tasks(const struct report *rep, struct buf *out)
 		if (!sum.n_ended[ends[i].outcome])
 			continue;
 		buf_str(out, separator);
-		exact(out, sum.n_ended[ends[i].outcome]);
+		report_exact(out, sum.n_ended[ends[i].outcome]);
 		buf_printf(out, " %s", ends[i].word);
 		separator = ", ";
 	}
 	buf_str(out, "; ");
-	exact_of(out, sum.n_polls, "poll", "polls");
+	report_exact_of(out, sum.n_polls, "poll", "polls");
 	buf_str(out, ", ");
-	exact_of(out, sum.n_wakes + sum.n_stray_wakes, "wake", "wakes");
+	report_exact_of(out, sum.n_wakes + sum.n_stray_wakes, "wake", "wakes");
 	buf_char(out, '\n');
 }
 
@@ -230,11 +96,11 @@ static void write_head(const struct report *rep, struct buf *out)
 	_cleanup_buf_ struct buf who = BUF_INIT, what = BUF_INIT;
 	head_processes(rep, &who);
 	buf_str(out, rep->opt.color ? "\x1b[1m" : "");
-	write_lines(rep, out, who.data, "", 2);
+	report_lines(rep, out, who.data, "", 2);
 	buf_str(out, rep->opt.color ? "\x1b[0m" : "");
 	head_window(rep, &what);
 	head_tasks(rep, &what);
-	write_lines(rep, out, what.data, "", 2);
+	report_lines(rep, out, what.data, "", 2);
 }
 
 /* ---- what stands out ---- */
@@ -245,8 +111,17 @@ static void note_losses(const struct report *rep, struct buf *out)
 {
 	if (!rep->n_lost)
 		return;
-	exact_of(out, rep->n_lost, "event was lost", "events were lost");
+	report_exact_of(out, rep->n_lost, "event was lost", "events were lost");
 	buf_str(out, ": numbers are too low, states in between unknown\n");
+}
+
+static void note_lost_beside(const struct report *rep, struct buf *out)
+{
+	if (!rep->n_lost_beside)
+		return;
+	report_exact_of(out, rep->n_lost_beside, "sample, system call or switch was lost",
+			"samples, system calls or switches were lost");
+	buf_str(out, ": tasks are known, but their tables are too low\n");
 }
 
 static void note_panics(const struct report *rep, struct buf *out)
@@ -255,8 +130,9 @@ static void note_panics(const struct report *rep, struct buf *out)
 		const struct family *f = rep->families[i];
 		if (!f->n_ended[TO_PANICKED])
 			continue;
-		exact_of(out, f->n_ended[TO_PANICKED], "task panicked: ", "tasks panicked: ");
-		name(rep, out, family_name(rep, f));
+		report_exact_of(out, f->n_ended[TO_PANICKED],
+				"task panicked: ", "tasks panicked: ");
+		report_name(rep, out, family_name(rep, f));
 		buf_char(out, '\n');
 	}
 }
@@ -267,7 +143,7 @@ static void note_longest(const struct report *rep, struct buf *out)
 	uint64_t ns = l ? l->poll.end_ns - l->poll.begin_ns : 0;
 	if (ns < LONG_POLL_NS)
 		return;
-	name(rep, out, family_name(rep, l->family));
+	report_name(rep, out, family_name(rep, l->family));
 	buf_str(out, " kept its thread for ");
 	text_duration(out, ns);
 	buf_str(out, " in one poll");
@@ -297,7 +173,7 @@ static void note_delay(const struct report *rep, struct buf *out)
 	buf_str(out, " for a worker (polled at ");
 	text_duration(out, worst->max_delay_at_ns - rep->base_ns);
 	buf_str(out, "): ");
-	name(rep, out, family_name(rep, worst));
+	report_name(rep, out, family_name(rep, worst));
 	buf_char(out, '\n');
 }
 
@@ -317,13 +193,13 @@ static void note_blocking(const struct report *rep, struct buf *out)
 	}
 	if (ns < MUCH_BLOCKED_NS)
 		return;
-	exact_of(out, n_calls, "blocking call", "blocking calls");
+	report_exact_of(out, n_calls, "blocking call", "blocking calls");
 	buf_str(out, " inside polls took ");
 	text_duration(out, ns);
 	buf_str(out, "; most in ");
-	name(rep, out, family_name(rep, worst));
+	report_name(rep, out, family_name(rep, worst));
 	buf_str(out, ": ");
-	call_names(out, &worst->calls, 2);
+	report_calls(out, &worst->calls, 2);
 	buf_char(out, '\n');
 }
 
@@ -334,7 +210,7 @@ static void note_self_wakes(const struct report *rep, struct buf *out)
 		if (f->role != TR_TASK || f->n_polls < STORM_POLLS ||
 		    f->n_self_wakes < f->n_polls / 10 * 9)
 			continue;
-		name(rep, out, family_name(rep, f));
+		report_name(rep, out, family_name(rep, f));
 		buf_printf(out, " woke itself in %llu %% of its polls: it yields, or spins\n",
 			   (unsigned long long)(f->n_self_wakes * 100 / f->n_polls));
 	}
@@ -345,7 +221,7 @@ static void note_unpolled(const struct report *rep, struct buf *out)
 	struct family sum = report_sum(rep);
 	if (!sum.n_unpolled)
 		return;
-	exact_of(out, sum.n_unpolled, "task was", "tasks were");
+	report_exact_of(out, sum.n_unpolled, "task was", "tasks were");
 	buf_str(out, " spawned, but not polled up to the end\n");
 }
 
@@ -353,6 +229,7 @@ static void write_notable(const struct report *rep, struct buf *out)
 {
 	_cleanup_buf_ struct buf notes = BUF_INIT;
 	note_losses(rep, &notes);
+	note_lost_beside(rep, &notes);
 	note_panics(rep, &notes);
 	note_longest(rep, &notes);
 	note_delay(rep, &notes);
@@ -360,8 +237,8 @@ static void write_notable(const struct report *rep, struct buf *out)
 	note_self_wakes(rep, &notes);
 	note_unpolled(rep, &notes);
 	if (notes.len) {
-		title(rep, out, "What stands out");
-		write_lines(rep, out, notes.data, "  • ", 4);
+		report_title(rep, out, "What stands out");
+		report_lines(rep, out, notes.data, "  • ", 4);
 	} else if (rep->n_longest) {
 		const struct tl_poll *longest = &rep->longest[0].poll;
 		buf_str(out, "Nothing stands out: the longest poll took ");
@@ -419,7 +296,7 @@ static void write_families(const struct report *rep, struct buf *out)
 	};
 	if (!rep->n_families)
 		return;
-	title(rep, out, "Families");
+	report_title(rep, out, "Families");
 	struct table t;
 	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
 	size_t n = rep->opt.n_families && rep->opt.n_families < rep->n_families
@@ -444,7 +321,7 @@ static void write_families(const struct report *rep, struct buf *out)
 		cell_ends(&t, f);
 		cell_sites(&t, trace_reader_kind(rep->reader, f->kind));
 	}
-	write_table(rep, &t, out);
+	report_table(rep, &t, out);
 	if (n < rep->n_families)
 		buf_printf(out, "  and %zu more: --top %zu\n", rep->n_families - n,
 			   rep->n_families);
@@ -453,14 +330,6 @@ static void write_families(const struct report *rep, struct buf *out)
 static const char *thread_role(const struct tl_thread *t)
 {
 	return t->root ? "block_on" : t->worker ? "worker" : "blocking";
-}
-
-static void cell_share(struct table *t, uint64_t part, uint64_t whole)
-{
-	if (whole)
-		table_printf(t, "%.1f %%", 100.0 * part / whole);
-	else
-		table_cell(t, "-");
 }
 
 static void write_threads(const struct report *rep, struct buf *out)
@@ -476,14 +345,14 @@ static void write_threads(const struct report *rep, struct buf *out)
 	};
 	if (!rep->n_threads)
 		return;
-	title(rep, out, "Threads");
+	report_title(rep, out, "Threads");
 	struct table t;
 	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
 	size_t n = rep->n_threads <= MANY_THREADS + 4 ? rep->n_threads : MANY_THREADS;
 	for (size_t i = 0; i < n; i++) {
 		const struct tl_thread *th = &rep->threads[i];
 		_cleanup_buf_ struct buf who = BUF_INIT;
-		thread_name(rep, &who, th->thread);
+		report_thread(rep, &who, th->thread);
 		table_cell(&t, who.data ? who.data : "");
 		table_cell(&t, thread_role(th));
 		cell_time(&t, th->busy_ns);
@@ -492,7 +361,7 @@ static void write_threads(const struct report *rep, struct buf *out)
 		cell_time(&t, th->blocked_ns);
 		cell_count(&t, th->n_polls);
 	}
-	write_table(rep, &t, out);
+	report_table(rep, &t, out);
 	if (n == rep->n_threads)
 		return;
 	uint64_t busy = 0;
@@ -520,14 +389,14 @@ static void write_longest(const struct report *rep, struct buf *out)
 	};
 	if (!rep->n_longest)
 		return;
-	title(rep, out, "Longest polls");
+	report_title(rep, out, "Longest polls");
 	struct table t;
 	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; i < rep->n_longest; i++) {
 		const struct long_poll *l = &rep->longest[i];
 		_cleanup_buf_ struct buf who = BUF_INIT, calls = BUF_INIT;
-		thread_name(rep, &who, l->poll.thread);
-		call_names(&calls, &l->calls, 4);
+		report_thread(rep, &who, l->poll.thread);
+		report_calls(&calls, &l->calls, 4);
 		cell_time(&t, l->poll.end_ns - l->poll.begin_ns);
 		cell_safe(&t, family_name(rep, l->family));
 		table_printf(&t, "%llu", (unsigned long long)l->number);
@@ -537,15 +406,29 @@ static void write_longest(const struct report *rep, struct buf *out)
 			     l->poll.inferred ? " (inferred)" : "");
 		table_cell(&t, calls.data ? calls.data : "");
 	}
-	write_table(rep, &t, out);
+	report_table(rep, &t, out);
 }
 
-static void cell_place(struct table *t, const struct trace_place *p)
+/* What they were at, where somebody looked while they lasted. */
+static void write_longest_stacks(const struct report *rep, struct buf *out)
 {
-	_cleanup_buf_ struct buf b = BUF_INIT;
-	if (p)
-		trace_place_text(&b, p);
-	table_cell(t, b.data ? b.data : "?");
+	for (size_t i = 0; i < rep->n_longest; i++) {
+		const struct long_poll *l = &rep->longest[i];
+		if (!l->stack.stack)
+			continue;
+		buf_str(out, "\n  ");
+		text_duration(out, l->poll.end_ns - l->poll.begin_ns);
+		buf_str(out, ", ");
+		report_name(rep, out, family_name(rep, l->family));
+		buf_printf(out, ", task %llu: %s ", (unsigned long long)l->number,
+			   l->stack.what == TM_LONG_BLOCKED ? "blocked" : "running");
+		text_duration(out, l->stack.after_ns);
+		buf_str(out, " after its begin");
+		if (l->stack.n_taken > 1)
+			buf_printf(out, ", the last of %u looks", l->stack.n_taken);
+		buf_str(out, ", in\n");
+		report_stack_text(rep, out, l->stack.stack, LONG_POLL_FRAMES, 6);
+	}
 }
 
 static void write_waits(const struct report *rep, struct buf *out)
@@ -562,7 +445,7 @@ static void write_waits(const struct report *rep, struct buf *out)
 	};
 	if (!rep->n_waits)
 		return;
-	title(rep, out, "Where tasks wait");
+	report_title(rep, out, "Where tasks wait");
 	struct table t;
 	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
 	size_t n = rep->opt.n_families && rep->opt.n_families < rep->n_waits ? rep->opt.n_families
@@ -579,12 +462,12 @@ static void write_waits(const struct report *rep, struct buf *out)
 		cell_time(&t, hist_quantile(&w->waits, 0.99));
 		cell_time(&t, w->waits.max);
 	}
-	write_table(rep, &t, out);
+	report_table(rep, &t, out);
 	if (n < rep->n_waits)
 		buf_printf(out, "  and %zu more: --top %zu\n", rep->n_waits - n, rep->n_waits);
 	if (rep->n_unplaced) {
 		buf_str(out, "  and ");
-		exact_of(out, rep->n_unplaced, "wait", "waits");
+		report_exact_of(out, rep->n_unplaced, "wait", "waits");
 		buf_str(out, " at places not known\n");
 	}
 }
@@ -602,7 +485,7 @@ static void write_coverage(const struct report *rep, struct buf *out)
 	uint32_t n = trace_reader_n_coverage(rep->reader);
 	if (!n)
 		return;
-	title(rep, out, "Coverage");
+	report_title(rep, out, "Coverage");
 	struct table t;
 	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
 	for (uint32_t i = 0; i < n; i++) {
@@ -612,7 +495,7 @@ static void write_coverage(const struct report *rep, struct buf *out)
 		table_printf(&t, "%llu", (unsigned long long)c->total);
 		cell_safe(&t, c->note);
 	}
-	write_table(rep, &t, out);
+	report_table(rep, &t, out);
 }
 
 static void write_losses(const struct report *rep, struct buf *out)
@@ -624,20 +507,20 @@ static void write_losses(const struct report *rep, struct buf *out)
 		{.title = "to"},
 	};
 	if (rep->n_losses) {
-		title(rep, out, "Lost");
+		report_title(rep, out, "Lost");
 		struct table t;
 		table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
 		for (size_t i = 0; i < rep->n_losses; i++) {
 			const struct tl_loss *l = &rep->losses[i];
 			_cleanup_buf_ struct buf who = BUF_INIT, count = BUF_INIT;
-			thread_name(rep, &who, l->thread);
-			exact(&count, l->n_events);
+			report_thread(rep, &who, l->thread);
+			report_exact(&count, l->n_events);
 			table_cell(&t, who.data ? who.data : "");
 			table_cell(&t, count.data ? count.data : "");
 			cell_time(&t, l->begin_ns - rep->base_ns);
 			cell_time(&t, l->end_ns - rep->base_ns);
 		}
-		write_table(rep, &t, out);
+		report_table(rep, &t, out);
 		buf_str(out, "  less is lost with a larger --ring-size\n");
 	}
 	const char *why;
@@ -648,7 +531,7 @@ static void write_losses(const struct report *rep, struct buf *out)
 	}
 	if (rep->totals.n_odd) {
 		buf_char(out, '\n');
-		exact_of(out, rep->totals.n_odd, "event did", "events did");
+		report_exact_of(out, rep->totals.n_odd, "event did", "events did");
 		buf_str(out, " not fit the others (docs/timeline.md)\n");
 	}
 }
@@ -676,8 +559,8 @@ static void write_cost(const struct report *rep, struct buf *out)
 			buf_printf(&b, ": %.2f %% of the time in polls", 100 * agent_ns / busy);
 		buf_char(&b, '\n');
 	}
-	title(rep, out, "What the recording cost");
-	write_lines(rep, out, b.data, "  ", 4);
+	report_title(rep, out, "What the recording cost");
+	report_lines(rep, out, b.data, "  ", 4);
 }
 
 void report_text(const struct report *rep, struct buf *out)
@@ -687,7 +570,11 @@ void report_text(const struct report *rep, struct buf *out)
 	write_families(rep, out);
 	write_threads(rep, out);
 	write_longest(rep, out);
+	write_longest_stacks(rep, out);
 	write_waits(rep, out);
+	futures_text(rep, out);
+	samples_text(rep, out);
+	system_text(rep, out);
 	lives_text(rep, out);
 	write_coverage(rep, out);
 	write_losses(rep, out);

@@ -53,8 +53,8 @@ static void go_on(struct timeline *tl, struct task *task, const struct frame *f,
 	task->place = f->place;
 	if (outcome == TO_READY || outcome == TO_PANICKED || outcome == TO_CANCELLED)
 		task_end(tl, task, outcome, t);
-	else if (task->cancel_inside)
-		task_end(tl, task, TO_CANCELLED, t);
+	else if (task->end_inside)
+		task_end(tl, task, task->end_inside, t);
 	else if (task->drop_inside)
 		task_end(tl, task, outcome == TO_PENDING ? TO_CANCELLED : TO_UNKNOWN, t);
 	else if (tl->finished)
@@ -123,6 +123,8 @@ void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64
 
 static void poll_pop(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome)
 {
+	if (th->n_futures)
+		future_close(tl, th, t, outcome);
 	struct frame f = th->frames[--th->n_frames];
 	poll_finish(tl, th, &f, t, outcome);
 	if (th->n_frames)
@@ -274,7 +276,8 @@ void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 	task_state(tl, task, TS_POLLING, t);
 	task->tl.role = k->role;
 	task->thread = th->tl.thread;
-	task->woken_inside = false;
+	task->woken_inside = task->unqueued = false;
+	task->queued_by = 0;
 	task->idle_ns = 0;
 	if (f->worker) {
 		poll_working(tl, th, t);
@@ -282,8 +285,12 @@ void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 	}
 	task->tl.n_polls++;
 	k->n_polls++;
+	if (k->role == TR_ROOT)
+		th->tl.root = true;
 	if (!depth) {
 		th->tl.n_polls++;
+		if (k->role == TR_ROOT)
+			poll_working(tl, th, t);
 		if (k->role == TR_TASK) {
 			th->loops = true;
 			if (!k->maybe_worker)
@@ -390,6 +397,7 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t call, uint64_t 
 	struct tl_block block = {
 		.task = &f->task->tl,
 		.thread = th->tl.thread,
+		.depth = future_depth(th),
 		.call = call,
 		.begin_ns = begin,
 		.end_ns = t,

@@ -200,6 +200,85 @@ static int pass_block(void *ctx, const struct tl_block *block)
 	return r < 0 || !rp->sink->block ? r : rp->sink->block(rp->ctx, &b);
 }
 
+/* What other sources tell of a thread, in a poll or outside of all. */
+static bool passes_beside(struct replay *rp, struct tl_task *task, uint32_t thread)
+{
+	if (!matches_thread(rp, thread))
+		return false;
+	return task ? wanted(rp, task) : !rp->filter->families && !rp->filter->tasks;
+}
+
+static int pass_syscall(void *ctx, const struct tl_syscall *call)
+{
+	struct replay *rp = ctx;
+	struct tl_syscall c = *call;
+	if (!clip(rp, &c.begin_ns, &c.end_ns) || !passes_beside(rp, c.task, c.thread))
+		return 0;
+	int r = c.task ? tell(rp, c.task) : 0;
+	return r < 0 || !rp->sink->syscall ? r : rp->sink->syscall(rp->ctx, &c);
+}
+
+static int pass_off_cpu(void *ctx, const struct tl_off_cpu *off)
+{
+	struct replay *rp = ctx;
+	struct tl_off_cpu o = *off;
+	if (!clip(rp, &o.begin_ns, &o.end_ns) || !passes_beside(rp, o.task, o.thread))
+		return 0;
+	int r = o.task ? tell(rp, o.task) : 0;
+	return r < 0 || !rp->sink->off_cpu ? r : rp->sink->off_cpu(rp->ctx, &o);
+}
+
+static int pass_sample(void *ctx, const struct tl_sample *sample)
+{
+	struct replay *rp = ctx;
+	if (sample->time_ns < rp->from_ns || !passes_beside(rp, sample->task, sample->thread))
+		return 0;
+	int r = sample->task ? tell(rp, sample->task) : 0;
+	return r < 0 || !rp->sink->sample ? r : rp->sink->sample(rp->ctx, sample);
+}
+
+static int pass_machine(void *ctx, const struct tl_machine *machine)
+{
+	struct replay *rp = ctx;
+	if (machine->time_ns < rp->from_ns || !passes_beside(rp, machine->task, machine->thread))
+		return 0;
+	return rp->sink->machine ? rp->sink->machine(rp->ctx, machine) : 0;
+}
+
+static int pass_future_poll(void *ctx, const struct tl_future_poll *poll)
+{
+	struct replay *rp = ctx;
+	struct tl_future_poll p = *poll;
+	if (!clip(rp, &p.begin_ns, &p.end_ns) || !passes_beside(rp, p.task, p.thread))
+		return 0;
+	uint64_t length = p.end_ns - p.begin_ns, since = p.begin_ns - rp->from_ns;
+	if (p.self_ns > length)
+		p.self_ns = length;
+	if (p.begin_ns != poll->begin_ns)
+		p.waited_ns = 0;
+	else if (p.waited_ns > since)
+		p.waited_ns = since;
+	int r = p.task ? tell(rp, p.task) : 0;
+	if (r == 0 && rp->sink->future_poll)
+		r = rp->sink->future_poll(rp->ctx, &p);
+	p.future->passed = PASS_TOLD;
+	return r;
+}
+
+/* Of those that were polled in the window, or wait in it. */
+static int pass_future_end(void *ctx, struct tl_future *future)
+{
+	struct replay *rp = ctx;
+	bool in_window = !future->end_ns || future->end_ns >= rp->from_ns;
+	if (future->passed != PASS_TOLD &&
+	    (!in_window || rp->filter->threads ||
+	     (future->task ? !wanted(rp, future->task)
+			   : rp->filter->families || rp->filter->tasks)))
+		return 0;
+	int r = future->task ? tell(rp, future->task) : 0;
+	return r < 0 || !rp->sink->future_end ? r : rp->sink->future_end(rp->ctx, future);
+}
+
 static int pass_section(void *ctx, const struct tl_section *section)
 {
 	struct replay *rp = ctx;
@@ -233,7 +312,8 @@ static int pass_loss(void *ctx, const struct tl_loss *loss)
 	struct seen_thread *t = seen_thread(rp, l.thread);
 	if (!t)
 		return -ENOMEM;
-	t->tl.lost += l.n_events;
+	if (!l.beside)
+		t->tl.lost += l.n_events;
 	return rp->sink->loss ? rp->sink->loss(rp->ctx, &l) : 0;
 }
 
@@ -301,6 +381,12 @@ static const struct timeline_sink pass = {
 	.block = pass_block,
 	.section = pass_section,
 	.park = pass_park,
+	.syscall = pass_syscall,
+	.off_cpu = pass_off_cpu,
+	.sample = pass_sample,
+	.machine = pass_machine,
+	.future_poll = pass_future_poll,
+	.future_end = pass_future_end,
 	.loss = pass_loss,
 	.stray_wake = pass_stray_wake,
 	.worker_begin = pass_worker_begin,

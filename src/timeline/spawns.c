@@ -16,6 +16,7 @@
 #include <errno.h>
 
 #define SLACK 64
+#define MAX_KINDS_LOOKED_AT 4096
 
 static bool spawn_before(const struct spawn *a, const struct spawn *b)
 {
@@ -119,6 +120,62 @@ void spawn_add(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 	k->n_spawned++;
 	k->n_waiting++;
 	treap_insert(&k->spawns, s);
+}
+
+/* The living task of that name, whatever its kind. Recordings that tell parents by name have few
+ * kinds; of a hostile one that has many, only some are looked through. */
+static struct task *find_of_any_kind(struct timeline *tl, const struct kind *first, uint64_t name)
+{
+	struct task *task = task_find(tl, first, name);
+	size_t n = tl->n_kinds < MAX_KINDS_LOOKED_AT ? tl->n_kinds : MAX_KINDS_LOOKED_AT;
+	for (size_t i = 0; i < n && !task; i++) {
+		const struct kind *k = tl->kinds[i];
+		if (k && k != first && (k->role != TR_ROOT || k->polled))
+			task = task_find(tl, k, name);
+	}
+	return task;
+}
+
+void spawn_named(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name,
+		 const uint64_t *parent, uint64_t t)
+{
+	struct task *task = task_find(tl, k, name);
+	if (task && (k->address_named || task->tl.state == TS_DONE)) {
+		/* The name is in use again: the former's drop was not seen. */
+		tl->n_odd++;
+		if (task->tl.state == TS_POLLING) {
+			task->drop_inside = true;
+			task_unname(tl, task);
+		} else if (task->tl.state == TS_DONE) {
+			task_forget(tl, task);
+		} else {
+			task_settle(tl, task);
+			task_unname(tl, task);
+			task_end(tl, task, TO_UNKNOWN, timeline_at_task(th, task, t));
+		}
+		task = NULL;
+	}
+	if (task) {
+		tl->n_odd++; /* ids are given out once: the spawn comes late */
+		return;
+	}
+	struct spawn s = {
+		.thread = th->tl.thread,
+		.time_ns = t,
+		.n_losses = tl->n_losses,
+	};
+	const struct frame *f = poll_open(th);
+	const struct task *by = f ? f->task : th->root;
+	if (parent)
+		by = *parent ? find_of_any_kind(tl, k, *parent) : NULL;
+	if (by) {
+		s.parent = by->tl.serial;
+		s.parent_number = by->tl.number;
+	}
+	k->n_spawned++;
+	task = task_new_spawned(tl, k, &s, name);
+	if (task && task_name(tl, task, name) == 0)
+		task->unqueued = true;
 }
 
 /* The spawn that an address-named task which appears on `th` comes from. */

@@ -6,6 +6,8 @@
  *     spawns.c    spawns find their tasks
  *     polls.c     what is open on a thread: polls, workers' loops, blocking calls, parks
  *     roots.c     block_on: its polls are inferred
+ *     futures.c   what is polled inside of a task's poll
+ *     beside.c    what other sources tell of a thread: system calls, samples, ...
  *
  * Failure is sticky: `failed` is set once, by the sink or for lack of memory; no callback is made
  * after it, and timeline_feed returns it. So nothing in between has to pass errors on.
@@ -22,6 +24,7 @@
 #define MAX_OPEN 256	      /* polls open on one thread */
 #define MAX_ENDED 65536	      /* ended tasks whose name is kept until TE_DROP */
 #define MAX_LOSSES 4096	      /* losses whose begin is remembered */
+#define MAX_MACHINES 65536    /* of async-std */
 
 /* A spawn whose task has not been seen yet. A node of its kind's treap: see spawns.c. */
 struct spawn {
@@ -32,8 +35,16 @@ struct spawn {
 	uint64_t time_ns, parent, parent_number, n_losses;
 };
 
+struct future;
+
+/* Those of one owner, the one polled last at the end. */
+struct future_list {
+	struct future *first, *last;
+	uint32_t n;
+};
+
 struct kind {
-	uint32_t number;
+	uint32_t number, process;
 	enum trace_role role;
 	bool address_named;
 	bool maybe_worker;   /* no name tells its role: nested polls may show that it is a worker's
@@ -45,6 +56,8 @@ struct kind {
 	uint64_t first_hint; /* of its first spawn with a hint: much smaller ids were not spawned
 				here */
 	/* roots only */
+	/* Their polls are told as those of tasks are, or are inferred: what comes first. */
+	bool polled, inferred;
 	struct kind *same;     /* the first kind of that name: one block_on has wakers of several */
 	uint64_t n_stray;      /* wakes that may be of any of them */
 	uint64_t n_nameless;   /* live roots whose waker's address is not known yet */
@@ -65,10 +78,36 @@ struct task {
 	uint64_t scheduled_ns, wake_serial; /* how it became SCHEDULED, 0 if not known */
 	uint32_t thread; /* of the open poll; a root: the thread that it blocks */
 	/* seen during the open poll; all take effect at its end */
-	bool woken_inside, cancel_inside, drop_inside;
+	bool woken_inside, drop_inside;
+	uint8_t end_inside;   /* enum trace_outcome: ended so, says another thread; 0: no */
 	uint64_t wake_inside; /* serial of the first */
 	uint64_t stray_seen;  /* a root: n_stray of its kind when it was last polled */
 	uint64_t idle_ns;     /* somebody saw it idle already: the poll's end is stamped late */
+	bool unqueued;	      /* its spawn told its name: nothing said yet how the queue got it */
+	uint32_t queued_by;   /* thread + 1 whose TE_SCHEDULE made it SCHEDULED; 0: not one */
+	struct future_list futures; /* first polled in it */
+};
+
+struct future {
+	struct tl_future tl;	    /* what the sink sees */
+	struct future *prev, *next; /* in its owner's list */
+	struct future *at_same;	    /* another at the same address */
+	struct future *parent;
+	struct kind *kind;
+	struct task *owner; /* NULL: outside of all tasks */
+	uint64_t last_ns;   /* its last poll ended */
+	uint64_t n_losses;  /* known then */
+	uint32_t thread;    /* on which it is being polled; NO_THREAD: it isn't */
+	uint32_t n_refs;    /* 1 while it lives, and 1 a child */
+	uint32_t chain;	    /* length of the chain of its parents */
+};
+
+/* A future's poll that is open on a thread. */
+struct open_future {
+	struct future *future; /* NULL: it is polled elsewhere already */
+	struct kind *kind;
+	uint64_t addr, begin_ns, waited_ns, children_ns;
+	uint32_t n_frames; /* polls of tasks around it */
 };
 
 /* A poll that is open on a thread. */
@@ -95,6 +134,10 @@ struct thread {
 	uint64_t n_events;
 	struct frame *frames; /* innermost last */
 	uint32_t n_frames, cap_frames;
+	struct open_future *futures; /* innermost last */
+	uint32_t n_futures, cap_futures;
+	uint64_t beside_ns; /* last time told by another source */
+	bool seen_beside;
 	bool complete; /* a poll or park was seen to begin since its start or last loss */
 	bool working;  /* worker_begin was told */
 	bool parked;
@@ -127,12 +170,20 @@ struct timeline {
 	uint64_t n_ended;
 	struct pool tasks, spawns;
 
+	struct map future_places;   /* (process, address) to the futures there */
+	struct future_list futures; /* outside of all tasks */
+	struct pool future_pool;
+	uint32_t n_futures, n_future_items; /* alive; with ended parents of others */
+	uint64_t last_future;		    /* serial given out last */
+	struct map machines;		    /* by address, see beside.c */
+	struct pool machine_pool;
+
 	/* [i % MAX_LOSSES]: the earliest begin of the losses numbered i and later */
 	uint64_t loss_begins[MAX_LOSSES];
 	uint64_t n_losses;
 
 	uint64_t n_tasks, n_wakes, n_spawns; /* last serials given out */
-	uint64_t n_events, n_lost, n_odd, first_ns, last_ns;
+	uint64_t n_events, n_lost, n_lost_beside, n_odd, first_ns, last_ns;
 	uint32_t random;
 };
 
@@ -178,7 +229,8 @@ void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 	       enum trace_wake effect);
 void task_schedule(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name,
 		   uint64_t t);
-void task_cancel(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t);
+void task_cancel(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t,
+		 enum trace_outcome outcome);
 void task_drop(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t);
 /* Tells a wake of a living task and counts it. */
 uint64_t task_tell_wake(struct timeline *tl, struct thread *th, struct task *task, uint64_t t,
@@ -188,6 +240,10 @@ void task_finish(struct timeline *tl, uint64_t end_ns);
 
 /* spawns.c */
 void spawn_add(struct timeline *tl, struct thread *th, struct kind *k, uint64_t hint, uint64_t t);
+/* One that tells the new task's own name. NULL: its parent is the poll that is open, else *parent
+ * is its name. */
+void spawn_named(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name,
+		 const uint64_t *parent, uint64_t t);
 /* The spawn of a task that appears now; it is taken out and filled into *ret. */
 bool spawn_take(struct timeline *tl, struct kind *k, uint64_t name, const struct thread *th,
 		bool by_hint_only, struct spawn *ret);
@@ -222,5 +278,28 @@ void root_gap_end(struct timeline *tl, struct thread *th, uint64_t t, enum trace
 /* The block_on on this thread has ended; one block_on has. */
 void root_end(struct timeline *tl, struct thread *th, uint64_t t);
 void root_finish(struct timeline *tl, struct task *root, uint64_t t);
+
+/* futures.c */
+void future_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t addr,
+		  uint64_t t);
+void future_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t addr, uint64_t t,
+		enum trace_outcome outcome, uint64_t place);
+/* The innermost task's poll ends with that outcome: what is open inside of it ends too. */
+void future_close(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome);
+/* All that is open on the thread ends, outcome unknown. */
+void future_close_all(struct timeline *tl, struct thread *th, uint64_t t);
+/* Polls of futures that are open inside of the innermost poll. */
+uint32_t future_depth(const struct thread *th);
+/* Before a task's end is told (end_ns 0: it is alive at the trace's end). */
+void future_task_end(struct timeline *tl, struct task *task, uint64_t t);
+void future_finish(struct timeline *tl);
+
+/* beside.c */
+void beside_init(struct timeline *tl);
+void beside_syscall(struct timeline *tl, struct thread *th, const struct trace_event *ev);
+void beside_off_cpu(struct timeline *tl, struct thread *th, const struct trace_event *ev);
+void beside_sample(struct timeline *tl, struct thread *th, const struct trace_event *ev);
+void beside_machine(struct timeline *tl, struct thread *th, const struct trace_event *ev);
+void beside_lost(struct timeline *tl, struct thread *th, const struct trace_event *ev);
 
 #endif

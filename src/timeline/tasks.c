@@ -74,7 +74,8 @@ static struct task *task_begin(struct timeline *tl, struct kind *k, uint64_t id,
 	task->tl.kind = k->number;
 	task->tl.role = k->role;
 	task->tl.id = id;
-	task->tl.number = id && !k->address_named && k->role != TR_ROOT ? id : task->tl.serial;
+	bool by_id = !k->address_named && (k->role != TR_ROOT || k->polled);
+	task->tl.number = id && by_id ? id : task->tl.serial;
 	if (s) {
 		task->tl.parent = s->parent;
 		task->tl.parent_number = s->parent_number;
@@ -179,6 +180,8 @@ void task_end(struct timeline *tl, struct task *task, enum trace_outcome outcome
 	task->tl.outcome = outcome;
 	task->tl.end_ns = task->since_ns;
 	k->n_ended[outcome]++;
+	if (task->futures.first)
+		future_task_end(tl, task, task->tl.end_ns);
 	list_remove(&tl->live, &tl->live_last, task);
 	TELL(tl, task_end, &task->tl);
 	if (!task->named) {
@@ -269,10 +272,11 @@ void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 	       enum trace_wake effect)
 {
 	struct task *task = find_from(tl, th, k, name);
-	if (effect != TW_NOOP)
+	bool found_it_alive = effect == TW_SCHEDULED || effect == TW_RUNNING;
+	if (found_it_alive)
 		task = reused(tl, k, task);
 	if (task && task->tl.state == TS_DONE) {
-		if (effect != TW_NOOP)
+		if (found_it_alive)
 			tl->n_odd++;
 		task_stray_wake(tl, th, k, t);
 		return;
@@ -292,6 +296,12 @@ void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 		task_scheduled(tl, task, t, serial);
 		break;
 	case TS_SCHEDULED:
+		/* The waker that scheduled it, told after what it did. */
+		if (task->queued_by == th->tl.thread + 1) {
+			task->queued_by = 0;
+			task->wake_serial = serial;
+			break;
+		}
 		/* It was idle, says the wake: a poll in between was not seen. That is so for a task
 		 * that was being polled when the recording began. */
 		if (effect == TW_SCHEDULED) {
@@ -316,9 +326,10 @@ void task_schedule(struct timeline *tl, struct thread *th, struct kind *k, uint6
 		tl->n_odd++;
 		return;
 	}
-	bool fresh = !task;
+	bool fresh = !task || task->unqueued;
 	if (!task && !(task = task_new(tl, k, name, th, t, TASK_OF_ANY_SPAWN)))
 		return;
+	task->unqueued = false;
 	task_settle(tl, task);
 	t = timeline_at_task(th, task, t);
 	if (task->tl.state == TS_POLLING) {
@@ -332,12 +343,14 @@ void task_schedule(struct timeline *tl, struct thread *th, struct kind *k, uint6
 			task->wake_serial = serial;
 	} else {
 		task_scheduled(tl, task, t, task_tell_wake(tl, th, task, t, TW_SCHEDULED, false));
+		task->queued_by = th->tl.thread + 1;
 	}
 }
 
 /* ---- ends outside of a poll ---- */
 
-void task_cancel(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t)
+void task_cancel(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t,
+		 enum trace_outcome outcome)
 {
 	struct task *task = reused(tl, k, find_from(tl, th, k, name));
 	if (task && task->tl.state == TS_DONE) {
@@ -347,11 +360,11 @@ void task_cancel(struct timeline *tl, struct thread *th, struct kind *k, uint64_
 	if (!task && !(task = task_new(tl, k, name, th, t, TASK_OF_ANY_SPAWN)))
 		return;
 	if (task->tl.state == TS_POLLING) {
-		task->cancel_inside = true;
+		task->end_inside = outcome;
 		return;
 	}
 	task_settle(tl, task);
-	task_end(tl, task, TO_CANCELLED, timeline_at_task(th, task, t));
+	task_end(tl, task, outcome, timeline_at_task(th, task, t));
 }
 
 void task_drop(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t)
@@ -384,6 +397,8 @@ void task_finish(struct timeline *tl, uint64_t end_ns)
 		task_settle(tl, task);
 		task_state(tl, task, task->tl.state, end_ns);
 		task->tl.role = task->kind->role;
+		if (task->futures.first)
+			future_task_end(tl, task, end_ns);
 		list_remove(&tl->live, &tl->live_last, task);
 		TELL(tl, task_end, &task->tl);
 		task_unname(tl, task);

@@ -1,6 +1,7 @@
 /*
  * The public face of the timeline: tables of threads and kinds, one case per event type, losses,
- * totals. What an event does to a task, a thread or a block_on stands in tasks.c, polls.c, roots.c.
+ * totals. What an event does to a task, a thread, a block_on or a future stands in tasks.c,
+ * polls.c, roots.c, futures.c.
  *
  * Times. A thread's own events are in order; one that goes back is clamped and counted as odd. The
  * order between threads is nearly exact: an event that is older than what its task has lived
@@ -25,6 +26,8 @@ struct timeline *timeline_new(const struct timeline_sink *sink, void *sink_ctx,
 	tl->random = 2463534242u;
 	pool_init(&tl->tasks, sizeof(struct task));
 	pool_init(&tl->spawns, sizeof(struct spawn));
+	pool_init(&tl->future_pool, sizeof(struct future));
+	beside_init(tl);
 	return tl;
 }
 
@@ -33,8 +36,10 @@ void timeline_free(struct timeline *tl)
 	if (!tl)
 		return;
 	for (size_t i = 0; i < tl->n_threads; i++) {
-		if (tl->threads[i])
+		if (tl->threads[i]) {
 			free(tl->threads[i]->frames);
+			free(tl->threads[i]->futures);
+		}
 		free(tl->threads[i]);
 	}
 	for (size_t i = 0; i < tl->n_kinds; i++)
@@ -42,8 +47,12 @@ void timeline_free(struct timeline *tl)
 	free(tl->threads);
 	free(tl->kinds);
 	map_done(&tl->names);
+	map_done(&tl->future_places);
+	map_done(&tl->machines);
 	pool_done(&tl->tasks);
 	pool_done(&tl->spawns);
+	pool_done(&tl->future_pool);
+	pool_done(&tl->machine_pool);
 	free(tl);
 }
 
@@ -88,10 +97,11 @@ static bool contains(const char *s, const char *part)
 static void kind_learn(struct kind *k, const struct trace_kind *meta)
 {
 	k->role = meta->role < TR_N ? (enum trace_role)meta->role : TR_TASK;
+	k->process = meta->process;
 	k->address_named = meta->address_named;
 	bool nameless = empty(meta->full_name) || (meta->name && !strncmp(meta->name, "kind ", 5));
 	k->maybe_worker = nameless && !k->address_named && k->role != TR_WORKER &&
-			  k->role != TR_ROOT &&
+			  k->role != TR_ROOT && k->role != TR_FUTURE &&
 			  (empty(meta->scheduler) || !strcmp(meta->scheduler, "blocking"));
 	/* A runtime that is started inside of a task's poll spawns workers there too. */
 	k->block_in_place = nameless || contains(meta->full_name, "block_in_place") ||
@@ -169,7 +179,8 @@ static uint64_t clock_in(struct timeline *tl, struct thread *th, uint64_t time)
 {
 	uint64_t t = time;
 	if (!th->n_events++) {
-		th->tl.begin_ns = t;
+		if (!th->seen_beside)
+			th->tl.begin_ns = t;
 		th->last_ns = t;
 	} else if (t < th->raw_ns) {
 		tl->n_odd++;
@@ -191,6 +202,7 @@ static uint64_t clock_in(struct timeline *tl, struct thread *th, uint64_t time)
 static void feed_lost(struct timeline *tl, struct thread *th, uint64_t t, uint64_t n_events)
 {
 	uint64_t begin = th->before_ns;
+	future_close_all(tl, th, begin);
 	root_gap_end(tl, th, begin, TO_UNKNOWN);
 	poll_close_all(tl, th, begin, false);
 	if (th->parked)
@@ -222,6 +234,7 @@ static void feed_thread_begin(struct timeline *tl, struct thread *th, uint64_t t
 	if (!poll_open(th) && !th->parked && !th->root)
 		return;
 	tl->n_odd++;
+	future_close_all(tl, th, t);
 	poll_close_all(tl, th, t, true);
 	if (th->parked)
 		poll_park_end(tl, th, t);
@@ -232,6 +245,7 @@ static void feed_thread_end(struct timeline *tl, struct thread *th, uint64_t t)
 {
 	if (poll_open(th))
 		tl->n_odd++;
+	future_close_all(tl, th, t);
 	poll_close_all(tl, th, t, true);
 	if (th->parked)
 		poll_park_end(tl, th, t);
@@ -255,14 +269,37 @@ static void feed_task(struct timeline *tl, struct thread *th, const struct trace
 	struct kind *k = timeline_kind(tl, ev->kind);
 	if (!k)
 		return;
-	bool root = k->role == TR_ROOT;
-	if (root != (ev->type == TE_ROOT_ENTER || ev->type == TE_ROOT_WAKE)) {
+	bool of_root = ev->type == TE_ROOT_ENTER || ev->type == TE_ROOT_WAKE;
+	bool of_future = ev->type == TE_FUTURE_BEGIN || ev->type == TE_FUTURE_END;
+	/* Where probes tell of them, block_on's polls are told as those of tasks. */
+	if (of_future != (k->role == TR_FUTURE) || (of_root && k->role != TR_ROOT)) {
 		tl->n_odd++;
 		return;
 	}
+	if (k->role == TR_ROOT) {
+		bool *told = of_root ? &k->same->inferred : &k->same->polled;
+		if (of_root ? k->same->polled : k->same->inferred) {
+			tl->n_odd++;
+			return;
+		}
+		*told = true;
+		if (!of_root)
+			k->polled = true;
+	}
 	switch (ev->type) {
 	case TE_SPAWN:
-		spawn_add(tl, th, k, ev->task, t);
+		if (ev->arg & TRACE_SPAWN_NAMED)
+			spawn_named(tl, th, k, ev->task,
+				    ev->arg & TRACE_SPAWN_PARENT ? &ev->value : NULL, t);
+		else
+			spawn_add(tl, th, k, ev->task, t);
+		break;
+	case TE_FUTURE_BEGIN:
+		future_begin(tl, th, k, ev->task, t);
+		break;
+	case TE_FUTURE_END:
+		future_end(tl, th, k, ev->task, t, ev->arg < TO_N ? ev->arg : TO_UNKNOWN,
+			   ev->value <= UINT32_MAX ? ev->value : 0);
 		break;
 	case TE_POLL_BEGIN:
 		poll_begin(tl, th, k, ev->task, t);
@@ -278,7 +315,8 @@ static void feed_task(struct timeline *tl, struct thread *th, const struct trace
 		task_schedule(tl, th, k, ev->task, t);
 		break;
 	case TE_CANCEL:
-		task_cancel(tl, th, k, ev->task, t);
+		task_cancel(tl, th, k, ev->task, t,
+			    ev->arg && ev->arg < TO_N ? ev->arg : TO_CANCELLED);
 		break;
 	case TE_DROP:
 		task_drop(tl, th, k, ev->task, t);
@@ -295,11 +333,41 @@ static void feed_task(struct timeline *tl, struct thread *th, const struct trace
 	}
 }
 
+/* True if the event changes nothing of any task. */
+static bool feed_beside(struct timeline *tl, struct thread *th, const struct trace_event *ev)
+{
+	switch (ev->type) {
+	case TE_SYSCALL:
+		beside_syscall(tl, th, ev);
+		return true;
+	case TE_OFF_CPU:
+		beside_off_cpu(tl, th, ev);
+		return true;
+	case TE_SAMPLE:
+		beside_sample(tl, th, ev);
+		return true;
+	case TE_MACHINE:
+		beside_machine(tl, th, ev);
+		return true;
+	case TE_LOST:
+		if (ev->stream)
+			beside_lost(tl, th, ev);
+		return ev->stream;
+	case TE_THREAD_BEGIN:
+	case TE_THREAD_END:
+		return ev->stream; /* where that source began and ended */
+	default:
+		return false;
+	}
+}
+
 int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct error *err)
 {
 	struct thread *th = tl->failed ? NULL : timeline_thread(tl, ev->thread);
 	if (!th)
 		return timeline_result(tl, err);
+	if (feed_beside(tl, th, ev))
+		return tl->failed ? timeline_result(tl, err) : 0;
 	uint64_t t = clock_in(tl, th, ev->time);
 	if (th->root_early) {
 		root_appears(tl, th, ev->type, t);
@@ -316,6 +384,8 @@ int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct erro
 	case TE_DROP:
 	case TE_ROOT_ENTER:
 	case TE_ROOT_WAKE:
+	case TE_FUTURE_BEGIN:
+	case TE_FUTURE_END:
 		feed_task(tl, th, ev, t);
 		break;
 	case TE_PARK:
@@ -352,6 +422,7 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
 		struct thread *th = tl->threads[i];
 		if (!th)
 			continue;
+		future_close_all(tl, th, end_ns);
 		root_gap_end(tl, th, end_ns, TO_UNKNOWN);
 		poll_close_all(tl, th, end_ns, true);
 		if (th->parked)
@@ -360,11 +431,12 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
 	}
 	spawn_finish(tl);
 	task_finish(tl, end_ns);
+	future_finish(tl);
 	for (size_t i = 0; i < tl->n_threads; i++) {
 		struct thread *th = tl->threads[i];
-		if (!th || !th->n_events)
+		if (!th || (!th->n_events && !th->seen_beside))
 			continue;
-		th->tl.end_ns = th->last_ns;
+		th->tl.end_ns = th->last_ns > th->beside_ns ? th->last_ns : th->beside_ns;
 		TELL(tl, thread_end, &th->tl);
 	}
 	return tl->failed ? timeline_result(tl, err) : 0;
@@ -375,6 +447,8 @@ void timeline_totals(const struct timeline *tl, struct timeline_totals *ret)
 	struct timeline_totals sum = {
 		.n_events = tl->n_events,
 		.n_lost = tl->n_lost,
+		.n_lost_beside = tl->n_lost_beside,
+		.n_futures = tl->last_future,
 		.first_ns = tl->first_ns,
 		.last_ns = tl->last_ns,
 		.n_odd = tl->n_odd,

@@ -117,6 +117,7 @@ struct tl_wake {
 struct tl_block {
 	struct tl_task *task; /* innermost task being polled */
 	uint32_t thread;
+	uint32_t depth; /* polls of futures around it, inside of the task's poll */
 	uint16_t call;
 	uint64_t begin_ns, end_ns;
 };
@@ -125,6 +126,7 @@ struct tl_block {
 struct tl_syscall {
 	struct tl_task *task; /* innermost task being polled there; NULL: none */
 	uint32_t thread;
+	uint32_t depth;	 /* as tl_block.depth */
 	uint16_t number; /* of x86-64 */
 	int64_t result;
 	uint64_t begin_ns, end_ns;
@@ -134,6 +136,7 @@ struct tl_syscall {
 struct tl_off_cpu {
 	struct tl_task *task; /* as above */
 	uint32_t thread;
+	uint32_t depth; /* as tl_block.depth */
 	enum trace_off_cpu why;
 	uint32_t syscall; /* number + 1 of the system call that it was in; 0: none or not known */
 	uint64_t begin_ns, end_ns;
@@ -143,27 +146,32 @@ struct tl_off_cpu {
 struct tl_sample {
 	struct tl_task *task; /* as above */
 	uint32_t thread;
+	uint32_t depth; /* as tl_block.depth */
 	enum trace_sample what;
 	uint64_t time_ns, weight; /* weight: see enum trace_sample */
 	uint64_t stack;		  /* 1 + the index of a struct trace_stack; 0: without */
 };
 
 /* An instance of a future inside a task: found by its address and kind, from its first poll until
- * it is ready, its task ends, or another kind is polled at its address. Valid during the call of
- * the sink only. */
+ * it is ready, its task ends, or another kind is polled at its address. One that was not seen to
+ * end was dropped: TO_CANCELLED, and end_ns is when that was known. Valid during the call of the
+ * sink only. */
 struct tl_future {
 	uint64_t serial; /* trace-wide, from 1 */
 	uint32_t kind;	 /* role future */
 	uint64_t addr;
-	struct tl_task *task;	   /* in which it was polled first; NULL outside of all tasks */
-	struct tl_future *parent;  /* whose poll polled it first; NULL: the task's own future */
+	struct tl_task *task; /* in which it was polled first; NULL outside of all tasks */
+	/* Whose poll polled it first; NULL: the task's own future. It may have ended (end_ns): then
+	 * its user is what the sink left. */
+	struct tl_future *parent;
 	uint64_t begin_ns, end_ns; /* first poll begins; end, 0 while alive */
 	enum trace_outcome outcome;
 	uint64_t n_polls;
 	uint64_t poll_ns; /* in its polls, children's included */
 	uint64_t self_ns; /* without those of children that were told */
 	uint64_t wait_ns; /* between its polls */
-	void *user;
+	void *user;	  /* the sink's own, kept until future_end */
+	uint8_t passed;	  /* replay.c's own note */
 };
 
 /* One poll of a future, told when it ends; inner ones before outer ones. */
@@ -173,7 +181,8 @@ struct tl_future_poll {
 	uint32_t thread;
 	uint32_t depth; /* futures' polls around it in the same poll of the task */
 	uint64_t begin_ns, end_ns;
-	uint64_t waited_ns; /* since its poll before ended; 0 at the first */
+	uint64_t waited_ns; /* since its poll before ended; 0 at the first, or after a loss */
+	uint64_t self_ns;   /* without children's polls */
 	enum trace_outcome outcome;
 	uint64_t place; /* as tl_poll.place */
 };
@@ -182,7 +191,8 @@ struct tl_future_poll {
 struct tl_machine {
 	enum trace_machine what;
 	uint64_t machine;     /* its address */
-	struct tl_task *task; /* which it is about, or which the machine had last; NULL */
+	struct tl_task *task; /* which it is about, or which the machine had last; NULL. It may
+			       * have ended: then its user is what the sink left */
 	uint32_t thread;
 	uint64_t time_ns;
 };
@@ -217,6 +227,7 @@ struct tl_section {
 
 struct tl_loss {
 	uint32_t thread;
+	bool beside; /* of samples, system calls or the like: what is known of tasks is whole */
 	uint64_t begin_ns, end_ns;
 	uint64_t n_events;
 };
@@ -266,6 +277,9 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err);
 
 struct timeline_totals {
 	uint64_t n_events, n_lost;
+	uint64_t n_lost_beside;	    /* of what is told beside tasks: samples, system calls; not in
+				       n_lost */
+	uint64_t n_futures;	    /* instances */
 	uint64_t first_ns, last_ns; /* first event; last event, after the finish the trace's end */
 	/* tasks of role task and blocking: workers' own polls and roots are not counted */
 	uint64_t spawned;   /* spawns seen */

@@ -35,6 +35,10 @@ static const struct {
 	 {.role = TR_ROOT, .name = "block_on (current_thread)", .scheduler = "current_thread"}},
 	{"loop2",
 	 {.role = TR_ROOT, .name = "block_on (current_thread)", .scheduler = "current_thread"}},
+	{"outer", {.role = TR_FUTURE, .name = "app::outer", .full_name = "app::outer"}},
+	{"inner", {.role = TR_FUTURE, .name = "app::inner", .full_name = "app::inner"}},
+	{"leaf", {.role = TR_FUTURE, .name = "app::leaf", .full_name = "app::leaf"}},
+	{"main", {.role = TR_ROOT, .name = "main", .full_name = "main"}},
 };
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -66,6 +70,21 @@ static const struct {
 	{"enter", TE_ROOT_ENTER, 0},
 	{"before", TE_ROOT_ENTER, TRACE_ROOT_BEFORE},
 	{"root-wake", TE_ROOT_WAKE, 0},
+	{"spawn-named", TE_SPAWN, TRACE_SPAWN_NAMED},
+	{"spawn-of", TE_SPAWN, TRACE_SPAWN_NAMED | TRACE_SPAWN_PARENT},
+	{"done", TE_CANCEL, TO_READY},
+	{"future", TE_FUTURE_BEGIN, 0},
+	{"f-pending", TE_FUTURE_END, TO_PENDING},
+	{"f-ready", TE_FUTURE_END, TO_READY},
+	{"f-panicked", TE_FUTURE_END, TO_PANICKED},
+	{"syscall", TE_SYSCALL, 202},
+	{"slept", TE_OFF_CPU, TX_SLEEPING},
+	{"preempted", TE_OFF_CPU, TX_PREEMPTED},
+	{"sample", TE_SAMPLE, TM_CPU_CLOCK},
+	{"m-starting", TE_MACHINE, TC_STARTING},
+	{"m-task", TE_MACHINE, TC_TASK_LOCAL},
+	{"m-blocked", TE_MACHINE, TC_BLOCKED},
+	{"lost-beside", TE_LOST, 0},
 };
 
 static const char *const outcomes[] = {"pending", "ready", "panicked", "cancelled", "unknown"};
@@ -176,8 +195,8 @@ static int on_park(void *ctx, const struct tl_park *p)
 static int on_loss(void *ctx, const struct tl_loss *l)
 {
 	struct stage *s = ctx;
-	buf_printf(&s->log, "loss t%u %lu-%lu %lu\n", l->thread, l->begin_ns, l->end_ns,
-		   l->n_events);
+	buf_printf(&s->log, "loss t%u %lu-%lu %lu%s\n", l->thread, l->begin_ns, l->end_ns,
+		   l->n_events, l->beside ? " beside" : "");
 	return 0;
 }
 
@@ -202,6 +221,78 @@ static int on_worker_end(void *ctx, uint32_t thread, uint64_t time_ns)
 	return 0;
 }
 
+/* " of 3 depth 2": the task, and the futures around */
+static void log_around(struct stage *s, const struct tl_task *task, uint32_t depth)
+{
+	if (task)
+		buf_printf(&s->log, " of %lu", task->serial);
+	if (depth)
+		buf_printf(&s->log, " depth %u", depth);
+	buf_char(&s->log, '\n');
+}
+
+static int on_syscall(void *ctx, const struct tl_syscall *c)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "syscall %u=%ld t%u %lu-%lu", c->number, c->result, c->thread,
+		   c->begin_ns, c->end_ns);
+	log_around(s, c->task, c->depth);
+	return 0;
+}
+
+static int on_off_cpu(void *ctx, const struct tl_off_cpu *o)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "off %u in %u t%u %lu-%lu", o->why, o->syscall, o->thread, o->begin_ns,
+		   o->end_ns);
+	log_around(s, o->task, o->depth);
+	return 0;
+}
+
+static int on_sample(void *ctx, const struct tl_sample *x)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "sample %u t%u %lu %lu stack %lu", x->what, x->thread, x->time_ns,
+		   x->weight, x->stack);
+	log_around(s, x->task, x->depth);
+	return 0;
+}
+
+static int on_future_poll(void *ctx, const struct tl_future_poll *p)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "future %lu %s t%u %lu-%lu %s self %lu", p->future->serial,
+		   word_of(p->future->kind), p->thread, p->begin_ns, p->end_ns,
+		   outcomes[p->outcome], p->self_ns);
+	if (p->waited_ns)
+		buf_printf(&s->log, " waited %lu", p->waited_ns);
+	if (p->future->parent)
+		buf_printf(&s->log, " in %lu", p->future->parent->serial);
+	if (p->place)
+		buf_printf(&s->log, " at %lu", p->place);
+	log_around(s, p->task, p->depth);
+	return 0;
+}
+
+static int on_future_end(void *ctx, struct tl_future *f)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "future %lu %s", f->serial, f->end_ns ? outcomes[f->outcome] : "alive");
+	if (f->end_ns)
+		buf_printf(&s->log, " %lu", f->end_ns);
+	buf_printf(&s->log, ": %lu polls %lu self %lu waited %lu\n", f->n_polls, f->poll_ns,
+		   f->self_ns, f->wait_ns);
+	return 0;
+}
+
+static int on_machine(void *ctx, const struct tl_machine *m)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "machine %lu %u %lu", m->machine, m->what, m->time_ns);
+	log_around(s, m->task, 0);
+	return 0;
+}
+
 static const struct timeline_sink sink = {
 	.task_begin = on_task_begin,
 	.task_end = on_task_end,
@@ -215,6 +306,12 @@ static const struct timeline_sink sink = {
 	.stray_wake = on_stray_wake,
 	.worker_begin = on_worker_begin,
 	.worker_end = on_worker_end,
+	.syscall = on_syscall,
+	.off_cpu = on_off_cpu,
+	.sample = on_sample,
+	.future_poll = on_future_poll,
+	.future_end = on_future_end,
+	.machine = on_machine,
 };
 
 static struct stage *stage_new(void)
@@ -248,12 +345,16 @@ static void play_line(struct stage *s, const char *line)
 	for (size_t i = 0; i < N_KINDS; i++)
 		if (!strcmp(kinds[i].word, kind))
 			ev.kind = i;
-	if (ev.type == TE_BLOCK || ev.type == TE_LOST)
-		ev.value = strtoul(kind, NULL, 10);
-	else if (n >= 4)
+	bool no_kind = ev.type == TE_BLOCK || ev.type == TE_LOST || ev.type == TE_SYSCALL ||
+		       ev.type == TE_OFF_CPU || ev.type == TE_SAMPLE;
+	if (no_kind)
+		ev.value = strtoul(kind, NULL, 10); /* ns, events, or a stack */
+	else if (n >= 4 && strcmp(kind, "-"))
 		assert_int_not_equal(ev.kind, TRACE_KIND_NONE);
-	if (ev.type == TE_POLL_END)
+	if (!no_kind)
 		ev.value = value;
+	if (!strcmp(word, "lost-beside"))
+		ev.stream = 9;
 	ev.task = task;
 	assert_int_equal(timeline_feed(s->tl, &ev, NULL), 0);
 }
@@ -1343,12 +1444,10 @@ ROW(36)
 
 ROW(37)
 {
-	struct timeline_totals t = story("10 0 poll root 1\n"
-					 "20 0 wake root 1\n"
-					 "30 0 enter task\n"
+	struct timeline_totals t = story("30 0 enter task\n"
 					 "40 0 root-wake task 1\n",
 					 "");
-	assert_int_equal(t.n_odd, 4);
+	assert_int_equal(t.n_odd, 2);
 }
 
 /* ---- failures ---- */
@@ -1401,6 +1500,398 @@ ROW(39)
 	      "poll 1 t1 98-99 ready since 97 w4\n"
 	      "-1 ready 99\n"
 	      "worker t1 -100\n");
+}
+
+ROW(40)
+{
+	struct timeline_totals t = story("10 0 spawn-named task 7\n"
+					 "12 0 schedule task 7\n"
+					 "20 1 poll task 7\n"
+					 "22 1 spawn-of other 8 7\n"
+					 "23 1 spawn-of other 9 0\n"
+					 "24 1 spawn-named other 10\n"
+					 "30 1 pending task 7\n"
+					 "31 1 spawn-named task 7\n" /* late: ids are used once */
+					 "40 1 spawn-named addr 5\n"
+					 "50 1 spawn-named addr 5\n"
+					 "finish 100",
+					 "+1 task 7 spawned 10\n"
+					 "w1 1 t0 12 scheduled queue\n"
+					 "scheduled 1 10-20\n"
+					 "worker t1 20-\n"
+					 "+2 other 8 spawned 22 by 1\n"
+					 "+3 other 9 spawned 23\n"
+					 "+4 other 10 spawned 24 by 1\n"
+					 "poll 1 t1 20-30 pending since 10 w1\n"
+					 "+5 addr 5 spawned 40\n"
+					 "scheduled 5 40-50\n"
+					 "-5 unknown 50\n"
+					 "+6 addr 5 spawned 50\n"
+					 "worker t1 -100\n"
+					 "waiting 1 30-100\n"
+					 "-1 alive waiting\n"
+					 "scheduled 2 22-100\n"
+					 "-2 alive scheduled\n"
+					 "scheduled 3 23-100\n"
+					 "-3 alive scheduled\n"
+					 "scheduled 4 24-100\n"
+					 "-4 alive scheduled\n"
+					 "scheduled 6 50-100\n"
+					 "-6 alive scheduled\n");
+	assert_int_equal(t.spawned, 6);
+	assert_int_equal(t.n_odd, 2);
+}
+
+ROW(41)
+{
+	struct timeline_totals t = story("10 0 spawn-named main 3\n"
+					 "20 0 poll main 3\n"
+					 "25 0 spawn-named task 4\n"
+					 "30 0 pending main 3\n"
+					 "40 1 wake-unknown main 3\n"
+					 "50 0 poll main 3\n"
+					 "60 0 ready main 3\n"
+					 "65 1 wake-unknown main 3\n"
+					 "finish 70",
+					 "+1 main 3 spawned 10\n"
+					 "scheduled 1 10-20\n"
+					 "worker t0 20-\n"
+					 "+2 task 4 spawned 25 by 1\n"
+					 "poll 1 t0 20-30 pending since 10\n"
+					 "w1 1 t1 40 unknown\n"
+					 "waiting 1 30-40\n"
+					 "scheduled 1 40-50\n"
+					 "poll 1 t0 50-60 ready since 40 w1\n"
+					 "-1 ready 60\n"
+					 "stray main t1 65\n"
+					 "worker t0 -70\n"
+					 "scheduled 2 25-70\n"
+					 "-2 alive scheduled\n");
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(42)
+{
+	struct timeline_totals t = story("10 0 poll task 1\n"
+					 "20 0 pending task 1\n"
+					 "30 2 schedule task 1\n" /* and the waker that did it */
+					 "31 2 wake task 1\n"
+					 "40 0 poll task 1\n"
+					 "50 0 pending task 1\n"
+					 "60 2 wake-unknown task 1\n" /* the other way round */
+					 "61 2 schedule task 1\n"
+					 "70 0 poll task 1\n"
+					 "80 0 ready task 1\n"
+					 "finish 90",
+					 "+1 task 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "poll 1 t0 10-20 pending\n"
+					 "w1 1 t2 30 scheduled queue\n"
+					 "waiting 1 20-30\n"
+					 "w2 1 t2 31 scheduled\n"
+					 "scheduled 1 30-40\n"
+					 "poll 1 t0 40-50 pending since 30 w2\n"
+					 "w3 1 t2 60 unknown\n"
+					 "waiting 1 50-60\n"
+					 "w4 1 t2 61 noop queue\n"
+					 "scheduled 1 60-70\n"
+					 "poll 1 t0 70-80 ready since 60 w3\n"
+					 "-1 ready 80\n"
+					 "worker t0 -90\n");
+	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_wakes, 2);
+	assert_int_equal(t.n_schedules, 2);
+}
+
+ROW(43)
+{
+	struct timeline_totals t = story("10 0 spawn-named task 1\n"
+					 "20 0 done task 1\n"
+					 "30 0 poll task 2\n"
+					 "35 0 done task 2\n"
+					 "40 0 pending task 2\n"
+					 "finish 50",
+					 "+1 task 1 spawned 10\n"
+					 "scheduled 1 10-20\n"
+					 "-1 ready 20\n"
+					 "+2 task 2 seen 30\n"
+					 "worker t0 30-\n"
+					 "poll 2 t0 30-40 pending\n"
+					 "-2 ready 40\n"
+					 "worker t0 -50\n");
+	assert_int_equal(t.completed, 2);
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(44)
+{
+	/* outer, and inner at the same address, polled twice; leaf is ready at once */
+	struct timeline_totals t =
+		story("10 0 poll task 1\n"
+		      "11 0 future outer 64\n"
+		      "12 0 future inner 64\n"
+		      "13 0 future leaf 96\n"
+		      "15 0 f-ready leaf 96\n"
+		      "16 0 f-pending inner 64 5\n"
+		      "18 0 f-pending outer 64\n"
+		      "20 0 pending task 1\n"
+		      "50 0 poll task 1\n"
+		      "51 0 future outer 64\n"
+		      "52 0 future inner 64\n"
+		      "54 0 f-ready inner 64\n"
+		      "57 0 f-ready outer 64\n"
+		      "60 0 ready task 1\n"
+		      "finish 70",
+		      "+1 task 1 seen 10\n"
+		      "worker t0 10-\n"
+		      "future 3 leaf t0 13-15 ready self 2 in 2 of 1 depth 2\n"
+		      "future 3 ready 15: 1 polls 2 self 2 waited 0\n"
+		      "future 2 inner t0 12-16 pending self 2 in 1 at 5 of 1 depth 1\n"
+		      "future 1 outer t0 11-18 pending self 3 of 1\n"
+		      "poll 1 t0 10-20 pending\n"
+		      "waiting 1 20-50\n"
+		      "future 2 inner t0 52-54 ready self 2 waited 36 in 1 of 1 depth 1\n"
+		      "future 2 ready 54: 2 polls 6 self 4 waited 36\n"
+		      "future 1 outer t0 51-57 ready self 4 waited 33 of 1\n"
+		      "future 1 ready 57: 2 polls 13 self 7 waited 33\n"
+		      "poll 1 t0 50-60 ready\n"
+		      "-1 ready 60\n"
+		      "worker t0 -70\n");
+	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_futures, 3);
+	assert_int_equal(t.unspawned, 1);
+}
+
+ROW(45)
+{
+	/* select!: leaf was dropped, inner is polled in its memory; outer goes with its task */
+	struct timeline_totals t =
+		story("10 0 poll task 1\n"
+		      "11 0 future outer 64\n"
+		      "12 0 future leaf 96\n"
+		      "13 0 f-pending leaf 96\n"
+		      "14 0 future inner 96\n"
+		      "15 0 f-pending inner 96\n"
+		      "16 0 f-pending outer 64\n"
+		      "20 0 pending task 1\n"
+		      "30 0 cancel task 1\n"
+		      "40 1 poll task 2\n"
+		      "41 1 future inner 96\n"
+		      "42 1 f-pending inner 96\n"
+		      "43 1 pending task 2\n"
+		      "finish 70",
+		      "+1 task 1 seen 10\n"
+		      "worker t0 10-\n"
+		      "future 2 leaf t0 12-13 pending self 1 in 1 of 1 depth 1\n"
+		      "future 2 cancelled 14: 1 polls 1 self 1 waited 0\n"
+		      "future 3 inner t0 14-15 pending self 1 in 1 of 1 depth 1\n"
+		      "future 1 outer t0 11-16 pending self 3 of 1\n"
+		      "poll 1 t0 10-20 pending\n"
+		      "waiting 1 20-30\n"
+		      "future 1 cancelled 30: 1 polls 5 self 3 waited 0\n"
+		      "future 3 cancelled 30: 1 polls 1 self 1 waited 0\n"
+		      "-1 cancelled 30\n"
+		      "+2 task 2 seen 40\n"
+		      "worker t1 40-\n"
+		      "future 4 inner t1 41-42 pending self 1 of 2\n"
+		      "poll 2 t1 40-43 pending\n"
+		      "worker t0 -70\n"
+		      "worker t1 -70\n"
+		      "waiting 2 43-70\n"
+		      "future 4 alive: 1 polls 1 self 1 waited 0\n"
+		      "-2 alive waiting\n");
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(46)
+{
+	/* ends that are missing: of the inner one; of both at a poll's end, in a panic not odd */
+	struct timeline_totals t =
+		story("10 0 poll task 1\n"
+		      "11 0 future outer 64\n"
+		      "12 0 future inner 96\n"
+		      "14 0 f-pending outer 64\n"
+		      "15 0 future outer 64\n"
+		      "16 0 future outer 64\n"
+		      "20 0 pending task 1\n"
+		      "30 0 f-ready inner 96\n" /* begin not seen */
+		      "31 0 f-pending leaf 97\n"
+		      "40 0 poll task 1\n"
+		      "41 0 future outer 64\n"
+		      "50 0 panicked task 1\n"
+		      "finish 70",
+		      "+1 task 1 seen 10\n"
+		      "worker t0 10-\n"
+		      "future 2 inner t0 12-14 unknown self 2 in 1 of 1 depth 1\n"
+		      "future 1 outer t0 11-14 pending self 1 of 1\n"
+		      "future 1 outer t0 15-16 unknown self 1 waited 1 of 1\n"
+		      "future 1 outer t0 16-20 unknown self 4 of 1\n"
+		      "poll 1 t0 10-20 pending\n"
+		      "future 2 ready 30: 1 polls 2 self 2 waited 0\n"
+		      "waiting 1 20-40\n"
+		      "future 1 outer t0 41-50 panicked self 9 waited 21 of 1\n"
+		      "future 1 panicked 50: 4 polls 17 self 15 waited 22\n"
+		      "poll 1 t0 40-50 panicked\n"
+		      "-1 panicked 50\n"
+		      "worker t0 -70\n");
+	assert_int_equal(t.n_odd, 5);
+}
+
+ROW(47)
+{
+	/* events lost in between: no waiting is known; dropped or ready, nobody knows */
+	struct timeline_totals t =
+		story("10 0 poll task 1\n"
+		      "11 0 future outer 64\n"
+		      "12 0 future inner 96\n"
+		      "13 0 f-pending inner 96\n"
+		      "16 0 lost 3\n"
+		      "40 0 poll task 1\n"
+		      "41 0 future outer 64\n"
+		      "42 0 future leaf 96\n"
+		      "43 0 f-pending leaf 96\n"
+		      "44 0 f-pending outer 64\n"
+		      "50 0 ready task 1\n"
+		      "finish 70",
+		      "+1 task 1 seen 10\n"
+		      "worker t0 10-\n"
+		      "future 2 inner t0 12-13 pending self 1 in 1 of 1 depth 1\n"
+		      "future 1 outer t0 11-13 unknown self 1 of 1\n"
+		      "poll 1 t0 10-13 unknown\n"
+		      "loss t0 13-16 3\n"
+		      "unknown 1 13-40\n"
+		      "future 2 unknown 42: 1 polls 1 self 1 waited 0\n"
+		      "future 3 leaf t0 42-43 pending self 1 in 1 of 1 depth 1\n"
+		      "future 1 outer t0 41-44 pending self 2 of 1\n"
+		      "poll 1 t0 40-50 ready\n"
+		      "future 1 cancelled 50: 2 polls 5 self 3 waited 0\n"
+		      "future 3 cancelled 50: 1 polls 1 self 1 waited 0\n"
+		      "-1 ready 50\n"
+		      "worker t0 -70\n");
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(48)
+{
+	/* outside of all tasks; in a block_on; polled on another thread before its end is told */
+	struct timeline_totals t = story("10 0 future outer 64\n"
+					 "11 0 f-pending outer 64\n"
+					 "20 1 enter root\n"
+					 "21 1 future inner 96\n"
+					 "22 1 f-pending inner 96\n"
+					 "23 1 park\n"
+					 "30 2 poll task 1\n"
+					 "31 2 future leaf 32\n"
+					 "35 3 poll task 1\n"
+					 "36 3 future leaf 32\n"
+					 "37 2 f-pending leaf 32\n"
+					 "38 2 pending task 1\n"
+					 "39 3 f-ready leaf 32\n"
+					 "40 3 ready task 1\n"
+					 "50 1 thread-end\n"
+					 "finish 70",
+					 "future 1 outer t0 10-11 pending self 1\n"
+					 "+1 root 1 spawned 20\n"
+					 "worker t1 20-\n"
+					 "future 2 inner t1 21-22 pending self 1 of 1\n"
+					 "poll 1 t1 20-23 pending inferred\n"
+					 "+2 task 1 seen 30\n"
+					 "worker t2 30-\n"
+					 "poll 2 t2 30-35 pending\n"
+					 "worker t3 35-\n"
+					 "future 3 leaf t3 36-39 ready self 3 of 2\n"
+					 "future 3 ready 39: 2 polls 8 self 3 waited 0\n"
+					 "poll 2 t3 35-40 ready\n"
+					 "-2 ready 40\n"
+					 "park t1 1 23-50\n"
+					 "waiting 1 23-50\n"
+					 "future 2 unknown 50: 1 polls 1 self 1 waited 0\n"
+					 "-1 unknown 50\n"
+					 "worker t1 -50\n"
+					 "worker t2 -70\n"
+					 "worker t3 -70\n"
+					 "future 1 alive: 1 polls 1 self 1 waited 0\n");
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(49)
+{
+	/* what other sources tell belongs to the poll that is open at its end */
+	struct timeline_totals t = story("5 0 sample 3 100\n"
+					 "10 0 poll task 1\n"
+					 "12 0 sample 3 100\n"
+					 "13 0 future outer 64\n"
+					 "20 0 slept 4 203\n"
+					 "21 0 syscall 6 0\n"
+					 "22 0 preempted 99 0\n" /* from before the poll: cut */
+					 "25 0 block 9\n"	 /* not cut by what came between */
+					 "26 0 f-pending outer 64\n"
+					 "9 0 sample 2 50\n" /* late: of a time before the poll */
+					 "30 0 pending task 1\n"
+					 "35 0 sample 0 7\n"
+					 "40 0 lost-beside 2\n"
+					 "50 0 poll task 1\n"
+					 "60 0 ready task 1\n"
+					 "80 4 sample 1 9\n" /* a thread without tasks */
+					 "finish 90",
+					 "sample 0 t0 5 100 stack 3\n"
+					 "+1 task 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "sample 0 t0 12 100 stack 3 of 1\n"
+					 "off 1 in 203 t0 16-20 of 1 depth 1\n"
+					 "syscall 202=0 t0 15-21 of 1 depth 1\n"
+					 "off 0 in 0 t0 10-22 of 1 depth 1\n"
+					 "block 1 t0 7 16-25\n"
+					 "future 1 outer t0 13-26 pending self 13 of 1\n"
+					 "sample 0 t0 9 50 stack 2\n"
+					 "poll 1 t0 10-30 pending blocked 1*9\n"
+					 "sample 0 t0 35 7 stack 0\n"
+					 "loss t0 35-40 2 beside\n"
+					 "waiting 1 30-50\n"
+					 "poll 1 t0 50-60 ready\n"
+					 "future 1 cancelled 60: 1 polls 13 self 13 waited 0\n"
+					 "-1 ready 60\n"
+					 "sample 0 t4 80 9 stack 1\n"
+					 "worker t0 -90\n");
+	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_lost, 0);
+	assert_int_equal(t.n_lost_beside, 2);
+	assert_int_equal(t.n_events, 16);
+}
+
+ROW(50)
+{
+	struct timeline_totals t = story("10 0 m-starting - 0 4096\n"
+					 "20 0 spawn-named task 7\n"
+					 "30 0 m-task task 7 4096\n"
+					 "40 1 m-blocked - 0 4096\n"
+					 "50 0 done task 7\n"
+					 "60 0 m-task task 8 4096\n" /* from before */
+					 "70 1 m-blocked - 0 8192\n" /* never seen with a task */
+					 "finish 80",
+					 "machine 4096 0 10\n"
+					 "+1 task 7 spawned 20\n"
+					 "machine 4096 1 30 of 1\n"
+					 "machine 4096 3 40 of 1\n"
+					 "scheduled 1 20-50\n"
+					 "-1 ready 50\n"
+					 "+2 task 8 seen 60\n"
+					 "machine 4096 1 60 of 2\n"
+					 "machine 8192 3 70\n"
+					 "unknown 2 60-80\n"
+					 "-2 alive unknown\n");
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(51)
+{
+	struct timeline_totals t = story("10 0 spawn outer 1\n"
+					 "11 0 poll inner 2\n"
+					 "12 0 future task 3\n"
+					 "13 0 f-ready root 4\n"
+					 "finish 20",
+					 "");
+	assert_int_equal(t.n_odd, 4);
 }
 
 static void test_sink_stops(void **state)
@@ -1463,6 +1954,18 @@ int main(void)
 		TEST(38),
 		cmocka_unit_test(test_same_root_kinds),
 		TEST(39),
+		TEST(40),
+		TEST(41),
+		TEST(42),
+		TEST(43),
+		TEST(44),
+		TEST(45),
+		TEST(46),
+		TEST(47),
+		TEST(48),
+		TEST(49),
+		TEST(50),
+		TEST(51),
 		cmocka_unit_test(test_sink_stops),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

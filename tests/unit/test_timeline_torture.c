@@ -6,6 +6,9 @@
  *   - the stretches of a task (polls, waits) do not overlap; the seen lengths add up to its sums,
  *     and, from its first event to its end, to its life without gaps
  *   - polls on one thread nest, blocking calls lie in them, parks do not overlap
+ *   - each instance of a future ends once, before its task; its polls add up to its sums, and no
+ *     more than their own time is its children's
+ *   - what other sources tell is told of living tasks
  *   - the totals are the sums of what was told
  *
  * Two sorts of input: any event with any name (a hostile file), and a little runtime that behaves,
@@ -24,7 +27,7 @@
 #include <string.h>
 
 #define N_THREADS 6
-#define N_KINDS 7
+#define N_KINDS 10
 
 static const struct trace_kind kinds[N_KINDS] = {
 	{.role = TR_TASK, .name = "task", .full_name = "task"},
@@ -34,6 +37,9 @@ static const struct trace_kind kinds[N_KINDS] = {
 	{.role = TR_TASK, .address_named = 1, .name = "smol", .full_name = "smol"},
 	{.role = TR_TASK, .name = "kind 5"},
 	{.role = TR_ROOT, .name = "block_on (current_thread)"},
+	{.role = TR_FUTURE, .name = "outer"},
+	{.role = TR_FUTURE, .name = "inner"},
+	{.role = TR_FUTURE, .process = 1, .name = "elsewhere"},
 };
 
 static const struct trace_kind *kind_of(const void *ctx, uint32_t kind)
@@ -68,6 +74,12 @@ struct judge {
 	uint64_t poll_end[N_THREADS]; /* of depth 0 */
 	int working[N_THREADS];
 	uint64_t n_threads_ended;
+	struct map futures; /* the living, by serial, to struct instance */
+	uint64_t n_futures_ended, n_beside;
+};
+
+struct instance {
+	uint64_t poll_ns, self_ns, wait_ns, last_ns;
 };
 
 static struct life *life_of(struct judge *j, const struct tl_task *task)
@@ -217,7 +229,8 @@ static int on_loss(void *ctx, const struct tl_loss *l)
 {
 	struct judge *j = ctx;
 	assert_true(l->begin_ns <= l->end_ns);
-	j->n_lost += l->n_events;
+	if (!l->beside)
+		j->n_lost += l->n_events;
 	return 0;
 }
 
@@ -255,6 +268,99 @@ static int on_thread_end(void *ctx, const struct tl_thread *t)
 	return 0;
 }
 
+/* ---- futures, and what other sources tell ---- */
+
+static struct instance *instance_of(struct judge *j, struct tl_future *f)
+{
+	struct instance *i = map_get(&j->futures, f->serial, 0);
+	assert_ptr_equal(i, f->user);
+	assert_true(f->kind >= 7);
+	if (f->task)
+		life_of(j, f->task);
+	if (i)
+		return i;
+	i = calloc(1, sizeof(*i));
+	f->user = i;
+	assert_int_equal(map_put(&j->futures, f->serial, 0, i), 0);
+	return i;
+}
+
+static int on_future_poll(void *ctx, const struct tl_future_poll *p)
+{
+	struct judge *j = ctx;
+	struct instance *i = instance_of(j, p->future);
+	uint64_t length = p->end_ns - p->begin_ns;
+	assert_true(p->begin_ns <= p->end_ns);
+	assert_true(p->begin_ns >= p->future->begin_ns);
+	assert_true(p->self_ns <= length);
+	assert_true(p->thread < N_THREADS);
+	assert_true(p->depth < 256);
+	if (p->task)
+		life_of(j, p->task);
+	if (p->future->parent) /* it is there, also when it has ended */
+		assert_true(p->future->parent->serial != p->future->serial);
+	i->poll_ns += length;
+	i->self_ns += p->self_ns;
+	i->wait_ns += p->waited_ns;
+	i->last_ns = p->end_ns;
+	return 0;
+}
+
+static int on_future_end(void *ctx, struct tl_future *f)
+{
+	struct judge *j = ctx;
+	struct instance *i = instance_of(j, f);
+	/* Polls that went on elsewhere before their end are not told. */
+	assert_true(f->poll_ns >= i->poll_ns);
+	assert_int_equal(f->self_ns, i->self_ns);
+	assert_true(f->wait_ns >= i->wait_ns);
+	assert_true(f->n_polls > 0);
+	assert_int_equal(f->outcome == TO_PENDING, f->end_ns == 0);
+	map_remove(&j->futures, f->serial, 0);
+	free(i);
+	f->user = NULL;
+	j->n_futures_ended++;
+	return 0;
+}
+
+static int on_syscall(void *ctx, const struct tl_syscall *c)
+{
+	struct judge *j = ctx;
+	assert_true(c->begin_ns <= c->end_ns);
+	if (c->task)
+		life_of(j, c->task);
+	j->n_beside++;
+	return 0;
+}
+
+static int on_off_cpu(void *ctx, const struct tl_off_cpu *o)
+{
+	struct judge *j = ctx;
+	assert_true(o->begin_ns <= o->end_ns);
+	assert_true(o->why < TX_N);
+	if (o->task)
+		life_of(j, o->task);
+	return 0;
+}
+
+static int on_sample(void *ctx, const struct tl_sample *x)
+{
+	struct judge *j = ctx;
+	assert_true(x->what < TM_N);
+	if (x->task)
+		life_of(j, x->task);
+	return 0;
+}
+
+static int on_machine(void *ctx, const struct tl_machine *m)
+{
+	struct judge *j = ctx;
+	assert_true(m->what < TC_N);
+	if (m->task && m->task->state != TS_DONE)
+		life_of(j, m->task);
+	return 0;
+}
+
 static const struct timeline_sink sink = {
 	.task_begin = on_task_begin,
 	.task_end = on_task_end,
@@ -269,6 +375,12 @@ static const struct timeline_sink sink = {
 	.worker_begin = on_worker_begin,
 	.worker_end = on_worker_end,
 	.thread_end = on_thread_end,
+	.future_poll = on_future_poll,
+	.future_end = on_future_end,
+	.syscall = on_syscall,
+	.off_cpu = on_off_cpu,
+	.sample = on_sample,
+	.machine = on_machine,
 };
 
 static void judge_end(struct judge *j, struct timeline *tl, uint64_t end,
@@ -282,6 +394,9 @@ static void judge_end(struct judge *j, struct timeline *tl, uint64_t end,
 	assert_int_equal(t.spawned + t.unspawned,
 			 t.completed + t.cancelled + t.panicked + t.ended_unknown + t.alive);
 	assert_int_equal(t.n_lost, j->n_lost);
+	assert_int_equal(t.n_futures, j->n_futures_ended);
+	assert_int_equal(j->futures.n, 0);
+	map_done(&j->futures);
 	for (unsigned i = 0; i < N_THREADS; i++)
 		assert_int_equal(j->working[i], 0);
 	/* A kind that turns out to be a worker's leaves the totals with all its former tasks. */
@@ -319,6 +434,7 @@ static void hostile(uint64_t with_seed, bool with_kind5)
 			.kind = roll(N_KINDS + 1),
 			.task = roll(names),
 			.value = roll(50),
+			.stream = roll(8) ? 0 : 1 + roll(3),
 		};
 		if (ev.kind == 5 && !with_kind5)
 			ev.kind = 0;

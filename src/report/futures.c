@@ -1,0 +1,200 @@
+/*
+ * The futures inside of tasks: for each kind, and each family in which it was polled, how many
+ * instances there were, their polls, the time in them with and without children, how long they
+ * waited between, and how they ended.
+ */
+#include "report/samples.h"
+
+#include "base/text.h"
+#include "report/words.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct future_sum {
+	uint32_t kind, family; /* family: of the task, TRACE_KIND_NONE outside of all */
+	uint64_t n, n_ended[TO_N], self_ns;
+	struct hist poll, wait;
+};
+
+struct future_sums {
+	struct map by_kind;	  /* (kind, family) to struct future_sum */
+	struct future_sum **sums; /* most time of their own first */
+	size_t n;
+};
+
+/* The sum that counts an instance; it is counted when first asked for. */
+static struct future_sum *sum_of(struct report *rep, struct tl_future *future)
+{
+	if (future->user)
+		return future->user;
+	if (!rep->futures && !(rep->futures = calloc(1, sizeof(*rep->futures))))
+		return NULL;
+	uint32_t family = future->task ? future->task->kind : TRACE_KIND_NONE;
+	struct future_sum *sum = map_get(&rep->futures->by_kind, future->kind, family);
+	if (!sum) {
+		sum = calloc(1, sizeof(*sum));
+		if (!sum || map_put(&rep->futures->by_kind, future->kind, family, sum) < 0) {
+			free(sum);
+			return NULL;
+		}
+		sum->kind = future->kind;
+		sum->family = family;
+	}
+	sum->n++;
+	return future->user = sum;
+}
+
+int futures_poll(struct report *rep, const struct tl_future_poll *poll)
+{
+	struct future_sum *sum = sum_of(rep, poll->future);
+	int r = sum ? hist_add(&sum->poll, poll->end_ns - poll->begin_ns) : -ENOMEM;
+	if (r == 0)
+		sum->self_ns += poll->self_ns;
+	return r == 0 && poll->waited_ns ? hist_add(&sum->wait, poll->waited_ns) : r;
+}
+
+int futures_end(struct report *rep, struct tl_future *future)
+{
+	struct future_sum *sum = sum_of(rep, future);
+	if (!sum)
+		return -ENOMEM;
+	sum->n_ended[future->outcome]++;
+	future->user = NULL;
+	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct future_sum *x = *(struct future_sum *const *)a;
+	const struct future_sum *y = *(struct future_sum *const *)b;
+	if (x->self_ns != y->self_ns)
+		return x->self_ns > y->self_ns ? -1 : 1;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	return (x->family > y->family) - (x->family < y->family);
+}
+
+int futures_sort(struct report *rep)
+{
+	struct future_sums *f = rep->futures;
+	const struct map_entry *e;
+
+	if (!f)
+		return 0;
+	f->sums = calloc(f->by_kind.n + 1, sizeof(*f->sums));
+	if (!f->sums)
+		return -ENOMEM;
+	for (size_t pos = 0; (e = map_next(&f->by_kind, &pos));)
+		f->sums[f->n++] = e->value;
+	qsort(f->sums, f->n, sizeof(*f->sums), compare);
+	return 0;
+}
+
+void futures_done(struct report *rep)
+{
+	struct future_sums *f = rep->futures;
+	const struct map_entry *e;
+
+	if (!f)
+		return;
+	for (size_t pos = 0; (e = map_next(&f->by_kind, &pos));) {
+		struct future_sum *sum = e->value;
+		hist_done(&sum->poll);
+		hist_done(&sum->wait);
+		free(sum);
+	}
+	map_done(&f->by_kind);
+	free(f->sums);
+	free(f);
+	rep->futures = NULL;
+}
+
+static const char *kind_name(const struct report *rep, uint32_t kind)
+{
+	const struct trace_kind *k = trace_reader_kind(rep->reader, kind);
+	return k && k->name && *k->name ? k->name : "?";
+}
+
+static void cell_ends(struct table *t, const struct future_sum *s)
+{
+	static const enum trace_outcome order[] = {TO_READY, TO_CANCELLED, TO_PANICKED, TO_UNKNOWN,
+						   TO_PENDING};
+	static const char *const words[TO_N] = {"pending", "ready", "panicked", "dropped",
+						"unseen"};
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+		if (!s->n_ended[order[i]])
+			continue;
+		buf_str(&b, b.len ? ", " : "");
+		text_count(&b, s->n_ended[order[i]]);
+		buf_printf(&b, " %s", words[order[i]]);
+	}
+	table_cell(t, b.data ? b.data : "");
+}
+
+void futures_text(const struct report *rep, struct buf *out)
+{
+	static const struct table_column columns[] = {
+		{.title = "future", .min_width = 24, .left = true},
+		{.title = "instances"},
+		{.title = "polls", .rank = 2},
+		{.title = "poll time", .rank = 3},
+		{.title = "self"},
+		{.title = "longest", .rank = 4},
+		{.title = "waiting"},
+		{.title = "longest", .rank = 5},
+		{.title = "ended", .rank = 1, .left = true},
+		{.title = "in tasks of", .rank = 6, .min_width = 16, .left = true},
+	};
+	const struct future_sums *f = rep->futures;
+	if (!f)
+		return;
+	report_title(rep, out, "Futures");
+	struct table t;
+	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
+	size_t n = rep->opt.n_families && rep->opt.n_families < f->n ? rep->opt.n_families : f->n;
+	for (size_t i = 0; i < n; i++) {
+		const struct future_sum *s = f->sums[i];
+		cell_safe(&t, kind_name(rep, s->kind));
+		cell_count(&t, s->n);
+		cell_count(&t, s->poll.count);
+		cell_time(&t, s->poll.sum);
+		cell_time(&t, s->self_ns);
+		cell_time_if(&t, s->poll.count, s->poll.max);
+		cell_time(&t, s->wait.sum);
+		cell_time_if(&t, s->wait.count, s->wait.max);
+		cell_ends(&t, s);
+		cell_safe(&t, s->family == TRACE_KIND_NONE ? "-" : kind_name(rep, s->family));
+	}
+	report_table(rep, &t, out);
+	if (n < f->n)
+		buf_printf(out, "  and %zu more: --top %zu\n", f->n - n, f->n);
+}
+
+void futures_json(const struct report *rep, struct json *j)
+{
+	const struct future_sums *f = rep->futures;
+	if (!f)
+		return;
+	json_array(j, "futures");
+	for (size_t i = 0; i < f->n; i++) {
+		const struct future_sum *s = f->sums[i];
+		json_object(j, NULL);
+		json_string(j, "name", kind_name(rep, s->kind));
+		json_u64(j, "kind", s->kind);
+		json_string(j, "family",
+			    s->family == TRACE_KIND_NONE ? "" : kind_name(rep, s->family));
+		json_u64(j, "instances", s->n);
+		json_u64(j, "ready", s->n_ended[TO_READY]);
+		json_u64(j, "dropped", s->n_ended[TO_CANCELLED]);
+		json_u64(j, "panicked", s->n_ended[TO_PANICKED]);
+		json_u64(j, "ended_unknown", s->n_ended[TO_UNKNOWN]);
+		json_u64(j, "alive", s->n_ended[TO_PENDING]);
+		json_u64(j, "self_ns", s->self_ns);
+		report_hist_json(j, "poll_ns", &s->poll);
+		report_hist_json(j, "wait_ns", &s->wait);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}

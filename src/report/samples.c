@@ -1,0 +1,528 @@
+/*
+ * Where the CPU was: samples inside of polls, by function, in all and by family; and spawns by the
+ * stack that made them.
+ *
+ * While the trace is read only sums by (family, stack) are kept. In the end each stack is walked
+ * once: its innermost function gets the weight as self, each function on it as total, a recursive
+ * one once. Functions are told apart by name and object, since each call in one has an address of
+ * its own.
+ */
+#include "report/samples.h"
+
+#include "base/text.h"
+#include "report/words.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FUNCTIONS_SHOWN 15u
+#define FUNCTIONS_OF_FAMILY 3u
+#define SPAWN_STACKS_SHOWN 10u
+#define SPAWN_FRAMES_SHOWN 8u
+#define FUNCTIONS_TOLD 200u /* in JSON, in all and by family */
+
+/* Samples of one sort, family and stack. */
+struct stack_sum {
+	uint64_t stack, n, weight; /* stack: index + 1 */
+	uint32_t kind;		   /* of the task polled; TRACE_KIND_NONE: outside of polls */
+	uint8_t what;		   /* enum trace_sample */
+};
+
+struct function {
+	const struct trace_frame *frame; /* one of its frames */
+	uint64_t self, total, n;	 /* n: samples with it on the stack */
+	uint64_t stamp;			 /* the stack that counted it last */
+};
+
+/* What samples of one sort say of one family, or of all. */
+struct profile {
+	uint64_t n, weight, n_cut;
+	struct function *functions; /* most self first */
+	size_t n_functions;
+};
+
+struct samples {
+	struct map by_stack; /* (what << 32 | kind, stack) to struct stack_sum */
+	struct stack_sum **sums;
+	size_t n_sums;
+	uint32_t *function_of; /* by frame: number + 1 */
+	struct map numbers;    /* two hashes of a function's name and object to its number + 1 */
+	size_t n_functions;
+};
+
+static bool of_cpu(unsigned what)
+{
+	return what == TM_CPU_CLOCK || what == TM_CYCLES || what == TM_INSTRUCTIONS;
+}
+
+int samples_add(struct report *rep, const struct tl_sample *sample)
+{
+	if (!of_cpu(sample->what) && sample->what != TM_SPAWN)
+		return 0;
+	if (!rep->samples && !(rep->samples = calloc(1, sizeof(*rep->samples))))
+		return -ENOMEM;
+	struct samples *s = rep->samples;
+	uint32_t kind = sample->task ? sample->task->kind : TRACE_KIND_NONE;
+	uint64_t key = (uint64_t)sample->what << 32 | kind;
+	struct stack_sum *sum = map_get(&s->by_stack, key, sample->stack);
+	if (!sum) {
+		sum = calloc(1, sizeof(*sum));
+		if (!sum || map_put(&s->by_stack, key, sample->stack, sum) < 0) {
+			free(sum);
+			return -ENOMEM;
+		}
+		sum->stack = sample->stack;
+		sum->kind = kind;
+		sum->what = (uint8_t)sample->what;
+	}
+	sum->n++;
+	sum->weight += sample->weight;
+	return 0;
+}
+
+static int compare_sums(const void *a, const void *b)
+{
+	const struct stack_sum *x = *(struct stack_sum *const *)a;
+	const struct stack_sum *y = *(struct stack_sum *const *)b;
+	if (x->what != y->what)
+		return x->what < y->what ? -1 : 1;
+	if (x->n != y->n)
+		return x->n > y->n ? -1 : 1;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	return (x->stack > y->stack) - (x->stack < y->stack);
+}
+
+int samples_sort(struct report *rep)
+{
+	struct samples *s = rep->samples;
+	const struct map_entry *e;
+
+	if (!s)
+		return 0;
+	s->sums = calloc(s->by_stack.n + 1, sizeof(*s->sums));
+	s->function_of =
+		calloc((size_t)trace_reader_n_frames(rep->reader) + 1, sizeof(*s->function_of));
+	if (!s->sums || !s->function_of)
+		return -ENOMEM;
+	for (size_t pos = 0; (e = map_next(&s->by_stack, &pos));)
+		s->sums[s->n_sums++] = e->value;
+	qsort(s->sums, s->n_sums, sizeof(*s->sums), compare_sums);
+	return 0;
+}
+
+void samples_done(struct report *rep)
+{
+	struct samples *s = rep->samples;
+	const struct map_entry *e;
+
+	if (!s)
+		return;
+	for (size_t pos = 0; (e = map_next(&s->by_stack, &pos));)
+		free(e->value);
+	map_done(&s->by_stack);
+	map_done(&s->numbers);
+	free(s->sums);
+	free(s->function_of);
+	free(s);
+	rep->samples = NULL;
+}
+
+/* ---- functions ---- */
+
+static uint64_t hash(uint64_t h, const char *text)
+{
+	for (; text && *text; text++)
+		h = (h ^ (unsigned char)*text) * 0x100000001b3ull;
+	return h * 0x9e3779b97f4a7c15ull ^ h >> 29;
+}
+
+/* The number of a frame's function, given out in the order of appearance. */
+static size_t function_number(struct samples *s, const struct report *rep, uint32_t frame)
+{
+	static const struct trace_frame unknown;
+	const struct trace_frame *f = trace_reader_frame(rep->reader, frame);
+	bool known = f && frame < trace_reader_n_frames(rep->reader);
+	if (known && s->function_of[frame])
+		return s->function_of[frame] - 1;
+	if (!f)
+		f = &unknown;
+	bool named = f->function && *f->function;
+	uint64_t a = hash(hash(0xcbf29ce484222325ull, f->object), f->function);
+	uint64_t b = hash(named ? 1 : f->addr ^ 0x5bd1e995, f->function);
+	uintptr_t number = (uintptr_t)map_get(&s->numbers, a, b);
+	if (!number) {
+		number = s->n_functions + 1;
+		if (map_put(&s->numbers, a, b, (void *)number) < 0)
+			return SIZE_MAX;
+		s->n_functions++;
+	}
+	if (known)
+		s->function_of[frame] = (uint32_t)number;
+	return number - 1;
+}
+
+static struct function *function_of(struct profile *p, struct samples *s, const struct report *rep,
+				    uint32_t frame)
+{
+	size_t number = function_number(s, rep, frame);
+	if (number == SIZE_MAX)
+		return NULL;
+	if (number >= p->n_functions) {
+		size_t n = s->n_functions + s->n_functions / 2;
+		struct function *bigger = reallocarray(p->functions, n, sizeof(*bigger));
+		if (!bigger)
+			return NULL;
+		memset(bigger + p->n_functions, 0, (n - p->n_functions) * sizeof(*bigger));
+		p->functions = bigger;
+		p->n_functions = n;
+	}
+	struct function *f = &p->functions[number];
+	if (!f->frame)
+		f->frame = trace_reader_frame(rep->reader, frame);
+	return f;
+}
+
+static int profile_add(struct profile *p, const struct report *rep, const struct stack_sum *sum,
+		       uint64_t stamp)
+{
+	const struct trace_stack *s = report_stack(rep, sum->stack);
+	p->n += sum->n;
+	p->weight += sum->weight;
+	for (bool self = true; s; self = false) {
+		struct function *f = function_of(p, rep->samples, rep, s->frame);
+		if (!f)
+			return -ENOMEM;
+		if (self)
+			f->self += sum->weight;
+		if (f->stamp != stamp) {
+			f->stamp = stamp;
+			f->total += sum->weight;
+			f->n += sum->n;
+		}
+		if (!s->parent && s->flags & TRACE_STACK_CUT)
+			p->n_cut += sum->n;
+		s = s->parent ? trace_reader_stack(rep->reader, s->parent - 1) : NULL;
+	}
+	return 0;
+}
+
+static int compare_functions(const void *a, const void *b)
+{
+	const struct function *x = a, *y = b;
+	if (x->self != y->self)
+		return x->self > y->self ? -1 : 1;
+	if (x->total != y->total)
+		return x->total > y->total ? -1 : 1;
+	const char *p = x->frame && x->frame->function ? x->frame->function : "";
+	const char *q = y->frame && y->frame->function ? y->frame->function : "";
+	return strcmp(p, q);
+}
+
+/* Of one family, or with TRACE_KIND_NONE of all that was in polls. False when out of memory. */
+static bool profile_make(struct profile *p, const struct report *rep, unsigned what, uint32_t kind)
+{
+	const struct samples *s = rep->samples;
+	*p = (struct profile){0};
+	for (size_t i = 0; i < s->n_sums; i++) {
+		const struct stack_sum *sum = s->sums[i];
+		bool wanted = kind == TRACE_KIND_NONE ? sum->kind != kind : sum->kind == kind;
+		if (sum->what == what && wanted && profile_add(p, rep, sum, i + 1) < 0) {
+			free(p->functions);
+			return false;
+		}
+	}
+	size_t n = 0;
+	for (size_t i = 0; i < p->n_functions; i++)
+		if (p->functions[i].total)
+			p->functions[n++] = p->functions[i];
+	p->n_functions = n;
+	if (n)
+		qsort(p->functions, n, sizeof(*p->functions), compare_functions);
+	return true;
+}
+
+/* Weight and number of samples outside of polls. */
+static void outside(const struct report *rep, unsigned what, uint64_t *ret_n, uint64_t *ret_weight)
+{
+	const struct samples *s = rep->samples;
+	*ret_n = *ret_weight = 0;
+	for (size_t i = 0; i < s->n_sums; i++) {
+		if (s->sums[i]->what != what || s->sums[i]->kind != TRACE_KIND_NONE)
+			continue;
+		*ret_n += s->sums[i]->n;
+		*ret_weight += s->sums[i]->weight;
+	}
+}
+
+/* ---- for people ---- */
+
+static void weight_text(struct buf *out, unsigned what, uint64_t weight)
+{
+	if (what == TM_CPU_CLOCK)
+		text_duration(out, weight);
+	else
+		text_count(out, weight);
+}
+
+static void cell_weight(struct table *t, unsigned what, uint64_t weight)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	weight_text(&b, what, weight);
+	table_cell(t, b.data ? b.data : "");
+}
+
+static void write_functions(const struct report *rep, struct buf *out, unsigned what,
+			    const struct profile *p)
+{
+	static const struct table_column columns[] = {
+		{.title = "self"},
+		{.title = "of all", .rank = 1},
+		{.title = "total"},
+		{.title = "of all", .rank = 2},
+		{.title = "function", .min_width = 24, .left = true},
+		{.title = "in", .rank = 3, .min_width = 12, .left = true},
+	};
+	struct table t;
+	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
+	size_t n = p->n_functions < FUNCTIONS_SHOWN ? p->n_functions : FUNCTIONS_SHOWN;
+	for (size_t i = 0; i < n; i++) {
+		const struct function *f = &p->functions[i];
+		_cleanup_buf_ struct buf name = BUF_INIT;
+		const char *object = f->frame && f->frame->object ? f->frame->object : "";
+		const char *slash = strrchr(object, '/');
+		report_frame_text(f->frame, &name);
+		cell_weight(&t, what, f->self);
+		cell_share(&t, f->self, p->weight);
+		cell_weight(&t, what, f->total);
+		cell_share(&t, f->total, p->weight);
+		table_cell(&t, name.data ? name.data : "?");
+		cell_safe(&t, slash && slash[1] ? slash + 1 : object);
+	}
+	report_table(rep, &t, out);
+	if (n < p->n_functions)
+		buf_printf(out, "  and %zu more functions: --json has them\n", p->n_functions - n);
+}
+
+/* The families with samples of a sort, most weight first. */
+struct family_profile {
+	const struct family *family;
+	struct profile profile;
+};
+
+static int compare_families(const void *a, const void *b)
+{
+	const struct family_profile *x = a, *y = b;
+	if (x->profile.weight != y->profile.weight)
+		return x->profile.weight > y->profile.weight ? -1 : 1;
+	return (x->family->kind > y->family->kind) - (x->family->kind < y->family->kind);
+}
+
+static struct family_profile *family_profiles(const struct report *rep, unsigned what,
+					      size_t *ret_n)
+{
+	struct family_profile *all = calloc(rep->n_families + 1, sizeof(*all));
+	size_t n = 0;
+	for (size_t i = 0; all && i < rep->n_families; i++) {
+		struct family_profile *f = &all[n];
+		f->family = rep->families[i];
+		if (!profile_make(&f->profile, rep, what, f->family->kind))
+			break;
+		if (f->profile.n)
+			n++;
+		else
+			free(f->profile.functions);
+	}
+	if (n)
+		qsort(all, n, sizeof(*all), compare_families);
+	*ret_n = n;
+	return all;
+}
+
+static void family_profiles_free(struct family_profile *all, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		free(all[i].profile.functions);
+	free(all);
+}
+
+static void write_by_family(const struct report *rep, struct buf *out, unsigned what)
+{
+	static const struct table_column columns[] = {
+		{.title = "family", .min_width = 16, .left = true},
+		{.title = "CPU"},
+		{.title = "most of it in", .min_width = 28, .left = true, .cut_end = true},
+	};
+	size_t n;
+	struct family_profile *all = family_profiles(rep, what, &n);
+	struct table t;
+	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; i < n && (!rep->opt.n_families || i < rep->opt.n_families); i++) {
+		const struct profile *p = &all[i].profile;
+		_cleanup_buf_ struct buf most = BUF_INIT;
+		for (size_t k = 0; k < p->n_functions && k < FUNCTIONS_OF_FAMILY; k++) {
+			if (!p->functions[k].self)
+				break;
+			buf_printf(&most, "%s%.0f %% ", k ? ", " : "",
+				   100.0 * p->functions[k].self / (p->weight ? p->weight : 1));
+			report_frame_text(p->functions[k].frame, &most);
+		}
+		cell_safe(&t, family_name(rep, all[i].family));
+		cell_weight(&t, what, p->weight);
+		table_cell(&t, most.data ? most.data : "stacks not known");
+	}
+	buf_char(out, '\n');
+	report_table(rep, &t, out);
+	family_profiles_free(all, n);
+}
+
+static void write_cpu(const struct report *rep, struct buf *out, unsigned what)
+{
+	_cleanup_buf_ struct buf head = BUF_INIT;
+	uint64_t n_outside, weight_outside;
+	struct profile p;
+
+	outside(rep, what, &n_outside, &weight_outside);
+	if (!profile_make(&p, rep, what, TRACE_KIND_NONE))
+		return;
+	if (p.n || n_outside) {
+		buf_printf(&head, "CPU inside polls (%s)", trace_sample_name(what));
+		report_title(rep, out, head.data ? head.data : "CPU");
+		buf_str(out, "  ");
+		weight_text(out, what, p.weight);
+		buf_str(out, " in polls, ");
+		weight_text(out, what, weight_outside);
+		buf_str(out, " outside of them; ");
+		report_exact_of(out, p.n + n_outside, "sample", "samples");
+		if (p.n_cut) {
+			buf_str(out, ", ");
+			report_exact_of(out, p.n_cut, "stack cut short", "stacks cut short");
+		}
+		buf_str(out, "\n");
+		if (p.n) {
+			write_functions(rep, out, what, &p);
+			write_by_family(rep, out, what);
+		}
+	}
+	free(p.functions);
+}
+
+static void write_spawns(const struct report *rep, struct buf *out)
+{
+	const struct samples *s = rep->samples;
+	size_t shown = 0, more = 0;
+	for (size_t i = 0; i < s->n_sums; i++) {
+		const struct stack_sum *sum = s->sums[i];
+		if (sum->what != TM_SPAWN)
+			continue;
+		if (shown == SPAWN_STACKS_SHOWN) {
+			more++;
+			continue;
+		}
+		if (!shown++)
+			report_title(rep, out, "Spawns by stack");
+		const struct trace_kind *by = trace_reader_kind(rep->reader, sum->kind);
+		buf_str(out, "  ");
+		report_exact_of(out, sum->n, "spawn", "spawns");
+		if (by && by->name) {
+			buf_str(out, " by ");
+			report_name(rep, out, by->name);
+		}
+		buf_str(out, sum->stack ? ":\n" : ", stack not known\n");
+		report_stack_text(rep, out, sum->stack, SPAWN_FRAMES_SHOWN, 6);
+	}
+	if (more)
+		buf_printf(out, "  and %zu more stacks: --json has them\n", more);
+}
+
+void samples_text(const struct report *rep, struct buf *out)
+{
+	if (!rep->samples)
+		return;
+	write_cpu(rep, out, TM_CPU_CLOCK);
+	write_cpu(rep, out, TM_CYCLES);
+	write_cpu(rep, out, TM_INSTRUCTIONS);
+	write_spawns(rep, out);
+}
+
+/* ---- for programs ---- */
+
+static void functions_json(struct json *j, const struct profile *p)
+{
+	json_array(j, "functions");
+	for (size_t i = 0; i < p->n_functions && i < FUNCTIONS_TOLD; i++) {
+		const struct function *f = &p->functions[i];
+		json_object(j, NULL);
+		json_string(j, "function", f->frame ? f->frame->function : "");
+		json_string(j, "object", f->frame ? f->frame->object : "");
+		if (f->frame && !(f->frame->function && *f->frame->function))
+			json_u64(j, "addr", f->frame->addr);
+		json_u64(j, "self", f->self);
+		json_u64(j, "total", f->total);
+		json_u64(j, "samples", f->n);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}
+
+static void cpu_json(const struct report *rep, struct json *j, unsigned what)
+{
+	uint64_t n_outside, weight_outside;
+	struct profile p;
+
+	outside(rep, what, &n_outside, &weight_outside);
+	if (!profile_make(&p, rep, what, TRACE_KIND_NONE))
+		return;
+	if (p.n || n_outside) {
+		size_t n;
+		struct family_profile *all = family_profiles(rep, what, &n);
+		json_object(j, NULL);
+		json_string(j, "of", trace_sample_name(what));
+		json_u64(j, "samples", p.n);
+		json_u64(j, "weight", p.weight);
+		json_u64(j, "samples_outside", n_outside);
+		json_u64(j, "weight_outside", weight_outside);
+		json_u64(j, "cut_stacks", p.n_cut);
+		functions_json(j, &p);
+		json_array(j, "families");
+		for (size_t i = 0; i < n; i++) {
+			json_object(j, NULL);
+			json_string(j, "family", family_name(rep, all[i].family));
+			json_u64(j, "kind", all[i].family->kind);
+			json_u64(j, "samples", all[i].profile.n);
+			json_u64(j, "weight", all[i].profile.weight);
+			functions_json(j, &all[i].profile);
+			json_end_object(j);
+		}
+		json_end_array(j);
+		json_end_object(j);
+		family_profiles_free(all, n);
+	}
+	free(p.functions);
+}
+
+void samples_json(const struct report *rep, struct json *j)
+{
+	const struct samples *s = rep->samples;
+	if (!s)
+		return;
+	json_array(j, "cpu");
+	cpu_json(rep, j, TM_CPU_CLOCK);
+	cpu_json(rep, j, TM_CYCLES);
+	cpu_json(rep, j, TM_INSTRUCTIONS);
+	json_end_array(j);
+	json_array(j, "spawns_by_stack");
+	for (size_t i = 0; i < s->n_sums; i++) {
+		const struct stack_sum *sum = s->sums[i];
+		const struct trace_kind *by = trace_reader_kind(rep->reader, sum->kind);
+		if (sum->what != TM_SPAWN)
+			continue;
+		json_object(j, NULL);
+		json_u64(j, "spawns", sum->n);
+		json_string(j, "by", by ? by->name : "");
+		report_stack_json(rep, j, "stack", sum->stack);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}

@@ -1,0 +1,45 @@
+/* Pieces of text that the parts of a report share. `safe` text is fit for a terminal. */
+#ifndef POLLUX_REPORT_WORDS_H
+#define POLLUX_REPORT_WORDS_H
+
+#include "base/json.h"
+#include "report/data.h"
+#include "report/table.h"
+
+void report_title(const struct report *rep, struct buf *out, const char *text);
+/* Sentences, one a line, broken between words to the terminal's width; `first` stands before each,
+ * `indent` spaces before what follows of it. */
+void report_lines(const struct report *rep, struct buf *out, const char *text, const char *first,
+		  unsigned indent);
+/* Writes the table and gives its memory back. */
+void report_table(const struct report *rep, struct table *t, struct buf *out);
+/* "250,017" */
+void report_exact(struct buf *out, uint64_t n);
+void report_exact_of(struct buf *out, uint64_t n, const char *one, const char *many);
+void cell_time(struct table *t, uint64_t ns);
+/* "-" if it is not known. */
+void cell_time_if(struct table *t, bool known, uint64_t ns);
+void cell_count(struct table *t, uint64_t n);
+/* Any text, made safe. */
+void cell_safe(struct table *t, const char *text);
+void cell_place(struct table *t, const struct trace_place *p);
+/* "12.5 %", "-" of nothing. */
+void cell_share(struct table *t, uint64_t part, uint64_t whole);
+/* A name in a sentence: safe, and not so long that the sentence is lost. */
+void report_name(const struct report *rep, struct buf *out, const char *text);
+/* "tokio-runtime-w/4711" */
+void report_thread(const struct report *rep, struct buf *out, uint32_t thread);
+/* "nanosleep 300 × = 1.1 s, read 12 × = 3.4 ms" */
+void report_calls(struct buf *out, const struct call_list *calls, size_t most);
+/* The function, or where its code is. Safe. */
+void report_frame_text(const struct trace_frame *f, struct buf *out);
+/* A frame a line, innermost first, at most so many. `stack` is its index + 1. */
+void report_stack_text(const struct report *rep, struct buf *out, uint64_t stack, unsigned most,
+		       unsigned indent);
+void report_stack_json(const struct report *rep, struct json *j, const char *key, uint64_t stack);
+
+/* The stack and its innermost frame, NULL if not known. `stack` is its index + 1. */
+const struct trace_stack *report_stack(const struct report *rep, uint64_t stack);
+const struct trace_frame *report_frame(const struct report *rep, const struct trace_stack *s);
+
+#endif

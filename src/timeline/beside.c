@@ -1,0 +1,174 @@
+/*
+ * What other sources tell beside the tasks' own events: system calls, time off the CPU, samples,
+ * machines. Nothing of it changes a task. Each is told with the task whose poll is open on its
+ * thread at its end, which is right because no thread goes through the begin or end of a poll
+ * inside of a system call, or while it is off its CPU.
+ *
+ * Such a source has a clock path of its own, so its events neither move the thread's time on nor
+ * are measured by it. What seems to have begun before the poll that is open at its end is cut
+ * there; what seems to have ended before that is of no task.
+ */
+#include "timeline/state.h"
+
+#include <errno.h>
+
+/* Takes note of the time. The poll that was open then: its task, depth and begin. */
+struct around {
+	struct task *task;
+	uint32_t depth;
+	uint64_t begin_ns;
+};
+
+static struct around look(struct timeline *tl, struct thread *th, uint64_t t)
+{
+	if (!th->n_events && !th->seen_beside)
+		th->tl.begin_ns = t;
+	th->seen_beside = true;
+	if (t > th->beside_ns)
+		th->beside_ns = t;
+	if (!tl->n_events++)
+		tl->first_ns = t;
+	if (t > tl->last_ns)
+		tl->last_ns = t;
+
+	const struct frame *f = poll_open(th);
+	if (!f && th->root_poll.task)
+		f = &th->root_poll;
+	if (!f || !f->task || t < f->begin_ns)
+		return (struct around){0};
+	return (struct around){.task = f->task, .depth = future_depth(th), .begin_ns = f->begin_ns};
+}
+
+static uint64_t begin_of(const struct around *a, uint64_t end_ns, uint64_t length_ns)
+{
+	uint64_t begin = length_ns < end_ns ? end_ns - length_ns : 0;
+	return a->task && begin < a->begin_ns ? a->begin_ns : begin;
+}
+
+static struct tl_task *told(const struct around *a)
+{
+	return a->task ? &a->task->tl : NULL;
+}
+
+void beside_syscall(struct timeline *tl, struct thread *th, const struct trace_event *ev)
+{
+	struct around a = look(tl, th, ev->time);
+	struct tl_syscall call = {
+		.task = told(&a),
+		.thread = th->tl.thread,
+		.depth = a.depth,
+		.number = ev->arg,
+		.result = (int64_t)ev->task,
+		.begin_ns = begin_of(&a, ev->time, ev->value),
+		.end_ns = ev->time,
+	};
+	TELL(tl, syscall, &call);
+}
+
+void beside_off_cpu(struct timeline *tl, struct thread *th, const struct trace_event *ev)
+{
+	struct around a = look(tl, th, ev->time);
+	struct tl_off_cpu off = {
+		.task = told(&a),
+		.thread = th->tl.thread,
+		.depth = a.depth,
+		.why = ev->arg < TX_N ? ev->arg : TX_OTHER,
+		.syscall = ev->task <= UINT16_MAX ? (uint32_t)ev->task : 0,
+		.begin_ns = begin_of(&a, ev->time, ev->value),
+		.end_ns = ev->time,
+	};
+	if (ev->arg >= TX_N)
+		tl->n_odd++;
+	TELL(tl, off_cpu, &off);
+}
+
+void beside_sample(struct timeline *tl, struct thread *th, const struct trace_event *ev)
+{
+	if (ev->arg >= TM_N) {
+		tl->n_odd++;
+		return;
+	}
+	struct around a = look(tl, th, ev->time);
+	struct tl_sample sample = {
+		.task = told(&a),
+		.thread = th->tl.thread,
+		.depth = a.depth,
+		.what = ev->arg,
+		.time_ns = ev->time,
+		.weight = ev->task,
+		.stack = ev->value <= UINT32_MAX ? ev->value : 0,
+	};
+	TELL(tl, sample, &sample);
+}
+
+void beside_lost(struct timeline *tl, struct thread *th, const struct trace_event *ev)
+{
+	uint64_t before = th->seen_beside ? th->beside_ns : ev->time;
+	look(tl, th, ev->time);
+	tl->n_lost_beside += ev->value;
+	struct tl_loss loss = {
+		.thread = th->tl.thread,
+		.beside = true,
+		.begin_ns = before < ev->time ? before : ev->time,
+		.end_ns = ev->time,
+		.n_events = ev->value,
+	};
+	TELL(tl, loss, &loss);
+}
+
+/* ---- machines ---- */
+
+/* By its address: the task that it had last. */
+struct machine {
+	struct kind *kind; /* NULL: none yet */
+	uint64_t name;
+};
+
+static struct machine *machine_at(struct timeline *tl, uint64_t addr)
+{
+	struct machine *m = map_get(&tl->machines, addr, 0);
+	if (m || tl->machines.n >= MAX_MACHINES)
+		return m;
+	m = pool_get(&tl->machine_pool);
+	if (!m || map_put(&tl->machines, addr, 0, m) < 0) {
+		timeline_fail(tl, -ENOMEM);
+		return NULL;
+	}
+	return m;
+}
+
+void beside_machine(struct timeline *tl, struct thread *th, const struct trace_event *ev)
+{
+	if (ev->arg >= TC_N) {
+		tl->n_odd++;
+		return;
+	}
+	look(tl, th, ev->time);
+	struct machine *m = machine_at(tl, ev->value);
+	if (!m) {
+		tl->n_odd++;
+		return;
+	}
+	struct kind *k = ev->kind != TRACE_KIND_NONE ? timeline_kind(tl, ev->kind) : NULL;
+	bool of_task = k && k->role != TR_ROOT && k->role != TR_FUTURE;
+	if (of_task) {
+		m->kind = k;
+		m->name = ev->task;
+	}
+	struct task *task = m->kind ? task_find(tl, m->kind, m->name) : NULL;
+	if (!task && of_task)
+		task = task_new(tl, k, ev->task, th, ev->time, TASK_OF_ANY_SPAWN);
+	struct tl_machine machine = {
+		.what = ev->arg,
+		.machine = ev->value,
+		.task = task ? &task->tl : NULL,
+		.thread = th->tl.thread,
+		.time_ns = ev->time,
+	};
+	TELL(tl, machine, &machine);
+}
+
+void beside_init(struct timeline *tl)
+{
+	pool_init(&tl->machine_pool, sizeof(struct machine));
+}

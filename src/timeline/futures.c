@@ -1,0 +1,378 @@
+/*
+ * The futures inside of tasks: what is polled within a task's poll, one in the other.
+ *
+ * An instance is a kind at an address, from its first poll until it is ready. Many are never told
+ * to end: select! drops the branches that lost, a task that ends takes its futures with it. So an
+ * instance also ends with the task in which it was polled first, and when another kind is polled
+ * for the first time at its address while it isn't being polled itself: its memory is another's
+ * now. (A future and its first member share an address: what is open stays.)
+ *
+ * Who was polled first inside of whom is kept as the parent. A future may outlive its parent, when
+ * it was lent to it; so an ended instance stays in memory while others call it their parent.
+ *
+ * What may leak are futures that are dropped in memory that nothing is polled in again. Of an
+ * owner that has very many, those that were not polled for longest are forgotten.
+ */
+#include "timeline/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define MAX_FUTURES (1u << 18)	/* alive in all */
+#define MAX_OF_OWNER (1u << 16) /* and of one task, or outside of all */
+
+static uint64_t place_key(const struct kind *k)
+{
+	return k->process;
+}
+
+static struct future_list *owner_list(struct timeline *tl, const struct future *f)
+{
+	return f->owner ? &f->owner->futures : &tl->futures;
+}
+
+static void list_add(struct future_list *l, struct future *f)
+{
+	f->prev = l->last;
+	f->next = NULL;
+	if (l->last)
+		l->last->next = f;
+	else
+		l->first = f;
+	l->last = f;
+	l->n++;
+}
+
+static void list_remove(struct future_list *l, struct future *f)
+{
+	if (f->prev)
+		f->prev->next = f->next;
+	else
+		l->first = f->next;
+	if (f->next)
+		f->next->prev = f->prev;
+	else
+		l->last = f->prev;
+	l->n--;
+}
+
+/* One reference less; gives back what nobody refers to any more. */
+static void future_put(struct timeline *tl, struct future *f)
+{
+	while (f && !--f->n_refs) {
+		struct future *parent = f->parent;
+		pool_put(&tl->future_pool, f);
+		tl->n_future_items--;
+		f = parent;
+	}
+}
+
+static struct future *find_at(const struct timeline *tl, const struct kind *k, uint64_t addr)
+{
+	struct future *f = map_get(&tl->future_places, place_key(k), addr);
+	while (f && f->kind != k)
+		f = f->at_same;
+	return f;
+}
+
+static void leave_place(struct timeline *tl, struct future *f)
+{
+	struct future *at = map_get(&tl->future_places, place_key(f->kind), f->tl.addr);
+	if (at == f) {
+		if (!f->at_same)
+			map_remove(&tl->future_places, place_key(f->kind), f->tl.addr);
+		else if (map_put(&tl->future_places, place_key(f->kind), f->tl.addr, f->at_same) <
+			 0)
+			timeline_fail(tl, -ENOMEM);
+		return;
+	}
+	while (at && at->at_same != f)
+		at = at->at_same;
+	if (at)
+		at->at_same = f->at_same;
+}
+
+/* The instance is over; its memory may be gone afterwards. */
+static void future_over(struct timeline *tl, struct future *f, enum trace_outcome outcome,
+			uint64_t t)
+{
+	leave_place(tl, f);
+	list_remove(owner_list(tl, f), f);
+	tl->n_futures--;
+	f->tl.outcome = outcome;
+	f->tl.end_ns = outcome == TO_PENDING ? 0 : t;
+	TELL(tl, future_end, &f->tl);
+	f->tl.task = NULL;
+	f->owner = NULL;
+	future_put(tl, f);
+}
+
+/* Of one that was not seen to end: it was dropped, unless it got ready among what was lost. */
+static enum trace_outcome dropped(const struct timeline *tl, const struct future *f)
+{
+	return f->n_losses == tl->n_losses ? TO_CANCELLED : TO_UNKNOWN;
+}
+
+/* ---- what is open on a thread ---- */
+
+static bool inside_poll(const struct thread *th, uint32_t i)
+{
+	return th->futures[i].n_frames == th->n_frames;
+}
+
+/* Those open at the top with that many polls of tasks around them. */
+static uint32_t n_open(const struct thread *th, uint32_t n_frames)
+{
+	uint32_t n = 0;
+	while (n < th->n_futures && th->futures[th->n_futures - 1 - n].n_frames == n_frames)
+		n++;
+	return n;
+}
+
+uint32_t future_depth(const struct thread *th)
+{
+	return n_open(th, th->n_frames);
+}
+
+/* The task whose poll is the innermost of so many; of a thread without polls its block_on. */
+static struct task *task_around(const struct thread *th, uint32_t n_frames)
+{
+	if (n_frames && n_frames <= th->n_frames && !th->frames[n_frames - 1].worker)
+		return th->frames[n_frames - 1].task;
+	return th->root;
+}
+
+/* Takes the innermost off the thread and tells its poll. */
+static void future_pop(struct timeline *tl, struct thread *th, uint64_t t,
+		       enum trace_outcome outcome, uint64_t place)
+{
+	const struct open_future open = th->futures[th->n_futures - 1];
+	uint32_t depth = n_open(th, open.n_frames) - 1;
+	struct future *f = open.future;
+
+	th->n_futures--;
+	if (!f)
+		return;
+	if (t < open.begin_ns)
+		t = open.begin_ns;
+	uint64_t length = t - open.begin_ns;
+	uint64_t self = length > open.children_ns ? length - open.children_ns : 0;
+	if (depth)
+		th->futures[th->n_futures - 1].children_ns += length;
+	f->tl.poll_ns += length;
+	f->tl.self_ns += self;
+	f->thread = NO_THREAD;
+	f->last_ns = t;
+	f->n_losses = tl->n_losses;
+	struct task *task = task_around(th, open.n_frames);
+	struct tl_future_poll poll = {
+		.future = &f->tl,
+		.task = task ? &task->tl : NULL,
+		.thread = th->tl.thread,
+		.depth = depth,
+		.begin_ns = open.begin_ns,
+		.end_ns = t,
+		.waited_ns = open.waited_ns,
+		.self_ns = self,
+		.outcome = outcome,
+		.place = outcome == TO_PENDING ? place : 0,
+	};
+	TELL(tl, future_poll, &poll);
+	if (outcome == TO_READY || outcome == TO_PANICKED || outcome == TO_CANCELLED)
+		future_over(tl, f, outcome, t);
+}
+
+void future_close(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome)
+{
+	bool unwound = outcome == TO_PANICKED || outcome == TO_CANCELLED;
+	while (th->n_futures && th->futures[th->n_futures - 1].n_frames >= th->n_frames) {
+		if (!unwound && outcome != TO_UNKNOWN && th->futures[th->n_futures - 1].future)
+			tl->n_odd++;
+		future_pop(tl, th, t, unwound ? outcome : TO_UNKNOWN, 0);
+	}
+}
+
+void future_close_all(struct timeline *tl, struct thread *th, uint64_t t)
+{
+	while (th->n_futures)
+		future_pop(tl, th, t, TO_UNKNOWN, 0);
+}
+
+/* It is polled elsewhere now, so its poll there has ended: only its end is still to come. */
+static void future_detach(struct timeline *tl, struct future *f, uint64_t t)
+{
+	struct thread *th = tl->threads[f->thread];
+	for (uint32_t i = th->n_futures; i-- > 0;) {
+		struct open_future *open = &th->futures[i];
+		if (open->future != f)
+			continue;
+		open->future = NULL;
+		f->last_ns = t > open->begin_ns ? t : open->begin_ns;
+		f->tl.poll_ns += f->last_ns - open->begin_ns;
+	}
+	f->thread = NO_THREAD;
+}
+
+/* ---- instances ---- */
+
+static void make_room(struct timeline *tl, struct future_list *l)
+{
+	if (l->n < MAX_OF_OWNER && tl->n_futures < MAX_FUTURES)
+		return;
+	struct future *f = l->first;
+	while (f && f->thread != NO_THREAD)
+		f = f->next;
+	if (f)
+		future_over(tl, f, TO_UNKNOWN, f->last_ns);
+}
+
+static struct future *future_new(struct timeline *tl, struct thread *th, struct kind *k,
+				 uint64_t addr, uint64_t t)
+{
+	struct future *at = map_get(&tl->future_places, place_key(k), addr), *below = NULL;
+	while (at) {
+		struct future *next = at->at_same;
+		if (at->thread == NO_THREAD)
+			future_over(tl, at, dropped(tl, at), t);
+		at = next;
+	}
+	struct task *task = task_around(th, th->n_frames);
+	make_room(tl, task ? &task->futures : &tl->futures);
+
+	struct future *f = tl->failed ? NULL : pool_get(&tl->future_pool);
+	if (!f) {
+		timeline_fail(tl, -ENOMEM);
+		return NULL;
+	}
+	for (uint32_t i = th->n_futures; i-- > 0 && inside_poll(th, i) && !below;)
+		below = th->futures[i].future;
+	tl->n_future_items++;
+	if (below && below->chain < MAX_OPEN && tl->n_future_items < 2 * MAX_FUTURES) {
+		f->parent = below;
+		f->tl.parent = &below->tl;
+		f->chain = below->chain + 1;
+		below->n_refs++;
+	}
+	f->kind = k;
+	f->owner = task;
+	f->thread = NO_THREAD;
+	f->n_refs = 1;
+	f->n_losses = tl->n_losses;
+	f->tl.serial = ++tl->last_future;
+	f->tl.kind = k->number;
+	f->tl.addr = addr;
+	f->tl.task = task ? &task->tl : NULL;
+	f->tl.begin_ns = t;
+	f->at_same = map_get(&tl->future_places, place_key(k), addr);
+	int r = map_put(&tl->future_places, place_key(k), addr, f);
+	if (r < 0)
+		timeline_fail(tl, r);
+	list_add(owner_list(tl, f), f);
+	tl->n_futures++;
+	return f;
+}
+
+static struct open_future *future_push(struct timeline *tl, struct thread *th)
+{
+	if (th->n_futures == th->cap_futures) {
+		uint32_t cap = th->cap_futures ? th->cap_futures * 2 : 8;
+		struct open_future *bigger = realloc(th->futures, cap * sizeof(*bigger));
+		if (!bigger) {
+			timeline_fail(tl, -ENOMEM);
+			return NULL;
+		}
+		th->futures = bigger;
+		th->cap_futures = cap;
+	}
+	return &th->futures[th->n_futures++];
+}
+
+void future_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t addr, uint64_t t)
+{
+	if (th->parked && !th->root) {
+		tl->n_odd++;
+		poll_park_end(tl, th, t);
+	}
+	if (th->n_futures >= MAX_OPEN) {
+		tl->n_odd++;
+		future_close_all(tl, th, t);
+	}
+	struct future *f = find_at(tl, k, addr);
+	if (f && f->thread == th->tl.thread) {
+		/* No poll is inside itself: its end was not seen. */
+		for (bool found = false; !found && th->n_futures; tl->n_odd++) {
+			found = th->futures[th->n_futures - 1].future == f;
+			future_pop(tl, th, t, TO_UNKNOWN, 0);
+		}
+	} else if (f && f->thread != NO_THREAD) {
+		future_detach(tl, f, t);
+	}
+	bool known = f != NULL;
+	if (known && t < f->last_ns) /* by another thread's clock */
+		th->last_ns = t = f->last_ns;
+	if (!f && !(f = future_new(tl, th, k, addr, t)))
+		return;
+	struct open_future *open = future_push(tl, th);
+	if (!open)
+		return;
+	if (known) {
+		list_remove(owner_list(tl, f), f);
+		list_add(owner_list(tl, f), f);
+	}
+	uint64_t waited =
+		known && f->n_losses == tl->n_losses && t > f->last_ns ? t - f->last_ns : 0;
+	*open = (struct open_future){
+		.future = f,
+		.kind = k,
+		.addr = addr,
+		.begin_ns = t,
+		.waited_ns = waited,
+		.n_frames = th->n_frames,
+	};
+	f->tl.wait_ns += waited;
+	f->tl.n_polls++;
+	f->thread = th->tl.thread;
+	th->complete = true;
+}
+
+void future_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t addr, uint64_t t,
+		enum trace_outcome outcome, uint64_t place)
+{
+	for (uint32_t i = th->n_futures; i-- > 0 && inside_poll(th, i);) {
+		if (th->futures[i].kind != k || th->futures[i].addr != addr)
+			continue;
+		/* The ends of those inside were not seen, but that of an unwound poll. */
+		for (; th->n_futures > i + 1; tl->n_odd += outcome != TO_PANICKED)
+			future_pop(tl, th, t, outcome == TO_PANICKED ? outcome : TO_UNKNOWN, 0);
+		future_pop(tl, th, t, outcome, place);
+		return;
+	}
+	/* Its begin was before the recording, in a loss, or is missing. */
+	if (th->complete)
+		tl->n_odd++;
+	struct future *f = find_at(tl, k, addr);
+	if (f && f->thread == NO_THREAD && outcome != TO_PENDING && outcome != TO_UNKNOWN)
+		future_over(tl, f, outcome, t > f->last_ns ? t : f->last_ns);
+}
+
+/* ---- ends of their owners ---- */
+
+void future_task_end(struct timeline *tl, struct task *task, uint64_t t)
+{
+	while (task->futures.first) {
+		struct future *f = task->futures.first;
+		if (f->thread != NO_THREAD)
+			future_detach(tl, f, t);
+		bool unknown = task->tl.outcome == TO_UNKNOWN;
+		enum trace_outcome how = !task->tl.end_ns ? TO_PENDING
+					 : unknown	  ? TO_UNKNOWN
+							  : dropped(tl, f);
+		future_over(tl, f, how, t > f->last_ns ? t : f->last_ns);
+	}
+}
+
+void future_finish(struct timeline *tl)
+{
+	while (tl->futures.first)
+		future_over(tl, tl->futures.first, TO_PENDING, 0);
+}
