@@ -12,6 +12,8 @@
 #include "base/buf.h"
 #include "capture/pace.h"
 #include "capture/source.h"
+#include "runtime/futures.h"
+#include "process/running.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -43,6 +45,7 @@ struct capture {
 	struct attach_options attach_options;
 	const struct places_ops *places;
 	uint64_t code_hash, next_look_ns;
+	struct futures_wanted futures;
 	int exit_status;
 	struct pace pace;
 	uint64_t drain_start_ns;
@@ -87,6 +90,27 @@ static int write_kind(struct capture *c, struct source *s, const struct attach_k
 	return trace_writer_kind(c->drain.writer, &kind, ret_index);
 }
 
+/* Where it is defined stands where of others it is told where they are spawned. */
+static int write_future(struct capture *c, const struct source *s, const struct find_future *f,
+			uint32_t runtime, uint32_t *ret_index)
+{
+	const char *where = f->where;
+	const struct trace_kind kind = {
+		.process = s->process,
+		.runtime = runtime,
+		.role = TR_FUTURE,
+		.address_named = 1,
+		.poll = f->poll,
+		.name = f->name,
+		.full_name = f->full_name,
+		.n_sites = where != NULL,
+		.site_addrs = &f->poll,
+		.sites = &where,
+	};
+
+	return trace_writer_kind(c->drain.writer, &kind, ret_index);
+}
+
 static int write_runtimes(struct capture *c, struct source *s)
 {
 	const struct attach_object *const *objects;
@@ -118,9 +142,15 @@ static int write_runtimes(struct capture *c, struct source *s)
 		}
 		for (size_t i = 0; i < n_kinds && rc == 0; i++) {
 			const struct attach_kind *k = &kinds[i];
-			uint32_t own = k->kind ? k->kind->runtime : k->waker->runtime;
+			uint32_t own = k->kind	  ? k->kind->runtime
+				       : k->waker ? k->waker->runtime
+						  : 0;
 
-			if (k->object == objects[o])
+			if (k->object != objects[o])
+				continue;
+			if (k->future)
+				rc = write_future(c, s, k->future, numbers[0], &s->kinds[i]);
+			else
 				rc = write_kind(c, s, k, own < f->n_runtimes ? numbers[own] : 0,
 						&s->kinds[i]);
 		}
@@ -248,19 +278,69 @@ static void capture_free(struct capture *c)
 	free(c);
 }
 
+static int launch(struct capture *c, char *const argv[], struct error *err)
+{
+	struct attach *a = NULL;
+	int rc = attach_launch(argv, &c->attach_options, &c->child, &a, err);
+
+	if (rc < 0)
+		return rc;
+	if (!a) {
+		c->waiting = argv[0];
+		return 0;
+	}
+	rc = add_source(c, a, err);
+	if (rc == 0 && c->sources[0].compiler) {
+		c->places->wait(c->sources[0].compiler, PLACES_NS);
+		rc = take_places(c, &c->sources[0]);
+		if (rc < 0)
+			error_sys(err, rc, "cannot begin the trace");
+	}
+	if (rc < 0)
+		return rc;
+	renew_deadline(c);
+	return attach_go(a, err);
+}
+
+static int attach_all(struct capture *c, const char *exe, const pid_t *pids, size_t n,
+		      struct error *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct attach *a;
+		int rc = attach_open(pids[i], &c->attach_options, &a, err);
+
+		/* Of several that were found one may have ended since. */
+		if (rc == -ESRCH && exe && (c->n_sources || i + 1 < n))
+			continue;
+		if (rc == 0)
+			rc = add_source(c, a, err);
+		if (rc < 0)
+			return rc;
+	}
+	renew_deadline(c);
+	return 0;
+}
+
 static int agent_open(struct capture_shared *shared, struct capture **ret_capture,
 		      struct error *err)
 {
 	const struct capture_options *opt = shared->options;
 	const uint64_t max_ns = opt->ring_bytes * FILL_NS_PER_BYTE;
+	const pid_t *pids = opt->pids;
+	_cleanup_free_ pid_t *found = NULL;
 	size_t n = opt->argv ? 1 : opt->n_pids;
-	struct capture *c = calloc(1, sizeof(*c));
+	struct capture *c;
 	struct attach_options attach_options = {
 		.ring_bytes = opt->ring_bytes < 1u << 30 ? (uint32_t)opt->ring_bytes : 1u << 30,
 		.n_rings = MAX_RINGS,
 	};
-	int rc = 0;
+	int rc = opt->exe ? processes_running(opt->exe, &found, &n, err) : 0;
 
+	if (rc < 0)
+		return rc;
+	if (found)
+		pids = found;
+	c = calloc(1, sizeof(*c));
 	if (attach_options.ring_bytes < AGENT_MIN_RING_BYTES)
 		attach_options.ring_bytes = AGENT_MIN_RING_BYTES;
 	while (attach_options.n_rings > 16 &&
@@ -274,6 +354,11 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 	}
 	c->shared = shared;
 	c->exit_status = -1;
+	c->futures = (struct futures_wanted){.written = opt->futures == CF_ALL,
+					     .include = opt->include,
+					     .exclude = opt->exclude};
+	if (opt->futures)
+		attach_options.futures = &c->futures;
 	c->attach_options = attach_options;
 	c->places = opt->places;
 	c->drain.writer = shared->writer;
@@ -284,29 +369,7 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 				    : max_ns);
 	clock_map_init(&c->drain.clock, CLOCK_SETTLE_NS);
 	c->drain.start_ticks = clock_ticks();
-	for (size_t i = 0; i < n && rc == 0; i++) {
-		struct attach *a = NULL;
-
-		if (opt->argv)
-			rc = attach_launch(opt->argv, &attach_options, &c->child, &a, err);
-		else
-			rc = attach_open(opt->pids[i], &attach_options, &a, err);
-		if (rc == 0 && a)
-			rc = add_source(c, a, err);
-		else if (rc == 0)
-			c->waiting = opt->argv[0];
-	}
-	if (rc == 0 && opt->argv && !c->waiting && c->sources[0].compiler) {
-		c->places->wait(c->sources[0].compiler, PLACES_NS);
-		rc = take_places(c, &c->sources[0]);
-		if (rc < 0)
-			error_sys(err, rc, "cannot begin the trace");
-	}
-	if (rc == 0) {
-		renew_deadline(c);
-		if (opt->argv && !c->waiting)
-			rc = attach_go(c->sources[0].attach, err);
-	}
+	rc = opt->argv ? launch(c, opt->argv, err) : attach_all(c, opt->exe, pids, n, err);
 	if (rc < 0) {
 		for (size_t i = 0; i < c->n_sources; i++)
 			attach_close(c->sources[i].attach, NULL);

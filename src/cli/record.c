@@ -32,12 +32,17 @@
 
 static const struct cli_option options[] = {
 	{'p', "pid", "PID", "record this running process; may be given more than once", true},
+	{0, "exe", "BINARY", "record every process that runs this program", false},
 	{'o', "output", "FILE", "the trace (default: pollux-NAME-PID.plx here)", false},
 	{'d', "duration", "SECONDS", "end the recording after so long (10, 2.5, 500ms, 2m)", false},
 	{0, "ring-size", "SIZE", "memory per thread for events not yet read (4K to 1G, default 1M)",
 	 false},
 	{0, "sched", NULL, "when and why threads are off their CPUs", false},
 	{0, "syscalls", NULL, "every system call: when, how long, what came of it (root)", false},
+	{0, "futures", "WHICH",
+	 "every future's poll: of async functions and blocks (generated), or of all", false, true},
+	{0, "include", "NAME", "only futures of this name: a part of it, or with * and ?", true},
+	{0, "exclude", "NAME", "no futures of this name", true},
 	{0, "no-places", NULL, "don't record at which await point tasks wait", false},
 	{0},
 };
@@ -114,6 +119,23 @@ static int parse_pids(const struct cli_args *args, struct job *job)
 	return 0;
 }
 
+static int parse_futures(const struct cli_args *args, struct job *job)
+{
+	const char *which = cli_option(args, "futures");
+
+	job->capture.include = cli_option_all(args, "include");
+	job->capture.exclude = cli_option_all(args, "exclude");
+	if (which && (!*which || !strcmp(which, "generated")))
+		job->capture.futures = CF_GENERATED;
+	else if (which && !strcmp(which, "all"))
+		job->capture.futures = CF_ALL;
+	else if (which)
+		return cli_usage(args, "--futures is 'generated' or 'all', not '%s'", which);
+	else if (job->capture.include || job->capture.exclude)
+		return cli_usage(args, "--include and --exclude choose among --futures");
+	return 0;
+}
+
 static char *name_of(const struct job *job)
 {
 	char path[32], comm[64];
@@ -121,6 +143,10 @@ static char *name_of(const struct job *job)
 	if (job->capture.argv) {
 		const char *slash = strrchr(job->capture.argv[0], '/');
 		return strdup(slash ? slash + 1 : job->capture.argv[0]);
+	}
+	if (job->capture.exe) {
+		const char *slash = strrchr(job->capture.exe, '/');
+		return strdup(slash ? slash + 1 : job->capture.exe);
 	}
 	snprintf(path, sizeof(path), "/proc/%d/comm", job->pids[0]);
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -131,7 +157,7 @@ static char *name_of(const struct job *job)
 	return strdup(comm);
 }
 
-/* pollux-NAME-PID.plx, of characters that no shell minds. A launched program has no pid yet: ours.
+/* pollux-NAME-PID.plx, of characters that no shell minds. Where no pid was given: ours.
  */
 static char *default_path(const struct job *job)
 {
@@ -143,7 +169,7 @@ static char *default_path(const struct job *job)
 			    (*at >= '0' && *at <= '9') || strchr("._-", *at);
 		buf_char(&b, safe ? *at : '_');
 	}
-	buf_printf(&b, "-%d.plx", job->capture.argv ? getpid() : job->pids[0]);
+	buf_printf(&b, "-%d.plx", job->capture.n_pids ? job->pids[0] : getpid());
 	return buf_steal(&b);
 }
 
@@ -154,11 +180,14 @@ static int parse(const struct cli_args *args, struct job *job)
 	int code;
 
 	job->capture.argv = cli_command(args);
+	job->capture.exe = cli_option(args, "exe");
 	job->capture.ring_bytes = DEFAULT_RING_BYTES;
 	job->capture.places = cli_flag(args, "no-places") ? NULL : &future_places;
 	job->capture.sched = cli_flag(args, "sched");
 	job->capture.syscalls = cli_flag(args, "syscalls");
 	code = parse_pids(args, job);
+	if (code == 0)
+		code = parse_futures(args, job);
 	if (code)
 		return code;
 	if (cli_n_operands(args))
@@ -167,10 +196,10 @@ static int parse(const struct cli_args *args, struct job *job)
 			cli_operand(args, 0));
 	if (job->capture.argv && !job->capture.argv[0])
 		return cli_usage(args, "there is no command behind --");
-	if (job->capture.argv && job->capture.n_pids)
-		return cli_usage(args, "either -p or a command, not both");
-	if (!job->capture.argv && !job->capture.n_pids)
-		return cli_usage(args, "what is to be recorded? -p PID, or -- CMD");
+	if (!!job->capture.argv + !!job->capture.n_pids + !!job->capture.exe > 1)
+		return cli_usage(args, "only one of -p, --exe and a command");
+	if (!job->capture.argv && !job->capture.n_pids && !job->capture.exe)
+		return cli_usage(args, "what is to be recorded? -p PID, --exe BINARY, or -- CMD");
 	if (duration &&
 	    (text_parse_duration(duration, SECOND, &job->duration_ns) < 0 || !job->duration_ns))
 		return cli_usage(args, "-d needs a time such as 10, 2.5s or 500ms, not '%s'",
@@ -452,7 +481,7 @@ static int run(const struct cli_args *args, struct error *err)
 
 const struct cli_verb verb_record = {
 	.name = "record",
-	.synopsis = "record [OPTIONS] -p PID... | -- CMD [ARGS...]",
+	.synopsis = "record [OPTIONS] -p PID... | --exe BINARY | -- CMD [ARGS...]",
 	.summary = "record every task of a program into a trace",
 	.text = "Records spawns, polls, wakes and ends of all tasks, parked and blocked threads, "
 		"of an "
@@ -471,6 +500,10 @@ const struct cli_verb verb_record = {
 		"Where a program has debug information, each wait is recorded with its await point "
 		"(function, file, line). It is read beside the recording: the first moments of a "
 		"large program may go without.\n"
+		"\n"
+		"--futures also records the polls of futures within a task: which async function "
+		"polled which, how long, at which await point it stopped. It costs two events for "
+		"each of their polls; what can't be hooked is named.\n"
 		"\n"
 		"Threads write into rings of shared memory that pollux empties all the time. When "
 		"it falls "

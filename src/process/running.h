@@ -1,0 +1,14 @@
+/* Which processes run a program. */
+#ifndef POLLUX_PROCESS_RUNNING_H
+#define POLLUX_PROCESS_RUNNING_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* All processes that execute this very file (a path, or a name to be searched in PATH), but for
+ * ourselves, lowest pid first; for free(). -ESRCH with a sentence: there is none. */
+int processes_running(const char *exe, pid_t **ret_pids, size_t *ret_n, struct error *err);
+
+#endif
