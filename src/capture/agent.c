@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "capture/pace.h"
 #include "capture/source.h"
+#include "runtime/futures.h"
 #include "process/running.h"
 
 #include <errno.h>
@@ -44,6 +45,7 @@ struct capture {
 	struct attach_options attach_options;
 	const struct places_ops *places;
 	uint64_t code_hash, next_look_ns;
+	struct futures_wanted futures;
 	int exit_status;
 	struct pace pace;
 	uint64_t drain_start_ns;
@@ -88,6 +90,27 @@ static int write_kind(struct capture *c, struct source *s, const struct attach_k
 	return trace_writer_kind(c->drain.writer, &kind, ret_index);
 }
 
+/* Where it is defined stands where of others it is told where they are spawned. */
+static int write_future(struct capture *c, const struct source *s, const struct find_future *f,
+			uint32_t runtime, uint32_t *ret_index)
+{
+	const char *where = f->where;
+	const struct trace_kind kind = {
+		.process = s->process,
+		.runtime = runtime,
+		.role = TR_FUTURE,
+		.address_named = 1,
+		.poll = f->poll,
+		.name = f->name,
+		.full_name = f->full_name,
+		.n_sites = where != NULL,
+		.site_addrs = &f->poll,
+		.sites = &where,
+	};
+
+	return trace_writer_kind(c->drain.writer, &kind, ret_index);
+}
+
 static int write_runtimes(struct capture *c, struct source *s)
 {
 	const struct attach_object *const *objects;
@@ -119,9 +142,15 @@ static int write_runtimes(struct capture *c, struct source *s)
 		}
 		for (size_t i = 0; i < n_kinds && rc == 0; i++) {
 			const struct attach_kind *k = &kinds[i];
-			uint32_t own = k->kind ? k->kind->runtime : k->waker->runtime;
+			uint32_t own = k->kind	  ? k->kind->runtime
+				       : k->waker ? k->waker->runtime
+						  : 0;
 
-			if (k->object == objects[o])
+			if (k->object != objects[o])
+				continue;
+			if (k->future)
+				rc = write_future(c, s, k->future, numbers[0], &s->kinds[i]);
+			else
 				rc = write_kind(c, s, k, own < f->n_runtimes ? numbers[own] : 0,
 						&s->kinds[i]);
 		}
@@ -325,6 +354,11 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 	}
 	c->shared = shared;
 	c->exit_status = -1;
+	c->futures = (struct futures_wanted){.written = opt->futures == CF_ALL,
+					     .include = opt->include,
+					     .exclude = opt->exclude};
+	if (opt->futures)
+		attach_options.futures = &c->futures;
 	c->attach_options = attach_options;
 	c->places = opt->places;
 	c->drain.writer = shared->writer;

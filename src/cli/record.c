@@ -39,6 +39,10 @@ static const struct cli_option options[] = {
 	 false},
 	{0, "sched", NULL, "when and why threads are off their CPUs", false},
 	{0, "syscalls", NULL, "every system call: when, how long, what came of it (root)", false},
+	{0, "futures", "WHICH",
+	 "every future's poll: of async functions and blocks (generated), or of all", false, true},
+	{0, "include", "NAME", "only futures of this name: a part of it, or with * and ?", true},
+	{0, "exclude", "NAME", "no futures of this name", true},
 	{0, "no-places", NULL, "don't record at which await point tasks wait", false},
 	{0},
 };
@@ -115,6 +119,23 @@ static int parse_pids(const struct cli_args *args, struct job *job)
 	return 0;
 }
 
+static int parse_futures(const struct cli_args *args, struct job *job)
+{
+	const char *which = cli_option(args, "futures");
+
+	job->capture.include = cli_option_all(args, "include");
+	job->capture.exclude = cli_option_all(args, "exclude");
+	if (which && (!*which || !strcmp(which, "generated")))
+		job->capture.futures = CF_GENERATED;
+	else if (which && !strcmp(which, "all"))
+		job->capture.futures = CF_ALL;
+	else if (which)
+		return cli_usage(args, "--futures is 'generated' or 'all', not '%s'", which);
+	else if (job->capture.include || job->capture.exclude)
+		return cli_usage(args, "--include and --exclude choose among --futures");
+	return 0;
+}
+
 static char *name_of(const struct job *job)
 {
 	char path[32], comm[64];
@@ -165,6 +186,8 @@ static int parse(const struct cli_args *args, struct job *job)
 	job->capture.sched = cli_flag(args, "sched");
 	job->capture.syscalls = cli_flag(args, "syscalls");
 	code = parse_pids(args, job);
+	if (code == 0)
+		code = parse_futures(args, job);
 	if (code)
 		return code;
 	if (cli_n_operands(args))
@@ -477,6 +500,10 @@ const struct cli_verb verb_record = {
 		"Where a program has debug information, each wait is recorded with its await point "
 		"(function, file, line). It is read beside the recording: the first moments of a "
 		"large program may go without.\n"
+		"\n"
+		"--futures also records the polls of futures within a task: which async function "
+		"polled which, how long, at which await point it stopped. It costs two events for "
+		"each of their polls; what can't be hooked is named.\n"
 		"\n"
 		"Threads write into rings of shared memory that pollux empties all the time. When "
 		"it falls "

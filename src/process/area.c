@@ -16,6 +16,7 @@
 #include "process/area.h"
 
 #include "base/cleanup.h"
+#include "process/future_hooks.h"
 #include "process/memory.h"
 
 #include <asm/unistd.h>
@@ -472,9 +473,10 @@ static int undo_patches(const struct leftover *l, struct process *p, const struc
 	for (uint32_t i = 0; i < l->n_hooks && !any; i++) {
 		uint8_t live[8];
 
-		any = (table[i].type == AH_SPAWN || table[i].type == AH_ROOT_ENTER) &&
-		      memory_read(p, table[i].slot, live, 8) == 0 && live[0] == 0xe9 &&
-		      !memcmp(live + 5, (const uint8_t *)&table[i].saved + 5, 3);
+		any = future_hooks_left(p, &table[i], l->stubs + (uint64_t)i * AGENT_STUB_BYTES) ||
+		      ((table[i].type == AH_SPAWN || table[i].type == AH_ROOT_ENTER) &&
+		       memory_read(p, table[i].slot, live, 8) == 0 && live[0] == 0xe9 &&
+		       !memcmp(live + 5, (const uint8_t *)&table[i].saved + 5, 3));
 	}
 	if (!any)
 		return 0;
@@ -485,6 +487,8 @@ static int undo_patches(const struct leftover *l, struct process *p, const struc
 	for (uint32_t i = 0; i < l->n_hooks && rc == 0; i++) {
 		uint8_t live[8];
 
+		if (future_hooks_left(p, &table[i], l->stubs + (uint64_t)i * AGENT_STUB_BYTES))
+			rc = memory_write(p, table[i].slot, &table[i].saved, sizeof(uint32_t));
 		if (table[i].type != AH_SPAWN && table[i].type != AH_ROOT_ENTER)
 			continue;
 		if (memory_read(p, table[i].slot, live, 8) == 0 && live[0] == 0xe9 &&
@@ -515,7 +519,7 @@ int leftover_undo(const struct leftover *l, struct process *p, uint64_t *stop_ns
 		uint64_t live;
 
 		if (table[i].type == AH_SPAWN || table[i].type == AH_ROOT_ENTER ||
-		    memory_read_u64(p, table[i].slot, &live) < 0)
+		    table[i].type == AH_FUTURE_CALL || memory_read_u64(p, table[i].slot, &live) < 0)
 			continue;
 		if (live == l->stubs + (uint64_t)i * AGENT_STUB_BYTES)
 			rc = memory_write_u64(p, table[i].slot, table[i].saved);

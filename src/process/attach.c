@@ -32,6 +32,7 @@
 #include "process/rights.h"
 #include "process/roots.h"
 #include "runtime/debug_names.h"
+#include "runtime/futures.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -46,6 +47,9 @@
 #define NAMES_NS (300 * MS)
 /* Blocking calls shorter than this are counted only. */
 #define CALL_MIN_NS 10000
+#define FUTURES "future polls"
+/* So many of those that are not hooked are named. */
+#define NAMED_FUTURES 12
 
 struct attach {
 	struct process process;
@@ -67,6 +71,7 @@ struct attach {
 	uint32_t registered; /* carried over from the area's earlier use */
 	uint64_t stop_ns, began_ns, total_ns;
 	struct clock_pair began;
+	const struct futures_wanted *futures;
 	struct error *err; /* of the call that runs on the tracer */
 };
 
@@ -94,6 +99,21 @@ static int add_coverage(struct attach *a, const char *item, uint64_t seen, uint6
 static bool has_something(const struct finding *f)
 {
 	return f->n_runtimes && f->n_kinds;
+}
+
+/* The polls of futures in it, if they are asked for. */
+static int find_futures(struct attach *a, struct hooked_object *h, struct error *err)
+{
+	struct debug *d = NULL;
+	int rc;
+
+	if (!a->futures)
+		return 0;
+	if (debug_open(elf_image_fd(h->object->image), h->object->path, &d, NULL) < 0)
+		d = NULL;
+	rc = found_futures_find(h->object->image, d, a->futures, &h->futures);
+	debug_free(d);
+	return rc < 0 ? error_sys(err, rc, "cannot look for futures in %s", h->object->path) : 0;
 }
 
 static int keep_object(struct attach *a, const struct process_object *o, struct finding *found)
@@ -203,6 +223,8 @@ static int look(struct attach *a, struct error *err)
 			rc = keep_object(a, o, &found);
 			if (rc < 0)
 				error_sys(err, rc, "cannot look at process %d", a->process.pid);
+			else
+				rc = find_futures(a, a->hooked[a->n_hooked - 1], err);
 		}
 		finding_done(&found);
 	}
@@ -226,6 +248,58 @@ static int look(struct attach *a, struct error *err)
 	return 0;
 }
 
+/* Those of one reason together, with some of their names. */
+static int tell_left_futures(struct attach *a, const char *trouble)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT;
+	uint64_t n = 0;
+
+	buf_str(&text, trouble);
+	for (size_t i = 0; i < a->n_hooked; i++) {
+		const struct found_futures *f = &a->hooked[i]->futures;
+
+		for (size_t k = 0; k < f->n; k++) {
+			if (f->v[k].trouble != trouble)
+				continue;
+			if (n++ < NAMED_FUTURES)
+				buf_printf(&text, "%s %s", n == 1 ? ":" : ",", f->v[k].name);
+		}
+	}
+	if (n > NAMED_FUTURES)
+		buf_str(&text, ", ...");
+	return buf_failed(&text) ? -ENOMEM : add_coverage(a, FUTURES, 0, n, text.data);
+}
+
+static int tell_futures(struct attach *a)
+{
+	const char *told[16];
+	size_t n_told = 0, n_hooked = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < a->n_hooked && rc == 0; i++) {
+		const struct found_futures *f = &a->hooked[i]->futures;
+
+		for (size_t k = 0; k < f->n && rc == 0; k++) {
+			const char *trouble = f->v[k].trouble;
+			bool known = !trouble;
+
+			n_hooked += !trouble;
+			for (size_t t = 0; t < n_told && !known; t++)
+				known = told[t] == trouble;
+			if (known || n_told == sizeof(told) / sizeof(*told))
+				continue;
+			told[n_told++] = trouble;
+			rc = tell_left_futures(a, trouble);
+		}
+	}
+	if (rc == 0)
+		rc = add_coverage(a, FUTURES, n_hooked, n_hooked, "");
+	if (rc == 0 && a->hooks.n_calls_left)
+		rc = add_coverage(a, "calls of futures", a->hooks.n_calls - a->hooks.n_calls_left,
+				  a->hooks.n_calls, "they changed while pollux attached");
+	return rc;
+}
+
 static int tell_coverage(struct attach *a)
 {
 	const struct hooks *h = &a->hooks;
@@ -244,6 +318,8 @@ static int tell_coverage(struct attach *a)
 			h->n_slots_other ? "the others hold something else than the file says"
 			: h->n_unbound	 ? "the others are bound at the first call"
 					 : "");
+	if (rc == 0 && a->futures)
+		rc = tell_futures(a);
 	if (rc == 0)
 		rc = add_coverage(a, "patched spawn sites", h->n_sites - h->n_sites_left,
 				  h->n_sites,
@@ -323,7 +399,7 @@ static int patch_sites(struct attach *a, struct error *err)
 		static const struct process_stop none = {0};
 		return hooks_patch(&a->hooks, &a->process, &none, err);
 	}
-	if (!a->hooks.n_patches && !has_roots(a))
+	if (!a->hooks.n_patches && !a->hooks.n_calls && !has_roots(a))
 		return 0;
 	rc = threads_stop(&a->process, STOP_ALL_TIMEOUT, &stopped, err);
 	if (rc < 0)
@@ -438,6 +514,7 @@ static struct attach *attach_new(const struct attach_options *opt, struct error 
 	a->rings.n_rings = opt->n_rings < AGENT_MAX_RINGS ? opt->n_rings : AGENT_MAX_RINGS;
 	if (!a->rings.n_rings)
 		a->rings.n_rings = 1;
+	a->futures = opt->futures;
 	clock_pair_read(&a->began);
 	a->began_ns = a->began.ns;
 	return a;
@@ -609,6 +686,7 @@ void attach_free(struct attach *a)
 		munmap(a->rings.map, a->rings.bytes);
 	for (size_t i = 0; i < a->n_hooked; i++) {
 		finding_done(&a->hooked[i]->attach.finding);
+		found_futures_done(&a->hooked[i]->futures);
 		free(a->hooked[i]);
 	}
 	free(a->hooked);

@@ -17,9 +17,12 @@
 
 struct attach;
 
+struct futures_wanted; /* runtime/futures.h */
+
 struct attach_options {
 	uint32_t ring_bytes; /* per thread; rounded up to a power of two */
 	uint32_t n_rings;
+	const struct futures_wanted *futures; /* whose polls are hooked; NULL: none */
 };
 
 /* One loaded ELF object with at least one runtime or call to hook. */
@@ -31,8 +34,10 @@ struct attach_object {
 /* A kind as it was hooked: agent kind number i is kinds[i]. */
 struct attach_kind {
 	const struct attach_object *object;
-	const struct find_kind *kind;	/* NULL for a root kind */
-	const struct find_waker *waker; /* root kinds only */
+	/* One of three: */
+	const struct find_kind *kind;
+	const struct find_waker *waker;	  /* of a root kind */
+	const struct find_future *future; /* runtime/futures.h */
 };
 
 /* Looks at every loaded object of the process, finds runtimes, loads the agent, flips the hooks and

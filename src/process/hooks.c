@@ -15,6 +15,7 @@
  */
 #include "process/hooks.h"
 
+#include "process/future_hooks.h"
 #include "process/memory.h"
 
 #include <errno.h>
@@ -28,7 +29,7 @@
 
 /* ---- planning ---- */
 
-static struct agent_hook *add_hook(struct hooks *h)
+struct agent_hook *hooks_add(struct hooks *h)
 {
 	if (h->n == AGENT_MAX_HOOKS)
 		return NULL;
@@ -45,7 +46,7 @@ static struct agent_hook *add_hook(struct hooks *h)
 	return &h->table[h->n++];
 }
 
-static struct attach_kind *add_kind(struct hooks *h)
+struct attach_kind *hooks_add_kind(struct hooks *h)
 {
 	struct attach_kind *kinds;
 
@@ -86,7 +87,7 @@ static int plan_slot(struct plan *at, uint64_t slot, uint64_t function, enum age
 		at->h->n_slots_other++;
 		return 0;
 	}
-	hook = add_hook(at->h);
+	hook = hooks_add(at->h);
 	if (!hook)
 		return -ENOMEM;
 	*hook = *like;
@@ -116,7 +117,7 @@ static int plan_site(struct plan *at, const struct find_site *site, enum agent_h
 	if (!patches)
 		return -ENOMEM;
 	h->patches = patches;
-	struct agent_hook *hook = add_hook(h);
+	struct agent_hook *hook = hooks_add(h);
 	if (!hook)
 		return -ENOMEM;
 	hook->type = (uint16_t)type;
@@ -135,7 +136,7 @@ static int plan_kind(struct plan *at, const struct find_kind *k)
 	uint64_t bias = at->o->attach.bias;
 	bool async = is_async_task(f, k->runtime);
 	uint16_t number = (uint16_t)at->h->n_kinds;
-	struct attach_kind *kind = add_kind(at->h);
+	struct attach_kind *kind = hooks_add_kind(at->h);
 	int rc;
 
 	if (!kind)
@@ -192,7 +193,7 @@ static int plan_waker(struct plan *at, const struct find_waker *w)
 
 	if (w->root) {
 		like.kind = (uint16_t)at->h->n_kinds;
-		struct attach_kind *kind = add_kind(at->h);
+		struct attach_kind *kind = hooks_add_kind(at->h);
 		if (!kind)
 			return -ENOMEM;
 		kind->object = &at->o->attach;
@@ -243,7 +244,7 @@ static int plan_call(struct plan *at, const struct find_call *c)
 			at->h->n_slots_other++;
 		return 0;
 	}
-	struct agent_hook *hook = add_hook(at->h);
+	struct agent_hook *hook = hooks_add(at->h);
 	if (!hook)
 		return -ENOMEM;
 	hook->type = c->call == AC_NONE ? AH_PANIC : AH_CALL;
@@ -274,6 +275,16 @@ int hooks_plan(const struct process *p, struct hooked_object *const *objects, si
 			rc = plan_call(&at, &f->calls[k]);
 	}
 	maps_done(&maps);
+	/* Their stubs must be in reach, so only of the object beside which the agent lies. */
+	for (size_t i = 0; rc == 0 && i < n_objects; i++) {
+		bool near = h.n_patches ? objects[i]->object == h.patches[0].object
+					: objects[i]->object->main;
+
+		if (near)
+			rc = future_hooks_plan(&h, p, objects[i], err);
+		for (size_t k = 0; !near && k < objects[i]->futures.n; k++)
+			objects[i]->futures.v[k].trouble = "they lie too far from the agent";
+	}
 	if (rc == 0) {
 		h.flipped = calloc(h.n ? h.n : 1, sizeof(*h.flipped));
 		if (!h.flipped)
@@ -294,6 +305,7 @@ void hooks_done(struct hooks *h)
 	free(h->table);
 	free(h->flipped);
 	free(h->patches);
+	free(h->calls);
 	free(h->kinds);
 	*h = (struct hooks){0};
 }
@@ -360,6 +372,7 @@ void hooks_write_stubs(const struct hooks *h, const struct layout *l,
 
 void hooks_place(struct hooks *h, struct layout *l)
 {
+	future_hooks_place(h, l);
 	for (size_t i = 0; i < h->n_patches; i++) {
 		struct hook_patch *p = &h->patches[i];
 
@@ -430,7 +443,8 @@ static uint64_t stub_of(const struct layout *l, size_t hook)
 
 static bool is_slot(const struct agent_hook *hook)
 {
-	return hook->type != AH_SPAWN && hook->type != AH_ROOT_ENTER;
+	return hook->type != AH_SPAWN && hook->type != AH_ROOT_ENTER &&
+	       hook->type != AH_FUTURE_CALL;
 }
 
 int hooks_flip(struct hooks *h, struct process *p, const struct layout *l, struct error *err)
@@ -527,12 +541,19 @@ int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *s
 		patch->applied = true;
 	}
 	free(rips);
+	if (rc == 0) {
+		rc = future_hooks_patch(h, p);
+		if (rc < 0) {
+			error_sys(err, rc, "cannot patch process %d", p->pid);
+			hooks_unpatch(h, p);
+		}
+	}
 	return rc;
 }
 
 int hooks_unpatch(struct hooks *h, struct process *p)
 {
-	int result = 0;
+	int result = future_hooks_unpatch(h, p);
 
 	for (size_t i = 0; i < h->n_patches; i++) {
 		struct hook_patch *patch = &h->patches[i];
@@ -556,6 +577,9 @@ bool hooks_any_patch(const struct hooks *h)
 {
 	for (size_t i = 0; i < h->n_patches; i++)
 		if (h->patches[i].applied)
+			return true;
+	for (size_t i = 0; i < h->n_calls; i++)
+		if (h->calls[i].applied)
 			return true;
 	return false;
 }

@@ -8,11 +8,13 @@
 #include "process/attach.h"
 #include "process/layout.h"
 #include "process/threads.h"
+#include "runtime/futures.h"
 
 /* An object of the process with what was found in it. */
 struct hooked_object {
 	struct attach_object attach;
 	const struct process_object *object;
+	struct found_futures futures; /* none unless asked for */
 };
 
 /* A spawn site, to be patched or patched. */
@@ -27,24 +29,39 @@ struct hook_patch {
 	bool applied;
 };
 
+/* An instruction that reaches a future's poll function, to be led to a stub. */
+struct hook_call {
+	uint64_t addr; /* of the four bytes of its relative target */
+	uint32_t hook;
+	uint32_t was, ours;
+	bool reachable, applied;
+};
+
 struct hooks {
 	struct agent_hook *table;
 	bool *flipped;
 	size_t n, cap;
 	struct hook_patch *patches;
 	size_t n_patches;
+	struct hook_call *calls;
+	size_t n_calls;
 	struct attach_kind *kinds;
 	size_t n_kinds;
 	/* for the coverage */
 	size_t n_slots, n_slots_other; /* slots to flip; of them, holding something unexpected */
 	size_t n_unbound;	      /* calls whose GOT entry the loader fills at the first call */
 	size_t n_sites, n_sites_left; /* sites in all; not patched */
+	size_t n_calls_left;	      /* of futures, for a reason that shows only at the end */
 };
 
 /* Reads the process and makes the table; nothing is changed. */
 int hooks_plan(const struct process *p, struct hooked_object *const *objects, size_t n_objects,
 	       struct hooks *ret_hooks, struct error *err);
 void hooks_done(struct hooks *h);
+/* A new entry of the table, and a new kind, for those who plan; NULL: there are too many, or out of
+ * memory. */
+struct agent_hook *hooks_add(struct hooks *h);
+struct attach_kind *hooks_add_kind(struct hooks *h);
 
 /* Asks the layout for trampolines (before layout_plan). */
 int hooks_want(const struct hooks *h, struct layout *l);

@@ -44,8 +44,11 @@ static int poke(const struct process *p, pid_t tid, uint64_t addr, const uint8_t
 {
 	while (len) {
 		uint64_t at = addr & ~7ull, word;
-		size_t skip = addr - at, n = 8 - skip;
 
+		/* What fits into a word goes as one, so that it is there whole or not at all. */
+		if (len <= 8 && addr + len > at + 8 && (addr & 4095) + len <= 4096)
+			at = addr + len - 8;
+		size_t skip = addr - at, n = 8 - skip;
 		if (n > len)
 			n = len;
 		if (n < 8) {

@@ -290,8 +290,8 @@ static int find_uses(struct found_futures *out, struct elf_image *image)
 	return rc;
 }
 
-int futures_find(struct elf_image *image, struct debug *d, const struct futures_wanted *wanted,
-		 struct found_futures *ret)
+int found_futures_find(struct elf_image *image, struct debug *d,
+		       const struct futures_wanted *wanted, struct found_futures *ret)
 {
 	struct finder s = {.image = image, .d = d, .wanted = wanted, .out = ret};
 	const struct elf_symbol *symbols;
@@ -320,11 +320,11 @@ int futures_find(struct elf_image *image, struct debug *d, const struct futures_
 	if (rc >= 0)
 		rc = find_uses(ret, image);
 	if (rc < 0)
-		futures_done(ret);
+		found_futures_done(ret);
 	return rc < 0 ? rc : 0;
 }
 
-void futures_done(struct found_futures *f)
+void found_futures_done(struct found_futures *f)
 {
 	for (size_t i = 0; i < f->n; i++)
 		future_done(&f->v[i]);

@@ -42,8 +42,8 @@ struct found_futures {
 
 /* `d` may be NULL: then only the code tells, and of hand-written futures nothing does. -ENOMEM or
  * 0. */
-int futures_find(struct elf_image *image, struct debug *d, const struct futures_wanted *wanted,
-		 struct found_futures *ret);
-void futures_done(struct found_futures *f);
+int found_futures_find(struct elf_image *image, struct debug *d,
+		       const struct futures_wanted *wanted, struct found_futures *ret);
+void found_futures_done(struct found_futures *f);
 
 #endif
