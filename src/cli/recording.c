@@ -1,0 +1,275 @@
+/*
+ * The capture of running or started programs until it ends, by itself, by time or by a signal.
+ *
+ * A signal only sets a flag; the drain's sleep is short and ends at once when one comes. Ctrl-C at
+ * a terminal reaches a launched program too: it is recorded on to its own end, and a second Ctrl-C
+ * ends the recording alone. Other signals end a recording of running programs, and are handed on to
+ * a launched one, whose exit status becomes ours.
+ */
+#include "cli/recording.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECOND 1000000000ull
+#define DEFAULT_RING_BYTES (1ull << 20)
+#define PROGRESS_NS (500000000ull)
+
+/* ---- signals ---- */
+
+static volatile sig_atomic_t signals_seen, last_signal, from_terminal;
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+	last_signal = number;
+	/* The kernel's own: typed at a terminal, so the whole foreground group has it. */
+	from_terminal = info->si_code == SI_KERNEL;
+	signals_seen++;
+}
+
+static void catch_signals(void)
+{
+	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction act = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
+
+	sigemptyset(&act.sa_mask);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		struct sigaction old;
+
+		/* What our caller ignores (nohup) stays ignored, for the program too. */
+		if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+			sigaction(numbers[i], &act, NULL);
+	}
+}
+
+/* ---- options ---- */
+
+static int parse_pids(const struct cli_args *args, struct recording *rec)
+{
+	const char *const *given = cli_option_all(args, "pid");
+
+	for (size_t i = 0; given && given[i]; i++) {
+		char *end;
+		long pid = strtol(given[i], &end, 10);
+
+		if (*given[i] < '0' || *given[i] > '9' || *end || pid <= 0 || pid > INT32_MAX)
+			return cli_usage(args, "-p needs the number of a process, not '%s'",
+					 given[i]);
+		if (pid == getpid())
+			return cli_usage(args, "pollux can't record itself");
+		for (size_t k = 0; k < rec->capture.n_pids; k++)
+			if (rec->pids[k] == pid)
+				return cli_usage(args, "-p %ld is given twice", pid);
+		if (rec->capture.n_pids == sizeof(rec->pids) / sizeof(rec->pids[0]))
+			return cli_usage(args, "more than %zu processes at once",
+					 rec->capture.n_pids);
+		rec->pids[rec->capture.n_pids++] = (pid_t)pid;
+	}
+	rec->capture.pids = rec->pids;
+	return 0;
+}
+
+static char *name_of(const struct recording *rec)
+{
+	char path[32], comm[64];
+
+	if (rec->capture.argv) {
+		const char *slash = strrchr(rec->capture.argv[0], '/');
+		return strdup(slash ? slash + 1 : rec->capture.argv[0]);
+	}
+	if (rec->capture.exe) {
+		const char *slash = strrchr(rec->capture.exe, '/');
+		return strdup(slash ? slash + 1 : rec->capture.exe);
+	}
+	snprintf(path, sizeof(path), "/proc/%d/comm", rec->pids[0]);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, comm, sizeof(comm) - 1);
+	if (n > 0 && comm[n - 1] == '\n')
+		n--;
+	comm[n > 0 ? n : 0] = 0;
+	return strdup(comm);
+}
+
+int recording_parse(const struct cli_args *args, struct recording *rec)
+{
+	const char *duration = cli_option(args, "duration"), *ring = cli_option(args, "ring-size");
+	int code;
+
+	rec->capture.argv = cli_command(args);
+	rec->capture.exe = cli_option(args, "exe");
+	rec->capture.ring_bytes = DEFAULT_RING_BYTES;
+	code = parse_pids(args, rec);
+	if (code)
+		return code;
+	if (rec->capture.argv && !rec->capture.argv[0])
+		return cli_usage(args, "there is no command behind --");
+	if (!!rec->capture.argv + !!rec->capture.n_pids + !!rec->capture.exe > 1)
+		return cli_usage(args, "only one of -p, --exe and a command");
+	if (!rec->capture.argv && !rec->capture.n_pids && !rec->capture.exe)
+		return cli_usage(args, "what is to be recorded? -p PID, --exe BINARY, or -- CMD");
+	if (duration &&
+	    (text_parse_duration(duration, SECOND, &rec->duration_ns) < 0 || !rec->duration_ns))
+		return cli_usage(args, "-d needs a time such as 10, 2.5s or 500ms, not '%s'",
+				 duration);
+	if (ring && (text_parse_bytes(ring, &rec->capture.ring_bytes) < 0 ||
+		     rec->capture.ring_bytes < 4096 || rec->capture.ring_bytes > 1ull << 30))
+		return cli_usage(args, "--ring-size needs 4K to 1G, not '%s'", ring);
+	rec->name = name_of(rec);
+	return 0;
+}
+
+void recording_done(struct recording *rec)
+{
+	free(rec->name);
+	rec->name = NULL;
+}
+
+/* ---- the recording ---- */
+
+static void sleep_ns(uint64_t ns)
+{
+	const struct timespec ts = {.tv_sec = (time_t)(ns / SECOND),
+				    .tv_nsec = (long)(ns % SECOND)};
+
+	nanosleep(&ts, NULL); /* a signal ends it */
+}
+
+/* Signals while a launched program is recorded. True: the recording ends now. */
+static bool signal_ends_launched(pid_t child, int n_handled)
+{
+	if (from_terminal)
+		return n_handled > 0; /* the first is the program's to answer */
+	if (child > 0)
+		kill(child, last_signal);
+	return n_handled > 1;
+}
+
+/* Drains until something ends it; `reason` says what. 0, or negative errno. */
+static int drain(struct recording *rec, struct capture_set *set, struct buf *reason,
+		 struct trace_writer *w, struct error *err)
+{
+	uint64_t began = clock_monotonic_ns(), next_progress = began;
+	int handled = 0;
+
+	/* A recorder that waits for a CPU loses events; where it may not ask for more, it runs as
+	 * it is. */
+	setpriority(PRIO_PROCESS, 0, -10);
+
+	for (;;) {
+		int64_t wait = capture_set_drain(set, err);
+		uint64_t now = clock_monotonic_ns();
+
+		if (wait < 0)
+			return (int)wait;
+		if (wait == 0) {
+			buf_str(reason, rec->capture.argv ? "" : "the program ended");
+			return 0;
+		}
+		if (rec->duration_ns && now - began >= rec->duration_ns) {
+			buf_str(reason, "duration");
+			return 0;
+		}
+		if (signals_seen > handled) {
+			if (!rec->capture.argv ||
+			    signal_ends_launched(capture_set_child(set), handled)) {
+				buf_str(reason,
+					last_signal == SIGINT ? "interrupted" : "terminated");
+				return 0;
+			}
+			handled = signals_seen;
+		}
+		if (!rec->quiet && now >= next_progress && isatty(STDERR_FILENO)) {
+			struct buf label = BUF_INIT;
+
+			buf_str(&label, "recording ");
+			text_safe(&label, rec->name);
+			buf_str(&label, ", ");
+			text_count(&label, trace_writer_n_events(w));
+			buf_str(&label, " events");
+			if (!buf_failed(&label))
+				cli_progress(label.data, now - began, rec->duration_ns);
+			buf_done(&label);
+			next_progress = now + PROGRESS_NS;
+		}
+		if (rec->duration_ns && now + (uint64_t)wait > began + rec->duration_ns)
+			wait = (int64_t)(began + rec->duration_ns - now) + 1;
+		sleep_ns((uint64_t)wait);
+	}
+}
+
+static void describe_exit(struct buf *out, int status)
+{
+	if (WIFEXITED(status))
+		buf_printf(out, "exited %d", WEXITSTATUS(status));
+	else
+		buf_printf(out, "killed by signal %d", WTERMSIG(status));
+}
+
+static int exit_code(int status)
+{
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* The recording has ended before the program that we started: it is waited for, as a shell would.
+ */
+static int wait_for(pid_t child, int *ret_status)
+{
+	int handled = signals_seen;
+
+	fprintf(stderr, "pollux: the program (%d) runs on, unrecorded\n", child);
+	while (waitpid(child, ret_status, 0) < 0) {
+		if (errno != EINTR)
+			return -errno;
+		if (signals_seen > handled && !from_terminal)
+			kill(child, last_signal);
+		handled = signals_seen;
+	}
+	return 0;
+}
+
+int recording_run(struct recording *rec, struct trace_writer *w, struct capture_stats *ret_stats,
+		  uint64_t *ret_began_ns, struct error *err)
+{
+	_cleanup_buf_ struct buf reason = BUF_INIT;
+	struct capture_set *set;
+
+	catch_signals();
+	int rc = capture_set_open(&rec->capture, w, &set, err);
+	if (rc < 0)
+		return rc;
+	*ret_began_ns = clock_monotonic_ns();
+	rc = drain(rec, set, &reason, w, err);
+	cli_progress_done();
+	if (rc == 0 && capture_set_exit_status(set) >= 0) {
+		buf_clear(&reason);
+		describe_exit(&reason, capture_set_exit_status(set));
+	}
+	if (capture_set_close(set, rc < 0 ? "failed" : reason.data, ret_stats,
+			      rc < 0 ? NULL : err) < 0)
+		rc = -EIO;
+	return rc;
+}
+
+int recording_end(const struct recording *rec, int rc, struct capture_stats *stats)
+{
+	int code = rc < 0;
+
+	if (stats->child > 0 && wait_for(stats->child, &stats->exit_status) < 0)
+		code = 1;
+	if (rc == 0 && rec->capture.argv)
+		code = exit_code(stats->exit_status);
+	return code;
+}

@@ -1,0 +1,27 @@
+/* A recording of running or started programs, for the verbs that make one. */
+#ifndef POLLUX_CLI_RECORDING_H
+#define POLLUX_CLI_RECORDING_H
+
+#include "capture/capture.h"
+#include "cli/cli.h"
+
+struct recording {
+	struct capture_options capture;
+	pid_t pids[64];
+	uint64_t duration_ns; /* 0: no end */
+	bool quiet;	      /* no line of progress */
+	char *name;	      /* of the program, for people; NULL: out of memory */
+};
+
+/* --pid, --exe, a command, --duration, --ring-size, where the verb has them. 0, or what the verb
+ * returns after wrong use. recording_done() in every case. */
+int recording_parse(const struct cli_args *args, struct recording *rec);
+void recording_done(struct recording *rec);
+/* Records into the writer until it ends; 0 or negative errno. capture_stats_done() is the
+ * caller's, and ret_stats must be zero before. */
+int recording_run(struct recording *rec, struct trace_writer *w, struct capture_stats *ret_stats,
+		  uint64_t *ret_began_ns, struct error *err);
+/* Waits for a launched program that still runs. The verb's exit code, `rc` being how it went. */
+int recording_end(const struct recording *rec, int rc, struct capture_stats *stats);
+
+#endif
