@@ -217,6 +217,15 @@ def report(pollux, trace, *options):
     return json.loads(result.stdout)
 
 
+def events(trace):
+    """Every event as it was recorded (tests/traces/events.c): [time, pid, tid, type, arg, kind, task,
+    value, 1 if from another source than the thread's first]."""
+    tool = pollux_path().parents[2] / "tests" / "traces" / "events"
+    result = run(os.environ.get("POLLUX_EVENTS", tool), trace)
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
 def without_hex(text):
     """Addresses, thread ids and times differ from run to run."""
     return re.sub(r"0x[0-9a-f]+", "0x", text)

@@ -7,6 +7,7 @@ mod truth;
 mod stage;
 
 mod ends;
+mod kernel;
 mod life;
 mod rest;
 mod run;
@@ -56,6 +57,8 @@ const PROGRAMS: &[Program] = &[
     ("fork_exec", life::fork_exec, ""),
     ("fork_run", life::fork_run, ""),
     ("signals", life::signals, ""),
+    ("system_calls", kernel::system_calls, ""),
+    ("spinning", kernel::spinning, ""),
     ("hostile", rest::hostile, "hostile"),
     ("steady", rest::steady, "endless"),
 ];
