@@ -1,0 +1,554 @@
+/*
+ * Walking stacks without frame pointers.
+ *
+ * A frame's canonical address (CFA) follows from rsp or rbp by the rule at its instruction; below
+ * it stands the address that it returns to, and maybe the caller's rbp. So a walk is, per frame,
+ * one look into the list of loaded code, one into a table of rules, and one or two words of the
+ * stack, which is a copy that the kernel made, or is read as it is needed.
+ *
+ * What is special: the innermost address is that of an instruction, the others are those behind a
+ * call, which may be the first of the next function, so they count one byte less; but where a
+ * signal came, again as they are. The vDSO has rules of its own in memory only. Pollux's agent is
+ * between the runtime and its tasks: its image brings rules with it, and a call out of a trampoline
+ * belongs to the function whose instruction was displaced into it. A return probe has put the
+ * kernel's page in the place of the caller's address; whoever set it knows the caller.
+ */
+#include "process/unwind.h"
+
+#include "base/cleanup.h"
+#include "process/area.h"
+#include "process/memory.h"
+#include "process/objects.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define VDSO_MAX_BYTES (1u << 20)
+#define AGENT_MAX_BYTES (64u << 20)
+/* Where the kernel's page of probes is, as a rule (get_xol_area): mapped at the first probe. */
+#define UPROBES_PAGE 0x7fffffffe000ull
+#define UPROBES_PAGE_END 0x7ffffffff000ull
+
+struct unwind_map {
+	struct unwind_code *v; /* sorted, not overlapping */
+	size_t n, cap;
+};
+
+/* ---- files ---- */
+
+static void file_free(struct unwind_file *f)
+{
+	if (!f)
+		return;
+	elf_image_free(f->image);
+	eh_table_free(f->table);
+	free(f->path);
+	free(f);
+}
+
+void unwind_files_done(struct unwind_files *files, void (*done)(void *user))
+{
+	for (struct unwind_file *f = files->first, *next; f; f = next) {
+		next = f->next;
+		if (f->user && done)
+			done(f->user);
+		file_free(f);
+	}
+	files->first = NULL;
+}
+
+/* Takes the image over, in every case. An image that can't be had is a file of its own each time.
+ */
+static struct unwind_file *file_of(struct unwind_files *files, struct elf_image *image,
+				   const char *path, const uint64_t key[4])
+{
+	struct unwind_file *f;
+
+	for (f = files->first; image && f; f = f->next) {
+		if (!memcmp(f->key, key, sizeof(f->key)) && f->image) {
+			elf_image_free(image);
+			return f;
+		}
+	}
+	f = calloc(1, sizeof(*f));
+	if (f)
+		f->path = strdup(path);
+	if (!f || !f->path) {
+		elf_image_free(image);
+		free(f);
+		return NULL;
+	}
+	f->image = image;
+	memcpy(f->key, key, sizeof(f->key));
+	if (image && eh_table_of_image(image, &f->table) == -ENOMEM) {
+		file_free(f);
+		return NULL;
+	}
+	f->next = files->first;
+	files->first = f;
+	return f;
+}
+
+/* ---- the map ---- */
+
+static struct unwind_code *add_code(struct unwind_map *m, uint64_t start, uint64_t end)
+{
+	if (m->n == m->cap) {
+		size_t cap = m->cap ? m->cap * 2 : 32;
+		struct unwind_code *v = reallocarray(m->v, cap, sizeof(*v));
+
+		if (!v)
+			return NULL;
+		m->v = v;
+		m->cap = cap;
+	}
+	m->v[m->n] = (struct unwind_code){.start = start, .end = end};
+	return &m->v[m->n++];
+}
+
+static int add_object(struct unwind_map *m, struct unwind_files *files, struct process_object *o)
+{
+	struct unwind_code *code = add_code(m, o->start, o->end);
+	struct elf_image *image = steal(o->image);
+	uint64_t key[4] = {0};
+	struct stat st;
+
+	if (!code) {
+		elf_image_free(image);
+		return -ENOMEM;
+	}
+	if (image && fstat(elf_image_fd(image), &st) == 0) {
+		key[0] = st.st_dev;
+		key[1] = st.st_ino;
+		key[2] = (uint64_t)st.st_size;
+		key[3] = (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
+	}
+	code->bias = o->bias;
+	code->file = file_of(files, image, o->path, key);
+	if (!code->file)
+		return -ENOMEM;
+	code->table = code->file->table;
+	return 0;
+}
+
+/* The bytes of a mapping, to be freed. */
+static uint8_t *mapping_bytes(const struct process *p, const struct process_map *map, size_t max)
+{
+	size_t len = map->end - map->start;
+	uint8_t *bytes = len <= max ? malloc(len) : NULL;
+
+	if (bytes && memory_read(p, map->start, bytes, len) < 0) {
+		free(bytes);
+		return NULL;
+	}
+	return bytes;
+}
+
+/* The kernel's own library, an ELF file that is in memory only. */
+static int add_vdso(const struct process *p, struct unwind_map *m, struct unwind_files *files,
+		    const struct process_map *map)
+{
+	_cleanup_free_ uint8_t *bytes = mapping_bytes(p, map, VDSO_MAX_BYTES);
+	_cleanup_close_ int fd = -1;
+	size_t len = map->end - map->start, id_len;
+	uint64_t key[4] = {len};
+	struct unwind_code *code;
+	struct elf_image *image;
+	const uint8_t *id;
+
+	if (!bytes)
+		return 0;
+	fd = memfd_create("vdso", MFD_CLOEXEC);
+	if (fd < 0 || write(fd, bytes, len) != (ssize_t)len ||
+	    elf_image_open(fd, "[vdso]", &image, NULL) < 0)
+		return 0;
+	id = elf_image_build_id(image, &id_len);
+	if (id)
+		memcpy(&key[1], id, id_len < 24 ? id_len : 24);
+	code = add_code(m, map->start, map->end);
+	if (!code) {
+		elf_image_free(image);
+		return -ENOMEM;
+	}
+	code->type = UNWIND_VDSO;
+	code->bias = map->start - elf_image_segment(image, 0)->addr;
+	code->file = file_of(files, image, "[vdso]", key);
+	if (!code->file)
+		return -ENOMEM;
+	code->table = code->file->table;
+	return 0;
+}
+
+/* What stands there is the target's word: offsets are checked against the bytes. */
+static int add_agent_rules(struct unwind_code *code, size_t len)
+{
+	struct agent_image image;
+
+	memcpy(&image, code->bytes, sizeof(image));
+	if (image.eh_frame >= image.eh_frame_end || image.eh_frame_end > len)
+		return 0;
+	int rc = eh_table_compile(code->bytes + image.eh_frame, image.eh_frame_end - image.eh_frame,
+				  image.eh_frame, 0, false, &code->own_table);
+	code->table = code->own_table;
+	return rc == -ENOMEM ? rc : 0;
+}
+
+static int add_agent(const struct process *p, struct unwind_map *m, const struct process_maps *maps)
+{
+	struct leftover agent;
+	int rc = leftover_find(p, maps, &agent);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i <= LAYOUT_MAX_BLOCKS && rc == 0 && agent.at.code; i++) {
+		uint64_t addr = i ? agent.at.blocks[i - 1] : agent.at.code;
+		const struct process_map *map = addr ? maps_at(maps, addr) : NULL;
+		struct unwind_code *code;
+
+		if (!map || map->start != addr || map->inode || !map->exec)
+			continue;
+		code = add_code(m, map->start, map->end);
+		if (!code) {
+			rc = -ENOMEM;
+			break;
+		}
+		code->type = UNWIND_AGENT;
+		code->bias = map->start;
+		code->bytes = mapping_bytes(p, map, AGENT_MAX_BYTES);
+		if (code->bytes && i == 0)
+			rc = add_agent_rules(code, map->end - map->start);
+	}
+	leftover_done(&agent);
+	return rc;
+}
+
+static int compare_codes(const void *a, const void *b)
+{
+	const struct unwind_code *x = a, *y = b;
+
+	return (x->start > y->start) - (x->start < y->start);
+}
+
+/* What is in memory only. */
+static int add_of_memory(const struct process *p, struct unwind_map *m, struct unwind_files *files,
+			 const struct process_maps *maps)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < maps->n && rc == 0; i++) {
+		const struct process_map *map = &maps->v[i];
+
+		if (!map->inode && map->exec && !strcmp(map->path, "[vdso]"))
+			rc = add_vdso(p, m, files, map);
+		if (!map->inode && map->exec && !strcmp(map->path, "[uprobes]")) {
+			struct unwind_code *code = add_code(m, map->start, map->end);
+
+			if (code)
+				code->type = UNWIND_UPROBES;
+		}
+	}
+	return rc ? rc : add_agent(p, m, maps);
+}
+
+int unwind_map_of(const struct unwind_code *codes, size_t n, const struct process *p,
+		  const struct process_maps *maps, struct unwind_files *files,
+		  struct unwind_map **ret_map)
+{
+	struct unwind_map *m = calloc(1, sizeof(*m));
+	int rc = m ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		struct unwind_code *code = add_code(m, codes[i].start, codes[i].end);
+
+		if (code)
+			*code = codes[i];
+		else
+			rc = -ENOMEM;
+	}
+	if (rc == 0 && p)
+		rc = add_of_memory(p, m, files, maps);
+	if (rc < 0) {
+		unwind_map_free(m);
+		return rc;
+	}
+	qsort(m->v, m->n, sizeof(*m->v), compare_codes);
+	*ret_map = m;
+	return 0;
+}
+
+int unwind_map_read(const struct process *p, struct unwind_files *files,
+		    struct unwind_map **ret_map, struct error *err)
+{
+	struct process_objects objects = {0};
+	struct process_maps maps = {0};
+	struct unwind_map *m = calloc(1, sizeof(*m));
+	int rc = m ? maps_read(p, &maps, err) : error_sys(err, -ENOMEM, "cannot read stacks");
+
+	if (rc == 0)
+		rc = objects_read(p, &maps, &objects, err);
+	if (rc < 0) {
+		maps_done(&maps);
+		unwind_map_free(m);
+		return rc;
+	}
+	for (size_t i = 0; i < objects.n && rc == 0; i++)
+		rc = add_object(m, files, &objects.v[i]);
+	if (rc == 0)
+		rc = add_of_memory(p, m, files, &maps);
+	objects_done(&objects);
+	maps_done(&maps);
+	if (rc < 0) {
+		unwind_map_free(m);
+		return error_sys(err, rc, "cannot read stacks of process %d", p->pid);
+	}
+	qsort(m->v, m->n, sizeof(*m->v), compare_codes);
+	*ret_map = m;
+	return 0;
+}
+
+void unwind_map_free(struct unwind_map *m)
+{
+	if (!m)
+		return;
+	for (size_t i = 0; i < m->n; i++) {
+		eh_table_free(m->v[i].own_table);
+		free(m->v[i].bytes);
+	}
+	free(m->v);
+	free(m);
+}
+
+const struct unwind_code *unwind_map_at(const struct unwind_map *m, uint64_t addr)
+{
+	size_t lo = 0, hi = m->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (addr >= m->v[mid].end)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < m->n && addr >= m->v[lo].start ? &m->v[lo] : NULL;
+}
+
+size_t unwind_map_codes(const struct unwind_map *m, const struct unwind_code **ret)
+{
+	*ret = m->v;
+	return m->n;
+}
+
+/* ---- the walk ---- */
+
+struct walk {
+	const struct unwind_start *from;
+	uint64_t ip, sp, bp;
+	bool bp_known;
+	bool exact; /* ip is that of an instruction, not what follows a call */
+	size_t n_returns;
+};
+
+static bool word_at(const struct walk *w, uint64_t addr, uint64_t *ret)
+{
+	const struct unwind_start *s = w->from;
+	uint64_t offset = addr - s->stack_addr;
+
+	if (s->stack_bytes >= sizeof(*ret) && offset <= s->stack_bytes - sizeof(*ret)) {
+		memcpy(ret, (const uint8_t *)s->stack + offset, sizeof(*ret));
+		return true;
+	}
+	return s->read && s->read(s->arg, addr, ret, sizeof(*ret)) == 0;
+}
+
+/* Steps back over a signal: everything is as it was, rsp on whatever stack. */
+static enum unwind_end step_signal(struct walk *w)
+{
+	uint64_t ip, sp, bp;
+
+	if (!word_at(w, w->sp + EH_SIGNAL_RIP, &ip) || !word_at(w, w->sp + EH_SIGNAL_RSP, &sp) ||
+	    !word_at(w, w->sp + EH_SIGNAL_RBP, &bp))
+		return UNWIND_CUT;
+	w->ip = ip;
+	w->sp = sp;
+	w->bp = bp;
+	w->bp_known = true;
+	w->exact = true;
+	return UNWIND_DONE;
+}
+
+static bool find_cfa(const struct walk *w, const struct eh_row *row, uint64_t pc, uint64_t *ret_cfa,
+		     enum unwind_end *ret_end)
+{
+	*ret_end = UNWIND_NO_RULE;
+	switch (row->cfa_rule) {
+	case EH_CFA_RSP:
+		*ret_cfa = w->sp + (uint64_t)(int64_t)row->cfa;
+		return true;
+	case EH_CFA_RBP:
+		*ret_cfa = w->bp + (uint64_t)(int64_t)row->cfa;
+		return w->bp_known;
+	case EH_CFA_AT_RBP:
+		if (!w->bp_known)
+			return false;
+		*ret_end = UNWIND_CUT;
+		return word_at(w, w->bp + (uint64_t)(int64_t)row->cfa, ret_cfa);
+	case EH_CFA_PLT:
+		*ret_cfa = w->sp + 8 + ((pc & 15) >= (uint64_t)row->cfa ? 8 : 0);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* To the caller, by the rules of one frame. UNWIND_DONE: there is one, or `*ret_last`. */
+static enum unwind_end step(struct walk *w, const struct eh_row *row, uint64_t pc, bool *ret_last)
+{
+	enum unwind_end end;
+	uint64_t cfa, bp;
+
+	if (row->cfa_rule == EH_CFA_SIGNAL)
+		return step_signal(w);
+	*ret_last = row->ra_rule == EH_RA_END;
+	if (*ret_last)
+		return UNWIND_DONE;
+	if (row->ra_rule != EH_RA_AT_CFA)
+		return UNWIND_NO_RULE;
+	if (!find_cfa(w, row, pc, &cfa, &end))
+		return end;
+	/* A caller's frame lies above: what says otherwise would never end. */
+	if (cfa <= w->sp)
+		return UNWIND_NO_RULE;
+	switch (row->rbp_rule) {
+	case EH_RBP_AT_CFA:
+	case EH_RBP_AT_RBP:
+		if (row->rbp_rule == EH_RBP_AT_RBP && !w->bp_known)
+			break;
+		bp = (row->rbp_rule == EH_RBP_AT_CFA ? cfa : w->bp) + (uint64_t)(int64_t)row->rbp;
+		if (!word_at(w, bp, &w->bp))
+			return UNWIND_CUT;
+		w->bp_known = true;
+		break;
+	case EH_RBP_LOST:
+		w->bp_known = false;
+	}
+	if (!word_at(w, cfa - 8, &w->ip))
+		return UNWIND_CUT;
+	w->sp = cfa;
+	w->exact = false;
+	return UNWIND_DONE;
+}
+
+/*
+ * In a trampoline (process/hooks.c) rsp is lower by what was pushed, and the function that it
+ * stands for is the one that it jumps back to. `at` is the instruction that runs or called.
+ */
+static bool leave_trampoline(struct walk *w, const struct unwind_code *code, uint64_t at)
+{
+	static const uint8_t head[] = {0x48, 0x8d, 0x64, 0x24, 0x80, 0x9c, 0x50, 0xb8};
+	uint64_t offset = at - code->start;
+	unsigned o = offset % LAYOUT_TRAMPOLINE_BYTES, k = 28;
+	const uint8_t *t = code->bytes ? code->bytes + (offset - o) : NULL;
+	int32_t disp;
+
+	if (!t || code->end - code->start - (offset - o) < LAYOUT_TRAMPOLINE_BYTES ||
+	    memcmp(t, head, sizeof(head)) != 0)
+		return false;
+	/* The jump back is followed by nothing but int3, up to the thunk's address. */
+	for (; k <= LAYOUT_TRAMPOLINE_BYTES - 13; k++) {
+		unsigned fill = k + 5;
+
+		while (t[k] == 0xe9 && fill < LAYOUT_TRAMPOLINE_BYTES - 8 && t[fill] == 0xcc)
+			fill++;
+		if (t[k] == 0xe9 && fill == LAYOUT_TRAMPOLINE_BYTES - 8)
+			break;
+	}
+	if (k > LAYOUT_TRAMPOLINE_BYTES - 13)
+		return false;
+	memcpy(&disp, t + k + 1, sizeof(disp));
+	w->ip = code->start + (offset - o) + k + 5 + (uint64_t)(int64_t)disp;
+	w->sp += o < 5	  ? 0
+		 : o < 6  ? 128
+		 : o < 7  ? 136
+		 : o < 19 ? 144
+		 : o < 20 ? 136
+		 : o < 28 ? 128
+			  : 0;
+	w->exact = false;
+	return true;
+}
+
+/* musl's way back from a signal has no rules: mov $15,%rax; syscall. */
+static bool is_signal_return(const struct unwind_code *code, uint64_t linked)
+{
+	static const uint8_t bytes[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+	const uint8_t *at;
+	size_t left;
+
+	if (!code->file || !code->file->image)
+		return false;
+	at = elf_image_bytes(code->file->image, linked, &left);
+	return at && left >= sizeof(bytes) && !memcmp(at, bytes, sizeof(bytes));
+}
+
+static bool is_retprobe(const struct unwind_code *code, uint64_t ip)
+{
+	return code ? code->type == UNWIND_UPROBES : ip >= UPROBES_PAGE && ip < UPROBES_PAGE_END;
+}
+
+enum unwind_end unwind(const struct unwind_map *m, const struct unwind_start *start,
+		       struct unwind_frame *ret, size_t *ret_n)
+{
+	struct walk w = {.from = start,
+			 .ip = start->ip,
+			 .sp = start->sp,
+			 .bp = start->bp,
+			 .bp_known = start->bp_known,
+			 .exact = true};
+	const struct unwind_code *code = NULL;
+	enum unwind_end end = UNWIND_DONE;
+	bool last = false;
+	size_t n = 0;
+
+	while (end == UNWIND_DONE && !last) {
+		uint64_t at = w.exact ? w.ip : w.ip - 1;
+		const struct eh_row *row = NULL;
+
+		if (!code || at < code->start || at >= code->end)
+			code = unwind_map_at(m, at);
+		if (is_retprobe(code, at) && n) {
+			if (w.n_returns == start->n_returns) {
+				end = UNWIND_RETPROBE;
+				break;
+			}
+			w.ip = start->returns[w.n_returns++];
+			continue;
+		}
+		/* The end that a program without rules for its start has put there. */
+		if (n && !w.ip)
+			break;
+		if (n == UNWIND_MAX_FRAMES) {
+			end = UNWIND_TOO_DEEP;
+			break;
+		}
+		ret[n++] = (struct unwind_frame){at, code, w.sp, w.bp, w.bp_known};
+		if (!code) {
+			end = UNWIND_UNKNOWN;
+			break;
+		}
+		if (code->table)
+			row = eh_table_at(code->table, at - code->bias);
+		if (row)
+			end = step(&w, row, at - code->bias, &last);
+		else if (code->type == UNWIND_AGENT && leave_trampoline(&w, code, at))
+			continue;
+		else if (is_signal_return(code, w.ip - code->bias))
+			end = step_signal(&w);
+		else
+			end = UNWIND_NO_RULE;
+	}
+	*ret_n = n;
+	return end;
+}
