@@ -16,11 +16,11 @@ static void print(const struct trace_reader *r, const struct trace_event *e)
 	const struct trace_thread *t = trace_reader_thread(r, e->thread);
 	const struct trace_process *p = t ? trace_reader_process(r, t->process) : NULL;
 	const struct trace_kind *k = trace_reader_kind(r, e->kind);
+	struct buf name = BUF_INIT;
 
 	printf("[%" PRIu64 ",%u,%u,\"%s\",%u,", e->time, p ? p->pid : 0, t ? t->tid : 0,
 	       trace_event_type_name(e->type), e->arg);
-	struct buf name = BUF_INIT;
-	json_string(&name, k ? k->name : "");
+	json_quote(&name, k ? k->name : "");
 	printf("%s,%" PRIu64 ",%" PRIu64 ",%d]\n", buf_failed(&name) ? "\"\"" : name.data, e->task,
 	       e->value, e->stream != 0);
 	buf_done(&name);
