@@ -335,19 +335,22 @@ static void walk_from_signal(int sig)
 
 static void __attribute__((noinline)) poll_and_walk(void)
 {
+	struct itimerval every = {{0, 100}, {0, 100}}, never = {{0, 0}, {0, 0}};
 	struct task task = new_task(5);
 
+	/* No signal comes before or after this function: each walk has to reach it. */
+	setitimer(ITIMER_REAL, &every, NULL);
 	for (uint64_t i = 0; n_walks < 3000; i++) {
 		call(poll_hook, &task);
 		call(wake_hook, &task);
 		area_ring(&area, 0)->tail = area_ring(&area, 0)->head;
 	}
+	setitimer(ITIMER_REAL, &never, NULL);
 }
 
 static void test_every_instruction_can_be_unwound(void **state)
 {
 	struct sigaction action = {.sa_handler = walk_from_signal};
-	struct itimerval every = {{0, 100}, {0, 100}}, never = {{0, 0}, {0, 0}};
 	struct task task = new_task(1);
 
 	(void)state;
@@ -360,9 +363,7 @@ static void test_every_instruction_can_be_unwound(void **state)
 	walk_from_signal(0); /* loads what the unwinder loads */
 	n_walks = n_short_walks = 0;
 	sigaction(SIGALRM, &action, NULL);
-	setitimer(ITIMER_REAL, &every, NULL);
 	poll_and_walk();
-	setitimer(ITIMER_REAL, &never, NULL);
 	assert_true(n_walks >= 3000);
 	assert_int_equal(n_short_walks, 0);
 }
