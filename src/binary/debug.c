@@ -107,6 +107,8 @@ void debug_free(struct debug *d)
 	map_done(&d->vtables);
 	map_done(&d->awaits);
 	map_done(&d->places);
+	map_done(&d->named);
+	map_done(&d->frames);
 	while (d->blocks) {
 		struct debug_block *next = d->blocks->next;
 
@@ -449,6 +451,81 @@ const struct dw_type *debug_vtable_type(struct debug *d, uint64_t vtable_addr)
 	for (size_t i = 0; i < n && (!t || t->declaration); i++)
 		t = dw_type_of(d, e[i].ref);
 	remember(d, &d->vtables, vtable_addr, t);
+	return t;
+}
+
+/* The parts of "a::b::C", of which none has parameters, hashed as the index does. */
+static uint64_t hash_of_name(const char *full)
+{
+	uint64_t hash = INDEX_TOP;
+	char part[128];
+
+	for (const char *p = full, *end; *p; p = *end ? end + 2 : end) {
+		end = strstr(p, "::");
+		end = end ? end : p + strlen(p);
+		if (end - p >= (ptrdiff_t)sizeof(part))
+			return 0;
+		memcpy(part, p, (size_t)(end - p));
+		part[end - p] = 0;
+		hash = index_hash(hash, part);
+	}
+	return hash;
+}
+
+const struct dw_type *debug_named_type(struct debug *d, const char *full)
+{
+	uint64_t key = hash_of_name(full);
+	const struct dw_type *t = map_get(&d->named, key, 0);
+	const struct debug_index *all;
+	const struct index_entry *e;
+	size_t n;
+
+	if (t)
+		return answer(d, t);
+	all = debug_all(d);
+	if (!all)
+		return NULL;
+	e = index_list_find(&all->types, key, &n);
+	for (size_t i = 0; i < n && !t; i++) {
+		t = dw_type_of(d, e[i].ref);
+		if (t && (t->declaration || strcmp(t->full, full) != 0))
+			t = NULL;
+	}
+	remember(d, &d->named, key, t);
+	return t;
+}
+
+/* Of the whole of a symbol: those of a crate begin alike. */
+static uint64_t hash_of_symbol(const char *s)
+{
+	uint64_t h = 14695981039346656037ULL;
+
+	for (; *s; s++)
+		h = (h ^ (uint8_t)*s) * 1099511628211ULL;
+	return h;
+}
+
+const struct dw_type *debug_thread_local(struct debug *d, const char *symbol)
+{
+	uint64_t key = hash_of_symbol(symbol);
+	const struct dw_type *t = map_get(&d->named, key, 0);
+	const struct debug_index *all;
+	const struct index_entry *e;
+	struct dwarf_die die;
+	const char *name;
+	size_t n;
+
+	if (t)
+		return answer(d, t);
+	all = debug_all(d);
+	if (!all)
+		return NULL;
+	e = index_list_find(&all->locals, index_hash(INDEX_TOP, symbol), &n);
+	for (size_t i = 0; i < n && !t; i++)
+		if (units_die(d->units, e[i].ref, &die) &&
+		    (name = die_str(&die, DW_AT_linkage_name)) && !strcmp(name, symbol))
+			t = dw_type_of(d, die_ref(&die, DW_AT_type));
+	remember(d, &d->named, key, t);
 	return t;
 }
 

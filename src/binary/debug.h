@@ -126,6 +126,31 @@ const struct dw_type *debug_vtable_type(struct debug *d, uint64_t vtable_addr);
 bool debug_await_place(struct debug *d, const struct dw_type *env, uint64_t awaitee_ref,
 		       const char **ret_file, uint32_t *ret_line);
 
+/* The structure, union or enum of this name with its namespaces, without parameters; NULL: none.
+ * Walks all units once, as above. */
+const struct dw_type *debug_named_type(struct debug *d, const char *full);
+/* The type of a thread-local variable by its symbol; NULL: none. Walks all units once, as above. */
+const struct dw_type *debug_thread_local(struct debug *d, const char *symbol);
+
+/* A place in a frame, from a variable that refers to a future: registers by DWARF's numbers. */
+enum { DWARF_RBP = 6, DWARF_RSP = 7, DWARF_FRAME_END = 0xff /* what rsp is in the caller */ };
+struct dw_slot {
+	uint64_t type_ref; /* Pin<&mut F>, &mut F and the like */
+	int64_t offset;	   /* from base */
+	uint8_t base;
+	bool is_value; /* base + offset is the reference itself; else it lies there */
+};
+/* The innermost function `block_on` to which this code belongs, and what the frame of the function
+ * around it holds of the future. */
+struct dw_block_on {
+	const char *full;
+	const struct dw_param *params; /* template type parameters: one is the future's */
+	size_t n_params;
+	const struct dw_slot *slots;
+	size_t n_slots;
+};
+bool debug_block_on(struct debug *d, uint64_t pc, struct dw_block_on *ret);
+
 /* File and line of a code address, innermost and the functions inlined there, outermost last. */
 struct dw_place {
 	const char *function; /* as in the debug information, NULL if not known */

@@ -6,8 +6,8 @@
  * A program without a build-id goes by device, inode, time and size.
  *
  *    head: magic, version, length and checksum of the rest
- *    who wrote it; strings; types; other references to types; functions; cells; vtables; awaits;
- * places
+ *    who wrote it; strings; types; other references to types; functions; cells; vtables; named;
+ *    awaits; places; frames
  *
  * The folder is ours alone (0700, owned by the effective user, else it isn't used), files are
  * 0600 and put in place by a rename. Still they are read as from a stranger: bounded, and anything
@@ -31,7 +31,7 @@
 
 #define CACHE_MAGIC "plxdebug"
 enum {
-	CACHE_VERSION = 1,
+	CACHE_VERSION = 2,
 	MAX_FILE = 64 << 20,
 	MAX_FOLDER = 256 << 20,
 };
@@ -290,6 +290,28 @@ static void save_places(struct saving *s, const struct map *m)
 	}
 }
 
+static void save_frames(struct saving *s, const struct debug *d)
+{
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	buf_uleb(&s->body, d->frames.n);
+	while ((e = map_next(&d->frames, &pos))) {
+		const struct debug_frame_answer *f = e->value;
+
+		buf_uleb(&s->body, e->a);
+		save_str(s, f->block_on);
+		save_params(s, f->params, f->n_params);
+		buf_uleb(&s->body, f->n_slots);
+		for (size_t i = 0; i < f->n_slots; i++) {
+			buf_uleb(&s->body, f->slots[i].type_ref);
+			buf_uleb(&s->body, (uint64_t)f->slots[i].offset);
+			buf_uleb(&s->body, f->slots[i].base);
+			buf_uleb(&s->body, f->slots[i].is_value);
+		}
+	}
+}
+
 static bool write_all(int fd, const void *data, size_t len)
 {
 	for (const char *p = data; len;) {
@@ -401,8 +423,10 @@ void debug_cache_save(struct debug *d)
 	save_functions(&s, d);
 	save_answers(&s, &d->cells);
 	save_answers(&s, &d->vtables);
+	save_answers(&s, &d->named);
 	save_places(&s, &d->awaits);
 	save_places(&s, &d->places);
+	save_frames(&s, d);
 	buf_add(&text, writer, sizeof(writer));
 	buf_uleb(&text, s.n_strings);
 	buf_add(&text, s.strings.data, s.strings.len);
@@ -644,6 +668,39 @@ static void load_places(struct loading *l, struct map *m)
 	}
 }
 
+static void load_frames(struct loading *l)
+{
+	uint64_t n = load_count(l);
+
+	for (uint64_t i = 0; i < n && cursor_ok(&l->c); i++) {
+		uint64_t addr = cursor_uleb(&l->c), n_params, n_slots;
+		const char *block_on = load_str(l);
+		struct dw_param params[4] = {0};
+		struct debug_frame_answer *f;
+
+		n_params = load_count(l);
+		if (n_params > 4)
+			l->c.failed = true;
+		else
+			load_params(l, params, n_params);
+		n_slots = load_count(l);
+		f = load_array(l, 1, sizeof(*f) + n_slots * sizeof(f->slots[0]));
+		if (!f || !cursor_ok(&l->c))
+			return;
+		f->block_on = block_on;
+		memcpy(f->params, params, sizeof(params));
+		f->n_params = n_params;
+		f->n_slots = n_slots;
+		for (uint64_t k = 0; k < n_slots && cursor_ok(&l->c); k++) {
+			f->slots[k].type_ref = cursor_uleb(&l->c);
+			f->slots[k].offset = (int64_t)cursor_uleb(&l->c);
+			f->slots[k].base = (uint8_t)cursor_uleb(&l->c);
+			f->slots[k].is_value = cursor_uleb(&l->c);
+		}
+		put(l, &l->d->frames, addr, 0, f);
+	}
+}
+
 /* The file's content behind its head, in d's memory; NULL: none, or not as it was written. */
 static uint8_t *file_read(struct debug *d, int folder, const char *name, size_t *ret_len)
 {
@@ -678,8 +735,8 @@ static uint8_t *file_read(struct debug *d, int folder, const char *name, size_t 
 
 static void forget(struct debug *d)
 {
-	struct map *const maps[] = {&d->types,	 &d->functions, &d->cells,
-				    &d->vtables, &d->awaits,	&d->places};
+	struct map *const maps[] = {&d->types, &d->functions, &d->cells,  &d->vtables,
+				    &d->named, &d->awaits,    &d->places, &d->frames};
 
 	for (size_t i = 0; i < sizeof(maps) / sizeof(*maps); i++)
 		map_done(maps[i]);
@@ -697,8 +754,10 @@ bool debug_cache_parse(struct debug *d, const uint8_t *data, size_t len)
 	load_functions(&l);
 	load_answers(&l, &d->cells);
 	load_answers(&l, &d->vtables);
+	load_answers(&l, &d->named);
 	load_places(&l, &d->awaits);
 	load_places(&l, &d->places);
+	load_frames(&l);
 	if (cursor_ok(&l.c) && !cursor_left(&l.c))
 		return true;
 	forget(d);

@@ -11,6 +11,14 @@ enum { DEBUG_MAX_DEPTH = 64 /* of names and of scopes */ };
 
 struct debug_block;
 
+/* Answer to debug_block_on(). */
+struct debug_frame_answer {
+	const char *block_on; /* NULL: the code is of none */
+	struct dw_param params[4];
+	size_t n_params, n_slots;
+	struct dw_slot slots[];
+};
+
 /* Answers to debug_await_place() and debug_places(). */
 struct debug_place_list {
 	size_t n, max; /* max: so many were asked for */
@@ -35,6 +43,8 @@ struct debug {
 	struct map
 		awaits; /* (ref of the coroutine, ref of the awaitee) -> struct debug_place_list */
 	struct map places;	/* (address, 0) -> struct debug_place_list */
+	struct map named;	/* (hash of the name, 0) -> struct dw_type */
+	struct map frames;	/* (address, 0) -> struct debug_frame_answer */
 	struct dw_type no_type; /* stands for "none" in cells and vtables */
 	char *cache_path;	/* NULL: not cached */
 	bool changed;		/* there are answers that the cache does not have */
@@ -51,6 +61,10 @@ const char *debug_full_name(struct debug *d, const struct dwarf_die *die);
 /* The index's hash of the path of names, with another last name if `name` is not NULL. */
 bool debug_path_hash(struct debug *d, const struct dwarf_die *die, const char *name, uint64_t *ret);
 void debug_function_read(struct debug *d, const struct dwarf_die *die, struct dw_function *f);
+/* The function whose code covers addr, and what is inlined there: outermost first. */
+bool debug_function_covering(struct debug *d, uint64_t addr, struct dwarf_die *ret);
+size_t debug_inlined_at(const struct dwarf_die *function, uint64_t addr, struct dwarf_die *ret,
+			size_t max);
 /* Where a DIE says that it was declared. */
 void debug_decl_place(const struct dwarf_die *die, const char **ret_file, uint32_t *ret_line);
 bool debug_same_type(struct debug *d, uint64_t a, uint64_t b);

@@ -52,6 +52,7 @@ static const char *const section_names[DS_N] = {
 	[DS_LINE] = "line",	    [DS_LINE_STR] = "line_str",
 	[DS_ADDR] = "addr",	    [DS_RANGES] = "ranges",
 	[DS_RNGLISTS] = "rnglists", [DS_ARANGES] = "aranges",
+	[DS_LOC] = "loc",	    [DS_LOCLISTS] = "loclists",
 	[DS_CU_INDEX] = "cu_index",
 };
 
@@ -476,6 +477,8 @@ static int index_section(unsigned version, uint32_t id)
 		return DS_ABBREV;
 	case 4:
 		return DS_LINE;
+	case 5:
+		return version == 5 ? DS_LOCLISTS : DS_LOC;
 	case 6:
 		return DS_STR_OFFSETS;
 	case 8:

@@ -254,6 +254,19 @@ static void add_vtable(struct global *g, const struct dwarf_die *die)
 		g->failed = true;
 }
 
+/* Rust's thread_local! makes variables of these names; what is behind a symbol is the DIE's. */
+static void add_local(struct global *g, const struct dwarf_die *die)
+{
+	static const char *const names[] = {"__RUST_STD_INTERNAL_VAL", "__KEY"};
+	const char *name = die_name(die), *symbol;
+
+	if (strcmp(name, names[0]) != 0 && strcmp(name, names[1]) != 0)
+		return;
+	symbol = die_str(die, DW_AT_linkage_name);
+	if (symbol && !list_add(&g->x->locals, index_hash(INDEX_TOP, symbol), dwarf_ref(die)))
+		g->failed = true;
+}
+
 static uint64_t visit_global(void *ctx, const struct dwarf_die *die, uint64_t level)
 {
 	struct global *g = ctx;
@@ -281,6 +294,7 @@ static uint64_t visit_global(void *ctx, const struct dwarf_die *die, uint64_t le
 		return CLOSED;
 	case DW_TAG_variable:
 		add_vtable(g, die);
+		add_local(g, die);
 		return CLOSED;
 	default:
 		return CLOSED;
@@ -290,7 +304,8 @@ static uint64_t visit_global(void *ctx, const struct dwarf_die *die, uint64_t le
 int debug_index_make(struct units *us, struct debug_index *ret)
 {
 	struct global g = {us, ret, false};
-	struct index_list *lists[] = {&ret->types, &ret->cells, &ret->coroutines, &ret->vtables};
+	struct index_list *lists[] = {&ret->types, &ret->cells, &ret->coroutines, &ret->vtables,
+				      &ret->locals};
 
 	for (size_t i = 0; i < units_n(us) && !g.failed; i++) {
 		const struct dwarf_unit *u = units_get(us, i);
@@ -298,7 +313,7 @@ int debug_index_make(struct units *us, struct debug_index *ret)
 		if (u)
 			walk(u, INDEX_TOP, visit_global, &g);
 	}
-	for (size_t i = 0; i < 4 && !g.failed; i++)
+	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists) && !g.failed; i++)
 		g.failed = image_sort(lists[i]->v, lists[i]->n, sizeof(*lists[i]->v)) < 0;
 	if (!g.failed)
 		return 0;
@@ -312,6 +327,7 @@ void debug_index_done(struct debug_index *x)
 	free(x->cells.v);
 	free(x->coroutines.v);
 	free(x->vtables.v);
+	free(x->locals.v);
 	*x = (struct debug_index){0};
 }
 

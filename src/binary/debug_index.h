@@ -49,6 +49,7 @@ struct debug_index {
 	struct index_list cells;      /* structures Cell<...>: hash of that name alone */
 	struct index_list coroutines; /* functions {async_...}: hash of the names */
 	struct index_list vtables;    /* address -> concrete type */
+	struct index_list locals;     /* thread-local variables: hash of the symbol */
 };
 
 /* Reads every unit. -ENOMEM or 0. */

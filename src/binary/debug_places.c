@@ -7,18 +7,17 @@
 #include <dwarf.h>
 #include <string.h>
 
-/* The function of a unit whose code covers addr. */
-static bool function_covering(struct dwarf_unit *u, uint64_t addr, struct dwarf_die *ret)
+bool debug_function_covering(struct debug *d, uint64_t addr, struct dwarf_die *ret)
 {
-	const struct unit_index *x = unit_index_of(u);
+	struct dwarf_unit *u = units_covering(d->units, addr);
+	const struct unit_index *x = u ? unit_index_of(u) : NULL;
 	const struct index_function *f = x ? unit_index_function(x, addr) : NULL;
 
 	return f && die_at(u, f->off, ret) && die_covers(ret, addr);
 }
 
-/* The inlined functions that cover addr, outermost first. */
-static size_t inlined_at(const struct dwarf_die *function, uint64_t addr, struct dwarf_die *ret,
-			 size_t max)
+size_t debug_inlined_at(const struct dwarf_die *function, uint64_t addr, struct dwarf_die *ret,
+			size_t max)
 {
 	struct dwarf_die at = *function, die;
 	size_t n = 0;
@@ -59,12 +58,12 @@ static size_t find_places(struct debug *d, uint64_t addr, struct dw_place *ret, 
 	/* of a split unit, the lines stand with its skeleton */
 	if (unit_line(u, addr, &v, &line))
 		file = unit_file(u->skeleton ? u->skeleton : u, v);
-	if (!function_covering(u, addr, &function)) {
+	if (!debug_function_covering(d, addr, &function)) {
 		if (file)
 			ret[n++] = (struct dw_place){NULL, file, line};
 		return n;
 	}
-	depth = inlined_at(&function, addr, inlined, DEBUG_MAX_DEPTH);
+	depth = debug_inlined_at(&function, addr, inlined, DEBUG_MAX_DEPTH);
 	for (size_t i = depth + 1; i-- > 0 && n < max;) {
 		struct dw_function f = {0};
 

@@ -225,6 +225,13 @@ static void files_read(struct dwarf_unit *u)
 	free(dirs.v);
 }
 
+/* Cargo compiles a library where its source lies: paths from there would look like the program's.
+ */
+static bool is_library(const char *dir)
+{
+	return strstr(dir, "/registry/src/") || strstr(dir, "/git/checkouts/");
+}
+
 const char *unit_file(struct dwarf_unit *u, uint64_t number)
 {
 	struct dwarf_file_name *f;
@@ -243,7 +250,7 @@ const char *unit_file(struct dwarf_unit *u, uint64_t number)
 	if (f->path)
 		return f->path;
 	dir = f->dir;
-	len = u->comp_dir ? strlen(u->comp_dir) : 0;
+	len = u->comp_dir && !is_library(u->comp_dir) ? strlen(u->comp_dir) : 0;
 	if (len && !strncmp(dir, u->comp_dir, len) && (dir[len] == '/' || !dir[len]))
 		dir += len + (dir[len] == '/');
 	if (f->name[0] == '/' || !*dir)

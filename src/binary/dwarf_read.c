@@ -376,7 +376,7 @@ uint64_t die_ref(const struct dwarf_die *die, unsigned name)
 }
 
 /* Entry of .debug_addr. A split unit's addresses stand in its skeleton's file. */
-static bool indexed_address(const struct dwarf_unit *u, uint64_t index, uint64_t *ret)
+bool dwarf_indexed_address(const struct dwarf_unit *u, uint64_t index, uint64_t *ret)
 {
 	const struct dwarf_unit *owner = u->skeleton ? u->skeleton : u;
 	const struct dwarf_span *addrs = &owner->source->s[DS_ADDR];
@@ -407,7 +407,7 @@ bool die_addr(const struct dwarf_die *die, unsigned name, uint64_t *ret)
 	case DW_FORM_addrx4:
 	case DW_FORM_GNU_addr_index:
 		return dwarf_form_u64(die->unit, &a, &index) &&
-		       indexed_address(die->unit, index, ret);
+		       dwarf_indexed_address(die->unit, index, ret);
 	default:
 		return false;
 	}
@@ -446,7 +446,7 @@ bool die_location(const struct dwarf_die *die, uint64_t *ret)
 		return true;
 	case DW_OP_addrx:
 	case DW_OP_GNU_addr_index:
-		return dwarf_uleb(&p, end, &len) && p == end && indexed_address(u, len, ret);
+		return dwarf_uleb(&p, end, &len) && p == end && dwarf_indexed_address(u, len, ret);
 	default:
 		return false;
 	}
@@ -472,13 +472,15 @@ bool dwarf_unit_root(struct dwarf_unit *u)
 	if (u->version >= 5)
 		u->str_offsets_base = u->addr_base = header;
 	if (u->version >= 5 && u->source->split)
-		u->rnglists_base = header + 4;
+		u->rnglists_base = u->loclists_base = header + 4;
 	if (die_u64(&die, DW_AT_str_offsets_base, &v))
 		u->str_offsets_base = v;
 	if (die_u64(&die, DW_AT_addr_base, &v) || die_u64(&die, DW_AT_GNU_addr_base, &v))
 		u->addr_base = v;
 	if (die_u64(&die, DW_AT_rnglists_base, &v))
 		u->rnglists_base = v;
+	if (die_u64(&die, DW_AT_loclists_base, &v))
+		u->loclists_base = v;
 	if (die_u64(&die, DW_AT_GNU_ranges_base, &v))
 		u->ranges_base = v;
 	if (die_u64(&die, DW_AT_GNU_dwo_id, &v))

@@ -28,6 +28,8 @@ enum dwarf_section {
 	DS_RANGES,
 	DS_RNGLISTS,
 	DS_ARANGES,
+	DS_LOC,
+	DS_LOCLISTS,
 	DS_CU_INDEX,
 	DS_N,
 };
@@ -90,7 +92,7 @@ struct dwarf_unit {
 	bool rooted, broken;
 	const struct dwarf_abbrevs *abbrevs;
 	/* from its DIE, and from its skeleton's */
-	uint64_t str_offsets_base, addr_base, rnglists_base, ranges_base, low;
+	uint64_t str_offsets_base, addr_base, rnglists_base, loclists_base, ranges_base, low;
 	uint64_t line; /* offset of its line table, UINT64_MAX if none */
 	uint64_t dwo_id;
 	const char *comp_dir, *dwo_name; /* dwo_name: this is a skeleton */
@@ -160,6 +162,17 @@ const char *dwarf_form_str(const struct dwarf_unit *u, const struct dwarf_attr *
 /* Behind a value of this form; NULL: broken or unknown. */
 const uint8_t *dwarf_form_skip(const struct dwarf_unit *u, unsigned form, const uint8_t *p,
 			       const uint8_t *end);
+
+/* An address by its number in .debug_addr. */
+bool dwarf_indexed_address(const struct dwarf_unit *u, uint64_t index, uint64_t *ret);
+
+/* ---- dwarf_loc.c ---- */
+
+/* An expression, and the code for which it holds: all of the scope is 0 to UINT64_MAX. */
+typedef bool die_location_fn(void *ctx, const uint8_t *expression, size_t len, uint64_t low,
+			     uint64_t high);
+/* Calls `one` for each expression of an attribute until it returns true, which is then returned. */
+bool die_locations(const struct dwarf_die *die, unsigned name, die_location_fn *one, void *ctx);
 
 /* ---- dwarf_ranges.c ---- */
 

@@ -135,6 +135,11 @@ static int read_segments(struct opening *o)
 			img->dynamic = ph.p_vaddr;
 			img->dynamic_bytes = ph.p_filesz;
 			break;
+		case PT_TLS:
+			img->tls = ph.p_vaddr;
+			img->tls_bytes = ph.p_memsz;
+			img->tls_align = ph.p_align;
+			break;
 		case PT_GNU_EH_FRAME:
 			img->eh_frame_hdr = ph.p_vaddr;
 			img->eh_frame_hdr_bytes = ph.p_filesz;
@@ -367,6 +372,15 @@ const char *elf_image_name(const struct elf_image *img)
 int elf_image_fd(const struct elf_image *img)
 {
 	return img->fd;
+}
+
+uint64_t elf_image_tls_below(const struct elf_image *img)
+{
+	uint64_t align = img->tls_align ? img->tls_align : 1;
+
+	if (!img->tls_bytes || align & (align - 1) || img->tls_bytes > 1 << 24 || align > 1 << 20)
+		return 0;
+	return img->tls_bytes + ((0 - img->tls - img->tls_bytes) & (align - 1));
 }
 
 bool elf_image_pie(const struct elf_image *img)

@@ -41,6 +41,9 @@ void elf_image_free(struct elf_image *img);
 const char *elf_image_name(const struct elf_image *img);
 /* The file itself, the image's own descriptor: for what isn't read here, as debug information. */
 int elf_image_fd(const struct elf_image *img);
+/* Of a program: how far below the thread pointer its thread-local variables begin; a symbol of type
+ * STT_TLS counts from there. 0: it has none. (x86-64: variant II of ELF's thread-local storage.) */
+uint64_t elf_image_tls_below(const struct elf_image *img);
 bool elf_image_pie(const struct elf_image *img);
 const char *elf_image_interp(const struct elf_image *img); /* NULL if static */
 uint64_t elf_image_entry(const struct elf_image *img);

@@ -41,7 +41,8 @@ struct elf_image {
 	size_t dynamic_bytes;
 	uint64_t eh_frame_hdr; /* address of PT_GNU_EH_FRAME, 0 if none */
 	size_t eh_frame_hdr_bytes;
-	uint64_t eh_frame; /* address of .eh_frame by its section, 0 if none */
+	uint64_t tls, tls_bytes, tls_align; /* PT_TLS: bytes 0 if none */
+	uint64_t eh_frame;		    /* address of .eh_frame by its section, 0 if none */
 	size_t eh_frame_bytes;
 	bool debug_info; /* has .debug_info */
 	/* .note.stapsdt in the file, and where .stapsdt.base is now, by which its addresses are

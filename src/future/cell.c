@@ -72,25 +72,47 @@ bool cell_tokio(struct debug *d, const struct find_kind *k, struct future_cell *
 	return false;
 }
 
+/* layout_info: the last word of the vtable that points at { Layout { size, align } in either order,
+ * offset of S, of the future, of the output }. */
+static bool async_layout(uint64_t vtable,
+			 int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx,
+			 uint64_t v[5])
+{
+	for (unsigned word = 5; word <= 7; word++) {
+		uint64_t layout;
+
+		if (read(ctx, vtable + 8 * word, &layout, sizeof(layout)) < 0 ||
+		    read(ctx, layout, v, 5 * sizeof(*v)) < 0)
+			continue;
+		if (v[2] <= v[3] && v[3] <= v[0] + v[1] && v[3] == v[4] && !(v[3] % 8) && v[3])
+			return true;
+	}
+	return false;
+}
+
 bool cell_async_offset(uint64_t vtable,
 		       int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx,
 		       struct future_cell *ret)
 {
-	/* layout_info: the last word of the vtable that points at {size, align, s, f, r} */
-	for (unsigned word = 5; word <= 7; word++) {
-		uint64_t v[5], layout;
+	uint64_t v[5];
 
-		if (read(ctx, vtable + 8 * word, &layout, sizeof(layout)) < 0 ||
-		    read(ctx, layout, v, sizeof(v)) < 0)
-			continue;
-		/* Layout { align, size } in either order, then the offsets */
-		if (v[2] > v[3] || v[3] > v[0] + v[1] || v[3] != v[4] || v[3] % 8 || !v[3])
-			continue;
-		ret->offset = v[3];
-		ret->size = v[0] > v[1] ? v[0] : v[1];
-		return true;
-	}
-	return false;
+	if (!async_layout(vtable, read, ctx, v))
+		return false;
+	ret->offset = v[3];
+	ret->size = v[0] > v[1] ? v[0] : v[1];
+	return true;
+}
+
+bool cell_async_schedule(uint64_t vtable,
+			 int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx,
+			 uint64_t *ret_offset)
+{
+	uint64_t v[5];
+
+	if (!async_layout(vtable, read, ctx, v))
+		return false;
+	*ret_offset = v[2];
+	return true;
 }
 
 bool cell_async(struct debug *d, const struct find_kind *k, uint64_t vtable,

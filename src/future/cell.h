@@ -24,6 +24,11 @@ bool cell_async_offset(uint64_t vtable,
 		       int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx,
 		       struct future_cell *ret);
 
+/* Where in an async-task the function that schedules it keeps what it has captured. */
+bool cell_async_schedule(uint64_t vtable,
+			 int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx,
+			 uint64_t *ret_offset);
+
 /* The future in an async-task; `vtable` is its address in the process, which tells the offset. */
 bool cell_async(struct debug *d, const struct find_kind *k, uint64_t vtable,
 		int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx,

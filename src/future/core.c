@@ -21,6 +21,7 @@ enum {
 	MAX_SEGMENTS = 65535,
 	MAX_NOTES = 64 << 20,
 	MAX_FILES = 100000,
+	MAX_THREADS = 65536,
 	NOTE_FILE = 0x46494c45,
 };
 
@@ -76,6 +77,19 @@ static uint64_t note_auxv(const uint8_t *data, size_t len)
 	return 0;
 }
 
+static void add_thread(struct core *c, const uint8_t *data, size_t len)
+{
+	struct thread_registers one, *v;
+
+	if (c->n_threads == MAX_THREADS || !registers_of_prstatus(data, len, &one))
+		return;
+	v = reallocarray(c->threads, c->n_threads + 1, sizeof(*v));
+	if (!v)
+		return;
+	c->threads = v;
+	v[c->n_threads++] = one;
+}
+
 /* Two passes: the entry is needed to know the program among the files. */
 static void read_notes(struct core *c, const uint8_t *data, size_t len)
 {
@@ -91,6 +105,8 @@ static void read_notes(struct core *c, const uint8_t *data, size_t len)
 			desc = at + ((h.n_namesz + 3u) & ~(size_t)3);
 			if (desc > len || h.n_descsz > len - desc)
 				return;
+			if (pass == 0 && h.n_type == NT_PRSTATUS)
+				add_thread(c, data + desc, h.n_descsz);
 			if (pass == 0 && h.n_type == NT_AUXV && !c->entry)
 				c->entry = note_auxv(data + desc, h.n_descsz);
 			if (pass == 1 && h.n_type == NOTE_FILE)
@@ -263,6 +279,7 @@ void core_close(struct core *c)
 		close(c->exe_fd);
 	free(c->exe);
 	free(c->segments);
+	free(c->threads);
 	free(c);
 }
 

@@ -9,6 +9,7 @@
 #include "binary/elf_image.h"
 #include "process/maps.h"
 #include "process/objects.h"
+#include "process/registers.h"
 
 struct core_segment {
 	uint64_t addr, size, file_offset, file_size;
@@ -20,6 +21,8 @@ struct core {
 	char *exe;		       /* path of the program */
 	struct core_segment *segments; /* sorted by address */
 	size_t n_segments;
+	struct thread_registers *threads;
+	size_t n_threads;
 	uint64_t entry;			     /* AT_ENTRY */
 	const struct process_object *object; /* the program, for pages that the core leaves out */
 };

@@ -174,6 +174,10 @@ static const char *lost_proof(const struct inspect_task *t)
 
 	if (inspect_kind_role(t->kind) != TR_TASK || (!idle && t->state != IS_SCHEDULED))
 		return NULL;
+	if (t->in_no_queue)
+		return "it is marked as scheduled, but it is in none of its scheduler's run "
+		       "queues, "
+		       "and no thread is about to run it";
 	if (inspect_kind_is_tokio(t->kind)) {
 		if (!t->owner || t->refs > 1u + t->join_interest)
 			return NULL;

@@ -37,6 +37,16 @@ struct inspect_task {
 	uint64_t owner; /* Tokio: id of the owning list, 0: none (finished, or a blocking task) */
 	struct await_node *tree; /* NULL: see why */
 	const char *why;	 /* "finished", "no debug information: ..." */
+	size_t thread; /* it runs there: index + 1 of the result's threads; 0: not known */
+	const struct dw_type *root; /* of a block_on: its future, which lies at addr */
+	const char *queue;	    /* scheduled: the run queue that has it; NULL: not known */
+	bool in_no_queue;	    /* scheduled, but proven to be in none and on no worker */
+	bool torn;		    /* with no_stop: it changed whenever it was read */
+};
+
+struct inspect_thread {
+	pid_t tid;
+	char name[32]; /* "" if not known */
 };
 
 struct inspect_options {
@@ -48,9 +58,12 @@ struct inspect_options {
 struct inspect_result {
 	struct inspect_task *tasks; /* by runtime, id, address */
 	size_t n_tasks;
+	struct inspect_thread *threads; /* as they stood still; none without a stop */
+	size_t n_threads;
 	uint64_t now_ns;  /* CLOCK_MONOTONIC at the moment that the trees show; 0: a core */
 	uint64_t stop_ns; /* threads stood still for so long */
 	bool stopped;	  /* all of it is of one moment */
+	size_t n_torn;	  /* tasks that changed whenever they were read, without a stop */
 	size_t n_missed;  /* reads that the copy did not have: the program changed between the walks
 			   */
 };

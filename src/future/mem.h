@@ -2,7 +2,8 @@
  * The memory of a process as an await tree is read from it: pages, cached. A first walk goes over
  * the running program and so learns which pages matter; mem_refresh() then copies just these while
  * the threads stand still; a second walk reads from that copy alone. So the stop lasts as
- * long as the copy of a few pages, however long debug information takes to read.
+ * long as the copy of a few pages, however long debug information takes to read. What the second
+ * walk misses is wanted by the next mem_prepare().
  */
 #ifndef POLLUX_FUTURE_MEM_H
 #define POLLUX_FUTURE_MEM_H
@@ -16,6 +17,15 @@
 
 struct mem_page;
 
+/* What was read. */
+struct mem_log {
+	struct mem_range {
+		uint64_t addr, len;
+	} * v;
+	size_t n, cap;
+	bool failed; /* not all of it is in here */
+};
+
 enum { MEM_PAGE = 4096 };
 
 struct mem {
@@ -28,6 +38,7 @@ struct mem {
 	size_t n_pages, max_pages;
 	bool frozen;		  /* pages that are not in the copy are unreadable */
 	size_t n_missed;	  /* reads that a frozen memory refused */
+	struct mem_log *log;	  /* NULL: none is kept */
 	struct mem_page **sorted; /* by mem_prepare */
 	size_t n_sorted;
 };
@@ -38,11 +49,18 @@ void mem_done(struct mem *m);
 void mem_clear(struct mem *m); /* forgets what was read */
 
 bool mem_read(struct mem *m, uint64_t addr, void *out, size_t len);
+/* Reads once more what is in the log: is it still the same? */
+bool mem_unchanged(struct mem *m, const struct mem_log *log);
+/* Forgets the pages that are in the log, and empties it. */
+void mem_forget(struct mem *m, struct mem_log *log);
+void mem_log_done(struct mem_log *log);
 bool mem_u64(struct mem *m, uint64_t addr, uint64_t *ret);
 /* An unsigned of 1, 2, 4 or 8 bytes. */
 bool mem_uint(struct mem *m, uint64_t addr, unsigned size, uint64_t *ret);
 /* Marks pages to be read by the next mem_refresh. 0 or -ENOMEM. */
 int mem_want(struct mem *m, uint64_t addr, uint64_t len);
+/* Reads pages now that a frozen memory does not have: of what isn't known before the stop. */
+void mem_take(struct mem *m, uint64_t addr, uint64_t len);
 bool mem_has(const struct mem *m,
 	     uint64_t addr); /* its page is among those read, whatever came of it */
 /* What mem_refresh needs and can be done before: 0 or -ENOMEM. */

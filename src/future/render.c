@@ -74,7 +74,9 @@ static const char *state_word(enum await_state s)
 
 static void task_name(const struct view *v, const struct inspect_task *t)
 {
-	if (t->id)
+	if (inspect_kind_role(t->kind) == TR_ROOT)
+		buf_str(v->out, "block_on of ");
+	else if (t->id)
 		buf_printf(v->out, "task %" PRIu64 " ", t->id);
 	else
 		buf_printf(v->out, "task %#" PRIx64 " ", t->addr);
@@ -196,9 +198,21 @@ static char *task_key(const struct view *v, const struct inspect_task *t)
 	struct view kv = *v;
 
 	kv.out = &b;
-	buf_printf(&b, "%p %d %d\n", (const void *)t->kind, t->state, t->cancelled);
+	buf_printf(&b, "%p %d %d %d %zu %s\n", (const void *)t->kind, t->state, t->cancelled,
+		   t->torn, t->thread, t->queue ? t->queue : "");
 	tree_text(&kv, t, true);
 	return buf_steal(&b);
+}
+
+static void thread_text(const struct view *v, const struct inspect_task *t)
+{
+	const struct inspect_thread *thread = &v->r->threads[t->thread - 1];
+
+	buf_printf(v->out, " on thread %d", (int)thread->tid);
+	if (*thread->name) {
+		buf_char(v->out, ' ');
+		text_safe(v->out, thread->name);
+	}
 }
 
 static void header_line(const struct view *v, const struct inspect_task *t, size_t n)
@@ -214,10 +228,16 @@ static void header_line(const struct view *v, const struct inspect_task *t, size
 	}
 	buf_str(v->out, v->opt->color ? "\033[0m" : "");
 	buf_printf(v->out, "  %s", inspect_state_name(t->state));
+	if (t->thread)
+		thread_text(v, t);
+	if (t->queue)
+		buf_printf(v->out, " (%s)", t->queue);
 	if (t->cancelled)
 		buf_str(v->out, ", cancelled");
+	if (t->torn)
+		buf_str(v->out, ", changed whenever it was read");
 	if (*site) {
-		buf_str(v->out, ", spawned at ");
+		buf_str(v->out, inspect_kind_role(t->kind) == TR_ROOT ? ", at " : ", spawned at ");
 		text_safe(v->out, short_path(site));
 	}
 	if (v->opt->raw)
@@ -397,6 +417,11 @@ void render_text(const struct inspect *in, const struct inspect_result *r, const
 		text_duration(out, r->stop_ns);
 	}
 	buf_char(out, '\n');
+	if (r->n_torn)
+		buf_printf(out,
+			   "%zu task%s changed whenever read: what is shown of %s may never have "
+			   "been so\n",
+			   r->n_torn, r->n_torn == 1 ? "" : "s", r->n_torn == 1 ? "it" : "them");
 	if (r->n_missed)
 		buf_printf(out, "%zu reads failed: the program changed meanwhile\n", r->n_missed);
 	for (size_t i = 0; i < n_notes; i++) {

@@ -65,6 +65,15 @@ static void node_json(struct json *j, const struct graph *g, const char *key,
 	json_end_object(j);
 }
 
+static void thread_json(struct json *j, const struct inspect_thread *t)
+{
+	json_object(j, "thread");
+	json_u64(j, "tid", (uint64_t)t->tid);
+	if (*t->name)
+		json_string(j, "name", t->name);
+	json_end_object(j);
+}
+
 void render_json(const struct inspect *in, const struct inspect_result *r, const struct graph *g,
 		 const struct render_options *opt, struct buf *out)
 {
@@ -77,6 +86,7 @@ void render_json(const struct inspect *in, const struct inspect_result *r, const
 	json_u64(&j, "now_ns", r->now_ns);
 	json_u64(&j, "stop_ns", r->stop_ns);
 	json_u64(&j, "missed_reads", r->n_missed);
+	json_u64(&j, "torn", r->n_torn);
 	json_array(&j, "tasks");
 	for (size_t i = 0; i < r->n_tasks; i++) {
 		const struct inspect_task *t = &r->tasks[i];
@@ -91,6 +101,12 @@ void render_json(const struct inspect *in, const struct inspect_result *r, const
 		json_string(&j, "role", trace_role_name(inspect_kind_role(t->kind)));
 		json_string(&j, "spawned_at", inspect_kind_site(t->kind));
 		json_string(&j, "state", inspect_state_name(t->state));
+		if (t->thread)
+			thread_json(&j, &r->threads[t->thread - 1]);
+		if (t->queue)
+			json_string(&j, "queue", t->queue);
+		if (t->torn)
+			json_bool(&j, "torn", true);
 		json_bool(&j, "cancelled", t->cancelled);
 		json_u64(&j, "references", t->refs);
 		json_u64(&j, "state_word", t->raw_state);

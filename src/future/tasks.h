@@ -8,6 +8,8 @@
 #include "process/maps.h"
 #include "process/objects.h"
 #include "process/process.h"
+#include "process/registers.h"
+#include "process/unwind.h"
 #include "runtime/runtime.h"
 
 enum { UNKNOWN_OFFSET = 0xffff };
@@ -28,11 +30,20 @@ struct inspect_kind {
 	uint16_t vtable_offset; /* in a task's header; UNKNOWN_OFFSET: its tasks can't be found */
 	bool tokio;
 	bool resolved;
-	const struct dw_type *future; /* T */
-	const struct dw_type *stage;  /* Tokio: Stage<T> */
-	uint64_t stage_offset;	      /* from the header */
+	const struct dw_type *future;	 /* T */
+	const struct dw_type *scheduler; /* S */
+	const struct dw_type *stage;	 /* Tokio: Stage<T> */
+	uint64_t stage_offset;		 /* from the header */
 	char *name, *site;
 	char *why;
+};
+
+/* A thread as it stood still. */
+struct inspect_stack {
+	struct thread_registers regs;
+	char name[32];		     /* "" if not known */
+	struct unwind_frame *frames; /* innermost first */
+	size_t n_frames;
 };
 
 struct inspect {
@@ -44,9 +55,19 @@ struct inspect {
 	size_t n_looked;
 	struct inspect_kind *kinds; /* sorted by vtable */
 	size_t n_kinds;
+	struct inspect_kind **root_kinds; /* of block_on's futures, made as they are found */
+	size_t n_root_kinds;
 	struct mem mem;
 	struct sockets sockets;
 	struct map names; /* see struct await_context */
+	struct inspect_stack *threads;
+	size_t n_threads;
+	struct unwind_map *code; /* NULL: not needed yet */
+	struct unwind_files code_files;
+	struct eh_table **rules;
+	size_t n_rules;
+	char **words; /* names of run queues */
+	size_t n_words;
 	char **notes;
 	size_t n_notes;
 };
@@ -60,6 +81,12 @@ struct found_list {
 	struct found *v;
 	size_t n, cap;
 };
+
+/* The object's debug information, opened at the first call; NULL: there is none. */
+struct debug *inspect_debug(struct inspect *in, struct inspect_object *o);
+/* Fills in what debug information tells of a kind; once. */
+void inspect_resolve(struct inspect *in, struct inspect_kind *k);
+bool inspect_is_running(const struct inspect_task *t);
 
 struct inspect_kind *task_kind_at(struct inspect *in, uint64_t vtable); /* NULL: none */
 

@@ -1,0 +1,405 @@
+/*
+ * Root futures of block_on: Tokio's (both schedulers), futures-lite's, async-io's (which smol and
+ * async-std use), futures-executor's, pollster's, and whatever else is called so.
+ *
+ * A thread that stands in a block_on has its frame on the stack. block_on pins its future in its
+ * own frame, or in a Box, and keeps a Pin<&mut F> to it. Debug information tells of that reference:
+ * where it lies, or which address in the frame it is (binary/debug_frames.c). Where it doesn't, the
+ * code does: the call of F's own poll function gets the address in rdi. An answer counts only if
+ * its type is a parameter of that block_on, and if all answers of a frame are one place.
+ *
+ * Through layers of block_on (Runtime, scheduler, parker) one future may be met several times; it
+ * is shown once.
+ */
+#include "future/block_ons.h"
+
+#include "base/cleanup.h"
+#include "binary/insn.h"
+#include "future/stacks.h"
+#include "runtime/debug_names.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	RSP = 4, /* as insn.h numbers registers */
+	RDI = 7,
+	MAX_CODE = 64 << 10,
+	MAX_STEPS = 6,	 /* from a reference to the future */
+	MAX_PLACES = 16, /* of one address */
+};
+
+struct candidate {
+	const struct dw_type *type; /* NULL: none yet */
+	uint64_t addr;
+	bool several; /* not all of one place */
+};
+
+struct search {
+	struct inspect *in;
+	struct inspect_object *o;
+	const struct inspect_stack *s;
+	size_t frame;
+	struct dw_block_on b;
+	struct candidate found;
+};
+
+static bool same_type(const struct dw_type *a, const struct dw_type *b)
+{
+	return a && b && (a == b || (a->size == b->size && !strcmp(a->full, b->full)));
+}
+
+/* The future among the parameters of block_on that this type is; NULL: none. */
+static const struct dw_type *as_param(const struct search *s, const struct dw_type *t)
+{
+	for (size_t i = 0; i < s->b.n_params; i++) {
+		const struct dw_type *p = dw_type_of(s->o->dwarf, s->b.params[i].type_ref);
+
+		if (same_type(p, t) && await_can_hold(s->o->dwarf, p))
+			return p;
+	}
+	return NULL;
+}
+
+static void add(struct search *s, const struct dw_type *type, uint64_t addr)
+{
+	if (s->found.type && s->found.addr != addr)
+		s->found.several = true;
+	s->found.type = type;
+	s->found.addr = addr;
+}
+
+/* From a reference whose value is `addr` to the future, through references to it. */
+static void follow(struct search *s, const struct dw_type *t, uint64_t addr)
+{
+	for (unsigned i = 0; t && i < MAX_STEPS; i++) {
+		const struct dw_type *f = i ? as_param(s, t) : NULL;
+
+		if (f) {
+			add(s, f, addr);
+			return;
+		}
+		if (i && !mem_u64(&s->in->mem, addr, &addr))
+			return;
+		while (t && t->class == DC_STRUCT && t->n_members == 1)
+			t = dw_member_type(s->o->dwarf, &t->members[0]);
+		t = t && t->class == DC_POINTER ? dw_type_of(s->o->dwarf, t->target_ref) : NULL;
+	}
+}
+
+static void by_variables(struct search *s)
+{
+	const struct unwind_frame *f = &s->s->frames[s->frame];
+
+	for (size_t i = 0; i < s->b.n_slots; i++) {
+		const struct dw_slot *slot = &s->b.slots[i];
+		uint64_t base = slot->base == DWARF_RSP	  ? f->sp
+				: slot->base == DWARF_RBP ? (f->bp_known ? f->bp : 0)
+							  : stacks_frame_end(s->s, s->frame);
+		uint64_t value = base + (uint64_t)slot->offset;
+
+		if (base && (slot->is_value || mem_u64(&s->in->mem, value, &value)))
+			follow(s, dw_type_of(s->o->dwarf, slot->type_ref), value);
+	}
+}
+
+/* ---- by the code ---- */
+
+/* Registers that hold an address in the frame, as offsets from rsp. */
+struct frame_registers {
+	bool known[16];
+	int64_t offset[16];
+};
+
+static void track(struct frame_registers *r, const struct insn *i)
+{
+	if (i->flow == INSN_CALL) {
+		static const uint8_t lost[] = {0, 1, 2, 6, 7, 8, 9, 10, 11};
+
+		for (size_t k = 0; k < sizeof(lost); k++)
+			r->known[lost[k]] = false;
+		return;
+	}
+	if (i->reg >= 16)
+		return;
+	if (i->op == INSN_LEA && i->base == RSP && !i->indexed) {
+		r->known[i->reg] = true;
+		r->offset[i->reg] = i->disp;
+	} else if (i->op == INSN_MOV && i->source == RSP && !i->has_disp) {
+		r->known[i->reg] = true;
+		r->offset[i->reg] = 0;
+	} else if (i->op == INSN_MOV && i->source < 16 && !i->has_disp) {
+		r->known[i->reg] = r->known[i->source];
+		r->offset[i->reg] = r->offset[i->source];
+	} else {
+		r->known[i->reg] = false;
+	}
+}
+
+static void by_code(struct search *s)
+{
+	const struct unwind_frame *f = &s->s->frames[s->frame];
+	struct elf_image *image = s->o->object->image;
+	struct frame_registers r = {0};
+	uint64_t start, end;
+	struct insn_walk w;
+	struct insn insn;
+
+	if (!elf_image_function(image, f->ip - s->o->object->bias, &start, &end) ||
+	    end - start > MAX_CODE || !insn_walk_init(&w, image, start, end))
+		return;
+	while (insn_next(&w, &insn)) {
+		struct dw_function callee;
+
+		if (insn.flow == INSN_CALL && insn.target && r.known[RDI] &&
+		    debug_function(s->o->dwarf, insn.target, &callee) && callee.self_ref)
+			follow(s, dw_type_of(s->o->dwarf, callee.self_ref),
+			       f->sp + (uint64_t)r.offset[RDI]);
+		track(&r, &insn);
+	}
+}
+
+/* ---- entries ---- */
+
+static bool in_library(const char *file)
+{
+	return !file || strstr(file, "/registry/src/") || strstr(file, "/git/checkouts/") ||
+	       await_starts(file, "/rustc/") || strstr(file, "/lib/rustlib/");
+}
+
+/* "src/main.rs:12 (app::main)": the first place of the program's own from this frame outwards. */
+static char *place_of(struct inspect *in, const struct inspect_stack *s, size_t frame)
+{
+	char *text = NULL;
+
+	for (; frame < s->n_frames && !text; frame++) {
+		struct inspect_object *o = stacks_object(in, s->frames[frame].ip);
+		struct dw_place places[MAX_PLACES];
+		size_t n = o && o->dwarf
+				   ? debug_places(o->dwarf, s->frames[frame].ip - o->object->bias,
+						  places, MAX_PLACES)
+				   : 0;
+
+		for (size_t i = 0; i < n && !text; i++) {
+			if (in_library(places[i].file))
+				continue;
+			if (asprintf(&text, "%s:%u (%s)", places[i].file, places[i].line,
+				     places[i].function ? places[i].function : "?") < 0)
+				return NULL;
+		}
+	}
+	return text;
+}
+
+/* Is the future being polled? Code of a task's in between means that a task is. */
+static bool is_polled(struct inspect *in, const struct inspect_stack *s, size_t frame)
+{
+	for (size_t i = frame + 1; i-- > 0;) {
+		struct inspect_object *o = stacks_object(in, s->frames[i].ip);
+		struct dw_place places[MAX_PLACES];
+		size_t n = o && o->dwarf ? debug_places(o->dwarf, s->frames[i].ip - o->object->bias,
+							places, MAX_PLACES)
+					 : 0;
+
+		for (size_t k = n; k-- > 0;) {
+			const char *name = places[k].function ? places[k].function : "";
+
+			if (await_starts(name, "tokio::runtime::task::") ||
+			    await_starts(name, "async_task::raw::"))
+				return false;
+			if (strstr(name, "::{async_fn#") || strstr(name, "::{async_block#") ||
+			    strstr(name, "::{async_closure#"))
+				return true;
+		}
+	}
+	return false;
+}
+
+static const struct find_kind root_kind = {.role = TR_ROOT};
+
+/* One per future and place, so that equal ones are alike. NULL: out of memory. */
+static struct inspect_kind *kind_of(struct inspect *in, struct inspect_object *o,
+				    const struct dw_type *future, char *site)
+{
+	_cleanup_free_ char *place = site;
+	struct inspect_kind **v, *k;
+
+	for (size_t i = 0; i < in->n_root_kinds; i++) {
+		k = in->root_kinds[i];
+		if (k->future == future && k->object == o && !strcmp(k->site, place ? place : ""))
+			return k;
+	}
+	v = reallocarray(in->root_kinds, in->n_root_kinds + 1, sizeof(*v));
+	if (!v)
+		return NULL;
+	in->root_kinds = v;
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		return NULL;
+	*k = (struct inspect_kind){
+		.object = o,
+		.kind = &root_kind,
+		.runtime = "",
+		.resolved = true,
+		.future = future,
+		.name = future ? debug_future_name(o->dwarf, future) : strdup("block_on"),
+		.site = place ? steal(place) : strdup(""),
+	};
+	in->root_kinds[in->n_root_kinds++] = k;
+	return k->name && k->site ? k : NULL;
+}
+
+/* The future that a block_on has as a parameter, found or not. */
+static const struct dw_type *future_of(const struct search *s)
+{
+	for (size_t i = 0; i < s->b.n_params; i++) {
+		const struct dw_type *p = dw_type_of(s->o->dwarf, s->b.params[i].type_ref);
+
+		if (p && await_can_hold(s->o->dwarf, p))
+			return p;
+	}
+	return NULL;
+}
+
+/* A parameter may itself be a reference, as where a layer of block_on has pinned the future. */
+static void dereference(struct search *s, struct candidate *c)
+{
+	const struct dw_type *t = c->type;
+
+	for (unsigned i = 0;
+	     t && i < MAX_STEPS &&
+	     (await_starts(t->full, "core::pin::Pin<&mut ") || await_starts(t->name, "&mut "));
+	     i++) {
+		const struct dw_type *p = t;
+		uint64_t addr;
+
+		while (p && p->class == DC_STRUCT && p->n_members == 1)
+			p = dw_member_type(s->o->dwarf, &p->members[0]);
+		p = p && p->class == DC_POINTER ? dw_type_of(s->o->dwarf, p->target_ref) : NULL;
+		if (!p || !mem_u64(&s->in->mem, c->addr, &addr))
+			break;
+		c->type = t = p;
+		c->addr = addr;
+	}
+}
+
+static int add_root(struct search *s, size_t thread, const char *why, struct inspect_result *r)
+{
+	bool known = !why;
+	const struct dw_type *future = known ? s->found.type : s->o->dwarf ? future_of(s) : NULL;
+	struct inspect_kind *k = kind_of(s->in, s->o, future, place_of(s->in, s->s, s->frame));
+	struct inspect_task *v = reallocarray(r->tasks, r->n_tasks + 1, sizeof(*v));
+
+	if (v)
+		r->tasks = v;
+	if (!v || !k)
+		return -ENOMEM;
+	v[r->n_tasks++] = (struct inspect_task){
+		.addr = known ? s->found.addr : s->s->frames[s->frame].sp,
+		.kind = k,
+		.state = is_polled(s->in, s->s, s->frame) ? IS_RUNNING : IS_IDLE,
+		.thread = thread + 1,
+		.root = known ? future : NULL,
+		.why = why,
+	};
+	return 0;
+}
+
+/* Was this future met in an inner layer of the same block_on? */
+static bool is_known(const struct inspect_result *r, size_t first, const struct candidate *c)
+{
+	for (size_t i = first; i < r->n_tasks; i++)
+		if (r->tasks[i].addr == c->addr && r->tasks[i].root)
+			return true;
+	return false;
+}
+
+static bool look_at_frame(struct search *s)
+{
+	uint64_t pc = s->s->frames[s->frame].ip;
+
+	s->o = stacks_object(s->in, pc);
+	s->found = (struct candidate){0};
+	if (!s->o)
+		return false;
+	if (!inspect_debug(s->in, s->o)) {
+		const struct elf_symbol *symbol =
+			elf_image_symbol_at(s->o->object->image, pc - s->o->object->bias);
+
+		s->b = (struct dw_block_on){0};
+		return symbol && strstr(symbol->name, "8block_on");
+	}
+	if (!debug_block_on(s->o->dwarf, pc - s->o->object->bias, &s->b))
+		return false;
+	by_variables(s);
+	if (!s->found.type)
+		by_code(s);
+	if (s->found.type)
+		dereference(s, &s->found);
+	return true;
+}
+
+static int find_in_thread(struct inspect *in, size_t thread, struct inspect_result *r)
+{
+	struct search s = {.in = in, .s = &in->threads[thread]}, outermost = {0};
+	size_t first = r->n_tasks;
+	int rc = 0;
+
+	for (size_t i = 0; i < s.s->n_frames && rc == 0; i++) {
+		s.frame = i;
+		if (!look_at_frame(&s))
+			continue;
+		if (!outermost.found.several)
+			outermost = s;
+		if (s.found.type && !s.found.several && !is_known(r, first, &s.found))
+			rc = add_root(&s, thread, NULL, r);
+	}
+	if (rc == 0 && r->n_tasks == first && outermost.s)
+		rc = add_root(&outermost, thread,
+			      !outermost.o->dwarf ? "no debug information"
+			      : outermost.found.several
+				      ? "the debug information tells several places of its future"
+				      : "the debug information doesn't tell where its future is",
+			      r);
+	return rc;
+}
+
+/* Is it somewhere below in a tree? */
+static bool is_below(const struct await_node *n, uint64_t addr)
+{
+	for (size_t i = 0; i < n->n_children; i++)
+		if (n->children[i]->addr == addr || is_below(n->children[i], addr))
+			return true;
+	return false;
+}
+
+void block_ons_settle(struct inspect_result *r, size_t first)
+{
+	for (size_t i = first; i < r->n_tasks; i++) {
+		bool inner = false;
+
+		for (size_t k = first; k < r->n_tasks && !inner; k++)
+			inner = k != i && r->tasks[k].thread == r->tasks[i].thread &&
+				r->tasks[k].tree && r->tasks[i].root &&
+				is_below(r->tasks[k].tree, r->tasks[i].addr);
+		if (!inner)
+			continue;
+		await_node_free(r->tasks[i].tree);
+		memmove(&r->tasks[i], &r->tasks[i + 1], (r->n_tasks - i - 1) * sizeof(r->tasks[i]));
+		r->n_tasks--;
+		i--;
+	}
+}
+
+int block_ons_find(struct inspect *in, struct inspect_result *r, struct error *err)
+{
+	size_t missed = in->mem.n_missed;
+	int rc = 0;
+
+	for (size_t i = 0; i < in->n_threads && rc == 0; i++)
+		rc = find_in_thread(in, i, r);
+	in->mem.n_missed = missed;
+	return rc < 0 ? error_set(err, rc, "out of memory") : 0;
+}

@@ -1,0 +1,13 @@
+/* The futures that block_on polls: they are no tasks, they lie on their thread's stack. */
+#ifndef POLLUX_FUTURE_BLOCK_ONS_H
+#define POLLUX_FUTURE_BLOCK_ONS_H
+
+#include "future/tasks.h"
+
+/* Adds one entry of role TR_ROOT for each block_on in which a thread stands. -ENOMEM or 0. */
+int block_ons_find(struct inspect *in, struct inspect_result *r, struct error *err);
+/* Drops those of the entries from `first` on, once they have their trees, that another one of the
+ * same thread polls: layers of one block_on. */
+void block_ons_settle(struct inspect_result *r, size_t first);
+
+#endif

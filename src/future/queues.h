@@ -1,0 +1,13 @@
+/* Where scheduled tasks stand: the run queues of all schedulers. */
+#ifndef POLLUX_FUTURE_QUEUES_H
+#define POLLUX_FUTURE_QUEUES_H
+
+#include "future/tasks.h"
+
+/* Tells of each scheduled task the queue that has it. If it is in none, all queues of its
+ * scheduler could be read, and no thread can be about to put it into one or to run it, it is
+ * in_no_queue. -ENOMEM or 0. */
+int queues_find(struct inspect *in, struct inspect_result *r, struct error *err);
+void queues_done(struct inspect *in);
+
+#endif

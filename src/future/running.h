@@ -1,0 +1,17 @@
+/* Which thread polls which task. */
+#ifndef POLLUX_FUTURE_RUNNING_H
+#define POLLUX_FUTURE_RUNNING_H
+
+#include "future/tasks.h"
+
+/* Fills in `thread` of the tasks that run, where it is known for sure. */
+void running_find(struct inspect *in, struct inspect_result *r);
+
+/* The symbol of a thread-local variable whose name has both parts, from `*pos` on; NULL: no more.
+ * Mangled names hold the parts of a path in both manglings. */
+const struct elf_symbol *running_local(struct elf_image *image, const char *path, const char *name,
+				       size_t *pos);
+/* The type behind such a symbol; NULL: not told. */
+const struct dw_type *running_local_type(struct debug *d, const char *symbol);
+
+#endif

@@ -1,0 +1,25 @@
+/*
+ * The threads of the program at the moment of the copy: their registers, and the frames on their
+ * stacks. From them follows who polls which task, and where the futures of block_on are.
+ */
+#ifndef POLLUX_FUTURE_STACKS_H
+#define POLLUX_FUTURE_STACKS_H
+
+#include "future/tasks.h"
+
+/* Takes over the registers, and makes the copy hold the live part of each stack and what is
+ * thread-local. The threads stand still now. */
+void stacks_note(struct inspect *in, struct thread_registers *registers, size_t n);
+/* Walks all stacks, after the threads were let go. -ENOMEM or 0. */
+int stacks_walk(struct inspect *in, struct error *err);
+void stacks_done(struct inspect *in);
+
+/* The object in which an instruction lies, if it has a runtime; NULL. */
+struct inspect_object *stacks_object(struct inspect *in, uint64_t pc);
+/* The stack pointer of the frame's caller: where the frame ends; 0: not known. */
+uint64_t stacks_frame_end(const struct inspect_stack *s, size_t frame);
+/* Address of a thread-local variable of the program by its symbol's value; 0: there is none. */
+uint64_t stacks_thread_local(const struct inspect_stack *s, const struct inspect_object *o,
+			     uint64_t value);
+
+#endif
