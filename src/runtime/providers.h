@@ -34,7 +34,7 @@ struct probe;	  /* binary/probes.h */
 struct probe_arg; /* binary/probes.h */
 
 #define PROVIDER_MAX_ARGS 6u
-#define PROVIDERS_WAIT_NS 100000000ULL
+#define PROVIDERS_WAIT_NS 250000000ULL
 
 enum provider_what {
 	PW_NOTHING = 0, /* known, but without a word in the vocabulary */
@@ -78,6 +78,12 @@ enum provider_arg {
 	PV_N
 };
 
+enum provider_make {
+	PM_TOKIO2CHROME = 0, /* tells of blocking tasks and workers too, but not which is which */
+	PM_HOOKS,	     /* tokio-dtrace and pull request 7717: kin by names and meaning */
+	PM_ASYNC_STD,
+};
+
 /* A row of the table. Static: compare by address. */
 struct provider_probe {
 	const char *provider; /* "tokio", "async_std" */
@@ -85,6 +91,7 @@ struct provider_probe {
 	const char *source;   /* who carries it: "tokio-dtrace 0.1.1, pollux-probes" */
 	const char *means;    /* one line for people: "a task is spawned at file:line:column" */
 	const char *symbol;   /* the function to put a uprobe on; NULL: it has notes */
+	uint8_t make;	      /* enum provider_make */
 	uint8_t what;	      /* enum provider_what */
 	uint8_t n_args;
 	uint8_t args[PROVIDER_MAX_ARGS]; /* enum provider_arg */
@@ -104,8 +111,9 @@ const struct provider_probe *providers_row(size_t i);
 void providers_function_arg(size_t i, struct probe_arg *ret_arg);
 
 bool provider_arg_is_string(enum provider_arg arg);
-const char *provider_arg_name(enum provider_arg arg);	 /* "task", "file", "line": "" if unused */
-const char *provider_what_text(enum provider_what what); /* "poll begins": the event's word */
+const char *provider_arg_name(enum provider_arg arg); /* "task", "file", "line": "" if unused */
+const char *
+provider_what_text(enum provider_what what); /* "poll_begin": the event that it becomes */
 
 /* A probe that fired. */
 struct provider_hit {
@@ -135,7 +143,7 @@ int providers_feed(struct providers *p, const struct provider_hit *hit);
 int providers_pass(struct providers *p, const struct trace_event *ev);
 int providers_drain(struct providers *p, uint64_t before_ns);
 /* A process began anew with exec: its ids start again. */
-int providers_forget(struct providers *p, uint32_t process, uint64_t time);
+int providers_forget(struct providers *p, uint32_t process);
 
 /* What the probes could not tell, for the coverage; counts so far. */
 struct providers_stats {

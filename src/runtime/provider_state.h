@@ -1,0 +1,126 @@
+/*
+ * What providers.c knows between hits, for the files of the state machine only: tasks, threads with
+ * their queues, kinds. See the head of providers.c.
+ */
+#ifndef POLLUX_RUNTIME_PROVIDER_STATE_H
+#define POLLUX_RUNTIME_PROVIDER_STATE_H
+
+#include "base/map.h"
+#include "runtime/providers.h"
+
+enum { N_PROVIDERS = 2 }; /* Tokio's, async-std's */
+
+#define MAX_ENDED 65536u   /* tasks remembered, so that a second end is known for one */
+#define MAX_TASKS 1048576u /* beyond this the one not heard of for longest is forgotten */
+#define MAX_PLACES 65536u
+#define MAX_NAMES 1024u	 /* kinds of a process that differ by the task's name */
+#define MAX_OPEN 256u	 /* polls open on a thread */
+#define MAX_STRING 4096u /* of a file's or task's name */
+
+struct place {
+	struct place *next; /* with the same hash */
+	char *file, *name;  /* "" if not told */
+	uint32_t line, column;
+};
+
+struct process {
+	uint32_t number;
+	bool has_runtime[N_PROVIDERS];
+	uint32_t runtime[N_PROVIDERS];
+	uint64_t first_spawned; /* smallest id seen to be given out; UINT64_MAX */
+	uint64_t first_task;	/* smallest id of an ordinary task; UINT64_MAX */
+	bool section_ended;	/* a blocking task has ended */
+	uint32_t n_names;
+};
+
+struct kind {
+	uint32_t index; /* in the trace */
+};
+
+struct task {
+	struct task *prev, *next; /* in its list */
+	struct process *process;
+	uint64_t id, born_ns, end_ns;
+	const struct place *place; /* NULL: not told */
+	const struct kind *kind;   /* NULL: not needed yet */
+	uint32_t n_refs;	   /* in queues and open polls */
+	uint8_t role;		   /* enum trace_role, once it is decided */
+	uint8_t make;		   /* enum provider_make */
+	bool decided;		   /* which kind it is */
+	bool ended, gone;	   /* gone: not found any more */
+	bool local, polled;
+	bool details; /* they came, the spawn didn't yet */
+	bool outside; /* not spawned in a poll */
+	bool section; /* it runs as blocking tasks and workers do ... */
+	bool first;   /* ... and is the first thing on its thread */
+};
+
+/* The one heard of last at the end. */
+struct list {
+	struct task *first, *last;
+	size_t n;
+};
+
+struct entry {
+	struct trace_event ev;
+	struct task *task; /* whose kind goes into the event; NULL: none */
+	bool open;	   /* the thread's next hit decides what it is */
+};
+
+struct thread {
+	struct process *process;		/* of its first hit; NULL */
+	struct entry *queue;			/* a ring */
+	size_t head, n, cap;			/* cap: a power of two, or 0 */
+	struct thread *next_waiting, **waiting; /* waiting: it is in the list of those with a queue
+						 */
+	struct task *polls[MAX_OPEN];		/* open ones, innermost last ... */
+	uint8_t outcomes[MAX_OPEN]; /* ... and how each ends; TO_UNKNOWN: not known yet */
+	unsigned n_polls;
+	bool seen;	     /* something was told of it */
+	bool polled, worked; /* a poll's begin was seen; or it has parked */
+	bool section_unseen; /* a blocking section has ended whose begin was not seen */
+};
+
+struct providers {
+	const struct providers_sink *sink;
+	void *ctx;
+	int failed;
+	/* by number; (process, id); number; hash; (place, process and sort) */
+	struct map processes, tasks, threads, places, kinds;
+	size_t n_places;
+	struct list live, ended;
+	struct thread *waiting;
+	struct providers_stats stats;
+};
+
+struct process *provider_process(struct providers *p, uint32_t number);
+struct thread *provider_thread(struct providers *p, uint32_t number);
+const struct place *provider_place(struct providers *p, const char *file, const char *name,
+				   uint32_t line, uint32_t column);
+bool provider_has_kind(struct providers *p, const struct process *ps, const struct place *place,
+		       enum trace_role role);
+
+struct task *provider_task(struct providers *p, const struct process *ps, uint64_t id);
+struct task *provider_task_new(struct providers *p, struct process *ps, uint64_t id, uint64_t time,
+			       enum provider_make make);
+void provider_task_heard(struct providers *p, struct task *t);
+void provider_task_end(struct providers *p, struct task *t, uint64_t time);
+void provider_task_forget(struct providers *p, struct task *t);
+/* Which kind of task it is. What waited for that is told. */
+void provider_task_decide(struct providers *p, struct task *t, enum trace_role role);
+
+void provider_poll_push(struct thread *th, struct task *t);
+/* Its poll and those inside are over; gives its outcome, or TO_N if it isn't open here. */
+unsigned provider_poll_pop(struct thread *th, const struct task *t);
+void provider_polls_clear(struct thread *th);
+
+void provider_put(struct providers *p, struct thread *th, const struct trace_event *ev,
+		  struct task *t, bool open);
+struct entry *provider_last(struct thread *th); /* in the queue; NULL */
+/* Nothing more is asked of the open entry. */
+void provider_close(struct providers *p, struct thread *th, struct entry *e);
+/* The oldest entry of any thread that waits to be decided and is older; NULL. */
+struct entry *provider_undecided(struct providers *p, uint64_t before_ns, struct thread **ret_th);
+void provider_state_done(struct providers *p);
+
+#endif
