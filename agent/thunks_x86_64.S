@@ -68,6 +68,13 @@ agent_image_live:
 	.cfi_startproc
 	.endm
 
+/* A personality routine. Global, since ld takes those of local symbols for the same. */
+	.macro PERSONALITY name
+	.globl \name
+	.hidden \name
+	FUNCTION \name
+	.endm
+
 	.macro END name
 	.cfi_endproc
 	.size \name, . - \name
@@ -199,7 +206,7 @@ END thunk_async_run
  * _Unwind_Reason_Code personality(version, actions, class, exception, context) of the frame above. There
  * is nothing to land on: what must be done when a panic passes is done here, and the unwinding goes on.
  */
-FUNCTION agent_personality
+PERSONALITY agent_personality
 	pushq %rbp
 	.cfi_adjust_cfa_offset 8
 	.cfi_rel_offset %rbp, 0
@@ -282,7 +289,7 @@ FUNCTION thunk_future
 END thunk_future
 
 /* As agent_personality, of the frame above. */
-FUNCTION agent_future_personality
+PERSONALITY agent_future_personality
 	pushq %rbp
 	.cfi_adjust_cfa_offset 8
 	.cfi_rel_offset %rbp, 0
