@@ -4,6 +4,6 @@
 
 #include "import/import.h"
 
-extern const struct import_ops import_perf_script;
+extern const struct import_ops import_perf_data, import_perf_script;
 
 #endif

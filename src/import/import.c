@@ -13,6 +13,7 @@
 #include <string.h>
 
 const struct import_ops *const import_formats[] = {
+	&import_perf_data,
 	&import_perf_script,
 	NULL,
 };
@@ -135,7 +136,7 @@ int import_run(const char *const *paths, size_t n, const struct import_options *
 	}
 	ret_summary->n_items = s.n_items;
 	ret_summary->n_events = s.n_events;
-	ret_summary->n_threads = s.n_threads;
+	ret_summary->n_threads = s.n_told;
 	ret_summary->n_stacks = s.frames.n_stacks;
 	ret_summary->n_lost = s.n_lost;
 	sink_done(&s);

@@ -121,38 +121,53 @@ static int tell_process(struct sink *s, struct import_process *p)
 	return r;
 }
 
-static struct import_thread *new_thread(struct sink *s, uint32_t pid, uint32_t tid,
-					const char *comm, size_t len)
+static struct import_thread *new_thread(struct sink *s, uint32_t pid, uint32_t tid)
 {
-	if (s->n_threads >= MAX_THREADS) {
-		failed(s, -E2BIG);
-		return NULL;
-	}
 	struct import_process *p = sink_process(s, pid, NULL, 0);
-	if (!p)
-		return NULL;
-	if (!p->exe && len)
-		p->exe = strndup(comm, len);
-	int r = p->told ? 0 : tell_process(s, p);
-	struct import_thread *t = r == 0 ? calloc(1, sizeof(*t)) : NULL;
-	if (!t) {
-		failed(s, r < 0 ? r : -ENOMEM);
-		return NULL;
-	}
-	*t = (struct import_thread){
-		.process = p, .tid = tid, .syscall = SINK_NO_SYSCALL, .comm_len = (uint32_t)len};
-	memcpy(t->comm, comm, len);
-	const struct trace_thread told = {.process = p->index, .tid = tid, .name = t->comm};
-	r = trace_writer_thread(s->writer, &told, &t->index);
-	if (r == 0)
-		r = map_put(&s->threads, pid, tid, t);
-	if (r < 0) {
+	struct import_thread *t = NULL;
+
+	if (s->n_threads >= MAX_THREADS)
+		failed(s, -E2BIG);
+	else if (p)
+		t = calloc(1, sizeof(*t));
+	if (!t || map_put(&s->threads, pid, tid, t) < 0) {
 		free(t);
-		failed(s, r);
+		failed(s, -ENOMEM);
 		return NULL;
 	}
+	t->process = p;
+	t->tid = tid;
+	t->syscall = SINK_NO_SYSCALL;
 	s->n_threads++;
 	return t;
+}
+
+static int tell_thread(struct sink *s, struct import_thread *t)
+{
+	struct import_process *p = t->process;
+
+	if (!p->exe && t->comm_len)
+		p->exe = strdup(t->comm);
+	int r = p->told ? 0 : tell_process(s, p);
+	if (r < 0)
+		return failed(s, r);
+	const struct trace_thread told = {.process = p->index, .tid = t->tid, .name = t->comm};
+	r = trace_writer_thread(s->writer, &told, &t->index);
+	t->told = r == 0;
+	s->n_told += t->told;
+	return failed(s, r);
+}
+
+static void set_comm(struct sink *s, struct import_thread *t, const char *comm, size_t len)
+{
+	len = len < SINK_COMM_BYTES ? len : SINK_COMM_BYTES - 1;
+	if (!len || (t->comm_len == len && !memcmp(t->comm, comm, len)))
+		return;
+	memcpy(t->comm, comm, len);
+	t->comm[len] = 0;
+	t->comm_len = (uint32_t)len;
+	if (t->told)
+		failed(s, trace_writer_thread_name(s->writer, t->index, t->comm));
 }
 
 struct import_thread *sink_thread(struct sink *s, uint32_t pid, uint32_t tid, const char *comm,
@@ -160,16 +175,24 @@ struct import_thread *sink_thread(struct sink *s, uint32_t pid, uint32_t tid, co
 {
 	struct import_thread *t = map_get(&s->threads, pid, tid);
 
-	len = len < SINK_COMM_BYTES ? len : SINK_COMM_BYTES - 1;
 	if (!t)
-		return new_thread(s, pid, tid, comm, len);
-	if (len && (t->comm_len != len || memcmp(t->comm, comm, len) != 0)) {
-		memcpy(t->comm, comm, len);
-		t->comm[len] = 0;
-		t->comm_len = (uint32_t)len;
-		failed(s, trace_writer_thread_name(s->writer, t->index, t->comm));
-	}
-	return t;
+		t = new_thread(s, pid, tid);
+	if (!t)
+		return NULL;
+	set_comm(s, t, comm, len);
+	return t->told || tell_thread(s, t) == 0 ? t : NULL;
+}
+
+int sink_comm(struct sink *s, uint32_t pid, uint32_t tid, const char *comm, size_t len)
+{
+	struct import_thread *t = map_get(&s->threads, pid, tid);
+
+	if (!t)
+		t = new_thread(s, pid, tid);
+	if (!t)
+		return s->code;
+	set_comm(s, t, comm, len);
+	return s->code;
 }
 
 const char *sink_keep(struct sink *s, const char *text, size_t len)
@@ -339,7 +362,7 @@ static int give(struct sink *s, const struct hit *h)
 		ev = event_of(h, TE_THREAD_END);
 		return pass(s, &ev);
 	case HIT_EXEC:
-		return providers_forget(s->providers, h->thread->process->index, h->order.time);
+		return providers_forget(s->providers, h->thread->process->index);
 	}
 	return 0;
 }

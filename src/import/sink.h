@@ -26,6 +26,7 @@ struct import_thread {
 	uint32_t index, tid;
 	uint32_t syscall; /* number of the one that it is in, SINK_NO_SYSCALL: none */
 	uint64_t syscall_ns;
+	bool told;   /* the trace knows of it */
 	bool active; /* something happened on it since the last loss */
 	uint32_t comm_len;
 	char comm[SINK_COMM_BYTES];
@@ -64,7 +65,7 @@ struct sink {
 	struct map processes, threads; /* by pid; by (pid, tid) */
 	struct import_thread **active; /* threads on which something happened since the last loss */
 	size_t n_active, active_cap;
-	uint32_t n_threads;
+	uint32_t n_threads, n_told;
 	bool rounds;	   /* the trace gets rounds: not if several files are read */
 	uint64_t given_ns; /* what was taken out of the order last */
 	uint64_t n_items;  /* set by the importers as they go */
@@ -85,6 +86,8 @@ struct import_process *sink_process(struct sink *s, uint32_t pid, const char *ex
 /* The thread; its name is told anew if it is another. */
 struct import_thread *sink_thread(struct sink *s, uint32_t pid, uint32_t tid, const char *comm,
 				  size_t len);
+/* Its name, whether or not anything of it is ever told. */
+int sink_comm(struct sink *s, uint32_t pid, uint32_t tid, const char *comm, size_t len);
 /* A string that stays, 0-terminated; NULL: not kept. */
 const char *sink_keep(struct sink *s, const char *text, size_t len);
 

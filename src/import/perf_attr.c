@@ -1,0 +1,214 @@
+/*
+ * Attributes and samples. A sample is a run of 8-byte words, whose presence and order follow from
+ * its attribute's sample_type; which attribute it is of says an id in it, which stands first
+ * (PERF_SAMPLE_IDENTIFIER) or, in older files, at the same place in the samples of all attributes.
+ * Source: the comments at PERF_RECORD_SAMPLE and struct perf_event_attr in the kernel's
+ * include/uapi/linux/perf_event.h.
+ */
+#include "import/perf_attr.h"
+
+#include "base/cursor.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of the flags. */
+#define FREQ (1ull << 10)
+#define SAMPLE_ID_ALL (1ull << 18)
+#define MAX_CHAIN 4096u
+
+/* Offsets in struct perf_event_attr; later fields are absent in files of older kernels. */
+enum {
+	AT_TYPE = 0,
+	AT_CONFIG = 8,
+	AT_PERIOD = 16,
+	AT_SAMPLE_TYPE = 24,
+	AT_READ_FORMAT = 32,
+	AT_FLAGS = 40,
+	ATTR_MIN = 64,
+};
+
+void perf_attrs_done(struct perf_attrs *a)
+{
+	for (size_t i = 0; i < a->n; i++)
+		free(a->v[i].name);
+	free(a->v);
+	map_done(&a->by_id);
+	*a = (struct perf_attrs){0};
+}
+
+static uint64_t word(const uint8_t *bytes, size_t len, size_t at, size_t size)
+{
+	uint64_t v = 0;
+	if (at + size <= len)
+		memcpy(&v, bytes + at, size);
+	return v;
+}
+
+struct perf_attr *perf_attrs_add(struct perf_attrs *a, const uint8_t *bytes, size_t len)
+{
+	if (len < ATTR_MIN || a->n >= PERF_MAX_ATTRS)
+		return NULL;
+	struct perf_attr *v = realloc(a->v, (a->n + 1) * sizeof(*v));
+	if (!v)
+		return NULL;
+	a->v = v;
+	v[a->n] = (struct perf_attr){
+		.period = 1,
+		.type = (uint32_t)word(bytes, len, AT_TYPE, 4),
+		.config = word(bytes, len, AT_CONFIG, 8),
+		.sample_type = word(bytes, len, AT_SAMPLE_TYPE, 8),
+		.read_format = word(bytes, len, AT_READ_FORMAT, 8),
+		.flags = word(bytes, len, AT_FLAGS, 8),
+	};
+	if (!(v[a->n].flags & FREQ) && word(bytes, len, AT_PERIOD, 8))
+		v[a->n].period = word(bytes, len, AT_PERIOD, 8);
+	return &v[a->n++];
+}
+
+int perf_attrs_add_id(struct perf_attrs *a, uint64_t id, const struct perf_attr *attr)
+{
+	if (a->n_ids >= PERF_MAX_IDS)
+		return -E2BIG;
+	a->n_ids++;
+	return map_put(&a->by_id, id, 0, (void *)((uintptr_t)(attr - a->v) + 1));
+}
+
+struct perf_attr *perf_attrs_by_id(const struct perf_attrs *a, uint64_t id)
+{
+	uintptr_t index = (uintptr_t)map_get(&a->by_id, id, 0);
+	return index && index <= a->n ? &a->v[index - 1] : NULL;
+}
+
+void perf_attr_prepare(struct perf_attr *a, const struct perf_formats *formats)
+{
+	static const char *const hardware[] = {"cycles", "instructions"};
+	static const char *const software[] = {"cpu-clock", "task-clock"};
+	const char *name = NULL;
+
+	if (a->ready)
+		return;
+	a->ready = true;
+	if (a->type == PERF_TYPE_TRACEPOINT) {
+		a->format = perf_formats_find(formats, a->config);
+		/* What it is called in the kernel, not what the user called it. */
+		name = a->format ? a->format->name : a->name;
+	} else if (a->type == PERF_TYPE_HARDWARE && (uint32_t)a->config < 2) {
+		name = hardware[(uint32_t)a->config];
+	} else if (a->type == PERF_TYPE_SOFTWARE && a->config < 2) {
+		name = software[a->config];
+	} else {
+		name = a->name;
+	}
+	if (name)
+		perf_event_classify(name, strlen(name), &a->event);
+}
+
+/* ---- samples ---- */
+
+static struct perf_attr *attr_of(struct perf_attrs *a, const uint8_t *body, size_t len)
+{
+	static const uint64_t before_id[] = {PERF_SAMPLE_IP, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
+					     PERF_SAMPLE_ADDR};
+	size_t at = 0;
+
+	if (a->n <= 1)
+		return a->v;
+	/* All attributes of a file agree on where the id is. */
+	uint64_t type = a->v[0].sample_type;
+	if (!(type & PERF_SAMPLE_IDENTIFIER)) {
+		if (!(type & PERF_SAMPLE_ID))
+			return NULL;
+		for (size_t i = 0; i < sizeof(before_id) / sizeof(before_id[0]); i++)
+			at += type & before_id[i] ? 8 : 0;
+	}
+	return at + 8 <= len ? perf_attrs_by_id(a, word(body, len, at, 8)) : NULL;
+}
+
+static void skip_read(struct cursor *c, uint64_t format)
+{
+	uint64_t n = 1, each = 1 + !!(format & PERF_FORMAT_ID) + !!(format & (1ull << 4));
+
+	if (format & PERF_FORMAT_GROUP)
+		n = cursor_u64(c);
+	if (format & PERF_FORMAT_TOTAL_TIME_ENABLED)
+		cursor_u64(c);
+	if (format & PERF_FORMAT_TOTAL_TIME_RUNNING)
+		cursor_u64(c);
+	if (n > cursor_left(c) / 8)
+		c->failed = true;
+	else
+		cursor_bytes(c, n * each * 8);
+}
+
+bool perf_sample_parse(struct perf_attrs *a, const uint8_t *body, size_t len,
+		       struct perf_sample *ret)
+{
+	struct cursor c;
+	struct perf_attr *attr = attr_of(a, body, len);
+
+	if (!attr)
+		return false;
+	uint64_t type = attr->sample_type;
+	*ret = (struct perf_sample){.attr = attr, .period = attr->period};
+	cursor_init(&c, body, len);
+	if (type & PERF_SAMPLE_IDENTIFIER)
+		cursor_u64(&c);
+	if (type & PERF_SAMPLE_IP)
+		ret->ip = cursor_u64(&c);
+	if (type & PERF_SAMPLE_TID) {
+		ret->pid = cursor_u32(&c);
+		ret->tid = cursor_u32(&c);
+	}
+	if (type & PERF_SAMPLE_TIME)
+		ret->time = cursor_u64(&c);
+	if (type & PERF_SAMPLE_ADDR)
+		cursor_u64(&c);
+	if (type & PERF_SAMPLE_ID)
+		cursor_u64(&c);
+	if (type & PERF_SAMPLE_STREAM_ID)
+		cursor_u64(&c);
+	if (type & PERF_SAMPLE_CPU)
+		cursor_u64(&c);
+	if (type & PERF_SAMPLE_PERIOD)
+		ret->period = cursor_u64(&c);
+	if (type & PERF_SAMPLE_READ)
+		skip_read(&c, attr->read_format);
+	if (type & PERF_SAMPLE_CALLCHAIN) {
+		uint64_t n = cursor_u64(&c);
+		if (n > cursor_left(&c) / 8)
+			return false;
+		ret->chain = cursor_bytes(&c, n * 8);
+		ret->n_chain = n < MAX_CHAIN ? (size_t)n : MAX_CHAIN;
+	}
+	if (type & PERF_SAMPLE_RAW) {
+		ret->raw_len = cursor_u32(&c);
+		ret->raw = cursor_bytes(&c, ret->raw_len);
+	}
+	return cursor_ok(&c);
+}
+
+void perf_trailer_parse(const struct perf_attrs *a, const uint8_t *body, size_t len,
+			struct perf_sample *ret)
+{
+	*ret = (struct perf_sample){0};
+	if (!a->n || !(a->v[0].flags & SAMPLE_ID_ALL))
+		return;
+	uint64_t type = a->v[0].sample_type;
+	size_t at = len;
+	static const uint64_t behind_time[] = {PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_CPU,
+					       PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_ID};
+	for (size_t i = 0; i < sizeof(behind_time) / sizeof(behind_time[0]); i++)
+		at -= type & behind_time[i] && at >= 8 ? 8 : 0;
+	if (type & PERF_SAMPLE_TIME && at >= 8) {
+		at -= 8;
+		ret->time = word(body, len, at, 8);
+	}
+	if (type & PERF_SAMPLE_TID && at >= 8) {
+		at -= 8;
+		ret->pid = (uint32_t)word(body, len, at, 4);
+		ret->tid = (uint32_t)word(body, len, at + 4, 4);
+	}
+}

@@ -1,0 +1,57 @@
+/*
+ * What a perf.data file says of its events, and its samples taken apart by it. The layout is that
+ * of <linux/perf_event.h>. Private to this room.
+ */
+#ifndef POLLUX_IMPORT_PERF_ATTR_H
+#define POLLUX_IMPORT_PERF_ATTR_H
+
+#include "base/map.h"
+#include "import/perf_events.h"
+#include "import/perf_format.h"
+
+#define PERF_MAX_ATTRS 4096u
+#define PERF_MAX_IDS (1u << 20)
+
+struct perf_attr {
+	uint32_t type;
+	uint64_t config, sample_type, read_format, flags;
+	uint64_t period; /* 1 if each sample has its own */
+	char *name;	 /* "sdt_tokio:task_poll_begin"; NULL: not told */
+	bool ready;	 /* event and format are looked up */
+	struct perf_event event;
+	const struct perf_format *format; /* of tracepoints; NULL: not told */
+};
+
+struct perf_attrs {
+	struct perf_attr *v;
+	size_t n;
+	struct map by_id; /* id to index + 1 */
+	size_t n_ids;
+};
+
+struct perf_sample {
+	const struct perf_attr *attr;
+	uint64_t ip, time, period;
+	uint32_t pid, tid;
+	const uint8_t *chain; /* n_chain addresses of 8 bytes, innermost first */
+	size_t n_chain;
+	const uint8_t *raw;
+	size_t raw_len;
+};
+
+void perf_attrs_done(struct perf_attrs *a);
+/* The attribute as it stands in the file: so many bytes of it. NULL: broken, or too many. */
+struct perf_attr *perf_attrs_add(struct perf_attrs *a, const uint8_t *bytes, size_t len);
+int perf_attrs_add_id(struct perf_attrs *a, uint64_t id, const struct perf_attr *attr);
+struct perf_attr *perf_attrs_by_id(const struct perf_attrs *a, uint64_t id);
+/* Looks up what it means, once. */
+void perf_attr_prepare(struct perf_attr *a, const struct perf_formats *formats);
+
+/* The body of a sample record, behind its header. False: it is broken or of no known event. */
+bool perf_sample_parse(struct perf_attrs *a, const uint8_t *body, size_t len,
+		       struct perf_sample *ret);
+/* What stands at the end of other records: pid, tid and time, 0 where they don't. */
+void perf_trailer_parse(const struct perf_attrs *a, const uint8_t *body, size_t len,
+			struct perf_sample *ret);
+
+#endif
