@@ -22,11 +22,11 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #define RING_BYTES (512u << 10) /* what a user may lock per CPU by default, but for one page */
-#define RING_MIN_BYTES (16u << 10)
 
 enum what { LEFT, LEFT_READY, CAME, ENDED, LOST };
 
@@ -71,8 +71,9 @@ static int event_open(pid_t tid, int cpu)
 		.use_clockid = 1,
 		.clockid = CLOCK_MONOTONIC,
 	};
+	long fd = syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 
-	return perf_open(&attr, tid, cpu);
+	return fd < 0 ? -errno : (int)fd;
 }
 
 static void forget_absent(struct sched_way *w)
@@ -151,11 +152,7 @@ static int add_event(struct sched_way *w, pid_t tid, unsigned cpu)
 		if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, w->owners[cpu]) < 0)
 			rc = -errno;
 	} else {
-		/* What a user without rights may lock in memory is limited. */
-		size_t bytes = RING_BYTES;
-
-		while ((rc = perf_ring_open(ring, fd, bytes)) == -EPERM && bytes > RING_MIN_BYTES)
-			bytes /= 2;
+		rc = perf_ring_open(ring, fd, RING_BYTES);
 		w->owners[cpu] = fd;
 	}
 	return rc;
@@ -209,8 +206,9 @@ static int way_join(struct sched_way *w, pid_t pid, struct error *err)
 
 /* ---- from records to events ---- */
 
-static int take_record(struct sched_way *w, const struct perf_event_header *h)
+static int take_record(void *context, const struct perf_event_header *h)
 {
+	struct sched_way *w = context;
 	const unsigned char *body = (const unsigned char *)(h + 1);
 	struct happening one = {.what = LOST};
 
@@ -307,30 +305,19 @@ static int tell(struct sched_way *w, const struct happening *h)
 	return 0;
 }
 
-static int take_ring(struct sched_way *w, struct perf_ring *ring, double *ret_fill)
-{
-	const struct perf_event_header *h;
-	double fill = perf_ring_fill(ring);
-	struct perf_pass pass = perf_ring_begin(ring);
-	int rc = 0;
-
-	if (fill > *ret_fill)
-		*ret_fill = fill;
-	while (rc == 0 && (h = perf_ring_next(ring, &pass)))
-		rc = take_record(w, h);
-	perf_ring_end(ring, &pass);
-	return rc;
-}
-
 /* Takes what is there; tells what was stamped before `until`. */
 static int drain_until(struct sched_way *w, uint64_t until, double *ret_fill)
 {
 	size_t n = 0;
 	int rc = 0;
 
-	for (unsigned i = 0; i < w->n_cpus && rc == 0; i++)
-		if (w->rings[i].page)
-			rc = take_ring(w, &w->rings[i], ret_fill);
+	for (unsigned i = 0; i < w->n_cpus && rc == 0; i++) {
+		if (!w->rings[i].page)
+			continue;
+		rc = perf_ring_drain(&w->rings[i], take_record, w);
+		if (w->rings[i].fill > *ret_fill)
+			*ret_fill = w->rings[i].fill;
+	}
 	if (rc == 0 && w->n_waiting)
 		qsort(w->waiting, w->n_waiting, sizeof(*w->waiting), compare);
 	while (rc == 0 && n < w->n_waiting && w->waiting[n].time < until)
