@@ -52,7 +52,7 @@ struct task {
 	bool details; /* they came, the spawn didn't yet */
 	bool outside; /* not spawned in a poll */
 	bool section; /* it runs as blocking tasks and workers do ... */
-	bool first;   /* ... and is the first thing on its thread */
+	bool first;   /* ... and is the first thing on its thread, before all blocking ones */
 };
 
 /* The one heard of last at the end. */

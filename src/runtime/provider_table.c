@@ -295,11 +295,10 @@ static bool is_name(const char *row, const char *name, size_t len, bool perf)
 	size_t i = 0;
 
 	for (; i < len && *row; row++, i++) {
-		if (*row == name[i] || (perf && *row == '-' && name[i] == '_'))
-			continue;
-		if (*row != '-' || i + 1 >= len || name[i] != '_' || name[i + 1] != '_')
+		if (*row == '-' && name[i] == '_' && i + 1 < len && name[i + 1] == '_')
+			i++;
+		else if (*row != name[i] && !(perf && *row == '-' && name[i] == '_'))
 			return false;
-		i++;
 	}
 	return i == len && !*row;
 }

@@ -118,8 +118,7 @@ static bool need_task(struct hit *h)
 static void decide_usual(struct providers *p, struct task *t)
 {
 	const struct process *ps = t->process;
-	bool like_worker = t->section && t->first && t->outside && !ps->section_ended &&
-			   t->id < ps->first_task;
+	bool like_worker = t->section && t->first && t->outside && t->id < ps->first_task;
 
 	if (t->make != PM_TOKIO2CHROME)
 		provider_task_decide(p, t, t->role);
@@ -365,6 +364,7 @@ static void section_begin(struct hit *h)
 	if (!t || t->section)
 		return;
 	t->section = true;
+	t->first &= !h->ps->section_ended;
 	h->p->stats.n_late += t->decided;
 }
 
