@@ -120,7 +120,7 @@ int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
 	s->shared.joined = joined;
 	s->shared.set = s;
 	s->start_cpu_ns = clock_cpu_ns();
-	s->members[0].ops = &capture_agent;
+	s->members[0].ops = opt->kernel ? &capture_kernel : &capture_agent;
 	s->n = 1;
 	for (size_t i = 0; i < MAX_SOURCES - 1 && rc == 0; i++) {
 		struct member *m = &s->members[s->n];

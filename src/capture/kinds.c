@@ -1,0 +1,63 @@
+/*
+ * From a finding to the trace's runtimes and kinds: the same words whether the agent or the kernel
+ * sees their tasks, so that two recordings of one program can be compared.
+ */
+#include "capture/kinds.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+
+int kinds_tell_runtimes(struct trace_writer *w, uint32_t process, const struct finding *f,
+			uint32_t *ret_runtimes)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < f->n_runtimes && rc == 0; i++) {
+		const struct trace_runtime r = {.process = process,
+						.name = f->runtimes[i].name,
+						.version = f->runtimes[i].version,
+						.object = f->path,
+						.verified = f->runtimes[i].verified};
+
+		rc = trace_writer_runtime(w, &r, &ret_runtimes[i]);
+	}
+	return rc;
+}
+
+int kinds_tell(struct trace_writer *w, uint32_t process, const struct finding *f,
+	       const uint32_t *numbers, const struct find_kind *k, const struct find_waker *waker,
+	       uint32_t *ret_index)
+{
+	const struct find_site *sites = k ? k->sites : waker->sites;
+	size_t n_sites = k ? k->n_sites : waker->n_sites;
+	uint32_t own = k ? k->runtime : waker->runtime;
+	_cleanup_free_ uint64_t *addrs = calloc(n_sites + 1, sizeof(*addrs));
+	_cleanup_free_ const char **names = calloc(n_sites + 1, sizeof(*names));
+	struct trace_kind kind = {.process = process,
+				  .runtime = own < f->n_runtimes ? numbers[own] : 0};
+
+	if (!addrs || !names)
+		return -ENOMEM;
+	for (size_t i = 0; i < n_sites; i++) {
+		addrs[i] = sites[i].addr;
+		names[i] = sites[i].where ? sites[i].where : "";
+	}
+	kind.n_sites = (uint32_t)n_sites;
+	kind.site_addrs = addrs;
+	kind.sites = names;
+	if (k) {
+		kind.role = (uint16_t)k->role;
+		kind.vtable = k->vtable;
+		kind.poll = k->poll;
+		kind.name = k->name;
+		kind.full_name = k->full_name;
+		kind.scheduler = k->scheduler;
+	} else {
+		kind.role = TR_ROOT;
+		kind.vtable = waker->vtable;
+		kind.name = waker->name;
+	}
+	kind.address_named = own < f->n_runtimes && k && !k->id_offset;
+	return trace_writer_kind(w, &kind, ret_index);
+}

@@ -1,0 +1,16 @@
+/* What the trace is told of the runtimes and kinds of a finding, by whichever source. */
+#ifndef POLLUX_CAPTURE_KINDS_H
+#define POLLUX_CAPTURE_KINDS_H
+
+#include "runtime/runtime.h"
+#include "trace/trace.h"
+
+/* ret_runtimes[i]: trace index of f->runtimes[i]. 0 or what the writer says. */
+int kinds_tell_runtimes(struct trace_writer *w, uint32_t process, const struct finding *f,
+			uint32_t *ret_runtimes);
+/* A kind of tasks (`numbers` as above), or (k is NULL) the one of the roots that use a waker. */
+int kinds_tell(struct trace_writer *w, uint32_t process, const struct finding *f,
+	       const uint32_t *numbers, const struct find_kind *k, const struct find_waker *waker,
+	       uint32_t *ret_index);
+
+#endif
