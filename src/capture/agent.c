@@ -10,6 +10,7 @@
  */
 #include "base/cleanup.h"
 #include "base/buf.h"
+#include "capture/kinds.h"
 #include "capture/pace.h"
 #include "capture/source.h"
 #include "runtime/futures.h"
@@ -54,42 +55,6 @@ struct capture {
 
 /* ---- what the trace is told at the start ---- */
 
-static int write_kind(struct capture *c, struct source *s, const struct attach_kind *k,
-		      uint32_t runtime, uint32_t *ret_index)
-{
-	const struct find_site *sites = k->kind ? k->kind->sites : k->waker->sites;
-	size_t n_sites = k->kind ? k->kind->n_sites : k->waker->n_sites;
-	_cleanup_free_ uint64_t *addrs = calloc(n_sites + 1, sizeof(*addrs));
-	_cleanup_free_ const char **names = calloc(n_sites + 1, sizeof(*names));
-	struct trace_kind kind = {.process = s->process, .runtime = runtime};
-	const struct finding *f = &k->object->finding;
-	uint32_t own = k->kind ? k->kind->runtime : k->waker->runtime;
-
-	if (!addrs || !names)
-		return -ENOMEM;
-	for (size_t i = 0; i < n_sites; i++) {
-		addrs[i] = sites[i].addr;
-		names[i] = sites[i].where ? sites[i].where : "";
-	}
-	kind.n_sites = (uint32_t)n_sites;
-	kind.site_addrs = addrs;
-	kind.sites = names;
-	if (k->kind) {
-		kind.role = (uint16_t)k->kind->role;
-		kind.vtable = k->kind->vtable;
-		kind.poll = k->kind->poll;
-		kind.name = k->kind->name;
-		kind.full_name = k->kind->full_name;
-		kind.scheduler = k->kind->scheduler;
-	} else {
-		kind.role = TR_ROOT;
-		kind.vtable = k->waker->vtable;
-		kind.name = k->waker->name;
-	}
-	kind.address_named = own < f->n_runtimes && k->kind && !k->kind->id_offset;
-	return trace_writer_kind(c->drain.writer, &kind, ret_index);
-}
-
 /* Where it is defined stands where of others it is told where they are spawned. */
 static int write_future(struct capture *c, const struct source *s, const struct find_future *f,
 			uint32_t runtime, uint32_t *ret_index)
@@ -132,27 +97,17 @@ static int write_runtimes(struct capture *c, struct source *s)
 
 		if (!numbers)
 			return -ENOMEM;
-		for (size_t i = 0; i < f->n_runtimes && rc == 0; i++) {
-			const struct trace_runtime r = {.process = s->process,
-							.name = f->runtimes[i].name,
-							.version = f->runtimes[i].version,
-							.object = f->path,
-							.verified = f->runtimes[i].verified};
-			rc = trace_writer_runtime(c->drain.writer, &r, &numbers[i]);
-		}
+		rc = kinds_tell_runtimes(c->drain.writer, s->process, f, numbers);
 		for (size_t i = 0; i < n_kinds && rc == 0; i++) {
 			const struct attach_kind *k = &kinds[i];
-			uint32_t own = k->kind	  ? k->kind->runtime
-				       : k->waker ? k->waker->runtime
-						  : 0;
 
 			if (k->object != objects[o])
 				continue;
 			if (k->future)
 				rc = write_future(c, s, k->future, numbers[0], &s->kinds[i]);
 			else
-				rc = write_kind(c, s, k, own < f->n_runtimes ? numbers[own] : 0,
-						&s->kinds[i]);
+				rc = kinds_tell(c->drain.writer, s->process, f, numbers, k->kind,
+						k->waker, &s->kinds[i]);
 		}
 	}
 	s->n_kinds = (uint32_t)n_kinds;
