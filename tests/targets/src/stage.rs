@@ -53,8 +53,15 @@ impl Stage {
     /// All is done. What a task did is known before its last poll has returned, and an executor that
     /// nobody can drop may still be in it: a moment for that, before the truth is told.
     pub fn done(&self) {
+        self.done_with("");
+    }
+
+    /// With one member more in the truth.
+    pub fn done_with(&self, member: &str) {
         std::thread::sleep(std::time::Duration::from_millis(30));
-        say(&crate::truth::json(&self.program));
+        let truth = crate::truth::json(&self.program);
+        let comma = if member.is_empty() { "" } else { "," };
+        say(&format!("{}{comma}{member}}}", &truth[..truth.len() - 1]));
         if self.wait {
             read_line();
         }
