@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "base/text.h"
 #include "cli/verbs.h"
+#include "report/machines.h"
 #include "report/report.h"
 
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #define FAMILIES_SHOWN 20
+#define NO_PROGRESS_NS 10000000ull
 
 static int parse_number(const struct cli_args *args, const char *name, unsigned *ret)
 {
@@ -69,6 +71,36 @@ static int print(const struct buf *out, struct error *err)
 	return 0;
 }
 
+static int make_machines(struct trace_reader *reader, const struct report_options *opt,
+			 uint64_t no_progress_ns, bool json, struct buf *out, struct error *err)
+{
+	struct machines *machines;
+	int r = machines_make(reader, opt, no_progress_ns, &machines, err);
+	if (r < 0)
+		return r;
+	if (json)
+		machines_json(machines, out);
+	else
+		machines_text(machines, out);
+	machines_free(machines);
+	return 0;
+}
+
+static int make_report(struct trace_reader *reader, const struct report_options *opt, bool json,
+		       struct buf *out, struct error *err)
+{
+	struct report *rep;
+	int r = report_make(reader, opt, &rep, err);
+	if (r < 0)
+		return r;
+	if (json)
+		report_json(rep, out);
+	else
+		report_text(rep, out);
+	report_free(rep);
+	return 0;
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	static char label[] = "reading";
@@ -79,29 +111,29 @@ static int run(const struct cli_args *args, struct error *err)
 		.progress = cli_progress,
 		.progress_ctx = label,
 	};
+	bool machines = cli_flag(args, "machines"), json = cli_flag(args, "json");
+	uint64_t no_progress_ns = NO_PROGRESS_NS;
 	int r = parse(args, &opt);
+	if (r == 0)
+		r = parse_time(args, "no-progress", &no_progress_ns);
 	if (r)
 		return r;
+	if (!machines && cli_option(args, "no-progress"))
+		return cli_usage(args, "--no-progress is of use with --machines only");
 
 	const char *input = cli_operand(args, 0);
 	struct trace_reader *reader = NULL;
-	struct report *rep = NULL;
 	_cleanup_buf_ struct buf out = BUF_INIT;
 	r = trace_reader_open(input, &reader, err);
 	if (r == 0) {
-		r = report_make(reader, &opt, &rep, err);
+		r = machines ? make_machines(reader, &opt, no_progress_ns, json, &out, err)
+			     : make_report(reader, &opt, json, &out, err);
 		cli_progress_done();
 		if (r < 0)
 			error_add(err, "cannot read %s", input);
 	}
-	if (r == 0) {
-		if (cli_flag(args, "json"))
-			report_json(rep, &out);
-		else
-			report_text(rep, &out);
+	if (r == 0)
 		r = print(&out, err);
-	}
-	report_free(rep);
 	trace_reader_free(reader);
 	return r < 0 ? 1 : 0;
 }
@@ -117,6 +149,10 @@ static const struct cli_option options[] = {
 	{0, "to", "TIME", "end this long after the trace's first event", false},
 	{'n', "top", "N", "at most N families (20; 0: all)", false},
 	{0, "longest", "N", "the N longest polls (10)", false},
+	{0, "machines", NULL, "instead: machines or workers, tasks, parents, as async-std's report",
+	 false},
+	{0, "no-progress", "TIME", "with --machines: a poll this long blocks its worker (10ms)",
+	 false},
 	{0},
 };
 

@@ -1,0 +1,21 @@
+/*
+ * The five sections of async-std's old report: machines, tasks, parent tasks, machines that never
+ * ran a task, ghost tasks; what they mean is said in docs/machines.md. From async-std's own events
+ * where a trace has them, from the workers' polls elsewhere.
+ */
+#ifndef POLLUX_REPORT_MACHINES_H
+#define POLLUX_REPORT_MACHINES_H
+
+#include "report/report.h"
+
+struct machines;
+
+/* no_progress_ns: a worker blocks if a poll takes that long. Of the options the filter, n_families
+ * (rows of each section), width and colour count. The reader must outlive the result. */
+int machines_make(struct trace_reader *r, const struct report_options *opt, uint64_t no_progress_ns,
+		  struct machines **ret_machines, struct error *err);
+void machines_free(struct machines *m);
+void machines_text(const struct machines *m, struct buf *out);
+void machines_json(const struct machines *m, struct buf *out);
+
+#endif
