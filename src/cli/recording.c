@@ -57,29 +57,33 @@ static void catch_signals(void)
 
 /* ---- options ---- */
 
+int recording_add_pid(const struct cli_args *args, struct recording *rec, const char *text)
+{
+	char *end;
+	long pid = strtol(text, &end, 10);
+
+	if (*text < '0' || *text > '9' || *end || pid <= 0 || pid > INT32_MAX)
+		return cli_usage(args, "-p needs the number of a process, not '%s'", text);
+	if (pid == getpid())
+		return cli_usage(args, "pollux can't record itself");
+	for (size_t k = 0; k < rec->capture.n_pids; k++)
+		if (rec->pids[k] == pid)
+			return cli_usage(args, "-p %ld is given twice", pid);
+	if (rec->capture.n_pids == sizeof(rec->pids) / sizeof(rec->pids[0]))
+		return cli_usage(args, "more than %zu processes at once", rec->capture.n_pids);
+	rec->pids[rec->capture.n_pids++] = (pid_t)pid;
+	return 0;
+}
+
 static int parse_pids(const struct cli_args *args, struct recording *rec)
 {
 	const char *const *given = cli_option_all(args, "pid");
+	int code = 0;
 
-	for (size_t i = 0; given && given[i]; i++) {
-		char *end;
-		long pid = strtol(given[i], &end, 10);
-
-		if (*given[i] < '0' || *given[i] > '9' || *end || pid <= 0 || pid > INT32_MAX)
-			return cli_usage(args, "-p needs the number of a process, not '%s'",
-					 given[i]);
-		if (pid == getpid())
-			return cli_usage(args, "pollux can't record itself");
-		for (size_t k = 0; k < rec->capture.n_pids; k++)
-			if (rec->pids[k] == pid)
-				return cli_usage(args, "-p %ld is given twice", pid);
-		if (rec->capture.n_pids == sizeof(rec->pids) / sizeof(rec->pids[0]))
-			return cli_usage(args, "more than %zu processes at once",
-					 rec->capture.n_pids);
-		rec->pids[rec->capture.n_pids++] = (pid_t)pid;
-	}
+	for (size_t i = 0; given && given[i] && !code; i++)
+		code = recording_add_pid(args, rec, given[i]);
 	rec->capture.pids = rec->pids;
-	return 0;
+	return code;
 }
 
 static char *name_of(const struct recording *rec)

@@ -7,6 +7,8 @@
 extern const struct cli_verb verb_record;
 extern const struct cli_verb verb_report;
 extern const struct cli_verb verb_export;
+extern const struct cli_verb verb_hist;
+extern const struct cli_verb verb_print;
 extern const struct cli_verb verb_import;
 extern const struct cli_verb verb_tree;
 extern const struct cli_verb verb_doctor;

@@ -5,6 +5,8 @@
 
 #include "base/json.h"
 
+#include <limits.h>
+
 static uint64_t relative(const struct report *rep, uint64_t time_ns)
 {
 	return time_ns - rep->base_ns;
@@ -160,7 +162,7 @@ static void write_longest(const struct report *rep, struct json *j)
 				    l->stack.what == TM_LONG_BLOCKED ? "blocked" : "running");
 			json_u64(j, "after_ns", l->stack.after_ns);
 			json_u64(j, "looks", l->stack.n_taken);
-			report_stack_json(rep, j, "stack", l->stack.stack);
+			report_stack_json(rep->reader, j, "stack", l->stack.stack, UINT_MAX);
 			json_end_object(j);
 		}
 		json_end_object(j);

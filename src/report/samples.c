@@ -13,6 +13,7 @@
 #include "report/words.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -430,7 +431,8 @@ static void write_spawns(const struct report *rep, struct buf *out)
 			report_name(rep, out, by->name);
 		}
 		buf_str(out, sum->stack ? ":\n" : ", stack not known\n");
-		report_stack_text(rep, out, sum->stack, SPAWN_FRAMES_SHOWN, 6);
+		report_stack_text(rep->reader, out, sum->stack, SPAWN_FRAMES_SHOWN, 6,
+				  rep->opt.width);
 	}
 	if (more)
 		buf_printf(out, "  and %zu more stacks: --json has them\n", more);
@@ -521,7 +523,7 @@ void samples_json(const struct report *rep, struct json *j)
 		json_object(j, NULL);
 		json_u64(j, "spawns", sum->n);
 		json_string(j, "by", by ? by->name : "");
-		report_stack_json(rep, j, "stack", sum->stack);
+		report_stack_json(rep->reader, j, "stack", sum->stack, UINT_MAX);
 		json_end_object(j);
 	}
 	json_end_array(j);

@@ -10,6 +10,7 @@
 #include "report/words.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #define ROWS_SHOWN 15u
@@ -257,7 +258,7 @@ static void write_stacks(const struct report *rep, struct buf *out, const struct
 		buf_str(out, ", ");
 		report_name(rep, out, kind_name(rep, s->kind));
 		buf_str(out, ":\n");
-		report_stack_text(rep, out, s->what, FRAMES_SHOWN, 6);
+		report_stack_text(rep->reader, out, s->what, FRAMES_SHOWN, 6, rep->opt.width);
 	}
 	if (st->n > STACKS_SHOWN)
 		buf_printf(out, "  and %zu more stacks: --json has them\n", st->n - STACKS_SHOWN);
@@ -339,7 +340,7 @@ void system_json(const struct report *rep, struct json *j)
 	for (size_t i = 0; i < sys->stacks.n; i++) {
 		json_object(j, NULL);
 		times_json(rep, j, sys->stacks.sums[i]);
-		report_stack_json(rep, j, "stack", sys->stacks.sums[i]->what);
+		report_stack_json(rep->reader, j, "stack", sys->stacks.sums[i]->what, UINT_MAX);
 		json_end_object(j);
 	}
 	json_end_array(j);

@@ -427,7 +427,8 @@ static void write_longest_stacks(const struct report *rep, struct buf *out)
 		if (l->stack.n_taken > 1)
 			buf_printf(out, ", the last of %u looks", l->stack.n_taken);
 		buf_str(out, ", in\n");
-		report_stack_text(rep, out, l->stack.stack, LONG_POLL_FRAMES, 6);
+		report_stack_text(rep->reader, out, l->stack.stack, LONG_POLL_FRAMES, 6,
+				  rep->opt.width);
 	}
 }
 

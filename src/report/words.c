@@ -184,12 +184,12 @@ void report_frame_text(const struct trace_frame *f, struct buf *out)
 	}
 }
 
-void report_stack_text(const struct report *rep, struct buf *out, uint64_t stack, unsigned most,
-		       unsigned indent)
+void report_stack_text(const struct trace_reader *r, struct buf *out, uint64_t stack, unsigned most,
+		       unsigned indent, unsigned width)
 {
-	const struct trace_stack *s = report_stack(rep, stack);
+	const struct trace_stack *s = stack ? trace_reader_stack(r, (uint32_t)(stack - 1)) : NULL;
 	for (unsigned n = 0; s; n++) {
-		const struct trace_frame *f = report_frame(rep, s);
+		const struct trace_frame *f = trace_reader_frame(r, s->frame);
 		_cleanup_buf_ struct buf line = BUF_INIT;
 		if (n == most) {
 			buf_printf(out, "%*s…\n", (int)indent, "");
@@ -203,21 +203,22 @@ void report_stack_text(const struct report *rep, struct buf *out, uint64_t stack
 			report_frame_text(f, &line);
 		}
 		buf_printf(out, "%*s", (int)indent, "");
-		size_t room = rep->opt.width > indent + 20 ? rep->opt.width - indent : 20;
-		table_shorten(out, line.data ? line.data : "?", rep->opt.width ? room : SIZE_MAX);
+		size_t room = width > indent + 20 ? width - indent : 20;
+		table_shorten(out, line.data ? line.data : "?", width ? room : SIZE_MAX);
 		buf_char(out, '\n');
 		if (!s->parent && s->flags & TRACE_STACK_CUT)
 			buf_printf(out, "%*s… (cut)\n", (int)indent, "");
-		s = s->parent ? trace_reader_stack(rep->reader, s->parent - 1) : NULL;
+		s = s->parent ? trace_reader_stack(r, s->parent - 1) : NULL;
 	}
 }
 
-void report_stack_json(const struct report *rep, struct json *j, const char *key, uint64_t stack)
+void report_stack_json(const struct trace_reader *r, struct json *j, const char *key,
+		       uint64_t stack, unsigned most)
 {
-	const struct trace_stack *s = report_stack(rep, stack);
+	const struct trace_stack *s = stack ? trace_reader_stack(r, (uint32_t)(stack - 1)) : NULL;
 	json_array(j, key);
-	for (; s; s = s->parent ? trace_reader_stack(rep->reader, s->parent - 1) : NULL) {
-		const struct trace_frame *f = report_frame(rep, s);
+	for (unsigned n = 0; s && n < most; n++) {
+		const struct trace_frame *f = trace_reader_frame(r, s->frame);
 		json_object(j, NULL);
 		json_string(j, "function", f ? f->function : "");
 		json_string(j, "file", f ? f->file : "");
@@ -227,6 +228,7 @@ void report_stack_json(const struct report *rep, struct json *j, const char *key
 		if (s->flags & TRACE_STACK_CUT)
 			json_bool(j, "cut", true);
 		json_end_object(j);
+		s = s->parent ? trace_reader_stack(r, s->parent - 1) : NULL;
 	}
 	json_end_array(j);
 }

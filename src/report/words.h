@@ -33,10 +33,11 @@ void report_thread(const struct report *rep, struct buf *out, uint32_t thread);
 void report_calls(struct buf *out, const struct call_list *calls, size_t most);
 /* The function, or where its code is. Safe. */
 void report_frame_text(const struct trace_frame *f, struct buf *out);
-/* A frame a line, innermost first, at most so many. `stack` is its index + 1. */
-void report_stack_text(const struct report *rep, struct buf *out, uint64_t stack, unsigned most,
-		       unsigned indent);
-void report_stack_json(const struct report *rep, struct json *j, const char *key, uint64_t stack);
+/* A frame a line, innermost first, at most so many. `stack` is its index + 1; width 0: no limit. */
+void report_stack_text(const struct trace_reader *r, struct buf *out, uint64_t stack, unsigned most,
+		       unsigned indent, unsigned width);
+void report_stack_json(const struct trace_reader *r, struct json *j, const char *key,
+		       uint64_t stack, unsigned most);
 
 /* The stack and its innermost frame, NULL if not known. `stack` is its index + 1. */
 const struct trace_stack *report_stack(const struct report *rep, uint64_t stack);

@@ -378,6 +378,11 @@ int trace_reader_next(struct trace_reader *r, struct trace_event *ret_event, str
 	return 1;
 }
 
+bool trace_reader_may_wait(const struct trace_reader *r)
+{
+	return r->run == r->run_end;
+}
+
 int trace_reader_rewind(struct trace_reader *r, struct error *err)
 {
 	if (lseek(r->fd, 0, SEEK_CUR) < 0 || lseek(r->fd, r->header_bytes, SEEK_SET) < 0)

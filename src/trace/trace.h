@@ -69,6 +69,9 @@ void trace_reader_free(struct trace_reader *r);
  * before an event in the file is in the tables when the event is returned. */
 int trace_reader_next(struct trace_reader *r, struct trace_event *ret_event, struct error *err);
 
+/* The next event may have to be waited for: what was made of those before should be shown now. */
+bool trace_reader_may_wait(const struct trace_reader *r);
+
 /* Begins again at the first event (a second pass). Needs a seekable file, else -ESPIPE. */
 int trace_reader_rewind(struct trace_reader *r, struct error *err);
 

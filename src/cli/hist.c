@@ -1,0 +1,176 @@
+/*
+ * pollux hist: histograms of a trace, or of a program that runs. A running one is recorded into a
+ * pipe and no file; a thread reads it as it grows, so that nothing is kept but the counts.
+ */
+#include "base/buf.h"
+#include "base/text.h"
+#include "cli/live.h"
+#include "cli/recording.h"
+#include "cli/verbs.h"
+#include "report/hists.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct hist_job {
+	struct replay_filter filter;
+	struct hists *hists;
+};
+
+static int read_hists(void *ctx, struct trace_reader *r, struct error *err)
+{
+	struct hist_job *job = ctx;
+	return hists_make(r, &job->filter, NULL, NULL, &job->hists, err);
+}
+
+static int show(const struct cli_args *args, const struct hists *h, struct error *err)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT;
+	if (cli_flag(args, "json"))
+		hists_json(h, &out);
+	else
+		hists_text(h, &out, cli_width(), cli_color());
+	if (buf_failed(&out))
+		return error_set(err, -ENOMEM, "out of memory");
+	bool written = fwrite(out.data, 1, out.len, stdout) == out.len && fflush(stdout) == 0;
+	if (!written && errno != EPIPE)
+		return error_sys(err, -errno, "cannot write");
+	return 0;
+}
+
+static int of_file(const struct cli_args *args, const char *path, struct hist_job *job,
+		   struct error *err)
+{
+	static char label[] = "reading";
+	struct trace_reader *r;
+	if (trace_reader_open(path, &r, err) < 0)
+		return 1;
+	int code = hists_make(r, &job->filter, cli_progress, label, &job->hists, err);
+	cli_progress_done();
+	if (code < 0)
+		error_add(err, "cannot read %s", path);
+	else
+		code = show(args, job->hists, err);
+	hists_free(job->hists);
+	trace_reader_free(r);
+	return code < 0;
+}
+
+static int open_and_record(struct recording *rec, int fd, struct capture_stats *stats,
+			   struct error *err)
+{
+	struct trace_writer *w;
+	uint64_t began;
+	if (trace_writer_open_fd(fd, &w, err) < 0)
+		return -EIO;
+	int r = recording_run(rec, w, stats, &began, err);
+	if (trace_writer_close(w, r < 0 ? NULL : err) < 0 && r == 0)
+		r = -EIO;
+	return r;
+}
+
+static int of_program(const struct cli_args *args, struct recording *rec, struct hist_job *job,
+		      struct error *err)
+{
+	struct live live = {.read = read_hists, .ctx = job};
+	struct capture_stats stats = {0};
+	int fd;
+
+	rec->capture.syscalls = geteuid() == 0;
+	rec->capture.sched = geteuid() == 0;
+	rec->capture.spawn_stacks = cli_flag(args, "spawns");
+	if (live_start(&live, &fd, err) < 0)
+		return 1;
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "pollux: recording; Ctrl-C shows what was counted\n");
+	int r = open_and_record(rec, fd, &stats, err);
+	int read = live_join(&live, err);
+	r = r < 0 ? r : read;
+	if (r == 0)
+		r = show(args, job->hists, err);
+	for (size_t i = 0; i < stats.n_coverage; i++)
+		if (r == 0 && *stats.coverage[i].note)
+			fprintf(stderr, "not seen: %s: %s\n", stats.coverage[i].item,
+				stats.coverage[i].note);
+	hists_free(job->hists);
+	live_done(&live);
+	int code = recording_end(rec, r, &stats);
+	capture_stats_done(&stats);
+	return code;
+}
+
+static bool is_pid(const char *s)
+{
+	for (; isdigit((unsigned char)*s); s++)
+		;
+	return !*s;
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	struct hist_job job = {0};
+	struct recording rec = {.quiet = true};
+	const char *operand = cli_n_operands(args) ? cli_operand(args, 0) : NULL;
+	struct stat st;
+
+	job.filter.families = cli_option_all(args, "family");
+	if (cli_n_operands(args) > 1)
+		return cli_usage(args, "one trace file or one process, not more");
+	/* A file may be called 4242. */
+	bool pid = operand && is_pid(operand) && stat(operand, &st) < 0;
+	if (operand && !pid) {
+		if (cli_option(args, "pid") || cli_command(args))
+			return cli_usage(args, "either a trace file or a program");
+		return of_file(args, operand, &job, err);
+	}
+	int code = operand ? recording_add_pid(args, &rec, operand) : 0;
+	if (!code)
+		code = recording_parse(args, &rec);
+	if (!code)
+		code = of_program(args, &rec, &job, err);
+	recording_done(&rec);
+	return code;
+}
+
+static const struct cli_option options[] = {
+	{'p', "pid", "PID", "this running process; may be given more than once", true},
+	{0, "exe", "BINARY", "every process that runs this program", false},
+	{'d', "duration", "SECONDS", "end after so long (10, 2.5, 500ms, 2m)", false},
+	{0, "ring-size", "SIZE", "memory per thread for events not yet read (4K to 1G, default 1M)",
+	 false},
+	{0, "spawns", NULL, "also count spawns by the stack that makes them", false},
+	{0, "family", "TEXT", "only tasks whose family's name contains TEXT", true},
+	{0, "json", NULL, "as JSON, documented in docs/hist.md", false},
+	{0},
+};
+
+static const char *const examples[] = {
+	"pollux hist 4242 -d 10",
+	"what polls of a running program wait for, in ten seconds",
+	"pollux hist trace.plx",
+	"the same of a recording",
+	NULL,
+};
+
+const struct cli_verb verb_hist = {
+	.name = "hist",
+	.synopsis = "hist [OPTIONS] PID | FILE.plx | -- CMD [ARGS...]",
+	.summary = "show histograms of polls, delays, sleeps and calls",
+	.text = "Counts, in steps of powers of two: how long woken tasks wait for a worker, how "
+		"long tasks sleep, how long polls last (without block_in_place), blocking "
+		"closures, waits for locks and other system calls during polls; which stacks wait "
+		"for locks; and for each place that spawns, the polls, lives and active times of "
+		"its tasks.\n\n"
+		"A running program (PID) or one that is started (behind --) is recorded until "
+		"Ctrl-C, -d or its end, and nothing is written to disk. As root its system calls "
+		"and its time off the CPU are recorded too; otherwise calls that block stand in.",
+	.examples = examples,
+	.options = options,
+	.command = true,
+	.run = run,
+};

@@ -1,0 +1,154 @@
+/*
+ * pollux print: the events of a trace, one a line, in the order of time. What is there is written
+ * whenever the next event may have to be waited for.
+ */
+#include "cli/print.h"
+
+#include "base/buf.h"
+#include "cli/verbs.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define FLUSH_BYTES 32768u
+
+static int known_events(const struct cli_args *args, const char *const *names)
+{
+	for (; names && *names; names++) {
+		unsigned type = TE_NONE + 1;
+		while (type < TE_N_TYPES && !printer_is_event(*names, type))
+			type++;
+		if (type == TE_N_TYPES)
+			return cli_usage(args,
+					 "there is no event '%s'; docs/print.md has their names",
+					 *names);
+	}
+	return 0;
+}
+
+int print_parse(const struct cli_args *args, struct print_job *job)
+{
+	struct error err = {0};
+	const char *form = cli_option(args, "format");
+	bool json = cli_flag(args, "json");
+
+	job->events = cli_option_all(args, "event");
+	int r = known_events(args, job->events);
+	if (r)
+		return r;
+	if (form && json)
+		return cli_usage(args, "--json has a form of its own: not with --format");
+	if (printer_new(form, json, &job->printer, &err) < 0)
+		return cli_usage(args, "--format: %s", err.text);
+	return 0;
+}
+
+void print_done(struct print_job *job)
+{
+	printer_free(job->printer);
+	job->printer = NULL;
+}
+
+static bool wanted(const struct print_job *job, unsigned type)
+{
+	for (const char *const *name = job->events; name && *name; name++)
+		if (printer_is_event(*name, type))
+			return true;
+	return !job->events;
+}
+
+static int write_out(struct print_job *job, struct buf *out, struct error *err)
+{
+	if (buf_failed(out))
+		return error_set(err, -ENOMEM, "out of memory");
+	bool written = fwrite(out->data, 1, out->len, stdout) == out->len && fflush(stdout) == 0;
+	buf_clear(out);
+	if (written)
+		return 0;
+	job->gone = errno == EPIPE;
+	return job->gone ? -EPIPE : error_sys(err, -errno, "cannot write");
+}
+
+int print_events(void *ctx, struct trace_reader *r, struct error *err)
+{
+	struct print_job *job = ctx;
+	_cleanup_buf_ struct buf out = BUF_INIT;
+	struct trace_event ev;
+	int ret;
+
+	while ((ret = trace_reader_next(r, &ev, err)) > 0) {
+		if (wanted(job, ev.type))
+			printer_event(job->printer, r, &ev, &out);
+		if (!out.len || (out.len < FLUSH_BYTES && !trace_reader_may_wait(r)))
+			continue;
+		ret = write_out(job, &out, err);
+		if (ret < 0)
+			return ret;
+	}
+	if (ret == 0 && out.len)
+		ret = write_out(job, &out, err);
+	return ret;
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	struct print_job job = {0};
+	struct trace_reader *reader = NULL;
+	const char *why;
+
+	if (cli_n_operands(args) != 1)
+		return cli_usage(args, "one trace file is needed, or - for standard input");
+	int r = print_parse(args, &job);
+	if (r)
+		return r;
+	const char *input = cli_operand(args, 0);
+	r = trace_reader_open(input, &reader, err);
+	if (r == 0) {
+		r = print_events(&job, reader, err);
+		if (r < 0 && !job.gone)
+			error_add(err, "cannot print %s", input);
+	}
+	if (r == 0 && trace_reader_truncated(reader, &why))
+		fprintf(stderr, "pollux: %s\n", why);
+	trace_reader_free(reader);
+	print_done(&job);
+	return r < 0 && !job.gone ? 1 : 0;
+}
+
+static const struct cli_option options[] = {
+	{0, "format", "FORMAT", "a line's form, with fields such as {time} {tid} {event} {task}",
+	 false},
+	{0, "event", "NAME", "only events of this name (poll_begin, task-spawn, ...)", true},
+	{0, "json", NULL, "one object a line", false},
+	{0},
+};
+
+static const char *const examples[] = {
+	"pollux print trace.plx | head",
+	"the first events, in the form of tokio-dtrace's script",
+	"pollux print trace.plx --format '{time} {tid:7} {probe:-20} {task:6} {kind}'",
+	"other fields, in columns",
+	"pollux print trace.plx --event wake --format '{time} {task} {outcome}'",
+	"only wakes, and what came of them",
+	NULL,
+};
+
+const struct cli_verb verb_print = {
+	.name = "print",
+	.synopsis = "print [OPTIONS] FILE.plx",
+	.summary = "print the events of a trace, one a line",
+	.text = "Prints the events of FILE.plx (- is standard input) in the order of time. Without "
+		"--format a line is `thread[TID] NAME(task=ID)`, with the names of tokio-dtrace's "
+		"probes where it has one.\n\n"
+		"In a format, {FIELD} stands for a field, {FIELD:8} for one 8 columns wide, "
+		"{FIELD:-8} for one aligned to the left, {{ for a brace, \\t and \\n for what they "
+		"are in C. The fields: {time} seconds since the first event, {clock} ns of "
+		"CLOCK_MONOTONIC, {pid}, {tid}, {thread} its name, {event} pollux's name, {probe} "
+		"tokio-dtrace's, {task} id or address, {kind} its type, {role}, {outcome}, {place} "
+		"the await point, {call}, {ns} how long a call took, {site} where a spawn stands, "
+		"{stack} of a sample.\n\n"
+		"`pollux record --print` prints them as they come.",
+	.examples = examples,
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,20 @@
+/* Printing events, of a file (print.c) or of a recording that goes on (record.c). */
+#ifndef POLLUX_CLI_PRINT_H
+#define POLLUX_CLI_PRINT_H
+
+#include "cli/cli.h"
+#include "report/print.h"
+
+struct print_job {
+	struct printer *printer;
+	const char *const *events; /* names of those to print; NULL: all */
+	bool gone;		   /* whoever read what we print has seen enough */
+};
+
+/* --format, --json and --event, where the verb has them. 0, or what the verb returns. */
+int print_parse(const struct cli_args *args, struct print_job *job);
+void print_done(struct print_job *job);
+/* Prints the reader's events to its end. `ctx` is a struct print_job. */
+int print_events(void *ctx, struct trace_reader *r, struct error *err);
+
+#endif

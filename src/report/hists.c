@@ -1,0 +1,589 @@
+/*
+ * Six histograms of what polls wait for and how long they last, the stacks of those that wait for a
+ * lock, and for each place that spawns the polls, lives and active times of its tasks.
+ *
+ * A futex call in a poll is a wait for a lock if its thread left the CPU in it, or if it came back
+ * with an error that only waits give: so FUTEX_WAIT, FUTEX_WAIT_BITSET (Rust's own mutex) and
+ * FUTEX_LOCK_PI all count, and wakes do not. Where no system calls are recorded the blocking calls
+ * that the agent saw stand in: they are waits only.
+ *
+ * spawn_blocking closures are there to block, so their polls are a histogram of their own, as is
+ * the part of a poll behind block_in_place; calls in them are not counted.
+ */
+#include "report/hists.h"
+
+#include "base/json.h"
+#include "base/map.h"
+#include "base/text.h"
+#include "report/words.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONTENDED_NS 100000u
+#define CONTENDED_FRAMES 5u
+#define SPAWN_FRAMES 8u
+#define STACKS_SHOWN 10u
+#define MAX_BAR 40u
+/* x86-64's numbers and errno values */
+#define NR_FUTEX 202u
+#define NR_RESTART 219u
+#define E_INTR 4
+#define E_AGAIN 11
+#define E_TIMEDOUT 110
+
+/* [0]: 0; [i]: from 2^(i-1) to below 2^i. */
+struct log2 {
+	uint64_t n, sum_ns, max_ns;
+	uint64_t buckets[65];
+};
+
+struct place_stats {
+	uint32_t kind;
+	uint64_t n_tasks;
+	struct log2 poll, life, active; /* ns */
+};
+
+/* Events with one stack: lock waits or spawns. */
+struct stack_count {
+	uint64_t stack, n, ns;
+};
+
+struct seen_thread {
+	uint64_t section_ns; /* of the poll that is open: in block_in_place */
+	uint64_t left_ns;    /* it left the CPU in a futex call last then */
+	uint64_t stack;	     /* of the last time it left the CPU */
+	uint64_t stack_ns;
+};
+
+enum { H_LATENCY, H_SLEEP, H_POLL, H_BLOCKING, H_FUTEX, H_OTHER, H_N };
+
+static const struct {
+	const char *key, *title;
+} words[H_N] = {
+	[H_LATENCY] = {"schedule_latency_us", "Schedule latency: woken, not yet polled"},
+	[H_SLEEP] = {"sleep_us", "Sleep: from a poll's end to the wake"},
+	[H_POLL] = {"poll_us", "Polls, without blocking sections"},
+	[H_BLOCKING] = {"blocking_us", "Blocking: spawn_blocking closures, block_in_place"},
+	[H_FUTEX] = {"futex_wait_during_poll_us", "Waits for a lock (futex) during polls"},
+	[H_OTHER] = {"other_calls_during_poll_us", "Other system calls during polls"},
+};
+
+struct hists {
+	struct trace_reader *reader;
+	struct timeline_totals totals;
+	uint64_t base_ns;
+	struct log2 of[H_N];	      /* us */
+	bool calls_seen;	      /* system calls were recorded; else blocking calls stand in */
+	struct log2 blocks[2];	      /* by blocking calls: futex waits, others */
+	struct map places;	      /* kind to struct place_stats */
+	struct map contended, spawns; /* to struct stack_count */
+	struct seen_thread *threads;
+	size_t n_threads;
+};
+
+static void log2_add(struct log2 *l, uint64_t value, uint64_t ns)
+{
+	l->n++;
+	l->sum_ns += ns;
+	if (ns > l->max_ns)
+		l->max_ns = ns;
+	l->buckets[value ? 64 - __builtin_clzll(value) : 0]++;
+}
+
+static void add_us(struct log2 *l, uint64_t ns)
+{
+	log2_add(l, ns / 1000, ns);
+}
+
+static void log2_merge(struct log2 *l, const struct log2 *other)
+{
+	l->n += other->n;
+	l->sum_ns += other->sum_ns;
+	if (other->max_ns > l->max_ns)
+		l->max_ns = other->max_ns;
+	for (unsigned i = 0; i < 65; i++)
+		l->buckets[i] += other->buckets[i];
+}
+
+static struct seen_thread *thread_of(struct hists *h, uint32_t thread)
+{
+	if (thread >= h->n_threads) {
+		size_t n = (size_t)thread + thread / 2 + 16;
+		struct seen_thread *bigger = reallocarray(h->threads, n, sizeof(*bigger));
+		if (!bigger)
+			return NULL;
+		memset(bigger + h->n_threads, 0, (n - h->n_threads) * sizeof(*bigger));
+		h->threads = bigger;
+		h->n_threads = n;
+	}
+	return &h->threads[thread];
+}
+
+static struct place_stats *place_of(struct hists *h, uint32_t kind)
+{
+	struct place_stats *p = map_get(&h->places, kind, 0);
+	if (p)
+		return p;
+	p = calloc(1, sizeof(*p));
+	if (!p || map_put(&h->places, kind, 0, p) < 0) {
+		free(p);
+		return NULL;
+	}
+	p->kind = kind;
+	return p;
+}
+
+static int count_stack(struct map *m, uint64_t a, uint64_t b, uint64_t stack, uint64_t ns)
+{
+	struct stack_count *c = map_get(m, a, b);
+	if (!c) {
+		c = calloc(1, sizeof(*c));
+		if (!c || map_put(m, a, b, c) < 0) {
+			free(c);
+			return -ENOMEM;
+		}
+		c->stack = stack;
+	}
+	c->n++;
+	c->ns += ns;
+	return 0;
+}
+
+/* Stacks that are alike in their innermost frames are one. */
+static int count_contended(struct hists *h, uint64_t stack, uint64_t ns)
+{
+	uint64_t key[2] = {0xcbf29ce484222325ull, 0x9e3779b97f4a7c15ull}, at = stack;
+	for (unsigned i = 0; at && i < CONTENDED_FRAMES; i++) {
+		const struct trace_stack *s = trace_reader_stack(h->reader, (uint32_t)(at - 1));
+		if (!s)
+			break;
+		key[0] = (key[0] ^ (s->frame + 1)) * 0x100000001b3ull;
+		key[1] = (key[1] + s->frame) * 0xff51afd7ed558ccdull ^ key[1] >> 31;
+		at = s->parent;
+	}
+	return count_stack(&h->contended, key[0], key[1], stack, ns);
+}
+
+/* ---- the sink ---- */
+
+static bool polls_count(const struct tl_task *task)
+{
+	return task && (task->role == TR_TASK || task->role == TR_ROOT);
+}
+
+static int on_task_end(void *ctx, struct tl_task *task)
+{
+	struct hists *h = ctx;
+	if (!task->end_ns || !task->spawn_seen || task->role != TR_TASK)
+		return 0;
+	struct place_stats *p = place_of(h, task->kind);
+	if (!p)
+		return -ENOMEM;
+	p->n_tasks++;
+	uint64_t life = task->end_ns - task->spawn_ns;
+	log2_add(&p->life, life, life);
+	log2_add(&p->active, task->poll_ns, task->poll_ns);
+	return 0;
+}
+
+static int on_section(void *ctx, const struct tl_section *section)
+{
+	struct hists *h = ctx;
+	struct seen_thread *t = thread_of(h, section->thread);
+	uint64_t ns = section->end_ns - section->begin_ns;
+	if (!t)
+		return -ENOMEM;
+	add_us(&h->of[H_BLOCKING], ns);
+	t->section_ns += ns;
+	return 0;
+}
+
+static int on_poll(void *ctx, const struct tl_poll *poll)
+{
+	struct hists *h = ctx;
+	struct seen_thread *t = thread_of(h, poll->thread);
+	uint64_t ns = poll->end_ns - poll->begin_ns;
+	if (!t)
+		return -ENOMEM;
+	if (poll->begin_seen && poll->scheduled_ns)
+		add_us(&h->of[H_LATENCY], poll->begin_ns - poll->scheduled_ns);
+	uint64_t section = t->section_ns < ns ? t->section_ns : ns;
+	if (!poll->depth || t->section_ns)
+		t->section_ns = 0;
+	if (!poll->begin_seen)
+		return 0;
+	if (poll->task->role == TR_BLOCKING) {
+		add_us(&h->of[H_BLOCKING], ns);
+		return 0;
+	}
+	if (!polls_count(poll->task))
+		return 0;
+	add_us(&h->of[H_POLL], ns - section);
+	if (poll->task->role != TR_TASK)
+		return 0;
+	struct place_stats *p = place_of(h, poll->task->kind);
+	if (!p)
+		return -ENOMEM;
+	log2_add(&p->poll, ns, ns);
+	return 0;
+}
+
+static int on_wait(void *ctx, const struct tl_wait *wait)
+{
+	struct hists *h = ctx;
+	if (wait->state == TS_WAITING)
+		add_us(&h->of[H_SLEEP], wait->end_ns - wait->begin_ns);
+	return 0;
+}
+
+static int on_block(void *ctx, const struct tl_block *block)
+{
+	struct hists *h = ctx;
+	uint64_t ns = block->end_ns - block->begin_ns;
+	if (!polls_count(block->task))
+		return 0;
+	bool futex = !strcmp(trace_call_name(block->call), "futex");
+	add_us(&h->blocks[!futex], ns);
+	return 0;
+}
+
+static int on_sample(void *ctx, const struct tl_sample *sample)
+{
+	struct hists *h = ctx;
+	if (sample->what == TM_SPAWN)
+		return count_stack(&h->spawns, sample->stack, 1, sample->stack, 0);
+	struct seen_thread *t = sample->what == TM_BLOCKED ? thread_of(h, sample->thread) : NULL;
+	if (t) {
+		t->stack = sample->stack;
+		t->stack_ns = sample->time_ns;
+	}
+	return 0;
+}
+
+static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
+{
+	struct hists *h = ctx;
+	struct seen_thread *t = thread_of(h, off->thread);
+	if (!t)
+		return -ENOMEM;
+	if (off->syscall == NR_FUTEX + 1 && off->why != TX_PREEMPTED)
+		t->left_ns = off->end_ns;
+	return 0;
+}
+
+static int on_syscall(void *ctx, const struct tl_syscall *call)
+{
+	struct hists *h = ctx;
+	struct seen_thread *t = thread_of(h, call->thread);
+	uint64_t ns = call->end_ns - call->begin_ns;
+	if (!t)
+		return -ENOMEM;
+	if (!polls_count(call->task) || call->number == NR_RESTART)
+		return 0;
+	h->calls_seen = true;
+	bool slept = t->left_ns && t->left_ns >= call->begin_ns;
+	bool wait_only =
+		call->result == -E_AGAIN || call->result == -E_TIMEDOUT || call->result == -E_INTR;
+	if (call->number != NR_FUTEX || (!slept && !wait_only)) {
+		add_us(&h->of[H_OTHER], ns);
+		return 0;
+	}
+	add_us(&h->of[H_FUTEX], ns);
+	if (ns <= CONTENDED_NS)
+		return 0;
+	bool stack_is_its = t->stack && t->stack_ns + CONTENDED_NS >= call->begin_ns;
+	return count_contended(h, stack_is_its ? t->stack : 0, ns);
+}
+
+static const struct timeline_sink sink = {
+	.task_end = on_task_end,
+	.poll = on_poll,
+	.wait = on_wait,
+	.block = on_block,
+	.section = on_section,
+	.sample = on_sample,
+	.off_cpu = on_off_cpu,
+	.syscall = on_syscall,
+};
+
+int hists_make(struct trace_reader *r, const struct replay_filter *filter,
+	       void (*progress)(void *ctx, uint64_t done, uint64_t total), void *progress_ctx,
+	       struct hists **ret_hists, struct error *err)
+{
+	struct hists *h = calloc(1, sizeof(*h));
+	if (!h)
+		return error_set(err, -ENOMEM, "out of memory");
+	h->reader = r;
+	int ret = timeline_replay(r, filter, &sink, h, progress, progress_ctx, &h->totals,
+				  &h->base_ns, err);
+	if (ret < 0) {
+		hists_free(h);
+		return ret;
+	}
+	if (!h->calls_seen) {
+		log2_merge(&h->of[H_FUTEX], &h->blocks[0]);
+		log2_merge(&h->of[H_OTHER], &h->blocks[1]);
+	}
+	*ret_hists = h;
+	return 0;
+}
+
+static void map_free(struct map *m)
+{
+	const struct map_entry *e;
+	for (size_t pos = 0; (e = map_next(m, &pos));)
+		free(e->value);
+	map_done(m);
+}
+
+void hists_free(struct hists *h)
+{
+	if (!h)
+		return;
+	map_free(&h->places);
+	map_free(&h->contended);
+	map_free(&h->spawns);
+	free(h->threads);
+	free(h);
+}
+
+/* ---- in order ---- */
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct place_stats *x = *(struct place_stats *const *)a;
+	const struct place_stats *y = *(struct place_stats *const *)b;
+	if (x->poll.sum_ns != y->poll.sum_ns)
+		return x->poll.sum_ns > y->poll.sum_ns ? -1 : 1;
+	return (x->kind > y->kind) - (x->kind < y->kind);
+}
+
+static int compare_stacks(const void *a, const void *b)
+{
+	const struct stack_count *x = *(struct stack_count *const *)a;
+	const struct stack_count *y = *(struct stack_count *const *)b;
+	if (x->n != y->n)
+		return x->n > y->n ? -1 : 1;
+	return (x->stack > y->stack) - (x->stack < y->stack);
+}
+
+/* The map's values in order, NULL when out of memory (free). */
+static void **in_order(const struct map *m, int (*compare)(const void *, const void *))
+{
+	const struct map_entry *e;
+	size_t n = 0;
+	void **all = calloc(m->n + 1, sizeof(void *));
+	if (!all)
+		return NULL;
+	for (size_t pos = 0; (e = map_next(m, &pos));)
+		all[n++] = e->value;
+	if (n)
+		qsort(all, n, sizeof(void *), compare);
+	return all;
+}
+
+/* ---- for people ---- */
+
+/* 0, 1, 2, 4, ... 512, 1K, 2K */
+static void bound(struct buf *out, unsigned bit)
+{
+	static const char units[] = "\0KMGTPE";
+	buf_printf(out, "%u", 1u << bit % 10);
+	if (bit / 10)
+		buf_char(out, units[bit / 10]);
+}
+
+static void write_log2(struct buf *out, const char *title, const char *unit, const struct log2 *l,
+		       unsigned width, bool color)
+{
+	unsigned first = 0, last = 64;
+	uint64_t most = 0;
+
+	buf_printf(out, color ? "\n\x1b[1m%s\x1b[0m (%s): " : "\n%s (%s): ", title, unit);
+	if (!l->n) {
+		buf_str(out, "none\n");
+		return;
+	}
+	text_count(out, l->n);
+	buf_str(out, ", mean ");
+	text_duration(out, l->sum_ns / l->n);
+	buf_str(out, ", longest ");
+	text_duration(out, l->max_ns);
+	buf_char(out, '\n');
+	while (!l->buckets[first])
+		first++;
+	while (!l->buckets[last])
+		last--;
+	for (unsigned i = first; i <= last; i++)
+		if (l->buckets[i] > most)
+			most = l->buckets[i];
+	unsigned bar = width > 32 && width - 32 < MAX_BAR ? width - 32 : MAX_BAR;
+	for (unsigned i = first; i <= last; i++) {
+		_cleanup_buf_ struct buf range = BUF_INIT;
+		buf_char(&range, '[');
+		if (i < 2) {
+			buf_printf(&range, "%u]", i);
+		} else {
+			bound(&range, i - 1);
+			buf_str(&range, ", ");
+			bound(&range, i);
+			buf_char(&range, ')');
+		}
+		buf_printf(out, "  %-14s %10llu |", range.data ? range.data : "",
+			   (unsigned long long)l->buckets[i]);
+		unsigned filled = (unsigned)((double)l->buckets[i] / (double)most * bar + 0.5);
+		for (unsigned k = 0; k < bar; k++)
+			buf_char(out, k < filled ? '@' : ' ');
+		buf_str(out, "|\n");
+	}
+}
+
+static void heading(struct buf *out, const char *text, bool color)
+{
+	buf_printf(out, color ? "\n\x1b[1m%s\x1b[0m\n" : "\n%s\n", text);
+}
+
+static void write_stacks(const struct hists *h, struct buf *out, const struct map *m,
+			 const char *title, bool times, unsigned frames, unsigned width, bool color)
+{
+	struct stack_count **all = (struct stack_count **)in_order(m, compare_stacks);
+	if (!all || !m->n) {
+		free(all);
+		return;
+	}
+	heading(out, title, color);
+	for (size_t i = 0; i < m->n && i < STACKS_SHOWN; i++) {
+		buf_str(out, "  ");
+		text_count(out, all[i]->n);
+		buf_str(out, " ×");
+		if (times) {
+			buf_str(out, ", ");
+			text_duration(out, all[i]->ns);
+			buf_str(out, " in all");
+		}
+		buf_str(out, all[i]->stack ? "\n" : ", stack not known\n");
+		report_stack_text(h->reader, out, all[i]->stack, frames, 6, width);
+	}
+	if (m->n > STACKS_SHOWN)
+		buf_printf(out, "  and %zu more stacks: --json has them\n", m->n - STACKS_SHOWN);
+	free(all);
+}
+
+static void place_title(const struct hists *h, struct buf *out, const struct place_stats *p)
+{
+	const struct trace_kind *k = trace_reader_kind(h->reader, p->kind);
+	text_safe(out, k && k->name && *k->name ? k->name : "?");
+	for (uint32_t i = 0; k && k->sites && i < k->n_sites; i++) {
+		buf_str(out, i ? " or at " : ", spawned at ");
+		text_safe(out, k->sites[i]);
+	}
+}
+
+void hists_text(const struct hists *h, struct buf *out, unsigned width, bool color)
+{
+	text_duration(out, h->totals.last_ns - h->base_ns);
+	buf_str(out, ", ");
+	text_count(out, h->totals.n_events);
+	buf_str(out, " events");
+	if (h->totals.n_lost || h->totals.n_lost_beside) {
+		buf_str(out, ", ");
+		text_count(out, h->totals.n_lost + h->totals.n_lost_beside);
+		buf_str(out, " lost: counts are too low");
+	}
+	buf_str(out, h->calls_seen
+			     ? "\n"
+			     : "; no system calls were recorded: those that block stand in\n");
+	for (unsigned i = 0; i < H_N; i++)
+		write_log2(out, words[i].title, "µs", &h->of[i], width, color);
+	write_stacks(h, out, &h->contended, "Lock waits longer than 100 µs during polls, by stack",
+		     true, CONTENDED_FRAMES, width, color);
+	write_stacks(h, out, &h->spawns, "Spawns by stack", false, SPAWN_FRAMES, width, color);
+
+	struct place_stats **all = (struct place_stats **)in_order(&h->places, compare_places);
+	for (size_t i = 0; all && i < h->places.n; i++) {
+		_cleanup_buf_ struct buf title = BUF_INIT;
+		place_title(h, &title, all[i]);
+		heading(out, title.data ? title.data : "?", color);
+		write_log2(out, "task poll duration", "ns", &all[i]->poll, width, false);
+		write_log2(out, "task total lifetime", "ns", &all[i]->life, width, false);
+		write_log2(out, "task active time", "ns", &all[i]->active, width, false);
+	}
+	free(all);
+}
+
+/* ---- for programs ---- */
+
+static void log2_json(struct json *j, const char *key, const struct log2 *l)
+{
+	json_object(j, key);
+	json_u64(j, "count", l->n);
+	json_u64(j, "sum_ns", l->sum_ns);
+	json_u64(j, "max_ns", l->max_ns);
+	json_array(j, "buckets");
+	for (unsigned i = 0; i < 65; i++) {
+		if (!l->buckets[i])
+			continue;
+		json_object(j, NULL);
+		json_u64(j, "from", i ? 1ull << (i - 1) : 0);
+		json_u64(j, "below", i < 64 ? 1ull << i : UINT64_MAX);
+		json_u64(j, "count", l->buckets[i]);
+		json_end_object(j);
+	}
+	json_end_array(j);
+	json_end_object(j);
+}
+
+static void stacks_json(const struct hists *h, struct json *j, const char *key, const struct map *m,
+			unsigned frames)
+{
+	struct stack_count **all = (struct stack_count **)in_order(m, compare_stacks);
+	json_array(j, key);
+	for (size_t i = 0; all && i < m->n; i++) {
+		json_object(j, NULL);
+		json_u64(j, "count", all[i]->n);
+		json_u64(j, "ns", all[i]->ns);
+		report_stack_json(h->reader, j, "stack", all[i]->stack, frames);
+		json_end_object(j);
+	}
+	json_end_array(j);
+	free(all);
+}
+
+void hists_json(const struct hists *h, struct buf *out)
+{
+	struct json j;
+	json_init(&j, out, true);
+	json_object(&j, NULL);
+	json_u64(&j, "version", 1);
+	json_u64(&j, "events", h->totals.n_events);
+	json_u64(&j, "lost", h->totals.n_lost);
+	json_u64(&j, "lost_beside", h->totals.n_lost_beside);
+	json_u64(&j, "duration_ns", h->totals.last_ns - h->base_ns);
+	json_bool(&j, "system_calls", h->calls_seen);
+	for (unsigned i = 0; i < H_N; i++)
+		log2_json(&j, words[i].key, &h->of[i]);
+	stacks_json(h, &j, "lock_contention", &h->contended, CONTENDED_FRAMES);
+	stacks_json(h, &j, "spawns_by_stack", &h->spawns, UINT32_MAX);
+	json_array(&j, "spawn_locations");
+	struct place_stats **all = (struct place_stats **)in_order(&h->places, compare_places);
+	for (size_t i = 0; all && i < h->places.n; i++) {
+		const struct trace_kind *k = trace_reader_kind(h->reader, all[i]->kind);
+		json_object(&j, NULL);
+		json_string(&j, "family", k ? k->name : "");
+		json_array(&j, "spawn_sites");
+		for (uint32_t s = 0; k && k->sites && s < k->n_sites; s++)
+			json_string(&j, NULL, k->sites[s]);
+		json_end_array(&j);
+		json_u64(&j, "tasks", all[i]->n_tasks);
+		log2_json(&j, "poll_ns", &all[i]->poll);
+		log2_json(&j, "lifetime_ns", &all[i]->life);
+		log2_json(&j, "active_ns", &all[i]->active);
+		json_end_object(&j);
+	}
+	free(all);
+	json_end_array(&j);
+	json_end_object(&j);
+	buf_char(out, '\n');
+}
