@@ -357,7 +357,10 @@ FUNCTION thunk_call
 	subq $8, %rsp
 	pushq 16(%rbp)	/* the seventh */
 	xorl %eax, %eax	/* no vector registers, for the variadic one */
+	/* Whoever looks at a thread that sleeps in there doesn't know its %rbp. */
+	.cfi_def_cfa %rsp, 48
 	call *HOOK_ORIG(%rbx)
+	.cfi_def_cfa %rbp, 16
 	movq %rax, (%rsp)
 	movq %r12, %rsi
 	movq %rbx, %rdi

@@ -21,6 +21,7 @@
 struct capture;
 struct capture_set;
 struct capture_threads; /* capture/threads.h */
+struct capture_stacks;	/* capture/stacks.h */
 struct places_ops;	/* process/places.h */
 
 enum capture_futures { CF_NONE = 0, CF_GENERATED, CF_ALL };
@@ -34,6 +35,7 @@ struct capture_options {
 	const struct places_ops *places; /* who knows await points; NULL: none are recorded */
 	bool kernel;			 /* the main source is the kernel, not the agent */
 	uint32_t cpu_hz;		 /* samples of the CPU; 0: none */
+	uint32_t stack_bytes;		 /* copied of the stack by each sample; 0: as is usual */
 	bool sched, syscalls;
 	uint64_t long_poll_ns; /* stacks of polls longer than this; 0: none */
 	bool spawn_stacks;     /* the stack of each spawn */
@@ -62,6 +64,7 @@ struct capture_shared {
 	const struct capture_options *options;
 	struct trace_writer *writer;
 	struct capture_threads *threads;
+	struct capture_stacks *stacks; /* NULL if no option asks for stacks */
 	/* The main source calls this for every process that it begins with, when it has told the
 	 * trace of it (`process` is its index) and before events flow; a program that was started
 	 * stands still then, its libraries loaded. An error ends the recording. */

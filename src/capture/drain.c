@@ -302,6 +302,8 @@ static void follow_polls(const struct source *s, struct ring_cursor *c,
 		c->outer = 0;
 		if (thread)
 			thread->poll_begin_ns = 0;
+		if (thread && thread->watched == thread->poll_number)
+			thread->watched_end_ns = e->time;
 	}
 }
 

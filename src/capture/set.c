@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "capture/capture.h"
 #include "capture/event_cost.h"
+#include "capture/stacks.h"
 #include "capture/threads.h"
 
 #include <errno.h>
@@ -23,12 +24,29 @@ static bool wants_sched(const struct capture_options *opt)
 	return opt->sched || opt->syscalls;
 }
 
+static bool wants_samples(const struct capture_options *opt)
+{
+	return opt->cpu_hz;
+}
+
+static bool wants_watch(const struct capture_options *opt)
+{
+	return opt->long_poll_ns;
+}
+
+static bool wants_stacks(const struct capture_options *opt)
+{
+	return opt->cpu_hz || opt->long_poll_ns || opt->spawn_stacks;
+}
+
 /* Sources beside the main one, and who asks for them. */
 static const struct other {
 	const struct capture_ops *ops;
 	bool (*wanted)(const struct capture_options *opt);
 } others[] = {
 	{&capture_sched, wants_sched},
+	{&capture_samples, wants_samples},
+	{&capture_watch, wants_watch},
 };
 
 #define MAX_SOURCES (1 + sizeof(others) / sizeof(others[0]))
@@ -97,6 +115,7 @@ static int joined(struct capture_shared *shared, pid_t pid, uint32_t process, st
 
 static void set_free(struct capture_set *s)
 {
+	capture_stacks_free(s->shared.stacks);
 	capture_threads_free(s->shared.threads);
 	free(s);
 }
@@ -122,6 +141,8 @@ int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
 	s->start_cpu_ns = clock_cpu_ns();
 	s->members[0].ops = opt->kernel ? &capture_kernel : &capture_agent;
 	s->n = 1;
+	if (wants_stacks(opt))
+		rc = capture_stacks_new(w, &s->shared.stacks, err);
 	for (size_t i = 0; i < MAX_SOURCES - 1 && rc == 0; i++) {
 		struct member *m = &s->members[s->n];
 
@@ -199,6 +220,9 @@ int capture_set_close(struct capture_set *s, const char *reason, struct capture_
 		if (rc == 0)
 			rc = one;
 	}
+	one = s->shared.stacks ? capture_stacks_end(s->shared.stacks, &stats) : 0;
+	if (one < 0 && rc == 0)
+		rc = error_sys(err, one, "cannot write the trace");
 	stats.cost.end_reason = reason;
 	stats.cost.recorder_cpu_ns = clock_cpu_ns() - s->start_cpu_ns;
 	stats.cost.end_ns = clock_monotonic_ns();

@@ -12,6 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#define LONG_POLL_NS 10000000
+#define CPU_HZ 999 /* by default; no multiple of what programs do ten or a hundred times a second  \
+		    */
+
 static const struct cli_option options[] = {
 	{'p', "pid", "PID", "record this running process; may be given more than once", true},
 	{0, "exe", "BINARY", "record every process that runs this program", false},
@@ -19,6 +23,12 @@ static const struct cli_option options[] = {
 	{'d', "duration", "SECONDS", "end the recording after so long (10, 2.5, 500ms, 2m)", false},
 	{0, "ring-size", "SIZE", "memory per thread for events not yet read (4K to 1G, default 1M)",
 	 false},
+	{0, "cpu", "HZ", "sample each thread's stack so many times a second of CPU time (999)",
+	 false, true},
+	{0, "stack-size", "SIZE", "copied of the stack by each sample (1K to 63K, default 8K)",
+	 false},
+	{0, "long-poll", "TIME", "the stack of each poll that takes longer, while it does (10ms)",
+	 false, true},
 	{0, "sched", NULL, "when and why threads are off their CPUs", false},
 	{0, "syscalls", NULL, "every system call: when, how long, what came of it (root)", false},
 	{0, "futures", "WHICH",
@@ -79,6 +89,33 @@ static char *default_path(const struct job *job)
 	return buf_steal(&b);
 }
 
+static int parse_stacks(const struct cli_args *args, struct job *job)
+{
+	const char *hz = cli_option(args, "cpu"), *size = cli_option(args, "stack-size");
+	const char *poll = cli_option(args, "long-poll");
+	uint64_t bytes = 0, ns = LONG_POLL_NS;
+	char *end = NULL;
+
+	if (hz) {
+		unsigned long n = *hz ? strtoul(hz, &end, 10) : CPU_HZ;
+
+		if ((*hz && (*end || *hz == '-')) || !n || n > 1000000)
+			return cli_usage(args, "--cpu is 1 to 1000000 samples a second, not '%s'",
+					 hz);
+		job->rec.capture.cpu_hz = (uint32_t)n;
+	}
+	if (size && (text_parse_bytes(size, &bytes) < 0 || bytes < 1024 || bytes > 63 * 1024))
+		return cli_usage(args, "--stack-size is 1K to 63K, not '%s'", size);
+	if (size && !hz)
+		return cli_usage(args, "--stack-size belongs to --cpu");
+	if (poll && *poll && (text_parse_duration(poll, 1000000, &ns) < 0 || ns < 100000))
+		return cli_usage(args, "--long-poll is a time of at least 100us, not '%s'", poll);
+	job->rec.capture.stack_bytes = (uint32_t)bytes;
+	if (poll)
+		job->rec.capture.long_poll_ns = ns;
+	return 0;
+}
+
 static int parse(const struct cli_args *args, struct job *job)
 {
 	const char *output = cli_option(args, "output");
@@ -90,6 +127,8 @@ static int parse(const struct cli_args *args, struct job *job)
 	code = recording_parse(args, &job->rec);
 	if (code == 0)
 		code = parse_futures(args, job);
+	if (code == 0)
+		code = parse_stacks(args, job);
 	if (code)
 		return code;
 	if (cli_n_operands(args))

@@ -1,0 +1,49 @@
+/*
+ * Stacks of single threads, taken from outside on a thread of ours, since it may take a while: the
+ * recorder asks, and comes by later for the answer.
+ */
+#ifndef POLLUX_CAPTURE_TAKER_H
+#define POLLUX_CAPTURE_TAKER_H
+
+#include "base/error.h"
+#include "process/process.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TAKER_STACK_BYTES (64u << 10)
+
+enum taken {
+	TAKEN_BLOCKED = 0, /* read while it slept: its rbp isn't known */
+	TAKEN_RUNNING,	   /* stopped for a moment */
+	TAKEN_NOT,	   /* `why` says it */
+};
+
+struct taker_job {
+	/* the asker's */
+	const struct process *process; /* stays until the answer is there */
+	pid_t tid;
+	void *user;
+	uint64_t number, begin_ns; /* of the poll */
+	/* the answer */
+	enum taken taken;
+	const char *why;
+	uint64_t time_ns; /* when it was like that */
+	uint64_t ip, sp, bp;
+	uint8_t *stack; /* from sp on; the asker frees it with the job, see taker_job_free() */
+	size_t stack_bytes;
+	struct taker_job *next;
+};
+void taker_job_free(struct taker_job *job);
+
+struct taker;
+int taker_start(struct taker **ret_taker, struct error *err);
+/* Ends what it is at; jobs not yet begun are dropped, answers too. *ret_stop_ns: how long threads
+ * stood still for us, in all. */
+void taker_end(struct taker *t, uint64_t *ret_stop_ns);
+/* Takes the job over. */
+void taker_ask(struct taker *t, struct taker_job *job);
+/* The next answer, the asker's again; NULL: there is none now. */
+struct taker_job *taker_answer(struct taker *t);
+
+#endif
