@@ -1,6 +1,8 @@
 /* pollux record: makes a recording into a file, and says what came of it. */
 #include "base/buf.h"
 #include "base/text.h"
+#include "cli/live.h"
+#include "cli/print.h"
 #include "cli/recording.h"
 #include "cli/verbs.h"
 #include "future/places.h"
@@ -13,8 +15,9 @@
 #include <unistd.h>
 
 #define LONG_POLL_NS 10000000
-#define CPU_HZ 999 /* by default; no multiple of what programs do ten or a hundred times a second  \
-		    */
+#define CPU_HZ                                                                                     \
+	999 /* by default; no multiple of what programs do ten or a hundred times a second         \
+	     */
 
 static const struct cli_option options[] = {
 	{'p', "pid", "PID", "record this running process; may be given more than once", true},
@@ -35,6 +38,10 @@ static const struct cli_option options[] = {
 	 "every future's poll: of async functions and blocks (generated), or of all", false, true},
 	{0, "include", "NAME", "only futures of this name: a part of it, or with * and ?", true},
 	{0, "exclude", "NAME", "no futures of this name", true},
+	{0, "print", NULL, "show events as they come; a file is written only with -o", false},
+	{0, "format", "FORMAT", "with --print: a line's form, see pollux print", false},
+	{0, "event", "NAME", "with --print: only events of this name", true},
+	{0, "json", NULL, "with --print: one object a line", false},
 	{0, "no-places", NULL, "don't record at which await point tasks wait", false},
 	{0},
 };
@@ -53,7 +60,9 @@ static const char *const examples[] = {
 
 struct job {
 	struct recording rec;
-	char *path;
+	char *path; /* NULL: no file */
+	bool prints;
+	struct print_job print;
 };
 
 static int parse_futures(const struct cli_args *args, struct job *job)
@@ -116,6 +125,16 @@ static int parse_stacks(const struct cli_args *args, struct job *job)
 	return 0;
 }
 
+static int parse_print(const struct cli_args *args, struct job *job)
+{
+	job->prints = cli_flag(args, "print");
+	if (job->prints)
+		return print_parse(args, &job->print);
+	if (cli_option(args, "format") || cli_option(args, "event") || cli_flag(args, "json"))
+		return cli_usage(args, "--format, --event and --json belong to --print");
+	return 0;
+}
+
 static int parse(const struct cli_args *args, struct job *job)
 {
 	const char *output = cli_option(args, "output");
@@ -129,13 +148,18 @@ static int parse(const struct cli_args *args, struct job *job)
 		code = parse_futures(args, job);
 	if (code == 0)
 		code = parse_stacks(args, job);
+	if (code == 0)
+		code = parse_print(args, job);
 	if (code)
 		return code;
 	if (cli_n_operands(args))
 		return cli_usage(
 			args, "'%s': a running process is named by -p, a command stands behind --",
 			cli_operand(args, 0));
-	job->path = output ? strdup(output) : job->rec.name ? default_path(job) : NULL;
+	if (output)
+		job->path = strdup(output);
+	else if (!job->prints && job->rec.name)
+		job->path = default_path(job);
 	return 0;
 }
 
@@ -240,23 +264,50 @@ static void say(const struct job *job, const struct capture_stats *s, uint64_t b
 
 /* ---- all together ---- */
 
+/* Into the file, into the pipe of whoever prints, or into both. */
+static int open_writer(const struct job *job, struct live *printing,
+		       struct trace_writer **ret_writer, struct error *err)
+{
+	int fd = -1, rc = 0;
+
+	if (job->path)
+		rc = trace_writer_open(job->path, ret_writer, err);
+	if (rc < 0 || !job->prints)
+		return rc;
+	rc = live_start(printing, &fd, err);
+	if (!job->path)
+		return rc < 0 ? rc : trace_writer_open_fd(fd, ret_writer, err);
+	if (rc == 0)
+		rc = trace_writer_tee(*ret_writer, fd);
+	if (rc < 0)
+		trace_writer_close(*ret_writer, NULL);
+	return rc;
+}
+
 static int run_job(struct job *job, struct error *err)
 {
+	struct live printing = {.read = print_events, .ctx = &job->print};
 	struct capture_stats stats = {0};
 	struct trace_writer *w;
 	uint64_t bytes, began;
 	int rc, code;
 
-	if (trace_writer_open(job->path, &w, err) < 0)
+	if (open_writer(job, &printing, &w, err) < 0)
 		return 1;
+	job->rec.quiet = job->prints && isatty(STDOUT_FILENO);
 	rc = recording_run(&job->rec, w, &stats, &began, err);
 	bytes = trace_writer_bytes(w);
 	bool nothing = rc < 0 && !trace_writer_n_events(w);
 	if (trace_writer_close(w, rc < 0 ? NULL : err) < 0)
 		rc = -EIO;
-	if (nothing)
+	if (nothing && job->path)
 		unlink(job->path);
-	if (rc == 0)
+	if (job->prints) {
+		int printed = live_join(&printing, job->print.gone ? NULL : err);
+		rc = job->print.gone ? 0 : rc < 0 ? rc : printed;
+		live_done(&printing);
+	}
+	if (rc == 0 && job->path)
 		say(job, &stats, began, bytes);
 	code = recording_end(&job->rec, rc, &stats);
 	capture_stats_done(&stats);
@@ -269,7 +320,7 @@ static int run(const struct cli_args *args, struct error *err)
 	int code = parse(args, &job);
 
 	if (!code) {
-		if (job.path && job.rec.name) {
+		if ((job.path || job.prints) && job.rec.name) {
 			code = run_job(&job, err);
 		} else {
 			error_set(err, -ENOMEM, "out of memory");
@@ -277,6 +328,7 @@ static int run(const struct cli_args *args, struct error *err)
 		}
 	}
 	free(job.path);
+	print_done(&job.print);
 	recording_done(&job.rec);
 	return code;
 }
@@ -306,6 +358,9 @@ const struct cli_verb verb_record = {
 		"--futures also records the polls of futures within a task: which async function "
 		"polled which, how long, at which await point it stopped. It costs two events for "
 		"each of their polls; what can't be hooked is named.\n"
+		"\n"
+		"--print shows events as they come, about half a second late, in the form of "
+		"tokio-dtrace's script or, with --format, in your own (see pollux print).\n"
 		"\n"
 		"Threads write into rings of shared memory that pollux empties all the time. When "
 		"it falls "
