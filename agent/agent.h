@@ -187,8 +187,8 @@ static inline struct ring *agent_peek_ring(void)
 	return agent_peek_ring_slowly(thread);
 }
 
-/* Records one event, or drops and counts it. */
-static inline void agent_put(struct ring *r, uint64_t type, uint64_t word1)
+/* Records one event, or drops and counts it. `ticks` is when it was, 0: now. */
+static inline void agent_put_at(struct ring *r, uint64_t ticks, uint64_t type, uint64_t word1)
 {
 	struct agent_notes *n = agent_notes(r);
 
@@ -198,7 +198,8 @@ static inline void agent_put(struct ring *r, uint64_t type, uint64_t word1)
 	}
 	n->busy = 1;
 	arch_barrier_local();
-	uint64_t ticks = arch_ticks();
+	if (!ticks)
+		ticks = arch_ticks();
 	if (likely(n->head < n->limit) || agent_room(r, ticks)) {
 		uint64_t head = n->head;
 		struct agent_event *event =
@@ -214,6 +215,11 @@ static inline void agent_put(struct ring *r, uint64_t type, uint64_t word1)
 	}
 	arch_barrier_local();
 	n->busy = 0;
+}
+
+static inline void agent_put(struct ring *r, uint64_t type, uint64_t word1)
+{
+	agent_put_at(r, 0, type, word1);
 }
 
 static inline uint64_t agent_ref(uint64_t kind, uint64_t task)

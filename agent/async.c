@@ -179,10 +179,13 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 			poll->flags |= POLL_ALONE;
 	}
 	/* A task that was closed isn't polled any more: the run only drops its future. */
-	if (unlikely(before & CLOSED))
+	if (unlikely(before & CLOSED)) {
 		poll->flags |= POLL_CLOSED;
-	else
+	} else {
 		agent_put(r, AE_POLL_BEGIN, ref);
+		if (poll->flags & POLL_HELD && hook->flags & AGENT_HOOK_LIST)
+			agent_put_begin_list(r, hook, header);
+	}
 	return (struct agent_begun){poll, (uint64_t)poll->generation << 32 |
 						  (poll->flags & (POLL_HELD | POLL_ALONE))};
 }
@@ -237,8 +240,15 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 		if (poll->flags & POLL_CLOSED)
 			type = AE_CANCEL;
 		uint64_t point = 0;
-		if (type == AE_POLL_PENDING && held & POLL_HELD)
+		if (type == AE_POLL_PENDING && held & POLL_HELD && hook->flags & AGENT_HOOK_LIST) {
+			struct agent_list list;
+			agent_list(hook, header, &list);
+			if (!(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
+			      (RUNNING | COMPLETED | CLOSED)))
+				agent_put_list(r, AE_FUTURE_AT, &list);
+		} else if (type == AE_POLL_PENDING && held & POLL_HELD) {
 			point = agent_point(hook, header);
+		}
 		/* Nobody was in there since? */
 		if (point && !(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
 			       (RUNNING | COMPLETED | CLOSED)))

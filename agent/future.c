@@ -12,6 +12,62 @@
 #include "agent/point.h"
 #include "agent/thunks.h"
 
+/* As agent_point(), all ways of the program. */
+void agent_list(const struct agent_hook *hook, const void *from, struct agent_list *ret)
+{
+	const struct agent_step *program =
+		(const struct agent_step *)__atomic_load_n(&hook->program, __ATOMIC_ACQUIRE);
+	struct {
+		const struct agent_step *step;
+		const char *at;
+	} open[AGENT_LIST_MAX];
+	uint32_t n = 0;
+
+	ret->n = 0;
+	if (!program)
+		return;
+	open[n].step = program;
+	open[n++].at = from;
+	while (n) {
+		const struct agent_step *step = open[--n].step;
+		const char *at = open[n].at;
+
+		for (uint32_t depth = 0; step->next && depth < AGENT_PROGRAM_DEPTH; depth++) {
+			const struct agent_node *node =
+				(const struct agent_node *)(program + step->next);
+			if (!node->size) {
+				/* the last one first, since they are taken from the end */
+				for (uint32_t i = node->n; i-- > 0 && n < AGENT_LIST_MAX;) {
+					open[n].step = &node->steps[i];
+					open[n++].at = at;
+				}
+				break;
+			}
+			at += step->delta;
+			uint64_t i = agent_state_value(at, node->size) - node->base;
+			step = &node->steps[i < node->n ? i : node->n];
+			if (step->point && ret->n < AGENT_LIST_MAX)
+				ret->words[ret->n++] = agent_ref(step->point, (uint64_t)at);
+		}
+	}
+}
+
+void agent_put_list(struct ring *r, uint64_t type, const struct agent_list *list)
+{
+	uint64_t ticks = list->n ? arch_ticks() : 0;
+
+	for (uint32_t i = 0; i < list->n; i++)
+		agent_put_at(r, ticks, type, list->words[i]);
+}
+
+void agent_put_begin_list(struct ring *r, const struct agent_hook *hook, const void *from)
+{
+	struct agent_list list;
+
+	agent_list(hook, from, &list);
+	agent_put_list(r, AE_FUTURE_WAS, &list);
+}
+
 /* False: nothing is recorded, the thunk jumps on to the original. */
 bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *first, void *second)
 {
@@ -37,11 +93,9 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 	f->result = first;
 	f->future = hook->flags & AGENT_HOOK_MEMORY ? second : first;
 	f->outer = n->futures;
-	uint64_t point = agent_point(hook, f->future);
-	if (point)
-		agent_put(r, AE_FUTURE_BEGIN_AT, agent_ref(point, (uint64_t)f->future));
-	else
-		agent_put(r, AE_FUTURE_BEGIN, agent_ref(hook->kind, (uint64_t)f->future));
+	agent_put(r, AE_FUTURE_BEGIN, agent_ref(hook->kind, (uint64_t)f->future));
+	if (hook->flags & AGENT_HOOK_LIST)
+		agent_put_begin_list(r, hook, f->future);
 	arch_barrier_local();
 	n->futures = f;
 	return true;
@@ -96,8 +150,13 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 
 	agent_notes(r)->futures = f->outer;
 	arch_barrier_local();
-	if (type == AE_FUTURE_PENDING)
+	if (type == AE_FUTURE_PENDING && f->hook->flags & AGENT_HOOK_LIST) {
+		struct agent_list list;
+		agent_list(f->hook, f->future, &list);
+		agent_put_list(r, AE_FUTURE_AT, &list);
+	} else if (type == AE_FUTURE_PENDING) {
 		point = agent_point(f->hook, f->future);
+	}
 	if (point)
 		agent_put(r, AE_FUTURE_PENDING_AT, agent_ref(point, (uint64_t)f->future));
 	else

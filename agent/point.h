@@ -35,6 +35,8 @@ static inline uint64_t agent_point(const struct agent_hook *hook, const void *he
 		return 0;
 	for (uint32_t depth = 0; step->next && depth < AGENT_PROGRAM_DEPTH; depth++) {
 		const struct agent_node *node = (const struct agent_node *)(program + step->next);
+		if (unlikely(!node->size))
+			break;
 		at += step->delta;
 		uint64_t i = agent_state_value(at, node->size) - node->base;
 		if (unlikely(i >= node->n)) {
@@ -47,5 +49,17 @@ static inline uint64_t agent_point(const struct agent_hook *hook, const void *he
 	}
 	return point;
 }
+
+/* Every future that stands somewhere in it: what AE_FUTURE_WAS and AE_FUTURE_AT say of each. */
+struct agent_list {
+	uint32_t n;
+	uint64_t words[AGENT_LIST_MAX];
+};
+
+/* future.c */
+void agent_list(const struct agent_hook *hook, const void *from, struct agent_list *ret);
+void agent_put_list(struct ring *r, uint64_t type, const struct agent_list *list);
+/* Right behind the begin of a poll. */
+void agent_put_begin_list(struct ring *r, const struct agent_hook *hook, const void *from);
 
 #endif

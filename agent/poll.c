@@ -32,7 +32,7 @@ struct agent_poll *agent_poll_open(struct ring *r, struct agent_hook *hook, void
 	poll->ref = ref;
 	poll->header = header;
 	poll->hook = hook;
-	poll->flags = flags | hook->flags;
+	poll->flags = flags | (hook->flags & (POLL_WORKER | POLL_TASK));
 	poll->raised[0] = poll->raised[1] = 0;
 	poll->generation = (uint32_t)(agent_claim(r) >> 32);
 	arch_barrier_local();

@@ -89,13 +89,18 @@ enum agent_event_type {
 	/* Of futures, whose reference is kind << 48 | low 48 bits of the address of the future. A
 	 * poll of one lies within whatever is open on the thread. */
 	AE_FUTURE_BEGIN,
-	AE_FUTURE_BEGIN_AT, /* await point << 48 | low 48 bits of the reference: where it stood
-			     * before. The kind is the point's */
 	AE_FUTURE_PENDING,
-	AE_FUTURE_PENDING_AT, /* as AE_FUTURE_BEGIN_AT, where it stands now */
+	AE_FUTURE_PENDING_AT, /* await point << 48 | low 48 bits of the reference: and where it
+			       * stands. The kind is the point's */
 	AE_FUTURE_READY,
 	AE_FUTURE_PANICKED,
 	AE_FUTURE_UNKNOWN,
+	/* await point << 48 | low 48 bits of the address of a state: a future that lies by value in
+	 * what is polled (its task, another future) stands there. They come right behind the begin
+	 * of a poll and right before its end, all that are suspended, outer ones before those in
+	 * them. */
+	AE_FUTURE_WAS, /* when the poll began */
+	AE_FUTURE_AT,  /* when it ended */
 	AE_N_TYPES,
 };
 
@@ -193,6 +198,9 @@ enum agent_hook_flags {
 	/* AH_FUTURE: what it returns stands in memory, whose address is the first argument; the
 	 * future is the second one then. */
 	AGENT_HOOK_MEMORY = 4,
+	/* Every future that lies in what is polled is told by AE_FUTURE_WAS and AE_FUTURE_AT, and
+	 * the end of the poll has no await point then. */
+	AGENT_HOOK_LIST = 8,
 };
 
 /*
@@ -262,8 +270,9 @@ _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
  * 8-byte words: the first is the step from the header (of a future: from its address) to the first
  * node, the rest are nodes, each two words and then n + 1 steps, the last of them for all values
  * that are none of the n. Only what lies in the cell by value is described: a program never asks
- * for a pointer to be followed. The innermost step that has a point tells it. A program that hooks
- * refer to is never changed.
+ * for a pointer to be followed. The innermost step that has a point tells it. A node whose size is
+ * 0 has no state: its n steps are ways on, each from the state before it, and all are gone where
+ * every future is listed (AGENT_HOOK_LIST). A program that hooks refer to is never changed.
  */
 struct agent_step {
 	uint16_t point; /* 0: as before this step */
@@ -282,6 +291,7 @@ struct agent_node {
 _Static_assert(sizeof(struct agent_node) == 16, "agent_node");
 
 #define AGENT_PROGRAM_DEPTH 16u
+#define AGENT_LIST_MAX 32u	/* so many of AE_FUTURE_WAS or AE_FUTURE_AT */
 #define AGENT_MAX_POINTS 65535u /* of a process */
 
 /*

@@ -139,8 +139,18 @@ void agent_tokio_settle(struct agent_poll *poll, uint64_t state)
  */
 static void put_pending(struct ring *r, const struct agent_hook *hook, void *header, uint64_t ref)
 {
-	uint64_t point = agent_point(hook, header);
+	uint64_t point;
 
+	if (hook->flags & AGENT_HOOK_LIST) {
+		struct agent_list list;
+		agent_list(hook, header, &list);
+		if (!(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
+		      (RUNNING | COMPLETE)))
+			agent_put_list(r, AE_FUTURE_AT, &list);
+		agent_put(r, AE_POLL_PENDING, ref);
+		return;
+	}
+	point = agent_point(hook, header);
 	if (point && likely(!(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
 			      (RUNNING | COMPLETE))))
 		agent_put(r, AE_POLL_PENDING_AT, agent_ref(point, ref));
@@ -170,8 +180,11 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 	/* A task that is complete or running (shut down while it was in a queue) isn't polled, it
 	 * only loses a reference; a cancelled one is dropped instead of polled. */
 	bool polled = likely(!(before & (RUNNING | COMPLETE | CANCELLED)));
-	if (polled)
+	if (polled) {
 		agent_put(r, AE_POLL_BEGIN, ref);
+		if (hook->flags & AGENT_HOOK_LIST)
+			agent_put_begin_list(r, hook, header);
+	}
 
 	((task_fn)hook->orig)(header);
 

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/buf.h"
 #include "capture/kinds.h"
+#include "capture/inlined.h"
 #include "capture/pace.h"
 #include "capture/source.h"
 #include "runtime/futures.h"
@@ -149,12 +150,17 @@ static int add_points(struct capture *c, struct source *s, const struct place_pr
 		int rc;
 
 		place.process = s->process;
-		points[p->first + i].kind = s->kinds[p->kind];
+		points[p->first + i] = (struct await_point){
+			.kind = s->kinds[p->kind],
+			.future = TRACE_KIND_NONE,
+			.size = UINT64_MAX, /* whatever comes behind it lies in it */
+			.own = true,
+		};
 		rc = trace_writer_place(c->drain.writer, &place, &points[p->first + i].place);
 		if (rc < 0)
 			return rc;
 	}
-	return 0;
+	return inlined_points(&c->drain, s, p);
 }
 
 /* Takes the layout programs that are ready: first the trace knows their places, then the agent gets
@@ -201,12 +207,14 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 		rc = write_runtimes(c, s);
 	if (rc == 0)
 		rc = write_coverage(c, s);
+	if (rc == 0 && c->shared->options->futures)
+		rc = inlined_init(s);
 	if (rc == 0)
 		rc = drain_begin(&c->drain, s);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot begin the trace");
 	if (c->places)
-		s->compiler = c->places->begin(attach);
+		s->compiler = c->places->begin(attach, c->shared->options->futures);
 	return c->shared->joined(c->shared, attach_pid(attach), s->process, err);
 }
 
@@ -223,6 +231,7 @@ static void capture_free(struct capture *c)
 {
 	for (size_t i = 0; i < c->n_sources; i++) {
 		end_places(c, &c->sources[i]);
+		inlined_done(&c->sources[i]);
 		ring_set_done(&c->sources[i].rings);
 		free(c->sources[i].kinds);
 		free(c->sources[i].tasks);

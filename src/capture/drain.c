@@ -6,6 +6,7 @@
  * is moved to the event before it. What makes no sense, an unknown type, a kind that was never
  * hooked, a head that jumps, is counted and told as a loss, at the place where it stood.
  */
+#include "capture/inlined.h"
 #include "capture/source.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ int drain_flush(struct drain *d)
 	return trace_writer_events(d->writer, d->thread, d->events, n);
 }
 
-static int put(struct drain *d, const struct trace_event *e)
+int drain_put(struct drain *d, const struct trace_event *e)
 {
 	int rc = 0;
 
@@ -48,7 +49,7 @@ static int put_loss(struct drain *d, uint32_t thread, uint64_t time, uint64_t n)
 		d->first_lost_ns = time;
 	if (time > d->last_lost_ns)
 		d->last_lost_ns = time;
-	return put(d, &e);
+	return drain_put(d, &e);
 }
 
 static int put_thread_end(struct drain *d, const struct source *s, uint32_t tid, uint32_t thread,
@@ -60,7 +61,7 @@ static int put_thread_end(struct drain *d, const struct source *s, uint32_t tid,
 
 	if (shared && shared->index == thread)
 		capture_threads_end(d->threads, shared);
-	return put(d, &e);
+	return drain_put(d, &e);
 }
 
 static int end_thread(struct drain *d, const struct source *s, struct ring_cursor *c, uint64_t time)
@@ -126,7 +127,7 @@ static int begin_thread(struct drain *d, struct source *s, struct ring_cursor *c
 			return rc;
 	}
 	c->thread = e.thread + 1;
-	return put(d, &e);
+	return drain_put(d, &e);
 }
 
 static int begin_early(struct drain *d, struct source *s, const struct attach_root *root)
@@ -145,17 +146,17 @@ static int begin_early(struct drain *d, struct source *s, const struct attach_ro
 	e.thread = thread->index;
 	s->n_early++;
 	*early = (struct early_thread){root->own_tid, root->tid, e.thread};
-	rc = put(d, &e);
+	rc = drain_put(d, &e);
 	e.type = TE_ROOT_ENTER;
 	e.arg = TRACE_ROOT_BEFORE;
 	e.kind = s->kinds[root->kind];
 	if (rc == 0)
-		rc = put(d, &e);
+		rc = drain_put(d, &e);
 	e.type = TE_PARK;
 	e.arg = root->call;
 	e.kind = TRACE_KIND_NONE;
 	if (rc == 0 && root->call != AC_NONE)
-		rc = put(d, &e);
+		rc = drain_put(d, &e);
 	return rc;
 }
 
@@ -198,7 +199,6 @@ static const struct translation {
 	[AE_ROOT_WAKE] = {TE_ROOT_WAKE, 0, W_KIND | W_TASK},
 	[AE_POLL_PENDING_AT] = {TE_POLL_END, TO_PENDING, W_POINT | W_TASK},
 	[AE_FUTURE_BEGIN] = {TE_FUTURE_BEGIN, 0, W_KIND | W_TASK},
-	[AE_FUTURE_BEGIN_AT] = {TE_FUTURE_BEGIN, 0, W_POINT | W_TASK},
 	[AE_FUTURE_PENDING] = {TE_FUTURE_END, TO_PENDING, W_KIND | W_TASK},
 	[AE_FUTURE_PENDING_AT] = {TE_FUTURE_END, TO_PENDING, W_POINT | W_TASK},
 	[AE_FUTURE_READY] = {TE_FUTURE_END, TO_READY, W_KIND | W_TASK},
@@ -335,6 +335,8 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 				rc = end_thread(d, s, c, time);
 			if (rc == 0)
 				rc = begin_thread(d, s, c, (uint32_t)raw->word1, time);
+			if (s->inlined)
+				inlined_forget(s, (uint32_t)(c - s->rings.cursors));
 			thread = capture_threads_find(d->threads, s->process, c->tid);
 			continue;
 		}
@@ -356,6 +358,13 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			if (lost)
 				rc = put_loss(d, c->thread - 1, time, lost);
 			forget_polls(c, thread);
+			if (s->inlined)
+				inlined_forget(s, (uint32_t)(c - s->rings.cursors));
+			continue;
+		}
+		if (s->inlined && (type == AE_FUTURE_WAS || type == AE_FUTURE_AT)) {
+			rc = inlined_stands(d, s, (uint32_t)(c - s->rings.cursors), raw,
+					    c->thread - 1);
 			continue;
 		}
 		if (!translate(d, s, raw, &e)) {
@@ -365,7 +374,10 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 		e.time = time;
 		e.thread = c->thread - 1;
 		follow_polls(s, c, thread, raw, &e);
-		rc = put(d, &e);
+		if (s->inlined)
+			rc = inlined_event(d, s, (uint32_t)(c - s->rings.cursors), &e);
+		else
+			rc = drain_put(d, &e);
 	}
 	if (damaged && rc == 0) {
 		s->n_damaged += damaged;

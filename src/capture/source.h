@@ -6,6 +6,7 @@
 #define POLLUX_CAPTURE_SOURCE_H
 
 #include "base/clock.h"
+#include "base/map.h"
 #include "capture/capture.h"
 #include "capture/ring_reader.h"
 #include "capture/threads.h"
@@ -16,7 +17,19 @@
 struct await_point {
 	uint32_t kind;	/* trace index */
 	uint32_t place; /* trace index */
+	/* Where every future is told, see inlined.c: */
+	uint32_t future; /* trace index of the kind that stands there; TRACE_KIND_NONE: not told */
+	uint64_t size;	 /* of that future */
+	uint32_t state_offset;
+	bool own, self, chooses, below; /* as in struct place_point */
 };
+
+/* Futures that are polled as a part of what is polled around them. */
+struct inlined_kind {
+	uint32_t kind; /* trace index */
+	char *full_name;
+};
+struct inlined_thread;
 
 struct source {
 	struct attach *attach;
@@ -35,9 +48,13 @@ struct source {
 	void *compiler;		    /* of layout programs, NULL if there is none */
 	struct await_point *points; /* by the agent's number */
 	size_t n_points;
-	uint32_t n_programs; /* kinds that have one */
-	bool alive;	     /* its agent may still write */
-	uint64_t n_damaged;  /* pieces of ring that made no sense */
+	struct map hooked_sizes; /* (trace index of a kind, 0) -> size of the future */
+	struct inlined_kind *inlined_kinds;
+	size_t n_inlined_kinds;
+	struct inlined_thread *inlined; /* by ring; NULL unless futures are recorded */
+	uint32_t n_programs;		/* kinds that have one */
+	bool alive;			/* its agent may still write */
+	uint64_t n_damaged;		/* pieces of ring that made no sense */
 };
 
 /* What drain.c counts and needs of the whole capture. */
@@ -66,5 +83,6 @@ int drain_threads(struct drain *d, struct source *s);
 int drain_end(struct drain *d, struct source *s);
 /* Writes what is buffered. */
 int drain_flush(struct drain *d);
+int drain_put(struct drain *d, const struct trace_event *e);
 
 #endif

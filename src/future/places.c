@@ -6,7 +6,9 @@
 #include "future/places.h"
 
 #include "base/clock.h"
+#include "binary/polls.h"
 #include "future/program.h"
+#include "runtime/futures.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -22,6 +24,7 @@
 struct result {
 	struct program program;
 	uint32_t kind, first;
+	uint64_t size;
 };
 
 struct object_debug {
@@ -40,6 +43,9 @@ struct compiler {
 	struct result *results;
 	size_t n_results, n_taken;
 	bool finished, stop;
+	bool futures;
+	const struct attach_object *hooked_object;
+	struct map hooked; /* its types whose polls are hooked */
 };
 
 static int read_attached(void *ctx, uint64_t addr, void *out, size_t len)
@@ -85,6 +91,39 @@ static void add_result(struct compiler *c, const struct result *r)
 	pthread_mutex_unlock(&c->lock);
 }
 
+/* One that lists every future may be too large: then the plain one is better than none. */
+static bool compile_cell(struct compiler *c, struct debug *d, const struct future_cell *cell,
+			 const struct attach_object *o, uint32_t first, struct program *ret)
+{
+	const struct map *hooked = o == c->hooked_object ? &c->hooked : NULL;
+	int r = -E2BIG;
+
+	if (c->futures)
+		r = program_compile(d, cell, PROGRAM_FUTURES, hooked, first, ret);
+	if (r == -E2BIG)
+		r = program_compile(d, cell, PROGRAM_POINT, NULL, first, ret);
+	return r == 0 && ret->n_words;
+}
+
+/* A future whose polls are hooked: the program begins at its own address. */
+static size_t compile_future(struct compiler *c, uint32_t number, const struct attach_kind *k,
+			     uint32_t first)
+{
+	struct result r = {.kind = number, .first = first};
+	struct debug *d = debug_of(c, k->object);
+	struct future_cell cell = {0};
+	struct dw_poll poll;
+
+	if (!d || !debug_poll(d, k->future->poll, &poll))
+		return 0;
+	cell.future = poll.future;
+	cell.size = r.size = poll.future->size;
+	if (!compile_cell(c, d, &cell, k->object, first, &r.program))
+		return 0;
+	add_result(c, &r);
+	return r.program.n_places;
+}
+
 /* One kind; how many points it has. */
 static size_t compile(struct compiler *c, uint32_t number, const struct attach_kind *k,
 		      uint32_t first)
@@ -95,16 +134,33 @@ static size_t compile(struct compiler *c, uint32_t number, const struct attach_k
 	struct debug *d;
 	bool known;
 
+	if (k->future)
+		return compile_future(c, number, k, first);
 	if (!fk || fk->role != TR_TASK || !(d = debug_of(c, k->object)))
 		return 0;
 	/* Only a runtime with ids has a place for them: Tokio. */
 	known = fk->id_offset ? cell_tokio(d, fk, &cell)
 			      : cell_async(d, fk, fk->vtable + k->object->bias, read_attached,
 					   c->attach, &cell);
-	if (!known || program_compile(d, &cell, first, &r.program) < 0 || !r.program.n_words)
+	if (!known || !compile_cell(c, d, &cell, k->object, first, &r.program))
 		return 0;
 	add_result(c, &r);
 	return r.program.n_places;
+}
+
+/* The types of all futures whose polls are hooked; they are all of one object. */
+static void find_hooked(struct compiler *c, const struct attach_kind *kinds, size_t n)
+{
+	for (size_t i = 0; i < n && !stopped(c); i++) {
+		const struct attach_kind *k = &kinds[i];
+		struct debug *d = k->future ? debug_of(c, k->object) : NULL;
+		struct dw_poll poll;
+
+		if (!d || !debug_poll(d, k->future->poll, &poll))
+			continue;
+		c->hooked_object = k->object;
+		map_put(&c->hooked, poll.future->ref, 0, c);
+	}
 }
 
 static void *run(void *arg)
@@ -116,6 +172,7 @@ static void *run(void *arg)
 
 	/* The program is to have the processors, and the recorder. */
 	setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
+	find_hooked(c, kinds, n);
 	for (size_t i = 0; i < n && !stopped(c); i++)
 		first += (uint32_t)compile(c, (uint32_t)i, &kinds[i], first);
 	for (size_t i = 0; i < c->n_objects; i++)
@@ -128,7 +185,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static void *places_begin(struct attach *a)
+static void *places_begin(struct attach *a, bool futures)
 {
 	struct compiler *c = calloc(1, sizeof(*c));
 	sigset_t all, before;
@@ -137,6 +194,7 @@ static void *places_begin(struct attach *a)
 	if (!c)
 		return NULL;
 	c->attach = a;
+	c->futures = futures;
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->done, NULL);
 	/* Signals are the recorder's: they end its sleep. */
@@ -165,7 +223,11 @@ static int places_next(void *compiler, struct place_program *ret)
 					      .words = one->program.words,
 					      .n_words = one->program.n_words,
 					      .places = one->program.places,
-					      .n_places = one->program.n_places};
+					      .n_places = one->program.n_places,
+					      .points = one->program.points,
+					      .futures = one->program.futures,
+					      .n_futures = one->program.n_futures,
+					      .size = one->size};
 		r = 1;
 	} else if (c->finished) {
 		r = -ENODATA;
@@ -199,6 +261,7 @@ static void places_end(void *compiler)
 	for (size_t i = 0; i < c->n_results; i++)
 		program_done(&c->results[i].program);
 	free(c->results);
+	map_done(&c->hooked);
 	pthread_cond_destroy(&c->done);
 	pthread_mutex_destroy(&c->lock);
 	free(c);

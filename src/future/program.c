@@ -11,10 +11,12 @@
 #include "future/program.h"
 
 #include "agent/ring.h"
+#include "base/map.h"
 #include "binary/names.h"
 #include "future/await.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +24,7 @@ enum {
 	MAX_STATES = 2048, /* of one type */
 	MAX_DEPTH = 32,	   /* wrappers in wrappers, between two nodes */
 	REACH_DEPTH = 64,
+	MAX_BRANCHES = 64,
 	NODE_WORDS = sizeof(struct agent_node) / 8,
 	/* dw_type.note: bits that walk.c leaves free */
 	NOTE_REACH_KNOWN = 256,
@@ -32,12 +35,17 @@ enum {
 struct node {
 	const struct dw_type *type;
 	bool inside; /* below a coroutine of the program */
+	bool below;  /* of a type whose poll is hooked, or in one */
 	uint16_t at;
 };
 
 struct compiler {
 	struct debug *d;
 	struct program *out;
+	enum program_mode mode;
+	const struct map *hooked;   /* types, NULL: none */
+	const struct dw_type *self; /* what the program begins with */
+	struct map futures;	    /* (ref of a coroutine, 0) -> index in out->futures + 1 */
 	unsigned first;
 	struct node *nodes;
 	size_t n_nodes, n_filled, cap_nodes;
@@ -75,9 +83,15 @@ static bool reaches(struct debug *d, const struct dw_type *ct, unsigned depth)
 	return yes;
 }
 
+static bool is_hooked(const struct map *hooked, const struct dw_type *t)
+{
+	return hooked && map_get(hooked, t->ref, 0);
+}
+
 /* The next type with a state on the one way down from `t`, and where it lies; NULL: there is none.
- */
-static const struct dw_type *descend(struct debug *d, const struct dw_type *t, uint64_t *at)
+ * *below is set if the way leads through a hooked type. */
+static const struct dw_type *descend(struct debug *d, const struct map *hooked,
+				     const struct dw_type *t, uint64_t *at, bool *below)
 {
 	for (unsigned depth = 0; t && depth < MAX_DEPTH; depth++) {
 		const struct dw_member *way = NULL;
@@ -85,6 +99,7 @@ static const struct dw_type *descend(struct debug *d, const struct dw_type *t, u
 
 		if (!reaches(d, t, 0))
 			return NULL;
+		*below = *below || is_hooked(hooked, t);
 		if (t->has_variants && t->discr_size)
 			return t;
 		if (t->has_variants && t->n_variants == 1)
@@ -103,6 +118,40 @@ static const struct dw_type *descend(struct debug *d, const struct dw_type *t, u
 		t = next;
 	}
 	return NULL;
+}
+
+/* The next types with a state on all ways down from `t`, and where they lie: a future that polls
+ * several. -E2BIG: there are too many. */
+struct branch {
+	const struct dw_type *type;
+	uint64_t at;
+	bool below;
+};
+
+static int find_branches(const struct compiler *c, const struct dw_type *t, uint64_t at, bool below,
+			 unsigned depth, struct branch *out, size_t *n)
+{
+	struct debug *d = c->d;
+	int r = 0;
+
+	if (depth > MAX_DEPTH || !reaches(d, t, 0))
+		return 0;
+	below = below || is_hooked(c->hooked, t);
+	if (t->has_variants && t->discr_size) {
+		if (*n == MAX_BRANCHES)
+			return -E2BIG;
+		out[(*n)++] = (struct branch){t, at, below};
+		return 0;
+	}
+	for (size_t i = 0; r == 0 && i < t->n_members + t->n_variants; i++) {
+		const struct dw_member *m =
+			i < t->n_members ? &t->members[i] : &t->variants[i - t->n_members].member;
+		const struct dw_type *inner = dw_member_type(d, m);
+
+		if (holds(t, m, inner))
+			r = find_branches(c, inner, at + m->offset, below, depth + 1, out, n);
+	}
+	return r;
 }
 
 /* ---- nodes ---- */
@@ -152,14 +201,16 @@ static int add_words(struct program *p, size_t n)
 }
 
 /* Index of the type's node, made if need be; 0: it can't be one. -ENOMEM, -E2BIG. */
-static int node_of(struct compiler *c, const struct dw_type *t, bool inside, uint16_t *ret_at)
+static int node_of(struct compiler *c, const struct dw_type *t, bool inside, bool below,
+		   uint16_t *ret_at)
 {
 	uint64_t base;
 	uint32_t n;
 
 	*ret_at = 0;
 	for (size_t i = 0; i < c->n_nodes; i++) {
-		if (c->nodes[i].type == t && c->nodes[i].inside == inside) {
+		if (c->nodes[i].type == t && c->nodes[i].inside == inside &&
+		    c->nodes[i].below == below) {
 			*ret_at = c->nodes[i].at;
 			return 0;
 		}
@@ -185,7 +236,8 @@ static int node_of(struct compiler *c, const struct dw_type *t, bool inside, uin
 	node->base = base;
 	node->n = n;
 	node->size = t->discr_size;
-	c->nodes[c->n_nodes++] = (struct node){.type = t, .inside = inside, .at = (uint16_t)at};
+	c->nodes[c->n_nodes++] =
+		(struct node){.type = t, .inside = inside, .below = below, .at = (uint16_t)at};
 	*ret_at = (uint16_t)at;
 	return 0;
 }
@@ -200,7 +252,8 @@ static bool in_library(const char *file)
 }
 
 /* Adds the place of an await point: the number of the point, 0 if there are too many. */
-static int add_place(struct compiler *c, const struct trace_place *place, uint16_t *ret_point)
+static int add_place(struct compiler *c, const struct trace_place *place,
+		     const struct place_point *info, uint16_t *ret_point)
 {
 	struct program *p = c->out;
 
@@ -216,15 +269,66 @@ static int add_place(struct compiler *c, const struct trace_place *place, uint16
 		p->places = places;
 		p->cap_places = cap;
 	}
+	if (c->mode == PROGRAM_FUTURES) {
+		struct place_point *points =
+			reallocarray(p->points, p->cap_places, sizeof(*points));
+
+		if (!points)
+			return -ENOMEM;
+		p->points = points;
+		points[p->n_places] = *info;
+	}
 	p->places[p->n_places] = *place;
 	*ret_point = (uint16_t)(c->first + p->n_places++);
 	return 0;
 }
 
-static int place_of(struct compiler *c, const struct dw_type *t, const struct dw_type *awaited,
-		    const char *file, uint32_t line, const char *macro, bool goes_on,
+/* The coroutine as a future of its own: its index. */
+static int add_future(struct compiler *c, const struct dw_type *t, uint32_t *ret_index)
+{
+	struct program *p = c->out;
+	uintptr_t known = (uintptr_t)map_get(&c->futures, t->ref, 0);
+	struct place_future *futures, f = {.size = t->size};
+	char *where = NULL;
+
+	*ret_index = (uint32_t)known - 1;
+	if (known)
+		return 0;
+	if (p->n_futures == p->cap_futures) {
+		size_t cap = p->cap_futures ? p->cap_futures * 2 : 16;
+
+		futures = reallocarray(p->futures, cap, sizeof(*futures));
+		if (!futures)
+			return -ENOMEM;
+		p->futures = futures;
+		p->cap_futures = cap;
+	}
+	/* The state in which it was not polled yet stands where it begins. */
+	for (size_t i = 0; i < t->n_variants && !where; i++)
+		if (t->variants[i].value == 0 && t->variants[i].member.file &&
+		    asprintf(&where, "%s:%u", t->variants[i].member.file,
+			     t->variants[i].member.line) < 0)
+			where = NULL;
+	f.name = name_shorten(t->full);
+	f.full_name = strdup(t->full);
+	f.where = where;
+	*ret_index = (uint32_t)p->n_futures;
+	p->futures[p->n_futures++] = f;
+	return f.name && f.full_name
+		       ? map_put(&c->futures, t->ref, 0, (void *)(uintptr_t)p->n_futures)
+		       : -ENOMEM;
+}
+
+static int place_of(struct compiler *c, const struct node *n, const struct dw_type *awaited,
+		    const char *file, uint32_t line, const char *macro, bool goes_on, bool own,
 		    uint16_t *ret_point)
 {
+	const struct dw_type *t = n->type;
+	struct place_point info = {.state_offset = (uint32_t)t->discr_offset,
+				   .own = own,
+				   .self = t == c->self,
+				   .below = n->below,
+				   .chooses = macro && strstr(macro, "select")};
 	char *function = name_shorten(t->full), *copy = strdup(file ? file : "");
 	char *awaits = macro ? strdup(macro) : name_shorten(awaited->full);
 	struct trace_place place = {
@@ -234,7 +338,9 @@ static int place_of(struct compiler *c, const struct dw_type *t, const struct dw
 	if (!goes_on && !await_is_leaf(awaited) && await_can_hold(c->d, awaited))
 		place.flags |= TRACE_PLACE_BRANCHES;
 	if (function && copy && awaits)
-		r = add_place(c, &place, ret_point);
+		r = c->mode == PROGRAM_FUTURES ? add_future(c, t, &info.future) : 0;
+	if (r == 0)
+		r = add_place(c, &place, &info, ret_point);
 	if (r < 0) {
 		free(function);
 		free(copy);
@@ -247,19 +353,75 @@ static int place_of(struct compiler *c, const struct dw_type *t, const struct dw
 
 /* The way on from the node of `t` to what lies at `at` within it. */
 static int step_on(struct compiler *c, uint64_t from, const struct dw_type *t, uint64_t at,
-		   bool inside, struct agent_step *step)
+		   bool inside, bool below, struct agent_step *step)
 {
-	const struct dw_type *next = descend(c->d, t, &at);
+	const struct dw_type *next = descend(c->d, c->hooked, t, &at, &below);
 	int r;
 
 	if (!next)
 		return 0;
-	r = node_of(c, next, inside, &step->next);
+	r = node_of(c, next, inside, below, &step->next);
 	int64_t delta = (int64_t)(at + next->discr_offset - from);
 	if (delta != (int32_t)delta)
 		step->next = 0;
 	step->delta = step->next ? (int32_t)delta : 0;
 	return r;
+}
+
+/* A node that leads to several, each seen from the state at `from`. */
+static int step_apart(struct compiler *c, uint64_t from, const struct branch *branches, size_t n,
+		      bool inside, struct agent_step *step)
+{
+	size_t at = c->out->n_words;
+	int r;
+
+	if (at + NODE_WORDS + n + 1 > UINT16_MAX)
+		return -E2BIG;
+	r = add_words(c->out, NODE_WORDS + n + 1);
+	if (r < 0)
+		return r;
+	node_at(c, (uint16_t)at)->n = (uint32_t)n;
+	for (size_t i = 0; i < n; i++) {
+		struct agent_step one = {0};
+
+		r = step_on(c, from, branches[i].type, branches[i].at, inside, branches[i].below,
+			    &one);
+		if (r < 0)
+			return r;
+		node_at(c, (uint16_t)at)->steps[i] = one;
+	}
+	*step = (struct agent_step){.next = (uint16_t)at};
+	return 0;
+}
+
+/* The futures that an await point polls at once: tokio's macros keep them in a variable of their
+ * own, others in what is awaited. */
+static int step_to_branches(struct compiler *c, const struct dw_type *t,
+			    const struct dw_type *state, uint64_t state_at,
+			    const struct dw_member *awaitee, const char *macro, bool inside,
+			    bool below, struct agent_step *step)
+{
+	const struct dw_member *from = awaitee;
+	const struct dw_type *held = dw_member_type(c->d, awaitee);
+	struct branch branches[MAX_BRANCHES];
+	size_t n = 0;
+	int r;
+
+	for (size_t i = 0; macro && i < state->n_members; i++) {
+		const struct dw_member *m = &state->members[i];
+		const struct dw_type *type = dw_member_type(c->d, m);
+
+		/* There may be a reference of the same name. */
+		if (!strcmp(m->name, "futures") && holds(state, m, type) &&
+		    reaches(c->d, type, 0)) {
+			from = m;
+			held = type;
+		}
+	}
+	r = find_branches(c, held, state_at + from->offset, below, 0, branches, &n);
+	if (r < 0 || !n)
+		return r == -E2BIG ? 0 : r;
+	return step_apart(c, t->discr_offset, branches, n, inside, step);
 }
 
 /* A suspended state of a coroutine. */
@@ -279,10 +441,14 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 		debug_await_place(c->d, t, awaitee->type_ref, &file, &line);
 	bool library = in_library(file);
 	r = step_on(c, t->discr_offset, awaited, v->member.offset + awaitee->offset,
-		    n->inside || !library, step);
-	if (r < 0 || (library && n->inside))
+		    n->inside || !library, n->below, step);
+	bool goes_on = step->next != 0, own = !(library && n->inside);
+	if (r == 0 && !goes_on && c->mode == PROGRAM_FUTURES)
+		r = step_to_branches(c, t, state, v->member.offset, awaitee, macro,
+				     n->inside || !library, n->below, step);
+	if (r < 0 || (!own && c->mode == PROGRAM_POINT))
 		return r;
-	return place_of(c, t, awaited, file, line, macro, step->next != 0, &step->point);
+	return place_of(c, n, awaited, file, line, macro, goes_on, own, &step->point);
 }
 
 static int fill(struct compiler *c, size_t i)
@@ -304,7 +470,7 @@ static int fill(struct compiler *c, size_t i)
 
 			if (holds(n.type, &v->member, inner))
 				r = step_on(c, n.type->discr_offset, inner, v->member.offset,
-					    n.inside, &step);
+					    n.inside, n.below, &step);
 		}
 		if (r < 0)
 			return r;
@@ -314,10 +480,16 @@ static int fill(struct compiler *c, size_t i)
 	return 0;
 }
 
-int program_compile(struct debug *d, const struct future_cell *cell, unsigned first,
-		    struct program *ret)
+int program_compile(struct debug *d, const struct future_cell *cell, enum program_mode mode,
+		    const struct map *hooked, unsigned first, struct program *ret)
 {
-	struct compiler c = {.d = d, .out = ret, .first = first};
+	struct compiler c = {.d = d,
+			     .hooked = hooked,
+			     .out = ret,
+			     .mode = mode,
+			     .first = first,
+			     /* a task's is not polled by a function that is hooked as a future's */
+			     .self = cell->offset ? NULL : cell->future};
 	struct agent_step root = {0};
 	int r;
 
@@ -326,12 +498,13 @@ int program_compile(struct debug *d, const struct future_cell *cell, unsigned fi
 		return 0;
 	r = add_words(ret, 1);
 	if (r == 0)
-		r = step_on(&c, 0, cell->future, cell->offset, false, &root);
+		r = step_on(&c, 0, cell->future, cell->offset, false, false, &root);
 	if (r == 0)
 		memcpy(ret->words, &root, sizeof(root));
 	for (size_t i = 0; r == 0 && i < c.n_nodes; i++)
 		r = fill(&c, i);
 	free(c.nodes);
+	map_done(&c.futures);
 	if (r < 0 || !ret->n_places)
 		program_done(ret);
 	return r;
@@ -344,6 +517,13 @@ void program_done(struct program *p)
 		free((char *)p->places[i].file);
 		free((char *)p->places[i].awaits);
 	}
+	for (size_t i = 0; i < p->n_futures; i++) {
+		free((char *)p->futures[i].name);
+		free((char *)p->futures[i].full_name);
+		free((char *)p->futures[i].where);
+	}
+	free(p->futures);
+	free(p->points);
 	free(p->places);
 	free(p->words);
 	*p = (struct program){0};

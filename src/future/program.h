@@ -10,7 +10,9 @@
 #ifndef POLLUX_FUTURE_PROGRAM_H
 #define POLLUX_FUTURE_PROGRAM_H
 
+#include "base/map.h"
 #include "future/cell.h"
+#include "process/places.h"
 #include "trace/event.h"
 
 #include <stddef.h>
@@ -21,12 +23,22 @@ struct program {
 	size_t n_words, cap_words;
 	struct trace_place *places; /* strings are ours; processes are to be filled in */
 	size_t n_places, cap_places;
+	/* of a program that lists every future */
+	struct place_point *points;   /* by place */
+	struct place_future *futures; /* strings are ours */
+	size_t n_futures, cap_futures;
 };
 
-/* Compiles; points are numbered from `first` (at least 1). 0, also for a future that has no await
- * points to be seen (n_words is 0 then); -ENOMEM; -E2BIG. */
-int program_compile(struct debug *d, const struct future_cell *cell, unsigned first,
-		    struct program *ret);
+enum program_mode {
+	PROGRAM_POINT,	 /* the innermost await point of the program itself */
+	PROGRAM_FUTURES, /* every coroutine, also those of libraries and of branches */
+};
+
+/* Compiles; `hooked` are the types whose polls are hooked, (ref, 0) -> anything, NULL: none; points
+ * are numbered from `first` (at least 1). 0, also for a future that has no await points to be seen
+ * (n_words is 0 then); -ENOMEM; -E2BIG. */
+int program_compile(struct debug *d, const struct future_cell *cell, enum program_mode mode,
+		    const struct map *hooked, unsigned first, struct program *ret);
 void program_done(struct program *p);
 
 #endif

@@ -459,6 +459,13 @@ static int load(void *arg)
 	rc = leftover_undo(&old, &a->process, &a->stop_ns, err);
 	if (rc == 0)
 		rc = hooks_plan(&a->process, a->hooked, a->n_hooked, &a->hooks, err);
+	for (size_t i = 0; rc == 0 && a->futures && i < a->hooks.n; i++) {
+		struct agent_hook *hook = &a->hooks.table[i];
+
+		if (hook->type == AH_TOKIO_POLL || hook->type == AH_ASYNC_RUN ||
+		    hook->type == AH_FUTURE || hook->type == AH_FUTURE_CALL)
+			hook->flags |= AGENT_HOOK_LIST;
+	}
 	if (rc == 0)
 		rc = area_make(&in, &a->hooks, &a->layout, &old, &a->objects.v[0], &a->rings,
 			       &a->reused, err);

@@ -10,6 +10,22 @@
 
 #include "process/attach.h"
 
+/* A future whose poll may be a part of its awaiter's: it lies in that by value. */
+struct place_future {
+	const char *name, *full_name, *where; /* "src/main.rs:12", NULL if not known */
+	uint64_t size;
+};
+
+/* What an await point says besides its place: whose it is. */
+struct place_point {
+	uint32_t future;       /* index of a struct place_future */
+	uint32_t state_offset; /* from that future's address to its state */
+	bool own;	       /* the program's own code, not a library's that it awaits */
+	bool self;	       /* of the kind itself, whose poll is hooked */
+	bool chooses;	       /* select!: those that lie in it may be dropped unfinished */
+	bool below;	       /* it is, or lies in, a future whose own poll may be hooked */
+};
+
 /* The layout program of one kind (agent/ring.h) and the places of its await points: the point with
  * the number first + i is places[i]. All of it belongs to the compiler, until it ends. */
 struct place_program {
@@ -19,12 +35,17 @@ struct place_program {
 	size_t n_words;
 	const struct trace_place *places;
 	size_t n_places;
+	/* Where every future was asked for: by point, as the places. Else NULL. */
+	const struct place_point *points;
+	const struct place_future *futures;
+	size_t n_futures;
+	uint64_t size; /* of the future, if the kind is one whose poll is hooked; else 0 */
 };
 
 struct places_ops {
 	/* Begins with the kinds of one process; NULL: out of memory. The attach must stay until the
-	 * end. */
-	void *(*begin)(struct attach *a);
+	 * end. `futures`: the programs list every future, not just the innermost of the program. */
+	void *(*begin)(struct attach *a, bool futures);
 	/* 1: *ret is the next program; 0: none is ready; -ENODATA: there will be no more. */
 	int (*next)(void *compiler, struct place_program *ret);
 	/* Waits until all are ready, but at most so long. */

@@ -27,17 +27,20 @@ void programs_begin(struct programs *pr, const struct process *p, const struct l
 		pr->before = l->programs_bytes;
 }
 
-static const struct agent_hook *poll_hook(const struct hooks *h, uint32_t kind, size_t *ret_index)
+/* The next of the hooks from *index on through which the kind is polled. */
+static bool poll_hook(const struct hooks *h, uint32_t kind, size_t *index)
 {
-	for (size_t i = 0; i < h->n; i++) {
-		const struct agent_hook *hook = &h->table[i];
+	for (; *index < h->n; (*index)++) {
+		const struct agent_hook *hook = &h->table[*index];
 
-		*ret_index = i;
-		if (hook->kind == kind && h->flipped[i] &&
-		    (hook->type == AH_TOKIO_POLL || hook->type == AH_ASYNC_RUN))
-			return hook;
+		if (hook->kind != kind)
+			continue;
+		if (hook->type == AH_FUTURE || hook->type == AH_FUTURE_CALL ||
+		    (h->flipped[*index] &&
+		     (hook->type == AH_TOKIO_POLL || hook->type == AH_ASYNC_RUN)))
+			return true;
 	}
-	return NULL;
+	return false;
 }
 
 static bool stands_there(const struct process *p, uint64_t addr, const void *words, size_t bytes)
@@ -51,7 +54,7 @@ int programs_add(struct programs *pr, const struct process *p, const struct hook
 		 const struct layout *l, uint32_t kind, const uint64_t *words, size_t n_words)
 {
 	uint64_t bytes = n_words * sizeof(*words);
-	size_t index;
+	size_t index = 0;
 	int rc = 0;
 
 	if (!poll_hook(h, kind, &index))
@@ -68,7 +71,7 @@ int programs_add(struct programs *pr, const struct process *p, const struct hook
 		if (rc == 0)
 			rc = memory_write(p, l->programs + pr->at, words, bytes);
 	}
-	if (rc == 0)
+	for (; rc == 0 && poll_hook(h, kind, &index); index++)
 		rc = memory_write_u64(p,
 				      l->hooks + index * sizeof(struct agent_hook) +
 					      offsetof(struct agent_hook, program),
