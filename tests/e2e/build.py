@@ -111,6 +111,8 @@ def build(package, profile, binary="suite", root=TARGETS):
     folder = OUT / package if root == TARGETS else OUT / root.name / package
     if how.flags:
         folder = folder / profile
+    own = root / package / "RUSTFLAGS"
+    flags = f"{how.flags} {own.read_text().strip() if own.exists() else ''}".strip()
     command = ["nice", "cargo", "build", "--quiet", "--locked", "--jobs", JOBS]
     command += ["--profile", how.cargo, "--target-dir", str(folder)]
     command += ["--manifest-path", str(root / package / "Cargo.toml")]
@@ -118,10 +120,10 @@ def build(package, profile, binary="suite", root=TARGETS):
     command += patched(package, root)
     env = {k: v for k, v in os.environ.items() if k not in ("RUSTFLAGS", "CARGO_TARGET_DIR")}
     built = folder
-    if how.flags:
+    if flags:
         # with --target the flags are not those of build scripts and procedural macros
         command += ["--target", HOST]
-        env["RUSTFLAGS"] = how.flags
+        env["RUSTFLAGS"] = flags
         built = folder / HOST
     result = subprocess.run(command, env=env, capture_output=True, text=True)
     if result.returncode != 0:

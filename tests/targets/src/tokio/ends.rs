@@ -26,7 +26,8 @@ family!(hogging);
 
 pub fn abort(stage: &Stage) {
     let rt = multi();
-    let alone = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let mut alone = Builder::new_multi_thread();
+    let alone = crate::hooked(alone.worker_threads(1).enable_all()).build().unwrap();
     stage.ready();
     let n = stage.scaled(20);
     let mut cancelled = 0;
@@ -119,12 +120,9 @@ family!(done_before);
 
 pub fn drop_runtime(stage: &Stage) {
     let rts = [multi(), current(), multi(), multi()];
-    let one_thread = Builder::new_multi_thread()
-        .worker_threads(1)
-        .max_blocking_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let mut one_thread = Builder::new_multi_thread();
+    one_thread.worker_threads(1).max_blocking_threads(1).enable_all();
+    let one_thread = crate::hooked(&mut one_thread).build().unwrap();
     stage.ready();
     let n = stage.scaled(50);
     for (way, rt) in rts.into_iter().enumerate() {

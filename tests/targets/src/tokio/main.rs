@@ -87,11 +87,19 @@ fn main() {
 }
 
 fn multi() -> Runtime {
-    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+    hooked(Builder::new_multi_thread().worker_threads(2).enable_all()).build().unwrap()
 }
 
 fn current() -> Runtime {
-    Builder::new_current_thread().enable_all().build().unwrap()
+    hooked(Builder::new_current_thread().enable_all()).build().unwrap()
+}
+
+/// With the probes of a package that has some by Tokio's hooks.
+#[allow(unknown_lints, unexpected_cfgs)]
+fn hooked(builder: &mut Builder) -> &mut Builder {
+    #[cfg(feature = "probes")]
+    pollux_probes::register_hooks(builder).unwrap();
+    builder
 }
 
 /// Pending once, without a wake of its own: somebody else must have the waker.
