@@ -15,9 +15,8 @@
 #include <unistd.h>
 
 #define LONG_POLL_NS 10000000
-#define CPU_HZ                                                                                     \
-	999 /* by default; no multiple of what programs do ten or a hundred times a second         \
-	     */
+/* No multiple of what programs do ten or a hundred times a second. */
+#define CPU_HZ 999
 
 static const struct cli_option options[] = {
 	{'p', "pid", "PID", "record this running process; may be given more than once", true},
