@@ -4,6 +4,7 @@
 
 #include "import/import.h"
 
-extern const struct import_ops import_perf_data, import_perf_script;
+extern const struct import_ops import_perf_data, import_perf_script, import_print_all;
+extern const struct import_ops import_uftrace_data, import_uftrace_dump;
 
 #endif

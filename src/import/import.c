@@ -13,9 +13,8 @@
 #include <string.h>
 
 const struct import_ops *const import_formats[] = {
-	&import_perf_data,
-	&import_perf_script,
-	NULL,
+	&import_perf_data,   &import_uftrace_data, &import_uftrace_dump,
+	&import_perf_script, &import_print_all,	   NULL,
 };
 
 const struct import_ops *import_find(const char *name)

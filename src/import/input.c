@@ -37,6 +37,24 @@ static void fill(struct input *in, size_t want)
 	in->data[in->n] = 0;
 }
 
+/* What a folder is says its file "info". */
+static int folder_head(struct input *in, struct error *err)
+{
+	struct input info;
+	struct error none = {0};
+
+	if (input_open_in(in, "info", &info, &none) < 0)
+		return 0;
+	in->data = malloc(IMPORT_HEAD_BYTES + 1);
+	if (in->data) {
+		memcpy(in->data, info.head.bytes, info.head.len);
+		in->data[info.head.len] = 0;
+		in->head = (struct import_head){true, (const uint8_t *)in->data, info.head.len};
+	}
+	input_close(&info);
+	return in->data ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
 static int start(struct input *in, struct error *err)
 {
 	struct stat st;
@@ -45,7 +63,7 @@ static int start(struct input *in, struct error *err)
 		return error_sys(err, -errno, "cannot examine %s", in->path);
 	in->directory = S_ISDIR(st.st_mode);
 	if (in->directory)
-		return 0;
+		return folder_head(in, err);
 	if (S_ISREG(st.st_mode))
 		in->size = (uint64_t)st.st_size;
 	in->data = malloc(INPUT_BUFFER + 1);
@@ -54,6 +72,7 @@ static int start(struct input *in, struct error *err)
 	fill(in, IMPORT_HEAD_BYTES);
 	if (in->code)
 		return error_sys(err, in->code, "cannot read %s", in->path);
+	in->head.directory = false;
 	in->head.bytes = (const uint8_t *)in->data;
 	in->head.len = in->n < IMPORT_HEAD_BYTES ? in->n : IMPORT_HEAD_BYTES;
 	return 0;
