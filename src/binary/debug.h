@@ -140,11 +140,11 @@ struct dw_slot {
 	uint8_t base;
 	bool is_value; /* base + offset is the reference itself; else it lies there */
 };
-/* The innermost function `block_on` to which this code belongs, and what the frame of the function
- * around it holds of the future. */
+/* The innermost function `block_on` to which this code belongs (it may be inlined into others of
+ * that name), and what the frame of the function around it holds of the future. */
 struct dw_block_on {
 	const char *full;
-	const struct dw_param *params; /* template type parameters: one is the future's */
+	const struct dw_param *params; /* type parameters of all: among them the future's */
 	size_t n_params;
 	const struct dw_slot *slots;
 	size_t n_slots;

@@ -675,11 +675,11 @@ static void load_frames(struct loading *l)
 	for (uint64_t i = 0; i < n && cursor_ok(&l->c); i++) {
 		uint64_t addr = cursor_uleb(&l->c), n_params, n_slots;
 		const char *block_on = load_str(l);
-		struct dw_param params[4] = {0};
+		struct dw_param params[DEBUG_FRAME_PARAMS] = {0};
 		struct debug_frame_answer *f;
 
 		n_params = load_count(l);
-		if (n_params > 4)
+		if (n_params > DEBUG_FRAME_PARAMS)
 			l->c.failed = true;
 		else
 			load_params(l, params, n_params);

@@ -11,10 +11,12 @@ enum { DEBUG_MAX_DEPTH = 64 /* of names and of scopes */ };
 
 struct debug_block;
 
+enum { DEBUG_FRAME_PARAMS = 12 };
+
 /* Answer to debug_block_on(). */
 struct debug_frame_answer {
 	const char *block_on; /* NULL: the code is of none */
-	struct dw_param params[4];
+	struct dw_param params[DEBUG_FRAME_PARAMS];
 	size_t n_params, n_slots;
 	struct dw_slot slots[];
 };

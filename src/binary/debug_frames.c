@@ -30,11 +30,12 @@ struct collect {
 /* block_on itself, or a closure in it: some pin their future within one. */
 static bool is_block_on(const struct dw_function *f)
 {
-	const char *in = strncmp(f->name, "{closure", 8) ? NULL : strstr(f->full, "block_on");
+	size_t path = strcspn(f->full, "<"); /* what follows are types */
+	const char *in = memmem(f->full, path, "::block_on::{closure", 20);
 
 	if (!strncmp(f->name, "block_on", 8))
 		return !f->name[8] || f->name[8] == '<';
-	return in && in > f->full && in[-1] == ':' && !strncmp(in + 8, "::{closure", 10);
+	return !strncmp(f->name, "{closure", 8) && in;
 }
 
 /* The register that a frame base is. */
@@ -71,6 +72,7 @@ static bool one_location(void *ctx, const uint8_t *p, size_t len, uint64_t low, 
 	const uint8_t *end = p + len;
 	struct dw_slot s = {.type_ref = c->type_ref};
 	unsigned op;
+	bool alive;
 
 	if (!len)
 		return false;
@@ -84,9 +86,12 @@ static bool one_location(void *ctx, const uint8_t *p, size_t len, uint64_t low, 
 	if ((s.base != DWARF_RSP && s.base != DWARF_RBP && s.base != DWARF_FRAME_END) ||
 	    !dwarf_sleb(&p, end, &s.offset))
 		return false;
-	if (end - p == 1 && *p == DW_OP_stack_value)
-		s.is_value = true;
-	else if (p != end || !c->alive || c->pc < low || c->pc >= high)
+	alive = c->alive && c->pc >= low && c->pc < high;
+	s.is_value = end - p == 1 && *p == DW_OP_stack_value;
+	if (p != end && !s.is_value)
+		return false;
+	/* rbp stays only if it is the frame's pointer */
+	if (!alive && (!s.is_value || (s.base == DWARF_RBP && c->base != DWARF_RBP)))
 		return false;
 	add_slot(c, &s);
 	return false;
@@ -105,7 +110,7 @@ static uint64_t type_of_variable(struct debug *d, const struct dwarf_die *die)
 	return type;
 }
 
-/* Pin<&mut F>, &mut Pin<&mut F>, &mut F */
+/* Pin<&mut F>, &mut Pin<&mut F>, &mut F, Pin<Box<F>>: moved or not, it leads there */
 static bool is_reference(struct debug *d, uint64_t type)
 {
 	struct dwarf_die die;
@@ -114,7 +119,8 @@ static bool is_reference(struct debug *d, uint64_t type)
 	if (!units_die(d->units, type, &die))
 		return false;
 	name = die_name(&die);
-	return !strncmp(name, "Pin<&mut ", 9) || !strncmp(name, "&mut ", 5);
+	return !strncmp(name, "Pin<&mut ", 9) || !strncmp(name, "&mut ", 5) ||
+	       !strncmp(name, "Pin<alloc::boxed::Box<", 22);
 }
 
 static void collect_variables(struct collect *c, const struct dwarf_die *scope, bool alive,
@@ -160,10 +166,10 @@ static void find_frame(struct debug *d, uint64_t pc, struct debug_frame_answer *
 		debug_function_read(d, i ? &inlined[i - 1] : &function, &of);
 		if (!is_block_on(&of))
 			continue;
-		f->block_on = of.full;
-		f->n_params = of.n_params < 4 ? of.n_params : 4;
-		memcpy(f->params, of.params, f->n_params * sizeof(*f->params));
-		break;
+		if (!f->block_on)
+			f->block_on = of.full;
+		for (size_t k = 0; k < of.n_params && f->n_params < DEBUG_FRAME_PARAMS; k++)
+			f->params[f->n_params++] = of.params[k];
 	}
 	if (!f->block_on)
 		return;

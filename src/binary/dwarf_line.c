@@ -229,7 +229,8 @@ static void files_read(struct dwarf_unit *u)
  */
 static bool is_library(const char *dir)
 {
-	return strstr(dir, "/registry/src/") || strstr(dir, "/git/checkouts/");
+	return strstr(dir, "/registry/src/") || strstr(dir, "/git/checkouts/") ||
+	       !strncmp(dir, "/rustc/", 7);
 }
 
 const char *unit_file(struct dwarf_unit *u, uint64_t number)
@@ -250,13 +251,17 @@ const char *unit_file(struct dwarf_unit *u, uint64_t number)
 	if (f->path)
 		return f->path;
 	dir = f->dir;
-	len = u->comp_dir && !is_library(u->comp_dir) ? strlen(u->comp_dir) : 0;
+	len = u->comp_dir ? strlen(u->comp_dir) : 0;
 	if (len && !strncmp(dir, u->comp_dir, len) && (dir[len] == '/' || !dir[len]))
 		dir += len + (dir[len] == '/');
-	if (f->name[0] == '/' || !*dir)
+	if (f->name[0] != '/' && *dir != '/' && len && is_library(u->comp_dir)) {
+		if (asprintf(&path, "%s/%s%s%s", u->comp_dir, dir, *dir ? "/" : "", f->name) < 0)
+			path = NULL;
+	} else if (f->name[0] == '/' || !*dir) {
 		path = strdup(f->name);
-	else if (asprintf(&path, "%s/%s", dir, f->name) < 0)
+	} else if (asprintf(&path, "%s/%s", dir, f->name) < 0) {
 		path = NULL;
+	}
 	f->path = path;
 	return path;
 }

@@ -57,7 +57,7 @@ static const struct dw_type *as_param(const struct search *s, const struct dw_ty
 	for (size_t i = 0; i < s->b.n_params; i++) {
 		const struct dw_type *p = dw_type_of(s->o->dwarf, s->b.params[i].type_ref);
 
-		if (same_type(p, t) && await_can_hold(s->o->dwarf, p))
+		if (same_type(p, t))
 			return p;
 	}
 	return NULL;
@@ -163,33 +163,44 @@ static void by_code(struct search *s)
 
 /* ---- entries ---- */
 
-static bool in_library(const char *file)
+static bool in_std(const char *file)
 {
-	return !file || strstr(file, "/registry/src/") || strstr(file, "/git/checkouts/") ||
-	       await_starts(file, "/rustc/") || strstr(file, "/lib/rustlib/");
+	return !file || await_starts(file, "/rustc/") || strstr(file, "/lib/rustlib/");
 }
 
-/* "src/main.rs:12 (app::main)": the first place of the program's own from this frame outwards. */
+static bool in_library(const char *file)
+{
+	return in_std(file) || strstr(file, "/registry/src/") || strstr(file, "/git/checkouts/");
+}
+
+/* "src/main.rs:12 (app::main)": the first place of the program's own from this frame outwards; if
+ * there is none, the first that is not the standard library's. */
 static char *place_of(struct inspect *in, const struct inspect_stack *s, size_t frame)
 {
+	struct dw_place places[MAX_PLACES], first = {0};
 	char *text = NULL;
 
-	for (; frame < s->n_frames && !text; frame++) {
+	for (; frame < s->n_frames; frame++) {
 		struct inspect_object *o = stacks_object(in, s->frames[frame].ip);
-		struct dw_place places[MAX_PLACES];
 		size_t n = o && o->dwarf
 				   ? debug_places(o->dwarf, s->frames[frame].ip - o->object->bias,
 						  places, MAX_PLACES)
 				   : 0;
 
-		for (size_t i = 0; i < n && !text; i++) {
-			if (in_library(places[i].file))
+		for (size_t i = 0; i < n; i++) {
+			if (in_library(places[i].file)) {
+				if (!first.file && !in_std(places[i].file))
+					first = places[i];
 				continue;
-			if (asprintf(&text, "%s:%u (%s)", places[i].file, places[i].line,
-				     places[i].function ? places[i].function : "?") < 0)
-				return NULL;
+			}
+			first = places[i];
+			goto found;
 		}
 	}
+found:
+	if (first.file && asprintf(&text, "%s:%u (%s)", first.file, first.line,
+				   first.function ? first.function : "?") < 0)
+		text = NULL;
 	return text;
 }
 
@@ -254,12 +265,10 @@ static struct inspect_kind *kind_of(struct inspect *in, struct inspect_object *o
 /* The future that a block_on has as a parameter, found or not. */
 static const struct dw_type *future_of(const struct search *s)
 {
-	for (size_t i = 0; i < s->b.n_params; i++) {
-		const struct dw_type *p = dw_type_of(s->o->dwarf, s->b.params[i].type_ref);
-
-		if (p && await_can_hold(s->o->dwarf, p))
-			return p;
-	}
+	/* the outermost's: the others may have put something around it */
+	for (size_t i = s->b.n_params; i-- > 0;)
+		if (!strcmp(s->b.params[i].name, "F") || await_starts(s->b.params[i].name, "impl "))
+			return dw_type_of(s->o->dwarf, s->b.params[i].type_ref);
 	return NULL;
 }
 
@@ -283,6 +292,25 @@ static void dereference(struct search *s, struct candidate *c)
 		c->type = t = p;
 		c->addr = addr;
 	}
+}
+
+/* A thread beside the one that drives a current_thread runtime polls its future from a closure of
+ * Tokio's that also waits for its turn to drive it. */
+static void skip_wrapper(struct search *s, struct candidate *c)
+{
+	struct await_context ctx = {.mem = &s->in->mem};
+	struct walk w = {.ctx = &ctx, .dwarf = s->o->dwarf};
+	const struct dw_type *x;
+	struct candidate inner;
+
+	if (!strstr(c->type->full, "PollFn<tokio::runtime::scheduler::current_thread::") ||
+	    (!await_find_member(&w, c->type, c->addr, "_ref__future", &x, &inner.addr) &&
+	     !await_find_member(&w, c->type, c->addr, "future", &x, &inner.addr)))
+		return;
+	inner.type = x;
+	dereference(s, &inner);
+	if (inner.type != x)
+		*c = (struct candidate){.type = inner.type, .addr = inner.addr};
 }
 
 static int add_root(struct search *s, size_t thread, const char *why, struct inspect_result *r)
@@ -338,6 +366,8 @@ static bool look_at_frame(struct search *s)
 		by_code(s);
 	if (s->found.type)
 		dereference(s, &s->found);
+	if (s->found.type)
+		skip_wrapper(s, &s->found);
 	return true;
 }
 
@@ -375,15 +405,20 @@ static bool is_below(const struct await_node *n, uint64_t addr)
 	return false;
 }
 
+/* Do both show the same future, `b` as what `a` polls, or both alike (through a Box)? */
+static bool is_layer(const struct inspect_task *a, const struct inspect_task *b)
+{
+	return a->thread == b->thread && a->tree && b->tree &&
+	       (is_below(a->tree, b->addr) || a->tree->addr == b->tree->addr);
+}
+
 void block_ons_settle(struct inspect_result *r, size_t first)
 {
 	for (size_t i = first; i < r->n_tasks; i++) {
 		bool inner = false;
 
 		for (size_t k = first; k < r->n_tasks && !inner; k++)
-			inner = k != i && r->tasks[k].thread == r->tasks[i].thread &&
-				r->tasks[k].tree && r->tasks[i].root &&
-				is_below(r->tasks[k].tree, r->tasks[i].addr);
+			inner = k != i && is_layer(&r->tasks[k], &r->tasks[i]);
 		if (!inner)
 			continue;
 		await_node_free(r->tasks[i].tree);

@@ -352,6 +352,7 @@ static const struct leaf leaves[] = {
 	{"tokio::time::interval::Interval", "interval", AW_SLEEP, read_interval},
 	{"tokio::sync::batch_semaphore::Acquire", NULL, AW_SEMAPHORE, read_acquire},
 	{"tokio::sync::oneshot::Receiver<", "oneshot receive", AW_ONESHOT, read_channel},
+	{"futures_channel::oneshot::Receiver<", "oneshot receive", AW_ONESHOT, read_channel},
 	{"tokio::sync::mpsc::bounded::Receiver<", "mpsc receive", AW_CHANNEL_RECV, read_channel},
 	{"tokio::sync::mpsc::unbounded::UnboundedReceiver<", "mpsc receive", AW_CHANNEL_RECV,
 	 read_channel},

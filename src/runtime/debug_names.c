@@ -69,8 +69,13 @@ static const struct dw_type *unwrap(struct debug *d, const struct dw_type *t)
 		if (starts(t->full, wrappers[i].type))
 			return dw_member_type(d, dw_find_member(t, wrappers[i].member));
 	}
-	/* async_executor::Executor::spawn wraps in an async block that awaits the future */
-	if (starts(t->full, "async_executor::") && t->has_variants) {
+	/* async_executor::Executor::spawn wraps in an async block that awaits the future; a
+	 * LocalSet that is driven, in RunUntil */
+	if (starts(t->full, "tokio::task::local::RunUntil<"))
+		return dw_member_type(d, dw_find_member(t, "future"));
+	if ((starts(t->full, "async_executor::") || (starts(t->full, "tokio::task::local::") &&
+						     strstr(t->full, "::run_until::{async_"))) &&
+	    t->has_variants) {
 		for (size_t i = 0; i < t->n_variants; i++) {
 			const struct dw_type *v = dw_member_type(d, &t->variants[i].member);
 
