@@ -80,6 +80,8 @@ void lanes_done(struct lanes *l)
 		free(l->families[i]);
 	}
 	free(l->families);
+	for (uint32_t i = 0; i < l->n_threads; i++)
+		stack_lane_done(&l->threads[i].stack);
 	free(l->threads);
 	map_done(&l->by_kind);
 	map_done(&l->chosen);
@@ -105,7 +107,7 @@ char *lanes_label(const char *name)
 	return strdup(quoted.data + 1);
 }
 
-static struct family *new_family(struct lanes *l, uint32_t kind)
+static struct family *new_family(struct lanes *l, uint32_t kind, bool of_futures)
 {
 	if (l->n_families == l->cap_families) {
 		size_t cap = l->cap_families ? l->cap_families * 2 : 32;
@@ -121,10 +123,12 @@ static struct family *new_family(struct lanes *l, uint32_t kind)
 
 	const struct trace_kind *k = l->kind(l->kind_ctx, kind);
 	f->kind = kind;
-	f->role = k ? k->role : TR_ROOT;
+	f->role = of_futures ? TR_FUTURE : k ? k->role : TR_ROOT;
 	f->name = k && k->name && *k->name ? k->name : k ? "(no name)" : "block_on";
+	if (of_futures && !k)
+		f->name = "no task";
 	f->label = lanes_label(f->name);
-	if (!f->label || map_put(&l->by_kind, kind, 0, f) < 0) {
+	if (!f->label || map_put(&l->by_kind, kind, of_futures, f) < 0) {
 		free(f->label);
 		free(f);
 		return NULL;
@@ -141,7 +145,7 @@ struct family *lanes_family(struct lanes *l, uint32_t kind)
 		return l->last;
 	struct family *f = map_get(&l->by_kind, kind, 0);
 	if (!f)
-		f = new_family(l, kind);
+		f = new_family(l, kind, false);
 	l->last = f;
 	return f;
 }
@@ -212,6 +216,49 @@ void lanes_task_end(struct lanes *l, const struct placed *p, uint64_t end_ns)
 		pack_give(&p->family->pack, p->lane, end_ns);
 }
 
+static int future_take(struct lanes *l, struct pool *pool, struct tl_future *future,
+		       struct placed_future **ret)
+{
+	uint32_t kind = future->task ? future->task->kind : TRACE_KIND_NONE;
+	struct family *f = map_get(&l->by_kind, kind, 1);
+	if (!f)
+		f = new_family(l, kind, true);
+	struct placed_future *p = f ? pool_get(pool) : NULL;
+	if (!p)
+		return -ENOMEM;
+	p->family = f;
+	p->begin_ns = p->last_ns = future->begin_ns;
+	future->user = *ret = p;
+	int r = pack_take(&f->pack, future->begin_ns, &p->lane);
+	if (r == 0)
+		r = lanes_grow(f, p->lane);
+	p->shown = p->lane < f->n_shown;
+	return r;
+}
+
+int lanes_future_poll(struct lanes *l, struct pool *placed, struct tl_future *future,
+		      enum trace_outcome outcome, struct placed_future **ret_placed)
+{
+	struct tl_future *around[256];
+	size_t n = 0;
+	int r = 0;
+
+	*ret_placed = future->user;
+	if (future->user || !l->futures || (outcome == TO_READY && future->n_polls == 1))
+		return 0;
+	for (struct tl_future *f = future->parent; f && n < 256; f = f->parent)
+		if (!f->user && !f->end_ns)
+			around[n++] = f;
+	while (n-- > 0 && r == 0)
+		r = future_take(l, placed, around[n], ret_placed);
+	return r < 0 ? r : future_take(l, placed, future, ret_placed);
+}
+
+void lanes_future_end(struct lanes *l, const struct placed_future *p, uint64_t end_ns)
+{
+	pack_give(&p->family->pack, p->lane, end_ns > p->last_ns ? end_ns : p->last_ns);
+}
+
 void lanes_restart(struct lanes *l)
 {
 	for (size_t i = 0; i < l->n_families; i++)
@@ -229,6 +276,8 @@ void lanes_forget(struct lanes *l)
 		f->n_tasks = f->n_slices = f->shown_tasks = 0;
 		f->poll_ns = f->wait_ns = f->sched_ns = 0;
 	}
+	for (uint32_t i = 0; i < l->n_threads; i++)
+		stack_lane_done(&l->threads[i].stack);
 	if (l->threads)
 		memset(l->threads, 0, l->n_threads * sizeof(*l->threads));
 	map_done(&l->chosen);

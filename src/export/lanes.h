@@ -11,6 +11,8 @@
 #define POLLUX_EXPORT_LANES_H
 
 #include "base/map.h"
+#include "export/stacks.h"
+#include "timeline/pool.h"
 #include "timeline/timeline.h"
 
 #include <stdbool.h>
@@ -36,8 +38,10 @@ void pack_give(struct pack *p, uint32_t lane, uint64_t end_ns);
 struct task_lane {
 	uint64_t n_slices;
 	uint64_t n_tasks;
-	uint64_t number; /* of its first task */
-	uint32_t tid;	 /* by which viewers know the lane; set for those shown */
+	uint64_t number;     /* of its first task */
+	uint64_t n_samples;  /* with stacks: they have a lane of their own below */
+	uint32_t tid;	     /* by which viewers know the lane; set for those shown */
+	uint32_t stacks_tid; /* the same of the lane of samples */
 };
 
 /* Names of generic types run to kilobytes; on a slice nobody reads further. */
@@ -62,8 +66,9 @@ struct family {
 
 struct thread_lane {
 	bool shown, worker;
-	uint64_t n_slices, busy_ns;
-	uint32_t pid, tid; /* set if shown */
+	uint64_t n_slices, busy_ns, n_samples;
+	uint32_t pid, tid, stacks_tid; /* set if shown */
+	struct stack_lane stack;
 };
 
 /* A task that is alive, as exporters keep it in tl_task.user. First member of their own. */
@@ -74,13 +79,23 @@ struct placed {
 	bool shown;
 	uint64_t begin_ns;
 	uint64_t last_ns; /* end of the last slice on its lane: the next one begins no earlier */
+	struct stack_lane stack;
+};
+
+/* An instance of a future that waits for something, and so has a lane; in tl_future.user. */
+struct placed_future {
+	struct family *family; /* of role future: all futures in tasks of one family */
+	uint32_t lane;
+	bool shown;
+	uint64_t begin_ns, last_ns;
 };
 
 struct lanes {
 	struct family **families; /* in order of appearance */
 	size_t n_families, cap_families;
-	struct map by_kind;
+	struct map by_kind;  /* (kind, 0: tasks, 1: the futures in them) */
 	struct family *last; /* the one looked up last */
+	bool futures;	     /* instances of futures have lanes */
 
 	bool by_task;	   /* lanes of `chosen` tasks instead of packed ones */
 	struct map chosen; /* serial -> lane + 1, when by_task */
@@ -102,6 +117,12 @@ struct thread_lane *lanes_thread(struct lanes *l, uint32_t thread);
 /* A task appears; call once, in the timeline's order, and _end at its end. 0 or -ENOMEM. */
 int lanes_task_begin(struct lanes *l, const struct tl_task *task, struct placed *ret_placed);
 void lanes_task_end(struct lanes *l, const struct placed *p, uint64_t end_ns);
+/* Where an instance is drawn that is polled; NULL: nowhere, for it was ready at once. The futures
+ * around it have got their lanes before it. */
+int lanes_future_poll(struct lanes *l, struct pool *placed, struct tl_future *future,
+		      enum trace_outcome outcome, struct placed_future **ret_placed);
+/* Gives the lane back; the placed stays valid until pool_put(). */
+void lanes_future_end(struct lanes *l, const struct placed_future *p, uint64_t end_ns);
 /* Before another pass: all packed lanes are free again. What is shown stays. */
 void lanes_restart(struct lanes *l);
 /* Forgets the counts of tasks, lanes and threads, and what is shown. */

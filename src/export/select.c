@@ -23,7 +23,7 @@ struct chooser {
 	struct selection *sel;
 	struct survey survey;
 	uint64_t max_slices, max_lanes;
-	bool lanes_cut;
+	bool lanes_cut, futures_cut;
 };
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -80,6 +80,8 @@ static int by_serial(const void *a, const void *b)
 static int show_tasks(struct lanes *l, struct top *top, uint64_t max)
 {
 	for (size_t i = 0; i < l->n_families; i++) {
+		if (l->families[i]->role == TR_FUTURE)
+			continue;
 		free(l->families[i]->lanes);
 		l->families[i]->lanes = NULL;
 		l->families[i]->n_lanes = l->families[i]->cap_lanes = 0;
@@ -102,8 +104,10 @@ static int show_tasks(struct lanes *l, struct top *top, uint64_t max)
 			f->lanes = lanes;
 			f->cap_lanes = (uint32_t)cap;
 		}
-		f->lanes[f->n_lanes++] = (struct task_lane){
-			.n_slices = t->n_slices, .n_tasks = 1, .number = t->number};
+		f->lanes[f->n_lanes++] = (struct task_lane){.n_slices = t->n_slices,
+							    .n_samples = t->n_samples,
+							    .n_tasks = 1,
+							    .number = t->number};
 		if (map_put(&l->chosen, t->serial, 0, (void *)(uintptr_t)f->n_lanes) < 0)
 			return -ENOMEM;
 		f->n_shown = f->n_lanes;
@@ -125,15 +129,17 @@ static int by_poll_ns(const void *a, const void *b)
 	return x->poll_ns > y->poll_ns ? -1 : x->poll_ns < y->poll_ns;
 }
 
-/* Packed lanes: every family gets an even share, and what it does not need goes to the others. */
-static int show_packed(struct lanes *l, uint64_t max)
+/* Packed lanes, of tasks or of futures: every family gets an even share, and what it does not need
+ * goes to the others. */
+static int show_packed(struct lanes *l, bool futures, uint64_t max)
 {
-	size_t n = l->n_families;
-	struct family **ranked = calloc(n + 1, sizeof(struct family *));
+	size_t n = 0;
+	struct family **ranked = calloc(l->n_families + 1, sizeof(struct family *));
 	if (!ranked)
 		return -ENOMEM;
-	for (size_t i = 0; i < n; i++)
-		ranked[i] = l->families[i];
+	for (size_t i = 0; i < l->n_families; i++)
+		if ((l->families[i]->role == TR_FUTURE) == futures)
+			ranked[n++] = l->families[i];
 	if (n > max) { /* not even one lane for each: the busiest families */
 		qsort(ranked, n, sizeof(*ranked), by_poll_ns);
 		n = max;
@@ -150,18 +156,24 @@ static int show_packed(struct lanes *l, uint64_t max)
 /* ---- both under one budget ---- */
 
 static void count_wanted(const struct chooser *c, bool by_task, uint64_t *ret_threads,
-			 uint64_t *ret_lanes)
+			 uint64_t *ret_lanes, uint64_t *ret_futures)
 {
 	const struct lanes *l = &c->sel->lanes;
-	uint64_t threads = 0, lanes = 0;
+	uint64_t threads = 0, lanes = 0, futures = 0;
 	for (uint32_t i = 0; i < l->n_threads; i++)
 		threads += l->threads[i].n_slices > 0;
-	for (size_t i = 0; i < l->n_families; i++)
-		lanes += by_task ? l->families[i]->n_tasks : l->families[i]->n_lanes;
+	for (size_t i = 0; i < l->n_families; i++) {
+		const struct family *f = l->families[i];
+		if (f->role == TR_FUTURE)
+			futures += f->n_lanes;
+		else
+			lanes += by_task ? f->n_tasks : f->n_lanes;
+	}
 	if (c->limits->tasks_by_choice && !(c->opt->filter.tasks && *c->opt->filter.tasks))
 		lanes = 0;
 	*ret_threads = threads;
 	*ret_lanes = lanes;
+	*ret_futures = futures;
 }
 
 static void add_up(struct chooser *c)
@@ -172,7 +184,7 @@ static void add_up(struct chooser *c)
 		const struct thread_lane *t = &s->lanes.threads[i];
 		s->n_threads += t->n_slices > 0;
 		if (t->shown) {
-			s->n_lanes++;
+			s->n_lanes += 1 + (t->n_samples > 0);
 			s->shown_threads++;
 			s->n_slices += t->n_slices;
 		}
@@ -181,11 +193,12 @@ static void add_up(struct chooser *c)
 		struct family *f = s->lanes.families[i];
 		f->shown_tasks = 0;
 		for (uint32_t k = 0; k < f->n_shown; k++) {
-			s->n_lanes++;
+			s->n_lanes += 1 + (f->lanes[k].n_samples > 0);
 			s->n_slices += f->lanes[k].n_slices;
 			f->shown_tasks += f->lanes[k].n_tasks;
 		}
-		s->shown_tasks += f->shown_tasks;
+		if (f->role != TR_FUTURE)
+			s->shown_tasks += f->shown_tasks;
 	}
 	s->n_flows = c->survey.n_flows;
 	s->n_tasks = c->survey.n_tasks;
@@ -199,19 +212,24 @@ static int choose_lanes(struct chooser *c)
 	struct selection *s = c->sel;
 	bool by_task = c->limits->tasks_by_choice || c->opt->lanes == LANES_TASK ||
 		       (c->opt->lanes == LANES_AUTO && c->survey.n_tasks <= TASK_LANES_MAX);
-	uint64_t threads, lanes;
-	count_wanted(c, by_task, &threads, &lanes);
+	uint64_t threads, lanes, futures;
+	count_wanted(c, by_task, &threads, &lanes, &futures);
 
 	uint64_t rest = c->max_lanes > lanes ? c->max_lanes - lanes : 0;
 	uint64_t for_threads = rest > c->max_lanes / 2 ? rest : (c->max_lanes + 1) / 2;
 	for_threads = min_u64(threads, for_threads);
 	uint64_t for_tasks = min_u64(lanes, c->max_lanes - for_threads);
 
+	uint64_t for_futures = min_u64(futures, c->max_lanes - for_threads - for_tasks);
+
 	int r = show_threads(&s->lanes, for_threads);
 	if (r == 0)
 		r = by_task ? show_tasks(&s->lanes, &c->survey.top, for_tasks)
-			    : show_packed(&s->lanes, for_tasks);
-	c->lanes_cut = for_threads < threads || for_tasks < lanes;
+			    : show_packed(&s->lanes, false, for_tasks);
+	if (r == 0)
+		r = show_packed(&s->lanes, true, for_futures);
+	c->lanes_cut = for_threads < threads || for_tasks < lanes || for_futures < futures;
+	c->futures_cut = for_futures < futures;
 	add_up(c);
 	return r;
 }
@@ -258,8 +276,8 @@ static void tell(struct chooser *c, uint64_t all_ns, uint64_t all_slices)
 {
 	struct selection *s = c->sel;
 	struct buf b = BUF_INIT;
-	uint64_t lanes, threads;
-	count_wanted(c, s->lanes.by_task, &threads, &lanes);
+	uint64_t lanes, threads, futures;
+	count_wanted(c, s->lanes.by_task, &threads, &lanes, &futures);
 
 	if (s->filter.to_ns != c->opt->filter.to_ns) {
 		buf_str(&b, "the first ");
@@ -278,6 +296,10 @@ static void tell(struct chooser *c, uint64_t all_ns, uint64_t all_slices)
 			buf_printf(&b, "%s%" PRIu64 " of %" PRIu64 " threads",
 				   s->shown_tasks < s->n_tasks && lanes ? " and " : "",
 				   s->shown_threads, s->n_threads);
+		if (c->futures_cut)
+			buf_str(&b, s->shown_tasks < s->n_tasks || s->shown_threads < s->n_threads
+					    ? ", and not all futures"
+					    : "not all futures");
 		buf_printf(&b, " (--max-lanes %" PRIu64 ", --family, --task)", c->max_lanes);
 	}
 	if (!s->n_slices)

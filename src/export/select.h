@@ -21,6 +21,8 @@ struct limits {
 	uint64_t ceiling_bytes, ceiling_lanes; /* beyond: it fails or freezes */
 	unsigned slice_bytes, flow_bytes, lane_bytes;
 	bool flows;
+	bool futures;	      /* draws instances of futures on lanes of their own */
+	bool stacks;	      /* draws samples as slices on lanes of their own */
 	bool tasks_by_choice; /* lanes for tasks only when the filter names tasks */
 	const char *viewer;   /* for messages: "Chrome's trace viewer" */
 };

@@ -11,7 +11,7 @@
 
 struct survey_task {
 	struct placed at;
-	uint64_t n_slices, weight;
+	uint64_t n_slices, n_samples, weight;
 	size_t name_len;
 };
 
@@ -156,6 +156,61 @@ static int count_thread_slice(struct survey *s, uint32_t thread, uint64_t begin_
 	return 0;
 }
 
+/* ---- samples ---- */
+
+struct counted {
+	struct survey *s;
+	struct survey_task *task;
+	uint32_t thread;
+};
+
+static uint64_t stack_bytes(const struct survey *s, const struct stack_slice *slice)
+{
+	const char *name = slice->frame ? slice->frame->function : NULL;
+	return s->limits->slice_bytes + (name ? strlen(name) : 0);
+}
+
+static int count_task_stack(void *ctx, const struct stack_slice *slice)
+{
+	const struct counted *c = ctx;
+	return count_task_slice(c->s, c->task, slice->begin_ns, stack_bytes(c->s, slice));
+}
+
+static int count_thread_stack(void *ctx, const struct stack_slice *slice)
+{
+	const struct counted *c = ctx;
+	return count_thread_slice(c->s, c->thread, slice->begin_ns, 0, stack_bytes(c->s, slice));
+}
+
+static int on_sample(void *ctx, const struct tl_sample *sample)
+{
+	struct survey *s = ctx;
+	struct counted c = {.s = s, .thread = sample->thread};
+	struct thread_lane *thread = lanes_thread(s->lanes, sample->thread);
+	if (!thread)
+		return -ENOMEM;
+	if (!s->limits->stacks)
+		return 0;
+	if (sample->what == TM_LONG_RUNNING || sample->what == TM_LONG_BLOCKED)
+		return count_thread_slice(s, sample->thread, sample->time_ns, 0,
+					  s->limits->slice_bytes);
+	if (!stack_lane_wants(sample))
+		return 0;
+	thread->n_samples += !s->shown_only;
+	int r = stack_lane_sample(&thread->stack, s->reader, sample, count_thread_stack, &c);
+	if (r < 0 || !sample->task)
+		return r;
+	c.task = task_of(s, sample->task);
+	if (!c.task)
+		return -ENOMEM;
+	c.task->n_samples++;
+	if (c.task->at.counts && !s->shown_only && !s->lanes->by_task)
+		c.task->at.family->lanes[c.task->at.lane].n_samples++;
+	return stack_lane_sample(&c.task->at.stack, s->reader, sample, count_task_stack, &c);
+}
+
+/* ---- tasks and threads ---- */
+
 static int on_task_begin(void *ctx, struct tl_task *task)
 {
 	struct survey *s = ctx;
@@ -175,6 +230,8 @@ static int on_task_end(void *ctx, struct tl_task *task)
 		s->found_workers = true;
 	}
 	count_task_slice(s, t, t->at.begin_ns, s->limits->slice_bytes + t->name_len);
+	stack_lane_end(&t->at.stack, count_task_stack, &(struct counted){s, t, 0});
+	stack_lane_done(&t->at.stack);
 	lanes_task_end(s->lanes, &t->at, task->end_ns);
 	s->n_tasks += t->at.counts;
 	int r = 0;
@@ -189,7 +246,8 @@ static int on_task_end(void *ctx, struct tl_task *task)
 							.serial = task->serial,
 							.number = task->number,
 							.weight = t->weight,
-							.n_slices = t->n_slices});
+							.n_slices = t->n_slices,
+							.n_samples = t->n_samples});
 	}
 	task->user = NULL;
 	pool_put(&s->tasks, t);
@@ -262,6 +320,58 @@ static int on_block(void *ctx, const struct tl_block *block)
 	return count_inside(ctx, block->task, block->thread, block->begin_ns);
 }
 
+static int on_syscall(void *ctx, const struct tl_syscall *call)
+{
+	return count_inside(ctx, call->task, call->thread, call->begin_ns);
+}
+
+static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
+{
+	return count_inside(ctx, off->task, off->thread, off->begin_ns);
+}
+
+static void count_future_slice(struct survey *s, const struct placed_future *p, uint64_t begin_ns)
+{
+	if (!s->shown_only) {
+		p->family->n_slices++;
+		p->family->lanes[p->lane].n_slices++;
+	}
+	if (p->shown || !s->shown_only)
+		count(s, begin_ns, s->limits->slice_bytes);
+}
+
+static int on_future_poll(void *ctx, const struct tl_future_poll *poll)
+{
+	struct survey *s = ctx;
+	struct placed_future *p;
+	int r = lanes_future_poll(s->lanes, &s->futures, poll->future, poll->outcome, &p);
+	if (r == 0)
+		r = count_inside(s, poll->task, poll->thread, poll->begin_ns);
+	if (r < 0 || !p)
+		return r;
+	count_future_slice(s, p, poll->begin_ns);
+	if (poll->waited_ns)
+		count_future_slice(s, p, poll->begin_ns - poll->waited_ns);
+	return 0;
+}
+
+static int on_future_end(void *ctx, struct tl_future *future)
+{
+	struct survey *s = ctx;
+	struct placed_future *p = future->user;
+	if (!p)
+		return 0;
+	count_future_slice(s, p, future->begin_ns);
+	if (!s->shown_only) {
+		p->family->n_tasks++;
+		p->family->lanes[p->lane].n_tasks++;
+	}
+	lanes_future_end(s->lanes, p, future->end_ns);
+	future->user = NULL;
+	pool_put(&s->futures, p);
+	return 0;
+}
+
 static int on_section(void *ctx, const struct tl_section *section)
 {
 	return count_inside(ctx, section->task, section->thread, section->begin_ns);
@@ -301,6 +411,11 @@ static const struct timeline_sink survey_sink = {
 	.wait = on_wait,
 	.wake = on_wake,
 	.block = on_block,
+	.syscall = on_syscall,
+	.off_cpu = on_off_cpu,
+	.sample = on_sample,
+	.future_poll = on_future_poll,
+	.future_end = on_future_end,
 	.section = on_section,
 	.park = on_park,
 	.loss = on_loss,
@@ -313,10 +428,17 @@ int survey_run(struct survey *s, struct trace_reader *r, const struct replay_fil
 	       struct error *err)
 {
 	lanes_restart(s->lanes);
+	s->reader = r;
+	s->lanes->futures = s->limits->futures;
 	pool_init(&s->tasks, sizeof(struct survey_task));
+	pool_init(&s->futures, sizeof(struct placed_future));
 	int ret = timeline_replay(r, filter, &survey_sink, s, progress, progress_ctx, &s->totals,
 				  &s->base_ns, err);
+	for (uint32_t i = 0; i < s->lanes->n_threads; i++)
+		stack_lane_end(&s->lanes->threads[i].stack, count_thread_stack,
+			       &(struct counted){.s = s, .thread = i});
 	pool_done(&s->tasks);
+	pool_done(&s->futures);
 	return ret;
 }
 

@@ -23,7 +23,7 @@ uint64_t bins_until(const struct bins *b, uint64_t max_slices, uint64_t max_byte
 /* The n tasks of most weight: a heap with the lightest on top. */
 struct top_task {
 	struct family *family;
-	uint64_t serial, number, weight, n_slices;
+	uint64_t serial, number, weight, n_slices, n_samples;
 };
 struct top {
 	struct top_task *tasks;
@@ -37,7 +37,8 @@ struct survey {
 	bool shown_only;    /* count only what is on lanes that are shown */
 	bool found_workers; /* a family turned out to be workers' loops: its counts are void */
 
-	struct pool tasks; /* of those alive */
+	const struct trace_reader *reader;
+	struct pool tasks, futures; /* of those alive */
 	struct top top;
 	struct bins bins;
 	struct hist polls; /* lengths */

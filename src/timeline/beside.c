@@ -97,6 +97,7 @@ void beside_sample(struct timeline *tl, struct thread *th, const struct trace_ev
 		.time_ns = ev->time,
 		.weight = ev->task,
 		.stack = ev->value <= UINT32_MAX ? ev->value : 0,
+		.poll_ns = a.begin_ns,
 	};
 	TELL(tl, sample, &sample);
 }

@@ -150,6 +150,7 @@ struct tl_sample {
 	enum trace_sample what;
 	uint64_t time_ns, weight; /* weight: see enum trace_sample */
 	uint64_t stack;		  /* 1 + the index of a struct trace_stack; 0: without */
+	uint64_t poll_ns;	  /* when the task's poll began; 0: of no task */
 };
 
 /* An instance of a future inside a task: found by its address and kind, from its first poll until

@@ -5,6 +5,7 @@
  * must make of each stands in tests/unit/test_trace_damage.c.
  */
 #include "tests/traces/file.h"
+#include "tests/traces/inside.h"
 #include "tests/traces/sample.h"
 
 #include <sys/stat.h>
@@ -65,12 +66,13 @@ static void make_future(const struct buf *small)
 	buf_str(&meta, "abc");
 	/* a thread 3 that the sample does not have, with a field more */
 	buf_uleb(&meta, PLX_THREAD);
-	buf_uleb(&meta, 1 + 1 + 1 + 1 + 2 + 5);
+	buf_uleb(&meta, 1 + 1 + 1 + 1 + 2 + 1 + 5);
 	buf_uleb(&meta, 3);
 	buf_uleb(&meta, 0);
 	buf_uleb(&meta, 99);
 	buf_uleb(&meta, 2);
 	buf_str(&meta, "t3");
+	buf_uleb(&meta, 0);
 	buf_str(&meta, "extra");
 	file_add_chunk(&b, PLX_META, 0, meta.data, meta.len);
 	buf_done(&meta);
@@ -230,6 +232,9 @@ int main(int argc, char **argv)
 	if (sample_write(path, &err) < 0)
 		fail(err.text);
 
+	snprintf(path, sizeof(path), "%s/good/inside.plx", base);
+	if (inside_write(path, &err) < 0)
+		fail(err.text);
 	struct buf small = load("good/small.plx");
 	make_future(&small);
 	make_damaged(&small);

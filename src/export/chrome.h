@@ -1,0 +1,153 @@
+/*
+ * The inside of Chrome's format, shared by its files:
+ *
+ *     chrome.c         tasks, polls, wakes, what blocks
+ *     chrome_inside.c  what is inside of polls: futures, system calls, time off the CPU, samples
+ *     chrome_names.c   names and order of lanes
+ */
+#ifndef POLLUX_EXPORT_CHROME_H
+#define POLLUX_EXPORT_CHROME_H
+
+#include "export/export.h"
+#include "export/out.h"
+#include "export/select.h"
+#include "timeline/pool.h"
+
+#include <string.h>
+
+/* Where slices are too thin, Catapult draws the colour that stands last in its own list. There a
+ * poll comes after a park, and the very worst polls after all that we use. */
+#define TERRIBLE "terrible"
+#define BUSY "background_memory_dump" /* teal */
+#define MAX_WAKES 4
+
+/* A wake that may lead to a poll, and the lane that it came from. */
+struct wake_ref {
+	uint64_t serial, time_ns;
+	uint32_t pid, tid;
+	bool own_slice; /* came from outside of all polls */
+};
+
+struct chrome_task {
+	struct placed at;
+	struct wake_ref wakes[MAX_WAKES]; /* oldest first */
+	unsigned n_wakes;
+};
+
+struct chrome {
+	struct trace_reader *reader;
+	struct selection sel;
+	struct out out;
+	struct pool tasks;
+	char **place_labels; /* by index, NULL until wanted */
+	uint32_t n_place_labels;
+	struct pool futures;
+	char **kind_labels; /* by index, NULL until wanted */
+	uint32_t n_kind_labels;
+	uint64_t n_slices, n_flows, n_lanes;
+};
+
+/* ---- pieces of text ---- */
+
+/* All that is known of a slice before it is drawn. */
+struct head {
+	const char *text;
+	size_t len;
+};
+#define HEAD_TEXT(cat, name, cname)                                                                \
+	",\n{\"ph\":\"X\",\"cat\":\"" cat "\",\"name\":\"" name "\",\"cname\":\"" cname "\""
+#define HEAD(...)                                                                                  \
+	{                                                                                          \
+		HEAD_TEXT(__VA_ARGS__), sizeof(HEAD_TEXT(__VA_ARGS__)) - 1                         \
+	}
+
+static inline char *put_head(char *p, const struct head *h)
+{
+	return put_mem(p, h->text, h->len);
+}
+
+static inline char *put_place(char *p, uint32_t pid, uint32_t tid, uint64_t ts_ns)
+{
+	p = put_lit(p, ",\"pid\":");
+	p = put_u64(p, pid);
+	p = put_lit(p, ",\"tid\":");
+	p = put_u64(p, tid);
+	p = put_lit(p, ",\"ts\":");
+	return put_us(p, ts_ns);
+}
+
+/* Lane and time of a slice; what may follow is args and the closing brace. */
+static inline char *put_span(struct chrome *c, char *p, uint32_t pid, uint32_t tid,
+			     uint64_t begin_ns, uint64_t end_ns)
+{
+	c->n_slices++;
+	p = put_place(p, pid, tid, begin_ns - c->sel.base_ns);
+	p = put_lit(p, ",\"dur\":");
+	return put_us(p, end_ns > begin_ns ? end_ns - begin_ns : 0);
+}
+
+static inline char *put_string(char *p, const char *s)
+{
+	return put_mem(p, s, strlen(s));
+}
+
+static inline const struct task_lane *lane_of(const struct placed *at)
+{
+	return &at->family->lanes[at->lane];
+}
+
+/* Slices of a lane touch and never overlap, also where two threads' clocks disagree by a little. */
+struct span {
+	uint64_t begin_ns, end_ns;
+};
+
+static inline struct span place(struct placed *at, uint64_t begin_ns, uint64_t end_ns)
+{
+	struct span s = {begin_ns, end_ns};
+	if (s.begin_ns < at->last_ns)
+		s.begin_ns = at->last_ns;
+	if (s.end_ns < s.begin_ns)
+		s.end_ns = s.begin_ns;
+	at->last_ns = s.end_ns;
+	return s;
+}
+
+/* Of two slices that begin at once, viewers take the one that comes first in the file for the outer
+ * one. Ours come when they end, so what is inside begins 1 ns later. */
+static inline uint64_t inside(uint64_t begin_ns, uint64_t end_ns)
+{
+	return begin_ns + (begin_ns < end_ns);
+}
+
+/* On a task's lane, where the poll around it will not begin before the last slice's end. */
+static inline uint64_t inside_poll(const struct placed *at, uint64_t begin_ns, uint64_t end_ns)
+{
+	uint64_t begin = begin_ns > at->last_ns ? begin_ns : at->last_ns;
+	return begin < end_ns ? begin + 1 : end_ns;
+}
+
+/* What is `n` levels inside of that begins so many ns later. */
+static inline uint64_t deeper(uint64_t begin_ns, uint64_t end_ns, uint32_t n)
+{
+	return begin_ns + n < end_ns ? begin_ns + n : end_ns;
+}
+
+/* What the timeline's task is here, made when new; NULL when out of memory. */
+struct chrome_task *chrome_task(struct chrome *c, struct tl_task *task);
+/* An await point's name, as inside of a JSON string; NULL: not known. */
+const char *chrome_place_label(struct chrome *c, uint64_t place);
+
+/* chrome_inside.c, as callbacks of the timeline */
+int chrome_syscall(void *ctx, const struct tl_syscall *call);
+int chrome_off_cpu(void *ctx, const struct tl_off_cpu *off);
+int chrome_sample(void *ctx, const struct tl_sample *sample);
+int chrome_future_poll(void *ctx, const struct tl_future_poll *poll);
+int chrome_future_end(void *ctx, struct tl_future *future);
+/* Samples of a task that ends; of the threads, in the end. */
+int chrome_end_stack(struct chrome *c, struct stack_lane *l, uint32_t pid, uint32_t tid);
+int chrome_end_stacks(struct chrome *c);
+
+/* chrome_names.c: all that stands before the slices. 0 or -ENOMEM. */
+int chrome_head(struct chrome *c);
+
+#endif
