@@ -233,7 +233,8 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 static int on_wait(void *ctx, const struct tl_wait *wait)
 {
 	struct hists *h = ctx;
-	if (wait->state == TS_WAITING)
+	/* One that lasts to its task's or the trace's end has no wake. */
+	if (wait->state == TS_WAITING && (wait->next == TS_SCHEDULED || wait->next == TS_POLLING))
 		add_us(&h->of[H_SLEEP], wait->end_ns - wait->begin_ns);
 	return 0;
 }

@@ -151,6 +151,7 @@ void task_state(struct timeline *tl, struct task *task, enum task_state state, u
 	struct tl_wait wait = {
 		.task = &task->tl,
 		.state = task->tl.state,
+		.next = state,
 		.place = task->tl.state == TS_UNKNOWN ? 0 : task->place,
 		.begin_ns = task->since_ns,
 		.end_ns = t,

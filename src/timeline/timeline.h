@@ -95,8 +95,9 @@ struct tl_poll {
 struct tl_wait {
 	struct tl_task *task;
 	enum task_state
-		state;	/* TS_WAITING: nobody woke it; TS_SCHEDULED: in a run queue; TS_UNKNOWN */
-	uint64_t place; /* at which await point it stands, as tl_poll.place */
+		state; /* TS_WAITING: nobody woke it; TS_SCHEDULED: in a run queue; TS_UNKNOWN */
+	enum task_state next; /* what follows; TS_DONE: it ended; the same state: the trace ended */
+	uint64_t place;	      /* at which await point it stands, as tl_poll.place */
 	uint64_t begin_ns, end_ns;
 };
 

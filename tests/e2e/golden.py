@@ -13,6 +13,13 @@ GOLDEN = ROOT / "tests" / "golden" / "traces"
 COMMANDS = {
     "report.txt": ["report"],
     "report.json": ["report", "--json"],
+    "task.txt": ["report", "--task", "7", "--task", "8"],
+    "hist.txt": ["hist"],
+    "hist.json": ["hist", "--json"],
+    "print.txt": ["print"],
+    "print.json": ["print", "--json"],
+    "columns.txt": ["print", "--format", "{time} {tid:6} {probe:-20}{task:10} {outcome:-10} {kind} "
+                    "{call} {ns} {place} {stack}"],
     "chrome.json": ["export", "--format", "chrome", "-o", "-"],
     "speedscope.json": ["export", "--format", "speedscope", "-o", "-"],
 }
