@@ -11,6 +11,7 @@ extern const struct cli_verb verb_hist;
 extern const struct cli_verb verb_print;
 extern const struct cli_verb verb_import;
 extern const struct cli_verb verb_tree;
+extern const struct cli_verb verb_probes;
 extern const struct cli_verb verb_doctor;
 
 #endif

@@ -1,0 +1,531 @@
+/*
+ * pollux probes: the probes that a program or process carries, where they stand, their arguments,
+ * and what pollux makes of each. Looks only: at files, and at the semaphores of a process.
+ */
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "binary/elf_image.h"
+#include "binary/probes.h"
+#include "cli/verbs.h"
+#include "process/maps.h"
+#include "process/memory.h"
+#include "process/objects.h"
+#include "process/process.h"
+#include "runtime/providers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One of async-std's functions. */
+struct function {
+	const struct provider_probe *known;
+	uint64_t addr, offset;
+	const char *refused;
+};
+
+/* An object that has probes, or that was asked for. */
+struct object {
+	char *path;
+	char *why; /* its file can't be had */
+	uint64_t bias;
+	struct probes *probes;
+	struct function functions[8];
+	size_t n_functions;
+	size_t n_known; /* sites that pollux can use */
+};
+
+struct listing {
+	long pid; /* 0: a file */
+	struct process process;
+	struct object *objects;
+	size_t n_objects;
+	size_t n_known;
+	bool all; /* also the unknown ones, one by one */
+};
+
+static void listing_done(struct listing *l)
+{
+	for (size_t i = 0; i < l->n_objects; i++) {
+		free(l->objects[i].path);
+		free(l->objects[i].why);
+		probes_free(l->objects[i].probes);
+	}
+	free(l->objects);
+	process_close(&l->process);
+}
+
+/* ---- looking ---- */
+
+static void find_functions(struct elf_image *image, struct object *o)
+{
+	static const char same[] = "the linker made one function of several, so it can't be told "
+				   "which was called";
+	const struct elf_symbol *symbols;
+	size_t n = elf_image_symbols(image, &symbols);
+
+	for (size_t i = 0; i < n && o->n_functions < 8; i++) {
+		const struct provider_probe *known = providers_function(symbols[i].name);
+		struct function *f = &o->functions[o->n_functions];
+		bool told = false;
+
+		for (size_t k = 0; k < o->n_functions; k++)
+			told |= o->functions[k].known == known;
+		if (!known || told)
+			continue;
+		*f = (struct function){.known = known, .addr = symbols[i].addr};
+		if (!elf_image_is_code(image, f->addr) ||
+		    !elf_image_offset(image, f->addr, &f->offset))
+			f->refused = "it is not in the program's code";
+		for (size_t k = 0; k < o->n_functions; k++) {
+			if (o->functions[k].addr == f->addr)
+				f->refused = o->functions[k].refused = same;
+		}
+		o->n_functions++;
+	}
+}
+
+static int add_object(struct listing *l, struct elf_image *image, const char *path, const char *why,
+		      uint64_t bias, bool always, struct error *err)
+{
+	struct object o = {.bias = bias}, *grown;
+	const struct probe *p;
+	int r = 0;
+
+	if (image) {
+		r = probes_read(image, &o.probes, err);
+		if (r < 0)
+			return r;
+		find_functions(image, &o);
+		for (size_t i = 0; (p = probes_at(o.probes, i)); i++)
+			o.n_known += !p->refused && providers_match(p);
+		for (size_t i = 0; i < o.n_functions; i++)
+			o.n_known += !o.functions[i].refused;
+		if (!always && probes_n(o.probes) == 0 && o.n_functions == 0 &&
+		    !probes_damaged(o.probes)) {
+			probes_free(o.probes);
+			return 0;
+		}
+	}
+	grown = reallocarray(l->objects, l->n_objects + 1, sizeof(*grown));
+	if (grown)
+		l->objects = grown;
+	o.path = strdup(path);
+	o.why = why ? strdup(why) : NULL;
+	if (!grown || !o.path || (why && !o.why)) {
+		free(o.path);
+		free(o.why);
+		probes_free(o.probes);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
+	l->n_known += o.n_known;
+	l->objects[l->n_objects++] = o;
+	return 0;
+}
+
+static int look_at_file(struct listing *l, const char *path, struct error *err)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct elf_image *image = NULL;
+	int r;
+
+	if (fd < 0)
+		return error_sys(err, -errno, "cannot open %s", path);
+	r = elf_image_open(fd, path, &image, err);
+	if (r == 0)
+		r = add_object(l, image, path, NULL, 0, true, err);
+	elf_image_free(image);
+	return r;
+}
+
+static int look_at_process(struct listing *l, pid_t pid, struct error *err)
+{
+	struct process_maps maps = {0};
+	struct process_objects objects = {0};
+	int r;
+
+	l->pid = pid;
+	r = process_open(pid, &l->process, err);
+	if (r < 0)
+		return r;
+	r = maps_read(&l->process, &maps, err);
+	if (r == 0)
+		r = objects_read(&l->process, &maps, &objects, err);
+	for (size_t i = 0; i < objects.n && r == 0; i++) {
+		const struct process_object *o = &objects.v[i];
+
+		r = add_object(l, o->image, o->path, o->why, o->bias, o->main, err);
+	}
+	objects_done(&objects);
+	maps_done(&maps);
+	return r;
+}
+
+/* How many listen, by the probe's semaphore in the process; -1: not to be known. */
+static int listeners(const struct listing *l, const struct object *o, const struct probe *p)
+{
+	uint16_t n;
+
+	if (!l->pid || !p->semaphore || p->refused ||
+	    memory_read(&l->process, o->bias + p->semaphore, &n, sizeof(n)) < 0)
+		return -1;
+	return n;
+}
+
+/* ---- for people ---- */
+
+static void tell_arg(struct buf *out, const struct probe_arg *arg,
+		     const struct provider_probe *known, size_t i)
+{
+	enum provider_arg what = known ? known->args[i] : PV_UNUSED;
+
+	buf_printf(out, "            %-10s ",
+		   *provider_arg_name(what) ? provider_arg_name(what) : "-");
+	if (provider_arg_is_string(what))
+		buf_str(out, "address of a string, ");
+	probe_arg_text(out, PROBE_X86_64, arg);
+	buf_char(out, '\n');
+}
+
+static void tell_site(struct buf *out, const struct listing *l, const struct object *o,
+		      const struct probe *p, const struct provider_probe *known)
+{
+	int n = listeners(l, o, p);
+
+	buf_printf(out, "        at 0x%llx", (unsigned long long)p->addr);
+	if (p->semaphore)
+		buf_printf(out, ", semaphore at 0x%llx", (unsigned long long)p->semaphore);
+	if (n >= 0)
+		buf_printf(out, " (%d listen%s)", n, n == 1 ? "s" : "");
+	if (p->refused)
+		buf_printf(out, ": not to be touched: %s", p->refused);
+	buf_char(out, '\n');
+	for (size_t i = 0; i < p->n_args; i++)
+		tell_arg(out, &p->args[i], known, i);
+}
+
+static bool same_probe(const struct probe *a, const struct probe *b)
+{
+	return strcmp(a->provider, b->provider) == 0 && strcmp(a->name, b->name) == 0;
+}
+
+static void tell_probes(struct buf *out, const struct listing *l, const struct object *o)
+{
+	const struct probe *p, *before = NULL;
+	const struct provider_probe *known_before = NULL;
+
+	for (size_t i = 0; (p = probes_at(o->probes, i)); i++) {
+		const struct provider_probe *known = providers_match(p);
+
+		if (!known && !l->all)
+			continue;
+		if (!before || !same_probe(before, p) || known != known_before) {
+			buf_str(out, "    ");
+			text_safe(out, p->provider);
+			buf_char(out, ':');
+			text_safe(out, p->name);
+			if (known)
+				buf_printf(out, "    %s: %s\n", provider_what_text(known->what),
+					   known->means);
+			else
+				buf_str(out, "    nothing that pollux knows\n");
+		}
+		before = p;
+		known_before = known;
+		tell_site(out, l, o, p, known);
+	}
+}
+
+/* "provider libc: 40 probes that pollux doesn't know" */
+static void tell_unknown(struct buf *out, const struct object *o)
+{
+	const struct probe *p, *q;
+
+	for (size_t i = 0, end; (p = probes_at(o->probes, i)); i = end) {
+		size_t n = 0;
+
+		for (end = i; (q = probes_at(o->probes, end)); end++) {
+			if (strcmp(q->provider, p->provider) != 0)
+				break;
+			n += !providers_match(q);
+		}
+		if (n == 0)
+			continue;
+		buf_str(out, "    provider ");
+		text_safe(out, p->provider);
+		buf_printf(out, ": %zu site%s of probes that pollux does not know (--all)\n", n,
+			   n == 1 ? "" : "s");
+	}
+}
+
+static void tell_functions(struct buf *out, const struct object *o)
+{
+	for (size_t i = 0; i < o->n_functions; i++) {
+		const struct function *f = &o->functions[i];
+
+		buf_printf(out, "    function %s    %s: %s\n        at 0x%llx", f->known->symbol,
+			   provider_what_text(f->known->what), f->known->means,
+			   (unsigned long long)f->addr);
+		if (f->refused)
+			buf_printf(out, ": not to be used: %s", f->refused);
+		buf_char(out, '\n');
+		for (size_t k = 0; k < f->known->n_args; k++) {
+			struct probe_arg arg;
+
+			providers_function_arg(k, &arg);
+			tell_arg(out, &arg, f->known, k);
+		}
+	}
+	for (size_t i = 0; o->n_functions && providers_row(i); i++) {
+		const struct provider_probe *row = providers_row(i);
+		bool there = !row->symbol;
+
+		for (size_t k = 0; k < o->n_functions; k++)
+			there |= o->functions[k].known == row;
+		if (!there)
+			buf_printf(out, "    function %s is not in it\n", row->symbol);
+	}
+}
+
+/* The makes of which something was found. */
+static void tell_makes(struct buf *out, const struct object *o)
+{
+	const struct probe *p;
+	const char *told[16];
+	size_t n = 0;
+
+	for (size_t i = 0; (p = probes_at(o->probes, i)) && n < 16; i++) {
+		const struct provider_probe *known = providers_match(p);
+		bool again = !known;
+
+		for (size_t k = 0; k < n && !again; k++)
+			again = strcmp(told[k], known->source) == 0;
+		if (!again)
+			told[n++] = known->source;
+	}
+	for (size_t i = 0; i < n; i++)
+		buf_printf(out, "%s%s%s", i ? "; " : "    probes as of: ", told[i],
+			   i + 1 == n ? "\n" : "");
+}
+
+static void tell(struct buf *out, const struct listing *l)
+{
+	for (size_t i = 0; i < l->n_objects; i++) {
+		const struct object *o = &l->objects[i];
+
+		if (i)
+			buf_char(out, '\n');
+		text_safe(out, o->path);
+		buf_char(out, '\n');
+		if (o->why) {
+			buf_str(out, "    not looked at: ");
+			text_safe(out, o->why);
+			buf_char(out, '\n');
+			continue;
+		}
+		if (probes_damaged(o->probes))
+			buf_printf(out, "    damaged: %s\n", probes_damaged(o->probes));
+		tell_makes(out, o);
+		tell_probes(out, l, o);
+		tell_functions(out, o);
+		if (!l->all)
+			tell_unknown(out, o);
+		if (probes_n(o->probes) == 0 && o->n_functions == 0)
+			buf_str(out, "    no probes\n");
+	}
+	if (l->n_known)
+		buf_str(out, "\n`pollux record --backend kernel` records these probes.\n");
+	else
+		buf_str(out,
+			"\nNo probes that pollux knows. It needs none: `pollux record` records "
+			"Tokio, async-std and smol as they\nare, with its agent, and `pollux "
+			"record --backend kernel` by uprobes on the runtime's functions.\n");
+}
+
+/* ---- as JSON ---- */
+
+static void json_address(struct json *j, const char *key, uint64_t addr)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "0x%llx", (unsigned long long)addr);
+	json_string(j, key, text);
+}
+
+static void json_arg(struct json *j, const struct probe_arg *arg,
+		     const struct provider_probe *known, size_t i)
+{
+	static const char *const forms[] = {[PA_REFUSED] = "refused",
+					    [PA_CONST] = "constant",
+					    [PA_REG] = "register",
+					    [PA_MEMORY] = "memory",
+					    [PA_VECTOR] = "vector register"};
+	_cleanup_buf_ struct buf operand = BUF_INIT, text = BUF_INIT;
+	enum provider_arg what = known ? known->args[i] : PV_UNUSED;
+
+	buf_add(&operand, arg->operand, arg->operand_len);
+	probe_arg_text(&text, PROBE_X86_64, arg);
+	json_object(j, NULL);
+	json_string(j, "name", *provider_arg_name(what) ? provider_arg_name(what) : NULL);
+	json_string(j, "operand", operand.data);
+	json_string(j, "form", forms[arg->form]);
+	json_string(j, "where", text.data);
+	json_u64(j, "size", arg->size);
+	json_bool(j, "signed", arg->is_signed);
+	json_bool(j, "float", arg->is_float);
+	json_bool(j, "string", provider_arg_is_string(what));
+	json_end_object(j);
+}
+
+static void json_known(struct json *j, const struct provider_probe *known)
+{
+	json_string(j, "event", known ? provider_what_text(known->what) : NULL);
+	json_string(j, "means", known ? known->means : NULL);
+	json_string(j, "source", known ? known->source : NULL);
+}
+
+static void json_probe(struct json *j, const struct listing *l, const struct object *o,
+		       const struct probe *p)
+{
+	const struct provider_probe *known = providers_match(p);
+	int n = listeners(l, o, p);
+
+	json_object(j, NULL);
+	json_string(j, "provider", p->provider);
+	json_string(j, "name", p->name);
+	json_address(j, "address", p->addr);
+	json_address(j, "offset", p->offset);
+	if (p->semaphore) {
+		json_address(j, "semaphore", p->semaphore);
+		json_address(j, "semaphore_offset", p->semaphore_offset);
+	}
+	if (n >= 0)
+		json_u64(j, "listeners", (uint64_t)n);
+	json_string(j, "refused", p->refused);
+	json_known(j, known);
+	json_array(j, "arguments");
+	for (size_t i = 0; i < p->n_args; i++)
+		json_arg(j, &p->args[i], known, i);
+	json_end_array(j);
+	json_end_object(j);
+}
+
+static void json_function(struct json *j, const struct function *f)
+{
+	json_object(j, NULL);
+	json_string(j, "symbol", f->known->symbol);
+	json_address(j, "address", f->addr);
+	json_address(j, "offset", f->offset);
+	json_string(j, "refused", f->refused);
+	json_known(j, f->known);
+	json_array(j, "arguments");
+	for (size_t i = 0; i < f->known->n_args; i++) {
+		struct probe_arg arg;
+
+		providers_function_arg(i, &arg);
+		json_arg(j, &arg, f->known, i);
+	}
+	json_end_array(j);
+	json_end_object(j);
+}
+
+static void tell_json(struct buf *out, const struct listing *l)
+{
+	const struct probe *p;
+	struct json j;
+
+	json_init(&j, out, true);
+	json_object(&j, NULL);
+	if (l->pid)
+		json_i64(&j, "pid", l->pid);
+	json_u64(&j, "usable", l->n_known);
+	json_array(&j, "objects");
+	for (size_t i = 0; i < l->n_objects; i++) {
+		const struct object *o = &l->objects[i];
+
+		json_object(&j, NULL);
+		json_string(&j, "path", o->path);
+		json_string(&j, "not_examined", o->why);
+		json_string(&j, "damaged", o->probes ? probes_damaged(o->probes) : NULL);
+		json_array(&j, "probes");
+		for (size_t k = 0; o->probes && (p = probes_at(o->probes, k)); k++)
+			json_probe(&j, l, o, p);
+		json_end_array(&j);
+		json_array(&j, "functions");
+		for (size_t k = 0; k < o->n_functions; k++)
+			json_function(&j, &o->functions[k]);
+		json_end_array(&j);
+		json_end_object(&j);
+	}
+	json_end_array(&j);
+	json_end_object(&j);
+	buf_char(out, '\n');
+}
+
+/* ---- the verb ---- */
+
+static const struct cli_option options[] = {
+	{'a', "all", NULL, "also list probes that pollux knows nothing of", false},
+	{0, "json", NULL, "print JSON, with all probes", false},
+	{0, NULL, NULL, NULL, false},
+};
+
+static const char *const examples[] = {
+	"pollux probes target/release/app",
+	"the probes in the program",
+	"pollux probes 4242",
+	"those of a process and its libraries, and whether somebody listens",
+	NULL,
+};
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	_cleanup_(listing_done) struct listing l = {.process = PROCESS_INIT};
+	_cleanup_buf_ struct buf out = BUF_INIT;
+	const char *what = cli_operand(args, 0);
+	int r;
+
+	if (cli_n_operands(args) != 1)
+		return cli_usage(args, "probes needs one process id or program");
+	l.all = cli_flag(args, "all");
+	if (what[strspn(what, "0123456789")] == 0 && strlen(what) < 10)
+		r = look_at_process(&l, atoi(what), err);
+	else
+		r = look_at_file(&l, what, err);
+	if (r < 0)
+		return 1;
+	if (cli_flag(args, "json"))
+		tell_json(&out, &l);
+	else
+		tell(&out, &l);
+	if (buf_failed(&out)) {
+		error_set(err, -ENOMEM, "out of memory");
+		return 1;
+	}
+	fwrite(out.data, 1, out.len, stdout);
+	return 0;
+}
+
+const struct cli_verb verb_probes = {
+	.name = "probes",
+	.synopsis = "probes [OPTIONS] PID|PROGRAM",
+	.summary = "list the probes of a process or program, and what pollux makes of them",
+	.text = "Lists the probes in the notes of an ELF file (SystemTap's, USDT): provider and "
+		"name, "
+		"where each\n"
+		"site is, its semaphore, where each argument is to be found, and which event it "
+		"becomes when it is\n"
+		"recorded; also the functions that async-std of 2019 exports for perf. Known are "
+		"the "
+		"probes of\n"
+		"Tokio2Chrome's Tokio, tokio-dtrace, pollux-probes, and Tokio's pull request "
+		"7717.\n"
+		"Nothing is touched: no probe is enabled.",
+	.examples = examples,
+	.options = options,
+	.run = run,
+};
