@@ -40,11 +40,13 @@ struct open {
 	uint64_t task, time;
 	struct list was;
 	uint32_t n_open; /* of was: told to have begun */
+	bool chooses;	 /* it stood at a select! */
 	/* What was polled inside of it by a function of its own: that tells of all that lies in
 	 * there. */
 	uint32_t n_inner;
 	struct range {
 		uint64_t addr, size;
+		uint32_t type_kind;
 	} inner[MAX_INNER];
 };
 
@@ -69,7 +71,7 @@ void inlined_done(struct source *s)
 	for (size_t i = 0; i < s->n_inlined_kinds; i++)
 		free(s->inlined_kinds[i].full_name);
 	free(s->inlined_kinds);
-	map_done(&s->hooked_sizes);
+	map_done(&s->hooked_types);
 	s->inlined = NULL;
 	s->inlined_kinds = NULL;
 	s->n_inlined_kinds = 0;
@@ -139,7 +141,10 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 	}
 	free(kinds);
 	if (rc == 0 && p->size)
-		rc = map_put(&s->hooked_sizes, s->kinds[p->kind], 0, (void *)(uintptr_t)p->size);
+		rc = map_put(&s->hooked_types, s->kinds[p->kind], 0, (void *)(uintptr_t)p->size);
+	if (rc == 0 && p->size)
+		rc = map_put(&s->hooked_types, s->kinds[p->kind], 1,
+			     (void *)(uintptr_t)p->type_kind);
 	return rc;
 }
 
@@ -159,15 +164,15 @@ static uint32_t parent_of(const struct source *s, const struct list *l, uint32_t
 	return UINT32_MAX;
 }
 
-/* How many of a list lie in each other, with nothing beside them, and are surely not polled by a
- * function of their own. */
-static uint32_t in_line(const struct source *s, const struct list *l)
+/* How many of a list lie in each other, with nothing beside them; only those that are surely
+ * not polled by a function of their own, unless `below`. */
+static uint32_t in_line(const struct source *s, const struct list *l, bool below)
 {
 	uint32_t n_children[AGENT_LIST_MAX + 1] = {0}, n = 0;
 
 	for (uint32_t i = 0; i < l->n; i++)
 		n_children[parent_of(s, l, i) + 1]++; /* 0: in none */
-	while (n < l->n && n_children[n] == 1 && !point_of(s, &l->items[n])->below)
+	while (n < l->n && n_children[n] == 1 && (below || !point_of(s, &l->items[n])->below))
 		n++;
 	return n;
 }
@@ -205,35 +210,49 @@ static void leave_untold_out(const struct source *s, struct list *l)
 	l->n = n;
 }
 
-/* What was polled by a function of its own has told of itself and of what lies in it. */
-static void leave_inner_out(const struct open *o, struct list *l, uint32_t first)
+static bool is_inner(const struct source *s, const struct open *o, const struct item *item)
 {
+	uint32_t below = point_of(s, item)->below;
+	bool yes = false;
+
+	for (uint32_t i = 0; below && i < o->n_inner && !yes; i++)
+		yes = below == o->inner[i].type_kind &&
+		      item->addr - o->inner[i].addr < o->inner[i].size;
+	return yes;
+}
+
+/* What was polled by a function of its own has told of itself and of what lies in it. */
+static void leave_inner_out(const struct source *s, const struct open *o, struct list *l,
+			    uint32_t first)
+{
+	bool inner[AGENT_LIST_MAX] = {false};
 	uint32_t n = first;
 
 	for (uint32_t i = first; i < l->n; i++) {
-		bool inner = false;
+		uint32_t parent = parent_of(s, l, i);
 
-		for (uint32_t k = 0; k < o->n_inner && !inner; k++)
-			inner = l->items[i].addr - o->inner[k].addr < o->inner[k].size;
-		if (!inner)
-			l->items[n++] = l->items[i];
+		inner[i] = (parent != UINT32_MAX && inner[parent]) || is_inner(s, o, &l->items[i]);
 	}
+	for (uint32_t i = first; i < l->n; i++)
+		if (!inner[i])
+			l->items[n++] = l->items[i];
 	l->n = n;
 }
 
 static void add_inner(const struct source *s, struct inlined_thread *t, uint32_t kind,
 		      uint64_t addr)
 {
-	uint64_t size = (uintptr_t)map_get(&s->hooked_sizes, kind, 0);
+	uint64_t size = (uintptr_t)map_get(&s->hooked_types, kind, 0);
+	uint32_t type_kind = (uint32_t)(uintptr_t)map_get(&s->hooked_types, kind, 1);
 
 	for (uint32_t i = 0; size && i < t->n && i < MAX_POLLS; i++) {
 		struct open *o = &t->polls[i];
 		bool known = false;
 
 		for (uint32_t k = 0; k < o->n_inner && !known; k++)
-			known = o->inner[k].addr == addr && o->inner[k].size == size;
+			known = o->inner[k].addr == addr && o->inner[k].type_kind == type_kind;
 		if (!known && o->n_inner < MAX_INNER)
-			o->inner[o->n_inner++] = (struct range){addr, size};
+			o->inner[o->n_inner++] = (struct range){addr, size, type_kind};
 	}
 }
 
@@ -276,22 +295,24 @@ static int open_line(struct drain *d, const struct source *s, struct inlined_thr
 	int rc = 0;
 
 	t->begun = false;
+	o->chooses = t->now.n && point_of(s, &t->now.items[0])->self &&
+		     point_of(s, &t->now.items[0])->chooses;
 	leave_untold_out(s, &t->now);
 	o->was = t->now;
 	t->now.n = 0;
-	o->n_open = in_line(s, &o->was);
+	o->n_open = in_line(s, &o->was, false);
 	for (uint32_t i = 0; i < o->n_open && rc == 0; i++)
 		rc = tell(d, s, &at, &o->was.items[i], TE_FUTURE_BEGIN, 0);
 	return rc;
 }
 
 /* How what stood there before, and doesn't any more, has ended. */
-static enum trace_outcome ended(const struct source *s, const struct list *was, uint32_t i,
+static enum trace_outcome ended(const struct source *s, const struct open *o, uint32_t i,
 				enum trace_outcome outcome)
 {
-	uint32_t parent = parent_of(s, was, i);
+	uint32_t parent = parent_of(s, &o->was, i);
 
-	if (parent != UINT32_MAX && point_of(s, &was->items[parent])->chooses)
+	if (parent == UINT32_MAX ? o->chooses : point_of(s, &o->was.items[parent])->chooses)
 		return TO_UNKNOWN;
 	return outcome == TO_PENDING ? TO_READY : outcome == TO_CANCELLED ? TO_UNKNOWN : outcome;
 }
@@ -323,22 +344,22 @@ static int close_poll(struct drain *d, const struct source *s, struct open *o, s
 	uint32_t line, common = 0;
 	int rc = 0;
 
-	leave_inner_out(o, &o->was, o->n_open);
-	leave_inner_out(o, now, 0);
-	line = in_line(s, now);
+	leave_inner_out(s, o, &o->was, o->n_open);
+	leave_inner_out(s, o, now, 0);
+	line = in_line(s, now, false);
 
 	while (common < o->n_open && common < line &&
 	       same(s, &o->was.items[common], &now->items[common]))
 		common++;
 	/* Side by side before, and not there any more. */
 	for (uint32_t i = o->n_open; i < o->was.n && rc == 0; i++) {
-		enum trace_outcome how = ended(s, &o->was, i, e->arg);
+		enum trace_outcome how = ended(s, o, i, e->arg);
 
 		if (how != TO_UNKNOWN && !is_in(s, now, &o->was.items[i]))
 			rc = tell_short(d, s, e, &o->was.items[i], how);
 	}
 	for (uint32_t i = o->n_open; i-- > common && rc == 0;)
-		rc = tell(d, s, e, &o->was.items[i], TE_FUTURE_END, ended(s, &o->was, i, e->arg));
+		rc = tell(d, s, e, &o->was.items[i], TE_FUTURE_END, ended(s, o, i, e->arg));
 	if (rc == 0)
 		rc = tell_tree(d, s, e, now, common);
 	for (uint32_t i = common; i-- > 0 && rc == 0;)
@@ -356,7 +377,7 @@ static uint64_t place_of(const struct source *s, const struct list *now,
 		return now->n && point_of(s, &now->items[0])->self
 			       ? (uint64_t)point_of(s, &now->items[0])->place + 1
 			       : 0;
-	for (uint32_t i = 0, line = in_line(s, now); i < line; i++)
+	for (uint32_t i = 0, line = in_line(s, now, true); i < line; i++)
 		if (point_of(s, &now->items[i])->own)
 			place = (uint64_t)point_of(s, &now->items[i])->place + 1;
 	return place;

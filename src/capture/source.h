@@ -21,7 +21,8 @@ struct await_point {
 	uint32_t future; /* trace index of the kind that stands there; TRACE_KIND_NONE: not told */
 	uint64_t size;	 /* of that future */
 	uint32_t state_offset;
-	bool own, self, chooses, below; /* as in struct place_point */
+	uint32_t below;		 /* as place_point.below */
+	bool own, self, chooses; /* as in struct place_point */
 };
 
 /* Futures that are polled as a part of what is polled around them. */
@@ -48,7 +49,9 @@ struct source {
 	void *compiler;		    /* of layout programs, NULL if there is none */
 	struct await_point *points; /* by the agent's number */
 	size_t n_points;
-	struct map hooked_sizes; /* (trace index of a kind, 0) -> size of the future */
+	/* (trace index of a kind whose poll is hooked, 0) -> size of the future, (.., 1) -> its
+	 * place_program.type_kind */
+	struct map hooked_types;
 	struct inlined_kind *inlined_kinds;
 	size_t n_inlined_kinds;
 	struct inlined_thread *inlined; /* by ring; NULL unless futures are recorded */

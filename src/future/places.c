@@ -25,6 +25,7 @@ struct result {
 	struct program program;
 	uint32_t kind, first;
 	uint64_t size;
+	uint32_t type_kind;
 };
 
 struct object_debug {
@@ -118,6 +119,7 @@ static size_t compile_future(struct compiler *c, uint32_t number, const struct a
 		return 0;
 	cell.future = poll.future;
 	cell.size = r.size = poll.future->size;
+	r.type_kind = (uint32_t)(uintptr_t)map_get(&c->hooked, program_type_key(poll.future), 0);
 	if (!compile_cell(c, d, &cell, k->object, first, &r.program))
 		return 0;
 	add_result(c, &r);
@@ -159,7 +161,9 @@ static void find_hooked(struct compiler *c, const struct attach_kind *kinds, siz
 		if (!d || !debug_poll(d, k->future->poll, &poll))
 			continue;
 		c->hooked_object = k->object;
-		map_put(&c->hooked, poll.future->ref, 0, c);
+		uint64_t key = program_type_key(poll.future);
+		if (!map_get(&c->hooked, key, 0))
+			map_put(&c->hooked, key, 0, (void *)(uintptr_t)(i + 1));
 	}
 }
 
@@ -215,7 +219,8 @@ static int places_next(void *compiler, struct place_program *ret)
 	int r = 0;
 
 	pthread_mutex_lock(&c->lock);
-	if (c->n_taken < c->n_results) {
+	/* Those that list futures belong together: one tells what another leaves out. */
+	if (c->n_taken < c->n_results && (c->finished || !c->futures)) {
 		const struct result *one = &c->results[c->n_taken++];
 
 		*ret = (struct place_program){.kind = one->kind,
@@ -227,7 +232,8 @@ static int places_next(void *compiler, struct place_program *ret)
 					      .points = one->program.points,
 					      .futures = one->program.futures,
 					      .n_futures = one->program.n_futures,
-					      .size = one->size};
+					      .size = one->size,
+					      .type_kind = one->type_kind};
 		r = 1;
 	} else if (c->finished) {
 		r = -ENODATA;

@@ -34,8 +34,8 @@ enum {
 
 struct node {
 	const struct dw_type *type;
-	bool inside; /* below a coroutine of the program */
-	bool below;  /* of a type whose poll is hooked, or in one */
+	bool inside;	/* below a coroutine of the program */
+	uint32_t below; /* as place_point.below */
 	uint16_t at;
 };
 
@@ -44,6 +44,7 @@ struct compiler {
 	struct program *out;
 	enum program_mode mode;
 	const struct map *hooked;   /* types, NULL: none */
+	uint32_t self_kind;	    /* as place_point.below, of that */
 	const struct dw_type *self; /* what the program begins with */
 	struct map futures;	    /* (ref of a coroutine, 0) -> index in out->futures + 1 */
 	unsigned first;
@@ -83,15 +84,27 @@ static bool reaches(struct debug *d, const struct dw_type *ct, unsigned depth)
 	return yes;
 }
 
-static bool is_hooked(const struct map *hooked, const struct dw_type *t)
+uint64_t program_type_key(const struct dw_type *t)
 {
-	return hooked && map_get(hooked, t->ref, 0);
+	uint64_t hash = 14695981039346656037u; /* FNV-1a */
+
+	for (const char *at = t->full; *at; at++)
+		hash = (hash ^ (uint8_t)*at) * 1099511628211u;
+	return hash ^ t->size;
+}
+
+/* What is below this type, if that is hooked, else as above it. */
+static uint32_t below_of(const struct map *hooked, const struct dw_type *t, uint32_t below)
+{
+	uintptr_t kind = hooked ? (uintptr_t)map_get(hooked, program_type_key(t), 0) : 0;
+
+	return kind ? (uint32_t)kind : below;
 }
 
 /* The next type with a state on the one way down from `t`, and where it lies; NULL: there is none.
- * *below is set if the way leads through a hooked type. */
+ * *below is what the way led through at last. */
 static const struct dw_type *descend(struct debug *d, const struct map *hooked,
-				     const struct dw_type *t, uint64_t *at, bool *below)
+				     const struct dw_type *t, uint64_t *at, uint32_t *below)
 {
 	for (unsigned depth = 0; t && depth < MAX_DEPTH; depth++) {
 		const struct dw_member *way = NULL;
@@ -99,7 +112,7 @@ static const struct dw_type *descend(struct debug *d, const struct map *hooked,
 
 		if (!reaches(d, t, 0))
 			return NULL;
-		*below = *below || is_hooked(hooked, t);
+		*below = below_of(hooked, t, *below);
 		if (t->has_variants && t->discr_size)
 			return t;
 		if (t->has_variants && t->n_variants == 1)
@@ -125,18 +138,18 @@ static const struct dw_type *descend(struct debug *d, const struct map *hooked,
 struct branch {
 	const struct dw_type *type;
 	uint64_t at;
-	bool below;
+	uint32_t below;
 };
 
-static int find_branches(const struct compiler *c, const struct dw_type *t, uint64_t at, bool below,
-			 unsigned depth, struct branch *out, size_t *n)
+static int find_branches(const struct compiler *c, const struct dw_type *t, uint64_t at,
+			 uint32_t below, unsigned depth, struct branch *out, size_t *n)
 {
 	struct debug *d = c->d;
 	int r = 0;
 
 	if (depth > MAX_DEPTH || !reaches(d, t, 0))
 		return 0;
-	below = below || is_hooked(c->hooked, t);
+	below = below_of(c->hooked, t, below);
 	if (t->has_variants && t->discr_size) {
 		if (*n == MAX_BRANCHES)
 			return -E2BIG;
@@ -201,7 +214,7 @@ static int add_words(struct program *p, size_t n)
 }
 
 /* Index of the type's node, made if need be; 0: it can't be one. -ENOMEM, -E2BIG. */
-static int node_of(struct compiler *c, const struct dw_type *t, bool inside, bool below,
+static int node_of(struct compiler *c, const struct dw_type *t, bool inside, uint32_t below,
 		   uint16_t *ret_at)
 {
 	uint64_t base;
@@ -327,7 +340,7 @@ static int place_of(struct compiler *c, const struct node *n, const struct dw_ty
 	struct place_point info = {.state_offset = (uint32_t)t->discr_offset,
 				   .own = own,
 				   .self = t == c->self,
-				   .below = n->below,
+				   .below = n->below == c->self_kind ? 0 : n->below,
 				   .chooses = macro && strstr(macro, "select")};
 	char *function = name_shorten(t->full), *copy = strdup(file ? file : "");
 	char *awaits = macro ? strdup(macro) : name_shorten(awaited->full);
@@ -353,7 +366,7 @@ static int place_of(struct compiler *c, const struct node *n, const struct dw_ty
 
 /* The way on from the node of `t` to what lies at `at` within it. */
 static int step_on(struct compiler *c, uint64_t from, const struct dw_type *t, uint64_t at,
-		   bool inside, bool below, struct agent_step *step)
+		   bool inside, uint32_t below, struct agent_step *step)
 {
 	const struct dw_type *next = descend(c->d, c->hooked, t, &at, &below);
 	int r;
@@ -399,7 +412,7 @@ static int step_apart(struct compiler *c, uint64_t from, const struct branch *br
 static int step_to_branches(struct compiler *c, const struct dw_type *t,
 			    const struct dw_type *state, uint64_t state_at,
 			    const struct dw_member *awaitee, const char *macro, bool inside,
-			    bool below, struct agent_step *step)
+			    uint32_t below, struct agent_step *step)
 {
 	const struct dw_member *from = awaitee;
 	const struct dw_type *held = dw_member_type(c->d, awaitee);
@@ -493,12 +506,15 @@ int program_compile(struct debug *d, const struct future_cell *cell, enum progra
 	struct agent_step root = {0};
 	int r;
 
+	if (c.self)
+		c.self_kind = below_of(hooked, c.self, 0);
+
 	*ret = (struct program){0};
 	if (cell->size && cell->offset + cell->future->size > cell->size)
 		return 0;
 	r = add_words(ret, 1);
 	if (r == 0)
-		r = step_on(&c, 0, cell->future, cell->offset, false, false, &root);
+		r = step_on(&c, 0, cell->future, cell->offset, false, 0, &root);
 	if (r == 0)
 		memcpy(ret->words, &root, sizeof(root));
 	for (size_t i = 0; r == 0 && i < c.n_nodes; i++)

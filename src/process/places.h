@@ -23,7 +23,9 @@ struct place_point {
 	bool own;	       /* the program's own code, not a library's that it awaits */
 	bool self;	       /* of the kind itself, whose poll is hooked */
 	bool chooses;	       /* select!: those that lie in it may be dropped unfinished */
-	bool below;	       /* it is, or lies in, a future whose own poll may be hooked */
+	/* The agent kind + 1 of a future whose poll is hooked and in which it lies, or which it is:
+	 * the innermost; 0: none. */
+	uint32_t below;
 };
 
 /* The layout program of one kind (agent/ring.h) and the places of its await points: the point with
@@ -39,7 +41,10 @@ struct place_program {
 	const struct place_point *points;
 	const struct place_future *futures;
 	size_t n_futures;
-	uint64_t size; /* of the future, if the kind is one whose poll is hooked; else 0 */
+	/* Of a kind whose poll is hooked, else 0: the size of its future, and the kind + 1 that
+	 * stands for all of the same type. */
+	uint64_t size;
+	uint32_t type_kind;
 };
 
 struct places_ops {
