@@ -7,7 +7,7 @@ import time
 import browser
 import pages
 import pytest
-from conftest import lacking
+from conftest import ROOT, lacking
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def load_in_catapult(page, server, path):
 def test_catapult(viewer_pages, export, trace, options):
     path, _ = export(trace, "catapult.json", *options)
     events = json.loads(path.read_text())["traceEvents"]
-    slices = sum(e["ph"] == "X" for e in events)
+    slices = sum(e["ph"] in "Xi" for e in events)  # the viewer makes slices of moments, too
     flows = sum(e["ph"] == "s" for e in events)
     with pages.Server(viewer_pages, path.parent) as server, browser.Page() as page:
         load_in_catapult(page, server, path)
@@ -64,6 +64,52 @@ def test_catapult(viewer_pages, export, trace, options):
         })()"""
         page.eval(zoom)
         picture(page, "catapult-near" + "".join(options) + ".png")
+        assert page.errors == []
+
+
+def nested(events):
+    """No slice of a lane sticks out of the one around it; equal begins stand outer first."""
+    lanes = {}
+    for e in events:
+        if e["ph"] == "X":
+            lanes.setdefault((e["pid"], e["tid"]), []).append((round(e["ts"] * 1000),
+                                                               round((e["ts"] + e["dur"]) * 1000)))
+    for lane in lanes.values():
+        open_ends = []
+        for begin, end in sorted(lane, key=lambda s: (s[0], -s[1])):
+            while open_ends and open_ends[-1] <= begin:
+                open_ends.pop()
+            if open_ends and end > open_ends[-1]:
+                return False
+            open_ends.append(end)
+    return True
+
+
+def test_inside_of_polls(viewer_pages, export):
+    """Futures, calls, time off the CPU and samples, as both viewers show them."""
+    sample = ROOT / "tests/traces/good/inside.plx"
+    path, _ = export(sample, "inside.json")
+    events = json.loads(path.read_text())["traceEvents"]
+    assert nested(events)
+    with pages.Server(viewer_pages, path.parent) as server, browser.Page() as page:
+        load_in_catapult(page, server, path)
+        assert page.eval("model.importWarnings.map(w => w.type + ': ' + w.message)") == []
+        assert page.eval("[...model.getDescendantEvents()].filter("
+                         "e => e instanceof tr.model.ThreadSlice).length") == sum(
+                             e["ph"] in "Xi" for e in events)
+        inside = page.eval("[...model.getDescendantEvents()].filter(e => e.title == 'app::sleep' &&"
+                           " e.parentSlice && e.parentSlice.title == 'app::my_test').length")
+        assert inside == 8  # four polls, on the task's lane and on the thread's
+        picture(page, "catapult-inside.png")
+        assert page.errors == []
+
+    path, _ = export(sample, "inside.speedscope.json")
+    file = json.loads(path.read_text())
+    with pages.Server(viewer_pages, path.parent) as server, browser.Page() as page:
+        page.open(f"{server.url}/speedscope/index.html#profileURL={server.url}/files/{path.name}")
+        shown = file["profiles"][file["activeProfileIndex"]]["name"]
+        page.wait_for(f"document.body && document.body.innerText.includes({json.dumps(shown)})")
+        assert [text for kind, text in page.console if kind in ("warning", "error", "assert")] == []
         assert page.errors == []
 
 
