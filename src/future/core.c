@@ -1,9 +1,9 @@
 /*
  * Cores: segments say what memory there was, notes say the rest: NT_AUXV has AT_ENTRY, from which
  * the program's bias follows, NT_FILE names the mapped files (System V ABI; Linux fs/binfmt_elf.c).
- * Pages of files that were never written are left out of a core, so those of the program are read
- * from its file, which must therefore be the very one: main program and core are compared where
- * relocations have left their mark (inspect.c).
+ * Pages of files that were never written are left out of a core, so those of the program and its
+ * libraries are read from their files, which must therefore be the very ones: the program and the
+ * core are compared where relocations have left their mark (inspect.c), libraries by their heads.
  */
 #include "future/core.h"
 
@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -22,6 +23,8 @@ enum {
 	MAX_NOTES = 64 << 20,
 	MAX_FILES = 100000,
 	MAX_THREADS = 65536,
+	HEAD_BYTES = 1024,
+	PAGE = 4096,
 	NOTE_FILE = 0x46494c45,
 };
 
@@ -40,27 +43,29 @@ static bool read_at(int fd, uint64_t offset, void *out, size_t len)
 }
 
 /* NT_FILE: count, page size, (start, end, page offset) each, then their names. */
-static void note_file(const uint8_t *data, size_t len, uint64_t entry, char **exe)
+static void note_file(struct core *c, const uint8_t *data, size_t len)
 {
 	uint64_t head[2], range[3];
 	const char *name, *end = (const char *)data + len;
 
-	if (len < sizeof(head) || *exe)
+	if (len < sizeof(head) || c->files)
 		return;
 	memcpy(head, data, sizeof(head));
 	if (head[0] > MAX_FILES || len < sizeof(head) + head[0] * sizeof(range))
 		return;
+	c->files = calloc(head[0] ? head[0] : 1, sizeof(*c->files));
 	name = (const char *)data + sizeof(head) + head[0] * sizeof(range);
-	for (uint64_t i = 0; i < head[0] && name < end; i++) {
+	for (uint64_t i = 0; c->files && i < head[0] && name < end; i++) {
 		size_t n = strnlen(name, (size_t)(end - name));
+		struct core_file *f = &c->files[c->n_files];
 
 		if (name + n == end)
 			return;
 		memcpy(range, data + sizeof(head) + i * sizeof(range), sizeof(range));
-		if (entry >= range[0] && entry < range[1]) {
-			*exe = strdup(name);
+		*f = (struct core_file){range[0], range[1], range[2] * head[1], strdup(name)};
+		if (!f->path)
 			return;
-		}
+		c->n_files++;
 		name += n + 1;
 	}
 }
@@ -90,31 +95,28 @@ static void add_thread(struct core *c, const uint8_t *data, size_t len)
 	v[c->n_threads++] = one;
 }
 
-/* Two passes: the entry is needed to know the program among the files. */
 static void read_notes(struct core *c, const uint8_t *data, size_t len)
 {
-	for (unsigned pass = 0; pass < 2; pass++) {
-		for (size_t at = 0; at + sizeof(Elf64_Nhdr) <= len;) {
-			Elf64_Nhdr h;
-			size_t desc;
+	for (size_t at = 0; at + sizeof(Elf64_Nhdr) <= len;) {
+		Elf64_Nhdr h;
+		size_t desc;
 
-			memcpy(&h, data + at, sizeof(h));
-			at += sizeof(h);
-			if (h.n_namesz > len - at)
-				return;
-			desc = at + ((h.n_namesz + 3u) & ~(size_t)3);
-			if (desc > len || h.n_descsz > len - desc)
-				return;
-			if (pass == 0 && h.n_type == NT_PRSTATUS)
-				add_thread(c, data + desc, h.n_descsz);
-			if (pass == 0 && h.n_type == NT_AUXV && !c->entry)
-				c->entry = note_auxv(data + desc, h.n_descsz);
-			if (pass == 1 && h.n_type == NOTE_FILE)
-				note_file(data + desc, h.n_descsz, c->entry, &c->exe);
-			at = desc + ((h.n_descsz + 3u) & ~(size_t)3);
-			if (at > len)
-				return;
-		}
+		memcpy(&h, data + at, sizeof(h));
+		at += sizeof(h);
+		if (h.n_namesz > len - at)
+			return;
+		desc = at + ((h.n_namesz + 3u) & ~(size_t)3);
+		if (desc > len || h.n_descsz > len - desc)
+			return;
+		if (h.n_type == NT_PRSTATUS)
+			add_thread(c, data + desc, h.n_descsz);
+		if (h.n_type == NT_AUXV && !c->entry)
+			c->entry = note_auxv(data + desc, h.n_descsz);
+		if (h.n_type == NOTE_FILE)
+			note_file(c, data + desc, h.n_descsz);
+		at = desc + ((h.n_descsz + 3u) & ~(size_t)3);
+		if (at > len)
+			return;
 	}
 }
 
@@ -192,32 +194,96 @@ static int make_maps(const struct core *c, struct process_maps *ret_maps)
 	return 0;
 }
 
-static int make_object(struct core *c, struct process_objects *ret_objects, struct error *err)
+static const struct core_segment *segment_at(const struct core *c, uint64_t addr)
 {
-	struct process_object *o = calloc(1, sizeof(*o));
-	size_t n;
+	size_t lo = 0, hi = c->n_segments;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (c->segments[mid].addr <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo && addr - c->segments[lo - 1].addr < c->segments[lo - 1].size
+		       ? &c->segments[lo - 1]
+		       : NULL;
+}
+
+/* Takes the image over. Its segments tell where it ends. */
+static void set_object(struct process_object *o, struct elf_image *image, const char *path,
+		       uint64_t bias)
+{
+	size_t n = elf_image_n_segments(image);
+
+	*o = (struct process_object){.path = strdup(path), .image = image, .bias = bias};
+	o->start = UINT64_MAX;
+	for (size_t i = 0; i < n; i++) {
+		const struct elf_segment *s = elf_image_segment(image, i);
+
+		if (bias + s->addr < o->start)
+			o->start = bias + s->addr;
+		if (bias + s->addr + s->size > o->end)
+			o->end = bias + s->addr + s->size;
+	}
+}
+
+/* Is this the file that was mapped? Its first page, which has its headers and as a rule its
+ * build-id, is in the core (bit 4 of coredump_filter); what isn't there can't be compared. */
+static bool same_file(const struct core *c, int fd, const struct core_file *f)
+{
+	uint8_t of_core[HEAD_BYTES], of_file[HEAD_BYTES];
+	const struct core_segment *s = segment_at(c, f->start);
+
+	if (!s || s->addr != f->start || s->file_size < HEAD_BYTES)
+		return true;
+	return read_at(c->fd, s->file_offset, of_core, HEAD_BYTES) &&
+	       read_at(fd, 0, of_file, HEAD_BYTES) && !memcmp(of_core, of_file, HEAD_BYTES);
+}
+
+/* A library: a file that was mapped from its beginning on. What can't be had is left out. */
+static void add_library(const struct core *c, const struct core_file *f,
+			struct process_objects *objects)
+{
+	_cleanup_close_ int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct elf_image *image;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !same_file(c, fd, f) ||
+	    elf_image_open(fd, f->path, &image, NULL) < 0)
+		return;
+	if (!elf_image_n_segments(image)) {
+		elf_image_free(image);
+		return;
+	}
+	/* the first segment begins with the file, at its page */
+	set_object(&objects->v[objects->n++], image, f->path,
+		   f->start - (elf_image_segment(image, 0)->addr & ~(uint64_t)(PAGE - 1)));
+}
+
+static int make_objects(struct core *c, struct process_objects *ret_objects, struct error *err)
+{
+	struct process_objects objects = {calloc(c->n_files + 1, sizeof(*objects.v)), 1};
+	struct elf_image *image;
 	int r;
 
-	if (!o)
+	if (!objects.v)
 		return error_set(err, -ENOMEM, "out of memory");
-	*ret_objects = (struct process_objects){o, 1};
-	o->main = true;
-	o->path = strdup(c->exe);
-	r = elf_image_open(c->exe_fd, c->exe, &o->image, err);
+	*ret_objects = objects;
+	r = elf_image_open(c->exe_fd, c->exe, &image, err);
 	if (r < 0)
 		return r;
-	o->bias = c->entry - elf_image_entry(o->image);
-	o->start = UINT64_MAX;
-	n = elf_image_n_segments(o->image);
-	for (size_t i = 0; i < n; i++) {
-		const struct elf_segment *s = elf_image_segment(o->image, i);
+	set_object(&objects.v[0], image, c->exe, c->entry - elf_image_entry(image));
+	objects.v[0].main = true;
+	for (size_t i = 0; i < c->n_files; i++) {
+		const struct core_file *f = &c->files[i];
 
-		if (o->bias + s->addr < o->start)
-			o->start = o->bias + s->addr;
-		if (o->bias + s->addr + s->size > o->end)
-			o->end = o->bias + s->addr + s->size;
+		if (!f->offset && (f->start < objects.v[0].start || f->start >= objects.v[0].end))
+			add_library(c, f, &objects);
 	}
-	c->object = o;
+	*ret_objects = objects;
+	c->objects = ret_objects;
 	return 0;
 }
 
@@ -238,10 +304,10 @@ int core_open(const char *path, const char *exe, struct core **ret_core,
 	r = read_headers(c, path, err);
 	if (r < 0)
 		goto fail;
-	if (exe) {
-		free(c->exe);
-		c->exe = strdup(exe);
-	}
+	for (size_t i = 0; i < c->n_files && !exe; i++)
+		if (c->entry >= c->files[i].start && c->entry < c->files[i].end)
+			exe = c->files[i].path;
+	c->exe = exe ? strdup(exe) : NULL;
 	if (!c->exe) {
 		r = error_set(err, -ENODATA, "%s does not name its program: give it with --exe",
 			      path);
@@ -254,7 +320,7 @@ int core_open(const char *path, const char *exe, struct core **ret_core,
 			      path);
 		goto fail;
 	}
-	r = make_object(c, ret_objects, err);
+	r = make_objects(c, ret_objects, err);
 	if (r < 0)
 		goto fail;
 	r = make_maps(c, ret_maps);
@@ -277,44 +343,34 @@ void core_close(struct core *c)
 		close(c->fd);
 	if (c->exe_fd >= 0)
 		close(c->exe_fd);
+	for (size_t i = 0; i < c->n_files; i++)
+		free(c->files[i].path);
+	free(c->files);
 	free(c->exe);
 	free(c->segments);
 	free(c->threads);
 	free(c);
 }
 
-static const struct core_segment *segment_at(const struct core *c, uint64_t addr)
-{
-	size_t lo = 0, hi = c->n_segments;
-
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (c->segments[mid].addr <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo && addr - c->segments[lo - 1].addr < c->segments[lo - 1].size
-		       ? &c->segments[lo - 1]
-		       : NULL;
-}
-
-/* Bytes of the program's file, as they were mapped. */
+/* Bytes of a file, as they were mapped. */
 static size_t read_object(const struct core *c, uint64_t addr, void *out, size_t len)
 {
-	const uint8_t *bytes;
-	size_t left;
+	for (size_t i = 0; c->objects && i < c->objects->n; i++) {
+		const struct process_object *o = &c->objects->v[i];
+		const uint8_t *bytes;
+		size_t left;
 
-	if (!c->object || addr < c->object->start || addr >= c->object->end)
-		return 0;
-	bytes = elf_image_bytes(c->object->image, addr - c->object->bias, &left);
-	if (!bytes || !left)
-		return 0;
-	if (left > len)
-		left = len;
-	memcpy(out, bytes, left);
-	return left;
+		if (addr < o->start || addr >= o->end)
+			continue;
+		bytes = elf_image_bytes(o->image, addr - o->bias, &left);
+		if (!bytes || !left)
+			continue;
+		if (left > len)
+			left = len;
+		memcpy(out, bytes, left);
+		return left;
+	}
+	return 0;
 }
 
 int core_read(const struct core *c, uint64_t addr, void *out, size_t len)

@@ -16,6 +16,12 @@ struct core_segment {
 	uint32_t flags; /* PF_* */
 };
 
+/* A mapping of a file. */
+struct core_file {
+	uint64_t start, end, offset;
+	char *path;
+};
+
 struct core {
 	int fd, exe_fd;
 	char *exe;		       /* path of the program */
@@ -23,11 +29,14 @@ struct core {
 	size_t n_segments;
 	struct thread_registers *threads;
 	size_t n_threads;
-	uint64_t entry;			     /* AT_ENTRY */
-	const struct process_object *object; /* the program, for pages that the core leaves out */
+	uint64_t entry; /* AT_ENTRY */
+	struct core_file *files;
+	size_t n_files;
+	const struct process_objects *objects; /* for pages that the core leaves out */
 };
 
-/* `exe` NULL: the path that the core names. The object list is the program alone. */
+/* `exe` NULL: the path that the core names. The objects are the program and those of its libraries
+ * that are still there; they must live as long as the core. */
 int core_open(const char *path, const char *exe, struct core **ret_core,
 	      struct process_maps *ret_maps, struct process_objects *ret_objects,
 	      struct error *err);

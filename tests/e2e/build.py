@@ -50,6 +50,11 @@ PROFILES = {
     "nonpie": Profile("release", "-C relocation-model=static", what="release, not PIE"),
     "bfd": Profile("release", "-C linker-features=-lld", what="release, linked by bfd"),
     "static-pie": Profile("release", "-C target-feature=+crt-static", what="release, static-pie"),
+    "static-debug": Profile(
+        "release-debug",
+        "-C target-feature=+crt-static -C relocation-model=static",
+        what="release with debug=true, static, not PIE",
+    ),
     "static": Profile(
         "release",
         "-C target-feature=+crt-static -C relocation-model=static",

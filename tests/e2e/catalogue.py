@@ -21,7 +21,10 @@ MATRIX_PACKAGES = [
     p for p in PACKAGES if p not in ("tokio-1.20", "cdylib") and not p.startswith("probes-")
 ]
 MAIN_PROFILES = ("debug", "release", "release-lto", "stripped")
-MORE_PROFILES = tuple(name for name in PROFILES if name not in MAIN_PROFILES)
+# static-debug is for tests of `pollux tree`
+MORE_PROFILES = tuple(
+    name for name in PROFILES if name not in MAIN_PROFILES and name != "static-debug"
+)
 MORE_PACKAGES = ("tokio-1.38", "tokio-1.54", "smol-2.0")
 
 # What runs by default: oldest, newest and the demo's version, each build somewhere. --all has the rest.

@@ -40,7 +40,7 @@ def moment(request, start, pollux, monkeypatch):
         text = driver.run(pollux, "tree", *options, str(program.pid)).stdout
         return program.lines, json.loads(result.stdout), text
 
-    run.package = request.param[0]
+    run.package, run.profile = request.param
     return run
 
 
@@ -59,7 +59,11 @@ def test_block_on(moment):
         name, tid = line.split()
         (root,) = roots[int(tid)]
         assert forest.short(root["name"]) == name, root
-        assert root["state"] == "idle" and "tree" in root, root
+        assert root["state"] == "idle", root
+        if "tree" not in root and name == "waits_in_futures":
+            # under fat LTO nothing in the debug information refers to it
+            assert moment.profile == "release-lto" and "doesn't tell where" in root["no_tree"]
+            continue
         if name == "Plain":
             continue
         mark = {"waits_in": "in", "waits_beside": "beside"}.get(name, name.replace("waits_", ""))

@@ -2,15 +2,24 @@
 import json
 import re
 import shutil
+import signal
 import subprocess
 from collections import Counter
+from pathlib import Path
 
+import build as builder
 import driver
 import pytest
 import test_tree
-from conftest import Program
+from conftest import Program, everything
 
 BUILD = ("tokio-1.54", "release-debug")
+
+
+def pytest_generate_tests(metafunc):
+    if "dying" in metafunc.fixturenames:
+        all_of_it = everything(metafunc.config)
+        metafunc.parametrize("dying", ["release-debug", "static-debug"][: 1 + all_of_it])
 
 
 @pytest.fixture
@@ -32,6 +41,35 @@ def test_core_shows_the_same(pollux, core):
         looked = test_tree.look(pollux, path, *exe)
         assert test_tree.trees_of(looked) == test_tree.trees_of(live)
         assert looked["now_ns"] == 0 and looked["missed_reads"] == 0
+
+
+def test_core_of_the_kernel(pollux, tmp_path, dying):
+    """As the kernel writes it when a program dies, of a static program too: files that were mapped and not
+    written are left out of it. Block_ons are found through the libraries' frames."""
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    if "/" in pattern or pattern.startswith("|"):
+        pytest.skip(f"the kernel does not write cores into the current folder here: {pattern}")
+    exe = builder.build("tokio-1.54", dying, "moment", root=test_tree.forest.WHERE)
+    limit = "ulimit -c unlimited && exec"
+    process = subprocess.Popen(
+        ["sh", "-c", f'{limit} "$0" roots', exe], cwd=tmp_path, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True,
+    )
+    while not process.stdout.readline().startswith("ready "):
+        assert process.poll() is None
+    live = test_tree.look(pollux, process.pid)
+    process.send_signal(signal.SIGQUIT)
+    process.communicate(timeout=60)
+    if process.returncode == -signal.SIGQUIT and not list(tmp_path.glob("core*")):
+        pytest.skip("no core was written: its size is limited here")
+    (path,) = tmp_path.glob("core*")
+    looked = test_tree.look(pollux, path)
+    assert test_tree.trees_of(looked) == test_tree.trees_of(live)
+    roots = [task for task in looked["tasks"] if task["role"] == "root"]
+    assert len(roots) >= 8 and all("tree" in root for root in roots)
+    assert {t["thread"]["tid"] for t in roots} == {
+        t["thread"]["tid"] for t in live["tasks"] if t["role"] == "root"
+    }
 
 
 def test_core_of_another_program(pollux, core):
