@@ -11,6 +11,7 @@ mod kernel;
 mod life;
 mod rest;
 mod run;
+mod stacks;
 mod threads;
 mod wakes;
 
@@ -59,6 +60,7 @@ const PROGRAMS: &[Program] = &[
     ("signals", life::signals, ""),
     ("system_calls", kernel::system_calls, ""),
     ("spinning", kernel::spinning, ""),
+    ("stacks", stacks::stacks, ""),
     ("hostile", rest::hostile, "hostile"),
     ("steady", rest::steady, "endless"),
 ];
