@@ -20,4 +20,10 @@ char *name_demangle(const char *symbol);
  * NULL: out of memory; free() it. */
 char *name_shorten(const char *full);
 
+/* The same for a function on a stack, whose standard path and method are kept:
+ *     std::thread::functions::sleep                         std::thread::functions::sleep
+ *     <app::Pool as core::future::future::Future>::poll     app::Pool::poll
+ *     app::main::{{closure}}                                app::main */
+char *name_function(const char *full);
+
 #endif

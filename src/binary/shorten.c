@@ -33,6 +33,7 @@ struct segment {
 struct writer {
 	struct buf *out;
 	unsigned max_generics; /* depth from which on generics are left out */
+	bool function;	       /* the outermost path is a function's, not a type's */
 };
 
 static void write_text(struct writer *w, struct text t, unsigned generics, unsigned depth);
@@ -229,20 +230,20 @@ static size_t skip_std(const struct segment *segs, size_t n)
 }
 
 /* Where to begin. `app::<impl Trait for X>::method`: at the type, whose own path says it all. */
-static size_t first_segment(const struct segment *segs, size_t n)
+static size_t first_segment(const struct segment *segs, size_t n, bool function)
 {
 	for (size_t i = n; i > 0; i--) {
 		if (segs[i - 1].word.at == segs[i - 1].word.end)
 			return i - 1;
 	}
-	return skip_std(segs, n);
+	return function ? 0 : skip_std(segs, n);
 }
 
 static void write_path(struct writer *w, const struct segment *segs, size_t n, unsigned generics,
 		       unsigned depth)
 {
-	size_t first = first_segment(segs, n);
-	bool own_closure = true;
+	bool function = w->function && depth == 1, own_closure = true;
+	size_t first = first_segment(segs, n, function);
 
 	/* Up to rustc 1.68 every coroutine was wrapped in this. */
 	if (n && is(segs[n - 1].word, "GenFuture") && is(segs[0].word, "core") &&
@@ -273,7 +274,7 @@ static void write_path(struct writer *w, const struct segment *segs, size_t n, u
 		type = self_type(s->generics, &future);
 		write_text(w, type, generics, depth);
 		/* <X as Future>::poll is X. */
-		if (future && i + 2 == n && is(segs[i + 1].word, "poll"))
+		if (future && !function && i + 2 == n && is(segs[i + 1].word, "poll"))
 			return;
 	}
 }
@@ -300,13 +301,13 @@ static void write_text(struct writer *w, struct text t, unsigned generics, unsig
 	}
 }
 
-char *name_shorten(const char *full)
+static char *shorten(const char *full, bool function)
 {
 	struct text t = {full, full + strlen(full)};
 	struct buf out = BUF_INIT;
 
 	for (unsigned max = 8;; max = max > 3 ? 3 : max - 1) {
-		struct writer w = {&out, max};
+		struct writer w = {&out, max, function};
 
 		buf_clear(&out);
 		buf_str(&out, "");
@@ -314,4 +315,14 @@ char *name_shorten(const char *full)
 		if (out.len <= GOOD_LENGTH || max == 0 || buf_failed(&out))
 			return buf_steal(&out);
 	}
+}
+
+char *name_shorten(const char *full)
+{
+	return shorten(full, false);
+}
+
+char *name_function(const char *full)
+{
+	return shorten(full, true);
 }

@@ -158,7 +158,7 @@ static char *symbol_name(struct elf_image *image, uint64_t addr)
 	if (!s)
 		return strdup("");
 	full = name_demangle(s->name);
-	return full ? name_shorten(full) : strdup(s->name);
+	return full ? name_function(full) : strdup(s->name);
 }
 
 static void find_names(struct place *p)
@@ -174,15 +174,21 @@ static void find_names(struct place *p)
 	for (size_t i = 0; i < n; i++) {
 		names[i].line = places[i].line;
 		names[i].file = places[i].file ? strdup(places[i].file) : NULL;
-		if (places[i].function && places[i].function[0])
-			names[i].function = name_shorten(places[i].function);
+		/* The outermost is the function that the symbol names, better where there is one.
+		 */
+		if (i + 1 == n && file->image)
+			names[i].function = symbol_name(file->image, p->addr);
+		if (names[i].function && !names[i].function[0]) {
+			free(names[i].function);
+			names[i].function = NULL;
+		}
+		if (!names[i].function && places[i].function)
+			names[i].function = name_function(places[i].function);
 	}
-	/* The outermost is the function that the symbol names. */
-	n = n ? n : 1;
-	if (!names[n - 1].function && file->image)
-		names[n - 1].function = symbol_name(file->image, p->addr);
+	if (!n && file->image)
+		names[0].function = symbol_name(file->image, p->addr);
 	p->names = names;
-	p->n_names = n;
+	p->n_names = n ? n : 1;
 }
 
 /* ---- the thread: what is loaded ---- */

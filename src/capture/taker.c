@@ -147,6 +147,10 @@ static void take_running(struct taker *t, struct taker_job *job)
 	struct stop stop = {.job = job};
 	int rc;
 
+	if (!job->may_stop) {
+		job->taken = TAKEN_RUNS;
+		return;
+	}
 	if (traced_by_other(job)) {
 		refuse(job, "is traced by somebody else, or gone");
 		return;

@@ -16,6 +16,7 @@
 enum taken {
 	TAKEN_BLOCKED = 0, /* read while it slept: its rbp isn't known */
 	TAKEN_RUNNING,	   /* stopped for a moment */
+	TAKEN_RUNS,	   /* it runs, and was not to be stopped */
 	TAKEN_NOT,	   /* `why` says it */
 };
 
@@ -23,6 +24,7 @@ struct taker_job {
 	/* the asker's */
 	const struct process *process; /* stays until the answer is there */
 	pid_t tid;
+	bool may_stop;
 	void *user;
 	uint64_t number, begin_ns; /* of the poll */
 	/* the answer */

@@ -3,7 +3,7 @@
  *
  * The main source says of each thread since when its poll is open (capture/threads.h), as of its
  * last look, a few ms ago. Where that is too long, the stack is taken: a blocked thread's by
- * reading it, a running one's last CPU sample if it is fresh, else by one short stop
+ * reading it; a running one's by its next CPU sample, if there are any, else by one short stop
  * (capture/taker.h). While the same poll goes on that is repeated at twice the time each.
  *
  * The poll may have been over by then already, which we learn a moment later only: so a stack waits
@@ -25,8 +25,10 @@
 #define MS 1000000ull
 #define LOOK_MIN_NS MS
 #define LOOK_MAX_NS (20 * MS)
-/* A sample that isn't older stands for what a thread does now. */
+/* A sample that is so much older still stands for what a thread does now. */
 #define FRESH_NS (2 * MS)
+/* A sample of a thread that runs has come by then. */
+#define SAMPLE_NS (PACE_MAX_NS + 5 * MS)
 /* By then the main source, which is drained before us, has looked again. */
 #define SURE_NS (PACE_MAX_NS + 5 * MS)
 
@@ -43,7 +45,9 @@ struct watched {
 	uint32_t tid;
 	uint32_t thread, stream; /* trace indices */
 	uint64_t number;	 /* of its poll */
-	uint64_t begin_ns, next_ns;
+	uint64_t begin_ns;
+	uint64_t due_ns;		   /* of this look */
+	uint64_t wait_ns;		   /* for a sample until then; 0: no */
 	uint64_t last_number, last_end_ns; /* of the long poll before */
 	bool asked;			   /* a stack is being taken */
 	bool seen;			   /* of this poll there is a stack */
@@ -175,6 +179,14 @@ static int add_candidate(struct capture *c, const struct candidate *one)
 	return 0;
 }
 
+/* The same poll is looked at again when it has taken twice as long. */
+static void looked(struct watched *w, uint64_t now)
+{
+	w->wait_ns = 0;
+	while (w->due_ns <= now)
+		w->due_ns += w->due_ns - w->begin_ns;
+}
+
 /* The thread's poll is long by now: takes its stack, or asks for it. */
 static int look_at(struct capture *c, struct capture_thread *t, struct watched *w, uint64_t now)
 {
@@ -190,7 +202,8 @@ static int look_at(struct capture *c, struct capture_thread *t, struct watched *
 			return rc;
 		w->thread = t->index;
 	}
-	if (stack && sampled_ns > w->begin_ns && now - sampled_ns < FRESH_NS)
+	if (stack && sampled_ns > w->begin_ns && sampled_ns + FRESH_NS >= w->due_ns) {
+		looked(w, now);
 		return add_candidate(c, &(struct candidate){.watched = w,
 							    .number = w->number,
 							    .begin_ns = w->begin_ns,
@@ -198,11 +211,15 @@ static int look_at(struct capture *c, struct capture_thread *t, struct watched *
 							    .type = TM_LONG_RUNNING,
 							    .stack = stack,
 							    .stream = w->stream});
+	}
+	if (now < w->wait_ns)
+		return 0;
 	job = calloc(1, sizeof(*job));
 	if (!job)
 		return -ENOMEM;
 	*job = (struct taker_job){.process = &w->process->handle,
 				  .tid = (pid_t)w->tid,
+				  .may_stop = !c->shared->options->cpu_hz || w->wait_ns,
 				  .user = w,
 				  .number = w->number,
 				  .begin_ns = w->begin_ns};
@@ -223,24 +240,24 @@ static int look(struct capture *c, uint64_t now)
 		if (!t->poll_begin_ns || now < t->poll_begin_ns + c->long_ns)
 			continue;
 		w = watched_of(c, t);
+		if (!w && process_of(c, t->process))
+			return -ENOMEM;
 		if (!w)
-			return process_of(c, t->process) ? -ENOMEM : 0;
+			continue;
 		if (w->number != t->poll_number || w->begin_ns != t->poll_begin_ns) {
 			w->last_number = w->number;
 			w->last_end_ns = t->watched == w->number ? t->watched_end_ns : 0;
 			w->number = t->poll_number;
 			w->begin_ns = t->poll_begin_ns;
-			w->next_ns = t->poll_begin_ns + c->long_ns;
+			w->due_ns = t->poll_begin_ns + c->long_ns;
+			w->wait_ns = 0;
 			w->seen = false;
 			w->process->n_polls++;
 			t->watched = w->number;
 			t->watched_end_ns = 0;
 		}
-		if (w->asked || now < w->next_ns)
-			continue;
-		while (w->next_ns <= now)
-			w->next_ns += w->next_ns - w->begin_ns;
-		rc = look_at(c, t, w, now);
+		if (!w->asked && now >= w->due_ns)
+			rc = look_at(c, t, w, now);
 	}
 	return rc;
 }
@@ -269,6 +286,13 @@ static int take_answer(struct capture *c, struct taker_job *job)
 	int rc;
 
 	w->asked = false;
+	if (job->taken == TAKEN_RUNS) {
+		if (job->number == w->number)
+			w->wait_ns = clock_monotonic_ns() + SAMPLE_NS;
+		return 0;
+	}
+	if (job->number == w->number)
+		looked(w, clock_monotonic_ns());
 	if (job->taken == TAKEN_NOT) {
 		w->process->n_refused++;
 		w->process->refused = job->why;

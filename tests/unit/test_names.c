@@ -166,13 +166,35 @@ static void test_shorten_deep(void **state)
 	}
 }
 
+static void check_function(const char *full, const char *want)
+{
+	char *got = name_function(full);
+
+	assert_non_null(got);
+	assert_string_equal(got, want);
+	free(got);
+}
+
+static void test_function(void **state)
+{
+	check_function("std::thread::functions::sleep", "std::thread::functions::sleep");
+	check_function("<app::Pool as core::future::future::Future>::poll", "app::Pool::poll");
+	check_function("<alloc::vec::Vec<T> as core::clone::Clone>::clone", "Vec<T>::clone");
+	check_function("tokio::runtime::task::core::Core<T,S>::poll",
+		       "tokio::runtime::task::core::Core<T, S>::poll");
+	check_function("app::worker::{{closure}}", "app::worker");
+	check_function("app::{impl#3}::poll", "app::poll");
+	check_function("std::sys::backtrace::__rust_begin_short_backtrace",
+		       "std::sys::backtrace::__rust_begin_short_backtrace");
+	check_function("", "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_demangle),
-		cmocka_unit_test(test_demangle_bomb),
-		cmocka_unit_test(test_shorten),
-		cmocka_unit_test(test_shorten_deep),
+		cmocka_unit_test(test_demangle), cmocka_unit_test(test_demangle_bomb),
+		cmocka_unit_test(test_shorten),	 cmocka_unit_test(test_shorten_deep),
+		cmocka_unit_test(test_function),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
