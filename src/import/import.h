@@ -40,7 +40,7 @@ struct import_head {
 	const uint8_t *bytes; /* followed by a 0 that isn't counted */
 	size_t len;
 };
-#define IMPORT_HEAD_BYTES 4096u
+#define IMPORT_HEAD_BYTES 65536u
 
 struct input;
 struct sink;

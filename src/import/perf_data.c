@@ -4,16 +4,12 @@
  *
  * Records come sorted per processor only. perf marks rounds (PERF_RECORD_FINISHED_ROUND): what is
  * older than the latest time of the round before can be given out in order. What waits for that is
- * a copy of each record, bounded in number and bytes. In order, mappings, names and forks change
- * what is known of the processes, and samples become hits.
+ * a copy of each record, bounded in number and bytes.
  *
  * Source: perf's tools/perf/Documentation/perf.data-file-format.txt and util/header.h.
  */
 #include "import/formats.h"
-#include "import/input.h"
-#include "import/perf_attr.h"
-#include "import/perf_symbols.h"
-#include "import/sink.h"
+#include "import/perf_data.h"
 
 #include "base/cleanup.h"
 #include "base/cursor.h"
@@ -24,13 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #define MAX_WAITING (1u << 20)
 #define MAX_WAITING_BYTES ((size_t)64 << 20)
 #define MAX_SECTION ((uint64_t)256 << 20)
-#define MAX_CHAIN 1024u
-#define CONTEXT_MAX ((uint64_t)-4095)
 #define ZSTD_ROOM (256u << 10)
 
 /* Records that perf itself adds, and features: see the head. */
@@ -52,12 +45,6 @@ enum {
 	MISC_BUILD_ID_SIZE = 1 << 15,
 };
 
-struct record {
-	uint32_t type;
-	uint16_t misc, size;
-};
-_Static_assert(sizeof(struct record) == 8, "perf_event_header");
-
 struct file_header {
 	char magic[8];
 	uint64_t size, attr_size;
@@ -74,32 +61,14 @@ struct waiting {
 	uint64_t number;
 };
 
-struct data {
-	struct input *in;
-	struct sink *sink;
-	struct perf_attrs attrs;
-	struct perf_formats formats;
-	struct perf_symbols *symbols;
-	struct order order;
-	size_t waiting_bytes;
-	uint64_t round_ns, max_ns; /* of the round before; of all so far */
-	uint64_t n_records, n_samples, n_known, n_stack_copies;
-	uint64_t number; /* of the record at hand */
-	ZSTD_DStream *zstd;
-	uint8_t *plain; /* decompressed, ZSTD_ROOM */
-	size_t plain_n;
-	bool cut;
-	struct error *err;
-};
-
-static void doubt(struct data *d, const char *reason, const char *detail)
+void perf_doubt(struct perf_data *d, const char *reason, const char *detail)
 {
 	sink_doubt(d->sink, reason, detail, detail ? strlen(detail) : 0, d->number);
 }
 
 /* ---- features ---- */
 
-static void build_ids(struct data *d, const uint8_t *p, size_t len)
+static void build_ids(struct perf_data *d, const uint8_t *p, size_t len)
 {
 	struct record r;
 
@@ -127,7 +96,7 @@ static void set_name(struct perf_attr *a, const char *name, size_t len)
 
 /* How each attribute was asked for: u32 number, u32 size of an attribute; each: attribute, u32
  * number of ids, string, ids. They are told apart by their ids. */
-static void event_desc(struct data *d, const uint8_t *p, size_t len)
+static void event_desc(struct perf_data *d, const uint8_t *p, size_t len)
 {
 	struct cursor c;
 
@@ -148,14 +117,14 @@ static void event_desc(struct data *d, const uint8_t *p, size_t len)
 	}
 }
 
-static int feature(struct data *d, unsigned feat, const uint8_t *p, size_t len)
+static int feature(struct perf_data *d, unsigned feat, const uint8_t *p, size_t len)
 {
 	int r = 0;
 
 	if (feat == FEAT_TRACING_DATA) {
 		r = perf_formats_read(&d->formats, p, len);
 		if (r == -EBADMSG)
-			doubt(d, "formats of tracepoints that are broken", NULL);
+			perf_doubt(d, "formats of tracepoints that are broken", NULL);
 	} else if (feat == FEAT_BUILD_ID) {
 		build_ids(d, p, len);
 	} else if (feat == FEAT_EVENT_DESC) {
@@ -164,285 +133,9 @@ static int feature(struct data *d, unsigned feat, const uint8_t *p, size_t len)
 	return r == -ENOMEM ? r : 0;
 }
 
-/* ---- samples ---- */
-
-/* Numbers of frames for a call chain, innermost first; the kernel's part is one frame. */
-static size_t chain_frames(struct data *d, const struct perf_sample *s, uint32_t process,
-			   uint32_t *frames, size_t max)
-{
-	uint64_t context = PERF_CONTEXT_USER;
-	size_t n = 0, n_user = 0;
-	bool kernel = false;
-
-	for (size_t i = 0; i < s->n_chain && n < max; i++) {
-		uint64_t addr;
-		memcpy(&addr, s->chain + 8 * i, 8);
-		if (addr >= CONTEXT_MAX) {
-			context = addr;
-			continue;
-		}
-		if (context != PERF_CONTEXT_USER) {
-			const struct trace_frame f = {.process = process, .object = "[kernel]"};
-			if (!kernel)
-				frames[n++] = frames_add(&d->sink->frames, "\0kernel", 7, &f);
-			kernel = true;
-			continue;
-		}
-		n += perf_symbols_find(d->symbols, s->pid, process, addr, n_user > 0, frames + n,
-				       max - n);
-		n_user++;
-	}
-	return n;
-}
-
-static uint64_t stack_of(struct data *d, const struct perf_sample *s, const struct import_thread *t)
-{
-	uint32_t frames[MAX_CHAIN];
-	size_t n;
-
-	if (s->n_chain)
-		n = chain_frames(d, s, t->process->index, frames, MAX_CHAIN);
-	else if (s->ip)
-		n = perf_symbols_find(d->symbols, s->pid, t->process->index, s->ip, false, frames,
-				      MAX_CHAIN);
-	else
-		return 0;
-	return n ? frames_stack(&d->sink->frames, frames, n,
-				s->n_chain >= MAX_CHAIN ? TRACE_STACK_CUT : 0)
-		 : 0;
-}
-
-static bool is_own_field(const char *name)
-{
-	return !strncmp(name, "__probe_", 8);
-}
-
-static bool probe_hit(struct data *d, const struct perf_sample *s, struct hit *h)
-{
-	const struct perf_format *f = s->attr->format;
-	uint32_t args[PROVIDER_MAX_ARGS];
-	size_t n = 0;
-
-	for (uint32_t i = 0; i < f->n_fields && n < PROVIDER_MAX_ARGS; i++)
-		if (!is_own_field(f->fields[i].name))
-			args[n++] = i;
-	h->what = HIT_PROBE;
-	h->probe = perf_event_probe(&s->attr->event, n);
-	if (!h->probe) {
-		doubt(d, "a probe without the arguments that it should have:", f->name);
-		return false;
-	}
-	for (size_t i = 0; i < n; i++) {
-		const struct perf_format_field *field = &f->fields[args[i]];
-		size_t len;
-		const char *text = perf_field_string(field, s->raw, s->raw_len, &len);
-		if (text) {
-			const char *kept = sink_keep(d->sink, text, len);
-			if (h->probe->args[i] == PV_FILE)
-				h->file = kept;
-			else if (h->probe->args[i] == PV_NAME)
-				h->name = kept;
-		} else if (!perf_field_number(field, s->raw, s->raw_len, &h->args[i])) {
-			doubt(d, "a sample shorter than its format says:", f->name);
-			return false;
-		}
-	}
-	return true;
-}
-
-static bool syscall_hit(struct data *d, const struct perf_sample *s, struct hit *h)
-{
-	const struct perf_format *f = s->attr->format;
-	const struct perf_event *e = &s->attr->event;
-	const struct perf_format_field *number = perf_format_field(f, "id");
-	bool is_exit = e->what == PE_SYS_EXIT;
-
-	if (!number)
-		number = perf_format_field(f, "__syscall_nr");
-	h->what = is_exit ? HIT_SYS_EXIT : HIT_SYS_ENTER;
-	h->args[0] = (uint64_t)e->syscall;
-	if ((e->syscall < 0 && !perf_field_number(number, s->raw, s->raw_len, &h->args[0])) ||
-	    (is_exit &&
-	     !perf_field_number(perf_format_field(f, "ret"), s->raw, s->raw_len, &h->args[1]))) {
-		doubt(d, "a system call without its fields", NULL);
-		return false;
-	}
-	if (h->args[0] > UINT16_MAX)
-		h->args[0] = UINT16_MAX;
-	return true;
-}
-
-static const char *event_name(const struct perf_attr *a)
-{
-	return a->format ? a->format->name : a->name ? a->name : "(without a name)";
-}
-
-static int on_sample(struct data *d, const uint8_t *body, size_t len)
-{
-	struct perf_sample s;
-
-	d->n_samples++;
-	if (!perf_sample_parse(&d->attrs, body, len, &s)) {
-		doubt(d, "a sample that is broken, or of an event that the file does not tell of",
-		      NULL);
-		return 0;
-	}
-	perf_attr_prepare((struct perf_attr *)s.attr, &d->formats);
-	const struct perf_event *e = &s.attr->event;
-	if (e->what == PE_UNKNOWN || (e->what != PE_SAMPLE && !s.attr->format)) {
-		doubt(d, "an event without a meaning here:", event_name(s.attr));
-		return 0;
-	}
-	struct import_thread *t = sink_thread(d->sink, s.pid, s.tid, "", 0);
-	if (!t)
-		return d->sink->code;
-	struct hit h = {.order.time = s.time, .thread = t};
-	bool good = true;
-	if (e->what == PE_SAMPLE) {
-		h.what = HIT_SAMPLE;
-		h.sub = (uint16_t)e->sample;
-		h.args[0] = s.period;
-		h.stack = stack_of(d, &s, t);
-		d->n_stack_copies += !!(s.attr->sample_type & PERF_SAMPLE_STACK_USER);
-	} else if (e->what == PE_PROBE) {
-		good = probe_hit(d, &s, &h);
-		if (good && h.probe->what == PW_SPAWN)
-			h.stack = stack_of(d, &s, t);
-	} else {
-		good = syscall_hit(d, &s, &h);
-	}
-	if (!good)
-		return 0;
-	d->n_known++;
-	return sink_hit(d->sink, &h);
-}
-
-/* ---- other records of the kernel ---- */
-
-static void on_mmap(struct data *d, const struct record *r, const uint8_t *body, size_t len)
-{
-	struct perf_mapping m = {0};
-	struct cursor c;
-	bool exec = !(r->misc & PERF_RECORD_MISC_MMAP_DATA);
-
-	cursor_init(&c, body, len);
-	uint32_t pid = cursor_u32(&c);
-	cursor_u32(&c);
-	m.start = cursor_u64(&c);
-	m.len = cursor_u64(&c);
-	m.offset = cursor_u64(&c);
-	if (r->type == PERF_RECORD_MMAP2) {
-		const uint8_t *id = cursor_bytes(&c, 24);
-		if (id && r->misc & PERF_RECORD_MISC_MMAP_BUILD_ID && id[0] <= PERF_BUILD_ID_MAX) {
-			m.build_id = id + 4;
-			m.build_id_len = id[0];
-		}
-		exec = cursor_u32(&c) & 4; /* PROT_EXEC */
-		cursor_u32(&c);
-	}
-	if (!cursor_ok(&c) || !exec ||
-	    (r->misc & PERF_RECORD_MISC_CPUMODE_MASK) != PERF_RECORD_MISC_USER)
-		return;
-	m.path = (const char *)c.at;
-	m.path_len = strnlen(m.path, cursor_left(&c));
-	if (perf_symbols_map(d->symbols, pid, &m) < 0)
-		d->sink->code = -ENOMEM;
-	/* The first code that a process maps is its own. */
-	struct import_process *p =
-		m.path_len && *m.path == '/' ? sink_process(d->sink, pid, NULL, 0) : NULL;
-	if (p && !p->exe)
-		sink_process(d->sink, pid, m.path, m.path_len);
-}
-
-static int on_comm(struct data *d, const struct record *r, const uint8_t *body, size_t len,
-		   uint64_t time)
-{
-	struct cursor c;
-
-	cursor_init(&c, body, len);
-	uint32_t pid = cursor_u32(&c), tid = cursor_u32(&c);
-	if (!cursor_ok(&c))
-		return 0;
-	bool exec = r->misc & PERF_RECORD_MISC_COMM_EXEC;
-	if (exec)
-		perf_symbols_forget(d->symbols, pid);
-	const char *comm = (const char *)c.at;
-	int code = sink_comm(d->sink, pid, tid, comm, strnlen(comm, cursor_left(&c)));
-	struct import_thread *t = map_get(&d->sink->threads, pid, tid);
-	if (code < 0 || !exec || !time || !t->told)
-		return code;
-	const struct hit h = {.order.time = time, .thread = t, .what = HIT_EXEC};
-	return sink_hit(d->sink, &h);
-}
-
-static int on_fork_exit(struct data *d, const struct record *r, const uint8_t *body, size_t len)
-{
-	struct cursor c;
-
-	cursor_init(&c, body, len);
-	uint32_t pid = cursor_u32(&c), parent = cursor_u32(&c), tid = cursor_u32(&c);
-	cursor_u32(&c);
-	uint64_t time = cursor_u64(&c);
-	if (!cursor_ok(&c))
-		return 0;
-	if (r->type == PERF_RECORD_FORK)
-		return perf_symbols_fork(d->symbols, pid, parent);
-	struct import_thread *t = map_get(&d->sink->threads, pid, tid);
-	if (!t || !t->told)
-		return 0;
-	const struct hit h = {.order.time = time, .thread = t, .what = HIT_EXIT};
-	return sink_hit(d->sink, &h);
-}
-
-static int on_lost(struct data *d, const uint8_t *body, size_t len)
-{
-	struct perf_sample where;
-	struct cursor c;
-
-	cursor_init(&c, body, len);
-	cursor_u64(&c);
-	uint64_t n = cursor_u64(&c);
-	if (!cursor_ok(&c))
-		return 0;
-	perf_trailer_parse(&d->attrs, body, len, &where);
-	struct import_thread *t = sink_thread(d->sink, where.pid, where.tid, "", 0);
-	if (!t)
-		return d->sink->code;
-	const struct hit h = {.order.time = where.time, .thread = t, .what = HIT_LOST, .args = {n}};
-	return sink_hit(d->sink, &h);
-}
-
-static int on_record(struct data *d, const uint8_t *bytes)
-{
-	struct record r;
-	struct perf_sample where;
-
-	memcpy(&r, bytes, sizeof(r));
-	const uint8_t *body = bytes + sizeof(r);
-	size_t len = r.size - sizeof(r);
-	switch (r.type) {
-	case PERF_RECORD_SAMPLE:
-		return on_sample(d, body, len);
-	case PERF_RECORD_MMAP:
-	case PERF_RECORD_MMAP2:
-		on_mmap(d, &r, body, len);
-		return d->sink->code;
-	case PERF_RECORD_COMM:
-		perf_trailer_parse(&d->attrs, body, len, &where);
-		return on_comm(d, &r, body, len, where.time);
-	case PERF_RECORD_FORK:
-	case PERF_RECORD_EXIT:
-		return on_fork_exit(d, &r, body, len);
-	case PERF_RECORD_LOST:
-		return on_lost(d, body, len);
-	default:
-		return 0;
-	}
-}
-
 /* ---- order ---- */
 
-static int give_first(struct data *d)
+static int give_first(struct perf_data *d)
 {
 	struct waiting w = *(const struct waiting *)order_first(&d->order);
 	struct record r;
@@ -451,12 +144,12 @@ static int give_first(struct data *d)
 	memcpy(&r, w.bytes, sizeof(r));
 	d->waiting_bytes -= r.size;
 	d->number = w.number;
-	int code = on_record(d, w.bytes);
+	int code = perf_record(d, w.bytes);
 	free(w.bytes);
 	return code < 0 ? code : d->sink->code;
 }
 
-static int give_until(struct data *d, uint64_t time)
+static int give_until(struct perf_data *d, uint64_t time)
 {
 	const struct order_item *first;
 	int r = 0;
@@ -466,7 +159,7 @@ static int give_until(struct data *d, uint64_t time)
 	return r;
 }
 
-static int wait_in_order(struct data *d, const struct record *r, const uint8_t *bytes)
+static int wait_in_order(struct perf_data *d, const struct record *r, const uint8_t *bytes)
 {
 	const uint8_t *body = bytes + sizeof(*r);
 	size_t len = r->size - sizeof(*r);
@@ -475,7 +168,7 @@ static int wait_in_order(struct data *d, const struct record *r, const uint8_t *
 
 	if (r->type == PERF_RECORD_SAMPLE && !perf_sample_parse(&d->attrs, body, len, &s)) {
 		d->number = d->n_records;
-		return on_sample(d, body, len);
+		return perf_record(d, bytes);
 	}
 	if (r->type != PERF_RECORD_SAMPLE)
 		perf_trailer_parse(&d->attrs, body, len, &s);
@@ -501,7 +194,7 @@ static int wait_in_order(struct data *d, const struct record *r, const uint8_t *
 
 /* ---- perf's own records ---- */
 
-static int on_attr(struct data *d, const uint8_t *body, size_t len)
+static int on_attr(struct perf_data *d, const uint8_t *body, size_t len)
 {
 	uint32_t size;
 
@@ -514,7 +207,7 @@ static int on_attr(struct data *d, const uint8_t *body, size_t len)
 		return 0;
 	const struct perf_attr *a = perf_attrs_add(&d->attrs, body, size);
 	if (!a) {
-		doubt(d, "an attribute that is broken", NULL);
+		perf_doubt(d, "an attribute that is broken", NULL);
 		return 0;
 	}
 	for (size_t at = size; at + 8 <= len; at += 8) {
@@ -526,7 +219,7 @@ static int on_attr(struct data *d, const uint8_t *body, size_t len)
 	return 0;
 }
 
-static void on_event_update(struct data *d, const uint8_t *body, size_t len)
+static void on_event_update(struct perf_data *d, const uint8_t *body, size_t len)
 {
 	struct cursor c;
 
@@ -537,10 +230,10 @@ static void on_event_update(struct data *d, const uint8_t *body, size_t len)
 			 strnlen((const char *)c.at, cursor_left(&c)));
 }
 
-static int one_record(struct data *d, const uint8_t *bytes, bool plain);
+static int one_record(struct perf_data *d, const uint8_t *bytes, bool plain);
 
 /* What came out of decompression and is whole. */
-static int plain_records(struct data *d)
+static int plain_records(struct perf_data *d)
 {
 	size_t at = 0;
 	struct record r;
@@ -562,7 +255,7 @@ static int plain_records(struct data *d)
 	return code;
 }
 
-static int on_compressed(struct data *d, const uint8_t *body, size_t len)
+static int on_compressed(struct perf_data *d, const uint8_t *body, size_t len)
 {
 	ZSTD_inBuffer in = {body, len, 0};
 	size_t before;
@@ -591,7 +284,7 @@ static int on_compressed(struct data *d, const uint8_t *body, size_t len)
 }
 
 /* Bytes in the stream behind a record that says so. */
-static int behind(struct data *d, uint64_t size, const uint8_t **ret, uint8_t **ret_own)
+static int behind(struct perf_data *d, uint64_t size, const uint8_t **ret, uint8_t **ret_own)
 {
 	if (size > MAX_SECTION)
 		return -EBADMSG;
@@ -613,7 +306,7 @@ static int behind(struct data *d, uint64_t size, const uint8_t **ret, uint8_t **
 	return 0;
 }
 
-static int on_tracing_data(struct data *d, const uint8_t *body, size_t len)
+static int on_tracing_data(struct perf_data *d, const uint8_t *body, size_t len)
 {
 	_cleanup_free_ uint8_t *own = NULL;
 	const uint8_t *p;
@@ -626,7 +319,7 @@ static int on_tracing_data(struct data *d, const uint8_t *body, size_t len)
 	return r < 0 ? (r == -EBADMSG ? 0 : r) : feature(d, FEAT_TRACING_DATA, p, size);
 }
 
-static int one_record(struct data *d, const uint8_t *bytes, bool plain)
+static int one_record(struct perf_data *d, const uint8_t *bytes, bool plain)
 {
 	struct record r;
 
@@ -654,7 +347,7 @@ static int one_record(struct data *d, const uint8_t *bytes, bool plain)
 		size = 0;
 		if (len >= 8)
 			memcpy(&size, body, 8);
-		doubt(d, "a trace of the processor's own, which is stepped over", NULL);
+		perf_doubt(d, "a trace of the processor's own, which is stepped over", NULL);
 		if (!plain && !input_skip(d->in, size))
 			d->cut = true;
 		return 0;
@@ -681,7 +374,7 @@ static int one_record(struct data *d, const uint8_t *bytes, bool plain)
 }
 
 /* Records up to `end`, an offset, or as long as there are some. */
-static int records(struct data *d, uint64_t end)
+static int records(struct perf_data *d, uint64_t end)
 {
 	struct record r;
 	int code = 0;
@@ -710,7 +403,7 @@ static int records(struct data *d, uint64_t end)
 
 /* ---- the two forms ---- */
 
-static int section(struct data *d, uint64_t offset, uint64_t size, uint8_t **ret)
+static int section(struct perf_data *d, uint64_t offset, uint64_t size, uint8_t **ret)
 {
 	*ret = NULL;
 	if (size > MAX_SECTION || offset > d->in->size || size > d->in->size - offset)
@@ -730,7 +423,7 @@ static int section(struct data *d, uint64_t offset, uint64_t size, uint8_t **ret
 	return 0;
 }
 
-static int file_attrs(struct data *d, const struct file_header *h)
+static int file_attrs(struct perf_data *d, const struct file_header *h)
 {
 	_cleanup_free_ uint8_t *attrs = NULL;
 	uint64_t each = h->attr_size;
@@ -749,7 +442,7 @@ static int file_attrs(struct data *d, const struct file_header *h)
 		if (!a)
 			break;
 		if (section(d, where[0], where[1], &ids) < 0) {
-			doubt(d, "ids of an event that can't be read", NULL);
+			perf_doubt(d, "ids of an event that can't be read", NULL);
 			continue;
 		}
 		for (uint64_t i = 0; i + 8 <= where[1]; i += 8) {
@@ -763,7 +456,7 @@ static int file_attrs(struct data *d, const struct file_header *h)
 }
 
 /* The features' places stand behind the data, in the order of their bits. */
-static int file_features(struct data *d, const struct file_header *h)
+static int file_features(struct perf_data *d, const struct file_header *h)
 {
 	uint64_t table = h->data.offset + h->data.size, n = 0;
 	int r = 0;
@@ -774,21 +467,21 @@ static int file_features(struct data *d, const struct file_header *h)
 		_cleanup_free_ uint8_t *place = NULL, *p = NULL;
 		uint64_t where[2];
 		if (section(d, table + 16 * n++, 16, &place) < 0) {
-			doubt(d, "a feature of the file that can't be read", NULL);
+			perf_doubt(d, "a feature of the file that can't be read", NULL);
 			break;
 		}
 		memcpy(where, place, 16);
 		if (feat != FEAT_TRACING_DATA && feat != FEAT_BUILD_ID && feat != FEAT_EVENT_DESC)
 			continue;
 		if (section(d, where[0], where[1], &p) < 0)
-			doubt(d, "a feature of the file that can't be read", NULL);
+			perf_doubt(d, "a feature of the file that can't be read", NULL);
 		else
 			r = feature(d, feat, p, (size_t)where[1]);
 	}
 	return r;
 }
 
-static int read_file(struct data *d, const struct file_header *h)
+static int read_file(struct perf_data *d, const struct file_header *h)
 {
 	if (!d->in->size)
 		return error_set(d->err, -ESPIPE,
@@ -799,8 +492,8 @@ static int read_file(struct data *d, const struct file_header *h)
 	if (r == 0 && h->data.size)
 		r = file_features(d, h);
 	else if (r == 0)
-		doubt(d, "the end of the file: perf was not ended in order, names are missing",
-		      NULL);
+		perf_doubt(d, "the end of the file: perf was not ended in order, names are missing",
+			   NULL);
 	if (r < 0)
 		return r;
 	if (h->data.offset < d->in->offset || !input_skip(d->in, h->data.offset - d->in->offset))
@@ -813,7 +506,7 @@ static int read_file(struct data *d, const struct file_header *h)
 	return records(d, end);
 }
 
-static int read_forms(struct data *d)
+static int read_forms(struct perf_data *d)
 {
 	const uint8_t *p = input_peek(d->in, 16);
 	uint64_t size;
@@ -840,7 +533,7 @@ static int read_forms(struct data *d)
 	return read_file(d, &h);
 }
 
-static void tell(struct data *d)
+static void tell(struct perf_data *d)
 {
 	size_t n_read, n_all;
 
@@ -854,12 +547,12 @@ static void tell(struct data *d)
 			   "them unwound");
 	d->number = d->n_records;
 	if (d->cut)
-		doubt(d, "the end of the file: it is cut", NULL);
+		perf_doubt(d, "the end of the file: it is cut", NULL);
 }
 
 static int read_data(struct input *in, struct sink *sink, struct error *err)
 {
-	struct data d = {.in = in, .sink = sink, .err = err};
+	struct perf_data d = {.in = in, .sink = sink, .err = err};
 	int r = -ENOMEM;
 
 	order_init(&d.order, sizeof(struct waiting), MAX_WAITING);

@@ -109,18 +109,18 @@ static bool ids_before(const char *line, const char *end, struct perf_head *ret)
 {
 	const char *tid = digits_before(line, end);
 	uint64_t v;
-	if (!tid || tid == line || !digits(tid, end, &v) || v > UINT32_MAX)
+	if (!tid || !digits(tid, end, &v) || v > UINT32_MAX)
 		return false;
 	ret->tid = (uint32_t)v;
 	ret->pid = 0;
-	if (tid[-1] == '/') {
+	if (tid > line && tid[-1] == '/') {
 		const char *pid = digits_before(line, tid - 1);
-		if (!pid || pid == line || !digits(pid, tid - 1, &v) || v > UINT32_MAX)
+		if (!pid || !digits(pid, tid - 1, &v) || v > UINT32_MAX)
 			return false;
 		ret->pid = (uint32_t)v;
 		tid = pid;
 	}
-	if (!is_space(tid[-1]))
+	if (tid > line && !is_space(tid[-1]))
 		return false;
 	const char *comm_end = spaces_before(line, tid), *comm = line;
 	while (comm < comm_end && is_space(*comm))

@@ -1,0 +1,45 @@
+/*
+ * A perf.data file while it is read: perf_data.c takes the file apart and puts its records in
+ * order, perf_records.c knows what they mean. Private to this room.
+ */
+#ifndef POLLUX_IMPORT_PERF_DATA_H
+#define POLLUX_IMPORT_PERF_DATA_H
+
+#include "import/input.h"
+#include "import/perf_attr.h"
+#include "import/perf_symbols.h"
+#include "import/sink.h"
+
+#include <zstd.h>
+
+/* How every record begins. */
+struct record {
+	uint32_t type;
+	uint16_t misc, size;
+};
+_Static_assert(sizeof(struct record) == 8, "perf_event_header");
+
+struct perf_data {
+	struct input *in;
+	struct sink *sink;
+	struct perf_attrs attrs;
+	struct perf_formats formats;
+	struct perf_symbols *symbols;
+	struct order order;
+	size_t waiting_bytes;
+	uint64_t round_ns, max_ns; /* of the round before; of all so far */
+	uint64_t n_records, n_samples, n_known, n_stack_copies;
+	uint64_t number; /* of the record at hand */
+	ZSTD_DStream *zstd;
+	uint8_t *plain; /* decompressed, ZSTD_ROOM */
+	size_t plain_n;
+	bool cut;
+	struct error *err;
+};
+
+void perf_doubt(struct perf_data *d, const char *reason, const char *detail);
+
+/* A record of the kernel, in its turn by time. Negative errno of the sink. */
+int perf_record(struct perf_data *d, const uint8_t *bytes);
+
+#endif

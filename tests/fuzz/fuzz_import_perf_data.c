@@ -1,0 +1,8 @@
+/* Fuzz target for files of perf record, in both forms. */
+#include "fuzz_import.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	fuzz_import(data, size, "perf-data");
+	return 0;
+}

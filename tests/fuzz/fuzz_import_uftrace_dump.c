@@ -1,0 +1,8 @@
+/* Fuzz target for the text of uftrace dump. */
+#include "fuzz_import.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	fuzz_import(data, size, "uftrace-dump");
+	return 0;
+}

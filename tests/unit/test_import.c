@@ -1,0 +1,656 @@
+/*
+ * Recordings of other tools: the parts that read them, and whole files (tests/import/files, made by
+ * the real tools) against golden lists of events. POLLUX_BLESS=1 takes what comes out as the new
+ * ones, after showing the difference.
+ */
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "import/doubts.h"
+#include "import/import.h"
+#include "import/input.h"
+#include "import/names.h"
+#include "import/order.h"
+#include "import/perf_events.h"
+#include "import/perf_line.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char *files_dir, *golden_dir;
+
+/* ---- order ---- */
+
+struct item {
+	struct order_item order;
+	uint64_t value;
+};
+
+static void order_sorts_within_its_window(void **state)
+{
+	struct order o;
+	uint64_t last = 0, n = 0, seed = 1;
+
+	order_init(&o, sizeof(struct item), 64);
+	for (uint64_t i = 0; i < 10000; i++) {
+		if (order_full(&o)) {
+			const struct item *first = order_first(&o);
+			assert_true(first->order.time >= last);
+			last = first->order.time;
+			order_take(&o);
+			n++;
+		}
+		seed = seed * 6364136223846793005ull + 1;
+		const struct item item = {.order.time = i * 10 + (seed >> 60) * 20, .value = i};
+		assert_int_equal(order_put(&o, &item), 0);
+		assert_true(order_n(&o) <= 64);
+	}
+	while (order_n(&o)) {
+		assert_true(((const struct item *)order_first(&o))->order.time >= last);
+		last = ((const struct item *)order_first(&o))->order.time;
+		order_take(&o);
+		n++;
+	}
+	assert_int_equal(n, 10000);
+	assert_null(order_first(&o));
+	order_done(&o);
+}
+
+static void order_keeps_equal_times_in_their_order(void **state)
+{
+	static const uint64_t times[] = {5, 3, 5, 3, 9, 3, 5};
+	static const uint64_t expected[] = {1, 3, 5, 0, 2, 6, 4};
+	struct order o;
+
+	order_init(&o, sizeof(struct item), 64);
+	for (uint64_t i = 0; i < 7; i++)
+		assert_int_equal(order_put(&o, &(struct item){.order.time = times[i], .value = i}),
+				 0);
+	for (uint64_t i = 0; i < 7; i++) {
+		assert_int_equal(((const struct item *)order_first(&o))->value, expected[i]);
+		order_take(&o);
+	}
+	order_done(&o);
+}
+
+/* ---- names ---- */
+
+static void names_number_what_is_different(void **state)
+{
+	struct names s;
+	char text[32];
+	bool is_new;
+
+	names_init(&s, 1 << 20);
+	for (unsigned i = 0; i < 5000; i++) {
+		int len = snprintf(text, sizeof(text), "name %u", i);
+		assert_int_equal(names_get(&s, text, (size_t)len, &is_new), i);
+		assert_true(is_new);
+	}
+	assert_int_equal(names_get(&s, "name 77", 7, &is_new), 77);
+	assert_false(is_new);
+	assert_int_equal(names_find(&s, "name 4999", 9), 4999);
+	assert_int_equal(names_find(&s, "name 5000", 9), UINT32_MAX);
+	assert_int_equal(names_get(&s, "", 0, &is_new), 5000);
+	names_done(&s);
+	names_init(&s, 200);
+	assert_int_not_equal(names_get(&s, "kept", 4, &is_new), UINT32_MAX);
+	unsigned n = 0;
+	while (n < 100 && names_get(&s, text, n + 1, &is_new) != UINT32_MAX)
+		n++;
+	assert_true(n < 20);
+	names_done(&s);
+}
+
+/* ---- lines of perf script ---- */
+
+static void assert_text(struct perf_text t, const char *expected)
+{
+	if (t.len != strlen(expected) || memcmp(t.p, expected, t.len) != 0)
+		fail_msg("'%.*s' is not '%s'", (int)t.len, t.p, expected);
+}
+
+static void heads_of_all_forms_are_understood(void **state)
+{
+	static const struct {
+		const char *line, *comm;
+		uint32_t pid, tid;
+		uint64_t time, period;
+		const char *event, *rest;
+	} v[] = {
+		{"tokio worker 0  4920 [001]   746.150187:     sdt_tokio:task_poll_begin: (55ea) "
+		 "arg1=7",
+		 "tokio worker 0", 0, 4920, 746150187000, 0, "sdt_tokio:task_poll_begin",
+		 "(55ea) arg1=7"},
+		{"         seedbfd 13044  1978.241668: sdt_tokio:task_start: (5) arg1=0x5",
+		 "seedbfd", 0, 13044, 1978241668000, 0, "sdt_tokio:task_start", "(5) arg1=0x5"},
+		{"app 12/13 [000] 1.000000001: raw_syscalls:sys_exit: NR 12 = 9", "app", 12, 13,
+		 1000000001, 0, "raw_syscalls:sys_exit", "NR 12 = 9"},
+		{"seedprobe  3546 [001]   696.444394:    1001001           cpu-clock/freq=999/: ",
+		 "seedprobe", 0, 3546, 696444394000, 1001001, "cpu-clock/freq=999/", ""},
+		{":436557 436557 [015] 54146.411072:   sdt_tokio:task_poll_end: (5) arg1=1 arg2=1",
+		 "", 0, 436557, 54146411072000, 0, "sdt_tokio:task_poll_end", "(5) arg1=1 arg2=1"},
+		{"12690 15020.349752: raw_syscalls:sys_enter: NR 1 (0)", "", 0, 12690,
+		 15020349752000, 0, "raw_syscalls:sys_enter", "NR 1 (0)"},
+		{"a: b: 3.000000: c 7 1.000002: x:y: z", "a: b: 3.000000: c", 0, 7, 1000002000, 0,
+		 "x:y", "z"},
+		{"tokio:w 1 7 [000] 1.000002: cycles:u:  55d0 main+0x5 (/bin/p)", "tokio:w 1", 0, 7,
+		 1000002000, 0, "cycles:u", "55d0 main+0x5 (/bin/p)"},
+		{"p 9 [001] 29.553036: PERF_RECORD_LOST lost 11", "p", 0, 9, 29553036000, 0,
+		 "PERF_RECORD_LOST", "lost 11"},
+	};
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		struct perf_head h;
+		assert_true(perf_head_parse(v[i].line, strlen(v[i].line), &h));
+		assert_text(h.comm, v[i].comm);
+		assert_int_equal(h.pid, v[i].pid);
+		assert_int_equal(h.tid, v[i].tid);
+		assert_int_equal(h.time, v[i].time);
+		assert_int_equal(h.period, v[i].period);
+		assert_text(h.event, v[i].event);
+		assert_text(h.rest, v[i].rest);
+	}
+}
+
+static void other_lines_are_no_heads(void **state)
+{
+	static const char *const v[] = {
+		"",
+		":",
+		"# captured on    : Sat Nov 28 2026",
+		"\t            b4a4 p::task_poll_begin+0x4 (/home/u/seedbfd)",
+		"app 12 [000] 1.00001: a:b: c",
+		"app [000] 1.000001: a:b: c",
+		"app 12 [000] 99999999999999999999.000001: a:b: c",
+		"app 99999999999 [000] 1.000001: a:b: c",
+		"app 12 [000] 1.000001:",
+		"app 12 [000] 1.000001: no event",
+	};
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		struct perf_head h;
+		if (perf_head_parse(v[i], strlen(v[i]), &h))
+			fail_msg("'%s' was taken for an event", v[i]);
+	}
+}
+
+static void frames_lose_their_offsets(void **state)
+{
+	static const struct {
+		const char *line;
+		uint64_t addr;
+		const char *function, *object;
+		bool is_inlined;
+	} v[] = {
+		{"\t            b4a4 p::poll+0x4 (/home/u/app)", 0xb4a4, "p::poll", "/home/u/app"},
+		{"\tffffffff81417e9c exit+0xbc ([kernel.kallsyms])", 0xffffffff81417e9c, "exit",
+		 "[kernel.kallsyms]"},
+		{"\t  7fff2fd5af9000 [unknown] ([unknown])", 0x7fff2fd5af9000, "", ""},
+		{"\t  12 <T as core::ops::Fn(u8)>::call+0x10 (/a b/(deleted))", 0x12,
+		 "<T as core::ops::Fn(u8)>::call", "/a b/(deleted)"},
+		{"\t  12 inner (inlined)", 0x12, "inner", "", true},
+		{"  55d0 main (/bin/p)", 0x55d0, "main", "/bin/p"},
+	};
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		struct perf_frame f;
+		assert_true(perf_frame_parse(v[i].line, strlen(v[i].line), &f));
+		assert_int_equal(f.addr, v[i].addr);
+		assert_text(f.function, v[i].function);
+		assert_text(f.object, v[i].object);
+		assert_int_equal(f.is_inlined, v[i].is_inlined);
+	}
+	struct perf_frame f;
+	assert_false(perf_frame_parse("  main.rs:12", 12, &f));
+	assert_false(perf_frame_parse("\t", 1, &f));
+	assert_false(perf_frame_parse("\t11112222333344445 x (y)", 24, &f));
+}
+
+static void fields_of_all_forms_are_numbers(void **state)
+{
+	static const char line[] =
+		"(55ea <- 66) a=7 b=0x1F c=-2 name=\"x y\" d=18446744073709551616 e= f";
+	struct perf_text rest = {line, sizeof(line) - 1};
+	struct perf_field f;
+
+	assert_true(perf_field_next(&rest, &f));
+	assert_text(f.name, "a");
+	assert_int_equal(f.value, 7);
+	assert_true(perf_field_next(&rest, &f));
+	assert_int_equal(f.value, 0x1f);
+	assert_true(perf_field_next(&rest, &f));
+	assert_true(f.is_number && f.value == (uint64_t)-2);
+	assert_true(perf_field_next(&rest, &f));
+	assert_true(f.is_string);
+	assert_text(f.text, "x y");
+	assert_true(perf_field_next(&rest, &f));
+	assert_false(f.is_number);
+	assert_true(perf_field_next(&rest, &f));
+	assert_false(f.is_number);
+	assert_false(perf_field_next(&rest, &f));
+}
+
+static void events_are_told_by_their_names(void **state)
+{
+	static const struct {
+		const char *name;
+		enum perf_event_what what;
+		int more;
+	} v[] = {
+		{"cycles/freq=999/", PE_SAMPLE, TM_CYCLES},
+		{"cycles:ppp", PE_SAMPLE, TM_CYCLES},
+		{"cpu_core/cycles/", PE_SAMPLE, TM_CYCLES},
+		{"instructions", PE_SAMPLE, TM_INSTRUCTIONS},
+		{"cpu-clock:u", PE_SAMPLE, TM_CPU_CLOCK},
+		{"task-clock", PE_SAMPLE, TM_CPU_CLOCK},
+		{"raw_syscalls:sys_enter", PE_SYS_ENTER, -1},
+		{"syscalls:sys_enter_read", PE_SYS_ENTER, 0},
+		{"syscalls:sys_exit_write", PE_SYS_EXIT, 1},
+		{"sdt_tokio:task_poll_end", PE_PROBE, 0},
+		{"sdt_tokio:task_poll_end_2", PE_PROBE, 0},
+		{"async_std:machine_blocked", PE_PROBE, 0},
+		{"sched:sched_switch", PE_UNKNOWN, 0},
+		{"cache-misses", PE_UNKNOWN, 0},
+		{"", PE_UNKNOWN, 0},
+	};
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		struct perf_event e;
+		perf_event_classify(v[i].name, strlen(v[i].name), &e);
+		if (e.what != v[i].what)
+			fail_msg("%s: %d", v[i].name, e.what);
+		if (e.what == PE_SAMPLE)
+			assert_int_equal(e.sample, v[i].more);
+		if (e.what == PE_SYS_ENTER || e.what == PE_SYS_EXIT)
+			assert_int_equal(e.syscall, v[i].more);
+	}
+}
+
+/* ---- input ---- */
+
+static void make_file(char *path, const void *data, size_t len)
+{
+	strcpy(path, "/tmp/pollux-import-XXXXXX");
+	int fd = mkstemp(path);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, data, len), len);
+	close(fd);
+}
+
+static void lines_of_any_length_are_read(void **state)
+{
+	static const struct import_options opt = {0};
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	struct error err = {0};
+	struct input in;
+	const char *line;
+	char path[64];
+	size_t len;
+
+	buf_str(&b, "one\r\n\n");
+	for (unsigned i = 0; i < INPUT_MAX_LINE; i++)
+		buf_char(&b, 'a');
+	buf_char(&b, '\n');
+	for (unsigned i = 0; i < 3 * INPUT_BUFFER; i++)
+		buf_char(&b, 'b');
+	buf_str(&b, "\nlast");
+	make_file(path, b.data, b.len);
+	assert_int_equal(input_open(path, &opt, &in, &err), 0);
+	assert_int_equal(input_line(&in, &line, &len), 1);
+	assert_int_equal(len, 3);
+	assert_int_equal(input_line(&in, &line, &len), 1);
+	assert_int_equal(len, 0);
+	assert_int_equal(input_line(&in, &line, &len), 1);
+	assert_int_equal(len, INPUT_MAX_LINE);
+	assert_false(in.cut);
+	assert_int_equal(input_line(&in, &line, &len), 1);
+	assert_true(in.cut);
+	assert_int_equal(input_line(&in, &line, &len), 1);
+	assert_false(in.cut);
+	assert_memory_equal(line, "last", 4);
+	assert_int_equal(input_line(&in, &line, &len), 0);
+	assert_int_equal(in.offset, b.len);
+	input_close(&in);
+	unlink(path);
+}
+
+static void doubts_are_counted_by_reason(void **state)
+{
+	struct doubts d = {.item = "line"};
+	_cleanup_buf_ struct buf out = BUF_INIT;
+
+	for (uint64_t i = 1; i <= 5; i++)
+		doubts_add(&d, "an event without a meaning:", "a\033b", 3, i);
+	doubts_add(&d, "a cut line", NULL, 0, 9);
+	for (uint64_t i = 0; i < 100; i++) {
+		char name[8];
+		int len = snprintf(name, sizeof(name), "e%u", (unsigned)i);
+		doubts_add(&d, "unknown", name, (size_t)len, i);
+	}
+	doubts_text(&d, &out);
+	assert_int_equal(d.total, 106);
+	assert_non_null(
+		strstr(out.data, "5  an event without a meaning: a\\x1bb (lines 1, 2, 3, …)"));
+	assert_non_null(strstr(out.data, "1  a cut line (line 9)"));
+	assert_non_null(strstr(out.data, "of other reasons"));
+	doubts_done(&d);
+}
+
+/* ---- whole files ---- */
+
+struct result {
+	int code;
+	struct error err;
+	struct import_summary summary;
+	struct buf events;
+	uint64_t n[TE_N_TYPES];
+};
+
+static void result_done(struct result *r)
+{
+	import_summary_done(&r->summary);
+	buf_done(&r->events);
+}
+
+static void list_event(struct trace_reader *r, const struct trace_event *ev, uint64_t base,
+		       struct buf *out)
+{
+	const struct trace_thread *t = trace_reader_thread(r, ev->thread);
+	const struct trace_kind *k = trace_reader_kind(r, ev->kind);
+	bool has_stack = ev->type == TE_SAMPLE;
+
+	buf_printf(out, "%9" PRIu64 " %s/%u %s %u", (ev->time - base) / 1000,
+		   t && t->name ? t->name : "", t ? t->tid : 0, trace_event_type_name(ev->type),
+		   ev->arg);
+	if (k)
+		buf_printf(out, " %s", k->name);
+	/* Which stack it is depends on the libraries of the machine. */
+	buf_printf(out, " %" PRIu64 " %" PRIu64 "\n", ev->task,
+		   has_stack ? (uint64_t) !!ev->value : ev->value);
+}
+
+/* Imports the files and lists the events. */
+static void import_files(const char *const *paths, size_t n, const char *from, struct result *ret)
+{
+	char path[64] = "/tmp/pollux-import-XXXXXX";
+	const struct import_options opt = {.from = from};
+	struct trace_writer *w;
+	struct trace_reader *r;
+	struct trace_event ev;
+	const char *story;
+	uint64_t base = 0;
+	int fd = mkstemp(path), code;
+
+	*ret = (struct result){0};
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(trace_writer_open(path, &w, &ret->err), 0);
+	ret->code = import_run(paths, n, &opt, w, &ret->summary, &ret->err);
+	struct error later = {0};
+	assert_int_equal(trace_writer_close(w, &later), 0);
+	if (ret->code < 0) {
+		assert_true(ret->err.text[0]);
+	} else {
+		assert_int_equal(trace_reader_open(path, &r, &later), 0);
+		while ((code = trace_reader_next(r, &ev, &later)) > 0) {
+			if (!base)
+				base = ev.time;
+			assert_true(ev.type < TE_N_TYPES);
+			ret->n[ev.type]++;
+			list_event(r, &ev, base, &ret->events);
+		}
+		assert_int_equal(code, 0);
+		assert_false(trace_reader_truncated(r, &story));
+		trace_reader_free(r);
+	}
+	unlink(path);
+}
+
+static void import_one(const char *name, struct result *ret)
+{
+	char path[512];
+	const char *paths[] = {path};
+
+	snprintf(path, sizeof(path), "%s/%s", files_dir, name);
+	import_files(paths, 1, NULL, ret);
+	if (ret->code < 0)
+		fail_msg("%s: %s", name, ret->err.text);
+}
+
+static char *read_all(const char *path)
+{
+	struct buf b = BUF_INIT;
+	char part[4096];
+	ssize_t n;
+	int fd = open(path, O_RDONLY);
+
+	if (fd < 0)
+		return NULL;
+	while ((n = read(fd, part, sizeof(part))) > 0)
+		buf_add(&b, part, (size_t)n);
+	close(fd);
+	return buf_steal(&b);
+}
+
+static void compare_golden(const char *name, const char *text)
+{
+	char path[512], fresh[64], command[700];
+
+	snprintf(path, sizeof(path), "%s/%s.events", golden_dir, name);
+	_cleanup_free_ char *expected = read_all(path);
+	if (expected && !strcmp(expected, text))
+		return;
+	make_file(fresh, text, strlen(text));
+	snprintf(command, sizeof(command), "diff -u '%s' '%s' >&2", path, fresh);
+	bool differs = system(command) != 0;
+	unlink(fresh);
+	if (!getenv("POLLUX_BLESS")) {
+		assert_true(differs);
+		fail_msg("%s differs; POLLUX_BLESS=1 takes the new text", path);
+	}
+	_cleanup_fclose_ FILE *out = fopen(path, "we");
+	assert_non_null(out);
+	assert_int_equal(fwrite(text, 1, strlen(text), out), strlen(text));
+}
+
+static void files_of_the_real_tools_give_the_golden_events(void **state)
+{
+	static const char *const names[] = {
+		"tokio.txt",	"tokio.data",	     "zstd.data",     "pipe.data",
+		"machines.txt", "machines.data",     "print-all.txt", "async-std.dump",
+		"tokio.dump",	"async-std.uftrace", "tokio.uftrace",
+	};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct result r;
+		import_one(names[i], &r);
+		compare_golden(names[i], r.events.data);
+		result_done(&r);
+	}
+}
+
+/* What is in a recording does not depend on the form in which perf tells it. The counts are those
+ * that the recorded program printed: 4 tasks, 12 polls, 4 of them ready. */
+static void all_forms_of_one_recording_agree(void **state)
+{
+	static const char *const names[] = {"tokio.txt", "tokio-nochain.txt", "tokio-ns.txt",
+					    "tokio-fields.txt", "tokio.data"};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct result r;
+		import_one(names[i], &r);
+		assert_int_equal(r.n[TE_POLL_BEGIN], 12);
+		assert_int_equal(r.n[TE_POLL_END], 12);
+		assert_int_equal(r.n[TE_SPAWN], 4);
+		assert_true(r.n[TE_SYSCALL] > 10);
+		assert_int_equal(r.summary.n_doubts, 0);
+		result_done(&r);
+	}
+	struct result r;
+	import_one("zstd.data", &r);
+	assert_int_equal(r.n[TE_POLL_END], 12);
+	result_done(&r);
+	import_one("pipe.data", &r);
+	assert_int_equal(r.n[TE_POLL_END], 12);
+	result_done(&r);
+}
+
+static void import_text(const char *text, size_t len, const char *from, struct result *ret)
+{
+	char path[64];
+	const char *paths[] = {path};
+
+	make_file(path, text, len);
+	import_files(paths, 1, from, ret);
+	unlink(path);
+}
+
+static void odd_lines_are_counted_and_stepped_over(void **state)
+{
+	static const char text[] =
+		"# captured on : today\n"
+		"tok: io w 7 [000] 1.000300: sdt_tokio:task_poll_end: (5) arg1=1 arg2=1 arg3=0\n"
+		"tok: io w 7/8 [000] 1.000100: sdt_tokio:task_poll_begin_1: (5) arg1=0x1\n"
+		"tok: io w 7 [000] 1.000100: sdt_tokio:task_poll_begin_1: (5) arg1=0x1\n"
+		"tok: io w 7 [000] 1.000150: sdt_tokio:task_poll_begin:\n"
+		"tok: io w 7 [000] 1.000160: raw_syscalls:sys_enter: MR 1\n"
+		"tok: io w 7 [000] 1.000170: raw_syscalls:sys_exit: NR 1\n"
+		"tok: io w 7 [000] 1.000180: other:event: x=1\n"
+		"garbage\n"
+		"w 7 [000] 1.000400: PERF_RECORD_LOST lost 5\n"
+		"w 7 [000] 1.000400: PERF_RECORD_LOST lost x\n"
+		"w 7 [000] 1.000500: 1 cpu-clock: \n"
+		"\tno frame\n"
+		"\t  11 f+0x1 (o)\n"
+		"\tffffffffffffffff [unknown] ([unknown])\n"
+		"\n";
+	struct result r;
+
+	import_text(text, sizeof(text) - 1, NULL, &r);
+	assert_int_equal(r.code, 0);
+	assert_int_equal(r.n[TE_POLL_BEGIN], 2);
+	assert_int_equal(r.n[TE_POLL_END], 1);
+	assert_int_equal(r.n[TE_SAMPLE], 1);
+	assert_int_equal(r.summary.n_lost, 5);
+	assert_int_equal(r.summary.n_doubts, 7);
+	assert_int_equal(r.summary.n_items, 16);
+	assert_non_null(strstr(r.summary.doubts.data, "other:event (line 8)"));
+	result_done(&r);
+}
+
+static void times_out_of_order_are_put_in_order(void **state)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	struct result r;
+
+	for (unsigned i = 0; i < 2000; i++) {
+		unsigned k = i ^ 1; /* each end stands before its begin */
+		buf_printf(&b, "w 7 [000] 1.%06u: sdt_tokio:task_poll_%s: (5) arg1=1%s\n", k * 10,
+			   k % 2 ? "end" : "begin", k % 2 ? " arg2=0 arg3=0" : "");
+	}
+	import_text(b.data, b.len, NULL, &r);
+	assert_int_equal(r.code, 0);
+	const char *p = r.events.data;
+	for (unsigned i = 0; i < 2000; i++) {
+		const char *line = strstr(p, i % 2 ? "poll_end" : "poll_begin");
+		const char *end = strchr(p, '\n');
+		assert_true(line && line < end);
+		p = end + 1;
+	}
+	result_done(&r);
+}
+
+static void what_is_no_recording_is_refused(void **state)
+{
+	static const struct {
+		const char *text, *from;
+	} v[] = {
+		{"", NULL},
+		{"hello\nworld\n", NULL},
+		{"hello\n", "perf-script"},
+		{"PERFILE2", NULL},
+		{"2ELIFREP________________", NULL},
+		{"PERFFILE________________", NULL},
+		{"hello\n", "perf-data"},
+		{"hello\n", "uftrace-dump"},
+		{"hello\n", "uftrace-data"},
+		{"hello\n", "print-all"},
+		{"uftrace file header: magic\n", NULL},
+	};
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		struct result r;
+		import_text(v[i].text, strlen(v[i].text), v[i].from, &r);
+		assert_true(r.code < 0);
+		result_done(&r);
+	}
+	struct result r;
+	import_files((const char *[]){"/nonexistent/file"}, 1, NULL, &r);
+	assert_int_equal(r.code, -ENOENT);
+	result_done(&r);
+	import_files((const char *[]){"/"}, 1, NULL, &r);
+	assert_true(r.code < 0);
+	result_done(&r);
+}
+
+/* Cut anywhere, and with a byte changed anywhere: a trace or a sentence, never a crash. */
+static void damaged_files_are_survived(void **state)
+{
+	static const char *const names[] = {"tokio.data", "zstd.data", "pipe.data", "machines.data",
+					    "machines.txt"};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		char path[512];
+		struct stat st;
+		snprintf(path, sizeof(path), "%s/%s", files_dir, names[i]);
+		assert_int_equal(stat(path, &st), 0);
+		size_t size = (size_t)st.st_size, step = size / 40;
+		_cleanup_free_ char *data = malloc(size);
+		int fd = open(path, O_RDONLY);
+		assert_int_equal(read(fd, data, size), size);
+		close(fd);
+		for (size_t cut = 1; cut < size; cut += step) {
+			struct result r;
+			import_text(data, cut, NULL, &r);
+			result_done(&r);
+			char before = data[cut];
+			data[cut] ^= 0x55;
+			import_text(data, size, NULL, &r);
+			result_done(&r);
+			data[cut] = before;
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(order_sorts_within_its_window),
+		cmocka_unit_test(order_keeps_equal_times_in_their_order),
+		cmocka_unit_test(names_number_what_is_different),
+		cmocka_unit_test(heads_of_all_forms_are_understood),
+		cmocka_unit_test(other_lines_are_no_heads),
+		cmocka_unit_test(frames_lose_their_offsets),
+		cmocka_unit_test(fields_of_all_forms_are_numbers),
+		cmocka_unit_test(events_are_told_by_their_names),
+		cmocka_unit_test(lines_of_any_length_are_read),
+		cmocka_unit_test(doubts_are_counted_by_reason),
+		cmocka_unit_test(files_of_the_real_tools_give_the_golden_events),
+		cmocka_unit_test(all_forms_of_one_recording_agree),
+		cmocka_unit_test(odd_lines_are_counted_and_stepped_over),
+		cmocka_unit_test(times_out_of_order_are_put_in_order),
+		cmocka_unit_test(what_is_no_recording_is_refused),
+		cmocka_unit_test(damaged_files_are_survived),
+	};
+	if (argc != 3) {
+		fprintf(stderr, "usage: test_import FILES GOLDEN\n");
+		return 2;
+	}
+	files_dir = argv[1];
+	golden_dir = argv[2];
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
