@@ -81,7 +81,7 @@ static inline char *put_span(struct chrome *c, char *p, uint32_t pid, uint32_t t
 			     uint64_t begin_ns, uint64_t end_ns)
 {
 	c->n_slices++;
-	p = put_place(p, pid, tid, begin_ns - c->sel.base_ns);
+	p = put_place(p, pid, tid, begin_ns > c->sel.base_ns ? begin_ns - c->sel.base_ns : 0);
 	p = put_lit(p, ",\"dur\":");
 	return put_us(p, end_ns > begin_ns ? end_ns - begin_ns : 0);
 }

@@ -489,7 +489,7 @@ static void put_edge(struct speedscope *s, const struct edge *e, bool first)
 	p = put_lit(p, "\",\"frame\":");
 	p = put_u64(p, frame_place(s, e->frame_close >> 1));
 	p = put_lit(p, ",\"at\":");
-	p = put_u64(p, e->at_ns - s->sel.base_ns);
+	p = put_u64(p, e->at_ns > s->sel.base_ns ? e->at_ns - s->sel.base_ns : 0);
 	*p++ = '}';
 	out_used(&s->out, p);
 }

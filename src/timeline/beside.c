@@ -6,7 +6,7 @@
  *
  * Such a source has a clock path of its own, so its events neither move the thread's time on nor
  * are measured by it. What seems to have begun before the poll that is open at its end is cut
- * there; what seems to have ended before that is of no task.
+ * there, as at the trace's first event; what seems to have ended before that is of no task.
  */
 #include "timeline/state.h"
 
@@ -39,9 +39,12 @@ static struct around look(struct timeline *tl, struct thread *th, uint64_t t)
 	return (struct around){.task = f->task, .depth = future_depth(th), .begin_ns = f->begin_ns};
 }
 
-static uint64_t begin_of(const struct around *a, uint64_t end_ns, uint64_t length_ns)
+static uint64_t begin_of(const struct timeline *tl, const struct around *a, uint64_t end_ns,
+			 uint64_t length_ns)
 {
 	uint64_t begin = length_ns < end_ns ? end_ns - length_ns : 0;
+	if (begin < tl->first_ns) /* it was under way when the recording began */
+		begin = tl->first_ns < end_ns ? tl->first_ns : end_ns;
 	return a->task && begin < a->begin_ns ? a->begin_ns : begin;
 }
 
@@ -59,7 +62,7 @@ void beside_syscall(struct timeline *tl, struct thread *th, const struct trace_e
 		.depth = a.depth,
 		.number = ev->arg,
 		.result = (int64_t)ev->task,
-		.begin_ns = begin_of(&a, ev->time, ev->value),
+		.begin_ns = begin_of(tl, &a, ev->time, ev->value),
 		.end_ns = ev->time,
 	};
 	TELL(tl, syscall, &call);
@@ -74,7 +77,7 @@ void beside_off_cpu(struct timeline *tl, struct thread *th, const struct trace_e
 		.depth = a.depth,
 		.why = ev->arg < TX_N ? ev->arg : TX_OTHER,
 		.syscall = ev->task <= UINT16_MAX ? (uint32_t)ev->task : 0,
-		.begin_ns = begin_of(&a, ev->time, ev->value),
+		.begin_ns = begin_of(tl, &a, ev->time, ev->value),
 		.end_ns = ev->time,
 	};
 	if (ev->arg >= TX_N)

@@ -1818,6 +1818,7 @@ ROW(49)
 {
 	/* what other sources tell belongs to the poll that is open at its end */
 	struct timeline_totals t = story("5 0 sample 3 100\n"
+					 "6 0 syscall 90 0\n" /* from before the trace: cut */
 					 "10 0 poll task 1\n"
 					 "12 0 sample 3 100\n"
 					 "13 0 future outer 64\n"
@@ -1835,6 +1836,7 @@ ROW(49)
 					 "80 4 sample 1 9\n" /* a thread without tasks */
 					 "finish 90",
 					 "sample 0 t0 5 100 stack 3\n"
+					 "syscall 202=0 t0 5-6\n"
 					 "+1 task 1 seen 10\n"
 					 "worker t0 10-\n"
 					 "sample 0 t0 12 100 stack 3 of 1\n"
@@ -1856,7 +1858,7 @@ ROW(49)
 	assert_int_equal(t.n_odd, 0);
 	assert_int_equal(t.n_lost, 0);
 	assert_int_equal(t.n_lost_beside, 2);
-	assert_int_equal(t.n_events, 16);
+	assert_int_equal(t.n_events, 17);
 }
 
 ROW(50)
