@@ -11,7 +11,7 @@
 /* What the names of frames may take, and how many stacks are kept: a recording of hours stays far
  * below, a hostile one does not make the memory grow. */
 #define MAX_NAME_BYTES ((size_t)32 << 20)
-#define MAX_STACKS (1u << 20)
+#define MAX_STACKS (1u << 19)
 
 void frames_init(struct frames *f, struct trace_writer *w)
 {
