@@ -40,7 +40,8 @@ struct open {
 	uint64_t task, time;
 	struct list was;
 	uint32_t n_open; /* of was: told to have begun */
-	bool chooses;	 /* it stood at a select! */
+	bool task_itself;
+	bool sure; /* as await_point.sure, of where it stood itself */
 	/* What was polled inside of it by a function of its own: that tells of all that lies in
 	 * there. */
 	uint32_t n_inner;
@@ -136,7 +137,7 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 		to->state_offset = from->state_offset;
 		to->own = from->own;
 		to->self = from->self;
-		to->chooses = from->chooses;
+		to->sure = from->sure;
 		to->below = from->below;
 	}
 	free(kinds);
@@ -295,8 +296,8 @@ static int open_line(struct drain *d, const struct source *s, struct inlined_thr
 	int rc = 0;
 
 	t->begun = false;
-	o->chooses = t->now.n && point_of(s, &t->now.items[0])->self &&
-		     point_of(s, &t->now.items[0])->chooses;
+	o->sure = t->now.n && point_of(s, &t->now.items[0])->self &&
+		  point_of(s, &t->now.items[0])->sure;
 	leave_untold_out(s, &t->now);
 	o->was = t->now;
 	t->now.n = 0;
@@ -312,8 +313,9 @@ static enum trace_outcome ended(const struct source *s, const struct open *o, ui
 {
 	uint32_t parent = parent_of(s, &o->was, i);
 
-	if (parent == UINT32_MAX ? o->chooses : point_of(s, &o->was.items[parent])->chooses)
-		return TO_UNKNOWN;
+	if (parent == UINT32_MAX ? !(o->sure || (o->task_itself && outcome == TO_READY))
+				 : !point_of(s, &o->was.items[parent])->sure)
+		return outcome == TO_PANICKED ? outcome : TO_UNKNOWN;
 	return outcome == TO_PENDING ? TO_READY : outcome == TO_CANCELLED ? TO_UNKNOWN : outcome;
 }
 
@@ -403,6 +405,7 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 			o->kind = e.kind;
 			o->task = e.task;
 			o->time = e.time;
+			o->task_itself = e.type == TE_POLL_BEGIN;
 			o->was.n = o->n_open = o->n_inner = 0;
 			t->begun = true;
 		}

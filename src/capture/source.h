@@ -21,8 +21,8 @@ struct await_point {
 	uint32_t future; /* trace index of the kind that stands there; TRACE_KIND_NONE: not told */
 	uint64_t size;	 /* of that future */
 	uint32_t state_offset;
-	uint32_t below;		 /* as place_point.below */
-	bool own, self, chooses; /* as in struct place_point */
+	uint32_t below;	      /* as place_point.below */
+	bool own, self, sure; /* as in struct place_point */
 };
 
 /* Futures that are polled as a part of what is polled around them. */

@@ -334,14 +334,16 @@ static int add_future(struct compiler *c, const struct dw_type *t, uint32_t *ret
 
 static int place_of(struct compiler *c, const struct node *n, const struct dw_type *awaited,
 		    const char *file, uint32_t line, const char *macro, bool goes_on, bool own,
-		    uint16_t *ret_point)
+		    bool sure, uint16_t *ret_point)
 {
 	const struct dw_type *t = n->type;
-	struct place_point info = {.state_offset = (uint32_t)t->discr_offset,
-				   .own = own,
-				   .self = t == c->self,
-				   .below = n->below == c->self_kind ? 0 : n->below,
-				   .chooses = macro && strstr(macro, "select")};
+	struct place_point info = {
+		.state_offset = (uint32_t)t->discr_offset,
+		.own = own,
+		.self = t == c->self,
+		.below = n->below == c->self_kind ? 0 : n->below,
+		.sure = sure,
+	};
 	char *function = name_shorten(t->full), *copy = strdup(file ? file : "");
 	char *awaits = macro ? strdup(macro) : name_shorten(awaited->full);
 	struct trace_place place = {
@@ -444,7 +446,7 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 	const struct dw_type *t = n->type, *state = dw_member_type(c->d, &v->member);
 	const struct dw_member *awaitee = dw_find_member(state, "__awaitee");
 	const struct dw_type *awaited = dw_member_type(c->d, awaitee);
-	const char *file = v->member.file, *macro = await_macro(file);
+	const char *file = v->member.file, *macro = await_macro(file, v->member.line);
 	uint32_t line = v->member.line;
 	int r;
 
@@ -459,9 +461,12 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 	if (r == 0 && !goes_on && c->mode == PROGRAM_FUTURES)
 		r = step_to_branches(c, t, state, v->member.offset, awaitee, macro,
 				     n->inside || !library, n->below, step);
+	/* A coroutine that is awaited itself is gone when it was ready; one in a wrapper may have
+	 * been dropped (a timeout, a race). */
+	bool sure = macro ? !strcmp(macro, "join!") : goes_on && await_is_coroutine(awaited);
 	if (r < 0 || (!own && c->mode == PROGRAM_POINT))
 		return r;
-	return place_of(c, n, awaited, file, line, macro, goes_on, own, &step->point);
+	return place_of(c, n, awaited, file, line, macro, goes_on, own, sure, &step->point);
 }
 
 static int fill(struct compiler *c, size_t i)

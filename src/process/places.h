@@ -22,7 +22,7 @@ struct place_point {
 	uint32_t state_offset; /* from that future's address to its state */
 	bool own;	       /* the program's own code, not a library's that it awaits */
 	bool self;	       /* of the kind itself, whose poll is hooked */
-	bool chooses;	       /* select!: those that lie in it may be dropped unfinished */
+	bool sure;	       /* what it awaits was ready if it is gone, not dropped */
 	/* The agent kind + 1 of a future whose poll is hooked and in which it lies, or which it is:
 	 * the innermost; 0: none. */
 	uint32_t below;

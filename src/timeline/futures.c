@@ -107,10 +107,11 @@ static void future_over(struct timeline *tl, struct future *f, enum trace_outcom
 	future_put(tl, f);
 }
 
-/* Of one that was not seen to end: it was dropped, unless it got ready among what was lost. */
+/* Of one that was not seen to end: it was dropped, unless it got ready among what was lost, or in a
+ * poll of which nobody knows how it ended. */
 static enum trace_outcome dropped(const struct timeline *tl, const struct future *f)
 {
-	return f->n_losses == tl->n_losses ? TO_CANCELLED : TO_UNKNOWN;
+	return f->n_losses == tl->n_losses && !f->unknown ? TO_CANCELLED : TO_UNKNOWN;
 }
 
 /* ---- what is open on a thread ---- */
@@ -164,6 +165,7 @@ static void future_pop(struct timeline *tl, struct thread *th, uint64_t t,
 	f->thread = NO_THREAD;
 	f->last_ns = t;
 	f->n_losses = tl->n_losses;
+	f->unknown = outcome == TO_UNKNOWN;
 	struct task *task = task_around(th, open.n_frames);
 	struct tl_future_poll poll = {
 		.future = &f->tl,

@@ -100,6 +100,7 @@ struct future {
 	uint32_t thread;    /* on which it is being polled; NO_THREAD: it isn't */
 	uint32_t n_refs;    /* 1 while it lives, and 1 a child */
 	uint32_t chain;	    /* length of the chain of its parents */
+	bool unknown;	    /* how its last poll ended */
 };
 
 /* A future's poll that is open on a thread. */
