@@ -14,6 +14,7 @@ enum { N_PROVIDERS = 2 }; /* Tokio's, async-std's */
 #define MAX_TASKS 1048576u /* beyond this the one not heard of for longest is forgotten */
 #define MAX_PLACES 65536u
 #define MAX_NAMES 1024u	 /* kinds of a process that differ by the task's name */
+#define MAX_EARLY 64u	 /* of what may be workers' loops, in a process */
 #define MAX_OPEN 256u	 /* polls open on a thread */
 #define MAX_STRING 4096u /* of a file's or task's name */
 
@@ -27,9 +28,15 @@ struct process {
 	uint32_t number;
 	bool has_runtime[N_PROVIDERS];
 	uint32_t runtime[N_PROVIDERS];
+	uint64_t last_ns;	/* of its last hit */
 	uint64_t first_spawned; /* smallest id seen to be given out; UINT64_MAX */
 	uint64_t first_task;	/* smallest id of an ordinary task; UINT64_MAX */
 	bool section_ended;	/* a blocking task has ended */
+	/* Those that run as workers do and may be some. */
+	struct early {
+		uint64_t id, end_ns; /* 0: open */
+	} early[MAX_EARLY];
+	unsigned n_early;
 	uint32_t n_names;
 };
 
@@ -52,7 +59,7 @@ struct task {
 	bool details; /* they came, the spawn didn't yet */
 	bool outside; /* not spawned in a poll */
 	bool section; /* it runs as blocking tasks and workers do ... */
-	bool first;   /* ... and is the first thing on its thread, before all blocking ones */
+	bool early;   /* ... and has all that a worker's loop has when its runtime starts */
 };
 
 /* The one heard of last at the end. */
@@ -78,6 +85,7 @@ struct thread {
 	unsigned n_polls;
 	bool seen;	     /* something was told of it */
 	bool polled, worked; /* a poll's begin was seen; or it has parked */
+	bool after_worker;   /* a worker's loop has ended, nothing was polled since */
 	bool section_unseen; /* a blocking section has ended whose begin was not seen */
 };
 

@@ -10,8 +10,10 @@
  *   next hit of the thread that polls it, task_blocking_begin, says that it is one of them. It is a
  *   worker's loop if a task is polled inside before long; else when it has all that a worker's has:
  *   it is the first thing on its thread, spawned outside of all polls, before any ordinary task and
- *   before any blocking task has ended. (Taken for a worker's loop is also a closure that runs a
- *   runtime of its own, and one that block_on spawns before anything else and that takes long.)
+ *   before any blocking task has ended, and others like it, or all else, end when it does. (Taken
+ *   for a worker's loop is also a closure that runs a runtime of its own, and a long one that
+ *   block_on spawns before anything else; taken for a blocking task is a loop that finds nothing to
+ *   do, if block_in_place spawned it or it is the only worker of a runtime that is not the last.)
  * - tokio-dtrace's task-terminate comes inside of the last poll, pull request 7717's after it. So a
  *   poll's end without one waits for the thread's next hit.
  * - Pull request 7717 tells a task's place by a probe of its own next to the spawn.
@@ -33,6 +35,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TOGETHER_NS 2000000u
 
 struct hit {
 	struct providers *p;
@@ -114,19 +118,43 @@ static bool need_task(struct hit *h)
 
 /* ---- what waits ---- */
 
+static bool together(uint64_t a, uint64_t b)
+{
+	return (a > b ? a - b : b - a) < TOGETHER_NS;
+}
+
+/* A runtime's workers end together, and with them mostly the program. */
+static bool outlived(const struct process *ps, const struct task *t)
+{
+	bool siblings = false;
+
+	if (!t->ended)
+		return false;
+	for (unsigned i = 0; i < ps->n_early; i++) {
+		const struct early *e = &ps->early[i];
+
+		if (e->id < t->id && !e->end_ns)
+			return true;
+		siblings |= e->id != t->id && together(e->end_ns, t->end_ns);
+	}
+	return !together(ps->last_ns, t->end_ns) && !(siblings && ps->first_task != UINT64_MAX);
+}
+
 /* Nothing that came has told which kind of task it is. */
 static void decide_usual(struct providers *p, struct task *t)
 {
-	const struct process *ps = t->process;
-	bool like_worker = t->section && t->first && t->outside && t->id < ps->first_task;
+	struct process *ps = t->process;
 
+	if (t->decided)
+		return;
 	if (t->make != PM_TOKIO2CHROME)
 		provider_task_decide(p, t, t->role);
+	else if (!t->section)
+		provider_task_decide(p, t, TR_TASK);
+	else if (t->early && t->id < ps->first_task && !outlived(ps, t))
+		provider_task_decide(p, t, TR_WORKER);
 	else
-		provider_task_decide(p, t,
-				     like_worker  ? TR_WORKER
-				     : t->section ? TR_BLOCKING
-						  : TR_TASK);
+		provider_task_decide(p, t, TR_BLOCKING);
 }
 
 static void close_entry(struct providers *p, struct thread *th, struct entry *e,
@@ -231,7 +259,8 @@ static void hit_poll_begin(struct hit *h)
 	if (!need_task(h))
 		return;
 	provider_poll_pop(th, h->task);
-	h->task->first = !th->seen;
+	h->task->early = !th->seen || th->after_worker;
+	th->after_worker = false;
 	/* Its spawn was not seen, or there are no probes of spawns. */
 	if (!h->task->polled && h->task->id < h->ps->first_spawned)
 		h->task->outside = true;
@@ -259,7 +288,11 @@ static void hit_poll_end(struct hit *h)
 		outcome = h->args[PV_PANICKED] ? TO_PANICKED
 			  : h->args[PV_READY]  ? TO_READY
 					       : TO_PENDING;
-	decide_usual(h->p, h->task);
+	if (!h->task->section || outcome == TO_PANICKED)
+		h->task->early = false;
+	if (!h->task->early)
+		decide_usual(h->p, h->task);
+	th->after_worker = h->task->decided && h->task->role == TR_WORKER;
 	if (outcome >= TO_UNKNOWN) {
 		put(h, TE_POLL_END, TO_PENDING, 0, true);
 		return;
@@ -267,6 +300,12 @@ static void hit_poll_end(struct hit *h)
 	say(h, TE_POLL_END, outcome);
 	if (outcome != TO_PENDING)
 		end_task(h);
+	h->ps->section_ended |=
+		h->task->section && h->task->decided && h->task->role == TR_BLOCKING;
+	for (unsigned i = 0; h->task->section && i < h->ps->n_early; i++) {
+		if (h->ps->early[i].id == h->task->id)
+			h->ps->early[i].end_ns = h->in->time;
+	}
 }
 
 static enum trace_outcome told_outcome(const struct hit *h)
@@ -357,30 +396,25 @@ static void hit_finish(struct hit *h)
 	end_task(h);
 }
 
-static void section_begin(struct hit *h)
+static void hit_section(struct hit *h)
 {
+	struct process *ps = h->ps;
 	struct task *t = h->th->n_polls ? h->th->polls[h->th->n_polls - 1] : NULL;
 
+	if (h->what == PW_BLOCKING_END) {
+		h->th->section_unseen = !t || !t->section;
+		return;
+	}
 	if (!t || t->section)
 		return;
 	t->section = true;
-	t->first &= !h->ps->section_ended;
 	h->p->stats.n_late += t->decided;
-}
-
-static void section_end(struct hit *h)
-{
-	struct task *t = h->th->n_polls ? h->th->polls[h->th->n_polls - 1] : NULL;
-
-	if (!t || !t->section) {
-		h->th->section_unseen = true;
-		return;
-	}
-	/* A worker that found nothing to do, if there were tasks after it. */
-	if (h->ps->first_task == UINT64_MAX)
-		provider_task_decide(h->p, t, TR_BLOCKING);
-	decide_usual(h->p, t);
-	h->ps->section_ended |= t->role == TR_BLOCKING;
+	for (unsigned i = 0; i < ps->n_early; i++)
+		ps->section_ended |=
+			ps->early[i].end_ns && ps->early[i].end_ns + TOGETHER_NS < h->in->time;
+	t->early &= t->outside && !ps->section_ended && ps->n_early < MAX_EARLY;
+	if (t->early)
+		ps->early[ps->n_early++] = (struct early){.id = t->id};
 }
 
 static void hit_machine(struct hit *h)
@@ -430,10 +464,8 @@ static void dispatch(struct hit *h)
 		hit_finish(h);
 		break;
 	case PW_BLOCKING_BEGIN:
-		section_begin(h);
-		break;
 	case PW_BLOCKING_END:
-		section_end(h);
+		hit_section(h);
 		break;
 	case PW_THREAD_START:
 		say(h, TE_THREAD_BEGIN, 0);
@@ -473,6 +505,8 @@ int providers_feed(struct providers *p, const struct provider_hit *in)
 		return p->failed;
 	h.th->process = h.ps;
 	p->stats.n_hits++;
+	if (in->time > h.ps->last_ns)
+		h.ps->last_ns = in->time;
 	for (size_t i = 0; i < in->probe->n_args && i < PROVIDER_MAX_ARGS; i++) {
 		h.args[in->probe->args[i]] = in->args[i];
 		h.has[in->probe->args[i]] = in->probe->args[i] != PV_UNUSED;
@@ -548,6 +582,7 @@ int providers_forget(struct providers *p, uint32_t process)
 	}
 	ps->first_spawned = ps->first_task = UINT64_MAX;
 	ps->section_ended = false;
+	ps->n_early = 0;
 	return p->failed;
 }
 

@@ -24,6 +24,7 @@
 
 #define MAX_KINDS 4096
 #define N_THREADS 8
+#define UNIT_NS 1000000u /* times in scripts are milliseconds */
 
 struct out {
 	struct buf threads[N_THREADS];
@@ -76,7 +77,7 @@ static int on_event(void *ctx, const struct trace_event *ev)
 	assert_true(ev->thread < N_THREADS && ev->time >= o->last[ev->thread]);
 	assert_true(!about || ev->kind < o->n_kinds);
 	o->last[ev->thread] = ev->time;
-	buf_printf(b, "%u %llu %s", ev->thread, (unsigned long long)ev->time,
+	buf_printf(b, "%u %llu %s", ev->thread, (unsigned long long)(ev->time / UNIT_NS),
 		   trace_event_type_name(ev->type));
 	if (ev->type == TE_POLL_END || (ev->type == TE_CANCEL && ev->arg))
 		buf_printf(b, " %s", trace_outcome_name(ev->arg));
@@ -114,7 +115,7 @@ static bool step(struct providers *p, const char **script, int *ret_r)
 		snprintf(words[n++], sizeof(words[0]), "%s", w);
 	assert_true(n >= 3);
 	hit.thread = (uint32_t)strtoul(words[0], NULL, 10);
-	hit.time = strtoull(words[1], NULL, 10);
+	hit.time = strtoull(words[1], NULL, 10) * UNIT_NS;
 	if (strcmp(words[2], "drain") == 0) {
 		*ret_r = providers_drain(p, hit.time);
 		return true;
@@ -549,9 +550,9 @@ static void test_waits(void **state)
 		assert_int_equal(r, 0);
 	/* Nothing is decided; then the oldest; then all. Both ways keep each thread's order. */
 	assert_int_equal(o.threads[1].len + o.threads[2].len, 0);
-	assert_int_equal(providers_drain(p, 11), 0);
+	assert_int_equal(providers_drain(p, 11 * UNIT_NS), 0);
 	assert_string_equal(o.threads[1].data, "1 10 spawn tokio task #7\n");
-	assert_int_equal(providers_drain(p, 31), 0);
+	assert_int_equal(providers_drain(p, 31 * UNIT_NS), 0);
 	assert_string_equal(o.threads[2].data, "2 30 poll_begin tokio task #8\n");
 	providers_stats(p, &stats);
 	assert_int_equal(stats.n_tasks, 2);
