@@ -26,13 +26,27 @@ static uint64_t place_key(const struct kind *k)
 	return k->process;
 }
 
-static struct future_list *owner_list(struct timeline *tl, const struct future *f)
+/* The list of a task's, or of those of no task; NULL when out of memory. */
+static struct future_list *owner_list(struct timeline *tl, struct task *owner)
 {
-	return f->owner ? &f->owner->futures : &tl->futures;
+	if (!owner)
+		return &tl->futures;
+	struct future_list *l =
+		owner->has_futures ? map_get(&tl->future_lists, owner->tl.serial, 0) : NULL;
+	if (l)
+		return l;
+	l = pool_get(&tl->future_list_pool);
+	if (!l || map_put(&tl->future_lists, owner->tl.serial, 0, l) < 0) {
+		timeline_fail(tl, -ENOMEM);
+		return NULL;
+	}
+	owner->has_futures = true;
+	return l;
 }
 
 static void list_add(struct future_list *l, struct future *f)
 {
+	f->list = l;
 	f->prev = l->last;
 	f->next = NULL;
 	if (l->last)
@@ -43,8 +57,9 @@ static void list_add(struct future_list *l, struct future *f)
 	l->n++;
 }
 
-static void list_remove(struct future_list *l, struct future *f)
+static void list_remove(struct future *f)
 {
+	struct future_list *l = f->list;
 	if (f->prev)
 		f->prev->next = f->next;
 	else
@@ -97,13 +112,12 @@ static void future_over(struct timeline *tl, struct future *f, enum trace_outcom
 			uint64_t t)
 {
 	leave_place(tl, f);
-	list_remove(owner_list(tl, f), f);
+	list_remove(f);
 	tl->n_futures--;
 	f->tl.outcome = outcome;
 	f->tl.end_ns = outcome == TO_PENDING ? 0 : t;
 	TELL(tl, future_end, &f->tl);
 	f->tl.task = NULL;
-	f->owner = NULL;
 	future_put(tl, f);
 }
 
@@ -239,7 +253,9 @@ static struct future *future_new(struct timeline *tl, struct thread *th, struct 
 		at = next;
 	}
 	struct task *task = task_around(th, th->n_frames);
-	make_room(tl, task ? &task->futures : &tl->futures);
+	struct future_list *list = owner_list(tl, task);
+	if (list)
+		make_room(tl, list);
 
 	struct future *f = tl->failed ? NULL : pool_get(&tl->future_pool);
 	if (!f) {
@@ -256,7 +272,6 @@ static struct future *future_new(struct timeline *tl, struct thread *th, struct 
 		below->n_refs++;
 	}
 	f->kind = k;
-	f->owner = task;
 	f->thread = NO_THREAD;
 	f->n_refs = 1;
 	f->n_losses = tl->n_losses;
@@ -269,7 +284,7 @@ static struct future *future_new(struct timeline *tl, struct thread *th, struct 
 	int r = map_put(&tl->future_places, place_key(k), addr, f);
 	if (r < 0)
 		timeline_fail(tl, r);
-	list_add(owner_list(tl, f), f);
+	list_add(list, f);
 	tl->n_futures++;
 	return f;
 }
@@ -318,8 +333,8 @@ void future_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64
 	if (!open)
 		return;
 	if (known) {
-		list_remove(owner_list(tl, f), f);
-		list_add(owner_list(tl, f), f);
+		list_remove(f);
+		list_add(f->list, f);
 	}
 	uint64_t waited =
 		known && f->n_losses == tl->n_losses && t > f->last_ns ? t - f->last_ns : 0;
@@ -361,8 +376,10 @@ void future_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 
 void future_task_end(struct timeline *tl, struct task *task, uint64_t t)
 {
-	while (task->futures.first) {
-		struct future *f = task->futures.first;
+	struct future_list *list = map_remove(&tl->future_lists, task->tl.serial, 0);
+	task->has_futures = false;
+	while (list && list->first) {
+		struct future *f = list->first;
 		if (f->thread != NO_THREAD)
 			future_detach(tl, f, t);
 		bool unknown = task->tl.outcome == TO_UNKNOWN;
@@ -371,6 +388,8 @@ void future_task_end(struct timeline *tl, struct task *task, uint64_t t)
 							  : dropped(tl, f);
 		future_over(tl, f, how, t > f->last_ns ? t : f->last_ns);
 	}
+	if (list)
+		pool_put(&tl->future_list_pool, list);
 }
 
 void future_finish(struct timeline *tl)

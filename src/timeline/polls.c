@@ -285,13 +285,12 @@ void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 	}
 	task->tl.n_polls++;
 	k->n_polls++;
-	if (k->role == TR_ROOT)
-		th->tl.root = true;
 	if (!depth) {
 		th->tl.n_polls++;
-		if (k->role == TR_ROOT)
+		if (k->role == TR_ROOT) {
+			th->tl.root = true;
 			poll_working(tl, th, t);
-		if (k->role == TR_TASK) {
+		} else if (k->role == TR_TASK) {
 			th->loops = true;
 			if (!k->maybe_worker)
 				poll_working(tl, th, t);

@@ -70,37 +70,37 @@ struct task {
 	struct tl_task tl;	  /* what the sink sees */
 	struct task *prev, *next; /* in `live` or in `ended` */
 	struct kind *kind;
-	uint64_t name;	   /* second half of its key in the map; a root's: address of its waker */
-	bool named;	   /* it stands in the map */
-	uint64_t since_ns; /* the present state began */
-	uint64_t place;	   /* where it stands, see tl_poll.place */
-	uint64_t n_losses; /* known when its state was last certain */
+	uint64_t name;	    /* second half of its key in the map; a root's: address of its waker */
+	bool named;	    /* it stands in the map */
+	bool has_futures;   /* a list in `future_lists` */
+	uint32_t queued_by; /* thread + 1 whose TE_SCHEDULE made it SCHEDULED; 0: not one */
+	uint64_t since_ns;  /* the present state began */
+	uint64_t place;	    /* where it stands, see tl_poll.place */
+	uint64_t n_losses;  /* known when its state was last certain */
 	uint64_t scheduled_ns, wake_serial; /* how it became SCHEDULED, 0 if not known */
 	uint32_t thread; /* of the open poll; a root: the thread that it blocks */
 	/* seen during the open poll; all take effect at its end */
 	bool woken_inside, drop_inside;
 	uint8_t end_inside;   /* enum trace_outcome: ended so, says another thread; 0: no */
+	bool unqueued;	      /* its spawn told its name, and nothing yet how the queue got it */
 	uint64_t wake_inside; /* serial of the first */
 	uint64_t stray_seen;  /* a root: n_stray of its kind when it was last polled */
 	uint64_t idle_ns;     /* somebody saw it idle already: the poll's end is stamped late */
-	bool unqueued;	      /* its spawn told its name: nothing said yet how the queue got it */
-	uint32_t queued_by;   /* thread + 1 whose TE_SCHEDULE made it SCHEDULED; 0: not one */
-	struct future_list futures; /* first polled in it */
 };
 
 struct future {
 	struct tl_future tl;	    /* what the sink sees */
 	struct future *prev, *next; /* in its owner's list */
-	struct future *at_same;	    /* another at the same address */
+	struct future_list *list;
+	struct future *at_same; /* another at the same address */
 	struct future *parent;
 	struct kind *kind;
-	struct task *owner; /* NULL: outside of all tasks */
-	uint64_t last_ns;   /* its last poll ended */
-	uint64_t n_losses;  /* known then */
-	uint32_t thread;    /* on which it is being polled; NO_THREAD: it isn't */
-	uint32_t n_refs;    /* 1 while it lives, and 1 a child */
-	uint32_t chain;	    /* length of the chain of its parents */
-	bool unknown;	    /* how its last poll ended */
+	uint64_t last_ns;  /* its last poll ended */
+	uint64_t n_losses; /* known then */
+	uint32_t thread;   /* on which it is being polled; NO_THREAD: it isn't */
+	uint32_t n_refs;   /* 1 while it lives, and 1 a child */
+	uint32_t chain;	   /* length of the chain of its parents */
+	bool unknown;	   /* how its last poll ended */
 };
 
 /* A future's poll that is open on a thread. */
@@ -135,12 +135,9 @@ struct thread {
 	uint64_t n_events;
 	struct frame *frames; /* innermost last */
 	uint32_t n_frames, cap_frames;
-	struct open_future *futures; /* innermost last */
-	uint32_t n_futures, cap_futures;
-	uint64_t beside_ns; /* last time told by another source */
-	bool seen_beside;
-	bool complete; /* a poll or park was seen to begin since its start or last loss */
-	bool working;  /* worker_begin was told */
+	uint32_t n_futures; /* in `futures` */
+	bool complete;	    /* a poll or park was seen to begin since its start or last loss */
+	bool working;	    /* worker_begin was told */
 	bool parked;
 	uint16_t park_call;
 	uint64_t park_ns;
@@ -151,7 +148,11 @@ struct thread {
 	bool root_due;	   /* woken: the next gap is its poll */
 	bool root_early;   /* from before the recording, and nothing of its thread was seen yet */
 	bool after_unpark; /* nothing was polled since the last unpark */
-	struct frame root_poll; /* open if root_poll.task */
+	struct frame root_poll;	     /* open if root_poll.task */
+	struct open_future *futures; /* innermost last */
+	uint32_t cap_futures;
+	bool seen_beside;   /* another source told something of it */
+	uint64_t beside_ns; /* last time that one told */
 };
 
 struct timeline {
@@ -173,7 +174,8 @@ struct timeline {
 
 	struct map future_places;   /* (process, address) to the futures there */
 	struct future_list futures; /* outside of all tasks */
-	struct pool future_pool;
+	struct map future_lists;    /* of tasks that have some, by serial */
+	struct pool future_pool, future_list_pool;
 	uint32_t n_futures, n_future_items; /* alive; with ended parents of others */
 	uint64_t last_future;		    /* serial given out last */
 	struct map machines;		    /* by address, see beside.c */

@@ -181,7 +181,7 @@ void task_end(struct timeline *tl, struct task *task, enum trace_outcome outcome
 	task->tl.outcome = outcome;
 	task->tl.end_ns = task->since_ns;
 	k->n_ended[outcome]++;
-	if (task->futures.first)
+	if (task->has_futures)
 		future_task_end(tl, task, task->tl.end_ns);
 	list_remove(&tl->live, &tl->live_last, task);
 	TELL(tl, task_end, &task->tl);
@@ -398,7 +398,7 @@ void task_finish(struct timeline *tl, uint64_t end_ns)
 		task_settle(tl, task);
 		task_state(tl, task, task->tl.state, end_ns);
 		task->tl.role = task->kind->role;
-		if (task->futures.first)
+		if (task->has_futures)
 			future_task_end(tl, task, end_ns);
 		list_remove(&tl->live, &tl->live_last, task);
 		TELL(tl, task_end, &task->tl);

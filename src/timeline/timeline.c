@@ -27,6 +27,7 @@ struct timeline *timeline_new(const struct timeline_sink *sink, void *sink_ctx,
 	pool_init(&tl->tasks, sizeof(struct task));
 	pool_init(&tl->spawns, sizeof(struct spawn));
 	pool_init(&tl->future_pool, sizeof(struct future));
+	pool_init(&tl->future_list_pool, sizeof(struct future_list));
 	beside_init(tl);
 	return tl;
 }
@@ -48,10 +49,12 @@ void timeline_free(struct timeline *tl)
 	free(tl->kinds);
 	map_done(&tl->names);
 	map_done(&tl->future_places);
+	map_done(&tl->future_lists);
 	map_done(&tl->machines);
 	pool_done(&tl->tasks);
 	pool_done(&tl->spawns);
 	pool_done(&tl->future_pool);
+	pool_done(&tl->future_list_pool);
 	pool_done(&tl->machine_pool);
 	free(tl);
 }
@@ -262,6 +265,25 @@ static int timeline_result(const struct timeline *tl, struct error *err)
 	return tl->failed;
 }
 
+/* Can a kind of this role have events of that type? Where probes tell of them, block_on's polls are
+ * told as those of tasks: then nothing is inferred, and the other way round. */
+static bool fits_role(struct kind *k, unsigned type)
+{
+	bool of_root = type == TE_ROOT_ENTER || type == TE_ROOT_WAKE;
+	bool of_future = type == TE_FUTURE_BEGIN || type == TE_FUTURE_END;
+	if (of_future || k->role == TR_FUTURE)
+		return of_future && k->role == TR_FUTURE;
+	if (k->role != TR_ROOT)
+		return !of_root;
+	if (of_root ? k->same->polled : k->same->inferred)
+		return false;
+	if (of_root)
+		k->same->inferred = true;
+	else
+		k->polled = k->same->polled = true;
+	return true;
+}
+
 /* Events of a task, by its kind. */
 static void feed_task(struct timeline *tl, struct thread *th, const struct trace_event *ev,
 		      uint64_t t)
@@ -269,22 +291,10 @@ static void feed_task(struct timeline *tl, struct thread *th, const struct trace
 	struct kind *k = timeline_kind(tl, ev->kind);
 	if (!k)
 		return;
-	bool of_root = ev->type == TE_ROOT_ENTER || ev->type == TE_ROOT_WAKE;
-	bool of_future = ev->type == TE_FUTURE_BEGIN || ev->type == TE_FUTURE_END;
-	/* Where probes tell of them, block_on's polls are told as those of tasks. */
-	if (of_future != (k->role == TR_FUTURE) || (of_root && k->role != TR_ROOT)) {
+	bool special = k->role >= TR_ROOT || ev->type >= TE_ROOT_ENTER;
+	if (__builtin_expect(special, 0) && !fits_role(k, ev->type)) {
 		tl->n_odd++;
 		return;
-	}
-	if (k->role == TR_ROOT) {
-		bool *told = of_root ? &k->same->inferred : &k->same->polled;
-		if (of_root ? k->same->polled : k->same->inferred) {
-			tl->n_odd++;
-			return;
-		}
-		*told = true;
-		if (!of_root)
-			k->polled = true;
 	}
 	switch (ev->type) {
 	case TE_SPAWN:
@@ -366,7 +376,8 @@ int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct erro
 	struct thread *th = tl->failed ? NULL : timeline_thread(tl, ev->thread);
 	if (!th)
 		return timeline_result(tl, err);
-	if (feed_beside(tl, th, ev))
+	bool maybe_beside = ev->type >= TE_SYSCALL || ev->stream;
+	if (__builtin_expect(maybe_beside, 0) && feed_beside(tl, th, ev))
 		return tl->failed ? timeline_result(tl, err) : 0;
 	uint64_t t = clock_in(tl, th, ev->time);
 	if (th->root_early) {
