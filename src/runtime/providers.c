@@ -249,11 +249,20 @@ static void hit_wake(struct hit *h)
 		say(h, TE_WAKE, late ? TW_NOOP : TW_UNKNOWN);
 }
 
+/* A task that was cancelled while it was in a run queue is taken out of it with the hooks of a
+ * poll. Ids that Tokio's hooks tell do not come again. */
+static bool is_empty_run(const struct hit *h)
+{
+	return h->task && h->task->ended && h->task->make == PM_HOOKS;
+}
+
 static void hit_poll_begin(struct hit *h)
 {
 	struct thread *th = h->th;
 	struct task *outer = th->n_polls ? th->polls[th->n_polls - 1] : NULL;
 
+	if (is_empty_run(h))
+		return;
 	if (outer && outer->section)
 		provider_task_decide(h->p, outer, TR_WORKER);
 	if (!need_task(h))
@@ -275,6 +284,11 @@ static void hit_poll_end(struct hit *h)
 	struct thread *th = h->th;
 	unsigned outcome;
 
+	if (is_empty_run(h)) {
+		if (provider_poll_pop(th, h->task) != TO_N)
+			say(h, TE_POLL_END, TO_UNKNOWN);
+		return;
+	}
 	if (!need_task(h))
 		return;
 	outcome = provider_poll_pop(th, h->task);
@@ -293,6 +307,10 @@ static void hit_poll_end(struct hit *h)
 	if (!h->task->early)
 		decide_usual(h->p, h->task);
 	th->after_worker = h->task->decided && h->task->role == TR_WORKER;
+	if (th->after_worker && !h->task->polled) {
+		end_task(h); /* a loop from before the recording, of which nothing was told */
+		return;
+	}
 	if (outcome >= TO_UNKNOWN) {
 		put(h, TE_POLL_END, TO_PENDING, 0, true);
 		return;

@@ -321,7 +321,6 @@ static void test_chrome_attached(void **state)
 	    "2 10 poll_end pending tokio task #7\n"
 	    "2 20 poll_begin tokio task #8\n"
 	    "2 30 poll_end ready tokio task #8\n"
-	    "2 51 poll_end ready tokio worker #1\n"
 	    "3 41 poll_end ready tokio blocking task (blocking) #5\n");
 }
 
@@ -406,6 +405,8 @@ static void test_hooks_blocking(void **state)
 	    "2 50 tokio:worker-thread-park\n"
 	    "2 60 tokio:task-terminate 1 /r/tokio-1.46.1/src/runtime/scheduler/w.rs 20 1\n"
 	    "2 61 tokio:task-terminate 7 src/main.rs 42 5\n"
+	    "2 61 tokio:task-poll-start 7 src/main.rs 42 5\n"
+	    "2 61 tokio:task-poll-end 7 src/main.rs 42 5\n"
 	    "2 62 tokio:task-terminate 3 src/main.rs 42 5\n"
 	    "2 63 tokio:task-terminate 4 src/main.rs 60 5\n",
 	    "1 10 spawn src/main.rs:42:5 #7\n"
