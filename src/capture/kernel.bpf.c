@@ -75,6 +75,23 @@ struct {
 	__type(value, struct kernel_lost);
 } losses SEC(".maps");
 
+/* Panics that were raised in async-task's polls, by process and task: whoever gives the task's
+ * memory back may come before the thread that polled it has left run(). */
+struct panic_key {
+	__u64 process, header;
+};
+
+struct panic {
+	__u64 raised[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct panic_key);
+	__type(value, struct panic);
+} panics SEC(".maps");
+
 struct kernel_thread fresh; /* all zero: too large for a program's stack */
 
 static __always_inline __u64 reg(void *ctx, __u32 word)
@@ -251,9 +268,9 @@ static __always_inline struct kernel_poll *close_poll(struct kernel_thread *t, _
 
 /* ---- Tokio ---- */
 
-static __always_inline bool is_payload(const struct kernel_poll *p, __u64 word)
+static __always_inline bool is_payload(const __u64 raised[2], __u64 word)
 {
-	return word && (word == p->raised[0] || word == p->raised[1]);
+	return word && (word == raised[0] || word == raised[1]);
 }
 
 /*
@@ -279,12 +296,12 @@ static __always_inline bool has_join_error(const struct kernel_poll *p, bool pan
 			continue;
 		if (i > 2) {
 			word = user_word(at + (i - 2) * 8);
-			if (panic ? is_payload(p, word) : !word)
+			if (panic ? is_payload(p->raised, word) : !word)
 				return true;
 		}
 		if (i + 2 < n) {
 			word = user_word(at + (i + 1) * 8);
-			if (panic ? is_payload(p, word) : !word)
+			if (panic ? is_payload(p->raised, word) : !word)
 				return true;
 		}
 	}
@@ -352,12 +369,37 @@ static __always_inline void read_tokio(const struct kernel_hook *h, __u64 header
 
 /* The output of a task that hands its panic on is the panic's payload: agent/async.c,
  * has_payload(). */
-static __always_inline bool has_payload(const struct kernel_poll *p)
+static __always_inline bool has_payload(__u64 header, const __u64 raised[2])
 {
 	for (__u32 i = HEADER_WORDS; i < OUTPUT_WORDS; i++)
-		if (is_payload(p, user_word(p->header + i * 8)))
+		if (is_payload(raised, user_word(header + i * 8)))
 			return true;
 	return false;
+}
+
+static __always_inline struct panic_key panic_key(__u64 header)
+{
+	return (struct panic_key){bpf_get_current_pid_tgid() >> 32, header};
+}
+
+static __always_inline void note_panic(const struct kernel_poll *p)
+{
+	struct panic_key key = panic_key(p->header);
+	struct panic panic = {{p->raised[0], p->raised[1]}};
+
+	bpf_map_update_elem(&panics, &key, &panic, BPF_ANY);
+}
+
+/* Of a task that is given back. */
+static __always_inline bool was_panic(__u64 header)
+{
+	struct panic_key key = panic_key(header);
+	struct panic *panic = bpf_map_lookup_elem(&panics, &key);
+	bool was = panic && has_payload(header, panic->raised);
+
+	if (panic)
+		bpf_map_delete_elem(&panics, &key);
+	return was;
 }
 
 /* ---- the programs ---- */
@@ -440,7 +482,11 @@ int on_function(void *ctx)
 		flags = p->flags;
 		if (reg(ctx, reg_return) & 1)
 			flags |= KF_WOKEN;
-		else if (flags & KF_RAISED && has_payload(p))
+		else if (flags & KF_RAISED && has_payload(header, p->raised))
+			flags |= KF_PAYLOAD;
+		break;
+	case KH_ASYNC_DESTROY:
+		if (was_panic(header))
 			flags |= KF_PAYLOAD;
 		break;
 	case KH_ASYNC_WAKE:
@@ -455,6 +501,8 @@ int on_function(void *ctx)
 		if (user_word(header) == RUST_EXCEPTION) {
 			p->raised[0] = user_word(header + EXCEPTION_WORDS * 8);
 			p->raised[1] = user_word(header + EXCEPTION_WORDS * 8 + 8);
+			if (p->is_async)
+				note_panic(p);
 		}
 		break;
 	case KH_RESUME:

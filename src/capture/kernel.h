@@ -224,7 +224,8 @@ struct kernel_track {
 	struct kernel_frame frames[KERNEL_MAX_FRAMES];
 	uint64_t wake; /* the task of the last event if that was a wake, else 0 */
 	uint32_t wake_kind;
-	bool parked; /* a park is told and open */
+	const struct kernel_kind *spawned; /* of the last event if that was a spawn, else NULL */
+	bool parked;			   /* a park is told and open */
 	/* of known probes */
 	uint32_t open; /* polls and blocking sections */
 	/* for those who watch */

@@ -63,6 +63,7 @@ static int tell(struct hit *h, uint64_t time, unsigned type, unsigned arg,
 				      .task = task};
 
 	h->t->wake = 0;
+	h->t->spawned = NULL;
 	return kernel_put(h->c, h->p, &e);
 }
 
@@ -250,15 +251,46 @@ static int tokio_poll(struct hit *h)
 	return f->polled ? tell_task(h, TE_POLL_BEGIN, 0) : 0;
 }
 
+/*
+ * A task that is named by its address is given back while the end of its last poll, on another
+ * thread, is still to come: there the poll is over by now, and the address will be another task's
+ * before that thread gets to say so.
+ */
+static int over_elsewhere(struct hit *h, struct kernel_frame *f)
+{
+	struct kernel_track *t = map_get(&h->c->open, h->p->index, h->r->header);
+	struct hit other = {.c = h->c, .p = h->p, .t = t};
+	bool closed =
+		h->place->type == KH_ASYNC_DESTROY && h->has_state && !(h->state & ASYNC_COMPLETED);
+	enum trace_outcome outcome = TO_READY;
+	int rc = 0;
+
+	/* A panic that nobody caught closes the task on its way out. */
+	if (h->r->flags & KF_PAYLOAD || (closed && f->raised_ns))
+		outcome = TO_PANICKED;
+	else if (closed)
+		outcome = TO_CANCELLED;
+	map_remove(&h->c->open, h->p->index, h->r->header);
+	if (f->cancelled)
+		rc = tell(&other, h->r->time, TE_CANCEL, 0, f->kind, f->task);
+	else if (f->polled)
+		rc = tell(&other, h->r->time, TE_POLL_END, outcome, f->kind, f->task);
+	if (rc == 0)
+		rc = tell(&other, h->r->time, TE_DROP, 0, f->kind, f->task);
+	f->polled = f->cancelled = f->freed = false;
+	return rc;
+}
+
 static int dropped(struct hit *h)
 {
 	struct kernel_frame *f = open_frame(h, h->r->header);
 
-	if (f) {
-		f->freed = true;
-		return 0;
-	}
-	return tell_task(h, TE_DROP, 0);
+	if (!f)
+		return tell_task(h, TE_DROP, 0);
+	if (f->async && !frame_of(h->t, h->r->header))
+		return over_elsewhere(h, f);
+	f->freed = true;
+	return 0;
 }
 
 static int tokio_shutdown(struct hit *h)
@@ -396,9 +428,17 @@ static int async_unwound(struct hit *h)
 static int async_schedule(struct hit *h)
 {
 	/* run() puts a task that was woken meanwhile back by itself. */
-	if (frame_of(h->t, h->r->header) || is_woken(h))
+	struct kernel_frame *f = frame_of(h->t, h->r->header);
+	bool fresh = h->t->spawned && h->kind && h->t->spawned == h->kind;
+	int rc = 0;
+
+	if (f || is_woken(h))
 		return 0;
-	return tell_task(h, TE_SCHEDULE, 0);
+	/* A new task at the address of one whose end nobody saw. */
+	f = fresh ? open_frame(h, h->r->header) : NULL;
+	if (f)
+		rc = over_elsewhere(h, f);
+	return rc == 0 ? tell_task(h, TE_SCHEDULE, 0) : rc;
 }
 
 /* drop_future: by who drops a Runnable instead of running it; or within a run. */
@@ -433,9 +473,13 @@ static int spawned(struct hit *h)
 	const struct kernel_loaded *l = loaded(h);
 	uint64_t next = h->r->words[0];
 
+	int rc;
+
 	if (!l || h->place->kind == KERNEL_NO_KIND)
 		return 0;
-	return tell(h, h->r->time, TE_SPAWN, 0, &l->kinds[h->place->kind], next ? next - 1 : 0);
+	rc = tell(h, h->r->time, TE_SPAWN, 0, &l->kinds[h->place->kind], next ? next - 1 : 0);
+	h->t->spawned = &l->kinds[h->place->kind];
+	return rc;
 }
 
 static int root(struct hit *h, unsigned type, uint64_t task)
