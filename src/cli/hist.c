@@ -143,6 +143,8 @@ static const struct cli_option options[] = {
 	{'d', "duration", "SECONDS", "end after so long (10, 2.5, 500ms, 2m)", false},
 	{0, "ring-size", "SIZE", "memory per thread for events not yet read (4K to 1G, default 1M)",
 	 false},
+	{0, "backend", "WHICH", "agent (default), or kernel: by probes, see docs/kernel.md (root)",
+	 false},
 	{0, "spawns", NULL, "also count spawns by the stack that makes them", false},
 	{0, "family", "TEXT", "only tasks whose family's name contains TEXT", true},
 	{0, "json", NULL, "as JSON, documented in docs/hist.md", false},

@@ -25,6 +25,8 @@ static const struct cli_option options[] = {
 	{'d', "duration", "SECONDS", "end the recording after so long (10, 2.5, 500ms, 2m)", false},
 	{0, "ring-size", "SIZE", "memory per thread for events not yet read (4K to 1G, default 1M)",
 	 false},
+	{0, "backend", "WHICH", "agent (default), or kernel: by probes, see docs/kernel.md (root)",
+	 false},
 	{0, "cpu", "HZ", "sample each thread's stack so many times a second of CPU time (999)",
 	 false, true},
 	{0, "stack-size", "SIZE", "copied of the stack by each sample (1K to 63K, default 8K)",
@@ -357,6 +359,10 @@ const struct cli_verb verb_record = {
 		"--futures also records the polls of futures within a task: which async function "
 		"polled which, how long, at which await point it stopped. It costs two events for "
 		"each of their polls; what can't be hooked is named.\n"
+		"\n"
+		"--backend kernel records from outside, by probes that the kernel puts into the "
+		"program: the USDT probes that it carries, if pollux knows them (pollux probes), "
+		"else the functions of its runtime. It needs root and costs more.\n"
 		"\n"
 		"--print shows events as they come, about half a second late, in the form of "
 		"tokio-dtrace's script or, with --format, in your own (see pollux print).\n"

@@ -110,6 +110,7 @@ static char *name_of(const struct recording *rec)
 int recording_parse(const struct cli_args *args, struct recording *rec)
 {
 	const char *duration = cli_option(args, "duration"), *ring = cli_option(args, "ring-size");
+	const char *backend = cli_option(args, "backend");
 	int code;
 
 	rec->capture.argv = cli_command(args);
@@ -131,6 +132,9 @@ int recording_parse(const struct cli_args *args, struct recording *rec)
 	if (ring && (text_parse_bytes(ring, &rec->capture.ring_bytes) < 0 ||
 		     rec->capture.ring_bytes < 4096 || rec->capture.ring_bytes > 1ull << 30))
 		return cli_usage(args, "--ring-size needs 4K to 1G, not '%s'", ring);
+	if (backend && strcmp(backend, "agent") && strcmp(backend, "kernel"))
+		return cli_usage(args, "--backend is 'agent' or 'kernel', not '%s'", backend);
+	rec->capture.kernel = backend && !strcmp(backend, "kernel");
 	rec->name = name_of(rec);
 	return 0;
 }
