@@ -95,8 +95,6 @@ static int import_into(const char *path, const char *const *inputs, size_t n,
 	}
 	if (r >= 0)
 		print_summary(path, &summary);
-	else if (summary.doubts.len)
-		fputs(summary.doubts.data, stderr);
 	if (r < 0 && strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode))
 		unlink(path);
 	import_summary_done(&summary);

@@ -132,7 +132,6 @@ static int on_sample(struct perf_data *d, const uint8_t *body, size_t len)
 {
 	struct perf_sample s;
 
-	d->n_samples++;
 	if (!perf_sample_parse(&d->attrs, body, len, &s)) {
 		perf_doubt(d,
 			   "a sample that is broken, or of an event that the file does not tell of",
@@ -158,7 +157,8 @@ static int on_sample(struct perf_data *d, const uint8_t *body, size_t len)
 		d->n_stack_copies += !!(s.attr->sample_type & PERF_SAMPLE_STACK_USER);
 	} else if (e->what == PE_PROBE) {
 		good = probe_hit(d, &s, &h);
-		if (good && h.probe->what == PW_SPAWN)
+		/* Without a chain it would be the probe's own place. */
+		if (good && h.probe->what == PW_SPAWN && s.n_chain)
 			h.stack = stack_of(d, &s, t);
 	} else {
 		good = syscall_hit(d, &s, &h);

@@ -13,7 +13,6 @@
 #include "binary/names.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 #define MAX_EVENT_NAMES ((size_t)1 << 20)
@@ -365,11 +364,11 @@ static int read_script(struct input *in, struct sink *sink, struct error *err)
 	if (r >= 0)
 		r = sink_flush(sink);
 	if (r >= 0 && !s->n_heads)
-		r = error_set(err, -EBADMSG,
-			      "%s: none of its %" PRIu64
-			      " lines is an event as perf script prints it (with command, thread, "
-			      "time and event)",
-			      in->path, in->n_lines);
+		r = error_set(
+			err, -EBADMSG,
+			"%s: no line of it is an event as perf script prints it, with thread, "
+			"time and event",
+			in->path);
 	names_done(&s->names);
 	free(s->events);
 	return r < 0 ? r : 0;

@@ -14,7 +14,6 @@
 #include "import/sink.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 #define LINE_NS 1000u
@@ -136,9 +135,8 @@ static int read_print(struct input *in, struct sink *sink, struct error *err)
 	if (r >= 0)
 		r = sink_flush(sink);
 	if (r >= 0 && !n_hits)
-		return error_set(err, -EBADMSG,
-				 "%s: none of its %" PRIu64 " lines is an event of print-all",
-				 in->path, in->n_lines);
+		return error_set(err, -EBADMSG, "%s: no line of it is an event of print-all",
+				 in->path);
 	if (r >= 0)
 		sink_cover(sink, "times", 0, n_hits,
 			   "the recording has none: its lines were put 1 µs apart");

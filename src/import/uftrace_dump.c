@@ -13,7 +13,6 @@
 #include "import/uftrace_calls.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,9 +175,7 @@ static int read_dump(struct input *in, struct sink *sink, struct error *err)
 	calls_stats(d.calls, &stats);
 	if (r >= 0 && !stats.n_calls)
 		r = error_set(err, -EBADMSG,
-			      "%s: none of its %" PRIu64 " lines is a call as uftrace dump prints "
-			      "it",
-			      in->path, in->n_lines);
+			      "%s: no line of it is a call as uftrace dump prints it", in->path);
 	if (r >= 0)
 		r = calls_finish(d.calls);
 	if (r >= 0 && d.n_events)

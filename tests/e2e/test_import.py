@@ -1,0 +1,143 @@
+"""pollux import on recordings that the real perf makes here and now, compared with what pollux itself
+saw of the same run, and with what the program counted."""
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import driver
+import pytest
+
+PROBES = ["task_start", "task_schedule_start", "task_poll_begin", "task_poll_end", "task_finish",
+          "task_blocking_begin", "task_blocking_end"]
+RUNTIME = Path(__file__).resolve().parents[1] / "import"
+# Programs of src/tokio in which every task that pollux sees has probes, and the other way round.
+PROGRAMS = ["multi_thread", "yields", "spawn_blocking", "channels", "abort", "self_wakes",
+            "two_runtimes", "short_tasks"]
+
+
+def why_not():
+    if os.geteuid() != 0:
+        return "needs root"
+    if not shutil.which("perf"):
+        return "no perf here"
+    listed = subprocess.run(["perf", "probe", "-l"], capture_output=True, text=True)
+    return None if listed.returncode == 0 else listed.stderr.strip() or "perf probe does not work"
+
+
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+
+
+class Probes:
+    """Registers probes with perf, of which there is one list for all of the system."""
+
+    def __init__(self, folder):
+        self.options = ["--buildid-dir", str(folder / "ids")]
+        self.groups = []
+
+    def perf(self, *args, **more):
+        command = ["perf", *self.options, *[str(a) for a in args]]
+        return subprocess.run(command, check=True, capture_output=True, text=True, **more)
+
+    def clear(self, group):
+        subprocess.run(["perf", "probe", "-q", "-d", f"{group}:*"], capture_output=True)
+
+    def sdt(self, program):
+        self.clear("sdt_tokio")
+        self.groups.append("sdt_tokio")
+        self.perf("buildid-cache", "--add", program)
+        for name in PROBES:
+            self.perf("probe", "-q", f"--add=sdt_tokio:{name}")
+
+    def done(self):
+        for group in self.groups:
+            self.clear(group)
+
+
+@pytest.fixture
+def probes(tmp_path):
+    made = Probes(tmp_path)
+    yield made
+    made.done()
+
+
+def report(pollux, trace, *options):
+    result = driver.run(pollux, "report", "--json", *options, trace)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def import_into(pollux, trace, recording):
+    result = driver.run(pollux, "import", recording, "-o", trace)
+    assert result.returncode == 0, result.stderr
+    return result.stderr
+
+
+def tasks_and_polls(pollux, trace):
+    """What a trace says of its tasks: sums, and each task with its end."""
+    all_of_it = report(pollux, trace)
+    assert all_of_it["lost"] == 0
+    each = report(pollux, trace, "--machines", "-n", "0")["tasks"]
+    sums = {k: all_of_it["tasks"][k] for k in ("spawned", "completed", "cancelled", "panicked")}
+    return sums, all_of_it["polls"], sorted((t["task"], t["finished"]) for t in each)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_one_run_is_the_same_by_pollux_and_by_perf(pollux, suite, probes, tmp_path, program):
+    target = suite("probes-tokio2chrome", "bfd")
+    own, data, text = tmp_path / "own.plx", tmp_path / "perf.data", tmp_path / "perf.txt"
+    probes.sdt(target)
+    # -a: on its way through two execs perf sometimes misses a probe otherwise.
+    probes.perf("record", "-q", "-a", "-e", "sdt_tokio:*", "-m", "4M", "-o", data, "--",
+                pollux, "record", "-o", own, "--", target, program)
+    text.write_text(probes.perf("script", "-i", data).stdout)
+    expected = tasks_and_polls(pollux, own)
+    assert expected[1] > 0
+    for name, recording in (("text", text), ("data", data)):
+        trace = tmp_path / f"{name}.plx"
+        import_into(pollux, trace, recording)
+        assert tasks_and_polls(pollux, trace) == expected, name
+
+
+def test_machines_of_async_std(pollux, probes, tmp_path):
+    """The numbers of the program that the events come from, and of async-std's own report."""
+    program = tmp_path / "runtime"
+    subprocess.run(["cc", "-O1", "-g", "-pthread", "-o", str(program), str(RUNTIME / "runtime.c")],
+                   check=True)
+    probes.clear("async_std")
+    probes.groups.append("async_std")
+    for name, args in (("task_spawn", "task_id parent_id name"), ("task_completed", "task_id"),
+                       ("machine_scheduled_task", "machine_addr task_id local"),
+                       ("machine_blocked", "machine_addr"), ("machine_starting", "machine_addr")):
+        probes.perf("probe", "-q", "-x", program, "--add",
+                    f"async_std:{name}=async_std_{name}:0 {args}")
+    data = tmp_path / "perf.data"
+    truth = json.loads(probes.perf("record", "-q", "-e", "async_std:*", "-o", data, "--",
+                                   program).stdout)
+    trace = tmp_path / "trace.plx"
+    import_into(pollux, trace, data)
+    told = report(pollux, trace, "--machines", "-n", "0")
+    assert told["source"] == "machines"
+    assert told["n_tasks"] == truth["spawned"] == 20
+    assert sum(t["finished"] for t in told["tasks"]) == truth["ready"]
+    assert sum(m["scheduled"] for m in told["machines"]) == truth["polls"]
+    assert sum(m["blockades"] for m in told["machines"]) == truth["blocking"]
+    assert sum(t["blockades"] for t in told["tasks"]) == truth["blocking"]
+    assert sorted(m["tasks"] for m in told["machines"]) == [0, 10, 10]
+    assert told["never_ran"] == 1 and told["ghost_tasks"] == 0
+    # Tasks 1 and 2 have no parent and are the parents of all others.
+    assert [(p["task"], p["children"]) for p in told["parents"]] == [(1, 9), (2, 9)]
+
+
+def test_what_cannot_be_read_is_said_in_one_sentence(pollux, tmp_path):
+    bad = tmp_path / "bad.txt"
+    bad.write_text("hello\n")
+    trace = tmp_path / "trace.plx"
+    for args in ([bad], [tmp_path / "missing"], [tmp_path], ["--from", "perf-script", bad]):
+        result = driver.run(pollux, "import", *args, "-o", trace)
+        assert result.returncode == 1
+        assert result.stderr.startswith("pollux: ") and result.stderr.count("\n") == 1
+        assert not trace.exists()
+    assert driver.run(pollux, "import").returncode == 2
+    assert driver.run(pollux, "import", "--from", "nothing", bad).returncode == 2
