@@ -113,6 +113,8 @@ static int name_threads(struct chrome *c, struct buf *b, uint64_t *rank)
 	}
 	for (uint32_t i = 0; i < n_processes; i++) {
 		const struct trace_process *tp = trace_reader_process(c->reader, i);
+		if (!tp)
+			continue;
 		_cleanup_buf_ struct buf name = BUF_INIT;
 		buf_printf(&name, "threads of %s", base_name(tp->exe));
 		name_process(b, tp->pid, name.data ? name.data : "threads", (*rank)++);

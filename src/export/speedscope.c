@@ -52,6 +52,7 @@ enum {
 #define FRAME_BLOCK FRAME_N_STATES	      /* + call: blocked in it */
 #define FRAME_PARK (FRAME_BLOCK + MAX_CALLS)  /* + call: parked in it */
 #define FRAME_FAMILY (FRAME_PARK + MAX_CALLS) /* + index of the family */
+#define MAX_FRAMES 512u			      /* of a stack */
 #define FRAME_MADE (1ull << 40)		      /* + number in the order of making */
 
 /* By what a made frame is found again. */
@@ -667,7 +668,7 @@ static int order_samples(struct speedscope *s)
 	qsort(s->sampled, s->n_sampled, sizeof(*s->sampled), by_profile);
 	for (size_t i = 0; i < s->n_sampled; i++) {
 		uint64_t at = s->sampled[i]->stack;
-		while (at) {
+		for (unsigned n = 0; at && n < MAX_FRAMES; n++) {
 			const struct trace_stack *x =
 				trace_reader_stack(s->reader, (uint32_t)(at - 1));
 			if (!x)
@@ -682,9 +683,9 @@ static int order_samples(struct speedscope *s)
 /* "[3,17,18]": outermost first, in the profile of all tasks below the family. */
 static void stack_text(struct speedscope *s, struct buf *out, const struct sampled *x)
 {
-	uint64_t frames[512];
+	uint64_t frames[MAX_FRAMES + 1];
 	size_t n = 0;
-	for (uint64_t at = x->stack; at && n < 511;) {
+	for (uint64_t at = x->stack; at && n < MAX_FRAMES;) {
 		const struct trace_stack *st = trace_reader_stack(s->reader, (uint32_t)(at - 1));
 		if (!st)
 			break;

@@ -566,7 +566,7 @@ void hists_json(const struct hists *h, struct buf *out)
 	for (unsigned i = 0; i < H_N; i++)
 		log2_json(&j, words[i].key, &h->of[i]);
 	stacks_json(h, &j, "lock_contention", &h->contended, CONTENDED_FRAMES);
-	stacks_json(h, &j, "spawns_by_stack", &h->spawns, UINT32_MAX);
+	stacks_json(h, &j, "spawns_by_stack", &h->spawns, STACK_MAX_FRAMES);
 	json_array(&j, "spawn_locations");
 	struct place_stats **all = (struct place_stats **)in_order(&h->places, compare_places);
 	for (size_t i = 0; all && i < h->places.n; i++) {

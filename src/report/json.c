@@ -5,8 +5,6 @@
 
 #include "base/json.h"
 
-#include <limits.h>
-
 static uint64_t relative(const struct report *rep, uint64_t time_ns)
 {
 	return time_ns - rep->base_ns;
@@ -52,6 +50,8 @@ static void write_processes(const struct report *rep, struct json *j)
 	json_array(j, "processes");
 	for (uint32_t i = 0; i < trace_reader_n_processes(rep->reader); i++) {
 		const struct trace_process *p = trace_reader_process(rep->reader, i);
+		if (!p)
+			continue;
 		json_object(j, NULL);
 		json_u64(j, "pid", p->pid);
 		json_string(j, "exe", p->exe);
@@ -60,7 +60,7 @@ static void write_processes(const struct report *rep, struct json *j)
 		json_array(j, "runtimes");
 		for (uint32_t k = 0; k < trace_reader_n_runtimes(rep->reader); k++) {
 			const struct trace_runtime *rt = trace_reader_runtime(rep->reader, k);
-			if (rt->process != i)
+			if (!rt || rt->process != i)
 				continue;
 			json_object(j, NULL);
 			json_string(j, "name", rt->name);
@@ -162,7 +162,8 @@ static void write_longest(const struct report *rep, struct json *j)
 				    l->stack.what == TM_LONG_BLOCKED ? "blocked" : "running");
 			json_u64(j, "after_ns", l->stack.after_ns);
 			json_u64(j, "looks", l->stack.n_taken);
-			report_stack_json(rep->reader, j, "stack", l->stack.stack, UINT_MAX);
+			report_stack_json(rep->reader, j, "stack", l->stack.stack,
+					  STACK_MAX_FRAMES);
 			json_end_object(j);
 		}
 		json_end_object(j);
@@ -196,6 +197,8 @@ static void write_coverage(const struct report *rep, struct json *j)
 	json_array(j, "coverage");
 	for (uint32_t i = 0; i < trace_reader_n_coverage(rep->reader); i++) {
 		const struct trace_coverage *c = trace_reader_coverage(rep->reader, i);
+		if (!c)
+			continue;
 		json_object(j, NULL);
 		json_u64(j, "process", c->process);
 		json_string(j, "item", c->item);

@@ -13,7 +13,6 @@
 #include "report/words.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -191,11 +190,11 @@ static int profile_add(struct profile *p, const struct report *rep, const struct
 	const struct trace_stack *s = report_stack(rep, sum->stack);
 	p->n += sum->n;
 	p->weight += sum->weight;
-	for (bool self = true; s; self = false) {
+	for (unsigned n = 0; s && n < STACK_MAX_FRAMES; n++) {
 		struct function *f = function_of(p, rep->samples, rep, s->frame);
 		if (!f)
 			return -ENOMEM;
-		if (self)
+		if (!n)
 			f->self += sum->weight;
 		if (f->stamp != stamp) {
 			f->stamp = stamp;
@@ -523,7 +522,7 @@ void samples_json(const struct report *rep, struct json *j)
 		json_object(j, NULL);
 		json_u64(j, "spawns", sum->n);
 		json_string(j, "by", by ? by->name : "");
-		report_stack_json(rep->reader, j, "stack", sum->stack, UINT_MAX);
+		report_stack_json(rep->reader, j, "stack", sum->stack, STACK_MAX_FRAMES);
 		json_end_object(j);
 	}
 	json_end_array(j);

@@ -10,7 +10,6 @@
 #include "report/words.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 
 #define ROWS_SHOWN 15u
@@ -340,7 +339,8 @@ void system_json(const struct report *rep, struct json *j)
 	for (size_t i = 0; i < sys->stacks.n; i++) {
 		json_object(j, NULL);
 		times_json(rep, j, sys->stacks.sums[i]);
-		report_stack_json(rep->reader, j, "stack", sys->stacks.sums[i]->what, UINT_MAX);
+		report_stack_json(rep->reader, j, "stack", sys->stacks.sums[i]->what,
+				  STACK_MAX_FRAMES);
 		json_end_object(j);
 	}
 	json_end_array(j);

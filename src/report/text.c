@@ -24,12 +24,14 @@ static void head_processes(const struct report *rep, struct buf *out)
 {
 	for (uint32_t i = 0; i < trace_reader_n_processes(rep->reader); i++) {
 		const struct trace_process *p = trace_reader_process(rep->reader, i);
+		if (!p)
+			continue;
 		report_name(rep, out, p->exe);
 		buf_printf(out, ", pid %u", p->pid);
 		unsigned n = 0;
 		for (uint32_t k = 0; k < trace_reader_n_runtimes(rep->reader); k++) {
 			const struct trace_runtime *rt = trace_reader_runtime(rep->reader, k);
-			if (rt->process != i)
+			if (!rt || rt->process != i)
 				continue;
 			buf_str(out, n++ ? ", " : ": ");
 			text_safe(out, rt->name);
@@ -491,6 +493,8 @@ static void write_coverage(const struct report *rep, struct buf *out)
 	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
 	for (uint32_t i = 0; i < n; i++) {
 		const struct trace_coverage *c = trace_reader_coverage(rep->reader, i);
+		if (!c)
+			continue;
 		cell_safe(&t, c->item);
 		table_printf(&t, "%llu", (unsigned long long)c->seen);
 		table_printf(&t, "%llu", (unsigned long long)c->total);

@@ -33,6 +33,8 @@ void report_thread(const struct report *rep, struct buf *out, uint32_t thread);
 void report_calls(struct buf *out, const struct call_list *calls, size_t most);
 /* The function, or where its code is. Safe. */
 void report_frame_text(const struct trace_frame *f, struct buf *out);
+/* Frames of a stack that are looked at: one from a stranger's file may have millions. */
+#define STACK_MAX_FRAMES 1024u
 /* A frame a line, innermost first, at most so many. `stack` is its index + 1; width 0: no limit. */
 void report_stack_text(const struct trace_reader *r, struct buf *out, uint64_t stack, unsigned most,
 		       unsigned indent, unsigned width);

@@ -457,8 +457,9 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 			break;
 	}
 	/* Without a single event all the recording is a blank. */
-	if (ret >= 0 && !n && trace_reader_n_processes(r))
-		base = last = trace_reader_process(r, 0)->start_ns;
+	const struct trace_process *first = trace_reader_process(r, 0);
+	if (ret >= 0 && !n && first)
+		base = last = first->start_ns;
 	if (ret >= 0)
 		ret = timeline_finish(tl, end_of(r, last, to), err);
 	if (ret >= 0 && ret_totals)

@@ -34,6 +34,20 @@ static uint64_t touch_tables(const struct trace_reader *r)
 			sum += k->site_addrs[s] + sum_text(k->sites[s]);
 		sum += k ? sum_text(k->name) : 0;
 	}
+	for (uint32_t i = 0; i < trace_reader_n_places(r); i++) {
+		const struct trace_place *p = trace_reader_place(r, i);
+		sum += p ? sum_text(p->function) + sum_text(p->file) + sum_text(p->awaits) : 0;
+	}
+	for (uint32_t i = 0; i < trace_reader_n_frames(r); i++) {
+		const struct trace_frame *f = trace_reader_frame(r, i);
+		sum += f ? sum_text(f->object) + sum_text(f->function) + sum_text(f->file) : 0;
+	}
+	for (uint32_t i = 0; i < trace_reader_n_stacks(r); i++) {
+		const struct trace_stack *s = trace_reader_stack(r, i);
+		if (s && s->parent > i) /* a chain of callers must come to an end */
+			abort();
+		sum += s ? s->frame + s->flags : 0;
+	}
 	for (uint32_t i = 0; i < trace_reader_n_coverage(r); i++) {
 		const struct trace_coverage *c = trace_reader_coverage(r, i);
 		sum += c ? sum_text(c->item) + sum_text(c->note) : 0;
@@ -52,7 +66,8 @@ static uint64_t pass(struct trace_reader *r)
 	uint64_t sum = 0;
 
 	while (trace_reader_next(r, &ev, &err) > 0)
-		sum = (sum + ev.time + ev.task + ev.value + ev.kind + ev.thread) * 31 + ev.type;
+		sum = (sum + ev.time + ev.task + ev.value + ev.kind + ev.thread + ev.stream) * 31 +
+		      ev.type;
 	if (trace_reader_truncated(r, &story) && !*story)
 		abort();
 	return sum + touch_tables(r);

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -767,6 +768,164 @@ static void test_names(void **state)
 		assert_string_not_equal(trace_call_name(i), "?");
 }
 
+/* ---- frames, stacks, streams ---- */
+
+static void test_stacks(void **state)
+{
+	struct trace_writer *w = open_writer(1);
+	const struct trace_frame frames[] = {
+		{.addr = 0x10, .object = "/bin/app", .function = "main", .file = "m.rs", .line = 3},
+		{.addr = 0x20, .object = "[vdso]", .function = ""},
+	};
+	const struct trace_stack stacks[] = {
+		{.frame = 0, .flags = TRACE_STACK_CUT}, {.parent = 1, .frame = 1}, {.frame = 9}};
+	uint32_t index;
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(trace_writer_frame(w, &frames[i], &index), 0);
+		assert_int_equal(index, i);
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(trace_writer_stack(w, &stacks[i], &index), 0);
+		assert_int_equal(index, i);
+	}
+	struct trace_event ev = {
+		.time = 5, .type = TE_SAMPLE, .kind = TRACE_KIND_NONE, .task = 1000, .value = 2};
+	assert_int_equal(trace_writer_events(w, 0, &ev, 1), 0);
+	close_writer(w);
+
+	struct trace_reader *r;
+	struct error err = {0};
+	assert_int_equal(trace_reader_open(path, &r, &err), 0);
+	assert_int_equal(trace_reader_next(r, &ev, &err), 1);
+	assert_int_equal(ev.task, 1000);
+	assert_int_equal(trace_reader_n_frames(r), 2);
+	assert_int_equal(trace_reader_n_stacks(r), 3);
+	const struct trace_stack *inner = trace_reader_stack(r, (uint32_t)ev.value - 1);
+	assert_int_equal(inner->frame, 1);
+	const struct trace_stack *outer = trace_reader_stack(r, inner->parent - 1);
+	assert_int_equal(outer->flags, TRACE_STACK_CUT);
+	assert_int_equal(outer->parent, 0);
+	const struct trace_frame *f = trace_reader_frame(r, outer->frame);
+	assert_string_equal(f->function, "main");
+	assert_string_equal(f->file, "m.rs");
+	assert_int_equal(f->line, 3);
+	assert_string_equal(trace_reader_frame(r, 1)->object, "[vdso]");
+	assert_null(trace_reader_frame(r, trace_reader_stack(r, 2)->frame)); /* dangles */
+	trace_reader_free(r);
+}
+
+/* Events of a thread's other sources come with its first record's index. */
+static void test_streams(void **state)
+{
+	struct trace_writer *w = open_writer(2);
+	const struct trace_thread more = {.tid = 101, .stream_of = 2};
+	struct trace_event ev = {.time = 7, .thread = 1, .type = TE_PARK, .kind = TRACE_KIND_NONE};
+	uint32_t index;
+	assert_int_equal(trace_writer_thread(w, &more, &index), 0);
+	assert_int_equal(trace_writer_events(w, 1, &ev, 1), 0);
+	ev = (struct trace_event){
+		.time = 6, .thread = 2, .type = TE_SYSCALL, .kind = TRACE_KIND_NONE};
+	assert_int_equal(trace_writer_events(w, 2, &ev, 1), 0);
+	close_writer(w);
+
+	struct trace_reader *r;
+	struct error err = {0};
+	assert_int_equal(trace_reader_open(path, &r, &err), 0);
+	for (int pass = 0; pass < 2; pass++) {
+		assert_int_equal(trace_reader_next(r, &ev, &err), 1);
+		assert_int_equal(ev.type, TE_SYSCALL);
+		assert_int_equal(ev.thread, 1);
+		assert_int_equal(ev.stream, 3);
+		assert_int_equal(trace_reader_next(r, &ev, &err), 1);
+		assert_int_equal(ev.type, TE_PARK);
+		assert_int_equal(ev.thread, 1);
+		assert_int_equal(ev.stream, 0);
+		assert_int_equal(trace_reader_next(r, &ev, &err), 0);
+		assert_int_equal(trace_reader_rewind(r, &err), 0);
+	}
+	trace_reader_free(r);
+}
+
+/* ---- a reader in the same process ---- */
+
+/* What was written so far can be read before the writer goes on. */
+static void test_tee(void **state)
+{
+	int fds[2], second[2];
+	struct trace_writer *w = NULL;
+	struct trace_reader *r;
+	struct trace_event ev = {.time = 10, .type = TE_UNPARK, .kind = TRACE_KIND_NONE};
+	const struct trace_thread t = {.tid = 9, .name = "t"};
+	struct error err = {0};
+	uint32_t index;
+
+	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(pipe(second), 0);
+	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	assert_int_equal(trace_writer_tee(w, fds[1]), 0);
+	assert_int_equal(trace_writer_tee(w, second[1]), -EINVAL); /* one is enough */
+	close(second[0]);
+	assert_int_equal(trace_reader_open_fd(fds[0], &r, &err), 0);
+	assert_int_equal(trace_writer_thread(w, &t, &index), 0);
+	for (uint64_t i = 0; i < 3; i++) {
+		ev.time = 10 + i;
+		assert_int_equal(trace_writer_events(w, 0, &ev, 1), 0);
+		assert_int_equal(trace_writer_round(w, 11 + i), 0);
+	}
+	/* what is older than the round before is given out at once: no end was written yet */
+	assert_true(trace_reader_may_wait(r));
+	assert_int_equal(trace_reader_next(r, &ev, &err), 1);
+	assert_int_equal(ev.time, 10);
+	assert_int_equal(trace_reader_next(r, &ev, &err), 1);
+	assert_int_equal(ev.time, 11);
+	assert_string_equal(trace_reader_thread(r, 0)->name, "t");
+	close_writer(w);
+	assert_int_equal(trace_reader_next(r, &ev, &err), 1);
+	assert_int_equal(trace_reader_next(r, &ev, &err), 0);
+	trace_reader_free(r);
+
+	/* the file is whole, too */
+	struct file_read f = read_whole();
+	assert_int_equal(f.n, 3);
+	file_read_done(&f);
+}
+
+/* A reader that goes away ends the copy, not the recording. */
+static void test_tee_reader_gone(void **state)
+{
+	int fds[2];
+	struct trace_writer *w = NULL;
+	struct trace_event ev = {.time = 10, .type = TE_UNPARK, .kind = TRACE_KIND_NONE};
+	const struct trace_thread t = {.tid = 9};
+	struct error err = {0};
+	uint32_t index;
+	void (*before)(int) = signal(SIGPIPE, SIG_IGN);
+
+	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	assert_int_equal(trace_writer_tee(w, fds[1]), 0);
+	close(fds[0]);
+	assert_int_equal(trace_writer_thread(w, &t, &index), 0);
+	assert_int_equal(trace_writer_events(w, 0, &ev, 1), 0);
+	assert_int_equal(trace_writer_round(w, 11), 0);
+	close_writer(w);
+	struct file_read f = read_whole();
+	assert_int_equal(f.n, 1);
+	file_read_done(&f);
+
+	/* without a file that is the end */
+	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(trace_writer_open_fd(fds[1], &w, &err), 0);
+	close(fds[0]);
+	assert_int_equal(trace_writer_thread(w, &t, &index), 0);
+	assert_int_equal(trace_writer_round(w, 11), -EPIPE);
+	assert_int_equal(trace_writer_close(w, NULL), -EPIPE);
+	signal(SIGPIPE, before);
+
+	struct trace_reader *r;
+	assert_int_equal(trace_reader_open_fd(open("/dev/null", O_RDONLY), &r, &err), -EBADMSG);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -790,6 +949,10 @@ int main(void)
 		cmocka_unit_test(test_killed_writer),
 		cmocka_unit_test(test_bad_calls),
 		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_stacks),
+		cmocka_unit_test(test_streams),
+		cmocka_unit_test(test_tee),
+		cmocka_unit_test(test_tee_reader_gone),
 	};
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
