@@ -208,7 +208,7 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 	if (rc == 0)
 		rc = write_coverage(c, s);
 	if (rc == 0 && c->shared->options->futures)
-		rc = inlined_init(s);
+		rc = inlined_init(s, &c->futures);
 	if (rc == 0)
 		rc = drain_begin(&c->drain, s);
 	if (rc < 0)

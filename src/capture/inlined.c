@@ -4,17 +4,22 @@
  * stood when a poll with a function of its own began and where each stands when it ends. From the
  * two lists their polls are inferred:
  *
- *     before   a ── b ── c          a, b, c were polled, as soon as the poll began, for whoever
- *     after    a ── b ── d          awaits polls what it awaits first. a and b are still pending,
- * so their polls end with it; c got ready at some time in it, d was polled since, at some time
- * before its end.
+ *     before   a -- b -- c
+ *     after    a -- b -- d
  *
- * So a, b and c have the poll's own times, and d a poll of no length at its end: the time of the
- * poll is c's, which was there at its begin. What is polled side by side (join!, select!) has polls
- * of no length at the end, one after the other: when and for how long each was polled isn't known.
- * What begins and ends within one poll is never seen. docs/futures.md says the same to people.
+ * All of before were polled as soon as the poll began, for whoever awaits polls what it awaits
+ * first. a and b are still pending: their polls end with it. c got ready at some time in it, d was
+ * polled since, at some time before its end. So a, b and c have the poll's own times, and d a poll
+ * of no length at its end. What is polled side by side (join!, select!) has polls of no length at
+ * the end, one after the other: when and for how long each was polled isn't known. What begins and
+ * ends within one poll is never seen. docs/futures.md says the same to people.
+ *
+ * Such a future is named by the address of its state: at its own address there may be the first of
+ * those that it polls, which would be taken for its successor there if that is polled first.
  */
 #include "capture/inlined.h"
+
+#include "runtime/futures.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -58,8 +63,9 @@ struct inlined_thread {
 	struct list now;
 };
 
-int inlined_init(struct source *s)
+int inlined_init(struct source *s, const struct futures_wanted *wanted)
 {
+	s->futures = wanted;
 	s->inlined = calloc(s->rings.n_rings, sizeof(*s->inlined));
 	return s->inlined ? 0 : -ENOMEM;
 }
@@ -98,6 +104,15 @@ static int kind_of(struct drain *d, struct source *s, const struct place_future 
 	struct inlined_kind *kinds;
 	int rc;
 
+	/* Polled by its own function here, as a part of another's poll there. */
+	if (f->type_kind && f->type_kind <= s->n_kinds) {
+		*ret_kind = s->kinds[f->type_kind - 1];
+		return 0;
+	}
+
+	*ret_kind = TRACE_KIND_NONE;
+	if (!futures_want(s->futures, f->name, f->full_name))
+		return 0;
 	for (size_t i = 0; i < s->n_inlined_kinds; i++) {
 		if (!strcmp(s->inlined_kinds[i].full_name, f->full_name)) {
 			*ret_kind = s->inlined_kinds[i].kind;
@@ -135,6 +150,7 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 		to->future = from->future < p->n_futures ? kinds[from->future] : TRACE_KIND_NONE;
 		to->size = from->future < p->n_futures ? p->futures[from->future].size : 0;
 		to->state_offset = from->state_offset;
+		to->by_state = from->future < p->n_futures && !p->futures[from->future].type_kind;
 		to->own = from->own;
 		to->self = from->self;
 		to->sure = from->sure;
@@ -213,12 +229,13 @@ static void leave_untold_out(const struct source *s, struct list *l)
 
 static bool is_inner(const struct source *s, const struct open *o, const struct item *item)
 {
-	uint32_t below = point_of(s, item)->below;
+	const struct await_point *p = point_of(s, item);
+	bool itself = p->below && p->below <= s->n_kinds && p->future == s->kinds[p->below - 1];
 	bool yes = false;
 
-	for (uint32_t i = 0; below && i < o->n_inner && !yes; i++)
-		yes = below == o->inner[i].type_kind &&
-		      item->addr - o->inner[i].addr < o->inner[i].size;
+	for (uint32_t i = 0; p->below && i < o->n_inner && !yes; i++)
+		yes = p->below == o->inner[i].type_kind &&
+		      item->addr - o->inner[i].addr < (itself ? 1 : o->inner[i].size);
 	return yes;
 }
 
@@ -268,7 +285,7 @@ static int tell(struct drain *d, const struct source *s, const struct trace_even
 		.thread = at->thread,
 		.type = type,
 		.kind = p->future,
-		.task = item->addr,
+		.task = p->by_state ? item->addr + p->state_offset : item->addr,
 	};
 
 	if (type == TE_FUTURE_END) {

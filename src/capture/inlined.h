@@ -4,8 +4,8 @@
 
 #include "capture/source.h"
 
-/* From now on futures are told; the source's rings are known. -ENOMEM or 0. */
-int inlined_init(struct source *s);
+/* From now on futures are told; the source's rings are known. `wanted` must stay. -ENOMEM or 0. */
+int inlined_init(struct source *s, const struct futures_wanted *wanted);
 void inlined_done(struct source *s);
 /* The await points of a kind's program, numbered from p->first, as futures. */
 int inlined_points(struct drain *d, struct source *s, const struct place_program *p);

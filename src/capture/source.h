@@ -22,6 +22,7 @@ struct await_point {
 	uint64_t size;	 /* of that future */
 	uint32_t state_offset;
 	uint32_t below;	      /* as place_point.below */
+	bool by_state;	      /* that future is named by the address of its state */
 	bool own, self, sure; /* as in struct place_point */
 };
 
@@ -31,6 +32,7 @@ struct inlined_kind {
 	char *full_name;
 };
 struct inlined_thread;
+struct futures_wanted; /* runtime/futures.h */
 
 struct source {
 	struct attach *attach;
@@ -52,6 +54,7 @@ struct source {
 	/* (trace index of a kind whose poll is hooked, 0) -> size of the future, (.., 1) -> its
 	 * place_program.type_kind */
 	struct map hooked_types;
+	const struct futures_wanted *futures; /* NULL: none are recorded */
 	struct inlined_kind *inlined_kinds;
 	size_t n_inlined_kinds;
 	struct inlined_thread *inlined; /* by ring; NULL unless futures are recorded */

@@ -322,6 +322,7 @@ static int add_future(struct compiler *c, const struct dw_type *t, uint32_t *ret
 		    asprintf(&where, "%s:%u", t->variants[i].member.file,
 			     t->variants[i].member.line) < 0)
 			where = NULL;
+	f.type_kind = below_of(c->hooked, t, 0);
 	f.name = name_shorten(t->full);
 	f.full_name = strdup(t->full);
 	f.where = where;

@@ -14,6 +14,7 @@
 struct place_future {
 	const char *name, *full_name, *where; /* "src/main.rs:12", NULL if not known */
 	uint64_t size;
+	uint32_t type_kind; /* as place_program.type_kind, 0: its poll is hooked nowhere */
 };
 
 /* What an await point says besides its place: whose it is. */

@@ -79,11 +79,11 @@ static bool any_matches(const char *const *patterns, const char *a, const char *
 	return false;
 }
 
-static bool is_wanted(const struct futures_wanted *w, const struct find_future *f)
+bool futures_want(const struct futures_wanted *w, const char *name, const char *full_name)
 {
-	if (w->include && *w->include && !any_matches(w->include, f->name, f->full_name))
+	if (w->include && *w->include && !any_matches(w->include, name, full_name))
 		return false;
-	return !w->exclude || !any_matches(w->exclude, f->name, f->full_name);
+	return !w->exclude || !any_matches(w->exclude, name, full_name);
 }
 
 /* ---- what is returned ---- */
@@ -209,8 +209,11 @@ static int read_one(struct finder *s, const struct elf_symbol *symbol, enum sort
 		if (!demangled || (sort == IMPL && !ends(demangled, "::future::Future>::poll")))
 			return 0;
 	}
+	/* A closure in a future's clothes, a worker's main loop among them. */
+	if (strstr(known ? poll.future->full : demangled, "::blocking::task::BlockingTask<"))
+		return 0;
 	rc = set_names(&f, known ? &poll : NULL, demangled);
-	if (rc == 0 && is_wanted(s->wanted, &f)) {
+	if (rc == 0 && futures_want(s->wanted, f.name, f.full_name)) {
 		*ret = f;
 		return 1;
 	}

@@ -20,6 +20,9 @@ struct futures_wanted {
 	const char *const *include, *const *exclude;
 };
 
+/* Whether a future of this name is wanted. */
+bool futures_want(const struct futures_wanted *w, const char *name, const char *full_name);
+
 struct find_future {
 	uint64_t poll; /* its entry, as linked */
 	char *name;    /* for people */

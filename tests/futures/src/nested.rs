@@ -1,5 +1,6 @@
-// Futures in futures, of every sort, each of whose polls is counted; `nested ROUNDS TASKS`. It says
-// `ready PID` and begins when a line comes in.
+// Futures in futures, of every sort, each of whose polls is counted; `nested ROUNDS TASKS [MORE]`:
+// so many rounds in each of so many tasks, and MORE in the block_on itself. It says `ready PID` and
+// begins when a line comes in; `done` when it has worked, and ends with the next line.
 mod count;
 
 use std::future::{pending, Future};
@@ -180,12 +181,13 @@ fn main() {
     });
     let sum: u64 = runtime.block_on(async {
         let tasks: Vec<_> = (0..args[1]).map(|_| tokio::spawn(counted!(rounds(args[0])))).collect();
-        let mut sum = counted!(rounds(args[0])).await;
+        let mut sum = counted!(rounds(*args.get(2).unwrap_or(&0))).await;
         for task in tasks {
             sum += task.await.unwrap();
         }
         sum
     });
     count::tell();
-    println!("sum {sum}");
+    println!("sum {sum}\ndone");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
 }

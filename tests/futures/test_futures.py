@@ -1,0 +1,195 @@
+"""What a recording tells of every future's polls, against what the program itself has counted."""
+import random
+import time
+from collections import Counter
+
+import driver
+import pytest
+
+PENDING, READY, PANICKED = 0, 1, 2
+
+
+def ends(trace):
+    """{name: Counter of the outcomes of its polls}; inlined ones and hooked ones together."""
+    found = {}
+    for event in driver.events(trace):
+        if event[3] == "future_end":
+            found.setdefault(event[5], Counter())[event[4]] += 1
+    return found
+
+
+def record(pollux, program, trace, *options):
+    """Records the program's work, attached before it begins: what pollux said."""
+    recorder = driver.Recorder(pollux, program.pid, trace, "--ring-size", "32M", *options)
+    program.go()
+    program.until("done")
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert ", none lost" in said, said
+    return said
+
+
+def names_of(truth):
+    """As the debug information has them: one function lies in another."""
+    return {name: "nested::recursive::recurse" if name == "recurse" else f"nested::{name}"
+            for name in truth}
+
+
+@pytest.mark.parametrize("which", ["generated", "all"])
+def test_hooked(pollux, start, tmp_path, which):
+    """Unoptimised, every future has a function of its own: the numbers are the program's."""
+    program = start("tokio-1.54", "debug", "nested", 30, 3, 30)
+    trace = tmp_path / "t.plx"
+    said = record(pollux, program, trace, f"--futures={which}")
+    assert "future polls:" not in said, said
+    seen = ends(trace)
+    truth = program.truth()
+    assert len(truth) == 18
+    for name, full in names_of(truth).items():
+        begun, polls, ready, panicked = truth[name]
+        want = Counter({PENDING: polls - ready - panicked, READY: ready, PANICKED: panicked})
+        assert seen[full] == +want, full
+    assert program.end() == 0
+
+
+def test_inlined(pollux, start, tmp_path):
+    """Optimised, nearly all are a part of others: how often each was pending is still exact."""
+    program = start("tokio-1.54", "release-debug", "nested", 30, 3)
+    trace = tmp_path / "t.plx"
+    record(pollux, program, trace, "--futures=all")
+    seen = ends(trace)
+    truth = program.truth()
+    for name, full in names_of(truth).items():
+        begun, polls, ready, panicked = truth[name]
+        if polls > ready + panicked:
+            assert seen[full][PENDING] == polls - ready - panicked, full
+            assert seen[full][READY] <= ready, full
+            assert seen[full][PANICKED] <= panicked, full
+        else:
+            assert full not in seen, f"{full} is never pending: how is it known?"
+    assert program.end() == 0
+
+
+def test_instances(pollux, start, tmp_path):
+    """Each call of an async function is a future of its own, also where several are polled at once."""
+    program = start("tokio-1.54", "debug", "nested", 20, 2)
+    trace = tmp_path / "t.plx"
+    record(pollux, program, trace, "--futures")
+    truth = program.truth()
+    rows = driver.report(pollux, trace)["futures"]
+    for name, full in names_of(truth).items():
+        begun, _, ready, panicked = truth[name]
+        if begun != ready + panicked:
+            continue  # some were dropped, and their memory used again by the same function
+        mine = [row for row in rows if row["name"] == full]
+        assert sum(row["instances"] for row in mine) == begun, full
+        assert sum(row["ready"] for row in mine) == ready, full
+    assert program.end() == 0
+
+
+def test_names(pollux, start, tmp_path):
+    """--include and --exclude choose among them."""
+    program = start("tokio-1.54", "debug", "nested", 5, 1)
+    trace = tmp_path / "t.plx"
+    record(
+        pollux, program, trace, "--futures", "--include", "nested::*", "--include", "tick",
+        "--exclude", "number", "--exclude", "*closure*",
+    )
+    seen = ends(trace)
+    assert "nested::middle" in seen
+    assert not [name for name in seen if "number" in name or "closure" in name]
+    assert all("nested::" in name or "tick" in name for name in seen)
+    assert program.end() == 0
+
+
+@pytest.mark.parametrize("options", [["--futures=some"], ["--include", "x"], ["--exclude", "x"]])
+def test_wrong_use(pollux, tmp_path, options):
+    result = driver.run(pollux, "record", *options, "-o", tmp_path / "t.plx", "--", "true")
+    assert result.returncode == 2
+    assert "--futures" in result.stderr
+
+
+def test_readme(pollux, start, tmp_path, built):
+    """The README's example on each runtime: who polled whom, and how long each waited."""
+    program = start(*built, "simple")
+    trace = tmp_path / "t.plx"
+    recorder = driver.Recorder(pollux, program.pid, trace, "--futures")
+    program.go()
+    program.process.stdout.read()
+    code, said = recorder.wait()
+    assert code == 0, said
+    rows = driver.report(pollux, trace)["futures"]
+
+    def waits(name, family):
+        mine = [r for r in rows if r["name"].endswith(name) and r["family"].endswith(family)]
+        assert mine, f"{name} in {family}: {[(r['name'], r['family']) for r in rows]}"
+        return sum(r["wait_ns"]["sum"] for r in mine) / 1e6, sum(r["instances"] for r in mine)
+
+    waited, n = waits("::my_test", "::example")
+    assert n == 1 and 95 < waited < 140
+    waited, n = waits("::example", "::example")
+    assert n == 1 and 240 < waited < 330
+    waited, n = waits("::nap", "::at_once")
+    # a nap that is dropped has not been polled again: no wait of it was seen to end
+    assert n == 4 and 105 < waited < 160
+
+
+def code_of(pid):
+    """The code in the program's memory. What is behind its end, in its last page, isn't: a recorder
+    that is killed may leave something there."""
+    found = {}
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
+        for line in maps:
+            fields = line.split()
+            if "x" in fields[1] and fields[4] != "0":
+                start, end = (int(x, 16) for x in fields[0].split("-"))
+                memory.seek(start)
+                found[fields[0]] = memory.read(end - start)
+    return found
+
+
+def unchanged(before, after):
+    return all(after[where].startswith(code.rstrip(b"\0")) for where, code in before.items())
+
+
+def test_detach_restores(pollux, start, tmp_path):
+    """Calls that lead to the agent while it records are as they were afterwards, byte for byte."""
+    program = start("tokio-1.54", "debug", "nested", 4000, 3)
+    before = code_of(program.pid)
+    recorder = driver.Recorder(pollux, program.pid, tmp_path / "t.plx", "--futures=all")
+    program.go()
+    assert not unchanged(before, code_of(program.pid))
+    time.sleep(0.2)
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert unchanged(before, code_of(program.pid))
+    program.until("done")
+    assert program.end() == 0
+
+
+@pytest.mark.parametrize("profile", ["debug", "release-debug"])
+def test_recorder_killed(pollux, start, tmp_path, all_of_it, profile):
+    """kill -9 of pollux at any moment, again and again; the next one takes over and restores all."""
+    rng = random.Random(11)
+    rounds = 6000 if profile == "debug" else 60000
+    plain = start("tokio-1.54", profile, "nested", rounds, 2)
+    plain.go()
+    plain.until("done")
+    assert plain.end() == 0
+    program = start("tokio-1.54", profile, "nested", rounds, 2)
+    before = code_of(program.pid)
+    program.go()
+    for i in range(40 if all_of_it else 8):
+        recorder = driver.Recorder(
+            pollux, program.pid, tmp_path / f"{i}.plx", "--futures=all", wait=False
+        )
+        time.sleep(rng.uniform(0, 0.08))
+        recorder.process.kill()
+        recorder.process.communicate()
+    last = driver.Recorder(pollux, program.pid, tmp_path / "last.plx", "--futures=all", "-d", "0.1")
+    code, said = last.wait()
+    assert code == 0, said
+    assert unchanged(before, code_of(program.pid))
+    program.until("done")
+    assert program.end() == 0
+    assert program.sum() == plain.sum()
