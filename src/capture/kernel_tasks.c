@@ -197,16 +197,20 @@ static enum trace_outcome tokio_outcome(const struct kernel_record *r, const str
 {
 	uint64_t after = r->words[0], now = r->words[3];
 
+	/* Looked at in time: whoever was woken then may have taken the output, and freed the task.
+	 */
+	if (r->flags & KF_SETTLED_PANICKED)
+		return TO_PANICKED;
+	if (r->flags & KF_SETTLED_ABORTED && !f->finished)
+		return TO_CANCELLED;
+	if (r->flags & KF_SETTLED)
+		return TO_READY;
 	if (freed)
 		after = 0;
 	if (f->finished)
 		after &= ~(uint64_t)CANCELLED;
 	if (!(after & CANCELLED) && !(r->flags & KF_RAISED))
 		return freed && f->shut_down ? TO_UNKNOWN : TO_READY;
-	if (r->flags & KF_SETTLED)
-		return r->flags & KF_SETTLED_PANICKED  ? TO_PANICKED
-		       : r->flags & KF_SETTLED_ABORTED ? TO_CANCELLED
-						       : TO_READY;
 	if (r->flags & KF_PANICKED)
 		return TO_PANICKED;
 	if (r->flags & KF_ABORTED)

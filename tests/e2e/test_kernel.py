@@ -1,0 +1,198 @@
+"""record --backend kernel: the same truth, seen from outside (docs/kernel.md)."""
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import build as builder
+import driver
+import pytest
+from truth import differences
+
+KERNEL = ("--backend", "kernel")
+COUNTS = ("spawned", "polls", "completed", "cancelled", "panicked", "wakes", "self_wakes")
+
+# Package, profile, programs: both runtimes, both linkers, with names and without.
+RUNS = [
+    ("tokio-1.54", "release", ["multi_thread", "current_thread", "abort", "panic", "late_wakes"]),
+    ("tokio-1.54", "release-lto", ["join_set", "block_in_place", "timers"]),
+    ("tokio-1.38", "stripped", ["multi_thread", "panic", "raw_self_wakes"]),
+    ("tokio-1.23", "release", ["multi_thread", "short_tasks"]),
+    ("async-std-1.13", "release", ["exchange", "panic", "panic_caught", "cancel"]),
+    ("smol-2.0", "release", ["exchange", "own_panic", "drop_executor", "thread_churn"]),
+    ("smol-2.0", "stripped", ["exchange", "panic"]),
+    ("smol-2.0", "nonpie", ["exchange", "cancel"]),
+]
+CASES = [
+    (package, profile, program, mode)
+    for package, profile, programs in RUNS
+    for program in programs
+    for mode in ("launched", "attached")
+]
+
+def forbidden():
+    """Why the kernel takes no probes of ours, or None."""
+    status = Path("/proc/self/status").read_text()
+    caps = int(status.split("CapEff:")[1].split()[0], 16)
+    if not (caps >> 21 & 1 or (caps >> 38 & 3) == 3):
+        return "the kernel takes probes of root only, or of CAP_BPF with CAP_PERFMON"
+    return None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rights(pollux):
+    why = forbidden()
+    if why:
+        pytest.skip(why)
+    said = driver.run(pollux, "record", *KERNEL, "-o", "/dev/null", "-p", "1").stderr
+    if "built without" in said:
+        pytest.skip("this pollux was built without BPF")
+
+
+def attached(recorder):
+    """True once its probes are in: it has links, and sleeps between two looks at the ring."""
+    try:
+        links = [
+            info.read_text() for info in Path(f"/proc/{recorder.process.pid}/fdinfo").iterdir()
+        ]
+        now = Path(f"/proc/{recorder.process.pid}/syscall").read_text().split()[0]
+    except OSError:
+        return False
+    return now in ("35", "230") and any("link_type:\tuprobe_multi" in link for link in links)
+
+
+class Recorder(driver.Recorder):
+    """pollux record --backend kernel -p PID, its probes in place."""
+
+    def __init__(self, pollux, pid, trace, *options):
+        super().__init__(pollux, pid, trace, *KERNEL, *options, wait=False)
+        deadline = time.monotonic() + driver.TIMEOUT
+        while not attached(self):
+            if self.process.poll() is not None:
+                raise AssertionError(f"record ended with {self.process.returncode}: {self.said()}")
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def record(pollux, trace, mode, *command, options=()):
+    if mode == "launched":
+        return driver.record_launched(pollux, trace, *command, options=(*KERNEL, *options))
+    with driver.Target(*command) as target:
+        recorder = Recorder(pollux, target.pid, trace, *options)
+        try:
+            target.go()
+            truth = target.truth()
+        finally:
+            code, said = recorder.stop()
+        assert code == 0, said
+        code = target.end()
+        return driver.Recorded(trace, truth, target.output(), code, said, target.errors)
+
+
+@pytest.mark.parametrize("which", CASES, ids=["-".join(which) for which in CASES])
+def test_counts(pollux, suite, trace, which):
+    """Everything that the agent would count, without an agent."""
+    package, profile, program, mode = which
+    run = record(pollux, trace, mode, suite(package, profile), program)
+    assert run.code == 0
+    names = builder.PROFILES[profile].symbols and profile != "release-lto"
+    assert differences(run.truth, driver.report(pollux, trace), names=names) == []
+
+
+def families(report):
+    """Counts by name, without what only one of two sources can know."""
+    return sorted(
+        (f["name"], f["role"], *(f[what] for what in COUNTS))
+        for f in report["families"]
+        if f["role"] in ("task", "blocking")
+    )
+
+
+@pytest.mark.parametrize(
+    "package,program",
+    [("tokio-1.54", "channels"), ("tokio-1.54", "net"), ("async-std-1.13", "self_wakes")],
+)
+def test_as_the_agent(pollux, suite, tmp_path, package, program):
+    """The same families with the same counts. Only of what a program does alike each time."""
+    path = suite(package)
+    reports = []
+    for name, options in (("agent", ()), ("kernel", KERNEL)):
+        run = driver.record_launched(pollux, tmp_path / name, path, program, options=options)
+        report = driver.report(pollux, run.trace)
+        assert differences(run.truth, report) == []
+        reports.append(report)
+    assert [f[:4] for f in families(reports[0])] == [f[:4] for f in families(reports[1])]
+
+
+def test_killed(pollux, suite, tmp_path):
+    """pollux is killed: nothing stays, the program does not notice, a next recording is whole."""
+    with driver.Target(suite("tokio-1.54"), "multi_thread") as target:
+        recorder = Recorder(pollux, target.pid, tmp_path / "first")
+        recorder.process.send_signal(signal.SIGKILL)
+        recorder.process.wait()
+        recorder = Recorder(pollux, target.pid, tmp_path / "second")
+        target.go()
+        truth = target.truth()
+        assert recorder.stop()[0] == 0
+        assert target.end() == 0
+    assert differences(truth, driver.report(pollux, tmp_path / "second")) == []
+
+
+def test_losses_are_counted(pollux, suite, trace):
+    """A ring that is too small: what was dropped is told, to the event."""
+    run = driver.record_launched(
+        pollux, trace, suite("tokio-1.54"), "short_tasks", options=(*KERNEL, "--ring-size", "4K")
+    )
+    assert run.code == 0
+    report = driver.report(pollux, trace)
+    if report["lost"]:
+        assert "lost between" in run.said
+    else:
+        assert differences(run.truth, report) == []
+
+
+def test_every_process_of_a_binary(pollux, suite, tmp_path):
+    """Those that run already, and one that is started later."""
+    path, trace = suite("tokio-1.54"), tmp_path / "all"
+    with driver.Target(path, "multi_thread") as before:
+        recorder = driver.Recorder(
+            pollux, [], trace, *KERNEL, "--exe", path, "-d", "30", wait=False
+        )
+        deadline = time.monotonic() + driver.TIMEOUT
+        while not attached(recorder):
+            assert recorder.process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        with driver.Target(path, "multi_thread") as after:
+            for target in (before, after):
+                target.go()
+            truths = [target.truth() for target in (before, after)]
+            code, said = recorder.stop()
+            assert code == 0, said
+            assert before.end() == after.end() == 0
+    report = driver.report(pollux, trace)
+    assert report["lost"] == 0
+    for what in ("spawned", "completed"):
+        assert report["tasks"][what] == sum(truth["totals"][what] for truth in truths)
+
+
+def test_without_rights(pollux, suite, tmp_path):
+    """One sentence, and what works instead."""
+    if not shutil.which("setpriv"):
+        pytest.skip("no setpriv here")
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
+    tmp_path.chmod(0o777)
+    tool, program = tmp_path / "pollux", tmp_path / "suite"
+    shutil.copy(pollux, tool)
+    shutil.copy(suite("tokio-1.54"), program)
+    for parent in tmp_path.parents:
+        if parent == Path("/"):
+            break
+        if not parent.stat().st_mode & 1:
+            parent.chmod(parent.stat().st_mode | 0o111)
+    result = driver.run(
+        *nobody, tool, "record", *KERNEL, "-o", tmp_path / "t", "--", program, "multi_thread"
+    )
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert "CAP_BPF" in result.stderr and "--backend agent" in result.stderr
+    assert not (tmp_path / "t").exists()
