@@ -114,8 +114,8 @@ bool await_is_leaf(const struct dw_type *t);
 bool await_is_coroutine(const struct dw_type *t);
 /* Whether a future may be somewhere in it, also behind pointers. */
 bool await_can_hold(struct debug *d, const struct dw_type *t);
-/* The macro that wrote an await point, by the file in which it stands; NULL: none. */
-const char *await_macro(const char *file);
+/* The macro that wrote an await point, by the place at which that stands; NULL: none. */
+const char *await_macro(const char *file, uint32_t line);
 /* The variant that lives: NULL if unreadable or none fits. */
 const struct dw_variant *await_variant(struct walk *w, const struct dw_type *t, uint64_t addr);
 /* Searches by value, live variants only, for a member name or a type whose full name starts so. */

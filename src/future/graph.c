@@ -12,27 +12,18 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Marks a lock with guards in several tasks: one of them may be stale, so nothing is claimed. */
-static void *const several = (void *)UINTPTR_MAX;
-
-static int add_holders(struct graph *g, const struct await_node *n, size_t task)
+static struct graph_lock *lock_at(struct graph *g, uint64_t addr)
 {
-	for (size_t i = 0; i < n->n_holds; i++) {
-		void *mine = (void *)(uintptr_t)(task + 1),
-		     *v = map_get(&g->holders, n->holds[i], 0);
+	struct graph_lock *l = map_get(&g->locks, addr, 0);
 
-		if (v == mine)
-			continue;
-		if (map_put(&g->holders, n->holds[i], 0, v ? several : mine) < 0)
-			return -ENOMEM;
+	if (l)
+		return l;
+	l = calloc(1, sizeof(*l));
+	if (l && map_put(&g->locks, addr, 0, l) < 0) {
+		free(l);
+		l = NULL;
 	}
-	for (size_t i = 0; i < n->n_children; i++) {
-		int r = add_holders(g, n->children[i], task);
-
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	return l;
 }
 
 static bool is_lock(const struct await_node *leaf)
@@ -40,19 +31,63 @@ static bool is_lock(const struct await_node *leaf)
 	return leaf->wait == AW_MUTEX || leaf->wait == AW_RWLOCK || leaf->wait == AW_SEMAPHORE;
 }
 
+static int add_holder(struct graph_lock *l, size_t task)
+{
+	size_t *v;
+
+	if (l->n_holders && l->holders[l->n_holders - 1] == task)
+		return 0; /* tasks come one after the other */
+	v = reallocarray(l->holders, l->n_holders + 1, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	l->holders = v;
+	v[l->n_holders++] = task;
+	return 0;
+}
+
+static int add_locks(struct graph *g, const struct await_node *n, size_t task)
+{
+	struct graph_lock *l;
+
+	for (size_t i = 0; i < n->n_holds; i++) {
+		l = lock_at(g, n->holds[i]);
+		if (!l || add_holder(l, task) < 0)
+			return -ENOMEM;
+	}
+	if (n->kind == AN_LEAF && is_lock(n) && n->resource && !n->granted) {
+		l = lock_at(g, n->resource);
+		if (!l)
+			return -ENOMEM;
+		l->n_waiting++;
+	}
+	for (size_t i = 0; i < n->n_children; i++) {
+		int r = add_locks(g, n->children[i], task);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+const struct graph_lock *graph_lock(const struct graph *g, const struct await_node *leaf)
+{
+	return leaf->kind == AN_LEAF && is_lock(leaf) && leaf->resource
+		       ? map_get(&g->locks, leaf->resource, 0)
+		       : NULL;
+}
+
 const struct inspect_task *graph_target(const struct graph *g, const struct await_node *leaf)
 {
-	void *v = NULL;
+	const struct graph_lock *l = graph_lock(g, leaf);
+	void *v;
 
-	if (!leaf->resource)
+	/* of several, one or the other may be stale or one of many: nothing is claimed */
+	if (l)
+		return l->n_holders == 1 ? &g->result->tasks[l->holders[0]] : NULL;
+	if (leaf->wait != AW_TASK || !leaf->resource)
 		return NULL;
-	if (leaf->wait == AW_TASK)
-		v = map_get(&g->by_addr, leaf->resource, 0);
-	else if (is_lock(leaf))
-		v = map_get(&g->holders, leaf->resource, 0);
-	if (!v || v == several)
-		return NULL;
-	return &g->result->tasks[(uintptr_t)v - 1];
+	v = map_get(&g->by_addr, leaf->resource, 0);
+	return v ? &g->result->tasks[(uintptr_t)v - 1] : NULL;
 }
 
 struct leaf_list {
@@ -226,7 +261,7 @@ int graph_make(const struct inspect_result *r, struct graph *ret_graph, struct e
 	for (size_t i = 0; i < r->n_tasks && rc == 0; i++) {
 		rc = map_put(&g.by_addr, r->tasks[i].addr, 0, (void *)(uintptr_t)(i + 1));
 		if (rc == 0 && r->tasks[i].tree)
-			rc = add_holders(&g, r->tasks[i].tree, i);
+			rc = add_locks(&g, r->tasks[i].tree, i);
 	}
 	/* what was read while the program ran proves nothing */
 	if (rc == 0 && r->stopped)
@@ -243,6 +278,9 @@ int graph_make(const struct inspect_result *r, struct graph *ret_graph, struct e
 
 void graph_done(struct graph *g)
 {
+	const struct map_entry *e;
+	size_t pos = 0;
+
 	for (size_t i = 0; i < g->n_cycles; i++) {
 		free(g->cycles[i].tasks);
 		free(g->cycles[i].leaves);
@@ -250,6 +288,10 @@ void graph_done(struct graph *g)
 	free(g->cycles);
 	free(g->lost);
 	map_done(&g->by_addr);
-	map_done(&g->holders);
+	while ((e = map_next(&g->locks, &pos))) {
+		free(((struct graph_lock *)e->value)->holders);
+		free(e->value);
+	}
+	map_done(&g->locks);
 	*g = (struct graph){0};
 }

@@ -14,12 +14,18 @@
 struct graph {
 	const struct inspect_result *result;
 	struct map by_addr; /* header -> index + 1 of a task */
-	struct map holders; /* address of a lock's semaphore -> index + 1 of the task that holds a
-			       guard */
+	struct map locks;   /* address as in await_node.resource -> struct graph_lock */
 	struct graph_cycle *cycles;
 	size_t n_cycles;
 	struct graph_lost *lost;
 	size_t n_lost;
+};
+
+/* What is seen of a lock: who has a guard or a permit of it, and who waits. */
+struct graph_lock {
+	size_t *holders; /* indexes of tasks */
+	size_t n_holders;
+	size_t n_waiting; /* leaves that wait for it */
 };
 
 /* Tasks each of which waits for the next and for nothing else, the last for the first. */
@@ -38,6 +44,8 @@ struct graph_lost {
 int graph_make(const struct inspect_result *r, struct graph *ret_graph, struct error *err);
 void graph_done(struct graph *g);
 
+/* What is seen of the lock that a leaf waits for; NULL: it waits for none. */
+const struct graph_lock *graph_lock(const struct graph *g, const struct await_node *leaf);
 /* The task that a leaf waits for: an awaited task, or the holder of the lock; NULL if not known. */
 const struct inspect_task *graph_target(const struct graph *g, const struct await_node *leaf);
 

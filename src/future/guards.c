@@ -7,7 +7,8 @@
  * unless rustc lists it twice: as what was captured and as a live local at the same place.
  *
  * Source: Tokio sync/{mutex,rwlock,semaphore}.rs: guards are { lock: &Mutex or Arc<Mutex>, .. },
- * { s: &Semaphore, .. }, permits { sem: &Semaphore or Arc<Semaphore>, permits }.
+ * { s: &Semaphore, .. }, permits { sem: &Semaphore or Arc<Semaphore>, permits }. async-lock 2
+ * and 3.
  */
 #include "future/await.h"
 
@@ -63,29 +64,45 @@ static uint64_t guarded_mutex(struct walk *w, const struct dw_type *t, uint64_t 
 	return await_find_type(w, lock, target, "async_lock::mutex::Mutex<", &x, &at) ? at : 0;
 }
 
-static bool is_guard(const struct dw_type *t)
+/* async-lock's guards of a RwLock have `lock` somewhere, &RawRwLock; SemaphoreGuard(&Semaphore). */
+static uint64_t guarded_raw(struct walk *w, const struct dw_type *t, uint64_t addr)
 {
-	return (await_starts(t->full, "tokio::sync::") ||
-		await_starts(t->full, "async_lock::mutex::")) &&
-	       (strstr(t->name, "Guard<") || await_starts(t->name, "MutexGuardArc<") ||
-		strstr(t->name, "SemaphorePermit"));
+	const struct dw_type *x;
+	uint64_t target;
+
+	if (await_starts(t->full, "async_lock::rwlock::") &&
+	    !await_find_member(w, t, addr, "lock", &x, &addr))
+		return 0;
+	return mem_u64(w->ctx->mem, addr, &target) ? target : 0;
+}
+
+/* What a guard guards, as leaves name it; 0: it is no guard. */
+static uint64_t guarded(struct walk *w, const struct dw_type *t, uint64_t addr)
+{
+	if (await_starts(t->full, "tokio::sync::") &&
+	    (strstr(t->name, "Guard<") || strstr(t->name, "SemaphorePermit")))
+		return guarded_semaphore(w, t, addr);
+	if (await_starts(t->full, "async_lock::mutex::") &&
+	    (strstr(t->name, "Guard<") || await_starts(t->name, "MutexGuardArc<")))
+		return guarded_mutex(w, t, addr);
+	if ((await_starts(t->full, "async_lock::rwlock::") && strstr(t->name, "Guard<")) ||
+	    !strcmp(t->full, "async_lock::semaphore::SemaphoreGuard"))
+		return guarded_raw(w, t, addr);
+	return 0;
 }
 
 static void guards_in(struct walk *w, struct await_node *n, const struct dw_type *t, uint64_t addr,
 		      unsigned depth)
 {
 	const struct dw_variant *v;
+	uint64_t lock;
 
 	if (!t || depth > GUARD_DEPTH || (t->class != DC_STRUCT && t->class != DC_UNION) ||
 	    t->name[0] == '{') /* other coroutines and closures: not ours, or found when walked */
 		return;
-	if (is_guard(t)) {
-		uint64_t sem = await_starts(t->full, "async_lock::")
-				       ? guarded_mutex(w, t, addr)
-				       : guarded_semaphore(w, t, addr);
-
-		if (sem)
-			await_add_hold(n, sem);
+	lock = guarded(w, t, addr);
+	if (lock) {
+		await_add_hold(n, lock);
 		return;
 	}
 	for (size_t i = 0; i < t->n_members; i++)

@@ -325,6 +325,22 @@ static void read_async_lock(struct walk *w, const struct dw_type *t, uint64_t ad
 	detail(n, &b);
 }
 
+/* async-lock's RwLock: RawRwLock is the lock, under `lock` of the raw future; its Semaphore. */
+static void read_async_raw(struct walk *w, const struct dw_type *t, uint64_t addr,
+			   struct await_node *n)
+{
+	bool semaphore = n->wait == AW_SEMAPHORE;
+	const struct dw_type *x;
+	struct buf b = BUF_INIT;
+	uint64_t at;
+
+	if (!await_find_member(w, t, addr, semaphore ? "semaphore" : "lock", &x, &at))
+		return;
+	n->resource = first_pointer(w, x, at);
+	buf_printf(&b, "%s %#lx", semaphore ? "semaphore" : "lock", (unsigned long)n->resource);
+	detail(n, &b);
+}
+
 static void read_async_channel(struct walk *w, const struct dw_type *t, uint64_t addr,
 			       struct await_node *n)
 {
@@ -385,6 +401,11 @@ static const struct leaf leaves[] = {
 	{"async_io::reactor::Writable", "socket writable", AW_SOCKET, read_async_ready},
 	{"async_io::reactor::Ready<", "socket ready", AW_SOCKET, read_async_ready},
 	{"async_lock::mutex::Lock<", "Mutex::lock", AW_MUTEX, read_async_lock},
+	{"async_lock::rwlock::futures::Read<", "RwLock::read", AW_RWLOCK, read_async_raw},
+	{"async_lock::rwlock::futures::UpgradableRead<", "RwLock::upgradable_read", AW_RWLOCK,
+	 read_async_raw},
+	{"async_lock::rwlock::futures::Write<", "RwLock::write", AW_RWLOCK, read_async_raw},
+	{"async_lock::semaphore::Acquire", "Semaphore::acquire", AW_SEMAPHORE, read_async_raw},
 	{"async_channel::Recv<", "channel receive", AW_CHANNEL_RECV, read_async_channel},
 	{"async_channel::Send<", "channel send (channel full)", AW_CHANNEL_SEND,
 	 read_async_channel},

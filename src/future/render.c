@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_HOLDERS = 3 /* named */ };
+
 struct view {
 	const struct inspect *in;
 	const struct inspect_result *r;
@@ -83,6 +85,30 @@ static void task_name(const struct view *v, const struct inspect_task *t)
 	text_safe(v->out, inspect_kind_name(t->kind));
 }
 
+/* Who has the lock that a leaf waits for, as far as that can be seen, and how many wait. */
+static void lock_text(const struct view *v, const struct await_node *n, const struct graph_lock *l)
+{
+	size_t shown = l->n_holders > MAX_HOLDERS ? MAX_HOLDERS : l->n_holders;
+
+	if (n->granted)
+		return;
+	if (!l->n_holders) {
+		buf_str(v->out, ", its holder can't be seen");
+	} else if (n->wait == AW_MUTEX && l->n_holders > 1) {
+		buf_printf(v->out, ", held by one of %zu tasks that have a guard of it",
+			   l->n_holders);
+	} else {
+		for (size_t i = 0; i < shown; i++) {
+			buf_str(v->out, i ? ", " : ", held by ");
+			task_name(v, &v->r->tasks[l->holders[i]]);
+		}
+		if (shown < l->n_holders)
+			buf_printf(v->out, " and %zu more", l->n_holders - shown);
+	}
+	if (l->n_waiting > 1)
+		buf_printf(v->out, "; %zu wait", l->n_waiting);
+}
+
 /* One line without its numbers if `key`: what makes trees alike. */
 static void node_line(const struct view *v, const struct await_node *n, bool key)
 {
@@ -104,10 +130,12 @@ static void node_line(const struct view *v, const struct await_node *n, bool key
 		buf_str(v->out, ", ");
 		text_safe(v->out, n->detail);
 	}
-	if (target) {
-		buf_str(v->out, n->wait == AW_TASK ? " of " : ", held by ");
+	if (target && n->wait == AW_TASK) {
+		buf_str(v->out, " of ");
 		task_name(v, target);
 	}
+	if (graph_lock(v->g, n))
+		lock_text(v, n, graph_lock(v->g, n));
 	if (v->opt->raw && n->addr)
 		buf_printf(v->out, "  @%#" PRIx64, n->addr);
 }

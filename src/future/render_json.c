@@ -16,6 +16,7 @@ static void node_json(struct json *j, const struct graph *g, const char *key,
 		      const struct await_node *n)
 {
 	const struct inspect_task *target = n->kind == AN_LEAF ? graph_target(g, n) : NULL;
+	const struct graph_lock *lock;
 
 	json_object(j, key);
 	json_string(j, "kind", node_kinds[n->kind]);
@@ -43,6 +44,14 @@ static void node_json(struct json *j, const struct graph *g, const char *key,
 			json_u64(j, "permits_wanted", n->value);
 		if (n->ends)
 			json_string(j, "ends", n->ends);
+		lock = graph_lock(g, n);
+		if (lock) {
+			json_u64(j, "waiting", lock->n_waiting);
+			json_array(j, "held_by");
+			for (size_t i = 0; i < lock->n_holders; i++)
+				json_u64(j, NULL, g->result->tasks[lock->holders[i]].addr);
+			json_end_array(j);
+		}
 		if (target) {
 			json_u64(j, "task_id", target->id);
 			json_u64(j, "task_address", target->addr);

@@ -122,23 +122,28 @@ bool await_starts(const char *s, const char *prefix)
 static void walk_type(struct walk *w, struct await_node *parent, const struct dw_type *t,
 		      uint64_t addr, unsigned depth);
 
-/* The macro that wrote an await point, by the file in which it stands; NULL: none. futures'
- * try_join! stands in the same file as its join! and keeps the same things: it is called join! too.
- */
-const char *await_macro(const char *file)
+/* futures' try_join! stands in the file of its join! and keeps the same things; but it stands
+ * behind it: at line 105 (since 0.3.18 or so), 107 (0.3.12), join! at 95 and 97. In 0.3.5 they are
+ * at 97 and 87, and both are called join!. */
+const char *await_macro(const char *file, uint32_t line)
 {
 	static const struct {
 		const char *end, *name;
+		uint32_t first; /* lines from here on */
 	} macros[] = {
-		{"/src/macros/join.rs", "join!"},     {"/src/macros/try_join.rs", "try_join!"},
-		{"/src/macros/select.rs", "select!"}, {"/join_mod.rs", "join!"},
-		{"/select_mod.rs", "select!"},
+		{"/src/macros/join.rs", "join!", 0},
+		{"/src/macros/try_join.rs", "try_join!", 0},
+		{"/src/macros/select.rs", "select!", 0},
+		{"/async_await/join_mod.rs", "try_join!", 100},
+		{"/async_await/join_mod.rs", "join!", 0},
+		{"/async_await/select_mod.rs", "select!", 0},
 	};
 
 	for (size_t i = 0; file && i < sizeof(macros) / sizeof(*macros); i++) {
 		size_t len = strlen(file), end = strlen(macros[i].end);
 
-		if (len > end && !strcmp(file + len - end, macros[i].end))
+		if (len > end && line >= macros[i].first &&
+		    !strcmp(file + len - end, macros[i].end))
 			return macros[i].name;
 	}
 	return NULL;
@@ -224,7 +229,7 @@ static void walk_coroutine(struct walk *w, struct await_node *parent, const stru
 		return;
 	}
 	macro = w->macro;
-	w->macro = await_macro(n->file);
+	w->macro = await_macro(n->file, n->line);
 	if (w->macro)
 		debug_await_place(w->dwarf, t, awaitee->type_ref, &n->file, &n->line);
 	await_find_guards(w, n, t, state, addr + v->member.offset);

@@ -95,10 +95,9 @@ async fn futures_join() {
     println!("{a} {b:?}");
 }
 
-// futures' try_join! can't be told from its join!.
 // TREE futures_try_join
 //   futures_try_join @futures_try_join
-//     join!
+//     try_join!
 //       futures_try_join @ftj
 //         *mid
 //       futures_try_join [done]
