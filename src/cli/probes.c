@@ -466,10 +466,53 @@ static void tell_json(struct buf *out, const struct listing *l)
 	buf_char(out, '\n');
 }
 
+/* ---- the table ---- */
+
+static void tell_table(struct buf *out, bool json)
+{
+	const struct provider_probe *row;
+	const char *source = "";
+	struct json j;
+
+	json_init(&j, out, true);
+	if (json)
+		json_array(&j, NULL);
+	for (size_t i = 0; (row = providers_row(i)); i++) {
+		if (json) {
+			json_object(&j, NULL);
+			json_string(&j, "provider", row->provider);
+			json_string(&j, "name", row->name);
+			json_string(&j, "symbol", row->symbol);
+			json_known(&j, row);
+			json_array(&j, "arguments");
+			for (size_t k = 0; k < row->n_args; k++)
+				json_string(&j, NULL, provider_arg_name(row->args[k]));
+			json_end_array(&j);
+			json_end_object(&j);
+			continue;
+		}
+		if (strcmp(source, row->source) != 0)
+			buf_printf(out, "%s%s\n", i ? "\n" : "", row->source);
+		source = row->source;
+		buf_printf(out, "    %s:%s(", row->provider, row->name);
+		for (size_t k = 0; k < row->n_args; k++) {
+			const char *name = provider_arg_name(row->args[k]);
+
+			buf_printf(out, "%s%s", k ? ", " : "", *name ? name : "-");
+		}
+		buf_printf(out, ")    %s: %s\n", provider_what_text(row->what), row->means);
+	}
+	if (json) {
+		json_end_array(&j);
+		buf_char(out, '\n');
+	}
+}
+
 /* ---- the verb ---- */
 
 static const struct cli_option options[] = {
 	{'a', "all", NULL, "also list probes that pollux knows nothing of", false},
+	{'l', "list", NULL, "list the probes that pollux knows, of no program", false},
 	{0, "json", NULL, "print JSON, with all probes", false},
 	{0, NULL, NULL, NULL, false},
 };
@@ -479,6 +522,8 @@ static const char *const examples[] = {
 	"the probes in the program",
 	"pollux probes 4242",
 	"those of a process and its libraries, and whether somebody listens",
+	"pollux probes --list",
+	"all probes that pollux knows",
 	NULL,
 };
 
@@ -489,19 +534,25 @@ static int run(const struct cli_args *args, struct error *err)
 	const char *what = cli_operand(args, 0);
 	int r;
 
-	if (cli_n_operands(args) != 1)
-		return cli_usage(args, "probes needs one process id or program");
-	l.all = cli_flag(args, "all");
-	if (what[strspn(what, "0123456789")] == 0 && strlen(what) < 10)
-		r = look_at_process(&l, atoi(what), err);
-	else
-		r = look_at_file(&l, what, err);
-	if (r < 0)
-		return 1;
-	if (cli_flag(args, "json"))
-		tell_json(&out, &l);
-	else
-		tell(&out, &l);
+	if (cli_flag(args, "list")) {
+		if (cli_n_operands(args))
+			return cli_usage(args, "--list is of no program");
+		tell_table(&out, cli_flag(args, "json"));
+	} else {
+		if (cli_n_operands(args) != 1)
+			return cli_usage(args, "probes needs one process id or program");
+		l.all = cli_flag(args, "all");
+		if (what[strspn(what, "0123456789")] == 0 && strlen(what) < 10)
+			r = look_at_process(&l, atoi(what), err);
+		else
+			r = look_at_file(&l, what, err);
+		if (r < 0)
+			return 1;
+		if (cli_flag(args, "json"))
+			tell_json(&out, &l);
+		else
+			tell(&out, &l);
+	}
 	if (buf_failed(&out)) {
 		error_set(err, -ENOMEM, "out of memory");
 		return 1;
@@ -512,7 +563,7 @@ static int run(const struct cli_args *args, struct error *err)
 
 const struct cli_verb verb_probes = {
 	.name = "probes",
-	.synopsis = "probes [OPTIONS] PID|PROGRAM",
+	.synopsis = "probes [OPTIONS] PID|PROGRAM | --list",
 	.summary = "list the probes of a process or program, and what pollux makes of them",
 	.text = "Lists the probes in the notes of an ELF file (SystemTap's, USDT): provider and "
 		"name, "

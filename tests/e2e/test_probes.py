@@ -129,6 +129,17 @@ def test_none(pollux, suite):
     assert driver.run(pollux, "probes").returncode == 2
 
 
+def test_table(pollux):
+    """All that is known, whatever program; each make once."""
+    text = driver.run(pollux, "probes", "--list").stdout
+    heads = [line for line in text.splitlines() if line and not line.startswith(" ")]
+    assert len(heads) == len(set(heads)) and any("7717" in head for head in heads)
+    rows = json.loads(driver.run(pollux, "probes", "--list", "--json").stdout)
+    assert {row["symbol"] for row in rows} - {None} == set(ASYNC_STD)
+    assert {"task_start", "task-spawn", "task-details"} <= {row["name"] for row in rows}
+    assert driver.run(pollux, "probes", "--list", "/bin/true").returncode == 2
+
+
 def test_process(pollux, suite):
     with driver.Target(suite("probes-pollux"), "steady") as target:
         told = listed(pollux, target.pid)

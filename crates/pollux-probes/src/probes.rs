@@ -2,6 +2,7 @@
 //! that tells tracers of it, and a semaphore in `.probes`, which a tracer counts up while it
 //! listens. The notes are of version 3: see the header of pollux for C, `include/pollux/probes.h`,
 //! whose probes are the same.
+#![cfg_attr(not(tokio_unstable), allow(unused_macros))]
 
 use std::cell::UnsafeCell;
 
