@@ -106,9 +106,12 @@ const struct cli_verb verb_tree = {
 		"for, with the\n"
 		"file and line of every .await. Nothing runs in the program; its threads stand "
 		"still only while\n"
-		"the memory of the tasks is copied. Trees need debug information (debug = true or\n"
-		"\"line-tables-only\" does not suffice for trees); names and states come without "
-		"it.",
+		"the memory of the tasks is copied. Futures of block_on are shown, too, the "
+		"threads of "
+		"running tasks,\n"
+		"and the run queues of scheduled ones. Trees need debug information (debug = true; "
+		"line tables\n"
+		"alone do not suffice); names and states come without it.",
 	.examples = examples,
 	.options = options,
 	.run = run,
