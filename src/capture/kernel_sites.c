@@ -403,6 +403,22 @@ static int add_known(struct finder *f, const struct provider_probe *row, const s
 	return 0;
 }
 
+static bool has_other_row(const struct elf_symbol *symbols, size_t n, size_t at,
+			  const struct provider_probe *row)
+{
+	size_t i = at;
+
+	while (i > 0 && symbols[i - 1].addr == symbols[at].addr)
+		i--;
+	for (; i < n && symbols[i].addr == symbols[at].addr; i++) {
+		const struct provider_probe *other = providers_function(symbols[i].name);
+
+		if (other && other != row)
+			return true;
+	}
+	return false;
+}
+
 static int add_probes(struct finder *f)
 {
 	const struct elf_symbol *symbols;
@@ -429,6 +445,12 @@ static int add_probes(struct finder *f)
 		if (!row || (i && symbols[i].addr == symbols[i - 1].addr &&
 			     !strcmp(symbols[i].name, symbols[i - 1].name)))
 			continue;
+		/* Functions that the linker made one: which of them was called can't be told. */
+		if (has_other_row(symbols, n, i, row)) {
+			f->n_wanted++;
+			f->n_refused++;
+			continue;
+		}
 		for (size_t k = 0; k < row->n_args; k++)
 			providers_function_arg(k, &args[k]);
 		rc = add_known(f, row, NULL, symbols[i].addr, args, row->n_args);
@@ -590,7 +612,9 @@ int kernel_sites_find(struct elf_image *image, const char *path, uint32_t number
 			rc = -ENOENT;
 		if (rc == 0)
 			rc = cover(&o, "known probes", f.n_wanted - f.n_refused, f.n_wanted,
-				   f.n_refused ? "the others are not where a probe may stand" : "");
+				   f.n_refused ? "the others are not where a probe may stand, or "
+						 "share one function"
+					       : "");
 		if (rc == 0 && probes_damaged(o.probes))
 			rc = cover(&o, "probe notes", 0, 1, probes_damaged(o.probes));
 	}

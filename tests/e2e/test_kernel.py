@@ -1,4 +1,5 @@
 """record --backend kernel: the same truth, seen from outside (docs/kernel.md)."""
+import json
 import shutil
 import signal
 import time
@@ -10,7 +11,7 @@ import pytest
 from truth import differences
 
 KERNEL = ("--backend", "kernel")
-COUNTS = ("spawned", "polls", "completed", "cancelled", "panicked", "wakes", "self_wakes")
+COUNTS = ("spawned", "completed", "cancelled", "panicked")
 
 # Package, profile, programs: both runtimes, both linkers, with names and without.
 RUNS = [
@@ -99,8 +100,82 @@ def test_counts(pollux, suite, trace, which):
     assert differences(run.truth, driver.report(pollux, trace), names=names) == []
 
 
+# ---- programs that carry probes ----
+
+CARRIERS = [
+    ("probes-tokio2chrome", "release"),
+    ("probes-tokio2chrome", "bfd"),
+    ("probes-pollux", "release"),
+    ("probes-pollux", "bfd"),
+]
+
+
+def semaphores(pollux, path, pid):
+    """What stands in the program's memory at each semaphore of its probes."""
+    probes = json.loads(driver.run(pollux, "probes", "--json", path).stdout)
+    wanted = {int(p["semaphore"], 16) for p in probes["objects"][0]["probes"] if "semaphore" in p}
+    maps = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    base = min(int(m[0].split("-")[0], 16) for m in maps if len(m) > 5 and m[5] == str(path))
+    with open(f"/proc/{pid}/mem", "rb") as memory:
+        values = []
+        for address in wanted:
+            memory.seek(base + address)
+            values.append(int.from_bytes(memory.read(2), "little"))
+        return values
+
+
+@pytest.mark.parametrize("mode", ["launched", "attached"])
+@pytest.mark.parametrize("package,profile", CARRIERS)
+def test_probes(pollux, suite, trace, package, profile, mode):
+    """Every task, every poll and every end, by the probes alone."""
+    run = record(pollux, trace, mode, suite(package, profile), "multi_thread")
+    assert run.code == 0
+    report = driver.report(pollux, trace)
+    assert report["lost"] == 0
+    assert any(c["item"] == "known probes" for c in report["coverage"])
+    tasks = [f for f in report["families"] if f["role"] == "task"]
+    for what in ("spawned", "completed", "cancelled", "panicked"):
+        assert report["tasks"][what] == run.truth["totals"][what], what
+    assert sum(f["polls"] for f in tasks) == run.truth["totals"]["polls"]
+
+
+@pytest.mark.parametrize("profile", ["release", "bfd"])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_semaphores(pollux, suite, trace, profile, how):
+    """Up while it is recorded, down afterwards, whatever became of the recorder."""
+    path = suite("probes-pollux", profile)
+    with driver.Target(path, "multi_thread") as target:
+        assert set(semaphores(pollux, path, target.pid)) == {0}
+        recorder = Recorder(pollux, target.pid, trace)
+        assert all(semaphores(pollux, path, target.pid))
+        recorder.process.send_signal(how)
+        recorder.process.wait()
+        deadline = time.monotonic() + driver.TIMEOUT
+        while set(semaphores(pollux, path, target.pid)) != {0}:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        target.go()
+        target.truth()
+        assert target.end() == 0
+
+
+@pytest.mark.parametrize("program", ["machines", "blockade"])
+@pytest.mark.parametrize("mode", ["launched", "attached"])
+def test_async_std_functions(pollux, suite, trace, program, mode):
+    """async-std's exported functions of 2019: tasks with their names."""
+    run = record(pollux, trace, mode, suite("probes-async-std"), program)
+    report = driver.report(pollux, trace)
+    assert report["lost"] == 0
+    for what in ("spawned", "completed"):
+        assert report["tasks"][what] == run.truth["totals"][what]
+    assert {"parent", "sleeper"} & {f["name"] for f in report["families"]}
+
+
+# ---- both sources, harm, limits ----
+
+
 def families(report):
-    """Counts by name, without what only one of two sources can know."""
+    """Counts by name of what is alike in each run: polls and wakes are not."""
     return sorted(
         (f["name"], f["role"], *(f[what] for what in COUNTS))
         for f in report["families"]
@@ -113,7 +188,7 @@ def families(report):
     [("tokio-1.54", "channels"), ("tokio-1.54", "net"), ("async-std-1.13", "self_wakes")],
 )
 def test_as_the_agent(pollux, suite, tmp_path, package, program):
-    """The same families with the same counts. Only of what a program does alike each time."""
+    """The same families with the same counts, and each run's own polls and wakes."""
     path = suite(package)
     reports = []
     for name, options in (("agent", ()), ("kernel", KERNEL)):
@@ -121,7 +196,7 @@ def test_as_the_agent(pollux, suite, tmp_path, package, program):
         report = driver.report(pollux, run.trace)
         assert differences(run.truth, report) == []
         reports.append(report)
-    assert [f[:4] for f in families(reports[0])] == [f[:4] for f in families(reports[1])]
+    assert families(reports[0]) == families(reports[1])
 
 
 def test_killed(pollux, suite, tmp_path):
