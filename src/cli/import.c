@@ -136,7 +136,9 @@ static int run(const struct cli_args *args, struct error *err)
 
 static const struct cli_option options[] = {
 	{'o', "output", "FILE", "the trace (default: the input's name with .plx, here)", false},
-	{0, "from", "FORMAT", "what the files are: perf-script, … (default: by their first bytes)",
+	{0, "from", "FORMAT",
+	 "perf-script, perf-data, uftrace-dump, uftrace-data or print-all (default: by the first "
+	 "bytes)",
 	 false},
 	{0},
 };
@@ -153,8 +155,9 @@ const struct cli_verb verb_import = {
 	.name = "import",
 	.synopsis = "import [OPTIONS] FILE...",
 	.summary = "make a trace of another tool's recording",
-	.text = "Reads recordings of other tools into a trace, which report, export and top "
-		"then read like one of pollux's own. docs/import.md says what is read of each "
+	.text = "Reads recordings of other tools into a trace, which report and "
+		"export then read like one of pollux's own. docs/import.md says what is read of "
+		"each "
 		"format and what it means.\n\n"
 		"Several files go into one trace, one after the other: parts of one recording, in "
 		"their order, or recordings of different processes by the same clock. What can't "
