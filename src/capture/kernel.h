@@ -1,7 +1,8 @@
 /*
  * Private to kernel*.c, the source that sees a program by probes that the kernel puts into it.
  *
- *   kernel.c         life: which processes, start, drain, end
+ *   kernel.c         life: start, drain, end; every process of a binary
+ *   kernel_process.c a process: what is in it, what the trace is told, its probes put in
  *   kernel_sites.c   an ELF object: where its probes stand and what each hit means
  *   kernel_insn.c    at which instruction a probe may stand, and at which it is cheap
  *   kernel_core.c    the programs in the kernel: loading, attaching, the ring
@@ -17,6 +18,8 @@
 #include "binary/probes.h"
 #include "capture/bpf_ring.h"
 #include "capture/capture.h"
+#include "capture/pace.h"
+#include "process/launch.h"
 #include "process/objects.h"
 #include "process/process.h"
 #include "runtime/providers.h"
@@ -254,6 +257,43 @@ struct capture {
 	uint64_t n_events, n_lost, first_lost_ns, last_lost_ns;
 	struct kernel_life *life; /* kernel.c's own */
 };
+
+/* kernel.c's own, and whether every process of a binary is recorded. */
+struct kernel_life {
+	pid_t child; /* launched, not yet reaped */
+	int exit_status;
+	const char *waiting; /* a launched program with nothing to probe so far: its name */
+	uint64_t code_hash, next_look_ns;
+	struct tracer *tracer;
+	struct parked parked;
+	uint64_t drain_start_ns, next_alive_ns, next_scan_ns;
+	struct pace pace;
+	uint64_t attach_ns;
+	/* every process of a binary */
+	bool all;
+	uint64_t dev, ino;
+	struct kernel_links all_links[KP_N];
+	struct map known; /* pids that were looked at already */
+	bool full;
+};
+
+/* kernel_process.c */
+/* What an object is looked at for. */
+enum kernel_role { ROLE_PROBES = 1, ROLE_FUNCTIONS, ROLE_UNWINDER };
+/* So long may debug information be read for names before anything is recorded. */
+#define KERNEL_NAMES_NS 300000000ull
+/* The object's number; without sites if there is nothing in it. Negative errno. */
+int kernel_look_at(struct capture *c, struct elf_image *image, const char *path, uint8_t role,
+		   uint64_t deadline_ns, struct error *err);
+/* Takes the process' handles over in every case. -ENOENT: there is nothing to probe. */
+int kernel_add_process(struct capture *c, struct process *taken, struct kernel_process **ret,
+		       struct error *err);
+int kernel_add_pid(struct capture *c, pid_t pid, struct kernel_process **ret, struct error *err);
+void kernel_process_free(struct kernel_process *p);
+int kernel_each_coverage(struct capture *c, const struct kernel_process *p,
+			 int (*tell)(struct capture *c, const struct trace_coverage *one,
+				     struct capture_stats *stats),
+			 struct capture_stats *stats);
 
 /* kernel.c: the process of a record; NULL: none of ours (or gone). */
 int kernel_process_of(struct capture *c, uint32_t tgid, struct kernel_process **ret_process);
