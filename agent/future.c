@@ -12,43 +12,50 @@
 #include "agent/point.h"
 #include "agent/thunks.h"
 
+struct way {
+	const struct agent_step *step;
+	const char *at;
+};
+
+/* Goes on from `way` in one line; what branches off is added to `open`. */
+static uint32_t list_line(const struct agent_step *program, struct way way, struct way *open,
+			  uint32_t n_open, struct agent_list *ret)
+{
+	for (uint32_t depth = 0; way.step->next && depth < AGENT_PROGRAM_DEPTH; depth++) {
+		const struct agent_node *node =
+			(const struct agent_node *)(program + way.step->next);
+		if (unlikely(!node->size)) {
+			/* the last one first, since they are taken from the end */
+			for (uint32_t i = node->n; i-- > 0 && n_open < AGENT_LIST_MAX;) {
+				open[n_open].step = &node->steps[i];
+				open[n_open++].at = way.at;
+			}
+			break;
+		}
+		way.at += way.step->delta;
+		uint64_t i = agent_state_value(way.at, node->size) - node->base;
+		way.step = &node->steps[i < node->n ? i : node->n];
+		if (way.step->point && ret->n < AGENT_LIST_MAX)
+			ret->words[ret->n++] = agent_ref(way.step->point, (uint64_t)way.at);
+	}
+	return n_open;
+}
+
 /* As agent_point(), all ways of the program. */
 void agent_list(const struct agent_hook *hook, const void *from, struct agent_list *ret)
 {
 	const struct agent_step *program =
 		(const struct agent_step *)__atomic_load_n(&hook->program, __ATOMIC_ACQUIRE);
-	struct {
-		const struct agent_step *step;
-		const char *at;
-	} open[AGENT_LIST_MAX];
-	uint32_t n = 0;
+	struct way open[AGENT_LIST_MAX];
+	uint32_t n;
 
 	ret->n = 0;
 	if (!program)
 		return;
-	open[n].step = program;
-	open[n++].at = from;
-	while (n) {
-		const struct agent_step *step = open[--n].step;
-		const char *at = open[n].at;
-
-		for (uint32_t depth = 0; step->next && depth < AGENT_PROGRAM_DEPTH; depth++) {
-			const struct agent_node *node =
-				(const struct agent_node *)(program + step->next);
-			if (!node->size) {
-				/* the last one first, since they are taken from the end */
-				for (uint32_t i = node->n; i-- > 0 && n < AGENT_LIST_MAX;) {
-					open[n].step = &node->steps[i];
-					open[n++].at = at;
-				}
-				break;
-			}
-			at += step->delta;
-			uint64_t i = agent_state_value(at, node->size) - node->base;
-			step = &node->steps[i < node->n ? i : node->n];
-			if (step->point && ret->n < AGENT_LIST_MAX)
-				ret->words[ret->n++] = agent_ref(step->point, (uint64_t)at);
-		}
+	n = list_line(program, (struct way){program, from}, open, 0, ret);
+	while (unlikely(n)) {
+		struct way way = open[--n];
+		n = list_line(program, way, open, n, ret);
 	}
 }
 
@@ -66,6 +73,19 @@ void agent_put_begin_list(struct ring *r, const struct agent_hook *hook, const v
 
 	agent_list(hook, from, &list);
 	agent_put_list(r, AE_FUTURE_WAS, &list);
+}
+
+/* A future that is alone in its list: its own await point, and the list is empty then. */
+static uint64_t take_own_point(const struct agent_future *f, struct agent_list *list)
+{
+	const struct agent_hook *hook = f->hook;
+	uint64_t state = (uint64_t)f->future + hook->result.offset;
+
+	if (list->n != 1 || hook->result.from != AR_STATE ||
+	    (list->words[0] & AGENT_REF_MASK) != (state & AGENT_REF_MASK))
+		return 0;
+	list->n = 0;
+	return list->words[0] >> 48;
 }
 
 /* False: nothing is recorded, the thunk jumps on to the original. */
@@ -94,8 +114,12 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 	f->future = hook->flags & AGENT_HOOK_MEMORY ? second : first;
 	f->outer = n->futures;
 	agent_put(r, AE_FUTURE_BEGIN, agent_ref(hook->kind, (uint64_t)f->future));
-	if (hook->flags & AGENT_HOOK_LIST)
-		agent_put_begin_list(r, hook, f->future);
+	if (hook->flags & AGENT_HOOK_LIST) {
+		struct agent_list list;
+		agent_list(hook, f->future, &list);
+		take_own_point(f, &list);
+		agent_put_list(r, AE_FUTURE_WAS, &list);
+	}
 	arch_barrier_local();
 	n->futures = f;
 	return true;
@@ -153,6 +177,7 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 	if (type == AE_FUTURE_PENDING && f->hook->flags & AGENT_HOOK_LIST) {
 		struct agent_list list;
 		agent_list(f->hook, f->future, &list);
+		point = take_own_point(f, &list);
 		agent_put_list(r, AE_FUTURE_AT, &list);
 	} else if (type == AE_FUTURE_PENDING) {
 		point = agent_point(f->hook, f->future);

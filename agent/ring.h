@@ -199,7 +199,7 @@ enum agent_hook_flags {
 	 * future is the second one then. */
 	AGENT_HOOK_MEMORY = 4,
 	/* Every future that lies in what is polled is told by AE_FUTURE_WAS and AE_FUTURE_AT, and
-	 * the end of the poll has no await point then. */
+	 * the end of the poll has no await point then; but of a future that is alone it has. */
 	AGENT_HOOK_LIST = 8,
 };
 

@@ -26,6 +26,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "process/area.h"
+#include "process/cover.h"
 #include "process/launch.h"
 #include "process/memory.h"
 #include "process/programs.h"
@@ -47,9 +48,6 @@
 #define NAMES_NS (300 * MS)
 /* Blocking calls shorter than this are counted only. */
 #define CALL_MIN_NS 10000
-#define FUTURES "future polls"
-/* So many of those that are not hooked are named. */
-#define NAMED_FUTURES 12
 
 struct attach {
 	struct process process;
@@ -64,8 +62,7 @@ struct attach {
 	struct area_rings rings;
 	struct roots roots;
 	struct programs programs;
-	struct trace_coverage *coverage;
-	size_t n_coverage;
+	struct cover coverage;
 	bool enabled;
 	bool reused;
 	uint32_t registered; /* carried over from the area's earlier use */
@@ -76,25 +73,6 @@ struct attach {
 };
 
 /* ---- finding ---- */
-
-static int add_coverage(struct attach *a, const char *item, uint64_t seen, uint64_t total,
-			const char *note)
-{
-	struct trace_coverage *list =
-		reallocarray(a->coverage, a->n_coverage + 1, sizeof(*a->coverage));
-	char *item_copy = strdup(item), *note_copy = strdup(note ? note : "");
-
-	if (list)
-		a->coverage = list;
-	if (!list || !item_copy || !note_copy) {
-		free(item_copy);
-		free(note_copy);
-		return -ENOMEM;
-	}
-	list[a->n_coverage++] = (struct trace_coverage){
-		.item = item_copy, .note = note_copy, .seen = seen, .total = total};
-	return 0;
-}
 
 static bool has_something(const struct finding *f)
 {
@@ -238,7 +216,7 @@ static int look(struct attach *a, struct error *err)
 				 notes.len >= 2 ? (int)notes.len - 2 : 0,
 				 notes.data ? notes.data : "");
 	if (notes.len >= 2 && notes.data)
-		add_coverage(a, "objects", a->objects.n, a->objects.n, notes.data);
+		cover_add(&a->coverage, "objects", a->objects.n, a->objects.n, notes.data);
 
 	a->public_objects = calloc(a->n_hooked, sizeof(*a->public_objects));
 	if (!a->public_objects)
@@ -246,87 +224,6 @@ static int look(struct attach *a, struct error *err)
 	for (size_t i = 0; i < a->n_hooked; i++)
 		a->public_objects[i] = &a->hooked[i]->attach;
 	return 0;
-}
-
-/* Those of one reason together, with some of their names. */
-static int tell_left_futures(struct attach *a, const char *trouble)
-{
-	_cleanup_buf_ struct buf text = BUF_INIT;
-	uint64_t n = 0;
-
-	buf_str(&text, trouble);
-	for (size_t i = 0; i < a->n_hooked; i++) {
-		const struct found_futures *f = &a->hooked[i]->futures;
-
-		for (size_t k = 0; k < f->n; k++) {
-			if (f->v[k].trouble != trouble)
-				continue;
-			if (n++ < NAMED_FUTURES)
-				buf_printf(&text, "%s %s", n == 1 ? ":" : ",", f->v[k].name);
-		}
-	}
-	if (n > NAMED_FUTURES)
-		buf_str(&text, ", ...");
-	return buf_failed(&text) ? -ENOMEM : add_coverage(a, FUTURES, 0, n, text.data);
-}
-
-static int tell_futures(struct attach *a)
-{
-	const char *told[16];
-	size_t n_told = 0, n_hooked = 0;
-	int rc = 0;
-
-	for (size_t i = 0; i < a->n_hooked && rc == 0; i++) {
-		const struct found_futures *f = &a->hooked[i]->futures;
-
-		for (size_t k = 0; k < f->n && rc == 0; k++) {
-			const char *trouble = f->v[k].trouble;
-			bool known = !trouble;
-
-			n_hooked += !trouble;
-			for (size_t t = 0; t < n_told && !known; t++)
-				known = told[t] == trouble;
-			if (known || n_told == sizeof(told) / sizeof(*told))
-				continue;
-			told[n_told++] = trouble;
-			rc = tell_left_futures(a, trouble);
-		}
-	}
-	if (rc == 0)
-		rc = add_coverage(a, FUTURES, n_hooked, n_hooked, "");
-	if (rc == 0 && a->hooks.n_calls_left)
-		rc = add_coverage(a, "calls of futures", a->hooks.n_calls - a->hooks.n_calls_left,
-				  a->hooks.n_calls, "they changed while pollux attached");
-	return rc;
-}
-
-static int tell_coverage(struct attach *a)
-{
-	const struct hooks *h = &a->hooks;
-	int rc = 0;
-
-	for (size_t i = 0; rc == 0 && i < a->n_hooked; i++) {
-		const struct finding *f = &a->hooked[i]->attach.finding;
-
-		for (size_t k = 0; rc == 0 && k < f->n_coverage; k++)
-			rc = add_coverage(a, f->coverage[k].item, f->coverage[k].seen,
-					  f->coverage[k].total, f->coverage[k].note);
-	}
-	if (rc == 0)
-		rc = add_coverage(
-			a, "hooked slots", h->n_slots - h->n_slots_other - h->n_unbound, h->n_slots,
-			h->n_slots_other ? "the others hold something else than the file says"
-			: h->n_unbound	 ? "the others are bound at the first call"
-					 : "");
-	if (rc == 0 && a->futures)
-		rc = tell_futures(a);
-	if (rc == 0)
-		rc = add_coverage(a, "patched spawn sites", h->n_sites - h->n_sites_left,
-				  h->n_sites,
-				  h->n_sites_left ? "tasks of the others are seen from their first "
-						    "schedule or poll on"
-						  : "");
-	return rc;
 }
 
 /* ---- loading ---- */
@@ -366,15 +263,13 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 			      a->hooks.n * sizeof(*a->hooks.table));
 
 	if (!state.tid_offset)
-		add_coverage(
-			a, "thread ids", 0, 1,
-			"libc's place for them was not found: a thread that takes a dead one's "
-			"place is taken for that one");
+		cover_add(&a->coverage, "thread ids", 0, 1,
+			  "libc's place for them was not found: a thread that takes a dead one's "
+			  "place is taken for that one");
 	if (!state.wrap)
-		add_coverage(
-			a, "poll ends", 0, 1,
-			"the program's unwinder can't be told of pollux' frames: a poll's end is "
-			"seen at its thread's next step, its outcome is not known");
+		cover_add(&a->coverage, "poll ends", 0, 1,
+			  "the program's unwinder can't be told of pollux' frames: a poll's end is "
+			  "seen at its thread's next step, its outcome is not known");
 	/* The state's magic makes the area one that a later attach takes over: after the table. */
 	if (rc == 0)
 		rc = memory_write(&a->process, l->data, &state, sizeof(state));
@@ -493,7 +388,8 @@ static int load(void *arg)
 	a->stop_ns += in.stop_ns;
 	if (rc == 0) {
 		a->enabled = true;
-		rc = tell_coverage(a);
+		rc = cover_tell(&a->coverage, a->hooked, a->n_hooked, &a->hooks,
+				a->futures != NULL);
 	}
 	return rc;
 }
@@ -698,11 +594,7 @@ void attach_free(struct attach *a)
 	}
 	free(a->hooked);
 	free(a->public_objects);
-	for (size_t i = 0; i < a->n_coverage; i++) {
-		free((char *)a->coverage[i].item);
-		free((char *)a->coverage[i].note);
-	}
-	free(a->coverage);
+	cover_done(&a->coverage);
 	roots_done(&a->roots);
 	hooks_done(&a->hooks);
 	objects_done(&a->objects);
@@ -751,8 +643,8 @@ size_t attach_roots(const struct attach *a, const struct attach_root **ret)
 
 size_t attach_coverage(const struct attach *a, const struct trace_coverage **ret)
 {
-	*ret = a->coverage;
-	return a->n_coverage;
+	*ret = a->coverage.v;
+	return a->coverage.n;
 }
 
 uint64_t attach_stop_ns(const struct attach *a)

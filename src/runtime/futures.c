@@ -302,7 +302,7 @@ int found_futures_find(struct elf_image *image, struct debug *d,
 	uint64_t last = 0;
 	int rc;
 
-	*ret = (struct found_futures){0};
+	*ret = (struct found_futures){.debug = d != NULL};
 	rc = find_panics(&s, symbols, n);
 	for (size_t i = 0; i < n && rc >= 0; i++) {
 		enum sort sort = symbols[i].type == STT_FUNC ? sort_of(symbols[i].name) : NONE;

@@ -41,6 +41,7 @@ struct found_futures {
 	struct find_future *v; /* by address */
 	size_t n;
 	struct uses uses;
+	bool debug; /* there was debug information */
 };
 
 /* `d` may be NULL: then only the code tells, and of hand-written futures nothing does. -ENOMEM or

@@ -1,0 +1,132 @@
+/*
+ * The coverage: what the finding says of each object, then what became of it in the process. What
+ * could not be hooked is told with the reason; of futures also with some names.
+ */
+#include "process/cover.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FUTURES "future polls"
+/* So many of those that are not hooked are named, for so many reasons. */
+#define MAX_NAMED 12
+#define MAX_REASONS 16
+
+int cover_add(struct cover *c, const char *item, uint64_t seen, uint64_t total, const char *note)
+{
+	struct trace_coverage *list = reallocarray(c->v, c->n + 1, sizeof(*c->v));
+	char *item_copy = strdup(item), *note_copy = strdup(note ? note : "");
+
+	if (list)
+		c->v = list;
+	if (!list || !item_copy || !note_copy) {
+		free(item_copy);
+		free(note_copy);
+		return -ENOMEM;
+	}
+	list[c->n++] = (struct trace_coverage){
+		.item = item_copy, .note = note_copy, .seen = seen, .total = total};
+	return 0;
+}
+
+void cover_done(struct cover *c)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		free((char *)c->v[i].item);
+		free((char *)c->v[i].note);
+	}
+	free(c->v);
+	*c = (struct cover){0};
+}
+
+/* Those of one reason together. */
+static int tell_left_futures(struct cover *c, struct hooked_object *const *objects,
+			     size_t n_objects, const char *trouble)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT;
+	uint64_t n = 0;
+
+	buf_str(&text, trouble);
+	for (size_t i = 0; i < n_objects; i++) {
+		const struct found_futures *f = &objects[i]->futures;
+
+		for (size_t k = 0; k < f->n; k++) {
+			if (f->v[k].trouble != trouble)
+				continue;
+			if (n++ < MAX_NAMED)
+				buf_printf(&text, "%s %s", n == 1 ? ":" : ",", f->v[k].name);
+		}
+	}
+	if (n > MAX_NAMED)
+		buf_str(&text, ", ...");
+	return buf_failed(&text) ? -ENOMEM : cover_add(c, FUTURES, 0, n, text.data);
+}
+
+static int tell_futures(struct cover *c, struct hooked_object *const *objects, size_t n_objects,
+			const struct hooks *h)
+{
+	const char *told[MAX_REASONS];
+	size_t n_told = 0, n_hooked = 0;
+	bool blind = false;
+	int rc = 0;
+
+	for (size_t i = 0; i < n_objects && rc == 0; i++) {
+		const struct found_futures *f = &objects[i]->futures;
+
+		blind = blind || !f->debug;
+		for (size_t k = 0; k < f->n && rc == 0; k++) {
+			const char *trouble = f->v[k].trouble;
+			bool known = !trouble;
+
+			n_hooked += !trouble;
+			for (size_t t = 0; t < n_told && !known; t++)
+				known = told[t] == trouble;
+			if (known || n_told == MAX_REASONS)
+				continue;
+			told[n_told++] = trouble;
+			rc = tell_left_futures(c, objects, n_objects, trouble);
+		}
+	}
+	if (rc == 0)
+		rc = cover_add(c, FUTURES, n_hooked, n_hooked, "");
+	if (rc == 0 && blind)
+		rc = cover_add(c, "inlined futures", 0, 0,
+			       "without debug information nothing tells of those whose polls the "
+			       "optimiser made a part of their awaiters'");
+	if (rc == 0 && h->n_calls_left)
+		rc = cover_add(c, "calls of futures", h->n_calls - h->n_calls_left, h->n_calls,
+			       "they changed while pollux attached");
+	return rc;
+}
+
+int cover_tell(struct cover *c, struct hooked_object *const *objects, size_t n_objects,
+	       const struct hooks *h, bool futures)
+{
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < n_objects; i++) {
+		const struct finding *f = &objects[i]->attach.finding;
+
+		for (size_t k = 0; rc == 0 && k < f->n_coverage; k++)
+			rc = cover_add(c, f->coverage[k].item, f->coverage[k].seen,
+				       f->coverage[k].total, f->coverage[k].note);
+	}
+	if (rc == 0)
+		rc = cover_add(
+			c, "hooked slots", h->n_slots - h->n_slots_other - h->n_unbound, h->n_slots,
+			h->n_slots_other ? "the others hold something else than the file says"
+			: h->n_unbound	 ? "the others are bound at the first call"
+					 : "");
+	if (rc == 0 && futures)
+		rc = tell_futures(c, objects, n_objects, h);
+	if (rc == 0)
+		rc = cover_add(c, "patched spawn sites", h->n_sites - h->n_sites_left, h->n_sites,
+			       h->n_sites_left ? "tasks of the others are seen from their first "
+						 "schedule or poll on"
+					       : "");
+	return rc;
+}
