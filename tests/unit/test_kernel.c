@@ -1,0 +1,290 @@
+/*
+ * Unit tests of the kernel source: at which instructions a probe may stand, operands as the
+ * programs in the kernel have them, records in the order of time; and, where the kernel lets us,
+ * both ways of putting probes in, into this very process.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "capture/kernel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- instructions ---- */
+
+static void test_insn_class(void **state)
+{
+	static const struct {
+		const char *bytes;
+		size_t len;
+		enum kernel_insn class;
+	} cases[] = {
+		{"\x55", 1, KI_EMULATED},			 /* push %rbp */
+		{"\x41\x57", 2, KI_EMULATED},			 /* push %r15 */
+		{"\xe9\x00\x00\x00\x00", 5, KI_EMULATED},	 /* jmp */
+		{"\xe8\x00\x00\x00\x00", 5, KI_EMULATED},	 /* call */
+		{"\x0f\x84\x00\x00\x00\x00", 6, KI_EMULATED},	 /* je */
+		{"\x90", 1, KI_EMULATED},			 /* nop */
+		{"\x0f\x1f\x44\x00\x00", 5, KI_EMULATED},	 /* nop of five bytes */
+		{"\x48\x89\xf8", 3, KI_STEPPED},		 /* mov %rdi,%rax */
+		{"\x48\x83\xec\x28", 4, KI_STEPPED},		 /* sub $40,%rsp */
+		{"\xc3", 1, KI_STEPPED},			 /* ret */
+		{"\x48\x8d\x05\x00\x00\x00\x00", 7, KI_STEPPED}, /* lea (%rip),%rax */
+		{"\xf3\x0f\x1e\xfa", 4, KI_STEPPED},		 /* endbr64 */
+		{"\xf0\x48\xff\x47\xf0", 5, KI_REFUSED},	 /* lock incq -16(%rdi) */
+		{"\x66\xe8\x00\x00", 4, KI_REFUSED},		 /* callw */
+		{"\x2e\x90", 2, KI_REFUSED},			 /* with a segment */
+		{"\xcc", 1, KI_REFUSED},
+		{"\xf4", 1, KI_REFUSED},
+		{"", 0, KI_REFUSED},
+		{"\xf0", 1, KI_REFUSED},
+		{"\x48", 1, KI_REFUSED}, /* a prefix, and nothing behind it */
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_int_equal(kernel_insn_class((const uint8_t *)cases[i].bytes, cases[i].len),
+				 cases[i].class);
+}
+
+/* ---- operands ---- */
+
+/* What kernel.bpf.c does with a translated operand, on words and memory of our own. */
+static bool evaluate(const struct kernel_arg *a, const uint64_t *words, uint64_t *ret)
+{
+	uint64_t base = a->base < PROBE_X86_N_WORDS ? words[a->base] : 0, raw = 0;
+	uint64_t index = a->index < PROBE_X86_N_WORDS ? words[a->index] : 0;
+
+	switch (a->form) {
+	case KA_CONST:
+		*ret = (uint64_t)a->value;
+		return true;
+	case KA_REG:
+		*ret = base >> a->shift;
+		return true;
+	case KA_MEMORY:
+		if (a->index_bits == 32)
+			index = a->index_signed ? (uint64_t)(int64_t)(int32_t)index
+						: (uint32_t)index;
+		memcpy(&raw, (void *)(uintptr_t)(base + (index << a->shift) + (uint64_t)a->value),
+		       a->size);
+		*ret = raw;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static int read_self(void *ctx, uint64_t addr, void *to, size_t len)
+{
+	memcpy(to, (void *)(uintptr_t)addr, len);
+	return 0;
+}
+
+/* Every form of operand says in the kernel what it says to the reader of notes. */
+static void test_operands(void **state)
+{
+	static const char text[] = "8@%rdi -4@%esi 1@%ah -2@8(%rsp) 4@(%rdi,%rcx,4) -8@$-5 "
+				   "1@-1(%rdi,%rcx)";
+	uint64_t memory[8], words[PROBE_X86_N_WORDS];
+	struct probe_arg args[PROBE_MAX_ARGS];
+	size_t n = probe_args_parse(PROBE_X86_64, text, args);
+
+	assert_int_equal(n, 7);
+	for (size_t i = 0; i < 8; i++)
+		memory[i] = 0x8182838485868788ull * (i + 1);
+	for (size_t i = 0; i < PROBE_X86_N_WORDS; i++)
+		words[i] = 0xfedcba9876543210ull + i;
+	words[PROBE_X86_RDI] = words[PROBE_X86_RSP] = (uintptr_t)memory;
+	words[PROBE_X86_RCX] = 3;
+	for (size_t i = 0; i < n; i++) {
+		struct kernel_arg translated;
+		uint64_t wanted, got = 0;
+
+		assert_true(kernel_arg_of(&args[i], &translated));
+		assert_int_equal(probe_arg_eval(&args[i], words, PROBE_X86_N_WORDS, read_self, NULL,
+						&wanted),
+				 0);
+		assert_true(evaluate(&translated, words, &got));
+		assert_int_equal(probe_arg_extend(&args[i], got), wanted);
+	}
+	n = probe_args_parse(PROBE_X86_64, "8@%xmm0 4@nonsense", args);
+	for (size_t i = 0; i < n; i++) {
+		struct kernel_arg translated;
+
+		assert_false(kernel_arg_of(&args[i], &translated));
+		assert_int_equal(translated.form, KA_NONE);
+	}
+}
+
+/* ---- the order of records ---- */
+
+static int note(void *context, const void *record, size_t len)
+{
+	const struct kernel_record *r = record;
+	uint64_t **at = context;
+
+	assert_int_equal(len, sizeof(*r));
+	*(*at)++ = r->time << 32 | r->tid;
+	return 0;
+}
+
+static void test_window(void **state)
+{
+	static const uint64_t times[] = {5, 3, 9, 9, 4, 1, 8};
+	struct kernel_window w = {0};
+	uint64_t seen[16], *at = seen;
+
+	for (uint32_t i = 0; i < 7; i++) {
+		const struct kernel_record r = {.time = times[i], .tid = i};
+
+		assert_int_equal(kernel_window_add(&w, &r, sizeof(r)), 0);
+	}
+	/* Too short to be one, and too long: the program scribbles, or another version of us. */
+	assert_int_equal(kernel_window_add(&w, times, 8), 0);
+	assert_int_equal(kernel_window_take(&w, 5, note, &at), 0);
+	assert_int_equal(at - seen, 3);
+	const struct kernel_record late = {.time = 7, .tid = 7};
+
+	assert_int_equal(kernel_window_add(&w, &late, sizeof(late)), 0);
+	assert_int_equal(kernel_window_take(&w, UINT64_MAX, note, &at), 0);
+	static const uint64_t wanted[] = {1ull << 32 | 5, 3ull << 32 | 1, 4ull << 32 | 4,
+					  5ull << 32,	  7ull << 32 | 7, 8ull << 32 | 6,
+					  9ull << 32 | 2, 9ull << 32 | 3};
+	assert_int_equal(at - seen, 8);
+	assert_memory_equal(seen, wanted, sizeof(wanted));
+	kernel_window_done(&w);
+}
+
+/* ---- in the kernel ---- */
+
+#define CALLS 1000u
+
+/* A function with a nop to stand at, and the offset of it in this program's file. */
+void probed(uint64_t a, uint64_t b);
+__asm__(".pushsection .text\n"
+	".type probed, @function\n"
+	"probed:\n"
+	"	nop\n"
+	"	ret\n"
+	".size probed, . - probed\n"
+	".popsection\n");
+
+static uint64_t file_offset(void)
+{
+	_cleanup_fclose_ FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned long long start, end, offset;
+	char line[512];
+
+	while (fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%llx-%llx %*s %llx", &start, &end, &offset) == 3 &&
+		    (uintptr_t)probed >= start && (uintptr_t)probed < end)
+			return (uintptr_t)probed - start + offset;
+	fail();
+	return 0;
+}
+
+struct tally {
+	uint64_t n, sum, lost;
+};
+
+static int tally(void *context, const void *record, size_t len)
+{
+	const struct kernel_probe_record *r = record;
+	struct tally *t = context;
+
+	if (r->type == KR_LOST)
+		t->lost += ((const struct kernel_record *)record)->header;
+	if (r->type != KR_PROBE)
+		return 0;
+	assert_int_equal(r->tid, getpid());
+	t->n++;
+	t->sum += r->args[0] + r->args[1];
+	return 0;
+}
+
+static void hit_it(bool multi, uint64_t ring_bytes, struct tally *ret)
+{
+	struct kernel_site site = {.offset = file_offset(), .hook = 0, .program = KP_PROBE};
+	struct kernel_place place = {.type = KH_PROBE};
+	struct kernel_hook hook = {.type = KH_PROBE, .n_args = 2};
+	struct kernel_hooks hooks = {.table = &hook, .places = &place, .n = 1};
+	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	struct kernel_links links = {0};
+	struct kernel_core *core;
+	struct error err = {0};
+	int rc;
+
+	hook.args[0] = (struct kernel_arg){
+		.form = KA_REG, .size = 8, .base = PROBE_X86_RDI, .index = 0xff};
+	hook.args[1] = (struct kernel_arg){
+		.form = KA_REG, .size = 8, .base = PROBE_X86_RSI, .index = 0xff};
+	kernel_core_no_multi = !multi;
+	rc = kernel_core_open(ring_bytes, &core, &err);
+	kernel_core_no_multi = false;
+	if (rc < 0) {
+		print_message("skipped: %s\n", err.text);
+		skip();
+	}
+	assert_int_equal(kernel_core_tell_hooks(core, &hooks), 0);
+	assert_int_equal(kernel_core_attach(core, KP_PROBE, fd, getpid(), &site, 1, &links, &err),
+			 0);
+	assert_false(site.refused);
+	assert_true(links.n > 0);
+	for (uint64_t i = 0; i < CALLS; i++)
+		probed(i, 1000000);
+	kernel_links_close(&links);
+	probed(0, 0); /* nobody is there any more */
+	assert_int_equal(bpf_ring_drain(kernel_core_ring(core), tally, ret), 0);
+	assert_true(kernel_core_cost_ps(core) > 0);
+	kernel_core_free(core);
+}
+
+static void test_multi(void **state)
+{
+	struct tally t = {0};
+
+	hit_it(true, 1 << 20, &t);
+	assert_int_equal(t.n, CALLS);
+	assert_int_equal(t.sum, CALLS * (CALLS - 1) / 2 + CALLS * 1000000ull);
+	assert_int_equal(t.lost, 0);
+}
+
+/* As on a kernel before 6.6. */
+static void test_perf_events(void **state)
+{
+	struct tally t = {0};
+
+	hit_it(false, 1 << 20, &t);
+	assert_int_equal(t.n, CALLS);
+	assert_int_equal(t.sum, CALLS * (CALLS - 1) / 2 + CALLS * 1000000ull);
+}
+
+/* A ring that holds fewer than come: the rest is dropped, and no wrong ones appear. */
+static void test_small_ring(void **state)
+{
+	struct tally t = {0};
+
+	hit_it(true, 0, &t);
+	assert_true(t.n > 100);
+	assert_true(t.n < CALLS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_insn_class),  cmocka_unit_test(test_operands),
+		cmocka_unit_test(test_window),	    cmocka_unit_test(test_multi),
+		cmocka_unit_test(test_perf_events), cmocka_unit_test(test_small_ring),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
