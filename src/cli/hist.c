@@ -74,6 +74,22 @@ static int open_and_record(struct recording *rec, int fd, struct capture_stats *
 	return r;
 }
 
+static void say_unseen(const struct capture_stats *stats)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	for (size_t i = 0; i < stats->n_coverage; i++) {
+		if (!*stats->coverage[i].note)
+			continue;
+		buf_str(&b, "not seen: ");
+		text_safe(&b, stats->coverage[i].item);
+		buf_str(&b, ": ");
+		text_safe(&b, stats->coverage[i].note);
+		buf_char(&b, '\n');
+	}
+	if (b.len && !buf_failed(&b))
+		fputs(b.data, stderr);
+}
+
 static int of_program(const struct cli_args *args, struct recording *rec, struct hist_job *job,
 		      struct error *err)
 {
@@ -93,10 +109,11 @@ static int of_program(const struct cli_args *args, struct recording *rec, struct
 	r = r < 0 ? r : read;
 	if (r == 0)
 		r = show(args, job->hists, err);
-	for (size_t i = 0; i < stats.n_coverage; i++)
-		if (r == 0 && *stats.coverage[i].note)
-			fprintf(stderr, "not seen: %s: %s\n", stats.coverage[i].item,
-				stats.coverage[i].note);
+	if (r == 0) {
+		say_unseen(&stats);
+		if (rec->capture.spawn_stacks && !hists_n_spawn_stacks(job->hists))
+			fputs("not seen: stacks of spawns: none was recorded\n", stderr);
+	}
 	hists_free(job->hists);
 	live_done(&live);
 	int code = recording_end(rec, r, &stats);

@@ -239,14 +239,19 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 	return 0;
 }
 
+static bool waits_for_lock(const char *call)
+{
+	return !strcmp(call, "futex") || !strncmp(call, "pthread_mutex", 13) ||
+	       !strncmp(call, "pthread_cond", 12);
+}
+
 static int on_block(void *ctx, const struct tl_block *block)
 {
 	struct hists *h = ctx;
 	uint64_t ns = block->end_ns - block->begin_ns;
 	if (!polls_count(block->task))
 		return 0;
-	bool futex = !strcmp(trace_call_name(block->call), "futex");
-	add_us(&h->blocks[!futex], ns);
+	add_us(&h->blocks[!waits_for_lock(trace_call_name(block->call))], ns);
 	return 0;
 }
 
@@ -348,6 +353,11 @@ void hists_free(struct hists *h)
 	map_free(&h->spawns);
 	free(h->threads);
 	free(h);
+}
+
+uint64_t hists_n_spawn_stacks(const struct hists *h)
+{
+	return h->spawns.n;
 }
 
 /* ---- in order ---- */
