@@ -188,7 +188,9 @@ def part_rows(size):
     lines = ["### Single parts, each in a loop of its own", "", "```"]
     with tempfile.TemporaryDirectory() as folder:
         for words in (["agent_cost"], ["trace_speed", size.millions, "4", f"{folder}/speed.plx"],
-                      ["timeline_speed", size.millions]):
+                      ["timeline_speed", size.millions],
+                      ["import_speed", size.import_mb, "chains"],
+                      ["import_speed", size.import_mb, "plain"]):
             done = subprocess.run([str(programs_of_parts / words[0]), *words[1:]],
                                   capture_output=True, text=True)
             if done.returncode:
@@ -223,6 +225,7 @@ class Full:
     connections = 32
     seconds = 5
     millions = "20"
+    import_mb = "1000"  # invented text of perf script
 
 
 class Quick:
@@ -232,6 +235,7 @@ class Quick:
     connections = 4
     seconds = 1
     millions = "1"
+    import_mb = "50"
 
 
 def main():
