@@ -81,7 +81,8 @@ def patched(package, root):
     options = []
     for patch in sorted((root / package).glob("*.patch")):
         manifest = root / package / "Cargo.toml"
-        version = re.search(rf'^{patch.stem} = .*"=([^"]+)"', manifest.read_text(), re.M)[1]
+        named = rf'(?:^{patch.stem} = |package = "{patch.stem}").*"=([^"]+)"'
+        version = re.search(named, manifest.read_text(), re.M)[1]
         place = OUT / package / "patched" / f"{patch.stem}-{version}"
         if not (place / "done").exists() or (place / "done").read_text() != patch.read_text():
             shutil.rmtree(place, ignore_errors=True)
