@@ -95,6 +95,34 @@ class Detached(Pollux):
         yield
 
 
+class Kernel(Pollux):
+    """pollux record --backend kernel: uprobes on the same functions, and on those that wake and spawn."""
+    name = "pollux, kernel"
+    slow = 40
+
+    def __init__(self):
+        super().__init__()
+        if os.geteuid() != 0:
+            raise Failed("uprobes need root")
+
+    def start(self, pid, trace):
+        process = subprocess.Popen([str(POLLUX), "record", "--backend", "kernel", "-p", str(pid),
+                                    "-o", str(trace)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+        def attached():
+            if process.poll() is not None:
+                raise Failed(f"pollux: {process.stdout.read().strip()}")
+            with contextlib.suppress(OSError):
+                return any("link_type:\tuprobe_multi" in fd.read_text()
+                           for fd in Path(f"/proc/{process.pid}/fdinfo").iterdir())
+            return False
+
+        wait_for(attached, 20, "pollux to put its probes in")
+        time.sleep(0.3)
+        return process
+
+
 class Perf(Nothing):
     """perf record on uprobes at raw::poll (entry and return) and raw::schedule: what the agent sees.
 

@@ -29,14 +29,14 @@ BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
 def available():
     """The recorders that work here; what does not is told."""
-    makers = [recorders.Nothing, recorders.Pollux, recorders.Detached, recorders.Perf,
+    makers = [recorders.Nothing, recorders.Pollux, recorders.Detached, recorders.Kernel, recorders.Perf,
               lambda: recorders.Builtin("dial9"), lambda: recorders.Builtin("console")]
     found, notes = [], []
     for make in makers:
         try:
             found.append(make())
         except Failed as why:
-            notes.append(f"perf uprobes not measured: {why}")
+            notes.append(f"{make.name} not measured: {why}")
     return found, notes
 
 
