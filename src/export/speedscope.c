@@ -11,16 +11,10 @@
  * all opens and closes, the last first, onto a second stack, and popping that gives them in order.
  * The stacks spill to disk.
  */
-#include "export/export.h"
-#include "export/lanes.h"
-#include "export/out.h"
-#include "export/select.h"
-#include "export/spill.h"
-#include "timeline/pool.h"
+#include "export/speedscope.h"
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "base/syscalls.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -37,79 +31,6 @@ static const struct limits speedscope_limits = {
 	.viewer = "Speedscope",
 };
 
-/* Frames: parts of one list. Those of futures, system calls, times off the CPU and functions on
- * stacks are made when they are first met, and stand behind all others. */
-enum {
-	FRAME_POLL,
-	FRAME_WAITING,
-	FRAME_SCHEDULED,
-	FRAME_UNKNOWN,
-	FRAME_SECTION,
-	FRAME_LOST,
-	FRAME_N_STATES
-};
-#define MAX_CALLS 256u			      /* more than trace_call_name() knows */
-#define FRAME_BLOCK FRAME_N_STATES	      /* + call: blocked in it */
-#define FRAME_PARK (FRAME_BLOCK + MAX_CALLS)  /* + call: parked in it */
-#define FRAME_FAMILY (FRAME_PARK + MAX_CALLS) /* + index of the family */
-#define MAX_FRAMES 512u			      /* of a stack */
-#define FRAME_MADE (1ull << 40)		      /* + number in the order of making */
-
-/* By what a made frame is found again. */
-enum made { MADE_FUTURE = 1, MADE_CALL, MADE_OFF, MADE_FUNCTION };
-
-/* The weight of one stack in a profile of samples. */
-struct sampled {
-	uint32_t profile; /* index + 1; 0: that of all tasks */
-	uint32_t kind;	  /* there: of the task */
-	unsigned what;	  /* enum trace_sample */
-	uint64_t stack, weight;
-};
-
-struct slice {
-	uint64_t begin_ns, end_ns;
-	uint64_t frame;
-};
-
-/* An open or a close. */
-struct edge {
-	uint64_t at_ns;
-	uint64_t frame_close; /* frame << 1 | 1 for a close */
-};
-
-struct profile {
-	char *name;
-	struct spill slices;
-	bool worker;
-	uint64_t busy_ns; /* in polls */
-};
-
-struct speedscope {
-	struct trace_reader *reader;
-	struct selection sel;
-	struct out out;
-	struct pool tasks;
-	struct spill_file file;
-	struct profile *profiles; /* threads in order of rank, then tasks */
-	size_t n_profiles;
-	uint32_t *thread_profile;	/* by thread: index + 1, 0 if not shown */
-	bool calls_seen[2 * MAX_CALLS]; /* from FRAME_BLOCK on */
-	uint32_t *frame_places;		/* by frame: where it stands in the file's list */
-	struct map made;		/* (enum made, number) or two hashes to its number + 1 */
-	struct buf made_names;		/* JSON of the made frames */
-	size_t n_made, made_place;	/* place of the first */
-	struct map by_stack;		/* to struct sampled */
-	struct sampled **sampled;	/* in the order of profiles */
-	size_t n_sampled;
-	uint64_t n_slices;
-};
-
-struct speedscope_task {
-	struct placed at;
-	struct profile *profile; /* NULL if not shown */
-	uint64_t family_frame;
-};
-
 /* ---- what the timeline tells, onto the stacks ---- */
 
 static int push(struct speedscope *s, struct profile *p, uint64_t frame, uint64_t begin_ns,
@@ -121,13 +42,13 @@ static int push(struct speedscope *s, struct profile *p, uint64_t frame, uint64_
 	return spill_push(&p->slices, &(struct slice){begin_ns, end_ns, frame});
 }
 
-static struct profile *thread_profile(struct speedscope *s, uint32_t thread)
+struct profile *speedscope_thread(struct speedscope *s, uint32_t thread)
 {
 	uint32_t i = thread < s->sel.lanes.n_threads ? s->thread_profile[thread] : 0;
 	return i ? &s->profiles[i - 1] : NULL;
 }
 
-static struct speedscope_task *task_of(struct speedscope *s, struct tl_task *task)
+struct speedscope_task *speedscope_task(struct speedscope *s, struct tl_task *task)
 {
 	if (task->user)
 		return task->user;
@@ -141,15 +62,25 @@ static struct speedscope_task *task_of(struct speedscope *s, struct tl_task *tas
 	return task->user = t;
 }
 
+int speedscope_push(struct speedscope *s, struct tl_task *task, uint32_t thread, uint64_t frame,
+		    uint64_t begin_ns, uint64_t end_ns)
+{
+	struct speedscope_task *t = task ? speedscope_task(s, task) : NULL;
+	if (task && !t)
+		return -ENOMEM;
+	int r = push(s, speedscope_thread(s, thread), frame, begin_ns, end_ns);
+	return r < 0 || !t ? r : push(s, t->profile, frame, begin_ns, end_ns);
+}
+
 static int on_task_begin(void *ctx, struct tl_task *task)
 {
-	return task_of(ctx, task) ? 0 : -ENOMEM;
+	return speedscope_task(ctx, task) ? 0 : -ENOMEM;
 }
 
 static int on_task_end(void *ctx, struct tl_task *task)
 {
 	struct speedscope *s = ctx;
-	struct speedscope_task *t = task_of(s, task);
+	struct speedscope_task *t = speedscope_task(s, task);
 	if (!t)
 		return -ENOMEM;
 	uint64_t end_ns = task->end_ns ? task->end_ns : s->sel.to_ns;
@@ -163,10 +94,10 @@ static int on_task_end(void *ctx, struct tl_task *task)
 static int on_poll(void *ctx, const struct tl_poll *poll)
 {
 	struct speedscope *s = ctx;
-	struct speedscope_task *t = task_of(s, poll->task);
+	struct speedscope_task *t = speedscope_task(s, poll->task);
 	if (!t)
 		return -ENOMEM;
-	struct profile *thread = thread_profile(s, poll->thread);
+	struct profile *thread = speedscope_thread(s, poll->thread);
 	if (thread && !poll->depth)
 		thread->busy_ns += poll->end_ns - poll->begin_ns;
 	int r = push(s, thread, t->family_frame, poll->begin_ns, poll->end_ns);
@@ -176,24 +107,13 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 static int on_wait(void *ctx, const struct tl_wait *wait)
 {
 	struct speedscope *s = ctx;
-	struct speedscope_task *t = task_of(s, wait->task);
+	struct speedscope_task *t = speedscope_task(s, wait->task);
 	if (!t)
 		return -ENOMEM;
 	unsigned frame = wait->state == TS_WAITING     ? FRAME_WAITING
 			 : wait->state == TS_SCHEDULED ? FRAME_SCHEDULED
 						       : FRAME_UNKNOWN;
 	return push(s, t->profile, frame, wait->begin_ns, wait->end_ns);
-}
-
-/* In a poll: on the profiles of its thread and of its task. */
-static int push_inside(struct speedscope *s, struct tl_task *task, uint32_t thread, uint64_t frame,
-		       uint64_t begin_ns, uint64_t end_ns)
-{
-	struct speedscope_task *t = task ? task_of(s, task) : NULL;
-	if (task && !t)
-		return -ENOMEM;
-	int r = push(s, thread_profile(s, thread), frame, begin_ns, end_ns);
-	return r < 0 || !t ? r : push(s, t->profile, frame, begin_ns, end_ns);
 }
 
 static uint64_t call_frame(struct speedscope *s, uint64_t first, unsigned call)
@@ -205,137 +125,26 @@ static uint64_t call_frame(struct speedscope *s, uint64_t first, unsigned call)
 
 static int on_block(void *ctx, const struct tl_block *block)
 {
-	return push_inside(ctx, block->task, block->thread,
-			   call_frame(ctx, FRAME_BLOCK, block->call), block->begin_ns,
-			   block->end_ns);
-}
-
-/* ---- frames that are made when they are met ---- */
-
-static uint64_t made_frame(struct speedscope *s, uint64_t a, uint64_t b, const char *name,
-			   const struct trace_frame *at)
-{
-	uintptr_t number = (uintptr_t)map_get(&s->made, a, b);
-	if (number)
-		return FRAME_MADE + number - 1;
-	struct json j;
-	buf_str(&s->made_names, ",");
-	json_init(&j, &s->made_names, false);
-	json_object(&j, NULL);
-	json_string(&j, "name", name);
-	if (at && at->file && *at->file) {
-		json_string(&j, "file", at->file);
-		if (at->line)
-			json_u64(&j, "line", at->line);
-	}
-	json_end_object(&j);
-	number = ++s->n_made;
-	if (map_put(&s->made, a, b, (void *)number) < 0)
-		s->made_names.failed = true;
-	return FRAME_MADE + number - 1;
-}
-
-static uint64_t future_frame(struct speedscope *s, uint32_t kind)
-{
-	const struct trace_kind *k = trace_reader_kind(s->reader, kind);
-	return made_frame(s, MADE_FUTURE, kind, k && k->name && *k->name ? k->name : "future",
-			  NULL);
-}
-
-static void call_text(struct buf *out, uint32_t number)
-{
-	const char *name = syscall_name(number);
-	if (name)
-		buf_str(out, name);
-	else
-		buf_printf(out, "system call %" PRIu32, number);
-}
-
-static int on_syscall(void *ctx, const struct tl_syscall *call)
-{
-	struct speedscope *s = ctx;
-	_cleanup_buf_ struct buf name = BUF_INIT;
-	call_text(&name, call->number);
-	return push_inside(s, call->task, call->thread,
-			   made_frame(s, MADE_CALL, call->number, name.data, NULL), call->begin_ns,
-			   call->end_ns);
-}
-
-static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
-{
-	struct speedscope *s = ctx;
-	_cleanup_buf_ struct buf name = BUF_INIT;
-	buf_printf(&name, "off CPU, %s", trace_off_cpu_name(off->why));
-	if (off->syscall) {
-		buf_str(&name, " in ");
-		call_text(&name, off->syscall - 1);
-	}
-	uint64_t number = (uint64_t)off->why << 32 | off->syscall;
-	return push_inside(s, off->task, off->thread,
-			   made_frame(s, MADE_OFF, number, name.data, NULL), off->begin_ns,
-			   off->end_ns);
-}
-
-static int on_future_poll(void *ctx, const struct tl_future_poll *poll)
-{
-	return push_inside(ctx, poll->task, poll->thread, future_frame(ctx, poll->future->kind),
-			   poll->begin_ns, poll->end_ns);
-}
-
-/* ---- samples ---- */
-
-static int add_sample(struct speedscope *s, uint32_t profile, uint32_t kind,
-		      const struct tl_sample *sample)
-{
-	uint64_t key = (uint64_t)profile << 34 | (uint64_t)sample->what << 32 | kind;
-	struct sampled *x = map_get(&s->by_stack, key, sample->stack);
-	if (!x) {
-		x = calloc(1, sizeof(*x));
-		if (!x || map_put(&s->by_stack, key, sample->stack, x) < 0) {
-			free(x);
-			return -ENOMEM;
-		}
-		*x = (struct sampled){.profile = profile,
-				      .kind = kind,
-				      .what = sample->what,
-				      .stack = sample->stack};
-	}
-	x->weight += sample->weight;
-	return 0;
-}
-
-static int on_sample(void *ctx, const struct tl_sample *sample)
-{
-	struct speedscope *s = ctx;
-	struct speedscope_task *t = sample->task ? task_of(s, sample->task) : NULL;
-	if (sample->task && !t)
-		return -ENOMEM;
-	if (!stack_lane_wants(sample))
-		return 0;
-	const struct profile *thread = thread_profile(s, sample->thread);
-	int r = 0;
-	if (thread)
-		r = add_sample(s, (uint32_t)(thread - s->profiles) + 1, 0, sample);
-	if (r == 0 && t && t->profile)
-		r = add_sample(s, (uint32_t)(t->profile - s->profiles) + 1, 0, sample);
-	return r == 0 && t ? add_sample(s, 0, sample->task->kind, sample) : r;
+	return speedscope_push(ctx, block->task, block->thread,
+			       call_frame(ctx, FRAME_BLOCK, block->call), block->begin_ns,
+			       block->end_ns);
 }
 
 static int on_section(void *ctx, const struct tl_section *section)
 {
-	return push_inside(ctx, section->task, section->thread, FRAME_SECTION, section->begin_ns,
-			   section->end_ns);
+	return speedscope_push(ctx, section->task, section->thread, FRAME_SECTION,
+			       section->begin_ns, section->end_ns);
 }
 
 static int on_park(void *ctx, const struct tl_park *park)
 {
-	return push(ctx, thread_profile(ctx, park->thread), call_frame(ctx, FRAME_PARK, park->call),
-		    park->begin_ns, park->end_ns);
+	return push(ctx, speedscope_thread(ctx, park->thread),
+		    call_frame(ctx, FRAME_PARK, park->call), park->begin_ns, park->end_ns);
 }
 
 static int on_loss(void *ctx, const struct tl_loss *loss)
 {
-	return push(ctx, thread_profile(ctx, loss->thread), FRAME_LOST, loss->begin_ns,
+	return push(ctx, speedscope_thread(ctx, loss->thread), FRAME_LOST, loss->begin_ns,
 		    loss->end_ns);
 }
 
@@ -347,10 +156,10 @@ static const struct timeline_sink speedscope_sink = {
 	.block = on_block,
 	.section = on_section,
 	.park = on_park,
-	.syscall = on_syscall,
-	.off_cpu = on_off_cpu,
-	.sample = on_sample,
-	.future_poll = on_future_poll,
+	.syscall = speedscope_syscall,
+	.off_cpu = speedscope_off_cpu,
+	.sample = speedscope_sample,
+	.future_poll = speedscope_future_poll,
 	.loss = on_loss,
 };
 
@@ -475,7 +284,7 @@ static int write_frames(struct speedscope *s, struct json *j)
 	return buf_failed(&s->made_names) ? -ENOMEM : 0;
 }
 
-static uint64_t frame_place(const struct speedscope *s, uint64_t frame)
+uint64_t speedscope_place(const struct speedscope *s, uint64_t frame)
 {
 	return frame >= FRAME_MADE ? s->made_place + (frame - FRAME_MADE) : s->frame_places[frame];
 }
@@ -488,7 +297,7 @@ static void put_edge(struct speedscope *s, const struct edge *e, bool first)
 	p = put_lit(p, "\n{\"type\":\"");
 	*p++ = e->frame_close & 1 ? 'C' : 'O';
 	p = put_lit(p, "\",\"frame\":");
-	p = put_u64(p, frame_place(s, e->frame_close >> 1));
+	p = put_u64(p, speedscope_place(s, e->frame_close >> 1));
 	p = put_lit(p, ",\"at\":");
 	p = put_u64(p, e->at_ns > s->sel.base_ns ? e->at_ns - s->sel.base_ns : 0);
 	*p++ = '}';
@@ -623,120 +432,6 @@ static int write_sums(struct speedscope *s)
 	return s->out.error;
 }
 
-/* ---- profiles of samples ---- */
-
-static uint64_t hash(uint64_t h, const char *text)
-{
-	for (; text && *text; text++)
-		h = (h ^ (unsigned char)*text) * 0x100000001b3ull;
-	return h * 0x9e3779b97f4a7c15ull ^ h >> 29;
-}
-
-/* A function has one frame, whatever the places in it that were met. */
-static uint64_t function_frame(struct speedscope *s, const struct trace_frame *f)
-{
-	_cleanup_buf_ struct buf name = BUF_INIT;
-	stack_frame_name(f, &name);
-	uint64_t a = hash(0xcbf29ce484222325ull, name.data);
-	uint64_t b = hash(0x84222325cbf29ce4ull ^ MADE_FUNCTION, f ? f->object : NULL) ^ a >> 7;
-	return made_frame(s, a, b, name.data ? name.data : "?", f);
-}
-
-static int by_profile(const void *a, const void *b)
-{
-	const struct sampled *x = *(struct sampled *const *)a, *y = *(struct sampled *const *)b;
-	if (x->profile != y->profile)
-		return x->profile < y->profile ? -1 : 1;
-	if (x->what != y->what)
-		return x->what < y->what ? -1 : 1;
-	if (x->weight != y->weight)
-		return x->weight > y->weight ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	return (x->stack > y->stack) - (x->stack < y->stack);
-}
-
-/* Puts the sums in order and makes the frames of all functions, before the list is written. */
-static int order_samples(struct speedscope *s)
-{
-	const struct map_entry *e;
-	s->sampled = calloc(s->by_stack.n + 1, sizeof(*s->sampled));
-	if (!s->sampled)
-		return -ENOMEM;
-	for (size_t pos = 0; (e = map_next(&s->by_stack, &pos));)
-		s->sampled[s->n_sampled++] = e->value;
-	qsort(s->sampled, s->n_sampled, sizeof(*s->sampled), by_profile);
-	for (size_t i = 0; i < s->n_sampled; i++) {
-		uint64_t at = s->sampled[i]->stack;
-		for (unsigned n = 0; at && n < MAX_FRAMES; n++) {
-			const struct trace_stack *x =
-				trace_reader_stack(s->reader, (uint32_t)(at - 1));
-			if (!x)
-				break;
-			function_frame(s, trace_reader_frame(s->reader, x->frame));
-			at = x->parent;
-		}
-	}
-	return buf_failed(&s->made_names) ? -ENOMEM : 0;
-}
-
-/* "[3,17,18]": outermost first, in the profile of all tasks below the family. */
-static void stack_text(struct speedscope *s, struct buf *out, const struct sampled *x)
-{
-	uint64_t frames[MAX_FRAMES + 1];
-	size_t n = 0;
-	for (uint64_t at = x->stack; at && n < MAX_FRAMES;) {
-		const struct trace_stack *st = trace_reader_stack(s->reader, (uint32_t)(at - 1));
-		if (!st)
-			break;
-		frames[n++] = function_frame(s, trace_reader_frame(s->reader, st->frame));
-		at = st->parent;
-	}
-	const struct family *f = x->profile ? NULL : map_get(&s->sel.lanes.by_kind, x->kind, 0);
-	if (f)
-		frames[n++] = FRAME_FAMILY + f->index;
-	buf_char(out, '[');
-	while (n-- > 0)
-		buf_printf(out, "%" PRIu64 "%s", frame_place(s, frames[n]), n ? "," : "");
-	buf_char(out, ']');
-}
-
-static int write_sampled(struct speedscope *s)
-{
-	for (size_t i = 0, next; i < s->n_sampled; i = next) {
-		_cleanup_buf_ struct buf samples = BUF_INIT, weights = BUF_INIT, name = BUF_INIT,
-					 head = BUF_INIT;
-		const struct sampled *first = s->sampled[i];
-		uint64_t sum = 0;
-		for (next = i; next < s->n_sampled; next++) {
-			const struct sampled *x = s->sampled[next];
-			if (x->profile != first->profile || x->what != first->what)
-				break;
-			buf_str(&samples, next > i ? "," : "");
-			stack_text(s, &samples, x);
-			buf_printf(&weights, "%s%" PRIu64, next > i ? "," : "", x->weight);
-			sum += x->weight;
-		}
-		buf_printf(&name, "%s of %s", trace_sample_name(first->what),
-			   first->profile ? s->profiles[first->profile - 1].name
-					  : "all tasks by family");
-		buf_str(&head, ",\n{\"type\":\"sampled\",\"name\":");
-		json_quote(&head, name.data ? name.data : "samples");
-		buf_printf(&head,
-			   ",\"unit\":\"%s\",\"startValue\":0,\"endValue\":%" PRIu64
-			   ",\"samples\":[",
-			   first->what == TM_CPU_CLOCK ? "nanoseconds" : "none", sum);
-		if (buf_failed(&head) || buf_failed(&samples) || buf_failed(&weights))
-			return -ENOMEM;
-		out_write(&s->out, head.data, head.len);
-		out_write(&s->out, samples.data, samples.len);
-		out_write(&s->out, "],\"weights\":[", 13);
-		out_write(&s->out, weights.data, weights.len);
-		out_write(&s->out, "]}", 2);
-	}
-	return s->out.error;
-}
-
 /* The first chosen task, else the busiest worker, else the busiest thread. */
 static size_t first_shown(const struct speedscope *s)
 {
@@ -766,7 +461,7 @@ static int write_file(struct speedscope *s)
 	json_string(&j, "exporter", "pollux " POLLUX_VERSION);
 	json_string(&j, "name", name.data);
 	json_u64(&j, "activeProfileIndex", first_shown(s));
-	int r = order_samples(s);
+	int r = speedscope_order_samples(s);
 	if (r == 0)
 		r = write_frames(s, &j);
 	json_array(&j, "profiles");
@@ -779,7 +474,7 @@ static int write_file(struct speedscope *s)
 	if (r == 0)
 		r = write_sums(s);
 	if (r == 0)
-		r = write_sampled(s);
+		r = speedscope_write_samples(s);
 	out_write(&s->out, "\n]}\n", 4);
 	return r;
 }
@@ -830,13 +525,7 @@ static int speedscope_write(struct trace_reader *reader, const struct export_opt
 	free(s->thread_profile);
 	free(s->frame_places);
 	pool_done(&s->tasks);
-	map_done(&s->made);
-	buf_done(&s->made_names);
-	const struct map_entry *e;
-	for (size_t pos = 0; (e = map_next(&s->by_stack, &pos));)
-		free(e->value);
-	map_done(&s->by_stack);
-	free(s->sampled);
+	speedscope_samples_done(s);
 	spill_file_done(&s->file);
 	out_done(&s->out);
 	selection_done(&s->sel);

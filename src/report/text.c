@@ -428,6 +428,14 @@ static void write_longest_stacks(const struct report *rep, struct buf *out)
 		buf_str(out, " after its begin");
 		if (l->stack.n_taken > 1)
 			buf_printf(out, ", the last of %u looks", l->stack.n_taken);
+		size_t same = 0;
+		while (rep->longest[same].stack.stack != l->stack.stack)
+			same++;
+		if (same < i) {
+			buf_printf(out, ", there, too: see task %llu\n",
+				   (unsigned long long)rep->longest[same].number);
+			continue;
+		}
 		buf_str(out, ", in\n");
 		report_stack_text(rep->reader, out, l->stack.stack, LONG_POLL_FRAMES, 6,
 				  rep->opt.width);

@@ -65,6 +65,8 @@ void beside_syscall(struct timeline *tl, struct thread *th, const struct trace_e
 		.begin_ns = begin_of(tl, &a, ev->time, ev->value),
 		.end_ns = ev->time,
 	};
+	th->call_begin_ns = call.begin_ns;
+	th->call_end_ns = call.end_ns;
 	TELL(tl, syscall, &call);
 }
 

@@ -387,6 +387,10 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t call, uint64_t 
 	/* The runtime's own, after it has let the task go. */
 	if (!f->task)
 		return;
+	/* The system call in it was told by another clock: it has not begun before. */
+	if (th->call_begin_ns < begin && th->call_end_ns > begin &&
+	    begin - th->call_begin_ns < CLOCKS_APART_NS)
+		begin = th->call_begin_ns;
 	if (begin < f->begin_ns)
 		begin = f->begin_ns;
 	f->until_ns = t;

@@ -20,11 +20,12 @@
 #include "timeline/timeline.h"
 
 #define NO_THREAD UINT32_MAX
-#define MAX_NUMBER (1u << 22) /* of threads and of kinds: events beyond are odd and ignored */
-#define MAX_OPEN 256	      /* polls open on one thread */
-#define MAX_ENDED 65536	      /* ended tasks whose name is kept until TE_DROP */
-#define MAX_LOSSES 4096	      /* losses whose begin is remembered */
-#define MAX_MACHINES 65536    /* of async-std */
+#define MAX_NUMBER (1u << 22)  /* of threads and of kinds: events beyond are odd and ignored */
+#define MAX_OPEN 256	       /* polls open on one thread */
+#define MAX_ENDED 65536	       /* ended tasks whose name is kept until TE_DROP */
+#define MAX_LOSSES 4096	       /* losses whose begin is remembered */
+#define CLOCKS_APART_NS 100000 /* at most, between the sources of one thread */
+#define MAX_MACHINES 65536     /* of async-std */
 
 /* A spawn whose task has not been seen yet. A node of its kind's treap: see spawns.c. */
 struct spawn {
@@ -151,8 +152,9 @@ struct thread {
 	struct frame root_poll;	     /* open if root_poll.task */
 	struct open_future *futures; /* innermost last */
 	uint32_t cap_futures;
-	bool seen_beside;   /* another source told something of it */
-	uint64_t beside_ns; /* last time that one told */
+	bool seen_beside;		     /* another source told something of it */
+	uint64_t beside_ns;		     /* last time that one told */
+	uint64_t call_begin_ns, call_end_ns; /* its last system call */
 };
 
 struct timeline {

@@ -851,6 +851,22 @@ ROW(21)
 	      "poll 1 t0 10-40 pending blocked 2*15\n");
 }
 
+static void test_block_and_its_call(void **state)
+{
+	story("10 0 poll task 1\n"
+	      "49 0 syscall 31 0\n" /* from 18 on */
+	      "50 0 block 30\n"	    /* from 20 on */
+	      "60 0 ready task 1\n"
+	      "finish 70",
+	      "+1 task 1 seen 10\n"
+	      "worker t0 10-\n"
+	      "syscall 202=0 t0 18-49 of 1\n"
+	      "block 1 t0 7 18-50\n"
+	      "poll 1 t0 10-60 ready blocked 1*32\n"
+	      "-1 ready 60\n"
+	      "worker t0 -70\n");
+}
+
 ROW(22)
 {
 	struct timeline_totals t = story("100 0 poll task 1\n"
@@ -1825,7 +1841,7 @@ ROW(49)
 					 "20 0 slept 4 203\n"
 					 "21 0 syscall 6 0\n"
 					 "22 0 preempted 99 0\n" /* from before the poll: cut */
-					 "25 0 block 9\n"	 /* not cut by what came between */
+					 "25 0 block 12\n"	 /* not cut by what came between */
 					 "26 0 f-pending outer 64\n"
 					 "9 0 sample 2 50\n" /* late: of a time before the poll */
 					 "30 0 pending task 1\n"
@@ -1843,10 +1859,10 @@ ROW(49)
 					 "off 1 in 203 t0 16-20 of 1 depth 1\n"
 					 "syscall 202=0 t0 15-21 of 1 depth 1\n"
 					 "off 0 in 0 t0 10-22 of 1 depth 1\n"
-					 "block 1 t0 7 16-25\n"
+					 "block 1 t0 7 13-25\n"
 					 "future 1 outer t0 13-26 pending self 13 of 1\n"
 					 "sample 0 t0 9 50 stack 2\n"
-					 "poll 1 t0 10-30 pending blocked 1*9\n"
+					 "poll 1 t0 10-30 pending blocked 1*12\n"
 					 "sample 0 t0 35 7 stack 0\n"
 					 "loss t0 35-40 2 beside\n"
 					 "waiting 1 30-50\n"
@@ -1916,59 +1932,33 @@ int main(void)
 {
 #define TEST(n) cmocka_unit_test(row_##n)
 	const struct CMUnitTest tests[] = {
-		TEST(1),
-		TEST(2),
-		TEST(3),
-		TEST(4),
-		TEST(5),
-		TEST(6),
-		TEST(7),
-		TEST(8),
-		TEST(9),
-		TEST(10),
-		TEST(11),
-		TEST(12),
-		TEST(13),
-		TEST(14),
-		TEST(15),
-		TEST(16),
-		TEST(17),
-		TEST(18),
-		TEST(19),
-		TEST(20),
-		TEST(21),
-		TEST(22),
-		TEST(23),
-		TEST(24),
-		TEST(25),
-		TEST(26),
-		TEST(27),
-		TEST(28),
-		TEST(29),
-		TEST(30),
-		TEST(31),
-		TEST(32),
-		TEST(33),
-		TEST(34),
-		TEST(35),
-		TEST(36),
-		TEST(37),
-		TEST(38),
-		cmocka_unit_test(test_same_root_kinds),
-		TEST(39),
-		TEST(40),
-		TEST(41),
-		TEST(42),
-		TEST(43),
-		TEST(44),
-		TEST(45),
-		TEST(46),
-		TEST(47),
-		TEST(48),
-		TEST(49),
-		TEST(50),
-		TEST(51),
-		cmocka_unit_test(test_sink_stops),
+		TEST(1),  TEST(2),
+		TEST(3),  TEST(4),
+		TEST(5),  TEST(6),
+		TEST(7),  TEST(8),
+		TEST(9),  TEST(10),
+		TEST(11), TEST(12),
+		TEST(13), TEST(14),
+		TEST(15), TEST(16),
+		TEST(17), TEST(18),
+		TEST(19), TEST(20),
+		TEST(21), cmocka_unit_test(test_block_and_its_call),
+		TEST(22), TEST(23),
+		TEST(24), TEST(25),
+		TEST(26), TEST(27),
+		TEST(28), TEST(29),
+		TEST(30), TEST(31),
+		TEST(32), TEST(33),
+		TEST(34), TEST(35),
+		TEST(36), TEST(37),
+		TEST(38), cmocka_unit_test(test_same_root_kinds),
+		TEST(39), TEST(40),
+		TEST(41), TEST(42),
+		TEST(43), TEST(44),
+		TEST(45), TEST(46),
+		TEST(47), TEST(48),
+		TEST(49), TEST(50),
+		TEST(51), cmocka_unit_test(test_sink_stops),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

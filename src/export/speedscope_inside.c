@@ -1,0 +1,249 @@
+/*
+ * What is inside of polls, in Speedscope's format: futures, system calls, time off the CPU as
+ * slices in the profiles of threads and tasks; and profiles of samples: for each thread, for each
+ * chosen task, and for all tasks with the family as the outermost frame. Samples are summed up by
+ * stack, for what these profiles are looked at for is where the weight is, not when.
+ */
+#include "export/speedscope.h"
+
+#include "base/json.h"
+#include "base/syscalls.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* ---- frames that are made when they are met ---- */
+
+static uint64_t made_frame(struct speedscope *s, uint64_t a, uint64_t b, const char *name,
+			   const struct trace_frame *at)
+{
+	uintptr_t number = (uintptr_t)map_get(&s->made, a, b);
+	if (number)
+		return FRAME_MADE + number - 1;
+	struct json j;
+	buf_str(&s->made_names, ",");
+	json_init(&j, &s->made_names, false);
+	json_object(&j, NULL);
+	json_string(&j, "name", name);
+	if (at && at->file && *at->file) {
+		json_string(&j, "file", at->file);
+		if (at->line)
+			json_u64(&j, "line", at->line);
+	}
+	json_end_object(&j);
+	number = ++s->n_made;
+	if (map_put(&s->made, a, b, (void *)number) < 0)
+		s->made_names.failed = true;
+	return FRAME_MADE + number - 1;
+}
+
+static uint64_t future_frame(struct speedscope *s, uint32_t kind)
+{
+	const struct trace_kind *k = trace_reader_kind(s->reader, kind);
+	return made_frame(s, MADE_FUTURE, kind, k && k->name && *k->name ? k->name : "future",
+			  NULL);
+}
+
+static void call_text(struct buf *out, uint32_t number)
+{
+	const char *name = syscall_name(number);
+	if (name)
+		buf_str(out, name);
+	else
+		buf_printf(out, "system call %" PRIu32, number);
+}
+
+int speedscope_syscall(void *ctx, const struct tl_syscall *call)
+{
+	struct speedscope *s = ctx;
+	_cleanup_buf_ struct buf name = BUF_INIT;
+	call_text(&name, call->number);
+	return speedscope_push(s, call->task, call->thread,
+			       made_frame(s, MADE_CALL, call->number, name.data, NULL),
+			       call->begin_ns, call->end_ns);
+}
+
+int speedscope_off_cpu(void *ctx, const struct tl_off_cpu *off)
+{
+	struct speedscope *s = ctx;
+	_cleanup_buf_ struct buf name = BUF_INIT;
+	buf_printf(&name, "off CPU, %s", trace_off_cpu_name(off->why));
+	if (off->syscall) {
+		buf_str(&name, " in ");
+		call_text(&name, off->syscall - 1);
+	}
+	uint64_t number = (uint64_t)off->why << 32 | off->syscall;
+	return speedscope_push(s, off->task, off->thread,
+			       made_frame(s, MADE_OFF, number, name.data, NULL), off->begin_ns,
+			       off->end_ns);
+}
+
+int speedscope_future_poll(void *ctx, const struct tl_future_poll *poll)
+{
+	return speedscope_push(ctx, poll->task, poll->thread, future_frame(ctx, poll->future->kind),
+			       poll->begin_ns, poll->end_ns);
+}
+
+/* ---- samples ---- */
+
+static int add_sample(struct speedscope *s, uint32_t profile, uint32_t kind,
+		      const struct tl_sample *sample)
+{
+	uint64_t key = (uint64_t)profile << 34 | (uint64_t)sample->what << 32 | kind;
+	struct sampled *x = map_get(&s->by_stack, key, sample->stack);
+	if (!x) {
+		x = calloc(1, sizeof(*x));
+		if (!x || map_put(&s->by_stack, key, sample->stack, x) < 0) {
+			free(x);
+			return -ENOMEM;
+		}
+		*x = (struct sampled){.profile = profile,
+				      .kind = kind,
+				      .what = sample->what,
+				      .stack = sample->stack};
+	}
+	x->weight += sample->weight;
+	return 0;
+}
+
+int speedscope_sample(void *ctx, const struct tl_sample *sample)
+{
+	struct speedscope *s = ctx;
+	struct speedscope_task *t = sample->task ? speedscope_task(s, sample->task) : NULL;
+	if (sample->task && !t)
+		return -ENOMEM;
+	if (!stack_lane_wants(sample))
+		return 0;
+	const struct profile *thread = speedscope_thread(s, sample->thread);
+	int r = 0;
+	if (thread)
+		r = add_sample(s, (uint32_t)(thread - s->profiles) + 1, 0, sample);
+	if (r == 0 && t && t->profile)
+		r = add_sample(s, (uint32_t)(t->profile - s->profiles) + 1, 0, sample);
+	return r == 0 && t ? add_sample(s, 0, sample->task->kind, sample) : r;
+}
+
+/* ---- profiles of samples ---- */
+
+static uint64_t hash(uint64_t h, const char *text)
+{
+	for (; text && *text; text++)
+		h = (h ^ (unsigned char)*text) * 0x100000001b3ull;
+	return h * 0x9e3779b97f4a7c15ull ^ h >> 29;
+}
+
+/* A function has one frame, whatever the places in it that were met. */
+static uint64_t function_frame(struct speedscope *s, const struct trace_frame *f)
+{
+	_cleanup_buf_ struct buf name = BUF_INIT;
+	stack_frame_name(f, &name);
+	uint64_t a = hash(0xcbf29ce484222325ull, name.data);
+	uint64_t b = hash(0x84222325cbf29ce4ull ^ MADE_FUNCTION, f ? f->object : NULL) ^ a >> 7;
+	return made_frame(s, a, b, name.data ? name.data : "?", f);
+}
+
+static int by_profile(const void *a, const void *b)
+{
+	const struct sampled *x = *(struct sampled *const *)a, *y = *(struct sampled *const *)b;
+	if (x->profile != y->profile)
+		return x->profile < y->profile ? -1 : 1;
+	if (x->what != y->what)
+		return x->what < y->what ? -1 : 1;
+	if (x->weight != y->weight)
+		return x->weight > y->weight ? -1 : 1;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	return (x->stack > y->stack) - (x->stack < y->stack);
+}
+
+int speedscope_order_samples(struct speedscope *s)
+{
+	const struct map_entry *e;
+	s->sampled = calloc(s->by_stack.n + 1, sizeof(*s->sampled));
+	if (!s->sampled)
+		return -ENOMEM;
+	for (size_t pos = 0; (e = map_next(&s->by_stack, &pos));)
+		s->sampled[s->n_sampled++] = e->value;
+	qsort(s->sampled, s->n_sampled, sizeof(*s->sampled), by_profile);
+	for (size_t i = 0; i < s->n_sampled; i++) {
+		uint64_t at = s->sampled[i]->stack;
+		for (unsigned n = 0; at && n < MAX_FRAMES; n++) {
+			const struct trace_stack *x =
+				trace_reader_stack(s->reader, (uint32_t)(at - 1));
+			if (!x)
+				break;
+			function_frame(s, trace_reader_frame(s->reader, x->frame));
+			at = x->parent;
+		}
+	}
+	return buf_failed(&s->made_names) ? -ENOMEM : 0;
+}
+
+/* "[3,17,18]": outermost first, in the profile of all tasks below the family. */
+static void stack_text(struct speedscope *s, struct buf *out, const struct sampled *x)
+{
+	uint64_t frames[MAX_FRAMES + 1];
+	size_t n = 0;
+	for (uint64_t at = x->stack; at && n < MAX_FRAMES;) {
+		const struct trace_stack *st = trace_reader_stack(s->reader, (uint32_t)(at - 1));
+		if (!st)
+			break;
+		frames[n++] = function_frame(s, trace_reader_frame(s->reader, st->frame));
+		at = st->parent;
+	}
+	const struct family *f = x->profile ? NULL : map_get(&s->sel.lanes.by_kind, x->kind, 0);
+	if (f)
+		frames[n++] = FRAME_FAMILY + f->index;
+	buf_char(out, '[');
+	while (n-- > 0)
+		buf_printf(out, "%" PRIu64 "%s", speedscope_place(s, frames[n]), n ? "," : "");
+	buf_char(out, ']');
+}
+
+int speedscope_write_samples(struct speedscope *s)
+{
+	for (size_t i = 0, next; i < s->n_sampled; i = next) {
+		_cleanup_buf_ struct buf samples = BUF_INIT, weights = BUF_INIT, name = BUF_INIT,
+					 head = BUF_INIT;
+		const struct sampled *first = s->sampled[i];
+		uint64_t sum = 0;
+		for (next = i; next < s->n_sampled; next++) {
+			const struct sampled *x = s->sampled[next];
+			if (x->profile != first->profile || x->what != first->what)
+				break;
+			buf_str(&samples, next > i ? "," : "");
+			stack_text(s, &samples, x);
+			buf_printf(&weights, "%s%" PRIu64, next > i ? "," : "", x->weight);
+			sum += x->weight;
+		}
+		buf_printf(&name, "%s of %s", trace_sample_name(first->what),
+			   first->profile ? s->profiles[first->profile - 1].name
+					  : "all tasks by family");
+		buf_str(&head, ",\n{\"type\":\"sampled\",\"name\":");
+		json_quote(&head, name.data ? name.data : "samples");
+		buf_printf(&head,
+			   ",\"unit\":\"%s\",\"startValue\":0,\"endValue\":%" PRIu64
+			   ",\"samples\":[",
+			   first->what == TM_CPU_CLOCK ? "nanoseconds" : "none", sum);
+		if (buf_failed(&head) || buf_failed(&samples) || buf_failed(&weights))
+			return -ENOMEM;
+		out_write(&s->out, head.data, head.len);
+		out_write(&s->out, samples.data, samples.len);
+		out_write(&s->out, "],\"weights\":[", 13);
+		out_write(&s->out, weights.data, weights.len);
+		out_write(&s->out, "]}", 2);
+	}
+	return s->out.error;
+}
+
+void speedscope_samples_done(struct speedscope *s)
+{
+	const struct map_entry *e;
+	map_done(&s->made);
+	buf_done(&s->made_names);
+	for (size_t pos = 0; (e = map_next(&s->by_stack, &pos));)
+		free(e->value);
+	map_done(&s->by_stack);
+	free(s->sampled);
+}
