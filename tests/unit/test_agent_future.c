@@ -1,0 +1,244 @@
+/* The agent's way around a future's poll: what is recorded, and that nothing is changed by it. */
+#include "agent_area.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+struct pair {
+	uint64_t first, second;
+};
+struct large {
+	uint64_t tag, words[8];
+};
+
+/* A coroutine whose state is at 16. */
+struct future {
+	uint64_t words[2];
+	uint8_t state;
+};
+
+/* struct agent_node without its steps. */
+struct node {
+	uint64_t base;
+	uint32_t n, size;
+};
+_Static_assert(sizeof(struct node) == sizeof(struct agent_node), "node");
+
+static struct area area;
+static struct future *polled;
+static uint64_t seen[6];
+
+static void note(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f)
+{
+	const uint64_t all[6] = {a, b, c, d, e, f};
+
+	memcpy(seen, all, sizeof(seen));
+}
+
+static struct pair poll_pair(struct future *f, uint64_t cx, uint64_t c, uint64_t d, uint64_t e,
+			     uint64_t g)
+{
+	note((uint64_t)f, cx, c, d, e, g);
+	polled = f;
+	f->state = cx == 7 ? 1 : 3;
+	return (struct pair){cx == 7 ? 0 : 1, 0x1234567890abcdefULL};
+}
+
+static struct large poll_large(struct future *f, uint64_t cx)
+{
+	polled = f;
+	return (struct large){cx, {1, 2, 3}};
+}
+
+static int setup(void **state)
+{
+	area_new(&area, 4, 1 << 16);
+	(void)state;
+	return 0;
+}
+
+static void expect_event(uint64_t type, uint64_t kind, const void *future)
+{
+	struct agent_event e = {0};
+
+	assert_true(area_next(&area, area_my_ring(&area), &e));
+	if ((e.word0 & 0xff) == AE_THREAD)
+		assert_true(area_next(&area, area_my_ring(&area), &e));
+	assert_int_equal(e.word0 & 0xff, type);
+	assert_int_equal(e.word1, kind << 48 | (uint64_t)future);
+}
+
+static void expect_nothing(void)
+{
+	struct agent_event e;
+
+	assert_false(area_next(&area, area_my_ring(&area), &e));
+}
+
+static struct agent_hook *state_hook(void)
+{
+	struct agent_hook *hook = area_hook(&area, AH_FUTURE, 5, (const void *)poll_pair);
+
+	hook->result = (struct agent_result){
+		.from = AR_STATE, .offset = offsetof(struct future, state), .size = 1, .ready = 1};
+	hook->pending = 2;
+	return hook;
+}
+
+static void test_state(void **state)
+{
+	struct agent_hook *hook = state_hook();
+	struct pair (*poll)(struct future *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) =
+		area_stub(&area, hook);
+	const uint64_t given[5] = {6, 11, 12, 13, 14};
+	struct future f = {.state = 0};
+
+	struct pair p = poll(&f, 6, 11, 12, 13, 14);
+	assert_int_equal(seen[0], &f);
+	assert_memory_equal(seen + 1, given, sizeof(given));
+	assert_int_equal(p.first, 1);
+	assert_int_equal(p.second, 0x1234567890abcdefULL);
+	expect_event(AE_FUTURE_BEGIN, 5, &f);
+	expect_event(AE_FUTURE_PENDING, 5, &f);
+	p = poll(&f, 7, 0, 0, 0, 0);
+	assert_int_equal(p.first, 0);
+	expect_event(AE_FUTURE_BEGIN, 5, &f);
+	expect_event(AE_FUTURE_READY, 5, &f);
+	expect_nothing();
+	(void)state;
+}
+
+static void test_off(void **state)
+{
+	struct pair (*poll)(struct future *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) =
+		area_stub(&area, state_hook());
+	struct future f = {.state = 0};
+
+	area.live->enabled = 0;
+	assert_int_equal(poll(&f, 6, 0, 0, 0, 0).first, 1);
+	area.live->enabled = 1;
+	expect_nothing();
+	(void)state;
+}
+
+/* By what is returned: in the first register, in the second, in memory. */
+static void test_returned(void **state)
+{
+	struct agent_hook *hook = area_hook(&area, AH_FUTURE_CALL, 6, (const void *)poll_pair);
+	struct pair (*poll)(struct future *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) =
+		area_stub(&area, hook);
+	struct future f = {.state = 0};
+
+	hook->result = (struct agent_result){.from = AR_FIRST, .size = 1, .ready = 0};
+	hook->pending = 1;
+	poll(&f, 6, 0, 0, 0, 0);
+	expect_event(AE_FUTURE_BEGIN, 6, &f);
+	expect_event(AE_FUTURE_PENDING, 6, &f);
+	poll(&f, 7, 0, 0, 0, 0);
+	expect_event(AE_FUTURE_BEGIN, 6, &f);
+	expect_event(AE_FUTURE_READY, 6, &f);
+	hook->pending = 9; /* neither is what was returned */
+	poll(&f, 6, 0, 0, 0, 0);
+	expect_event(AE_FUTURE_BEGIN, 6, &f);
+	expect_event(AE_FUTURE_UNKNOWN, 6, &f);
+	hook->result = (struct agent_result){.from = AR_SECOND, .size = 4, .ready = AR_ANY_READY};
+	hook->pending = 0x90abcdef;
+	poll(&f, 6, 0, 0, 0, 0);
+	expect_event(AE_FUTURE_BEGIN, 6, &f);
+	expect_event(AE_FUTURE_PENDING, 6, &f);
+	(void)state;
+}
+
+static void test_memory(void **state)
+{
+	struct agent_hook *hook = area_hook(&area, AH_FUTURE, 7, (const void *)poll_large);
+	struct large (*poll)(struct future *, uint64_t) = area_stub(&area, hook);
+	struct future f = {.state = 0};
+
+	hook->flags = AGENT_HOOK_MEMORY;
+	hook->result = (struct agent_result){.from = AR_MEMORY, .size = 8, .ready = AR_ANY_READY};
+	hook->pending = 4;
+	struct large l = poll(&f, 4);
+	assert_ptr_equal(polled, &f);
+	assert_int_equal(l.words[2], 3);
+	expect_event(AE_FUTURE_BEGIN, 7, &f);
+	expect_event(AE_FUTURE_PENDING, 7, &f);
+	poll(&f, 5);
+	expect_event(AE_FUTURE_BEGIN, 7, &f);
+	expect_event(AE_FUTURE_READY, 7, &f);
+	(void)state;
+}
+
+/* A program that lists what lies in it: the future itself at point 21, then two side by side, the
+ * second of them at its second state. */
+static void test_list(void **state)
+{
+	struct agent_hook *hook = area_hook(&area, AH_FUTURE, 8, (const void *)poll_pair);
+	struct pair (*poll)(struct future *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) =
+		area_stub(&area, hook);
+	struct {
+		struct future f;
+		uint8_t pad[7], first, second;
+	} all = {.first = 3, .second = 4};
+	static struct {
+		struct agent_step root;
+		struct node own;
+		struct agent_step own_steps[2];
+		struct node apart;
+		struct agent_step apart_steps[3];
+		struct node leaf;
+		struct agent_step leaf_steps[3];
+	} program = {
+		.root = {0, 1, offsetof(struct future, state)},
+		.own = {3, 1, 1},
+		.own_steps = {{21, 5, 0}, {0, 0, 0}},
+		.apart = {0, 2, 0},
+		.apart_steps = {{0, 10, 8}, {0, 10, 9}},
+		.leaf = {3, 2, 1},
+		.leaf_steps = {{22, 0, 0}, {23, 0, 0}},
+	};
+	uint64_t own = (uint64_t)&all.f.state;
+
+	assert_int_equal(offsetof(__typeof__(program), apart), 5 * 8);
+	assert_int_equal(offsetof(__typeof__(program), leaf), 10 * 8);
+	assert_ptr_equal(&all.first, &all.f.state + 15);
+	program.apart_steps[0].delta = (int32_t)(&all.first - &all.f.state);
+	program.apart_steps[1].delta = (int32_t)(&all.second - &all.f.state);
+	hook->result = state_hook()->result;
+	hook->pending = 2;
+	hook->flags = AGENT_HOOK_LIST;
+	hook->program = (uint64_t)&program;
+	poll(&all.f, 6, 0, 0, 0, 0);
+	expect_event(AE_FUTURE_BEGIN, 8, &all.f);
+	expect_event(AE_FUTURE_AT, 21, (void *)own);
+	expect_event(AE_FUTURE_AT, 22, &all.first);
+	expect_event(AE_FUTURE_AT, 23, &all.second);
+	expect_event(AE_FUTURE_PENDING, 8, &all.f);
+	poll(&all.f, 7, 0, 0, 0, 0);
+	expect_event(AE_FUTURE_BEGIN, 8, &all.f);
+	expect_event(AE_FUTURE_WAS, 21, (void *)own);
+	expect_event(AE_FUTURE_WAS, 22, &all.first);
+	expect_event(AE_FUTURE_WAS, 23, &all.second);
+	expect_event(AE_FUTURE_READY, 8, &all.f);
+	/* alone, it has its point at its end, and no list */
+	program.own_steps[0].next = 0;
+	poll(&all.f, 6, 0, 0, 0, 0);
+	expect_event(AE_FUTURE_BEGIN, 8, &all.f);
+	expect_event(AE_FUTURE_PENDING_AT, 21, &all.f);
+	expect_nothing();
+	(void)state;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_state),	 cmocka_unit_test(test_off),
+		cmocka_unit_test(test_returned), cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_list),
+	};
+
+	return cmocka_run_group_tests(tests, setup, NULL);
+}
