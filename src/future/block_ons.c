@@ -335,11 +335,13 @@ static int add_root(struct search *s, size_t thread, const char *why, struct ins
 	return 0;
 }
 
-/* Was this future met in an inner layer of the same block_on? */
+/* Was this future met in an inner layer of the same block_on? An outer one may refer to where the
+ * future was before it was moved inwards: the innermost is where it is. */
 static bool is_known(const struct inspect_result *r, size_t first, const struct candidate *c)
 {
 	for (size_t i = first; i < r->n_tasks; i++)
-		if (r->tasks[i].addr == c->addr && r->tasks[i].root)
+		if (r->tasks[i].root &&
+		    (r->tasks[i].addr == c->addr || same_type(r->tasks[i].root, c->type)))
 			return true;
 	return false;
 }
