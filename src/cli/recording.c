@@ -27,6 +27,9 @@
 #define SECOND 1000000000ull
 #define DEFAULT_RING_BYTES (1ull << 20)
 #define PROGRESS_NS (500000000ull)
+/* Rings that want to be drained so soon again are filling up. */
+#define HURRY_BEGIN_NS (4 * SECOND / 1000)
+#define HURRY_END_NS (10 * SECOND / 1000)
 
 /* ---- signals ---- */
 
@@ -165,16 +168,25 @@ static bool signal_ends_launched(pid_t child, int n_handled)
 	return n_handled > 1;
 }
 
+/* A recorder that waits for a CPU while the rings fill up loses events, so it asks to be first
+ * then; at other times it does not push the program's threads aside. Where it may not ask for more,
+ * it runs as it is. */
+static void hurry(bool *hurries, int calm, uint64_t wait_ns)
+{
+	bool wanted = wait_ns < (*hurries ? HURRY_END_NS : HURRY_BEGIN_NS);
+
+	if (wanted != *hurries)
+		setpriority(PRIO_PROCESS, 0, wanted ? -10 : calm);
+	*hurries = wanted;
+}
+
 /* Drains until something ends it; `reason` says what. 0, or negative errno. */
 static int drain(struct recording *rec, struct capture_set *set, struct buf *reason,
 		 struct trace_writer *w, struct error *err)
 {
 	uint64_t began = clock_monotonic_ns(), next_progress = began;
-	int handled = 0;
-
-	/* A recorder that waits for a CPU loses events; where it may not ask for more, it runs as
-	 * it is. */
-	setpriority(PRIO_PROCESS, 0, -10);
+	int handled = 0, calm = getpriority(PRIO_PROCESS, 0);
+	bool hurries = false;
 
 	for (;;) {
 		int64_t wait = capture_set_drain(set, err);
@@ -182,6 +194,7 @@ static int drain(struct recording *rec, struct capture_set *set, struct buf *rea
 
 		if (wait < 0)
 			return (int)wait;
+		hurry(&hurries, calm, (uint64_t)wait);
 		if (wait == 0) {
 			buf_str(reason, rec->capture.argv ? "" : "the program ended");
 			return 0;
