@@ -83,7 +83,8 @@ static int candidate(struct search *s, uint64_t target, uint64_t at)
 	if (at < s->start || at >= s->end) {
 		if (!elf_image_function(s->img, at, &s->start, &s->end)) {
 			s->start = s->end = 0;
-			return add(s, target, at, USE_UNSURE);
+			/* Zeros right before a function are what fills the gap to it. */
+			return target == at + 4 ? 0 : add(s, target, at, USE_UNSURE);
 		}
 		r = decode_function(s);
 	}
