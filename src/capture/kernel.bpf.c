@@ -69,7 +69,7 @@ struct {
 } ring SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct kernel_lost);
@@ -191,7 +191,7 @@ static __always_inline struct kernel_thread *thread(void *ctx, __u64 now, __u32 
 		struct kernel_lost *l = lost();
 
 		if (l)
-			l->of_untracked++;
+			__sync_fetch_and_add(&l->of_untracked, 1);
 		return 0;
 	}
 	t->tgid = key >> 32;
@@ -794,7 +794,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 	}
 	l = t->lost ? lost() : 0;
 	if (l)
-		l->of_gone += t->lost - 1; /* the one too many is the end itself */
+		__sync_fetch_and_add(&l->of_gone, t->lost - 1); /* but the end itself */
 	bpf_map_delete_elem(&threads, &key);
 	return 0;
 }

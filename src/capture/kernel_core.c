@@ -542,24 +542,22 @@ int kernel_core_untold(struct kernel_core *core,
 		       void *context, uint64_t *ret_others)
 {
 	int threads = bpf_map__fd(core->skel->maps.threads);
-	int losses = bpf_map__fd(core->skel->maps.losses), n_cpus = libbpf_num_possible_cpus();
-	_cleanup_free_ struct kernel_lost *lost =
-		calloc(n_cpus > 0 ? (size_t)n_cpus : 1, sizeof(*lost));
+	int losses = bpf_map__fd(core->skel->maps.losses);
+	struct kernel_lost lost;
 	_cleanup_free_ struct kernel_thread *t = malloc(sizeof(*t));
 	uint64_t key, *last = NULL;
 	uint32_t zero = 0;
 	int rc = 0;
 
 	*ret_others = 0;
-	if (!lost || !t)
+	if (!t)
 		return -ENOMEM;
 	while (rc == 0 && bpf_map_get_next_key(threads, last, &key) == 0) {
 		if (bpf_map_lookup_elem(threads, &key, t) == 0 && t->lost)
 			rc = tell(context, t->tgid, t->tid, t->lost, t->lost_ns);
 		last = &key;
 	}
-	if (rc == 0 && bpf_map_lookup_elem(losses, &zero, lost) == 0)
-		for (int i = 0; i < n_cpus; i++)
-			*ret_others += lost[i].of_gone + lost[i].of_untracked;
+	if (rc == 0 && bpf_map_lookup_elem(losses, &zero, &lost) == 0)
+		*ret_others = lost.of_gone + lost.of_untracked;
 	return rc;
 }
