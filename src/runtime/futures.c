@@ -183,19 +183,35 @@ static void future_done(struct find_future *f)
 	free(f->where);
 }
 
+/* Most closures are no coroutines, and to ask the debug information of each would take long in a
+ * large program. Where the functions are known by which a coroutine panics that is polled after its
+ * end, its code refers to one of them. */
+static bool may_be_body(struct finder *s, uint64_t start, uint64_t end)
+{
+	struct poll_code code;
+
+	if (!s->n_panics)
+		return true;
+	poll_code_read(s->image, start, end, POLL_CODE_ANY, 1, s->panics, s->n_panics, &code);
+	return code.resumed;
+}
+
 /* 1: ret is a future's poll function that is wanted; 0: not. */
 static int read_one(struct finder *s, const struct elf_symbol *symbol, enum sort sort,
 		    struct find_future *ret)
 {
 	struct find_future f = {.poll = symbol->addr};
 	struct dw_poll poll;
-	bool known = s->d && debug_poll(s->d, symbol->addr, &poll);
 	_cleanup_free_ char *demangled = NULL;
 	uint64_t start, end;
+	bool known;
 	int rc;
 
-	if ((known && poll.generated != (sort == CLOSURE)) ||
-	    !elf_image_function(s->image, symbol->addr, &start, &end) || start != symbol->addr)
+	if (!elf_image_function(s->image, symbol->addr, &start, &end) || start != symbol->addr ||
+	    (sort == CLOSURE && !may_be_body(s, start, end)))
+		return 0;
+	known = s->d && debug_poll(s->d, symbol->addr, &poll);
+	if (known && poll.generated != (sort == CLOSURE))
 		return 0;
 	if (sort == CLOSURE) {
 		read_code(s, &f, end, known ? poll.future : NULL);

@@ -203,9 +203,11 @@ bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint6
 
 		if (reads_stack_argument(&depth, &in))
 			ret->stack = true;
-		if (in.slot && !elf_image_pointer_at(image, in.slot, &target))
+		/* Through a word: called at once, or loaded to be called. */
+		if ((in.slot && !elf_image_pointer_at(image, in.slot, &target)) ||
+		    (in.op == INSN_MOV && in.ref && !elf_image_pointer_at(image, in.ref, &target)))
 			target = 0;
-		if (in.flow != INSN_NEXT && target && is_one_of(panics, n_panics, target))
+		if (target && is_one_of(panics, n_panics, target))
 			ret->resumed = true;
 		if (ret->argument && in.op == INSN_MOV && in.mem_written && in.has_imm &&
 		    in.mem_bytes == bytes && in.has_disp &&
