@@ -2,6 +2,7 @@
 import json
 import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -248,6 +249,46 @@ def test_every_process_of_a_binary(pollux, suite, tmp_path):
     assert report["lost"] == 0
     for what in ("spawned", "completed"):
         assert report["tasks"][what] == sum(truth["totals"][what] for truth in truths)
+
+
+WITHOUT_BPF = """
+import ctypes, os, struct, sys
+# load the number; the bpf system call: EPERM; all others: allowed
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, 321), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000)]
+program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in code))
+fprog = struct.pack("HxxxxxxP", len(code), ctypes.addressof(program))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, fprog, 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_in_a_container(pollux, suite, tmp_path):
+    """Root, but a filter forbids the system call: one sentence; the agent works there."""
+    command = ["-o", tmp_path / "t", "--", suite("tokio-1.54"), "multi_thread"]
+    filtered = (sys.executable, "-c", WITHOUT_BPF, pollux, "record")
+    result = driver.run(*filtered, *KERNEL, *command)
+    assert result.returncode == 1 and result.stderr.count("\n") == 1
+    assert "forbidden here" in result.stderr and "--backend agent" in result.stderr
+    result = driver.run(*filtered, *command)
+    assert result.returncode == 0, result.stderr
+
+
+def test_without_btf(pollux, suite, tmp_path):
+    """A kernel that describes no types."""
+    if not Path("/sys/kernel/btf").exists() or not shutil.which("unshare"):
+        pytest.skip("nothing to hide here")
+    hidden = 'mount -t tmpfs none /sys/kernel/btf || exit 77; exec "$@"'
+    trace = tmp_path / "t"
+    result = driver.run(
+        "unshare", "-m", "sh", "-c", hidden, "sh", pollux, "record", *KERNEL, "-o", trace, "--",
+        suite("tokio-1.54"), "multi_thread",
+    )
+    if result.returncode == 77:
+        pytest.skip("no mounts may be made here")
+    truth = driver.split_output(result.stdout)[1]
+    assert differences(truth, driver.report(pollux, trace)) == []
 
 
 def test_without_rights(pollux, suite, tmp_path):
