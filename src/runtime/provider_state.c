@@ -347,7 +347,15 @@ static void flush(struct providers *p, struct thread *th)
 		if (e.task)
 			unref(e.task);
 	}
-	if (th->n || !th->waiting)
+	if (th->n)
+		return;
+	/* Threads come and go, and their records stay. */
+	if (th->gone) {
+		free(th->queue);
+		th->queue = NULL;
+		th->head = th->cap = 0;
+	}
+	if (!th->waiting)
 		return;
 	*th->waiting = th->next_waiting;
 	if (th->next_waiting)
@@ -381,6 +389,8 @@ void provider_put(struct providers *p, struct thread *th, const struct trace_eve
 		return;
 	if (th->n == 0 && ready(&e)) {
 		tell(p, &e);
+		if (th->gone)
+			flush(p, th);
 		return;
 	}
 	if (th->n == th->cap && !queue_grow(th)) {
@@ -444,28 +454,42 @@ struct entry *provider_undecided(struct providers *p, uint64_t before_ns, struct
 
 /* ---- open polls ---- */
 
-void provider_poll_push(struct thread *th, struct task *t)
+void provider_poll_push(struct providers *p, struct thread *th, struct task *t)
 {
 	if (th->n_polls == MAX_OPEN) {
-		unref(th->polls[0]);
+		unref(th->polls[0].task);
 		memmove(th->polls, th->polls + 1, (MAX_OPEN - 1) * sizeof(*th->polls));
-		memmove(th->outcomes, th->outcomes + 1, MAX_OPEN - 1);
 		th->n_polls--;
 	}
+	if (th->n_polls == th->cap_polls) {
+		unsigned cap = th->cap_polls ? th->cap_polls * 2 : 2;
+		struct open_poll *polls = reallocarray(th->polls, cap, sizeof(*polls));
+
+		if (!polls) {
+			p->failed = -ENOMEM;
+			return;
+		}
+		th->polls = polls;
+		th->cap_polls = cap;
+	}
 	t->n_refs++;
-	th->polls[th->n_polls] = t;
-	th->outcomes[th->n_polls++] = TO_UNKNOWN;
+	th->polls[th->n_polls++] = (struct open_poll){t, TO_UNKNOWN};
+}
+
+struct task *provider_poll_top(const struct thread *th)
+{
+	return th->n_polls ? th->polls[th->n_polls - 1].task : NULL;
 }
 
 unsigned provider_poll_pop(struct thread *th, const struct task *t)
 {
 	for (unsigned i = th->n_polls; i-- > 0;) {
-		unsigned outcome = th->outcomes[i];
+		unsigned outcome = th->polls[i].outcome;
 
-		if (th->polls[i] != t)
+		if (th->polls[i].task != t)
 			continue;
 		while (th->n_polls > i)
-			unref(th->polls[--th->n_polls]);
+			unref(th->polls[--th->n_polls].task);
 		return outcome;
 	}
 	return TO_N;
@@ -474,7 +498,10 @@ unsigned provider_poll_pop(struct thread *th, const struct task *t)
 void provider_polls_clear(struct thread *th)
 {
 	while (th->n_polls)
-		unref(th->polls[--th->n_polls]);
+		unref(th->polls[--th->n_polls].task);
+	free(th->polls);
+	th->polls = NULL;
+	th->cap_polls = 0;
 }
 
 /* ---- the end ---- */

@@ -80,9 +80,12 @@ struct thread {
 	size_t head, n, cap;			/* cap: a power of two, or 0 */
 	struct thread *next_waiting, **waiting; /* waiting: it is in the list of those with a queue
 						 */
-	struct task *polls[MAX_OPEN];		/* open ones, innermost last ... */
-	uint8_t outcomes[MAX_OPEN]; /* ... and how each ends; TO_UNKNOWN: not known yet */
-	unsigned n_polls;
+	struct open_poll {
+		struct task *task;
+		uint8_t outcome; /* TO_UNKNOWN: not known yet */
+	} * polls;		 /* innermost last */
+	unsigned n_polls, cap_polls;
+	bool gone;	     /* it has ended */
 	bool seen;	     /* something was told of it */
 	bool polled, worked; /* a poll's begin was seen; or it has parked */
 	bool after_worker;   /* a worker's loop has ended, nothing was polled since */
@@ -117,7 +120,8 @@ void provider_task_forget(struct providers *p, struct task *t);
 /* Which kind of task it is. What waited for that is told. */
 void provider_task_decide(struct providers *p, struct task *t, enum trace_role role);
 
-void provider_poll_push(struct thread *th, struct task *t);
+void provider_poll_push(struct providers *p, struct thread *th, struct task *t);
+struct task *provider_poll_top(const struct thread *th); /* NULL */
 /* Its poll and those inside are over; gives its outcome, or TO_N if it isn't open here. */
 unsigned provider_poll_pop(struct thread *th, const struct task *t);
 void provider_polls_clear(struct thread *th);

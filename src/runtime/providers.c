@@ -77,7 +77,7 @@ static void end_task(struct hit *h)
 static bool is_open(const struct thread *th, const struct task *t, unsigned *ret_i)
 {
 	for (unsigned i = th->n_polls; i-- > 0;) {
-		if (th->polls[i] != t)
+		if (th->polls[i].task != t)
 			continue;
 		*ret_i = i;
 		return true;
@@ -259,7 +259,7 @@ static bool is_empty_run(const struct hit *h)
 static void hit_poll_begin(struct hit *h)
 {
 	struct thread *th = h->th;
-	struct task *outer = th->n_polls ? th->polls[th->n_polls - 1] : NULL;
+	struct task *outer = provider_poll_top(th);
 
 	if (is_empty_run(h))
 		return;
@@ -276,7 +276,7 @@ static void hit_poll_begin(struct hit *h)
 	h->task->polled = true;
 	th->polled = th->worked = true;
 	say(h, TE_POLL_BEGIN, 0);
-	provider_poll_push(th, h->task);
+	provider_poll_push(h->p, th, h->task);
 }
 
 static void hit_poll_end(struct hit *h)
@@ -383,7 +383,7 @@ static void hit_terminate(struct hit *h)
 	if (h->task->ended)
 		return;
 	if (is_open(h->th, h->task, &i)) {
-		h->th->outcomes[i] = (uint8_t)outcome;
+		h->th->polls[i].outcome = (uint8_t)outcome;
 		return;
 	}
 	if (e && e->open && e->task == h->task) {
@@ -417,7 +417,7 @@ static void hit_finish(struct hit *h)
 static void hit_section(struct hit *h)
 {
 	struct process *ps = h->ps;
-	struct task *t = h->th->n_polls ? h->th->polls[h->th->n_polls - 1] : NULL;
+	struct task *t = provider_poll_top(h->th);
 
 	if (h->what == PW_BLOCKING_END) {
 		h->th->section_unseen = !t || !t->section;
@@ -490,6 +490,7 @@ static void dispatch(struct hit *h)
 		break;
 	case PW_THREAD_STOP:
 		provider_polls_clear(h->th);
+		h->th->gone = true;
 		say(h, TE_THREAD_END, 0);
 		break;
 	case PW_PARK:
@@ -553,8 +554,8 @@ int providers_pass(struct providers *p, const struct trace_event *ev)
 		else if (e && e->open)
 			provider_close(p, th, e);
 		provider_polls_clear(th);
-		if (ev->type == TE_LOST)
-			th->seen = true;
+		th->gone |= ev->type == TE_THREAD_END;
+		th->seen |= ev->type == TE_LOST;
 	}
 	provider_put(p, th, ev, NULL, false);
 	return p->failed;
