@@ -27,6 +27,8 @@ enum {
 	AT_SAMPLE_TYPE = 24,
 	AT_READ_FORMAT = 32,
 	AT_FLAGS = 40,
+	AT_BRANCH_SAMPLE_TYPE = 72,
+	AT_REGS_USER = 80,
 	ATTR_MIN = 64,
 };
 
@@ -62,6 +64,8 @@ struct perf_attr *perf_attrs_add(struct perf_attrs *a, const uint8_t *bytes, siz
 		.sample_type = word(bytes, len, AT_SAMPLE_TYPE, 8),
 		.read_format = word(bytes, len, AT_READ_FORMAT, 8),
 		.flags = word(bytes, len, AT_FLAGS, 8),
+		.branch_sample_type = word(bytes, len, AT_BRANCH_SAMPLE_TYPE, 8),
+		.regs_user = word(bytes, len, AT_REGS_USER, 8),
 	};
 	if (!(v[a->n].flags & FREQ) && word(bytes, len, AT_PERIOD, 8))
 		v[a->n].period = word(bytes, len, AT_PERIOD, 8);
@@ -143,6 +147,54 @@ static void skip_read(struct cursor *c, uint64_t format)
 		cursor_bytes(c, n * each * 8);
 }
 
+/* Registers of x86-64 as perf numbers them (asm/perf_regs.h). */
+enum { REG_BP = 6, REG_SP, REG_IP, ABI_64 = 2 };
+
+static void read_registers(struct cursor *c, uint64_t mask, struct perf_sample *ret)
+{
+	uint64_t abi = cursor_u64(c);
+
+	for (unsigned i = 0; abi && i < 64; i++) {
+		if (!(mask >> i & 1))
+			continue;
+		uint64_t v = cursor_u64(c);
+		if (abi != ABI_64)
+			continue;
+		if (i == REG_BP)
+			ret->user_bp = v;
+		else if (i == REG_SP)
+			ret->user_sp = v;
+		else if (i == REG_IP)
+			ret->user_ip = v;
+	}
+}
+
+static void read_stack(struct cursor *c, struct perf_sample *ret)
+{
+	uint64_t size = cursor_u64(c);
+
+	if (!size)
+		return;
+	ret->stack = size <= cursor_left(c) ? cursor_bytes(c, (size_t)size) : NULL;
+	c->failed |= !ret->stack;
+	/* How much of it was there to copy. */
+	uint64_t filled = cursor_u64(c);
+	ret->stack_len = (size_t)(filled < size ? filled : size);
+}
+
+/* What stands between the raw data and the registers. */
+static void skip_branches(struct cursor *c, const struct perf_attr *attr)
+{
+	uint64_t n = cursor_u64(c);
+
+	if (attr->branch_sample_type & PERF_SAMPLE_BRANCH_HW_INDEX)
+		cursor_u64(c);
+	if (n > cursor_left(c) / 24)
+		c->failed = true;
+	else
+		cursor_bytes(c, (size_t)n * 24);
+}
+
 bool perf_sample_parse(struct perf_attrs *a, const uint8_t *body, size_t len,
 		       struct perf_sample *ret)
 {
@@ -187,6 +239,12 @@ bool perf_sample_parse(struct perf_attrs *a, const uint8_t *body, size_t len,
 		ret->raw_len = cursor_u32(&c);
 		ret->raw = cursor_bytes(&c, ret->raw_len);
 	}
+	if (type & PERF_SAMPLE_BRANCH_STACK)
+		skip_branches(&c, attr);
+	if (type & PERF_SAMPLE_REGS_USER)
+		read_registers(&c, attr->regs_user, ret);
+	if (type & PERF_SAMPLE_STACK_USER)
+		read_stack(&c, ret);
 	return cursor_ok(&c);
 }
 

@@ -16,8 +16,9 @@ struct perf_attr {
 	uint32_t type;
 	uint64_t config, sample_type, read_format, flags;
 	uint64_t period; /* 1 if each sample has its own */
-	char *name;	 /* "sdt_tokio:task_poll_begin"; NULL: not told */
-	bool ready;	 /* event and format are looked up */
+	uint64_t branch_sample_type, regs_user;
+	char *name; /* "sdt_tokio:task_poll_begin"; NULL: not told */
+	bool ready; /* event and format are looked up */
 	struct perf_event event;
 	const struct perf_format *format; /* of tracepoints; NULL: not told */
 };
@@ -37,6 +38,10 @@ struct perf_sample {
 	size_t n_chain;
 	const uint8_t *raw;
 	size_t raw_len;
+	/* --call-graph=dwarf: registers and a copy of the stack from sp on; 0 bytes: none. */
+	uint64_t user_ip, user_sp, user_bp;
+	const uint8_t *stack;
+	size_t stack_len;
 };
 
 void perf_attrs_done(struct perf_attrs *a);

@@ -541,10 +541,6 @@ static void tell(struct perf_data *d)
 	if (n_all)
 		sink_cover(d->sink, "files with symbols", n_read, n_all,
 			   n_read < n_all ? "the others are gone, changed, or no ELF files" : "");
-	if (d->n_stack_copies)
-		sink_cover(d->sink, "copied stacks", 0, d->n_stack_copies,
-			   "recorded with --call-graph=dwarf: only the text of perf script has "
-			   "them unwound");
 	d->number = d->n_records;
 	if (d->cut)
 		perf_doubt(d, "the end of the file: it is cut", NULL);

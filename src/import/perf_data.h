@@ -28,7 +28,7 @@ struct perf_data {
 	struct order order;
 	size_t waiting_bytes;
 	uint64_t round_ns, max_ns; /* of the round before; of all so far */
-	uint64_t n_records, n_known, n_stack_copies;
+	uint64_t n_records, n_known;
 	uint64_t number; /* of the record at hand */
 	ZSTD_DStream *zstd;
 	uint8_t *plain; /* decompressed, ZSTD_ROOM */

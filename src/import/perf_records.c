@@ -32,7 +32,8 @@ static size_t chain_frames(struct perf_data *d, const struct perf_sample *s, uin
 			continue;
 		}
 		if (context != PERF_CONTEXT_USER) {
-			const struct trace_frame f = {.process = process, .object = "[kernel]"};
+			const struct trace_frame f = {
+				.process = process, .object = "[kernel]", .function = "kernel"};
 			if (!kernel)
 				frames[n++] = frames_add(&d->sink->frames, "\0kernel", 7, &f);
 			kernel = true;
@@ -45,22 +46,40 @@ static size_t chain_frames(struct perf_data *d, const struct perf_sample *s, uin
 	return n;
 }
 
+/* --call-graph=dwarf: the program's part of the chain is unwound from a copy of the stack. */
+static size_t copied_frames(struct perf_data *d, const struct perf_sample *s, uint32_t process,
+			    uint32_t *frames, size_t max, bool *ret_cut)
+{
+	uint64_t ip = s->user_ip, sp = s->user_sp, bp = s->user_bp;
+	bool caller = false;
+	size_t n = 0;
+
+	while (n < max) {
+		n += perf_symbols_find(d->symbols, s->pid, process, ip, caller, frames + n,
+				       max - n);
+		if (!perf_symbols_step(d->symbols, s->pid, caller, s->stack, s->stack_len,
+				       s->user_sp, &ip, &sp, &bp))
+			break;
+		caller = true;
+	}
+	/* The outermost function has no caller in the copy; a copy that was too short neither. */
+	*ret_cut = s->stack_len && sp + 16 >= s->user_sp + s->stack_len;
+	return n;
+}
+
 static uint64_t stack_of(struct perf_data *d, const struct perf_sample *s,
 			 const struct import_thread *t)
 {
 	uint32_t frames[MAX_CHAIN];
-	size_t n;
+	uint32_t process = t->process->index;
+	bool cut = s->n_chain >= MAX_CHAIN;
+	size_t n = s->n_chain ? chain_frames(d, s, process, frames, MAX_CHAIN) : 0;
 
-	if (s->n_chain)
-		n = chain_frames(d, s, t->process->index, frames, MAX_CHAIN);
-	else if (s->ip)
-		n = perf_symbols_find(d->symbols, s->pid, t->process->index, s->ip, false, frames,
-				      MAX_CHAIN);
-	else
-		return 0;
-	return n ? frames_stack(&d->sink->frames, frames, n,
-				s->n_chain >= MAX_CHAIN ? TRACE_STACK_CUT : 0)
-		 : 0;
+	if (s->stack_len && s->user_ip)
+		n += copied_frames(d, s, process, frames + n, MAX_CHAIN - n, &cut);
+	else if (!s->n_chain && s->ip)
+		n = perf_symbols_find(d->symbols, s->pid, process, s->ip, false, frames, MAX_CHAIN);
+	return n ? frames_stack(&d->sink->frames, frames, n, cut ? TRACE_STACK_CUT : 0) : 0;
 }
 
 static bool is_own_field(const char *name)
@@ -154,11 +173,10 @@ static int on_sample(struct perf_data *d, const uint8_t *body, size_t len)
 		h.sub = (uint16_t)e->sample;
 		h.args[0] = s.period;
 		h.stack = stack_of(d, &s, t);
-		d->n_stack_copies += !!(s.attr->sample_type & PERF_SAMPLE_STACK_USER);
 	} else if (e->what == PE_PROBE) {
 		good = probe_hit(d, &s, &h);
 		/* Without a chain it would be the probe's own place. */
-		if (good && h.probe->what == PW_SPAWN && s.n_chain)
+		if (good && h.probe->what == PW_SPAWN && (s.n_chain || s.stack_len))
 			h.stack = stack_of(d, &s, t);
 	} else {
 		good = syscall_hit(d, &s, &h);

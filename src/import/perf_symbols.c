@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "binary/debug.h"
+#include "binary/eh_frame.h"
 #include "binary/elf_image.h"
 #include "binary/names.h"
 
@@ -32,6 +33,8 @@ struct object {
 	bool tried, used;
 	struct elf_image *image; /* NULL: can't be read, or is another one by now */
 	struct debug *debug;	 /* NULL: none */
+	bool table_tried;
+	struct eh_table *table; /* how to unwind; NULL: none */
 };
 
 struct mapping {
@@ -90,6 +93,7 @@ void perf_symbols_free(struct perf_symbols *s)
 	for (size_t i = 0; i < s->n_objects; i++) {
 		if (s->objects[i].debug)
 			debug_free(s->objects[i].debug);
+		eh_table_free(s->objects[i].table);
 		elf_image_free(s->objects[i].image);
 		free(s->objects[i].path);
 	}
@@ -378,6 +382,86 @@ size_t perf_symbols_find(struct perf_symbols *s, uint32_t pid, uint32_t process,
 	size_t n = found->n < max ? found->n : max;
 	memcpy(ret_frames, found->frames, n * sizeof(*ret_frames));
 	return n;
+}
+
+/* ---- copied stacks ---- */
+
+static const struct eh_row *row_at(struct perf_symbols *s, uint32_t pid, uint64_t ip, bool caller,
+				   uint64_t *ret_pc)
+{
+	const struct maps *m = maps_of(s, pid, false);
+	size_t i = m ? place_of(m, ip) : 0;
+
+	if (!m || i == m->n || m->v[i].start > ip)
+		return NULL;
+	struct object *o = &s->objects[m->v[i].object];
+	if (!o->tried)
+		object_open(o);
+	if (o->image && !o->table_tried) {
+		o->table_tried = true;
+		if (eh_table_of_image(o->image, &o->table) < 0)
+			o->table = NULL;
+	}
+	uint64_t at = ip - m->v[i].start + m->v[i].offset;
+	if (!o->table || !linked_addr(o->image, at - caller, ret_pc))
+		return NULL;
+	return eh_table_at(o->table, *ret_pc);
+}
+
+struct copy {
+	const uint8_t *bytes;
+	size_t len;
+	uint64_t at;
+};
+
+static bool word_at(const struct copy *c, uint64_t addr, uint64_t *ret)
+{
+	if (addr < c->at || c->len < 8 || addr - c->at > c->len - 8)
+		return false;
+	memcpy(ret, c->bytes + (addr - c->at), 8);
+	return true;
+}
+
+static bool cfa_of(const struct copy *c, const struct eh_row *row, uint64_t pc, uint64_t sp,
+		   uint64_t bp, uint64_t *ret)
+{
+	switch (row->cfa_rule) {
+	case EH_CFA_RSP:
+		*ret = sp + (uint64_t)(int64_t)row->cfa;
+		return true;
+	case EH_CFA_RBP:
+		*ret = bp + (uint64_t)(int64_t)row->cfa;
+		return true;
+	case EH_CFA_AT_RBP:
+		return word_at(c, bp + (uint64_t)(int64_t)row->cfa, ret);
+	case EH_CFA_PLT:
+		*ret = sp + 8 + ((pc & 15) >= (uint64_t)row->cfa ? 8 : 0);
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool perf_symbols_step(struct perf_symbols *s, uint32_t pid, bool caller, const uint8_t *stack,
+		       size_t len, uint64_t at, uint64_t *ip, uint64_t *sp, uint64_t *bp)
+{
+	const struct copy c = {stack, len, at};
+	uint64_t pc, cfa;
+	const struct eh_row *row = row_at(s, pid, *ip, caller, &pc);
+
+	if (!row || row->ra_rule != EH_RA_AT_CFA || !cfa_of(&c, row, pc, *sp, *bp, &cfa))
+		return false;
+	/* A caller's frame lies above: what says otherwise would never end. */
+	if (cfa <= *sp || !word_at(&c, cfa - 8, ip))
+		return false;
+	uint64_t saved = cfa + (uint64_t)(int64_t)row->rbp;
+	if (row->rbp_rule == EH_RBP_AT_RBP)
+		saved = *bp + (uint64_t)(int64_t)row->rbp;
+	if ((row->rbp_rule == EH_RBP_AT_CFA || row->rbp_rule == EH_RBP_AT_RBP) &&
+	    !word_at(&c, saved, bp))
+		return false;
+	*sp = cfa;
+	return *ip != 0;
 }
 
 void perf_symbols_stats(const struct perf_symbols *s, size_t *ret_read, size_t *ret_all)

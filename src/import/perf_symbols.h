@@ -40,6 +40,11 @@ int perf_symbols_build_id(struct perf_symbols *s, const char *path, size_t len, 
 size_t perf_symbols_find(struct perf_symbols *s, uint32_t pid, uint32_t process, uint64_t addr,
 			 bool caller, uint32_t *ret_frames, size_t max);
 
+/* The next outer function of a copied stack: `ip`, `sp` and `bp` become the caller's. `at` is where
+ * the copy begins. False: it can't be told, or there is none. */
+bool perf_symbols_step(struct perf_symbols *s, uint32_t pid, bool caller, const uint8_t *stack,
+		       size_t len, uint64_t at, uint64_t *ip, uint64_t *sp, uint64_t *bp);
+
 /* Of the files that addresses lay in: those whose symbols could be read, and all. */
 void perf_symbols_stats(const struct perf_symbols *s, size_t *ret_read, size_t *ret_all);
 

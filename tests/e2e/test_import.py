@@ -132,6 +132,25 @@ def test_machines_of_async_std(pollux, probes, tmp_path):
     assert [(p["task"], p["children"]) for p in told["parents"]] == [(1, 9), (2, 9)]
 
 
+@pytest.mark.parametrize("how", ["fp", "dwarf,4096"])
+def test_stacks_of_samples(pollux, probes, tmp_path, how):
+    program = tmp_path / "runtime"
+    subprocess.run(["cc", "-O1", "-g", "-pthread", "-o", str(program), str(RUNTIME / "runtime.c"),
+                    "-fno-omit-frame-pointer" if how == "fp" else "-fomit-frame-pointer"],
+                   check=True)
+    data, trace = tmp_path / "perf.data", tmp_path / "trace.plx"
+    probes.sdt(program)
+    probes.perf("record", "-q", "-a", f"--call-graph={how}", "-F", "2999", "-e", "cpu-clock",
+                "-e", "sdt_tokio:task_poll_begin", "-e", "sdt_tokio:task_poll_end", "-o", data,
+                "--", program, "100")
+    import_into(pollux, trace, data)
+    (profile,) = [p for p in report(pollux, trace)["cpu"] if p["of"] == "cpu-clock"]
+    of = {f["function"]: f for f in profile["functions"]}
+    assert of["compute"]["self"] > 0.5 * profile["weight"]
+    # Who called it, through the frames between.
+    assert of["worker"]["total"] >= of["compute"]["total"] > 0
+
+
 def test_what_cannot_be_read_is_said_in_one_sentence(pollux, tmp_path):
     bad = tmp_path / "bad.txt"
     bad.write_text("hello\n")
