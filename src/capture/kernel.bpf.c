@@ -490,6 +490,11 @@ int on_function(void *ctx)
 			flags |= KF_PAYLOAD;
 		break;
 	case KH_ASYNC_WAKE:
+		/* Called by the other way of waking? */
+		if (h->behind && user_word(sp) - (reg(ctx, reg_ip) + (__u64)h->next_id) < h->behind)
+			return 0;
+		settle(t);
+		break;
 	case KH_ROOT_WAKE:
 		settle(t);
 		break;

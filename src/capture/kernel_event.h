@@ -65,7 +65,9 @@ struct kernel_hook {
 	__u16 state_offset;   /* async-task: of the state word, if it is known */
 	__u16 n_args;
 	__u32 reserved;
-	__s64 next_id; /* KH_SPAWN: Tokio's counter of ids, seen from the place; 0: not known */
+	__s64 next_id; /* KH_SPAWN: Tokio's counter of ids, seen from the place; 0: not known.
+			* KH_ASYNC_WAKE: the function that calls this one for the same wake;
+			* `behind` is its length, 0: there is none */
 	/* KH_ASYNC_RUN: how far before the place the function begins and behind it ends. */
 	__u32 before, behind;
 	struct kernel_text texts[KERNEL_MAX_TEXTS];

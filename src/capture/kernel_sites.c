@@ -112,10 +112,12 @@ static int add_function(struct finder *f, uint64_t addr, enum kernel_hook_type t
 	if (!addr)
 		return 0;
 	f->n_wanted++;
-	/* Where a poll is found again by its place on the stack, that counts too. */
-	class = kernel_insn_place(f->image, addr,
-				  type == KH_TOKIO_POLL || type == KH_ASYNC_RUN ? RDI | RSP : RDI,
-				  &place);
+	/* Where the return address is looked at, its place on the stack counts too. */
+	class = kernel_insn_place(
+		f->image, addr,
+		type == KH_TOKIO_POLL || type == KH_ASYNC_RUN || type == KH_ASYNC_WAKE ? RDI | RSP
+										       : RDI,
+		&place);
 	if (class == KI_REFUSED) {
 		f->n_refused++;
 		return 0;
@@ -306,6 +308,7 @@ static int add_waker(struct finder *f, uint32_t i)
 								   : KH_TOKIO_WAKE;
 	struct kernel_hook like = {.id_offset = KERNEL_OFFSET_UNKNOWN};
 	const uint64_t functions[] = {w->wake, w->wake_by_ref};
+	uint64_t start, end;
 	uint32_t number;
 	int rc = 0;
 
@@ -313,6 +316,14 @@ static int add_waker(struct finder *f, uint32_t i)
 		rc = add_function(f, functions[k], type, KERNEL_NO_KIND, &like, &number);
 		if (rc == 1 && w->root)
 			f->hooks->places[number].waker = i;
+		/* async-task's wake may call wake_by_ref: then that is no wake of its own. */
+		if (rc == 1 && k == 1 && type == KH_ASYNC_WAKE &&
+		    elf_image_function(f->image, w->wake, &start, &end)) {
+			struct kernel_hook *h = &f->hooks->table[number];
+
+			h->next_id = (int64_t)(start - f->hooks->places[number].addr);
+			h->behind = (uint32_t)(end - start);
+		}
 	}
 	if (rc >= 0 && w->root)
 		rc = add_spawns(f, w->sites, w->n_sites, KH_ROOT_ENTER, KERNEL_NO_KIND, i, 0);

@@ -23,6 +23,7 @@ RUNS = [
     ("async-std-1.13", "release", ["exchange", "panic", "panic_caught", "cancel"]),
     ("smol-2.0", "release", ["exchange", "own_panic", "drop_executor", "thread_churn"]),
     ("smol-2.0", "stripped", ["exchange", "panic"]),
+    ("smol-2.0", "debug", ["exchange"]),
     ("smol-2.0", "nonpie", ["exchange", "cancel"]),
 ]
 CASES = [
