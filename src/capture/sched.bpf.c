@@ -149,6 +149,13 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	return 0;
 }
 
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(on_free, struct task_struct *task)
+{
+	forget(task->pid);
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {

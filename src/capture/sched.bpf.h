@@ -63,10 +63,13 @@ static __always_inline struct sched_thread *keep(__u32 key, __u32 tgid, __u32 ti
 	struct sched_thread *t = bpf_map_lookup_elem(&threads, &key);
 	struct sched_lost *l;
 
-	if (t)
+	if (t && t->tgid == tgid)
 		return t;
+	l = t ? lost() : 0; /* of one that had this tid before */
+	if (l)
+		l->of_gone += t->lost;
 	struct sched_thread fresh = {.tgid = tgid, .tid = tid};
-	bpf_map_update_elem(&threads, &key, &fresh, BPF_NOEXIST);
+	bpf_map_update_elem(&threads, &key, &fresh, BPF_ANY);
 	t = bpf_map_lookup_elem(&threads, &key);
 	l = t ? 0 : lost();
 	if (l)
@@ -99,6 +102,8 @@ static __always_inline void tell(struct sched_thread *t, __u64 now, __u16 type, 
 
 static __always_inline void leave_cpu(struct sched_thread *t, __u32 why, __u32 number)
 {
+	if (t->ended)
+		return;
 	t->why = why;
 	t->off_number = number;
 	t->off_ns = bpf_ktime_get_ns();
@@ -117,6 +122,8 @@ static __always_inline void enter_cpu(struct sched_thread *t)
 
 static __always_inline void enter_syscall(struct sched_thread *t, __u32 number)
 {
+	if (t->ended)
+		return;
 	t->number = number;
 	t->enter_ns = bpf_ktime_get_ns();
 }
@@ -136,15 +143,24 @@ static __always_inline void leave_syscall(struct sched_thread *t, __s64 result)
 static __always_inline void leave(__u32 key, __u16 exec)
 {
 	struct sched_thread *t = bpf_map_lookup_elem(&threads, &key);
-	struct sched_lost *l;
 
-	if (!t)
+	if (!t || t->ended)
 		return;
+	t->ended = 1;
+	t->off_ns = t->enter_ns = 0;
 	tell(t, bpf_ktime_get_ns(), SCHED_EXIT, exec, 0, 0, 0);
-	l = t->lost ? lost() : 0;
-	if (l)
-		l->of_gone += t->lost - 1; /* the one too many is the end itself */
-	bpf_map_delete_elem(&threads, &key);
+	if (t->lost)
+		t->lost--; /* its end is none of what the recording is about */
+}
+
+/* The thread is gone for good. Its notes stay if they have losses, which found no room even at its
+ * end: they are read at the end of the recording. */
+static __always_inline void forget(__u32 key)
+{
+	struct sched_thread *t = bpf_map_lookup_elem(&threads, &key);
+
+	if (t && !t->lost)
+		bpf_map_delete_elem(&threads, &key);
 }
 
 #endif

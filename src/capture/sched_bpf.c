@@ -28,6 +28,7 @@ struct sched_way {
 	struct bpf_link *links[MAX_LINKS];
 	size_t n_links;
 	struct bpf_ring ring;
+	bool forgets; /* the notes of threads that have ended: we do, not the programs */
 };
 
 static uint32_t own_pid_ns(void)
@@ -135,8 +136,14 @@ static int way_join(struct sched_way *w, pid_t pid, struct error *err)
 static int take(void *context, const void *record, size_t len)
 {
 	struct sched_way *w = context;
+	const struct sched_event *e = record;
 
-	return len < sizeof(struct sched_event) ? 0 : sched_take(w->capture, record);
+	if (len < sizeof(*e))
+		return 0;
+	/* Without types the programs don't see a thread being gone for good. */
+	if (e->type == SCHED_EXIT && w->forgets)
+		bpf_map_delete_elem(map_fd(w, "threads"), &e->tid);
+	return sched_take(w->capture, e);
 }
 
 static int way_drain(struct sched_way *w, double *ret_fill)
@@ -213,7 +220,10 @@ static int plain_open(struct capture *c, const struct capture_options *opt, stru
 		return error_set(err, -ENOTSUP,
 				 "in a pid namespace of its own pollux needs a kernel that "
 				 "describes its types (BTF)");
-	return way_open(c, opt, code, bytes, ret, err);
+	int rc = way_open(c, opt, code, bytes, ret, err);
+	if (rc == 0)
+		(*ret)->forgets = true;
+	return rc;
 }
 
 const struct sched_way_ops sched_way_plain = {

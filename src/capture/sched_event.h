@@ -33,7 +33,9 @@ struct sched_thread {
 	__u32 number; /* of the system call */
 	__u32 why;    /* it is off its CPU */
 	__u32 off_number;
-	__u32 lost; /* not yet told */
+	__u32 lost;  /* not yet told */
+	__u32 ended; /* what it does on its way out is not told */
+	__u32 reserved;
 };
 
 /* Counts beyond those of a thread. */
