@@ -414,10 +414,11 @@ static void take_probes_out(struct capture *c)
 		c->life->all_links[order[k]] = (struct kernel_links){0};
 		for (size_t i = 0; i < c->n_processes; i++) {
 			struct kernel_links *own = &c->processes[i]->links[order[k]];
-			int *fds = reallocarray(all.fds, all.n + own->n + 1, sizeof(*fds));
+			int *fds =
+				own->n ? reallocarray(all.fds, all.n + own->n, sizeof(*fds)) : NULL;
 
 			if (!fds)
-				continue; /* closed later, one by one */
+				continue; /* there are none, or they are closed one by one later */
 			all.fds = fds;
 			memcpy(fds + all.n, own->fds, own->n * sizeof(*fds));
 			all.n += own->n;
