@@ -2,7 +2,8 @@
 """Makes the recordings beside this file anew, with the real tools: perf (as root) and uftrace.
 
     make.py perf              builds runtime.c, records it with perf
-    make.py uftrace PROGRAM   records a debug build of examples/ with the seed's patterns
+    make.py uftrace PROGRAM NAME  records a debug build of a program with the patterns of
+                              Rust-Async-Context-Tracer, as NAME.uftrace and NAME.dump
 
 What names the machine that it ran on (host, kernel, processor, command lines) is blanked, and of
 symbol files only what is called is kept. Expected results are taken anew afterwards by
