@@ -493,8 +493,14 @@ static bool is_signal_return(const struct unwind_code *code, uint64_t linked)
 	return at && left >= sizeof(bytes) && !memcmp(at, bytes, sizeof(bytes));
 }
 
-static bool is_retprobe(const struct unwind_code *code, uint64_t ip)
+/* Such a function returns to the page's first instruction. */
+static bool is_retprobe(const struct unwind_map *m, uint64_t ip)
 {
+	const struct unwind_code *code;
+
+	if (ip & 0xfff)
+		return false;
+	code = unwind_map_at(m, ip);
 	return code ? code->type == UNWIND_UPROBES : ip >= UPROBES_PAGE && ip < UPROBES_PAGE_END;
 }
 
@@ -518,7 +524,7 @@ enum unwind_end unwind(const struct unwind_map *m, const struct unwind_start *st
 
 		if (!code || at < code->start || at >= code->end)
 			code = unwind_map_at(m, at);
-		if (is_retprobe(code, at) && n) {
+		if (n && is_retprobe(m, w.ip)) {
 			if (w.n_returns == start->n_returns) {
 				end = UNWIND_RETPROBE;
 				break;
