@@ -457,6 +457,21 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 
 /* ---- the end ---- */
 
+/* Of how many kinds of tasks the agent can say where they wait. */
+static int tell_points(struct capture *c, const struct source *s, struct capture_stats *stats)
+{
+	const struct attach_kind *kinds;
+	size_t n = attach_kinds(s->attach, &kinds);
+	struct trace_coverage points = {
+		.process = s->process, .item = "await points", .seen = s->n_programs, .note = ""};
+
+	for (size_t i = 0; i < n; i++)
+		points.total += kinds[i].kind && kinds[i].kind->role == TR_TASK;
+	if (points.seen < points.total)
+		points.note = "of the other kinds of tasks the debug information tells none";
+	return points.total ? capture_tell_coverage(c->drain.writer, stats, &points) : 0;
+}
+
 /* The coverage is wanted once more at the end, when the agent's own list is gone. */
 static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 		     struct capture_stats *stats)
@@ -481,6 +496,8 @@ static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 		one.process = s->process;
 		rc = capture_keep_coverage(stats, &one);
 	}
+	if (rc == 0 && c->places)
+		rc = tell_points(c, s, stats);
 	if (rc == 0 && s->n_damaged)
 		rc = capture_tell_coverage(c->drain.writer, stats, &damaged);
 	if (rc == 0 && no_ring)
