@@ -323,8 +323,23 @@ def bpftrace_or_skip():
         pytest.skip("bpftrace needs root")
 
 
-@pytest.mark.parametrize("script", ["print-all", "count-spawns", "poll-stats"])
-def test_bpftrace(pollux, script, tmp_path):
+def listening(pollux, pid):
+    return [p["listeners"] for p in listed(pollux, pid)["objects"][0]["probes"]]
+
+
+def interrupted(process):
+    """Its exit status; one that is just attaching may not heed the first Ctrl-C."""
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        try:
+            return process.wait(20)
+        except subprocess.TimeoutExpired:
+            pass
+    return None
+
+
+@pytest.mark.parametrize("script,uses", [("print-all", 8), ("count-spawns", 1), ("poll-stats", 4)])
+def test_bpftrace(pollux, script, uses, tmp_path):
     """Each script on a program that runs; its probes listen while the script does."""
     bpftrace_or_skip()
     folder, _ = cargo(None, True, "build", "--release", "--example", "basic")
@@ -336,19 +351,15 @@ def test_bpftrace(pollux, script, tmp_path):
             stdout=out, stderr=subprocess.STDOUT,
         )
         try:
-            spawn = [0]
             for _ in range(200):
-                probes = listed(pollux, program.pid)["objects"][0]["probes"]
-                spawn.append(probes[names(probes).index("task-spawn")]["listeners"])
-                if spawn[-1] or tracer.poll() is not None:
+                counts = listening(pollux, program.pid)
+                if sum(counts) == uses or tracer.poll() is not None:
                     break
                 time.sleep(0.1)
+            assert sum(counts) == uses and max(counts) == 1, (tmp_path / "out").read_text()
             time.sleep(2)
-            tracer.send_signal(signal.SIGINT)
-            assert tracer.wait(30) == 0
-            assert spawn[-1] == 1, (tmp_path / "out").read_text()
-            probes = listed(pollux, program.pid)["objects"][0]["probes"]
-            assert all(probe["listeners"] == 0 for probe in probes)
+            assert interrupted(tracer) == 0
+            assert sum(listening(pollux, program.pid)) == 0
         finally:
             tracer.kill()
             program.kill()
@@ -357,7 +368,8 @@ def test_bpftrace(pollux, script, tmp_path):
         spawns = re.findall(r"task-spawn\(task=(\d+)\) at examples/basic.rs:\d+:\d+", said)
         starts = set(re.findall(r"task-poll-start\(task=(\d+)\)", said))
         assert len(spawns) > 50 and len(set(spawns)) == len(spawns)
-        assert sum(task in starts for task in spawns) > len(spawns) * 0.9
+        # bpftrace loses lines when it can't print as fast as they come
+        assert sum(task in starts for task in spawns) > len(spawns) * 0.5
         assert "worker-thread-park" in said and "worker-thread-unpark" in said
     elif script == "count-spawns":
         counts = [int(n) for n in re.findall(r"^\]: (\d+)$", said, re.M)]
