@@ -23,7 +23,8 @@ struct capture_thread {
 	uint64_t poll_begin_ns; /* the outermost poll of a task (not a worker's loop) that is open;
 				 * 0: none */
 	uint64_t poll_number;	/* goes up with every such poll */
-	/* A watcher says which poll's end it wants to know, by its number; the main source answers. */
+	/* A watcher says which poll's end it wants to know, by its number; the main source answers.
+	 */
 	uint64_t watched, watched_end_ns; /* 0: it isn't over */
 };
 
