@@ -141,9 +141,14 @@ void kernel_poll_begins(struct capture *c, struct kernel_track *t, uint64_t time
 	t->poll_number++;
 }
 
-void kernel_poll_ends(struct capture *c, struct kernel_track *t)
+void kernel_poll_ends(struct capture *c, struct kernel_track *t, uint64_t time)
 {
+	struct capture_thread *thread =
+		capture_threads_find(c->shared->threads, t->process->index, t->tid);
+
 	t->poll_begin_ns = 0;
+	if (thread && thread->watched == t->poll_number)
+		thread->watched_end_ns = time;
 }
 
 void kernel_tell_polls(struct capture *c)
@@ -283,7 +288,7 @@ static void follow(struct capture *c, struct kernel_track *t, uint8_t what, uint
 		t->open++;
 	} else if (what == PW_POLL_END || what == PW_POLL_END_TOLD || what == PW_BLOCKING_END) {
 		if (t->open && !--t->open)
-			kernel_poll_ends(c, t);
+			kernel_poll_ends(c, t, time);
 	}
 }
 

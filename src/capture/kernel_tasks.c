@@ -107,7 +107,7 @@ static int open_poll(struct hit *h, struct kernel_frame **ret)
 		/* No task polls another one: it is a worker's loop. */
 		outer->kind->worker = true;
 		inside = false;
-		kernel_poll_ends(h->c, t);
+		kernel_poll_ends(h->c, t, h->r->time);
 	}
 	if (t->depth == KERNEL_MAX_FRAMES) /* the programs have fewer: can't be */
 		return -EPROTO;
@@ -130,7 +130,7 @@ static int close_poll(struct hit *h, uint64_t time, enum trace_outcome outcome)
 	if (map_get(&h->c->open, h->p->index, f.header) == t)
 		map_remove(&h->c->open, h->p->index, f.header);
 	if (!kernel_in_poll(t))
-		kernel_poll_ends(h->c, t);
+		kernel_poll_ends(h->c, t, time);
 	if (f.cancelled)
 		rc = tell(h, time, TE_CANCEL, 0, f.kind, f.task);
 	else if (f.polled)

@@ -144,8 +144,8 @@ static const struct cli_option options[] = {
 };
 
 static const char *const examples[] = {
-	"perf script -i perf.data | pollux import - -o trace.plx",
-	"a recording of perf, through its own text",
+	"pollux import perf.data -o trace.plx",
+	"a recording of perf",
 	"pollux import perf.txt && pollux report perf.plx",
 	"an old recording of Tokio2Chrome or of async-std's probes",
 	NULL,

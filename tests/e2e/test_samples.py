@@ -57,6 +57,13 @@ def test_without_samples(pollux, suite, trace):
     check_polls(driver.report(pollux, trace))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="the kernel's probes need root here")
+def test_kernel_source(pollux, suite, trace):
+    options = ("--backend", "kernel", "--long-poll")
+    driver.record_launched(pollux, trace, suite(), "stacks", options=options)
+    check_polls(driver.report(pollux, trace))
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root")
 def test_ordinary_user(pollux, suite, tmp_path):
     tmp_path.chmod(0o777)
