@@ -27,6 +27,7 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -138,14 +139,17 @@ static struct shared {
 	volatile int three; /* what compilers can't know */
 } * shared;
 
-static void stay(void)
+/* Its frame is as compilers make it, also where a sanitizer would change it. */
+#define PLAIN __attribute__((noinline, no_sanitize("address", "undefined")))
+
+PLAIN static void stay(void)
 {
 	shared->there = 1;
 	for (;;)
-		pause();
+		syscall(SYS_pause); /* pause() is a sanitizer's own function */
 }
 
-__attribute__((noinline)) static void third(int n)
+PLAIN static void third(int n)
 {
 	char room[100];
 
@@ -155,14 +159,14 @@ __attribute__((noinline)) static void third(int n)
 	shared->sink++;
 }
 
-__attribute__((noinline)) static void second(int n)
+PLAIN static void second(int n)
 {
 	third(n + 1);
 	shared->sink++;
 }
 
 /* With a frame of a size that isn't known before. */
-__attribute__((noinline)) static void first(int n)
+PLAIN static void first(int n)
 {
 	char *room = alloca((size_t)n * 16);
 
@@ -171,23 +175,23 @@ __attribute__((noinline)) static void first(int n)
 	shared->sink += (unsigned char)room[1];
 }
 
-static void nested(void)
+PLAIN static void nested(void)
 {
 	first(shared->three);
 }
 
-static void handler(int sig)
+PLAIN static void handler(int sig)
 {
 	second(sig);
 }
 
-__attribute__((noinline)) static void interrupted(void)
+PLAIN static void interrupted(void)
 {
 	raise(SIGUSR1);
 	shared->sink++;
 }
 
-static void in_signal(void)
+PLAIN static void in_signal(void)
 {
 	static char stack[65536];
 	const stack_t other = {.ss_sp = stack, .ss_size = sizeof(stack)};
@@ -201,7 +205,7 @@ static void in_signal(void)
 /* Compilers don't know that it never returns. */
 static void (*volatile stay_there)(void) = stay;
 
-__attribute__((noinline)) static uint64_t deeper(uint64_t n)
+PLAIN static uint64_t deeper(uint64_t n)
 {
 	volatile char room[200];
 
@@ -213,12 +217,12 @@ __attribute__((noinline)) static uint64_t deeper(uint64_t n)
 	return deeper(n - 1) + (uint64_t)room[n % 200];
 }
 
-static void deep(void)
+PLAIN static void deep(void)
 {
 	shared->sink = deeper(200 + (uint64_t)shared->three - 3);
 }
 
-static void reading_clock(void)
+PLAIN static void reading_clock(void)
 {
 	struct timespec t;
 
@@ -275,7 +279,9 @@ static void test_nested(void **state)
 	 * by what it calls. */
 	l.no_bp = true;
 	walk(&l, NULL, 0);
+#ifndef __SANITIZE_ADDRESS__ /* such builds have a frame pointer in each function */
 	assert_true(find(&l, "second") != SIZE_MAX);
+#endif
 	assert_true(l.end == UNWIND_DONE || l.end == UNWIND_NO_RULE);
 
 	/* A return probe in the place of second's return address, with and without word of it. */
