@@ -189,6 +189,7 @@ static int by_id(const void *a, const void *b)
 static bool read_task(struct inspect *in, struct inspect_task *t, const struct inspect_options *opt,
 		      uint64_t now_ns)
 {
+	t->doubtful = false;
 	if (!task_read_header(in, t) || (t->state == IS_DONE && !opt->finished))
 		return false;
 	inspect_resolve(in, (struct inspect_kind *)t->kind);
@@ -230,6 +231,8 @@ static void read_running_tasks(struct inspect *in, struct inspect_result *res,
 			there = read_task(in, &t, opt, res->now_ns);
 			t.torn = !mem_unchanged(&in->mem, &log);
 		}
+		/* Memory that was given back looks like a task, but for its neighbours. */
+		there = there && !t.doubtful;
 		res->n_torn += there && t.torn;
 		if (there)
 			res->tasks[n++] = t;

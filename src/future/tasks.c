@@ -134,8 +134,12 @@ static bool read_tokio(struct inspect *in, struct inspect_task *t)
 	if ((s & TOKIO_RUNNING) && (s & TOKIO_COMPLETE))
 		return false;
 	if (!links_ok(in, t->addr, k->trailer_offset) ||
-	    (t->owner && !scheduler_ok(in, t->addr, k)))
-		return !in->mem.frozen; /* of two moments: nothing follows */
+	    (t->owner && !scheduler_ok(in, t->addr, k))) {
+		/* Of two moments: it may be one all the same. */
+		t->doubtful = !in->mem.frozen;
+		if (!t->doubtful)
+			return false;
+	}
 	t->refs = (uint32_t)(s >> TOKIO_REF_SHIFT);
 	t->cancelled = s & TOKIO_CANCELLED;
 	t->join_interest = s & TOKIO_JOIN_INTEREST;
