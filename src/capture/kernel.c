@@ -36,6 +36,8 @@
 #define SCAN_NS (100 * MS)
 #define LOOK_NS (5 * MS)
 #define MAX_PROCESSES 1024u
+/* A record of the kernel's ring is so much larger than an event of the agent's. */
+#define RECORD_RATIO 4
 
 /* ---- every process of a binary ---- */
 
@@ -240,7 +242,7 @@ static int kernel_open(struct capture_shared *shared, struct capture **ret_captu
 	c->shared = shared;
 	l->exit_status = -1;
 	pace_init(&l->pace, opt->long_poll_ns ? opt->long_poll_ns / 4 : PACE_MAX_NS);
-	rc = kernel_core_open(opt->ring_bytes * n_cpus, &c->core, err);
+	rc = kernel_core_open(opt->ring_bytes * RECORD_RATIO * n_cpus, &c->core, err);
 	if (rc == 0 && opt->exe)
 		rc = open_binary(c, opt->exe, err);
 	else if (rc == 0 && opt->argv)
