@@ -68,16 +68,38 @@ agent_image_live:
 	.cfi_startproc
 	.endm
 
-/* A personality routine. Global, since ld takes those of local symbols for the same. */
-	.macro PERSONALITY name
-	.globl \name
-	.hidden \name
-	FUNCTION \name
-	.endm
-
 	.macro END name
 	.cfi_endproc
 	.size \name, . - \name
+	.endm
+
+/*
+ * _Unwind_Reason_Code personality(version, actions, class, exception, context). There is nothing to land
+ * on: what must be done when a panic passes is done by \unwound, and the unwinding goes on. Global, since
+ * ld takes those of local symbols for the same.
+ */
+	.macro PERSONALITY name, unwound
+	.globl \name
+	.hidden \name
+	FUNCTION \name
+	pushq %rbp
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rbp, 0
+	movq %rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	testb $2, %sil	/* _UA_CLEANUP_PHASE */
+	je .Lcontinue\@
+	movl %esi, %edi
+	shrl $3, %edi	/* _UA_FORCE_UNWIND is 8 */
+	andl $1, %edi
+	call \unwound
+.Lcontinue\@:
+	movl $8, %eax	/* _URC_CONTINUE_UNWIND */
+	popq %rbp
+	.cfi_def_cfa %rsp, 8
+	.cfi_restore %rbp
+	ret
+	END \name
 	.endm
 
 /* Calls \to(first argument, hook), then jumps to the original with both arguments as they were. */
@@ -202,28 +224,8 @@ FUNCTION thunk_async_run
 	jmp *HOOK_ORIG(%rax)
 END thunk_async_run
 
-/*
- * _Unwind_Reason_Code personality(version, actions, class, exception, context) of the frame above. There
- * is nothing to land on: what must be done when a panic passes is done here, and the unwinding goes on.
- */
-PERSONALITY agent_personality
-	pushq %rbp
-	.cfi_adjust_cfa_offset 8
-	.cfi_rel_offset %rbp, 0
-	movq %rsp, %rbp
-	.cfi_def_cfa_register %rbp
-	testb $2, %sil	/* _UA_CLEANUP_PHASE */
-	je 1f
-	movl %esi, %edi
-	shrl $3, %edi	/* _UA_FORCE_UNWIND is 8 */
-	andl $1, %edi
-	call agent_async_unwound
-1:	movl $8, %eax	/* _URC_CONTINUE_UNWIND */
-	popq %rbp
-	.cfi_def_cfa %rsp, 8
-	.cfi_restore %rbp
-	ret
-END agent_personality
+/* Of the frame above. */
+PERSONALITY agent_personality, agent_async_unwound
 
 /*
  * A future's poll: the future and the context, before them where the result goes if it goes to memory. An
@@ -288,25 +290,8 @@ FUNCTION thunk_future
 	jmp *HOOK_ORIG(%rax)
 END thunk_future
 
-/* As agent_personality, of the frame above. */
-PERSONALITY agent_future_personality
-	pushq %rbp
-	.cfi_adjust_cfa_offset 8
-	.cfi_rel_offset %rbp, 0
-	movq %rsp, %rbp
-	.cfi_def_cfa_register %rbp
-	testb $2, %sil	/* _UA_CLEANUP_PHASE */
-	je 1f
-	movl %esi, %edi
-	shrl $3, %edi	/* _UA_FORCE_UNWIND is 8 */
-	andl $1, %edi
-	call agent_future_unwound
-1:	movl $8, %eax	/* _URC_CONTINUE_UNWIND */
-	popq %rbp
-	.cfi_def_cfa %rsp, 8
-	.cfi_restore %rbp
-	ret
-END agent_future_personality
+/* Of the frame above. */
+PERSONALITY agent_future_personality, agent_future_unwound
 
 /*
  * A libc function of up to six arguments in registers and one on the stack (syscall's last). Of the
