@@ -93,18 +93,7 @@ void call_index_done(struct call_index *x)
 
 const struct call *call_index_find(const struct call_index *x, uint64_t target, size_t *ret_n)
 {
-	size_t lo = 0, hi = x->n, n = 0;
+	size_t i = image_find(x->calls, x->n, sizeof(*x->calls), target, ret_n);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (x->calls[mid].target < target)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	while (lo + n < x->n && x->calls[lo + n].target == target)
-		n++;
-	*ret_n = n;
-	return n ? &x->calls[lo] : NULL;
+	return *ret_n ? &x->calls[i] : NULL;
 }

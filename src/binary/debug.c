@@ -239,10 +239,9 @@ static void add_param(struct dw_function *f, const struct dwarf_die *die)
 		f->params[f->n_params++] = (struct dw_param){name, die_ref(die, DW_AT_type)};
 }
 
-/* The type of a parameter; a concrete one may leave it to its abstract origin. */
-static uint64_t param_type(struct debug *d, const struct dwarf_die *param)
+uint64_t debug_type_ref(struct debug *d, const struct dwarf_die *die)
 {
-	struct dwarf_die at = *param;
+	struct dwarf_die at = *die;
 	uint64_t type = 0;
 
 	for (unsigned i = 0; i < 4 && !type; i++) {
@@ -269,7 +268,7 @@ void debug_function_read(struct debug *d, const struct dwarf_die *die, struct dw
 				add_param(f, &child);
 			} else if (tag == DW_TAG_formal_parameter && !formal) {
 				formal = true;
-				f->self_ref = param_type(d, &child);
+				f->self_ref = debug_type_ref(d, &child);
 			}
 		}
 		if (!f->name && die_has(&at, DW_AT_name)) {

@@ -63,6 +63,8 @@ const char *debug_full_name(struct debug *d, const struct dwarf_die *die);
 /* The index's hash of the path of names, with another last name if `name` is not NULL. */
 bool debug_path_hash(struct debug *d, const struct dwarf_die *die, const char *name, uint64_t *ret);
 void debug_function_read(struct debug *d, const struct dwarf_die *die, struct dw_function *f);
+/* The type of a parameter or variable; a concrete one may leave it to its abstract origin. */
+uint64_t debug_type_ref(struct debug *d, const struct dwarf_die *die);
 /* The function whose code covers addr, and what is inlined there: outermost first. */
 bool debug_function_covering(struct debug *d, uint64_t addr, struct dwarf_die *ret);
 size_t debug_inlined_at(const struct dwarf_die *function, uint64_t addr, struct dwarf_die *ret,

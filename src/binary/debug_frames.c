@@ -97,19 +97,6 @@ static bool one_location(void *ctx, const uint8_t *p, size_t len, uint64_t low, 
 	return false;
 }
 
-static uint64_t type_of_variable(struct debug *d, const struct dwarf_die *die)
-{
-	struct dwarf_die at = *die;
-	uint64_t type = 0;
-
-	for (unsigned i = 0; i < 4 && !type; i++) {
-		type = die_ref(&at, DW_AT_type);
-		if (!type && !units_die(d->units, die_ref(&at, DW_AT_abstract_origin), &at))
-			break;
-	}
-	return type;
-}
-
 /* Pin<&mut F>, &mut Pin<&mut F>, &mut F, Pin<Box<F>>: moved or not, it leads there */
 static bool is_reference(struct debug *d, uint64_t type)
 {
@@ -136,7 +123,7 @@ static void collect_variables(struct collect *c, const struct dwarf_die *scope, 
 		case DW_TAG_variable:
 			if (!die_has(&die, DW_AT_location))
 				break;
-			c->type_ref = type_of_variable(c->d, &die);
+			c->type_ref = debug_type_ref(c->d, &die);
 			c->alive = alive;
 			if (is_reference(c->d, c->type_ref))
 				die_locations(&die, DW_AT_location, one_location, c);

@@ -333,18 +333,7 @@ void debug_index_done(struct debug_index *x)
 
 const struct index_entry *index_list_find(const struct index_list *l, uint64_t key, size_t *ret_n)
 {
-	size_t lo = 0, hi = l->n, n = 0;
+	size_t i = image_find(l->v, l->n, sizeof(*l->v), key, ret_n);
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (l->v[mid].key < key)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	while (lo + n < l->n && l->v[lo + n].key == key)
-		n++;
-	*ret_n = n;
-	return n ? &l->v[lo] : NULL;
+	return *ret_n ? &l->v[i] : NULL;
 }

@@ -341,6 +341,15 @@ int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struc
 	return 0;
 }
 
+int elf_image_open_path(const char *path, struct elf_image **ret_image, struct error *err)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd < 0)
+		return error_sys(err, -errno, "cannot open %s", path);
+	return elf_image_open(fd, path, ret_image, err);
+}
+
 void elf_image_free(struct elf_image *img)
 {
 	if (!img)
@@ -565,6 +574,32 @@ void image_dynamic_read(const struct elf_image *img, struct image_dynamic *ret)
 	}
 }
 
+static uint64_t key_of(const void *items, size_t i, size_t item_bytes)
+{
+	uint64_t key;
+
+	memcpy(&key, (const uint8_t *)items + i * item_bytes, 8);
+	return key;
+}
+
+size_t image_find(const void *items, size_t n, size_t item_bytes, uint64_t key, size_t *ret_n)
+{
+	size_t lo = 0, hi = n, found = 0;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (key_of(items, mid, item_bytes) < key)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	while (lo + found < n && key_of(items, lo + found, item_bytes) == key)
+		found++;
+	*ret_n = found;
+	return lo;
+}
+
 int image_sort(void *items, size_t n, size_t item_bytes)
 {
 	uint8_t *from = items, *to;
@@ -572,9 +607,8 @@ int image_sort(void *items, size_t n, size_t item_bytes)
 	bool sorted = true;
 
 	for (size_t i = 0; i < n; i++) {
-		uint64_t key;
+		uint64_t key = key_of(from, i, item_bytes);
 
-		memcpy(&key, from + i * item_bytes, 8);
 		all_or |= key;
 		all_and &= key;
 		sorted = sorted && key >= prev;

@@ -36,6 +36,8 @@ struct elf_segment {
 /* From a file that the caller has opened (kept open by the caller; may be closed afterwards).
  * `name` is for messages. -ENOEXEC: not an ELF file for x86-64. */
 int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struct error *err);
+/* The same of a path; nothing is waited for, whatever stands there. */
+int elf_image_open_path(const char *path, struct elf_image **ret_image, struct error *err);
 void elf_image_free(struct elf_image *img);
 
 const char *elf_image_name(const struct elf_image *img);

@@ -82,5 +82,7 @@ bool image_mapped(const struct elf_image *img, uint64_t addr);
 /* Sorts n items of item_bytes each by the u64 at their start, stable, in linear time: symbol tables
  * of debug builds have a million entries. -ENOMEM or 0. */
 int image_sort(void *items, size_t n, size_t item_bytes);
+/* Of items so sorted: index of the first whose u64 is `key`, and how many there are. */
+size_t image_find(const void *items, size_t n, size_t item_bytes, uint64_t key, size_t *ret_n);
 
 #endif

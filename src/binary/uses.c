@@ -177,18 +177,7 @@ void uses_done(struct uses *u)
 
 const struct use *uses_of(const struct uses *u, uint64_t target, size_t *ret_n)
 {
-	size_t lo = 0, hi = u->n, n = 0;
+	size_t i = image_find(u->uses, u->n, sizeof(*u->uses), target, ret_n);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (u->uses[mid].target < target)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	while (lo + n < u->n && u->uses[lo + n].target == target)
-		n++;
-	*ret_n = n;
-	return n ? &u->uses[lo] : NULL;
+	return *ret_n ? &u->uses[i] : NULL;
 }

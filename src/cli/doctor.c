@@ -199,13 +199,9 @@ static int examine(struct diagnosis *d, struct elf_image *image, const char *pat
 
 static int examine_file(struct diagnosis *d, const char *path, struct error *err)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct elf_image *image = NULL;
-	int r;
+	int r = elf_image_open_path(path, &image, err);
 
-	if (fd < 0)
-		return error_sys(err, -errno, "cannot open %s", path);
-	r = elf_image_open(fd, path, &image, err);
 	if (r == 0)
 		r = examine(d, image, path, NULL, true, err);
 	elf_image_free(image);

@@ -16,7 +16,6 @@
 #include "runtime/providers.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,13 +128,9 @@ static int add_object(struct listing *l, struct elf_image *image, const char *pa
 
 static int look_at_file(struct listing *l, const char *path, struct error *err)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct elf_image *image = NULL;
-	int r;
+	int r = elf_image_open_path(path, &image, err);
 
-	if (fd < 0)
-		return error_sys(err, -errno, "cannot open %s", path);
-	r = elf_image_open(fd, path, &image, err);
 	if (r == 0)
 		r = add_object(l, image, path, NULL, 0, true, err);
 	elf_image_free(image);

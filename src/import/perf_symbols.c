@@ -14,10 +14,8 @@
 #include "binary/names.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* More than any recording has. */
 #define MAX_OBJECTS 4096u
@@ -147,14 +145,11 @@ static bool same_build(const struct object *o, const struct elf_image *image)
 static void object_open(struct object *o)
 {
 	struct error err = {0};
-	struct stat st;
 
 	o->tried = true;
 	if (!o->path || o->path[0] != '/' || o->path[1] == '/')
 		return;
-	_cleanup_close_ int fd = open(o->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
-	    elf_image_open(fd, o->path, &o->image, &err) < 0)
+	if (elf_image_open_path(o->path, &o->image, &err) < 0)
 		return;
 	if (!same_build(o, o->image)) {
 		elf_image_free(o->image);

@@ -21,12 +21,10 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define SECOND 1000000000ull
@@ -252,16 +250,13 @@ static int read_symbols(struct folder *d, struct object *o)
 static void open_debug(struct folder *d, struct object *o)
 {
 	struct error none = {0};
-	struct stat st;
 	char hex[2 * 20 + 1] = "";
 	size_t len;
 
 	o->tried = true;
 	if (strcmp(o->path, d->exe) != 0 || o->path[0] != '/')
 		return;
-	_cleanup_close_ int fd = open(o->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
-	    elf_image_open(fd, o->path, &o->image, &none) < 0)
+	if (elf_image_open_path(o->path, &o->image, &none) < 0)
 		return;
 	const uint8_t *id = elf_image_build_id(o->image, &len);
 	for (size_t i = 0; id && i < len && i < 20; i++)
