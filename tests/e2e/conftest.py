@@ -4,6 +4,7 @@
     ... --all  (or POLLUX_ALL=1)                                       everything
 """
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -60,3 +61,16 @@ def suite():
 @pytest.fixture
 def trace(tmp_path):
     return tmp_path / "trace.plx"
+
+
+@pytest.fixture
+def public(pollux, suite, tmp_path_factory):
+    """Copies of pollux and a target that every user may run, in a folder where every user may write."""
+    folder = tmp_path_factory.mktemp("public")
+    for path in (folder, *folder.parents):
+        if path == driver.Path("/tmp"):
+            break
+        path.chmod(0o777)
+    shutil.copy(pollux, folder / "pollux")
+    shutil.copy(suite(), folder / "suite")
+    return folder

@@ -196,10 +196,10 @@ def record_launched(pollux, trace, *command, options=(), env=None):
     return Recorded(trace, truth, output, result.returncode, result.stderr, result.stderr)
 
 
-def record_attached(pollux, trace, *command, options=(), env=None):
+def record_attached(pollux, trace, *command, options=(), env=None, recorder=None):
     """COMMAND --wait, then pollux record -p, then the work, then the recording's end."""
     with Target(*command, env=env) as target:
-        recorder = Recorder(pollux, target.pid, trace, *options)
+        recorder = (recorder or Recorder)(pollux, target.pid, trace, *options)
         try:
             target.go()
             truth = target.truth()

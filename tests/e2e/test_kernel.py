@@ -80,16 +80,7 @@ class Recorder(driver.Recorder):
 def record(pollux, trace, mode, *command, options=()):
     if mode == "launched":
         return driver.record_launched(pollux, trace, *command, options=(*KERNEL, *options))
-    with driver.Target(*command) as target:
-        recorder = Recorder(pollux, target.pid, trace, *options)
-        try:
-            target.go()
-            truth = target.truth()
-        finally:
-            code, said = recorder.stop()
-        assert code == 0, said
-        code = target.end()
-        return driver.Recorded(trace, truth, target.output(), code, said, target.errors)
+    return driver.record_attached(pollux, trace, *command, options=options, recorder=Recorder)
 
 
 @pytest.mark.parametrize("which", CASES, ids=["-".join(which) for which in CASES])

@@ -14,19 +14,6 @@ from truth import differences
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
-@pytest.fixture
-def public(pollux, suite, tmp_path_factory):
-    """Copies of pollux and a target that every user may run, in a folder where every user may write."""
-    folder = tmp_path_factory.mktemp("public")
-    for path in (folder, *folder.parents):
-        if path == driver.Path("/tmp"):
-            break
-        path.chmod(0o777)
-    shutil.copy(pollux, folder / "pollux")
-    shutil.copy(suite(), folder / "suite")
-    return folder
-
-
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 
 

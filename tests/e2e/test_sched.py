@@ -244,19 +244,6 @@ def test_kernel_without_types(kernel, suite, trace):
     assert not inside(driver.events(trace))[2]
 
 
-@pytest.fixture
-def public(pollux, suite, tmp_path_factory):
-    """Copies that every user may run, in a folder where every user may write."""
-    folder = tmp_path_factory.mktemp("public")
-    for path in (folder, *folder.parents):
-        if path == driver.Path("/tmp"):
-            break
-        path.chmod(0o777)
-    shutil.copy(pollux, folder / "pollux")
-    shutil.copy(suite(), folder / "suite")
-    return folder
-
-
 @needs_root
 @pytest.mark.parametrize("how", ["launched", "attached"])
 def test_sched_without_rights(public, how):

@@ -85,17 +85,10 @@ static void write_export(int fd, const char *format, enum export_lanes lanes)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	_cleanup_buf_ struct buf sealed = BUF_INIT;
-	struct plx_header h;
 
-	if (size < sizeof(h))
+	if (size < sizeof(struct plx_header))
 		return 0;
-	buf_add(&sealed, data, size);
-	if (buf_failed(&sealed))
-		abort();
-	memcpy(&h, data, sizeof(h));
-	file_seal_header(&sealed);
-	for (size_t at = h.header_bytes; at && at < size;)
-		at = file_seal_chunk(&sealed, at);
+	file_seal(&sealed, data, size);
 
 	int fd = fuzz_file((const uint8_t *)sealed.data, sealed.len);
 	make_report(fd, NULL);

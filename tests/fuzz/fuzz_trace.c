@@ -93,18 +93,11 @@ static void read_twice(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	_cleanup_buf_ struct buf sealed = BUF_INIT;
-	struct plx_header h;
 
 	read_twice(data, size);
-	if (size < sizeof(h))
+	if (size < sizeof(struct plx_header))
 		return 0;
-	buf_add(&sealed, data, size);
-	if (buf_failed(&sealed))
-		abort();
-	memcpy(&h, data, sizeof(h));
-	file_seal_header(&sealed);
-	for (size_t at = h.header_bytes; at && at < size;)
-		at = file_seal_chunk(&sealed, at);
+	file_seal(&sealed, data, size);
 	read_twice((const uint8_t *)sealed.data, sealed.len);
 	return 0;
 }

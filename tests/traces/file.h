@@ -115,6 +115,19 @@ static inline void file_seal_header(struct buf *b)
 	memcpy(b->data + offsetof(struct plx_header, checksum), &sum, sizeof(sum));
 }
 
+/* All checksums of a copy of `data` made right; `size` is that of a header at least. */
+static inline void file_seal(struct buf *out, const void *data, size_t size)
+{
+	struct plx_header h;
+	buf_add(out, data, size);
+	if (buf_failed(out))
+		abort();
+	memcpy(&h, data, sizeof(h));
+	file_seal_header(out);
+	for (size_t at = h.header_bytes; at && at < size;)
+		at = file_seal_chunk(out, at);
+}
+
 static inline void file_add_chunk(struct buf *b, uint16_t type, uint16_t flags, const void *payload,
 				  size_t size)
 {
