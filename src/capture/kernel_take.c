@@ -143,10 +143,12 @@ void kernel_poll_begins(struct capture *c, struct kernel_track *t, uint64_t time
 
 void kernel_poll_ends(struct capture *c, struct kernel_track *t, uint64_t time)
 {
-	struct capture_thread *thread =
-		capture_threads_find(c->shared->threads, t->process->index, t->tid);
+	struct capture_thread *thread;
 
 	t->poll_begin_ns = 0;
+	if (!c->shared->options->long_poll_ns)
+		return; /* nobody watches */
+	thread = capture_threads_find(c->shared->threads, t->process->index, t->tid);
 	if (thread && thread->watched == t->poll_number)
 		thread->watched_end_ns = time;
 }
