@@ -144,7 +144,7 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 	static const struct agent_begun pass;
 	struct agent_state *s = agent_state();
 
-	if (unlikely(!s->registered))
+	if (unlikely(!__atomic_load_n(&s->registered, __ATOMIC_RELAXED)))
 		agent_register();
 	if (unlikely(!knows_state(hook) || hook->vtable_offset == AGENT_OFFSET_UNKNOWN))
 		learn_header(hook, header);

@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 4u
+#define AGENT_ABI 5u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -169,6 +169,7 @@ enum agent_hook_type {
 	AH_FUTURE,	   /* a word (of a vtable, of a GOT) that holds a future's poll function */
 	AH_FUTURE_CALL,	   /* the same, the four bytes in the code by which an instruction reaches
 			    * it: the target of a call or jump, relative to what follows them */
+	AH_TOKIO_READ,	   /* Vtable.try_read_output(header, ...) */
 	AH_N_TYPES,
 };
 

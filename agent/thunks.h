@@ -40,6 +40,7 @@ void agent_tokio_shutdown(void *header, struct agent_hook *hook);
 void agent_tokio_poll_tail(void *header, struct agent_hook *hook);
 void agent_tokio_schedule(void *header, struct agent_hook *hook);
 void agent_tokio_wake(void *header, struct agent_hook *hook);
+void agent_tokio_read(void *header, struct agent_hook *hook);
 void agent_async_schedule(void *header, struct agent_hook *hook);
 void agent_async_wake(void *header, struct agent_hook *hook);
 void agent_async_cancel(void *header, struct agent_hook *hook);

@@ -15,7 +15,7 @@
 	.type agent_image, @object
 agent_image:
 	.quad 0x0031786c6c6f70	/* AGENT_MAGIC */
-	.long 4			/* AGENT_ABI */
+	.long 5			/* AGENT_ABI */
 	.long agent_image_end - agent_image
 	.long AGENT_STATE_BYTES
 	.long agent_eh_frame - agent_image
@@ -39,7 +39,8 @@ agent_image:
 	.long thunk_async_cancel - agent_image
 	.long thunk_future - agent_image
 	.long thunk_future - agent_image
-	.fill 24 - 18, 4, 0
+	.long thunk_tokio_read - agent_image
+	.fill 24 - 19, 4, 0
 agent_image_state:
 	.quad 0
 agent_image_hooks:
@@ -102,7 +103,7 @@ agent_image_live:
 	END \name
 	.endm
 
-/* Calls \to(first argument, hook), then jumps to the original with both arguments as they were. */
+/* Calls \to(first argument, hook), then jumps to the original with its three arguments as they were. */
 	.macro RECORD to
 	pushq %rbp
 	.cfi_adjust_cfa_offset 8
@@ -112,9 +113,10 @@ agent_image_live:
 	pushq %rdi
 	pushq %rsi
 	pushq %rax
-	subq $8, %rsp
+	pushq %rdx
 	movq %rax, %rsi
 	call \to
+	movq -32(%rbp), %rdx
 	movq -24(%rbp), %rax
 	movq -16(%rbp), %rsi
 	movq -8(%rbp), %rdi
@@ -133,6 +135,7 @@ agent_image_live:
 
 	RECORDING thunk_tokio_schedule, agent_tokio_schedule
 	RECORDING thunk_tokio_wake, agent_tokio_wake
+	RECORDING thunk_tokio_read, agent_tokio_read
 	RECORDING thunk_async_schedule, agent_async_schedule
 	RECORDING thunk_async_wake, agent_async_wake
 	RECORDING thunk_async_cancel, agent_async_cancel

@@ -88,6 +88,13 @@ static uint64_t look(const struct agent_hook *hook, const void *header, uint64_t
 	return AE_POLL_READY;
 }
 
+static uint64_t settled(uint32_t flags)
+{
+	return flags & POLL_PANICKED  ? AE_POLL_PANICKED
+	       : flags & POLL_ABORTED ? AE_POLL_CANCELLED
+				      : AE_POLL_READY;
+}
+
 /*
  * How a poll ended after which the task is complete. The output can't be asked if nobody holds the
  * join handle: it was dropped at once. Then a raised panic counts as the end, and an abort during
@@ -104,12 +111,14 @@ static uint64_t outcome(const struct agent_hook *hook, const void *header, uint6
 	if (likely(!(after & CANCELLED) && !(flags & POLL_RAISED)))
 		return AE_POLL_READY;
 	if (flags & POLL_SETTLED)
-		return flags & POLL_PANICKED  ? AE_POLL_PANICKED
-		       : flags & POLL_ABORTED ? AE_POLL_CANCELLED
-					      : AE_POLL_READY;
+		return settled(flags);
 	uint64_t type = look(hook, header, after, poll);
 	if (type != AE_POLL_READY)
 		return type;
+	/* Taken while we looked? Whoever took it has looked before. */
+	flags = __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE);
+	if (flags & POLL_SETTLED)
+		return settled(flags);
 	/* Gone in the meantime? */
 	uint64_t now = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
 	if (after & now & JOIN_INTEREST)
@@ -133,6 +142,22 @@ void agent_tokio_settle(struct agent_poll *poll, uint64_t state)
 			  : type == AE_POLL_CANCELLED ? POLL_SETTLED | POLL_ABORTED
 						      : POLL_SETTLED,
 			  __ATOMIC_RELAXED);
+}
+
+/*
+ * The one who waits for the task's end asks for its output. If the task's last poll is open yet, it
+ * would find nothing when it comes to look: so we look now. Only of an aborted task, since where
+ * there are many threads it takes long to find the poll.
+ */
+void agent_tokio_read(void *header, struct agent_hook *hook)
+{
+	uint64_t state = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
+
+	if (likely(!(state & COMPLETE) || !(state & CANCELLED)))
+		return;
+	struct agent_poll *last = agent_find_poll(header);
+	if (last)
+		agent_tokio_settle(last, state);
 }
 
 /* The end of a poll that left the task pending, and where it stands if nobody was in there since.
@@ -160,7 +185,7 @@ static void put_pending(struct ring *r, const struct agent_hook *hook, void *hea
 
 void agent_tokio_poll(void *header, struct agent_hook *hook)
 {
-	if (unlikely(!agent_state()->registered))
+	if (unlikely(!__atomic_load_n(&agent_state()->registered, __ATOMIC_RELAXED)))
 		agent_register();
 	struct ring *r = agent_ring();
 	if (unlikely(!r)) {
@@ -190,11 +215,13 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 
 	/* The end is written before the reference is given back: a task's drop comes last. */
 	uint64_t after = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
+	/* Looked for while the poll can still be found by those who leave word in it. */
+	uint64_t end = polled && after & COMPLETE ? outcome(hook, header, after, poll) : 0;
 	if (likely(agent_poll_close(r, poll, generation))) {
 		if (likely(polled && !(after & COMPLETE)))
 			put_pending(r, hook, header, ref);
 		else if (polled)
-			agent_put(r, outcome(hook, header, after, poll), ref);
+			agent_put(r, end, ref);
 		else if (!(before & (RUNNING | COMPLETE)) && after & COMPLETE)
 			agent_put(r, AE_CANCEL, ref);
 	} else {

@@ -177,6 +177,8 @@ static int plan_kind(struct plan *at, const struct find_kind *k)
 		rc = plan_slot(at, k->drop_future_slot, k->drop_future, AH_ASYNC_CANCEL, &like);
 	if (rc == 0 && !async)
 		rc = plan_slot(at, k->shutdown_slot, k->shutdown, AH_TOKIO_SHUTDOWN, &poll);
+	if (rc == 0 && !async)
+		rc = plan_slot(at, k->read_slot, k->read, AH_TOKIO_READ, &like);
 	uint64_t next_id = k->runtime < f->n_runtimes ? f->runtimes[k->runtime].next_id : 0;
 	for (size_t i = 0; rc == 0 && i < k->n_sites; i++)
 		rc = plan_site(at, &k->sites[i], AH_SPAWN, number, next_id ? next_id + bias : 0);

@@ -32,7 +32,7 @@
 #define MAX_SCHEDULER_BYTES 256u
 #define MAX_OFFSET 0xfff8u
 
-enum { SLOT_POLL, SLOT_SCHEDULE, SLOT_DEALLOC, SLOT_SHUTDOWN = 6 };
+enum { SLOT_POLL, SLOT_SCHEDULE, SLOT_DEALLOC, SLOT_READ, SLOT_SHUTDOWN = 6 };
 
 static const char poll_symbol[] = "5tokio7runtime4task3raw4poll";
 
@@ -107,6 +107,7 @@ static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime
 		.schedule_slot = vtable + 8 * SLOT_SCHEDULE,
 		.dealloc_slot = vtable + 8 * SLOT_DEALLOC,
 		.shutdown_slot = vtable + 8 * SLOT_SHUTDOWN,
+		.read_slot = vtable + 8 * SLOT_READ,
 		.vtable_offset = HEADER_VTABLE_OFFSET,
 		.state_offset = 0,
 	};
@@ -114,6 +115,7 @@ static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime
 	    !elf_image_pointer_at(image, k->schedule_slot, &k->schedule) ||
 	    !elf_image_pointer_at(image, k->dealloc_slot, &k->dealloc) ||
 	    !elf_image_pointer_at(image, k->shutdown_slot, &k->shutdown) ||
+	    !elf_image_pointer_at(image, k->read_slot, &k->read) ||
 	    !tables_word(image, vtable + 56, &trailer) ||
 	    !tables_word(image, vtable + 64, &scheduler) || !tables_word(image, vtable + 72, &id))
 		return -EINVAL;

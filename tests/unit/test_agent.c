@@ -31,8 +31,8 @@ typedef void (*task_fn)(void *);
 typedef bool (*run_fn)(void *);
 
 static struct area area;
-static struct agent_hook *poll_hook, *schedule_hook, *dealloc_hook, *shutdown_hook, *wake_hook,
-	*call_hook, *panic_hook, *root_wake_hook;
+static struct agent_hook *poll_hook, *schedule_hook, *dealloc_hook, *shutdown_hook, *read_hook,
+	*wake_hook, *call_hook, *panic_hook, *root_wake_hook;
 static void *vtable[4];
 static struct tokio_task task;
 static int n_deallocs, n_originals;
@@ -91,6 +91,16 @@ static void raise_orig(void *exception)
 	n_originals++;
 }
 
+/* Takes the output, and the handle is there yet. */
+static uint64_t read_args[2];
+
+static void read_orig(struct tokio_task *t, uint64_t dst, uint64_t waker)
+{
+	read_args[0] = dst;
+	read_args[1] = waker;
+	memset(t->stage, 0xa5, sizeof(t->stage));
+}
+
 static struct agent_hook *tokio_hook(enum agent_hook_type type, void *orig)
 {
 	struct agent_hook *h = area_hook(&area, type, 5, orig);
@@ -111,6 +121,7 @@ static int setup(void **state)
 	schedule_hook = tokio_hook(AH_TOKIO_SCHEDULE, count_orig);
 	dealloc_hook = tokio_hook(AH_TOKIO_DEALLOC, tokio_dealloc_orig);
 	shutdown_hook = tokio_hook(AH_TOKIO_SHUTDOWN, shutdown_orig);
+	read_hook = tokio_hook(AH_TOKIO_READ, read_orig);
 	wake_hook = tokio_hook(AH_TOKIO_WAKE, count_orig);
 	wake_hook->kind = AGENT_KIND_NONE;
 	call_hook = area_hook(&area, AH_CALL, AC_EPOLL_WAIT, call_orig);
@@ -264,6 +275,28 @@ static void panics_output_taken(struct tokio_task *t)
 	memset(t->stage, 0xa5, sizeof(t->stage));
 }
 
+/* The same without being woken: it asked for the output just then. */
+static void read_output(struct tokio_task *t)
+{
+	void (*read)(void *, uint64_t, uint64_t) =
+		(void (*)(void *, uint64_t, uint64_t))area_stub(&area, read_hook);
+
+	read(t, 11, 12);
+}
+
+static void aborted_output_read(struct tokio_task *t)
+{
+	t->state |= CANCELLED;
+	store_join_error(t, false, false);
+	read_output(t);
+}
+
+static void pending_output_asked_for(struct tokio_task *t)
+{
+	read_output(t);
+	aborted_pending(t);
+}
+
 /* Complete, with its output stored; then its runtime is shut down. */
 static void ready_then_shut_down(struct tokio_task *t)
 {
@@ -347,6 +380,28 @@ static void test_output_taken(void **state)
 	expect(AE_POLL_BEGIN, tokio_ref());
 	expect(AE_ROOT_WAKE, 9ull << 48 | ((uint64_t)&task & 0xffffffffffff));
 	expect(AE_POLL_PANICKED, tokio_ref());
+	expect_nothing();
+}
+
+static void test_output_read(void **state)
+{
+	(void)state;
+	poll_as(aborted_output_read);
+	expect_thread();
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_CANCELLED, tokio_ref());
+	expect_nothing();
+	assert_int_equal(read_args[0], 11);
+	assert_int_equal(read_args[1], 12);
+}
+
+static void test_output_asked_for_early(void **state)
+{
+	(void)state;
+	poll_as(pending_output_asked_for);
+	expect_thread();
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_CANCELLED, tokio_ref());
 	expect_nothing();
 }
 
@@ -1285,6 +1340,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		WITH(test_poll_outcomes, setup),
 		WITH(test_output_taken, setup),
+		WITH(test_output_read, setup),
+		WITH(test_output_asked_for_early, setup),
 		WITH(test_await_points, setup),
 		WITH(test_last_reference_is_ours, setup),
 		WITH(test_poll_that_is_none, setup),
