@@ -35,7 +35,8 @@ _Static_assert(sizeof(struct agent_thread) == 32, "agent_thread");
 struct agent_private {
 	struct agent_state state;
 	uint64_t no_ring_until; /* ticks: no ring was free, don't look before */
-	uint8_t pad[32 - (sizeof(struct agent_state) + 8) % 32];
+	uint64_t n_raised;	/* Tokio polls open in which a panic was raised */
+	uint8_t pad[32 - (sizeof(struct agent_state) + 16) % 32];
 	struct agent_thread threads[AGENT_N_THREADS];
 };
 
@@ -64,6 +65,7 @@ enum agent_poll_flags {
 	POLL_PANICKED = 512,		 /* ... and was the panic, */
 	POLL_ABORTED = 1024,		 /* or the error of an aborted task */
 	POLL_SHUT_DOWN = 2048,		 /* its runtime was shut down meanwhile */
+	POLL_ASKED = 4096,		 /* somebody asked for its output meanwhile */
 };
 
 #define AGENT_MAX_POLLS 17u

@@ -97,7 +97,10 @@ void agent_raise(void *exception, struct agent_hook *hook)
 	if (!n->depth)
 		return;
 	struct agent_poll *poll = &n->polls[n->depth - 1];
-	poll->flags |= POLL_RAISED;
+	if (!(poll->flags & (POLL_RAISED | POLL_ASYNC)))
+		__atomic_fetch_add(&agent_private()->n_raised, 1, __ATOMIC_RELAXED);
+	/* others may leave word there meanwhile */
+	__atomic_fetch_or(&poll->flags, POLL_RAISED, __ATOMIC_RELAXED);
 	if (words[0] == RUST_EXCEPTION) {
 		poll->raised[0] = words[EXCEPTION_WORDS];
 		poll->raised[1] = words[EXCEPTION_WORDS + 1];

@@ -19,6 +19,7 @@
 #define COMPLETE AGENT_TOKIO_COMPLETE
 #define NOTIFIED 4u
 #define JOIN_INTEREST 8u
+#define JOIN_WAKER 16u
 #define CANCELLED 32u
 #define REF_ONE 64u
 
@@ -121,7 +122,8 @@ static uint64_t outcome(const struct agent_hook *hook, const void *header, uint6
 		return settled(flags);
 	/* Gone in the meantime? */
 	uint64_t now = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
-	if (after & now & JOIN_INTEREST)
+	bool asked = flags & POLL_ASKED && !(after & JOIN_WAKER);
+	if (after & now & JOIN_INTEREST && !asked)
 		return AE_POLL_READY;
 	if (flags & POLL_RAISED)
 		return AE_POLL_PANICKED;
@@ -146,18 +148,23 @@ void agent_tokio_settle(struct agent_poll *poll, uint64_t state)
 
 /*
  * The one who waits for the task's end asks for its output. If the task's last poll is open yet, it
- * would find nothing when it comes to look: so we look now. Only of an aborted task, since where
- * there are many threads it takes long to find the poll.
+ * would find nothing when it comes to look: so we look now. If the task isn't complete, it may be
+ * so a moment later, when tokio looks: then word is left that somebody asked. Only where there is a
+ * question (an abort, or a panic somewhere), since with many threads it takes long to find the
+ * poll.
  */
 void agent_tokio_read(void *header, struct agent_hook *hook)
 {
 	uint64_t state = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
 
-	if (likely(!(state & COMPLETE) || !(state & CANCELLED)))
+	if (likely(!(state & CANCELLED) &&
+		   !__atomic_load_n(&agent_private()->n_raised, __ATOMIC_RELAXED)))
 		return;
 	struct agent_poll *last = agent_find_poll(header);
-	if (last)
+	if (last && state & COMPLETE)
 		agent_tokio_settle(last, state);
+	else if (last)
+		__atomic_fetch_or(&last->flags, POLL_ASKED, __ATOMIC_RELAXED);
 }
 
 /* The end of a poll that left the task pending, and where it stands if nobody was in there since.
@@ -218,6 +225,8 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 	/* Looked for while the poll can still be found by those who leave word in it. */
 	uint64_t end = polled && after & COMPLETE ? outcome(hook, header, after, poll) : 0;
 	if (likely(agent_poll_close(r, poll, generation))) {
+		if (unlikely(poll->flags & POLL_RAISED))
+			__atomic_fetch_sub(&agent_private()->n_raised, 1, __ATOMIC_RELAXED);
 		if (likely(polled && !(after & COMPLETE)))
 			put_pending(r, hook, header, ref);
 		else if (polled)

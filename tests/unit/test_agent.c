@@ -291,6 +291,31 @@ static void aborted_output_read(struct tokio_task *t)
 	read_output(t);
 }
 
+static void panics_output_read(struct tokio_task *t)
+{
+	call(panic_hook, rust_exception);
+	store_join_error(t, true, true);
+	read_output(t);
+}
+
+/* It asks, and takes the output before we or tokio's own look can tell. */
+static void aborted_asked_then_taken(struct tokio_task *t)
+{
+	t->state |= CANCELLED;
+	read_output(t);
+	store_join_error(t, false, false);
+	memset(t->stage, 0xa5, sizeof(t->stage));
+}
+
+/* It asks, and waits; the task had come to its natural end. */
+static void aborted_asked_ready(struct tokio_task *t)
+{
+	t->state |= CANCELLED;
+	read_output(t);
+	t->state |= 16; /* a waker is set */
+	to_ready(t);
+}
+
 static void pending_output_asked_for(struct tokio_task *t)
 {
 	read_output(t);
@@ -393,6 +418,11 @@ static void test_output_read(void **state)
 	expect_nothing();
 	assert_int_equal(read_args[0], 11);
 	assert_int_equal(read_args[1], 12);
+	task.state = REF * 3 | JOIN | NOTIFIED;
+	poll_as(panics_output_read);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_PANICKED, tokio_ref());
+	expect_nothing();
 }
 
 static void test_output_asked_for_early(void **state)
@@ -402,6 +432,14 @@ static void test_output_asked_for_early(void **state)
 	expect_thread();
 	expect(AE_POLL_BEGIN, tokio_ref());
 	expect(AE_POLL_CANCELLED, tokio_ref());
+	task.state = REF * 3 | JOIN | NOTIFIED;
+	poll_as(aborted_asked_then_taken);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_CANCELLED, tokio_ref());
+	task.state = REF * 3 | JOIN | NOTIFIED;
+	poll_as(aborted_asked_ready);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_READY, tokio_ref());
 	expect_nothing();
 }
 
