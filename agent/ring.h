@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 5u
+#define AGENT_ABI 6u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -99,8 +99,10 @@ enum agent_event_type {
 	 * what is polled (its task, another future) stands there. They come right behind the begin
 	 * of a poll and right before its end, all that are suspended, outer ones before those in
 	 * them. */
-	AE_FUTURE_WAS, /* when the poll began */
-	AE_FUTURE_AT,  /* when it ended */
+	AE_FUTURE_WAS,	  /* when the poll began */
+	AE_FUTURE_AT,	  /* when it ended */
+	AE_POLL_UNPOLLED, /* task: end of what was no poll: it was aborted between our look at it
+			   * and the runtime's, and dropped unpolled */
 	AE_N_TYPES,
 };
 

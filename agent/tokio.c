@@ -111,6 +111,10 @@ static uint64_t outcome(const struct agent_hook *hook, const void *header, uint6
 		after &= ~(uint64_t)CANCELLED;
 	if (likely(!(after & CANCELLED) && !(flags & POLL_RAISED)))
 		return AE_POLL_READY;
+	/* To run a task clears NOTIFIED, also if it is cancelled by then; an abort sets both. So
+	 * this one was there before: aborted after we looked. */
+	if (!(after & NOTIFIED) && !(flags & (POLL_RAISED | POLL_SHUT_DOWN)))
+		return AE_POLL_UNPOLLED;
 	if (flags & POLL_SETTLED)
 		return settled(flags);
 	uint64_t type = look(hook, header, after, poll);

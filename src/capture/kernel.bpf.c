@@ -29,6 +29,7 @@ const volatile __u8 calls[KERNEL_MAX_CALLS];
 
 /* tokio/src/runtime/task/{state,raw}.rs, as agent/tokio.c has it. */
 #define TOKIO_COMPLETE 2u
+#define TOKIO_NOTIFIED 4u
 #define TOKIO_JOIN_INTEREST 8u
 #define TOKIO_CANCELLED 32u
 #define TOKIO_REF_ONE 64u
@@ -335,6 +336,8 @@ static __always_inline void settle(struct kernel_thread *t)
 	p->flags |= KF_SETTLED | (is == KF_PANICKED  ? KF_SETTLED_PANICKED
 				  : is == KF_ABORTED ? KF_SETTLED_ABORTED
 						     : 0);
+	if (!(state & TOKIO_NOTIFIED))
+		p->flags |= KF_UNPOLLED;
 }
 
 struct tokio_task {
@@ -363,6 +366,18 @@ static __always_inline void read_tokio(const struct kernel_hook *h, __u64 header
 	}
 	ret->read = bpf_probe_read_user(&ret->id, sizeof(ret->id),
 					(void *)(header + ret->id_offset)) == 0;
+}
+
+/* Whether the output of a task that is complete is a cancelled task's JoinError. */
+static __always_inline bool was_aborted(__u64 header, const struct tokio_task *task)
+{
+	const struct kernel_poll p = {
+		.header = header,
+		.id_offset = task->id_offset,
+		.trailer_offset = task->trailer_offset,
+	};
+
+	return task->words[0] & TOKIO_COMPLETE && has_join_error(&p, false);
 }
 
 /* ---- async-task ---- */
@@ -436,10 +451,18 @@ int on_function(void *ctx)
 	case KH_TOKIO_SCHEDULE:
 	case KH_TOKIO_DEALLOC:
 	case KH_TOKIO_SHUTDOWN:
+	case KH_TOKIO_READ:
 	case KH_TOKIO_WAKE:
 		if (h->type == KH_TOKIO_WAKE)
 			settle(t);
 		read_tokio(h, header, &task);
+		if (h->type == KH_TOKIO_READ) {
+			/* The rest asks nothing. */
+			if (!task.read || !(task.words[0] & TOKIO_CANCELLED))
+				return 0;
+			if (was_aborted(header, &task))
+				flags |= KF_ABORTED;
+		}
 		if (h->type == KH_TOKIO_POLL) {
 			p = open_poll(t, sp);
 			if (!p) {
@@ -455,7 +478,7 @@ int on_function(void *ctx)
 		if (!r)
 			return 0;
 		r->header = header;
-		r->flags = task.read ? KF_READ : 0;
+		r->flags = flags | (task.read ? KF_READ : 0);
 		r->words[0] = task.words[0];
 		r->words[1] = task.id;
 		r->words[2] = task.words[2];

@@ -25,6 +25,7 @@ enum kernel_hook_type {
 	KH_TOKIO_SCHEDULE, /* Vtable.schedule(header) */
 	KH_TOKIO_DEALLOC,
 	KH_TOKIO_SHUTDOWN,
+	KH_TOKIO_READ,	 /* Vtable.try_read_output(header, ...) */
 	KH_TOKIO_WAKE,	 /* wake_by_val, wake_by_ref of a task's waker */
 	KH_ASYNC_RUN,	 /* entry of TaskVTable.run(header) */
 	KH_ASYNC_RETURN, /* a `ret` of it */
@@ -97,8 +98,9 @@ enum kernel_flags {
 	KF_SETTLED_ABORTED = 16, /* or the error of an aborted task */
 	KF_PANICKED = 32,	 /* the same, at its end */
 	KF_ABORTED = 64,
-	KF_WOKEN = 128,	  /* run() returned true */
-	KF_PAYLOAD = 256, /* async-task: the output holds the panic */
+	KF_WOKEN = 128,	   /* run() returned true */
+	KF_PAYLOAD = 256,  /* async-task: the output holds the panic */
+	KF_UNPOLLED = 512, /* KF_SETTLED_ABORTED before it was polled */
 };
 
 /*

@@ -277,6 +277,8 @@ static int add_tokio(struct finder *f, uint32_t i)
 				  &number);
 	if (rc >= 0)
 		rc = add_function(f, k->shutdown, KH_TOKIO_SHUTDOWN, i, &like, &number);
+	if (rc >= 0)
+		rc = add_function(f, k->read, KH_TOKIO_READ, i, &like, &number);
 	return rc < 0 ? rc : 0;
 }
 

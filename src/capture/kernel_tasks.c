@@ -202,15 +202,19 @@ static enum trace_outcome tokio_outcome(const struct kernel_record *r, const str
 	if (r->flags & KF_SETTLED_PANICKED)
 		return TO_PANICKED;
 	if (r->flags & KF_SETTLED_ABORTED && !f->finished)
-		return TO_CANCELLED;
+		return r->flags & KF_UNPOLLED && !f->shut_down ? TO_UNPOLLED : TO_CANCELLED;
 	if (r->flags & KF_SETTLED)
 		return TO_READY;
+	if (f->read)
+		return f->read;
 	if (freed)
-		after = 0;
+		after = f->asked ? CANCELLED : 0;
 	if (f->finished)
 		after &= ~(uint64_t)CANCELLED;
 	if (!(after & CANCELLED) && !(r->flags & KF_RAISED))
 		return freed && f->shut_down ? TO_UNKNOWN : TO_READY;
+	if (!freed && !(after & NOTIFIED) && !(r->flags & KF_RAISED) && !f->shut_down)
+		return TO_UNPOLLED;
 	if (r->flags & KF_PANICKED)
 		return TO_PANICKED;
 	if (r->flags & KF_ABORTED)
@@ -310,6 +314,22 @@ static int tokio_shutdown(struct hit *h)
 		else
 			f->shut_down = true;
 	}
+	return 0;
+}
+
+/* Somebody asks for the output of a task that was cancelled: it may be gone, and the task's memory,
+ * when the last poll returns. */
+static int tokio_read(struct hit *h)
+{
+	struct kernel_frame *f = open_frame(h, h->r->header);
+
+	if (!f)
+		return 0;
+	f->asked = true;
+	if (h->r->flags & KF_ABORTED && !f->finished)
+		f->read = h->state & NOTIFIED || f->shut_down ? TO_CANCELLED : TO_UNPOLLED;
+	else if (h->state & COMPLETE && !f->raised_ns)
+		f->read = TO_READY;
 	return 0;
 }
 
@@ -553,6 +573,8 @@ int kernel_task(struct capture *c, struct kernel_process *p, struct kernel_track
 		return dropped(&h);
 	case KH_TOKIO_SHUTDOWN:
 		return tokio_shutdown(&h);
+	case KH_TOKIO_READ:
+		return tokio_read(&h);
 	case KH_TOKIO_WAKE:
 		return woken(&h, h.state & (COMPLETE | NOTIFIED) ? TW_NOOP
 				 : h.state & RUNNING		 ? TW_RUNNING

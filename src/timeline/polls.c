@@ -51,6 +51,8 @@ static void go_on(struct timeline *tl, struct task *task, const struct frame *f,
 	bool certain = task->n_losses == tl->n_losses && !f->unseen;
 	task->n_losses = tl->n_losses;
 	task->place = f->place;
+	if (outcome == TO_UNPOLLED)
+		outcome = TO_CANCELLED;
 	if (outcome == TO_READY || outcome == TO_PANICKED || outcome == TO_CANCELLED)
 		task_end(tl, task, outcome, t);
 	else if (task->end_inside)
@@ -95,6 +97,15 @@ void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64
 			.end_ns = t,
 		};
 		TELL(tl, section, &section);
+	}
+	if (outcome == TO_UNPOLLED) {
+		task->tl.n_polls--;
+		f->kind->n_polls--;
+		if (!f->depth)
+			th->tl.n_polls--;
+		task->thread = NO_THREAD;
+		go_on(tl, task, f, f->begin_ns, outcome);
+		return;
 	}
 	struct tl_poll poll = {
 		.task = &task->tl,

@@ -308,7 +308,7 @@ static void feed_task(struct timeline *tl, struct thread *th, const struct trace
 		future_begin(tl, th, k, ev->task, t);
 		break;
 	case TE_FUTURE_END:
-		future_end(tl, th, k, ev->task, t, ev->arg < TO_N ? ev->arg : TO_UNKNOWN,
+		future_end(tl, th, k, ev->task, t, ev->arg < TO_UNKNOWN ? ev->arg : TO_UNKNOWN,
 			   ev->value <= UINT32_MAX ? ev->value : 0);
 		break;
 	case TE_POLL_BEGIN:
@@ -326,7 +326,7 @@ static void feed_task(struct timeline *tl, struct thread *th, const struct trace
 		break;
 	case TE_CANCEL:
 		task_cancel(tl, th, k, ev->task, t,
-			    ev->arg && ev->arg < TO_N ? ev->arg : TO_CANCELLED);
+			    ev->arg && ev->arg <= TO_UNKNOWN ? ev->arg : TO_CANCELLED);
 		break;
 	case TE_DROP:
 		task_drop(tl, th, k, ev->task, t);

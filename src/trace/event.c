@@ -41,8 +41,9 @@ const char *trace_event_type_name(unsigned type)
 const char *trace_outcome_name(unsigned outcome)
 {
 	static const char *const names[TO_N] = {
-		[TO_PENDING] = "pending",     [TO_READY] = "ready",	[TO_PANICKED] = "panicked",
-		[TO_CANCELLED] = "cancelled", [TO_UNKNOWN] = "unknown",
+		[TO_PENDING] = "pending",   [TO_READY] = "ready",
+		[TO_PANICKED] = "panicked", [TO_CANCELLED] = "cancelled",
+		[TO_UNKNOWN] = "unknown",   [TO_UNPOLLED] = "cancelled unpolled",
 	};
 	return LOOK_UP(names, outcome);
 }

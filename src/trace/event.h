@@ -50,7 +50,17 @@ enum trace_event_type {
 	TE_N_TYPES,
 };
 
-enum trace_outcome { TO_PENDING = 0, TO_READY, TO_PANICKED, TO_CANCELLED, TO_UNKNOWN, TO_N };
+/* TO_UNPOLLED, of a TE_POLL_END only: it was no poll. The task was aborted in the moment in which
+ * it began, and dropped instead. */
+enum trace_outcome {
+	TO_PENDING = 0,
+	TO_READY,
+	TO_PANICKED,
+	TO_CANCELLED,
+	TO_UNKNOWN,
+	TO_UNPOLLED,
+	TO_N
+};
 
 enum trace_wake { TW_SCHEDULED = 0, TW_RUNNING, TW_NOOP, TW_UNKNOWN, TW_N };
 

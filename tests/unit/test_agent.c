@@ -240,8 +240,15 @@ static void aborted_pending_id_first(struct tokio_task *t)
 
 static void aborted_ready(struct tokio_task *t)
 {
-	t->state |= CANCELLED;
 	to_ready(t);
+	t->state |= CANCELLED | NOTIFIED;
+}
+
+/* Between our look and tokio's: to run it clears NOTIFIED, and finds it cancelled. */
+static void aborted_unpolled(struct tokio_task *t)
+{
+	t->state = (t->state & ~(uint64_t)NOTIFIED) | CANCELLED;
+	store_join_error(t, false, false);
 }
 
 static void panics(struct tokio_task *t)
@@ -312,8 +319,8 @@ static void aborted_asked_ready(struct tokio_task *t)
 {
 	t->state |= CANCELLED;
 	read_output(t);
-	t->state |= 16; /* a waker is set */
 	to_ready(t);
+	t->state |= 16 | NOTIFIED; /* a waker is set */
 }
 
 static void pending_output_asked_for(struct tokio_task *t)
@@ -345,7 +352,7 @@ static void panics_detached(struct tokio_task *t)
 
 static void aborted_detached(struct tokio_task *t)
 {
-	run_then(t, COMPLETE | CANCELLED, JOIN, -1);
+	run_then(t, COMPLETE | CANCELLED | NOTIFIED, JOIN, -1);
 }
 
 static void catches_and_pends(struct tokio_task *t)
@@ -372,6 +379,7 @@ static void test_poll_outcomes(void **state)
 		{aborted_pending, AE_POLL_CANCELLED},
 		{aborted_pending_id_first, AE_POLL_CANCELLED},
 		{aborted_ready, AE_POLL_READY},
+		{aborted_unpolled, AE_POLL_UNPOLLED},
 		{panics, AE_POLL_PANICKED},
 		{panics_id_first, AE_POLL_PANICKED},
 		{catches_a_panic, AE_POLL_READY},

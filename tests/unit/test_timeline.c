@@ -52,6 +52,7 @@ static const struct {
 	{"ready", TE_POLL_END, TO_READY},
 	{"panicked", TE_POLL_END, TO_PANICKED},
 	{"cancelled", TE_POLL_END, TO_CANCELLED},
+	{"unpolled", TE_POLL_END, TO_UNPOLLED},
 	{"ended", TE_POLL_END, TO_UNKNOWN},
 	{"wake", TE_WAKE, TW_SCHEDULED},
 	{"wake-running", TE_WAKE, TW_RUNNING},
@@ -87,7 +88,8 @@ static const struct {
 	{"lost-beside", TE_LOST, 0},
 };
 
-static const char *const outcomes[] = {"pending", "ready", "panicked", "cancelled", "unknown"};
+static const char *const outcomes[] = {"pending",   "ready",   "panicked",
+				       "cancelled", "unknown", "unpolled"};
 static const char *const states[] = {"unknown", "scheduled", "polling", "waiting", "done"};
 static const char *const effects[] = {"scheduled", "running", "noop", "unknown"};
 
@@ -1912,6 +1914,24 @@ ROW(51)
 	assert_int_equal(t.n_odd, 4);
 }
 
+ROW(52)
+{
+	struct timeline_totals t = story("10 0 spawn task 1\n"
+					 "20 0 poll task 1\n"
+					 "21 0 unpolled task 1\n"
+					 "30 0 unpolled task 2\n"
+					 "finish 40",
+					 "+1 task 1 spawned 10\n"
+					 "scheduled 1 10-20\n"
+					 "worker t0 20-\n"
+					 "-1 cancelled 20\n"
+					 "+2 task 2 seen 30\n"
+					 "-2 cancelled 30\n"
+					 "worker t0 -40\n");
+	assert_int_equal(t.n_polls, 0);
+	assert_int_equal(t.cancelled, 2);
+}
+
 static void test_sink_stops(void **state)
 {
 	int code = -32;
@@ -1932,33 +1952,61 @@ int main(void)
 {
 #define TEST(n) cmocka_unit_test(row_##n)
 	const struct CMUnitTest tests[] = {
-		TEST(1),  TEST(2),
-		TEST(3),  TEST(4),
-		TEST(5),  TEST(6),
-		TEST(7),  TEST(8),
-		TEST(9),  TEST(10),
-		TEST(11), TEST(12),
-		TEST(13), TEST(14),
-		TEST(15), TEST(16),
-		TEST(17), TEST(18),
-		TEST(19), TEST(20),
-		TEST(21), cmocka_unit_test(test_block_and_its_call),
-		TEST(22), TEST(23),
-		TEST(24), TEST(25),
-		TEST(26), TEST(27),
-		TEST(28), TEST(29),
-		TEST(30), TEST(31),
-		TEST(32), TEST(33),
-		TEST(34), TEST(35),
-		TEST(36), TEST(37),
-		TEST(38), cmocka_unit_test(test_same_root_kinds),
-		TEST(39), TEST(40),
-		TEST(41), TEST(42),
-		TEST(43), TEST(44),
-		TEST(45), TEST(46),
-		TEST(47), TEST(48),
-		TEST(49), TEST(50),
-		TEST(51), cmocka_unit_test(test_sink_stops),
+		TEST(1),
+		TEST(2),
+		TEST(3),
+		TEST(4),
+		TEST(5),
+		TEST(6),
+		TEST(7),
+		TEST(8),
+		TEST(9),
+		TEST(10),
+		TEST(11),
+		TEST(12),
+		TEST(13),
+		TEST(14),
+		TEST(15),
+		TEST(16),
+		TEST(17),
+		TEST(18),
+		TEST(19),
+		TEST(20),
+		TEST(21),
+		cmocka_unit_test(test_block_and_its_call),
+		TEST(22),
+		TEST(23),
+		TEST(24),
+		TEST(25),
+		TEST(26),
+		TEST(27),
+		TEST(28),
+		TEST(29),
+		TEST(30),
+		TEST(31),
+		TEST(32),
+		TEST(33),
+		TEST(34),
+		TEST(35),
+		TEST(36),
+		TEST(37),
+		TEST(38),
+		cmocka_unit_test(test_same_root_kinds),
+		TEST(39),
+		TEST(40),
+		TEST(41),
+		TEST(42),
+		TEST(43),
+		TEST(44),
+		TEST(45),
+		TEST(46),
+		TEST(47),
+		TEST(48),
+		TEST(49),
+		TEST(50),
+		TEST(51),
+		TEST(52),
+		cmocka_unit_test(test_sink_stops),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
