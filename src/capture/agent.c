@@ -266,6 +266,15 @@ static int launch(struct capture *c, char *const argv[], struct error *err)
 	return attach_go(a, err);
 }
 
+/* The agent is on when all that is beside it is. */
+static int begin(struct capture *c, struct attach *a, struct error *err)
+{
+	int rc = add_source(c, a, err);
+
+	renew_deadline(c);
+	return rc < 0 ? rc : attach_go(a, err);
+}
+
 static int attach_all(struct capture *c, const char *exe, const pid_t *pids, size_t n,
 		      struct error *err)
 {
@@ -277,11 +286,10 @@ static int attach_all(struct capture *c, const char *exe, const pid_t *pids, siz
 		if (rc == -ESRCH && exe && (c->n_sources || i + 1 < n))
 			continue;
 		if (rc == 0)
-			rc = add_source(c, a, err);
+			rc = begin(c, a, err);
 		if (rc < 0)
 			return rc;
 	}
-	renew_deadline(c);
 	return 0;
 }
 
@@ -395,9 +403,7 @@ static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
 		return rc;
 	}
 	c->waiting = NULL;
-	rc = add_source(c, a, err);
-	renew_deadline(c);
-	return rc;
+	return begin(c, a, err);
 }
 
 static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct error *err)

@@ -63,7 +63,7 @@ struct attach {
 	struct roots roots;
 	struct programs programs;
 	struct cover coverage;
-	bool enabled;
+	bool loaded;
 	bool reused;
 	uint32_t registered; /* carried over from the area's earlier use */
 	uint64_t stop_ns, began_ns, total_ns;
@@ -376,18 +376,12 @@ static int load(void *arg)
 		rc = patch_sites(a, err);
 		if (rc == 0)
 			rc = tell_roots(a, err);
-		if (rc == 0)
-			rc = set_enabled(a, 1);
-		if (rc < 0) {
+		if (rc < 0)
 			hooks_unflip(&a->hooks, &a->process, &a->layout);
-			if (err && !err->code)
-				error_sys(err, rc, "cannot enable the agent in process %d",
-					  a->process.pid);
-		}
 	}
 	a->stop_ns += in.stop_ns;
 	if (rc == 0) {
-		a->enabled = true;
+		a->loaded = true;
 		rc = cover_tell(&a->coverage, a->hooked, a->n_hooked, &a->hooks,
 				a->futures != NULL);
 	}
@@ -517,8 +511,14 @@ int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *r
 
 int attach_go(struct attach *a, struct error *err)
 {
-	int rc = launch_go(a->tracer, &a->process, &a->parked, err);
+	int rc = a->loaded ? set_enabled(a, 1) : 0;
 
+	if (rc < 0)
+		error_sys(err, rc, "cannot enable the agent in process %d", a->process.pid);
+	if (!a->parked.tid)
+		return rc < 0 && attach_alive(a) ? rc : 0; /* gone: whoever drains it sees that */
+	if (rc == 0)
+		rc = launch_go(a->tracer, &a->process, &a->parked, err);
 	if (rc < 0)
 		launch_abort(&a->process);
 	a->parked = (struct parked){0};
@@ -557,9 +557,9 @@ int attach_close(struct attach *a, struct error *err)
 	struct error local = {0};
 	int rc;
 
-	if (!a->enabled)
+	if (!a->loaded)
 		return 0;
-	a->enabled = false;
+	a->loaded = false;
 	if (!attach_alive(a))
 		return 0;
 	if (!a->tracer) {

@@ -40,9 +40,9 @@ struct attach_kind {
 	const struct find_future *future; /* runtime/futures.h */
 };
 
-/* Looks at every loaded object of the process, finds runtimes, loads the agent, flips the hooks and
- * enables. Errors say what is missing and what to do; nothing is left behind in the target then.
- * -ENOENT with a sentence: no runtime in this process. */
+/* Looks at every loaded object of the process, finds runtimes, loads the agent and flips the hooks;
+ * attach_go() enables. Errors say what is missing and what to do; nothing is left behind in the
+ * target then. -ENOENT with a sentence: no runtime in this process. */
 int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret_attach,
 		struct error *err);
 
@@ -50,10 +50,11 @@ int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret
  * program. 0 if the process is gone. */
 uint64_t attach_code_hash(pid_t pid);
 
-/* Starts a program stopped where its relocations are done and attaches; attach_go() lets it run.
- * argv[0] is searched in PATH. The child's exit is reaped by the caller (waitpid). A program that
- * has no runtime yet (a shell that will exec one, an interpreter that will load one) is let run at
- * once: *ret_attach is NULL then, and attach_open() is tried when its code has changed. */
+/* Starts a program stopped where its relocations are done and attaches; attach_go() enables and
+ * lets it run. argv[0] is searched in PATH. The child's exit is reaped by the caller (waitpid). A
+ * program that has no runtime yet (a shell that will exec one, an interpreter that will load one)
+ * is let run at once: *ret_attach is NULL then, and attach_open() is tried when its code has
+ * changed. */
 int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *ret_pid,
 		  struct attach **ret_attach, struct error *err);
 int attach_go(struct attach *a, struct error *err);

@@ -42,19 +42,6 @@ def off_cpu(report, family):
     return {(r["why"], r.get("call")): r for r in report["off_cpu"] if family in r["family"]}
 
 
-def record_attached(kernel, trace, *command, options):
-    """As the driver's, but the agent is on a moment before the kernel's part."""
-    with driver.Target(*command) as target:
-        recorder = driver.Recorder(kernel, target.pid, trace, *options)
-        time.sleep(0.3)
-        target.go()
-        truth = target.truth()
-        code, said = recorder.stop()
-        assert code == 0, said
-        code = target.end()
-        return driver.Recorded(trace, truth, target.output(), code, said, "\n".join(target.errors))
-
-
 def check_counts(report, output):
     true = counted(output)
     assert report["lost"] == report.get("lost_beside", 0) == 0
@@ -68,7 +55,7 @@ def check_counts(report, output):
 
 @pytest.mark.parametrize("how", ["launched", "attached"])
 def test_counts(kernel, suite, trace, how):
-    record = driver.record_launched if how == "launched" else record_attached
+    record = driver.record_launched if how == "launched" else driver.record_attached
     recorded = record(
         kernel, trace, suite(), "system_calls", options=("--sched", "--syscalls")
     )
