@@ -458,6 +458,7 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	if (!any && child_gone)
 		return 0;
 
+	capture_met(c->shared, d->fill);
 	return (int64_t)pace_next(&c->pace, d->fill, now - drained_ns);
 }
 

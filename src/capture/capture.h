@@ -71,7 +71,14 @@ struct capture_shared {
 	int (*joined)(struct capture_shared *shared, pid_t pid, uint32_t process,
 		      struct error *err);
 	struct capture_set *set;
+	double fill; /* of the fullest buffer that was met in this drain of the set, 0 to 1 */
 };
+
+static inline void capture_met(struct capture_shared *shared, double fill)
+{
+	if (fill > shared->fill)
+		shared->fill = fill;
+}
 
 struct capture_ops {
 	const char *name; /* "agent", "kernel", "samples", ... */
@@ -105,6 +112,8 @@ int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
 		     struct capture_set **ret_set, struct error *err);
 /* Drains all sources, ends a round when it is time; returns as capture_ops.drain. */
 int64_t capture_set_drain(struct capture_set *s, struct error *err);
+/* How full the fullest buffer was that the last drain met, 0 to 1: at 1 events are lost. */
+double capture_set_fill(const struct capture_set *s);
 /* The main source is closed last. Writes the cost. Frees s in every case. */
 int capture_set_close(struct capture_set *s, const char *reason, struct capture_stats *ret_stats,
 		      struct error *err);

@@ -17,22 +17,37 @@ int drain_flush(struct drain *d)
 {
 	size_t n = d->n;
 
-	d->n = 0;
+	d->n = d->cap = 0;
 	if (!n)
 		return 0;
 	d->n_events += n;
-	return trace_writer_events(d->writer, d->thread, d->events, n);
+	return trace_writer_filled(d->writer, d->thread, n);
+}
+
+/* Where the thread's next event is put together; it counts when d->n does. */
+static inline struct trace_event *next_event(struct drain *d, uint32_t thread, int *rc)
+{
+	if (__builtin_expect(d->n == d->cap || d->thread != thread, 0)) {
+		*rc = drain_flush(d);
+		if (*rc == 0)
+			*rc = trace_writer_room(d->writer, thread, &d->room, &d->cap);
+		if (*rc < 0)
+			return NULL;
+		d->thread = thread;
+	}
+	return &d->room[d->n];
 }
 
 int drain_put(struct drain *d, const struct trace_event *e)
 {
 	int rc = 0;
+	struct trace_event *at = next_event(d, e->thread, &rc);
 
-	if (d->n && (d->thread != e->thread || d->n == RING_BATCH))
-		rc = drain_flush(d);
-	d->thread = e->thread;
-	d->events[d->n++] = *e;
-	return rc;
+	if (!at)
+		return rc;
+	*at = *e;
+	d->n++;
+	return 0;
 }
 
 static int put_loss(struct drain *d, uint32_t thread, uint64_t time, uint64_t n)
@@ -325,7 +340,7 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		const struct agent_event *raw = &d->raw[i];
 		unsigned type = raw->word0 & 0xff;
-		struct trace_event e = {.stream = 0};
+		struct trace_event *e;
 
 		time = time_of(d, c, raw);
 		if (type == AE_THREAD && raw->word1 && raw->word1 <= INT32_MAX) {
@@ -368,17 +383,22 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 					    c->thread - 1);
 			continue;
 		}
-		if (!translate(d, s, raw, &e)) {
+		e = next_event(d, c->thread - 1, &rc);
+		if (!e)
+			break;
+		*e = (struct trace_event){.time = time, .thread = c->thread - 1};
+		if (!translate(d, s, raw, e)) {
 			damaged++;
 			continue;
 		}
-		e.time = time;
-		e.thread = c->thread - 1;
-		follow_polls(s, c, thread, raw, &e);
-		if (s->inlined)
-			rc = inlined_event(d, s, (uint32_t)(c - s->rings.cursors), &e);
-		else
-			rc = drain_put(d, &e);
+		follow_polls(s, c, thread, raw, e);
+		if (s->inlined) {
+			const struct trace_event copy = *e;
+
+			rc = inlined_event(d, s, (uint32_t)(c - s->rings.cursors), &copy);
+		} else {
+			d->n++;
+		}
 	}
 	if (damaged && rc == 0) {
 		s->n_damaged += damaged;

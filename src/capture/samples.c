@@ -615,6 +615,7 @@ static int64_t samples_drain(struct capture *c, uint64_t *ret_watermark_ns, stru
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write the trace");
 	c->watermark_ns = *ret_watermark_ns;
+	capture_met(c->shared, fill);
 	wait = pace_next(&c->pace, fill, now - c->drained_ns);
 	c->drained_ns = now;
 	return (int64_t)wait;

@@ -240,6 +240,7 @@ static int64_t sched_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 		return error_sys(err, rc, "cannot write the trace");
 	/* What was stamped before the drain before this one is in the buffers by now. */
 	*ret_watermark_ns = before;
+	capture_met(c->shared, fill);
 	return (int64_t)pace_next(&c->pace, fill, before ? now - before : PACE_MIN_NS);
 }
 

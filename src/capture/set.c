@@ -184,6 +184,7 @@ int64_t capture_set_drain(struct capture_set *s, struct error *err)
 	uint64_t now = clock_monotonic_ns(), next = UINT64_MAX;
 	int rc;
 
+	s->shared.fill = 0;
 	for (size_t i = 0; i < s->n; i++) {
 		struct member *m = &s->members[i];
 
@@ -205,6 +206,11 @@ int64_t capture_set_drain(struct capture_set *s, struct error *err)
 		return error_sys(err, rc, "cannot write the trace");
 	now = clock_monotonic_ns();
 	return next > now ? (int64_t)(next - now) : 1;
+}
+
+double capture_set_fill(const struct capture_set *s)
+{
+	return s->shared.fill;
 }
 
 int capture_set_close(struct capture_set *s, const char *reason, struct capture_stats *ret_stats,

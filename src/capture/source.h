@@ -73,9 +73,9 @@ struct drain {
 	uint64_t first_lost_ns, last_lost_ns;
 	double fill; /* of the fullest ring met in this drain, 0 to 1 */
 	struct agent_event raw[RING_BATCH];
-	struct trace_event events[RING_BATCH];
-	size_t n;	 /* of events, not yet written */
-	uint32_t thread; /* whose they are */
+	struct trace_event *room; /* the writer's own, where events are put together; NULL: none */
+	size_t n, cap;		  /* of events there, not yet given */
+	uint32_t thread;	  /* whose they are */
 };
 
 /* Begins the trace of a process with the block_ons that were there before. */
@@ -87,7 +87,7 @@ int drain_threads(struct drain *d, struct source *s);
 /* After the last drain: what was dropped and not told by the agent any more, and, if the process is
  * gone, the end of its threads. */
 int drain_end(struct drain *d, struct source *s);
-/* Writes what is buffered. */
+/* Gives the writer what was put. */
 int drain_flush(struct drain *d);
 int drain_put(struct drain *d, const struct trace_event *e);
 

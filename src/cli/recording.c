@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,8 +29,11 @@
 #define DEFAULT_RING_BYTES (1ull << 20)
 #define PROGRESS_NS (500000000ull)
 /* Rings that want to be drained so soon again are filling up. */
-#define HURRY_BEGIN_NS (4 * SECOND / 1000)
-#define HURRY_END_NS (10 * SECOND / 1000)
+/* A buffer this full was meant to be a quarter full (capture/pace.h). */
+#define HURRY_FILL 0.4
+#define HURRY_NS (SECOND / 5) /* goes on for so long after the last buffer that was a fifth full   \
+			       */
+#define CALM_FILL 0.2
 
 /* ---- signals ---- */
 
@@ -168,16 +172,37 @@ static bool signal_ends_launched(pid_t child, int n_handled)
 	return n_handled > 1;
 }
 
-/* A recorder that waits for a CPU while the rings fill up loses events, so it asks to be first
+/* As a batch job it waits for its turn instead of taking the CPU from a thread of the program in
+ * the middle of its work. Whoever chose another policy than the usual one for us knows why. */
+static void take_turns(bool turns)
+{
+	const struct sched_param none = {0};
+	int policy = sched_getscheduler(0);
+
+	if (policy == SCHED_OTHER || policy == SCHED_BATCH)
+		sched_setscheduler(0, turns ? SCHED_BATCH : SCHED_OTHER, &none);
+}
+
+/* A recorder that waits for a CPU while the buffers fill up loses events, so it asks to be first
  * then; at other times it does not push the program's threads aside. Where it may not ask for more,
  * it runs as it is. */
-static void hurry(bool *hurries, int calm, uint64_t wait_ns)
-{
-	bool wanted = wait_ns < (*hurries ? HURRY_END_NS : HURRY_BEGIN_NS);
+struct hurry {
+	int calm; /* priority at other times */
+	bool on;
+	uint64_t until_ns;
+};
 
-	if (wanted != *hurries)
-		setpriority(PRIO_PROCESS, 0, wanted ? -10 : calm);
-	*hurries = wanted;
+static void hurry(struct hurry *h, double fill, uint64_t now)
+{
+	bool wanted = fill > HURRY_FILL || (h->on && (fill > CALM_FILL || now < h->until_ns));
+
+	if (fill > CALM_FILL)
+		h->until_ns = now + HURRY_NS;
+	if (wanted == h->on)
+		return;
+	h->on = wanted;
+	take_turns(!wanted);
+	setpriority(PRIO_PROCESS, 0, wanted ? -10 : h->calm);
 }
 
 /* Drains until something ends it; `reason` says what. 0, or negative errno. */
@@ -185,16 +210,18 @@ static int drain(struct recording *rec, struct capture_set *set, struct buf *rea
 		 struct trace_writer *w, struct error *err)
 {
 	uint64_t began = clock_monotonic_ns(), next_progress = began;
-	int handled = 0, calm = getpriority(PRIO_PROCESS, 0);
-	bool hurries = false;
+	struct hurry hurries = {.calm = getpriority(PRIO_PROCESS, 0)};
+	bool terminal = isatty(STDERR_FILENO);
+	int handled = 0;
 
+	take_turns(true);
 	for (;;) {
 		int64_t wait = capture_set_drain(set, err);
 		uint64_t now = clock_monotonic_ns();
 
 		if (wait < 0)
 			return (int)wait;
-		hurry(&hurries, calm, (uint64_t)wait);
+		hurry(&hurries, capture_set_fill(set), now);
 		if (wait == 0) {
 			buf_str(reason, rec->capture.argv ? "" : "the program ended");
 			return 0;
@@ -212,7 +239,7 @@ static int drain(struct recording *rec, struct capture_set *set, struct buf *rea
 			}
 			handled = signals_seen;
 		}
-		if (!rec->quiet && now >= next_progress && isatty(STDERR_FILENO)) {
+		if (!rec->quiet && now >= next_progress && terminal) {
 			struct buf label = BUF_INIT;
 
 			buf_str(&label, "recording ");

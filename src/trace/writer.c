@@ -471,39 +471,55 @@ static int buffer_grow(struct thread_buffer *t)
 	return 0;
 }
 
+int trace_writer_room(struct trace_writer *w, uint32_t thread, struct trace_event **ret_room,
+		      size_t *ret_n)
+{
+	struct thread_buffer *t = thread < w->n_threads ? &w->threads[thread] : NULL;
+	int r = t ? w->code : -EINVAL;
+
+	if (r == 0 && t->n == t->cap) {
+		r = t->cap == ENCODER_MAX_EVENTS ? thread_flush(w, thread) : buffer_grow(t);
+		if (r == -ENOMEM)
+			fail(w, r, "cannot keep events");
+	}
+	if (r < 0)
+		return r;
+	*ret_room = t->events + t->n;
+	*ret_n = t->cap - t->n;
+	return 0;
+}
+
+int trace_writer_filled(struct trace_writer *w, uint32_t thread, size_t n)
+{
+	w->threads[thread].n += (uint32_t)n;
+	w->n_buffered += n;
+	return w->n_buffered > MAX_BUFFERED ? flush_all(w) : 0;
+}
+
 int trace_writer_events(struct trace_writer *w, uint32_t thread, const struct trace_event *ev,
 			size_t n)
 {
-	if (thread >= w->n_threads)
-		return -EINVAL;
-	if (w->code)
-		return w->code;
+	int r = thread < w->n_threads ? w->code : -EINVAL;
 
-	struct thread_buffer *t = &w->threads[thread];
-	while (n) {
-		int r = 0;
-		if (!t->n && n >= ENCODER_MAX_EVENTS) {
-			r = events_write(w, thread, ev, ENCODER_MAX_EVENTS);
+	while (r == 0 && n) {
+		struct trace_event *room;
+		size_t part;
+
+		if (n >= ENCODER_MAX_EVENTS && !w->threads[thread].n) {
+			part = ENCODER_MAX_EVENTS;
+			r = events_write(w, thread, ev, part);
+		} else {
+			r = trace_writer_room(w, thread, &room, &part);
 			if (r < 0)
 				return r;
-			ev += ENCODER_MAX_EVENTS;
-			n -= ENCODER_MAX_EVENTS;
-			continue;
+			part = part < n ? part : n;
+			memcpy(room, ev, part * sizeof(*ev));
+			r = trace_writer_filled(w, thread, part);
 		}
-		if (t->n == t->cap) {
-			r = t->cap == ENCODER_MAX_EVENTS ? thread_flush(w, thread) : buffer_grow(t);
-			if (r < 0)
-				return r == -ENOMEM ? fail(w, r, "cannot keep events") : r;
-			continue;
-		}
-		size_t part = t->cap - t->n < n ? t->cap - t->n : n;
-		memcpy(t->events + t->n, ev, part * sizeof(*ev));
-		t->n += (uint32_t)part;
-		w->n_buffered += part;
 		ev += part;
 		n -= part;
 	}
-	return w->n_buffered > MAX_BUFFERED ? flush_all(w) : 0;
+	return r;
 }
 
 int trace_writer_round(struct trace_writer *w, uint64_t watermark_ns)
