@@ -31,8 +31,8 @@
 /* Rings that want to be drained so soon again are filling up. */
 /* A buffer this full was meant to be a quarter full (capture/pace.h). */
 #define HURRY_FILL 0.4
-#define HURRY_NS (SECOND / 5) /* goes on for so long after the last buffer that was a fifth full   \
-			       */
+/* How long it goes on after the last buffer that was a fifth full. */
+#define HURRY_NS (SECOND / 5)
 #define CALM_FILL 0.2
 
 /* ---- signals ---- */
