@@ -28,7 +28,6 @@
 #define SECOND 1000000000ull
 #define DEFAULT_RING_BYTES (1ull << 20)
 #define PROGRESS_NS (500000000ull)
-/* Rings that want to be drained so soon again are filling up. */
 /* A buffer this full was meant to be a quarter full (capture/pace.h). */
 #define HURRY_FILL 0.4
 /* How long it goes on after the last buffer that was a fifth full. */
