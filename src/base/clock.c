@@ -2,13 +2,14 @@
  * Clocks, and the map from time stamp counter to CLOCK_MONOTONIC.
  *
  * The counter runs at a constant rate, CLOCK_MONOTONIC at one that NTP steers, so the map is a
- * polygon. A new pair of readings never moves what was already mapped: the new line starts where
- * the old one is at that moment and is sloped so that it meets the true clock one interval later.
+ * polygon through pairs of readings. A pair is read before what was stamped since the pair before
+ * is mapped: that lies between two points that are known.
  *
- *        ns │            ╱ new line: from the old line to the expected truth
- *           │        o╱·
- *           │      ╱  x  the new pair (truth); o is what the old line says
- *           │   ╱
+ *        ns │              ╱ beyond the last pair: the same slope
+ *           │            x   the new pair
+ *           │         ╱
+ *           │      ╱         what is mapped now
+ *           │   x            the pair before
  *           └──────────────── ticks
  */
 #include "base/clock.h"
@@ -18,7 +19,7 @@
 
 #define PAIR_TRIES 10
 /* Reading a pair errs by some ten ns: over less time than this a slope would be noise. */
-#define MIN_INTERVAL_NS 20000000
+#define MIN_INTERVAL_NS 1000000
 
 static uint64_t now_ns(clockid_t id)
 {
@@ -94,20 +95,9 @@ void clock_map_add(struct clock_map *m)
 	clock_pair_read(&now);
 	if (now.ns < m->last.ns + MIN_INTERVAL_NS || now.ticks <= m->last.ticks)
 		return;
-
-	double ticks = (double)(now.ticks - m->last.ticks);
-	double rate = (double)(now.ns - m->last.ns) / ticks;
-	uint64_t mapped = clock_map_ns(m, now.ticks);
-	double slope = rate + (double)(int64_t)(now.ns - mapped) / ticks;
-	/* After a jump of either clock (a suspend): catch up slowly, neither stand nor leap. */
-	if (slope < rate / 2)
-		slope = rate / 2;
-	if (slope > rate * 2)
-		slope = rate * 2;
-
 	m->earlier_ns_per_tick = m->ns_per_tick;
-	m->ns_per_tick = slope;
-	m->base = (struct clock_pair){.ticks = now.ticks, .ns = mapped};
+	m->ns_per_tick = (double)(now.ns - m->last.ns) / (double)(now.ticks - m->last.ticks);
+	m->base = m->last;
 	m->last = now;
 }
 

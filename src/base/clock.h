@@ -20,13 +20,13 @@ struct clock_pair {
 void clock_pair_read(struct clock_pair *ret);
 
 /*
- * A map from ticks to ns: piecewise linear along pairs. Never goes backwards, also not when a new
- * pair is added: ticks since the pair before keep their ns, so what is mapped within one interval
- * after its stamp is in order. clock_map_add() once a second or so keeps the error under a
- * microsecond; calls that come too soon after the last do nothing.
+ * A map from ticks to ns: piecewise linear along pairs. clock_map_add() before stamps are mapped
+ * keeps the error at that of reading a pair, some ten ns, however long ago the pair before was;
+ * calls that come too soon after the last do nothing. What was stamped before the last pair but one
+ * is mapped by the slope between those two.
  */
 struct clock_map {
-	struct clock_pair base;	    /* everything is relative to it */
+	struct clock_pair base;	    /* the last pair but one */
 	double ns_per_tick;	    /* from the base on */
 	double earlier_ns_per_tick; /* before it */
 	struct clock_pair last;

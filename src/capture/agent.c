@@ -27,7 +27,6 @@
 /* The fastest thread that was seen fills a ring with 15 million events a second: 4 ns a byte. */
 #define FILL_NS_PER_BYTE 4
 #define THREADS_NS (200 * MS)
-#define CLOCK_NS (1000 * MS)
 #define DEADLINE_NS (5000 * MS)
 #define LOOK_NS (5 * MS)
 #define CLOCK_SETTLE_NS (2 * MS)
@@ -50,8 +49,7 @@ struct capture {
 	struct futures_wanted futures;
 	int exit_status;
 	struct pace pace;
-	uint64_t drain_start_ns;
-	uint64_t next_threads_ns, next_clock_ns;
+	uint64_t drain_start_ns, next_threads_ns;
 };
 
 /* ---- what the trace is told at the start ---- */
@@ -415,10 +413,7 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	int rc = 0;
 
 	c->drain_start_ns = now;
-	if (now >= c->next_clock_ns) {
-		clock_map_add(&d->clock);
-		c->next_clock_ns = now + CLOCK_NS;
-	}
+	clock_map_add(&d->clock);
 	renew_deadline(c);
 	/* Whether they live is asked before the drain: what a program wrote before its end is in
 	 * the rings then. */
