@@ -24,14 +24,15 @@ def check(report):
     check_polls(report)
 
 
-def check_polls(report):
+def check_polls(report, cut_in_locks=False):
     seen = [poll for poll in report["longest_polls"] if "seen" in poll]
     assert len(seen) >= 5
     for poll in seen:
         names = function_names(poll["seen"]["stack"])
         if "::locks" in poll["family"]:
             assert poll["seen"]["state"] == "blocked"
-            assert any(name.endswith("::waits_for_lock") for name in names), names
+            cut = cut_in_locks and poll["seen"]["stack"][-1].get("cut")
+            assert cut or any(name.endswith("::waits_for_lock") for name in names), names
         elif "::recurses" in poll["family"]:
             assert sum(name.endswith("::recurses_down") for name in names) > 20
         else:
@@ -61,7 +62,9 @@ def test_without_samples(pollux, suite, trace):
 def test_kernel_source(pollux, suite, trace):
     options = ("--backend", "kernel", "--long-poll")
     driver.record_launched(pollux, trace, suite(), "stacks", options=options)
-    check_polls(driver.report(pollux, trace))
+    # Of a thread that sleeps in libc the frame pointer isn't known, which std's functions need;
+    # the agent's frames bring it.
+    check_polls(driver.report(pollux, trace), cut_in_locks=True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root")
