@@ -171,7 +171,7 @@ static int take_places(struct capture *c, struct source *s)
 	while (rc == 0 && s->compiler && c->places->next(s->compiler, &p) == 1) {
 		rc = add_points(c, s, &p);
 		if (rc == 0 && attach_program(s->attach, p.kind, p.words, p.n_words) == 0)
-			s->n_programs++;
+			s->n_programs += s->tasks[p.kind];
 	}
 	return rc;
 }
@@ -462,13 +462,11 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 /* Of how many kinds of tasks the agent can say where they wait. */
 static int tell_points(struct capture *c, const struct source *s, struct capture_stats *stats)
 {
-	const struct attach_kind *kinds;
-	size_t n = attach_kinds(s->attach, &kinds);
 	struct trace_coverage points = {
 		.process = s->process, .item = "await points", .seen = s->n_programs, .note = ""};
 
-	for (size_t i = 0; i < n; i++)
-		points.total += kinds[i].kind && kinds[i].kind->role == TR_TASK;
+	for (uint32_t i = 0; i < s->n_kinds; i++)
+		points.total += s->tasks[i];
 	if (points.seen < points.total)
 		points.note = "of the other kinds of tasks the debug information tells none";
 	return points.total ? capture_tell_coverage(c->drain.writer, stats, &points) : 0;

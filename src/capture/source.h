@@ -58,7 +58,7 @@ struct source {
 	struct inlined_kind *inlined_kinds;
 	size_t n_inlined_kinds;
 	struct inlined_thread *inlined; /* by ring; NULL unless futures are recorded */
-	uint32_t n_programs;		/* kinds that have one */
+	uint32_t n_programs;		/* kinds of tasks that have one */
 	bool alive;			/* its agent may still write */
 	uint64_t n_damaged;		/* pieces of ring that made no sense */
 };
