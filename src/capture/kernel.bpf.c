@@ -22,7 +22,8 @@
 
 /* Words of the registers that a uprobe sees. */
 const volatile __u32 reg_words;
-const volatile __u32 reg_arg1, reg_arg2, reg_return, reg_sp, reg_ip;
+const volatile __u32 reg_arg1, reg_arg2, reg_return, reg_sp, reg_bp, reg_ip;
+const volatile __u8 spawn_stacks;
 /* The pid namespace of pollux, where that is not the first one. */
 const volatile __u64 ns_dev, ns_ino;
 const volatile __u8 calls[KERNEL_MAX_CALLS];
@@ -212,6 +213,36 @@ static __always_inline struct kernel_thread *thread(void *ctx, __u64 now, __u32 
 		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 	}
 	return t;
+}
+
+/* Where a task is made: the registers and stack from which pollux finds the callers. */
+static __always_inline void take_stack(void *ctx, const struct kernel_thread *t,
+				       const struct kernel_hook *h, __u64 now, __u32 hook)
+{
+	struct kernel_stack_record *r;
+	__u32 i;
+
+	if (!spawn_stacks || !h->spawns)
+		return;
+	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+	if (!r)
+		return;
+	r->time = now;
+	r->tgid = t->tgid;
+	r->tid = t->tid;
+	r->hook = hook;
+	r->type = KR_STACK;
+	r->flags = 0;
+	r->ip = reg(ctx, reg_ip);
+	r->sp = reg(ctx, reg_sp);
+	r->bp = reg(ctx, reg_bp);
+	r->reserved[0] = r->reserved[1] = 0;
+	for (i = 0; i < KERNEL_STACK_BYTES / KERNEL_STACK_PIECE; i++)
+		if (bpf_probe_read_user(r->bytes + i * KERNEL_STACK_PIECE, KERNEL_STACK_PIECE,
+					(void *)(r->sp + i * KERNEL_STACK_PIECE)))
+			break;
+	r->n = i * KERNEL_STACK_PIECE;
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 }
 
 /* ---- open polls ---- */
@@ -443,6 +474,7 @@ int on_function(void *ctx)
 	t = thread(ctx, now, number);
 	if (!t)
 		return 0;
+	take_stack(ctx, t, h, now, number);
 	sp = reg(ctx, reg_sp);
 	header = reg(ctx, reg_arg1);
 
@@ -703,6 +735,7 @@ int on_probe(void *ctx)
 	t = thread(ctx, now, number);
 	if (!t)
 		return 0;
+	take_stack(ctx, t, h, now, number);
 	__builtin_memset(words, 0, sizeof(words));
 	if (bytes > sizeof(words))
 		bytes = sizeof(words);

@@ -116,7 +116,8 @@ struct kernel_core;
 /* Tests set this to behave as a kernel before 6.6: one perf event per probe. */
 extern bool kernel_core_no_multi;
 
-int kernel_core_open(uint64_t ring_bytes, struct kernel_core **ret_core, struct error *err);
+int kernel_core_open(uint64_t ring_bytes, bool spawn_stacks, struct kernel_core **ret_core,
+		     struct error *err);
 void kernel_core_free(struct kernel_core *core);
 /* What one hit costs the program, measured on the way. */
 uint64_t kernel_core_cost_ps(const struct kernel_core *core);
@@ -231,6 +232,8 @@ struct kernel_track {
 	uint32_t wake_kind;
 	const struct kernel_kind *spawned; /* of the last event if that was a spawn, else NULL */
 	bool parked;			   /* a park is told and open */
+	bool stream_known;		   /* of stacks: */
+	uint32_t stream;		   /* index in the trace */
 	/* of known probes */
 	uint32_t open; /* polls and blocking sections */
 	/* for those who watch */

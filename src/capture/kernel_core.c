@@ -105,6 +105,7 @@ static void tell_machine(struct kernel_bpf *skel)
 	skel->rodata->reg_arg2 = PROBE_X86_RSI;
 	skel->rodata->reg_return = PROBE_X86_RAX;
 	skel->rodata->reg_sp = PROBE_X86_RSP;
+	skel->rodata->reg_bp = PROBE_X86_RBP;
 	skel->rodata->reg_ip = PROBE_X86_RIP;
 	for (size_t i = 0; i < sizeof(looked_at) / sizeof(looked_at[0]); i++)
 		skel->rodata->calls[looked_at[i].number] = looked_at[i].how;
@@ -434,7 +435,7 @@ static void unload(struct kernel_core *core)
 	core->skel = NULL;
 }
 
-static int load(struct kernel_core *core, uint32_t ring_bytes, bool multi)
+static int load(struct kernel_core *core, uint32_t ring_bytes, bool spawn_stacks, bool multi)
 {
 	int rc;
 
@@ -443,6 +444,7 @@ static int load(struct kernel_core *core, uint32_t ring_bytes, bool multi)
 	if (!core->skel)
 		return -errno;
 	tell_machine(core->skel);
+	core->skel->rodata->spawn_stacks = spawn_stacks;
 	rc = bpf_map__set_max_entries(core->skel->maps.ring, ring_bytes);
 	for (unsigned p = 0; p < KP_N && rc == 0 && multi; p++)
 		rc = bpf_program__set_expected_attach_type(program_of(core, p), TRACE_UPROBE_MULTI);
@@ -472,7 +474,8 @@ static int attach_tracepoints(struct kernel_core *core)
 	return 0;
 }
 
-int kernel_core_open(uint64_t ring_bytes, struct kernel_core **ret_core, struct error *err)
+int kernel_core_open(uint64_t ring_bytes, bool spawn_stacks, struct kernel_core **ret_core,
+		     struct error *err)
 {
 	static const char pmu[] = "/sys/bus/event_source/devices/uprobe";
 	uint32_t bytes = bpf_ring_size(ring_bytes);
@@ -483,7 +486,7 @@ int kernel_core_open(uint64_t ring_bytes, struct kernel_core **ret_core, struct 
 		return error_sys(err, -ENOMEM, "cannot record");
 	libbpf_set_print(NULL);
 	if (!kernel_core_no_multi)
-		rc = load(core, bytes, true);
+		rc = load(core, bytes, spawn_stacks, true);
 	if (rc < 0 && rc != -ENOMEM) {
 		int first = rc;
 		char type[64], format[64];
@@ -494,7 +497,7 @@ int kernel_core_open(uint64_t ring_bytes, struct kernel_core **ret_core, struct 
 		rc = read_number(type, "", &core->perf_type);
 		if (rc == 0)
 			rc = read_number(format, "config:", &core->return_bit);
-		rc = rc == 0 ? load(core, bytes, false) : first;
+		rc = rc == 0 ? load(core, bytes, spawn_stacks, false) : first;
 		/* The first way is what a kernel of today has: its reason tells more. */
 		if (rc < 0 && !kernel_core_no_multi)
 			rc = first;

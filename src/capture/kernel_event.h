@@ -17,6 +17,8 @@
 #define KERNEL_TEXT_BYTES 240u
 #define KERNEL_MAX_CALLS 512u
 #define KERNEL_OFFSET_UNKNOWN 0xffffu
+#define KERNEL_STACK_BYTES 8192u /* copied of a stack */
+#define KERNEL_STACK_PIECE 512u
 #define KERNEL_CALL_MIN_NS 10000u /* shorter calls in a poll are not told */
 
 enum kernel_hook_type {
@@ -72,7 +74,7 @@ struct kernel_hook {
 	/* KH_ASYNC_RUN: how far before the place the function begins and behind it ends. */
 	__u32 before, behind;
 	struct kernel_text texts[KERNEL_MAX_TEXTS];
-	__u32 reserved2;
+	__u32 spawns; /* it says that a task is made */
 	struct kernel_arg args[KERNEL_MAX_ARGS];
 };
 
@@ -88,6 +90,7 @@ enum kernel_record_type {
 	KR_CALL_END,   /* a system call ended; header: its number, sp: when it began */
 	KR_PROBE,      /* struct kernel_probe_record */
 	KR_TEXTS,      /* struct kernel_text_record */
+	KR_STACK,      /* struct kernel_stack_record: of what makes a task, before its own record */
 };
 
 enum kernel_flags {
@@ -131,6 +134,17 @@ struct kernel_text_record {
 	char text[KERNEL_MAX_TEXTS][KERNEL_TEXT_BYTES]; /* the second may not be there */
 };
 #define KERNEL_ONE_TEXT_BYTES (sizeof(struct kernel_text_record) - KERNEL_TEXT_BYTES)
+
+struct kernel_stack_record {
+	__u64 time;
+	__u32 tgid, tid;
+	__u32 hook;
+	__u16 type, flags;
+	__u64 ip, sp, bp;
+	__u64 n; /* of the bytes, as many as could be read */
+	__u64 reserved[2];
+	__u8 bytes[KERNEL_STACK_BYTES]; /* what sp points at */
+};
 
 /* A poll that is open on a thread, as the programs know it. */
 struct kernel_poll {

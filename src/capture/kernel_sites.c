@@ -226,6 +226,7 @@ static int add_spawns(struct finder *f, const struct find_site *sites, size_t n,
 		if (!h)
 			return f->hooks->n == KERNEL_MAX_HOOKS ? -E2BIG : -ENOMEM;
 		h->next_id = next_id ? (int64_t)(next_id - place) : 0;
+		h->spawns = type == KH_SPAWN;
 		f->hooks->places[number].kind = kind;
 		f->hooks->places[number].waker = waker;
 		f->hooks->places[number].addr = place;
@@ -413,6 +414,7 @@ static int add_known(struct finder *f, const struct provider_probe *row, const s
 	for (size_t i = 0; i < h->n_args; i++)
 		kernel_arg_of(&args[i], &h->args[i]);
 	set_texts(h, row);
+	h->spawns = row->what == PW_SPAWN;
 	f->hooks->places[number].row = row;
 	f->hooks->places[number].probe = probe;
 	f->hooks->places[number].addr = addr;

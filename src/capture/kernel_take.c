@@ -7,6 +7,7 @@
  * events go through there, so that they keep their order.
  */
 #include "capture/kernel.h"
+#include "capture/stacks.h"
 #include "capture/threads.h"
 
 #include "agent/ring.h"
@@ -328,6 +329,45 @@ static int take_probe(struct capture *c, struct kernel_process *p, struct kernel
 	return providers_feed(c->providers, &hit);
 }
 
+/* ---- stacks of spawns ---- */
+
+static int take_stack(struct capture *c, const struct kernel_process *p, struct kernel_track *t,
+		      const struct kernel_stack_record *r, size_t len)
+{
+	size_t copied = len - offsetof(struct kernel_stack_record, bytes);
+	const struct unwind_start start = {
+		.ip = r->ip,
+		.sp = r->sp,
+		.bp = r->bp,
+		.bp_known = true,
+		.stack = r->bytes,
+		.stack_addr = r->sp,
+		.stack_bytes = r->n < copied ? r->n : copied,
+	};
+	struct trace_event e = {.time = r->time,
+				.type = TE_SAMPLE,
+				.arg = TM_SPAWN,
+				.kind = TRACE_KIND_NONE,
+				.task = 1};
+	struct capture_thread *thread = capture_threads_find(c->shared->threads, p->index, t->tid);
+	capture_stack stack;
+	int rc;
+
+	if (!thread)
+		return 0;
+	if (!t->stream_known) {
+		rc = capture_threads_stream(c->shared->threads, thread, &t->stream);
+		if (rc < 0)
+			return rc;
+		t->stream_known = true;
+	}
+	e.thread = t->stream;
+	rc = capture_stacks_walk(c->shared->stacks, p->index, &start, CL_NONE, &stack);
+	if (rc == -EAGAIN)
+		return 0; /* what is loaded is not read yet */
+	return rc < 0 ? rc : capture_stacks_put(c->shared->stacks, &e, stack);
+}
+
 /* ---- one record ---- */
 
 int kernel_take(void *context, const void *record, size_t len)
@@ -370,6 +410,10 @@ int kernel_take(void *context, const void *record, size_t len)
 	case KR_TEXTS:
 		return r->hook < c->hooks.n && len >= KERNEL_ONE_TEXT_BYTES
 			       ? take_probe(c, p, t, probe, texts)
+			       : 0;
+	case KR_STACK:
+		return len > offsetof(struct kernel_stack_record, bytes)
+			       ? take_stack(c, p, t, record, len)
 			       : 0;
 	default:
 		return 0;

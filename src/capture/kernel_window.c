@@ -23,7 +23,7 @@ int kernel_window_add(struct kernel_window *w, const void *record, size_t len)
 {
 	size_t room = (len + 7) & ~7ul;
 
-	if (len < sizeof(struct kernel_record) || len > sizeof(struct kernel_text_record))
+	if (len < sizeof(struct kernel_record) || len > sizeof(struct kernel_stack_record))
 		return 0;
 	if (w->n == w->cap) {
 		size_t cap = w->cap ? w->cap * 2 : 4096;

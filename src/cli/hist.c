@@ -99,7 +99,10 @@ static int of_program(const struct cli_args *args, struct recording *rec, struct
 
 	rec->capture.syscalls = geteuid() == 0;
 	rec->capture.sched = geteuid() == 0;
-	rec->capture.spawn_stacks = cli_flag(args, "spawns");
+	/* The kernel is who takes them. */
+	if (cli_flag(args, "spawns") && !cli_option(args, "backend"))
+		rec->capture.kernel = geteuid() == 0;
+	rec->capture.spawn_stacks = cli_flag(args, "spawns") && rec->capture.kernel;
 	if (live_start(&live, &fd, err) < 0)
 		return 1;
 	if (isatty(STDERR_FILENO))
@@ -111,8 +114,11 @@ static int of_program(const struct cli_args *args, struct recording *rec, struct
 		r = show(args, job->hists, err);
 	if (r == 0) {
 		say_unseen(&stats);
-		if (rec->capture.spawn_stacks && !hists_n_spawn_stacks(job->hists))
-			fputs("not seen: stacks of spawns: none was recorded\n", stderr);
+		if (cli_flag(args, "spawns") && !hists_n_spawn_stacks(job->hists))
+			fputs(rec->capture.spawn_stacks
+				      ? "not seen: stacks of spawns: none was recorded\n"
+				      : "not seen: stacks of spawns: they need --backend kernel\n",
+			      stderr);
 	}
 	hists_free(job->hists);
 	live_done(&live);
@@ -162,7 +168,8 @@ static const struct cli_option options[] = {
 	 false},
 	{0, "backend", "WHICH", "agent (default), or kernel: by probes, see docs/kernel.md (root)",
 	 false},
-	{0, "spawns", NULL, "also count spawns by the stack that makes them", false},
+	{0, "spawns", NULL,
+	 "also count spawns by the stack that makes them (root: --backend kernel)", false},
 	{0, "family", "TEXT", "only tasks whose family's name contains TEXT", true},
 	{0, "json", NULL, "as JSON, documented in docs/hist.md", false},
 	{0},

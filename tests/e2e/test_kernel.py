@@ -93,6 +93,27 @@ def test_counts(pollux, suite, trace, which):
     assert differences(run.truth, driver.report(pollux, trace), names=names) == []
 
 
+@pytest.mark.parametrize("package", ["tokio-1.38", "probes-tokio-dtrace"])
+def test_stacks_of_spawns(pollux, suite, trace, package):
+    """Of unmodified functions and of probes: each spawn has its stack, up to the poll it is made in."""
+    run = record(pollux, trace, "launched", suite(package, "release"), "short_tasks",
+                 options=("--spawn-stacks",))
+    hist = driver.run(pollux, "hist", "--spawns", "--json", trace)
+    assert hist.returncode == 0, hist.stderr
+    stacks = json.loads(hist.stdout)["spawns_by_stack"]
+    from_here = [one["count"] for one in stacks
+                 if any(frame["function"].endswith("::short_tasks") for frame in one["stack"])]
+    # A runtime's workers are spawned there, too.
+    families = driver.report(pollux, trace)["families"]
+    workers = sum(f["tasks"] for f in families if f["role"] == "worker")
+    assert sum(from_here) == run.truth["totals"]["spawned"] + workers
+
+
+def test_stacks_of_spawns_need_the_kernel(pollux):
+    result = driver.run(pollux, "record", "--spawn-stacks", "--", "true")
+    assert result.returncode != 0 and "--backend kernel" in result.stderr
+
+
 # ---- programs that carry probes ----
 
 CARRIERS = [
