@@ -79,7 +79,7 @@ static __always_inline __u32 number_in_ns(struct pid *pid)
 
 		if (i > level)
 			break;
-		if (BPF_CORE_READ(at, ns, ns.inum) == pid_ns)
+		if (BPF_CORE_READ(at, ns, ns.inum) == settings.pid_ns)
 			return BPF_CORE_READ(at, nr);
 	}
 	return 0;
@@ -90,7 +90,7 @@ static __always_inline struct sched_thread *target(struct task_struct *task)
 {
 	__u32 key = task->pid, tgid, tid = key;
 
-	if (!pid_ns) {
+	if (!settings.pid_ns) {
 		tgid = task->tgid;
 	} else {
 		struct sched_thread *t = bpf_map_lookup_elem(&threads, &key);
@@ -187,7 +187,7 @@ int BPF_PROG(on_sys_exit, struct pt_regs *regs, long result)
 	struct sched_thread *t = target((void *)bpf_get_current_task_btf());
 
 	if (t)
-		leave_syscall(t, result);
+		leave_syscall(t, regs, result);
 	return 0;
 }
 

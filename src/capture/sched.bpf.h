@@ -20,9 +20,8 @@
 
 #include "capture/sched_event.h"
 
-/* Set before the programs are loaded: the inode of pollux' own pid namespace, where that is not the
- * first one. */
-const volatile __u32 pid_ns;
+/* Set before the programs are loaded. */
+const volatile struct sched_settings settings = {.stacks_of = -1};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -77,6 +76,21 @@ static __always_inline struct sched_thread *keep(__u32 key, __u32 tgid, __u32 ti
 	return t;
 }
 
+static __always_inline void fill(struct sched_event *e, const struct sched_thread *t, __u64 now,
+				 __u16 type, __u16 arg, __u64 value, __s64 result, __u32 number)
+{
+	e->time = now;
+	e->value = value;
+	e->result = result;
+	e->tgid = t->tgid;
+	e->tid = t->tid;
+	e->lost = 0;
+	e->type = type;
+	e->arg = arg;
+	e->number = number;
+	e->reserved = 0;
+}
+
 static __always_inline void tell(struct sched_thread *t, __u64 now, __u16 type, __u16 arg,
 				 __u64 value, __s64 result, __u32 number)
 {
@@ -86,18 +100,41 @@ static __always_inline void tell(struct sched_thread *t, __u64 now, __u16 type, 
 		t->lost++;
 		return;
 	}
-	e->time = now;
-	e->value = value;
-	e->result = result;
-	e->tgid = t->tgid;
-	e->tid = t->tid;
+	fill(e, t, now, type, arg, value, result, number);
 	e->lost = t->lost;
-	e->type = type;
-	e->arg = arg;
-	e->number = number;
-	e->reserved = 0;
 	t->lost = 0;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+/* Words of the registers with which a thread entered the kernel (asm/ptrace.h of x86-64). */
+enum { REG_BP = 4, REG_IP = 16, REG_SP = 19 };
+
+static __always_inline __u64 user_reg(const void *regs, unsigned int word)
+{
+	__u64 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), regs + word * 8);
+	return value;
+}
+
+/* What finds no room for its stack goes without. */
+static __always_inline void tell_stack(const struct sched_thread *t, const void *regs, __u64 time)
+{
+	struct sched_stack *s = bpf_ringbuf_reserve(&ring, sizeof(*s), 0);
+	__u32 i;
+
+	if (!s)
+		return;
+	fill(&s->event, t, time, SCHED_STACK, 0, 0, 0, t->number);
+	s->ip = user_reg(regs, REG_IP);
+	s->sp = user_reg(regs, REG_SP);
+	s->bp = user_reg(regs, REG_BP);
+	for (i = 0; i < SCHED_STACK_BYTES / SCHED_STACK_PIECE; i++)
+		if (bpf_probe_read_user(s->bytes + i * SCHED_STACK_PIECE, SCHED_STACK_PIECE,
+					(void *)(s->sp + i * SCHED_STACK_PIECE)))
+			break;
+	s->n = i * SCHED_STACK_PIECE;
+	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
 }
 
 static __always_inline void leave_cpu(struct sched_thread *t, __u32 why, __u32 number)
@@ -128,7 +165,7 @@ static __always_inline void enter_syscall(struct sched_thread *t, __u32 number)
 	t->enter_ns = bpf_ktime_get_ns();
 }
 
-static __always_inline void leave_syscall(struct sched_thread *t, __s64 result)
+static __always_inline void leave_syscall(struct sched_thread *t, const void *regs, __s64 result)
 {
 	__u64 now, enter = t->enter_ns;
 
@@ -136,6 +173,9 @@ static __always_inline void leave_syscall(struct sched_thread *t, __s64 result)
 		return;
 	t->enter_ns = 0;
 	now = bpf_ktime_get_ns();
+	/* A moment before the call's end, so that it is known by then. */
+	if ((__s32)t->number == settings.stacks_of && now - enter > SCHED_LOCK_NS)
+		tell_stack(t, regs, now - 1);
 	tell(t, now, SCHED_SYSCALL, 0, now - enter, result, t->number);
 }
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "capture/pace.h"
+#include "capture/stacks.h"
 #include "capture/threads.h"
 
 #include <errno.h>
@@ -35,7 +36,7 @@ struct capture {
 	struct sched_way *way;
 	struct joined *joined;
 	size_t n_joined;
-	struct map streams; /* (process, tid): index of the stream + 1 */
+	struct map streams; /* (stream_key(), tid): index of the stream + 1 */
 	struct pace pace;
 	uint64_t drain_start_ns;
 	uint64_t n_events, n_lost, n_unknown_lost, first_lost_ns, last_lost_ns;
@@ -57,9 +58,19 @@ static void thread_name(uint32_t tgid, uint32_t tid, char ret_name[static 16])
 	ret_name[n > 0 ? n : 0] = 0;
 }
 
-static int stream_of(struct capture *c, const struct joined *j, uint32_t tid, uint32_t *ret_index)
+/* Each is a stream of its own: stacks wait for their names, and a stream is in order of time. */
+enum stream { S_EVENTS = 0, S_STACKS };
+
+static uint64_t stream_key(const struct joined *j, enum stream which)
 {
-	uintptr_t known = (uintptr_t)map_get(&c->streams, j->process, tid);
+	return (uint64_t)which << 32 | j->process;
+}
+
+static int stream_of(struct capture *c, const struct joined *j, uint32_t tid, enum stream which,
+		     uint32_t *ret_index)
+{
+	uint64_t key = stream_key(j, which);
+	uintptr_t known = (uintptr_t)map_get(&c->streams, key, tid);
 	struct capture_thread *thread;
 	char name[16];
 	int rc;
@@ -75,7 +86,13 @@ static int stream_of(struct capture *c, const struct joined *j, uint32_t tid, ui
 	rc = capture_threads_stream(c->shared->threads, thread, ret_index);
 	if (rc < 0)
 		return rc;
-	return map_put(&c->streams, j->process, tid, (void *)((uintptr_t)*ret_index + 1));
+	return map_put(&c->streams, key, tid, (void *)((uintptr_t)*ret_index + 1));
+}
+
+static void forget_streams(struct capture *c, const struct joined *j, uint32_t tid)
+{
+	map_remove(&c->streams, stream_key(j, S_EVENTS), tid);
+	map_remove(&c->streams, stream_key(j, S_STACKS), tid);
 }
 
 static struct joined *find_joined(struct capture *c, uint32_t tgid)
@@ -117,10 +134,10 @@ int sched_take(struct capture *c, const struct sched_event *from)
 	if (!j)
 		return 0;
 	if (from->type == SCHED_EXIT && !from->lost) {
-		map_remove(&c->streams, j->process, from->tid);
+		forget_streams(c, j, from->tid);
 		return 0;
 	}
-	rc = stream_of(c, j, from->tid, &e.thread);
+	rc = stream_of(c, j, from->tid, S_EVENTS, &e.thread);
 	if (rc == 0 && from->lost)
 		rc = put_loss(c, e.thread, e.time, from->lost);
 	if (rc < 0)
@@ -139,11 +156,41 @@ int sched_take(struct capture *c, const struct sched_event *from)
 		j->n_off_cpu++;
 		return put(c, e.thread, &e);
 	case SCHED_EXIT:
-		map_remove(&c->streams, j->process, from->tid);
+		forget_streams(c, j, from->tid);
 		return 0;
 	default:
 		return 0;
 	}
+}
+
+int sched_take_stack(struct capture *c, const struct sched_stack *s, size_t n_bytes)
+{
+	struct joined *j = find_joined(c, s->event.tgid);
+	const struct unwind_start start = {
+		.ip = s->ip,
+		.sp = s->sp,
+		.bp = s->bp,
+		.bp_known = true,
+		.stack = s->bytes,
+		.stack_addr = s->sp,
+		.stack_bytes = s->n < n_bytes ? s->n : n_bytes,
+	};
+	struct trace_event e = {.time = s->event.time,
+				.type = TE_SAMPLE,
+				.arg = TM_BLOCKED,
+				.kind = TRACE_KIND_NONE};
+	capture_stack stack;
+	int rc;
+
+	if (!j || !c->shared->stacks)
+		return 0;
+	rc = stream_of(c, j, s->event.tid, S_STACKS, &e.thread);
+	if (rc < 0)
+		return rc;
+	rc = capture_stacks_walk(c->shared->stacks, j->process, &start, CL_NONE, &stack);
+	if (rc == -EAGAIN)
+		return 0; /* what is loaded is not read yet */
+	return rc < 0 ? rc : capture_stacks_put(c->shared->stacks, &e, stack);
 }
 
 void sched_count_lost(struct capture *c, uint64_t n)
@@ -226,20 +273,28 @@ static int sched_join(struct capture *c, pid_t pid, uint32_t process, struct err
 		return error_sys(err, -ENOMEM, "cannot record the scheduler");
 	c->joined = more;
 	more[c->n_joined++] = (struct joined){.tgid = (uint32_t)pid, .process = process};
+	if (c->shared->options->lock_stacks) {
+		int rc = capture_stacks_join(c->shared->stacks, pid, process, true, err);
+
+		if (rc < 0)
+			return rc;
+	}
 	return c->ops->join(c->way, pid, err);
 }
 
 static int64_t sched_drain(struct capture *c, uint64_t *ret_watermark_ns, struct error *err)
 {
-	uint64_t now = clock_monotonic_ns(), before = c->drain_start_ns;
+	uint64_t now = clock_monotonic_ns(), before = c->drain_start_ns, named_ns = UINT64_MAX;
 	double fill = 0;
 	int rc = c->ops->drain(c->way, &fill);
 
 	c->drain_start_ns = now;
+	if (rc == 0 && c->shared->options->lock_stacks)
+		rc = capture_stacks_flush(c->shared->stacks, &named_ns);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write the trace");
 	/* What was stamped before the drain before this one is in the buffers by now. */
-	*ret_watermark_ns = before;
+	*ret_watermark_ns = named_ns < before ? named_ns : before;
 	capture_met(c->shared, fill);
 	return (int64_t)pace_next(&c->pace, fill, before ? now - before : PACE_MIN_NS);
 }

@@ -35,6 +35,8 @@ extern const struct sched_way_ops sched_way_btf, sched_way_plain, sched_way_perf
 
 /* One event; 0 or what the writer says. */
 int sched_take(struct capture *c, const struct sched_event *e);
+/* A stack, of which so many bytes are there. */
+int sched_take_stack(struct capture *c, const struct sched_stack *s, size_t n_bytes);
 /* So many could be told of no thread. */
 void sched_count_lost(struct capture *c, uint64_t n);
 

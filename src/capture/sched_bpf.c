@@ -11,8 +11,10 @@
 #include "capture/sched.skel.h"
 #include "capture/sched_plain.skel.h"
 
+#include <asm/unistd.h>
 #include <bpf/bpf.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -61,7 +63,7 @@ static int prepare(struct sched_way *w, const struct capture_options *opt, uint3
 {
 	struct bpf_map *ring = bpf_object__find_map_by_name(w->object, "ring");
 	struct bpf_map *map = NULL;
-	const uint32_t pid_ns = own_pid_ns();
+	const struct sched_settings set = {own_pid_ns(), opt->lock_stacks ? __NR_futex : -1};
 	struct bpf_program *p = NULL;
 	int rc = 0;
 
@@ -74,7 +76,7 @@ static int prepare(struct sched_way *w, const struct capture_options *opt, uint3
 	}
 	while ((map = bpf_object__next_map(w->object, map))) {
 		if (strstr(bpf_map__name(map), ".rodata"))
-			rc = bpf_map__set_initial_value(map, &pid_ns, sizeof(pid_ns));
+			rc = bpf_map__set_initial_value(map, &set, sizeof(set));
 	}
 	if (rc == 0)
 		rc = ring ? bpf_map__set_max_entries(ring, ring_bytes) : -ENOENT;
@@ -143,6 +145,11 @@ static int take(void *context, const void *record, size_t len)
 	/* Without types the programs don't see a thread being gone for good. */
 	if (e->type == SCHED_EXIT && w->forgets)
 		bpf_map_delete_elem(map_fd(w, "threads"), &e->tid);
+	if (e->type == SCHED_STACK)
+		return len > offsetof(struct sched_stack, bytes)
+			       ? sched_take_stack(w->capture, record,
+						  len - offsetof(struct sched_stack, bytes))
+			       : 0;
 	return sched_take(w->capture, e);
 }
 

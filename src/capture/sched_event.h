@@ -10,6 +10,7 @@ enum sched_event_type {
 	SCHED_SYSCALL,	   /* value: ns it took; result; number */
 	SCHED_OFF_CPU,	   /* value: ns; arg: enum sched_why; number: of the system call + 1 or 0 */
 	SCHED_EXIT,	   /* the thread is gone; arg 1: its process executes another program */
+	SCHED_STACK,	   /* struct sched_stack: where a long wait for a lock was */
 };
 
 enum sched_why { SCHED_PREEMPTED = 0, SCHED_SLEEPING, SCHED_UNINTERRUPTIBLE, SCHED_OTHER };
@@ -23,6 +24,23 @@ struct sched_event {
 	__u16 type, arg;
 	__u32 number;
 	__u32 reserved;
+};
+
+/* Of a wait for a lock: when it took so long (report/hists.c asks for no less). */
+#define SCHED_LOCK_NS 100000u
+#define SCHED_STACK_BYTES 8192u /* copied of a stack */
+#define SCHED_STACK_PIECE 512u
+
+struct sched_stack {
+	struct sched_event event;
+	__u64 ip, sp, bp;
+	__u64 n; /* of the bytes, as many as could be read */
+	__u8 bytes[SCHED_STACK_BYTES];
+};
+
+struct sched_settings {
+	__u32 pid_ns;	 /* inode of pollux' own pid namespace, where that is not the first one */
+	__s32 stacks_of; /* the system call whose long waits are told with their stack; -1: none */
 };
 
 /* What the programs keep of each thread, by the kernel's own tid. */

@@ -94,7 +94,7 @@ int on_sys_exit(struct bpf_raw_tracepoint_args *args)
 	struct sched_thread *t = target();
 
 	if (t)
-		leave_syscall(t, args->args[1]);
+		leave_syscall(t, (void *)args->args[0], args->args[1]);
 	return 0;
 }
 

@@ -36,7 +36,7 @@ static bool wants_watch(const struct capture_options *opt)
 
 static bool wants_stacks(const struct capture_options *opt)
 {
-	return opt->cpu_hz || opt->long_poll_ns || opt->spawn_stacks;
+	return opt->cpu_hz || opt->long_poll_ns || opt->spawn_stacks || opt->lock_stacks;
 }
 
 /* Sources beside the main one, and who asks for them. */

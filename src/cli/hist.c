@@ -99,6 +99,7 @@ static int of_program(const struct cli_args *args, struct recording *rec, struct
 
 	rec->capture.syscalls = geteuid() == 0;
 	rec->capture.sched = geteuid() == 0;
+	rec->capture.lock_stacks = geteuid() == 0;
 	/* The kernel is who takes them. */
 	if (cli_flag(args, "spawns") && !cli_option(args, "backend"))
 		rec->capture.kernel = geteuid() == 0;

@@ -34,6 +34,8 @@ static const struct cli_option options[] = {
 	{0, "long-poll", "TIME", "the stack of each poll that takes longer, while it does (10ms)",
 	 false, true},
 	{0, "spawn-stacks", NULL, "the stack of each spawn, with --backend kernel", false},
+	{0, "lock-stacks", NULL,
+	 "--sched, --syscalls, and the stack of each wait for a lock of over 100 us (root)", false},
 	{0, "sched", NULL, "when and why threads are off their CPUs", false},
 	{0, "syscalls", NULL, "every system call: when, how long, what came of it (root)", false},
 	{0, "futures", "WHICH",
@@ -148,6 +150,10 @@ static int parse(const struct cli_args *args, struct job *job)
 	job->rec.capture.places = cli_flag(args, "no-places") ? NULL : &future_places;
 	job->rec.capture.sched = cli_flag(args, "sched");
 	job->rec.capture.syscalls = cli_flag(args, "syscalls");
+	/* Which waits are for locks is known from the two. */
+	if (cli_flag(args, "lock-stacks"))
+		job->rec.capture.lock_stacks = job->rec.capture.sched = job->rec.capture.syscalls =
+			true;
 	code = recording_parse(args, &job->rec);
 	if (code == 0)
 		code = parse_futures(args, job);

@@ -1,5 +1,6 @@
 """Off-CPU time and system calls, against programs that count their own (tests/targets, kernel.rs)."""
 import errno
+import json
 import os
 import re
 import shutil
@@ -87,6 +88,19 @@ def test_sched_alone(kernel, suite, trace):
     assert report["lost"] == 0
     slept = off_cpu(report, "::sleeps_on_futex")["sleeping", "futex"]
     assert slept["count"] >= 0.8 * counted(recorded.output)["futex"]
+
+
+def test_stacks_of_locks(kernel, suite, trace):
+    """Long waits for a lock have their stacks, through std's frames and libc's; a worker that has
+    nothing to do is none."""
+    driver.record_launched(kernel, trace, suite(), "stacks", options=("--lock-stacks",))
+    hist = driver.run(kernel, "hist", "--json", trace)
+    assert hist.returncode == 0, hist.stderr
+    rows = json.loads(hist.stdout)["lock_contention"]
+    ours = [row for row in rows
+            if any(frame["function"].endswith("::waits_for_lock") for frame in row["stack"])]
+    assert len(ours) == 1 and ours[0]["count"] >= 9
+    assert ours[0]["ns"] >= 0.9 * sum(row["ns"] for row in rows)
 
 
 def inside(events):
