@@ -35,12 +35,13 @@ struct agent_begun {
 /* Called in place of the original, which they call. */
 void agent_tokio_poll(void *header, struct agent_hook *hook);
 void agent_tokio_shutdown(void *header, struct agent_hook *hook);
+void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct agent_hook *hook);
 
 /* Called before the thunk jumps to the original. */
 void agent_tokio_poll_tail(void *header, struct agent_hook *hook);
 void agent_tokio_schedule(void *header, struct agent_hook *hook);
 void agent_tokio_wake(void *header, struct agent_hook *hook);
-void agent_tokio_read(void *header, struct agent_hook *hook);
+void agent_tokio_read_tail(void *header, struct agent_hook *hook);
 void agent_async_schedule(void *header, struct agent_hook *hook);
 void agent_async_wake(void *header, struct agent_hook *hook);
 void agent_async_cancel(void *header, struct agent_hook *hook);

@@ -135,7 +135,6 @@ agent_image_live:
 
 	RECORDING thunk_tokio_schedule, agent_tokio_schedule
 	RECORDING thunk_tokio_wake, agent_tokio_wake
-	RECORDING thunk_tokio_read, agent_tokio_read
 	RECORDING thunk_async_schedule, agent_async_schedule
 	RECORDING thunk_async_wake, agent_async_wake
 	RECORDING thunk_async_cancel, agent_async_cancel
@@ -152,6 +151,16 @@ FUNCTION thunk_tokio_poll
 	jmp agent_tokio_poll
 1:	RECORD agent_tokio_poll_tail
 END thunk_tokio_poll
+
+FUNCTION thunk_tokio_read
+	ENTER
+	movq agent_image_state(%rip), %r11
+	cmpl $0, STATE_WRAP(%r11)
+	je 1f
+	movq %rax, %rcx
+	jmp agent_tokio_read
+1:	RECORD agent_tokio_read_tail
+END thunk_tokio_read
 
 FUNCTION thunk_tokio_shutdown
 	ENTER

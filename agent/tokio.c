@@ -24,6 +24,7 @@
 #define REF_ONE 64u
 
 typedef void (*task_fn)(void *header);
+typedef void (*read_fn)(void *header, uint64_t *dst, const void *waker);
 
 static uint64_t *state_of(const struct agent_hook *hook, const void *header)
 {
@@ -54,28 +55,34 @@ static void release(struct ring *r, const struct agent_hook *hook, void *header,
  * known (agent_raise) and no chance matches it; "cancelled" is only looked for where the output
  * begins, and asked only where nothing else tells.
  */
-static bool has_join_error(const struct agent_hook *hook, const void *header,
-			   const struct agent_poll *poll)
+static bool is_join_error(const uint64_t *words, uint64_t n, uint64_t id,
+			  const struct agent_poll *poll)
 {
-	const uint64_t *words = (const uint64_t *)((const char *)header + hook->id_offset);
-	uint64_t n = (uint64_t)(hook->trailer_offset - hook->id_offset) / 8;
-	uint64_t id = words[0];
-
-	if (!poll && n > JOIN_ERROR_WORDS)
-		n = JOIN_ERROR_WORDS;
-	for (uint64_t i = 1; i < n; i++) {
+	for (uint64_t i = 0; i < n; i++) {
 		if (words[i] != id)
 			continue;
 		/* data and vtable of the box, before or behind */
 		for (int behind = 0; behind < 2; behind++) {
 			uint64_t at = behind ? i + 1 : i - 2;
-			if (at - 1 >= n - 2) /* not both within; i - 2 may have wrapped */
+			if (at >= n - 1) /* not both within; i - 2 may have wrapped */
 				continue;
 			if (poll ? agent_is_payload(poll, words[at]) : !words[at])
 				return true;
 		}
 	}
 	return false;
+}
+
+/* The same of what the task has stored behind its id. */
+static bool has_join_error(const struct agent_hook *hook, const void *header,
+			   const struct agent_poll *poll)
+{
+	const uint64_t *words = (const uint64_t *)((const char *)header + hook->id_offset);
+	uint64_t n = (uint64_t)(hook->trailer_offset - hook->id_offset) / 8;
+
+	if (!poll && n > JOIN_ERROR_WORDS)
+		n = JOIN_ERROR_WORDS;
+	return n > 1 && is_join_error(words + 1, n - 1, words[0], poll);
 }
 
 /* What became of a task that is complete. Where nothing speaks against it that is "ready". */
@@ -153,22 +160,56 @@ void agent_tokio_settle(struct agent_poll *poll, uint64_t state)
 /*
  * The one who waits for the task's end asks for its output. If the task's last poll is open yet, it
  * would find nothing when it comes to look: so we look now. If the task isn't complete, it may be
- * so a moment later, when tokio looks: then word is left that somebody asked. Only where there is a
- * question (an abort, or a panic somewhere), since with many threads it takes long to find the
- * poll.
+ * so a moment later, when tokio looks: then word is left that somebody asked, and the poll is
+ * returned. Only where there is a question (an abort, or a panic somewhere), since with many
+ * threads it takes long to find the poll.
  */
-void agent_tokio_read(void *header, struct agent_hook *hook)
+static struct agent_poll *ask(const struct agent_hook *hook, const void *header)
 {
 	uint64_t state = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
 
 	if (likely(!(state & CANCELLED) &&
 		   !__atomic_load_n(&agent_private()->n_raised, __ATOMIC_RELAXED)))
-		return;
+		return NULL;
 	struct agent_poll *last = agent_find_poll(header);
-	if (last && state & COMPLETE)
+	if (!last)
+		return NULL;
+	if (state & COMPLETE) {
 		agent_tokio_settle(last, state);
-	else if (last)
-		__atomic_fetch_or(&last->flags, POLL_ASKED, __ATOMIC_RELAXED);
+		return NULL;
+	}
+	__atomic_fetch_or(&last->flags, POLL_ASKED, __ATOMIC_RELAXED);
+	return last;
+}
+
+void agent_tokio_read_tail(void *header, struct agent_hook *hook)
+{
+	ask(hook, header);
+}
+
+/* Of a Poll<Result<T, JoinError>>, an error is among the first words. */
+#define HANDED_WORDS 4u
+
+/* Tokio writes the output to dst, if the task is complete; else it keeps the waker. */
+void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct agent_hook *hook)
+{
+	struct agent_poll *last = ask(hook, header);
+
+	((read_fn)hook->orig)(header, dst, waker);
+	if (likely(!last))
+		return;
+	/* Was it complete by then? What was handed out tells how that poll ended. */
+	uint64_t state = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
+	if (!(state & COMPLETE) || state & JOIN_WAKER || agent_find_poll(header) != last)
+		return;
+	const uint64_t id = *(const uint64_t *)((const char *)header + hook->id_offset);
+	uint32_t flags = POLL_SETTLED;
+	if (last->flags & POLL_RAISED && is_join_error(dst, HANDED_WORDS, id, last))
+		flags |= POLL_PANICKED;
+	else if (state & CANCELLED && is_join_error(dst, HANDED_WORDS, id, NULL))
+		flags |= POLL_ABORTED;
+	if (!(__atomic_load_n(&last->flags, __ATOMIC_ACQUIRE) & POLL_SETTLED))
+		__atomic_fetch_or(&last->flags, flags, __ATOMIC_RELEASE);
 }
 
 /* The end of a poll that left the task pending, and where it stands if nobody was in there since.

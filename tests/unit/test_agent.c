@@ -94,10 +94,14 @@ static void raise_orig(void *exception)
 /* Takes the output, and the handle is there yet. */
 static uint64_t read_args[2];
 
+static void (*on_read)(struct tokio_task *t, uint64_t *dst);
+
 static void read_orig(struct tokio_task *t, uint64_t dst, uint64_t waker)
 {
 	read_args[0] = dst;
 	read_args[1] = waker;
+	if (on_read)
+		on_read(t, (uint64_t *)dst);
 	memset(t->stage, 0xa5, sizeof(t->stage));
 }
 
@@ -329,6 +333,44 @@ static void pending_output_asked_for(struct tokio_task *t)
 	aborted_pending(t);
 }
 
+/* It asks, and in that moment the task is complete: what is handed out is all that there is. */
+static void hand_out_panic(struct tokio_task *t, uint64_t *dst)
+{
+	t->state = (t->state | COMPLETE) - REF;
+	dst[1] = t->id;
+	dst[2] = PAYLOAD;
+	dst[3] = (uint64_t)vtable;
+}
+
+static void hand_out_value(struct tokio_task *t, uint64_t *dst)
+{
+	t->state = (t->state | COMPLETE) - REF;
+	dst[1] = 5;
+}
+
+static void read_while_it_ends(struct tokio_task *t, void (*how)(struct tokio_task *, uint64_t *))
+{
+	uint64_t handed[4] = {0};
+	void (*read)(void *, uint64_t *, uint64_t) =
+		(void (*)(void *, uint64_t *, uint64_t))area_stub(&area, read_hook);
+
+	call(panic_hook, rust_exception);
+	on_read = how;
+	read(t, handed, 12);
+	on_read = NULL;
+	t->state &= ~(uint64_t)JOIN; /* and the handle is gone */
+}
+
+static void panics_while_asked(struct tokio_task *t)
+{
+	read_while_it_ends(t, hand_out_panic);
+}
+
+static void catches_while_asked(struct tokio_task *t)
+{
+	read_while_it_ends(t, hand_out_value);
+}
+
 /* Complete, with its output stored; then its runtime is shut down. */
 static void ready_then_shut_down(struct tokio_task *t)
 {
@@ -446,6 +488,12 @@ static void test_output_asked_for_early(void **state)
 	expect(AE_POLL_CANCELLED, tokio_ref());
 	task.state = REF * 3 | JOIN | NOTIFIED;
 	poll_as(aborted_asked_ready);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_READY, tokio_ref());
+	poll_as(panics_while_asked);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_PANICKED, tokio_ref());
+	poll_as(catches_while_asked);
 	expect(AE_POLL_BEGIN, tokio_ref());
 	expect(AE_POLL_READY, tokio_ref());
 	expect_nothing();
