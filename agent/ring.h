@@ -204,9 +204,6 @@ enum agent_hook_flags {
 	/* Every future that lies in what is polled is told by AE_FUTURE_WAS and AE_FUTURE_AT, and
 	 * the end of the poll has no await point then; but of a future that is alone it has. */
 	AGENT_HOOK_LIST = 8,
-	/* The program's panics begin unseen (AH_PANIC has no place in it: it is linked statically),
-	 * so only what a task has stored tells that it panicked. */
-	AGENT_HOOK_BLIND = 16,
 };
 
 /*

@@ -85,36 +85,6 @@ static bool has_join_error(const struct agent_hook *hook, const void *header,
 	return n > 1 && is_join_error(words + 1, n - 1, words[0], poll);
 }
 
-/* An address of the program's own is no further from its code. */
-#define NEAR_BYTES (1ull << 28)
-
-/*
- * Whether the output that was stored is the JoinError of a panic that nobody saw begin: beside the
- * id a box, which is not null and has a vtable of the program's.
- */
-static bool has_any_panic(const struct agent_hook *hook, const void *header)
-{
-	const uint64_t *words = (const uint64_t *)((const char *)header + hook->id_offset);
-	uint64_t n = (uint64_t)(hook->trailer_offset - hook->id_offset) / 8;
-
-	if (n > JOIN_ERROR_WORDS)
-		n = JOIN_ERROR_WORDS;
-	for (uint64_t i = 1; i < n; i++) {
-		if (words[i] != words[0])
-			continue;
-		for (int behind = 0; behind < 2; behind++) {
-			uint64_t at = behind ? i + 1 : i - 2;
-			if (at - 1 >= n - 2)
-				continue;
-			uint64_t vtable = words[at + 1];
-			if (words[at] && vtable % 8 == 0 &&
-			    vtable - hook->orig + NEAR_BYTES < 2 * NEAR_BYTES)
-				return true;
-		}
-	}
-	return false;
-}
-
 /* What became of a task that is complete. Where nothing speaks against it that is "ready". */
 static uint64_t look(const struct agent_hook *hook, const void *header, uint64_t state,
 		     const struct agent_poll *poll)
@@ -123,8 +93,6 @@ static uint64_t look(const struct agent_hook *hook, const void *header, uint64_t
 		return AE_POLL_PANICKED;
 	if (state & CANCELLED && has_join_error(hook, header, NULL))
 		return AE_POLL_CANCELLED;
-	if (unlikely(hook->flags & AGENT_HOOK_BLIND) && has_any_panic(hook, header))
-		return AE_POLL_PANICKED;
 	return AE_POLL_READY;
 }
 
@@ -149,7 +117,7 @@ static uint64_t outcome(const struct agent_hook *hook, const void *header, uint6
 	if (flags & POLL_FINISHED)
 		after &= ~(uint64_t)CANCELLED;
 	if (likely(!(after & CANCELLED) && !(flags & POLL_RAISED)))
-		return flags & POLL_SETTLED ? settled(flags) : look(hook, header, after, poll);
+		return AE_POLL_READY;
 	/* To run a task clears NOTIFIED, also if it is cancelled by then; an abort sets both. So
 	 * this one was there before: aborted after we looked. */
 	if (!(after & NOTIFIED) && !(flags & (POLL_RAISED | POLL_SHUT_DOWN)))

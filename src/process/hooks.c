@@ -256,18 +256,6 @@ static int plan_call(struct plan *at, const struct find_call *c)
 	return 0;
 }
 
-/* Of an object whose panics can't be seen: its tasks' polls must do without, those from `first` on.
- */
-static void mark_blind(struct hooks *h, size_t first)
-{
-	for (size_t i = first; i < h->n; i++)
-		if (h->table[i].type == AH_PANIC)
-			return;
-	for (size_t i = first; i < h->n; i++)
-		if (h->table[i].type == AH_TOKIO_POLL)
-			h->table[i].flags |= AGENT_HOOK_BLIND;
-}
-
 int hooks_plan(const struct process *p, struct hooked_object *const *objects, size_t n_objects,
 	       struct hooks *ret_hooks, struct error *err)
 {
@@ -280,7 +268,6 @@ int hooks_plan(const struct process *p, struct hooked_object *const *objects, si
 	for (size_t i = 0; rc == 0 && i < n_objects; i++) {
 		struct plan at = {.p = p, .h = &h, .o = objects[i], .maps = &maps};
 		const struct finding *f = &objects[i]->attach.finding;
-		size_t first = h.n;
 
 		for (size_t k = 0; rc == 0 && k < f->n_kinds; k++)
 			rc = plan_kind(&at, &f->kinds[k]);
@@ -288,7 +275,6 @@ int hooks_plan(const struct process *p, struct hooked_object *const *objects, si
 			rc = plan_waker(&at, &f->wakers[k]);
 		for (size_t k = 0; rc == 0 && k < f->n_calls; k++)
 			rc = plan_call(&at, &f->calls[k]);
-		mark_blind(&h, first);
 	}
 	maps_done(&maps);
 	/* Their stubs must be in reach, so only of the object beside which the agent lies. */

@@ -34,9 +34,8 @@ HOLES = """## Holes
   such a program is covered by the unit tests.
 - Tokio before 1.23: refused with the reason (`test_old_tokio`), since its task vtables have another shape.
 {left_out}
-- Static builds call the unwinder directly, not through a GOT: the start of a panic isn't seen there. What a task of
-  Tokio has stored tells all the same, unless it is taken in the moment in which the task ends; a task of async-task
-  that hands its panic to whoever awaits it looks completed (`panic` on smol, static and static-pie).
+- Static builds call the unwinder directly, not through a GOT: the start of a panic isn't seen there, so a task of
+  async-task that hands its panic to whoever awaits it looks completed (`panic` on smol, static-pie).
 - Other machines than x86-64.
 """
 
