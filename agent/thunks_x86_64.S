@@ -142,25 +142,23 @@ agent_image_live:
 	RECORDING thunk_drop, agent_drop
 	RECORDING thunk_raise, agent_raise
 
-FUNCTION thunk_tokio_poll
+/* Calls \whole in place of the original, the hook in \last, behind the arguments; where no frame of ours may
+ * stand between, \tail before it. */
+	.macro WRAPPING name, whole, last, tail
+	FUNCTION \name
 	ENTER
 	movq agent_image_state(%rip), %r11
 	cmpl $0, STATE_WRAP(%r11)
-	je 1f
-	movq %rax, %rsi
-	jmp agent_tokio_poll
-1:	RECORD agent_tokio_poll_tail
-END thunk_tokio_poll
+	je .Ltail\@
+	movq %rax, \last
+	jmp \whole
+.Ltail\@:
+	RECORD \tail
+	END \name
+	.endm
 
-FUNCTION thunk_tokio_read
-	ENTER
-	movq agent_image_state(%rip), %r11
-	cmpl $0, STATE_WRAP(%r11)
-	je 1f
-	movq %rax, %rcx
-	jmp agent_tokio_read
-1:	RECORD agent_tokio_read_tail
-END thunk_tokio_read
+	WRAPPING thunk_tokio_poll, agent_tokio_poll, %rsi, agent_tokio_poll_tail
+	WRAPPING thunk_tokio_read, agent_tokio_read, %rcx, agent_tokio_read_tail
 
 FUNCTION thunk_tokio_shutdown
 	ENTER

@@ -18,6 +18,8 @@
 
 #include <bpf/bpf_helpers.h>
 
+#include "capture/user_stack.h"
+
 #include "capture/kernel_event.h"
 
 /* Words of the registers that a uprobe sees. */
@@ -220,7 +222,6 @@ static __always_inline void take_stack(void *ctx, const struct kernel_thread *t,
 				       const struct kernel_hook *h, __u64 now, __u32 hook)
 {
 	struct kernel_stack_record *r;
-	__u32 i;
 
 	if (!spawn_stacks || !h->spawns)
 		return;
@@ -233,15 +234,10 @@ static __always_inline void take_stack(void *ctx, const struct kernel_thread *t,
 	r->hook = hook;
 	r->type = KR_STACK;
 	r->flags = 0;
-	r->ip = reg(ctx, reg_ip);
-	r->sp = reg(ctx, reg_sp);
-	r->bp = reg(ctx, reg_bp);
-	r->reserved[0] = r->reserved[1] = 0;
-	for (i = 0; i < KERNEL_STACK_BYTES / KERNEL_STACK_PIECE; i++)
-		if (bpf_probe_read_user(r->bytes + i * KERNEL_STACK_PIECE, KERNEL_STACK_PIECE,
-					(void *)(r->sp + i * KERNEL_STACK_PIECE)))
-			break;
-	r->n = i * KERNEL_STACK_PIECE;
+	r->stack.ip = reg(ctx, reg_ip);
+	r->stack.sp = reg(ctx, reg_sp);
+	r->stack.bp = reg(ctx, reg_bp);
+	user_stack_copy(&r->stack);
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 }
 

@@ -17,7 +17,6 @@
 #include "base/clock.h"
 #include "capture/kernel.h"
 #include "capture/pace.h"
-#include "capture/stacks.h"
 #include "capture/threads.h"
 #include "process/attach.h"
 #include "process/launch.h"
@@ -346,7 +345,7 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 {
 	struct kernel_life *l = c->life;
 	uint64_t now = clock_monotonic_ns(), cut = l->drain_start_ns;
-	uint64_t drained_ns = cut ? cut : now - PACE_MIN_NS, named_ns = UINT64_MAX;
+	uint64_t drained_ns = cut ? cut : now - PACE_MIN_NS;
 	bool look_alive = now >= l->next_alive_ns, any = false;
 	bool child_gone = reap_child(l);
 	int rc = 0;
@@ -395,15 +394,11 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 	}
 	if (rc == 0)
 		rc = kernel_flush(c);
-	if (rc == 0 && c->shared->options->spawn_stacks)
-		rc = capture_stacks_flush(c->shared->stacks, &named_ns);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write the trace");
 	if (c->shared->options->long_poll_ns)
 		kernel_tell_polls(c);
 	*ret_watermark_ns = c->providers && cut > PROVIDERS_WAIT_NS ? cut - PROVIDERS_WAIT_NS : cut;
-	if (named_ns < *ret_watermark_ns)
-		*ret_watermark_ns = named_ns;
 	if (!any && child_gone && !l->all)
 		return 0;
 	capture_met(c->shared, kernel_core_ring(c->core)->fill);

@@ -27,6 +27,8 @@
 
 #include <linux/types.h>
 
+#include "capture/user_stack.h"
+
 #include "capture/kernel_event.h"
 
 /* ---- where probes stand ---- */

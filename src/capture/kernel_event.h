@@ -17,8 +17,6 @@
 #define KERNEL_TEXT_BYTES 240u
 #define KERNEL_MAX_CALLS 512u
 #define KERNEL_OFFSET_UNKNOWN 0xffffu
-#define KERNEL_STACK_BYTES 8192u /* copied of a stack */
-#define KERNEL_STACK_PIECE 512u
 #define KERNEL_CALL_MIN_NS 10000u /* shorter calls in a poll are not told */
 
 enum kernel_hook_type {
@@ -140,10 +138,7 @@ struct kernel_stack_record {
 	__u32 tgid, tid;
 	__u32 hook;
 	__u16 type, flags;
-	__u64 ip, sp, bp;
-	__u64 n; /* of the bytes, as many as could be read */
-	__u64 reserved[2];
-	__u8 bytes[KERNEL_STACK_BYTES]; /* what sp points at */
+	struct user_stack stack;
 };
 
 /* A poll that is open on a thread, as the programs know it. */

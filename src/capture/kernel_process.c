@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "capture/kernel.h"
 #include "capture/kinds.h"
-#include "capture/stacks.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -339,8 +338,6 @@ int kernel_add_process(struct capture *c, struct process *taken, struct kernel_p
 		if (rc < 0)
 			error_sys(err, rc, "cannot begin the trace");
 	}
-	if (rc == 0 && c->shared->options->spawn_stacks)
-		rc = capture_stacks_join(c->shared->stacks, p->pid, p->index, true, err);
 	if (rc == 0)
 		rc = c->shared->joined(c->shared, p->pid, p->index, err);
 	if (rc == 0)

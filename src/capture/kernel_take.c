@@ -334,23 +334,12 @@ static int take_probe(struct capture *c, struct kernel_process *p, struct kernel
 static int take_stack(struct capture *c, const struct kernel_process *p, struct kernel_track *t,
 		      const struct kernel_stack_record *r, size_t len)
 {
-	size_t copied = len - offsetof(struct kernel_stack_record, bytes);
-	const struct unwind_start start = {
-		.ip = r->ip,
-		.sp = r->sp,
-		.bp = r->bp,
-		.bp_known = true,
-		.stack = r->bytes,
-		.stack_addr = r->sp,
-		.stack_bytes = r->n < copied ? r->n : copied,
-	};
 	struct trace_event e = {.time = r->time,
 				.type = TE_SAMPLE,
 				.arg = TM_SPAWN,
 				.kind = TRACE_KIND_NONE,
 				.task = 1};
 	struct capture_thread *thread = capture_threads_find(c->shared->threads, p->index, t->tid);
-	capture_stack stack;
 	int rc;
 
 	if (!thread)
@@ -362,10 +351,8 @@ static int take_stack(struct capture *c, const struct kernel_process *p, struct 
 		t->stream_known = true;
 	}
 	e.thread = t->stream;
-	rc = capture_stacks_walk(c->shared->stacks, p->index, &start, CL_NONE, &stack);
-	if (rc == -EAGAIN)
-		return 0; /* what is loaded is not read yet */
-	return rc < 0 ? rc : capture_stacks_put(c->shared->stacks, &e, stack);
+	return capture_stacks_put_copy(c->shared->stacks, &e, p->index, &r->stack,
+				       len - offsetof(struct kernel_stack_record, stack));
 }
 
 /* ---- one record ---- */
@@ -412,7 +399,7 @@ int kernel_take(void *context, const void *record, size_t len)
 			       ? take_probe(c, p, t, probe, texts)
 			       : 0;
 	case KR_STACK:
-		return len > offsetof(struct kernel_stack_record, bytes)
+		return len > offsetof(struct kernel_stack_record, stack)
 			       ? take_stack(c, p, t, record, len)
 			       : 0;
 	default:

@@ -364,7 +364,6 @@ static int samples_join(struct capture *c, pid_t pid, uint32_t process, struct e
 {
 	struct process_samples *p =
 		reallocarray(c->processes, c->n_processes + 1, sizeof(*c->processes));
-	int rc;
 
 	if (!p)
 		return error_sys(err, -ENOMEM, "cannot sample process %d", pid);
@@ -374,8 +373,7 @@ static int samples_join(struct capture *c, pid_t pid, uint32_t process, struct e
 		.pid = pid, .process = process, .joined_ns = clock_monotonic_ns()};
 	if (c->n_processes == 1)
 		memset(c->ring_fds, 0xff, c->n_cpus * sizeof(*c->ring_fds));
-	rc = capture_stacks_join(c->shared->stacks, pid, process, c->shared->options->argv, err);
-	return rc < 0 ? rc : add_threads(c, p, err);
+	return add_threads(c, p, err);
 }
 
 /* ---- records ---- */
@@ -610,11 +608,9 @@ static int64_t samples_drain(struct capture *c, uint64_t *ret_watermark_ns, stru
 	if (!ready(c, now) && !nearly_full(c))
 		return PACE_MIN_NS;
 	rc = take_all(c, &fill);
-	if (rc == 0)
-		rc = capture_stacks_flush(c->shared->stacks, ret_watermark_ns);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write the trace");
-	c->watermark_ns = *ret_watermark_ns;
+	c->watermark_ns = *ret_watermark_ns = now - CAPTURE_STACKS_SETTLE_NS;
 	capture_met(c->shared, fill);
 	wait = pace_next(&c->pace, fill, now - c->drained_ns);
 	c->drained_ns = now;

@@ -18,6 +18,8 @@
 
 #include <bpf/bpf_helpers.h>
 
+#include "capture/user_stack.h"
+
 #include "capture/sched_event.h"
 
 /* Set before the programs are loaded. */
@@ -121,19 +123,14 @@ static __always_inline __u64 user_reg(const void *regs, unsigned int word)
 static __always_inline void tell_stack(const struct sched_thread *t, const void *regs, __u64 time)
 {
 	struct sched_stack *s = bpf_ringbuf_reserve(&ring, sizeof(*s), 0);
-	__u32 i;
 
 	if (!s)
 		return;
 	fill(&s->event, t, time, SCHED_STACK, 0, 0, 0, t->number);
-	s->ip = user_reg(regs, REG_IP);
-	s->sp = user_reg(regs, REG_SP);
-	s->bp = user_reg(regs, REG_BP);
-	for (i = 0; i < SCHED_STACK_BYTES / SCHED_STACK_PIECE; i++)
-		if (bpf_probe_read_user(s->bytes + i * SCHED_STACK_PIECE, SCHED_STACK_PIECE,
-					(void *)(s->sp + i * SCHED_STACK_PIECE)))
-			break;
-	s->n = i * SCHED_STACK_PIECE;
+	s->stack.ip = user_reg(regs, REG_IP);
+	s->stack.sp = user_reg(regs, REG_SP);
+	s->stack.bp = user_reg(regs, REG_BP);
+	user_stack_copy(&s->stack);
 	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
 }
 

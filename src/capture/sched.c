@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,34 +164,19 @@ int sched_take(struct capture *c, const struct sched_event *from)
 	}
 }
 
-int sched_take_stack(struct capture *c, const struct sched_stack *s, size_t n_bytes)
+int sched_take_stack(struct capture *c, const struct sched_stack *s, size_t len)
 {
 	struct joined *j = find_joined(c, s->event.tgid);
-	const struct unwind_start start = {
-		.ip = s->ip,
-		.sp = s->sp,
-		.bp = s->bp,
-		.bp_known = true,
-		.stack = s->bytes,
-		.stack_addr = s->sp,
-		.stack_bytes = s->n < n_bytes ? s->n : n_bytes,
-	};
 	struct trace_event e = {.time = s->event.time,
 				.type = TE_SAMPLE,
 				.arg = TM_BLOCKED,
 				.kind = TRACE_KIND_NONE};
-	capture_stack stack;
-	int rc;
+	int rc = j ? stream_of(c, j, s->event.tid, S_STACKS, &e.thread) : 0;
 
-	if (!j || !c->shared->stacks)
-		return 0;
-	rc = stream_of(c, j, s->event.tid, S_STACKS, &e.thread);
-	if (rc < 0)
+	if (rc < 0 || !j)
 		return rc;
-	rc = capture_stacks_walk(c->shared->stacks, j->process, &start, CL_NONE, &stack);
-	if (rc == -EAGAIN)
-		return 0; /* what is loaded is not read yet */
-	return rc < 0 ? rc : capture_stacks_put(c->shared->stacks, &e, stack);
+	return capture_stacks_put_copy(c->shared->stacks, &e, j->process, &s->stack,
+				       len - offsetof(struct sched_stack, stack));
 }
 
 void sched_count_lost(struct capture *c, uint64_t n)
@@ -273,28 +259,20 @@ static int sched_join(struct capture *c, pid_t pid, uint32_t process, struct err
 		return error_sys(err, -ENOMEM, "cannot record the scheduler");
 	c->joined = more;
 	more[c->n_joined++] = (struct joined){.tgid = (uint32_t)pid, .process = process};
-	if (c->shared->options->lock_stacks) {
-		int rc = capture_stacks_join(c->shared->stacks, pid, process, true, err);
-
-		if (rc < 0)
-			return rc;
-	}
 	return c->ops->join(c->way, pid, err);
 }
 
 static int64_t sched_drain(struct capture *c, uint64_t *ret_watermark_ns, struct error *err)
 {
-	uint64_t now = clock_monotonic_ns(), before = c->drain_start_ns, named_ns = UINT64_MAX;
+	uint64_t now = clock_monotonic_ns(), before = c->drain_start_ns;
 	double fill = 0;
 	int rc = c->ops->drain(c->way, &fill);
 
 	c->drain_start_ns = now;
-	if (rc == 0 && c->shared->options->lock_stacks)
-		rc = capture_stacks_flush(c->shared->stacks, &named_ns);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write the trace");
 	/* What was stamped before the drain before this one is in the buffers by now. */
-	*ret_watermark_ns = named_ns < before ? named_ns : before;
+	*ret_watermark_ns = before;
 	capture_met(c->shared, fill);
 	return (int64_t)pace_next(&c->pace, fill, before ? now - before : PACE_MIN_NS);
 }

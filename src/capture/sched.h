@@ -10,6 +10,8 @@
 
 #include <linux/types.h>
 
+#include "capture/user_stack.h"
+
 #include "capture/sched_event.h"
 
 struct sched_way;
@@ -35,8 +37,8 @@ extern const struct sched_way_ops sched_way_btf, sched_way_plain, sched_way_perf
 
 /* One event; 0 or what the writer says. */
 int sched_take(struct capture *c, const struct sched_event *e);
-/* A stack, of which so many bytes are there. */
-int sched_take_stack(struct capture *c, const struct sched_stack *s, size_t n_bytes);
+/* A stack, whose record has so many bytes: more than up to the stack itself. */
+int sched_take_stack(struct capture *c, const struct sched_stack *s, size_t len);
 /* So many could be told of no thread. */
 void sched_count_lost(struct capture *c, uint64_t n);
 

@@ -146,9 +146,8 @@ static int take(void *context, const void *record, size_t len)
 	if (e->type == SCHED_EXIT && w->forgets)
 		bpf_map_delete_elem(map_fd(w, "threads"), &e->tid);
 	if (e->type == SCHED_STACK)
-		return len > offsetof(struct sched_stack, bytes)
-			       ? sched_take_stack(w->capture, record,
-						  len - offsetof(struct sched_stack, bytes))
+		return len > offsetof(struct sched_stack, stack)
+			       ? sched_take_stack(w->capture, record, len)
 			       : 0;
 	return sched_take(w->capture, e);
 }

@@ -28,14 +28,10 @@ struct sched_event {
 
 /* Of a wait for a lock: when it took so long (report/hists.c asks for no less). */
 #define SCHED_LOCK_NS 100000u
-#define SCHED_STACK_BYTES 8192u /* copied of a stack */
-#define SCHED_STACK_PIECE 512u
 
 struct sched_stack {
 	struct sched_event event;
-	__u64 ip, sp, bp;
-	__u64 n; /* of the bytes, as many as could be read */
-	__u8 bytes[SCHED_STACK_BYTES];
+	struct user_stack stack;
 };
 
 struct sched_settings {

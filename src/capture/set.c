@@ -106,7 +106,11 @@ int capture_tell_coverage(struct trace_writer *w, struct capture_stats *s,
 static int joined(struct capture_shared *shared, pid_t pid, uint32_t process, struct error *err)
 {
 	struct capture_set *s = shared->set;
-	int rc = 0;
+	const struct capture_options *opt = &s->options;
+	/* Nothing is to be missed of a program's start, nor of what comes only once. */
+	bool wait = opt->argv || opt->spawn_stacks || opt->lock_stacks;
+	int rc = s->shared.stacks ? capture_stacks_join(s->shared.stacks, pid, process, wait, err)
+				  : 0;
 
 	for (size_t i = 1; i < s->n && rc == 0; i++)
 		rc = s->members[i].ops->join(s->members[i].capture, pid, process, err);
@@ -169,10 +173,14 @@ int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
 static int end_round(struct capture_set *s, uint64_t now)
 {
 	uint64_t watermark = UINT64_MAX;
+	int rc;
 
 	if (now < s->next_round_ns)
 		return 0;
 	s->next_round_ns = now + ROUND_NS;
+	rc = s->shared.stacks ? capture_stacks_flush(s->shared.stacks, &watermark) : 0;
+	if (rc < 0)
+		return rc;
 	for (size_t i = 0; i < s->n; i++)
 		if (s->members[i].watermark_ns < watermark)
 			watermark = s->members[i].watermark_ns;

@@ -33,7 +33,6 @@
 #define LOOK_AGAIN_NS (100 * MS)
 #define LOOK_AGAIN_MAX_NS (10000 * MS)
 /* Events come from several buffers, each a little later than its time. */
-#define SETTLE_NS MS
 #define JOIN_WAIT_NS (2000 * MS)
 #define END_WAIT_NS (20000 * MS)
 
@@ -805,9 +804,35 @@ static int flush(struct capture_stacks *s, uint64_t until_ns)
 	return rc < 0 ? rc : 0;
 }
 
+int capture_stacks_put_copy(struct capture_stacks *s, const struct trace_event *e, uint32_t process,
+			    const struct user_stack *copy, size_t len)
+{
+	size_t there = len > offsetof(struct user_stack, bytes)
+			       ? len - offsetof(struct user_stack, bytes)
+			       : 0;
+	const struct unwind_start start = {
+		.ip = copy->ip,
+		.sp = copy->sp,
+		.bp = copy->bp,
+		.bp_known = true,
+		.stack = copy->bytes,
+		.stack_addr = copy->sp,
+		.stack_bytes = copy->n < there ? copy->n : there,
+	};
+	capture_stack stack;
+	int rc;
+
+	if (!there)
+		return 0;
+	rc = capture_stacks_walk(s, process, &start, CL_NONE, &stack);
+	if (rc == -EAGAIN)
+		return 0;
+	return rc < 0 ? rc : capture_stacks_put(s, e, stack);
+}
+
 int capture_stacks_flush(struct capture_stacks *s, uint64_t *ret_before_ns)
 {
-	uint64_t until = clock_monotonic_ns() - SETTLE_NS;
+	uint64_t until = clock_monotonic_ns() - CAPTURE_STACKS_SETTLE_NS;
 	int rc = flush(s, until);
 
 	if (rc == 0)

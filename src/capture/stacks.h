@@ -15,9 +15,15 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <linux/types.h>
 #include <sys/types.h>
 
+#include "capture/user_stack.h"
+
 struct capture_stacks;
+
+/* What has a stack may come so long after its time: no watermark of its source is younger. */
+#define CAPTURE_STACKS_SETTLE_NS 1000000ull
 
 int capture_stacks_new(struct trace_writer *w, struct capture_stacks **ret_stacks,
 		       struct error *err);
@@ -58,6 +64,10 @@ capture_stack capture_stacks_last(const struct capture_stacks *s, uint32_t proce
 /* Keeps it until it can be written; its value will be the stack (0: none). In each stream of the
  * trace they go in order of time, but for what comes more than a few ms late. */
 int capture_stacks_put(struct capture_stacks *s, const struct trace_event *e, capture_stack stack);
+/* The same of a stack that was copied; of the copy so many bytes are there. Where what is loaded is
+ * not known yet the event is left out. */
+int capture_stacks_put_copy(struct capture_stacks *s, const struct trace_event *e, uint32_t process,
+			    const struct user_stack *copy, size_t len);
 /* Writes those that are ready. *ret_before_ns: what happened before it is written. */
 int capture_stacks_flush(struct capture_stacks *s, uint64_t *ret_before_ns);
 /* When all sources are closed: waits for names as long as is reasonable, writes the rest, and tells

@@ -135,7 +135,7 @@ static int watch_join(struct capture *c, pid_t pid, uint32_t process, struct err
 		return rc;
 	}
 	list[c->n_processes++] = p;
-	return capture_stacks_join(c->shared->stacks, pid, process, c->shared->options->argv, err);
+	return 0;
 }
 
 /* ---- who takes long ---- */
@@ -378,15 +378,13 @@ static int settle(struct capture *c, uint64_t now, uint64_t *ret_oldest_ns)
 
 static int64_t watch_drain(struct capture *c, uint64_t *ret_watermark_ns, struct error *err)
 {
-	uint64_t now = clock_monotonic_ns(), before, oldest;
+	uint64_t now = clock_monotonic_ns(), before = now - CAPTURE_STACKS_SETTLE_NS, oldest;
 	int rc = take_answers(c);
 
 	if (rc == 0)
 		rc = settle(c, now, &oldest);
 	if (rc == 0)
 		rc = look(c, now);
-	if (rc == 0)
-		rc = capture_stacks_flush(c->shared->stacks, &before);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write the trace");
 	/* An answer that is still on its way is about a moment after this one. */
