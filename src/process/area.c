@@ -488,12 +488,12 @@ static int undo_patches(const struct leftover *l, struct process *p, const struc
 		uint8_t live[8];
 
 		if (future_hooks_left(p, &table[i], l->stubs + (uint64_t)i * AGENT_STUB_BYTES))
-			rc = memory_write(p, table[i].slot, &table[i].saved, sizeof(uint32_t));
+			rc = future_hooks_undo(p, &table[i]);
 		if (table[i].type != AH_SPAWN && table[i].type != AH_ROOT_ENTER)
 			continue;
 		if (memory_read(p, table[i].slot, live, 8) == 0 && live[0] == 0xe9 &&
 		    !memcmp(live + 5, (const uint8_t *)&table[i].saved + 5, 3))
-			rc = memory_write(p, table[i].slot, &table[i].saved, 5);
+			rc = memory_replace(p, table[i].slot, live, &table[i].saved, 5);
 	}
 	p->stopped_tid = 0;
 	threads_resume(&stopped);

@@ -4,8 +4,8 @@
  * instruction stays an instruction of the same length at the same place, so nothing is moved,
  * nothing can be jumped into, no thread can stand inside of something new, and a thread that is in
  * the called function comes back to where it would have come back to anyway. The bytes are changed
- * while all threads stand still, each four by one write within one page: whenever pollux is killed,
- * each call leads to the function or to a stub that leads there.
+ * while all threads stand still, each four whole or not at all: whenever pollux is killed, each
+ * call leads to the function or to a stub that leads there.
  *
  * It is all or nothing for a function: if one of its uses can't be changed, none is.
  */
@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE 4096ull
 #define FIELD 4u /* bytes of a relative target */
 
 static uint32_t distance(uint64_t field, uint64_t target)
@@ -38,8 +37,6 @@ static const char *trouble_of(const struct process *p, const struct use *u, uint
 			return "a word holds something else than the file says";
 		return NULL;
 	}
-	if (at / PAGE != (at + FIELD - 1) / PAGE)
-		return "a call of them crosses a page's border";
 	uint32_t field, expected = distance(at, target);
 	if (memory_read(p, at, &field, sizeof(field)) < 0 || field != expected)
 		return "a call of them isn't in memory what it is in the file";
@@ -144,7 +141,11 @@ int future_hooks_patch(struct hooks *h, struct process *p)
 			h->n_calls_left++;
 			continue;
 		}
-		rc = memory_write(p, c->addr, &c->ours, FIELD);
+		rc = memory_replace(p, c->addr, &c->was, &c->ours, FIELD);
+		if (rc == -EOPNOTSUPP) {
+			h->n_calls_left++;
+			continue;
+		}
 		if (rc < 0)
 			return rc;
 		c->applied = true;
@@ -165,7 +166,7 @@ int future_hooks_unpatch(struct hooks *h, struct process *p)
 			continue;
 		rc = memory_read(p, c->addr, &field, FIELD);
 		if (rc == 0 && field == c->ours)
-			rc = memory_write(p, c->addr, &c->was, FIELD);
+			rc = memory_replace(p, c->addr, &c->ours, &c->was, FIELD);
 		if (rc < 0)
 			result = rc;
 		else
@@ -178,8 +179,14 @@ bool future_hooks_left(const struct process *p, const struct agent_hook *hook, u
 {
 	uint32_t field;
 
-	return hook->type == AH_FUTURE_CALL &&
-	       hook->slot / PAGE == (hook->slot + FIELD - 1) / PAGE &&
-	       memory_read(p, hook->slot, &field, FIELD) == 0 &&
+	return hook->type == AH_FUTURE_CALL && memory_read(p, hook->slot, &field, FIELD) == 0 &&
 	       field == distance(hook->slot, stub);
+}
+
+int future_hooks_undo(const struct process *p, const struct agent_hook *hook)
+{
+	uint32_t field;
+	int rc = memory_read(p, hook->slot, &field, FIELD);
+
+	return rc == 0 ? memory_replace(p, hook->slot, &field, &hook->saved, FIELD) : rc;
 }

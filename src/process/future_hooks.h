@@ -20,5 +20,7 @@ int future_hooks_unpatch(struct hooks *h, struct process *p);
 /* A later attach's look at what an earlier one left: whether hook number i of the table is a call
  * that still leads to its stub. */
 bool future_hooks_left(const struct process *p, const struct agent_hook *hook, uint64_t stub);
+/* Puts such a call back. All threads are stopped. */
+int future_hooks_undo(const struct process *p, const struct agent_hook *hook);
 
 #endif

@@ -24,7 +24,6 @@
 #include <sys/ptrace.h>
 #include <sys/user.h>
 
-#define PAGE 4096ull
 #define JUMP_BYTES 5u
 
 /* ---- planning ---- */
@@ -106,7 +105,6 @@ static int plan_site(struct plan *at, const struct find_site *site, enum agent_h
 
 	h->n_sites++;
 	if (!site->patchable || site->len < JUMP_BYTES || site->len > 15 ||
-	    addr / PAGE != (addr + 7) / PAGE ||
 	    memory_read(at->p, addr, patch.live, site->len) < 0 ||
 	    memcmp(patch.live, site->bytes, site->len) ||
 	    memory_read_u64(at->p, addr, &saved) < 0) {
@@ -534,7 +532,12 @@ int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *s
 			continue;
 		}
 		if (rc == 0)
-			rc = memory_write(p, patch->addr, patch->jump, JUMP_BYTES);
+			rc = memory_replace(p, patch->addr, patch->live, patch->jump, JUMP_BYTES);
+		if (rc == -EOPNOTSUPP) {
+			h->n_sites_left++;
+			rc = 0;
+			continue;
+		}
 		if (rc < 0) {
 			error_sys(err, rc, "cannot patch process %d", p->pid);
 			hooks_unpatch(h, p);
@@ -566,7 +569,7 @@ int hooks_unpatch(struct hooks *h, struct process *p)
 			continue;
 		rc = memory_read(p, patch->addr, live, JUMP_BYTES);
 		if (rc == 0 && !memcmp(live, patch->jump, JUMP_BYTES))
-			rc = memory_write(p, patch->addr, patch->live, JUMP_BYTES);
+			rc = memory_replace(p, patch->addr, patch->jump, patch->live, JUMP_BYTES);
 		if (rc < 0)
 			result = rc;
 		else

@@ -125,8 +125,6 @@ const char *find_site_trouble(const struct ref *ref)
 {
 	if (ref->len < 5)
 		return "instruction shorter than a jump";
-	if (ref->addr / 4096 != (ref->addr + 4) / 4096)
-		return "the jump would cross a page";
 	if (ref->jumped_into)
 		return "a branch leads into the instruction";
 	if (ref->hoisted)

@@ -598,6 +598,98 @@ static void test_killed_running(void **state)
 	kill_at_each_step(JOB_BUSY);
 }
 
+/* ---- code on two pages ---- */
+
+#define CODE "\x48\x8d\x05\x01\x02"
+#define JUMP "\xe9\x10\x20\x30\x40"
+
+/* A child with code across two pages that it may not write. */
+static pid_t start_with_code(uint8_t **ret_at)
+{
+	uint8_t *pages =
+		mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	*ret_at = pages + 4096 - 2;
+	memcpy(*ret_at, CODE, 5);
+	mprotect(pages, 8192, PROT_READ | PROT_EXEC);
+	pid_t pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	return pid;
+}
+
+static void test_replace_on_two_pages(void **state)
+{
+	struct process p = PROCESS_INIT;
+	struct error err = {0};
+	uint8_t live[5], *at;
+	int status, n_new = 0;
+	pid_t pid = start_with_code(&at);
+
+	assert_int_equal(process_open(pid, &p, &err), 0);
+	memory_proc_forbidden = true;
+	assert_int_equal(memory_replace(&p, (uint64_t)at, CODE, JUMP, 5), -EOPNOTSUPP);
+	memory_proc_forbidden = false;
+	assert_int_equal(memory_read(&p, (uint64_t)at, live, 5), 0);
+	assert_memory_equal(live, CODE, 5);
+	assert_int_equal(memory_replace(&p, (uint64_t)at, CODE, JUMP, 5), 0);
+	assert_int_equal(memory_read(&p, (uint64_t)at, live, 5), 0);
+	assert_memory_equal(live, JUMP, 5);
+
+	/* Whoever does it is killed at any moment: one or the other is there. */
+	for (int i = 0; i < 400; i++) {
+		pid_t tool = fork();
+
+		if (tool == 0) {
+			for (;;) {
+				memory_replace(&p, (uint64_t)at, JUMP, CODE, 5);
+				memory_replace(&p, (uint64_t)at, CODE, JUMP, 5);
+			}
+		}
+		usleep(200 + i * 7 % 900);
+		kill(tool, SIGKILL);
+		assert_int_equal(waitpid(tool, &status, 0), tool);
+		usleep(2000);
+		assert_int_equal(memory_read(&p, (uint64_t)at, live, 5), 0);
+		assert_true(!memcmp(live, CODE, 5) || !memcmp(live, JUMP, 5));
+		n_new += !memcmp(live, CODE, 5);
+	}
+	assert_in_range(n_new, 20, 380);
+	munmap(at + 2 - 4096, 8192);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	process_close(&p);
+}
+
+static void test_replace_by_half(void **state)
+{
+	struct process p = PROCESS_INIT;
+	struct error err = {0};
+	uint8_t live[2], *pages;
+	int status;
+
+	pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memcpy(pages + 4094, CODE, 5);
+	munmap(pages + 4096, 4096);
+	pid_t pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(process_open(pid, &p, &err), 0);
+	assert_int_not_equal(memory_replace(&p, (uint64_t)(pages + 4094), CODE, JUMP, 5), 0);
+	assert_int_equal(memory_read(&p, (uint64_t)(pages + 4094), live, 2), 0);
+	assert_memory_equal(live, CODE, 2);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	process_close(&p);
+	munmap(pages, 4096);
+}
+
 /* ---- stopping ---- */
 
 #define N_THREADS 40
@@ -774,6 +866,8 @@ int main(void)
 		cmocka_unit_test(test_seccomp_child),
 		cmocka_unit_test(test_killed_waiting),
 		cmocka_unit_test(test_killed_running),
+		cmocka_unit_test(test_replace_on_two_pages),
+		cmocka_unit_test(test_replace_by_half),
 		cmocka_unit_test(test_stop_all),
 		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_rights),
