@@ -223,6 +223,14 @@ struct kernel_frame {
 
 #define KERNEL_MAX_FRAMES 32u
 
+/* A task whose memory was found given back before anybody was seen to do it. */
+struct kernel_freed {
+	const struct kernel_process *process;
+	uint64_t header, task;
+};
+
+#define KERNEL_MAX_FREED 64u /* it is seen within microseconds, if ever */
+
 /* A thread as the source follows it. */
 struct kernel_track {
 	struct kernel_process *process;
@@ -259,6 +267,8 @@ struct capture {
 	struct providers *providers;
 	struct map tracks; /* (process, tid) */
 	struct map open;   /* (process, header) to the struct kernel_track that polls it */
+	struct kernel_freed freed[KERNEL_MAX_FREED];
+	uint32_t n_freed; /* so far; the oldest ones make room */
 	struct kernel_window window;
 	struct kernel_out out;
 	uint64_t n_events, n_lost, first_lost_ns, last_lost_ns;

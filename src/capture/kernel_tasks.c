@@ -227,6 +227,30 @@ static enum trace_outcome tokio_outcome(const struct kernel_record *r, const str
 	return f->shut_down ? TO_UNKNOWN : TO_CANCELLED;
 }
 
+/* What is freed without a word (its function is inlined) is as good as dropped. Or it is about to
+ * be: its last reference is gone, and whoever gave that back comes to the function in a moment. */
+static void found_freed(struct hit *h, struct kernel_frame *f)
+{
+	struct capture *c = h->c;
+
+	f->freed = true;
+	c->freed[c->n_freed++ % KERNEL_MAX_FREED] =
+		(struct kernel_freed){.process = h->p, .header = f->header, .task = f->task};
+}
+
+static bool was_found_freed(const struct hit *h)
+{
+	for (uint32_t i = 0; i < KERNEL_MAX_FREED; i++) {
+		struct kernel_freed *was = &h->c->freed[i];
+
+		if (was->header != h->r->header || was->task != h->task || was->process != h->p)
+			continue;
+		was->process = NULL;
+		return true;
+	}
+	return false;
+}
+
 static int tokio_return(struct hit *h)
 {
 	struct kernel_frame *f;
@@ -238,8 +262,8 @@ static int tokio_return(struct hit *h)
 	freed = f->freed || !(h->r->flags & KF_READ) || is_freed(h->r->words[0]);
 	if (!freed && !(h->r->words[0] & COMPLETE))
 		return close_poll(h, h->r->time, TO_PENDING);
-	/* What is freed without a word (its function is inlined) is as good as dropped. */
-	f->freed = freed;
+	if (freed && !f->freed)
+		found_freed(h, f);
 	return close_poll(h, h->r->time, tokio_outcome(h->r, f, freed));
 }
 
@@ -294,7 +318,9 @@ static int dropped(struct hit *h)
 	struct kernel_frame *f = open_frame(h, h->r->header);
 
 	if (!f)
-		return tell_task(h, TE_DROP, 0);
+		return h->place->type == KH_TOKIO_DEALLOC && was_found_freed(h)
+			       ? 0
+			       : tell_task(h, TE_DROP, 0);
 	if (f->async && !frame_of(h->t, h->r->header))
 		return over_elsewhere(h, f);
 	f->freed = true;
@@ -418,6 +444,8 @@ static int async_return(struct hit *h)
 
 	if (rc < 0 || !f)
 		return rc;
+	if (!f->polled && !f->cancelled) /* over elsewhere: the address may be another task's */
+		return close_poll(h, h->r->time, TO_UNKNOWN);
 	if (h->r->flags & KF_WOKEN)
 		return close_poll(h, h->r->time, TO_PENDING);
 	if (f->freed || (f->kind && !h->kind) ||

@@ -1,7 +1,7 @@
 /*
  * Unit tests of the kernel source: at which instructions a probe may stand, operands as the
- * programs in the kernel have them, records in the order of time; and, where the kernel lets us,
- * both ways of putting probes in, into this very process.
+ * programs in the kernel have them, records in the order of time, what they make of tasks; and,
+ * where the kernel lets us, both ways of putting probes in, into this very process.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -278,12 +278,127 @@ static void test_small_ring(void **state)
 	assert_true(t.n < CALLS);
 }
 
+/* ---- tasks ---- */
+
+#define HEADER 0x7000u
+#define VTABLE 0x5000u
+
+/* Two threads of a process, whose events are in out: all are said to be of one thread, so that
+ * nothing is written. */
+struct two_threads {
+	struct capture_options options;
+	struct capture_shared shared;
+	struct capture c;
+	struct kernel_process p;
+	struct kernel_kind kind;
+	struct kernel_track t[2];
+	uint64_t time;
+};
+
+static struct two_threads *two_threads(bool async)
+{
+	struct two_threads *two = calloc(1, sizeof(*two));
+
+	two->shared.options = &two->options;
+	two->c.shared = &two->shared;
+	two->kind.async = async;
+	two->kind.state_offset = 0;
+	two->kind.task = true;
+	two->t[0].process = two->t[1].process = &two->p;
+	assert_true(map_put(&two->p.kinds, VTABLE, 0, &two->kind) >= 0);
+	return two;
+}
+
+static void two_threads_free(struct two_threads *two)
+{
+	map_done(&two->c.open);
+	map_done(&two->p.kinds);
+	free(two);
+}
+
+/* A hit on one of the threads; `state` is what stands in the task. */
+static void hit(struct two_threads *two, int thread, enum kernel_hook_type type, uint64_t state)
+{
+	struct kernel_place place = {.type = type, .kind = KERNEL_NO_KIND, .waker = KERNEL_NO_KIND};
+	struct kernel_record r = {.time = ++two->time,
+				  .type = KR_HOOK,
+				  .flags = KF_READ,
+				  .sp = 0x1000,
+				  .header = HEADER,
+				  .words = {state, 7, VTABLE, state}};
+
+	assert_int_equal(kernel_task(&two->c, &two->p, &two->t[thread], &place, &r), 0);
+}
+
+static void returns(struct two_threads *two, int thread, uint64_t state)
+{
+	struct kernel_place place = {.type = KH_TOKIO_POLL, .kind = KERNEL_NO_KIND};
+	struct kernel_record r = {.time = ++two->time,
+				  .type = KR_RETURN,
+				  .flags = KF_READ,
+				  .sp = 0x1000,
+				  .header = HEADER,
+				  .words = {state, 0, VTABLE, state}};
+
+	assert_int_equal(kernel_task(&two->c, &two->p, &two->t[thread], &place, &r), 0);
+}
+
+static void told(const struct two_threads *two, const unsigned *types, size_t n)
+{
+	assert_int_equal(two->c.out.n, n);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(two->c.out.events[i].type, types[i]);
+}
+
+#define TOLD(two, ...)                                                                             \
+	told(two, (const unsigned[]){__VA_ARGS__},                                                 \
+	     sizeof((const unsigned[]){__VA_ARGS__}) / sizeof(unsigned))
+
+/* The last reference is given back on another thread, which has not come to the function that
+ * frees when the poll returns. */
+static void test_freed_meanwhile(void **state)
+{
+	struct two_threads *two = two_threads(false);
+
+	hit(two, 0, KH_TOKIO_POLL, 64);
+	returns(two, 0, 2);
+	hit(two, 1, KH_TOKIO_DEALLOC, 2);
+	TOLD(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
+	/* The next one at that place. */
+	hit(two, 0, KH_TOKIO_POLL, 64);
+	hit(two, 1, KH_TOKIO_DEALLOC, 2);
+	returns(two, 0, 0);
+	TOLD(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
+	hit(two, 0, KH_TOKIO_POLL, 64);
+	returns(two, 0, 64 + 2);
+	hit(two, 1, KH_TOKIO_DEALLOC, 2);
+	TOLD(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP, TE_POLL_BEGIN, TE_POLL_END, TE_DROP,
+	     TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
+	two_threads_free(two);
+}
+
+/* async-task's tasks have no id: the place may be another's before the thread that polled says that
+ * the poll is over. */
+static void test_another_at_its_place(void **state)
+{
+	struct two_threads *two = two_threads(true);
+
+	hit(two, 0, KH_ASYNC_RUN, 256 + 1);
+	hit(two, 1, KH_ASYNC_DESTROY, 4);
+	TOLD(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
+	hit(two, 1, KH_ASYNC_SCHEDULE, 256 + 1);
+	hit(two, 0, KH_ASYNC_RETURN, 0);
+	TOLD(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP, TE_SCHEDULE);
+	two_threads_free(two);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_insn_class),  cmocka_unit_test(test_operands),
-		cmocka_unit_test(test_window),	    cmocka_unit_test(test_multi),
-		cmocka_unit_test(test_perf_events), cmocka_unit_test(test_small_ring),
+		cmocka_unit_test(test_insn_class),	cmocka_unit_test(test_operands),
+		cmocka_unit_test(test_window),		cmocka_unit_test(test_multi),
+		cmocka_unit_test(test_perf_events),	cmocka_unit_test(test_small_ring),
+		cmocka_unit_test(test_freed_meanwhile), cmocka_unit_test(test_another_at_its_place),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
