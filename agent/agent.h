@@ -224,6 +224,12 @@ static inline void agent_put(struct ring *r, uint64_t type, uint64_t word1)
 	agent_put_at(r, 0, type, word1);
 }
 
+/* A task's drop comes last, though what came before it was another thread's a moment ago. */
+static inline void agent_put_drop(struct ring *r, uint64_t ref)
+{
+	agent_put_at(r, arch_ticks_after(), AE_DROP, ref);
+}
+
 static inline uint64_t agent_ref(uint64_t kind, uint64_t task)
 {
 	return kind << 48 | (task & AGENT_REF_MASK);

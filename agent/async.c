@@ -128,7 +128,7 @@ static void release(struct ring *r, const struct agent_hook *hook, void *header,
 			return;
 		}
 		if (r && agent_live())
-			agent_put(r, AE_DROP, ref);
+			agent_put_drop(r, ref);
 		((void (*)(void *))hook->drop_ref)(header);
 		return;
 	} while (!__atomic_compare_exchange_n(state, &now, now - REFERENCE, true, __ATOMIC_ACQ_REL,

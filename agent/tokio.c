@@ -39,7 +39,7 @@ static void release(struct ring *r, const struct agent_hook *hook, void *header,
 		   1))
 		return;
 	if (r && agent_live())
-		agent_put(r, AE_DROP, ref);
+		agent_put_drop(r, ref);
 	if (likely(hook->drop_ref != 0))
 		((task_fn)hook->drop_ref)(header);
 }
@@ -362,7 +362,7 @@ void agent_drop(void *header, struct agent_hook *hook)
 	struct ring *r = agent_ring();
 
 	if (likely(r != NULL))
-		agent_put(r, AE_DROP, agent_task_ref(hook, header));
+		agent_put_drop(r, agent_task_ref(hook, header));
 	else
 		agent_no_ring(1);
 }

@@ -15,6 +15,14 @@ static inline uint64_t arch_ticks(void)
 	return (uint64_t)high << 32 | low;
 }
 
+/* The same, but not before what stands before it is done: the counter is read early otherwise,
+ * while an access to memory that another thread holds is still under way. */
+static inline uint64_t arch_ticks_after(void)
+{
+	__asm__ volatile("lfence" ::: "memory");
+	return arch_ticks();
+}
+
 /* The thread pointer: glibc and musl both keep their thread block's own address at its start. */
 static inline uint64_t arch_thread(void)
 {

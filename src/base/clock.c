@@ -2,13 +2,12 @@
  * Clocks, and the map from time stamp counter to CLOCK_MONOTONIC.
  *
  * The counter runs at a constant rate, CLOCK_MONOTONIC at one that NTP steers, so the map is a
- * polygon through pairs of readings. A pair is read before what was stamped since the pair before
- * is mapped: that lies between two points that are known.
+ * polygon through pairs of readings.
  *
- *        ns │              ╱ beyond the last pair: the same slope
- *           │            x   the new pair
+ *        ns │              ╱ beyond the last pair: the average slope
+ *           │            x   the last pair
  *           │         ╱
- *           │      ╱         what is mapped now
+ *           │      ╱         mapped for good
  *           │   x            the pair before
  *           └──────────────── ticks
  */
@@ -18,8 +17,6 @@
 #include <time.h>
 
 #define PAIR_TRIES 10
-/* Reading a pair errs by some ten ns: over less time than this a slope would be noise. */
-#define MIN_INTERVAL_NS 1000000
 
 static uint64_t now_ns(clockid_t id)
 {
@@ -73,6 +70,20 @@ static void wait_ns(uint64_t ns)
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
 }
 
+static double slope(const struct clock_pair *from, const struct clock_pair *to)
+{
+	return (double)(to->ns - from->ns) / (double)(to->ticks - from->ticks);
+}
+
+static void add(struct clock_map *m, const struct clock_pair *pair)
+{
+	m->base = m->last;
+	m->last = *pair;
+	m->ns_per_tick = slope(&m->base, &m->last);
+	m->average = slope(&m->first, &m->last);
+	m->pairs[m->n_pairs++ % CLOCK_PAIRS] = *pair;
+}
+
 void clock_map_init(struct clock_map *m, uint64_t settle_ns)
 {
 	struct clock_pair first, second;
@@ -82,10 +93,8 @@ void clock_map_init(struct clock_map *m, uint64_t settle_ns)
 		wait_ns(settle_ns);
 		clock_pair_read(&second);
 	} while (second.ns == first.ns || second.ticks == first.ticks);
-
-	double slope = (double)(second.ns - first.ns) / (double)(second.ticks - first.ticks);
-	*m = (struct clock_map){
-		.base = first, .ns_per_tick = slope, .earlier_ns_per_tick = slope, .last = second};
+	*m = (struct clock_map){.first = first, .last = first, .pairs = {first}, .n_pairs = 1};
+	add(m, &second);
 }
 
 void clock_map_add(struct clock_map *m)
@@ -93,26 +102,44 @@ void clock_map_add(struct clock_map *m)
 	struct clock_pair now;
 
 	clock_pair_read(&now);
-	if (now.ns < m->last.ns + MIN_INTERVAL_NS || now.ticks <= m->last.ticks)
-		return;
-	m->earlier_ns_per_tick = m->ns_per_tick;
-	m->ns_per_tick = (double)(now.ns - m->last.ns) / (double)(now.ticks - m->last.ticks);
-	m->base = m->last;
-	m->last = now;
+	if (now.ns > m->last.ns && now.ticks > m->last.ticks)
+		add(m, &now);
+}
+
+static uint64_t beyond(const struct clock_pair *from, uint64_t ticks, double ns_per_tick)
+{
+	/* Ticks come from a program that may be hostile: stay within u64 whatever they are. */
+	double ns = (double)(ticks - from->ticks) * ns_per_tick;
+	uint64_t sum;
+
+	if (ns >= 0x1p63 || __builtin_add_overflow(from->ns, (uint64_t)ns, &sum))
+		return UINT64_MAX;
+	return sum;
+}
+
+/* Stamped a while ago, or hostile. */
+static uint64_t long_ago(const struct clock_map *m, uint64_t ticks)
+{
+	uint64_t n = m->n_pairs < CLOCK_PAIRS ? m->n_pairs : CLOCK_PAIRS;
+	const struct clock_pair *to = &m->base, *from = to;
+
+	for (uint64_t i = 2; i < n; i++) {
+		from = &m->pairs[(m->n_pairs - 1 - i) % CLOCK_PAIRS];
+		if (ticks >= from->ticks)
+			return beyond(from, ticks, slope(from, to));
+		to = from;
+	}
+	double ns = (double)(from->ticks - ticks) * m->average;
+	return ns >= (double)from->ns ? 0 : from->ns - (uint64_t)ns;
 }
 
 uint64_t clock_map_ns(const struct clock_map *m, uint64_t ticks)
 {
-	/* Ticks come from a program that may be hostile: stay within u64 whatever they are. */
-	if (ticks >= m->base.ticks) {
-		double ns = (double)(ticks - m->base.ticks) * m->ns_per_tick;
-		uint64_t sum;
-		if (ns >= 0x1p63 || __builtin_add_overflow(m->base.ns, (uint64_t)ns, &sum))
-			return UINT64_MAX;
-		return sum;
-	}
-	double ns = (double)(m->base.ticks - ticks) * m->earlier_ns_per_tick;
-	return ns >= (double)m->base.ns ? 0 : m->base.ns - (uint64_t)ns;
+	if (ticks < m->base.ticks)
+		return long_ago(m, ticks);
+	if (ticks > m->last.ticks)
+		return beyond(&m->last, ticks, m->average);
+	return m->base.ns + (uint64_t)((double)(ticks - m->base.ticks) * m->ns_per_tick);
 }
 
 uint64_t clock_ticks_restore(uint64_t low56, uint64_t near_ticks)

@@ -20,16 +20,19 @@ struct clock_pair {
 void clock_pair_read(struct clock_pair *ret);
 
 /*
- * A map from ticks to ns: piecewise linear along pairs. clock_map_add() before stamps are mapped
- * keeps the error at that of reading a pair, some ten ns, however long ago the pair before was;
- * calls that come too soon after the last do nothing. What was stamped before the last pair but one
- * is mapped by the slope between those two.
+ * A map from ticks to ns: a polygon through pairs. Stamps that lie between two of its pairs are
+ * mapped for good: a later pair changes nothing of them, so stamps of all threads keep their order
+ * whenever they are mapped, and the error is that of reading a pair, some ten ns. Beyond the last
+ * pair, and before the oldest that is remembered, the map goes on by the average slope.
  */
+#define CLOCK_PAIRS 64u
 struct clock_map {
-	struct clock_pair base;	    /* the last pair but one */
-	double ns_per_tick;	    /* from the base on */
-	double earlier_ns_per_tick; /* before it */
-	struct clock_pair last;
+	struct clock_pair base, last; /* the last two */
+	double ns_per_tick;	      /* between them */
+	double average;		      /* ns per tick since the first pair */
+	struct clock_pair first;
+	struct clock_pair pairs[CLOCK_PAIRS]; /* a ring: number i stands at i % CLOCK_PAIRS */
+	uint64_t n_pairs;		      /* ever */
 };
 /* Takes a first pair and, over about `settle_ns`, a second one. */
 void clock_map_init(struct clock_map *m, uint64_t settle_ns);

@@ -218,7 +218,7 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 
 static void renew_deadline(struct capture *c)
 {
-	uint64_t ticks = (uint64_t)(DEADLINE_NS / c->drain.clock.ns_per_tick);
+	uint64_t ticks = (uint64_t)(DEADLINE_NS / c->drain.clock.average);
 
 	for (size_t i = 0; i < c->n_sources; i++)
 		__atomic_store_n(&c->sources[i].rings.area->deadline, clock_ticks() + ticks,
@@ -413,7 +413,6 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	int rc = 0;
 
 	c->drain_start_ns = now;
-	clock_map_add(&d->clock);
 	renew_deadline(c);
 	/* Whether they live is asked before the drain: what a program wrote before its end is in
 	 * the rings then. */
@@ -439,6 +438,7 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	for (size_t i = 0; i < c->n_sources && rc == 0; i++)
 		if (c->sources[i].alive)
 			rc = take_places(c, &c->sources[i]);
+	clock_map_add(&d->clock);
 	if (rc == 0)
 		rc = drain_all(c);
 	if (threads) {
@@ -513,6 +513,7 @@ static int close_source(struct capture *c, struct source *s, struct capture_stat
 
 	end_places(c, s);
 	s->alive = attach_alive(s->attach);
+	clock_map_add(&c->drain.clock);
 	rc = drain_source(&c->drain, s);
 	if (rc == 0 && s->alive) {
 		attach_counters(s->attach, &short_calls, &no_ring);

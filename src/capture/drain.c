@@ -224,7 +224,7 @@ static const struct translation {
 
 static uint64_t ticks_to_ns(const struct drain *d, uint64_t ticks)
 {
-	return (uint64_t)((double)ticks * d->clock.ns_per_tick);
+	return (uint64_t)((double)ticks * d->clock.average);
 }
 
 /* False if the event makes no sense. */
@@ -407,6 +407,22 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 	return rc;
 }
 
+/*
+ * Of the n events that were copied, those that the map of the clocks knows for good. The others
+ * stay where they are until the next pair: mapped by a guess at the slope, they would come out
+ * ahead of what other threads did after them, and that is mapped when more is known.
+ */
+static size_t count_due(const struct drain *d, size_t n)
+{
+	for (; n; n--) {
+		uint64_t ticks = clock_ticks_restore(d->raw[n - 1].word0 >> 8, d->now_ticks);
+
+		if (ticks <= d->clock.last.ticks || ticks > d->now_ticks)
+			break;
+	}
+	return n;
+}
+
 int drain_source(struct drain *d, struct source *s)
 {
 	uint32_t used = ring_set_used(&s->rings);
@@ -428,9 +444,15 @@ int drain_source(struct drain *d, struct source *s)
 		if (fill > d->fill)
 			d->fill = fill;
 		while (rc == 0 && c->tail != head) {
+			size_t n = ring_set_copy(&s->rings, i, head, d->raw), due;
+
 			/* Events up to here were stamped before now. */
 			d->now_ticks = clock_ticks();
-			rc = take_events(d, s, c, ring_set_take(&s->rings, i, head, d->raw));
+			due = count_due(d, n);
+			ring_set_give(&s->rings, i, due);
+			rc = take_events(d, s, c, due);
+			if (due < n)
+				break;
 		}
 	}
 	if (rc == 0)

@@ -59,12 +59,11 @@ uint64_t ring_set_head(struct ring_set *s, uint32_t i, bool *ret_damaged)
 	return c->tail;
 }
 
-size_t ring_set_take(struct ring_set *s, uint32_t i, uint64_t limit,
+size_t ring_set_copy(const struct ring_set *s, uint32_t i, uint64_t limit,
 		     struct agent_event out[RING_BATCH])
 {
-	struct ring *r = ring_set_at(s, i);
-	struct ring_cursor *c = &s->cursors[i];
-	const char *events = (const char *)(r + 1);
+	const struct ring_cursor *c = &s->cursors[i];
+	const char *events = (const char *)(ring_set_at(s, i) + 1);
 	uint64_t left = limit - c->tail, mask = s->ring_bytes - 1;
 	size_t bytes = left < RING_BATCH * sizeof(*out) ? left : RING_BATCH * sizeof(*out);
 	size_t first = s->ring_bytes - (c->tail & mask);
@@ -73,9 +72,15 @@ size_t ring_set_take(struct ring_set *s, uint32_t i, uint64_t limit,
 		first = bytes;
 	memcpy(out, events + (c->tail & mask), first);
 	memcpy((char *)out + first, events, bytes - first);
-	c->tail += bytes;
-	__atomic_store_n(&r->tail, c->tail, __ATOMIC_RELEASE);
 	return bytes / sizeof(*out);
+}
+
+void ring_set_give(struct ring_set *s, uint32_t i, size_t n)
+{
+	struct ring_cursor *c = &s->cursors[i];
+
+	c->tail += n * sizeof(struct agent_event);
+	__atomic_store_n(&ring_set_at(s, i)->tail, c->tail, __ATOMIC_RELEASE);
 }
 
 bool ring_set_release(struct ring_set *s, uint32_t i, uint32_t own_tid)

@@ -39,11 +39,12 @@ struct ring *ring_set_at(const struct ring_set *s, uint32_t i);
 
 #define RING_BATCH 4096u
 
-/* Copies up to RING_BATCH events that ring i had when `limit` was taken (ring_set_head) and gives
- * their room back. The copy is what is looked at: the target can change it no more. Returns the
- * number. */
-size_t ring_set_take(struct ring_set *s, uint32_t i, uint64_t limit,
+/* Copies up to RING_BATCH events that ring i had when `limit` was taken (ring_set_head). The copy
+ * is what is looked at: the target can change it no more. Returns the number. */
+size_t ring_set_copy(const struct ring_set *s, uint32_t i, uint64_t limit,
 		     struct agent_event out[RING_BATCH]);
+/* Gives the room of the first n of them back. */
+void ring_set_give(struct ring_set *s, uint32_t i, size_t n);
 /* How far ring i is written. A head that can't be is taken as the end of what is there:
  * *ret_damaged is set, and the cursor stands at it. */
 uint64_t ring_set_head(struct ring_set *s, uint32_t i, bool *ret_damaged);

@@ -43,6 +43,14 @@ static void write_event(struct ring_set *s, uint32_t i, uint64_t value)
 	r->head += sizeof(*events);
 }
 
+static size_t take(struct ring_set *s, uint32_t i, uint64_t limit, struct agent_event *out)
+{
+	size_t n = ring_set_copy(s, i, limit, out);
+
+	ring_set_give(s, i, n);
+	return n;
+}
+
 static void test_in_order(void **state)
 {
 	static struct agent_event out[RING_BATCH];
@@ -61,7 +69,7 @@ static void test_in_order(void **state)
 		for (unsigned k = 0; k < n; k++)
 			write_event(&s, 1, written++);
 		uint64_t head = ring_set_head(&s, 1, &damaged);
-		size_t got = ring_set_take(&s, 1, head, out);
+		size_t got = take(&s, 1, head, out);
 		assert_int_equal(got, n);
 		for (size_t k = 0; k < got; k++, taken++) {
 			assert_int_equal(out[k].word0, taken);
@@ -71,6 +79,27 @@ static void test_in_order(void **state)
 	}
 	assert_false(damaged);
 	assert_true(taken > 10 * N_EVENTS);
+	ring_set_done(&s);
+	free(area);
+}
+
+/* What is not given back is copied again. */
+static void test_part_of_it(void **state)
+{
+	static struct agent_event out[RING_BATCH];
+	size_t bytes;
+	struct ring_area *area = new_area(&bytes);
+	struct ring_set s;
+	bool damaged = false;
+
+	assert_int_equal(ring_set_init(&s, area, bytes), 0);
+	for (unsigned k = 0; k < 5; k++)
+		write_event(&s, 0, k);
+	assert_int_equal(ring_set_copy(&s, 0, ring_set_head(&s, 0, &damaged), out), 5);
+	ring_set_give(&s, 0, 2);
+	assert_int_equal(ring_set_at(&s, 0)->tail, 2 * sizeof(struct agent_event));
+	assert_int_equal(ring_set_copy(&s, 0, ring_set_head(&s, 0, &damaged), out), 3);
+	assert_int_equal(out[0].word0, 2);
 	ring_set_done(&s);
 	free(area);
 }
@@ -136,7 +165,7 @@ static void test_hostile_heads(void **state)
 		assert_true(damaged);
 		assert_int_equal(s.cursors[2].tail, head); /* nothing is there to be taken */
 		assert_int_equal(head % sizeof(struct agent_event), 0);
-		assert_int_equal(ring_set_take(&s, 2, head, out), 0);
+		assert_int_equal(take(&s, 2, head, out), 0);
 
 		/* And from there on it works again. */
 		r->head = head;
@@ -145,14 +174,14 @@ static void test_hostile_heads(void **state)
 			write_event(&s, 2, k);
 		head = ring_set_head(&s, 2, &damaged);
 		assert_false(damaged);
-		assert_int_equal(ring_set_take(&s, 2, head, out), N_EVENTS);
+		assert_int_equal(take(&s, 2, head, out), N_EVENTS);
 		assert_int_equal(out[N_EVENTS - 1].word0, N_EVENTS - 1);
 	}
 	/* A tail that the target wrote is ours again after the next taking. */
 	ring_set_at(&s, 2)->tail = 12345;
 	bool damaged = false;
 	write_event(&s, 2, 1);
-	assert_int_equal(ring_set_take(&s, 2, ring_set_head(&s, 2, &damaged), out), 1);
+	assert_int_equal(take(&s, 2, ring_set_head(&s, 2, &damaged), out), 1);
 	assert_int_equal(ring_set_at(&s, 2)->tail, s.cursors[2].tail);
 	ring_set_done(&s);
 	free(area);
@@ -172,7 +201,7 @@ static void test_release(void **state)
 	r->owner = 77;
 	write_event(&s, 0, 5);
 	assert_false(ring_set_release(&s, 0, 77)); /* an event is left */
-	ring_set_take(&s, 0, ring_set_head(&s, 0, &damaged), out);
+	take(&s, 0, ring_set_head(&s, 0, &damaged), out);
 	assert_false(ring_set_release(&s, 0, 78)); /* another thread has it */
 	assert_false(ring_set_release(&s, 0, 0));
 	assert_int_equal(r->owner, 77);
@@ -185,9 +214,8 @@ static void test_release(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_in_order),
-		cmocka_unit_test(test_hostile_sizes),
-		cmocka_unit_test(test_hostile_heads),
+		cmocka_unit_test(test_in_order),      cmocka_unit_test(test_part_of_it),
+		cmocka_unit_test(test_hostile_sizes), cmocka_unit_test(test_hostile_heads),
 		cmocka_unit_test(test_release),
 	};
 

@@ -1,0 +1,25 @@
+"""A plugin of pytest's: what a failed test recorded is kept in pollux-failed below the folder for
+temporary files, for pytest clears its own after a few runs."""
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+KEPT = Path(tempfile.gettempdir()) / "pollux-failed"
+MAX_BYTES = 32 << 20
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if call.when != "call" or not outcome.get_result().failed or not folder:
+        return
+    to = KEPT / "".join(c if c.isalnum() or c in "-_." else "_" for c in item.name)
+    for path in folder.rglob("*.plx"):
+        if path.is_file() and path.stat().st_size <= MAX_BYTES:
+            to.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, to / path.name)
+    if to.exists():
+        outcome.get_result().sections.append(("Kept", f"what it recorded: {to}"))
