@@ -39,20 +39,23 @@ uint64_t agent_call_begin(const struct agent_hook *hook)
 
 void agent_call_end(const struct agent_hook *hook, uint64_t begun)
 {
-	struct ring *r = agent_peek_ring();
+	uint64_t ticks = 0;
 
-	if (begun == CALL_PASS || !r || !agent_live())
+	if (begun == CALL_PASS)
 		return;
-	if (begun == CALL_PARK) {
-		agent_put(r, AE_UNPARK, agent_ref(hook->kind, 0));
-		return;
+	/* Most calls are short, and nothing more is looked at than the time. */
+	if (begun != CALL_PARK) {
+		ticks = arch_ticks() - begun;
+		if (likely(ticks < agent_state()->call_min_ticks))
+			return;
 	}
-	uint64_t ticks = arch_ticks() - begun;
-	struct agent_state *s = agent_state();
-	if (ticks >= s->call_min_ticks)
-		agent_put(r, AE_BLOCK, agent_ref(hook->kind, ticks));
+	struct ring *r = agent_peek_ring();
+	if (!r || !agent_live())
+		return;
+	if (begun == CALL_PARK)
+		agent_put(r, AE_UNPARK, agent_ref(hook->kind, 0));
 	else
-		s->short_calls++;
+		agent_put(r, AE_BLOCK, agent_ref(hook->kind, ticks));
 }
 
 void agent_spawn(const struct agent_hook *hook)

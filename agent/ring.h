@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 6u
+#define AGENT_ABI 7u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -299,7 +299,7 @@ _Static_assert(sizeof(struct agent_node) == 16, "agent_node");
 
 /*
  * The agent's private state at the start of the state part. The tool fills it before it flips the
- * first slot; the agent changes only what is said so.
+ * first slot; the agent changes only what is said so, and rarely: all threads read it all the time.
  */
 struct agent_state {
 	uint64_t magic;
@@ -320,7 +320,6 @@ struct agent_state {
 	uint64_t eh_frame;	 /* address of the agent's .eh_frame, to be registered */
 	uint32_t registered;	 /* agent: 0 not yet, 1 under way, 2 done, 3 there is no way to */
 	uint32_t call_min_ticks; /* AE_BLOCK only for calls that took at least as long */
-	uint64_t short_calls;	 /* agent: calls inside polls that were shorter (approximate) */
 	uint64_t no_ring;	 /* agent: events dropped since no ring was free (exact) */
 	/* Threads that stood in a block_on when the tool came, by tid: they get a ring at their
 	 * next blocking call, as the others do at their first poll, wake or spawn. The agent zeroes

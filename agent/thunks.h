@@ -9,7 +9,7 @@
 #define HOOK_KIND 26
 #define STATE_WRAP 68
 #define FUTURE_BYTES 48
-#define AGENT_STATE_BYTES (224 + 8192 * 32)
+#define AGENT_STATE_BYTES (192 + 8192 * 32)
 #define CALL_FUTEX 1
 #define SYS_FUTEX 202
 /* The FUTEX_* operations that wait: WAIT, LOCK_PI, WAIT_BITSET, LOCK_PI2. */

@@ -37,6 +37,18 @@ class Nothing:
         yield
 
 
+class Slower(Nothing):
+    """Not recorded, but each answer of the echo server takes a little longer: what that alone does."""
+
+    def __init__(self, ns):
+        super().__init__()
+        self.name = f"nothing, {ns} ns more work"
+        self.ns = ns
+
+    def env(self):
+        return {"ECHO_WORK_NS": str(self.ns)}
+
+
 class Pollux(Nothing):
     name = "pollux"
 

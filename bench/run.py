@@ -49,7 +49,7 @@ def rounds(size, kinds, measure):
             result = measure(recorder)
             result["facts"] = recorder.facts
             results[recorder.name].append(result)
-            print(f"   round {number + 1}/{size.rounds}  {recorder.name:18}"
+            print(f"   round {number + 1}/{size.rounds}  {recorder.name:22}"
                   + "  ".join(f"{key} {value:,.0f}" for key, value in result.items()
                               if key not in ("facts", "n")), file=sys.stderr)
     return results
@@ -96,7 +96,9 @@ def storm_rows(size, kinds, paths, what, on):
 
 
 def echo_rows(size, kinds, paths):
-    results = rounds(size, kinds, lambda recorder: programs.echo(
+    # How much a little more work loses here: the scale on which the recorders stand.
+    scale = [recorders.Slower(100), recorders.Slower(250)]
+    results = rounds(size, kinds[:1] + scale + kinds[1:], lambda recorder: programs.echo(
         paths[recorder.build], paths["load"], recorder, size.connections, size.seconds))
     rows = [[name, f"{middle(results, name, 'per_second'):,.0f}",
              f"{100 * (ratio(results, name, 'per_second') - 1):+.1f} %",

@@ -133,18 +133,7 @@ static uint64_t long_ago(const struct clock_map *m, uint64_t ticks)
 	return ns >= (double)from->ns ? 0 : from->ns - (uint64_t)ns;
 }
 
-uint64_t clock_map_ns(const struct clock_map *m, uint64_t ticks)
+uint64_t clock_map_far(const struct clock_map *m, uint64_t ticks)
 {
-	if (ticks < m->base.ticks)
-		return long_ago(m, ticks);
-	if (ticks > m->last.ticks)
-		return beyond(&m->last, ticks, m->average);
-	return m->base.ns + (uint64_t)((double)(ticks - m->base.ticks) * m->ns_per_tick);
-}
-
-uint64_t clock_ticks_restore(uint64_t low56, uint64_t near_ticks)
-{
-	/* The signed distance within 56 bits, extended to 64. */
-	uint64_t distance = (low56 - near_ticks) << 8;
-	return near_ticks + (uint64_t)((int64_t)distance >> 8);
+	return ticks < m->base.ticks ? long_ago(m, ticks) : beyond(&m->last, ticks, m->average);
 }

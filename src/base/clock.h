@@ -37,9 +37,21 @@ struct clock_map {
 /* Takes a first pair and, over about `settle_ns`, a second one. */
 void clock_map_init(struct clock_map *m, uint64_t settle_ns);
 void clock_map_add(struct clock_map *m);
-uint64_t clock_map_ns(const struct clock_map *m, uint64_t ticks);
+/* Not between the last two pairs. */
+uint64_t clock_map_far(const struct clock_map *m, uint64_t ticks);
+static inline uint64_t clock_map_ns(const struct clock_map *m, uint64_t ticks)
+{
+	if (ticks < m->base.ticks || ticks > m->last.ticks)
+		return clock_map_far(m, ticks);
+	return m->base.ns + (uint64_t)((double)(int64_t)(ticks - m->base.ticks) * m->ns_per_tick);
+}
 /* The full counter from its low 56 bits, given a full reading less than 2^55 ticks (about
  * 130 days) away. */
-uint64_t clock_ticks_restore(uint64_t low56, uint64_t near_ticks);
+static inline uint64_t clock_ticks_restore(uint64_t low56, uint64_t near_ticks)
+{
+	/* The signed distance within 56 bits, extended to 64. */
+	uint64_t distance = (low56 - near_ticks) << 8;
+	return near_ticks + (uint64_t)((int64_t)distance >> 8);
+}
 
 #endif

@@ -508,7 +508,7 @@ static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 static int close_source(struct capture *c, struct source *s, struct capture_stats *stats,
 			struct error *err)
 {
-	uint64_t short_calls, no_ring = 0;
+	uint64_t no_ring = 0;
 	int detached = attach_close(s->attach, err), rc;
 
 	end_places(c, s);
@@ -516,7 +516,7 @@ static int close_source(struct capture *c, struct source *s, struct capture_stat
 	clock_map_add(&c->drain.clock);
 	rc = drain_source(&c->drain, s);
 	if (rc == 0 && s->alive) {
-		attach_counters(s->attach, &short_calls, &no_ring);
+		attach_no_ring(s->attach, &no_ring);
 		rc = drain_threads(&c->drain, s);
 	}
 	if (rc == 0)

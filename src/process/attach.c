@@ -657,16 +657,10 @@ uint64_t attach_total_ns(const struct attach *a)
 	return a->total_ns;
 }
 
-int attach_counters(struct attach *a, uint64_t *ret_short_calls, uint64_t *ret_no_ring)
+int attach_no_ring(struct attach *a, uint64_t *ret_events)
 {
-	struct agent_state state;
-	int rc = memory_read(&a->process, a->layout.data, &state, sizeof(state));
-
-	if (rc < 0)
-		return rc;
-	*ret_short_calls = state.short_calls;
-	*ret_no_ring = state.no_ring;
-	return 0;
+	return memory_read_u64(&a->process, a->layout.data + offsetof(struct agent_state, no_ring),
+			       ret_events);
 }
 
 int attach_read(const struct attach *a, uint64_t addr, void *out, size_t len)

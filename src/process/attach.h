@@ -92,7 +92,7 @@ struct attach_root {
 size_t attach_roots(const struct attach *a, const struct attach_root **ret);
 /* Coverage of finding and hooking together; strings belong to a. */
 size_t attach_coverage(const struct attach *a, const struct trace_coverage **ret);
-/* Threads stood still for so long, in all; the whole attach took so long; agent's own counters. */
+/* Threads stood still for so long, in all; the whole attach took so long. */
 uint64_t attach_stop_ns(const struct attach *a);
 uint64_t attach_total_ns(const struct attach *a);
 /* Gives the tasks of an agent kind a layout program (agent/ring.h), while the program runs.
@@ -102,6 +102,7 @@ int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_
 int attach_read(const struct attach *a, uint64_t addr, void *out, size_t len);
 /* The file of an object, the attach's own file descriptor; -1: none. Any thread may ask. */
 int attach_object_fd(const struct attach *a, const struct attach_object *o);
-int attach_counters(struct attach *a, uint64_t *ret_short_calls, uint64_t *ret_no_ring);
+/* So many events were dropped since no ring was free. */
+int attach_no_ring(struct attach *a, uint64_t *ret_events);
 
 #endif
