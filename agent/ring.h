@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 7u
+#define AGENT_ABI 8u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -168,10 +168,9 @@ enum agent_hook_type {
 	AH_PANIC,	   /* _Unwind_RaiseException in a GOT: a panic starts on this thread */
 	AH_ASYNC_CANCEL,   /* TaskVTable.drop_future(header), called where a task isn't run any more
 			    */
-	AH_FUTURE,	   /* a word (of a vtable, of a GOT) that holds a future's poll function */
-	AH_FUTURE_CALL,	   /* the same, the four bytes in the code by which an instruction reaches
-			    * it: the target of a call or jump, relative to what follows them */
-	AH_TOKIO_READ,	   /* Vtable.try_read_output(header, ...) */
+	AH_FUTURE,     /* a word (of a vtable, of a GOT) that holds a future's poll function, or a
+			* call of it */
+	AH_TOKIO_READ, /* Vtable.try_read_output(header, ...) */
 	AH_N_TYPES,
 };
 
@@ -180,7 +179,7 @@ enum agent_hook_type {
  *
  *   slot (all types but two)     b8 imm32   mov $hook,%eax
  *                                e9 rel32   jmp thunk           padded to AGENT_STUB_BYTES
- *                                (also what a call of AH_FUTURE_CALL leads to)
+ *                                (also what a call of AGENT_HOOK_CALL leads to)
  *
  *   AH_SPAWN, AH_ROOT_ENTER      lea -128(%rsp),%rsp            over the red zone
  *   (a trampoline near the       pushfq; push %rax
@@ -204,6 +203,9 @@ enum agent_hook_flags {
 	/* Every future that lies in what is polled is told by AE_FUTURE_WAS and AE_FUTURE_AT, and
 	 * the end of the poll has no await point then; but of a future that is alone it has. */
 	AGENT_HOOK_LIST = 8,
+	/* No slot, but four bytes in the code by which an instruction reaches the function: the
+	 * target of a call or jump, relative to what follows them. */
+	AGENT_HOOK_CALL = 16,
 };
 
 /*

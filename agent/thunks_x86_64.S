@@ -15,7 +15,7 @@
 	.type agent_image, @object
 agent_image:
 	.quad 0x0031786c6c6f70	/* AGENT_MAGIC */
-	.long 7			/* AGENT_ABI */
+	.long 8			/* AGENT_ABI */
 	.long agent_image_end - agent_image
 	.long AGENT_STATE_BYTES
 	.long agent_eh_frame - agent_image
@@ -38,9 +38,8 @@ agent_image:
 	.long thunk_raise - agent_image
 	.long thunk_async_cancel - agent_image
 	.long thunk_future - agent_image
-	.long thunk_future - agent_image
 	.long thunk_tokio_read - agent_image
-	.fill 24 - 19, 4, 0
+	.fill 24 - 18, 4, 0
 agent_image_state:
 	.quad 0
 agent_image_hooks:

@@ -358,7 +358,7 @@ static int load(void *arg)
 		struct agent_hook *hook = &a->hooks.table[i];
 
 		if (hook->type == AH_TOKIO_POLL || hook->type == AH_ASYNC_RUN ||
-		    hook->type == AH_FUTURE || hook->type == AH_FUTURE_CALL)
+		    hook->type == AH_FUTURE)
 			hook->flags |= AGENT_HOOK_LIST;
 	}
 	if (rc == 0)

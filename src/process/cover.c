@@ -66,8 +66,7 @@ static int tell_left_futures(struct cover *c, struct hooked_object *const *objec
 	return buf_failed(&text) ? -ENOMEM : cover_add(c, FUTURES, 0, n, text.data);
 }
 
-static int tell_futures(struct cover *c, struct hooked_object *const *objects, size_t n_objects,
-			const struct hooks *h)
+static int tell_futures(struct cover *c, struct hooked_object *const *objects, size_t n_objects)
 {
 	const char *told[MAX_REASONS];
 	size_t n_told = 0, n_hooked = 0;
@@ -97,9 +96,6 @@ static int tell_futures(struct cover *c, struct hooked_object *const *objects, s
 		rc = cover_add(c, "inlined futures", 0, 0,
 			       "without debug information nothing tells of those whose polls the "
 			       "optimiser made a part of their awaiters'");
-	if (rc == 0 && h->n_calls_left)
-		rc = cover_add(c, "calls of futures", h->n_calls - h->n_calls_left, h->n_calls,
-			       "they changed while pollux attached");
 	return rc;
 }
 
@@ -122,7 +118,13 @@ int cover_tell(struct cover *c, struct hooked_object *const *objects, size_t n_o
 			: h->n_unbound	 ? "the others are bound at the first call"
 					 : "");
 	if (rc == 0 && futures)
-		rc = tell_futures(c, objects, n_objects, h);
+		rc = tell_futures(c, objects, n_objects);
+	if (rc == 0 && h->n_wakes)
+		rc = cover_add(c, "wakers' direct calls", h->n_wakes, h->n_wakes, "");
+	if (rc == 0 && h->n_calls_left)
+		rc = cover_add(
+			c, "changed calls", h->n_calls - h->n_calls_left, h->n_calls,
+			"the others were not what the file says, or changed while pollux attached");
 	if (rc == 0)
 		rc = cover_add(c, "patched spawn sites", h->n_sites - h->n_sites_left, h->n_sites,
 			       h->n_sites_left ? "tasks of the others are seen from their first "

@@ -60,6 +60,27 @@ static int add_call(struct hooks *h, const struct agent_hook *hook)
 	return 0;
 }
 
+int future_hooks_call(struct hooks *h, const struct process *p, uint64_t at, uint64_t target,
+		      const struct agent_hook *like)
+{
+	struct agent_hook *hook;
+	uint32_t field;
+
+	if (memory_read(p, at, &field, FIELD) < 0 || field != distance(at, target)) {
+		h->n_calls_left++;
+		return 0;
+	}
+	hook = hooks_add(h);
+	if (!hook)
+		return -ENOMEM;
+	*hook = *like;
+	hook->orig = target;
+	hook->slot = at;
+	hook->saved = field;
+	hook->flags |= AGENT_HOOK_CALL;
+	return add_call(h, hook);
+}
+
 static int plan_one(struct hooks *h, struct hooked_object *o, struct find_future *f,
 		    const uint64_t *saved)
 {
@@ -77,14 +98,15 @@ static int plan_one(struct hooks *h, struct hooked_object *o, struct find_future
 
 		if (!hook)
 			return -ENOMEM;
-		hook->type = word ? AH_FUTURE : AH_FUTURE_CALL;
+		hook->type = AH_FUTURE;
 		hook->kind = number;
 		hook->orig = f->poll + bias;
 		hook->slot = f->uses[i].at + bias;
 		hook->saved = saved[i];
 		hook->result = f->result;
 		hook->pending = f->pending;
-		hook->flags = f->memory ? AGENT_HOOK_MEMORY : 0;
+		hook->flags = (uint16_t)((f->memory ? AGENT_HOOK_MEMORY : 0) |
+					 (word ? 0 : AGENT_HOOK_CALL));
 		if (!word && add_call(h, hook) < 0)
 			return -ENOMEM;
 	}
@@ -179,7 +201,7 @@ bool future_hooks_left(const struct process *p, const struct agent_hook *hook, u
 {
 	uint32_t field;
 
-	return hook->type == AH_FUTURE_CALL && memory_read(p, hook->slot, &field, FIELD) == 0 &&
+	return hook_is_call(hook) && memory_read(p, hook->slot, &field, FIELD) == 0 &&
 	       field == distance(hook->slot, stub);
 }
 

@@ -10,6 +10,10 @@
 /* Plans the hooks of an object's futures; those that are left alone get their `trouble`. */
 int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_object *o,
 		      struct error *err);
+/* Plans the hook of one call: four bytes at `at` that lead to `target`, both addresses in the
+ * process. What isn't there as expected is counted as left. -ENOMEM or 0. */
+int future_hooks_call(struct hooks *h, const struct process *p, uint64_t at, uint64_t target,
+		      const struct agent_hook *like);
 /* Where the calls will lead to. */
 void future_hooks_place(struct hooks *h, const struct layout *l);
 /* All threads are stopped. Calls that are not as they were are left alone and counted. */

@@ -183,11 +183,29 @@ static int plan_kind(struct plan *at, const struct find_kind *k)
 	return rc;
 }
 
+/* Of the wakers of tasks: which of the header's words are which. */
+static struct agent_hook like_waker(const struct hooked_object *o, const struct find_waker *w)
+{
+	const struct finding *f = &o->attach.finding;
+	struct agent_hook like = {.kind = AGENT_KIND_NONE, .vtable = w->vtable + o->attach.bias};
+
+	/* All kinds of a runtime have the same header: any of them tells its offsets. */
+	for (size_t i = 0; i < f->n_kinds && !w->root; i++) {
+		const struct find_kind *k = &f->kinds[i];
+
+		if (k->runtime != w->runtime)
+			continue;
+		like.vtable_offset = k->vtable_offset;
+		like.state_offset = k->state_offset;
+		like.poll_offset = (uint16_t)(k->poll_slot - k->vtable);
+		break;
+	}
+	return like;
+}
+
 static int plan_waker(struct plan *at, const struct find_waker *w)
 {
-	const struct finding *f = &at->o->attach.finding;
-	struct agent_hook like = {.kind = AGENT_KIND_NONE,
-				  .vtable = w->vtable + at->o->attach.bias};
+	struct agent_hook like = like_waker(at->o, w);
 	enum agent_hook_type type = AH_ROOT_WAKE;
 	int rc;
 
@@ -199,18 +217,8 @@ static int plan_waker(struct plan *at, const struct find_waker *w)
 		kind->object = &at->o->attach;
 		kind->waker = w;
 	} else {
-		type = is_async_task(f, w->runtime) ? AH_ASYNC_WAKE : AH_TOKIO_WAKE;
-		/* All kinds of a runtime have the same header: any of them tells its offsets. */
-		for (size_t i = 0; i < f->n_kinds; i++) {
-			const struct find_kind *k = &f->kinds[i];
-
-			if (k->runtime != w->runtime)
-				continue;
-			like.vtable_offset = k->vtable_offset;
-			like.state_offset = k->state_offset;
-			like.poll_offset = (uint16_t)(k->poll_slot - k->vtable);
-			break;
-		}
+		type = is_async_task(&at->o->attach.finding, w->runtime) ? AH_ASYNC_WAKE
+									 : AH_TOKIO_WAKE;
 	}
 	rc = plan_slot(at, w->wake_slot, w->wake, type, &like);
 	if (rc == 0)
@@ -220,12 +228,47 @@ static int plan_waker(struct plan *at, const struct find_waker *w)
 	return rc;
 }
 
+/* Wakes past the tables; of a static program also what others have in their GOT. */
+static int plan_direct(struct hooks *h, const struct process *p, const struct hooked_object *o)
+{
+	const struct finding *f = &o->attach.finding;
+	int rc = 0;
+
+	for (size_t i = 0; i < f->n_wakers && rc == 0; i++) {
+		struct agent_hook like = like_waker(o, &f->wakers[i]);
+
+		like.type = AH_ASYNC_WAKE;
+		for (size_t k = 0; k < f->wakers[i].n_direct && rc == 0; k++) {
+			const struct find_direct *d = &f->wakers[i].direct[k];
+
+			rc = future_hooks_call(h, p, d->at + o->attach.bias,
+					       d->target + o->attach.bias, &like);
+			h->n_wakes++;
+		}
+	}
+	for (size_t i = 0; i < f->n_calls && rc == 0; i++) {
+		const struct find_call *c = &f->calls[i];
+		struct agent_hook like = {.type = c->call == AC_NONE ? AH_PANIC : AH_CALL,
+					  .kind = c->call};
+
+		if (c->direct)
+			rc = future_hooks_call(h, p, c->slot + o->attach.bias,
+					       c->function + o->attach.bias, &like);
+	}
+	return rc;
+}
+
 static int plan_call(struct plan *at, const struct find_call *c)
 {
 	const struct process_object *o = at->o->object;
 	uint64_t slot = c->slot + at->o->attach.bias, live;
 	const struct process_map *target;
 
+	if (c->direct)
+		return 0; /* plan_direct() */
+	if (c->function)
+		return plan_slot(at, c->slot, c->function, c->call == AC_NONE ? AH_PANIC : AH_CALL,
+				 &(struct agent_hook){.kind = c->call});
 	at->h->n_slots++;
 	if (slot % 8 || memory_read_u64(at->p, slot, &live) < 0) {
 		at->h->n_slots_other++;
@@ -281,6 +324,8 @@ int hooks_plan(const struct process *p, struct hooked_object *const *objects, si
 					: objects[i]->object->main;
 
 		if (near)
+			rc = plan_direct(&h, p, objects[i]);
+		if (near && rc == 0)
 			rc = future_hooks_plan(&h, p, objects[i], err);
 		for (size_t k = 0; !near && k < objects[i]->futures.n; k++)
 			objects[i]->futures.v[k].trouble = "they lie too far from the agent";
@@ -443,8 +488,7 @@ static uint64_t stub_of(const struct layout *l, size_t hook)
 
 static bool is_slot(const struct agent_hook *hook)
 {
-	return hook->type != AH_SPAWN && hook->type != AH_ROOT_ENTER &&
-	       hook->type != AH_FUTURE_CALL;
+	return hook->type != AH_SPAWN && hook->type != AH_ROOT_ENTER && !hook_is_call(hook);
 }
 
 int hooks_flip(struct hooks *h, struct process *p, const struct layout *l, struct error *err)

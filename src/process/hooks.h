@@ -29,7 +29,7 @@ struct hook_patch {
 	bool applied;
 };
 
-/* An instruction that reaches a future's poll function, to be led to a stub. */
+/* An instruction that reaches a function, to be led to a stub. */
 struct hook_call {
 	uint64_t addr; /* of the four bytes of its relative target */
 	uint32_t hook;
@@ -51,7 +51,8 @@ struct hooks {
 	size_t n_slots, n_slots_other; /* slots to flip; of them, holding something unexpected */
 	size_t n_unbound;	      /* calls whose GOT entry the loader fills at the first call */
 	size_t n_sites, n_sites_left; /* sites in all; not patched */
-	size_t n_calls_left;	      /* of futures, for a reason that shows only at the end */
+	size_t n_calls_left;	      /* of calls, for a reason that shows only at the end */
+	size_t n_wakes;		      /* calls of wakers past their tables */
 };
 
 /* Reads the process and makes the table; nothing is changed. */
@@ -62,6 +63,12 @@ void hooks_done(struct hooks *h);
  * memory. */
 struct agent_hook *hooks_add(struct hooks *h);
 struct attach_kind *hooks_add_kind(struct hooks *h);
+
+/* Whether it isn't a slot but an instruction's target. */
+static inline bool hook_is_call(const struct agent_hook *hook)
+{
+	return hook->flags & AGENT_HOOK_CALL;
+}
 
 /* Asks the layout for trampolines (before layout_plan). */
 int hooks_want(const struct hooks *h, struct layout *l);

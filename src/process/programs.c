@@ -35,7 +35,7 @@ static bool poll_hook(const struct hooks *h, uint32_t kind, size_t *index)
 
 		if (hook->kind != kind)
 			continue;
-		if (hook->type == AH_FUTURE || hook->type == AH_FUTURE_CALL ||
+		if (hook->type == AH_FUTURE ||
 		    (h->flipped[*index] &&
 		     (hook->type == AH_TOKIO_POLL || hook->type == AH_ASYNC_RUN)))
 			return true;

@@ -13,8 +13,11 @@
  * the agent to find: clone_waker adds one reference (0x100) to the state; the code that makes a
  * task stores the table's address and the first state (0x111) into the same object.
  *
- * A waker's table is one whose first word is a kind's clone_waker.
+ * A waker's table is one whose first word is a kind's clone_waker. Where the optimiser saw the
+ * waker being made it calls past the table.
  */
+#include "base/cleanup.h"
+#include "binary/uses.h"
 #include "runtime/callers.h"
 #include "runtime/find.h"
 #include "runtime/kind_name.h"
@@ -280,6 +283,54 @@ static int add_runtime(struct elf_image *image, struct finding *f)
 	return rt->name && rt->version && rt->verified ? 0 : -ENOMEM;
 }
 
+/* The waker that the function is of; NULL: none. */
+static struct find_waker *waker_of(struct finding *f, size_t first, uint64_t function)
+{
+	for (size_t i = first; i < f->n_wakers; i++)
+		if (f->wakers[i].wake == function || f->wakers[i].wake_by_ref == function)
+			return &f->wakers[i];
+	return NULL;
+}
+
+static int add_direct(struct find_waker *w, const struct use *u)
+{
+	struct find_direct *direct = reallocarray(w->direct, w->n_direct + 1, sizeof(*direct));
+
+	if (!direct)
+		return -ENOMEM;
+	w->direct = direct;
+	direct[w->n_direct++] = (struct find_direct){u->at, u->target};
+	return 0;
+}
+
+/* Calls past the tables. One of these functions may call the other: that is one wake. */
+static int find_direct(struct elf_image *image, struct finding *f, size_t first)
+{
+	_cleanup_(uses_done) struct uses uses = {0};
+	size_t n = 2 * (f->n_wakers - first), n_targets = 0;
+	_cleanup_free_ uint64_t *targets = calloc(n + 1, sizeof(*targets));
+	uint64_t start, end;
+	int r = targets ? 0 : -ENOMEM;
+
+	for (size_t i = first; i < f->n_wakers && targets; i++) {
+		targets[n_targets++] = f->wakers[i].wake;
+		targets[n_targets++] = f->wakers[i].wake_by_ref;
+	}
+	if (n_targets) {
+		qsort(targets, n_targets, sizeof(*targets), by_u64);
+		r = uses_find(image, targets, n_targets, &uses);
+	}
+	for (size_t i = 0; i < uses.n && r == 0; i++) {
+		const struct use *u = &uses.uses[i];
+		struct find_waker *w = waker_of(f, first, u->target);
+
+		if (u->kind == USE_BRANCH && w && elf_image_function(image, u->at, &start, &end) &&
+		    !waker_of(f, first, start))
+			r = add_direct(w, u);
+	}
+	return r;
+}
+
 static int cover(struct finding *f, size_t first_kind, size_t n_wakers)
 {
 	size_t n = f->n_kinds - first_kind, placed = 0;
@@ -304,7 +355,7 @@ static int find(struct elf_image *image, struct finding *f, struct error *err)
 {
 	__attribute__((cleanup(tables_done))) struct tables t = {0};
 	__attribute__((cleanup(refs_done))) struct refs refs = {0};
-	size_t first_kind = f->n_kinds, n_wakers;
+	size_t first_kind = f->n_kinds, first_waker = f->n_wakers, n_wakers;
 	uint32_t runtime = (uint32_t)f->n_runtimes;
 	int r = find_tables(image, &t);
 
@@ -327,6 +378,8 @@ static int find(struct elf_image *image, struct finding *f, struct error *err)
 		return r;
 	set_vtable_offsets(image, f, first_kind, &refs);
 	r = add_wakers(image, f, runtime, &t, &n_wakers);
+	if (r == 0)
+		r = find_direct(image, f, first_waker);
 	if (r == 0)
 		r = cover(f, first_kind, n_wakers);
 	if (r == 0)

@@ -1,17 +1,21 @@
 /*
  * Calls that block, by the GOT entry through which they go. Rust binaries call libc by
  * `call *x@GOTPCREL(%rip)` with GLOB_DAT entries, C code in them through a PLT with JUMP_SLOT: both
- * are words that can be swapped. What never passes a GOT isn't seen: waits inside libc itself, and
+ * are words that can be swapped. A static program calls directly; with symbols these calls are
+ * found. What passes neither isn't seen: waits inside libc itself, and
  * `syscall` instructions in the program's own code (rustix in its linux_raw form); those are
  * counted.
  */
 #include "runtime/find.h"
 
 #include "agent/ring.h"
+#include "base/cleanup.h"
 #include "binary/insn.h"
+#include "binary/uses.h"
 
 #include <elf.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -59,6 +63,7 @@ static const struct {
 	{"sched_yield", AC_SCHED_YIELD},
 	{"_Unwind_RaiseException", AC_NONE},
 };
+#define N_ROWS (sizeof(table) / sizeof(table[0]))
 
 /*
  * `syscall` instructions, in a function that has the two bytes and decodes to one. libc's own in a
@@ -121,6 +126,74 @@ static void count_syscalls(struct elf_image *image, struct finding *f, size_t *r
 	}
 }
 
+/* A function of a static program that is in the table. */
+struct local {
+	uint64_t addr;
+	size_t row;
+};
+
+static int by_addr(const void *a, const void *b)
+{
+	const struct local *x = a, *y = b;
+
+	return (x->addr > y->addr) - (x->addr < y->addr);
+}
+
+static size_t find_locals(struct elf_image *image, struct local *ret, size_t max)
+{
+	const struct elf_symbol *s;
+	size_t n = elf_image_symbols(image, &s), found = 0;
+
+	for (size_t i = 0; i < n && found < max; i++) {
+		if (s[i].type != STT_FUNC)
+			continue;
+		for (size_t k = 0; k < N_ROWS && found < max; k++)
+			if (!strcmp(s[i].name, table[k].symbol))
+				ret[found++] = (struct local){s[i].addr, k};
+	}
+	qsort(ret, found, sizeof(*ret), by_addr);
+	return found;
+}
+
+/* Calls of Rust code count, not libc's own; a panic's start is called by a function that has a C
+ * name in some versions, but is no part of the unwinder. */
+static bool counts(struct elf_image *image, uint64_t at, uint16_t call)
+{
+	const struct elf_symbol *s = elf_image_symbol_at(image, at);
+
+	return s && (!is_libc(s) || (call == AC_NONE && strncmp(s->name, "_Unwind", 7) != 0));
+}
+
+/* In a static program all goes by direct calls, and by words that the linker left of the GOT. */
+static int find_own(struct elf_image *image, struct finding *f)
+{
+	_cleanup_(uses_done) struct uses uses = {0};
+	struct local locals[2 * N_ROWS];
+	uint64_t targets[2 * N_ROWS];
+	size_t n = find_locals(image, locals, 2 * N_ROWS);
+	int r;
+
+	for (size_t i = 0; i < n; i++)
+		targets[i] = locals[i].addr;
+	r = n ? uses_find(image, targets, n, &uses) : 0;
+	for (size_t i = 0; i < uses.n && r == 0; i++) {
+		const struct use *u = &uses.uses[i];
+		const struct local key = {u->target, 0};
+		const struct local *l = bsearch(&key, locals, n, sizeof(*locals), by_addr);
+
+		if (!l || (u->kind != USE_BRANCH && u->kind != USE_WORD))
+			continue;
+		if (u->kind == USE_BRANCH && !counts(image, u->at, table[l->row].call))
+			continue;
+		r = find_add_call(f, &(struct find_call){.slot = u->at,
+							 .function = u->target,
+							 .direct = u->kind == USE_BRANCH,
+							 .call = table[l->row].call,
+							 .symbol = table[l->row].symbol});
+	}
+	return r;
+}
+
 static int cover(struct finding *f, size_t n_libc)
 {
 	uint64_t hidden = f->n_inline_syscalls;
@@ -128,10 +201,11 @@ static int cover(struct finding *f, size_t n_libc)
 
 	for (size_t i = 0; i < f->n_calls; i++)
 		n += f->calls[i].call != AC_NONE;
-	if (f->is_static)
+	if (f->is_static && !n)
 		return find_cover(
 			f, "blocking calls", 0, n_libc + hidden ? n_libc + hidden : 1,
-			"a static program calls libc directly: blocking and parking aren't seen");
+			"a static program calls libc directly, and without symbols nothing tells "
+			"where: blocking and parking aren't seen");
 	return find_cover(f, "blocking calls", n, n + hidden, "%s",
 			  hidden ? "some code makes system calls itself, not through libc (rustix)"
 			  : n == 0 ? "this object imports none"
@@ -157,16 +231,24 @@ int calls_find(struct elf_image *image, struct finding *f)
 	size_t n = elf_image_imports(image, &imports), n_libc;
 
 	for (size_t i = 0; i < n; i++) {
-		for (size_t k = 0; k < sizeof(table) / sizeof(table[0]); k++) {
+		for (size_t k = 0; k < N_ROWS; k++) {
 			int r;
 
 			if (strcmp(imports[i].name, table[k].symbol) != 0)
 				continue;
-			r = find_add_call(f, imports[i].slot, table[k].call, table[k].symbol);
+			r = find_add_call(f, &(struct find_call){.slot = imports[i].slot,
+								 .call = table[k].call,
+								 .symbol = table[k].symbol});
 			if (r < 0)
 				return r;
 			break;
 		}
+	}
+	if (f->is_static && f->n_runtimes) {
+		int r = find_own(image, f);
+
+		if (r < 0)
+			return r;
 	}
 	f->register_frame = find_register_frame(image);
 	count_syscalls(image, f, &n_libc);

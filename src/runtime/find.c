@@ -52,13 +52,13 @@ struct find_site *find_add_site(struct find_site **sites, size_t *n_sites)
 	return grow(sites, n_sites, sizeof(**sites));
 }
 
-int find_add_call(struct finding *f, uint64_t slot, uint16_t call, const char *symbol)
+int find_add_call(struct finding *f, const struct find_call *call)
 {
 	struct find_call *c = grow(&f->calls, &f->n_calls, sizeof(*f->calls));
 
 	if (!c)
 		return -ENOMEM;
-	*c = (struct find_call){slot, call, symbol};
+	*c = *call;
 	return 0;
 }
 
@@ -211,6 +211,7 @@ void finding_done(struct finding *f)
 	free(f->kinds);
 	for (size_t i = 0; i < f->n_wakers; i++) {
 		free(f->wakers[i].name);
+		free(f->wakers[i].direct);
 		sites_done(f->wakers[i].sites, f->wakers[i].n_sites);
 	}
 	free(f->wakers);

@@ -13,7 +13,7 @@
 struct find_runtime *find_add_runtime(struct finding *f);
 struct find_kind *find_add_kind(struct finding *f);
 struct find_waker *find_add_waker(struct finding *f);
-int find_add_call(struct finding *f, uint64_t slot, uint16_t call, const char *symbol);
+int find_add_call(struct finding *f, const struct find_call *call);
 /* `note` is a format; "" if all is well. Copies. */
 int find_cover(struct finding *f, const char *item, uint64_t seen, uint64_t total, const char *note,
 	       ...) __attribute__((format(printf, 5, 6)));

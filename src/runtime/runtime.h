@@ -22,8 +22,8 @@ struct find_site {
 	uint8_t len;   /* its length; at least 5 */
 	uint8_t reg;   /* destination register number (0 rax .. 15 r15), 0xff: a store to memory */
 	uint8_t bytes[15]; /* the instruction as it stands in the file */
-	bool patchable; /* false: `note` of the coverage says why (page crossing, too short, ...) */
-	char *where;	/* "app::serve+0x1f3" demangled, or "0x5f3a0" */
+	bool patchable;	   /* false: `note` of the coverage says why (too short, ...) */
+	char *where;	   /* "app::serve+0x1f3" demangled, or "0x5f3a0" */
 	/* The instructions in the program's own code, or in a runtime's function into which that
 	 * may be inlined, that lead to this site by calls: what a line table can tell more of. */
 	uint64_t from[4];
@@ -61,11 +61,20 @@ struct find_waker {
 	struct find_site *sites; /* root only: where block_on makes its waker */
 	size_t n_sites;
 	char *name; /* root: "block_on (multi_thread)", "block_on (current_thread)" */
+	/* async-task: calls of these functions past the table, where the optimiser knew the waker:
+	 * four bytes at `at`, relative to what follows them, lead to `target`. */
+	struct find_direct {
+		uint64_t at, target;
+	} * direct;
+	size_t n_direct;
 };
 
-/* A GOT slot of a call of enum agent_call, or of the unwinder. */
+/* A GOT slot of a call of enum agent_call, or of the unwinder; of a static program also a direct
+ * call. */
 struct find_call {
-	uint64_t slot;
+	uint64_t slot;	   /* direct: the four bytes, relative to what follows them */
+	uint64_t function; /* a static program's own; else 0 */
+	bool direct;
 	uint16_t call; /* enum agent_call; AC_NONE: _Unwind_RaiseException */
 	const char *symbol;
 };

@@ -127,7 +127,7 @@ static void test_off(void **state)
 /* By what is returned: in the first register, in the second, in memory. */
 static void test_returned(void **state)
 {
-	struct agent_hook *hook = area_hook(&area, AH_FUTURE_CALL, 6, (const void *)poll_pair);
+	struct agent_hook *hook = area_hook(&area, AH_FUTURE, 6, (const void *)poll_pair);
 	struct pair (*poll)(struct future *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) =
 		area_stub(&area, hook);
 	struct future f = {.state = 0};
