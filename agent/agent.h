@@ -100,6 +100,7 @@ struct agent_notes {
 	uint32_t pad2;
 	struct agent_poll polls[AGENT_MAX_POLLS];
 	struct agent_future *futures; /* the innermost open one */
+	const void *shutting;	      /* the task that this thread shuts down; others look at it */
 };
 _Static_assert(offsetof(struct agent_notes, polls) == 64, "one line");
 _Static_assert(sizeof(struct agent_notes) <= sizeof(((struct ring *)0)->scratch), "agent_notes");
@@ -159,7 +160,12 @@ static inline bool agent_slot_holds(const struct agent_thread *slot, uint64_t th
 
 /* thread.c: the slow ways */
 struct ring *agent_find_ring(uint64_t thread);
-struct agent_poll *agent_find_poll(const void *header);
+/* Where a search for polls goes on; all zero at first. */
+struct agent_search {
+	uint32_t ring, poll;
+};
+struct agent_poll *agent_find_poll(const void *header, struct agent_search *at);
+bool agent_is_shutting(const void *header);
 struct ring *agent_peek_ring_slowly(uint64_t thread);
 struct ring *agent_root_ring(void);
 void agent_no_ring(uint32_t n_events);

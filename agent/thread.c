@@ -52,6 +52,7 @@ static bool ring_take(struct ring *r, uint64_t claim, uint32_t tid, uint64_t *re
 	n->unnamed = 1;
 	n->depth = 0;
 	n->futures = NULL;
+	n->shutting = NULL;
 	n->thread_id = tid;
 	arch_barrier_local();
 	n->busy = 0;
@@ -59,21 +60,38 @@ static bool ring_take(struct ring *r, uint64_t claim, uint32_t tid, uint64_t *re
 	return true;
 }
 
-/* The poll of this task that is open on some thread; NULL if there is none. Only for rare cases. */
-struct agent_poll *agent_find_poll(const void *header)
+/* The next poll of this task that is open on some thread; NULL if there is none. There may be two:
+ * a thread that has let the task go is not yet back in agent_tokio_poll() when the next one polls
+ * it. Only for rare cases. */
+struct agent_poll *agent_find_poll(const void *header, struct agent_search *at)
 {
 	struct ring_area *area = (struct ring_area *)agent_state()->rings;
 	uint32_t n_used = __atomic_load_n(&area->n_used, __ATOMIC_ACQUIRE);
 
-	for (uint32_t i = 0; i < n_used && i < AGENT_MAX_RINGS; i++) {
-		struct agent_notes *n = agent_notes(ring_at(i));
+	for (; at->ring < n_used && at->ring < AGENT_MAX_RINGS; at->ring++, at->poll = 0) {
+		struct agent_notes *n = agent_notes(ring_at(at->ring));
 		uint32_t depth = __atomic_load_n(&n->depth, __ATOMIC_ACQUIRE);
 
-		for (uint32_t k = 0; k < depth && k < AGENT_MAX_POLLS; k++)
-			if (n->polls[k].header == header)
-				return &n->polls[k];
+		while (at->poll < depth && at->poll < AGENT_MAX_POLLS) {
+			struct agent_poll *poll = &n->polls[at->poll++];
+
+			if (poll->header == header)
+				return poll;
+		}
 	}
 	return NULL;
+}
+
+/* Whether some thread is about to shut this task down. Only for rare cases. */
+bool agent_is_shutting(const void *header)
+{
+	struct ring_area *area = (struct ring_area *)agent_state()->rings;
+	uint32_t n_used = __atomic_load_n(&area->n_used, __ATOMIC_ACQUIRE);
+
+	for (uint32_t i = 0; i < n_used && i < AGENT_MAX_RINGS; i++)
+		if (__atomic_load_n(&agent_notes(ring_at(i))->shutting, __ATOMIC_ACQUIRE) == header)
+			return true;
+	return false;
 }
 
 static struct ring *ring_claim(uint32_t tid, uint64_t *ret_claim)

@@ -118,6 +118,12 @@ static uint64_t outcome(const struct agent_hook *hook, const void *header, uint6
 		after &= ~(uint64_t)CANCELLED;
 	if (likely(!(after & CANCELLED) && !(flags & POLL_RAISED)))
 		return AE_POLL_READY;
+	/* Shut down after it was looked at there, and before tokio did? Whoever does it has said so
+	 * before, and leaves word in the poll before that is taken back. */
+	if (!(after & NOTIFIED) && !(flags & (POLL_RAISED | POLL_SHUT_DOWN)))
+		flags |= agent_is_shutting(header)
+				 ? POLL_SHUT_DOWN
+				 : __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE);
 	/* To run a task clears NOTIFIED, also if it is cancelled by then; an abort sets both. So
 	 * this one was there before: aborted after we looked. */
 	if (!(after & NOTIFIED) && !(flags & (POLL_RAISED | POLL_SHUT_DOWN)))
@@ -160,26 +166,28 @@ void agent_tokio_settle(struct agent_poll *poll, uint64_t state)
 /*
  * The one who waits for the task's end asks for its output. If the task's last poll is open yet, it
  * would find nothing when it comes to look: so we look now. If the task isn't complete, it may be
- * so a moment later, when tokio looks: then word is left that somebody asked, and the poll is
- * returned. Only where there is a question (an abort, or a panic somewhere), since with many
- * threads it takes long to find the poll.
+ * so a moment later, when tokio looks: then word is left that somebody asked, and true returned.
+ * Only where there is a question (an abort, or a panic somewhere), since with many threads it takes
+ * long to find the poll.
  */
-static struct agent_poll *ask(const struct agent_hook *hook, const void *header)
+static bool ask(const struct agent_hook *hook, const void *header)
 {
 	uint64_t state = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
+	struct agent_search at = {0};
+	struct agent_poll *last;
+	bool found = false;
 
 	if (likely(!(state & CANCELLED) &&
 		   !__atomic_load_n(&agent_private()->n_raised, __ATOMIC_RELAXED)))
-		return NULL;
-	struct agent_poll *last = agent_find_poll(header);
-	if (!last)
-		return NULL;
-	if (state & COMPLETE) {
-		agent_tokio_settle(last, state);
-		return NULL;
+		return false;
+	while ((last = agent_find_poll(header, &at))) {
+		found = true;
+		if (state & COMPLETE)
+			agent_tokio_settle(last, state);
+		else
+			__atomic_fetch_or(&last->flags, POLL_ASKED, __ATOMIC_RELAXED);
 	}
-	__atomic_fetch_or(&last->flags, POLL_ASKED, __ATOMIC_RELAXED);
-	return last;
+	return found && !(state & COMPLETE);
 }
 
 void agent_tokio_read_tail(void *header, struct agent_hook *hook)
@@ -193,23 +201,27 @@ void agent_tokio_read_tail(void *header, struct agent_hook *hook)
 /* Tokio writes the output to dst, if the task is complete; else it keeps the waker. */
 void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct agent_hook *hook)
 {
-	struct agent_poll *last = ask(hook, header);
+	bool asked = ask(hook, header);
 
 	((read_fn)hook->orig)(header, dst, waker);
-	if (likely(!last))
+	if (likely(!asked))
 		return;
 	/* Was it complete by then? What was handed out tells how that poll ended. */
 	uint64_t state = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
-	if (!(state & COMPLETE) || state & JOIN_WAKER || agent_find_poll(header) != last)
+	if (!(state & COMPLETE) || state & JOIN_WAKER)
 		return;
 	const uint64_t id = *(const uint64_t *)((const char *)header + hook->id_offset);
-	uint32_t flags = POLL_SETTLED;
-	if (last->flags & POLL_RAISED && is_join_error(dst, HANDED_WORDS, id, last))
-		flags |= POLL_PANICKED;
-	else if (state & CANCELLED && is_join_error(dst, HANDED_WORDS, id, NULL))
-		flags |= POLL_ABORTED;
-	if (!(__atomic_load_n(&last->flags, __ATOMIC_ACQUIRE) & POLL_SETTLED))
-		__atomic_fetch_or(&last->flags, flags, __ATOMIC_RELEASE);
+	struct agent_search at = {0};
+	struct agent_poll *last;
+	while ((last = agent_find_poll(header, &at))) {
+		uint32_t flags = POLL_SETTLED;
+		if (last->flags & POLL_RAISED && is_join_error(dst, HANDED_WORDS, id, last))
+			flags |= POLL_PANICKED;
+		else if (state & CANCELLED && is_join_error(dst, HANDED_WORDS, id, NULL))
+			flags |= POLL_ABORTED;
+		if (!(__atomic_load_n(&last->flags, __ATOMIC_ACQUIRE) & POLL_SETTLED))
+			__atomic_fetch_or(&last->flags, flags, __ATOMIC_RELEASE);
+	}
 }
 
 /* The end of a poll that left the task pending, and where it stands if nobody was in there since.
@@ -312,24 +324,37 @@ void agent_tokio_poll_tail(void *header, struct agent_hook *hook)
 	}
 }
 
+/* It will be marked cancelled, also if it is over or about to be: whoever is at the end of its last
+ * poll must not be misled. */
+static void tell_last_poll(const void *header, uint32_t flag)
+{
+	struct agent_search at = {0};
+	struct agent_poll *last;
+
+	while ((last = agent_find_poll(header, &at)))
+		__atomic_fetch_or(&last->flags, flag, __ATOMIC_RELEASE);
+}
+
 void agent_tokio_shutdown(void *header, struct agent_hook *hook)
 {
 	uint64_t ref = agent_task_ref(hook, header);
+	struct ring *r = agent_live() ? agent_ring() : NULL;
+
+	if (r)
+		__atomic_store_n(&agent_notes(r)->shutting, header, __ATOMIC_SEQ_CST);
 	uint64_t before = __atomic_fetch_add(state_of(hook, header), REF_ONE, __ATOMIC_RELAXED);
 
-	/* It will be marked cancelled, also if it is over or about to be: whoever is at the end of
-	 * its last poll must not be misled. */
-	if (before & (RUNNING | COMPLETE) && !(before & CANCELLED) && agent_live()) {
-		struct agent_poll *last = agent_find_poll(header);
-		if (last)
-			__atomic_fetch_or(&last->flags,
-					  before & COMPLETE ? POLL_FINISHED : POLL_SHUT_DOWN,
-					  __ATOMIC_RELEASE);
-	}
+	if (before & (RUNNING | COMPLETE) && !(before & CANCELLED) && agent_live())
+		tell_last_poll(header, before & COMPLETE ? POLL_FINISHED : POLL_SHUT_DOWN);
 	((task_fn)hook->orig)(header);
 
 	uint64_t after = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
-	struct ring *r = agent_live() ? agent_ring() : NULL;
+	/* It was in a queue: somebody may have begun to poll it meanwhile. */
+	if (!(before & (RUNNING | COMPLETE)) && before & NOTIFIED && agent_live())
+		tell_last_poll(header, POLL_SHUT_DOWN);
+	r = agent_live() ? agent_ring() : NULL;
+	if (r)
+		__atomic_store_n(&agent_notes(r)->shutting, NULL, __ATOMIC_RELEASE);
 	if (!(before & (RUNNING | COMPLETE)) && after & COMPLETE) {
 		if (r)
 			agent_put(r, AE_CANCEL, ref);
