@@ -66,6 +66,7 @@ enum agent_poll_flags {
 	POLL_ABORTED = 1024,		 /* or the error of an aborted task */
 	POLL_SHUT_DOWN = 2048,		 /* its runtime was shut down meanwhile */
 	POLL_ASKED = 4096,		 /* somebody asked for its output meanwhile */
+	POLL_SHUT_IDLE = 8192, /* its runtime was shut down, by who saw it wait in a queue */
 };
 
 #define AGENT_MAX_POLLS 17u

@@ -143,7 +143,7 @@ static struct agent_thread *find_slot(uint64_t thread, uint64_t *ret_claim)
 			free = slot;
 			*ret_claim = claim;
 		}
-		if (!slot->thread)
+		if (!slot->thread && claim != SLOT_TAKEN)
 			break;
 	}
 	return free;

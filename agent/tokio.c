@@ -103,6 +103,15 @@ static uint64_t settled(uint32_t flags)
 				      : AE_POLL_READY;
 }
 
+/* Whether somebody shuts the task down who has seen it waiting in a queue, as we did: he says so
+ * before, and leaves word in the poll before he takes that back. */
+static bool is_shut_idle(const void *header, const struct agent_poll *poll)
+{
+	return __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE) & POLL_SHUT_IDLE ||
+	       agent_is_shutting(header) ||
+	       __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE) & POLL_SHUT_IDLE;
+}
+
 /*
  * How a poll ended after which the task is complete. The output can't be asked if nobody holds the
  * join handle: it was dropped at once. Then a raised panic counts as the end, and an abort during
@@ -118,23 +127,26 @@ static uint64_t outcome(const struct agent_hook *hook, const void *header, uint6
 		after &= ~(uint64_t)CANCELLED;
 	if (likely(!(after & CANCELLED) && !(flags & POLL_RAISED)))
 		return AE_POLL_READY;
-	/* Shut down after it was looked at there, and before tokio did? Whoever does it has said so
-	 * before, and leaves word in the poll before that is taken back. */
-	if (!(after & NOTIFIED) && !(flags & (POLL_RAISED | POLL_SHUT_DOWN)))
-		flags |= agent_is_shutting(header)
-				 ? POLL_SHUT_DOWN
-				 : __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE);
-	/* To run a task clears NOTIFIED, also if it is cancelled by then; an abort sets both. So
-	 * this one was there before: aborted after we looked. */
-	if (!(after & NOTIFIED) && !(flags & (POLL_RAISED | POLL_SHUT_DOWN)))
-		return AE_POLL_UNPOLLED;
+	/* To run a task clears NOTIFIED, also if it is cancelled by then. */
+	if (!(flags & (POLL_RAISED | POLL_SHUT_DOWN))) {
+		if (is_shut_idle(header, poll)) {
+			/* Who came first, the one who shut it down or we? */
+			if (after & NOTIFIED)
+				return AE_POLL_UNPOLLED;
+			flags |= POLL_SHUT_DOWN;
+		} else if (!(after & NOTIFIED)) {
+			/* An abort of a running task sets both. So this one was there before:
+			 * aborted after we looked. */
+			return AE_POLL_UNPOLLED;
+		}
+	}
 	if (flags & POLL_SETTLED)
 		return settled(flags);
 	uint64_t type = look(hook, header, after, poll);
 	if (type != AE_POLL_READY)
 		return type;
 	/* Taken while we looked? Whoever took it has looked before. */
-	flags = __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE);
+	flags |= __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE);
 	if (flags & POLL_SETTLED)
 		return settled(flags);
 	/* Gone in the meantime? */
@@ -281,10 +293,14 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 	uint64_t after = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
 	/* Looked for while the poll can still be found by those who leave word in it. */
 	uint64_t end = polled && after & COMPLETE ? outcome(hook, header, after, poll) : 0;
+	/* Being shut down, by who came first. */
+	const uint64_t taken = RUNNING | CANCELLED | NOTIFIED;
+	if (unlikely(polled && !end && (after & taken) == taken) && is_shut_idle(header, poll))
+		end = AE_POLL_UNPOLLED;
 	if (likely(agent_poll_close(r, poll, generation))) {
 		if (unlikely(poll->flags & POLL_RAISED))
 			__atomic_fetch_sub(&agent_private()->n_raised, 1, __ATOMIC_RELAXED);
-		if (likely(polled && !(after & COMPLETE)))
+		if (likely(polled && !end))
 			put_pending(r, hook, header, ref);
 		else if (polled)
 			agent_put(r, end, ref);
@@ -335,12 +351,18 @@ static void tell_last_poll(const void *header, uint32_t flag)
 		__atomic_fetch_or(&last->flags, flag, __ATOMIC_RELEASE);
 }
 
+/* Whether it waits in a queue, so that somebody may begin to poll it at any moment. */
+static bool is_queued(uint64_t state)
+{
+	return (state & (RUNNING | COMPLETE | CANCELLED | NOTIFIED)) == NOTIFIED;
+}
+
 void agent_tokio_shutdown(void *header, struct agent_hook *hook)
 {
 	uint64_t ref = agent_task_ref(hook, header);
 	struct ring *r = agent_live() ? agent_ring() : NULL;
 
-	if (r)
+	if (r && is_queued(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE)))
 		__atomic_store_n(&agent_notes(r)->shutting, header, __ATOMIC_SEQ_CST);
 	uint64_t before = __atomic_fetch_add(state_of(hook, header), REF_ONE, __ATOMIC_RELAXED);
 
@@ -349,9 +371,8 @@ void agent_tokio_shutdown(void *header, struct agent_hook *hook)
 	((task_fn)hook->orig)(header);
 
 	uint64_t after = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
-	/* It was in a queue: somebody may have begun to poll it meanwhile. */
-	if (!(before & (RUNNING | COMPLETE)) && before & NOTIFIED && agent_live())
-		tell_last_poll(header, POLL_SHUT_DOWN);
+	if (is_queued(before) && agent_live())
+		tell_last_poll(header, POLL_SHUT_IDLE);
 	r = agent_live() ? agent_ring() : NULL;
 	if (r)
 		__atomic_store_n(&agent_notes(r)->shutting, NULL, __ATOMIC_RELEASE);

@@ -34,11 +34,6 @@ HOLES = """## Holes
   such a program is covered by the unit tests.
 - Tokio before 1.23: refused with the reason (`test_old_tokio`), since its task vtables have another shape.
 {left_out}
-- Static builds call the unwinder directly, not through a GOT: the start of a panic isn't seen there, so tasks of Tokio
-  that panic look completed (`panic`, `panic_blocking`), and those of async-task that hand their panic to whoever awaits
-  it (`panic` on smol).
-- async-std 1.12 with fat LTO: the wakes of `self_wakes` are not seen, probably because the optimiser knows the waker there
-  and calls its functions past the table, as it does with Tokio's where nothing stands between.
 - Other machines than x86-64.
 """
 

@@ -10,6 +10,32 @@ def test_truth(pollux, case, tmp_path, all_of_it):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("direct", [
+    ("tokio-1.54", "static", "panic", "launched"),
+    ("tokio-1.54", "static", "panic_blocking", "attached"),
+    ("smol-2.0", "static-pie", "panic", "attached"),
+    ("async-std-1.12", "release-lto", "self_wakes", "launched"),
+    ("async-std-1.12", "release-lto", "self_wakes", "attached"),
+], ids="-".join)
+def test_direct_calls(pollux, direct, tmp_path, all_of_it):
+    """What is reached by calls past any table: the unwinder in static programs, and wakers that the
+    optimiser knew."""
+    wrong = catalogue.check(pollux, direct, tmp_path, all_of_it)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_blocking_calls_of_a_static_program(pollux, suite, trace):
+    recorded = driver.record_launched(pollux, trace, suite("tokio-1.54", "static"), "sleep_in_poll")
+    assert recorded.code == 0
+    report = driver.report(pollux, trace)
+    family = next(f for f in report["families"] if f["name"].endswith("blocks_its_worker"))
+    (call,) = family["blocking_calls"]
+    assert call["call"] == "clock_nanosleep" and call["count"] == 2 * family["tasks"]
+    assert call["ns"] >= family["tasks"] * 11_000_000
+    workers = [w for w in report["workers"] if w["blocked_ns"]]
+    assert workers and all(w["parked_ns"] for w in workers)
+
+
 @pytest.mark.parametrize("profile", ["debug", "release"])
 def test_ends_without_a_trace(pollux, suite, trace, profile):
     """A runtime is dropped during its tasks' last polls, and nobody holds their handles: how they
