@@ -18,8 +18,8 @@ struct way {
 };
 
 /* Goes on from `way` in one line; what branches off is added to `open`. */
-static uint32_t list_line(const struct agent_step *program, struct way way, struct way *open,
-			  uint32_t n_open, struct agent_list *ret)
+static inline uint32_t list_line(const struct agent_step *program, struct way way, struct way *open,
+				 uint32_t n_open, struct agent_list *ret)
 {
 	for (uint32_t depth = 0; way.step->next && depth < AGENT_PROGRAM_DEPTH; depth++) {
 		const struct agent_node *node =
@@ -35,14 +35,23 @@ static uint32_t list_line(const struct agent_step *program, struct way way, stru
 		way.at += way.step->delta;
 		uint64_t i = agent_state_value(way.at, node->size) - node->base;
 		way.step = &node->steps[i < node->n ? i : node->n];
-		if (way.step->point && ret->n < AGENT_LIST_MAX)
+		if (way.step->point && likely(ret->n < AGENT_LIST_MAX))
 			ret->words[ret->n++] = agent_ref(way.step->point, (uint64_t)way.at);
 	}
 	return n_open;
 }
 
-/* As agent_point(), all ways of the program. */
-void agent_list(const struct agent_hook *hook, const void *from, struct agent_list *ret)
+/* What branched off. */
+static __attribute__((noinline)) void list_rest(const struct agent_step *program, struct way *open,
+						uint32_t n, struct agent_list *ret)
+{
+	while (n) {
+		struct way way = open[--n];
+		n = list_line(program, way, open, n, ret);
+	}
+}
+
+static inline void list(const struct agent_hook *hook, const void *from, struct agent_list *ret)
 {
 	const struct agent_step *program =
 		(const struct agent_step *)__atomic_load_n(&hook->program, __ATOMIC_ACQUIRE);
@@ -53,10 +62,14 @@ void agent_list(const struct agent_hook *hook, const void *from, struct agent_li
 	if (!program)
 		return;
 	n = list_line(program, (struct way){program, from}, open, 0, ret);
-	while (unlikely(n)) {
-		struct way way = open[--n];
-		n = list_line(program, way, open, n, ret);
-	}
+	if (unlikely(n))
+		list_rest(program, open, n, ret);
+}
+
+/* As agent_point(), all ways of the program. */
+void agent_list(const struct agent_hook *hook, const void *from, struct agent_list *ret)
+{
+	list(hook, from, ret);
 }
 
 void agent_put_list(struct ring *r, uint64_t type, const struct agent_list *list)
@@ -76,7 +89,7 @@ void agent_put_begin_list(struct ring *r, const struct agent_hook *hook, const v
 }
 
 /* A future that is alone in its list: its own await point, and the list is empty then. */
-static uint64_t take_own_point(const struct agent_future *f, struct agent_list *list)
+static inline uint64_t take_own_point(const struct agent_future *f, struct agent_list *list)
 {
 	const struct agent_hook *hook = f->hook;
 	uint64_t state = (uint64_t)f->future + hook->result.offset;
@@ -115,10 +128,11 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 	f->outer = n->futures;
 	agent_put(r, AE_FUTURE_BEGIN, agent_ref(hook->kind, (uint64_t)f->future));
 	if (hook->flags & AGENT_HOOK_LIST) {
-		struct agent_list list;
-		agent_list(hook, f->future, &list);
-		take_own_point(f, &list);
-		agent_put_list(r, AE_FUTURE_WAS, &list);
+		struct agent_list l;
+		list(hook, f->future, &l);
+		take_own_point(f, &l);
+		if (unlikely(l.n))
+			agent_put_list(r, AE_FUTURE_WAS, &l);
 	}
 	arch_barrier_local();
 	n->futures = f;
@@ -175,10 +189,11 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 	agent_notes(r)->futures = f->outer;
 	arch_barrier_local();
 	if (type == AE_FUTURE_PENDING && f->hook->flags & AGENT_HOOK_LIST) {
-		struct agent_list list;
-		agent_list(f->hook, f->future, &list);
-		point = take_own_point(f, &list);
-		agent_put_list(r, AE_FUTURE_AT, &list);
+		struct agent_list l;
+		list(f->hook, f->future, &l);
+		point = take_own_point(f, &l);
+		if (unlikely(l.n))
+			agent_put_list(r, AE_FUTURE_AT, &l);
 	} else if (type == AE_FUTURE_PENDING) {
 		point = agent_point(f->hook, f->future);
 	}
