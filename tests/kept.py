@@ -16,10 +16,13 @@ def pytest_runtest_makereport(item, call):
     folder = getattr(item, "funcargs", {}).get("tmp_path")
     if call.when != "call" or not outcome.get_result().failed or not folder:
         return
+    traces = [path for path in folder.rglob("*.plx")
+              if path.is_file() and path.stat().st_size <= MAX_BYTES]
+    if not traces:
+        return
     to = KEPT / "".join(c if c.isalnum() or c in "-_." else "_" for c in item.name)
-    for path in folder.rglob("*.plx"):
-        if path.is_file() and path.stat().st_size <= MAX_BYTES:
-            to.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, to / path.name)
-    if to.exists():
-        outcome.get_result().sections.append(("Kept", f"what it recorded: {to}"))
+    shutil.rmtree(to, ignore_errors=True)
+    to.mkdir(parents=True)
+    for path in traces:
+        shutil.copy(path, to / path.name)
+    outcome.get_result().sections.append(("Kept", f"what it recorded: {to}"))

@@ -102,10 +102,14 @@ static int tell_futures(struct cover *c, struct hooked_object *const *objects, s
 int cover_tell(struct cover *c, struct hooked_object *const *objects, size_t n_objects,
 	       const struct hooks *h, bool futures)
 {
+	size_t n_wakes = 0;
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < n_objects; i++) {
 		const struct finding *f = &objects[i]->attach.finding;
+
+		for (size_t k = 0; k < f->n_wakers; k++)
+			n_wakes += f->wakers[k].n_direct;
 
 		for (size_t k = 0; rc == 0 && k < f->n_coverage; k++)
 			rc = cover_add(c, f->coverage[k].item, f->coverage[k].seen,
@@ -119,8 +123,11 @@ int cover_tell(struct cover *c, struct hooked_object *const *objects, size_t n_o
 					 : "");
 	if (rc == 0 && futures)
 		rc = tell_futures(c, objects, n_objects);
-	if (rc == 0 && h->n_wakes)
-		rc = cover_add(c, "wakers' direct calls", h->n_wakes, h->n_wakes, "");
+	if (rc == 0 && n_wakes)
+		rc = cover_add(c, "wakers' direct calls", h->n_wakes, n_wakes,
+			       h->n_wakes < n_wakes
+				       ? "the others lie too far from the agent, or changed"
+				       : "");
 	if (rc == 0 && h->n_calls_left)
 		rc = cover_add(
 			c, "changed calls", h->n_calls - h->n_calls_left, h->n_calls,

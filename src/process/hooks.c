@@ -232,6 +232,7 @@ static int plan_waker(struct plan *at, const struct find_waker *w)
 static int plan_direct(struct hooks *h, const struct process *p, const struct hooked_object *o)
 {
 	const struct finding *f = &o->attach.finding;
+	size_t n_before = h->n_calls;
 	int rc = 0;
 
 	for (size_t i = 0; i < f->n_wakers && rc == 0; i++) {
@@ -243,9 +244,9 @@ static int plan_direct(struct hooks *h, const struct process *p, const struct ho
 
 			rc = future_hooks_call(h, p, d->at + o->attach.bias,
 					       d->target + o->attach.bias, &like);
-			h->n_wakes++;
 		}
 	}
+	h->n_wakes += h->n_calls - n_before;
 	for (size_t i = 0; i < f->n_calls && rc == 0; i++) {
 		const struct find_call *c = &f->calls[i];
 		struct agent_hook like = {.type = c->call == AC_NONE ? AH_PANIC : AH_CALL,

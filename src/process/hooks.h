@@ -52,7 +52,7 @@ struct hooks {
 	size_t n_unbound;	      /* calls whose GOT entry the loader fills at the first call */
 	size_t n_sites, n_sites_left; /* sites in all; not patched */
 	size_t n_calls_left;	      /* of calls, for a reason that shows only at the end */
-	size_t n_wakes;		      /* calls of wakers past their tables */
+	size_t n_wakes;		      /* of calls: those of wakers past their tables */
 };
 
 /* Reads the process and makes the table; nothing is changed. */

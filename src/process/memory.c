@@ -133,17 +133,21 @@ int memory_write_u64(const struct process *p, uint64_t addr, uint64_t value)
 /* So many bytes of an instruction change at once. */
 #define CODE_MAX 8u
 
+/* What became of it, as the child's exit status. */
+enum { REPLACED, UNCHANGED, HALF_DONE };
+
 /* In the child: nothing but system calls. What is written first is what is there, so that both
  * pages are ours already when it counts. */
-static int replace(int mem_fd, off_t at, const uint8_t *from, const uint8_t *to, size_t len)
+static int replace(const struct process *p, uint64_t addr, const uint8_t *from, const uint8_t *to,
+		   size_t len)
 {
-	ssize_t n = pwrite(mem_fd, from, len, at);
+	ssize_t n = proc_write(p, addr, from, len);
 
 	if (n == (ssize_t)len)
-		n = pwrite(mem_fd, to, len, at);
+		n = proc_write(p, addr, to, len);
 	if (n == (ssize_t)len)
-		return 0;
-	return n > 0 && pwrite(mem_fd, from, (size_t)n, at) == n ? 1 : 2;
+		return REPLACED;
+	return n <= 0 || proc_write(p, addr, from, (size_t)n) == n ? UNCHANGED : HALF_DONE;
 }
 
 /* Two pages are two writes inside of the kernel, and if we are killed the second doesn't come; so
@@ -155,13 +159,11 @@ static int replace_by_child(const struct process *p, uint64_t addr, const uint8_
 	int status = 0, rc = 0;
 	pid_t child;
 
-	if (memory_proc_forbidden)
-		return -EOPNOTSUPP;
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
 	child = fork();
 	if (child == 0)
-		_exit(replace(p->mem_fd, (off_t)addr, from, to, len));
+		_exit(replace(p, addr, from, to, len));
 	if (child < 0)
 		rc = -errno;
 	process_step("fork");
@@ -170,7 +172,7 @@ static int replace_by_child(const struct process *p, uint64_t addr, const uint8_
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc < 0 || status == 0)
 		return rc;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 1 ? -EOPNOTSUPP : -EIO;
+	return WIFEXITED(status) && WEXITSTATUS(status) == UNCHANGED ? -EOPNOTSUPP : -EIO;
 }
 
 int memory_replace(const struct process *p, uint64_t addr, const void *from, const void *to,

@@ -292,17 +292,6 @@ static struct find_waker *waker_of(struct finding *f, size_t first, uint64_t fun
 	return NULL;
 }
 
-static int add_direct(struct find_waker *w, const struct use *u)
-{
-	struct find_direct *direct = reallocarray(w->direct, w->n_direct + 1, sizeof(*direct));
-
-	if (!direct)
-		return -ENOMEM;
-	w->direct = direct;
-	direct[w->n_direct++] = (struct find_direct){u->at, u->target};
-	return 0;
-}
-
 /* Calls past the tables. One of these functions may call the other: that is one wake. */
 static int find_direct(struct elf_image *image, struct finding *f, size_t first)
 {
@@ -320,13 +309,18 @@ static int find_direct(struct elf_image *image, struct finding *f, size_t first)
 		qsort(targets, n_targets, sizeof(*targets), by_u64);
 		r = uses_find(image, targets, n_targets, &uses);
 	}
-	for (size_t i = 0; i < uses.n && r == 0; i++) {
+	for (size_t i = 0; r == 0 && i < uses.n; i++) {
 		const struct use *u = &uses.uses[i];
 		struct find_waker *w = waker_of(f, first, u->target);
+		struct find_direct *d;
 
-		if (u->kind == USE_BRANCH && w && elf_image_function(image, u->at, &start, &end) &&
-		    !waker_of(f, first, start))
-			r = add_direct(w, u);
+		if (u->kind != USE_BRANCH || !w ||
+		    !elf_image_function(image, u->at, &start, &end) || waker_of(f, first, start))
+			continue;
+		d = find_add_direct(w);
+		if (!d)
+			return -ENOMEM;
+		*d = (struct find_direct){u->at, u->target};
 	}
 	return r;
 }

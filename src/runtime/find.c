@@ -52,6 +52,11 @@ struct find_site *find_add_site(struct find_site **sites, size_t *n_sites)
 	return grow(sites, n_sites, sizeof(**sites));
 }
 
+struct find_direct *find_add_direct(struct find_waker *w)
+{
+	return grow(&w->direct, &w->n_direct, sizeof(*w->direct));
+}
+
 int find_add_call(struct finding *f, const struct find_call *call)
 {
 	struct find_call *c = grow(&f->calls, &f->n_calls, sizeof(*f->calls));

@@ -13,6 +13,7 @@
 struct find_runtime *find_add_runtime(struct finding *f);
 struct find_kind *find_add_kind(struct finding *f);
 struct find_waker *find_add_waker(struct finding *f);
+struct find_direct *find_add_direct(struct find_waker *w);
 int find_add_call(struct finding *f, const struct find_call *call);
 /* `note` is a format; "" if all is well. Copies. */
 int find_cover(struct finding *f, const char *item, uint64_t seen, uint64_t total, const char *note,

@@ -316,12 +316,13 @@ static void two_threads_free(struct two_threads *two)
 	free(two);
 }
 
-/* A hit on one of the threads; `state` is what stands in the task. */
-static void hit(struct two_threads *two, int thread, enum kernel_hook_type type, uint64_t state)
+/* A record of one of the threads; `state` is what stands in the task. */
+static void record(struct two_threads *two, int thread, enum kernel_record_type what,
+		   enum kernel_hook_type type, uint64_t state)
 {
 	struct kernel_place place = {.type = type, .kind = KERNEL_NO_KIND, .waker = KERNEL_NO_KIND};
 	struct kernel_record r = {.time = ++two->time,
-				  .type = KR_HOOK,
+				  .type = what,
 				  .flags = KF_READ,
 				  .sp = 0x1000,
 				  .header = HEADER,
@@ -330,17 +331,14 @@ static void hit(struct two_threads *two, int thread, enum kernel_hook_type type,
 	assert_int_equal(kernel_task(&two->c, &two->p, &two->t[thread], &place, &r), 0);
 }
 
+static void hit(struct two_threads *two, int thread, enum kernel_hook_type type, uint64_t state)
+{
+	record(two, thread, KR_HOOK, type, state);
+}
+
 static void returns(struct two_threads *two, int thread, uint64_t state)
 {
-	struct kernel_place place = {.type = KH_TOKIO_POLL, .kind = KERNEL_NO_KIND};
-	struct kernel_record r = {.time = ++two->time,
-				  .type = KR_RETURN,
-				  .flags = KF_READ,
-				  .sp = 0x1000,
-				  .header = HEADER,
-				  .words = {state, 0, VTABLE, state}};
-
-	assert_int_equal(kernel_task(&two->c, &two->p, &two->t[thread], &place, &r), 0);
+	record(two, thread, KR_RETURN, KH_TOKIO_POLL, state);
 }
 
 static void told(const struct two_threads *two, const unsigned *types, size_t n)

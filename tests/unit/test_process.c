@@ -603,6 +603,17 @@ static void test_killed_running(void **state)
 #define CODE "\x48\x8d\x05\x01\x02"
 #define JUMP "\xe9\x10\x20\x30\x40"
 
+static pid_t start_paused(void)
+{
+	pid_t pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	return pid;
+}
+
 /* A child with code across two pages that it may not write. */
 static pid_t start_with_code(uint8_t **ret_at)
 {
@@ -612,13 +623,7 @@ static pid_t start_with_code(uint8_t **ret_at)
 	*ret_at = pages + 4096 - 2;
 	memcpy(*ret_at, CODE, 5);
 	mprotect(pages, 8192, PROT_READ | PROT_EXEC);
-	pid_t pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			pause();
-	}
-	return pid;
+	return start_paused();
 }
 
 static void test_replace_on_two_pages(void **state)
@@ -674,12 +679,7 @@ static void test_replace_by_half(void **state)
 	pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	memcpy(pages + 4094, CODE, 5);
 	munmap(pages + 4096, 4096);
-	pid_t pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			pause();
-	}
+	pid_t pid = start_paused();
 	assert_int_equal(process_open(pid, &p, &err), 0);
 	assert_int_not_equal(memory_replace(&p, (uint64_t)(pages + 4094), CODE, JUMP, 5), 0);
 	assert_int_equal(memory_read(&p, (uint64_t)(pages + 4094), live, 2), 0);
