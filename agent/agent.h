@@ -1,7 +1,8 @@
 /*
  * The inside of the agent: where its state lies, and the few words that it keeps on each thread.
  * See docs/agent.md for the rules that all of this obeys. In short: no libc, no system call but
- * one gettid per thread, no lock, no wait, nothing of its own in the image but code.
+ * one gettid per thread and a wake when a burst begins, no lock, no wait, nothing of its own in the
+ * image but code.
  */
 #ifndef POLLUX_AGENT_H
 #define POLLUX_AGENT_H
@@ -88,7 +89,7 @@ struct agent_future {
 struct agent_notes {
 	uint64_t head;	/* as ring.head */
 	uint64_t limit; /* below it head has room for one more event; 0: look first (agent_room) */
-	uint64_t mask;	/* size of the ring - 1 */
+	uint64_t place; /* of head in the ring, where it is below limit */
 	uint64_t wake;	/* the reference of the last AE_WAKE ... */
 	uint64_t wake_end; /* ... and the head behind it */
 	uint64_t tail_ref; /* the poll that was tail-jumped into, if ... */
@@ -98,7 +99,7 @@ struct agent_notes {
 	uint8_t pad;
 	uint32_t depth;	    /* of polls */
 	uint32_t thread_id; /* for AE_THREAD */
-	uint32_t pad2;
+	uint32_t mask;	    /* size of the ring - 1 */
 	struct agent_poll polls[AGENT_MAX_POLLS];
 	struct agent_future *futures; /* the innermost open one */
 	const void *shutting;	      /* the task that this thread shuts down; others look at it */
@@ -210,15 +211,15 @@ static inline void agent_put_at(struct ring *r, uint64_t ticks, uint64_t type, u
 	if (!ticks)
 		ticks = arch_ticks();
 	if (likely(n->head < n->limit) || agent_room(r, ticks)) {
-		uint64_t head = n->head;
-		struct agent_event *event =
-			(struct agent_event *)((char *)(r + 1) + (head & n->mask));
+		uint64_t head = n->head, place = n->place;
+		struct agent_event *event = (struct agent_event *)((char *)(r + 1) + place);
 		event->word0 = ticks << 8 | type;
 		event->word1 = word1;
 		/* A ring is larger than a cache, and what follows (a locked instruction) waits for
 		 * our stores: two lines ahead, that is 5 ns per event cheaper in a ring of a
 		 * megabyte. */
-		arch_prefetch((char *)(r + 1) + ((head + 128) & n->mask));
+		arch_prefetch((char *)(r + 1) + ((place + 128) & n->mask));
+		n->place = place + sizeof(*event);
 		n->head = head + sizeof(*event);
 		__atomic_store_n(&r->head, head + sizeof(*event), __ATOMIC_RELEASE);
 	}

@@ -5,27 +5,27 @@
 #include "agent/agent.h"
 #include "agent/thunks.h"
 
-#define CALL_PASS 0u /* not measured */
-#define CALL_PARK                                                                                  \
-	1u /* AE_PARK was written; other values: the ticks at its start, inside a poll             \
-	    */
+#define WAIT_PASS 0u /* not measured */
+/* AE_PARK was written; other values: the ticks at its start, inside a poll */
+#define WAIT_PARK 1u
 
+/* Ends a poll that was tail-jumped into. */
 static bool parks(uint16_t call)
 {
 	return call == AC_FUTEX || call == AC_EPOLL_WAIT || call == AC_EPOLL_PWAIT ||
 	       call == AC_EPOLL_PWAIT2;
 }
 
-/* Before a call. The result goes to agent_call_end(). A thread that has nothing to do with tasks
- * (it has no ring, and is in no block_on) isn't looked at. */
-uint64_t agent_call_begin(const struct agent_hook *hook)
+/* Before a call in which a thread waits. The result goes to agent_wait_end(). A thread that has
+ * nothing to do with tasks (it has no ring, and is in no block_on) isn't looked at. */
+uint64_t agent_wait_begin(const struct agent_hook *hook)
 {
 	struct ring *r = agent_peek_ring();
 
 	if (!r)
 		r = agent_root_ring();
 	if (!r)
-		return CALL_PASS;
+		return WAIT_PASS;
 	const struct agent_notes *n = agent_notes(r);
 	/* A poll that was tail-jumped into is over at the latest when its thread parks. */
 	if (n->tail_open && parks(hook->kind))
@@ -34,27 +34,31 @@ uint64_t agent_call_begin(const struct agent_hook *hook)
 	if (inside)
 		return arch_ticks() | 2;
 	agent_put(r, AE_PARK, agent_ref(hook->kind, 0));
-	return CALL_PARK;
+	return WAIT_PARK;
 }
 
-void agent_call_end(const struct agent_hook *hook, uint64_t begun)
+void agent_wait_end(const struct agent_hook *hook, uint64_t begun)
 {
-	uint64_t ticks = 0;
-
-	if (begun == CALL_PASS)
+	if (begun == WAIT_PASS)
 		return;
-	/* Most calls are short, and nothing more is looked at than the time. */
-	if (begun != CALL_PARK) {
-		ticks = arch_ticks() - begun;
-		if (likely(ticks < agent_state()->call_min_ticks))
-			return;
+	if (begun != WAIT_PARK) {
+		uint64_t ticks = arch_ticks() - begun;
+
+		if (ticks >= agent_state()->call_min_ticks)
+			agent_call_long(hook, ticks);
+		return;
 	}
 	struct ring *r = agent_peek_ring();
-	if (!r || !agent_live())
-		return;
-	if (begun == CALL_PARK)
+	if (r && agent_live())
 		agent_put(r, AE_UNPARK, agent_ref(hook->kind, 0));
-	else
+}
+
+/* A call that just ended took long. Where no poll is open, it was a park. */
+void agent_call_long(const struct agent_hook *hook, uint64_t ticks)
+{
+	struct ring *r = agent_peek_ring();
+
+	if (r && agent_live())
 		agent_put(r, AE_BLOCK, agent_ref(hook->kind, ticks));
 }
 

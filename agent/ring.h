@@ -25,9 +25,9 @@
  * changes lies in the state part, whose first image.state_bytes belong to struct agent_state and
  * to the agent's private tables behind it (zeroed memory); the hook table follows.
  *
- * The reader of a ring (the tool) must not trust it: the target can scribble over the rings. The
- * writer (the agent) reads from the shared memory only `tail`, and only to find out whether
- * there is room.
+ * The reader of a ring (the tool) must not trust it: the target can scribble over the rings. What
+ * the tool writes and the agent reads there is only `tail`, and only to find out whether there is
+ * room.
  */
 #ifndef POLLUX_AGENT_RING_H
 #define POLLUX_AGENT_RING_H
@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 8u
+#define AGENT_ABI 9u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -76,9 +76,10 @@ enum agent_event_type {
 	AE_SCHEDULE,	   /* task: scheduled by something else than a waker (spawn, abort) */
 	AE_CANCEL, /* task: dropped outside of a poll (aborted before it, runtime shutdown) */
 	AE_DROP,   /* task: its memory is given back; the reference may be used anew */
-	AE_PARK,   /* enum agent_call << 48: blocking call begins outside of every task's poll */
+	AE_PARK,   /* enum agent_call << 48: a wait (AH_WAIT) begins outside of every task's poll */
 	AE_UNPARK, /* the same call << 48: it returned */
-	AE_BLOCK,  /* enum agent_call << 48 | duration in ticks: a call inside a poll just ended */
+	AE_BLOCK,  /* enum agent_call << 48 | duration in ticks: a call just ended that was long; a
+		    * wait inside a poll, another one anywhere */
 	AE_THREAD, /* tid: all that follows in this ring is this thread's */
 	AE_LOST,   /* number of events dropped since the event before this one in this ring */
 	AE_ROOT_ENTER, /* kind << 48: a block_on made its waker here (its kind is a root kind) */
@@ -162,7 +163,7 @@ enum agent_hook_type {
 	AH_ASYNC_DESTROY,  /* TaskVTable.destroy(header) */
 	AH_ASYNC_WAKE,	   /* RAW_WAKER_VTABLE: wake and wake_by_ref (header) */
 	AH_ROOT_WAKE,	   /* waker of a block_on: wake and wake_by_ref (data) */
-	AH_CALL,	   /* a blocking call in a GOT; `kind` is the enum agent_call */
+	AH_CALL,	   /* a call that may block, in a GOT; `kind` is the enum agent_call */
 	AH_SPAWN,	   /* the spawn site of a kind */
 	AH_ROOT_ENTER,	   /* the place where a block_on makes its waker */
 	AH_PANIC,	   /* _Unwind_RaiseException in a GOT: a panic starts on this thread */
@@ -171,6 +172,7 @@ enum agent_hook_type {
 	AH_FUTURE,     /* a word (of a vtable, of a GOT) that holds a future's poll function, or a
 			* call of it */
 	AH_TOKIO_READ, /* Vtable.try_read_output(header, ...) */
+	AH_WAIT,       /* as AH_CALL: a call in which a thread waits, so that its begin is told */
 	AH_N_TYPES,
 };
 
@@ -360,8 +362,8 @@ enum ring_owner { RING_FREE = 0 }; /* else the tid of its thread */
 
 /*
  * A ring has one writer (the thread that owns it) and one reader (the tool). `head` and `tail`
- * count bytes since the ring was made and only grow; the place is their value modulo the size,
- * which is a power of two. Full means: the event is dropped and counted; AE_LOST follows as soon
+ * count bytes since the ring was made and only grow; where a count stands in the ring is said by
+ * ring_place(). Full means: the event is dropped and counted; AE_LOST follows as soon
  * as there is room again. A ring whose thread has died is given back by the tool, after the last
  * event was read (head == tail), by compare-and-swap of owner from the dead tid to RING_FREE (a new
  * thread at the dead one's thread pointer may take the ring over at the same moment: AE_THREAD).
@@ -373,7 +375,10 @@ struct ring {
 	uint64_t lost;	     /* of these, not yet told by AE_LOST */
 	uint32_t owner;	     /* tid, claimed by compare-and-swap from RING_FREE */
 	uint32_t generation; /* counts claims */
-	uint8_t pad0[32];
+	/* Where the far part was last used (ring_place). The begin is written first, both before
+	 * the head moves on. */
+	uint64_t far_begin, far_end;
+	uint8_t pad0[16];
 	/* written by the tool */
 	uint64_t tail; /* release store */
 	uint8_t pad1[56];
@@ -382,6 +387,48 @@ struct ring {
 	/* events follow: ring_bytes of them */
 };
 _Static_assert(sizeof(struct ring) == 1024, "ring");
+
+/*
+ * The place of a count. While the reader keeps up, the writer stays in the near part of the ring:
+ * few pages, which remain in the caches and the TLB (each new page of a large ring costs as much as
+ * hundreds of events), and memory that isn't touched isn't used. When that is full it goes on in
+ * the far part, then in the near one, and so on: the whole ring in turns, from count far_begin
+ * until far_end. far_end is UINT64_MAX then, and becomes the end of a turn in the far part at which
+ * little was unread.
+ *
+ * *ret_run: so many bytes lie in one piece from there. With counts that are a multiple of an event
+ * place + run <= size, whatever far_begin and far_end hold.
+ */
+#define AGENT_RING_NEAR 65536u /* at most; and at most a quarter of the ring */
+
+static inline uint64_t ring_near(uint64_t size)
+{
+	return size / 4 < AGENT_RING_NEAR ? size / 4 : AGENT_RING_NEAR;
+}
+
+static inline uint64_t ring_place(uint64_t count, uint64_t far_begin, uint64_t far_end,
+				  uint64_t size, uint64_t *ret_run)
+{
+	uint64_t near = ring_near(size), far = size - near;
+	uint64_t place = count & (near - 1), run = near - place;
+
+	if (count < far_begin) {
+		*ret_run = run < far_begin - count ? run : far_begin - count;
+		return place;
+	}
+	if (count < far_end) {
+		uint64_t turn = (count - far_begin) & (size - 1);
+
+		if (turn < far) {
+			place = near + turn;
+			run = far - turn;
+		} else if (run > size - turn) {
+			run = size - turn;
+		}
+	}
+	*ret_run = run;
+	return place;
+}
 
 struct ring_area {
 	uint64_t magic;
@@ -392,7 +439,9 @@ struct ring_area {
 	uint64_t deadline;   /* tool: tsc (0: none) after which a full ring means that the tool is
 			      * gone: the agent then clears agent_switch.enabled, which is private */
 	uint32_t n_used;     /* agent: rings [0, n_used) were claimed at least once */
-	uint8_t pad[4096 - 36];
+	uint32_t asleep;     /* tool: 1 when it goes to sleep here (a futex). The agent takes that
+			      * back and wakes it when a ring's near part is full */
+	uint8_t pad[4096 - 40];
 };
 _Static_assert(sizeof(struct ring_area) == 4096, "ring_area");
 

@@ -247,15 +247,66 @@ void agent_lose(struct ring *r, uint64_t n_events)
 	agent_notes(r)->limit = 0;
 }
 
-static void write_event(struct ring *r, uint64_t word0, uint64_t word1)
+/* A burst: the tool sleeps for longer than the ring may take. */
+static void wake_tool(void)
+{
+	struct ring_area *area = (struct ring_area *)agent_state()->rings;
+
+	if (__atomic_exchange_n(&area->asleep, 0, __ATOMIC_SEQ_CST))
+		arch_wake(&area->asleep);
+}
+
+/*
+ * Finds the place of the head, and how far the room goes on from there in one piece: notes.place,
+ * notes.limit. Returns all the room that there is, also in other pieces.
+ */
+static uint64_t find_room(struct ring *r, uint64_t tail)
 {
 	struct agent_notes *n = agent_notes(r);
-	struct agent_event *event = (struct agent_event *)((char *)(r + 1) + (n->head & n->mask));
+	uint64_t size = (uint64_t)n->mask + 1, used = n->head - tail, room, run;
+	uint64_t near = ring_near(size), far = size - near;
+	bool wide = r->far_end == UINT64_MAX;
+
+	if (used > size)
+		return 0; /* a tail that can't be */
+	/* A turn in the far part is over, nothing unread lies in the near one: calm enough? */
+	if (wide && ((n->head - r->far_begin) & n->mask) == far && used <= near / 2) {
+		__atomic_store_n(&r->far_end, n->head, __ATOMIC_RELEASE);
+		wide = false;
+	}
+	if (!wide) {
+		bool over = tail >= r->far_end; /* nothing unread lies in the far part */
+		uint64_t filled = over ? used : n->head - r->far_end;
+
+		if (filled >= near) {
+			/* If it isn't over, then the turns go on as if they had not ended: it is
+			 * just the far part's turn. */
+			if (over)
+				__atomic_store_n(&r->far_begin, n->head, __ATOMIC_RELEASE);
+			__atomic_store_n(&r->far_end, UINT64_MAX, __ATOMIC_RELEASE);
+			wake_tool();
+			wide = true;
+		} else {
+			room = near - filled;
+		}
+	}
+	if (wide)
+		room = size - used;
+	n->place = ring_place(n->head, r->far_begin, r->far_end, size, &run);
+	n->limit = n->head + (run < room ? run : room);
+	return room;
+}
+
+static void write_event(struct ring *r, uint64_t tail, uint64_t word0, uint64_t word1)
+{
+	struct agent_notes *n = agent_notes(r);
+	struct agent_event *event = (struct agent_event *)((char *)(r + 1) + n->place);
 
 	event->word0 = word0;
 	event->word1 = word1;
 	n->head += sizeof(*event);
 	__atomic_store_n(&r->head, n->head, __ATOMIC_RELEASE);
+	find_room(r, tail);
 }
 
 /*
@@ -267,13 +318,11 @@ bool agent_room(struct ring *r, uint64_t ticks)
 {
 	struct agent_notes *n = agent_notes(r);
 	struct ring_area *area = (struct ring_area *)agent_state()->rings;
-	uint64_t size = n->mask + 1;
 	uint64_t tail = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE) & ~(uint64_t)15;
 	uint64_t lost = r->lost;
 	uint64_t need = sizeof(struct agent_event) * (1 + (lost != 0) + n->unnamed);
 
-	/* A tail ahead of the head or further behind than the ring is long: no room. */
-	if (n->head - tail > size || size - (n->head - tail) < need) {
+	if (find_room(r, tail) < need) {
 		uint64_t deadline = __atomic_load_n(&area->deadline, __ATOMIC_RELAXED);
 
 		agent_lose(r, 1);
@@ -283,14 +332,13 @@ bool agent_room(struct ring *r, uint64_t ticks)
 		return false;
 	}
 	if (lost) {
-		write_event(r, ticks << 8 | AE_LOST, lost);
+		write_event(r, tail, ticks << 8 | AE_LOST, lost);
 		arch_add_local(&r->lost, -lost);
 	}
 	if (n->unnamed) {
-		write_event(r, ticks << 8 | AE_THREAD, n->thread_id);
+		write_event(r, tail, ticks << 8 | AE_THREAD, n->thread_id);
 		n->unnamed = 0;
 	}
-	n->limit = tail + size;
 	arch_barrier_local();
 	if (r->lost) /* a signal handler's, just now */
 		n->limit = 0;

@@ -8,6 +8,7 @@
 #define HOOK_ORIG 0
 #define HOOK_KIND 26
 #define STATE_WRAP 68
+#define STATE_CALL_MIN 92
 #define FUTURE_BYTES 48
 #define AGENT_STATE_BYTES (192 + 8192 * 32)
 #define CALL_FUTEX 1
@@ -23,6 +24,7 @@ _Static_assert(sizeof(struct agent_hook) == 1 << HOOK_SHIFT, "thunks");
 _Static_assert(offsetof(struct agent_hook, orig) == HOOK_ORIG, "thunks");
 _Static_assert(offsetof(struct agent_hook, kind) == HOOK_KIND, "thunks");
 _Static_assert(offsetof(struct agent_state, wrap) == STATE_WRAP, "thunks");
+_Static_assert(offsetof(struct agent_state, call_min_ticks) == STATE_CALL_MIN, "thunks");
 _Static_assert(sizeof(struct agent_private) == AGENT_STATE_BYTES, "thunks");
 _Static_assert((int)AC_FUTEX == CALL_FUTEX, "thunks");
 _Static_assert(sizeof(struct agent_future) == FUTURE_BYTES, "thunks");
@@ -57,8 +59,11 @@ void agent_async_unwound(bool forced);
 bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *first, void *second);
 void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second);
 void agent_future_unwound(bool forced);
-uint64_t agent_call_begin(const struct agent_hook *hook);
-void agent_call_end(const struct agent_hook *hook, uint64_t begun);
+uint64_t agent_wait_begin(const struct agent_hook *hook);
+void agent_wait_end(const struct agent_hook *hook, uint64_t begun);
+
+/* Called after the original, which took so many ticks. */
+void agent_call_long(const struct agent_hook *hook, uint64_t ticks);
 
 /* Called from a trampoline in the middle of a function. */
 void agent_spawn(const struct agent_hook *hook);

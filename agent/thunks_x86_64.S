@@ -15,7 +15,7 @@
 	.type agent_image, @object
 agent_image:
 	.quad 0x0031786c6c6f70	/* AGENT_MAGIC */
-	.long 8			/* AGENT_ABI */
+	.long 9			/* AGENT_ABI */
 	.long agent_image_end - agent_image
 	.long AGENT_STATE_BYTES
 	.long agent_eh_frame - agent_image
@@ -39,7 +39,8 @@ agent_image:
 	.long thunk_async_cancel - agent_image
 	.long thunk_future - agent_image
 	.long thunk_tokio_read - agent_image
-	.fill 24 - 18, 4, 0
+	.long thunk_wait - agent_image
+	.fill 24 - 19, 4, 0
 agent_image_state:
 	.quad 0
 agent_image_hooks:
@@ -303,10 +304,71 @@ END thunk_future
 PERSONALITY agent_future_personality, agent_future_unwound
 
 /*
- * A libc function of up to six arguments in registers and one on the stack (syscall's last). Of the
- * futex operations only those that wait are looked at.
+ * A libc function of up to six arguments in registers. Most of its calls are short, and then nothing is
+ * touched but the hook and two readings of the clock: system calls leave little in the nearest caches.
  */
 FUNCTION thunk_call
+	shlq $HOOK_SHIFT, %rax
+	addq agent_image_hooks(%rip), %rax
+	movq agent_image_live(%rip), %r11
+	cmpl $0, (%r11)
+	je 2f
+	pushq %rbp
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rbp, 0
+	movq %rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	pushq %rbx
+	.cfi_offset %rbx, -24
+	pushq %r12
+	.cfi_offset %r12, -32
+	movq %rax, %rbx
+	movq %rdx, %r10
+	rdtsc
+	shlq $32, %rdx
+	orq %rdx, %rax
+	movq %rax, %r12
+	movq %r10, %rdx
+	xorl %eax, %eax	/* no vector registers, for a variadic one */
+	/* Whoever looks at a thread that sleeps in there doesn't know its %rbp. */
+	.cfi_def_cfa %rsp, 32
+	call *HOOK_ORIG(%rbx)
+	.cfi_def_cfa %rbp, 16
+	movq %rax, %rcx
+	rdtsc
+	shlq $32, %rdx
+	orq %rdx, %rax
+	subq %r12, %rax
+	movq agent_image_state(%rip), %rdx
+	movl STATE_CALL_MIN(%rdx), %edx
+	cmpq %rdx, %rax
+	jb 1f
+	pushq %rcx
+	subq $8, %rsp
+	movq %rbx, %rdi
+	movq %rax, %rsi
+	call agent_call_long
+	addq $8, %rsp
+	popq %rcx
+1:	movq %rcx, %rax
+	popq %r12
+	.cfi_restore %r12
+	popq %rbx
+	.cfi_restore %rbx
+	popq %rbp
+	.cfi_restore %rbp
+	.cfi_def_cfa %rsp, 8
+	ret
+2:	movq HOOK_ORIG(%rax), %r11
+	xorl %eax, %eax
+	jmp *%r11
+END thunk_call
+
+/*
+ * The same where a thread waits: its begin is told too. One argument more may be on the stack (syscall's
+ * last). Of the futex operations only those that wait are looked at.
+ */
+FUNCTION thunk_wait
 	shlq $HOOK_SHIFT, %rax
 	addq agent_image_hooks(%rip), %rax
 	movq agent_image_live(%rip), %r11
@@ -340,7 +402,7 @@ FUNCTION thunk_call
 	pushq %r9
 	movq %rax, %rbx
 	movq %rax, %rdi
-	call agent_call_begin
+	call agent_wait_begin
 	movq %rax, %r12
 	popq %r9
 	popq %r8
@@ -358,7 +420,7 @@ FUNCTION thunk_call
 	movq %rax, (%rsp)
 	movq %r12, %rsi
 	movq %rbx, %rdi
-	call agent_call_end
+	call agent_wait_end
 	popq %rax
 	addq $8, %rsp
 	popq %r12
@@ -372,7 +434,7 @@ FUNCTION thunk_call
 2:	movq HOOK_ORIG(%rax), %r11
 	xorl %eax, %eax
 	jmp *%r11
-END thunk_call
+END thunk_wait
 
 /*
  * From a trampoline: any register may be in use but %rax and the flags, which the trampoline keeps. The

@@ -32,13 +32,26 @@ static inline uint64_t arch_thread(void)
 	return thread;
 }
 
-/* A system call that touches neither errno nor memory. */
+/* System calls that touch neither errno nor memory. */
 static inline long arch_gettid(void)
 {
 	long ret;
 
 	__asm__ volatile("syscall" : "=a"(ret) : "0"(186L /* gettid */) : "rcx", "r11", "memory");
 	return ret;
+}
+
+/* Wakes whoever sleeps at the word, in any process. */
+static inline void arch_wake(uint32_t *word)
+{
+	register long none __asm__("r10") = 0;
+	long ret;
+
+	__asm__ volatile("syscall"
+			 : "=a"(ret)
+			 : "0"(202L /* futex */), "D"(word), "S"(1L /* FUTEX_WAKE */), "d"(1L),
+			   "r"(none)
+			 : "rcx", "r11", "memory");
 }
 
 /* One instruction without a lock: whole as seen by a signal handler on the same thread, cheaper

@@ -40,6 +40,14 @@ uint64_t clock_cpu_ns(void)
 	return now_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
+void clock_sleep(uint64_t ns)
+{
+	const struct timespec ts = {.tv_sec = (time_t)(ns / 1000000000u),
+				    .tv_nsec = (long)(ns % 1000000000u)};
+
+	nanosleep(&ts, NULL);
+}
+
 uint64_t clock_ticks(void)
 {
 #if defined(__x86_64__)

@@ -18,10 +18,14 @@
 #include "process/running.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #define MS 1000000ull
 /* The fastest thread that was seen fills a ring with 15 million events a second: 4 ns a byte. */
@@ -49,6 +53,8 @@ struct capture {
 	struct futures_wanted futures;
 	int exit_status;
 	struct pace pace;
+	uint64_t burst_ns;	  /* a ring may be full so soon */
+	uint64_t n_events_before; /* as the last drain began */
 	uint64_t drain_start_ns, next_threads_ns;
 };
 
@@ -295,7 +301,6 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 		      struct error *err)
 {
 	const struct capture_options *opt = shared->options;
-	const uint64_t max_ns = opt->ring_bytes * FILL_NS_PER_BYTE;
 	const pid_t *pids = opt->pids;
 	_cleanup_free_ pid_t *found = NULL;
 	size_t n = opt->argv ? 1 : opt->n_pids;
@@ -334,9 +339,8 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 	c->drain.writer = shared->writer;
 	c->drain.threads = shared->threads;
 	/* Whoever watches for long polls wants to know of them before they are over. */
-	pace_init(&c->pace, opt->long_poll_ns && opt->long_poll_ns / 4 < max_ns
-				    ? opt->long_poll_ns / 4
-				    : max_ns);
+	pace_init(&c->pace, opt->long_poll_ns ? opt->long_poll_ns / 4 : PACE_MAX_NS);
+	c->burst_ns = opt->ring_bytes * FILL_NS_PER_BYTE;
 	clock_map_init(&c->drain.clock, CLOCK_SETTLE_NS);
 	c->drain.start_ticks = clock_ticks();
 	rc = opt->argv ? launch(c, opt->argv, err) : attach_all(c, opt->exe, pids, n, err);
@@ -355,6 +359,12 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 }
 
 /* ---- draining ---- */
+
+/* Linux 5.16 */
+static bool has_waitv(void)
+{
+	return syscall(SYS_futex_waitv, NULL, 0, 0, NULL, 0) < 0 && errno != ENOSYS;
+}
 
 static int drain_all(struct capture *c)
 {
@@ -404,15 +414,41 @@ static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
 	return begin(c, a, err);
 }
 
+/*
+ * Whether somebody wakes us if a ring fills up sooner than it did. Of a ring whose near part is
+ * full already nobody does so again, and of several processes only where the kernel has a way.
+ */
+static bool may_sleep(struct capture *c)
+{
+	for (size_t i = 0; i < c->n_sources; i++) {
+		struct source *s = &c->sources[i];
+		uint32_t used;
+
+		if (!s->alive)
+			continue;
+		if (!s->threaded)
+			return false;
+		__atomic_exchange_n(&s->rings.area->asleep, 1, __ATOMIC_SEQ_CST);
+		used = ring_set_used(&s->rings);
+		for (uint32_t k = 0; k < used; k++)
+			if (ring_set_wide(&s->rings, k))
+				return false;
+	}
+	return c->n_sources == 1 || (c->n_sources <= FUTEX_WAITV_MAX && has_waitv());
+}
+
 static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct error *err)
 {
 	uint64_t now = clock_monotonic_ns(), watermark = c->drain_start_ns;
 	uint64_t drained_ns = watermark ? watermark : now - PACE_MIN_NS;
 	struct drain *d = &c->drain;
 	bool threads = now >= c->next_threads_ns, any = false;
+	bool quiet = d->n_events == c->n_events_before; /* who has written just now is alive */
+	uint64_t wait;
 	int rc = 0;
 
 	c->drain_start_ns = now;
+	c->n_events_before = d->n_events;
 	renew_deadline(c);
 	/* Whether they live is asked before the drain: what a program wrote before its end is in
 	 * the rings then. */
@@ -431,7 +467,7 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	for (size_t i = 0; i < c->n_sources; i++) {
 		struct source *s = &c->sources[i];
 
-		if (s->alive && (threads || child_gone))
+		if (s->alive && (threads || (child_gone && quiet)))
 			s->alive = attach_alive(s->attach);
 		any = any || s->alive;
 	}
@@ -453,8 +489,47 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	if (!any && child_gone)
 		return 0;
 
-	capture_met(c->shared, d->fill);
-	return (int64_t)pace_next(&c->pace, d->fill, now - drained_ns);
+	wait = pace_next(&c->pace, d->fill, now - drained_ns);
+	if (!may_sleep(c) && wait > c->burst_ns)
+		wait = c->burst_ns;
+	return wait > PACE_MIN_NS ? (int64_t)wait : (int64_t)PACE_MIN_NS;
+}
+
+/*
+ * Sleeps where the agents wake us. One who wakes us all the time (only a target that scribbles over
+ * its memory) gets no more of us than a ring that is always full.
+ */
+static bool agent_wait(struct capture *c, uint64_t ns)
+{
+	uint64_t began = clock_monotonic_ns();
+	struct futex_waitv words[FUTEX_WAITV_MAX];
+	struct timespec ts;
+	uint32_t n = 0;
+	long rc;
+
+	for (size_t i = 0; i < c->n_sources && n < FUTEX_WAITV_MAX; i++)
+		if (c->sources[i].alive)
+			words[n++] = (struct futex_waitv){
+				.val = 1,
+				.uaddr = (uintptr_t)&c->sources[i].rings.area->asleep,
+				.flags = FUTEX_32};
+	if (!n || ns <= PACE_MIN_NS) {
+		clock_sleep(ns);
+		return false;
+	}
+	ts.tv_sec = (time_t)((began + ns) / (1000 * MS));
+	ts.tv_nsec = (long)((began + ns) % (1000 * MS));
+	if (n == 1)
+		rc = syscall(SYS_futex, words[0].uaddr, FUTEX_WAIT_BITSET, 1, &ts, NULL,
+			     FUTEX_BITSET_MATCH_ANY);
+	else
+		rc = syscall(SYS_futex_waitv, words, n, 0, &ts, CLOCK_MONOTONIC);
+	if (rc < 0 && (errno == ETIMEDOUT || errno == EINTR))
+		return false;
+	uint64_t past = clock_monotonic_ns() - began;
+	if (past < PACE_MIN_NS)
+		clock_sleep(PACE_MIN_NS - past);
+	return true;
 }
 
 /* ---- the end ---- */
@@ -568,6 +643,7 @@ const struct capture_ops capture_agent = {
 	.name = "agent",
 	.open = agent_open,
 	.drain = agent_drain,
+	.wait = agent_wait,
 	.close = agent_close,
 	.child = agent_child,
 	.exit_status = agent_exit_status,

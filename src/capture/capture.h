@@ -72,14 +72,7 @@ struct capture_shared {
 	int (*joined)(struct capture_shared *shared, pid_t pid, uint32_t process,
 		      struct error *err);
 	struct capture_set *set;
-	double fill; /* of the fullest buffer that was met in this drain of the set, 0 to 1 */
 };
-
-static inline void capture_met(struct capture_shared *shared, double fill)
-{
-	if (fill > shared->fill)
-		shared->fill = fill;
-}
 
 struct capture_ops {
 	const char *name; /* "agent", "kernel", "samples", ... */
@@ -93,6 +86,9 @@ struct capture_ops {
 	 * Returns ns after which it likes to be called again, 0 when all targets are gone and
 	 * drained (main sources), negative errno. */
 	int64_t (*drain)(struct capture *c, uint64_t *ret_watermark_ns, struct error *err);
+	/* Main sources, may be NULL: sleeps, until its buffers fill up earlier than thought: true
+	 * then. A signal ends it too. */
+	bool (*wait)(struct capture *c, uint64_t ns);
 	/* Detaches, drains the rest, adds its coverage, losses and cost to *stats, which others
 	 * have added to. Frees c in every case. */
 	int (*close)(struct capture *c, struct capture_stats *stats, struct error *err);
@@ -113,8 +109,8 @@ int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
 		     struct capture_set **ret_set, struct error *err);
 /* Drains all sources, ends a round when it is time; returns as capture_ops.drain. */
 int64_t capture_set_drain(struct capture_set *s, struct error *err);
-/* How full the fullest buffer was that the last drain met, 0 to 1: at 1 events are lost. */
-double capture_set_fill(const struct capture_set *s);
+/* Sleeps for as long as the last drain said; a signal ends it, or a source that can't wait. */
+void capture_set_wait(struct capture_set *s, uint64_t ns);
 /* The main source is closed last. Writes the cost. Frees s in every case. */
 int capture_set_close(struct capture_set *s, const char *reason, struct capture_stats *ret_stats,
 		      struct error *err);

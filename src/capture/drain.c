@@ -6,6 +6,7 @@
  * is moved to the event before it. What makes no sense, an unknown type, a kind that was never
  * hooked, a head that jumps, is counted and told as a loss, at the place where it stood.
  */
+#include "base/turn.h"
 #include "capture/inlined.h"
 #include "capture/source.h"
 
@@ -17,28 +18,23 @@ int drain_flush(struct drain *d)
 {
 	size_t n = d->n;
 
-	d->n = d->cap = 0;
+	d->n = 0;
 	if (!n)
 		return 0;
 	d->n_events += n;
-	return trace_writer_filled(d->writer, d->thread, n);
+	return trace_writer_events(d->writer, d->thread, d->events, n);
 }
-
-#define AHEAD 16 /* the room was last used some time ago */
 
 /* Where the thread's next event is put together; it counts when d->n does. */
 static inline struct trace_event *next_event(struct drain *d, uint32_t thread, int *rc)
 {
-	if (__builtin_expect(d->n == d->cap || d->thread != thread, 0)) {
+	if (__builtin_expect(d->n == DRAIN_EVENTS || d->thread != thread, 0)) {
 		*rc = drain_flush(d);
-		if (*rc == 0)
-			*rc = trace_writer_room(d->writer, thread, &d->room, &d->cap);
 		if (*rc < 0)
 			return NULL;
 		d->thread = thread;
 	}
-	__builtin_prefetch(&d->room[d->n] + AHEAD, 1);
-	return &d->room[d->n];
+	return &d->events[d->n];
 }
 
 int drain_put(struct drain *d, const struct trace_event *e)
@@ -446,6 +442,7 @@ int drain_source(struct drain *d, struct source *s)
 		}
 		if (fill > d->fill)
 			d->fill = fill;
+		turn_met(fill);
 		while (rc == 0 && c->tail != head) {
 			size_t n = ring_set_copy(&s->rings, i, head, d->raw), due;
 
@@ -454,6 +451,7 @@ int drain_source(struct drain *d, struct source *s)
 			due = count_due(d, n);
 			ring_set_give(&s->rings, i, due);
 			rc = take_events(d, s, c, due);
+			turn_pass();
 			if (due < n)
 				break;
 		}
@@ -480,6 +478,7 @@ int drain_threads(struct drain *d, struct source *s)
 
 	if (attach_threads(s->attach, &threads, &n) < 0 || !n)
 		return 0; /* the process is ending */
+	s->threaded = n > 1;
 	for (uint32_t i = 0; i < used && rc == 0; i++) {
 		struct ring_cursor *c = &s->rings.cursors[i];
 		const struct attach_thread *t;

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/turn.h"
 #include "capture/kernel.h"
 #include "capture/pace.h"
 #include "capture/threads.h"
@@ -401,7 +402,7 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 	*ret_watermark_ns = c->providers && cut > PROVIDERS_WAIT_NS ? cut - PROVIDERS_WAIT_NS : cut;
 	if (!any && child_gone && !l->all)
 		return 0;
-	capture_met(c->shared, kernel_core_ring(c->core)->fill);
+	turn_met(kernel_core_ring(c->core)->fill);
 	return (int64_t)pace_next(&l->pace, kernel_core_ring(c->core)->fill, now - drained_ns);
 }
 

@@ -1,10 +1,11 @@
 /*
  * Reading the rings.
  *
- * The shared memory says only two things that are believed within bounds: how far a ring is written
- * (believed if it is a multiple of an event and not further from what we have read than the ring is
- * long) and how many rings are used (cut to the number that we made). Sizes, places and our own
- * progress are ours. Every call does work that is bounded by one ring's length.
+ * The shared memory says only three things that are believed within bounds: how far a ring is
+ * written (believed if it is a multiple of an event and not further from what we have read than the
+ * ring is long), which parts of it were used (no value leads out of the ring) and how many rings
+ * are used (cut to the number that we made). Sizes, places and our own progress are ours. Every
+ * call does work that is bounded by one ring's length.
  */
 #include "capture/ring_reader.h"
 
@@ -62,16 +63,24 @@ uint64_t ring_set_head(struct ring_set *s, uint32_t i, bool *ret_damaged)
 size_t ring_set_copy(const struct ring_set *s, uint32_t i, uint64_t limit,
 		     struct agent_event out[RING_BATCH])
 {
+	const uint64_t whole = ~(uint64_t)(sizeof(*out) - 1);
+	const struct ring *r = ring_set_at(s, i);
 	const struct ring_cursor *c = &s->cursors[i];
-	const char *events = (const char *)(ring_set_at(s, i) + 1);
-	uint64_t left = limit - c->tail, mask = s->ring_bytes - 1;
-	size_t bytes = left < RING_BATCH * sizeof(*out) ? left : RING_BATCH * sizeof(*out);
-	size_t first = s->ring_bytes - (c->tail & mask);
+	/* In the other order than they are written. */
+	uint64_t far_end = __atomic_load_n(&r->far_end, __ATOMIC_ACQUIRE) & whole;
+	uint64_t far_begin = __atomic_load_n(&r->far_begin, __ATOMIC_ACQUIRE) & whole;
+	uint64_t left = limit - c->tail, bytes = 0, run;
 
-	if (first > bytes)
-		first = bytes;
-	memcpy(out, events + (c->tail & mask), first);
-	memcpy((char *)out + first, events, bytes - first);
+	if (left > RING_BATCH * sizeof(*out))
+		left = RING_BATCH * sizeof(*out);
+	for (; bytes < left; bytes += run) {
+		uint64_t place =
+			ring_place(c->tail + bytes, far_begin, far_end, s->ring_bytes, &run);
+
+		if (run > left - bytes)
+			run = left - bytes;
+		memcpy((char *)out + bytes, (const char *)(r + 1) + place, run);
+	}
 	return bytes / sizeof(*out);
 }
 
@@ -81,6 +90,11 @@ void ring_set_give(struct ring_set *s, uint32_t i, size_t n)
 
 	c->tail += n * sizeof(struct agent_event);
 	__atomic_store_n(&ring_set_at(s, i)->tail, c->tail, __ATOMIC_RELEASE);
+}
+
+bool ring_set_wide(const struct ring_set *s, uint32_t i)
+{
+	return __atomic_load_n(&ring_set_at(s, i)->far_end, __ATOMIC_ACQUIRE) == UINT64_MAX;
 }
 
 bool ring_set_release(struct ring_set *s, uint32_t i, uint32_t own_tid)

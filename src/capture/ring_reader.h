@@ -37,7 +37,7 @@ void ring_set_done(struct ring_set *s);
 uint32_t ring_set_used(const struct ring_set *s);
 struct ring *ring_set_at(const struct ring_set *s, uint32_t i);
 
-#define RING_BATCH 4096u
+#define RING_BATCH 256u
 
 /* Copies up to RING_BATCH events that ring i had when `limit` was taken (ring_set_head). The copy
  * is what is looked at: the target can change it no more. Returns the number. */
@@ -48,6 +48,9 @@ void ring_set_give(struct ring_set *s, uint32_t i, size_t n);
 /* How far ring i is written. A head that can't be is taken as the end of what is there:
  * *ret_damaged is set, and the cursor stands at it. */
 uint64_t ring_set_head(struct ring_set *s, uint32_t i, bool *ret_damaged);
+
+/* Whether its writer has left the near part (ring_place): it wakes nobody any more. */
+bool ring_set_wide(const struct ring_set *s, uint32_t i);
 
 /* Gives ring i back for another thread, if it is still `own_tid`'s and empty. */
 bool ring_set_release(struct ring_set *s, uint32_t i, uint32_t own_tid);

@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/map.h"
+#include "base/turn.h"
 #include "capture/capture.h"
 #include "capture/pace.h"
 #include "capture/perf_ring.h"
@@ -611,7 +612,7 @@ static int64_t samples_drain(struct capture *c, uint64_t *ret_watermark_ns, stru
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write the trace");
 	c->watermark_ns = *ret_watermark_ns = now - CAPTURE_STACKS_SETTLE_NS;
-	capture_met(c->shared, fill);
+	turn_met(fill);
 	wait = pace_next(&c->pace, fill, now - c->drained_ns);
 	c->drained_ns = now;
 	return (int64_t)wait;

@@ -4,6 +4,7 @@
  * The events of each thread have a stream of their own beside those of the main source; the clock
  * is the same, so a system call that was made in a poll lies between the poll's ends.
  */
+#include "base/turn.h"
 #include "capture/sched.h"
 
 #include "base/cleanup.h"
@@ -273,7 +274,7 @@ static int64_t sched_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 		return error_sys(err, rc, "cannot write the trace");
 	/* What was stamped before the drain before this one is in the buffers by now. */
 	*ret_watermark_ns = before;
-	capture_met(c->shared, fill);
+	turn_met(fill);
 	return (int64_t)pace_next(&c->pace, fill, before ? now - before : PACE_MIN_NS);
 }
 

@@ -192,7 +192,6 @@ int64_t capture_set_drain(struct capture_set *s, struct error *err)
 	uint64_t now = clock_monotonic_ns(), next = UINT64_MAX;
 	int rc;
 
-	s->shared.fill = 0;
 	for (size_t i = 0; i < s->n; i++) {
 		struct member *m = &s->members[i];
 
@@ -216,9 +215,14 @@ int64_t capture_set_drain(struct capture_set *s, struct error *err)
 	return next > now ? (int64_t)(next - now) : 1;
 }
 
-double capture_set_fill(const struct capture_set *s)
+void capture_set_wait(struct capture_set *s, uint64_t ns)
 {
-	return s->shared.fill;
+	struct member *m = &s->members[0];
+
+	if (!m->ops->wait)
+		clock_sleep(ns);
+	else if (m->ops->wait(m->capture, ns))
+		m->due_ns = 0;
 }
 
 int capture_set_close(struct capture_set *s, const char *reason, struct capture_stats *ret_stats,

@@ -60,8 +60,12 @@ struct source {
 	struct inlined_thread *inlined; /* by ring; NULL unless futures are recorded */
 	uint32_t n_programs;		/* kinds of tasks that have one */
 	bool alive;			/* its agent may still write */
+	bool threaded;			/* it has more than one thread */
 	uint64_t n_damaged;		/* pieces of ring that made no sense */
 };
+
+/* Few enough to be near until the writer has made its columns of them. */
+#define DRAIN_EVENTS 256u
 
 /* What drain.c counts and needs of the whole capture. */
 struct drain {
@@ -73,9 +77,9 @@ struct drain {
 	uint64_t first_lost_ns, last_lost_ns;
 	double fill; /* of the fullest ring met in this drain, 0 to 1 */
 	struct agent_event raw[RING_BATCH];
-	struct trace_event *room; /* the writer's own, where events are put together; NULL: none */
-	size_t n, cap;		  /* of events there, not yet given */
-	uint32_t thread;	  /* whose they are */
+	struct trace_event events[DRAIN_EVENTS]; /* put together, not yet given to the writer */
+	size_t n;
+	uint32_t thread; /* whose they are */
 };
 
 /* Begins the trace of a process with the block_ons that were there before. */

@@ -12,15 +12,14 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "base/turn.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,11 +27,6 @@
 #define SECOND 1000000000ull
 #define DEFAULT_RING_BYTES (1ull << 20)
 #define PROGRESS_NS (500000000ull)
-/* A buffer this full was meant to be a quarter full (capture/pace.h). */
-#define HURRY_FILL 0.4
-/* How long it goes on after the last buffer that was a fifth full. */
-#define HURRY_NS (SECOND / 5)
-#define CALM_FILL 0.2
 
 /* ---- signals ---- */
 
@@ -153,14 +147,6 @@ void recording_done(struct recording *rec)
 
 /* ---- the recording ---- */
 
-static void sleep_ns(uint64_t ns)
-{
-	const struct timespec ts = {.tv_sec = (time_t)(ns / SECOND),
-				    .tv_nsec = (long)(ns % SECOND)};
-
-	nanosleep(&ts, NULL); /* a signal ends it */
-}
-
 /* Signals while a launched program is recorded. True: the recording ends now. */
 static bool signal_ends_launched(pid_t child, int n_handled)
 {
@@ -171,56 +157,21 @@ static bool signal_ends_launched(pid_t child, int n_handled)
 	return n_handled > 1;
 }
 
-/* As a batch job it waits for its turn instead of taking the CPU from a thread of the program in
- * the middle of its work. Whoever chose another policy than the usual one for us knows why. */
-static void take_turns(bool turns)
-{
-	const struct sched_param none = {0};
-	int policy = sched_getscheduler(0);
-
-	if (policy == SCHED_OTHER || policy == SCHED_BATCH)
-		sched_setscheduler(0, turns ? SCHED_BATCH : SCHED_OTHER, &none);
-}
-
-/* A recorder that waits for a CPU while the buffers fill up loses events, so it asks to be first
- * then; at other times it does not push the program's threads aside. Where it may not ask for more,
- * it runs as it is. */
-struct hurry {
-	int calm; /* priority at other times */
-	bool on;
-	uint64_t until_ns;
-};
-
-static void hurry(struct hurry *h, double fill, uint64_t now)
-{
-	bool wanted = fill > HURRY_FILL || (h->on && (fill > CALM_FILL || now < h->until_ns));
-
-	if (fill > CALM_FILL)
-		h->until_ns = now + HURRY_NS;
-	if (wanted == h->on)
-		return;
-	h->on = wanted;
-	take_turns(!wanted);
-	setpriority(PRIO_PROCESS, 0, wanted ? -10 : h->calm);
-}
-
 /* Drains until something ends it; `reason` says what. 0, or negative errno. */
 static int drain(struct recording *rec, struct capture_set *set, struct buf *reason,
 		 struct trace_writer *w, struct error *err)
 {
 	uint64_t began = clock_monotonic_ns(), next_progress = began;
-	struct hurry hurries = {.calm = getpriority(PRIO_PROCESS, 0)};
 	bool terminal = isatty(STDERR_FILENO);
 	int handled = 0;
 
-	take_turns(true);
+	turn_begin();
 	for (;;) {
 		int64_t wait = capture_set_drain(set, err);
 		uint64_t now = clock_monotonic_ns();
 
 		if (wait < 0)
 			return (int)wait;
-		hurry(&hurries, capture_set_fill(set), now);
 		if (wait == 0) {
 			buf_str(reason, rec->capture.argv ? "" : "the program ended");
 			return 0;
@@ -253,7 +204,7 @@ static int drain(struct recording *rec, struct capture_set *set, struct buf *rea
 		}
 		if (rec->duration_ns && now + (uint64_t)wait > began + rec->duration_ns)
 			wait = (int64_t)(began + rec->duration_ns - now) + 1;
-		sleep_ns((uint64_t)wait);
+		capture_set_wait(set, (uint64_t)wait);
 	}
 }
 

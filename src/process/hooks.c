@@ -228,6 +228,11 @@ static int plan_waker(struct plan *at, const struct find_waker *w)
 	return rc;
 }
 
+static uint16_t call_type(const struct find_call *c)
+{
+	return c->call == AC_NONE ? AH_PANIC : c->waits ? AH_WAIT : AH_CALL;
+}
+
 /* Wakes past the tables; of a static program also what others have in their GOT. */
 static int plan_direct(struct hooks *h, const struct process *p, const struct hooked_object *o)
 {
@@ -249,8 +254,7 @@ static int plan_direct(struct hooks *h, const struct process *p, const struct ho
 	h->n_wakes += h->n_calls - n_before;
 	for (size_t i = 0; i < f->n_calls && rc == 0; i++) {
 		const struct find_call *c = &f->calls[i];
-		struct agent_hook like = {.type = c->call == AC_NONE ? AH_PANIC : AH_CALL,
-					  .kind = c->call};
+		struct agent_hook like = {.type = call_type(c), .kind = c->call};
 
 		if (c->direct)
 			rc = future_hooks_call(h, p, c->slot + o->attach.bias,
@@ -268,7 +272,7 @@ static int plan_call(struct plan *at, const struct find_call *c)
 	if (c->direct)
 		return 0; /* plan_direct() */
 	if (c->function)
-		return plan_slot(at, c->slot, c->function, c->call == AC_NONE ? AH_PANIC : AH_CALL,
+		return plan_slot(at, c->slot, c->function, call_type(c),
 				 &(struct agent_hook){.kind = c->call});
 	at->h->n_slots++;
 	if (slot % 8 || memory_read_u64(at->p, slot, &live) < 0) {
@@ -291,7 +295,7 @@ static int plan_call(struct plan *at, const struct find_call *c)
 	struct agent_hook *hook = hooks_add(at->h);
 	if (!hook)
 		return -ENOMEM;
-	hook->type = c->call == AC_NONE ? AH_PANIC : AH_CALL;
+	hook->type = call_type(c);
 	hook->kind = c->call;
 	hook->slot = slot;
 	hook->orig = hook->saved = live;

@@ -21,18 +21,19 @@
 static const struct {
 	const char *symbol;
 	uint16_t call;
+	bool waits; /* a thread goes there to wait */
 } table[] = {
-	{"syscall", AC_FUTEX},
-	{"epoll_wait", AC_EPOLL_WAIT},
-	{"epoll_pwait", AC_EPOLL_PWAIT},
-	{"epoll_pwait2", AC_EPOLL_PWAIT2},
-	{"poll", AC_POLL},
-	{"ppoll", AC_PPOLL},
-	{"select", AC_SELECT},
-	{"nanosleep", AC_NANOSLEEP},
-	{"clock_nanosleep", AC_CLOCK_NANOSLEEP},
-	{"usleep", AC_USLEEP},
-	{"sleep", AC_SLEEP},
+	{"syscall", AC_FUTEX, true},
+	{"epoll_wait", AC_EPOLL_WAIT, true},
+	{"epoll_pwait", AC_EPOLL_PWAIT, true},
+	{"epoll_pwait2", AC_EPOLL_PWAIT2, true},
+	{"poll", AC_POLL, true},
+	{"ppoll", AC_PPOLL, true},
+	{"select", AC_SELECT, true},
+	{"nanosleep", AC_NANOSLEEP, true},
+	{"clock_nanosleep", AC_CLOCK_NANOSLEEP, true},
+	{"usleep", AC_USLEEP, true},
+	{"sleep", AC_SLEEP, true},
 	{"read", AC_READ},
 	{"pread", AC_PREAD},
 	{"pread64", AC_PREAD},
@@ -53,12 +54,12 @@ static const struct {
 	{"fsync", AC_FSYNC},
 	{"fdatasync", AC_FDATASYNC},
 	{"flock", AC_FLOCK},
-	{"waitpid", AC_WAITPID},
-	{"waitid", AC_WAITID},
-	{"pthread_join", AC_PTHREAD_JOIN},
+	{"waitpid", AC_WAITPID, true},
+	{"waitid", AC_WAITID, true},
+	{"pthread_join", AC_PTHREAD_JOIN, true},
 	{"pthread_mutex_lock", AC_PTHREAD_MUTEX_LOCK},
-	{"pthread_cond_wait", AC_PTHREAD_COND_WAIT},
-	{"pthread_cond_timedwait", AC_PTHREAD_COND_TIMEDWAIT},
+	{"pthread_cond_wait", AC_PTHREAD_COND_WAIT, true},
+	{"pthread_cond_timedwait", AC_PTHREAD_COND_TIMEDWAIT, true},
 	{"getaddrinfo", AC_GETADDRINFO},
 	{"sched_yield", AC_SCHED_YIELD},
 	{"_Unwind_RaiseException", AC_NONE},
@@ -189,6 +190,7 @@ static int find_own(struct elf_image *image, struct finding *f)
 							 .function = u->target,
 							 .direct = u->kind == USE_BRANCH,
 							 .call = table[l->row].call,
+							 .waits = table[l->row].waits,
 							 .symbol = table[l->row].symbol});
 	}
 	return r;
@@ -238,6 +240,7 @@ int calls_find(struct elf_image *image, struct finding *f)
 				continue;
 			r = find_add_call(f, &(struct find_call){.slot = imports[i].slot,
 								 .call = table[k].call,
+								 .waits = table[k].waits,
 								 .symbol = table[k].symbol});
 			if (r < 0)
 				return r;

@@ -75,6 +75,7 @@ struct find_call {
 	uint64_t slot;	   /* direct: the four bytes, relative to what follows them */
 	uint64_t function; /* a static program's own; else 0 */
 	bool direct;
+	bool waits;    /* a thread goes there to wait: the begin of such a call is told too */
 	uint16_t call; /* enum agent_call; AC_NONE: _Unwind_RaiseException */
 	const char *symbol;
 };

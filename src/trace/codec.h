@@ -14,17 +14,24 @@
 #include <stdint.h>
 #include <zstd.h>
 
-struct encoder;
-
-/* Events that one chunk takes; more is cut off by encoder_run(). */
+/* Events that one chunk takes. */
 #define ENCODER_MAX_EVENTS 16384u
 
+/* The next chunk of one thread, as far as it has come. */
+struct draft;
+struct draft *draft_new(void);
+void draft_free(struct draft *d);
+uint32_t draft_n(const struct draft *d); /* events that were added since it was new or written */
+/* Adds the first *ret_done of n events: all, unless the chunk is full. 0, or -ENOMEM with none. */
+int draft_add(struct draft *d, const struct trace_event *ev, size_t n, size_t *ret_done);
+
+/* What all threads' chunks need to be written. */
+struct encoder;
 struct encoder *encoder_new(void);
 void encoder_free(struct encoder *e);
-/* Appends one payload with the first *ret_done >= 1 events of `thread` to out (n >= 1). 0 or
- * -ENOMEM, also for a failed buffer. */
-int encoder_run(struct encoder *e, uint32_t thread, const struct trace_event *ev, size_t n,
-		struct buf *out, size_t *ret_done);
+/* Appends the draft, of one event at least, as one payload to out; it begins anew. 0 or -ENOMEM,
+ * also for a failed buffer. */
+int encoder_run(struct encoder *e, uint32_t thread, struct draft *d, struct buf *out);
 
 /* The decoder may read so many bytes behind the payload: they must be there, whatever they hold. */
 #define DECODER_SLACK 64u

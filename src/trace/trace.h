@@ -48,11 +48,6 @@ int trace_writer_cost(struct trace_writer *w, const struct trace_cost *c);
  * and written by size or at the round's end. Times that go backwards within a thread are kept. */
 int trace_writer_events(struct trace_writer *w, uint32_t thread, const struct trace_event *ev,
 			size_t n);
-/* The same without a copy: *ret_room has room for *ret_n events of that thread (1 or more), until
- * anything else is written; the first n of them count when trace_writer_filled() says so. */
-int trace_writer_room(struct trace_writer *w, uint32_t thread, struct trace_event **ret_room,
-		      size_t *ret_n);
-int trace_writer_filled(struct trace_writer *w, uint32_t thread, size_t n);
 
 /* Ends a round: everything buffered is written, and the reader is told that (nearly) all events
  * older than `watermark_ns` are now in the file. Called by the capture a few times a second. */

@@ -1,8 +1,8 @@
 /*
- * The writer. Events wait in a buffer per thread until there is a chunk's worth or the round ends;
- * metadata waits in one buffer that goes out before the next events do. A chunk is put together in
- * memory and leaves with one write(), so whatever kills us leaves whole chunks and at most a part
- * of the last one.
+ * The writer. Events wait in a draft per thread until there is a chunk's worth or the round ends;
+ * metadata waits in one buffer that goes out before the next events do. Chunks are put together in
+ * memory and leave with one write() at the round's end, so whatever kills us leaves whole chunks
+ * and at most a part of the last one.
  *
  * An error of the file (a full disk) is sticky: a part of a chunk that was written is cut off
  * again, everything later fails with the same code, and trace_writer_close() tells the story.
@@ -23,15 +23,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FIRST_BUFFERED 64u
-/* Of all threads together, before all is written without waiting for the round: 40 MiB. */
+/* Of all threads together, before all is written without waiting for the round: 5 to 60 MiB. */
 #define MAX_BUFFERED (1u << 20)
 #define MAX_META_BYTES (1u << 20)
-
-struct thread_buffer {
-	struct trace_event *events;
-	uint32_t n, cap;
-};
+/* So much is written at once: a file system takes some 100 us for each write. */
+#define MAX_OUT_BYTES (1u << 17)
 
 struct trace_writer {
 	int fd;
@@ -41,10 +37,11 @@ struct trace_writer {
 	struct error cause;
 	uint64_t bytes, n_events;
 	uint32_t n_processes, n_runtimes, n_kinds, n_places, n_frames, n_stacks, n_coverage;
-	struct thread_buffer *threads;
+	struct draft **drafts; /* by thread; NULL: it has been idle */
 	uint32_t n_threads, threads_cap;
 	size_t n_buffered;
-	struct buf meta, chunk;
+	struct buf meta, out; /* out: chunks, the last of which begins at chunk_at */
+	size_t chunk_at;
 	struct encoder *encoder;
 };
 
@@ -102,24 +99,37 @@ static int write_all(struct trace_writer *w, const void *data, size_t len)
 	return 0;
 }
 
+static int out_flush(struct trace_writer *w)
+{
+	int r = buf_failed(&w->out) ? fail(w, -ENOMEM, "cannot build a chunk of the trace")
+				    : write_all(w, w->out.data, w->out.len);
+
+	buf_clear(&w->out);
+	return r;
+}
+
 static void chunk_begin(struct trace_writer *w)
 {
 	static const struct plx_chunk_header empty;
-	buf_clear(&w->chunk);
-	buf_add(&w->chunk, &empty, sizeof(empty));
+	w->chunk_at = w->out.len;
+	buf_add(&w->out, &empty, sizeof(empty));
 }
 
-static int chunk_write(struct trace_writer *w, enum plx_chunk_type type)
+static int chunk_end(struct trace_writer *w, enum plx_chunk_type type)
 {
 	struct plx_chunk_header head = {.type = (uint16_t)type};
 
-	if (buf_failed(&w->chunk))
-		return fail(w, -ENOMEM, "cannot build a chunk of the trace");
-	head.size = (uint32_t)(w->chunk.len - sizeof(head));
-	head.payload_checksum = plx_crc32c(w->chunk.data + sizeof(head), head.size);
-	head.checksum = plx_crc32c(&head, offsetof(struct plx_chunk_header, checksum));
-	memcpy(w->chunk.data, &head, sizeof(head));
-	return write_all(w, w->chunk.data, w->chunk.len);
+	if (!buf_failed(&w->out)) {
+		uint8_t *at = (uint8_t *)w->out.data + w->chunk_at;
+
+		head.size = (uint32_t)(w->out.len - w->chunk_at - sizeof(head));
+		head.payload_checksum = plx_crc32c(at + sizeof(head), head.size);
+		head.checksum = plx_crc32c(&head, offsetof(struct plx_chunk_header, checksum));
+		memcpy(at, &head, sizeof(head));
+		if (w->out.len < MAX_OUT_BYTES)
+			return w->code;
+	}
+	return out_flush(w);
 }
 
 static struct plx_header header(void)
@@ -194,11 +204,11 @@ static void writer_free(struct trace_writer *w)
 	if (w->tee >= 0)
 		close(w->tee);
 	for (uint32_t i = 0; i < w->n_threads; i++)
-		free(w->threads[i].events);
-	free(w->threads);
+		draft_free(w->drafts[i]);
+	free(w->drafts);
 	encoder_free(w->encoder);
 	buf_done(&w->meta);
-	buf_done(&w->chunk);
+	buf_done(&w->out);
 	free(w);
 }
 
@@ -277,9 +287,9 @@ static int meta_flush(struct trace_writer *w)
 	if (!w->meta.len)
 		return w->code;
 	chunk_begin(w);
-	buf_add(&w->chunk, w->meta.data, w->meta.len);
+	buf_add(&w->out, w->meta.data, w->meta.len);
 	buf_clear(&w->meta);
-	return chunk_write(w, PLX_META);
+	return chunk_end(w, PLX_META);
 }
 
 /* A record was put: sees to it that a chunk of them stays small. */
@@ -326,11 +336,11 @@ int trace_writer_thread(struct trace_writer *w, const struct trace_thread *t, ui
 {
 	if (w->n_threads == w->threads_cap) {
 		uint32_t cap = w->threads_cap ? w->threads_cap * 2 : 16;
-		struct thread_buffer *threads = realloc(w->threads, cap * sizeof(*threads));
-		if (!threads)
+		struct draft **drafts = realloc(w->drafts, cap * sizeof(*drafts));
+		if (!drafts)
 			return -ENOMEM;
-		memset(threads + w->threads_cap, 0, (cap - w->threads_cap) * sizeof(*threads));
-		w->threads = threads;
+		memset(drafts + w->threads_cap, 0, (cap - w->threads_cap) * sizeof(*drafts));
+		w->drafts = drafts;
 		w->threads_cap = cap;
 	}
 	uint32_t index;
@@ -412,88 +422,39 @@ int trace_writer_cost(struct trace_writer *w, const struct trace_cost *c)
 
 /* ---- events ---- */
 
-static int events_write(struct trace_writer *w, uint32_t thread, const struct trace_event *ev,
-			size_t n)
-{
-	int r = meta_flush(w);
-	while (r == 0 && n) {
-		size_t done;
-		chunk_begin(w);
-		r = encoder_run(w->encoder, thread, ev, n, &w->chunk, &done);
-		if (r < 0)
-			return fail(w, r, "cannot encode events");
-		r = chunk_write(w, PLX_EVENTS);
-		if (r == 0)
-			w->n_events += done;
-		ev += done;
-		n -= done;
-	}
-	return r;
-}
-
 static int thread_flush(struct trace_writer *w, uint32_t thread)
 {
-	struct thread_buffer *t = &w->threads[thread];
-	uint32_t n = t->n;
+	uint32_t n = draft_n(w->drafts[thread]);
+	int r = meta_flush(w);
 
 	w->n_buffered -= n;
-	t->n = 0;
-	return events_write(w, thread, t->events, n);
+	if (r < 0)
+		return r;
+	chunk_begin(w);
+	r = encoder_run(w->encoder, thread, w->drafts[thread], &w->out);
+	if (r < 0)
+		return fail(w, r, "cannot encode events");
+	r = chunk_end(w, PLX_EVENTS);
+	if (r == 0)
+		w->n_events += n;
+	return r;
 }
 
 static int flush_all(struct trace_writer *w)
 {
 	int r = meta_flush(w);
 	for (uint32_t i = 0; i < w->n_threads && r == 0; i++) {
-		struct thread_buffer *t = &w->threads[i];
-		if (t->n) {
+		if (!w->drafts[i])
+			continue;
+		if (draft_n(w->drafts[i])) {
 			r = thread_flush(w, i);
-		} else if (t->events) {
+		} else {
 			/* Idle since the last time, perhaps gone. */
-			free(t->events);
-			*t = (struct thread_buffer){0};
+			draft_free(w->drafts[i]);
+			w->drafts[i] = NULL;
 		}
 	}
 	return r;
-}
-
-/* Room for one event more at least, a chunk's worth at most. */
-static int buffer_grow(struct thread_buffer *t)
-{
-	uint32_t cap = t->cap ? t->cap * 2 : FIRST_BUFFERED;
-	if (cap > ENCODER_MAX_EVENTS)
-		cap = ENCODER_MAX_EVENTS;
-	struct trace_event *events = realloc(t->events, cap * sizeof(*events));
-	if (!events)
-		return -ENOMEM;
-	t->events = events;
-	t->cap = cap;
-	return 0;
-}
-
-int trace_writer_room(struct trace_writer *w, uint32_t thread, struct trace_event **ret_room,
-		      size_t *ret_n)
-{
-	struct thread_buffer *t = thread < w->n_threads ? &w->threads[thread] : NULL;
-	int r = t ? w->code : -EINVAL;
-
-	if (r == 0 && t->n == t->cap) {
-		r = t->cap == ENCODER_MAX_EVENTS ? thread_flush(w, thread) : buffer_grow(t);
-		if (r == -ENOMEM)
-			fail(w, r, "cannot keep events");
-	}
-	if (r < 0)
-		return r;
-	*ret_room = t->events + t->n;
-	*ret_n = t->cap - t->n;
-	return 0;
-}
-
-int trace_writer_filled(struct trace_writer *w, uint32_t thread, size_t n)
-{
-	w->threads[thread].n += (uint32_t)n;
-	w->n_buffered += n;
-	return w->n_buffered > MAX_BUFFERED ? flush_all(w) : 0;
 }
 
 int trace_writer_events(struct trace_writer *w, uint32_t thread, const struct trace_event *ev,
@@ -501,25 +462,24 @@ int trace_writer_events(struct trace_writer *w, uint32_t thread, const struct tr
 {
 	int r = thread < w->n_threads ? w->code : -EINVAL;
 
-	while (r == 0 && n) {
-		struct trace_event *room;
-		size_t part;
-
-		if (n >= ENCODER_MAX_EVENTS && !w->threads[thread].n) {
-			part = ENCODER_MAX_EVENTS;
-			r = events_write(w, thread, ev, part);
-		} else {
-			r = trace_writer_room(w, thread, &room, &part);
-			if (r < 0)
-				return r;
-			part = part < n ? part : n;
-			memcpy(room, ev, part * sizeof(*ev));
-			r = trace_writer_filled(w, thread, part);
-		}
-		ev += part;
-		n -= part;
+	if (r == 0 && n && !w->drafts[thread]) {
+		w->drafts[thread] = draft_new();
+		if (!w->drafts[thread])
+			return fail(w, -ENOMEM, "cannot keep events");
 	}
-	return r;
+	while (r == 0 && n) {
+		size_t done;
+
+		r = draft_add(w->drafts[thread], ev, n, &done);
+		if (r < 0)
+			return fail(w, r, "cannot keep events");
+		w->n_buffered += done;
+		ev += done;
+		n -= done;
+		if (n)
+			r = thread_flush(w, thread);
+	}
+	return r == 0 && w->n_buffered > MAX_BUFFERED ? flush_all(w) : r;
 }
 
 int trace_writer_round(struct trace_writer *w, uint64_t watermark_ns)
@@ -528,14 +488,15 @@ int trace_writer_round(struct trace_writer *w, uint64_t watermark_ns)
 	if (r < 0)
 		return r;
 	chunk_begin(w);
-	buf_add(&w->chunk, &watermark_ns, sizeof(watermark_ns));
-	buf_add(&w->chunk, &w->n_events, sizeof(w->n_events));
-	return chunk_write(w, PLX_ROUND);
+	buf_add(&w->out, &watermark_ns, sizeof(watermark_ns));
+	buf_add(&w->out, &w->n_events, sizeof(w->n_events));
+	r = chunk_end(w, PLX_ROUND);
+	return r == 0 ? out_flush(w) : r;
 }
 
 uint64_t trace_writer_bytes(const struct trace_writer *w)
 {
-	return w->bytes;
+	return w->bytes + w->out.len;
 }
 
 uint64_t trace_writer_n_events(const struct trace_writer *w)
@@ -548,9 +509,11 @@ int trace_writer_close(struct trace_writer *w, struct error *err)
 	int r = flush_all(w);
 	if (r == 0) {
 		chunk_begin(w);
-		buf_add(&w->chunk, &w->n_events, sizeof(w->n_events));
-		r = chunk_write(w, PLX_END);
+		buf_add(&w->out, &w->n_events, sizeof(w->n_events));
+		r = chunk_end(w, PLX_END);
 	}
+	if (r == 0)
+		r = out_flush(w);
 	/* Some file systems tell only now that the disk is full. */
 	if (close(w->fd) < 0 && r == 0)
 		r = fail(w, -errno, "cannot close the trace");

@@ -156,11 +156,13 @@ static inline struct ring *area_my_ring(const struct area *a)
 static inline bool area_next(const struct area *a, struct ring *r, struct agent_event *ret)
 {
 	uint64_t head = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE);
-	uint64_t tail = r->tail;
+	uint64_t tail = r->tail, run;
 
 	if (head == tail)
 		return false;
-	*ret = *(struct agent_event *)((uint8_t *)(r + 1) + (tail & (a->rings->ring_bytes - 1)));
+	*ret = *(struct agent_event *)((uint8_t *)(r + 1) + ring_place(tail, r->far_begin,
+								       r->far_end,
+								       a->rings->ring_bytes, &run));
 	__atomic_store_n(&r->tail, tail + sizeof(*ret), __ATOMIC_RELEASE);
 	return true;
 }

@@ -128,7 +128,7 @@ static int setup(void **state)
 	read_hook = tokio_hook(AH_TOKIO_READ, read_orig);
 	wake_hook = tokio_hook(AH_TOKIO_WAKE, count_orig);
 	wake_hook->kind = AGENT_KIND_NONE;
-	call_hook = area_hook(&area, AH_CALL, AC_EPOLL_WAIT, call_orig);
+	call_hook = area_hook(&area, AH_WAIT, AC_EPOLL_WAIT, call_orig);
 	panic_hook = area_hook(&area, AH_PANIC, AGENT_KIND_NONE, raise_orig);
 	root_wake_hook = area_hook(&area, AH_ROOT_WAKE, 9, count_orig);
 	vtable[0] = area_stub(&area, poll_hook);
@@ -851,7 +851,7 @@ static void wait_a_little(void)
 	usleep(2000);
 }
 
-static void test_calls(void **state)
+static void test_waits(void **state)
 {
 	struct agent_event e;
 
@@ -900,6 +900,70 @@ static void test_calls(void **state)
 	expect_nothing();
 }
 
+static struct agent_hook *send_hook;
+
+static void send_it(void)
+{
+	typedef long (*six_fn)(long, long, long, long, long, long);
+	static const long args[6] = {1, 2, 3, 4, 5, 6};
+
+	memset(call_args, 0, sizeof(call_args));
+	call_result = -43;
+	errno = 0;
+	assert_int_equal(((six_fn)area_stub(&area, send_hook))(1, 2, 3, 4, 5, 6), -43);
+	assert_int_equal(errno, EAGAIN);
+	assert_memory_equal(call_args, args, sizeof(args));
+}
+
+static void sends(struct tokio_task *t)
+{
+	send_it();
+	to_pending(t);
+}
+
+static void expect_long_send(void)
+{
+	struct agent_event e;
+
+	assert_true(area_next(&area, area_my_ring(&area), &e));
+	assert_int_equal(e.word0 & 255, AE_BLOCK);
+	assert_int_equal(e.word1 >> 48, AC_SENDTO);
+	assert_in_range(e.word1 & 0xffffffffffff, 1000000, 100000000000);
+}
+
+/* Of other calls than waits only those that were long are told, in polls and outside of them. */
+static void test_calls(void **state)
+{
+	(void)state;
+	send_hook = area_hook(&area, AH_CALL, AC_SENDTO, call_orig);
+	area.state->call_min_ticks = 1000000;
+	area.state->n_roots = 1;
+	area.state->roots[0] = (uint32_t)syscall(SYS_gettid);
+	call_inside = wait_a_little;
+	send_it(); /* a thread without a ring isn't looked at, not even in a block_on */
+	assert_null(area_my_ring(&area));
+	assert_int_equal(area.state->roots[0], (uint32_t)syscall(SYS_gettid));
+	area.state->n_roots = 0;
+	call_inside = NULL;
+	poll_as(sends);
+	expect_thread();
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_PENDING, tokio_ref());
+	send_it();
+	expect_nothing();
+	call_inside = wait_a_little;
+	poll_as(sends);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect_long_send();
+	expect(AE_POLL_PENDING, tokio_ref());
+	send_it();
+	expect_long_send();
+	area.live->enabled = 0;
+	send_it();
+	area.live->enabled = 1;
+	expect_nothing();
+}
+
 static void test_futex_operations(void **state)
 {
 	typedef long (*syscall_fn)(long, ...);
@@ -910,7 +974,7 @@ static void test_futex_operations(void **state)
 	expect_thread();
 	expect(AE_POLL_BEGIN, tokio_ref());
 	expect(AE_POLL_PENDING, tokio_ref());
-	h = area_hook(&area, AH_CALL, AC_FUTEX, call_orig);
+	h = area_hook(&area, AH_WAIT, AC_FUTEX, call_orig);
 	syscall_fn fn = (syscall_fn)area_stub(&area, h);
 	for (long op = 0; op < 256; op++) {
 		long base = op & 127;
@@ -1437,6 +1501,7 @@ int main(void)
 		WITH(test_wakes_and_schedule, setup),
 		WITH(test_nested_polls, setup),
 		WITH(test_tail_jumps, setup),
+		WITH(test_waits, setup),
 		WITH(test_calls, setup),
 		WITH(test_futex_operations, setup),
 		WITH(test_trampolines, setup),

@@ -78,11 +78,15 @@ static struct ring *ring_at(uint32_t i)
 
 static void drain(struct ring *r)
 {
-	uint64_t head = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE);
+	uint64_t head = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE), run;
+	uint64_t far_end = __atomic_load_n(&r->far_end, __ATOMIC_ACQUIRE);
+	uint64_t far_begin = __atomic_load_n(&r->far_begin, __ATOMIC_ACQUIRE);
 
 	for (; r->tail != head; __atomic_store_n(&r->tail, r->tail + 16, __ATOMIC_RELEASE)) {
 		struct agent_event *e =
-			(struct agent_event *)((char *)(r + 1) + (r->tail & (RING_BYTES - 1)));
+			(struct agent_event *)((char *)(r + 1) + ring_place(r->tail, far_begin,
+									    far_end, RING_BYTES,
+									    &run));
 		uint64_t type = e->word0 & 255;
 		if (!type || type >= AE_N_TYPES)
 			abort();

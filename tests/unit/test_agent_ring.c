@@ -100,6 +100,65 @@ static void test_losses_are_exact(void **state)
 	assert_int_equal(sent, got + r->lost);
 }
 
+/*
+ * A ring of any size under bursts of any length: every count has one place, in the order of
+ * writing; a quiet reader's ring is written in its near part alone; a burst uses all of it, wakes
+ * the tool once, and afterwards the near part is enough again.
+ */
+static void check_places(uint32_t size)
+{
+	struct task task = new_task(0);
+	uint64_t sent = 0, got = 0, near = ring_near(size) / sizeof(struct agent_event);
+	uint64_t all = size / sizeof(struct agent_event), n_wide = 0, n_near = 0;
+	struct agent_event e;
+	struct ring *r;
+
+	load(1, size);
+	r = area_ring(&area, 0);
+	srand(size);
+	task.id = ++sent;
+	call(wake_hook, &task);
+	assert_true(area_next(&area, r, &e)); /* AE_THREAD */
+	for (int round = 0; round < 3000; round++) {
+		bool burst = round / 100 % 2;
+		uint64_t unread = sent - got, free = (burst ? all : near / 2) - 8;
+		bool wide = r->far_end == UINT64_MAX;
+
+		area.rings->asleep = 1;
+		for (uint64_t i = unread < free ? (uint64_t)rand() % (free - unread) : 0; i; i--) {
+			task.id = ++sent;
+			call(wake_hook, &task);
+		}
+		if (!wide)
+			assert_int_equal(area.rings->asleep, r->far_end != UINT64_MAX);
+		n_wide += r->far_end == UINT64_MAX;
+		/* In the last rounds of a quiet time. */
+		if (round % 200 > 90 && round % 200 < 100) {
+			uint64_t run, place = ring_place(r->head - 16, r->far_begin, r->far_end,
+							 size, &run);
+
+			assert_int_not_equal(r->far_end, UINT64_MAX);
+			assert_true(place < near * sizeof(e));
+			n_near++;
+		}
+		for (uint64_t i = burst ? (uint64_t)rand() % all : all; i && got < sent; i--) {
+			assert_true(area_next(&area, r, &e));
+			assert_int_equal(e.word0 & 255, AE_WAKE);
+			assert_int_equal(e.word1, 1ull << 48 | ++got);
+		}
+	}
+	assert_int_equal(r->dropped, 0);
+	assert_true(n_wide > 100 && n_near > 100);
+}
+
+static void test_near_and_far(void **state)
+{
+	(void)state;
+	check_places(AGENT_MIN_RING_BYTES);
+	check_places(16384);
+	check_places(1u << 20);
+}
+
 static void *poll_once(void *arg)
 {
 	struct task task = new_task((uint64_t)arg);
@@ -488,6 +547,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_losses_are_exact),
+		cmocka_unit_test(test_near_and_far),
 		cmocka_unit_test(test_threads_that_come_and_go),
 		cmocka_unit_test(test_more_threads_than_rings),
 		cmocka_unit_test(test_reader_beside_the_writer),

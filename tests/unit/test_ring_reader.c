@@ -37,10 +37,13 @@ static struct ring_area *new_area(size_t *ret_bytes)
 static void write_event(struct ring_set *s, uint32_t i, uint64_t value)
 {
 	struct ring *r = ring_set_at(s, i);
-	struct agent_event *events = (struct agent_event *)(r + 1);
+	uint64_t run;
+	struct agent_event *event =
+		(struct agent_event *)((char *)(r + 1) + ring_place(r->head, r->far_begin,
+								    r->far_end, RING_BYTES, &run));
 
-	events[r->head / sizeof(*events) % N_EVENTS] = (struct agent_event){value, ~value};
-	r->head += sizeof(*events);
+	*event = (struct agent_event){value, ~value};
+	r->head += sizeof(*event);
 }
 
 static size_t take(struct ring_set *s, uint32_t i, uint64_t limit, struct agent_event *out)
@@ -63,6 +66,7 @@ static void test_in_order(void **state)
 	assert_int_equal(ring_set_init(&s, area, bytes), 0);
 	area->n_used = 2;
 	assert_int_equal(ring_set_used(&s), 2);
+	ring_set_at(&s, 1)->far_end = UINT64_MAX; /* the whole ring */
 	for (int turn = 0; turn < 1000; turn++) {
 		unsigned n = (unsigned)turn * 7 % (N_EVENTS + 1);
 
