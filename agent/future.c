@@ -101,6 +101,48 @@ static inline uint64_t take_own_point(const struct agent_future *f, struct agent
 	return list->words[0] >> 48;
 }
 
+/*
+ * The await point of a coroutine in which nothing by value goes on from its present state: most
+ * are, at most of their polls, so this is the way that counts. False: it must be listed.
+ */
+static inline bool is_alone(const struct agent_hook *hook, const void *future, uint64_t *ret_point)
+{
+	const struct agent_step *program =
+		(const struct agent_step *)__atomic_load_n(&hook->program, __ATOMIC_ACQUIRE);
+
+	*ret_point = 0;
+	if (!program)
+		return true;
+	const struct agent_node *node = (const struct agent_node *)(program + program->next);
+	if (unlikely(!program->next || !node->size || hook->result.from != AR_STATE ||
+		     program->delta != (int32_t)hook->result.offset))
+		return false;
+	uint64_t i =
+		agent_state_value((const char *)future + program->delta, node->size) - node->base;
+	const struct agent_step *step = &node->steps[likely(i < node->n) ? i : node->n];
+	*ret_point = step->point;
+	return likely(!step->next);
+}
+
+static __attribute__((noinline)) void list_begin(struct agent_future *f)
+{
+	struct agent_list l;
+
+	list(f->hook, f->future, &l);
+	take_own_point(f, &l);
+	agent_put_list(f->ring, AE_FUTURE_WAS, &l);
+}
+
+static __attribute__((noinline)) uint64_t list_end(struct agent_future *f)
+{
+	struct agent_list l;
+
+	list(f->hook, f->future, &l);
+	uint64_t point = take_own_point(f, &l);
+	agent_put_list(f->ring, AE_FUTURE_AT, &l);
+	return point;
+}
+
 /* False: nothing is recorded, the thunk jumps on to the original. */
 bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *first, void *second)
 {
@@ -127,13 +169,9 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 	f->future = hook->flags & AGENT_HOOK_MEMORY ? second : first;
 	f->outer = n->futures;
 	agent_put(r, AE_FUTURE_BEGIN, agent_ref(hook->kind, (uint64_t)f->future));
-	if (hook->flags & AGENT_HOOK_LIST) {
-		struct agent_list l;
-		list(hook, f->future, &l);
-		take_own_point(f, &l);
-		if (unlikely(l.n))
-			agent_put_list(r, AE_FUTURE_WAS, &l);
-	}
+	uint64_t point;
+	if (hook->flags & AGENT_HOOK_LIST && unlikely(!is_alone(hook, f->future, &point)))
+		list_begin(f);
 	arch_barrier_local();
 	n->futures = f;
 	return true;
@@ -189,11 +227,8 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 	agent_notes(r)->futures = f->outer;
 	arch_barrier_local();
 	if (type == AE_FUTURE_PENDING && f->hook->flags & AGENT_HOOK_LIST) {
-		struct agent_list l;
-		list(f->hook, f->future, &l);
-		point = take_own_point(f, &l);
-		if (unlikely(l.n))
-			agent_put_list(r, AE_FUTURE_AT, &l);
+		if (unlikely(!is_alone(f->hook, f->future, &point)))
+			point = list_end(f);
 	} else if (type == AE_FUTURE_PENDING) {
 		point = agent_point(f->hook, f->future);
 	}
