@@ -440,7 +440,7 @@ struct ring_area {
 			      * gone: the agent then clears agent_switch.enabled, which is private */
 	uint32_t n_used;     /* agent: rings [0, n_used) were claimed at least once */
 	uint32_t asleep;     /* tool: 1 when it goes to sleep here (a futex). The agent takes that
-			      * back and wakes it when a ring's near part is full */
+			      * back and wakes it when a near part's worth of a ring is unread */
 	uint8_t pad[4096 - 40];
 };
 _Static_assert(sizeof(struct ring_area) == 4096, "ring_area");

@@ -252,13 +252,15 @@ static void wake_tool(void)
 {
 	struct ring_area *area = (struct ring_area *)agent_state()->rings;
 
-	if (__atomic_exchange_n(&area->asleep, 0, __ATOMIC_SEQ_CST))
+	if (__atomic_load_n(&area->asleep, __ATOMIC_RELAXED) &&
+	    __atomic_exchange_n(&area->asleep, 0, __ATOMIC_ACQ_REL))
 		arch_wake(&area->asleep);
 }
 
 /*
- * Finds the place of the head, and how far the room goes on from there in one piece: notes.place,
- * notes.limit. Returns all the room that there is, also in other pieces.
+ * Finds the place of the head, and how far the room goes on from there in one piece, or until it is
+ * time to look again whether the tool keeps up: notes.place, notes.limit. Returns all the room that
+ * there is, also in other pieces.
  */
 static uint64_t find_room(struct ring *r, uint64_t tail)
 {
@@ -284,7 +286,6 @@ static uint64_t find_room(struct ring *r, uint64_t tail)
 			if (over)
 				__atomic_store_n(&r->far_begin, n->head, __ATOMIC_RELEASE);
 			__atomic_store_n(&r->far_end, UINT64_MAX, __ATOMIC_RELEASE);
-			wake_tool();
 			wide = true;
 		} else {
 			room = near - filled;
@@ -292,7 +293,10 @@ static uint64_t find_room(struct ring *r, uint64_t tail)
 	}
 	if (wide)
 		room = size - used;
+	if (used >= near)
+		wake_tool();
 	n->place = ring_place(n->head, r->far_begin, r->far_end, size, &run);
+	run = run < near ? run : near;
 	n->limit = n->head + (run < room ? run : room);
 	return room;
 }

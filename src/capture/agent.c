@@ -54,6 +54,7 @@ struct capture {
 	int exit_status;
 	struct pace pace;
 	uint64_t burst_ns;	  /* a ring may be full so soon */
+	bool woken;		  /* earlier, if it fills up */
 	uint64_t n_events_before; /* as the last drain began */
 	uint64_t drain_start_ns, next_threads_ns;
 };
@@ -415,24 +416,17 @@ static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
 }
 
 /*
- * Whether somebody wakes us if a ring fills up sooner than it did. Of a ring whose near part is
- * full already nobody does so again, and of several processes only where the kernel has a way.
+ * Whether somebody wakes us if a ring fills up sooner than it did: of several processes only where
+ * the kernel has a way. A program of a single thread is not asked to: it may be the one whose
+ * seccomp filter knows no futex.
  */
 static bool may_sleep(struct capture *c)
 {
 	for (size_t i = 0; i < c->n_sources; i++) {
-		struct source *s = &c->sources[i];
-		uint32_t used;
+		const struct source *s = &c->sources[i];
 
-		if (!s->alive)
-			continue;
-		if (!s->threaded)
+		if (s->alive && !s->threaded)
 			return false;
-		__atomic_exchange_n(&s->rings.area->asleep, 1, __ATOMIC_SEQ_CST);
-		used = ring_set_used(&s->rings);
-		for (uint32_t k = 0; k < used; k++)
-			if (ring_set_wide(&s->rings, k))
-				return false;
 	}
 	return c->n_sources == 1 || (c->n_sources <= FUTEX_WAITV_MAX && has_waitv());
 }
@@ -490,7 +484,8 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 		return 0;
 
 	wait = pace_next(&c->pace, d->fill, now - drained_ns);
-	if (!may_sleep(c) && wait > c->burst_ns)
+	c->woken = may_sleep(c);
+	if (!c->woken && wait > c->burst_ns)
 		wait = c->burst_ns;
 	return wait > PACE_MIN_NS ? (int64_t)wait : (int64_t)PACE_MIN_NS;
 }
@@ -507,13 +502,16 @@ static bool agent_wait(struct capture *c, uint64_t ns)
 	uint32_t n = 0;
 	long rc;
 
-	for (size_t i = 0; i < c->n_sources && n < FUTEX_WAITV_MAX; i++)
-		if (c->sources[i].alive)
-			words[n++] = (struct futex_waitv){
-				.val = 1,
-				.uaddr = (uintptr_t)&c->sources[i].rings.area->asleep,
-				.flags = FUTEX_32};
-	if (!n || ns <= PACE_MIN_NS) {
+	for (size_t i = 0; c->woken && ns > PACE_MIN_NS && i < c->n_sources; i++) {
+		uint32_t *word = &c->sources[i].rings.area->asleep;
+
+		if (!c->sources[i].alive)
+			continue;
+		__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+		words[n++] =
+			(struct futex_waitv){.val = 1, .uaddr = (uintptr_t)word, .flags = FUTEX_32};
+	}
+	if (!n) {
 		clock_sleep(ns);
 		return false;
 	}

@@ -92,11 +92,6 @@ void ring_set_give(struct ring_set *s, uint32_t i, size_t n)
 	__atomic_store_n(&ring_set_at(s, i)->tail, c->tail, __ATOMIC_RELEASE);
 }
 
-bool ring_set_wide(const struct ring_set *s, uint32_t i)
-{
-	return __atomic_load_n(&ring_set_at(s, i)->far_end, __ATOMIC_ACQUIRE) == UINT64_MAX;
-}
-
 bool ring_set_release(struct ring_set *s, uint32_t i, uint32_t own_tid)
 {
 	struct ring *r = ring_set_at(s, i);

@@ -49,9 +49,6 @@ void ring_set_give(struct ring_set *s, uint32_t i, size_t n);
  * *ret_damaged is set, and the cursor stands at it. */
 uint64_t ring_set_head(struct ring_set *s, uint32_t i, bool *ret_damaged);
 
-/* Whether its writer has left the near part (ring_place): it wakes nobody any more. */
-bool ring_set_wide(const struct ring_set *s, uint32_t i);
-
 /* Gives ring i back for another thread, if it is still `own_tid`'s and empty. */
 bool ring_set_release(struct ring_set *s, uint32_t i, uint32_t own_tid);
 

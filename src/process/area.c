@@ -16,7 +16,7 @@
 #include "process/area.h"
 
 #include "base/cleanup.h"
-#include "process/future_hooks.h"
+#include "process/call_hooks.h"
 #include "process/memory.h"
 
 #include <asm/unistd.h>
@@ -473,7 +473,7 @@ static int undo_patches(const struct leftover *l, struct process *p, const struc
 	for (uint32_t i = 0; i < l->n_hooks && !any; i++) {
 		uint8_t live[8];
 
-		any = future_hooks_left(p, &table[i], l->stubs + (uint64_t)i * AGENT_STUB_BYTES) ||
+		any = call_hooks_left(p, &table[i], l->stubs + (uint64_t)i * AGENT_STUB_BYTES) ||
 		      ((table[i].type == AH_SPAWN || table[i].type == AH_ROOT_ENTER) &&
 		       memory_read(p, table[i].slot, live, 8) == 0 && live[0] == 0xe9 &&
 		       !memcmp(live + 5, (const uint8_t *)&table[i].saved + 5, 3));
@@ -487,8 +487,8 @@ static int undo_patches(const struct leftover *l, struct process *p, const struc
 	for (uint32_t i = 0; i < l->n_hooks && rc == 0; i++) {
 		uint8_t live[8];
 
-		if (future_hooks_left(p, &table[i], l->stubs + (uint64_t)i * AGENT_STUB_BYTES))
-			rc = future_hooks_undo(p, &table[i]);
+		if (call_hooks_left(p, &table[i], l->stubs + (uint64_t)i * AGENT_STUB_BYTES))
+			rc = call_hooks_undo(p, &table[i]);
 		if (table[i].type != AH_SPAWN && table[i].type != AH_ROOT_ENTER)
 			continue;
 		if (memory_read(p, table[i].slot, live, 8) == 0 && live[0] == 0xe9 &&

@@ -15,6 +15,7 @@
  */
 #include "process/hooks.h"
 
+#include "process/call_hooks.h"
 #include "process/future_hooks.h"
 #include "process/memory.h"
 
@@ -247,8 +248,8 @@ static int plan_direct(struct hooks *h, const struct process *p, const struct ho
 		for (size_t k = 0; k < f->wakers[i].n_direct && rc == 0; k++) {
 			const struct find_direct *d = &f->wakers[i].direct[k];
 
-			rc = future_hooks_call(h, p, d->at + o->attach.bias,
-					       d->target + o->attach.bias, &like);
+			rc = call_hooks_plan(h, p, d->at + o->attach.bias,
+					     d->target + o->attach.bias, &like);
 		}
 	}
 	h->n_wakes += h->n_calls - n_before;
@@ -257,8 +258,8 @@ static int plan_direct(struct hooks *h, const struct process *p, const struct ho
 		struct agent_hook like = {.type = call_type(c), .kind = c->call};
 
 		if (c->direct)
-			rc = future_hooks_call(h, p, c->slot + o->attach.bias,
-					       c->function + o->attach.bias, &like);
+			rc = call_hooks_plan(h, p, c->slot + o->attach.bias,
+					     c->function + o->attach.bias, &like);
 	}
 	return rc;
 }
@@ -422,7 +423,7 @@ void hooks_write_stubs(const struct hooks *h, const struct layout *l,
 
 void hooks_place(struct hooks *h, struct layout *l)
 {
-	future_hooks_place(h, l);
+	call_hooks_place(h, l);
 	for (size_t i = 0; i < h->n_patches; i++) {
 		struct hook_patch *p = &h->patches[i];
 
@@ -596,7 +597,7 @@ int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *s
 	}
 	free(rips);
 	if (rc == 0) {
-		rc = future_hooks_patch(h, p);
+		rc = call_hooks_patch(h, p);
 		if (rc < 0) {
 			error_sys(err, rc, "cannot patch process %d", p->pid);
 			hooks_unpatch(h, p);
@@ -607,7 +608,7 @@ int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *s
 
 int hooks_unpatch(struct hooks *h, struct process *p)
 {
-	int result = future_hooks_unpatch(h, p);
+	int result = call_hooks_unpatch(h, p);
 
 	for (size_t i = 0; i < h->n_patches; i++) {
 		struct hook_patch *patch = &h->patches[i];

@@ -124,13 +124,17 @@ static void check_places(uint32_t size)
 		uint64_t unread = sent - got, free = (burst ? all : near / 2) - 8;
 		bool wide = r->far_end == UINT64_MAX;
 
+		uint64_t n = unread < free ? (uint64_t)rand() % (free - unread) : 0;
+
 		area.rings->asleep = 1;
-		for (uint64_t i = unread < free ? (uint64_t)rand() % (free - unread) : 0; i; i--) {
+		for (uint64_t i = 0; i < n; i++) {
 			task.id = ++sent;
 			call(wake_hook, &task);
 		}
-		if (!wide)
-			assert_int_equal(area.rings->asleep, r->far_end != UINT64_MAX);
+		if (n >= 2 * near || (!wide && r->far_end == UINT64_MAX))
+			assert_int_equal(area.rings->asleep, 0);
+		else if (unread + n < near)
+			assert_int_equal(area.rings->asleep, 1);
 		n_wide += r->far_end == UINT64_MAX;
 		/* In the last rounds of a quiet time. */
 		if (round % 200 > 90 && round % 200 < 100) {

@@ -1,0 +1,31 @@
+/*
+ * Hooks of calls in the code: each is made to lead to a stub by changing its four bytes of target.
+ */
+#ifndef POLLUX_PROCESS_CALL_HOOKS_H
+#define POLLUX_PROCESS_CALL_HOOKS_H
+
+#include "process/hooks.h"
+
+/* Whether the four bytes at `at` lead to `target`, both addresses in the process; *ret_saved: they
+ * themselves. */
+bool call_hooks_read(const struct process *p, uint64_t at, uint64_t target, uint64_t *ret_saved);
+/* The hook, whose slot and saved bytes are set, is one of a call. -ENOMEM or 0. */
+int call_hooks_add(struct hooks *h, struct agent_hook *hook);
+/* Plans the hook of one call, with type and kind of `like`. What isn't there as expected is counted
+ * as left. -ENOMEM or 0. */
+int call_hooks_plan(struct hooks *h, const struct process *p, uint64_t at, uint64_t target,
+		    const struct agent_hook *like);
+/* Where the calls will lead to. */
+void call_hooks_place(struct hooks *h, const struct layout *l);
+/* All threads are stopped. Calls that are not as they were are left alone and counted. */
+int call_hooks_patch(struct hooks *h, struct process *p);
+/* Back, where ours still stands. All threads are stopped. */
+int call_hooks_unpatch(struct hooks *h, struct process *p);
+
+/* A later attach's look at what an earlier one left: whether the hook is a call that still leads to
+ * its stub. */
+bool call_hooks_left(const struct process *p, const struct agent_hook *hook, uint64_t stub);
+/* Puts such a call back. All threads are stopped. */
+int call_hooks_undo(const struct process *p, const struct agent_hook *hook);
+
+#endif
