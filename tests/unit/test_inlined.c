@@ -1,0 +1,289 @@
+/*
+ * capture: the polls of futures that have no function of their own, inferred from where they stood
+ * when a poll around them began and where they stand at its end (src/capture/inlined.c).
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "capture/inlined.h"
+#include "trace/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { N_POINTS = 64, TASK = 0, FIRST_FUTURE = 1, N_FUTURES = 8 };
+
+static struct drain drain;
+static struct source source;
+static struct ring_area area;
+static int file;
+static uint64_t now;
+
+static uint64_t seed = 88172645463325252ULL;
+
+static uint64_t rnd(void)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed;
+}
+
+static int setup(void **state)
+{
+	const struct trace_process process = {.pid = 1, .exe = "p", .cmdline = "p"};
+	const struct trace_thread thread = {.tid = 1, .name = "t"};
+	struct error err = {0};
+	uint32_t index;
+
+	(void)state;
+	memset(&drain, 0, sizeof(drain));
+	source = (struct source){.n_kinds = 1, .n_points = N_POINTS};
+	file = memfd_create("trace", 0);
+	assert_int_equal(trace_writer_open_fd(dup(file), &drain.writer, &err), 0);
+	assert_int_equal(trace_writer_process(drain.writer, &process, &index), 0);
+	assert_int_equal(trace_writer_thread(drain.writer, &thread, &index), 0);
+	for (uint32_t i = 0; i < FIRST_FUTURE + N_FUTURES; i++) {
+		const struct trace_kind kind = {.role = i < FIRST_FUTURE ? TR_TASK : TR_FUTURE,
+						.name = "k",
+						.full_name = "k"};
+
+		assert_int_equal(trace_writer_kind(drain.writer, &kind, &index), 0);
+	}
+	source.rings.n_rings = 1;
+	source.rings.area = &area;
+	source.kinds = calloc(1, sizeof(*source.kinds));
+	source.points = calloc(N_POINTS, sizeof(*source.points));
+	for (uint32_t i = 0; i < N_POINTS; i++)
+		source.points[i] = (struct await_point){.kind = TASK, .future = TRACE_KIND_NONE};
+	assert_int_equal(inlined_init(&source, NULL), 0);
+	now = 1000;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	inlined_done(&source);
+	free(source.kinds);
+	free(source.points);
+	close(file);
+	return 0;
+}
+
+/* Point i: a future of a kind of its own, so long, that is named by its address. */
+static void point(uint32_t i, uint64_t size)
+{
+	source.points[i] = (struct await_point){
+		.kind = TASK, .future = FIRST_FUTURE + i % N_FUTURES, .size = size, .sure = true};
+}
+
+static void event(uint16_t type, uint32_t kind, uint64_t task, uint16_t arg)
+{
+	const struct trace_event e = {
+		.time = now += 10, .type = type, .arg = arg, .kind = kind, .task = task};
+
+	assert_int_equal(inlined_event(&drain, &source, 0, &e), 0);
+}
+
+static void stands(enum agent_event_type type, uint32_t point, uint64_t addr)
+{
+	const struct agent_event raw = {type, (uint64_t)point << 48 | addr};
+
+	assert_int_equal(inlined_stands(&drain, &source, 0, &raw, 0), 0);
+}
+
+/* All that was written, a word each: +P begin and -P end of a future at point P's kind, with the
+ * outcome's first letter; ( and ) of the task; @ before what has the time of the one before. */
+static void expect(const char *expected)
+{
+	struct trace_reader *r;
+	struct error err = {0};
+	struct buf text = BUF_INIT;
+	struct trace_event e;
+	uint64_t before = 0;
+
+	assert_int_equal(drain_flush(&drain), 0);
+	assert_int_equal(trace_writer_close(drain.writer, &err), 0);
+	lseek(file, 0, SEEK_SET);
+	assert_int_equal(trace_reader_open_fd(dup(file), &r, &err), 0);
+	while (trace_reader_next(r, &e, &err) == 1) {
+		const char how = *trace_outcome_name(e.arg);
+
+		if (text.len)
+			buf_char(&text, ' ');
+		if (e.time == before)
+			buf_char(&text, '@');
+		before = e.time;
+		if (e.type == TE_POLL_BEGIN)
+			buf_str(&text, "(");
+		else if (e.type == TE_POLL_END)
+			buf_printf(&text, ")%c", how);
+		else if (e.type == TE_FUTURE_BEGIN)
+			buf_printf(&text, "+%u", e.kind - FIRST_FUTURE);
+		else
+			buf_printf(&text, "-%u%c", e.kind - FIRST_FUTURE, how);
+	}
+	buf_char(&text, '\0');
+	assert_string_equal(text.data, expected);
+	buf_done(&text);
+	trace_reader_free(r);
+}
+
+/* a in the task, b in a, c or d in b. */
+static void line(void)
+{
+	point(0, 1000);
+	point(1, 500);
+	point(2, 100);
+	point(3, 100);
+}
+
+static void test_line(void **state)
+{
+	(void)state;
+	line();
+	event(TE_POLL_BEGIN, TASK, 1, 0);
+	stands(AE_FUTURE_WAS, 0, 0x1000);
+	stands(AE_FUTURE_WAS, 1, 0x1010);
+	stands(AE_FUTURE_WAS, 2, 0x1020);
+	stands(AE_FUTURE_AT, 0, 0x1000);
+	stands(AE_FUTURE_AT, 1, 0x1010);
+	stands(AE_FUTURE_AT, 3, 0x1020);
+	event(TE_POLL_END, TASK, 1, TO_PENDING);
+	/* c has ended at some time in it, d has begun since. */
+	expect("( @+0 @+1 @+2 -2r @+3 @-3p @-1p @-0p @)p");
+}
+
+/* The first poll: nothing stood there. The last one: nothing stands there any more. */
+static void test_first_and_last(void **state)
+{
+	(void)state;
+	line();
+	event(TE_POLL_BEGIN, TASK, 1, 0);
+	stands(AE_FUTURE_AT, 0, 0x1000);
+	event(TE_POLL_END, TASK, 1, TO_PENDING);
+	event(TE_POLL_BEGIN, TASK, 1, 0);
+	stands(AE_FUTURE_WAS, 0, 0x1000);
+	event(TE_POLL_END, TASK, 1, TO_READY);
+	expect("( +0 @-0p @)p ( @+0 -0r @)r");
+}
+
+/* Side by side in a join: when each is polled isn't known. */
+static void test_side_by_side(void **state)
+{
+	(void)state;
+	point(0, 1000);
+	point(1, 100);
+	point(2, 100);
+	event(TE_POLL_BEGIN, TASK, 1, 0);
+	stands(AE_FUTURE_WAS, 0, 0x1000);
+	stands(AE_FUTURE_WAS, 1, 0x1010);
+	stands(AE_FUTURE_WAS, 2, 0x1100);
+	stands(AE_FUTURE_AT, 0, 0x1000);
+	stands(AE_FUTURE_AT, 2, 0x1100);
+	event(TE_POLL_END, TASK, 1, TO_PENDING);
+	expect("( @+0 +1 @-1r @+2 @-2p @-0p @)p");
+}
+
+/* Two of a kind at two places are two; what is not known to lie there is not told. */
+static void test_places_and_unknown_points(void **state)
+{
+	(void)state;
+	point(0, 100);
+	event(TE_POLL_BEGIN, TASK, 1, 0);
+	stands(AE_FUTURE_WAS, 0, 0x1000);
+	stands(AE_FUTURE_WAS, 9, 0x1000);
+	stands(AE_FUTURE_WAS, 5000, 0x1000);
+	stands(AE_FUTURE_AT, 0, 0x2000);
+	event(TE_POLL_END, TASK, 1, TO_PENDING);
+	/* ready or dropped: where the task itself stands tells nothing of that */
+	expect("( @+0 -0u @+0 @-0p @)p");
+}
+
+/* After a loss an end alone says nothing of what lay in it before. */
+static void test_forgotten(void **state)
+{
+	(void)state;
+	line();
+	event(TE_POLL_BEGIN, TASK, 1, 0);
+	stands(AE_FUTURE_WAS, 0, 0x1000);
+	inlined_forget(&source, 0);
+	stands(AE_FUTURE_AT, 0, 0x1000);
+	event(TE_POLL_END, TASK, 1, TO_PENDING);
+	expect("( )p");
+}
+
+/* Whatever a target that scribbles makes the agent's events say: polls lie in each other, nothing
+ * is written anywhere else. */
+static void test_any_events(void **state)
+{
+	struct trace_reader *r;
+	struct error err = {0};
+	struct trace_event e;
+	uint64_t n = 0, n_open = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i < N_POINTS; i++) {
+		source.points[i] = (struct await_point){
+			.kind = rnd() % 8 ? TASK : TRACE_KIND_NONE,
+			.future = rnd() % 8 ? FIRST_FUTURE + (uint32_t)(rnd() % N_FUTURES)
+					    : TRACE_KIND_NONE,
+			.size = rnd() % 3 ? rnd() % 256 : rnd(),
+			.state_offset = (uint32_t)(rnd() % 64),
+			.below = rnd() % 4 ? 0 : (uint32_t)(rnd() % 4),
+			.by_state = rnd() & 1,
+			.own = rnd() & 1,
+			.self = rnd() & 1,
+			.sure = rnd() & 1,
+		};
+	}
+	for (int i = 0; i < 200000; i++) {
+		uint64_t what = rnd() % 16;
+
+		if (what < 3)
+			event(rnd() & 1 ? TE_POLL_BEGIN : TE_FUTURE_BEGIN, TASK, rnd() % 4, 0);
+		else if (what < 6)
+			event(rnd() & 1 ? TE_POLL_END : TE_FUTURE_END, TASK, rnd() % 4,
+			      (uint16_t)(rnd() % (TO_UNPOLLED + 1)));
+		else if (what == 6 && rnd() % 64 == 0)
+			inlined_forget(&source, 0);
+		else
+			stands(rnd() & 1 ? AE_FUTURE_WAS : AE_FUTURE_AT,
+			       (uint32_t)(rnd() % (N_POINTS + 4)), rnd() % 1024);
+	}
+	assert_int_equal(drain_flush(&drain), 0);
+	assert_int_equal(trace_writer_close(drain.writer, &err), 0);
+	lseek(file, 0, SEEK_SET);
+	assert_int_equal(trace_reader_open_fd(dup(file), &r, &err), 0);
+	while (trace_reader_next(r, &e, &err) == 1) {
+		bool told = e.kind != TASK;
+
+		n += told;
+		n_open += told && e.type == TE_FUTURE_BEGIN;
+		assert_true(e.kind < FIRST_FUTURE + N_FUTURES);
+		if (told && e.type == TE_FUTURE_END)
+			assert_true(n_open-- > 0);
+	}
+	assert_true(n > 10000);
+	trace_reader_free(r);
+}
+
+#define WITH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		WITH(test_line),	 WITH(test_first_and_last),
+		WITH(test_side_by_side), WITH(test_places_and_unknown_points),
+		WITH(test_forgotten),	 WITH(test_any_events),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
