@@ -172,6 +172,7 @@ struct ring *agent_peek_ring_slowly(uint64_t thread);
 struct ring *agent_root_ring(void);
 void agent_no_ring(uint32_t n_events);
 bool agent_room(struct ring *r, uint64_t ticks);
+bool agent_has_room(struct ring *r, uint64_t n_events);
 void agent_lose(struct ring *r, uint64_t n_events);
 void agent_register(void);
 

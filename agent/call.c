@@ -9,6 +9,9 @@
 /* AE_PARK was written; other values: the ticks at its start, inside a poll */
 #define WAIT_PARK 1u
 
+#define AGENT_PAGE 4096u
+#define AGENT_RED_ZONE 128u
+
 /* Ends a poll that was tail-jumped into. */
 static bool parks(uint16_t call)
 {
@@ -62,7 +65,42 @@ void agent_call_long(const struct agent_hook *hook, uint64_t ticks)
 		agent_put(r, AE_BLOCK, agent_ref(hook->kind, ticks));
 }
 
-void agent_spawn(const struct agent_hook *hook)
+/* From sp on, so many words of at most AGENT_STACK_WORDS can be read: a stack may end sooner. */
+static uint32_t readable_words(uint64_t sp)
+{
+	uint64_t end = sp + AGENT_STACK_WORDS * 8, page = sp | (AGENT_PAGE - 1);
+
+	while (++page < end && arch_readable(page))
+		page |= AGENT_PAGE - 1;
+	return (uint32_t)(((page < end ? page : end) - sp) / 8);
+}
+
+/* Whether it may be an address of code or of a stack. */
+static bool may_be_address(uint64_t word)
+{
+	return word >= AGENT_PAGE && word < 1ULL << 47;
+}
+
+/* `frame` is the thunk's (thunks_x86_64.S). A stack that doesn't fit is left out as a whole. */
+static __attribute__((noinline)) void put_stack(struct ring *r, const struct agent_hook *hook,
+						const uint64_t *frame)
+{
+	const uint64_t *sp = frame + 5 + AGENT_RED_ZONE / 8;
+	uint64_t ticks = arch_ticks();
+	uint32_t n = 0;
+
+	if (!agent_has_room(r, AGENT_STACK_WORDS + 3 + 1))
+		return;
+	n = readable_words((uint64_t)sp);
+	agent_put_at(r, ticks, AE_STACK, agent_ref(AGENT_STACK_IP, hook->slot));
+	agent_put_at(r, ticks, AE_STACK, agent_ref(AGENT_STACK_SP, (uint64_t)sp));
+	agent_put_at(r, ticks, AE_STACK, agent_ref(AGENT_STACK_BP, frame[0]));
+	for (uint32_t i = 0; i < n; i++)
+		if (may_be_address(sp[i]))
+			agent_put_at(r, ticks, AE_STACK, agent_ref(i, sp[i]));
+}
+
+void agent_spawn(const struct agent_hook *hook, const uint64_t *frame)
 {
 	struct ring *r = agent_ring();
 	uint64_t id = 0;
@@ -71,6 +109,8 @@ void agent_spawn(const struct agent_hook *hook)
 		agent_no_ring(1);
 		return;
 	}
+	if (unlikely(agent_state()->spawn_stacks))
+		put_stack(r, hook, frame);
 	if (likely(hook->next_id))
 		id = __atomic_load_n((const uint64_t *)hook->next_id, __ATOMIC_RELAXED) - 1;
 	agent_put(r, AE_SPAWN, agent_ref(hook->kind, id));

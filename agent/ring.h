@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 9u
+#define AGENT_ABI 10u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -104,6 +104,10 @@ enum agent_event_type {
 	AE_FUTURE_AT,	  /* when it ended */
 	AE_POLL_UNPOLLED, /* task: end of what was no poll: it was aborted between our look at it
 			   * and the runtime's, and dropped unpolled */
+	/* which << 48 | a word of the stack: right before an AE_SPAWN, all with its time, the
+	 * thread's registers there (agent_stack_word) and, in order, those words from rsp on that
+	 * may be addresses, each with its place in words. The others are left out. */
+	AE_STACK,
 	AE_N_TYPES,
 };
 
@@ -297,6 +301,14 @@ struct agent_node {
 };
 _Static_assert(sizeof(struct agent_node) == 16, "agent_node");
 
+/* Of AE_STACK. */
+enum agent_stack_word {
+	AGENT_STACK_WORDS = 1024, /* below: a word at rsp + 8 * which */
+	AGENT_STACK_IP = 0xfffc,  /* the first; then the others */
+	AGENT_STACK_SP,
+	AGENT_STACK_BP,
+};
+
 #define AGENT_PROGRAM_DEPTH 16u
 #define AGENT_LIST_MAX 32u	/* so many of AE_FUTURE_WAS or AE_FUTURE_AT */
 #define AGENT_MAX_POINTS 65535u /* of a process */
@@ -330,6 +342,8 @@ struct agent_state {
 	 * those that have got it. */
 	uint32_t n_roots;
 	uint32_t roots[AGENT_MAX_ROOTS];
+	uint32_t spawn_stacks; /* 1: AE_STACK before each AE_SPAWN */
+	uint32_t reserved;
 };
 
 /* The start of the image. */

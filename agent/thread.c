@@ -349,6 +349,16 @@ bool agent_room(struct ring *r, uint64_t ticks)
 	return true;
 }
 
+/* Whether so many events, and what must be told before them, find room in the half of the ring that
+ * what may be left out may fill. */
+bool agent_has_room(struct ring *r, uint64_t n_events)
+{
+	const struct agent_notes *n = agent_notes(r);
+	uint64_t tail = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE);
+
+	return n->head - tail + (n_events + 2) * sizeof(struct agent_event) <= n->mask / 2;
+}
+
 /*
  * Tells the program's unwinder of our frames. It takes a lock of libgcc's and allocates, so it is
  * done where no such lock can be held: at the start of a poll. Once per process; the others go on

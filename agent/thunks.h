@@ -10,7 +10,7 @@
 #define STATE_WRAP 68
 #define STATE_CALL_MIN 92
 #define FUTURE_BYTES 48
-#define AGENT_STATE_BYTES (192 + 8192 * 32)
+#define AGENT_STATE_BYTES (224 + 8192 * 32)
 #define CALL_FUTEX 1
 #define SYS_FUTEX 202
 /* The FUTEX_* operations that wait: WAIT, LOCK_PI, WAIT_BITSET, LOCK_PI2. */
@@ -66,7 +66,7 @@ void agent_wait_end(const struct agent_hook *hook, uint64_t begun);
 void agent_call_long(const struct agent_hook *hook, uint64_t ticks);
 
 /* Called from a trampoline in the middle of a function. */
-void agent_spawn(const struct agent_hook *hook);
+void agent_spawn(const struct agent_hook *hook, const uint64_t *frame);
 void agent_root_enter(const struct agent_hook *hook);
 
 void agent_wake(struct ring *r, uint64_t type, uint64_t ref);

@@ -15,7 +15,7 @@
 	.type agent_image, @object
 agent_image:
 	.quad 0x0031786c6c6f70	/* AGENT_MAGIC */
-	.long 9			/* AGENT_ABI */
+	.long 10		/* AGENT_ABI */
 	.long agent_image_end - agent_image
 	.long AGENT_STATE_BYTES
 	.long agent_eh_frame - agent_image
@@ -438,7 +438,8 @@ END thunk_wait
 
 /*
  * From a trampoline: any register may be in use but %rax and the flags, which the trampoline keeps. The
- * stack may be aligned to eight bytes only.
+ * stack may be aligned to eight bytes only. \to(hook, frame): of the frame pointer on lie %rbp, %r11, the
+ * return address, %rax, the flags, a red zone, and then what the program has at its %rsp.
  */
 	.macro TRAMPOLINED name, to
 	FUNCTION \name
@@ -464,6 +465,7 @@ END thunk_wait
 	andq $-16, %rsp
 	cld
 	movq %rax, %rdi
+	movq %rbp, %rsi
 	call \to
 	leaq -56(%rbp), %rsp
 	popq %r10

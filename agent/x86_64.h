@@ -5,6 +5,7 @@
 #ifndef POLLUX_AGENT_X86_64_H
 #define POLLUX_AGENT_X86_64_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 static inline uint64_t arch_ticks(void)
@@ -52,6 +53,23 @@ static inline void arch_wake(uint32_t *word)
 			 : "0"(202L /* futex */), "D"(word), "S"(1L /* FUTEX_WAKE */), "d"(1L),
 			   "r"(none)
 			 : "rcx", "r11", "memory");
+}
+
+/* Whether the word can be read, by the kernel's own attempt: FUTEX_CMP_REQUEUE of nobody reads it,
+ * does nothing else and never sleeps. */
+static inline bool arch_readable(uint64_t word)
+{
+	register long n_requeue __asm__("r10") = 0;
+	register uint64_t to __asm__("r8") = word;
+	register long value __asm__("r9") = 0;
+	long ret;
+
+	__asm__ volatile("syscall"
+			 : "=a"(ret)
+			 : "0"(202L /* futex */), "D"(word), "S"(132L /* ..., private */), "d"(0L),
+			   "r"(n_requeue), "r"(to), "r"(value)
+			 : "rcx", "r11", "memory");
+	return ret != -14 /* EFAULT */;
 }
 
 /* One instruction without a lock: whole as seen by a signal handler on the same thread, cheaper

@@ -765,6 +765,22 @@ const struct eh_row *eh_table_at(const struct eh_table *t, uint64_t addr)
 	return lo && t->rows[lo - 1].cfa_rule != EH_CFA_NONE ? &t->rows[lo - 1] : NULL;
 }
 
+bool eh_table_rbp_made(const struct eh_table *t, const struct eh_row *row, uint64_t *ret_addr)
+{
+	/* push %rbp; mov %rsp,%rbp. The row may come again behind a return. */
+	for (; row > t->rows && row->cfa_rule != EH_CFA_NONE; row--) {
+		const struct eh_row *pushed = row - 1;
+
+		if (row->cfa_rule == EH_CFA_RBP && row->cfa == 16 &&
+		    pushed->cfa_rule == EH_CFA_RSP && pushed->cfa == 16 &&
+		    pushed->rbp_rule == EH_RBP_AT_CFA && pushed->rbp == -16) {
+			*ret_addr = t->base + row->pc;
+			return true;
+		}
+	}
+	return false;
+}
+
 size_t eh_table_rows(const struct eh_table *t, const struct eh_row **ret)
 {
 	*ret = t->rows;

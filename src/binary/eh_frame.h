@@ -66,6 +66,9 @@ void eh_table_free(struct eh_table *t);
 
 /* The rules at an address (in the numbers of `base`); NULL: none. Any thread may ask. */
 const struct eh_row *eh_table_at(const struct eh_table *t, uint64_t addr);
+/* A row whose CFA hangs on rbp: where its function has just made rbp of rsp, CFA - 16. false: not
+ * by the usual prologue. */
+bool eh_table_rbp_made(const struct eh_table *t, const struct eh_row *row, uint64_t *ret_addr);
 size_t eh_table_rows(const struct eh_table *t, const struct eh_row **ret);
 uint64_t eh_table_base(const struct eh_table *t);
 size_t eh_table_bytes(const struct eh_table *t); /* memory that it takes */

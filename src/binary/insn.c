@@ -10,6 +10,8 @@
 #include <Zydis/Zydis.h>
 #include <string.h>
 
+#define RSP 4
+
 static const ZydisDecoder *decoder(void)
 {
 	static _Thread_local ZydisDecoder d;
@@ -158,4 +160,45 @@ int insn_next(struct insn_walk *w, struct insn *ret)
 	w->at += in.length;
 	w->bytes += in.length;
 	return 1;
+}
+
+bool insn_pushed(const struct elf_image *img, uint64_t start, uint64_t end, uint64_t *ret_bytes)
+{
+	struct insn_walk w;
+	struct insn in;
+	uint64_t bytes = 0;
+
+	*ret_bytes = 0;
+	if (start == end)
+		return true;
+	if (!insn_walk_init(&w, img, start, end))
+		return false;
+	while (insn_next(&w, &in) && in.flow == INSN_NEXT) {
+		if (!(in.writes & 1u << RSP))
+			continue;
+		if (in.op == INSN_PUSH && in.reg != RSP)
+			bytes += 8;
+		else if (in.op == INSN_SUB && in.reg == RSP && in.has_imm)
+			bytes += in.imm;
+		else if (in.op == INSN_ADD && in.reg == RSP && in.has_imm)
+			bytes -= in.imm;
+		else
+			return false;
+	}
+	*ret_bytes = bytes;
+	return true;
+}
+
+bool insn_behind_call(const struct elf_image *img, uint64_t addr)
+{
+	/* Calls have 2 to 8 bytes; one that is direct 5. */
+	for (unsigned len = 2; len <= 8 && len < addr; len++) {
+		struct insn_walk w;
+		struct insn in;
+
+		if (insn_walk_init(&w, img, addr - len, addr) && insn_next(&w, &in) &&
+		    in.len == len && in.flow == INSN_CALL)
+			return true;
+	}
+	return false;
 }

@@ -66,4 +66,10 @@ bool insn_walk_init(struct insn_walk *w, const struct elf_image *img, uint64_t s
 /* 1 with an instruction, 0 at the end or at bytes that are none. */
 int insn_next(struct insn_walk *w, struct insn *ret);
 
+/* By how much straight code lowers rsp from `start` up to `end`, or to the first instruction that
+ * may go elsewhere. false: by what its instructions don't tell. */
+bool insn_pushed(const struct elf_image *img, uint64_t start, uint64_t end, uint64_t *ret_bytes);
+/* Is the instruction before this address a call? */
+bool insn_behind_call(const struct elf_image *img, uint64_t addr);
+
 #endif

@@ -9,6 +9,7 @@
 #include "base/turn.h"
 #include "capture/inlined.h"
 #include "capture/source.h"
+#include "capture/spawn_stacks.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -329,10 +330,20 @@ static void forget_polls(struct ring_cursor *c, struct capture_thread *thread)
 		thread->poll_begin_ns = 0;
 }
 
+/* What was gathered for the thread's next event is not for it. */
+static void forget_before(struct source *s, uint32_t ring)
+{
+	if (s->inlined)
+		inlined_forget(s, ring);
+	if (s->spawn_stacks)
+		spawn_stacks_forget(s, ring);
+}
+
 static int take_events(struct drain *d, struct source *s, struct ring_cursor *c, size_t n)
 {
 	struct capture_thread *thread =
 		c->thread ? capture_threads_find(d->threads, s->process, c->tid) : NULL;
+	uint32_t ring = (uint32_t)(c - s->rings.cursors);
 	uint64_t damaged = 0, time = 0;
 	int rc = 0;
 
@@ -350,8 +361,7 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 				rc = end_thread(d, s, c, time);
 			if (rc == 0)
 				rc = begin_thread(d, s, c, (uint32_t)raw->word1, time);
-			if (s->inlined)
-				inlined_forget(s, (uint32_t)(c - s->rings.cursors));
+			forget_before(s, ring);
 			thread = capture_threads_find(d->threads, s->process, c->tid);
 			continue;
 		}
@@ -373,13 +383,15 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			if (lost)
 				rc = put_loss(d, c->thread - 1, time, lost);
 			forget_polls(c, thread);
-			if (s->inlined)
-				inlined_forget(s, (uint32_t)(c - s->rings.cursors));
+			forget_before(s, ring);
 			continue;
 		}
 		if (s->inlined && (type == AE_FUTURE_WAS || type == AE_FUTURE_AT)) {
-			rc = inlined_stands(d, s, (uint32_t)(c - s->rings.cursors), raw,
-					    c->thread - 1);
+			rc = inlined_stands(d, s, ring, raw, c->thread - 1);
+			continue;
+		}
+		if (s->spawn_stacks && type == AE_STACK) {
+			spawn_stacks_word(s, ring, raw);
 			continue;
 		}
 		e = next_event(d, c->thread - 1, &rc);
@@ -391,10 +403,14 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			continue;
 		}
 		follow_polls(s, c, thread, raw, e);
+		if (s->spawn_stacks && type == AE_SPAWN)
+			rc = spawn_stacks_spawn(d, s, ring, e);
+		if (rc < 0)
+			break;
 		if (s->inlined) {
 			const struct trace_event copy = *e;
 
-			rc = inlined_event(d, s, (uint32_t)(c - s->rings.cursors), &copy);
+			rc = inlined_event(d, s, ring, &copy);
 		} else {
 			d->n++;
 		}

@@ -32,6 +32,7 @@ struct inlined_kind {
 	char *full_name;
 };
 struct inlined_thread;
+struct spawn_stacks;
 struct futures_wanted; /* runtime/futures.h */
 
 struct source {
@@ -57,11 +58,12 @@ struct source {
 	const struct futures_wanted *futures; /* NULL: none are recorded */
 	struct inlined_kind *inlined_kinds;
 	size_t n_inlined_kinds;
-	struct inlined_thread *inlined; /* by ring; NULL unless futures are recorded */
-	uint32_t n_programs;		/* kinds of tasks that have one */
-	bool alive;			/* its agent may still write */
-	bool threaded;			/* it has more than one thread */
-	uint64_t n_damaged;		/* pieces of ring that made no sense */
+	struct inlined_thread *inlined;	   /* by ring; NULL unless futures are recorded */
+	struct spawn_stacks *spawn_stacks; /* NULL unless they are recorded */
+	uint32_t n_programs;		   /* kinds of tasks that have one */
+	bool alive;			   /* its agent may still write */
+	bool threaded;			   /* it has more than one thread */
+	uint64_t n_damaged;		   /* pieces of ring that made no sense */
 };
 
 /* Few enough to be near until the writer has made its columns of them. */
@@ -71,6 +73,7 @@ struct source {
 struct drain {
 	struct trace_writer *writer;
 	struct capture_threads *threads;
+	struct capture_stacks *stacks; /* NULL if nobody asks for any */
 	struct clock_map clock;
 	uint64_t start_ticks, now_ticks; /* events lie between */
 	uint64_t n_events, n_lost;

@@ -4,8 +4,8 @@
  * A thread that sleeps needs not be stopped: /proc/PID/task/TID/syscall tells where it stands, its
  * memory can be read, and if it stands there still afterwards, on the same stack with the same
  * arguments, what was read was its stack. (It may have come back to the very same call in between:
- * then it is its stack as well.) What isn't told is rbp; libc's stubs of system calls don't use it,
- * and the first function that saved it brings it back.
+ * then it is its stack as well.) What isn't told is rbp: the
+ * walk finds it by what functions push, and the first that saved it brings it back.
  *
  * A thread that runs is stopped by ptrace, for the time of reading registers and some memory, 20 to
  * 100 us; unless somebody else traces it. The stop happens on a tracer's thread

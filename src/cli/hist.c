@@ -18,19 +18,24 @@
 #include <unistd.h>
 
 struct hist_job {
+	const struct cli_args *args;
 	struct replay_filter filter;
+	struct hists_watch watch; /* every_ns 0: none */
 	struct hists *hists;
 };
 
 static int read_hists(void *ctx, struct trace_reader *r, struct error *err)
 {
 	struct hist_job *job = ctx;
-	return hists_make(r, &job->filter, NULL, NULL, &job->hists, err);
+	return hists_make(r, &job->filter, job->watch.every_ns ? &job->watch : NULL, NULL, NULL,
+			  &job->hists, err);
 }
 
 static int show(const struct cli_args *args, const struct hists *h, struct error *err)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT;
+	if (cli_option(args, "every") && !cli_flag(args, "json"))
+		buf_str(&out, isatty(STDOUT_FILENO) ? "\x1b[H\x1b[2J" : "\n");
 	if (cli_flag(args, "json"))
 		hists_json(h, &out);
 	else
@@ -43,6 +48,13 @@ static int show(const struct cli_args *args, const struct hists *h, struct error
 	return 0;
 }
 
+/* What can't be written now is said at the end. */
+static void show_so_far(void *ctx, const struct hists *h)
+{
+	struct hist_job *job = ctx;
+	show(job->args, h, NULL);
+}
+
 static int of_file(const struct cli_args *args, const char *path, struct hist_job *job,
 		   struct error *err)
 {
@@ -50,7 +62,7 @@ static int of_file(const struct cli_args *args, const char *path, struct hist_jo
 	struct trace_reader *r;
 	if (trace_reader_open(path, &r, err) < 0)
 		return 1;
-	int code = hists_make(r, &job->filter, cli_progress, label, &job->hists, err);
+	int code = hists_make(r, &job->filter, NULL, cli_progress, label, &job->hists, err);
 	cli_progress_done();
 	if (code < 0)
 		error_add(err, "cannot read %s", path);
@@ -100,10 +112,7 @@ static int of_program(const struct cli_args *args, struct recording *rec, struct
 	rec->capture.syscalls = geteuid() == 0;
 	rec->capture.sched = geteuid() == 0;
 	rec->capture.lock_stacks = geteuid() == 0;
-	/* The kernel is who takes them. */
-	if (cli_flag(args, "spawns") && !cli_option(args, "backend"))
-		rec->capture.kernel = geteuid() == 0;
-	rec->capture.spawn_stacks = cli_flag(args, "spawns") && rec->capture.kernel;
+	rec->capture.spawn_stacks = cli_flag(args, "spawns");
 	if (live_start(&live, &fd, err) < 0)
 		return 1;
 	if (isatty(STDERR_FILENO))
@@ -116,10 +125,7 @@ static int of_program(const struct cli_args *args, struct recording *rec, struct
 	if (r == 0) {
 		say_unseen(&stats);
 		if (cli_flag(args, "spawns") && !hists_n_spawn_stacks(job->hists))
-			fputs(rec->capture.spawn_stacks
-				      ? "not seen: stacks of spawns: none was recorded\n"
-				      : "not seen: stacks of spawns: they need --backend kernel\n",
-			      stderr);
+			fputs("not seen: stacks of spawns: none was recorded\n", stderr);
 	}
 	hists_free(job->hists);
 	live_done(&live);
@@ -140,9 +146,16 @@ static int run(const struct cli_args *args, struct error *err)
 	struct hist_job job = {0};
 	struct recording rec = {.quiet = true};
 	const char *operand = cli_n_operands(args) ? cli_operand(args, 0) : NULL;
+	const char *every = cli_option(args, "every");
 	struct stat st;
 
+	job.args = args;
 	job.filter.families = cli_option_all(args, "family");
+	if (every && (text_parse_duration(every, 1000000000, &job.watch.every_ns) < 0 ||
+		      job.watch.every_ns < 100000000))
+		return cli_usage(args, "--every is a time of at least 0.1 s, not '%s'", every);
+	job.watch.show = show_so_far;
+	job.watch.ctx = &job;
 	if (cli_n_operands(args) > 1)
 		return cli_usage(args, "one trace file or one process, not more");
 	/* A file may be called 4242. */
@@ -150,6 +163,8 @@ static int run(const struct cli_args *args, struct error *err)
 	if (operand && !pid) {
 		if (cli_option(args, "pid") || cli_command(args))
 			return cli_usage(args, "either a trace file or a program");
+		if (every)
+			return cli_usage(args, "--every is for programs that run, not for a trace");
 		return of_file(args, operand, &job, err);
 	}
 	int code = operand ? recording_add_pid(args, &rec, operand) : 0;
@@ -165,12 +180,12 @@ static const struct cli_option options[] = {
 	{'p', "pid", "PID", "this running process; may be given more than once", true},
 	{0, "exe", "BINARY", "every process that runs this program", false},
 	{'d', "duration", "SECONDS", "end after so long (10, 2.5, 500ms, 2m)", false},
+	{0, "every", "SECONDS", "show what was counted so far after so long each", false},
 	{0, "ring-size", "SIZE", "memory per thread for events not yet read (4K to 1G, default 1M)",
 	 false},
 	{0, "backend", "WHICH", "agent (default), or kernel: by probes, see docs/kernel.md (root)",
 	 false},
-	{0, "spawns", NULL,
-	 "also count spawns by the stack that makes them (root: --backend kernel)", false},
+	{0, "spawns", NULL, "also count spawns by the stack that makes them", false},
 	{0, "family", "TEXT", "only tasks whose family's name contains TEXT", true},
 	{0, "json", NULL, "as JSON, documented in docs/hist.md", false},
 	{0},

@@ -33,7 +33,7 @@ static const struct cli_option options[] = {
 	 false},
 	{0, "long-poll", "TIME", "the stack of each poll that takes longer, while it does (10ms)",
 	 false, true},
-	{0, "spawn-stacks", NULL, "the stack of each spawn, with --backend kernel", false},
+	{0, "spawn-stacks", NULL, "the stack of each spawn, for pollux hist --spawns", false},
 	{0, "lock-stacks", NULL,
 	 "--sched, --syscalls, and the stack of each wait for a lock of over 100 us (root)", false},
 	{0, "sched", NULL, "when and why threads are off their CPUs", false},
@@ -125,8 +125,6 @@ static int parse_stacks(const struct cli_args *args, struct job *job)
 		return cli_usage(args, "--long-poll is a time of at least 100us, not '%s'", poll);
 	job->rec.capture.stack_bytes = (uint32_t)bytes;
 	job->rec.capture.spawn_stacks = cli_flag(args, "spawn-stacks");
-	if (job->rec.capture.spawn_stacks && !job->rec.capture.kernel)
-		return cli_usage(args, "--spawn-stacks needs --backend kernel");
 	if (poll)
 		job->rec.capture.long_poll_ns = ns;
 	return 0;

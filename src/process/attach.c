@@ -69,6 +69,7 @@ struct attach {
 	uint64_t stop_ns, began_ns, total_ns;
 	struct clock_pair began;
 	const struct futures_wanted *futures;
+	bool spawn_stacks;
 	struct error *err; /* of the call that runs on the tracer */
 };
 
@@ -237,6 +238,18 @@ static uint32_t min_call_ticks(const struct attach *a)
 	return ns ? (uint32_t)((unsigned __int128)ticks * CALL_MIN_NS / ns) : 0;
 }
 
+/* The agent asks the kernel how far a stack can be read, and a filter may kill for the asking. */
+static bool has_seccomp_filter(const struct attach *a)
+{
+	char status[4096];
+	const char *line;
+
+	if (process_read_file(&a->process, "status", status, sizeof(status)) <= 0)
+		return true;
+	line = strstr(status, "\nSeccomp:\t");
+	return line && line[10] != '0';
+}
+
 static int write_state(struct attach *a, struct injector *in, struct error *err)
 {
 	uint64_t register_frame = find_register_frame(&a->objects);
@@ -258,6 +271,7 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 		.eh_frame = l->code + image->eh_frame,
 		.registered = a->registered,
 		.call_min_ticks = min_call_ticks(a),
+		.spawn_stacks = a->spawn_stacks && !has_seccomp_filter(a),
 	};
 	int rc = memory_write(&a->process, l->hooks, a->hooks.table,
 			      a->hooks.n * sizeof(*a->hooks.table));
@@ -266,6 +280,10 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 		cover_add(&a->coverage, "thread ids", 0, 1,
 			  "libc's place for them was not found: a thread that takes a dead one's "
 			  "place is taken for that one");
+	if (a->spawn_stacks && !state.spawn_stacks)
+		cover_add(&a->coverage, "stacks of spawns", 0, 1,
+			  "the program runs under a seccomp filter, which might forbid to ask how "
+			  "far a stack reaches");
 	if (!state.wrap)
 		cover_add(&a->coverage, "poll ends", 0, 1,
 			  "the program's unwinder can't be told of pollux' frames: a poll's end is "
@@ -412,6 +430,7 @@ static struct attach *attach_new(const struct attach_options *opt, struct error 
 	if (!a->rings.n_rings)
 		a->rings.n_rings = 1;
 	a->futures = opt->futures;
+	a->spawn_stacks = opt->spawn_stacks;
 	clock_pair_read(&a->began);
 	a->began_ns = a->began.ns;
 	return a;

@@ -16,6 +16,7 @@
 #include "process/unwind.h"
 
 #include "base/cleanup.h"
+#include "binary/insn.h"
 #include "process/area.h"
 #include "process/memory.h"
 #include "process/objects.h"
@@ -363,6 +364,32 @@ static bool word_at(const struct walk *w, uint64_t addr, uint64_t *ret)
 	return s->read && s->read(s->arg, addr, ret, sizeof(*ret)) == 0;
 }
 
+/*
+ * rbp of a frame whose CFA hangs on it, where nobody told it (a sleeping thread's, as
+ * /proc/PID/task/TID/syscall shows it): the function made it of rsp and has pushed since then what
+ * its code says. Believed if a call then stands before the address that it returns to.
+ */
+static bool find_bp(struct walk *w, const struct unwind_map *m, const struct unwind_code *code,
+		    const struct eh_row *row, uint64_t pc)
+{
+	const struct unwind_code *caller;
+	uint64_t made, pushed, bp, ip;
+
+	if (!code->file || !code->file->image || !eh_table_rbp_made(code->table, row, &made) ||
+	    !insn_pushed(code->file->image, made, w->exact ? pc : pc + 1, &pushed))
+		return false;
+	bp = w->sp + pushed;
+	if (!word_at(w, bp + 8, &ip))
+		return false;
+	caller = unwind_map_at(m, ip - 1);
+	if (!caller || !caller->file || !caller->file->image ||
+	    !insn_behind_call(caller->file->image, ip - caller->bias))
+		return false;
+	w->bp = bp;
+	w->bp_known = true;
+	return true;
+}
+
 /* Steps back over a signal: everything is as it was, rsp on whatever stack. */
 static enum unwind_end step_signal(struct walk *w)
 {
@@ -546,6 +573,8 @@ enum unwind_end unwind(const struct unwind_map *m, const struct unwind_start *st
 		}
 		if (code->table)
 			row = eh_table_at(code->table, at - code->bias);
+		if (row && row->cfa_rule == EH_CFA_RBP && !w.bp_known)
+			find_bp(&w, m, code, row, at - code->bias);
 		if (row)
 			end = step(&w, row, at - code->bias, &last);
 		else if (code->type == UNWIND_AGENT && leave_trampoline(&w, code, at))

@@ -81,6 +81,8 @@ struct hists {
 	struct map contended, spawns; /* to struct stack_count */
 	struct seen_thread *threads;
 	size_t n_threads;
+	const struct hists_watch *watch;
+	uint64_t due_ns; /* of its next look */
 };
 
 static void log2_add(struct log2 *l, uint64_t value, uint64_t ns)
@@ -97,14 +99,10 @@ static void add_us(struct log2 *l, uint64_t ns)
 	log2_add(l, ns / 1000, ns);
 }
 
-static void log2_merge(struct log2 *l, const struct log2 *other)
+static const struct log2 *log2_of(const struct hists *h, unsigned i)
 {
-	l->n += other->n;
-	l->sum_ns += other->sum_ns;
-	if (other->max_ns > l->max_ns)
-		l->max_ns = other->max_ns;
-	for (unsigned i = 0; i < 65; i++)
-		l->buckets[i] += other->buckets[i];
+	bool calls = i == H_FUTEX || i == H_OTHER;
+	return calls && !h->calls_seen ? &h->blocks[i == H_OTHER] : &h->of[i];
 }
 
 static struct seen_thread *thread_of(struct hists *h, uint32_t thread)
@@ -200,9 +198,23 @@ static int on_section(void *ctx, const struct tl_section *section)
 	return 0;
 }
 
+/* The end of a poll is the time to which all is counted. */
+static void look(struct hists *h, uint64_t now)
+{
+	if (!h->due_ns)
+		h->due_ns = h->base_ns + h->watch->every_ns;
+	if (now < h->due_ns)
+		return;
+	h->totals.last_ns = now;
+	h->watch->show(h->watch->ctx, h);
+	h->due_ns = now + h->watch->every_ns;
+}
+
 static int on_poll(void *ctx, const struct tl_poll *poll)
 {
 	struct hists *h = ctx;
+	if (h->watch)
+		look(h, poll->end_ns);
 	struct seen_thread *t = thread_of(h, poll->thread);
 	uint64_t ns = poll->end_ns - poll->begin_ns;
 	if (!t)
@@ -315,6 +327,7 @@ static const struct timeline_sink sink = {
 };
 
 int hists_make(struct trace_reader *r, const struct replay_filter *filter,
+	       const struct hists_watch *watch,
 	       void (*progress)(void *ctx, uint64_t done, uint64_t total), void *progress_ctx,
 	       struct hists **ret_hists, struct error *err)
 {
@@ -322,15 +335,12 @@ int hists_make(struct trace_reader *r, const struct replay_filter *filter,
 	if (!h)
 		return error_set(err, -ENOMEM, "out of memory");
 	h->reader = r;
+	h->watch = watch;
 	int ret = timeline_replay(r, filter, &sink, h, progress, progress_ctx, &h->totals,
 				  &h->base_ns, err);
 	if (ret < 0) {
 		hists_free(h);
 		return ret;
-	}
-	if (!h->calls_seen) {
-		log2_merge(&h->of[H_FUTEX], &h->blocks[0]);
-		log2_merge(&h->of[H_OTHER], &h->blocks[1]);
 	}
 	*ret_hists = h;
 	return 0;
@@ -495,9 +505,11 @@ static void place_title(const struct hists *h, struct buf *out, const struct pla
 void hists_text(const struct hists *h, struct buf *out, unsigned width, bool color)
 {
 	text_duration(out, h->totals.last_ns - h->base_ns);
-	buf_str(out, ", ");
-	text_count(out, h->totals.n_events);
-	buf_str(out, " events");
+	if (h->totals.n_events) {
+		buf_str(out, ", ");
+		text_count(out, h->totals.n_events);
+		buf_str(out, " events");
+	}
 	if (h->totals.n_lost || h->totals.n_lost_beside) {
 		buf_str(out, ", ");
 		text_count(out, h->totals.n_lost + h->totals.n_lost_beside);
@@ -507,7 +519,7 @@ void hists_text(const struct hists *h, struct buf *out, unsigned width, bool col
 			     ? "\n"
 			     : "; no system calls were recorded: those that block stand in\n");
 	for (unsigned i = 0; i < H_N; i++)
-		write_log2(out, words[i].title, "µs", &h->of[i], width, color);
+		write_log2(out, words[i].title, "µs", log2_of(h, i), width, color);
 	write_stacks(h, out, &h->contended, "Lock waits longer than 100 µs during polls, by stack",
 		     true, CONTENDED_FRAMES, width, color);
 	write_stacks(h, out, &h->spawns, "Spawns by stack", false, SPAWN_FRAMES, width, color);
@@ -574,7 +586,7 @@ void hists_json(const struct hists *h, struct buf *out)
 	json_u64(&j, "duration_ns", h->totals.last_ns - h->base_ns);
 	json_bool(&j, "system_calls", h->calls_seen);
 	for (unsigned i = 0; i < H_N; i++)
-		log2_json(&j, words[i].key, &h->of[i]);
+		log2_json(&j, words[i].key, log2_of(h, i));
 	stacks_json(h, &j, "lock_contention", &h->contended, CONTENDED_FRAMES);
 	stacks_json(h, &j, "spawns_by_stack", &h->spawns, STACK_MAX_FRAMES);
 	json_array(&j, "spawn_locations");

@@ -11,8 +11,17 @@
 
 struct hists;
 
-/* The reader must outlive the result: names stay its. */
+/* What was counted so far, each time that so much of the trace's time has passed, if there are
+ * polls; totals of events are there at the end only. */
+struct hists_watch {
+	uint64_t every_ns;
+	void (*show)(void *ctx, const struct hists *h);
+	void *ctx;
+};
+
+/* The reader must outlive the result: names stay its. Without a watch: NULL. */
 int hists_make(struct trace_reader *r, const struct replay_filter *filter,
+	       const struct hists_watch *watch,
 	       void (*progress)(void *ctx, uint64_t done, uint64_t total), void *progress_ctx,
 	       struct hists **ret_hists, struct error *err);
 void hists_free(struct hists *h);

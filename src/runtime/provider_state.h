@@ -88,6 +88,7 @@ struct thread {
 	bool gone;	     /* it has ended */
 	bool seen;	     /* something was told of it */
 	bool polled, worked; /* a poll's begin was seen; or it has parked */
+	bool lost;	     /* hits are missing, ends of polls among them maybe */
 	bool after_worker;   /* a worker's loop has ended, nothing was polled since */
 	bool section_unseen; /* a blocking section has ended whose begin was not seen */
 };

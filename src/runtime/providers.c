@@ -289,8 +289,15 @@ static void hit_poll_end(struct hit *h)
 			say(h, TE_POLL_END, TO_UNKNOWN);
 		return;
 	}
+	bool unmet = !h->task;
 	if (!need_task(h))
 		return;
+	/* Tasks were polled inside of what nothing was told of: a worker's loop, or a block_on,
+	 * from before the recording. */
+	if (unmet && th->worked && !th->lost && h->task->make == PM_HOOKS) {
+		end_task(h);
+		return;
+	}
 	outcome = provider_poll_pop(th, h->task);
 	if (outcome == TO_N)
 		provider_task_decide(h->p, h->task,
@@ -556,6 +563,7 @@ int providers_pass(struct providers *p, const struct trace_event *ev)
 		provider_polls_clear(th);
 		th->gone |= ev->type == TE_THREAD_END;
 		th->seen |= ev->type == TE_LOST;
+		th->lost |= ev->type == TE_LOST;
 	}
 	provider_put(p, th, ev, NULL, false);
 	return p->failed;
@@ -590,7 +598,7 @@ int providers_forget(struct providers *p, uint32_t process)
 		if (th->process != ps)
 			continue;
 		provider_polls_clear(th);
-		th->seen = th->polled = th->worked = th->section_unseen = false;
+		th->seen = th->polled = th->worked = th->section_unseen = th->lost = false;
 	}
 	for (unsigned ended = 0; ended < 2; ended++) {
 		for (struct task *t = ended ? p->ended.first : p->live.first; t; t = next) {

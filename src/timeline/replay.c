@@ -437,6 +437,8 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 	while ((ret = trace_reader_next(r, &ev, err)) > 0) {
 		if (!n++) {
 			base = last = ev.time;
+			if (ret_base_ns)
+				*ret_base_ns = base;
 			if (filter) {
 				rp.from_ns = sum_or_max(base, filter->from_ns);
 				to = filter->to_ns ? sum_or_max(base, filter->to_ns) : to;

@@ -210,6 +210,13 @@ def record_attached(pollux, trace, *command, options=(), env=None, recorder=None
         return Recorded(trace, truth, target.output(), code, said, "\n".join(target.errors))
 
 
+def stacks_of_spawns(pollux, trace):
+    """What `hist --spawns` counts: each {"count": ..., "stack": [...]}."""
+    result = run(pollux, "hist", "--spawns", "--json", trace)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)["spawns_by_stack"]
+
+
 def report(pollux, trace, *options):
     """pollux report --json, read."""
     result = run(pollux, "report", "--json", *options, trace)

@@ -98,20 +98,12 @@ def test_stacks_of_spawns(pollux, suite, trace, package):
     """Of unmodified functions and of probes: each spawn has its stack, up to the poll it is made in."""
     run = record(pollux, trace, "launched", suite(package, "release"), "short_tasks",
                  options=("--spawn-stacks",))
-    hist = driver.run(pollux, "hist", "--spawns", "--json", trace)
-    assert hist.returncode == 0, hist.stderr
-    stacks = json.loads(hist.stdout)["spawns_by_stack"]
-    from_here = [one["count"] for one in stacks
+    from_here = [one["count"] for one in driver.stacks_of_spawns(pollux, trace)
                  if any(frame["function"].endswith("::short_tasks") for frame in one["stack"])]
     # A runtime's workers are spawned there, too.
     families = driver.report(pollux, trace)["families"]
     workers = sum(f["tasks"] for f in families if f["role"] == "worker")
     assert sum(from_here) == run.truth["totals"]["spawned"] + workers
-
-
-def test_stacks_of_spawns_need_the_kernel(pollux):
-    result = driver.run(pollux, "record", "--spawn-stacks", "--", "true")
-    assert result.returncode != 0 and "--backend kernel" in result.stderr
 
 
 # ---- programs that carry probes ----
@@ -121,6 +113,7 @@ CARRIERS = [
     ("probes-tokio2chrome", "bfd"),
     ("probes-pollux", "release"),
     ("probes-pollux", "bfd"),
+    ("probes-tokio-7717", "release"),
 ]
 
 
@@ -151,6 +144,23 @@ def test_probes(pollux, suite, trace, package, profile, mode):
     for what in ("spawned", "completed", "cancelled", "panicked"):
         assert report["tasks"][what] == run.truth["totals"][what], what
     assert sum(f["polls"] for f in tasks) == run.truth["totals"]["polls"]
+
+
+@pytest.mark.parametrize("program", ["abort", "panic", "local_set", "self_wakes"])
+def test_pull_request_7717(pollux, suite, trace, program):
+    """How each task ended, its wakes, where it was spawned, and the futures of block_on."""
+    run = record(pollux, trace, "launched", suite("probes-tokio-7717"), program)
+    report = driver.report(pollux, trace)
+    assert report["lost"] == 0
+    tasks = [f for f in report["families"] if f["role"] == "task"]
+    for what in COUNTS:
+        assert report["tasks"][what] == run.truth["totals"][what], what
+    for what in ("polls", "wakes", "self_wakes"):
+        assert sum(f[what] for f in tasks) == run.truth["totals"][what], what
+    # spawn_local passes a closure of Tokio's, which knows its own place only.
+    assert program == "local_set" or all("src/tokio/" in f["spawn_sites"][0] for f in tasks)
+    roots = [f for f in report["families"] if f["role"] == "root"]
+    assert roots and all(f["polls"] >= f["tasks"] for f in roots)
 
 
 @pytest.mark.parametrize("profile", ["release", "bfd"])

@@ -116,6 +116,24 @@ def test_hist_of_a_running_program(pollux, suite):
     assert sum(place["poll_ns"]["count"] for place in places) == total(truth, "task", "polls")
 
 
+def test_hist_so_far(pollux, suite):
+    """`--every`: what was counted grows, and the last one is the whole."""
+    result = driver.run(pollux, "hist", "--every", "0.2", "--json", "--", suite(), "short_tasks")
+    assert result.returncode == 0, result.stderr
+    text, hists, rest = result.stdout, [], ""
+    while (at := text.find('{\n  "version"')) >= 0:
+        hist, end = json.JSONDecoder().raw_decode(text[at:])
+        hists.append(hist)
+        rest, text = rest + text[:at], text[at + end:]
+    _, truth = driver.split_output(rest + text)
+    polls = [hist["poll_us"]["count"] for hist in hists]
+    assert len(polls) >= 4 and polls == sorted(polls) and polls[0] < polls[-2]
+    assert polls[-1] >= total(truth, "task", "polls")
+    assert hists[0]["duration_ns"] >= 200_000_000
+    for wrong in ("0", "x", "0.01"):
+        assert driver.run(pollux, "hist", "--every", wrong, "1").returncode != 0
+
+
 def test_hist_of_a_file(pollux, suite, trace):
     recorded = driver.record_launched(pollux, trace, suite(), "timers")
     hist = hist_of(driver.run(pollux, "hist", "--json", trace).stdout)

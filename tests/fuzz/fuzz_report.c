@@ -39,7 +39,7 @@ static void make_hists(int fd)
 	struct hists *h;
 	_cleanup_buf_ struct buf text = BUF_INIT, json = BUF_INIT;
 
-	if (r && hists_make(r, NULL, NULL, NULL, &h, NULL) == 0) {
+	if (r && hists_make(r, NULL, NULL, NULL, NULL, &h, NULL) == 0) {
 		hists_text(h, &text, 80, true);
 		hists_json(h, &json);
 		hists_free(h);

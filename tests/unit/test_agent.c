@@ -12,6 +12,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <execinfo.h>
+#include <ucontext.h>
 #include <unwind.h>
 
 /* ---- a task of tokio's shape ---- */
@@ -135,6 +136,13 @@ static int setup(void **state)
 	task = (struct tokio_task){.state = REF * 3 | JOIN | NOTIFIED, .vtable = vtable, .id = 77};
 	n_deallocs = n_originals = 0;
 	call_inside = NULL;
+	return 0;
+}
+
+static int setup_large(void **state)
+{
+	(void)state;
+	area_new(&area, 1, 1 << 17);
 	return 0;
 }
 
@@ -1102,6 +1110,81 @@ static void test_trampolines(void **state)
 	expect_nothing();
 }
 
+static const uint8_t *trampoline_there;
+
+static void trampoline_on_its_stack(void)
+{
+	check_trampoline(trampoline_there);
+}
+
+/* Reads what came up to AE_SPAWN; false if there was no stack. */
+static bool read_stack(const uint8_t *stack, size_t len, const uint8_t *code)
+{
+	struct ring *r = area_my_ring(&area);
+	uint64_t sp = 0, last = 0, found = 0;
+	struct agent_event e;
+	unsigned n = 0;
+
+	while (area_next(&area, r, &e) && (e.word0 & 255) == AE_STACK) {
+		uint64_t which = e.word1 >> 48, word = e.word1 & 0xffffffffffff;
+
+		if (n < 3) {
+			const uint64_t registers[] = {0x1234, word, 107};
+
+			assert_int_equal(which, AGENT_STACK_IP + n);
+			assert_int_equal(word, registers[n]);
+			sp = n == 1 ? word : sp;
+		} else {
+			assert_true(which < AGENT_STACK_WORDS && (n == 3 || which > last));
+			assert_in_range(sp + which * 8, (uint64_t)stack, (uint64_t)stack + len - 8);
+			found += word == (uint64_t)code;
+			last = which;
+		}
+		n++;
+	}
+	assert_int_equal(e.word0 & 255, AE_SPAWN);
+	assert_true(!n || found);
+	return n;
+}
+
+/* The stack ends before what would be copied of it, and nothing is behind its end. */
+static void test_stack_of_a_spawn(void **state)
+{
+	const size_t len = 16384;
+	uint8_t *stack =
+		mmap(NULL, len + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct agent_hook *spawn = area_hook(&area, AH_SPAWN, 3, NULL);
+	static ucontext_t there, back;
+	static unsigned n;
+
+	(void)state;
+	mprotect(stack + len, 4096, PROT_NONE);
+	spawn->slot = 0x1234;
+	area.state->spawn_stacks = 1;
+	trampoline_there = make_trampoline(spawn);
+	/* Until half of the ring is full; what comes then has no stack, and is there. */
+	for (unsigned i = 0; i < 400; i++) {
+		getcontext(&there);
+		there.uc_stack.ss_sp = stack;
+		there.uc_stack.ss_size = len;
+		there.uc_link = &back;
+		makecontext(&there, trampoline_on_its_stack, 0);
+		swapcontext(&back, &there);
+	}
+	area.state->spawn_stacks = 0;
+	expect_thread();
+	for (unsigned i = 0; i < 400; i++) {
+		bool there_is = read_stack(stack, len, trampoline_there);
+
+		assert_true(there_is || i);
+		n += there_is;
+	}
+	expect_nothing();
+	assert_in_range(n, 1, 399);
+	assert_int_equal(area_my_ring(&area)->dropped, 0);
+	munmap(stack, len + 4096);
+}
+
 /* ---- async-task ---- */
 
 enum { A_SCHEDULED = 1, A_RUNNING = 2, A_COMPLETED = 4, A_CLOSED = 8, A_TASK = 16, A_REF = 256 };
@@ -1505,6 +1588,7 @@ int main(void)
 		WITH(test_calls, setup),
 		WITH(test_futex_operations, setup),
 		WITH(test_trampolines, setup),
+		WITH(test_stack_of_a_spawn, setup_large),
 		WITH(test_runs, setup_async),
 		WITH(test_the_last_to_leave_a_pending_task, setup_async),
 		WITH(test_header_that_cannot_be_learned, setup_async),

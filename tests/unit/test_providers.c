@@ -476,6 +476,16 @@ static void test_pull_request(void **state)
 	    "2 51 poll_begin tokio task #9\n"
 	    "2 52 poll_end pending tokio task #9\n"
 	    "2 53 poll_begin tokio task #10\n");
+	/* A worker's loop from before the recording; a task's poll from before it. */
+	run("2 10 tokio:task-poll-start 7\n"
+	    "2 11 tokio:task-poll-end 7\n"
+	    "2 20 tokio:task-poll-end 2\n"
+	    "2 21 tokio:task-terminate 2 0\n"
+	    "3 30 tokio:task-poll-end 5\n"
+	    "3 31 tokio:task-terminate 5 0\n",
+	    "2 10 poll_begin tokio task #7\n"
+	    "2 11 poll_end pending tokio task #7\n"
+	    "3 30 poll_end ready tokio task #5\n");
 }
 
 /* ---- async-std ---- */

@@ -205,6 +205,30 @@ PLAIN static void in_signal(void)
 /* Compilers don't know that it never returns. */
 static void (*volatile stay_there)(void) = stay;
 
+/* With frame pointers, and with pushes behind them. */
+PLAIN static uint64_t framed_inner(uint64_t n)
+{
+	uint64_t a = n * shared->sink, b = n ^ shared->sink, c = n + shared->sink;
+
+	shared->sink = (uint64_t)__builtin_frame_address(0);
+	stay_there();
+	return a + b + c;
+}
+
+PLAIN static uint64_t framed_outer(uint64_t n)
+{
+	volatile char room[300];
+
+	shared->sink = (uint64_t)__builtin_frame_address(0);
+	room[n] = (char)framed_inner(n);
+	return (uint64_t)room[n] + n;
+}
+
+PLAIN static void framed(void)
+{
+	shared->sink = framed_outer((uint64_t)shared->three);
+}
+
 PLAIN static uint64_t deeper(uint64_t n)
 {
 	volatile char room[200];
@@ -298,6 +322,27 @@ static void test_nested(void **state)
 	walk(&l, &real, 1);
 	assert_int_equal(l.end, UNWIND_DONE);
 	assert_int_equal(l.n, n);
+	look_done(&l);
+	end_child(pid);
+}
+
+/* rbp isn't told, as of a thread that sleeps: the code tells what was pushed since it was made. */
+static void test_frame_pointers(void **state)
+{
+	pid_t pid = child_of(framed);
+	size_t at;
+
+	look_open(&l, pid);
+	look_at(&l);
+	assert_int_equal(l.end, UNWIND_DONE);
+	l.no_bp = true;
+	walk(&l, NULL, 0);
+	at = find(&l, "framed_inner");
+	assert_true(at != SIZE_MAX);
+	assert_true(at + 2 < l.n);
+	assert_string_equal(name_of(&l.frames[at + 1]), "framed_outer");
+	assert_string_equal(name_of(&l.frames[at + 2]), "framed");
+	assert_int_equal(l.end, UNWIND_DONE);
 	look_done(&l);
 	end_child(pid);
 }
@@ -482,9 +527,10 @@ static int print_threads(pid_t pid)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nested), cmocka_unit_test(test_signal),
-		cmocka_unit_test(test_reader), cmocka_unit_test(test_deep),
-		cmocka_unit_test(test_vdso),   cmocka_unit_test(test_gdb),
+		cmocka_unit_test(test_nested), cmocka_unit_test(test_frame_pointers),
+		cmocka_unit_test(test_signal), cmocka_unit_test(test_reader),
+		cmocka_unit_test(test_deep),   cmocka_unit_test(test_vdso),
+		cmocka_unit_test(test_gdb),
 	};
 
 	if (argc == 2 && atoi(argv[1]) > 0)
