@@ -156,6 +156,8 @@ int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
 		rc = m->ops->open(&s->shared, &m->capture, err);
 		if (rc == 0)
 			s->n++;
+		else if (m->ops == &capture_sched && opt->if_possible)
+			rc = 0;
 	}
 	if (rc == 0)
 		rc = s->members[0].ops->open(&s->shared, &s->members[0].capture, err);

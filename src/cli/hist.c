@@ -109,9 +109,8 @@ static int of_program(const struct cli_args *args, struct recording *rec, struct
 	struct capture_stats stats = {0};
 	int fd;
 
-	rec->capture.syscalls = geteuid() == 0;
-	rec->capture.sched = geteuid() == 0;
-	rec->capture.lock_stacks = geteuid() == 0;
+	rec->capture.sched = rec->capture.syscalls = rec->capture.lock_stacks = true;
+	rec->capture.if_possible = true;
 	rec->capture.spawn_stacks = cli_flag(args, "spawns");
 	if (live_start(&live, &fd, err) < 0)
 		return 1;
@@ -209,8 +208,11 @@ const struct cli_verb verb_hist = {
 		"for locks; and for each place that spawns, the polls, lives and active times of "
 		"its tasks.\n\n"
 		"A running program (PID) or one that is started (behind --) is recorded until "
-		"Ctrl-C, -d or its end, and nothing is written to disk. As root its system calls "
-		"and its time off the CPU are recorded too; otherwise calls that block stand in.",
+		"Ctrl-C, -d or its end, and nothing is written to disk. Where the kernel lets us "
+		"(root, "
+		"or CAP_BPF and CAP_PERFMON) its system calls and its time off the CPU are "
+		"recorded "
+		"too; otherwise calls that block stand in.",
 	.examples = examples,
 	.options = options,
 	.command = true,
