@@ -154,7 +154,8 @@ enum kernel_insn kernel_insn_place(struct elf_image *image, uint64_t addr, uint1
 			*ret_addr = in.addr;
 			return KI_EMULATED;
 		}
-		if (in.flow != INSN_NEXT || in.writes & keep)
+		/* Behind a call through memory nothing of the registers is as it was. */
+		if (in.flow == INSN_CALL ? keep != 0 : in.flow != INSN_NEXT || in.writes & keep)
 			break;
 	}
 	return first;
