@@ -12,59 +12,6 @@
 #define AGENT_PAGE 4096u
 #define AGENT_RED_ZONE 128u
 
-/* Ends a poll that was tail-jumped into. */
-static bool parks(uint16_t call)
-{
-	return call == AC_FUTEX || call == AC_EPOLL_WAIT || call == AC_EPOLL_PWAIT ||
-	       call == AC_EPOLL_PWAIT2;
-}
-
-/* Before a call in which a thread waits. The result goes to agent_wait_end(). A thread that has
- * nothing to do with tasks (it has no ring, and is in no block_on) isn't looked at. */
-uint64_t agent_wait_begin(const struct agent_hook *hook)
-{
-	struct ring *r = agent_peek_ring();
-
-	if (!r)
-		r = agent_root_ring();
-	if (!r)
-		return WAIT_PASS;
-	const struct agent_notes *n = agent_notes(r);
-	/* A poll that was tail-jumped into is over at the latest when its thread parks. */
-	if (n->tail_open && parks(hook->kind))
-		agent_tail_close(r);
-	bool inside = n->tail_open || (n->depth && !(n->polls[n->depth - 1].flags & POLL_WORKER));
-	if (inside)
-		return arch_ticks() | 2;
-	agent_put(r, AE_PARK, agent_ref(hook->kind, 0));
-	return WAIT_PARK;
-}
-
-void agent_wait_end(const struct agent_hook *hook, uint64_t begun)
-{
-	if (begun == WAIT_PASS)
-		return;
-	if (begun != WAIT_PARK) {
-		uint64_t ticks = arch_ticks() - begun;
-
-		if (ticks >= agent_state()->call_min_ticks)
-			agent_call_long(hook, ticks);
-		return;
-	}
-	struct ring *r = agent_peek_ring();
-	if (r && agent_live())
-		agent_put(r, AE_UNPARK, agent_ref(hook->kind, 0));
-}
-
-/* A call that just ended took long. Where no poll is open, it was a park. */
-void agent_call_long(const struct agent_hook *hook, uint64_t ticks)
-{
-	struct ring *r = agent_peek_ring();
-
-	if (r && agent_live())
-		agent_put(r, AE_BLOCK, agent_ref(hook->kind, ticks));
-}
-
 /* From sp on, so many words of at most AGENT_STACK_WORDS can be read: a stack may end sooner. */
 static uint32_t readable_words(uint64_t sp)
 {
@@ -81,23 +28,92 @@ static bool may_be_address(uint64_t word)
 	return word >= AGENT_PAGE && word < 1ULL << 47;
 }
 
-/* `frame` is the thunk's (thunks_x86_64.S). A stack that doesn't fit is left out as a whole. */
-static __attribute__((noinline)) void put_stack(struct ring *r, const struct agent_hook *hook,
-						const uint64_t *frame)
+/* A stack that doesn't fit is left out as a whole. */
+static __attribute__((noinline)) void put_stack(struct ring *r, uint64_t ip, const uint64_t *sp,
+						uint64_t bp)
 {
-	const uint64_t *sp = frame + 5 + AGENT_RED_ZONE / 8;
 	uint64_t ticks = arch_ticks();
-	uint32_t n = 0;
+	uint32_t n;
 
 	if (!agent_has_room(r, AGENT_STACK_WORDS + 3 + 1))
 		return;
 	n = readable_words((uint64_t)sp);
-	agent_put_at(r, ticks, AE_STACK, agent_ref(AGENT_STACK_IP, hook->slot));
+	agent_put_at(r, ticks, AE_STACK, agent_ref(AGENT_STACK_IP, ip));
 	agent_put_at(r, ticks, AE_STACK, agent_ref(AGENT_STACK_SP, (uint64_t)sp));
-	agent_put_at(r, ticks, AE_STACK, agent_ref(AGENT_STACK_BP, frame[0]));
+	agent_put_at(r, ticks, AE_STACK, agent_ref(AGENT_STACK_BP, bp));
 	for (uint32_t i = 0; i < n; i++)
 		if (may_be_address(sp[i]))
 			agent_put_at(r, ticks, AE_STACK, agent_ref(i, sp[i]));
+}
+
+/* Ends a poll that was tail-jumped into. */
+static bool parks(uint16_t call)
+{
+	return call == AC_FUTEX || call == AC_EPOLL_WAIT || call == AC_EPOLL_PWAIT ||
+	       call == AC_EPOLL_PWAIT2;
+}
+
+/* Whether a task is being polled. */
+static bool is_inside(const struct agent_notes *n)
+{
+	return n->tail_open || (n->depth && !(n->polls[n->depth - 1].flags & POLL_WORKER));
+}
+
+static bool waits_for_lock(uint16_t call)
+{
+	return call == AC_FUTEX ||
+	       (call >= AC_PTHREAD_MUTEX_LOCK && call <= AC_PTHREAD_COND_TIMEDWAIT);
+}
+
+/* Before a call in which a thread waits. The result goes to agent_wait_end(). A thread that has
+ * nothing to do with tasks (it has no ring, and is in no block_on) isn't looked at. */
+uint64_t agent_wait_begin(const struct agent_hook *hook)
+{
+	struct ring *r = agent_peek_ring();
+
+	if (!r)
+		r = agent_root_ring();
+	if (!r)
+		return WAIT_PASS;
+	const struct agent_notes *n = agent_notes(r);
+	/* A poll that was tail-jumped into is over at the latest when its thread parks. */
+	if (n->tail_open && parks(hook->kind))
+		agent_tail_close(r);
+	if (is_inside(n))
+		return arch_ticks() | 2;
+	agent_put(r, AE_PARK, agent_ref(hook->kind, 0));
+	return WAIT_PARK;
+}
+
+void agent_wait_end(const struct agent_hook *hook, uint64_t begun, const uint64_t *frame)
+{
+	if (begun == WAIT_PASS)
+		return;
+	if (begun != WAIT_PARK) {
+		uint64_t ticks = arch_ticks() - begun;
+
+		if (ticks >= agent_state()->call_min_ticks)
+			agent_call_long(hook, ticks, frame);
+		return;
+	}
+	struct ring *r = agent_peek_ring();
+	if (r && agent_live())
+		agent_put(r, AE_UNPARK, agent_ref(hook->kind, 0));
+}
+
+/* A call that just ended took long. Where no poll is open, it was a park. */
+void agent_call_long(const struct agent_hook *hook, uint64_t ticks, const uint64_t *frame)
+{
+	const struct agent_state *s = agent_state();
+	struct ring *r = agent_peek_ring();
+
+	if (!r || !agent_live())
+		return;
+	/* The caller, as it stood before the call. */
+	if (unlikely(s->stacks & AGENT_STACKS_LOCKS) && ticks >= s->lock_min_ticks &&
+	    waits_for_lock(hook->kind) && is_inside(agent_notes(r)))
+		put_stack(r, frame[1] - 1, frame + 2, frame[0]);
+	agent_put(r, AE_BLOCK, agent_ref(hook->kind, ticks));
 }
 
 void agent_spawn(const struct agent_hook *hook, const uint64_t *frame)
@@ -109,8 +125,8 @@ void agent_spawn(const struct agent_hook *hook, const uint64_t *frame)
 		agent_no_ring(1);
 		return;
 	}
-	if (unlikely(agent_state()->spawn_stacks))
-		put_stack(r, hook, frame);
+	if (unlikely(agent_state()->stacks & AGENT_STACKS_SPAWNS))
+		put_stack(r, hook->slot, frame + 5 + AGENT_RED_ZONE / 8, frame[0]);
 	if (likely(hook->next_id))
 		id = __atomic_load_n((const uint64_t *)hook->next_id, __ATOMIC_RELAXED) - 1;
 	agent_put(r, AE_SPAWN, agent_ref(hook->kind, id));

@@ -104,9 +104,9 @@ enum agent_event_type {
 	AE_FUTURE_AT,	  /* when it ended */
 	AE_POLL_UNPOLLED, /* task: end of what was no poll: it was aborted between our look at it
 			   * and the runtime's, and dropped unpolled */
-	/* which << 48 | a word of the stack: right before an AE_SPAWN, all with its time, the
-	 * thread's registers there (agent_stack_word) and, in order, those words from rsp on that
-	 * may be addresses, each with its place in words. The others are left out. */
+	/* which << 48 | a word of the stack: right before an AE_SPAWN or AE_BLOCK, all with one
+	 * time, the thread's registers there (agent_stack_word) and, in order, those words from
+	 * rsp on that may be addresses, each with its place in words. The others are left out. */
 	AE_STACK,
 	AE_N_TYPES,
 };
@@ -301,7 +301,12 @@ struct agent_node {
 };
 _Static_assert(sizeof(struct agent_node) == 16, "agent_node");
 
-/* Of AE_STACK. */
+/* What has an AE_STACK. */
+enum agent_stacks {
+	AGENT_STACKS_SPAWNS = 1,
+	AGENT_STACKS_LOCKS = 2, /* waits for a lock inside a poll */
+};
+
 enum agent_stack_word {
 	AGENT_STACK_WORDS = 1024, /* below: a word at rsp + 8 * which */
 	AGENT_STACK_IP = 0xfffc,  /* the first; then the others */
@@ -342,8 +347,8 @@ struct agent_state {
 	 * those that have got it. */
 	uint32_t n_roots;
 	uint32_t roots[AGENT_MAX_ROOTS];
-	uint32_t spawn_stacks; /* 1: AE_STACK before each AE_SPAWN */
-	uint32_t reserved;
+	uint32_t stacks;	 /* enum agent_stacks */
+	uint32_t lock_min_ticks; /* AGENT_STACKS_LOCKS: of waits that took at least as long */
 };
 
 /* The start of the image. */

@@ -60,10 +60,10 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second);
 void agent_future_unwound(bool forced);
 uint64_t agent_wait_begin(const struct agent_hook *hook);
-void agent_wait_end(const struct agent_hook *hook, uint64_t begun);
+void agent_wait_end(const struct agent_hook *hook, uint64_t begun, const uint64_t *frame);
 
-/* Called after the original, which took so many ticks. */
-void agent_call_long(const struct agent_hook *hook, uint64_t ticks);
+/* Called after the original, which took so many ticks; `frame` is the thunk's frame pointer. */
+void agent_call_long(const struct agent_hook *hook, uint64_t ticks, const uint64_t *frame);
 
 /* Called from a trampoline in the middle of a function. */
 void agent_spawn(const struct agent_hook *hook, const uint64_t *frame);

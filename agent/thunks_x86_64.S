@@ -347,6 +347,7 @@ FUNCTION thunk_call
 	subq $8, %rsp
 	movq %rbx, %rdi
 	movq %rax, %rsi
+	movq %rbp, %rdx
 	call agent_call_long
 	addq $8, %rsp
 	popq %rcx
@@ -420,6 +421,7 @@ FUNCTION thunk_wait
 	movq %rax, (%rsp)
 	movq %r12, %rsi
 	movq %rbx, %rdi
+	movq %rbp, %rdx
 	call agent_wait_end
 	popq %rax
 	addq $8, %rsp

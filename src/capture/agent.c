@@ -14,7 +14,7 @@
 #include "capture/inlined.h"
 #include "capture/pace.h"
 #include "capture/source.h"
-#include "capture/spawn_stacks.h"
+#include "capture/ring_stacks.h"
 #include "runtime/futures.h"
 #include "process/running.h"
 
@@ -215,8 +215,8 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 		rc = write_coverage(c, s);
 	if (rc == 0 && c->shared->options->futures)
 		rc = inlined_init(s, &c->futures);
-	if (rc == 0 && c->shared->options->spawn_stacks)
-		rc = spawn_stacks_init(s);
+	if (rc == 0 && ring_stacks_wanted(c->shared->options))
+		rc = ring_stacks_init(s);
 	if (rc == 0)
 		rc = drain_begin(&c->drain, s);
 	if (rc < 0)
@@ -240,7 +240,7 @@ static void capture_free(struct capture *c)
 	for (size_t i = 0; i < c->n_sources; i++) {
 		end_places(c, &c->sources[i]);
 		inlined_done(&c->sources[i]);
-		spawn_stacks_done(&c->sources[i]);
+		ring_stacks_done(&c->sources[i]);
 		ring_set_done(&c->sources[i].rings);
 		free(c->sources[i].kinds);
 		free(c->sources[i].tasks);
@@ -313,7 +313,7 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 	struct attach_options attach_options = {
 		.ring_bytes = opt->ring_bytes < 1u << 30 ? (uint32_t)opt->ring_bytes : 1u << 30,
 		.n_rings = MAX_RINGS,
-		.spawn_stacks = opt->spawn_stacks,
+		.stacks = ring_stacks_wanted(opt),
 	};
 	int rc = opt->exe ? processes_running(opt->exe, &found, &n, err) : 0;
 
@@ -577,8 +577,8 @@ static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 	}
 	if (rc == 0 && c->places)
 		rc = tell_points(c, s, stats);
-	if (rc == 0 && s->spawn_stacks)
-		rc = spawn_stacks_tell(&c->drain, s, stats);
+	if (rc == 0 && c->shared->options->spawn_stacks)
+		rc = ring_stacks_tell(&c->drain, s, stats);
 	if (rc == 0 && s->n_damaged)
 		rc = capture_tell_coverage(c->drain.writer, stats, &damaged);
 	if (rc == 0 && no_ring)

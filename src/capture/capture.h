@@ -40,7 +40,7 @@ struct capture_options {
 	bool if_possible;      /* these two, and lock_stacks, only where they can be had */
 	uint64_t long_poll_ns; /* stacks of polls longer than this; 0: none */
 	bool spawn_stacks;     /* the stack of each spawn */
-	bool lock_stacks;      /* with syscalls: the stack of each long wait for a lock */
+	bool lock_stacks;      /* the stack of each long wait for a lock */
 	enum capture_futures futures;
 	const char *const *include, *const *exclude; /* of futures, by name; NULL or 0-terminated */
 };

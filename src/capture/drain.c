@@ -9,7 +9,7 @@
 #include "base/turn.h"
 #include "capture/inlined.h"
 #include "capture/source.h"
-#include "capture/spawn_stacks.h"
+#include "capture/ring_stacks.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -335,8 +335,8 @@ static void forget_before(struct source *s, uint32_t ring)
 {
 	if (s->inlined)
 		inlined_forget(s, ring);
-	if (s->spawn_stacks)
-		spawn_stacks_forget(s, ring);
+	if (s->stacks)
+		ring_stacks_forget(s, ring);
 }
 
 static int take_events(struct drain *d, struct source *s, struct ring_cursor *c, size_t n)
@@ -390,8 +390,8 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			rc = inlined_stands(d, s, ring, raw, c->thread - 1);
 			continue;
 		}
-		if (s->spawn_stacks && type == AE_STACK) {
-			spawn_stacks_word(s, ring, raw);
+		if (s->stacks && type == AE_STACK) {
+			ring_stacks_word(s, ring, raw, time);
 			continue;
 		}
 		e = next_event(d, c->thread - 1, &rc);
@@ -403,8 +403,8 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			continue;
 		}
 		follow_polls(s, c, thread, raw, e);
-		if (s->spawn_stacks && type == AE_SPAWN)
-			rc = spawn_stacks_spawn(d, s, ring, e);
+		if (s->stacks)
+			rc = ring_stacks_event(d, s, ring, e);
 		if (rc < 0)
 			break;
 		if (s->inlined) {

@@ -154,10 +154,12 @@ int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
 			continue;
 		m->ops = others[i].ops;
 		rc = m->ops->open(&s->shared, &m->capture, err);
-		if (rc == 0)
+		if (rc == 0) {
 			s->n++;
-		else if (m->ops == &capture_sched && opt->if_possible)
+		} else if (m->ops == &capture_sched && opt->if_possible) {
+			s->options.sched = s->options.syscalls = false;
 			rc = 0;
+		}
 	}
 	if (rc == 0)
 		rc = s->members[0].ops->open(&s->shared, &s->members[0].capture, err);

@@ -32,7 +32,7 @@ struct inlined_kind {
 	char *full_name;
 };
 struct inlined_thread;
-struct spawn_stacks;
+struct ring_stacks;
 struct futures_wanted; /* runtime/futures.h */
 
 struct source {
@@ -58,12 +58,12 @@ struct source {
 	const struct futures_wanted *futures; /* NULL: none are recorded */
 	struct inlined_kind *inlined_kinds;
 	size_t n_inlined_kinds;
-	struct inlined_thread *inlined;	   /* by ring; NULL unless futures are recorded */
-	struct spawn_stacks *spawn_stacks; /* NULL unless they are recorded */
-	uint32_t n_programs;		   /* kinds of tasks that have one */
-	bool alive;			   /* its agent may still write */
-	bool threaded;			   /* it has more than one thread */
-	uint64_t n_damaged;		   /* pieces of ring that made no sense */
+	struct inlined_thread *inlined; /* by ring; NULL unless futures are recorded */
+	struct ring_stacks *stacks;	/* NULL unless they are recorded */
+	uint32_t n_programs;		/* kinds of tasks that have one */
+	bool alive;			/* its agent may still write */
+	bool threaded;			/* it has more than one thread */
+	uint64_t n_damaged;		/* pieces of ring that made no sense */
 };
 
 /* Few enough to be near until the writer has made its columns of them. */

@@ -35,7 +35,7 @@ static const struct cli_option options[] = {
 	 false, true},
 	{0, "spawn-stacks", NULL, "the stack of each spawn, for pollux hist --spawns", false},
 	{0, "lock-stacks", NULL,
-	 "--sched, --syscalls, and the stack of each wait for a lock of over 100 us (root)", false},
+	 "the stack of each wait for a lock of over 100 us inside a poll, for pollux hist", false},
 	{0, "sched", NULL, "when and why threads are off their CPUs", false},
 	{0, "syscalls", NULL, "every system call: when, how long, what came of it (root)", false},
 	{0, "futures", "WHICH",
@@ -148,11 +148,11 @@ static int parse(const struct cli_args *args, struct job *job)
 	job->rec.capture.places = cli_flag(args, "no-places") ? NULL : &future_places;
 	job->rec.capture.sched = cli_flag(args, "sched");
 	job->rec.capture.syscalls = cli_flag(args, "syscalls");
-	/* Which waits are for locks is known from the two. */
-	if (cli_flag(args, "lock-stacks"))
-		job->rec.capture.lock_stacks = job->rec.capture.sched = job->rec.capture.syscalls =
-			true;
+	job->rec.capture.lock_stacks = cli_flag(args, "lock-stacks");
 	code = recording_parse(args, &job->rec);
+	/* Without the agent these two tell which waits are for locks. */
+	if (job->rec.capture.lock_stacks && job->rec.capture.kernel)
+		job->rec.capture.sched = job->rec.capture.syscalls = true;
 	if (code == 0)
 		code = parse_futures(args, job);
 	if (code == 0)

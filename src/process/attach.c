@@ -48,6 +48,8 @@
 #define NAMES_NS (300 * MS)
 /* Blocking calls shorter than this are counted only. */
 #define CALL_MIN_NS 10000
+/* As a wait for a lock is long enough for pollux hist. */
+#define LOCK_MIN_NS 100000
 
 struct attach {
 	struct process process;
@@ -69,7 +71,7 @@ struct attach {
 	uint64_t stop_ns, began_ns, total_ns;
 	struct clock_pair began;
 	const struct futures_wanted *futures;
-	bool spawn_stacks;
+	uint32_t stacks;
 	struct error *err; /* of the call that runs on the tracer */
 };
 
@@ -229,13 +231,13 @@ static int look(struct attach *a, struct error *err)
 
 /* ---- loading ---- */
 
-static uint32_t min_call_ticks(const struct attach *a)
+static uint32_t ticks_of(const struct attach *a, uint64_t duration_ns)
 {
 	struct clock_pair now;
 
 	clock_pair_read(&now);
 	uint64_t ns = now.ns - a->began.ns, ticks = now.ticks - a->began.ticks;
-	return ns ? (uint32_t)((unsigned __int128)ticks * CALL_MIN_NS / ns) : 0;
+	return ns ? (uint32_t)((unsigned __int128)ticks * duration_ns / ns) : 0;
 }
 
 /* The agent asks the kernel how far a stack can be read, and a filter may kill for the asking. */
@@ -270,8 +272,9 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 		.register_frame = register_frame,
 		.eh_frame = l->code + image->eh_frame,
 		.registered = a->registered,
-		.call_min_ticks = min_call_ticks(a),
-		.spawn_stacks = a->spawn_stacks && !has_seccomp_filter(a),
+		.call_min_ticks = ticks_of(a, CALL_MIN_NS),
+		.stacks = a->stacks && !has_seccomp_filter(a) ? a->stacks : 0,
+		.lock_min_ticks = ticks_of(a, LOCK_MIN_NS),
 	};
 	int rc = memory_write(&a->process, l->hooks, a->hooks.table,
 			      a->hooks.n * sizeof(*a->hooks.table));
@@ -280,8 +283,8 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 		cover_add(&a->coverage, "thread ids", 0, 1,
 			  "libc's place for them was not found: a thread that takes a dead one's "
 			  "place is taken for that one");
-	if (a->spawn_stacks && !state.spawn_stacks)
-		cover_add(&a->coverage, "stacks of spawns", 0, 1,
+	if (a->stacks && !state.stacks)
+		cover_add(&a->coverage, "stacks", 0, 1,
 			  "the program runs under a seccomp filter, which might forbid to ask how "
 			  "far a stack reaches");
 	if (!state.wrap)
@@ -430,7 +433,7 @@ static struct attach *attach_new(const struct attach_options *opt, struct error 
 	if (!a->rings.n_rings)
 		a->rings.n_rings = 1;
 	a->futures = opt->futures;
-	a->spawn_stacks = opt->spawn_stacks;
+	a->stacks = opt->stacks;
 	clock_pair_read(&a->began);
 	a->began_ns = a->began.ns;
 	return a;

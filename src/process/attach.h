@@ -23,7 +23,7 @@ struct attach_options {
 	uint32_t ring_bytes; /* per thread; rounded up to a power of two */
 	uint32_t n_rings;
 	const struct futures_wanted *futures; /* whose polls are hooked; NULL: none */
-	bool spawn_stacks;		      /* the stack of each spawn */
+	uint32_t stacks;		      /* enum agent_stacks */
 };
 
 /* One loaded ELF object with at least one runtime or call to hook. */

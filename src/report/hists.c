@@ -74,11 +74,13 @@ struct hists {
 	struct trace_reader *reader;
 	struct timeline_totals totals;
 	uint64_t base_ns;
-	struct log2 of[H_N];	      /* us */
-	bool calls_seen;	      /* system calls were recorded; else blocking calls stand in */
-	struct log2 blocks[2];	      /* by blocking calls: futex waits, others */
-	struct map places;	      /* kind to struct place_stats */
-	struct map contended, spawns; /* to struct stack_count */
+	struct log2 of[H_N];   /* us */
+	bool calls_seen;       /* system calls were recorded; else blocking calls stand in */
+	struct log2 blocks[2]; /* by blocking calls: futex waits, others */
+	struct map places;     /* kind to struct place_stats */
+	/* To struct stack_count; waits for locks by blocking calls and by system calls. */
+	struct map contended[2], spawns;
+	bool stacks_seen;
 	struct seen_thread *threads;
 	size_t n_threads;
 	const struct hists_watch *watch;
@@ -150,7 +152,7 @@ static int count_stack(struct map *m, uint64_t a, uint64_t b, uint64_t stack, ui
 }
 
 /* Stacks that are alike in their innermost frames are one. */
-static int count_contended(struct hists *h, uint64_t stack, uint64_t ns)
+static int count_contended(struct hists *h, bool calls, uint64_t stack, uint64_t ns)
 {
 	uint64_t key[2] = {0xcbf29ce484222325ull, 0x9e3779b97f4a7c15ull}, at = stack;
 	for (unsigned i = 0; at && i < CONTENDED_FRAMES; i++) {
@@ -161,7 +163,7 @@ static int count_contended(struct hists *h, uint64_t stack, uint64_t ns)
 		key[1] = (key[1] + s->frame) * 0xff51afd7ed558ccdull ^ key[1] >> 31;
 		at = s->parent;
 	}
-	return count_stack(&h->contended, key[0], key[1], stack, ns);
+	return count_stack(&h->contended[calls], key[0], key[1], stack, ns);
 }
 
 /* ---- the sink ---- */
@@ -257,14 +259,26 @@ static bool waits_for_lock(const char *call)
 	       !strncmp(call, "pthread_cond", 12);
 }
 
+/* The last stack of the thread, if it was taken in this wait. */
+static uint64_t stack_of_wait(const struct seen_thread *t, uint64_t begin_ns)
+{
+	return t->stack && t->stack_ns + CONTENDED_NS >= begin_ns ? t->stack : 0;
+}
+
 static int on_block(void *ctx, const struct tl_block *block)
 {
 	struct hists *h = ctx;
 	uint64_t ns = block->end_ns - block->begin_ns;
 	if (!polls_count(block->task))
 		return 0;
-	add_us(&h->blocks[!waits_for_lock(trace_call_name(block->call))], ns);
-	return 0;
+	bool lock = waits_for_lock(trace_call_name(block->call));
+	add_us(&h->blocks[!lock], ns);
+	if (!lock || ns <= CONTENDED_NS || !h->stacks_seen)
+		return 0;
+	struct seen_thread *t = thread_of(h, block->thread);
+	if (!t)
+		return -ENOMEM;
+	return count_contended(h, false, stack_of_wait(t, block->begin_ns), ns);
 }
 
 static int on_sample(void *ctx, const struct tl_sample *sample)
@@ -276,6 +290,7 @@ static int on_sample(void *ctx, const struct tl_sample *sample)
 	if (t) {
 		t->stack = sample->stack;
 		t->stack_ns = sample->time_ns;
+		h->stacks_seen = true;
 	}
 	return 0;
 }
@@ -311,8 +326,7 @@ static int on_syscall(void *ctx, const struct tl_syscall *call)
 	add_us(&h->of[H_FUTEX], ns);
 	if (ns <= CONTENDED_NS)
 		return 0;
-	bool stack_is_its = t->stack && t->stack_ns + CONTENDED_NS >= call->begin_ns;
-	return count_contended(h, stack_is_its ? t->stack : 0, ns);
+	return count_contended(h, true, stack_of_wait(t, call->begin_ns), ns);
 }
 
 static const struct timeline_sink sink = {
@@ -359,7 +373,8 @@ void hists_free(struct hists *h)
 	if (!h)
 		return;
 	map_free(&h->places);
-	map_free(&h->contended);
+	map_free(&h->contended[0]);
+	map_free(&h->contended[1]);
 	map_free(&h->spawns);
 	free(h->threads);
 	free(h);
@@ -520,8 +535,9 @@ void hists_text(const struct hists *h, struct buf *out, unsigned width, bool col
 			     : "; no system calls were recorded: those that block stand in\n");
 	for (unsigned i = 0; i < H_N; i++)
 		write_log2(out, words[i].title, "µs", log2_of(h, i), width, color);
-	write_stacks(h, out, &h->contended, "Lock waits longer than 100 µs during polls, by stack",
-		     true, CONTENDED_FRAMES, width, color);
+	write_stacks(h, out, &h->contended[h->calls_seen],
+		     "Lock waits longer than 100 µs during polls, by stack", true, CONTENDED_FRAMES,
+		     width, color);
 	write_stacks(h, out, &h->spawns, "Spawns by stack", false, SPAWN_FRAMES, width, color);
 
 	struct place_stats **all = (struct place_stats **)in_order(&h->places, compare_places);
@@ -587,7 +603,7 @@ void hists_json(const struct hists *h, struct buf *out)
 	json_bool(&j, "system_calls", h->calls_seen);
 	for (unsigned i = 0; i < H_N; i++)
 		log2_json(&j, words[i].key, log2_of(h, i));
-	stacks_json(h, &j, "lock_contention", &h->contended, CONTENDED_FRAMES);
+	stacks_json(h, &j, "lock_contention", &h->contended[h->calls_seen], CONTENDED_FRAMES);
 	stacks_json(h, &j, "spawns_by_stack", &h->spawns, STACK_MAX_FRAMES);
 	json_array(&j, "spawn_locations");
 	struct place_stats **all = (struct place_stats **)in_order(&h->places, compare_places);

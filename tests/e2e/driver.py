@@ -217,6 +217,18 @@ def stacks_of_spawns(pollux, trace):
     return json.loads(result.stdout)["spawns_by_stack"]
 
 
+def check_lock_contention(pollux, trace):
+    """Of the program "stacks": the waits of its tasks for its lock are nearly all there are, and
+    one stack."""
+    result = run(pollux, "hist", "--json", trace)
+    assert result.returncode == 0, result.stderr
+    rows = json.loads(result.stdout)["lock_contention"]
+    ours = [row for row in rows
+            if any(frame["function"].endswith("::waits_for_lock") for frame in row["stack"])]
+    assert len(ours) == 1 and ours[0]["count"] >= 9
+    assert ours[0]["ns"] >= 0.9 * sum(row["ns"] for row in rows)
+
+
 def report(pollux, trace, *options):
     """pollux report --json, read."""
     result = run(pollux, "report", "--json", *options, trace)

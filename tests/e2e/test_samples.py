@@ -66,16 +66,18 @@ def test_kernel_source(pollux, suite, trace):
     check_polls(driver.report(pollux, trace))
 
 
+def for_nobody(folder, *files):
+    """Copies where everybody may read them."""
+    folder.chmod(0o777)
+    for parent in folder.parents[:3]:
+        if parent.owner() == folder.owner() and "pytest" in str(parent):
+            parent.chmod(0o755)
+    return [shutil.copy(file, folder / file.name) for file in files]
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root")
 def test_ordinary_user(pollux, suite, tmp_path):
-    tmp_path.chmod(0o777)
-    for parent in tmp_path.parents[:3]:
-        if parent.owner() == tmp_path.owner() and "pytest" in str(parent):
-            parent.chmod(0o755)
-    program = tmp_path / "suite"
-    shutil.copy(suite(), program)
-    copy = tmp_path / "pollux"
-    shutil.copy(pollux, copy)
+    copy, program = for_nobody(tmp_path, pollux, suite())
     trace = tmp_path / "trace.plx"
     result = driver.run(
         *NOBODY, copy, "record", "--cpu", "--long-poll", "-o", trace, "--", program, "stacks"
@@ -110,3 +112,22 @@ def test_stacks_of_spawns_live(pollux, suite):
     assert result.returncode == 0, result.stderr
     assert "by stack" in result.stdout and "short_tasks" in result.stdout
     assert "none was recorded" not in result.stderr
+
+
+@pytest.mark.parametrize("mode", ["launched", "attached"])
+def test_stacks_of_locks(pollux, suite, trace, mode):
+    """By the agent, which needs no rights for it."""
+    record = driver.record_launched if mode == "launched" else driver.record_attached
+    record(pollux, trace, suite(), "stacks", options=("--lock-stacks",))
+    driver.check_lock_contention(pollux, trace)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root")
+def test_live_stacks_of_an_ordinary_user(pollux, suite, tmp_path):
+    """`hist` of one's own program: locks and spawns by stack, system calls left out."""
+    tool, program = for_nobody(tmp_path, pollux, suite())
+    result = driver.run(*NOBODY, tool, "hist", "--spawns", "--", program, "stacks")
+    assert result.returncode == 0, result.stderr
+    assert "no system calls were recorded" in result.stdout
+    locks = result.stdout.split("Lock waits longer")[1].split("Spawns by stack")
+    assert "waits_for_lock" in locks[0] and "stacks::stacks" in locks[1]

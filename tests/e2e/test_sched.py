@@ -93,14 +93,9 @@ def test_sched_alone(kernel, suite, trace):
 def test_stacks_of_locks(kernel, suite, trace):
     """Long waits for a lock have their stacks, through std's frames and libc's; a worker that has
     nothing to do is none."""
-    driver.record_launched(kernel, trace, suite(), "stacks", options=("--lock-stacks",))
-    hist = driver.run(kernel, "hist", "--json", trace)
-    assert hist.returncode == 0, hist.stderr
-    rows = json.loads(hist.stdout)["lock_contention"]
-    ours = [row for row in rows
-            if any(frame["function"].endswith("::waits_for_lock") for frame in row["stack"])]
-    assert len(ours) == 1 and ours[0]["count"] >= 9
-    assert ours[0]["ns"] >= 0.9 * sum(row["ns"] for row in rows)
+    options = ("--lock-stacks", "--sched", "--syscalls")
+    driver.record_launched(kernel, trace, suite(), "stacks", options=options)
+    driver.check_lock_contention(kernel, trace)
 
 
 def inside(events):

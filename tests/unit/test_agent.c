@@ -1160,7 +1160,7 @@ static void test_stack_of_a_spawn(void **state)
 	(void)state;
 	mprotect(stack + len, 4096, PROT_NONE);
 	spawn->slot = 0x1234;
-	area.state->spawn_stacks = 1;
+	area.state->stacks = AGENT_STACKS_SPAWNS;
 	trampoline_there = make_trampoline(spawn);
 	/* Until half of the ring is full; what comes then has no stack, and is there. */
 	for (unsigned i = 0; i < 400; i++) {
@@ -1171,7 +1171,7 @@ static void test_stack_of_a_spawn(void **state)
 		makecontext(&there, trampoline_on_its_stack, 0);
 		swapcontext(&back, &there);
 	}
-	area.state->spawn_stacks = 0;
+	area.state->stacks = 0;
 	expect_thread();
 	for (unsigned i = 0; i < 400; i++) {
 		bool there_is = read_stack(stack, len, trampoline_there);
