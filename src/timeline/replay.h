@@ -23,8 +23,8 @@ struct replay_filter {
 };
 
 /* Runs the reader to its end (or until the sink stops it). *ret_totals and ret_base_ns (time of the
- * first event: the zero of the filter's window; known to the sink already) may be NULL. `progress` may be NULL; it is
- * called now and then. A filter of NULL lets everything through. */
+ * first event: the zero of the filter's window; known to the sink already) may be NULL. `progress`
+ * may be NULL; it is called now and then. A filter of NULL lets everything through. */
 int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 		    const struct timeline_sink *sink, void *sink_ctx,
 		    void (*progress)(void *ctx, uint64_t done, uint64_t total), void *progress_ctx,
