@@ -364,10 +364,13 @@ void future_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 		future_pop(tl, th, t, outcome, place);
 		return;
 	}
-	/* Its begin was before the recording, in a loss, or is missing. */
-	if (th->complete)
+	/* Its begin was before the recording, in a loss, or is missing; or it wasn't polled, but
+	 * dropped, as far as is known. */
+	if (th->complete && outcome != TO_CANCELLED && outcome != TO_UNKNOWN)
 		tl->n_odd++;
 	struct future *f = find_at(tl, k, addr);
+	if (f && f->thread == NO_THREAD && outcome == TO_UNKNOWN)
+		f->unknown = true;
 	if (f && f->thread == NO_THREAD && outcome != TO_PENDING && outcome != TO_UNKNOWN)
 		future_over(tl, f, outcome, t > f->last_ns ? t : f->last_ns);
 }

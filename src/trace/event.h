@@ -44,7 +44,9 @@ enum trace_event_type {
 			  * without; task = what it stands for: ns of time, or counts of the unit */
 	TE_FUTURE_BEGIN, /* kind (role future); task = address of the future: its poll begins,
 			  * inside of the poll that is open on this thread */
-	TE_FUTURE_END,	 /* kind, task; arg = enum trace_outcome; value as in TE_POLL_END */
+	TE_FUTURE_END,	 /* kind, task; arg = enum trace_outcome; value as in TE_POLL_END. Without a
+			  * begin: TO_CANCELLED, it was dropped; TO_UNKNOWN, nothing tells whether
+			  * it has ended */
 	TE_MACHINE,	 /* arg = enum trace_machine; value = address of a machine, what async-std
 			  * of 2019 called a worker; kind, task: which task it is about */
 	TE_N_TYPES,
