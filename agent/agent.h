@@ -80,6 +80,10 @@ struct agent_future {
 	struct agent_hook *hook;
 	void *future;
 	void *result; /* AGENT_HOOK_MEMORY: where it stands */
+	/* What it awaits may be dropped when it goes on: by this one sees what became of it. Of a
+	 * future that is no coroutine: the whole program, by which one sees it when it is ready. */
+	const struct agent_node *left;
+	const struct agent_step *left_whole;
 };
 
 /*

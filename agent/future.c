@@ -17,6 +17,32 @@ struct way {
 	const char *at;
 };
 
+/* All ways of a node, the last one first, since they are taken from the end. */
+static inline uint32_t add_ways(const struct agent_node *node, const char *at, struct way *open,
+				uint32_t n_open)
+{
+	for (uint32_t i = node->n; i-- > 0 && n_open < AGENT_LIST_MAX;) {
+		open[n_open].step = &node->steps[i];
+		open[n_open++].at = at;
+	}
+	return n_open;
+}
+
+/* Where the pointer at `at` leads, which is listed; NULL: nowhere. */
+static inline const char *pointer(const struct agent_node *node, const char *at,
+				  struct agent_list *ret)
+{
+	uint64_t to = agent_state_value(at, 8);
+
+	/* Of a live &mut or Box it is a place; null pages aren't, nor is what only the kernel has.
+	 */
+	if (ret->by_value || to < 1u << 16 || to >> 47 || ret->n + 2 > AGENT_LIST_MAX)
+		return NULL;
+	ret->words[ret->n++] = agent_ref(node->base, (uint64_t)at);
+	ret->words[ret->n++] = agent_ref(node->base, to);
+	return (const char *)to;
+}
+
 /* Goes on from `way` in one line; what branches off is added to `open`. */
 static inline uint32_t list_line(const struct agent_step *program, struct way way, struct way *open,
 				 uint32_t n_open, struct agent_list *ret)
@@ -24,15 +50,16 @@ static inline uint32_t list_line(const struct agent_step *program, struct way wa
 	for (uint32_t depth = 0; way.step->next && depth < AGENT_PROGRAM_DEPTH; depth++) {
 		const struct agent_node *node =
 			(const struct agent_node *)(program + way.step->next);
-		if (unlikely(!node->size)) {
-			/* the last one first, since they are taken from the end */
-			for (uint32_t i = node->n; i-- > 0 && n_open < AGENT_LIST_MAX;) {
-				open[n_open].step = &node->steps[i];
-				open[n_open++].at = way.at;
-			}
-			break;
-		}
+		if (unlikely(!node->size))
+			return add_ways(node, way.at, open, n_open);
 		way.at += way.step->delta;
+		if (unlikely(node->size == AGENT_POINTER)) {
+			way.at = pointer(node, way.at, ret);
+			if (!way.at)
+				break;
+			way.step = &node->steps[0];
+			continue;
+		}
 		uint64_t i = agent_state_value(way.at, node->size) - node->base;
 		way.step = &node->steps[i < node->n ? i : node->n];
 		if (way.step->point && likely(ret->n < AGENT_LIST_MAX))
@@ -58,7 +85,6 @@ static inline void list(const struct agent_hook *hook, const void *from, struct 
 	struct way open[AGENT_LIST_MAX];
 	uint32_t n;
 
-	ret->n = 0;
 	if (!program)
 		return;
 	n = list_line(program, (struct way){program, from}, open, 0, ret);
@@ -69,6 +95,8 @@ static inline void list(const struct agent_hook *hook, const void *from, struct 
 /* As agent_point(), all ways of the program. */
 void agent_list(const struct agent_hook *hook, const void *from, struct agent_list *ret)
 {
+	ret->n = 0;
+	ret->by_value = 0;
 	list(hook, from, ret);
 }
 
@@ -114,7 +142,7 @@ static inline bool is_alone(const struct agent_hook *hook, const void *future, u
 	if (!program)
 		return true;
 	const struct agent_node *node = (const struct agent_node *)(program + program->next);
-	if (unlikely(!program->next || !node->size || hook->result.from != AR_STATE ||
+	if (unlikely(!program->next || !agent_node_state(node) || hook->result.from != AR_STATE ||
 		     program->delta != (int32_t)hook->result.offset))
 		return false;
 	uint64_t i =
@@ -124,18 +152,71 @@ static inline bool is_alone(const struct agent_hook *hook, const void *future, u
 	return likely(!step->next);
 }
 
+/* Notes by what one sees at the end what became of what stands in it now. */
+static void note_left(struct agent_future *f)
+{
+	const struct agent_hook *hook = f->hook;
+	const struct agent_step *program =
+		(const struct agent_step *)__atomic_load_n(&hook->program, __ATOMIC_ACQUIRE);
+
+	if (!program || !program->next)
+		return;
+	const struct agent_node *node = (const struct agent_node *)(program + program->next);
+	if (hook->result.from != AR_STATE) {
+		f->left_whole = program;
+		return;
+	}
+	if (!agent_node_state(node) || program->delta != (int32_t)hook->result.offset)
+		return;
+	uint64_t i = agent_state_value((const char *)f->future + program->delta, node->size) -
+		     node->base;
+	const struct agent_step *step = &node->steps[i < node->n ? i : node->n];
+	const struct agent_node *ways = (const struct agent_node *)(program + step->next);
+	if (step->next && !ways->size && ways->base)
+		f->left = (const struct agent_node *)(program + ways->base);
+}
+
 static __attribute__((noinline)) void list_begin(struct agent_future *f)
 {
 	struct agent_list l;
 
+	l.n = 0;
+	l.by_value = 0;
+
 	list(f->hook, f->future, &l);
+	if (l.n)
+		note_left(f);
 	take_own_point(f, &l);
 	agent_put_list(f->ring, AE_FUTURE_WAS, &l);
+}
+
+/* It may stand elsewhere now, or have returned: its memory is lent to the poll until that does. */
+static __attribute__((noinline)) void list_left(const struct agent_future *f, uint64_t type)
+{
+	const struct agent_step *program =
+		(const struct agent_step *)__atomic_load_n(&f->hook->program, __ATOMIC_ACQUIRE);
+	const char *at = (const char *)f->future + f->hook->result.offset;
+	struct way open[AGENT_LIST_MAX];
+	struct agent_list l;
+
+	/* What was dropped still stands there, but what it had is gone. */
+	l.n = 0;
+	l.by_value = 1;
+	if (f->left_whole) {
+		if (type == AE_FUTURE_READY && f->left_whole == program)
+			list(f->hook, f->future, &l);
+	} else if (program && agent_state_value(at, f->hook->result.size) != f->left->base) {
+		list_rest(program, open, add_ways(f->left, at, open, 0), &l);
+	}
+	agent_put_list(f->ring, AE_FUTURE_LEFT, &l);
 }
 
 static __attribute__((noinline)) uint64_t list_end(struct agent_future *f)
 {
 	struct agent_list l;
+
+	l.n = 0;
+	l.by_value = 0;
 
 	list(f->hook, f->future, &l);
 	uint64_t point = take_own_point(f, &l);
@@ -168,6 +249,8 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 	f->result = first;
 	f->future = hook->flags & AGENT_HOOK_MEMORY ? second : first;
 	f->outer = n->futures;
+	f->left = NULL;
+	f->left_whole = NULL;
 	agent_put(r, AE_FUTURE_BEGIN, agent_ref(hook->kind, (uint64_t)f->future));
 	uint64_t point;
 	if (hook->flags & AGENT_HOOK_LIST && unlikely(!is_alone(hook, f->future, &point)))
@@ -232,6 +315,8 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 	} else if (type == AE_FUTURE_PENDING) {
 		point = agent_point(f->hook, f->future);
 	}
+	if (unlikely(f->left || f->left_whole))
+		list_left(f, type);
 	if (point)
 		agent_put(r, AE_FUTURE_PENDING_AT, agent_ref(point, (uint64_t)f->future));
 	else

@@ -35,7 +35,7 @@ static inline uint64_t agent_point(const struct agent_hook *hook, const void *he
 		return 0;
 	for (uint32_t depth = 0; step->next && depth < AGENT_PROGRAM_DEPTH; depth++) {
 		const struct agent_node *node = (const struct agent_node *)(program + step->next);
-		if (unlikely(!node->size))
+		if (unlikely(!agent_node_state(node)))
 			break;
 		at += step->delta;
 		uint64_t i = agent_state_value(at, node->size) - node->base;
@@ -53,6 +53,7 @@ static inline uint64_t agent_point(const struct agent_hook *hook, const void *he
 /* Every future that stands somewhere in it: what AE_FUTURE_WAS and AE_FUTURE_AT say of each. */
 struct agent_list {
 	uint32_t n;
+	uint32_t by_value; /* pointers are left alone: what they lead to may be dropped */
 	uint64_t words[AGENT_LIST_MAX];
 };
 

@@ -96,10 +96,11 @@ enum agent_event_type {
 	AE_FUTURE_READY,
 	AE_FUTURE_PANICKED,
 	AE_FUTURE_UNKNOWN,
-	/* await point << 48 | low 48 bits of the address of a state: a future that lies by value in
-	 * what is polled (its task, another future) stands there. They come right behind the begin
-	 * of a poll and right before its end, all that are suspended, outer ones before those in
-	 * them. */
+	/* await point << 48 | low 48 bits of the address of a state: a future that lies in what is
+	 * polled (its task, another future) stands there. They come right behind the begin of a
+	 * poll and right before its end, all that are suspended, outer ones before those in them.
+	 * Where a pointer leads to them there are two more before, with the pointer's number in
+	 * place of a point's: where it stands, and where to it leads. */
 	AE_FUTURE_WAS,	  /* when the poll began */
 	AE_FUTURE_AT,	  /* when it ended */
 	AE_POLL_UNPOLLED, /* task: end of what was no poll: it was aborted between our look at it
@@ -108,6 +109,10 @@ enum agent_event_type {
 	 * time, the thread's registers there (agent_stack_word) and, in order, those words from
 	 * rsp on that may be addresses, each with its place in words. The others are left out. */
 	AE_STACK,
+	/* As AE_FUTURE_AT, behind those: what the polled future awaited when the poll began, and
+	 * doesn't any more, as it was left. Also those that have returned, by a number of their
+	 * own. */
+	AE_FUTURE_LEFT,
 	AE_N_TYPES,
 };
 
@@ -280,10 +285,20 @@ _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
  * means, so that the agent can name the await point at which the task stopped. It is a sequence of
  * 8-byte words: the first is the step from the header (of a future: from its address) to the first
  * node, the rest are nodes, each two words and then n + 1 steps, the last of them for all values
- * that are none of the n. Only what lies in the cell by value is described: a program never asks
- * for a pointer to be followed. The innermost step that has a point tells it. A node whose size is
- * 0 has no state: its n steps are ways on, each from the state before it, and all are gone where
- * every future is listed (AGENT_HOOK_LIST). A program that hooks refer to is never changed.
+ * that are none of the n. The innermost step that has a point tells it.
+ *
+ * Where every future is listed (AGENT_HOOK_LIST) there are two more sorts of nodes:
+ *
+ *   size 0        no state: its n steps are ways on, each from the state before it, and all are
+ *                 gone. If base isn't 0 it is a node like this (in words from the start) whose
+ *                 ways are gone at the poll's end if the state before it is another one by then:
+ *                 that node's base is the state. Only below the future that is polled itself.
+ *   AGENT_POINTER a pointer: the first step is from where it leads, `base` its number. Only in
+ *                 programs of futures, which whoever polls them lends to the poll: what they own
+ *                 or borrow exclusively is there. What a task owns may be gone at the end of its
+ *                 poll, so its program asks for no pointer to be followed.
+ *
+ * A program that hooks refer to is never changed.
  */
 struct agent_step {
 	uint16_t point; /* 0: as before this step */
@@ -296,7 +311,7 @@ _Static_assert(sizeof(struct agent_step) == 8, "agent_step");
 struct agent_node {
 	uint64_t base; /* value of the first step */
 	uint32_t n;
-	uint32_t size; /* of the state: 1, 2, 4 or 8 bytes */
+	uint32_t size; /* of the state: 1, 2, 4 or 8 bytes; 0 or AGENT_POINTER: see above */
 	struct agent_step steps[];
 };
 _Static_assert(sizeof(struct agent_node) == 16, "agent_node");
@@ -313,6 +328,14 @@ enum agent_stack_word {
 	AGENT_STACK_SP,
 	AGENT_STACK_BP,
 };
+
+#define AGENT_POINTER 16u
+
+/* Whether it is one with a state. */
+static inline int agent_node_state(const struct agent_node *node)
+{
+	return node->size - 1 < 8;
+}
 
 #define AGENT_PROGRAM_DEPTH 16u
 #define AGENT_LIST_MAX 32u	/* so many of AE_FUTURE_WAS or AE_FUTURE_AT */

@@ -162,7 +162,9 @@ static int add_points(struct capture *c, struct source *s, const struct place_pr
 			.size = UINT64_MAX, /* whatever comes behind it lies in it */
 			.own = true,
 		};
-		rc = trace_writer_place(c->drain.writer, &place, &points[p->first + i].place);
+		rc = place.function ? trace_writer_place(c->drain.writer, &place,
+							 &points[p->first + i].place)
+				    : 0; /* it is no place */
 		if (rc < 0)
 			return rc;
 	}
@@ -579,6 +581,8 @@ static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 		rc = tell_points(c, s, stats);
 	if (rc == 0 && c->shared->options->spawn_stacks)
 		rc = ring_stacks_tell(&c->drain, s, stats);
+	if (rc == 0 && s->inlined)
+		rc = inlined_end(&c->drain, s, stats);
 	if (rc == 0 && s->n_damaged)
 		rc = capture_tell_coverage(c->drain.writer, stats, &damaged);
 	if (rc == 0 && no_ring)

@@ -386,7 +386,8 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			forget_before(s, ring);
 			continue;
 		}
-		if (s->inlined && (type == AE_FUTURE_WAS || type == AE_FUTURE_AT)) {
+		if (s->inlined &&
+		    (type == AE_FUTURE_WAS || type == AE_FUTURE_AT || type == AE_FUTURE_LEFT)) {
 			rc = inlined_stands(d, s, ring, raw, c->thread - 1);
 			continue;
 		}

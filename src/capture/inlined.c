@@ -19,6 +19,8 @@
  */
 #include "capture/inlined.h"
 
+#include "base/buf.h"
+#include "base/cleanup.h"
 #include "runtime/futures.h"
 
 #include <errno.h>
@@ -28,14 +30,24 @@
 #define MAX_INNER 64u
 #define MAX_POLLS 64u /* open on a thread; of those further in nothing is inferred */
 
-/* A future that stands somewhere. */
+#define NONE UINT32_MAX
+
+/* A future that stands somewhere, or a pointer that leads to what follows. */
 struct item {
 	uint32_t point;
-	uint64_t addr;
+	uint32_t parent; /* the innermost of those before it in which it lies; NONE: none */
+	uint64_t addr;	 /* of a pointer: where it leads to */
+	uint64_t where;	 /* as addr, of a pointer: where it stands */
+	uint32_t origin; /* among those that are told: which of all it is */
+	bool hidden;	 /* isn't told: not wanted, a pointer, told by its own function */
+	bool lent;	 /* not to be dropped by those in which it lies */
+	bool open;	 /* is told to have begun */
 };
 
 struct list {
 	uint32_t n;
+	uint32_t half; /* the number of a pointer of which it is known where it stands, 0: none */
+	uint64_t half_where;
 	struct item items[AGENT_LIST_MAX];
 };
 
@@ -44,9 +56,7 @@ struct open {
 	uint32_t kind;
 	uint64_t task, time;
 	struct list was;
-	uint32_t n_open; /* of was: told to have begun */
 	bool task_itself;
-	bool sure; /* as await_point.sure, of where it stood itself */
 	/* What was polled inside of it by a function of its own: that tells of all that lies in
 	 * there. */
 	uint32_t n_inner;
@@ -60,8 +70,14 @@ struct inlined_thread {
 	struct open *polls; /* MAX_POLLS, NULL until there is one */
 	uint32_t n;	    /* may be more than MAX_POLLS */
 	bool begun;	    /* the innermost has just begun: its list is still coming */
-	struct list now;
+	struct list now, left;
 };
+
+static void kind_free(struct inlined_kind *k)
+{
+	free(k->name);
+	free(k->full_name);
+}
 
 int inlined_init(struct source *s, const struct futures_wanted *wanted)
 {
@@ -76,7 +92,7 @@ void inlined_done(struct source *s)
 		free(s->inlined[i].polls);
 	free(s->inlined);
 	for (size_t i = 0; i < s->n_inlined_kinds; i++)
-		free(s->inlined_kinds[i].full_name);
+		kind_free(&s->inlined_kinds[i]);
 	free(s->inlined_kinds);
 	map_done(&s->hooked_types);
 	s->inlined = NULL;
@@ -85,6 +101,20 @@ void inlined_done(struct source *s)
 }
 
 /* ---- kinds ---- */
+
+static int add_kind(struct source *s, const struct place_future *f, uint32_t index)
+{
+	struct inlined_kind *kinds =
+		reallocarray(s->inlined_kinds, s->n_inlined_kinds + 1, sizeof(*kinds));
+
+	if (!kinds)
+		return -ENOMEM;
+	s->inlined_kinds = kinds;
+	kinds += s->n_inlined_kinds++;
+	*kinds = (struct inlined_kind){
+		.kind = index, .name = strdup(f->name), .full_name = strdup(f->full_name)};
+	return kinds->name && kinds->full_name ? 0 : -ENOMEM;
+}
 
 static int kind_of(struct drain *d, struct source *s, const struct place_future *f,
 		   uint32_t *ret_kind)
@@ -101,33 +131,27 @@ static int kind_of(struct drain *d, struct source *s, const struct place_future 
 		.site_addrs = &(uint64_t){0},
 		.sites = &where,
 	};
-	struct inlined_kind *kinds;
-	int rc;
+	uint32_t index;
+	int rc = 0;
 
-	/* Polled by its own function here, as a part of another's poll there. */
-	if (f->type_kind && f->type_kind <= s->n_kinds) {
-		*ret_kind = s->kinds[f->type_kind - 1];
-		return 0;
-	}
-
-	*ret_kind = TRACE_KIND_NONE;
-	if (!futures_want(s->futures, f->name, f->full_name))
-		return 0;
 	for (size_t i = 0; i < s->n_inlined_kinds; i++) {
 		if (!strcmp(s->inlined_kinds[i].full_name, f->full_name)) {
 			*ret_kind = s->inlined_kinds[i].kind;
 			return 0;
 		}
 	}
-	kinds = reallocarray(s->inlined_kinds, s->n_inlined_kinds + 1, sizeof(*kinds));
-	if (!kinds)
-		return -ENOMEM;
-	s->inlined_kinds = kinds;
-	kinds[s->n_inlined_kinds].full_name = strdup(f->full_name);
-	if (!kinds[s->n_inlined_kinds].full_name)
-		return -ENOMEM;
-	rc = trace_writer_kind(d->writer, &kind, &kinds[s->n_inlined_kinds].kind);
-	*ret_kind = kinds[s->n_inlined_kinds++].kind;
+	*ret_kind = TRACE_KIND_NONE;
+	/* Polled by its own function here, as a part of another's poll there. */
+	if (f->type_kind && f->type_kind <= s->n_kinds)
+		index = s->kinds[f->type_kind - 1];
+	else if (!futures_want(s->futures, f->name, f->full_name))
+		return 0;
+	else
+		rc = trace_writer_kind(d->writer, &kind, &index);
+	if (rc == 0)
+		rc = add_kind(s, f, index);
+	if (rc == 0)
+		*ret_kind = index;
 	return rc;
 }
 
@@ -148,12 +172,16 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 		struct await_point *to = &s->points[p->first + i];
 
 		to->future = from->future < p->n_futures ? kinds[from->future] : TRACE_KIND_NONE;
-		to->size = from->future < p->n_futures ? p->futures[from->future].size : 0;
+		to->size = from->future < p->n_futures ? p->futures[from->future].size : from->size;
 		to->state_offset = from->state_offset;
 		to->by_state = from->future < p->n_futures && !p->futures[from->future].type_kind;
 		to->own = from->own;
 		to->self = from->self;
 		to->sure = from->sure;
+		to->kept = from->kept;
+		to->returned = from->returned;
+		to->pointer = from->pointer;
+		to->lent = from->lent;
 		to->below = from->below;
 	}
 	free(kinds);
@@ -172,24 +200,65 @@ static const struct await_point *point_of(const struct source *s, const struct i
 	return &s->points[item->point];
 }
 
-/* The innermost of those before it in which an item lies; UINT32_MAX: none. */
-static uint32_t parent_of(const struct source *s, const struct list *l, uint32_t i)
+/* The innermost of those before it in which an item lies. */
+static uint32_t parent_of(const struct source *s, const struct list *l, const struct item *item)
 {
-	for (uint32_t k = i; k-- > 0;)
-		if (l->items[i].addr - l->items[k].addr < point_of(s, &l->items[k])->size)
+	for (uint32_t k = l->n; k-- > 0;)
+		if (item->where - l->items[k].addr < point_of(s, &l->items[k])->size)
 			return k;
-	return UINT32_MAX;
+	return NONE;
 }
 
-/* How many of a list lie in each other, with nothing beside them; only those that are surely
- * not polled by a function of their own, unless `below`. */
-static uint32_t in_line(const struct source *s, const struct list *l, bool below)
+/* What the agent says of one, behind those before it. */
+static void add_item(const struct source *s, struct list *l, uint32_t point, uint64_t state)
 {
-	uint32_t n_children[AGENT_LIST_MAX + 1] = {0}, n = 0;
+	const struct await_point *p = &s->points[point];
+	struct item item = {.point = point, .addr = state - (uint64_t)p->state_offset};
 
-	for (uint32_t i = 0; i < l->n; i++)
-		n_children[parent_of(s, l, i) + 1]++; /* 0: in none */
-	while (n < l->n && n_children[n] == 1 && (below || !point_of(s, &l->items[n])->below))
+	if (p->pointer && l->half != point) {
+		l->half = point;
+		l->half_where = state;
+		return;
+	}
+	item.where = p->pointer ? l->half_where : item.addr;
+	item.hidden = p->pointer || p->returned || p->future == TRACE_KIND_NONE;
+	l->half = 0;
+	if (l->n == AGENT_LIST_MAX)
+		return;
+	item.parent = parent_of(s, l, &item);
+	item.lent = p->lent || (item.parent != NONE && l->items[item.parent].lent);
+	/* The one whose poll is hooked is told by that. */
+	item.hidden = item.hidden || (!l->n && p->self);
+	l->items[l->n++] = item;
+}
+
+static void clear(struct list *l)
+{
+	l->n = 0;
+	l->half = 0;
+}
+
+/* Those of a list that are told, with parents among each other. Returns how many of them lie in
+ * each other, with nothing beside them; only those that are surely not polled by a function of
+ * their own, unless `below`. */
+static uint32_t told(const struct source *s, const struct list *l, bool below, struct list *ret)
+{
+	uint32_t to[AGENT_LIST_MAX], n_children[AGENT_LIST_MAX + 1] = {0}, n = 0;
+
+	clear(ret);
+	for (uint32_t i = 0; i < l->n; i++) {
+		struct item item = l->items[i];
+		uint32_t parent = item.parent == NONE ? NONE : to[item.parent];
+
+		to[i] = item.hidden ? parent : ret->n;
+		if (item.hidden)
+			continue;
+		item.parent = parent;
+		item.origin = i;
+		n_children[parent + 1]++; /* 0: in none */
+		ret->items[ret->n++] = item;
+	}
+	while (n < ret->n && n_children[n] == 1 && (below || !point_of(s, &ret->items[n])->below))
 		n++;
 	return n;
 }
@@ -199,62 +268,45 @@ static bool same(const struct source *s, const struct item *a, const struct item
 	return a->addr == b->addr && point_of(s, a)->future == point_of(s, b)->future;
 }
 
-static bool is_in(const struct source *s, const struct list *l, const struct item *item)
+/* Where it stands in another list, or has returned; NULL: it isn't there. */
+static const struct item *find(const struct source *s, const struct list *l,
+			       const struct item *item)
 {
 	for (uint32_t i = 0; i < l->n; i++)
-		if (same(s, &l->items[i], item))
-			return true;
-	return false;
+		if (!point_of(s, &l->items[i])->pointer && same(s, &l->items[i], item))
+			return &l->items[i];
+	return NULL;
 }
 
-/* The one whose poll is hooked is told by that. */
-static void leave_self_out(const struct source *s, struct list *l)
+static bool stands(const struct source *s, const struct item *item)
 {
-	if (!l->n || !point_of(s, &l->items[0])->self)
-		return;
-	l->n--;
-	memmove(l->items, l->items + 1, l->n * sizeof(*l->items));
-}
-
-static void leave_untold_out(const struct source *s, struct list *l)
-{
-	uint32_t n = 0;
-
-	leave_self_out(s, l);
-	for (uint32_t i = 0; i < l->n; i++)
-		if (point_of(s, &l->items[i])->future != TRACE_KIND_NONE)
-			l->items[n++] = l->items[i];
-	l->n = n;
+	return item && !point_of(s, item)->returned;
 }
 
 static bool is_inner(const struct source *s, const struct open *o, const struct item *item)
 {
 	const struct await_point *p = point_of(s, item);
-	bool itself = p->below && p->below <= s->n_kinds && p->future == s->kinds[p->below - 1];
+	bool itself = p->below && p->below <= s->n_kinds && !p->pointer &&
+		      p->future == s->kinds[p->below - 1];
 	bool yes = false;
 
 	for (uint32_t i = 0; p->below && i < o->n_inner && !yes; i++)
 		yes = p->below == o->inner[i].type_kind &&
-		      item->addr - o->inner[i].addr < (itself ? 1 : o->inner[i].size);
+		      item->where - o->inner[i].addr < (itself ? 1 : o->inner[i].size);
 	return yes;
 }
 
 /* What was polled by a function of its own has told of itself and of what lies in it. */
-static void leave_inner_out(const struct source *s, const struct open *o, struct list *l,
-			    uint32_t first)
+static void leave_inner_out(const struct source *s, const struct open *o, struct list *l)
 {
 	bool inner[AGENT_LIST_MAX] = {false};
-	uint32_t n = first;
 
-	for (uint32_t i = first; i < l->n; i++) {
-		uint32_t parent = parent_of(s, l, i);
+	for (uint32_t i = 0; i < l->n; i++) {
+		struct item *item = &l->items[i];
 
-		inner[i] = (parent != UINT32_MAX && inner[parent]) || is_inner(s, o, &l->items[i]);
+		inner[i] = (item->parent != NONE && inner[item->parent]) || is_inner(s, o, item);
+		item->hidden = item->hidden || (inner[i] && !item->open);
 	}
-	for (uint32_t i = first; i < l->n; i++)
-		if (!inner[i])
-			l->items[n++] = l->items[i];
-	l->n = n;
 }
 
 static void add_inner(const struct source *s, struct inlined_thread *t, uint32_t kind,
@@ -295,12 +347,17 @@ static int tell(struct drain *d, const struct source *s, const struct trace_even
 	return drain_put(d, &e);
 }
 
-/* A poll of no length, of something that isn't open. */
+/* The end of something that isn't open: who is ready was polled. Who isn't may have been dropped
+ * unpolled; and which of several has panicked isn't known. */
 static int tell_short(struct drain *d, const struct source *s, const struct trace_event *at,
 		      const struct item *item, enum trace_outcome outcome)
 {
-	int rc = tell(d, s, at, item, TE_FUTURE_BEGIN, 0);
+	int rc = 0;
 
+	if (outcome == TO_PANICKED)
+		outcome = TO_UNKNOWN;
+	if (outcome == TO_READY)
+		rc = tell(d, s, at, item, TE_FUTURE_BEGIN, 0);
 	return rc == 0 ? tell(d, s, at, item, TE_FUTURE_END, outcome) : rc;
 }
 
@@ -310,30 +367,86 @@ static int open_line(struct drain *d, const struct source *s, struct inlined_thr
 {
 	struct open *o = &t->polls[t->n - 1];
 	const struct trace_event at = {.time = o->time, .thread = thread};
+	struct list line;
+	uint32_t n_open;
 	int rc = 0;
 
 	t->begun = false;
-	o->sure = t->now.n && point_of(s, &t->now.items[0])->self &&
-		  point_of(s, &t->now.items[0])->sure;
-	leave_untold_out(s, &t->now);
 	o->was = t->now;
-	t->now.n = 0;
-	o->n_open = in_line(s, &o->was, false);
-	for (uint32_t i = 0; i < o->n_open && rc == 0; i++)
-		rc = tell(d, s, &at, &o->was.items[i], TE_FUTURE_BEGIN, 0);
+	clear(&t->now);
+	n_open = told(s, &o->was, false, &line);
+	for (uint32_t i = 0, n = 0; i < o->was.n && n < n_open; i++)
+		n += o->was.items[i].open = !o->was.items[i].hidden;
+	for (uint32_t i = 0; i < n_open && rc == 0; i++)
+		rc = tell(d, s, &at, &line.items[i], TE_FUTURE_BEGIN, 0);
 	return rc;
 }
 
-/* How what stood there before, and doesn't any more, has ended. */
-static enum trace_outcome ended(const struct source *s, const struct open *o, uint32_t i,
-				enum trace_outcome outcome)
-{
-	uint32_t parent = parent_of(s, &o->was, i);
+/* A poll that ends. */
+struct ending {
+	const struct source *s;
+	const struct open *open;
+	const struct list *now, *left;
+	const struct trace_event *event;
+};
 
-	if (parent == UINT32_MAX ? !(o->sure || (o->task_itself && outcome == TO_READY))
-				 : !point_of(s, &o->was.items[parent])->sure)
-		return outcome == TO_PANICKED ? outcome : TO_UNKNOWN;
-	return outcome == TO_PENDING ? TO_READY : outcome == TO_CANCELLED ? TO_UNKNOWN : outcome;
+/* The place of the await point at which the one stands whose poll it is; 0: at none. */
+static uint64_t place_of_self(const struct source *s, const struct list *now,
+			      const struct trace_event *e)
+{
+	if (now->n && point_of(s, &now->items[0])->self)
+		return (uint64_t)point_of(s, &now->items[0])->place + 1;
+	return e->type == TE_FUTURE_END ? e->value : 0;
+}
+
+/* How one has ended that `by` awaited when the poll began, by what became of that; `behind` a
+ * pointer. */
+static enum trace_outcome ended_by(const struct ending *e, const struct item *by, bool behind);
+
+/* How what stood there before, and doesn't any more, has ended. */
+static enum trace_outcome ended(const struct ending *e, const struct item *item)
+{
+	const struct list *was = &e->open->was;
+	const struct item *left = find(e->s, e->left, item);
+	uint32_t parent = item->parent;
+
+	if (e->event->arg == TO_PANICKED)
+		return TO_PANICKED;
+	if (!left)
+		left = find(e->s, e->now, item);
+	if (left)
+		return stands(e->s, left) ? TO_CANCELLED : TO_READY;
+	while (parent != NONE && point_of(e->s, &was->items[parent])->pointer)
+		parent = was->items[parent].parent;
+	if (parent != NONE)
+		return ended_by(e, &was->items[parent], parent != item->parent);
+	return e->open->task_itself && e->event->arg == TO_READY ? TO_READY : TO_UNKNOWN;
+}
+
+static enum trace_outcome ended_by(const struct ending *e, const struct item *by, bool behind)
+{
+	const struct await_point *p = point_of(e->s, by);
+	const struct item *now = find(e->s, e->now, by);
+	bool there = false, on = false;
+
+	if (!stands(e->s, now)) {
+		now = find(e->s, e->left, by);
+		/* No pointer is followed there. */
+		if (stands(e->s, now) && behind)
+			return TO_UNKNOWN;
+	}
+	if (stands(e->s, now)) {
+		there = point_of(e->s, now)->place == p->place;
+		on = !there;
+	} else if (p->self && by == e->open->was.items) {
+		uint64_t place = place_of_self(e->s, e->now, e->event);
+
+		there = place == (uint64_t)p->place + 1;
+		on = (place && !there) || e->event->arg == TO_READY;
+	} else {
+		on = ended(e, by) == TO_READY;
+	}
+	return (there && p->kept) || (on && p->sure) ? TO_READY : TO_UNKNOWN;
 }
 
 /* Those of `now` from `first` on, in each other as they lie, all still pending. */
@@ -344,9 +457,7 @@ static int tell_tree(struct drain *d, const struct source *s, const struct trace
 	int rc = 0;
 
 	for (uint32_t i = first; i < now->n && rc == 0; i++) {
-		uint32_t parent = parent_of(s, now, i);
-
-		while (n && stack[n - 1] != parent && rc == 0)
+		while (n && stack[n - 1] != now->items[i].parent && rc == 0)
 			rc = tell(d, s, at, &now->items[stack[--n]], TE_FUTURE_END, TO_PENDING);
 		if (rc == 0)
 			rc = tell(d, s, at, &now->items[i], TE_FUTURE_BEGIN, 0);
@@ -357,32 +468,59 @@ static int tell_tree(struct drain *d, const struct source *s, const struct trace
 	return rc;
 }
 
-static int close_poll(struct drain *d, const struct source *s, struct open *o, struct list *now,
-		      const struct trace_event *e)
+/* Counts the ends, of which it isn't known how they were. */
+static enum trace_outcome count(struct source *s, const struct ending *e, const struct item *item)
 {
-	uint32_t line, common = 0;
+	enum trace_outcome how = ended(e, &e->open->was.items[item->origin]);
+
+	/* It need not have ended. */
+	if (how == TO_UNKNOWN && (item->lent || point_of(s, item)->below))
+		return how;
+	s->n_inlined_ends++;
+	if (how != TO_UNKNOWN)
+		return how;
+	s->n_inlined_unknown++;
+	for (size_t i = 0; i < s->n_inlined_kinds; i++)
+		if (s->inlined_kinds[i].kind == point_of(s, item)->future)
+			s->inlined_kinds[i].n_unknown++;
+	return how;
+}
+
+static int close_poll(struct drain *d, struct source *s, struct open *o, struct list *all,
+		      const struct list *left, const struct trace_event *e)
+{
+	const struct ending ending = {s, o, all, left, e};
+	struct list was, now;
+	uint32_t n_open = 0, line, common = 0;
 	int rc = 0;
 
-	leave_inner_out(s, o, &o->was, o->n_open);
-	leave_inner_out(s, o, now, 0);
-	line = in_line(s, now, false);
+	leave_inner_out(s, o, &o->was);
+	leave_inner_out(s, o, all);
+	told(s, &o->was, false, &was);
+	line = told(s, all, false, &now);
+	while (n_open < was.n && was.items[n_open].open)
+		n_open++;
 
-	while (common < o->n_open && common < line &&
-	       same(s, &o->was.items[common], &now->items[common]))
+	while (common < n_open && common < line && same(s, &was.items[common], &now.items[common]))
 		common++;
 	/* Side by side before, and not there any more. */
-	for (uint32_t i = o->n_open; i < o->was.n && rc == 0; i++) {
-		enum trace_outcome how = ended(s, o, i, e->arg);
+	for (uint32_t i = n_open; i < was.n && rc == 0; i++) {
+		const struct item *item = &was.items[i];
+		enum trace_outcome how;
 
-		if (how != TO_UNKNOWN && !is_in(s, now, &o->was.items[i]))
-			rc = tell_short(d, s, e, &o->was.items[i], how);
+		if (stands(s, find(s, all, item)))
+			continue;
+		how = count(s, &ending, item);
+		/* One with a poll function of its own is told by that when it is called. */
+		if (how != TO_UNKNOWN || !point_of(s, item)->below)
+			rc = tell_short(d, s, e, item, how);
 	}
-	for (uint32_t i = o->n_open; i-- > common && rc == 0;)
-		rc = tell(d, s, e, &o->was.items[i], TE_FUTURE_END, ended(s, o, i, e->arg));
+	for (uint32_t i = n_open; i-- > common && rc == 0;)
+		rc = tell(d, s, e, &was.items[i], TE_FUTURE_END, count(s, &ending, &was.items[i]));
 	if (rc == 0)
-		rc = tell_tree(d, s, e, now, common);
+		rc = tell_tree(d, s, e, &now, common);
 	for (uint32_t i = common; i-- > 0 && rc == 0;)
-		rc = tell(d, s, e, &now->items[i], TE_FUTURE_END, TO_PENDING);
+		rc = tell(d, s, e, &now.items[i], TE_FUTURE_END, TO_PENDING);
 	return rc;
 }
 
@@ -390,15 +528,14 @@ static int close_poll(struct drain *d, const struct source *s, struct open *o, s
 static uint64_t place_of(const struct source *s, const struct list *now,
 			 const struct trace_event *e)
 {
+	struct list line;
 	uint64_t place = 0;
 
 	if (e->type == TE_FUTURE_END)
-		return now->n && point_of(s, &now->items[0])->self
-			       ? (uint64_t)point_of(s, &now->items[0])->place + 1
-			       : 0;
-	for (uint32_t i = 0, line = in_line(s, now, true); i < line; i++)
-		if (point_of(s, &now->items[i])->own)
-			place = (uint64_t)point_of(s, &now->items[i])->place + 1;
+		return place_of_self(s, now, e);
+	for (uint32_t i = 0, n = told(s, now, true, &line); i < n; i++)
+		if (point_of(s, &line.items[i])->own)
+			place = (uint64_t)point_of(s, &line.items[i])->place + 1;
 	return place;
 }
 
@@ -415,7 +552,8 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 			t->polls = calloc(MAX_POLLS, sizeof(*t->polls));
 		if (!t->polls)
 			return -ENOMEM;
-		t->now.n = 0;
+		clear(&t->now);
+		clear(&t->left);
 		if (t->n++ < MAX_POLLS) {
 			struct open *o = &t->polls[t->n - 1];
 
@@ -423,7 +561,8 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 			o->task = e.task;
 			o->time = e.time;
 			o->task_itself = e.type == TE_POLL_BEGIN;
-			o->was.n = o->n_open = o->n_inner = 0;
+			clear(&o->was);
+			o->n_inner = 0;
 			t->begun = true;
 		}
 	} else if ((e.type == TE_POLL_END || e.type == TE_FUTURE_END) && t->n) {
@@ -431,11 +570,11 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 
 		if (e.arg == TO_PENDING && !e.value)
 			e.value = place_of(s, &t->now, &e);
-		leave_untold_out(s, &t->now);
 		if (o && o->kind == e.kind && o->task == e.task && rc == 0)
-			rc = close_poll(d, s, o, &t->now, &e);
+			rc = close_poll(d, s, o, &t->now, &t->left, &e);
 		t->n--;
-		t->now.n = 0;
+		clear(&t->now);
+		clear(&t->left);
 		if (e.type == TE_FUTURE_END)
 			add_inner(s, t, e.kind, e.task);
 	}
@@ -448,14 +587,13 @@ int inlined_stands(struct drain *d, struct source *s, uint32_t ring, const struc
 	struct inlined_thread *t = &s->inlined[ring];
 	uint32_t point = (uint32_t)(raw->word1 >> 48);
 	uint64_t state = raw->word1 & ((1ull << 48) - 1);
+	unsigned type = raw->word0 & 0xff;
 	int rc = 0;
 
-	if (t->begun && (raw->word0 & 0xff) == AE_FUTURE_AT)
+	if (t->begun && type != AE_FUTURE_WAS)
 		rc = open_line(d, s, t, thread);
-	if (point < s->n_points && s->points[point].kind != TRACE_KIND_NONE && t->n &&
-	    t->now.n < AGENT_LIST_MAX)
-		t->now.items[t->now.n++] = (struct item){
-			.point = point, .addr = state - s->points[point].state_offset};
+	if (point < s->n_points && s->points[point].kind != TRACE_KIND_NONE && t->n)
+		add_item(s, type == AE_FUTURE_LEFT ? &t->left : &t->now, point, state);
 	return rc;
 }
 
@@ -463,5 +601,54 @@ void inlined_forget(struct source *s, uint32_t ring)
 {
 	s->inlined[ring].n = 0;
 	s->inlined[ring].begun = false;
-	s->inlined[ring].now.n = 0;
+	clear(&s->inlined[ring].now);
+	clear(&s->inlined[ring].left);
+}
+
+/* ---- coverage ---- */
+
+#define MAX_NAMED 12
+
+static int tell_unknown(struct drain *d, const struct source *s, struct capture_stats *stats)
+{
+	_cleanup_buf_ struct buf note = BUF_INIT;
+	struct trace_coverage c = {.process = s->process,
+				   .item = "ends of inlined futures",
+				   .seen = s->n_inlined_ends - s->n_inlined_unknown,
+				   .total = s->n_inlined_ends};
+	size_t n = 0;
+
+	if (s->n_inlined_unknown)
+		buf_str(&note, "nothing tells whether they were ready or dropped (in a select!, a "
+			       "timeout, a wrapper, whose memory others may have used since)");
+	for (size_t i = 0; i < s->n_inlined_kinds; i++) {
+		const struct inlined_kind *k = &s->inlined_kinds[i];
+
+		if (k->n_unknown && n++ < MAX_NAMED)
+			buf_printf(&note, "%s %s", n == 1 ? ":" : ",", k->name);
+	}
+	if (n > MAX_NAMED)
+		buf_str(&note, ", ...");
+	buf_char(&note, '\0');
+	if (buf_failed(&note))
+		return -ENOMEM;
+	c.note = note.data;
+	return capture_tell_coverage(d->writer, stats, &c);
+}
+
+int inlined_end(struct drain *d, const struct source *s, struct capture_stats *stats)
+{
+	const struct trace_coverage loops = {
+		.process = s->process,
+		.item = "inlined futures",
+		.note = "one that ends and begins anew at the same place within one poll, as a "
+			"loop "
+			"around one .await makes them, is told as one that goes on"};
+	int rc = 0;
+
+	if (s->n_inlined_ends)
+		rc = tell_unknown(d, s, stats);
+	if (rc == 0 && s->n_inlined_kinds)
+		rc = capture_tell_coverage(d->writer, stats, &loops);
+	return rc;
 }

@@ -12,9 +12,11 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 
 /* An event of a ring: it is written, with those of futures in between. */
 int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct trace_event *e);
-/* AE_FUTURE_WAS, AE_FUTURE_AT. */
+/* AE_FUTURE_WAS, AE_FUTURE_AT, AE_FUTURE_LEFT. */
 int inlined_stands(struct drain *d, struct source *s, uint32_t ring, const struct agent_event *raw,
 		   uint32_t thread);
+/* Tells the coverage what isn't known of them. */
+int inlined_end(struct drain *d, const struct source *s, struct capture_stats *stats);
 /* Events were lost, or another thread has the ring. */
 void inlined_forget(struct source *s, uint32_t ring);
 

@@ -20,16 +20,18 @@ struct await_point {
 	/* Where every future is told, see inlined.c: */
 	uint32_t future; /* trace index of the kind that stands there; TRACE_KIND_NONE: not told */
 	uint64_t size;	 /* of that future */
-	uint32_t state_offset;
-	uint32_t below;	      /* as place_point.below */
-	bool by_state;	      /* that future is named by the address of its state */
-	bool own, self, sure; /* as in struct place_point */
+	int64_t state_offset;
+	uint32_t below; /* as place_point.below */
+	bool by_state;	/* that future is named by the address of its state */
+	/* as in struct place_point */
+	bool own, self, sure, kept, returned, pointer, lent;
 };
 
 /* Futures that are polled as a part of what is polled around them. */
 struct inlined_kind {
 	uint32_t kind; /* trace index */
-	char *full_name;
+	char *name, *full_name;
+	uint64_t n_unknown; /* of n_inlined_unknown */
 };
 struct inlined_thread;
 struct ring_stacks;
@@ -58,6 +60,8 @@ struct source {
 	const struct futures_wanted *futures; /* NULL: none are recorded */
 	struct inlined_kind *inlined_kinds;
 	size_t n_inlined_kinds;
+	uint64_t n_inlined_ends;	/* ends of such, except of a task's own future */
+	uint64_t n_inlined_unknown;	/* those of which nothing tells how they ended */
 	struct inlined_thread *inlined; /* by ring; NULL unless futures are recorded */
 	struct ring_stacks *stacks;	/* NULL unless they are recorded */
 	uint32_t n_programs;		/* kinds of tasks that have one */

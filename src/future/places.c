@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "binary/polls.h"
 #include "future/program.h"
+#include "future/ways.h"
 #include "runtime/futures.h"
 
 #include <errno.h>
@@ -119,7 +120,7 @@ static size_t compile_future(struct compiler *c, uint32_t number, const struct a
 		return 0;
 	cell.future = poll.future;
 	cell.size = r.size = poll.future->size;
-	r.type_kind = (uint32_t)(uintptr_t)map_get(&c->hooked, program_type_key(poll.future), 0);
+	r.type_kind = (uint32_t)(uintptr_t)map_get(&c->hooked, ways_key(poll.future), 0);
 	if (!compile_cell(c, d, &cell, k->object, first, &r.program))
 		return 0;
 	add_result(c, &r);
@@ -161,7 +162,7 @@ static void find_hooked(struct compiler *c, const struct attach_kind *kinds, siz
 		if (!d || !debug_poll(d, k->future->poll, &poll))
 			continue;
 		c->hooked_object = k->object;
-		uint64_t key = program_type_key(poll.future);
+		uint64_t key = ways_key(poll.future);
 		if (!map_get(&c->hooked, key, 0))
 			map_put(&c->hooked, key, 0, (void *)(uintptr_t)(i + 1));
 	}

@@ -14,6 +14,8 @@
 #include "base/map.h"
 #include "binary/names.h"
 #include "future/await.h"
+#include "future/ways.h"
+#include "future/wrapper.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -22,20 +24,16 @@
 
 enum {
 	MAX_STATES = 2048, /* of one type */
-	MAX_DEPTH = 32,	   /* wrappers in wrappers, between two nodes */
-	REACH_DEPTH = 64,
-	MAX_BRANCHES = 64,
 	NODE_WORDS = sizeof(struct agent_node) / 8,
-	/* dw_type.note: bits that walk.c leaves free */
-	NOTE_REACH_KNOWN = 256,
-	NOTE_REACHES = 512,
-	NOTE_REACH_BUSY = 1024,
 };
+#define NO_FUTURE UINT32_MAX /* place_point.future of a pointer */
 
 struct node {
 	const struct dw_type *type;
-	bool inside;	/* below a coroutine of the program */
-	uint32_t below; /* as place_point.below */
+	bool inside;		   /* below a coroutine of the program */
+	uint32_t below;		   /* as place_point.below */
+	enum ways_through through; /* in it */
+	bool left;		   /* of what was awaited: what isn't there any more was ready */
 	uint16_t at;
 };
 
@@ -44,128 +42,13 @@ struct compiler {
 	struct program *out;
 	enum program_mode mode;
 	const struct map *hooked;   /* types, NULL: none */
-	uint32_t self_kind;	    /* as place_point.below, of that */
 	const struct dw_type *self; /* what the program begins with */
+	bool follows;		    /* pointers */
 	struct map futures;	    /* (ref of a coroutine, 0) -> index in out->futures + 1 */
 	unsigned first;
 	struct node *nodes;
 	size_t n_nodes, n_filled, cap_nodes;
 };
-
-/* ---- types ---- */
-
-static bool holds(const struct dw_type *t, const struct dw_member *m, const struct dw_type *inner)
-{
-	return inner && !inner->declaration && m->offset <= t->size &&
-	       inner->size <= t->size - m->offset;
-}
-
-/* Whether a coroutine lies somewhere in it, by value. */
-static bool reaches(struct debug *d, const struct dw_type *ct, unsigned depth)
-{
-	struct dw_type *t = (struct dw_type *)ct; /* notes are ours to write */
-	bool yes = false;
-
-	if (!t || t->class != DC_STRUCT || t->declaration || depth > REACH_DEPTH)
-		return false;
-	if (await_is_coroutine(t))
-		return true;
-	if (t->note & NOTE_REACH_KNOWN)
-		return t->note & NOTE_REACHES;
-	if (t->note & NOTE_REACH_BUSY || await_starts(t->full, "core::marker::PhantomData"))
-		return false;
-	t->note |= NOTE_REACH_BUSY;
-	for (size_t i = 0; !yes && i < t->n_members; i++)
-		yes = reaches(d, dw_member_type(d, &t->members[i]), depth + 1);
-	for (size_t i = 0; !yes && i < t->n_variants; i++)
-		yes = reaches(d, dw_member_type(d, &t->variants[i].member), depth + 1);
-	t->note &= ~(uint32_t)NOTE_REACH_BUSY;
-	t->note |= NOTE_REACH_KNOWN | (yes ? NOTE_REACHES : 0);
-	return yes;
-}
-
-uint64_t program_type_key(const struct dw_type *t)
-{
-	uint64_t hash = 14695981039346656037u; /* FNV-1a */
-
-	for (const char *at = t->full; *at; at++)
-		hash = (hash ^ (uint8_t)*at) * 1099511628211u;
-	return hash ^ t->size;
-}
-
-/* What is below this type, if that is hooked, else as above it. */
-static uint32_t below_of(const struct map *hooked, const struct dw_type *t, uint32_t below)
-{
-	uintptr_t kind = hooked ? (uintptr_t)map_get(hooked, program_type_key(t), 0) : 0;
-
-	return kind ? (uint32_t)kind : below;
-}
-
-/* The next type with a state on the one way down from `t`, and where it lies; NULL: there is none.
- * *below is what the way led through at last. */
-static const struct dw_type *descend(struct debug *d, const struct map *hooked,
-				     const struct dw_type *t, uint64_t *at, uint32_t *below)
-{
-	for (unsigned depth = 0; t && depth < MAX_DEPTH; depth++) {
-		const struct dw_member *way = NULL;
-		const struct dw_type *next;
-
-		if (!reaches(d, t, 0))
-			return NULL;
-		*below = below_of(hooked, t, *below);
-		if (t->has_variants && t->discr_size)
-			return t;
-		if (t->has_variants && t->n_variants == 1)
-			way = &t->variants[0].member;
-		for (size_t i = 0; i < t->n_members; i++) {
-			if (!reaches(d, dw_member_type(d, &t->members[i]), 0))
-				continue;
-			if (way)
-				return NULL; /* branches */
-			way = &t->members[i];
-		}
-		next = dw_member_type(d, way);
-		if (!way || !holds(t, way, next))
-			return NULL;
-		*at += way->offset;
-		t = next;
-	}
-	return NULL;
-}
-
-/* The next types with a state on all ways down from `t`, and where they lie: a future that polls
- * several. -E2BIG: there are too many. */
-struct branch {
-	const struct dw_type *type;
-	uint64_t at;
-	uint32_t below;
-};
-
-static int find_branches(const struct compiler *c, const struct dw_type *t, uint64_t at,
-			 uint32_t below, unsigned depth, struct branch *out, size_t *n)
-{
-	struct debug *d = c->d;
-	int r = 0;
-
-	if (depth > MAX_DEPTH || !reaches(d, t, 0))
-		return 0;
-	below = below_of(c->hooked, t, below);
-	if (t->has_variants && t->discr_size) {
-		if (*n == MAX_BRANCHES)
-			return -E2BIG;
-		out[(*n)++] = (struct branch){t, at, below};
-		return 0;
-	}
-	for (size_t i = 0; r == 0 && i < t->n_members + t->n_variants; i++) {
-		const struct dw_member *m =
-			i < t->n_members ? &t->members[i] : &t->variants[i - t->n_members].member;
-		const struct dw_type *inner = dw_member_type(d, m);
-
-		if (holds(t, m, inner))
-			r = find_branches(c, inner, at + m->offset, below, depth + 1, out, n);
-	}
-	return r;
-}
 
 /* ---- nodes ---- */
 
@@ -213,26 +96,54 @@ static int add_words(struct program *p, size_t n)
 	return 0;
 }
 
-/* Index of the type's node, made if need be; 0: it can't be one. -ENOMEM, -E2BIG. */
-static int node_of(struct compiler *c, const struct dw_type *t, bool inside, uint32_t below,
+/* A node with n steps at the program's end. -ENOMEM, -E2BIG. */
+static int new_node(struct compiler *c, uint64_t base, size_t n, uint32_t size, uint16_t *ret_at)
+{
+	size_t at = c->out->n_words;
+	int r;
+
+	if (at + NODE_WORDS + n + 1 > UINT16_MAX)
+		return -E2BIG;
+	r = add_words(c->out, NODE_WORDS + n + 1);
+	if (r < 0)
+		return r;
+	struct agent_node *node = node_at(c, (uint16_t)at);
+	node->base = base;
+	node->n = (uint32_t)n;
+	node->size = size;
+	*ret_at = (uint16_t)at;
+	return 0;
+}
+
+static bool same_node(const struct node *a, const struct node *b)
+{
+	return a->type == b->type && a->inside == b->inside && a->below == b->below &&
+	       a->through == b->through && a->left == b->left;
+}
+
+/* Index of the node of what a way ends at, made if need be; 0: it can't be one. -ENOMEM, -E2BIG. */
+static int node_of(struct compiler *c, const struct way *w, bool inside, bool left,
 		   uint16_t *ret_at)
 {
-	uint64_t base;
-	uint32_t n;
+	bool pointer = w->type->class == DC_POINTER, coroutine = await_is_coroutine(w->type);
+	struct node node = {.type = w->type,
+			    .inside = inside,
+			    .below = w->below,
+			    .through = coroutine && w->through ? WAYS_LENT : w->through,
+			    .left = left && !coroutine};
+	uint64_t base = 0;
+	uint32_t n = 0;
+	int r;
 
 	*ret_at = 0;
 	for (size_t i = 0; i < c->n_nodes; i++) {
-		if (c->nodes[i].type == t && c->nodes[i].inside == inside &&
-		    c->nodes[i].below == below) {
+		if (same_node(&c->nodes[i], &node)) {
 			*ret_at = c->nodes[i].at;
 			return 0;
 		}
 	}
-	if (!states_of(t, &base, &n))
+	if (!pointer && !states_of(w->type, &base, &n))
 		return 0;
-	size_t at = c->out->n_words;
-	if (at + NODE_WORDS + n + 1 > UINT16_MAX)
-		return -E2BIG;
 	if (c->n_nodes == c->cap_nodes) {
 		size_t cap = c->cap_nodes ? c->cap_nodes * 2 : 16;
 		struct node *nodes = reallocarray(c->nodes, cap, sizeof(*nodes));
@@ -242,16 +153,11 @@ static int node_of(struct compiler *c, const struct dw_type *t, bool inside, uin
 		c->nodes = nodes;
 		c->cap_nodes = cap;
 	}
-	int r = add_words(c->out, NODE_WORDS + n + 1);
+	r = new_node(c, base, n, pointer ? AGENT_POINTER : w->type->discr_size, &node.at);
 	if (r < 0)
 		return r;
-	struct agent_node *node = node_at(c, (uint16_t)at);
-	node->base = base;
-	node->n = n;
-	node->size = t->discr_size;
-	c->nodes[c->n_nodes++] =
-		(struct node){.type = t, .inside = inside, .below = below, .at = (uint16_t)at};
-	*ret_at = (uint16_t)at;
+	c->nodes[c->n_nodes++] = node;
+	*ret_at = node.at;
 	return 0;
 }
 
@@ -322,7 +228,7 @@ static int add_future(struct compiler *c, const struct dw_type *t, uint32_t *ret
 		    asprintf(&where, "%s:%u", t->variants[i].member.file,
 			     t->variants[i].member.line) < 0)
 			where = NULL;
-	f.type_kind = below_of(c->hooked, t, 0);
+	f.type_kind = ways_below(c->hooked, t, 0);
 	f.name = name_shorten(t->full);
 	f.full_name = strdup(t->full);
 	f.where = where;
@@ -333,25 +239,49 @@ static int add_future(struct compiler *c, const struct dw_type *t, uint32_t *ret
 		       : -ENOMEM;
 }
 
-static int place_of(struct compiler *c, const struct node *n, const struct dw_type *awaited,
-		    const char *file, uint32_t line, const char *macro, bool goes_on, bool own,
-		    bool sure, uint16_t *ret_point)
+/* A point that is no place: that a coroutine has returned, a pointer. */
+static int add_mark(struct compiler *c, const struct dw_type *future, struct place_point *info,
+		    uint16_t *ret_point)
+{
+	int r = 0;
+
+	info->future = NO_FUTURE;
+	if (future)
+		r = add_future(c, future, &info->future);
+	return r == 0 ? add_place(c, &(struct trace_place){0}, info, ret_point) : r;
+}
+
+struct await {
+	const struct dw_type *awaited;
+	const char *file, *macro;
+	uint32_t line;
+	bool goes_on, own, sure, kept;
+};
+
+static bool is_self(const struct compiler *c, const struct node *n)
+{
+	return n->type == c->self && !n->below;
+}
+
+static int place_of(struct compiler *c, const struct node *n, const struct await *a,
+		    uint16_t *ret_point)
 {
 	const struct dw_type *t = n->type;
 	struct place_point info = {
-		.state_offset = (uint32_t)t->discr_offset,
-		.own = own,
-		.self = t == c->self,
-		.below = n->below == c->self_kind ? 0 : n->below,
-		.sure = sure,
+		.state_offset = (int64_t)t->discr_offset,
+		.own = a->own,
+		.self = is_self(c, n),
+		.below = n->below,
+		.sure = a->sure,
+		.kept = a->kept,
 	};
-	char *function = name_shorten(t->full), *copy = strdup(file ? file : "");
-	char *awaits = macro ? strdup(macro) : name_shorten(awaited->full);
+	char *function = name_shorten(t->full), *copy = strdup(a->file ? a->file : "");
+	char *awaits = a->macro ? strdup(a->macro) : name_shorten(a->awaited->full);
 	struct trace_place place = {
-		.function = function, .file = copy, .line = line, .awaits = awaits};
+		.function = function, .file = copy, .line = a->line, .awaits = awaits};
 	int r = -ENOMEM;
 
-	if (!goes_on && !await_is_leaf(awaited) && await_can_hold(c->d, awaited))
+	if (!a->goes_on && !await_is_leaf(a->awaited) && await_can_hold(c->d, a->awaited))
 		place.flags |= TRACE_PLACE_BRANCHES;
 	if (function && copy && awaits)
 		r = c->mode == PROGRAM_FUTURES ? add_future(c, t, &info.future) : 0;
@@ -367,17 +297,16 @@ static int place_of(struct compiler *c, const struct node *n, const struct dw_ty
 
 /* ---- steps ---- */
 
-/* The way on from the node of `t` to what lies at `at` within it. */
-static int step_on(struct compiler *c, uint64_t from, const struct dw_type *t, uint64_t at,
-		   bool inside, uint32_t below, struct agent_step *step)
+/* The step from `from` on to where the way goes, within what both are counted from. */
+static int step_on(struct compiler *c, uint64_t from, struct way w, bool inside, bool left,
+		   struct agent_step *step)
 {
-	const struct dw_type *next = descend(c->d, c->hooked, t, &at, &below);
 	int r;
 
-	if (!next)
+	if (!ways_next(c->d, c->hooked, &w))
 		return 0;
-	r = node_of(c, next, inside, below, &step->next);
-	int64_t delta = (int64_t)(at + next->discr_offset - from);
+	r = node_of(c, &w, inside, left, &step->next);
+	int64_t delta = (int64_t)(w.at + w.type->discr_offset - from);
 	if (delta != (int32_t)delta)
 		step->next = 0;
 	step->delta = step->next ? (int32_t)delta : 0;
@@ -385,59 +314,176 @@ static int step_on(struct compiler *c, uint64_t from, const struct dw_type *t, u
 }
 
 /* A node that leads to several, each seen from the state at `from`. */
-static int step_apart(struct compiler *c, uint64_t from, const struct branch *branches, size_t n,
-		      bool inside, struct agent_step *step)
+static int step_apart(struct compiler *c, uint64_t from, const struct way *ways, size_t n,
+		      bool inside, uint64_t base, bool left, uint16_t *ret_at)
 {
-	size_t at = c->out->n_words;
-	int r;
+	int r = new_node(c, base, n, 0, ret_at);
 
-	if (at + NODE_WORDS + n + 1 > UINT16_MAX)
-		return -E2BIG;
-	r = add_words(c->out, NODE_WORDS + n + 1);
-	if (r < 0)
-		return r;
-	node_at(c, (uint16_t)at)->n = (uint32_t)n;
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n && r == 0; i++) {
 		struct agent_step one = {0};
 
-		r = step_on(c, from, branches[i].type, branches[i].at, inside, branches[i].below,
-			    &one);
+		r = step_on(c, from, ways[i], inside, left, &one);
+		node_at(c, *ret_at)->steps[i] = one;
+	}
+	return r;
+}
+
+/* The same for one way or several. */
+static int step_down(struct compiler *c, uint64_t from, const struct way *w, bool inside, bool left,
+		     struct agent_step *step)
+{
+	struct way ways[WAYS_MAX];
+	size_t n = 0;
+	int r = step_on(c, from, *w, inside, left, step);
+
+	if (r < 0 || step->next || c->mode == PROGRAM_POINT)
+		return r;
+	r = ways_all(c->d, c->hooked, w, ways, &n);
+	if (r < 0 || !n)
+		return r == -E2BIG ? 0 : r;
+	return step_apart(c, from, ways, n, inside, 0, left, &step->next);
+}
+
+/* ---- what was left ---- */
+
+static bool overlap(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size)
+{
+	return a < b + b_size && b < a + a_size;
+}
+
+/* The size that a member takes at least: a declaration's isn't known. */
+static uint64_t size_of(const struct dw_type *t)
+{
+	return !t || t->declaration ? 1 : t->class == DC_POINTER ? 16 : t->size;
+}
+
+static bool has_member(const struct dw_type *t, const struct dw_member *m, uint64_t at)
+{
+	for (size_t i = 0; t && i < t->n_members; i++)
+		if (t->members[i].offset == at && t->members[i].type_ref == m->type_ref &&
+		    !strcmp(t->members[i].name, m->name))
+			return true;
+	return false;
+}
+
+/* Whether only what lives in that state stands in a part of a coroutine: it is as it was left then
+ * when the coroutine has gone on. */
+static bool is_alone(struct debug *d, const struct dw_type *t, const struct dw_variant *in,
+		     uint64_t at, uint64_t size)
+{
+	const struct dw_type *mine = dw_member_type(d, &in->member);
+
+	if (overlap(at, size, t->discr_offset, t->discr_size))
+		return false;
+	for (size_t i = 0; i < t->n_variants; i++) {
+		const struct dw_variant *v = &t->variants[i];
+		const struct dw_type *state = dw_member_type(d, &v->member);
+
+		if (v == in)
+			continue;
+		if (!state)
+			return false;
+		for (size_t k = 0; k < state->n_members; k++) {
+			const struct dw_member *m = &state->members[k];
+			uint64_t offset = v->member.offset + m->offset;
+
+			if (overlap(at, size, offset, size_of(dw_member_type(d, m))) &&
+			    !has_member(mine, m, offset - in->member.offset))
+				return false;
+		}
+	}
+	return true;
+}
+
+/*
+ * What an await point may drop when it is over tells afterwards what became of it, as long as its
+ * memory is nobody else's: a coroutine stands where it stood, or has returned; so do the enums that
+ * hold one until it is ready.
+ */
+static int add_left(struct compiler *c, const struct node *n, const struct dw_variant *v,
+		    const struct way *held, struct agent_step *step)
+{
+	const struct dw_type *t = n->type;
+	struct way by_value = *held, ways[WAYS_MAX];
+	size_t n_ways = 0, n_alone = 0;
+	uint16_t left, apart;
+	int r;
+
+	by_value.through = WAYS_VALUE;
+	r = ways_all(c->d, c->hooked, &by_value, ways, &n_ways);
+	if (r < 0)
+		return r == -E2BIG ? 0 : r;
+	for (size_t i = 0; i < n_ways; i++)
+		if ((await_is_coroutine(ways[i].type) || wrapper_keeps(ways[i].type)) &&
+		    is_alone(c->d, t, v, ways[i].at, ways[i].type->size))
+			ways[n_alone++] = ways[i];
+	if (!n_alone || !step->next)
+		return 0;
+	r = step_apart(c, t->discr_offset, ways, n_alone, n->inside, v->value, true, &left);
+	if (r < 0)
+		return r;
+	if (node_at(c, step->next)->size) {
+		r = new_node(c, 0, 1, 0, &apart);
 		if (r < 0)
 			return r;
-		node_at(c, (uint16_t)at)->steps[i] = one;
+		node_at(c, apart)->steps[0] = *step;
+		*step = (struct agent_step){.next = apart};
 	}
-	*step = (struct agent_step){.next = (uint16_t)at};
+	node_at(c, step->next)->base = left;
 	return 0;
 }
 
-/* The futures that an await point polls at once: tokio's macros keep them in a variable of their
- * own, others in what is awaited. */
-static int step_to_branches(struct compiler *c, const struct dw_type *t,
-			    const struct dw_type *state, uint64_t state_at,
-			    const struct dw_member *awaitee, const char *macro, bool inside,
-			    uint32_t below, struct agent_step *step)
+/* The one coroutine that an enum holds, and where it begins in that. */
+static const struct dw_type *held_by(struct compiler *c, const struct dw_type *t, uint64_t *ret_at)
 {
-	const struct dw_member *from = awaitee;
-	const struct dw_type *held = dw_member_type(c->d, awaitee);
-	struct branch branches[MAX_BRANCHES];
-	size_t n = 0;
-	int r;
+	struct way w = {.type = t};
+
+	for (unsigned depth = 0; depth < 8 && !await_is_coroutine(w.type); depth++) {
+		const struct dw_variant *one = NULL;
+
+		for (size_t i = 0; i < w.type->n_variants; i++) {
+			const struct dw_variant *v = &w.type->variants[i];
+
+			if (!ways_reach(c->d, dw_member_type(c->d, &v->member), WAYS_VALUE))
+				continue;
+			if (one)
+				return NULL;
+			one = v;
+		}
+		if (!one)
+			return NULL;
+		w.at += one->member.offset;
+		w.type = dw_member_type(c->d, &one->member);
+		if (!ways_next(c->d, NULL, &w))
+			return NULL;
+	}
+	*ret_at = w.at;
+	return await_is_coroutine(w.type) ? w.type : NULL;
+}
+
+/* ---- nodes' steps ---- */
+
+/* What is polled at an await point: tokio's macros keep it in a variable of its own. */
+static struct way held_at(struct compiler *c, const struct node *n, const struct dw_type *state,
+			  uint64_t state_at, const struct dw_member *awaitee, const char *macro)
+{
+	struct way w = {.type = dw_member_type(c->d, awaitee),
+			.at = state_at + awaitee->offset,
+			.below = n->below,
+			.through = n->through};
 
 	for (size_t i = 0; macro && i < state->n_members; i++) {
 		const struct dw_member *m = &state->members[i];
 		const struct dw_type *type = dw_member_type(c->d, m);
 
 		/* There may be a reference of the same name. */
-		if (!strcmp(m->name, "futures") && holds(state, m, type) &&
-		    reaches(c->d, type, 0)) {
-			from = m;
-			held = type;
+		if (!strcmp(m->name, "futures") && ways_holds(state, m, type) &&
+		    type->class != DC_POINTER && ways_reach(c->d, type, w.through)) {
+			w.type = type;
+			w.at = state_at + m->offset;
 		}
 	}
-	r = find_branches(c, held, state_at + from->offset, below, 0, branches, &n);
-	if (r < 0 || !n)
-		return r == -E2BIG ? 0 : r;
-	return step_apart(c, t->discr_offset, branches, n, inside, step);
+	return w;
 }
 
 /* A suspended state of a coroutine. */
@@ -446,28 +492,93 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 {
 	const struct dw_type *t = n->type, *state = dw_member_type(c->d, &v->member);
 	const struct dw_member *awaitee = dw_find_member(state, "__awaitee");
-	const struct dw_type *awaited = dw_member_type(c->d, awaitee);
-	const char *file = v->member.file, *macro = await_macro(file, v->member.line);
-	uint32_t line = v->member.line;
+	struct await a = {.awaited = dw_member_type(c->d, awaitee),
+			  .file = v->member.file,
+			  .line = v->member.line};
+	bool inside;
 	int r;
 
-	if (!awaitee || !holds(t, &v->member, state) || !holds(state, awaitee, awaited))
+	a.macro = await_macro(a.file, a.line);
+	if (!awaitee || !ways_holds(t, &v->member, state) || !ways_holds(state, awaitee, a.awaited))
 		return 0;
-	if (macro)
-		debug_await_place(c->d, t, awaitee->type_ref, &file, &line);
-	bool library = in_library(file);
-	r = step_on(c, t->discr_offset, awaited, v->member.offset + awaitee->offset,
-		    n->inside || !library, n->below, step);
-	bool goes_on = step->next != 0, own = !(library && n->inside);
-	if (r == 0 && !goes_on && c->mode == PROGRAM_FUTURES)
-		r = step_to_branches(c, t, state, v->member.offset, awaitee, macro,
-				     n->inside || !library, n->below, step);
-	/* A coroutine that is awaited itself is gone when it was ready; one in a wrapper may have
-	 * been dropped (a timeout, a race). */
-	bool sure = macro ? !strcmp(macro, "join!") : goes_on && await_is_coroutine(awaited);
-	if (r < 0 || (!own && c->mode == PROGRAM_POINT))
+	if (a.macro)
+		debug_await_place(c->d, t, awaitee->type_ref, &a.file, &a.line);
+	bool library = in_library(a.file);
+	inside = n->inside || !library;
+	a.own = !(library && n->inside);
+	struct way held = held_at(c, n, state, v->member.offset, awaitee,
+				  c->mode == PROGRAM_FUTURES ? a.macro : NULL);
+	r = step_down(c, t->discr_offset, &held, inside, false, step);
+	a.goes_on = step->next && agent_node_state(node_at(c, step->next));
+	a.kept = a.macro ? strcmp(a.macro, "select!") != 0
+			 : ways_keep(c->d, held.type, held.through);
+	a.sure = a.macro ? !strcmp(a.macro, "join!") : a.kept;
+	if (r == 0 && c->mode == PROGRAM_FUTURES && is_self(c, n) && !a.sure) {
+		struct node inner = *n;
+
+		inner.inside = inside;
+		r = add_left(c, &inner, v, &held, step);
+	}
+	if (r < 0 || (!a.own && c->mode == PROGRAM_POINT))
 		return r;
-	return place_of(c, n, awaited, file, line, macro, goes_on, own, sure, &step->point);
+	return place_of(c, n, &a, &step->point);
+}
+
+static int fill_coroutine(struct compiler *c, const struct node *n, const struct dw_variant *v,
+			  struct agent_step *step)
+{
+	struct place_point info = {.state_offset = (int64_t)n->type->discr_offset,
+				   .below = n->below,
+				   .returned = true};
+
+	/* 0 not polled yet, 1 returned, 2 panicked */
+	if (v->value > 2 && !v->is_default)
+		return fill_await(c, n, v, step);
+	if (v->value == 1 && c->mode == PROGRAM_FUTURES && !is_self(c, n))
+		return add_mark(c, n->type, &info, &step->point);
+	return 0;
+}
+
+static int fill_enum(struct compiler *c, const struct node *n, const struct dw_variant *v,
+		     struct agent_step *step)
+{
+	const struct dw_type *t = n->type, *inner = dw_member_type(c->d, &v->member), *future;
+	const struct way w = {
+		.type = inner, .at = v->member.offset, .below = n->below, .through = n->through};
+	uint64_t at;
+
+	if (ways_holds(t, &v->member, inner) && ways_reach(c->d, inner, n->through))
+		return step_down(c, t->discr_offset, &w, n->inside, n->left, step);
+	if (!n->left || !wrapper_keeps(t) || !(future = held_by(c, t, &at)))
+		return 0;
+	return add_mark(c, future,
+			&(struct place_point){.state_offset = (int64_t)(t->discr_offset - at),
+					      .below = n->below,
+					      .returned = true},
+			&step->point);
+}
+
+static int fill_pointer(struct compiler *c, const struct node *n)
+{
+	const struct dw_type *target = dw_type_of(c->d, n->type->target_ref);
+	struct place_point info = {
+		.below = n->below,
+		.pointer = true,
+		.lent = await_starts(n->type->name, "&mut "),
+		.size = size_of(target),
+	};
+	const struct way w = {.type = target, .below = n->below, .through = n->through};
+	struct agent_step step = {0};
+	uint16_t point;
+	int r = add_mark(c, NULL, &info, &point);
+
+	if (r == 0)
+		r = step_down(c, 0, &w, n->inside, false, &step);
+	if (r < 0)
+		return r;
+	node_at(c, n->at)->base = point;
+	node_at(c, n->at)->steps[0] = step;
+	return 0;
 }
 
 static int fill(struct compiler *c, size_t i)
@@ -475,28 +586,40 @@ static int fill(struct compiler *c, size_t i)
 	const struct node n = c->nodes[i]; /* the array moves */
 	bool coroutine = await_is_coroutine(n.type);
 
+	if (n.type->class == DC_POINTER)
+		return fill_pointer(c, &n);
 	for (size_t k = 0; k < n.type->n_variants; k++) {
 		const struct dw_variant *v = &n.type->variants[k];
 		struct agent_step step = {0};
-		int r = 0;
+		int r = coroutine ? fill_coroutine(c, &n, v, &step) : fill_enum(c, &n, v, &step);
 
-		if (coroutine) {
-			/* 0 not polled yet, 1 returned, 2 panicked */
-			if (v->value > 2 && !v->is_default)
-				r = fill_await(c, &n, v, &step);
-		} else {
-			const struct dw_type *inner = dw_member_type(c->d, &v->member);
-
-			if (holds(n.type, &v->member, inner))
-				r = step_on(c, n.type->discr_offset, inner, v->member.offset,
-					    n.inside, n.below, &step);
-		}
 		if (r < 0)
 			return r;
 		struct agent_node *node = node_at(c, n.at);
 		node->steps[v->is_default ? node->n : v->value - node->base] = step;
 	}
 	return 0;
+}
+
+/* The first step. What lies in the future itself is in no other whose polls are hooked. */
+static int step_root(struct compiler *c, const struct future_cell *cell, struct agent_step *step)
+{
+	struct way w = {.type = cell->future,
+			.at = cell->offset,
+			.through = c->follows ? WAYS_LENT : WAYS_VALUE};
+	int r;
+
+	if (!ways_next(c->d, c->hooked, &w))
+		return 0;
+	if (c->self && w.below == ways_below(c->hooked, c->self, 0))
+		w.below = 0;
+	/* Of a future written by hand what has become of what it holds is asked of the whole. */
+	r = node_of(c, &w, false, c->self != NULL, &step->next);
+	int64_t delta = (int64_t)(w.at + w.type->discr_offset);
+	if (delta != (int32_t)delta)
+		step->next = 0;
+	step->delta = step->next ? (int32_t)delta : 0;
+	return r;
 }
 
 int program_compile(struct debug *d, const struct future_cell *cell, enum program_mode mode,
@@ -512,15 +635,14 @@ int program_compile(struct debug *d, const struct future_cell *cell, enum progra
 	struct agent_step root = {0};
 	int r;
 
-	if (c.self)
-		c.self_kind = below_of(hooked, c.self, 0);
-
+	/* A coroutine's poll function is nobody else's: what it is given is what its type says. */
+	c.follows = mode == PROGRAM_FUTURES && c.self && await_is_coroutine(c.self);
 	*ret = (struct program){0};
 	if (cell->size && cell->offset + cell->future->size > cell->size)
 		return 0;
 	r = add_words(ret, 1);
 	if (r == 0)
-		r = step_on(&c, 0, cell->future, cell->offset, false, 0, &root);
+		r = step_root(&c, cell, &root);
 	if (r == 0)
 		memcpy(ret->words, &root, sizeof(root));
 	for (size_t i = 0; r == 0 && i < c.n_nodes; i++)

@@ -29,17 +29,14 @@ struct program {
 	size_t n_futures, cap_futures;
 };
 
-/* By which a type is known in all units that describe it. */
-uint64_t program_type_key(const struct dw_type *t);
-
 enum program_mode {
 	PROGRAM_POINT,	 /* the innermost await point of the program itself */
 	PROGRAM_FUTURES, /* every coroutine, also those of libraries and of branches */
 };
 
-/* Compiles; `hooked` are the types whose polls are hooked, (key, 0) -> agent kind + 1, NULL: none;
- * points are numbered from `first` (at least 1). 0, also for a future that has no await points to
- * be seen (n_words is 0 then); -ENOMEM; -E2BIG. */
+/* Compiles; `hooked` are the types whose polls are hooked, (ways_key, 0) -> agent kind + 1, NULL:
+ * none; points are numbered from `first` (at least 1). 0, also for a future that has no await
+ * points to be seen (n_words is 0 then); -ENOMEM; -E2BIG. */
 int program_compile(struct debug *d, const struct future_cell *cell, enum program_mode mode,
 		    const struct map *hooked, unsigned first, struct program *ret);
 void program_done(struct program *p);

@@ -19,11 +19,18 @@ struct place_future {
 
 /* What an await point says besides its place: whose it is. */
 struct place_point {
-	uint32_t future;       /* index of a struct place_future */
-	uint32_t state_offset; /* from that future's address to its state */
-	bool own;	       /* the program's own code, not a library's that it awaits */
-	bool self;	       /* of the kind itself, whose poll is hooked */
-	bool sure;	       /* what it awaits was ready if it is gone, not dropped */
+	uint32_t future;      /* index of a struct place_future */
+	int64_t state_offset; /* from that future's address to what is read for it */
+	bool own;	      /* the program's own code, not a library's that it awaits */
+	bool self;	      /* of the kind itself, whose poll is hooked */
+	/* What it awaits was ready, and wasn't dropped, */
+	bool sure; /* if it goes on, */
+	bool kept; /* if it still stands there and that is gone */
+	/* It is no await point, and no place stands for it: */
+	bool returned; /* the future has returned */
+	bool pointer;  /* what follows lies where it leads to, in `size` bytes; no future */
+	bool lent;     /* a pointer to what isn't owned */
+	uint64_t size;
 	/* The agent kind + 1 of a future whose poll is hooked and in which it lies, or which it is:
 	 * the innermost; 0: none. */
 	uint32_t below;

@@ -77,11 +77,30 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Point i: a future of a kind of its own, so long, that is named by its address. */
+/* Point i: a future of kind i % N_FUTURES, so long, that is named by its address. What it awaits is
+ * ready when it goes on, and when that is gone. */
 static void point(uint32_t i, uint64_t size)
 {
+	source.points[i] = (struct await_point){.kind = TASK,
+						.place = i,
+						.future = FIRST_FUTURE + i % N_FUTURES,
+						.size = size,
+						.sure = true,
+						.kept = true};
+}
+
+/* A pointer to so many bytes. */
+static void pointer_point(uint32_t i, uint64_t size)
+{
 	source.points[i] = (struct await_point){
-		.kind = TASK, .future = FIRST_FUTURE + i % N_FUTURES, .size = size, .sure = true};
+		.kind = TASK, .future = TRACE_KIND_NONE, .size = size, .pointer = true};
+}
+
+/* One that may drop what it awaits. */
+static void unsure_point(uint32_t i, uint64_t size)
+{
+	point(i, size);
+	source.points[i].sure = source.points[i].kept = false;
 }
 
 static void event(uint16_t type, uint32_t kind, uint64_t task, uint16_t arg)
@@ -100,7 +119,8 @@ static void stands(enum agent_event_type type, uint32_t point, uint64_t addr)
 }
 
 /* All that was written, a word each: +P begin and -P end of a future at point P's kind, with the
- * outcome's first letter; ( and ) of the task; @ before what has the time of the one before. */
+ * outcome's first letter; ( and ) of the task, [ and ] of a hooked future; @ before what has the
+ * time of the one before. */
 static void expect(const char *expected)
 {
 	struct trace_reader *r;
@@ -125,6 +145,8 @@ static void expect(const char *expected)
 			buf_str(&text, "(");
 		else if (e.type == TE_POLL_END)
 			buf_printf(&text, ")%c", how);
+		else if (e.kind == TASK)
+			buf_printf(&text, e.type == TE_FUTURE_BEGIN ? "[" : "]%c", how);
 		else if (e.type == TE_FUTURE_BEGIN)
 			buf_printf(&text, "+%u", e.kind - FIRST_FUTURE);
 		else
@@ -136,11 +158,12 @@ static void expect(const char *expected)
 	trace_reader_free(r);
 }
 
-/* a in the task, b in a, c or d in b. */
+/* a in the task, b in a, c in b at point 1, d in b at point 9. */
 static void line(void)
 {
 	point(0, 1000);
 	point(1, 500);
+	point(9, 500);
 	point(2, 100);
 	point(3, 100);
 }
@@ -154,7 +177,7 @@ static void test_line(void **state)
 	stands(AE_FUTURE_WAS, 1, 0x1010);
 	stands(AE_FUTURE_WAS, 2, 0x1020);
 	stands(AE_FUTURE_AT, 0, 0x1000);
-	stands(AE_FUTURE_AT, 1, 0x1010);
+	stands(AE_FUTURE_AT, 9, 0x1010);
 	stands(AE_FUTURE_AT, 3, 0x1020);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	/* c has ended at some time in it, d has begun since. */
@@ -199,12 +222,128 @@ static void test_places_and_unknown_points(void **state)
 	point(0, 100);
 	event(TE_POLL_BEGIN, TASK, 1, 0);
 	stands(AE_FUTURE_WAS, 0, 0x1000);
-	stands(AE_FUTURE_WAS, 9, 0x1000);
+	stands(AE_FUTURE_WAS, 17, 0x1000);
 	stands(AE_FUTURE_WAS, 5000, 0x1000);
 	stands(AE_FUTURE_AT, 0, 0x2000);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	/* ready or dropped: where the task itself stands tells nothing of that */
 	expect("( @+0 -0u @+0 @-0p @)p");
+}
+
+/* A select!: how its branches ended is known as long as what awaits them is, or was left behind. */
+static void test_select(void **state)
+{
+	(void)state;
+	unsure_point(0, 1000);
+	point(8, 1000); /* the same future behind its select! */
+	point(1, 100);
+	point(2, 100);
+	for (int i = 0; i < 2; i++) {
+		event(TE_POLL_BEGIN, TASK, 1, 0);
+		stands(AE_FUTURE_WAS, 0, 0x1000);
+		stands(AE_FUTURE_WAS, 1, 0x1010);
+		stands(AE_FUTURE_WAS, 2, 0x1100);
+		stands(AE_FUTURE_AT, i ? 8 : 0, 0x1000);
+		event(TE_POLL_END, TASK, 1, TO_PENDING);
+	}
+	expect("( @+0 -1u @-2u @-0p @)p ( @+0 -1u @-2u @-0p @)p");
+}
+
+/* Of a future that is polled itself, the end tells what it left: one has returned, one still stands
+ * there, with what it awaits; the third is overwritten. */
+static void test_left(void **state)
+{
+	(void)state;
+	unsure_point(0, 1000);
+	source.points[0].self = true;
+	point(1, 100);
+	point(2, 100);
+	point(3, 20);
+	point(4, 100);
+	point(5, 100);
+	pointer_point(10, 100);
+	point(9, 0);
+	source.points[9].returned = true;
+	event(TE_FUTURE_BEGIN, TASK, 0x1000, 0);
+	stands(AE_FUTURE_WAS, 0, 0x1000);
+	stands(AE_FUTURE_WAS, 1, 0x1010);
+	stands(AE_FUTURE_WAS, 2, 0x1100);
+	stands(AE_FUTURE_WAS, 3, 0x1110);
+	stands(AE_FUTURE_WAS, 10, 0x1150); /* in 2, leads to 5 */
+	stands(AE_FUTURE_WAS, 10, 0x9000);
+	stands(AE_FUTURE_WAS, 5, 0x9000);
+	stands(AE_FUTURE_WAS, 4, 0x1200);
+	stands(AE_FUTURE_LEFT, 9, 0x1010);
+	stands(AE_FUTURE_LEFT, 2, 0x1100);
+	stands(AE_FUTURE_LEFT, 3, 0x1110);
+	event(TE_FUTURE_END, TASK, 0x1000, TO_READY);
+	expect("[ +1 @-1r @-2c @-3c @-5u @-4u @]r");
+	assert_int_equal(source.n_inlined_ends, 5);
+	assert_int_equal(source.n_inlined_unknown, 2);
+}
+
+/* Who is dropped takes what it awaits with it, also if that is ready whenever it goes on. */
+static void test_dropped_together(void **state)
+{
+	(void)state;
+	unsure_point(0, 1000);
+	point(8, 1000);
+	point(1, 100);
+	point(2, 10);
+	event(TE_POLL_BEGIN, TASK, 1, 0);
+	stands(AE_FUTURE_WAS, 0, 0x1000);
+	stands(AE_FUTURE_WAS, 1, 0x1010);
+	stands(AE_FUTURE_WAS, 2, 0x1020);
+	stands(AE_FUTURE_AT, 8, 0x1000);
+	event(TE_POLL_END, TASK, 1, TO_PENDING);
+	expect("( @+0 @+1 @+2 -2u @-1u @-0p @)p");
+}
+
+/* One that has returned among others that haven't, where they are still awaited. */
+static void test_returned(void **state)
+{
+	(void)state;
+	unsure_point(0, 1000);
+	point(1, 100);
+	point(2, 100);
+	point(9, 0);
+	source.points[9].returned = true;
+	for (int i = 0; i < 2; i++) {
+		event(TE_POLL_BEGIN, TASK, 1, 0);
+		stands(AE_FUTURE_WAS, 0, 0x1000);
+		stands(AE_FUTURE_WAS, i ? 9 : 1, 0x1010);
+		stands(AE_FUTURE_WAS, 2, 0x1100);
+		stands(AE_FUTURE_AT, 0, 0x1000);
+		stands(AE_FUTURE_AT, 9, 0x1010);
+		stands(AE_FUTURE_AT, 2, 0x1100);
+		event(TE_POLL_END, TASK, 1, TO_PENDING);
+	}
+	expect("( @+0 +1 @-1r @+2 @-2p @-0p @)p ( @+0 @+2 -2p @-0p @)p");
+}
+
+/* What lies behind a pointer is in what holds that, wherever it leads to. */
+static void test_pointer(void **state)
+{
+	(void)state;
+	point(0, 1000);
+	point(1, 100);
+	point(2, 100);
+	point(3, 10);
+	pointer_point(10, 200);
+	for (int i = 0; i < 2; i++) {
+		enum agent_event_type type = i ? AE_FUTURE_AT : AE_FUTURE_WAS;
+
+		if (!i)
+			event(TE_POLL_BEGIN, TASK, 1, 0);
+		stands(type, 0, 0x1000);
+		stands(type, 10, 0x1100); /* the pointer lies in 0 ... */
+		stands(type, 10, 0x9000); /* ... and leads to 1 and 2 */
+		stands(type, 1, 0x9000);
+		stands(type, 3, 0x9010); /* of 1 */
+		stands(type, 2, 0x9064);
+	}
+	event(TE_POLL_END, TASK, 1, TO_PENDING);
+	expect("( @+0 +1 @+3 @-3p @-1p @+2 @-2p @-0p @)p");
 }
 
 /* After a loss an end alone says nothing of what lay in it before. */
@@ -242,6 +381,10 @@ static void test_any_events(void **state)
 			.own = rnd() & 1,
 			.self = rnd() & 1,
 			.sure = rnd() & 1,
+			.kept = rnd() & 1,
+			.returned = rnd() % 8 == 0,
+			.pointer = rnd() % 16 == 0,
+			.place = (uint32_t)(rnd() % 8),
 		};
 	}
 	for (int i = 0; i < 200000; i++) {
@@ -255,7 +398,8 @@ static void test_any_events(void **state)
 		else if (what == 6 && rnd() % 64 == 0)
 			inlined_forget(&source, 0);
 		else
-			stands(rnd() & 1 ? AE_FUTURE_WAS : AE_FUTURE_AT,
+			stands((enum agent_event_type[]){AE_FUTURE_WAS, AE_FUTURE_AT,
+							 AE_FUTURE_LEFT}[rnd() % 3],
 			       (uint32_t)(rnd() % (N_POINTS + 4)), rnd() % 1024);
 	}
 	assert_int_equal(drain_flush(&drain), 0);
@@ -271,7 +415,7 @@ static void test_any_events(void **state)
 		if (told && e.type == TE_FUTURE_END)
 			assert_true(n_open-- > 0);
 	}
-	assert_true(n > 10000);
+	assert_true(n > 5000);
 	trace_reader_free(r);
 }
 
@@ -283,6 +427,9 @@ int main(void)
 		WITH(test_line),	 WITH(test_first_and_last),
 		WITH(test_side_by_side), WITH(test_places_and_unknown_points),
 		WITH(test_forgotten),	 WITH(test_any_events),
+		WITH(test_select),	 WITH(test_left),
+		WITH(test_returned),	 WITH(test_dropped_together),
+		WITH(test_pointer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,16 @@
+/* What is known of types that hold a future in order to poll it: who drops it before it is ready.
+ */
+#ifndef POLLUX_FUTURE_WRAPPER_H
+#define POLLUX_FUTURE_WRAPPER_H
+
+#include "binary/debug.h"
+
+#include <stdbool.h>
+
+/* A future, or a part of one, that is ready only when all that it holds are, and holds each until
+ * it is: what it held is either dropped together with it or was ready. */
+bool wrapper_keeps(const struct dw_type *t);
+/* It polls what it borrows: what it has a reference to, it has to poll it. */
+bool wrapper_borrows(const struct dw_type *t);
+
+#endif

@@ -1,0 +1,231 @@
+// Futures that whoever awaits them may drop, or holds behind a pointer: `held ROUNDS TASKS [MORE]`, as
+// `nested`. What becomes of each is counted by the future itself, so that nothing stands between it and
+// its awaiter: `truth NAME begun pending ready dropped`, all of which were pending at least once.
+use std::future::Future;
+use std::hint::black_box;
+use std::pin::{pin, Pin};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::Mutex;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+struct Count {
+    name: &'static str,
+    begun: AtomicU64,
+    pending: AtomicU64,
+    ready: AtomicU64,
+    dropped: AtomicU64,
+}
+
+static COUNTS: Mutex<Vec<&'static Count>> = Mutex::new(Vec::new());
+
+/// A future that is counted, from when it begins until it is ready or dropped.
+struct Counted {
+    count: &'static Count,
+    ready: bool,
+}
+
+impl Counted {
+    fn new(count: &'static Count) -> Counted {
+        if count.begun.fetch_add(1, SeqCst) == 0 {
+            COUNTS.lock().unwrap().push(count);
+        }
+        Counted { count, ready: false }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let end = if self.ready { &self.count.ready } else { &self.count.dropped };
+        end.fetch_add(1, SeqCst);
+    }
+}
+
+const FOREVER: u32 = u32::MAX;
+
+/// Pending so many times, waking itself; or FOREVER, waking nobody.
+struct Turns {
+    left: u32,
+    count: &'static Count,
+}
+
+impl Future for Turns {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.left == 0 {
+            return Poll::Ready(());
+        }
+        self.count.pending.fetch_add(1, SeqCst);
+        if self.left != FOREVER {
+            self.left -= 1;
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+macro_rules! counted {
+    ($($name:ident)*) => {$(
+        async fn $name(left: u32) -> u64 {
+            static COUNT: Count = Count {
+                name: stringify!($name),
+                begun: AtomicU64::new(0),
+                pending: AtomicU64::new(0),
+                ready: AtomicU64::new(0),
+                dropped: AtomicU64::new(0),
+            };
+            let mut counted = Counted::new(&COUNT);
+            Turns { left: black_box(left), count: &COUNT }.await;
+            counted.ready = true;
+            u64::from(left)
+        }
+    )*};
+}
+
+counted! {
+    select_a select_b select_c in_timeout in_wrapper try_a try_b join_a join_b in_own
+    in_box in_pinned in_mut loop_a loop_b behind_select behind_a root_a root_b
+}
+
+type Boxed = Pin<Box<dyn Future<Output = u64> + Send>>;
+
+/// Of which nobody knows what it does with its future.
+struct Own<F> {
+    future: F,
+}
+
+impl<F: Future> Future for Own<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        unsafe { self.map_unchecked_mut(|me| &mut me.future) }.poll(cx)
+    }
+}
+
+async fn selects(n: u32) -> u64 {
+    tokio::select! {
+        x = select_a(n) => x,
+        x = select_b(n + 1) => x,
+    }
+}
+
+/// A branch that is ready and isn't taken stays there, while the other is awaited on.
+async fn refuses(n: u32) -> u64 {
+    tokio::select! {
+        0 = select_c(n) => 0,
+        x = behind_select(n + 2) => x,
+    }
+}
+
+async fn times_out(n: u32) -> u64 {
+    let (left, time) = if n % 2 == 0 { (n, 1_000_000) } else { (FOREVER, 1) };
+    tokio::time::timeout(Duration::from_millis(time), in_timeout(left)).await.unwrap_or(7)
+}
+
+async fn wraps(n: u32) -> u64 {
+    let x = tokio::task::unconstrained(in_wrapper(n)).await;
+    x + Own { future: in_own(n) }.await
+}
+
+async fn tries(n: u32) -> u64 {
+    let fails = async {
+        match try_a(n).await {
+            x if x % 2 == 0 => Ok(x),
+            x => Err(x),
+        }
+    };
+    let (Ok(x) | Err(x)) = tokio::try_join!(fails, async { Ok(try_b(n + 1).await) }).map(|x| x.0);
+    x
+}
+
+async fn joins(n: u32) -> u64 {
+    let (a, b) = tokio::join!(join_a(n), join_b(n + 2));
+    a + b
+}
+
+async fn boxes(n: u32) -> u64 {
+    let x = Box::pin(in_box(n)).await;
+    let pinned = pin!(in_pinned(n));
+    let y = pinned.await;
+    let mut owned = Box::pin(in_mut(n));
+    x + y + (&mut owned).await
+}
+
+/// The first one goes on until it is ready, among others that are dropped.
+async fn goes_on(n: u32) -> u64 {
+    let mut all = pin!(loop_a(3 * n));
+    let mut sum = 0;
+    loop {
+        tokio::select! {
+            x = &mut all => return sum + x,
+            x = loop_b(n) => sum += x,
+        }
+        sum += behind_a(2).await;
+    }
+}
+
+async fn everything(round: u32) -> u64 {
+    let n = round % 5 + 1;
+    // each with a poll function of its own
+    let all: [Boxed; 8] = [
+        Box::pin(selects(n)),
+        Box::pin(refuses(n)),
+        Box::pin(times_out(n)),
+        Box::pin(wraps(n)),
+        Box::pin(tries(n)),
+        Box::pin(joins(n)),
+        Box::pin(boxes(n)),
+        Box::pin(goes_on(n)),
+    ];
+    let mut sum = 0;
+    for one in black_box(all) {
+        sum += one.await;
+    }
+    sum
+}
+
+async fn rounds(n: u32) -> u64 {
+    let mut sum = 0;
+    for round in 0..n {
+        sum += everything(round).await;
+    }
+    sum
+}
+
+fn main() {
+    let args: Vec<u32> = std::env::args().skip(1).map(|a| a.parse().unwrap()).collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    println!("ready {}", std::process::id());
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    // As in `nested`: the recorder's frames are registered at the first poll.
+    runtime.block_on(async {
+        tokio::spawn(async {}).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await
+    });
+    let more = *args.get(2).unwrap_or(&0);
+    let sum: u64 = runtime.block_on(async move {
+        let tasks: Vec<_> = (0..args[1]).map(|_| tokio::spawn(rounds(args[0]))).collect();
+        let mut sum = 0;
+        for round in 0..more {
+            sum += root_a(round % 3 + 1).await;
+            sum += tokio::join!(root_a(2), root_b(round % 2 + 1)).1;
+        }
+        for task in tasks {
+            sum += task.await.unwrap();
+        }
+        sum
+    });
+    let mut counts = COUNTS.lock().unwrap();
+    counts.sort_by_key(|count| count.name);
+    for c in counts.iter() {
+        let all = [&c.begun, &c.pending, &c.ready, &c.dropped].map(|n| n.load(SeqCst));
+        println!("truth {} {} {} {} {}", c.name, all[0], all[1], all[2], all[3]);
+    }
+    println!("sum {sum}\ndone");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}
