@@ -35,8 +35,6 @@
 #define DEADLINE_NS (5000 * MS)
 #define LOOK_NS (5 * MS)
 #define CLOCK_SETTLE_NS (2 * MS)
-/* A program that we start waits so long for its layout programs: a short one has places, too. */
-#define PLACES_NS (300 * MS)
 /* Memory of the rings is used as they are: so many may be in the address space. */
 #define MAX_RINGS 1024u
 #define MAX_RINGS_BYTES (4ull << 30)
@@ -223,8 +221,11 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 		rc = drain_begin(&c->drain, s);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot begin the trace");
+	struct places_target target = {
+		.object_fd = attach_object_fd, .read = attach_read, .ctx = attach};
+	target.n_kinds = attach_kinds(attach, &target.kinds);
 	if (c->places)
-		s->compiler = c->places->begin(attach, c->shared->options->futures);
+		s->compiler = c->places->begin(&target, c->shared->options->futures);
 	return c->shared->joined(c->shared, attach_pid(attach), s->process, err);
 }
 
@@ -266,7 +267,7 @@ static int launch(struct capture *c, char *const argv[], struct error *err)
 	}
 	rc = add_source(c, a, err);
 	if (rc == 0 && c->sources[0].compiler) {
-		c->places->wait(c->sources[0].compiler, PLACES_NS);
+		c->places->wait(c->sources[0].compiler, PLACES_START_NS);
 		rc = take_places(c, &c->sources[0]);
 		if (rc < 0)
 			error_sys(err, rc, "cannot begin the trace");

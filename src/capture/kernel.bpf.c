@@ -31,6 +31,7 @@ const volatile __u64 ns_dev, ns_ino;
 const volatile __u8 calls[KERNEL_MAX_CALLS];
 
 /* tokio/src/runtime/task/{state,raw}.rs, as agent/tokio.c has it. */
+#define TOKIO_RUNNING 1u
 #define TOKIO_COMPLETE 2u
 #define TOKIO_NOTIFIED 4u
 #define TOKIO_JOIN_INTEREST 8u
@@ -95,6 +96,22 @@ struct {
 	__type(key, struct panic_key);
 	__type(value, struct panic);
 } panics SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, KERNEL_MAX_PROGRAMS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct kernel_program_key);
+	__type(value, __u32);
+} layout_of SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, KERNEL_LAYOUT_WORDS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64);
+} layouts SEC(".maps");
 
 struct kernel_thread fresh; /* all zero: too large for a program's stack */
 
@@ -167,6 +184,7 @@ static __always_inline struct kernel_record *record(struct kernel_thread *t, __u
 	r->type = type;
 	r->flags = 0;
 	r->hook = hook;
+	r->point = 0;
 	r->sp = sp;
 	return r;
 }
@@ -444,6 +462,71 @@ static __always_inline bool was_panic(__u64 header)
 	return was;
 }
 
+/* ---- await points ---- */
+
+#define LAYOUT_DEPTH 16u /* agent/ring.h, AGENT_PROGRAM_DEPTH */
+
+static __always_inline __u64 layout_word(__u32 at)
+{
+	__u64 *word = bpf_map_lookup_elem(&layouts, &at);
+
+	return word ? *word : 0;
+}
+
+/*
+ * Where the task stands: the walk of agent/point.h. Nobody holds the task's memory for us; what is
+ * read chooses among the steps that there are, and whoever reads the record looks whether the task
+ * was still pending afterwards.
+ */
+static __always_inline __u16 await_point(const struct kernel_thread *t, __u64 vtable, __u64 header)
+{
+	struct kernel_program_key key = {t->tgid, vtable};
+	__u32 *start = bpf_map_lookup_elem(&layout_of, &key), at;
+	__u64 step, base, i;
+	__u16 point = 0;
+
+	if (!start)
+		return 0;
+	step = layout_word(*start);
+	for (__u32 depth = 0; depth < LAYOUT_DEPTH; depth++) {
+		__u32 next = step >> 16 & 0xffff, n, size;
+		int failed;
+
+		if (!next)
+			break;
+		at = *start + next;
+		base = layout_word(at);
+		i = layout_word(at + 1);
+		n = i;
+		size = i >> 32;
+		header += (__u64)(__s64)(__s32)(step >> 32);
+		i = 0;
+		failed = size == 1   ? bpf_probe_read_user(&i, 1, (void *)header)
+			 : size == 2 ? bpf_probe_read_user(&i, 2, (void *)header)
+			 : size == 4 ? bpf_probe_read_user(&i, 4, (void *)header)
+			 : size == 8 ? bpf_probe_read_user(&i, 8, (void *)header)
+				     : -1; /* no node with a state: the agent's alone */
+		if (failed)
+			break;
+		i -= base;
+		step = layout_word(at + 2 + (i < n ? (__u32)i : n));
+		if (step & 0xffff)
+			point = step & 0xffff;
+	}
+	return point;
+}
+
+/* The same of an async-task's, which word of whose header holds the vtable is up to the compiler.
+ */
+static __always_inline __u16 async_point(const struct kernel_thread *t, __u64 header)
+{
+	__u16 point = 0;
+
+	for (__u32 i = 0; i < HEADER_WORDS && !point; i++)
+		point = await_point(t, user_word(header + i * 8), header);
+	return point;
+}
+
 /* ---- the programs ---- */
 
 static __always_inline struct kernel_hook *hook_of(void *ctx, __u32 *number)
@@ -461,7 +544,7 @@ int on_function(void *ctx)
 	struct kernel_poll *p;
 	struct kernel_hook *h;
 	struct tokio_task task;
-	__u16 flags = 0;
+	__u16 flags = 0, point = 0;
 	__u32 number;
 
 	h = hook_of(ctx, &number);
@@ -535,6 +618,7 @@ int on_function(void *ctx)
 			flags |= KF_WOKEN;
 		else if (flags & KF_RAISED && has_payload(header, p->raised))
 			flags |= KF_PAYLOAD;
+		point = async_point(t, header);
 		break;
 	case KH_ASYNC_DESTROY:
 		if (was_panic(header))
@@ -590,6 +674,7 @@ int on_function(void *ctx)
 		r->words[0] = id;
 	}
 	r->flags = flags;
+	r->point = point;
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 	return 0;
 }
@@ -602,7 +687,7 @@ int on_return(void *ctx)
 	struct kernel_thread *t = known_thread();
 	struct kernel_record *r;
 	struct kernel_poll *p;
-	__u16 flags;
+	__u16 flags, point = 0;
 
 	if (!t)
 		return 0;
@@ -617,11 +702,14 @@ int on_return(void *ctx)
 	    state / TOKIO_REF_ONE < TOKIO_MAX_REFS &&
 	    (state & TOKIO_CANCELLED || flags & KF_RAISED))
 		flags |= look(p, state);
+	if (!(state & (TOKIO_RUNNING | TOKIO_COMPLETE)))
+		point = await_point(t, user_word(p->header + 16), p->header);
 	r = record(t, now, KR_RETURN, p->hook, sp - 8);
 	if (!r)
 		return 0;
 	r->header = p->header;
 	r->flags = flags;
+	r->point = point;
 	r->words[0] = state;
 	r->words[1] = 0;
 	r->words[2] = user_word(p->header + 16);

@@ -204,7 +204,7 @@ static void capture_free(struct capture *c)
 	size_t pos = 0;
 
 	for (size_t i = 0; i < c->n_processes; i++)
-		kernel_process_free(c->processes[i]);
+		kernel_process_free(c, c->processes[i]);
 	free(c->processes);
 	for (unsigned i = 0; i < KP_N; i++)
 		kernel_links_close(&c->life->all_links[i]);
@@ -374,7 +374,11 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 	}
 	size_t n_asked = c->n_processes;
 
-	rc = bpf_ring_drain(kernel_core_ring(c->core), add_record, c);
+	for (size_t i = 0; i < c->n_processes && rc == 0; i++)
+		if (c->processes[i]->alive)
+			rc = kernel_points_take(c, c->processes[i]);
+	if (rc == 0)
+		rc = bpf_ring_drain(kernel_core_ring(c->core), add_record, c);
 	if (rc == 0)
 		rc = take_until(c, cut);
 	if (look_alive)
@@ -492,6 +496,8 @@ static int tell_end(struct capture *c, uint64_t n_others, struct capture_stats *
 
 	for (size_t i = 0; i < c->n_processes && rc == 0; i++) {
 		rc = kernel_each_coverage(c, c->processes[i], keep_coverage, stats);
+		if (rc == 0)
+			rc = kernel_points_tell(c, c->processes[i], stats);
 		if (rc == 0)
 			rc = tell_refused(c, c->processes[i], stats);
 	}

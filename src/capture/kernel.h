@@ -6,6 +6,7 @@
  *   kernel_sites.c   an ELF object: where its probes stand and what each hit means
  *   kernel_insn.c    at which instruction a probe may stand, and at which it is cheap
  *   kernel_core.c    the programs in the kernel: loading, attaching, the ring
+ *   kernel_points.c  await points: layout programs for the programs in the kernel
  *   kernel_sema.c    semaphores that the kernel can't raise
  *   kernel_window.c  records in the order of time
  *   kernel_take.c    records into events: threads, calls, losses, known probes
@@ -125,6 +126,9 @@ void kernel_core_free(struct kernel_core *core);
 uint64_t kernel_core_cost_ps(const struct kernel_core *core);
 struct bpf_ring *kernel_core_ring(struct kernel_core *core);
 int kernel_core_tell_hooks(struct kernel_core *core, struct kernel_hooks *hooks);
+/* The layout program of the tasks with this vtable in a process. -ENOSPC: there is no room. */
+int kernel_core_layout(struct kernel_core *core, pid_t pid, uint64_t vtable, const uint64_t *words,
+		       size_t n);
 
 /* File descriptors that hold probes in place; closing them takes the probes out. */
 struct kernel_links {
@@ -174,8 +178,9 @@ struct kernel_process {
 	uint64_t *raised; /* semaphores that we have raised, addresses in the process */
 	size_t n_raised;
 	bool alive;
-	bool providers; /* its events go by the table of known probes */
-	bool parks;	/* its probes tell of parked threads */
+	struct kernel_points *points; /* NULL: nobody asks for await points */
+	bool providers;		      /* its events go by the table of known probes */
+	bool parks;		      /* its probes tell of parked threads */
 };
 
 /*
@@ -306,11 +311,22 @@ int kernel_look_at(struct capture *c, struct elf_image *image, const char *path,
 int kernel_add_process(struct capture *c, struct process *taken, struct kernel_process **ret,
 		       struct error *err);
 int kernel_add_pid(struct capture *c, pid_t pid, struct kernel_process **ret, struct error *err);
-void kernel_process_free(struct kernel_process *p);
+void kernel_process_free(struct capture *c, struct kernel_process *p);
 int kernel_each_coverage(struct capture *c, const struct kernel_process *p,
 			 int (*tell)(struct capture *c, const struct trace_coverage *one,
 				     struct capture_stats *stats),
 			 struct capture_stats *stats);
+
+/* kernel_points.c: begins for a process whose kinds are told; with `wait` a short while until all
+ * is there. */
+int kernel_points_begin(struct capture *c, struct kernel_process *p, bool wait);
+/* Takes what is ready. */
+int kernel_points_take(struct capture *c, struct kernel_process *p);
+/* What a pending poll's end is told of where its task waits: trace_event.value. */
+uint64_t kernel_points_value(const struct kernel_process *p, uint16_t point, uint32_t kind);
+int kernel_points_tell(struct capture *c, const struct kernel_process *p,
+		       struct capture_stats *stats);
+void kernel_points_free(struct capture *c, struct kernel_process *p);
 
 /* kernel.c: the process of a record; NULL: none of ours (or gone). */
 int kernel_process_of(struct capture *c, uint32_t tgid, struct kernel_process **ret_process);

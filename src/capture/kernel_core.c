@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 /* Of the first pid namespace (the kernel's PROC_PID_INIT_INO). */
@@ -44,6 +45,8 @@ struct kernel_core {
 	bool multi;
 	uint32_t perf_type, return_bit; /* of the uprobe PMU */
 	uint64_t cost_ps;
+	uint64_t *layouts; /* the map's memory */
+	uint32_t n_layout_words;
 };
 
 /* linux/bpf.h of 6.6; the headers that this is built with may be older. */
@@ -516,6 +519,8 @@ void kernel_core_free(struct kernel_core *core)
 {
 	if (!core)
 		return;
+	if (core->layouts)
+		munmap(core->layouts, KERNEL_LAYOUT_WORDS * sizeof(*core->layouts));
 	unload(core);
 	free(core);
 }
@@ -537,6 +542,30 @@ int kernel_core_tell_hooks(struct kernel_core *core, struct kernel_hooks *hooks)
 	for (; hooks->n_told < hooks->n && rc == 0; hooks->n_told++)
 		rc = bpf_map_update_elem(fd, &hooks->n_told, &hooks->table[hooks->n_told], BPF_ANY);
 	return rc;
+}
+
+int kernel_core_layout(struct kernel_core *core, pid_t pid, uint64_t vtable, const uint64_t *words,
+		       size_t n)
+{
+	const struct kernel_program_key key = {(uint64_t)pid, vtable};
+	const size_t bytes = KERNEL_LAYOUT_WORDS * sizeof(*words);
+	uint32_t start = core->n_layout_words;
+
+	if (!core->layouts) {
+		void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+				bpf_map__fd(core->skel->maps.layouts), 0);
+
+		if (at == MAP_FAILED)
+			return -errno;
+		core->layouts = at;
+	}
+	if (n > KERNEL_LAYOUT_WORDS - start)
+		return -ENOSPC;
+	memcpy(core->layouts + start, words, n * sizeof(*words));
+	core->n_layout_words += (uint32_t)n;
+	/* The words are there before anybody is led to them. */
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	return bpf_map_update_elem(bpf_map__fd(core->skel->maps.layout_of), &key, &start, BPF_ANY);
 }
 
 int kernel_core_untold(struct kernel_core *core,

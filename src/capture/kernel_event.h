@@ -17,6 +17,8 @@
 #define KERNEL_TEXT_BYTES 240u
 #define KERNEL_MAX_CALLS 512u
 #define KERNEL_OFFSET_UNKNOWN 0xffffu
+#define KERNEL_LAYOUT_WORDS (1u << 18) /* of layout programs of all processes */
+#define KERNEL_MAX_PROGRAMS 65536u
 #define KERNEL_CALL_MIN_NS 10000u /* shorter calls in a poll are not told */
 
 enum kernel_hook_type {
@@ -111,7 +113,8 @@ enum kernel_flags {
 struct kernel_record {
 	__u64 time;
 	__u32 tgid, tid; /* as pollux sees them */
-	__u32 hook;
+	__u16 hook;
+	__u16 point; /* at the end of a poll: number of the await point, 0: not known */
 	__u16 type, flags;
 	__u64 sp;
 	__u64 header;
@@ -121,7 +124,7 @@ struct kernel_record {
 struct kernel_probe_record {
 	__u64 time;
 	__u32 tgid, tid;
-	__u32 hook;
+	__u16 hook, reserved;
 	__u16 type, flags; /* bit i: argument i could not be read */
 	__u64 args[KERNEL_MAX_ARGS];
 };
@@ -136,9 +139,15 @@ struct kernel_text_record {
 struct kernel_stack_record {
 	__u64 time;
 	__u32 tgid, tid;
-	__u32 hook;
+	__u16 hook, reserved;
 	__u16 type, flags;
 	struct user_stack stack;
+};
+
+/* Whose layout program (agent/ring.h) it is: it stands in `layouts`, from a word on. */
+struct kernel_program_key {
+	__u64 process; /* as pollux sees it */
+	__u64 vtable;
 };
 
 /* A poll that is open on a thread, as the programs know it. */

@@ -192,11 +192,6 @@ int kernel_each_coverage(struct capture *c, const struct kernel_process *p,
 				     struct capture_stats *stats),
 			 struct capture_stats *stats)
 {
-	const struct trace_coverage points = {
-		.process = p->index,
-		.item = "await points",
-		.total = 0,
-		.note = "only the agent sees at which await point a task waits"};
 	int rc = 0;
 
 	for (size_t i = 0; i < p->n_loaded; i++) {
@@ -209,8 +204,6 @@ int kernel_each_coverage(struct capture *c, const struct kernel_process *p,
 			rc = tell(c, &one, stats);
 		}
 	}
-	if (rc == 0 && c->shared->options->places)
-		rc = tell(c, &points, stats);
 	return rc;
 }
 
@@ -255,10 +248,11 @@ static int tell(struct capture *c, struct kernel_process *p)
 
 /* ---- processes ---- */
 
-void kernel_process_free(struct kernel_process *p)
+void kernel_process_free(struct capture *c, struct kernel_process *p)
 {
 	for (unsigned i = 0; i < KP_N; i++)
 		kernel_links_close(&p->links[i]);
+	kernel_points_free(c, p);
 	kernel_sema_lower(p);
 	for (size_t i = 0; i < p->n_loaded; i++) {
 		free(p->loaded[i].kinds);
@@ -340,10 +334,15 @@ int kernel_add_process(struct capture *c, struct process *taken, struct kernel_p
 	}
 	if (rc == 0)
 		rc = c->shared->joined(c->shared, p->pid, p->index, err);
+	if (rc == 0) {
+		rc = kernel_points_begin(c, p, c->shared->options->argv != NULL);
+		if (rc < 0)
+			error_sys(err, rc, "cannot record await points");
+	}
 	if (rc == 0)
 		rc = attach_all(c, p, err);
 	if (rc < 0) {
-		kernel_process_free(p);
+		kernel_process_free(c, p);
 		return rc;
 	}
 	c->processes[c->n_processes++] = p;

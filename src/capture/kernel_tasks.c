@@ -52,19 +52,26 @@ struct hit {
 
 /* ---- telling ---- */
 
-static int tell(struct hit *h, uint64_t time, unsigned type, unsigned arg,
-		const struct kernel_kind *kind, uint64_t task)
+static int tell_value(struct hit *h, uint64_t time, unsigned type, unsigned arg,
+		      const struct kernel_kind *kind, uint64_t task, uint64_t value)
 {
 	const struct trace_event e = {.time = time,
 				      .thread = h->t->index,
 				      .type = (uint16_t)type,
 				      .arg = (uint16_t)arg,
 				      .kind = kind ? kind->index : TRACE_KIND_NONE,
-				      .task = task};
+				      .task = task,
+				      .value = value};
 
 	h->t->wake = 0;
 	h->t->spawned = NULL;
 	return kernel_put(h->c, h->p, &e);
+}
+
+static int tell(struct hit *h, uint64_t time, unsigned type, unsigned arg,
+		const struct kernel_kind *kind, uint64_t task)
+{
+	return tell_value(h, time, type, arg, kind, task, 0);
 }
 
 static int tell_task(struct hit *h, unsigned type, unsigned arg)
@@ -120,8 +127,9 @@ static int open_poll(struct hit *h, struct kernel_frame **ret)
 	return map_put(&h->c->open, h->p->index, f->header, t);
 }
 
-/* Ends the innermost poll; of a freed task the memory's end is told behind it. */
-static int close_poll(struct hit *h, uint64_t time, enum trace_outcome outcome)
+/* Ends the innermost poll, at an await point or 0; of a freed task the memory's end is told behind
+ * it. */
+static int close_poll_at(struct hit *h, uint64_t time, enum trace_outcome outcome, uint16_t point)
 {
 	struct kernel_track *t = h->t;
 	const struct kernel_frame f = t->frames[--t->depth];
@@ -134,10 +142,16 @@ static int close_poll(struct hit *h, uint64_t time, enum trace_outcome outcome)
 	if (f.cancelled)
 		rc = tell(h, time, TE_CANCEL, 0, f.kind, f.task);
 	else if (f.polled)
-		rc = tell(h, time, TE_POLL_END, outcome, f.kind, f.task);
+		rc = tell_value(h, time, TE_POLL_END, outcome, f.kind, f.task,
+				f.kind ? kernel_points_value(h->p, point, f.kind->index) : 0);
 	if (rc == 0 && f.freed)
 		rc = tell(h, time, TE_DROP, 0, f.kind, f.task);
 	return rc;
+}
+
+static int close_poll(struct hit *h, uint64_t time, enum trace_outcome outcome)
+{
+	return close_poll_at(h, time, outcome, 0);
 }
 
 /* Nobody saw how it ended; a panic that was raised in it may be the reason. */
@@ -260,8 +274,13 @@ static int tokio_return(struct hit *h)
 	if (rc < 0 || !f)
 		return rc;
 	freed = f->freed || !(h->r->flags & KF_READ) || is_freed(h->r->words[0]);
+	/* Somebody may have polled it on, or freed it, while its place was read. */
 	if (!freed && !(h->r->words[0] & COMPLETE))
-		return close_poll(h, h->r->time, TO_PENDING);
+		return close_poll_at(h, h->r->time, TO_PENDING,
+				     is_freed(h->r->words[3]) ||
+						     h->r->words[3] & (RUNNING | COMPLETE)
+					     ? 0
+					     : h->r->point);
 	if (freed && !f->freed)
 		found_freed(h, f);
 	return close_poll(h, h->r->time, tokio_outcome(h->r, f, freed));
@@ -435,6 +454,17 @@ static int async_run(struct hit *h)
 	return f->polled ? tell_task(h, TE_POLL_BEGIN, 0) : 0;
 }
 
+/* Where a pending task waits, if nobody has polled it on while that was read. */
+static uint16_t async_point(const struct hit *h)
+{
+	uint64_t references = h->state / ASYNC_REFERENCE;
+	bool moved = !h->has_state || references >= MAX_REFERENCES ||
+		     (!references && !(h->state & ASYNC_TASK)) ||
+		     h->state & (ASYNC_RUNNING | ASYNC_COMPLETED | ASYNC_CLOSED);
+
+	return moved ? 0 : h->r->point;
+}
+
 static int async_return(struct hit *h)
 {
 	uint64_t references = h->state / ASYNC_REFERENCE;
@@ -447,7 +477,7 @@ static int async_return(struct hit *h)
 	if (!f->polled && !f->cancelled) /* over elsewhere: the address may be another task's */
 		return close_poll(h, h->r->time, TO_UNKNOWN);
 	if (h->r->flags & KF_WOKEN)
-		return close_poll(h, h->r->time, TO_PENDING);
+		return close_poll_at(h, h->r->time, TO_PENDING, async_point(h));
 	if (f->freed || (f->kind && !h->kind) ||
 	    (h->has_state &&
 	     (references >= MAX_REFERENCES || (!references && !(h->state & ASYNC_TASK))))) {
@@ -461,7 +491,7 @@ static int async_return(struct hit *h)
 		else
 			outcome = TO_PENDING;
 	}
-	return close_poll(h, h->r->time, outcome);
+	return close_poll_at(h, h->r->time, outcome, outcome == TO_PENDING ? async_point(h) : 0);
 }
 
 /* run() was left by a panic. */

@@ -35,7 +35,7 @@ struct object_debug {
 };
 
 struct compiler {
-	struct attach *attach;
+	struct places_target target;
 	struct object_debug *objects;
 	size_t n_objects;
 	pthread_t thread;
@@ -50,9 +50,11 @@ struct compiler {
 	struct map hooked; /* its types whose polls are hooked */
 };
 
-static int read_attached(void *ctx, uint64_t addr, void *out, size_t len)
+static int read_target(void *ctx, uint64_t addr, void *out, size_t len)
 {
-	return attach_read(ctx, addr, out, len);
+	const struct places_target *target = ctx;
+
+	return target->read(target->ctx, addr, out, len);
 }
 
 static struct debug *debug_of(struct compiler *c, const struct attach_object *o)
@@ -67,7 +69,7 @@ static struct debug *debug_of(struct compiler *c, const struct attach_object *o)
 	if (!objects)
 		return NULL;
 	c->objects = objects;
-	int fd = attach_object_fd(c->attach, o);
+	int fd = c->target.object_fd(c->target.ctx, o);
 	if (fd >= 0 && debug_open(fd, o->finding.path, &d, NULL) < 0)
 		d = NULL;
 	objects[c->n_objects++] = (struct object_debug){.object = o, .debug = d};
@@ -143,8 +145,8 @@ static size_t compile(struct compiler *c, uint32_t number, const struct attach_k
 		return 0;
 	/* Only a runtime with ids has a place for them: Tokio. */
 	known = fk->id_offset ? cell_tokio(d, fk, &cell)
-			      : cell_async(d, fk, fk->vtable + k->object->bias, read_attached,
-					   c->attach, &cell);
+			      : cell_async(d, fk, fk->vtable + k->object->bias, read_target,
+					   &c->target, &cell);
 	if (!known || !compile_cell(c, d, &cell, k->object, first, &r.program))
 		return 0;
 	add_result(c, &r);
@@ -171,8 +173,8 @@ static void find_hooked(struct compiler *c, const struct attach_kind *kinds, siz
 static void *run(void *arg)
 {
 	struct compiler *c = arg;
-	const struct attach_kind *kinds;
-	size_t n = attach_kinds(c->attach, &kinds);
+	const struct attach_kind *kinds = c->target.kinds;
+	size_t n = c->target.n_kinds;
 	uint32_t first = 1;
 
 	/* The program is to have the processors, and the recorder. */
@@ -190,7 +192,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static void *places_begin(struct attach *a, bool futures)
+static void *places_begin(const struct places_target *target, bool futures)
 {
 	struct compiler *c = calloc(1, sizeof(*c));
 	sigset_t all, before;
@@ -198,7 +200,7 @@ static void *places_begin(struct attach *a, bool futures)
 
 	if (!c)
 		return NULL;
-	c->attach = a;
+	c->target = *target;
 	c->futures = futures;
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->done, NULL);

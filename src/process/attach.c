@@ -685,13 +685,17 @@ int attach_no_ring(struct attach *a, uint64_t *ret_events)
 			       ret_events);
 }
 
-int attach_read(const struct attach *a, uint64_t addr, void *out, size_t len)
+int attach_read(const void *attach, uint64_t addr, void *out, size_t len)
 {
+	const struct attach *a = attach;
+
 	return memory_read(&a->process, addr, out, len);
 }
 
-int attach_object_fd(const struct attach *a, const struct attach_object *o)
+int attach_object_fd(const void *attach, const struct attach_object *o)
 {
+	const struct attach *a = attach;
+
 	for (size_t i = 0; i < a->n_hooked; i++)
 		if (&a->hooked[i]->attach == o)
 			return elf_image_fd(a->hooked[i]->object->image);

@@ -99,10 +99,11 @@ uint64_t attach_total_ns(const struct attach *a);
 /* Gives the tasks of an agent kind a layout program (agent/ring.h), while the program runs.
  * -ENOSPC: there is no room for more; -ENOENT: the kind's polls aren't hooked. */
 int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_t n_words);
-/* Memory of the process; 0 or negative errno. Any thread may ask. */
-int attach_read(const struct attach *a, uint64_t addr, void *out, size_t len);
+/* For struct places_target, with the attach as its context.
+ * Memory of the process; 0 or negative errno. Any thread may ask. */
+int attach_read(const void *attach, uint64_t addr, void *out, size_t len);
 /* The file of an object, the attach's own file descriptor; -1: none. Any thread may ask. */
-int attach_object_fd(const struct attach *a, const struct attach_object *o);
+int attach_object_fd(const void *attach, const struct attach_object *o);
 /* So many events were dropped since no ring was free. */
 int attach_no_ring(struct attach *a, uint64_t *ret_events);
 

@@ -55,10 +55,25 @@ struct place_program {
 	uint32_t type_kind;
 };
 
+/* A program that starts waits so long for its layout programs: a short one has places, too. */
+#define PLACES_START_NS 300000000ull
+
+/* Whose kinds are compiled. All that it leads to stays as it is until the end; the functions are
+ * called by another thread. */
+struct places_target {
+	const struct attach_kind *kinds; /* a program's `kind` is an index into these */
+	size_t n_kinds;
+	/* The ELF file of an object, the callee's; negative: it can't be had. */
+	int (*object_fd)(const void *ctx, const struct attach_object *o);
+	/* The process' memory. 0 or negative errno. */
+	int (*read)(const void *ctx, uint64_t addr, void *out, size_t len);
+	const void *ctx;
+};
+
 struct places_ops {
-	/* Begins with the kinds of one process; NULL: out of memory. The attach must stay until the
-	 * end. `futures`: the programs list every future, not just the innermost of the program. */
-	void *(*begin)(struct attach *a, bool futures);
+	/* Begins with the kinds of one process; NULL: out of memory. `futures`: the programs list
+	 * every future, not just the innermost of the program. */
+	void *(*begin)(const struct places_target *target, bool futures);
 	/* 1: *ret is the next program; 0: none is ready; -ENODATA: there will be no more. */
 	int (*next)(void *compiler, struct place_program *ret);
 	/* Waits until all are ready, but at most so long. */

@@ -224,6 +224,20 @@ def test_as_the_agent(pollux, suite, tmp_path, package, program):
     assert families(reports[0]) == families(reports[1])
 
 
+@pytest.mark.parametrize("mode", ["launched", "attached"])
+def test_await_points_of_async_tasks(pollux, suite, trace, mode):
+    """Their lines, as the source has them; tests/tree compares Tokio's one by one."""
+    run = record(pollux, trace, mode, suite("smol-2.0", "debug"), "exchange")
+    report = driver.report(pollux, trace)
+    assert differences(run.truth, report) == []
+    lines = (builder.ROOT / "tests/targets/src/async_task/programs.rs").read_text().splitlines()
+    waits = [wait for wait in report["waits"] if wait["file"].endswith("programs.rs")]
+    channels = {(wait["family"].split("::")[-1], call) for wait in waits
+                for call in ("tx.send(", "rx.recv()") if call in lines[wait["line"] - 1]}
+    assert channels == {("producer", "tx.send("), ("consumer", "rx.recv()")}
+    assert sum(wait["wait_ns"]["count"] for wait in waits) > 100
+
+
 def test_killed(pollux, suite, tmp_path):
     """pollux is killed: nothing stays, the program does not notice, a next recording is whole."""
     with driver.Target(suite("tokio-1.54"), "multi_thread") as target:
