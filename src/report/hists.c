@@ -81,6 +81,7 @@ struct hists {
 	/* To struct stack_count; waits for locks by blocking calls and by system calls. */
 	struct map contended[2], spawns;
 	bool stacks_seen;
+	bool whole; /* the trace is read to its end */
 	struct seen_thread *threads;
 	size_t n_threads;
 	const struct hists_watch *watch;
@@ -356,6 +357,7 @@ int hists_make(struct trace_reader *r, const struct replay_filter *filter,
 		hists_free(h);
 		return ret;
 	}
+	h->whole = true;
 	*ret_hists = h;
 	return 0;
 }
@@ -520,7 +522,7 @@ static void place_title(const struct hists *h, struct buf *out, const struct pla
 void hists_text(const struct hists *h, struct buf *out, unsigned width, bool color)
 {
 	text_duration(out, h->totals.last_ns - h->base_ns);
-	if (h->totals.n_events) {
+	if (h->whole) {
 		buf_str(out, ", ");
 		text_count(out, h->totals.n_events);
 		buf_str(out, " events");
