@@ -34,15 +34,15 @@ static const struct import_ops *format_of(const struct input *in, const char *fr
 					  struct error *err)
 {
 	const struct import_ops *ops = from ? import_find(from) : NULL;
+	unsigned is = in->directory ? IMPORT_FOLDER : IMPORT_FILE;
 
-	if (ops && ops->needs_directory != in->directory) {
+	if (ops && !(ops->takes & is)) {
 		error_set(err, in->directory ? -EISDIR : -ENOTDIR, "%s is %s folder, and %s is %s",
 			  in->path, in->directory ? "a" : "no", ops->name, ops->what);
 		return NULL;
 	}
 	for (size_t i = 0; !ops && import_formats[i]; i++)
-		if (import_formats[i]->needs_directory == in->directory &&
-		    import_formats[i]->recognise(&in->head))
+		if (import_formats[i]->takes & is && import_formats[i]->recognise(&in->head))
 			ops = import_formats[i];
 	if (ops)
 		return ops;
@@ -78,6 +78,7 @@ static int one_file(const char *path, const struct import_options *opt, struct s
 	const struct import_ops *ops = format_of(&in, opt->from, err);
 	if (ops) {
 		s->input = in.path;
+		sink_machine(s, "", 0);
 		r = ops->read(&in, s, err);
 		sum->format = ops->name;
 		sum->bytes += in.offset;
@@ -107,6 +108,15 @@ static int tell_end(struct sink *s)
 	if (s->n_odd_syscalls)
 		sink_cover(s, "system calls", 0, s->n_odd_syscalls,
 			   "begins and ends that belong to no other were left out");
+	if (s->n_unnamed_syscalls)
+		sink_cover(
+			s, "names of system calls", 0, s->n_unnamed_syscalls,
+			"recorded on another kind of machine, which numbers them in its own way");
+	if (s->n_off_cpu || s->n_never_back)
+		sink_cover(s, "times off CPU", s->n_off_cpu, s->n_off_cpu + s->n_never_back,
+			   s->n_never_back ? "of the others it was not recorded when the thread "
+					     "ran again: perf does so with -a only"
+					   : "");
 	if (s->n_late)
 		sink_cover(s, "order of time", s->n_hits - s->n_late, s->n_hits,
 			   "some came so late that they were moved to a later time");

@@ -36,20 +36,22 @@ void import_summary_done(struct import_summary *s);
 
 /* What a file begins with, for those who have to recognise it. */
 struct import_head {
-	bool directory;	      /* then the bytes are those of its file "info" */
+	bool directory;	      /* then the bytes are those of its file "info", or else "data" */
 	const uint8_t *bytes; /* followed by a 0 that isn't counted */
 	size_t len;
 };
 #define IMPORT_HEAD_BYTES 65536u
 
+enum { IMPORT_FILE = 1, IMPORT_FOLDER = 2 };
+
 struct input;
 struct sink;
 
 struct import_ops {
-	const char *name;     /* "perf-script" */
-	const char *what;     /* for help: "the text of perf script" */
-	const char *item;     /* what n_items counts: "line", "record" */
-	bool needs_directory; /* it is a folder of files, not one file */
+	const char *name; /* "perf-script" */
+	const char *what; /* for help: "the text of perf script" */
+	const char *item; /* what n_items counts: "line", "record" */
+	unsigned takes;	  /* IMPORT_FILE, IMPORT_FOLDER, or both */
 	bool (*recognise)(const struct import_head *head);
 	/* Reads all of it into the sink. Negative errno with a sentence: nothing of use can be
 	 * made of it, or the trace can't be written. */

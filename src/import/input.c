@@ -17,13 +17,13 @@ static const uint64_t PROGRESS_BYTES = 4 << 20;
 /* Reads until so many bytes are there, or the file ends. */
 static void fill(struct input *in, size_t want)
 {
-	if (in->at + want > INPUT_BUFFER) {
+	if (in->at + want > in->room) {
 		memmove(in->data, in->data + in->at, in->n - in->at);
 		in->n -= in->at;
 		in->at = 0;
 	}
 	while (in->n - in->at < want && !in->ended) {
-		ssize_t n = read(in->fd, in->data + in->n, INPUT_BUFFER - in->n);
+		ssize_t n = read(in->fd, in->data + in->n, in->room - in->n);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -37,13 +37,14 @@ static void fill(struct input *in, size_t want)
 	in->data[in->n] = 0;
 }
 
-/* What a folder is says its file "info". */
+/* What a folder is says its file "info" or "data". */
 static int folder_head(struct input *in, struct error *err)
 {
 	struct input info;
 	struct error none = {0};
 
-	if (input_open_in(in, "info", &info, &none) < 0)
+	if (input_open_in(in, "info", &info, &none) < 0 &&
+	    input_open_in(in, "data", &info, &none) < 0)
 		return 0;
 	in->data = malloc(IMPORT_HEAD_BYTES + 1);
 	if (in->data) {
@@ -66,7 +67,7 @@ static int start(struct input *in, struct error *err)
 		return folder_head(in, err);
 	if (S_ISREG(st.st_mode))
 		in->size = (uint64_t)st.st_size;
-	in->data = malloc(INPUT_BUFFER + 1);
+	in->data = malloc(in->room + 1);
 	if (!in->data)
 		return error_set(err, -ENOMEM, "out of memory");
 	fill(in, IMPORT_HEAD_BYTES);
@@ -82,7 +83,8 @@ int input_open(const char *path, const struct import_options *opt, struct input 
 	       struct error *err)
 {
 	bool is_stdin = !strcmp(path, "-");
-	*ret = (struct input){.path = is_stdin ? "standard input" : path, .options = opt};
+	*ret = (struct input){
+		.path = is_stdin ? "standard input" : path, .options = opt, .room = INPUT_BUFFER};
 	ret->fd = is_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
 			   : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (ret->fd < 0)
@@ -93,11 +95,14 @@ int input_open(const char *path, const struct import_options *opt, struct input 
 	return r;
 }
 
-int input_open_in(const struct input *folder, const char *name, struct input *ret,
-		  struct error *err)
+int input_open_small(struct input *folder, const char *name, size_t room, struct input *ret,
+		     struct error *err)
 {
-	*ret = (struct input){.path = name, .options = folder->options};
-	ret->fd = openat(folder->fd, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW);
+	*ret = (struct input){
+		.path = name, .whole = folder, .options = folder->options, .room = room};
+	/* A pipe in the folder is none of the tool's: it must not be waited for. */
+	ret->fd =
+		openat(folder->fd, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK);
 	if (ret->fd < 0)
 		return error_sys(err, -errno, "cannot open %s/%s", folder->path, name);
 	int r = start(ret, err);
@@ -106,6 +111,11 @@ int input_open_in(const struct input *folder, const char *name, struct input *re
 	if (r < 0)
 		input_close(ret);
 	return r;
+}
+
+int input_open_in(struct input *folder, const char *name, struct input *ret, struct error *err)
+{
+	return input_open_small(folder, name, INPUT_BUFFER, ret, err);
 }
 
 void input_close(struct input *in)
@@ -125,11 +135,14 @@ void input_tell_progress(const struct input *in)
 
 static void take(struct input *in, size_t len)
 {
-	uint64_t before = in->offset / PROGRESS_BYTES;
+	struct input *of = in->whole ? in->whole : in;
+	uint64_t before = of->offset / PROGRESS_BYTES;
 	in->at += len;
 	in->offset += len;
-	if (in->offset / PROGRESS_BYTES != before)
-		input_tell_progress(in);
+	if (of != in)
+		of->offset += len;
+	if (of->offset / PROGRESS_BYTES != before && (of->size || !of->directory))
+		input_tell_progress(of);
 }
 
 /* The rest of a line that is too long. */
@@ -190,7 +203,7 @@ size_t input_left(const struct input *in)
 
 const uint8_t *input_peek(struct input *in, size_t len)
 {
-	if (len > INPUT_BUFFER)
+	if (len > in->room)
 		return NULL;
 	if (in->n - in->at < len)
 		fill(in, len);

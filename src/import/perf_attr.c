@@ -243,6 +243,8 @@ bool perf_sample_parse(struct perf_attrs *a, const uint8_t *body, size_t len,
 		skip_branches(&c, attr);
 	if (type & PERF_SAMPLE_REGS_USER)
 		read_registers(&c, attr->regs_user, ret);
+	if (a->no_registers)
+		ret->user_ip = ret->user_sp = ret->user_bp = 0;
 	if (type & PERF_SAMPLE_STACK_USER)
 		read_stack(&c, ret);
 	return cursor_ok(&c);

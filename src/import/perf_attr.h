@@ -28,6 +28,7 @@ struct perf_attrs {
 	size_t n;
 	struct map by_id; /* id to index + 1 */
 	size_t n_ids;
+	bool no_registers; /* they are of another machine: nothing can be unwound with them */
 };
 
 struct perf_sample {

@@ -1,14 +1,18 @@
 /*
- * A file of `perf record`, in both forms: the file with its header, attributes and features at
- * known offsets, and the stream that `perf record -o -` writes, where the same things are records.
+ * A file of `perf record`, in its three forms: the file with its header, attributes and features at
+ * known offsets; the stream that `perf record -o -` writes, where the same things are records; and
+ * the folder of `perf record --threads`, where "data" is such a file and data.0, data.1, ... hold
+ * the records of a processor (or several) each and nothing else.
  *
  * Records come sorted per processor only. perf marks rounds (PERF_RECORD_FINISHED_ROUND): what is
  * older than the latest time of the round before can be given out in order. What waits for that is
- * a copy of each record, bounded in number and bytes.
+ * a copy of each record, bounded in number and bytes. Files of a folder have no rounds; they are
+ * read at the same pace, and what waits is all that there is room for.
  *
  * Source: perf's tools/perf/Documentation/perf.data-file-format.txt and util/header.h.
  */
 #include "import/formats.h"
+#include "import/parts.h"
 #include "import/perf_data.h"
 
 #include "base/cleanup.h"
@@ -17,6 +21,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/perf_event.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,11 +44,18 @@ enum {
 	REC_COMPRESSED2 = 83,
 	FEAT_TRACING_DATA = 1,
 	FEAT_BUILD_ID = 2,
+	FEAT_ARCH = 6,
 	FEAT_EVENT_DESC = 12,
+	FEAT_DIR_FORMAT = 24,
 	FEAT_MAX = 256,
 	EVENT_UPDATE_NAME = 2,
+	DIR_VERSION = 1,
 	MISC_BUILD_ID_SIZE = 1 << 15,
 };
+
+static const uint64_t FEAT_NEEDED = 1ull << FEAT_TRACING_DATA | 1ull << FEAT_BUILD_ID |
+				    1ull << FEAT_ARCH | 1ull << FEAT_EVENT_DESC |
+				    1ull << FEAT_DIR_FORMAT;
 
 struct file_header {
 	char magic[8];
@@ -129,6 +141,22 @@ static int feature(struct perf_data *d, unsigned feat, const uint8_t *p, size_t 
 		build_ids(d, p, len);
 	} else if (feat == FEAT_EVENT_DESC) {
 		event_desc(d, p, len);
+	} else if (feat == FEAT_ARCH && len > 4) {
+		sink_machine(d->sink, (const char *)p + 4, len - 4);
+		d->attrs.no_registers = d->sink->machine[0] != 0;
+	} else if (feat == FEAT_DIR_FORMAT) {
+		uint64_t version = 0;
+		memcpy(&version, p, len < sizeof(version) ? len : sizeof(version));
+		if (version != DIR_VERSION)
+			return error_set(d->err, -ENOTSUP,
+					 "%s was made by a newer perf: it is a folder of version "
+					 "%" PRIu64,
+					 d->in->path, version);
+		if (!d->in_parts)
+			perf_doubt(d,
+				   "the records beside the file: the folder that it is in is the "
+				   "recording",
+				   NULL);
 	}
 	return r == -ENOMEM ? r : 0;
 }
@@ -184,6 +212,8 @@ static int wait_in_order(struct perf_data *d, const struct record *r, const uint
 	memcpy(w.bytes, bytes, r->size);
 	if (s.time > d->max_ns)
 		d->max_ns = s.time;
+	if (s.time > d->stream->max_ns)
+		d->stream->max_ns = s.time;
 	int code = order_put(&d->order, &w);
 	if (code < 0)
 		free(w.bytes);
@@ -233,49 +263,50 @@ static void on_event_update(struct perf_data *d, const uint8_t *body, size_t len
 static int one_record(struct perf_data *d, const uint8_t *bytes, bool plain);
 
 /* What came out of decompression and is whole. */
-static int plain_records(struct perf_data *d)
+static int plain_records(struct perf_data *d, struct perf_stream *s)
 {
 	size_t at = 0;
 	struct record r;
 	int code = 0;
 
-	while (code == 0 && d->plain_n - at >= sizeof(r)) {
-		memcpy(&r, d->plain + at, sizeof(r));
+	while (code == 0 && s->plain_n - at >= sizeof(r)) {
+		memcpy(&r, s->plain + at, sizeof(r));
 		if (r.size < sizeof(r))
 			return error_set(d->err, -EBADMSG,
 					 "what was compressed in record %" PRIu64 " is broken",
 					 d->n_records);
-		if (r.size > d->plain_n - at)
+		if (r.size > s->plain_n - at)
 			break;
-		code = one_record(d, d->plain + at, true);
+		code = one_record(d, s->plain + at, true);
 		at += r.size;
 	}
-	memmove(d->plain, d->plain + at, d->plain_n - at);
-	d->plain_n -= at;
+	memmove(s->plain, s->plain + at, s->plain_n - at);
+	s->plain_n -= at;
 	return code;
 }
 
 static int on_compressed(struct perf_data *d, const uint8_t *body, size_t len)
 {
+	struct perf_stream *s = d->stream;
 	ZSTD_inBuffer in = {body, len, 0};
 	size_t before;
 
-	if (!d->zstd)
-		d->zstd = ZSTD_createDStream();
-	if (!d->plain)
-		d->plain = malloc(ZSTD_ROOM);
-	if (!d->zstd || !d->plain)
+	if (!s->zstd)
+		s->zstd = ZSTD_createDStream();
+	if (!s->plain)
+		s->plain = malloc(ZSTD_ROOM);
+	if (!s->zstd || !s->plain)
 		return -ENOMEM;
 	do {
-		ZSTD_outBuffer out = {d->plain, ZSTD_ROOM, d->plain_n};
+		ZSTD_outBuffer out = {s->plain, ZSTD_ROOM, s->plain_n};
 		before = out.pos;
-		size_t r = ZSTD_decompressStream(d->zstd, &out, &in);
+		size_t r = ZSTD_decompressStream(s->zstd, &out, &in);
 		if (ZSTD_isError(r))
 			return error_set(d->err, -EBADMSG, "record %" PRIu64 ": %s", d->n_records,
 					 ZSTD_getErrorName(r));
 		bool more = out.pos > before;
-		d->plain_n = out.pos;
-		int code = plain_records(d);
+		s->plain_n = out.pos;
+		int code = plain_records(d, s);
 		if (code < 0)
 			return code;
 		if (!more && in.pos == in.size)
@@ -292,11 +323,12 @@ static int behind(struct perf_data *d, uint64_t size, const uint8_t **ret, uint8
 	if (!own)
 		return -ENOMEM;
 	for (uint64_t at = 0; at < size;) {
-		size_t part = size - at < INPUT_BUFFER ? (size_t)(size - at) : INPUT_BUFFER;
-		const uint8_t *p = input_bytes(d->in, part);
+		size_t part =
+			size - at < INPUT_SMALL_BUFFER ? (size_t)(size - at) : INPUT_SMALL_BUFFER;
+		const uint8_t *p = input_bytes(d->stream->in, part);
 		if (!p) {
 			free(own);
-			d->cut = true;
+			d->stream->cut = true;
 			return -EBADMSG;
 		}
 		memcpy(own + at, p, part);
@@ -342,14 +374,14 @@ static int one_record(struct perf_data *d, const uint8_t *bytes, bool plain)
 	case REC_FINISHED_ROUND:
 		size = d->round_ns;
 		d->round_ns = d->max_ns;
-		return give_until(d, size);
+		return d->in_parts ? 0 : give_until(d, size);
 	case REC_AUXTRACE:
 		size = 0;
 		if (len >= 8)
 			memcpy(&size, body, 8);
 		perf_doubt(d, "a trace of the processor's own, which is stepped over", NULL);
-		if (!plain && !input_skip(d->in, size))
-			d->cut = true;
+		if (!plain && !input_skip(d->stream->in, size))
+			d->stream->cut = true;
 		return 0;
 	case REC_EVENT_UPDATE:
 		on_event_update(d, body, len);
@@ -373,35 +405,47 @@ static int one_record(struct perf_data *d, const uint8_t *bytes, bool plain)
 	}
 }
 
-/* Records up to `end`, an offset, or as long as there are some. */
-static int records(struct perf_data *d, uint64_t end)
+/* 1; 0: the stream has no more. */
+static int next_record(struct perf_data *d, struct perf_stream *s)
 {
 	struct record r;
-	int code = 0;
 
-	while (code == 0 && d->in->offset < end) {
-		const uint8_t *p = input_peek(d->in, sizeof(r));
-		if (!p) {
-			d->cut = input_left(d->in) > 0 || end != UINT64_MAX;
-			break;
-		}
-		memcpy(&r, p, sizeof(r));
-		/* Zeros behind the end of a file that was not closed. */
-		if (r.size < sizeof(r)) {
-			d->cut = true;
-			break;
-		}
-		p = input_bytes(d->in, r.size);
-		if (!p) {
-			d->cut = true;
-			break;
-		}
-		code = one_record(d, p, false);
+	d->stream = s;
+	if (s->in->offset >= s->end)
+		return 0;
+	const uint8_t *p = input_peek(s->in, sizeof(r));
+	if (!p) {
+		s->cut = input_left(s->in) > 0 || s->end != UINT64_MAX;
+		return s->in->code;
 	}
-	return code < 0 ? code : d->in->code;
+	memcpy(&r, p, sizeof(r));
+	/* Zeros behind the end of a file that was not closed. */
+	if (r.size < sizeof(r) || !(p = input_bytes(s->in, r.size))) {
+		s->cut = true;
+		return s->in->code;
+	}
+	int code = one_record(d, p, false);
+	return code < 0 ? code : 1;
 }
 
-/* ---- the two forms ---- */
+static int all_records(struct perf_data *d, struct perf_stream *s)
+{
+	int r;
+
+	while ((r = next_record(d, s)) > 0)
+		;
+	return r;
+}
+
+static void stream_done(struct perf_stream *s)
+{
+	ZSTD_freeDStream(s->zstd);
+	free(s->plain);
+	s->zstd = NULL;
+	s->plain = NULL;
+}
+
+/* ---- the file and the stream ---- */
 
 static int section(struct perf_data *d, uint64_t offset, uint64_t size, uint8_t **ret)
 {
@@ -471,7 +515,7 @@ static int file_features(struct perf_data *d, const struct file_header *h)
 			break;
 		}
 		memcpy(where, place, 16);
-		if (feat != FEAT_TRACING_DATA && feat != FEAT_BUILD_ID && feat != FEAT_EVENT_DESC)
+		if (feat >= 64 || !(FEAT_NEEDED >> feat & 1))
 			continue;
 		if (section(d, where[0], where[1], &p) < 0)
 			perf_doubt(d, "a feature of the file that can't be read", NULL);
@@ -481,7 +525,7 @@ static int file_features(struct perf_data *d, const struct file_header *h)
 	return r;
 }
 
-static int read_file(struct perf_data *d, const struct file_header *h)
+static int read_file(struct perf_data *d, struct perf_stream *s, const struct file_header *h)
 {
 	if (!d->in->size)
 		return error_set(d->err, -ESPIPE,
@@ -499,14 +543,13 @@ static int read_file(struct perf_data *d, const struct file_header *h)
 	if (h->data.offset < d->in->offset || !input_skip(d->in, h->data.offset - d->in->offset))
 		return error_set(d->err, -EBADMSG, "%s: its data lie outside of the file",
 				 d->in->path);
-	uint64_t end = UINT64_MAX;
-	if (h->data.size && !__builtin_add_overflow(h->data.offset, h->data.size, &end) &&
-	    end > d->in->size)
-		d->cut = true;
-	return records(d, end);
+	if (h->data.size && !__builtin_add_overflow(h->data.offset, h->data.size, &s->end) &&
+	    s->end > d->in->size)
+		s->cut = true;
+	return all_records(d, s);
 }
 
-static int read_forms(struct perf_data *d)
+static int read_forms(struct perf_data *d, struct perf_stream *s)
 {
 	const uint8_t *p = input_peek(d->in, 16);
 	uint64_t size;
@@ -523,14 +566,92 @@ static int read_forms(struct perf_data *d)
 	memcpy(&size, p + 8, 8);
 	if (size == 16) {
 		input_bytes(d->in, 16);
-		return records(d, UINT64_MAX);
+		return all_records(d, s);
 	}
 	struct file_header h;
 	p = input_bytes(d->in, sizeof(h));
 	if (!p || size < sizeof(h))
 		return error_set(d->err, -EBADMSG, "%s is cut within its header", d->in->path);
 	memcpy(&h, p, sizeof(h));
-	return read_file(d, &h);
+	return read_file(d, s, &h);
+}
+
+static void tell_cut(struct perf_data *d, const struct perf_stream *s)
+{
+	d->number = d->n_records;
+	if (s->cut && d->in_parts)
+		perf_doubt(d, "the end of a file: it is cut:", s->in->path);
+	else if (s->cut)
+		perf_doubt(d, "the end of the file: it is cut", NULL);
+}
+
+static int read_one(struct perf_data *d, struct input *in)
+{
+	struct perf_stream s = {.in = in, .end = UINT64_MAX};
+
+	d->in = in;
+	d->stream = &s;
+	int r = read_forms(d, &s);
+	if (r == 0)
+		tell_cut(d, &s);
+	stream_done(&s);
+	return r;
+}
+
+/* ---- the folder ---- */
+
+static int read_part(struct perf_data *d, struct part *p)
+{
+	struct perf_stream *s = p->user;
+
+	if (!s)
+		s = p->user = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->in = &p->in;
+	s->end = UINT64_MAX;
+	int r = next_record(d, s);
+	p->reached_ns = s->max_ns;
+	p->done = r <= 0;
+	if (r == 0)
+		tell_cut(d, s);
+	else if (r < 0 && r == p->in.code)
+		error_sys(d->err, r, "cannot read %s/%s", p->in.whole->path, p->name);
+	return r < 0 ? r : 0;
+}
+
+static int read_folder(struct perf_data *d, struct input *in)
+{
+	_cleanup_free_ char *path = NULL;
+	struct input data;
+	struct parts parts;
+	struct part *p;
+	int r = parts_open(in, "data.", "", &parts, d->err);
+
+	if (r < 0)
+		return r;
+	r = input_open_in(in, "data", &data, d->err);
+	if (r == 0) {
+		/* What is said of it names the folder, too. */
+		if (asprintf(&path, "%s/data", in->path) >= 0)
+			data.path = path;
+		in->size = data.size;
+		for (size_t i = 0; i < parts.n; i++)
+			in->size += parts.v[i]->in.size;
+		d->in_parts = parts.n > 0;
+		r = read_one(d, &data);
+		while (r == 0 && (p = parts_next(&parts)))
+			r = read_part(d, p);
+		input_close(&data);
+		d->in = in;
+	}
+	for (size_t i = 0; i < parts.n; i++) {
+		if (parts.v[i]->user)
+			stream_done(parts.v[i]->user);
+		free(parts.v[i]->user);
+	}
+	parts_close(&parts);
+	return r;
 }
 
 static void tell(struct perf_data *d)
@@ -541,20 +662,17 @@ static void tell(struct perf_data *d)
 	if (n_all)
 		sink_cover(d->sink, "files with symbols", n_read, n_all,
 			   n_read < n_all ? "the others are gone, changed, or no ELF files" : "");
-	d->number = d->n_records;
-	if (d->cut)
-		perf_doubt(d, "the end of the file: it is cut", NULL);
 }
 
 static int read_data(struct input *in, struct sink *sink, struct error *err)
 {
-	struct perf_data d = {.in = in, .sink = sink, .err = err};
+	struct perf_data d = {.sink = sink, .err = err};
 	int r = -ENOMEM;
 
 	order_init(&d.order, sizeof(struct waiting), MAX_WAITING);
 	d.symbols = perf_symbols_new(&sink->frames);
 	if (d.symbols)
-		r = read_forms(&d);
+		r = in->directory ? read_folder(&d, in) : read_one(&d, in);
 	if (r == 0)
 		r = give_until(&d, UINT64_MAX);
 	if (r == 0)
@@ -574,21 +692,20 @@ static int read_data(struct input *in, struct sink *sink, struct error *err)
 	perf_symbols_free(d.symbols);
 	perf_formats_done(&d.formats);
 	perf_attrs_done(&d.attrs);
-	ZSTD_freeDStream(d.zstd);
-	free(d.plain);
 	return r;
 }
 
 static bool recognise(const struct import_head *head)
 {
-	return !head->directory && head->len >= 8 &&
+	return head->len >= 8 &&
 	       (!memcmp(head->bytes, "PERFILE", 7) || !memcmp(head->bytes, "2ELIFREP", 8));
 }
 
 const struct import_ops import_perf_data = {
 	.name = "perf-data",
-	.what = "a file of perf record",
+	.what = "a file or folder of perf record",
 	.item = "record",
+	.takes = IMPORT_FILE | IMPORT_FOLDER,
 	.recognise = recognise,
 	.read = read_data,
 };

@@ -19,8 +19,20 @@ struct record {
 };
 _Static_assert(sizeof(struct record) == 8, "perf_event_header");
 
-struct perf_data {
+/* One file of records: the recording's only one, or one of a folder's. */
+struct perf_stream {
 	struct input *in;
+	uint64_t end; /* offset; UINT64_MAX: as long as there are some */
+	ZSTD_DStream *zstd;
+	uint8_t *plain; /* decompressed, ZSTD_ROOM */
+	size_t plain_n;
+	bool cut;
+	uint64_t max_ns; /* the latest time in it so far */
+};
+
+struct perf_data {
+	struct input *in;	    /* the file with the header */
+	struct perf_stream *stream; /* that is being read */
 	struct sink *sink;
 	struct perf_attrs attrs;
 	struct perf_formats formats;
@@ -30,10 +42,7 @@ struct perf_data {
 	uint64_t round_ns, max_ns; /* of the round before; of all so far */
 	uint64_t n_records, n_known;
 	uint64_t number; /* of the record at hand */
-	ZSTD_DStream *zstd;
-	uint8_t *plain; /* decompressed, ZSTD_ROOM */
-	size_t plain_n;
-	bool cut;
+	bool in_parts;	 /* files that were written at the same time: no rounds */
 	struct error *err;
 };
 

@@ -73,6 +73,8 @@ static void tracepoint(struct perf_text group, struct perf_text name, struct per
 		ret->what = PE_SYS_ENTER;
 	} else if (named && (ret->syscall = named_syscall(&name, "sys_exit_")) >= 0) {
 		ret->what = PE_SYS_EXIT;
+	} else if (perf_text_is(&group, "sched") && perf_text_is(&name, "sched_switch")) {
+		ret->what = PE_SWITCH;
 	} else if (group.len < sizeof(ret->provider) && name.len < sizeof(ret->name)) {
 		memcpy(ret->provider, group.p, group.len);
 		memcpy(ret->name, name.p, name.len);

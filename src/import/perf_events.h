@@ -14,6 +14,7 @@ enum perf_event_what {
 	PE_SYS_ENTER,
 	PE_SYS_EXIT,
 	PE_SAMPLE,
+	PE_SWITCH,
 };
 
 struct perf_event {
@@ -25,7 +26,7 @@ struct perf_event {
 	const struct provider_probe *probes[PROVIDER_MAX_ARGS + 1];
 };
 
-/* "sdt_tokio:task_poll_begin", "cycles/freq=999/", "cpu-clock:u", "raw_syscalls:sys_enter". */
+/* "sdt_tokio:task_poll_begin", "cycles/freq=999/", "cpu-clock:u", "sched:sched_switch". */
 void perf_event_classify(const char *name, size_t len, struct perf_event *ret);
 /* A probe that was hit with so many arguments, NULL: there is none with so few. Arguments beyond
  * those that are known don't count. */

@@ -111,7 +111,10 @@ static bool ids_before(const char *line, const char *end, struct perf_head *ret)
 	uint64_t v;
 	if (!tid || !digits(tid, end, &v) || v > UINT32_MAX)
 		return false;
-	ret->tid = (uint32_t)v;
+	/* -1: the thread is gone already, but for its last switch. */
+	bool gone = v == 1 && tid > line && tid[-1] == '-';
+	tid -= gone;
+	ret->tid = gone ? UINT32_MAX : (uint32_t)v;
 	ret->pid = 0;
 	if (tid > line && tid[-1] == '/') {
 		const char *pid = digits_before(line, tid - 1);
@@ -125,9 +128,12 @@ static bool ids_before(const char *line, const char *end, struct perf_head *ret)
 	const char *comm_end = spaces_before(line, tid), *comm = line;
 	while (comm < comm_end && is_space(*comm))
 		comm++;
-	/* ":4711": perf knows no name of the thread. */
-	if (comm < comm_end && *comm == ':' && digits_before(comm, comm_end) == comm + 1)
-		comm = comm_end;
+	/* ":4711", ":-1": perf knows no name of the thread. */
+	if (comm < comm_end && *comm == ':') {
+		const char *number = digits_before(comm, comm_end);
+		if (number && number - comm == (comm[1] == '-' ? 2 : 1))
+			comm = comm_end;
+	}
 	ret->comm = (struct perf_text){comm, (size_t)(comm_end - comm)};
 	return true;
 }

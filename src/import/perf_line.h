@@ -18,7 +18,7 @@ struct perf_text {
 /* "tokio worker 0  4920/4921 [001]   746.150187:  1001001 sdt_tokio:task_poll_begin: (55ea) a=7" */
 struct perf_head {
 	struct perf_text comm; /* trimmed; empty if the thread has none (":436557") */
-	uint32_t pid, tid;     /* pid 0: not told */
+	uint32_t pid, tid;     /* pid 0: not told; tid UINT32_MAX: of one that is gone */
 	uint64_t time;
 	uint64_t period;	/* 0: not told */
 	struct perf_text event; /* "sdt_tokio:task_poll_begin", without the colon behind it */

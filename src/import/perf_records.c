@@ -4,6 +4,7 @@
  * include/uapi/linux/perf_event.h of the kernel.
  */
 #include "import/perf_data.h"
+#include "import/perf_switch.h"
 
 #include "base/cursor.h"
 
@@ -130,6 +131,7 @@ static bool syscall_hit(struct perf_data *d, const struct perf_sample *s, struct
 	if (!number)
 		number = perf_format_field(f, "__syscall_nr");
 	h->what = is_exit ? HIT_SYS_EXIT : HIT_SYS_ENTER;
+	h->sub = e->syscall < 0;
 	h->args[0] = (uint64_t)e->syscall;
 	if ((e->syscall < 0 && !perf_field_number(number, s->raw, s->raw_len, &h->args[0])) ||
 	    (is_exit &&
@@ -140,6 +142,26 @@ static bool syscall_hit(struct perf_data *d, const struct perf_sample *s, struct
 	if (h->args[0] > UINT16_MAX)
 		h->args[0] = UINT16_MAX;
 	return true;
+}
+
+static int on_sched_switch(struct perf_data *d, const struct perf_sample *s)
+{
+	const struct perf_format *f = s->attr->format;
+	struct import_thread *t = NULL;
+	struct perf_switch sw;
+	uint64_t state;
+
+	if (!perf_field_number(perf_format_field(f, "prev_pid"), s->raw, s->raw_len, &sw.prev) ||
+	    !perf_field_number(perf_format_field(f, "prev_state"), s->raw, s->raw_len, &state) ||
+	    !perf_field_number(perf_format_field(f, "next_pid"), s->raw, s->raw_len, &sw.next)) {
+		perf_doubt(d, "a sample shorter than its format says:", f->name);
+		return 0;
+	}
+	sw.why = perf_switch_why(state);
+	d->n_known++;
+	if (perf_is_thread(s->tid))
+		t = sink_thread(d->sink, s->pid, s->tid, "", 0);
+	return d->sink->code ? d->sink->code : perf_switch_hit(d->sink, t, s->time, &sw);
 }
 
 static const char *event_name(const struct perf_attr *a)
@@ -163,6 +185,8 @@ static int on_sample(struct perf_data *d, const uint8_t *body, size_t len)
 		perf_doubt(d, "an event without a meaning here:", event_name(s.attr));
 		return 0;
 	}
+	if (e->what == PE_SWITCH)
+		return on_sched_switch(d, &s);
 	struct import_thread *t = sink_thread(d->sink, s.pid, s.tid, "", 0);
 	if (!t)
 		return d->sink->code;
@@ -252,12 +276,18 @@ static int on_fork_exit(struct perf_data *d, const struct record *r, const uint8
 
 	cursor_init(&c, body, len);
 	uint32_t pid = cursor_u32(&c), parent = cursor_u32(&c), tid = cursor_u32(&c);
-	cursor_u32(&c);
+	uint32_t parent_tid = cursor_u32(&c);
 	uint64_t time = cursor_u64(&c);
 	if (!cursor_ok(&c))
 		return 0;
-	if (r->type == PERF_RECORD_FORK)
-		return perf_symbols_fork(d->symbols, pid, parent);
+	if (r->type == PERF_RECORD_FORK) {
+		/* A thread is called as the one that made it, until it says otherwise. */
+		const struct import_thread *by = map_get(&d->sink->threads, parent, parent_tid);
+		int code = pid == parent && by && by->comm_len
+				   ? sink_comm(d->sink, pid, tid, by->comm, by->comm_len)
+				   : 0;
+		return code < 0 ? code : perf_symbols_fork(d->symbols, pid, parent);
+	}
 	struct import_thread *t = map_get(&d->sink->threads, pid, tid);
 	if (!t || !t->told)
 		return 0;
@@ -280,6 +310,26 @@ static int on_lost(struct perf_data *d, const uint8_t *body, size_t len)
 	if (!t)
 		return d->sink->code;
 	const struct hit h = {.order.time = where.time, .thread = t, .what = HIT_LOST, .args = {n}};
+	return sink_hit(d->sink, &h);
+}
+
+/* perf record --switch-events: of one thread each. */
+static int on_switch(struct perf_data *d, const struct record *r, const struct perf_sample *where)
+{
+	bool out = r->misc & PERF_RECORD_MISC_SWITCH_OUT;
+
+	if (!perf_is_thread(where->tid))
+		return 0;
+	struct import_thread *t = sink_thread(d->sink, where->pid, where->tid, "", 0);
+	if (!t)
+		return d->sink->code;
+	const struct hit h = {
+		.order.time = where->time,
+		.thread = t,
+		.what = out ? HIT_OFF_CPU : HIT_ON_CPU,
+		.sub = r->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT ? TX_PREEMPTED : TX_SLEEPING,
+	};
+	d->n_known++;
 	return sink_hit(d->sink, &h);
 }
 
@@ -306,6 +356,10 @@ int perf_record(struct perf_data *d, const uint8_t *bytes)
 		return on_fork_exit(d, &r, body, len);
 	case PERF_RECORD_LOST:
 		return on_lost(d, body, len);
+	case PERF_RECORD_SWITCH:
+	case PERF_RECORD_SWITCH_CPU_WIDE:
+		perf_trailer_parse(&d->attrs, body, len, &where);
+		return on_switch(d, &r, &where);
 	default:
 		return 0;
 	}

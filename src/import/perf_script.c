@@ -7,6 +7,7 @@
 #include "import/formats.h"
 #include "import/input.h"
 #include "import/perf_events.h"
+#include "import/perf_switch.h"
 #include "import/sink.h"
 
 #include "base/cleanup.h"
@@ -211,6 +212,7 @@ static bool syscall_args(struct script *s, const struct perf_event *e, struct pe
 	if (number > UINT16_MAX)
 		number = UINT16_MAX;
 	s->hit.what = is_exit ? HIT_SYS_EXIT : HIT_SYS_ENTER;
+	s->hit.sub = e->syscall < 0;
 	s->hit.args[0] = number;
 	s->hit.args[1] = result;
 	return true;
@@ -228,8 +230,16 @@ static bool sample(struct script *s, const struct perf_event *e, const struct pe
 	return true;
 }
 
-/* "PERF_RECORD_LOST lost 5", "PERF_RECORD_EXIT(12:13):(12:12)": what perf script prints of records
- * that are no samples, if it was asked to. */
+/* "PERF_RECORD_LOST lost 5", "PERF_RECORD_EXIT(12:13):(12:12)", "PERF_RECORD_SWITCH OUT preempt":
+ * what perf script prints of records that are no samples, if it was asked to. */
+static bool is_other_record(const struct perf_head *h)
+{
+	const struct perf_text *event = &h->event;
+	return perf_text_starts(event, "PERF_RECORD_LOST") ||
+	       perf_text_starts(event, "PERF_RECORD_EXIT") ||
+	       (perf_text_starts(event, "PERF_RECORD_SWITCH") && perf_is_thread(h->tid));
+}
+
 static bool other_record(struct script *s, const struct perf_head *h)
 {
 	struct perf_text rest = h->rest;
@@ -249,7 +259,14 @@ static bool other_record(struct script *s, const struct perf_head *h)
 		s->hit.what = HIT_EXIT;
 		return true;
 	}
-	return false;
+	bool out = perf_text_starts(&rest, "OUT");
+	if (!out && !perf_text_starts(&rest, "IN")) {
+		doubt(s, "a switch of threads that does not say which way", NULL);
+		return false;
+	}
+	s->hit.what = out ? HIT_OFF_CPU : HIT_ON_CPU;
+	s->hit.sub = perf_text_starts(&rest, "OUT preempt") ? TX_PREEMPTED : TX_SLEEPING;
+	return true;
 }
 
 /* "PERF_RECORD_MMAP2 8/8: [0x55d0(0x1000) @ 0 fe:00 5 0]: r-xp /home/u/app": the first code that a
@@ -264,6 +281,20 @@ static void mmap_record(struct script *s, const struct perf_head *h)
 	struct import_process *p = sink_process(s->sink, h->pid, NULL, 0);
 	if (p && !p->exe)
 		sink_process(s->sink, h->pid, path, (size_t)(h->rest.p + h->rest.len - path));
+}
+
+static int switch_line(struct script *s, const struct perf_head *h)
+{
+	struct import_thread *t = NULL;
+	struct perf_switch sw;
+
+	if (!perf_switch_parse(&h->rest, &sw)) {
+		doubt(s, "a switch of threads that does not say of which", NULL);
+		return 0;
+	}
+	if (perf_is_thread(h->tid))
+		t = sink_thread(s->sink, h->pid, h->tid, h->comm.p, h->comm.len);
+	return s->sink->code ? s->sink->code : perf_switch_hit(s->sink, t, h->time, &sw);
 }
 
 static int head_line(struct script *s, const struct perf_head *h)
@@ -281,8 +312,7 @@ static int head_line(struct script *s, const struct perf_head *h)
 	s->cut = false;
 	if (is_record) {
 		mmap_record(s, h);
-		if (!perf_text_starts(&h->event, "PERF_RECORD_LOST") &&
-		    !perf_text_starts(&h->event, "PERF_RECORD_EXIT"))
+		if (!is_other_record(h))
 			return s->sink->code;
 	} else {
 		e = event_of(s, &h->event);
@@ -292,6 +322,8 @@ static int head_line(struct script *s, const struct perf_head *h)
 			doubt(s, "an event without a meaning here:", &h->event);
 			return 0;
 		}
+		if (e->what == PE_SWITCH)
+			return switch_line(s, h);
 	}
 	struct import_thread *thread = sink_thread(s->sink, h->pid, h->tid, h->comm.p, h->comm.len);
 	if (!thread)
@@ -308,6 +340,16 @@ static int head_line(struct script *s, const struct perf_head *h)
 	return 0;
 }
 
+/* "# arch : aarch64" */
+static void header_line(struct script *s, const char *line, size_t len)
+{
+	static const char arch[] = "# arch : ";
+	const struct perf_text t = {line, len};
+
+	if (perf_text_starts(&t, arch))
+		sink_machine(s->sink, line + sizeof(arch) - 1, len - (sizeof(arch) - 1));
+}
+
 static int one_line(struct script *s, const char *line, size_t len)
 {
 	struct perf_head h;
@@ -320,8 +362,10 @@ static int one_line(struct script *s, const char *line, size_t len)
 		s->in_stack = false;
 		return finish(s);
 	}
-	if (line[0] == '#')
+	if (line[0] == '#') {
+		header_line(s, line, len);
 		return 0;
+	}
 	if (line[0] == '\t' && s->in_stack) {
 		stack_line(s, line, len);
 		return 0;
@@ -394,6 +438,7 @@ const struct import_ops import_perf_script = {
 	.name = "perf-script",
 	.what = "the text that perf script prints",
 	.item = "line",
+	.takes = IMPORT_FILE,
 	.recognise = recognise,
 	.read = read_script,
 };

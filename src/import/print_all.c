@@ -163,6 +163,7 @@ const struct import_ops import_print_all = {
 	.name = "print-all",
 	.what = "the output of tokio-dtrace's print-all",
 	.item = "line",
+	.takes = IMPORT_FILE,
 	.recognise = recognise,
 	.read = read_print,
 };

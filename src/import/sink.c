@@ -78,6 +78,7 @@ void sink_done(struct sink *s)
 		free(e->value);
 	}
 	free(s->active);
+	map_done(&s->away);
 	map_done(&s->threads);
 	map_done(&s->processes);
 	providers_free(s->providers);
@@ -85,6 +86,15 @@ void sink_done(struct sink *s)
 	names_done(&s->strings);
 	order_done(&s->order);
 	doubts_done(&s->doubts);
+}
+
+void sink_machine(struct sink *s, const char *name, size_t len)
+{
+	len = strnlen(name, len < sizeof(s->machine) ? len : sizeof(s->machine) - 1);
+	bool same = len == 6 && !memcmp(name, "x86_64", 6);
+	memset(s->machine, 0, sizeof(s->machine));
+	if (!same)
+		memcpy(s->machine, name, len);
 }
 
 /* ---- who ---- */
@@ -276,6 +286,12 @@ static int give_probe(struct sink *s, const struct hit *h)
 	return pass(s, &ev);
 }
 
+/* Numbers of system calls are x86-64's in a trace; those of other machines have no name. */
+static bool is_named(const struct sink *s, const struct hit *h)
+{
+	return !h->sub || !s->machine[0];
+}
+
 static int give_sys_exit(struct sink *s, const struct hit *h)
 {
 	struct import_thread *t = h->thread;
@@ -288,12 +304,98 @@ static int give_sys_exit(struct sink *s, const struct hit *h)
 		return 0;
 	}
 	struct trace_event ev = event_of(h, TE_SYSCALL);
-	ev.arg = (uint16_t)number;
+	ev.arg = is_named(s, h) ? (uint16_t)number : UINT16_MAX;
+	s->n_unnamed_syscalls += !is_named(s, h);
 	ev.task = h->args[1];
 	ev.value = ev.time - t->syscall_ns;
 	t->syscall = SINK_NO_SYSCALL;
 	return pass(s, &ev);
 }
+
+/* ---- times off CPU ---- */
+
+/* As with what pollux records itself they are a stream beside the thread's other events: importers
+ * may have read the thread's calls to their end before. */
+static int tell_beside(struct sink *s, struct import_thread *t, struct trace_event *ev)
+{
+	if (!t->stream) {
+		const struct trace_thread told = {.process = t->process->index,
+						  .tid = t->tid,
+						  .stream_of = t->index + 1,
+						  .name = ""};
+		int r = trace_writer_thread(s->writer, &told, &ev->thread);
+		if (r < 0)
+			return failed(s, r);
+		t->stream = ev->thread + 1;
+	}
+	ev->thread = t->stream - 1;
+	return sink_event(s, ev);
+}
+
+static int give_on_cpu(struct sink *s, struct import_thread *t, uint64_t time)
+{
+	struct trace_event ev = {.time = time,
+				 .type = TE_OFF_CPU,
+				 .kind = TRACE_KIND_NONE,
+				 .arg = t->off_why,
+				 .task = t->off_syscall,
+				 .value = time - t->off_ns};
+	/* Of two who tell of the same switch the second says nothing. */
+	if (!t->off_ns || time < t->off_ns)
+		return 0;
+	t->off_ns = 0;
+	s->n_off_cpu++;
+	return tell_beside(s, t, &ev);
+}
+
+static int leave_cpu(struct sink *s, const struct hit *h)
+{
+	struct import_thread *t = h->thread;
+	uint64_t number = h->args[0];
+
+	/* The kernel's records of switches tell each coming back, the tracepoint may be recorded
+	 * of some threads only. */
+	if (t->off_ns && !number)
+		return 0;
+	s->n_never_back += t->off_ns != 0;
+	t->off_ns = h->sub < TX_N ? h->order.time : 0;
+	t->off_why = h->sub;
+	bool named = t->syscall != SINK_NO_SYSCALL && t->syscall_named;
+	t->off_syscall = named ? t->syscall + 1 : 0;
+	if (!number)
+		return 0;
+	map_remove(&s->away, number, 0);
+	return t->off_ns ? map_put(&s->away, number, 0, t) : 0;
+}
+
+static int give_off_cpu(struct sink *s, const struct hit *h)
+{
+	int r = h->thread ? leave_cpu(s, h) : 0;
+	struct import_thread *other =
+		r == 0 && h->args[1] ? map_remove(&s->away, h->args[1], 0) : NULL;
+	return other ? give_on_cpu(s, other, h->order.time) : r;
+}
+
+/* Who came and who left is not known now. */
+static void forget_switches(struct sink *s)
+{
+	for (size_t i = 0; i < s->n_active; i++)
+		s->active[i]->off_ns = 0;
+	map_done(&s->away);
+}
+
+static int give_lost_switches(struct sink *s, const struct hit *h)
+{
+	struct trace_event ev = {.time = h->order.time,
+				 .type = TE_LOST,
+				 .kind = TRACE_KIND_NONE,
+				 .value = h->args[0]};
+	forget_switches(s);
+	s->n_lost += ev.value;
+	return tell_beside(s, h->thread, &ev);
+}
+
+/* ---- losses ---- */
 
 /* perf loses what its buffer of a processor can't hold, whatever threads ran there, and names the
  * one that ran when there was room again. So the state of all is in doubt; the number is told once.
@@ -304,6 +406,7 @@ static int give_lost(struct sink *s, const struct hit *h)
 	int r = 0;
 
 	ev.value = h->args[0];
+	forget_switches(s);
 	s->n_lost += ev.value;
 	r = pass(s, &ev);
 	ev.value = 0;
@@ -337,7 +440,7 @@ static int give(struct sink *s, const struct hit *h)
 {
 	struct trace_event ev;
 
-	if (!h->thread->active && make_active(s, h->thread) < 0)
+	if (h->thread && !h->thread->active && make_active(s, h->thread) < 0)
 		return -ENOMEM;
 
 	switch (h->what) {
@@ -346,6 +449,7 @@ static int give(struct sink *s, const struct hit *h)
 	case HIT_SYS_ENTER:
 		s->n_odd_syscalls += h->thread->syscall != SINK_NO_SYSCALL;
 		h->thread->syscall = (uint32_t)h->args[0];
+		h->thread->syscall_named = is_named(s, h);
 		h->thread->syscall_ns = h->order.time;
 		return 0;
 	case HIT_SYS_EXIT:
@@ -363,6 +467,12 @@ static int give(struct sink *s, const struct hit *h)
 		return pass(s, &ev);
 	case HIT_EXEC:
 		return providers_forget(s->providers, h->thread->process->index);
+	case HIT_OFF_CPU:
+		return give_off_cpu(s, h);
+	case HIT_ON_CPU:
+		return give_on_cpu(s, h->thread, h->order.time);
+	case HIT_LOST_SWITCHES:
+		return give_lost_switches(s, h);
 	}
 	return 0;
 }

@@ -26,8 +26,13 @@ struct import_thread {
 	uint32_t index, tid;
 	uint32_t syscall; /* number of the one that it is in, SINK_NO_SYSCALL: none */
 	uint64_t syscall_ns;
-	bool told;   /* the trace knows of it */
-	bool active; /* something happened on it since the last loss */
+	uint64_t off_ns;      /* off its CPU since then; 0: on it, or not known */
+	uint32_t off_syscall; /* number + 1 of the system call that it was in then, 0: none */
+	uint16_t off_why;
+	uint32_t stream;    /* its times off CPU: index + 1, 0: none yet */
+	bool syscall_named; /* its number is x86-64's */
+	bool told;	    /* the trace knows of it */
+	bool active;	    /* something happened on it since the last loss */
 	uint32_t comm_len;
 	char comm[SINK_COMM_BYTES];
 	void *user; /* the importer's own, freed with it */
@@ -35,12 +40,18 @@ struct import_thread {
 
 enum hit_what {
 	HIT_PROBE = 1,
-	HIT_SYS_ENTER, /* args: number */
-	HIT_SYS_EXIT,  /* args: number, result */
+	HIT_SYS_ENTER, /* args: number; sub 1: as the kernel of the recorded machine counts them */
+	HIT_SYS_EXIT,  /* args: number, result; sub as above */
 	HIT_SAMPLE,    /* sub: enum trace_sample; args: weight */
 	HIT_LOST,      /* args: how many, of whatever threads: a buffer is a processor's */
 	HIT_EXIT,      /* of the thread */
 	HIT_EXEC,      /* the process began anew */
+	/* The thread leaves its CPU. sub: enum trace_off_cpu, or TX_N: for good; args, as
+	 * sched_switch tells them, or 0: the kernel's own number for the thread, and for the one
+	 * that comes in its place. thread may be NULL: only the other is of interest. */
+	HIT_OFF_CPU,
+	HIT_ON_CPU,	   /* and it comes back */
+	HIT_LOST_SWITCHES, /* args: how many of those two, of whatever threads */
 };
 
 /* Something that happened on a thread, before it is put in order. */
@@ -57,12 +68,14 @@ struct hit {
 struct sink {
 	struct trace_writer *writer;
 	const char *input; /* name of the file */
+	char machine[16];  /* on which it was recorded, as uname calls it; empty: as this one */
 	struct doubts doubts;
 	struct frames frames;
 	struct names strings;
 	struct order order;
 	struct providers *providers;
 	struct map processes, threads; /* by pid; by (pid, tid) */
+	struct map away;	       /* threads off their CPU, by the kernel's number for them */
 	struct import_thread **active; /* threads on which something happened since the last loss */
 	size_t n_active, active_cap;
 	uint32_t n_threads, n_told;
@@ -70,12 +83,16 @@ struct sink {
 	uint64_t given_ns; /* what was taken out of the order last */
 	uint64_t n_items;  /* set by the importers as they go */
 	uint64_t n_events, n_lost, n_late;
-	uint64_t n_hits, n_odd_syscalls;
+	uint64_t n_hits, n_odd_syscalls, n_unnamed_syscalls;
+	uint64_t n_off_cpu, n_never_back;
 	uint64_t n_undrained, drain_mark_ns;
 	uint64_t round_events; /* n_events at the last round */
 	uint64_t first_ns, last_ns;
 	int code; /* of the writer, sticky */
 };
+
+/* On what it was recorded: nothing changes if it is a machine such as this. */
+void sink_machine(struct sink *s, const char *name, size_t len);
 
 int sink_init(struct sink *s, struct trace_writer *w, bool rounds, struct error *err);
 void sink_done(struct sink *s);

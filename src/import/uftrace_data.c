@@ -1,7 +1,8 @@
 /*
  * A folder that `uftrace record` has made: "info" (header and words), "task.txt" (sessions and
- * threads), for each thread TID.dat with records of 16 bytes, for each session sid-ID.map (what was
- * mapped where) and for each object NAME.sym.
+ * threads), for each thread TID.dat with records of 16 bytes, for each processor perf-cpuN.dat with
+ * context switches, for each session sid-ID.map (what was mapped where) and for each object
+ * NAME.sym.
  *
  *     u64 time; u64 with bits 0-1 type, 2 more (arguments follow), 3-5 magic 5, 6-15 depth, 16-63
  *     address
@@ -13,6 +14,7 @@
 #include "import/input.h"
 #include "import/perf_line.h"
 #include "import/uftrace_calls.h"
+#include "import/uftrace_switches.h"
 
 #include "base/cleanup.h"
 #include "binary/debug.h"
@@ -483,7 +485,6 @@ static int read_thread(struct folder *d, const struct thread *t)
 		r = error_sys(d->err, in.code, "cannot read %s/%s", d->in->path, name);
 	if (r == 0 && !p && input_left(&in))
 		doubt(d, "the cut end of", name);
-	d->in->offset += in.offset;
 	input_close(&in);
 	return r;
 }
@@ -528,6 +529,8 @@ static int read_folder(struct input *in, struct sink *sink, struct error *err)
 		if (in->options && in->options->progress)
 			in->options->progress(in->options->progress_ctx, i + 1, n);
 	}
+	if (r >= 0)
+		r = uftrace_switches_read(sink, in, err);
 	calls_stats(d.calls, &stats);
 	if (r >= 0 && !stats.n_calls)
 		r = error_set(err, -EBADMSG, "%s: no call in it is understood", in->path);
@@ -549,7 +552,7 @@ const struct import_ops import_uftrace_data = {
 	.name = "uftrace-data",
 	.what = "a folder of uftrace record",
 	.item = "record",
-	.needs_directory = true,
+	.takes = IMPORT_FOLDER,
 	.recognise = recognise,
 	.read = read_folder,
 };

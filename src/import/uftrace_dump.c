@@ -11,6 +11,7 @@
 #include "import/input.h"
 #include "import/perf_line.h"
 #include "import/uftrace_calls.h"
+#include "import/uftrace_switches.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -89,19 +90,28 @@ struct dump {
 	uint32_t tid; /* whose calls are read */
 	uint32_t pid; /* of the first thread */
 	bool any;     /* a thread is being read */
-	bool in_perf; /* in a file of the kernel's events */
-	uint64_t n_events;
+	struct uftrace_switches switches;
+	uint64_t n_switches, n_events;
 };
+
+static int event_line(struct dump *d, const struct dump_line *l)
+{
+	d->n_events++;
+	if (!uftrace_switches_known(&l->name))
+		return 0;
+	d->n_switches++;
+	struct import_thread *t = sink_thread(d->sink, d->pid ? d->pid : l->tid, l->tid, "", 0);
+	return t ? uftrace_switches_add(&d->switches, t, l->time, &l->name, d->in->n_lines)
+		 : d->sink->code;
+}
 
 static int call_line(struct dump *d, struct dump_line *l)
 {
 	bool entry = perf_text_is(&l->what, "entry"), exit = perf_text_is(&l->what, "exit");
 	uint64_t n, at = d->in->n_lines;
 
-	if (perf_text_is(&l->what, "event")) {
-		d->n_events++;
-		return 0;
-	}
+	if (perf_text_is(&l->what, "event"))
+		return event_line(d, l);
 	if (!d->any || d->tid != l->tid) {
 		if (!d->pid)
 			d->pid = l->tid;
@@ -138,16 +148,11 @@ static int one_line(struct dump *d, const char *line, size_t len)
 	if (!len || perf_text_starts(&t, "uftrace file header"))
 		return 0;
 	if (perf_text_starts(&t, "reading ")) {
-		d->in_perf = perf_text_starts(&t, "reading perf-");
-		d->any = d->in_perf ? d->any : false;
+		d->any = false;
 		return 0;
 	}
 	if (!line_parse(line, len, &l)) {
 		sink_doubt(d->sink, "no line of uftrace dump", NULL, 0, d->in->n_lines);
-		return 0;
-	}
-	if (d->in_perf) {
-		d->n_events++;
 		return 0;
 	}
 	return call_line(d, &l);
@@ -164,6 +169,7 @@ static int read_dump(struct input *in, struct sink *sink, struct error *err)
 	if (!d.calls)
 		return error_set(err, -ENOMEM, "out of memory");
 	sink->rounds = false;
+	uftrace_switches_init(&d.switches, sink);
 	while ((r = input_line(in, &line, &len)) > 0) {
 		r = one_line(&d, line, len);
 		if (r < 0)
@@ -178,9 +184,12 @@ static int read_dump(struct input *in, struct sink *sink, struct error *err)
 			      "%s: no line of it is a call as uftrace dump prints it", in->path);
 	if (r >= 0)
 		r = calls_finish(d.calls);
-	if (r >= 0 && d.n_events)
-		r = sink_cover(sink, "events of the kernel", 0, d.n_events,
-			       "context switches that uftrace recorded beside the calls");
+	if (r >= 0)
+		r = uftrace_switches_give(&d.switches);
+	if (r >= 0 && d.n_events > d.n_switches)
+		r = sink_cover(sink, "events beside the calls", d.n_switches, d.n_events,
+			       "only context switches have a meaning here");
+	uftrace_switches_done(&d.switches);
 	calls_free(d.calls);
 	return r < 0 ? r : 0;
 }
@@ -207,6 +216,7 @@ const struct import_ops import_uftrace_dump = {
 	.name = "uftrace-dump",
 	.what = "the text of uftrace dump",
 	.item = "line",
+	.takes = IMPORT_FILE,
 	.recognise = recognise,
 	.read = read_dump,
 };

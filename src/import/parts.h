@@ -1,0 +1,35 @@
+/*
+ * Files of one folder that were written at the same time, each nearly in order of time, read as
+ * one: whichever is furthest behind comes next. Private to this room.
+ */
+#ifndef POLLUX_IMPORT_PARTS_H
+#define POLLUX_IMPORT_PARTS_H
+
+#include "import/input.h"
+
+#define PARTS_MAX 4096u
+
+struct part {
+	struct input in;
+	uint64_t reached_ns; /* set by the reader: the latest time that it met in it */
+	bool done;	     /* set by the reader: there is no more of it */
+	char name[32];
+	void *user; /* the reader's own */
+};
+
+struct parts {
+	struct part **v;
+	size_t n;
+	struct part *at; /* goes on until it has reached this time */
+	uint64_t until_ns;
+};
+
+/* Opens all files that have a number between the two ("perf-cpu" 0 ".dat"); there may be gaps, and
+ * none at all. */
+int parts_open(struct input *folder, const char *begin, const char *end, struct parts *ret,
+	       struct error *err);
+void parts_close(struct parts *m);
+/* The file to read from; NULL: all are done. */
+struct part *parts_next(struct parts *m);
+
+#endif
