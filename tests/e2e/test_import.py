@@ -2,6 +2,7 @@
 saw of the same run, and with what the program counted."""
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -87,11 +88,23 @@ def tasks_and_polls(pollux, trace):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_one_run_is_the_same_by_pollux_and_by_perf(pollux, suite, probes, tmp_path, program,
                                                    backend):
+    compare_one_run(pollux, suite, probes, tmp_path, program, backend)
+
+
+@pytest.mark.parametrize("how", [["--threads"], ["--threads=package"], ["--threads", "-z"]],
+                         ids="".join)
+def test_a_folder_of_perf_record_is_one_recording(pollux, suite, probes, tmp_path, how):
+    data = compare_one_run(pollux, suite, probes, tmp_path, "multi_thread", "agent", *how)
+    parts = [part for part in data.glob("data.*") if part.stat().st_size]
+    assert parts, "perf wrote everything into one file"
+
+
+def compare_one_run(pollux, suite, probes, tmp_path, program, backend, *options):
     target = suite("probes-tokio2chrome", "bfd")
     own, data, text = tmp_path / "own.plx", tmp_path / "perf.data", tmp_path / "perf.txt"
     probes.sdt(target)
     # -a: on its way through two execs perf sometimes misses a probe otherwise.
-    probes.perf("record", "-q", "-a", "-e", "sdt_tokio:*", "-m", "4M", "-o", data, "--",
+    probes.perf("record", "-q", "-a", *options, "-e", "sdt_tokio:*", "-m", "4M", "-o", data, "--",
                 pollux, "record", "--backend", backend, "-o", own, "--", target, program)
     # In microseconds the end of a task's poll and the begin of its next, on another CPU, may tie.
     text.write_text(probes.perf("script", "--ns", "-i", data).stdout)
@@ -101,6 +114,85 @@ def test_one_run_is_the_same_by_pollux_and_by_perf(pollux, suite, probes, tmp_pa
         trace = tmp_path / f"{name}.plx"
         import_into(pollux, trace, recording)
         assert tasks_and_polls(pollux, trace) == expected, name
+    return data
+
+
+def times_off_cpu(pollux, trace):
+    """[(end, tid, why, ns)] in order of time."""
+    result = driver.run(pollux, "print", "--event", "off_cpu", "--format",
+                        "{clock} {tid} {outcome} {ns}", trace)
+    assert result.returncode == 0, result.stderr
+    rows = [line.split() for line in result.stdout.splitlines()]
+    return sorted((int(end), int(tid), why, int(ns)) for end, tid, why, ns in rows)
+
+
+def coverage(pollux, trace, item):
+    (one,) = [c for c in report(pollux, trace)["coverage"] if c["item"] == item]
+    return one
+
+
+def near(one, others, why):
+    """The time off CPU that two clocks and two tracers tell of: a millisecond apart at most."""
+    return any(abs(one[0] - o[0]) < 1e6 and one[1] == o[1] and why(one[2]) == why(o[2]) and
+               abs(one[3] - o[3]) < 1e6 for o in others)
+
+
+@pytest.mark.parametrize("how", ["sched_switch", "switch-events"])
+def test_times_off_cpu_are_those_that_pollux_saw(pollux, suite, probes, tmp_path, how):
+    own, data, text = tmp_path / "own.plx", tmp_path / "perf.data", tmp_path / "perf.txt"
+    events = ["-e", "sched:sched_switch"] if how == "sched_switch" else \
+        ["-e", "dummy:u", "--switch-events"]
+    probes.perf("record", "-q", "-a", "-k", "CLOCK_MONOTONIC", *events, "-m", "4M", "-o", data,
+                "--", pollux, "record", "--sched", "-o", own, "--", suite(), "system_calls")
+    text.write_text(probes.perf("script", "--ns", "--show-switch-events", "-i", data).stdout)
+    expected = times_off_cpu(pollux, own)
+    threads = {tid for _, tid, _, _ in expected}
+    assert len(expected) > 100
+    # The kernel's records of switches don't say how a thread sleeps.
+    why = (lambda w: w) if how == "sched_switch" else (lambda w: w == "preempted")
+    for name, recording in (("text", text), ("data", data)):
+        trace = tmp_path / f"{name}.plx"
+        import_into(pollux, trace, recording)
+        told = [t for t in times_off_cpu(pollux, trace) if t[1] in threads and
+                expected[0][0] < t[0] <= expected[-1][0]]
+        assert told, name
+        assert [t for t in told if not near(t, expected, why)] == [], name
+        # What perf did not record is not there, but counted.
+        missed = [t for t in expected[1:] if not near(t, told, why)]
+        covered = coverage(pollux, trace, "times off CPU")
+        assert len(missed) <= covered["total"] - covered["seen"] + len(threads), name
+
+
+def test_switches_of_uftrace(pollux, tmp_path):
+    """Against a pairing of what uftrace itself says of the same recording."""
+    if not shutil.which("uftrace"):
+        pytest.skip("no uftrace here")
+    program, folder, dump = tmp_path / "runtime", tmp_path / "data", tmp_path / "dump.txt"
+    subprocess.run(["cc", "-pg", "-O0", "-g", "-pthread", "-o", str(program),
+                    str(RUNTIME / "runtime.c")], check=True)
+    subprocess.run(["uftrace", "record", "-d", str(folder), "--no-pager", "--no-libcall",
+                    str(program), "40"], check=True, capture_output=True)
+    dump.write_text(subprocess.run(["uftrace", "dump", "-d", str(folder)], check=True,
+                                   capture_output=True, text=True).stdout)
+    away, expected, lines = {}, [], []
+    for line in dump.read_text().splitlines():
+        found = re.match(r"(\d+)\.(\d{9}) +(\d+): \[event\] linux:sched-(in|out)(.*)", line)
+        if found:
+            seconds, ns, tid, way, rest = found.groups()
+            lines.append((int(seconds) * 10**9 + int(ns), int(tid), way, rest))
+    for when, tid, way, rest in sorted(lines):
+        if way == "out":
+            away[tid] = when, "preempted" if rest.startswith(" (pre-empted)") else "sleeping"
+        elif tid in away:
+            since, why = away.pop(tid)
+            expected.append((when, tid, why, when - since))
+    assert len(expected) > 50
+    for name, recording in (("folder", folder), ("text", dump)):
+        trace = tmp_path / f"{name}.plx"
+        import_into(pollux, trace, recording)
+        assert times_off_cpu(pollux, trace) == sorted(expected), name
+        covered = coverage(pollux, trace, "times off CPU")
+        assert covered["seen"] == covered["total"] == len(expected), name
 
 
 def test_machines_of_async_std(pollux, probes, tmp_path):
