@@ -210,12 +210,14 @@ const uint8_t *input_peek(struct input *in, size_t len)
 	return in->n - in->at < len ? NULL : (const uint8_t *)in->data + in->at;
 }
 
-const uint8_t *input_bytes(struct input *in, size_t len)
+uint8_t *input_bytes(struct input *in, size_t len)
 {
-	const uint8_t *p = input_peek(in, len);
-	if (p)
-		take(in, len);
-	return p;
+	size_t at = input_peek(in, len) ? in->at : SIZE_MAX;
+
+	if (at == SIZE_MAX)
+		return NULL;
+	take(in, len);
+	return (uint8_t *)in->data + at;
 }
 
 bool input_skip(struct input *in, uint64_t len)

@@ -51,9 +51,9 @@ void input_close(struct input *in);
 /* The next line without its end; it stays until the next call. 1, 0 at the end, or negative errno.
  */
 int input_line(struct input *in, const char **ret_line, size_t *ret_len);
-/* Exactly len bytes, at most what the buffer holds, which stay until the next call; NULL if there
- * are not so many: then input_left() is how many, or in->code says why. */
-const uint8_t *input_bytes(struct input *in, size_t len);
+/* Exactly len bytes, at most what the buffer holds, which stay, and may be changed, until the next
+ * call; NULL if there are not so many: then input_left() is how many, or in->code says why. */
+uint8_t *input_bytes(struct input *in, size_t len);
 /* Without taking them. */
 const uint8_t *input_peek(struct input *in, size_t len);
 size_t input_left(const struct input *in);

@@ -112,7 +112,7 @@ void perf_attr_prepare(struct perf_attr *a, const struct perf_formats *formats)
 
 /* ---- samples ---- */
 
-static struct perf_attr *attr_of(struct perf_attrs *a, const uint8_t *body, size_t len)
+static struct perf_attr *attr_of(const struct perf_attrs *a, const uint8_t *body, size_t len)
 {
 	static const uint64_t before_id[] = {PERF_SAMPLE_IP, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
 					     PERF_SAMPLE_ADDR};
@@ -195,46 +195,71 @@ static void skip_branches(struct cursor *c, const struct perf_attr *attr)
 		cursor_bytes(c, (size_t)n * 24);
 }
 
-bool perf_sample_parse(struct perf_attrs *a, const uint8_t *body, size_t len,
+/* What stands before the raw data. */
+static bool parse_front(struct cursor *c, const struct perf_attr *attr, struct perf_sample *ret)
+{
+	uint64_t type = attr->sample_type;
+
+	*ret = (struct perf_sample){.attr = attr, .period = attr->period};
+	if (type & PERF_SAMPLE_IDENTIFIER)
+		cursor_u64(c);
+	if (type & PERF_SAMPLE_IP)
+		ret->ip = cursor_u64(c);
+	if (type & PERF_SAMPLE_TID) {
+		ret->pid = cursor_u32(c);
+		ret->tid = cursor_u32(c);
+	}
+	if (type & PERF_SAMPLE_TIME)
+		ret->time = cursor_u64(c);
+	if (type & PERF_SAMPLE_ADDR)
+		cursor_u64(c);
+	if (type & PERF_SAMPLE_ID)
+		cursor_u64(c);
+	if (type & PERF_SAMPLE_STREAM_ID)
+		cursor_u64(c);
+	if (type & PERF_SAMPLE_CPU)
+		cursor_u64(c);
+	if (type & PERF_SAMPLE_PERIOD)
+		ret->period = cursor_u64(c);
+	if (type & PERF_SAMPLE_READ)
+		skip_read(c, attr->read_format);
+	if (type & PERF_SAMPLE_CALLCHAIN) {
+		uint64_t n = cursor_u64(c);
+		if (n > cursor_left(c) / 8)
+			return false;
+		ret->chain = cursor_bytes(c, n * 8);
+		ret->n_chain = n < MAX_CHAIN ? (size_t)n : MAX_CHAIN;
+	}
+	return cursor_ok(c);
+}
+
+bool perf_sample_places(const struct perf_attrs *a, const uint8_t *body, size_t len,
+			size_t *ret_ids, size_t *ret_raw)
+{
+	const struct perf_attr *attr = attr_of(a, body, len);
+	struct perf_sample s;
+	struct cursor c;
+
+	cursor_init(&c, body, len);
+	if (!attr || !parse_front(&c, attr, &s))
+		return false;
+	uint64_t type = attr->sample_type;
+	size_t ids = (type & PERF_SAMPLE_IDENTIFIER ? 8 : 0) + (type & PERF_SAMPLE_IP ? 8 : 0);
+	*ret_ids = type & PERF_SAMPLE_TID ? ids : len;
+	*ret_raw = type & PERF_SAMPLE_RAW ? (size_t)(c.at - body) : len;
+	return true;
+}
+
+bool perf_sample_parse(const struct perf_attrs *a, const uint8_t *body, size_t len,
 		       struct perf_sample *ret)
 {
 	struct cursor c;
-	struct perf_attr *attr = attr_of(a, body, len);
+	const struct perf_attr *attr = attr_of(a, body, len);
 
-	if (!attr)
+	cursor_init(&c, body, len);
+	if (!attr || !parse_front(&c, attr, ret))
 		return false;
 	uint64_t type = attr->sample_type;
-	*ret = (struct perf_sample){.attr = attr, .period = attr->period};
-	cursor_init(&c, body, len);
-	if (type & PERF_SAMPLE_IDENTIFIER)
-		cursor_u64(&c);
-	if (type & PERF_SAMPLE_IP)
-		ret->ip = cursor_u64(&c);
-	if (type & PERF_SAMPLE_TID) {
-		ret->pid = cursor_u32(&c);
-		ret->tid = cursor_u32(&c);
-	}
-	if (type & PERF_SAMPLE_TIME)
-		ret->time = cursor_u64(&c);
-	if (type & PERF_SAMPLE_ADDR)
-		cursor_u64(&c);
-	if (type & PERF_SAMPLE_ID)
-		cursor_u64(&c);
-	if (type & PERF_SAMPLE_STREAM_ID)
-		cursor_u64(&c);
-	if (type & PERF_SAMPLE_CPU)
-		cursor_u64(&c);
-	if (type & PERF_SAMPLE_PERIOD)
-		ret->period = cursor_u64(&c);
-	if (type & PERF_SAMPLE_READ)
-		skip_read(&c, attr->read_format);
-	if (type & PERF_SAMPLE_CALLCHAIN) {
-		uint64_t n = cursor_u64(&c);
-		if (n > cursor_left(&c) / 8)
-			return false;
-		ret->chain = cursor_bytes(&c, n * 8);
-		ret->n_chain = n < MAX_CHAIN ? (size_t)n : MAX_CHAIN;
-	}
 	if (type & PERF_SAMPLE_RAW) {
 		ret->raw_len = cursor_u32(&c);
 		ret->raw = cursor_bytes(&c, ret->raw_len);
@@ -248,6 +273,19 @@ bool perf_sample_parse(struct perf_attrs *a, const uint8_t *body, size_t len,
 	if (type & PERF_SAMPLE_STACK_USER)
 		read_stack(&c, ret);
 	return cursor_ok(&c);
+}
+
+size_t perf_trailer_bytes(const struct perf_attrs *a)
+{
+	static const uint64_t there[] = {PERF_SAMPLE_TID,	PERF_SAMPLE_TIME,
+					 PERF_SAMPLE_ID,	PERF_SAMPLE_CPU,
+					 PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_IDENTIFIER};
+	size_t n = 0;
+
+	if (a->n && a->v[0].flags & SAMPLE_ID_ALL)
+		for (size_t i = 0; i < sizeof(there) / sizeof(there[0]); i++)
+			n += a->v[0].sample_type & there[i] ? 8 : 0;
+	return n;
 }
 
 void perf_trailer_parse(const struct perf_attrs *a, const uint8_t *body, size_t len,

@@ -14,6 +14,7 @@
 #include "import/formats.h"
 #include "import/parts.h"
 #include "import/perf_data.h"
+#include "import/perf_swap.h"
 
 #include "base/cleanup.h"
 #include "base/cursor.h"
@@ -31,41 +32,9 @@
 #define MAX_SECTION ((uint64_t)256 << 20)
 #define ZSTD_ROOM (256u << 10)
 
-/* Records that perf itself adds, and features: see the head. */
-enum {
-	REC_ATTR = 64,
-	REC_TRACING_DATA = 66,
-	REC_BUILD_ID = 67,
-	REC_FINISHED_ROUND = 68,
-	REC_AUXTRACE = 71,
-	REC_EVENT_UPDATE = 78,
-	REC_FEATURE = 80,
-	REC_COMPRESSED = 81,
-	REC_COMPRESSED2 = 83,
-	FEAT_TRACING_DATA = 1,
-	FEAT_BUILD_ID = 2,
-	FEAT_ARCH = 6,
-	FEAT_EVENT_DESC = 12,
-	FEAT_DIR_FORMAT = 24,
-	FEAT_MAX = 256,
-	EVENT_UPDATE_NAME = 2,
-	DIR_VERSION = 1,
-	MISC_BUILD_ID_SIZE = 1 << 15,
-};
-
-static const uint64_t FEAT_NEEDED = 1ull << FEAT_TRACING_DATA | 1ull << FEAT_BUILD_ID |
-				    1ull << FEAT_ARCH | 1ull << FEAT_EVENT_DESC |
-				    1ull << FEAT_DIR_FORMAT;
-
-struct file_header {
-	char magic[8];
-	uint64_t size, attr_size;
-	struct {
-		uint64_t offset, size;
-	} attrs, data, event_types;
-	uint64_t features[4];
-};
-_Static_assert(sizeof(struct file_header) == 104, "perf_file_header");
+static const uint64_t PERF_FEAT_NEEDED =
+	1ull << PERF_FEAT_TRACING_DATA | 1ull << PERF_FEAT_BUILD_ID | 1ull << PERF_FEAT_ARCH |
+	1ull << PERF_FEAT_EVENT_DESC | 1ull << PERF_FEAT_DIR_FORMAT;
 
 struct waiting {
 	struct order_item order;
@@ -89,7 +58,7 @@ static void build_ids(struct perf_data *d, const uint8_t *p, size_t len)
 		/* Header, pid, 20 bytes of build-id, their number, padding; the name. */
 		if (r.size > len || r.size <= 36)
 			return;
-		size_t id_len = r.misc & MISC_BUILD_ID_SIZE ? p[32] : PERF_BUILD_ID_MAX;
+		size_t id_len = r.misc & PERF_MISC_BUILD_ID_SIZE ? p[32] : PERF_BUILD_ID_MAX;
 		const char *name = (const char *)p + 36;
 		if (id_len <= PERF_BUILD_ID_MAX)
 			perf_symbols_build_id(d->symbols, name, strnlen(name, r.size - 36u), p + 12,
@@ -129,25 +98,27 @@ static void event_desc(struct perf_data *d, const uint8_t *p, size_t len)
 	}
 }
 
-static int feature(struct perf_data *d, unsigned feat, const uint8_t *p, size_t len)
+static int feature(struct perf_data *d, unsigned feat, uint8_t *p, size_t len)
 {
 	int r = 0;
 
-	if (feat == FEAT_TRACING_DATA) {
+	if (d->swap)
+		perf_swap_feature(feat, p, len);
+	if (feat == PERF_FEAT_TRACING_DATA) {
 		r = perf_formats_read(&d->formats, p, len);
 		if (r == -EBADMSG)
 			perf_doubt(d, "formats of tracepoints that are broken", NULL);
-	} else if (feat == FEAT_BUILD_ID) {
+	} else if (feat == PERF_FEAT_BUILD_ID) {
 		build_ids(d, p, len);
-	} else if (feat == FEAT_EVENT_DESC) {
+	} else if (feat == PERF_FEAT_EVENT_DESC) {
 		event_desc(d, p, len);
-	} else if (feat == FEAT_ARCH && len > 4) {
+	} else if (feat == PERF_FEAT_ARCH && len > 4) {
 		sink_machine(d->sink, (const char *)p + 4, len - 4);
 		d->attrs.no_registers = d->sink->machine[0] != 0;
-	} else if (feat == FEAT_DIR_FORMAT) {
+	} else if (feat == PERF_FEAT_DIR_FORMAT) {
 		uint64_t version = 0;
 		memcpy(&version, p, len < sizeof(version) ? len : sizeof(version));
-		if (version != DIR_VERSION)
+		if (version != PERF_DIR_VERSION)
 			return error_set(d->err, -ENOTSUP,
 					 "%s was made by a newer perf: it is a folder of version "
 					 "%" PRIu64,
@@ -255,12 +226,19 @@ static void on_event_update(struct perf_data *d, const uint8_t *body, size_t len
 
 	cursor_init(&c, body, len);
 	uint64_t type = cursor_u64(&c), id = cursor_u64(&c);
-	if (cursor_ok(&c) && type == EVENT_UPDATE_NAME)
+	if (cursor_ok(&c) && type == PERF_EVENT_UPDATE_NAME)
 		set_name(perf_attrs_by_id(&d->attrs, id), (const char *)c.at,
 			 strnlen((const char *)c.at, cursor_left(&c)));
 }
 
-static int one_record(struct perf_data *d, const uint8_t *bytes, bool plain);
+static int one_record(struct perf_data *d, uint8_t *bytes, bool plain);
+
+static struct record head_of(const struct perf_data *d, const uint8_t *bytes)
+{
+	struct record r;
+	memcpy(&r, bytes, sizeof(r));
+	return d->swap ? perf_swap_head(r) : r;
+}
 
 /* What came out of decompression and is whole. */
 static int plain_records(struct perf_data *d, struct perf_stream *s)
@@ -270,7 +248,7 @@ static int plain_records(struct perf_data *d, struct perf_stream *s)
 	int code = 0;
 
 	while (code == 0 && s->plain_n - at >= sizeof(r)) {
-		memcpy(&r, s->plain + at, sizeof(r));
+		r = head_of(d, s->plain + at);
 		if (r.size < sizeof(r))
 			return error_set(d->err, -EBADMSG,
 					 "what was compressed in record %" PRIu64 " is broken",
@@ -315,7 +293,7 @@ static int on_compressed(struct perf_data *d, const uint8_t *body, size_t len)
 }
 
 /* Bytes in the stream behind a record that says so. */
-static int behind(struct perf_data *d, uint64_t size, const uint8_t **ret, uint8_t **ret_own)
+static int behind(struct perf_data *d, uint64_t size, uint8_t **ret)
 {
 	if (size > MAX_SECTION)
 		return -EBADMSG;
@@ -334,48 +312,49 @@ static int behind(struct perf_data *d, uint64_t size, const uint8_t **ret, uint8
 		memcpy(own + at, p, part);
 		at += part;
 	}
-	*ret = *ret_own = own;
+	*ret = own;
 	return 0;
 }
 
 static int on_tracing_data(struct perf_data *d, const uint8_t *body, size_t len)
 {
-	_cleanup_free_ uint8_t *own = NULL;
-	const uint8_t *p;
+	_cleanup_free_ uint8_t *p = NULL;
 	uint32_t size;
 
 	if (len < 4)
 		return 0;
 	memcpy(&size, body, 4);
-	int r = behind(d, ((uint64_t)size + 7) & ~7ull, &p, &own);
-	return r < 0 ? (r == -EBADMSG ? 0 : r) : feature(d, FEAT_TRACING_DATA, p, size);
+	int r = behind(d, ((uint64_t)size + 7) & ~7ull, &p);
+	return r < 0 ? (r == -EBADMSG ? 0 : r) : feature(d, PERF_FEAT_TRACING_DATA, p, size);
 }
 
-static int one_record(struct perf_data *d, const uint8_t *bytes, bool plain)
+static int one_record(struct perf_data *d, uint8_t *bytes, bool plain)
 {
 	struct record r;
 
+	if (d->swap)
+		perf_swap_record(&d->attrs, bytes);
 	memcpy(&r, bytes, sizeof(r));
 	d->n_records++;
-	if (r.type < REC_ATTR)
+	if (r.type < PERF_REC_ATTR)
 		return wait_in_order(d, &r, bytes);
-	const uint8_t *body = bytes + sizeof(r);
+	uint8_t *body = bytes + sizeof(r);
 	size_t len = r.size - sizeof(r);
 	uint64_t size;
 	d->number = d->n_records;
 	switch (r.type) {
-	case REC_ATTR:
+	case PERF_REC_ATTR:
 		return on_attr(d, body, len);
-	case REC_TRACING_DATA:
+	case PERF_REC_TRACING_DATA:
 		return plain ? 0 : on_tracing_data(d, body, len);
-	case REC_BUILD_ID:
+	case PERF_REC_BUILD_ID:
 		build_ids(d, bytes, r.size);
 		return 0;
-	case REC_FINISHED_ROUND:
+	case PERF_REC_FINISHED_ROUND:
 		size = d->round_ns;
 		d->round_ns = d->max_ns;
 		return d->in_parts ? 0 : give_until(d, size);
-	case REC_AUXTRACE:
+	case PERF_REC_AUXTRACE:
 		size = 0;
 		if (len >= 8)
 			memcpy(&size, body, 8);
@@ -383,19 +362,19 @@ static int one_record(struct perf_data *d, const uint8_t *bytes, bool plain)
 		if (!plain && !input_skip(d->stream->in, size))
 			d->stream->cut = true;
 		return 0;
-	case REC_EVENT_UPDATE:
+	case PERF_REC_EVENT_UPDATE:
 		on_event_update(d, body, len);
 		return 0;
-	case REC_FEATURE:
+	case PERF_REC_FEATURE:
 		if (len >= 8) {
 			memcpy(&size, body, 8);
-			return feature(d, size < FEAT_MAX ? (unsigned)size : FEAT_MAX, body + 8,
-				       len - 8);
+			return feature(d, size < PERF_FEAT_MAX ? (unsigned)size : PERF_FEAT_MAX,
+				       body + 8, len - 8);
 		}
 		return 0;
-	case REC_COMPRESSED:
+	case PERF_REC_COMPRESSED:
 		return plain ? 0 : on_compressed(d, body, len);
-	case REC_COMPRESSED2:
+	case PERF_REC_COMPRESSED2:
 		if (plain || len < 8)
 			return 0;
 		memcpy(&size, body, 8);
@@ -418,13 +397,14 @@ static int next_record(struct perf_data *d, struct perf_stream *s)
 		s->cut = input_left(s->in) > 0 || s->end != UINT64_MAX;
 		return s->in->code;
 	}
-	memcpy(&r, p, sizeof(r));
+	r = head_of(d, p);
 	/* Zeros behind the end of a file that was not closed. */
-	if (r.size < sizeof(r) || !(p = input_bytes(s->in, r.size))) {
+	uint8_t *bytes = r.size < sizeof(r) ? NULL : input_bytes(s->in, r.size);
+	if (!bytes) {
 		s->cut = true;
 		return s->in->code;
 	}
-	int code = one_record(d, p, false);
+	int code = one_record(d, bytes, false);
 	return code < 0 ? code : 1;
 }
 
@@ -467,7 +447,7 @@ static int section(struct perf_data *d, uint64_t offset, uint64_t size, uint8_t 
 	return 0;
 }
 
-static int file_attrs(struct perf_data *d, const struct file_header *h)
+static int file_attrs(struct perf_data *d, const struct perf_file_header *h)
 {
 	_cleanup_free_ uint8_t *attrs = NULL;
 	uint64_t each = h->attr_size;
@@ -480,6 +460,10 @@ static int file_attrs(struct perf_data *d, const struct file_header *h)
 	for (uint64_t at = 0; at + each <= h->attrs.size; at += each) {
 		_cleanup_free_ uint8_t *ids = NULL;
 		uint64_t where[2];
+		if (d->swap) {
+			perf_swap_attr(attrs + at, (size_t)(each - 16));
+			perf_swap_words(attrs + at + each - 16, 16);
+		}
 		memcpy(where, attrs + at + each - 16, 16);
 		const struct perf_attr *a =
 			perf_attrs_add(&d->attrs, attrs + at, (size_t)(each - 16));
@@ -489,6 +473,8 @@ static int file_attrs(struct perf_data *d, const struct file_header *h)
 			perf_doubt(d, "ids of an event that can't be read", NULL);
 			continue;
 		}
+		if (d->swap)
+			perf_swap_words(ids, (size_t)where[1]);
 		for (uint64_t i = 0; i + 8 <= where[1]; i += 8) {
 			uint64_t id;
 			memcpy(&id, ids + i, 8);
@@ -500,12 +486,12 @@ static int file_attrs(struct perf_data *d, const struct file_header *h)
 }
 
 /* The features' places stand behind the data, in the order of their bits. */
-static int file_features(struct perf_data *d, const struct file_header *h)
+static int file_features(struct perf_data *d, const struct perf_file_header *h)
 {
 	uint64_t table = h->data.offset + h->data.size, n = 0;
 	int r = 0;
 
-	for (unsigned feat = 0; feat < FEAT_MAX && r == 0; feat++) {
+	for (unsigned feat = 0; feat < PERF_FEAT_MAX && r == 0; feat++) {
 		if (!(h->features[feat / 64] >> (feat % 64) & 1))
 			continue;
 		_cleanup_free_ uint8_t *place = NULL, *p = NULL;
@@ -514,8 +500,10 @@ static int file_features(struct perf_data *d, const struct file_header *h)
 			perf_doubt(d, "a feature of the file that can't be read", NULL);
 			break;
 		}
+		if (d->swap)
+			perf_swap_words(place, 16);
 		memcpy(where, place, 16);
-		if (feat >= 64 || !(FEAT_NEEDED >> feat & 1))
+		if (feat >= 64 || !(PERF_FEAT_NEEDED >> feat & 1))
 			continue;
 		if (section(d, where[0], where[1], &p) < 0)
 			perf_doubt(d, "a feature of the file that can't be read", NULL);
@@ -525,7 +513,7 @@ static int file_features(struct perf_data *d, const struct file_header *h)
 	return r;
 }
 
-static int read_file(struct perf_data *d, struct perf_stream *s, const struct file_header *h)
+static int read_file(struct perf_data *d, struct perf_stream *s, const struct perf_file_header *h)
 {
 	if (!d->in->size)
 		return error_set(d->err, -ESPIPE,
@@ -556,23 +544,23 @@ static int read_forms(struct perf_data *d, struct perf_stream *s)
 
 	if (!p)
 		return error_set(d->err, -EBADMSG, "%s is cut within its header", d->in->path);
-	if (!memcmp(p, "2ELIFREP", 8))
-		return error_set(d->err, -ENOTSUP,
-				 "%s was recorded on a machine of the other byte order",
-				 d->in->path);
-	if (memcmp(p, "PERFILE2", 8) != 0)
+	d->swap = !memcmp(p, "2ELIFREP", 8);
+	if (!d->swap && memcmp(p, "PERFILE2", 8) != 0)
 		return error_set(d->err, -EBADMSG, "%s is no perf.data file of version 2",
 				 d->in->path);
 	memcpy(&size, p + 8, 8);
+	size = d->swap ? __builtin_bswap64(size) : size;
 	if (size == 16) {
 		input_bytes(d->in, 16);
 		return all_records(d, s);
 	}
-	struct file_header h;
+	struct perf_file_header h;
 	p = input_bytes(d->in, sizeof(h));
 	if (!p || size < sizeof(h))
 		return error_set(d->err, -EBADMSG, "%s is cut within its header", d->in->path);
 	memcpy(&h, p, sizeof(h));
+	if (d->swap)
+		perf_swap_header(&h);
 	return read_file(d, s, &h);
 }
 

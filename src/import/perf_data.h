@@ -12,6 +12,39 @@
 
 #include <zstd.h>
 
+/* Records that perf itself adds, and features: see the head. */
+enum {
+	PERF_REC_ATTR = 64,
+	PERF_REC_TRACING_DATA = 66,
+	PERF_REC_BUILD_ID = 67,
+	PERF_REC_FINISHED_ROUND = 68,
+	PERF_REC_AUXTRACE = 71,
+	PERF_REC_EVENT_UPDATE = 78,
+	PERF_REC_FEATURE = 80,
+	PERF_REC_COMPRESSED = 81,
+	PERF_REC_COMPRESSED2 = 83,
+	PERF_FEAT_TRACING_DATA = 1,
+	PERF_FEAT_BUILD_ID = 2,
+	PERF_FEAT_HOSTNAME = 3,
+	PERF_FEAT_ARCH = 6,
+	PERF_FEAT_EVENT_DESC = 12,
+	PERF_FEAT_DIR_FORMAT = 24,
+	PERF_FEAT_MAX = 256,
+	PERF_EVENT_UPDATE_NAME = 2,
+	PERF_DIR_VERSION = 1,
+	PERF_MISC_BUILD_ID_SIZE = 1 << 15,
+};
+
+struct perf_file_header {
+	char magic[8];
+	uint64_t size, attr_size;
+	struct {
+		uint64_t offset, size;
+	} attrs, data, event_types;
+	uint64_t features[4];
+};
+_Static_assert(sizeof(struct perf_file_header) == 104, "perf_file_header");
+
 /* How every record begins. */
 struct record {
 	uint32_t type;
@@ -43,6 +76,7 @@ struct perf_data {
 	uint64_t n_records, n_known;
 	uint64_t number; /* of the record at hand */
 	bool in_parts;	 /* files that were written at the same time: no rounds */
+	bool swap;	 /* recorded on a machine of the other byte order */
 	struct error *err;
 };
 

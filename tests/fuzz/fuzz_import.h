@@ -73,10 +73,12 @@ static inline const uint8_t *fuzz_put_file(const char *folder, const uint8_t *p,
  * make_folder.py makes such a one from a folder. */
 static inline void fuzz_import_folder(const uint8_t *data, size_t size, const char *format)
 {
-	char folder[] = "/tmp/fuzz-folder-XXXXXX", paths[FUZZ_MAX_FILES][96];
+	const char *tmp = getenv("TMPDIR"); /* one in memory makes it much faster */
+	char folder[64], paths[FUZZ_MAX_FILES][128];
 	const uint8_t *p = data, *end = data + size;
 	unsigned n = 0;
 
+	snprintf(folder, sizeof(folder), "%.32s/fuzz-folder-XXXXXX", tmp ? tmp : "/tmp");
 	if (!mkdtemp(folder))
 		abort();
 	while (n < FUZZ_MAX_FILES && p && p < end) {
