@@ -224,19 +224,37 @@ static __attribute__((noinline)) uint64_t list_end(struct agent_future *f)
 	return point;
 }
 
-/* False: nothing is recorded, the thunk jumps on to the original. */
-bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *first, void *second)
+/* Whether a frame of ours may be there: a panic must find its way through it. */
+static bool may_wrap(void)
 {
 	const struct agent_state *s = agent_state();
 
-	if (unlikely(__atomic_load_n(&s->registered, __ATOMIC_ACQUIRE) != 2)) {
-		/* A panic must find its way through the frame. */
-		if (!s->wrap)
-			return false;
-		agent_register();
-		if (__atomic_load_n(&s->registered, __ATOMIC_ACQUIRE) != 2)
-			return false;
-	}
+	if (likely(__atomic_load_n(&s->registered, __ATOMIC_ACQUIRE) == 2))
+		return true;
+	if (!s->wrap)
+		return false;
+	agent_register();
+	return __atomic_load_n(&s->registered, __ATOMIC_ACQUIRE) == 2;
+}
+
+/* The begin of a poll, and where what is in the future stands. */
+static inline void put_begin(struct agent_future *f)
+{
+	const struct agent_hook *hook = f->hook;
+	uint64_t point;
+
+	f->left = NULL;
+	f->left_whole = NULL;
+	agent_put(f->ring, AE_FUTURE_BEGIN, agent_ref(hook->kind, (uint64_t)f->future));
+	if (hook->flags & AGENT_HOOK_LIST && unlikely(!is_alone(hook, f->future, &point)))
+		list_begin(f);
+}
+
+/* False: nothing is recorded, the thunk jumps on to the original. */
+bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *first, void *second)
+{
+	if (unlikely(!may_wrap()))
+		return false;
 	struct ring *r = agent_ring();
 	if (unlikely(!r)) {
 		agent_no_ring(2);
@@ -249,12 +267,7 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 	f->result = first;
 	f->future = hook->flags & AGENT_HOOK_MEMORY ? second : first;
 	f->outer = n->futures;
-	f->left = NULL;
-	f->left_whole = NULL;
-	agent_put(r, AE_FUTURE_BEGIN, agent_ref(hook->kind, (uint64_t)f->future));
-	uint64_t point;
-	if (hook->flags & AGENT_HOOK_LIST && unlikely(!is_alone(hook, f->future, &point)))
-		list_begin(f);
+	put_begin(f);
 	arch_barrier_local();
 	n->futures = f;
 	return true;
@@ -298,6 +311,15 @@ static bool still_ours(const struct agent_future *f)
 	return likely(agent_live() && agent_claim(f->ring) == f->claim);
 }
 
+/* The end of a poll. */
+static inline void put_end(const struct agent_future *f, uint64_t type, uint64_t point)
+{
+	if (point)
+		agent_put(f->ring, AE_FUTURE_PENDING_AT, agent_ref(point, (uint64_t)f->future));
+	else
+		agent_put(f->ring, type, agent_ref(f->hook->kind, (uint64_t)f->future));
+}
+
 /* `first` and `second` are the registers of the result. */
 void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 {
@@ -317,10 +339,62 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 	}
 	if (unlikely(f->left || f->left_whole))
 		list_left(f, type);
-	if (point)
-		agent_put(r, AE_FUTURE_PENDING_AT, agent_ref(point, (uint64_t)f->future));
-	else
-		agent_put(r, type, agent_ref(f->hook->kind, (uint64_t)f->future));
+	put_end(f, type, point);
+}
+
+/* ---- a block_on's own future ---- */
+
+/* The frame of the function around: what the thunk was called from, and its stack pointer there. */
+struct frame {
+	uint64_t back;
+	char *sp;
+};
+
+static struct frame frame_around(struct agent_future *f)
+{
+	/* behind it %rbx and %rbp were pushed, before that the call's return address */
+	const char *rbp = (const char *)(f + 1) + 8;
+
+	return (struct frame){*(const uint64_t *)(rbp + 8), (char *)(rbp + 16)};
+}
+
+/*
+ * block_on waits: the poll of its future has ended, pending. The future lies in block_on's frame,
+ * which is there until block_on returns, and nobody else looks at it.
+ */
+bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
+{
+	const struct frame at = frame_around(f);
+	struct agent_hook *site = agent_hooks() + hook->pending;
+	uint32_t n = hook->poll_offset;
+	uint64_t point = 0;
+
+	while (n && site->orig != at.back) {
+		site++;
+		n--;
+	}
+	if (!n || !may_wrap())
+		return false;
+	struct ring *r = agent_ring();
+	if (!r)
+		return false;
+	f->ring = r;
+	f->claim = agent_claim(r);
+	f->hook = site;
+	f->future = at.sp + (int64_t)site->saved;
+	if (outcome(f, 0, 0) != AE_FUTURE_PENDING)
+		return false;
+	if (!is_alone(site, f->future, &point))
+		point = list_end(f);
+	put_end(f, AE_FUTURE_PENDING, point);
+	return true;
+}
+
+/* Right behind that it polls again. */
+void agent_root_park_end(struct agent_future *f)
+{
+	if (still_ours(f))
+		put_begin(f);
 }
 
 /* A panic, or a thread's forced end, passes the thunk's frame: the innermost open one. */

@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 10u
+#define AGENT_ABI 11u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -182,6 +182,11 @@ enum agent_hook_type {
 			* call of it */
 	AH_TOKIO_READ, /* Vtable.try_read_output(header, ...) */
 	AH_WAIT,       /* as AH_CALL: a call in which a thread waits, so that its begin is told */
+	AH_ROOT_PARK,  /* the function by which a block_on waits, between two polls of its future;
+			* `poll_offset` entries of the table, from number `pending` on, are its */
+	AH_ROOT_SITE,  /* no hook: a call of it, that returns to `orig`. The future, of `kind`, lies
+			* `saved` bytes from where the stack pointer was at the call; `result` says
+			* where its state is */
 	AH_N_TYPES,
 };
 

@@ -15,7 +15,7 @@
 	.type agent_image, @object
 agent_image:
 	.quad 0x0031786c6c6f70	/* AGENT_MAGIC */
-	.long 10		/* AGENT_ABI */
+	.long 11		/* AGENT_ABI */
 	.long agent_image_end - agent_image
 	.long AGENT_STATE_BYTES
 	.long agent_eh_frame - agent_image
@@ -40,7 +40,8 @@ agent_image:
 	.long thunk_future - agent_image
 	.long thunk_tokio_read - agent_image
 	.long thunk_wait - agent_image
-	.fill 24 - 19, 4, 0
+	.long thunk_root_park - agent_image
+	.fill 24 - 20, 4, 0
 agent_image_state:
 	.quad 0
 agent_image_hooks:
@@ -240,10 +241,9 @@ PERSONALITY agent_personality, agent_async_unwound
 /*
  * A future's poll: the future and the context, before them where the result goes if it goes to memory. An
  * optimiser may have made other arguments of them, so all that can be arguments are kept, and all that can
- * be results. Below the frame pointer: %rbx, %r12, then struct agent_future.
+ * be results. Below the frame pointer: %rbx, then struct agent_future.
  */
-FUNCTION thunk_future
-	.cfi_personality 0x1b, agent_future_personality
+	.macro AROUND begin, end
 	ENTER
 	pushq %rbp
 	.cfi_adjust_cfa_offset 8
@@ -264,7 +264,7 @@ FUNCTION thunk_future
 	movq %rdi, %rdx
 	leaq -8 - FUTURE_BYTES(%rbp), %rsi
 	movq %rax, %rdi
-	call agent_future_begin
+	call \begin
 	popq %r9
 	popq %r8
 	popq %rcx
@@ -279,7 +279,7 @@ FUNCTION thunk_future
 	pushq %rdx
 	movq %rax, %rsi
 	leaq -8 - FUTURE_BYTES(%rbp), %rdi
-	call agent_future_end
+	call \end
 	popq %rdx
 	popq %rcx
 	movq %rbx, %rax
@@ -298,7 +298,17 @@ FUNCTION thunk_future
 	.cfi_def_cfa %rsp, 8
 	.cfi_restore %rbp
 	jmp *HOOK_ORIG(%rax)
+	.endm
+
+FUNCTION thunk_future
+	.cfi_personality 0x1b, agent_future_personality
+	AROUND agent_future_begin, agent_future_end
 END thunk_future
+
+/* What a block_on does between two polls. */
+FUNCTION thunk_root_park
+	AROUND agent_root_park_begin, agent_root_park_end
+END thunk_root_park
 
 /* Of the frame above. */
 PERSONALITY agent_future_personality, agent_future_unwound

@@ -16,6 +16,7 @@
 #include "capture/source.h"
 #include "capture/ring_stacks.h"
 #include "runtime/futures.h"
+#include "runtime/root_polls.h"
 #include "process/running.h"
 
 #include <errno.h>
@@ -81,6 +82,27 @@ static int write_future(struct capture *c, const struct source *s, const struct 
 	return trace_writer_kind(c->drain.writer, &kind, ret_index);
 }
 
+static int write_root_poll(struct capture *c, struct source *s, const struct find_root_poll *r,
+			   uint32_t runtime, uint32_t *ret_index)
+{
+	const char *where = r->where;
+	const struct trace_kind kind = {
+		.process = s->process,
+		.runtime = runtime,
+		.role = TR_FUTURE,
+		.address_named = 1,
+		.name = r->name,
+		.full_name = r->full_name,
+		.scheduler = "block_on",
+		.n_sites = where != NULL,
+		.site_addrs = &(uint64_t){0},
+		.sites = &where,
+	};
+	int rc = trace_writer_kind(c->drain.writer, &kind, ret_index);
+
+	return rc == 0 ? map_put(&s->hooked_types, *ret_index, SOURCE_ROOT, (void *)1) : rc;
+}
+
 static int write_runtimes(struct capture *c, struct source *s)
 {
 	const struct attach_object *const *objects;
@@ -110,6 +132,8 @@ static int write_runtimes(struct capture *c, struct source *s)
 				continue;
 			if (k->future)
 				rc = write_future(c, s, k->future, numbers[0], &s->kinds[i]);
+			else if (k->root_poll)
+				rc = write_root_poll(c, s, k->root_poll, numbers[0], &s->kinds[i]);
 			else
 				rc = kinds_tell(c->drain.writer, s->process, f, numbers, k->kind,
 						k->waker, &s->kinds[i]);

@@ -57,6 +57,7 @@ struct open {
 	uint64_t task, time;
 	struct list was;
 	bool task_itself;
+	bool unseen; /* its begin, and what was polled inside of it */
 	/* What was polled inside of it by a function of its own: that tells of all that lies in
 	 * there. */
 	uint32_t n_inner;
@@ -209,29 +210,6 @@ static uint32_t parent_of(const struct source *s, const struct list *l, const st
 	return NONE;
 }
 
-/* What the agent says of one, behind those before it. */
-static void add_item(const struct source *s, struct list *l, uint32_t point, uint64_t state)
-{
-	const struct await_point *p = &s->points[point];
-	struct item item = {.point = point, .addr = state - (uint64_t)p->state_offset};
-
-	if (p->pointer && l->half != point) {
-		l->half = point;
-		l->half_where = state;
-		return;
-	}
-	item.where = p->pointer ? l->half_where : item.addr;
-	item.hidden = p->pointer || p->returned || p->future == TRACE_KIND_NONE;
-	l->half = 0;
-	if (l->n == AGENT_LIST_MAX)
-		return;
-	item.parent = parent_of(s, l, &item);
-	item.lent = p->lent || (item.parent != NONE && l->items[item.parent].lent);
-	/* The one whose poll is hooked is told by that. */
-	item.hidden = item.hidden || (!l->n && p->self);
-	l->items[l->n++] = item;
-}
-
 static void clear(struct list *l)
 {
 	l->n = 0;
@@ -278,6 +256,30 @@ static const struct item *find(const struct source *s, const struct list *l,
 	return NULL;
 }
 
+/* What the agent says of one, behind those before it. */
+static void add_item(const struct source *s, struct list *l, uint32_t point, uint64_t state)
+{
+	const struct await_point *p = &s->points[point];
+	struct item item = {.point = point, .addr = state - (uint64_t)p->state_offset};
+
+	if (p->pointer && l->half != point) {
+		l->half = point;
+		l->half_where = state;
+		return;
+	}
+	item.where = p->pointer ? l->half_where : item.addr;
+	item.hidden = p->pointer || p->returned || p->future == TRACE_KIND_NONE;
+	l->half = 0;
+	/* Two ways may lead to one. */
+	if (l->n == AGENT_LIST_MAX || (!p->pointer && find(s, l, &item)))
+		return;
+	item.parent = parent_of(s, l, &item);
+	item.lent = p->lent || (item.parent != NONE && l->items[item.parent].lent);
+	/* The one whose poll is hooked is told by that. */
+	item.hidden = item.hidden || (!l->n && p->self);
+	l->items[l->n++] = item;
+}
+
 static bool stands(const struct source *s, const struct item *item)
 {
 	return item && !point_of(s, item)->returned;
@@ -290,6 +292,8 @@ static bool is_inner(const struct source *s, const struct open *o, const struct 
 		      p->future == s->kinds[p->below - 1];
 	bool yes = false;
 
+	if (o->unseen)
+		return p->below;
 	for (uint32_t i = 0; p->below && i < o->n_inner && !yes; i++)
 		yes = p->below == o->inner[i].type_kind &&
 		      item->where - o->inner[i].addr < (itself ? 1 : o->inner[i].size);
@@ -539,6 +543,72 @@ static uint64_t place_of(const struct source *s, const struct list *now,
 	return place;
 }
 
+static int open_poll(struct inlined_thread *t, const struct trace_event *e)
+{
+	struct open *o;
+
+	if (!t->polls)
+		t->polls = calloc(MAX_POLLS, sizeof(*t->polls));
+	if (!t->polls)
+		return -ENOMEM;
+	if (t->n++ >= MAX_POLLS)
+		return 0;
+	o = &t->polls[t->n - 1];
+	o->kind = e->kind;
+	o->task = e->task;
+	o->time = e->time;
+	o->task_itself = e->type == TE_POLL_BEGIN;
+	o->unseen = false;
+	clear(&o->was);
+	o->n_inner = 0;
+	return 0;
+}
+
+/*
+ * Of a block_on's future neither the begin of its first poll is seen nor that it was left. So an
+ * open one is over when another begins; and of a poll that ends, without a begin, that is told.
+ */
+static int settle_root(struct drain *d, struct source *s, struct inlined_thread *t,
+		       const struct trace_event *e)
+{
+	bool of_future = e->type == TE_FUTURE_BEGIN || e->type == TE_FUTURE_END;
+	bool root = of_future && map_get(&s->hooked_types, e->kind, SOURCE_ROOT);
+	struct open *o = t->n && t->n <= MAX_POLLS ? &t->polls[t->n - 1] : NULL;
+	bool open_root = o && map_get(&s->hooked_types, o->kind, SOURCE_ROOT);
+	bool its_end = root && open_root && o->kind == e->kind && o->task == e->task &&
+		       e->type == TE_FUTURE_END;
+	int rc = 0;
+
+	if (open_root && !its_end && (root || e->type == TE_ROOT_ENTER)) {
+		const struct list left = {.n = 0};
+		struct list now = {.n = 0};
+		struct trace_event end = *e;
+
+		end.type = TE_FUTURE_END;
+		end.arg = TO_UNKNOWN;
+		end.value = 0;
+		end.kind = o->kind;
+		end.task = o->task;
+		rc = close_poll(d, s, o, &now, &left, &end);
+		if (rc == 0)
+			rc = drain_put(d, &end);
+		t->n--;
+	}
+	if (rc == 0 && root && e->type == TE_FUTURE_END && !its_end) {
+		struct trace_event begin = *e;
+
+		begin.type = TE_FUTURE_BEGIN;
+		begin.arg = 0;
+		begin.value = 0;
+		rc = open_poll(t, &begin);
+		if (rc == 0 && t->n <= MAX_POLLS)
+			t->polls[t->n - 1].unseen = true;
+		if (rc == 0)
+			rc = drain_put(d, &begin);
+	}
+	return rc;
+}
+
 int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct trace_event *event)
 {
 	struct inlined_thread *t = &s->inlined[ring];
@@ -547,24 +617,17 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 
 	if (t->begun)
 		rc = open_line(d, s, t, e.thread);
+	if (rc == 0)
+		rc = settle_root(d, s, t, &e);
+	if (rc < 0)
+		return rc;
 	if (e.type == TE_POLL_BEGIN || e.type == TE_FUTURE_BEGIN) {
-		if (!t->polls)
-			t->polls = calloc(MAX_POLLS, sizeof(*t->polls));
-		if (!t->polls)
-			return -ENOMEM;
 		clear(&t->now);
 		clear(&t->left);
-		if (t->n++ < MAX_POLLS) {
-			struct open *o = &t->polls[t->n - 1];
-
-			o->kind = e.kind;
-			o->task = e.task;
-			o->time = e.time;
-			o->task_itself = e.type == TE_POLL_BEGIN;
-			clear(&o->was);
-			o->n_inner = 0;
-			t->begun = true;
-		}
+		t->begun = t->n < MAX_POLLS;
+		rc = open_poll(t, &e);
+		if (rc < 0)
+			return rc;
 	} else if ((e.type == TE_POLL_END || e.type == TE_FUTURE_END) && t->n) {
 		struct open *o = t->n <= MAX_POLLS ? &t->polls[t->n - 1] : NULL;
 
@@ -592,7 +655,9 @@ int inlined_stands(struct drain *d, struct source *s, uint32_t ring, const struc
 
 	if (t->begun && type != AE_FUTURE_WAS)
 		rc = open_line(d, s, t, thread);
-	if (point < s->n_points && s->points[point].kind != TRACE_KIND_NONE && t->n)
+	/* Those of a begin that is there; a block_on's may be unseen when it ends. */
+	if (point < s->n_points && s->points[point].kind != TRACE_KIND_NONE &&
+	    (type != AE_FUTURE_WAS || t->begun))
 		add_item(s, type == AE_FUTURE_LEFT ? &t->left : &t->now, point, state);
 	return rc;
 }

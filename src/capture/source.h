@@ -13,6 +13,8 @@
 #include "process/attach.h"
 #include "process/places.h"
 
+#define SOURCE_ROOT 2
+
 /* What the agent's number of an await point stands for. */
 struct await_point {
 	uint32_t kind;	/* trace index */
@@ -55,7 +57,8 @@ struct source {
 	struct await_point *points; /* by the agent's number */
 	size_t n_points;
 	/* (trace index of a kind whose poll is hooked, 0) -> size of the future, (.., 1) -> its
-	 * place_program.type_kind */
+	 * place_program.type_kind; (.., SOURCE_ROOT) -> not NULL: a block_on's, without a
+	 * function */
 	struct map hooked_types;
 	const struct futures_wanted *futures; /* NULL: none are recorded */
 	struct inlined_kind *inlined_kinds;

@@ -10,6 +10,7 @@
 #include "future/program.h"
 #include "future/ways.h"
 #include "runtime/futures.h"
+#include "runtime/root_polls.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -129,6 +130,25 @@ static size_t compile_future(struct compiler *c, uint32_t number, const struct a
 	return r.program.n_places;
 }
 
+/* A block_on's own, which is polled as a part of that. */
+static size_t compile_root_poll(struct compiler *c, uint32_t number, const struct attach_kind *k,
+				uint32_t first)
+{
+	struct result r = {.kind = number, .first = first};
+	struct debug *d = debug_of(c, k->object);
+	struct future_cell cell = {0};
+	int64_t offset;
+
+	cell.future = d ? root_poll_type(d, k->root_poll->back, &offset) : NULL;
+	if (!cell.future)
+		return 0;
+	cell.size = cell.future->size;
+	if (!compile_cell(c, d, &cell, k->object, first, &r.program))
+		return 0;
+	add_result(c, &r);
+	return r.program.n_places;
+}
+
 /* One kind; how many points it has. */
 static size_t compile(struct compiler *c, uint32_t number, const struct attach_kind *k,
 		      uint32_t first)
@@ -141,6 +161,8 @@ static size_t compile(struct compiler *c, uint32_t number, const struct attach_k
 
 	if (k->future)
 		return compile_future(c, number, k, first);
+	if (k->root_poll)
+		return compile_root_poll(c, number, k, first);
 	if (!fk || fk->role != TR_TASK || !(d = debug_of(c, k->object)))
 		return 0;
 	/* Only a runtime with ids has a place for them: Tokio. */

@@ -519,7 +519,8 @@ int leftover_undo(const struct leftover *l, struct process *p, uint64_t *stop_ns
 		uint64_t live;
 
 		if (table[i].type == AH_SPAWN || table[i].type == AH_ROOT_ENTER ||
-		    hook_is_call(&table[i]) || memory_read_u64(p, table[i].slot, &live) < 0)
+		    table[i].type == AH_ROOT_SITE || hook_is_call(&table[i]) ||
+		    memory_read_u64(p, table[i].slot, &live) < 0)
 			continue;
 		if (live == l->stubs + (uint64_t)i * AGENT_STUB_BYTES)
 			rc = memory_write_u64(p, table[i].slot, table[i].saved);

@@ -93,6 +93,8 @@ static int find_futures(struct attach *a, struct hooked_object *h, struct error 
 	if (debug_open(elf_image_fd(h->object->image), h->object->path, &d, NULL) < 0)
 		d = NULL;
 	rc = found_futures_find(h->object->image, d, a->futures, &h->futures);
+	if (rc == 0)
+		rc = root_polls_find(h->object->image, d, a->futures, &h->futures, &h->root_polls);
 	debug_free(d);
 	return rc < 0 ? error_sys(err, rc, "cannot look for futures in %s", h->object->path) : 0;
 }
@@ -379,7 +381,7 @@ static int load(void *arg)
 		struct agent_hook *hook = &a->hooks.table[i];
 
 		if (hook->type == AH_TOKIO_POLL || hook->type == AH_ASYNC_RUN ||
-		    hook->type == AH_FUTURE)
+		    hook->type == AH_FUTURE || hook->type == AH_ROOT_SITE)
 			hook->flags |= AGENT_HOOK_LIST;
 	}
 	if (rc == 0)
@@ -612,6 +614,7 @@ void attach_free(struct attach *a)
 	for (size_t i = 0; i < a->n_hooked; i++) {
 		finding_done(&a->hooked[i]->attach.finding);
 		found_futures_done(&a->hooked[i]->futures);
+		root_polls_done(&a->hooked[i]->root_polls);
 		free(a->hooked[i]);
 	}
 	free(a->hooked);

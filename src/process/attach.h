@@ -35,10 +35,11 @@ struct attach_object {
 /* A kind as it was hooked: agent kind number i is kinds[i]. */
 struct attach_kind {
 	const struct attach_object *object;
-	/* One of three: */
+	/* One of four: */
 	const struct find_kind *kind;
-	const struct find_waker *waker;	  /* of a root kind */
-	const struct find_future *future; /* runtime/futures.h */
+	const struct find_waker *waker;		/* of a root kind */
+	const struct find_future *future;	/* runtime/futures.h */
+	const struct find_root_poll *root_poll; /* runtime/root_polls.h */
 };
 
 /* Looks at every loaded object of the process, finds runtimes, loads the agent and flips the hooks;

@@ -123,6 +123,8 @@ int cover_tell(struct cover *c, struct hooked_object *const *objects, size_t n_o
 					 : "");
 	if (rc == 0 && futures)
 		rc = tell_futures(c, objects, n_objects);
+	if (rc == 0 && h->n_root_polls)
+		rc = cover_add(c, "block_on futures", h->n_root_polls, h->n_root_polls, "");
 	if (rc == 0 && n_wakes)
 		rc = cover_add(c, "wakers' direct calls", h->n_wakes, n_wakes,
 			       h->n_wakes < n_wakes

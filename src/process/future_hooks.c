@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Why a use can't be hooked; NULL: it can. */
 static const char *trouble_of(const struct process *p, const struct use *u, uint64_t bias,
@@ -59,6 +60,72 @@ static int plan_one(struct hooks *h, struct hooked_object *o, struct find_future
 	return 0;
 }
 
+/* Several calls on behalf of one future are of one kind. -ENOMEM. */
+static int kind_of_root(struct hooks *h, struct hooked_object *o, const struct found_root_polls *f,
+			size_t i)
+{
+	struct attach_kind *kind;
+
+	for (size_t k = h->n_kinds; k-- > 0 && h->kinds[k].root_poll;)
+		if (!strcmp(h->kinds[k].root_poll->full_name, f->v[i].full_name))
+			return (int)k;
+	kind = hooks_add_kind(h);
+	if (!kind)
+		return -ENOMEM;
+	kind->object = &o->attach;
+	kind->root_poll = &f->v[i];
+	return (int)h->n_kinds - 1;
+}
+
+/* The calls of park() that are known, then the hooks of all that lead to it. */
+static int plan_root_polls(struct hooks *h, const struct process *p, struct hooked_object *o)
+{
+	const struct found_root_polls *f = &o->root_polls;
+	uint64_t bias = o->attach.bias, first = h->n, saved;
+
+	if (!f->n || f->trouble || h->n + f->n + f->uses.n > AGENT_MAX_HOOKS ||
+	    h->n_kinds + f->n >= AGENT_KIND_NONE)
+		return 0;
+	for (size_t i = 0; i < f->uses.n; i++)
+		if (trouble_of(p, &f->uses.uses[i], bias, &saved))
+			return 0;
+	for (size_t i = 0; i < f->n; i++) {
+		const struct find_root_poll *r = &f->v[i];
+		int kind = kind_of_root(h, o, f, i);
+		struct agent_hook *site = kind < 0 ? NULL : hooks_add(h);
+
+		if (!site)
+			return -ENOMEM;
+		site->type = AH_ROOT_SITE;
+		site->kind = (uint16_t)kind;
+		site->orig = r->back + bias;
+		site->saved = (uint64_t)r->offset;
+		site->result = (struct agent_result){.from = AR_STATE,
+						     .offset = (uint32_t)r->state_offset,
+						     .size = (uint8_t)r->state_size,
+						     .ready = 1};
+		site->pending = 2;
+	}
+	for (size_t i = 0; i < f->uses.n; i++) {
+		const struct use *u = &f->uses.uses[i];
+		struct agent_hook *hook = hooks_add(h);
+
+		if (!hook)
+			return -ENOMEM;
+		trouble_of(p, u, bias, &saved);
+		hook->type = AH_ROOT_PARK;
+		hook->orig = f->park + bias;
+		hook->slot = u->at + bias;
+		hook->saved = saved;
+		hook->pending = first;
+		hook->poll_offset = (uint16_t)f->n;
+		if (u->kind != USE_WORD && call_hooks_add(h, hook) < 0)
+			return -ENOMEM;
+	}
+	h->n_root_polls += f->n;
+	return 0;
+}
+
 int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_object *o,
 		      struct error *err)
 {
@@ -82,5 +149,7 @@ int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_ob
 			rc = plan_one(h, o, f, saved);
 		free(saved);
 	}
+	if (rc == 0)
+		rc = plan_root_polls(h, p, o);
 	return rc < 0 ? error_sys(err, rc, "cannot plan the hooks") : 0;
 }

@@ -411,8 +411,9 @@ void hooks_write_stubs(const struct hooks *h, const struct layout *l,
 		uint64_t here = l->stubs + i * AGENT_STUB_BYTES;
 
 		memset(start, 0xcc, AGENT_STUB_BYTES);
-		if (h->table[i].type == AH_SPAWN || h->table[i].type == AH_ROOT_ENTER)
-			continue;   /* reached by trampolines */
+		if (h->table[i].type == AH_SPAWN || h->table[i].type == AH_ROOT_ENTER ||
+		    h->table[i].type == AH_ROOT_SITE)
+			continue;   /* reached by trampolines; no hook */
 		at = PUT(at, 0xb8); /* mov $hook,%eax */
 		at = put_u32(at, (uint32_t)i);
 		at = PUT(at, 0xe9); /* jmp thunk */
@@ -494,7 +495,8 @@ static uint64_t stub_of(const struct layout *l, size_t hook)
 
 static bool is_slot(const struct agent_hook *hook)
 {
-	return hook->type != AH_SPAWN && hook->type != AH_ROOT_ENTER && !hook_is_call(hook);
+	return hook->type != AH_SPAWN && hook->type != AH_ROOT_ENTER &&
+	       hook->type != AH_ROOT_SITE && !hook_is_call(hook);
 }
 
 int hooks_flip(struct hooks *h, struct process *p, const struct layout *l, struct error *err)

@@ -9,12 +9,14 @@
 #include "process/layout.h"
 #include "process/threads.h"
 #include "runtime/futures.h"
+#include "runtime/root_polls.h"
 
 /* An object of the process with what was found in it. */
 struct hooked_object {
 	struct attach_object attach;
 	const struct process_object *object;
-	struct found_futures futures; /* none unless asked for */
+	struct found_futures futures;	    /* none unless asked for */
+	struct found_root_polls root_polls; /* the same */
 };
 
 /* A spawn site, to be patched or patched. */
@@ -53,6 +55,7 @@ struct hooks {
 	size_t n_sites, n_sites_left; /* sites in all; not patched */
 	size_t n_calls_left;	      /* of calls, for a reason that shows only at the end */
 	size_t n_wakes;		      /* of calls: those of wakers past their tables */
+	size_t n_root_polls;	      /* calls of park() that are known to stand between polls */
 };
 
 /* Reads the process and makes the table; nothing is changed. */

@@ -35,7 +35,7 @@ static bool poll_hook(const struct hooks *h, uint32_t kind, size_t *index)
 
 		if (hook->kind != kind)
 			continue;
-		if (hook->type == AH_FUTURE ||
+		if (hook->type == AH_FUTURE || hook->type == AH_ROOT_SITE ||
 		    (h->flipped[*index] &&
 		     (hook->type == AH_TOKIO_POLL || hook->type == AH_ASYNC_RUN)))
 			return true;

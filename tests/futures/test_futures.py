@@ -108,6 +108,53 @@ def test_held(pollux, start, tmp_path, which, profile):
     assert program.end() == 0
 
 
+@pytest.mark.parametrize("which", ["generated", "all"])
+def test_block_on(pollux, start, tmp_path, which):
+    """What a block_on polls itself, where the optimiser made its poll a part of block_on: exact."""
+    program = start("tokio-1.54", "release-debug", "held", 3, 2, 40)
+    trace = tmp_path / "t.plx"
+    said = record(pollux, program, trace, f"--futures={which}")
+    # main's two; it may have functions for their polls with other compilers
+    assert "2 block_on futures" in said
+    seen = ends(trace)
+    truth = program.truth()
+    for name in ("root_a", "root_b"):
+        begun, pending, ready, dropped = truth[name]
+        assert begun == ready and not dropped
+        assert seen[f"held::{name}"] == Counter({PENDING: pending, READY: ready}), name
+    # the last of its polls has no end
+    root = seen["held::main::{async_block#2}"]
+    assert root[READY] == 0 and root[PENDING] >= truth["root_a"][1] // 2
+    assert driver.report(pollux, trace)["odd"] == 0
+    assert program.end() == 0
+
+
+def test_block_on_attached(pollux, start, tmp_path):
+    """The same of one that was there before: from its next poll on; and it goes on undisturbed."""
+    rounds = 6_000_000
+    program = start("tokio-1.54", "release-debug", "held", 3, 2, rounds)
+    before = code_of(program.pid)
+    program.go()
+    time.sleep(0.1)
+    for i in range(2):
+        trace = tmp_path / f"{i}.plx"
+        recorder = driver.Recorder(
+            pollux, program.pid, trace, "--futures", "-d", "0.3", "--ring-size", "64M"
+        )
+        code, said = recorder.wait()
+        assert code == 0, said
+    assert unchanged(before, code_of(program.pid))
+    program.until("done")
+    truth = program.truth()
+    assert truth["root_a"] == (2 * rounds, 4 * rounds, 2 * rounds, 0)
+    assert truth["root_b"] == (rounds, 3 * rounds // 2, rounds, 0)
+    for i in range(2):
+        for row in driver.report(pollux, tmp_path / f"{i}.plx")["futures"]:
+            if "root_" in row["name"]:
+                assert row["ready"] > 100 and not row["dropped"] and not row["ended_unknown"], row
+    assert program.end() == 0
+
+
 def test_instances(pollux, start, tmp_path):
     """Each call of an async function is a future of its own, also where several are polled at once."""
     program = start("tokio-1.54", "debug", "nested", 20, 2)

@@ -173,7 +173,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	s.rings.n_rings = 1;
 	s.rings.area = &area;
 	s.n_points = n + 1;
-	if (inlined_init(&s, &wanted) < 0)
+	if (inlined_init(&s, &wanted) < 0 ||
+	    map_put(&s.hooked_types, kinds[N_KINDS - 1], SOURCE_ROOT, &s) < 0)
 		abort();
 	if (size >= 1 + n * POINT_BYTES) {
 		add_points(d, &s, data + 1, n);

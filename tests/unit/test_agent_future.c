@@ -323,12 +323,70 @@ static void test_left(void **state)
 	(void)state;
 }
 
+/* A block_on: its frame has a future that is suspended, and waits twice, by what is in %rdi; the
+ * address of the future goes to (%rsi). */
+__asm__(".text\n"
+	".type wait_twice, @function\n"
+	"wait_twice:\n"
+	"	push %rbx\n"
+	"	sub $48, %rsp\n"
+	"	mov %rdi, %rbx\n"
+	"	lea 8(%rsp), %rax\n"
+	"	mov %rax, (%rsi)\n"
+	"	movb $3, 24(%rsp)\n" /* the state */
+	"	call *%rbx\n"
+	"wait_twice_back:\n"
+	"	call *%rbx\n" /* nobody knows of this one */
+	"	movzbl 24(%rsp), %eax\n"
+	"	add $48, %rsp\n"
+	"	pop %rbx\n"
+	"	ret\n"
+	".size wait_twice, . - wait_twice\n");
+extern const char wait_twice_back[];
+int wait_twice(void *wait, struct future **ret_future);
+
+static int n_waits;
+
+static void waits(void)
+{
+	if (n_waits++ == 0)
+		expect_event(AE_FUTURE_PENDING_AT, 51, polled);
+	else
+		expect_event(AE_FUTURE_BEGIN, 8, polled);
+	expect_nothing();
+}
+
+static void test_root(void **state)
+{
+	struct agent_hook *park = area_hook(&area, AH_ROOT_PARK, 0, (const void *)waits);
+	struct agent_hook *other = area_hook(&area, AH_ROOT_SITE, 7, (const void *)wait_twice);
+	struct agent_hook *site = area_hook(&area, AH_ROOT_SITE, 8, wait_twice_back);
+	uint64_t words[16] = {0};
+	size_t n = 1;
+	uint16_t node = put_node(words, &n, 3, 1, 1);
+	const struct agent_step root = {0, node, offsetof(struct future, state)};
+
+	memcpy(words, &root, sizeof(root));
+	put_step(words, node, 0, 51, 0, 0);
+	park->pending = (uint64_t)(other - area.hooks);
+	park->poll_offset = 2;
+	site->result = state_hook()->result;
+	site->pending = 2;
+	site->saved = 8;
+	site->flags = AGENT_HOOK_LIST;
+	site->program = (uint64_t)words;
+	assert_int_equal(wait_twice(area_stub(&area, park), &polled), 3);
+	assert_int_equal(n_waits, 2);
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_state),	 cmocka_unit_test(test_off),
 		cmocka_unit_test(test_returned), cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_list),	 cmocka_unit_test(test_left),
+		cmocka_unit_test(test_root),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

@@ -145,6 +145,8 @@ static void expect(const char *expected)
 			buf_str(&text, "(");
 		else if (e.type == TE_POLL_END)
 			buf_printf(&text, ")%c", how);
+		else if (e.type == TE_ROOT_ENTER)
+			buf_str(&text, "enter");
 		else if (e.kind == TASK)
 			buf_printf(&text, e.type == TE_FUTURE_BEGIN ? "[" : "]%c", how);
 		else if (e.type == TE_FUTURE_BEGIN)
@@ -346,6 +348,30 @@ static void test_pointer(void **state)
 	expect("( @+0 +1 @+3 @-3p @-1p @+2 @-2p @-0p @)p");
 }
 
+/* Of a block_on's future the first begin isn't seen, nor that it was left. */
+static void test_root(void **state)
+{
+	(void)state;
+	assert_int_equal(map_put(&source.hooked_types, TASK, SOURCE_ROOT, &source), 0);
+	point(0, 1000);
+	source.points[0].self = true;
+	point(1, 100);
+	point(2, 100);
+	source.points[2].below = 1; /* told by its own function */
+	stands(AE_FUTURE_AT, 0, 0x1000);
+	stands(AE_FUTURE_AT, 1, 0x1010);
+	stands(AE_FUTURE_AT, 2, 0x1100);
+	event(TE_FUTURE_END, TASK, 0x1000, TO_PENDING);
+	event(TE_FUTURE_BEGIN, TASK, 0x1000, 0);
+	stands(AE_FUTURE_WAS, 0, 0x1000);
+	stands(AE_FUTURE_WAS, 1, 0x1010);
+	event(TE_ROOT_ENTER, TRACE_KIND_NONE, 0, 0);
+	event(TE_FUTURE_END, TASK, 0x2000, TO_PENDING);
+	event(TE_FUTURE_BEGIN, TASK, 0x2000, 0);
+	event(TE_FUTURE_BEGIN, TASK, 0x3000, 0);
+	expect("[ @+1 @-1p @]p [ @+1 -1u @]u @enter [ @]p [ ]u @[");
+}
+
 /* After a loss an end alone says nothing of what lay in it before. */
 static void test_forgotten(void **state)
 {
@@ -429,7 +455,7 @@ int main(void)
 		WITH(test_forgotten),	 WITH(test_any_events),
 		WITH(test_select),	 WITH(test_left),
 		WITH(test_returned),	 WITH(test_dropped_together),
-		WITH(test_pointer),
+		WITH(test_pointer),	 WITH(test_root),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

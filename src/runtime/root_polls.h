@@ -1,0 +1,47 @@
+/*
+ * The polls of a block_on's own future, where they are a part of block_on: Tokio's block_on of the
+ * multi-thread runtime parks right behind a poll that was pending and polls again right behind
+ * that, by calls of CachedParkThread::park(). Where debug information tells which place of its
+ * frame the future has, these calls tell of the polls between them.
+ */
+#ifndef POLLUX_RUNTIME_ROOT_POLLS_H
+#define POLLUX_RUNTIME_ROOT_POLLS_H
+
+#include "binary/debug.h"
+#include "binary/uses.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct elf_image;
+struct found_futures;
+struct futures_wanted;
+
+/* One call of park(). */
+struct find_root_poll {
+	uint64_t back;	/* where it returns to, as linked */
+	int64_t offset; /* from the stack pointer at the call to the future */
+	uint64_t state_offset;
+	uint32_t state_size;
+	char *name, *full_name, *where; /* of the future; where may be NULL */
+};
+
+struct found_root_polls {
+	uint64_t park;	     /* 0: there is none */
+	struct uses uses;    /* of it: words and branches */
+	const char *trouble; /* why it isn't hooked; NULL: it can be */
+	struct find_root_poll *v;
+	size_t n;
+};
+
+/* Those whose future has no poll function of its own among `futures`. -ENOMEM or 0. */
+int root_polls_find(struct elf_image *image, struct debug *d, const struct futures_wanted *wanted,
+		    const struct found_futures *futures, struct found_root_polls *ret);
+void root_polls_done(struct found_root_polls *f);
+
+/* The type of the future on whose behalf it is parked in a call that returns to `back`, and where
+ * it is, from the stack pointer at the call; NULL: not known. */
+const struct dw_type *root_poll_type(struct debug *d, uint64_t back, int64_t *ret_offset);
+
+#endif
