@@ -105,6 +105,8 @@ static bool compile_cell(struct compiler *c, struct debug *d, const struct futur
 
 	if (c->futures)
 		r = program_compile(d, cell, PROGRAM_FUTURES, hooked, first, ret);
+	if (c->futures && r == -E2BIG)
+		r = program_compile(d, cell, PROGRAM_BY_VALUE, hooked, first, ret);
 	if (r == -E2BIG)
 		r = program_compile(d, cell, PROGRAM_POINT, NULL, first, ret);
 	return r == 0 && ret->n_words;

@@ -188,7 +188,7 @@ static int add_place(struct compiler *c, const struct trace_place *place,
 		p->places = places;
 		p->cap_places = cap;
 	}
-	if (c->mode == PROGRAM_FUTURES) {
+	if (c->mode != PROGRAM_POINT) {
 		struct place_point *points =
 			reallocarray(p->points, p->cap_places, sizeof(*points));
 
@@ -284,7 +284,7 @@ static int place_of(struct compiler *c, const struct node *n, const struct await
 	if (!a->goes_on && !await_is_leaf(a->awaited) && await_can_hold(c->d, a->awaited))
 		place.flags |= TRACE_PLACE_BRANCHES;
 	if (function && copy && awaits)
-		r = c->mode == PROGRAM_FUTURES ? add_future(c, t, &info.future) : 0;
+		r = c->mode != PROGRAM_POINT ? add_future(c, t, &info.future) : 0;
 	if (r == 0)
 		r = add_place(c, &place, &info, ret_point);
 	if (r < 0) {
@@ -507,13 +507,13 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 	inside = n->inside || !library;
 	a.own = !(library && n->inside);
 	struct way held = held_at(c, n, state, v->member.offset, awaitee,
-				  c->mode == PROGRAM_FUTURES ? a.macro : NULL);
+				  c->mode != PROGRAM_POINT ? a.macro : NULL);
 	r = step_down(c, t->discr_offset, &held, inside, false, step);
 	a.goes_on = step->next && agent_node_state(node_at(c, step->next));
 	a.kept = a.macro ? strcmp(a.macro, "select!") != 0
 			 : ways_keep(c->d, held.type, held.through);
 	a.sure = a.macro ? !strcmp(a.macro, "join!") : a.kept;
-	if (r == 0 && c->mode == PROGRAM_FUTURES && is_self(c, n) && !a.sure) {
+	if (r == 0 && c->mode != PROGRAM_POINT && is_self(c, n) && !a.sure) {
 		struct node inner = *n;
 
 		inner.inside = inside;
@@ -534,7 +534,7 @@ static int fill_coroutine(struct compiler *c, const struct node *n, const struct
 	/* 0 not polled yet, 1 returned, 2 panicked */
 	if (v->value > 2 && !v->is_default)
 		return fill_await(c, n, v, step);
-	if (v->value == 1 && c->mode == PROGRAM_FUTURES && !is_self(c, n))
+	if (v->value == 1 && c->mode != PROGRAM_POINT && !is_self(c, n))
 		return add_mark(c, n->type, &info, &step->point);
 	return 0;
 }

@@ -30,8 +30,9 @@ struct program {
 };
 
 enum program_mode {
-	PROGRAM_POINT,	 /* the innermost await point of the program itself */
-	PROGRAM_FUTURES, /* every coroutine, also those of libraries and of branches */
+	PROGRAM_POINT,	  /* the innermost await point of the program itself */
+	PROGRAM_BY_VALUE, /* every coroutine, also those of libraries and of branches */
+	PROGRAM_FUTURES,  /* also those behind pointers */
 };
 
 /* Compiles; `hooked` are the types whose polls are hooked, (ways_key, 0) -> agent kind + 1, NULL:
