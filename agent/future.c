@@ -116,6 +116,11 @@ void agent_put_begin_list(struct ring *r, const struct agent_hook *hook, const v
 	agent_put_list(r, AE_FUTURE_WAS, &list);
 }
 
+static inline const char *future_state(const struct agent_hook *hook, const void *future)
+{
+	return (const char *)future + hook->result.offset;
+}
+
 /* A future that is alone in its list: its own await point, and the list is empty then. */
 static inline uint64_t take_own_point(const struct agent_future *f, struct agent_list *list)
 {
@@ -211,6 +216,30 @@ static __attribute__((noinline)) void list_left(const struct agent_future *f, ui
 	agent_put_list(f->ring, AE_FUTURE_LEFT, &l);
 }
 
+/*
+ * Mostly the tool has told already of which states that is so: then it takes no look into the
+ * program at a poll's begin, and one at its end.
+ */
+static inline bool is_known_alone(const struct agent_hook *hook, const void *future,
+				  uint32_t *ret_state)
+{
+	uint32_t alone = __atomic_load_n(&hook->alone, __ATOMIC_ACQUIRE);
+
+	if (!alone)
+		return false;
+	*ret_state = *(const uint8_t *)future_state(hook, future);
+	return *ret_state < 32 && alone >> *ret_state & 1;
+}
+
+static inline uint64_t known_point(const struct agent_hook *hook, uint32_t state)
+{
+	const struct agent_step *program =
+		(const struct agent_step *)__atomic_load_n(&hook->program, __ATOMIC_RELAXED);
+
+	/* behind the first step, and the two words at the node's begin */
+	return program[3 + state].point;
+}
+
 static __attribute__((noinline)) uint64_t list_end(struct agent_future *f)
 {
 	struct agent_list l;
@@ -241,12 +270,14 @@ static bool may_wrap(void)
 static inline void put_begin(struct agent_future *f)
 {
 	const struct agent_hook *hook = f->hook;
+	uint32_t state;
 	uint64_t point;
 
 	f->left = NULL;
 	f->left_whole = NULL;
 	agent_put(f->ring, AE_FUTURE_BEGIN, agent_ref(hook->kind, (uint64_t)f->future));
-	if (hook->flags & AGENT_HOOK_LIST && unlikely(!is_alone(hook, f->future, &point)))
+	if (hook->flags & AGENT_HOOK_LIST && !likely(is_known_alone(hook, f->future, &state)) &&
+	    unlikely(!is_alone(hook, f->future, &point)))
 		list_begin(f);
 }
 
@@ -326,11 +357,19 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 	if (!still_ours(f))
 		return;
 	struct ring *r = f->ring;
-	uint64_t type = outcome(f, first, second);
-	uint64_t point = 0;
+	uint64_t type, point = 0;
+	uint32_t state;
 
 	agent_notes(r)->futures = f->outer;
 	arch_barrier_local();
+	if (likely(is_known_alone(f->hook, f->future, &state) && state)) {
+		point = known_point(f->hook, state);
+		if (unlikely(f->left != NULL))
+			list_left(f, AE_FUTURE_PENDING);
+		put_end(f, AE_FUTURE_PENDING, point);
+		return;
+	}
+	type = outcome(f, first, second);
 	if (type == AE_FUTURE_PENDING && f->hook->flags & AGENT_HOOK_LIST) {
 		if (unlikely(!is_alone(f->hook, f->future, &point)))
 			point = list_end(f);

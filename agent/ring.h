@@ -259,8 +259,17 @@ struct agent_hook {
 	uint64_t saved; /* the slot's original 8 bytes, for a later attach that must take over */
 	uint16_t type;	/* enum agent_hook_type */
 	uint16_t kind;	/* kind number, enum agent_call, or AGENT_KIND_NONE */
-	uint16_t id_offset;    /* Tokio: header + id_offset holds the u64 task id */
-	uint16_t state_offset; /* header + state_offset holds the state word (Tokio: 0) */
+	union {
+		struct {
+			uint16_t id_offset;    /* Tokio: header + id_offset holds the u64 task id */
+			uint16_t state_offset; /* header + state_offset holds the state word
+						* (Tokio: 0) */
+		};
+		/* AH_FUTURE, AR_STATE of one byte: in the states whose bits are set nothing is to
+		 * be listed, and the program begins with the future's node, from state 0 on. The
+		 * tool sets it after the program */
+		uint32_t alone;
+	};
 	union {
 		uint64_t vtable; /* address of the vtable that the slot belongs to, 0 for a GOT */
 		struct agent_result result; /* AH_FUTURE */

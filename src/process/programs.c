@@ -50,6 +50,26 @@ static bool stands_there(const struct process *p, uint64_t addr, const void *wor
 	return there && memory_read(p, addr, there, bytes) == 0 && !memcmp(there, words, bytes);
 }
 
+/* The suspended states of a future, and the one in which it was not polled yet, from which its
+ * program leads nowhere: agent_hook.alone. */
+static uint32_t alone_states(const struct agent_hook *hook, const uint64_t *words, size_t n_words)
+{
+	enum { NODE_WORDS = sizeof(struct agent_node) / 8, FIRST_AWAIT = 3, BITS = 32 };
+	const struct agent_step *steps = (const struct agent_step *)words;
+	const struct agent_node *node = (const struct agent_node *)(words + 1);
+	uint32_t bits = 0;
+
+	if (hook->type != AH_FUTURE || hook->result.from != AR_STATE || hook->result.size != 1 ||
+	    hook->pending != FIRST_AWAIT - 1 || n_words < 1 + NODE_WORDS || steps[0].next != 1 ||
+	    steps[0].delta != (int32_t)hook->result.offset || node->base || node->size != 1 ||
+	    n_words < 1 + NODE_WORDS + (size_t)node->n)
+		return 0;
+	for (uint32_t i = 0; i < node->n && i < BITS; i++)
+		if ((i == 0 || i >= FIRST_AWAIT) && !node->steps[i].next)
+			bits |= 1u << i;
+	return bits;
+}
+
 int programs_add(struct programs *pr, const struct process *p, const struct hooks *h,
 		 const struct layout *l, uint32_t kind, const uint64_t *words, size_t n_words)
 {
@@ -71,11 +91,16 @@ int programs_add(struct programs *pr, const struct process *p, const struct hook
 		if (rc == 0)
 			rc = memory_write(p, l->programs + pr->at, words, bytes);
 	}
-	for (; rc == 0 && poll_hook(h, kind, &index); index++)
-		rc = memory_write_u64(p,
-				      l->hooks + index * sizeof(struct agent_hook) +
-					      offsetof(struct agent_hook, program),
+	for (; rc == 0 && poll_hook(h, kind, &index); index++) {
+		uint64_t hook = l->hooks + index * sizeof(struct agent_hook);
+		uint32_t alone = alone_states(&h->table[index], words, n_words);
+
+		rc = memory_write_u64(p, hook + offsetof(struct agent_hook, program),
 				      l->programs + pr->at);
+		if (rc == 0 && alone)
+			rc = memory_write(p, hook + offsetof(struct agent_hook, alone), &alone,
+					  sizeof(alone));
+	}
 	pr->at += bytes;
 	return rc;
 }

@@ -172,6 +172,25 @@ static void test_memory(void **state)
 	(void)state;
 }
 
+/* Layout programs are written word by word here: a node's head, a step. */
+static uint16_t put_node(uint64_t *words, size_t *n, uint64_t base, uint32_t steps, uint32_t size)
+{
+	const struct node node = {base, steps, size};
+	uint16_t at = (uint16_t)*n;
+
+	memcpy(words + at, &node, sizeof(node));
+	*n += sizeof(node) / 8 + steps + 1;
+	return at;
+}
+
+static void put_step(uint64_t *words, uint16_t node, uint32_t i, uint16_t point, uint16_t next,
+		     int64_t delta)
+{
+	const struct agent_step step = {point, next, (int32_t)delta};
+
+	memcpy(words + node + sizeof(struct node) / 8 + i, &step, sizeof(step));
+}
+
 /* A program that lists what lies in it: the future itself at point 21, then two side by side, the
  * second of them at its second state. */
 static void test_list(void **state)
@@ -229,26 +248,43 @@ static void test_list(void **state)
 	expect_event(AE_FUTURE_BEGIN, 8, &all.f);
 	expect_event(AE_FUTURE_PENDING_AT, 21, &all.f);
 	expect_nothing();
+}
+
+/* The same where the tool has told of the states in which it is alone. */
+static void test_alone(void **state)
+{
+	struct agent_hook *hook = area_hook(&area, AH_FUTURE, 8, (const void *)poll_pair);
+	struct pair (*poll)(struct future *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) =
+		area_stub(&area, hook);
+	struct future f = {.state = 0};
+	uint64_t words[32] = {0};
+	size_t n = 1;
+	uint16_t node = put_node(words, &n, 0, 5, 1), leaf = put_node(words, &n, 0, 1, 1);
+	const struct agent_step root = {0, node, offsetof(struct future, state)};
+
+	memcpy(words, &root, sizeof(root));
+	put_step(words, node, 3, 23, 0, 0);
+	put_step(words, node, 4, 24, leaf, -16); /* its first byte is the state of another */
+	put_step(words, leaf, 0, 25, 0, 0);
+	hook->result = state_hook()->result;
+	hook->pending = 2;
+	hook->flags = AGENT_HOOK_LIST;
+	hook->program = (uint64_t)words;
+	hook->alone = 1 << 0 | 1 << 3;
+	poll(&f, 6, 0, 0, 0, 0); /* from 0 to 3 */
+	expect_event(AE_FUTURE_BEGIN, 8, &f);
+	expect_event(AE_FUTURE_PENDING_AT, 23, &f);
+	f.state = 4;
+	poll(&f, 6, 0, 0, 0, 0); /* from 4 to 3 */
+	expect_event(AE_FUTURE_BEGIN, 8, &f);
+	expect_event(AE_FUTURE_WAS, 24, &f.state);
+	expect_event(AE_FUTURE_WAS, 25, &f);
+	expect_event(AE_FUTURE_PENDING_AT, 23, &f);
+	poll(&f, 7, 0, 0, 0, 0);
+	expect_event(AE_FUTURE_BEGIN, 8, &f);
+	expect_event(AE_FUTURE_READY, 8, &f);
+	expect_nothing();
 	(void)state;
-}
-
-/* Layout programs are written word by word here: a node's head, a step. */
-static uint16_t put_node(uint64_t *words, size_t *n, uint64_t base, uint32_t steps, uint32_t size)
-{
-	const struct node node = {base, steps, size};
-	uint16_t at = (uint16_t)*n;
-
-	memcpy(words + at, &node, sizeof(node));
-	*n += sizeof(node) / 8 + steps + 1;
-	return at;
-}
-
-static void put_step(uint64_t *words, uint16_t node, uint32_t i, uint16_t point, uint16_t next,
-		     int64_t delta)
-{
-	const struct agent_step step = {point, next, (int32_t)delta};
-
-	memcpy(words + node + sizeof(struct node) / 8 + i, &step, sizeof(step));
 }
 
 /*
@@ -386,7 +422,7 @@ int main(void)
 		cmocka_unit_test(test_state),	 cmocka_unit_test(test_off),
 		cmocka_unit_test(test_returned), cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_list),	 cmocka_unit_test(test_left),
-		cmocka_unit_test(test_root),
+		cmocka_unit_test(test_root),	 cmocka_unit_test(test_alone),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);
