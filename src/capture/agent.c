@@ -34,7 +34,9 @@
 #define FILL_NS_PER_BYTE 4
 #define THREADS_NS (200 * MS)
 #define DEADLINE_NS (5000 * MS)
-#define LOOK_NS (5 * MS)
+/* A program that we started and that has no runtime, so far: it may execute one that has. */
+#define LOOK_NS MS
+#define STARTING_LOOKS 1000u /* its loader has had its time */
 #define CLOCK_SETTLE_NS (2 * MS)
 /* Memory of the rings is used as they are: so many may be in the address space. */
 #define MAX_RINGS 1024u
@@ -50,6 +52,7 @@ struct capture {
 	struct attach_options attach_options;
 	const struct places_ops *places;
 	uint64_t code_hash, next_look_ns;
+	unsigned n_starting; /* looks that came too early, in a row */
 	struct futures_wanted futures;
 	int exit_status;
 	struct pace pace;
@@ -217,12 +220,19 @@ static void end_places(struct capture *c, struct source *s)
 
 static int add_source(struct capture *c, struct attach *attach, struct error *err)
 {
-	struct source *s = &c->sources[c->n_sources++];
+	struct source *sources = reallocarray(c->sources, c->n_sources + 1, sizeof(*sources)), *s;
 	_cleanup_free_ char *exe = attach_exe(attach), *cmdline = attach_cmdline(attach);
 	struct ring_area *area;
 	size_t bytes;
 	int rc;
 
+	if (!sources) {
+		attach_close(attach, NULL);
+		attach_free(attach);
+		return error_sys(err, -ENOMEM, "cannot record");
+	}
+	c->sources = sources;
+	s = &sources[c->n_sources++];
 	*s = (struct source){.attach = attach, .alive = true};
 	area = attach_rings(attach, &bytes);
 	rc = ring_set_init(&s->rings, area, bytes);
@@ -354,12 +364,8 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 	while (attach_options.n_rings > 16 &&
 	       (uint64_t)attach_options.n_rings * attach_options.ring_bytes > MAX_RINGS_BYTES)
 		attach_options.n_rings /= 2;
-	if (c)
-		c->sources = calloc(n ? n : 1, sizeof(*c->sources));
-	if (!c || !c->sources) {
-		free(c);
+	if (!c)
 		return error_sys(err, -ENOMEM, "cannot record");
-	}
 	c->shared = shared;
 	c->exit_status = -1;
 	c->futures = (struct futures_wanted){.written = opt->futures == CF_ALL,
@@ -425,6 +431,7 @@ static bool reap_child(struct capture *c)
 /* A launched program that had no runtime is looked at again when its code has changed. */
 static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
 {
+	struct attach_options options = c->attach_options;
 	struct error why = {0};
 	struct attach *a;
 	uint64_t hash;
@@ -437,8 +444,13 @@ static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
 	if (hash == c->code_hash || !hash)
 		return 0;
 	c->code_hash = hash;
-	rc = attach_open(c->child, &c->attach_options, &a, &why);
-	if (rc == -ENOENT || rc == -ESRCH)
+	options.starting = c->n_starting < STARTING_LOOKS;
+	rc = attach_open(c->child, &options, &a, &why);
+	c->n_starting = rc == -EAGAIN ? c->n_starting + 1 : 0;
+	if (rc == -EAGAIN)
+		c->code_hash = 0;
+	/* What was recorded before counts, whatever becomes of the rest. */
+	if (rc == -ENOENT || rc == -ESRCH || rc == -EAGAIN || (rc < 0 && c->n_sources))
 		return 0;
 	if (rc < 0) {
 		*err = why;
@@ -446,6 +458,25 @@ static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
 	}
 	c->waiting = NULL;
 	return begin(c, a, err);
+}
+
+/* The program that we started has executed another one, which may have a runtime, too. What it was
+ * before has ended. */
+static int follow_exec(struct capture *c)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < c->n_sources && rc == 0; i++) {
+		struct source *s = &c->sources[i];
+
+		attach_close(s->attach, NULL);
+		rc = drain_source(&c->drain, s);
+		if (rc == 0)
+			rc = drain_end(&c->drain, s);
+	}
+	c->waiting = "the program";
+	c->code_hash = c->next_look_ns = 0;
+	return rc;
 }
 
 /*
@@ -480,13 +511,13 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	/* Whether they live is asked before the drain: what a program wrote before its end is in
 	 * the rings then. */
 	bool child_gone = reap_child(c);
-	if (c->waiting && child_gone)
+	if (c->waiting && child_gone && !c->n_sources)
 		return error_set(
 			err, -ENOENT,
 			"%s has ended, and never had Tokio, async-std or smol tasks in its own "
 			"process; a program that it started can be recorded by -p",
 			c->waiting);
-	if (c->waiting) {
+	if (c->waiting && !child_gone) {
 		rc = look_for_runtime(c, now, err);
 		if (rc < 0)
 			return rc;
@@ -494,7 +525,7 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	for (size_t i = 0; i < c->n_sources; i++) {
 		struct source *s = &c->sources[i];
 
-		if (s->alive && (threads || (child_gone && quiet)))
+		if (s->alive && (threads || (quiet && (child_gone || c->child))))
 			s->alive = attach_alive(s->attach);
 		any = any || s->alive;
 	}
@@ -504,6 +535,8 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	clock_map_add(&d->clock);
 	if (rc == 0)
 		rc = drain_all(c);
+	if (rc == 0 && c->child && !any && !c->waiting)
+		rc = follow_exec(c);
 	if (threads) {
 		for (size_t i = 0; i < c->n_sources && rc == 0; i++)
 			if (c->sources[i].alive)
@@ -516,6 +549,8 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	if (!any && child_gone)
 		return 0;
 
+	if (c->waiting)
+		return LOOK_NS;
 	wait = pace_next(&c->pace, d->fill, now - drained_ns);
 	c->woken = may_sleep(c);
 	if (!c->woken && wait > c->burst_ns)

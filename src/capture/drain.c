@@ -546,10 +546,12 @@ int drain_end(struct drain *d, struct source *s)
 		if (rc == 0 && c->thread && !s->alive)
 			rc = end_thread(d, s, c, clock_map_ns(&d->clock, d->now_ticks));
 	}
-	for (uint32_t i = 0; i < s->n_early && rc == 0 && !s->alive; i++)
+	for (uint32_t i = 0; i < s->n_early && rc == 0 && !s->alive; i++) {
 		if (s->early[i].own_tid)
 			rc = put_thread_end(d, s, s->early[i].tid, s->early[i].thread,
 					    clock_map_ns(&d->clock, d->now_ticks));
+		s->early[i].own_tid = 0;
+	}
 	if (rc == 0)
 		rc = drain_flush(d);
 	return rc;

@@ -293,7 +293,8 @@ static int look_again(struct capture *c, uint64_t now, struct error *err)
 		return 0;
 	l->code_hash = hash;
 	rc = kernel_add_pid(c, l->child, NULL, &why);
-	if (rc == -ENOENT || rc == -ESRCH)
+	/* What was recorded before counts, whatever becomes of the rest. */
+	if (rc == -ENOENT || rc == -ESRCH || (rc < 0 && c->n_processes))
 		return 0;
 	if (rc < 0)
 		*err = why;
@@ -352,13 +353,13 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 	int rc = 0;
 
 	l->drain_start_ns = now;
-	if (l->waiting && child_gone)
+	if (l->waiting && child_gone && !c->n_processes)
 		return error_set(err, -ENOENT,
 				 "%s has ended, and never had probes that pollux knows or Tokio, "
 				 "async-std or smol tasks in its own process; a program that it "
 				 "started can be recorded by -p",
 				 l->waiting);
-	if (l->waiting) {
+	if (l->waiting && !child_gone) {
 		rc = look_again(c, now, err);
 		if (rc < 0)
 			return rc;
@@ -391,6 +392,12 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 		if (rc == 0)
 			rc = end_process(c, c->processes[i], clock_monotonic_ns());
 	}
+	/* The program that we started executes another one, in which there may be something, too.
+	 */
+	if (!any && !child_gone && !l->all && !l->waiting) {
+		l->waiting = "the program";
+		l->code_hash = l->next_look_ns = 0;
+	}
 	if (rc == 0 && l->all && now >= l->next_scan_ns) {
 		rc = scan(c);
 		if (rc == 0)
@@ -407,6 +414,8 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 	if (!any && child_gone && !l->all)
 		return 0;
 	turn_met(kernel_core_ring(c->core)->fill);
+	if (l->waiting)
+		return LOOK_NS;
 	return (int64_t)pace_next(&l->pace, kernel_core_ring(c->core)->fill, now - drained_ns);
 }
 

@@ -72,6 +72,7 @@ struct attach {
 	struct clock_pair began;
 	const struct futures_wanted *futures;
 	uint32_t stacks;
+	bool starting;
 	struct error *err; /* of the call that runs on the tracer */
 };
 
@@ -377,6 +378,8 @@ static int load(void *arg)
 	rc = leftover_undo(&old, &a->process, &a->stop_ns, err);
 	if (rc == 0)
 		rc = hooks_plan(&a->process, a->hooked, a->n_hooked, &a->hooks, err);
+	if (rc == 0 && a->starting && a->hooks.n_slots_other > a->hooks.n_slots / 2)
+		rc = error_set(err, -EAGAIN, "the loader has not set the program up yet");
 	for (size_t i = 0; rc == 0 && a->futures && i < a->hooks.n; i++) {
 		struct agent_hook *hook = &a->hooks.table[i];
 
@@ -436,6 +439,7 @@ static struct attach *attach_new(const struct attach_options *opt, struct error 
 		a->rings.n_rings = 1;
 	a->futures = opt->futures;
 	a->stacks = opt->stacks;
+	a->starting = opt->starting;
 	clock_pair_read(&a->began);
 	a->began_ns = a->began.ns;
 	return a;
@@ -584,8 +588,11 @@ int attach_close(struct attach *a, struct error *err)
 	if (!a->loaded)
 		return 0;
 	a->loaded = false;
-	if (!attach_alive(a))
+	if (!attach_alive(a)) {
+		/* It may have executed another program, which is to be attached to. */
+		flock(a->process.proc_fd, LOCK_UN);
 		return 0;
+	}
 	if (!a->tracer) {
 		rc = tracer_start(&a->tracer, err);
 		if (rc < 0)

@@ -24,6 +24,9 @@ struct attach_options {
 	uint32_t n_rings;
 	const struct futures_wanted *futures; /* whose polls are hooked; NULL: none */
 	uint32_t stacks;		      /* enum agent_stacks */
+	/* The program has just begun: if most of what is to be hooked is not relocated yet, -EAGAIN
+	 * and nothing is done. */
+	bool starting;
 };
 
 /* One loaded ELF object with at least one runtime or call to hook. */

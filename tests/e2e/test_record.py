@@ -240,6 +240,38 @@ def test_library_attached(pollux, loader, trace):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("backend", ["agent", "kernel"])
+def test_a_program_that_executes_another(pollux, suite, trace, backend):
+    """As `cargo run` does: what runs in the end is recorded, too, from when it was found."""
+    if backend == "kernel" and os.geteuid():
+        pytest.skip("the kernel's probes need root here")
+    first = [suite("cdylib", "release", "libtokio_inside.so")]
+    script = f"""import os, runpy, sys, time
+runpy.run_path({str(build.TARGETS / "cdylib" / "load.py")!r})
+time.sleep(1) # until it is found
+os.execv(sys.argv[2], [sys.argv[2], "short_tasks"])"""
+    result = driver.run(pollux, "record", "--backend", backend, "-o", trace, "--",
+                        sys.executable, "-c", script, *first, suite())
+    assert result.returncode == 0, result.stderr
+    truth = driver.split_output(result.stdout)[1]
+    report = driver.report(pollux, trace)
+    assert [os.path.basename(p["exe"]) for p in report["processes"]][1:] == ["suite"]
+    assert len({p["pid"] for p in report["processes"]}) == 1
+    short = [f for f in report["families"] if f["name"].startswith("suite::threads::short")]
+    assert len(short) == 1 and 0 < short[0]["tasks"] < truth["totals"]["spawned"] + 1
+    assert report["lost"] == 0
+
+
+@pytest.mark.parametrize("how", ["env", "sh"])
+def test_a_shell_that_executes_it(pollux, suite, trace, how):
+    path = suite()
+    command = ["env", "A=b", path] if how == "env" else ["sh", "-c", f"exec '{path}' short_tasks"]
+    result = driver.run(pollux, "record", "-o", trace, "--", *command, "short_tasks")
+    assert result.returncode == 0, result.stderr
+    families = driver.report(pollux, trace)["families"]
+    assert any(f["name"].startswith("suite::threads::short") for f in families)
+
+
 def test_wrong_use(pollux, trace):
     """Exit code 2, and a sentence."""
     for wrong in (
