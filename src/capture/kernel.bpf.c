@@ -97,22 +97,6 @@ struct {
 	__type(value, struct panic);
 } panics SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, KERNEL_MAX_PROGRAMS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct kernel_program_key);
-	__type(value, __u32);
-} layout_of SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, KERNEL_LAYOUT_WORDS);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, __u64);
-} layouts SEC(".maps");
-
 struct kernel_thread fresh; /* all zero: too large for a program's stack */
 
 static __always_inline __u64 reg(void *ctx, __u32 word)
@@ -137,6 +121,9 @@ static __always_inline struct kernel_lost *lost(void)
 
 	return bpf_map_lookup_elem(&losses, &zero);
 }
+
+#include "capture/kernel_point.bpf.h"
+#include "capture/kernel_probe.bpf.h"
 
 /* ---- records ---- */
 
@@ -462,71 +449,6 @@ static __always_inline bool was_panic(__u64 header)
 	return was;
 }
 
-/* ---- await points ---- */
-
-#define LAYOUT_DEPTH 16u /* agent/ring.h, AGENT_PROGRAM_DEPTH */
-
-static __always_inline __u64 layout_word(__u32 at)
-{
-	__u64 *word = bpf_map_lookup_elem(&layouts, &at);
-
-	return word ? *word : 0;
-}
-
-/*
- * Where the task stands: the walk of agent/point.h. Nobody holds the task's memory for us; what is
- * read chooses among the steps that there are, and whoever reads the record looks whether the task
- * was still pending afterwards.
- */
-static __always_inline __u16 await_point(const struct kernel_thread *t, __u64 vtable, __u64 header)
-{
-	struct kernel_program_key key = {t->tgid, vtable};
-	__u32 *start = bpf_map_lookup_elem(&layout_of, &key), at;
-	__u64 step, base, i;
-	__u16 point = 0;
-
-	if (!start)
-		return 0;
-	step = layout_word(*start);
-	for (__u32 depth = 0; depth < LAYOUT_DEPTH; depth++) {
-		__u32 next = step >> 16 & 0xffff, n, size;
-		int failed;
-
-		if (!next)
-			break;
-		at = *start + next;
-		base = layout_word(at);
-		i = layout_word(at + 1);
-		n = i;
-		size = i >> 32;
-		header += (__u64)(__s64)(__s32)(step >> 32);
-		i = 0;
-		failed = size == 1   ? bpf_probe_read_user(&i, 1, (void *)header)
-			 : size == 2 ? bpf_probe_read_user(&i, 2, (void *)header)
-			 : size == 4 ? bpf_probe_read_user(&i, 4, (void *)header)
-			 : size == 8 ? bpf_probe_read_user(&i, 8, (void *)header)
-				     : -1; /* no node with a state: the agent's alone */
-		if (failed)
-			break;
-		i -= base;
-		step = layout_word(at + 2 + (i < n ? (__u32)i : n));
-		if (step & 0xffff)
-			point = step & 0xffff;
-	}
-	return point;
-}
-
-/* The same of an async-task's, which word of whose header holds the vtable is up to the compiler.
- */
-static __always_inline __u16 async_point(const struct kernel_thread *t, __u64 header)
-{
-	__u16 point = 0;
-
-	for (__u32 i = 0; i < HEADER_WORDS && !point; i++)
-		point = await_point(t, user_word(header + i * 8), header);
-	return point;
-}
-
 /* ---- the programs ---- */
 
 static __always_inline struct kernel_hook *hook_of(void *ctx, __u32 *number)
@@ -719,89 +641,6 @@ int on_return(void *ctx)
 }
 
 /* ---- probes ---- */
-
-#define MAX_WORDS 34u /* of registers, on aarch64 */
-
-static __always_inline __u64 word_of(const __u64 *words, __u8 word)
-{
-	__u32 i = word;
-
-	asm volatile("" : "+r"(i));
-	return i < MAX_WORDS ? words[i] : 0;
-}
-
-/* The raw bytes of an argument, not yet cut to its size. */
-static __always_inline int argument(const struct kernel_arg *a, const __u64 *words, __u64 *ret)
-{
-	__u64 base = word_of(words, a->base), index, value = 0;
-	__u32 size = a->size;
-
-	switch (a->form) {
-	case KA_CONST:
-		*ret = a->value;
-		return 0;
-	case KA_REG:
-		*ret = base >> (a->shift & 63);
-		return 0;
-	case KA_MEMORY:
-		index = word_of(words, a->index);
-		if (a->index_bits == 32)
-			index = a->index_signed ? (__u64)(__s64)(__s32)index : (__u32)index;
-		base += (index << (a->shift & 63)) + (__u64)a->value;
-		/* Constant sizes: the verifier of older kernels follows no other on a stack. */
-		if (size == 1	? bpf_probe_read_user(&value, 1, (void *)base)
-		    : size == 2 ? bpf_probe_read_user(&value, 2, (void *)base)
-		    : size == 4 ? bpf_probe_read_user(&value, 4, (void *)base)
-				: bpf_probe_read_user(&value, 8, (void *)base))
-			return -1;
-		*ret = value;
-		return 0;
-	default:
-		return -1;
-	}
-}
-
-static __always_inline void read_text(struct kernel_text_record *r, const struct kernel_hook *h,
-				      __u32 i)
-{
-	__u32 arg = h->texts[i].arg, len_arg = h->texts[i].len;
-	void *at;
-	__u64 len;
-
-	r->len[i] = -1;
-	if (!arg || arg > KERNEL_MAX_ARGS || r->probe.flags & 1u << (arg - 1))
-		return;
-	at = (void *)r->probe.args[(arg - 1) & 15];
-	if (!len_arg) {
-		r->len[i] = bpf_probe_read_user_str(r->text[i], KERNEL_TEXT_BYTES, at) - 1;
-		return;
-	}
-	if (len_arg > KERNEL_MAX_ARGS || !at)
-		return;
-	len = r->probe.args[(len_arg - 1) & 15];
-	asm volatile("" : "+r"(len));
-	if (len > KERNEL_TEXT_BYTES)
-		len = KERNEL_TEXT_BYTES;
-	if (bpf_probe_read_user(r->text[i], len, at) == 0)
-		r->len[i] = len;
-}
-
-static __always_inline void fill_probe(struct kernel_probe_record *r, const struct kernel_hook *h,
-				       const struct kernel_thread *t, const __u64 *words, __u64 now,
-				       __u32 number)
-{
-	r->time = now;
-	r->tgid = t->tgid;
-	r->tid = t->tid;
-	r->type = KR_PROBE;
-	r->flags = 0;
-	r->hook = number;
-	for (__u32 i = 0; i < KERNEL_MAX_ARGS; i++) {
-		r->args[i] = 0;
-		if (i < h->n_args && argument(&h->args[i], words, &r->args[i]))
-			r->flags |= 1u << i;
-	}
-}
 
 SEC("uprobe")
 int on_probe(void *ctx)
