@@ -34,8 +34,11 @@
 #define FILL_NS_PER_BYTE 4
 #define THREADS_NS (200 * MS)
 #define DEADLINE_NS (5000 * MS)
-/* A program that we started and that has no runtime, so far: it may execute one that has. */
+/* A program that we started and that has no runtime, so far: it may execute one that has. The
+ * longer it has none the less often we look. */
 #define LOOK_NS MS
+#define LOOK_MAX_NS (20 * MS)
+#define LOOK_PART 64
 #define STARTING_LOOKS 1000u /* its loader has had its time */
 #define CLOCK_SETTLE_NS (2 * MS)
 /* Memory of the rings is used as they are: so many may be in the address space. */
@@ -51,7 +54,7 @@ struct capture {
 	const char *waiting; /* a launched program without a runtime so far: its name; else NULL */
 	struct attach_options attach_options;
 	const struct places_ops *places;
-	uint64_t code_hash, next_look_ns;
+	uint64_t code_hash, next_look_ns, waiting_since_ns;
 	unsigned n_starting; /* looks that came too early, in a row */
 	struct futures_wanted futures;
 	int exit_status;
@@ -428,6 +431,13 @@ static bool reap_child(struct capture *c)
 	return c->child <= 0;
 }
 
+static uint64_t look_after(const struct capture *c, uint64_t now)
+{
+	uint64_t ns = (now - c->waiting_since_ns) / LOOK_PART;
+
+	return ns < LOOK_NS ? LOOK_NS : ns > LOOK_MAX_NS ? LOOK_MAX_NS : ns;
+}
+
 /* A launched program that had no runtime is looked at again when its code has changed. */
 static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
 {
@@ -439,7 +449,9 @@ static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
 
 	if (now < c->next_look_ns)
 		return 0;
-	c->next_look_ns = now + LOOK_NS;
+	if (!c->waiting_since_ns)
+		c->waiting_since_ns = now;
+	c->next_look_ns = now + look_after(c, now);
 	hash = attach_code_hash(c->child);
 	if (hash == c->code_hash || !hash)
 		return 0;
@@ -475,7 +487,7 @@ static int follow_exec(struct capture *c)
 			rc = drain_end(&c->drain, s);
 	}
 	c->waiting = "the program";
-	c->code_hash = c->next_look_ns = 0;
+	c->code_hash = c->next_look_ns = c->waiting_since_ns = 0;
 	return rc;
 }
 
@@ -550,7 +562,7 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 		return 0;
 
 	if (c->waiting)
-		return LOOK_NS;
+		return (int64_t)look_after(c, now);
 	wait = pace_next(&c->pace, d->fill, now - drained_ns);
 	c->woken = may_sleep(c);
 	if (!c->woken && wait > c->burst_ns)
