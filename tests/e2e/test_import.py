@@ -164,6 +164,23 @@ def test_times_off_cpu_are_those_that_pollux_saw(pollux, suite, probes, tmp_path
         assert len(missed) <= covered["total"] - covered["seen"] + len(threads), name
 
 
+def test_times_off_cpu_are_those_of_the_task_that_is_polled(pollux, probes, tmp_path):
+    """The program sleeps in some of its polls, and says in how many."""
+    program, data, trace = tmp_path / "runtime", tmp_path / "perf.data", tmp_path / "trace.plx"
+    subprocess.run(["cc", "-O1", "-g", "-pthread", "-o", str(program), str(RUNTIME / "runtime.c")],
+                   check=True)
+    probes.sdt(program)
+    truth = json.loads(probes.perf("record", "-q", "-a", "--switch-events", "-e", "sdt_tokio:*",
+                                   "-o", data, "--", program, "40").stdout)
+    import_into(pollux, trace, data)
+    rows = [r for r in report(pollux, trace)["off_cpu"] if r["why"] == "sleeping"]
+    asleep = sum(r["count"] for r in rows if "tokio task" in r["family"])
+    assert truth["blocking"] == 10 and asleep >= truth["blocking"]
+    # Between its polls it sleeps as well: that is no task's.
+    assert asleep < truth["polls"] / 2
+    assert sum(r["ns"] for r in rows if "tokio task" in r["family"]) >= 10 * 300e3
+
+
 @pytest.mark.parametrize("how", [[], ["--threads"]], ids=["file", "folder"])
 def test_the_other_byte_order_makes_no_difference(pollux, probes, tmp_path, how):
     """Rewritten by tests/import/swap.py, which perf itself reads as the same recording."""
