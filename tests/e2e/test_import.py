@@ -133,9 +133,10 @@ def coverage(pollux, trace, item):
 
 
 def near(one, others, why):
-    """The time off CPU that two clocks and two tracers tell of: a millisecond apart at most."""
-    return any(abs(one[0] - o[0]) < 1e6 and one[1] == o[1] and why(one[2]) == why(o[2]) and
-               abs(one[3] - o[3]) < 1e6 for o in others)
+    """The time off CPU that two clocks and two tracers tell of: a millisecond apart at most. pollux
+    may be late to see why a thread left that was woken in the same moment."""
+    return any(abs(one[0] - o[0]) < 1e6 and one[1] == o[1] and abs(one[3] - o[3]) < 1e6 and
+               ("other" in (one[2], o[2]) or why(one[2]) == why(o[2])) for o in others)
 
 
 @pytest.mark.parametrize("how", ["sched_switch", "switch-events"])
@@ -147,21 +148,25 @@ def test_times_off_cpu_are_those_that_pollux_saw(pollux, suite, probes, tmp_path
                 "--", pollux, "record", "--sched", "-o", own, "--", suite(), "system_calls")
     text.write_text(probes.perf("script", "--ns", "--show-switch-events", "-i", data).stdout)
     expected = times_off_cpu(pollux, own)
-    threads = {tid for _, tid, _, _ in expected}
     assert len(expected) > 100
+    # pollux comes later, and leaves out what a thread does on its way out.
+    first, last = {}, {}
+    for end, tid, _, _ in expected:
+        first.setdefault(tid, end)
+        last[tid] = end
     # The kernel's records of switches don't say how a thread sleeps.
     why = (lambda w: w) if how == "sched_switch" else (lambda w: w == "preempted")
     for name, recording in (("text", text), ("data", data)):
         trace = tmp_path / f"{name}.plx"
         import_into(pollux, trace, recording)
-        told = [t for t in times_off_cpu(pollux, trace) if t[1] in threads and
-                expected[0][0] < t[0] <= expected[-1][0]]
+        told = [t for t in times_off_cpu(pollux, trace) if t[1] in last and
+                (first[t[1]] < t[0] < last[t[1]] or near(t, expected, why))]
         assert told, name
         assert [t for t in told if not near(t, expected, why)] == [], name
         # What perf did not record is not there, but counted.
-        missed = [t for t in expected[1:] if not near(t, told, why)]
+        missed = [t for t in expected if not near(t, told, why)]
         covered = coverage(pollux, trace, "times off CPU")
-        assert len(missed) <= covered["total"] - covered["seen"] + len(threads), name
+        assert len(missed) <= covered["total"] - covered["seen"] + len(last), name
 
 
 def test_times_off_cpu_are_those_of_the_task_that_is_polled(pollux, probes, tmp_path):
