@@ -289,8 +289,10 @@ static int on_fork_exit(struct perf_data *d, const struct record *r, const uint8
 		return code < 0 ? code : perf_symbols_fork(d->symbols, pid, parent);
 	}
 	struct import_thread *t = map_get(&d->sink->threads, pid, tid);
-	if (!t || !t->told)
+	if (!t || !t->told) {
+		sink_forget(d->sink, pid, tid);
 		return 0;
+	}
 	const struct hit h = {.order.time = time, .thread = t, .what = HIT_EXIT};
 	return sink_hit(d->sink, &h);
 }

@@ -205,6 +205,18 @@ int sink_comm(struct sink *s, uint32_t pid, uint32_t tid, const char *comm, size
 	return s->code;
 }
 
+void sink_forget(struct sink *s, uint32_t pid, uint32_t tid)
+{
+	struct import_thread *t = map_get(&s->threads, pid, tid);
+
+	if (!t || t->told)
+		return;
+	map_remove(&s->threads, pid, tid);
+	free(t->user);
+	free(t);
+	s->n_threads--;
+}
+
 const char *sink_keep(struct sink *s, const char *text, size_t len)
 {
 	char copy[1024];

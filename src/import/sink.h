@@ -105,6 +105,8 @@ struct import_thread *sink_thread(struct sink *s, uint32_t pid, uint32_t tid, co
 				  size_t len);
 /* Its name, whether or not anything of it is ever told. */
 int sink_comm(struct sink *s, uint32_t pid, uint32_t tid, const char *comm, size_t len);
+/* The thread is gone: if nothing of it was ever told, neither will it be. */
+void sink_forget(struct sink *s, uint32_t pid, uint32_t tid);
 /* A string that stays, 0-terminated; NULL: not kept. */
 const char *sink_keep(struct sink *s, const char *text, size_t len);
 

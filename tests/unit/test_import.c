@@ -12,6 +12,7 @@
 #include "import/perf_line.h"
 
 #include <errno.h>
+#include <linux/perf_event.h>
 #include <sys/stat.h>
 
 /* ---- order ---- */
@@ -420,6 +421,61 @@ static void times_out_of_order_are_put_in_order(void **state)
 	result_done(&r);
 }
 
+/* A recording of a whole system meets more processes than are kept of those that do something. */
+static void processes_that_only_come_and_go_are_forgotten(void **state)
+{
+	struct {
+		uint32_t type;
+		uint16_t misc, size;
+		uint32_t pid, parent, tid, parent_tid;
+		uint64_t time;
+		uint32_t by_pid, by_tid;
+		uint64_t by_time;
+	} ends = {.type = PERF_RECORD_EXIT, .size = sizeof(ends), .time = 1000, .by_time = 1000};
+	struct {
+		uint32_t type;
+		uint16_t misc, size;
+		uint32_t pid, tid;
+		char comm[16];
+		uint32_t by_pid, by_tid;
+		uint64_t by_time;
+	} begins = {
+		.type = PERF_RECORD_COMM, .size = sizeof(begins), .comm = "app", .by_time = 1000};
+	struct {
+		uint32_t type;
+		uint16_t misc, size;
+		uint32_t pid, tid;
+		uint64_t time;
+	} sample = {PERF_RECORD_SAMPLE, 0, sizeof(sample), 7, 7, 2000};
+	struct {
+		uint32_t type;
+		uint16_t misc, size;
+		struct perf_event_attr attr;
+	} attr = {64, 0, sizeof(attr), {.type = PERF_TYPE_SOFTWARE, .size = sizeof(attr.attr)}};
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	static const uint64_t size = 16;
+	struct result r;
+
+	attr.attr.config = PERF_COUNT_SW_CPU_CLOCK;
+	attr.attr.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
+	attr.attr.sample_id_all = 1;
+	buf_add(&b, "PERFILE2", 8);
+	buf_add(&b, &size, 8);
+	buf_add(&b, &attr, sizeof(attr));
+	for (uint32_t i = 0; i < 300000; i++) {
+		begins.pid = begins.tid = ends.pid = ends.tid = 1000 + i;
+		buf_add(&b, &begins, sizeof(begins));
+		buf_add(&b, &ends, sizeof(ends));
+	}
+	buf_add(&b, &sample, sizeof(sample));
+	import_text(b.data, b.len, "perf-data", &r);
+	if (r.code)
+		fail_msg("%s", r.err.text);
+	assert_int_equal(r.n[TE_SAMPLE], 1);
+	assert_int_equal(r.summary.n_threads, 1);
+	result_done(&r);
+}
+
 static void what_is_no_recording_is_refused(void **state)
 {
 	static const struct {
@@ -497,6 +553,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(all_forms_of_one_recording_agree),
 		cmocka_unit_test(odd_lines_are_counted_and_stepped_over),
 		cmocka_unit_test(times_out_of_order_are_put_in_order),
+		cmocka_unit_test(processes_that_only_come_and_go_are_forgotten),
 		cmocka_unit_test(what_is_no_recording_is_refused),
 		cmocka_unit_test(damaged_files_are_survived),
 	};
