@@ -376,8 +376,11 @@ static int open_line(struct drain *d, const struct source *s, struct inlined_thr
 	int rc = 0;
 
 	t->begun = false;
-	o->was = t->now;
+	o->was.n = t->now.n;
+	memcpy(o->was.items, t->now.items, t->now.n * sizeof(*t->now.items));
 	clear(&t->now);
+	if (!o->was.n)
+		return 0; /* as in most */
 	n_open = told(s, &o->was, false, &line);
 	for (uint32_t i = 0, n = 0; i < o->was.n && n < n_open; i++)
 		n += o->was.items[i].open = !o->was.items[i].hidden;
@@ -498,6 +501,8 @@ static int close_poll(struct drain *d, struct source *s, struct open *o, struct 
 	uint32_t n_open = 0, line, common = 0;
 	int rc = 0;
 
+	if (!o->was.n && !all->n)
+		return 0; /* as in most */
 	leave_inner_out(s, o, &o->was);
 	leave_inner_out(s, o, all);
 	told(s, &o->was, false, &was);
