@@ -2,9 +2,15 @@
  * it may then go on until it is not the furthest behind any more. */
 #include "import/parts.h"
 
+#include "base/cleanup.h"
+
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static int add(struct input *folder, const char *name, struct parts *m, struct error *err)
@@ -26,17 +32,52 @@ static int add(struct input *folder, const char *name, struct parts *m, struct e
 	return 0;
 }
 
+/* The number of "perf-cpu12.dat"; -1: it is none. */
+static long number_of(const char *name, const char *begin, const char *end)
+{
+	size_t n = strlen(begin);
+	char *digits_end;
+
+	if (strncmp(name, begin, n) != 0 || name[n] < '0' || name[n] > '9')
+		return -1;
+	long number = strtol(name + n, &digits_end, 10);
+	bool plain = name[n] != '0' || digits_end == name + n + 1;
+	return plain && number <= INT_MAX && !strcmp(digits_end, end) ? number : -1;
+}
+
+static int compare(const void *a, const void *b)
+{
+	long x = *(const long *)a, y = *(const long *)b;
+	return (x > y) - (x < y);
+}
+
 int parts_open(struct input *folder, const char *begin, const char *end, struct parts *ret,
 	       struct error *err)
 {
+	int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	_cleanup_free_ long *numbers = calloc(PARTS_MAX, sizeof(*numbers));
+	const struct dirent *d;
 	char name[32];
-	int r = 0;
+	size_t n = 0;
 
 	*ret = (struct parts){0};
-	for (unsigned i = 0; i < PARTS_MAX && r == 0; i++) {
-		snprintf(name, sizeof(name), "%s%u%s", begin, i, end);
-		if (faccessat(folder->fd, name, F_OK, 0) == 0)
-			r = add(folder, name, ret, err);
+	if (!dir || !numbers) {
+		r = error_sys(err, dir ? -ENOMEM : -errno, "cannot list %s", folder->path);
+		if (dir)
+			closedir(dir);
+		else if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	while (n < PARTS_MAX && (d = readdir(dir)))
+		if ((numbers[n] = number_of(d->d_name, begin, end)) >= 0)
+			n++;
+	closedir(dir);
+	qsort(numbers, n, sizeof(*numbers), compare);
+	for (size_t i = 0; i < n && r == 0; i++) {
+		snprintf(name, sizeof(name), "%s%ld%s", begin, numbers[i], end);
+		r = add(folder, name, ret, err);
 	}
 	if (r < 0)
 		parts_close(ret);

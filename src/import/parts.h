@@ -24,8 +24,8 @@ struct parts {
 	uint64_t until_ns;
 };
 
-/* Opens all files that have a number between the two ("perf-cpu" 0 ".dat"); there may be gaps, and
- * none at all. */
+/* Opens all files that have a number between the two ("perf-cpu" 0 ".dat"), at most PARTS_MAX;
+ * there may be gaps, and none at all. */
 int parts_open(struct input *folder, const char *begin, const char *end, struct parts *ret,
 	       struct error *err);
 void parts_close(struct parts *m);

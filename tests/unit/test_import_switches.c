@@ -432,7 +432,7 @@ static void a_cut_file_of_a_folder_is_named(void **state)
 	}
 }
 
-/* A pipe in a folder is not waited for. */
+/* A pipe in a folder is not waited for, what is called in another way is none of its files. */
 static void odd_things_in_a_folder_are_survived(void **state)
 {
 	struct folder f;
@@ -440,12 +440,22 @@ static void odd_things_in_a_folder_are_survived(void **state)
 	char path[192];
 
 	folder_copy("threads.data", &f);
-	snprintf(f.names[f.n], 64, "data.9");
-	snprintf(path, sizeof(path), "%s/%s", f.path, f.names[f.n++]);
-	assert_int_equal(mkfifo(path, 0600), 0);
+	static const char *const odd[] = {"data.9", "data.01", "data.1x", "data.", "data.x"};
+	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+		snprintf(f.names[f.n], 64, "%s", odd[i]);
+		snprintf(path, sizeof(path), "%s/%s", f.path, f.names[f.n++]);
+		if (i == 0) {
+			assert_int_equal(mkfifo(path, 0600), 0);
+			continue;
+		}
+		int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+		assert_int_equal(write(fd, "broken", 6), 6);
+		close(fd);
+	}
 	import_folder(&f, &r);
 	assert_int_equal(r.code, 0);
 	assert_int_equal(r.n[TE_POLL_END], 12);
+	assert_int_equal(r.summary.n_doubts, 0);
 	result_done(&r);
 	folder_remove(&f);
 }
