@@ -181,6 +181,7 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 		to->sure = from->sure;
 		to->kept = from->kept;
 		to->returned = from->returned;
+		to->flat = from->flat;
 		to->pointer = from->pointer;
 		to->lent = from->lent;
 		to->below = from->below;
@@ -439,7 +440,7 @@ static enum trace_outcome ended_by(const struct ending *e, const struct item *by
 	if (!stands(e->s, now)) {
 		now = find(e->s, e->left, by);
 		/* No pointer is followed there. */
-		if (stands(e->s, now) && behind)
+		if (stands(e->s, now) && (behind || point_of(e->s, now)->flat))
 			return TO_UNKNOWN;
 	}
 	if (stands(e->s, now)) {

@@ -26,7 +26,7 @@ struct await_point {
 	uint32_t below; /* as place_point.below */
 	bool by_state;	/* that future is named by the address of its state */
 	/* as in struct place_point */
-	bool own, self, sure, kept, returned, pointer, lent;
+	bool own, self, sure, kept, returned, flat, pointer, lent;
 };
 
 /* Futures that are polled as a part of what is polled around them. */

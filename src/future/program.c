@@ -28,12 +28,19 @@ enum {
 };
 #define NO_FUTURE UINT32_MAX /* place_point.future of a pointer */
 
+/* Nodes of what was awaited, when that is over. */
+enum left {
+	NOT_LEFT,   /* the usual ones */
+	LEFT,	    /* what isn't in an enum any more was ready */
+	LEFT_ALONE, /* of a coroutine: of what is in it nothing is left */
+};
+
 struct node {
 	const struct dw_type *type;
 	bool inside;		   /* below a coroutine of the program */
 	uint32_t below;		   /* as place_point.below */
 	enum ways_through through; /* in it */
-	bool left;		   /* of what was awaited: what isn't there any more was ready */
+	enum left left;
 	uint16_t at;
 };
 
@@ -122,7 +129,7 @@ static bool same_node(const struct node *a, const struct node *b)
 }
 
 /* Index of the node of what a way ends at, made if need be; 0: it can't be one. -ENOMEM, -E2BIG. */
-static int node_of(struct compiler *c, const struct way *w, bool inside, bool left,
+static int node_of(struct compiler *c, const struct way *w, bool inside, enum left left,
 		   uint16_t *ret_at)
 {
 	bool pointer = w->type->class == DC_POINTER, coroutine = await_is_coroutine(w->type);
@@ -130,7 +137,7 @@ static int node_of(struct compiler *c, const struct way *w, bool inside, bool le
 			    .inside = inside,
 			    .below = w->below,
 			    .through = coroutine && w->through ? WAYS_LENT : w->through,
-			    .left = left && !coroutine};
+			    .left = coroutine && left == LEFT ? NOT_LEFT : left};
 	uint64_t base = 0;
 	uint32_t n = 0;
 	int r;
@@ -298,7 +305,7 @@ static int place_of(struct compiler *c, const struct node *n, const struct await
 /* ---- steps ---- */
 
 /* The step from `from` on to where the way goes, within what both are counted from. */
-static int step_on(struct compiler *c, uint64_t from, struct way w, bool inside, bool left,
+static int step_on(struct compiler *c, uint64_t from, struct way w, bool inside, enum left left,
 		   struct agent_step *step)
 {
 	int r;
@@ -315,24 +322,25 @@ static int step_on(struct compiler *c, uint64_t from, struct way w, bool inside,
 
 /* A node that leads to several, each seen from the state at `from`. */
 static int step_apart(struct compiler *c, uint64_t from, const struct way *ways, size_t n,
-		      bool inside, uint64_t base, bool left, uint16_t *ret_at)
+		      const enum left *left, bool inside, uint64_t base, uint16_t *ret_at)
 {
 	int r = new_node(c, base, n, 0, ret_at);
 
 	for (size_t i = 0; i < n && r == 0; i++) {
 		struct agent_step one = {0};
 
-		r = step_on(c, from, ways[i], inside, left, &one);
+		r = step_on(c, from, ways[i], inside, left ? left[i] : NOT_LEFT, &one);
 		node_at(c, *ret_at)->steps[i] = one;
 	}
 	return r;
 }
 
 /* The same for one way or several. */
-static int step_down(struct compiler *c, uint64_t from, const struct way *w, bool inside, bool left,
-		     struct agent_step *step)
+static int step_down(struct compiler *c, uint64_t from, const struct way *w, bool inside,
+		     enum left left, struct agent_step *step)
 {
 	struct way ways[WAYS_MAX];
+	enum left all[WAYS_MAX];
 	size_t n = 0;
 	int r = step_on(c, from, *w, inside, left, step);
 
@@ -341,7 +349,9 @@ static int step_down(struct compiler *c, uint64_t from, const struct way *w, boo
 	r = ways_all(c->d, c->hooked, w, ways, &n);
 	if (r < 0 || !n)
 		return r == -E2BIG ? 0 : r;
-	return step_apart(c, from, ways, n, inside, 0, left, &step->next);
+	for (size_t i = 0; i < n; i++)
+		all[i] = left;
+	return step_apart(c, from, ways, n, all, inside, 0, &step->next);
 }
 
 /* ---- what was left ---- */
@@ -398,13 +408,15 @@ static bool is_alone(struct debug *d, const struct dw_type *t, const struct dw_v
 /*
  * What an await point may drop when it is over tells afterwards what became of it, as long as its
  * memory is nobody else's: a coroutine stands where it stood, or has returned; so do the enums that
- * hold one until it is ready.
+ * hold one until it is ready. If but the state of a coroutine is as it was left, that tells of
+ * itself alone.
  */
 static int add_left(struct compiler *c, const struct node *n, const struct dw_variant *v,
 		    const struct way *held, struct agent_step *step)
 {
 	const struct dw_type *t = n->type;
 	struct way by_value = *held, ways[WAYS_MAX];
+	enum left lefts[WAYS_MAX];
 	size_t n_ways = 0, n_alone = 0;
 	uint16_t left, apart;
 	int r;
@@ -413,13 +425,23 @@ static int add_left(struct compiler *c, const struct node *n, const struct dw_va
 	r = ways_all(c->d, c->hooked, &by_value, ways, &n_ways);
 	if (r < 0)
 		return r == -E2BIG ? 0 : r;
-	for (size_t i = 0; i < n_ways; i++)
-		if ((await_is_coroutine(ways[i].type) || wrapper_keeps(ways[i].type)) &&
-		    is_alone(c->d, t, v, ways[i].at, ways[i].type->size))
-			ways[n_alone++] = ways[i];
+	for (size_t i = 0; i < n_ways; i++) {
+		const struct dw_type *one = ways[i].type;
+		bool coroutine = await_is_coroutine(one);
+
+		if ((coroutine || wrapper_keeps(one)) &&
+		    is_alone(c->d, t, v, ways[i].at, one->size))
+			lefts[n_alone] = LEFT;
+		else if (coroutine &&
+			 is_alone(c->d, t, v, ways[i].at + one->discr_offset, one->discr_size))
+			lefts[n_alone] = LEFT_ALONE;
+		else
+			continue;
+		ways[n_alone++] = ways[i];
+	}
 	if (!n_alone || !step->next)
 		return 0;
-	r = step_apart(c, t->discr_offset, ways, n_alone, n->inside, v->value, true, &left);
+	r = step_apart(c, t->discr_offset, ways, n_alone, lefts, n->inside, v->value, &left);
 	if (r < 0)
 		return r;
 	if (node_at(c, step->next)->size) {
@@ -508,7 +530,7 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 	a.own = !(library && n->inside);
 	struct way held = held_at(c, n, state, v->member.offset, awaitee,
 				  c->mode != PROGRAM_POINT ? a.macro : NULL);
-	r = step_down(c, t->discr_offset, &held, inside, false, step);
+	r = step_down(c, t->discr_offset, &held, inside, NOT_LEFT, step);
 	a.goes_on = step->next && agent_node_state(node_at(c, step->next));
 	a.kept = a.macro ? strcmp(a.macro, "select!") != 0
 			 : ways_keep(c->d, held.type, held.through);
@@ -532,6 +554,11 @@ static int fill_coroutine(struct compiler *c, const struct node *n, const struct
 				   .returned = true};
 
 	/* 0 not polled yet, 1 returned, 2 panicked */
+	if (v->value > 2 && !v->is_default && n->left == LEFT_ALONE) {
+		info.returned = false;
+		info.flat = true;
+		return add_mark(c, n->type, &info, &step->point);
+	}
 	if (v->value > 2 && !v->is_default)
 		return fill_await(c, n, v, step);
 	if (v->value == 1 && c->mode != PROGRAM_POINT && !is_self(c, n))
@@ -549,7 +576,7 @@ static int fill_enum(struct compiler *c, const struct node *n, const struct dw_v
 
 	if (ways_holds(t, &v->member, inner) && ways_reach(c->d, inner, n->through))
 		return step_down(c, t->discr_offset, &w, n->inside, n->left, step);
-	if (!n->left || !wrapper_keeps(t) || !(future = held_by(c, t, &at)))
+	if (n->left == NOT_LEFT || !wrapper_keeps(t) || !(future = held_by(c, t, &at)))
 		return 0;
 	return add_mark(c, future,
 			&(struct place_point){.state_offset = (int64_t)(t->discr_offset - at),
@@ -573,7 +600,7 @@ static int fill_pointer(struct compiler *c, const struct node *n)
 	int r = add_mark(c, NULL, &info, &point);
 
 	if (r == 0)
-		r = step_down(c, 0, &w, n->inside, false, &step);
+		r = step_down(c, 0, &w, n->inside, NOT_LEFT, &step);
 	if (r < 0)
 		return r;
 	node_at(c, n->at)->base = point;
@@ -614,7 +641,7 @@ static int step_root(struct compiler *c, const struct future_cell *cell, struct 
 	if (c->self && w.below == ways_below(c->hooked, c->self, 0))
 		w.below = 0;
 	/* Of a future written by hand what has become of what it holds is asked of the whole. */
-	r = node_of(c, &w, false, c->self != NULL, &step->next);
+	r = node_of(c, &w, false, c->self ? LEFT : NOT_LEFT, &step->next);
 	int64_t delta = (int64_t)(w.at + w.type->discr_offset);
 	if (delta != (int32_t)delta)
 		step->next = 0;

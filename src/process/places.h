@@ -26,8 +26,9 @@ struct place_point {
 	/* What it awaits was ready, and wasn't dropped, */
 	bool sure; /* if it goes on, */
 	bool kept; /* if it still stands there and that is gone */
-	/* It is no await point, and no place stands for it: */
+	/* It is told of what was left, and no place stands for it: */
 	bool returned; /* the future has returned */
+	bool flat;     /* it stands there, but of what is in it nothing is told */
 	bool pointer;  /* what follows lies where it leads to, in `size` bytes; no future */
 	bool lent;     /* a pointer to what isn't owned */
 	uint64_t size;

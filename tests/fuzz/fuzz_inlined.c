@@ -71,6 +71,7 @@ static void add_points(struct drain *d, struct source *s, const uint8_t *data, s
 			.returned = flags & RETURNED,
 			.pointer = flags & POINTER,
 			.lent = flags & LENT,
+			.flat = in[7] & 64,
 			.size = in[2] | (uint64_t)in[3] << (in[4] % 64),
 			.below = in[6] % (N_KINDS + 2),
 		};

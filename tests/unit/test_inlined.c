@@ -264,6 +264,10 @@ static void test_left(void **state)
 	point(4, 100);
 	point(5, 100);
 	pointer_point(10, 100);
+	point(6, 64);
+	point(7, 8);
+	point(14, 0); /* of 6 */
+	source.points[14].flat = true;
 	point(9, 0);
 	source.points[9].returned = true;
 	event(TE_FUTURE_BEGIN, TASK, 0x1000, 0);
@@ -275,13 +279,16 @@ static void test_left(void **state)
 	stands(AE_FUTURE_WAS, 10, 0x9000);
 	stands(AE_FUTURE_WAS, 5, 0x9000);
 	stands(AE_FUTURE_WAS, 4, 0x1200);
+	stands(AE_FUTURE_WAS, 6, 0x1300);
+	stands(AE_FUTURE_WAS, 7, 0x1310);
+	stands(AE_FUTURE_LEFT, 14, 0x1300);
 	stands(AE_FUTURE_LEFT, 9, 0x1010);
 	stands(AE_FUTURE_LEFT, 2, 0x1100);
 	stands(AE_FUTURE_LEFT, 3, 0x1110);
 	event(TE_FUTURE_END, TASK, 0x1000, TO_READY);
-	expect("[ +1 @-1r @-2c @-3c @-5u @-4u @]r");
-	assert_int_equal(source.n_inlined_ends, 5);
-	assert_int_equal(source.n_inlined_unknown, 2);
+	expect("[ +1 @-1r @-2c @-3c @-5u @-4u @-6c @-7u @]r");
+	assert_int_equal(source.n_inlined_ends, 7);
+	assert_int_equal(source.n_inlined_unknown, 3);
 }
 
 /* Who is dropped takes what it awaits with it, also if that is ready whenever it goes on. */
@@ -409,6 +416,7 @@ static void test_any_events(void **state)
 			.sure = rnd() & 1,
 			.kept = rnd() & 1,
 			.returned = rnd() % 8 == 0,
+			.flat = rnd() % 8 == 0,
 			.pointer = rnd() % 16 == 0,
 			.place = (uint32_t)(rnd() % 8),
 		};

@@ -85,7 +85,7 @@ macro_rules! counted {
 
 counted! {
     select_a select_b select_c in_timeout in_wrapper try_a try_b join_a join_b in_own
-    in_box in_pinned in_mut loop_a loop_b behind_select behind_a root_a root_b
+    in_box in_pinned in_mut loop_a loop_b behind_select behind_a root_a root_b covered
 }
 
 type Boxed = Pin<Box<dyn Future<Output = u64> + Send>>;
@@ -128,6 +128,18 @@ async fn wraps(n: u32) -> u64 {
     x + Own { future: in_own(n) }.await
 }
 
+async fn large(n: u32) -> u64 {
+    let all = black_box([u64::from(n); 64]);
+    tokio::task::yield_now().await;
+    all[n as usize % 64]
+}
+
+/// What is awaited second lies where the first one did.
+async fn covers(n: u32) -> u64 {
+    let x = Own { future: covered(n) }.await;
+    x + Own { future: large(n) }.await
+}
+
 async fn tries(n: u32) -> u64 {
     let fails = async {
         match try_a(n).await {
@@ -168,11 +180,12 @@ async fn goes_on(n: u32) -> u64 {
 async fn everything(round: u32) -> u64 {
     let n = round % 5 + 1;
     // each with a poll function of its own
-    let all: [Boxed; 8] = [
+    let all: [Boxed; 9] = [
         Box::pin(selects(n)),
         Box::pin(refuses(n)),
         Box::pin(times_out(n)),
         Box::pin(wraps(n)),
+        Box::pin(covers(n)),
         Box::pin(tries(n)),
         Box::pin(joins(n)),
         Box::pin(boxes(n)),
