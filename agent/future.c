@@ -78,13 +78,16 @@ static __attribute__((noinline)) void list_rest(const struct agent_step *program
 	}
 }
 
-static inline void list(const struct agent_hook *hook, const void *from, struct agent_list *ret)
+static inline void list(const struct agent_hook *hook, const void *from, bool by_value,
+			struct agent_list *ret)
 {
 	const struct agent_step *program =
 		(const struct agent_step *)__atomic_load_n(&hook->program, __ATOMIC_ACQUIRE);
 	struct way open[AGENT_LIST_MAX];
 	uint32_t n;
 
+	ret->n = 0;
+	ret->by_value = by_value;
 	if (!program)
 		return;
 	n = list_line(program, (struct way){program, from}, open, 0, ret);
@@ -95,9 +98,7 @@ static inline void list(const struct agent_hook *hook, const void *from, struct 
 /* As agent_point(), all ways of the program. */
 void agent_list(const struct agent_hook *hook, const void *from, struct agent_list *ret)
 {
-	ret->n = 0;
-	ret->by_value = 0;
-	list(hook, from, ret);
+	list(hook, from, false, ret);
 }
 
 void agent_put_list(struct ring *r, uint64_t type, const struct agent_list *list)
@@ -125,13 +126,27 @@ static inline const char *future_state(const struct agent_hook *hook, const void
 static inline uint64_t take_own_point(const struct agent_future *f, struct agent_list *list)
 {
 	const struct agent_hook *hook = f->hook;
-	uint64_t state = (uint64_t)f->future + hook->result.offset;
+	uint64_t state = (uint64_t)future_state(hook, f->future);
 
 	if (list->n != 1 || hook->result.from != AR_STATE ||
 	    (list->words[0] & AGENT_REF_MASK) != (state & AGENT_REF_MASK))
 		return 0;
 	list->n = 0;
 	return list->words[0] >> 48;
+}
+
+/* The step of a coroutine's present state, if its program begins with that; else NULL. */
+static inline const struct agent_step *
+own_step(const struct agent_hook *hook, const struct agent_step *program, const void *future)
+{
+	const struct agent_node *node = (const struct agent_node *)(program + program->next);
+
+	if (unlikely(!program->next || !agent_node_state(node) || hook->result.from != AR_STATE ||
+		     program->delta != (int32_t)hook->result.offset))
+		return NULL;
+	uint64_t i =
+		agent_state_value((const char *)future + program->delta, node->size) - node->base;
+	return &node->steps[likely(i < node->n) ? i : node->n];
 }
 
 /*
@@ -146,13 +161,9 @@ static inline bool is_alone(const struct agent_hook *hook, const void *future, u
 	*ret_point = 0;
 	if (!program)
 		return true;
-	const struct agent_node *node = (const struct agent_node *)(program + program->next);
-	if (unlikely(!program->next || !agent_node_state(node) || hook->result.from != AR_STATE ||
-		     program->delta != (int32_t)hook->result.offset))
+	const struct agent_step *step = own_step(hook, program, future);
+	if (unlikely(!step))
 		return false;
-	uint64_t i =
-		agent_state_value((const char *)future + program->delta, node->size) - node->base;
-	const struct agent_step *step = &node->steps[likely(i < node->n) ? i : node->n];
 	*ret_point = step->point;
 	return likely(!step->next);
 }
@@ -166,18 +177,15 @@ static void note_left(struct agent_future *f)
 
 	if (!program || !program->next)
 		return;
-	const struct agent_node *node = (const struct agent_node *)(program + program->next);
 	if (hook->result.from != AR_STATE) {
 		f->left_whole = program;
 		return;
 	}
-	if (!agent_node_state(node) || program->delta != (int32_t)hook->result.offset)
+	const struct agent_step *step = own_step(hook, program, f->future);
+	if (!step || !step->next)
 		return;
-	uint64_t i = agent_state_value((const char *)f->future + program->delta, node->size) -
-		     node->base;
-	const struct agent_step *step = &node->steps[i < node->n ? i : node->n];
 	const struct agent_node *ways = (const struct agent_node *)(program + step->next);
-	if (step->next && !ways->size && ways->base)
+	if (!ways->size && ways->base)
 		f->left = (const struct agent_node *)(program + ways->base);
 }
 
@@ -185,10 +193,7 @@ static __attribute__((noinline)) void list_begin(struct agent_future *f)
 {
 	struct agent_list l;
 
-	l.n = 0;
-	l.by_value = 0;
-
-	list(f->hook, f->future, &l);
+	list(f->hook, f->future, false, &l);
 	if (l.n)
 		note_left(f);
 	take_own_point(f, &l);
@@ -200,7 +205,7 @@ static __attribute__((noinline)) void list_left(const struct agent_future *f, ui
 {
 	const struct agent_step *program =
 		(const struct agent_step *)__atomic_load_n(&f->hook->program, __ATOMIC_ACQUIRE);
-	const char *at = (const char *)f->future + f->hook->result.offset;
+	const char *at = future_state(f->hook, f->future);
 	struct way open[AGENT_LIST_MAX];
 	struct agent_list l;
 
@@ -209,7 +214,7 @@ static __attribute__((noinline)) void list_left(const struct agent_future *f, ui
 	l.by_value = 1;
 	if (f->left_whole) {
 		if (type == AE_FUTURE_READY && f->left_whole == program)
-			list(f->hook, f->future, &l);
+			list(f->hook, f->future, true, &l);
 	} else if (program && agent_state_value(at, f->hook->result.size) != f->left->base) {
 		list_rest(program, open, add_ways(f->left, at, open, 0), &l);
 	}
@@ -244,10 +249,7 @@ static __attribute__((noinline)) uint64_t list_end(struct agent_future *f)
 {
 	struct agent_list l;
 
-	l.n = 0;
-	l.by_value = 0;
-
-	list(f->hook, f->future, &l);
+	list(f->hook, f->future, false, &l);
 	uint64_t point = take_own_point(f, &l);
 	agent_put_list(f->ring, AE_FUTURE_AT, &l);
 	return point;

@@ -96,20 +96,25 @@ static void add_result(struct compiler *c, const struct result *r)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* One that lists every future may be too large: then the plain one is better than none. */
-static bool compile_cell(struct compiler *c, struct debug *d, const struct future_cell *cell,
-			 const struct attach_object *o, uint32_t first, struct program *ret)
+/* Compiles what `result` is of, and keeps it: how many points it has. One that lists every future
+ * may be too large: then the plain one is better than none. */
+static size_t compile_cell(struct compiler *c, struct debug *d, const struct future_cell *cell,
+			   const struct attach_object *o, struct result *result)
 {
 	const struct map *hooked = o == c->hooked_object ? &c->hooked : NULL;
+	struct program *ret = &result->program;
 	int r = -E2BIG;
 
 	if (c->futures)
-		r = program_compile(d, cell, PROGRAM_FUTURES, hooked, first, ret);
+		r = program_compile(d, cell, PROGRAM_FUTURES, hooked, result->first, ret);
 	if (c->futures && r == -E2BIG)
-		r = program_compile(d, cell, PROGRAM_BY_VALUE, hooked, first, ret);
+		r = program_compile(d, cell, PROGRAM_BY_VALUE, hooked, result->first, ret);
 	if (r == -E2BIG)
-		r = program_compile(d, cell, PROGRAM_POINT, NULL, first, ret);
-	return r == 0 && ret->n_words;
+		r = program_compile(d, cell, PROGRAM_POINT, NULL, result->first, ret);
+	if (r != 0 || !ret->n_words)
+		return 0;
+	add_result(c, result);
+	return ret->n_places;
 }
 
 /* A future whose polls are hooked: the program begins at its own address. */
@@ -126,10 +131,7 @@ static size_t compile_future(struct compiler *c, uint32_t number, const struct a
 	cell.future = poll.future;
 	cell.size = r.size = poll.future->size;
 	r.type_kind = (uint32_t)(uintptr_t)map_get(&c->hooked, ways_key(poll.future), 0);
-	if (!compile_cell(c, d, &cell, k->object, first, &r.program))
-		return 0;
-	add_result(c, &r);
-	return r.program.n_places;
+	return compile_cell(c, d, &cell, k->object, &r);
 }
 
 /* A block_on's own, which is polled as a part of that. */
@@ -145,10 +147,7 @@ static size_t compile_root_poll(struct compiler *c, uint32_t number, const struc
 	if (!cell.future)
 		return 0;
 	cell.size = cell.future->size;
-	if (!compile_cell(c, d, &cell, k->object, first, &r.program))
-		return 0;
-	add_result(c, &r);
-	return r.program.n_places;
+	return compile_cell(c, d, &cell, k->object, &r);
 }
 
 /* One kind; how many points it has. */
@@ -171,10 +170,7 @@ static size_t compile(struct compiler *c, uint32_t number, const struct attach_k
 	known = fk->id_offset ? cell_tokio(d, fk, &cell)
 			      : cell_async(d, fk, fk->vtable + k->object->bias, read_target,
 					   &c->target, &cell);
-	if (!known || !compile_cell(c, d, &cell, k->object, first, &r.program))
-		return 0;
-	add_result(c, &r);
-	return r.program.n_places;
+	return known ? compile_cell(c, d, &cell, k->object, &r) : 0;
 }
 
 /* The types of all futures whose polls are hooked; they are all of one object. */

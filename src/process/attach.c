@@ -247,12 +247,9 @@ static uint32_t ticks_of(const struct attach *a, uint64_t duration_ns)
 static bool has_seccomp_filter(const struct attach *a)
 {
 	char status[4096];
-	const char *line;
 
-	if (process_read_file(&a->process, "status", status, sizeof(status)) <= 0)
-		return true;
-	line = strstr(status, "\nSeccomp:\t");
-	return line && line[10] != '0';
+	return process_read_file(&a->process, "status", status, sizeof(status)) <= 0 ||
+	       process_status_number(status, "Seccomp", false) > 0;
 }
 
 static int write_state(struct attach *a, struct injector *in, struct error *err)
