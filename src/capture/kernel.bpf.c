@@ -467,6 +467,7 @@ int on_function(void *ctx)
 	struct kernel_hook *h;
 	struct tokio_task task;
 	__u16 flags = 0, point = 0;
+	bool cancelled;
 	__u32 number;
 
 	h = hook_of(ctx, &number);
@@ -484,18 +485,17 @@ int on_function(void *ctx)
 	case KH_TOKIO_SCHEDULE:
 	case KH_TOKIO_DEALLOC:
 	case KH_TOKIO_SHUTDOWN:
-	case KH_TOKIO_READ:
+	case KH_TOKIO_ASK:
 	case KH_TOKIO_WAKE:
 		if (h->type == KH_TOKIO_WAKE)
 			settle(t);
 		read_tokio(h, header, &task);
-		if (h->type == KH_TOKIO_READ) {
-			/* The rest asks nothing. */
-			if (!task.read || !(task.words[0] & TOKIO_CANCELLED))
-				return 0;
-			if (was_aborted(header, &task))
-				flags |= KF_ABORTED;
-		}
+		cancelled = task.read && task.words[0] & TOKIO_CANCELLED;
+		if (h->type == KH_TOKIO_ASK && !cancelled)
+			return 0; /* how it ends is no question */
+		if ((h->type == KH_TOKIO_ASK || h->type == KH_TOKIO_DEALLOC) && cancelled &&
+		    was_aborted(header, &task))
+			flags |= KF_ABORTED;
 		if (h->type == KH_TOKIO_POLL) {
 			p = open_poll(t, sp);
 			if (!p) {
@@ -503,6 +503,7 @@ int on_function(void *ctx)
 				return 0;
 			}
 			p->header = header;
+			p->id = task.id;
 			p->hook = number;
 			p->id_offset = task.id_offset;
 			p->trailer_offset = task.trailer_offset;
@@ -601,11 +602,14 @@ int on_function(void *ctx)
 	return 0;
 }
 
-/* A poll of Tokio's returns. */
+/*
+ * A poll of Tokio's returns. The time is taken when the state is read: if another thread has polled
+ * the task on by then, that poll began before this one ended, and who reads can see it.
+ */
 SEC("uprobe")
 int on_return(void *ctx)
 {
-	__u64 now = bpf_ktime_get_ns(), sp = reg(ctx, reg_sp), state = 0;
+	__u64 now, sp = reg(ctx, reg_sp), state = 0;
 	struct kernel_thread *t = known_thread();
 	struct kernel_record *r;
 	struct kernel_poll *p;
@@ -618,13 +622,16 @@ int on_return(void *ctx)
 	if (!p)
 		return 0;
 	flags = p->flags;
-	if (bpf_probe_read_user(&state, sizeof(state), (void *)p->header) == 0)
+	/* Read second: the same id says that the state was still this task's. */
+	if (bpf_probe_read_user(&state, sizeof(state), (void *)p->header) == 0 &&
+	    (!p->id || user_word(p->header + p->id_offset) == p->id))
 		flags |= KF_READ;
+	now = bpf_ktime_get_ns();
 	if (flags & KF_READ && state & TOKIO_COMPLETE && state / TOKIO_REF_ONE &&
 	    state / TOKIO_REF_ONE < TOKIO_MAX_REFS &&
 	    (state & TOKIO_CANCELLED || flags & KF_RAISED))
 		flags |= look(p, state);
-	if (!(state & (TOKIO_RUNNING | TOKIO_COMPLETE)))
+	if (flags & KF_READ && !(state & (TOKIO_RUNNING | TOKIO_COMPLETE)))
 		point = await_point(t, user_word(p->header + 16), p->header);
 	r = record(t, now, KR_RETURN, p->hook, sp - 8);
 	if (!r)

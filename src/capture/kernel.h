@@ -221,8 +221,10 @@ struct kernel_frame {
 	bool cancelled;		  /* it ends a task that was cancelled before */
 	bool freed;		  /* its memory was given back meanwhile: told at its end */
 	bool finished, shut_down; /* its runtime was shut down: agent/tokio.c */
-	bool asked;		  /* it was cancelled, and somebody asked for its output, ... */
-	enum trace_outcome read;  /* ... which was there and said this; TO_PENDING: it wasn't */
+	bool shut_idle;		  /* the same, while it seemed to wait in a queue */
+	bool went_on;		  /* another poll of the task began since: it ended pending */
+	bool asked;		  /* it was cancelled, and somebody looked at it, ... */
+	enum trace_outcome read;  /* ... and saw how this ends; TO_PENDING: didn't */
 	uint64_t raised_ns;	  /* last thing seen since a panic was raised in it */
 };
 

@@ -27,7 +27,7 @@ enum kernel_hook_type {
 	KH_TOKIO_SCHEDULE, /* Vtable.schedule(header) */
 	KH_TOKIO_DEALLOC,
 	KH_TOKIO_SHUTDOWN,
-	KH_TOKIO_READ,	 /* Vtable.try_read_output(header, ...) */
+	KH_TOKIO_ASK,	 /* Vtable.try_read_output, drop_join_handle_slow, drop_abort_handle */
 	KH_TOKIO_WAKE,	 /* wake_by_val, wake_by_ref of a task's waker */
 	KH_ASYNC_RUN,	 /* entry of TaskVTable.run(header) */
 	KH_ASYNC_RETURN, /* a `ret` of it */
@@ -153,6 +153,7 @@ struct kernel_program_key {
 /* A poll that is open on a thread, as the programs know it. */
 struct kernel_poll {
 	__u64 header;
+	__u64 id;	  /* Tokio: of the task; 0: not known */
 	__u64 sp;	  /* at the entry: where the return address stands */
 	__u64 start, end; /* async-task: of the function */
 	__u64 raised[2];

@@ -278,8 +278,9 @@ static int add_tokio(struct finder *f, uint32_t i)
 				  &number);
 	if (rc >= 0)
 		rc = add_function(f, k->shutdown, KH_TOKIO_SHUTDOWN, i, &like, &number);
-	if (rc >= 0)
-		rc = add_function(f, k->read, KH_TOKIO_READ, i, &like, &number);
+	const uint64_t asks[] = {k->read, k->drop_join, k->drop_abort};
+	for (size_t n = 0; n < 3 && rc >= 0; n++)
+		rc = add_function(f, asks[n], KH_TOKIO_ASK, i, &like, &number);
 	return rc < 0 ? rc : 0;
 }
 

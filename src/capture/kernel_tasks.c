@@ -241,6 +241,25 @@ static enum trace_outcome tokio_outcome(const struct kernel_record *r, const str
 	return f->shut_down ? TO_UNKNOWN : TO_CANCELLED;
 }
 
+/*
+ * Somebody looks at a task that was cancelled, while a poll of it is open: the output, and the
+ * task's memory, may be gone when that returns. A task that is to be run loses NOTIFIED, cancelled
+ * or not; an abort of a running one sets both again. An output that nobody wants leaves no traces
+ * to rely on.
+ */
+static void look(struct hit *h, struct kernel_frame *f)
+{
+	bool queued = !(h->state & (RUNNING | COMPLETE));
+
+	f->asked = true;
+	if (!(f->finished || f->shut_down || f->shut_idle) && (queued || !(h->state & NOTIFIED)))
+		f->read = TO_UNPOLLED;
+	else if (h->r->flags & KF_ABORTED && !f->finished)
+		f->read = TO_CANCELLED;
+	else if (h->state & COMPLETE && h->state & JOIN_INTEREST && !f->raised_ns)
+		f->read = TO_READY;
+}
+
 /* What is freed without a word (its function is inlined) is as good as dropped. Or it is about to
  * be: its last reference is gone, and whoever gave that back comes to the function in a moment. */
 static void found_freed(struct hit *h, struct kernel_frame *f)
@@ -273,7 +292,16 @@ static int tokio_return(struct hit *h)
 
 	if (rc < 0 || !f)
 		return rc;
+	if (f->went_on)
+		return close_poll(h, h->r->time, TO_PENDING);
 	freed = f->freed || !(h->r->flags & KF_READ) || is_freed(h->r->words[0]);
+	if (f->shut_idle) {
+		/* Who came first, the one who shut it down or this poll? To run it clears NOTIFIED.
+		 */
+		if (!freed && (h->r->words[0] & (CANCELLED | NOTIFIED)) == (CANCELLED | NOTIFIED))
+			return close_poll(h, h->r->time, TO_UNPOLLED);
+		f->shut_down = true;
+	}
 	/* Somebody may have polled it on, or freed it, while its place was read. */
 	if (!freed && !(h->r->words[0] & COMPLETE))
 		return close_poll_at(h, h->r->time, TO_PENDING,
@@ -288,7 +316,8 @@ static int tokio_return(struct hit *h)
 
 static int tokio_poll(struct hit *h)
 {
-	struct kernel_frame *f;
+	struct kernel_track *was = map_get(&h->c->open, h->p->index, h->r->header);
+	struct kernel_frame *f, *before = was ? frame_of(was, h->r->header) : NULL;
 	int rc = open_poll(h, &f);
 
 	if (rc < 0)
@@ -296,7 +325,9 @@ static int tokio_poll(struct hit *h)
 	/* A task that is complete or running isn't polled, it only loses a reference; a cancelled
 	 * one is dropped instead of polled. */
 	if (h->has_state && h->state & (RUNNING | COMPLETE))
-		return 0;
+		return before ? map_put(&h->c->open, h->p->index, f->header, was) : 0;
+	if (before && before->task == f->task)
+		before->went_on = true;
 	f->cancelled = h->has_state && h->state & CANCELLED;
 	f->polled = !f->cancelled;
 	return f->polled ? tell_task(h, TE_POLL_BEGIN, 0) : 0;
@@ -343,6 +374,8 @@ static int dropped(struct hit *h)
 	if (f->async && !frame_of(h->t, h->r->header))
 		return over_elsewhere(h, f);
 	f->freed = true;
+	if (h->place->type == KH_TOKIO_DEALLOC && h->state & CANCELLED)
+		look(h, f);
 	return 0;
 }
 
@@ -350,9 +383,17 @@ static int tokio_shutdown(struct hit *h)
 {
 	struct kernel_frame *f;
 
-	if (!(h->state & (RUNNING | COMPLETE)))
-		return h->has_state ? tell_task(h, TE_CANCEL, 0) : 0;
+	if (!h->has_state)
+		return 0;
 	f = open_frame(h, h->r->header);
+	if (!(h->state & (RUNNING | COMPLETE))) {
+		/* In a queue: to be polled in a moment, or again. */
+		if (f && h->state & NOTIFIED)
+			f->shut_idle = true;
+		else if (f)
+			f->went_on = true;
+		return tell_task(h, TE_CANCEL, 0);
+	}
 	if (f && !(h->state & CANCELLED)) {
 		if (h->state & COMPLETE)
 			f->finished = true;
@@ -362,19 +403,13 @@ static int tokio_shutdown(struct hit *h)
 	return 0;
 }
 
-/* Somebody asks for the output of a task that was cancelled: it may be gone, and the task's memory,
- * when the last poll returns. */
-static int tokio_read(struct hit *h)
+/* Somebody asks for the output of a task that was cancelled, or gives its handle up. */
+static int tokio_ask(struct hit *h)
 {
 	struct kernel_frame *f = open_frame(h, h->r->header);
 
-	if (!f)
-		return 0;
-	f->asked = true;
-	if (h->r->flags & KF_ABORTED && !f->finished)
-		f->read = h->state & NOTIFIED || f->shut_down ? TO_CANCELLED : TO_UNPOLLED;
-	else if (h->state & COMPLETE && !f->raised_ns)
-		f->read = TO_READY;
+	if (f)
+		look(h, f);
 	return 0;
 }
 
@@ -631,8 +666,8 @@ int kernel_task(struct capture *c, struct kernel_process *p, struct kernel_track
 		return dropped(&h);
 	case KH_TOKIO_SHUTDOWN:
 		return tokio_shutdown(&h);
-	case KH_TOKIO_READ:
-		return tokio_read(&h);
+	case KH_TOKIO_ASK:
+		return tokio_ask(&h);
 	case KH_TOKIO_WAKE:
 		return woken(&h, h.state & (COMPLETE | NOTIFIED) ? TW_NOOP
 				 : h.state & RUNNING		 ? TW_RUNNING

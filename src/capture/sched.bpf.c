@@ -59,10 +59,14 @@ struct linux_binprm;
 #define PF_KTHREAD 0x200000
 #define MAX_PID_NS 32
 
-static __always_inline __u32 state_of(struct task_struct *task)
+/* Of the thread that leaves its CPU. What stands in the thread may be another CPU's by now, which
+ * wakes it; before 5.18 there is nothing else. */
+static __always_inline __u32 state_of(const unsigned long long *ctx, struct task_struct *task)
 {
 	struct task_struct___old *old = (void *)task;
 
+	if (settings.has_state)
+		return (__u32)ctx[3];
 	if (bpf_core_field_exists(task->__state))
 		return BPF_CORE_READ(task, __state);
 	return (__u32)BPF_CORE_READ(old, state);
@@ -125,7 +129,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	__u32 key = next->pid;
 
 	if (t) {
-		__u32 state = state_of(prev), why = SCHED_OTHER;
+		__u32 state = state_of(ctx, prev), why = SCHED_OTHER;
 
 		/* A task that is preempted on its way to sleep is still to run. */
 		if (preempt || !state)

@@ -13,6 +13,7 @@
 
 #include <asm/unistd.h>
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ struct sched_way {
 	struct bpf_link *links[MAX_LINKS];
 	size_t n_links;
 	struct bpf_ring ring;
-	bool forgets; /* the notes of threads that have ended: we do, not the programs */
+	bool plain; /* without types: who has ended is forgotten by us, not by the programs */
 };
 
 static uint32_t own_pid_ns(void)
@@ -58,12 +59,32 @@ static void way_free(struct sched_way *w)
 	free(w);
 }
 
+/* Whether the tracepoint of a switch has a fourth argument, behind the one that all have.
+ */
+static bool has_state(void)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	const struct btf_type *t = NULL;
+	__s32 id = btf ? btf__find_by_name_kind(btf, "btf_trace_sched_switch", BTF_KIND_TYPEDEF)
+		       : -ENOENT;
+	bool has;
+
+	if (id > 0)
+		t = btf__type_by_id(btf, btf__type_by_id(btf, (__u32)id)->type);
+	if (t && btf_is_ptr(t))
+		t = btf__type_by_id(btf, t->type);
+	has = t && btf_is_func_proto(t) && btf_vlen(t) > 4;
+	btf__free(btf);
+	return has;
+}
+
 /* What is set before the programs are loaded. */
 static int prepare(struct sched_way *w, const struct capture_options *opt, uint32_t ring_bytes)
 {
 	struct bpf_map *ring = bpf_object__find_map_by_name(w->object, "ring");
 	struct bpf_map *map = NULL;
-	const struct sched_settings set = {own_pid_ns(), opt->lock_stacks ? __NR_futex : -1};
+	const struct sched_settings set = {own_pid_ns(), opt->lock_stacks ? __NR_futex : -1,
+					   opt->sched && !w->plain && has_state()};
 	struct bpf_program *p = NULL;
 	int rc = 0;
 
@@ -100,17 +121,21 @@ static int attach(struct sched_way *w)
 	return 0;
 }
 
-static int way_open(struct capture *c, const struct capture_options *opt, const void *code,
-		    size_t code_bytes, struct sched_way **ret, struct error *err)
+static int way_open(struct capture *c, const struct capture_options *opt, bool plain,
+		    struct sched_way **ret, struct error *err)
 {
 	uint32_t bytes = bpf_ring_size(opt->ring_bytes * (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
 	struct sched_way *w = calloc(1, sizeof(*w));
+	const void *code;
+	size_t code_bytes;
 	int rc;
 
 	if (!w)
 		return error_sys(err, -ENOMEM, "cannot record the scheduler");
 	libbpf_set_print(NULL);
 	w->capture = c;
+	w->plain = plain;
+	code = plain ? sched_plain_bpf__elf_bytes(&code_bytes) : sched_bpf__elf_bytes(&code_bytes);
 	w->object = bpf_object__open_mem(code, code_bytes, NULL);
 	rc = w->object ? prepare(w, opt, bytes) : -errno;
 	if (rc == 0)
@@ -143,7 +168,7 @@ static int take(void *context, const void *record, size_t len)
 	if (len < sizeof(*e))
 		return 0;
 	/* Without types the programs don't see a thread being gone for good. */
-	if (e->type == SCHED_EXIT && w->forgets)
+	if (e->type == SCHED_EXIT && w->plain)
 		bpf_map_delete_elem(map_fd(w, "threads"), &e->tid);
 	if (e->type == SCHED_STACK)
 		return len > offsetof(struct sched_stack, stack)
@@ -201,10 +226,7 @@ static int way_end(struct sched_way *w)
 static int btf_open(struct capture *c, const struct capture_options *opt, struct sched_way **ret,
 		    struct error *err)
 {
-	size_t bytes;
-	const void *code = sched_bpf__elf_bytes(&bytes);
-
-	return way_open(c, opt, code, bytes, ret, err);
+	return way_open(c, opt, false, ret, err);
 }
 
 const struct sched_way_ops sched_way_btf = {
@@ -219,17 +241,11 @@ const struct sched_way_ops sched_way_btf = {
 static int plain_open(struct capture *c, const struct capture_options *opt, struct sched_way **ret,
 		      struct error *err)
 {
-	size_t bytes;
-	const void *code = sched_plain_bpf__elf_bytes(&bytes);
-
 	if (own_pid_ns())
 		return error_set(err, -ENOTSUP,
 				 "in a pid namespace of its own pollux needs a kernel that "
 				 "describes its types (BTF)");
-	int rc = way_open(c, opt, code, bytes, ret, err);
-	if (rc == 0)
-		(*ret)->forgets = true;
-	return rc;
+	return way_open(c, opt, true, ret, err);
 }
 
 const struct sched_way_ops sched_way_plain = {

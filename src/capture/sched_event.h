@@ -37,6 +37,7 @@ struct sched_stack {
 struct sched_settings {
 	__u32 pid_ns;	 /* inode of pollux' own pid namespace, where that is not the first one */
 	__s32 stacks_of; /* the system call whose long waits are told with their stack; -1: none */
+	__u32 has_state; /* the tracepoint of a switch hands the state over (Linux 5.18) */
 };
 
 /* What the programs keep of each thread, by the kernel's own tid. */

@@ -43,6 +43,7 @@ struct find_kind {
 	uint64_t dealloc_slot, dealloc; /* async-task: destroy */
 	uint64_t shutdown_slot, shutdown;
 	uint64_t read_slot, read;			      /* try_read_output; 0: none */
+	uint64_t drop_join, drop_abort;			      /* Tokio: of handles, not hooked */
 	uint64_t drop_future_slot, drop_future;		      /* async-task */
 	uint64_t drop_ref;				      /* async-task: function, not hooked */
 	uint16_t id_offset, scheduler_offset, trailer_offset; /* Tokio */

@@ -32,7 +32,15 @@
 #define MAX_SCHEDULER_BYTES 256u
 #define MAX_OFFSET 0xfff8u
 
-enum { SLOT_POLL, SLOT_SCHEDULE, SLOT_DEALLOC, SLOT_READ, SLOT_SHUTDOWN = 6 };
+enum {
+	SLOT_POLL,
+	SLOT_SCHEDULE,
+	SLOT_DEALLOC,
+	SLOT_READ,
+	SLOT_DROP_JOIN_HANDLE,
+	SLOT_DROP_ABORT_HANDLE,
+	SLOT_SHUTDOWN,
+};
 
 static const char poll_symbol[] = "5tokio7runtime4task3raw4poll";
 
@@ -116,6 +124,8 @@ static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime
 	    !elf_image_pointer_at(image, k->dealloc_slot, &k->dealloc) ||
 	    !elf_image_pointer_at(image, k->shutdown_slot, &k->shutdown) ||
 	    !elf_image_pointer_at(image, k->read_slot, &k->read) ||
+	    !elf_image_pointer_at(image, vtable + 8 * SLOT_DROP_JOIN_HANDLE, &k->drop_join) ||
+	    !elf_image_pointer_at(image, vtable + 8 * SLOT_DROP_ABORT_HANDLE, &k->drop_abort) ||
 	    !tables_word(image, vtable + 56, &trailer) ||
 	    !tables_word(image, vtable + 64, &scheduler) || !tables_word(image, vtable + 72, &id))
 		return -EINVAL;

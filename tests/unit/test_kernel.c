@@ -390,13 +390,119 @@ static void test_another_at_its_place(void **state)
 	two_threads_free(two);
 }
 
+static void ended(const struct two_threads *two, enum trace_outcome outcome)
+{
+	const struct trace_event *last = NULL;
+
+	for (size_t i = 0; i < two->c.out.n; i++)
+		if (two->c.out.events[i].type == TE_POLL_END)
+			last = &two->c.out.events[i];
+	assert_non_null(last);
+	assert_int_equal(last->arg, outcome);
+}
+
+#define RUNS 1u
+#define OVER 2u
+#define QUEUED 4u
+#define HANDLE 8u
+#define ABORTED 32u
+#define REFERENCE 64u
+
+/* Aborted after the poll's probe looked and before the poll did; then its handle is given up, so
+ * the poll frees the task, in a way that nobody sees. */
+static void test_aborted_at_the_door(void **state)
+{
+	static const struct {
+		unsigned seen; /* by who gives the handle up */
+		enum trace_outcome outcome;
+	} cases[] = {
+		{QUEUED | ABORTED, TO_UNPOLLED},
+		{RUNS | ABORTED, TO_UNPOLLED},
+		{RUNS | QUEUED | ABORTED, TO_CANCELLED}, /* in the poll */
+		{OVER | QUEUED | ABORTED, TO_READY},	 /* in the poll, and too late */
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct two_threads *two = two_threads(false);
+
+		hit(two, 0, KH_TOKIO_POLL, 2 * REFERENCE | HANDLE | QUEUED);
+		hit(two, 1, KH_TOKIO_ASK, 2 * REFERENCE | HANDLE | cases[i].seen);
+		returns(two, 0, 0xdeadbeef0);
+		TOLD(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
+		ended(two, cases[i].outcome);
+		two_threads_free(two);
+	}
+	/* Who frees it sees the same. */
+	for (unsigned queued = 0; queued <= QUEUED; queued += QUEUED) {
+		struct two_threads *two = two_threads(false);
+
+		hit(two, 0, KH_TOKIO_POLL, REFERENCE | QUEUED);
+		hit(two, 0, KH_TOKIO_DEALLOC, OVER | ABORTED | queued);
+		returns(two, 0, 0xdeadbeef0);
+		ended(two, queued ? TO_CANCELLED : TO_UNPOLLED);
+		two_threads_free(two);
+	}
+}
+
+/* A poll's return is seen when another thread has polled the task to its end. */
+static void test_polled_on_elsewhere(void **state)
+{
+	struct two_threads *two = two_threads(false);
+
+	hit(two, 0, KH_TOKIO_POLL, REFERENCE | QUEUED);
+	hit(two, 1, KH_TOKIO_POLL, REFERENCE | QUEUED);
+	returns(two, 0, REFERENCE | OVER);
+	ended(two, TO_PENDING);
+	returns(two, 1, REFERENCE | OVER);
+	ended(two, TO_READY);
+	TOLD(two, TE_POLL_BEGIN, TE_POLL_BEGIN, TE_POLL_END, TE_POLL_END);
+	two_threads_free(two);
+	/* That thread found it running, and did nothing. */
+	two = two_threads(false);
+	hit(two, 0, KH_TOKIO_POLL, REFERENCE | QUEUED);
+	hit(two, 1, KH_TOKIO_POLL, REFERENCE | RUNS);
+	returns(two, 1, REFERENCE | RUNS);
+	hit(two, 1, KH_TOKIO_DEALLOC, OVER);
+	returns(two, 0, 0xdeadbeef0);
+	ended(two, TO_READY);
+	TOLD(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
+	two_threads_free(two);
+}
+
+/* A runtime is shut down while a thread is about to poll, or has just polled, a task of it. */
+static void test_shut_down_at_the_door(void **state)
+{
+	struct two_threads *two = two_threads(false);
+
+	hit(two, 0, KH_TOKIO_POLL, REFERENCE | QUEUED);
+	hit(two, 1, KH_TOKIO_SHUTDOWN, REFERENCE | QUEUED);
+	returns(two, 0, REFERENCE | RUNS | QUEUED | ABORTED);
+	TOLD(two, TE_POLL_BEGIN, TE_CANCEL, TE_POLL_END);
+	ended(two, TO_UNPOLLED);
+	two_threads_free(two);
+
+	two = two_threads(false);
+	hit(two, 0, KH_TOKIO_POLL, REFERENCE | QUEUED);
+	hit(two, 1, KH_TOKIO_SHUTDOWN, REFERENCE);
+	returns(two, 0, REFERENCE | OVER | ABORTED);
+	ended(two, TO_PENDING);
+	two_threads_free(two);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_insn_class),	cmocka_unit_test(test_operands),
-		cmocka_unit_test(test_window),		cmocka_unit_test(test_multi),
-		cmocka_unit_test(test_perf_events),	cmocka_unit_test(test_small_ring),
-		cmocka_unit_test(test_freed_meanwhile), cmocka_unit_test(test_another_at_its_place),
+		cmocka_unit_test(test_insn_class),
+		cmocka_unit_test(test_operands),
+		cmocka_unit_test(test_window),
+		cmocka_unit_test(test_multi),
+		cmocka_unit_test(test_perf_events),
+		cmocka_unit_test(test_small_ring),
+		cmocka_unit_test(test_freed_meanwhile),
+		cmocka_unit_test(test_another_at_its_place),
+		cmocka_unit_test(test_aborted_at_the_door),
+		cmocka_unit_test(test_polled_on_elsewhere),
+		cmocka_unit_test(test_shut_down_at_the_door),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
