@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "capture/kinds.h"
 #include "capture/inlined.h"
+#include "capture/late_program.h"
 #include "capture/pace.h"
 #include "capture/source.h"
 #include "capture/ring_stacks.h"
@@ -34,11 +35,6 @@
 #define FILL_NS_PER_BYTE 4
 #define THREADS_NS (200 * MS)
 #define DEADLINE_NS (5000 * MS)
-/* A program that we started and that has no runtime, so far: it may execute one that has. The
- * longer it has none the less often we look. */
-#define LOOK_NS MS
-#define LOOK_MAX_NS (20 * MS)
-#define LOOK_PART 64
 #define STARTING_LOOKS 1000u /* its loader has had its time */
 #define CLOCK_SETTLE_NS (2 * MS)
 /* Memory of the rings is used as they are: so many may be in the address space. */
@@ -50,11 +46,10 @@ struct capture {
 	struct drain drain;
 	struct source *sources;
 	size_t n_sources;
-	pid_t child;	     /* launched, not yet reaped */
-	const char *waiting; /* a launched program without a runtime so far: its name; else NULL */
+	pid_t child;		  /* launched, not yet reaped */
+	struct late_program late; /* launched, and without a runtime so far */
 	struct attach_options attach_options;
 	const struct places_ops *places;
-	uint64_t code_hash, next_look_ns, waiting_since_ns;
 	unsigned n_starting; /* looks that came too early, in a row */
 	struct futures_wanted futures;
 	int exit_status;
@@ -168,35 +163,11 @@ static int write_coverage(struct capture *c, const struct source *s)
 
 static int add_points(struct capture *c, struct source *s, const struct place_program *p)
 {
-	size_t n = (size_t)p->first + p->n_places;
-	struct await_point *points;
+	int rc = -EINVAL;
 
-	if (p->kind >= s->n_kinds || n < s->n_points || n > AGENT_MAX_POINTS + 1)
-		return -EINVAL;
-	points = reallocarray(s->points, n, sizeof(*points));
-	if (!points)
-		return -ENOMEM;
-	s->points = points;
-	memset(points + s->n_points, 0xff, (n - s->n_points) * sizeof(*points));
-	s->n_points = n;
-	for (size_t i = 0; i < p->n_places; i++) {
-		struct trace_place place = p->places[i];
-		int rc;
-
-		place.process = s->process;
-		points[p->first + i] = (struct await_point){
-			.kind = s->kinds[p->kind],
-			.future = TRACE_KIND_NONE,
-			.size = UINT64_MAX, /* whatever comes behind it lies in it */
-			.own = true,
-		};
-		rc = place.function ? trace_writer_place(c->drain.writer, &place,
-							 &points[p->first + i].place)
-				    : 0; /* it is no place */
-		if (rc < 0)
-			return rc;
-	}
-	return inlined_points(&c->drain, s, p);
+	if (p->kind < s->n_kinds)
+		rc = points_add(&s->points, p, s->kinds[p->kind], s->process, c->drain.writer);
+	return rc == 0 ? inlined_points(&c->drain, s, p) : rc;
 }
 
 /* Takes the layout programs that are ready: first the trace knows their places, then the agent gets
@@ -284,7 +255,7 @@ static void capture_free(struct capture *c)
 		ring_set_done(&c->sources[i].rings);
 		free(c->sources[i].kinds);
 		free(c->sources[i].tasks);
-		free(c->sources[i].points);
+		points_free(&c->sources[i].points);
 		attach_free(c->sources[i].attach);
 	}
 	free(c->sources);
@@ -299,7 +270,7 @@ static int launch(struct capture *c, char *const argv[], struct error *err)
 	if (rc < 0)
 		return rc;
 	if (!a) {
-		c->waiting = argv[0];
+		late_program_await(&c->late, argv[0]);
 		return 0;
 	}
 	rc = add_source(c, a, err);
@@ -431,36 +402,21 @@ static bool reap_child(struct capture *c)
 	return c->child <= 0;
 }
 
-static uint64_t look_after(const struct capture *c, uint64_t now)
-{
-	uint64_t ns = (now - c->waiting_since_ns) / LOOK_PART;
-
-	return ns < LOOK_NS ? LOOK_NS : ns > LOOK_MAX_NS ? LOOK_MAX_NS : ns;
-}
-
 /* A launched program that had no runtime is looked at again when its code has changed. */
 static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
 {
 	struct attach_options options = c->attach_options;
 	struct error why = {0};
 	struct attach *a;
-	uint64_t hash;
 	int rc;
 
-	if (now < c->next_look_ns)
+	if (!late_program_changed(&c->late, c->child, now))
 		return 0;
-	if (!c->waiting_since_ns)
-		c->waiting_since_ns = now;
-	c->next_look_ns = now + look_after(c, now);
-	hash = attach_code_hash(c->child);
-	if (hash == c->code_hash || !hash)
-		return 0;
-	c->code_hash = hash;
 	options.starting = c->n_starting < STARTING_LOOKS;
 	rc = attach_open(c->child, &options, &a, &why);
 	c->n_starting = rc == -EAGAIN ? c->n_starting + 1 : 0;
 	if (rc == -EAGAIN)
-		c->code_hash = 0;
+		late_program_unsure(&c->late);
 	/* What was recorded before counts, whatever becomes of the rest. */
 	if (rc == -ENOENT || rc == -ESRCH || rc == -EAGAIN || (rc < 0 && c->n_sources))
 		return 0;
@@ -468,7 +424,7 @@ static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
 		*err = why;
 		return rc;
 	}
-	c->waiting = NULL;
+	c->late.name = NULL;
 	return begin(c, a, err);
 }
 
@@ -486,8 +442,7 @@ static int follow_exec(struct capture *c)
 		if (rc == 0)
 			rc = drain_end(&c->drain, s);
 	}
-	c->waiting = "the program";
-	c->code_hash = c->next_look_ns = c->waiting_since_ns = 0;
+	late_program_await(&c->late, "the program");
 	return rc;
 }
 
@@ -523,13 +478,13 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	/* Whether they live is asked before the drain: what a program wrote before its end is in
 	 * the rings then. */
 	bool child_gone = reap_child(c);
-	if (c->waiting && child_gone && !c->n_sources)
+	if (c->late.name && child_gone && !c->n_sources)
 		return error_set(
 			err, -ENOENT,
 			"%s has ended, and never had Tokio, async-std or smol tasks in its own "
 			"process; a program that it started can be recorded by -p",
-			c->waiting);
-	if (c->waiting && !child_gone) {
+			c->late.name);
+	if (c->late.name && !child_gone) {
 		rc = look_for_runtime(c, now, err);
 		if (rc < 0)
 			return rc;
@@ -547,7 +502,7 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	clock_map_add(&d->clock);
 	if (rc == 0)
 		rc = drain_all(c);
-	if (rc == 0 && c->child && !any && !c->waiting)
+	if (rc == 0 && c->child && !any && !c->late.name)
 		rc = follow_exec(c);
 	if (threads) {
 		for (size_t i = 0; i < c->n_sources && rc == 0; i++)
@@ -561,8 +516,8 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	if (!any && child_gone)
 		return 0;
 
-	if (c->waiting)
-		return (int64_t)look_after(c, now);
+	if (c->late.name)
+		return (int64_t)late_program_wait(&c->late);
 	wait = pace_next(&c->pace, d->fill, now - drained_ns);
 	c->woken = may_sleep(c);
 	if (!c->woken && wait > c->burst_ns)

@@ -248,10 +248,11 @@ static bool translate(const struct drain *d, const struct source *s, const struc
 		e->kind = s->kinds[high];
 	}
 	if (t->words & W_POINT) {
-		if (high >= s->n_points || s->points[high].kind == TRACE_KIND_NONE)
+		const struct await_point *point = points_get(&s->points, high);
+		if (!point)
 			return false;
-		e->kind = s->points[high].kind;
-		e->value = (uint64_t)s->points[high].place + 1;
+		e->kind = point->kind;
+		e->value = (uint64_t)point->place + 1;
 	}
 	if (t->words & W_TASK)
 		e->task = low;

@@ -170,7 +170,7 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 		rc = kind_of(d, s, &p->futures[i], &kinds[i]);
 	for (size_t i = 0; i < p->n_places && rc == 0; i++) {
 		const struct place_point *from = &p->points[i];
-		struct await_point *to = &s->points[p->first + i];
+		struct await_point *to = &s->points.at[p->first + i];
 
 		to->future = from->future < p->n_futures ? kinds[from->future] : TRACE_KIND_NONE;
 		to->size = from->future < p->n_futures ? p->futures[from->future].size : from->size;
@@ -199,7 +199,7 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 
 static const struct await_point *point_of(const struct source *s, const struct item *item)
 {
-	return &s->points[item->point];
+	return &s->points.at[item->point];
 }
 
 /* The innermost of those before it in which an item lies. */
@@ -260,7 +260,7 @@ static const struct item *find(const struct source *s, const struct list *l,
 /* What the agent says of one, behind those before it. */
 static void add_item(const struct source *s, struct list *l, uint32_t point, uint64_t state)
 {
-	const struct await_point *p = &s->points[point];
+	const struct await_point *p = &s->points.at[point];
 	struct item item = {.point = point, .addr = state - (uint64_t)p->state_offset};
 
 	if (p->pointer && l->half != point) {
@@ -662,8 +662,7 @@ int inlined_stands(struct drain *d, struct source *s, uint32_t ring, const struc
 	if (t->begun && type != AE_FUTURE_WAS)
 		rc = open_line(d, s, t, thread);
 	/* Those of a begin that is there; a block_on's may be unseen when it ends. */
-	if (point < s->n_points && s->points[point].kind != TRACE_KIND_NONE &&
-	    (type != AE_FUTURE_WAS || t->begun))
+	if (points_get(&s->points, point) && (type != AE_FUTURE_WAS || t->begun))
 		add_item(s, type == AE_FUTURE_LEFT ? &t->left : &t->now, point, state);
 	return rc;
 }

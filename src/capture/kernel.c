@@ -35,7 +35,6 @@
 #define MS 1000000ull
 #define ALIVE_NS (200 * MS)
 #define SCAN_NS (100 * MS)
-#define LOOK_NS (5 * MS)
 #define MAX_PROCESSES 1024u
 /* A record of the kernel's ring is so much larger than an event of the agent's. */
 #define RECORD_RATIO 4
@@ -185,7 +184,7 @@ static int launch(struct capture *c, char *const argv[], struct error *err)
 	if (rc == 0)
 		rc = kernel_add_process(c, &own, &p, &why);
 	if (rc == -ENOENT) {
-		l->waiting = argv[0];
+		late_program_await(&l->late, argv[0]);
 		rc = 0;
 	} else if (rc < 0 && *why.text) {
 		*err = why;
@@ -282,16 +281,10 @@ static int look_again(struct capture *c, uint64_t now, struct error *err)
 {
 	struct kernel_life *l = c->life;
 	struct error why = {0};
-	uint64_t hash;
 	int rc;
 
-	if (now < l->next_look_ns)
+	if (!late_program_changed(&l->late, l->child, now))
 		return 0;
-	l->next_look_ns = now + LOOK_NS;
-	hash = attach_code_hash(l->child);
-	if (hash == l->code_hash || !hash)
-		return 0;
-	l->code_hash = hash;
 	rc = kernel_add_pid(c, l->child, NULL, &why);
 	/* What was recorded before counts, whatever becomes of the rest. */
 	if (rc == -ENOENT || rc == -ESRCH || (rc < 0 && c->n_processes))
@@ -299,7 +292,7 @@ static int look_again(struct capture *c, uint64_t now, struct error *err)
 	if (rc < 0)
 		*err = why;
 	else
-		l->waiting = NULL;
+		l->late.name = NULL;
 	return rc;
 }
 
@@ -353,13 +346,13 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 	int rc = 0;
 
 	l->drain_start_ns = now;
-	if (l->waiting && child_gone && !c->n_processes)
+	if (l->late.name && child_gone && !c->n_processes)
 		return error_set(err, -ENOENT,
 				 "%s has ended, and never had probes that pollux knows or Tokio, "
 				 "async-std or smol tasks in its own process; a program that it "
 				 "started can be recorded by -p",
-				 l->waiting);
-	if (l->waiting && !child_gone) {
+				 l->late.name);
+	if (l->late.name && !child_gone) {
 		rc = look_again(c, now, err);
 		if (rc < 0)
 			return rc;
@@ -394,10 +387,8 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 	}
 	/* The program that we started executes another one, in which there may be something, too.
 	 */
-	if (!any && !child_gone && !l->all && !l->waiting) {
-		l->waiting = "the program";
-		l->code_hash = l->next_look_ns = 0;
-	}
+	if (!any && !child_gone && !l->all && !l->late.name)
+		late_program_await(&l->late, "the program");
 	if (rc == 0 && l->all && now >= l->next_scan_ns) {
 		rc = scan(c);
 		if (rc == 0)
@@ -414,8 +405,8 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 	if (!any && child_gone && !l->all)
 		return 0;
 	turn_met(kernel_core_ring(c->core)->fill);
-	if (l->waiting)
-		return LOOK_NS;
+	if (l->late.name)
+		return (int64_t)late_program_wait(&l->late);
 	return (int64_t)pace_next(&l->pace, kernel_core_ring(c->core)->fill, now - drained_ns);
 }
 

@@ -19,6 +19,7 @@
 #include "binary/probes.h"
 #include "capture/bpf_ring.h"
 #include "capture/capture.h"
+#include "capture/late_program.h"
 #include "capture/pace.h"
 #include "process/launch.h"
 #include "process/objects.h"
@@ -286,8 +287,7 @@ struct capture {
 struct kernel_life {
 	pid_t child; /* launched, not yet reaped */
 	int exit_status;
-	const char *waiting; /* a launched program with nothing to probe so far: its name */
-	uint64_t code_hash, next_look_ns;
+	struct late_program late; /* launched, with nothing to probe so far */
 	struct tracer *tracer;
 	struct parked parked;
 	uint64_t drain_start_ns, next_alive_ns, next_scan_ns;

@@ -6,6 +6,7 @@
  * move when they grow; so it gets a copy of its own of what it needs, and their files stay open.
  */
 #include "capture/kernel.h"
+#include "capture/points.h"
 #include "process/memory.h"
 #include "process/places.h"
 
@@ -17,11 +18,6 @@
  */
 #define MAX_COMPILED 8u
 
-struct await_point {
-	uint32_t kind;	/* trace index */
-	uint32_t place; /* trace index */
-};
-
 struct kernel_points {
 	void *compiler; /* NULL: it has ended */
 	struct process *process;
@@ -31,8 +27,7 @@ struct kernel_points {
 	struct attach_kind *kinds;
 	uint32_t *indices; /* of them in the trace */
 	size_t n_kinds;
-	struct await_point *points; /* by number */
-	size_t n_points;
+	struct points points;	      /* by number */
 	uint64_t n_programs, n_tasks; /* kinds of tasks, and of these those that have a program */
 };
 
@@ -117,33 +112,6 @@ int kernel_points_begin(struct capture *c, struct kernel_process *p, bool wait)
 	return kernel_points_take(c, p);
 }
 
-static int add_points(struct capture *c, struct kernel_process *p,
-		      const struct place_program *program)
-{
-	struct kernel_points *k = p->points;
-	size_t n = (size_t)program->first + program->n_places;
-	struct await_point *points;
-	int rc = 0;
-
-	if (program->kind >= k->n_kinds || n < k->n_points || n > AGENT_MAX_POINTS + 1)
-		return -EINVAL;
-	points = reallocarray(k->points, n, sizeof(*points));
-	if (!points)
-		return -ENOMEM;
-	k->points = points;
-	memset(points + k->n_points, 0xff, (n - k->n_points) * sizeof(*points));
-	k->n_points = n;
-	for (size_t i = 0; i < program->n_places && rc == 0; i++) {
-		struct trace_place place = program->places[i];
-		struct await_point *point = &points[program->first + i];
-
-		place.process = p->index;
-		point->kind = k->indices[program->kind];
-		rc = trace_writer_place(c->shared->writer, &place, &point->place);
-	}
-	return rc;
-}
-
 /* The trace knows of the places before any event names them. */
 int kernel_points_take(struct capture *c, struct kernel_process *p)
 {
@@ -155,7 +123,8 @@ int kernel_points_take(struct capture *c, struct kernel_process *p)
 	while (rc == 0 && k && k->compiler && ops->next(k->compiler, &program) == 1) {
 		const struct attach_kind *kind = &k->kinds[program.kind];
 
-		rc = add_points(c, p, &program);
+		rc = points_add(&k->points, &program, k->indices[program.kind], p->index,
+				c->shared->writer);
 		if (rc == 0 &&
 		    kernel_core_layout(c->core, p->pid, kind->kind->vtable + kind->object->bias,
 				       program.words, program.n_words) == 0)
@@ -168,9 +137,9 @@ uint64_t kernel_points_value(const struct kernel_process *p, uint16_t point, uin
 {
 	const struct kernel_points *k = p->points;
 
-	if (!point || !k || point >= k->n_points || k->points[point].kind != kind)
-		return 0;
-	return (uint64_t)k->points[point].place + 1;
+	const struct await_point *known = point && k ? points_get(&k->points, point) : NULL;
+
+	return known && known->kind == kind ? (uint64_t)known->place + 1 : 0;
 }
 
 int kernel_points_tell(struct capture *c, const struct kernel_process *p,
@@ -207,7 +176,7 @@ void kernel_points_free(struct capture *c, struct kernel_process *p)
 	free(k->fds);
 	free(k->kinds);
 	free(k->indices);
-	free(k->points);
+	points_free(&k->points);
 	free(k);
 	p->points = NULL;
 }

@@ -8,26 +8,13 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "capture/capture.h"
+#include "capture/points.h"
 #include "capture/ring_reader.h"
 #include "capture/threads.h"
 #include "process/attach.h"
 #include "process/places.h"
 
 #define SOURCE_ROOT 2
-
-/* What the agent's number of an await point stands for. */
-struct await_point {
-	uint32_t kind;	/* trace index */
-	uint32_t place; /* trace index */
-	/* Where every future is told, see inlined.c: */
-	uint32_t future; /* trace index of the kind that stands there; TRACE_KIND_NONE: not told */
-	uint64_t size;	 /* of that future */
-	int64_t state_offset;
-	uint32_t below; /* as place_point.below */
-	bool by_state;	/* that future is named by the address of its state */
-	/* as in struct place_point */
-	bool own, self, sure, kept, returned, flat, pointer, lent;
-};
 
 /* Futures that are polled as a part of what is polled around them. */
 struct inlined_kind {
@@ -53,9 +40,8 @@ struct source {
 	uint32_t *kinds;  /* trace index by agent kind */
 	bool *tasks;	  /* by agent kind: its polls are those of tasks */
 	uint32_t n_kinds;
-	void *compiler;		    /* of layout programs, NULL if there is none */
-	struct await_point *points; /* by the agent's number */
-	size_t n_points;
+	void *compiler;	      /* of layout programs, NULL if there is none */
+	struct points points; /* by the agent's number */
 	/* (trace index of a kind whose poll is hooked, 0) -> size of the future, (.., 1) -> its
 	 * place_program.type_kind; (.., SOURCE_ROOT) -> not NULL: a block_on's, without a
 	 * function */

@@ -75,7 +75,7 @@ static void add_points(struct drain *d, struct source *s, const uint8_t *data, s
 			.size = in[2] | (uint64_t)in[3] << (in[4] % 64),
 			.below = in[6] % (N_KINDS + 2),
 		};
-		s->points[1 + i] = (struct await_point){
+		s->points.at[1 + i] = (struct await_point){
 			.kind = s->kinds[in[7] % N_KINDS], .place = in[7] % 4, .own = true};
 	}
 	if (inlined_points(d, s, &p) < 0)
@@ -153,7 +153,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const struct futures_wanted wanted = {.exclude = (const char *const[]){"h", NULL}};
 	uint32_t kinds[N_KINDS], index;
 	struct await_point points[MAX_POINTS + 1];
-	struct source s = {.n_kinds = N_KINDS, .kinds = kinds, .points = points};
+	struct source s = {.n_kinds = N_KINDS, .kinds = kinds, .points = {.at = points}};
 	struct capture_stats stats = {0};
 	struct drain *d = calloc(1, sizeof(*d));
 	size_t n = size ? data[0] % (MAX_POINTS + 1) : 0;
@@ -173,7 +173,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(points, 0xff, sizeof(points));
 	s.rings.n_rings = 1;
 	s.rings.area = &area;
-	s.n_points = n + 1;
+	s.points.n = n + 1;
 	if (inlined_init(&s, &wanted) < 0 ||
 	    map_put(&s.hooked_types, kinds[N_KINDS - 1], SOURCE_ROOT, &s) < 0)
 		abort();

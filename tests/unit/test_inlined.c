@@ -44,7 +44,7 @@ static int setup(void **state)
 
 	(void)state;
 	memset(&drain, 0, sizeof(drain));
-	source = (struct source){.n_kinds = 1, .n_points = N_POINTS};
+	source = (struct source){.n_kinds = 1, .points.n = N_POINTS};
 	file = memfd_create("trace", 0);
 	assert_int_equal(trace_writer_open_fd(dup(file), &drain.writer, &err), 0);
 	assert_int_equal(trace_writer_process(drain.writer, &process, &index), 0);
@@ -59,9 +59,9 @@ static int setup(void **state)
 	source.rings.n_rings = 1;
 	source.rings.area = &area;
 	source.kinds = calloc(1, sizeof(*source.kinds));
-	source.points = calloc(N_POINTS, sizeof(*source.points));
+	source.points.at = calloc(N_POINTS, sizeof(*source.points.at));
 	for (uint32_t i = 0; i < N_POINTS; i++)
-		source.points[i] = (struct await_point){.kind = TASK, .future = TRACE_KIND_NONE};
+		source.points.at[i] = (struct await_point){.kind = TASK, .future = TRACE_KIND_NONE};
 	assert_int_equal(inlined_init(&source, NULL), 0);
 	now = 1000;
 	return 0;
@@ -72,7 +72,7 @@ static int teardown(void **state)
 	(void)state;
 	inlined_done(&source);
 	free(source.kinds);
-	free(source.points);
+	free(source.points.at);
 	close(file);
 	return 0;
 }
@@ -81,18 +81,18 @@ static int teardown(void **state)
  * ready when it goes on, and when that is gone. */
 static void point(uint32_t i, uint64_t size)
 {
-	source.points[i] = (struct await_point){.kind = TASK,
-						.place = i,
-						.future = FIRST_FUTURE + i % N_FUTURES,
-						.size = size,
-						.sure = true,
-						.kept = true};
+	source.points.at[i] = (struct await_point){.kind = TASK,
+						   .place = i,
+						   .future = FIRST_FUTURE + i % N_FUTURES,
+						   .size = size,
+						   .sure = true,
+						   .kept = true};
 }
 
 /* A pointer to so many bytes. */
 static void pointer_point(uint32_t i, uint64_t size)
 {
-	source.points[i] = (struct await_point){
+	source.points.at[i] = (struct await_point){
 		.kind = TASK, .future = TRACE_KIND_NONE, .size = size, .pointer = true};
 }
 
@@ -100,7 +100,7 @@ static void pointer_point(uint32_t i, uint64_t size)
 static void unsure_point(uint32_t i, uint64_t size)
 {
 	point(i, size);
-	source.points[i].sure = source.points[i].kept = false;
+	source.points.at[i].sure = source.points.at[i].kept = false;
 }
 
 static void event(uint16_t type, uint32_t kind, uint64_t task, uint16_t arg)
@@ -257,7 +257,7 @@ static void test_left(void **state)
 {
 	(void)state;
 	unsure_point(0, 1000);
-	source.points[0].self = true;
+	source.points.at[0].self = true;
 	point(1, 100);
 	point(2, 100);
 	point(3, 20);
@@ -267,9 +267,9 @@ static void test_left(void **state)
 	point(6, 64);
 	point(7, 8);
 	point(14, 0); /* of 6 */
-	source.points[14].flat = true;
+	source.points.at[14].flat = true;
 	point(9, 0);
-	source.points[9].returned = true;
+	source.points.at[9].returned = true;
 	event(TE_FUTURE_BEGIN, TASK, 0x1000, 0);
 	stands(AE_FUTURE_WAS, 0, 0x1000);
 	stands(AE_FUTURE_WAS, 1, 0x1010);
@@ -316,7 +316,7 @@ static void test_returned(void **state)
 	point(1, 100);
 	point(2, 100);
 	point(9, 0);
-	source.points[9].returned = true;
+	source.points.at[9].returned = true;
 	for (int i = 0; i < 2; i++) {
 		event(TE_POLL_BEGIN, TASK, 1, 0);
 		stands(AE_FUTURE_WAS, 0, 0x1000);
@@ -361,10 +361,10 @@ static void test_root(void **state)
 	(void)state;
 	assert_int_equal(map_put(&source.hooked_types, TASK, SOURCE_ROOT, &source), 0);
 	point(0, 1000);
-	source.points[0].self = true;
+	source.points.at[0].self = true;
 	point(1, 100);
 	point(2, 100);
-	source.points[2].below = 1; /* told by its own function */
+	source.points.at[2].below = 1; /* told by its own function */
 	stands(AE_FUTURE_AT, 0, 0x1000);
 	stands(AE_FUTURE_AT, 1, 0x1010);
 	stands(AE_FUTURE_AT, 2, 0x1100);
@@ -403,7 +403,7 @@ static void test_any_events(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; i < N_POINTS; i++) {
-		source.points[i] = (struct await_point){
+		source.points.at[i] = (struct await_point){
 			.kind = rnd() % 8 ? TASK : TRACE_KIND_NONE,
 			.future = rnd() % 8 ? FIRST_FUTURE + (uint32_t)(rnd() % N_FUTURES)
 					    : TRACE_KIND_NONE,

@@ -1,0 +1,28 @@
+/*
+ * A program that we started and in which there is nothing to record, so far: it may be a shell, or
+ * cargo, that executes one in which there is. Each source looks at it in its own way; when to do so
+ * is the same for all.
+ */
+#ifndef POLLUX_CAPTURE_LATE_PROGRAM_H
+#define POLLUX_CAPTURE_LATE_PROGRAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct late_program {
+	const char *name; /* NULL: none is awaited */
+	uint64_t code_hash, since_ns, next_look_ns, wait_ns;
+};
+
+/* Awaits one from now on; `name` is kept as it is. */
+void late_program_await(struct late_program *p, const char *name);
+/* Whether it is time to look at process `pid`: its code has changed since the last look. The longer
+ * it has had nothing the less often that is asked. */
+bool late_program_changed(struct late_program *p, pid_t pid, uint64_t now_ns);
+/* The look came too early: the next one comes even if nothing changes. */
+void late_program_unsure(struct late_program *p);
+/* How long until then: sleep no longer. */
+uint64_t late_program_wait(const struct late_program *p);
+
+#endif

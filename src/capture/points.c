@@ -1,0 +1,45 @@
+#include "capture/points.h"
+
+#include "agent/ring.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int points_add(struct points *p, const struct place_program *program, uint32_t kind,
+	       uint32_t process, struct trace_writer *writer)
+{
+	size_t n = (size_t)program->first + program->n_places;
+	struct await_point *at;
+	int rc = 0;
+
+	if (n < p->n || n > AGENT_MAX_POINTS + 1)
+		return -EINVAL;
+	at = reallocarray(p->at, n, sizeof(*at));
+	if (!at)
+		return -ENOMEM;
+	p->at = at;
+	memset(at + p->n, 0xff, (n - p->n) * sizeof(*at));
+	p->n = n;
+	for (size_t i = 0; i < program->n_places && rc == 0; i++) {
+		struct await_point *point = &at[program->first + i];
+		struct trace_place place = program->places[i];
+
+		place.process = process;
+		*point = (struct await_point){
+			.kind = kind,
+			.future = TRACE_KIND_NONE,
+			.size = UINT64_MAX, /* whatever comes behind it lies in it */
+			.own = true,
+		};
+		if (place.function) /* else it is no place */
+			rc = trace_writer_place(writer, &place, &point->place);
+	}
+	return rc;
+}
+
+void points_free(struct points *p)
+{
+	free(p->at);
+	*p = (struct points){0};
+}

@@ -1,0 +1,41 @@
+/*
+ * Await points of one process: what the numbers stand for that layout programs give to places
+ * (future/program.h), whoever runs these.
+ */
+#ifndef POLLUX_CAPTURE_POINTS_H
+#define POLLUX_CAPTURE_POINTS_H
+
+#include "process/places.h"
+#include "trace/trace.h"
+
+struct await_point {
+	uint32_t kind;	/* trace index; TRACE_KIND_NONE: the number stands for nothing */
+	uint32_t place; /* trace index */
+	/* Where every future is told, see inlined.c: */
+	uint32_t future; /* trace index of the kind that stands there; TRACE_KIND_NONE: not told */
+	uint64_t size;	 /* of that future */
+	int64_t state_offset;
+	uint32_t below; /* as place_point.below */
+	bool by_state;	/* that future is named by the address of its state */
+	/* as in struct place_point */
+	bool own, self, sure, kept, returned, flat, pointer, lent;
+};
+
+struct points {
+	struct await_point *at; /* by number */
+	size_t n;
+};
+
+/* The places of a program of the kind with this trace index: the trace knows them from now on. 0,
+ * -EINVAL for numbers that can't be, -ENOMEM or what the writer says. */
+int points_add(struct points *p, const struct place_program *program, uint32_t kind,
+	       uint32_t process, struct trace_writer *writer);
+void points_free(struct points *p);
+
+/* What `number` stands for; NULL: nothing. */
+static inline const struct await_point *points_get(const struct points *p, uint64_t number)
+{
+	return number < p->n && p->at[number].kind != TRACE_KIND_NONE ? &p->at[number] : NULL;
+}
+
+#endif
