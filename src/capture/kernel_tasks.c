@@ -217,10 +217,10 @@ static enum trace_outcome tokio_outcome(const struct kernel_record *r, const str
 		return TO_PANICKED;
 	if (r->flags & KF_SETTLED_ABORTED && !f->finished)
 		return r->flags & KF_UNPOLLED && !f->shut_down ? TO_UNPOLLED : TO_CANCELLED;
-	if (r->flags & KF_SETTLED)
-		return TO_READY;
 	if (f->read)
 		return f->read;
+	if (r->flags & KF_SETTLED)
+		return TO_READY;
 	if (freed)
 		after = f->asked ? CANCELLED : 0;
 	if (f->finished)
@@ -244,14 +244,16 @@ static enum trace_outcome tokio_outcome(const struct kernel_record *r, const str
 /*
  * Somebody looks at a task that was cancelled, while a poll of it is open: the output, and the
  * task's memory, may be gone when that returns. A task that is to be run loses NOTIFIED, cancelled
- * or not; an abort of a running one sets both again. An output that nobody wants leaves no traces
- * to rely on.
+ * or not; an abort of a running one sets both again. An output that was taken, or that nobody
+ * wants, leaves no traces to rely on: who comes first has seen it.
  */
 static void look(struct hit *h, struct kernel_frame *f)
 {
 	bool queued = !(h->state & (RUNNING | COMPLETE));
 
 	f->asked = true;
+	if (f->read)
+		return;
 	if (!(f->finished || f->shut_down || f->shut_idle) && (queued || !(h->state & NOTIFIED)))
 		f->read = TO_UNPOLLED;
 	else if (h->r->flags & KF_ABORTED && !f->finished)

@@ -293,6 +293,7 @@ struct two_threads {
 	struct kernel_kind kind;
 	struct kernel_track t[2];
 	uint64_t time;
+	uint16_t flags; /* of records, beside KF_READ */
 };
 
 static struct two_threads *two_threads(bool async)
@@ -323,7 +324,7 @@ static void record(struct two_threads *two, int thread, enum kernel_record_type 
 	struct kernel_place place = {.type = type, .kind = KERNEL_NO_KIND, .waker = KERNEL_NO_KIND};
 	struct kernel_record r = {.time = ++two->time,
 				  .type = what,
-				  .flags = KF_READ,
+				  .flags = KF_READ | two->flags,
 				  .sp = 0x1000,
 				  .header = HEADER,
 				  .words = {state, 7, VTABLE, state}};
@@ -444,6 +445,23 @@ static void test_aborted_at_the_door(void **state)
 	}
 }
 
+/* The output is taken by who asks first; who comes later finds nothing that tells of the abort. */
+static void test_taken_at_once(void **state)
+{
+	struct two_threads *two = two_threads(false);
+	const unsigned over = 2 * REFERENCE | HANDLE | OVER | QUEUED | ABORTED;
+
+	hit(two, 0, KH_TOKIO_POLL, 2 * REFERENCE | HANDLE | QUEUED);
+	two->flags = KF_ABORTED;
+	hit(two, 1, KH_TOKIO_ASK, over);
+	two->flags = 0;
+	hit(two, 1, KH_TOKIO_ASK, over);
+	two->flags = KF_SETTLED;
+	returns(two, 0, over);
+	ended(two, TO_CANCELLED);
+	two_threads_free(two);
+}
+
 /* A poll's return is seen when another thread has polled the task to its end. */
 static void test_polled_on_elsewhere(void **state)
 {
@@ -501,6 +519,7 @@ int main(void)
 		cmocka_unit_test(test_freed_meanwhile),
 		cmocka_unit_test(test_another_at_its_place),
 		cmocka_unit_test(test_aborted_at_the_door),
+		cmocka_unit_test(test_taken_at_once),
 		cmocka_unit_test(test_polled_on_elsewhere),
 		cmocka_unit_test(test_shut_down_at_the_door),
 	};
