@@ -95,12 +95,12 @@ struct agent_notes {
 	uint64_t limit; /* below it head has room for one more event; 0: look first (agent_room) */
 	uint64_t place; /* of head in the ring, where it is below limit */
 	uint64_t wake;	/* the reference of the last AE_WAKE ... */
-	uint64_t wake_end; /* ... and the head behind it */
-	uint64_t tail_ref; /* the poll that was tail-jumped into, if ... */
-	uint8_t busy;	   /* an event is being written: a signal handler's is dropped */
-	uint8_t tail_open; /* ... this is set */
-	uint8_t unnamed;   /* AE_THREAD is still to be written, before anything else */
-	uint8_t pad;
+	uint64_t wake_end;  /* ... and the head behind it */
+	uint64_t tail_ref;  /* the poll that was tail-jumped into, if ... */
+	uint8_t busy;	    /* an event is being written: a signal handler's is dropped */
+	uint8_t tail_open;  /* ... this is set */
+	uint8_t unnamed;    /* AE_THREAD is still to be written, before anything else */
+	uint8_t parked;	    /* a block_on waited, and polls nothing before it waits again */
 	uint32_t depth;	    /* of polls */
 	uint32_t thread_id; /* for AE_THREAD */
 	uint32_t mask;	    /* size of the ring - 1 */

@@ -414,28 +414,38 @@ bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 		site++;
 		n--;
 	}
-	if (!n || !may_wrap())
-		return false;
-	struct ring *r = agent_ring();
+	struct ring *r = may_wrap() ? agent_ring() : NULL;
 	if (!r)
 		return false;
+	if (!n) {
+		agent_notes(r)->parked = 0;
+		return false;
+	}
 	f->ring = r;
 	f->claim = agent_claim(r);
 	f->hook = site;
 	f->future = at.sp + (int64_t)site->saved;
 	if (outcome(f, 0, 0) != AE_FUTURE_PENDING)
 		return false;
+	if (agent_notes(r)->parked)
+		return true;
 	if (!is_alone(site, f->future, &point))
 		point = list_end(f);
 	put_end(f, AE_FUTURE_PENDING, point);
 	return true;
 }
 
-/* Right behind that it polls again. */
-void agent_root_park_end(struct agent_future *f)
+/* Right behind that it polls again, or waits again. */
+void agent_root_park_end(struct agent_future *f, uint64_t first)
 {
-	if (still_ours(f))
-		put_begin(f);
+	if (!still_ours(f))
+		return;
+	if (f->hook->flags & AGENT_HOOK_TOLD && !(first & 0xff)) {
+		agent_notes(f->ring)->parked = 1;
+		return;
+	}
+	agent_notes(f->ring)->parked = 0;
+	put_begin(f);
 }
 
 /* A panic, or a thread's forced end, passes the thunk's frame: the innermost open one. */

@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 11u
+#define AGENT_ABI 12u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -182,7 +182,7 @@ enum agent_hook_type {
 			* call of it */
 	AH_TOKIO_READ, /* Vtable.try_read_output(header, ...) */
 	AH_WAIT,       /* as AH_CALL: a call in which a thread waits, so that its begin is told */
-	AH_ROOT_PARK,  /* the function by which a block_on waits, between two polls of its future;
+	AH_ROOT_PARK,  /* a function by which a block_on waits, between two polls of its future;
 			* `poll_offset` entries of the table, from number `pending` on, are its */
 	AH_ROOT_SITE,  /* no hook: a call of it, that returns to `orig`. The future, of `kind`, lies
 			* `saved` bytes from where the stack pointer was at the call; `result` says
@@ -222,6 +222,8 @@ enum agent_hook_flags {
 	/* No slot, but four bytes in the code by which an instruction reaches the function: the
 	 * target of a call or jump, relative to what follows them. */
 	AGENT_HOOK_CALL = 16,
+	/* AH_ROOT_SITE: the call returns whether a poll follows (in %al); else one always does. */
+	AGENT_HOOK_TOLD = 32,
 };
 
 /*

@@ -60,7 +60,7 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second);
 void agent_future_unwound(bool forced);
 bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f);
-void agent_root_park_end(struct agent_future *f);
+void agent_root_park_end(struct agent_future *f, uint64_t first);
 uint64_t agent_wait_begin(const struct agent_hook *hook);
 void agent_wait_end(const struct agent_hook *hook, uint64_t begun, const uint64_t *frame);
 

@@ -71,6 +71,7 @@ struct inlined_thread {
 	struct open *polls; /* MAX_POLLS, NULL until there is one */
 	uint32_t n;	    /* may be more than MAX_POLLS */
 	bool begun;	    /* the innermost has just begun: its list is still coming */
+	uint64_t last_ns;   /* time of the last event */
 	struct list now, left;
 };
 
@@ -572,7 +573,8 @@ static int open_poll(struct inlined_thread *t, const struct trace_event *e)
 
 /*
  * Of a block_on's future neither the begin of its first poll is seen nor that it was left. So an
- * open one is over when another begins; and of a poll that ends, without a begin, that is told.
+ * open one is over when another begins, at the last thing that was seen on the thread; and of a
+ * poll that ends, without a begin, that is told.
  */
 static int settle_root(struct drain *d, struct source *s, struct inlined_thread *t,
 		       const struct trace_event *e)
@@ -591,6 +593,7 @@ static int settle_root(struct drain *d, struct source *s, struct inlined_thread 
 		struct trace_event end = *e;
 
 		end.type = TE_FUTURE_END;
+		end.time = t->last_ns;
 		end.arg = TO_UNKNOWN;
 		end.value = 0;
 		end.kind = o->kind;
@@ -625,6 +628,7 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 		rc = open_line(d, s, t, e.thread);
 	if (rc == 0)
 		rc = settle_root(d, s, t, &e);
+	t->last_ns = e.time;
 	if (rc < 0)
 		return rc;
 	if (e.type == TE_POLL_BEGIN || e.type == TE_FUTURE_BEGIN) {

@@ -167,6 +167,46 @@ static void name_kinds(const struct process_object *o, struct finding *f, uint64
 	debug_free(d);
 }
 
+static void hooked_free(struct hooked_object *h)
+{
+	finding_done(&h->attach.finding);
+	found_futures_done(&h->futures);
+	root_polls_done(&h->root_polls);
+	free(h);
+}
+
+static bool has_futures(const struct hooked_object *h)
+{
+	for (size_t i = 0; i < h->futures.n; i++)
+		if (!h->futures.v[i].trouble)
+			return true;
+	return h->root_polls.n > 0;
+}
+
+/* An object with something to hook: tasks, or where futures are recorded the program itself, in
+ * which a block_on may poll some without a task. */
+static int add_object(struct attach *a, const struct process_object *o, struct finding *found,
+		      uint64_t *deadline_ns, struct error *err)
+{
+	bool tasks = has_something(found);
+	int rc;
+
+	if (!tasks && !(a->futures && o == a->objects.v))
+		return 0;
+	free(found->path);
+	found->path = strdup(o->path);
+	if (!*deadline_ns)
+		*deadline_ns = clock_monotonic_ns() + NAMES_NS;
+	name_kinds(o, found, *deadline_ns);
+	rc = keep_object(a, o, found);
+	if (rc < 0)
+		return error_sys(err, rc, "cannot look at process %d", a->process.pid);
+	rc = find_futures(a, a->hooked[a->n_hooked - 1], err);
+	if (rc == 0 && !tasks && !has_futures(a->hooked[a->n_hooked - 1]))
+		hooked_free(a->hooked[--a->n_hooked]);
+	return rc;
+}
+
 /* Everything that can be hooked in this process. */
 static int look(struct attach *a, struct error *err)
 {
@@ -198,18 +238,7 @@ static int look(struct attach *a, struct error *err)
 		for (size_t k = 0; k < found.n_coverage && !has_something(&found); k++)
 			if (found.coverage[k].note && *found.coverage[k].note)
 				buf_printf(&notes, "%s; ", found.coverage[k].note);
-		if (has_something(&found)) {
-			free(found.path);
-			found.path = strdup(o->path);
-			if (!deadline_ns)
-				deadline_ns = clock_monotonic_ns() + NAMES_NS;
-			name_kinds(o, &found, deadline_ns);
-			rc = keep_object(a, o, &found);
-			if (rc < 0)
-				error_sys(err, rc, "cannot look at process %d", a->process.pid);
-			else
-				rc = find_futures(a, a->hooked[a->n_hooked - 1], err);
-		}
+		rc = add_object(a, o, &found, &deadline_ns, err);
 		finding_done(&found);
 	}
 	if (rc < 0)
@@ -615,12 +644,8 @@ void attach_free(struct attach *a)
 	tracer_end(a->tracer);
 	if (a->rings.map)
 		munmap(a->rings.map, a->rings.bytes);
-	for (size_t i = 0; i < a->n_hooked; i++) {
-		finding_done(&a->hooked[i]->attach.finding);
-		found_futures_done(&a->hooked[i]->futures);
-		root_polls_done(&a->hooked[i]->root_polls);
-		free(a->hooked[i]);
-	}
+	for (size_t i = 0; i < a->n_hooked; i++)
+		hooked_free(a->hooked[i]);
 	free(a->hooked);
 	free(a->public_objects);
 	cover_done(&a->coverage);

@@ -1,11 +1,15 @@
 /*
- * The calls are found in the functions that are called block_on, or enter_runtime, into which that
- * may be inlined, by decoding these.
+ * The calls are found by decoding the functions in which there are any. They count where they are
+ * part of a function called block_on, which may be inlined into others.
  *
- * Source: tokio/src/runtime/park.rs, CachedParkThread::block_on(), 1.23 to 1.54.
+ * Source: tokio/src/runtime/park.rs, CachedParkThread::block_on(), 1.23 to 1.54; async-io/src/
+ * driver.rs, block_on(), and futures-lite/src/future.rs, block_on(), 1 and 2;
+ * parking/src/lib.rs, 2.
  */
 #include "runtime/root_polls.h"
 
+#include "base/cleanup.h"
+#include "binary/call_index.h"
 #include "binary/elf_image.h"
 #include "binary/insn.h"
 #include "binary/names.h"
@@ -81,9 +85,10 @@ static bool has_poll(struct debug *d, const struct found_futures *futures, const
 }
 
 static int add(struct debug *d, const struct futures_wanted *wanted,
-	       const struct found_futures *futures, struct found_root_polls *f, uint64_t back)
+	       const struct found_futures *futures, struct found_root_polls *f, uint64_t back,
+	       bool told)
 {
-	struct find_root_poll r = {.back = back}, *v;
+	struct find_root_poll r = {.back = back, .told = told}, *v;
 	const struct dw_type *t = root_poll_type(d, back, &r.offset);
 
 	for (size_t i = 0; i < f->n; i++)
@@ -122,64 +127,158 @@ static int add(struct debug *d, const struct futures_wanted *wanted,
 	return 0;
 }
 
-static bool leads_to_park(const struct found_root_polls *f, const struct insn *insn)
+/* ---- the calls ---- */
+
+struct search {
+	struct elf_image *image;
+	struct debug *debug;
+	const struct futures_wanted *wanted;
+	const struct found_futures *futures;
+	struct found_root_polls *found;
+};
+
+static const struct find_park *park_at(const struct found_root_polls *f, uint64_t addr)
 {
-	if (insn->flow != INSN_CALL)
-		return false;
-	if (insn->target)
-		return insn->target == f->park;
-	for (size_t i = 0; insn->slot && i < f->uses.n; i++)
-		if (f->uses.uses[i].kind == USE_WORD && f->uses.uses[i].at == insn->slot)
-			return true;
-	return false;
+	for (size_t i = 0; addr && i < f->n_parks; i++)
+		if (f->parks[i].addr == addr)
+			return &f->parks[i];
+	return NULL;
 }
 
-static bool is_park(const char *name)
+/* What stands in a word. */
+static const struct find_park *park_in(const struct search *s, uint64_t slot)
 {
-	const char *at = strstr(name, "16CachedParkThread4park");
+	uint64_t target;
 
-	return at && (!at[23] || !strncmp(at + 23, "17h", 3));
+	return slot && elf_image_pointer_at(s->image, slot, &target) ? park_at(s->found, target)
+								     : NULL;
 }
 
-static int find_calls(struct elf_image *image, struct debug *d, const struct futures_wanted *wanted,
-		      const struct found_futures *futures, struct found_root_polls *f,
-		      const struct elf_symbol *symbol)
+/* Several calls in a row may be made through a register: the last park that was put there. */
+static int find_calls(const struct search *s, uint64_t start, uint64_t end)
 {
+	const struct find_park *regs[16] = {NULL};
 	struct insn_walk walk;
 	struct insn insn;
-	uint64_t start, end;
 	int rc = 0;
 
-	if (!elf_image_function(image, symbol->addr, &start, &end) || start != symbol->addr ||
-	    end - start > MAX_CODE || !insn_walk_init(&walk, image, start, end))
+	if (end - start > MAX_CODE || !insn_walk_init(&walk, s->image, start, end))
 		return 0;
-	while (rc == 0 && insn_next(&walk, &insn))
-		if (leads_to_park(f, &insn))
-			rc = add(d, wanted, futures, f, insn.addr + insn.len);
+	while (rc == 0 && insn_next(&walk, &insn)) {
+		const struct find_park *park = NULL;
+
+		if (insn.flow == INSN_CALL && insn.target)
+			park = park_at(s->found, insn.target);
+		else if (insn.flow == INSN_CALL && insn.slot)
+			park = park_in(s, insn.slot);
+		else if (insn.flow == INSN_CALL && insn.source < 16 && !insn.mem_bytes)
+			park = regs[insn.source];
+		else if (insn.op == INSN_MOV && insn.ref && insn.reg < 16)
+			regs[insn.reg] = park_in(s, insn.ref);
+		if (park && !park->trouble)
+			rc = add(s->debug, s->wanted, s->futures, s->found, insn.addr + insn.len,
+				 park->told);
+	}
+	return rc;
+}
+
+static int compare_addresses(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The functions in which there are any. */
+static int find_callers(const struct search *s, const struct call_index *calls)
+{
+	_cleanup_free_ uint64_t *at = NULL;
+	size_t n_all = 0, n = 0;
+	uint64_t start, end = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < s->found->n_parks; i++) {
+		call_index_find(calls, s->found->parks[i].addr, &n);
+		n_all += n;
+	}
+	at = calloc(n_all + 1, sizeof(*at));
+	if (!at)
+		return -ENOMEM;
+	n_all = 0;
+	for (size_t i = 0; i < s->found->n_parks; i++) {
+		const struct call *c = call_index_find(calls, s->found->parks[i].addr, &n);
+
+		for (size_t k = 0; k < n; k++)
+			at[n_all++] = c[k].addr;
+	}
+	qsort(at, n_all, sizeof(*at), compare_addresses);
+	for (size_t i = 0; i < n_all && rc == 0; i++)
+		if (at[i] >= end && elf_image_function(s->image, at[i], &start, &end))
+			rc = find_calls(s, start, end);
+	return rc;
+}
+
+/* ---- the functions by which a block_on waits ---- */
+
+static bool is_named(const char *symbol, const char *name)
+{
+	const char *at = strstr(symbol, name);
+
+	at = at ? at + strlen(name) : NULL;
+	return at && (!*at || !strncmp(at, "17h", 3));
+}
+
+static int find_parks(struct elf_image *image, struct found_root_polls *f)
+{
+	static const struct {
+		const char *name;
+		bool told;
+	} parks[] = {
+		{"16CachedParkThread4park", false},
+		{"7parking6Parker4park", false},
+		{"7parking6Parker12park_timeout", true},
+		{"7parking5Inner4park", true}, /* where those two are inlined */
+	};
+	const struct elf_symbol *symbols;
+	size_t n = elf_image_symbols(image, &symbols);
+	int rc = 0;
+
+	_Static_assert(sizeof(parks) / sizeof(parks[0]) == ROOT_POLLS_MAX_PARKS, "parks");
+	for (size_t k = 0; k < ROOT_POLLS_MAX_PARKS; k++) {
+		for (size_t i = 0; i < n; i++) {
+			if (symbols[i].type != STT_FUNC ||
+			    !is_named(symbols[i].name, parks[k].name))
+				continue;
+			f->parks[f->n_parks++] =
+				(struct find_park){.addr = symbols[i].addr, .told = parks[k].told};
+			break;
+		}
+	}
+	for (size_t k = 0; k < f->n_parks && rc == 0; k++) {
+		struct find_park *park = &f->parks[k];
+
+		rc = uses_find(image, &park->addr, 1, &park->uses);
+		for (size_t i = 0; rc == 0 && i < park->uses.n; i++)
+			if (park->uses.uses[i].kind != USE_WORD &&
+			    park->uses.uses[i].kind != USE_BRANCH)
+				park->trouble = "what looks like a call of it isn't one";
+	}
 	return rc;
 }
 
 int root_polls_find(struct elf_image *image, struct debug *d, const struct futures_wanted *wanted,
 		    const struct found_futures *futures, struct found_root_polls *ret)
 {
-	const struct elf_symbol *symbols;
-	size_t n = elf_image_symbols(image, &symbols);
-	int rc = 0;
+	_cleanup_(call_index_done) struct call_index calls = {0};
+	const struct search s = {image, d, wanted, futures, ret};
+	int rc;
 
 	*ret = (struct found_root_polls){0};
-	for (size_t i = 0; i < n && d && !ret->park; i++)
-		if (symbols[i].type == STT_FUNC && is_park(symbols[i].name))
-			ret->park = symbols[i].addr;
-	if (!ret->park)
-		return 0;
-	rc = uses_find(image, &ret->park, 1, &ret->uses);
-	for (size_t i = 0; i < ret->uses.n && rc == 0; i++)
-		if (ret->uses.uses[i].kind != USE_WORD && ret->uses.uses[i].kind != USE_BRANCH)
-			ret->trouble = "what looks like a call of the runtime's park isn't one";
-	for (size_t i = 0; i < n && rc == 0; i++)
-		if (symbols[i].type == STT_FUNC && (strstr(symbols[i].name, "8block_on") ||
-						    strstr(symbols[i].name, "13enter_runtime")))
-			rc = find_calls(image, d, wanted, futures, ret, &symbols[i]);
+	rc = d ? find_parks(image, ret) : 0;
+	if (rc == 0 && ret->n_parks)
+		rc = call_index_init(&calls, image);
+	if (rc == 0 && ret->n_parks)
+		rc = find_callers(&s, &calls);
 	if (rc < 0)
 		root_polls_done(ret);
 	return rc;
@@ -193,6 +292,7 @@ void root_polls_done(struct found_root_polls *f)
 		free(f->v[i].where);
 	}
 	free(f->v);
-	uses_done(&f->uses);
+	for (size_t i = 0; i < f->n_parks; i++)
+		uses_done(&f->parks[i].uses);
 	*f = (struct found_root_polls){0};
 }

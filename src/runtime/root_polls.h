@@ -1,8 +1,10 @@
 /*
- * The polls of a block_on's own future, where they are a part of block_on: Tokio's block_on of the
+ * The polls of a block_on's own future, where they are a part of block_on. Tokio's block_on of the
  * multi-thread runtime parks right behind a poll that was pending and polls again right behind
- * that, by calls of CachedParkThread::park(). Where debug information tells which place of its
- * frame the future has, these calls tell of the polls between them.
+ * that, by calls of CachedParkThread::park(). Those of async-io (smol, async-std) and futures-lite
+ * call parking's Parker, which says whether it was woken: if not, they look for I/O and park again.
+ * Where debug information tells which place of its frame the future has, these calls tell of the
+ * polls between them.
  */
 #ifndef POLLUX_RUNTIME_ROOT_POLLS_H
 #define POLLUX_RUNTIME_ROOT_POLLS_H
@@ -18,19 +20,29 @@ struct elf_image;
 struct found_futures;
 struct futures_wanted;
 
-/* One call of park(). */
+/* A function by which a block_on waits. */
+struct find_park {
+	uint64_t addr;	     /* as linked */
+	bool told;	     /* it returns whether a poll follows */
+	struct uses uses;    /* of it: words and branches */
+	const char *trouble; /* why it isn't hooked; NULL: it can be */
+};
+
+/* One call of it. */
 struct find_root_poll {
 	uint64_t back;	/* where it returns to, as linked */
+	bool told;	/* as in struct find_park */
 	int64_t offset; /* from the stack pointer at the call to the future */
 	uint64_t state_offset;
 	uint32_t state_size;
 	char *name, *full_name, *where; /* of the future; where may be NULL */
 };
 
+#define ROOT_POLLS_MAX_PARKS 4u
+
 struct found_root_polls {
-	uint64_t park;	     /* 0: there is none */
-	struct uses uses;    /* of it: words and branches */
-	const char *trouble; /* why it isn't hooked; NULL: it can be */
+	struct find_park parks[ROOT_POLLS_MAX_PARKS];
+	size_t n_parks;
 	struct find_root_poll *v;
 	size_t n;
 };

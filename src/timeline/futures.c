@@ -198,6 +198,14 @@ static void future_pop(struct timeline *tl, struct thread *th, uint64_t t,
 		future_over(tl, f, outcome, t);
 }
 
+void future_polled_task(struct thread *th, uint64_t length)
+{
+	struct open_future *open = &th->futures[th->n_futures - 1];
+
+	if (open->n_frames == th->n_frames)
+		open->children_ns += length;
+}
+
 void future_close(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome)
 {
 	bool unwound = outcome == TO_PANICKED || outcome == TO_CANCELLED;

@@ -140,6 +140,8 @@ static void poll_pop(struct timeline *tl, struct thread *th, uint64_t t, enum tr
 	poll_finish(tl, th, &f, t, outcome);
 	if (th->n_frames)
 		poll_top(th)->until_ns = t;
+	if (th->n_futures && !f.worker && outcome != TO_UNPOLLED)
+		future_polled_task(th, t - f.begin_ns);
 }
 
 void poll_close_all(struct timeline *tl, struct thread *th, uint64_t t, bool workers)

@@ -291,6 +291,9 @@ void future_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 		enum trace_outcome outcome, uint64_t place);
 /* The innermost task's poll ends with that outcome: what is open inside of it ends too. */
 void future_close(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome);
+/* A task's poll of that length has ended in the innermost open one, if it is around it: an
+ * executor's future, whose own time that is not. */
+void future_polled_task(struct thread *th, uint64_t length);
 /* All that is open on the thread ends, outcome unknown. */
 void future_close_all(struct timeline *tl, struct thread *th, uint64_t t);
 /* Polls of futures that are open inside of the innermost poll. */

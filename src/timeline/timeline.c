@@ -248,7 +248,9 @@ static void feed_thread_end(struct timeline *tl, struct thread *th, uint64_t t)
 {
 	if (poll_open(th))
 		tl->n_odd++;
-	future_close_all(tl, th, t);
+	/* Outside of tasks' polls it is a block_on's, which has returned since, nobody knows when.
+	 */
+	future_close_all(tl, th, poll_open(th) ? t : th->before_ns);
 	poll_close_all(tl, th, t, true);
 	if (th->parked)
 		poll_park_end(tl, th, t);

@@ -144,6 +144,28 @@ def test_block_on(pollux, start, tmp_path, which):
     assert program.end() == 0
 
 
+@pytest.mark.parametrize("package", ["smol-2", "async-std-1.13"])
+def test_block_on_by_parker(pollux, start, tmp_path, package):
+    """The same where a block_on also looks for I/O between its polls: exact."""
+    rounds = 20
+    program = start(package, "release-debug", "rooted", rounds)
+    trace = tmp_path / "t.plx"
+    record(pollux, program, trace, "--futures")
+    seen = ends(trace)
+    truth = program.truth()
+    for name in ("root_a", "root_b"):
+        begun, pending, ready, dropped = truth[name]
+        assert begun == ready and not dropped
+        assert seen[f"rooted::rooted::{name}"] == Counter({PENDING: pending, READY: ready}), name
+    report = driver.report(pollux, trace)
+    assert report["odd"] == 0
+    # What the thread waits for is no poll.
+    roots = [row for row in report["futures"] if row["name"].endswith("main::{async_block#1}")]
+    assert roots and all(row["poll_ns"]["max"] < 20e6 for row in roots), roots
+    assert sum(row["wait_ns"]["sum"] for row in roots) > rounds * 2 * 2e6
+    assert program.end() == 0
+
+
 def test_block_on_attached(pollux, start, tmp_path):
     """The same of one that was there before: from its next poll on; and it goes on undisturbed."""
     rounds = 6_000_000

@@ -416,13 +416,76 @@ static void test_root(void **state)
 	(void)state;
 }
 
+/* The same, four times and from one place. */
+__asm__(".text\n"
+	".type wait_often, @function\n"
+	"wait_often:\n"
+	"	push %rbx\n"
+	"	push %rbp\n"
+	"	sub $56, %rsp\n"
+	"	mov %rdi, %rbx\n"
+	"	mov $4, %ebp\n"
+	"	lea 8(%rsp), %rax\n"
+	"	mov %rax, (%rsi)\n"
+	"	movb $3, 24(%rsp)\n"
+	"1:	call *%rbx\n"
+	"wait_often_back:\n"
+	"	dec %ebp\n"
+	"	jne 1b\n"
+	"	add $56, %rsp\n"
+	"	pop %rbp\n"
+	"	pop %rbx\n"
+	"	ret\n"
+	".size wait_often, . - wait_often\n");
+extern const char wait_often_back[];
+void wait_often(void *wait, struct future **ret_future);
+
+/* Whether it was woken, so that a poll follows: the second time only. */
+static bool waits_and_tells(void)
+{
+	int n = n_waits++;
+
+	if (n == 2)
+		expect_event(AE_FUTURE_BEGIN, 9, polled);
+	if (n == 0 || n == 2)
+		expect_event(AE_FUTURE_PENDING_AT, 52, polled);
+	expect_nothing();
+	return n == 1;
+}
+
+static void test_root_told(void **state)
+{
+	struct agent_hook *park = area_hook(&area, AH_ROOT_PARK, 0, (const void *)waits_and_tells);
+	struct agent_hook *site = area_hook(&area, AH_ROOT_SITE, 9, wait_often_back);
+	uint64_t words[16] = {0};
+	size_t n = 1;
+	uint16_t node = put_node(words, &n, 3, 1, 1);
+	const struct agent_step root = {0, node, offsetof(struct future, state)};
+
+	memcpy(words, &root, sizeof(root));
+	put_step(words, node, 0, 52, 0, 0);
+	park->pending = (uint64_t)(site - area.hooks);
+	park->poll_offset = 1;
+	site->result = state_hook()->result;
+	site->pending = 2;
+	site->saved = 8;
+	site->flags = AGENT_HOOK_LIST | AGENT_HOOK_TOLD;
+	site->program = (uint64_t)words;
+	n_waits = 0;
+	wait_often(area_stub(&area, park), &polled);
+	assert_int_equal(n_waits, 4);
+	expect_nothing();
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_state),	 cmocka_unit_test(test_off),
 		cmocka_unit_test(test_returned), cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_list),	 cmocka_unit_test(test_left),
-		cmocka_unit_test(test_root),	 cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_root),	 cmocka_unit_test(test_root_told),
+		cmocka_unit_test(test_alone),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

@@ -1,87 +1,14 @@
 // Futures that whoever awaits them may drop, or holds behind a pointer: `held ROUNDS TASKS [MORE]`, as
 // `nested`. What becomes of each is counted by the future itself, so that nothing stands between it and
 // its awaiter: `truth NAME begun pending ready dropped`, all of which were pending at least once.
+mod counted;
+
+use counted::{FOREVER, counted};
 use std::future::Future;
 use std::hint::black_box;
 use std::pin::{pin, Pin};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::Mutex;
 use std::task::{Context, Poll};
 use std::time::Duration;
-
-struct Count {
-    name: &'static str,
-    begun: AtomicU64,
-    pending: AtomicU64,
-    ready: AtomicU64,
-    dropped: AtomicU64,
-}
-
-static COUNTS: Mutex<Vec<&'static Count>> = Mutex::new(Vec::new());
-
-/// A future that is counted, from when it begins until it is ready or dropped.
-struct Counted {
-    count: &'static Count,
-    ready: bool,
-}
-
-impl Counted {
-    fn new(count: &'static Count) -> Counted {
-        if count.begun.fetch_add(1, SeqCst) == 0 {
-            COUNTS.lock().unwrap().push(count);
-        }
-        Counted { count, ready: false }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let end = if self.ready { &self.count.ready } else { &self.count.dropped };
-        end.fetch_add(1, SeqCst);
-    }
-}
-
-const FOREVER: u32 = u32::MAX;
-
-/// Pending so many times, waking itself; or FOREVER, waking nobody.
-struct Turns {
-    left: u32,
-    count: &'static Count,
-}
-
-impl Future for Turns {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.left == 0 {
-            return Poll::Ready(());
-        }
-        self.count.pending.fetch_add(1, SeqCst);
-        if self.left != FOREVER {
-            self.left -= 1;
-            cx.waker().wake_by_ref();
-        }
-        Poll::Pending
-    }
-}
-
-macro_rules! counted {
-    ($($name:ident)*) => {$(
-        async fn $name(left: u32) -> u64 {
-            static COUNT: Count = Count {
-                name: stringify!($name),
-                begun: AtomicU64::new(0),
-                pending: AtomicU64::new(0),
-                ready: AtomicU64::new(0),
-                dropped: AtomicU64::new(0),
-            };
-            let mut counted = Counted::new(&COUNT);
-            Turns { left: black_box(left), count: &COUNT }.await;
-            counted.ready = true;
-            u64::from(left)
-        }
-    )*};
-}
 
 counted! {
     select_a select_b select_c in_timeout in_wrapper try_a try_b join_a join_b in_own
@@ -233,12 +160,7 @@ fn main() {
         }
         sum
     });
-    let mut counts = COUNTS.lock().unwrap();
-    counts.sort_by_key(|count| count.name);
-    for c in counts.iter() {
-        let all = [&c.begun, &c.pending, &c.ready, &c.dropped].map(|n| n.load(SeqCst));
-        println!("truth {} {} {} {} {}", c.name, all[0], all[1], all[2], all[3]);
-    }
+    counted::say();
     println!("sum {sum}\ndone");
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }
