@@ -10,6 +10,7 @@
 #define STATE_WRAP 68
 #define STATE_CALL_MIN 92
 #define FUTURE_BYTES 64
+#define IMAGE_ABI 12
 #define AGENT_STATE_BYTES (224 + 8192 * 32)
 #define CALL_FUTEX 1
 #define SYS_FUTEX 202
@@ -28,6 +29,7 @@ _Static_assert(offsetof(struct agent_state, call_min_ticks) == STATE_CALL_MIN, "
 _Static_assert(sizeof(struct agent_private) == AGENT_STATE_BYTES, "thunks");
 _Static_assert((int)AC_FUTEX == CALL_FUTEX, "thunks");
 _Static_assert(sizeof(struct agent_future) == FUTURE_BYTES, "thunks");
+_Static_assert(AGENT_ABI == IMAGE_ABI, "thunks");
 
 struct agent_begun {
 	struct agent_poll *poll; /* NULL: jump on, nothing to end */

@@ -15,7 +15,7 @@
 	.type agent_image, @object
 agent_image:
 	.quad 0x0031786c6c6f70	/* AGENT_MAGIC */
-	.long 11		/* AGENT_ABI */
+	.long IMAGE_ABI
 	.long agent_image_end - agent_image
 	.long AGENT_STATE_BYTES
 	.long agent_eh_frame - agent_image
