@@ -414,13 +414,15 @@ bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 		site++;
 		n--;
 	}
+	if (!n) { /* another's wait: what this thread does next isn't known */
+		struct ring *known = agent_live() ? agent_peek_ring() : NULL;
+		if (known)
+			agent_notes(known)->parked = 0;
+		return false;
+	}
 	struct ring *r = may_wrap() ? agent_ring() : NULL;
 	if (!r)
 		return false;
-	if (!n) {
-		agent_notes(r)->parked = 0;
-		return false;
-	}
 	f->ring = r;
 	f->claim = agent_claim(r);
 	f->hook = site;

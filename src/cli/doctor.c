@@ -348,7 +348,7 @@ static void tell(struct buf *out, const struct diagnosis *d, bool kinds)
 	if (!recordable(d))
 		buf_str(out, d->n_kinds
 				     ? "It can't be recorded as things are: see above.\n"
-				     : "There is nothing that pollux could record: see above.\n");
+				     : "There are no tasks that pollux could record: see above.\n");
 	else if (d->pid)
 		buf_printf(out, "It can be recorded: pollux record -p %ld\n", d->pid);
 	else

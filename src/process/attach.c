@@ -202,8 +202,13 @@ static int add_object(struct attach *a, const struct process_object *o, struct f
 	if (rc < 0)
 		return error_sys(err, rc, "cannot look at process %d", a->process.pid);
 	rc = find_futures(a, a->hooked[a->n_hooked - 1], err);
-	if (rc == 0 && !tasks && !has_futures(a->hooked[a->n_hooked - 1]))
-		hooked_free(a->hooked[--a->n_hooked]);
+	if (rc == 0 && !tasks && !has_futures(a->hooked[a->n_hooked - 1])) {
+		struct hooked_object *h = a->hooked[--a->n_hooked];
+
+		*found = h->attach.finding;
+		h->attach.finding = (struct finding){0};
+		hooked_free(h);
+	}
 	return rc;
 }
 
@@ -234,11 +239,11 @@ static int look(struct attach *a, struct error *err)
 			buf_printf(&notes, "%s not understood: %s; ", o->path, why.text);
 			continue;
 		}
+		rc = add_object(a, o, &found, &deadline_ns, err);
 		/* A runtime that is there and can't be hooked says why. */
-		for (size_t k = 0; k < found.n_coverage && !has_something(&found); k++)
+		for (size_t k = 0; k < found.n_coverage; k++)
 			if (found.coverage[k].note && *found.coverage[k].note)
 				buf_printf(&notes, "%s; ", found.coverage[k].note);
-		rc = add_object(a, o, &found, &deadline_ns, err);
 		finding_done(&found);
 	}
 	if (rc < 0)

@@ -220,39 +220,57 @@ static int find_callers(const struct search *s, const struct call_index *calls)
 
 /* ---- the functions by which a block_on waits ---- */
 
-static bool is_named(const char *symbol, const char *name)
-{
-	const char *at = strstr(symbol, name);
+static const struct {
+	const char *of, *name;
+	bool told;
+} parks[] = {
+	{"5tokio", "16CachedParkThread4park", false},
+	{"7parking", "6Parker4park", false},
+	{"7parking", "6Parker12park_timeout", true},
+	{"7parking", "5Inner4park", true}, /* where those two are inlined */
+};
+_Static_assert(sizeof(parks) / sizeof(parks[0]) == ROOT_POLLS_MAX_PARKS, "parks");
 
+/* Its name is the symbol's last part, in both ways of mangling: before the hash, or at the end. */
+static bool is_named(const char *symbol, const char *of, const char *name)
+{
+	const char *at = strstr(symbol, of);
+
+	at = at ? strstr(at, name) : NULL;
 	at = at ? at + strlen(name) : NULL;
-	return at && (!*at || !strncmp(at, "17h", 3));
+	return at && (!*at || *at == '.' || !strncmp(at, "17h", 3));
+}
+
+static const struct elf_symbol *park_symbol(struct elf_image *image, size_t which)
+{
+	const struct elf_symbol *symbols;
+	size_t n = elf_image_symbols(image, &symbols);
+
+	for (size_t i = 0; i < n; i++)
+		if (symbols[i].type == STT_FUNC &&
+		    is_named(symbols[i].name, parks[which].of, parks[which].name))
+			return &symbols[i];
+	return NULL;
+}
+
+bool root_polls_possible(struct elf_image *image)
+{
+	for (size_t k = 0; k < ROOT_POLLS_MAX_PARKS; k++)
+		if (park_symbol(image, k))
+			return true;
+	return false;
 }
 
 static int find_parks(struct elf_image *image, struct found_root_polls *f)
 {
-	static const struct {
-		const char *name;
-		bool told;
-	} parks[] = {
-		{"16CachedParkThread4park", false},
-		{"7parking6Parker4park", false},
-		{"7parking6Parker12park_timeout", true},
-		{"7parking5Inner4park", true}, /* where those two are inlined */
-	};
-	const struct elf_symbol *symbols;
-	size_t n = elf_image_symbols(image, &symbols);
 	int rc = 0;
 
-	_Static_assert(sizeof(parks) / sizeof(parks[0]) == ROOT_POLLS_MAX_PARKS, "parks");
 	for (size_t k = 0; k < ROOT_POLLS_MAX_PARKS; k++) {
-		for (size_t i = 0; i < n; i++) {
-			if (symbols[i].type != STT_FUNC ||
-			    !is_named(symbols[i].name, parks[k].name))
-				continue;
+		const struct elf_symbol *symbol = park_symbol(image, k);
+
+		if (symbol)
 			f->parks[f->n_parks++] =
-				(struct find_park){.addr = symbols[i].addr, .told = parks[k].told};
-			break;
-		}
+				(struct find_park){.addr = symbol->addr, .told = parks[k].told};
 	}
 	for (size_t k = 0; k < f->n_parks && rc == 0; k++) {
 		struct find_park *park = &f->parks[k];

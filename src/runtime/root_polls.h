@@ -51,6 +51,8 @@ struct found_root_polls {
 int root_polls_find(struct elf_image *image, struct debug *d, const struct futures_wanted *wanted,
 		    const struct found_futures *futures, struct found_root_polls *ret);
 void root_polls_done(struct found_root_polls *f);
+/* Whether there may be any: one of the functions is there. */
+bool root_polls_possible(struct elf_image *image);
 
 /* The type of the future on whose behalf it is parked in a call that returns to `back`, and where
  * it is, from the stack pointer at the call; NULL: not known. */

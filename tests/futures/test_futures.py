@@ -150,6 +150,9 @@ def test_block_on_by_parker(pollux, start, tmp_path, package):
     rounds = 20
     program = start(package, "release-debug", "rooted", rounds)
     trace = tmp_path / "t.plx"
+    # It has no tasks; what there is to be seen is said.
+    refused = driver.run(pollux, "record", "-o", trace, "-p", program.pid)
+    assert refused.returncode == 1 and "shown by record --futures" in refused.stderr
     record(pollux, program, trace, "--futures")
     seen = ends(trace)
     truth = program.truth()

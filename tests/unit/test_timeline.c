@@ -1871,6 +1871,31 @@ ROW(48)
 	assert_int_equal(t.n_odd, 0);
 }
 
+ROW(54)
+{
+	/* an executor's future polls a task; the block_on returns unseen, and the thread ends */
+	struct timeline_totals t = story("10 0 future outer 64\n"
+					 "12 0 poll task 1\n"
+					 "15 0 ready task 1\n"
+					 "16 0 f-pending outer 64\n"
+					 "20 0 future outer 64\n"
+					 "24 0 future inner 96\n"
+					 "25 0 f-pending inner 96\n"
+					 "60 0 thread-end\n"
+					 "finish 70",
+					 "+1 task 1 seen 12\n"
+					 "worker t0 12-\n"
+					 "poll 1 t0 12-15 ready\n"
+					 "-1 ready 15\n"
+					 "future 1 outer t0 10-16 pending self 3\n"
+					 "future 2 inner t0 24-25 pending self 1 in 1 depth 1\n"
+					 "future 1 outer t0 20-25 unknown self 4 waited 4\n"
+					 "worker t0 -60\n"
+					 "future 1 alive: 2 polls 11 self 7 waited 4\n"
+					 "future 2 alive: 1 polls 1 self 1 waited 0\n");
+	assert_int_equal(t.n_odd, 0);
+}
+
 ROW(49)
 {
 	/* what other sources tell belongs to the poll that is open at its end */
@@ -1991,34 +2016,63 @@ int main(void)
 {
 #define TEST(n) cmocka_unit_test(row_##n)
 	const struct CMUnitTest tests[] = {
-		TEST(1),  TEST(2),
-		TEST(3),  TEST(4),
-		TEST(5),  TEST(6),
-		TEST(7),  TEST(8),
-		TEST(9),  TEST(10),
-		TEST(11), TEST(12),
-		TEST(13), TEST(14),
-		TEST(15), TEST(16),
-		TEST(17), TEST(18),
-		TEST(19), TEST(20),
-		TEST(21), cmocka_unit_test(test_block_and_its_call),
-		TEST(22), TEST(23),
-		TEST(24), TEST(25),
-		TEST(26), TEST(27),
-		TEST(28), TEST(29),
-		TEST(30), TEST(31),
-		TEST(32), TEST(33),
-		TEST(34), TEST(35),
-		TEST(36), TEST(37),
-		TEST(38), cmocka_unit_test(test_same_root_kinds),
-		TEST(39), TEST(40),
-		TEST(41), TEST(42),
-		TEST(43), TEST(44),
-		TEST(45), TEST(46),
-		TEST(47), TEST(48),
-		TEST(49), TEST(50),
-		TEST(51), TEST(52),
-		TEST(53), cmocka_unit_test(test_sink_stops),
+		TEST(1),
+		TEST(2),
+		TEST(3),
+		TEST(4),
+		TEST(5),
+		TEST(6),
+		TEST(7),
+		TEST(8),
+		TEST(9),
+		TEST(10),
+		TEST(11),
+		TEST(12),
+		TEST(13),
+		TEST(14),
+		TEST(15),
+		TEST(16),
+		TEST(17),
+		TEST(18),
+		TEST(19),
+		TEST(20),
+		TEST(21),
+		cmocka_unit_test(test_block_and_its_call),
+		TEST(22),
+		TEST(23),
+		TEST(24),
+		TEST(25),
+		TEST(26),
+		TEST(27),
+		TEST(28),
+		TEST(29),
+		TEST(30),
+		TEST(31),
+		TEST(32),
+		TEST(33),
+		TEST(34),
+		TEST(35),
+		TEST(36),
+		TEST(37),
+		TEST(38),
+		cmocka_unit_test(test_same_root_kinds),
+		TEST(39),
+		TEST(40),
+		TEST(41),
+		TEST(42),
+		TEST(43),
+		TEST(44),
+		TEST(45),
+		TEST(46),
+		TEST(47),
+		TEST(48),
+		TEST(49),
+		TEST(50),
+		TEST(51),
+		TEST(52),
+		TEST(53),
+		TEST(54),
+		cmocka_unit_test(test_sink_stops),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
