@@ -376,7 +376,7 @@ static void test_root(void **state)
 	event(TE_FUTURE_END, TASK, 0x2000, TO_PENDING);
 	event(TE_FUTURE_BEGIN, TASK, 0x2000, 0);
 	event(TE_FUTURE_BEGIN, TASK, 0x3000, 0);
-	expect("[ @+1 @-1p @]p [ @+1 -1u @]u @enter [ @]p [ ]u @[");
+	expect("[ @+1 @-1p @]p [ @+1 @-1u @]u enter [ @]p [ @]u [");
 }
 
 /* After a loss an end alone says nothing of what lay in it before. */
