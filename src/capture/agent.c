@@ -492,8 +492,11 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	for (size_t i = 0; i < c->n_sources; i++) {
 		struct source *s = &c->sources[i];
 
-		if (s->alive && (threads || (quiet && (child_gone || c->child))))
+		if (s->alive && (threads || (quiet && (child_gone || c->child)))) {
 			s->alive = attach_alive(s->attach);
+			if (s->alive)
+				s->seen_ns = now;
+		}
 		any = any || s->alive;
 	}
 	for (size_t i = 0; i < c->n_sources && rc == 0; i++)

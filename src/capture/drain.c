@@ -23,6 +23,8 @@ int drain_flush(struct drain *d)
 	if (!n)
 		return 0;
 	d->n_events += n;
+	if (d->events[n - 1].time > d->last_ns)
+		d->last_ns = d->events[n - 1].time;
 	return trace_writer_events(d->writer, d->thread, d->events, n);
 }
 
@@ -445,6 +447,7 @@ int drain_source(struct drain *d, struct source *s)
 	uint32_t used = ring_set_used(&s->rings);
 	int rc = 0;
 
+	d->last_ns = 0;
 	d->now_ticks = clock_ticks();
 	for (uint32_t i = 0; i < used && rc == 0; i++) {
 		struct ring_cursor *c = &s->rings.cursors[i];
@@ -476,6 +479,8 @@ int drain_source(struct drain *d, struct source *s)
 	}
 	if (rc == 0)
 		rc = drain_flush(d);
+	if (d->last_ns > s->seen_ns)
+		s->seen_ns = d->last_ns;
 	return rc;
 }
 
@@ -537,20 +542,25 @@ int drain_threads(struct drain *d, struct source *s)
 int drain_end(struct drain *d, struct source *s)
 {
 	uint32_t used = ring_set_used(&s->rings);
+	uint64_t end_ns;
 	int rc = 0;
 
 	d->now_ticks = clock_ticks();
+	end_ns = s->seen_ns ? s->seen_ns : clock_map_ns(&d->clock, d->now_ticks);
 	for (uint32_t i = 0; i < used && rc == 0; i++) {
 		struct ring_cursor *c = &s->rings.cursors[i];
+		uint64_t told = c->lost_told;
 
 		rc = tell_last_loss(d, s, c);
 		if (rc == 0 && c->thread && !s->alive)
-			rc = end_thread(d, s, c, clock_map_ns(&d->clock, d->now_ticks));
+			rc = end_thread(d, s, c,
+					c->lost_told == told
+						? end_ns
+						: clock_map_ns(&d->clock, clock_ticks()));
 	}
 	for (uint32_t i = 0; i < s->n_early && rc == 0 && !s->alive; i++) {
 		if (s->early[i].own_tid)
-			rc = put_thread_end(d, s, s->early[i].tid, s->early[i].thread,
-					    clock_map_ns(&d->clock, d->now_ticks));
+			rc = put_thread_end(d, s, s->early[i].tid, s->early[i].thread, end_ns);
 		s->early[i].own_tid = 0;
 	}
 	if (rc == 0)

@@ -55,6 +55,7 @@ struct source {
 	struct ring_stacks *stacks;	/* NULL unless they are recorded */
 	uint32_t n_programs;		/* kinds of tasks that have one */
 	bool alive;			/* its agent may still write */
+	uint64_t seen_ns;		/* last time that it was seen to live */
 	bool threaded;			/* it has more than one thread */
 	uint64_t n_damaged;		/* pieces of ring that made no sense */
 };
@@ -75,7 +76,8 @@ struct drain {
 	struct agent_event raw[RING_BATCH];
 	struct trace_event events[DRAIN_EVENTS]; /* put together, not yet given to the writer */
 	size_t n;
-	uint32_t thread; /* whose they are */
+	uint32_t thread;  /* whose they are */
+	uint64_t last_ns; /* of what the writer got */
 };
 
 /* Begins the trace of a process with the block_ons that were there before. */
@@ -85,7 +87,7 @@ int drain_source(struct drain *d, struct source *s);
 /* Gives the rings of threads that have ended back, tells of their end; names that have changed. */
 int drain_threads(struct drain *d, struct source *s);
 /* After the last drain: what was dropped and not told by the agent any more, and, if the process is
- * gone, the end of its threads. */
+ * gone, the end of its threads, at the last time that it was seen to live. */
 int drain_end(struct drain *d, struct source *s);
 /* Gives the writer what was put. */
 int drain_flush(struct drain *d);
