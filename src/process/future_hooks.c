@@ -82,16 +82,13 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 {
 	const struct found_root_polls *f = &o->root_polls;
 	uint64_t bias = o->attach.bias, first = h->n, saved;
-	size_t n_uses = 0;
 
-	for (size_t k = 0; k < f->n_parks; k++)
-		n_uses += f->parks[k].uses.n;
-	if (!f->n || h->n + f->n + n_uses > AGENT_MAX_HOOKS || h->n_kinds + f->n >= AGENT_KIND_NONE)
+	if (!f->n || h->n + f->n + f->uses.n > AGENT_MAX_HOOKS ||
+	    h->n_kinds + f->n >= AGENT_KIND_NONE)
 		return 0;
-	for (size_t k = 0; k < f->n_parks; k++)
-		for (size_t i = 0; i < f->parks[k].uses.n; i++)
-			if (trouble_of(p, &f->parks[k].uses.uses[i], bias, &saved))
-				return 0;
+	for (size_t i = 0; i < f->uses.n; i++)
+		if (trouble_of(p, &f->uses.uses[i], bias, &saved))
+			return 0;
 	for (size_t i = 0; i < f->n; i++) {
 		const struct find_root_poll *r = &f->v[i];
 		int kind = kind_of_root(h, o, f, i);
@@ -110,26 +107,24 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 		site->pending = 2;
 		site->flags = r->told ? AGENT_HOOK_TOLD : 0;
 	}
-	for (size_t k = 0; k < f->n_parks; k++) {
-		for (size_t i = 0; i < f->parks[k].uses.n; i++) {
-			const struct use *u = &f->parks[k].uses.uses[i];
-			struct agent_hook *hook;
+	for (size_t i = 0; i < f->uses.n; i++) {
+		const struct use *u = &f->uses.uses[i];
+		struct agent_hook *hook;
 
-			if (f->parks[k].trouble)
-				break;
-			hook = hooks_add(h);
-			if (!hook)
-				return -ENOMEM;
-			trouble_of(p, u, bias, &saved);
-			hook->type = AH_ROOT_PARK;
-			hook->orig = u->target + bias;
-			hook->slot = u->at + bias;
-			hook->saved = saved;
-			hook->pending = first;
-			hook->poll_offset = (uint16_t)f->n;
-			if (u->kind != USE_WORD && call_hooks_add(h, hook) < 0)
-				return -ENOMEM;
-		}
+		if (root_polls_park(f, u->target)->trouble)
+			continue;
+		hook = hooks_add(h);
+		if (!hook)
+			return -ENOMEM;
+		trouble_of(p, u, bias, &saved);
+		hook->type = AH_ROOT_PARK;
+		hook->orig = u->target + bias;
+		hook->slot = u->at + bias;
+		hook->saved = saved;
+		hook->pending = first;
+		hook->poll_offset = (uint16_t)f->n;
+		if (u->kind != USE_WORD && call_hooks_add(h, hook) < 0)
+			return -ENOMEM;
 	}
 	h->n_root_polls += f->n;
 	return 0;

@@ -89,11 +89,12 @@ static int add(struct debug *d, const struct futures_wanted *wanted,
 	       bool told)
 {
 	struct find_root_poll r = {.back = back, .told = told}, *v;
-	const struct dw_type *t = root_poll_type(d, back, &r.offset);
+	const struct dw_type *t;
 
 	for (size_t i = 0; i < f->n; i++)
 		if (f->v[i].back == back)
 			return 0;
+	t = root_poll_type(d, back, &r.offset);
 	if (!t || f->n == MAX_ROOTS || has_poll(d, futures, t))
 		return 0;
 	if ((t->discr_size != 1 && t->discr_size != 2 && t->discr_size != 4) ||
@@ -137,7 +138,7 @@ struct search {
 	struct found_root_polls *found;
 };
 
-static const struct find_park *park_at(const struct found_root_polls *f, uint64_t addr)
+const struct find_park *root_polls_park(const struct found_root_polls *f, uint64_t addr)
 {
 	for (size_t i = 0; addr && i < f->n_parks; i++)
 		if (f->parks[i].addr == addr)
@@ -150,8 +151,9 @@ static const struct find_park *park_in(const struct search *s, uint64_t slot)
 {
 	uint64_t target;
 
-	return slot && elf_image_pointer_at(s->image, slot, &target) ? park_at(s->found, target)
-								     : NULL;
+	return slot && elf_image_pointer_at(s->image, slot, &target)
+		       ? root_polls_park(s->found, target)
+		       : NULL;
 }
 
 /* Several calls in a row may be made through a register: the last park that was put there. */
@@ -168,7 +170,7 @@ static int find_calls(const struct search *s, uint64_t start, uint64_t end)
 		const struct find_park *park = NULL;
 
 		if (insn.flow == INSN_CALL && insn.target)
-			park = park_at(s->found, insn.target);
+			park = root_polls_park(s->found, insn.target);
 		else if (insn.flow == INSN_CALL && insn.slot)
 			park = park_in(s, insn.slot);
 		else if (insn.flow == INSN_CALL && insn.source < 16 && !insn.mem_bytes)
@@ -182,39 +184,21 @@ static int find_calls(const struct search *s, uint64_t start, uint64_t end)
 	return rc;
 }
 
-static int compare_addresses(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* The functions in which there are any. */
 static int find_callers(const struct search *s, const struct call_index *calls)
 {
-	_cleanup_free_ uint64_t *at = NULL;
-	size_t n_all = 0, n = 0;
-	uint64_t start, end = 0;
 	int rc = 0;
 
 	for (size_t i = 0; i < s->found->n_parks; i++) {
-		call_index_find(calls, s->found->parks[i].addr, &n);
-		n_all += n;
-	}
-	at = calloc(n_all + 1, sizeof(*at));
-	if (!at)
-		return -ENOMEM;
-	n_all = 0;
-	for (size_t i = 0; i < s->found->n_parks; i++) {
+		uint64_t start, end = 0;
+		size_t n;
 		const struct call *c = call_index_find(calls, s->found->parks[i].addr, &n);
 
-		for (size_t k = 0; k < n; k++)
-			at[n_all++] = c[k].addr;
+		for (size_t k = 0; k < n && rc == 0; k++)
+			if (c[k].addr >= end &&
+			    elf_image_function(s->image, c[k].addr, &start, &end))
+				rc = find_calls(s, start, end);
 	}
-	qsort(at, n_all, sizeof(*at), compare_addresses);
-	for (size_t i = 0; i < n_all && rc == 0; i++)
-		if (at[i] >= end && elf_image_function(s->image, at[i], &start, &end))
-			rc = find_calls(s, start, end);
 	return rc;
 }
 
@@ -263,23 +247,30 @@ bool root_polls_possible(struct elf_image *image)
 
 static int find_parks(struct elf_image *image, struct found_root_polls *f)
 {
-	int rc = 0;
+	uint64_t addrs[ROOT_POLLS_MAX_PARKS];
+	int rc;
 
 	for (size_t k = 0; k < ROOT_POLLS_MAX_PARKS; k++) {
 		const struct elf_symbol *symbol = park_symbol(image, k);
+		size_t at = f->n_parks;
 
-		if (symbol)
-			f->parks[f->n_parks++] =
-				(struct find_park){.addr = symbol->addr, .told = parks[k].told};
+		if (!symbol || root_polls_park(f, symbol->addr))
+			continue;
+		for (; at > 0 && f->parks[at - 1].addr > symbol->addr; at--)
+			f->parks[at] = f->parks[at - 1];
+		f->parks[at] = (struct find_park){.addr = symbol->addr, .told = parks[k].told};
+		f->n_parks++;
 	}
+	for (size_t k = 0; k < f->n_parks; k++)
+		addrs[k] = f->parks[k].addr;
+	rc = uses_find(image, addrs, f->n_parks, &f->uses);
 	for (size_t k = 0; k < f->n_parks && rc == 0; k++) {
-		struct find_park *park = &f->parks[k];
+		size_t n;
+		const struct use *u = uses_of(&f->uses, f->parks[k].addr, &n);
 
-		rc = uses_find(image, &park->addr, 1, &park->uses);
-		for (size_t i = 0; rc == 0 && i < park->uses.n; i++)
-			if (park->uses.uses[i].kind != USE_WORD &&
-			    park->uses.uses[i].kind != USE_BRANCH)
-				park->trouble = "what looks like a call of it isn't one";
+		for (size_t i = 0; i < n; i++)
+			if (u[i].kind != USE_WORD && u[i].kind != USE_BRANCH)
+				f->parks[k].trouble = "what looks like a call of it isn't one";
 	}
 	return rc;
 }
@@ -310,7 +301,6 @@ void root_polls_done(struct found_root_polls *f)
 		free(f->v[i].where);
 	}
 	free(f->v);
-	for (size_t i = 0; i < f->n_parks; i++)
-		uses_done(&f->parks[i].uses);
+	uses_done(&f->uses);
 	*f = (struct found_root_polls){0};
 }

@@ -24,7 +24,6 @@ struct futures_wanted;
 struct find_park {
 	uint64_t addr;	     /* as linked */
 	bool told;	     /* it returns whether a poll follows */
-	struct uses uses;    /* of it: words and branches */
 	const char *trouble; /* why it isn't hooked; NULL: it can be */
 };
 
@@ -41,8 +40,9 @@ struct find_root_poll {
 #define ROOT_POLLS_MAX_PARKS 4u
 
 struct found_root_polls {
-	struct find_park parks[ROOT_POLLS_MAX_PARKS];
+	struct find_park parks[ROOT_POLLS_MAX_PARKS]; /* by address */
 	size_t n_parks;
+	struct uses uses; /* of them: words and branches */
 	struct find_root_poll *v;
 	size_t n;
 };
@@ -51,6 +51,8 @@ struct found_root_polls {
 int root_polls_find(struct elf_image *image, struct debug *d, const struct futures_wanted *wanted,
 		    const struct found_futures *futures, struct found_root_polls *ret);
 void root_polls_done(struct found_root_polls *f);
+/* The one at this address, as linked; NULL: none is there. */
+const struct find_park *root_polls_park(const struct found_root_polls *f, uint64_t addr);
 /* Whether there may be any: one of the functions is there. */
 bool root_polls_possible(struct elf_image *image);
 

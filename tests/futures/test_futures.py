@@ -123,6 +123,14 @@ def test_held(pollux, start, tmp_path, which, profile):
     assert program.end() == 0
 
 
+def counted_roots(seen, truth, module):
+    """The two that a block_on polls itself: every poll, and none was dropped."""
+    for name in ("root_a", "root_b"):
+        begun, pending, ready, dropped = truth[name]
+        assert begun == ready and not dropped
+        assert seen[f"{module}::{name}"] == Counter({PENDING: pending, READY: ready}), name
+
+
 @pytest.mark.parametrize("which", ["generated", "all"])
 def test_block_on(pollux, start, tmp_path, which):
     """What a block_on polls itself, where the optimiser made its poll a part of block_on: exact."""
@@ -133,10 +141,7 @@ def test_block_on(pollux, start, tmp_path, which):
     assert "2 block_on futures" in said
     seen = ends(trace)
     truth = program.truth()
-    for name in ("root_a", "root_b"):
-        begun, pending, ready, dropped = truth[name]
-        assert begun == ready and not dropped
-        assert seen[f"held::{name}"] == Counter({PENDING: pending, READY: ready}), name
+    counted_roots(seen, truth, "held")
     # the last of its polls has no end
     root = seen["held::main::{async_block#2}"]
     assert root[READY] == 0 and root[PENDING] >= truth["root_a"][1] // 2
@@ -154,12 +159,7 @@ def test_block_on_by_parker(pollux, start, tmp_path, package):
     refused = driver.run(pollux, "record", "-o", trace, "-p", program.pid)
     assert refused.returncode == 1 and "shown by record --futures" in refused.stderr
     record(pollux, program, trace, "--futures")
-    seen = ends(trace)
-    truth = program.truth()
-    for name in ("root_a", "root_b"):
-        begun, pending, ready, dropped = truth[name]
-        assert begun == ready and not dropped
-        assert seen[f"rooted::rooted::{name}"] == Counter({PENDING: pending, READY: ready}), name
+    counted_roots(ends(trace), program.truth(), "rooted::rooted")
     report = driver.report(pollux, trace)
     assert report["odd"] == 0
     # What the thread waits for is no poll.

@@ -392,25 +392,34 @@ static void waits(void)
 	expect_nothing();
 }
 
+/* `park` has `n_sites` from `first` on; at `site` the future lies 8 bytes up the stack and stands
+ * at `point`. */
+static void set_root(struct agent_hook *park, struct agent_hook *first, uint16_t n_sites,
+		     struct agent_hook *site, uint64_t words[static 16], uint16_t point)
+{
+	size_t n = 1;
+	uint16_t node = put_node(words, &n, 3, 1, 1);
+	const struct agent_step root = {0, node, offsetof(struct future, state)};
+
+	memcpy(words, &root, sizeof(root));
+	put_step(words, node, 0, point, 0, 0);
+	park->pending = (uint64_t)(first - area.hooks);
+	park->poll_offset = n_sites;
+	site->result = state_hook()->result;
+	site->pending = 2;
+	site->saved = 8;
+	site->flags = AGENT_HOOK_LIST;
+	site->program = (uint64_t)words;
+}
+
 static void test_root(void **state)
 {
 	struct agent_hook *park = area_hook(&area, AH_ROOT_PARK, 0, (const void *)waits);
 	struct agent_hook *other = area_hook(&area, AH_ROOT_SITE, 7, (const void *)wait_twice);
 	struct agent_hook *site = area_hook(&area, AH_ROOT_SITE, 8, wait_twice_back);
 	uint64_t words[16] = {0};
-	size_t n = 1;
-	uint16_t node = put_node(words, &n, 3, 1, 1);
-	const struct agent_step root = {0, node, offsetof(struct future, state)};
 
-	memcpy(words, &root, sizeof(root));
-	put_step(words, node, 0, 51, 0, 0);
-	park->pending = (uint64_t)(other - area.hooks);
-	park->poll_offset = 2;
-	site->result = state_hook()->result;
-	site->pending = 2;
-	site->saved = 8;
-	site->flags = AGENT_HOOK_LIST;
-	site->program = (uint64_t)words;
+	set_root(park, other, 2, site, words, 51);
 	assert_int_equal(wait_twice(area_stub(&area, park), &polled), 3);
 	assert_int_equal(n_waits, 2);
 	(void)state;
@@ -458,19 +467,9 @@ static void test_root_told(void **state)
 	struct agent_hook *park = area_hook(&area, AH_ROOT_PARK, 0, (const void *)waits_and_tells);
 	struct agent_hook *site = area_hook(&area, AH_ROOT_SITE, 9, wait_often_back);
 	uint64_t words[16] = {0};
-	size_t n = 1;
-	uint16_t node = put_node(words, &n, 3, 1, 1);
-	const struct agent_step root = {0, node, offsetof(struct future, state)};
 
-	memcpy(words, &root, sizeof(root));
-	put_step(words, node, 0, 52, 0, 0);
-	park->pending = (uint64_t)(site - area.hooks);
-	park->poll_offset = 1;
-	site->result = state_hook()->result;
-	site->pending = 2;
-	site->saved = 8;
-	site->flags = AGENT_HOOK_LIST | AGENT_HOOK_TOLD;
-	site->program = (uint64_t)words;
+	set_root(park, site, 1, site, words, 52);
+	site->flags |= AGENT_HOOK_TOLD;
 	n_waits = 0;
 	wait_often(area_stub(&area, park), &polled);
 	assert_int_equal(n_waits, 4);
