@@ -105,6 +105,9 @@ static int tell_end(struct sink *s)
 	if (stats.n_strange)
 		sink_cover(s, "probe hits", stats.n_hits - stats.n_strange, stats.n_hits,
 			   "some fit nowhere: ends of tasks that were never met");
+	if (s->n_twice)
+		sink_cover(s, "records", s->n_hits - s->n_twice, s->n_hits,
+			   "perf record wrote the others twice: counted once");
 	if (s->n_odd_syscalls)
 		sink_cover(s, "system calls", 0, s->n_odd_syscalls,
 			   "begins and ends that belong to no other were left out");

@@ -21,23 +21,6 @@ struct import_process {
 	char *exe; /* NULL: not known */
 };
 
-struct import_thread {
-	struct import_process *process;
-	uint32_t index, tid;
-	uint32_t syscall; /* number of the one that it is in, SINK_NO_SYSCALL: none */
-	uint64_t syscall_ns;
-	uint64_t off_ns;      /* off its CPU since then; 0: on it, or not known */
-	uint32_t off_syscall; /* number + 1 of the system call that it was in then, 0: none */
-	uint16_t off_why;
-	uint32_t stream;    /* its times off CPU: index + 1, 0: none yet */
-	bool syscall_named; /* its number is x86-64's */
-	bool told;	    /* the trace knows of it */
-	bool active;	    /* something happened on it since the last loss */
-	uint32_t comm_len;
-	char comm[SINK_COMM_BYTES];
-	void *user; /* the importer's own, freed with it */
-};
-
 enum hit_what {
 	HIT_PROBE = 1,
 	HIT_SYS_ENTER, /* args: number; sub 1: as the kernel of the recorded machine counts them */
@@ -65,6 +48,24 @@ struct hit {
 	uint16_t what, sub;
 };
 
+struct import_thread {
+	struct import_process *process;
+	uint32_t index, tid;
+	uint32_t syscall; /* number of the one that it is in, SINK_NO_SYSCALL: none */
+	uint64_t syscall_ns;
+	uint64_t off_ns;      /* off its CPU since then; 0: on it, or not known */
+	uint32_t off_syscall; /* number + 1 of the system call that it was in then, 0: none */
+	uint16_t off_why;
+	uint32_t stream;    /* its times off CPU: index + 1, 0: none yet */
+	bool syscall_named; /* its number is x86-64's */
+	bool told;	    /* the trace knows of it */
+	bool active;	    /* something happened on it since the last loss */
+	uint32_t comm_len;
+	char comm[SINK_COMM_BYTES];
+	struct hit last; /* what was given of it last */
+	void *user;	 /* the importer's own, freed with it */
+};
+
 struct sink {
 	struct trace_writer *writer;
 	const char *input; /* name of the file */
@@ -83,7 +84,7 @@ struct sink {
 	uint64_t given_ns; /* what was taken out of the order last */
 	uint64_t n_items;  /* set by the importers as they go */
 	uint64_t n_events, n_lost, n_late;
-	uint64_t n_hits, n_odd_syscalls, n_unnamed_syscalls;
+	uint64_t n_hits, n_twice, n_odd_syscalls, n_unnamed_syscalls;
 	uint64_t n_off_cpu, n_never_back;
 	uint64_t n_undrained, drain_mark_ns;
 	uint64_t round_events; /* n_events at the last round */

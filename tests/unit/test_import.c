@@ -422,6 +422,34 @@ static void times_out_of_order_are_put_in_order(void **state)
 }
 
 /* A recording of a whole system meets more processes than are kept of those that do something. */
+/* What perf record writes twice are the last records of one look at its buffer, and the first of
+ * the next. Two wakes in one microsecond are two where nanoseconds are not told. */
+static void what_perf_wrote_twice_counts_once(void **state)
+{
+	static const char text[] =
+		"a 7 [000] 1.000001001: sdt_tokio:task_start: (5) arg1=1 arg2=1\n"
+		"a 7 [000] 1.000002001: sdt_tokio:task_poll_begin: (5) arg1=1 arg2=1\n"
+		"a 7 [000] 1.000003001: sdt_tokio:task_poll_end: (5) arg1=1 arg2=0 arg3=0\n"
+		"a 7 [000] 1.000004001: sdt_tokio:task_schedule_start: (5) arg1=1\n"
+		"a 7 [000] 1.000002001: sdt_tokio:task_poll_begin: (5) arg1=1 arg2=1\n"
+		"a 7 [000] 1.000003001: sdt_tokio:task_poll_end: (5) arg1=1 arg2=0 arg3=0\n"
+		"a 7 [000] 1.000004001: sdt_tokio:task_schedule_start: (5) arg1=1\n"
+		"a 7 [000] 1.000005001: sdt_tokio:task_poll_begin: (5) arg1=1 arg2=1\n"
+		"a 7 [000] 1.000006001: sdt_tokio:task_poll_end: (5) arg1=1 arg2=0 arg3=0\n"
+		"a 7 [000] 1.000007: sdt_tokio:task_schedule_start: (5) arg1=1\n"
+		"b 8 [001] 1.000007: sdt_tokio:task_schedule_start: (5) arg1=1\n"
+		"a 7 [000] 1.000007: sdt_tokio:task_schedule_start: (5) arg1=1\n";
+	struct result r;
+
+	import_text(text, sizeof(text) - 1, NULL, &r);
+	assert_int_equal(r.code, 0);
+	assert_int_equal(r.n[TE_SPAWN], 1);
+	assert_int_equal(r.n[TE_POLL_BEGIN], 2);
+	assert_int_equal(r.n[TE_POLL_END], 2);
+	assert_int_equal(r.n[TE_SCHEDULE], 4);
+	result_done(&r);
+}
+
 static void processes_that_only_come_and_go_are_forgotten(void **state)
 {
 	struct {
@@ -553,6 +581,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(all_forms_of_one_recording_agree),
 		cmocka_unit_test(odd_lines_are_counted_and_stepped_over),
 		cmocka_unit_test(times_out_of_order_are_put_in_order),
+		cmocka_unit_test(what_perf_wrote_twice_counts_once),
 		cmocka_unit_test(processes_that_only_come_and_go_are_forgotten),
 		cmocka_unit_test(what_is_no_recording_is_refused),
 		cmocka_unit_test(damaged_files_are_survived),
