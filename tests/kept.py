@@ -16,8 +16,9 @@ def pytest_runtest_makereport(item, call):
     folder = getattr(item, "funcargs", {}).get("tmp_path")
     if call.when != "call" or not outcome.get_result().failed or not folder:
         return
-    traces = [path for path in folder.rglob("*.plx")
-              if path.is_file() and path.stat().st_size <= MAX_BYTES]
+    traces = [path for path in folder.rglob("*")
+              if path.suffix in (".plx", ".data") and path.is_file()
+              and path.stat().st_size <= MAX_BYTES]
     if not traces:
         return
     to = KEPT / "".join(c if c.isalnum() or c in "-_." else "_" for c in item.name)
