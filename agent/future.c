@@ -283,6 +283,17 @@ static inline void put_begin(struct agent_future *f)
 		list_begin(f);
 }
 
+/* Below `f` the thunk has pushed the six arguments, after a word that it left free. */
+static __attribute__((noinline)) void *lent_future(const struct agent_hook *hook,
+						   const struct agent_future *f)
+{
+	void *const *at = (void *const *)f - 1 - hook->poll_offset;
+
+	for (uint32_t i = 0; i < hook->trailer_offset; i++)
+		at = (void *const *)*at;
+	return *at;
+}
+
 /* False: nothing is recorded, the thunk jumps on to the original. */
 bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *first, void *second)
 {
@@ -299,6 +310,8 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 	f->hook = hook;
 	f->result = first;
 	f->future = hook->flags & AGENT_HOOK_MEMORY ? second : first;
+	if (unlikely(hook->flags & AGENT_HOOK_LENT))
+		f->future = lent_future(hook, f);
 	f->outer = n->futures;
 	put_begin(f);
 	arch_barrier_local();

@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 12u
+#define AGENT_ABI 13u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -224,6 +224,9 @@ enum agent_hook_flags {
 	AGENT_HOOK_CALL = 16,
 	/* AH_ROOT_SITE: the call returns whether a poll follows (in %al); else one always does. */
 	AGENT_HOOK_TOLD = 32,
+	/* AH_FUTURE: from argument `poll_offset` (1 to 6) `trailer_offset` pointers, each at the
+	 * place to which the one before it leads, lead to the future. */
+	AGENT_HOOK_LENT = 64,
 };
 
 /*
@@ -290,9 +293,10 @@ struct agent_hook {
 	};
 	uint16_t vtable_offset;	 /* header + vtable_offset holds the vtable's address (Tokio: 16) */
 	uint16_t trailer_offset; /* Tokio: end of the part of the cell where the output may stand
-				  * (0xffff: there or further) */
+				  * (0xffff: there or further); AGENT_HOOK_LENT: how many */
 	uint16_t flags;		 /* enum agent_hook_flags */
-	uint16_t poll_offset;	 /* wakes: of the poll (Tokio: 0) or run slot in the vtable */
+	uint16_t poll_offset;	 /* wakes: of the poll (Tokio: 0) or run slot in the vtable;
+				  * AGENT_HOOK_LENT: of which argument */
 };
 _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
 

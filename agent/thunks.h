@@ -10,7 +10,7 @@
 #define STATE_WRAP 68
 #define STATE_CALL_MIN 92
 #define FUTURE_BYTES 64
-#define IMAGE_ABI 12
+#define IMAGE_ABI 13
 #define AGENT_STATE_BYTES (224 + 8192 * 32)
 #define CALL_FUTEX 1
 #define SYS_FUTEX 202

@@ -97,6 +97,12 @@ const struct dw_type *dw_member_type(struct debug *d, const struct dw_member *m)
 const struct dw_type *dw_param_type(struct debug *d, const struct dw_type *t, const char *name);
 const struct dw_member *dw_find_member(const struct dw_type *t, const char *name);
 
+/* Whether two are the same type (no NULL is), of whichever units: the debug information has most
+ * types again and again. The key is the same for those, and another's only by bad luck; it is never
+ * 0. */
+bool dw_same_type(const struct dw_type *a, const struct dw_type *b);
+uint64_t dw_type_key(const struct dw_type *t);
+
 /* A function, found by its entry address. */
 struct dw_function {
 	const char *name, *full;

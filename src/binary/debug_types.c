@@ -310,15 +310,24 @@ const struct dw_member *dw_find_member(const struct dw_type *t, const char *name
 	return NULL;
 }
 
+bool dw_same_type(const struct dw_type *a, const struct dw_type *b)
+{
+	return a && b &&
+	       (a == b ||
+		(a->class == b->class && a->size == b->size && !strcmp(a->full, b->full)));
+}
+
+uint64_t dw_type_key(const struct dw_type *t)
+{
+	uint64_t hash = 14695981039346656037u; /* FNV-1a */
+
+	for (const char *at = t->full; *at; at++)
+		hash = (hash ^ (uint8_t)*at) * 1099511628211u;
+	hash ^= t->size;
+	return hash ? hash : 1;
+}
+
 bool debug_same_type(struct debug *d, uint64_t a, uint64_t b)
 {
-	const struct dw_type *x, *y;
-
-	if (a == b)
-		return true;
-	x = dw_type_of(d, a);
-	y = dw_type_of(d, b);
-	return x && y &&
-	       (x == y ||
-		(x->class == y->class && x->size == y->size && !strcmp(x->full, y->full)));
+	return a == b || dw_same_type(dw_type_of(d, a), dw_type_of(d, b));
 }

@@ -1,6 +1,14 @@
 /*
  * Both sorts of poll functions take a Pin<&mut Self> first. A coroutine's body is called after what
  * it was written as, "{async_fn#0}", and its Self is the coroutine's type, "{async_fn_env#0}".
+ *
+ * Of a function that polls by a pointer that it is lent (that of a Pin<Box<X>>, say) the body of X
+ * may be a part. The block_on of Tokio's current-thread runtime polls in a closure, by
+ * Context::enter(); the closure has borrowed a Pin<&mut X>, or, of a large future, a Pin<&mut
+ * Pin<Box<X>>>.
+ *
+ * Source: tokio/src/runtime/scheduler/current_thread/mod.rs, CoreGuard::block_on(), 1.23 to 1.54;
+ * tokio/src/runtime/runtime.rs, Runtime::block_on().
  */
 #include "binary/polls.h"
 
@@ -45,6 +53,56 @@ static const struct dw_type *returned(struct debug *d, uint64_t ref)
 	return type ? dw_type_of(d, type) : NULL;
 }
 
+static bool is_coroutine(const struct dw_type *t)
+{
+	return t && !t->declaration && t->has_variants && t->discr_size &&
+	       starts(t->name, "{async_");
+}
+
+/* The coroutine to which an argument of this type, a pointer, leads by others. */
+static void read_lent(struct debug *d, const struct dw_type *argument, struct dw_poll *ret)
+{
+	const struct dw_type *t = argument;
+
+	for (ret->n_lent = 0; t && ret->n_lent <= DW_POLL_MAX_LENT; ret->n_lent++) {
+		t = pinned(d, t);
+		if (!is_coroutine(t))
+			continue;
+		/* the argument itself is an ordinary body's */
+		ret->lent = ret->n_lent ? t : NULL;
+		return;
+	}
+}
+
+/* Where a coroutine begins is where the state stands in which it was not polled yet. */
+bool debug_coroutine_place(const struct dw_type *t, const char **ret_file, uint32_t *ret_line)
+{
+	for (size_t i = 0; i < t->n_variants; i++) {
+		if (t->variants[i].value == 0 && t->variants[i].member.file) {
+			*ret_file = t->variants[i].member.file;
+			*ret_line = t->variants[i].member.line;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What a runtime's function is given to call. */
+static bool is_lent(struct debug *d, const struct dw_function *f, struct dw_poll *ret)
+{
+	if (!strstr(f->full, "::current_thread::"))
+		return false;
+	for (size_t i = 0; i < f->n_params; i++) {
+		const struct dw_type *t = dw_type_of(d, f->params[i].type_ref);
+
+		if (!t || !starts(t->name, "{closure_env#") || !strstr(t->full, "::block_on::"))
+			continue;
+		for (size_t k = 0; k < t->n_members && !ret->lent; k++)
+			read_lent(d, dw_member_type(d, &t->members[k]), ret);
+	}
+	return ret->lent != NULL;
+}
+
 bool debug_poll(struct debug *d, uint64_t addr, struct dw_poll *ret)
 {
 	struct dw_function f;
@@ -52,6 +110,8 @@ bool debug_poll(struct debug *d, uint64_t addr, struct dw_poll *ret)
 	*ret = (struct dw_poll){0};
 	if (!debug_function(d, addr, &f) || !f.self_ref)
 		return false;
+	if (starts(f.name, "enter<"))
+		return is_lent(d, &f, ret);
 	ret->generated = is_body(f.name);
 	if (!ret->generated && strcmp(f.name, "poll") != 0 && !starts(f.name, "poll<"))
 		return false;
@@ -63,6 +123,7 @@ bool debug_poll(struct debug *d, uint64_t addr, struct dw_poll *ret)
 		return false;
 	if (ret->generated)
 		return ret->future->has_variants && ret->future->discr_size;
+	read_lent(d, dw_type_of(d, f.self_ref), ret);
 	ret->result = returned(d, f.ref);
 	return ret->result && starts(ret->result->full, "core::task::poll::Poll<");
 }

@@ -46,18 +46,13 @@ struct search {
 	struct candidate found;
 };
 
-static bool same_type(const struct dw_type *a, const struct dw_type *b)
-{
-	return a && b && (a == b || (a->size == b->size && !strcmp(a->full, b->full)));
-}
-
 /* The future among the parameters of block_on that this type is; NULL: none. */
 static const struct dw_type *as_param(const struct search *s, const struct dw_type *t)
 {
 	for (size_t i = 0; i < s->b.n_params; i++) {
 		const struct dw_type *p = dw_type_of(s->o->dwarf, s->b.params[i].type_ref);
 
-		if (same_type(p, t))
+		if (dw_same_type(p, t))
 			return p;
 	}
 	return NULL;
@@ -341,7 +336,7 @@ static bool is_known(const struct inspect_result *r, size_t first, const struct 
 {
 	for (size_t i = first; i < r->n_tasks; i++)
 		if (r->tasks[i].root &&
-		    (r->tasks[i].addr == c->addr || same_type(r->tasks[i].root, c->type)))
+		    (r->tasks[i].addr == c->addr || dw_same_type(r->tasks[i].root, c->type)))
 			return true;
 	return false;
 }

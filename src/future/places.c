@@ -6,7 +6,6 @@
 #include "future/places.h"
 
 #include "base/clock.h"
-#include "binary/polls.h"
 #include "future/program.h"
 #include "future/ways.h"
 #include "runtime/futures.h"
@@ -124,13 +123,12 @@ static size_t compile_future(struct compiler *c, uint32_t number, const struct a
 	struct result r = {.kind = number, .first = first};
 	struct debug *d = debug_of(c, k->object);
 	struct future_cell cell = {0};
-	struct dw_poll poll;
 
-	if (!d || !debug_poll(d, k->future->poll, &poll))
+	cell.future = d ? find_future_type(d, k->future) : NULL;
+	if (!cell.future)
 		return 0;
-	cell.future = poll.future;
-	cell.size = r.size = poll.future->size;
-	r.type_kind = (uint32_t)(uintptr_t)map_get(&c->hooked, ways_key(poll.future), 0);
+	cell.size = r.size = cell.future->size;
+	r.type_kind = (uint32_t)(uintptr_t)map_get(&c->hooked, dw_type_key(cell.future), 0);
 	return compile_cell(c, d, &cell, k->object, &r);
 }
 
@@ -178,15 +176,12 @@ static void find_hooked(struct compiler *c, const struct attach_kind *kinds, siz
 {
 	for (size_t i = 0; i < n && !stopped(c); i++) {
 		const struct attach_kind *k = &kinds[i];
-		struct debug *d = k->future ? debug_of(c, k->object) : NULL;
-		struct dw_poll poll;
 
-		if (!d || !debug_poll(d, k->future->poll, &poll))
+		if (!k->future || !k->future->type_key)
 			continue;
 		c->hooked_object = k->object;
-		uint64_t key = ways_key(poll.future);
-		if (!map_get(&c->hooked, key, 0))
-			map_put(&c->hooked, key, 0, (void *)(uintptr_t)(i + 1));
+		if (!map_get(&c->hooked, k->future->type_key, 0))
+			map_put(&c->hooked, k->future->type_key, 0, (void *)(uintptr_t)(i + 1));
 	}
 }
 

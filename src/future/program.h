@@ -35,8 +35,8 @@ enum program_mode {
 	PROGRAM_FUTURES,  /* also those behind pointers */
 };
 
-/* Compiles; `hooked` are the types whose polls are hooked, (ways_key, 0) -> agent kind + 1, NULL:
- * none; points are numbered from `first` (at least 1). 0, also for a future that has no await
+/* Compiles; `hooked` are the types whose polls are hooked, (dw_type_key, 0) -> agent kind + 1,
+ * NULL: none; points are numbered from `first` (at least 1). 0, also for a future that has no await
  * points to be seen (n_words is 0 then); -ENOMEM; -E2BIG. */
 int program_compile(struct debug *d, const struct future_cell *cell, enum program_mode mode,
 		    const struct map *hooked, unsigned first, struct program *ret);

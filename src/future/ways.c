@@ -21,18 +21,9 @@ enum {
 	NOTE_BITS = 3,
 };
 
-uint64_t ways_key(const struct dw_type *t)
-{
-	uint64_t hash = 14695981039346656037u; /* FNV-1a */
-
-	for (const char *at = t->full; *at; at++)
-		hash = (hash ^ (uint8_t)*at) * 1099511628211u;
-	return hash ^ t->size;
-}
-
 uint32_t ways_below(const struct map *hooked, const struct dw_type *t, uint32_t below)
 {
-	uintptr_t kind = hooked ? (uintptr_t)map_get(hooked, ways_key(t), 0) : 0;
+	uintptr_t kind = hooked ? (uintptr_t)map_get(hooked, dw_type_key(t), 0) : 0;
 
 	return kind ? (uint32_t)kind : below;
 }

@@ -29,10 +29,9 @@ struct way {
 
 #define WAYS_MAX 64u /* side by side */
 
-/* The number of a type whose polls are hooked, else `below`. `hooked`: (ways_key, 0) -> number. */
+/* The number of a type whose polls are hooked, else `below`. `hooked`: (dw_type_key, 0) -> number.
+ */
 uint32_t ways_below(const struct map *hooked, const struct dw_type *t, uint32_t below);
-/* By which a type is known in all units that describe it. */
-uint64_t ways_key(const struct dw_type *t);
 
 /* Whether a coroutine lies somewhere in it. */
 bool ways_reach(struct debug *d, const struct dw_type *t, enum ways_through through);

@@ -4,6 +4,8 @@
  */
 #include "process/future_hooks.h"
 
+#include "base/cleanup.h"
+#include "base/map.h"
 #include "process/call_hooks.h"
 #include "process/memory.h"
 
@@ -29,17 +31,33 @@ static const char *trouble_of(const struct process *p, const struct use *u, uint
 	return NULL;
 }
 
-static int plan_one(struct hooks *h, struct hooked_object *o, struct find_future *f,
-		    const uint64_t *saved)
+/* Several functions may poll futures of one type: copies, or those that an optimiser made a part of
+ * others. `types`: type_key to kind + 1. -ENOMEM. */
+static int kind_of_future(struct hooks *h, struct hooked_object *o, struct map *types,
+			  const struct find_future *f)
 {
-	uint64_t bias = o->attach.bias;
-	uint16_t number = (uint16_t)h->n_kinds;
-	struct attach_kind *kind = hooks_add_kind(h);
+	uintptr_t known = f->type_key ? (uintptr_t)map_get(types, f->type_key, 0) : 0;
+	struct attach_kind *kind = known ? NULL : hooks_add_kind(h);
 
+	if (known)
+		return (int)known - 1;
 	if (!kind)
 		return -ENOMEM;
 	kind->object = &o->attach;
 	kind->future = f;
+	if (f->type_key && map_put(types, f->type_key, 0, (void *)(uintptr_t)h->n_kinds) < 0)
+		return -ENOMEM;
+	return (int)h->n_kinds - 1;
+}
+
+static int plan_one(struct hooks *h, struct hooked_object *o, struct map *types,
+		    struct find_future *f, const uint64_t *saved)
+{
+	uint64_t bias = o->attach.bias;
+	int kind = kind_of_future(h, o, types, f);
+
+	if (kind < 0)
+		return kind;
 	for (size_t i = 0; i < f->n_uses; i++) {
 		bool word = f->uses[i].kind == USE_WORD;
 		struct agent_hook *hook = hooks_add(h);
@@ -47,13 +65,15 @@ static int plan_one(struct hooks *h, struct hooked_object *o, struct find_future
 		if (!hook)
 			return -ENOMEM;
 		hook->type = AH_FUTURE;
-		hook->kind = number;
+		hook->kind = (uint16_t)kind;
 		hook->orig = f->poll + bias;
 		hook->slot = f->uses[i].at + bias;
 		hook->saved = saved[i];
 		hook->result = f->result;
 		hook->pending = f->pending;
-		hook->flags = f->memory ? AGENT_HOOK_MEMORY : 0;
+		hook->flags = f->lent ? AGENT_HOOK_LENT : f->memory ? AGENT_HOOK_MEMORY : 0;
+		hook->poll_offset = f->lent_by;
+		hook->trailer_offset = f->lent;
 		if (!word && call_hooks_add(h, hook) < 0)
 			return -ENOMEM;
 	}
@@ -133,6 +153,7 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_object *o,
 		      struct error *err)
 {
+	_cleanup_(map_done) struct map types = {0};
 	int rc = 0;
 
 	for (size_t i = 0; i < o->futures.n && rc == 0; i++) {
@@ -150,7 +171,7 @@ int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_ob
 		for (size_t k = 0; k < f->n_uses && !f->trouble; k++)
 			f->trouble = trouble_of(p, &f->uses[k], o->attach.bias, &saved[k]);
 		if (!f->trouble)
-			rc = plan_one(h, o, f, saved);
+			rc = plan_one(h, o, &types, f, saved);
 		free(saved);
 	}
 	if (rc == 0)

@@ -4,7 +4,9 @@
  * information says for certain what they are, of which type, with its state where. Without it a
  * coroutine's body is known by its code: it begins with a look at a byte behind its first or second
  * argument, marks that byte as returned, and panics if it is polled again; of other futures it
- * isn't known which argument is which, so those are left alone.
+ * isn't known which argument is which, so those are left alone. That the body of what a function
+ * is lent is a part of that function is told by its type and by its code together: by a look at the
+ * state at the end of the pointers.
  *
  * What is hooked must not take arguments from the stack (no poll function does, as rustc makes
  * them; an optimiser that changed one's parameters might): the hook calls it from a frame of its
@@ -31,7 +33,7 @@ enum { STATE_RETURNED = 1, STATE_PANICKED = 2 };
 enum { REGISTER_BYTES = 8, RESULT_BYTES = 16 };
 
 /* The symbols of one address, as far as they may name a poll function. */
-enum sort { NONE, CLOSURE, IMPL };
+enum sort { NONE, CLOSURE, IMPL, ENTER };
 
 struct finder {
 	struct elf_image *image;
@@ -53,6 +55,8 @@ static bool ends(const char *s, const char *end)
 /* By the mangled name; what is wrong about it shows in the demangled one. */
 static enum sort sort_of(const char *symbol)
 {
+	if (strstr(symbol, "7Context5enter"))
+		return ENTER;
 	if (!strncmp(symbol, "_ZN", 3)) {
 		if (strstr(symbol, "closure$u7d$$u7d$17h"))
 			return CLOSURE;
@@ -63,6 +67,13 @@ static enum sort sort_of(const char *symbol)
 	if (!strncmp(symbol, "_RNC", 4) || !strncmp(symbol, "_RINC", 5))
 		return CLOSURE;
 	return strstr(symbol, "4poll") && strstr(symbol, "6Future") ? IMPL : NONE;
+}
+
+/* By the name of an impl: whether it may be that of a pointer, which polls what that leads to. */
+static bool may_be_lent(const char *symbol)
+{
+	return symbol[1] == 'R' || strstr(symbol, "..pin..Pin$LT$") ||
+	       strstr(symbol, "..boxed..Box$LT$") || strstr(symbol, "$RF$mut");
 }
 
 static bool matches(const char *pattern, const char *name)
@@ -127,11 +138,20 @@ static void read_result(struct find_future *f, const struct dw_type *t)
 
 static int set_names(struct find_future *f, const struct dw_poll *p, const char *demangled)
 {
-	const char *full = p ? p->generated ? p->full : p->future->full : demangled;
+	const char *full = demangled, *file = NULL;
+	uint32_t line = 0;
 
+	if (f->lent) {
+		full = p->lent->full;
+		debug_coroutine_place(p->lent, &file, &line);
+	} else if (p) {
+		full = p->generated ? p->full : p->future->full;
+		file = p->file;
+		line = p->line;
+	}
 	f->full_name = strdup(full);
 	f->name = name_shorten(full);
-	if (p && p->file && p->line && asprintf(&f->where, "%s:%u", p->file, p->line) < 0)
+	if (file && line && asprintf(&f->where, "%s:%u", file, line) < 0)
 		f->where = NULL;
 	return f->full_name && f->name ? 0 : -ENOMEM;
 }
@@ -158,6 +178,32 @@ static void read_code(struct finder *s, struct find_future *f, uint64_t end,
 		f->trouble = "they take arguments from the stack";
 	else if (!code.argument || code.state_offset > UINT32_MAX)
 		f->trouble = "their state isn't where it should be";
+}
+
+/* Is the body of what is lent a part of this function? Else the function calls it, or what does. */
+static bool read_lent(struct finder *s, struct find_future *f, uint64_t end,
+		      const struct dw_poll *p)
+{
+	const struct dw_type *t = p->lent;
+	struct poll_code code;
+
+	if (!t)
+		return false;
+	poll_code_read_lent(s->image, f->poll, end, t->discr_offset, t->discr_size, p->n_lent,
+			    &code);
+	if (!code.argument || t->discr_offset > UINT32_MAX)
+		return false;
+	f->generated = true;
+	f->lent = p->n_lent;
+	f->lent_by = code.argument;
+	f->result = (struct agent_result){.offset = (uint32_t)t->discr_offset,
+					  .from = AR_STATE,
+					  .size = (uint8_t)t->discr_size,
+					  .ready = STATE_RETURNED};
+	f->pending = STATE_PANICKED;
+	if (code.stack)
+		f->trouble = "they take arguments from the stack";
+	return true;
 }
 
 static void read_written(struct finder *s, struct find_future *f, uint64_t end,
@@ -196,6 +242,23 @@ static bool may_be_body(struct finder *s, uint64_t start, uint64_t end)
 	return code.resumed;
 }
 
+/* True: it is a poll function, and `f` tells how it is hooked. */
+static bool read_function(struct finder *s, struct find_future *f, uint64_t end, enum sort sort,
+			  const struct dw_poll *p)
+{
+	if (p && sort != CLOSURE && read_lent(s, f, end, p))
+		return true;
+	if (p && (!p->future || p->generated != (sort == CLOSURE)))
+		return false;
+	if (sort == CLOSURE)
+		read_code(s, f, end, p ? p->future : NULL);
+	else if (sort == IMPL && s->wanted->written)
+		read_written(s, f, end, p);
+	else
+		return false;
+	return sort == IMPL || f->generated;
+}
+
 /* 1: ret is a future's poll function that is wanted; 0: not. */
 static int read_one(struct finder *s, const struct elf_symbol *symbol, enum sort sort,
 		    struct find_future *ret)
@@ -211,30 +274,33 @@ static int read_one(struct finder *s, const struct elf_symbol *symbol, enum sort
 	    (sort == CLOSURE && !may_be_body(s, start, end)))
 		return 0;
 	known = s->d && debug_poll(s->d, symbol->addr, &poll);
-	if (known && poll.generated != (sort == CLOSURE))
+	if (!read_function(s, &f, end, sort, known ? &poll : NULL))
 		return 0;
-	if (sort == CLOSURE) {
-		read_code(s, &f, end, known ? poll.future : NULL);
-		if (!f.generated)
-			return 0;
-	} else {
-		read_written(s, &f, end, known ? &poll : NULL);
-	}
 	if (!known) {
 		demangled = name_demangle(symbol->name);
 		if (!demangled || (sort == IMPL && !ends(demangled, "::future::Future>::poll")))
 			return 0;
 	}
-	/* A closure in a future's clothes, a worker's main loop among them. */
-	if (strstr(known ? poll.future->full : demangled, "::blocking::task::BlockingTask<"))
-		return 0;
+	if (known)
+		f.type_key = dw_type_key(f.lent ? poll.lent : poll.future);
 	rc = set_names(&f, known ? &poll : NULL, demangled);
-	if (rc == 0 && futures_want(s->wanted, f.name, f.full_name)) {
+	/* A closure in a future's clothes, a worker's main loop among them. */
+	if (rc == 0 && !strstr(f.full_name, "::blocking::task::BlockingTask<") &&
+	    futures_want(s->wanted, f.name, f.full_name)) {
 		*ret = f;
 		return 1;
 	}
 	future_done(&f);
 	return rc;
+}
+
+const struct dw_type *find_future_type(struct debug *d, const struct find_future *f)
+{
+	struct dw_poll poll;
+
+	if (!debug_poll(d, f->poll, &poll))
+		return NULL;
+	return f->lent ? poll.lent : poll.future;
 }
 
 /* ---- all of them ---- */
@@ -324,7 +390,8 @@ int found_futures_find(struct elf_image *image, struct debug *d,
 		enum sort sort = symbols[i].type == STT_FUNC ? sort_of(symbols[i].name) : NONE;
 		struct find_future f;
 
-		if (sort == NONE || (sort == IMPL && !wanted->written) || symbols[i].addr == last ||
+		if (sort == NONE || symbols[i].addr == last ||
+		    (sort == IMPL && !wanted->written && !may_be_lent(symbols[i].name)) ||
 		    !elf_image_is_code(image, symbols[i].addr))
 			continue;
 		rc = read_one(&s, &symbols[i], sort, &f);

@@ -28,14 +28,21 @@ struct find_future {
 	char *name;    /* for people */
 	char *full_name;
 	char *where;	     /* "src/main.rs:15", NULL if not known */
+	uint64_t type_key;   /* dw_type_key() of the future's type, 0: not known */
 	const char *trouble; /* why it isn't hooked; NULL: it can be */
 	bool generated;
 	bool memory; /* it returns in memory: the future is its second argument */
+	/* From this argument so many pointers lead to the future, 0: see above. A function of the
+	 * runtime's, of which the future's poll is a part. */
+	uint8_t lent_by, lent;
 	struct agent_result result;
 	uint64_t pending; /* as agent_hook.pending */
 	const struct use *uses;
 	size_t n_uses;
 };
+
+/* The type of the future that it polls; NULL: not known. */
+const struct dw_type *find_future_type(struct debug *d, const struct find_future *f);
 
 struct found_futures {
 	struct find_future *v; /* by address */

@@ -3,7 +3,8 @@
  * that it reads through the pointer to itself, which is the first argument, or the second one if
  * the result goes to memory. Unoptimised code puts the arguments on the stack first and takes them
  * from there. So the beginning is followed with the arguments in mind: which registers and stack
- * slots hold one of them, plus what was added.
+ * slots hold one of them, plus what was added; and, where the future is lent by pointers that
+ * stand in memory, what is read from there.
  *
  * The rest of the function is decoded only to see what else a coroutine does, and whether any
  * argument is read from the stack.
@@ -18,9 +19,10 @@
 enum { RAX = 0, RCX = 1, RDX = 2, RSP = 4, RBP = 5, RSI = 6, RDI = 7, N_REGS = 16 };
 enum { MAX_SLOTS = 32, MAX_ENTRY = 160 /* instructions */ };
 
-/* Argument + delta; argument 0: something else. */
+/* Argument + delta, or what `lent` pointers from there lead to + delta; argument 0: something else.
+ */
 struct value {
-	uint8_t argument;
+	uint8_t argument, lent;
 	int64_t delta;
 };
 
@@ -34,6 +36,7 @@ struct entry {
 	struct value regs[N_REGS];
 	struct slot slots[MAX_SLOTS];
 	size_t n_slots;
+	unsigned lent; /* so many pointers are followed */
 };
 
 static struct slot *slot_of(struct entry *e, uint8_t base, int64_t disp)
@@ -90,9 +93,15 @@ static void follow(struct entry *e, const struct insn *in)
 		store(e, in);
 	if (in->mem_written || in->reg >= N_REGS)
 		return;
-	if (in->op == INSN_LEA && in->has_disp && !in->indexed && in->base < N_REGS) {
-		v = e->regs[in->base];
+	const struct value *base =
+		in->has_disp && !in->indexed && in->base < N_REGS ? &e->regs[in->base] : NULL;
+
+	if (in->op == INSN_LEA && base) {
+		v = *base;
 		v.delta += in->disp;
+	} else if (in->op == INSN_MOV && base && in->mem_bytes == 8 && base->argument &&
+		   base->lent < e->lent && base->delta + in->disp == 0) {
+		v = (struct value){.argument = base->argument, .lent = base->lent + 1};
 	} else if (in->op == INSN_MOV && in->has_disp && frame && !in->indexed &&
 		   in->mem_bytes == 8) {
 		const struct slot *s = slot_of(e, in->base, in->disp);
@@ -108,9 +117,8 @@ static void follow(struct entry *e, const struct insn *in)
 
 /* The access to the state, in the straight line from the function's start. */
 static void find_state(const struct elf_image *image, uint64_t start, uint64_t end,
-		       uint64_t state_offset, unsigned bytes, struct poll_code *ret)
+		       uint64_t state_offset, unsigned bytes, struct entry e, struct poll_code *ret)
 {
-	struct entry e = {.regs = {[RDI] = {1, 0}, [RSI] = {2, 0}}};
 	struct insn_walk w;
 	struct insn in;
 
@@ -118,7 +126,8 @@ static void find_state(const struct elf_image *image, uint64_t start, uint64_t e
 		return;
 	for (unsigned i = 0; i < MAX_ENTRY && insn_next(&w, &in) > 0; i++) {
 		if (in.op != INSN_LEA && in.has_disp && !in.indexed && in.base < N_REGS &&
-		    in.mem_bytes == bytes && e.regs[in.base].argument) {
+		    in.mem_bytes == bytes && e.regs[in.base].argument &&
+		    e.regs[in.base].lent == e.lent) {
 			int64_t at = e.regs[in.base].delta + in.disp;
 
 			if (at >= 0 &&
@@ -195,7 +204,8 @@ bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint6
 	struct insn in;
 
 	*ret = (struct poll_code){0};
-	find_state(image, start, end, state_offset, bytes, ret);
+	find_state(image, start, end, state_offset, bytes,
+		   (struct entry){.regs = {[RDI] = {.argument = 1}, [RSI] = {.argument = 2}}}, ret);
 	if (!insn_walk_init(&w, image, start, end))
 		return false;
 	while (insn_next(&w, &in) > 0) {
@@ -219,4 +229,21 @@ bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint6
 		}
 	}
 	return w.at >= w.end;
+}
+
+void poll_code_read_lent(struct elf_image *image, uint64_t start, uint64_t end,
+			 uint64_t state_offset, unsigned bytes, unsigned lent,
+			 struct poll_code *ret)
+{
+	static const uint8_t arguments[] = {RDI, RSI, RDX, RCX, 8, 9};
+	struct entry e = {.lent = lent};
+	struct poll_code code;
+
+	for (uint8_t i = 0; i < sizeof(arguments); i++)
+		e.regs[arguments[i]].argument = i + 1;
+	*ret = (struct poll_code){0};
+	find_state(image, start, end, state_offset, bytes, e, ret);
+	if (!poll_code_read(image, start, end, POLL_CODE_ANY, bytes, NULL, 0, &code))
+		ret->argument = 0;
+	ret->stack = code.stack;
 }

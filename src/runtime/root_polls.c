@@ -24,11 +24,6 @@
 
 enum { MAX_CODE = 1 << 20, MAX_ROOTS = 256, MAX_FRAME = 1 << 20 };
 
-static bool same_type(const struct dw_type *a, const struct dw_type *b)
-{
-	return a == b || (a->size == b->size && !strcmp(a->full, b->full));
-}
-
 static bool is_coroutine(const struct dw_type *t)
 {
 	return t->class == DC_STRUCT && t->has_variants && !strncmp(t->name, "{async_", 7);
@@ -58,14 +53,12 @@ const struct dw_type *root_poll_type(struct debug *d, uint64_t back, int64_t *re
 		bool is_param = false;
 
 		for (size_t k = 0; t && is_coroutine(t) && k < b.n_params && !is_param; k++) {
-			const struct dw_type *p = dw_type_of(d, b.params[k].type_ref);
-
-			is_param = p && same_type(p, t);
+			is_param = dw_same_type(dw_type_of(d, b.params[k].type_ref), t);
 		}
 		if (!is_param || s->offset < 0 || s->offset > MAX_FRAME ||
 		    t->size > MAX_FRAME - (uint64_t)s->offset)
 			continue;
-		if (found && (!same_type(found, t) || *ret_offset != s->offset))
+		if (found && (!dw_same_type(found, t) || *ret_offset != s->offset))
 			return NULL; /* several places */
 		found = t;
 		*ret_offset = s->offset;
@@ -73,13 +66,11 @@ const struct dw_type *root_poll_type(struct debug *d, uint64_t back, int64_t *re
 	return found;
 }
 
-/* Has it a poll function? */
-static bool has_poll(struct debug *d, const struct found_futures *futures, const struct dw_type *t)
+/* Has it a poll function of its own? */
+static bool has_poll(const struct found_futures *futures, const struct dw_type *t)
 {
-	struct dw_poll poll;
-
 	for (size_t i = 0; i < futures->n; i++)
-		if (debug_poll(d, futures->v[i].poll, &poll) && same_type(poll.future, t))
+		if (!futures->v[i].lent && futures->v[i].type_key == dw_type_key(t))
 			return true;
 	return false;
 }
@@ -90,12 +81,14 @@ static int add(struct debug *d, const struct futures_wanted *wanted,
 {
 	struct find_root_poll r = {.back = back, .told = told}, *v;
 	const struct dw_type *t;
+	const char *file;
+	uint32_t line;
 
 	for (size_t i = 0; i < f->n; i++)
 		if (f->v[i].back == back)
 			return 0;
 	t = root_poll_type(d, back, &r.offset);
-	if (!t || f->n == MAX_ROOTS || has_poll(d, futures, t))
+	if (!t || f->n == MAX_ROOTS || has_poll(futures, t))
 		return 0;
 	if ((t->discr_size != 1 && t->discr_size != 2 && t->discr_size != 4) ||
 	    t->discr_offset > t->size - t->discr_size)
@@ -109,12 +102,8 @@ static int add(struct debug *d, const struct futures_wanted *wanted,
 		free(r.full_name);
 		return 0;
 	}
-	/* The state in which it was not polled yet stands where it begins. */
-	for (size_t i = 0; i < t->n_variants && !r.where; i++)
-		if (t->variants[i].value == 0 && t->variants[i].member.file &&
-		    asprintf(&r.where, "%s:%u", t->variants[i].member.file,
-			     t->variants[i].member.line) < 0)
-			r.where = NULL;
+	if (debug_coroutine_place(t, &file, &line) && asprintf(&r.where, "%s:%u", file, line) < 0)
+		r.where = NULL;
 	v = reallocarray(f->v, f->n + 1, sizeof(*v));
 	if (v)
 		f->v = v;

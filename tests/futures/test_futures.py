@@ -169,6 +169,30 @@ def test_block_on_by_parker(pollux, start, tmp_path, package):
     assert program.end() == 0
 
 
+@pytest.mark.parametrize("profile", ["release-debug", "debug"])
+def test_block_on_current_thread(pollux, start, tmp_path, profile):
+    """The same in a current-thread runtime, which polls tasks between: exact, also the last poll."""
+    rounds = 20
+    program = start("tokio-1.54", profile, "rooted", rounds)
+    trace = tmp_path / "t.plx"
+    record(pollux, program, trace, "--futures")
+    seen, truth = ends(trace), program.truth()
+    counted_roots(seen, truth, "rooted::rooted")
+    (roots,) = [n for name, n in seen.items() if name.endswith("rooted::main::{async_block#1}")]
+    assert roots[READY] == 2 and not roots[UNKNOWN] and not roots[CANCELLED]
+    # each time that root_a alone is pending, two sleeps a round, one at the end; the others at once
+    alone = sum(round % 3 + 1 for round in range(rounds))
+    assert roots[PENDING] >= 2 * (alone + rounds + 1)
+    report = driver.report(pollux, trace)
+    assert report["odd"] == 0
+    (row,) = [row for row in report["futures"] if row["name"].endswith("main::{async_block#1}")]
+    # no time of a task's is a poll's
+    assert row["poll_ns"]["count"] == roots.total() and row["poll_ns"]["max"] < 20e6
+    assert row["wait_ns"]["sum"] > rounds * 2 * 2e6
+    assert [task for task in report["families"] if task["polls"] > 50]
+    assert program.end() == 0
+
+
 def test_block_on_attached(pollux, start, tmp_path):
     """The same of one that was there before: from its next poll on; and it goes on undisturbed."""
     rounds = 6_000_000

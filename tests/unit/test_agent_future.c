@@ -172,6 +172,46 @@ static void test_memory(void **state)
 	(void)state;
 }
 
+static struct future *lent;
+
+static uint64_t poll_lent(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f)
+{
+	note(a, b, c, d, e, f);
+	lent->state = 3;
+	return 77;
+}
+
+/* Behind one pointer or two, from any argument; the other arguments are no pointers. */
+static void test_lent(void **state)
+{
+	struct agent_hook *hook = area_hook(&area, AH_FUTURE, 9, (const void *)poll_lent);
+	uint64_t (*poll)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) =
+		area_stub(&area, hook);
+	struct future f = {0}, *owner = &f, **borrower = &owner;
+
+	lent = &f;
+	hook->result = (struct agent_result){
+		.from = AR_STATE, .offset = offsetof(struct future, state), .size = 1, .ready = 1};
+	hook->pending = 2;
+	hook->flags = AGENT_HOOK_LENT;
+	for (uint16_t n = 1; n <= 2; n++) {
+		for (uint16_t i = 0; i < 6; i++) {
+			uint64_t a[6] = {11, 12, 13, 14, 15, 16};
+
+			a[i] = n == 1 ? (uint64_t)&owner : (uint64_t)&borrower;
+			hook->poll_offset = i + 1;
+			hook->trailer_offset = n;
+			f.state = 0;
+			assert_int_equal(poll(a[0], a[1], a[2], a[3], a[4], a[5]), 77);
+			assert_memory_equal(seen, a, sizeof(a));
+			expect_event(AE_FUTURE_BEGIN, 9, &f);
+			expect_event(AE_FUTURE_PENDING, 9, &f);
+		}
+	}
+	expect_nothing();
+	(void)state;
+}
+
 /* Layout programs are written word by word here: a node's head, a step. */
 static uint16_t put_node(uint64_t *words, size_t *n, uint64_t base, uint32_t steps, uint32_t size)
 {
@@ -480,11 +520,11 @@ static void test_root_told(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_state),	 cmocka_unit_test(test_off),
-		cmocka_unit_test(test_returned), cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_list),	 cmocka_unit_test(test_left),
-		cmocka_unit_test(test_root),	 cmocka_unit_test(test_root_told),
-		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_state),	  cmocka_unit_test(test_off),
+		cmocka_unit_test(test_returned),  cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_lent),	  cmocka_unit_test(test_list),
+		cmocka_unit_test(test_left),	  cmocka_unit_test(test_root),
+		cmocka_unit_test(test_root_told), cmocka_unit_test(test_alone),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);
