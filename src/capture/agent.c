@@ -573,13 +573,12 @@ static bool agent_wait(struct capture *c, uint64_t ns)
 /* Of how many kinds of tasks the agent can say where they wait. */
 static int tell_points(struct capture *c, const struct source *s, struct capture_stats *stats)
 {
-	struct trace_coverage points = {
-		.process = s->process, .item = "await points", .seen = s->n_programs, .note = ""};
+	struct trace_coverage points;
+	uint64_t n = 0;
 
 	for (uint32_t i = 0; i < s->n_kinds; i++)
-		points.total += s->tasks[i];
-	if (points.seen < points.total)
-		points.note = "of the other kinds of tasks the debug information tells none";
+		n += s->tasks[i];
+	points = points_coverage(s->process, s->n_programs, n);
 	return points.total ? capture_tell_coverage(c->drain.writer, stats, &points) : 0;
 }
 

@@ -179,6 +179,7 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 		to->by_state = from->future < p->n_futures && !p->futures[from->future].type_kind;
 		to->own = from->own;
 		to->self = from->self;
+		to->beside = from->beside;
 		to->sure = from->sure;
 		to->kept = from->kept;
 		to->returned = from->returned;
@@ -238,7 +239,8 @@ static uint32_t told(const struct source *s, const struct list *l, bool below, s
 		n_children[parent + 1]++; /* 0: in none */
 		ret->items[ret->n++] = item;
 	}
-	while (n < ret->n && n_children[n] == 1 && (below || !point_of(s, &ret->items[n])->below))
+	while (n < ret->n && n_children[n] == 1 && !point_of(s, &ret->items[n])->beside &&
+	       (below || !point_of(s, &ret->items[n])->below))
 		n++;
 	return n;
 }

@@ -146,19 +146,13 @@ int kernel_points_tell(struct capture *c, const struct kernel_process *p,
 		       struct capture_stats *stats)
 {
 	const struct kernel_points *k = p->points;
-	struct trace_coverage points = {.process = p->index, .item = "await points", .note = ""};
+	struct trace_coverage points =
+		points_coverage(p->index, k ? k->n_programs : 0, k ? k->n_tasks : 0);
 
 	if (!c->shared->options->places)
 		return 0;
-	if (p->providers) {
+	if (p->providers)
 		points.note = "probes don't tell them: the agent does";
-	} else if (k) {
-		points.seen = k->n_programs;
-		points.total = k->n_tasks;
-		if (points.seen < points.total)
-			points.note =
-				"of the other kinds of tasks the debug information tells none";
-	}
 	return p->providers || points.total
 		       ? capture_tell_coverage(c->shared->writer, stats, &points)
 		       : 0;

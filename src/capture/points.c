@@ -43,3 +43,18 @@ void points_free(struct points *p)
 	free(p->at);
 	*p = (struct points){0};
 }
+
+struct trace_coverage points_coverage(uint32_t process, uint64_t seen, uint64_t total)
+{
+	const char *note = "";
+
+	if (!seen && total)
+		note = "no debug information tells any: build with debug = true";
+	else if (seen < total)
+		note = "of the other kinds of tasks the debug information tells none";
+	return (struct trace_coverage){.process = process,
+				       .item = "await points",
+				       .seen = seen,
+				       .total = total,
+				       .note = note};
+}

@@ -18,7 +18,7 @@ struct await_point {
 	uint32_t below; /* as place_point.below */
 	bool by_state;	/* that future is named by the address of its state */
 	/* as in struct place_point */
-	bool own, self, sure, kept, returned, flat, pointer, lent;
+	bool own, self, beside, sure, kept, returned, flat, pointer, lent;
 };
 
 struct points {
@@ -31,6 +31,9 @@ struct points {
 int points_add(struct points *p, const struct place_program *program, uint32_t kind,
 	       uint32_t process, struct trace_writer *writer);
 void points_free(struct points *p);
+
+/* Of how many kinds of tasks, of all, await points are known. */
+struct trace_coverage points_coverage(uint32_t process, uint64_t seen, uint64_t total);
 
 /* What `number` stands for; NULL: nothing. */
 static inline const struct await_point *points_get(const struct points *p, uint64_t number)

@@ -192,46 +192,54 @@ static void say_losses(struct buf *b, const struct capture_stats *s, uint64_t be
 	buf_str(b, " (a larger --ring-size loses less)\n");
 }
 
-/* What was seen, items of the same name taken together; then what was not, and why. */
+/* The first of those that are said as one, and what they come to together: all of an item, or,
+ * where reasons are told, all of an item and a reason. */
+static bool add_up(const struct capture_stats *s, size_t i, bool reasons,
+		   struct trace_coverage *ret)
+{
+	*ret = s->coverage[i];
+	ret->seen = ret->total = 0;
+	for (size_t k = 0; k < s->n_coverage; k++) {
+		const struct trace_coverage *c = &s->coverage[k];
+
+		if (strcmp(c->item, ret->item) || (reasons && strcmp(c->note, ret->note)))
+			continue;
+		if (k < i)
+			return false;
+		ret->seen += c->seen;
+		ret->total += c->total;
+	}
+	return true;
+}
+
+/* What was seen; then what was not, and why. */
 static void say_coverage(struct buf *b, const struct capture_stats *s)
 {
+	struct trace_coverage c;
 	bool any = false;
 
 	for (size_t i = 0; i < s->n_coverage; i++) {
-		const struct trace_coverage *c = &s->coverage[i];
-		uint64_t seen = 0, total = 0;
-		bool before = false;
-
-		for (size_t k = 0; k < s->n_coverage; k++) {
-			if (strcmp(s->coverage[k].item, c->item))
-				continue;
-			before = before || k < i;
-			seen += s->coverage[k].seen;
-			total += s->coverage[k].total;
-		}
-		if (before || !seen)
+		if (!add_up(s, i, false, &c) || !c.seen)
 			continue;
 		buf_str(b, any ? ", " : "  seen: ");
 		any = true;
-		if (seen == total)
-			buf_printf(b, "%" PRIu64 " ", seen);
+		if (c.seen == c.total)
+			buf_printf(b, "%" PRIu64 " ", c.seen);
 		else
-			buf_printf(b, "%" PRIu64 " of %" PRIu64 " ", seen, total);
-		text_safe(b, c->item);
+			buf_printf(b, "%" PRIu64 " of %" PRIu64 " ", c.seen, c.total);
+		text_safe(b, c.item);
 	}
 	if (any)
 		buf_char(b, '\n');
 	for (size_t i = 0; i < s->n_coverage; i++) {
-		const struct trace_coverage *c = &s->coverage[i];
-
-		if (!*c->note)
+		if (!*s->coverage[i].note || !add_up(s, i, true, &c))
 			continue;
 		buf_str(b, "  not seen: ");
-		if (c->seen < c->total)
-			buf_printf(b, "%" PRIu64 " ", c->total - c->seen);
-		text_safe(b, c->item);
+		if (c.seen < c.total)
+			buf_printf(b, "%" PRIu64 " ", c.total - c.seen);
+		text_safe(b, c.item);
 		buf_str(b, ": ");
-		text_safe(b, c->note);
+		text_safe(b, c.note);
 		buf_char(b, '\n');
 	}
 }

@@ -114,6 +114,8 @@ bool await_is_leaf(const struct dw_type *t);
 bool await_is_coroutine(const struct dw_type *t);
 /* Whether a future may be somewhere in it, also behind pointers. */
 bool await_can_hold(struct debug *d, const struct dw_type *t);
+/* The same, of what is no leaf: its polls may take a while. */
+bool await_can_work(struct debug *d, const struct dw_type *t);
 /* The macro that wrote an await point, by the place at which that stands; NULL: none. */
 const char *await_macro(const char *file, uint32_t line);
 /* The variant that lives: NULL if unreadable or none fits. */

@@ -7,6 +7,7 @@
  */
 #include "future/inspect.h"
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "future/cell.h"
 #include "future/queues.h"
@@ -84,15 +85,23 @@ static uint16_t vtable_offset_of(const struct find_kind *k, bool tokio)
 	return k->state_offset == 8 ? 0 : k->state_offset == 16 ? 24 : UNKNOWN_OFFSET;
 }
 
-static int add_object(struct inspect *in, struct process_object *o, struct error *err)
+/* Why there is nothing in it is added to `notes`: a library that can't be read is no reason to give
+ * up the program. */
+static int add_object(struct inspect *in, struct process_object *o, struct buf *notes,
+		      struct error *err)
 {
 	struct inspect_object *lo = &in->looked[in->n_looked];
-	int r = runtime_find(o->image, &lo->finding, err);
+	struct error why = {0};
 
-	if (r < 0)
-		return r;
+	if (runtime_find(o->image, &lo->finding, &why) < 0) {
+		buf_printf(notes, "; %s not understood: %s", o->path, why.text);
+		return 0;
+	}
 	lo->object = o;
 	if (!lo->finding.n_kinds) {
+		for (size_t i = 0; i < lo->finding.n_coverage; i++)
+			if (lo->finding.coverage[i].note && *lo->finding.coverage[i].note)
+				buf_printf(notes, "; %s", lo->finding.coverage[i].note);
 		finding_done(&lo->finding);
 		return 0;
 	}
@@ -119,11 +128,13 @@ static int add_object(struct inspect *in, struct process_object *o, struct error
 /* The kinds of all objects. `who` is for messages. */
 static int find_kinds(struct inspect *in, const char *who, struct error *err)
 {
+	_cleanup_buf_ struct buf notes = BUF_INIT;
+
 	in->looked = calloc(in->objects.n ? in->objects.n : 1, sizeof(*in->looked));
 	if (!in->looked)
 		return error_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < in->objects.n; i++) {
-		int r = in->objects.v[i].image ? add_object(in, &in->objects.v[i], err) : 0;
+		int r = in->objects.v[i].image ? add_object(in, &in->objects.v[i], &notes, err) : 0;
 
 		if (r < 0)
 			return r;
@@ -132,8 +143,8 @@ static int find_kinds(struct inspect *in, const char *who, struct error *err)
 		return error_set(err, -ENOENT,
 				 "%s has no runtime that pollux knows: no task tables of Tokio or "
 				 "async-task in "
-				 "any of its %zu loaded objects",
-				 who, in->objects.n);
+				 "any of its %zu loaded objects%s",
+				 who, in->objects.n, notes.data ? notes.data : "");
 	qsort(in->kinds, in->n_kinds, sizeof(*in->kinds), by_vtable);
 	return 0;
 }

@@ -40,6 +40,7 @@ struct node {
 	bool inside;		   /* below a coroutine of the program */
 	uint32_t below;		   /* as place_point.below */
 	enum ways_through through; /* in it */
+	bool beside;		   /* as place_point.beside */
 	enum left left;
 	uint16_t at;
 };
@@ -125,7 +126,7 @@ static int new_node(struct compiler *c, uint64_t base, size_t n, uint32_t size, 
 static bool same_node(const struct node *a, const struct node *b)
 {
 	return a->type == b->type && a->inside == b->inside && a->below == b->below &&
-	       a->through == b->through && a->left == b->left;
+	       a->through == b->through && a->beside == b->beside && a->left == b->left;
 }
 
 /* Index of the node of what a way ends at, made if need be; 0: it can't be one. -ENOMEM, -E2BIG. */
@@ -137,6 +138,7 @@ static int node_of(struct compiler *c, const struct way *w, bool inside, enum le
 			    .inside = inside,
 			    .below = w->below,
 			    .through = coroutine && w->through ? WAYS_LENT : w->through,
+			    .beside = w->beside,
 			    .left = coroutine && left == LEFT ? NOT_LEFT : left};
 	uint64_t base = 0;
 	uint32_t n = 0;
@@ -279,6 +281,7 @@ static int place_of(struct compiler *c, const struct node *n, const struct await
 		.own = a->own,
 		.self = is_self(c, n),
 		.below = n->below,
+		.beside = n->beside,
 		.sure = a->sure,
 		.kept = a->kept,
 	};
@@ -570,8 +573,11 @@ static int fill_enum(struct compiler *c, const struct node *n, const struct dw_v
 		     struct agent_step *step)
 {
 	const struct dw_type *t = n->type, *inner = dw_member_type(c->d, &v->member), *future;
-	const struct way w = {
-		.type = inner, .at = v->member.offset, .below = n->below, .through = n->through};
+	const struct way w = {.type = inner,
+			      .at = v->member.offset,
+			      .below = n->below,
+			      .through = n->through,
+			      .beside = n->beside};
 	uint64_t at;
 
 	if (ways_holds(t, &v->member, inner) && ways_reach(c->d, inner, n->through))
@@ -594,7 +600,8 @@ static int fill_pointer(struct compiler *c, const struct node *n)
 		.lent = await_starts(n->type->name, "&mut "),
 		.size = size_of(target),
 	};
-	const struct way w = {.type = target, .below = n->below, .through = n->through};
+	const struct way w = {
+		.type = target, .below = n->below, .through = n->through, .beside = n->beside};
 	struct agent_step step = {0};
 	uint16_t point;
 	int r = add_mark(c, NULL, &info, &point);

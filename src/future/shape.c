@@ -9,11 +9,15 @@
 enum {
 	FIND_DEPTH = 12,
 	HOLD_DEPTH = 100, /* each type is looked at once */
-	/* dw_type.note, bits */
+	/* dw_type.note, of three bits for each question */
 	NOTE_KNOWN = 1,
 	NOTE_HOLDS = 2,
 	NOTE_BUSY = 4,
+	NOTE_BITS = 3,
 };
+
+/* What is asked of a type: whether a future may be in it, or one that is no leaf. */
+enum question { ANY_FUTURE, NO_LEAF };
 
 bool await_is_coroutine(const struct dw_type *t)
 {
@@ -63,67 +67,70 @@ static bool is_followed(const struct dw_type *t)
 					  await_starts(t->name, "&mut ") || !*t->name);
 }
 
-bool shape_can_hold(struct walk *w, const struct dw_type *ct, unsigned depth)
+static bool can_hold(struct debug *d, const struct dw_type *ct, enum question q, unsigned depth)
 {
 	struct dw_type *t = (struct dw_type *)ct; /* notes are ours to write */
+	unsigned shift = NOTE_BITS * (unsigned)q;
 	bool yes = false;
 
 	if (!t || depth > HOLD_DEPTH)
 		return false;
-	if (t->note & NOTE_KNOWN)
-		return t->note & NOTE_HOLDS;
-	if (t->note & NOTE_BUSY)
+	if (t->note & (uint32_t)NOTE_KNOWN << shift)
+		return t->note & (uint32_t)NOTE_HOLDS << shift;
+	if (t->note & (uint32_t)NOTE_BUSY << shift)
 		return false;
-	t->note |= NOTE_BUSY;
+	t->note |= (uint32_t)NOTE_BUSY << shift;
 	switch (t->class) {
 	case DC_STRUCT:
 	case DC_UNION:
 		if (await_starts(t->full, "core::marker::PhantomData"))
 			break;
-		if (await_is_coroutine(t) || await_is_leaf(t) || shape_is_dyn_future(t) ||
-		    shape_is_unordered(t) || shape_is_shared(t)) {
+		if (await_is_leaf(t)) {
+			yes = q == ANY_FUTURE;
+			break;
+		}
+		if (await_is_coroutine(t) || shape_is_dyn_future(t) || shape_is_unordered(t) ||
+		    shape_is_shared(t)) {
 			yes = true;
 			break;
 		}
 		if (shape_is_vec(t)) {
-			yes = shape_can_hold(w, dw_param_type(w->dwarf, t, "T"), depth + 1);
+			yes = can_hold(d, dw_param_type(d, t, "T"), q, depth + 1);
 			break;
 		}
 		if (shape_is_slice(t)) {
-			const struct dw_type *p =
-				dw_member_type(w->dwarf, dw_find_member(t, "data_ptr"));
+			const struct dw_type *p = dw_member_type(d, dw_find_member(t, "data_ptr"));
 
-			yes = p &&
-			      shape_can_hold(w, dw_type_of(w->dwarf, p->target_ref), depth + 1);
+			yes = p && can_hold(d, dw_type_of(d, p->target_ref), q, depth + 1);
 			break;
 		}
 		for (size_t i = 0; !yes && i < t->n_members; i++)
-			yes = shape_can_hold(w, dw_member_type(w->dwarf, &t->members[i]),
-					     depth + 1);
+			yes = can_hold(d, dw_member_type(d, &t->members[i]), q, depth + 1);
 		for (size_t i = 0; !yes && i < t->n_variants; i++)
-			yes = shape_can_hold(w, dw_member_type(w->dwarf, &t->variants[i].member),
-					     depth + 1);
+			yes = can_hold(d, dw_member_type(d, &t->variants[i].member), q, depth + 1);
 		break;
 	case DC_ARRAY:
-		yes = shape_can_hold(w, dw_type_of(w->dwarf, t->target_ref), depth + 1);
+		yes = can_hold(d, dw_type_of(d, t->target_ref), q, depth + 1);
 		break;
 	case DC_POINTER:
-		yes = is_followed(t) &&
-		      shape_can_hold(w, dw_type_of(w->dwarf, t->target_ref), depth + 1);
+		yes = is_followed(t) && can_hold(d, dw_type_of(d, t->target_ref), q, depth + 1);
 		break;
 	default:
 		break;
 	}
-	t->note &= ~(uint32_t)NOTE_BUSY;
-	t->note |= NOTE_KNOWN | (yes ? NOTE_HOLDS : 0);
+	t->note &= ~((uint32_t)NOTE_BUSY << shift);
+	t->note |= (uint32_t)(NOTE_KNOWN | (yes ? NOTE_HOLDS : 0)) << shift;
 	return yes;
 }
 
 bool await_can_hold(struct debug *d, const struct dw_type *t)
 {
-	struct walk w = {.dwarf = d};
+	return can_hold(d, t, ANY_FUTURE, 0);
+}
 
-	return shape_can_hold(&w, t, 0);
+bool await_can_work(struct debug *d, const struct dw_type *t)
+{
+	return can_hold(d, t, NO_LEAF, 0);
 }
 
 const struct dw_variant *await_variant(struct walk *w, const struct dw_type *t, uint64_t addr)

@@ -12,6 +12,5 @@ bool shape_is_vec(const struct dw_type *t);
 bool shape_is_shared(const struct dw_type *t);
 
 /* By value, in any of its variants, or through what owns it or is polled through: a future? */
-bool shape_can_hold(struct walk *w, const struct dw_type *t, unsigned depth);
 
 #endif

@@ -173,7 +173,7 @@ static void walk_asleep(struct walk *w, struct await_node *n, const struct dw_ty
 
 		if (!t || !strcmp(m->name, "__awaitee") || await_is_leaf(t) ||
 		    (t->class == DC_POINTER && !await_starts(t->name, "alloc::boxed::Box<")) ||
-		    await_is_captured(w, env, locals, m) || !shape_can_hold(w, t, 0) ||
+		    await_is_captured(w, env, locals, m) || !await_can_hold(w->dwarf, t) ||
 		    !(found = node_new(w, AN_FUTURE, t->full, addr + m->offset)))
 			continue;
 		walk_type(w, found, t, addr + m->offset, depth + 1);
@@ -284,7 +284,7 @@ static void walk_elements(struct walk *w, struct await_node *parent, const struc
 {
 	uint64_t i;
 
-	if (!elem || !elem->size || !shape_can_hold(w, elem, 0))
+	if (!elem || !elem->size || !await_can_hold(w->dwarf, elem))
 		return;
 	for (i = 0; i < n && i < MAX_ELEMENTS && w->n_nodes < w->max_nodes; i++)
 		walk_type(w, parent, elem, addr + i * elem->size, depth + 1);
@@ -404,7 +404,7 @@ static bool leads_to_future(struct walk *w, const struct dw_type *t)
 		else if (await_starts(t->name, "Pin<") && (m = dw_find_member(t, "pointer")))
 			t = dw_member_type(w->dwarf, m);
 		else
-			return shape_can_hold(w, t, 0);
+			return await_can_hold(w->dwarf, t);
 	}
 	return false;
 }
@@ -442,8 +442,8 @@ static void walk_closure(struct walk *w, struct await_node *parent, const struct
 	for (size_t i = 0; i < t->n_members; i++) {
 		const struct dw_type *m = dw_member_type(w->dwarf, &t->members[i]);
 
-		if (!m ||
-		    (m->class == DC_POINTER ? !leads_to_future(w, m) : !shape_can_hold(w, m, 0)))
+		if (!m || (m->class == DC_POINTER ? !leads_to_future(w, m)
+						  : !await_can_hold(w->dwarf, m)))
 			continue;
 		if (m->class == DC_POINTER)
 			walk_pointer(w, n, m, addr + t->members[i].offset, depth);
@@ -465,7 +465,7 @@ static void walk_members(struct walk *w, struct await_node *parent, const struct
 	for (size_t i = 0; i < t->n_members; i++) {
 		const struct dw_type *m = dw_member_type(w->dwarf, &t->members[i]);
 
-		if (m && shape_can_hold(w, m, 0))
+		if (m && await_can_hold(w->dwarf, m))
 			walk_type(w, parent, m, addr + t->members[i].offset, depth + 1);
 	}
 }
@@ -524,7 +524,7 @@ static const char *done_name(struct walk *w, const struct dw_type *t)
 		for (size_t k = 0; v && k < v->n_members; k++) {
 			const struct dw_type *m = dw_member_type(w->dwarf, &v->members[k]);
 
-			if (m && shape_can_hold(w, m, 0))
+			if (m && await_can_hold(w->dwarf, m))
 				return short_name(w, m);
 		}
 	}
@@ -544,7 +544,7 @@ static void walk_enum(struct walk *w, struct await_node *parent, const struct dw
 		return;
 	}
 	inner = dw_member_type(w->dwarf, &v->member);
-	done = !inner || !shape_can_hold(w, inner, 0);
+	done = !inner || !await_can_hold(w->dwarf, inner);
 	if (done) {
 		struct await_node *n;
 

@@ -124,11 +124,24 @@ static void enter(const struct map *hooked, struct way *w)
 	w->through = within(w->type, w->through);
 }
 
+/* Is there anything but one of a type's members that is polled without being seen? */
+static bool is_beside(struct debug *d, const struct dw_type *t, const struct way *w, size_t which)
+{
+	for (size_t i = 0; i < n_ways(t); i++) {
+		const struct dw_type *inner = i == which ? NULL : dw_member_type(d, one_way(t, i));
+
+		if (await_can_work(d, inner) && !ways_reach(d, inner, into(t, inner, w->through)))
+			return true;
+	}
+	return false;
+}
+
 bool ways_next(struct debug *d, const struct map *hooked, struct way *w)
 {
 	for (unsigned depth = 0; depth < MAX_DEPTH; depth++) {
 		const struct dw_member *way = NULL;
 		const struct dw_type *t = w->type, *next = NULL;
+		size_t which = 0;
 
 		if (!ways_reach(d, t, w->through))
 			return false;
@@ -144,9 +157,11 @@ bool ways_next(struct debug *d, const struct map *hooked, struct way *w)
 				return false; /* branches */
 			way = one_way(t, i);
 			next = inner;
+			which = i;
 		}
 		if (!way || !ways_holds(t, way, next))
 			return false;
+		w->beside = w->beside || is_beside(d, t, w, which);
 		w->at += way->offset;
 		w->type = next;
 		w->through = into(t, next, w->through);
@@ -174,6 +189,7 @@ static int find_all(struct debug *d, const struct map *hooked, struct way w, uns
 
 		inner.type = dw_member_type(d, one_way(t, i));
 		inner.at += one_way(t, i)->offset;
+		inner.beside = w.beside || is_beside(d, t, &w, i);
 		inner.through = into(t, inner.type, w.through);
 		if (ways_holds(t, one_way(t, i), inner.type))
 			r = find_all(d, hooked, inner, depth + 1, ret, n);

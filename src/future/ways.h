@@ -25,6 +25,9 @@ struct way {
 	/* The number of the last type on the way that is in the map of ways_below(). */
 	uint32_t below;
 	enum ways_through through; /* from there on */
+	/* On the way lies something beside it that may be polled, too, and to which no way leads.
+	 */
+	bool beside;
 };
 
 #define WAYS_MAX 64u /* side by side */

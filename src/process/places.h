@@ -23,6 +23,7 @@ struct place_point {
 	int64_t state_offset; /* from that future's address to what is read for it */
 	bool own;	      /* the program's own code, not a library's that it awaits */
 	bool self;	      /* of the kind itself, whose poll is hooked */
+	bool beside;	      /* something else is polled with it, and isn't told */
 	/* What it awaits was ready, and wasn't dropped, */
 	bool sure; /* if it goes on, */
 	bool kept; /* if it still stands there and that is gone */

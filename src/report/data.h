@@ -4,6 +4,7 @@
 
 #include "base/hist.h"
 #include "base/map.h"
+#include "report/kinds.h"
 #include "report/report.h"
 
 /* Calls of one sort, summed up. */
@@ -93,6 +94,7 @@ struct report {
 	struct samples *samples; /* each NULL if the trace tells nothing of the kind */
 	struct system *system;
 	struct future_sums *futures;
+	struct kind_labels labels; /* made when all is collected */
 
 	struct open_polls *open; /* by thread, while collecting */
 	size_t n_open;
@@ -138,6 +140,8 @@ void report_hist_json(struct json *j, const char *key, const struct hist *h); /*
 /* The place of a wait or poll, NULL if not known. */
 const struct trace_place *report_place(const struct report *rep, uint64_t place);
 const char *family_name(const struct report *rep, const struct family *f);
+/* For a text: told apart from other kinds of its name. */
+const char *report_label(const struct report *rep, uint32_t kind);
 /* Sums over the families of role task and blocking. */
 struct family report_sum(const struct report *rep);
 uint64_t report_busy_ns(const struct report *rep);

@@ -110,12 +110,6 @@ void futures_done(struct report *rep)
 	rep->futures = NULL;
 }
 
-static const char *kind_name(const struct report *rep, uint32_t kind)
-{
-	const struct trace_kind *k = trace_reader_kind(rep->reader, kind);
-	return k && k->name && *k->name ? k->name : "?";
-}
-
 static void cell_ends(struct table *t, const struct future_sum *s)
 {
 	static const enum trace_outcome order[] = {TO_READY, TO_CANCELLED, TO_PANICKED, TO_UNKNOWN,
@@ -156,7 +150,7 @@ void futures_text(const struct report *rep, struct buf *out)
 	size_t n = rep->opt.n_families && rep->opt.n_families < f->n ? rep->opt.n_families : f->n;
 	for (size_t i = 0; i < n; i++) {
 		const struct future_sum *s = f->sums[i];
-		cell_safe(&t, kind_name(rep, s->kind));
+		cell_safe(&t, report_label(rep, s->kind));
 		cell_count(&t, s->n);
 		cell_count(&t, s->poll.count);
 		cell_time(&t, s->poll.sum);
@@ -165,7 +159,7 @@ void futures_text(const struct report *rep, struct buf *out)
 		cell_time(&t, s->wait.sum);
 		cell_time_if(&t, s->wait.count, s->wait.max);
 		cell_ends(&t, s);
-		cell_safe(&t, s->family == TRACE_KIND_NONE ? "-" : kind_name(rep, s->family));
+		cell_safe(&t, s->family == TRACE_KIND_NONE ? "-" : report_label(rep, s->family));
 	}
 	report_table(rep, &t, out);
 	if (n < f->n)
@@ -181,10 +175,12 @@ void futures_json(const struct report *rep, struct json *j)
 	for (size_t i = 0; i < f->n; i++) {
 		const struct future_sum *s = f->sums[i];
 		json_object(j, NULL);
-		json_string(j, "name", kind_name(rep, s->kind));
+		json_string(j, "name", kind_name(rep->reader, s->kind));
+		const struct trace_kind *k = trace_reader_kind(rep->reader, s->kind);
+		json_string(j, "full_name", k && k->full_name ? k->full_name : "");
 		json_u64(j, "kind", s->kind);
 		json_string(j, "family",
-			    s->family == TRACE_KIND_NONE ? "" : kind_name(rep, s->family));
+			    s->family == TRACE_KIND_NONE ? "" : kind_name(rep->reader, s->family));
 		json_u64(j, "instances", s->n);
 		json_u64(j, "ready", s->n_ended[TO_READY]);
 		json_u64(j, "dropped", s->n_ended[TO_CANCELLED]);

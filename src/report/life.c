@@ -169,12 +169,6 @@ void lives_done(struct report *rep)
 
 /* ---- for people ---- */
 
-static const char *kind_name(const struct report *rep, uint32_t kind)
-{
-	const struct trace_kind *k = trace_reader_kind(rep->reader, kind);
-	return k && k->name && *k->name ? k->name : "?";
-}
-
 static void on_thread(const struct report *rep, struct buf *out, uint32_t thread)
 {
 	const struct trace_thread *t = trace_reader_thread(rep->reader, thread);
@@ -205,7 +199,7 @@ static void write_wake(const struct report *rep, struct buf *out, const struct s
 		buf_str(out, " by itself");
 	else if (s->source_kind != TRACE_KIND_NONE) {
 		buf_printf(out, " by task %llu ", (unsigned long long)s->source);
-		text_safe(out, kind_name(rep, s->source_kind));
+		text_safe(out, report_label(rep, s->source_kind));
 	}
 	on_thread(rep, out, s->thread);
 	if (s->by_waker && s->what == TW_NOOP)
@@ -252,7 +246,7 @@ static void write_step(const struct report *rep, struct buf *out, const struct s
 		break;
 	case ST_FUTURE:
 		buf_printf(out, "%*s", (int)(2 * (s->depth < 16 ? s->depth : 16) + 2), "");
-		text_safe(out, kind_name(rep, s->source_kind));
+		text_safe(out, report_label(rep, s->source_kind));
 		buf_str(out, " for ");
 		text_duration(out, s->end_ns - s->begin_ns);
 		buf_printf(out, ": %s", trace_outcome_name(s->what));
@@ -272,7 +266,7 @@ void lives_text(const struct report *rep, struct buf *out)
 		const struct life *l = &rep->lives[i];
 		buf_str(out, rep->opt.color ? "\n\x1b[1m" : "\n");
 		buf_printf(out, "Life of task %llu, ", (unsigned long long)l->number);
-		text_safe(out, kind_name(rep, l->kind));
+		text_safe(out, report_label(rep, l->kind));
 		buf_str(out, rep->opt.color ? "\x1b[0m\n" : "\n");
 		for (size_t k = 0; k < l->n_steps; k++) {
 			if (l->n_untold && k == MAX_STEPS / 2)
@@ -308,7 +302,7 @@ static void step_json(const struct report *rep, struct json *j, const struct ste
 	if (s->type == ST_POLL || s->type == ST_END || s->type == ST_FUTURE)
 		json_string(j, "outcome", trace_outcome_name(s->what));
 	if (s->type == ST_FUTURE) {
-		json_string(j, "future", kind_name(rep, s->source_kind));
+		json_string(j, "future", kind_name(rep->reader, s->source_kind));
 		json_u64(j, "instance", s->future);
 		json_u64(j, "depth", s->depth);
 		json_u64(j, "waited_ns", s->waited_ns);
@@ -340,7 +334,7 @@ void lives_json(const struct report *rep, struct json *j)
 		json_object(j, NULL);
 		json_u64(j, "task", l->number);
 		json_u64(j, "id", l->id);
-		json_string(j, "family", kind_name(rep, l->kind));
+		json_string(j, "family", kind_name(rep->reader, l->kind));
 		json_u64(j, "untold", l->n_untold);
 		json_array(j, "steps");
 		for (size_t k = 0; k < l->n_steps; k++)

@@ -462,7 +462,7 @@ static void write_units(const struct machines *m, struct buf *out)
 	more(out, n, m->n_shown, "machines");
 }
 
-static const char *kind_name(const struct machines *m, uint32_t kind)
+static const char *kind_if_any(const struct machines *m, uint32_t kind)
 {
 	const struct trace_kind *k = trace_reader_kind(m->rep.reader, kind);
 	return k && k->name ? k->name : "";
@@ -495,7 +495,7 @@ static void write_tasks(const struct machines *m, struct buf *out)
 		else
 			table_cell(&t, "not finished");
 		cell_count(&t, r->n_blocked[m->sort]);
-		cell_safe(&t, kind_name(m, r->kind));
+		cell_safe(&t, kind_if_any(m, r->kind));
 	}
 	report_table(&m->rep, &t, out);
 	more(out, m->n_rows, m->n_tasks, "tasks");
@@ -561,7 +561,7 @@ static void json_rows(const struct machines *m, struct json *j)
 		json_u64(j, "task", r->number);
 		if (r->has_parent)
 			json_u64(j, "parent", r->parent_number);
-		json_string(j, "family", kind_name(m, r->kind));
+		json_string(j, "family", kind_if_any(m, r->kind));
 		if (r->spawn_seen)
 			json_u64(j, "spawned_ns", r->spawn_ns - m->base_ns);
 		json_bool(j, "finished", r->finished);

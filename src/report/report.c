@@ -361,8 +361,12 @@ static const struct timeline_sink sink = {
 
 const char *family_name(const struct report *rep, const struct family *f)
 {
-	const struct trace_kind *meta = trace_reader_kind(rep->reader, f->kind);
-	return meta && meta->name && *meta->name ? meta->name : "?";
+	return kind_name(rep->reader, f->kind);
+}
+
+const char *report_label(const struct report *rep, uint32_t kind)
+{
+	return kind_label(&rep->labels, rep->reader, kind);
 }
 
 const struct trace_place *report_place(const struct report *rep, uint64_t place)
@@ -463,7 +467,9 @@ static int put_in_order(struct report *rep)
 		qsort_r(rep->families, n, sizeof(*rep->families), compare_families, rep);
 	if (rep->n_threads)
 		qsort(rep->threads, rep->n_threads, sizeof(*rep->threads), compare_threads);
-	int r = samples_sort(rep);
+	int r = kind_labels_make(rep->reader, &rep->labels);
+	if (r == 0)
+		r = samples_sort(rep);
 	if (r == 0)
 		r = system_sort(rep);
 	return r < 0 ? r : futures_sort(rep);
@@ -539,6 +545,7 @@ void report_free(struct report *rep)
 	samples_done(rep);
 	system_done(rep);
 	futures_done(rep);
+	kind_labels_done(&rep->labels);
 	free(rep->threads);
 	free(rep->losses);
 	free(rep);

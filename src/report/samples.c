@@ -368,7 +368,7 @@ static void write_by_family(const struct report *rep, struct buf *out, unsigned 
 				   100.0 * p->functions[k].self / (p->weight ? p->weight : 1));
 			report_frame_text(p->functions[k].frame, &most);
 		}
-		cell_safe(&t, family_name(rep, all[i].family));
+		cell_safe(&t, report_label(rep, all[i].family->kind));
 		cell_weight(&t, what, p->weight);
 		table_cell(&t, most.data ? most.data : "stacks not known");
 	}

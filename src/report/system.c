@@ -175,12 +175,6 @@ void system_done(struct report *rep)
 
 /* ---- words ---- */
 
-static const char *kind_name(const struct report *rep, uint32_t kind)
-{
-	const struct trace_kind *k = trace_reader_kind(rep->reader, kind);
-	return k && k->name && *k->name ? k->name : "?";
-}
-
 static void call_name(struct buf *out, unsigned number)
 {
 	const char *name = syscall_name(number);
@@ -238,7 +232,7 @@ static void write_off(const struct report *rep, struct buf *out, const struct sy
 		table_cell(&t, trace_off_cpu_name(off_why(s)));
 		table_cell(&t, call.data ? call.data : "-");
 		cells_times(&t, s);
-		cell_safe(&t, kind_name(rep, s->kind));
+		cell_safe(&t, report_label(rep, s->kind));
 	}
 	report_table(rep, &t, out);
 	say_more(out, off);
@@ -255,7 +249,7 @@ static void write_stacks(const struct report *rep, struct buf *out, const struct
 		buf_str(out, " in ");
 		report_exact_of(out, s->n, "time", "times");
 		buf_str(out, ", ");
-		report_name(rep, out, kind_name(rep, s->kind));
+		report_name(rep, out, report_label(rep, s->kind));
 		buf_str(out, ":\n");
 		report_stack_text(rep->reader, out, s->what, FRAMES_SHOWN, 6, rep->opt.width);
 	}
@@ -285,7 +279,7 @@ static void write_calls(const struct report *rep, struct buf *out, const struct 
 		table_cell(&t, name.data ? name.data : "?");
 		cells_times(&t, s);
 		cell_count(&t, s->n_errors);
-		cell_safe(&t, kind_name(rep, s->kind));
+		cell_safe(&t, report_label(rep, s->kind));
 	}
 	report_table(rep, &t, out);
 	say_more(out, calls);
@@ -304,7 +298,7 @@ void system_text(const struct report *rep, struct buf *out)
 
 static void times_json(const struct report *rep, struct json *j, const struct system_sum *s)
 {
-	json_string(j, "family", kind_name(rep, s->kind));
+	json_string(j, "family", kind_name(rep->reader, s->kind));
 	json_u64(j, "kind", s->kind);
 	json_u64(j, "count", s->n);
 	json_u64(j, "ns", s->ns);

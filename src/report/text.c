@@ -134,7 +134,7 @@ static void note_panics(const struct report *rep, struct buf *out)
 			continue;
 		report_exact_of(out, f->n_ended[TO_PANICKED],
 				"task panicked: ", "tasks panicked: ");
-		report_name(rep, out, family_name(rep, f));
+		report_name(rep, out, report_label(rep, f->kind));
 		buf_char(out, '\n');
 	}
 }
@@ -145,7 +145,7 @@ static void note_longest(const struct report *rep, struct buf *out)
 	uint64_t ns = l ? l->poll.end_ns - l->poll.begin_ns : 0;
 	if (ns < LONG_POLL_NS)
 		return;
-	report_name(rep, out, family_name(rep, l->family));
+	report_name(rep, out, report_label(rep, l->family->kind));
 	buf_str(out, " kept its thread for ");
 	text_duration(out, ns);
 	buf_str(out, " in one poll");
@@ -175,7 +175,7 @@ static void note_delay(const struct report *rep, struct buf *out)
 	buf_str(out, " for a worker (polled at ");
 	text_duration(out, worst->max_delay_at_ns - rep->base_ns);
 	buf_str(out, "): ");
-	report_name(rep, out, family_name(rep, worst));
+	report_name(rep, out, report_label(rep, worst->kind));
 	buf_char(out, '\n');
 }
 
@@ -199,7 +199,7 @@ static void note_blocking(const struct report *rep, struct buf *out)
 	buf_str(out, " inside polls took ");
 	text_duration(out, ns);
 	buf_str(out, "; most in ");
-	report_name(rep, out, family_name(rep, worst));
+	report_name(rep, out, report_label(rep, worst->kind));
 	buf_str(out, ": ");
 	report_calls(out, &worst->calls, 2);
 	buf_char(out, '\n');
@@ -212,7 +212,7 @@ static void note_self_wakes(const struct report *rep, struct buf *out)
 		if (f->role != TR_TASK || f->n_polls < STORM_POLLS ||
 		    f->n_self_wakes < f->n_polls / 10 * 9)
 			continue;
-		report_name(rep, out, family_name(rep, f));
+		report_name(rep, out, report_label(rep, f->kind));
 		buf_printf(out, " woke itself in %llu %% of its polls: it yields, or spins\n",
 			   (unsigned long long)(f->n_self_wakes * 100 / f->n_polls));
 	}
@@ -307,7 +307,7 @@ static void write_families(const struct report *rep, struct buf *out)
 	for (size_t i = 0; i < n; i++) {
 		const struct family *f = rep->families[i];
 		bool polls = f->poll.count, delays = f->delay.count;
-		cell_safe(&t, family_name(rep, f));
+		cell_safe(&t, report_label(rep, f->kind));
 		table_cell(&t, trace_role_name(f->role));
 		cell_count(&t, f->n_tasks);
 		cell_count(&t, f->n_polls);
@@ -400,7 +400,7 @@ static void write_longest(const struct report *rep, struct buf *out)
 		report_thread(rep, &who, l->poll.thread);
 		report_calls(&calls, &l->calls, 4);
 		cell_time(&t, l->poll.end_ns - l->poll.begin_ns);
-		cell_safe(&t, family_name(rep, l->family));
+		cell_safe(&t, report_label(rep, l->family->kind));
 		table_printf(&t, "%llu", (unsigned long long)l->number);
 		table_cell(&t, who.data ? who.data : "");
 		cell_time(&t, l->poll.begin_ns - rep->base_ns);
@@ -421,7 +421,7 @@ static void write_longest_stacks(const struct report *rep, struct buf *out)
 		buf_str(out, "\n  ");
 		text_duration(out, l->poll.end_ns - l->poll.begin_ns);
 		buf_str(out, ", ");
-		report_name(rep, out, family_name(rep, l->family));
+		report_name(rep, out, report_label(rep, l->family->kind));
 		buf_printf(out, ", task %llu: %s ", (unsigned long long)l->number,
 			   l->stack.what == TM_LONG_BLOCKED ? "blocked" : "running");
 		text_duration(out, l->stack.after_ns);
@@ -466,7 +466,7 @@ static void write_waits(const struct report *rep, struct buf *out)
 		const struct trace_place *p = report_place(rep, w->place);
 		cell_place(&t, p);
 		cell_safe(&t, p ? p->awaits : "");
-		cell_safe(&t, family_name(rep, w->family));
+		cell_safe(&t, report_label(rep, w->family->kind));
 		cell_count(&t, w->waits.count);
 		cell_time(&t, w->waits.sum);
 		cell_time(&t, hist_quantile(&w->waits, 0.5));

@@ -14,6 +14,9 @@
 #include "runtime/find.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_STEPS 24u
@@ -148,17 +151,34 @@ static int climb(struct elf_image *image, const struct call_index *calls, struct
 	return r;
 }
 
-/* "app::serve+0x1f3, app::main+0x40" */
+/* Of a list such as below. */
+static bool is_listed(const char *list, const char *place)
+{
+	size_t len = strlen(place);
+
+	for (const char *at = list; at && (at = strstr(at, place)); at += len)
+		if ((at == list || at[-1] == ' ') && (!at[len] || at[len] == ','))
+			return true;
+	return false;
+}
+
+/* "app::serve+0x1f3, app::main+0x40"; copies of a function have one name. */
 static int add_place(struct elf_image *image, struct buf *where, uint64_t at)
 {
 	const struct elf_symbol *s = elf_image_symbol_at(image, at);
 	_cleanup_free_ char *name = s ? name_demangle(s->name) : NULL;
 	_cleanup_free_ char *shortened = name ? name_shorten(name) : NULL;
 
+	_cleanup_free_ char *place = NULL;
+
 	if (!shortened)
 		return s && !name ? 0 : -ENOMEM;
-	buf_printf(where, "%s%s+0x%llx", where->len ? ", " : "", shortened,
-		   (unsigned long long)(at - s->addr));
+	if (asprintf(&place, "%s+0x%" PRIx64, shortened, at - s->addr) < 0) {
+		place = NULL;
+		return -ENOMEM;
+	}
+	if (!is_listed(where->data, place))
+		buf_printf(where, "%s%s", where->len ? ", " : "", place);
 	return 0;
 }
 

@@ -150,9 +150,10 @@ def test_no_runtime(pollux, trace):
 def test_old_tokio(pollux, suite, trace):
     """Tokio before 1.23 is refused, with the reason; the program goes on."""
     with driver.Target(suite("tokio-1.20"), "plain") as target:
-        result = driver.run(pollux, "record", "-p", target.pid, "-d", "1", "-o", trace)
-        assert result.returncode == 1
-        assert "1.20" in result.stderr and "1.23" in result.stderr, result.stderr
+        for verb in (("record", "-d", "1", "-o", trace, "-p"), ("tree",), ("hist", "-d", "1")):
+            result = driver.run(pollux, *verb, target.pid)
+            assert result.returncode == 1
+            assert "1.20" in result.stderr and "1.23" in result.stderr, result.stderr
         target.go()
         target.truth()
         assert target.end() == 0

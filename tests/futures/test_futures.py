@@ -219,6 +219,19 @@ def test_block_on_attached(pollux, start, tmp_path):
     assert program.end() == 0
 
 
+def test_beside(pollux, start, tmp_path):
+    """What is polled beside a future that isn't seen doesn't get that one's time."""
+    rounds = 100
+    program = start("tokio-1.54", "release-debug", "beside", rounds)
+    trace = tmp_path / "t.plx"
+    record(pollux, program, trace, "--futures")
+    rows = {row["name"]: row for row in driver.report(pollux, trace)["futures"]}
+    assert rows["beside::both"]["self_ns"] >= rounds * 1e6
+    quiet = rows["beside::quiet"]
+    assert quiet["poll_ns"]["count"] >= rounds and quiet["poll_ns"]["sum"] == 0
+    assert program.end() == 0
+
+
 def test_instances(pollux, start, tmp_path):
     """Each call of an async function is a future of its own, also where several are polled at once."""
     program = start("tokio-1.54", "debug", "nested", 20, 2)

@@ -217,6 +217,24 @@ static void test_side_by_side(void **state)
 	expect("( @+0 +1 @-1r @+2 @-2p @-0p @)p");
 }
 
+/* Beside something that isn't told: the same. */
+static void test_beside(void **state)
+{
+	(void)state;
+	point(0, 1000);
+	point(1, 500);
+	point(2, 100);
+	source.points.at[1].beside = true;
+	event(TE_POLL_BEGIN, TASK, 1, 0);
+	stands(AE_FUTURE_WAS, 0, 0x1000);
+	stands(AE_FUTURE_WAS, 1, 0x1010);
+	stands(AE_FUTURE_WAS, 2, 0x1020);
+	stands(AE_FUTURE_AT, 0, 0x1000);
+	stands(AE_FUTURE_AT, 1, 0x1010);
+	event(TE_POLL_END, TASK, 1, TO_PENDING);
+	expect("( @+0 +2 @-2r @+1 @-1p @-0p @)p");
+}
+
 /* Two of a kind at two places are two; what is not known to lie there is not told. */
 static void test_places_and_unknown_points(void **state)
 {
@@ -464,6 +482,7 @@ int main(void)
 		WITH(test_select),	 WITH(test_left),
 		WITH(test_returned),	 WITH(test_dropped_together),
 		WITH(test_pointer),	 WITH(test_root),
+		WITH(test_beside),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

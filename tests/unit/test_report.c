@@ -435,6 +435,71 @@ static void test_sort_words(void **state)
 	assert_true(report_parse_sort("delays", &sort) < 0);
 }
 
+/* Kinds of one name get the parameter that tells most of them apart, of those the shortest. */
+static void test_labels(void **state)
+{
+#define HANDLER "web::{impl#3}::call::{async_block#0}"
+	static const struct {
+		const char *name, *full, *label;
+	} rows[] = {
+		{"web::call",
+		 HANDLER "<fn() -> app::a::{async_fn_env#0}, app::a::{async_fn_env#0}, S>",
+		 "web::call<app::a>"},
+		{"web::call",
+		 HANDLER
+		 "<fn(u32, [u8; 4]) -> app::b::{async_fn_env#0}, app::b::{async_fn_env#0}, S>",
+		 "web::call<app::b>"},
+		{"web::call",
+		 HANDLER "<fn(u64) -> app::c::{async_fn_env#0}, "
+			 "app::c::{async_fn#0}::{closure_env#1}<u8, u8>, T, more>",
+		 "web::call<app::c<u8, u8>>"},
+		{"web::call", "web::call", "web::call"},
+		{"serve<..>", "serve<S, app::Router>", "serve<app::Router>"},
+		{"serve<..>", "serve<S, app::Other>", "serve<app::Other>"},
+		{"alone<..>", "alone<S>", "alone<..>"},
+		{"twice", "twice<S>", "twice"},
+		{"twice", "twice<S>", "twice"},
+		{"odd", "odd<a, b>>", "odd"},
+		{"odd", "odd<(a, b>", "odd"},
+		{"odd", "odd<->", "odd"},
+		{"long", "long<0123456789012345678901234567890123456789012345678901234567890>",
+		 "long<012345678901234567890123456789012345678901234567..>"},
+		{"long", "long<>", "long<>"},
+		{"", "nameless<a>", "?"},
+		{"", "nameless<b>", "?"},
+	};
+#undef HANDLER
+	enum { N = sizeof(rows) / sizeof(rows[0]) };
+	char path[] = "/tmp/test_report.XXXXXX";
+	const struct trace_process process = {.exe = "/app", .cmdline = "app"};
+	struct kind_labels labels;
+	struct trace_writer *w;
+	struct trace_reader *r;
+	struct trace_event ev;
+	struct error err = {0};
+	uint32_t index;
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	assert_int_equal(trace_writer_process(w, &process, &index), 0);
+	for (size_t i = 0; i < N; i++) {
+		const struct trace_kind k = {.name = rows[i].name, .full_name = rows[i].full};
+		assert_int_equal(trace_writer_kind(w, &k, &index), 0);
+	}
+	assert_int_equal(trace_writer_close(w, &err), 0);
+	assert_int_equal(trace_reader_open(path, &r, &err), 0);
+	assert_int_equal(trace_reader_next(r, &ev, &err), 0);
+	assert_int_equal(kind_labels_make(r, &labels), 0);
+	for (uint32_t i = 0; i < N; i++)
+		assert_string_equal(kind_label(&labels, r, i), rows[i].label);
+	assert_string_equal(kind_label(&labels, r, N), "?");
+	kind_labels_done(&labels);
+	trace_reader_free(r);
+	unlink(path);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2) {
@@ -448,7 +513,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_window),	   cmocka_unit_test(test_one_task),
 		cmocka_unit_test(test_one_thread), cmocka_unit_test(test_windows_add_up),
 		cmocka_unit_test(test_fits),	   cmocka_unit_test(test_shorten),
-		cmocka_unit_test(test_sort_words),
+		cmocka_unit_test(test_sort_words), cmocka_unit_test(test_labels),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	unlink(trace_path);

@@ -1,0 +1,218 @@
+#include "report/kinds.h"
+
+#include "base/buf.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_PARAMETERS 16u
+#define MAX_SHOWN 48u /* bytes of a parameter */
+
+struct text {
+	const char *at;
+	size_t len;
+};
+
+struct named {
+	uint32_t kind;
+	const char *name, *full;
+};
+
+const char *kind_name(const struct trace_reader *r, uint32_t kind)
+{
+	const struct trace_kind *k = trace_reader_kind(r, kind);
+	return k && k->name && *k->name ? k->name : "?";
+}
+
+const char *kind_label(const struct kind_labels *l, const struct trace_reader *r, uint32_t kind)
+{
+	return kind < l->n && l->labels[kind] ? l->labels[kind] : kind_name(r, kind);
+}
+
+void kind_labels_done(struct kind_labels *l)
+{
+	for (uint32_t i = 0; i < l->n; i++)
+		free(l->labels[i]);
+	free(l->labels);
+	*l = (struct kind_labels){0};
+}
+
+/* +1 for a bracket that opens, -1 for one that closes. The arrow of `fn() -> X` is none. */
+static int bracket(const char *full, size_t i)
+{
+	if (strchr("<([{", full[i]))
+		return 1;
+	return strchr(">)]}", full[i]) && !(full[i] == '>' && i && full[i - 1] == '-') ? -1 : 0;
+}
+
+/* The parameters in the last <..> of a name, if that ends with it: how many. */
+static size_t split(const char *full, struct text ret[MAX_PARAMETERS])
+{
+	size_t len = strlen(full), open = len, n = 0;
+	int depth = 0;
+
+	if (!len || full[len - 1] != '>')
+		return 0;
+	for (size_t i = 0; i < len; i++) {
+		int step = bracket(full, i);
+
+		if (step > 0 && depth == 0)
+			open = i;
+		depth += step;
+	}
+	if (depth != 0 || open == len || full[open] != '<')
+		return 0;
+	for (size_t i = open + 1, from = i; i < len && n < MAX_PARAMETERS; i++) {
+		int step = bracket(full, i);
+
+		if (depth == 0 && (full[i] == ',' || i == len - 1)) {
+			from += full[from] == ' ';
+			ret[n++] = (struct text){full + from, i - from};
+			from = i + 1;
+		}
+		depth += step;
+	}
+	return n;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	const struct text *x = a, *y = b;
+	size_t len = x->len < y->len ? x->len : y->len;
+	int r = len ? memcmp(x->at, y->at, len) : 0;
+	return r ? r : (x->len > y->len) - (x->len < y->len);
+}
+
+/* How many different ones, and how long they are together. `texts` is sorted. */
+static size_t n_different(struct text *texts, size_t n, size_t *ret_len)
+{
+	size_t different = n > 0;
+
+	*ret_len = 0;
+	qsort(texts, n, sizeof(*texts), by_text);
+	for (size_t i = 0; i < n; i++) {
+		*ret_len += texts[i].len;
+		different += i && by_text(&texts[i - 1], &texts[i]) != 0;
+	}
+	return different;
+}
+
+/* The parameter that tells most of them apart; of equals the shortest. MAX_PARAMETERS: none does.
+ * `texts` has room for all. */
+static size_t choose(const struct named *v, size_t n, struct text *texts)
+{
+	size_t chosen = MAX_PARAMETERS, most = 1, shortest = 0;
+
+	for (size_t k = 0; k < MAX_PARAMETERS; k++) {
+		size_t different, len;
+
+		for (size_t i = 0; i < n; i++) {
+			struct text all[MAX_PARAMETERS];
+
+			texts[i] = k < split(v[i].full, all) ? all[k] : (struct text){"", 0};
+		}
+		different = n_different(texts, n, &len);
+		if (different > most || (different == most && most > 1 && len < shortest)) {
+			chosen = k;
+			most = different;
+			shortest = len;
+		}
+	}
+	return chosen;
+}
+
+/* Without what belongs to closures and state machines: "::{async_fn_env#0}". */
+static void add_short(struct buf *b, struct text t)
+{
+	size_t from = b->len;
+	int depth = 0;
+
+	for (size_t i = 0; i < t.len; i++) {
+		if (t.len - i > 3 && !memcmp(t.at + i, "::{", 3)) {
+			depth++;
+			i += 2;
+		} else if (depth) {
+			depth += t.at[i] == '{' ? 1 : t.at[i] == '}' ? -1 : 0;
+		} else if (b->len - from == MAX_SHOWN) {
+			buf_str(b, "..");
+			return;
+		} else {
+			buf_char(b, t.at[i]);
+		}
+	}
+}
+
+static char *label(const struct named *v, size_t parameter)
+{
+	static const char some[] = "<..>";
+	struct text all[MAX_PARAMETERS];
+	size_t len = strlen(v->name), cut = sizeof(some) - 1;
+	struct buf b = BUF_INIT;
+
+	if (parameter >= split(v->full, all))
+		return strdup(v->name);
+	if (len > cut && !strcmp(v->name + len - cut, some))
+		len -= cut;
+	buf_add(&b, v->name, len);
+	buf_char(&b, '<');
+	add_short(&b, all[parameter]);
+	buf_char(&b, '>');
+	return buf_steal(&b);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct named *x = a, *y = b;
+	int r = strcmp(x->name, y->name);
+	return r ? r : strcmp(x->full, y->full);
+}
+
+/* Kinds of one name. */
+static int label_group(struct kind_labels *l, const struct named *v, size_t n, struct text *texts)
+{
+	size_t parameter;
+
+	if (!strcmp(v[0].full, v[n - 1].full)) /* they are sorted */
+		return 0;
+	parameter = choose(v, n, texts);
+	for (size_t i = 0; i < n && parameter < MAX_PARAMETERS; i++) {
+		l->labels[v[i].kind] = label(&v[i], parameter);
+		if (!l->labels[v[i].kind])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int kind_labels_make(const struct trace_reader *r, struct kind_labels *ret)
+{
+	uint32_t n = trace_reader_n_kinds(r), n_named = 0;
+	struct named *v = calloc((size_t)n + 1, sizeof(*v));
+	struct text *texts = calloc((size_t)n + 1, sizeof(*texts));
+	int rc = 0;
+
+	*ret = (struct kind_labels){.labels = calloc((size_t)n + 1, sizeof(char *)), .n = n};
+	if (!v || !texts || !ret->labels) {
+		rc = -ENOMEM;
+		ret->n = 0;
+	}
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		const struct trace_kind *k = trace_reader_kind(r, i);
+
+		if (k && k->name && *k->name && k->full_name)
+			v[n_named++] = (struct named){i, k->name, k->full_name};
+	}
+	if (n_named)
+		qsort(v, n_named, sizeof(*v), by_name);
+	for (uint32_t i = 0, end; i < n_named && rc == 0; i = end) {
+		for (end = i + 1; end < n_named && !strcmp(v[i].name, v[end].name);)
+			end++;
+		rc = label_group(ret, v + i, end - i, texts);
+	}
+	free(v);
+	free(texts);
+	if (rc < 0)
+		kind_labels_done(ret);
+	return rc;
+}
