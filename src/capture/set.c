@@ -232,7 +232,9 @@ void capture_set_wait(struct capture_set *s, uint64_t ns)
 int capture_set_close(struct capture_set *s, const char *reason, struct capture_stats *ret_stats,
 		      struct error *err)
 {
-	struct capture_stats stats = {.exit_status = -1};
+	/* What is still open ends now, or at the last event, and not when all is taken down: that
+	 * may stop the program's threads for a while. */
+	struct capture_stats stats = {.exit_status = -1, .cost.end_ns = clock_monotonic_ns()};
 	int rc = 0, one;
 
 	for (size_t i = s->n; i-- > 0;) {
@@ -247,12 +249,11 @@ int capture_set_close(struct capture_set *s, const char *reason, struct capture_
 		rc = error_sys(err, one, "cannot write the trace");
 	stats.cost.end_reason = reason;
 	stats.cost.recorder_cpu_ns = clock_cpu_ns() - s->start_cpu_ns;
-	stats.cost.end_ns = clock_monotonic_ns();
 	if (s->members[0].ops == &capture_agent)
 		stats.cost.event_cost_ps = event_cost_ps();
 	one = trace_writer_cost(s->shared.writer, &stats.cost);
 	if (one == 0)
-		one = trace_writer_round(s->shared.writer, stats.cost.end_ns);
+		one = trace_writer_round(s->shared.writer, clock_monotonic_ns());
 	if (one < 0 && rc == 0)
 		rc = error_sys(err, one, "cannot write the trace");
 	*ret_stats = stats;
