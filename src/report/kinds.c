@@ -99,9 +99,9 @@ static size_t n_different(struct text *texts, size_t n, size_t *ret_len)
 	return different;
 }
 
-/* The parameter that tells most of them apart; of equals the shortest. MAX_PARAMETERS: none does.
- * `texts` has room for all. */
-static size_t choose(const struct named *v, size_t n, struct text *texts)
+/* The parameter that tells most of them apart, and how many; of equals the shortest.
+ * MAX_PARAMETERS: none does. `texts` has room for all. */
+static size_t choose(const struct named *v, size_t n, struct text *texts, size_t *ret_different)
 {
 	size_t chosen = MAX_PARAMETERS, most = 1, shortest = 0;
 
@@ -120,11 +120,12 @@ static size_t choose(const struct named *v, size_t n, struct text *texts)
 			shortest = len;
 		}
 	}
+	*ret_different = most;
 	return chosen;
 }
 
 /* Without what belongs to closures and state machines: "::{async_fn_env#0}". */
-static void add_short(struct buf *b, struct text t)
+static void add_short(struct buf *b, struct text t, size_t max)
 {
 	size_t from = b->len;
 	int depth = 0;
@@ -135,7 +136,7 @@ static void add_short(struct buf *b, struct text t)
 			i += 2;
 		} else if (depth) {
 			depth += t.at[i] == '{' ? 1 : t.at[i] == '}' ? -1 : 0;
-		} else if (b->len - from == MAX_SHOWN) {
+		} else if (b->len - from == max) {
 			buf_str(b, "..");
 			return;
 		} else {
@@ -144,20 +145,40 @@ static void add_short(struct buf *b, struct text t)
 	}
 }
 
-static char *label(const struct named *v, size_t parameter)
+/* A name without its parameters. */
+static struct text bare(const char *name)
 {
 	static const char some[] = "<..>";
+	size_t len = strlen(name), cut = sizeof(some) - 1;
+
+	return (struct text){name, len > cut && !strcmp(name + len - cut, some) ? len - cut : len};
+}
+
+/* Whether the parameters in the full name are those of what the name says: it may be called after
+ * what lies in it. */
+static bool are_its_own(const struct named *v)
+{
+	_cleanup_buf_ struct buf name = BUF_INIT, full = BUF_INIT;
 	struct text all[MAX_PARAMETERS];
-	size_t len = strlen(v->name), cut = sizeof(some) - 1;
+	size_t n = split(v->full, all);
+
+	add_short(&name, bare(v->name), SIZE_MAX);
+	if (n) /* up to the bracket */
+		add_short(&full, (struct text){v->full, (size_t)(all[0].at - v->full) - 1},
+			  SIZE_MAX);
+	return n && name.len == full.len && !memcmp(name.data, full.data, name.len);
+}
+
+static char *label(const struct named *v, size_t parameter)
+{
+	struct text all[MAX_PARAMETERS], name = bare(v->name);
 	struct buf b = BUF_INIT;
 
 	if (parameter >= split(v->full, all))
 		return strdup(v->name);
-	if (len > cut && !strcmp(v->name + len - cut, some))
-		len -= cut;
-	buf_add(&b, v->name, len);
+	buf_add(&b, name.at, name.len);
 	buf_char(&b, '<');
-	add_short(&b, all[parameter]);
+	add_short(&b, all[parameter], MAX_SHOWN);
 	buf_char(&b, '>');
 	return buf_steal(&b);
 }
@@ -169,20 +190,47 @@ static int by_name(const void *a, const void *b)
 	return r ? r : strcmp(x->full, y->full);
 }
 
-/* Kinds of one name. */
-static int label_group(struct kind_labels *l, const struct named *v, size_t n, struct text *texts)
+static int label_all(struct kind_labels *l, const struct named *v, size_t n, size_t parameter)
 {
-	size_t parameter;
-
-	if (!strcmp(v[0].full, v[n - 1].full)) /* they are sorted */
-		return 0;
-	parameter = choose(v, n, texts);
 	for (size_t i = 0; i < n && parameter < MAX_PARAMETERS; i++) {
 		l->labels[v[i].kind] = label(&v[i], parameter);
 		if (!l->labels[v[i].kind])
 			return -ENOMEM;
 	}
 	return 0;
+}
+
+/* Before its parameters. */
+static struct text path_of(const struct named *v)
+{
+	struct text all[MAX_PARAMETERS];
+	size_t n = split(v->full, all);
+
+	return (struct text){v->full, n ? (size_t)(all[0].at - v->full) : strlen(v->full)};
+}
+
+/* Kinds of one name, sorted: by one parameter of all, or else of those that have their path in
+ * common (several impls, say). */
+static int label_group(struct kind_labels *l, const struct named *v, size_t n, struct text *texts)
+{
+	size_t different = 1, told, parameter = choose(v, n, texts, &told);
+	int rc = 0;
+
+	for (size_t i = 1; i < n; i++)
+		different += strcmp(v[i - 1].full, v[i].full) != 0;
+	if (told == different)
+		return label_all(l, v, n, parameter);
+	for (size_t i = 0, end; i < n && rc == 0; i = end) {
+		struct text path = path_of(&v[i]), next;
+
+		for (end = i + 1; end < n; end++) {
+			next = path_of(&v[end]);
+			if (by_text(&path, &next))
+				break;
+		}
+		rc = label_all(l, v + i, end - i, choose(v + i, end - i, texts, &told));
+	}
+	return rc;
 }
 
 int kind_labels_make(const struct trace_reader *r, struct kind_labels *ret)
@@ -200,8 +248,10 @@ int kind_labels_make(const struct trace_reader *r, struct kind_labels *ret)
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
 		const struct trace_kind *k = trace_reader_kind(r, i);
 
-		if (k && k->name && *k->name && k->full_name)
-			v[n_named++] = (struct named){i, k->name, k->full_name};
+		if (!k || !k->name || !*k->name || !k->full_name)
+			continue;
+		v[n_named] = (struct named){i, k->name, k->full_name};
+		n_named += are_its_own(&v[n_named]);
 	}
 	if (n_named)
 		qsort(v, n_named, sizeof(*v), by_name);

@@ -249,13 +249,13 @@ static struct task *find_from(struct timeline *tl, struct thread *th, struct kin
 	return task_find(tl, k, name);
 }
 
-/* An address that stands for an ended task, and does something that only a living one can: its drop
- * was not seen, the name is in use again. */
+/* An address that stands for an ended task, and does something that only a living one can: the name
+ * is in use again. The drop of an address-named task is seen only sometimes: mostly whoever gives
+ * the last reference back frees it there and then. */
 static struct task *reused(struct timeline *tl, struct kind *k, struct task *task)
 {
 	if (!task || task->tl.state != TS_DONE || !k->address_named)
 		return task;
-	tl->n_odd++;
 	task_forget(tl, task);
 	return NULL;
 }

@@ -677,7 +677,7 @@ ROW(13)
 					 "-2 ready 50\n"
 					 "+3 addr 64 seen 60\n"
 					 "w1 3 t0 60 scheduled queue\n");
-	assert_int_equal(t.n_odd, 4);
+	assert_int_equal(t.n_odd, 3);
 	assert_int_equal(t.n_polls, 2);
 }
 
