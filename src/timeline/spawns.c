@@ -5,7 +5,7 @@
  * since a program may spawn a hundred thousand tasks before the first is polled, and poll them in
  * any order. The key is the hint (highest id given out), where ids and a counter are known: 1 and
  * up; 0 where the counter is not known: then the order of arrival alone counts; the thread, for
- * address-named kinds; and equal keys are in order of arrival.
+ * address-named kinds but blocking ones; and equal keys are in order of arrival.
  *
  * A task of a much smaller id than the kind's first hint was spawned before the recording: it must
  * not take a spawn that is another's. Ids are taken a moment before the spawn is seen, so a few
@@ -17,6 +17,12 @@
 
 #define SLACK 64
 #define MAX_KINDS_LOOKED_AT 4096
+
+/* Blocking tasks get into their pool's queue without a word, and threads of that poll them. */
+static bool by_thread(const struct kind *k)
+{
+	return k->address_named && k->role != TR_BLOCKING;
+}
 
 static bool spawn_before(const struct spawn *a, const struct spawn *b)
 {
@@ -107,7 +113,7 @@ void spawn_add(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 	tl->random ^= tl->random >> 17;
 	tl->random ^= tl->random << 5;
 	s->priority = tl->random;
-	s->key = k->address_named ? th->tl.thread : hint;
+	s->key = by_thread(k) ? th->tl.thread : hint;
 	s->seq = ++tl->n_spawns;
 	s->thread = th->tl.thread;
 	s->time_ns = t;
@@ -203,8 +209,10 @@ bool spawn_take(struct timeline *tl, struct kind *k, uint64_t name, const struct
 	if (!k->spawns)
 		return false;
 	struct spawn **at;
-	if (k->address_named) {
+	if (by_thread(k)) {
 		at = by_hint_only ? NULL : find_by_thread(tl, k, th);
+	} else if (k->address_named) {
+		at = by_hint_only ? NULL : treap_at_least(&k->spawns, 0);
 	} else {
 		at = find_by_hint(k, name);
 		if (!at && !by_hint_only) {

@@ -19,7 +19,8 @@
  * (the poll open on that thread) and, where known, the highest id given out so far; the task's own
  * name comes with its first event. Rules, the first that fits:
  *   address-named kinds: the TE_SCHEDULE or TE_POLL_BEGIN of an unknown task of that kind that
- *     follows on the same thread (async-task schedules a new task at once);
+ *     follows on the same thread (async-task schedules a new task at once), but not of blocking
+ *     tasks, which get into their queue unseen;
  *   with hints: the waiting spawn of that kind with the smallest hint >= id;
  *   without: the oldest waiting spawn of that kind (the parent is then likely, not proven).
  * A waiting spawn is a live task. task_begin is told when the task's name is known, with the

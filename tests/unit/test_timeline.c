@@ -28,6 +28,7 @@ static const struct {
 	{"worker", {.role = TR_WORKER, .name = "Launch::launch", .full_name = "Launch::launch"}},
 	{"inplace", {.role = TR_WORKER, .name = "block_in_place", .full_name = "block_in_place"}},
 	{"addr", {.role = TR_TASK, .address_named = 1, .name = "smol", .full_name = "smol"}},
+	{"job", {.role = TR_BLOCKING, .address_named = 1, .name = "unblock"}},
 	{"kind6", {.role = TR_TASK, .name = "kind 6"}},
 	{"kind7", {.role = TR_TASK, .name = "kind 7"}},
 	{"root", {.role = TR_ROOT, .name = "block_on", .scheduler = "multi_thread"}},
@@ -1032,6 +1033,25 @@ ROW(28)
 					 "w2 3 t0 23 scheduled by 1 queue\n");
 	assert_int_equal(t.spawned, 2);
 	assert_int_equal(t.n_schedules, 2);
+
+	/* of blocking tasks by order, also if nothing else happened on the threads that made them
+	 */
+	t = story("10 1 spawn job 0\n"
+		  "11 0 spawn job 0\n"
+		  "20 2 poll job 8\n"
+		  "21 3 poll job 16\n"
+		  "30 2 ready job 8\n"
+		  "31 3 ready job 16\n",
+		  "+1 job 8 spawned 10\n"
+		  "scheduled 1 10-20\n"
+		  "+2 job 16 spawned 11\n"
+		  "scheduled 2 11-21\n"
+		  "poll 1 t2 20-30 ready since 10\n"
+		  "-1 ready 30\n"
+		  "poll 2 t3 21-31 ready since 11\n"
+		  "-2 ready 31\n");
+	assert_int_equal(t.spawned, 2);
+	assert_int_equal(t.alive, 0);
 
 	/* by hint: the smallest that is not less, whatever the order */
 	t = story("10 0 spawn task 5\n"
