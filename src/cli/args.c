@@ -147,6 +147,13 @@ static int missing(const struct cli_verb *verb, int option, struct error *err)
 			 o->arg);
 }
 
+/* A value that may be missing is the next word if that can be nothing else: words of a verb that
+ * runs a command stand behind "--", and no option begins with a digit. */
+static bool follows(const struct cli_verb *verb, int argc, char **argv, int i)
+{
+	return verb->command && i + 1 < argc && argv[i + 1][0] >= '0' && argv[i + 1][0] <= '9';
+}
+
 /* `word` starts with "--". *i is advanced if its value is the next word. */
 static int parse_long(struct cli_args *args, int argc, char **argv, int *i, struct error *err)
 {
@@ -165,7 +172,7 @@ static int parse_long(struct cli_args *args, int argc, char **argv, int *i, stru
 	}
 	if (eq)
 		return add_value(args, option, eq + 1, err);
-	if (args->verb->options[option].optional)
+	if (args->verb->options[option].optional && !follows(args->verb, argc, argv, *i))
 		return add_value(args, option, "", err);
 	if (*i + 1 >= argc)
 		return missing(args->verb, option, err);
@@ -200,7 +207,7 @@ static int parse_short(struct cli_args *args, int argc, char **argv, int *i, str
 		}
 		if (c[1])
 			return add_value(args, option, c + 1, err);
-		if (args->verb->options[option].optional)
+		if (args->verb->options[option].optional && !follows(args->verb, argc, argv, *i))
 			return add_value(args, option, "", err);
 		if (*i + 1 >= argc)
 			return missing(args->verb, option, err);

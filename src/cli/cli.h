@@ -17,7 +17,8 @@ struct cli_option {
 	const char *arg; /* name of its argument for help ("SECONDS"), NULL for a flag */
 	const char *help;
 	bool many;     /* may be given more than once */
-	bool optional; /* the argument may be missing: --cpu, --cpu=99; its value is "" then */
+	bool optional; /* the argument may be missing: --cpu, --cpu=99 (of a verb with a command
+			* also --cpu 99); its value is "" then */
 };
 
 struct cli_args;

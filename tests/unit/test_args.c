@@ -123,10 +123,17 @@ static void test_optional_values(void **state)
 	struct cli_args args;
 	struct error err;
 
+	assert_int_equal(parse(&verb_try, WORDS("--cpu", "x", "-c", "-c", "--cpu"), &args, &err),
+			 0);
+	for (size_t i = 0; i < 3; i++)
+		assert_string_equal(cli_option_all(&args, "cpu")[i], "");
+	assert_int_equal(cli_n_operands(&args), 1);
+	args_done(&args);
+	/* a number can be nothing else */
 	assert_int_equal(parse(&verb_try, WORDS("--cpu", "99", "-c", "7"), &args, &err), 0);
-	assert_string_equal(cli_option_all(&args, "cpu")[0], "");
-	assert_string_equal(cli_option_all(&args, "cpu")[1], "");
-	assert_int_equal(cli_n_operands(&args), 2);
+	assert_string_equal(cli_option_all(&args, "cpu")[0], "99");
+	assert_string_equal(cli_option_all(&args, "cpu")[1], "7");
+	assert_int_equal(cli_n_operands(&args), 0);
 	args_done(&args);
 	assert_int_equal(parse(&verb_try, WORDS("--cpu=99", "-c7"), &args, &err), 0);
 	assert_string_equal(cli_option_all(&args, "cpu")[0], "99");
