@@ -189,6 +189,7 @@ static int launch(struct capture *c, char *const argv[], struct error *err)
 	} else if (rc < 0 && *why.text) {
 		*err = why;
 	}
+	kernel_core_gate(c->core, true);
 	if (rc == 0)
 		rc = launch_go(l->tracer, &process, &l->parked, err);
 	process_close(&process);
@@ -244,6 +245,8 @@ static int kernel_open(struct capture_shared *shared, struct capture **ret_captu
 	pace_init(&l->pace, opt->long_poll_ns ? opt->long_poll_ns / 4 : PACE_MAX_NS);
 	rc = kernel_core_open(opt->ring_bytes * RECORD_RATIO * n_cpus, opt->spawn_stacks, &c->core,
 			      err);
+	if (rc == 0)
+		kernel_core_gate(c->core, false);
 	if (rc == 0 && opt->exe)
 		rc = open_binary(c, opt->exe, err);
 	else if (rc == 0 && opt->argv)
@@ -259,6 +262,7 @@ static int kernel_open(struct capture_shared *shared, struct capture **ret_captu
 		capture_free(c);
 		return error_add(err, "cannot record by the kernel");
 	}
+	kernel_core_gate(c->core, true);
 	*ret_capture = c;
 	return 0;
 }
@@ -514,6 +518,7 @@ static int kernel_close(struct capture *c, struct capture_stats *stats, struct e
 	uint64_t n_others = 0;
 	int rc;
 
+	kernel_core_gate(c->core, false);
 	reap_child(c->life);
 	take_probes_out(c);
 	rc = bpf_ring_drain(kernel_core_ring(c->core), add_record, c);

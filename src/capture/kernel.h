@@ -123,6 +123,8 @@ extern bool kernel_core_no_multi;
 int kernel_core_open(uint64_t ring_bytes, bool spawn_stacks, struct kernel_core **ret_core,
 		     struct error *err);
 void kernel_core_free(struct kernel_core *core);
+/* Whether what begins is told (it is at first); what has begun tells its end in any case. */
+void kernel_core_gate(struct kernel_core *core, bool open);
 /* What one hit costs the program, measured on the way. */
 uint64_t kernel_core_cost_ps(const struct kernel_core *core);
 struct bpf_ring *kernel_core_ring(struct kernel_core *core);

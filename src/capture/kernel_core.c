@@ -303,6 +303,11 @@ int kernel_core_attach(struct kernel_core *core, enum kernel_program program, in
 	return 0;
 }
 
+void kernel_core_gate(struct kernel_core *core, bool open)
+{
+	core->skel->bss->closed = !open;
+}
+
 struct closer {
 	int *fds;
 	size_t n, from, step;
