@@ -9,6 +9,7 @@ from pathlib import Path
 import build as builder
 import driver
 import pytest
+from test_harm import Echo
 from truth import differences
 
 KERNEL = ("--backend", "kernel")
@@ -236,6 +237,26 @@ def test_await_points_of_async_tasks(pollux, suite, trace, mode):
                 for call in ("tx.send(", "rx.recv()") if call in lines[wait["line"] - 1]}
     assert channels == {("producer", "tx.send("), ("consumer", "rx.recv()")}
     assert sum(wait["wait_ns"]["count"] for wait in waits) > 100
+
+
+def test_begin_and_end_under_load(pollux, suite, tmp_path):
+    """Probes come and go one after the other: nothing is seen by some of them only."""
+    with Echo(suite) as echo:
+        load = echo.load(3600)
+        try:
+            for i in range(6):
+                trace = tmp_path / f"{i}.plx"
+                result = driver.run(
+                    pollux, "record", *KERNEL, "-p", echo.server.pid, "-d", "0.2", "-o", trace
+                )
+                assert result.returncode == 0, result.stderr
+                report = driver.report(pollux, trace)
+                assert report["events"] > 100 and report["lost"] == 0
+                assert report["odd"] == 0, i
+        finally:
+            load.kill()
+            load.communicate()
+        assert echo.server.poll() is None
 
 
 def test_killed(pollux, suite, tmp_path):
