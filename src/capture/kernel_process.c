@@ -10,10 +10,12 @@
 #include "base/clock.h"
 #include "capture/kernel.h"
 #include "capture/kinds.h"
+#include "process/memory.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 /* ---- objects ---- */
@@ -278,6 +280,22 @@ static bool is_everywhere(const struct capture *c, const struct kernel_object *o
 	return c->life->all && o->dev == c->life->dev && o->ino == c->life->ino;
 }
 
+/* A pollux that was killed may have left a jump of its agent's where a probe is to stand. The
+ * kernel would write that instruction's first byte when it takes the probe away, and halve the
+ * jump. */
+static bool is_jump_left(const struct kernel_process *p, const struct kernel_object *o,
+			 uint64_t bias)
+{
+	uint8_t live, file;
+
+	for (size_t i = 0; i < o->n_sites; i++)
+		if (memory_read(&p->process, o->sites[i].addr + bias, &live, 1) == 0 &&
+		    live == 0xe9 && pread(o->fd, &file, 1, (off_t)o->sites[i].offset) == 1 &&
+		    file != live)
+			return true;
+	return false;
+}
+
 /*
  * Ends before begins: so that every poll whose begin is seen has its end seen, too.
  */
@@ -288,6 +306,13 @@ static int attach_all(struct capture *c, struct kernel_process *p, struct error 
 
 	if (rc < 0)
 		return error_sys(err, rc, "cannot tell the kernel what to probe");
+	for (size_t i = 0; i < p->n_loaded; i++)
+		if (is_jump_left(p, &c->objects[p->loaded[i].object], p->loaded[i].bias))
+			return error_set(err, -EBUSY,
+					 "a pollux that was killed has left its agent in process "
+					 "%d: record it by the agent once (pollux record -p %d -d "
+					 "0.1), which takes that back",
+					 p->pid, p->pid);
 	for (unsigned k = 0; k < KP_N && rc == 0; k++)
 		for (size_t i = 0; i < p->n_loaded && rc == 0; i++) {
 			struct kernel_object *o = &c->objects[p->loaded[i].object];
@@ -320,7 +345,15 @@ int kernel_add_process(struct capture *c, struct process *taken, struct kernel_p
 	*taken = (struct process)PROCESS_INIT;
 	p->pid = p->process.pid;
 	p->alive = true;
-	rc = look(c, p, err);
+	/* The agent changes code at which there would be probes. Other probes do no harm. */
+	if (flock(p->process.proc_fd, LOCK_SH | LOCK_NB) < 0)
+		rc = error_set(
+			err, -EBUSY,
+			"another pollux is recording process %d by its agent: one of the two "
+			"at a time",
+			p->pid);
+	else
+		rc = look(c, p, err);
 	list = rc == 0 ? reallocarray(c->processes, c->n_processes + 1,
 				      sizeof(struct kernel_process *))
 		       : NULL;

@@ -463,6 +463,23 @@ void leftover_done(struct leftover *l)
 	*l = (struct leftover){0};
 }
 
+/* Where in what a patched instruction left stands the jump; -1: it isn't patched. The rest of its
+ * first eight bytes is as it was, or a breakpoint of the kernel's at its first. */
+static int jump_left(const struct process *p, const struct agent_hook *hook, uint8_t live[8])
+{
+	const uint8_t *saved = (const uint8_t *)&hook->saved;
+
+	if ((hook->type != AH_SPAWN && hook->type != AH_ROOT_ENTER) ||
+	    memory_read(p, hook->slot, live, 8) < 0)
+		return -1;
+	for (int at = 0; at < 2; at++)
+		if (live[at] == 0xe9 && saved[at] != 0xe9 &&
+		    (!at || live[0] == saved[0] || live[0] == 0xcc) &&
+		    !memcmp(live + at + 5, saved + at + 5, 3 - (size_t)at))
+			return at;
+	return -1;
+}
+
 static int undo_patches(const struct leftover *l, struct process *p, const struct agent_hook *table,
 			uint64_t *stop_ns, struct error *err)
 {
@@ -474,9 +491,7 @@ static int undo_patches(const struct leftover *l, struct process *p, const struc
 		uint8_t live[8];
 
 		any = call_hooks_left(p, &table[i], l->stubs + (uint64_t)i * AGENT_STUB_BYTES) ||
-		      ((table[i].type == AH_SPAWN || table[i].type == AH_ROOT_ENTER) &&
-		       memory_read(p, table[i].slot, live, 8) == 0 && live[0] == 0xe9 &&
-		       !memcmp(live + 5, (const uint8_t *)&table[i].saved + 5, 3));
+		      jump_left(p, &table[i], live) >= 0;
 	}
 	if (!any)
 		return 0;
@@ -489,11 +504,10 @@ static int undo_patches(const struct leftover *l, struct process *p, const struc
 
 		if (call_hooks_left(p, &table[i], l->stubs + (uint64_t)i * AGENT_STUB_BYTES))
 			rc = call_hooks_undo(p, &table[i]);
-		if (table[i].type != AH_SPAWN && table[i].type != AH_ROOT_ENTER)
-			continue;
-		if (memory_read(p, table[i].slot, live, 8) == 0 && live[0] == 0xe9 &&
-		    !memcmp(live + 5, (const uint8_t *)&table[i].saved + 5, 3))
-			rc = memory_replace(p, table[i].slot, live, &table[i].saved, 5);
+		int at = jump_left(p, &table[i], live);
+		if (at >= 0)
+			rc = memory_replace(p, table[i].slot + (uint64_t)at, live + at,
+					    (const uint8_t *)&table[i].saved + at, 5);
 	}
 	p->stopped_tid = 0;
 	threads_resume(&stopped);

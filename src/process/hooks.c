@@ -97,6 +97,11 @@ static int plan_slot(struct plan *at, uint64_t slot, uint64_t function, enum age
 	return 0;
 }
 
+uint8_t hooks_jump_at(const uint8_t *bytes, uint8_t len)
+{
+	return (bytes[0] & 0xf0) == 0x40 && len > JUMP_BYTES;
+}
+
 static int plan_site(struct plan *at, const struct find_site *site, enum agent_hook_type type,
 		     uint16_t kind, uint64_t next_id)
 {
@@ -112,6 +117,7 @@ static int plan_site(struct plan *at, const struct find_site *site, enum agent_h
 		h->n_sites_left++;
 		return 0;
 	}
+	patch.at = hooks_jump_at(patch.live, patch.len);
 	struct hook_patch *patches = reallocarray(h->patches, h->n_patches + 1, sizeof(*patches));
 	if (!patches)
 		return -ENOMEM;
@@ -434,7 +440,7 @@ void hooks_place(struct hooks *h, struct layout *l)
 			continue;
 		}
 		p->jump[0] = 0xe9;
-		put_rel(p->jump + 1, p->addr + 1, p->trampoline);
+		put_rel(p->jump + 1, p->addr + p->at + 1, p->trampoline);
 	}
 }
 
@@ -549,7 +555,7 @@ int hooks_unflip(struct hooks *h, struct process *p, const struct layout *l)
 static bool occupied(const uint64_t *rips, size_t n, const struct hook_patch *patch)
 {
 	for (size_t i = 0; i < n; i++)
-		if (rips[i] > patch->addr && rips[i] < patch->addr + JUMP_BYTES)
+		if (rips[i] > patch->addr && rips[i] < patch->addr + patch->at + JUMP_BYTES)
 			return true;
 	return false;
 }
@@ -584,7 +590,8 @@ int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *s
 			continue;
 		}
 		if (rc == 0)
-			rc = memory_replace(p, patch->addr, patch->live, patch->jump, JUMP_BYTES);
+			rc = memory_replace(p, patch->addr + patch->at, patch->live + patch->at,
+					    patch->jump, JUMP_BYTES);
 		if (rc == -EOPNOTSUPP) {
 			h->n_sites_left++;
 			rc = 0;
@@ -619,9 +626,10 @@ int hooks_unpatch(struct hooks *h, struct process *p)
 
 		if (!patch->applied)
 			continue;
-		rc = memory_read(p, patch->addr, live, JUMP_BYTES);
+		rc = memory_read(p, patch->addr + patch->at, live, JUMP_BYTES);
 		if (rc == 0 && !memcmp(live, patch->jump, JUMP_BYTES))
-			rc = memory_replace(p, patch->addr, patch->jump, patch->live, JUMP_BYTES);
+			rc = memory_replace(p, patch->addr + patch->at, patch->jump,
+					    patch->live + patch->at, JUMP_BYTES);
 		if (rc < 0)
 			result = rc;
 		else

@@ -1,7 +1,9 @@
 """record --backend kernel: the same truth, seen from outside (docs/kernel.md)."""
 import json
+import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import build as builder
 import driver
 import pytest
-from test_harm import Echo
+from test_harm import Echo, finish
 from truth import differences
 
 KERNEL = ("--backend", "kernel")
@@ -257,6 +259,64 @@ def test_begin_and_end_under_load(pollux, suite, tmp_path):
             load.kill()
             load.communicate()
         assert echo.server.poll() is None
+
+
+TRACING = Path("/sys/kernel/tracing")
+
+
+def file_offset(path, addr):
+    """Where in the ELF file the code at this linked address stands."""
+    listed = subprocess.run(["readelf", "-lW", path], check=True, capture_output=True, text=True)
+    for line in listed.stdout.splitlines():
+        if line.split()[:1] == ["LOAD"]:
+            offset, start, _, size = (int(word, 16) for word in line.split()[1:5])
+            if start <= addr < start + size:
+                return addr - start + offset
+    raise AssertionError(f"{addr:#x} is not loaded")
+
+
+def tell_kernel(line):
+    fd = os.open(TRACING / "uprobe_events", os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(fd, line.encode())
+    finally:
+        os.close(fd)
+
+
+def spawn_sites(pollux, trace):
+    sites = [site for f in driver.report(pollux, trace)["families"] for site in f["spawn_sites"]]
+    return sorted({int(site, 16) for site in sites if site.startswith("0x")})
+
+
+def test_probes_where_the_agent_patches(pollux, suite, trace, tmp_path):
+    """Somebody else's probes at code that the agent has changed come and go: nothing is harmed."""
+    if not (TRACING / "uprobe_events").exists():
+        subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=True)
+    program = suite("tokio-1.38", "stripped")
+    with driver.Target(program, "steady") as target:
+        target.go()
+        driver.Recorder(pollux, target.pid, tmp_path / "first.plx", "-d", "0.3").wait()
+        sites = spawn_sites(pollux, tmp_path / "first.plx")
+        assert sites
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        refused = driver.run(
+            pollux, "record", *KERNEL, "-p", target.pid, "-d", "0.1", "-o", tmp_path / "none.plx"
+        )
+        assert refused.returncode == 1 and "another pollux is recording" in refused.stderr
+        events = [f"pollux_test/at_{site:x}" for site in sites]
+        try:
+            for event, site in zip(events, sites):
+                tell_kernel(f"p:{event} {program}:{file_offset(program, site):#x}")
+            for on in "1010":
+                (TRACING / "events/pollux_test/enable").write_text(on)
+                time.sleep(0.2)
+        finally:
+            for event in events:
+                tell_kernel(f"-:{event}")
+        time.sleep(0.2)
+        assert recorder.stop()[0] == 0
+        assert driver.report(pollux, trace)["tasks"]["spawned"] > 10
+        finish(target)
 
 
 def test_killed(pollux, suite, tmp_path):
