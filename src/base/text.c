@@ -241,3 +241,14 @@ int text_parse_bytes(const char *s, uint64_t *ret_bytes)
 	*ret_bytes = v << shift;
 	return 0;
 }
+
+const char *text_short_file(const char *file)
+{
+	const char *registry = strstr(file, "/registry/src/"), *rest = NULL;
+
+	if (registry)
+		rest = strchr(registry + strlen("/registry/src/"), '/');
+	else if (!strncmp(file, "/rustc/", 7))
+		rest = strchr(file + 7, '/');
+	return rest ? rest + 1 : file;
+}

@@ -21,20 +21,6 @@ struct view {
 	struct buf *out;
 };
 
-/* "/root/.cargo/registry/src/index-1949cf8c6b5b557f/tokio-1.54.1/src/x.rs" into
- * "tokio-1.54.1/src/x.rs" */
-static const char *short_path(const char *file)
-{
-	const char *p = strstr(file, "/registry/src/");
-
-	if (p && (p = strchr(p + 14, '/')))
-		return p + 1;
-	p = strstr(file, "/rustc/");
-	if (p && (p = strstr(p, "/library/")))
-		return p + 1;
-	return file;
-}
-
 bool render_is_internal(const struct await_node *n)
 {
 	static const char *const prefixes[] = {
@@ -120,7 +106,7 @@ static void node_line(const struct view *v, const struct await_node *n, bool key
 		buf_printf(v->out, " [%s]", word);
 	if (n->file && n->state != AS_DONE) {
 		buf_str(v->out, v->opt->color ? "  \033[36m" : "  ");
-		text_safe(v->out, short_path(n->file));
+		text_safe(v->out, text_short_file(n->file));
 		buf_printf(v->out, ":%u", n->line);
 		buf_str(v->out, v->opt->color ? "\033[0m" : "");
 	}
@@ -266,7 +252,7 @@ static void header_line(const struct view *v, const struct inspect_task *t, size
 		buf_str(v->out, ", changed whenever it was read");
 	if (*site) {
 		buf_str(v->out, inspect_kind_role(t->kind) == TR_ROOT ? ", at " : ", spawned at ");
-		text_safe(v->out, short_path(site));
+		text_safe(v->out, text_short_file(site));
 	}
 	if (v->opt->raw)
 		buf_printf(v->out,
@@ -349,7 +335,7 @@ static void proof_text(const struct view *v, const struct await_node *leaf)
 		buf_str(v->out, " has the lock's guard in a local");
 		if (hold->file) {
 			buf_str(v->out, " at ");
-			text_safe(v->out, short_path(hold->file));
+			text_safe(v->out, text_short_file(hold->file));
 			buf_printf(v->out, ":%u", hold->line);
 		}
 	}
@@ -358,7 +344,7 @@ static void proof_text(const struct view *v, const struct await_node *leaf)
 		text_safe(v->out, asleep->name ? asleep->name : "?");
 		if (asleep->file) {
 			buf_str(v->out, " (");
-			text_safe(v->out, short_path(asleep->file));
+			text_safe(v->out, text_short_file(asleep->file));
 			buf_printf(v->out, ":%u)", asleep->line);
 		}
 		buf_str(v->out,

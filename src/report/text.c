@@ -270,8 +270,9 @@ static void cell_ends(struct table *t, const struct family *f)
 static void cell_sites(struct table *t, const struct trace_kind *meta)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT;
-	if (meta && meta->n_sites && meta->sites && meta->sites[0])
-		text_safe(&b, meta->sites[0]);
+	const char *site = meta && meta->n_sites && meta->sites ? meta->sites[0] : NULL;
+	if (site)
+		text_safe(&b, *site == '/' ? text_short_file(site) : site);
 	if (meta && meta->n_sites > 1)
 		buf_printf(&b, " (and %u more)", meta->n_sites - 1);
 	table_cell(t, b.data ? b.data : "");

@@ -149,23 +149,10 @@ const char *trace_role_name(unsigned role)
 	return LOOK_UP(names, role);
 }
 
-/* ".../registry/src/index.crates.io-1949cf8c6b5b557f/tokio-1.54.1/src/x.rs" into what begins with
- * the crate, "/rustc/HASH/library/..." into "library/...". */
-static const char *short_file(const char *file)
-{
-	const char *registry = strstr(file, "/registry/src/"), *rest = NULL;
-
-	if (registry)
-		rest = strchr(registry + strlen("/registry/src/"), '/');
-	else if (!strncmp(file, "/rustc/", 7))
-		rest = strchr(file + 7, '/');
-	return rest ? rest + 1 : file;
-}
-
 void trace_place_text(struct buf *out, const struct trace_place *p)
 {
 	if (p->file && *p->file) {
-		text_safe(out, short_file(p->file));
+		text_safe(out, text_short_file(p->file));
 		if (p->line)
 			buf_printf(out, ":%u", p->line);
 		buf_char(out, ' ');
