@@ -55,6 +55,7 @@ int kernel_process_of(struct capture *c, uint32_t tgid, struct kernel_process **
 			rc = kernel_add_pid(c, (pid_t)tgid, &found, &ignored);
 		else
 			c->life->full = true;
+		c->life->n_busy += rc == -EBUSY;
 		/* It is looked at once; one that has ended meanwhile can't be any more. */
 		if (rc != -ENOMEM)
 			rc = map_put(&c->life->known, tgid, 0, c->life);
@@ -496,6 +497,11 @@ static int tell_end(struct capture *c, uint64_t n_others, struct capture_stats *
 		.seen = MAX_PROCESSES,
 		.total = MAX_PROCESSES + 1,
 		.note = "there were more processes of this program than pollux records at once"};
+	const struct trace_coverage busy = {
+		.item = "processes",
+		.seen = c->n_processes,
+		.total = c->n_processes + c->life->n_busy,
+		.note = "another pollux was recording the others by its agent"};
 	int rc = 0;
 
 	for (size_t i = 0; i < c->n_processes && rc == 0; i++) {
@@ -509,6 +515,8 @@ static int tell_end(struct capture *c, uint64_t n_others, struct capture_stats *
 		rc = capture_tell_coverage(c->shared->writer, stats, &others);
 	if (rc == 0 && c->life->full)
 		rc = capture_tell_coverage(c->shared->writer, stats, &full);
+	if (rc == 0 && c->life->n_busy)
+		rc = capture_tell_coverage(c->shared->writer, stats, &busy);
 	c->n_lost += n_others;
 	return rc;
 }

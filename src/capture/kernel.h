@@ -301,6 +301,7 @@ struct kernel_life {
 	struct kernel_links all_links[KP_N];
 	struct map known; /* pids that were looked at already */
 	bool full;
+	uint64_t n_busy; /* processes that another pollux records by its agent */
 };
 
 /* kernel_process.c */

@@ -97,7 +97,12 @@ static int plan_slot(struct plan *at, uint64_t slot, uint64_t function, enum age
 	return 0;
 }
 
-uint8_t hooks_jump_at(const uint8_t *bytes, uint8_t len)
+/*
+ * Where in an instruction a jump is put: behind a REX prefix, which a jump may have, too, if there
+ * is room. Its first byte stays what it was: the kernel writes that byte when it takes away a
+ * breakpoint that somebody (perf, bpftrace) had put there meanwhile.
+ */
+static uint8_t jump_at(const uint8_t *bytes, uint8_t len)
 {
 	return (bytes[0] & 0xf0) == 0x40 && len > JUMP_BYTES;
 }
@@ -117,7 +122,7 @@ static int plan_site(struct plan *at, const struct find_site *site, enum agent_h
 		h->n_sites_left++;
 		return 0;
 	}
-	patch.at = hooks_jump_at(patch.live, patch.len);
+	patch.at = jump_at(patch.live, patch.len);
 	struct hook_patch *patches = reallocarray(h->patches, h->n_patches + 1, sizeof(*patches));
 	if (!patches)
 		return -ENOMEM;

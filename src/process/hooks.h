@@ -25,7 +25,7 @@ struct hook_patch {
 	uint64_t addr;
 	uint8_t len;
 	uint8_t live[16]; /* the instruction as it stands in the process */
-	uint8_t at;	  /* the first byte that is replaced: hooks_jump_at() */
+	uint8_t at;	  /* the first byte that is replaced: jump_at() */
 	uint8_t jump[5];  /* what replaces five bytes from there */
 	const struct process_object *object;
 	uint64_t trampoline;
@@ -58,13 +58,6 @@ struct hooks {
 	size_t n_wakes;		      /* of calls: those of wakers past their tables */
 	size_t n_root_polls;	      /* calls of park() that are known to stand between polls */
 };
-
-/*
- * Where in an instruction a jump is put: behind a REX prefix, which a jump may have, too, if there
- * is room. Its first byte stays what it was: the kernel writes that byte when it takes away a
- * breakpoint that somebody (perf, bpftrace) had put there meanwhile.
- */
-uint8_t hooks_jump_at(const uint8_t *bytes, uint8_t len);
 
 /* Reads the process and makes the table; nothing is changed. */
 int hooks_plan(const struct process *p, struct hooked_object *const *objects, size_t n_objects,

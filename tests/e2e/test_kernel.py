@@ -347,9 +347,10 @@ def test_losses_are_counted(pollux, suite, trace):
 
 
 def test_every_process_of_a_binary(pollux, suite, tmp_path):
-    """Those that run already, and one that is started later."""
+    """Those that run already, and one that is started later; not one that has the agent."""
     path, trace = suite("tokio-1.54"), tmp_path / "all"
-    with driver.Target(path, "multi_thread") as before:
+    with driver.Target(path, "multi_thread") as before, driver.Target(path, "multi_thread") as busy:
+        agent = driver.Recorder(pollux, busy.pid, tmp_path / "busy")
         recorder = driver.Recorder(
             pollux, [], trace, *KERNEL, "--exe", path, "-d", "30", wait=False
         )
@@ -358,12 +359,15 @@ def test_every_process_of_a_binary(pollux, suite, tmp_path):
             assert recorder.process.poll() is None and time.monotonic() < deadline
             time.sleep(0.01)
         with driver.Target(path, "multi_thread") as after:
-            for target in (before, after):
+            for target in (before, after, busy):
                 target.go()
+            busy.truth()
             truths = [target.truth() for target in (before, after)]
             code, said = recorder.stop()
             assert code == 0, said
-            assert before.end() == after.end() == 0
+            assert agent.stop()[0] == 0
+            assert before.end() == after.end() == busy.end() == 0
+    assert "1 processes: another pollux" in said
     report = driver.report(pollux, trace)
     assert report["lost"] == 0
     for what in ("spawned", "completed"):
