@@ -17,8 +17,8 @@
 #define STACK_TEXT_MAX 2000u
 #define STACK_TEXT_FRAMES 12u
 
-/* The name of a future's kind, as inside of a JSON string. */
-static const char *kind_label(struct chrome *c, uint32_t kind)
+/* The label of a future's kind, as inside of a JSON string. */
+static const char *future_label(struct chrome *c, uint32_t kind)
 {
 	const struct trace_kind *k = trace_reader_kind(c->reader, kind);
 	if (!k || !k->name || !*k->name)
@@ -34,7 +34,7 @@ static const char *kind_label(struct chrome *c, uint32_t kind)
 	}
 	char **label = &c->kind_labels[kind];
 	if (!*label)
-		*label = lanes_label(k->name);
+		*label = lanes_label(kind_label(&c->sel.labels, c->reader, kind));
 	return *label ? *label : "future";
 }
 
@@ -54,7 +54,7 @@ static void nested_poll(struct chrome *c, const struct tl_future_poll *poll, uin
 			uint32_t tid, uint64_t begin_ns)
 {
 	const char *place = chrome_place_label(c, poll->place);
-	char *p = put_begin(out_room(&c->out), "future", kind_label(c, poll->future->kind));
+	char *p = put_begin(out_room(&c->out), "future", future_label(c, poll->future->kind));
 	p = put_span(c, p, pid, tid, begin_ns, poll->end_ns);
 	p = put_lit(p, ",\"args\":{\"instance\":");
 	p = put_u64(p, poll->future->serial);
@@ -137,7 +137,7 @@ int chrome_future_end(void *ctx, struct tl_future *future)
 	if (end < at->last_ns)
 		end = at->last_ns;
 	if (at->shown) {
-		char *p = put_begin(out_room(&c->out), "future", kind_label(c, future->kind));
+		char *p = put_begin(out_room(&c->out), "future", future_label(c, future->kind));
 		p = put_span(c, p, at->family->pid, at->family->lanes[at->lane].tid, begin, end);
 		p = put_lit(p, ",\"args\":{\"instance\":");
 		p = put_u64(p, future->serial);

@@ -403,6 +403,9 @@ int select_run(struct trace_reader *r, const struct export_options *opt,
 	c->survey.top.max = c->max_lanes > TASK_LANES_MAX ? c->max_lanes : TASK_LANES_MAX;
 
 	int r2 = choose(c, r, err);
+	if (r2 == 0 && (kind_labels_make(r, &ret->labels) < 0 ||
+			lanes_relabel(&ret->lanes, &ret->labels, r) < 0))
+		r2 = error_set(err, -ENOMEM, "out of memory");
 	survey_done(&c->survey);
 	free(c);
 	if (r2 < 0)
@@ -413,4 +416,5 @@ int select_run(struct trace_reader *r, const struct export_options *opt,
 void selection_done(struct selection *s)
 {
 	lanes_done(&s->lanes);
+	kind_labels_done(&s->labels);
 }

@@ -38,6 +38,7 @@ struct selection {
 	uint64_t cut_slices;	/* at least */
 	uint64_t worst_poll_ns; /* polls as long as this stand out; UINT64_MAX: none */
 	struct timeline_totals totals;
+	struct kind_labels labels;
 	char notice[256]; /* "" or what was cut and how to get it */
 };
 

@@ -4,8 +4,8 @@
 
 #include "base/hist.h"
 #include "base/map.h"
-#include "report/kinds.h"
 #include "report/report.h"
+#include "trace/labels.h"
 
 /* Calls of one sort, summed up. */
 struct call_sum {

@@ -1,10 +1,10 @@
 /*
- * What kinds are called in a report's text. Short names leave type parameters out, so several kinds
- * may have one name: the handlers of a web server's routes, say, are all the same function of a
- * library's. Those get the parameter in which they differ. Private to this room.
+ * What kinds are called in a text. Short names leave type parameters out, so several kinds may have
+ * one name: the handlers of a web server's routes, say, are all the same function of a library's.
+ * Those get the parameter in which they differ.
  */
-#ifndef POLLUX_REPORT_KINDS_H
-#define POLLUX_REPORT_KINDS_H
+#ifndef POLLUX_TRACE_LABELS_H
+#define POLLUX_TRACE_LABELS_H
 
 #include "trace/trace.h"
 

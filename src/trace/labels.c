@@ -1,4 +1,4 @@
-#include "report/kinds.h"
+#include "trace/labels.h"
 
 #include "base/buf.h"
 
