@@ -23,9 +23,8 @@ int text_parse_duration(const char *s, uint64_t unit_ns, uint64_t *ret_ns);
 /* "4096", "64K", "16M", "1G" into bytes. -EINVAL. */
 int text_parse_bytes(const char *s, uint64_t *ret_bytes);
 
-/* ".../registry/src/index.crates.io-1949cf8c6b5b557f/tokio-1.54.1/src/x.rs" from the crate's name
- * on,
- * "/rustc/HASH/library/..." from "library" on; what is no such file as it is. */
+/* Of ".../registry/src/index.crates.io-1949cf8c6b5b557f/tokio-1.54.1/src/x.rs" what begins with the
+ * crate, of "/rustc/HASH/library/..." with "library"; of other names all. */
 const char *text_short_file(const char *file);
 
 #endif

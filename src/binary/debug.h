@@ -103,6 +103,11 @@ const struct dw_member *dw_find_member(const struct dw_type *t, const char *name
 bool dw_same_type(const struct dw_type *a, const struct dw_type *b);
 uint64_t dw_type_key(const struct dw_type *t);
 
+/* The state machine of an async fn, block or closure? */
+bool dw_is_coroutine(const struct dw_type *t);
+/* "src/main.rs:15", where that begins, for free(); NULL: not known. */
+char *dw_coroutine_where(const struct dw_type *t);
+
 /* A function, found by its entry address. */
 struct dw_function {
 	const char *name, *full;

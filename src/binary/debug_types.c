@@ -9,6 +9,7 @@
 
 #include <dwarf.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -325,6 +326,31 @@ uint64_t dw_type_key(const struct dw_type *t)
 		hash = (hash ^ (uint8_t)*at) * 1099511628211u;
 	hash ^= t->size;
 	return hash ? hash : 1;
+}
+
+bool dw_is_coroutine(const struct dw_type *t)
+{
+	static const char *const names[] = {"{async_fn_env#", "{async_block_env#",
+					    "{async_closure_env#"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (t->class == DC_STRUCT && t->has_variants &&
+		    !strncmp(t->name, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+/* The state in which it was not polled yet stands where it begins. */
+char *dw_coroutine_where(const struct dw_type *t)
+{
+	char *where = NULL;
+
+	for (size_t i = 0; i < t->n_variants && !where; i++)
+		if (t->variants[i].value == 0 && t->variants[i].member.file &&
+		    asprintf(&where, "%s:%u", t->variants[i].member.file,
+			     t->variants[i].member.line) < 0)
+			where = NULL;
+	return where;
 }
 
 bool debug_same_type(struct debug *d, uint64_t a, uint64_t b)

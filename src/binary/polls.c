@@ -53,12 +53,6 @@ static const struct dw_type *returned(struct debug *d, uint64_t ref)
 	return type ? dw_type_of(d, type) : NULL;
 }
 
-static bool is_coroutine(const struct dw_type *t)
-{
-	return t && !t->declaration && t->has_variants && t->discr_size &&
-	       starts(t->name, "{async_");
-}
-
 /* The coroutine to which an argument of this type, a pointer, leads by others. */
 static void read_lent(struct debug *d, const struct dw_type *argument, struct dw_poll *ret)
 {
@@ -66,25 +60,12 @@ static void read_lent(struct debug *d, const struct dw_type *argument, struct dw
 
 	for (ret->n_lent = 0; t && ret->n_lent <= DW_POLL_MAX_LENT; ret->n_lent++) {
 		t = pinned(d, t);
-		if (!is_coroutine(t))
+		if (!t || !dw_is_coroutine(t) || !t->discr_size)
 			continue;
 		/* the argument itself is an ordinary body's */
 		ret->lent = ret->n_lent ? t : NULL;
 		return;
 	}
-}
-
-/* Where a coroutine begins is where the state stands in which it was not polled yet. */
-bool debug_coroutine_place(const struct dw_type *t, const char **ret_file, uint32_t *ret_line)
-{
-	for (size_t i = 0; i < t->n_variants; i++) {
-		if (t->variants[i].value == 0 && t->variants[i].member.file) {
-			*ret_file = t->variants[i].member.file;
-			*ret_line = t->variants[i].member.line;
-			return true;
-		}
-	}
-	return false;
 }
 
 /* What a runtime's function is given to call. */

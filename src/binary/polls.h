@@ -22,7 +22,5 @@ struct dw_poll {
 
 /* The function that begins at addr; false: it is none, or none is known there. */
 bool debug_poll(struct debug *d, uint64_t addr, struct dw_poll *ret);
-/* Where the coroutine of this type begins; false: not known. */
-bool debug_coroutine_place(const struct dw_type *t, const char **ret_file, uint32_t *ret_line);
 
 #endif

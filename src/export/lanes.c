@@ -139,20 +139,19 @@ static struct family *new_family(struct lanes *l, uint32_t kind, bool of_futures
 	return f;
 }
 
-int lanes_relabel(struct lanes *l, const struct kind_labels *labels, const struct trace_reader *r)
+int lanes_relabel(struct lanes *l, const struct kind_labels *labels)
 {
 	for (size_t i = 0; i < l->n_families; i++) {
 		struct family *f = l->families[i];
-		const char *name = kind_label(labels, r, f->kind);
 		char *label;
 
-		if (!l->kind(l->kind_ctx, f->kind) || !strcmp(name, "?") || !strcmp(name, f->name))
+		if (f->kind >= labels->n || !labels->labels[f->kind])
 			continue;
-		label = lanes_label(name);
+		label = lanes_label(labels->labels[f->kind]);
 		if (!label)
 			return -ENOMEM;
 		free(f->label);
-		f->name = name;
+		f->name = labels->labels[f->kind];
 		f->label = label;
 		f->label_len = strlen(label);
 	}

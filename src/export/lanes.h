@@ -112,7 +112,7 @@ void lanes_done(struct lanes *l);
 /* A name as inside of a JSON string, at most LABEL_MAX bytes (free); NULL when out of memory. */
 char *lanes_label(const char *name);
 /* Families of one name are told apart from now on: `labels` must outlive them. 0 or -ENOMEM. */
-int lanes_relabel(struct lanes *l, const struct kind_labels *labels, const struct trace_reader *r);
+int lanes_relabel(struct lanes *l, const struct kind_labels *labels);
 /* The family of a kind, made when new; NULL when out of memory. */
 struct family *lanes_family(struct lanes *l, uint32_t kind);
 /* NULL when out of memory. */

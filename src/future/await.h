@@ -111,7 +111,6 @@ bool await_leaf(struct walk *w, const struct dw_type *t, uint64_t addr, struct a
 struct await_node *await_child(struct walk *w, struct await_node *n, enum await_node_kind kind,
 			       const char *name, uint64_t addr);
 bool await_is_leaf(const struct dw_type *t);
-bool await_is_coroutine(const struct dw_type *t);
 /* Whether a future may be somewhere in it, also behind pointers. */
 bool await_can_hold(struct debug *d, const struct dw_type *t);
 /* The same, of what is no leaf: its polls may take a while. */

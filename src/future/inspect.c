@@ -94,14 +94,12 @@ static int add_object(struct inspect *in, struct process_object *o, struct buf *
 	struct error why = {0};
 
 	if (runtime_find(o->image, &lo->finding, &why) < 0) {
-		buf_printf(notes, "; %s not understood: %s", o->path, why.text);
+		buf_printf(notes, "%s not understood: %s; ", o->path, why.text);
 		return 0;
 	}
 	lo->object = o;
 	if (!lo->finding.n_kinds) {
-		for (size_t i = 0; i < lo->finding.n_coverage; i++)
-			if (lo->finding.coverage[i].note && *lo->finding.coverage[i].note)
-				buf_printf(notes, "; %s", lo->finding.coverage[i].note);
+		finding_reasons(&lo->finding, notes);
 		finding_done(&lo->finding);
 		return 0;
 	}
@@ -143,8 +141,10 @@ static int find_kinds(struct inspect *in, const char *who, struct error *err)
 		return error_set(err, -ENOENT,
 				 "%s has no runtime that pollux knows: no task tables of Tokio or "
 				 "async-task in "
-				 "any of its %zu loaded objects%s",
-				 who, in->objects.n, notes.data ? notes.data : "");
+				 "any of its %zu loaded objects%s%.*s",
+				 who, in->objects.n, notes.len ? "; " : "",
+				 notes.len >= 2 ? (int)notes.len - 2 : 0,
+				 notes.data ? notes.data : "");
 	qsort(in->kinds, in->n_kinds, sizeof(*in->kinds), by_vtable);
 	return 0;
 }

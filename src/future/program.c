@@ -133,7 +133,7 @@ static bool same_node(const struct node *a, const struct node *b)
 static int node_of(struct compiler *c, const struct way *w, bool inside, enum left left,
 		   uint16_t *ret_at)
 {
-	bool pointer = w->type->class == DC_POINTER, coroutine = await_is_coroutine(w->type);
+	bool pointer = w->type->class == DC_POINTER, coroutine = dw_is_coroutine(w->type);
 	struct node node = {.type = w->type,
 			    .inside = inside,
 			    .below = w->below,
@@ -217,7 +217,6 @@ static int add_future(struct compiler *c, const struct dw_type *t, uint32_t *ret
 	struct program *p = c->out;
 	uintptr_t known = (uintptr_t)map_get(&c->futures, t->ref, 0);
 	struct place_future *futures, f = {.size = t->size};
-	char *where = NULL;
 
 	*ret_index = (uint32_t)known - 1;
 	if (known)
@@ -231,16 +230,10 @@ static int add_future(struct compiler *c, const struct dw_type *t, uint32_t *ret
 		p->futures = futures;
 		p->cap_futures = cap;
 	}
-	/* The state in which it was not polled yet stands where it begins. */
-	for (size_t i = 0; i < t->n_variants && !where; i++)
-		if (t->variants[i].value == 0 && t->variants[i].member.file &&
-		    asprintf(&where, "%s:%u", t->variants[i].member.file,
-			     t->variants[i].member.line) < 0)
-			where = NULL;
 	f.type_kind = ways_below(c->hooked, t, 0);
 	f.name = name_shorten(t->full);
 	f.full_name = strdup(t->full);
-	f.where = where;
+	f.where = dw_coroutine_where(t);
 	*ret_index = (uint32_t)p->n_futures;
 	p->futures[p->n_futures++] = f;
 	return f.name && f.full_name
@@ -430,7 +423,7 @@ static int add_left(struct compiler *c, const struct node *n, const struct dw_va
 		return r == -E2BIG ? 0 : r;
 	for (size_t i = 0; i < n_ways; i++) {
 		const struct dw_type *one = ways[i].type;
-		bool coroutine = await_is_coroutine(one);
+		bool coroutine = dw_is_coroutine(one);
 
 		if ((coroutine || wrapper_keeps(one)) &&
 		    is_alone(c->d, t, v, ways[i].at, one->size))
@@ -463,7 +456,7 @@ static const struct dw_type *held_by(struct compiler *c, const struct dw_type *t
 {
 	struct way w = {.type = t};
 
-	for (unsigned depth = 0; depth < 8 && !await_is_coroutine(w.type); depth++) {
+	for (unsigned depth = 0; depth < 8 && !dw_is_coroutine(w.type); depth++) {
 		const struct dw_variant *one = NULL;
 
 		for (size_t i = 0; i < w.type->n_variants; i++) {
@@ -483,7 +476,7 @@ static const struct dw_type *held_by(struct compiler *c, const struct dw_type *t
 			return NULL;
 	}
 	*ret_at = w.at;
-	return await_is_coroutine(w.type) ? w.type : NULL;
+	return dw_is_coroutine(w.type) ? w.type : NULL;
 }
 
 /* ---- nodes' steps ---- */
@@ -618,7 +611,7 @@ static int fill_pointer(struct compiler *c, const struct node *n)
 static int fill(struct compiler *c, size_t i)
 {
 	const struct node n = c->nodes[i]; /* the array moves */
-	bool coroutine = await_is_coroutine(n.type);
+	bool coroutine = dw_is_coroutine(n.type);
 
 	if (n.type->class == DC_POINTER)
 		return fill_pointer(c, &n);
@@ -670,7 +663,7 @@ int program_compile(struct debug *d, const struct future_cell *cell, enum progra
 	int r;
 
 	/* A coroutine's poll function is nobody else's: what it is given is what its type says. */
-	c.follows = mode == PROGRAM_FUTURES && c.self && await_is_coroutine(c.self);
+	c.follows = mode == PROGRAM_FUTURES && c.self && dw_is_coroutine(c.self);
 	*ret = (struct program){0};
 	if (cell->size && cell->offset + cell->future->size > cell->size)
 		return 0;

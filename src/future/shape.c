@@ -19,14 +19,6 @@ enum {
 /* What is asked of a type: whether a future may be in it, or one that is no leaf. */
 enum question { ANY_FUTURE, NO_LEAF };
 
-bool await_is_coroutine(const struct dw_type *t)
-{
-	return t->class == DC_STRUCT && t->has_variants &&
-	       (await_starts(t->name, "{async_fn_env#") ||
-		await_starts(t->name, "{async_block_env#") ||
-		await_starts(t->name, "{async_closure_env#"));
-}
-
 bool shape_is_closure(const struct dw_type *t)
 {
 	return t->class == DC_STRUCT && await_starts(t->name, "{closure_env#");
@@ -89,7 +81,7 @@ static bool can_hold(struct debug *d, const struct dw_type *ct, enum question q,
 			yes = q == ANY_FUTURE;
 			break;
 		}
-		if (await_is_coroutine(t) || shape_is_dyn_future(t) || shape_is_unordered(t) ||
+		if (dw_is_coroutine(t) || shape_is_dyn_future(t) || shape_is_unordered(t) ||
 		    shape_is_shared(t)) {
 			yes = true;
 			break;

@@ -11,6 +11,4 @@ bool shape_is_unordered(const struct dw_type *t);
 bool shape_is_vec(const struct dw_type *t);
 bool shape_is_shared(const struct dw_type *t);
 
-/* By value, in any of its variants, or through what owns it or is polled through: a future? */
-
 #endif

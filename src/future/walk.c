@@ -567,7 +567,7 @@ static void walk_struct(struct walk *w, struct await_node *parent, const struct 
 {
 	struct await_node *n = parent;
 
-	if (await_is_coroutine(t)) {
+	if (dw_is_coroutine(t)) {
 		walk_coroutine(w, parent, t, addr, depth);
 		return;
 	}

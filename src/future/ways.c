@@ -86,7 +86,7 @@ static bool reaches(struct debug *d, const struct dw_type *ct, enum ways_through
 		       reaches(d, dw_type_of(d, t->target_ref), through, depth + 1);
 	if (t->class != DC_STRUCT || t->declaration)
 		return false;
-	if (await_is_coroutine(t))
+	if (dw_is_coroutine(t))
 		return true;
 	if (t->note & (uint32_t)NOTE_KNOWN << shift)
 		return t->note & (uint32_t)NOTE_REACHES << shift;
@@ -213,7 +213,7 @@ static bool keeps(struct debug *d, const struct dw_type *t, enum ways_through th
 		return false;
 	if (t->class == DC_POINTER)
 		return keeps(d, dw_type_of(d, t->target_ref), through, depth + 1);
-	if (await_is_coroutine(t))
+	if (dw_is_coroutine(t))
 		return true;
 	if (!wrapper_keeps(t))
 		return false;

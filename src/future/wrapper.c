@@ -57,7 +57,7 @@ bool wrapper_keeps(const struct dw_type *t)
 	for (size_t i = 0; i < sizeof(keeps) / sizeof(*keeps); i++)
 		if (await_starts(t->full, keeps[i]))
 			return true;
-	return t->class == DC_STRUCT && await_is_coroutine(t);
+	return t->class == DC_STRUCT && dw_is_coroutine(t);
 }
 
 bool wrapper_borrows(const struct dw_type *t)

@@ -241,9 +241,7 @@ static int look(struct attach *a, struct error *err)
 		}
 		rc = add_object(a, o, &found, &deadline_ns, err);
 		/* A runtime that is there and can't be hooked says why. */
-		for (size_t k = 0; k < found.n_coverage; k++)
-			if (found.coverage[k].note && *found.coverage[k].note)
-				buf_printf(&notes, "%s; ", found.coverage[k].note);
+		finding_reasons(&found, &notes);
 		finding_done(&found);
 	}
 	if (rc < 0)

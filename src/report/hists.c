@@ -512,7 +512,7 @@ static void write_stacks(const struct hists *h, struct buf *out, const struct ma
 static void place_title(const struct hists *h, struct buf *out, const struct place_stats *p)
 {
 	const struct trace_kind *k = trace_reader_kind(h->reader, p->kind);
-	text_safe(out, k && k->name && *k->name ? k->name : "?");
+	text_safe(out, kind_name(h->reader, p->kind));
 	for (uint32_t i = 0; k && k->sites && i < k->n_sites; i++) {
 		buf_str(out, i ? " or at " : ", spawned at ");
 		text_safe(out, k->sites[i]);

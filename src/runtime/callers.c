@@ -168,7 +168,6 @@ static int add_place(struct elf_image *image, struct buf *where, uint64_t at)
 	const struct elf_symbol *s = elf_image_symbol_at(image, at);
 	_cleanup_free_ char *name = s ? name_demangle(s->name) : NULL;
 	_cleanup_free_ char *shortened = name ? name_shorten(name) : NULL;
-
 	_cleanup_free_ char *place = NULL;
 
 	if (!shortened)

@@ -198,6 +198,13 @@ static void sites_done(struct find_site *sites, size_t n)
 	free(sites);
 }
 
+void finding_reasons(const struct finding *f, struct buf *out)
+{
+	for (size_t i = 0; i < f->n_coverage; i++)
+		if (f->coverage[i].note && *f->coverage[i].note)
+			buf_printf(out, "%s; ", f->coverage[i].note);
+}
+
 void finding_done(struct finding *f)
 {
 	free(f->path);

@@ -138,22 +138,29 @@ static void read_result(struct find_future *f, const struct dw_type *t)
 
 static int set_names(struct find_future *f, const struct dw_poll *p, const char *demangled)
 {
-	const char *full = demangled, *file = NULL;
-	uint32_t line = 0;
+	const char *full = demangled;
 
 	if (f->lent) {
 		full = p->lent->full;
-		debug_coroutine_place(p->lent, &file, &line);
+		f->where = dw_coroutine_where(p->lent);
 	} else if (p) {
 		full = p->generated ? p->full : p->future->full;
-		file = p->file;
-		line = p->line;
+		if (p->file && p->line && asprintf(&f->where, "%s:%u", p->file, p->line) < 0)
+			f->where = NULL;
 	}
 	f->full_name = strdup(full);
 	f->name = name_shorten(full);
-	if (file && line && asprintf(&f->where, "%s:%u", file, line) < 0)
-		f->where = NULL;
 	return f->full_name && f->name ? 0 : -ENOMEM;
+}
+
+/* How a coroutine's poll has ended is read from its state. */
+static void set_state(struct find_future *f, uint64_t offset, unsigned bytes)
+{
+	f->result = (struct agent_result){.offset = (uint32_t)offset,
+					  .from = AR_STATE,
+					  .size = (uint8_t)bytes,
+					  .ready = STATE_RETURNED};
+	f->pending = STATE_PANICKED;
 }
 
 /* Where a coroutine's future and state are, by its code. */
@@ -167,11 +174,7 @@ static void read_code(struct finder *s, struct find_future *f, uint64_t end,
 
 	f->generated = t || (code.argument && code.returns && (code.resumed || code.suspends));
 	f->memory = code.argument == 2;
-	f->result = (struct agent_result){.offset = (uint32_t)code.state_offset,
-					  .from = AR_STATE,
-					  .size = (uint8_t)bytes,
-					  .ready = STATE_RETURNED};
-	f->pending = STATE_PANICKED;
+	set_state(f, code.state_offset, bytes);
 	if (!whole)
 		f->trouble = "their code can't be decoded";
 	else if (code.stack)
@@ -196,11 +199,7 @@ static bool read_lent(struct finder *s, struct find_future *f, uint64_t end,
 	f->generated = true;
 	f->lent = p->n_lent;
 	f->lent_by = code.argument;
-	f->result = (struct agent_result){.offset = (uint32_t)t->discr_offset,
-					  .from = AR_STATE,
-					  .size = (uint8_t)t->discr_size,
-					  .ready = STATE_RETURNED};
-	f->pending = STATE_PANICKED;
+	set_state(f, t->discr_offset, t->discr_size);
 	if (code.stack)
 		f->trouble = "they take arguments from the stack";
 	return true;

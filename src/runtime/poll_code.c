@@ -196,16 +196,16 @@ static bool reads_stack_argument(struct depth *d, const struct insn *in)
 	return yes;
 }
 
-bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint64_t state_offset,
-		    unsigned bytes, const uint64_t *panics, size_t n_panics, struct poll_code *ret)
+static bool read_function(struct elf_image *image, uint64_t start, uint64_t end,
+			  uint64_t state_offset, unsigned bytes, struct entry e,
+			  const uint64_t *panics, size_t n_panics, struct poll_code *ret)
 {
 	struct depth depth = {0};
 	struct insn_walk w;
 	struct insn in;
 
 	*ret = (struct poll_code){0};
-	find_state(image, start, end, state_offset, bytes,
-		   (struct entry){.regs = {[RDI] = {.argument = 1}, [RSI] = {.argument = 2}}}, ret);
+	find_state(image, start, end, state_offset, bytes, e, ret);
 	if (!insn_walk_init(&w, image, start, end))
 		return false;
 	while (insn_next(&w, &in) > 0) {
@@ -231,19 +231,23 @@ bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint6
 	return w.at >= w.end;
 }
 
+bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint64_t state_offset,
+		    unsigned bytes, const uint64_t *panics, size_t n_panics, struct poll_code *ret)
+{
+	const struct entry e = {.regs = {[RDI] = {.argument = 1}, [RSI] = {.argument = 2}}};
+
+	return read_function(image, start, end, state_offset, bytes, e, panics, n_panics, ret);
+}
+
 void poll_code_read_lent(struct elf_image *image, uint64_t start, uint64_t end,
 			 uint64_t state_offset, unsigned bytes, unsigned lent,
 			 struct poll_code *ret)
 {
 	static const uint8_t arguments[] = {RDI, RSI, RDX, RCX, 8, 9};
 	struct entry e = {.lent = lent};
-	struct poll_code code;
 
 	for (uint8_t i = 0; i < sizeof(arguments); i++)
 		e.regs[arguments[i]].argument = i + 1;
-	*ret = (struct poll_code){0};
-	find_state(image, start, end, state_offset, bytes, e, ret);
-	if (!poll_code_read(image, start, end, POLL_CODE_ANY, bytes, NULL, 0, &code))
+	if (!read_function(image, start, end, state_offset, bytes, e, NULL, 0, ret))
 		ret->argument = 0;
-	ret->stack = code.stack;
 }

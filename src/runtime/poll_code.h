@@ -10,8 +10,6 @@
 struct elf_image;
 
 #define POLL_CODE_ANY UINT64_MAX
-/* Of pointers from an argument to the future. */
-#define POLL_CODE_MAX_LENT 2u
 
 struct poll_code {
 	/* Which argument points at what has the state, or leads there; 0: none does. */
@@ -33,7 +31,7 @@ bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint6
 		    unsigned bytes, const uint64_t *panics, size_t n_panics, struct poll_code *ret);
 /*
  * The same of a function that is lent the future by a closure: looked for is an access behind that
- * of the six arguments from which `lent` pointers (1 to POLL_CODE_MAX_LENT), each at the place to
+ * of the six arguments from which `lent` pointers (at least 1), each at the place to
  * which the one before it leads, lead to the future. `argument` is 0 if there is none, also if the
  * function can't be decoded.
  */

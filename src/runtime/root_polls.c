@@ -13,7 +13,6 @@
 #include "binary/elf_image.h"
 #include "binary/insn.h"
 #include "binary/names.h"
-#include "binary/polls.h"
 #include "runtime/futures.h"
 
 #include <elf.h>
@@ -23,11 +22,6 @@
 #include <string.h>
 
 enum { MAX_CODE = 1 << 20, MAX_ROOTS = 256, MAX_FRAME = 1 << 20 };
-
-static bool is_coroutine(const struct dw_type *t)
-{
-	return t->class == DC_STRUCT && t->has_variants && !strncmp(t->name, "{async_", 7);
-}
 
 /* What Pin<&mut F>, &mut F lead to. */
 static const struct dw_type *lent_by(struct debug *d, const struct dw_type *t)
@@ -52,9 +46,8 @@ const struct dw_type *root_poll_type(struct debug *d, uint64_t back, int64_t *re
 						  : NULL;
 		bool is_param = false;
 
-		for (size_t k = 0; t && is_coroutine(t) && k < b.n_params && !is_param; k++) {
+		for (size_t k = 0; t && dw_is_coroutine(t) && k < b.n_params && !is_param; k++)
 			is_param = dw_same_type(dw_type_of(d, b.params[k].type_ref), t);
-		}
 		if (!is_param || s->offset < 0 || s->offset > MAX_FRAME ||
 		    t->size > MAX_FRAME - (uint64_t)s->offset)
 			continue;
@@ -81,8 +74,6 @@ static int add(struct debug *d, const struct futures_wanted *wanted,
 {
 	struct find_root_poll r = {.back = back, .told = told}, *v;
 	const struct dw_type *t;
-	const char *file;
-	uint32_t line;
 
 	for (size_t i = 0; i < f->n; i++)
 		if (f->v[i].back == back)
@@ -102,8 +93,7 @@ static int add(struct debug *d, const struct futures_wanted *wanted,
 		free(r.full_name);
 		return 0;
 	}
-	if (debug_coroutine_place(t, &file, &line) && asprintf(&r.where, "%s:%u", file, line) < 0)
-		r.where = NULL;
+	r.where = dw_coroutine_where(t);
 	v = reallocarray(f->v, f->n + 1, sizeof(*v));
 	if (v)
 		f->v = v;

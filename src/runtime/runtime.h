@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct buf;
 struct elf_image; /* src/binary */
 
 /* A patched place: the instruction that takes a table's address. */
@@ -109,6 +110,8 @@ struct finding {
  * Symbols, layouts and code come from outside: nothing is trusted. */
 int runtime_find(struct elf_image *image, struct finding *ret_finding, struct error *err);
 void finding_done(struct finding *f);
+/* Why what is there can't be had, each reason with "; " behind it. */
+void finding_reasons(const struct finding *f, struct buf *out);
 
 /* Code in which a block_on polls, by return addresses: a thread whose stack holds one of them
  * stands in a block_on that made a waker of finding.wakers[waker]. See block_on.c for when that is

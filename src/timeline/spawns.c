@@ -211,8 +211,6 @@ bool spawn_take(struct timeline *tl, struct kind *k, uint64_t name, const struct
 	struct spawn **at;
 	if (by_thread(k)) {
 		at = by_hint_only ? NULL : find_by_thread(tl, k, th);
-	} else if (k->address_named) {
-		at = by_hint_only ? NULL : treap_at_least(&k->spawns, 0);
 	} else {
 		at = find_by_hint(k, name);
 		if (!at && !by_hint_only) {
