@@ -21,25 +21,16 @@
 
 /* Where a thread's ring is found by its thread pointer. */
 struct agent_thread {
-	uint64_t thread;   /* the thread pointer, 0: the slot is free */
-	struct ring *ring; /* its ring */
-	uint64_t claim;	   /* the ring's owner and generation as they were when it was claimed */
+	uint64_t thread;	   /* the thread pointer, 0: the slot is free */
+	struct agent_notes *notes; /* on its ring */
+	uint64_t claim;		   /* agent_owner.claim as it was when it was claimed */
 	uint64_t reserved;
 };
 _Static_assert(sizeof(struct agent_thread) == 32, "agent_thread");
 
 #define AGENT_THREAD_BITS 13
-#define AGENT_N_THREADS (1u << AGENT_THREAD_BITS) /* twice AGENT_MAX_RINGS */
+#define AGENT_N_THREADS (1u << AGENT_THREAD_BITS) /* eight times AGENT_MAX_RINGS */
 #define AGENT_THREAD_PROBES 64u
-
-/* The first image.state_bytes of the state part. */
-struct agent_private {
-	struct agent_state state;
-	uint64_t no_ring_until; /* ticks: no ring was free, don't look before */
-	uint64_t n_raised;	/* Tokio polls open in which a panic was raised */
-	uint8_t pad[32 - (sizeof(struct agent_state) + 16) % 32];
-	struct agent_thread threads[AGENT_N_THREADS];
-};
 
 /* A poll that is open on a thread. */
 struct agent_poll {
@@ -75,7 +66,7 @@ enum agent_poll_flags {
 /* A poll of a future that is open on a thread: it lies in the thunk's frame. */
 struct agent_future {
 	struct agent_future *outer; /* the one in whose poll this was called; may be none */
-	struct ring *ring;
+	struct agent_notes *notes;
 	uint64_t claim; /* the ring's, when it began */
 	struct agent_hook *hook;
 	void *future;
@@ -87,33 +78,44 @@ struct agent_future {
 };
 
 /*
- * The agent's notes on a thread, in ring.scratch, for the thread alone. The first line is all that
- * a recorded event touches beside the event itself and the ring's head.
+ * The agent's notes on a ring and the thread that owns it, for that thread alone. The first line is
+ * all that a recorded event touches beside the event itself and the ring's head.
  */
 struct agent_notes {
-	uint64_t head;	/* as ring.head */
-	uint64_t limit; /* below it head has room for one more event; 0: look first (agent_room) */
-	uint64_t place; /* of head in the ring, where it is below limit */
-	uint64_t wake;	/* the reference of the last AE_WAKE ... */
-	uint64_t wake_end;  /* ... and the head behind it */
-	uint64_t tail_ref;  /* the poll that was tail-jumped into, if ... */
-	uint8_t busy;	    /* an event is being written: a signal handler's is dropped */
-	uint8_t tail_open;  /* ... this is set */
-	uint8_t unnamed;    /* AE_THREAD is still to be written, before anything else */
-	uint8_t parked;	    /* a block_on waited, and polls nothing before it waits again */
-	uint32_t depth;	    /* of polls */
-	uint32_t thread_id; /* for AE_THREAD */
-	uint32_t mask;	    /* size of the ring - 1 */
+	struct agent_owner owner;
+	uint64_t head;	   /* as ring.head */
+	uint64_t limit;	   /* below it head has room for one more event; 0: agent_room() first */
+	struct ring *ring; /* written to, never read but for `tail` */
+	uint64_t wake;	   /* the reference of the last AE_WAKE ... */
+	uint64_t wake_end; /* ... and the head behind it */
+	uint32_t place;	   /* of head in the ring, where it is below limit */
+	uint8_t busy;	   /* an event is being written: a signal handler's is dropped */
+	uint8_t tail_open; /* tail_ref is a poll that was tail-jumped into */
+	uint16_t depth;	   /* of polls */
 	struct agent_poll polls[AGENT_MAX_POLLS];
 	struct agent_future *futures; /* the innermost open one */
 	const void *shutting;	      /* the task that this thread shuts down; others look at it */
-};
+	uint64_t tail_ref;
+	uint64_t lost;		     /* events that were dropped, not yet told by AE_LOST */
+	uint64_t far_begin, far_end; /* as the ring's */
+	uint8_t unnamed;	     /* AE_THREAD is still to be written, before anything else */
+	uint8_t parked; /* a block_on waited, and polls nothing before it waits again */
+} __attribute__((aligned(64)));
+_Static_assert(offsetof(struct agent_notes, owner) == 0, "agent_owner");
 _Static_assert(offsetof(struct agent_notes, polls) == 64, "one line");
-_Static_assert(sizeof(struct agent_notes) <= sizeof(((struct ring *)0)->scratch), "agent_notes");
-_Static_assert(offsetof(struct ring, scratch) % 64 == 0, "agent_notes");
+
+/* The first image.state_bytes of the state part. Memory that no thread or ring has needed yet was
+ * never touched. */
+struct agent_private {
+	struct agent_state state;
+	uint64_t no_ring_until; /* ticks: no ring was free, don't look before */
+	uint64_t n_raised;	/* Tokio polls open in which a panic was raised */
+	struct agent_thread threads[AGENT_N_THREADS] __attribute__((aligned(64)));
+	struct agent_notes notes[AGENT_MAX_RINGS];
+};
 
 /* The start of the image. The tool fills it before it writes the image; nobody writes it later. */
-extern const struct agent_image agent_image;
+extern const struct agent_image agent_image __attribute__((visibility("hidden")));
 
 static inline struct agent_private *agent_private(void)
 {
@@ -136,18 +138,16 @@ static inline bool agent_live(void)
 			       __ATOMIC_RELAXED);
 }
 
-static inline struct agent_notes *agent_notes(struct ring *r)
+static inline uint64_t agent_claim(const struct agent_notes *n)
 {
-	return (struct agent_notes *)r->scratch;
+	return __atomic_load_n(&n->owner.claim, __ATOMIC_RELAXED);
 }
 
-/* owner | generation << 32, as one word */
-static inline uint64_t agent_claim(struct ring *r)
+/* Whether the tool has given the ring back that was claimed so. */
+static inline bool agent_is_dead(const struct agent_notes *n, uint64_t claim)
 {
-	return __atomic_load_n((uint64_t *)&r->owner, __ATOMIC_RELAXED);
+	return __atomic_load_n(&n->owner.dead, __ATOMIC_RELAXED) == (uint32_t)(claim >> 32);
 }
-_Static_assert(offsetof(struct ring, owner) % 8 == 0, "claim");
-_Static_assert(offsetof(struct ring, generation) == offsetof(struct ring, owner) + 4, "claim");
 
 static inline uint64_t agent_slot_of(uint64_t thread)
 {
@@ -160,71 +160,89 @@ static inline bool agent_slot_holds(const struct agent_thread *slot, uint64_t th
 {
 	uint32_t tid_offset = agent_state()->tid_offset;
 
-	return agent_claim(slot->ring) == slot->claim &&
+	return agent_claim(slot->notes) == slot->claim &&
+	       !agent_is_dead(slot->notes, slot->claim) &&
 	       (!tid_offset || *(uint32_t *)(thread + tid_offset) == (uint32_t)slot->claim);
 }
 
 /* thread.c: the slow ways */
-struct ring *agent_find_ring(uint64_t thread);
+struct agent_notes *agent_find_notes(uint64_t thread);
 /* Where a search for polls goes on; all zero at first. */
 struct agent_search {
 	uint32_t ring, poll;
 };
 struct agent_poll *agent_find_poll(const void *header, struct agent_search *at);
 bool agent_is_shutting(const void *header);
-struct ring *agent_peek_ring_slowly(uint64_t thread);
-struct ring *agent_root_ring(void);
+struct agent_notes *agent_peek_notes_slowly(uint64_t thread);
+struct agent_notes *agent_kept_notes_slowly(uint64_t thread);
+struct agent_notes *agent_root_notes(void);
 void agent_no_ring(uint32_t n_events);
-bool agent_room(struct ring *r, uint64_t ticks);
-bool agent_has_room(struct ring *r, uint64_t n_events);
-void agent_lose(struct ring *r, uint64_t n_events);
+bool agent_room(struct agent_notes *n, uint64_t ticks);
+bool agent_has_room(struct agent_notes *n, uint64_t n_events);
+void agent_lose(struct agent_notes *n, uint64_t n_events);
 void agent_register(void);
 
-/* The calling thread's ring, claimed if it has none yet; NULL when no ring is free. */
-static inline struct ring *agent_ring(void)
+/* The calling thread's, with a ring that is claimed if it has none yet; NULL when no ring is free.
+ */
+static inline struct agent_notes *agent_notes(void)
 {
 	uint64_t thread = arch_thread();
 	struct agent_thread *slot = &agent_private()->threads[agent_slot_of(thread)];
 
 	if (likely(slot->thread == thread && agent_slot_holds(slot, thread)))
-		return slot->ring;
-	return agent_find_ring(thread);
+		return slot->notes;
+	return agent_find_notes(thread);
 }
 
 /* The same, but never claims one. */
-static inline struct ring *agent_peek_ring(void)
+static inline struct agent_notes *agent_peek_notes(void)
 {
 	uint64_t thread = arch_thread();
 	struct agent_thread *slot = &agent_private()->threads[agent_slot_of(thread)];
 
 	if (likely(slot->thread == thread && agent_slot_holds(slot, thread)))
-		return slot->ring;
-	return agent_peek_ring_slowly(thread);
+		return slot->notes;
+	return agent_peek_notes_slowly(thread);
+}
+
+/* The notes in which the calling thread has a poll open; NULL: another recording has them. Also in
+ * a fork's child, where the thread has another tid, but its own copy of them. */
+static inline struct agent_notes *agent_kept_notes(void)
+{
+	uint64_t thread = arch_thread();
+	struct agent_thread *slot = &agent_private()->threads[agent_slot_of(thread)];
+
+	if (likely(slot->thread == thread && agent_claim(slot->notes) == slot->claim))
+		return slot->notes;
+	return agent_kept_notes_slowly(thread);
 }
 
 /* Records one event, or drops and counts it. `ticks` is when it was, 0: now. */
-static inline void agent_put_at(struct ring *r, uint64_t ticks, uint64_t type, uint64_t word1)
+static inline void agent_put_at(struct agent_notes *n, uint64_t ticks, uint64_t type,
+				uint64_t word1)
 {
-	struct agent_notes *n = agent_notes(r);
-
 	if (unlikely(n->busy)) {
-		agent_lose(r, 1);
+		agent_lose(n, 1);
 		return;
 	}
 	n->busy = 1;
 	arch_barrier_local();
 	if (!ticks)
 		ticks = arch_ticks();
-	if (likely(n->head < n->limit) || agent_room(r, ticks)) {
-		uint64_t head = n->head, place = n->place;
-		struct agent_event *event = (struct agent_event *)((char *)(r + 1) + place);
+	if (likely(n->head < n->limit) || agent_room(n, ticks)) {
+		struct ring *r = n->ring;
+		uint64_t head = n->head;
+		uint32_t place = n->place, mask = n->owner.mask;
+		/* Within the ring also if who was the last to write here did so for old rings. */
+		struct agent_event *event =
+			(struct agent_event *)((char *)(r + 1) + (place & mask));
 		event->word0 = ticks << 8 | type;
 		event->word1 = word1;
 		/* A ring is larger than a cache, and what follows (a locked instruction) waits for
 		 * our stores: two lines ahead, that is 5 ns per event cheaper in a ring of a
 		 * megabyte. */
-		arch_prefetch((char *)(r + 1) + ((place + 128) & n->mask));
-		n->place = place + sizeof(*event);
+		arch_prefetch((char *)(r + 1) + ((place + 128) & mask));
+		n->place = place + (uint32_t)sizeof(*event);
 		n->head = head + sizeof(*event);
 		__atomic_store_n(&r->head, head + sizeof(*event), __ATOMIC_RELEASE);
 	}
@@ -232,15 +250,15 @@ static inline void agent_put_at(struct ring *r, uint64_t ticks, uint64_t type, u
 	n->busy = 0;
 }
 
-static inline void agent_put(struct ring *r, uint64_t type, uint64_t word1)
+static inline void agent_put(struct agent_notes *n, uint64_t type, uint64_t word1)
 {
-	agent_put_at(r, 0, type, word1);
+	agent_put_at(n, 0, type, word1);
 }
 
 /* A task's drop comes last, though what came before it was another thread's a moment ago. */
-static inline void agent_put_drop(struct ring *r, uint64_t ref)
+static inline void agent_put_drop(struct agent_notes *n, uint64_t ref)
 {
-	agent_put_at(r, arch_ticks_after(), AE_DROP, ref);
+	agent_put_at(n, arch_ticks_after(), AE_DROP, ref);
 }
 
 static inline uint64_t agent_ref(uint64_t kind, uint64_t task)
@@ -257,10 +275,10 @@ static inline uint64_t agent_task_ref(const struct agent_hook *hook, const void 
 }
 
 /* poll.c */
-struct agent_poll *agent_poll_open(struct ring *r, struct agent_hook *hook, void *header,
+struct agent_poll *agent_poll_open(struct agent_notes *n, struct agent_hook *hook, void *header,
 				   uint64_t ref, uint32_t flags);
-bool agent_poll_close(struct ring *r, struct agent_poll *poll, uint32_t generation);
-void agent_tail_close(struct ring *r);
+bool agent_poll_close(struct agent_notes *n, struct agent_poll *poll, uint32_t generation);
+void agent_tail_close(struct agent_notes *n);
 const struct agent_hook *agent_header_hook(const struct agent_hook *wake, const void *header);
 void agent_tokio_settle(struct agent_poll *poll, uint64_t state);
 

@@ -88,7 +88,8 @@ static void learn_wake(struct agent_hook *wake, const void *header)
 }
 
 /* A waker that is the last to leave a pending task has the executor drop the future. */
-static void schedule_drop(struct ring *r, const struct agent_hook *hook, void *header, uint64_t ref)
+static void schedule_drop(struct agent_notes *n, const struct agent_hook *hook, void *header,
+			  uint64_t ref)
 {
 	const struct agent_hook *hooks = agent_hooks();
 
@@ -97,8 +98,8 @@ static void schedule_drop(struct ring *r, const struct agent_hook *hook, void *h
 			continue;
 		__atomic_store_n(state_of(hook, header), SCHEDULED | CLOSED | REFERENCE,
 				 __ATOMIC_RELEASE);
-		if (r && agent_live())
-			agent_put(r, AE_SCHEDULE, ref);
+		if (n && agent_live())
+			agent_put(n, AE_SCHEDULE, ref);
 		((void (*)(void *, uint64_t))hooks[i].orig)(header, 0);
 		return;
 	}
@@ -114,8 +115,8 @@ static void schedule_drop(struct ring *r, const struct agent_hook *hook, void *h
  * The last two look alike, but not in what was before: `alone` says that run() began with nobody
  * else there and that nobody was there when it had returned.
  */
-static void release(struct ring *r, const struct agent_hook *hook, void *header, uint64_t ref,
-		    bool alone)
+static void release(struct agent_notes *n, const struct agent_hook *hook, void *header,
+		    uint64_t ref, bool alone)
 {
 	uint64_t *state = state_of(hook, header);
 	uint64_t now = __atomic_load_n(state, __ATOMIC_ACQUIRE);
@@ -124,11 +125,11 @@ static void release(struct ring *r, const struct agent_hook *hook, void *header,
 		if (now / REFERENCE != 1 || now & TASK)
 			continue;
 		if (!alone && !(now & (COMPLETED | CLOSED))) {
-			schedule_drop(r, hook, header, ref);
+			schedule_drop(n, hook, header, ref);
 			return;
 		}
-		if (r && agent_live())
-			agent_put_drop(r, ref);
+		if (n && agent_live())
+			agent_put_drop(n, ref);
 		((void (*)(void *))hook->drop_ref)(header);
 		return;
 	} while (!__atomic_compare_exchange_n(state, &now, now - REFERENCE, true, __ATOMIC_ACQ_REL,
@@ -148,32 +149,31 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 		agent_register();
 	if (unlikely(!knows_state(hook) || hook->vtable_offset == AGENT_OFFSET_UNKNOWN))
 		learn_header(hook, header);
-	struct ring *r = agent_ring();
-	if (unlikely(!r)) {
+	struct agent_notes *n = agent_notes();
+	if (unlikely(!n)) {
 		agent_no_ring(2);
 		return pass;
 	}
-	struct agent_notes *n = agent_notes(r);
 	uint64_t ref = agent_task_ref(hook, header);
 	uint64_t before =
 		knows_state(hook) ? __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) : 0;
 	if (unlikely(n->tail_open))
-		agent_tail_close(r);
+		agent_tail_close(n);
 	if (unlikely(!s->wrap || __atomic_load_n(&s->registered, __ATOMIC_ACQUIRE) != 2)) {
 		if (before & CLOSED) {
-			agent_put(r, AE_CANCEL, ref);
+			agent_put(n, AE_CANCEL, ref);
 		} else {
-			agent_put(r, AE_POLL_BEGIN, ref);
+			agent_put(n, AE_POLL_BEGIN, ref);
 			n->tail_ref = ref;
 			n->tail_open = 1;
 		}
 		return pass;
 	}
-	struct agent_poll *poll = agent_poll_open(r, hook, header, ref, POLL_ASYNC);
+	struct agent_poll *poll = agent_poll_open(n, hook, header, ref, POLL_ASYNC);
 	if (unlikely(!poll))
 		return pass;
 	if (likely(hook->drop_ref && knows_state(hook))) {
-		before = __atomic_fetch_add(state_of(hook, header), REFERENCE, __ATOMIC_RELAXED);
+		before = __atomic_fetch_add(state_of(hook, header), REFERENCE, __ATOMIC_ACQ_REL);
 		poll->flags |= POLL_HELD;
 		if (before / REFERENCE == 1 && !(before & TASK))
 			poll->flags |= POLL_ALONE;
@@ -182,9 +182,9 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 	if (unlikely(before & CLOSED)) {
 		poll->flags |= POLL_CLOSED;
 	} else {
-		agent_put(r, AE_POLL_BEGIN, ref);
+		agent_put(n, AE_POLL_BEGIN, ref);
 		if (poll->flags & POLL_HELD && hook->flags & AGENT_HOOK_LIST)
-			agent_put_begin_list(r, hook, header);
+			agent_put_begin_list(n, hook, header);
 	}
 	return (struct agent_begun){poll, (uint64_t)poll->generation << 32 |
 						  (poll->flags & (POLL_HELD | POLL_ALONE))};
@@ -224,7 +224,7 @@ static uint64_t outcome(uint64_t after, const struct agent_poll *poll)
 void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *poll, uint64_t held,
 		     bool woken)
 {
-	struct ring *r = agent_peek_ring();
+	struct agent_notes *n = agent_kept_notes();
 	uint64_t ref = agent_ref(hook->kind, (uint64_t)header);
 	uint64_t type = woken ? AE_POLL_PENDING : AE_POLL_UNKNOWN;
 	uint64_t after = 0;
@@ -234,7 +234,7 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 		if (!woken)
 			type = AE_NONE; /* the state tells */
 	}
-	if (r && agent_poll_close(r, poll, held >> 32)) {
+	if (n && agent_poll_close(n, poll, held >> 32)) {
 		if (type == AE_NONE)
 			type = outcome(after, poll);
 		if (poll->flags & POLL_CLOSED)
@@ -245,21 +245,21 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 			agent_list(hook, header, &list);
 			if (!(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
 			      (RUNNING | COMPLETED | CLOSED)))
-				agent_put_list(r, AE_FUTURE_AT, &list);
+				agent_put_list(n, AE_FUTURE_AT, &list);
 		} else if (type == AE_POLL_PENDING && held & POLL_HELD) {
 			point = agent_point(hook, header);
 		}
 		/* Nobody was in there since? */
 		if (point && !(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
 			       (RUNNING | COMPLETED | CLOSED)))
-			agent_put(r, AE_POLL_PENDING_AT, agent_ref(point, ref));
+			agent_put(n, AE_POLL_PENDING_AT, agent_ref(point, ref));
 		else
-			agent_put(r, type, ref);
+			agent_put(n, type, ref);
 	} else {
-		r = NULL;
+		n = NULL;
 	}
 	if (held & POLL_HELD)
-		release(r, hook, header, ref,
+		release(n, hook, header, ref,
 			held & POLL_ALONE && after / REFERENCE == 1 && !(after & TASK));
 }
 
@@ -267,26 +267,23 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
  * frame's. */
 void agent_async_unwound(bool forced)
 {
-	struct ring *r = agent_peek_ring();
-	bool live = agent_live();
+	struct agent_notes *n = agent_kept_notes();
 
-	/* The notes are the parent's in the child of a fork, to whom the switch is off. */
-	if (!r || (!live && (uint32_t)agent_claim(r) != (uint32_t)arch_gettid()))
+	if (!n)
 		return;
-	struct agent_notes *n = agent_notes(r);
 	for (uint32_t i = n->depth; i-- > 0;) {
 		struct agent_poll *poll = &n->polls[i];
-		if (!(poll->flags & POLL_ASYNC))
+		if (!(poll->flags & POLL_ASYNC) || poll->generation != agent_claim(n) >> 32)
 			continue;
 		uint64_t type = poll->flags & POLL_CLOSED ? AE_CANCEL
 				: forced		  ? AE_POLL_UNKNOWN
 							  : AE_POLL_PANICKED;
 		uint64_t ref = poll->ref;
-		n->depth = i;
-		if (live)
-			agent_put(r, type, ref);
+		__atomic_store_n(&n->depth, (uint16_t)i, __ATOMIC_RELEASE);
+		if (agent_live())
+			agent_put(n, type, ref);
 		if (poll->flags & POLL_HELD)
-			release(r, poll->hook, poll->header, ref, false);
+			release(n, poll->hook, poll->header, ref, false);
 		return;
 	}
 }
@@ -294,33 +291,33 @@ void agent_async_unwound(bool forced)
 /* drop_future is called through the vtable by whoever drops a Runnable instead of running it. */
 void agent_async_cancel(void *header, struct agent_hook *hook)
 {
-	struct ring *r = agent_ring();
+	struct agent_notes *n = agent_notes();
 
-	if (likely(r != NULL))
-		agent_put(r, AE_CANCEL, agent_task_ref(hook, header));
+	if (likely(n != NULL))
+		agent_put(n, AE_CANCEL, agent_task_ref(hook, header));
 	else
 		agent_no_ring(1);
 }
 
 void agent_async_schedule(void *header, struct agent_hook *hook)
 {
-	struct ring *r = agent_ring();
+	struct agent_notes *n = agent_notes();
 
-	if (likely(r != NULL))
-		agent_put(r, AE_SCHEDULE, agent_task_ref(hook, header));
+	if (likely(n != NULL))
+		agent_put(n, AE_SCHEDULE, agent_task_ref(hook, header));
 	else
 		agent_no_ring(1);
 }
 
 void agent_async_wake(void *header, struct agent_hook *hook)
 {
-	struct ring *r = agent_ring();
+	struct agent_notes *n = agent_notes();
 
-	if (unlikely(!r)) {
+	if (unlikely(!n)) {
 		agent_no_ring(1);
 		return;
 	}
-	agent_settle(agent_notes(r));
+	agent_settle(n);
 	if (unlikely(hook->vtable_offset == AGENT_OFFSET_UNKNOWN))
 		learn_wake(hook, header);
 	/* What a kind's run learned of the header holds for its wakers too. */
@@ -333,7 +330,7 @@ void agent_async_wake(void *header, struct agent_hook *hook)
 		       : state & RUNNING			? AE_WAKE_RUNNING
 								: AE_WAKE;
 	}
-	agent_wake(r, type,
+	agent_wake(n, type,
 		   known ? agent_task_ref(known, header)
 			 : agent_ref(AGENT_KIND_NONE, (uint64_t)header));
 }

@@ -6,8 +6,9 @@
 #include "agent/thunks.h"
 
 #define WAIT_PASS 0u /* not measured */
-/* AE_PARK was written; other values: the ticks at its start, inside a poll */
+/* AE_PARK was written; other values: the ticks at its start + 2, inside a poll */
 #define WAIT_PARK 1u
+#define WAIT_TICKS 2u
 
 #define AGENT_PAGE 4096u
 #define AGENT_RED_ZONE 128u
@@ -29,21 +30,21 @@ static bool may_be_address(uint64_t word)
 }
 
 /* A stack that doesn't fit is left out as a whole. */
-static __attribute__((noinline)) void put_stack(struct ring *r, uint64_t ip, const uint64_t *sp,
-						uint64_t bp)
+static __attribute__((noinline)) void put_stack(struct agent_notes *n, uint64_t ip,
+						const uint64_t *sp, uint64_t bp)
 {
 	uint64_t ticks = arch_ticks();
-	uint32_t n;
+	uint32_t n_words;
 
-	if (!agent_has_room(r, AGENT_STACK_WORDS + 3 + 1))
+	if (!agent_has_room(n, AGENT_STACK_WORDS + 3 + 1))
 		return;
-	n = readable_words((uint64_t)sp);
-	agent_put_at(r, ticks, AE_STACK, agent_ref(AGENT_STACK_IP, ip));
-	agent_put_at(r, ticks, AE_STACK, agent_ref(AGENT_STACK_SP, (uint64_t)sp));
-	agent_put_at(r, ticks, AE_STACK, agent_ref(AGENT_STACK_BP, bp));
-	for (uint32_t i = 0; i < n; i++)
+	n_words = readable_words((uint64_t)sp);
+	agent_put_at(n, ticks, AE_STACK, agent_ref(AGENT_STACK_IP, ip));
+	agent_put_at(n, ticks, AE_STACK, agent_ref(AGENT_STACK_SP, (uint64_t)sp));
+	agent_put_at(n, ticks, AE_STACK, agent_ref(AGENT_STACK_BP, bp));
+	for (uint32_t i = 0; i < n_words; i++)
 		if (may_be_address(sp[i]))
-			agent_put_at(r, ticks, AE_STACK, agent_ref(i, sp[i]));
+			agent_put_at(n, ticks, AE_STACK, agent_ref(i, sp[i]));
 }
 
 /* Ends a poll that was tail-jumped into. */
@@ -69,19 +70,18 @@ static bool waits_for_lock(uint16_t call)
  * nothing to do with tasks (it has no ring, and is in no block_on) isn't looked at. */
 uint64_t agent_wait_begin(const struct agent_hook *hook)
 {
-	struct ring *r = agent_peek_ring();
+	struct agent_notes *n = agent_peek_notes();
 
-	if (!r)
-		r = agent_root_ring();
-	if (!r)
+	if (!n)
+		n = agent_root_notes();
+	if (!n)
 		return WAIT_PASS;
-	const struct agent_notes *n = agent_notes(r);
 	/* A poll that was tail-jumped into is over at the latest when its thread parks. */
 	if (n->tail_open && parks(hook->kind))
-		agent_tail_close(r);
+		agent_tail_close(n);
 	if (is_inside(n))
-		return arch_ticks() | 2;
-	agent_put(r, AE_PARK, agent_ref(hook->kind, 0));
+		return arch_ticks() + WAIT_TICKS;
+	agent_put(n, AE_PARK, agent_ref(hook->kind, 0));
 	return WAIT_PARK;
 }
 
@@ -90,54 +90,55 @@ void agent_wait_end(const struct agent_hook *hook, uint64_t begun, const uint64_
 	if (begun == WAIT_PASS)
 		return;
 	if (begun != WAIT_PARK) {
-		uint64_t ticks = arch_ticks() - begun;
+		uint64_t ticks = arch_ticks() - (begun - WAIT_TICKS);
 
 		if (ticks >= agent_state()->call_min_ticks)
 			agent_call_long(hook, ticks, frame);
 		return;
 	}
-	struct ring *r = agent_peek_ring();
-	if (r && agent_live())
-		agent_put(r, AE_UNPARK, agent_ref(hook->kind, 0));
+	struct agent_notes *n = agent_peek_notes();
+	if (n && agent_live())
+		agent_put(n, AE_UNPARK, agent_ref(hook->kind, 0));
 }
 
 /* A call that just ended took long. Where no poll is open, it was a park. */
 void agent_call_long(const struct agent_hook *hook, uint64_t ticks, const uint64_t *frame)
 {
 	const struct agent_state *s = agent_state();
-	struct ring *r = agent_peek_ring();
+	struct agent_notes *n = agent_peek_notes();
 
-	if (!r || !agent_live())
+	/* The counter of another processor may be behind: then it took no time. */
+	if (!n || !agent_live() || (int64_t)ticks < 0)
 		return;
 	/* The caller, as it stood before the call. */
 	if (unlikely(s->stacks & AGENT_STACKS_LOCKS) && ticks >= s->lock_min_ticks &&
-	    waits_for_lock(hook->kind) && is_inside(agent_notes(r)))
-		put_stack(r, frame[1] - 1, frame + 2, frame[0]);
-	agent_put(r, AE_BLOCK, agent_ref(hook->kind, ticks));
+	    waits_for_lock(hook->kind) && is_inside(n))
+		put_stack(n, frame[1] - 1, frame + 2, frame[0]);
+	agent_put(n, AE_BLOCK, agent_ref(hook->kind, ticks));
 }
 
 void agent_spawn(const struct agent_hook *hook, const uint64_t *frame)
 {
-	struct ring *r = agent_ring();
+	struct agent_notes *n = agent_notes();
 	uint64_t id = 0;
 
-	if (unlikely(!r)) {
+	if (unlikely(!n)) {
 		agent_no_ring(1);
 		return;
 	}
 	if (unlikely(agent_state()->stacks & AGENT_STACKS_SPAWNS))
-		put_stack(r, hook->slot, frame + 5 + AGENT_RED_ZONE / 8, frame[0]);
+		put_stack(n, hook->slot, frame + 5 + AGENT_RED_ZONE / 8, frame[0]);
 	if (likely(hook->next_id))
 		id = __atomic_load_n((const uint64_t *)hook->next_id, __ATOMIC_RELAXED) - 1;
-	agent_put(r, AE_SPAWN, agent_ref(hook->kind, id));
+	agent_put(n, AE_SPAWN, agent_ref(hook->kind, id));
 }
 
 void agent_root_enter(const struct agent_hook *hook)
 {
-	struct ring *r = agent_ring();
+	struct agent_notes *n = agent_notes();
 
-	if (likely(r != NULL))
-		agent_put(r, AE_ROOT_ENTER, agent_ref(hook->kind, 0));
+	if (likely(n != NULL))
+		agent_put(n, AE_ROOT_ENTER, agent_ref(hook->kind, 0));
 	else
 		agent_no_ring(1);
 }
@@ -150,13 +151,12 @@ void agent_root_enter(const struct agent_hook *hook)
 /* The panic's way out of the poll, if it takes one, is seen at the poll's end. */
 void agent_raise(void *exception, struct agent_hook *hook)
 {
-	struct ring *r = agent_peek_ring();
+	struct agent_notes *n = agent_peek_notes();
 	const uint64_t *words = exception;
 
 	(void)hook;
-	if (!r)
+	if (!n)
 		return;
-	struct agent_notes *n = agent_notes(r);
 	if (!n->depth)
 		return;
 	struct agent_poll *poll = &n->polls[n->depth - 1];

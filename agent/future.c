@@ -101,20 +101,20 @@ void agent_list(const struct agent_hook *hook, const void *from, struct agent_li
 	list(hook, from, false, ret);
 }
 
-void agent_put_list(struct ring *r, uint64_t type, const struct agent_list *list)
+void agent_put_list(struct agent_notes *n, uint64_t type, const struct agent_list *list)
 {
 	uint64_t ticks = list->n ? arch_ticks() : 0;
 
 	for (uint32_t i = 0; i < list->n; i++)
-		agent_put_at(r, ticks, type, list->words[i]);
+		agent_put_at(n, ticks, type, list->words[i]);
 }
 
-void agent_put_begin_list(struct ring *r, const struct agent_hook *hook, const void *from)
+void agent_put_begin_list(struct agent_notes *n, const struct agent_hook *hook, const void *from)
 {
 	struct agent_list list;
 
 	agent_list(hook, from, &list);
-	agent_put_list(r, AE_FUTURE_WAS, &list);
+	agent_put_list(n, AE_FUTURE_WAS, &list);
 }
 
 static inline const char *future_state(const struct agent_hook *hook, const void *future)
@@ -197,7 +197,7 @@ static __attribute__((noinline)) void list_begin(struct agent_future *f)
 	if (l.n)
 		note_left(f);
 	take_own_point(f, &l);
-	agent_put_list(f->ring, AE_FUTURE_WAS, &l);
+	agent_put_list(f->notes, AE_FUTURE_WAS, &l);
 }
 
 /* It may stand elsewhere now, or have returned: its memory is lent to the poll until that does. */
@@ -218,7 +218,7 @@ static __attribute__((noinline)) void list_left(const struct agent_future *f, ui
 	} else if (program && agent_state_value(at, f->hook->result.size) != f->left->base) {
 		list_rest(program, open, add_ways(f->left, at, open, 0), &l);
 	}
-	agent_put_list(f->ring, AE_FUTURE_LEFT, &l);
+	agent_put_list(f->notes, AE_FUTURE_LEFT, &l);
 }
 
 /*
@@ -251,7 +251,7 @@ static __attribute__((noinline)) uint64_t list_end(struct agent_future *f)
 
 	list(f->hook, f->future, false, &l);
 	uint64_t point = take_own_point(f, &l);
-	agent_put_list(f->ring, AE_FUTURE_AT, &l);
+	agent_put_list(f->notes, AE_FUTURE_AT, &l);
 	return point;
 }
 
@@ -277,7 +277,7 @@ static inline void put_begin(struct agent_future *f)
 
 	f->left = NULL;
 	f->left_whole = NULL;
-	agent_put(f->ring, AE_FUTURE_BEGIN, agent_ref(hook->kind, (uint64_t)f->future));
+	agent_put(f->notes, AE_FUTURE_BEGIN, agent_ref(hook->kind, (uint64_t)f->future));
 	if (hook->flags & AGENT_HOOK_LIST && !likely(is_known_alone(hook, f->future, &state)) &&
 	    unlikely(!is_alone(hook, f->future, &point)))
 		list_begin(f);
@@ -299,14 +299,13 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 {
 	if (unlikely(!may_wrap()))
 		return false;
-	struct ring *r = agent_ring();
-	if (unlikely(!r)) {
+	struct agent_notes *n = agent_notes();
+	if (unlikely(!n)) {
 		agent_no_ring(2);
 		return false;
 	}
-	struct agent_notes *n = agent_notes(r);
-	f->ring = r;
-	f->claim = agent_claim(r);
+	f->notes = n;
+	f->claim = agent_claim(n);
 	f->hook = hook;
 	f->result = first;
 	f->future = hook->flags & AGENT_HOOK_MEMORY ? second : first;
@@ -354,16 +353,16 @@ static uint64_t outcome(const struct agent_future *f, uint64_t first, uint64_t s
  * the ring is another recording's. Then nothing of the ring is touched. */
 static bool still_ours(const struct agent_future *f)
 {
-	return likely(agent_live() && agent_claim(f->ring) == f->claim);
+	return likely(agent_live() && agent_claim(f->notes) == f->claim);
 }
 
 /* The end of a poll. */
 static inline void put_end(const struct agent_future *f, uint64_t type, uint64_t point)
 {
 	if (point)
-		agent_put(f->ring, AE_FUTURE_PENDING_AT, agent_ref(point, (uint64_t)f->future));
+		agent_put(f->notes, AE_FUTURE_PENDING_AT, agent_ref(point, (uint64_t)f->future));
 	else
-		agent_put(f->ring, type, agent_ref(f->hook->kind, (uint64_t)f->future));
+		agent_put(f->notes, type, agent_ref(f->hook->kind, (uint64_t)f->future));
 }
 
 /* `first` and `second` are the registers of the result. */
@@ -371,11 +370,11 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 {
 	if (!still_ours(f))
 		return;
-	struct ring *r = f->ring;
+	struct agent_notes *n = f->notes;
 	uint64_t type, point = 0;
 	uint32_t state;
 
-	agent_notes(r)->futures = f->outer;
+	n->futures = f->outer;
 	arch_barrier_local();
 	if (likely(is_known_alone(f->hook, f->future, &state) && state)) {
 		point = known_point(f->hook, state);
@@ -420,29 +419,29 @@ bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 {
 	const struct frame at = frame_around(f);
 	struct agent_hook *site = agent_hooks() + hook->pending;
-	uint32_t n = hook->poll_offset;
+	uint32_t n_sites = hook->poll_offset;
 	uint64_t point = 0;
 
-	while (n && site->orig != at.back) {
+	while (n_sites && site->orig != at.back) {
 		site++;
-		n--;
+		n_sites--;
 	}
-	if (!n) { /* another's wait: what this thread does next isn't known */
-		struct ring *known = agent_live() ? agent_peek_ring() : NULL;
+	if (!n_sites) { /* another's wait: what this thread does next isn't known */
+		struct agent_notes *known = agent_live() ? agent_peek_notes() : NULL;
 		if (known)
-			agent_notes(known)->parked = 0;
+			known->parked = 0;
 		return false;
 	}
-	struct ring *r = may_wrap() ? agent_ring() : NULL;
-	if (!r)
+	struct agent_notes *n = may_wrap() ? agent_notes() : NULL;
+	if (!n)
 		return false;
-	f->ring = r;
-	f->claim = agent_claim(r);
+	f->notes = n;
+	f->claim = agent_claim(n);
 	f->hook = site;
 	f->future = at.sp + (int64_t)site->saved;
 	if (outcome(f, 0, 0) != AE_FUTURE_PENDING)
 		return false;
-	if (agent_notes(r)->parked)
+	if (n->parked)
 		return true;
 	if (!is_alone(site, f->future, &point))
 		point = list_end(f);
@@ -456,22 +455,22 @@ void agent_root_park_end(struct agent_future *f, uint64_t first)
 	if (!still_ours(f))
 		return;
 	if (f->hook->flags & AGENT_HOOK_TOLD && !(first & 0xff)) {
-		agent_notes(f->ring)->parked = 1;
+		f->notes->parked = 1;
 		return;
 	}
-	agent_notes(f->ring)->parked = 0;
+	f->notes->parked = 0;
 	put_begin(f);
 }
 
 /* A panic, or a thread's forced end, passes the thunk's frame: the innermost open one. */
 void agent_future_unwound(bool forced)
 {
-	struct ring *r = agent_live() ? agent_peek_ring() : NULL;
-	struct agent_future *f = r ? agent_notes(r)->futures : NULL;
+	struct agent_notes *n = agent_live() ? agent_peek_notes() : NULL;
+	struct agent_future *f = n ? n->futures : NULL;
 
-	if (!f || f->claim != agent_claim(r))
+	if (!f || f->claim != agent_claim(n))
 		return;
-	agent_notes(r)->futures = f->outer;
-	agent_put(r, forced ? AE_FUTURE_UNKNOWN : AE_FUTURE_PANICKED,
+	n->futures = f->outer;
+	agent_put(n, forced ? AE_FUTURE_UNKNOWN : AE_FUTURE_PANICKED,
 		  agent_ref(f->hook->kind, (uint64_t)f->future));
 }

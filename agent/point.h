@@ -59,8 +59,8 @@ struct agent_list {
 
 /* future.c */
 void agent_list(const struct agent_hook *hook, const void *from, struct agent_list *ret);
-void agent_put_list(struct ring *r, uint64_t type, const struct agent_list *list);
+void agent_put_list(struct agent_notes *n, uint64_t type, const struct agent_list *list);
 /* Right behind the begin of a poll. */
-void agent_put_begin_list(struct ring *r, const struct agent_hook *hook, const void *from);
+void agent_put_begin_list(struct agent_notes *n, const struct agent_hook *hook, const void *from);
 
 #endif

@@ -8,18 +8,17 @@
  * Puts a poll on top of the thread's open ones. NULL when there are too many: the caller passes the
  * call through, and its two events count as lost.
  */
-struct agent_poll *agent_poll_open(struct ring *r, struct agent_hook *hook, void *header,
+struct agent_poll *agent_poll_open(struct agent_notes *n, struct agent_hook *hook, void *header,
 				   uint64_t ref, uint32_t flags)
 {
-	struct agent_notes *n = agent_notes(r);
 	uint32_t depth = n->depth;
 
 	if (unlikely(depth >= AGENT_MAX_POLLS)) {
-		agent_lose(r, 2);
+		agent_lose(n, 2);
 		return NULL;
 	}
 	if (unlikely(n->tail_open))
-		agent_tail_close(r);
+		agent_tail_close(n);
 	if (depth) {
 		struct agent_poll *outer = &n->polls[depth - 1];
 
@@ -30,36 +29,32 @@ struct agent_poll *agent_poll_open(struct ring *r, struct agent_hook *hook, void
 	}
 	struct agent_poll *poll = &n->polls[depth];
 	poll->ref = ref;
-	poll->header = header;
+	__atomic_store_n(&poll->header, header, __ATOMIC_RELAXED);
 	poll->hook = hook;
 	poll->flags = flags | (hook->flags & (POLL_WORKER | POLL_TASK));
 	poll->raised[0] = poll->raised[1] = 0;
-	poll->generation = (uint32_t)(agent_claim(r) >> 32);
-	arch_barrier_local();
-	n->depth = depth + 1;
+	poll->generation = (uint32_t)(agent_claim(n) >> 32);
+	/* Others find it from here on. */
+	__atomic_store_n(&n->depth, (uint16_t)(depth + 1), __ATOMIC_RELEASE);
 	return poll;
 }
 
-/* Takes the poll, and what was left open above it, from the stack. False when nothing may be
- * recorded of its end, and nothing touched: switched off in between, in the child of a fork (which
- * shares the rings), or the ring is another recording's. */
-bool agent_poll_close(struct ring *r, struct agent_poll *poll, uint32_t generation)
+/* Takes the poll, and what was left open above it, from the stack; nothing is touched if the ring
+ * is another recording's. False also when nothing may be recorded of its end: switched off in
+ * between, or in the child of a fork, which has its own copy of the notes, but no rings. */
+bool agent_poll_close(struct agent_notes *n, struct agent_poll *poll, uint32_t generation)
 {
-	struct agent_notes *n = agent_notes(r);
-
-	if (unlikely(!agent_live() || agent_claim(r) >> 32 != generation))
+	if (unlikely(agent_claim(n) >> 32 != generation))
 		return false;
-	n->depth = (uint32_t)(poll - n->polls);
-	return true;
+	__atomic_store_n(&n->depth, (uint16_t)(poll - n->polls), __ATOMIC_RELEASE);
+	return agent_live();
 }
 
 /* The end of a poll that was tail-jumped into is seen late, at the thread's next step. */
-void agent_tail_close(struct ring *r)
+void agent_tail_close(struct agent_notes *n)
 {
-	struct agent_notes *n = agent_notes(r);
-
 	n->tail_open = 0;
-	agent_put(r, AE_POLL_UNKNOWN, n->tail_ref);
+	agent_put(n, AE_POLL_UNKNOWN, n->tail_ref);
 }
 
 /*

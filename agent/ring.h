@@ -8,9 +8,10 @@
  *
  *     image   R-X  private   the agent's code and constants
  *     stubs   R-X  private   one 16-byte stub per hook: mov $hook,%eax; jmp thunk
- *     state   RW-  private   struct agent_state, then the hook table, then layout programs
- *     switch  RW-  private   one page, MADV_WIPEONFORK: struct agent_switch
- *     rings   RW-  memfd     struct ring_area, then n_rings x (struct ring + its events)
+ *     state   RW-  private   struct agent_state, the agent's own tables, its notes on each ring,
+ * then the hook table, then layout programs switch  RW-  private   one page, MADV_WIPEONFORK:
+ * struct agent_switch rings   RW-  memfd     struct ring_area, then n_rings x (struct ring + its
+ * events); not in a fork's child, not in a core dump
  *
  * One idea covers every place that is hooked. A *hook* is a place that the program calls
  * through (a slot of a task's vtable, of a waker's vtable, of a GOT, a patched spawn site, a call
@@ -25,9 +26,16 @@
  * changes lies in the state part, whose first image.state_bytes belong to struct agent_state and
  * to the agent's private tables behind it (zeroed memory); the hook table follows.
  *
- * The reader of a ring (the tool) must not trust it: the target can scribble over the rings. What
- * the tool writes and the agent reads there is only `tail`, and only to find out whether there is
- * room.
+ * Neither side trusts the rings, since whoever has them mapped can write there. The reader (the
+ * tool) takes events and heads from them as anybody's word. The agent *writes* events, heads,
+ * counts and copies of what the reader must know; of all that is there it reads only `tail`, to
+ * find out whether there is room, and `asleep`, which costs a needless wake at worst. Whatever it
+ * dereferences, calls, or finds a place by, lies in the private state part: addresses and sizes of
+ * the rings, who owns which, how far each is written, the polls that are open.
+ *
+ * An area keeps its rings' geometry for good. A thread that stood still inside of the agent while
+ * one tool went and another came writes where the old rings were, and that is where the new ones
+ * are, or memory that nobody reads.
  */
 #ifndef POLLUX_AGENT_RING_H
 #define POLLUX_AGENT_RING_H
@@ -35,11 +43,11 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 13u
+#define AGENT_ABI 14u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
-#define AGENT_MAX_RINGS 4096u
+#define AGENT_MAX_RINGS 1024u
 #define AGENT_MIN_RING_BYTES 4096u
 #define AGENT_MAX_ROOTS 15u
 
@@ -392,7 +400,29 @@ struct agent_state {
 	uint32_t roots[AGENT_MAX_ROOTS];
 	uint32_t stacks;	 /* enum agent_stacks */
 	uint32_t lock_min_ticks; /* AGENT_STACKS_LOCKS: of waits that took at least as long */
+	uint32_t n_rings;	 /* AGENT_MAX_RINGS at most */
+	uint32_t ring_bytes;	 /* of events, a power of two; stride: + sizeof(struct ring) */
+	uint32_t n_used;	 /* agent: rings [0, n_used) were claimed at least once */
+	uint32_t no_ring_ticks;	 /* so long nobody looks for a free ring when there was none */
+	/* Ticks (0: none) after which a full ring means that the tool is gone: the agent then
+	 * clears agent_switch.enabled. The tool moves it on as long as it lives. */
+	uint64_t deadline;
 };
+
+/*
+ * Who writes to a ring: the start of the agent's notes on it. A thread owns the ring while `claim`
+ * is what it was when the thread claimed it by compare-and-swap: from one whose owner is 0, or one
+ * that the tool called dead, or from its own predecessor's at the same thread pointer. No other
+ * process can write here but a tracer, and the tool writes one word, `dead`: the generation whose
+ * owner has died, when the last event was read. That word can't take a ring from anybody: if a new
+ * thread took the ring over in the same moment, its generation is another one.
+ */
+struct agent_owner {
+	uint64_t claim; /* tid | generation << 32; the generation counts claims, from 1 on */
+	uint32_t dead;	/* tool: this generation's owner is dead, the ring is free */
+	uint32_t mask;	/* agent: ring_bytes - 1 */
+};
+_Static_assert(sizeof(struct agent_owner) == 16, "agent_owner");
 
 /* The start of the image. */
 struct agent_image {
@@ -409,7 +439,9 @@ struct agent_image {
 	uint64_t state; /* address of struct agent_state */
 	uint64_t hooks; /* address of the hook table (as agent_state.hooks) */
 	uint64_t live;	/* address of struct agent_switch (as agent_state.live) */
-	uint64_t reserved;
+	/* of the agent's notes on a ring, which begin with struct agent_owner */
+	uint32_t notes;	      /* offset of the first one's in the state part */
+	uint32_t notes_bytes; /* of each */
 };
 _Static_assert(sizeof(struct agent_image) == 160, "agent_image");
 _Static_assert(AH_N_TYPES <= 24, "agent_image.thunks");
@@ -420,35 +452,28 @@ struct agent_switch {
 	uint32_t reserved;
 };
 
-enum ring_owner { RING_FREE = 0 }; /* else the tid of its thread */
-
 /*
  * A ring has one writer (the thread that owns it) and one reader (the tool). `head` and `tail`
  * count bytes since the ring was made and only grow; where a count stands in the ring is said by
  * ring_place(). Full means: the event is dropped and counted; AE_LOST follows as soon
  * as there is room again. A ring whose thread has died is given back by the tool, after the last
- * event was read (head == tail), by compare-and-swap of owner from the dead tid to RING_FREE (a new
- * thread at the dead one's thread pointer may take the ring over at the same moment: AE_THREAD).
+ * event was read (head == tail): agent_owner.dead. A new thread at the dead one's thread pointer
+ * may take it over at any time: AE_THREAD.
  */
 struct ring {
-	/* written by the agent */
-	uint64_t head;	     /* release store */
-	uint64_t dropped;    /* all events ever dropped here, exact */
-	uint64_t lost;	     /* of these, not yet told by AE_LOST */
-	uint32_t owner;	     /* tid, claimed by compare-and-swap from RING_FREE */
-	uint32_t generation; /* counts claims */
+	/* written by the agent, and never read back */
+	uint64_t head;	  /* release store */
+	uint64_t dropped; /* all events ever dropped here, exact */
 	/* Where the far part was last used (ring_place). The begin is written first, both before
 	 * the head moves on. */
 	uint64_t far_begin, far_end;
-	uint8_t pad0[16];
+	uint8_t pad0[32];
 	/* written by the tool */
 	uint64_t tail; /* release store */
 	uint8_t pad1[56];
-	/* the agent's own notes on this thread; the tool never reads them */
-	uint8_t scratch[896];
 	/* events follow: ring_bytes of them */
 };
-_Static_assert(sizeof(struct ring) == 1024, "ring");
+_Static_assert(sizeof(struct ring) == 128, "ring");
 
 /*
  * The place of a count. While the reader keeps up, the writer stays in the near part of the ring:
@@ -493,17 +518,10 @@ static inline uint64_t ring_place(uint64_t count, uint64_t far_begin, uint64_t f
 }
 
 struct ring_area {
-	uint64_t magic;
-	uint32_t abi;
-	uint32_t n_rings;
-	uint32_t ring_bytes; /* of events, a power of two; stride: this + sizeof(struct ring) */
-	uint32_t pid;	     /* the target's, in its own pid namespace */
-	uint64_t deadline;   /* tool: tsc (0: none) after which a full ring means that the tool is
-			      * gone: the agent then clears agent_switch.enabled, which is private */
-	uint32_t n_used;     /* agent: rings [0, n_used) were claimed at least once */
-	uint32_t asleep;     /* tool: 1 when it goes to sleep here (a futex). The agent takes that
-			      * back and wakes it when a near part's worth of a ring is unread */
-	uint8_t pad[4096 - 40];
+	uint32_t n_used; /* agent: a copy of agent_state.n_used */
+	uint32_t asleep; /* tool: 1 when it goes to sleep here (a futex). The agent takes that back
+			  * and wakes it when a near part's worth of a ring is unread */
+	uint8_t pad[4096 - 8];
 };
 _Static_assert(sizeof(struct ring_area) == 4096, "ring_area");
 

@@ -10,8 +10,11 @@
 #define STATE_WRAP 68
 #define STATE_CALL_MIN 92
 #define FUTURE_BYTES 64
-#define IMAGE_ABI 13
-#define AGENT_STATE_BYTES (224 + 8192 * 32)
+#define IMAGE_ABI 14
+/* struct agent_private: the state, the threads, the notes. */
+#define AGENT_NOTES (256 + 8192 * 32)
+#define AGENT_NOTES_BYTES 960
+#define AGENT_STATE_BYTES (AGENT_NOTES + 1024 * AGENT_NOTES_BYTES)
 #define CALL_FUTEX 1
 #define SYS_FUTEX 202
 /* The FUTEX_* operations that wait: WAIT, LOCK_PI, WAIT_BITSET, LOCK_PI2. */
@@ -27,6 +30,8 @@ _Static_assert(offsetof(struct agent_hook, kind) == HOOK_KIND, "thunks");
 _Static_assert(offsetof(struct agent_state, wrap) == STATE_WRAP, "thunks");
 _Static_assert(offsetof(struct agent_state, call_min_ticks) == STATE_CALL_MIN, "thunks");
 _Static_assert(sizeof(struct agent_private) == AGENT_STATE_BYTES, "thunks");
+_Static_assert(offsetof(struct agent_private, notes) == AGENT_NOTES, "thunks");
+_Static_assert(sizeof(struct agent_notes) == AGENT_NOTES_BYTES, "thunks");
 _Static_assert((int)AC_FUTEX == CALL_FUTEX, "thunks");
 _Static_assert(sizeof(struct agent_future) == FUTURE_BYTES, "thunks");
 _Static_assert(AGENT_ABI == IMAGE_ABI, "thunks");
@@ -73,7 +78,7 @@ void agent_call_long(const struct agent_hook *hook, uint64_t ticks, const uint64
 void agent_spawn(const struct agent_hook *hook, const uint64_t *frame);
 void agent_root_enter(const struct agent_hook *hook);
 
-void agent_wake(struct ring *r, uint64_t type, uint64_t ref);
+void agent_wake(struct agent_notes *n, uint64_t type, uint64_t ref);
 
 #endif
 #endif

@@ -48,7 +48,8 @@ agent_image_hooks:
 	.quad 0
 agent_image_live:
 	.quad 0
-	.quad 0
+	.long AGENT_NOTES
+	.long AGENT_NOTES_BYTES
 	.size agent_image, . - agent_image
 
 /* %rax = the hook; off: straight on to the original. */

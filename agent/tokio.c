@@ -32,14 +32,15 @@ static uint64_t *state_of(const struct agent_hook *hook, const void *header)
 }
 
 /* Gives our reference back; the last one frees the task. */
-static void release(struct ring *r, const struct agent_hook *hook, void *header, uint64_t ref)
+static void release(struct agent_notes *n, const struct agent_hook *hook, void *header,
+		    uint64_t ref)
 {
 	if (likely(__atomic_fetch_sub(state_of(hook, header), REF_ONE, __ATOMIC_ACQ_REL) /
 			   REF_ONE !=
 		   1))
 		return;
-	if (r && agent_live())
-		agent_put_drop(r, ref);
+	if (n && agent_live())
+		agent_put_drop(n, ref);
 	if (likely(hook->drop_ref != 0))
 		((task_fn)hook->drop_ref)(header);
 }
@@ -238,7 +239,8 @@ void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct age
 
 /* The end of a poll that left the task pending, and where it stands if nobody was in there since.
  */
-static void put_pending(struct ring *r, const struct agent_hook *hook, void *header, uint64_t ref)
+static void put_pending(struct agent_notes *n, const struct agent_hook *hook, void *header,
+			uint64_t ref)
 {
 	uint64_t point;
 
@@ -247,44 +249,44 @@ static void put_pending(struct ring *r, const struct agent_hook *hook, void *hea
 		agent_list(hook, header, &list);
 		if (!(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
 		      (RUNNING | COMPLETE)))
-			agent_put_list(r, AE_FUTURE_AT, &list);
-		agent_put(r, AE_POLL_PENDING, ref);
+			agent_put_list(n, AE_FUTURE_AT, &list);
+		agent_put(n, AE_POLL_PENDING, ref);
 		return;
 	}
 	point = agent_point(hook, header);
 	if (point && likely(!(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
 			      (RUNNING | COMPLETE))))
-		agent_put(r, AE_POLL_PENDING_AT, agent_ref(point, ref));
+		agent_put(n, AE_POLL_PENDING_AT, agent_ref(point, ref));
 	else
-		agent_put(r, AE_POLL_PENDING, ref);
+		agent_put(n, AE_POLL_PENDING, ref);
 }
 
 void agent_tokio_poll(void *header, struct agent_hook *hook)
 {
 	if (unlikely(!__atomic_load_n(&agent_state()->registered, __ATOMIC_RELAXED)))
 		agent_register();
-	struct ring *r = agent_ring();
-	if (unlikely(!r)) {
+	struct agent_notes *n = agent_notes();
+	if (unlikely(!n)) {
 		agent_no_ring(2);
 		((task_fn)hook->orig)(header);
 		return;
 	}
 	uint64_t ref = agent_task_ref(hook, header);
-	struct agent_poll *poll = agent_poll_open(r, hook, header, ref, 0);
+	struct agent_poll *poll = agent_poll_open(n, hook, header, ref, 0);
 	if (unlikely(!poll)) {
 		((task_fn)hook->orig)(header);
 		return;
 	}
 	uint32_t generation = poll->generation;
-	uint64_t before = __atomic_fetch_add(state_of(hook, header), REF_ONE, __ATOMIC_RELAXED);
+	uint64_t before = __atomic_fetch_add(state_of(hook, header), REF_ONE, __ATOMIC_ACQ_REL);
 
 	/* A task that is complete or running (shut down while it was in a queue) isn't polled, it
 	 * only loses a reference; a cancelled one is dropped instead of polled. */
 	bool polled = likely(!(before & (RUNNING | COMPLETE | CANCELLED)));
 	if (polled) {
-		agent_put(r, AE_POLL_BEGIN, ref);
+		agent_put(n, AE_POLL_BEGIN, ref);
 		if (hook->flags & AGENT_HOOK_LIST)
-			agent_put_begin_list(r, hook, header);
+			agent_put_begin_list(n, hook, header);
 	}
 
 	((task_fn)hook->orig)(header);
@@ -297,42 +299,41 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 	const uint64_t taken = RUNNING | CANCELLED | NOTIFIED;
 	if (unlikely(polled && !end && (after & taken) == taken) && is_shut_idle(header, poll))
 		end = AE_POLL_UNPOLLED;
-	if (likely(agent_poll_close(r, poll, generation))) {
+	if (likely(agent_poll_close(n, poll, generation))) {
 		if (unlikely(poll->flags & POLL_RAISED))
 			__atomic_fetch_sub(&agent_private()->n_raised, 1, __ATOMIC_RELAXED);
 		if (likely(polled && !end))
-			put_pending(r, hook, header, ref);
+			put_pending(n, hook, header, ref);
 		else if (polled)
-			agent_put(r, end, ref);
+			agent_put(n, end, ref);
 		else if (!(before & (RUNNING | COMPLETE)) && after & COMPLETE)
-			agent_put(r, AE_CANCEL, ref);
+			agent_put(n, AE_CANCEL, ref);
 	} else {
-		r = NULL;
+		n = NULL;
 	}
-	release(r, hook, header, ref);
+	release(n, hook, header, ref);
 }
 
 /* Without a frame: the end is seen at the thread's next step. */
 void agent_tokio_poll_tail(void *header, struct agent_hook *hook)
 {
-	struct ring *r = agent_ring();
+	struct agent_notes *n = agent_notes();
 	uint64_t before = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
 
-	if (unlikely(!r)) {
+	if (unlikely(!n)) {
 		agent_no_ring(2);
 		return;
 	}
-	struct agent_notes *n = agent_notes(r);
 	uint64_t ref = agent_task_ref(hook, header);
 	if (n->tail_open)
-		agent_tail_close(r);
+		agent_tail_close(n);
 	if (before & (RUNNING | COMPLETE))
 		return;
 	if (before & CANCELLED) {
-		agent_put(r, AE_CANCEL, ref);
+		agent_put(n, AE_CANCEL, ref);
 		return;
 	}
-	agent_put(r, AE_POLL_BEGIN, ref);
+	agent_put(n, AE_POLL_BEGIN, ref);
 	/* A worker's loop stays open below the polls that it makes. */
 	if (!(hook->flags & AGENT_HOOK_WORKER)) {
 		n->tail_ref = ref;
@@ -360,11 +361,11 @@ static bool is_queued(uint64_t state)
 void agent_tokio_shutdown(void *header, struct agent_hook *hook)
 {
 	uint64_t ref = agent_task_ref(hook, header);
-	struct ring *r = agent_live() ? agent_ring() : NULL;
+	struct agent_notes *n = agent_live() ? agent_notes() : NULL;
 
-	if (r && is_queued(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE)))
-		__atomic_store_n(&agent_notes(r)->shutting, header, __ATOMIC_SEQ_CST);
-	uint64_t before = __atomic_fetch_add(state_of(hook, header), REF_ONE, __ATOMIC_RELAXED);
+	if (n && is_queued(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE)))
+		__atomic_store_n(&n->shutting, header, __ATOMIC_SEQ_CST);
+	uint64_t before = __atomic_fetch_add(state_of(hook, header), REF_ONE, __ATOMIC_ACQ_REL);
 
 	if (before & (RUNNING | COMPLETE) && !(before & CANCELLED) && agent_live())
 		tell_last_poll(header, before & COMPLETE ? POLL_FINISHED : POLL_SHUT_DOWN);
@@ -373,53 +374,51 @@ void agent_tokio_shutdown(void *header, struct agent_hook *hook)
 	uint64_t after = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
 	if (is_queued(before) && agent_live())
 		tell_last_poll(header, POLL_SHUT_IDLE);
-	r = agent_live() ? agent_ring() : NULL;
-	if (r)
-		__atomic_store_n(&agent_notes(r)->shutting, NULL, __ATOMIC_RELEASE);
+	n = agent_live() ? agent_notes() : NULL;
+	if (n)
+		__atomic_store_n(&n->shutting, NULL, __ATOMIC_RELEASE);
 	if (!(before & (RUNNING | COMPLETE)) && after & COMPLETE) {
-		if (r)
-			agent_put(r, AE_CANCEL, ref);
+		if (n)
+			agent_put(n, AE_CANCEL, ref);
 		else if (agent_live())
 			agent_no_ring(1);
 	}
-	release(r, hook, header, ref);
+	release(n, hook, header, ref);
 }
 
 void agent_tokio_schedule(void *header, struct agent_hook *hook)
 {
-	struct ring *r = agent_ring();
+	struct agent_notes *n = agent_notes();
 
-	if (unlikely(!r)) {
+	if (unlikely(!n)) {
 		agent_no_ring(1);
 		return;
 	}
-	struct agent_notes *n = agent_notes(r);
 	uint64_t ref = agent_task_ref(hook, header);
 	/* The wake that was just recorded leads here. */
 	if (n->wake == ref && n->wake_end == n->head)
 		n->wake_end = UINT64_MAX;
 	else
-		agent_put(r, AE_SCHEDULE, ref);
+		agent_put(n, AE_SCHEDULE, ref);
 }
 
 /* Also async-task's destroy. */
 void agent_drop(void *header, struct agent_hook *hook)
 {
-	struct ring *r = agent_ring();
+	struct agent_notes *n = agent_notes();
 
-	if (likely(r != NULL))
-		agent_put_drop(r, agent_task_ref(hook, header));
+	if (likely(n != NULL))
+		agent_put_drop(n, agent_task_ref(hook, header));
 	else
 		agent_no_ring(1);
 }
 
 /* Records a wake; the caller found out what it will do. */
-void agent_wake(struct ring *r, uint64_t type, uint64_t ref)
+void agent_wake(struct agent_notes *n, uint64_t type, uint64_t ref)
 {
-	struct agent_notes *n = agent_notes(r);
 	uint64_t head = n->head;
 
-	agent_put(r, type, ref);
+	agent_put(n, type, ref);
 	if (type == AE_WAKE && n->head != head) {
 		n->wake = ref;
 		n->wake_end = n->head;
@@ -428,20 +427,20 @@ void agent_wake(struct ring *r, uint64_t type, uint64_t ref)
 
 void agent_tokio_wake(void *header, struct agent_hook *hook)
 {
-	struct ring *r = agent_ring();
+	struct agent_notes *n = agent_notes();
 
-	if (unlikely(!r)) {
+	if (unlikely(!n)) {
 		agent_no_ring(1);
 		return;
 	}
-	agent_settle(agent_notes(r));
+	agent_settle(n);
 	/* The waker holds a reference: the task is there. */
 	uint64_t state = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
 	uint64_t type = state & (COMPLETE | NOTIFIED) ? AE_WAKE_NOOP
 			: state & RUNNING	      ? AE_WAKE_RUNNING
 						      : AE_WAKE;
 	const struct agent_hook *known = agent_header_hook(hook, header);
-	agent_wake(r, type,
+	agent_wake(n, type,
 		   likely(known != NULL) ? agent_task_ref(known, header)
 					 : agent_ref(AGENT_KIND_NONE, (uint64_t)header));
 }
@@ -449,12 +448,12 @@ void agent_tokio_wake(void *header, struct agent_hook *hook)
 /* The waker of a block_on, whose future is no task. */
 void agent_root_wake(void *data, struct agent_hook *hook)
 {
-	struct ring *r = agent_ring();
+	struct agent_notes *n = agent_notes();
 
-	if (unlikely(!r)) {
+	if (unlikely(!n)) {
 		agent_no_ring(1);
 		return;
 	}
-	agent_settle(agent_notes(r));
-	agent_put(r, AE_ROOT_WAKE, agent_ref(hook->kind, (uint64_t)data));
+	agent_settle(n);
+	agent_put(n, AE_ROOT_WAKE, agent_ref(hook->kind, (uint64_t)data));
 }

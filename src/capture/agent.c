@@ -3,8 +3,8 @@
  *
  * The rings are looked at every 0.5 to 20 ms: so that they are a quarter full by then, and a burst
  * that begins just now does not fill them. The watermark is the start of the drain before this one:
- * what was stamped before it is in the rings' heads by then, so it is written. Each drain renews
- * the agent's deadline, after which it takes us for dead and switches itself off.
+ * what was stamped before it is in the rings' heads by then, so it is written. Twice a second
+ * the agent's deadline is renewed, after which it takes us for dead and switches itself off.
  *
  * Order at the end: disable and restore first, then take what is left.
  */
@@ -35,6 +35,7 @@
 #define FILL_NS_PER_BYTE 4
 #define THREADS_NS (200 * MS)
 #define DEADLINE_NS (5000 * MS)
+#define RENEW_NS (500 * MS)
 #define STARTING_LOOKS 1000u /* its loader has had its time */
 #define CLOCK_SETTLE_NS (2 * MS)
 /* Memory of the rings is used as they are: so many may be in the address space. */
@@ -57,7 +58,7 @@ struct capture {
 	uint64_t burst_ns;	  /* a ring may be full so soon */
 	bool woken;		  /* earlier, if it fills up */
 	uint64_t n_events_before; /* as the last drain began */
-	uint64_t drain_start_ns, next_threads_ns;
+	uint64_t drain_start_ns, next_threads_ns, next_deadline_ns;
 };
 
 /* ---- what the trace is told at the start ---- */
@@ -196,8 +197,7 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 {
 	struct source *sources = reallocarray(c->sources, c->n_sources + 1, sizeof(*sources)), *s;
 	_cleanup_free_ char *exe = attach_exe(attach), *cmdline = attach_cmdline(attach);
-	struct ring_area *area;
-	size_t bytes;
+	struct attach_rings rings;
 	int rc;
 
 	if (!sources) {
@@ -208,8 +208,8 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 	c->sources = sources;
 	s = &sources[c->n_sources++];
 	*s = (struct source){.attach = attach, .alive = true};
-	area = attach_rings(attach, &bytes);
-	rc = ring_set_init(&s->rings, area, bytes);
+	attach_rings(attach, &rings);
+	rc = ring_set_init(&s->rings, rings.area, rings.n_rings, rings.ring_bytes);
 	const struct trace_process p = {.pid = (uint32_t)attach_pid(attach),
 					.exe = exe,
 					.cmdline = cmdline,
@@ -237,13 +237,22 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 	return c->shared->joined(c->shared, attach_pid(attach), s->process, err);
 }
 
-static void renew_deadline(struct capture *c)
+/* A process that is gone has none. */
+static void renew_deadline(struct capture *c, struct attach *a)
 {
 	uint64_t ticks = (uint64_t)(DEADLINE_NS / c->drain.clock.average);
 
+	attach_set_deadline(a, clock_ticks() + ticks);
+}
+
+static void renew_deadlines(struct capture *c, uint64_t now)
+{
+	if (now < c->next_deadline_ns)
+		return;
 	for (size_t i = 0; i < c->n_sources; i++)
-		__atomic_store_n(&c->sources[i].rings.area->deadline, clock_ticks() + ticks,
-				 __ATOMIC_RELAXED);
+		if (c->sources[i].alive)
+			renew_deadline(c, c->sources[i].attach);
+	c->next_deadline_ns = now + RENEW_NS;
 }
 
 static void capture_free(struct capture *c)
@@ -282,7 +291,7 @@ static int launch(struct capture *c, char *const argv[], struct error *err)
 	}
 	if (rc < 0)
 		return rc;
-	renew_deadline(c);
+	renew_deadline(c, a);
 	return attach_go(a, err);
 }
 
@@ -291,8 +300,10 @@ static int begin(struct capture *c, struct attach *a, struct error *err)
 {
 	int rc = add_source(c, a, err);
 
-	renew_deadline(c);
-	return rc < 0 ? rc : attach_go(a, err);
+	if (rc < 0)
+		return rc;
+	renew_deadline(c, a);
+	return attach_go(a, err);
 }
 
 static int attach_all(struct capture *c, const char *exe, const pid_t *pids, size_t n,
@@ -474,7 +485,7 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 
 	c->drain_start_ns = now;
 	c->n_events_before = d->n_events;
-	renew_deadline(c);
+	renew_deadlines(c, now);
 	/* Whether they live is asked before the drain: what a program wrote before its end is in
 	 * the rings then. */
 	bool child_gone = reap_child(c);

@@ -511,7 +511,8 @@ int drain_threads(struct drain *d, struct source *s)
 			continue;
 		t = bsearch(&c->own_tid, threads, n, sizeof(*threads), compare_own);
 		if (!t) {
-			if (!ring_set_release(&s->rings, i, c->own_tid))
+			if (!ring_set_empty(&s->rings, i) ||
+			    attach_give_ring(s->attach, i, c->own_tid) < 0)
 				continue;
 			rc = tell_last_loss(d, s, c);
 			if (rc == 0)

@@ -86,6 +86,8 @@ static bool area_open(struct area *a)
 		.rings = (uint64_t)rings,
 		.wrap = 1,
 		.registered = 2, /* nothing unwinds through it here */
+		.n_rings = 1,
+		.ring_bytes = RING_BYTES,
 	};
 	for (uint32_t i = 0; i < N_HOOKS; i++)
 		hooks[i] = (struct agent_hook){
@@ -101,8 +103,6 @@ static bool area_open(struct area *a)
 	a->vtable[0] = (uint64_t)a->stubs;
 	a->poll = (task_fn)(uintptr_t)a->stubs;
 	a->wake = (task_fn)(uintptr_t)(a->stubs + AGENT_STUB_BYTES);
-	*(struct ring_area *)rings = (struct ring_area){
-		.magic = AGENT_MAGIC, .abi = AGENT_ABI, .n_rings = 1, .ring_bytes = RING_BYTES};
 	a->ring = (struct ring *)(rings + sizeof(struct ring_area));
 	((struct agent_switch *)live)->enabled = 1;
 	if (mprotect(a->base, image_bytes + PAGE, PROT_READ | PROT_EXEC) < 0) {

@@ -13,16 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-int ring_set_init(struct ring_set *s, struct ring_area *area, size_t bytes)
+int ring_set_init(struct ring_set *s, struct ring_area *area, uint32_t n_rings, uint32_t ring_bytes)
 {
-	uint32_t n = area->n_rings, size = area->ring_bytes;
-
-	/* Written by us a moment ago, but the target could write since. */
-	if (n == 0 || n > AGENT_MAX_RINGS || size < AGENT_MIN_RING_BYTES || (size & (size - 1)) ||
-	    sizeof(*area) + (uint64_t)n * (sizeof(struct ring) + size) > bytes)
-		return -EPROTO;
-	*s = (struct ring_set){.area = area, .n_rings = n, .ring_bytes = size};
-	s->cursors = calloc(n, sizeof(*s->cursors));
+	*s = (struct ring_set){.area = area, .n_rings = n_rings, .ring_bytes = ring_bytes};
+	s->cursors = calloc(n_rings, sizeof(*s->cursors));
 	return s->cursors ? 0 : -ENOMEM;
 }
 
@@ -92,14 +86,7 @@ void ring_set_give(struct ring_set *s, uint32_t i, size_t n)
 	__atomic_store_n(&ring_set_at(s, i)->tail, c->tail, __ATOMIC_RELEASE);
 }
 
-bool ring_set_release(struct ring_set *s, uint32_t i, uint32_t own_tid)
+bool ring_set_empty(const struct ring_set *s, uint32_t i)
 {
-	struct ring *r = ring_set_at(s, i);
-
-	if (!own_tid || __atomic_load_n(&r->head, __ATOMIC_ACQUIRE) != s->cursors[i].tail)
-		return false;
-	/* The dead thread's successor at the same thread pointer may take it over at this moment.
-	 */
-	return __atomic_compare_exchange_n(&r->owner, &own_tid, RING_FREE, false, __ATOMIC_ACQ_REL,
-					   __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&ring_set_at(s, i)->head, __ATOMIC_ACQUIRE) == s->cursors[i].tail;
 }

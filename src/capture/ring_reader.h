@@ -30,7 +30,9 @@ struct ring_set {
 	struct ring_cursor *cursors;
 };
 
-int ring_set_init(struct ring_set *s, struct ring_area *area, size_t bytes);
+/* The sizes are ours, and right: AGENT_MAX_RINGS at most, a power of two. */
+int ring_set_init(struct ring_set *s, struct ring_area *area, uint32_t n_rings,
+		  uint32_t ring_bytes);
 void ring_set_done(struct ring_set *s);
 
 /* Rings [0, n) are or were in use. */
@@ -49,7 +51,7 @@ void ring_set_give(struct ring_set *s, uint32_t i, size_t n);
  * *ret_damaged is set, and the cursor stands at it. */
 uint64_t ring_set_head(struct ring_set *s, uint32_t i, bool *ret_damaged);
 
-/* Gives ring i back for another thread, if it is still `own_tid`'s and empty. */
-bool ring_set_release(struct ring_set *s, uint32_t i, uint32_t own_tid);
+/* Whether everything was taken that ring i says it has. */
+bool ring_set_empty(const struct ring_set *s, uint32_t i);
 
 #endif

@@ -10,8 +10,10 @@
  * An earlier area is used again if every byte of code would be the same: then it makes no
  * difference whether a thread is still inside. Else it is abandoned, never unmapped. Its rings are
  * replaced in place by the new ones (a mapping over a mapping: at no moment is the address
- * unmapped), each with a generation that follows the old one's, by which a thread that comes out of
- * a poll of the old recording sees that its notes are void.
+ * unmapped). An area that is used again keeps its notes on them, each with a generation that
+ * follows the old one's, by which a thread that comes out of a poll of the old recording sees that
+ * they are void; and it keeps the rings' sizes, so that a thread that comes out of the agent's own
+ * code writes into a ring as before. Rings of other sizes are given an area of their own.
  */
 #include "process/area.h"
 
@@ -295,27 +297,48 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 	return 0;
 }
 
-static void init_rings(const struct process *p, const struct leftover *old,
-		       struct area_rings *rings)
+/* ---- notes of an earlier recording ---- */
+
+/* More claims than threads can make that were in the middle of one when the agent was disabled. */
+#define GENERATIONS_APART (1u << 16)
+
+uint64_t area_owner(const struct layout *l, uint32_t i)
 {
-	struct ring_area *area = rings->map;
-	size_t stride = sizeof(struct ring) + rings->ring_bytes;
-	uint32_t n_used = 0;
+	const struct agent_image *image = area_image(NULL);
 
-	for (uint32_t i = 0; i < old->n_generations && i < rings->n_rings; i++) {
-		struct ring *r = (struct ring *)((char *)(area + 1) + i * stride);
+	return l->data + image->notes + (uint64_t)i * image->notes_bytes;
+}
 
-		r->generation = old->generations[i] + 1;
-		n_used = i + 1;
+/* The agent is off, and no thread that comes to it from now on has a ring. */
+static int void_notes(const struct process *p, const struct layout *l)
+{
+	uint32_t bytes = area_image(NULL)->notes_bytes, n_used;
+	_cleanup_free_ uint8_t *notes = malloc(bytes);
+	struct agent_owner owner;
+	int rc = memory_read(p, l->data + offsetof(struct agent_state, n_used), &n_used,
+			     sizeof(n_used));
+
+	if (!notes)
+		return -ENOMEM;
+	for (uint32_t i = 0; rc == 0 && i < n_used && i < AGENT_MAX_RINGS; i++) {
+		rc = memory_read(p, area_owner(l, i), &owner, sizeof(owner));
+		if (rc < 0)
+			break;
+		uint32_t generation = (uint32_t)(owner.claim >> 32) + GENERATIONS_APART;
+		owner = (struct agent_owner){.claim = (uint64_t)generation << 32,
+					     .mask = owner.mask};
+		memset(notes, 0, bytes);
+		memcpy(notes, &owner, sizeof(owner));
+		rc = memory_write(p, area_owner(l, i), notes, bytes);
 	}
-	*area = (struct ring_area){
-		.magic = AGENT_MAGIC,
-		.abi = AGENT_ABI,
-		.n_rings = rings->n_rings,
-		.ring_bytes = rings->ring_bytes,
-		.pid = (uint32_t)process_own_tid(p, p->pid),
-		.n_used = n_used,
-	};
+	return rc;
+}
+
+/* Of rings that were never told to the agent there are no notes. */
+static bool same_rings(const struct leftover *old, const struct area_rings *rings)
+{
+	return !old->n_rings ||
+	       (old->n_rings == rings->n_rings && old->ring_bytes == rings->ring_bytes);
 }
 
 int area_make(struct injector *in, struct hooks *h, struct layout *l, const struct leftover *old,
@@ -343,7 +366,8 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 		struct error ignored = {0};
 
 		rc = layout_plan(l, image, (uint32_t)h->n, &maps, main_object, &old->at, &ignored);
-		if (rc == 0 && l->data == old->data && l->hooks == old->hooks) {
+		if (rc == 0 && l->data == old->data && l->hooks == old->hooks &&
+		    same_rings(old, rings)) {
 			hooks_place(h, l);
 			code = make_code(h, l);
 			reuse = code && same_code(p, l->code, code, l->code_bytes - PAGE) == 0 &&
@@ -382,10 +406,12 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 		if (rc < 0)
 			error_sys(err, rc, "cannot write the agent into process %d", p->pid);
 	}
-	if (rc == 0) {
-		init_rings(p, old, rings);
-		*ret_reused = reuse;
+	if (rc == 0 && reuse) {
+		rc = void_notes(p, l);
+		if (rc < 0)
+			error_sys(err, rc, "cannot write into process %d", p->pid);
 	}
+	*ret_reused = reuse;
 out:
 	maps_done(&maps);
 	return rc;
@@ -393,31 +419,16 @@ out:
 
 /* ---- what an earlier attach left ---- */
 
-/* The rings are there from the errand on that made them, but say nothing before they were filled.
- */
+/* The rings are there from the errand on that made them. */
 static void read_rings(const struct process *p, const struct process_maps *maps, uint64_t rings,
 		       struct leftover *l)
 {
 	const struct process_map *m = rings ? maps_at(maps, rings) : NULL;
-	struct ring_area area;
 
 	if (!m || m->start != rings || strcmp(m->path, "/memfd:" AREA_NAME))
 		return;
 	l->rings = rings;
 	l->rings_bytes = m->end - m->start;
-	if (memory_read(p, rings, &area, sizeof(area)) < 0 || area.magic != AGENT_MAGIC ||
-	    area.n_rings > AGENT_MAX_RINGS || area.ring_bytes < AGENT_MIN_RING_BYTES ||
-	    area.ring_bytes > 1u << 30)
-		return;
-	uint64_t stride = sizeof(struct ring) + area.ring_bytes;
-	uint32_t n = area.n_used < area.n_rings ? area.n_used : area.n_rings;
-	l->generations = calloc(n ? n : 1, sizeof(*l->generations));
-	for (uint32_t i = 0; l->generations && i < n; i++) {
-		memory_read(p,
-			    rings + sizeof(area) + i * stride + offsetof(struct ring, generation),
-			    &l->generations[i], sizeof(l->generations[i]));
-		l->n_generations = i + 1;
-	}
 }
 
 int leftover_find(const struct process *p, const struct process_maps *maps, struct leftover *ret)
@@ -447,6 +458,8 @@ int leftover_find(const struct process *p, const struct process_maps *maps, stru
 		if (s.magic == AGENT_MAGIC && s.n_hooks <= AGENT_MAX_HOOKS) {
 			ret->n_hooks = s.n_hooks;
 			ret->registered = s.registered;
+			ret->n_rings = s.n_rings;
+			ret->ring_bytes = s.ring_bytes;
 		}
 		memory_read_u64(p, image.live + LAYOUT_WORDS_OFFSET + 8 * WORD_RINGS, &rings);
 		memory_read(p, image.live + LAYOUT_WORDS_OFFSET + 8 * WORD_BLOCKS, ret->at.blocks,
@@ -455,12 +468,6 @@ int leftover_find(const struct process *p, const struct process_maps *maps, stru
 		return 0;
 	}
 	return 0;
-}
-
-void leftover_done(struct leftover *l)
-{
-	free(l->generations);
-	*l = (struct leftover){0};
 }
 
 /* Where in what a patched instruction left stands the jump; -1: it isn't patched. The rest of its

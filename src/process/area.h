@@ -17,14 +17,11 @@ struct leftover {
 	uint32_t n_hooks;
 	uint64_t live;
 	uint64_t rings, rings_bytes;
+	uint32_t n_rings, ring_bytes;
 	uint32_t registered;
-	/* generations of its rings, to be gone on with */
-	uint32_t *generations;
-	uint32_t n_generations;
 };
 
 int leftover_find(const struct process *p, const struct process_maps *maps, struct leftover *ret);
-void leftover_done(struct leftover *l);
 /* Disables it and takes back all hooks that still stand. Runs on a tracer if there are patches. */
 int leftover_undo(const struct leftover *l, struct process *p, uint64_t *stop_ns,
 		  struct error *err);
@@ -40,6 +37,9 @@ struct area_rings {
 int area_make(struct injector *in, struct hooks *h, struct layout *l, const struct leftover *old,
 	      const struct process_object *main_object, struct area_rings *rings, bool *ret_reused,
 	      struct error *err);
+
+/* Address of struct agent_owner of ring i. */
+uint64_t area_owner(const struct layout *l, uint32_t i);
 
 /* The embedded agent. */
 const struct agent_image *area_image(size_t *ret_bytes);

@@ -50,6 +50,7 @@
 #define CALL_MIN_NS 10000
 /* As a wait for a lock is long enough for pollux hist. */
 #define LOCK_MIN_NS 100000
+#define NO_RING_NS MS
 
 struct attach {
 	struct process process;
@@ -307,6 +308,9 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 		.call_min_ticks = ticks_of(a, CALL_MIN_NS),
 		.stacks = a->stacks && !has_seccomp_filter(a) ? a->stacks : 0,
 		.lock_min_ticks = ticks_of(a, LOCK_MIN_NS),
+		.n_rings = a->rings.n_rings,
+		.ring_bytes = a->rings.ring_bytes,
+		.no_ring_ticks = ticks_of(a, NO_RING_NS),
 	};
 	int rc = memory_write(&a->process, l->hooks, a->hooks.table,
 			      a->hooks.n * sizeof(*a->hooks.table));
@@ -420,7 +424,6 @@ static int load(void *arg)
 		rc = area_make(&in, &a->hooks, &a->layout, &old, &a->objects.v[0], &a->rings,
 			       &a->reused, err);
 	a->registered = a->reused ? old.registered : 0;
-	leftover_done(&old);
 	if (rc == 0)
 		programs_begin(&a->programs, &a->process, &a->layout, a->reused);
 	if (rc == 0)
@@ -674,10 +677,30 @@ bool attach_alive(const struct attach *a)
 	return memory_read(&a->process, a->layout.live, &byte, 1) == 0;
 }
 
-struct ring_area *attach_rings(const struct attach *a, size_t *ret_bytes)
+void attach_rings(const struct attach *a, struct attach_rings *ret)
 {
-	*ret_bytes = a->rings.bytes;
-	return a->rings.map;
+	*ret = (struct attach_rings){a->rings.map, a->rings.n_rings, a->rings.ring_bytes};
+}
+
+int attach_give_ring(const struct attach *a, uint32_t i, uint32_t own_tid)
+{
+	uint64_t at = area_owner(&a->layout, i);
+	struct agent_owner owner;
+	int rc = memory_read(&a->process, at, &owner, sizeof(owner));
+
+	if (rc < 0)
+		return rc;
+	if ((uint32_t)owner.claim != own_tid)
+		return -ESTALE;
+	owner.dead = (uint32_t)(owner.claim >> 32);
+	return memory_store(&a->process, at + offsetof(struct agent_owner, dead), &owner.dead,
+			    sizeof(owner.dead));
+}
+
+int attach_set_deadline(const struct attach *a, uint64_t ticks)
+{
+	return memory_store(&a->process, a->layout.data + offsetof(struct agent_state, deadline),
+			    &ticks, sizeof(ticks));
 }
 
 size_t attach_objects(const struct attach *a, const struct attach_object *const **ret)

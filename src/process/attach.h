@@ -82,8 +82,18 @@ void attach_thread_name(const struct attach *a, uint32_t tid, char ret_name[stat
 /* What the target's path and arguments are, for free(); "" if not known. */
 char *attach_exe(const struct attach *a);
 char *attach_cmdline(const struct attach *a);
-/* The rings as mapped here: n_rings x (ring + events) behind struct ring_area. Untrusted. */
-struct ring_area *attach_rings(const struct attach *a, size_t *ret_bytes);
+/* The rings as mapped here: n_rings x (ring + events) behind struct ring_area. What stands in them
+ * is untrusted; the numbers are ours. */
+struct attach_rings {
+	struct ring_area *area;
+	uint32_t n_rings, ring_bytes;
+};
+void attach_rings(const struct attach *a, struct attach_rings *ret);
+/* Ring i is free for another thread: its owner, who knows itself by this tid, is dead and all that
+ * it wrote was read. -ESTALE: the owner is another one by now. */
+int attach_give_ring(const struct attach *a, uint32_t i, uint32_t own_tid);
+/* The agent takes us for gone when a ring is full after this time, in ticks. */
+int attach_set_deadline(const struct attach *a, uint64_t ticks);
 size_t attach_objects(const struct attach *a, const struct attach_object *const **ret);
 size_t attach_kinds(const struct attach *a, const struct attach_kind **ret);
 /* Threads that stood in a block_on when the agent was loaded. They get a ring at their next

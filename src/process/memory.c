@@ -125,6 +125,13 @@ int memory_write(const struct process *p, uint64_t addr, const void *data, size_
 	return 0;
 }
 
+int memory_store(const struct process *p, uint64_t addr, const void *data, size_t len)
+{
+	ssize_t n = pwrite(p->mem_fd, data, len, (off_t)addr);
+
+	return n < 0 ? -errno : n == (ssize_t)len ? 0 : -ESRCH;
+}
+
 int memory_write_u64(const struct process *p, uint64_t addr, uint64_t value)
 {
 	return memory_write(p, addr, &value, sizeof(value));

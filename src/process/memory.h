@@ -14,6 +14,10 @@ int memory_read_u64(const struct process *p, uint64_t addr, uint64_t *ret_value)
 int memory_write(const struct process *p, uint64_t addr, const void *data, size_t len);
 int memory_write_u64(const struct process *p, uint64_t addr, uint64_t value);
 
+/* The same into a page that is writable, which no kernel forbids; for a word while the program
+ * runs: nothing is stopped for it. */
+int memory_store(const struct process *p, uint64_t addr, const void *data, size_t len);
+
 /* Changes up to 8 bytes of code that threads may come by once they go on: whole or not at all, also
  * if pollux is killed at it and also across two pages. `from` is what is there. -EOPNOTSUPP: not
  * across pages here (the kernel forbids writing through /proc); nothing was changed. */

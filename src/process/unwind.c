@@ -221,7 +221,6 @@ static int add_agent(const struct process *p, struct unwind_map *m, const struct
 		if (code->bytes && i == 0)
 			rc = add_agent_rules(code, map->end - map->start);
 	}
-	leftover_done(&agent);
 	return rc;
 }
 

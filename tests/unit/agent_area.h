@@ -29,6 +29,7 @@ struct area {
 	struct agent_switch *live;
 	struct ring_area *rings;
 	uint32_t n_hooks;
+	size_t rings_bytes;
 };
 
 extern void __register_frame(const void *begin);
@@ -73,10 +74,10 @@ static inline void area_new(struct area *a, uint32_t n_rings, uint32_t ring_byte
 	a->live = (struct agent_switch *)((uint8_t *)a->state + state);
 	a->rings = (struct ring_area *)((uint8_t *)a->live + 4096);
 	a->n_hooks = 0;
-	/* Shared with children, as the memfd is; the switch isn't. */
+	/* Children have neither these nor the switch. */
 	if (mmap(a->rings, rings, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED,
 		 -1, 0) == MAP_FAILED ||
-	    madvise(a->live, 4096, MADV_WIPEONFORK))
+	    madvise(a->rings, rings, MADV_DONTFORK) || madvise(a->live, 4096, MADV_WIPEONFORK))
 		abort();
 
 	a->image->state = (uint64_t)a->state;
@@ -97,12 +98,11 @@ static inline void area_new(struct area *a, uint32_t n_rings, uint32_t ring_byte
 		.wrap = 1,
 		.register_frame = (uint64_t)__register_frame,
 		.eh_frame = (uint64_t)base + built->eh_frame,
+		.n_rings = n_rings,
+		.ring_bytes = ring_bytes,
+		.no_ring_ticks = 1 << 21, /* about a millisecond */
 	};
-	a->rings->magic = AGENT_MAGIC;
-	a->rings->abi = AGENT_ABI;
-	a->rings->n_rings = n_rings;
-	a->rings->ring_bytes = ring_bytes;
-	a->rings->pid = (uint32_t)getpid();
+	a->rings_bytes = rings;
 	if (mprotect(base, built->image_bytes + stubs, PROT_READ | PROT_EXEC))
 		abort();
 	a->live->enabled = 1;
@@ -138,7 +138,22 @@ static inline void *area_stub(const struct area *a, const struct agent_hook *hoo
 static inline struct ring *area_ring(const struct area *a, uint32_t i)
 {
 	return (struct ring *)((uint8_t *)(a->rings + 1) +
-			       (size_t)i * (sizeof(struct ring) + a->rings->ring_bytes));
+			       (size_t)i * (sizeof(struct ring) + a->state->ring_bytes));
+}
+
+/* Who has it: the start of the agent's notes. */
+static inline struct agent_owner *area_owner(const struct area *a, uint32_t i)
+{
+	return (struct agent_owner *)((uint8_t *)a->state + a->image->notes +
+				      (size_t)i * a->image->notes_bytes);
+}
+
+/* What the tool does with a dead thread's ring. */
+static inline void area_give(const struct area *a, uint32_t i)
+{
+	struct agent_owner *o = area_owner(a, i);
+
+	__atomic_store_n(&o->dead, (uint32_t)(o->claim >> 32), __ATOMIC_RELEASE);
 }
 
 /* The calling thread's ring, NULL if it has none. */
@@ -146,8 +161,8 @@ static inline struct ring *area_my_ring(const struct area *a)
 {
 	uint32_t tid = (uint32_t)syscall(SYS_gettid);
 
-	for (uint32_t i = 0; i < a->rings->n_rings; i++)
-		if (area_ring(a, i)->owner == tid)
+	for (uint32_t i = 0; i < a->state->n_rings; i++)
+		if ((uint32_t)area_owner(a, i)->claim == tid)
 			return area_ring(a, i);
 	return NULL;
 }
@@ -162,7 +177,7 @@ static inline bool area_next(const struct area *a, struct ring *r, struct agent_
 		return false;
 	*ret = *(struct agent_event *)((uint8_t *)(r + 1) + ring_place(tail, r->far_begin,
 								       r->far_end,
-								       a->rings->ring_bytes, &run));
+								       a->state->ring_bytes, &run));
 	__atomic_store_n(&r->tail, tail + sizeof(*ret), __ATOMIC_RELEASE);
 	return true;
 }

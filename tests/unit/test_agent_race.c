@@ -3,7 +3,7 @@
  * threads that claim rings, write and die beside a reader that drains the rings and gives dead
  * threads' rings back, as the tool does.
  */
-#include "agent/ring.h"
+#include "agent/agent.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -16,8 +16,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The header that the thunks' file defines in the image. */
-struct agent_image agent_image;
+/* The header that the thunks' file defines in the image; the agent knows it as a constant. */
+extern struct agent_image image __asm__("agent_image");
+struct agent_image image;
 
 void agent_tokio_poll(void *header, struct agent_hook *hook);
 void agent_tokio_wake(void *header, struct agent_hook *hook);
@@ -103,13 +104,15 @@ static void *reader(void *arg)
 	while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) {
 		for (uint32_t i = 0; i < N_RINGS; i++) {
 			struct ring *r = ring_at(i);
-			uint32_t owner = __atomic_load_n(&r->owner, __ATOMIC_ACQUIRE);
-			bool dead = owner && syscall(SYS_tgkill, getpid(), owner, 0) != 0;
+			struct agent_owner *owner = &agent_private()->notes[i].owner;
+			uint64_t claim = __atomic_load_n(&owner->claim, __ATOMIC_ACQUIRE);
+			bool dead = (uint32_t)claim &&
+				    syscall(SYS_tgkill, getpid(), (uint32_t)claim, 0) != 0;
 			__atomic_load_n(&n_dead, __ATOMIC_ACQUIRE);
 			drain(r);
 			if (dead)
-				__atomic_compare_exchange_n(&r->owner, &owner, RING_FREE, false,
-							    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+				__atomic_store_n(&owner->dead, (uint32_t)(claim >> 32),
+						 __ATOMIC_RELEASE);
 		}
 	}
 	return NULL;
@@ -132,13 +135,11 @@ int main(void)
 	static struct agent_switch live_switch = {.enabled = 1};
 	static void *vtable[4];
 	size_t bytes = sizeof(*rings) + N_RINGS * (sizeof(struct ring) + RING_BYTES);
-	struct agent_state *state =
-		mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct agent_state *state = mmap(NULL, sizeof(struct agent_private), PROT_READ | PROT_WRITE,
+					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pthread_t threads[N_THREADS], reads;
 
 	rings = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	rings->n_rings = N_RINGS;
-	rings->ring_bytes = RING_BYTES;
 	*state = (struct agent_state){
 		.n_hooks = 2,
 		.stubs = 0x1000, /* the vtable's poll slot holds "stub 0" */
@@ -147,10 +148,13 @@ int main(void)
 		.rings = (uint64_t)rings,
 		.tid_offset = tid_offset(),
 		.wrap = 1,
+		.n_rings = N_RINGS,
+		.ring_bytes = RING_BYTES,
+		.no_ring_ticks = 1 << 21,
 	};
-	agent_image.state = (uint64_t)state;
-	agent_image.hooks = (uint64_t)hooks;
-	agent_image.live = (uint64_t)&live_switch;
+	image.state = (uint64_t)state;
+	image.hooks = (uint64_t)hooks;
+	image.live = (uint64_t)&live_switch;
 	vtable[0] = (void *)0x1000;
 	shared = (struct task){.state = 64 * 3, .vtable = vtable, .id = 999};
 	hooks[0] = (struct agent_hook){.type = AH_TOKIO_POLL,
@@ -170,8 +174,9 @@ int main(void)
 	uint64_t untold = 0;
 	for (uint32_t i = 0; i < N_RINGS; i++) {
 		drain(ring_at(i));
-		untold += ring_at(i)->lost;
+		untold += ring_at(i)->dropped;
 	}
+	untold -= n_lost;
 	uint64_t all = n_read + n_lost + untold + state->no_ring;
 	printf("%lu read, %lu lost, %lu untold, %lu without a ring\n", n_read, n_lost, untold,
 	       state->no_ring);
