@@ -2,10 +2,13 @@
  * The agent's area.
  *
  * Made by two errands. The first, from a cave in executable memory, makes the code's and the data's
- * mapping. The second, from a page of the code's mapping, marks the switch's page to be wiped in a
- * fork's child, names the mappings, makes the memfd of the rings, seals and maps it; when we have
- * taken our own handle on it, a third closes the target's. Nothing that is there before a step is
- * changed by it.
+ * mapping. The second, from a page of the code's mapping, makes the memfd of the rings, seals and
+ * maps it, keeps it out of children and dumps, marks the switch's page to be wiped in a fork's
+ * child, names the mappings, and closes the memfd. We take our own handle on it while the thread
+ * stands before one of these calls; if we die there, it goes on and closes its own all the same.
+ * Nothing that is there before a step is changed by it.
+ *
+ * When we are done the rings' pages are given back. Their addresses stay mapped.
  *
  * An earlier area is used again if every byte of code would be the same: then it makes no
  * difference whether a thread is still inside. Else it is abandoned, never unmapped. Its rings are
@@ -52,7 +55,16 @@ const struct agent_image *area_image(size_t *ret_bytes)
 }
 
 /* Indices of layout.words. */
-enum { WORD_DONE, WORD_FD, WORD_RINGS, WORD_NAME, WORD_BLOCKS = 8 };
+enum {
+	WORD_DONE,
+	WORD_FD,
+	WORD_RINGS,
+	WORD_NAME, /* two words */
+	WORD_NO_FORK = 5,
+	WORD_NO_DUMP,
+	WORD_NO_DUMP_STATE,
+	WORD_BLOCKS,
+};
 
 static uint64_t word(const struct layout *l, unsigned i)
 {
@@ -199,6 +211,33 @@ static int take_memfd(const struct process *p, int number, uint64_t bytes, struc
 	return fd;
 }
 
+/* What the errand's thread is held for: its descriptor is there, and goes whatever becomes of us.
+ */
+struct memfd {
+	const struct process *process;
+	const struct layout *layout;
+	struct error *err;
+	int fd, rc;
+};
+
+static void take_held(void *arg)
+{
+	struct memfd *m = arg;
+	uint64_t number;
+
+	m->rc = memory_read_u64(m->process, word(m->layout, WORD_FD), &number);
+	if (m->rc == 0)
+		m->fd = m->rc = take_memfd(m->process, (int)number, m->layout->rings_bytes, m->err);
+}
+
+/* A word of an errand that says how a call ended that may fail. */
+static bool succeeded(const struct process *p, const struct layout *l, unsigned i)
+{
+	uint64_t result;
+
+	return memory_read_u64(p, word(l, i), &result) == 0 && result == 0;
+}
+
 static int make_rings(struct injector *in, struct layout *l, const struct leftover *old,
 		      struct area_rings *rings, bool reused, struct error *err)
 {
@@ -206,13 +245,51 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 	struct errand_place place = {.addr = l->errands, .size = PAGE};
 	bool in_place = old->rings && old->rings_bytes == l->rings_bytes;
 	char name[16] = AREA_NAME;
-	struct stub_call calls[16 + LAYOUT_MAX_BLOCKS];
+	struct stub_call calls[20 + LAYOUT_MAX_BLOCKS];
+	struct memfd memfd = {.process = p, .layout = l, .err = err, .fd = -1, .rc = -EIO};
+	struct errand errand = {
+		.calls = calls, .done_at = word(l, WORD_DONE), .held = take_held, .arg = &memfd};
 	size_t n = 0;
-	uint64_t number = 0;
 	int rc = memory_write(p, word(l, WORD_NAME), name, sizeof(name));
 
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write into process %d", p->pid);
+	calls[n++] = (struct stub_call){.nr = __NR_memfd_create,
+					.args = {word(l, WORD_NAME), memfd_flags()},
+					.check = STUB_NO_ERROR,
+					.result_at = word(l, WORD_FD)};
+	calls[n++] = (struct stub_call){.nr = __NR_ftruncate,
+					.args = {word(l, WORD_FD), l->rings_bytes},
+					.from_memory = 1,
+					.check = STUB_EQUAL};
+	calls[n++] = (struct stub_call){
+		.nr = __NR_fcntl,
+		.args = {word(l, WORD_FD), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL},
+		.from_memory = 1,
+		.check = STUB_EQUAL};
+	calls[n++] = (struct stub_call){
+		.nr = __NR_mmap,
+		.args = {in_place ? old->rings : 0, l->rings_bytes, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_NORESERVE | (in_place ? MAP_FIXED : 0), word(l, WORD_FD),
+			 0},
+		.from_memory = 1 << 4,
+		.check = STUB_NO_ERROR,
+		.result_at = word(l, WORD_RINGS)};
+	errand.hold = n;
+	/* Neither children nor dumps have them. Without this they do no harm but their size. */
+	calls[n++] =
+		(struct stub_call){.nr = __NR_madvise,
+				   .args = {word(l, WORD_RINGS), l->rings_bytes, MADV_DONTFORK},
+				   .from_memory = 1,
+				   .result_at = word(l, WORD_NO_FORK)};
+	calls[n++] =
+		(struct stub_call){.nr = __NR_madvise,
+				   .args = {word(l, WORD_RINGS), l->rings_bytes, MADV_DONTDUMP},
+				   .from_memory = 1,
+				   .result_at = word(l, WORD_NO_DUMP)};
+	calls[n++] = (struct stub_call){.nr = __NR_madvise,
+					.args = {l->data, l->data_bytes, MADV_DONTDUMP},
+					.result_at = word(l, WORD_NO_DUMP_STATE)};
 	calls[n++] = (struct stub_call){
 		.nr = __NR_madvise, .args = {l->live, PAGE, MADV_WIPEONFORK}, .check = STUB_EQUAL};
 	/* Names for people who read maps; kernels may be built without. */
@@ -240,34 +317,15 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
 				 UINT64_MAX, 0},
 		};
-	calls[n++] = (struct stub_call){.nr = __NR_memfd_create,
-					.args = {word(l, WORD_NAME), memfd_flags()},
-					.check = STUB_NO_ERROR,
-					.result_at = word(l, WORD_FD)};
-	calls[n++] = (struct stub_call){.nr = __NR_ftruncate,
-					.args = {word(l, WORD_FD), l->rings_bytes},
-					.from_memory = 1,
-					.check = STUB_EQUAL};
+	/* The target keeps its mapping; its descriptor goes in every case. */
 	calls[n++] = (struct stub_call){
-		.nr = __NR_fcntl,
-		.args = {word(l, WORD_FD), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL},
-		.from_memory = 1,
-		.check = STUB_EQUAL};
-	calls[n++] = (struct stub_call){
-		.nr = __NR_mmap,
-		.args = {in_place ? old->rings : 0, l->rings_bytes, PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_NORESERVE | (in_place ? MAP_FIXED : 0), word(l, WORD_FD),
-			 0},
-		.from_memory = 1 << 4,
-		.check = STUB_NO_ERROR,
-		.result_at = word(l, WORD_RINGS)};
+		.nr = __NR_close, .args = {word(l, WORD_FD)}, .from_memory = 1, .always = 1};
+	errand.n_calls = n;
 
-	const struct errand errand = {.calls = calls, .n_calls = n, .done_at = word(l, WORD_DONE)};
 	rc = memory_write_u64(p, word(l, WORD_FD), UINT64_MAX);
 	if (rc == 0)
 		rc = inject_run(in, &place, &errand, err);
-	if (rc == 0)
-		rc = memory_read_u64(p, word(l, WORD_FD), &number);
+	_cleanup_close_ int fd = memfd.fd;
 	if (rc == 0)
 		rc = memory_read_u64(p, word(l, WORD_RINGS), &l->rings);
 	if (rc < 0) {
@@ -275,17 +333,12 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 			error_sys(err, rc, "process %d was refused memory for the rings", p->pid);
 		return rc;
 	}
-
-	_cleanup_close_ int fd = take_memfd(p, (int)number, l->rings_bytes, err);
-	/* The target keeps its mapping; its descriptor goes in every case. */
-	const struct stub_call close_call = {.nr = __NR_close, .args = {number}};
-	const struct errand closing = {
-		.calls = &close_call, .n_calls = 1, .done_at = word(l, WORD_DONE)};
-	struct error ignored = {0};
-	if (!place.dirty)
-		inject_run(in, &place, &closing, fd < 0 ? &ignored : err);
 	if (fd < 0)
-		return err ? err->code : -EIO;
+		return err && err->code ? err->code
+					: error_sys(err, memfd.rc,
+						    "cannot share memory with process %d", p->pid);
+	rings->in_children = !succeeded(p, l, WORD_NO_FORK);
+	rings->in_dumps = !succeeded(p, l, WORD_NO_DUMP) || !succeeded(p, l, WORD_NO_DUMP_STATE);
 
 	rings->map = mmap(NULL, l->rings_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
 			  fd, 0);
@@ -295,6 +348,16 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 	}
 	rings->bytes = l->rings_bytes;
 	return 0;
+}
+
+void area_rings_done(struct area_rings *rings)
+{
+	if (!rings->map)
+		return;
+	/* The target's mapping stays, for a thread that may still be in the middle of an event. */
+	madvise(rings->map, rings->bytes, MADV_REMOVE);
+	munmap(rings->map, rings->bytes);
+	rings->map = NULL;
 }
 
 /* ---- notes of an earlier recording ---- */

@@ -30,6 +30,8 @@ struct area_rings {
 	uint32_t n_rings, ring_bytes;
 	struct ring_area *map; /* here, NULL until made */
 	size_t bytes;
+	/* What the kernel refused: the program's children, its dumps have them. */
+	bool in_children, in_dumps;
 };
 
 /* Makes the mappings (or takes those of `old`, if the code there would be the same), writes code
@@ -37,6 +39,9 @@ struct area_rings {
 int area_make(struct injector *in, struct hooks *h, struct layout *l, const struct leftover *old,
 	      const struct process_object *main_object, struct area_rings *rings, bool *ret_reused,
 	      struct error *err);
+
+/* Unmaps them here, and gives all their memory back. */
+void area_rings_done(struct area_rings *rings);
 
 /* Address of struct agent_owner of ring i. */
 uint64_t area_owner(const struct layout *l, uint32_t i);

@@ -315,6 +315,16 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 	int rc = memory_write(&a->process, l->hooks, a->hooks.table,
 			      a->hooks.n * sizeof(*a->hooks.table));
 
+	if (a->rings.in_children)
+		cover_add(&a->coverage, "children without rings", 0, 1,
+			  "the kernel refused MADV_DONTFORK: children that the program forks "
+			  "meanwhile have "
+			  "the event buffers mapped");
+	if (a->rings.in_dumps)
+		cover_add(&a->coverage, "dumps without rings", 0, 1,
+			  "the kernel refused MADV_DONTDUMP: a core dump of the program has the "
+			  "event "
+			  "buffers in it");
 	if (!state.tid_offset)
 		cover_add(&a->coverage, "thread ids", 0, 1,
 			  "libc's place for them was not found: a thread that takes a dead one's "
@@ -648,8 +658,7 @@ void attach_free(struct attach *a)
 	if (!a)
 		return;
 	tracer_end(a->tracer);
-	if (a->rings.map)
-		munmap(a->rings.map, a->rings.bytes);
+	area_rings_done(&a->rings);
 	for (size_t i = 0; i < a->n_hooked; i++)
 		hooked_free(a->hooked[i]);
 	free(a->hooked);

@@ -319,6 +319,52 @@ static int write_stub(struct injector *in, const struct errand_place *place, con
 	return memory_write(in->process, place->addr, code, (size_t)len);
 }
 
+/*
+ * Goes with the thread from system call to system call until it is about to make the one before
+ * which it is held. Whatever becomes of us, it goes on by itself. 1: it was held; 0: the list did
+ * not come that far.
+ */
+static int go_with(const struct errand_place *place, const struct errand *e, pid_t tid)
+{
+	struct user_regs_struct regs;
+	int status, signal = 0;
+
+	for (size_t next = 0;;) {
+		process_step("syscall");
+		if (ptrace(PTRACE_SYSCALL, tid, 0, (long)signal) < 0)
+			return -errno;
+		int rc = thread_wait(tid, ERRAND_TIMEOUT, &status);
+		if (rc < 0)
+			return rc;
+		if (!WIFSTOPPED(status))
+			return -ESRCH;
+		signal = 0;
+		if (status >> 16) {
+			if (status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP)
+				return -EBUSY; /* stopped by job control */
+			continue;
+		}
+		if (WSTOPSIG(status) != (SIGTRAP | 0x80)) {
+			signal = WSTOPSIG(status);
+			continue;
+		}
+		if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
+			return -errno;
+		/* Before a call, not after one, nor one of a signal handler's. */
+		if (!inside(place, regs.rip) || (int64_t)regs.rax != -ENOSYS)
+			continue;
+		while (next < e->n_calls && e->calls[next].nr != regs.orig_rax)
+			next++;
+		if (next == e->hold) {
+			process_step("held");
+			e->held(e->arg);
+			return 1;
+		}
+		if (next++ > e->hold)
+			return 0;
+	}
+}
+
 /* Sends one running thread. 1: it is on its way; 0: another one should be asked. */
 static int send(struct injector *in, struct errand_place *place, const struct errand *e, pid_t tid,
 		uint64_t waiting, struct error *err)
@@ -369,6 +415,10 @@ static int send(struct injector *in, struct errand_place *place, const struct er
 			place->dirty = false;
 		}
 	}
+	/* A thread that we lose on the way comes to the end of the list all the same. */
+	if (rc == 0 && e->held &&
+	    ptrace(PTRACE_SETOPTIONS, tid, 0, (long)PTRACE_O_TRACESYSGOOD) == 0)
+		go_with(place, e, tid);
 	thread_resume(&t);
 	in->stop_ns += clock_monotonic_ns() - began;
 	if (rc < 0)
@@ -400,6 +450,8 @@ static int send_parked(struct injector *in, struct errand_place *place, const st
 	process_step("setregs");
 	if (ptrace(PTRACE_SETREGS, tid, 0, &regs) < 0)
 		return error_sys(err, -errno, "cannot set the registers of process %d", tid);
+	if (e->held)
+		go_with(place, e, tid);
 	for (;;) {
 		process_step("cont");
 		if (ptrace(PTRACE_CONT, tid, 0, (long)signal) < 0)

@@ -28,6 +28,11 @@ struct errand {
 	size_t n_calls;
 	uint64_t done_at;   /* a word of the target for the outcome; 0: `mapped_at` tells */
 	uint64_t mapped_at; /* done when there is memory at this address */
+	/* Called while the thread stands right before call number `hold`, if the list comes there:
+	 * what the calls made so far is there, what later ones take away is, too. */
+	void (*held)(void *arg);
+	void *arg;
+	size_t hold;
 };
 
 struct injector {

@@ -21,6 +21,7 @@ struct stub_call {
 	uint32_t nr;
 	uint8_t from_memory; /* bit i: args[i] is the address of a word that holds the argument */
 	uint8_t check;	     /* enum stub_check */
+	uint8_t always;	     /* made also when the list was stopped; such ones come last */
 	uint64_t args[6];
 	uint64_t expected;
 	uint64_t result_at; /* address for the result, 0 if it is of no use */

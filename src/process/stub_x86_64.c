@@ -7,6 +7,7 @@
  *
  *     lea -128(%rsp),%rsp ; pushfq ; push rcx rdx rsi rdi r8 r9 r10 r11
  *     { arguments ; mov $nr,%eax ; syscall ; store the result ; check it } ...
+ *     push rax ; { the calls that are always made } ... ; pop rax
  *     store done
  *     pop r11 ... rcx ; popfq ; lea 128(%rsp),%rsp
  *     movabs $rax,%rax ; jmp *0(%rip) ; .quad rip
@@ -104,6 +105,17 @@ static void store_rax(struct code *c, uint64_t addr)
 	emit_u64(c, addr);
 }
 
+static void emit_call(struct code *c, const struct stub_call *call)
+{
+	for (unsigned k = 0; k < 6; k++)
+		load_arg(c, k, call->args[k], call->from_memory >> k & 1);
+	EMIT(c, 0xb8); /* mov $nr,%eax */
+	emit_u32(c, call->nr);
+	EMIT(c, 0x0f, 0x05); /* syscall */
+	if (call->result_at)
+		store_rax(c, call->result_at);
+}
+
 #define MAX_CALLS 64
 
 long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t n, uint64_t done_at,
@@ -120,16 +132,11 @@ long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t 
 	EMIT(&c, 0x51, 0x52, 0x56, 0x57);			  /* push rcx rdx rsi rdi */
 	EMIT(&c, 0x41, 0x50, 0x41, 0x51, 0x41, 0x52, 0x41, 0x53); /* push r8 r9 r10 r11 */
 
-	for (size_t i = 0; i < n; i++) {
+	size_t i = 0;
+	for (; i < n && !calls[i].always; i++) {
 		const struct stub_call *call = &calls[i];
 
-		for (unsigned k = 0; k < 6; k++)
-			load_arg(&c, k, call->args[k], call->from_memory >> k & 1);
-		EMIT(&c, 0xb8); /* mov $nr,%eax */
-		emit_u32(&c, call->nr);
-		EMIT(&c, 0x0f, 0x05); /* syscall */
-		if (call->result_at)
-			store_rax(&c, call->result_at);
+		emit_call(&c, call);
 		if (call->check == STUB_NO_ERROR) {
 			EMIT(&c, 0x48, 0x3d); /* cmp $-4095,%rax */
 			emit_u32(&c, (uint32_t)-4095);
@@ -150,10 +157,14 @@ long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t 
 		emit_u64(&c, done_value);
 	}
 	/* The exits come here with the result in rax. */
-	for (size_t i = 0; i < n_exits && !c.full; i++) {
-		int32_t rel = (int32_t)(c.at - (exits[i] + 4));
-		memcpy(exits[i], &rel, sizeof(rel));
+	for (size_t k = 0; k < n_exits && !c.full; k++) {
+		int32_t rel = (int32_t)(c.at - (exits[k] + 4));
+		memcpy(exits[k], &rel, sizeof(rel));
 	}
+	EMIT(&c, 0x50); /* push %rax */
+	for (; i < n; i++)
+		emit_call(&c, &calls[i]);
+	EMIT(&c, 0x58); /* pop %rax */
 	if (done_at)
 		store_rax(&c, done_at);
 	EMIT(&c, 0x41, 0x5b, 0x41, 0x5a, 0x41, 0x59, 0x41, 0x58); /* pop r11 r10 r9 r8 */
