@@ -143,10 +143,8 @@ static void release(struct agent_notes *n, const struct agent_hook *hook, void *
 struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 {
 	static const struct agent_begun pass;
-	struct agent_state *s = agent_state();
+	bool framed = agent_may_frame(hook);
 
-	if (unlikely(!__atomic_load_n(&s->registered, __ATOMIC_RELAXED)))
-		agent_register();
 	if (unlikely(!knows_state(hook) || hook->vtable_offset == AGENT_OFFSET_UNKNOWN))
 		learn_header(hook, header);
 	struct agent_notes *n = agent_notes();
@@ -159,7 +157,7 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 		knows_state(hook) ? __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) : 0;
 	if (unlikely(n->tail_open))
 		agent_tail_close(n);
-	if (unlikely(!s->wrap || __atomic_load_n(&s->registered, __ATOMIC_ACQUIRE) != 2)) {
+	if (unlikely(!framed)) {
 		if (before & CLOSED) {
 			agent_put(n, AE_CANCEL, ref);
 		} else {

@@ -255,19 +255,6 @@ static __attribute__((noinline)) uint64_t list_end(struct agent_future *f)
 	return point;
 }
 
-/* Whether a frame of ours may be there: a panic must find its way through it. */
-static bool may_wrap(void)
-{
-	const struct agent_state *s = agent_state();
-
-	if (likely(__atomic_load_n(&s->registered, __ATOMIC_ACQUIRE) == 2))
-		return true;
-	if (!s->wrap)
-		return false;
-	agent_register();
-	return __atomic_load_n(&s->registered, __ATOMIC_ACQUIRE) == 2;
-}
-
 /* The begin of a poll, and where what is in the future stands. */
 static inline void put_begin(struct agent_future *f)
 {
@@ -297,7 +284,7 @@ static __attribute__((noinline)) void *lent_future(const struct agent_hook *hook
 /* False: nothing is recorded, the thunk jumps on to the original. */
 bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *first, void *second)
 {
-	if (unlikely(!may_wrap()))
+	if (unlikely(!agent_may_frame(hook)))
 		return false;
 	struct agent_notes *n = agent_notes();
 	if (unlikely(!n)) {
@@ -432,7 +419,7 @@ bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 			known->parked = 0;
 		return false;
 	}
-	struct agent_notes *n = may_wrap() ? agent_notes() : NULL;
+	struct agent_notes *n = agent_may_frame(hook) ? agent_notes() : NULL;
 	if (!n)
 		return false;
 	f->notes = n;

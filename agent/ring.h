@@ -50,6 +50,7 @@
 #define AGENT_MAX_RINGS 1024u
 #define AGENT_MIN_RING_BYTES 4096u
 #define AGENT_MAX_ROOTS 15u
+#define AGENT_MAX_UNWINDERS 8u
 
 /*
  * An event is two words, written in place:
@@ -235,6 +236,10 @@ enum agent_hook_flags {
 	/* AH_FUTURE: from argument `poll_offset` (1 to 6) `trailer_offset` pointers, each at the
 	 * place to which the one before it leads, lead to the future. */
 	AGENT_HOOK_LENT = 64,
+	/* The unwinder of the object that calls through the hook is one of agent_state.unwinders: a
+	 * frame of the agent may be where a panic passes, once it is registered. Without the flag
+	 * there must be none. */
+	AGENT_HOOK_FRAME = 128,
 };
 
 /*
@@ -369,6 +374,12 @@ static inline int agent_node_state(const struct agent_node *node)
 #define AGENT_LIST_MAX 32u	/* so many of AE_FUTURE_WAS or AE_FUTURE_AT */
 #define AGENT_MAX_POINTS 65535u /* of a process */
 
+/* An unwinder of libgcc's in the target: addresses of two of its functions. */
+struct agent_unwinder {
+	uint64_t register_frame; /* __register_frame(eh_frame) */
+	uint64_t find_fde;	 /* _Unwind_Find_FDE(pc, bases), NULL: the pc isn't known to it */
+};
+
 /*
  * The agent's private state at the start of the state part. The tool fills it before it flips the
  * first slot; the agent changes only what is said so, and rarely: all threads read it all the time.
@@ -386,11 +397,9 @@ struct agent_state {
 	uint32_t tid_offset; /* %fs:tid_offset is the thread's tid (int): glibc 0x2d0, musl 0x30;
 			      * found in the target at attach, 0 if not found: then no thread is
 			      * ever reused */
-	uint32_t wrap; /* 1: polls are wrapped by a frame, which can be registered; 0: tail jump, a
-			* poll ends with AE_POLL_UNKNOWN at the thread's next step */
-	uint64_t register_frame; /* address of __register_frame in the target, 0 if there is none */
-	uint64_t eh_frame;	 /* address of the agent's .eh_frame, to be registered */
-	uint32_t registered;	 /* agent: 0 not yet, 1 under way, 2 done, 3 there is no way to */
+	uint32_t n_unwinders;
+	uint64_t eh_frame;   /* address of the agent's .eh_frame, to be registered */
+	uint32_t registered; /* agent: 0 not yet, 1 under way, 2 all unwinders know it, 3 some don't */
 	uint32_t call_min_ticks; /* AE_BLOCK only for calls that took at least as long */
 	uint64_t no_ring;	 /* agent: events dropped since no ring was free (exact) */
 	/* Threads that stood in a block_on when the tool came, by tid: they get a ring at their
@@ -407,6 +416,7 @@ struct agent_state {
 	/* Ticks (0: none) after which a full ring means that the tool is gone: the agent then
 	 * clears agent_switch.enabled. The tool moves it on as long as it lives. */
 	uint64_t deadline;
+	struct agent_unwinder unwinders[AGENT_MAX_UNWINDERS];
 };
 
 /*

@@ -406,20 +406,38 @@ bool agent_has_room(struct agent_notes *n, uint64_t n_events)
 	return n->head - tail + (n_events + 2) * sizeof(struct agent_event) <= n->owner.mask / 2;
 }
 
+/* Whether an unwinder finds its way out of our code. */
+static bool knows_us(const struct agent_unwinder *u)
+{
+	typedef const void *(*find_fn)(const void *pc, void *bases);
+	uint64_t bases[4]; /* struct dwarf_eh_bases has three */
+
+	return ((find_fn)u->find_fde)((const void *)agent_register, bases) != NULL;
+}
+
 /*
- * Tells the program's unwinder of our frames. It takes a lock of libgcc's and allocates, so it is
- * done where no such lock can be held: at the start of a poll. Once per process; the others go on
- * meanwhile (their frames are walkable as soon as this is done).
+ * Tells the program's unwinders of our frames, but those that know them from an earlier recording.
+ * It takes a lock of libgcc's and allocates, so it is done where no such lock can be held: at the
+ * start of a poll. Once per attach; the others go on meanwhile (their frames are walkable as soon
+ * as this is done). An unwinder that doesn't know them afterwards isn't what it was taken for.
  */
 void agent_register(void)
 {
 	struct agent_state *s = agent_state();
-	uint32_t none = 0;
+	uint32_t registered = 0;
 
-	if (!__atomic_compare_exchange_n(&s->registered, &none, s->register_frame ? 1 : 3, false,
-					 __ATOMIC_ACQ_REL, __ATOMIC_RELAXED) ||
-	    !s->register_frame)
+	if (!__atomic_compare_exchange_n(&s->registered, &registered, 1, false, __ATOMIC_ACQ_REL,
+					 __ATOMIC_RELAXED))
 		return;
-	((void (*)(const void *))s->register_frame)((const void *)s->eh_frame);
-	__atomic_store_n(&s->registered, 2, __ATOMIC_RELEASE);
+	registered = s->n_unwinders ? 2 : 3;
+	for (uint32_t i = 0; i < s->n_unwinders; i++) {
+		const struct agent_unwinder *u = &s->unwinders[i];
+
+		if (knows_us(u))
+			continue;
+		((void (*)(const void *))u->register_frame)((const void *)s->eh_frame);
+		if (!knows_us(u))
+			registered = 3;
+	}
+	__atomic_store_n(&s->registered, registered, __ATOMIC_RELEASE);
 }

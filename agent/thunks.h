@@ -7,12 +7,15 @@
 #define HOOK_SHIFT 6 /* log2(sizeof(struct agent_hook)) */
 #define HOOK_ORIG 0
 #define HOOK_KIND 26
-#define STATE_WRAP 68
-#define STATE_CALL_MIN 92
+#define HOOK_FLAGS 60
+#define STATE_REGISTERED 80
+#define STATE_CALL_MIN 84
 #define FUTURE_BYTES 64
+#define FLAG_FRAME 128
+#define REGISTERED 2
 #define IMAGE_ABI 14
 /* struct agent_private: the state, the threads, the notes. */
-#define AGENT_NOTES (256 + 8192 * 32)
+#define AGENT_NOTES (384 + 8192 * 32)
 #define AGENT_NOTES_BYTES 960
 #define AGENT_STATE_BYTES (AGENT_NOTES + 1024 * AGENT_NOTES_BYTES)
 #define CALL_FUTEX 1
@@ -27,7 +30,9 @@
 _Static_assert(sizeof(struct agent_hook) == 1 << HOOK_SHIFT, "thunks");
 _Static_assert(offsetof(struct agent_hook, orig) == HOOK_ORIG, "thunks");
 _Static_assert(offsetof(struct agent_hook, kind) == HOOK_KIND, "thunks");
-_Static_assert(offsetof(struct agent_state, wrap) == STATE_WRAP, "thunks");
+_Static_assert(offsetof(struct agent_hook, flags) == HOOK_FLAGS, "thunks");
+_Static_assert((int)AGENT_HOOK_FRAME == FLAG_FRAME, "thunks");
+_Static_assert(offsetof(struct agent_state, registered) == STATE_REGISTERED, "thunks");
 _Static_assert(offsetof(struct agent_state, call_min_ticks) == STATE_CALL_MIN, "thunks");
 _Static_assert(sizeof(struct agent_private) == AGENT_STATE_BYTES, "thunks");
 _Static_assert(offsetof(struct agent_private, notes) == AGENT_NOTES, "thunks");
@@ -47,7 +52,6 @@ void agent_tokio_shutdown(void *header, struct agent_hook *hook);
 void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct agent_hook *hook);
 
 /* Called before the thunk jumps to the original. */
-void agent_tokio_poll_tail(void *header, struct agent_hook *hook);
 void agent_tokio_schedule(void *header, struct agent_hook *hook);
 void agent_tokio_wake(void *header, struct agent_hook *hook);
 void agent_tokio_read_tail(void *header, struct agent_hook *hook);

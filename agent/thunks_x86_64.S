@@ -144,29 +144,31 @@ agent_image_live:
 	RECORDING thunk_drop, agent_drop
 	RECORDING thunk_raise, agent_raise
 
-/* Calls \whole in place of the original, the hook in \last, behind the arguments; where no frame of ours may
- * stand between, \tail before it. */
-	.macro WRAPPING name, whole, last, tail
+/* Calls \whole(header, hook) in place of the original. Tokio lets no panic out of these two. */
+	.macro WRAPPING name, whole
 	FUNCTION \name
 	ENTER
-	movq agent_image_state(%rip), %r11
-	cmpl $0, STATE_WRAP(%r11)
-	je .Ltail\@
-	movq %rax, \last
+	movq %rax, %rsi
 	jmp \whole
-.Ltail\@:
-	RECORD \tail
 	END \name
 	.endm
 
-	WRAPPING thunk_tokio_poll, agent_tokio_poll, %rsi, agent_tokio_poll_tail
-	WRAPPING thunk_tokio_read, agent_tokio_read, %rcx, agent_tokio_read_tail
+	WRAPPING thunk_tokio_poll, agent_tokio_poll
+	WRAPPING thunk_tokio_shutdown, agent_tokio_shutdown
 
-FUNCTION thunk_tokio_shutdown
+/* "JoinHandle polled after completion" is a panic that leaves it, so our frame must be known. */
+FUNCTION thunk_tokio_read
 	ENTER
-	movq %rax, %rsi
-	jmp agent_tokio_shutdown
-END thunk_tokio_shutdown
+	testw $FLAG_FRAME, HOOK_FLAGS(%rax)
+	je 1f
+	movq agent_image_state(%rip), %r11
+	cmpl $REGISTERED, STATE_REGISTERED(%r11)
+	jne 1f
+	movq %rax, %rcx
+	jmp agent_tokio_read
+1:
+	RECORD agent_tokio_read_tail
+END thunk_tokio_read
 
 /*
  * bool run(header). The frame holds what the end needs, in registers that calls preserve: the header, the

@@ -263,8 +263,8 @@ static void put_pending(struct agent_notes *n, const struct agent_hook *hook, vo
 
 void agent_tokio_poll(void *header, struct agent_hook *hook)
 {
-	if (unlikely(!__atomic_load_n(&agent_state()->registered, __ATOMIC_RELAXED)))
-		agent_register();
+	/* No panic passes here, but backtraces do. */
+	(void)agent_may_frame(hook);
 	struct agent_notes *n = agent_notes();
 	if (unlikely(!n)) {
 		agent_no_ring(2);
@@ -312,33 +312,6 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 		n = NULL;
 	}
 	release(n, hook, header, ref);
-}
-
-/* Without a frame: the end is seen at the thread's next step. */
-void agent_tokio_poll_tail(void *header, struct agent_hook *hook)
-{
-	struct agent_notes *n = agent_notes();
-	uint64_t before = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
-
-	if (unlikely(!n)) {
-		agent_no_ring(2);
-		return;
-	}
-	uint64_t ref = agent_task_ref(hook, header);
-	if (n->tail_open)
-		agent_tail_close(n);
-	if (before & (RUNNING | COMPLETE))
-		return;
-	if (before & CANCELLED) {
-		agent_put(n, AE_CANCEL, ref);
-		return;
-	}
-	agent_put(n, AE_POLL_BEGIN, ref);
-	/* A worker's loop stays open below the polls that it makes. */
-	if (!(hook->flags & AGENT_HOOK_WORKER)) {
-		n->tail_ref = ref;
-		n->tail_open = 1;
-	}
 }
 
 /* It will be marked cancelled, also if it is over or about to be: whoever is at the end of its last

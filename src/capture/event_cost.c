@@ -84,7 +84,6 @@ static bool area_open(struct area *a)
 		.hooks = (uint64_t)hooks,
 		.live = (uint64_t)live,
 		.rings = (uint64_t)rings,
-		.wrap = 1,
 		.registered = 2, /* nothing unwinds through it here */
 		.n_rings = 1,
 		.ring_bytes = RING_BYTES,

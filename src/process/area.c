@@ -520,7 +520,6 @@ int leftover_find(const struct process *p, const struct process_maps *maps, stru
 		/* Its maker may have died before the state was written: then nothing is hooked. */
 		if (s.magic == AGENT_MAGIC && s.n_hooks <= AGENT_MAX_HOOKS) {
 			ret->n_hooks = s.n_hooks;
-			ret->registered = s.registered;
 			ret->n_rings = s.n_rings;
 			ret->ring_bytes = s.ring_bytes;
 		}

@@ -18,7 +18,6 @@ struct leftover {
 	uint64_t live;
 	uint64_t rings, rings_bytes;
 	uint32_t n_rings, ring_bytes;
-	uint32_t registered;
 };
 
 int leftover_find(const struct process *p, const struct process_maps *maps, struct leftover *ret);

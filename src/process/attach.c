@@ -60,6 +60,7 @@ struct attach {
 	struct hooked_object **hooked;
 	const struct attach_object **public_objects; /* the same, as others see them */
 	size_t n_hooked;
+	struct unwinders unwinders;
 	struct hooks hooks;
 	struct layout layout;
 	struct area_rings rings;
@@ -68,7 +69,6 @@ struct attach {
 	struct cover coverage;
 	bool loaded;
 	bool reused;
-	uint32_t registered; /* carried over from the area's earlier use */
 	uint64_t stop_ns, began_ns, total_ns;
 	struct clock_pair began;
 	const struct futures_wanted *futures;
@@ -118,42 +118,6 @@ static int keep_object(struct attach *a, const struct process_object *o, struct 
 	list[a->n_hooked++] = h;
 	*found = (struct finding){0};
 	return 0;
-}
-
-/*
- * The function by which the program's unwinder is told of further frames: libgcc's, which takes a
- * whole .eh_frame. It is in libgcc_s, or in the program itself if that is static and not stripped.
- * LLVM's libunwind has one of the same name that takes a single entry: told apart by what stands
- * beside it.
- */
-static uint64_t register_frame_in(const struct process_object *o)
-{
-	const struct elf_symbol *symbols;
-	size_t n = elf_image_symbols(o->image, &symbols);
-	uint64_t found = 0;
-	bool libgcc = false;
-
-	for (size_t i = 0; i < n; i++) {
-		if (strncmp(symbols[i].name, "__register_frame", 16))
-			continue;
-		if (!symbols[i].name[16])
-			found = symbols[i].addr + o->bias;
-		else if (!strcmp(symbols[i].name + 16, "_info"))
-			libgcc = true;
-	}
-	return libgcc ? found : 0;
-}
-
-static uint64_t find_register_frame(const struct process_objects *objects)
-{
-	uint64_t found = 0;
-
-	for (size_t i = 1; i < objects->n && !found; i++)
-		if (objects->v[i].image && strstr(objects->v[i].path, "/libgcc_s"))
-			found = register_frame_in(&objects->v[i]);
-	if (!found && !elf_image_is_dynamic(objects->v[0].image))
-		found = register_frame_in(&objects->v[0]);
-	return found;
 }
 
 /* Exact names and spawn sites, as far as the time allows: the target runs on meanwhile, but nothing
@@ -267,6 +231,26 @@ static int look(struct attach *a, struct error *err)
 
 /* ---- loading ---- */
 
+static int too_early(struct error *err)
+{
+	return error_set(err, -EAGAIN, "the loader has not set the program up yet");
+}
+
+/* Through which unwinder the panics of each object go. */
+static int find_unwinders(struct attach *a, struct error *err)
+{
+	for (size_t i = 0; i < a->n_hooked; i++) {
+		struct hooked_object *h = a->hooked[i];
+
+		h->unwinder =
+			unwinders_add(&a->unwinders, &a->process, &a->objects, h->object);
+		if (a->starting && h->unwinder == UNWINDER_UNBOUND)
+			return too_early(err);
+	}
+	unwinders_add_libraries(&a->unwinders, &a->objects);
+	return 0;
+}
+
 static uint32_t ticks_of(const struct attach *a, uint64_t duration_ns)
 {
 	struct clock_pair now;
@@ -287,7 +271,6 @@ static bool has_seccomp_filter(const struct attach *a)
 
 static int write_state(struct attach *a, struct injector *in, struct error *err)
 {
-	uint64_t register_frame = find_register_frame(&a->objects);
 	const struct agent_image *image = area_image(NULL);
 	const struct layout *l = &a->layout;
 	struct agent_state state = {
@@ -301,10 +284,8 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 		.live = l->live,
 		.rings = l->rings,
 		.tid_offset = inject_tid_offset(in),
-		.wrap = register_frame != 0,
-		.register_frame = register_frame,
+		.n_unwinders = a->unwinders.n,
 		.eh_frame = l->code + image->eh_frame,
-		.registered = a->registered,
 		.call_min_ticks = ticks_of(a, CALL_MIN_NS),
 		.stacks = a->stacks && !has_seccomp_filter(a) ? a->stacks : 0,
 		.lock_min_ticks = ticks_of(a, LOCK_MIN_NS),
@@ -312,6 +293,7 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 		.ring_bytes = a->rings.ring_bytes,
 		.no_ring_ticks = ticks_of(a, NO_RING_NS),
 	};
+	memcpy(state.unwinders, a->unwinders.v, sizeof(state.unwinders));
 	int rc = memory_write(&a->process, l->hooks, a->hooks.table,
 			      a->hooks.n * sizeof(*a->hooks.table));
 
@@ -333,10 +315,6 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 		cover_add(&a->coverage, "stacks", 0, 1,
 			  "the program runs under a seccomp filter, which might forbid to ask how "
 			  "far a stack reaches");
-	if (!state.wrap)
-		cover_add(&a->coverage, "poll ends", 0, 1,
-			  "the program's unwinder can't be told of pollux' frames: a poll's end is "
-			  "seen at its thread's next step, its outcome is not known");
 	/* The state's magic makes the area one that a later attach takes over: after the table. */
 	if (rc == 0)
 		rc = memory_write(&a->process, l->data, &state, sizeof(state));
@@ -420,9 +398,11 @@ static int load(void *arg)
 	maps_done(&maps);
 	rc = leftover_undo(&old, &a->process, &a->stop_ns, err);
 	if (rc == 0)
+		rc = find_unwinders(a, err);
+	if (rc == 0)
 		rc = hooks_plan(&a->process, a->hooked, a->n_hooked, &a->hooks, err);
 	if (rc == 0 && a->starting && a->hooks.n_slots_other > a->hooks.n_slots / 2)
-		rc = error_set(err, -EAGAIN, "the loader has not set the program up yet");
+		rc = too_early(err);
 	for (size_t i = 0; rc == 0 && a->futures && i < a->hooks.n; i++) {
 		struct agent_hook *hook = &a->hooks.table[i];
 
@@ -433,7 +413,6 @@ static int load(void *arg)
 	if (rc == 0)
 		rc = area_make(&in, &a->hooks, &a->layout, &old, &a->objects.v[0], &a->rings,
 			       &a->reused, err);
-	a->registered = a->reused ? old.registered : 0;
 	if (rc == 0)
 		programs_begin(&a->programs, &a->process, &a->layout, a->reused);
 	if (rc == 0)

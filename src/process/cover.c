@@ -99,6 +99,78 @@ static int tell_futures(struct cover *c, struct hooked_object *const *objects, s
 	return rc;
 }
 
+/* Whether there is something of async-task's, out of whose run a panic goes on. */
+static bool has_async_task(const struct finding *f)
+{
+	for (size_t i = 0; i < f->n_runtimes; i++)
+		if (!strcmp(f->runtimes[i].name, "async-task"))
+			return true;
+	return false;
+}
+
+static const char *file_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+static const char *unwinder_text(enum unwinder u)
+{
+	switch (u) {
+	case UNWINDER_UNBOUND:
+		return "isn't known yet";
+	case UNWINDER_OWN:
+		return "is hidden in it, and can't be told of pollux' frames";
+	default:
+		return "isn't libgcc's, and can't be told of pollux' frames";
+	}
+}
+
+/* Whether the start of a panic is hooked in it. */
+static bool sees_panics(const struct hooked_object *o, const struct hooks *h)
+{
+	for (size_t i = 0; i < h->n; i++)
+		if (h->table[i].type == AH_PANIC && h->table[i].slot >= o->object->start &&
+		    h->table[i].slot < o->object->end)
+			return true;
+	return unwinders_abort(o->object);
+}
+
+/* What isn't seen of an object since its unwinder is out of reach. */
+static int tell_unwinder(struct cover *c, const struct hooked_object *o, const struct hooks *h,
+			 bool futures)
+{
+	const struct finding *f = &o->attach.finding;
+	const char *file = file_name(o->object->path);
+	_cleanup_buf_ struct buf text = BUF_INIT;
+	int rc = 0;
+
+	if (o->unwinder != UNWINDER_KNOWN && has_async_task(f)) {
+		buf_printf(&text,
+			   "the unwinder of %s %s: of a task of async-task's the end of a poll is "
+			   "seen at its thread's next step, its outcome isn't known",
+			   file, unwinder_text(o->unwinder));
+		rc = buf_failed(&text) ? -ENOMEM : cover_add(c, "poll ends", 0, 1, text.data);
+	}
+	if (rc == 0 && f->n_runtimes && !sees_panics(o, h)) {
+		buf_clear(&text);
+		buf_printf(&text,
+			   "where a panic starts isn't seen in %s: a task that panicked counts as "
+			   "ready",
+			   file);
+		rc = buf_failed(&text) ? -ENOMEM : cover_add(c, "panics", 0, 1, text.data);
+	}
+	if (rc == 0 && futures && o->unwinder != UNWINDER_KNOWN && o->root_polls.n) {
+		buf_clear(&text);
+		buf_printf(&text, "the unwinder of %s %s", file, unwinder_text(o->unwinder));
+		rc = buf_failed(&text)
+			     ? -ENOMEM
+			     : cover_add(c, "block_on futures", 0, o->root_polls.n, text.data);
+	}
+	return rc;
+}
+
 int cover_tell(struct cover *c, struct hooked_object *const *objects, size_t n_objects,
 	       const struct hooks *h, bool futures)
 {
@@ -114,6 +186,8 @@ int cover_tell(struct cover *c, struct hooked_object *const *objects, size_t n_o
 		for (size_t k = 0; rc == 0 && k < f->n_coverage; k++)
 			rc = cover_add(c, f->coverage[k].item, f->coverage[k].seen,
 				       f->coverage[k].total, f->coverage[k].note);
+		if (rc == 0)
+			rc = tell_unwinder(c, objects[i], h, futures);
 	}
 	if (rc == 0)
 		rc = cover_add(

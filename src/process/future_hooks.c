@@ -72,6 +72,7 @@ static int plan_one(struct hooks *h, struct hooked_object *o, struct map *types,
 		hook->result = f->result;
 		hook->pending = f->pending;
 		hook->flags = f->lent ? AGENT_HOOK_LENT : f->memory ? AGENT_HOOK_MEMORY : 0;
+		hook->flags |= AGENT_HOOK_FRAME;
 		hook->poll_offset = f->lent_by;
 		hook->trailer_offset = f->lent;
 		if (!word && call_hooks_add(h, hook) < 0)
@@ -143,6 +144,7 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 		hook->saved = saved;
 		hook->pending = first;
 		hook->poll_offset = (uint16_t)f->n;
+		hook->flags = AGENT_HOOK_FRAME;
 		if (u->kind != USE_WORD && call_hooks_add(h, hook) < 0)
 			return -ENOMEM;
 	}
@@ -150,12 +152,33 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 	return 0;
 }
 
-int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_object *o,
+/* Why none of an object can be hooked, NULL: they can. A panic of theirs passes our frames. */
+static const char *trouble_of_all(const struct hooked_object *o, bool near)
+{
+	if (!near)
+		return "they lie too far from the agent";
+	switch (o->unwinder) {
+	case UNWINDER_KNOWN:
+		return NULL;
+	case UNWINDER_UNBOUND:
+		return "their file's unwinder isn't known yet, and a panic couldn't pass the agent";
+	default:
+		return "their file's unwinder isn't libgcc's, or is hidden in it: a panic couldn't pass "
+		       "the agent";
+	}
+}
+
+int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_object *o, bool near,
 		      struct error *err)
 {
+	const char *trouble = trouble_of_all(o, near);
 	_cleanup_(map_done) struct map types = {0};
 	int rc = 0;
 
+	for (size_t i = 0; i < o->futures.n && trouble; i++)
+		o->futures.v[i].trouble = trouble;
+	if (trouble)
+		return 0;
 	for (size_t i = 0; i < o->futures.n && rc == 0; i++) {
 		struct find_future *f = &o->futures.v[i];
 		uint64_t *saved;

@@ -7,8 +7,9 @@
 
 #include "process/hooks.h"
 
-/* Plans the hooks of an object's futures; those that are left alone get their `trouble`. */
-int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_object *o,
+/* Plans the hooks of an object's futures; those that are left alone get their `trouble`. `near`: its
+ * code reaches the agent. */
+int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_object *o, bool near,
 		      struct error *err);
 
 #endif

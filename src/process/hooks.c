@@ -170,6 +170,8 @@ static int plan_kind(struct plan *at, const struct find_kind *k)
 	else if (async || k->scheduler_offset != k->id_offset ||
 		 (k->name && *k->name && f->has_symbols))
 		like.flags = AGENT_HOOK_TASK;
+	if (at->o->unwinder == UNWINDER_KNOWN)
+		like.flags |= AGENT_HOOK_FRAME;
 	struct agent_hook poll = like;
 	if (async)
 		poll.drop_ref = k->drop_ref ? k->drop_ref + bias : 0;
@@ -342,10 +344,8 @@ int hooks_plan(const struct process *p, struct hooked_object *const *objects, si
 
 		if (near)
 			rc = plan_direct(&h, p, objects[i]);
-		if (near && rc == 0)
-			rc = future_hooks_plan(&h, p, objects[i], err);
-		for (size_t k = 0; !near && k < objects[i]->futures.n; k++)
-			objects[i]->futures.v[k].trouble = "they lie too far from the agent";
+		if (rc == 0)
+			rc = future_hooks_plan(&h, p, objects[i], near, err);
 	}
 	if (rc == 0) {
 		h.flipped = calloc(h.n ? h.n : 1, sizeof(*h.flipped));

@@ -8,6 +8,7 @@
 #include "process/attach.h"
 #include "process/layout.h"
 #include "process/threads.h"
+#include "process/unwinders.h"
 #include "runtime/futures.h"
 #include "runtime/root_polls.h"
 
@@ -15,6 +16,7 @@
 struct hooked_object {
 	struct attach_object attach;
 	const struct process_object *object;
+	enum unwinder unwinder;
 	struct found_futures futures;	    /* none unless asked for */
 	struct found_root_polls root_polls; /* the same */
 };

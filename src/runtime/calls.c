@@ -214,19 +214,6 @@ static int cover(struct finding *f, size_t n_libc)
 				   : "");
 }
 
-/* For the agent's frames to be known to the unwinder: exported by libgcc_s, or linked in. */
-static uint64_t find_register_frame(struct elf_image *image)
-{
-	const struct elf_symbol *s;
-	size_t n = elf_image_symbols(image, &s);
-
-	for (size_t i = 0; i < n; i++) {
-		if (s[i].type == STT_FUNC && strcmp(s[i].name, "__register_frame") == 0)
-			return s[i].addr;
-	}
-	return 0;
-}
-
 int calls_find(struct elf_image *image, struct finding *f)
 {
 	const struct elf_import *imports;
@@ -253,7 +240,6 @@ int calls_find(struct elf_image *image, struct finding *f)
 		if (r < 0)
 			return r;
 	}
-	f->register_frame = find_register_frame(image);
 	count_syscalls(image, f, &n_libc);
 	return f->n_runtimes ? cover(f, n_libc) : 0;
 }

@@ -97,7 +97,6 @@ struct finding {
 	size_t n_wakers;
 	struct find_call *calls;
 	size_t n_calls;
-	uint64_t register_frame;    /* of __register_frame if this object defines it, 0 otherwise */
 	uint64_t n_inline_syscalls; /* `syscall` instructions in functions of the program: not
 				       visible */
 	bool has_symbols, pie, is_static, is_musl;

@@ -33,6 +33,7 @@ struct area {
 };
 
 extern void __register_frame(const void *begin);
+extern const void *_Unwind_Find_FDE(void *pc, void *bases);
 
 static inline uint64_t area_thread_pointer(void)
 {
@@ -95,8 +96,8 @@ static inline void area_new(struct area *a, uint32_t n_rings, uint32_t ring_byte
 		.live = (uint64_t)a->live,
 		.rings = (uint64_t)a->rings,
 		.tid_offset = area_tid_offset(),
-		.wrap = 1,
-		.register_frame = (uint64_t)__register_frame,
+		.n_unwinders = 1,
+		.unwinders = {{(uint64_t)__register_frame, (uint64_t)_Unwind_Find_FDE}},
 		.eh_frame = (uint64_t)base + built->eh_frame,
 		.n_rings = n_rings,
 		.ring_bytes = ring_bytes,
@@ -126,7 +127,8 @@ static inline struct agent_hook *area_hook(struct area *a, enum agent_hook_type 
 	memset(stub + 10, 0xcc, 6);
 	if (mprotect(a->stubs, 4096, PROT_READ | PROT_EXEC))
 		abort();
-	a->hooks[i] = (struct agent_hook){.type = type, .kind = kind, .orig = (uint64_t)orig};
+	a->hooks[i] = (struct agent_hook){
+		.type = type, .kind = kind, .orig = (uint64_t)orig, .flags = AGENT_HOOK_FRAME};
 	return &a->hooks[i];
 }
 

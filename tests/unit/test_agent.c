@@ -771,7 +771,7 @@ static void test_nested_polls(void **state)
 	(void)state;
 	inner_hook = tokio_hook(AH_TOKIO_POLL, tokio_poll_orig);
 	inner_hook->kind = 6;
-	inner_hook->flags = AGENT_HOOK_TASK;
+	inner_hook->flags |= AGENT_HOOK_TASK;
 	inner = (struct tokio_task){.state = REF * 3 | NOTIFIED, .vtable = vtable, .id = 1};
 	poll_as(polls_another);
 	expect_thread();
@@ -779,8 +779,8 @@ static void test_nested_polls(void **state)
 	expect(AE_POLL_BEGIN, 6ull << 48 | 1);
 	expect(AE_POLL_PENDING, 6ull << 48 | 1);
 	expect(AE_POLL_PENDING, tokio_ref());
-	assert_int_equal(poll_hook->flags, AGENT_HOOK_WORKER); /* learned */
-	assert_int_equal(inner_hook->flags, AGENT_HOOK_TASK);
+	assert_int_equal(poll_hook->flags, AGENT_HOOK_WORKER | AGENT_HOOK_FRAME); /* learned */
+	assert_int_equal(inner_hook->flags, AGENT_HOOK_TASK | AGENT_HOOK_FRAME);
 
 	/* Deeper than the notes reach: passed through, counted. */
 	n_originals = 0;
@@ -801,30 +801,6 @@ static void test_nested_polls(void **state)
 	poll_as(to_pending);
 	expect(AE_POLL_BEGIN, tokio_ref());
 	expect(AE_POLL_PENDING, tokio_ref());
-}
-
-/* ---- without frames ---- */
-
-static void test_tail_jumps(void **state)
-{
-	void *stack[2];
-
-	(void)state;
-	(void)stack;
-	area.state->wrap = 0;
-	poll_as(to_pending);
-	assert_int_equal(task.state / REF, 2); /* nothing held */
-	expect_thread();
-	expect(AE_POLL_BEGIN, tokio_ref());
-	expect_nothing();
-	poll_as(to_ready);
-	expect(AE_POLL_UNKNOWN, tokio_ref());
-	expect(AE_POLL_BEGIN, tokio_ref());
-	((long (*)(long, ...))area_stub(&area, call_hook))(1);
-	expect(AE_POLL_UNKNOWN, tokio_ref());
-	expect(AE_PARK, (uint64_t)AC_EPOLL_WAIT << 48);
-	expect(AE_UNPARK, (uint64_t)AC_EPOLL_WAIT << 48);
-	assert_int_equal(area.state->registered, 0);
 }
 
 /* ---- calls ---- */
@@ -899,7 +875,7 @@ static void test_waits(void **state)
 	call_inside = NULL;
 
 	/* In a worker's main loop a call is a park. */
-	poll_hook->flags = AGENT_HOOK_WORKER;
+	poll_hook->flags |= AGENT_HOOK_WORKER;
 	poll_as(blocks);
 	expect(AE_POLL_BEGIN, tokio_ref());
 	expect(AE_PARK, (uint64_t)AC_EPOLL_WAIT << 48);
@@ -1541,6 +1517,110 @@ static void test_panic_through_a_run(void **state)
 	expect(AE_POLL_PENDING, async_ref());
 }
 
+/* ---- no frame where a panic passes and the unwinder doesn't know it ---- */
+
+static void read_panics(struct tokio_task *t, uint64_t *dst)
+{
+	(void)t;
+	(void)dst;
+	_Unwind_RaiseException(&exception);
+	abort();
+}
+
+/* Runs are jumped to; of Tokio's polls no panic comes, so they are seen whole. */
+static void check_without_frames(void)
+{
+	poll_as(to_pending);
+	expect_thread();
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_PENDING, tokio_ref());
+	run_as(run_pending, A_SCHEDULED | A_TASK | A_REF);
+	expect(AE_POLL_BEGIN, async_ref());
+	expect_nothing();
+	run_scenario = run_panics;
+	atask.state = A_SCHEDULED | A_REF;
+	assert_int_equal(catching(area_stub(&area, run_hook), &atask), 1);
+	expect(AE_POLL_UNKNOWN, async_ref());
+	expect(AE_POLL_BEGIN, async_ref());
+	((long (*)(long, ...))area_stub(&area, call_hook))(1);
+	expect(AE_POLL_UNKNOWN, async_ref());
+	expect(AE_PARK, (uint64_t)AC_EPOLL_WAIT << 48);
+	expect(AE_UNPARK, (uint64_t)AC_EPOLL_WAIT << 48);
+	on_read = read_panics;
+	assert_int_equal(catching(area_stub(&area, read_hook), &task), 1);
+	on_read = NULL;
+	expect_nothing();
+}
+
+static void test_hooks_without_frames(void **state)
+{
+	(void)state;
+	poll_hook->flags &= (uint16_t)~AGENT_HOOK_FRAME;
+	run_hook->flags &= (uint16_t)~AGENT_HOOK_FRAME;
+	read_hook->flags &= (uint16_t)~AGENT_HOOK_FRAME;
+	check_without_frames();
+	assert_int_equal(area.state->registered, 0);
+}
+
+/* The output is asked for before any poll has registered the frames, then after it. */
+static void test_panic_through_a_read(void **state)
+{
+	(void)state;
+	on_read = read_panics;
+	assert_int_equal(catching(area_stub(&area, read_hook), &task), 1);
+	assert_int_equal(area.state->registered, 0);
+	poll_as(to_pending);
+	assert_int_equal(area.state->registered, 2);
+	assert_int_equal(catching(area_stub(&area, read_hook), &task), 1);
+	on_read = NULL;
+}
+
+static int n_registered;
+static bool knows_frames;
+
+static void other_register_frame(const void *begin)
+{
+	assert_ptr_equal(begin, (void *)area.state->eh_frame);
+	n_registered++;
+}
+
+static const void *other_find_fde(void *pc, void *bases)
+{
+	(void)pc;
+	(void)bases;
+	return knows_frames ? &knows_frames : NULL;
+}
+
+static void add_unwinder(void)
+{
+	area.state->unwinders[1] = (struct agent_unwinder){(uint64_t)other_register_frame,
+							   (uint64_t)other_find_fde};
+	area.state->n_unwinders = 2;
+	n_registered = 0;
+}
+
+/* One that is told of the frames and doesn't know them then isn't what it was taken for. */
+static void test_unwinder_that_does_not_know(void **state)
+{
+	(void)state;
+	knows_frames = false;
+	add_unwinder();
+	check_without_frames();
+	assert_int_equal(n_registered, 1);
+	assert_int_equal(area.state->registered, 3);
+}
+
+/* By an earlier recording: it isn't told again. */
+static void test_unwinder_that_knows_already(void **state)
+{
+	(void)state;
+	knows_frames = true;
+	add_unwinder();
+	poll_as(to_pending);
+	assert_int_equal(n_registered, 0);
+	assert_int_equal(area.state->registered, 2);
+}
+
 static int n_frames_through;
 
 static void count_frames(struct tokio_task *t)
@@ -1583,7 +1663,6 @@ int main(void)
 		WITH(test_shutdown, setup),
 		WITH(test_wakes_and_schedule, setup),
 		WITH(test_nested_polls, setup),
-		WITH(test_tail_jumps, setup),
 		WITH(test_waits, setup),
 		WITH(test_calls, setup),
 		WITH(test_futex_operations, setup),
@@ -1594,6 +1673,10 @@ int main(void)
 		WITH(test_header_that_cannot_be_learned, setup_async),
 		WITH(test_async_wakes, setup_async),
 		WITH(test_panic_through_a_run, setup_async),
+		WITH(test_hooks_without_frames, setup_async),
+		WITH(test_panic_through_a_read, setup),
+		WITH(test_unwinder_that_does_not_know, setup_async),
+		WITH(test_unwinder_that_knows_already, setup),
 		WITH(test_backtrace_through_a_poll, setup),
 	};
 	return cmocka_run_group_tests_name("agent", tests, NULL, NULL);

@@ -158,7 +158,7 @@ static void test_memory(void **state)
 	struct large (*poll)(struct future *, uint64_t) = area_stub(&area, hook);
 	struct future f = {.state = 0};
 
-	hook->flags = AGENT_HOOK_MEMORY;
+	hook->flags |= AGENT_HOOK_MEMORY;
 	hook->result = (struct agent_result){.from = AR_MEMORY, .size = 8, .ready = AR_ANY_READY};
 	hook->pending = 4;
 	struct large l = poll(&f, 4);
@@ -193,7 +193,7 @@ static void test_lent(void **state)
 	hook->result = (struct agent_result){
 		.from = AR_STATE, .offset = offsetof(struct future, state), .size = 1, .ready = 1};
 	hook->pending = 2;
-	hook->flags = AGENT_HOOK_LENT;
+	hook->flags |= AGENT_HOOK_LENT;
 	for (uint16_t n = 1; n <= 2; n++) {
 		for (uint16_t i = 0; i < 6; i++) {
 			uint64_t a[6] = {11, 12, 13, 14, 15, 16};
@@ -268,7 +268,7 @@ static void test_list(void **state)
 	program.apart_steps[1].delta = (int32_t)(&all.second - &all.f.state);
 	hook->result = state_hook()->result;
 	hook->pending = 2;
-	hook->flags = AGENT_HOOK_LIST;
+	hook->flags |= AGENT_HOOK_LIST;
 	hook->program = (uint64_t)&program;
 	poll(&all.f, 6, 0, 0, 0, 0);
 	expect_event(AE_FUTURE_BEGIN, 8, &all.f);
@@ -308,7 +308,7 @@ static void test_alone(void **state)
 	put_step(words, leaf, 0, 25, 0, 0);
 	hook->result = state_hook()->result;
 	hook->pending = 2;
-	hook->flags = AGENT_HOOK_LIST;
+	hook->flags |= AGENT_HOOK_LIST;
 	hook->program = (uint64_t)words;
 	hook->alone = 1 << 0 | 1 << 3;
 	poll(&f, 6, 0, 0, 0, 0); /* from 0 to 3 */
@@ -369,7 +369,7 @@ static void test_left(void **state)
 	put_step(words, leaf, 0, 35, 0, 0);
 	hook->result = state_hook()->result;
 	hook->pending = 2;
-	hook->flags = AGENT_HOOK_LIST;
+	hook->flags |= AGENT_HOOK_LIST;
 	hook->program = (uint64_t)words;
 
 	for (int i = 0; i < 2; i++) {
@@ -448,7 +448,7 @@ static void set_root(struct agent_hook *park, struct agent_hook *first, uint16_t
 	site->result = state_hook()->result;
 	site->pending = 2;
 	site->saved = 8;
-	site->flags = AGENT_HOOK_LIST;
+	site->flags |= AGENT_HOOK_LIST;
 	site->program = (uint64_t)words;
 }
 

@@ -147,7 +147,6 @@ int main(void)
 		.live = (uint64_t)&live_switch,
 		.rings = (uint64_t)rings,
 		.tid_offset = tid_offset(),
-		.wrap = 1,
 		.n_rings = N_RINGS,
 		.ring_bytes = RING_BYTES,
 		.no_ring_ticks = 1 << 21,

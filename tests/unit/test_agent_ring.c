@@ -36,7 +36,7 @@ static void pend(void *header)
 static void load(uint32_t n_rings, uint32_t ring_bytes)
 {
 	area_new(&area, n_rings, ring_bytes);
-	area.state->register_frame = 0; /* not needed here */
+	area.state->n_unwinders = 0; /* not needed here */
 	poll_hook = area_hook(&area, AH_TOKIO_POLL, 1, pend);
 	wake_hook = area_hook(&area, AH_TOKIO_WAKE, AGENT_KIND_NONE, pend);
 	poll_hook->id_offset = offsetof(struct task, id);
@@ -419,7 +419,7 @@ static void test_every_instruction_can_be_unwound(void **state)
 
 	(void)state;
 	load(2, AGENT_MIN_RING_BYTES);
-	area.state->register_frame = (uint64_t)__register_frame;
+	area.state->n_unwinders = 1;
 	call(poll_hook, &task); /* registers */
 	assert_int_equal(area.state->registered, 2);
 	n_walks = n_short_walks = 0;

@@ -1,0 +1,34 @@
+/*
+ * Through which unwinder the panics of an object go, and which of a process' unwinders can be told of
+ * the agent's frames.
+ */
+#ifndef POLLUX_PROCESS_UNWINDERS_H
+#define POLLUX_PROCESS_UNWINDERS_H
+
+#include "agent/ring.h"
+#include "process/objects.h"
+
+enum unwinder {
+	UNWINDER_UNBOUND, /* the loader has not said yet */
+	UNWINDER_OWN,	  /* linked into the object, and can't be told */
+	UNWINDER_OTHER,	  /* another library, which can't be told */
+	UNWINDER_KNOWN,	  /* libgcc's, as one of struct unwinders */
+};
+
+/* All of libgcc's that were found, as the agent gets them. */
+struct unwinders {
+	struct agent_unwinder v[AGENT_MAX_UNWINDERS];
+	uint32_t n;
+};
+
+/* Looks at an object of the process; adds its unwinder if that is libgcc's. */
+enum unwinder unwinders_add(struct unwinders *u, const struct process *p,
+			    const struct process_objects *objects, const struct process_object *o);
+/* Adds the other copies of libgcc_s: a frame may be met by more unwinders than its object's. libc
+ * takes libgcc_s.so.1 to end a thread. */
+void unwinders_add_libraries(struct unwinders *u, const struct process_objects *objects);
+
+/* Whether the panics of an object abort: it calls an unwinder, for backtraces, but never to unwind. */
+bool unwinders_abort(const struct process_object *o);
+
+#endif
