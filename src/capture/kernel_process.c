@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 
 /* ---- objects ---- */
@@ -346,7 +345,7 @@ int kernel_add_process(struct capture *c, struct process *taken, struct kernel_p
 	p->pid = p->process.pid;
 	p->alive = true;
 	/* The agent changes code at which there would be probes. Other probes do no harm. */
-	if (flock(p->process.proc_fd, LOCK_SH | LOCK_NB) < 0)
+	if (!process_lock(&p->process, true))
 		rc = error_set(
 			err, -EBUSY,
 			"another pollux is recording process %d by its agent: one of the two "

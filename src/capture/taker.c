@@ -115,7 +115,7 @@ static int stop_and_take(void *arg)
 
 	tracer_hurry(&before);
 	began = clock_monotonic_ns();
-	rc = thread_stop(job->tid, STOP_TIMEOUT_NS, &t);
+	rc = thread_stop(job->process, job->tid, STOP_TIMEOUT_NS, &t);
 	if (rc == 0) {
 		job->time_ns = clock_monotonic_ns();
 		rc = ptrace(PTRACE_GETREGS, job->tid, 0, &regs) < 0 ? -errno : 0;

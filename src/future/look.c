@@ -259,7 +259,7 @@ static int stop_and_copy(void *arg)
 	int r = threads_stop(&c->in->process, STOP_TIMEOUT_MS * 1000000ULL, &stop, c->err);
 
 	if (r < 0)
-		return r;
+		return process_lost(&c->in->process, c->err) < 0 ? -ESRCH : r;
 	c->res->now_ns = clock_monotonic_ns();
 	r = mem_refresh(&c->in->mem);
 	if (r == 0)

@@ -18,7 +18,8 @@
  * disable, slots, sites; the mapping stays, since a thread may be inside of it, and is used again
  * by the next attach.
  *
- * One pollux per process: a lock on its /proc directory, which the kernel drops when we end.
+ * One pollux per process: a lock on its /proc/PID/mem, which only those who may trace it can open,
+ * and which the kernel drops when we end.
  */
 #include "process/attach.h"
 
@@ -39,7 +40,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 
 #define MS 1000000ull
@@ -471,7 +471,7 @@ static int run_load(struct attach *a, struct error *err)
 	struct error local = {0};
 	int rc;
 
-	if (flock(a->process.proc_fd, LOCK_EX | LOCK_NB) < 0)
+	if (!process_lock(&a->process, false))
 		return error_set(err, -EBUSY, "another pollux is recording process %d",
 				 a->process.pid);
 	a->err = err ? err : &local;
@@ -490,8 +490,12 @@ int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret
 	if (!a)
 		return -ENOMEM;
 	rc = process_open(pid, &a->process, err);
-	if (rc == 0)
+	if (rc == 0) {
 		rc = run_load(a, err);
+		/* Whatever failed then, that is why. */
+		if (rc < 0 && process_lost(&a->process, err) < 0)
+			rc = -ESRCH;
+	}
 	tracer_end(a->tracer);
 	a->tracer = NULL;
 	if (rc < 0) {
@@ -611,7 +615,7 @@ int attach_close(struct attach *a, struct error *err)
 	a->loaded = false;
 	if (!attach_alive(a)) {
 		/* It may have executed another program, which is to be attached to. */
-		flock(a->process.proc_fd, LOCK_UN);
+		process_unlock(&a->process);
 		return 0;
 	}
 	if (!a->tracer) {

@@ -278,7 +278,7 @@ static bool wait_until_out(struct injector *in, const struct errand_place *place
 			struct stopped_thread t;
 			struct user_regs_struct regs;
 			uint64_t began = clock_monotonic_ns();
-			int rc = thread_stop(tid, STOP_TIMEOUT, &t);
+			int rc = thread_stop(in->process, tid, STOP_TIMEOUT, &t);
 
 			if (rc == -ESRCH)
 				return true;
@@ -372,7 +372,7 @@ static int send(struct injector *in, struct errand_place *place, const struct er
 	struct user_regs_struct regs;
 	struct stopped_thread t;
 	uint64_t began = clock_monotonic_ns();
-	int rc = thread_stop(tid, STOP_TIMEOUT, &t);
+	int rc = thread_stop(in->process, tid, STOP_TIMEOUT, &t);
 
 	if (rc == -ESRCH)
 		return 0;
@@ -595,7 +595,7 @@ static uint64_t fs_base_of(struct injector *in, pid_t tid)
 	struct user_regs_struct regs = {0};
 	struct stopped_thread t;
 
-	if (thread_stop(tid, STOP_TIMEOUT, &t) < 0)
+	if (thread_stop(in->process, tid, STOP_TIMEOUT, &t) < 0)
 		return 0;
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
 		regs.fs_base = 0;

@@ -83,7 +83,7 @@ static int stop_and_poke(const struct process *p, uint64_t addr, const void *dat
 	for (size_t i = 0; i < n; i++) {
 		struct stopped_thread t;
 
-		rc = thread_stop(tids[i], STOP_TIMEOUT_NS, &t);
+		rc = thread_stop(p, tids[i], STOP_TIMEOUT_NS, &t);
 		if (rc == 0) {
 			rc = poke(p, t.tid, addr, data, len);
 			thread_resume(&t);

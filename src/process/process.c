@@ -12,10 +12,12 @@
 #include "process/rights.h"
 
 #include <ctype.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 void (*process_step_hook)(const char *what);
@@ -34,6 +36,29 @@ static bool same_pid_ns(const struct process *p)
 	if (stat("/proc/self/ns/pid", &ours) < 0 || fstatat(p->proc_fd, "ns/pid", &theirs, 0) < 0)
 		return false;
 	return ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+}
+
+/*
+ * What exec gave the program that a thread runs: its auxiliary vector, with the places of stack,
+ * loader and vDSO, each at random, and whether it runs with more rights. 0: not to be had.
+ * *ret_mapped: an address that is mapped in it.
+ */
+static uint64_t image_of(const struct process *p, pid_t tid, uint64_t *ret_mapped)
+{
+	uint64_t hash = 14695981039346656037u, entry[2]; /* FNV-1a */
+	char name[48], auxv[1024];
+
+	snprintf(name, sizeof(name), "task/%d/auxv", tid);
+	ssize_t n = process_read_file(p, name, auxv, sizeof(auxv));
+	if (n < (ssize_t)sizeof(entry))
+		return 0;
+	for (ssize_t i = 0; i + (ssize_t)sizeof(entry) <= n; i += sizeof(entry)) {
+		memcpy(entry, auxv + i, sizeof(entry));
+		if (entry[0] == AT_SYSINFO_EHDR || (entry[0] == AT_PHDR && !*ret_mapped))
+			*ret_mapped = entry[1];
+		hash = (hash ^ entry[1]) * 1099511628211u;
+	}
+	return hash;
 }
 
 int process_open(pid_t pid, struct process *ret_process, struct error *err)
@@ -55,6 +80,7 @@ int process_open(pid_t pid, struct process *ret_process, struct error *err)
 		goto fail;
 	}
 	p.other_pid_ns = !same_pid_ns(&p);
+	p.image = image_of(&p, pid, &(uint64_t){0});
 	*ret_process = p;
 	return 0;
 fail:
@@ -71,31 +97,72 @@ void process_close(struct process *p)
 	p->mem_fd = p->proc_fd = -1;
 }
 
+/* The old memory of a process that has executed another program can't be read: its last user is
+ * gone. Unless it shares its memory with another process (vfork): then the program is another. */
+bool process_same_memory(const struct process *p, pid_t tid)
+{
+	uint64_t mapped = 0;
+	uint8_t byte;
+
+	return image_of(p, tid, &mapped) == p->image && p->image &&
+	       pread(p->mem_fd, &byte, 1, (off_t)mapped) == 1;
+}
+
+bool process_has_thread(const struct process *p, pid_t tid)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "task/%d", tid);
+	return faccessat(p->proc_fd, name, F_OK, 0) == 0;
+}
+
+/* "PID (comm) STATE ...": comm may hold anything, so from the last parenthesis. */
+static char state_of(const struct process *p)
+{
+	char text[512];
+
+	if (process_read_file(p, "stat", text, sizeof(text)) <= 0)
+		return 'X';
+	const char *state = strrchr(text, ')');
+	return state && state[1] == ' ' ? state[2] : 'X';
+}
+
 bool process_alive(const struct process *p)
 {
-	char stat_text[512];
-	uint64_t entry = 0, vdso;
+	char state = state_of(p);
 
-	/* "PID (comm) STATE ...": comm may hold anything, so count from the last parenthesis. */
-	if (process_read_file(p, "stat", stat_text, sizeof(stat_text)) <= 0)
-		return false;
-	const char *state = strrchr(stat_text, ')');
-	if (!state || state[1] != ' ' || state[2] == 'Z' || state[2] == 'X')
-		return false;
+	return state != 'Z' && state != 'X' && process_same_memory(p, p->pid);
+}
 
-	/* The old memory of a process that has exec'ed can't be read: its last user is gone. Any
-	 * address will do; the first byte of the vDSO is mapped in every process. */
-	char auxv[1024];
-	ssize_t n = process_read_file(p, "auxv", auxv, sizeof(auxv));
-	for (ssize_t i = 0; i + 16 <= n; i += 16) {
-		memcpy(&entry, auxv + i, 8);
-		if (entry == 33 /* AT_SYSINFO_EHDR */) {
-			memcpy(&vdso, auxv + i + 8, 8);
-			uint8_t byte;
-			return pread(p->mem_fd, &byte, 1, (off_t)vdso) == 1;
-		}
-	}
-	return true;
+int process_lost(const struct process *p, struct error *err)
+{
+	char state = state_of(p), status[8192];
+
+	if (state != 'X' && state != 'Z')
+		return process_same_memory(p, p->pid)
+			       ? 0
+			       : error_set(err, -ESRCH,
+					   "process %d has executed another program meanwhile: try "
+					   "again",
+					   p->pid);
+	if (state == 'Z' && process_read_file(p, "status", status, sizeof(status)) > 0 &&
+	    process_status_number(status, "Threads", false) > 1)
+		return error_set(
+			err, -ESRCH,
+			"the main thread of process %d has ended, and without it the kernel "
+			"lets nobody look at the threads that go on",
+			p->pid);
+	return error_set(err, -ESRCH, "process %d has ended", p->pid);
+}
+
+bool process_lock(const struct process *p, bool shared)
+{
+	return flock(p->mem_fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0;
+}
+
+void process_unlock(const struct process *p)
+{
+	flock(p->mem_fd, LOCK_UN);
 }
 
 ssize_t process_read_file(const struct process *p, const char *name, char *out, size_t size)

@@ -20,6 +20,7 @@ struct process {
 	pid_t stopped_tid; /* a tid that this thread of ours has stopped, 0 if none: lets writes
 			    * fall back to PTRACE_POKEDATA */
 	bool other_pid_ns; /* its threads know themselves by other numbers than we do */
+	uint64_t image;	   /* what exec gave the program that mem_fd is of */
 };
 
 #define PROCESS_INIT                                                                               \
@@ -32,6 +33,18 @@ int process_open(pid_t pid, struct process *ret_process, struct error *err);
 void process_close(struct process *p);
 /* False once it is gone, a zombie, or has another address space (exec). */
 bool process_alive(const struct process *p);
+/* Why it is not what it was: -ESRCH with a sentence. 0, and nothing said: it still is. */
+int process_lost(const struct process *p, struct error *err);
+/* Whether a number is that of a thread of this process: it may have been given to another's. */
+bool process_has_thread(const struct process *p, pid_t tid);
+/* Whether a thread runs in the memory of the handle. For a stopped thread the answer stays. */
+bool process_same_memory(const struct process *p, pid_t tid);
+
+/* One pollux at a time changes a process; any number may rely on it that none does (shared). Only
+ * those who may trace the process can hold the lock; the kernel drops it with the handle. False:
+ * somebody else holds it. */
+bool process_lock(const struct process *p, bool shared);
+void process_unlock(const struct process *p);
 
 /* Reads a small file of /proc/PID ("status", "task/12/comm") into a 0-terminated buffer; length or
  * negative errno. Longer files are cut. */

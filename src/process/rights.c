@@ -48,7 +48,10 @@ int rights_check(const struct process *p, struct error *err)
 	if (group > 0 && group != p->pid)
 		return error_set(err, -EINVAL, "%d is a thread of process %ld: give that number",
 				 p->pid, group);
-	if (strstr(status, "\nState:\tZ") || strstr(status, "\nState:\tX"))
+	bool ended = strstr(status, "\nState:\tZ") || strstr(status, "\nState:\tX");
+	if (ended && process_status_number(status, "Threads", false) > 1)
+		return process_lost(p, err);
+	if (ended)
 		return error_set(err, -ESRCH, "process %d has ended (it is a zombie)", p->pid);
 	if (!strstr(status, "\nVmSize:"))
 		return error_set(err, -EINVAL, "%d is a kernel thread: it runs no program", p->pid);

@@ -14,6 +14,7 @@
 #include "process/threads.h"
 
 #include "base/clock.h"
+#include "process/rights.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -32,6 +33,7 @@
 #include <unistd.h>
 
 #define MAX_THREADS 100000u
+#define STRANGER_TIMEOUT 20000000ull
 
 /* ---- the tracer ---- */
 
@@ -220,24 +222,66 @@ int threads_list(const struct process *p, pid_t **ret_tids, size_t *ret_n)
 
 /* ---- one thread ---- */
 
-int thread_stop(pid_t tid, uint64_t timeout_ns, struct stopped_thread *ret_thread)
+/* A thread that is just ending can't be seized, nor one that we hold already: the one that has
+ * executed another program goes on under its leader's number. */
+static bool ends(const struct process *p, pid_t tid)
+{
+	char name[48], status[4096];
+
+	snprintf(name, sizeof(name), "task/%d/status", tid);
+	return process_read_file(p, name, status, sizeof(status)) <= 0 ||
+	       strstr(status, "State:\tZ") || strstr(status, "State:\tX") ||
+	       process_status_number(status, "TracerPid", false) == gettid();
+}
+
+/*
+ * ptrace knows threads by number, and the number of a thread that has ended may be given to
+ * anybody's. So it is looked up in the process before, and again when it is ours and can't end
+ * unseen. A stranger is let go, which the kernel allows only of a stopped thread. -ESRCH: there is
+ * no such thread.
+ */
+static int seize(const struct process *p, pid_t tid)
+{
+	int status;
+
+	if (!process_has_thread(p, tid))
+		return -ESRCH;
+	process_step("seize");
+	if (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0) {
+		int rc = -errno;
+
+		return rc == -EPERM && ends(p, tid) ? -ESRCH : rc;
+	}
+	if (process_has_thread(p, tid))
+		return 0;
+	ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+	if (thread_wait(tid, STRANGER_TIMEOUT, &status) == 0 && WIFSTOPPED(status))
+		ptrace(PTRACE_DETACH, tid, 0, status >> 16 ? 0L : (long)WSTOPSIG(status));
+	return -ESRCH;
+}
+
+int thread_stop(const struct process *p, pid_t tid, uint64_t timeout_ns,
+		struct stopped_thread *ret_thread)
 {
 	struct stopped_thread t = {.tid = tid};
-	int rc, status;
+	int status, rc = seize(p, tid);
 
-	process_step("seize");
-	if (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0)
-		return -errno;
+	if (rc < 0)
+		return rc;
 	process_step("interrupt");
 	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0)
 		return -errno;
 	process_step("wait");
 	rc = thread_wait(tid, timeout_ns, &status);
 	if (rc < 0)
-		return rc;
+		return rc == -ECHILD ? -ESRCH : rc;
 	note_status(&t, status);
 	if (t.state == THREAD_GONE)
 		return -ESRCH;
+	if (!process_same_memory(p, tid)) {
+		thread_resume(&t);
+		return -ESRCH;
+	}
 	*ret_thread = t;
 	return 0;
 }
@@ -286,21 +330,13 @@ static int seize_new(const struct process *p, struct process_stop *s, size_t *re
 			s->v = v;
 			s->cap = cap;
 		}
-		process_step("seize");
-		if (ptrace(PTRACE_SEIZE, tids[i], 0, 0) < 0) {
-			if (errno == ESRCH)
-				continue; /* it has ended meanwhile */
-			/* A thread that is just ending can't be seized either. */
-			char name[48], status[4096];
-			rc = -errno;
-			snprintf(name, sizeof(name), "task/%d/status", tids[i]);
-			if (process_read_file(p, name, status, sizeof(status)) <= 0 ||
-			    strstr(status, "State:\tZ") || strstr(status, "State:\tX")) {
-				rc = 0;
-				continue;
-			}
-			break;
+		rc = seize(p, tids[i]);
+		if (rc == -ESRCH) {
+			rc = 0;
+			continue; /* it has ended meanwhile */
 		}
+		if (rc < 0)
+			break;
 		s->v[s->n++] = (struct stopped_thread){.tid = tids[i], .waiting = true};
 	}
 	free(tids);
@@ -341,6 +377,16 @@ static int interrupt_new(struct process_stop *s, size_t n_new, uint64_t until_ns
 	}
 }
 
+static void leave_out_gone(struct process_stop *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n; i++)
+		if (s->v[i].state != THREAD_GONE)
+			s->v[n++] = s->v[i];
+	s->n = n;
+}
+
 int threads_stop(const struct process *p, uint64_t timeout_ns, struct process_stop *ret_stop,
 		 struct error *err)
 {
@@ -357,8 +403,14 @@ int threads_stop(const struct process *p, uint64_t timeout_ns, struct process_st
 		if (rc == 0)
 			rc = seize_new(p, &s, &n_new);
 	}
+	leave_out_gone(&s);
+	/* What exec'ed meanwhile is another program, perhaps with more rights. */
+	if (rc == 0 && (!s.n || !process_same_memory(p, s.v[0].tid)))
+		rc = -ESRCH;
 	if (rc < 0) {
 		threads_resume(&s);
+		if (rc == -EPERM || rc == -EACCES)
+			return rights_explain(p->pid, rc, err);
 		if (rc == -ETIMEDOUT)
 			return error_set(
 				err, rc,

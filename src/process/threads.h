@@ -45,9 +45,11 @@ struct stopped_thread {
 	bool waiting; /* interrupted, not yet stopped */
 };
 
-/* Stops one thread. -ESRCH: gone; -ETIMEDOUT: it did not stop in time (vfork, disk sleep): the
- * tracer must be ended, which lets it go; -EPERM and others as ptrace says. */
-int thread_stop(pid_t tid, uint64_t timeout_ns, struct stopped_thread *ret_thread);
+/* Stops one thread of a process, in the memory of the process' handle. -ESRCH: it is gone, also by
+ * executing another program; -ETIMEDOUT: it did not stop in time (vfork, disk sleep): the tracer
+ * must be ended, which lets it go; -EPERM and others as ptrace says. */
+int thread_stop(const struct process *p, pid_t tid, uint64_t timeout_ns,
+		struct stopped_thread *ret_thread);
 void thread_resume(struct stopped_thread *t);
 
 struct process_stop {

@@ -17,7 +17,9 @@
 #include "process/threads.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -26,7 +28,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/select.h>
@@ -701,6 +705,11 @@ static void *wait_for_stop(void *arg)
 	return NULL;
 }
 
+static void end_main_thread(int number)
+{
+	syscall(SYS_exit, 0);
+}
+
 static pid_t start_threads(void)
 {
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -711,6 +720,7 @@ static pid_t start_threads(void)
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		signal(SIGUSR1, on_usr1);
+		signal(SIGUSR2, end_main_thread);
 		for (int i = 0; i < N_THREADS; i++)
 			pthread_create(&threads[i], NULL, wait_for_stop, NULL);
 		shared->ready = 1;
@@ -813,6 +823,311 @@ static void test_held(void **state)
 	process_close(&t.process);
 }
 
+/* ---- who is who ---- */
+
+#define IMAGE_AT ((uint8_t *)0x20000000)
+
+/* What a child becomes that executes this file anew: other bytes at the same address, at which it
+ * waits. */
+static int be_other_image(void)
+{
+	uint8_t *at = mmap(IMAGE_AT, 4096, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	char byte;
+
+	if (at != IMAGE_AT)
+		return 1;
+	memset(at, 0x22, 4096);
+	if (write(STDOUT_FILENO, "x", 1) != 1)
+		return 1;
+	while (read(STDIN_FILENO, &byte, 1) == 1)
+		if (at[0] != 0x22)
+			return 1;
+	return at[0] == 0x22 ? 0 : 2;
+}
+
+struct executing {
+	pid_t pid;
+	int in[2], out[2];
+};
+
+/* A child without random addresses that executes another program when it is written to. */
+static void start_executing(struct executing *e)
+{
+	char byte;
+
+	assert_int_equal(pipe(e->in), 0);
+	assert_int_equal(pipe(e->out), 0);
+	e->pid = fork();
+	if (e->pid == 0) {
+		personality(ADDR_NO_RANDOMIZE);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(e->in[0], STDIN_FILENO);
+		dup2(e->out[1], STDOUT_FILENO);
+		close(e->in[1]);
+		uint8_t *at = mmap(IMAGE_AT, 4096, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		if (at != IMAGE_AT)
+			_exit(1);
+		memset(at, 0x11, 4096);
+		if (write(STDOUT_FILENO, "x", 1) != 1 || read(STDIN_FILENO, &byte, 1) != 1)
+			_exit(1);
+		execl("/proc/self/exe", "test_process", "--other-image", NULL);
+		_exit(1);
+	}
+	close(e->in[0]);
+	close(e->out[1]);
+	assert_int_equal(read(e->out[0], &byte, 1), 1);
+}
+
+static void let_execute(struct executing *e)
+{
+	char byte;
+
+	assert_int_equal(write(e->in[1], "x", 1), 1);
+	assert_int_equal(read(e->out[0], &byte, 1), 1);
+}
+
+static int end_executing(struct executing *e)
+{
+	int status;
+
+	close(e->in[1]);
+	assert_int_equal(waitpid(e->pid, &status, 0), e->pid);
+	close(e->out[0]);
+	return status;
+}
+
+static struct executing *executing; /* at the next "seize" */
+
+static void execute_at_seize(const char *what)
+{
+	struct executing *e = executing;
+
+	if (e && !strcmp(what, "seize")) {
+		executing = NULL;
+		let_execute(e);
+	}
+}
+
+struct write_test {
+	struct process process;
+	int rc;
+};
+
+static int write_word(void *arg)
+{
+	struct write_test *t = arg;
+
+	t->rc = memory_write_u64(&t->process, (uint64_t)IMAGE_AT, 0x3333333333333333);
+	return 0;
+}
+
+/* Where a kernel lets nobody write through /proc, a thread is stopped for it: not one that runs
+ * another program by then, which may have more rights. */
+static void test_exec_before_poke(void **state)
+{
+	struct write_test t = {.process = PROCESS_INIT};
+	struct error err = {0};
+	struct tracer *tracer;
+	struct executing e;
+	int status;
+
+	start_executing(&e);
+	assert_int_equal(process_open(e.pid, &t.process, &err), 0);
+	assert_int_equal(tracer_start(&tracer, &err), 0);
+	memory_proc_forbidden = true;
+	tracer_call(tracer, write_word, &t);
+	assert_int_equal(t.rc, 0); /* so that would have worked */
+	executing = &e;
+	process_step_hook = execute_at_seize;
+	tracer_call(tracer, write_word, &t);
+	process_step_hook = NULL;
+	memory_proc_forbidden = false;
+	assert_null(executing);
+	assert_int_equal(t.rc, -ESRCH);
+	tracer_end(tracer);
+	assert_int_equal(process_lost(&t.process, &err), -ESRCH);
+	assert_non_null(strstr(err.text, "executed another program"));
+	process_close(&t.process);
+	status = end_executing(&e);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* The same for errands: the thread is stopped as another program. */
+static void test_exec_before_errand(void **state)
+{
+	struct errand_test t = {.process = PROCESS_INIT};
+	struct tracer *tracer;
+	struct executing e;
+	int status;
+
+	start_executing(&e);
+	assert_int_equal(process_open(e.pid, &t.process, &t.err), 0);
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	executing = &e;
+	process_step_hook = execute_at_seize;
+	tracer_call(tracer, run_errands, &t);
+	process_step_hook = NULL;
+	tracer_end(tracer);
+	assert_null(executing);
+	assert_true(t.rc < 0 && t.rc != -EBADF);
+	process_close(&t.process);
+	status = end_executing(&e);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static pid_t process_numbered(pid_t number)
+{
+	struct clone_args args = {
+		.exit_signal = SIGCHLD, .set_tid = (uintptr_t)&number, .set_tid_size = 1};
+	pid_t pid;
+
+	/* The number is free a moment after its thread can't be seen any more. */
+	for (int i = 0; i < 1000; i++) {
+		pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+		if (pid >= 0 || errno != EEXIST)
+			break;
+		usleep(1000);
+	}
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	return pid;
+}
+
+static const struct process *renumbered_in; /* at the next "seize" */
+static pid_t renumbered, stranger;
+
+static void renumber_at_seize(const char *what)
+{
+	if (!renumbered_in || strcmp(what, "seize"))
+		return;
+	shared->stop = 1;
+	while (process_has_thread(renumbered_in, renumbered))
+		usleep(100);
+	renumbered_in = NULL;
+	stranger = process_numbered(renumbered);
+}
+
+static long tracer_of(pid_t pid)
+{
+	struct process p = PROCESS_INIT;
+	char text[4096];
+	long tracer = -1;
+
+	assert_int_equal(process_open(pid, &p, NULL), 0);
+	if (process_read_file(&p, "status", text, sizeof(text)) > 0)
+		tracer = process_status_number(text, "TracerPid", false);
+	process_close(&p);
+	return tracer;
+}
+
+struct number_test {
+	struct process process;
+	pid_t tid;
+	int rc;
+};
+
+static int stop_number(void *arg)
+{
+	struct number_test *t = arg;
+	struct stopped_thread stopped;
+
+	t->rc = thread_stop(&t->process, t->tid, 1000000000, &stopped);
+	if (t->rc == 0)
+		thread_resume(&stopped);
+	return 0;
+}
+
+/* A number of another process' thread, from the beginning or because it was given away just before
+ * the thread is seized: it is left alone. */
+static void test_stranger(void **state)
+{
+	struct number_test t = {.process = PROCESS_INIT};
+	struct error err = {0};
+	struct tracer *tracer;
+	pid_t *tids, pid = start_threads();
+	int status;
+	size_t n;
+
+	assert_int_equal(process_open(pid, &t.process, &err), 0);
+	assert_int_equal(tracer_start(&tracer, &err), 0);
+	assert_int_equal(threads_list(&t.process, &tids, &n), 0);
+	assert_true(n > 2);
+	t.tid = tids[n - 1];
+	free(tids);
+	tracer_call(tracer, stop_number, &t);
+	assert_int_equal(t.rc, 0);
+
+	renumbered = t.tid;
+	renumbered_in = &t.process;
+	process_step_hook = renumber_at_seize;
+	tracer_call(tracer, stop_number, &t);
+	process_step_hook = NULL;
+	assert_null(renumbered_in);
+	assert_int_equal(stranger, t.tid);
+	assert_int_equal(t.rc, -ESRCH);
+	assert_int_equal(tracer_of(stranger), 0);
+	tracer_call(tracer, stop_number, &t);
+	assert_int_equal(t.rc, -ESRCH);
+	tracer_end(tracer);
+	process_close(&t.process);
+	kill(stranger, SIGKILL);
+	assert_int_equal(waitpid(stranger, &status, 0), stranger);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* ---- one at a time ---- */
+
+/* Another user may hold whatever he can open of a process: that forbids nobody anything. */
+static void test_lock(void **state)
+{
+	struct process one = PROCESS_INIT, two = PROCESS_INIT;
+	struct error err = {0};
+	int ready[2], status;
+	char path[32], byte;
+	pid_t pid = start_paused();
+
+	assert_int_equal(pipe(ready), 0);
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	pid_t other = fork();
+	if (other == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0)
+			_exit(1);
+		int fd = open(path, O_RDONLY | O_DIRECTORY);
+		for (const char *const *name = (const char *const[]){"mem", "environ", NULL}; *name;
+		     name++)
+			if (openat(fd, *name, O_RDONLY) >= 0)
+				_exit(2);
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0 || write(ready[1], "x", 1) != 1)
+			_exit(3);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	assert_int_equal(process_open(pid, &one, &err), 0);
+	assert_int_equal(process_open(pid, &two, &err), 0);
+	assert_true(process_lock(&one, false));
+	assert_false(process_lock(&two, false));
+	assert_false(process_lock(&two, true));
+	process_unlock(&one);
+	assert_true(process_lock(&two, true));
+	assert_true(process_lock(&one, true));
+	assert_false(process_lock(&one, false));
+	process_close(&two);
+	assert_true(process_lock(&one, false));
+	process_close(&one);
+	kill(other, SIGKILL);
+	assert_int_equal(waitpid(other, &status, 0), other);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
 /* ---- rights ---- */
 
 static void test_rights(void **state)
@@ -832,6 +1147,21 @@ static void test_rights(void **state)
 	err = (struct error){0};
 	assert_int_equal(process_open(pid, &p, &err), -ESRCH);
 	assert_non_null(strstr(err.text, "zombie"));
+	waitpid(pid, &status, 0);
+
+	/* Its main thread has ended, another goes on. */
+	pid = start_threads();
+	assert_int_equal(process_open(pid, &p, &err), 0);
+	assert_int_equal(process_lost(&p, &err), 0);
+	syscall(SYS_tgkill, pid, pid, SIGUSR2);
+	while (process_lost(&p, &err) == 0)
+		usleep(1000);
+	assert_non_null(strstr(err.text, "main thread"));
+	process_close(&p);
+	err = (struct error){0};
+	assert_int_equal(process_open(pid, &p, &err), -ESRCH);
+	assert_non_null(strstr(err.text, "main thread"));
+	shared->stop = 1;
 	waitpid(pid, &status, 0);
 
 	/* Traced by somebody else. */
@@ -854,8 +1184,11 @@ static void test_rights(void **state)
 	assert_true(WIFEXITED(status));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	if (argc == 2 && !strcmp(argv[1], "--other-image"))
+		return be_other_image();
+
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_maps_lines),
 		cmocka_unit_test(test_maps_hostile),
@@ -870,6 +1203,10 @@ int main(void)
 		cmocka_unit_test(test_replace_by_half),
 		cmocka_unit_test(test_stop_all),
 		cmocka_unit_test(test_held),
+		cmocka_unit_test(test_exec_before_poke),
+		cmocka_unit_test(test_exec_before_errand),
+		cmocka_unit_test(test_stranger),
+		cmocka_unit_test(test_lock),
 		cmocka_unit_test(test_rights),
 	};
 

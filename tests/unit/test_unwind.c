@@ -54,7 +54,7 @@ static int take(void *arg)
 {
 	struct look *l = arg;
 	struct stopped_thread t;
-	int rc = thread_stop(l->tid, 1000000000u, &t);
+	int rc = thread_stop(&l->process, l->tid, 1000000000u, &t);
 
 	if (rc < 0)
 		return rc;
