@@ -34,6 +34,7 @@
 /* The fastest thread that was seen fills a ring with 15 million events a second: 4 ns a byte. */
 #define FILL_NS_PER_BYTE 4
 #define THREADS_NS (200 * MS)
+#define FILTERS_NS (5 * MS)
 #define DEADLINE_NS (5000 * MS)
 #define RENEW_NS (500 * MS)
 #define STARTING_LOOKS 1000u /* its loader has had its time */
@@ -58,7 +59,7 @@ struct capture {
 	uint64_t burst_ns;	  /* a ring may be full so soon */
 	bool woken;		  /* earlier, if it fills up */
 	uint64_t n_events_before; /* as the last drain began */
-	uint64_t drain_start_ns, next_threads_ns, next_deadline_ns;
+	uint64_t drain_start_ns, next_threads_ns, next_deadline_ns, next_filters_ns;
 };
 
 /* ---- what the trace is told at the start ---- */
@@ -336,6 +337,7 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 		.ring_bytes = opt->ring_bytes < 1u << 30 ? (uint32_t)opt->ring_bytes : 1u << 30,
 		.n_rings = MAX_RINGS,
 		.stacks = ring_stacks_wanted(opt),
+		.force = opt->force,
 	};
 	int rc = opt->exe ? processes_running(opt->exe, &found, &n, err) : 0;
 
@@ -424,6 +426,7 @@ static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
 	if (!late_program_changed(&c->late, c->child, now))
 		return 0;
 	options.starting = c->n_starting < STARTING_LOOKS;
+	options.launched = true;
 	rc = attach_open(c->child, &options, &a, &why);
 	c->n_starting = rc == -EAGAIN ? c->n_starting + 1 : 0;
 	if (rc == -EAGAIN)
@@ -459,17 +462,25 @@ static int follow_exec(struct capture *c)
 
 /*
  * Whether somebody wakes us if a ring fills up sooner than it did: of several processes only where
- * the kernel has a way. A program of a single thread is not asked to: it may be the one whose
- * seccomp filter knows no futex.
+ * the kernel has a way. A program of a single thread is not asked to, which makes no futex calls
+ * itself, nor one that a seccomp filter might kill for it.
  */
-static bool may_sleep(struct capture *c)
+static bool may_sleep(struct capture *c, uint64_t now)
 {
-	for (size_t i = 0; i < c->n_sources; i++) {
-		const struct source *s = &c->sources[i];
+	bool look = now >= c->next_filters_ns, may = true;
 
-		if (s->alive && !s->threaded)
-			return false;
+	for (size_t i = 0; i < c->n_sources; i++) {
+		struct source *s = &c->sources[i];
+
+		if (s->alive && look)
+			s->may_wake = attach_may_wake(s->attach);
+		if (s->alive && !(s->threaded && s->may_wake))
+			may = false;
 	}
+	if (look)
+		c->next_filters_ns = now + FILTERS_NS;
+	if (!may)
+		return false;
 	return c->n_sources == 1 || (c->n_sources <= FUTEX_WAITV_MAX && has_waitv());
 }
 
@@ -533,7 +544,7 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	if (c->late.name)
 		return (int64_t)late_program_wait(&c->late);
 	wait = pace_next(&c->pace, d->fill, now - drained_ns);
-	c->woken = may_sleep(c);
+	c->woken = may_sleep(c, now);
 	if (!c->woken && wait > c->burst_ns)
 		wait = c->burst_ns;
 	return wait > PACE_MIN_NS ? (int64_t)wait : (int64_t)PACE_MIN_NS;

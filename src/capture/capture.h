@@ -34,6 +34,7 @@ struct capture_options {
 	uint64_t ring_bytes; /* per thread; of the kernel's buffers, per CPU */
 	const struct places_ops *places; /* who knows await points; NULL: none are recorded */
 	bool kernel;			 /* the main source is the kernel, not the agent */
+	bool force;			 /* seccomp filters that can't be read are risked */
 	uint32_t cpu_hz;		 /* samples of the CPU; 0: none */
 	uint32_t stack_bytes;		 /* copied of the stack by each sample; 0: as is usual */
 	bool sched, syscalls;

@@ -57,6 +57,7 @@ struct source {
 	bool alive;			/* its agent may still write */
 	uint64_t seen_ns;		/* last time that it was seen to live */
 	bool threaded;			/* it has more than one thread */
+	bool may_wake;			/* attach_may_wake(), a moment ago */
 	uint64_t n_damaged;		/* pieces of ring that made no sense */
 };
 

@@ -27,6 +27,7 @@ static const struct cli_option options[] = {
 	 false},
 	{0, "backend", "WHICH", "agent (default), or kernel: by probes, see docs/kernel.md (root)",
 	 false},
+	{0, "force", NULL, "risk that a seccomp filter that can't be read kills the program", false},
 	{0, "cpu", "HZ", "sample each thread's stack so many times a second of CPU time (999)",
 	 false, true},
 	{0, "stack-size", "SIZE", "copied of the stack by each sample (1K to 63K, default 8K)",

@@ -135,6 +135,7 @@ int recording_parse(const struct cli_args *args, struct recording *rec)
 	if (backend && strcmp(backend, "agent") && strcmp(backend, "kernel"))
 		return cli_usage(args, "--backend is 'agent' or 'kernel', not '%s'", backend);
 	rec->capture.kernel = backend && !strcmp(backend, "kernel");
+	rec->capture.force = cli_flag(args, "force");
 	rec->name = name_of(rec);
 	return 0;
 }

@@ -33,9 +33,11 @@
 #include "process/programs.h"
 #include "process/rights.h"
 #include "process/roots.h"
+#include "process/seccomp.h"
 #include "runtime/debug_names.h"
 #include "runtime/futures.h"
 
+#include <asm/unistd.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +76,9 @@ struct attach {
 	const struct futures_wanted *futures;
 	uint32_t stacks;
 	bool starting;
+	bool may_wake;	   /* see attach_may_wake() */
+	long n_filters;	   /* of its main thread, when that was found out */
+	bool asks_stacks;  /* the agent asks how far they reach */
 	struct error *err; /* of the call that runs on the tracer */
 };
 
@@ -260,13 +265,27 @@ static uint32_t ticks_of(const struct attach *a, uint64_t duration_ns)
 	return ns ? (uint32_t)((unsigned __int128)ticks * duration_ns / ns) : 0;
 }
 
-/* The agent asks the kernel how far a stack can be read, and a filter may kill for the asking. */
-static bool has_seccomp_filter(const struct attach *a)
-{
-	char status[4096];
+/*
+ * The system calls that the agent makes itself, on any thread and at any time (agent/x86_64.h). A
+ * filter may kill for them, and one may come while pollux records. So each is made only where it
+ * must be and all threads may; and what a program shuts itself in with later is looked for
+ * (attach_may_wake).
+ */
+static const struct stub_call gettid_call = {.nr = __NR_gettid};
+/* FUTEX_CMP_REQUEUE of nobody, private: how far can a stack be read? */
+static const struct stub_call readable_call = {
+	.nr = __NR_futex, .args = {0, 132}, .from_memory = 1 | 1 << 4};
 
-	return process_read_file(&a->process, "status", status, sizeof(status)) <= 0 ||
-	       process_status_number(status, "Seccomp", false) > 0;
+static bool may_read_stacks(struct attach *a)
+{
+	struct error ignored = {0};
+	const bool forced = a->process.forced;
+
+	/* Nobody takes a risk for stacks. */
+	a->process.forced = false;
+	bool may = seccomp_allows_all(&a->process, &readable_call, 1, &ignored) == 0;
+	a->process.forced = forced;
+	return may;
 }
 
 static int write_state(struct attach *a, struct injector *in, struct error *err)
@@ -287,7 +306,7 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 		.n_unwinders = a->unwinders.n,
 		.eh_frame = l->code + image->eh_frame,
 		.call_min_ticks = ticks_of(a, CALL_MIN_NS),
-		.stacks = a->stacks && !has_seccomp_filter(a) ? a->stacks : 0,
+		.stacks = a->stacks && may_read_stacks(a) ? a->stacks : 0,
 		.lock_min_ticks = ticks_of(a, LOCK_MIN_NS),
 		.n_rings = a->rings.n_rings,
 		.ring_bytes = a->rings.ring_bytes,
@@ -307,14 +326,22 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 			  "the kernel refused MADV_DONTDUMP: a core dump of the program has the "
 			  "event "
 			  "buffers in it");
-	if (!state.tid_offset)
+	a->asks_stacks = state.stacks != 0;
+	a->n_filters = seccomp_count(&a->process);
+	a->may_wake = !a->process.launched && seccomp_none(&a->process);
+	if (!state.tid_offset) {
+		int may = seccomp_allows_all(&a->process, &gettid_call, 1, err);
+
+		if (may < 0)
+			return may;
 		cover_add(&a->coverage, "thread ids", 0, 1,
 			  "libc's place for them was not found: a thread that takes a dead one's "
 			  "place is taken for that one");
+	}
 	if (a->stacks && !state.stacks)
 		cover_add(&a->coverage, "stacks", 0, 1,
-			  "the program runs under a seccomp filter, which might forbid to ask how "
-			  "far a stack reaches");
+			  "the program runs under a seccomp filter, and that it allows to ask how "
+			  "far a stack reaches is not proven");
 	/* The state's magic makes the area one that a later attach takes over: after the table. */
 	if (rc == 0)
 		rc = memory_write(&a->process, l->data, &state, sizeof(state));
@@ -490,6 +517,8 @@ int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret
 	if (!a)
 		return -ENOMEM;
 	rc = process_open(pid, &a->process, err);
+	a->process.launched = opt->launched;
+	a->process.forced = opt->force;
 	if (rc == 0) {
 		rc = run_load(a, err);
 		/* Whatever failed then, that is why. */
@@ -537,6 +566,7 @@ int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *r
 	if (!a)
 		return -ENOMEM;
 	rc = launch_parked(a->tracer, argv, &a->process, &a->parked, err);
+	a->process.forced = opt->force;
 	if (rc == 0) {
 		rc = run_load(a, err);
 		if (rc == -ENOENT) {
@@ -750,6 +780,25 @@ int attach_object_fd(const void *attach, const struct attach_object *o)
 		if (&a->hooked[i]->attach == o)
 			return elf_image_fd(a->hooked[i]->object->image);
 	return -1;
+}
+
+bool attach_may_wake(struct attach *a)
+{
+	const uint32_t none = 0;
+
+	if ((!a->may_wake && !a->asks_stacks) || seccomp_count(&a->process) == a->n_filters)
+		return a->may_wake;
+	a->may_wake = false;
+	if (a->asks_stacks) {
+		memory_write(&a->process, a->layout.data + offsetof(struct agent_state, stacks),
+			     &none, sizeof(none));
+		cover_add(
+			&a->coverage, "stacks", 0, 1,
+			"the program put itself under a further seccomp filter: from then on none "
+			"were taken");
+	}
+	a->asks_stacks = false;
+	return false;
 }
 
 int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_t n_words)

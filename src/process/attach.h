@@ -27,6 +27,8 @@ struct attach_options {
 	/* The program has just begun: if most of what is to be hooked is not relocated yet, -EAGAIN
 	 * and nothing is done. */
 	bool starting;
+	bool launched; /* attach_open(): the process was started by us, and not by another of us */
+	bool force;    /* seccomp filters that can't be read are risked */
 };
 
 /* One loaded ELF object with at least one runtime or call to hook. */
@@ -110,6 +112,10 @@ size_t attach_coverage(const struct attach *a, const struct trace_coverage **ret
 /* Threads stood still for so long, in all; the whole attach took so long. */
 uint64_t attach_stop_ns(const struct attach *a);
 uint64_t attach_total_ns(const struct attach *a);
+/* Whether the agent may wake us (ring_area.asleep), which is a system call of whichever thread: not
+ * in a program under seccomp filters, nor in one that we started, which may yet shut itself in. To
+ * be asked again and again: where a filter has come the agent makes no more calls by itself. */
+bool attach_may_wake(struct attach *a);
 /* Gives the tasks of an agent kind a layout program (agent/ring.h), while the program runs.
  * -ENOSPC: there is no room for more; -ENOENT: the kind's polls aren't hooked. */
 int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_t n_words);

@@ -396,7 +396,7 @@ static int send(struct injector *in, struct errand_place *place, const struct er
 		in->stop_ns += clock_monotonic_ns() - began;
 		return 0;
 	}
-	rc = seccomp_allows(in->process, tid, e->calls, e->n_calls, err);
+	rc = seccomp_allows(in->process, tid, e->calls, e->n_calls, &in->trial, err);
 	if (rc < 0) {
 		thread_resume(&t);
 		in->stop_ns += clock_monotonic_ns() - began;
@@ -437,6 +437,9 @@ static int send_parked(struct injector *in, struct errand_place *place, const st
 	pid_t tid = in->parked->tid;
 	int rc, status, signal = 0;
 
+	rc = seccomp_allows(in->process, tid, e->calls, e->n_calls, &in->trial, err);
+	if (rc < 0)
+		return rc;
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
 		return error_sys(err, -errno, "cannot read the registers of process %d", tid);
 	in->process->stopped_tid = tid;
@@ -502,6 +505,7 @@ static int run(struct injector *in, struct errand_place *place, const struct err
 				 in->process->pid);
 	/* A word far from every result of a system call: no address, no small number. */
 	waiting |= 0x5a5aull << 48;
+	in->trial = seccomp_try(e->calls, e->n_calls);
 	if (in->parked) {
 		rc = send_parked(in, place, e, waiting, err);
 		if (rc < 0)

@@ -7,6 +7,7 @@
 
 #include "process/maps.h"
 #include "process/process.h"
+#include "process/seccomp.h"
 #include "process/stub.h"
 
 /* A program that we launched, standing at a breakpoint until we let it go. */
@@ -43,6 +44,7 @@ struct injector {
 	uint64_t avoid_start, avoid_end; /* threads whose rip is in here are not taken */
 	uint64_t stop_ns;		 /* time for which threads stood still, added up */
 	uint64_t serial;		 /* of errands, for done values */
+	struct seccomp_trial trial;	 /* of the errand's calls */
 };
 
 /* Slack at the end of an executable page, for a first stub: at least `size` bytes that no program

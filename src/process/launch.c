@@ -232,6 +232,7 @@ static int trace_start(void *arg)
 	if (rc < 0)
 		return rc;
 	l->process->stopped_tid = l->pid;
+	l->process->launched = true;
 	if (loses_rights(l->process))
 		return error_set(
 			l->err, -EPERM,

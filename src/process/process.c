@@ -28,14 +28,17 @@ void process_step(const char *what)
 		process_step_hook(what);
 }
 
-static bool same_pid_ns(const struct process *p)
+int process_same_ns(const struct process *p, const char *kind)
 {
-	struct stat ours, theirs;
+	char ours[32], theirs[32];
+	struct stat a, b;
 
-	/* Who may trace may look; where not, the numbers are compared by NSpid. */
-	if (stat("/proc/self/ns/pid", &ours) < 0 || fstatat(p->proc_fd, "ns/pid", &theirs, 0) < 0)
-		return false;
-	return ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+	/* Who may trace may look. */
+	snprintf(ours, sizeof(ours), "/proc/self/ns/%s", kind);
+	snprintf(theirs, sizeof(theirs), "ns/%s", kind);
+	if (stat(ours, &a) < 0 || fstatat(p->proc_fd, theirs, &b, 0) < 0)
+		return -1;
+	return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 /*
@@ -79,7 +82,8 @@ int process_open(pid_t pid, struct process *ret_process, struct error *err)
 		rc = rights_explain(pid, -errno, err);
 		goto fail;
 	}
-	p.other_pid_ns = !same_pid_ns(&p);
+	/* Where it can't be known the numbers are compared by NSpid. */
+	p.other_pid_ns = process_same_ns(&p, "pid") <= 0;
 	p.image = image_of(&p, pid, &(uint64_t){0});
 	*ret_process = p;
 	return 0;

@@ -21,6 +21,8 @@ struct process {
 			    * fall back to PTRACE_POKEDATA */
 	bool other_pid_ns; /* its threads know themselves by other numbers than we do */
 	uint64_t image;	   /* what exec gave the program that mem_fd is of */
+	bool launched;	   /* we have started it: it has our seccomp filters, and perhaps more */
+	bool forced;	   /* seccomp filters that can't be read are risked */
 };
 
 #define PROCESS_INIT                                                                               \
@@ -39,6 +41,9 @@ int process_lost(const struct process *p, struct error *err);
 bool process_has_thread(const struct process *p, pid_t tid);
 /* Whether a thread runs in the memory of the handle. For a stopped thread the answer stays. */
 bool process_same_memory(const struct process *p, pid_t tid);
+
+/* Whether it is in our namespace of a kind ("pid", "mnt"): 1, 0, -1 if that can't be known. */
+int process_same_ns(const struct process *p, const char *kind);
 
 /* One pollux at a time changes a process; any number may rely on it that none does (shared). Only
  * those who may trace the process can hold the lock; the kernel drops it with the handle. False:

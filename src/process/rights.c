@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define CAP_SYS_PTRACE_BIT 19
 
@@ -109,17 +108,6 @@ static int yama_scope(void)
 	return fd >= 0 && read(fd, &digit, 1) == 1 ? digit - '0' : 0;
 }
 
-static bool same_ns(const struct process *p, const char *ns)
-{
-	char ours[48];
-	struct stat a, b;
-
-	snprintf(ours, sizeof(ours), "/proc/self/%s", ns);
-	if (stat(ours, &a) < 0 || fstatat(p->proc_fd, ns, &b, 0) < 0)
-		return true; /* can't be known: don't blame it */
-	return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
 int rights_explain(pid_t pid, int code, struct error *err)
 {
 	char path[32], status[8192];
@@ -168,7 +156,7 @@ int rights_explain(pid_t pid, int code, struct error *err)
 			"ptrace of a running process is forbidden by yama ptrace_scope=1: start "
 			"the program with `pollux record -- CMD`, run pollux as root, or set "
 			"kernel.yama.ptrace_scope=0 (sysctl)");
-	if (!cap && !same_ns(&p, "ns/user"))
+	if (!cap && process_same_ns(&p, "user") == 0)
 		return error_set(
 			err, code,
 			"process %d lives in another user namespace: run pollux as root on the "

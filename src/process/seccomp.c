@@ -2,10 +2,26 @@
  * Seccomp filters of the target.
  *
  * A sandboxed program may have forbidden itself memfd_create or mmap with PROT_EXEC, and the
- * kernel's answer may be SIGSYS. So the filters of a thread are asked before it is sent on an
- * errand: root reads them by ptrace (PTRACE_SECCOMP_GET_FILTER) and they are run here, on the
- * errand's own calls. Without root there is one case that is safe all the same: the thread has as
- * many filters as we have, as in a container whose runtime put the same ones around both of us.
+ * kernel's answer may be SIGSYS. So a thread makes a call for us only if that is proven to be
+ * allowed. There are three proofs:
+ *
+ *   - It has no filter.
+ *   - Its filters can be read (PTRACE_SECCOMP_GET_FILTER: by root who is under no filter). They are
+ *     run here on the calls. A filter that looks at what isn't known beforehand (where a call is
+ *     made from, an argument that an earlier call gives) proves nothing.
+ *   - Its filters are exactly ours, and a child of ours has made the calls and lives. Filters are
+ *     inherited and only ever added, so a program that we have started and that has as many as we
+ *     have, has ours. In one container (the same namespaces, the same cgroup) the runtime puts the
+ *     same filters around each program that it starts; where ours are the runtime's alone, a thread
+ *     with as many has added none. They are the runtime's alone if nobody since could add one,
+ *     which takes no_new_privs or CAP_SYS_ADMIN.
+ *
+ * That two processes have the same number of filters proves nothing by itself. All else is refused,
+ * or risked if the user says so (process.forced).
+ *
+ * What can't be proven is what comes later: a program may shut itself in at any time, between the
+ * look and the call too, some 50 us. So the calls that the agent makes itself, on all threads, are
+ * fewer: see seccomp_allows_all().
  *
  * The machine is classic BPF as seccomp allows it (kernel/seccomp.c, seccomp_check_filter): loads
  * of aligned words of struct seccomp_data, arithmetic, forward jumps, 16 words of memory.
@@ -13,19 +29,30 @@
 #include "process/seccomp.h"
 
 #include "base/cleanup.h"
+#include "process/threads.h"
 
 #include <asm/unistd.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/capability.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #ifndef PTRACE_SECCOMP_GET_FILTER
 #define PTRACE_SECCOMP_GET_FILTER 0x420c
 #endif
-#define MAX_FILTERS 256
+#define MAX_FILTERS 256ul
+#define STOP_TIMEOUT 200000000ull
 
 static bool alu(unsigned op, uint32_t *a, uint32_t operand)
 {
@@ -81,7 +108,8 @@ static bool jumps(unsigned op, uint32_t a, uint32_t operand)
 	}
 }
 
-uint32_t seccomp_run(const struct sock_filter *program, size_t len, const struct seccomp_data *data)
+uint32_t seccomp_run(const struct sock_filter *program, size_t len, const struct seccomp_data *data,
+		     unsigned unknown)
 {
 	uint32_t a = 0, x = 0, memory[BPF_MEMWORDS] = {0};
 
@@ -103,7 +131,7 @@ uint32_t seccomp_run(const struct sock_filter *program, size_t len, const struct
 			else if (BPF_MODE(i->code) == BPF_LEN)
 				value = sizeof(*data);
 			else if (BPF_MODE(i->code) == BPF_ABS && i->k % 4 == 0 &&
-				 i->k <= sizeof(*data) - 4)
+				 i->k <= sizeof(*data) - 4 && !(unknown >> i->k / 4 & 1))
 				memcpy(&value, (const char *)data + i->k, sizeof(value));
 			else
 				return SECCOMP_RET_KILL_PROCESS;
@@ -140,96 +168,327 @@ uint32_t seccomp_run(const struct sock_filter *program, size_t len, const struct
 	return SECCOMP_RET_KILL_PROCESS;
 }
 
+/* Bits of the two words of an argument, and of where the call is made from. */
+#define ARG_WORDS(k) (3u << (offsetof(struct seccomp_data, args) / 4 + 2 * (k)))
+#define PLACE_WORDS (3u << offsetof(struct seccomp_data, instruction_pointer) / 4)
+
 static bool permits(const struct sock_filter *program, size_t len, const struct stub_call *call)
 {
 	struct seccomp_data data = {.nr = (int)call->nr, .arch = AUDIT_ARCH_X86_64};
+	unsigned unknown = PLACE_WORDS;
 
-	/* An argument that is known only on the way is a file descriptor. */
-	for (unsigned k = 0; k < 6; k++)
-		data.args[k] = call->from_memory >> k & 1 ? 3 : call->args[k];
-	uint32_t answer = seccomp_run(program, len, &data) & SECCOMP_RET_ACTION_FULL;
+	for (unsigned k = 0; k < 6; k++) {
+		data.args[k] = call->args[k];
+		if (call->from_memory >> k & 1)
+			unknown |= ARG_WORDS(k);
+	}
+	uint32_t answer = seccomp_run(program, len, &data, unknown) & SECCOMP_RET_ACTION_FULL;
 	/* An error is no harm where the list goes on whatever comes. */
 	return answer == SECCOMP_RET_ALLOW || answer == SECCOMP_RET_LOG ||
 	       (answer == SECCOMP_RET_ERRNO && call->check == STUB_ANY);
 }
 
-/* The names of what errands call, for people. */
+/* For people. */
 static const char *name_of(uint32_t nr)
 {
-	switch (nr) {
-	case __NR_mmap:
-		return "mmap";
-	case __NR_madvise:
-		return "madvise";
-	case __NR_memfd_create:
-		return "memfd_create";
-	case __NR_ftruncate:
-		return "ftruncate";
-	case __NR_fcntl:
-		return "fcntl";
-	case __NR_close:
-		return "close";
-	default:
-		return "a system call";
-	}
+	static const struct {
+		uint32_t nr;
+		const char *name;
+	} names[] = {
+		{__NR_mmap, "mmap"},
+		{__NR_munmap, "munmap"},
+		{__NR_mprotect, "mprotect"},
+		{__NR_madvise, "madvise"},
+		{__NR_memfd_create, "memfd_create"},
+		{__NR_ftruncate, "ftruncate"},
+		{__NR_fcntl, "fcntl"},
+		{__NR_close, "close"},
+		{__NR_prctl, "prctl"},
+		{__NR_futex, "futex"},
+		{__NR_gettid, "gettid"},
+		{__NR_rt_sigprocmask, "rt_sigprocmask"},
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (names[i].nr == nr)
+			return names[i].name;
+	return "a system call";
 }
 
-static int read_counts(const struct process *p, pid_t tid, long *ret_mode, long *ret_theirs,
-		       long *ret_ours)
-{
-	struct process self = {
-		.proc_fd = open("/proc/thread-self", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-	char name[48], text[8192];
+/* ---- a thread's state ---- */
 
-	snprintf(name, sizeof(name), "task/%d/status", tid);
-	*ret_ours = -1;
-	if (self.proc_fd >= 0) {
-		if (process_read_file(&self, "status", text, sizeof(text)) > 0)
-			*ret_ours = process_status_number(text, "Seccomp_filters", false);
-		close(self.proc_fd);
+struct filters {
+	long mode;  /* 0: none; 1: strict; 2: filters */
+	long n;	    /* -1: a kernel before 5.9 */
+	bool fixed; /* it may add none: no no_new_privs, and CAP_SYS_ADMIN not in any set */
+};
+
+static bool may_administer(const char *status)
+{
+	static const char *const sets[] = {
+		"\nCapInh:", "\nCapPrm:", "\nCapEff:", "\nCapBnd:", "\nCapAmb:"};
+
+	for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
+		const char *line = strstr(status, sets[i]);
+
+		if (!line || strtoull(line + strlen(sets[i]), NULL, 16) >> CAP_SYS_ADMIN & 1)
+			return true;
 	}
+	return false;
+}
+
+static int read_filters(const struct process *p, const char *name, struct filters *ret)
+{
+	char text[8192];
+
 	if (process_read_file(p, name, text, sizeof(text)) <= 0)
 		return -ESRCH;
-	*ret_mode = process_status_number(text, "Seccomp", false);
-	*ret_theirs = process_status_number(text, "Seccomp_filters", false);
+	ret->mode = process_status_number(text, "Seccomp", false);
+	ret->n = process_status_number(text, "Seccomp_filters", false);
+	ret->fixed = process_status_number(text, "NoNewPrivs", false) == 0 && !may_administer(text);
+	if (ret->mode < 0)
+		ret->mode = 0; /* a kernel without seccomp */
 	return 0;
 }
 
-int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *calls, size_t n,
-		   struct error *err)
+static int read_of_thread(const struct process *p, pid_t tid, struct filters *ret)
 {
-	static const char advice[] =
-		"start it with `pollux record -- CMD`, or record it before it shuts itself in";
-	long mode, theirs, ours;
-	int rc = read_counts(p, tid, &mode, &theirs, &ours);
+	char name[48];
 
-	if (rc < 0)
-		return error_sys(err, rc, "cannot look at thread %d", tid);
-	if (mode <= 0 || (mode == 2 && theirs > 0 && theirs == ours))
+	snprintf(name, sizeof(name), "task/%d/status", tid);
+	return read_filters(p, name, ret);
+}
+
+static int read_own(struct filters *ret)
+{
+	_cleanup_close_ int fd = open("/proc/thread-self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const struct process self = {.proc_fd = fd};
+
+	return fd < 0 ? -errno : read_filters(&self, "status", ret);
+}
+
+static bool same_container(const struct process *p)
+{
+	static const char *const kinds[] = {"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"};
+	_cleanup_close_ int fd = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const struct process self = {.proc_fd = fd};
+	char ours[4096], theirs[4096];
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (process_same_ns(p, kinds[i]) != 1)
+			return false;
+	return fd >= 0 && process_read_file(&self, "cgroup", ours, sizeof(ours)) > 0 &&
+	       process_read_file(p, "cgroup", theirs, sizeof(theirs)) > 0 && !strcmp(ours, theirs);
+}
+
+/* Exactly our filters: see the head. */
+static bool are_ours(const struct process *p, const struct filters *theirs)
+{
+	struct filters ours;
+
+	return read_own(&ours) == 0 && ours.mode == 2 && theirs->mode == 2 && theirs->n > 0 &&
+	       theirs->n == ours.n && (p->launched || (ours.fixed && same_container(p)));
+}
+
+/* ---- a child of ours ---- */
+
+#define TRIAL_TIMEOUT 1000000000ull
+#define MAX_CALLS 64u
+
+/* What an argument from memory is in the child: what an earlier call of its own gave. */
+static uint64_t argument(const struct stub_call *calls, size_t i, unsigned k,
+			 const uint64_t *results)
+{
+	if (!(calls[i].from_memory >> k & 1))
+		return calls[i].args[k];
+	for (size_t before = i; before-- > 0;)
+		if (calls[before].result_at && calls[before].result_at == calls[i].args[k])
+			return results[before];
+	return 1;
+}
+
+/* Nothing else than raw calls: of all our threads the child has this one. What it does to memory it
+ * does to its own; what advice may do to memory that it shares with us, it does to new one. */
+static _Noreturn void make_calls(const struct stub_call *calls, size_t n, volatile uint32_t *ret_at)
+{
+	uint64_t results[MAX_CALLS];
+
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* no core file */
+	for (size_t i = 0; i < n; i++) {
+		uint64_t a[6];
+
+		for (unsigned k = 0; k < 6; k++)
+			a[k] = argument(calls, i, k, results);
+		if (calls[i].nr == __NR_madvise)
+			mmap((void *)a[0], a[1], PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+		*ret_at = (uint32_t)i;
+		long rc = syscall(calls[i].nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+		results[i] = rc < 0 ? (uint64_t)-errno : (uint64_t)rc;
+	}
+	_exit(0);
+}
+
+struct seccomp_trial seccomp_try(const struct stub_call *calls, size_t n)
+{
+	struct seccomp_trial trial = {.rc = -EAGAIN};
+	volatile uint32_t *at;
+	struct filters ours;
+	sigset_t all, before;
+	int status, rc;
+
+	if (read_own(&ours) < 0 || ours.mode != 2 || n > MAX_CALLS)
+		return trial;
+	at = mmap(NULL, sizeof(*at), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED)
+		return trial;
+	*at = UINT32_MAX;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before); /* no handler of ours runs in the child */
+	pid_t pid = fork();
+	if (pid == 0)
+		make_calls(calls, n, at);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	rc = pid < 0 ? -errno : thread_wait(pid, TRIAL_TIMEOUT, &status);
+	if (rc == -ETIMEDOUT && kill(pid, SIGKILL) == 0)
+		waitpid(pid, &status, __WALL);
+	if (rc == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		trial.rc = 0;
+	if (rc == 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS && *at < n)
+		trial = (struct seccomp_trial){.rc = -EPERM, .nr = calls[*at].nr};
+	munmap((void *)at, sizeof(*at));
+	return trial;
+}
+
+/* ---- the answer ---- */
+
+static const char advice[] =
+	"start it with `pollux record -- CMD`, or record it before it shuts itself in";
+
+static int forbidden(const struct process *p, uint32_t nr, struct error *err)
+{
+	return error_set(err, -EPERM,
+			 "the seccomp filter of process %d forbids %s, which the agent needs: %s",
+			 p->pid, name_of(nr), advice);
+}
+
+static int unproven(const struct process *p, struct error *err)
+{
+	if (p->forced)
 		return 0;
-	for (long index = 0; mode == 2 && index < MAX_FILTERS; index++) {
+	return error_set(
+		err, -EPERM,
+		"process %d runs under seccomp filters that pollux can't read, and that they "
+		"allow what the agent needs isn't proven: run pollux as root outside of the "
+		"container, or %s, or take the risk with --force that the kernel kills the "
+		"program for it (SIGSYS)",
+		p->pid, advice);
+}
+
+/* 1: all filters were read and allow it; 0: they can't be read; -EPERM. */
+static int run_filters(const struct process *p, pid_t tid, const struct stub_call *calls, size_t n,
+		       struct error *err)
+{
+	for (unsigned long index = 0; index < MAX_FILTERS; index++) {
 		long len = ptrace(PTRACE_SECCOMP_GET_FILTER, tid, index, NULL);
 
 		if (len < 0 && errno == ENOENT && index > 0)
-			return 0; /* that were all */
+			return 1; /* that were all */
 		if (len <= 0 || len > BPF_MAXINSNS)
-			break;
+			return 0;
 		_cleanup_free_ struct sock_filter *program = calloc((size_t)len, sizeof(*program));
 		if (!program)
 			return error_sys(err, -ENOMEM, "cannot read a seccomp filter");
 		if (ptrace(PTRACE_SECCOMP_GET_FILTER, tid, index, program) != len)
-			break;
+			return 0;
 		for (size_t i = 0; i < n; i++)
 			if (!permits(program, (size_t)len, &calls[i]))
-				return error_set(
-					err, -EPERM,
-					"the seccomp filter of process %d forbids %s, which "
-					"the agent needs: %s",
-					p->pid, name_of(calls[i].nr), advice);
+				return forbidden(p, calls[i].nr, err);
 	}
-	return error_set(
-		err, -EPERM,
-		"process %d is shut in by a seccomp filter that pollux can't read and so won't "
-		"risk: run pollux as root, or inside the same container, or %s",
-		p->pid, advice);
+	return 0;
+}
+
+int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *calls, size_t n,
+		   const struct seccomp_trial *trial, struct error *err)
+{
+	struct filters theirs;
+	int rc = read_of_thread(p, tid, &theirs);
+
+	if (rc < 0)
+		return error_sys(err, rc, "cannot look at thread %d", tid);
+	if (theirs.mode == 0)
+		return 0;
+	if (theirs.mode == 1)
+		return error_set(
+			err, -EPERM,
+			"process %d is in seccomp's strict mode, which allows nothing that "
+			"the agent needs: %s",
+			p->pid, advice);
+	rc = run_filters(p, tid, calls, n, err);
+	if (rc)
+		return rc < 0 ? rc : 0;
+	if (!are_ours(p, &theirs))
+		return unproven(p, err);
+	if (trial->rc == -EPERM)
+		return forbidden(p, trial->nr, err);
+	return trial->rc == 0 ? 0 : unproven(p, err);
+}
+
+int seccomp_allows_all(const struct process *p, const struct stub_call *calls, size_t n,
+		       struct error *err)
+{
+	const struct seccomp_trial trial = seccomp_try(calls, n);
+	_cleanup_free_ pid_t *tids = NULL;
+	size_t n_tids;
+	int rc = threads_list(p, &tids, &n_tids);
+
+	if (rc < 0)
+		return error_sys(err, rc, "cannot look at process %d", p->pid);
+	for (size_t i = 0; i < n_tids && rc == 0; i++) {
+		struct stopped_thread t;
+		struct filters theirs;
+
+		/* One that is gone makes no calls. */
+		if (read_of_thread(p, tids[i], &theirs) < 0 || theirs.mode == 0)
+			continue;
+		if (tids[i] == p->stopped_tid) {
+			rc = seccomp_allows(p, tids[i], calls, n, &trial, err);
+			continue;
+		}
+		rc = thread_stop(p, tids[i], STOP_TIMEOUT, &t);
+		if (rc == 0) {
+			rc = seccomp_allows(p, tids[i], calls, n, &trial, err);
+			thread_resume(&t);
+		} else if (rc == -ESRCH) {
+			rc = 0;
+		} else {
+			error_sys(err, rc, "cannot stop thread %d of process %d", tids[i], p->pid);
+		}
+	}
+	return rc;
+}
+
+bool seccomp_none(const struct process *p)
+{
+	_cleanup_free_ pid_t *tids = NULL;
+	size_t n;
+
+	if (threads_list(p, &tids, &n) < 0)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		struct filters theirs;
+
+		if (read_of_thread(p, tids[i], &theirs) == 0 && theirs.mode)
+			return false;
+	}
+	return true;
+}
+
+long seccomp_count(const struct process *p)
+{
+	struct filters theirs;
+
+	if (read_of_thread(p, p->pid, &theirs) < 0)
+		return -1;
+	return theirs.mode == 0 ? 0 : theirs.n > 0 ? theirs.n : 1;
 }

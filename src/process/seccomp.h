@@ -1,5 +1,8 @@
-/* Would a thread's seccomp filters let it make these system calls? A filter may kill for the
- * asking. */
+/*
+ * Is it proven that a thread's seccomp filters let it make these system calls? A filter may kill
+ * the program for the asking. The proofs, and their limits: seccomp.c. An argument of a call that
+ * is not known beforehand is marked in from_memory.
+ */
 #ifndef POLLUX_PROCESS_SECCOMP_H
 #define POLLUX_PROCESS_SECCOMP_H
 
@@ -9,13 +12,33 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 
-/* The thread is stopped by the calling tracer. 0: it may; -EPERM with a sentence: it may not, or
- * that can't be found out. */
-int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *calls, size_t n,
-		   struct error *err);
+/* How the calls went in a child of ours, made where we are under filters ourselves: before a thread
+ * is stopped for them. */
+struct seccomp_trial {
+	int rc; /* 0: it lives; -EPERM: it was killed at `nr`; others: it was not made */
+	uint32_t nr;
+};
+struct seccomp_trial seccomp_try(const struct stub_call *calls, size_t n);
 
-/* What one filter answers (SECCOMP_RET_*). A program that makes no sense answers KILL. */
-uint32_t seccomp_run(const struct sock_filter *program, size_t len,
-		     const struct seccomp_data *data);
+/* The thread is stopped by the calling tracer. 0: it may, or that is not proven and the user takes
+ * the risk (process.forced); -EPERM with a sentence: it may not, or that is not proven. */
+int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *calls, size_t n,
+		   const struct seccomp_trial *trial, struct error *err);
+
+/* The same for calls that any thread may make, on a tracer: each thread that is under a filter is
+ * stopped for a moment, except process.stopped_tid. A thread that is made meanwhile has the filters
+ * of the one that made it, at most. It says nothing of filters that come later. */
+int seccomp_allows_all(const struct process *p, const struct stub_call *calls, size_t n,
+		       struct error *err);
+
+/* No thread is under any filter. Stops nobody. */
+bool seccomp_none(const struct process *p);
+/* So many filters its main thread is under; -1: it is gone. */
+long seccomp_count(const struct process *p);
+
+/* What one filter answers (SECCOMP_RET_*). A program that makes no sense answers KILL, and so does
+ * one that loads a word of the data that is not known: bit k of `unknown` is the k-th. */
+uint32_t seccomp_run(const struct sock_filter *program, size_t len, const struct seccomp_data *data,
+		     unsigned unknown);
 
 #endif

@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/futex.h>
 #include <linux/sched.h>
 #include <poll.h>
@@ -484,15 +485,20 @@ static void test_seccomp_filters(void **state)
 	};
 	struct seccomp_data data = {.nr = SYS_mmap, .args = {0, 0, PROT_READ | PROT_EXEC}};
 
-	assert_int_equal(seccomp_run(deny_wx, 12, &data), SECCOMP_RET_ALLOW);
+	assert_int_equal(seccomp_run(deny_wx, 12, &data, 0), SECCOMP_RET_ALLOW);
 	data.args[2] |= PROT_WRITE;
-	assert_int_equal(seccomp_run(deny_wx, 12, &data), SECCOMP_RET_KILL_PROCESS);
+	assert_int_equal(seccomp_run(deny_wx, 12, &data, 0), SECCOMP_RET_KILL_PROCESS);
 	data.nr = SYS_read;
-	assert_int_equal(seccomp_run(deny_wx, 12, &data), SECCOMP_RET_ALLOW);
-	assert_int_equal(seccomp_run(nonsense, 1, &data), SECCOMP_RET_KILL_PROCESS);
-	assert_int_equal(seccomp_run(far, 2, &data), SECCOMP_RET_KILL_PROCESS);
-	assert_int_equal(seccomp_run(by_zero, 2, &data), SECCOMP_RET_KILL_PROCESS);
-	assert_int_equal(seccomp_run(endless, 1, &data), SECCOMP_RET_KILL_PROCESS);
+	assert_int_equal(seccomp_run(deny_wx, 12, &data, 0), SECCOMP_RET_ALLOW);
+	/* What is not known is not guessed: the flags, then something that nobody asks for. */
+	data.nr = SYS_mmap;
+	data.args[2] = PROT_READ;
+	assert_int_equal(seccomp_run(deny_wx, 12, &data, 1u << 8), SECCOMP_RET_KILL_PROCESS);
+	assert_int_equal(seccomp_run(deny_wx, 12, &data, 1u << 10), SECCOMP_RET_ALLOW);
+	assert_int_equal(seccomp_run(nonsense, 1, &data, 0), SECCOMP_RET_KILL_PROCESS);
+	assert_int_equal(seccomp_run(far, 2, &data, 0), SECCOMP_RET_KILL_PROCESS);
+	assert_int_equal(seccomp_run(by_zero, 2, &data, 0), SECCOMP_RET_KILL_PROCESS);
+	assert_int_equal(seccomp_run(endless, 1, &data, 0), SECCOMP_RET_KILL_PROCESS);
 }
 
 /* A child that would be killed for what the errand asks is not asked. */
@@ -532,6 +538,203 @@ static void test_seccomp_child(void **state)
 	process_close(&t.process);
 	close(fds[0]);
 	close(fds[1]);
+}
+
+/* ---- a tracer under filters itself, which can't read any ---- */
+
+enum {
+	AROUND = 1,	    /* a filter around tool and target */
+	AROUND_DENY = 2,    /* the same, and it forbids what the errand asks */
+	TOOL_ADDS = 4,	    /* one more around the tool */
+	TARGET_ADDS = 8,    /* around the target, */
+	TARGET_DENIES = 16, /* which forbids it */
+	FIXED = 32,	    /* nobody may add one any more */
+	NO_NEW = 64,	    /* no_new_privs for the tool */
+	OTHER_NS = 128,	    /* the target is in another namespace */
+	LAUNCHED = 256,
+	FORCED = 512,
+};
+
+struct sandboxed {
+	int rc;
+	char text[1024];
+	int target_status;
+};
+
+static void add_filter(bool deny)
+{
+	static const struct sock_filter filters[] = {
+		LOAD(offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getpgid, 0, 1),
+		ANSWER(SECCOMP_RET_KILL_PROCESS),
+		ANSWER(SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = {
+		.len = deny ? 4 : 1, .filter = (struct sock_filter *)filters + (deny ? 0 : 3)};
+
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+		_exit(1);
+}
+
+static void drop_administration(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2];
+
+	if (prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0) < 0 ||
+	    syscall(SYS_capget, &header, data) < 0)
+		_exit(1);
+	data[0].effective &= ~(1u << CAP_SYS_ADMIN);
+	data[0].permitted &= ~(1u << CAP_SYS_ADMIN);
+	data[0].inheritable &= ~(1u << CAP_SYS_ADMIN);
+	if (syscall(SYS_capset, &header, data) < 0)
+		_exit(1);
+}
+
+static int run_getpgid(void *arg)
+{
+	struct errand_test *t = arg;
+	struct injector in = {.process = &t->process};
+	struct process_maps maps;
+	struct errand_place cave;
+
+	t->rc = maps_read(&t->process, &maps, &t->err);
+	if (t->rc < 0)
+		return 0;
+	t->rc = inject_find_cave(&t->process, &maps, 192, &cave, &t->err);
+	t->at = maps_find_hole(&maps, 0, 0, 0, 4096);
+	maps_done(&maps);
+	const struct stub_call calls[] = {
+		{.nr = SYS_getpgid},
+		{.nr = SYS_mmap,
+		 .args = {t->at, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+			  UINT64_MAX, 0},
+		 .check = STUB_EQUAL,
+		 .expected = t->at},
+	};
+	const struct errand errand = {.calls = calls, .n_calls = 2, .mapped_at = t->at};
+	if (t->rc == 0)
+		t->rc = inject_run(&in, &cave, &errand, &t->err);
+	return 0;
+}
+
+static void be_tool(unsigned how, pid_t target, struct sandboxed *ret)
+{
+	struct errand_test t = {.process = PROCESS_INIT};
+	struct tracer *tracer;
+
+	if (how & TOOL_ADDS)
+		add_filter(false);
+	if (how & NO_NEW)
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	t.rc = process_open(target, &t.process, &t.err);
+	t.process.launched = how & LAUNCHED;
+	t.process.forced = how & FORCED;
+	if (t.rc == 0)
+		t.rc = tracer_start(&tracer, &t.err);
+	if (t.rc == 0) {
+		tracer_call(tracer, run_getpgid, &t);
+		tracer_end(tracer);
+	}
+	ret->rc = t.rc;
+	memcpy(ret->text, t.err.text, sizeof(ret->text));
+}
+
+/* A process that is what a container's runtime is to both. */
+static void be_runtime(unsigned how, struct sandboxed *ret)
+{
+	int ready[2], go[2];
+	char byte;
+
+	if (pipe(ready) < 0 || pipe(go) < 0)
+		_exit(1);
+	if (how & (AROUND | AROUND_DENY))
+		add_filter(how & AROUND_DENY);
+	pid_t target = fork();
+	if (target == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (how & OTHER_NS && unshare(CLONE_NEWUTS) < 0)
+			_exit(1);
+		if (how & (TARGET_ADDS | TARGET_DENIES))
+			add_filter(how & TARGET_DENIES);
+		if (how & FIXED)
+			drop_administration();
+		if (write(ready[1], "x", 1) != 1)
+			_exit(1);
+		_exit(read(go[0], &byte, 1) == 1 ? 0 : 1);
+	}
+	if (how & FIXED)
+		drop_administration();
+	if (read(ready[0], &byte, 1) != 1)
+		_exit(1);
+	be_tool(how, target, ret);
+	if (write(go[1], "x", 1) != 1 || waitpid(target, &ret->target_status, 0) != target)
+		_exit(1);
+	_exit(0);
+}
+
+/* What the errand gives; the target is unharmed in every case. */
+static int errand_under_filters(unsigned how, char *ret_text)
+{
+	struct sandboxed *s =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int status, rc;
+
+	assert_true(s != MAP_FAILED);
+	s->target_status = -1;
+	pid_t pid = fork();
+	if (pid == 0)
+		be_runtime(how, s);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (s->target_status)
+		print_error("0x%x: target ends with 0x%x\n", how, s->target_status);
+	assert_int_equal(status, 0);
+	assert_int_equal(s->target_status, 0);
+	rc = s->rc;
+	memcpy(ret_text, s->text, sizeof(s->text));
+	munmap(s, 4096);
+	return rc;
+}
+
+static void test_seccomp_unreadable(void **state)
+{
+	static const struct {
+		unsigned how;
+		const char *why; /* NULL: it is done */
+	} cases[] = {
+		/* As many as we have are not ours. */
+		{TOOL_ADDS | TARGET_DENIES, "isn't proven"},
+		{TOOL_ADDS | TARGET_ADDS, "--force"},
+		{TOOL_ADDS | TARGET_ADDS | FORCED, NULL},
+		{AROUND | TARGET_DENIES, "isn't proven"},
+		/* A program that we started has ours. */
+		{AROUND | LAUNCHED, NULL},
+		{AROUND_DENY | LAUNCHED, "forbids"},
+		{AROUND_DENY | LAUNCHED | FORCED, "forbids"},
+		{AROUND | LAUNCHED | TARGET_DENIES, "isn't proven"},
+		/* A container. */
+		{AROUND | FIXED, NULL},
+		{AROUND_DENY | FIXED, "forbids"},
+		{AROUND | FIXED | TARGET_DENIES, "isn't proven"},
+		{AROUND | FIXED | OTHER_NS, "isn't proven"},
+		{AROUND | FIXED | NO_NEW, "isn't proven"},
+		{AROUND, "isn't proven"},
+		/* Read: by a tool that is under none. */
+		{TARGET_ADDS, NULL},
+		{TARGET_DENIES, "forbids"},
+		{TARGET_DENIES | FORCED, "forbids"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[1024];
+		int rc = errand_under_filters(cases[i].how, text);
+
+		if (cases[i].why ? rc != -EPERM || !strstr(text, cases[i].why) : rc != 0)
+			print_error("case %zu: %d %s\n", i, rc, text);
+		assert_int_equal(rc, cases[i].why ? -EPERM : 0);
+		if (cases[i].why)
+			assert_non_null(strstr(text, cases[i].why));
+	}
 }
 
 /* ---- a tracer that dies ---- */
@@ -1197,6 +1400,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_errands_by_poke),
 		cmocka_unit_test(test_seccomp_filters),
 		cmocka_unit_test(test_seccomp_child),
+		cmocka_unit_test(test_seccomp_unreadable),
 		cmocka_unit_test(test_killed_waiting),
 		cmocka_unit_test(test_killed_running),
 		cmocka_unit_test(test_replace_on_two_pages),
