@@ -18,6 +18,7 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 #define AGENT_REF_MASK ((1ULL << 48) - 1)
+#define AGENT_PAGE 4096u
 
 /* Where a thread's ring is found by its thread pointer. */
 struct agent_thread {
@@ -62,6 +63,7 @@ enum agent_poll_flags {
 };
 
 #define AGENT_MAX_POLLS 17u
+#define AGENT_N_PAGES 8u
 
 /* A poll of a future that is open on a thread: it lies in the thunk's frame. */
 struct agent_future {
@@ -100,6 +102,11 @@ struct agent_notes {
 	uint64_t far_begin, far_end; /* as the ring's */
 	uint8_t unnamed;	     /* AE_THREAD is still to be written, before anything else */
 	uint8_t parked; /* a block_on waited, and polls nothing before it waits again */
+	/* Pages that the kernel has just read for us (agent_readable): forgotten when an outermost
+	 * poll begins, and soon after `asked`. */
+	uint32_t n_pages;
+	uint64_t asked; /* ticks, of the first one */
+	uint64_t pages[AGENT_N_PAGES];
 } __attribute__((aligned(64)));
 _Static_assert(offsetof(struct agent_notes, owner) == 0, "agent_owner");
 _Static_assert(offsetof(struct agent_notes, polls) == 64, "one line");

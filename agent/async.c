@@ -237,15 +237,16 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 			type = outcome(after, poll);
 		if (poll->flags & POLL_CLOSED)
 			type = AE_CANCEL;
+		const struct agent_reach reach = agent_task_reach(n, hook, header);
 		uint64_t point = 0;
 		if (type == AE_POLL_PENDING && held & POLL_HELD && hook->flags & AGENT_HOOK_LIST) {
 			struct agent_list list;
-			agent_list(hook, header, &list);
+			agent_list(hook, &reach, &list);
 			if (!(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
 			      (RUNNING | COMPLETED | CLOSED)))
 				agent_put_list(n, AE_FUTURE_AT, &list);
 		} else if (type == AE_POLL_PENDING && held & POLL_HELD) {
-			point = agent_point(hook, header);
+			point = agent_point(hook, &reach);
 		}
 		/* Nobody was in there since? */
 		if (point && !(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &

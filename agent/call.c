@@ -10,7 +10,6 @@
 #define WAIT_PARK 1u
 #define WAIT_TICKS 2u
 
-#define AGENT_PAGE 4096u
 #define AGENT_RED_ZONE 128u
 
 /* From sp on, so many words of at most AGENT_STACK_WORDS can be read: a stack may end sooner. */

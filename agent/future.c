@@ -7,6 +7,10 @@
  * How a poll ended is read from the future itself where that is a coroutine: its state is its own,
  * and whoever polls it lends it to the poll until this returns, so the memory is there. Of other
  * futures it is read from what they return.
+ *
+ * That memory is there holds if the debug information is right. What is read is shown to be there
+ * by something else as well (point.h): that a coroutine has its state where we look for it is told
+ * by its poll function's own code, which begins by reading it; elsewhere the kernel is asked.
  */
 #include "agent/agent.h"
 #include "agent/point.h"
@@ -28,24 +32,27 @@ static inline uint32_t add_ways(const struct agent_node *node, const char *at, s
 	return n_open;
 }
 
-/* Where the pointer at `at` leads, which is listed; NULL: nowhere. */
+/* Where the pointer at `at` leads, which is listed, and is what is reached from then on; NULL: to
+ * nothing of that kind. */
 static inline const char *pointer(const struct agent_node *node, const char *at,
-				  struct agent_list *ret)
+				  struct agent_reach *reach, struct agent_list *ret)
 {
+	if (ret->by_value || ret->n + 2 > AGENT_LIST_MAX || (uint64_t)at % 8 ||
+	    !agent_reaches(reach, at, 8))
+		return NULL;
 	uint64_t to = agent_state_value(at, 8);
-
-	/* Of a live &mut or Box it is a place; null pages aren't, nor is what only the kernel has.
-	 */
-	if (ret->by_value || to < 1u << 16 || to >> 47 || ret->n + 2 > AGENT_LIST_MAX)
+	if (to & node->n || !agent_reaches(reach, (const char *)to, 1))
 		return NULL;
 	ret->words[ret->n++] = agent_ref(node->base, (uint64_t)at);
 	ret->words[ret->n++] = agent_ref(node->base, to);
+	*reach = agent_reach(reach->notes, (const char *)to, 1);
 	return (const char *)to;
 }
 
 /* Goes on from `way` in one line; what branches off is added to `open`. */
-static inline uint32_t list_line(const struct agent_step *program, struct way way, struct way *open,
-				 uint32_t n_open, struct agent_list *ret)
+static inline uint32_t list_line(const struct agent_step *program, struct way way,
+				 struct agent_reach reach, struct way *open, uint32_t n_open,
+				 struct agent_list *ret)
 {
 	for (uint32_t depth = 0; way.step->next && depth < AGENT_PROGRAM_DEPTH; depth++) {
 		const struct agent_node *node =
@@ -54,12 +61,14 @@ static inline uint32_t list_line(const struct agent_step *program, struct way wa
 			return add_ways(node, way.at, open, n_open);
 		way.at += way.step->delta;
 		if (unlikely(node->size == AGENT_POINTER)) {
-			way.at = pointer(node, way.at, ret);
+			way.at = pointer(node, way.at, &reach, ret);
 			if (!way.at)
 				break;
 			way.step = &node->steps[0];
 			continue;
 		}
+		if (unlikely(!agent_reaches(&reach, way.at, node->size)))
+			break;
 		uint64_t i = agent_state_value(way.at, node->size) - node->base;
 		way.step = &node->steps[i < node->n ? i : node->n];
 		if (way.step->point && likely(ret->n < AGENT_LIST_MAX))
@@ -69,17 +78,18 @@ static inline uint32_t list_line(const struct agent_step *program, struct way wa
 }
 
 /* What branched off. */
-static __attribute__((noinline)) void list_rest(const struct agent_step *program, struct way *open,
+static __attribute__((noinline)) void list_rest(const struct agent_step *program,
+						const struct agent_reach *reach, struct way *open,
 						uint32_t n, struct agent_list *ret)
 {
 	while (n) {
 		struct way way = open[--n];
-		n = list_line(program, way, open, n, ret);
+		n = list_line(program, way, *reach, open, n, ret);
 	}
 }
 
-static inline void list(const struct agent_hook *hook, const void *from, bool by_value,
-			struct agent_list *ret)
+static inline void list(const struct agent_hook *hook, const struct agent_reach *reach,
+			const char *from, bool by_value, struct agent_list *ret)
 {
 	const struct agent_step *program =
 		(const struct agent_step *)__atomic_load_n(&hook->program, __ATOMIC_ACQUIRE);
@@ -90,15 +100,16 @@ static inline void list(const struct agent_hook *hook, const void *from, bool by
 	ret->by_value = by_value;
 	if (!program)
 		return;
-	n = list_line(program, (struct way){program, from}, open, 0, ret);
+	n = list_line(program, (struct way){program, from}, *reach, open, 0, ret);
 	if (unlikely(n))
-		list_rest(program, open, n, ret);
+		list_rest(program, reach, open, n, ret);
 }
 
 /* As agent_point(), all ways of the program. */
-void agent_list(const struct agent_hook *hook, const void *from, struct agent_list *ret)
+void agent_list(const struct agent_hook *hook, const struct agent_reach *from,
+		struct agent_list *ret)
 {
-	list(hook, from, false, ret);
+	list(hook, from, from->base, false, ret);
 }
 
 void agent_put_list(struct agent_notes *n, uint64_t type, const struct agent_list *list)
@@ -109,17 +120,57 @@ void agent_put_list(struct agent_notes *n, uint64_t type, const struct agent_lis
 		agent_put_at(n, ticks, type, list->words[i]);
 }
 
-void agent_put_begin_list(struct agent_notes *n, const struct agent_hook *hook, const void *from)
+void agent_put_begin_list(struct agent_notes *n, const struct agent_hook *hook, const void *header)
 {
+	const struct agent_reach reach = agent_task_reach(n, hook, header);
 	struct agent_list list;
 
-	agent_list(hook, from, &list);
+	agent_list(hook, &reach, &list);
 	agent_put_list(n, AE_FUTURE_WAS, &list);
 }
 
 static inline const char *future_state(const struct agent_hook *hook, const void *future)
 {
 	return (const char *)future + hook->result.offset;
+}
+
+/* The frame of the function around: what the thunk was called from, and its stack pointer there. */
+struct frame {
+	uint64_t back;
+	char *sp;
+};
+
+static inline struct frame frame_around(const struct agent_future *f)
+{
+	/* behind it %rbx and %rbp were pushed, before that the call's return address */
+	const char *rbp = (const char *)(f + 1) + 8;
+
+	return (struct frame){*(const uint64_t *)(rbp + 8), (char *)(rbp + 16)};
+}
+
+/* What of a future is there for certain: up to its state where the poll function's own code begins
+ * by reading that, and the frame around a block_on's. */
+static inline struct agent_reach reach_of(const struct agent_future *f)
+{
+	const struct agent_hook *hook = f->hook;
+	struct agent_notes *n = f->notes;
+
+	if (likely(hook->flags & AGENT_HOOK_SHOWN))
+		return agent_reach(n, f->future, (uint64_t)hook->result.offset + hook->result.size);
+	if (hook->type == AH_ROOT_SITE)
+		return agent_reach(n, frame_around(f).sp, 1);
+	return (struct agent_reach){n, f->future, 0};
+}
+
+/* Whether the state of a coroutine can be read. Of other futures there is none to be read. */
+static inline bool has_state(const struct agent_future *f)
+{
+	const struct agent_hook *hook = f->hook;
+
+	if (likely(hook->flags & AGENT_HOOK_SHOWN) || hook->result.from != AR_STATE)
+		return true;
+	const struct agent_reach reach = reach_of(f);
+	return agent_reaches(&reach, future_state(hook, f->future), hook->result.size);
 }
 
 /* A future that is alone in its list: its own await point, and the list is empty then. */
@@ -141,7 +192,8 @@ own_step(const struct agent_hook *hook, const struct agent_step *program, const 
 {
 	const struct agent_node *node = (const struct agent_node *)(program + program->next);
 
-	if (unlikely(!program->next || !agent_node_state(node) || hook->result.from != AR_STATE ||
+	if (unlikely(!program->next || node->size != hook->result.size ||
+		     hook->result.from != AR_STATE ||
 		     program->delta != (int32_t)hook->result.offset))
 		return NULL;
 	uint64_t i =
@@ -191,9 +243,10 @@ static void note_left(struct agent_future *f)
 
 static __attribute__((noinline)) void list_begin(struct agent_future *f)
 {
+	const struct agent_reach reach = reach_of(f);
 	struct agent_list l;
 
-	list(f->hook, f->future, false, &l);
+	list(f->hook, &reach, f->future, false, &l);
 	if (l.n)
 		note_left(f);
 	take_own_point(f, &l);
@@ -206,6 +259,7 @@ static __attribute__((noinline)) void list_left(const struct agent_future *f, ui
 	const struct agent_step *program =
 		(const struct agent_step *)__atomic_load_n(&f->hook->program, __ATOMIC_ACQUIRE);
 	const char *at = future_state(f->hook, f->future);
+	const struct agent_reach reach = reach_of(f);
 	struct way open[AGENT_LIST_MAX];
 	struct agent_list l;
 
@@ -214,9 +268,9 @@ static __attribute__((noinline)) void list_left(const struct agent_future *f, ui
 	l.by_value = 1;
 	if (f->left_whole) {
 		if (type == AE_FUTURE_READY && f->left_whole == program)
-			list(f->hook, f->future, true, &l);
+			list(f->hook, &reach, f->future, true, &l);
 	} else if (program && agent_state_value(at, f->hook->result.size) != f->left->base) {
-		list_rest(program, open, add_ways(f->left, at, open, 0), &l);
+		list_rest(program, &reach, open, add_ways(f->left, at, open, 0), &l);
 	}
 	agent_put_list(f->notes, AE_FUTURE_LEFT, &l);
 }
@@ -247,9 +301,10 @@ static inline uint64_t known_point(const struct agent_hook *hook, uint32_t state
 
 static __attribute__((noinline)) uint64_t list_end(struct agent_future *f)
 {
+	const struct agent_reach reach = reach_of(f);
 	struct agent_list l;
 
-	list(f->hook, f->future, false, &l);
+	list(f->hook, &reach, f->future, false, &l);
 	uint64_t point = take_own_point(f, &l);
 	agent_put_list(f->notes, AE_FUTURE_AT, &l);
 	return point;
@@ -265,20 +320,28 @@ static inline void put_begin(struct agent_future *f)
 	f->left = NULL;
 	f->left_whole = NULL;
 	agent_put(f->notes, AE_FUTURE_BEGIN, agent_ref(hook->kind, (uint64_t)f->future));
-	if (hook->flags & AGENT_HOOK_LIST && !likely(is_known_alone(hook, f->future, &state)) &&
+	if (hook->flags & AGENT_HOOK_LIST && likely(has_state(f)) &&
+	    !likely(is_known_alone(hook, f->future, &state)) &&
 	    unlikely(!is_alone(hook, f->future, &point)))
 		list_begin(f);
 }
 
-/* Below `f` the thunk has pushed the six arguments, after a word that it left free. */
-static __attribute__((noinline)) void *lent_future(const struct agent_hook *hook,
-						   const struct agent_future *f)
+/* Below `f` the thunk has pushed the six arguments, after a word that it left free. False: they
+ * lead to no future whose state can be read. */
+static __attribute__((noinline)) bool find_lent(struct agent_future *f)
 {
+	const struct agent_hook *hook = f->hook;
 	void *const *at = (void *const *)f - 1 - hook->poll_offset;
 
-	for (uint32_t i = 0; i < hook->trailer_offset; i++)
+	for (uint32_t i = 0; i < hook->trailer_offset; i++) {
 		at = (void *const *)*at;
-	return *at;
+		if (likely(hook->flags & AGENT_HOOK_SHOWN))
+			continue;
+		if ((uint64_t)at % 8 || !agent_readable(f->notes, (uint64_t)at, 8))
+			return false;
+	}
+	f->future = *at;
+	return has_state(f);
 }
 
 /* False: nothing is recorded, the thunk jumps on to the original. */
@@ -296,19 +359,33 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 	f->hook = hook;
 	f->result = first;
 	f->future = hook->flags & AGENT_HOOK_MEMORY ? second : first;
-	if (unlikely(hook->flags & AGENT_HOOK_LENT))
-		f->future = lent_future(hook, f);
 	f->outer = n->futures;
+	if (!f->outer)
+		n->n_pages = 0;
+	if (unlikely(hook->flags & AGENT_HOOK_LENT) && !find_lent(f))
+		return false;
 	put_begin(f);
 	arch_barrier_local();
 	n->futures = f;
 	return true;
 }
 
+/* A function that returns in memory returns that memory's address, too: then it is there. */
+static bool has_result(const struct agent_future *f, uint64_t first, const char *at)
+{
+	const struct agent_reach reach = agent_reach(f->notes, f->result, 1);
+
+	return likely(first == (uint64_t)f->result)
+		       ? agent_reaches(&reach, at, f->hook->result.size)
+		       : agent_readable(f->notes, (uint64_t)at, f->hook->result.size);
+}
+
+/* A coroutine's state must be there to be read. */
 static uint64_t outcome(const struct agent_future *f, uint64_t first, uint64_t second)
 {
 	const struct agent_hook *hook = f->hook;
 	uint32_t size = hook->result.size;
+	const char *at;
 	uint64_t value;
 
 	switch (hook->result.from) {
@@ -324,7 +401,10 @@ static uint64_t outcome(const struct agent_future *f, uint64_t first, uint64_t s
 		value = agent_state_value((const char *)&second, size);
 		break;
 	case AR_MEMORY:
-		value = agent_state_value((const char *)f->result + hook->result.offset, size);
+		at = (const char *)f->result + hook->result.offset;
+		if (!has_result(f, first, at))
+			return AE_FUTURE_UNKNOWN;
+		value = agent_state_value(at, size);
 		break;
 	default:
 		return AE_FUTURE_UNKNOWN;
@@ -363,6 +443,10 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 
 	n->futures = f->outer;
 	arch_barrier_local();
+	if (unlikely(!has_state(f))) {
+		put_end(f, AE_FUTURE_UNKNOWN, 0);
+		return;
+	}
 	if (likely(is_known_alone(f->hook, f->future, &state) && state)) {
 		point = known_point(f->hook, state);
 		if (unlikely(f->left != NULL))
@@ -375,7 +459,8 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 		if (unlikely(!is_alone(f->hook, f->future, &point)))
 			point = list_end(f);
 	} else if (type == AE_FUTURE_PENDING) {
-		point = agent_point(f->hook, f->future);
+		const struct agent_reach reach = reach_of(f);
+		point = agent_point(f->hook, &reach);
 	}
 	if (unlikely(f->left || f->left_whole))
 		list_left(f, type);
@@ -383,20 +468,6 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 }
 
 /* ---- a block_on's own future ---- */
-
-/* The frame of the function around: what the thunk was called from, and its stack pointer there. */
-struct frame {
-	uint64_t back;
-	char *sp;
-};
-
-static struct frame frame_around(struct agent_future *f)
-{
-	/* behind it %rbx and %rbp were pushed, before that the call's return address */
-	const char *rbp = (const char *)(f + 1) + 8;
-
-	return (struct frame){*(const uint64_t *)(rbp + 8), (char *)(rbp + 16)};
-}
 
 /*
  * block_on waits: the poll of its future has ended, pending. The future lies in block_on's frame,
@@ -426,7 +497,8 @@ bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 	f->claim = agent_claim(n);
 	f->hook = site;
 	f->future = at.sp + (int64_t)site->saved;
-	if (outcome(f, 0, 0) != AE_FUTURE_PENDING)
+	n->n_pages = 0;
+	if (!has_state(f) || outcome(f, 0, 0) != AE_FUTURE_PENDING)
 		return false;
 	if (n->parked)
 		return true;
@@ -446,6 +518,7 @@ void agent_root_park_end(struct agent_future *f, uint64_t first)
 		return;
 	}
 	f->notes->parked = 0;
+	f->notes->n_pages = 0;
 	put_begin(f);
 }
 

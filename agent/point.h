@@ -5,6 +5,10 @@
  * whatever becomes of the task. Another thread may poll it already and change what we read. So no
  * pointer is ever taken from it, each value only chooses among the steps there are, and the caller
  * looks at the state word afterwards: if somebody was in there, the point is dropped.
+ *
+ * Programs are made from debug information, which may be wrong, and the traced program must not pay
+ * for that. So no step is taken on its word: a value is read only where something else shows that
+ * there is memory (agent_reaches). Else the walk ends.
  */
 #ifndef POLLUX_AGENT_POINT_H
 #define POLLUX_AGENT_POINT_H
@@ -22,13 +26,56 @@ static inline uint64_t agent_state_value(const char *at, uint32_t size)
 	return __atomic_load_n((const uint64_t *)at, __ATOMIC_RELAXED);
 }
 
+/* Memory that is there, by the program's own word: from `base` on, which it has given us. */
+struct agent_reach {
+	struct agent_notes *notes;
+	const char *base;
+	uint64_t bytes;
+};
+
+/* reach.c: the kernel is asked, or has just been, or the task that is polled is known to be
+ * there. */
+bool agent_readable(struct agent_notes *n, uint64_t at, uint32_t size);
+
+/* The rest of its page. */
+static inline uint64_t agent_page_rest(const void *at)
+{
+	return AGENT_PAGE - ((uint64_t)at & (AGENT_PAGE - 1));
+}
+
+/* From `base` on, at least so many bytes. */
+static inline struct agent_reach agent_reach(struct agent_notes *n, const void *base,
+					     uint64_t bytes)
+{
+	uint64_t rest = agent_page_rest(base);
+
+	return (struct agent_reach){n, base, bytes > rest ? bytes : rest};
+}
+
+/* Of a task to which we hold a reference: how large it is stands in the program's own tables. */
+static inline struct agent_reach agent_task_reach(struct agent_notes *n,
+						  const struct agent_hook *hook, const void *header)
+{
+	return agent_reach(n, header, hook->trailer_offset);
+}
+
+/* Whether that much can be read there. */
+static inline bool agent_reaches(const struct agent_reach *reach, const char *at, uint32_t size)
+{
+	uint64_t offset = (uint64_t)(at - reach->base);
+
+	if (likely(offset < reach->bytes && size <= reach->bytes - offset))
+		return true;
+	return agent_readable(reach->notes, (uint64_t)at, size);
+}
+
 /* The number of the await point, 0 if not known. */
-static inline uint64_t agent_point(const struct agent_hook *hook, const void *header)
+static inline uint64_t agent_point(const struct agent_hook *hook, const struct agent_reach *reach)
 {
 	const struct agent_step *program =
 		(const struct agent_step *)__atomic_load_n(&hook->program, __ATOMIC_ACQUIRE);
 	const struct agent_step *step = program;
-	const char *at = header;
+	const char *at = reach->base;
 	uint64_t point = 0;
 
 	if (!program)
@@ -38,6 +85,8 @@ static inline uint64_t agent_point(const struct agent_hook *hook, const void *he
 		if (unlikely(!agent_node_state(node)))
 			break;
 		at += step->delta;
+		if (unlikely(!agent_reaches(reach, at, node->size)))
+			break;
 		uint64_t i = agent_state_value(at, node->size) - node->base;
 		if (unlikely(i >= node->n)) {
 			i = node->n;
@@ -58,9 +107,10 @@ struct agent_list {
 };
 
 /* future.c */
-void agent_list(const struct agent_hook *hook, const void *from, struct agent_list *ret);
+void agent_list(const struct agent_hook *hook, const struct agent_reach *from,
+		struct agent_list *ret);
 void agent_put_list(struct agent_notes *n, uint64_t type, const struct agent_list *list);
 /* Right behind the begin of a poll. */
-void agent_put_begin_list(struct agent_notes *n, const struct agent_hook *hook, const void *from);
+void agent_put_begin_list(struct agent_notes *n, const struct agent_hook *hook, const void *header);
 
 #endif

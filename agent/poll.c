@@ -34,6 +34,7 @@ struct agent_poll *agent_poll_open(struct agent_notes *n, struct agent_hook *hoo
 	poll->flags = flags | (hook->flags & (POLL_WORKER | POLL_TASK));
 	poll->raised[0] = poll->raised[1] = 0;
 	poll->generation = (uint32_t)(agent_claim(n) >> 32);
+	n->n_pages = 0;
 	/* Others find it from here on. */
 	__atomic_store_n(&n->depth, (uint16_t)(depth + 1), __ATOMIC_RELEASE);
 	return poll;

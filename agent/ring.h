@@ -240,6 +240,9 @@ enum agent_hook_flags {
 	 * frame of the agent may be where a panic passes, once it is registered. Without the flag
 	 * there must be none. */
 	AGENT_HOOK_FRAME = 128,
+	/* AH_FUTURE, AR_STATE: the function begins by reading that state, unconditionally. So it is
+	 * there, and all before it in the future, and the pointers of AGENT_HOOK_LENT are. */
+	AGENT_HOOK_SHOWN = 256,
 };
 
 /*
@@ -304,12 +307,14 @@ struct agent_hook {
 				   * layout program, 0: none. The tool sets it while the program
 				   * runs */
 	};
-	uint16_t vtable_offset;	 /* header + vtable_offset holds the vtable's address (Tokio: 16) */
-	uint16_t trailer_offset; /* Tokio: end of the part of the cell where the output may stand
-				  * (0xffff: there or further); AGENT_HOOK_LENT: how many */
-	uint16_t flags;		 /* enum agent_hook_flags */
-	uint16_t poll_offset;	 /* wakes: of the poll (Tokio: 0) or run slot in the vtable;
-				  * AGENT_HOOK_LENT: of which argument */
+	uint16_t vtable_offset; /* header + vtable_offset holds the vtable's address (Tokio: 16) */
+	/* Tokio: end of the part of the cell where the output may stand (0xffff: there or further).
+	 * AH_ASYNC_RUN: end of the task; the tool sets it before the program. Both are what the
+	 * program's own tables say. AGENT_HOOK_LENT: how many. */
+	uint16_t trailer_offset;
+	uint16_t flags;	      /* enum agent_hook_flags */
+	uint16_t poll_offset; /* wakes: of the poll (Tokio: 0) or run slot in the vtable;
+			       * AGENT_HOOK_LENT: of which argument */
 };
 _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
 
@@ -326,12 +331,17 @@ _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
  *                 gone. If base isn't 0 it is a node like this (in words from the start) whose
  *                 ways are gone at the poll's end if the state before it is another one by then:
  *                 that node's base is the state. Only below the future that is polled itself.
- *   AGENT_POINTER a pointer: the first step is from where it leads, `base` its number. Only in
+ *   AGENT_POINTER a pointer: the first step is from where it leads, `base` its number, `n` the
+ *                 bits that are 0 in the address of what is there, by its alignment. Only in
  *                 programs of futures, which whoever polls them lends to the poll: what they own
  *                 or borrow exclusively is there. What a task owns may be gone at the end of its
  *                 poll, so its program asks for no pointer to be followed.
  *
  * A program that hooks refer to is never changed.
+ *
+ * It is made from debug information, which may be wrong. So a step that leads to where nothing
+ * shows that memory can be read ends its way there (agent/point.h), and so does a pointer that
+ * isn't aligned for what it should lead to.
  */
 struct agent_step {
 	uint16_t point; /* 0: as before this step */
@@ -399,7 +409,8 @@ struct agent_state {
 			      * ever reused */
 	uint32_t n_unwinders;
 	uint64_t eh_frame;   /* address of the agent's .eh_frame, to be registered */
-	uint32_t registered; /* agent: 0 not yet, 1 under way, 2 all unwinders know it, 3 some don't */
+	uint32_t registered; /* agent: 0 not yet, 1 under way, 2 all unwinders know it, 3 some don't
+			      */
 	uint32_t call_min_ticks; /* AE_BLOCK only for calls that took at least as long */
 	uint64_t no_ring;	 /* agent: events dropped since no ring was free (exact) */
 	/* Threads that stood in a block_on when the tool came, by tid: they get a ring at their
@@ -407,7 +418,7 @@ struct agent_state {
 	 * those that have got it. */
 	uint32_t n_roots;
 	uint32_t roots[AGENT_MAX_ROOTS];
-	uint32_t stacks;	 /* enum agent_stacks */
+	uint32_t stacks;	 /* enum agent_stacks; 0 unless may_ask */
 	uint32_t lock_min_ticks; /* AGENT_STACKS_LOCKS: of waits that took at least as long */
 	uint32_t n_rings;	 /* AGENT_MAX_RINGS at most */
 	uint32_t ring_bytes;	 /* of events, a power of two; stride: + sizeof(struct ring) */
@@ -416,6 +427,9 @@ struct agent_state {
 	/* Ticks (0: none) after which a full ring means that the tool is gone: the agent then
 	 * clears agent_switch.enabled. The tool moves it on as long as it lives. */
 	uint64_t deadline;
+	uint32_t may_ask; /* 1: the kernel may be asked whether memory can be read; 0: a seccomp
+			   * filter might forbid it, and kill */
+	uint32_t reserved;
 	struct agent_unwinder unwinders[AGENT_MAX_UNWINDERS];
 };
 

@@ -75,6 +75,7 @@ static bool notes_take(struct agent_notes *n, uint64_t claim, uint32_t tid, uint
 	n->unnamed = 1;
 	n->parked = 0;
 	__atomic_store_n(&n->depth, 0, __ATOMIC_RELAXED);
+	n->n_pages = 0;
 	n->futures = NULL;
 	__atomic_store_n(&n->shutting, NULL, __ATOMIC_RELAXED);
 	arch_barrier_local();

@@ -16,7 +16,7 @@
 #define IMAGE_ABI 14
 /* struct agent_private: the state, the threads, the notes. */
 #define AGENT_NOTES (384 + 8192 * 32)
-#define AGENT_NOTES_BYTES 960
+#define AGENT_NOTES_BYTES 1024
 #define AGENT_STATE_BYTES (AGENT_NOTES + 1024 * AGENT_NOTES_BYTES)
 #define CALL_FUTEX 1
 #define SYS_FUTEX 202

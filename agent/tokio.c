@@ -242,18 +242,19 @@ void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct age
 static void put_pending(struct agent_notes *n, const struct agent_hook *hook, void *header,
 			uint64_t ref)
 {
+	const struct agent_reach reach = agent_task_reach(n, hook, header);
 	uint64_t point;
 
 	if (hook->flags & AGENT_HOOK_LIST) {
 		struct agent_list list;
-		agent_list(hook, header, &list);
+		agent_list(hook, &reach, &list);
 		if (!(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
 		      (RUNNING | COMPLETE)))
 			agent_put_list(n, AE_FUTURE_AT, &list);
 		agent_put(n, AE_POLL_PENDING, ref);
 		return;
 	}
-	point = agent_point(hook, header);
+	point = agent_point(hook, &reach);
 	if (point && likely(!(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
 			      (RUNNING | COMPLETE))))
 		agent_put(n, AE_POLL_PENDING_AT, agent_ref(point, ref));

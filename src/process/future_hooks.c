@@ -71,8 +71,11 @@ static int plan_one(struct hooks *h, struct hooked_object *o, struct map *types,
 		hook->saved = saved[i];
 		hook->result = f->result;
 		hook->pending = f->pending;
-		hook->flags = f->lent ? AGENT_HOOK_LENT : f->memory ? AGENT_HOOK_MEMORY : 0;
-		hook->flags |= AGENT_HOOK_FRAME;
+		hook->flags = AGENT_HOOK_FRAME |
+			      (f->lent	   ? AGENT_HOOK_LENT
+			       : f->memory ? AGENT_HOOK_MEMORY
+					   : 0) |
+			      (f->shown ? AGENT_HOOK_SHOWN : 0);
 		hook->poll_offset = f->lent_by;
 		hook->trailer_offset = f->lent;
 		if (!word && call_hooks_add(h, hook) < 0)

@@ -174,6 +174,7 @@ static void read_code(struct finder *s, struct find_future *f, uint64_t end,
 
 	f->generated = t || (code.argument && code.returns && (code.resumed || code.suspends));
 	f->memory = code.argument == 2;
+	f->shown = code.certain;
 	set_state(f, code.state_offset, bytes);
 	if (!whole)
 		f->trouble = "their code can't be decoded";
@@ -199,6 +200,7 @@ static bool read_lent(struct finder *s, struct find_future *f, uint64_t end,
 	f->generated = true;
 	f->lent = p->n_lent;
 	f->lent_by = code.argument;
+	f->shown = code.certain;
 	set_state(f, t->discr_offset, t->discr_size);
 	if (code.stack)
 		f->trouble = "they take arguments from the stack";

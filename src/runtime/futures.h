@@ -35,6 +35,7 @@ struct find_future {
 	/* From this argument so many pointers lead to the future, 0: see above. A function of the
 	 * runtime's, of which the future's poll is a part. */
 	uint8_t lent_by, lent;
+	bool shown; /* its code begins by reading the state: AGENT_HOOK_SHOWN */
 	struct agent_result result;
 	uint64_t pending; /* as agent_hook.pending */
 	const struct use *uses;

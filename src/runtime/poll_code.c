@@ -115,12 +115,15 @@ static void follow(struct entry *e, const struct insn *in)
 	e->regs[in->reg] = v;
 }
 
-/* The access to the state, in the straight line from the function's start. */
+/* The access to the state, in the straight line from the function's start. Whether it is made each
+ * time is certain up to the first branch to further on and the first call, which need not return; a
+ * loop ends. */
 static void find_state(const struct elf_image *image, uint64_t start, uint64_t end,
 		       uint64_t state_offset, unsigned bytes, struct entry e, struct poll_code *ret)
 {
 	struct insn_walk w;
 	struct insn in;
+	bool certain = true;
 
 	if (!insn_walk_init(&w, image, start, end))
 		return;
@@ -134,6 +137,7 @@ static void find_state(const struct elf_image *image, uint64_t start, uint64_t e
 			    (state_offset == POLL_CODE_ANY || state_offset == (uint64_t)at)) {
 				ret->argument = e.regs[in.base].argument;
 				ret->state_offset = (uint64_t)at;
+				ret->certain = certain;
 				return;
 			}
 		}
@@ -145,6 +149,8 @@ static void find_state(const struct elf_image *image, uint64_t start, uint64_t e
 				return;
 			continue;
 		}
+		if (in.flow == INSN_CALL || (in.flow == INSN_BRANCH && in.target > in.addr))
+			certain = false;
 		follow(&e, &in);
 	}
 }

@@ -15,6 +15,7 @@ struct poll_code {
 	/* Which argument points at what has the state, or leads there; 0: none does. */
 	uint8_t argument;
 	uint64_t state_offset;
+	bool certain;  /* nothing decides before whether it is accessed */
 	bool returns;  /* it marks that state as returned, */
 	bool suspends; /* as suspended, */
 	bool resumed;  /* panics when it is polled after its end */
@@ -23,8 +24,8 @@ struct poll_code {
 
 /*
  * Reads the function at [start, end). Looked for is an access to `bytes` bytes at state_offset
- * (POLL_CODE_ANY: wherever the first is) behind one of the first two arguments, before the first
- * decision. `panics` are the sorted addresses of the functions that panic for a coroutine which was
+ * (POLL_CODE_ANY: wherever the first is) behind one of the first two arguments, in the straight line from
+ * the function's start. `panics` are the sorted addresses of the functions that panic for a coroutine which was
  * polled after its end. False: it can't be decoded to its end.
  */
 bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint64_t state_offset,
