@@ -72,6 +72,12 @@ bool cell_tokio(struct debug *d, const struct find_kind *k, struct future_cell *
 	return false;
 }
 
+/* A power of two that the size is a multiple of. */
+static bool is_layout(uint64_t size, uint64_t align)
+{
+	return align && !(align & (align - 1)) && size && !(size % align);
+}
+
 /* layout_info: the last word of the vtable that points at { Layout { size, align } in either order,
  * offset of S, of the future, of the output }. */
 static bool async_layout(uint64_t vtable,
@@ -84,7 +90,9 @@ static bool async_layout(uint64_t vtable,
 		if (read(ctx, vtable + 8 * word, &layout, sizeof(layout)) < 0 ||
 		    read(ctx, layout, v, 5 * sizeof(*v)) < 0)
 			continue;
-		if (v[2] <= v[3] && v[3] <= v[0] + v[1] && v[3] == v[4] && !(v[3] % 8) && v[3])
+		uint64_t size = v[0] > v[1] ? v[0] : v[1], align = v[0] > v[1] ? v[1] : v[0];
+		if (is_layout(size, align) && v[2] <= v[3] && v[3] <= size && v[3] == v[4] &&
+		    !(v[3] % 8) && v[3])
 			return true;
 	}
 	return false;

@@ -25,7 +25,7 @@
 struct result {
 	struct program program;
 	uint32_t kind, first;
-	uint64_t size;
+	uint64_t size, task_bytes;
 	uint32_t type_kind;
 };
 
@@ -168,6 +168,8 @@ static size_t compile(struct compiler *c, uint32_t number, const struct attach_k
 	known = fk->id_offset ? cell_tokio(d, fk, &cell)
 			      : cell_async(d, fk, fk->vtable + k->object->bias, read_target,
 					   &c->target, &cell);
+	if (!fk->id_offset)
+		r.task_bytes = cell.size;
 	return known ? compile_cell(c, d, &cell, k->object, &r) : 0;
 }
 
@@ -251,7 +253,8 @@ static int places_next(void *compiler, struct place_program *ret)
 					      .futures = one->program.futures,
 					      .n_futures = one->program.n_futures,
 					      .size = one->size,
-					      .type_kind = one->type_kind};
+					      .type_kind = one->type_kind,
+					      .task_bytes = one->task_bytes};
 		r = 1;
 	} else if (c->finished) {
 		r = -ENODATA;

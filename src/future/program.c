@@ -24,6 +24,7 @@
 
 enum {
 	MAX_STATES = 2048, /* of one type */
+	ALIGN_DEPTH = 3,
 	NODE_WORDS = sizeof(struct agent_node) / 8,
 };
 #define NO_FUTURE UINT32_MAX /* place_point.future of a pointer */
@@ -584,6 +585,39 @@ static int fill_enum(struct compiler *c, const struct node *n, const struct dw_v
 			&step->point);
 }
 
+/* The bits that are 0 in the address of such a type, as far as what is in it tells. */
+static uint32_t zero_bits(struct debug *d, const struct dw_type *t, unsigned depth)
+{
+	uint32_t bits = 0;
+
+	if (!t || t->declaration || depth > ALIGN_DEPTH)
+		return 0;
+	switch (t->class) {
+	case DC_POINTER:
+		return 7;
+	case DC_BASE:
+		return t->size == 2 || t->size == 4 || t->size == 8 ? (uint32_t)t->size - 1 : 0;
+	case DC_ARRAY:
+		return zero_bits(d, dw_type_of(d, t->target_ref), depth + 1);
+	case DC_STRUCT:
+		break;
+	default:
+		return 0;
+	}
+	if (t->has_variants && (t->discr_size == 2 || t->discr_size == 4 || t->discr_size == 8))
+		bits = t->discr_size - 1;
+	for (size_t i = 0; i < t->n_members + t->n_variants; i++) {
+		const struct dw_member *m = i < t->n_members
+						    ? &t->members[i]
+						    : &t->variants[i - t->n_members].member;
+		uint32_t inner = zero_bits(d, dw_member_type(d, m), depth + 1);
+
+		if (!(m->offset & inner))
+			bits |= inner;
+	}
+	return t->size & bits ? 0 : bits; /* packed */
+}
+
 static int fill_pointer(struct compiler *c, const struct node *n)
 {
 	const struct dw_type *target = dw_type_of(c->d, n->type->target_ref);
@@ -604,6 +638,7 @@ static int fill_pointer(struct compiler *c, const struct node *n)
 	if (r < 0)
 		return r;
 	node_at(c, n->at)->base = point;
+	node_at(c, n->at)->n = zero_bits(c->d, target, 0);
 	node_at(c, n->at)->steps[0] = step;
 	return 0;
 }

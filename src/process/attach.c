@@ -78,7 +78,7 @@ struct attach {
 	bool starting;
 	bool may_wake;	   /* see attach_may_wake() */
 	long n_filters;	   /* of its main thread, when that was found out */
-	bool asks_stacks;  /* the agent asks how far they reach */
+	bool asks;	   /* the agent asks the kernel what can be read */
 	struct error *err; /* of the call that runs on the tracer */
 };
 
@@ -247,8 +247,7 @@ static int find_unwinders(struct attach *a, struct error *err)
 	for (size_t i = 0; i < a->n_hooked; i++) {
 		struct hooked_object *h = a->hooked[i];
 
-		h->unwinder =
-			unwinders_add(&a->unwinders, &a->process, &a->objects, h->object);
+		h->unwinder = unwinders_add(&a->unwinders, &a->process, &a->objects, h->object);
 		if (a->starting && h->unwinder == UNWINDER_UNBOUND)
 			return too_early(err);
 	}
@@ -272,16 +271,16 @@ static uint32_t ticks_of(const struct attach *a, uint64_t duration_ns)
  * (attach_may_wake).
  */
 static const struct stub_call gettid_call = {.nr = __NR_gettid};
-/* FUTEX_CMP_REQUEUE of nobody, private: how far can a stack be read? */
+/* rt_sigprocmask with no valid `how`: can this word be read? */
 static const struct stub_call readable_call = {
-	.nr = __NR_futex, .args = {0, 132}, .from_memory = 1 | 1 << 4};
+	.nr = __NR_rt_sigprocmask, .args = {0x7fffffff, 0, 0, 8}, .from_memory = 1 << 1};
 
-static bool may_read_stacks(struct attach *a)
+static bool may_ask_readable(struct attach *a)
 {
 	struct error ignored = {0};
 	const bool forced = a->process.forced;
 
-	/* Nobody takes a risk for stacks. */
+	/* Nobody takes a risk for stacks and futures. */
 	a->process.forced = false;
 	bool may = seccomp_allows_all(&a->process, &readable_call, 1, &ignored) == 0;
 	a->process.forced = forced;
@@ -292,6 +291,7 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 {
 	const struct agent_image *image = area_image(NULL);
 	const struct layout *l = &a->layout;
+	const bool may_ask = may_ask_readable(a);
 	struct agent_state state = {
 		.magic = AGENT_MAGIC,
 		.abi = AGENT_ABI,
@@ -306,8 +306,9 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 		.n_unwinders = a->unwinders.n,
 		.eh_frame = l->code + image->eh_frame,
 		.call_min_ticks = ticks_of(a, CALL_MIN_NS),
-		.stacks = a->stacks && may_read_stacks(a) ? a->stacks : 0,
+		.stacks = may_ask ? a->stacks : 0,
 		.lock_min_ticks = ticks_of(a, LOCK_MIN_NS),
+		.may_ask = may_ask,
 		.n_rings = a->rings.n_rings,
 		.ring_bytes = a->rings.ring_bytes,
 		.no_ring_ticks = ticks_of(a, NO_RING_NS),
@@ -319,14 +320,12 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 	if (a->rings.in_children)
 		cover_add(&a->coverage, "children without rings", 0, 1,
 			  "the kernel refused MADV_DONTFORK: children that the program forks "
-			  "meanwhile have "
-			  "the event buffers mapped");
+			  "meanwhile have the event buffers mapped");
 	if (a->rings.in_dumps)
 		cover_add(&a->coverage, "dumps without rings", 0, 1,
 			  "the kernel refused MADV_DONTDUMP: a core dump of the program has the "
-			  "event "
-			  "buffers in it");
-	a->asks_stacks = state.stacks != 0;
+			  "event buffers in it");
+	a->asks = may_ask;
 	a->n_filters = seccomp_count(&a->process);
 	a->may_wake = !a->process.launched && seccomp_none(&a->process);
 	if (!state.tid_offset) {
@@ -342,6 +341,11 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 		cover_add(&a->coverage, "stacks", 0, 1,
 			  "the program runs under a seccomp filter, and that it allows to ask how "
 			  "far a stack reaches is not proven");
+	if (a->futures && !may_ask)
+		cover_add(&a->coverage, "futures' memory", 0, 1,
+			  "the program runs under a seccomp filter, and that it allows to ask what "
+			  "can be read is not proven: what lies behind pointers, or far from what "
+			  "is polled, is left out");
 	/* The state's magic makes the area one that a later attach takes over: after the table. */
 	if (rc == 0)
 		rc = memory_write(&a->process, l->data, &state, sizeof(state));
@@ -786,24 +790,29 @@ bool attach_may_wake(struct attach *a)
 {
 	const uint32_t none = 0;
 
-	if ((!a->may_wake && !a->asks_stacks) || seccomp_count(&a->process) == a->n_filters)
+	if ((!a->may_wake && !a->asks) || seccomp_count(&a->process) == a->n_filters)
 		return a->may_wake;
 	a->may_wake = false;
-	if (a->asks_stacks) {
+	if (a->asks) {
+		memory_write(&a->process, a->layout.data + offsetof(struct agent_state, may_ask),
+			     &none, sizeof(none));
 		memory_write(&a->process, a->layout.data + offsetof(struct agent_state, stacks),
 			     &none, sizeof(none));
-		cover_add(
-			&a->coverage, "stacks", 0, 1,
-			"the program put itself under a further seccomp filter: from then on none "
-			"were taken");
+		if (a->stacks)
+			cover_add(
+				&a->coverage, "stacks", 0, 1,
+				"the program put itself under a further seccomp filter: from then "
+				"on none were taken");
 	}
-	a->asks_stacks = false;
+	a->asks = false;
 	return false;
 }
 
-int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_t n_words)
+int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_t n_words,
+		   uint64_t task_bytes)
 {
-	return programs_add(&a->programs, &a->process, &a->hooks, &a->layout, kind, words, n_words);
+	return programs_add(&a->programs, &a->process, &a->hooks, &a->layout, kind, words, n_words,
+			    task_bytes);
 }
 
 static int by_own_tid(const void *a, const void *b)

@@ -118,7 +118,8 @@ uint64_t attach_total_ns(const struct attach *a);
 bool attach_may_wake(struct attach *a);
 /* Gives the tasks of an agent kind a layout program (agent/ring.h), while the program runs.
  * -ENOSPC: there is no room for more; -ENOENT: the kind's polls aren't hooked. */
-int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_t n_words);
+int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_t n_words,
+		   uint64_t task_bytes);
 /* For struct places_target, with the attach as its context.
  * Memory of the process; 0 or negative errno. Any thread may ask. */
 int attach_read(const void *attach, uint64_t addr, void *out, size_t len);

@@ -55,6 +55,8 @@ struct place_program {
 	 * stands for all of the same type. */
 	uint64_t size;
 	uint32_t type_kind;
+	/* Of a task of async-task how large it is by its own vtable, else 0. */
+	uint64_t task_bytes;
 };
 
 /* A program that starts waits so long for its layout programs: a short one has places, too. */

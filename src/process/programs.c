@@ -71,8 +71,10 @@ static uint32_t alone_states(const struct agent_hook *hook, const uint64_t *word
 }
 
 int programs_add(struct programs *pr, const struct process *p, const struct hooks *h,
-		 const struct layout *l, uint32_t kind, const uint64_t *words, size_t n_words)
+		 const struct layout *l, uint32_t kind, const uint64_t *words, size_t n_words,
+		 uint64_t task_bytes)
 {
+	const uint16_t end = task_bytes < UINT16_MAX ? (uint16_t)task_bytes : UINT16_MAX;
 	uint64_t bytes = n_words * sizeof(*words);
 	size_t index = 0;
 	int rc = 0;
@@ -95,8 +97,12 @@ int programs_add(struct programs *pr, const struct process *p, const struct hook
 		uint64_t hook = l->hooks + index * sizeof(struct agent_hook);
 		uint32_t alone = alone_states(&h->table[index], words, n_words);
 
-		rc = memory_write_u64(p, hook + offsetof(struct agent_hook, program),
-				      l->programs + pr->at);
+		if (end && h->table[index].type == AH_ASYNC_RUN)
+			rc = memory_write(p, hook + offsetof(struct agent_hook, trailer_offset),
+					  &end, sizeof(end));
+		if (rc == 0)
+			rc = memory_write_u64(p, hook + offsetof(struct agent_hook, program),
+					      l->programs + pr->at);
 		if (rc == 0 && alone)
 			rc = memory_write(p, hook + offsetof(struct agent_hook, alone), &alone,
 					  sizeof(alone));
