@@ -12,6 +12,9 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <execinfo.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
 #include <ucontext.h>
 #include <unwind.h>
 
@@ -1621,6 +1624,171 @@ static void test_unwinder_that_knows_already(void **state)
 	assert_int_equal(area.state->registered, 2);
 }
 
+/* ---- forks in the middle of it ---- */
+
+/*
+ * The child comes back through our frames and goes on. It has no rings: a look at one would end it.
+ * What its copy of a task holds of ours is given back as in the parent.
+ */
+static enum { FORK_LIBC, FORK_RAW, FORK_CLONE, FORK_HOWS } fork_how;
+static bool in_child;
+static int fork_status;
+
+static void fork_here(void)
+{
+	pid_t pid = fork_how == FORK_LIBC  ? fork()
+		    : fork_how == FORK_RAW ? (pid_t)syscall(SYS_fork)
+					   : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+
+	in_child = !pid;
+	fork_status = -1;
+	if (pid > 0)
+		waitpid(pid, &fork_status, 0);
+}
+
+/* Behind it: the child tells whether all is right in it, and is gone. */
+static void after_fork(bool right)
+{
+	if (in_child)
+		_exit(right && !area.live->enabled ? 0 : 1);
+	assert_int_equal(fork_status, 0);
+}
+
+static void forks_pending(struct tokio_task *t)
+{
+	fork_here();
+	to_pending(t);
+}
+
+static void shutdown_forks(void *header)
+{
+	fork_here();
+	shutdown_orig(header);
+}
+
+static void spawns_pending(struct tokio_task *t)
+{
+	/* posix_spawn: the child runs in our memory until it executes. */
+	char *const argv[] = {"true", NULL};
+	pid_t pid;
+
+	assert_int_equal(posix_spawn(&pid, "/bin/true", NULL, NULL, argv, NULL), 0);
+	assert_int_equal(waitpid(pid, &fork_status, 0), pid);
+	to_pending(t);
+}
+
+static struct agent_hook *fork_wait;
+
+static void waits_pending(struct tokio_task *t)
+{
+	call(fork_wait, NULL);
+	to_pending(t);
+}
+
+static void test_fork_inside(void **state)
+{
+	struct agent_hook *shutdown = tokio_hook(AH_TOKIO_SHUTDOWN, shutdown_forks);
+	struct agent_hook *wait = area_hook(&area, AH_WAIT, AC_EPOLL_WAIT, call_orig);
+	struct agent_hook *other = area_hook(&area, AH_CALL, AC_READ, call_orig);
+
+	(void)state;
+	poll_as(to_pending); /* a ring, and the frames are registered */
+	for (int how = 0; how < FORK_HOWS; how++) {
+		fork_how = how;
+		poll_as(forks_pending);
+		after_fork(task.state / REF == 2);
+
+		task.state = REF * 3;
+		call(shutdown, &task);
+		after_fork(task.state / REF == 2);
+
+		/* A park and a long call, outside of a task's poll and inside. */
+		call_inside = fork_here;
+		call(wait, NULL);
+		after_fork(true);
+		call(other, NULL);
+		after_fork(true);
+		fork_wait = wait;
+		poll_as(waits_pending);
+		after_fork(task.state / REF == 2);
+		fork_wait = other;
+		poll_as(waits_pending);
+		after_fork(task.state / REF == 2);
+		call_inside = NULL;
+	}
+	poll_as(spawns_pending);
+	assert_int_equal(fork_status, 0);
+	assert_int_equal(area.live->enabled, 1);
+}
+
+static bool run_forks_then_panics(struct async_task *t)
+{
+	fork_here();
+	return in_child ? run_panics(t) : run_pending(t);
+}
+
+/* The inner run is over, and taken from the notes, when the outer one panics. */
+static bool run_forks_inside_then_panics(struct async_task *t)
+{
+	static struct async_task other;
+
+	if (t == &other) {
+		fork_here();
+		return run_pending(t);
+	}
+	other = (struct async_task){async_vtable, A_SCHEDULED | A_TASK | 2 * A_REF, {0}, {3}};
+	((run_fn)area_stub(&area, run_hook))(&other);
+	if (!in_child)
+		return run_pending(t);
+	if (other.state != (A_TASK | A_REF))
+		_exit(2);
+	return run_panics(t);
+}
+
+static void test_fork_inside_a_run(void **state)
+{
+	(void)state;
+	run_as(run_pending, A_SCHEDULED | A_TASK | A_REF); /* registers */
+	for (int how = 0; how < FORK_HOWS; how++) {
+		static bool (*const ways[])(struct async_task *) = {run_forks_then_panics,
+								    run_forks_inside_then_panics};
+
+		for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+			fork_how = how;
+			run_scenario = ways[i];
+			atask.state = A_SCHEDULED | A_REF | A_TASK;
+			int caught = catching(area_stub(&area, run_hook), &atask);
+			after_fork(caught == 1 && atask.state == (A_CLOSED | A_TASK));
+			assert_int_equal(caught, 0);
+		}
+	}
+}
+
+/* Switched off while an inner run is open: what comes out of the outer one is the outer one's. */
+static bool run_switched_off_then_panics(struct async_task *t)
+{
+	static struct async_task other;
+
+	if (t == &other) {
+		area.live->enabled = 0;
+		return run_pending(t);
+	}
+	other = (struct async_task){async_vtable, A_SCHEDULED | A_TASK | 2 * A_REF, {0}, {3}};
+	((run_fn)area_stub(&area, run_hook))(&other);
+	assert_int_equal(other.state, A_TASK | A_REF);
+	return run_panics(t);
+}
+
+static void test_switched_off_inside_a_run(void **state)
+{
+	(void)state;
+	run_as(run_pending, A_SCHEDULED | A_TASK | A_REF); /* registers */
+	run_scenario = run_switched_off_then_panics;
+	atask.state = A_SCHEDULED | A_REF | A_TASK;
+	assert_int_equal(catching(area_stub(&area, run_hook), &atask), 1);
+	assert_int_equal(atask.state, A_CLOSED | A_TASK);
+}
+
 static int n_frames_through;
 
 static void count_frames(struct tokio_task *t)
@@ -1677,6 +1845,9 @@ int main(void)
 		WITH(test_panic_through_a_read, setup),
 		WITH(test_unwinder_that_does_not_know, setup_async),
 		WITH(test_unwinder_that_knows_already, setup),
+		WITH(test_fork_inside, setup),
+		WITH(test_fork_inside_a_run, setup_async),
+		WITH(test_switched_off_inside_a_run, setup_async),
 		WITH(test_backtrace_through_a_poll, setup),
 	};
 	return cmocka_run_group_tests_name("agent", tests, NULL, NULL);

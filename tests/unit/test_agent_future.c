@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <string.h>
+#include <sys/wait.h>
 
 struct pair {
 	uint64_t first, second;
@@ -517,14 +518,79 @@ static void test_root_told(void **state)
 	(void)state;
 }
 
+/* ---- forks in the middle of it ---- */
+
+static bool in_child;
+static int fork_status;
+static struct agent_hook *inner_hook;
+
+static struct pair forks(struct future *f, uint64_t cx)
+{
+	pid_t pid = fork();
+
+	(void)cx;
+	in_child = !pid;
+	if (pid)
+		waitpid(pid, &fork_status, 0);
+	f->state = 3;
+	return (struct pair){1, 2};
+}
+
+static struct pair polls_inner(struct future *f, uint64_t cx)
+{
+	struct pair (*poll)(struct future *, uint64_t) = area_stub(&area, inner_hook);
+	struct future inner = {.state = 0};
+	struct pair p = poll(&inner, cx);
+
+	f->state = inner.state;
+	return p;
+}
+
+/* The child has no rings: a look at one would end it. It comes back through both frames, and polls
+ * again. */
+static void test_fork_inside_a_poll(void **state)
+{
+	struct agent_hook *outer = state_hook();
+	struct pair (*poll)(struct future *, uint64_t) = area_stub(&area, outer);
+	struct future f = {.state = 0};
+
+	(void)state;
+	outer->orig = (uint64_t)polls_inner;
+	outer->flags |= AGENT_HOOK_LIST;
+	inner_hook = state_hook();
+	inner_hook->orig = (uint64_t)forks;
+	fork_status = -1;
+	struct pair p = poll(&f, 6);
+	if (in_child) {
+		bool right = p.first == 1 && p.second == 2 && f.state == 3;
+
+		inner_hook->orig = (uint64_t)poll_pair;
+		p = poll(&f, 7);
+		_exit(right && p.first == 0 && f.state == 1 ? 0 : 1);
+	}
+	assert_int_equal(fork_status, 0);
+	expect_event(AE_FUTURE_BEGIN, 5, &f);
+	struct agent_event e;
+	for (int i = 0; i < 2; i++)
+		assert_true(area_next(&area, area_my_ring(&area), &e)); /* the inner one */
+	expect_event(AE_FUTURE_PENDING, 5, &f);
+	expect_nothing();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_state),	  cmocka_unit_test(test_off),
-		cmocka_unit_test(test_returned),  cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_lent),	  cmocka_unit_test(test_list),
-		cmocka_unit_test(test_left),	  cmocka_unit_test(test_root),
-		cmocka_unit_test(test_root_told), cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_state),
+		cmocka_unit_test(test_off),
+		cmocka_unit_test(test_returned),
+		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_lent),
+		cmocka_unit_test(test_list),
+		cmocka_unit_test(test_left),
+		cmocka_unit_test(test_root),
+		cmocka_unit_test(test_root_told),
+		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_fork_inside_a_poll),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);
