@@ -189,17 +189,16 @@ bool agent_has_room(struct agent_notes *n, uint64_t n_events);
 void agent_lose(struct agent_notes *n, uint64_t n_events);
 void agent_register(void);
 
-/* Whether a frame of ours may be where a panic passes: its unwinder knows it, or is told now. So
- * only where a poll starts. */
+/* Whether a frame of ours may be where a panic passes: its unwinder knows it. The unwinders are told
+ * now if they were not, so this is asked only where a poll starts. */
 static inline bool agent_may_frame(const struct agent_hook *hook)
 {
 	const uint32_t *registered = &agent_state()->registered;
 
-	if (unlikely(!(hook->flags & AGENT_HOOK_FRAME)))
-		return false;
 	if (unlikely(!__atomic_load_n(registered, __ATOMIC_RELAXED)))
 		agent_register();
-	return likely(__atomic_load_n(registered, __ATOMIC_ACQUIRE) == 2);
+	return likely(hook->flags & AGENT_HOOK_FRAME &&
+		      __atomic_load_n(registered, __ATOMIC_ACQUIRE) == 2);
 }
 
 /* The calling thread's, with a ring that is claimed if it has none yet; NULL when no ring is free.

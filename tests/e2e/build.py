@@ -32,6 +32,8 @@ class Profile:
     strip: bool = False  # then stripped by strip(1)
     unwind: bool = True  # panics unwind
     symbols: bool = True
+    unwinder: str = ""  # linked instead of libgcc_s: a name of unwinder_flags()
+    sees_panics: bool = True  # pollux finds where a panic starts
     what: str = ""
 
 
@@ -59,6 +61,39 @@ PROFILES = {
         "release",
         "-C target-feature=+crt-static -C relocation-model=static",
         what="release, static, not PIE",
+    ),
+    "static-stripped": Profile(
+        "release",
+        "-C target-feature=+crt-static -C relocation-model=static",
+        strip=True,
+        symbols=False,
+        sees_panics=False,
+        what="release, static, not PIE, stripped",
+    ),
+    "static-pie-stripped": Profile(
+        "release",
+        "-C target-feature=+crt-static",
+        strip=True,
+        symbols=False,
+        sees_panics=False,
+        what="release, static-pie, stripped",
+    ),
+    "own-libunwind": Profile(
+        "release",
+        unwinder="libunwind",
+        sees_panics=False,
+        what="release, LLVM's libunwind linked in",
+    ),
+    "own-libgcc": Profile(
+        "release",
+        strip=True,
+        symbols=False,
+        unwinder="libgcc_eh",
+        sees_panics=False,
+        what="release, libgcc's unwinder linked in, stripped",
+    ),
+    "second-libgcc": Profile(
+        "release", unwinder="libgcc_s-2", what="release, with a copy of libgcc_s of its own"
     ),
 }
 
@@ -93,6 +128,16 @@ def patched(package, root):
     return options
 
 
+def flags_folder(profile):
+    """The profile's folder, which one that differs only by strip(1) shares."""
+    how = PROFILES[profile]
+    return next(
+        name
+        for name, other in PROFILES.items()
+        if (other.cargo, other.flags, other.unwinder) == (how.cargo, how.flags, how.unwinder)
+    )
+
+
 def registry_source(crate, version):
     """Where cargo has unpacked the crate, after fetching it."""
     fetch = OUT / "fetch" / f"{crate}-{version}"
@@ -111,14 +156,45 @@ def registry_source(crate, version):
 
 
 @functools.lru_cache(maxsize=None)
+def unwinder_flags(name):
+    """RUSTFLAGS by which what is said to need libgcc_s gets another unwinder."""
+    folder = OUT / "unwinders" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    rpath = ""
+    if name == "libunwind":
+        found = sorted(Path("/usr/lib").glob("llvm-*/lib/libunwind.a"))
+        if not found:
+            raise BuildError("no libunwind.a of LLVM's: install libunwind-14-dev")
+        unwinder = found[-1]
+    elif name == "libgcc_eh":
+        unwinder = gcc_file("libgcc_eh.a")
+    else:
+        # as wheels of Python have them: another file, known by a name of its own
+        unwinder = folder / "libgcc_s-2.so"
+        same = gcc_file("libgcc_s.so.1").read_bytes()
+        unwinder.write_bytes(same.replace(b"libgcc_s.so.1\0", b"libgcc_s-2.so\0"))
+        rpath = f" -C link-arg=-Wl,-rpath,{folder}"
+    (folder / "libgcc_s.so").write_text(f"INPUT({unwinder})\n")
+    return f"-L native={folder}{rpath}"
+
+
+def gcc_file(name):
+    """A file of gcc's or libc's, by the path that gcc knows."""
+    told = subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True)
+    return Path(told.stdout.strip())
+
+
+@functools.lru_cache(maxsize=None)
 def build(package, profile, binary="suite", root=TARGETS):
     """The path of `binary` (a binary's name, or of a library its file's name), built."""
     how = PROFILES[profile]
     folder = OUT / package if root == TARGETS else OUT / root.name / package
-    if how.flags:
-        folder = folder / profile
+    if how.flags or how.unwinder:
+        folder = folder / flags_folder(profile)
     own = root / package / "RUSTFLAGS"
     flags = f"{how.flags} {own.read_text().strip() if own.exists() else ''}".strip()
+    if how.unwinder:
+        flags = f"{flags} {unwinder_flags(how.unwinder)}".strip()
     command = ["nice", "cargo", "build", "--quiet", "--locked", "--jobs", JOBS]
     command += ["--profile", how.cargo, "--target-dir", str(folder)]
     command += ["--manifest-path", str(root / package / "Cargo.toml")]

@@ -18,7 +18,8 @@ APART = {"backtrace", "own_backtrace", "drop_running", "hostile", "steady"}
 
 # Packages that are no part of the matrix: one is to be refused, one is a library, some carry probes.
 MATRIX_PACKAGES = [
-    p for p in PACKAGES if p not in ("tokio-1.20", "cdylib") and not p.startswith("probes-")
+    p for p in PACKAGES
+    if p not in ("tokio-1.20", "cdylib", "unwinders") and not p.startswith("probes-")
 ]
 MAIN_PROFILES = ("debug", "release", "release-lto", "stripped")
 # static-debug is for tests of `pollux tree`

@@ -21,10 +21,10 @@ def pollux_path():
 class Target:
     """A program of tests/targets, started with --wait: it waits before and after its work."""
 
-    def __init__(self, *command, env=None, prefix=()):
+    def __init__(self, *command, env=None, prefix=(), wait=("--wait",)):
         self.command = [str(part) for part in command]
         self.process = subprocess.Popen(
-            [*prefix, *self.command, "--wait"],
+            [*prefix, *self.command, *wait],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,0 +1,149 @@
+"""Panics of programs with one unwinder or another, or several: they go where they go without pollux,
+whatever of the agent's is on the stack."""
+import re
+
+import build
+import catalogue
+import driver
+import pytest
+
+LIBGCC = "libgcc_s.so.1"
+LIBRARIES = ("release", "own-libunwind", "own-libgcc", "second-libgcc")
+OPTIONS = {"plain": [], "futures": ["--futures"]}
+
+
+@pytest.fixture
+def steps(suite):
+    """steps(STEP...): the command of tests/targets/unwinders/load.c, with a profile for its library."""
+
+    def step(text):
+        how, name = re.fullmatch(r"((?:\w+:)?)(.*)", text).groups()
+        library = name in LIBRARIES and suite("unwinders", name, "libpanics_inside.so")
+        return f"{how}{library}" if library else text
+
+    load = build.compile_c(build.TARGETS / "unwinders" / "load.c", "load-panics", "-ldl")
+    return lambda *texts: [load, *map(step, texts)]
+
+
+def wait_for(target, n, wanted):
+    """Until the program has printed n lines that are as wanted."""
+    target.wait_for(lambda _: sum(map(wanted, target.lines)) >= n)
+
+
+def record(pollux, trace, command, options=(), env=None):
+    """(exit status, output) of a program that is recorded at each of its "--wait"."""
+    with driver.Target(*command, env=env, wait=()) as target:
+        for n in range(1, command.count("--wait") + 1):
+            wait_for(target, n, lambda line: line.startswith("ready "))
+            recorder = driver.Recorder(pollux, target.pid, trace, *options)
+            target.go()
+            wait_for(target, n, str.isdigit)
+            code, said = recorder.stop()
+            assert code == 0, said
+        return target.end(), target.output()
+
+
+# What is loaded, in this order, what is behind "--wait" when pollux is there; and whether what a panic
+# does in the library can be seen.
+ORDERS = {
+    "libunwind-first": (["own-libunwind", LIBGCC, "--wait"], False),
+    "libunwind-last": ([LIBGCC, "own-libunwind", "--wait"], False),
+    "libunwind-alone": (["own-libunwind", "--wait"], False),
+    "libgcc-later": (["own-libunwind", "--wait", LIBGCC], False),
+    "libgcc-inside": ([LIBGCC, "own-libgcc", "--wait"], False),
+    "second-libgcc-first": (["second-libgcc", LIBGCC, "--wait"], True),
+    "second-libgcc-last": ([LIBGCC, "second-libgcc", "--wait"], True),
+    "deep": ([LIBGCC, "deep:second-libgcc", "--wait"], True),
+    "apart": ([LIBGCC, "apart:release", "--wait"], True),
+    "both": (["second-libgcc", "release", "--wait", "own-libunwind"], False),
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("work", ["run", "task", "boxed", "read"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_panics_of_a_library(pollux, steps, trace, order, work, options):
+    libraries, seen = ORDERS[order]
+    code, output = record(pollux, trace, steps(*libraries, f"={work}"), OPTIONS[options])
+    assert code == 0
+    assert output == ["50" if work == "read" else "25"]
+    if libraries[-1] == "own-libunwind":
+        return  # it came when pollux had looked
+    tasks = driver.report(pollux, trace)["tasks"]
+    if work != "run" or seen:
+        # one more that each runtime spawns for a worker, and it has two
+        assert 50 <= tasks["completed"] + tasks["panicked"] <= 52, tasks
+    if work != "read":
+        assert tasks["panicked"] == (25 if seen else 0), tasks
+
+
+@pytest.mark.parametrize("libraries,seen", [
+    (["own-libunwind", LIBGCC], False), (["own-libgcc"], False), ([LIBGCC, "second-libgcc"], True),
+], ids=["own-libunwind", "own-libgcc", "second-libgcc"])
+def test_coverage_of_unwinders(pollux, steps, trace, libraries, seen):
+    """What isn't seen is told, with the library's name."""
+    code, _ = record(pollux, trace, steps(*libraries, "--wait", "=run"), ["--futures"])
+    assert code == 0
+    told = driver.report(pollux, trace)["coverage"]
+    for item in ("poll ends", "panics"):
+        found = [c for c in told if c["item"] == item]
+        assert len(found) == (not seen), item
+        for c in found:
+            assert (c["seen"], c["total"]) == (0, 1)
+            assert "libpanics_inside.so" in c["note"]
+    assert any(c["seen"] for c in told if c["item"] == "future polls") == seen
+
+
+@pytest.mark.parametrize("work", ["run", "boxed"])
+def test_another_unwinder_at_the_second_attach(pollux, steps, trace, work):
+    """The frames were registered with libgcc_s when a library comes that has a copy of it."""
+    command = steps("release", "--wait", f"={work}", "second-libgcc", "--wait", f"={work}")
+    code, output = record(pollux, trace, command, ["--futures"])
+    assert code == 0
+    assert output == ["25", "25"]
+    assert driver.report(pollux, trace)["tasks"]["panicked"] == 25
+
+
+@pytest.mark.parametrize("libraries", [["release"], [LIBGCC, "own-libgcc"], [LIBGCC, "second-libgcc"]],
+                         ids=lambda libraries: libraries[-1])
+def test_cancelled_threads(pollux, steps, trace, libraries):
+    """pthread_cancel() unwinds a thread out of a call that is hooked: what it holds is dropped."""
+    code, output = record(pollux, trace, steps(*libraries, "--wait", "=cancel"))
+    assert code == 0
+    assert output == ["50"]
+
+
+@pytest.mark.parametrize("profile", ["own-libunwind", "own-libgcc"])
+@pytest.mark.parametrize("work", ["run", "task"])
+def test_backtrace_of_an_unwinder_that_does_not_know(pollux, steps, trace, profile, work):
+    """A backtrace may end at the agent's frame. The panic goes on."""
+    env = {"PANIC_MESSAGES": "1", "RUST_BACKTRACE": "full"}
+    code, output = record(pollux, trace, steps(profile, "--wait", f"={work}"), env=env)
+    assert code == 0
+    assert output == ["25"]
+
+
+SUITES = [
+    ("smol-2.0", "own-libunwind", "own_panic"),
+    ("smol-2.0", "second-libgcc", "own_panic"),
+    ("smol-2.0", "static-stripped", "own_panic"),
+    ("tokio-1.54", "own-libunwind", "panic"),
+    ("tokio-1.54", "static-stripped", "panic"),
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("mode", catalogue.MODES)
+@pytest.mark.parametrize("package,profile,program", SUITES)
+def test_panics_of_a_program(pollux, suite, trace, package, profile, program, mode, options):
+    """With libgcc_s beside what it has of its own."""
+    output, code, _ = catalogue.alone(package, profile, program)
+    record = driver.record_launched if mode == "launched" else driver.record_attached
+    env = {} if "static" in profile else {"LD_PRELOAD": LIBGCC}
+    recorded = record(pollux, trace, suite(package, profile), program, env=env,
+                      options=OPTIONS[options])
+    assert recorded.output == output
+    assert recorded.code == code
+    if package.startswith("tokio"):
+        tasks, true = driver.report(pollux, trace)["tasks"], recorded.truth["totals"]
+        assert tasks["completed"] == true["completed"] + true["panicked"], (tasks, true)
