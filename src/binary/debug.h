@@ -1,7 +1,7 @@
 /*
  * Types as DWARF tells them, lazily: only the units that are asked for are ever walked, found by
  * address ranges. A 500 MB debug binary costs what its few units cost. What was answered once is
- * cached by build-id, so the next time it costs no reading of DWARF at all.
+ * cached, so the next time it costs no reading of DWARF at all.
  *
  * A type is compiled once into struct dw_type and then stays: members with offsets, rustc's
  * variant parts, template parameters. Types of members are resolved when asked for, so the graph is

@@ -1,13 +1,17 @@
 /*
- * The cache of answers: $XDG_CACHE_HOME/pollux/<build-id>-<size>.debug, or ~/.cache/pollux.
+ * The cache of answers: $XDG_CACHE_HOME/pollux/<identity>.debug, or ~/.cache/pollux.
  *
  * All that was asked of a program's debug information, and what was answered: types, functions,
  * places. References are offsets in the debug information and so mean the same the next time.
- * A program without a build-id goes by device, inode, time and size.
+ *
+ * What the cache says is believed of a program, so it must be that program's: answers are kept, and
+ * used, only of files that belong to root or to us, by an identity that nobody can give to another
+ * file (base/file_id.h). That holds for the program and for all files of debug information that were
+ * read for it. A build-id won't do: it is what the file says.
  *
  *    head: magic, version, length and checksum of the rest
- *    who wrote it; strings; types; other references to types; functions; cells; vtables; named;
- *    awaits; places; frames
+ *    who wrote it; strings; files besides the program; types; other references to types; functions;
+ *    cells; vtables; named; awaits; places; frames
  *
  * The folder is ours alone (0700, owned by the effective user, else it isn't used), files are
  * 0600 and put in place by a rename. Still they are read as from a stranger: bounded, and anything
@@ -31,9 +35,10 @@
 
 #define CACHE_MAGIC "plxdebug"
 enum {
-	CACHE_VERSION = 2,
+	CACHE_VERSION = 3,
 	MAX_FILE = 64 << 20,
 	MAX_FOLDER = 256 << 20,
+	MAX_SOURCES = 4096, /* more .dwo files than that, and nothing is kept */
 };
 
 struct cache_head {
@@ -60,6 +65,22 @@ static uint64_t checksum(const uint8_t *p, size_t len)
 
 /* ---- where ---- */
 
+/* In another user's folder (root may have his $HOME) nothing is made. */
+static void folder_make(const char *path)
+{
+	_cleanup_free_ char *parent = strdup(path);
+	char *slash = parent ? strrchr(parent, '/') : NULL;
+	_cleanup_close_ int fd = -1;
+	struct stat st;
+
+	if (!slash)
+		return;
+	*slash = 0;
+	fd = open(slash == parent ? "/" : parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid())
+		mkdirat(fd, slash + 1, 0700);
+}
+
 /* Our folder, made if it isn't there; -1: none that is ours alone. */
 static int folder_open(const char *path, bool make)
 {
@@ -71,11 +92,11 @@ static int folder_open(const char *path, bool make)
 		_cleanup_free_ char *parent = strdup(path);
 		char *slash = parent ? strrchr(parent, '/') : NULL;
 
-		if (slash) {
+		if (slash && slash != parent) {
 			*slash = 0;
-			mkdir(parent, 0700);
+			folder_make(parent);
 		}
-		mkdir(path, 0700);
+		folder_make(path);
 	}
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || st.st_mode & 022)
@@ -98,29 +119,6 @@ static char *folder_path(void)
 			path = NULL;
 	}
 	return path;
-}
-
-static char *file_name(int fd)
-{
-	uint8_t id[64];
-	size_t len;
-	char hex[129] = "", *name = NULL;
-	struct stat st;
-	int r;
-
-	if (fstat(fd, &st) < 0)
-		return NULL;
-	len = debug_file_build_id(fd, id);
-	for (size_t i = 0; i < len; i++)
-		snprintf(hex + 2 * i, 3, "%02x", id[i]);
-	if (len)
-		r = asprintf(&name, "%s-%llx.debug", hex, (unsigned long long)st.st_size);
-	else
-		r = asprintf(&name, "file-%llx-%llx-%llx.%lx-%llx.debug",
-			     (unsigned long long)st.st_dev, (unsigned long long)st.st_ino,
-			     (unsigned long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
-			     (unsigned long long)st.st_size);
-	return r < 0 ? NULL : name;
 }
 
 /* ---- writing ---- */
@@ -198,6 +196,22 @@ static void save_type(struct saving *s, const struct dw_type *t)
 		buf_uleb(b, t->variants[i].is_default);
 		buf_uleb(b, t->variants[i].value);
 		save_member(s, &t->variants[i].member);
+	}
+}
+
+static void save_sources(struct saving *s, const struct debug *d)
+{
+	buf_uleb(&s->body, d->n_sources);
+	for (size_t i = 0; i < d->n_sources; i++) {
+		const struct file_id *id = &d->sources[i].id;
+
+		save_str(s, d->sources[i].path);
+		buf_uleb(&s->body, id->dev);
+		buf_uleb(&s->body, id->ino);
+		buf_uleb(&s->body, id->bytes);
+		buf_uleb(&s->body, id->modified_ns);
+		buf_uleb(&s->body, id->changed_ns);
+		buf_uleb(&s->body, id->owner);
 	}
 }
 
@@ -410,6 +424,47 @@ static void file_write(const char *path, const struct buf *text)
 /* What wrote the file; another pollux may know more or have known less. */
 static const char writer[] = "pollux " POLLUX_VERSION;
 
+static bool add_source(struct debug *d, const char *path, const struct file_id *id)
+{
+	struct debug_source *v = debug_alloc(d, (d->n_sources + 1) * sizeof(*v));
+	char *copy = debug_alloc(d, strlen(path) + 1);
+
+	if (!v || !copy)
+		return false;
+	if (d->n_sources)
+		memcpy(v, d->sources, d->n_sources * sizeof(*v));
+	memcpy(copy, path, strlen(path) + 1);
+	v[d->n_sources++] = (struct debug_source){copy, *id};
+	d->sources = v;
+	return true;
+}
+
+/* Adds the files that were read to those from which the cache's answers came. False: one isn't what
+ * it was, or is another's. */
+static bool find_sources(struct debug *d)
+{
+	const struct debug_file *f;
+	struct file_id now;
+
+	if (!file_id_read(d->fd, &now) || !file_id_same(&now, &d->id))
+		return false;
+	for (size_t i = 0; (f = units_file(d->units, i)); i++) {
+		const struct file_id *id = debug_file_id(f);
+		bool known = file_id_same(id, &d->id);
+
+		if (!file_id_trusted(id) || !debug_file_unchanged(f) || i >= MAX_SOURCES)
+			return false;
+		for (size_t k = 0; k < d->n_sources && !known; k++) {
+			known = file_id_same(id, &d->sources[k].id);
+			if (!known && !strcmp(d->sources[k].path, debug_file_path(f)))
+				return false;
+		}
+		if (!known && !add_source(d, debug_file_path(f), id))
+			return false;
+	}
+	return true;
+}
+
 void debug_cache_save(struct debug *d)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT;
@@ -417,8 +472,9 @@ void debug_cache_save(struct debug *d)
 	const char *missing;
 
 	/* Answers without the files of some units may be worse than those with them. */
-	if (!d->units || units_missing(d->units, &missing))
+	if (!d->units || units_missing(d->units, &missing) || !find_sources(d))
 		return;
+	save_sources(&s, d);
 	save_types(&s, d);
 	save_functions(&s, d);
 	save_answers(&s, &d->cells);
@@ -507,6 +563,27 @@ static void load_strings(struct loading *l)
 			l->c.failed = true;
 		else
 			l->strings[i] = s;
+	}
+}
+
+static void load_sources(struct loading *l)
+{
+	uint64_t n = load_count(l);
+
+	if (n > MAX_SOURCES)
+		l->c.failed = true;
+	l->d->sources = cursor_ok(&l->c) ? load_array(l, n, sizeof(*l->d->sources)) : NULL;
+	for (uint64_t i = 0; i < n && cursor_ok(&l->c); i++) {
+		struct debug_source *s = &l->d->sources[i];
+
+		s->path = load_name(l);
+		s->id.dev = cursor_uleb(&l->c);
+		s->id.ino = cursor_uleb(&l->c);
+		s->id.bytes = cursor_uleb(&l->c);
+		s->id.modified_ns = cursor_uleb(&l->c);
+		s->id.changed_ns = cursor_uleb(&l->c);
+		s->id.owner = cursor_uleb(&l->c);
+		l->d->n_sources = i + 1;
 	}
 }
 
@@ -740,6 +817,8 @@ static void forget(struct debug *d)
 
 	for (size_t i = 0; i < sizeof(maps) / sizeof(*maps); i++)
 		map_done(maps[i]);
+	d->sources = NULL;
+	d->n_sources = 0;
 }
 
 bool debug_cache_parse(struct debug *d, const uint8_t *data, size_t len)
@@ -750,6 +829,7 @@ bool debug_cache_parse(struct debug *d, const uint8_t *data, size_t len)
 		return false;
 	cursor_init(&l.c, data + sizeof(writer), len - sizeof(writer));
 	load_strings(&l);
+	load_sources(&l);
 	load_types(&l);
 	load_functions(&l);
 	load_answers(&l, &d->cells);
@@ -764,18 +844,41 @@ bool debug_cache_parse(struct debug *d, const uint8_t *data, size_t len)
 	return false;
 }
 
+static bool same_sources(const struct debug *d)
+{
+	for (size_t i = 0; i < d->n_sources; i++) {
+		_cleanup_close_ int fd = debug_file_open_regular(d->sources[i].path);
+		struct file_id now;
+
+		if (fd < 0 || !file_id_read(fd, &now) || !file_id_same(&now, &d->sources[i].id) ||
+		    !file_id_trusted(&now))
+			return false;
+	}
+	return true;
+}
+
 bool debug_cache_load(struct debug *d)
 {
-	_cleanup_free_ char *dir = folder_path(), *name = file_name(d->fd);
+	_cleanup_free_ char *dir = folder_path();
 	_cleanup_close_ int folder = -1;
+	char name[FILE_ID_TEXT];
 	uint8_t *data;
 	size_t len;
 
-	if (!dir || !name || asprintf(&d->cache_path, "%s/%s", dir, name) < 0) {
+	if (!dir || !file_id_read(d->fd, &d->id) || !file_id_trusted(&d->id))
+		return false;
+	file_id_text(&d->id, name);
+	if (asprintf(&d->cache_path, "%s/%s.debug", dir, name) < 0) {
 		d->cache_path = NULL;
 		return false;
 	}
 	folder = folder_open(dir, false);
-	data = folder < 0 ? NULL : file_read(d, folder, name, &len);
-	return data && debug_cache_parse(d, data, len);
+	data = folder < 0 ? NULL
+			  : file_read(d, folder, strrchr(d->cache_path, '/') + 1, &len);
+	if (!data || !debug_cache_parse(d, data, len))
+		return false;
+	if (same_sources(d))
+		return true;
+	forget(d);
+	return false;
 }

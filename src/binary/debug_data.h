@@ -2,6 +2,7 @@
 #ifndef POLLUX_BINARY_DEBUG_DATA_H
 #define POLLUX_BINARY_DEBUG_DATA_H
 
+#include "base/file_id.h"
 #include "base/map.h"
 #include "binary/debug.h"
 #include "binary/debug_index.h"
@@ -27,6 +28,12 @@ struct debug_place_list {
 	struct dw_place v[];
 };
 
+/* A file besides the program from which answers came that the cache holds. */
+struct debug_source {
+	const char *path;
+	struct file_id id;
+};
+
 struct debug {
 	char *path;
 	int fd;		     /* to open the units with, once they are needed; -1: without a cache */
@@ -49,6 +56,9 @@ struct debug {
 	struct map frames;	/* (address, 0) -> struct debug_frame_answer */
 	struct dw_type no_type; /* stands for "none" in cells and vtables */
 	char *cache_path;	/* NULL: not cached */
+	struct file_id id;	/* of the program, if it is */
+	struct debug_source *sources;
+	size_t n_sources;
 	bool changed;		/* there are answers that the cache does not have */
 };
 
@@ -78,7 +88,7 @@ bool debug_same_type(struct debug *d, uint64_t a, uint64_t b);
 /* Fills d with what is cached for this file, if anything; sets d->cache_path. True: filled. */
 bool debug_cache_load(struct debug *d);
 /* What a cache file holds behind its head; the strings stay in `data`. False: odd, and nothing of
- * it is kept. */
+ * it is kept. Whether the sources are still what they were is the caller's to see. */
 bool debug_cache_parse(struct debug *d, const uint8_t *data, size_t len);
 void debug_cache_save(struct debug *d);
 

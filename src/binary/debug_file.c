@@ -3,7 +3,8 @@
  *
  * Paths come from strangers: the program names its .dwo files and its debuglink. So only regular
  * files are opened (a fifo would hang, a device may act), and what is found must prove that it
- * belongs to the program: by build-id, by the debuglink's checksum, by a split unit's id.
+ * belongs to the program: by build-id, by the debuglink's checksum, by a split unit's id. These are
+ * what a file says itself; so a file apart must also belong to root, to us or to the program's owner.
  *
  * The files are mapped, not copied: of hundreds of megabytes a few are read. Their owner can cut a
  * file short and so end pollux with SIGBUS; nothing of the traced program hangs on that.
@@ -40,6 +41,7 @@ enum {
 
 struct debug_file {
 	int fd;
+	struct file_id id;
 	char *path;
 	Elf *elf;
 	uint8_t *unpacked[2 * DS_N]; /* zstd sections; libelf keeps the zlib ones */
@@ -56,7 +58,7 @@ static const char *const section_names[DS_N] = {
 	[DS_CU_INDEX] = "cu_index",
 };
 
-static int open_regular(const char *path)
+int debug_file_open_regular(const char *path)
 {
 	_cleanup_close_ int at = open(path, O_PATH | O_CLOEXEC);
 	char self[64];
@@ -82,6 +84,10 @@ static int file_open(int fd, const char *path, struct debug_file **ret_file)
 		return -ENOMEM;
 	}
 	f->fd = fd;
+	if (!file_id_read(fd, &f->id)) {
+		debug_file_free(f);
+		return -EINVAL;
+	}
 	f->path = strdup(path);
 	elf_version(EV_CURRENT);
 	f->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
@@ -109,6 +115,18 @@ void debug_file_free(struct debug_file *f)
 const char *debug_file_path(const struct debug_file *f)
 {
 	return f->path;
+}
+
+const struct file_id *debug_file_id(const struct debug_file *f)
+{
+	return &f->id;
+}
+
+bool debug_file_unchanged(const struct debug_file *f)
+{
+	struct file_id now;
+
+	return file_id_read(f->fd, &now) && file_id_same(&now, &f->id);
 }
 
 /* ---- sections ---- */
@@ -279,19 +297,6 @@ static size_t elf_build_id(Elf *elf, uint8_t *ret)
 	return 0;
 }
 
-size_t debug_file_build_id(int fd, uint8_t ret[static 64])
-{
-	size_t len = 0;
-	Elf *elf;
-
-	elf_version(EV_CURRENT);
-	elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-	if (elf && elf_kind(elf) == ELF_K_ELF)
-		len = elf_build_id(elf, ret);
-	elf_end(elf);
-	return len;
-}
-
 /* CRC-32 as in zlib, which is what .gnu_debuglink holds. */
 static bool file_crc(int fd, uint32_t *ret)
 {
@@ -322,26 +327,47 @@ static bool same_build_id(struct debug_file *f, const uint8_t *id, size_t len)
 	return len && elf_build_id(f->elf, other) == len && !memcmp(other, id, len);
 }
 
-/* A candidate: taken if it has debug information and `id`, or (if that is not needed) the checksum.
- */
-static struct debug_file *try_file(const char *path, const uint8_t *id, size_t id_len,
-				   const uint32_t *crc)
+/* The program that a file apart is looked for, and what it is to be known by. */
+struct wanted {
+	uint64_t owner;
+	uint8_t id[MAX_BUILD_ID];
+	size_t id_len;
+};
+
+int debug_file_open_split(const char *path, uint64_t owner, struct debug_file **ret_file)
+{
+	int fd = debug_file_open_regular(path), r;
+	struct debug_file *f;
+
+	r = fd < 0 ? fd : file_open(fd, path, &f);
+	if (r < 0)
+		return r;
+	if (f->id.owner != owner && !file_id_trusted(&f->id)) {
+		debug_file_free(f);
+		return -EPERM;
+	}
+	*ret_file = f;
+	return 0;
+}
+
+/* A candidate: taken if it has debug information and the build-id, or (if that is not needed) the
+ * checksum. */
+static struct debug_file *try_file(const char *path, const struct wanted *w, const uint32_t *crc)
 {
 	struct debug_file *f;
-	int fd = open_regular(path);
 	uint32_t own;
 
-	if (fd < 0 || file_open(fd, path, &f) < 0)
+	if (debug_file_open_split(path, w->owner, &f) < 0)
 		return NULL;
 	if (has_debug_info(f) &&
-	    (same_build_id(f, id, id_len) || (crc && file_crc(f->fd, &own) && own == *crc)))
+	    (same_build_id(f, w->id, w->id_len) || (crc && file_crc(f->fd, &own) && own == *crc)))
 		return f;
 	debug_file_free(f);
 	return NULL;
 }
 
-__attribute__((format(printf, 4, 5))) static struct debug_file *
-try_format(const uint8_t *id, size_t id_len, const uint32_t *crc, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static struct debug_file *
+try_format(const struct wanted *w, const uint32_t *crc, const char *fmt, ...)
 {
 	char path[4096];
 	va_list ap;
@@ -350,31 +376,29 @@ try_format(const uint8_t *id, size_t id_len, const uint32_t *crc, const char *fm
 	va_start(ap, fmt);
 	n = vsnprintf(path, sizeof(path), fmt, ap);
 	va_end(ap);
-	return n > 0 && n < (int)sizeof(path) ? try_file(path, id, id_len, crc) : NULL;
+	return n > 0 && n < (int)sizeof(path) ? try_file(path, w, crc) : NULL;
 }
 
-static struct debug_file *by_build_id(const uint8_t *id, size_t len)
+static struct debug_file *by_build_id(const struct wanted *w)
 {
 	const char *cache = getenv("DEBUGINFOD_CACHE_PATH"), *xdg = getenv("XDG_CACHE_HOME"),
 		   *home = getenv("HOME");
 	struct debug_file *f;
 	char hex[2 * MAX_BUILD_ID + 1] = "";
 
-	if (len < 2)
+	if (w->id_len < 2)
 		return NULL;
-	for (size_t i = 0; i < len; i++)
-		snprintf(hex + 2 * i, 3, "%02x", id[i]);
-	f = try_format(id, len, NULL, "/usr/lib/debug/.build-id/%.2s/%s.debug", hex, hex + 2);
+	for (size_t i = 0; i < w->id_len; i++)
+		snprintf(hex + 2 * i, 3, "%02x", w->id[i]);
+	f = try_format(w, NULL, "/usr/lib/debug/.build-id/%.2s/%s.debug", hex, hex + 2);
 	if (!f && cache && *cache)
-		f = try_format(id, len, NULL, "%s/%s/debuginfo", cache, hex);
+		f = try_format(w, NULL, "%s/%s/debuginfo", cache, hex);
 	if (!f && xdg && *xdg)
-		f = try_format(id, len, NULL, "%s/debuginfod_client/%s/debuginfo", xdg, hex);
+		f = try_format(w, NULL, "%s/debuginfod_client/%s/debuginfo", xdg, hex);
 	if (!f && home)
-		f = try_format(id, len, NULL, "%s/.cache/debuginfod_client/%s/debuginfo", home,
-			       hex);
+		f = try_format(w, NULL, "%s/.cache/debuginfod_client/%s/debuginfo", home, hex);
 	if (!f && home)
-		f = try_format(id, len, NULL, "%s/.debuginfod_client_cache/%s/debuginfo", home,
-			       hex);
+		f = try_format(w, NULL, "%s/.debuginfod_client_cache/%s/debuginfo", home, hex);
 	return f;
 }
 
@@ -408,7 +432,7 @@ static bool debuglink(Elf *elf, char *ret_name, size_t size, uint32_t *ret_crc)
 	return false;
 }
 
-static struct debug_file *by_debuglink(struct debug_file *own, const uint8_t *id, size_t id_len)
+static struct debug_file *by_debuglink(struct debug_file *own, const struct wanted *w)
 {
 	const char *slash = strrchr(own->path, '/');
 	int dir = slash ? (int)(slash - own->path) : 0;
@@ -418,20 +442,19 @@ static struct debug_file *by_debuglink(struct debug_file *own, const uint8_t *id
 
 	if (!debuglink(own->elf, name, sizeof(name), &crc))
 		return NULL;
-	f = try_format(id, id_len, &crc, "%.*s/%s", slash ? dir : 1, slash ? own->path : ".", name);
+	f = try_format(w, &crc, "%.*s/%s", slash ? dir : 1, slash ? own->path : ".", name);
 	if (!f)
-		f = try_format(id, id_len, &crc, "%.*s/.debug/%s", slash ? dir : 1,
-			       slash ? own->path : ".", name);
+		f = try_format(w, &crc, "%.*s/.debug/%s", slash ? dir : 1, slash ? own->path : ".",
+			       name);
 	if (!f && own->path[0] == '/')
-		f = try_format(id, id_len, &crc, "/usr/lib/debug%.*s/%s", dir, own->path, name);
+		f = try_format(w, &crc, "/usr/lib/debug%.*s/%s", dir, own->path, name);
 	return f;
 }
 
 int debug_file_find(int fd, const char *path, struct debug_file **ret_file, struct error *err)
 {
 	struct debug_file *own, *apart;
-	uint8_t id[MAX_BUILD_ID];
-	size_t id_len;
+	struct wanted w;
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), r;
 
 	if (copy < 0)
@@ -443,10 +466,11 @@ int debug_file_find(int fd, const char *path, struct debug_file **ret_file, stru
 		*ret_file = own;
 		return 0;
 	}
-	id_len = elf_build_id(own->elf, id);
-	apart = by_build_id(id, id_len);
+	w.owner = own->id.owner;
+	w.id_len = elf_build_id(own->elf, w.id);
+	apart = by_build_id(&w);
 	if (!apart)
-		apart = by_debuglink(own, id, id_len);
+		apart = by_debuglink(own, &w);
 	debug_file_free(own);
 	if (!apart)
 		return error_set(
@@ -456,13 +480,6 @@ int debug_file_find(int fd, const char *path, struct debug_file **ret_file, stru
 			path);
 	*ret_file = apart;
 	return 0;
-}
-
-int debug_file_open_split(const char *path, struct debug_file **ret_file)
-{
-	int fd = open_regular(path);
-
-	return fd < 0 ? fd : file_open(fd, path, ret_file);
 }
 
 /* ---- .dwp ---- */

@@ -6,6 +6,7 @@
 #define POLLUX_BINARY_DEBUG_FILE_H
 
 #include "base/error.h"
+#include "base/file_id.h"
 #include "binary/dwarf_read.h"
 
 #include <stdbool.h>
@@ -16,19 +17,26 @@ struct debug_file; /* an ELF file, its sections of debug information in memory *
 /*
  * The debug information of the program in `fd` (stays the caller's), looked for in this order: in
  * it; by build-id below /usr/lib/debug/.build-id and in debuginfod's cache; by .gnu_debuglink
- * beside `path`, in .debug there and below /usr/lib/debug. -ENODATA with a sentence: there is none.
+ * beside `path`, in .debug there and below /usr/lib/debug. What is apart counts only if it belongs to
+ * root, to us or to the program's owner: others may write where it is looked for. -ENODATA with a
+ * sentence: there is none.
  */
 int debug_file_find(int fd, const char *path, struct debug_file **ret_file, struct error *err);
-/* Another file, of split units. -ENOENT, -EINVAL. */
-int debug_file_open_split(const char *path, struct debug_file **ret_file);
+/* Another file, of split units of a program with that owner. -ENOENT, -EINVAL; -EPERM: it belongs to
+ * somebody else, see above. */
+int debug_file_open_split(const char *path, uint64_t owner, struct debug_file **ret_file);
 void debug_file_free(struct debug_file *f);
 
 const char *debug_file_path(const struct debug_file *f);
+/* As it was when it was opened. */
+const struct file_id *debug_file_id(const struct debug_file *f);
+/* Whether it still is. */
+bool debug_file_unchanged(const struct debug_file *f);
 /* The sections of whole units, or with `split` those named .dwo. */
 void debug_file_sections(struct debug_file *f, bool split, struct dwarf_span ret[DS_N]);
 
-/* The build-id of an ELF file: its length, 0 if there is none. */
-size_t debug_file_build_id(int fd, uint8_t ret[static 64]);
+/* A regular file, opened only if it is one: a fifo would hang, a device may act. */
+int debug_file_open_regular(const char *path);
 
 /* A .dwp: this unit's parts of the sections. False: it isn't in there. */
 bool debug_file_dwp_unit(const struct dwarf_span all[DS_N], uint64_t dwo_id,

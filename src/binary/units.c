@@ -47,6 +47,7 @@ struct units {
 	size_t n_sources, cap_sources;
 	char *path; /* of the file with the debug information */
 	char *exe;  /* of the program */
+	uint64_t owner; /* of the program */
 	bool dwp_tried;
 	struct debug_file *dwp;
 	struct dwarf_span dwp_sections[DS_N];
@@ -130,17 +131,21 @@ int units_open(int fd, const char *path, struct units **ret_units, struct error 
 	struct dwarf_span sections[DS_N];
 	struct debug_file *file;
 	struct unit_source *src;
+	struct file_id program;
 	struct units *us;
 	int r = debug_file_find(fd, path, &file, err);
 
 	if (r < 0)
 		return r;
+	if (!file_id_read(fd, &program))
+		program = *debug_file_id(file);
 	us = calloc(1, sizeof(*us));
 	if (!us) {
 		debug_file_free(file);
 		return error_set(err, -ENOMEM, "out of memory");
 	}
 	debug_file_sections(file, false, sections);
+	us->owner = program.owner;
 	us->exe = strdup(path);
 	us->path = strdup(debug_file_path(file));
 	src = add_source(us, sections, false);
@@ -185,6 +190,16 @@ size_t units_missing(const struct units *us, const char **ret_file)
 	return us->n_missing;
 }
 
+const struct debug_file *units_file(const struct units *us, size_t i)
+{
+	if (us->dwp && i-- == 0)
+		return us->dwp;
+	for (size_t k = 0; k < us->n_sources; k++)
+		if (us->sources[k]->file && i-- == 0)
+			return us->sources[k]->file;
+	return NULL;
+}
+
 /* ---- split units ---- */
 
 static struct dwarf_unit *unit_with_id(struct unit_source *src, struct dwarf_unit *skeleton)
@@ -215,7 +230,7 @@ static struct dwarf_unit *from_dwp(struct units *us, struct dwarf_unit *skeleton
 		us->dwp_tried = true;
 		for (unsigned i = 0; i < 2 && !us->dwp; i++) {
 			snprintf(path, sizeof(path), "%s.dwp", i ? us->exe : us->path);
-			if (debug_file_open_split(path, &us->dwp) < 0)
+			if (debug_file_open_split(path, us->owner, &us->dwp) < 0)
 				us->dwp = NULL;
 		}
 		if (us->dwp)
@@ -233,7 +248,7 @@ static struct dwarf_unit *from_dwo(struct units *us, struct dwarf_unit *skeleton
 	struct debug_file *file;
 	struct unit_source *src;
 
-	if (debug_file_open_split(path, &file) < 0)
+	if (debug_file_open_split(path, us->owner, &file) < 0)
 		return NULL;
 	debug_file_sections(file, true, sections);
 	src = sections[DS_INFO].len ? add_source(us, sections, true) : NULL;

@@ -581,6 +581,155 @@ static void test_foreign_cache(void **state)
 	debug_free(d);
 }
 
+/* ---- whose files they are ---- */
+
+/* Copies of forms, in the cache's folder: "co4 link/co4.debug" as a/co4 and a/co4.debug. */
+static void copy_forms(const char *folder, const char *names)
+{
+	char command[1024];
+
+	snprintf(command, sizeof(command), "mkdir -p %s/%s && cd %s && cp -p %s %s/%s/", cache,
+		 folder, forms, names, cache, folder);
+	assert_int_equal(system(command), 0);
+}
+
+/* Loads such a copy and asks; whether the cache had the answers. -ENODATA: no debug information. */
+static int load_copy(const char *name)
+{
+	struct error err = {0};
+	struct debug *d;
+	char path[512];
+	int fd, r;
+	bool known;
+
+	snprintf(path, sizeof(path), "%s/%s", cache, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	r = debug_open(fd, path, &d, &err);
+	close(fd);
+	if (r < 0)
+		return r;
+	known = !d->units;
+	ask_all(d);
+	debug_free(d);
+	return known;
+}
+
+static void give(const char *name, uid_t owner)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/%s", cache, name);
+	assert_int_equal(chown(path, owner, (gid_t)-1), 0);
+}
+
+enum { STRANGER = 65533 };
+
+/* Another's file has no entry and gets none, whatever build-id and size it says. */
+static void test_cache_of_strangers(void **state)
+{
+	char folder[128];
+
+	if (geteuid() != 0) {
+		print_message("SKIPPED: needs root\n");
+		skip();
+	}
+	copy_forms("a", "co4");
+	copy_forms("b", "co4");
+	give("a/co4", STRANGER);
+	assert_int_equal(load_copy("a/co4"), false);
+	assert_int_equal(load_copy("a/co4"), false);
+	snprintf(folder, sizeof(folder), "%s/pollux", cache);
+	assert_int_equal(access(folder, F_OK), -1);
+	/* the same content, ours */
+	assert_int_equal(load_copy("b/co4"), false);
+	assert_int_equal(load_copy("b/co4"), true);
+	assert_int_equal(load_copy("a/co4"), false);
+	/* what was ours and cached, given away */
+	give("b/co4", STRANGER);
+	assert_int_equal(load_copy("b/co4"), false);
+	(void)state;
+}
+
+/* A file that is written again is another one, also with its old size and time. */
+static void test_cache_of_changed_file(void **state)
+{
+	struct timespec times[2];
+	char path[512];
+	struct stat st;
+	char byte;
+	int fd;
+
+	copy_forms("a", "co4");
+	assert_int_equal(load_copy("a/co4"), false);
+	assert_int_equal(load_copy("a/co4"), true);
+	snprintf(path, sizeof(path), "%s/a/co4", cache);
+	assert_int_equal(stat(path, &st), 0);
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0 && pread(fd, &byte, 1, 0) == 1);
+	usleep(20000); /* the kernel's clock of files ticks */
+	assert_int_equal(pwrite(fd, &byte, 1, 0), 1);
+	times[0] = st.st_atim;
+	times[1] = st.st_mtim;
+	assert_int_equal(futimens(fd, times), 0);
+	close(fd);
+	assert_int_equal(load_copy("a/co4"), false);
+	assert_int_equal(load_copy("a/co4"), true);
+	(void)state;
+}
+
+/* The same of a file of debug information apart. */
+static void test_cache_of_file_apart(void **state)
+{
+	char path[512], aside[512];
+
+	copy_forms("a", "link/co4_linked link/co4.debug");
+	assert_int_equal(load_copy("a/co4_linked"), false);
+	assert_int_equal(load_copy("a/co4_linked"), true);
+	/* replaced by one that says the same */
+	snprintf(path, sizeof(path), "%s/a/co4.debug", cache);
+	snprintf(aside, sizeof(aside), "%s/aside", cache);
+	assert_int_equal(rename(path, aside), 0);
+	copy_forms("a", "link/co4.debug");
+	assert_int_equal(load_copy("a/co4_linked"), false);
+	assert_int_equal(load_copy("a/co4_linked"), true);
+	if (geteuid() != 0) {
+		print_message("SKIPPED the rest: needs root\n");
+		return;
+	}
+	/* another's counts only for a program that is his, and is not kept then */
+	give("a/co4.debug", STRANGER);
+	assert_int_equal(load_copy("a/co4_linked"), -ENODATA);
+	give("a/co4_linked", STRANGER);
+	assert_int_equal(load_copy("a/co4_linked"), false);
+	assert_int_equal(load_copy("a/co4_linked"), false);
+	give("a/co4.debug", 0);
+	assert_int_equal(load_copy("a/co4_linked"), false);
+	assert_int_equal(load_copy("a/co4_linked"), false);
+	(void)state;
+}
+
+/* With somebody else's $HOME nothing is made in it. */
+static void test_cache_in_foreign_home(void **state)
+{
+	char folder[128];
+
+	if (geteuid() != 0) {
+		print_message("SKIPPED: needs root\n");
+		skip();
+	}
+	copy_forms("a", "co4");
+	snprintf(folder, sizeof(folder), "%s/home", cache);
+	assert_int_equal(mkdir(folder, 0755), 0);
+	give("home", STRANGER);
+	setenv("XDG_CACHE_HOME", "", 1);
+	setenv("HOME", folder, 1);
+	assert_int_equal(load_copy("a/co4"), false);
+	unsetenv("HOME");
+	assert_int_equal(rmdir(folder), 0);
+	(void)state;
+}
+
 /* What is missing now may be there the next time: nothing is kept. */
 static void test_no_cache_of_lost_units(void **state)
 {
@@ -606,6 +755,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_damaged_cache, cache_begin, cache_end),
 		cmocka_unit_test_setup_teardown(test_hostile_cache, cache_begin, cache_end),
 		cmocka_unit_test_setup_teardown(test_foreign_cache, cache_begin, cache_end),
+		cmocka_unit_test_setup_teardown(test_cache_of_strangers, cache_begin, cache_end),
+		cmocka_unit_test_setup_teardown(test_cache_of_changed_file, cache_begin, cache_end),
+		cmocka_unit_test_setup_teardown(test_cache_of_file_apart, cache_begin, cache_end),
+		cmocka_unit_test_setup_teardown(test_cache_in_foreign_home, cache_begin, cache_end),
 		cmocka_unit_test_setup_teardown(test_no_cache_of_lost_units, cache_begin,
 						cache_end),
 	};
