@@ -5,8 +5,14 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+
+#define AGENT_REFS ((1ull << 48) - 1)
 
 struct pair {
 	uint64_t first, second;
@@ -400,6 +406,254 @@ static void test_left(void **state)
 	(void)state;
 }
 
+/* ---- wrong debug information ---- */
+
+enum { PAGE = 4096, FAR_KIND = 10, OWN_POINT = 61, POINTER = 62, POINT = 63 };
+
+/* A coroutine that ends with the first of two pages, of which the second can't be touched, and a
+ * program that goes on from its state to what isn't in it. */
+struct far {
+	struct agent_hook *hook;
+	struct future *f;
+	char *pages;
+	uint64_t words[32];
+};
+
+static void far_init(struct far *far)
+{
+	*far = (struct far){.hook = area_hook(&area, AH_FUTURE, FAR_KIND, (const void *)poll_pair)};
+	far->pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			  0);
+	assert_true(far->pages != MAP_FAILED);
+	assert_int_equal(mprotect(far->pages + PAGE, PAGE, PROT_NONE), 0);
+	far->f = (struct future *)(far->pages + PAGE) - 1;
+	far->f->state = 3;
+	far->hook->result = state_hook()->result;
+	far->hook->pending = 2;
+	far->hook->flags = AGENT_HOOK_LIST | AGENT_HOOK_SHOWN;
+	far->hook->program = (uint64_t)far->words;
+}
+
+static void far_done(struct far *far)
+{
+	assert_int_equal(munmap(far->pages, 2 * PAGE), 0);
+	area.n_hooks -= 2;
+}
+
+/* Goes on to a state of `size` bytes, or by a pointer, so far from the coroutine's own. */
+static void far_program(struct far *far, int64_t delta, uint32_t size, uint32_t zero_bits)
+{
+	size_t n = 1;
+	uint16_t node = put_node(far->words, &n, 3, 1, 1), next, leaf;
+	const struct agent_step root = {0, node, offsetof(struct future, state)};
+
+	next = put_node(far->words, &n, size == AGENT_POINTER ? POINTER : 0, 0, size);
+	leaf = put_node(far->words, &n, 0, 0, 1);
+	((struct node *)(far->words + next))->n = zero_bits;
+	memcpy(far->words, &root, sizeof(root));
+	put_step(far->words, node, 0, OWN_POINT, next, delta);
+	put_step(far->words, next, 0, size == AGENT_POINTER ? 0 : POINT,
+		 size == AGENT_POINTER ? leaf : 0, 0);
+	put_step(far->words, leaf, 0, POINT, 0, 0);
+}
+
+static void far_poll(struct far *far)
+{
+	struct pair (*poll)(struct future *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) =
+		area_stub(&area, far->hook);
+
+	assert_int_equal(poll(far->f, 6, 0, 0, 0, 0).first, 1);
+}
+
+/* It is seen there, behind a pointer if `slot` isn't NULL. */
+static void far_seen(struct far *far, const void *slot, const void *at)
+{
+	far_poll(far);
+	expect_event(AE_FUTURE_BEGIN, FAR_KIND, far->f);
+	for (uint64_t type = AE_FUTURE_WAS; type <= AE_FUTURE_AT; type++) {
+		expect_event(type, OWN_POINT, &far->f->state);
+		if (slot) {
+			expect_event(type, POINTER, slot);
+			expect_event(type, POINTER, at);
+		}
+		expect_event(type, POINT, at);
+	}
+	expect_event(AE_FUTURE_PENDING, FAR_KIND, far->f);
+	expect_nothing();
+}
+
+/* It isn't looked for there, and all else is seen. */
+static void far_unseen(struct far *far)
+{
+	far_poll(far);
+	expect_event(AE_FUTURE_BEGIN, FAR_KIND, far->f);
+	expect_event(AE_FUTURE_PENDING_AT, OWN_POINT, far->f);
+	expect_nothing();
+}
+
+static void test_far_steps(void **state)
+{
+	struct far far;
+
+	far_init(&far);
+	far_program(&far, -8, 8, 0); /* within the page */
+	far_seen(&far, NULL, &far.f->words[1]);
+	far_program(&far, 8, 1, 0); /* the first byte behind it */
+	far_unseen(&far);
+	far_program(&far, 4, 8, 0); /* half behind it */
+	far_unseen(&far);
+	for (int64_t delta = PAGE; delta < INT32_MAX; delta *= 3) {
+		struct agent_event e;
+
+		/* somewhere, and nobody knows what is there */
+		far_program(&far, delta, 8, 0);
+		far_poll(&far);
+		far_program(&far, -delta, 8, 0);
+		far_poll(&far);
+		while (area_next(&area, area_my_ring(&area), &e))
+			;
+	}
+	/* once there is something the kernel says so, and is not believed in the next poll */
+	far_program(&far, 8, 1, 0);
+	assert_int_equal(mprotect(far.pages + PAGE, PAGE, PROT_READ), 0);
+	far_seen(&far, NULL, far.pages + PAGE);
+	assert_int_equal(mprotect(far.pages + PAGE, PAGE, PROT_NONE), 0);
+	far_unseen(&far);
+	/* where it mustn't be asked */
+	assert_int_equal(mprotect(far.pages + PAGE, PAGE, PROT_READ | PROT_WRITE), 0);
+	area.state->may_ask = 0;
+	far_unseen(&far);
+	/* but what its own code begins with is there */
+	far.f = (struct future *)(far.pages + PAGE - offsetof(struct future, state));
+	far.f->state = 3;
+	far_program(&far, -8, 8, 0);
+	far_seen(&far, NULL, &far.f->words[1]);
+	area.state->may_ask = 1;
+	far_done(&far);
+	(void)state;
+}
+
+static void test_far_pointers(void **state)
+{
+	static const uint64_t none[] = {0, 8, 1 << 12, 0x1a225f5a560, 1ull << 47, 1ull << 63,
+					UINT64_MAX - 7};
+	struct far far;
+	uint64_t *slot, target[2] = {0};
+
+	far_init(&far);
+	slot = &far.f->words[1];
+	far_program(&far, -8, AGENT_POINTER, 7);
+	*slot = (uint64_t)&target[0];
+	far_seen(&far, slot, &target[0]);
+	*slot = (uint64_t)&target[0] + 4; /* not aligned for what it should be */
+	far_unseen(&far);
+	*slot = (uint64_t)far.pages + PAGE;
+	far_unseen(&far);
+	for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++) {
+		*slot = none[i];
+		far_unseen(&far);
+	}
+	/* where the kernel mustn't be asked only what is known to be there is seen */
+	area.state->may_ask = 0;
+	*slot = (uint64_t)&target[0];
+	far_unseen(&far);
+	*slot = (uint64_t)far.f;
+	far_seen(&far, slot, far.f);
+	area.state->may_ask = 1;
+	/* the pointer itself */
+	far_program(&far, 8, AGENT_POINTER, 0);
+	far_unseen(&far);
+	far_program(&far, -7, AGENT_POINTER, 0);
+	far_unseen(&far);
+	far_done(&far);
+	(void)state;
+}
+
+/* A seccomp filter that kills for the question, which isn't asked then. */
+static void test_far_seccomp(void **state)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigprocmask, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = {.len = 4, .filter = filter};
+	uint64_t target = 0;
+	struct far far;
+	int status;
+
+	far_init(&far);
+	far_program(&far, -8, AGENT_POINTER, 7);
+	far.f->words[1] = (uint64_t)&target;
+	for (uint32_t may_ask = 0; may_ask < 2; may_ask++) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			area.live->enabled = 1;
+			area.state->may_ask = may_ask;
+			if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+			    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+				_exit(1);
+			struct pair (*poll)(struct future *, uint64_t) =
+				area_stub(&area, far.hook);
+			_exit(poll(far.f, 6).first == 1 ? 0 : 2);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (may_ask)
+			assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+		else
+			assert_int_equal(status, 0);
+	}
+	far_done(&far);
+	(void)state;
+}
+
+static uint64_t poll_number(uint64_t a)
+{
+	return a + 1;
+}
+
+/* What should be lent, or be the place of the result, and is none. */
+static void test_far_arguments(void **state)
+{
+	struct agent_hook *hook = area_hook(&area, AH_FUTURE, 11, (const void *)poll_number);
+	uint64_t (*poll)(uint64_t, uint64_t) = area_stub(&area, hook);
+	struct far far;
+	uint64_t wrong[4], slot;
+
+	far_init(&far);
+	wrong[0] = (uint64_t)far.pages + PAGE;
+	wrong[1] = 0x1a225f5a56a;
+	wrong[2] = 5;
+	wrong[3] = UINT64_MAX - 7;
+	for (size_t i = 0; i < 4; i++) {
+		hook->result = (struct agent_result){.from = AR_STATE, .size = 1, .ready = 1};
+		hook->pending = 2;
+		hook->flags = AGENT_HOOK_LENT;
+		hook->poll_offset = 1;
+		hook->trailer_offset = 1;
+		assert_int_equal(poll(wrong[i], 0), wrong[i] + 1);
+		slot = wrong[i];
+		assert_int_equal(poll((uint64_t)&slot, 0), (uint64_t)&slot + 1);
+		expect_nothing();
+		/* the future itself */
+		hook->flags = AGENT_HOOK_LIST;
+		assert_int_equal(poll(wrong[i], 0), wrong[i] + 1);
+		expect_event(AE_FUTURE_BEGIN, 11, (void *)(wrong[i] & AGENT_REFS));
+		expect_event(AE_FUTURE_UNKNOWN, 11, (void *)(wrong[i] & AGENT_REFS));
+		/* the result */
+		hook->result = (struct agent_result){.from = AR_MEMORY, .size = 8, .ready = 1};
+		hook->flags = AGENT_HOOK_MEMORY;
+		assert_int_equal(poll(wrong[i], 1), wrong[i] + 1);
+		expect_event(AE_FUTURE_BEGIN, 11, (void *)1);
+		expect_event(AE_FUTURE_UNKNOWN, 11, (void *)1);
+		expect_nothing();
+	}
+	far_done(&far);
+	(void)state;
+}
+
 /* A block_on: its frame has a future that is suspended, and waits twice, by what is in %rdi; the
  * address of the future goes to (%rsi). */
 __asm__(".text\n"
@@ -463,6 +717,20 @@ static void test_root(void **state)
 	set_root(park, other, 2, site, words, 51);
 	assert_int_equal(wait_twice(area_stub(&area, park), &polled), 3);
 	assert_int_equal(n_waits, 2);
+	(void)state;
+}
+
+/* The same with a future that should be where there is no stack. */
+static void test_root_nowhere(void **state)
+{
+	struct agent_hook *park = area_hook(&area, AH_ROOT_PARK, 0, (const void *)expect_nothing);
+	struct agent_hook *site = area_hook(&area, AH_ROOT_SITE, 8, wait_twice_back);
+	uint64_t words[16] = {0};
+
+	set_root(park, site, 1, site, words, 51);
+	site->saved = (uint64_t)(-(1ll << 30));
+	assert_int_equal(wait_twice(area_stub(&area, park), &polled), 3);
+	expect_nothing();
 	(void)state;
 }
 
@@ -591,6 +859,11 @@ int main(void)
 		cmocka_unit_test(test_root_told),
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_fork_inside_a_poll),
+		cmocka_unit_test(test_far_steps),
+		cmocka_unit_test(test_far_pointers),
+		cmocka_unit_test(test_far_seccomp),
+		cmocka_unit_test(test_far_arguments),
+		cmocka_unit_test(test_root_nowhere),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);
