@@ -1,0 +1,86 @@
+"""Debug information that is wrong, by malice or by mistake: the program doesn't pay for it."""
+import os
+import random
+
+import build as builder
+import driver
+import pytest
+from conftest import HERE, Program
+from debug_lies import Lies
+from test_futures import until_compiled
+
+STAMPED_SUM = 8 * 10  # 4 futures, each 1 and the last bit of ODD, ten rounds
+
+
+def stamped():
+    return builder.build("tokio-1.54", "release-debug", "stamped", root=HERE)
+
+
+def run(pollux, path, trace):
+    """Records all of its work; it lives, and its sum is right."""
+    program = Program(path, 10)
+    try:
+        recorder = driver.Recorder(pollux, program.pid, trace, "--futures=all")
+        until_compiled(recorder)
+        program.go()
+        program.until("done")
+        code, said = recorder.stop()
+        assert program.end() == 0
+        assert program.sum() == f"sum {STAMPED_SUM}"
+        assert code == 0, said
+    finally:
+        program.process.kill()
+        program.process.wait()
+
+
+def other(numbers, value, size):
+    """A place nearby, or anywhere."""
+    near = [value + 1, value - 1, value ^ 8, value + 8, 0, 8, 16, 24]
+    return numbers.choice([*near, numbers.randrange(256), numbers.randrange(1 << 8 * size)])
+
+
+@pytest.mark.parametrize("name", [b"__awaitee", b"__state", b"pointer", b"data_ptr"])
+def test_wrong_places(pollux, tmp_path, monkeypatch, name):
+    """Where members lie is wrong everywhere, each time in another way."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    lies = Lies(stamped(), name)
+    assert lies.places
+    numbers = random.Random(name)
+    for number in range(6):
+        path = lies.write(tmp_path / f"lie-{number}", lambda value, size: other(numbers, value, size))
+        run(pollux, path, tmp_path / "t.plx")
+        path.unlink()
+
+
+def test_number_for_pointer(pollux, tmp_path, monkeypatch):
+    """A box of a future is said to lie where numbers do: each of them in turn."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    lies = Lies(stamped(), b"__awaitee")
+    for offset in range(0, 64, 8):
+        path = lies.write(tmp_path / f"number-{offset}", lambda value, size: offset)
+        run(pollux, path, tmp_path / "t.plx")
+        path.unlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_cache_of_stranger(pollux, tmp_path, monkeypatch):
+    """A stranger's copy, of the same build-id and size, tells nothing of the program itself."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    lies = Lies(stamped(), b"__awaitee")
+    copy = lies.write(tmp_path / "copy", lambda value, size: 8)
+    data = bytearray(copy.read_bytes())
+    # a name, too
+    at = data.index(b"\0borrowed\0")
+    data[at : at + 10] = b"\0forged!!\0"
+    copy.write_bytes(data)
+    os.chown(copy, 65533, 65533)
+    honest = lies.write(tmp_path / "honest", lambda value, size: value)
+    run(pollux, copy, tmp_path / "copy.plx")
+    cached = list((tmp_path / "cache").glob("pollux/*"))
+    assert not cached
+    run(pollux, honest, tmp_path / "honest.plx")
+    shown = {event[5] for event in driver.events(tmp_path / "honest.plx")
+             if event[3] == "future_end"}
+    assert any("borrowed" in one for one in shown), shown
+    assert not any("forged" in one for one in shown), shown
+    assert list((tmp_path / "cache").glob("pollux/*.debug"))
