@@ -11,6 +11,91 @@
 #include <stdlib.h>
 #include <string.h>
 
+static inline bool is_clean(unsigned char c)
+{
+	return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+}
+
+/* How many bytes from s on need no escape and are ASCII; eight at a time. A high bit in `bad` may
+ * stand for a clean byte above a bad one (borrows), so the byte loop has the last word. */
+static size_t clean_run(const char *s, size_t len)
+{
+	const uint64_t ones = 0x0101010101010101ULL, highs = 0x8080808080808080ULL;
+	size_t i = 0;
+
+	for (; len - i >= 8; i += 8) {
+		uint64_t v;
+		memcpy(&v, s + i, 8);
+		uint64_t quote = v ^ (ones * '"'), back = v ^ (ones * '\\');
+		/* adding 1 gives a DEL its high bit */
+		uint64_t bad = v | (v + ones) | (v - ones * 0x20) | (quote - ones) | (back - ones);
+		if (bad & highs)
+			break;
+	}
+	while (i < len && is_clean((unsigned char)s[i]))
+		i++;
+	return i;
+}
+
+/* A hidden character: as JSON writes it (in UTF-16), or so that a reader of the text sees it. */
+static void put_hidden(struct buf *out, const char *s, size_t n, uint32_t point, bool shown)
+{
+	if (shown)
+		for (size_t i = 0; i < n; i++)
+			buf_printf(out, "\\\\x%02x", (unsigned char)s[i]);
+	else if (point > 0xffff)
+		buf_printf(out, "\\u%04x\\u%04x", 0xd800 + (point - 0x10000) / 0x400,
+			   0xdc00 + point % 0x400);
+	else
+		buf_printf(out, "\\u%04x", point);
+}
+
+static void quote(struct buf *out, const char *s, bool shown)
+{
+	size_t len = strlen(s);
+
+	if (!buf_reserve(out, len + 2))
+		return;
+	buf_char(out, '"');
+	for (size_t i = 0; i < len;) {
+		size_t run = clean_run(s + i, len - i);
+		buf_add(out, s + i, run);
+		i += run;
+		if (i == len)
+			break;
+
+		char c = s[i];
+		uint32_t point = 0;
+		size_t n = text_point(s + i, len - i, &point);
+		if (c == '"' || c == '\\')
+			buf_add(out, (char[]){'\\', c}, 2);
+		else if (c == '\n')
+			buf_add(out, "\\n", 2);
+		else if (c == '\t')
+			buf_add(out, "\\t", 2);
+		else if (c == '\r')
+			buf_add(out, "\\r", 2);
+		else if (n && text_hidden(point))
+			put_hidden(out, s + i, n, point, shown);
+		else if (n)
+			buf_add(out, s + i, n);
+		else
+			buf_add(out, "\xef\xbf\xbd", 3);
+		i += n ? n : 1;
+	}
+	buf_char(out, '"');
+}
+
+void json_quote(struct buf *out, const char *s)
+{
+	quote(out, s, false);
+}
+
+void json_quote_shown(struct buf *out, const char *s)
+{
+	quote(out, s, true);
+}
+
 void json_init(struct json *j, struct buf *out, bool pretty)
 {
 	*j = (struct json){.out = out, .pretty = pretty};
@@ -80,7 +165,7 @@ void json_string(struct json *j, const char *key, const char *value)
 {
 	before(j, key);
 	if (value)
-		json_quote(j->out, value);
+		quote(j->out, value, j->shown);
 	else
 		buf_str(j->out, "null");
 }
@@ -122,66 +207,4 @@ void json_bool(struct json *j, const char *key, bool value)
 {
 	before(j, key);
 	buf_str(j->out, value ? "true" : "false");
-}
-
-static inline bool is_clean(unsigned char c)
-{
-	return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
-}
-
-/* How many bytes from s on need no escape and are ASCII; eight at a time. A high bit in `bad` may
- * stand for a clean byte above a bad one (borrows), so the byte loop has the last word. */
-static size_t clean_run(const char *s, size_t len)
-{
-	const uint64_t ones = 0x0101010101010101ULL, highs = 0x8080808080808080ULL;
-	size_t i = 0;
-
-	for (; len - i >= 8; i += 8) {
-		uint64_t v;
-		memcpy(&v, s + i, 8);
-		uint64_t quote = v ^ (ones * '"'), back = v ^ (ones * '\\');
-		uint64_t bad = v | (v - ones * 0x20) | (quote - ones) | (back - ones);
-		if (bad & highs)
-			break;
-	}
-	while (i < len && is_clean((unsigned char)s[i]))
-		i++;
-	return i;
-}
-
-void json_quote(struct buf *out, const char *s)
-{
-	size_t len = strlen(s);
-
-	if (!buf_reserve(out, len + 2))
-		return;
-	buf_char(out, '"');
-	for (size_t i = 0; i < len;) {
-		size_t run = clean_run(s + i, len - i);
-		buf_add(out, s + i, run);
-		i += run;
-		if (i == len)
-			break;
-
-		unsigned char c = (unsigned char)s[i];
-		size_t n = 1;
-		if (c == '"' || c == '\\')
-			buf_add(out, (char[]){'\\', (char)c}, 2);
-		else if (c == '\n')
-			buf_add(out, "\\n", 2);
-		else if (c == '\t')
-			buf_add(out, "\\t", 2);
-		else if (c == '\r')
-			buf_add(out, "\\r", 2);
-		else if (c < 0x20)
-			buf_printf(out, "\\u%04x", c);
-		else if ((n = text_utf8(s + i, len - i)))
-			buf_add(out, s + i, n);
-		else {
-			buf_add(out, "\xef\xbf\xbd", 3);
-			n = 1;
-		}
-		i += n;
-	}
-	buf_char(out, '"');
 }

@@ -1,6 +1,7 @@
 /*
  * A JSON writer onto a sink of bytes: no tree, constant memory. Commas and nesting are kept by the
- * writer; strings are escaped, bytes that are no UTF-8 become U+FFFD.
+ * writer; strings are escaped, among them all characters that are hidden (text_hidden()), so that
+ * the text is safe on a terminal; bytes that are no UTF-8 become U+FFFD.
  */
 #ifndef POLLUX_BASE_JSON_H
 #define POLLUX_BASE_JSON_H
@@ -13,6 +14,7 @@ struct json {
 	struct buf *out;
 	bool comma; /* a value stands before on this level */
 	bool pretty;
+	bool shown; /* strings by json_quote_shown(); the caller may set it */
 	unsigned depth;
 };
 
@@ -28,5 +30,8 @@ void json_double(struct json *j, const char *key, double value); /* not finite: 
 void json_bool(struct json *j, const char *key, bool value);
 /* Just the quoted, escaped string, without comma: for hot exporters. */
 void json_quote(struct buf *out, const char *s);
+/* The same for a text that a viewer shows: in it hidden characters (but \n, \t, \r) are as
+ * text_safe() writes them. */
+void json_quote_shown(struct buf *out, const char *s);
 
 #endif

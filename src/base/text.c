@@ -99,7 +99,7 @@ void text_bytes(struct buf *out, uint64_t n)
 	}
 }
 
-size_t text_utf8(const char *s, size_t len)
+size_t text_point(const char *s, size_t len, uint32_t *ret_point)
 {
 	const unsigned char *u = (const unsigned char *)s;
 	size_t n;
@@ -107,9 +107,9 @@ size_t text_utf8(const char *s, size_t len)
 
 	if (!len)
 		return 0;
-	if (u[0] < 0x80)
-		return 1;
-	if (u[0] >= 0xc2 && u[0] <= 0xdf) {
+	if (u[0] < 0x80) {
+		n = 1, point = u[0], least = 0;
+	} else if (u[0] >= 0xc2 && u[0] <= 0xdf) {
 		n = 2, point = u[0] & 0x1f, least = 0x80;
 	} else if ((u[0] & 0xf0) == 0xe0) {
 		n = 3, point = u[0] & 0x0f, least = 0x800;
@@ -127,22 +127,34 @@ size_t text_utf8(const char *s, size_t len)
 	}
 	if (point < least || point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff))
 		return 0;
+	*ret_point = point;
 	return n;
 }
 
-/* Characters that move the cursor, or the order in which a terminal shows the others. */
-static bool is_unsafe(const char *s, size_t n)
+size_t text_utf8(const char *s, size_t len)
 {
-	const unsigned char *u = (const unsigned char *)s;
+	uint32_t point;
 
-	if (n == 1)
-		return u[0] < 0x20 || u[0] == 0x7f;
-	if (n == 2)
-		return u[0] == 0xc2 && u[1] < 0xa0; /* C1 controls */
-	if (n == 3 && u[0] == 0xe2 && u[1] == 0x80)
-		return u[2] == 0x8e || u[2] == 0x8f || (u[2] >= 0xa8 && u[2] <= 0xae);
-	if (n == 3 && u[0] == 0xe2 && u[1] == 0x81)
-		return u[2] >= 0xa6 && u[2] <= 0xa9;
+	return text_point(s, len, &point);
+}
+
+/* Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt), and beside it the controls,
+ * the separators of lines and what annotates other characters. */
+bool text_hidden(uint32_t point)
+{
+	static const uint32_t ranges[][2] = {
+		{0x7f, 0x9f},	    {0xad, 0xad},	{0x34f, 0x34f},	  {0x61c, 0x61c},
+		{0x115f, 0x1160},   {0x17b4, 0x17b5},	{0x180b, 0x180f}, {0x200b, 0x200f},
+		{0x2028, 0x202e},   {0x2060, 0x206f},	{0x3164, 0x3164}, {0xfe00, 0xfe0f},
+		{0xfeff, 0xfeff},   {0xffa0, 0xffa0},	{0xfff0, 0xfffb}, {0x1bca0, 0x1bca3},
+		{0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
+	};
+
+	if (point < 0x7f)
+		return point < 0x20;
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]) && point >= ranges[i][0]; i++)
+		if (point <= ranges[i][1])
+			return true;
 	return false;
 }
 
@@ -151,8 +163,10 @@ void text_safe(struct buf *out, const char *s)
 	size_t len = strlen(s), from = 0, i = 0;
 
 	while (i < len) {
-		size_t n = text_utf8(s + i, len - i);
-		if (n && !is_unsafe(s + i, n)) {
+		uint32_t point;
+		size_t n = text_point(s + i, len - i, &point);
+
+		if (n && !text_hidden(point)) {
 			i += n;
 			continue;
 		}

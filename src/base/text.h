@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* "0 ns", "850 ns", "12.3 µs", "4.56 ms", "1.23 s", "2 min 05 s": three digits. */
@@ -12,11 +13,15 @@ void text_duration(struct buf *out, uint64_t ns);
 void text_count(struct buf *out, uint64_t n);
 /* "512 B", "1.2 KiB", "3.4 MiB". */
 void text_bytes(struct buf *out, uint64_t n);
-/* A string from the traced program, made safe for a terminal: control characters, those that turn
- * the direction of text, and invalid UTF-8 as \x.. . */
+/* A foreign string, made safe for a terminal: hidden characters and invalid UTF-8 as \x.. . */
 void text_safe(struct buf *out, const char *s);
 /* Length of the valid UTF-8 character at s, of which len bytes are there; 0 if it is none. */
 size_t text_utf8(const char *s, size_t len);
+/* The same, with the character's number. */
+size_t text_point(const char *s, size_t len, uint32_t *ret_point);
+/* Is that a character that nobody sees as itself: a control character, one that changes the
+ * direction of text, one without a width? Names are told apart by what is seen. */
+bool text_hidden(uint32_t point);
 /* "10", "10s", "250ms", "1.5s", "2m", "80us", "100ns" into ns; a plain number has the given unit.
  * -EINVAL. */
 int text_parse_duration(const char *s, uint64_t unit_ns, uint64_t *ret_ns);

@@ -305,7 +305,7 @@ static int long_poll(struct chrome *c, const struct tl_sample *sample,
 	char ts[32], *end = put_us(ts, sample->time_ns - c->sel.base_ns);
 	buf_add(&json, ts, (size_t)(end - ts));
 	buf_str(&json, ",\"args\":{\"stack\":");
-	json_quote(&json, text.data ? text.data : "not known");
+	json_quote_shown(&json, text.data ? text.data : "not known");
 	buf_str(&json, "}}");
 	if (buf_failed(&json) || buf_failed(&text))
 		return -ENOMEM;

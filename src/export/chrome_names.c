@@ -20,7 +20,7 @@ static void metadata(struct buf *b, const char *what, uint32_t pid, uint32_t tid
 		buf_printf(b, ",\"tid\":%" PRIu32, tid);
 	buf_printf(b, ",\"args\":{\"%s\":", key);
 	if (text)
-		json_quote(b, text);
+		json_quote_shown(b, text);
 	else
 		buf_u64(b, number);
 	buf_str(b, "}}");
@@ -212,7 +212,7 @@ static void tell_cut(struct chrome *c, struct buf *b, uint32_t pid, uint64_t ran
 	name_process(b, pid, "cut", rank);
 	name_lane(b, pid, 1, "what is shown", 0);
 	buf_str(b, ",\n{\"ph\":\"X\",\"cat\":\"cut\",\"cname\":\"yellow\",\"name\":");
-	json_quote(b, c->sel.notice);
+	json_quote_shown(b, c->sel.notice);
 	char place[160], *p = put_span(c, place, pid, 1, c->sel.from_ns, c->sel.to_ns);
 	buf_add(b, place, (size_t)(p - place));
 	buf_char(b, '}');

@@ -100,7 +100,7 @@ char *lanes_label(const char *name)
 	buf_str(&whole, len > max ? "\xe2\x80\xa6" : "");
 	if (buf_failed(&whole))
 		return NULL;
-	json_quote(&quoted, whole.data ? whole.data : "");
+	json_quote_shown(&quoted, whole.data ? whole.data : "");
 	if (buf_failed(&quoted))
 		return NULL;
 	quoted.data[quoted.len - 1] = 0;

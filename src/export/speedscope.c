@@ -376,7 +376,7 @@ static int write_profile(struct speedscope *s, struct profile *p, bool first)
 	_cleanup_buf_ struct buf b = BUF_INIT;
 	buf_str(&b,
 		first ? "\n{\"type\":\"evented\",\"name\":" : ",\n{\"type\":\"evented\",\"name\":");
-	json_quote(&b, p->name);
+	json_quote_shown(&b, p->name);
 	buf_printf(&b,
 		   ",\"unit\":\"nanoseconds\",\"startValue\":%" PRIu64 ",\"endValue\":%" PRIu64
 		   ",\"events\":[",
@@ -456,6 +456,7 @@ static int write_file(struct speedscope *s)
 		   s->sel.notice);
 
 	json_init(&j, &head, false);
+	j.shown = true;
 	json_object(&j, NULL);
 	json_string(&j, "$schema", "https://www.speedscope.app/file-format-schema.json");
 	json_string(&j, "exporter", "pollux " POLLUX_VERSION);

@@ -24,6 +24,7 @@ static uint64_t made_frame(struct speedscope *s, uint64_t a, uint64_t b, const c
 	struct json j;
 	buf_str(&s->made_names, ",");
 	json_init(&j, &s->made_names, false);
+	j.shown = true;
 	json_object(&j, NULL);
 	json_string(&j, "name", name);
 	if (at && at->file && *at->file) {
@@ -223,7 +224,7 @@ int speedscope_write_samples(struct speedscope *s)
 			   first->profile ? s->profiles[first->profile - 1].name
 					  : "all tasks by family");
 		buf_str(&head, ",\n{\"type\":\"sampled\",\"name\":");
-		json_quote(&head, name.data ? name.data : "samples");
+		json_quote_shown(&head, name.data ? name.data : "samples");
 		buf_printf(&head,
 			   ",\"unit\":\"%s\",\"startValue\":0,\"endValue\":%" PRIu64
 			   ",\"samples\":[",

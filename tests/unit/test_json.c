@@ -114,9 +114,48 @@ static void test_quote(void **state)
 	quote_is("\"", "\\\"");
 	quote_is("\\", "\\\\");
 	quote_is("\n\t\r", "\\n\\t\\r");
-	quote_is("\x01\x1f\x7f", "\\u0001\\u001f\x7f");
+	quote_is("\x01\x1f\x7f", "\\u0001\\u001f\\u007f");
 	quote_is("!\"#[\\]", "!\\\"#[\\\\]");
 	quote_is("µs → 🦀", "µs → 🦀");
+}
+
+/* What nobody sees as itself: the first and the last of each range, and what lies beside them. */
+static const struct {
+	const char *s, *json, *shown;
+} hidden[] = {
+	{"\x1b[31m", "\\u001b[31m", "\\\\x1b[31m"},
+	{"\xc2\x80", "\\u0080", "\\\\xc2\\\\x80"},
+	{"\xc2\x9b", "\\u009b", "\\\\xc2\\\\x9b"},
+	{"\xc2\x9f", "\\u009f", "\\\\xc2\\\\x9f"},
+	{"\xc2\xa0", "\xc2\xa0", "\xc2\xa0"},
+	{"\xd8\x9c", "\\u061c", "\\\\xd8\\\\x9c"},
+	{"\xe2\x80\xae", "\\u202e", "\\\\xe2\\\\x80\\\\xae"},
+	{"\xef\xbb\xbf", "\\ufeff", "\\\\xef\\\\xbb\\\\xbf"},
+	{"\xf3\xa0\x80\x80", "\\udb40\\udc00", "\\\\xf3\\\\xa0\\\\x80\\\\x80"},
+	{"\xf3\xa0\x81\xbf", "\\udb40\\udc7f", "\\\\xf3\\\\xa0\\\\x81\\\\xbf"},
+	{"\xf3\xa1\x80\x80", "\xf3\xa1\x80\x80", "\xf3\xa1\x80\x80"},
+};
+
+static void test_quote_hidden(void **state)
+{
+	for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++) {
+		_cleanup_buf_ struct buf b = BUF_INIT;
+		struct json j;
+		char want[80];
+
+		quote_is(hidden[i].s, hidden[i].json);
+		json_init(&j, &b, false);
+		j.shown = true;
+		json_string(&j, NULL, hidden[i].s);
+		snprintf(want, sizeof(want), "\"%s\"", hidden[i].shown);
+		assert_string_equal(b.data, want);
+		buf_clear(&b);
+		json_quote_shown(&b, hidden[i].s);
+		assert_string_equal(b.data, want);
+	}
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	json_quote_shown(&b, "a\nb\t\"\\\r");
+	assert_string_equal(b.data, "\"a\\nb\\t\\\"\\\\\\r\"");
 }
 
 static void test_quote_bad_utf8(void **state)
@@ -140,7 +179,7 @@ static void test_every_byte(void **state)
 		assert_true(b.len >= 3 && b.data[0] == '"' && b.data[b.len - 1] == '"');
 		for (size_t i = 0; i < b.len; i++)
 			assert_true((unsigned char)b.data[i] >= 0x20);
-		if (c >= 0x20 && c < 0x80 && c != '"' && c != '\\')
+		if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\')
 			assert_int_equal(b.len, 3);
 	}
 }
@@ -148,9 +187,10 @@ static void test_every_byte(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_compact),	       cmocka_unit_test(test_pretty),
-		cmocka_unit_test(test_doubles),	       cmocka_unit_test(test_quote),
-		cmocka_unit_test(test_quote_bad_utf8), cmocka_unit_test(test_every_byte),
+		cmocka_unit_test(test_compact),	     cmocka_unit_test(test_pretty),
+		cmocka_unit_test(test_doubles),	     cmocka_unit_test(test_quote),
+		cmocka_unit_test(test_quote_hidden), cmocka_unit_test(test_quote_bad_utf8),
+		cmocka_unit_test(test_every_byte),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,6 +99,45 @@ static void test_safe(void **state)
 		"evil",
 		"\\xe2\\x80\\xaeevil");
 	safe_is("\xe2\x82", "\\xe2\\x82");
+	safe_is("x\xef\xbb\xbfy\xf3\xa0\x81\x81", "x\\xef\\xbb\\xbfy\\xf3\\xa0\\x81\\x81");
+}
+
+/* The ends of each range of hidden characters, and their neighbours. */
+static void test_hidden(void **state)
+{
+	static const struct {
+		uint32_t first, last;
+	} ranges[] = {
+		{0x1, 0x1f},	    {0x7f, 0x9f},	{0xad, 0xad},	    {0x34f, 0x34f},
+		{0x61c, 0x61c},	    {0x115f, 0x1160},	{0x17b4, 0x17b5},   {0x180b, 0x180f},
+		{0x200b, 0x200f},   {0x2028, 0x202e},	{0x2060, 0x206f},   {0x3164, 0x3164},
+		{0xfe00, 0xfe0f},   {0xfeff, 0xfeff},	{0xffa0, 0xffa0},   {0xfff0, 0xfffb},
+		{0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
+	};
+
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+		assert_true(i == 0 || !text_hidden(ranges[i].first - 1));
+		for (uint32_t c = ranges[i].first; c <= ranges[i].last; c++)
+			assert_true(text_hidden(c));
+		assert_false(text_hidden(ranges[i].last + 1));
+	}
+	assert_false(text_hidden(' '));
+	assert_false(text_hidden(0x1f980));
+	assert_false(text_hidden(0x10ffff));
+}
+
+static void test_point(void **state)
+{
+	uint32_t point = 7;
+
+	assert_int_equal(text_point("a", 1, &point), 1);
+	assert_int_equal(point, 'a');
+	assert_int_equal(text_point("\xf0\x9f\xa6\x80", 4, &point), 4);
+	assert_int_equal(point, 0x1f980);
+	assert_int_equal(text_point("\xf0\x9f\xa6\x80", 3, &point), 0);
+	assert_int_equal(text_point("\xed\xa0\x80", 3, &point), 0);
+	assert_int_equal(text_point("a", 0, &point), 0);
+	assert_int_equal(point, 0x1f980);
 }
 
 static void duration_parses(const char *s, int want, uint64_t want_ns)
@@ -172,6 +211,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_duration),       cmocka_unit_test(test_count),
 		cmocka_unit_test(test_bytes),	       cmocka_unit_test(test_safe),
+		cmocka_unit_test(test_hidden),	       cmocka_unit_test(test_point),
 		cmocka_unit_test(test_parse_duration), cmocka_unit_test(test_parse_bytes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
