@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -316,10 +317,20 @@ char *const *cli_command(const struct cli_args *args)
 	return args->command && args->command[0] ? args->command : NULL;
 }
 
+void cli_complain(const char *text)
+{
+	_cleanup_buf_ struct buf line = BUF_INIT;
+
+	buf_str(&line, "pollux: ");
+	text_safe(&line, text);
+	buf_char(&line, '\n');
+	fputs(buf_failed(&line) ? "pollux: out of memory\n" : line.data, stderr);
+}
+
 int args_usage(const char *verb, const char *text)
 {
-	fprintf(stderr, "pollux: %s\nTry: pollux %s%s--help\n", text, verb ? verb : "",
-		verb ? " " : "");
+	cli_complain(text);
+	fprintf(stderr, "Try: pollux %s%s--help\n", verb ? verb : "", verb ? " " : "");
 	return ARGS_USAGE;
 }
 

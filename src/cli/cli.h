@@ -47,6 +47,9 @@ size_t cli_n_operands(const struct cli_args *args);
 const char *cli_operand(const struct cli_args *args, size_t i);
 char *const *cli_command(const struct cli_args *args); /* after `--`; NULL if none */
 
+/* Prints one sentence on stderr, after "pollux: ". All such text goes through here: whatever names
+ * and paths of others are in it, a terminal shows and does not obey. */
+void cli_complain(const char *text);
 /* Wrong use: prints one sentence and how to get help; returns 2. */
 int cli_usage(const struct cli_args *args, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

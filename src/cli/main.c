@@ -99,7 +99,7 @@ static int run_verb(const struct cli_verb *verb, int argc, char **argv)
 	if (code == EXIT_FAILED && err.code == -EPIPE)
 		return EXIT_DONE;
 	if (code == EXIT_FAILED && err.code != 0)
-		fprintf(stderr, "pollux: %s\n", err.text);
+		cli_complain(err.text);
 	return code;
 }
 

@@ -109,7 +109,7 @@ static int run(const struct cli_args *args, struct error *err)
 			error_add(err, "cannot print %s", input);
 	}
 	if (r == 0 && trace_reader_truncated(reader, &why))
-		fprintf(stderr, "pollux: %s\n", why);
+		cli_complain(why);
 	trace_reader_free(reader);
 	print_done(&job);
 	return r < 0 && !job.gone ? 1 : 0;
