@@ -1,9 +1,10 @@
 /*
- * pollux export: a trace into a file that another viewer opens. The output is written beside its
- * place under another name and moved there when it is whole, so that nobody opens half a file;
- * pipes and devices are written as they are. A reader that closes the pipe early is no error.
+ * pollux export: a trace into a file that another viewer opens. The output gets its
+ * name when it is whole, so that nobody opens half a file; pipes are written as they are. A reader
+ * that closes the pipe early is no error.
  */
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/verbs.h"
 #include "export/export.h"
@@ -12,23 +13,18 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct output {
+	struct file_output out;
 	FILE *file;
-	char *path; /* NULL: standard output */
-	char *temp; /* to be moved to path; NULL: the file itself is written */
 };
 
 static void output_done(struct output *o)
 {
-	if (o->file && o->file != stdout)
+	if (o->file)
 		fclose(o->file);
-	if (o->temp)
-		unlink(o->temp);
-	free(o->temp);
-	free(o->path);
+	file_output_done(&o->out);
 }
 
 /* "dir/trace.plx" into "trace.json": in the folder where the user is. */
@@ -46,73 +42,59 @@ static char *derived_path(const char *input, const char *extension)
 	return buf_steal(&b);
 }
 
-static int open_path(struct output *o, struct error *err)
+/* Where the output goes (free); NULL with a sentence. */
+static char *output_path(const char *wanted, const char *input, const char *extension,
+			 struct error *err)
 {
-	struct stat st;
-	int fd;
+	char *path;
 
-	if (stat(o->path, &st) == 0 && !S_ISREG(st.st_mode)) {
-		fd = open(o->path, O_WRONLY | O_CLOEXEC);
-	} else {
-		struct buf temp = BUF_INIT;
-		buf_printf(&temp, "%s.XXXXXX", o->path);
-		o->temp = buf_steal(&temp);
-		if (!o->temp)
-			return error_set(err, -ENOMEM, "out of memory");
-		fd = mkostemp(o->temp, O_CLOEXEC);
-		if (fd < 0) {
-			free(o->temp);
-			o->temp = NULL;
-		}
+	if (wanted || !isatty(STDOUT_FILENO))
+		path = strdup(wanted ? wanted : "-");
+	else
+		path = derived_path(input, extension);
+	if (!path) {
+		error_set(err, -ENOMEM, "out of memory");
+	} else if (file_output_spares(path, &input, 1, err) < 0) {
+		free(path);
+		return NULL;
+	} else if (!wanted && access(path, F_OK) == 0) {
+		error_set(err, -EEXIST, "%s exists: -o %s replaces it", path, path);
+		free(path);
+		return NULL;
 	}
-	if (fd < 0)
-		return error_sys(err, -errno, "cannot create %s", o->path);
-	o->file = fdopen(fd, "w");
-	if (!o->file) {
-		close(fd);
-		return error_set(err, -ENOMEM, "out of memory");
-	}
-	return 0;
+	return path;
 }
 
-static int output_open(struct output *o, const char *wanted, const char *input,
-		       const char *extension, struct error *err)
+static int output_open(struct output *o, const char *path, struct error *err)
 {
-	if (wanted ? !strcmp(wanted, "-") : !isatty(STDOUT_FILENO)) {
-		o->file = stdout;
+	int r = file_output_open(&o->out, path, err);
+
+	if (r < 0)
+		return r;
+	int copy = fcntl(o->out.fd, F_DUPFD_CLOEXEC, 3);
+	o->file = copy < 0 ? NULL : fdopen(copy, "w");
+	if (o->file)
 		return 0;
-	}
-	o->path = wanted ? strdup(wanted) : derived_path(input, extension);
-	if (!o->path)
-		return error_set(err, -ENOMEM, "out of memory");
-	if (!wanted && access(o->path, F_OK) == 0)
-		return error_set(err, -EEXIST, "%s exists: -o %s replaces it", o->path, o->path);
-	return open_path(o, err);
+	if (copy >= 0)
+		close(copy);
+	return error_set(err, -ENOMEM, "out of memory");
 }
 
 /* All is written: the file gets its name. */
-static int output_finish(struct output *o, struct error *err)
+static int output_finish(struct output *o, const char *path, struct error *err)
 {
-	if (o->file == stdout)
-		return 0;
 	int failed = fclose(o->file);
+
 	o->file = NULL;
-	if (failed)
-		return error_sys(err, -errno, "cannot write %s", o->path);
-	if (o->temp) {
-		if (rename(o->temp, o->path) < 0)
-			return error_sys(err, -errno, "cannot create %s", o->path);
-		free(o->temp);
-		o->temp = NULL;
-	}
-	return 0;
+	return failed ? error_sys(err, -errno, "cannot write %s", path)
+		      : file_output_place(&o->out, err);
 }
 
-static void print_summary(const struct export_ops *ops, const struct output *o,
+static void print_summary(const struct export_ops *ops, const char *path,
 			  const struct export_summary *s)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT;
-	text_safe(&b, o->path ? o->path : "standard output");
+	text_safe(&b, !strcmp(path, "-") ? "standard output" : path);
 	buf_str(&b, ": ");
 	text_bytes(&b, s->bytes);
 	buf_printf(&b, ", %" PRIu64 " slices", s->slices);
@@ -178,12 +160,22 @@ static int parse(const struct cli_args *args, struct export_options *opt)
 	return 0;
 }
 
+static void complain_cut(const char *lost)
+{
+	struct error text = {0};
+
+	error_set(&text, -EBADMSG, "%s", lost);
+	error_add(&text, "the trace is cut");
+	cli_complain(text.text);
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	static char label[] = "exporting";
 	struct export_options opt = {.progress = cli_progress, .progress_ctx = label};
 	struct export_summary summary = {0};
-	_cleanup_(output_done) struct output out = {0};
+	_cleanup_(output_done) struct output out = {.out = FILE_OUTPUT_INIT};
+	_cleanup_free_ char *path = NULL;
 	const char *format = cli_option(args, "format");
 
 	const struct export_ops *ops = export_find(format ? format : "chrome");
@@ -196,8 +188,10 @@ static int run(const struct cli_args *args, struct error *err)
 	const char *input = cli_operand(args, 0);
 	struct trace_reader *reader = NULL;
 	r = trace_reader_open(input, &reader, err);
-	if (r == 0)
-		r = output_open(&out, cli_option(args, "output"), input, ops->extension, err);
+	if (r == 0) {
+		path = output_path(cli_option(args, "output"), input, ops->extension, err);
+		r = path ? output_open(&out, path, err) : -EINVAL;
+	}
 	if (r == 0) {
 		r = ops->write(reader, &opt, out.file, &summary, err);
 		cli_progress_done();
@@ -210,11 +204,11 @@ static int run(const struct cli_args *args, struct error *err)
 	}
 	const char *lost;
 	if (r == 0 && trace_reader_truncated(reader, &lost))
-		fprintf(stderr, "pollux: the trace is cut: %s\n", lost);
+		complain_cut(lost);
 	if (r == 0)
-		r = output_finish(&out, err);
+		r = output_finish(&out, path, err);
 	if (r == 0)
-		print_summary(ops, &out, &summary);
+		print_summary(ops, path, &summary);
 	trace_reader_free(reader);
 	return r < 0 ? 1 : 0;
 }

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/verbs.h"
 
@@ -13,7 +14,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* "dir/perf.data" into "perf.plx": in the folder where the user is. */
@@ -80,23 +80,21 @@ static int import_into(const char *path, const char *const *inputs, size_t n,
 {
 	struct import_summary summary = {0};
 	struct trace_writer *w = NULL;
-	struct stat st;
-	int r = trace_writer_open(path, &w, err);
+	int r = file_output_spares(path, inputs, n, err);
 
+	if (r == 0)
+		r = trace_writer_open(path, &w, err);
 	if (r < 0)
 		return r;
+	trace_writer_whole(w);
 	r = import_run(inputs, n, opt, w, &summary, err);
 	cli_progress_done();
-	struct error later = {0};
-	int closed = trace_writer_close(w, &later);
-	if (r >= 0 && closed < 0) {
-		*err = later;
-		r = closed;
-	}
+	if (r < 0)
+		trace_writer_discard(w);
+	else
+		r = trace_writer_close(w, err);
 	if (r >= 0)
 		print_summary(path, &summary);
-	if (r < 0 && strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode))
-		unlink(path);
 	import_summary_done(&summary);
 	return r;
 }

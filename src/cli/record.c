@@ -1,5 +1,6 @@
 /* pollux record: makes a recording into a file, and says what came of it. */
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/live.h"
 #include "cli/print.h"
@@ -282,6 +283,23 @@ static void say(const struct job *job, const struct capture_stats *s, uint64_t b
 
 /* ---- all together ---- */
 
+/* The trace must not take the place of the program. */
+static int spare_programs(const struct job *job, struct error *err)
+{
+	const struct capture_options *c = &job->rec.capture;
+	const char *program = c->argv && strchr(c->argv[0], '/') ? c->argv[0] : c->exe;
+	int rc = program ? file_output_spares(job->path, &program, 1, err) : 0;
+
+	for (size_t i = 0; i < c->n_pids && rc == 0; i++) {
+		char exe[32];
+
+		snprintf(exe, sizeof(exe), "/proc/%d/exe", job->rec.pids[i]);
+		program = exe;
+		rc = file_output_spares(job->path, &program, 1, err);
+	}
+	return rc;
+}
+
 /* Into the file, into the pipe of whoever prints, or into both. */
 static int open_writer(const struct job *job, struct live *printing,
 		       struct trace_writer **ret_writer, struct error *err)
@@ -289,6 +307,8 @@ static int open_writer(const struct job *job, struct live *printing,
 	int fd = -1, rc = 0;
 
 	if (job->path)
+		rc = spare_programs(job, err);
+	if (job->path && rc == 0)
 		rc = trace_writer_open(job->path, ret_writer, err);
 	if (rc < 0 || !job->prints)
 		return rc;
@@ -316,10 +336,10 @@ static int run_job(struct job *job, struct error *err)
 	rc = recording_run(&job->rec, w, &stats, &began, err);
 	bytes = trace_writer_bytes(w);
 	bool nothing = rc < 0 && !trace_writer_n_events(w);
-	if (trace_writer_close(w, rc < 0 ? NULL : err) < 0)
-		rc = -EIO;
 	if (nothing && job->path)
-		unlink(job->path);
+		trace_writer_discard(w);
+	else if (trace_writer_close(w, rc < 0 ? NULL : err) < 0)
+		rc = -EIO;
 	if (job->prints) {
 		int printed = live_join(&printing, job->print.gone ? NULL : err);
 		rc = job->print.gone ? 0 : rc < 0 ? rc : printed;

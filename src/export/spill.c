@@ -5,8 +5,9 @@
  */
 #include "export/spill.h"
 
+#include "base/file.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,21 +36,8 @@ void spill_file_done(struct spill_file *f)
 static int open_private(void)
 {
 	const char *dir = getenv("TMPDIR");
-	if (!dir || !*dir)
-		dir = "/tmp";
-	int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (fd >= 0)
-		return fd;
 
-	/* A file system without O_TMPFILE: a name that nobody can guess, gone at once. */
-	char path[4096];
-	if (snprintf(path, sizeof(path), "%s/pollux-XXXXXX", dir) >= (int)sizeof(path))
-		return -ENAMETOOLONG;
-	fd = mkostemp(path, O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	unlink(path);
-	return fd;
+	return file_temporary(dir && *dir ? dir : "/tmp");
 }
 
 void spill_init(struct spill *s, struct spill_file *file, size_t record_bytes)

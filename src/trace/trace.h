@@ -20,9 +20,12 @@
 struct trace_writer;
 struct trace_reader;
 
-/* Creates the file (mode 0600; an existing regular file of ours is replaced, a symbolic link is not
- * followed). The caller owns *ret_writer. */
+/* Opens the output as file_output_open() does; a new file gets its name with the first events. The
+ * caller owns *ret_writer. */
 int trace_writer_open(const char *path, struct trace_writer **ret_writer, struct error *err);
+/* Before anything else is written: the file gets its name by trace_writer_close() only, when it is
+ * whole. */
+void trace_writer_whole(struct trace_writer *w);
 /* Writes into a pipe that is open already, and no file. Takes the fd in every case. */
 int trace_writer_open_fd(int fd, struct trace_writer **ret_writer, struct error *err);
 /* Before anything else is written: all goes to this pipe too, for a reader in the same process (a
@@ -59,7 +62,10 @@ uint64_t trace_writer_n_events(const struct trace_writer *w);
 /* Writes the end mark and closes. A file without end mark is a cut one. Frees w in every case. */
 int trace_writer_close(struct trace_writer *w, struct error *err);
 
-/* `path` may be "-" (standard input). Reads the header only. */
+/* Instead of that, after a failure: ends without a mark, and a file that has no name yet is gone. */
+void trace_writer_discard(struct trace_writer *w);
+
+/* `path` may be "-" (standard input), or what file_open() takes: also a pipe. Reads the header only. */
 int trace_reader_open(const char *path, struct trace_reader **ret_reader, struct error *err);
 /* The same from a file or a pipe that is open already. Takes the fd in every case. */
 int trace_reader_open_fd(int fd, struct trace_reader **ret_reader, struct error *err);

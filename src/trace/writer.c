@@ -10,7 +10,7 @@
 #include "trace/trace.h"
 
 #include "base/buf.h"
-#include "base/cleanup.h"
+#include "base/file.h"
 #include "trace/codec.h"
 #include "trace/format.h"
 #include "trace/meta.h"
@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Of all threads together, before all is written without waiting for the round: 5 to 60 MiB. */
@@ -30,10 +29,10 @@
 #define MAX_OUT_BYTES (1u << 17)
 
 struct trace_writer {
-	int fd;
-	int tee;      /* a reader sees the recording grow here; -1: none, or it has gone */
-	bool regular; /* a file that can be cut */
-	int code;     /* the sticky error, 0 if none */
+	struct file_output file;
+	bool whole; /* it gets its name at the close only */
+	int tee;    /* a reader sees the recording grow here; -1: none, or it has gone */
+	int code;   /* the sticky error, 0 if none */
 	struct error cause;
 	uint64_t bytes, n_events;
 	uint32_t n_processes, n_runtimes, n_kinds, n_places, n_frames, n_stacks, n_coverage;
@@ -73,6 +72,18 @@ static void tee_write(struct trace_writer *w, const void *data, size_t len)
 	}
 }
 
+static int place(struct trace_writer *w)
+{
+	struct error why = {0};
+	int r = file_output_place(&w->file, &why);
+
+	if (r < 0 && !w->code) {
+		w->cause = why;
+		w->code = r;
+	}
+	return r;
+}
+
 static int write_all(struct trace_writer *w, const void *data, size_t len)
 {
 	const uint8_t *at = data;
@@ -80,15 +91,21 @@ static int write_all(struct trace_writer *w, const void *data, size_t len)
 
 	if (w->code)
 		return w->code;
+	/* From the first events on a recorder may be killed: what is complete can be found. */
+	if (w->n_events && !w->whole) {
+		int r = place(w);
+		if (r < 0)
+			return r;
+	}
 	while (left) {
-		ssize_t n = write(w->fd, at, left);
+		ssize_t n = write(w->file.fd, at, left);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
 			int code = n < 0 ? -errno : -EIO;
 			/* Best effort: a reader copes with a part of a chunk too. */
-			if (w->regular && ftruncate(w->fd, (off_t)w->bytes) == 0)
-				lseek(w->fd, (off_t)w->bytes, SEEK_SET);
+			if (w->file.regular && ftruncate(w->file.fd, (off_t)w->bytes) == 0)
+				lseek(w->file.fd, (off_t)w->bytes, SEEK_SET);
 			return fail(w, code, "cannot write the trace");
 		}
 		at += n;
@@ -149,58 +166,9 @@ static int header_write(struct trace_writer *w)
 	return write_all(w, &h, sizeof(h));
 }
 
-/*
- * Opens without following a link and without destroying anything before it is known to be ours: in
- * a shared folder another user may have put something under this name.
- */
-static int open_file(const char *path, bool *ret_regular, struct error *err)
-{
-	struct stat st;
-
-	if (!strcmp(path, "-")) {
-		if (isatty(STDOUT_FILENO))
-			return error_set(err, -EINVAL,
-					 "a trace is no text for a terminal: "
-					 "redirect the output or name a file");
-		int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-		*ret_regular = false;
-		return out < 0 ? error_sys(err, -errno, "cannot use standard output") : out;
-	}
-
-	_cleanup_close_ int fd =
-		open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0600);
-	if (fd < 0) {
-		int code = -errno;
-		if (code == -ELOOP)
-			return error_set(err, code,
-					 "cannot create %s: it is a symbolic link, which pollux "
-					 "does not follow",
-					 path);
-		return error_sys(err, code, "cannot create %s", path);
-	}
-	if (fstat(fd, &st) < 0)
-		return error_sys(err, -errno, "cannot examine %s", path);
-	if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))
-		return error_set(err, -EINVAL,
-				 "cannot write to %s: it is neither a regular file nor a pipe",
-				 path);
-	*ret_regular = S_ISREG(st.st_mode);
-	if (*ret_regular) {
-		if (st.st_uid != geteuid())
-			return error_set(err, -EPERM,
-					 "cannot replace %s: it belongs to another user (uid %u): "
-					 "remove it or choose another name",
-					 path, (unsigned)st.st_uid);
-		if (fchmod(fd, 0600) < 0 || ftruncate(fd, 0) < 0)
-			return error_sys(err, -errno, "cannot replace %s", path);
-	}
-	int out = fd;
-	fd = -1;
-	return out;
-}
-
 static void writer_free(struct trace_writer *w)
 {
+	file_output_done(&w->file);
 	if (w->tee >= 0)
 		close(w->tee);
 	for (uint32_t i = 0; i < w->n_threads; i++)
@@ -216,7 +184,8 @@ static struct trace_writer *writer_new(struct error *err)
 {
 	struct trace_writer *w = calloc(1, sizeof(*w));
 	if (w) {
-		w->fd = w->tee = -1;
+		w->file = (struct file_output)FILE_OUTPUT_INIT;
+		w->tee = -1;
 		w->encoder = encoder_new();
 	}
 	if (w && w->encoder)
@@ -237,7 +206,6 @@ static int writer_begin(struct trace_writer *w, const char *path, struct trace_w
 	}
 	error_set(err, code, "%s", w->cause.text);
 	error_add(err, "cannot write to %s", path);
-	close(w->fd);
 	writer_free(w);
 	return code;
 }
@@ -247,8 +215,12 @@ int trace_writer_open(const char *path, struct trace_writer **ret_writer, struct
 	struct trace_writer *w = writer_new(err);
 	if (!w)
 		return -ENOMEM;
-	int code = w->fd = open_file(path, &w->regular, err);
-	if (code >= 0)
+	int code = file_output_open(&w->file, path, err);
+	if (code == 0 && !w->file.regular && isatty(w->file.fd))
+		code = error_set(err, -EINVAL,
+				 "a trace is no text for a terminal: redirect the output or name a "
+				 "file");
+	if (code == 0)
 		return writer_begin(w, path, ret_writer, err);
 	writer_free(w);
 	return code;
@@ -261,7 +233,7 @@ int trace_writer_open_fd(int fd, struct trace_writer **ret_writer, struct error 
 		close(fd);
 		return -ENOMEM;
 	}
-	w->fd = fd;
+	w->file.fd = fd;
 	return writer_begin(w, "a pipe", ret_writer, err);
 }
 
@@ -504,6 +476,21 @@ uint64_t trace_writer_n_events(const struct trace_writer *w)
 	return w->n_events + w->n_buffered;
 }
 
+void trace_writer_whole(struct trace_writer *w)
+{
+	w->whole = true;
+}
+
+/* The disk may be full, which some file systems tell only when a file is closed. */
+static int close_file(struct trace_writer *w)
+{
+	int copy = fcntl(w->file.fd, F_DUPFD_CLOEXEC, 3);
+
+	if (copy < 0 || close(copy) < 0)
+		return fail(w, -errno, "cannot close the trace");
+	return place(w);
+}
+
 int trace_writer_close(struct trace_writer *w, struct error *err)
 {
 	int r = flush_all(w);
@@ -514,9 +501,8 @@ int trace_writer_close(struct trace_writer *w, struct error *err)
 	}
 	if (r == 0)
 		r = out_flush(w);
-	/* Some file systems tell only now that the disk is full. */
-	if (close(w->fd) < 0 && r == 0)
-		r = fail(w, -errno, "cannot close the trace");
+	if (r == 0)
+		r = close_file(w);
 	if (r < 0) {
 		error_set(err, r, "%s", w->cause.text);
 		error_add(err, "the trace is complete up to byte %llu only",
@@ -524,4 +510,9 @@ int trace_writer_close(struct trace_writer *w, struct error *err)
 	}
 	writer_free(w);
 	return r;
+}
+
+void trace_writer_discard(struct trace_writer *w)
+{
+	writer_free(w);
 }
