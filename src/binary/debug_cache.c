@@ -23,6 +23,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/cursor.h"
+#include "base/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -847,7 +848,7 @@ bool debug_cache_parse(struct debug *d, const uint8_t *data, size_t len)
 static bool same_sources(const struct debug *d)
 {
 	for (size_t i = 0; i < d->n_sources; i++) {
-		_cleanup_close_ int fd = debug_file_open_regular(d->sources[i].path);
+		_cleanup_close_ int fd = file_open(d->sources[i].path, 0, NULL);
 		struct file_id now;
 
 		if (fd < 0 || !file_id_read(fd, &now) || !file_id_same(&now, &d->sources[i].id) ||

@@ -1,19 +1,21 @@
 /*
  * Finding and opening files of debug information; see debug_file.h.
  *
- * Paths come from strangers: the program names its .dwo files and its debuglink. So only regular
- * files are opened (a fifo would hang, a device may act), and what is found must prove that it
- * belongs to the program: by build-id, by the debuglink's checksum, by a split unit's id. These are
- * what a file says itself; so a file apart must also belong to root, to us or to the program's owner.
+ * Paths come from strangers: the program names its .dwo files and its debuglink. What is found must
+ * prove that it belongs to the program: by build-id, by the debuglink's checksum, by a split unit's
+ * id. These are what a file says itself; so a file apart must also belong to root, to us or to the
+ * program's owner.
  *
- * The files are mapped, not copied: of hundreds of megabytes a few are read. Their owner can cut a
- * file short and so end pollux with SIGBUS; nothing of the traced program hangs on that.
+ * The sections are read, not mapped: the owner of a mapped file can cut it short and so end pollux
+ * with SIGBUS, perhaps while a program has its hooks, or change what was checked already. Reading
+ * costs memory, so a file has a budget, and what claims to be large has to be there on the disk.
  *
  * Sections may be compressed: as ELF says (zlib, zstd), or the old GNU way (.zdebug_*).
  */
 #include "binary/debug_file.h"
 
 #include "base/cleanup.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,16 +25,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
 
 enum {
 	MAX_SECTIONS = 100000,
 	MAX_BUILD_ID = 64,
+	MAX_NOTES_BYTES = 1 << 20,
+	MAX_NAMES_BYTES = 16 << 20,
+	MAX_LINK_BYTES = 4096,
 };
-/* Of a section, uncompressed. */
-#define MAX_SECTION_BYTES (8ULL << 30)
+/* Of the sections of a file, uncompressed. */
+#define MAX_BYTES (4ULL << 30)
 #ifndef ELFCOMPRESS_ZSTD
 #define ELFCOMPRESS_ZSTD 2
 #endif
@@ -44,6 +48,7 @@ struct debug_file {
 	struct file_id id;
 	char *path;
 	Elf *elf;
+	uint64_t budget;	     /* bytes that may be read yet */
 	uint8_t *unpacked[2 * DS_N]; /* zstd sections; libelf keeps the zlib ones */
 	size_t n_unpacked;
 };
@@ -58,24 +63,54 @@ static const char *const section_names[DS_N] = {
 	[DS_CU_INDEX] = "cu_index",
 };
 
-int debug_file_open_regular(const char *path)
+/* NULL: no ELF file, or one with more headers than 16 bits can count. Programs have not so many,
+ * and libelf reads them all at once. */
+static Elf *begin(int fd)
 {
-	_cleanup_close_ int at = open(path, O_PATH | O_CLOEXEC);
-	char self[64];
-	struct stat st;
-	int fd;
+	Elf64_Ehdr eh;
+	Elf *elf;
 
-	if (at < 0)
-		return -errno;
-	if (fstat(at, &st) < 0 || !S_ISREG(st.st_mode))
-		return -EINVAL;
-	snprintf(self, sizeof(self), "/proc/self/fd/%d", at);
-	fd = open(self, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	if (pread(fd, &eh, sizeof(eh), 0) != sizeof(eh) || memcmp(eh.e_ident, ELFMAG, SELFMAG) ||
+	    (!eh.e_shnum && eh.e_shoff) || eh.e_phnum == PN_XNUM)
+		return NULL;
+	elf_version(EV_CURRENT);
+	elf = elf_begin(fd, ELF_C_READ, NULL);
+	if (elf && elf_kind(elf) == ELF_K_ELF)
+		return elf;
+	elf_end(elf);
+	return NULL;
+}
+
+/* Is a sixteenth of that at least on the disk? A hole costs its owner nothing, and us memory. */
+static bool on_disk(int fd, uint64_t at, uint64_t len)
+{
+	off_t end = (off_t)(at + len), data = (off_t)at, hole;
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < MAX_SECTIONS && sum < len / 16; i++) {
+		data = lseek(fd, data, SEEK_DATA);
+		if (data < 0 || data >= end)
+			return false;
+		hole = lseek(fd, data, SEEK_HOLE);
+		if (hole <= data)
+			return false;
+		sum += (uint64_t)((hole < end ? hole : end) - data);
+		data = hole;
+	}
+	return sum >= len / 16;
+}
+
+/* Takes so much from the budget. */
+static bool afford(struct debug_file *f, uint64_t bytes)
+{
+	if (bytes > f->budget)
+		return false;
+	f->budget -= bytes;
+	return true;
 }
 
 /* Takes the descriptor, also on failure. */
-static int file_open(int fd, const char *path, struct debug_file **ret_file)
+static int file_take(int fd, const char *path, struct debug_file **ret_file)
 {
 	struct debug_file *f = calloc(1, sizeof(*f));
 
@@ -88,10 +123,10 @@ static int file_open(int fd, const char *path, struct debug_file **ret_file)
 		debug_file_free(f);
 		return -EINVAL;
 	}
+	f->budget = MAX_BYTES;
 	f->path = strdup(path);
-	elf_version(EV_CURRENT);
-	f->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-	if (!f->path || !f->elf || elf_kind(f->elf) != ELF_K_ELF) {
+	f->elf = begin(fd);
+	if (!f->path || !f->elf) {
 		debug_file_free(f);
 		return -EINVAL;
 	}
@@ -152,9 +187,13 @@ static bool unpack_zstd(struct debug_file *f, const Elf_Data *raw, uint64_t byte
 static bool section_bytes(struct debug_file *f, Elf_Scn *scn, const GElf_Shdr *sh, bool gnu_packed,
 			  struct dwarf_span *ret)
 {
-	Elf_Data *data = elf_rawdata(scn, NULL);
+	Elf_Data *data;
 
-	if (!data || !data->d_buf || !data->d_size || sh->sh_type == SHT_NOBITS)
+	if (sh->sh_type == SHT_NOBITS || !afford(f, sh->sh_size) ||
+	    !on_disk(f->fd, sh->sh_offset, sh->sh_size))
+		return false;
+	data = elf_rawdata(scn, NULL);
+	if (!data || !data->d_buf || !data->d_size)
 		return false;
 	if (gnu_packed) {
 		uint64_t bytes = 0;
@@ -164,7 +203,7 @@ static bool section_bytes(struct debug_file *f, Elf_Scn *scn, const GElf_Shdr *s
 			return false;
 		for (unsigned i = 4; i < 12; i++)
 			bytes = bytes << 8 | ((const uint8_t *)data->d_buf)[i];
-		if (bytes > MAX_SECTION_BYTES || bytes / MAX_RATIO > data->d_size ||
+		if (bytes / MAX_RATIO > data->d_size || !afford(f, bytes) ||
 		    elf_compress_gnu(scn, 0, 0) < 0)
 			return false;
 		data = elf_rawdata(scn, NULL);
@@ -174,7 +213,7 @@ static bool section_bytes(struct debug_file *f, Elf_Scn *scn, const GElf_Shdr *s
 		if (data->d_size < sizeof(head))
 			return false;
 		memcpy(&head, data->d_buf, sizeof(head));
-		if (head.ch_size > MAX_SECTION_BYTES)
+		if (!afford(f, head.ch_size))
 			return false;
 		if (head.ch_type == ELFCOMPRESS_ZSTD)
 			return unpack_zstd(f, data, head.ch_size, ret);
@@ -207,13 +246,23 @@ static int section_kind(const char *name, bool split, bool *ret_packed)
 	return -1;
 }
 
+/* The section of the sections' names; false: there is none that can be read. */
+static bool section_names_at(Elf *elf, size_t *ret_names)
+{
+	GElf_Shdr sh;
+	Elf_Scn *scn;
+
+	return elf_getshdrstrndx(elf, ret_names) == 0 && (scn = elf_getscn(elf, *ret_names)) &&
+	       gelf_getshdr(scn, &sh) && sh.sh_size <= MAX_NAMES_BYTES;
+}
+
 void debug_file_sections(struct debug_file *f, bool split, struct dwarf_span ret[DS_N])
 {
 	size_t n = 0, names = 0;
 
 	memset(ret, 0, DS_N * sizeof(*ret));
 	if (gelf_getclass(f->elf) != ELFCLASS64 || elf_getshdrnum(f->elf, &n) != 0 ||
-	    elf_getshdrstrndx(f->elf, &names) != 0)
+	    !section_names_at(f->elf, &names))
 		return;
 	for (size_t i = 1; i < n && i < MAX_SECTIONS; i++) {
 		Elf_Scn *scn = elf_getscn(f->elf, i);
@@ -236,7 +285,7 @@ static bool has_debug_info(struct debug_file *f)
 	size_t n = 0, names = 0;
 
 	if (gelf_getclass(f->elf) != ELFCLASS64 || elf_getshdrnum(f->elf, &n) != 0 ||
-	    elf_getshdrstrndx(f->elf, &names) != 0)
+	    !section_names_at(f->elf, &names))
 		return false;
 	for (size_t i = 1; i < n && i < MAX_SECTIONS; i++) {
 		Elf_Scn *scn = elf_getscn(f->elf, i);
@@ -272,16 +321,16 @@ static size_t notes_build_id(const Elf_Data *data, uint8_t *ret)
 static size_t elf_build_id(Elf *elf, uint8_t *ret)
 {
 	Elf_Scn *scn = NULL;
-	size_t n = 0, len;
+	size_t n = 0, len, left = MAX_NOTES_BYTES;
 	GElf_Phdr ph;
 	GElf_Shdr sh;
 
 	if (elf_getphdrnum(elf, &n) != 0)
 		n = 0;
 	for (size_t i = 0; i < n && i < 256; i++) {
-		if (!gelf_getphdr(elf, (int)i, &ph) || ph.p_type != PT_NOTE ||
-		    ph.p_filesz > 1 << 20)
+		if (!gelf_getphdr(elf, (int)i, &ph) || ph.p_type != PT_NOTE || ph.p_filesz > left)
 			continue;
+		left -= ph.p_filesz;
 		len = notes_build_id(
 			elf_getdata_rawchunk(elf, (int64_t)ph.p_offset, ph.p_filesz,
 					     ph.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR),
@@ -290,10 +339,14 @@ static size_t elf_build_id(Elf *elf, uint8_t *ret)
 			return len;
 	}
 	/* a file of debug information alone may have no segments that lie in it */
-	while ((scn = elf_nextscn(elf, scn)))
-		if (gelf_getshdr(scn, &sh) && sh.sh_type == SHT_NOTE && sh.sh_size <= 1 << 20 &&
-		    (len = notes_build_id(elf_getdata(scn, NULL), ret)))
+	while ((scn = elf_nextscn(elf, scn))) {
+		if (!gelf_getshdr(scn, &sh) || sh.sh_type != SHT_NOTE || sh.sh_size > left)
+			continue;
+		left -= sh.sh_size;
+		len = notes_build_id(elf_getdata(scn, NULL), ret);
+		if (len)
 			return len;
+	}
 	return 0;
 }
 
@@ -336,10 +389,10 @@ struct wanted {
 
 int debug_file_open_split(const char *path, uint64_t owner, struct debug_file **ret_file)
 {
-	int fd = debug_file_open_regular(path), r;
+	int fd = file_open(path, 0, NULL), r;
 	struct debug_file *f;
 
-	r = fd < 0 ? fd : file_open(fd, path, &f);
+	r = fd < 0 ? fd : file_take(fd, path, &f);
 	if (r < 0)
 		return r;
 	if (f->id.owner != owner && !file_id_trusted(&f->id)) {
@@ -409,14 +462,14 @@ static bool debuglink(Elf *elf, char *ret_name, size_t size, uint32_t *ret_crc)
 	Elf_Scn *scn = NULL;
 	GElf_Shdr sh;
 
-	if (elf_getshdrstrndx(elf, &names) != 0)
+	if (!section_names_at(elf, &names))
 		return false;
 	while ((scn = elf_nextscn(elf, scn))) {
 		const char *name =
 			gelf_getshdr(scn, &sh) ? elf_strptr(elf, names, sh.sh_name) : NULL;
 		Elf_Data *data;
 
-		if (!name || strcmp(name, ".gnu_debuglink") != 0)
+		if (!name || strcmp(name, ".gnu_debuglink") != 0 || sh.sh_size > MAX_LINK_BYTES)
 			continue;
 		data = elf_rawdata(scn, NULL);
 		if (!data || !data->d_buf || !memchr(data->d_buf, 0, data->d_size))
@@ -459,7 +512,7 @@ int debug_file_find(int fd, const char *path, struct debug_file **ret_file, stru
 
 	if (copy < 0)
 		return error_sys(err, -errno, "%s can't be opened", path);
-	r = file_open(copy, path, &own);
+	r = file_take(copy, path, &own);
 	if (r < 0)
 		return error_set(err, r == -EINVAL ? -ENODATA : r, "%s is no ELF file", path);
 	if (has_debug_info(own)) {

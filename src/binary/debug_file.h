@@ -35,9 +35,6 @@ bool debug_file_unchanged(const struct debug_file *f);
 /* The sections of whole units, or with `split` those named .dwo. */
 void debug_file_sections(struct debug_file *f, bool split, struct dwarf_span ret[DS_N]);
 
-/* A regular file, opened only if it is one: a fifo would hang, a device may act. */
-int debug_file_open_regular(const char *path);
-
 /* A .dwp: this unit's parts of the sections. False: it isn't in there. */
 bool debug_file_dwp_unit(const struct dwarf_span all[DS_N], uint64_t dwo_id,
 			 struct dwarf_span ret[DS_N]);

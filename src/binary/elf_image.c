@@ -11,6 +11,7 @@
 #include "binary/image.h"
 
 #include "base/cleanup.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -343,10 +344,10 @@ int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struc
 
 int elf_image_open_path(const char *path, struct elf_image **ret_image, struct error *err)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	_cleanup_close_ int fd = file_open(path, 0, err);
 
 	if (fd < 0)
-		return error_sys(err, -errno, "cannot open %s", path);
+		return fd;
 	return elf_image_open(fd, path, ret_image, err);
 }
 

@@ -14,6 +14,7 @@
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/clock.h"
 #include "base/turn.h"
 #include "capture/kernel.h"
@@ -113,15 +114,17 @@ static void forget_pids(struct capture *c)
 
 static int open_binary(struct capture *c, const char *path, struct error *err)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	_cleanup_close_ int fd = file_open(path, 0, err);
 	struct elf_image *image = NULL;
 	struct kernel_object *o;
 	bool known = false;
 	struct stat st;
 	int rc, number = 0;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return error_sys(err, -errno, "cannot open %s", path);
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return error_sys(err, -errno, "cannot examine %s", path);
 	c->life->all = true;
 	c->life->dev = st.st_dev;
 	c->life->ino = st.st_ino;

@@ -8,6 +8,7 @@
 #include "future/core.h"
 
 #include "base/cleanup.h"
+#include "base/file.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -246,11 +247,10 @@ static bool same_file(const struct core *c, int fd, const struct core_file *f)
 static void add_library(const struct core *c, const struct core_file *f,
 			struct process_objects *objects)
 {
-	_cleanup_close_ int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	_cleanup_close_ int fd = file_open(f->path, 0, NULL);
 	struct elf_image *image;
-	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !same_file(c, fd, f) ||
+	if (fd < 0 || !same_file(c, fd, f) ||
 	    elf_image_open(fd, f->path, &image, NULL) < 0)
 		return;
 	if (!elf_image_n_segments(image)) {
@@ -296,9 +296,9 @@ int core_open(const char *path, const char *exe, struct core **ret_core,
 	if (!c)
 		return error_set(err, -ENOMEM, "out of memory");
 	c->exe_fd = -1;
-	c->fd = open(path, O_RDONLY | O_CLOEXEC);
+	c->fd = file_open(path, 0, err);
 	if (c->fd < 0) {
-		r = error_sys(err, -errno, "%s can't be opened", path);
+		r = c->fd;
 		goto fail;
 	}
 	r = read_headers(c, path, err);
@@ -313,11 +313,10 @@ int core_open(const char *path, const char *exe, struct core **ret_core,
 			      path);
 		goto fail;
 	}
-	c->exe_fd = open(c->exe, O_RDONLY | O_CLOEXEC);
+	c->exe_fd = file_open(c->exe, 0, err);
 	if (c->exe_fd < 0) {
-		r = error_sys(err, -errno,
-			      "%s, the program of %s, can't be opened: name it with --exe", c->exe,
-			      path);
+		r = c->exe_fd;
+		error_add(err, "the program of %s can't be read: name it with --exe", path);
 		goto fail;
 	}
 	r = make_objects(c, ret_objects, err);

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "future/cell.h"
 #include "future/queues.h"
 #include "future/stacks.h"
@@ -277,9 +278,9 @@ struct debug *inspect_debug(struct inspect *in, struct inspect_object *o)
 			 (unsigned long)(m ? m->end : 0));
 	}
 	if (!in->core)
-		fd = openat(in->process.proc_fd, name, O_RDONLY | O_CLOEXEC);
+		fd = file_open_at(in->process.proc_fd, name, 0, 0, NULL);
 	if (fd < 0)
-		error_sys(&o->dwarf_error, -errno, "%s can't be opened", o->object->path);
+		error_sys(&o->dwarf_error, in->core ? -errno : fd, "%s can't be opened", o->object->path);
 	else
 		debug_open(fd, o->object->path, &o->dwarf, &o->dwarf_error);
 	if (!o->dwarf &&

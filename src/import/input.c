@@ -5,6 +5,8 @@
  */
 #include "import/input.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -86,9 +88,9 @@ int input_open(const char *path, const struct import_options *opt, struct input 
 	*ret = (struct input){
 		.path = is_stdin ? "standard input" : path, .options = opt, .room = INPUT_BUFFER};
 	ret->fd = is_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
-			   : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+			   : file_open(path, FILE_PIPE | FILE_EMPTY | FILE_FOLDER, err);
 	if (ret->fd < 0)
-		return error_sys(err, -errno, "cannot open %s", ret->path);
+		return is_stdin ? error_sys(err, -errno, "cannot read standard input") : ret->fd;
 	int r = start(ret, err);
 	if (r < 0)
 		input_close(ret);
@@ -100,14 +102,10 @@ int input_open_small(struct input *folder, const char *name, size_t room, struct
 {
 	*ret = (struct input){
 		.path = name, .whole = folder, .options = folder->options, .room = room};
-	/* A pipe in the folder is none of the tool's: it must not be waited for. */
-	ret->fd =
-		openat(folder->fd, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK);
+	ret->fd = file_open_at(folder->fd, name, O_NOFOLLOW, FILE_EMPTY, err);
 	if (ret->fd < 0)
-		return error_sys(err, -errno, "cannot open %s/%s", folder->path, name);
+		return error_add(err, "cannot read a file of %s", folder->path);
 	int r = start(ret, err);
-	if (r == 0 && ret->directory)
-		r = error_set(err, -EISDIR, "%s/%s is a folder", folder->path, name);
 	if (r < 0)
 		input_close(ret);
 	return r;

@@ -41,7 +41,7 @@ struct input {
 int input_open(const char *path, const struct import_options *opt, struct input *ret,
 	       struct error *err);
 /* Another file that belongs to this input (of a folder, by a name relative to it), which has to
- * outlive it. */
+ * outlive it. -EINVAL, -EISDIR: it is no regular file. */
 int input_open_in(struct input *folder, const char *name, struct input *ret, struct error *err);
 /* With a buffer of so many bytes, at least INPUT_SMALL_BUFFER. */
 int input_open_small(struct input *folder, const char *name, size_t room, struct input *ret,

@@ -76,8 +76,15 @@ int parts_open(struct input *folder, const char *begin, const char *end, struct 
 	closedir(dir);
 	qsort(numbers, n, sizeof(*numbers), compare);
 	for (size_t i = 0; i < n && r == 0; i++) {
+		struct error why = {0};
+
 		snprintf(name, sizeof(name), "%s%ld%s", begin, numbers[i], end);
-		r = add(folder, name, ret, err);
+		r = add(folder, name, ret, &why);
+		/* A pipe or a folder of such a name is none of the tool's. */
+		if (r == -EINVAL || r == -EISDIR)
+			r = 0;
+		else if (r < 0)
+			*err = why;
 	}
 	if (r < 0)
 		parts_close(ret);

@@ -13,6 +13,7 @@
 #include "process/objects.h"
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "process/memory.h"
 
 #include <elf.h>
@@ -90,16 +91,17 @@ static int open_mapped(const struct process *p, const struct process_map *m)
 
 	snprintf(name, sizeof(name), "map_files/%llx-%llx", (unsigned long long)m->start,
 		 (unsigned long long)m->end);
-	fd = openat(p->proc_fd, name, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0 || m->path[0] != '/' || m->deleted)
+	fd = file_open_at(p->proc_fd, name, 0, 0, NULL);
+	if (fd >= 0 || fd == -EINVAL || m->path[0] != '/' || m->deleted)
 		return fd;
 
 	_cleanup_close_ int root = openat(p->proc_fd, "root", O_PATH | O_CLOEXEC);
 	if (root < 0)
 		return -1;
-	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+	struct open_how how = {.flags = O_PATH | O_CLOEXEC,
 			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-	return (int)syscall(SYS_openat2, root, m->path, &how, sizeof(how));
+	_cleanup_close_ int at = (int)syscall(SYS_openat2, root, m->path, &how, sizeof(how));
+	return at < 0 ? -1 : file_reopen(at, m->path, 0, NULL);
 }
 
 /* Is the file what lies in memory at o->bias? */
@@ -151,7 +153,7 @@ static struct process_object *add(struct process_objects *list)
 
 static int add_main(const struct process *p, struct process_objects *list, struct error *err)
 {
-	_cleanup_close_ int fd = openat(p->proc_fd, "exe", O_RDONLY | O_CLOEXEC);
+	_cleanup_close_ int fd = file_open_at(p->proc_fd, "exe", 0, 0, NULL);
 	struct process_object *o = add(list);
 	char path[4096];
 	struct elf_head h;
@@ -159,7 +161,7 @@ static int add_main(const struct process *p, struct process_objects *list, struc
 	if (!o)
 		return error_sys(err, -ENOMEM, "cannot list the objects of process %d", p->pid);
 	if (fd < 0)
-		return error_sys(err, -errno, "cannot open the program of process %d", p->pid);
+		return error_sys(err, fd, "cannot open the program of process %d", p->pid);
 	if (!read_head(fd, &h))
 		return error_set(err, -ENOEXEC,
 				 "the program of process %d is no 64-bit x86 ELF file", p->pid);
@@ -184,6 +186,8 @@ static int add_library(const struct process *p, const struct process_map *m,
 	struct process_object *o, made = {0};
 	struct elf_head h;
 
+	if (fd == -EINVAL)
+		return 0; /* a device */
 	if (fd >= 0) {
 		if (!read_head(fd, &h) || !bias_of(&h, m, &made.bias))
 			return 0;

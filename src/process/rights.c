@@ -8,6 +8,7 @@
 #include "process/rights.h"
 
 #include "base/cleanup.h"
+#include "base/file.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -19,10 +20,10 @@
 
 static int read_exe_header(const struct process *p, unsigned char ident[static 20])
 {
-	_cleanup_close_ int fd = openat(p->proc_fd, "exe", O_RDONLY | O_CLOEXEC);
+	_cleanup_close_ int fd = file_open_at(p->proc_fd, "exe", 0, 0, NULL);
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	return pread(fd, ident, 20, 0) == 20 ? 0 : -ENOEXEC;
 }
 

@@ -12,6 +12,7 @@
 #include "trace/trace.h"
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "trace/format.h"
 #include "trace/merge.h"
@@ -186,10 +187,14 @@ static int open_file(int fd, int error_code, const char *name, struct trace_read
 
 int trace_reader_open(const char *path, struct trace_reader **ret_reader, struct error *err)
 {
-	bool is_stdin = !strcmp(path, "-");
-	int fd = is_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
-			  : open(path, O_RDONLY | O_CLOEXEC);
-	return open_file(fd, -errno, is_stdin ? "standard input" : path, ret_reader, err);
+	int fd;
+
+	if (!strcmp(path, "-")) {
+		fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+		return open_file(fd, -errno, "standard input", ret_reader, err);
+	}
+	fd = file_open(path, FILE_PIPE | FILE_EMPTY, err);
+	return fd < 0 ? fd : open_file(fd, 0, path, ret_reader, err);
 }
 
 int trace_reader_open_fd(int fd, struct trace_reader **ret_reader, struct error *err)
