@@ -17,11 +17,13 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -743,6 +745,84 @@ static void test_no_cache_of_lost_units(void **state)
 	debug_free(d);
 }
 
+/* ---- an owner who changes his file ---- */
+
+/* A copy of a form, to be changed: its descriptor, and its path. */
+static int copy_form(const char *name, char *ret_path, size_t size)
+{
+	int from = open_form(name), fd;
+	struct stat st;
+	char *data;
+
+	snprintf(ret_path, size, "%s/copy", cache);
+	fd = open(ret_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(fstat(from, &st), 0);
+	data = malloc((size_t)st.st_size);
+	assert_non_null(data);
+	assert_int_equal(pread(from, data, (size_t)st.st_size, 0), st.st_size);
+	assert_int_equal(pwrite(fd, data, (size_t)st.st_size, 0), st.st_size);
+	free(data);
+	close(from);
+	return fd;
+}
+
+/* While it is in use: a mapped file would end us with SIGBUS. */
+static void test_file_cut_in_use(void **state)
+{
+	static const char *const names[] = {"co4", "co5"};
+
+	for (size_t i = 0; i < 2; i++) {
+		struct error err = {0};
+		struct debug *d;
+		char path[128];
+		int fd = copy_form(names[i], path, sizeof(path));
+
+		assert_int_equal(debug_open_fresh(fd, path, &d, &err), 0);
+		assert_non_null(d->units);
+		assert_int_equal(ftruncate(fd, 0), 0);
+		check_coroutine(d, names[i]);
+		check_places(d, names[i]);
+		debug_free(d);
+		close(fd);
+		unlink(path);
+	}
+}
+
+/* A section of 3 GiB that is a hole costs its owner nothing: it must not cost us memory. */
+static void test_hole_in_a_section(void **state)
+{
+	struct error err = {0};
+	struct rusage before, after;
+	struct debug *d;
+	char path[128], name[16] = "";
+	int fd = copy_form("co4", path, sizeof(path));
+	Elf64_Ehdr eh;
+	Elf64_Shdr sh, names;
+	off_t at = 0;
+
+	assert_int_equal(pread(fd, &eh, sizeof(eh), 0), sizeof(eh));
+	assert_int_equal(pread(fd, &names, sizeof(names),
+			       (off_t)(eh.e_shoff + eh.e_shstrndx * sizeof(names))),
+			 sizeof(names));
+	for (unsigned i = 1; strcmp(name, ".debug_info") != 0; i++) {
+		assert_true(i < eh.e_shnum);
+		at = (off_t)(eh.e_shoff + i * sizeof(sh));
+		assert_int_equal(pread(fd, &sh, sizeof(sh), at), sizeof(sh));
+		assert_true(pread(fd, name, 12, (off_t)(names.sh_offset + sh.sh_name)) > 0);
+	}
+	sh.sh_offset = 1 << 20;
+	sh.sh_size = 3ULL << 30;
+	assert_int_equal(pwrite(fd, &sh, sizeof(sh), at), sizeof(sh));
+	assert_int_equal(ftruncate(fd, (off_t)(sh.sh_offset + sh.sh_size)), 0);
+	assert_int_equal(getrusage(RUSAGE_SELF, &before), 0);
+	assert_int_equal(debug_open_fresh(fd, path, &d, &err), -ENODATA);
+	assert_int_equal(getrusage(RUSAGE_SELF, &after), 0);
+	assert_true(after.ru_maxrss < before.ru_maxrss + (256 << 10)); /* KiB */
+	close(fd);
+	unlink(path);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -761,6 +841,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_cache_in_foreign_home, cache_begin, cache_end),
 		cmocka_unit_test_setup_teardown(test_no_cache_of_lost_units, cache_begin,
 						cache_end),
+		cmocka_unit_test_setup_teardown(test_file_cut_in_use, cache_begin, cache_end),
+		cmocka_unit_test_setup_teardown(test_hole_in_a_section, cache_begin, cache_end),
 	};
 	char own_cache[4096];
 
