@@ -22,6 +22,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/cursor.h"
 #include "base/file.h"
 
@@ -396,8 +397,9 @@ static void folder_trim(int folder, off_t more)
 static void file_write(const char *path, const struct buf *text)
 {
 	_cleanup_free_ char *dir = strdup(path);
-	char *name = dir ? strrchr(dir, '/') : NULL, temp[300];
-	_cleanup_close_ int folder = -1, fd = -1;
+	char *name = dir ? strrchr(dir, '/') : NULL;
+	_cleanup_close_ int folder = -1;
+	struct file_output out;
 	struct cache_head head = {
 		.magic = CACHE_MAGIC,
 		.version = CACHE_VERSION,
@@ -413,13 +415,11 @@ static void file_write(const char *path, const struct buf *text)
 	if (folder < 0)
 		return;
 	folder_trim(folder, (off_t)text->len);
-	snprintf(temp, sizeof(temp), ".%.200s.%d", name, (int)getpid());
-	fd = openat(folder, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0)
+	if (file_output_open_at(&out, folder, name, path, NULL) < 0)
 		return;
-	if (!write_all(fd, &head, sizeof(head)) || !write_all(fd, text->data, text->len) ||
-	    renameat(folder, temp, folder, name) < 0)
-		unlinkat(folder, temp, 0);
+	if (write_all(out.fd, &head, sizeof(head)) && write_all(out.fd, text->data, text->len))
+		file_output_place(&out, NULL);
+	file_output_done(&out);
 }
 
 /* What wrote the file; another pollux may know more or have known less. */
@@ -782,14 +782,13 @@ static void load_frames(struct loading *l)
 /* The file's content behind its head, in d's memory; NULL: none, or not as it was written. */
 static uint8_t *file_read(struct debug *d, int folder, const char *name, size_t *ret_len)
 {
-	_cleanup_close_ int fd =
-		openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	_cleanup_close_ int fd = file_open_at(folder, name, O_NOFOLLOW, 0, NULL);
 	struct cache_head head;
 	struct stat st;
 	uint8_t *data;
 	size_t len, done = 0;
 
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() ||
 	    st.st_size > MAX_FILE || read(fd, &head, sizeof(head)) != sizeof(head) ||
 	    memcmp(head.magic, CACHE_MAGIC, 8) != 0 || head.version != CACHE_VERSION ||
 	    head.head_bytes != sizeof(head) || head.bytes != (uint64_t)st.st_size - sizeof(head))
