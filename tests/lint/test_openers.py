@@ -1,0 +1,54 @@
+"""Files are opened by src/base/file.c: a path that somebody else has a hand in needs all of what it does.
+
+The files named here open nothing but what the kernel itself provides (below /proc and /sys), or folders of
+which they check the owner."""
+import re
+from pathlib import Path
+
+SRC = Path(__file__).resolve().parents[2] / "src"
+OPENER = re.compile(
+    r"\b(?:SYS_openat2?\b|(?:open|openat|openat2|creat|fopen|freopen|mkstemp|mkostemp|tmpfile|unlink|unlinkat|rename"
+    r"|renameat|link|linkat|truncate|elf_begin)\()"
+)
+KNOWN = {
+    "base/file.c": "the opener",
+    "binary/debug_cache.c": "the cache's folder, if it is ours alone",
+    "binary/debug_file.c": "libelf, by a descriptor",
+    "binary/elf_image.c": "libelf, by a descriptor",
+    "capture/kernel_core.c": "/proc/self and /sys",
+    "capture/samples.c": "/proc",
+    "capture/sched.c": "/proc",
+    "cli/doctor.c": "/proc and /sys",
+    "cli/main.c": "/dev/null",
+    "cli/recording.c": "/proc",
+    "future/sockets.c": "/proc",
+    "import/parts.c": "the folder that is open already",
+    "process/area.c": "/proc: shared memory, by its seals",
+    "process/objects.c": "/proc/PID/root, by O_PATH",
+    "process/process.c": "/proc",
+    "process/rights.c": "/proc",
+    "process/seccomp.c": "/proc",
+    "process/threads.c": "/proc",
+}
+
+
+def openers():
+    """{file: the lines in which it opens or removes something}."""
+    found = {}
+    for path in sorted(SRC.rglob("*.[ch]")):
+        text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m[0].count("\n"), path.read_text(), flags=re.S)
+        text = re.sub(r'"(\\.|[^"\\\n])*"', '""', text)
+        for number, line in enumerate(text.splitlines(), 1):
+            for match in OPENER.finditer(line):
+                # ops->open(), and a function of that name
+                if line[: match.start()].endswith(("->", ".")):
+                    continue
+                found.setdefault(str(path.relative_to(SRC)), []).append(f"{number}: {line.strip()}")
+    return found
+
+
+def test_one_opener():
+    found = openers()
+    strangers = {name: lines for name, lines in found.items() if name not in KNOWN}
+    assert not strangers, f"use file_open() or file_output_open() of base/file.h: {strangers}"
+    assert "base/file.c" in found, "the search finds nothing"
