@@ -37,12 +37,12 @@ int file_reopen(int at, const char *name, unsigned also, struct error *err);
 struct file_output {
 	int fd;	      /* to be written to */
 	bool regular; /* a file of its own, which can be cut */
+	bool placed;  /* it has its name */
 	/* private: */
 	int folder;
 	char *path, *name; /* name: in the folder; NULL: nothing is to be named */
 	char temp[32];	   /* what it is called as yet, "" if it has no name */
 	bool in_place;	   /* a file that was there is written */
-	bool placed;
 };
 #define FILE_OUTPUT_INIT                                                                           \
 	{                                                                                          \

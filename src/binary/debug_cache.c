@@ -788,8 +788,8 @@ static uint8_t *file_read(struct debug *d, int folder, const char *name, size_t 
 	uint8_t *data;
 	size_t len, done = 0;
 
-	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() ||
-	    st.st_size > MAX_FILE || read(fd, &head, sizeof(head)) != sizeof(head) ||
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || st.st_size > MAX_FILE ||
+	    read(fd, &head, sizeof(head)) != sizeof(head) ||
 	    memcmp(head.magic, CACHE_MAGIC, 8) != 0 || head.version != CACHE_VERSION ||
 	    head.head_bytes != sizeof(head) || head.bytes != (uint64_t)st.st_size - sizeof(head))
 		return NULL;

@@ -250,8 +250,7 @@ static void add_library(const struct core *c, const struct core_file *f,
 	_cleanup_close_ int fd = file_open(f->path, 0, NULL);
 	struct elf_image *image;
 
-	if (fd < 0 || !same_file(c, fd, f) ||
-	    elf_image_open(fd, f->path, &image, NULL) < 0)
+	if (fd < 0 || !same_file(c, fd, f) || elf_image_open(fd, f->path, &image, NULL) < 0)
 		return;
 	if (!elf_image_n_segments(image)) {
 		elf_image_free(image);

@@ -280,7 +280,8 @@ struct debug *inspect_debug(struct inspect *in, struct inspect_object *o)
 	if (!in->core)
 		fd = file_open_at(in->process.proc_fd, name, 0, 0, NULL);
 	if (fd < 0)
-		error_sys(&o->dwarf_error, in->core ? -errno : fd, "%s can't be opened", o->object->path);
+		error_sys(&o->dwarf_error, in->core ? -errno : fd, "%s can't be opened",
+			  o->object->path);
 	else
 		debug_open(fd, o->object->path, &o->dwarf, &o->dwarf_error);
 	if (!o->dwarf &&

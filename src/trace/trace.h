@@ -62,10 +62,12 @@ uint64_t trace_writer_n_events(const struct trace_writer *w);
 /* Writes the end mark and closes. A file without end mark is a cut one. Frees w in every case. */
 int trace_writer_close(struct trace_writer *w, struct error *err);
 
-/* Instead of that, after a failure: ends without a mark, and a file that has no name yet is gone. */
+/* Instead of that, after a failure: ends without a mark, and a file that has no name yet is gone.
+ */
 void trace_writer_discard(struct trace_writer *w);
 
-/* `path` may be "-" (standard input), or what file_open() takes: also a pipe. Reads the header only. */
+/* `path` may be "-" (standard input), or what file_open() takes: also a pipe. Reads the header
+ * only. */
 int trace_reader_open(const char *path, struct trace_reader **ret_reader, struct error *err);
 /* The same from a file or a pipe that is open already. Takes the fd in every case. */
 int trace_reader_open_fd(int fd, struct trace_reader **ret_reader, struct error *err);

@@ -91,12 +91,6 @@ static int write_all(struct trace_writer *w, const void *data, size_t len)
 
 	if (w->code)
 		return w->code;
-	/* From the first events on a recorder may be killed: what is complete can be found. */
-	if (w->n_events && !w->whole) {
-		int r = place(w);
-		if (r < 0)
-			return r;
-	}
 	while (left) {
 		ssize_t n = write(w->file.fd, at, left);
 		if (n < 0 && errno == EINTR)
@@ -113,7 +107,8 @@ static int write_all(struct trace_writer *w, const void *data, size_t len)
 	}
 	w->bytes += len;
 	tee_write(w, data, len);
-	return 0;
+	/* With the first events in it: a recorder may be killed, and what is complete is found. */
+	return w->n_events && !w->whole ? place(w) : 0;
 }
 
 static int out_flush(struct trace_writer *w)
@@ -505,8 +500,9 @@ int trace_writer_close(struct trace_writer *w, struct error *err)
 		r = close_file(w);
 	if (r < 0) {
 		error_set(err, r, "%s", w->cause.text);
-		error_add(err, "the trace is complete up to byte %llu only",
-			  (unsigned long long)w->bytes);
+		if (w->file.placed || !w->file.regular)
+			error_add(err, "the trace is complete up to byte %llu only",
+				  (unsigned long long)w->bytes);
 	}
 	writer_free(w);
 	return r;

@@ -85,8 +85,11 @@ def test_recorder_killed(pollux, suite, tmp_path, all_of_it):
         with driver.Target(suite(), "steady") as target:
             target.go()
             recorder = driver.Recorder(pollux, target.pid, trace, wait=False)
-            # a third of them during the attach, the others later
+            # a third of them during the attach, a third later, the others with events in the trace
             time.sleep(rng.uniform(0, 0.03) if i % 3 == 0 else rng.uniform(0.03, 0.4))
+            while i % 3 == 2 and not trace.exists():
+                assert recorder.process.poll() is None, recorder.said()
+                time.sleep(0.01)
             recorder.process.kill()
             recorder.process.communicate()
             n_readable += readable(pollux, trace)
@@ -98,6 +101,8 @@ def test_recorder_killed(pollux, suite, tmp_path, all_of_it):
                 assert code == 0, said
                 assert driver.report(pollux, trace)["events"] > 0
             finish(target)
+            if i % 3 == 2:
+                assert driver.report(pollux, tmp_path / f"{i}.plx")["events"] > 0
     assert n_readable > 0
 
 

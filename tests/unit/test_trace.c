@@ -625,6 +625,65 @@ static void test_refuses_what_is_no_file_of_ours(void **state)
 	}
 }
 
+/* The file takes its name with the first events; or when it is whole; or, given up, not at all. */
+static void test_when_the_file_gets_its_name(void **state)
+{
+	const struct trace_thread t = {.tid = 9};
+	struct trace_event ev = {.time = 10, .type = TE_UNPARK, .kind = TRACE_KIND_NONE};
+	struct error err = {0};
+	uint32_t index;
+
+	for (unsigned whole = 0; whole < 2; whole++) {
+		for (unsigned discard = 0; discard < 2; discard++) {
+			struct trace_writer *w = NULL;
+
+			unlink(path);
+			assert_int_equal(trace_writer_open(path, &w, &err), 0);
+			if (whole)
+				trace_writer_whole(w);
+			assert_int_equal(trace_writer_thread(w, &t, &index), 0);
+			assert_int_equal(trace_writer_round(w, 5), 0);
+			assert_int_equal(access(path, F_OK), -1);
+			assert_int_equal(trace_writer_events(w, 0, &ev, 1), 0);
+			assert_int_equal(trace_writer_round(w, 11), 0);
+			assert_int_equal(access(path, F_OK), whole ? -1 : 0);
+			if (discard)
+				trace_writer_discard(w);
+			else
+				assert_int_equal(trace_writer_close(w, &err), 0);
+			assert_int_equal(access(path, F_OK), whole && discard ? -1 : 0);
+			if (whole && discard)
+				continue;
+			struct file_read f = file_read_path(path);
+			assert_int_equal(f.code, 0);
+			assert_int_equal(f.n, 1);
+			assert_int_equal(f.truncated, discard);
+			file_read_done(&f);
+		}
+	}
+}
+
+/* Something of another user has taken the name meanwhile: an error that sticks. */
+static void test_name_is_taken(void **state)
+{
+	const struct trace_thread t = {.tid = 9};
+	struct trace_event ev = {.time = 10, .type = TE_UNPARK, .kind = TRACE_KIND_NONE};
+	struct trace_writer *w = open_writer(0);
+	struct error err = {0};
+	uint32_t index;
+
+	unlink(path);
+	assert_int_equal(symlink("elsewhere", path), 0);
+	assert_int_equal(trace_writer_thread(w, &t, &index), 0);
+	assert_int_equal(trace_writer_events(w, 0, &ev, 1), 0);
+	assert_int_equal(trace_writer_round(w, 11), -ELOOP);
+	assert_int_equal(trace_writer_round(w, 12), -ELOOP);
+	assert_int_equal(trace_writer_close(w, &err), -ELOOP);
+	assert_non_null(strstr(err.text, "symbolic link"));
+	unlink(path);
+	close_writer(open_writer(0));
+}
+
 static void test_reader_refuses(void **state)
 {
 	struct error err = {0};
@@ -943,6 +1002,8 @@ int main(void)
 		cmocka_unit_test(test_bytes_per_event),
 		cmocka_unit_test(test_private_mode),
 		cmocka_unit_test(test_refuses_what_is_no_file_of_ours),
+		cmocka_unit_test(test_when_the_file_gets_its_name),
+		cmocka_unit_test(test_name_is_taken),
 		cmocka_unit_test(test_reader_refuses),
 		cmocka_unit_test(test_disk_full),
 		cmocka_unit_test(test_pipe),
