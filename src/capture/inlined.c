@@ -304,6 +304,38 @@ static bool is_inner(const struct source *s, const struct open *o, const struct 
 	return yes;
 }
 
+/* The name under which it is told. */
+static uint64_t name_of(const struct source *s, const struct item *item)
+{
+	const struct await_point *p = point_of(s, item);
+
+	return p->by_state ? item->addr + (uint64_t)p->state_offset : item->addr;
+}
+
+/* Is it being polled as a part of a poll around this one? No poll is inside itself: such a list
+ * contradicts the one of the poll around, and its ends would end what is open there. */
+static bool open_around(const struct source *s, const struct inlined_thread *t,
+			const struct open *o, const struct item *item)
+{
+	for (const struct open *around = t->polls; around < o; around++) {
+		for (uint32_t i = 0; i < around->was.n; i++) {
+			const struct item *open = &around->was.items[i];
+
+			if (open->open && point_of(s, open)->future == point_of(s, item)->future &&
+			    name_of(s, open) == name_of(s, item))
+				return true;
+		}
+	}
+	return false;
+}
+
+static void leave_open_out(const struct source *s, const struct inlined_thread *t,
+			   const struct open *o, struct list *l)
+{
+	for (uint32_t i = 0; i < l->n; i++)
+		l->items[i].hidden = l->items[i].hidden || open_around(s, t, o, &l->items[i]);
+}
+
 /* What was polled by a function of its own has told of itself and of what lies in it. */
 static void leave_inner_out(const struct source *s, const struct open *o, struct list *l)
 {
@@ -345,7 +377,7 @@ static int tell(struct drain *d, const struct source *s, const struct trace_even
 		.thread = at->thread,
 		.type = type,
 		.kind = p->future,
-		.task = p->by_state ? item->addr + p->state_offset : item->addr,
+		.task = name_of(s, item),
 	};
 
 	if (type == TE_FUTURE_END) {
@@ -385,6 +417,7 @@ static int open_line(struct drain *d, const struct source *s, struct inlined_thr
 	clear(&t->now);
 	if (!o->was.n)
 		return 0; /* as in most */
+	leave_open_out(s, t, o, &o->was);
 	n_open = told(s, &o->was, false, &line);
 	for (uint32_t i = 0, n = 0; i < o->was.n && n < n_open; i++)
 		n += o->was.items[i].open = !o->was.items[i].hidden;
@@ -497,8 +530,8 @@ static enum trace_outcome count(struct source *s, const struct ending *e, const 
 	return how;
 }
 
-static int close_poll(struct drain *d, struct source *s, struct open *o, struct list *all,
-		      const struct list *left, const struct trace_event *e)
+static int close_poll(struct drain *d, struct source *s, struct inlined_thread *t, struct open *o,
+		      struct list *all, const struct list *left, const struct trace_event *e)
 {
 	const struct ending ending = {s, o, all, left, e};
 	struct list was, now;
@@ -509,6 +542,7 @@ static int close_poll(struct drain *d, struct source *s, struct open *o, struct 
 		return 0; /* as in most */
 	leave_inner_out(s, o, &o->was);
 	leave_inner_out(s, o, all);
+	leave_open_out(s, t, o, all);
 	told(s, &o->was, false, &was);
 	line = told(s, all, false, &now);
 	while (n_open < was.n && was.items[n_open].open)
@@ -600,7 +634,7 @@ static int settle_root(struct drain *d, struct source *s, struct inlined_thread 
 		end.value = 0;
 		end.kind = o->kind;
 		end.task = o->task;
-		rc = close_poll(d, s, o, &now, &left, &end);
+		rc = close_poll(d, s, t, o, &now, &left, &end);
 		if (rc == 0)
 			rc = drain_put(d, &end);
 		t->n--;
@@ -646,7 +680,7 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 		if (e.arg == TO_PENDING && !e.value)
 			e.value = place_of(s, &t->now, &e);
 		if (o && o->kind == e.kind && o->task == e.task && rc == 0)
-			rc = close_poll(d, s, o, &t->now, &t->left, &e);
+			rc = close_poll(d, s, t, o, &t->now, &t->left, &e);
 		t->n--;
 		clear(&t->now);
 		clear(&t->left);

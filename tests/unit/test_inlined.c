@@ -410,6 +410,28 @@ static void test_forgotten(void **state)
 	expect("( )p");
 }
 
+/* A poll claims what is being polled as a part of the poll around it, as only memory that was
+ * scribbled over can say: it doesn't end what is open there, nor begins it once more. */
+static void test_open_around(void **state)
+{
+	(void)state;
+	point(0, 16);
+	point(1, 16);
+	event(TE_POLL_BEGIN, TASK, 1, 0);
+	stands(AE_FUTURE_WAS, 0, 0x1000);
+	event(TE_FUTURE_BEGIN, TASK, 0x2000, 0);
+	stands(AE_FUTURE_WAS, 0, 0x1000);
+	stands(AE_FUTURE_WAS, 1, 0x3000);
+	event(TE_FUTURE_END, TASK, 0x2000, TO_READY);
+	event(TE_FUTURE_BEGIN, TASK, 0x2000, 0);
+	stands(AE_FUTURE_AT, 0, 0x1000);
+	stands(AE_FUTURE_AT, 1, 0x3000);
+	event(TE_FUTURE_END, TASK, 0x2000, TO_PENDING);
+	stands(AE_FUTURE_AT, 0, 0x1000);
+	event(TE_POLL_END, TASK, 1, TO_PENDING);
+	expect("( @+0 [ @+1 -1u @]r [ +1 @-1p @]p -0p @)p");
+}
+
 /* Whatever a target that scribbles makes the agent's events say: polls lie in each other, nothing
  * is written anywhere else. */
 static void test_any_events(void **state)
@@ -482,7 +504,7 @@ int main(void)
 		WITH(test_select),	 WITH(test_left),
 		WITH(test_returned),	 WITH(test_dropped_together),
 		WITH(test_pointer),	 WITH(test_root),
-		WITH(test_beside),
+		WITH(test_beside),	 WITH(test_open_around),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
