@@ -195,6 +195,11 @@ static void end_places(struct capture *c, struct source *s)
 	s->compiler = NULL;
 }
 
+static uint64_t clock_step_ps(const struct drain *d)
+{
+	return d->test_step_ns ? d->test_step_ns * 1000 : (uint64_t)(d->clock.average * 1000 + 0.5);
+}
+
 static int add_source(struct capture *c, struct attach *attach, struct error *err)
 {
 	struct source *sources = reallocarray(c->sources, c->n_sources + 1, sizeof(*sources)), *s;
@@ -216,7 +221,8 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 					.exe = exe,
 					.cmdline = cmdline,
 					.start_ns = clock_monotonic_ns(),
-					.start_realtime_ns = clock_realtime_ns()};
+					.start_realtime_ns = clock_realtime_ns(),
+					.clock_step_ps = clock_step_ps(&c->drain)};
 	if (rc == 0)
 		rc = trace_writer_process(c->drain.writer, &p, &s->process);
 	if (rc == 0)
@@ -331,6 +337,7 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 {
 	const struct capture_options *opt = shared->options;
 	const pid_t *pids = opt->pids;
+	const char *test_step = getenv("POLLUX_TEST_CLOCK_STEP"); /* tests: ns, a coarse counter */
 	_cleanup_free_ pid_t *found = NULL;
 	size_t n = opt->argv ? 1 : opt->n_pids;
 	struct capture *c;
@@ -370,6 +377,7 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 	pace_init(&c->pace, opt->long_poll_ns ? opt->long_poll_ns / 4 : PACE_MAX_NS);
 	c->burst_ns = opt->ring_bytes * FILL_NS_PER_BYTE;
 	clock_map_init(&c->drain.clock, CLOCK_SETTLE_NS);
+	c->drain.test_step_ns = test_step ? strtoull(test_step, NULL, 10) : 0;
 	c->drain.start_ticks = clock_ticks();
 	rc = opt->argv ? launch(c, opt->argv, err) : attach_all(c, opt->exe, pids, n, err);
 	if (rc < 0) {

@@ -270,22 +270,23 @@ static bool translate(const struct drain *d, const struct source *s, const struc
 
 static uint64_t time_of(struct drain *d, struct ring_cursor *c, const struct agent_event *raw)
 {
-	uint64_t ticks = clock_ticks_restore(raw->word0 >> 8, d->now_ticks);
+	uint64_t ticks = clock_ticks_restore(raw->word0 >> 8, d->now_ticks), ns;
 
 	if (ticks < d->start_ticks || ticks > d->now_ticks)
 		ticks = c->last_ticks ? c->last_ticks : d->start_ticks;
 	c->last_ticks = ticks;
-	return clock_map_ns(&d->clock, ticks);
+	ns = clock_map_ns(&d->clock, ticks);
+	return d->test_step_ns ? ns - ns % d->test_step_ns : ns;
 }
 
-/* An event takes a tick at least: a count beyond that is scribbled, and 0 is believed. */
+/* An event takes a ns at least, if no tick: a count beyond that is scribbled, and 0 is believed. */
 static uint64_t untold(const struct drain *d, const struct source *s, const struct ring_cursor *c)
 {
 	uint32_t i = (uint32_t)(c - s->rings.cursors);
 	uint64_t dropped = __atomic_load_n(&ring_set_at(&s->rings, i)->dropped, __ATOMIC_RELAXED);
 	uint64_t n = dropped - c->lost_told;
 
-	return n <= d->now_ticks - d->start_ticks ? n : 0;
+	return n <= ticks_to_ns(d, d->now_ticks - d->start_ticks) ? n : 0;
 }
 
 /* A thread that has come to its end with losses that it had no room to tell. */

@@ -71,6 +71,7 @@ struct drain {
 	struct capture_stacks *stacks; /* NULL if nobody asks for any */
 	struct clock_map clock;
 	uint64_t start_ticks, now_ticks; /* events lie between */
+	uint64_t test_step_ns;		 /* times are rounded down to it; 0: not */
 	uint64_t n_events, n_lost;
 	uint64_t first_lost_ns, last_lost_ns;
 	double fill; /* of the fullest ring met in this drain, 0 to 1 */

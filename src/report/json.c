@@ -57,6 +57,7 @@ static void write_processes(const struct report *rep, struct json *j)
 		json_string(j, "exe", p->exe);
 		json_string(j, "cmdline", p->cmdline);
 		json_u64(j, "start_realtime_ns", p->start_realtime_ns);
+		json_u64(j, "clock_step_ps", p->clock_step_ps);
 		json_array(j, "runtimes");
 		for (uint32_t k = 0; k < trace_reader_n_runtimes(rep->reader); k++) {
 			const struct trace_runtime *rt = trace_reader_runtime(rep->reader, k);

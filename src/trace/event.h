@@ -128,6 +128,8 @@ struct trace_process {
 	const char *cmdline; /* arguments joined by spaces */
 	uint64_t start_ns;   /* recording began, CLOCK_MONOTONIC */
 	uint64_t start_realtime_ns;
+	uint64_t clock_step_ps; /* times of events are multiples of it, but for rounding; 0: not
+				 * known */
 };
 
 struct trace_runtime {

@@ -14,11 +14,12 @@
  *
  * A thread's own order is never changed: if its clock went back, the earlier time simply follows.
  * Equal times of two threads come in the order of the threads' numbers, so that the result does not
- * depend on how the file was cut into chunks.
+ * depend on how the file was cut into chunks; then ties.c puts right what contradicts their tasks.
  */
 #include "trace/merge.h"
 
 #include "base/map.h"
+#include "trace/ties.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -61,6 +62,7 @@ struct merge {
 	size_t held_bytes;
 	struct stream *spare;
 	unsigned n_spare;
+	size_t n_out, n_held; /* given out last; those after them, whose time goes on */
 	struct trace_event out[OUT];
 };
 
@@ -121,6 +123,7 @@ void merge_clear(struct merge *m)
 			put_away(m, m->leaves[i]);
 	map_done(&m->by_thread);
 	m->n_leaves = 0;
+	m->n_out = m->n_held = 0;
 	m->stale = true;
 }
 
@@ -333,17 +336,50 @@ int merge_add(struct merge *m, struct merge_chunk *chunk)
 	return r;
 }
 
+/* Orders the runs of one time, of n events, in which the events at `tied` are. Returns how many
+ * events are whole: a last run waits for more of its time, which is the next one's, unless it is
+ * all that there is room for. */
+static size_t settle_ties(struct merge *m, size_t n, const uint16_t *tied, size_t n_tied,
+			  uint64_t next_time)
+{
+	size_t done = 0;
+
+	for (size_t i = 0; i < n_tied; i++) {
+		size_t begin = tied[i], end;
+		uint64_t time = begin < n ? m->out[begin].time : next_time;
+		bool threads = false;
+
+		if (begin < done)
+			continue;
+		while (begin > done && m->out[begin - 1].time == time)
+			begin--;
+		for (end = begin; end < n && m->out[end].time == time; end++)
+			threads |= m->out[end].thread != m->out[begin].thread;
+		if (end == n && begin && time == next_time)
+			return begin;
+		if (threads)
+			ties_order(m->out + begin, end - begin);
+		done = end;
+	}
+	return n;
+}
+
 int merge_next(struct merge *m, uint64_t limit, bool forced, const struct trace_event **ret_events,
 	       size_t *ret_n)
 {
-	size_t n = 0;
+	uint16_t tied[OUT + 1]; /* events with the time of the one before them */
+	size_t n = m->n_held, n_tied = n > 0;
 	int r = m->stale ? build(m) : 0;
 
 	if (r < 0)
 		return r;
+	tied[0] = 0;
+	if (n)
+		memmove(m->out, m->out + m->n_out, n * sizeof(*m->out));
 	struct key key = m->winner, *tree = m->tree;
 	uint32_t tree_leaves = m->tree_leaves;
 	while (n < OUT && (forced || key.time < limit)) {
+		uint64_t time = key.time;
 		uint32_t leaf = (uint32_t)key.place;
 		struct stream *s = leaf < m->n_leaves ? m->leaves[leaf] : NULL;
 		if (!s)
@@ -361,10 +397,17 @@ int merge_next(struct merge *m, uint64_t limit, bool forced, const struct trace_
 			key = key_of(m, leaf);
 		}
 		key = replay(tree, tree_leaves, leaf, key);
+		if (__builtin_expect(key.time == time, 0))
+			tied[n_tied++] = (uint16_t)n;
 		if (r < 0)
 			break;
 	}
 	m->winner = key;
+	m->n_out = n;
+	if (n_tied)
+		n = settle_ties(m, n, tied, n_tied, key.time);
+	m->n_held = m->n_out - n;
+	m->n_out = n;
 	*ret_events = m->out;
 	*ret_n = n;
 	return r < 0 ? r : n > 0;

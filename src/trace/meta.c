@@ -45,6 +45,7 @@ void meta_put_process(struct buf *out, uint32_t index, const struct trace_proces
 	put_string(&f, p->cmdline);
 	buf_uleb(&f, p->start_ns);
 	buf_uleb(&f, p->start_realtime_ns);
+	buf_uleb(&f, p->clock_step_ps);
 	put_record(out, PLX_PROCESS, &f);
 }
 
@@ -289,6 +290,8 @@ static int read_process(struct meta *m, struct cursor *c)
 		r = get_string(m, c, &p->cmdline);
 	p->start_ns = cursor_uleb(c);
 	p->start_realtime_ns = cursor_uleb(c);
+	if (cursor_left(c)) /* 1.1 had none */
+		p->clock_step_ps = cursor_uleb(c);
 	if (r < 0 || !cursor_ok(c))
 		return r < 0 ? r : -EBADMSG;
 	return put_item(&m->processes, index, p);

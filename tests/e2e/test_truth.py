@@ -24,6 +24,21 @@ def test_direct_calls(pollux, direct, tmp_path, all_of_it):
     assert not wrong, "\n".join(wrong)
 
 
+# Programs whose threads wake each other's tasks, spawn them elsewhere, end them.
+@pytest.mark.parametrize("program", [
+    "multi_thread", "channels", "foreign_wakes", "foreign_spawns", "yields", "two_runtimes", "abort",
+])
+def test_coarse_counter(pollux, tmp_path, monkeypatch, program, all_of_it):
+    """A counter of 24 MHz steps every 42 ns: events of several threads have one stamp."""
+    monkeypatch.setenv("POLLUX_TEST_CLOCK_STEP", "42")
+    case = ("tokio-1.38", "release", program, "launched")
+    wrong = catalogue.check(pollux, case, tmp_path, all_of_it)
+    assert not wrong, "\n".join(wrong)
+    report = driver.report(pollux, tmp_path / "trace.plx")
+    assert report["odd"] == 0
+    assert report["processes"][0]["clock_step_ps"] == 42_000
+
+
 def test_blocking_calls_of_a_static_program(pollux, suite, trace):
     recorded = driver.record_launched(pollux, trace, suite("tokio-1.54", "static"), "sleep_in_poll")
     assert recorded.code == 0

@@ -232,6 +232,7 @@ static void check_many_threads(uint32_t n_threads, uint64_t n_total, uint64_t ma
 				struct trace_event ev = {.time = now[k],
 							 .thread = k,
 							 .type = TE_WAKE,
+							 .arg = TW_NOOP,
 							 .task = rnd() % 100,
 							 .value = ++n_of[k]};
 				assert_int_equal(trace_writer_events(w, k, &ev, 1), 0);
@@ -309,6 +310,47 @@ static void test_memory_is_bounded(void **state)
 		assert_true(got.value == ++n_of[got.thread]);
 	for (uint32_t k = 0; k < THREADS; k++)
 		assert_int_equal(n_of[k], EVENTS);
+	trace_reader_free(r);
+}
+
+/* Threads whose clock steps: a wake on the last thread and the poll that it caused on the first,
+ * at every place of a batch, rounds in between. */
+static void test_ties(void **state)
+{
+	enum { THREADS = 9, STEPS = 3000 };
+	struct trace_writer *w = open_writer(THREADS);
+	struct error err = {0};
+	struct trace_reader *r;
+	struct trace_event got;
+	uint64_t woken = 0, n = 0;
+
+	(void)state;
+	for (uint64_t i = 1; i <= STEPS; i++) {
+		struct trace_event begin = {.time = i * 42, .type = TE_POLL_BEGIN, .task = i};
+		struct trace_event wake = {
+			.time = i * 42, .thread = THREADS - 1, .type = TE_WAKE, .task = i};
+
+		assert_int_equal(trace_writer_events(w, 0, &begin, 1), 0);
+		assert_int_equal(trace_writer_events(w, THREADS - 1, &wake, 1), 0);
+		for (uint32_t k = 1; k <= i % (THREADS - 1); k++) {
+			begin.task = STEPS + k;
+			begin.thread = k;
+			assert_int_equal(trace_writer_events(w, k, &begin, 1), 0);
+		}
+		if (i % 100 == 0)
+			assert_int_equal(trace_writer_round(w, i * 42), 0);
+	}
+	close_writer(w);
+	assert_int_equal(trace_reader_open(path, &r, &err), 0);
+	for (uint64_t time = 0; trace_reader_next(r, &got, &err) > 0; time = got.time, n++) {
+		assert_true(time <= got.time);
+		if (got.type == TE_WAKE)
+			assert_int_equal(got.task, ++woken);
+		else if (got.task <= STEPS)
+			assert_int_equal(got.task, woken);
+	}
+	assert_int_equal(woken, STEPS);
+	assert_true(n > 2 * STEPS);
 	trace_reader_free(r);
 }
 
@@ -873,6 +915,26 @@ static void test_stacks(void **state)
 	trace_reader_free(r);
 }
 
+/* How far the clock steps; files before 1.2 don't say. */
+static void test_clock_step(void **state)
+{
+	struct trace_process process = sample_process;
+	struct trace_writer *w = open_writer(1);
+	struct trace_reader *r;
+	struct trace_event ev;
+	struct error err = {0};
+	uint32_t index;
+
+	(void)state;
+	process.clock_step_ps = 41667;
+	assert_int_equal(trace_writer_process(w, &process, &index), 0);
+	close_writer(w);
+	assert_int_equal(trace_reader_open(path, &r, &err), 0);
+	assert_int_equal(trace_reader_next(r, &ev, &err), 0);
+	assert_int_equal(trace_reader_process(r, index)->clock_step_ps, 41667);
+	trace_reader_free(r);
+}
+
 /* Events of a thread's other sources come with its first record's index. */
 static void test_streams(void **state)
 {
@@ -1011,6 +1073,8 @@ int main(void)
 		cmocka_unit_test(test_bad_calls),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_stacks),
+		cmocka_unit_test(test_ties),
+		cmocka_unit_test(test_clock_step),
 		cmocka_unit_test(test_streams),
 		cmocka_unit_test(test_tee),
 		cmocka_unit_test(test_tee_reader_gone),
