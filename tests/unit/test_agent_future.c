@@ -422,15 +422,15 @@ struct far {
 static void far_init(struct far *far)
 {
 	*far = (struct far){.hook = area_hook(&area, AH_FUTURE, FAR_KIND, (const void *)poll_pair)};
-	far->pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			  0);
+	far->pages =
+		mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_true(far->pages != MAP_FAILED);
 	assert_int_equal(mprotect(far->pages + PAGE, PAGE, PROT_NONE), 0);
 	far->f = (struct future *)(far->pages + PAGE) - 1;
 	far->f->state = 3;
 	far->hook->result = state_hook()->result;
 	far->hook->pending = 2;
-	far->hook->flags = AGENT_HOOK_LIST | AGENT_HOOK_SHOWN;
+	far->hook->flags = AGENT_HOOK_FRAME | AGENT_HOOK_LIST | AGENT_HOOK_SHOWN;
 	far->hook->program = (uint64_t)far->words;
 }
 
@@ -535,8 +535,8 @@ static void test_far_steps(void **state)
 
 static void test_far_pointers(void **state)
 {
-	static const uint64_t none[] = {0, 8, 1 << 12, 0x1a225f5a560, 1ull << 47, 1ull << 63,
-					UINT64_MAX - 7};
+	static const uint64_t none[] = {0,	    8,		1 << 12,       0x1a225f5a560,
+					1ull << 47, 1ull << 63, UINT64_MAX - 7};
 	struct far far;
 	uint64_t *slot, target[2] = {0};
 
@@ -590,13 +590,16 @@ static void test_far_seccomp(void **state)
 		pid_t pid = fork();
 
 		if (pid == 0) {
+			/* It records on, into rings of its own. */
+			if (mmap(area.rings, area.rings_bytes, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+				_exit(1);
 			area.live->enabled = 1;
 			area.state->may_ask = may_ask;
 			if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 			    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
 				_exit(1);
-			struct pair (*poll)(struct future *, uint64_t) =
-				area_stub(&area, far.hook);
+			struct pair (*poll)(struct future *, uint64_t) = area_stub(&area, far.hook);
 			_exit(poll(far.f, 6).first == 1 ? 0 : 2);
 		}
 		assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -630,7 +633,7 @@ static void test_far_arguments(void **state)
 	for (size_t i = 0; i < 4; i++) {
 		hook->result = (struct agent_result){.from = AR_STATE, .size = 1, .ready = 1};
 		hook->pending = 2;
-		hook->flags = AGENT_HOOK_LENT;
+		hook->flags = AGENT_HOOK_FRAME | AGENT_HOOK_LENT;
 		hook->poll_offset = 1;
 		hook->trailer_offset = 1;
 		assert_int_equal(poll(wrong[i], 0), wrong[i] + 1);
@@ -638,13 +641,13 @@ static void test_far_arguments(void **state)
 		assert_int_equal(poll((uint64_t)&slot, 0), (uint64_t)&slot + 1);
 		expect_nothing();
 		/* the future itself */
-		hook->flags = AGENT_HOOK_LIST;
+		hook->flags = AGENT_HOOK_FRAME | AGENT_HOOK_LIST;
 		assert_int_equal(poll(wrong[i], 0), wrong[i] + 1);
 		expect_event(AE_FUTURE_BEGIN, 11, (void *)(wrong[i] & AGENT_REFS));
 		expect_event(AE_FUTURE_UNKNOWN, 11, (void *)(wrong[i] & AGENT_REFS));
 		/* the result */
 		hook->result = (struct agent_result){.from = AR_MEMORY, .size = 8, .ready = 1};
-		hook->flags = AGENT_HOOK_MEMORY;
+		hook->flags = AGENT_HOOK_FRAME | AGENT_HOOK_MEMORY;
 		assert_int_equal(poll(wrong[i], 1), wrong[i] + 1);
 		expect_event(AE_FUTURE_BEGIN, 11, (void *)1);
 		expect_event(AE_FUTURE_UNKNOWN, 11, (void *)1);
