@@ -6,8 +6,8 @@
  *
  * What the cache says is believed of a program, so it must be that program's: answers are kept, and
  * used, only of files that belong to root or to us, by an identity that nobody can give to another
- * file (base/file_id.h). That holds for the program and for all files of debug information that were
- * read for it. A build-id won't do: it is what the file says.
+ * file (base/file_id.h). That holds for the program and for all files of debug information that
+ * were read for it. A build-id won't do: it is what the file says.
  *
  *    head: magic, version, length and checksum of the rest
  *    who wrote it; strings; files besides the program; types; other references to types; functions;
@@ -873,8 +873,7 @@ bool debug_cache_load(struct debug *d)
 		return false;
 	}
 	folder = folder_open(dir, false);
-	data = folder < 0 ? NULL
-			  : file_read(d, folder, strrchr(d->cache_path, '/') + 1, &len);
+	data = folder < 0 ? NULL : file_read(d, folder, strrchr(d->cache_path, '/') + 1, &len);
 	if (!data || !debug_cache_parse(d, data, len))
 		return false;
 	if (same_sources(d))

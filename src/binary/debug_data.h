@@ -59,7 +59,7 @@ struct debug {
 	struct file_id id;	/* of the program, if it is */
 	struct debug_source *sources;
 	size_t n_sources;
-	bool changed;		/* there are answers that the cache does not have */
+	bool changed; /* there are answers that the cache does not have */
 };
 
 /* Zeroed memory that lives as long as d; NULL when out of memory. */

@@ -45,8 +45,8 @@ struct unit_range {
 struct units {
 	struct unit_source **sources; /* the first: the program's own */
 	size_t n_sources, cap_sources;
-	char *path; /* of the file with the debug information */
-	char *exe;  /* of the program */
+	char *path;	/* of the file with the debug information */
+	char *exe;	/* of the program */
 	uint64_t owner; /* of the program */
 	bool dwp_tried;
 	struct debug_file *dwp;

@@ -181,8 +181,8 @@ static int take_places(struct capture *c, struct source *s)
 
 	while (rc == 0 && s->compiler && c->places->next(s->compiler, &p) == 1) {
 		rc = add_points(c, s, &p);
-		if (rc == 0 && attach_program(s->attach, p.kind, p.words, p.n_words,
-					      p.task_bytes) == 0)
+		if (rc == 0 &&
+		    attach_program(s->attach, p.kind, p.words, p.n_words, p.task_bytes) == 0)
 			s->n_programs += s->tasks[p.kind];
 	}
 	return rc;

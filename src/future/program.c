@@ -607,9 +607,8 @@ static uint32_t zero_bits(struct debug *d, const struct dw_type *t, unsigned dep
 	if (t->has_variants && (t->discr_size == 2 || t->discr_size == 4 || t->discr_size == 8))
 		bits = t->discr_size - 1;
 	for (size_t i = 0; i < t->n_members + t->n_variants; i++) {
-		const struct dw_member *m = i < t->n_members
-						    ? &t->members[i]
-						    : &t->variants[i - t->n_members].member;
+		const struct dw_member *m =
+			i < t->n_members ? &t->members[i] : &t->variants[i - t->n_members].member;
 		uint32_t inner = zero_bits(d, dw_member_type(d, m), depth + 1);
 
 		if (!(m->offset & inner))

@@ -12,8 +12,9 @@ struct programs {
 
 void programs_begin(struct programs *pr, const struct process *p, const struct layout *l,
 		    bool reused);
-/* `task_bytes`: how large an async-task of the kind is by its own vtable, 0: not known, or another's
- * kind. 0; -ENOSPC: no room; -ENOENT: the kind's polls aren't hooked; what writing says. */
+/* `task_bytes`: how large an async-task of the kind is by its own vtable, 0: not known, or
+ * another's kind. 0; -ENOSPC: no room; -ENOENT: the kind's polls aren't hooked; what writing says.
+ */
 int programs_add(struct programs *pr, const struct process *p, const struct hooks *h,
 		 const struct layout *l, uint32_t kind, const uint64_t *words, size_t n_words,
 		 uint64_t task_bytes);

@@ -117,7 +117,8 @@ static void read_result(struct find_future *f, const struct dw_type *t)
 
 	f->memory = t->size > RESULT_BYTES;
 	if (!pending || !ready || pending->is_default ||
-	    (size != 1 && size != 2 && size != 4 && size != 8) || offset > t->size - size)
+	    (size != 1 && size != 2 && size != 4 && size != 8) || size > t->size ||
+	    offset > t->size - size || offset > UINT32_MAX)
 		return;
 	f->pending = pending->value;
 	f->result.size = (uint8_t)size;

@@ -24,9 +24,9 @@ struct poll_code {
 
 /*
  * Reads the function at [start, end). Looked for is an access to `bytes` bytes at state_offset
- * (POLL_CODE_ANY: wherever the first is) behind one of the first two arguments, in the straight line from
- * the function's start. `panics` are the sorted addresses of the functions that panic for a coroutine which was
- * polled after its end. False: it can't be decoded to its end.
+ * (POLL_CODE_ANY: wherever the first is) behind one of the first two arguments, in the straight
+ * line from the function's start. `panics` are the sorted addresses of the functions that panic for
+ * a coroutine which was polled after its end. False: it can't be decoded to its end.
  */
 bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint64_t state_offset,
 		    unsigned bytes, const uint64_t *panics, size_t n_panics, struct poll_code *ret);

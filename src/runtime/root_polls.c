@@ -82,7 +82,7 @@ static int add(struct debug *d, const struct futures_wanted *wanted,
 	if (!t || f->n == MAX_ROOTS || has_poll(futures, t))
 		return 0;
 	if ((t->discr_size != 1 && t->discr_size != 2 && t->discr_size != 4) ||
-	    t->discr_offset > t->size - t->discr_size)
+	    t->discr_size > t->size || t->discr_offset > t->size - t->discr_size)
 		return 0;
 	r.state_offset = t->discr_offset;
 	r.state_size = t->discr_size;
