@@ -591,7 +591,11 @@ static bool agent_wait(struct capture *c, uint64_t ns)
 			     FUTEX_BITSET_MATCH_ANY);
 	else
 		rc = syscall(SYS_futex_waitv, words, n, 0, &ts, CLOCK_MONOTONIC);
-	if (rc < 0 && (errno == ETIMEDOUT || errno == EINTR))
+	bool in_time = rc < 0 && (errno == ETIMEDOUT || errno == EINTR);
+	/* Nobody is to wake us when we don't sleep, nor once that may do harm. */
+	for (size_t i = 0; i < c->n_sources; i++)
+		__atomic_store_n(&c->sources[i].rings.area->asleep, 0, __ATOMIC_RELEASE);
+	if (in_time)
 		return false;
 	uint64_t past = clock_monotonic_ns() - began;
 	if (past < PACE_MIN_NS)

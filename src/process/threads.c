@@ -8,6 +8,9 @@
  * since on a machine with busy CPUs it would itself wait for its turn (measured: 434 ms against
  * 0.7).
  *
+ * A thread that waits for a vfork or a disk stops only when that is over. The others don't stand
+ * still for it: they go on, and all is tried again.
+ *
  * The stop that comes first may be that of a signal on its way. It is kept and goes with the
  * resume; a tracer that drops it has eaten the program's signal.
  */
@@ -34,6 +37,7 @@
 
 #define MAX_THREADS 100000u
 #define STRANGER_TIMEOUT 20000000ull
+#define PATIENCE 50000000ull /* of the others, with a thread that can't stop */
 
 /* ---- the tracer ---- */
 
@@ -222,16 +226,14 @@ int threads_list(const struct process *p, pid_t **ret_tids, size_t *ret_n)
 
 /* ---- one thread ---- */
 
-/* A thread that is just ending can't be seized, nor one that we hold already: the one that has
- * executed another program goes on under its leader's number. */
+/* A thread that is just ending can't be seized. */
 static bool ends(const struct process *p, pid_t tid)
 {
 	char name[48], status[4096];
 
 	snprintf(name, sizeof(name), "task/%d/status", tid);
 	return process_read_file(p, name, status, sizeof(status)) <= 0 ||
-	       strstr(status, "State:\tZ") || strstr(status, "State:\tX") ||
-	       process_status_number(status, "TracerPid", false) == gettid();
+	       strstr(status, "State:\tZ") || strstr(status, "State:\tX");
 }
 
 /*
@@ -344,14 +346,30 @@ static int seize_new(const struct process *p, struct process_stop *s, size_t *re
 	return rc;
 }
 
-static int interrupt_new(struct process_stop *s, size_t n_new, uint64_t until_ns)
+static char state_of(const struct process *p, pid_t tid)
 {
+	char name[48], text[512];
+
+	snprintf(name, sizeof(name), "task/%d/stat", tid);
+	if (process_read_file(p, name, text, sizeof(text)) <= 0)
+		return 'X';
+	const char *state = strrchr(text, ')');
+	return state && state[1] == ' ' ? state[2] : 'X';
+}
+
+/* -EAGAIN: one of them can't stop now, since it waits for a vfork or a disk. */
+static int interrupt_new(const struct process *p, struct process_stop *s, size_t n_new,
+			 uint64_t until_ns)
+{
+	uint64_t patient_until_ns = clock_monotonic_ns() + PATIENCE;
+
 	for (size_t i = s->n - n_new; i < s->n; i++) {
 		process_step("interrupt");
 		ptrace(PTRACE_INTERRUPT, s->v[i].tid, 0, 0);
 	}
 	for (unsigned round = 0;; round++) {
 		size_t waiting = 0;
+		pid_t last = 0;
 
 		for (size_t i = s->n - n_new; i < s->n; i++) {
 			struct stopped_thread *t = &s->v[i];
@@ -367,12 +385,19 @@ static int interrupt_new(struct process_stop *s, size_t n_new, uint64_t until_ns
 				t->state = THREAD_GONE;
 			} else {
 				waiting++;
+				last = t->tid;
 			}
 		}
 		if (!waiting)
 			return 0;
-		if (clock_monotonic_ns() > until_ns)
+		uint64_t now = clock_monotonic_ns();
+		if (now > until_ns)
 			return -ETIMEDOUT;
+		if (now > patient_until_ns) {
+			if (state_of(p, last) == 'D')
+				return -EAGAIN;
+			patient_until_ns = now + PATIENCE;
+		}
 		pause_in_loop(round);
 	}
 }
@@ -387,40 +412,84 @@ static void leave_out_gone(struct process_stop *s)
 	s->n = n;
 }
 
-int threads_stop(const struct process *p, uint64_t timeout_ns, struct process_stop *ret_stop,
-		 struct error *err)
+/* The others go on until those that could not stop can: they are let go then, too. */
+static int wait_for_late(struct process_stop *s, uint64_t until_ns)
 {
-	struct process_stop s = {0};
+	int rc = 0;
+
+	for (size_t i = 0; i < s->n; i++)
+		if (!s->v[i].waiting)
+			thread_resume(&s->v[i]);
+	tracer_calm(&s->before);
+	s->stop_ns += clock_monotonic_ns() - s->began_ns;
+	for (size_t i = 0; i < s->n && rc == 0; i++) {
+		struct stopped_thread *t = &s->v[i];
+		uint64_t now = clock_monotonic_ns();
+		int status;
+
+		if (!t->waiting)
+			continue;
+		rc = thread_wait(t->tid, until_ns > now ? until_ns - now : 0, &status);
+		if (rc == 0)
+			note_status(t, status);
+		if (rc == 0)
+			thread_resume(t);
+		rc = rc == -ECHILD ? 0 : rc;
+	}
+	s->n = 0;
+	return rc;
+}
+
+static int stop_all(const struct process *p, struct process_stop *s, uint64_t until_ns)
+{
 	size_t n_new;
 	int rc;
 
 	/* The first seizing disturbs nobody: the clock starts behind it. */
-	rc = seize_new(p, &s, &n_new);
-	tracer_hurry(&s.before);
-	s.began_ns = clock_monotonic_ns();
+	rc = seize_new(p, s, &n_new);
+	tracer_hurry(&s->before);
+	s->began_ns = clock_monotonic_ns();
 	while (rc == 0 && n_new) {
-		rc = interrupt_new(&s, n_new, s.began_ns + timeout_ns);
+		rc = interrupt_new(p, s, n_new, until_ns);
 		if (rc == 0)
-			rc = seize_new(p, &s, &n_new);
+			rc = seize_new(p, s, &n_new);
 	}
-	leave_out_gone(&s);
+	leave_out_gone(s);
 	/* What exec'ed meanwhile is another program, perhaps with more rights. */
-	if (rc == 0 && (!s.n || !process_same_memory(p, s.v[0].tid)))
+	if (rc == 0 && (!s->n || !process_same_memory(p, s->v[0].tid)))
 		rc = -ESRCH;
-	if (rc < 0) {
-		threads_resume(&s);
-		if (rc == -EPERM || rc == -EACCES)
-			return rights_explain(p->pid, rc, err);
-		if (rc == -ETIMEDOUT)
-			return error_set(
-				err, rc,
-				"a thread of process %d did not stop in %llu ms (it may wait for "
-				"a vfork or for a disk): try again",
-				p->pid, (unsigned long long)(timeout_ns / 1000000));
-		return error_sys(err, rc, "cannot stop the threads of process %d", p->pid);
+	return rc;
+}
+
+int threads_stop(const struct process *p, uint64_t timeout_ns, struct process_stop *ret_stop,
+		 struct error *err)
+{
+	uint64_t until_ns = clock_monotonic_ns() + timeout_ns;
+	struct process_stop s = {0};
+	int rc;
+
+	while ((rc = stop_all(p, &s, until_ns)) == -EAGAIN) {
+		rc = wait_for_late(&s, until_ns);
+		if (rc < 0) {
+			free(s.v);
+			goto fail;
+		}
 	}
-	*ret_stop = s;
-	return 0;
+	if (rc == 0) {
+		*ret_stop = s;
+		return 0;
+	}
+	threads_resume(&s);
+fail:
+	if (rc == -EPERM || rc == -EACCES)
+		return rights_explain(p->pid, rc, err);
+	if (rc == -ETIMEDOUT)
+		return error_set(
+			err, rc,
+			"a thread of process %d did not stop in %llu ms (it may wait for a "
+			"vfork or for a disk): try again",
+			p->pid, (unsigned long long)(timeout_ns / 1000000));
+	return error_sys(err, rc, "cannot stop the threads of process %d", p->pid);
 }
 
 void threads_resume(struct process_stop *s)
@@ -431,7 +500,7 @@ void threads_resume(struct process_stop *s)
 		process_step("detach");
 		ptrace(PTRACE_DETACH, s->v[i].tid, 0, (long)s->v[i].signal);
 	}
-	s->stop_ns = clock_monotonic_ns() - s->began_ns;
+	s->stop_ns += clock_monotonic_ns() - s->began_ns;
 	free(s->v);
 	s->v = NULL;
 	s->n = s->cap = 0;

@@ -949,7 +949,7 @@ static int stop_all(void *arg)
 	struct stop_test *t = arg;
 	struct process_stop stopped;
 
-	t->rc = threads_stop(&t->process, 2000000000, &stopped, &t->err);
+	t->rc = threads_stop(&t->process, 4000000000, &stopped, &t->err);
 	if (t->rc < 0)
 		return 0;
 	for (size_t i = 0; i < stopped.n; i++) {
@@ -996,6 +996,59 @@ static void test_stop_all(void **state)
 	shared->stop = 1;
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	process_close(&t.process);
+}
+
+/* A thread that waits for a vfork can't stop: the others don't wait for it. */
+static void *make_vfork(void *arg)
+{
+	pid_t pid = vfork();
+
+	if (pid == 0) {
+		shared->ready = 1;
+		usleep(1500000);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	return wait_for_stop(arg);
+}
+
+static void test_stop_with_vfork(void **state)
+{
+	struct stop_test t = {.process = PROCESS_INIT};
+	struct tracer *tracer;
+	int status;
+
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		uint64_t last = clock_monotonic_ns();
+		pthread_t thread;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pthread_create(&thread, NULL, make_vfork, NULL);
+		while (!shared->stop) {
+			uint64_t now = clock_monotonic_ns();
+
+			if (now - last > shared->spent_ns)
+				shared->spent_ns = now - last;
+			last = now;
+			usleep(500);
+		}
+		_exit(0);
+	}
+	while (!shared->ready)
+		usleep(1000);
+	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	tracer_call(tracer, stop_all, &t);
+	tracer_end(tracer);
+	assert_int_equal(t.rc, 0);
+	assert_int_equal(t.n_stopped, 2);
+	shared->stop = 1;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_true(shared->spent_ns < 1000000000);
 	process_close(&t.process);
 }
 
@@ -1406,6 +1459,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_replace_on_two_pages),
 		cmocka_unit_test(test_replace_by_half),
 		cmocka_unit_test(test_stop_all),
+		cmocka_unit_test(test_stop_with_vfork),
 		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_exec_before_poke),
 		cmocka_unit_test(test_exec_before_errand),

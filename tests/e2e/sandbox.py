@@ -1,0 +1,118 @@
+"""Programs under seccomp filters.
+
+    sandbox.py allow|CALL[:ARG=VALUE]... -- COMMAND     runs it under one: killed for these calls
+
+And `shut_in_later`: a library to be preloaded that puts all threads of a program under one when it is asked to.
+"""
+import ctypes
+import os
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+CALLS = {"memfd_create": 319, "futex": 202, "mmap": 9}
+LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
+ALLOW, KILL = 0x7FFF0000, 0x80000000
+PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, MODE_FILTER = 22, 38, 2
+
+
+def program(*rules):
+    """The filter that kills for these: ("futex", {1: 132}) is futex with 132 as its second argument."""
+    out = []
+    for call, arguments in rules:
+        tests = [(0, CALLS[call]), *((16 + 8 * k, value) for k, value in arguments.items())]
+        n = 2 * len(tests) + 1
+        for i, (offset, value) in enumerate(tests):
+            out += [(LOAD, 0, 0, offset), (EQUAL, 0, n - 2 * i - 2, value)]
+        out.append((RETURN, 0, 0, KILL))
+    return [*out, (RETURN, 0, 0, ALLOW)]
+
+
+def shut_in(filter_program):
+    """From now on this process is under the filter."""
+    code = b"".join(struct.pack("=HBBI", *one) for one in filter_program)
+    buffer = ctypes.create_string_buffer(code)
+    fprog = struct.pack("=HxxxxxxQ", len(filter_program), ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+    for call in ((PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), (PR_SET_SECCOMP, MODE_FILTER, fprog, 0, 0)):
+        if libc.prctl(*call):
+            raise OSError(ctypes.get_errno(), "prctl")
+
+
+def under(*rules):
+    """Prefix of a command."""
+    words = [call + "".join(f":{k}={value}" for k, value in arguments.items()) for call, arguments in rules]
+    return (sys.executable, __file__, *(words or ["allow"]), "--")
+
+
+LATER = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static struct sock_filter code[] = {%s};
+
+static void *wait_for_it(void *path)
+{
+	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+
+	while (access(path, F_OK))
+		usleep(2000);
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program))
+		_exit(99);
+	unlink(path);
+	return NULL;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	pthread_t thread;
+
+	if (getenv("SHUT_IN"))
+		pthread_create(&thread, NULL, wait_for_it, getenv("SHUT_IN"));
+}
+"""
+
+
+class Later:
+    """A program that is put under a filter while it runs: `env` for it, then shut_in()."""
+
+    def __init__(self, folder, *rules):
+        source, self.library, self.path = folder / "later.c", folder / "later.so", folder / "shut-in"
+        code = ",".join("{%d, %d, %d, %du}" % one for one in program(*rules))
+        source.write_text(LATER % code)
+        subprocess.run(["gcc", "-shared", "-fPIC", "-pthread", "-o", self.library, source], check=True)
+        self.env = {"LD_PRELOAD": str(self.library), "SHUT_IN": str(self.path)}
+
+    def shut_in(self):
+        self.path.touch()
+        deadline = time.monotonic() + 30
+        while self.path.exists():
+            assert time.monotonic() < deadline, "it was not shut in"
+            time.sleep(0.002)
+
+
+def main():
+    words, command = sys.argv[1:], []
+    at = words.index("--")
+    words, command = words[:at], words[at + 1:]
+    rules = []
+    for word in words:
+        call, *arguments = word.split(":")
+        if call != "allow":
+            rules.append((call, {int(k): int(v) for k, v in (a.split("=") for a in arguments)}))
+    shut_in(program(*rules))
+    os.execvp(command[0], command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Attaching to what is not as usual: under seccomp filters, locked, held, in another namespace, changing."""
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import driver
+import pytest
+import sandbox
+from truth import differences
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+# Ways of calling the futex that only the agent has.
+WAKE, REQUEUE = ("futex", {1: 1}), ("futex", {1: 132})
+
+
+def finish(target):
+    target.go()
+    target.truth()
+    target.go()
+    assert target.end() == 0, target.errors
+
+
+def record(pollux, pid, trace, *options, prefix=()):
+    return driver.run(*prefix, pollux, "record", "-p", pid, "-d", "0.3", "-o", trace, *options)
+
+
+def test_as_many_filters(pollux, suite, trace):
+    """A filter around each of the two: another one. Nothing is risked, unless the user says so."""
+    with driver.Target(suite(), "multi_thread", prefix=sandbox.under(("memfd_create", {}))) as target:
+        result = record(pollux, target.pid, trace, prefix=sandbox.under())
+        assert result.returncode == 1
+        assert "isn't proven" in result.stderr and "--force" in result.stderr, result.stderr
+        result = record(pollux, target.pid, trace)
+        assert result.returncode == 1
+        assert "forbids memfd_create" in result.stderr, result.stderr
+        finish(target)
+    with driver.Target(suite(), "multi_thread", prefix=sandbox.under()) as target:
+        result = record(pollux, target.pid, trace, "--force", prefix=sandbox.under())
+        assert result.returncode == 0, result.stderr
+        result = driver.run(*sandbox.under(), pollux, "hist", target.pid, "-d", "0.2", "--force")
+        assert result.returncode == 0, result.stderr
+        finish(target)
+
+
+def test_filters_of_our_own(pollux, suite, trace):
+    """A program that pollux starts has pollux' filters: what they forbid, a child of pollux' meets first."""
+    result = driver.run(
+        *sandbox.under(), pollux, "record", "-o", trace, "--", suite(), "multi_thread")
+    assert result.returncode == 0, result.stderr
+    assert driver.report(pollux, trace)["events"] > 0
+    for options in ((), ("--force",)):
+        result = driver.run(
+            *sandbox.under(("memfd_create", {})), pollux, "record", "-o", trace, *options, "--", suite(),
+            "multi_thread")
+        assert result.returncode == 1, result.stdout
+        assert "forbids memfd_create" in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("mode", ["launched", "attached"])
+def test_filter_comes_later(pollux, suite, tmp_path, mode):
+    """A program that shuts itself in while it is recorded is not killed for what the agent does."""
+    later = sandbox.Later(tmp_path, WAKE, REQUEUE)
+    options = ("--spawn-stacks", "--lock-stacks")
+    if mode == "launched":
+        prefix = (pollux, "record", "-o", tmp_path / "trace.plx", *options, "--", "env",
+                  *(f"{name}={value}" for name, value in later.env.items()))
+        target = driver.Target(suite(), "self_wakes", prefix=[str(word) for word in prefix])
+    else:
+        target = driver.Target(suite(), "self_wakes", env=later.env)
+    with target:
+        if mode == "attached":
+            recorder = driver.Recorder(pollux, target.pid, tmp_path / "trace.plx", *options)
+        later.shut_in()
+        # It is looked for every 5 to 20 ms.
+        time.sleep(1)
+        target.go()
+        target.truth()
+        if mode == "attached":
+            code, said = recorder.stop()
+            assert code == 0, said
+        target.go()
+        assert target.end() == 0, target.errors
+    assert driver.report(pollux, tmp_path / "trace.plx")["events"] > 10000
+
+
+def test_lock_of_a_stranger(pollux, suite, trace):
+    """Who may not trace a process can't keep others from it."""
+    with driver.Target(suite(), "steady") as target:
+        held = subprocess.Popen(
+            [*NOBODY, sys.executable, "-c", "import fcntl, os, sys\n"
+             f"fcntl.flock(os.open('/proc/{target.pid}', os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+             "print('held', flush=True)\nsys.stdin.read()"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert held.stdout.readline() == "held\n"
+        result = record(pollux, target.pid, trace)
+        assert result.returncode == 0, result.stderr
+        held.communicate("", timeout=driver.TIMEOUT)
+
+
+def test_one_at_a_time(pollux, suite, tmp_path):
+    """Two recorders, until the first is gone, however it went."""
+    with driver.Target(suite(), "steady") as target:
+        first = driver.Recorder(pollux, target.pid, tmp_path / "first.plx")
+        result = record(pollux, target.pid, tmp_path / "second.plx")
+        assert result.returncode == 1
+        assert "another pollux" in result.stderr, result.stderr
+        first.process.kill()
+        first.process.communicate()
+        result = record(pollux, target.pid, tmp_path / "second.plx")
+        assert result.returncode == 0, result.stderr
+
+
+def state(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_held_stays_held(pollux, suite, trace):
+    """Job control: what was stopped while it is recorded stays so at the recording's end, and goes on when it
+    is told to; what is stopped is not attached to."""
+    with driver.Target(suite(), "multi_thread") as target:
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        target.process.send_signal(signal.SIGSTOP)
+        deadline = time.monotonic() + driver.TIMEOUT
+        while state(target.pid) != "T":
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        code, said = recorder.stop()
+        assert code == 0, said
+        assert state(target.pid) == "T"
+        result = record(pollux, target.pid, trace)
+        assert result.returncode == 1
+        assert "kill -CONT" in result.stderr, result.stderr
+        assert driver.run(pollux, "tree", target.pid).returncode == 0
+        assert state(target.pid) == "T"
+        target.process.send_signal(signal.SIGCONT)
+        finish(target)
+
+
+def test_stopped_again_and_again(pollux, suite, tmp_path):
+    """SIGSTOP and SIGCONT all the time: attaching works or says why not, and no SIGCONT gets lost."""
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        flips = subprocess.Popen(
+            ["sh", "-c", f"while :; do kill -STOP {target.pid}; kill -CONT {target.pid}; done"])
+        for i in range(8):
+            result = record(pollux, target.pid, tmp_path / f"{i}.plx")
+            assert result.returncode in (0, 1)
+            assert result.returncode == 0 or result.stderr.strip()
+        flips.kill()
+        flips.wait()
+        target.process.send_signal(signal.SIGCONT)
+        target.go()
+        assert target.end() == 0, target.errors
+        assert target.output() == ["steady to the end"]
+
+
+def test_other_pid_namespace(pollux, suite, tmp_path):
+    """From outside and from inside; the one keeps the other away where both see one /proc."""
+    if driver.run("unshare", "--pid", "--fork", "--mount-proc", "true").returncode:
+        pytest.skip("no pid namespaces here")
+    prefix = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+    with driver.Target(suite(), "multi_thread", prefix=prefix) as target:
+        assert target.pid == 1
+        children = Path(f"/proc/{target.process.pid}/task/{target.process.pid}/children")
+        outer = int(children.read_text().split()[0])
+        inside = ("nsenter", "--target", outer, "--pid", "--mount")
+        result = driver.run(*inside, pollux, "record", "-p", 1, "-d", "0.2", "-o", tmp_path / "inside.plx")
+        assert result.returncode == 0, result.stderr
+        recorder = driver.Recorder(pollux, outer, tmp_path / "outside.plx")
+        target.go()
+        truth = target.truth()
+        code, said = recorder.stop()
+        assert code == 0, said
+        target.go()
+        assert target.end() == 0, target.errors
+    wrong = differences(truth, driver.report(pollux, tmp_path / "outside.plx"), names=False)
+    assert not wrong, "\n".join(wrong)
