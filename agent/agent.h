@@ -189,8 +189,8 @@ bool agent_has_room(struct agent_notes *n, uint64_t n_events);
 void agent_lose(struct agent_notes *n, uint64_t n_events);
 void agent_register(void);
 
-/* Whether a frame of ours may be where a panic passes: its unwinder knows it. The unwinders are told
- * now if they were not, so this is asked only where a poll starts. */
+/* Whether a frame of ours may be where a panic passes: its unwinder knows it. The unwinders are
+ * told now if they were not, so this is asked only where a poll starts. */
 static inline bool agent_may_frame(const struct agent_hook *hook)
 {
 	const uint32_t *registered = &agent_state()->registered;

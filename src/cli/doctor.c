@@ -140,10 +140,11 @@ static void check_status(struct diagnosis *d, const char *status)
 		  (long)geteuid());
 	add_check(d, "threads", GOOD, "%ld", threads);
 	if (seccomp > 0)
-		add_check(d, "seccomp", WARNING,
-			  "%s: the agent is loaded only if that is proven to be allowed there (root "
-			  "outside of the container can read the filters)",
-			  seccomp == 2 ? "a filter is in force" : "strict mode is in force");
+		add_check(
+			d, "seccomp", WARNING,
+			"%s: the agent is loaded only if that is proven to be allowed there (root "
+			"outside of the container can read the filters)",
+			seccomp == 2 ? "a filter is in force" : "strict mode is in force");
 	if (inner > 0 && inner != outer)
 		add_check(d, "pid namespace", GOOD, "the process knows itself as %ld", inner);
 }

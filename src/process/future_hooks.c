@@ -166,7 +166,8 @@ static const char *trouble_of_all(const struct hooked_object *o, bool near)
 	case UNWINDER_UNBOUND:
 		return "their file's unwinder isn't known yet, and a panic couldn't pass the agent";
 	default:
-		return "their file's unwinder isn't libgcc's, or is hidden in it: a panic couldn't pass "
+		return "their file's unwinder isn't libgcc's, or is hidden in it: a panic couldn't "
+		       "pass "
 		       "the agent";
 	}
 }

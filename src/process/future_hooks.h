@@ -7,8 +7,8 @@
 
 #include "process/hooks.h"
 
-/* Plans the hooks of an object's futures; those that are left alone get their `trouble`. `near`: its
- * code reaches the agent. */
+/* Plans the hooks of an object's futures; those that are left alone get their `trouble`. `near`:
+ * its code reaches the agent. */
 int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_object *o, bool near,
 		      struct error *err);
 

@@ -1,6 +1,6 @@
 /*
- * Through which unwinder the panics of an object go, and which of a process' unwinders can be told of
- * the agent's frames.
+ * Through which unwinder the panics of an object go, and which of a process' unwinders can be told
+ * of the agent's frames.
  */
 #ifndef POLLUX_PROCESS_UNWINDERS_H
 #define POLLUX_PROCESS_UNWINDERS_H
@@ -28,7 +28,8 @@ enum unwinder unwinders_add(struct unwinders *u, const struct process *p,
  * takes libgcc_s.so.1 to end a thread. */
 void unwinders_add_libraries(struct unwinders *u, const struct process_objects *objects);
 
-/* Whether the panics of an object abort: it calls an unwinder, for backtraces, but never to unwind. */
+/* Whether the panics of an object abort: it calls an unwinder, for backtraces, but never to unwind.
+ */
 bool unwinders_abort(const struct process_object *o);
 
 #endif

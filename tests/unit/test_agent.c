@@ -1596,8 +1596,8 @@ static const void *other_find_fde(void *pc, void *bases)
 
 static void add_unwinder(void)
 {
-	area.state->unwinders[1] = (struct agent_unwinder){(uint64_t)other_register_frame,
-							   (uint64_t)other_find_fde};
+	area.state->unwinders[1] =
+		(struct agent_unwinder){(uint64_t)other_register_frame, (uint64_t)other_find_fde};
 	area.state->n_unwinders = 2;
 	n_registered = 0;
 }
