@@ -50,6 +50,8 @@
 #define NAMES_NS (300 * MS)
 /* Blocking calls shorter than this are counted only. */
 #define CALL_MIN_NS 10000
+/* A process that ends or executes another program takes some ms. */
+#define LOST_LOOKS 50u
 /* As a wait for a lock is long enough for pollux hist. */
 #define LOCK_MIN_NS 100000
 #define NO_RING_NS MS
@@ -512,6 +514,21 @@ static int run_load(struct attach *a, struct error *err)
 	return rc;
 }
 
+/* Whether the process' end, or its next program, is why something failed: a moment later, if it is
+ * in the middle of that. */
+static bool was_lost(const struct attach *a, int rc, struct error *err)
+{
+	const bool unclear = rc == -ESRCH || rc == -ENOMEM || rc == -EAGAIN || rc == -EIO;
+
+	for (unsigned i = 0; i < (unclear ? LOST_LOOKS : 1); i++) {
+		if (process_lost(&a->process, err) < 0)
+			return true;
+		if (unclear)
+			clock_sleep(MS);
+	}
+	return false;
+}
+
 int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret_attach,
 		struct error *err)
 {
@@ -525,8 +542,7 @@ int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret
 	a->process.forced = opt->force;
 	if (rc == 0) {
 		rc = run_load(a, err);
-		/* Whatever failed then, that is why. */
-		if (rc < 0 && process_lost(&a->process, err) < 0)
+		if (rc < 0 && !opt->starting && was_lost(a, rc, err))
 			rc = -ESRCH;
 	}
 	tracer_end(a->tracer);

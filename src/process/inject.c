@@ -41,6 +41,7 @@
 #define OUT_TIMEOUT (1000 * MS)
 #define USER_CS 0x33 /* 64-bit user code segment: x86 Linux' fixed selector */
 #define MAX_TRIES 8
+#define MAX_HANDLER (256u << 10) /* of stack, of signals' handlers together */
 #define MAX_LOOKED_AT 256
 
 /* ---- a place for the first stub ---- */
@@ -255,26 +256,61 @@ static bool inside(const struct errand_place *place, uint64_t pc)
 	return pc >= place->addr && pc < place->addr + place->size;
 }
 
-/* Waits until the thread was seen outside of the stub. A thread that waits shows its pc for free,
- * a running one must be stopped to be seen. */
+/* A signal may have come while the thread was in the stub, or on its way to it: its handler returns
+ * there. Then the signal's frame, further up the stack, holds an address in the stub. */
+static bool returns_inside(const struct process *p, const struct errand_place *place, uint64_t sp)
+{
+	uint64_t words[PAGE / 8], at = sp & ~7ull;
+
+	for (uint64_t end = at + MAX_HANDLER; at < end;) {
+		size_t n = (PAGE - at % PAGE) / 8;
+
+		if (memory_read(p, at, words, n * 8) < 0)
+			return at == (sp & ~7ull);
+		for (size_t i = 0; i < n; i++)
+			if (inside(place, words[i]))
+				return true;
+		at += n * 8;
+	}
+	return false;
+}
+
+enum seen { SEEN_OUT, SEEN_INSIDE, SEEN_NOT };
+
+/* A thread that sleeps shows for free where: "NR ARG... SP PC". If it sleeps there still when its
+ * stack was read, that was its stack. */
+static enum seen see_sleeping(const struct process *p, const struct errand_place *place, pid_t tid)
+{
+	char name[48], text[512], again[512];
+	unsigned long long sp, pc;
+
+	snprintf(name, sizeof(name), "task/%d/syscall", tid);
+	ssize_t n = process_read_file(p, name, text, sizeof(text));
+	if (n == -ENOENT || n == -ESRCH)
+		return SEEN_OUT; /* gone with everything it had on its stack */
+	const char *last = n > 0 ? strrchr(text, ' ') : NULL;
+	if (!last || !strncmp(text, "running", 7))
+		return SEEN_NOT;
+	while (last > text && last[-1] != ' ')
+		last--;
+	if (sscanf(last, "%llx %llx", &sp, &pc) != 2)
+		return SEEN_NOT;
+	if (inside(place, pc) || returns_inside(p, place, sp))
+		return SEEN_INSIDE;
+	return process_read_file(p, name, again, sizeof(again)) > 0 && !strcmp(text, again)
+		       ? SEEN_OUT
+		       : SEEN_INSIDE;
+}
+
+/* Waits until the thread was seen outside of the stub. One that runs must be stopped to be seen. */
 static bool wait_until_out(struct injector *in, const struct errand_place *place, pid_t tid)
 {
 	uint64_t until = clock_monotonic_ns() + OUT_TIMEOUT;
-	char name[48], text[512];
-	unsigned long long pc;
 
-	snprintf(name, sizeof(name), "task/%d/syscall", tid);
 	for (unsigned round = 0; clock_monotonic_ns() < until; round++) {
-		ssize_t n = process_read_file(in->process, name, text, sizeof(text));
-		const char *last = n > 0 ? strrchr(text, ' ') : NULL;
+		enum seen seen = see_sleeping(in->process, place, tid);
 
-		if (n == -ENOENT || n == -ESRCH)
-			return true; /* gone with everything it had on its stack */
-		if (n > 0 && strncmp(text, "running", 7) && last &&
-		    sscanf(last, "%llx", &pc) == 1) {
-			if (!inside(place, pc))
-				return true;
-		} else if (round >= 2) {
+		if (seen == SEEN_NOT && round >= 2) {
 			struct stopped_thread t;
 			struct user_regs_struct regs;
 			uint64_t began = clock_monotonic_ns();
@@ -284,13 +320,15 @@ static bool wait_until_out(struct injector *in, const struct errand_place *place
 				return true;
 			if (rc < 0)
 				return false;
-			bool seen = ptrace(PTRACE_GETREGS, tid, 0, &regs) == 0 &&
-				    !inside(place, regs.rip) && t.state != THREAD_SIGNALED;
+			if (ptrace(PTRACE_GETREGS, tid, 0, &regs) == 0 &&
+			    !inside(place, regs.rip) && t.state != THREAD_SIGNALED &&
+			    !returns_inside(in->process, place, regs.rsp))
+				seen = SEEN_OUT;
 			thread_resume(&t);
 			in->stop_ns += clock_monotonic_ns() - began;
-			if (seen)
-				return true;
 		}
+		if (seen == SEEN_OUT)
+			return true;
 		nap(round);
 	}
 	return false;
@@ -541,6 +579,11 @@ static int run(struct injector *in, struct errand_place *place, const struct err
 			place->dirty = false;
 			if (finished(in, e, waiting, &value))
 				return 0;
+			if (!process_has_thread(in->process, in->last_tid))
+				return error_set(err, -EAGAIN,
+						 "a thread of process %d ended on its errand: try "
+						 "again",
+						 in->process->pid);
 			return error_set(err, -ENOMEM, "process %d was refused memory",
 					 in->process->pid);
 		}

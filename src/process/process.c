@@ -9,6 +9,7 @@
 #include "process/process.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "process/rights.h"
 
 #include <ctype.h>
@@ -138,25 +139,38 @@ bool process_alive(const struct process *p)
 	return state != 'Z' && state != 'X' && process_same_memory(p, p->pid);
 }
 
+/* The main thread of a process that ends, or in which another thread executes a program, goes
+ * first: for some ms, or because it alone has ended. */
+static bool main_thread_ended(const struct process *p)
+{
+	char status[8192];
+
+	for (unsigned i = 0; i < 50; i++) {
+		if (state_of(p) != 'Z' ||
+		    process_read_file(p, "status", status, sizeof(status)) <= 0 ||
+		    process_status_number(status, "Threads", false) <= 1)
+			return false;
+		clock_sleep(1000000);
+	}
+	return true;
+}
+
 int process_lost(const struct process *p, struct error *err)
 {
-	char state = state_of(p), status[8192];
-
-	if (state != 'X' && state != 'Z')
-		return process_same_memory(p, p->pid)
-			       ? 0
-			       : error_set(err, -ESRCH,
-					   "process %d has executed another program meanwhile: try "
-					   "again",
-					   p->pid);
-	if (state == 'Z' && process_read_file(p, "status", status, sizeof(status)) > 0 &&
-	    process_status_number(status, "Threads", false) > 1)
+	if (main_thread_ended(p))
 		return error_set(
 			err, -ESRCH,
 			"the main thread of process %d has ended, and without it the kernel "
 			"lets nobody look at the threads that go on",
 			p->pid);
-	return error_set(err, -ESRCH, "process %d has ended", p->pid);
+	char state = state_of(p);
+	if (state == 'X' || state == 'Z')
+		return error_set(err, -ESRCH, "process %d has ended", p->pid);
+	if (!process_same_memory(p, p->pid))
+		return error_set(err, -ESRCH,
+				 "process %d has executed another program meanwhile: try again",
+				 p->pid);
+	return 0;
 }
 
 bool process_lock(const struct process *p, bool shared)

@@ -49,8 +49,9 @@ int rights_check(const struct process *p, struct error *err)
 		return error_set(err, -EINVAL, "%d is a thread of process %ld: give that number",
 				 p->pid, group);
 	bool ended = strstr(status, "\nState:\tZ") || strstr(status, "\nState:\tX");
-	if (ended && process_status_number(status, "Threads", false) > 1)
-		return process_lost(p, err);
+	if (ended && process_status_number(status, "Threads", false) > 1 &&
+	    process_lost(p, err) < 0)
+		return -ESRCH;
 	if (ended)
 		return error_set(err, -ESRCH, "process %d has ended (it is a zombie)", p->pid);
 	if (!strstr(status, "\nVmSize:"))

@@ -36,7 +36,7 @@
 #include <unistd.h>
 
 #define MAX_THREADS 100000u
-#define STRANGER_TIMEOUT 20000000ull
+#define STRANGER_TIMEOUT 1000000000ull
 #define PATIENCE 50000000ull /* of the others, with a thread that can't stop */
 
 /* ---- the tracer ---- */
@@ -239,12 +239,12 @@ static bool ends(const struct process *p, pid_t tid)
 /*
  * ptrace knows threads by number, and the number of a thread that has ended may be given to
  * anybody's. So it is looked up in the process before, and again when it is ours and can't end
- * unseen. A stranger is let go, which the kernel allows only of a stopped thread. -ESRCH: there is
- * no such thread.
+ * unseen. A stranger is let go, which the kernel allows only of a stopped thread; if it doesn't
+ * stop the tracer's end does it (-ETIMEDOUT, as in thread_stop). -ESRCH: there is no such thread.
  */
 static int seize(const struct process *p, pid_t tid)
 {
-	int status;
+	int status = 0;
 
 	if (!process_has_thread(p, tid))
 		return -ESRCH;
@@ -257,7 +257,9 @@ static int seize(const struct process *p, pid_t tid)
 	if (process_has_thread(p, tid))
 		return 0;
 	ptrace(PTRACE_INTERRUPT, tid, 0, 0);
-	if (thread_wait(tid, STRANGER_TIMEOUT, &status) == 0 && WIFSTOPPED(status))
+	if (thread_wait(tid, STRANGER_TIMEOUT, &status) == -ETIMEDOUT)
+		return -ETIMEDOUT;
+	if (WIFSTOPPED(status))
 		ptrace(PTRACE_DETACH, tid, 0, status >> 16 ? 0L : (long)WSTOPSIG(status));
 	return -ESRCH;
 }

@@ -115,6 +115,84 @@ def test_one_at_a_time(pollux, suite, tmp_path):
         assert result.returncode == 0, result.stderr
 
 
+# Something that a program does as soon as one of its threads is traced.
+WHEN_TRACED = """
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int traced(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	char path[300], text[4096], *line;
+	struct dirent *d;
+	int found = 0;
+
+	while (!found && (d = readdir(tasks))) {
+		snprintf(path, sizeof(path), "/proc/self/task/%s/status", d->d_name);
+		FILE *f = fopen(path, "r");
+		if (!f)
+			continue;
+		text[fread(text, 1, sizeof(text) - 1, f)] = 0;
+		fclose(f);
+		line = strstr(text, "TracerPid:");
+		found = line && atoi(line + 10);
+	}
+	closedir(tasks);
+	return found;
+}
+
+static void *act(void *how)
+{
+	while (!traced())
+		;
+	if (!strcmp(how, "exec"))
+		execlp("sleep", "sleep", "1", NULL);
+	if (!strcmp(how, "setuid"))
+		(void)!setresuid(65534, 65534, 65534);
+	if (!strcmp(how, "exit"))
+		_exit(0);
+	return NULL;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	pthread_t thread;
+
+	if (getenv("WHEN_TRACED"))
+		pthread_create(&thread, NULL, act, getenv("WHEN_TRACED"));
+}
+"""
+
+
+@pytest.mark.parametrize("how", ["exec", "exit", "setuid"])
+def test_changes_when_traced(pollux, suite, tmp_path, how):
+    """What becomes of the program in the middle of it is named; another program is left alone."""
+    source, library = tmp_path / "traced.c", tmp_path / "traced.so"
+    source.write_text(WHEN_TRACED)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-pthread", "-o", library, source], check=True)
+    for _ in range(4):
+        env = {"LD_PRELOAD": str(library), "WHEN_TRACED": how}
+        with driver.Target(suite(), "multi_thread", env=env) as target:
+            result = record(pollux, target.pid, tmp_path / "trace.plx")
+            assert result.returncode in (0, 1)
+            assert "No child processes" not in result.stderr, result.stderr
+            assert "although CAP_SYS_PTRACE" not in result.stderr, result.stderr
+            if how == "setuid":
+                assert result.returncode == 0, result.stderr
+                finish(target)
+            elif result.returncode:
+                said = {"exec": ("executed another program", "has no Tokio"), "exit": ("has ended", "no process")}
+                assert any(words in result.stderr for words in said[how]), result.stderr
+            # It may have been too slow to see it.
+            if how == "exec" and Path(f"/proc/{target.pid}/comm").read_text() == "sleep\n":
+                assert target.process.wait(driver.TIMEOUT) == 0
+
+
 def state(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
@@ -147,7 +225,7 @@ def test_stopped_again_and_again(pollux, suite, tmp_path):
         target.go()
         flips = subprocess.Popen(
             ["sh", "-c", f"while :; do kill -STOP {target.pid}; kill -CONT {target.pid}; done"])
-        for i in range(8):
+        for i in range(4):
             result = record(pollux, target.pid, tmp_path / f"{i}.plx")
             assert result.returncode in (0, 1)
             assert result.returncode == 0 or result.stderr.strip()

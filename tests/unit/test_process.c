@@ -138,6 +138,15 @@ static void test_holes(void **state)
 	maps_done(&m);
 }
 
+/* Filters without no_new_privs, other users, chosen numbers. */
+static void need_root(void)
+{
+	if (geteuid() == 0)
+		return;
+	print_message("skipped: needs root\n");
+	skip();
+}
+
 /* ---- the child ---- */
 
 enum job {
@@ -438,6 +447,52 @@ static void test_errands(void **state)
 		errand_in(job);
 }
 
+static void on_usr2(int number)
+{
+	usleep(300000);
+	shared->signals++;
+}
+
+static pid_t signalled; /* at the next "setregs" */
+
+static void signal_at_setregs(const char *what)
+{
+	if (signalled && !strcmp(what, "setregs")) {
+		kill(signalled, SIGUSR2);
+		signalled = 0;
+	}
+}
+
+/* A signal that comes just then has its handler run first: the thread is not in the stub, but comes
+ * back to it. The stub stays until it is done. */
+static void test_errand_interrupted(void **state)
+{
+	const struct sigaction act = {.sa_handler = on_usr2, .sa_flags = SA_RESTART};
+	struct errand_test t = {.process = PROCESS_INIT};
+	struct sigaction before;
+	struct tracer *tracer;
+	int pipe_fd, status;
+
+	sigaction(SIGUSR2, &act, &before);
+	pid_t pid = start_child(JOB_READ, &pipe_fd);
+	sigaction(SIGUSR2, &before, NULL);
+	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	signalled = pid;
+	process_step_hook = signal_at_setregs;
+	tracer_call(tracer, run_errands, &t);
+	process_step_hook = NULL;
+	tracer_end(tracer);
+	if (t.rc != -EBADF)
+		print_error("%d %s\n", t.rc, t.err.text);
+	assert_int_equal(t.rc, -EBADF);
+	assert_int_equal(shared->signals, 1);
+	process_close(&t.process);
+	status = finish_child(pid, pipe_fd);
+	assert_int_equal(status, 0);
+	assert_int_equal(shared->result, 1);
+}
+
 /* The same on a kernel that lets nobody write to read-only pages through /proc. */
 static void test_errands_by_poke(void **state)
 {
@@ -725,6 +780,7 @@ static void test_seccomp_unreadable(void **state)
 		{TARGET_DENIES | FORCED, "forbids"},
 	};
 
+	need_root();
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		char text[1024];
 		int rc = errand_under_filters(cases[i].how, text);
@@ -1309,6 +1365,7 @@ static void test_stranger(void **state)
 	int status;
 	size_t n;
 
+	need_root();
 	assert_int_equal(process_open(pid, &t.process, &err), 0);
 	assert_int_equal(tracer_start(&tracer, &err), 0);
 	assert_int_equal(threads_list(&t.process, &tids, &n), 0);
@@ -1348,6 +1405,7 @@ static void test_lock(void **state)
 	char path[32], byte;
 	pid_t pid = start_paused();
 
+	need_root();
 	assert_int_equal(pipe(ready), 0);
 	snprintf(path, sizeof(path), "/proc/%d", pid);
 	pid_t other = fork();
@@ -1450,6 +1508,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_maps_hostile),
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_errands),
+		cmocka_unit_test(test_errand_interrupted),
 		cmocka_unit_test(test_errands_by_poke),
 		cmocka_unit_test(test_seccomp_filters),
 		cmocka_unit_test(test_seccomp_child),
