@@ -51,7 +51,7 @@
 /* Blocking calls shorter than this are counted only. */
 #define CALL_MIN_NS 10000
 /* A process that ends or executes another program takes some ms. */
-#define LOST_LOOKS 50u
+#define LOST_LOOKS 200u
 /* As a wait for a lock is long enough for pollux hist. */
 #define LOCK_MIN_NS 100000
 #define NO_RING_NS MS

@@ -145,7 +145,7 @@ static bool main_thread_ended(const struct process *p)
 {
 	char status[8192];
 
-	for (unsigned i = 0; i < 50; i++) {
+	for (unsigned i = 0; i < 500; i++) {
 		if (state_of(p) != 'Z' ||
 		    process_read_file(p, "status", status, sizeof(status)) <= 0 ||
 		    process_status_number(status, "Threads", false) <= 1)

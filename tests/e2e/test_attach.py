@@ -183,11 +183,13 @@ def test_changes_when_traced(pollux, suite, tmp_path, how):
             assert "No child processes" not in result.stderr, result.stderr
             assert "although CAP_SYS_PTRACE" not in result.stderr, result.stderr
             if how == "setuid":
-                assert result.returncode == 0, result.stderr
+                assert result.returncode == 0 or "try again" in result.stderr, result.stderr
                 finish(target)
             elif result.returncode:
                 said = {"exec": ("executed another program", "has no Tokio"), "exit": ("has ended", "no process")}
-                assert any(words in result.stderr for words in said[how]), result.stderr
+                # It may take long, on a busy machine.
+                also = ("the main thread of process",)
+                assert any(words in result.stderr for words in said[how] + also), result.stderr
             # It may have been too slow to see it.
             if how == "exec" and Path(f"/proc/{target.pid}/comm").read_text() == "sleep\n":
                 assert target.process.wait(driver.TIMEOUT) == 0
