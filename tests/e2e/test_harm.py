@@ -297,7 +297,7 @@ def test_attach_while_working(pollux, suite, tmp_path):
         finish(target)
 
 
-HOSTILE = ["noise", "heads", "events", "truncate"]
+HOSTILE = ["noise", "heads", "events", "truncate", "fork"]
 
 
 @pytest.mark.parametrize("mode", ["launched", "attached"])
@@ -316,6 +316,10 @@ def test_hostile_target(pollux, suite, trace, how, mode):
             target.go()
             time.sleep(1.2)
             code, said = recorder.stop()
+    if how == "fork":
+        output = result.stdout.splitlines() if mode == "launched" else target.output()
+        assert "the child has the rings" not in output
+        assert mode == "launched" and "attacked" in output or code == 0
     assert code >= 0, f"pollux was killed by signal {-code}"
     assert "AddressSanitizer" not in said and "runtime error" not in said, said
     assert said.strip()

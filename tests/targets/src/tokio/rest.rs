@@ -33,7 +33,8 @@ fn rings() -> Option<(usize, usize)> {
 }
 
 /// Writes over the rings while it is recorded: `noise` everywhere, `heads` only the counters at
-/// each ring's start, `events` only behind them, `truncate` cuts the file below them.
+/// each ring's start, `events` only behind them, `truncate` cuts the file below them; `fork` does it
+/// in a child, which must not have them.
 pub fn hostile(stage: &Stage) {
     let how = stage.args.first().map_or("noise", |s| s.as_str()).to_owned();
     let rt = multi();
@@ -64,7 +65,37 @@ pub fn hostile(stage: &Stage) {
     stage.done();
 }
 
+/// As many rings as the recorder makes, and what stands before each one's events.
+const N_RINGS: usize = 1024;
+const RING_HEADER: usize = 128;
+
+/// A child that finds the rings writes over their headers, and says so by its status.
+fn attack_in_child(from: usize, bytes: usize, garbage: &mut Garbage) {
+    let mut status = 0;
+    // SAFETY: the child makes system calls only.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            // the kernel looks: EFAULT, or a byte is written
+            let mut pipe = [0; 2];
+            libc::pipe(pipe.as_mut_ptr());
+            let mapped = libc::write(pipe[1], from as *const libc::c_void, 1) == 1;
+            for _ in 0..if mapped { 1000 } else { 0 } {
+                attack("heads", from, bytes, garbage);
+            }
+            libc::_exit(mapped as i32);
+        }
+        libc::waitpid(child, &mut status, 0);
+    }
+    if status != 0 {
+        say("the child has the rings");
+    }
+}
+
 fn attack(how: &str, from: usize, bytes: usize, garbage: &mut Garbage) {
+    if how == "fork" {
+        return attack_in_child(from, bytes, garbage);
+    }
     if how == "truncate" {
         let path = std::fs::read_dir("/proc/self/map_files").ok().and_then(|files| {
             files
@@ -78,15 +109,9 @@ fn attack(how: &str, from: usize, bytes: usize, garbage: &mut Garbage) {
         }
         return;
     }
-    // struct ring_area is a page; then rings, whose stride stands in its words 3 and 4
+    // struct ring_area is a page; then the rings
     let words = from as *mut u64;
-    // SAFETY: the mapping is writable and never goes away; that it is shared is the point.
-    let n_rings = unsafe { (words as *const u32).add(3).read_volatile() } as usize;
-    let stride = match n_rings {
-        0 => 4096,
-        n if (bytes - 4096) / n >= 1024 => (bytes - 4096) / n,
-        _ => 4096,
-    };
+    let stride = (bytes - 4096) / N_RINGS / 8 * 8;
     for _ in 0..64 {
         let at = match how {
             "heads" => {
@@ -95,7 +120,7 @@ fn attack(how: &str, from: usize, bytes: usize, garbage: &mut Garbage) {
             }
             "events" => {
                 let ring = garbage.next() as usize % (bytes / stride).clamp(1, 8);
-                4096 + ring * stride + 1024 + garbage.next() as usize % 512 * 8
+                4096 + ring * stride + RING_HEADER + garbage.next() as usize % 512 * 8
             }
             _ => garbage.next() as usize % (bytes / 8) * 8,
         };

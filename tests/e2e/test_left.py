@@ -1,0 +1,182 @@
+"""What a recording leaves in the program costs it nothing: memory, dumps, descriptors."""
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import driver
+import pytest
+
+MIB = 1 << 20
+
+
+class Memory:
+    """What a process has: kB of RssShmem and VmSize, and its mappings."""
+
+    def __init__(self, pid):
+        status = Path(f"/proc/{pid}/status").read_text()
+        self.shared = int(re.search(r"RssShmem:\s+(\d+)", status).group(1))
+        self.size = int(re.search(r"VmSize:\s+(\d+)", status).group(1))
+        self.maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        smaps = re.split(r"^(?=[0-9a-f]+-)", Path(f"/proc/{pid}/smaps").read_text(), flags=re.M)
+        self.ours = {}  # of the mappings of ours: range to flags, what is not dumped
+        for entry in smaps:
+            if "pollux-agent" in entry:
+                self.ours[entry.split()[0]] = re.search(r"VmFlags:(.*)", entry).group(1).split()
+
+    def rings(self):
+        """The rings' mapping: its flags."""
+        found = [line.split()[0] for line in self.maps if "/memfd:pollux-agent" in line]
+        assert len(found) == 1, found
+        return self.ours[found[0]]
+
+
+def memfds(pid):
+    """The descriptors of ours that the process has open."""
+    found = []
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found.append(os.readlink(fd))
+        except FileNotFoundError:
+            pass
+    return [name for name in found if "pollux-agent" in name]
+
+
+def record(pollux, target, trace, *options):
+    """Attaches, records for a while, detaches."""
+    recorder = driver.Recorder(pollux, target.pid, trace, *options)
+    time.sleep(0.3)
+    during = Memory(target.pid)
+    code, said = recorder.stop()
+    assert code == 0, said
+    return during
+
+
+def test_memory_is_given_back(pollux, suite, trace):
+    """After the detach, the rings' pages are gone; they are in no child and no dump, and another
+    recording adds no mapping."""
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        before = Memory(target.pid)
+        during = record(pollux, target, trace)
+        assert during.shared > before.shared
+        assert {"dc", "dd"} <= set(during.rings())
+        first = Memory(target.pid)
+        # a thread may have been in the middle of an event
+        assert first.shared <= before.shared + 64
+        for _ in range(3):
+            record(pollux, target, trace)
+        after = Memory(target.pid)
+        assert after.shared <= before.shared + 64
+        assert len(after.ours) == len(first.ours) <= 5
+        assert after.size <= first.size + 1024
+        # all that is large
+        for span, flags in after.ours.items():
+            begin, end = (int(part, 16) for part in span.split("-"))
+            assert "dd" in flags or end - begin < MIB, (span, flags)
+        # rings of another size: the old ones' addresses stay, not their memory
+        record(pollux, target, trace, "--ring-size", "64K")
+        assert Memory(target.pid).shared <= before.shared + 64
+        assert not memfds(target.pid)
+        target.go()
+        assert target.end() == 0
+
+
+def test_memory_of_a_killed_recorder(pollux, suite, trace):
+    """Its rings stay, but in no dump, until another has come and gone."""
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        before = Memory(target.pid)
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        time.sleep(0.3)
+        recorder.process.kill()
+        recorder.process.communicate()
+        assert {"dc", "dd"} <= set(Memory(target.pid).rings())
+        assert not memfds(target.pid)
+        # the killed one left the agent on: only time tells that the second has attached
+        again = driver.Recorder(pollux, target.pid, trace, "-d", "0.3", wait=False)
+        code, said = again.wait()
+        assert code == 0, said
+        assert Memory(target.pid).shared <= before.shared + 64
+        target.go()
+        assert target.end() == 0
+
+
+def test_killed_with_the_memory_in_hand(pollux, suite, trace):
+    """kill -9 of pollux just when the program has the rings' file open: it closes it all the same."""
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        killed = driver.run(
+            "strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pidfd_getfd",
+            "-e", "inject=pidfd_getfd:signal=SIGKILL:when=1",
+            pollux, "record", "-o", trace, "-p", target.pid, "-d", "0.2",
+        )
+        assert killed.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), killed.stderr
+        deadline = time.monotonic() + driver.TIMEOUT
+        while memfds(target.pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not memfds(target.pid)
+        assert Memory(target.pid).rings()  # so far it had come
+        record(pollux, target, trace)
+        assert driver.report(pollux, trace)["events"] > 0
+        assert not memfds(target.pid)
+        target.go()
+        assert target.end() == 0
+
+
+def core_of(pollux, suite, folder, recorded):
+    """(length, bytes on disk) of the core that the kernel writes of a program."""
+    folder.mkdir()
+    limits = ("sh", "-c", f'cd "{folder}" && ulimit -c unlimited && exec "$@"', "sh")
+    with driver.Target(suite(), "steady", prefix=limits) as target:
+        target.go()
+        if recorded:
+            record(pollux, target, folder / "trace.plx")
+            (folder / "trace.plx").unlink()
+        target.process.send_signal(signal.SIGQUIT)
+        target.process.wait(driver.TIMEOUT)
+    cores = list(folder.iterdir())
+    assert len(cores) == 1, cores
+    size = cores[0].stat()
+    cores[0].unlink()
+    return size.st_size, size.st_blocks * 512
+
+
+def test_core_is_no_larger(pollux, suite, tmp_path):
+    """A core of a program that was recorded is as large as one of a program that wasn't."""
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    if pattern.startswith(("|", "/")):
+        pytest.skip(f"the kernel gives cores to {pattern}; the mappings' flags are tested above")
+    plain = core_of(pollux, suite, tmp_path / "plain", False)
+    recorded = core_of(pollux, suite, tmp_path / "recorded", True)
+    for a, b in zip(plain, recorded):
+        assert b <= a + 4 * MIB, (plain, recorded)
+
+
+def test_gcore_is_no_larger(pollux, suite, tmp_path):
+    """The same by gdb, before, during and after a recording; and it costs the program no memory."""
+    sizes = []
+
+    def gcore(pid):
+        result = subprocess.run(
+            ["gcore", "-o", str(tmp_path / "core"), str(pid)],
+            capture_output=True, text=True, check=False, timeout=driver.TIMEOUT,
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+        core = tmp_path / f"core.{pid}"
+        sizes.append(core.stat().st_size)
+        core.unlink()
+
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        gcore(target.pid)
+        before = Memory(target.pid)
+        recorder = driver.Recorder(pollux, target.pid, tmp_path / "trace.plx")
+        gcore(target.pid)
+        code, said = recorder.stop()
+        assert code == 0, said
+        gcore(target.pid)
+        assert Memory(target.pid).shared <= before.shared + 64
+    assert max(sizes) <= sizes[0] + 4 * MIB, sizes
