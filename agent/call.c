@@ -25,7 +25,7 @@ static uint32_t readable_words(uint64_t sp)
 /* Whether it may be an address of code or of a stack. */
 static bool may_be_address(uint64_t word)
 {
-	return word >= AGENT_PAGE && word < 1ULL << 47;
+	return word >= AGENT_PAGE && word < ARCH_USER_END;
 }
 
 /* A stack that doesn't fit is left out as a whole. */

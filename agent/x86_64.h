@@ -8,6 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Programs get no address beyond this but by asking for it, and a reference couldn't carry it. */
+#define ARCH_USER_END (1ULL << 47)
+
 static inline uint64_t arch_ticks(void)
 {
 	uint32_t low, high;

@@ -542,6 +542,60 @@ static void test_a_ring_with_nonsense_in_it(void **state)
 	assert_int_equal(r->head, head + 2 * sizeof(struct agent_event)); /* AE_LOST before it */
 }
 
+/* Everything that is shared says anything at any time: nothing but the recording suffers. */
+static void *scribble(void *arg)
+{
+	uint64_t *words = (uint64_t *)area.rings;
+	unsigned seed = 1;
+
+	for (uint64_t n = 0; !__atomic_load_n(&writer_done, __ATOMIC_ACQUIRE); n++) {
+		uint64_t value = (uint64_t)rand_r(&seed) << 33 ^ (uint64_t)rand_r(&seed) << 4;
+		size_t header = sizeof(struct ring_area) +
+				(size_t)(n % 4) * (sizeof(struct ring) + area.state->ring_bytes);
+		size_t at = n % 8 ? header + (size_t)rand_r(&seed) % sizeof(struct ring)
+				  : (size_t)rand_r(&seed) % area.rings_bytes;
+
+		__atomic_store_n(&words[at / 8], n % 3 ? value : UINT64_MAX, __ATOMIC_RELAXED);
+	}
+	return arg;
+}
+
+static void *poll_many(void *arg)
+{
+	struct task task = new_task((uint64_t)arg);
+
+	for (int i = 0; i < 100000; i++) {
+		call(poll_hook, &task);
+		call(wake_hook, &task);
+	}
+	return task.state == (64 * 3 | 8) ? NULL : "a task's state differs";
+}
+
+static void test_hostile_rings(void **state)
+{
+	enum { THREADS = 3 };
+	pthread_t hostile, threads[THREADS];
+	void *complaint;
+
+	(void)state;
+	load(4, AGENT_MIN_RING_BYTES);
+	writer_done = false;
+	assert_int_equal(pthread_create(&hostile, NULL, scribble, NULL), 0);
+	for (uint64_t i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, poll_many, (void *)i), 0);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], &complaint);
+		assert_null(complaint);
+	}
+	__atomic_store_n(&writer_done, true, __ATOMIC_RELEASE);
+	pthread_join(hostile, NULL);
+	/* Each ring had one owner after another, however often the words in it changed. */
+	assert_int_equal(area.state->no_ring, 0);
+	for (uint32_t i = 0; i < THREADS; i++)
+		assert_in_range(area_owner(&area, i)->claim >> 32, 0, THREADS);
+	assert_in_range(area.state->n_used, 1, THREADS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -556,6 +610,7 @@ int main(void)
 		cmocka_unit_test(test_child_of_a_fork_is_not_traced),
 		cmocka_unit_test(test_switches_itself_off_when_the_tool_is_gone),
 		cmocka_unit_test(test_a_ring_with_nonsense_in_it),
+		cmocka_unit_test(test_hostile_rings),
 	};
 	return cmocka_run_group_tests_name("agent_ring", tests, NULL, NULL);
 }

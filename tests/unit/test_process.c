@@ -16,6 +16,7 @@
 #include "process/seccomp.h"
 #include "process/threads.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -340,7 +341,35 @@ struct errand_test {
 	uint64_t result;
 	uint32_t tid_offset;
 	uint64_t stop_ns;
+	int n_held, n_memfds; /* calls of when_held(), and what was open then */
 };
+
+/* How many memfds the process has open. */
+static int count_memfds(pid_t pid)
+{
+	char name[300], target[64];
+	int n = 0;
+
+	snprintf(name, sizeof(name), "/proc/%d/fd", pid);
+	DIR *dir = opendir(name);
+	if (!dir)
+		return -1;
+	for (struct dirent *e; (e = readdir(dir));) {
+		snprintf(name, sizeof(name), "/proc/%d/fd/%s", pid, e->d_name);
+		ssize_t len = readlink(name, target, sizeof(target) - 1);
+		n += len > 7 && !memcmp(target, "/memfd:", 7);
+	}
+	closedir(dir);
+	return n;
+}
+
+static void when_held(void *arg)
+{
+	struct errand_test *t = arg;
+
+	t->n_held++;
+	t->n_memfds = count_memfds(t->process.pid);
+}
 
 static int run_errands(void *arg)
 {
@@ -373,7 +402,31 @@ static int run_errands(void *arg)
 	if (t->rc < 0)
 		return 0;
 
-	/* The second errand: results go to memory and come from there; a failing call ends the
+	/* The thread is held while a descriptor is open, which is closed though the list is stopped
+	 * before. */
+	struct errand_place held_place = {.addr = t->at, .size = 4096};
+	const uint64_t fd_at = t->at + 4096 + 32, name_at = t->at + 4096 + 40;
+	const struct stub_call held_calls[] = {
+		{.nr = SYS_memfd_create,
+		 .args = {name_at, 0},
+		 .check = STUB_NO_ERROR,
+		 .result_at = fd_at},
+		{.nr = SYS_getpid},
+		{.nr = SYS_fcntl, .args = {9999, F_GETFD}, .check = STUB_NO_ERROR},
+		{.nr = SYS_exit_group, .args = {66}},
+		{.nr = SYS_close, .args = {fd_at}, .from_memory = 1, .always = 1},
+	};
+	const struct errand held_errand = {.calls = held_calls,
+					   .n_calls = 5,
+					   .done_at = t->at + 4096,
+					   .held = when_held,
+					   .arg = t,
+					   .hold = 1};
+	t->rc = inject_run(&in, &held_place, &held_errand, &t->err);
+	if (t->rc != -EBADF || held_place.dirty)
+		return 0;
+
+	/* The third errand: results go to memory and come from there; a failing call ends the
 	 * list. */
 	struct errand_place place = {.addr = t->at, .size = 4096};
 	const struct stub_call calls[] = {
@@ -410,6 +463,9 @@ static void errand_in(enum job job)
 		print_error("job %d: %d %s\n", job, t.rc, t.err.text);
 	assert_int_equal(t.rc, -EBADF); /* of the close */
 	assert_int_equal(t.result, pid);
+	assert_int_equal(t.n_held, 1);
+	assert_int_equal(t.n_memfds, 1);
+	assert_int_equal(count_memfds(pid), 0);
 	assert_false(t.dirty);
 	assert_int_equal(t.tid_offset, 0x2d0); /* glibc's */
 	assert_true(t.stop_ns > 0);
@@ -842,6 +898,9 @@ static void kill_at_each_step(enum job job)
 		assert_true(k < 200);
 		through = killed_at(k, pid);
 		usleep(5000);
+		for (int i = 0; count_memfds(pid) && i < 1000; i++)
+			usleep(10000);
+		assert_int_equal(count_memfds(pid), 0);
 		status = finish_child(pid, pipe_fd);
 		if (!WIFEXITED(status) || WEXITSTATUS(status))
 			print_error("killed before step %d: status %x\n", k, status);
