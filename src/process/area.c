@@ -39,6 +39,8 @@
 
 #define PAGE 4096ull
 #define CAVE_BYTES 256u
+/* So many times as much must be left where the address space is limited. */
+#define ADDRESS_SPACE_SHARE 16u
 #define AREA_NAME "pollux-agent"
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u
@@ -397,6 +399,40 @@ static int void_notes(const struct process *p, const struct layout *l)
 	return rc;
 }
 
+/* ulimit -v: how much address space the process may use yet. */
+static uint64_t address_space_left(const struct process *p)
+{
+	static const char key[] = "Max address space";
+	char limits[4096], status[4096];
+	unsigned long long limit;
+
+	if (process_read_file(p, "limits", limits, sizeof(limits)) <= 0 ||
+	    process_read_file(p, "status", status, sizeof(status)) <= 0)
+		return UINT64_MAX;
+	const char *line = strstr(limits, key);
+	if (!line || sscanf(line + strlen(key), "%llu", &limit) != 1)
+		return UINT64_MAX; /* "unlimited" */
+	uint64_t used = (uint64_t)process_status_number(status, "VmSize", false) * 1024;
+	return used < limit ? limit - used : 0;
+}
+
+/* The rings' address space is gone for good. A program that has little is left most of it; what an
+ * earlier recording had of it is had again. */
+static void limit_rings(const struct process *p, const struct leftover *old,
+			struct area_rings *rings)
+{
+	uint64_t left = address_space_left(p);
+	uint64_t stride = sizeof(struct ring) + rings->ring_bytes;
+	uint64_t n = left / ADDRESS_SPACE_SHARE / stride;
+
+	if (left == UINT64_MAX)
+		return;
+	if (old->rings && old->ring_bytes == rings->ring_bytes)
+		n = old->n_rings;
+	if (n < rings->n_rings)
+		rings->n_rings = n ? (uint32_t)n : 1;
+}
+
 /* Of rings that were never told to the agent there are no notes. */
 static bool same_rings(const struct leftover *old, const struct area_rings *rings)
 {
@@ -416,6 +452,7 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 
 	if (rc < 0)
 		return error_sys(err, rc, "cannot place the agent");
+	limit_rings(p, old, rings);
 	l->rings_bytes =
 		(sizeof(struct ring_area) +
 		 (uint64_t)rings->n_rings * (sizeof(struct ring) + rings->ring_bytes) + PAGE - 1) &

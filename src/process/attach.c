@@ -76,7 +76,7 @@ struct attach {
 	uint64_t stop_ns, began_ns, total_ns;
 	struct clock_pair began;
 	const struct futures_wanted *futures;
-	uint32_t stacks;
+	uint32_t stacks, n_rings_wanted;
 	bool starting;
 	bool may_wake;	   /* see attach_may_wake() */
 	long n_filters;	   /* of its main thread, when that was found out */
@@ -319,6 +319,10 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 	int rc = memory_write(&a->process, l->hooks, a->hooks.table,
 			      a->hooks.n * sizeof(*a->hooks.table));
 
+	if (a->rings.n_rings < a->n_rings_wanted)
+		cover_add(&a->coverage, "event buffers", a->rings.n_rings, a->n_rings_wanted,
+			  "the program's address space is limited (ulimit -v), and most of it was "
+			  "left to it");
 	if (a->rings.in_children)
 		cover_add(&a->coverage, "children without rings", 0, 1,
 			  "the kernel refused MADV_DONTFORK: children that the program forks "
@@ -491,6 +495,7 @@ static struct attach *attach_new(const struct attach_options *opt, struct error 
 	a->rings.n_rings = opt->n_rings < AGENT_MAX_RINGS ? opt->n_rings : AGENT_MAX_RINGS;
 	if (!a->rings.n_rings)
 		a->rings.n_rings = 1;
+	a->n_rings_wanted = a->rings.n_rings;
 	a->futures = opt->futures;
 	a->stacks = opt->stacks;
 	a->starting = opt->starting;

@@ -126,6 +126,20 @@ def test_killed_with_the_memory_in_hand(pollux, suite, trace):
         assert target.end() == 0
 
 
+def test_limited_address_space(pollux, suite, trace):
+    """A program under ulimit -v keeps nearly all that it has left, also after several recordings."""
+    limit = ("sh", "-c", 'ulimit -v 1000000 && exec "$@"', "sh")
+    with driver.Target(suite(), "steady", prefix=limit) as target:
+        target.go()
+        before = Memory(target.pid)
+        for _ in range(3):
+            record(pollux, target, trace)
+            assert driver.report(pollux, trace)["events"] > 0
+        assert Memory(target.pid).size - before.size < (1000000 - before.size) / 10
+        target.go()
+        assert target.end() == 0
+
+
 def core_of(pollux, suite, folder, recorded):
     """(length, bytes on disk) of the core that the kernel writes of a program."""
     folder.mkdir()
