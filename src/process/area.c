@@ -37,7 +37,6 @@
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 
-#define PAGE 4096ull
 #define CAVE_BYTES 256u
 /* So many times as much must be left where the address space is limited. */
 #define ADDRESS_SPACE_SHARE 16u
@@ -244,7 +243,7 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 		      struct area_rings *rings, bool reused, struct error *err)
 {
 	struct process *p = in->process;
-	struct errand_place place = {.addr = l->errands, .size = PAGE};
+	struct errand_place place = {.addr = l->errands, .size = layout_page_bytes()};
 	bool in_place = old->rings && old->rings_bytes == l->rings_bytes;
 	char name[16] = AREA_NAME;
 	struct stub_call calls[20 + LAYOUT_MAX_BLOCKS];
@@ -292,8 +291,9 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 	calls[n++] = (struct stub_call){.nr = __NR_madvise,
 					.args = {l->data, l->data_bytes, MADV_DONTDUMP},
 					.result_at = word(l, WORD_NO_DUMP_STATE)};
-	calls[n++] = (struct stub_call){
-		.nr = __NR_madvise, .args = {l->live, PAGE, MADV_WIPEONFORK}, .check = STUB_EQUAL};
+	calls[n++] = (struct stub_call){.nr = __NR_madvise,
+					.args = {l->live, layout_page_bytes(), MADV_WIPEONFORK},
+					.check = STUB_EQUAL};
 	/* Names for people who read maps; kernels may be built without. */
 	calls[n++] = (struct stub_call){.nr = __NR_prctl,
 					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->code,
@@ -454,9 +454,8 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 		return error_sys(err, rc, "cannot place the agent");
 	limit_rings(p, old, rings);
 	l->rings_bytes =
-		(sizeof(struct ring_area) +
-		 (uint64_t)rings->n_rings * (sizeof(struct ring) + rings->ring_bytes) + PAGE - 1) &
-		~(PAGE - 1);
+		layout_pages(sizeof(struct ring_area) +
+			     (uint64_t)rings->n_rings * (sizeof(struct ring) + rings->ring_bytes));
 	rc = maps_read(p, &maps, err);
 	if (rc < 0)
 		return rc;
@@ -470,7 +469,9 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 		    same_rings(old, rings)) {
 			hooks_place(h, l);
 			code = make_code(h, l);
-			reuse = code && same_code(p, l->code, code, l->code_bytes - PAGE) == 0 &&
+			reuse = code &&
+				same_code(p, l->code, code, l->code_bytes - layout_page_bytes()) ==
+					0 &&
 				each_block(p, h, l, same_code) == 0;
 		}
 	}
@@ -490,7 +491,7 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 		}
 		rc = make_mappings(in, l, &maps, err);
 		if (rc == 0) {
-			rc = memory_write(p, l->code, code, l->code_bytes - PAGE);
+			rc = memory_write(p, l->code, code, l->code_bytes - layout_page_bytes());
 			if (rc < 0)
 				error_sys(err, rc, "cannot write the agent into process %d",
 					  p->pid);

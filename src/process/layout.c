@@ -15,17 +15,24 @@
 #include "process/layout.h"
 
 #include <errno.h>
+#include <unistd.h>
 
-#define PAGE 4096ull
 /* Address space for layout programs; memory is used only as they are written. */
 #define PROGRAM_BYTES_PER_HOOK 4096u
 #define PROGRAMS_BYTES_MAX (8ull << 20)
 /* A jump reaches 2 GiB; some of it is used up by the sizes of what jumps and what is jumped to. */
 #define REACH (0x7fffffffull - (64ull << 20))
 
-static uint64_t pages(uint64_t bytes)
+uint64_t layout_page_bytes(void)
 {
-	return (bytes + PAGE - 1) & ~(PAGE - 1);
+	return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t layout_pages(uint64_t bytes)
+{
+	uint64_t page = layout_page_bytes();
+
+	return (bytes + page - 1) & ~(page - 1);
 }
 
 int layout_want(struct layout *l, const struct process_object *object, uint32_t n)
@@ -49,18 +56,22 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 		const struct layout_earlier *at, struct error *err)
 {
 	struct layout_block *first = &l->block[0];
-	uint64_t stubs_bytes = pages((uint64_t)n_hooks * AGENT_STUB_BYTES);
+	/* The stubs follow the image at once, so it is they that end at a page's end. */
+	uint64_t page = layout_page_bytes();
+	uint64_t stubs_bytes =
+		layout_pages(image->image_bytes + (uint64_t)n_hooks * AGENT_STUB_BYTES) -
+		image->image_bytes;
 	uint64_t tables_bytes =
-		pages(image->state_bytes + (uint64_t)n_hooks * sizeof(struct agent_hook));
-	uint64_t programs_bytes = pages((uint64_t)n_hooks * PROGRAM_BYTES_PER_HOOK);
+		layout_pages(image->state_bytes + (uint64_t)n_hooks * sizeof(struct agent_hook));
+	uint64_t programs_bytes = layout_pages((uint64_t)n_hooks * PROGRAM_BYTES_PER_HOOK);
 	uint64_t near_bytes =
-		pages((uint64_t)(l->n_blocks ? first->n : 0) * LAYOUT_TRAMPOLINE_BYTES);
+		layout_pages((uint64_t)(l->n_blocks ? first->n : 0) * LAYOUT_TRAMPOLINE_BYTES);
 	const struct process_object *near = l->n_blocks ? first->object : main_object;
 
 	if (programs_bytes > PROGRAMS_BYTES_MAX)
 		programs_bytes = PROGRAMS_BYTES_MAX;
-	l->code_bytes = image->image_bytes + stubs_bytes + near_bytes + PAGE;
-	l->data_bytes = tables_bytes + programs_bytes + PAGE;
+	l->code_bytes = image->image_bytes + stubs_bytes + near_bytes + page;
+	l->data_bytes = tables_bytes + programs_bytes + page;
 	uint64_t all = l->code_bytes + l->data_bytes;
 
 	l->code = at ? at->code : maps_find_hole(maps, near->start, near->end, REACH, all);
@@ -72,12 +83,12 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 		first->bytes = near_bytes;
 		first->used = 0;
 	}
-	l->errands = l->code + l->code_bytes - PAGE;
+	l->errands = l->code + l->code_bytes - page;
 	l->data = l->code + l->code_bytes;
 	l->hooks = l->data + image->state_bytes;
 	l->programs = l->data + tables_bytes;
 	l->programs_bytes = programs_bytes;
-	l->live = l->data + l->data_bytes - PAGE;
+	l->live = l->data + l->data_bytes - page;
 	l->words = l->live + LAYOUT_WORDS_OFFSET;
 
 	/* What is not mapped yet must not be chosen twice: blocks of different objects are apart,
@@ -86,7 +97,7 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 		struct layout_block *b = &l->block[i];
 
 		b->used = 0;
-		b->bytes = pages((uint64_t)b->n * LAYOUT_TRAMPOLINE_BYTES);
+		b->bytes = layout_pages((uint64_t)b->n * LAYOUT_TRAMPOLINE_BYTES);
 		if (at) {
 			b->addr = at->blocks[i];
 			if (!b->addr || !reaches(b->addr, b->bytes, b->object))

@@ -39,6 +39,11 @@ struct layout {
 	uint32_t n_blocks;
 };
 
+/* The kernel's: 4, 16 or 64 KiB. */
+uint64_t layout_page_bytes(void);
+/* Whole pages of them. */
+uint64_t layout_pages(uint64_t bytes);
+
 /* Where an earlier area lies, to be used again. */
 struct layout_earlier {
 	uint64_t code;
