@@ -18,6 +18,7 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 #define AGENT_REF_MASK ((1ULL << 48) - 1)
+/* The smallest page that there is: of a larger one the kernel is asked more often than need be. */
 #define AGENT_PAGE 4096u
 
 /* Where a thread's ring is found by its thread pointer. */

@@ -12,7 +12,6 @@
 #define ANSWER_TICKS (1u << 15)
 /* Null pages aren't places, nor is what only the kernel has. */
 #define USER_BEGIN (1u << 16)
-#define USER_BITS 47
 
 /* The task that is polled is there until its poll has ended, for we hold a reference. Its size is
  * what the program's own tables say. */
@@ -48,7 +47,7 @@ bool agent_readable(struct agent_notes *n, uint64_t at, uint32_t size)
 	uint64_t first = at & ~(uint64_t)(AGENT_PAGE - 1);
 	uint64_t last = (at + size - 1) & ~(uint64_t)(AGENT_PAGE - 1);
 
-	if (at < USER_BEGIN || at >> USER_BITS || last >> USER_BITS)
+	if (at < USER_BEGIN || at >= ARCH_USER_END || last >= ARCH_USER_END)
 		return false;
 	if (in_task(n, at, size))
 		return true;
