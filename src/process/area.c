@@ -255,6 +255,17 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write into process %d", p->pid);
+	/* Before the rings, for which the kernel may choose just these places. */
+	for (uint32_t i = 1; i < l->n_blocks && !reused; i++)
+		if (l->block[i].addr)
+			calls[n++] = (struct stub_call){
+				.nr = __NR_mmap,
+				.args = {l->block[i].addr, l->block[i].bytes, PROT_READ | PROT_EXEC,
+					 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+					 UINT64_MAX, 0},
+				.check = STUB_EQUAL,
+				.expected = l->block[i].addr,
+			};
 	calls[n++] = (struct stub_call){.nr = __NR_memfd_create,
 					.args = {word(l, WORD_NAME), memfd_flags()},
 					.check = STUB_NO_ERROR,
@@ -301,16 +312,6 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 	calls[n++] = (struct stub_call){.nr = __NR_prctl,
 					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->data,
 						 l->data_bytes, word(l, WORD_NAME)}};
-	for (uint32_t i = 1; i < l->n_blocks && !reused; i++)
-		if (l->block[i].addr)
-			calls[n++] = (struct stub_call){
-				.nr = __NR_mmap,
-				.args = {l->block[i].addr, l->block[i].bytes, PROT_READ | PROT_EXEC,
-					 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
-					 UINT64_MAX, 0},
-				.check = STUB_EQUAL,
-				.expected = l->block[i].addr,
-			};
 	if (old->rings && !in_place)
 		/* Rings of another size: what is still written there goes nowhere. */
 		calls[n++] = (struct stub_call){
