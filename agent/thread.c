@@ -425,11 +425,14 @@ static bool knows_us(const struct agent_unwinder *u)
 void agent_register(void)
 {
 	struct agent_state *s = agent_state();
+	struct arch_vectors vectors;
 	uint32_t registered = 0;
 
 	if (!__atomic_compare_exchange_n(&s->registered, &registered, 1, false, __ATOMIC_ACQ_REL,
 					 __ATOMIC_RELAXED))
 		return;
+	/* A future's poll may have arguments there. */
+	arch_save_vectors(&vectors);
 	registered = s->n_unwinders ? 2 : 3;
 	for (uint32_t i = 0; i < s->n_unwinders; i++) {
 		const struct agent_unwinder *u = &s->unwinders[i];
@@ -440,5 +443,6 @@ void agent_register(void)
 		if (!knows_us(u))
 			registered = 3;
 	}
+	arch_restore_vectors(&vectors);
 	__atomic_store_n(&s->registered, registered, __ATOMIC_RELEASE);
 }

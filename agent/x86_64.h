@@ -96,4 +96,19 @@ static inline void arch_barrier_local(void)
 	__asm__ volatile("" ::: "memory");
 }
 
+/* x87 and SSE registers, which nothing of ours touches but what we call may. */
+struct arch_vectors {
+	uint8_t bytes[512];
+} __attribute__((aligned(16)));
+
+static inline void arch_save_vectors(struct arch_vectors *v)
+{
+	__asm__ volatile("fxsave64 %0" : "=m"(*v));
+}
+
+static inline void arch_restore_vectors(const struct arch_vectors *v)
+{
+	__asm__ volatile("fxrstor64 %0" : : "m"(*v));
+}
+
 #endif

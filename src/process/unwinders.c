@@ -145,6 +145,12 @@ void unwinders_add_libraries(struct unwinders *u, const struct process_objects *
 			add(u, &objects->v[i]);
 }
 
+/* A mangled function of std or core, of another file: linked with -C prefer-dynamic. */
+static bool is_stds(const char *name)
+{
+	return name[0] == '_' && (strstr(name, "3std") || strstr(name, "4core"));
+}
+
 bool unwinders_abort(const struct process_object *o)
 {
 	const struct elf_import *imports;
@@ -152,7 +158,7 @@ bool unwinders_abort(const struct process_object *o)
 	bool any = false;
 
 	for (size_t i = 0; i < n; i++) {
-		if (!strcmp(imports[i].name, "_Unwind_RaiseException"))
+		if (!strcmp(imports[i].name, "_Unwind_RaiseException") || is_stds(imports[i].name))
 			return false;
 		any = any || is_unwinders(imports[i].name);
 	}

@@ -28,8 +28,8 @@ enum unwinder unwinders_add(struct unwinders *u, const struct process *p,
  * takes libgcc_s.so.1 to end a thread. */
 void unwinders_add_libraries(struct unwinders *u, const struct process_objects *objects);
 
-/* Whether the panics of an object abort: it calls an unwinder, for backtraces, but never to unwind.
- */
+/* Whether the panics of an object abort: its std calls an unwinder, for backtraces, but starts no
+ * panic. */
 bool unwinders_abort(const struct process_object *o);
 
 #endif

@@ -70,14 +70,6 @@ PROFILES = {
         sees_panics=False,
         what="release, static, not PIE, stripped",
     ),
-    "static-pie-stripped": Profile(
-        "release",
-        "-C target-feature=+crt-static",
-        strip=True,
-        symbols=False,
-        sees_panics=False,
-        what="release, static-pie, stripped",
-    ),
     "own-libunwind": Profile(
         "release",
         unwinder="libunwind",
@@ -92,6 +84,8 @@ PROFILES = {
         sees_panics=False,
         what="release, libgcc's unwinder linked in, stripped",
     ),
+    "lazy": Profile("release", "-C relro-level=off", what="release, functions bound when called"),
+    "std-apart": Profile("release", "-C prefer-dynamic -C rpath", what="release, std in a library"),
     "second-libgcc": Profile(
         "release", unwinder="libgcc_s-2", what="release, with a copy of libgcc_s of its own"
     ),

@@ -32,6 +32,9 @@ HOLES = """## Holes
 - musl: no Rust target for musl can be had where this runs (it needs `rustup target add`; Debian's
   rustc has none). A C program built with `musl-gcc` has no runtime to record; the loading of the agent into
   such a program is covered by the unit tests.
+- async-task where the unwinder can't be told of the agent's frames ({unknown}): nothing is wrapped
+  around a run, so polls and wakes are exact, the ends of tasks are unknown. Panics start unseen there: a task that
+  panicked is one that ended.
 - Tokio before 1.23: refused with the reason (`test_old_tokio`), since its task vtables have another shape.
 {left_out}
 - Other machines than x86-64.
@@ -43,7 +46,10 @@ def left_out(builds):
     rest = [build for build in catalogue.builds(True) if build not in builds]
     if not rest:
         more = ", ".join(catalogue.MORE_PACKAGES)
-        return f"- The builds beside debug, release, release-lto and stripped are run on {more} only."
+        return (
+            f"- The builds beside debug, release, release-lto and stripped are run on {more} only,\n"
+            "  those with other unwinders on one of them."
+        )
     names = ", ".join(f"{package} {profile}" for package, profile in rest)
     return f"- Not run this time, for their builds take an hour (`./dev test --all` runs them): {names}."
 
@@ -112,7 +118,8 @@ def main():
         out += ["", "## Not built", ""]
         out += [f"- {package} {profile}: {why}" for (package, profile), why in broken.items()]
     panics = ", ".join(name for name, needs in catalogue.programs("tokio-1.54") if needs == "unwind")
-    out += ["", HOLES.format(panics=panics, left_out=left_out(builds))]
+    unknown = ", ".join(name for name, how in PROFILES.items() if not how.sees_panics)
+    out += ["", HOLES.format(panics=panics, unknown=unknown, left_out=left_out(builds))]
     args.output.write_text("\n".join(out))
     return 1 if inexact or broken else 0
 

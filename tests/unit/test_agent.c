@@ -1585,6 +1585,7 @@ static void other_register_frame(const void *begin)
 {
 	assert_ptr_equal(begin, (void *)area.state->eh_frame);
 	n_registered++;
+	__asm__ volatile("pxor %%xmm0, %%xmm0" : : : "xmm0");
 }
 
 static const void *other_find_fde(void *pc, void *bases)
@@ -1594,8 +1595,9 @@ static const void *other_find_fde(void *pc, void *bases)
 	return knows_frames ? &knows_frames : NULL;
 }
 
-static void add_unwinder(void)
+static void add_unwinder(bool knows)
 {
+	knows_frames = knows;
 	area.state->unwinders[1] =
 		(struct agent_unwinder){(uint64_t)other_register_frame, (uint64_t)other_find_fde};
 	area.state->n_unwinders = 2;
@@ -1606,19 +1608,39 @@ static void add_unwinder(void)
 static void test_unwinder_that_does_not_know(void **state)
 {
 	(void)state;
-	knows_frames = false;
-	add_unwinder();
+	add_unwinder(false);
 	check_without_frames();
 	assert_int_equal(n_registered, 1);
 	assert_int_equal(area.state->registered, 3);
+}
+
+static double vector_argument;
+
+static void takes_a_vector(void *future, void *context, double argument)
+{
+	(void)future;
+	(void)context;
+	vector_argument = argument;
+}
+
+/* An optimiser may have made a field of the future an argument. */
+static void test_arguments_while_registering(void **state)
+{
+	typedef void (*poll_fn)(void *, void *, double);
+
+	(void)state;
+	add_unwinder(false);
+	((poll_fn)area_stub(&area, area_hook(&area, AH_FUTURE, 9, takes_a_vector)))(&task, NULL,
+										    1.5);
+	assert_int_equal(n_registered, 1);
+	assert_true(vector_argument == 1.5);
 }
 
 /* By an earlier recording: it isn't told again. */
 static void test_unwinder_that_knows_already(void **state)
 {
 	(void)state;
-	knows_frames = true;
-	add_unwinder();
+	add_unwinder(true);
 	poll_as(to_pending);
 	assert_int_equal(n_registered, 0);
 	assert_int_equal(area.state->registered, 2);
@@ -1844,6 +1866,7 @@ int main(void)
 		WITH(test_hooks_without_frames, setup_async),
 		WITH(test_panic_through_a_read, setup),
 		WITH(test_unwinder_that_does_not_know, setup_async),
+		WITH(test_arguments_while_registering, setup),
 		WITH(test_unwinder_that_knows_already, setup),
 		WITH(test_fork_inside, setup),
 		WITH(test_fork_inside_a_run, setup_async),
