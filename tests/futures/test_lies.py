@@ -1,6 +1,7 @@
 """Debug information that is wrong, by malice or by mistake: the program doesn't pay for it."""
 import os
 import random
+import sys
 
 import build as builder
 import driver
@@ -17,8 +18,8 @@ def stamped():
 
 
 def run(pollux, path, trace):
-    """Records all of its work; it lives, and its sum is right."""
-    program = Program(path, 10)
+    """Records all of its work; it lives, and its sum is right. What pollux said."""
+    program = Program(*(path if isinstance(path, list) else [path]), 10)
     try:
         recorder = driver.Recorder(pollux, program.pid, trace, "--futures=all")
         until_compiled(recorder)
@@ -28,6 +29,7 @@ def run(pollux, path, trace):
         assert program.end() == 0
         assert program.sum() == f"sum {STAMPED_SUM}"
         assert code == 0, said
+        return said
     finally:
         program.process.kill()
         program.process.wait()
@@ -60,6 +62,26 @@ def test_number_for_pointer(pollux, tmp_path, monkeypatch):
         path = lies.write(tmp_path / f"number-{offset}", lambda value, size: offset)
         run(pollux, path, tmp_path / "t.plx")
         path.unlink()
+
+
+SHUT_IN = """
+import ctypes, os, struct, sys
+# kills for rt_sigprocmask with a `how` that does not exist
+program = b"".join(struct.pack("<HBBI", *one) for one in (
+    (0x20, 0, 0, 0), (0x15, 0, 3, 14), (0x20, 0, 0, 16), (0x35, 0, 1, 3),
+    (0x06, 0, 0, 0x80000000), (0x06, 0, 0, 0x7FFF0000)))
+libc, filter = ctypes.CDLL(None), ctypes.create_string_buffer(program)
+head = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", 6, ctypes.addressof(filter)))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, head) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to read the filter")
+def test_seccomp(pollux, tmp_path):
+    """Under a filter that may kill for it the kernel isn't asked, and the coverage says so."""
+    said = run(pollux, [sys.executable, "-c", SHUT_IN, stamped()], tmp_path / "t.plx")
+    assert "futures' memory" in said, said
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")

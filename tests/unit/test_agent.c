@@ -597,6 +597,15 @@ static void test_await_points(void **state)
 	poll_as(to_ready);
 	expect(AE_POLL_BEGIN, tokio_ref());
 	expect(AE_POLL_READY, tokio_ref());
+	/* A program that leads out of the task, to where nothing is, ends there. */
+	((struct agent_node *)&program_words[8])->steps[2] =
+		(struct agent_step){.point = 12, .next = 16, .delta = -(1 << 30)};
+	for (area.state->may_ask = 2; area.state->may_ask--;) {
+		poll_as(stands_pending);
+		expect(AE_POLL_BEGIN, tokio_ref());
+		expect(AE_POLL_PENDING_AT, 12ull << 48 | task.id);
+	}
+	area.state->may_ask = 1;
 	/* A program that leads in a circle ends, too. */
 	((struct agent_node *)&program_words[1])->steps[3] =
 		(struct agent_step){.point = 14, .next = 1, .delta = 0};
