@@ -1,0 +1,41 @@
+/*
+ * What reading from outside may cost. What comes from a program, an ELF file, a core or a trace may
+ * be made by somebody hostile: sizes lie, structures branch into 2^44 paths, writers never pause.
+ * So work over it has a budget, and whoever does the work charges it:
+ *
+ *   steps and time of one piece of work (a drain, a tree, a search)	struct budget
+ *   bytes that the command holds of files that others made		budget_hold()
+ *
+ * The limits are far above what real programs need. Whoever meets one stops, keeps what it has, and
+ * says what it left out.
+ */
+#ifndef POLLUX_BASE_BUDGET_H
+#define POLLUX_BASE_BUDGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct budget {
+	uint64_t steps;	   /* left; 0: it is spent */
+	uint64_t until_ns; /* CLOCK_MONOTONIC; 0: time does not count */
+	uint64_t unlooked; /* steps since the last look at the clock */
+};
+
+#define BUDGET_UNLIMITED UINT64_MAX
+
+/* `ns` 0: time does not count. */
+void budget_init(struct budget *b, uint64_t steps, uint64_t ns);
+/* Takes steps off. False: the budget is spent, and stays so. */
+bool budget_spend(struct budget *b, uint64_t steps);
+
+/* Counts bytes that are about to be read into memory, for all threads of the command together.
+ * False, and nothing is counted: they are too many. */
+bool budget_hold(uint64_t bytes);
+void budget_release(uint64_t bytes);
+/* How many bytes may be held: 8 GiB, or half of a smaller machine's memory. */
+uint64_t budget_bytes(void);
+
+/* Tests set this to another number of bytes; 0: as above. */
+extern uint64_t budget_test_bytes;
+
+#endif
