@@ -10,8 +10,10 @@
  */
 #include "binary/image.h"
 
+#include "base/budget.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/holes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,40 +26,55 @@
 #define MAX_SECTIONS 100000u
 /* Loadable bytes and symbol tables of one object. Beyond this it isn't a program that we trace. */
 #define MAX_BYTES (2ULL << 30)
+/* Of them, what may lie in holes of the file: linkers and copies leave a gap, never a program. */
+#define MAX_HOLES (64ULL << 20)
 #define HUGE_PAGE (2ULL << 20)
 
 /* What is needed while opening only. */
 struct opening {
 	int fd;
 	Elf *elf;
-	uint64_t file_bytes, budget;
+	uint64_t file_bytes, budget, holes;
 	struct elf_image *img;
 	struct error *err;
 };
 
-/* Copies bytes of the file; what lies beyond its end or over the budget is an error. */
-static int read_bytes(struct opening *o, uint64_t offset, uint64_t len, struct image_bytes *ret)
+/* Where bytes are copied to: zeroes, which cost no memory until something is written there. */
+static uint8_t *zeroes(uint64_t len)
 {
-	uint64_t end, done = 0;
-	_cleanup_free_ uint8_t *data = NULL;
+	uint8_t *data;
 
-	if (__builtin_add_overflow(offset, len, &end) || end > o->file_bytes)
-		return error_set(o->err, -ENOEXEC, "a table or segment lies outside of the file");
-	if (len > o->budget)
-		return error_set(o->err, -EFBIG, "more than %llu MiB to load",
-				 (unsigned long long)(MAX_BYTES >> 20));
 	/* For large ones a fault and a cleared page per 4 KiB would cost as much as the copy. */
-	if (len >= 4 * HUGE_PAGE) {
-		data = aligned_alloc(HUGE_PAGE, (len + HUGE_PAGE) & ~(HUGE_PAGE - 1));
-		if (data)
-			madvise(data, len, MADV_HUGEPAGE);
-	} else {
-		data = malloc(len + 1);
-	}
-	if (!data)
-		return error_set(o->err, -ENOMEM, "out of memory");
-	while (done < len) {
-		ssize_t n = pread(o->fd, data + done, len - done, (off_t)(offset + done));
+	if (len < 4 * HUGE_PAGE)
+		return calloc(1, len + 1);
+	data = mmap(NULL, len + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (data == MAP_FAILED)
+		return NULL;
+	madvise(data, len, MADV_HUGEPAGE);
+	return data;
+}
+
+static void zeroes_free(void *data, uint64_t len)
+{
+	if (data && len >= 4 * HUGE_PAGE)
+		munmap(data, len + 1);
+	else
+		free(data);
+}
+
+void image_bytes_free(struct image_bytes *b)
+{
+	if (b->data)
+		budget_release(b->len);
+	zeroes_free(b->data, b->len);
+	*b = (struct image_bytes){0};
+}
+
+/* One run of data. */
+static int copy_data(struct opening *o, uint64_t from, uint64_t to, uint8_t *out)
+{
+	while (from < to) {
+		ssize_t n = pread(o->fd, out, to - from, (off_t)from);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -65,12 +82,65 @@ static int read_bytes(struct opening *o, uint64_t offset, uint64_t len, struct i
 			return error_sys(o->err, -errno, "cannot read");
 		if (n == 0)
 			return error_set(o->err, -ENOEXEC, "the file became shorter");
-		done += (uint64_t)n;
+		from += (uint64_t)n;
+		out += n;
 	}
-	data[len] = 0;
+	return 0;
+}
+
+static int copy_bytes(struct opening *o, uint64_t offset, uint64_t end, uint8_t *out)
+{
+	uint64_t start, stop;
+
+	for (uint64_t at = offset; at < end; at = stop) {
+		int r = holes_next_data(o->fd, at, end, &start, &stop);
+
+		if (r < 0)
+			return error_sys(o->err, r, "cannot read");
+		if (r == 0)
+			start = stop = end;
+		o->holes += start - at;
+		if (o->holes > MAX_HOLES)
+			return error_set(o->err, -EFBIG,
+					 "more than %llu MiB of what it loads are holes of a "
+					 "sparse file, which no program has: copy the real file",
+					 (unsigned long long)(MAX_HOLES >> 20));
+		r = copy_data(o, start, stop, out + (start - offset));
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Copies bytes of the file; what lies beyond its end or over the budget is an error. */
+static int read_bytes(struct opening *o, uint64_t offset, uint64_t len, struct image_bytes *ret)
+{
+	struct image_bytes bytes = {.len = len};
+	uint64_t end;
+	int r;
+
+	if (__builtin_add_overflow(offset, len, &end) || end > o->file_bytes)
+		return error_set(o->err, -ENOEXEC, "a table or segment lies outside of the file");
+	if (len > o->budget)
+		return error_set(o->err, -EFBIG, "more than %llu MiB to load",
+				 (unsigned long long)(MAX_BYTES >> 20));
+	if (!budget_hold(len))
+		return error_set(o->err, -EFBIG,
+				 "with it more than %llu MiB of programs and libraries would be "
+				 "in memory: look at fewer processes at once",
+				 (unsigned long long)(budget_bytes() >> 20));
+	bytes.data = zeroes(len);
+	if (!bytes.data) {
+		budget_release(len);
+		return error_set(o->err, -ENOMEM, "out of memory");
+	}
+	r = copy_bytes(o, offset, end, bytes.data);
+	if (r < 0) {
+		image_bytes_free(&bytes);
+		return r;
+	}
 	o->budget -= len;
-	ret->data = steal(data);
-	ret->len = len;
+	*ret = bytes;
 	return 0;
 }
 
@@ -129,8 +199,10 @@ static int read_segments(struct opening *o)
 			if (img->interp || ph.p_filesz > 4096)
 				break;
 			r = read_bytes(o, ph.p_offset, ph.p_filesz, &bytes);
-			if (r == 0)
-				img->interp = (char *)bytes.data; /* 0-terminated by read_bytes */
+			if (r < 0)
+				break;
+			img->interp = strdup((char *)bytes.data); /* 0-terminated by read_bytes */
+			image_bytes_free(&bytes);
 			break;
 		case PT_DYNAMIC:
 			img->dynamic = ph.p_vaddr;
@@ -356,17 +428,18 @@ void elf_image_free(struct elf_image *img)
 	if (!img)
 		return;
 	for (size_t i = 0; i < img->n_segments; i++)
-		free((void *)img->segments[i].data);
+		image_bytes_free(&(struct image_bytes){(uint8_t *)img->segments[i].data,
+						       img->segments[i].file_size});
 	free(img->segments);
 	if (img->fd >= 0)
 		close(img->fd);
 	free(img->name);
 	free(img->interp);
 	free(img->code);
-	free(img->symtab.data);
-	free(img->strtab.data);
-	free(img->dynsym.data);
-	free(img->dynstr.data);
+	image_bytes_free(&img->symtab);
+	image_bytes_free(&img->strtab);
+	image_bytes_free(&img->dynsym);
+	image_bytes_free(&img->dynstr);
 	free(img->symbols);
 	free(img->pointers);
 	free(img->imports);

@@ -10,11 +10,12 @@
 #include <elf.h>
 #include <libelf.h>
 
-/* A run of bytes of the file. */
+/* A run of bytes of the file, copied; they count as held (base/budget.h). */
 struct image_bytes {
 	uint8_t *data;
 	size_t len;
 };
+void image_bytes_free(struct image_bytes *b);
 
 struct image_range {
 	uint64_t start, end;

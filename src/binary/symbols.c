@@ -51,9 +51,8 @@ static void load(struct elf_image *img)
 	add_symbols(img, &img->dynsym, &img->dynstr);
 	if (image_sort(img->symbols, img->n_symbols, sizeof(*img->symbols)) < 0)
 		img->n_symbols = 0;
-	free(img->symtab.data);
-	free(img->dynsym.data);
-	img->symtab = img->dynsym = (struct image_bytes){0};
+	image_bytes_free(&img->symtab);
+	image_bytes_free(&img->dynsym);
 }
 
 size_t elf_image_symbols(struct elf_image *img, const struct elf_symbol **ret)
