@@ -17,6 +17,7 @@
 #include "process/threads.h"
 
 #include "base/clock.h"
+#include "base/map.h"
 #include "process/rights.h"
 
 #include <dirent.h>
@@ -301,15 +302,9 @@ void thread_resume(struct stopped_thread *t)
 
 /* ---- all threads ---- */
 
-static struct stopped_thread *find(struct process_stop *s, pid_t tid)
-{
-	for (size_t i = 0; i < s->n; i++)
-		if (s->v[i].tid == tid)
-			return &s->v[i];
-	return NULL;
-}
-
-static int seize_new(const struct process *p, struct process_stop *s, size_t *ret_new)
+/* `seized` has the tids that are in s. */
+static int seize_new(const struct process *p, struct process_stop *s, struct map *seized,
+		     size_t *ret_new)
 {
 	pid_t *tids;
 	size_t n, before = s->n;
@@ -322,7 +317,7 @@ static int seize_new(const struct process *p, struct process_stop *s, size_t *re
 		 * the same place again: look there first. */
 		if (i < before && s->v[i].tid == tids[i])
 			continue;
-		if (find(s, tids[i]))
+		if (map_get(seized, (uint64_t)tids[i], 0))
 			continue;
 		if (s->n == s->cap) {
 			size_t cap = s->cap ? s->cap * 2 : 64;
@@ -342,6 +337,9 @@ static int seize_new(const struct process *p, struct process_stop *s, size_t *re
 		if (rc < 0)
 			break;
 		s->v[s->n++] = (struct stopped_thread){.tid = tids[i], .waiting = true};
+		rc = map_put(seized, (uint64_t)tids[i], 0, seized);
+		if (rc < 0)
+			break;
 	}
 	free(tids);
 	*ret_new = s->n - before;
@@ -444,18 +442,20 @@ static int wait_for_late(struct process_stop *s, uint64_t until_ns)
 
 static int stop_all(const struct process *p, struct process_stop *s, uint64_t until_ns)
 {
+	struct map seized = {0};
 	size_t n_new;
 	int rc;
 
 	/* The first seizing disturbs nobody: the clock starts behind it. */
-	rc = seize_new(p, s, &n_new);
+	rc = seize_new(p, s, &seized, &n_new);
 	tracer_hurry(&s->before);
 	s->began_ns = clock_monotonic_ns();
 	while (rc == 0 && n_new) {
 		rc = interrupt_new(p, s, n_new, until_ns);
 		if (rc == 0)
-			rc = seize_new(p, s, &n_new);
+			rc = seize_new(p, s, &seized, &n_new);
 	}
+	map_done(&seized);
 	leave_out_gone(s);
 	/* What exec'ed meanwhile is another program, perhaps with more rights. */
 	if (rc == 0 && (!s->n || !process_same_memory(p, s->v[0].tid)))
