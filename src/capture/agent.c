@@ -37,6 +37,12 @@
 #define FILTERS_NS (5 * MS)
 #define DEADLINE_NS (5000 * MS)
 #define RENEW_NS (500 * MS)
+/* One look at all rings takes no longer, so that signals are seen, the deadline is renewed and
+ * every process has its turn; the last one, which leaves behind what it has no time for, none than
+ * this.
+ */
+#define PASS_NS (250 * MS)
+#define LAST_PASS_NS (3000 * MS)
 #define STARTING_LOOKS 1000u /* its loader has had its time */
 #define CLOCK_SETTLE_NS (2 * MS)
 /* Memory of the rings is used as they are: so many may be in the address space. */
@@ -268,6 +274,8 @@ static void capture_free(struct capture *c)
 	for (size_t i = 0; i < c->n_sources; i++) {
 		end_places(c, &c->sources[i]);
 		inlined_done(&c->sources[i]);
+		map_done(&c->sources[i].owners);
+		free(c->sources[i].known);
 		ring_stacks_done(&c->sources[i]);
 		ring_set_done(&c->sources[i].rings);
 		free(c->sources[i].kinds);
@@ -402,14 +410,18 @@ static bool has_waitv(void)
 	return syscall(SYS_futex_waitv, NULL, 0, 0, NULL, 0) < 0 && errno != ENOSYS;
 }
 
-static int drain_all(struct capture *c)
+/* *ret_all: the rings were emptied, of all of them what they had. */
+static int drain_all(struct capture *c, bool *ret_all)
 {
 	struct drain *d = &c->drain;
 	int rc = 0;
 
 	d->fill = 0;
-	for (size_t i = 0; i < c->n_sources && rc == 0; i++)
-		rc = drain_source(d, &c->sources[i]);
+	*ret_all = true;
+	for (size_t i = 0; i < c->n_sources && rc == 0; i++) {
+		rc = drain_source(d, &c->sources[i], PASS_NS / c->n_sources);
+		*ret_all = *ret_all && d->budget.steps;
+	}
 	return rc;
 }
 
@@ -461,7 +473,7 @@ static int follow_exec(struct capture *c)
 		struct source *s = &c->sources[i];
 
 		attach_close(s->attach, NULL);
-		rc = drain_source(&c->drain, s);
+		rc = drain_source(&c->drain, s, LAST_PASS_NS);
 		if (rc == 0)
 			rc = drain_end(&c->drain, s);
 	}
@@ -498,12 +510,11 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	uint64_t now = clock_monotonic_ns(), watermark = c->drain_start_ns;
 	uint64_t drained_ns = watermark ? watermark : now - PACE_MIN_NS;
 	struct drain *d = &c->drain;
-	bool threads = now >= c->next_threads_ns, any = false;
+	bool threads = now >= c->next_threads_ns, any = false, all = true;
 	bool quiet = d->n_events == c->n_events_before; /* who has written just now is alive */
 	uint64_t wait;
 	int rc = 0;
 
-	c->drain_start_ns = now;
 	c->n_events_before = d->n_events;
 	renew_deadlines(c, now);
 	/* Whether they live is asked before the drain: what a program wrote before its end is in
@@ -535,7 +546,10 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 			rc = take_places(c, &c->sources[i]);
 	clock_map_add(&d->clock);
 	if (rc == 0)
-		rc = drain_all(c);
+		rc = drain_all(c, &all);
+	/* What is left in a ring is older than now: the watermark stays until it is taken. */
+	if (all)
+		c->drain_start_ns = now;
 	if (rc == 0 && c->child && !any && !c->late.name)
 		rc = follow_exec(c);
 	if (threads) {
@@ -549,6 +563,8 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	*ret_watermark_ns = watermark;
 	if (!any && child_gone)
 		return 0;
+	if (!all)
+		return (int64_t)PACE_MIN_NS;
 
 	if (c->late.name)
 		return (int64_t)late_program_wait(&c->late);
@@ -631,6 +647,11 @@ static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 						.total = no_ring,
 						.note = "more threads at once than there are "
 							"rings: a smaller --ring-size gives more"};
+	const struct trace_coverage unread = {
+		.process = s->process,
+		.item = "events left in the rings",
+		.total = s->n_unread,
+		.note = "the program wrote more than could be read when the recording ended"};
 	const struct trace_coverage *list;
 	size_t n = attach_coverage(s->attach, &list);
 	int rc = 0;
@@ -649,6 +670,8 @@ static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 		rc = inlined_end(&c->drain, s, stats);
 	if (rc == 0 && s->n_damaged)
 		rc = capture_tell_coverage(c->drain.writer, stats, &damaged);
+	if (rc == 0 && s->n_unread)
+		rc = capture_tell_coverage(c->drain.writer, stats, &unread);
 	if (rc == 0 && no_ring)
 		rc = capture_tell_coverage(c->drain.writer, stats, &ringless);
 	return rc;
@@ -663,7 +686,7 @@ static int close_source(struct capture *c, struct source *s, struct capture_stat
 	end_places(c, s);
 	s->alive = attach_alive(s->attach);
 	clock_map_add(&c->drain.clock);
-	rc = drain_source(&c->drain, s);
+	rc = drain_source(&c->drain, s, LAST_PASS_NS / c->n_sources);
 	if (rc == 0 && s->alive) {
 		attach_no_ring(s->attach, &no_ring);
 		rc = drain_threads(&c->drain, s);

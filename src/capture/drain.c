@@ -15,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* See tid_of(). */
+#define KNOWN_REST 16u
+
 int drain_flush(struct drain *d)
 {
 	size_t n = d->n;
@@ -81,39 +84,70 @@ static int put_thread_end(struct drain *d, const struct source *s, uint32_t tid,
 	return drain_put(d, &e);
 }
 
-static int end_thread(struct drain *d, const struct source *s, struct ring_cursor *c, uint64_t time)
+static int end_thread(struct drain *d, struct source *s, struct ring_cursor *c, uint64_t time)
 {
 	uint32_t thread = c->thread - 1;
 
 	c->thread = 0;
+	if (map_get(&s->owners, c->own_tid, 0) == c)
+		map_remove(&s->owners, c->own_tid, 0);
 	return put_thread_end(d, s, c->tid, thread, time);
 }
 
 /* A thread that had this tid before, in a ring that it has not been taken from yet, is gone. */
 static int end_other(struct drain *d, struct source *s, uint32_t own_tid, uint64_t time)
 {
-	uint32_t used = ring_set_used(&s->rings);
+	struct ring_cursor *c = own_tid ? map_get(&s->owners, own_tid, 0) : NULL;
 
-	for (uint32_t i = 0; own_tid && i < used; i++) {
-		struct ring_cursor *c = &s->rings.cursors[i];
+	return c ? end_thread(d, s, c, time) : 0;
+}
 
-		if (c->thread && c->own_tid == own_tid)
-			return end_thread(d, s, c, time);
+static int compare_own(const void *key, const void *item)
+{
+	const struct attach_thread *t = item;
+	uint32_t own = *(const uint32_t *)key;
+
+	return (own > t->own_tid) - (own < t->own_tid);
+}
+
+/*
+ * The thread's number as we see it; its own where that can't be had. In another pid namespace all
+ * threads have to be listed for it, so that is done again for a new thread only if the time since
+ * the last list was KNOWN_REST times as long as making it took.
+ */
+static uint32_t tid_of(struct source *s, uint32_t own_tid)
+{
+	const struct attach_thread *t;
+	uint64_t began;
+
+	if (!own_tid || attach_same_tids(s->attach))
+		return own_tid;
+	t = bsearch(&own_tid, s->known, s->n_known, sizeof(*t), compare_own);
+	began = clock_monotonic_ns();
+	if (!t && began - s->known_ns >= KNOWN_REST * s->known_cost_ns) {
+		free(s->known);
+		s->known = NULL;
+		s->n_known = 0;
+		if (attach_threads(s->attach, &s->known, &s->n_known) < 0)
+			s->n_known = 0;
+		s->known_ns = clock_monotonic_ns();
+		s->known_cost_ns = s->known_ns - began;
+		t = bsearch(&own_tid, s->known, s->n_known, sizeof(*t), compare_own);
 	}
-	return 0;
+	return t ? t->tid : own_tid;
 }
 
 /* The thread with this tid (its own number) writes to this ring from now on. */
 static int begin_thread(struct drain *d, struct source *s, struct ring_cursor *c, uint32_t own_tid,
 			uint64_t time)
 {
-	struct attach_thread *threads = NULL;
 	const struct trace_thread nobody = {.process = s->process, .name = ""};
 	const struct capture_thread *thread;
 	struct trace_event e = {.time = time, .type = TE_THREAD_BEGIN, .kind = TRACE_KIND_NONE};
-	size_t n = 0;
 	int rc = end_other(d, s, own_tid, time);
 
+	if (rc == 0 && own_tid)
+		rc = map_put(&s->owners, own_tid, 0, c);
 	if (rc < 0)
 		return rc;
 	c->own_tid = own_tid;
@@ -127,11 +161,7 @@ static int begin_thread(struct drain *d, struct source *s, struct ring_cursor *c
 		s->early[i].own_tid = 0;
 		return 0;
 	}
-	if (attach_threads(s->attach, &threads, &n) == 0)
-		for (size_t i = 0; i < n; i++)
-			if (threads[i].own_tid == own_tid)
-				c->tid = threads[i].tid;
-	free(threads);
+	c->tid = tid_of(s, own_tid);
 	attach_thread_name(s->attach, c->tid, c->name);
 	if (own_tid) {
 		thread = capture_threads_begin(d->threads, s->process, c->tid, c->name);
@@ -300,6 +330,22 @@ static int tell_last_loss(struct drain *d, struct source *s, struct ring_cursor 
 	return put_loss(d, c->thread - 1, clock_map_ns(&d->clock, clock_ticks()), n);
 }
 
+/* What the last drain had no time for. */
+static int tell_unread(struct drain *d, struct source *s, struct ring_cursor *c)
+{
+	bool damaged = false;
+	uint64_t head, n;
+
+	if (d->budget.steps)
+		return 0; /* it took all */
+	head = ring_set_head(&s->rings, (uint32_t)(c - s->rings.cursors), &damaged);
+	n = (head - c->tail) / sizeof(struct agent_event);
+	s->n_unread += n;
+	return n && c->thread
+		       ? put_loss(d, c->thread - 1, clock_map_ns(&d->clock, clock_ticks()), n)
+		       : 0;
+}
+
 /* What others are told of the thread: which poll of a task is its outermost open one. */
 static void follow_polls(const struct source *s, struct ring_cursor *c,
 			 struct capture_thread *thread, const struct agent_event *raw,
@@ -443,54 +489,55 @@ static size_t count_due(const struct drain *d, size_t n)
 	return n;
 }
 
-int drain_source(struct drain *d, struct source *s)
+/* What is in one ring now. Not more, however fast it is filled, and no more than the budget. */
+static int drain_ring(struct drain *d, struct source *s, uint32_t i)
 {
-	uint32_t used = ring_set_used(&s->rings);
+	struct ring_cursor *c = &s->rings.cursors[i];
+	bool damaged = false;
+	uint64_t head = ring_set_head(&s->rings, i, &damaged);
+	double fill = (double)(head - c->tail) / s->rings.ring_bytes;
+	int rc = 0;
+
+	if (damaged) {
+		s->n_damaged++;
+		if (c->thread)
+			rc = put_loss(d, c->thread - 1, clock_map_ns(&d->clock, d->now_ticks), 1);
+	}
+	if (fill > d->fill)
+		d->fill = fill;
+	turn_met(fill);
+	while (rc == 0 && c->tail != head) {
+		size_t n = ring_set_copy(&s->rings, i, head, d->raw), due;
+
+		/* Events up to here were stamped before now. */
+		d->now_ticks = clock_ticks();
+		due = count_due(d, n);
+		ring_set_give(&s->rings, i, due);
+		rc = take_events(d, s, c, due);
+		turn_pass();
+		if (due < n || !budget_spend(&d->budget, n))
+			break;
+	}
+	return rc;
+}
+
+int drain_source(struct drain *d, struct source *s, uint64_t ns)
+{
+	uint32_t used = ring_set_used(&s->rings), first = s->next_ring < used ? s->next_ring : 0;
 	int rc = 0;
 
 	d->last_ns = 0;
 	d->now_ticks = clock_ticks();
-	for (uint32_t i = 0; i < used && rc == 0; i++) {
-		struct ring_cursor *c = &s->rings.cursors[i];
-		bool damaged = false;
-		uint64_t head = ring_set_head(&s->rings, i, &damaged);
-		double fill = (double)(head - c->tail) / s->rings.ring_bytes;
-
-		if (damaged) {
-			s->n_damaged++;
-			if (c->thread)
-				rc = put_loss(d, c->thread - 1,
-					      clock_map_ns(&d->clock, d->now_ticks), 1);
-		}
-		if (fill > d->fill)
-			d->fill = fill;
-		turn_met(fill);
-		while (rc == 0 && c->tail != head) {
-			size_t n = ring_set_copy(&s->rings, i, head, d->raw), due;
-
-			/* Events up to here were stamped before now. */
-			d->now_ticks = clock_ticks();
-			due = count_due(d, n);
-			ring_set_give(&s->rings, i, due);
-			rc = take_events(d, s, c, due);
-			turn_pass();
-			if (due < n)
-				break;
-		}
+	budget_init(&d->budget, BUDGET_UNLIMITED, ns);
+	for (uint32_t k = 0; k < used && rc == 0 && d->budget.steps; k++) {
+		s->next_ring = (first + k) % used;
+		rc = drain_ring(d, s, s->next_ring++);
 	}
 	if (rc == 0)
 		rc = drain_flush(d);
 	if (d->last_ns > s->seen_ns)
 		s->seen_ns = d->last_ns;
 	return rc;
-}
-
-static int compare_own(const void *key, const void *item)
-{
-	const struct attach_thread *t = item;
-	uint32_t own = *(const uint32_t *)key;
-
-	return (own > t->own_tid) - (own < t->own_tid);
 }
 
 int drain_threads(struct drain *d, struct source *s)
@@ -554,6 +601,8 @@ int drain_end(struct drain *d, struct source *s)
 		uint64_t told = c->lost_told;
 
 		rc = tell_last_loss(d, s, c);
+		if (rc == 0)
+			rc = tell_unread(d, s, c);
 		if (rc == 0 && c->thread && !s->alive)
 			rc = end_thread(d, s, c,
 					c->lost_told == told

@@ -5,6 +5,7 @@
 #ifndef POLLUX_CAPTURE_SOURCE_H
 #define POLLUX_CAPTURE_SOURCE_H
 
+#include "base/budget.h"
 #include "base/clock.h"
 #include "base/map.h"
 #include "capture/capture.h"
@@ -36,6 +37,13 @@ struct source {
 	} early[AGENT_MAX_ROOTS];
 	uint32_t n_early;
 	struct ring_set rings;
+	uint32_t next_ring; /* a pass begins here: the one before had no time for more */
+	struct map owners;  /* (own tid, 0) -> the cursor of the ring that this thread writes */
+	/* Its threads, where they know themselves by other numbers than we do: as they were read
+	 * last, when that was, and how long it took. */
+	struct attach_thread *known;
+	size_t n_known;
+	uint64_t known_ns, known_cost_ns;
 	uint32_t process; /* trace index */
 	uint32_t *kinds;  /* trace index by agent kind */
 	bool *tasks;	  /* by agent kind: its polls are those of tasks */
@@ -59,6 +67,7 @@ struct source {
 	bool threaded;			/* it has more than one thread */
 	bool may_wake;			/* attach_may_wake(), a moment ago */
 	uint64_t n_damaged;		/* pieces of ring that made no sense */
+	uint64_t n_unread;		/* events that the end had no time for */
 };
 
 /* Few enough to be near until the writer has made its columns of them. */
@@ -74,7 +83,8 @@ struct drain {
 	uint64_t test_step_ns;		 /* times are rounded down to it; 0: not */
 	uint64_t n_events, n_lost;
 	uint64_t first_lost_ns, last_lost_ns;
-	double fill; /* of the fullest ring met in this drain, 0 to 1 */
+	double fill;	      /* of the fullest ring met in this drain, 0 to 1 */
+	struct budget budget; /* of this drain; spent: not all rings were emptied */
 	struct agent_event raw[RING_BATCH];
 	struct trace_event events[DRAIN_EVENTS]; /* put together, not yet given to the writer */
 	size_t n;
@@ -84,12 +94,14 @@ struct drain {
 
 /* Begins the trace of a process with the block_ons that were there before. */
 int drain_begin(struct drain *d, struct source *s);
-/* Takes what is in all rings now and writes it. 0 or what the writer says. */
-int drain_source(struct drain *d, struct source *s);
+/* Takes what is in all rings now and writes it, as far as that goes within `ns`: a target that
+ * never pauses keeps us from nothing. 0 or what the writer says. */
+int drain_source(struct drain *d, struct source *s, uint64_t ns);
 /* Gives the rings of threads that have ended back, tells of their end; names that have changed. */
 int drain_threads(struct drain *d, struct source *s);
-/* After the last drain: what was dropped and not told by the agent any more, and, if the process is
- * gone, the end of its threads, at the last time that it was seen to live. */
+/* After the last drain: what was dropped and not told by the agent any more, what is still in the
+ * rings, and, if the process is gone, the end of its threads, at the last time that it was seen to
+ * live. */
 int drain_end(struct drain *d, struct source *s);
 /* Gives the writer what was put. */
 int drain_flush(struct drain *d);

@@ -868,6 +868,11 @@ int attach_threads(const struct attach *a, struct attach_thread **ret_threads, s
 	return 0;
 }
 
+bool attach_same_tids(const struct attach *a)
+{
+	return !a->process.other_pid_ns;
+}
+
 void attach_thread_name(const struct attach *a, uint32_t tid, char ret_name[static 16])
 {
 	char file[32], text[64];

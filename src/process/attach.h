@@ -79,6 +79,8 @@ struct attach_thread {
 	uint32_t own_tid, tid;
 };
 int attach_threads(const struct attach *a, struct attach_thread **ret_threads, size_t *ret_n);
+/* Those tids are the same as ours. */
+bool attach_same_tids(const struct attach *a);
 /* comm of a thread, by our tid; "" if it is gone. */
 void attach_thread_name(const struct attach *a, uint32_t tid, char ret_name[static 16]);
 /* What the target's path and arguments are, for free(); "" if not known. */
