@@ -86,6 +86,14 @@ enum plx_column {
 #define PLX_MAX_REST_BYTES 25u
 #define PLX_N_KIND_SLOTS 16u
 
+/* A record has at least a type, a length and its index. Indices are counted up, and what was
+ * damaged still takes its place: so there is none beyond this before that byte of the file. */
+#define PLX_MIN_RECORD_BYTES 3u
+static inline uint64_t plx_max_index(uint64_t offset)
+{
+	return offset / PLX_MIN_RECORD_BYTES;
+}
+
 uint32_t plx_crc32c(const void *data, size_t len);
 
 #endif

@@ -296,6 +296,9 @@ int merge_add(struct merge *m, struct merge_chunk *chunk)
 	size_t decoder_bytes;
 	uint32_t thread;
 	int r = decoder_peek(chunk->payload, chunk->size, &thread, &decoder_bytes);
+	/* The thread's record comes first. */
+	if (r == 0 && thread > plx_max_index(chunk->offset))
+		r = -EBADMSG;
 	if (r < 0) {
 		free(chunk);
 		return r;

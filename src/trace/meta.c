@@ -255,10 +255,11 @@ static uint16_t get_u16(struct cursor *c)
 	return (uint16_t)v;
 }
 
-/* The first record of an index counts. */
-static int put_item(struct meta_table *t, uint32_t index, void *item)
+/* The first record of an index counts. An index that the file is too short for is made up: tables
+ * are no larger than what the file holds. */
+static int put_item(const struct meta *m, struct meta_table *t, uint32_t index, void *item)
 {
-	if (index > PLX_MAX_INDEX)
+	if (index > PLX_MAX_INDEX || index > m->max_index)
 		return -EBADMSG;
 	if (index >= t->cap) {
 		uint32_t cap = t->cap ? t->cap : 16;
@@ -294,7 +295,7 @@ static int read_process(struct meta *m, struct cursor *c)
 		p->clock_step_ps = cursor_uleb(c);
 	if (r < 0 || !cursor_ok(c))
 		return r < 0 ? r : -EBADMSG;
-	return put_item(&m->processes, index, p);
+	return put_item(m, &m->processes, index, p);
 }
 
 static int read_runtime(struct meta *m, struct cursor *c)
@@ -310,7 +311,7 @@ static int read_runtime(struct meta *m, struct cursor *c)
 		if (r < 0)
 			return r;
 	}
-	return cursor_ok(c) ? put_item(&m->runtimes, index, rt) : -EBADMSG;
+	return cursor_ok(c) ? put_item(m, &m->runtimes, index, rt) : -EBADMSG;
 }
 
 static int read_thread(struct meta *m, struct cursor *c)
@@ -326,7 +327,7 @@ static int read_thread(struct meta *m, struct cursor *c)
 		t->stream_of = get_u32(c);
 	if (r < 0 || !cursor_ok(c) || t->stream_of > index)
 		return r < 0 ? r : -EBADMSG;
-	return put_item(&m->threads, index, t);
+	return put_item(m, &m->threads, index, t);
 }
 
 static int read_thread_name(struct meta *m, struct cursor *c)
@@ -385,7 +386,7 @@ static int read_kind(struct meta *m, struct cursor *c)
 	int r = read_sites(m, c, k);
 	if (r < 0 || !cursor_ok(c))
 		return r < 0 ? r : -EBADMSG;
-	return put_item(&m->kinds, index, k);
+	return put_item(m, &m->kinds, index, k);
 }
 
 static int read_place(struct meta *m, struct cursor *c)
@@ -404,7 +405,7 @@ static int read_place(struct meta *m, struct cursor *c)
 		r = get_string(m, c, &p->awaits);
 	if (r < 0 || !cursor_ok(c))
 		return r < 0 ? r : -EBADMSG;
-	return put_item(&m->places, index, p);
+	return put_item(m, &m->places, index, p);
 }
 
 static int read_frame(struct meta *m, struct cursor *c)
@@ -422,7 +423,7 @@ static int read_frame(struct meta *m, struct cursor *c)
 			return r;
 	}
 	f->line = get_u32(c);
-	return cursor_ok(c) ? put_item(&m->frames, index, f) : -EBADMSG;
+	return cursor_ok(c) ? put_item(m, &m->frames, index, f) : -EBADMSG;
 }
 
 /* A caller's record stands before its callees', so no chain of parents has a loop. */
@@ -435,7 +436,7 @@ static int read_stack(struct meta *m, struct cursor *c)
 	s->parent = get_u32(c);
 	s->frame = get_u32(c);
 	s->flags = get_u32(c);
-	return cursor_ok(c) && s->parent <= index ? put_item(&m->stacks, index, s) : -EBADMSG;
+	return cursor_ok(c) && s->parent <= index ? put_item(m, &m->stacks, index, s) : -EBADMSG;
 }
 
 static int read_coverage(struct meta *m, struct cursor *c)
@@ -452,7 +453,7 @@ static int read_coverage(struct meta *m, struct cursor *c)
 		r = get_string(m, c, &v->note);
 	if (r < 0 || !cursor_ok(c))
 		return r < 0 ? r : -EBADMSG;
-	return put_item(&m->coverage, index, v);
+	return put_item(m, &m->coverage, index, v);
 }
 
 static int read_cost(struct meta *m, struct cursor *c)

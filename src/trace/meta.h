@@ -34,6 +34,7 @@ struct meta {
 	struct trace_cost *cost;
 	struct meta_block *blocks; /* of the memory that items and strings stand in */
 	size_t total_bytes;
+	uint64_t max_index; /* plx_max_index() of the file so far; the reader sets it */
 };
 
 /* Reads a payload. 0; -EBADMSG: some records are damaged, the others count; -ENOMEM. */

@@ -259,6 +259,7 @@ static int take_payload(struct trace_reader *r, enum plx_chunk_type type, struct
 			r->forced = true;
 		}
 	} else if (type == PLX_META) {
+		r->meta.max_index = plx_max_index(offset + size);
 		if (offset >= r->meta_read_to)
 			code = meta_read(&r->meta, chunk->payload, size);
 		if (offset + size > r->meta_read_to)
