@@ -9,6 +9,7 @@
 #ifndef POLLUX_FUTURE_AWAIT_H
 #define POLLUX_FUTURE_AWAIT_H
 
+#include "base/budget.h"
 #include "base/buf.h"
 #include "binary/debug.h"
 #include "future/mem.h"
@@ -85,6 +86,7 @@ struct await_context {
 	struct map *names; /* type -> its short name, for free(); grows, and outlives the trees */
 	uint64_t now_ns;   /* CLOCK_MONOTONIC, for deadlines; 0: not known */
 	unsigned max_depth, max_nodes; /* 0: defaults */
+	struct budget *budget;	       /* of steps, for all walks together; NULL: not limited */
 };
 
 /* The tree of the future of this type at this address; NULL only when out of memory. */
@@ -98,6 +100,7 @@ struct walk {
 	struct debug *dwarf;
 	struct map seen; /* (type, address): no future is walked twice on one path */
 	unsigned n_nodes, max_nodes, max_depth;
+	uint64_t n_steps, max_steps; /* of this walk; max 0: the context's budget alone counts */
 	const struct dw_type *outer[64]; /* coroutines on the path, for what leaves need of them */
 	uint64_t outer_addr[64];
 	unsigned n_outer;
@@ -105,6 +108,9 @@ struct walk {
 	bool fuse;	   /* right below a Fuse: None means done */
 };
 
+/* Takes n steps, one per value that is looked at; false: there were too many. Every loop and every
+ * recursion over what a type or a value leads to asks, since types may branch without end. */
+bool await_steps(struct walk *w, uint64_t n);
 /* A leaf if `t` is a known one: fills `n`; false: not a leaf. */
 bool await_leaf(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n);
 /* A new child of n; NULL: out of memory or of nodes. `name` may be NULL. */

@@ -66,6 +66,14 @@ static void add(struct search *s, const struct dw_type *type, uint64_t addr)
 	s->found.addr = addr;
 }
 
+/* What structures of one member have in the end. A broken one may have itself. */
+static const struct dw_type *unwrap(struct search *s, const struct dw_type *t)
+{
+	for (unsigned i = 0; t && t->class == DC_STRUCT && t->n_members == 1; i++)
+		t = i < MAX_STEPS ? dw_member_type(s->o->dwarf, &t->members[0]) : NULL;
+	return t;
+}
+
 /* From a reference whose value is `addr` to the future, through references to it. */
 static void follow(struct search *s, const struct dw_type *t, uint64_t addr)
 {
@@ -78,8 +86,7 @@ static void follow(struct search *s, const struct dw_type *t, uint64_t addr)
 		}
 		if (i && !mem_u64(&s->in->mem, addr, &addr))
 			return;
-		while (t && t->class == DC_STRUCT && t->n_members == 1)
-			t = dw_member_type(s->o->dwarf, &t->members[0]);
+		t = unwrap(s, t);
 		t = t && t->class == DC_POINTER ? dw_type_of(s->o->dwarf, t->target_ref) : NULL;
 	}
 }
@@ -279,8 +286,7 @@ static void dereference(struct search *s, struct candidate *c)
 		const struct dw_type *p = t;
 		uint64_t addr;
 
-		while (p && p->class == DC_STRUCT && p->n_members == 1)
-			p = dw_member_type(s->o->dwarf, &p->members[0]);
+		p = unwrap(s, p);
 		p = p && p->class == DC_POINTER ? dw_type_of(s->o->dwarf, p->target_ref) : NULL;
 		if (!p || !mem_u64(&s->in->mem, c->addr, &addr))
 			break;
@@ -293,7 +299,7 @@ static void dereference(struct search *s, struct candidate *c)
  * Tokio's that also waits for its turn to drive it. */
 static void skip_wrapper(struct search *s, struct candidate *c)
 {
-	struct await_context ctx = {.mem = &s->in->mem};
+	struct await_context ctx = {.mem = &s->in->mem, .budget = &s->in->budget};
 	struct walk w = {.ctx = &ctx, .dwarf = s->o->dwarf};
 	const struct dw_type *x;
 	struct candidate inner;

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/holes.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -21,7 +22,7 @@
 
 enum {
 	MAX_SEGMENTS = 65535,
-	MAX_NOTES = 64 << 20,
+	MAX_NOTES = 64 << 20, /* bytes of all of them */
 	MAX_FILES = 100000,
 	MAX_THREADS = 65536,
 	HEAD_BYTES = 1024,
@@ -121,6 +122,14 @@ static void read_notes(struct core *c, const uint8_t *data, size_t len)
 	}
 }
 
+/* What of the file there is, whatever a header claims. */
+static uint64_t in_file(const struct core *c, uint64_t offset, uint64_t len)
+{
+	uint64_t left = offset < c->file_bytes ? c->file_bytes - offset : 0;
+
+	return len < left ? len : left;
+}
+
 static int by_addr(const void *a, const void *b)
 {
 	const struct core_segment *x = a, *y = b;
@@ -132,8 +141,12 @@ static int read_headers(struct core *c, const char *path, struct error *err)
 {
 	Elf64_Ehdr eh;
 	Elf64_Phdr ph;
+	struct stat st;
 	uint64_t n;
 
+	if (fstat(c->fd, &st) < 0)
+		return error_sys(err, -errno, "cannot look at %s", path);
+	c->file_bytes = (uint64_t)st.st_size;
 	if (!read_at(c->fd, 0, &eh, sizeof(eh)) || memcmp(eh.e_ident, ELFMAG, SELFMAG) != 0 ||
 	    eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_machine != EM_X86_64 ||
 	    eh.e_type != ET_CORE || eh.e_phentsize != sizeof(ph))
@@ -155,12 +168,16 @@ static int read_headers(struct core *c, const char *path, struct error *err)
 		if (ph.p_type == PT_LOAD && ph.p_memsz && ph.p_vaddr + ph.p_memsz > ph.p_vaddr) {
 			c->segments[c->n_segments++] = (struct core_segment){
 				ph.p_vaddr, ph.p_memsz, ph.p_offset,
-				ph.p_filesz < ph.p_memsz ? ph.p_filesz : ph.p_memsz, ph.p_flags};
-		} else if (ph.p_type == PT_NOTE && ph.p_filesz && ph.p_filesz <= MAX_NOTES) {
+				in_file(c, ph.p_offset,
+					ph.p_filesz < ph.p_memsz ? ph.p_filesz : ph.p_memsz),
+				ph.p_flags};
+		} else if (ph.p_type == PT_NOTE && ph.p_filesz &&
+			   ph.p_filesz <= MAX_NOTES - c->note_bytes) {
 			_cleanup_free_ uint8_t *notes = malloc(ph.p_filesz);
 
 			if (!notes)
 				return error_set(err, -ENOMEM, "out of memory");
+			c->note_bytes += ph.p_filesz;
 			if (read_at(c->fd, ph.p_offset, notes, ph.p_filesz))
 				read_notes(c, notes, ph.p_filesz);
 		}
@@ -394,4 +411,25 @@ int core_read(const struct core *c, uint64_t addr, void *out, size_t len)
 		len -= n;
 	}
 	return 0;
+}
+
+int core_next(const struct core *c, uint64_t addr, uint64_t end, uint64_t *ret_start,
+	      uint64_t *ret_end)
+{
+	const struct core_segment *s = segment_at(c, addr);
+	uint64_t at, stop, start;
+	int r;
+
+	if (!s || addr - s->addr >= s->file_size)
+		return 0;
+	at = s->file_offset + (addr - s->addr);
+	stop = s->file_offset + s->file_size;
+	if (end - addr < stop - at)
+		stop = at + (end - addr);
+	r = holes_next_data(c->fd, at, stop, &start, &stop);
+	if (r <= 0)
+		return r;
+	*ret_start = addr + (start - at);
+	*ret_end = addr + (stop - at);
+	return 1;
 }

@@ -30,6 +30,7 @@ struct core {
 	struct thread_registers *threads;
 	size_t n_threads;
 	uint64_t entry; /* AT_ENTRY */
+	uint64_t file_bytes, note_bytes;
 	struct core_file *files;
 	size_t n_files;
 	const struct process_objects *objects; /* for pages that the core leaves out */
@@ -45,5 +46,9 @@ void core_close(struct core *c); /* NULL is fine */
 /* All or nothing; what the core leaves out since it stands in the program's file comes from there.
  */
 int core_read(const struct core *c, uint64_t addr, void *out, size_t len);
+/* The next bytes within [addr, end) that are stored in the core: 1, 0 at the end, negative errno.
+ */
+int core_next(const struct core *c, uint64_t addr, uint64_t end, uint64_t *ret_start,
+	      uint64_t *ret_end);
 
 #endif

@@ -12,6 +12,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+/* Real programs need some five. */
+enum { MAX_ROUNDS = 1000 };
+
 static struct graph_lock *lock_at(struct graph *g, uint64_t addr)
 {
 	struct graph_lock *l = map_get(&g->locks, addr, 0);
@@ -134,7 +137,7 @@ static int add_cycle(struct graph *g, size_t start, const bool *in_set, bool *to
 		struct leaf_list l = {0};
 
 		if (told[at])
-			return 0; /* leads into a cycle that was told */
+			goto told; /* leads into a cycle that was told */
 		collect(g, g->result->tasks[at].tree, in_set, &l);
 		if (!l.first)
 			return 0;
@@ -159,6 +162,7 @@ static int add_cycle(struct graph *g, size_t start, const bool *in_set, bool *to
 		c->tasks[i] = path[first + i];
 		c->leaves[i] = leaves[first + i];
 	}
+told:
 	for (size_t i = 0; i < n; i++)
 		told[path[i]] = true;
 	return 0;
@@ -170,14 +174,17 @@ static int find_cycles(struct graph *g)
 	_cleanup_free_ bool *in_set = calloc(n ? n : 1, sizeof(*in_set));
 	_cleanup_free_ bool *told = calloc(n ? n : 1, sizeof(*told));
 	bool changed = true;
+	unsigned round;
 
 	if (!in_set || !told)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
 		in_set[i] = g->result->tasks[i].tree && g->result->tasks[i].state == IS_IDLE;
-	while (changed) {
+	/* To and fro, so that a long chain is not taken apart link by link. */
+	for (round = 0; changed && round < MAX_ROUNDS; round++) {
 		changed = false;
-		for (size_t i = 0; i < n; i++) {
+		for (size_t k = 0; k < n; k++) {
+			size_t i = round % 2 ? n - 1 - k : k;
 			struct leaf_list l = {0};
 
 			if (!in_set[i])
@@ -189,6 +196,8 @@ static int find_cycles(struct graph *g)
 			}
 		}
 	}
+	if (changed)
+		return 0; /* nothing is claimed */
 	for (size_t i = 0; i < n; i++) {
 		int r = in_set[i] && !told[i] ? add_cycle(g, i, in_set, told) : 0;
 

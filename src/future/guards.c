@@ -98,6 +98,7 @@ static void guards_in(struct walk *w, struct await_node *n, const struct dw_type
 	uint64_t lock;
 
 	if (!t || depth > GUARD_DEPTH || (t->class != DC_STRUCT && t->class != DC_UNION) ||
+	    !await_steps(w, 1 + t->n_members) ||
 	    t->name[0] == '{') /* other coroutines and closures: not ours, or found when walked */
 		return;
 	lock = guarded(w, t, addr);
@@ -128,6 +129,8 @@ bool await_is_captured(struct walk *w, const struct dw_type *env, const struct d
 {
 	const struct dw_type *captured = NULL;
 
+	if (!await_steps(w, env->n_variants + 2 * locals->n_members))
+		return true;
 	for (size_t i = 0; i < env->n_variants; i++)
 		if (env->variants[i].value == 0)
 			captured = dw_member_type(w->dwarf, &env->variants[i].member);

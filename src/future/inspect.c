@@ -28,11 +28,22 @@
 #include <string.h>
 #include <sys/uio.h>
 
+/* More than a page is read only of what is there. */
 static int read_process(void *ctx, uint64_t addr, void *out, size_t len)
 {
 	const struct inspect *in = ctx;
 
-	return memory_read(&in->process, addr, out, len);
+	if (len > MEM_PAGE || addr % MEM_PAGE + len > MEM_PAGE)
+		return memory_read(&in->process, addr, out, len);
+	return pages_readv(&in->pages, &in->maps, addr, &(struct iovec){out, len}, 1);
+}
+
+static int next_process(void *ctx, uint64_t addr, uint64_t end, uint64_t *ret_start,
+			uint64_t *ret_end)
+{
+	struct inspect *in = ctx;
+
+	return pages_next(&in->pages, addr, end, ret_start, ret_end);
 }
 
 static int read_core(void *ctx, uint64_t addr, void *out, size_t len)
@@ -42,17 +53,21 @@ static int read_core(void *ctx, uint64_t addr, void *out, size_t len)
 	return core_read(in->core, addr, out, len);
 }
 
+static int next_core(void *ctx, uint64_t addr, uint64_t end, uint64_t *ret_start, uint64_t *ret_end)
+{
+	const struct inspect *in = ctx;
+
+	return core_next(in->core, addr, end, ret_start, ret_end);
+}
+
 static int readv_process(void *ctx, uint64_t addr, const struct iovec *iov, int n)
 {
 	const struct inspect *in = ctx;
-	size_t want = 0;
 
-	for (int i = 0; i < n; i++)
-		want += iov[i].iov_len;
-	return preadv(in->process.mem_fd, iov, n, (off_t)addr) == (ssize_t)want ? 0 : -EIO;
+	return pages_readv(&in->pages, &in->maps, addr, iov, n);
 }
 
-static void note(struct inspect *in, char *text)
+void inspect_note(struct inspect *in, char *text)
 {
 	char **v = text ? reallocarray(in->notes, in->n_notes + 1, sizeof(*v)) : NULL;
 
@@ -162,9 +177,13 @@ int inspect_open(pid_t pid, struct inspect **ret_inspect, struct error *err)
 	snprintf(who, sizeof(who), "process %d", pid);
 	mem_init(&in->mem, read_process, in);
 	in->mem.readv = readv_process;
+	in->mem.next = next_process;
+	in->pages.fd = -1;
 	r = process_open(pid, &in->process, err);
-	if (r == 0)
+	if (r == 0) {
+		pages_open(&in->process, &in->pages);
 		r = maps_read(&in->process, &in->maps, err);
+	}
 	if (r == 0)
 		r = objects_read(&in->process, &in->maps, &in->objects, err);
 	if (r == 0)
@@ -196,7 +215,9 @@ int inspect_open_core(const char *path, const char *exe, struct inspect **ret_in
 	if (!in)
 		return error_set(err, -ENOMEM, "out of memory");
 	in->process = (struct process)PROCESS_INIT;
+	in->pages.fd = -1;
 	mem_init(&in->mem, read_core, in);
+	in->mem.next = next_core;
 	sockets_init(&in->sockets, -1);
 	r = core_open(path, exe, &in->core, &in->maps, &in->objects, err);
 	if (r == 0)
@@ -251,6 +272,7 @@ void inspect_free(struct inspect *in)
 	sockets_done(&in->sockets);
 	objects_done(&in->objects);
 	maps_done(&in->maps);
+	pages_close(&in->pages);
 	process_close(&in->process);
 	core_close(in->core);
 	free(in);
@@ -290,7 +312,7 @@ struct debug *inspect_debug(struct inspect *in, struct inspect_object *o)
 					    : "states, ids and lost tasks still work, but it has "
 					      "no symbols either, so kinds are "
 					      "numbered") > 0)
-		note(in, text);
+		inspect_note(in, text);
 	return o->dwarf;
 }
 

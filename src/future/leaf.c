@@ -66,7 +66,7 @@ static void read_interval(struct walk *w, const struct dw_type *t, uint64_t addr
 
 	if (!await_find_member(w, t, addr, "delay", &x, &at))
 		return;
-	while (x && x->class == DC_STRUCT && x->n_members == 1)
+	while (x && x->class == DC_STRUCT && x->n_members == 1 && await_steps(w, 1))
 		x = dw_member_type(w->dwarf, &x->members[0]);
 	if (x && x->class == DC_POINTER && mem_u64(w->ctx->mem, at, &sleep))
 		read_sleep(w, dw_type_of(w->dwarf, x->target_ref), sleep, n);

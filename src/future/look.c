@@ -31,6 +31,7 @@ enum {
 	STOP_TIMEOUT_MS = 2000,
 	MAX_STOPS = 3,	  /* of one look */
 	MAX_READINGS = 8, /* of one task, without a stop */
+	MAX_STEPS = 1 << 30,
 };
 
 static bool dyn_type(void *ctx, uint64_t vtable, struct debug **ret_dwarf,
@@ -125,6 +126,7 @@ static void read_tree(struct inspect *in, struct inspect_task *t, const struct i
 		.names = &in->names,
 		.now_ns = now_ns,
 		.max_depth = opt->max_depth,
+		.budget = &in->budget,
 	};
 	const struct dw_type *type;
 	uint64_t addr;
@@ -390,6 +392,7 @@ int inspect_look(struct inspect *in, const struct inspect_options *opt,
 	int r;
 
 	mem_clear(&in->mem);
+	budget_init(&in->budget, MAX_STEPS, 0);
 	r = tasks_scan(in, false, &list, err);
 	if (r == 0)
 		r = take_found(&list, &res, err);
@@ -415,6 +418,11 @@ int inspect_look(struct inspect *in, const struct inspect_options *opt,
 		if (res.tasks[i].tree)
 			name_sockets(in, res.tasks[i].tree);
 	qsort(res.tasks, res.n_tasks, sizeof(*res.tasks), by_id);
+	if (!in->budget.steps && !in->ended) {
+		in->ended = true;
+		inspect_note(in, strdup("the tasks lead to more than could be looked at: trees, "
+					"queues and threads are not complete"));
+	}
 	*ret_result = res;
 	res = (struct inspect_result){0};
 out:

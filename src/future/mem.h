@@ -33,6 +33,9 @@ struct mem {
 	int (*read)(void *ctx, uint64_t addr, void *out, size_t len);
 	/* The same for many buffers in a row; NULL: there is no such call. */
 	int (*readv)(void *ctx, uint64_t addr, const struct iovec *iov, int n);
+	/* The next bytes within [addr, end) that are there, not only reserved or claimed: 1, 0 at
+	 * the end, negative errno. */
+	int (*next)(void *ctx, uint64_t addr, uint64_t end, uint64_t *ret_start, uint64_t *ret_end);
 	void *ctx;
 	struct map pages; /* page address -> struct mem_page */
 	size_t n_pages, max_pages;

@@ -35,6 +35,7 @@
 enum {
 	MAX_WORKERS = 4096,
 	MAX_PLACES = 16,
+	STEP_BYTES = 256,	 /* of a stack, searched in a step */
 	STACK_BYTES = 256 << 10, /* so much of a stack is in the copy */
 };
 
@@ -400,7 +401,7 @@ static const struct dw_type *scheduler_of(struct search *s, const struct inspect
 
 static const struct scheduler *scheduler_at(struct search *s, const struct inspect_task *t)
 {
-	struct await_context ctx = {.mem = &s->in->mem};
+	struct await_context ctx = {.mem = &s->in->mem, .budget = &s->in->budget};
 	const struct dw_type *type;
 	struct scheduler *v;
 	uint64_t addr;
@@ -457,6 +458,8 @@ static bool has_word(struct inspect *in, const struct inspect_stack *s, uint64_t
 			return true;
 	if (s->regs.bp == word || !end || end - s->regs.sp > STACK_BYTES)
 		return true; /* has it, or may have it */
+	if (!budget_spend(&in->budget, (end - s->regs.sp) / STEP_BYTES + 1))
+		return true;
 	for (uint64_t at = s->regs.sp & ~7ULL; at < end; at += 8)
 		if (!mem_u64(&in->mem, at, &v) || v == word)
 			return true;

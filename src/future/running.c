@@ -18,7 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_HEAD = 12 /* instructions of a poll function that only jumps on */ };
+enum {
+	MAX_HEAD = 12,	       /* instructions of a poll function that only jumps on */
+	STACK_BYTES = 8 << 20, /* that are searched at most, whatever frames say */
+	/* looked at in a step of the budget */
+	STEP_BYTES = 256,
+	STEP_TASKS = 64,
+};
 
 /* ---- by CONTEXT ---- */
 
@@ -75,7 +81,8 @@ static uint64_t read_id(struct walk *w, const struct dw_type *t, uint64_t addr)
 
 static void by_context(struct inspect *in, struct inspect_object *o, struct inspect_result *r)
 {
-	struct walk w = {.ctx = &(struct await_context){.mem = &in->mem}, .dwarf = o->dwarf};
+	struct walk w = {.ctx = &(struct await_context){.mem = &in->mem, .budget = &in->budget},
+			 .dwarf = o->dwarf};
 	const struct elf_symbol *s;
 	size_t pos = 0;
 
@@ -88,6 +95,8 @@ static void by_context(struct inspect *in, struct inspect_object *o, struct insp
 			if (!at || !await_find_member(&w, t, at, "current_task_id", &x, &at) ||
 			    !(id = read_id(&w, x, at)))
 				continue;
+			if (!budget_spend(&in->budget, r->n_tasks / STEP_TASKS + 1))
+				return;
 			for (size_t k = 0; k < r->n_tasks; k++)
 				if (r->tasks[k].id == id && inspect_is_running(&r->tasks[k]) &&
 				    inspect_kind_is_tokio(r->tasks[k].kind))
@@ -135,6 +144,10 @@ static bool stack_has(struct inspect *in, const struct inspect_stack *s, uint64_
 {
 	uint64_t v;
 
+	if (end > s->regs.sp + STACK_BYTES)
+		end = s->regs.sp + STACK_BYTES;
+	if (end > s->regs.sp && !budget_spend(&in->budget, (end - s->regs.sp) / STEP_BYTES + 1))
+		return false;
 	for (uint64_t at = s->regs.sp & ~7ULL; at < end; at += 8)
 		if (mem_u64(&in->mem, at, &v) && v == word)
 			return true;
@@ -183,6 +196,8 @@ void running_find(struct inspect *in, struct inspect_result *r)
 
 		if (t->thread || !inspect_is_running(t) || !t->kind->kind)
 			continue;
+		if (!budget_spend(&in->budget, (r->n_tasks + in->n_threads) / STEP_TASKS + 1))
+			break;
 		for (size_t k = 0; k < r->n_tasks; k++)
 			n_alike += r->tasks[k].kind == t->kind && inspect_is_running(&r->tasks[k]);
 		by_stack(in, t, n_alike == 1);

@@ -149,7 +149,8 @@ static bool find(struct walk *w, const struct dw_type *t, uint64_t addr, const c
 {
 	const struct dw_variant *v;
 
-	if (!t || depth > FIND_DEPTH || (t->class != DC_STRUCT && t->class != DC_UNION))
+	if (!t || depth > FIND_DEPTH || (t->class != DC_STRUCT && t->class != DC_UNION) ||
+	    !await_steps(w, 1 + t->n_members))
 		return false;
 	for (size_t i = 0; i < t->n_members; i++) {
 		const struct dw_type *m = dw_member_type(w->dwarf, &t->members[i]);

@@ -15,6 +15,7 @@
 enum {
 	SCAN_BYTES = 1 << 20,
 	WHOLE_BYTES = 32 << 20,
+	MIN_SEARCH_BYTES = 1 << 30,
 	MAX_REFS = 1 << 24,
 };
 
@@ -218,26 +219,93 @@ static bool may_hold_tasks(const struct inspect *in, size_t map)
 	return m->read && m->write && !m->shared && !m->exec && !is_stack(in, map);
 }
 
+/*
+ * How many pages a search may read: twice what the program has, as the kernel counts it or as the
+ * core is long, and 1 GiB. Only where it isn't known which pages are there, or by a core that shows
+ * the same bytes again and again, it comes to more.
+ */
+static uint64_t pages_to_search(const struct inspect *in)
+{
+	char status[8192];
+	uint64_t bytes = in->core ? in->core->file_bytes : 0;
+
+	if (!in->core && process_read_file(&in->process, "status", status, sizeof(status)) > 0) {
+		long resident = process_status_number(status, "VmRSS", false);
+		long swapped = process_status_number(status, "VmSwap", false);
+
+		bytes = ((uint64_t)(resident > 0 ? resident : 0) +
+			 (uint64_t)(swapped > 0 ? swapped : 0)) *
+			1024;
+	}
+	return (2 * bytes + MIN_SEARCH_BYTES) / MEM_PAGE;
+}
+
+struct search {
+	struct inspect *in;
+	bool copy;
+	uint64_t *buf;
+	struct budget budget; /* pages */
+	struct found_list *list;
+};
+
+static int search_run(struct search *s, uint64_t start, uint64_t end)
+{
+	struct mem *m = &s->in->mem;
+	size_t step = s->copy ? MEM_PAGE : SCAN_BYTES;
+
+	for (uint64_t at = start; at < end; at += step) {
+		size_t len = end - at < step ? end - at : step;
+
+		if (!budget_spend(&s->budget, (len + MEM_PAGE - 1) / MEM_PAGE))
+			return 0;
+		if (s->copy ? !mem_read(m, at, s->buf, len) : m->read(m->ctx, at, s->buf, len) < 0)
+			continue; /* unmapped meanwhile */
+		if (scan_words(s->in, at, s->buf, len / 8, s->list) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Of a mapping what is there; a copy has all of it. */
+static int search_map(struct search *s, const struct process_map *map)
+{
+	struct mem *m = &s->in->mem;
+	uint64_t start, end;
+	int r = 0;
+
+	if (s->copy)
+		return search_run(s, map->start, map->end);
+	for (uint64_t at = map->start; at < map->end && r == 0 && s->budget.steps; at = end) {
+		if (m->next(m->ctx, at, map->end, &start, &end) <= 0)
+			break;
+		r = search_run(s, start, end);
+	}
+	return r;
+}
+
 /* All words there that are a vtable's address, in the program or in the copy. */
 int tasks_scan(struct inspect *in, bool copy, struct found_list *list, struct error *err)
 {
 	_cleanup_free_ uint64_t *buf = malloc(SCAN_BYTES);
-	size_t step = copy ? MEM_PAGE : SCAN_BYTES;
+	struct search s = {.in = in, .copy = copy, .buf = buf, .list = list};
+	int r = 0;
 
 	if (!buf)
 		return error_set(err, -ENOMEM, "out of memory");
-	for (size_t i = 0; i < in->maps.n; i++) {
-		const struct process_map *m = &in->maps.v[i];
-
-		for (uint64_t at = m->start; may_hold_tasks(in, i) && at < m->end; at += step) {
-			size_t len = m->end - at < step ? m->end - at : step;
-
-			if (copy ? !mem_read(&in->mem, at, buf, len)
-				 : in->mem.read(in->mem.ctx, at, buf, len) < 0)
-				continue; /* unmapped meanwhile */
-			if (scan_words(in, at, buf, len / 8, list) < 0)
-				return error_set(err, -ENOMEM, "out of memory");
-		}
+	budget_init(&s.budget, pages_to_search(in), 0);
+	if (!in->core)
+		budget_init(&in->pages.budget, PAGES_LISTED, 0);
+	for (size_t i = 0; i < in->maps.n && r == 0; i++)
+		if (may_hold_tasks(in, i))
+			r = search_map(&s, &in->maps.v[i]);
+	if (r < 0)
+		return error_set(err, r, "out of memory");
+	if ((!s.budget.steps || (!in->core && !in->pages.budget.steps)) && !in->unsearched) {
+		in->unsearched = true;
+		inspect_note(in, strdup(in->core ? "the core claims more memory than it has: not "
+						   "all of it was searched for tasks"
+						 : "the program reserves more memory than could be "
+						   "searched for tasks: some may be missing"));
 	}
 	return 0;
 }

@@ -7,6 +7,7 @@
 #include "future/sockets.h"
 #include "process/maps.h"
 #include "process/objects.h"
+#include "process/pages.h"
 #include "process/process.h"
 #include "process/registers.h"
 #include "process/unwind.h"
@@ -58,6 +59,9 @@ struct inspect {
 	struct inspect_kind **root_kinds; /* of block_on's futures, made as they are found */
 	size_t n_root_kinds;
 	struct mem mem;
+	struct pages pages;	/* of a live process */
+	struct budget budget;	/* steps that a look may take over the program's structures */
+	bool unsearched, ended; /* a note says it: of the search, of that budget */
 	struct sockets sockets;
 	struct map names; /* see struct await_context */
 	struct inspect_stack *threads;
@@ -93,6 +97,9 @@ struct inspect_kind *task_kind_at(struct inspect *in, uint64_t vtable); /* NULL:
 /* Fills what header and state word tell of the task at t->addr; false: there is none. Before the
  * memory is frozen words of two moments meet, so less is checked then. */
 bool task_read_header(struct inspect *in, struct inspect_task *t);
+
+/* One sentence about what is missing, heap or NULL; taken over. */
+void inspect_note(struct inspect *in, char *text);
 
 /* Adds what may be a header: everything that points at a vtable, in the program or in the copy. */
 int tasks_scan(struct inspect *in, bool copy, struct found_list *list, struct error *err);

@@ -11,7 +11,7 @@
  *   6. a closure (what join!, select! and poll_fn poll): members and what its references lead to
  *   7. FuturesUnordered: its list
  *   8. any other structure: members whose type can hold a future; through Box, Pin and &mut
- * Everything is bounded: depth, nodes, elements; a future is walked once per path.
+ * Everything is bounded: depth, nodes, elements, steps; a future is walked once per path.
  */
 #include "future/shape.h"
 
@@ -26,6 +26,7 @@ enum {
 	DEFAULT_DEPTH = 256,
 	DEFAULT_NODES = 20000,
 	MAX_ELEMENTS = 4096,
+	MAX_STEPS = 1 << 20, /* of one tree: fifty per node */
 };
 
 void await_node_free(struct await_node *n)
@@ -117,7 +118,18 @@ bool await_starts(const char *s, const char *prefix)
 	return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
+bool await_steps(struct walk *w, uint64_t n)
+{
+	w->n_steps += n;
+	if (w->max_steps && w->n_steps > w->max_steps)
+		return false;
+	return !w->ctx->budget || budget_spend(w->ctx->budget, n);
+}
+
 /* ---- the rules ---- */
+
+/* In the place of an address. */
+#define EMPTY_TYPE UINT64_MAX
 
 static void walk_type(struct walk *w, struct await_node *parent, const struct dw_type *t,
 		      uint64_t addr, unsigned depth);
@@ -622,7 +634,9 @@ static void walk_struct(struct walk *w, struct await_node *parent, const struct 
 static void walk_type(struct walk *w, struct await_node *parent, const struct dw_type *t,
 		      uint64_t addr, unsigned depth)
 {
-	if (!t || w->n_nodes >= w->max_nodes)
+	size_t n_children = parent->n_children;
+
+	if (!t || w->n_nodes >= w->max_nodes || !await_steps(w, 1))
 		return;
 	if (depth > w->max_depth) {
 		node_note(w, parent, "... deeper than this is not shown");
@@ -632,7 +646,11 @@ static void walk_type(struct walk *w, struct await_node *parent, const struct dw
 		node_note(w, parent, "unreadable: the debug information only declares this type");
 		return;
 	}
-	if (t->size) { /* zero-sized ones share addresses */
+	/* Zero-sized ones share addresses: of these only a type that led to nothing is known. */
+	if (!t->size) {
+		if (map_get(&w->seen, (uintptr_t)t, EMPTY_TYPE))
+			return;
+	} else {
 		if (map_get(&w->seen, t->ref, addr))
 			return;
 		if (map_put(&w->seen, t->ref, addr, w) < 0)
@@ -653,6 +671,8 @@ static void walk_type(struct walk *w, struct await_node *parent, const struct dw
 	default:
 		break;
 	}
+	if (!t->size && parent->n_children == n_children)
+		map_put(&w->seen, (uintptr_t)t, EMPTY_TYPE, w); /* else it is walked again */
 }
 
 struct await_node *await_walk(const struct await_context *ctx, const struct dw_type *type,
@@ -663,6 +683,7 @@ struct await_node *await_walk(const struct await_context *ctx, const struct dw_t
 		.dwarf = ctx->dwarf,
 		.max_nodes = ctx->max_nodes ? ctx->max_nodes : DEFAULT_NODES,
 		.max_depth = (ctx->max_depth ? ctx->max_depth : DEFAULT_DEPTH) * 8,
+		.max_steps = MAX_STEPS,
 	};
 	struct await_node *root = node_new(&w, AN_FUTURE, type->full, addr);
 
@@ -670,6 +691,9 @@ struct await_node *await_walk(const struct await_context *ctx, const struct dw_t
 		return NULL;
 	walk_type(&w, root, type, addr, 0);
 	map_done(&w.seen);
+	if (w.n_steps > w.max_steps)
+		node_note(&w, root->n_children == 1 ? root->children[0] : root,
+			  "... not all of it is shown: it leads to too much");
 	/* the root is there to hold the tree: give its only child in its stead */
 	if (root->n_children == 1) {
 		struct await_node *child = root->children[0];

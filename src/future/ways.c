@@ -19,6 +19,11 @@ enum {
 	NOTE_REACHES = 1 << 9,
 	NOTE_BUSY = 1 << 10,
 	NOTE_BITS = 3,
+	/* and two per sort behind them */
+	NOTE_KEPT_KNOWN = 1 << 20,
+	NOTE_KEPT = 1 << 21,
+	NOTE_KEPT_BITS = 2,
+	MAX_TRIED = 1 << 16, /* values, in a search for all ways */
 };
 
 uint32_t ways_below(const struct map *hooked, const struct dw_type *t, uint32_t below)
@@ -170,11 +175,13 @@ bool ways_next(struct debug *d, const struct map *hooked, struct way *w)
 }
 
 static int find_all(struct debug *d, const struct map *hooked, struct way w, unsigned depth,
-		    struct way *ret, size_t *n)
+		    struct way *ret, size_t *n, unsigned *tried)
 {
 	const struct dw_type *t = w.type;
 	int r = 0;
 
+	if (++*tried > MAX_TRIED)
+		return -E2BIG;
 	if (depth > MAX_DEPTH || !ways_reach(d, t, w.through))
 		return 0;
 	enter(hooked, &w);
@@ -192,7 +199,7 @@ static int find_all(struct debug *d, const struct map *hooked, struct way w, uns
 		inner.beside = w.beside || is_beside(d, t, &w, i);
 		inner.through = into(t, inner.type, w.through);
 		if (ways_holds(t, one_way(t, i), inner.type))
-			r = find_all(d, hooked, inner, depth + 1, ret, n);
+			r = find_all(d, hooked, inner, depth + 1, ret, n, tried);
 	}
 	return r;
 }
@@ -200,28 +207,35 @@ static int find_all(struct debug *d, const struct map *hooked, struct way w, uns
 int ways_all(struct debug *d, const struct map *hooked, const struct way *from, struct way *ret,
 	     size_t *ret_n)
 {
+	unsigned tried = 0;
+
 	*ret_n = 0;
-	return find_all(d, hooked, *from, 0, ret, ret_n);
+	return find_all(d, hooked, *from, 0, ret, ret_n, &tried);
 }
 
-static bool keeps(struct debug *d, const struct dw_type *t, enum ways_through through,
+static bool keeps(struct debug *d, const struct dw_type *ct, enum ways_through through,
 		  unsigned depth)
 {
+	struct dw_type *t = (struct dw_type *)ct; /* notes are ours to write */
+	unsigned shift = NOTE_KEPT_BITS * (unsigned)through;
+	bool yes = true;
+
 	if (!ways_reach(d, t, through))
 		return true;
+	if (t->note & (uint32_t)NOTE_KEPT_KNOWN << shift)
+		return t->note & (uint32_t)NOTE_KEPT << shift;
 	if (depth > MAX_DEPTH)
 		return false;
-	if (t->class == DC_POINTER)
-		return keeps(d, dw_type_of(d, t->target_ref), through, depth + 1);
-	if (dw_is_coroutine(t))
-		return true;
-	if (!wrapper_keeps(t))
-		return false;
-	through = within(t, through);
-	for (size_t i = 0; i < n_ways(t); i++)
-		if (!keeps(d, dw_member_type(d, one_way(t, i)), through, depth + 1))
-			return false;
-	return true;
+	if (t->class == DC_POINTER) {
+		yes = keeps(d, dw_type_of(d, t->target_ref), through, depth + 1);
+	} else if (!dw_is_coroutine(t)) {
+		yes = wrapper_keeps(t);
+		through = within(t, through);
+		for (size_t i = 0; yes && i < n_ways(t); i++)
+			yes = keeps(d, dw_member_type(d, one_way(t, i)), through, depth + 1);
+	}
+	t->note |= (uint32_t)(NOTE_KEPT_KNOWN | (yes ? NOTE_KEPT : 0)) << shift;
+	return yes;
 }
 
 bool ways_keep(struct debug *d, const struct dw_type *t, enum ways_through through)
