@@ -14,6 +14,7 @@
  */
 #include "binary/debug_file.h"
 
+#include "base/budget.h"
 #include "base/cleanup.h"
 #include "base/file.h"
 
@@ -36,7 +37,6 @@ enum {
 	MAX_LINK_BYTES = 4096,
 };
 /* Of the sections of a file, uncompressed. */
-#define MAX_BYTES (4ULL << 30)
 #ifndef ELFCOMPRESS_ZSTD
 #define ELFCOMPRESS_ZSTD 2
 #endif
@@ -48,9 +48,9 @@ struct debug_file {
 	struct file_id id;
 	char *path;
 	Elf *elf;
-	uint64_t budget;	     /* bytes that may be read yet */
 	uint8_t *unpacked[2 * DS_N]; /* zstd sections; libelf keeps the zlib ones */
 	size_t n_unpacked;
+	uint64_t held; /* bytes of all that was read and unpacked (base/budget.h) */
 };
 
 static const char *const section_names[DS_N] = {
@@ -100,15 +100,6 @@ static bool on_disk(int fd, uint64_t at, uint64_t len)
 	return sum >= len / 16;
 }
 
-/* Takes so much from the budget. */
-static bool afford(struct debug_file *f, uint64_t bytes)
-{
-	if (bytes > f->budget)
-		return false;
-	f->budget -= bytes;
-	return true;
-}
-
 /* Takes the descriptor, also on failure. */
 static int file_take(int fd, const char *path, struct debug_file **ret_file)
 {
@@ -123,7 +114,6 @@ static int file_take(int fd, const char *path, struct debug_file **ret_file)
 		debug_file_free(f);
 		return -EINVAL;
 	}
-	f->budget = MAX_BYTES;
 	f->path = strdup(path);
 	f->elf = begin(fd);
 	if (!f->path || !f->elf) {
@@ -140,6 +130,7 @@ void debug_file_free(struct debug_file *f)
 		return;
 	for (size_t i = 0; i < f->n_unpacked; i++)
 		free(f->unpacked[i]);
+	budget_release(f->held);
 	if (f->elf)
 		elf_end(f->elf);
 	close(f->fd);
@@ -166,13 +157,22 @@ bool debug_file_unchanged(const struct debug_file *f)
 
 /* ---- sections ---- */
 
+/* A few megabytes may unpack to gigabytes: they count before they are there. */
+static bool hold(struct debug_file *f, uint64_t bytes)
+{
+	if (!budget_hold(bytes))
+		return false;
+	f->held += bytes;
+	return true;
+}
+
 static bool unpack_zstd(struct debug_file *f, const Elf_Data *raw, uint64_t bytes,
 			struct dwarf_span *ret)
 {
 	size_t head = sizeof(Elf64_Chdr);
 	uint8_t *data;
 
-	if (f->n_unpacked == 2 * DS_N || !(data = malloc(bytes ? bytes : 1)))
+	if (f->n_unpacked == 2 * DS_N || !hold(f, bytes) || !(data = malloc(bytes ? bytes : 1)))
 		return false;
 	if (ZSTD_decompress(data, bytes, (const uint8_t *)raw->d_buf + head, raw->d_size - head) !=
 	    bytes) {
@@ -189,7 +189,7 @@ static bool section_bytes(struct debug_file *f, Elf_Scn *scn, const GElf_Shdr *s
 {
 	Elf_Data *data;
 
-	if (sh->sh_type == SHT_NOBITS || !afford(f, sh->sh_size) ||
+	if (sh->sh_type == SHT_NOBITS || !hold(f, sh->sh_size) ||
 	    !on_disk(f->fd, sh->sh_offset, sh->sh_size))
 		return false;
 	data = elf_rawdata(scn, NULL);
@@ -203,7 +203,7 @@ static bool section_bytes(struct debug_file *f, Elf_Scn *scn, const GElf_Shdr *s
 			return false;
 		for (unsigned i = 4; i < 12; i++)
 			bytes = bytes << 8 | ((const uint8_t *)data->d_buf)[i];
-		if (bytes / MAX_RATIO > data->d_size || !afford(f, bytes) ||
+		if (bytes / MAX_RATIO > data->d_size || !hold(f, bytes) ||
 		    elf_compress_gnu(scn, 0, 0) < 0)
 			return false;
 		data = elf_rawdata(scn, NULL);
@@ -213,11 +213,10 @@ static bool section_bytes(struct debug_file *f, Elf_Scn *scn, const GElf_Shdr *s
 		if (data->d_size < sizeof(head))
 			return false;
 		memcpy(&head, data->d_buf, sizeof(head));
-		if (!afford(f, head.ch_size))
-			return false;
 		if (head.ch_type == ELFCOMPRESS_ZSTD)
 			return unpack_zstd(f, data, head.ch_size, ret);
-		if (head.ch_size / MAX_RATIO > data->d_size || elf_compress(scn, 0, 0) < 0)
+		if (head.ch_size / MAX_RATIO > data->d_size || !hold(f, head.ch_size) ||
+		    elf_compress(scn, 0, 0) < 0)
 			return false;
 		data = elf_rawdata(scn, NULL);
 	}
