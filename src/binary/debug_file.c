@@ -36,7 +36,6 @@ enum {
 	MAX_NAMES_BYTES = 16 << 20,
 	MAX_LINK_BYTES = 4096,
 };
-/* Of the sections of a file, uncompressed. */
 #ifndef ELFCOMPRESS_ZSTD
 #define ELFCOMPRESS_ZSTD 2
 #endif
