@@ -1,13 +1,48 @@
 /*
  * A fuzz target without a fuzzer: runs it once on each file of the folders given (and on nothing at
- * all), so that what fuzzing found stays found. Ends with a plain count; fails if a folder has no
- * files.
+ * all), so that what fuzzing found stays found. If the target has a mutator each file is run a few
+ * times more, changed by that, the same way in each run. Ends with a plain count; fails if a folder
+ * has no files.
  */
 #include "fuzz.h"
+#include "mutate.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <sys/stat.h>
+
+enum { CHANGES = 6, MORE_BYTES = 4096 };
+
+#pragma weak LLVMFuzzerCustomMutator
+
+/* In place of the fuzzer's own: a few bytes. */
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size)
+{
+	struct mutator m = mutator_of((unsigned)size, size);
+
+	(void)max_size;
+	for (int i = 0; i < 3 && size; i++)
+		data[mutator_next(&m, size)] ^= (uint8_t)(1u << mutator_next(&m, 8));
+	return size;
+}
+
+static void run_changed(const uint8_t *data, size_t size, unsigned seed)
+{
+	size_t room = size + MORE_BYTES;
+	uint8_t *changed = malloc(room), *exact;
+
+	if (!changed)
+		abort();
+	memcpy(changed, data, size);
+	room = LLVMFuzzerCustomMutator(changed, size, room, seed);
+	exact = malloc(room ? room : 1);
+	if (!exact)
+		abort();
+	memcpy(exact, changed, room);
+	free(changed);
+	LLVMFuzzerTestOneInput(exact, room);
+	free(exact);
+}
 
 static int run_file(const char *path)
 {
@@ -31,6 +66,8 @@ static int run_file(const char *path)
 	}
 	fclose(f);
 	LLVMFuzzerTestOneInput(data, (size_t)st.st_size);
+	for (unsigned i = 0; LLVMFuzzerCustomMutator && i < CHANGES; i++)
+		run_changed(data, (size_t)st.st_size, i);
 	free(data);
 	return 1;
 }
