@@ -7,6 +7,7 @@ mod truth;
 mod stage;
 
 mod ends;
+mod hostile;
 mod kernel;
 mod life;
 mod rest;
@@ -61,7 +62,7 @@ const PROGRAMS: &[Program] = &[
     ("system_calls", kernel::system_calls, ""),
     ("spinning", kernel::spinning, ""),
     ("stacks", stacks::stacks, ""),
-    ("hostile", rest::hostile, "hostile"),
+    ("hostile", hostile::hostile, "hostile"),
     ("steady", rest::steady, "endless"),
 ];
 
