@@ -24,6 +24,8 @@
 
 /* Of all threads together, before all is written without waiting for the round: 5 to 60 MiB. */
 #define MAX_BUFFERED (1u << 20)
+/* So many threads may have events buffered: some 5 kB each, however few the events are. */
+#define MAX_DRAFTS 8192u
 #define MAX_META_BYTES (1u << 20)
 /* So much is written at once: a file system takes some 100 us for each write. */
 #define MAX_OUT_BYTES (1u << 17)
@@ -39,6 +41,7 @@ struct trace_writer {
 	struct draft **drafts; /* by thread; NULL: it has been idle */
 	uint32_t n_threads, threads_cap;
 	size_t n_buffered;
+	uint32_t n_drafts;
 	struct buf meta, out; /* out: chunks, the last of which begins at chunk_at */
 	size_t chunk_at;
 	struct encoder *encoder;
@@ -419,6 +422,7 @@ static int flush_all(struct trace_writer *w)
 			/* Idle since the last time, perhaps gone. */
 			draft_free(w->drafts[i]);
 			w->drafts[i] = NULL;
+			w->n_drafts--;
 		}
 	}
 	return r;
@@ -430,9 +434,16 @@ int trace_writer_events(struct trace_writer *w, uint32_t thread, const struct tr
 	int r = thread < w->n_threads ? w->code : -EINVAL;
 
 	if (r == 0 && n && !w->drafts[thread]) {
+		if (w->n_drafts == MAX_DRAFTS)
+			r = flush_all(w);
+		if (r == 0 && w->n_drafts == MAX_DRAFTS)
+			r = flush_all(w); /* all are empty: now they go */
+		if (r < 0)
+			return r;
 		w->drafts[thread] = draft_new();
 		if (!w->drafts[thread])
 			return fail(w, -ENOMEM, "cannot keep events");
+		w->n_drafts++;
 	}
 	while (r == 0 && n) {
 		size_t done;
