@@ -3,11 +3,15 @@
 
     build.py PACKAGE PROFILE [BINARY]      prints the path of the built file
     build.py --list                        packages and profiles
+    build.py --ahead FILE                  builds what a whole run needs, and writes to FILE where it is
 
-One cargo target folder per package below POLLUX_TARGET_DIR (default build/targets), so that a
-package's profiles share what can be shared; cargo itself knows what is up to date. A profile that
-changes the compiler's flags has a target folder of its own.
+All packages share one cargo target folder below POLLUX_TARGET_DIR (default build/targets), so that a
+crate is compiled once for all that use it alike; flags for the compiler make another folder. Cargo
+itself knows what is up to date. Each package's files lie in a folder of its own, ROOT/PACKAGE/PROFILE.
 """
+import concurrent.futures
+import contextlib
+import fcntl
 import functools
 import json
 import os
@@ -93,6 +97,36 @@ PROFILES = {
 
 PACKAGES = sorted(path.parent.name for path in TARGETS.glob("*/Cargo.toml"))
 
+# What a run without --all needs: root, package, profiles, files. A test builds what is not in here
+# when it comes to it, while other tests run: that only takes longer.
+AHEAD = [
+    ("targets", "tokio-1.38", "release debug stripped", "suite"),
+    ("targets", "tokio-1.38", "release", "echo_server echo_load"),
+    ("targets", "tokio-1.54", "release release-lto stripped static static-stripped", "suite"),
+    ("targets", "tokio-1.54", "own-libunwind", "suite"),
+    ("targets", "tokio-1.23", "release", "suite"),
+    ("targets", "tokio-1.20", "release", "suite"),
+    ("targets", "async-std-1.13", "release", "suite"),
+    ("targets", "async-std-1.12", "release-lto", "suite"),
+    ("targets", "smol-2.0", "release debug stripped nonpie static-pie static-stripped", "suite"),
+    ("targets", "smol-2.0", "own-libunwind second-libgcc", "suite"),
+    ("targets", "unwinders", "release own-libunwind own-libgcc second-libgcc", "libpanics_inside.so"),
+    ("targets", "cdylib", "release", "libtokio_inside.so"),
+    ("targets", "probes-pollux", "release bfd", "suite"),
+    ("targets", "probes-tokio2chrome", "release bfd stripped", "suite"),
+    ("targets", "probes-tokio-7717", "release", "suite"),
+    ("targets", "probes-tokio-dtrace", "release", "suite"),
+    ("targets", "probes-async-std", "release release-lto", "suite"),
+    ("tree", "tokio-1.54", "release-debug", "tree places stuck crowd moment"),
+    ("tree", "tokio-1.54", "debug", "places moment"),
+    ("tree", "smol-2", "debug", "tree"),
+    ("futures", "tokio-1.54", "release-debug", "nested held rooted simple beside deep stamped"),
+    ("futures", "tokio-1.54", "debug", "nested held rooted simple"),
+    ("futures", "smol-2", "debug", "simple"),
+    ("futures", "smol-2", "release-debug", "rooted"),
+    ("futures", "async-std-1.13", "release-debug", "rooted"),
+]
+
 
 class BuildError(Exception):
     """cargo failed; the message is what it said."""
@@ -101,6 +135,15 @@ class BuildError(Exception):
 def available():
     """Why nothing can be built here, or None."""
     return None if shutil.which("cargo") else "no cargo in PATH"
+
+
+@contextlib.contextmanager
+def locked(name):
+    """Of several processes that build, one at a time is in here."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    with open(OUT / f"{name}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @functools.lru_cache(maxsize=None)
@@ -112,7 +155,7 @@ def patched(package, root):
         manifest = root / package / "Cargo.toml"
         named = rf'(?:^{patch.stem} = |package = "{patch.stem}").*"=([^"]+)"'
         version = re.search(named, manifest.read_text(), re.M)[1]
-        place = OUT / package / "patched" / f"{patch.stem}-{version}"
+        place = OUT / "patched" / package / f"{patch.stem}-{version}"
         if not (place / "done").exists() or (place / "done").read_text() != patch.read_text():
             shutil.rmtree(place, ignore_errors=True)
             shutil.copytree(registry_source(patch.stem, version), place)
@@ -120,16 +163,6 @@ def patched(package, root):
             (place / "done").write_text(patch.read_text())
         options += ["--config", f'patch.crates-io.{patch.stem}.path="{place}"']
     return options
-
-
-def flags_folder(profile):
-    """The profile's folder, which one that differs only by strip(1) shares."""
-    how = PROFILES[profile]
-    return next(
-        name
-        for name, other in PROFILES.items()
-        if (other.cargo, other.flags, other.unwinder) == (how.cargo, how.flags, how.unwinder)
-    )
 
 
 def registry_source(crate, version):
@@ -165,8 +198,10 @@ def unwinder_flags(name):
     else:
         # as wheels of Python have them: another file, known by a name of its own
         unwinder = folder / "libgcc_s-2.so"
-        same = gcc_file("libgcc_s.so.1").read_bytes()
-        unwinder.write_bytes(same.replace(b"libgcc_s.so.1\0", b"libgcc_s-2.so\0"))
+        with locked("unwinders"):
+            if not unwinder.exists():
+                same = gcc_file("libgcc_s.so.1").read_bytes()
+                unwinder.write_bytes(same.replace(b"libgcc_s.so.1\0", b"libgcc_s-2.so\0"))
         rpath = f" -C link-arg=-Wl,-rpath,{folder}"
     (folder / "libgcc_s.so").write_text(f"INPUT({unwinder})\n")
     return f"-L native={folder}{rpath}"
@@ -179,21 +214,42 @@ def gcc_file(name):
 
 
 @functools.lru_cache(maxsize=None)
+def built_ahead():
+    """{[root, package, profile, binary]: path} of what was built for the whole run."""
+    file = os.environ.get("POLLUX_BUILT")
+    return {tuple(key): Path(path) for key, path in json.loads(Path(file).read_text())} if file else {}
+
+
+@functools.lru_cache(maxsize=None)
 def build(package, profile, binary="suite", root=TARGETS):
     """The path of `binary` (a binary's name, or of a library its file's name), built."""
+    ahead = built_ahead().get((root.name, package, profile, binary))
+    return ahead or build_now(package, profile, binary, root)
+
+
+def flags_of(package, profile, root):
+    how, own = PROFILES[profile], root / package / "RUSTFLAGS"
+    flags = [how.flags, own.read_text().strip() if own.exists() else ""]
+    return " ".join(filter(None, [*flags, unwinder_flags(how.unwinder) if how.unwinder else ""]))
+
+
+def folder_of(package, profile, root):
+    """Where cargo works for it, below OUT; in each of its subfolders of profiles one at a time."""
+    flags = flags_of(package, profile, root).replace(str(OUT), "")
+    return re.sub(r"[^a-z0-9]+", "-", f"cargo {flags}".lower()).strip("-")
+
+
+def build_now(package, profile, binary, root):
     how = PROFILES[profile]
-    folder = OUT / package if root == TARGETS else OUT / root.name / package
-    if how.flags or how.unwinder:
-        folder = folder / flags_folder(profile)
-    own = root / package / "RUSTFLAGS"
-    flags = f"{how.flags} {own.read_text().strip() if own.exists() else ''}".strip()
-    if how.unwinder:
-        flags = f"{flags} {unwinder_flags(how.unwinder)}".strip()
+    name, flags = folder_of(package, profile, root), flags_of(package, profile, root)
+    folder = OUT / name
+    path = OUT / root.name / package / f"{name}-{how.cargo}" / binary
     command = ["nice", "cargo", "build", "--quiet", "--locked", "--jobs", JOBS]
     command += ["--profile", how.cargo, "--target-dir", str(folder)]
     command += ["--manifest-path", str(root / package / "Cargo.toml")]
     command += [] if binary.endswith(".so") else ["--bin", binary]
-    command += patched(package, root)
+    with locked("patched"):
+        command += patched(package, root)
     env = {k: v for k, v in os.environ.items() if k not in ("RUSTFLAGS", "CARGO_TARGET_DIR")}
     built = folder
     if flags:
@@ -201,12 +257,23 @@ def build(package, profile, binary="suite", root=TARGETS):
         command += ["--target", HOST]
         env["RUSTFLAGS"] = flags
         built = folder / HOST
-    result = subprocess.run(command, env=env, capture_output=True, text=True)
-    if result.returncode != 0:
-        raise BuildError(f"{' '.join(command)}\n{result.stderr[-4000:]}")
-    path = built / ("debug" if how.cargo == "dev" else how.cargo) / binary
-    if how.strip:
-        whole, path = path, OUT / package / profile / binary
+    # The next package's binary of that name takes this one's place there.
+    with locked(f"{name}-{how.cargo}"):
+        result = subprocess.run(command, env=env, capture_output=True, text=True)
+        if result.returncode != 0:
+            raise BuildError(f"{' '.join(command)}\n{result.stderr[-4000:]}")
+        made = built / ("debug" if how.cargo == "dev" else how.cargo) / binary
+        if not path.exists() or not path.samefile(made):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(".part")
+            part.unlink(missing_ok=True)
+            os.link(made, part)
+            part.rename(path)
+    return stripped(path, OUT / root.name / package / profile / binary) if how.strip else path
+
+
+def stripped(whole, path):
+    with locked("strip"):
         if not path.exists() or path.stat().st_mtime < whole.stat().st_mtime:
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(".part")
@@ -220,8 +287,36 @@ def compile_c(source, name, *flags):
     """A C program of tests/, compiled; `name` is the file's name."""
     path = OUT / "c" / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["gcc", "-O1", "-Wall", "-o", str(path), str(source), *flags], check=True)
+    with locked("c"):
+        part = path.with_suffix(".part")
+        subprocess.run(["gcc", "-O1", "-Wall", "-o", str(part), str(source), *flags], check=True)
+        part.rename(path)
     return path
+
+
+def build_ahead(file):
+    """Builds all of AHEAD, and notes in the file where each is; what can't be built is left to the
+    tests, which say why. True if all was built."""
+    groups, built, failed = {}, [], []
+    for root, package, profiles, binaries in AHEAD:
+        for profile in profiles.split():
+            how = PROFILES[profile]
+            group = groups.setdefault((how.flags, how.unwinder, how.cargo), [])
+            group += [(root, package, profile, binary) for binary in binaries.split()]
+
+    def build_group(group):
+        for root, package, profile, binary in group:
+            try:
+                path = build_now(package, profile, binary, ROOT / "tests" / root)
+                built.append([(root, package, profile, binary), str(path)])
+            except BuildError as error:
+                failed.append(error)
+                print(error, file=sys.stderr)
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        list(pool.map(build_group, sorted(groups.values(), key=len, reverse=True)))
+    Path(file).write_text(json.dumps(built))
+    return not failed
 
 
 def main():
@@ -229,6 +324,8 @@ def main():
         print("packages:", *PACKAGES)
         print("profiles:", *PROFILES)
         return 0
+    if len(sys.argv) == 3 and sys.argv[1] == "--ahead":
+        return 0 if build_ahead(sys.argv[2]) else 1
     if len(sys.argv) not in (3, 4):
         print(__doc__, file=sys.stderr)
         return 2
