@@ -1,4 +1,5 @@
 """Runs targets and the real pollux on them: the words in which the tests are written."""
+import contextlib
 import json
 import os
 import re
@@ -11,6 +12,9 @@ from pathlib import Path
 from build import ROOT
 
 TIMEOUT = 120  # seconds; nothing here takes a tenth of it
+
+# What pollux says, and leaves the program as it was, if a busy machine lets no thread stop in time.
+BUSY = "does not stop: try again"
 
 
 def pollux_path():
@@ -121,6 +125,26 @@ def enabled(pid):
     return False
 
 
+def sleeps(pid):
+    """How often the threads of a process have gone to sleep so far, those that have ended left out."""
+    found = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            status = (task / "status").read_text()
+            found += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.M)[1])
+    return found
+
+
+def until_slept(pid, times):
+    """Waits until the process has gone on for a while, however slow the machine is: its threads have gone
+    to sleep so many times more."""
+    deadline = time.monotonic() + TIMEOUT
+    before = sleeps(pid)
+    while sleeps(pid) < before + times:
+        assert time.monotonic() < deadline, f"process {pid} does nothing"
+        time.sleep(0.01)
+
+
 class Recorder:
     """pollux record -p PID, running; `wait` until the agent is on."""
 
@@ -130,24 +154,41 @@ class Recorder:
         command = [*prefix, str(pollux), "record", "-o", str(trace), *map(str, options)]
         for one in pids:
             command += ["-p", str(one)]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        self._start(command)
         if not wait:
             return
         deadline = time.monotonic() + TIMEOUT
         while not all(enabled(one) for one in pids):
             if self.process.poll() is not None:
-                raise AssertionError(f"record ended with {self.process.returncode}: {self.said()}")
+                if self.process.returncode == 0:
+                    return  # with -d it may be over before anybody looks
+                if BUSY not in self.said():
+                    raise AssertionError(f"record ended with {self.process.returncode}: {self.said()}")
+                self._start(command)
             if time.monotonic() > deadline:
                 self.process.kill()
                 raise AssertionError(f"record did not attach: {self.said()}")
             time.sleep(0.002)
 
+    def _start(self, command):
+        self._said = None
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def until_compiled(self):
+        """Waits until it has read debug information, for which it has a thread, and made use of it."""
+        deadline = time.monotonic() + TIMEOUT
+        while len(os.listdir(f"/proc/{self.process.pid}/task")) > 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        until_slept(self.process.pid, 5)  # it does so between two looks at the rings
+
     def said(self):
         """Its output and its errors, when it has ended."""
-        out, err = self.process.communicate(timeout=TIMEOUT)
-        return out + err
+        if self._said is None:
+            self._said = "".join(self.process.communicate(timeout=TIMEOUT))
+        return self._said
 
     def stop(self, how=signal.SIGINT):
         """Ends the recording: (exit status, what it said)."""
@@ -168,6 +209,15 @@ def run(*command, **options):
     return subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, check=False, **options
     )
+
+
+def record_a_while(pollux, pid, trace, seconds, *options):
+    """pollux record -p PID -d SECONDS to its end: what run() gives. Tried again where it says so."""
+    deadline = time.monotonic() + TIMEOUT
+    while True:
+        result = run(pollux, "record", "-p", pid, "-d", seconds, "-o", trace, *options)
+        if BUSY not in result.stderr or time.monotonic() > deadline:
+            return result
 
 
 def split_output(text):
@@ -217,16 +267,21 @@ def stacks_of_spawns(pollux, trace):
     return json.loads(result.stdout)["spawns_by_stack"]
 
 
+def lost(report):
+    """Events that a recording lost, of the program and from beside it."""
+    return report["lost"] + report.get("lost_beside", 0)
+
+
 def check_lock_contention(pollux, trace):
-    """Of the program "stacks": the waits of its tasks for its lock are nearly all there are, and
-    one stack."""
+    """Of the program "stacks": the waits of its tasks for its lock are one stack, and more than any
+    other."""
     result = run(pollux, "hist", "--json", trace)
     assert result.returncode == 0, result.stderr
     rows = json.loads(result.stdout)["lock_contention"]
     ours = [row for row in rows
             if any(frame["function"].endswith("::waits_for_lock") for frame in row["stack"])]
     assert len(ours) == 1 and ours[0]["count"] >= 9
-    assert ours[0]["ns"] >= 0.9 * sum(row["ns"] for row in rows)
+    assert ours[0]["ns"] == max(row["ns"] for row in rows)
 
 
 def report(pollux, trace, *options):

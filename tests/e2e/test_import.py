@@ -1,11 +1,13 @@
 """pollux import on recordings that the real perf makes here and now, compared with what pollux itself
 saw of the same run, and with what the program counted."""
+import fcntl
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import driver
@@ -28,7 +30,8 @@ def why_not():
     return None if listed.returncode == 0 else listed.stderr.strip() or "perf probe does not work"
 
 
-pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+pytestmark = [pytest.mark.xdist_group("perf"),
+              pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
 
 
 class Probes:
@@ -60,8 +63,10 @@ class Probes:
 @pytest.fixture
 def probes(tmp_path):
     made = Probes(tmp_path)
-    yield made
-    made.done()
+    with open(Path(tempfile.gettempdir()) / "pollux-perf-probes.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # against tests of another checkout
+        yield made
+        made.done()
 
 
 def report(pollux, trace, *options):
@@ -101,7 +106,8 @@ def test_a_folder_of_perf_record_is_one_recording(pollux, suite, probes, tmp_pat
 
 
 def compare_one_run(pollux, suite, probes, tmp_path, program, backend, *options):
-    target = suite("probes-tokio2chrome", "bfd")
+    # a file of its own: perf sees whoever runs it
+    target = shutil.copy(suite("probes-tokio2chrome", "bfd"), tmp_path / "suite")
     own, data, text = tmp_path / "own.plx", tmp_path / "perf.data", tmp_path / "perf.txt"
     probes.sdt(target)
     # -a: on its way through two execs perf sometimes misses a probe otherwise.

@@ -79,6 +79,7 @@ class Recorder(driver.Recorder):
                 raise AssertionError(f"record ended with {self.process.returncode}: {self.said()}")
             assert time.monotonic() < deadline
             time.sleep(0.01)
+        self.until_compiled()
 
 
 def record(pollux, trace, mode, *command, options=()):
@@ -101,13 +102,14 @@ def test_counts(pollux, suite, trace, which):
 def test_stacks_of_spawns(pollux, suite, trace, package):
     """Of unmodified functions and of probes: each spawn has its stack, up to the poll it is made in."""
     run = record(pollux, trace, "launched", suite(package, "release"), "short_tasks",
-                 options=("--spawn-stacks",))
-    from_here = [one["count"] for one in driver.stacks_of_spawns(pollux, trace)
-                 if any(frame["function"].endswith("::short_tasks") for frame in one["stack"])]
+                 options=("--spawn-stacks", "--ring-size", "64M"))
+    from_here = sum(one["count"] for one in driver.stacks_of_spawns(pollux, trace)
+                    if any(frame["function"].endswith("::short_tasks") for frame in one["stack"]))
     # A runtime's workers are spawned there, too.
-    families = driver.report(pollux, trace)["families"]
-    workers = sum(f["tasks"] for f in families if f["role"] == "worker")
-    assert sum(from_here) == run.truth["totals"]["spawned"] + workers
+    report = driver.report(pollux, trace)
+    workers = sum(f["tasks"] for f in report["families"] if f["role"] == "worker")
+    true = run.truth["totals"]["spawned"] + workers
+    assert true - driver.lost(report) <= from_here <= true and from_here > 0
 
 
 # ---- programs that carry probes ----
@@ -235,7 +237,8 @@ def test_await_points_of_async_tasks(pollux, suite, trace, mode):
     assert differences(run.truth, report) == []
     lines = (builder.ROOT / "tests/targets/src/async_task/programs.rs").read_text().splitlines()
     waits = [wait for wait in report["waits"] if wait["file"].endswith("programs.rs")]
-    channels = {(wait["family"].split("::")[-1], call) for wait in waits
+    # If the debug information was read after the begin, two of that name are told apart.
+    channels = {(wait["family"].split("<")[0].split("::")[-1], call) for wait in waits
                 for call in ("tx.send(", "rx.recv()") if call in lines[wait["line"] - 1]}
     assert channels == {("producer", "tx.send("), ("consumer", "rx.recv()")}
     assert sum(wait["wait_ns"]["count"] for wait in waits) > 100
@@ -248,8 +251,9 @@ def test_begin_and_end_under_load(pollux, suite, tmp_path):
         try:
             for i in range(6):
                 trace = tmp_path / f"{i}.plx"
-                result = driver.run(
-                    pollux, "record", *KERNEL, "-p", echo.server.pid, "-d", "0.2", "-o", trace
+                # a ring has room for more than what comes in that time
+                result = driver.record_a_while(
+                    pollux, echo.server.pid, trace, 0.2, *KERNEL, "--ring-size", "64M"
                 )
                 assert result.returncode == 0, result.stderr
                 report = driver.report(pollux, trace)
@@ -292,10 +296,12 @@ def test_probes_where_the_agent_patches(pollux, suite, trace, tmp_path):
     """Somebody else's probes at code that the agent has changed come and go: nothing is harmed."""
     if not (TRACING / "uprobe_events").exists():
         subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=True)
-    program = suite("tokio-1.38", "stripped")
+    program = shutil.copy(suite("tokio-1.38", "stripped"), tmp_path / "suite")
     with driver.Target(program, "steady") as target:
         target.go()
-        driver.Recorder(pollux, target.pid, tmp_path / "first.plx", "-d", "0.3").wait()
+        recorder = driver.Recorder(pollux, target.pid, tmp_path / "first.plx")
+        driver.until_slept(target.pid, 400)  # a task is spawned every 16 times
+        assert recorder.stop()[0] == 0
         sites = spawn_sites(pollux, tmp_path / "first.plx")
         assert sites
         recorder = driver.Recorder(pollux, target.pid, trace)
@@ -309,11 +315,11 @@ def test_probes_where_the_agent_patches(pollux, suite, trace, tmp_path):
                 tell_kernel(f"p:{event} {program}:{file_offset(program, site):#x}")
             for on in "1010":
                 (TRACING / "events/pollux_test/enable").write_text(on)
-                time.sleep(0.2)
+                driver.until_slept(target.pid, 100)
         finally:
             for event in events:
                 tell_kernel(f"-:{event}")
-        time.sleep(0.2)
+        driver.until_slept(target.pid, 100)
         assert recorder.stop()[0] == 0
         assert driver.report(pollux, trace)["tasks"]["spawned"] > 10
         finish(target)
@@ -348,7 +354,8 @@ def test_losses_are_counted(pollux, suite, trace):
 
 def test_every_process_of_a_binary(pollux, suite, tmp_path):
     """Those that run already, and one that is started later; not one that has the agent."""
-    path, trace = suite("tokio-1.54"), tmp_path / "all"
+    # a file of its own: others may run the programs, too
+    path, trace = shutil.copy(suite("tokio-1.54"), tmp_path / "suite"), tmp_path / "all"
     with driver.Target(path, "multi_thread") as before, driver.Target(path, "multi_thread") as busy:
         agent = driver.Recorder(pollux, busy.pid, tmp_path / "busy")
         recorder = driver.Recorder(

@@ -265,6 +265,9 @@ def test_header_on_arm(tmp_path):
 # ---- the crate ----
 
 
+one_at_a_time = pytest.mark.xdist_group("crate")
+
+
 @functools.lru_cache(maxsize=None)
 def crate(version):
     """A copy of the crate whose Tokio is of that version; None: the newest."""
@@ -291,6 +294,7 @@ def cargo(version, unstable, *command):
     return folder, result.stdout
 
 
+@one_at_a_time
 @pytest.mark.parametrize("unstable", [True, False], ids=["unstable", "stable"])
 @pytest.mark.parametrize("version", ["1.46.1", None], ids=["oldest", "newest"])
 def test_crate(version, unstable):
@@ -299,6 +303,7 @@ def test_crate(version, unstable):
     assert f"test result: ok. {3 if unstable else 2} passed" in said
 
 
+@one_at_a_time
 @pytest.mark.parametrize("version", ["1.46.1", None], ids=["oldest", "newest"])
 def test_example_has_the_probes(pollux, version):
     folder, _ = cargo(version, True, "build", "--release", "--example", "basic")
@@ -306,6 +311,7 @@ def test_example_has_the_probes(pollux, version):
     assert names(told["objects"][0]["probes"]) == TASK_PROBES + THREAD_PROBES
 
 
+@one_at_a_time
 def test_without_unstable_the_threads_alone(pollux):
     folder, _ = cargo(None, False, "build", "--release", "--example", "basic")
     path = folder / "release" / "examples" / "basic"
@@ -338,6 +344,7 @@ def interrupted(process):
     return None
 
 
+@one_at_a_time
 @pytest.mark.parametrize("script,uses", [("print-all", 8), ("count-spawns", 1), ("poll-stats", 4)])
 def test_bpftrace(pollux, script, uses, tmp_path):
     """Each script on a program that runs; its probes listen while the script does."""
@@ -351,7 +358,8 @@ def test_bpftrace(pollux, script, uses, tmp_path):
             stdout=out, stderr=subprocess.STDOUT,
         )
         try:
-            for _ in range(200):
+            deadline = time.monotonic() + driver.TIMEOUT
+            while time.monotonic() < deadline:
                 counts = listening(pollux, program.pid)
                 if sum(counts) == uses or tracer.poll() is not None:
                     break
@@ -377,6 +385,10 @@ def test_bpftrace(pollux, script, uses, tmp_path):
     else:
         for table in ("poll_duration_ns", "lifetime_ns", "active_time_ns"):
             assert re.search(rf"@{table}\[examples/basic.rs, \d+, \d+\]", said), (table, said)
-        # the tasks that sleep for 20 ms
-        sleeps = said.split("@lifetime_ns[examples/basic.rs, 12,")[1]
-        assert re.search(r"\[16M, 32M\)\s+\d\d", sleeps.split("@")[0]), said
+        # the tasks that sleep for 20 ms, or longer if nobody has a CPU for them
+        sleeps = said.split("@lifetime_ns[examples/basic.rs, 12,")[1].split("@")[0]
+        counts = dict(re.findall(r"\[(\w+), \w+\)\s+(\d+)", sleeps))
+        assert "16M" in counts or "32M" in counts, said
+        assert sum(map(int, counts.values())) > 10, said
+        assert not [least for least in counts if not re.fullmatch(r"(16|32|64|128|256|512)M|\d+G", least)
+                    and counts[least] != "0"], said

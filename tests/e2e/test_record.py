@@ -47,8 +47,8 @@ def test_no_such_command(pollux, trace):
 def test_ended_by_signal(pollux, suite, trace, how):
     with driver.Target(suite(), "steady") as target:
         target.go()
-        recorder = driver.Recorder(pollux, target.pid, trace)
-        time.sleep(0.1)
+        recorder = driver.Recorder(pollux, target.pid, trace, "--ring-size", "32M")
+        driver.until_slept(target.pid, 100)
         code, said = recorder.stop(how)
         assert code == 0, said
         target.go()
@@ -66,8 +66,8 @@ def test_ended_by_time(pollux, suite, trace):
         code, said = recorder.wait()
         took = time.monotonic() - begin
         assert code == 0, said
-        assert 0.4 < took < 5
-    assert 0.3e9 < driver.report(pollux, trace)["duration_ns"] < 3e9
+        assert took > 0.4
+    assert 0.3e9 < driver.report(pollux, trace)["duration_ns"] < took * 1e9
 
 
 def test_ended_by_the_program(pollux, suite, trace):

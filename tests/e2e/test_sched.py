@@ -50,8 +50,8 @@ def check_counts(report, output):
     assert calls(report, "::reads")["read"]["failed"] == 0
     asks = calls(report, "::asks")["getppid"]
     assert (asks["count"], asks["failed"]) == (true["getppid"], 0)
-    # the runtime's own wake-ups are futex calls, too, which don't time out
-    assert calls(report, "::sleeps_on_futex")["futex"]["failed"] == true["futex"]
+    # the runtime's own are futex calls, too, of which one may find that it need not wait
+    assert calls(report, "::sleeps_on_futex")["futex"]["failed"] >= true["futex"]
 
 
 @pytest.mark.parametrize("how", ["launched", "attached"])
@@ -67,7 +67,7 @@ def test_counts(kernel, suite, trace, how):
     # it sleeps may find its time over when it is back
     slept = off_cpu(report, "::sleeps_on_futex")["sleeping", "futex"]
     n = counted(recorded.output)["futex"]
-    assert slept["count"] >= 0.8 * n
+    assert slept["count"] >= 0.5 * n
     assert slept["ns"] >= slept["count"] * 0.9e6
     assert ("sleeping", "read") in off_cpu(report, "::reads")
     assert not [why for why, _ in off_cpu(report, "::asks") if why == "sleeping"]
@@ -87,7 +87,7 @@ def test_sched_alone(kernel, suite, trace):
     assert report["system_calls"] == []
     assert report["lost"] == 0
     slept = off_cpu(report, "::sleeps_on_futex")["sleeping", "futex"]
-    assert slept["count"] >= 0.8 * counted(recorded.output)["futex"]
+    assert slept["count"] >= 0.5 * counted(recorded.output)["futex"]
 
 
 def test_stacks_of_locks(kernel, suite, trace):
@@ -166,7 +166,6 @@ def test_losses_are_counted(kernel, suite, trace):
         recorder = driver.Recorder(
             kernel, target.pid, trace, "--syscalls", "--ring-size", "64K"
         )
-        time.sleep(0.3)
         recorder.process.send_signal(signal.SIGSTOP)
         target.go()
         target.truth()
@@ -193,7 +192,6 @@ def test_several_processes(kernel, suite, trace):
     with driver.Target(suite(), "system_calls") as one:
         with driver.Target(suite("tokio-1.54"), "system_calls") as two:
             recorder = driver.Recorder(kernel, [one.pid, two.pid], trace, "--syscalls", "--sched")
-            time.sleep(0.3)
             one.go()
             two.go()
             one.truth(), two.truth()
@@ -258,7 +256,6 @@ def test_sched_without_rights(public, how):
             recorder = driver.Recorder(
                 public / "pollux", target.pid, trace, "--sched", prefix=NOBODY
             )
-            time.sleep(0.3)
             target.go()
             target.truth()
             code, said = recorder.stop()
@@ -289,27 +286,28 @@ def test_syscalls_without_rights(public):
 
 
 def programs():
-    """BPF programs of pollux in the kernel."""
+    """BPF programs of pollux in the kernel, by their numbers."""
     result = driver.run(shutil.which("bpftool") or "/usr/sbin/bpftool", "prog", "show")
     assert result.returncode == 0, result.stderr
-    return [line for line in result.stdout.splitlines() if " name on_sys_" in line]
+    return {line.split(":")[0] for line in result.stdout.splitlines() if " name on_sys_" in line}
 
 
 @needs_root
 def test_killed_recorder_leaves_nothing(kernel, suite, trace):
     """The kernel itself takes the programs off when pollux is gone."""
-    before = len(programs())
+    before = programs()
     with driver.Target(suite(), "steady") as target:
         target.go()
         recorder = driver.Recorder(kernel, target.pid, trace, "--syscalls", "--sched")
-        time.sleep(0.3)
-        assert len(programs()) > before
+        mine = programs() - before
+        assert mine
+        driver.until_slept(recorder.process.pid, 20)  # and writes what it has
         recorder.process.kill()
         recorder.process.wait()
-        deadline = time.monotonic() + 10
-        while len(programs()) > before and time.monotonic() < deadline:
+        deadline = time.monotonic() + driver.TIMEOUT
+        while programs() & mine and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert len(programs()) == before
+        assert not programs() & mine
         target.go()
         assert target.end() == 0
     assert [e for e in driver.events(trace) if e[3] == "syscall"], "nothing was saved"
@@ -318,8 +316,8 @@ def test_killed_recorder_leaves_nothing(kernel, suite, trace):
 def test_killed_program(kernel, suite, trace):
     with driver.Target(suite(), "steady") as target:
         target.go()
-        recorder = driver.Recorder(kernel, target.pid, trace, "--syscalls", "--sched")
-        time.sleep(0.3)
+        recorder = driver.Recorder(kernel, target.pid, trace, "--syscalls", "--sched", "--ring-size", "32M")
+        driver.until_slept(target.pid, 100)
         target.process.kill()
         code, said = recorder.wait()
         assert code == 0, said
@@ -359,7 +357,7 @@ def test_exe(pollux, suite, trace, tmp_path):
                 [str(pollux), "record", "--exe", str(mine), "-o", str(trace)],
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             )
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + driver.TIMEOUT
             while not (driver.enabled(one.pid) and driver.enabled(two.pid)):
                 assert process.poll() is None and time.monotonic() < deadline
                 time.sleep(0.01)

@@ -47,8 +47,12 @@ def test_blocking_calls_of_a_static_program(pollux, suite, trace):
     (call,) = family["blocking_calls"]
     assert call["call"] == "clock_nanosleep" and call["count"] == 2 * family["tasks"]
     assert call["ns"] >= family["tasks"] * 11_000_000
-    workers = [w for w in report["workers"] if w["blocked_ns"]]
-    assert workers and all(w["parked_ns"] for w in workers)
+    # These workers may never be idle. Where there are timers, somebody parks.
+    assert sum(w["blocked_ns"] for w in report["workers"]) >= call["ns"]
+    driver.record_launched(pollux, trace, suite("tokio-1.54", "static"), "timers")
+    workers = driver.report(pollux, trace)["workers"]
+    assert any(w["parked_ns"] for w in workers)
+    assert all(w["blocked_ns"] <= w["busy_ns"] for w in workers)
 
 
 @pytest.mark.parametrize("profile", ["debug", "release"])

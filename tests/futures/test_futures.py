@@ -2,7 +2,6 @@
 import random
 import time
 from collections import Counter
-from pathlib import Path
 
 import driver
 import pytest
@@ -19,20 +18,10 @@ def ends(trace):
     return found
 
 
-def until_compiled(recorder):
-    """The thread that reads debug information has ended; the agent hears of it within 20 ms."""
-    tasks = Path(f"/proc/{recorder.process.pid}/task")
-    until = time.monotonic() + 20
-    while len(list(tasks.iterdir())) > 1:
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    time.sleep(0.05)
-
-
 def record(pollux, program, trace, *options):
     """Records the program's work, attached before it begins: what pollux said."""
     recorder = driver.Recorder(pollux, program.pid, trace, "--ring-size", "32M", *options)
-    until_compiled(recorder)
+    recorder.until_compiled()
     program.go()
     program.until("done")
     code, said = recorder.stop()
@@ -162,9 +151,9 @@ def test_block_on_by_parker(pollux, start, tmp_path, package):
     counted_roots(ends(trace), program.truth(), "rooted::rooted")
     report = driver.report(pollux, trace)
     assert report["odd"] == 0
-    # What the thread waits for is no poll.
+    # What the thread waits for is no poll: 2 ms each time. (A poll may lose its CPU for longer.)
     roots = [row for row in report["futures"] if row["name"].endswith("main::{async_block#1}")]
-    assert roots and all(row["poll_ns"]["max"] < 20e6 for row in roots), roots
+    assert roots and all(row["poll_ns"]["p50"] < 2e6 for row in roots), roots
     assert sum(row["wait_ns"]["sum"] for row in roots) > rounds * 2 * 2e6
     assert program.end() == 0
 
@@ -186,8 +175,8 @@ def test_block_on_current_thread(pollux, start, tmp_path, profile):
     report = driver.report(pollux, trace)
     assert report["odd"] == 0
     (row,) = [row for row in report["futures"] if row["name"].endswith("main::{async_block#1}")]
-    # no time of a task's is a poll's
-    assert row["poll_ns"]["count"] == roots.total() and row["poll_ns"]["max"] < 20e6
+    # no time of a task's, which sleeps for a millisecond, is a poll's
+    assert row["poll_ns"]["count"] == roots.total() and row["poll_ns"]["p50"] < 1e6
     assert row["wait_ns"]["sum"] > rounds * 2 * 2e6
     assert [task for task in report["families"] if task["polls"] > 50]
     assert program.end() == 0
@@ -276,24 +265,37 @@ def test_readme(pollux, start, tmp_path, built):
     program = start(*built, "simple")
     trace = tmp_path / "t.plx"
     recorder = driver.Recorder(pollux, program.pid, trace, "--futures")
+    recorder.until_compiled()
     program.go()
     program.process.stdout.read()
     code, said = recorder.wait()
     assert code == 0, said
-    rows = driver.report(pollux, trace)["futures"]
+    report = driver.report(pollux, trace)
+    rows, families = report["futures"], report["families"]
 
     def waits(name, family):
         mine = [r for r in rows if r["name"].endswith(name) and r["family"].endswith(family)]
         assert mine, f"{name} in {family}: {[(r['name'], r['family']) for r in rows]}"
         return sum(r["wait_ns"]["sum"] for r in mine) / 1e6, sum(r["instances"] for r in mine)
 
-    waited, n = waits("::my_test", "::example")
-    assert n == 1 and 95 < waited < 140
-    waited, n = waits("::example", "::example")
-    assert n == 1 and 240 < waited < 330
+    def lives(family):
+        """How long its only task lived."""
+        (mine,) = [f for f in families if f["role"] == "task" and f["name"].endswith(family)]
+        assert mine["tasks"] == 1
+        return (mine["waiting_ns"] + mine["scheduled_ns"] + mine["poll_ns"]["sum"]) / 1e6
+
+    # A sleep is never shorter, and longer by as much as its task lives longer than it sleeps.
+    inner, n = waits("::my_test", "::example")
+    assert n == 1 and inner > 95
+    outer, n = waits("::example", "::example")
+    assert n == 1 and inner + 145 < outer <= lives("::example")
+    late = lives("::example") - 250
+    assert inner <= 100 + late and outer <= 250 + late
     waited, n = waits("::nap", "::at_once")
+    late = lives("::at_once") - 80
     # a nap that is dropped has not been polled again: no wait of it was seen to end
-    assert n == 4 and 105 < waited < 160
+    # while one of them sleeps for 60 ms, one that has slept for 30 may wait for its turn
+    assert n == 4 and 105 < waited <= 140 + 2 * late
 
 
 def code_of(pid):

@@ -8,7 +8,6 @@ import driver
 import pytest
 from conftest import HERE, Program
 from debug_lies import Lies
-from test_futures import until_compiled
 
 STAMPED_SUM = 8 * 10  # 4 futures, each 1 and the last bit of ODD, ten rounds
 
@@ -22,7 +21,7 @@ def run(pollux, path, trace):
     program = Program(*(path if isinstance(path, list) else [path]), 10)
     try:
         recorder = driver.Recorder(pollux, program.pid, trace, "--futures=all")
-        until_compiled(recorder)
+        recorder.until_compiled()
         program.go()
         program.until("done")
         code, said = recorder.stop()

@@ -60,6 +60,9 @@ def test_what_is_run_again(tmp_path, capsys):
     write(tmp_path / "e2e.xml", **{"a": "failed", "b": "passed", "c@group": "error"})
     tally.main(["--failed", str(tmp_path / "e2e.xml")])
     assert capsys.readouterr().out == "tests/e2e/test_x.py::a\ntests/e2e/test_x.py::c\n"
+    write(tmp_path / "e2e.xml", "", **{"tests.e2e.test_x": "error"})
+    tally.main(["--failed", str(tmp_path / "e2e.xml")])
+    assert capsys.readouterr().out == ""
     (tmp_path / "unit-build.xml").write_text(PYTEST.format(
         CASE.format("pollux", "pollux:unit / clock", INSIDE["failed"])))
     tally.main(["--failed", str(tmp_path / "unit-build.xml")])
