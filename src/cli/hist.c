@@ -184,7 +184,7 @@ static const struct cli_option options[] = {
 	 false},
 	{0, "backend", "WHICH", "agent (default), or kernel: by probes, see docs/kernel.md (root)",
 	 false},
-	{0, "force", NULL, "risk that a seccomp filter that can't be read kills the program",
+	{0, "force", NULL, "risk that an unread seccomp filter kills the program",
 	 false},
 	{0, "spawns", NULL, "also count spawns by the stack that makes them", false},
 	{0, "family", "TEXT", "only tasks whose family's name contains TEXT", true},

@@ -1,8 +1,11 @@
 /*
  * What a hostile program does to those who look at it, for LD_PRELOAD into any program. HOSTILE
- * says what: reserve   4 TiB of memory that is never touched map       each file of HOSTILE_FILES
- * (separated by ':') mapped as code crowd     2,000 threads, and one that fills the rings of
- * whoever records it, without a pause, with threads that never were and time stamps of long ago
+ * says what:
+ *
+ *   reserve   4 TiB of memory that is never touched
+ *   map       each file of HOSTILE_FILES (separated by ':') mapped as code
+ *   crowd     2,000 threads, and one that fills the rings of whoever records it, without a pause,
+ *             with threads that never were and time stamps of long ago
  */
 #include "agent/ring.h"
 
@@ -43,33 +46,41 @@ static void map_files(char *names)
 	}
 }
 
-static struct ring_area *find_rings(void)
+/* The rings, and how many bytes of events each has: of so many a power of two fits. */
+static struct ring_area *find_rings(size_t *ret_bytes)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");
-	char line[512];
-	void *found = NULL;
+	struct ring_area *found = NULL;
+	char line[512], *end;
 
-	while (maps && !found && fgets(line, sizeof(line), maps))
-		if (strstr(line, "memfd:pollux-agent"))
-			found = (void *)strtoul(line, NULL, 16);
+	while (maps && !found && fgets(line, sizeof(line), maps)) {
+		if (!strstr(line, "memfd:pollux-agent"))
+			continue;
+		found = (struct ring_area *)strtoul(line, &end, 16);
+		size_t bytes = strtoul(end + 1, NULL, 16) - (size_t)found;
+
+		*ret_bytes = AGENT_MIN_RING_BYTES;
+		while (AGENT_MAX_RINGS * (*ret_bytes * 2 + sizeof(struct ring)) < bytes)
+			*ret_bytes *= 2;
+	}
 	if (maps)
 		fclose(maps);
 	return found;
 }
 
-static void flood(struct ring_area *area, uint64_t stamp, uint64_t *tid)
+static void flood(struct ring_area *area, size_t ring_bytes, uint64_t stamp, uint64_t *tid)
 {
-	__atomic_store_n(&area->n_used, area->n_rings, __ATOMIC_RELEASE);
-	for (uint32_t i = 0; i < area->n_rings && i < RINGS; i++) {
-		struct ring *r = (struct ring *)((char *)(area + 1) +
-						 i * (sizeof(*r) + (size_t)area->ring_bytes));
+	__atomic_store_n(&area->n_used, AGENT_MAX_RINGS, __ATOMIC_RELEASE);
+	for (uint32_t i = 0; i < RINGS; i++) {
+		struct ring *r =
+			(struct ring *)((char *)(area + 1) + i * (sizeof(*r) + ring_bytes));
 		struct agent_event *events = (struct agent_event *)(r + 1);
 		uint64_t tail = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE);
 
-		for (uint32_t k = 0; k < area->ring_bytes / sizeof(*events); k++)
+		for (uint32_t k = 0; k < ring_bytes / sizeof(*events); k++)
 			events[k] = (struct agent_event){stamp << 8 | AE_THREAD,
 							 100000 + ++*tid % 2000000000};
-		__atomic_store_n(&r->head, tail + area->ring_bytes, __ATOMIC_RELEASE);
+		__atomic_store_n(&r->head, tail + ring_bytes, __ATOMIC_RELEASE);
 	}
 }
 
@@ -77,14 +88,15 @@ static void *fill_rings(void *arg)
 {
 	struct ring_area *area;
 	uint64_t stamp, tid = 0;
+	size_t bytes;
 
-	while (!(area = find_rings()))
+	while (!(area = find_rings(&bytes)))
 		usleep(5000);
 	usleep(1500000);
 	stamp = __rdtsc();
 	fprintf(stderr, "flooding\n");
 	for (;;) {
-		flood(area, stamp, &tid);
+		flood(area, bytes, stamp, &tid);
 		usleep(1000);
 	}
 }

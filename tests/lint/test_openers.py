@@ -25,6 +25,7 @@ KNOWN = {
     "import/parts.c": "the folder that is open already",
     "process/area.c": "/proc: shared memory, by its seals",
     "process/objects.c": "/proc/PID/root, by O_PATH",
+    "process/pages.c": "/proc",
     "process/process.c": "/proc",
     "process/rights.c": "/proc",
     "process/seccomp.c": "/proc",
