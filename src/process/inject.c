@@ -590,7 +590,9 @@ static int run(struct injector *in, struct errand_place *place, const struct err
 		if (clock_monotonic_ns() > until) {
 			if (held(in->process))
 				return held_error(in->process, err);
-			return error_set(err, -ETIMEDOUT, "process %d does not run",
+			return error_set(err, -ETIMEDOUT,
+					 "a thread of process %d got no turn on a CPU: try again "
+					 "when the machine is less busy",
 					 in->process->pid);
 		}
 		nap(round);
