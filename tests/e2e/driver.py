@@ -14,7 +14,7 @@ from build import ROOT
 TIMEOUT = 120  # seconds; nothing here takes a tenth of it
 
 # What pollux says, and leaves the program as it was, if a busy machine lets no thread stop in time.
-BUSY = "does not stop: try again"
+BUSY = "try again"
 
 
 def pollux_path():
