@@ -102,7 +102,8 @@ struct agent_notes {
 	uint64_t lost;		     /* events that were dropped, not yet told by AE_LOST */
 	uint64_t far_begin, far_end; /* as the ring's */
 	uint8_t unnamed;	     /* AE_THREAD is still to be written, before anything else */
-	uint8_t parked; /* a block_on waited, and polls nothing before it waits again */
+	uint8_t parked;	    /* a block_on waited, and polls nothing before it waits again */
+	uint16_t n_futures; /* open ones, as far as they count (AGENT_MAX_FUTURES) */
 	/* Pages that the kernel has just read for us (agent_readable): forgotten when an outermost
 	 * poll begins, and soon after `asked`. */
 	uint32_t n_pages;

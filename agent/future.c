@@ -360,10 +360,18 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 	f->result = first;
 	f->future = hook->flags & AGENT_HOOK_MEMORY ? second : first;
 	f->outer = n->futures;
-	if (!f->outer)
+	if (!f->outer) {
 		n->n_pages = 0;
+		n->n_futures = 0;
+	}
+	/* A program that recurses deeply needs its stack itself. */
+	if (unlikely(n->n_futures >= AGENT_MAX_FUTURES)) {
+		agent_lose(n, 2);
+		return false;
+	}
 	if (unlikely(hook->flags & AGENT_HOOK_LENT) && !find_lent(f))
 		return false;
+	n->n_futures++;
 	put_begin(f);
 	arch_barrier_local();
 	n->futures = f;
@@ -442,6 +450,7 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 	uint32_t state;
 
 	n->futures = f->outer;
+	n->n_futures--;
 	arch_barrier_local();
 	if (unlikely(!has_state(f))) {
 		put_end(f, AE_FUTURE_UNKNOWN, 0);
@@ -531,6 +540,7 @@ void agent_future_unwound(bool forced)
 	if (!f || f->claim != agent_claim(n))
 		return;
 	n->futures = f->outer;
+	n->n_futures--;
 	agent_put(n, forced ? AE_FUTURE_UNKNOWN : AE_FUTURE_PANICKED,
 		  agent_ref(f->hook->kind, (uint64_t)f->future));
 }

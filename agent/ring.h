@@ -381,7 +381,9 @@ static inline int agent_node_state(const struct agent_node *node)
 }
 
 #define AGENT_PROGRAM_DEPTH 16u
-#define AGENT_LIST_MAX 32u	/* so many of AE_FUTURE_WAS or AE_FUTURE_AT */
+#define AGENT_LIST_MAX 32u /* so many of AE_FUTURE_WAS or AE_FUTURE_AT */
+/* Polls of futures that may be open in each other on a thread: each has a frame on its stack. */
+#define AGENT_MAX_FUTURES 256u
 #define AGENT_MAX_POINTS 65535u /* of a process */
 
 /* An unwinder of libgcc's in the target: addresses of two of its functions. */

@@ -118,6 +118,55 @@ static void test_state(void **state)
 	(void)state;
 }
 
+/* Each poll of it polls the one below, down to none. */
+static struct pair (*poll_deeper)(struct future *, uint64_t);
+static char *lowest;
+static int n_deeper;
+
+static struct pair deeper(struct future *f, uint64_t context)
+{
+	char here;
+
+	if (!lowest || &here < lowest)
+		lowest = &here;
+	if (n_deeper-- > 0)
+		poll_deeper(f, context);
+	f->state = 3;
+	return (struct pair){1, 0};
+}
+
+/* The stack that a program recurses on is its own: from some depth on no frames of ours are there.
+ */
+static void test_deep(void **state)
+{
+	struct agent_hook *hook = area_hook(&area, AH_FUTURE, 5, (const void *)deeper);
+	struct future f = {.state = 0};
+	uint64_t dropped = area_my_ring(&area)->dropped;
+	long used[2];
+	char top;
+
+	hook->result = state_hook()->result;
+	hook->pending = 2;
+	for (int i = 0; i < 2; i++) {
+		poll_deeper = i ? area_stub(&area, hook) : (void *)deeper;
+		lowest = NULL;
+		n_deeper = 5000;
+		poll_deeper(&f, 6);
+		used[i] = &top - lowest;
+	}
+	assert_true(used[1] - used[0] < 256 << 10);
+	assert_int_equal(area_my_ring(&area)->dropped - dropped, 2 * (5001 - AGENT_MAX_FUTURES));
+	struct agent_event e;
+	while (area_next(&area, area_my_ring(&area), &e))
+		;
+	/* and again from the top */
+	n_deeper = 0;
+	poll_deeper(&f, 6);
+	expect_event(AE_FUTURE_BEGIN, 5, &f);
+	expect_event(AE_FUTURE_PENDING, 5, &f);
+	(void)state;
+}
+
 static void test_off(void **state)
 {
 	struct pair (*poll)(struct future *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) =
@@ -851,21 +900,14 @@ static void test_fork_inside_a_poll(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_state),
-		cmocka_unit_test(test_off),
-		cmocka_unit_test(test_returned),
-		cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_lent),
-		cmocka_unit_test(test_list),
-		cmocka_unit_test(test_left),
-		cmocka_unit_test(test_root),
-		cmocka_unit_test(test_root_told),
-		cmocka_unit_test(test_alone),
-		cmocka_unit_test(test_fork_inside_a_poll),
-		cmocka_unit_test(test_far_steps),
-		cmocka_unit_test(test_far_pointers),
-		cmocka_unit_test(test_far_seccomp),
-		cmocka_unit_test(test_far_arguments),
+		cmocka_unit_test(test_state),	     cmocka_unit_test(test_off),
+		cmocka_unit_test(test_deep),	     cmocka_unit_test(test_returned),
+		cmocka_unit_test(test_memory),	     cmocka_unit_test(test_lent),
+		cmocka_unit_test(test_list),	     cmocka_unit_test(test_left),
+		cmocka_unit_test(test_root),	     cmocka_unit_test(test_root_told),
+		cmocka_unit_test(test_alone),	     cmocka_unit_test(test_fork_inside_a_poll),
+		cmocka_unit_test(test_far_steps),    cmocka_unit_test(test_far_pointers),
+		cmocka_unit_test(test_far_seccomp),  cmocka_unit_test(test_far_arguments),
 		cmocka_unit_test(test_root_nowhere),
 	};
 
