@@ -6,6 +6,7 @@
  * A reader that goes away (`pollux report | head`) is no error. Writes have to say so by EPIPE
  * and not by a signal, since a recording must be able to detach first. SIGPIPE is caught and not
  * ignored: exec() resets a caught signal, but would hand an ignored one on to the traced program.
+ * SIGXFSZ (ulimit -f) is of the same kind, by EFBIG.
  */
 #include "base/buf.h"
 #include "cli/args.h"
@@ -22,18 +23,20 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1 };
 
-static void on_sigpipe(int signal_number)
+static void on_write_signal(int signal_number)
 {
 }
 
 static void catch_sigpipe(void)
 {
 	struct sigaction old;
-	struct sigaction act = {.sa_handler = on_sigpipe, .sa_flags = SA_RESTART};
+	struct sigaction act = {.sa_handler = on_write_signal, .sa_flags = SA_RESTART};
 
 	sigemptyset(&act.sa_mask);
 	if (sigaction(SIGPIPE, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
 		sigaction(SIGPIPE, &act, NULL);
+	if (sigaction(SIGXFSZ, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+		sigaction(SIGXFSZ, &act, NULL);
 }
 
 /* A file that we open must never become standard output because the caller had closed that. */

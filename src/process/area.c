@@ -40,6 +40,16 @@
 #define CAVE_BYTES 256u
 /* So many times as much must be left where the address space is limited. */
 #define ADDRESS_SPACE_SHARE 16u
+/* Of a program that locks its memory: all of it is used at once. */
+#define LOCKED_BYTES (33ull << 20)
+#define CUT_SPACE                                                                                  \
+	"the program's address space is limited (ulimit -v), and most of it was left to it"
+#define CUT_FILE "the program may have no larger files (ulimit -f), and the buffers are one"
+#define CUT_LOCKED "the program locks its memory (mlockall), and all of a buffer is used at once"
+#define NO_RING_FITS                                                                               \
+	"no event buffer of %u bytes fits into what process %d may have (ulimit -f, mlockall): "   \
+	"try "                                                                                     \
+	"a smaller --ring-size"
 #define AREA_NAME "pollux-agent"
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u
@@ -266,6 +276,29 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 				.check = STUB_EQUAL,
 				.expected = l->block[i].addr,
 			};
+	calls[n++] = (struct stub_call){.nr = __NR_madvise,
+					.args = {l->data, l->data_bytes, MADV_DONTDUMP},
+					.result_at = word(l, WORD_NO_DUMP_STATE)};
+	calls[n++] = (struct stub_call){.nr = __NR_madvise,
+					.args = {l->live, layout_page_bytes(), MADV_WIPEONFORK},
+					.check = STUB_EQUAL};
+	/* Names for people who read maps; kernels may be built without. */
+	calls[n++] = (struct stub_call){.nr = __NR_prctl,
+					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->code,
+						 l->code_bytes, word(l, WORD_NAME)}};
+	calls[n++] = (struct stub_call){.nr = __NR_prctl,
+					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->data,
+						 l->data_bytes, word(l, WORD_NAME)}};
+	if (old->rings && !in_place)
+		/* Rings of another size: what is still written there goes nowhere. */
+		calls[n++] = (struct stub_call){
+			.nr = __NR_mmap,
+			.args = {old->rings, old->rings_bytes, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
+				 UINT64_MAX, 0},
+		};
+	/* Last, so that the descriptor is there for a short time: a fork meanwhile takes it along.
+	 */
 	calls[n++] = (struct stub_call){.nr = __NR_memfd_create,
 					.args = {word(l, WORD_NAME), memfd_flags()},
 					.check = STUB_NO_ERROR,
@@ -299,27 +332,6 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 				   .args = {word(l, WORD_RINGS), l->rings_bytes, MADV_DONTDUMP},
 				   .from_memory = 1,
 				   .result_at = word(l, WORD_NO_DUMP)};
-	calls[n++] = (struct stub_call){.nr = __NR_madvise,
-					.args = {l->data, l->data_bytes, MADV_DONTDUMP},
-					.result_at = word(l, WORD_NO_DUMP_STATE)};
-	calls[n++] = (struct stub_call){.nr = __NR_madvise,
-					.args = {l->live, layout_page_bytes(), MADV_WIPEONFORK},
-					.check = STUB_EQUAL};
-	/* Names for people who read maps; kernels may be built without. */
-	calls[n++] = (struct stub_call){.nr = __NR_prctl,
-					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->code,
-						 l->code_bytes, word(l, WORD_NAME)}};
-	calls[n++] = (struct stub_call){.nr = __NR_prctl,
-					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->data,
-						 l->data_bytes, word(l, WORD_NAME)}};
-	if (old->rings && !in_place)
-		/* Rings of another size: what is still written there goes nowhere. */
-		calls[n++] = (struct stub_call){
-			.nr = __NR_mmap,
-			.args = {old->rings, old->rings_bytes, PROT_READ | PROT_WRITE,
-				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
-				 UINT64_MAX, 0},
-		};
 	/* The target keeps its mapping; its descriptor goes in every case. */
 	calls[n++] = (struct stub_call){
 		.nr = __NR_close, .args = {word(l, WORD_FD)}, .from_memory = 1, .always = 1};
@@ -400,38 +412,79 @@ static int void_notes(const struct process *p, const struct layout *l)
 	return rc;
 }
 
-/* ulimit -v: how much address space the process may use yet. */
-static uint64_t address_space_left(const struct process *p)
+/* A line of /proc/PID/limits, in bytes; UINT64_MAX: no limit. */
+static uint64_t limit_of(const struct process *p, const char *key)
 {
-	static const char key[] = "Max address space";
-	char limits[4096], status[4096];
+	char limits[4096];
 	unsigned long long limit;
 
-	if (process_read_file(p, "limits", limits, sizeof(limits)) <= 0 ||
-	    process_read_file(p, "status", status, sizeof(status)) <= 0)
+	if (process_read_file(p, "limits", limits, sizeof(limits)) <= 0)
 		return UINT64_MAX;
 	const char *line = strstr(limits, key);
 	if (!line || sscanf(line + strlen(key), "%llu", &limit) != 1)
 		return UINT64_MAX; /* "unlimited" */
-	uint64_t used = (uint64_t)process_status_number(status, "VmSize", false) * 1024;
-	return used < limit ? limit - used : 0;
+	return limit;
 }
 
-/* The rings' address space is gone for good. A program that has little is left most of it; what an
- * earlier recording had of it is had again. */
-static void limit_rings(const struct process *p, const struct leftover *old,
-			struct area_rings *rings)
+/* An amount of memory in /proc/PID/status; 0: not known. */
+static uint64_t status_bytes(const struct process *p, const char *key)
 {
-	uint64_t left = address_space_left(p);
-	uint64_t stride = sizeof(struct ring) + rings->ring_bytes;
-	uint64_t n = left / ADDRESS_SPACE_SHARE / stride;
+	char status[4096];
 
-	if (left == UINT64_MAX)
+	if (process_read_file(p, "status", status, sizeof(status)) <= 0)
+		return 0;
+	return (uint64_t)process_status_number(status, key, false) * 1024;
+}
+
+/* Fewer rings, if they are more than fit into so many bytes. */
+static void cut_rings(struct area_rings *rings, uint64_t bytes, const char *why)
+{
+	uint64_t area = sizeof(struct ring_area) + layout_page_bytes();
+	uint64_t stride = sizeof(struct ring) + rings->ring_bytes;
+	uint64_t n = bytes > area ? (bytes - area) / stride : 0;
+
+	if (n >= rings->n_rings)
 		return;
-	if (old->rings && old->ring_bytes == rings->ring_bytes)
-		n = old->n_rings;
-	if (n < rings->n_rings)
-		rings->n_rings = n ? (uint32_t)n : 1;
+	rings->n_rings = (uint32_t)n;
+	rings->cut = why;
+}
+
+/*
+ * What the rings may cost the program. Their address space is gone for good: one that has little
+ * is left most of it, and what an earlier recording had of it is had again. They are a file, and
+ * the program would be killed for making one larger than it may (ulimit -f). And if it locks all
+ * its memory the kernel fills them as they are mapped, while a thread waits.
+ */
+static int limit_rings(const struct process *p, const struct leftover *old,
+		       struct area_rings *rings, struct error *err)
+{
+	uint64_t space = limit_of(p, "Max address space"), file = limit_of(p, "Max file size");
+	uint64_t locked = status_bytes(p, "VmLck"), used = status_bytes(p, "VmSize");
+	uint64_t left = used < space ? space - used : 0;
+
+	if (space != UINT64_MAX && old->rings && old->ring_bytes == rings->ring_bytes) {
+		if (old->n_rings < rings->n_rings) {
+			rings->n_rings = old->n_rings;
+			rings->cut = CUT_SPACE;
+		}
+	} else if (space != UINT64_MAX) {
+		cut_rings(rings, left / ADDRESS_SPACE_SHARE, CUT_SPACE);
+		rings->n_rings = rings->n_rings ? rings->n_rings : 1;
+	}
+	if (locked > used / 2)
+		cut_rings(rings, LOCKED_BYTES, CUT_LOCKED);
+	if (file != UINT64_MAX)
+		cut_rings(rings, file, CUT_FILE);
+	if (!rings->n_rings)
+		return error_set(err, -EFBIG, NO_RING_FITS, rings->ring_bytes, p->pid);
+	return 0;
+}
+
+static uint64_t rings_bytes(const struct area_rings *rings)
+{
+	uint64_t stride = sizeof(struct ring) + rings->ring_bytes;
+
+	return layout_pages(sizeof(struct ring_area) + rings->n_rings * stride);
 }
 
 /* Of rings that were never told to the agent there are no notes. */
@@ -453,10 +506,10 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 
 	if (rc < 0)
 		return error_sys(err, rc, "cannot place the agent");
-	limit_rings(p, old, rings);
-	l->rings_bytes =
-		layout_pages(sizeof(struct ring_area) +
-			     (uint64_t)rings->n_rings * (sizeof(struct ring) + rings->ring_bytes));
+	rc = limit_rings(p, old, rings, err);
+	if (rc < 0)
+		return rc;
+	l->rings_bytes = rings_bytes(rings);
 	rc = maps_read(p, &maps, err);
 	if (rc < 0)
 		return rc;
@@ -490,7 +543,17 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 			rc = error_sys(err, -ENOMEM, "cannot make the agent's code");
 			goto out;
 		}
+		uint64_t locked = status_bytes(p, "VmLck");
+
 		rc = make_mappings(in, l, &maps, err);
+		/* mlockall(MCL_FUTURE), as late as now */
+		if (rc == 0 && status_bytes(p, "VmLck") >= locked + l->data_bytes) {
+			cut_rings(rings, LOCKED_BYTES, CUT_LOCKED);
+			l->rings_bytes = rings_bytes(rings);
+			if (!rings->n_rings)
+				rc = error_set(err, -EFBIG, NO_RING_FITS, rings->ring_bytes,
+					       p->pid);
+		}
 		if (rc == 0) {
 			rc = memory_write(p, l->code, code, l->code_bytes - layout_page_bytes());
 			if (rc < 0)

@@ -319,10 +319,9 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 	int rc = memory_write(&a->process, l->hooks, a->hooks.table,
 			      a->hooks.n * sizeof(*a->hooks.table));
 
-	if (a->rings.n_rings < a->n_rings_wanted)
+	if (a->rings.cut)
 		cover_add(&a->coverage, "event buffers", a->rings.n_rings, a->n_rings_wanted,
-			  "the program's address space is limited (ulimit -v), and most of it was "
-			  "left to it");
+			  a->rings.cut);
 	if (a->rings.in_children)
 		cover_add(&a->coverage, "children without rings", 0, 1,
 			  "the kernel refused MADV_DONTFORK: children that the program forks "

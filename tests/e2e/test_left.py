@@ -140,6 +140,56 @@ def test_limited_address_space(pollux, suite, trace):
         assert target.end() == 0
 
 
+@pytest.mark.parametrize("mode", ["attached", "launched"])
+def test_limited_files(pollux, suite, trace, mode):
+    """The event buffers are a file that the program makes: under ulimit -f they are as large as it may be, and
+    where not one fits pollux says so. The program isn't killed for it."""
+    limit = ("sh", "-c", 'ulimit -f 20000 && exec "$@"', "sh")  # blocks of 512 bytes
+    if mode == "launched":
+        result = driver.run(*limit, pollux, "record", "-o", trace, "--", suite(), "steady", timeout=driver.TIMEOUT)
+        assert result.returncode == 0, result.stderr
+    else:
+        with driver.Target(suite(), "steady", prefix=limit) as target:
+            record(pollux, target, trace)
+            result = driver.run(pollux, "record", "-p", target.pid, "-d", "0.2", "-o", trace, "--ring-size", "64M")
+            assert result.returncode == 1 and "ulimit -f" in result.stderr, result.stderr
+            target.go()
+            assert target.end() == 0
+    coverage = {row["item"]: row for row in driver.report(pollux, trace)["coverage"]}
+    assert 0 < coverage["event buffers"]["seen"] < coverage["event buffers"]["total"]
+
+
+def test_recorder_with_limited_files(pollux, suite, tmp_path):
+    """A trace that may not grow ends the recording with an error, not pollux with its hooks in."""
+    limit = ("sh", "-c", 'ulimit -f 10 && exec "$@"', "sh")
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        result = driver.run(*limit, pollux, "record", "-p", target.pid, "-o", tmp_path / "trace.plx", "-d", "60")
+        assert result.returncode == 1 and "too large" in result.stderr, (result.returncode, result.stderr)
+        assert not driver.enabled(target.pid)
+
+
+LOCKS = """
+#include <sys/mman.h>
+__attribute__((constructor)) static void lock(void) { mlockall(MCL_CURRENT | MCL_FUTURE); }
+"""
+
+
+def test_locked_memory(pollux, suite, trace, tmp_path):
+    """Of a program that locks its memory each page that is mapped is used at once: it gets few event buffers."""
+    source, library = tmp_path / "locks.c", tmp_path / "locks.so"
+    source.write_text(LOCKS)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    with driver.Target(suite(), "steady", env={"LD_PRELOAD": str(library)}) as target:
+        before = Memory(target.pid)
+        during = record(pollux, target, trace)
+        assert during.shared - before.shared < 64 << 10
+        record(pollux, target, trace)
+        assert Memory(target.pid).shared < before.shared + 64
+        target.go()
+        assert target.end() == 0
+
+
 def core_of(pollux, suite, folder, recorded):
     """(length, bytes on disk) of the core that the kernel writes of a program."""
     folder.mkdir()
