@@ -27,7 +27,7 @@ int leftover_undo(const struct leftover *l, struct process *p, uint64_t *stop_ns
 
 struct area_rings {
 	uint32_t n_rings, ring_bytes;
-	const char *cut; /* why they are fewer than wanted */
+	const char *cut;       /* why they are fewer than wanted */
 	struct ring_area *map; /* here, NULL until made */
 	size_t bytes;
 	/* What the kernel refused: the program's children, its dumps have them. */
