@@ -155,22 +155,27 @@ static bool main_thread_ended(const struct process *p)
 	return true;
 }
 
+/* A thread that ends has no memory for a moment before it is seen to have ended. */
+#define END_LOOKS 20
+
 int process_lost(const struct process *p, struct error *err)
 {
-	if (main_thread_ended(p))
-		return error_set(
-			err, -ESRCH,
-			"the main thread of process %d has ended, and without it the kernel "
-			"lets nobody look at the threads that go on",
-			p->pid);
-	char state = state_of(p);
-	if (state == 'X' || state == 'Z')
-		return error_set(err, -ESRCH, "process %d has ended", p->pid);
-	if (!process_same_memory(p, p->pid))
-		return error_set(err, -ESRCH,
-				 "process %d has executed another program meanwhile: try again",
-				 p->pid);
-	return 0;
+	for (int i = 0; i < END_LOOKS; i++) {
+		if (main_thread_ended(p))
+			return error_set(err, -ESRCH,
+					 "the main thread of process %d has ended, and without it "
+					 "the kernel "
+					 "lets nobody look at the threads that go on",
+					 p->pid);
+		char state = state_of(p);
+		if (state == 'X' || state == 'Z')
+			return error_set(err, -ESRCH, "process %d has ended", p->pid);
+		if (process_same_memory(p, p->pid))
+			return 0;
+		usleep(1000);
+	}
+	return error_set(err, -ESRCH,
+			 "process %d has executed another program meanwhile: try again", p->pid);
 }
 
 bool process_lock(const struct process *p, bool shared)
