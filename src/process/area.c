@@ -10,10 +10,15 @@
  *
  * When we are done the rings' pages are given back. Their addresses stay mapped.
  *
- * An earlier area is used again if every byte of code would be the same: then it makes no
- * difference whether a thread is still inside. Else it is abandoned, never unmapped. Its rings are
- * replaced in place by the new ones (a mapping over a mapping: at no moment is the address
- * unmapped). An area that is used again keeps its notes on them, each with a generation that
+ * An earlier area is used again if every byte of code and every fact of the hook table would be the
+ * same: then it makes no difference whether a thread is still inside, in a stub, say, or in a poll,
+ * at whose end the agent looks at its hook. Else it is retired, never unmapped, and stays to be
+ * found: by the next attach that wants just this one. So what is left is bounded by how many
+ * different things were asked for.
+ *
+ * Rings of the same size are replaced in place by the new ones (a mapping over a mapping: at no
+ * moment is the address unmapped), whichever area they are of; those of other sizes give their
+ * memory back. An area that is used again keeps its notes on them, each with a generation that
  * follows the old one's, by which a thread that comes out of a poll of the old recording sees that
  * they are void; and it keeps the rings' sizes, so that a thread that comes out of the agent's own
  * code writes into a ring as before. Rings of other sizes are given an area of their own.
@@ -38,6 +43,8 @@
 #include <sys/utsname.h>
 
 #define CAVE_BYTES 256u
+/* Of so many earlier mappings of rings memory is given back by one errand. */
+#define MAX_GIVEN_BACK 16u
 /* So many times as much must be left where the address space is limited. */
 #define ADDRESS_SPACE_SHARE 16u
 /* Of a program that locks its memory: all of it is used at once. */
@@ -75,7 +82,9 @@ enum {
 	WORD_NO_DUMP,
 	WORD_NO_DUMP_STATE,
 	WORD_BLOCKS,
+	WORD_RETIRED = WORD_BLOCKS + LAYOUT_MAX_BLOCKS,
 };
+_Static_assert(WORD_RETIRED < LAYOUT_WORD_PROGRAMS, "words");
 
 static uint64_t word(const struct layout *l, unsigned i)
 {
@@ -249,14 +258,36 @@ static bool succeeded(const struct process *p, const struct layout *l, unsigned 
 	return memory_read_u64(p, word(l, i), &result) == 0 && result == 0;
 }
 
+/* What a pollux that was killed left in the rings of other areas. Their mappings stay. */
+static size_t give_back(struct stub_call *calls, const struct leftovers *all, uint64_t but)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < all->n && n < MAX_GIVEN_BACK; i++) {
+		const struct leftover *o = &all->v[i];
+		bool again = !o->rings || o->rings == but;
+
+		for (size_t k = 0; k < i && !again; k++)
+			again = all->v[k].rings == o->rings;
+		if (!again)
+			calls[n++] = (struct stub_call){
+				.nr = __NR_madvise,
+				.args = {o->rings, o->rings_bytes, MADV_REMOVE},
+			};
+	}
+	return n;
+}
+
+/* Those of `old` are replaced in place, if it has any of that size; `all` are the earlier areas. */
 static int make_rings(struct injector *in, struct layout *l, const struct leftover *old,
-		      struct area_rings *rings, bool reused, struct error *err)
+		      const struct leftovers *all, struct area_rings *rings, bool reused,
+		      struct error *err)
 {
 	struct process *p = in->process;
 	struct errand_place place = {.addr = l->errands, .size = layout_page_bytes()};
 	bool in_place = old->rings && old->rings_bytes == l->rings_bytes;
 	char name[16] = AREA_NAME;
-	struct stub_call calls[20 + LAYOUT_MAX_BLOCKS];
+	struct stub_call calls[20 + LAYOUT_MAX_BLOCKS + MAX_GIVEN_BACK];
 	struct memfd memfd = {.process = p, .layout = l, .err = err, .fd = -1, .rc = -EIO};
 	struct errand errand = {
 		.calls = calls, .done_at = word(l, WORD_DONE), .held = take_held, .arg = &memfd};
@@ -289,14 +320,7 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 	calls[n++] = (struct stub_call){.nr = __NR_prctl,
 					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->data,
 						 l->data_bytes, word(l, WORD_NAME)}};
-	if (old->rings && !in_place)
-		/* Rings of another size: what is still written there goes nowhere. */
-		calls[n++] = (struct stub_call){
-			.nr = __NR_mmap,
-			.args = {old->rings, old->rings_bytes, PROT_READ | PROT_WRITE,
-				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
-				 UINT64_MAX, 0},
-		};
+	n += give_back(calls + n, all, in_place ? old->rings : 0);
 	/* Last, so that the descriptor is there for a short time: a fork meanwhile takes it along.
 	 */
 	calls[n++] = (struct stub_call){.nr = __NR_memfd_create,
@@ -488,25 +512,137 @@ static uint64_t rings_bytes(const struct area_rings *rings)
 }
 
 /* Of rings that were never told to the agent there are no notes. */
-static bool same_rings(const struct leftover *old, const struct area_rings *rings)
+static bool same_rings(const struct leftover *old, const struct layout *l,
+		       const struct area_rings *rings)
 {
+	if (old->rings && old->rings_bytes != l->rings_bytes)
+		return false;
 	return !old->n_rings ||
 	       (old->n_rings == rings->n_rings && old->ring_bytes == rings->ring_bytes);
 }
 
-int area_make(struct injector *in, struct hooks *h, struct layout *l, const struct leftover *old,
+/* Whether an entry is the one that we would write, but for what is learned or comes later. */
+static bool same_hook(const struct agent_hook *ours, struct agent_hook there)
+{
+	there.flags =
+		(uint16_t)((there.flags & ~AGENT_HOOK_WORKER) | (ours->flags & AGENT_HOOK_WORKER));
+	if (ours->vtable_offset == AGENT_OFFSET_UNKNOWN)
+		there.vtable_offset = AGENT_OFFSET_UNKNOWN;
+	if (ours->type == AH_FUTURE)
+		there.alone = ours->alone;
+	else if (ours->state_offset == AGENT_OFFSET_UNKNOWN)
+		there.state_offset = AGENT_OFFSET_UNKNOWN;
+	if (ours->type == AH_ASYNC_RUN)
+		there.trailer_offset = ours->trailer_offset;
+	if (ours->type != AH_SPAWN)
+		there.program = ours->program;
+	return !memcmp(&there, ours, sizeof(there));
+}
+
+/* What was learned of it stays, so that a poll which began with it ends with it. */
+static void keep_learned(struct agent_hook *ours, const struct agent_hook *there)
+{
+	if (ours->type == AH_FUTURE)
+		return;
+	if (ours->vtable_offset == AGENT_OFFSET_UNKNOWN)
+		ours->vtable_offset = there->vtable_offset;
+	if (ours->state_offset == AGENT_OFFSET_UNKNOWN)
+		ours->state_offset = there->state_offset;
+	if (ours->type == AH_ASYNC_RUN)
+		ours->trailer_offset = there->trailer_offset;
+}
+
+/* A thread that is still inside, or comes out of a poll, looks at the table at any time. */
+static bool same_table(const struct hooks *h, const struct leftover *old,
+		       const struct agent_hook *there)
+{
+	if (!old->n_hooks) /* nothing was ever hooked */
+		return true;
+	if (old->n_hooks != h->n)
+		return false;
+	for (size_t i = 0; i < h->n; i++)
+		if (!same_hook(&h->table[i], there[i]))
+			return false;
+	return true;
+}
+
+/* Plans the area at the place of an earlier one: whether all there is as it would be. */
+static bool fits(const struct process *p, struct hooks *h, struct layout *l,
+		 const struct leftover *old, const struct process_maps *maps,
+		 const struct process_object *main_object, const struct area_rings *rings)
+{
+	_cleanup_free_ struct agent_hook *there = calloc(old->n_hooks + 1, sizeof(*there));
+	_cleanup_free_ uint8_t *code = NULL;
+	struct error ignored = {0};
+
+	if (!there || memory_read(p, old->hooks, there, old->n_hooks * sizeof(*there)) < 0 ||
+	    !same_rings(old, l, rings) || !same_table(h, old, there) ||
+	    layout_plan(l, area_image(NULL), (uint32_t)h->n, maps, main_object, &old->at,
+			&ignored) < 0 ||
+	    l->data != old->data || l->hooks != old->hooks || l->live != old->live)
+		return false;
+	hooks_place(h, l);
+	code = make_code(h, l);
+	if (!code || same_code(p, l->code, code, l->code_bytes - layout_page_bytes()) < 0 ||
+	    each_block(p, h, l, same_code) < 0)
+		return false;
+	for (uint32_t i = 0; i < old->n_hooks; i++)
+		keep_learned(&h->table[i], &there[i]);
+	return true;
+}
+
+/* All but `used` are undone, and keep nothing for the next attach to undo. */
+static int retire(const struct process *p, const struct leftovers *all, const struct leftover *used)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < all->n && rc == 0; i++) {
+		const struct leftover *o = &all->v[i];
+
+		if (o->retired != (o != used))
+			rc = memory_write_u64(p, o->live + LAYOUT_WORDS_OFFSET + 8 * WORD_RETIRED,
+					      o != used);
+	}
+	return rc;
+}
+
+/* The earlier area with most rings of this size: what it took of the address space is there. */
+static const struct leftover *most_rings(const struct leftovers *all, uint32_t ring_bytes)
+{
+	static const struct leftover none = {0};
+	const struct leftover *most = &none;
+
+	for (size_t i = 0; i < all->n; i++)
+		if (all->v[i].rings && all->v[i].ring_bytes == ring_bytes &&
+		    all->v[i].n_rings > most->n_rings)
+			most = &all->v[i];
+	return most;
+}
+
+/* One whose rings can be replaced in place. */
+static const struct leftover *rings_of(const struct leftovers *all, uint64_t bytes)
+{
+	static const struct leftover none = {0};
+
+	for (size_t i = 0; i < all->n; i++)
+		if (all->v[i].rings && all->v[i].rings_bytes == bytes)
+			return &all->v[i];
+	return &none;
+}
+
+int area_make(struct injector *in, struct hooks *h, struct layout *l, const struct leftovers *old,
 	      const struct process_object *main_object, struct area_rings *rings, bool *ret_reused,
 	      struct error *err)
 {
 	struct process *p = in->process;
 	struct process_maps maps;
 	_cleanup_free_ uint8_t *code = NULL;
-	bool reuse = false;
+	const struct leftover *used = NULL;
 	int rc = hooks_want(h, l);
 
 	if (rc < 0)
 		return error_sys(err, rc, "cannot place the agent");
-	rc = limit_rings(p, old, rings, err);
+	rc = limit_rings(p, most_rings(old, rings->ring_bytes), rings, err);
 	if (rc < 0)
 		return rc;
 	l->rings_bytes = rings_bytes(rings);
@@ -514,27 +650,17 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 	if (rc < 0)
 		return rc;
 
-	const struct agent_image *image = area_image(NULL);
-	if (old->at.code) {
-		struct error ignored = {0};
-
-		rc = layout_plan(l, image, (uint32_t)h->n, &maps, main_object, &old->at, &ignored);
-		if (rc == 0 && l->data == old->data && l->hooks == old->hooks &&
-		    same_rings(old, rings)) {
-			hooks_place(h, l);
-			code = make_code(h, l);
-			reuse = code &&
-				same_code(p, l->code, code, l->code_bytes - layout_page_bytes()) ==
-					0 &&
-				each_block(p, h, l, same_code) == 0;
-		}
+	for (size_t i = 0; i < old->n && !used; i++)
+		if (fits(p, h, l, &old->v[i], &maps, main_object, rings))
+			used = &old->v[i];
+	rc = retire(p, old, used);
+	if (rc < 0) {
+		error_sys(err, rc, "cannot write into process %d", p->pid);
+		goto out;
 	}
-	if (!reuse) {
-		free(steal(code));
-		/* An area that is not used again must not be found again. */
-		if (old->at.code)
-			memory_write_u64(p, old->at.code + offsetof(struct agent_image, magic), 0);
-		rc = layout_plan(l, image, (uint32_t)h->n, &maps, main_object, NULL, err);
+	if (!used) {
+		rc = layout_plan(l, area_image(NULL), (uint32_t)h->n, &maps, main_object, NULL,
+				 err);
 		if (rc < 0)
 			goto out;
 		hooks_place(h, l);
@@ -565,18 +691,19 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 	}
 	in->avoid_start = l->code;
 	in->avoid_end = l->code + l->code_bytes;
-	rc = make_rings(in, l, old, rings, reuse, err);
-	if (rc == 0 && !reuse) {
+	rc = make_rings(in, l, used && used->rings ? used : rings_of(old, l->rings_bytes), old,
+			rings, used != NULL, err);
+	if (rc == 0 && !used) {
 		rc = write_blocks(p, h, l);
 		if (rc < 0)
 			error_sys(err, rc, "cannot write the agent into process %d", p->pid);
 	}
-	if (rc == 0 && reuse) {
+	if (rc == 0 && used) {
 		rc = void_notes(p, l);
 		if (rc < 0)
 			error_sys(err, rc, "cannot write into process %d", p->pid);
 	}
-	*ret_reused = reuse;
+	*ret_reused = used != NULL;
 out:
 	maps_done(&maps);
 	return rc;
@@ -596,42 +723,65 @@ static void read_rings(const struct process *p, const struct process_maps *maps,
 	l->rings_bytes = m->end - m->start;
 }
 
-int leftover_find(const struct process *p, const struct process_maps *maps, struct leftover *ret)
+/* Code, directly followed by data; the image tells where what is. */
+static bool read_leftover(const struct process *p, const struct process_maps *maps,
+			  const struct process_map *code, struct leftover *ret)
 {
-	*ret = (struct leftover){0};
-	for (size_t i = 0; i + 1 < maps->n; i++) {
-		const struct process_map *code = &maps->v[i], *data = code + 1;
-		struct agent_image image;
-		struct agent_state s;
-		uint64_t rings = 0;
+	const struct process_map *data = code + 1;
+	struct agent_image image;
+	struct agent_state s;
+	uint64_t rings = 0, retired = 0;
 
-		/* Code, directly followed by data; the image tells where what is. */
-		if (code->inode || code->write || !code->exec || data->inode || !data->write ||
-		    data->start != code->end ||
-		    memory_read(p, code->start, &image, sizeof(image)) < 0 ||
-		    image.magic != AGENT_MAGIC || image.abi != AGENT_ABI ||
-		    image.state != data->start || memory_read(p, data->start, &s, sizeof(s)) < 0)
+	if (code->inode || code->write || !code->exec || data->inode || !data->write ||
+	    data->start != code->end || memory_read(p, code->start, &image, sizeof(image)) < 0 ||
+	    image.magic != AGENT_MAGIC || image.abi != AGENT_ABI || image.state != data->start ||
+	    memory_read(p, data->start, &s, sizeof(s)) < 0)
+		return false;
+	*ret = (struct leftover){
+		.at.code = code->start,
+		.data = data->start,
+		.hooks = image.hooks,
+		.stubs = code->start + image.image_bytes,
+		.live = image.live,
+	};
+	/* Its maker may have died before the state was written: then nothing is hooked. */
+	if (s.magic == AGENT_MAGIC && s.n_hooks <= AGENT_MAX_HOOKS) {
+		ret->n_hooks = s.n_hooks;
+		ret->n_rings = s.n_rings;
+		ret->ring_bytes = s.ring_bytes;
+	}
+	uint64_t words = image.live + LAYOUT_WORDS_OFFSET;
+	memory_read_u64(p, words + 8 * WORD_RINGS, &rings);
+	memory_read_u64(p, words + 8 * WORD_RETIRED, &retired);
+	memory_read(p, words + 8 * WORD_BLOCKS, ret->at.blocks, sizeof(ret->at.blocks));
+	ret->retired = retired;
+	read_rings(p, maps, rings, ret);
+	return true;
+}
+
+int leftovers_find(const struct process *p, const struct process_maps *maps, struct leftovers *ret)
+{
+	*ret = (struct leftovers){0};
+	for (size_t i = 0; i + 1 < maps->n; i++) {
+		struct leftover one, *more;
+
+		if (!read_leftover(p, maps, &maps->v[i], &one))
 			continue;
-		*ret = (struct leftover){
-			.at.code = code->start,
-			.data = data->start,
-			.hooks = image.hooks,
-			.stubs = code->start + image.image_bytes,
-			.live = image.live,
-		};
-		/* Its maker may have died before the state was written: then nothing is hooked. */
-		if (s.magic == AGENT_MAGIC && s.n_hooks <= AGENT_MAX_HOOKS) {
-			ret->n_hooks = s.n_hooks;
-			ret->n_rings = s.n_rings;
-			ret->ring_bytes = s.ring_bytes;
+		more = reallocarray(ret->v, ret->n + 1, sizeof(*ret->v));
+		if (!more) {
+			leftovers_done(ret);
+			return -ENOMEM;
 		}
-		memory_read_u64(p, image.live + LAYOUT_WORDS_OFFSET + 8 * WORD_RINGS, &rings);
-		memory_read(p, image.live + LAYOUT_WORDS_OFFSET + 8 * WORD_BLOCKS, ret->at.blocks,
-			    sizeof(ret->at.blocks));
-		read_rings(p, maps, rings, ret);
-		return 0;
+		ret->v = more;
+		ret->v[ret->n++] = one;
 	}
 	return 0;
+}
+
+void leftovers_done(struct leftovers *l)
+{
+	free(l->v);
+	*l = (struct leftovers){0};
 }
 
 /* Where in what a patched instruction left stands the jump; -1: it isn't patched. The rest of its
@@ -686,14 +836,12 @@ static int undo_patches(const struct leftover *l, struct process *p, const struc
 	return rc < 0 ? error_sys(err, rc, "cannot restore process %d", p->pid) : 0;
 }
 
-int leftover_undo(const struct leftover *l, struct process *p, uint64_t *stop_ns, struct error *err)
+static int undo(const struct leftover *l, struct process *p, uint64_t *stop_ns, struct error *err)
 {
 	_cleanup_free_ struct agent_hook *table = NULL;
 	const uint32_t off = 0;
 	int rc;
 
-	if (!l->at.code)
-		return 0;
 	table = calloc(l->n_hooks ? l->n_hooks : 1, sizeof(*table));
 	if (!table)
 		return error_sys(err, -ENOMEM, "cannot take over from an earlier pollux");
@@ -714,4 +862,15 @@ int leftover_undo(const struct leftover *l, struct process *p, uint64_t *stop_ns
 		return error_sys(err, rc, "cannot take over from an earlier pollux in process %d",
 				 p->pid);
 	return undo_patches(l, p, table, stop_ns, err);
+}
+
+int leftovers_undo(const struct leftovers *l, struct process *p, uint64_t *stop_ns,
+		   struct error *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < l->n && rc == 0; i++)
+		if (!l->v[i].retired)
+			rc = undo(&l->v[i], p, stop_ns, err);
+	return rc;
 }

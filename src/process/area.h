@@ -18,12 +18,21 @@ struct leftover {
 	uint64_t live;
 	uint64_t rings, rings_bytes;
 	uint32_t n_rings, ring_bytes;
+	bool retired; /* nothing of it is hooked: a later attach has undone it */
 };
 
-int leftover_find(const struct process *p, const struct process_maps *maps, struct leftover *ret);
-/* Disables it and takes back all hooks that still stand. Runs on a tracer if there are patches. */
-int leftover_undo(const struct leftover *l, struct process *p, uint64_t *stop_ns,
-		  struct error *err);
+struct leftovers {
+	struct leftover *v;
+	size_t n;
+};
+
+/* All of them. */
+int leftovers_find(const struct process *p, const struct process_maps *maps, struct leftovers *ret);
+void leftovers_done(struct leftovers *l);
+/* Disables them and takes back all hooks that still stand. Runs on a tracer if there are patches.
+ */
+int leftovers_undo(const struct leftovers *l, struct process *p, uint64_t *stop_ns,
+		   struct error *err);
 
 struct area_rings {
 	uint32_t n_rings, ring_bytes;
@@ -34,9 +43,9 @@ struct area_rings {
 	bool in_children, in_dumps;
 };
 
-/* Makes the mappings (or takes those of `old`, if the code there would be the same), writes code
- * and trampolines, makes the rings and maps them here. l is planned here. */
-int area_make(struct injector *in, struct hooks *h, struct layout *l, const struct leftover *old,
+/* Makes the mappings (or takes those of one of `old`, if code and hooks there would be the same),
+ * writes code and trampolines, makes the rings and maps them here. l is planned here. */
+int area_make(struct injector *in, struct hooks *h, struct layout *l, const struct leftovers *old,
 	      const struct process_object *main_object, struct area_rings *rings, bool *ret_reused,
 	      struct error *err);
 

@@ -422,7 +422,7 @@ static int load(void *arg)
 	struct error *err = a->err;
 	struct injector in = {.process = &a->process, .parked = a->parked.tid ? &a->parked : NULL};
 	struct process_maps maps;
-	struct leftover old = {0};
+	_cleanup_(leftovers_done) struct leftovers old = {0};
 	int rc = look(a, err);
 
 	if (rc < 0)
@@ -430,9 +430,11 @@ static int load(void *arg)
 	rc = maps_read(&a->process, &maps, err);
 	if (rc < 0)
 		return rc;
-	leftover_find(&a->process, &maps, &old);
+	rc = leftovers_find(&a->process, &maps, &old);
 	maps_done(&maps);
-	rc = leftover_undo(&old, &a->process, &a->stop_ns, err);
+	if (rc < 0)
+		return error_sys(err, rc, "cannot look at process %d", a->process.pid);
+	rc = leftovers_undo(&old, &a->process, &a->stop_ns, err);
 	if (rc == 0)
 		rc = find_unwinders(a, err);
 	if (rc == 0)

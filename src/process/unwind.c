@@ -196,31 +196,39 @@ static int add_agent_rules(struct unwind_code *code, size_t len)
 	return rc == -ENOMEM ? rc : 0;
 }
 
-static int add_agent(const struct process *p, struct unwind_map *m, const struct process_maps *maps)
+/* One area, of this recording or of an earlier one, in which a thread may be still. */
+static int add_area(const struct process *p, struct unwind_map *m, const struct process_maps *maps,
+		    const struct leftover *area)
 {
-	struct leftover agent;
-	int rc = leftover_find(p, maps, &agent);
+	int rc = 0;
 
-	if (rc < 0)
-		return rc;
-	for (size_t i = 0; i <= LAYOUT_MAX_BLOCKS && rc == 0 && agent.at.code; i++) {
-		uint64_t addr = i ? agent.at.blocks[i - 1] : agent.at.code;
+	for (size_t i = 0; i <= LAYOUT_MAX_BLOCKS && rc == 0; i++) {
+		uint64_t addr = i ? area->at.blocks[i - 1] : area->at.code;
 		const struct process_map *map = addr ? maps_at(maps, addr) : NULL;
 		struct unwind_code *code;
 
 		if (!map || map->start != addr || map->inode || !map->exec)
 			continue;
 		code = add_code(m, map->start, map->end);
-		if (!code) {
-			rc = -ENOMEM;
-			break;
-		}
+		if (!code)
+			return -ENOMEM;
 		code->type = UNWIND_AGENT;
 		code->bias = map->start;
 		code->bytes = mapping_bytes(p, map, AGENT_MAX_BYTES);
 		if (code->bytes && i == 0)
 			rc = add_agent_rules(code, map->end - map->start);
 	}
+	return rc;
+}
+
+static int add_agent(const struct process *p, struct unwind_map *m, const struct process_maps *maps)
+{
+	struct leftovers areas;
+	int rc = leftovers_find(p, maps, &areas);
+
+	for (size_t i = 0; i < areas.n && rc == 0; i++)
+		rc = add_area(p, m, maps, &areas.v[i]);
+	leftovers_done(&areas);
 	return rc;
 }
 

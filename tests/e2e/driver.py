@@ -108,7 +108,7 @@ AGENT_MAGIC = b"pollx1\0\0"
 
 
 def enabled(pid):
-    """True once the agent in the process is on."""
+    """True once an agent in the process is on: areas of earlier recordings are there, too."""
     try:
         with open(f"/proc/{pid}/mem", "rb") as memory:
             for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
@@ -119,7 +119,8 @@ def enabled(pid):
                 state = memory.read(56)
                 if state.startswith(AGENT_MAGIC):
                     memory.seek(int.from_bytes(state[48:56], "little"))
-                    return memory.read(4) == b"\1\0\0\0"
+                    if memory.read(4) == b"\1\0\0\0":
+                        return True
     except (OSError, ValueError):
         pass
     return False

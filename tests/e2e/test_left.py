@@ -33,6 +33,12 @@ class Memory:
         return self.ours[found[0]]
 
 
+def anonymous_code(memory):
+    """The mappings of code that no file is behind, as areas of ours are, named or not."""
+    fields = [line.split() for line in memory.maps]
+    return [f[0] for f in fields if f[1] == "r-xp" and f[4] == "0" and f[5:] != ["[vdso]"]]
+
+
 def memfds(pid):
     """The descriptors of ours that the process has open."""
     found = []
@@ -80,6 +86,32 @@ def test_memory_is_given_back(pollux, suite, trace):
         record(pollux, target, trace, "--ring-size", "64K")
         assert Memory(target.pid).shared <= before.shared + 64
         assert not memfds(target.pid)
+        target.go()
+        assert target.end() == 0
+
+
+def test_each_area_is_found_again(pollux, suite, trace):
+    """Recordings with other options by turns: from the second round on no mapping is added."""
+    rounds = ((), ("--futures",), ("--ring-size", "64K"), ("--futures", "--ring-size", "64K"))
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        before = Memory(target.pid)
+
+        def all_of_them():
+            for options in rounds:
+                record(pollux, target, trace, *options)
+                assert driver.report(pollux, trace)["events"] > 0
+                assert Memory(target.pid).shared <= before.shared + 64
+            return Memory(target.pid)
+
+        first = all_of_them()
+        rings = [line for line in first.maps if "/memfd:pollux-agent" in line]
+        assert len(rings) == 2, rings  # one per size
+        for _ in range(2):
+            again = all_of_them()
+            assert len(again.ours) == len(first.ours)
+            assert len(anonymous_code(again)) == len(anonymous_code(first)) <= len(rounds)
+            assert again.size <= first.size + 1024
         target.go()
         assert target.end() == 0
 
