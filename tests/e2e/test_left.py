@@ -2,6 +2,7 @@
 import os
 import re
 import signal
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -37,6 +38,25 @@ def anonymous_code(memory):
     """The mappings of code that no file is behind, as areas of ours are, named or not."""
     fields = [line.split() for line in memory.maps]
     return [f[0] for f in fields if f[1] == "r-xp" and f[4] == "0" and f[5:] != ["[vdso]"]]
+
+
+def hook_tables(pid):
+    """What the hooks of each area lead to: its address to [(function, slot, type)]."""
+    found = {}
+    with open(f"/proc/{pid}/mem", "rb") as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            fields = line.split()
+            if fields[1] != "rw-p" or fields[4] != "0":
+                continue
+            memory.seek(int(fields[0].split("-")[0], 16))
+            state = memory.read(48)  # agent/ring.h: struct agent_state, struct agent_hook
+            if not state.startswith(driver.AGENT_MAGIC):
+                continue
+            n_hooks, hooks = struct.unpack_from("<I24xQ", state, 12)
+            memory.seek(hooks)
+            table = memory.read(64 * n_hooks)
+            found[hooks] = [struct.unpack_from("<QQ8xH", table, 64 * i) for i in range(n_hooks)]
+    return found
 
 
 def memfds(pid):
@@ -112,6 +132,29 @@ def test_each_area_is_found_again(pollux, suite, trace):
             assert len(again.ours) == len(first.ours)
             assert len(anonymous_code(again)) == len(anonymous_code(first)) <= len(rounds)
             assert again.size <= first.size + 1024
+        target.go()
+        assert target.end() == 0
+
+
+def test_hooks_of_an_area_stay(pollux, suite, trace):
+    """A thread may be in a stub of an earlier recording, or in a poll: what its hook leads to is
+    never changed, though other hooks of just as many and the same types are asked for."""
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        known, tables = {}, []
+        for name in ("raw_waking", "sleep", "raw_waking", "sleep"):
+            result = driver.record_a_while(
+                pollux, target.pid, trace, 0.1, "--futures", "--include", name
+            )
+            assert result.returncode == 0, result.stderr
+            now = hook_tables(target.pid)
+            for area, table in known.items():
+                assert now[area] == table, name
+            known = now
+            tables.append(len(now))
+        assert tables == [1, 2, 2, 2]
+        one, other = known.values()
+        assert sorted(hook[2] for hook in one) == sorted(hook[2] for hook in other)
         target.go()
         assert target.end() == 0
 
