@@ -11,6 +11,10 @@
  * of ours. A thread whose first stop is a signal's delivery is let go with its signal: a call that
  * the signal interrupts must be finished by the signal's rules, not by ours.
  *
+ * A thread inside of a restartable sequence (rseq) must not come back there: the kernel, which
+ * would have aborted the sequence for our stop, finds the thread elsewhere and forgets the
+ * sequence. So it comes back where the kernel would have sent it, to the sequence's abort handler.
+ *
  * The code's place is used again only when the thread was seen outside of it. If the target is
  * held (SIGSTOP) with the stub still before it, place and stub stay as they are.
  */
@@ -43,6 +47,10 @@
 #define MAX_TRIES 8
 #define MAX_HANDLER (256u << 10) /* of stack, of signals' handlers together */
 #define MAX_LOOKED_AT 256
+#define RSEQ_CS_OFFSET 8 /* of struct rseq.rseq_cs, Linux include/uapi/linux/rseq.h */
+#ifndef PTRACE_GET_RSEQ_CONFIGURATION
+#define PTRACE_GET_RSEQ_CONFIGURATION 0x420f
+#endif
 
 /* ---- a place for the first stub ---- */
 
@@ -403,6 +411,43 @@ static int go_with(const struct errand_place *place, const struct errand *e, pid
 	}
 }
 
+/*
+ * Aborts the restartable sequence that a stopped thread is in, if it is in one, in its registers:
+ * by the kernel's structures and its rules (Linux kernel/rseq.c, rseq_ip_fixup). False: it is in
+ * one that the kernel would not abort, or that can't be read.
+ */
+static bool abort_sequence(const struct process *p, pid_t tid, struct user_regs_struct *regs)
+{
+	struct {
+		uint64_t area;
+		uint32_t size, signature, flags, pad;
+	} config = {0};
+	struct {
+		uint32_t version, flags;
+		uint64_t start, len, abort;
+	} section;
+	uint64_t section_at;
+	uint32_t signature;
+
+	/* A kernel before 5.13, or without sequences, does not tell. */
+	if (ptrace(PTRACE_GET_RSEQ_CONFIGURATION, tid, sizeof(config), &config) < 0 || !config.area)
+		return true;
+	if (memory_read_u64(p, config.area + RSEQ_CS_OFFSET, &section_at) < 0)
+		return false;
+	if (!section_at)
+		return true;
+	if (memory_read(p, section_at, &section, sizeof(section)) < 0)
+		return false;
+	if (regs->rip - section.start >= section.len)
+		return true; /* a former one */
+	if (section.version || section.flags || section.abort - section.start < section.len ||
+	    memory_read(p, section.abort - sizeof(signature), &signature, sizeof(signature)) < 0 ||
+	    signature != config.signature)
+		return false;
+	regs->rip = section.abort;
+	return true;
+}
+
 /* Sends one running thread. 1: it is on its way; 0: another one should be asked. */
 static int send(struct injector *in, struct errand_place *place, const struct errand *e, pid_t tid,
 		uint64_t waiting, struct error *err)
@@ -429,7 +474,7 @@ static int send(struct injector *in, struct errand_place *place, const struct er
 	process_step("getregs");
 	if (t.state != THREAD_STOPPED || ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0 ||
 	    regs.cs != USER_CS || (regs.rip >= in->avoid_start && regs.rip < in->avoid_end) ||
-	    inside(place, regs.rip)) {
+	    inside(place, regs.rip) || !abort_sequence(in->process, tid, &regs)) {
 		thread_resume(&t);
 		in->stop_ns += clock_monotonic_ns() - began;
 		return 0;
@@ -467,7 +512,8 @@ static int send(struct injector *in, struct errand_place *place, const struct er
 	return 1;
 }
 
-/* The same for a program that stands at our breakpoint: it comes back there. */
+/* The same for a program that stands at our breakpoint, where its libc's start is in no restartable
+ * sequence: it comes back there. */
 static int send_parked(struct injector *in, struct errand_place *place, const struct errand *e,
 		       uint64_t waiting, struct error *err)
 {

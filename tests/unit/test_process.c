@@ -35,6 +35,7 @@
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/rseq.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -556,6 +557,86 @@ static void test_errands_by_poke(void **state)
 	errand_in(JOB_FUTEX);
 	errand_in(JOB_BUSY);
 	memory_proc_forbidden = false;
+}
+
+/* ---- restartable sequences ---- */
+
+/* Is half of its time inside of one. Interrupted there, it must come out at its abort handler: one
+ * that comes to its end though the kernel has forgotten it wasn't atomic. */
+static void be_restartable(void)
+{
+	char *area;
+
+	__asm__("movq %%fs:0, %0" : "=r"(area));
+	area += __rseq_offset;
+	while (!shared->stop) {
+		uint64_t aborted, section;
+
+		__asm__ volatile(".pushsection __rseq_cs, \"aw\"\n\t"
+				 ".balign 32\n"
+				 "1: .long 0, 0\n\t"
+				 ".quad 2f, 4f - 2f, 5f\n\t"
+				 ".popsection\n\t"
+				 "leaq 1b(%%rip), %0\n\t"
+				 "movq %0, 8(%2)\n"
+				 "2: movl $20000, %%ecx\n"
+				 "3: decl %%ecx\n\t"
+				 "jnz 3b\n\t"
+				 "movq 8(%2), %1\n"
+				 "4: xorl %k0, %k0\n\t"
+				 "jmp 6f\n\t"
+				 ".byte 0x0f, 0xb9, 0x3d\n\t" /* the signature, as an operand */
+				 ".long %c3\n"
+				 "5: movl $1, %k0\n"
+				 "6: movl $20000, %%ecx\n"
+				 "7: decl %%ecx\n\t"
+				 "jnz 7b"
+				 : "=&a"(aborted), "=&d"(section)
+				 : "r"(area), "i"(RSEQ_SIG)
+				 : "rcx", "memory", "cc");
+		if (aborted)
+			shared->signals++;
+		else if (!section)
+			shared->wrong++;
+	}
+}
+
+static void test_errands_restartable(void **state)
+{
+	struct errand_test t = {.process = PROCESS_INIT};
+	struct tracer *tracer;
+	int status;
+
+	if (!__rseq_size) {
+		print_message("skipped: no rseq here\n");
+		skip();
+	}
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(shared != MAP_FAILED);
+	pid_t pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		shared->ready = 1;
+		be_restartable();
+		_exit(0);
+	}
+	while (!shared->ready)
+		usleep(1000);
+	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	for (int i = 0; i < 6; i++) {
+		tracer_call(tracer, run_errands, &t);
+		if (t.rc != -EBADF)
+			print_error("%d: %s\n", t.rc, t.err.text);
+		assert_int_equal(t.rc, -EBADF);
+	}
+	tracer_end(tracer);
+	shared->stop = 1;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(shared->wrong, 0);
+	assert_true(shared->signals > 0);
+	process_close(&t.process);
 }
 
 /* ---- seccomp ---- */
@@ -1569,6 +1650,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_errands),
 		cmocka_unit_test(test_errand_interrupted),
 		cmocka_unit_test(test_errands_by_poke),
+		cmocka_unit_test(test_errands_restartable),
 		cmocka_unit_test(test_seccomp_filters),
 		cmocka_unit_test(test_seccomp_child),
 		cmocka_unit_test(test_seccomp_unreadable),
