@@ -375,13 +375,15 @@ static int patch_sites(struct attach *a, struct error *err)
 		static const struct process_stop none = {0};
 		return hooks_patch(&a->hooks, &a->process, &none, err);
 	}
-	if (!a->hooks.n_patches && !a->hooks.n_calls && !has_roots(a))
-		return 0;
 	rc = threads_stop(&a->process, STOP_ALL_TIMEOUT, &stopped, err);
 	if (rc < 0)
 		return rc;
+	/* Each of them will run the agent. */
+	for (size_t i = 0; i < stopped.n && rc == 0; i++)
+		rc = seccomp_undispatched(&a->process, stopped.v[i].tid, err);
 	a->process.stopped_tid = stopped.n ? stopped.v[0].tid : 0;
-	rc = hooks_patch(&a->hooks, &a->process, &stopped, err);
+	if (rc == 0)
+		rc = hooks_patch(&a->hooks, &a->process, &stopped, err);
 	a->process.stopped_tid = 0;
 	if (rc == 0 && has_roots(a))
 		rc = roots_note(&a->roots, &stopped);

@@ -23,6 +23,10 @@
  * look and the call too, some 50 us. So the calls that the agent makes itself, on all threads, are
  * fewer: see seccomp_allows_all().
  *
+ * A thread may also have the kernel hand its system calls to the program itself, by SIGSYS (syscall
+ * user dispatch, as Wine does), all but those made from the program's own place. Ours come from
+ * another, so they are never made there.
+ *
  * The machine is classic BPF as seccomp allows it (kernel/seccomp.c, seccomp_check_filter): loads
  * of aligned words of struct seccomp_data, arithmetic, forward jumps, 16 words of memory.
  */
@@ -50,6 +54,9 @@
 
 #ifndef PTRACE_SECCOMP_GET_FILTER
 #define PTRACE_SECCOMP_GET_FILTER 0x420c
+#endif
+#ifndef PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG
+#define PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG 0x4211
 #endif
 #define MAX_FILTERS 256ul
 #define STOP_TIMEOUT 200000000ull
@@ -408,12 +415,32 @@ static int run_filters(const struct process *p, pid_t tid, const struct stub_cal
 	return 0;
 }
 
+int seccomp_undispatched(const struct process *p, pid_t tid, struct error *err)
+{
+	struct {
+		uint64_t mode, selector, offset, len;
+	} config = {0};
+
+	/* A kernel before 6.4 does not tell. */
+	if (ptrace(PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG, tid, sizeof(config), &config) < 0 ||
+	    !config.mode)
+		return 0;
+	return error_set(err, -EPERM,
+			 "thread %d of process %d has its system calls handed to the program "
+			 "(syscall user dispatch), which the agent's would break: pollux can't "
+			 "record it",
+			 tid, p->pid);
+}
+
 int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *calls, size_t n,
 		   const struct seccomp_trial *trial, struct error *err)
 {
 	struct filters theirs;
-	int rc = read_of_thread(p, tid, &theirs);
+	int rc = seccomp_undispatched(p, tid, err);
 
+	if (rc < 0)
+		return rc;
+	rc = read_of_thread(p, tid, &theirs);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot look at thread %d", tid);
 	if (theirs.mode == 0)

@@ -20,6 +20,11 @@ struct seccomp_trial {
 };
 struct seccomp_trial seccomp_try(const struct stub_call *calls, size_t n);
 
+/* The thread is stopped by the calling tracer. -EPERM with a sentence, whatever the user risks: it
+ * makes no calls for us, since syscall user dispatch hands them to the program. Kernels before 6.4
+ * don't tell. */
+int seccomp_undispatched(const struct process *p, pid_t tid, struct error *err);
+
 /* The thread is stopped by the calling tracer. 0: it may, or that is not proven and the user takes
  * the risk (process.forced); -EPERM with a sentence: it may not, or that is not proven. */
 int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *calls, size_t n,
@@ -27,7 +32,8 @@ int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *c
 
 /* The same for calls that any thread may make, on a tracer: each thread that is under a filter is
  * stopped for a moment, except process.stopped_tid. A thread that is made meanwhile has the filters
- * of the one that made it, at most. It says nothing of filters that come later. */
+ * of the one that made it, at most, and no dispatch. It says nothing of filters that come later,
+ * nor of dispatch on threads without filters, which aren't stopped. */
 int seccomp_allows_all(const struct process *p, const struct stub_call *calls, size_t n,
 		       struct error *err);
 

@@ -639,6 +639,70 @@ static void test_errands_restartable(void **state)
 	process_close(&t.process);
 }
 
+/* ---- syscall user dispatch ---- */
+
+#define DISPATCH_CONFIG 0x4211 /* PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG */
+#define SET_DISPATCH 59	       /* PR_SET_SYSCALL_USER_DISPATCH */
+
+static int asks_dispatch(void *arg)
+{
+	struct errand_test *t = arg;
+	struct stopped_thread thread;
+	uint64_t config[4];
+	int rc = thread_stop(&t->process, t->process.pid, 1000000000, &thread);
+
+	if (rc < 0)
+		return rc;
+	rc = ptrace(DISPATCH_CONFIG, thread.tid, sizeof(config), config) < 0 ? -errno : 0;
+	thread_resume(&thread);
+	return rc;
+}
+
+static void test_errands_dispatched(void **state)
+{
+	struct errand_test t = {.process = PROCESS_INIT};
+	struct tracer *tracer;
+	int status;
+
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(shared != MAP_FAILED);
+	pid_t pid = fork();
+	if (pid == 0) {
+		static volatile char selector; /* 0: calls go to the kernel, 1: to us */
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(SET_DISPATCH, 1, 0, 0, &selector);
+		selector = 1;
+		shared->ready = 1;
+		while (!shared->stop)
+			;
+		selector = 0;
+		_exit(0);
+	}
+	while (!shared->ready)
+		usleep(1000);
+	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	const int told = tracer_call(tracer, asks_dispatch, &t);
+	for (int forced = 0; told == 0 && forced < 2; forced++) {
+		t.process.forced = forced;
+		t.err = (struct error){0};
+		tracer_call(tracer, run_errands, &t);
+		assert_int_equal(t.rc, -EPERM);
+		assert_non_null(strstr(t.err.text, "syscall user dispatch"));
+	}
+	tracer_end(tracer);
+	shared->stop = 1;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	process_close(&t.process);
+	if (told == -EIO) {
+		print_message("skipped: needs Linux 6.4\n");
+		skip();
+	}
+	assert_int_equal(told, 0);
+}
+
 /* ---- seccomp ---- */
 
 #define LOAD(offset) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset)
@@ -1651,6 +1715,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_errand_interrupted),
 		cmocka_unit_test(test_errands_by_poke),
 		cmocka_unit_test(test_errands_restartable),
+		cmocka_unit_test(test_errands_dispatched),
 		cmocka_unit_test(test_seccomp_filters),
 		cmocka_unit_test(test_seccomp_child),
 		cmocka_unit_test(test_seccomp_unreadable),
