@@ -43,8 +43,9 @@
 #include <sys/utsname.h>
 
 #define CAVE_BYTES 256u
-/* Of so many earlier mappings of rings memory is given back by one errand. */
-#define MAX_GIVEN_BACK 16u
+/* Of so many earlier mappings of rings memory is given back by one errand; there is one as a rule.
+ */
+#define MAX_GIVEN_BACK 8u
 /* So many times as much must be left where the address space is limited. */
 #define ADDRESS_SPACE_SHARE 16u
 /* Of a program that locks its memory: all of it is used at once. */
@@ -258,17 +259,18 @@ static bool succeeded(const struct process *p, const struct layout *l, unsigned 
 	return memory_read_u64(p, word(l, i), &result) == 0 && result == 0;
 }
 
-/* What a pollux that was killed left in the rings of other areas. Their mappings stay. */
+/* What a pollux that was killed left in the rings of other areas: of those that are retired it was
+ * given back before. Their mappings stay. */
 static size_t give_back(struct stub_call *calls, const struct leftovers *all, uint64_t but)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < all->n && n < MAX_GIVEN_BACK; i++) {
 		const struct leftover *o = &all->v[i];
-		bool again = !o->rings || o->rings == but;
+		bool again = o->retired || !o->rings || o->rings == but;
 
 		for (size_t k = 0; k < i && !again; k++)
-			again = all->v[k].rings == o->rings;
+			again = !all->v[k].retired && all->v[k].rings == o->rings;
 		if (!again)
 			calls[n++] = (struct stub_call){
 				.nr = __NR_madvise,
@@ -653,11 +655,6 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 	for (size_t i = 0; i < old->n && !used; i++)
 		if (fits(p, h, l, &old->v[i], &maps, main_object, rings))
 			used = &old->v[i];
-	rc = retire(p, old, used);
-	if (rc < 0) {
-		error_sys(err, rc, "cannot write into process %d", p->pid);
-		goto out;
-	}
 	if (!used) {
 		rc = layout_plan(l, area_image(NULL), (uint32_t)h->n, &maps, main_object, NULL,
 				 err);
@@ -698,8 +695,10 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 		if (rc < 0)
 			error_sys(err, rc, "cannot write the agent into process %d", p->pid);
 	}
-	if (rc == 0 && used) {
-		rc = void_notes(p, l);
+	if (rc == 0) {
+		rc = retire(p, old, used);
+		if (rc == 0 && used)
+			rc = void_notes(p, l);
 		if (rc < 0)
 			error_sys(err, rc, "cannot write into process %d", p->pid);
 	}

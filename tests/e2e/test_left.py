@@ -206,6 +206,7 @@ def test_limited_address_space(pollux, suite, trace):
     limit = ("sh", "-c", 'ulimit -v 1000000 && exec "$@"', "sh")
     with driver.Target(suite(), "steady", prefix=limit) as target:
         target.go()
+        driver.until_slept(target.pid, 20)  # its threads have their memory
         before = Memory(target.pid)
         for _ in range(3):
             record(pollux, target, trace)
