@@ -32,6 +32,7 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -302,16 +303,79 @@ void thread_resume(struct stopped_thread *t)
 
 /* ---- all threads ---- */
 
+/*
+ * exec() waits until the process' other threads are gone, and one that is traced is gone only when
+ * its tracer has taken its end. Meanwhile the kernel lets nobody seize a thread of the process: a
+ * tracer that seizes one after the other waits there for the exec, which waits for the tracer
+ * (ptrace_attach and de_thread, cred_guard_mutex). So a timer's signal interrupts it, takes what
+ * ends there are, and the kernel goes on with the call.
+ */
+#define ENDS_NS 20000000l
+
+static _Thread_local const struct process_stop *seizing;
+static _Thread_local pid_t seizing_of;
+
+static void take_ends(int signo)
+{
+	const struct process_stop *s = seizing;
+	int before = errno;
+
+	(void)signo;
+	for (size_t i = 0; s && i < s->n; i++) {
+		siginfo_t info = {0};
+
+		/* The main thread's end may be that of a child of ours. */
+		if (s->v[i].tid != seizing_of)
+			waitid(P_PID, (id_t)s->v[i].tid, &info,
+			       WEXITED | WNOHANG | __WALL | __WNOTHREAD);
+	}
+	errno = before;
+}
+
+struct ends_timer {
+	timer_t timer;
+	bool armed;
+	sigset_t before;
+};
+
+static void ends_begin(struct ends_timer *t, const struct process *p, const struct process_stop *s)
+{
+	const struct sigaction act = {.sa_handler = take_ends, .sa_flags = SA_RESTART};
+	const struct itimerspec every = {{0, ENDS_NS}, {0, ENDS_NS}};
+	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMIN};
+	sigset_t ours;
+
+	event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
+	seizing = s;
+	seizing_of = p->pid;
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGRTMIN);
+	sigaction(SIGRTMIN, &act, NULL);
+	pthread_sigmask(SIG_UNBLOCK, &ours, &t->before);
+	t->armed = timer_create(CLOCK_MONOTONIC, &event, &t->timer) == 0 &&
+		   timer_settime(t->timer, 0, &every, NULL) == 0;
+}
+
+static void ends_end(struct ends_timer *t)
+{
+	if (t->armed)
+		timer_delete(t->timer);
+	pthread_sigmask(SIG_SETMASK, &t->before, NULL);
+	seizing = NULL;
+}
+
 /* `seized` has the tids that are in s. */
 static int seize_new(const struct process *p, struct process_stop *s, struct map *seized,
 		     size_t *ret_new)
 {
+	struct ends_timer ends;
 	pid_t *tids;
 	size_t n, before = s->n;
 	int rc = threads_list(p, &tids, &n);
 
 	if (rc < 0)
 		return rc;
+	ends_begin(&ends, p, s);
 	for (size_t i = 0; i < n; i++) {
 		/* The kernel lists threads in the order of their making, so the known ones come at
 		 * the same place again: look there first. */
@@ -321,6 +385,8 @@ static int seize_new(const struct process *p, struct process_stop *s, struct map
 			continue;
 		if (s->n == s->cap) {
 			size_t cap = s->cap ? s->cap * 2 : 64;
+			seizing = NULL; /* the signal may come at any time */
+			__atomic_signal_fence(__ATOMIC_SEQ_CST);
 			struct stopped_thread *v = reallocarray(s->v, cap, sizeof(*v));
 			if (!v) {
 				rc = -ENOMEM;
@@ -328,6 +394,8 @@ static int seize_new(const struct process *p, struct process_stop *s, struct map
 			}
 			s->v = v;
 			s->cap = cap;
+			__atomic_signal_fence(__ATOMIC_SEQ_CST);
+			seizing = s;
 		}
 		rc = seize(p, tids[i]);
 		if (rc == -ESRCH) {
@@ -341,6 +409,7 @@ static int seize_new(const struct process *p, struct process_stop *s, struct map
 		if (rc < 0)
 			break;
 	}
+	ends_end(&ends);
 	free(tids);
 	*ret_new = s->n - before;
 	return rc;

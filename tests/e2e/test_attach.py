@@ -159,10 +159,18 @@ static void *act(void *how)
 	return NULL;
 }
 
+static void *wait_on(void *none)
+{
+	pause();
+	return none;
+}
+
 __attribute__((constructor)) static void begin(void)
 {
 	pthread_t thread;
 
+	for (int i = getenv("CROWD") ? atoi(getenv("CROWD")) : 0; i > 0; i--)
+		pthread_create(&thread, NULL, wait_on, NULL);
 	if (getenv("WHEN_TRACED"))
 		pthread_create(&thread, NULL, act, getenv("WHEN_TRACED"));
 }
@@ -192,6 +200,21 @@ def test_changes_when_traced(pollux, suite, tmp_path, how):
                 assert any(words in result.stderr for words in said[how] + also), result.stderr
             # It may have been too slow to see it.
             if how == "exec" and Path(f"/proc/{target.pid}/comm").read_text() == "sleep\n":
+                assert target.process.wait(driver.TIMEOUT) == 0
+
+
+def test_exec_of_many_threads(pollux, suite, tmp_path):
+    """exec() waits for the ends of the other threads, those of traced ones for the tracer to take them, and the
+    tracer, which seizes the next thread, for exec(): neither may hang."""
+    source, library = tmp_path / "traced.c", tmp_path / "traced.so"
+    source.write_text(WHEN_TRACED)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-pthread", "-o", library, source], check=True)
+    env = {"LD_PRELOAD": str(library), "WHEN_TRACED": "exec", "CROWD": "200"}
+    for _ in range(4):
+        with driver.Target(suite(), "multi_thread", env=env) as target:
+            result = record(pollux, target.pid, tmp_path / "trace.plx")
+            assert result.returncode in (0, 1), result.stderr
+            if Path(f"/proc/{target.pid}/comm").read_text() == "sleep\n":
                 assert target.process.wait(driver.TIMEOUT) == 0
 
 
