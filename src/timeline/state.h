@@ -21,6 +21,7 @@
 
 #define NO_THREAD UINT32_MAX
 #define MAX_NUMBER (1u << 22)  /* of threads and of kinds: events beyond are odd and ignored */
+#define MAX_LIVE (1u << 21)    /* tasks that live at once: events of more are odd and ignored */
 #define MAX_OPEN 256	       /* polls open on one thread */
 #define MAX_ENDED 65536	       /* ended tasks whose name is kept until TE_DROP */
 #define MAX_LOSSES 4096	       /* losses whose begin is remembered */
@@ -171,7 +172,7 @@ struct timeline {
 
 	struct map names; /* (kind, name) to struct task: the living, and the ended until TE_DROP */
 	struct task *live, *live_last, *ended, *ended_last;
-	uint64_t n_ended;
+	uint64_t n_live, n_ended;
 	struct pool tasks, spawns;
 
 	struct map future_places;   /* (process, address) to the futures there */

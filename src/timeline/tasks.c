@@ -63,6 +63,10 @@ static void list_remove(struct task **first, struct task **last, struct task *ta
 static struct task *task_begin(struct timeline *tl, struct kind *k, uint64_t id,
 			       const struct spawn *s, uint64_t t)
 {
+	if (tl->n_live == MAX_LIVE) {
+		tl->n_odd++;
+		return NULL;
+	}
 	struct task *task = pool_get(&tl->tasks);
 	if (!task) {
 		timeline_fail(tl, -ENOMEM);
@@ -92,6 +96,7 @@ static struct task *task_begin(struct timeline *tl, struct kind *k, uint64_t id,
 		k->n_unspawned++;
 	}
 	list_append(&tl->live, &tl->live_last, task);
+	tl->n_live++;
 	return task;
 }
 
@@ -184,6 +189,7 @@ void task_end(struct timeline *tl, struct task *task, enum trace_outcome outcome
 	if (task->has_futures)
 		future_task_end(tl, task, task->tl.end_ns);
 	list_remove(&tl->live, &tl->live_last, task);
+	tl->n_live--;
 	TELL(tl, task_end, &task->tl);
 	if (!task->named) {
 		pool_put(&tl->tasks, task);
@@ -401,6 +407,7 @@ void task_finish(struct timeline *tl, uint64_t end_ns)
 		if (task->has_futures)
 			future_task_end(tl, task, end_ns);
 		list_remove(&tl->live, &tl->live_last, task);
+		tl->n_live--;
 		TELL(tl, task_end, &task->tl);
 		task_unname(tl, task);
 		pool_put(&tl->tasks, task);
