@@ -181,9 +181,11 @@ bool die_covers(const struct dwarf_die *die, uint64_t addr)
 void dwarf_aranges(const struct dwarf_source *s,
 		   void (*one)(void *ctx, uint64_t unit, uint64_t low, uint64_t high), void *ctx)
 {
-	const uint8_t *start = s->s[DS_ARANGES].data, *p = start,
-		      *end = start + s->s[DS_ARANGES].len;
+	const uint8_t *start = s->s[DS_ARANGES].data, *p = start, *end;
 
+	if (!start)
+		return;
+	end = start + s->s[DS_ARANGES].len;
 	while (end - p >= 12) {
 		const uint8_t *set = p, *set_end;
 		uint64_t len = dwarf_bytes_u64(p, 4), unit;

@@ -117,11 +117,19 @@ uint64_t dwarf_ref(const struct dwarf_die *die)
 	return (uint64_t)die->unit->source->number << DWARF_REF_SHIFT | die->off;
 }
 
+/* NULL if no abbreviation of the unit has attributes. */
+static const struct dwarf_attr_spec *first_spec(const struct dwarf_die *die)
+{
+	const struct dwarf_attr_spec *all = die->unit->abbrevs->attrs;
+
+	return all ? all + die->abbrev->first_attr : NULL;
+}
+
 uint64_t die_end(const struct dwarf_die *die)
 {
 	const struct dwarf_unit *u = die->unit;
 	const uint8_t *start = u->source->s[DS_INFO].data, *p = die->attrs, *end = start + u->end;
-	const struct dwarf_attr_spec *spec = u->abbrevs->attrs + die->abbrev->first_attr;
+	const struct dwarf_attr_spec *spec = first_spec(die);
 
 	if (die->abbrev->bytes != UINT32_MAX) {
 		if (die->abbrev->bytes > (size_t)(end - p))
@@ -186,7 +194,7 @@ bool die_sibling(const struct dwarf_die *die, struct dwarf_die *ret)
 bool die_attr(const struct dwarf_die *die, unsigned name, struct dwarf_attr *ret)
 {
 	const struct dwarf_unit *u = die->unit;
-	const struct dwarf_attr_spec *spec = u->abbrevs->attrs + die->abbrev->first_attr;
+	const struct dwarf_attr_spec *spec = first_spec(die);
 	const uint8_t *p = die->attrs, *end = u->source->s[DS_INFO].data + u->end;
 
 	for (uint32_t i = 0; i < die->abbrev->n_attrs; i++, spec++) {
@@ -213,7 +221,7 @@ bool die_attr(const struct dwarf_die *die, unsigned name, struct dwarf_attr *ret
 
 bool die_has(const struct dwarf_die *die, unsigned name)
 {
-	const struct dwarf_attr_spec *spec = die->unit->abbrevs->attrs + die->abbrev->first_attr;
+	const struct dwarf_attr_spec *spec = first_spec(die);
 
 	for (uint32_t i = 0; i < die->abbrev->n_attrs; i++)
 		if (spec[i].name == name)
