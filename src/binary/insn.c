@@ -47,6 +47,7 @@ static void read_flow(const ZydisDecodedInstruction *in, struct insn *ret)
 		break;
 	case ZYDIS_CATEGORY_RET:
 		ret->flow = INSN_END;
+		ret->ret = true;
 		break;
 	default:
 		if (in->mnemonic == ZYDIS_MNEMONIC_UD2 || in->mnemonic == ZYDIS_MNEMONIC_HLT ||
@@ -111,6 +112,54 @@ static void read_operands(const ZydisDecodedInstruction *in, const ZydisDecodedO
 	}
 }
 
+static uint32_t vector_bit(ZydisRegister reg)
+{
+	ZydisRegister wide = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
+
+	if (wide < ZYDIS_REGISTER_ZMM0 || wide > ZYDIS_REGISTER_ZMM31)
+		return 0;
+	return 1u << (wide - ZYDIS_REGISTER_ZMM0);
+}
+
+static bool is_xor(ZydisMnemonic m)
+{
+	return m == ZYDIS_MNEMONIC_XORPS || m == ZYDIS_MNEMONIC_XORPD || m == ZYDIS_MNEMONIC_PXOR ||
+	       m == ZYDIS_MNEMONIC_VXORPS || m == ZYDIS_MNEMONIC_VXORPD ||
+	       m == ZYDIS_MNEMONIC_VPXOR;
+}
+
+/* Which registers' values go where. */
+static void read_values(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *ops,
+			struct insn *ret)
+{
+	unsigned last = in->operand_count_visible;
+
+	for (unsigned i = 0; i < last; i++) {
+		const ZydisDecodedOperand *op = &ops[i];
+		uint32_t vector;
+		uint8_t reg;
+
+		if (op->type != ZYDIS_OPERAND_TYPE_REGISTER)
+			continue;
+		reg = gpr(op->reg.value);
+		vector = vector_bit(op->reg.value);
+		if (op->actions & ZYDIS_OPERAND_ACTION_MASK_READ) {
+			ret->reads |= (uint16_t)(reg == INSN_NO_REG ? 0 : 1u << reg);
+			ret->vectors_read |= vector;
+		}
+		if (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE)
+			ret->vectors_written |= vector;
+	}
+	/* A register with itself: zero. */
+	if (is_xor(in->mnemonic) && last >= 2 &&
+	    ops[last - 1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+	    ops[last - 2].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+	    ops[last - 1].reg.value == ops[last - 2].reg.value)
+		ret->vectors_read = 0;
+	ret->copies = ret->op == INSN_MOV || in->meta.category == ZYDIS_CATEGORY_CMOV ||
+		      ret->vectors_read || ret->vectors_written;
+}
+
 bool insn_walk_init(struct insn_walk *w, const struct elf_image *img, uint64_t start, uint64_t end)
 {
 	size_t left;
@@ -157,6 +206,13 @@ int insn_next(struct insn_walk *w, struct insn *ret)
 	else if (in.attributes & ZYDIS_ATTRIB_HAS_LOCK ||
 		 (in.mnemonic == ZYDIS_MNEMONIC_XCHG && ret->mem_written))
 		ret->op = INSN_LOCKED;
+	else if (in.mnemonic == ZYDIS_MNEMONIC_CMP)
+		ret->op = INSN_CMP;
+	else if (in.mnemonic == ZYDIS_MNEMONIC_JZ)
+		ret->op = INSN_EQUAL;
+	else if (in.mnemonic == ZYDIS_MNEMONIC_JNZ)
+		ret->op = INSN_NOT_EQUAL;
+	read_values(&in, ops, ret);
 	w->at += in.length;
 	w->bytes += in.length;
 	return 1;

@@ -29,6 +29,9 @@ enum insn_op {
 	INSN_POP,
 	INSN_SYSCALL,
 	INSN_LOCKED, /* with a lock prefix, or xchg with memory */
+	INSN_CMP,
+	INSN_EQUAL,	/* branch if equal */
+	INSN_NOT_EQUAL, /* branch if not equal */
 };
 
 #define INSN_NO_REG 0xff
@@ -53,6 +56,12 @@ struct insn {
 	uint8_t rel_at;	   /* where in the instruction the four bytes of `target` or `ref` stand; 0:
 			    * there are none */
 	uint16_t writes;   /* general purpose registers that it changes, by bits */
+	/* Registers whose values it reads as operands, not as addresses; general purpose registers
+	 * in the lower 16 bits, vector registers in the upper 32 (as `vectors_written`). */
+	uint16_t reads;
+	uint32_t vectors_read, vectors_written;
+	bool copies; /* what it reads is, whole or in part, in what it writes */
+	bool ret;    /* it returns */
 };
 
 /* Walks straight through [start, end). */

@@ -2,23 +2,19 @@
  * Finding references in two steps. First the bytes of all code are searched for the pattern, with
  * nothing decoded: some tens of megabytes must pass in milliseconds, and only a handful of places
  * hit. Then each function with a hit is decoded from its start; only what stands there as an
- * instruction is reported, with what a patch needs to know of its surroundings.
+ * instruction is reported. Who patches them asks afterwards what becomes of the addresses.
  */
 #include "binary/refs.h"
 
 #include "base/cleanup.h"
+#include "binary/code_flow.h"
 #include "binary/elf_image.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* A function longer than this isn't decoded; so many branches of one are remembered. */
+/* A function longer than this isn't decoded. */
 #define MAX_FUNCTION_BYTES (4u << 20)
-#define MAX_BRANCHES (64u << 10)
-
-struct branch {
-	uint64_t from, to;
-};
 
 struct search {
 	struct elf_image *img;
@@ -27,8 +23,6 @@ struct search {
 	struct refs *out;
 	size_t cap;
 	uint64_t done_to; /* end of the last function that was decoded */
-	struct branch *branches;
-	size_t n_branches;
 };
 
 static bool wanted(const struct search *s, uint64_t addr)
@@ -72,50 +66,12 @@ static int add_ref(struct search *s, const struct insn *in, uint64_t target, uin
 	return 0;
 }
 
-/*
- * A compiler may take an address once before a loop and use it in each round. A hook on the
- * instruction would then see one use only. That is the case if the register is stored at an
- * address behind the instruction and a backward branch from behind the store leads in between.
- */
-static void judge(const struct search *s, struct ref *r, uint64_t stored_at)
-{
-	for (size_t i = 0; i < s->n_branches; i++) {
-		const struct branch *b = &s->branches[i];
-
-		if (b->to > r->addr && b->to < r->addr + r->len)
-			r->jumped_into = true;
-		if (stored_at && b->to >= r->addr + r->len && b->to <= stored_at &&
-		    b->from > stored_at)
-			r->hoisted = true;
-	}
-}
-
-/* The first instruction behind r that stores r's register to memory, 0 if there is none before the
- * register is written again. */
-static uint64_t store_of(const struct search *s, const struct ref *r, uint64_t end)
-{
-	struct insn_walk w;
-	struct insn in;
-
-	if (r->reg == INSN_NO_REG || !insn_walk_init(&w, s->img, r->addr + r->len, end))
-		return 0;
-	while (insn_next(&w, &in) > 0) {
-		if (in.mem_written && in.source == r->reg)
-			return in.addr;
-		if (in.reg == r->reg)
-			return 0;
-	}
-	return 0;
-}
-
 static int decode_function(struct search *s, uint64_t start, uint64_t end)
 {
-	size_t first = s->out->n;
 	struct insn_walk w;
 	struct insn in;
 	int r = 0;
 
-	s->n_branches = 0;
 	if (!insn_walk_init(&w, s->img, start, end))
 		return 0;
 	while (r == 0 && insn_next(&w, &in) > 0) {
@@ -123,11 +79,7 @@ static int decode_function(struct search *s, uint64_t start, uint64_t end)
 			r = add_ref(s, &in, in.ref, start);
 		else if (in.has_imm && in.flow == INSN_NEXT && wanted(s, in.imm))
 			r = add_ref(s, &in, in.imm, start);
-		if (in.target && in.flow != INSN_CALL && s->n_branches < MAX_BRANCHES)
-			s->branches[s->n_branches++] = (struct branch){in.addr, in.target};
 	}
-	for (size_t i = first; i < s->out->n; i++)
-		judge(s, &s->out->refs[i], store_of(s, &s->out->refs[i], end));
 	return r;
 }
 
@@ -199,17 +151,10 @@ static int by_addr(const void *a, const void *b)
 int refs_find(struct elf_image *img, const uint64_t *targets, size_t n_targets, struct refs *ret)
 {
 	struct refs out = {0};
-	_cleanup_free_ struct branch *branches = NULL;
 	struct search s = {.img = img, .targets = targets, .n_targets = n_targets, .out = &out};
 	size_t n = 0;
 	int r = 0;
 
-	if (n_targets > 0) {
-		branches = calloc(MAX_BRANCHES, sizeof(*branches));
-		if (!branches)
-			return -ENOMEM;
-		s.branches = branches;
-	}
 	for (size_t i = 0; n_targets > 0 && i < elf_image_n_code(img) && r == 0; i++) {
 		uint64_t start, end;
 		const uint8_t *code;
@@ -241,6 +186,53 @@ int refs_find(struct elf_image *img, const uint64_t *targets, size_t n_targets, 
 	out.n = n;
 	*ret = out;
 	return 0;
+}
+
+/*
+ * A compiler may take an address once before a loop and use it in each round, or before a branch
+ * and use it on one side. A hook on the instruction would then see one use only, or one too many.
+ */
+static void judge(struct code_flow *flow, struct ref *r)
+{
+	struct code_value v = code_flow_value(flow, r->addr, r->reg);
+
+	r->reused = v.fate == VALUE_REUSED;
+	r->spared = v.fate == VALUE_SPARED;
+	r->guarded = v.guarded;
+	for (size_t i = 0; i < flow->n; i++) {
+		const struct insn *in = &flow->insns[i];
+
+		if (in->flow != INSN_CALL && in->target > r->addr && in->target < r->addr + r->len)
+			r->jumped_into = true;
+	}
+}
+
+static bool is_guard(uint64_t constant, void *opaque)
+{
+	return constant == *(uint64_t *)opaque;
+}
+
+int refs_judge(struct elf_image *img, struct refs *refs, uint64_t guard)
+{
+	_cleanup_(code_flow_done) struct code_flow flow = {0};
+	int r = 0;
+
+	for (size_t i = 0; i < refs->n && r == 0; i++) {
+		struct ref *ref = &refs->refs[i];
+		uint64_t start, end;
+		bool any;
+
+		if (!elf_image_function(img, ref->addr, &start, &end))
+			continue;
+		if (!flow.n || flow.insns[0].addr != start) {
+			r = code_flow_read(&flow, img, start, end);
+			if (r == 0 && guard)
+				r = code_flow_guard(&flow, is_guard, &guard, &any);
+		}
+		if (r == 0)
+			judge(&flow, ref);
+	}
+	return r;
 }
 
 void refs_done(struct refs *r)

@@ -17,8 +17,11 @@ struct ref {
 	uint64_t function; /* start of its function */
 	uint8_t len, reg;  /* reg: INSN_NO_REG if it stores to memory or something else */
 	bool lea;	   /* else an immediate */
-	bool jumped_into;  /* some branch of the function leads to the inside of the instruction */
-	bool hoisted;	   /* a loop uses the register again and again behind this instruction */
+	/* What refs_judge() fills in. */
+	bool jumped_into; /* some branch of the function leads to the inside of the instruction */
+	bool reused;	  /* the address may be used again and again, as in a loop behind this */
+	bool spared;	  /* the address may be taken and then not used */
+	bool guarded;	  /* control comes here only where something has equalled the guard */
 };
 
 struct refs {
@@ -30,6 +33,10 @@ struct refs {
 
 /* `targets` must be sorted. One pass over all code. -ENOMEM or 0. */
 int refs_find(struct elf_image *img, const uint64_t *targets, size_t n_targets, struct refs *ret);
+/* Tells of each reference what becomes of the address. `guard`: see `guarded`; 0: none. -ENOMEM or
+ * 0.
+ */
+int refs_judge(struct elf_image *img, struct refs *refs, uint64_t guard);
 void refs_done(struct refs *r);
 
 #endif

@@ -366,6 +366,8 @@ static int find(struct elf_image *image, struct finding *f, struct error *err)
 		r = refs_find(image, t.addrs, t.n, &refs);
 	if (r == 0 && !elf_image_has_symtab(image))
 		tables_keep_used(&t, &refs);
+	if (r == 0)
+		r = refs_judge(image, &refs, 0);
 	if (r < 0 || t.n == 0)
 		return r;
 	r = add_runtime(image, f);

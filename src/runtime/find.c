@@ -132,8 +132,10 @@ const char *find_site_trouble(const struct ref *ref)
 		return "instruction shorter than a jump";
 	if (ref->jumped_into)
 		return "a branch leads into the instruction";
-	if (ref->hoisted)
+	if (ref->reused)
 		return "the address is taken once before a loop";
+	if (ref->spared)
+		return "the address is taken before it is known whether a task is made";
 	return NULL;
 }
 

@@ -4,8 +4,9 @@
  */
 #include "runtime/follow.h"
 
+#include "base/cleanup.h"
 #include "base/map.h"
-#include "binary/insn.h"
+#include "binary/own_code.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -82,13 +83,13 @@ static size_t decode(struct follower *f, uint64_t function, uint64_t *ret, size_
 {
 	uint64_t start, end, loaded[16] = {0}; /* words that registers were loaded from */
 	size_t n = 0, left = MAX_FUNCTION_INSTRUCTIONS;
-	struct insn_walk code;
+	_cleanup_(own_code_done) struct own_code code = {0};
 	struct insn in;
 
 	if (!elf_image_function(f->image, function, &start, &end) || start != function ||
-	    !insn_walk_init(&code, f->image, start, end))
+	    !own_code_init(&code, f->image, start, end))
 		return 0;
-	while (n < max && left-- > 0 && f->left > 0 && insn_next(&code, &in) > 0) {
+	while (n < max && left-- > 0 && f->left > 0 && own_code_next(&code, &in) > 0) {
 		uint64_t to = leaves_to(f->image, &in, start, end);
 
 		f->left--;

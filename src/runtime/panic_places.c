@@ -19,7 +19,7 @@
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "binary/call_index.h"
-#include "binary/insn.h"
+#include "binary/own_code.h"
 #include "runtime/find.h"
 #include "runtime/follow.h"
 #include "runtime/tables.h"
@@ -165,14 +165,14 @@ static bool is_message(const struct places *p, uint64_t addr)
 static void listen(struct places *p, uint64_t function, struct saying *ret)
 {
 	uint64_t start, end, last = 0, target;
+	_cleanup_(own_code_done) struct own_code code = {0};
 	struct location place;
-	struct insn_walk w;
 	struct insn in;
 
 	if (!elf_image_function(p->image, function, &start, &end) ||
-	    !insn_walk_init(&w, p->image, start, end))
+	    !own_code_init(&code, p->image, start, end))
 		return;
-	while (p->left > 0 && insn_next(&w, &in) > 0) {
+	while (p->left > 0 && own_code_next(&code, &in) > 0) {
 		uint64_t taken = in.op == INSN_LEA ? in.ref : in.has_imm ? in.imm : 0;
 
 		p->left--;
@@ -360,14 +360,14 @@ struct file_walk {
 static bool panics_in(struct file_walk *w, uint64_t function)
 {
 	uint64_t start, end;
+	_cleanup_(own_code_done) struct own_code code = {0};
 	struct location place;
-	struct insn_walk code;
 	struct insn in;
 
 	if (!elf_image_function(w->image, function, &start, &end) ||
-	    !insn_walk_init(&code, w->image, start, end))
+	    !own_code_init(&code, w->image, start, end))
 		return false;
-	while (insn_next(&code, &in) > 0) {
+	while (own_code_next(&code, &in) > 0) {
 		uint64_t taken = in.op == INSN_LEA ? in.ref : in.has_imm ? in.imm : 0;
 
 		if (taken && read_location(w->image, taken, &place) && is_in(&place, w->path_end))

@@ -197,6 +197,8 @@ static int find(struct elf_image *image, struct finding *f, struct error *err)
 		r = refs_find(image, tables.addrs, tables.n, &refs);
 	if (r == 0 && !elf_image_has_symtab(image))
 		tables_keep_used(&tables, &refs);
+	if (r == 0)
+		r = refs_judge(image, &refs, 0);
 	if (r < 0)
 		return r;
 	if (tables.n == 0)

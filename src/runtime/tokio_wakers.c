@@ -9,7 +9,8 @@
  * A block_on's root future has the waker of its thread's parker (runtime/park.rs) or, on a
  * current_thread runtime, of the scheduler's handle (util/wake.rs over it; JoinSet's entries use
  * the same functions for another type). Where their address is taken, outside of clone, a block_on
- * makes its waker.
+ * makes its waker. With a profile (PGO) the compiler puts clone itself at the places that call it
+ * often, behind a comparison of the waker's clone with this one: such a place makes no new waker.
  */
 #include "runtime/tokio.h"
 
@@ -181,15 +182,19 @@ static int add_root_sites(struct elf_image *image, struct follower *follower, st
 	_cleanup_(refs_done) struct refs refs = {0};
 	int r = refs_find(image, &w->vtable, 1, &refs);
 
+	if (r == 0)
+		r = refs_judge(image, &refs, clone);
 	for (size_t i = 0; i < refs.n && r == 0; i++) {
 		struct callee_walk walk = {.wanted = refs.refs[i].function};
 		struct find_site *site;
 
-		if (refs.refs[i].function == clone)
+		if (refs.refs[i].function == clone || refs.refs[i].guarded)
 			continue;
 		r = follow(follower, clone, 1, visit_callee, &walk);
 		if (r < 0 || walk.found)
 			continue;
+		/* One waker serves all polls of its block_on. */
+		refs.refs[i].reused = refs.refs[i].spared = false;
 		site = find_add_site(&w->sites, &w->n_sites);
 		r = site ? find_site(image, &refs.refs[i], site) : -ENOMEM;
 	}
