@@ -6,6 +6,10 @@
  * hands out this very table, drop takes one away and may call the third word of the header's vtable
  * (dealloc), wake_by_ref may call its second (schedule).
  *
+ * With tokio_unstable and tracing each of them begins with `trace!()` of the task's span, hundreds
+ * of bytes behind `cmpq $0, tracing_id(header)`. What follows where there is no span is what it
+ * does.
+ *
  * A block_on's root future has the waker of its thread's parker (runtime/park.rs) or, on a
  * current_thread runtime, of the scheduler's handle (util/wake.rs over it; JoinSet's entries use
  * the same functions for another type). Where their address is taken, outside of clone, a block_on
@@ -36,10 +40,31 @@ struct deed {
 	bool found;
 };
 
-static bool does(const struct deed *d, uint64_t function)
+/* The head of a function on the way that it goes where no word that it compares with 0 is set: past
+ * what tracing adds. */
+static size_t untraced_head(struct elf_image *image, uint64_t function, struct insn *ret,
+			    size_t max)
 {
-	struct insn in[HEAD];
-	size_t n = tables_head(d->image, function, in, HEAD);
+	uint64_t start, end;
+	struct insn_walk w;
+	size_t n = 0;
+
+	if (!elf_image_function(image, function, &start, &end) || start != function ||
+	    !insn_walk_init(&w, image, start, end))
+		return 0;
+	while (n < max && insn_next(&w, &ret[n]) > 0) {
+		const struct insn *in = &ret[n++], *before = n > 1 ? in - 1 : NULL;
+
+		if (in->op == INSN_EQUAL && in->target > in->addr && in->target < end && before &&
+		    before->op == INSN_CMP && before->has_disp && before->has_imm &&
+		    before->imm == 0 && !insn_walk_init(&w, image, in->target, end))
+			break;
+	}
+	return n;
+}
+
+static bool shows(const struct deed *d, const struct insn *in, size_t n)
+{
 	bool constant = false;
 
 	for (size_t i = 0; i < n; i++) {
@@ -49,6 +74,34 @@ static bool does(const struct deed *d, uint64_t function)
 		if (d->calls && (in[i].flow == INSN_CALL || in[i].flow == INSN_JUMP) &&
 		    in[i].has_disp && in[i].disp == d->calls)
 			return true;
+	}
+	return false;
+}
+
+static bool does(const struct deed *d, uint64_t function)
+{
+	struct insn in[HEAD];
+
+	return shows(d, in, tables_head(d->image, function, in, HEAD)) ||
+	       shows(d, in, untraced_head(d->image, function, in, HEAD));
+}
+
+/* A function that soon returns, and hands out this table. */
+static bool is_clone(struct elf_image *image, uint64_t function, uint64_t table)
+{
+	uint64_t start, end;
+	struct insn in[HEAD];
+	size_t n, bytes = 0;
+
+	if (!elf_image_function(image, function, &start, &end))
+		return false;
+	if (end - start <= MAX_CLONE_BYTES)
+		return tables_takes(image, function, table);
+	n = untraced_head(image, function, in, HEAD);
+	for (size_t i = 0; i < n && bytes <= MAX_CLONE_BYTES; i++) {
+		bytes += in[i].len;
+		if (in[i].ret)
+			return tables_takes(image, function, table);
 	}
 	return false;
 }
@@ -122,11 +175,7 @@ static bool is_handle(struct elf_image *image, struct follower *follower,
 static enum waker classify_stripped(struct elf_image *image, struct follower *follower,
 				    const struct elf_pointer *p, size_t left)
 {
-	uint64_t start, end;
-
-	if (!tables_run(image, p, left, 4, true) ||
-	    !elf_image_function(image, p[0].target, &start, &end) ||
-	    end - start > MAX_CLONE_BYTES || !tables_takes(image, p[0].target, p[0].slot))
+	if (!tables_run(image, p, left, 4, true) || !is_clone(image, p[0].target, p[0].slot))
 		return WAKER_NONE;
 	if (behaves_as_task_waker(image, follower, p))
 		return WAKER_TASK;
