@@ -12,6 +12,7 @@
 #include "binary/call_index.h"
 #include "binary/names.h"
 #include "runtime/find.h"
+#include "runtime/panic_places.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -181,10 +182,20 @@ static int add_place(struct elf_image *image, struct buf *where, uint64_t at)
 	return 0;
 }
 
-/* Workers are launched by Tokio's builder alone; whatever else makes one is block_in_place. */
-static int settle(struct find_kind *k, const struct steps *all, size_t kind)
+static int name_worker(struct find_kind *k, bool block_in_place)
 {
-	bool launch = false, other = false;
+	k->block_in_place = block_in_place;
+	free(k->name);
+	k->name = strdup(find_worker_name(block_in_place));
+	return k->name ? 0 : -ENOMEM;
+}
+
+/* Workers are launched by Tokio's builder alone; whatever else makes one is block_in_place. Where
+ * the program's own code does, one of them is a part of it: block_in_place has its message there.
+ */
+static int settle(struct find_kind *k, const struct steps *all, size_t kind, bool has_message)
+{
+	bool launch = false, in_place = has_message, other = false;
 
 	for (size_t i = 0; i < all->n; i++) {
 		const struct step *s = &all->steps[i];
@@ -192,14 +203,36 @@ static int settle(struct find_kind *k, const struct steps *all, size_t kind)
 		if (s->kind != kind)
 			continue;
 		launch = launch || s->launch;
-		other = other || s->block_in_place || s->left || s->polled;
+		in_place = in_place || s->block_in_place;
+		other = other || s->left || s->polled;
 	}
-	if (k->role != TR_WORKER || (!launch && !other))
+	if (k->role != TR_WORKER || (!launch && !in_place && !other))
 		return 0;
-	k->block_in_place = !launch;
-	free(k->name);
-	k->name = strdup(find_worker_name(k->block_in_place));
-	return k->name ? 0 : -ENOMEM;
+	return name_worker(k, !launch && in_place);
+}
+
+/* The only kind of worker that there is is the ordinary one, too: code that is equal is there once.
+ */
+static int settle_only(struct finding *f, size_t first_kind)
+{
+	struct find_kind *only = NULL;
+	char *full;
+	size_t n = 0;
+
+	for (size_t i = first_kind; i < f->n_kinds; i++) {
+		if (f->kinds[i].role != TR_WORKER)
+			continue;
+		only = &f->kinds[i];
+		n++;
+	}
+	if (n != 1 || !only->block_in_place)
+		return 0;
+	/* What it says there is what the timeline knows it by. */
+	if (asprintf(&full, "%s, or of block_in_place", only->full_name ? only->full_name : "") < 0)
+		return -ENOMEM;
+	free(only->full_name);
+	only->full_name = full;
+	return name_worker(only, false);
 }
 
 /* One site's places; with none of the program's own it keeps what it has. */
@@ -257,19 +290,24 @@ int callers_find(struct elf_image *image, struct finding *f, size_t first_kind)
 {
 	_cleanup_(steps_done) struct steps all = {0};
 	_cleanup_(call_index_done) struct call_index calls = {0};
+	_cleanup_free_ bool *has_message = calloc(f->n_kinds + 1, sizeof(*has_message));
 	int r;
 
+	if (!has_message)
+		return -ENOMEM;
 	if (!elf_image_has_symtab(image))
 		return 0;
 	r = call_index_init(&calls, image);
+	if (r == 0)
+		panic_places_in_place(image, &calls, f->kinds, f->n_kinds, has_message);
 	if (r == 0)
 		r = start(image, f, first_kind, &all);
 	for (size_t i = 0; i < all.n && r == 0; i++)
 		r = climb(image, &calls, &all, i);
 	for (size_t i = first_kind; i < f->n_kinds && r == 0; i++) {
-		r = settle(&f->kinds[i], &all, i - first_kind);
+		r = settle(&f->kinds[i], &all, i - first_kind, has_message[i]);
 		for (size_t k = 0; k < f->kinds[i].n_sites && r == 0; k++)
 			r = tell(image, &f->kinds[i].sites[k], &all, i - first_kind, k);
 	}
-	return r;
+	return r == 0 ? settle_only(f, first_kind) : r;
 }

@@ -6,8 +6,8 @@
  * is its first line. So the call of panic_const_async_fn_resumed in the poll function of a kind's
  *     future says where that future is written. The function is known by the message that it
  * prints.
- *   - A worker's main loop panics at places in "scheduler/multi_thread/worker.rs", no other
- * blocking task does so near its beginning; and the worker that block_in_place starts is made
+ *   - A worker's main loop panics at many places in "scheduler/multi_thread/", no other blocking
+ * task does so near its beginning; and the worker that block_in_place starts is made
  * beside the message that it can't.
  *
  * Several places (futures inlined into each other) are told as "A or B". Programs built with
@@ -32,9 +32,10 @@
 #define WORKER_DEPTH 12u
 #define MAX_PLACES 4u
 #define MAX_FILE_BYTES 1024u
-#define MIN_WORKER_PLACES 10u /* seen: 12 to 20 from a worker's poll, 0 from others */
+#define MIN_WORKER_PLACES 10u /* seen: 15 to 41 from a worker's poll, 0 or 1 from others */
 #define MAX_INSTRUCTIONS 2000000u
 
+static const char worker_folder[] = "/scheduler/multi_thread/";
 static const char resumed_text[] = "`async fn` resumed after completion";
 static const char block_in_place_text[] =
 	"can call blocking only when running on the multi-threaded runtime";
@@ -49,7 +50,7 @@ struct location {
 struct saying {
 	uint64_t places[MAX_PLACES]; /* Locations of async fns that are polled in it */
 	size_t n_places;
-	size_t n_worker; /* places in worker.rs */
+	size_t n_worker; /* places in scheduler/multi_thread */
 	bool block_in_place;
 };
 
@@ -184,7 +185,8 @@ static void listen(struct places *p, uint64_t function, struct saying *ret)
 		if (is_message(p, taken))
 			ret->block_in_place = true;
 		if (taken && read_location(p->image, taken, &place)) {
-			ret->n_worker += is_in(&place, "/scheduler/multi_thread/worker.rs");
+			ret->n_worker += memmem(place.file, place.len, worker_folder,
+						sizeof(worker_folder) - 1) != NULL;
 			last = in.reg == 7 ? taken : 0; /* the first argument: %rdi */
 		} else if (in.flow != INSN_NEXT) {
 			last = 0;
@@ -255,6 +257,16 @@ static bool made_by_block_in_place(struct places *p, const struct call_index *ca
 		}
 	}
 	return false;
+}
+
+static void places_done(struct places *p)
+{
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	while ((e = map_next(&p->known, &pos)))
+		free(e->value);
+	map_done(&p->known);
 }
 
 /* "src/main.rs:12"; of a file in a registry or of the compiler's what follows the crate's folder.
@@ -331,8 +343,6 @@ int panic_places_find(struct elf_image *image, struct finding *f, size_t first, 
 	struct places p = {.image = image, .left = MAX_INSTRUCTIONS};
 	_cleanup_(call_index_done) struct call_index calls = {0};
 	struct follower *follower = follower_new(image);
-	const struct map_entry *e;
-	size_t pos = 0;
 	int r = follower ? 0 : -ENOMEM;
 
 	*ret_named = 0;
@@ -344,11 +354,21 @@ int panic_places_find(struct elf_image *image, struct finding *f, size_t first, 
 				 sizeof(p.messages) / sizeof(p.messages[0]));
 	for (size_t i = first; i < f->n_kinds && r == 0; i++)
 		r = name_kind(&p, follower, &calls, &f->kinds[i], ret_named);
-	while ((e = map_next(&p.known, &pos)))
-		free(e->value);
-	map_done(&p.known);
+	places_done(&p);
 	follower_free(follower);
 	return r;
+}
+
+void panic_places_in_place(struct elf_image *image, const struct call_index *calls,
+			   const struct find_kind *kinds, size_t n, bool *ret)
+{
+	_cleanup_(places_done) struct places p = {.image = image, .left = MAX_INSTRUCTIONS};
+
+	p.n_messages = find_text(image, block_in_place_text, p.messages,
+				 sizeof(p.messages) / sizeof(p.messages[0]));
+	for (size_t i = 0; i < n; i++)
+		ret[i] = kinds[i].role == TR_WORKER && p.n_messages &&
+			 made_by_block_in_place(&p, calls, &kinds[i]);
 }
 
 struct file_walk {
