@@ -112,6 +112,10 @@ void finding_done(struct finding *f);
 /* Why what is there can't be had, each reason with "; " behind it. */
 void finding_reasons(const struct finding *f, struct buf *out);
 
+/* True if all versions of a find_runtime's `version` are at least MAJOR.MINOR; false if none is known.
+ */
+bool version_at_least(const char *versions, unsigned major, unsigned minor);
+
 /* Code in which a block_on polls, by return addresses: a thread whose stack holds one of them
  * stands in a block_on that made a waker of finding.wakers[waker]. See block_on.c for when that is
  * wrong. */

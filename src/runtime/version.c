@@ -10,22 +10,37 @@
 #include "base/cleanup.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_VERSIONS 8u
 #define MAX_VERSION_BYTES 40u
+
+/* Three numbers, and what may follow them: "1.38.0", "2.0.0-rc.1", "1.0.3+git". */
+static bool is_version(const char *p, size_t len)
+{
+	const char *end = p + len;
+
+	for (unsigned i = 0; i < 3; i++) {
+		const char *from = p;
+
+		while (p < end && isdigit((unsigned char)*p))
+			p++;
+		if (p == from || (i < 2 && (p == end || *p++ != '.')))
+			return false;
+	}
+	return p == end || ((*p == '-' || *p == '+') && p + 1 < end);
+}
 
 /* The length of a version at p that is followed by "/src/", 0 if there is none. */
 static size_t version_at(const char *p, size_t left)
 {
 	size_t len = 0;
 
-	if (left == 0 || !isdigit((unsigned char)*p))
-		return 0;
-	while (len < left && len < MAX_VERSION_BYTES &&
+	while (len < left && len < MAX_VERSION_BYTES && p[len] &&
 	       (isalnum((unsigned char)p[len]) || strchr(".-+", p[len])))
 		len++;
-	return left - len >= 5 && memcmp(p + len, "/src/", 5) == 0 ? len : 0;
+	return is_version(p, len) && left - len >= 5 && memcmp(p + len, "/src/", 5) == 0 ? len : 0;
 }
 
 static bool known(const struct buf *out, const char *version, size_t len)
@@ -73,4 +88,23 @@ char *version_find(const struct elf_image *image, const char *crate)
 		}
 	}
 	return buf_steal(&out);
+}
+
+bool version_at_least(const char *versions, unsigned major, unsigned minor)
+{
+	const char *p = versions;
+
+	if (!p || !*p)
+		return false;
+	for (;;) {
+		unsigned has_major, has_minor;
+
+		if (sscanf(p, "%u.%u", &has_major, &has_minor) != 2 || has_major < major ||
+		    (has_major == major && has_minor < minor))
+			return false;
+		p = strchr(p, ' ');
+		if (!p)
+			return true;
+		p++;
+	}
 }
