@@ -42,6 +42,7 @@ struct inspect_task {
 	const char *queue;	    /* scheduled: the run queue that has it; NULL: not known */
 	bool in_no_queue;	    /* scheduled, but proven to be in none and on no worker */
 	bool torn;		    /* with no_stop: it changed whenever it was read */
+	bool ghost;		    /* proven to be none: it runs, but on no thread */
 	bool doubtful; /* without a stop: what must hold of a task did not, in one reading */
 };
 

@@ -414,6 +414,11 @@ int inspect_look(struct inspect *in, const struct inspect_options *opt,
 				break;
 		}
 	}
+	r = tasks_drop_ghosts(&res);
+	if (r < 0) {
+		error_set(err, r, "out of memory");
+		goto out;
+	}
 	for (size_t i = 0; i < res.n_tasks; i++)
 		if (res.tasks[i].tree)
 			name_sockets(in, res.tasks[i].tree);

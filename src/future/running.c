@@ -183,6 +183,27 @@ static void by_stack(struct inspect *in, struct inspect_task *t, bool alone)
 		t->thread = with + 1;
 }
 
+/* True unless the whole stack of the thread was copied and does not have the word. */
+static bool may_have(struct inspect *in, const struct inspect_stack *s, uint64_t word)
+{
+	const struct process_map *map = maps_at(&in->maps, s->regs.sp);
+	uint64_t end = map ? map->end : 0, v;
+
+	if (!map || end - s->regs.sp > STACK_BYTES || stack_has(in, s, end, word))
+		return true;
+	/* What is copied is one piece. */
+	return !in->budget.steps || !mem_u64(&in->mem, end - 8, &v);
+}
+
+/* No thread has the task's address, which whoever polls it needs at the end. */
+static bool runs_nowhere(struct inspect *in, const struct inspect_task *t)
+{
+	for (size_t i = 0; i < in->n_threads; i++)
+		if (may_have(in, &in->threads[i], t->addr))
+			return false;
+	return in->n_threads != 0;
+}
+
 void running_find(struct inspect *in, struct inspect_result *r)
 {
 	size_t missed = in->mem.n_missed;
@@ -201,6 +222,7 @@ void running_find(struct inspect *in, struct inspect_result *r)
 		for (size_t k = 0; k < r->n_tasks; k++)
 			n_alike += r->tasks[k].kind == t->kind && inspect_is_running(&r->tasks[k]);
 		by_stack(in, t, n_alike == 1);
+		t->ghost = !t->thread && t->kind->tokio && runs_nowhere(in, t);
 	}
 	in->mem.n_missed = missed;
 }

@@ -96,6 +96,30 @@ static bool links_ok(struct inspect *in, uint64_t addr, uint64_t trailer)
 	return true;
 }
 
+/*
+ * From 1.29 on Tokio aligns a task's cell to 128 bytes (x86-64 and aarch64; runtime/task/core.rs).
+ * An object may hold more than one Tokio, and one whose version isn't known may be any.
+ */
+static bool place_ok(const struct inspect_kind *k, uint64_t addr)
+{
+	const char *version = k->object->finding.runtimes[k->kind->runtime].version;
+
+	return addr % (version_at_least(version, 1, 29) ? 128 : 8) == 0;
+}
+
+/* What Tokio's state machine never shows: what runs and is over; a closure for the blocking pool
+ * that has been let go again: it is queued, then it runs, then it is over. */
+static bool state_ok(const struct find_kind *k, uint64_t s)
+{
+	bool running = s & TOKIO_RUNNING, complete = s & TOKIO_COMPLETE;
+
+	if (running && complete)
+		return false;
+	if (k->role != TR_BLOCKING && k->role != TR_WORKER)
+		return true;
+	return complete || (running ? !(s & TOKIO_NOTIFIED) : s & TOKIO_NOTIFIED);
+}
+
 /* Ids come from one counter, which stands at the next one. */
 static bool id_ok(struct inspect *in, const struct inspect_kind *k, uint64_t id)
 {
@@ -126,13 +150,12 @@ static bool read_tokio(struct inspect *in, struct inspect_task *t)
 		return false;
 	t->raw_state = s;
 	if (s >> TOKIO_REF_SHIFT == 0 || s >> TOKIO_REF_SHIFT > MAX_REFS ||
-	    !id_ok(in, t->kind, t->id) || t->owner >> 48)
+	    !place_ok(t->kind, t->addr) || !state_ok(k, s) || !id_ok(in, t->kind, t->id) ||
+	    t->owner >> 48)
 		return false;
 	/* not yet in its runtime's list: being made, or what is left of that on a stack. Blocking
 	 * tasks are in no list, and without symbols only their running tells that they are some. */
 	if (!t->owner && k->role == TR_TASK && !(s & (TOKIO_COMPLETE | TOKIO_RUNNING)))
-		return false;
-	if ((s & TOKIO_RUNNING) && (s & TOKIO_COMPLETE))
 		return false;
 	if (!links_ok(in, t->addr, k->trailer_offset) ||
 	    (t->owner && !scheduler_ok(in, t->addr, k))) {
@@ -326,4 +349,65 @@ bool tasks_want_whole(struct inspect *in)
 						      in->maps.v[i].end - in->maps.v[i].start) < 0)
 			return false;
 	return true;
+}
+
+/* ---- what more can be told of all of them together ---- */
+
+/* Whether both have their ids from one counter: that of an object's one Tokio. */
+static int by_counter(const struct inspect_task *x, const struct inspect_task *y)
+{
+	if (x->kind->object != y->kind->object)
+		return x->kind->object < y->kind->object ? -1 : 1;
+	if (x->kind->kind->runtime != y->kind->kind->runtime)
+		return x->kind->kind->runtime < y->kind->kind->runtime ? -1 : 1;
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* The likeliest first: what is in its runtime's list, or known to run. */
+static int by_counter_and_proof(const void *a, const void *b)
+{
+	const struct inspect_task *x = *(struct inspect_task *const *)a;
+	const struct inspect_task *y = *(struct inspect_task *const *)b;
+	int c = by_counter(x, y);
+	int proof_x = 2 * (x->owner != 0) + (x->thread != 0);
+	int proof_y = 2 * (y->owner != 0) + (y->thread != 0);
+
+	if (c || proof_x != proof_y)
+		return c ? c : proof_y - proof_x;
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+static bool has_counter(const struct inspect_task *t)
+{
+	const char *versions;
+
+	if (!t->kind->tokio || t->root || t->kind->kind->role == TR_ROOT || !t->id)
+		return false;
+	versions = t->kind->object->finding.runtimes[t->kind->kind->runtime].version;
+	return versions && !strchr(versions, ',');
+}
+
+int tasks_drop_ghosts(struct inspect_result *r)
+{
+	_cleanup_free_ struct inspect_task **v =
+		calloc(r->n_tasks + 1, sizeof(struct inspect_task *));
+	size_t n = 0;
+
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->n_tasks; i++)
+		if (has_counter(&r->tasks[i]))
+			v[n++] = &r->tasks[i];
+	qsort(v, n, sizeof(*v), by_counter_and_proof);
+	for (size_t i = 1; i < n; i++)
+		v[i]->ghost = v[i]->ghost || by_counter(v[i - 1], v[i]) == 0;
+	n = 0;
+	for (size_t i = 0; i < r->n_tasks; i++) {
+		if (r->tasks[i].ghost)
+			await_node_free(r->tasks[i].tree);
+		else
+			r->tasks[n++] = r->tasks[i];
+	}
+	r->n_tasks = n;
+	return 0;
 }
