@@ -14,6 +14,8 @@
  */
 #include "process/layout.h"
 
+#include "base/cleanup.h"
+
 #include <errno.h>
 #include <unistd.h>
 
@@ -67,7 +69,10 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 	uint64_t near_bytes =
 		layout_pages((uint64_t)(l->n_blocks ? first->n : 0) * LAYOUT_TRAMPOLINE_BYTES);
 	const struct process_object *near = l->n_blocks ? first->object : main_object;
+	_cleanup_(maps_done) struct process_maps taken = {0};
 
+	if (maps_copy(maps, &taken) < 0)
+		return error_set(err, -ENOMEM, "out of memory");
 	if (programs_bytes > PROGRAMS_BYTES_MAX)
 		programs_bytes = PROGRAMS_BYTES_MAX;
 	l->code_bytes = image->image_bytes + stubs_bytes + near_bytes + page;
@@ -91,8 +96,9 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 	l->live = l->data + l->data_bytes - page;
 	l->words = l->live + LAYOUT_WORDS_OFFSET;
 
-	/* What is not mapped yet must not be chosen twice: blocks of different objects are apart,
-	 * since each lies at its own object; where they are not, the first is shared. */
+	/* What is not mapped yet must not be chosen twice. */
+	if (!at && maps_take(&taken, l->code, all) < 0)
+		return error_set(err, -ENOMEM, "out of memory");
 	for (uint32_t i = 1; i < l->n_blocks; i++) {
 		struct layout_block *b = &l->block[i];
 
@@ -105,20 +111,9 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 						 b->object->path);
 			continue;
 		}
-		b->addr = maps_find_hole(maps, b->object->start, b->object->end, REACH, b->bytes);
-		for (uint32_t k = 0; b->addr && k < i; k++) {
-			uint64_t start = k ? l->block[k].addr : l->code;
-			uint64_t end = start + (k ? l->block[k].bytes : all);
-
-			if (b->addr < end && start < b->addr + b->bytes) {
-				b->addr = start - b->bytes - 0x10000; /* below, in the same hole */
-				if (maps_at(maps, b->addr) ||
-				    maps_at(maps, b->addr + b->bytes - 1) ||
-				    !reaches(b->addr, b->bytes, b->object))
-					b->addr = 0;
-				k = 0;
-			}
-		}
+		b->addr = maps_find_hole(&taken, b->object->start, b->object->end, REACH, b->bytes);
+		if (b->addr && maps_take(&taken, b->addr, b->bytes) < 0)
+			return error_set(err, -ENOMEM, "out of memory");
 		if (!b->addr)
 			b->n = 0; /* its sites stay unpatched, and the coverage says so */
 	}

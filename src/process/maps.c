@@ -186,6 +186,32 @@ static bool gap(const struct process_maps *m, size_t i, uint64_t *ret_lo, uint64
 	return lo < hi;
 }
 
+int maps_copy(const struct process_maps *m, struct process_maps *ret_maps)
+{
+	struct process_map *v = calloc(m->n + 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	if (m->n)
+		memcpy(v, m->v, m->n * sizeof(*v));
+	*ret_maps = (struct process_maps){.v = v, .n = m->n};
+	return 0;
+}
+
+int maps_take(struct process_maps *m, uint64_t start, uint64_t bytes)
+{
+	struct process_map *v = reallocarray(m->v, m->n + 1, sizeof(*v));
+	size_t i;
+
+	if (!v)
+		return -ENOMEM;
+	m->v = v;
+	for (i = m->n++; i > 0 && v[i - 1].start > start; i--)
+		v[i] = v[i - 1];
+	v[i] = (struct process_map){.start = start, .end = start + bytes, .path = ""};
+	return 0;
+}
+
 uint64_t maps_find_hole(const struct process_maps *m, uint64_t near_start, uint64_t near_end,
 			uint64_t reach, uint64_t bytes)
 {

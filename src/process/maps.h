@@ -25,6 +25,10 @@ int maps_read(const struct process *p, struct process_maps *ret_maps, struct err
 int maps_parse(char *text, struct process_maps *ret_maps);
 void maps_done(struct process_maps *m);
 
+/* A copy that lives as long as m, and in it what shall be mapped, too. -ENOMEM or 0. */
+int maps_copy(const struct process_maps *m, struct process_maps *ret_maps);
+int maps_take(struct process_maps *m, uint64_t start, uint64_t bytes);
+
 /* The mapping that covers addr, or NULL. */
 const struct process_map *maps_at(const struct process_maps *m, uint64_t addr);
 

@@ -1,4 +1,5 @@
 """The command `record`: how it begins, how it ends, what it refuses and says."""
+import json
 import os
 import shutil
 import signal
@@ -239,6 +240,29 @@ def test_library_attached(pollux, loader, trace):
     assert recorded.output == ["sum 998000"]
     wrong = differences(recorded.truth, driver.report(pollux, trace), names=False)
     assert not wrong, "\n".join(wrong)
+
+
+def test_five_libraries(pollux, suite, trace, tmp_path):
+    """Each with a Tokio of its own, as a Python program has them. Before they work there are their
+    workers, and nothing that only looks like a task."""
+    library = suite("cdylib", "release", "libtokio_inside.so")
+    copies = [tmp_path / f"lib{number}.so" for number in range(5)]
+    for copy in copies:
+        shutil.copy(library, copy)
+    command = [sys.executable, build.TARGETS / "cdylib" / "load.py", *copies]
+    with driver.Target(*command) as target:
+        shown = json.loads(driver.run(pollux, "tree", "--json", str(target.pid)).stdout)
+        target.go()
+        target.truth()
+        target.end()
+    assert [task["name"] for task in shown["tasks"]] == 10 * ["tokio worker"]
+    recorded = driver.record_attached(pollux, trace, *command)
+    assert recorded.output == 5 * ["sum 998000"]
+    report = driver.report(pollux, trace)
+    assert [p["runtimes"] for p in report["processes"]] and report["lost"] == report["odd"] == 0
+    for what in ("spawned", "completed", "polls", "wakes", "self_wakes"):
+        counted = sum(f[what] for f in report["families"] if f["role"] == "task")
+        assert counted == recorded.truth["totals"][what], what
 
 
 @pytest.mark.parametrize("backend", ["agent", "kernel"])
