@@ -36,6 +36,7 @@ class Profile:
     strip: bool = False  # then stripped by strip(1)
     unwind: bool = True  # panics unwind
     symbols: bool = True
+    features: str = ""  # of the package, for cargo
     unwinder: str = ""  # linked instead of libgcc_s: a name of unwinder_flags()
     sees_panics: bool = True  # pollux finds where a panic starts
     what: str = ""
@@ -74,6 +75,14 @@ PROFILES = {
         sees_panics=False,
         what="release, static, not PIE, stripped",
     ),
+    "tracing-stripped": Profile(
+        "release",
+        "--cfg tokio_unstable",
+        strip=True,
+        symbols=False,
+        features="tracing",
+        what="release, tokio_unstable with Tokio's tracing, stripped",
+    ),
     "own-libunwind": Profile(
         "release",
         unwinder="libunwind",
@@ -103,7 +112,7 @@ AHEAD = [
     ("targets", "tokio-1.38", "release debug stripped", "suite"),
     ("targets", "tokio-1.38", "release", "echo_server echo_load"),
     ("targets", "tokio-1.54", "release release-lto stripped static static-stripped", "suite"),
-    ("targets", "tokio-1.54", "own-libunwind", "suite"),
+    ("targets", "tokio-1.54", "own-libunwind tracing-stripped", "suite"),
     ("targets", "tokio-1.23", "release", "suite"),
     ("targets", "tokio-1.20", "release", "suite"),
     ("targets", "async-std-1.13", "release", "suite"),
@@ -236,7 +245,8 @@ def flags_of(package, profile, root):
 def folder_of(package, profile, root):
     """Where cargo works for it, below OUT; in each of its subfolders of profiles one at a time."""
     flags = flags_of(package, profile, root).replace(str(OUT), "")
-    return re.sub(r"[^a-z0-9]+", "-", f"cargo {flags}".lower()).strip("-")
+    words = f"cargo {flags} {PROFILES[profile].features}".lower()
+    return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
 
 
 def build_now(package, profile, binary, root):
@@ -248,6 +258,7 @@ def build_now(package, profile, binary, root):
     command += ["--profile", how.cargo, "--target-dir", str(folder)]
     command += ["--manifest-path", str(root / package / "Cargo.toml")]
     command += [] if binary.endswith(".so") else ["--bin", binary]
+    command += ["--features", how.features] if how.features else []
     with locked("patched"):
         command += patched(package, root)
     env = {k: v for k, v in os.environ.items() if k not in ("RUSTFLAGS", "CARGO_TARGET_DIR")}
@@ -302,7 +313,8 @@ def build_ahead(file):
         for profile in profiles.split():
             how = PROFILES[profile]
             own = (ROOT / "tests" / root / package / "RUSTFLAGS").exists()
-            group = groups.setdefault((how.flags, how.unwinder, how.cargo, own), [])
+            key = (how.flags, how.features, how.unwinder, how.cargo, own)
+            group = groups.setdefault(key, [])
             group += [(root, package, profile, binary) for binary in binaries.split()]
 
     def build_group(group):

@@ -22,8 +22,8 @@ MATRIX_PACKAGES = [
     if p not in ("tokio-1.20", "cdylib", "unwinders") and not p.startswith("probes-")
 ]
 MAIN_PROFILES = ("debug", "release", "release-lto", "stripped")
-# static-debug is for tests of `pollux tree`, the others for those of unwinders
-APART_PROFILES = ("static-debug", "lazy", "std-apart")
+# static-debug is for tests of `pollux tree`, lazy and std-apart for those of unwinders; of Tokio alone
+APART_PROFILES = ("static-debug", "lazy", "std-apart", "tracing-stripped")
 UNWINDER_PROFILES = tuple(
     name for name, how in PROFILES.items() if how.unwinder or not how.sees_panics
 )
@@ -73,7 +73,7 @@ def builds(everything):
     more = [(package, profile) for package in MORE_PACKAGES for profile in MORE_PROFILES]
     # Where frames can't be registered the ends of async-task's polls aren't known; where they can,
     # only async-task needs them.
-    return main + more + [
+    return main + more + [("tokio-1.54", "tracing-stripped")] + [
         ("smol-2.0" if PROFILES[profile].sees_panics else "tokio-1.54", profile)
         for profile in UNWINDER_PROFILES
     ]

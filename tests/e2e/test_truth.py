@@ -24,6 +24,14 @@ def test_direct_calls(pollux, direct, tmp_path, all_of_it):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("program", ["self_wakes", "channels", "foreign_wakes", "block_in_place"])
+def test_tracing(pollux, tmp_path, program, all_of_it):
+    """Wakers that trace what they do, known by their code alone."""
+    case = ("tokio-1.54", "tracing-stripped", program, "attached")
+    wrong = catalogue.check(pollux, case, tmp_path, all_of_it)
+    assert not wrong, "\n".join(wrong)
+
+
 # Programs whose threads wake each other's tasks, spawn them elsewhere, end them.
 @pytest.mark.parametrize("program", [
     "multi_thread", "channels", "foreign_wakes", "foreign_spawns", "yields", "two_runtimes", "abort",
