@@ -290,7 +290,7 @@ void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 	task->tl.role = k->role;
 	task->thread = th->tl.thread;
 	task->woken_inside = task->unqueued = false;
-	task->queued_by = 0;
+	task->queued_by = task->woken_by = 0;
 	task->idle_ns = 0;
 	if (f->worker) {
 		poll_working(tl, th, t);

@@ -76,6 +76,7 @@ struct task {
 	bool named;	    /* it stands in the map */
 	bool has_futures;   /* a list in `future_lists` */
 	uint32_t queued_by; /* thread + 1 whose TE_SCHEDULE made it SCHEDULED; 0: not one */
+	uint32_t woken_by;  /* thread + 1 whose wake made it SCHEDULED; 0: not one */
 	uint64_t since_ns;  /* the present state began */
 	uint64_t place;	    /* where it stands, see tl_poll.place */
 	uint64_t n_losses;  /* known when its state was last certain */

@@ -266,13 +266,16 @@ static struct task *reused(struct timeline *tl, struct kind *k, struct task *tas
 	return NULL;
 }
 
-static void note_inside(struct task *task, uint64_t t, uint64_t serial, enum trace_wake effect)
+static void note_inside(struct task *task, const struct thread *th, uint64_t t, uint64_t serial,
+			enum trace_wake effect)
 {
 	if (!task->woken_inside)
 		task->wake_inside = serial;
 	task->woken_inside = true;
-	if (effect == TW_SCHEDULED && !task->idle_ns)
+	if (effect == TW_SCHEDULED && !task->idle_ns) {
 		task->idle_ns = t;
+		task->woken_by = th->tl.thread + 1;
+	}
 }
 
 void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t,
@@ -297,10 +300,11 @@ void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 		return;
 	switch (task->tl.state) {
 	case TS_POLLING:
-		note_inside(task, t, serial, effect);
+		note_inside(task, th, t, serial, effect);
 		break;
 	case TS_WAITING:
 		task_scheduled(tl, task, t, serial);
+		task->woken_by = th->tl.thread + 1;
 		break;
 	case TS_SCHEDULED:
 		/* The waker that scheduled it, told after what it did. */
@@ -312,6 +316,9 @@ void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 		/* It was idle, says the wake: a poll in between was not seen. That is so for a task
 		 * that was being polled when the recording began. */
 		if (effect == TW_SCHEDULED) {
+			/* Two threads' wakes at the same moment may both find it idle. */
+			if (task->woken_by && task->woken_by != th->tl.thread + 1)
+				break;
 			if (task->tl.spawn_seen || task->tl.n_polls)
 				tl->n_odd++;
 			task_scheduled(tl, task, t, serial);
@@ -341,7 +348,7 @@ void task_schedule(struct timeline *tl, struct thread *th, struct kind *k, uint6
 	t = timeline_at_task(th, task, t);
 	if (task->tl.state == TS_POLLING) {
 		uint64_t serial = task_tell_wake(tl, th, task, t, TW_RUNNING, false);
-		note_inside(task, t, serial, TW_RUNNING);
+		note_inside(task, th, t, serial, TW_RUNNING);
 	} else if (task->tl.state == TS_SCHEDULED) {
 		/* A new task is scheduled since its spawn; this is how the queue got it. */
 		uint64_t serial =

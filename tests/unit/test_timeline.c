@@ -733,6 +733,21 @@ ROW(15)
 		  "w2 1 t0 40 scheduled\n"
 		  "scheduled 1 30-40\n");
 	assert_int_equal(t.n_odd, 1);
+
+	/* by two threads: one of them was a moment late */
+	t = story("10 0 poll task 1\n"
+		  "20 0 pending task 1\n"
+		  "30 0 wake task 1\n"
+		  "31 1 wake task 1\n"
+		  "40 0 poll task 1\n",
+		  "+1 task 1 seen 10\n"
+		  "worker t0 10-\n"
+		  "poll 1 t0 10-20 pending\n"
+		  "w1 1 t0 30 scheduled\n"
+		  "waiting 1 20-30\n"
+		  "w2 1 t1 31 scheduled\n"
+		  "scheduled 1 30-40\n");
+	assert_int_equal(t.n_odd, 0);
 }
 
 ROW(16)
