@@ -84,7 +84,8 @@ static void set_range(struct process_object *o, const struct elf_head *h)
 	}
 }
 
-static int open_mapped(const struct process *p, const struct process_map *m)
+/* *ret_certain: by what is mapped, not by its path. */
+static int open_mapped(const struct process *p, const struct process_map *m, bool *ret_certain)
 {
 	char name[80];
 	int fd;
@@ -92,6 +93,7 @@ static int open_mapped(const struct process *p, const struct process_map *m)
 	snprintf(name, sizeof(name), "map_files/%llx-%llx", (unsigned long long)m->start,
 		 (unsigned long long)m->end);
 	fd = file_open_at(p->proc_fd, name, 0, 0, NULL);
+	*ret_certain = fd >= 0;
 	if (fd >= 0 || fd == -EINVAL || m->path[0] != '/' || m->deleted)
 		return fd;
 
@@ -104,6 +106,26 @@ static int open_mapped(const struct process *p, const struct process_map *m)
 	return at < 0 ? -1 : file_reopen(at, m->path, 0, NULL);
 }
 
+static bool has_inode(const struct stat *st, const struct process_map *m)
+{
+	return st->st_ino == m->inode && major(st->st_dev) == m->dev_major &&
+	       minor(st->st_dev) == m->dev_minor;
+}
+
+/* A loader maps an object from its beginning on. A piece of its code alone is no object: V8 maps
+ * some of its program's a second time, and runs that. */
+static bool is_piece(const struct process_maps *maps, const struct process_map *m,
+		     const struct elf_head *h, uint64_t bias)
+{
+	const Elf64_Phdr *first = &h->load[0];
+	uint64_t at = (bias + first->p_vaddr) & ~(PAGE - 1);
+	const struct process_map *begin = maps_at(maps, at);
+
+	return !begin || begin->inode != m->inode || begin->dev_major != m->dev_major ||
+	       begin->dev_minor != m->dev_minor ||
+	       begin->offset + (at - begin->start) != (first->p_offset & ~(PAGE - 1));
+}
+
 /* Is the file what lies in memory at o->bias? */
 static bool same_file(const struct process *p, int fd, const struct process_map *m,
 		      const struct elf_head *h, uint64_t bias)
@@ -113,8 +135,7 @@ static bool same_file(const struct process *p, int fd, const struct process_map 
 
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return false;
-	if (m && st.st_ino == m->inode && major(st.st_dev) == m->dev_major &&
-	    minor(st.st_dev) == m->dev_minor)
+	if (m && has_inode(&st, m))
 		return true;
 	const Elf64_Phdr *first = &h->load[0];
 	if (first->p_offset != 0 || first->p_filesz < 64)
@@ -179,17 +200,22 @@ static int add_main(const struct process *p, struct process_objects *list, struc
 	return elf_image_open(fd, o->path, &o->image, err);
 }
 
-static int add_library(const struct process *p, const struct process_map *m,
-		       struct process_objects *list)
+static int add_library(const struct process *p, const struct process_maps *maps,
+		       const struct process_map *m, struct process_objects *list)
 {
-	_cleanup_close_ int fd = open_mapped(p, m);
+	bool certain = false;
+	_cleanup_close_ int fd = open_mapped(p, m, &certain);
 	struct process_object *o, made = {0};
 	struct elf_head h;
+	struct stat st;
 
 	if (fd == -EINVAL)
 		return 0; /* a device */
 	if (fd >= 0) {
 		if (!read_head(fd, &h) || !bias_of(&h, m, &made.bias))
+			return 0;
+		certain = certain || (fstat(fd, &st) == 0 && has_inode(&st, m));
+		if (certain && is_piece(maps, m, &h, made.bias))
 			return 0;
 		set_range(&made, &h);
 		for (size_t i = 0; i < list->n; i++)
@@ -236,7 +262,7 @@ int objects_read(const struct process *p, const struct process_maps *maps,
 			continue;
 		for (size_t k = 0; k < list.n && !known; k++)
 			known = m->start >= list.v[k].start && m->start < list.v[k].end;
-		if (!known && add_library(p, m, &list) < 0)
+		if (!known && add_library(p, maps, m, &list) < 0)
 			rc = error_sys(err, -ENOMEM, "cannot list the objects of process %d",
 				       p->pid);
 	}

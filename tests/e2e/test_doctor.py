@@ -1,4 +1,7 @@
 """`doctor`: what would be visible, without touching anything."""
+import sys
+
+import build
 import driver
 import pytest
 
@@ -24,6 +27,35 @@ def test_process(pollux, suite):
         target.go()
         target.go()
         assert target.end() == 0
+
+
+# Far from where it lies; then load.py with the same arguments.
+MAPS_TWICE = """
+import ctypes, os, sys
+del sys.argv[0]
+def twice():
+    lines = [line.split() for line in open("/proc/self/maps") if sys.argv[1] in line]
+    offset = next(int(line[2], 16) for line in lines if line[1] == "r-xp")
+    number = os.open(sys.argv[1], os.O_RDONLY)
+    mmap = ctypes.CDLL(None).mmap
+    mmap.restype = ctypes.c_void_p
+    mmap.argtypes = 2 * [ctypes.c_size_t] + 3 * [ctypes.c_int] + [ctypes.c_long]
+    mmap(1 << 40, 16384, 5, 2, number, offset)
+source = open(sys.argv[0]).read()
+exec(source.replace("    if wait:", "    twice()\\n    if wait:", 1))
+"""
+
+
+def test_code_that_is_mapped_twice(pollux, suite):
+    """As V8 maps some of its program's: an object is told once."""
+    library = suite("cdylib", "release", "libtokio_inside.so")
+    load = build.TARGETS / "cdylib" / "load.py"
+    with driver.Target(sys.executable, "-c", MAPS_TWICE, load, library) as target:
+        maps = driver.Path(f"/proc/{target.pid}/maps").read_text().splitlines()
+        assert len([line for line in maps if " r-xp " in line and str(library) in line]) == 2
+        result = driver.run(pollux, "doctor", target.pid)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count(str(library)) == 1, result.stdout
 
 
 def test_stripped(pollux, suite):
