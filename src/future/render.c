@@ -95,23 +95,11 @@ static void lock_text(const struct view *v, const struct await_node *n, const st
 		buf_printf(v->out, "; %zu wait", l->n_waiting);
 }
 
-/* One line without its numbers if `key`: what makes trees alike. */
-static void node_line(const struct view *v, const struct await_node *n, bool key)
+/* What is a task's own about where it stands. */
+static void own_text(const struct view *v, const struct await_node *n)
 {
 	const struct inspect_task *target = n->kind == AN_LEAF ? graph_target(v->g, n) : NULL;
-	const char *word = state_word(n->state);
 
-	text_safe(v->out, n->name ? n->name : "?");
-	if (word)
-		buf_printf(v->out, " [%s]", word);
-	if (n->file && n->state != AS_DONE) {
-		buf_str(v->out, v->opt->color ? "  \033[36m" : "  ");
-		text_safe(v->out, text_short_file(n->file));
-		buf_printf(v->out, ":%u", n->line);
-		buf_str(v->out, v->opt->color ? "\033[0m" : "");
-	}
-	if (key)
-		return;
 	if (n->detail && n->kind != AN_NOTE) {
 		buf_str(v->out, ", ");
 		text_safe(v->out, n->detail);
@@ -126,34 +114,93 @@ static void node_line(const struct view *v, const struct await_node *n, bool key
 		buf_printf(v->out, "  @%#" PRIx64, n->addr);
 }
 
-static void node_tree(const struct view *v, const struct await_node *n, struct buf *prefix,
-		      bool last, bool root, bool key)
+/* The same place in the trees of a group: of one task all of it, of several what they have alike.
+ */
+static void own_texts(const struct view *v, const struct await_node *const *nodes, size_t n)
 {
-	size_t len = prefix->len;
+	_cleanup_buf_ struct buf first = BUF_INIT, other = BUF_INIT;
+	struct view to = *v;
+	bool alike = true;
 
-	n = shown(v, n);
+	to.out = &first;
+	own_text(&to, nodes[0]);
+	to.out = &other;
+	for (size_t i = 1; i < n && alike; i++) {
+		buf_clear(&other);
+		own_text(&to, nodes[i]);
+		alike = first.len == other.len &&
+			(!first.len || !memcmp(first.data, other.data, first.len));
+	}
+	buf_add(v->out, alike && first.len ? first.data : "", alike ? first.len : 0);
+	if (!alike)
+		buf_str(v->out, ", differs from task to task (--each)");
+}
+
+/* One line of n trees; without what is their own if `key`: that makes trees alike. */
+static void node_line(const struct view *v, const struct await_node *const *nodes, size_t n,
+		      bool key)
+{
+	const struct await_node *first = nodes[0];
+	const char *word = state_word(first->state);
+
+	text_safe(v->out, first->name ? first->name : "?");
+	if (word)
+		buf_printf(v->out, " [%s]", word);
+	if (first->file && first->state != AS_DONE) {
+		buf_str(v->out, v->opt->color ? "  \033[36m" : "  ");
+		text_safe(v->out, text_short_file(first->file));
+		buf_printf(v->out, ":%u", first->line);
+		buf_str(v->out, v->opt->color ? "\033[0m" : "");
+	}
+	if (!key)
+		own_texts(v, nodes, n);
+}
+
+/* Of n trees that are alike; `nodes` is room to work in. */
+static void node_tree(const struct view *v, const struct await_node **nodes, size_t n,
+		      struct buf *prefix, bool last, bool root, bool key)
+{
+	_cleanup_free_ const struct await_node **children = calloc(n, sizeof(struct await_node *));
+	size_t len = prefix->len, n_children;
+
+	for (size_t i = 0; i < n; i++)
+		nodes[i] = shown(v, nodes[i]);
+	n_children = children ? nodes[0]->n_children : 0;
 	buf_str(v->out, prefix->data ? prefix->data : "");
 	buf_str(v->out, root ? "" : last ? "└ " : "├ ");
-	node_line(v, n, key);
+	node_line(v, nodes, n, key);
 	buf_char(v->out, '\n');
 	if (!root)
 		buf_str(prefix, last ? "  " : "│ ");
-	for (size_t i = 0; i < n->n_children; i++)
-		node_tree(v, n->children[i], prefix, i + 1 == n->n_children, false, key);
+	for (size_t i = 0; i < n_children; i++) {
+		size_t alike = 0;
+
+		for (size_t k = 0; k < n; k++)
+			if (nodes[k]->n_children > i)
+				children[alike++] = nodes[k]->children[i];
+		node_tree(v, children, alike, prefix, i + 1 == n_children, false, key);
+	}
 	prefix->len = len;
 	if (prefix->data)
 		prefix->data[len] = 0;
 }
 
-static void tree_text(const struct view *v, const struct inspect_task *t, bool key)
+/* The tree of the first of n tasks, with what all have alike. */
+static void trees_text(const struct view *v, const size_t *tasks, size_t n, bool key)
 {
+	_cleanup_free_ const struct await_node **nodes = calloc(n, sizeof(struct await_node *));
+	const struct inspect_task *first = &v->r->tasks[tasks[0]];
 	_cleanup_buf_ struct buf prefix = BUF_INIT;
+	size_t n_trees = 0;
 
+	for (size_t i = 0; nodes && i < n; i++)
+		if (v->r->tasks[tasks[i]].tree)
+			nodes[n_trees++] = v->r->tasks[tasks[i]].tree;
 	buf_str(&prefix, "  ");
-	if (t->tree)
-		node_tree(v, t->tree, &prefix, true, true, key);
-	else if (t->why)
-		buf_printf(v->out, "  (%s)\n", t->why);
+	if (first->tree && n_trees)
+		node_tree(v, nodes, n_trees, &prefix, true, true, key);
+	else if (first->why)
+		buf_printf(v->out, "  (%s)\n", first->why);
 }
 
 bool render_matches(const struct render_options *opt, const struct inspect_task *t)
@@ -206,15 +253,16 @@ static bool group_add(struct group *g, size_t task)
 	return true;
 }
 
-static char *task_key(const struct view *v, const struct inspect_task *t)
+static char *task_key(const struct view *v, size_t task)
 {
+	const struct inspect_task *t = &v->r->tasks[task];
 	struct buf b = BUF_INIT;
 	struct view kv = *v;
 
 	kv.out = &b;
 	buf_printf(&b, "%p %d %d %d %zu %s\n", (const void *)t->kind, t->state, t->cancelled,
 		   t->torn, t->thread, t->queue ? t->queue : "");
-	tree_text(&kv, t, true);
+	trees_text(&kv, &task, 1, true);
 	return buf_steal(&b);
 }
 
@@ -281,7 +329,7 @@ static void group_text(const struct view *v, const struct group *g)
 			buf_printf(v->out, " ... and %zu more", g->n - many);
 		buf_char(v->out, '\n');
 	}
-	tree_text(v, first, false);
+	trees_text(v, g->tasks, g->n, false);
 	buf_char(v->out, '\n');
 }
 
@@ -381,7 +429,7 @@ static void cycles_text(const struct view *v)
 			buf_str(v->out, "  ");
 			task_name(v, &v->r->tasks[c->tasks[k]]);
 			buf_str(v->out, " waits: ");
-			node_line(v, c->leaves[k], false);
+			node_line(v, &c->leaves[k], 1, false);
 			buf_char(v->out, '\n');
 			proof_text(v, c->leaves[k]);
 		}
@@ -405,7 +453,7 @@ void render_text(const struct inspect *in, const struct inspect_result *r, const
 		if (!render_matches(opt, &r->tasks[i]))
 			continue;
 		n_shown++;
-		key = opt->ungrouped ? NULL : task_key(&v, &r->tasks[i]);
+		key = opt->ungrouped ? NULL : task_key(&v, i);
 		if (key)
 			at = map_get(&index, hash(key), 0);
 		if (!at || strcmp(at->key, key) != 0) {

@@ -98,8 +98,8 @@ struct inspect_kind *task_kind_at(struct inspect *in, uint64_t vtable); /* NULL:
  * memory is frozen words of two moments meet, so less is checked then. */
 bool task_read_header(struct inspect *in, struct inspect_task *t);
 
-/* Takes out what only looked like a task: of several with one id all but one, and what `ghost` says.
- * -ENOMEM or 0. */
+/* Takes out what only looked like a task: of several with one id all but one, and what `ghost`
+ * says. -ENOMEM or 0. */
 int tasks_drop_ghosts(struct inspect_result *r);
 
 /* One sentence about what is missing, heap or NULL; taken over. */

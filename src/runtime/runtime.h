@@ -112,7 +112,8 @@ void finding_done(struct finding *f);
 /* Why what is there can't be had, each reason with "; " behind it. */
 void finding_reasons(const struct finding *f, struct buf *out);
 
-/* True if all versions of a find_runtime's `version` are at least MAJOR.MINOR; false if none is known.
+/* True if all versions of a find_runtime's `version` are at least MAJOR.MINOR; false if none is
+ * known.
  */
 bool version_at_least(const char *versions, unsigned major, unsigned minor);
 

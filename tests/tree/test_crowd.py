@@ -23,6 +23,10 @@ def test_alike_are_one_entry(pollux, start, all_of_it):
     used = cpu_seconds() - before
     assert re.search(rf"^{many // 2} tasks crowd::idle_sleeper  idle", text, re.M), text
     assert re.search(rf"^{many // 2} tasks crowd::idle_receiver  idle", text, re.M), text
+    assert "notified, Notify 0x" in text, text
+    # each has its own
+    own = text[text.index("3 tasks crowd::idle_owner"):].splitlines()
+    assert own[3] == "  └ notified, differs from task to task (--each)", text
     assert len(text.splitlines()) < 40, text
     assert used < 2, f"{used:.2f} s of CPU time for {many} tasks"
     if all_of_it:

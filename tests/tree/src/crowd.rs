@@ -9,6 +9,10 @@ async fn idle_sleeper() {
     sleep(Duration::from_secs(86400)).await; // @idle_sleeper
 }
 
+async fn idle_owner() {
+    Notify::new().notified().await; // @idle_owner
+}
+
 async fn idle_receiver(n: Arc<Notify>) {
     let held = [0u64; 16];
     n.notified().await; // @idle_receiver
@@ -83,6 +87,9 @@ async fn main() {
     let churner = (args[1] == "churn").then(|| tokio::spawn(churn(stop.clone())));
     if args[1] == "idle" {
         let notify = Arc::new(Notify::new());
+        for _ in 0..3 {
+            tokio::spawn(idle_owner());
+        }
         for i in 0..args[2].parse::<u64>().unwrap() {
             if i % 2 == 0 {
                 tokio::spawn(idle_sleeper());
