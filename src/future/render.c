@@ -197,6 +197,9 @@ static void trees_text(const struct view *v, const size_t *tasks, size_t n, bool
 		if (v->r->tasks[tasks[i]].tree)
 			nodes[n_trees++] = v->r->tasks[tasks[i]].tree;
 	buf_str(&prefix, "  ");
+	if (first->tree && n_trees &&
+	    (first->state == IS_RUNNING || first->state == IS_WOKEN_RUNNING))
+		buf_str(v->out, "  (runs now; before that it waited here)\n");
 	if (first->tree && n_trees)
 		node_tree(v, nodes, n_trees, &prefix, true, true, key);
 	else if (first->why)

@@ -35,6 +35,10 @@ HOLES = """## Holes
 - async-task where the unwinder can't be told of the agent's frames ({unknown}): nothing is wrapped
   around a run, so polls and wakes are exact, the ends of tasks are unknown. Panics start unseen there: a task that
   panicked is one that ended.
+- Builds with a profile (PGO, `-C profile-use`): no `llvm-profdata` of rustc's version can be had where this runs. The
+  shapes of code that they are known for are tested by hand (`tests/unit/fixtures/profile.S`).
+- Several runtimes in one process: a host with five libraries that have a Tokio each is a test of its own
+  (`test_five_libraries`).
 - Tokio before 1.23: refused with the reason (`test_old_tokio`), since its task vtables have another shape.
 {left_out}
 - Other machines than x86-64.
