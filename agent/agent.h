@@ -93,15 +93,13 @@ struct agent_notes {
 	uint64_t wake_end; /* ... and the head behind it */
 	uint32_t place;	   /* of head in the ring, where it is below limit */
 	uint8_t busy;	   /* an event is being written: a signal handler's is dropped */
-	uint8_t tail_open; /* tail_ref is a poll that was tail-jumped into */
 	uint16_t depth;	   /* of polls */
 	struct agent_poll polls[AGENT_MAX_POLLS];
 	struct agent_future *futures; /* the innermost open one */
 	const void *shutting;	      /* the task that this thread shuts down; others look at it */
-	uint64_t tail_ref;
-	uint64_t lost;		     /* events that were dropped, not yet told by AE_LOST */
-	uint64_t far_begin, far_end; /* as the ring's */
-	uint8_t unnamed;	     /* AE_THREAD is still to be written, before anything else */
+	uint64_t lost;		      /* events that were dropped, not yet told by AE_LOST */
+	uint64_t far_begin, far_end;  /* as the ring's */
+	uint8_t unnamed;	      /* AE_THREAD is still to be written, before anything else */
 	uint8_t parked;	    /* a block_on waited, and polls nothing before it waits again */
 	uint16_t n_futures; /* open ones, as far as they count (AGENT_MAX_FUTURES) */
 	/* Pages that the kernel has just read for us (agent_readable): forgotten when an outermost
@@ -299,7 +297,6 @@ static inline uint64_t agent_task_ref(const struct agent_hook *hook, const void 
 struct agent_poll *agent_poll_open(struct agent_notes *n, struct agent_hook *hook, void *header,
 				   uint64_t ref, uint32_t flags);
 bool agent_poll_close(struct agent_notes *n, struct agent_poll *poll, uint32_t generation);
-void agent_tail_close(struct agent_notes *n);
 const struct agent_hook *agent_header_hook(const struct agent_hook *wake, const void *header);
 void agent_tokio_settle(struct agent_poll *poll, uint64_t state);
 

@@ -155,15 +155,12 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 	uint64_t ref = agent_task_ref(hook, header);
 	uint64_t before =
 		knows_state(hook) ? __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) : 0;
-	if (unlikely(n->tail_open))
-		agent_tail_close(n);
 	if (unlikely(!framed)) {
 		if (before & CLOSED) {
 			agent_put(n, AE_CANCEL, ref);
 		} else {
 			agent_put(n, AE_POLL_BEGIN, ref);
-			n->tail_ref = ref;
-			n->tail_open = 1;
+			agent_put(n, AE_POLL_UNSEEN, ref);
 		}
 		return pass;
 	}

@@ -46,17 +46,10 @@ static __attribute__((noinline)) void put_stack(struct agent_notes *n, uint64_t 
 			agent_put_at(n, ticks, AE_STACK, agent_ref(i, sp[i]));
 }
 
-/* Ends a poll that was tail-jumped into. */
-static bool parks(uint16_t call)
-{
-	return call == AC_FUTEX || call == AC_EPOLL_WAIT || call == AC_EPOLL_PWAIT ||
-	       call == AC_EPOLL_PWAIT2;
-}
-
-/* Whether a task is being polled. */
+/* Whether a task is being polled, as far as the ends of polls are seen. */
 static bool is_inside(const struct agent_notes *n)
 {
-	return n->tail_open || (n->depth && !(n->polls[n->depth - 1].flags & POLL_WORKER));
+	return n->depth && !(n->polls[n->depth - 1].flags & POLL_WORKER);
 }
 
 static bool waits_for_lock(uint16_t call)
@@ -75,11 +68,12 @@ uint64_t agent_wait_begin(const struct agent_hook *hook)
 		n = agent_root_notes();
 	if (!n)
 		return WAIT_PASS;
-	/* A poll that was tail-jumped into is over at the latest when its thread parks. */
-	if (n->tail_open && parks(hook->kind))
-		agent_tail_close(n);
-	if (is_inside(n))
-		return arch_ticks() + WAIT_TICKS;
+	if (is_inside(n)) {
+		uint64_t ticks = arch_ticks();
+
+		__atomic_store_n(&n->ring->wait, ticks << 8 | hook->kind, __ATOMIC_RELAXED);
+		return ticks + WAIT_TICKS;
+	}
 	agent_put(n, AE_PARK, agent_ref(hook->kind, 0));
 	return WAIT_PARK;
 }
@@ -88,15 +82,18 @@ void agent_wait_end(const struct agent_hook *hook, uint64_t begun, const uint64_
 {
 	if (begun == WAIT_PASS)
 		return;
+	struct agent_notes *n = agent_peek_notes();
+	bool live = n && agent_live();
 	if (begun != WAIT_PARK) {
 		uint64_t ticks = arch_ticks() - (begun - WAIT_TICKS);
 
+		if (live)
+			__atomic_store_n(&n->ring->wait, 0, __ATOMIC_RELAXED);
 		if (ticks >= agent_state()->call_min_ticks)
 			agent_call_long(hook, ticks, frame);
 		return;
 	}
-	struct agent_notes *n = agent_peek_notes();
-	if (n && agent_live())
+	if (live)
 		agent_put(n, AE_UNPARK, agent_ref(hook->kind, 0));
 }
 

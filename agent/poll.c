@@ -17,8 +17,6 @@ struct agent_poll *agent_poll_open(struct agent_notes *n, struct agent_hook *hoo
 		agent_lose(n, 2);
 		return NULL;
 	}
-	if (unlikely(n->tail_open))
-		agent_tail_close(n);
 	if (depth) {
 		struct agent_poll *outer = &n->polls[depth - 1];
 
@@ -49,13 +47,6 @@ bool agent_poll_close(struct agent_notes *n, struct agent_poll *poll, uint32_t g
 		return false;
 	__atomic_store_n(&n->depth, (uint16_t)(poll - n->polls), __ATOMIC_RELEASE);
 	return agent_live();
-}
-
-/* The end of a poll that was tail-jumped into is seen late, at the thread's next step. */
-void agent_tail_close(struct agent_notes *n)
-{
-	n->tail_open = 0;
-	agent_put(n, AE_POLL_UNKNOWN, n->tail_ref);
 }
 
 /*

@@ -43,7 +43,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 14u
+#define AGENT_ABI 15u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -122,6 +122,8 @@ enum agent_event_type {
 	 * doesn't any more, as it was left. Also those that have returned, by a number of their
 	 * own. */
 	AE_FUTURE_LEFT,
+	AE_POLL_UNSEEN, /* task: right behind the poll's begin: its end won't be seen, and what
+			 * follows may be in it or after it */
 	AE_N_TYPES,
 };
 
@@ -493,7 +495,10 @@ struct ring {
 	/* Where the far part was last used (ring_place). The begin is written first, both before
 	 * the head moves on. */
 	uint64_t far_begin, far_end;
-	uint8_t pad0[32];
+	/* ticks << 8 | enum agent_call: in a poll the thread waits in this call since then; 0: in
+	 * none. Left behind where the thread never came back. */
+	uint64_t wait;
+	uint8_t pad0[24];
 	/* written by the tool */
 	uint64_t tail; /* release store */
 	uint8_t pad1[56];

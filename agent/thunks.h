@@ -13,7 +13,7 @@
 #define FUTURE_BYTES 64
 #define FLAG_FRAME 128
 #define REGISTERED 2
-#define IMAGE_ABI 14
+#define IMAGE_ABI 15
 /* struct agent_private: the state, the threads, the notes. */
 #define AGENT_NOTES (384 + 8192 * 32)
 #define AGENT_NOTES_BYTES 1024

@@ -475,7 +475,7 @@ static int follow_exec(struct capture *c)
 		attach_close(s->attach, NULL);
 		rc = drain_source(&c->drain, s, LAST_PASS_NS);
 		if (rc == 0)
-			rc = drain_end(&c->drain, s);
+			rc = drain_end(&c->drain, s, clock_monotonic_ns());
 	}
 	late_program_await(&c->late, "the program");
 	return rc;
@@ -692,7 +692,7 @@ static int close_source(struct capture *c, struct source *s, struct capture_stat
 		rc = drain_threads(&c->drain, s);
 	}
 	if (rc == 0)
-		rc = drain_end(&c->drain, s);
+		rc = drain_end(&c->drain, s, stats->cost.end_ns);
 	if (rc == 0)
 		rc = write_end(c, s, no_ring, stats);
 	c->drain.n_lost += no_ring;

@@ -232,6 +232,7 @@ static const struct translation {
 	[AE_POLL_PANICKED] = {TE_POLL_END, TO_PANICKED, W_KIND | W_TASK},
 	[AE_POLL_CANCELLED] = {TE_POLL_END, TO_CANCELLED, W_KIND | W_TASK},
 	[AE_POLL_UNKNOWN] = {TE_POLL_END, TO_UNKNOWN, W_KIND | W_TASK},
+	[AE_POLL_UNSEEN] = {TE_POLL_END, TO_UNSEEN, W_KIND | W_TASK},
 	[AE_POLL_UNPOLLED] = {TE_POLL_END, TO_UNPOLLED, W_KIND | W_TASK},
 	[AE_SPAWN] = {TE_SPAWN, 0, W_KIND | W_TASK},
 	[AE_WAKE] = {TE_WAKE, TW_SCHEDULED, W_KIND | W_TASK},
@@ -588,7 +589,29 @@ int drain_threads(struct drain *d, struct source *s)
 	return rc;
 }
 
-int drain_end(struct drain *d, struct source *s)
+/* The call in which a poll waits when the recording ends. Of the call nothing more is told than of
+ * one that is over; the poll lasts up to the end. */
+static int tell_open_wait(struct drain *d, struct source *s, struct ring_cursor *c, uint64_t end_ns)
+{
+	uint32_t i = (uint32_t)(c - s->rings.cursors);
+	uint64_t wait = __atomic_load_n(&ring_set_at(&s->rings, i)->wait, __ATOMIC_RELAXED);
+	uint64_t ticks = clock_ticks_restore(wait >> 8, d->now_ticks), begin_ns;
+	struct trace_event e = {
+		.time = end_ns, .type = TE_BLOCK, .arg = wait & 0xff, .kind = TRACE_KIND_NONE};
+
+	/* Nothing else happened on the thread since, as far as the ring says. */
+	if (!c->thread || !c->outer || !wait || e.arg >= AC_N_CALLS || ticks < c->last_ticks ||
+	    ticks > d->now_ticks)
+		return 0;
+	begin_ns = clock_map_ns(&d->clock, ticks);
+	if (begin_ns >= end_ns)
+		return 0;
+	e.thread = c->thread - 1;
+	e.value = end_ns - begin_ns;
+	return drain_put(d, &e);
+}
+
+int drain_end(struct drain *d, struct source *s, uint64_t until_ns)
 {
 	uint32_t used = ring_set_used(&s->rings);
 	uint64_t end_ns;
@@ -600,7 +623,9 @@ int drain_end(struct drain *d, struct source *s)
 		struct ring_cursor *c = &s->rings.cursors[i];
 		uint64_t told = c->lost_told;
 
-		rc = tell_last_loss(d, s, c);
+		rc = tell_open_wait(d, s, c, s->alive ? until_ns : end_ns);
+		if (rc == 0)
+			rc = tell_last_loss(d, s, c);
 		if (rc == 0)
 			rc = tell_unread(d, s, c);
 		if (rc == 0 && c->thread && !s->alive)

@@ -154,13 +154,13 @@ static int close_poll(struct hit *h, uint64_t time, enum trace_outcome outcome)
 	return close_poll_at(h, time, outcome, 0);
 }
 
-/* Nobody saw how it ended; a panic that was raised in it may be the reason. */
+/* Nobody saw how it ended, or when; a panic that was raised in it may be the reason. */
 static int close_unseen(struct hit *h, uint64_t time)
 {
 	const struct kernel_frame *f = &h->t->frames[h->t->depth - 1];
 
 	return f->raised_ns ? close_poll(h, f->raised_ns, TO_PANICKED)
-			    : close_poll(h, time, TO_UNKNOWN);
+			    : close_poll(h, time, TO_UNSEEN);
 }
 
 /* Polls whose frames are gone from the stack, seen from this deep. */

@@ -100,9 +100,9 @@ int drain_source(struct drain *d, struct source *s, uint64_t ns);
 /* Gives the rings of threads that have ended back, tells of their end; names that have changed. */
 int drain_threads(struct drain *d, struct source *s);
 /* After the last drain: what was dropped and not told by the agent any more, what is still in the
- * rings, and, if the process is gone, the end of its threads, at the last time that it was seen to
- * live. */
-int drain_end(struct drain *d, struct source *s);
+ * rings; of a process that lives, calls that are under way at until_ns; of one that is gone, the
+ * end of its threads, at the last time that it was seen to live. */
+int drain_end(struct drain *d, struct source *s, uint64_t until_ns);
 /* Gives the writer what was put. */
 int drain_flush(struct drain *d);
 int drain_put(struct drain *d, const struct trace_event *e);

@@ -261,6 +261,8 @@ static char *put_outcome(char *p, const struct tl_poll *poll)
 	*p++ = '"';
 	if (!poll->begin_seen)
 		p = put_lit(p, ",\"begin\":\"not seen\"");
+	if (!poll->end_seen)
+		p = put_lit(p, ",\"end\":\"not seen\"");
 	if (poll->inferred)
 		p = put_lit(p, ",\"inferred\":true");
 	return p;
@@ -315,7 +317,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	struct span span = place(&t->at, poll->begin_ns, poll->end_ns);
 	uint64_t length = poll->end_ns - poll->begin_ns; /* on the thread's lane: see inside() */
 	uint64_t begin_ns = poll->begin_ns + (poll->depth < length ? poll->depth : length);
-	bool worst = poll->begin_seen && length >= c->sel.worst_poll_ns;
+	bool worst = tl_poll_measured(poll) && length >= c->sel.worst_poll_ns;
 	bool open = poll->outcome >= TO_UNKNOWN && poll->end_ns >= c->sel.to_ns;
 	const struct head *head = worst			  ? &worst_poll_head
 				  : open		  ? &poll_heads[TO_PENDING]

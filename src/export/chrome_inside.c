@@ -60,6 +60,8 @@ static void nested_poll(struct chrome *c, const struct tl_future_poll *poll, uin
 	p = put_u64(p, poll->future->serial);
 	p = put_lit(p, ",\"outcome\":\"");
 	p = put_string(p, trace_outcome_name(poll->outcome));
+	if (!poll->end_seen)
+		p = put_lit(p, "\",\"end\":\"not seen");
 	if (place) {
 		p = put_lit(p, "\",\"at\":\"");
 		p = put_string(p, place);

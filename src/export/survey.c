@@ -268,7 +268,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 		s->n_flows++;
 		s->bytes += s->limits->flow_bytes;
 	}
-	int r = poll->begin_seen ? hist_add(&s->polls, ns) : 0;
+	int r = tl_poll_measured(poll) ? hist_add(&s->polls, ns) : 0;
 	if (r == 0)
 		r = count_task_slice(s, t, poll->begin_ns, s->limits->slice_bytes);
 	if (r == 0)

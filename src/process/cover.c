@@ -148,10 +148,11 @@ static int tell_unwinder(struct cover *c, const struct hooked_object *o, const s
 
 	if (o->unwinder != UNWINDER_KNOWN && has_async_task(f)) {
 		buf_printf(&text,
-			   "the unwinder of %s %s: of a task of async-task's the end of a poll is "
-			   "seen at its thread's next step, its outcome isn't known",
+			   "the unwinder of %s %s: when and how a poll of a task of async-task's "
+			   "ends isn't known",
 			   file, unwinder_text(o->unwinder));
-		rc = buf_failed(&text) ? -ENOMEM : cover_add(c, "poll ends", 0, 1, text.data);
+		rc = buf_failed(&text) ? -ENOMEM
+				       : cover_add(c, "objects' poll ends", 0, 1, text.data);
 	}
 	if (rc == 0 && f->n_runtimes && !sees_panics(o, h)) {
 		buf_clear(&text);
@@ -159,7 +160,8 @@ static int tell_unwinder(struct cover *c, const struct hooked_object *o, const s
 			   "where a panic starts isn't seen in %s: a task that panicked counts as "
 			   "ready",
 			   file);
-		rc = buf_failed(&text) ? -ENOMEM : cover_add(c, "panics", 0, 1, text.data);
+		rc = buf_failed(&text) ? -ENOMEM
+				       : cover_add(c, TRACE_COVER_PANICS, 0, 1, text.data);
 	}
 	if (rc == 0 && futures && o->unwinder != UNWINDER_KNOWN && o->root_polls.n) {
 		buf_clear(&text);

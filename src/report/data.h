@@ -23,9 +23,14 @@ struct family {
 	unsigned role;				    /* enum trace_role */
 	uint64_t n_tasks, n_spawned, n_ended[TO_N]; /* [TO_PENDING]: alive */
 	uint64_t n_unpolled; /* alive, spawned in the recording, never polled */
+	/* of these, those that waited long, and longer than any that was polled; the longest */
+	uint64_t n_starved, max_starved_ns;
 	uint64_t n_polls, n_wakes, n_self_wakes, n_stray_wakes;
+	uint64_t n_unmeasured; /* polls of which no length is known */
 	uint64_t waiting_ns, scheduled_ns, blocked_ns;
-	uint64_t max_delay_at_ns; /* when the poll with the longest delay began */
+	uint64_t max_delay_at_ns; /* when the longest delay ended, ... */
+	bool max_delay_open;	  /* ... or the trace, before it did */
+	uint64_t max_polled_ns;	  /* the longest that a poll ended */
 	struct hist poll, delay;
 	struct call_list calls; /* blocking ones inside of polls */
 };
@@ -115,6 +120,7 @@ struct step {
 	uint32_t thread;	    /* UINT32_MAX: not known */
 	uint8_t what;		    /* outcome, enum task_state, or enum trace_wake, by type */
 	bool by_waker, inferred, self;
+	bool unmeasured; /* ST_POLL, ST_FUTURE: nobody knows how long it took */
 };
 
 struct life {
@@ -142,6 +148,10 @@ const struct trace_place *report_place(const struct report *rep, uint64_t place)
 const char *family_name(const struct report *rep, const struct family *f);
 /* For a text: told apart from other kinds of its name. */
 const char *report_label(const struct report *rep, uint32_t kind);
+/* Whether a panic of a task of that kind is told from its being ready. */
+bool report_sees_panics(const struct report *rep, uint32_t kind);
+/* The same of all tasks that are counted in report_sum(). */
+bool report_sees_all_panics(const struct report *rep);
 /* Sums over the families of role task and blocking. */
 struct family report_sum(const struct report *rep);
 uint64_t report_busy_ns(const struct report *rep);

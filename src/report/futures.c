@@ -13,7 +13,7 @@
 
 struct future_sum {
 	uint32_t kind, family; /* family: of the task, TRACE_KIND_NONE outside of all */
-	uint64_t n, n_ended[TO_N], self_ns;
+	uint64_t n, n_polls, n_ended[TO_N], self_ns;
 	struct hist poll, wait;
 };
 
@@ -48,7 +48,10 @@ static struct future_sum *sum_of(struct report *rep, struct tl_future *future)
 int futures_poll(struct report *rep, const struct tl_future_poll *poll)
 {
 	struct future_sum *sum = sum_of(rep, poll->future);
-	int r = sum ? hist_add(&sum->poll, poll->end_ns - poll->begin_ns) : -ENOMEM;
+	if (!sum)
+		return -ENOMEM;
+	sum->n_polls++;
+	int r = poll->end_seen ? hist_add(&sum->poll, poll->end_ns - poll->begin_ns) : 0;
 	if (r == 0)
 		sum->self_ns += poll->self_ns;
 	return r == 0 && poll->waited_ns ? hist_add(&sum->wait, poll->waited_ns) : r;
@@ -61,7 +64,7 @@ int futures_end(struct report *rep, struct tl_future *future)
 		return -ENOMEM;
 	sum->n_ended[future->outcome]++;
 	future->user = NULL;
-	return 0;
+	return future->open_wait_ns ? hist_add(&sum->wait, future->open_wait_ns) : 0;
 }
 
 static int compare(const void *a, const void *b)
@@ -152,8 +155,8 @@ void futures_text(const struct report *rep, struct buf *out)
 		const struct future_sum *s = f->sums[i];
 		cell_safe(&t, report_label(rep, s->kind));
 		cell_count(&t, s->n);
-		cell_count(&t, s->poll.count);
-		cell_time(&t, s->poll.sum);
+		cell_count(&t, s->n_polls);
+		cell_time_if(&t, s->poll.count || !s->n_polls, s->poll.sum);
 		cell_time(&t, s->self_ns);
 		cell_time_if(&t, s->poll.count, s->poll.max);
 		cell_time(&t, s->wait.sum);
@@ -182,6 +185,8 @@ void futures_json(const struct report *rep, struct json *j)
 		json_string(j, "family",
 			    s->family == TRACE_KIND_NONE ? "" : kind_name(rep->reader, s->family));
 		json_u64(j, "instances", s->n);
+		json_u64(j, "polls", s->n_polls);
+		json_u64(j, "polls_of_unknown_length", s->n_polls - s->poll.count);
 		json_u64(j, "ready", s->n_ended[TO_READY]);
 		json_u64(j, "dropped", s->n_ended[TO_CANCELLED]);
 		json_u64(j, "panicked", s->n_ended[TO_PANICKED]);

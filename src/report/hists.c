@@ -227,7 +227,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	uint64_t section = t->section_ns < ns ? t->section_ns : ns;
 	if (!poll->depth || t->section_ns)
 		t->section_ns = 0;
-	if (!poll->begin_seen)
+	if (!tl_poll_measured(poll))
 		return 0;
 	if (poll->task->role == TR_BLOCKING) {
 		add_us(&h->of[H_BLOCKING], ns);
@@ -249,6 +249,8 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 {
 	struct hists *h = ctx;
 	/* One that lasts to its task's or the trace's end has no wake. */
+	if (wait->state == TS_SCHEDULED && wait->open && wait->task->role != TR_ROOT)
+		add_us(&h->of[H_LATENCY], wait->end_ns - wait->begin_ns);
 	if (wait->state == TS_WAITING && (wait->next == TS_SCHEDULED || wait->next == TS_POLLING))
 		add_us(&h->of[H_SLEEP], wait->end_ns - wait->begin_ns);
 	return 0;

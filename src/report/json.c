@@ -36,11 +36,14 @@ static void write_calls(struct json *j, const char *key, const struct call_list 
 	json_end_array(j);
 }
 
-static void write_ends(struct json *j, const struct family *f)
+static void write_ends(struct json *j, const struct family *f, bool panics_seen)
 {
 	json_u64(j, "completed", f->n_ended[TO_READY]);
 	json_u64(j, "cancelled", f->n_ended[TO_CANCELLED]);
-	json_u64(j, "panicked", f->n_ended[TO_PANICKED]);
+	if (panics_seen)
+		json_u64(j, "panicked", f->n_ended[TO_PANICKED]);
+	else
+		json_string(j, "panicked", NULL);
 	json_u64(j, "ended_unknown", f->n_ended[TO_UNKNOWN]);
 	json_u64(j, "alive", f->n_ended[TO_PENDING]);
 }
@@ -95,9 +98,10 @@ static void write_families(const struct report *rep, struct json *j)
 		json_end_array(j);
 		json_u64(j, "tasks", f->n_tasks);
 		json_u64(j, "spawned", f->n_spawned);
-		write_ends(j, f);
+		write_ends(j, f, report_sees_panics(rep, f->kind));
 		json_u64(j, "never_polled", f->n_unpolled);
 		json_u64(j, "polls", f->n_polls);
+		json_u64(j, "polls_of_unknown_length", f->n_unmeasured);
 		json_u64(j, "wakes", f->n_wakes + f->n_stray_wakes);
 		json_u64(j, "self_wakes", f->n_self_wakes);
 		json_u64(j, "stray_wakes", f->n_stray_wakes);
@@ -128,6 +132,7 @@ static void write_workers(const struct report *rep, struct json *j)
 		write_thread_id(rep, j, th->thread);
 		json_string(j, "role", th->root ? "block_on" : th->worker ? "worker" : "blocking");
 		json_u64(j, "polls", th->n_polls);
+		json_u64(j, "polls_of_unknown_length", th->n_unmeasured);
 		json_u64(j, "busy_ns", th->busy_ns);
 		json_u64(j, "parked_ns", th->parked_ns);
 		json_u64(j, "blocked_ns", th->blocked_ns);
@@ -263,7 +268,7 @@ void report_json(const struct report *rep, struct buf *out)
 	json_object(&j, "tasks");
 	json_u64(&j, "spawned", sum.n_spawned);
 	json_u64(&j, "from_before", sum.n_tasks - sum.n_spawned);
-	write_ends(&j, &sum);
+	write_ends(&j, &sum, report_sees_all_panics(rep));
 	json_u64(&j, "never_polled", sum.n_unpolled);
 	json_end_object(&j);
 	json_u64(&j, "polls", sum.n_polls);

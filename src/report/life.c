@@ -85,7 +85,8 @@ int life_poll(struct report *rep, const struct tl_poll *poll)
 				  .blocked_ns = poll->blocked_ns,
 				  .thread = poll->thread,
 				  .what = (uint8_t)poll->outcome,
-				  .inferred = poll->inferred};
+				  .inferred = poll->inferred,
+				  .unmeasured = !tl_poll_measured(poll)};
 	return add_step(rep, poll->task, &step);
 }
 
@@ -100,7 +101,8 @@ int life_future(struct report *rep, const struct tl_future_poll *poll)
 				  .source_kind = poll->future->kind,
 				  .depth = poll->depth,
 				  .thread = poll->thread,
-				  .what = (uint8_t)poll->outcome};
+				  .what = (uint8_t)poll->outcome,
+				  .unmeasured = !poll->end_seen};
 	return poll->task ? add_step(rep, poll->task, &step) : 0;
 }
 
@@ -208,6 +210,15 @@ static void write_wake(const struct report *rep, struct buf *out, const struct s
 		buf_str(out, ", while polled");
 }
 
+/* How long a poll took. */
+static void write_length(struct buf *out, const struct step *s)
+{
+	if (s->unmeasured)
+		buf_str(out, "an unknown time");
+	else
+		text_duration(out, s->end_ns - s->begin_ns);
+}
+
 static void write_step(const struct report *rep, struct buf *out, const struct step *s)
 {
 	switch (s->type) {
@@ -219,7 +230,7 @@ static void write_step(const struct report *rep, struct buf *out, const struct s
 		break;
 	case ST_POLL:
 		buf_str(out, "polled for ");
-		text_duration(out, s->end_ns - s->begin_ns);
+		write_length(out, s);
 		on_thread(rep, out, s->thread);
 		if (s->blocked_ns) {
 			buf_str(out, ", ");
@@ -248,7 +259,7 @@ static void write_step(const struct report *rep, struct buf *out, const struct s
 		buf_printf(out, "%*s", (int)(2 * (s->depth < 16 ? s->depth : 16) + 2), "");
 		text_safe(out, report_label(rep, s->source_kind));
 		buf_str(out, " for ");
-		text_duration(out, s->end_ns - s->begin_ns);
+		write_length(out, s);
 		buf_printf(out, ": %s", trace_outcome_name(s->what));
 		at_place(rep, out, s->place);
 		if (s->waited_ns) {
@@ -298,7 +309,10 @@ static void step_json(const struct report *rep, struct json *j, const struct ste
 	json_object(j, NULL);
 	json_string(j, "step", s->type == ST_WAKE && !s->by_waker ? "schedule" : types[s->type]);
 	json_u64(j, "begin_ns", s->begin_ns > rep->base_ns ? s->begin_ns - rep->base_ns : 0);
-	json_u64(j, "duration_ns", s->end_ns - s->begin_ns);
+	if (s->unmeasured)
+		json_string(j, "duration_ns", NULL);
+	else
+		json_u64(j, "duration_ns", s->end_ns - s->begin_ns);
 	if (s->type == ST_POLL || s->type == ST_END || s->type == ST_FUTURE)
 		json_string(j, "outcome", trace_outcome_name(s->what));
 	if (s->type == ST_FUTURE) {

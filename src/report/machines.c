@@ -259,7 +259,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	struct unit *u = unit_of(m, BY_THREAD, poll->thread, poll->thread);
 	if (!u)
 		return -ENOMEM;
-	bool blocked = poll->begin_seen && poll->end_ns - poll->begin_ns >= m->no_progress_ns;
+	bool blocked = tl_poll_measured(poll) && poll->end_ns - poll->begin_ns >= m->no_progress_ns;
 	u->n_blocked += blocked;
 	u->n_ghosts += blocked && !t;
 	if (!t)

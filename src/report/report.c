@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define LONGEST_DEFAULT 10
+#define STARVED_NS 10000000ull /* a task that nobody polls for so long may be in need */
 
 static bool counts_as_task(const struct family *f)
 {
@@ -167,6 +168,30 @@ static struct open_poll take_open(struct report *rep, uint32_t thread, uint64_t 
 	return (struct open_poll){0};
 }
 
+/* A task was ready when the trace ended, and was never polled: that is so at every cut of a busy
+ * program, so only those count that wait long, and longer than any other. */
+static void count_starved(struct family *f, uint64_t ns)
+{
+	if (ns < STARVED_NS || ns <= f->max_polled_ns)
+		return;
+	f->n_starved++;
+	if (ns > f->max_starved_ns)
+		f->max_starved_ns = ns;
+}
+
+/* A task was ready until end_ns, when it was polled, or (open) the trace ended. */
+static int add_delay(struct family *f, uint64_t begin_ns, uint64_t end_ns, bool open)
+{
+	uint64_t delay = end_ns - begin_ns;
+	if (!f->delay.count || delay > f->delay.max) {
+		f->max_delay_at_ns = end_ns;
+		f->max_delay_open = open;
+	}
+	if (!open && delay > f->max_polled_ns)
+		f->max_polled_ns = delay;
+	return hist_add(&f->delay, delay);
+}
+
 static int on_poll(void *ctx, const struct tl_poll *poll)
 {
 	struct report *rep = ctx;
@@ -174,17 +199,15 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	struct open_poll told = take_open(rep, poll->thread, poll->task->serial);
 	f->n_polls++;
 	int r = 0;
-	if (poll->begin_seen) {
+	if (!tl_poll_measured(poll)) {
+		f->n_unmeasured++;
+	} else {
 		r = hist_add(&f->poll, poll->end_ns - poll->begin_ns);
 		if (r >= 0 && f->role != TR_BLOCKING && f->role != TR_WORKER)
 			r = keep_if_long(rep, poll, &told);
 	}
-	if (r >= 0 && poll->begin_seen && poll->scheduled_ns) {
-		uint64_t delay = poll->begin_ns - poll->scheduled_ns;
-		if (!f->delay.count || delay > f->delay.max)
-			f->max_delay_at_ns = poll->begin_ns;
-		r = hist_add(&f->delay, delay);
-	}
+	if (r >= 0 && poll->begin_seen && poll->scheduled_ns)
+		r = add_delay(f, poll->scheduled_ns, poll->begin_ns, false);
 	free(told.calls.items);
 	return r < 0 ? r : life_poll(rep, poll);
 }
@@ -222,6 +245,11 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 		r = add_wait(rep, f, wait);
 	} else if (wait->state == TS_SCHEDULED) {
 		f->scheduled_ns += wait->end_ns - wait->begin_ns;
+		/* A block_on may have returned before it was woken. */
+		if (wait->open && wait->task->spawn_seen && !wait->task->n_polls)
+			count_starved(f, wait->end_ns - wait->begin_ns);
+		if (wait->open && f->role != TR_ROOT)
+			r = add_delay(f, wait->begin_ns, wait->end_ns, true);
 	}
 	return r < 0 ? r : life_wait(rep, wait);
 }
@@ -551,6 +579,34 @@ void report_free(struct report *rep)
 	free(rep);
 }
 
+bool report_sees_panics(const struct report *rep, uint32_t kind)
+{
+	const struct trace_kind *k = trace_reader_kind(rep->reader, kind);
+	const struct trace_runtime *rt = k ? trace_reader_runtime(rep->reader, k->runtime) : NULL;
+	const char *slash = rt && rt->object ? strrchr(rt->object, '/') : NULL;
+	const char *file = slash ? slash + 1 : rt && rt->object ? rt->object : "";
+
+	for (uint32_t i = 0; *file && i < trace_reader_n_coverage(rep->reader); i++) {
+		const struct trace_coverage *c = trace_reader_coverage(rep->reader, i);
+		if (!c || c->process != k->process || c->seen >= c->total || !c->item || !c->note ||
+		    strcmp(c->item, TRACE_COVER_PANICS))
+			continue;
+		const char *at = strstr(c->note, file);
+		if (at && at > c->note && at[-1] == ' ' && at[strlen(file)] == ':')
+			return false;
+	}
+	return true;
+}
+
+bool report_sees_all_panics(const struct report *rep)
+{
+	for (size_t i = 0; i < rep->n_families; i++)
+		if (counts_as_task(rep->families[i]) &&
+		    !report_sees_panics(rep, rep->families[i]->kind))
+			return false;
+	return true;
+}
+
 struct family report_sum(const struct report *rep)
 {
 	struct family sum = {0};
@@ -563,7 +619,11 @@ struct family report_sum(const struct report *rep)
 		for (unsigned o = 0; o < TO_N; o++)
 			sum.n_ended[o] += f->n_ended[o];
 		sum.n_unpolled += f->n_unpolled;
+		sum.n_starved += f->n_starved;
+		if (f->max_starved_ns > sum.max_starved_ns)
+			sum.max_starved_ns = f->max_starved_ns;
 		sum.n_polls += f->n_polls;
+		sum.n_unmeasured += f->n_unmeasured;
 		sum.n_wakes += f->n_wakes;
 		sum.n_self_wakes += f->n_self_wakes;
 		sum.n_stray_wakes += f->n_stray_wakes;

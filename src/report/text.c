@@ -69,12 +69,14 @@ static void head_tasks(const struct report *rep, struct buf *out)
 		report_exact(out, sum.n_tasks - sum.n_spawned);
 		buf_str(out, " from before)");
 	}
-	static const struct {
+	const struct {
 		enum trace_outcome outcome;
 		const char *word;
 	} ends[] = {
-		{TO_READY, "completed"},   {TO_CANCELLED, "cancelled"},
-		{TO_PANICKED, "panicked"}, {TO_UNKNOWN, "ended unseen"},
+		{TO_READY, report_sees_all_panics(rep) ? "completed" : "completed or panicked"},
+		{TO_CANCELLED, "cancelled"},
+		{TO_PANICKED, "panicked"},
+		{TO_UNKNOWN, "of unknown end"},
 		{TO_PENDING, "alive"},
 	};
 	const char *separator = ": ";
@@ -159,21 +161,28 @@ static void note_longest(const struct report *rep, struct buf *out)
 	buf_char(out, '\n');
 }
 
-static void note_delay(const struct report *rep, struct buf *out)
+/* For a worker; blocking closures: for a thread of their pool. */
+static void note_delay(const struct report *rep, struct buf *out, unsigned role)
 {
+	bool blocking = role == TR_BLOCKING;
 	const struct family *worst = NULL;
 	for (size_t i = 0; i < rep->n_families; i++) {
 		const struct family *f = rep->families[i];
-		if (f->role == TR_TASK && f->delay.count &&
+		if (f->role == role && f->delay.count &&
 		    (!worst || f->delay.max > worst->delay.max))
 			worst = f;
 	}
 	if (!worst || worst->delay.max < LONG_POLL_NS)
 		return;
-	buf_str(out, "a task was ready but waited ");
+	buf_str(out, blocking ? "a blocking closure waited " : "a task was ready but waited ");
 	text_duration(out, worst->delay.max);
-	buf_str(out, " for a worker (polled at ");
-	text_duration(out, worst->max_delay_at_ns - rep->base_ns);
+	buf_str(out, blocking ? " for a thread (" : " for a worker (");
+	if (worst->max_delay_open) {
+		buf_str(out, blocking ? "not begun up to the end" : "not polled up to the end");
+	} else {
+		buf_str(out, blocking ? "begun at " : "polled at ");
+		text_duration(out, worst->max_delay_at_ns - rep->base_ns);
+	}
 	buf_str(out, "): ");
 	report_name(rep, out, report_label(rep, worst->kind));
 	buf_char(out, '\n');
@@ -221,10 +230,12 @@ static void note_self_wakes(const struct report *rep, struct buf *out)
 static void note_unpolled(const struct report *rep, struct buf *out)
 {
 	struct family sum = report_sum(rep);
-	if (!sum.n_unpolled)
+	if (!sum.n_starved)
 		return;
-	report_exact_of(out, sum.n_unpolled, "task was", "tasks were");
-	buf_str(out, " spawned, but not polled up to the end\n");
+	report_exact_of(out, sum.n_starved, "task was", "tasks were");
+	buf_str(out, " spawned, but not polled up to the end, for up to ");
+	text_duration(out, sum.max_starved_ns);
+	buf_char(out, '\n');
 }
 
 static void write_notable(const struct report *rep, struct buf *out)
@@ -234,7 +245,8 @@ static void write_notable(const struct report *rep, struct buf *out)
 	note_lost_beside(rep, &notes);
 	note_panics(rep, &notes);
 	note_longest(rep, &notes);
-	note_delay(rep, &notes);
+	note_delay(rep, &notes, TR_TASK);
+	note_delay(rep, &notes, TR_BLOCKING);
 	note_blocking(rep, &notes);
 	note_self_wakes(rep, &notes);
 	note_unpolled(rep, &notes);
@@ -251,9 +263,10 @@ static void write_notable(const struct report *rep, struct buf *out)
 
 /* ---- tables ---- */
 
-static void cell_ends(struct table *t, const struct family *f)
+static void cell_ends(const struct report *rep, struct table *t, const struct family *f)
 {
-	static const char *const words[] = {"alive", "ready", "panicked", "cancelled", "unseen"};
+	const char *ready = report_sees_panics(rep, f->kind) ? "ready" : "ready or panicked";
+	const char *const words[] = {"alive", ready, "panicked", "cancelled", "unknown"};
 	static const enum trace_outcome order[] = {TO_READY, TO_CANCELLED, TO_PANICKED, TO_UNKNOWN,
 						   TO_PENDING};
 	_cleanup_buf_ struct buf b = BUF_INIT;
@@ -321,13 +334,21 @@ static void write_families(const struct report *rep, struct buf *out)
 		cell_time(&t, f->waiting_ns);
 		cell_count(&t, f->n_wakes + f->n_stray_wakes);
 		cell_count(&t, f->n_self_wakes);
-		cell_ends(&t, f);
+		cell_ends(rep, &t, f);
 		cell_sites(&t, trace_reader_kind(rep->reader, f->kind));
 	}
 	report_table(rep, &t, out);
 	if (n < rep->n_families)
 		buf_printf(out, "  and %zu more: --top %zu\n", rep->n_families - n,
 			   rep->n_families);
+	uint64_t n_unmeasured = 0;
+	for (size_t i = 0; i < rep->n_families; i++)
+		n_unmeasured += rep->families[i]->n_unmeasured;
+	if (n_unmeasured) {
+		buf_str(out, "  the lengths of ");
+		report_exact_of(out, n_unmeasured, "poll", "polls");
+		buf_str(out, " aren't known: begin or end was not seen\n");
+	}
 }
 
 static const char *thread_role(const struct tl_thread *t)
@@ -358,8 +379,9 @@ static void write_threads(const struct report *rep, struct buf *out)
 		report_thread(rep, &who, th->thread);
 		table_cell(&t, who.data ? who.data : "");
 		table_cell(&t, thread_role(th));
-		cell_time(&t, th->busy_ns);
-		cell_share(&t, th->busy_ns, th->end_ns - th->begin_ns);
+		bool known = th->busy_ns || !th->n_unmeasured;
+		cell_time_if(&t, known, th->busy_ns);
+		cell_share(&t, th->busy_ns, known ? th->end_ns - th->begin_ns : 0);
 		cell_time(&t, th->parked_ns);
 		cell_time(&t, th->blocked_ns);
 		cell_count(&t, th->n_polls);

@@ -107,6 +107,21 @@ static void leave_place(struct timeline *tl, struct future *f)
 		at->at_same = f->at_same;
 }
 
+/* The end of its last poll; 0 if that isn't known. */
+static uint64_t waits_since(const struct timeline *tl, const struct future *f)
+{
+	return f->n_losses == tl->n_losses && !f->end_unseen ? f->last_ns : 0;
+}
+
+/* Since when it waits, if it is still there: in a later poll of its task it may have been dropped.
+ */
+static uint64_t still_waits_since(const struct timeline *tl, const struct future *f)
+{
+	const struct task *task = (const struct task *)f->tl.task;
+	bool there = task && f->thread == NO_THREAD && f->last_ns >= task->polled_ns;
+	return there ? waits_since(tl, f) : 0;
+}
+
 /* The instance is over; its memory may be gone afterwards. */
 static void future_over(struct timeline *tl, struct future *f, enum trace_outcome outcome,
 			uint64_t t)
@@ -116,6 +131,12 @@ static void future_over(struct timeline *tl, struct future *f, enum trace_outcom
 	tl->n_futures--;
 	f->tl.outcome = outcome;
 	f->tl.end_ns = outcome == TO_PENDING ? 0 : t;
+	uint64_t since = outcome == TO_PENDING ? still_waits_since(tl, f) : 0;
+	if (since && t > since) {
+		f->tl.waits_since_ns = since;
+		f->tl.open_wait_ns = t - since;
+		f->tl.wait_ns += t - since;
+	}
 	TELL(tl, future_end, &f->tl);
 	f->tl.task = NULL;
 	future_put(tl, f);
@@ -168,18 +189,26 @@ static void future_pop(struct timeline *tl, struct thread *th, uint64_t t,
 	th->n_futures--;
 	if (!f)
 		return;
+	bool unseen = outcome == TO_UNSEEN;
+	if (unseen) {
+		t = open.until_ns;
+		outcome = TO_UNKNOWN;
+	}
 	if (t < open.begin_ns)
 		t = open.begin_ns;
 	uint64_t length = t - open.begin_ns;
 	uint64_t self = length > open.children_ns ? length - open.children_ns : 0;
-	if (depth)
+	if (depth) {
 		th->futures[th->n_futures - 1].children_ns += length;
+		th->futures[th->n_futures - 1].until_ns = t;
+	}
 	f->tl.poll_ns += length;
 	f->tl.self_ns += self;
 	f->thread = NO_THREAD;
 	f->last_ns = t;
 	f->n_losses = tl->n_losses;
 	f->unknown = outcome == TO_UNKNOWN;
+	f->end_unseen = unseen;
 	struct task *task = task_around(th, open.n_frames);
 	struct tl_future_poll poll = {
 		.future = &f->tl,
@@ -191,6 +220,7 @@ static void future_pop(struct timeline *tl, struct thread *th, uint64_t t,
 		.waited_ns = open.waited_ns,
 		.self_ns = self,
 		.outcome = outcome,
+		.end_seen = !unseen,
 		.place = outcome == TO_PENDING ? place : 0,
 	};
 	TELL(tl, future_poll, &poll);
@@ -198,12 +228,14 @@ static void future_pop(struct timeline *tl, struct thread *th, uint64_t t,
 		future_over(tl, f, outcome, t);
 }
 
-void future_polled_task(struct thread *th, uint64_t length)
+void future_polled_task(struct thread *th, uint64_t length, uint64_t t)
 {
 	struct open_future *open = &th->futures[th->n_futures - 1];
 
-	if (open->n_frames == th->n_frames)
-		open->children_ns += length;
+	if (open->n_frames != th->n_frames)
+		return;
+	open->children_ns += length;
+	open->until_ns = t;
 }
 
 void future_close(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome)
@@ -212,14 +244,21 @@ void future_close(struct timeline *tl, struct thread *th, uint64_t t, enum trace
 	while (th->n_futures && th->futures[th->n_futures - 1].n_frames >= th->n_frames) {
 		if (!unwound && outcome != TO_UNKNOWN && th->futures[th->n_futures - 1].future)
 			tl->n_odd++;
-		future_pop(tl, th, t, unwound ? outcome : TO_UNKNOWN, 0);
+		future_pop(tl, th, t,
+			   unwound		   ? outcome
+			   : outcome == TO_UNKNOWN ? TO_UNKNOWN
+						   : TO_UNSEEN,
+			   0);
 	}
 }
 
-void future_close_all(struct timeline *tl, struct thread *th, uint64_t t)
+void future_close_all(struct timeline *tl, struct thread *th, uint64_t t,
+		      enum trace_outcome outcome)
 {
-	while (th->n_futures)
-		future_pop(tl, th, t, TO_UNKNOWN, 0);
+	/* Outside of tasks' polls it is a block_on's, which may have returned since. */
+	for (; th->n_futures; future_pop(tl, th, t, outcome, 0))
+		if (!th->futures[th->n_futures - 1].n_frames)
+			outcome = TO_UNSEEN;
 }
 
 /* It is polled elsewhere now, so its poll there has ended: only its end is still to come. */
@@ -320,14 +359,14 @@ void future_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64
 	}
 	if (th->n_futures >= MAX_OPEN) {
 		tl->n_odd++;
-		future_close_all(tl, th, t);
+		future_close_all(tl, th, t, TO_UNSEEN);
 	}
 	struct future *f = find_at(tl, k, addr);
 	if (f && f->thread == th->tl.thread) {
 		/* No poll is inside itself: its end was not seen. */
 		for (bool found = false; !found && th->n_futures; tl->n_odd++) {
 			found = th->futures[th->n_futures - 1].future == f;
-			future_pop(tl, th, t, TO_UNKNOWN, 0);
+			future_pop(tl, th, t, TO_UNSEEN, 0);
 		}
 	} else if (f && f->thread != NO_THREAD) {
 		future_detach(tl, f, t);
@@ -344,14 +383,15 @@ void future_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64
 		list_remove(f);
 		list_add(f->list, f);
 	}
-	uint64_t waited =
-		known && f->n_losses == tl->n_losses && t > f->last_ns ? t - f->last_ns : 0;
+	uint64_t since = known ? waits_since(tl, f) : 0;
+	uint64_t waited = since && t > since ? t - since : 0;
 	*open = (struct open_future){
 		.future = f,
 		.kind = k,
 		.addr = addr,
 		.begin_ns = t,
 		.waited_ns = waited,
+		.until_ns = t,
 		.n_frames = th->n_frames,
 	};
 	f->tl.wait_ns += waited;
@@ -368,7 +408,7 @@ void future_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 			continue;
 		/* The ends of those inside were not seen, but that of an unwound poll. */
 		for (; th->n_futures > i + 1; tl->n_odd += outcome != TO_PANICKED)
-			future_pop(tl, th, t, outcome == TO_PANICKED ? outcome : TO_UNKNOWN, 0);
+			future_pop(tl, th, t, outcome == TO_PANICKED ? outcome : TO_UNSEEN, 0);
 		future_pop(tl, th, t, outcome, place);
 		return;
 	}

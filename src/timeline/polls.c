@@ -53,12 +53,15 @@ static void go_on(struct timeline *tl, struct task *task, const struct frame *f,
 	task->place = f->place;
 	if (outcome == TO_UNPOLLED)
 		outcome = TO_CANCELLED;
+	task->end_unseen = outcome == TO_UNSEEN;
 	if (outcome == TO_READY || outcome == TO_PANICKED || outcome == TO_CANCELLED)
 		task_end(tl, task, outcome, t);
 	else if (task->end_inside)
 		task_end(tl, task, task->end_inside, t);
 	else if (task->drop_inside)
 		task_end(tl, task, outcome == TO_PENDING ? TO_CANCELLED : TO_UNKNOWN, t);
+	else if (outcome == TO_UNSEEN)
+		task_state(tl, task, TS_UNKNOWN, t);
 	else if (tl->finished)
 		task->since_ns = t; /* still in its poll */
 	else if (outcome == TO_UNKNOWN)
@@ -72,7 +75,9 @@ static void go_on(struct timeline *tl, struct task *task, const struct frame *f,
 void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64_t t,
 		 enum trace_outcome outcome)
 {
-	if (t < f->begin_ns)
+	if (f->worker && outcome == TO_UNSEEN)
+		outcome = TO_UNKNOWN;
+	if (t < f->begin_ns || outcome == TO_UNSEEN)
 		t = f->begin_ns;
 	if (t < f->until_ns)
 		t = f->until_ns;
@@ -113,8 +118,9 @@ void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64
 		.depth = f->depth,
 		.begin_ns = f->begin_ns,
 		.end_ns = t,
-		.outcome = outcome,
+		.outcome = outcome == TO_UNSEEN ? TO_UNKNOWN : outcome,
 		.begin_seen = !f->unseen,
+		.end_seen = outcome != TO_UNSEEN,
 		.inferred = f->inferred,
 		.woken_inside = task->woken_inside,
 		.scheduled_ns = f->scheduled_ns,
@@ -123,9 +129,12 @@ void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64
 		.blocked_ns = f->blocked_ns,
 		.n_blocks = f->n_blocks,
 	};
+	task->polled_ns = f->begin_ns;
 	task->tl.poll_ns += t - f->begin_ns;
-	if (!f->depth)
+	if (!f->depth) {
 		th->tl.busy_ns += t - f->begin_ns;
+		th->tl.n_unmeasured += !tl_poll_measured(&poll);
+	}
 	TELL(tl, poll, &poll);
 	if (!f->inferred)
 		task->thread = NO_THREAD;
@@ -141,13 +150,14 @@ static void poll_pop(struct timeline *tl, struct thread *th, uint64_t t, enum tr
 	if (th->n_frames)
 		poll_top(th)->until_ns = t;
 	if (th->n_futures && !f.worker && outcome != TO_UNPOLLED)
-		future_polled_task(th, t - f.begin_ns);
+		future_polled_task(th, outcome == TO_UNSEEN ? 0 : t - f.begin_ns, t);
 }
 
-void poll_close_all(struct timeline *tl, struct thread *th, uint64_t t, bool workers)
+void poll_close_all(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome,
+		    bool workers)
 {
 	while (th->n_frames && (workers || !poll_top(th)->worker))
-		poll_pop(tl, th, t, TO_UNKNOWN);
+		poll_pop(tl, th, t, outcome);
 }
 
 /* The task is polled elsewhere now, so its poll on that thread has ended; only the event that says
@@ -197,11 +207,11 @@ static void make_way(struct timeline *tl, struct thread *th, struct kind *k, uin
 	 * one. So the end of what is open was not seen. */
 	if (top && (k->role == TR_WORKER || (k->role == TR_BLOCKING && top->worker))) {
 		tl->n_odd++;
-		poll_close_all(tl, th, t, true);
+		poll_close_all(tl, th, t, TO_UNSEEN, true);
 	}
 	if (th->n_frames >= MAX_OPEN) {
 		tl->n_odd++;
-		poll_close_all(tl, th, t, false);
+		poll_close_all(tl, th, t, TO_UNSEEN, false);
 	}
 }
 
@@ -209,14 +219,14 @@ static void make_way(struct timeline *tl, struct thread *th, struct kind *k, uin
 static struct task *poll_task(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name,
 			      uint64_t t)
 {
-	struct task *task = task_find(tl, k, name);
+	struct task *task = task_unless_reused(tl, th, k, task_find(tl, k, name));
 	if (task && task->tl.state == TS_POLLING) {
 		if (task->thread == th->tl.thread) {
 			/* No poll is inside itself: its end was not seen. */
 			tl->n_odd++;
 			while (poll_top(th)->task != task)
-				poll_pop(tl, th, t, TO_UNKNOWN);
-			poll_pop(tl, th, t, TO_UNKNOWN);
+				poll_pop(tl, th, t, TO_UNSEEN);
+			poll_pop(tl, th, t, TO_UNSEEN);
 		} else {
 			poll_detach(tl, task, t);
 		}
@@ -364,7 +374,7 @@ void poll_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t n
 			continue;
 		/* The ends of those inside were not seen. */
 		for (; th->n_frames > i + 1; tl->n_odd++)
-			poll_pop(tl, th, t, TO_UNKNOWN);
+			poll_pop(tl, th, t, TO_UNSEEN);
 		if (k->role == TR_WORKER && !f->worker && f->task && !i)
 			becomes_worker(tl, th, f);
 		else if (outcome == TO_PENDING)
@@ -392,7 +402,6 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t call, uint64_t 
 	struct frame *f = poll_open(th);
 	if (!f) {
 		/* In the loop of a worker that the source took for a task. */
-		root_gap_end(tl, th, begin, TO_PENDING);
 		poll_park(tl, th, call, begin);
 		poll_unpark(tl, th, t);
 		return;
@@ -421,6 +430,16 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t call, uint64_t 
 	TELL(tl, block, &block);
 }
 
+static bool waits_for_io(uint16_t call)
+{
+	return call == AC_EPOLL_WAIT || call == AC_EPOLL_PWAIT || call == AC_EPOLL_PWAIT2;
+}
+
+bool root_parks(uint16_t call)
+{
+	return call == AC_FUTEX || waits_for_io(call);
+}
+
 void poll_park(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t)
 {
 	if (th->parked) {
@@ -430,15 +449,14 @@ void poll_park(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t
 	/* The source says that no poll is open: so its end was not seen. */
 	if (poll_open(th)) {
 		tl->n_odd++;
-		poll_close_all(tl, th, t, false);
+		poll_close_all(tl, th, t, TO_UNSEEN, false);
 	}
-	root_gap_end(tl, th, t, TO_PENDING);
+	root_gap_end(tl, th, t, root_parks(call) ? TO_PENDING : TO_UNSEEN);
 	th->parked = th->complete = true;
 	th->after_unpark = false;
 	th->park_call = call;
 	th->park_ns = t;
-	if (call == AC_EPOLL_WAIT || call == AC_EPOLL_PWAIT || call == AC_EPOLL_PWAIT2)
-		th->driver = true;
+	th->driver |= waits_for_io(call);
 }
 
 void poll_park_end(struct timeline *tl, struct thread *th, uint64_t t)

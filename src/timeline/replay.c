@@ -143,18 +143,22 @@ static int pass_poll(void *ctx, const struct tl_poll *poll)
 {
 	struct replay *rp = ctx;
 	struct tl_poll p = *poll;
+	uint64_t blocked_before = p.task->blocked_before_ns;
+	p.task->blocked_before_ns = 0;
 	if (!clip(rp, &p.begin_ns, &p.end_ns) || !matches_thread(rp, p.thread))
 		return 0;
 	if (p.begin_ns != poll->begin_ns)
 		p.scheduled_ns = p.wake_serial = 0;
-	if (p.blocked_ns > p.end_ns - p.begin_ns)
-		p.blocked_ns = p.end_ns - p.begin_ns;
+	if (blocked_before > p.blocked_ns)
+		blocked_before = p.blocked_ns;
+	p.blocked_ns -= blocked_before;
 	if (!p.depth) {
 		struct seen_thread *t = seen_thread(rp, p.thread);
 		if (!t)
 			return -ENOMEM;
 		t->tl.n_polls += !p.inferred;
 		t->tl.busy_ns += p.end_ns - p.begin_ns;
+		t->tl.n_unmeasured += !tl_poll_measured(&p);
 	}
 	if (!wanted(rp, p.task))
 		return 0;
@@ -188,6 +192,9 @@ static int pass_block(void *ctx, const struct tl_block *block)
 {
 	struct replay *rp = ctx;
 	struct tl_block b = *block;
+	if (b.begin_ns < rp->from_ns)
+		b.task->blocked_before_ns +=
+			(b.end_ns < rp->from_ns ? b.end_ns : rp->from_ns) - b.begin_ns;
 	if (!clip(rp, &b.begin_ns, &b.end_ns) || !matches_thread(rp, b.thread))
 		return 0;
 	struct seen_thread *t = seen_thread(rp, b.thread);
@@ -276,6 +283,10 @@ static int pass_future_end(void *ctx, struct tl_future *future)
 			   : rp->filter->families || rp->filter->tasks)))
 		return 0;
 	int r = future->task ? tell(rp, future->task) : 0;
+	if (future->open_wait_ns && future->waits_since_ns < rp->from_ns) {
+		future->open_wait_ns -= rp->from_ns - future->waits_since_ns;
+		future->waits_since_ns = rp->from_ns;
+	}
 	return r < 0 || !rp->sink->future_end ? r : rp->sink->future_end(rp->ctx, future);
 }
 
@@ -419,6 +430,19 @@ static uint64_t end_of(const struct trace_reader *r, uint64_t last_ns, uint64_t 
 	return end < to_ns ? end : to_ns;
 }
 
+/* Whether an event behind the window tells of a call or the like that was under way at the window's
+ * end: then it is cut there. */
+static bool cut_at(struct trace_event *ev, uint64_t to_ns)
+{
+	bool has_length = ev->type == TE_BLOCK || ev->type == TE_SYSCALL || ev->type == TE_OFF_CPU;
+	uint64_t since = ev->time - to_ns;
+	if (!has_length || ev->value <= since)
+		return false;
+	ev->value -= since;
+	ev->time = to_ns;
+	return true;
+}
+
 int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 		    const struct timeline_sink *sink, void *sink_ctx,
 		    void (*progress)(void *ctx, uint64_t done, uint64_t total), void *progress_ctx,
@@ -449,9 +473,12 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 			trace_reader_progress(r, &done, &total);
 			progress(progress_ctx, done, total);
 		}
-		/* Beyond the window only what the file's end tells counts: coverage, cost. */
-		if (ev.time > to)
+		/* Beyond the window only what was under way counts, and what the file's end tells:
+		 * coverage, cost. */
+		if (ev.time > to && !cut_at(&ev, to)) {
+			timeline_look_ahead(tl, &ev);
 			continue;
+		}
 		if (ev.time > last)
 			last = ev.time;
 		ret = timeline_feed(tl, &ev, err);

@@ -12,7 +12,8 @@
  *   it is the next gap between polls. A wake that the thread itself brings right after an unpark
  *   (its driver did) begins the poll at once.
  * - Its end is not visible: the thread's end, another block_on on it, or the trace's end. The
- *   outcome stays unknown.
+ *   outcome stays unknown. So the last of its polls, after which none of the above followed, has no
+ *   known length: the thread may long have gone on with something else.
  *
  * A block_on inside of a task's poll (in block_in_place) has no polls of its own here: it lives
  * until that poll ends.
@@ -233,9 +234,22 @@ void root_gap_end(struct timeline *tl, struct thread *th, uint64_t t, enum trace
 	poll_finish(tl, th, &f, t, outcome);
 }
 
+void root_look_ahead(struct thread *th, const struct trace_event *ev)
+{
+	bool decides = ev->type == TE_POLL_BEGIN || ev->type == TE_POLL_END ||
+		       ev->type == TE_PARK || ev->type == TE_BLOCK || ev->type == TE_LOST ||
+		       ev->type == TE_ROOT_ENTER || ev->type == TE_THREAD_BEGIN ||
+		       ev->type == TE_THREAD_END;
+	if (!decides || th->root_decided)
+		return;
+	th->root_decided = true;
+	th->root_goes_on = ev->type == TE_POLL_BEGIN || ev->type == TE_POLL_END ||
+			   ((ev->type == TE_PARK || ev->type == TE_BLOCK) && root_parks(ev->arg));
+}
+
 void root_end(struct timeline *tl, struct thread *th, uint64_t t)
 {
-	root_gap_end(tl, th, t, TO_UNKNOWN);
+	root_gap_end(tl, th, t, TO_UNSEEN);
 	if (th->root)
 		root_finish(tl, th->root, t);
 	th->root = NULL;

@@ -184,6 +184,12 @@ void spawn_named(struct timeline *tl, struct thread *th, struct kind *k, uint64_
 		task->unqueued = true;
 }
 
+bool spawn_waits(const struct kind *k, const struct thread *th)
+{
+	struct spawn *spawns = k->spawns, **at = treap_at_most(&spawns, th->tl.thread);
+	return by_thread(k) && at && (*at)->key == th->tl.thread;
+}
+
 /* The spawn that an address-named task which appears on `th` comes from. */
 static struct spawn **find_by_thread(struct timeline *tl, struct kind *k, const struct thread *th)
 {

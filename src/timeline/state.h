@@ -69,7 +69,7 @@ struct kind {
 };
 
 struct task {
-	struct tl_task tl;	  /* what the sink sees */
+	struct tl_task tl;	  /* what the sink sees; the first member */
 	struct task *prev, *next; /* in `live` or in `ended` */
 	struct kind *kind;
 	uint64_t name;	    /* second half of its key in the map; a root's: address of its waker */
@@ -79,12 +79,14 @@ struct task {
 	uint32_t woken_by;  /* thread + 1 whose wake made it SCHEDULED; 0: not one */
 	uint64_t since_ns;  /* the present state began */
 	uint64_t place;	    /* where it stands, see tl_poll.place */
+	uint64_t polled_ns; /* its last poll began, that has ended */
 	uint64_t n_losses;  /* known when its state was last certain */
 	uint64_t scheduled_ns, wake_serial; /* how it became SCHEDULED, 0 if not known */
 	uint32_t thread; /* of the open poll; a root: the thread that it blocks */
 	/* seen during the open poll; all take effect at its end */
 	bool woken_inside, drop_inside;
 	uint8_t end_inside;   /* enum trace_outcome: ended so, says another thread; 0: no */
+	bool end_unseen;      /* the end of its last poll was not seen: it may be over */
 	bool unqueued;	      /* its spawn told its name, and nothing yet how the queue got it */
 	uint64_t wake_inside; /* serial of the first */
 	uint64_t stray_seen;  /* a root: n_stray of its kind when it was last polled */
@@ -104,6 +106,7 @@ struct future {
 	uint32_t n_refs;   /* 1 while it lives, and 1 a child */
 	uint32_t chain;	   /* length of the chain of its parents */
 	bool unknown;	   /* how its last poll ended */
+	bool end_unseen;   /* and when */
 };
 
 /* A future's poll that is open on a thread. */
@@ -111,6 +114,7 @@ struct open_future {
 	struct future *future; /* NULL: it is polled elsewhere already */
 	struct kind *kind;
 	uint64_t addr, begin_ns, waited_ns, children_ns;
+	uint64_t until_ns; /* as a frame's */
 	uint32_t n_frames; /* polls of tasks around it */
 };
 
@@ -152,6 +156,8 @@ struct thread {
 	bool root_early;   /* from before the recording, and nothing of its thread was seen yet */
 	bool after_unpark; /* nothing was polled since the last unpark */
 	struct frame root_poll;	     /* open if root_poll.task */
+	bool root_decided;	     /* what came after the end shows, whether ... */
+	bool root_goes_on;	     /* ... it was still open then */
 	struct open_future *futures; /* innermost last */
 	uint32_t cap_futures;
 	bool seen_beside;		     /* another source told something of it */
@@ -232,6 +238,9 @@ void task_scheduled(struct timeline *tl, struct task *task, uint64_t t, uint64_t
 /* The end; the task's memory may be gone afterwards. */
 void task_end(struct timeline *tl, struct task *task, enum trace_outcome outcome, uint64_t t);
 void task_forget(struct timeline *tl, struct task *ended);
+/* The task of that address, NULL if the address is another's now. */
+struct task *task_unless_reused(struct timeline *tl, struct thread *th, struct kind *k,
+				struct task *task);
 void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t,
 	       enum trace_wake effect);
 void task_schedule(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name,
@@ -254,6 +263,8 @@ void spawn_named(struct timeline *tl, struct thread *th, struct kind *k, uint64_
 /* The spawn of a task that appears now; it is taken out and filled into *ret. */
 bool spawn_take(struct timeline *tl, struct kind *k, uint64_t name, const struct thread *th,
 		bool by_hint_only, struct spawn *ret);
+/* Whether a spawn of the kind on this thread waits for its task. */
+bool spawn_waits(const struct kind *k, const struct thread *th);
 void spawn_finish(struct timeline *tl);
 
 /* polls.c */
@@ -265,7 +276,9 @@ void poll_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t n
 /* Ends a frame that has been taken off its thread: told, and the task goes on. */
 void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64_t t,
 		 enum trace_outcome outcome);
-void poll_close_all(struct timeline *tl, struct thread *th, uint64_t t, bool workers);
+/* Outcome TO_UNKNOWN: they lasted at least up to t; TO_UNSEEN: nobody knows how long. */
+void poll_close_all(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome,
+		    bool workers);
 void poll_block(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t, uint64_t ns);
 void poll_park(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t);
 void poll_unpark(struct timeline *tl, struct thread *th, uint64_t t);
@@ -282,6 +295,11 @@ void root_appears(struct timeline *tl, struct thread *th, enum trace_event_type 
 void root_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t data, uint64_t t);
 void root_gap_begin(struct timeline *tl, struct thread *th, uint64_t t, bool after_park);
 void root_gap_end(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome);
+/* An event of after the end, on a thread with an open root_poll. */
+void root_look_ahead(struct thread *th, const struct trace_event *ev);
+/* Whether a runtime parks in that call: in others the thread is after the block_on, or blocked in
+ * its poll. */
+bool root_parks(uint16_t call);
 /* The block_on on this thread has ended; one block_on has. */
 void root_end(struct timeline *tl, struct thread *th, uint64_t t);
 void root_finish(struct timeline *tl, struct task *root, uint64_t t);
@@ -295,9 +313,11 @@ void future_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 void future_close(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome);
 /* A task's poll of that length has ended in the innermost open one, if it is around it: an
  * executor's future, whose own time that is not. */
-void future_polled_task(struct thread *th, uint64_t length);
-/* All that is open on the thread ends, outcome unknown. */
-void future_close_all(struct timeline *tl, struct thread *th, uint64_t t);
+void future_polled_task(struct thread *th, uint64_t length, uint64_t t);
+/* All that is open on the thread ends, outcome unknown: they lasted at least up to t, or, with
+ * TO_UNSEEN, nobody knows how long. */
+void future_close_all(struct timeline *tl, struct thread *th, uint64_t t,
+		      enum trace_outcome outcome);
 /* Polls of futures that are open inside of the innermost poll. */
 uint32_t future_depth(const struct thread *th);
 /* Before a task's end is told (end_ns 0: it is alive at the trace's end). */

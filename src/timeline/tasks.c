@@ -157,6 +157,7 @@ void task_state(struct timeline *tl, struct task *task, enum task_state state, u
 		.task = &task->tl,
 		.state = task->tl.state,
 		.next = state,
+		.open = tl->finished,
 		.place = task->tl.state == TS_UNKNOWN ? 0 : task->place,
 		.begin_ns = task->since_ns,
 		.end_ns = t,
@@ -266,6 +267,19 @@ static struct task *reused(struct timeline *tl, struct kind *k, struct task *tas
 	return NULL;
 }
 
+/* So is that of a task which may be over, as far as was seen, if one is spawned here: the new one
+ * is queued or polled before its thread does anything with another of that kind. */
+struct task *task_unless_reused(struct timeline *tl, struct thread *th, struct kind *k,
+				struct task *task)
+{
+	bool maybe_over = task && task->end_unseen && task->tl.state == TS_UNKNOWN;
+	if (!maybe_over || !k->address_named || !spawn_waits(k, th))
+		return task;
+	task_unname(tl, task);
+	task_end(tl, task, TO_UNKNOWN, task->since_ns);
+	return NULL;
+}
+
 static void note_inside(struct task *task, const struct thread *th, uint64_t t, uint64_t serial,
 			enum trace_wake effect)
 {
@@ -336,6 +350,7 @@ void task_schedule(struct timeline *tl, struct thread *th, struct kind *k, uint6
 		   uint64_t t)
 {
 	struct task *task = reused(tl, k, find_from(tl, th, k, name));
+	task = task_unless_reused(tl, th, k, task);
 	if (task && task->tl.state == TS_DONE) {
 		tl->n_odd++;
 		return;
@@ -409,6 +424,11 @@ void task_finish(struct timeline *tl, uint64_t end_ns)
 	while (tl->live) {
 		struct task *task = tl->live;
 		task_settle(tl, task);
+		if (task->end_unseen && task->tl.state == TS_UNKNOWN) {
+			task_unname(tl, task);
+			task_end(tl, task, TO_UNKNOWN, task->since_ns);
+			continue;
+		}
 		task_state(tl, task, task->tl.state, end_ns);
 		task->tl.role = task->kind->role;
 		if (task->has_futures)

@@ -205,9 +205,9 @@ static uint64_t clock_in(struct timeline *tl, struct thread *th, uint64_t time)
 static void feed_lost(struct timeline *tl, struct thread *th, uint64_t t, uint64_t n_events)
 {
 	uint64_t begin = th->before_ns;
-	future_close_all(tl, th, begin);
-	root_gap_end(tl, th, begin, TO_UNKNOWN);
-	poll_close_all(tl, th, begin, false);
+	future_close_all(tl, th, begin, TO_UNKNOWN);
+	root_gap_end(tl, th, begin, TO_UNSEEN);
+	poll_close_all(tl, th, begin, TO_UNKNOWN, false);
 	if (th->parked)
 		poll_park_end(tl, th, begin);
 	th->complete = false;
@@ -237,8 +237,8 @@ static void feed_thread_begin(struct timeline *tl, struct thread *th, uint64_t t
 	if (!poll_open(th) && !th->parked && !th->root)
 		return;
 	tl->n_odd++;
-	future_close_all(tl, th, t);
-	poll_close_all(tl, th, t, true);
+	future_close_all(tl, th, t, TO_UNSEEN);
+	poll_close_all(tl, th, t, TO_UNSEEN, true);
 	if (th->parked)
 		poll_park_end(tl, th, t);
 	root_end(tl, th, t);
@@ -248,10 +248,8 @@ static void feed_thread_end(struct timeline *tl, struct thread *th, uint64_t t)
 {
 	if (poll_open(th))
 		tl->n_odd++;
-	/* Outside of tasks' polls it is a block_on's, which has returned since, nobody knows when.
-	 */
-	future_close_all(tl, th, poll_open(th) ? t : th->before_ns);
-	poll_close_all(tl, th, t, true);
+	future_close_all(tl, th, t, TO_UNSEEN);
+	poll_close_all(tl, th, t, TO_UNSEEN, true);
 	if (th->parked)
 		poll_park_end(tl, th, t);
 	root_end(tl, th, t);
@@ -425,6 +423,13 @@ int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct erro
 	return tl->failed ? timeline_result(tl, err) : 0;
 }
 
+void timeline_look_ahead(struct timeline *tl, const struct trace_event *ev)
+{
+	struct thread *th = ev->thread < tl->n_threads ? tl->threads[ev->thread] : NULL;
+	if (th && th->root_poll.task && !ev->stream)
+		root_look_ahead(th, ev);
+}
+
 int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
 {
 	if (end_ns < tl->last_ns)
@@ -435,9 +440,9 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
 		struct thread *th = tl->threads[i];
 		if (!th)
 			continue;
-		future_close_all(tl, th, end_ns);
-		root_gap_end(tl, th, end_ns, TO_UNKNOWN);
-		poll_close_all(tl, th, end_ns, true);
+		future_close_all(tl, th, end_ns, TO_UNKNOWN);
+		root_gap_end(tl, th, end_ns, th->root_goes_on ? TO_UNKNOWN : TO_UNSEEN);
+		poll_close_all(tl, th, end_ns, TO_UNKNOWN, true);
 		if (th->parked)
 			poll_park_end(tl, th, end_ns);
 		poll_not_working(tl, th, end_ns);

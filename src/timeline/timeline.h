@@ -65,8 +65,11 @@ struct tl_task {
 	/* So far, in its whole life: no filter counts here. */
 	uint64_t n_polls, n_wakes, n_self_wakes;
 	uint64_t poll_ns, wait_ns, sched_ns; /* sums: polled, waiting for a wake, scheduled */
-	void *user;	/* the sink's own: set and read in callbacks, kept until task_end */
-	uint8_t passed; /* replay.c's own note: what the filter says of it */
+	void *user; /* the sink's own: set and read in callbacks, kept until task_end */
+	/* replay.c's own notes: what the filter says of it; calls in its open poll that were before
+	 * the window */
+	uint8_t passed;
+	uint64_t blocked_before_ns;
 };
 
 /* One poll of a task, told when it ends. Polls of one task never overlap; polls on one thread nest.
@@ -77,10 +80,12 @@ struct tl_poll {
 	uint32_t depth; /* 0: not inside another task's poll on this thread (workers' main loops
 			 * do not count) */
 	uint64_t begin_ns, end_ns;
-	enum trace_outcome outcome; /* TO_UNKNOWN: the end was not seen: end_ns is the begin of the
-				     * loss, or the trace's end */
+	enum trace_outcome outcome; /* TO_UNKNOWN also where a loss or the trace's end cut it */
 	bool begin_seen; /* false: began before the recording or in a loss: no length is known, and
 			  * begin_ns == end_ns */
+	bool end_seen;	 /* false: it ended at an unknown time after end_ns, the last that was seen
+			  * of it: no length is known. True also where it was cut: it lasted at
+			  * least so long */
 	bool inferred;	 /* of a root future: between the events that were seen, see roots.c */
 	bool woken_inside;     /* woken while running: it is scheduled again at end_ns */
 	uint64_t scheduled_ns; /* when it became scheduled, 0 if not known; begin_ns - this is the
@@ -97,7 +102,8 @@ struct tl_wait {
 	struct tl_task *task;
 	enum task_state
 		state; /* TS_WAITING: nobody woke it; TS_SCHEDULED: in a run queue; TS_UNKNOWN */
-	enum task_state next; /* what follows; TS_DONE: it ended; the same state: the trace ended */
+	enum task_state next; /* what follows; TS_DONE: it ended */
+	bool open;	      /* the trace ended before it did */
 	uint64_t place;	      /* at which await point it stands, as tl_poll.place */
 	uint64_t begin_ns, end_ns;
 };
@@ -172,9 +178,11 @@ struct tl_future {
 	uint64_t n_polls;
 	uint64_t poll_ns; /* in its polls, children's included */
 	uint64_t self_ns; /* without those of children that were told */
-	uint64_t wait_ns; /* between its polls */
-	void *user;	  /* the sink's own, kept until future_end */
-	uint8_t passed;	  /* replay.c's own note */
+	uint64_t wait_ns; /* between its polls, and since the last one if the trace ends then */
+	/* At the trace's end, if it waits: since when, and how long; else 0. */
+	uint64_t waits_since_ns, open_wait_ns;
+	void *user;	/* the sink's own, kept until future_end */
+	uint8_t passed; /* replay.c's own note */
 };
 
 /* One poll of a future, told when it ends; inner ones before outer ones. */
@@ -187,8 +195,15 @@ struct tl_future_poll {
 	uint64_t waited_ns; /* since its poll before ended; 0 at the first, or after a loss */
 	uint64_t self_ns;   /* without children's polls */
 	enum trace_outcome outcome;
+	bool end_seen;	/* as tl_poll.end_seen */
 	uint64_t place; /* as tl_poll.place */
 };
+
+/* Whether end_ns - begin_ns is how long it took. */
+static inline bool tl_poll_measured(const struct tl_poll *poll)
+{
+	return poll->begin_seen && poll->end_seen;
+}
 
 /* What a machine of async-std was seen to do. */
 struct tl_machine {
@@ -215,6 +230,7 @@ struct tl_thread {
 	bool root;	 /* a block_on ran on it */
 	uint64_t begin_ns, end_ns; /* first and last event */
 	uint64_t n_polls;	   /* of tasks, depth 0 */
+	uint64_t n_unmeasured;	   /* polls of depth 0, a root's included, of unknown length */
 	uint64_t busy_ns;	   /* in polls of depth 0, a root's included */
 	uint64_t parked_ns;	   /* in parks */
 	uint64_t blocked_ns;	   /* in blocking calls inside polls; part of busy_ns */
@@ -273,6 +289,10 @@ void timeline_free(struct timeline *tl);
 /* Returns 0 or a negative errno: a sink's, or -ENOMEM. After a failure every later call
  * gives the same. */
 int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct error *err);
+
+/* An event of after the end that timeline_finish() will be told, in place of timeline_feed(): it
+ * may show what was open at the end. */
+void timeline_look_ahead(struct timeline *tl, const struct trace_event *ev);
 
 /* The trace is over at end_ns: everything open is told (outcome TO_UNKNOWN, tasks alive). Nothing
  * can be fed after it. */

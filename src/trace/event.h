@@ -52,8 +52,10 @@ enum trace_event_type {
 	TE_N_TYPES,
 };
 
-/* TO_UNPOLLED, of a TE_POLL_END only: it was no poll. The task was aborted in the moment in which
- * it began, and dropped instead. */
+/* Of a TE_POLL_END only: TO_UNPOLLED, it was no poll. The task was aborted in the moment in which
+ * it began, and dropped instead. TO_UNSEEN: it ends at an unknown time between its
+ * begin and the thread's next event that can't be in it, nobody knows how; told at once where no
+ * end will be seen. */
 enum trace_outcome {
 	TO_PENDING = 0,
 	TO_READY,
@@ -61,6 +63,7 @@ enum trace_outcome {
 	TO_CANCELLED,
 	TO_UNKNOWN,
 	TO_UNPOLLED,
+	TO_UNSEEN,
 	TO_N
 };
 
@@ -207,6 +210,10 @@ struct trace_stack {
 	uint32_t frame;	 /* index of a struct trace_frame */
 	uint32_t flags;	 /* enum trace_stack_flags */
 };
+
+/* An item of the coverage that readers look for: objects (named in the note) whose panics, as far
+ * as the total goes, aren't seen. */
+#define TRACE_COVER_PANICS "objects' panics"
 
 /* What was seen and what not: `seen` of `total` items, and why the rest is missing. */
 struct trace_coverage {

@@ -1548,14 +1548,14 @@ static void check_without_frames(void)
 	expect(AE_POLL_PENDING, tokio_ref());
 	run_as(run_pending, A_SCHEDULED | A_TASK | A_REF);
 	expect(AE_POLL_BEGIN, async_ref());
+	expect(AE_POLL_UNSEEN, async_ref());
 	expect_nothing();
 	run_scenario = run_panics;
 	atask.state = A_SCHEDULED | A_REF;
 	assert_int_equal(catching(area_stub(&area, run_hook), &atask), 1);
-	expect(AE_POLL_UNKNOWN, async_ref());
 	expect(AE_POLL_BEGIN, async_ref());
+	expect(AE_POLL_UNSEEN, async_ref());
 	((long (*)(long, ...))area_stub(&area, call_hook))(1);
-	expect(AE_POLL_UNKNOWN, async_ref());
 	expect(AE_PARK, (uint64_t)AC_EPOLL_WAIT << 48);
 	expect(AE_UNPARK, (uint64_t)AC_EPOLL_WAIT << 48);
 	on_read = read_panics;

@@ -55,6 +55,7 @@ static const struct {
 	{"cancelled", TE_POLL_END, TO_CANCELLED},
 	{"unpolled", TE_POLL_END, TO_UNPOLLED},
 	{"ended", TE_POLL_END, TO_UNKNOWN},
+	{"unseen", TE_POLL_END, TO_UNSEEN},
 	{"wake", TE_WAKE, TW_SCHEDULED},
 	{"wake-running", TE_WAKE, TW_RUNNING},
 	{"wake-noop", TE_WAKE, TW_NOOP},
@@ -147,8 +148,9 @@ static int on_poll(void *ctx, const struct tl_poll *p)
 		buf_printf(&s->log, " depth %u", p->depth);
 	if (p->n_blocks)
 		buf_printf(&s->log, " blocked %u*%lu", p->n_blocks, p->blocked_ns);
-	buf_printf(&s->log, "%s%s%s\n", p->woken_inside ? " woken" : "",
-		   p->begin_seen ? "" : " unseen", p->inferred ? " inferred" : "");
+	buf_printf(&s->log, "%s%s%s%s\n", p->woken_inside ? " woken" : "",
+		   p->begin_seen ? "" : " unseen", p->end_seen ? "" : " end unseen",
+		   p->inferred ? " inferred" : "");
 	return 0;
 }
 
@@ -266,9 +268,9 @@ static int on_sample(void *ctx, const struct tl_sample *x)
 static int on_future_poll(void *ctx, const struct tl_future_poll *p)
 {
 	struct stage *s = ctx;
-	buf_printf(&s->log, "future %lu %s t%u %lu-%lu %s self %lu", p->future->serial,
+	buf_printf(&s->log, "future %lu %s t%u %lu-%lu %s%s self %lu", p->future->serial,
 		   word_of(p->future->kind), p->thread, p->begin_ns, p->end_ns,
-		   outcomes[p->outcome], p->self_ns);
+		   outcomes[p->outcome], p->end_seen ? "" : " end unseen", p->self_ns);
 	if (p->waited_ns)
 		buf_printf(&s->log, " waited %lu", p->waited_ns);
 	if (p->future->parent)
@@ -516,7 +518,7 @@ ROW(6)
 					 "+1 task 1 seen 10\n"
 					 "worker t0 10-\n"
 					 "+2 task 2 seen 20\n"
-					 "poll 2 t0 20-30 unknown depth 1\n"
+					 "poll 2 t0 20-20 unknown depth 1 end unseen\n"
 					 "poll 1 t0 10-30 pending\n");
 	assert_int_equal(t.n_odd, 1);
 }
@@ -530,8 +532,8 @@ ROW(7)
 					 "+1 task 1 seen 10\n"
 					 "worker t0 10-\n"
 					 "+2 task 2 seen 20\n"
-					 "poll 2 t0 20-30 unknown depth 1\n"
-					 "poll 1 t0 10-30 unknown\n"
+					 "poll 2 t0 20-20 unknown depth 1 end unseen\n"
+					 "poll 1 t0 10-30 unknown end unseen\n"
 					 "poll 1 t0 30-40 ready\n"
 					 "-1 ready 40\n");
 	assert_int_equal(t.n_odd, 1);
@@ -825,7 +827,7 @@ ROW(18)
 					 "30 0 unpark\n",
 					 "+1 task 1 seen 10\n"
 					 "worker t0 10-\n"
-					 "poll 1 t0 10-20 unknown\n"
+					 "poll 1 t0 10-10 unknown end unseen\n"
 					 "park t0 1 20-30\n");
 	assert_int_equal(t.n_odd, 1);
 }
@@ -1153,13 +1155,14 @@ ROW(30)
 		      "scheduled 1 30-40\n"
 		      "w2 2 t0 45 scheduled by 1\n"
 		      "poll 1 t0 40-50 pending since 30 w1 inferred\n"
-		      /* not woken: whatever the thread does, it is not the root's poll */
 		      "park t0 1 50-60\n"
 		      "w3 1 t0 66 scheduled\n"
 		      "waiting 1 50-66\n"
 		      "park t0 1 65-67\n"
 		      "scheduled 1 66-67\n"
-		      "poll 1 t0 67-70 unknown since 66 w3 inferred\n"
+		      /* not woken: whatever the thread does, it is not the root's poll */
+		      "poll 1 t0 67-67 unknown since 66 w3 end unseen inferred\n"
+		      "unknown 1 67-70\n"
 		      "-1 unknown 70\n"
 		      "worker t0 -70\n");
 	assert_int_equal(t.spawned, 1);
@@ -1427,11 +1430,11 @@ ROW(34)
 					 "90 2 thread-end\n",
 					 "+1 task 1 seen 20\n"
 					 "worker t0 20-\n"
-					 "poll 1 t0 20-30 unknown\n"
+					 "poll 1 t0 20-20 unknown end unseen\n"
 					 "+2 worker 2 seen 40\n"
 					 "worker t1 40-\n"
 					 "+3 task 3 seen 50\n"
-					 "poll 3 t1 50-60 unknown\n"
+					 "poll 3 t1 50-50 unknown end unseen\n"
 					 "worker t1 -60\n"
 					 "+4 worker 4 seen 70\n"
 					 "worker t2 70-\n"
@@ -1753,7 +1756,7 @@ ROW(45)
 		      "worker t0 -70\n"
 		      "worker t1 -70\n"
 		      "waiting 2 43-70\n"
-		      "future 4 alive: 1 polls 1 self 1 waited 0\n"
+		      "future 4 alive: 1 polls 1 self 1 waited 28\n"
 		      "-2 alive waiting\n");
 	assert_int_equal(t.n_odd, 0);
 }
@@ -1777,15 +1780,15 @@ ROW(46)
 		      "finish 70",
 		      "+1 task 1 seen 10\n"
 		      "worker t0 10-\n"
-		      "future 2 inner t0 12-14 unknown self 2 in 1 of 1 depth 1\n"
-		      "future 1 outer t0 11-14 pending self 1 of 1\n"
-		      "future 1 outer t0 15-16 unknown self 1 waited 1 of 1\n"
-		      "future 1 outer t0 16-20 unknown self 4 of 1\n"
+		      "future 2 inner t0 12-12 unknown end unseen self 0 in 1 of 1 depth 1\n"
+		      "future 1 outer t0 11-14 pending self 3 of 1\n"
+		      "future 1 outer t0 15-15 unknown end unseen self 0 waited 1 of 1\n"
+		      "future 1 outer t0 16-16 unknown end unseen self 0 of 1\n"
 		      "poll 1 t0 10-20 pending\n"
-		      "future 2 ready 30: 1 polls 2 self 2 waited 0\n"
+		      "future 2 ready 30: 1 polls 0 self 0 waited 0\n"
 		      "waiting 1 20-40\n"
-		      "future 1 outer t0 41-50 panicked self 9 waited 21 of 1\n"
-		      "future 1 panicked 50: 4 polls 17 self 15 waited 22\n"
+		      "future 1 outer t0 41-50 panicked self 9 of 1\n"
+		      "future 1 panicked 50: 4 polls 12 self 12 waited 1\n"
 		      "poll 1 t0 40-50 panicked\n"
 		      "-1 panicked 50\n"
 		      "worker t0 -70\n");
@@ -1909,25 +1912,26 @@ ROW(48)
 ROW(54)
 {
 	/* an executor's future polls a task; the block_on returns unseen, and the thread ends */
-	struct timeline_totals t = story("10 0 future outer 64\n"
-					 "12 0 poll task 1\n"
-					 "15 0 ready task 1\n"
-					 "16 0 f-pending outer 64\n"
-					 "20 0 future outer 64\n"
-					 "24 0 future inner 96\n"
-					 "25 0 f-pending inner 96\n"
-					 "60 0 thread-end\n"
-					 "finish 70",
-					 "+1 task 1 seen 12\n"
-					 "worker t0 12-\n"
-					 "poll 1 t0 12-15 ready\n"
-					 "-1 ready 15\n"
-					 "future 1 outer t0 10-16 pending self 3\n"
-					 "future 2 inner t0 24-25 pending self 1 in 1 depth 1\n"
-					 "future 1 outer t0 20-25 unknown self 4 waited 4\n"
-					 "worker t0 -60\n"
-					 "future 1 alive: 2 polls 11 self 7 waited 4\n"
-					 "future 2 alive: 1 polls 1 self 1 waited 0\n");
+	struct timeline_totals t =
+		story("10 0 future outer 64\n"
+		      "12 0 poll task 1\n"
+		      "15 0 ready task 1\n"
+		      "16 0 f-pending outer 64\n"
+		      "20 0 future outer 64\n"
+		      "24 0 future inner 96\n"
+		      "25 0 f-pending inner 96\n"
+		      "60 0 thread-end\n"
+		      "finish 70",
+		      "+1 task 1 seen 12\n"
+		      "worker t0 12-\n"
+		      "poll 1 t0 12-15 ready\n"
+		      "-1 ready 15\n"
+		      "future 1 outer t0 10-16 pending self 3\n"
+		      "future 2 inner t0 24-25 pending self 1 in 1 depth 1\n"
+		      "future 1 outer t0 20-25 unknown end unseen self 4 waited 4\n"
+		      "worker t0 -60\n"
+		      "future 1 alive: 2 polls 11 self 7 waited 4\n"
+		      "future 2 alive: 1 polls 1 self 1 waited 0\n");
 	assert_int_equal(t.n_odd, 0);
 }
 
@@ -2031,6 +2035,133 @@ ROW(52)
 	assert_int_equal(t.cancelled, 2);
 }
 
+ROW(55)
+{
+	/* Ends that nobody sees: of the first nothing more is known; the second is woken; the
+	 * address of the third is that of a new task's. What the thread does may be after them. */
+	struct timeline_totals t = story("10 0 spawn addr 1\n"
+					 "11 0 schedule addr 64\n"
+					 "20 0 poll addr 64\n"
+					 "20 0 unseen addr 64\n"
+					 "30 0 block 5\n"
+					 "40 0 poll addr 96\n"
+					 "40 0 unseen addr 96\n"
+					 "50 1 wake addr 96\n"
+					 "55 0 spawn addr 1\n"
+					 "60 0 poll addr 128\n"
+					 "60 0 unseen addr 128\n"
+					 "70 0 spawn addr 1\n"
+					 "80 0 poll addr 128\n"
+					 "80 0 unseen addr 128\n"
+					 "finish 100",
+					 "+1 addr 64 spawned 10\n"
+					 "w1 1 t0 11 scheduled queue\n"
+					 "scheduled 1 10-20\n"
+					 "worker t0 20-\n"
+					 "poll 1 t0 20-20 unknown since 10 w1 end unseen\n"
+					 "park t0 7 25-30\n"
+					 "+2 addr 96 seen 40\n"
+					 "poll 2 t0 40-40 unknown end unseen\n"
+					 "w2 2 t1 50 scheduled\n"
+					 "unknown 2 40-50\n"
+					 "+3 addr 128 spawned 55\n"
+					 "scheduled 3 55-60\n"
+					 "poll 3 t0 60-60 unknown since 55 end unseen\n"
+					 "-3 unknown 60\n"
+					 "+4 addr 128 spawned 70\n"
+					 "scheduled 4 70-80\n"
+					 "poll 4 t0 80-80 unknown since 70 end unseen\n"
+					 "worker t0 -100\n"
+					 "-1 unknown 20\n"
+					 "scheduled 2 50-100\n"
+					 "-2 alive scheduled\n"
+					 "-4 unknown 80\n");
+	assert_int_equal(t.alive, 1);
+	assert_int_equal(t.ended_unknown, 3);
+	assert_int_equal(t.spawned, 3);
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(56)
+{
+	/* The last polls of block_ons: another follows, the thread sleeps, ends, the trace ends. */
+	struct timeline_totals t = story("10 0 enter root\n"
+					 "300 0 enter root\n"
+					 "310 0 park\n"
+					 "320 0 unpark\n"
+					 "330 1 enter root\n"
+					 "340 1 block 6\n"
+					 "350 2 enter root\n"
+					 "360 2 thread-end\n"
+					 "370 3 enter root\n"
+					 "finish 400",
+					 "+1 root 0 spawned 10\n"
+					 "worker t0 10-\n"
+					 "poll 1 t0 10-10 unknown end unseen inferred\n"
+					 "unknown 1 10-300\n"
+					 "-1 unknown 300\n"
+					 "+2 root 0 spawned 300\n"
+					 "poll 2 t0 300-310 pending inferred\n"
+					 "park t0 1 310-320\n"
+					 "+3 root 1 spawned 330\n"
+					 "worker t1 330-\n"
+					 "poll 3 t1 330-330 unknown end unseen inferred\n"
+					 "park t1 7 334-340\n"
+					 "+4 root 2 spawned 350\n"
+					 "worker t2 350-\n"
+					 "poll 4 t2 350-350 unknown end unseen inferred\n"
+					 "unknown 4 350-360\n"
+					 "-4 unknown 360\n"
+					 "worker t2 -360\n"
+					 "+5 root 3 spawned 370\n"
+					 "worker t3 370-\n"
+					 "worker t0 -400\n"
+					 "worker t1 -400\n"
+					 "poll 5 t3 370-370 unknown end unseen inferred\n"
+					 "worker t3 -400\n"
+					 "waiting 2 310-400\n"
+					 "-2 alive waiting\n"
+					 "-3 unknown 330\n"
+					 "-5 unknown 370\n");
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(57)
+{
+	/* What waits when the trace ends: the leaf, but the branch may have been dropped in the
+	 * task's last poll; and a task that is ready. */
+	story("10 0 poll task 1\n"
+	      "11 0 future leaf 64\n"
+	      "12 0 f-pending leaf 64\n"
+	      "13 0 future inner 96\n"
+	      "14 0 f-pending inner 96\n"
+	      "15 0 pending task 1\n"
+	      "20 1 wake task 1\n"
+	      "30 0 poll task 1\n"
+	      "31 0 future leaf 64\n"
+	      "32 0 f-pending leaf 64\n"
+	      "33 0 pending task 1\n"
+	      "50 1 wake task 1\n"
+	      "finish 100",
+	      "+1 task 1 seen 10\n"
+	      "worker t0 10-\n"
+	      "future 1 leaf t0 11-12 pending self 1 of 1\n"
+	      "future 2 inner t0 13-14 pending self 1 of 1\n"
+	      "poll 1 t0 10-15 pending\n"
+	      "w1 1 t1 20 scheduled\n"
+	      "waiting 1 15-20\n"
+	      "scheduled 1 20-30\n"
+	      "future 1 leaf t0 31-32 pending self 1 waited 19 of 1\n"
+	      "poll 1 t0 30-33 pending since 20 w1\n"
+	      "w2 1 t1 50 scheduled\n"
+	      "waiting 1 33-50\n"
+	      "worker t0 -100\n"
+	      "scheduled 1 50-100\n"
+	      "future 2 alive: 1 polls 1 self 1 waited 0\n"
+	      "future 1 alive: 2 polls 2 self 2 waited 87\n"
+	      "-1 alive scheduled\n");
+}
+
 static void test_sink_stops(void **state)
 {
 	int code = -32;
@@ -2051,63 +2182,36 @@ int main(void)
 {
 #define TEST(n) cmocka_unit_test(row_##n)
 	const struct CMUnitTest tests[] = {
-		TEST(1),
-		TEST(2),
-		TEST(3),
-		TEST(4),
-		TEST(5),
-		TEST(6),
-		TEST(7),
-		TEST(8),
-		TEST(9),
-		TEST(10),
-		TEST(11),
-		TEST(12),
-		TEST(13),
-		TEST(14),
-		TEST(15),
-		TEST(16),
-		TEST(17),
-		TEST(18),
-		TEST(19),
-		TEST(20),
-		TEST(21),
-		cmocka_unit_test(test_block_and_its_call),
-		TEST(22),
-		TEST(23),
-		TEST(24),
-		TEST(25),
-		TEST(26),
-		TEST(27),
-		TEST(28),
-		TEST(29),
-		TEST(30),
-		TEST(31),
-		TEST(32),
-		TEST(33),
-		TEST(34),
-		TEST(35),
-		TEST(36),
-		TEST(37),
-		TEST(38),
-		cmocka_unit_test(test_same_root_kinds),
-		TEST(39),
-		TEST(40),
-		TEST(41),
-		TEST(42),
-		TEST(43),
-		TEST(44),
-		TEST(45),
-		TEST(46),
-		TEST(47),
-		TEST(48),
-		TEST(49),
-		TEST(50),
-		TEST(51),
-		TEST(52),
-		TEST(53),
-		TEST(54),
-		cmocka_unit_test(test_sink_stops),
+		TEST(1),  TEST(2),
+		TEST(3),  TEST(4),
+		TEST(5),  TEST(6),
+		TEST(7),  TEST(8),
+		TEST(9),  TEST(10),
+		TEST(11), TEST(12),
+		TEST(13), TEST(14),
+		TEST(15), TEST(16),
+		TEST(17), TEST(18),
+		TEST(19), TEST(20),
+		TEST(21), cmocka_unit_test(test_block_and_its_call),
+		TEST(22), TEST(23),
+		TEST(24), TEST(25),
+		TEST(26), TEST(27),
+		TEST(28), TEST(29),
+		TEST(30), TEST(31),
+		TEST(32), TEST(33),
+		TEST(34), TEST(35),
+		TEST(36), TEST(37),
+		TEST(38), cmocka_unit_test(test_same_root_kinds),
+		TEST(39), TEST(40),
+		TEST(41), TEST(42),
+		TEST(43), TEST(44),
+		TEST(45), TEST(46),
+		TEST(47), TEST(48),
+		TEST(49), TEST(50),
+		TEST(51), TEST(52),
+		TEST(53), TEST(54),
+		TEST(55), TEST(56),
+		TEST(57), cmocka_unit_test(test_sink_stops),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
