@@ -62,7 +62,7 @@ struct capture_set {
 	struct capture_shared shared;
 	struct member members[MAX_SOURCES]; /* the main one is the first */
 	size_t n;
-	uint64_t next_round_ns, start_cpu_ns;
+	uint64_t next_round_ns, start_cpu_ns, begin_ns;
 };
 
 void capture_stats_done(struct capture_stats *s)
@@ -170,6 +170,7 @@ int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
 		set_free(s);
 		return rc;
 	}
+	s->begin_ns = clock_monotonic_ns();
 	*ret_set = s;
 	return 0;
 }
@@ -234,7 +235,9 @@ int capture_set_close(struct capture_set *s, const char *reason, struct capture_
 {
 	/* What is still open ends now, or at the last event, and not when all is taken down: that
 	 * may stop the program's threads for a while. */
-	struct capture_stats stats = {.exit_status = -1, .cost.end_ns = clock_monotonic_ns()};
+	struct capture_stats stats = {.exit_status = -1,
+				      .cost.begin_ns = s->begin_ns,
+				      .cost.end_ns = clock_monotonic_ns()};
 	int rc = 0, one;
 
 	for (size_t i = s->n; i-- > 0;) {

@@ -247,10 +247,9 @@ static void say_coverage(struct buf *b, const struct capture_stats *s)
 }
 
 static void say(const struct job *job, const struct capture_stats *s, uint64_t began_ns,
-		uint64_t bytes)
+		uint64_t ns, uint64_t bytes)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT;
-	uint64_t ns = s->cost.end_ns > began_ns ? s->cost.end_ns - began_ns : 1;
 	double per_second = (double)s->n_events * (double)s->cost.event_cost_ps / 1000 / (double)ns;
 
 	buf_str(&b, "recorded ");
@@ -327,7 +326,7 @@ static int run_job(struct job *job, struct error *err)
 	struct live printing = {.read = print_events, .ctx = &job->print};
 	struct capture_stats stats = {0};
 	struct trace_writer *w;
-	uint64_t bytes, began;
+	uint64_t bytes, began, length;
 	int rc, code;
 
 	if (open_writer(job, &printing, &w, err) < 0)
@@ -335,6 +334,7 @@ static int run_job(struct job *job, struct error *err)
 	job->rec.quiet = job->prints && isatty(STDOUT_FILENO);
 	rc = recording_run(&job->rec, w, &stats, &began, err);
 	bytes = trace_writer_bytes(w);
+	length = trace_writer_length_ns(w, &stats.cost);
 	bool nothing = rc < 0 && !trace_writer_n_events(w);
 	if (nothing && job->path)
 		trace_writer_discard(w);
@@ -346,7 +346,7 @@ static int run_job(struct job *job, struct error *err)
 		live_done(&printing);
 	}
 	if (rc == 0 && job->path)
-		say(job, &stats, began, bytes);
+		say(job, &stats, began, length ? length : 1, bytes);
 	code = recording_end(&job->rec, rc, &stats);
 	capture_stats_done(&stats);
 	return code;

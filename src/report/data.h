@@ -80,6 +80,7 @@ struct report {
 	struct timeline_totals totals;
 	bool filtered;
 	uint64_t base_ns, begin_ns, end_ns; /* zero of times; the window */
+	uint64_t length_ns;		    /* of the recording, or of the window */
 
 	struct family **families; /* by kind while collecting, then sorted and without holes */
 	size_t n_families;

@@ -74,6 +74,7 @@ struct hists {
 	struct trace_reader *reader;
 	struct timeline_totals totals;
 	uint64_t base_ns;
+	uint64_t length_ns; /* if whole */
 	struct log2 of[H_N];   /* us */
 	bool calls_seen;       /* system calls were recorded; else blocking calls stand in */
 	struct log2 blocks[2]; /* by blocking calls: futex waits, others */
@@ -360,6 +361,7 @@ int hists_make(struct trace_reader *r, const struct replay_filter *filter,
 		return ret;
 	}
 	h->whole = true;
+	h->length_ns = replay_length_ns(r, filter, h->base_ns, h->totals.last_ns);
 	*ret_hists = h;
 	return 0;
 }
@@ -521,9 +523,14 @@ static void place_title(const struct hists *h, struct buf *out, const struct pla
 	}
 }
 
+static uint64_t length_of(const struct hists *h)
+{
+	return h->whole ? h->length_ns : h->totals.last_ns - h->base_ns;
+}
+
 void hists_text(const struct hists *h, struct buf *out, unsigned width, bool color)
 {
-	text_duration(out, h->totals.last_ns - h->base_ns);
+	text_duration(out, length_of(h));
 	if (h->whole) {
 		buf_str(out, ", ");
 		text_count(out, h->totals.n_events);
@@ -603,7 +610,7 @@ void hists_json(const struct hists *h, struct buf *out)
 	json_u64(&j, "events", h->totals.n_events);
 	json_u64(&j, "lost", h->totals.n_lost);
 	json_u64(&j, "lost_beside", h->totals.n_lost_beside);
-	json_u64(&j, "duration_ns", h->totals.last_ns - h->base_ns);
+	json_u64(&j, "duration_ns", length_of(h));
 	json_bool(&j, "system_calls", h->calls_seen);
 	for (unsigned i = 0; i < H_N; i++)
 		log2_json(&j, words[i].key, log2_of(h, i));

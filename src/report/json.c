@@ -259,7 +259,7 @@ void report_json(const struct report *rep, struct buf *out)
 	if (rep->n_lost_beside)
 		json_u64(&j, "lost_beside", rep->n_lost_beside);
 	json_u64(&j, "odd", rep->totals.n_odd);
-	json_u64(&j, "duration_ns", rep->end_ns - rep->begin_ns);
+	json_u64(&j, "duration_ns", rep->length_ns);
 	json_u64(&j, "begin_ns", relative(rep, rep->begin_ns));
 	json_bool(&j, "filtered", rep->filtered);
 	json_bool(&j, "truncated", truncated);

@@ -530,6 +530,7 @@ int report_make(struct trace_reader *r, const struct report_options *opt,
 	rep->end_ns = rep->totals.last_ns;
 	if (rep->begin_ns > rep->end_ns || rep->begin_ns < rep->base_ns)
 		rep->begin_ns = rep->end_ns;
+	rep->length_ns = replay_length_ns(r, filter, rep->base_ns, rep->end_ns);
 	if (put_in_order(rep) < 0) {
 		report_free(rep);
 		return error_set(err, -ENOMEM, "out of memory");

@@ -45,7 +45,7 @@ static void head_processes(const struct report *rep, struct buf *out)
 
 static void head_window(const struct report *rep, struct buf *out)
 {
-	text_duration(out, rep->end_ns - rep->begin_ns);
+	text_duration(out, rep->length_ns);
 	if (rep->begin_ns != rep->base_ns) {
 		buf_str(out, " from ");
 		text_duration(out, rep->begin_ns - rep->base_ns);

@@ -430,6 +430,17 @@ static uint64_t end_of(const struct trace_reader *r, uint64_t last_ns, uint64_t 
 	return end < to_ns ? end : to_ns;
 }
 
+uint64_t replay_length_ns(const struct trace_reader *r, const struct replay_filter *filter,
+			  uint64_t base_ns, uint64_t end_ns)
+{
+	const struct trace_cost *cost = trace_reader_cost(r);
+	bool window = filter && (filter->from_ns || filter->to_ns);
+	uint64_t begin = sum_or_max(base_ns, filter ? filter->from_ns : 0);
+	if (!window && cost && cost->begin_ns && cost->begin_ns < begin)
+		begin = cost->begin_ns;
+	return end_ns > begin ? end_ns - begin : 0;
+}
+
 /* Whether an event behind the window tells of a call or the like that was under way at the window's
  * end: then it is cut there. */
 static bool cut_at(struct trace_event *ev, uint64_t to_ns)
@@ -487,8 +498,9 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 	}
 	/* Without a single event all the recording is a blank. */
 	const struct trace_process *first = trace_reader_process(r, 0);
+	const struct trace_cost *cost = trace_reader_cost(r);
 	if (ret >= 0 && !n && first)
-		base = last = first->start_ns;
+		base = last = cost && cost->begin_ns ? cost->begin_ns : first->start_ns;
 	if (ret >= 0)
 		ret = timeline_finish(tl, end_of(r, last, to), err);
 	if (ret >= 0 && ret_totals)

@@ -232,6 +232,8 @@ struct trace_cost {
 	uint64_t event_cost_ps;	  /* one event in the agent, measured on this machine, in ps; 0: not
 				     known */
 	uint64_t end_ns;	  /* recording ended, CLOCK_MONOTONIC */
+	uint64_t begin_ns;	  /* all sources were in place; 0: not known. The first may have told
+				   * events before */
 	const char *end_reason;	  /* "interrupted", "duration", "exited 0", "killed by signal 9" */
 };
 

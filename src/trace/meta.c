@@ -164,6 +164,7 @@ void meta_put_cost(struct buf *out, const struct trace_cost *c)
 	buf_uleb(&f, c->event_cost_ps);
 	buf_uleb(&f, c->end_ns);
 	put_string(&f, c->end_reason);
+	buf_uleb(&f, c->begin_ns);
 	put_record(out, PLX_COST, &f);
 }
 
@@ -467,6 +468,8 @@ static int read_cost(struct meta *m, struct cursor *c)
 	v->event_cost_ps = cursor_uleb(c);
 	v->end_ns = cursor_uleb(c);
 	int r = get_string(m, c, &v->end_reason);
+	if (r == 0 && cursor_left(c)) /* 1.1 had none */
+		v->begin_ns = cursor_uleb(c);
 	if (r < 0 || !cursor_ok(c))
 		return r < 0 ? r : -EBADMSG;
 	m->cost = v;

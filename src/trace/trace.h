@@ -58,6 +58,8 @@ int trace_writer_round(struct trace_writer *w, uint64_t watermark_ns);
 
 uint64_t trace_writer_bytes(const struct trace_writer *w);
 uint64_t trace_writer_n_events(const struct trace_writer *w);
+/* How long the recording lasted, as replay_length_ns() says of the file. */
+uint64_t trace_writer_length_ns(const struct trace_writer *w, const struct trace_cost *c);
 
 /* Writes the end mark and closes. A file without end mark is a cut one. Frees w in every case. */
 int trace_writer_close(struct trace_writer *w, struct error *err);

@@ -37,6 +37,7 @@ struct trace_writer {
 	int code;   /* the sticky error, 0 if none */
 	struct error cause;
 	uint64_t bytes, n_events;
+	uint64_t first_ns, last_ns; /* of all events */
 	uint32_t n_processes, n_runtimes, n_kinds, n_places, n_frames, n_stacks, n_coverage;
 	struct draft **drafts; /* by thread; NULL: it has been idle */
 	uint32_t n_threads, threads_cap;
@@ -445,6 +446,10 @@ int trace_writer_events(struct trace_writer *w, uint32_t thread, const struct tr
 			return fail(w, -ENOMEM, "cannot keep events");
 		w->n_drafts++;
 	}
+	if (r == 0 && n && (!w->first_ns || ev[0].time < w->first_ns))
+		w->first_ns = ev[0].time;
+	if (r == 0 && n && ev[n - 1].time > w->last_ns)
+		w->last_ns = ev[n - 1].time;
 	while (r == 0 && n) {
 		size_t done;
 
@@ -480,6 +485,13 @@ uint64_t trace_writer_bytes(const struct trace_writer *w)
 uint64_t trace_writer_n_events(const struct trace_writer *w)
 {
 	return w->n_events + w->n_buffered;
+}
+
+uint64_t trace_writer_length_ns(const struct trace_writer *w, const struct trace_cost *c)
+{
+	uint64_t begin = w->first_ns && w->first_ns < c->begin_ns ? w->first_ns : c->begin_ns;
+	uint64_t end = w->last_ns > c->end_ns ? w->last_ns : c->end_ns;
+	return end > begin ? end - begin : 0;
 }
 
 void trace_writer_whole(struct trace_writer *w)

@@ -135,5 +135,7 @@ def check(pollux, case, folder, everything=True, options=()):
     how = PROFILES[profile]
     # Fully inlined or stripped code has no function that could name a kind.
     names = how.symbols and profile in ("debug", "release-debug", "v0")
+    if (report["tasks"]["panicked"] is None) == how.sees_panics:
+        out.append(f"tasks panicked: {report['tasks']['panicked']}, sees panics: {how.sees_panics}")
     truth = recorded.truth if how.sees_panics else panics_as_ends(recorded.truth)
     return out + differences(truth, report, names)

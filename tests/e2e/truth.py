@@ -74,6 +74,9 @@ def differences(truth, report, names=True):
     out = []
     if report["lost"] != 0:
         out.append(f"lost {report['lost']} events")
+    for counts in (report["tasks"], *report["families"]):
+        # null where panics aren't seen: catalogue.panics_as_ends()
+        counts["panicked"] = counts["panicked"] or 0
     wanted = [f for f in truth["families"] if f["role"] != "root"]
     found = [f for f in report["families"] if f["role"] in ("task", "blocking")]
     own = [f for f in found if _is_runtimes_own(f, names)]
