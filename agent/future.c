@@ -310,6 +310,16 @@ static __attribute__((noinline)) uint64_t list_end(struct agent_future *f)
 	return point;
 }
 
+/* Whether it is a coroutine that was never polled: the first of its states, whatever its code is.
+ */
+static inline bool is_unresumed(const struct agent_future *f)
+{
+	const struct agent_hook *hook = f->hook;
+
+	return hook->result.from == AR_STATE && likely(hook->flags & AGENT_HOOK_SHOWN) &&
+	       !agent_state_value(future_state(hook, f->future), hook->result.size);
+}
+
 /* The begin of a poll, and where what is in the future stands. */
 static inline void put_begin(struct agent_future *f)
 {
@@ -319,7 +329,8 @@ static inline void put_begin(struct agent_future *f)
 
 	f->left = NULL;
 	f->left_whole = NULL;
-	agent_put(f->notes, AE_FUTURE_BEGIN, agent_ref(hook->kind, (uint64_t)f->future));
+	agent_put(f->notes, is_unresumed(f) ? AE_FUTURE_FIRST : AE_FUTURE_BEGIN,
+		  agent_ref(hook->kind, (uint64_t)f->future));
 	if (hook->flags & AGENT_HOOK_LIST && likely(has_state(f)) &&
 	    !likely(is_known_alone(hook, f->future, &state)) &&
 	    unlikely(!is_alone(hook, f->future, &point)))

@@ -122,8 +122,10 @@ enum agent_event_type {
 	 * doesn't any more, as it was left. Also those that have returned, by a number of their
 	 * own. */
 	AE_FUTURE_LEFT,
-	AE_POLL_UNSEEN, /* task: right behind the poll's begin: its end won't be seen, and what
-			 * follows may be in it or after it */
+	AE_POLL_UNSEEN,	 /* task: right behind the poll's begin: its end won't be seen, and what
+			  * follows may be in it or after it */
+	AE_FUTURE_FIRST, /* as AE_FUTURE_BEGIN, of a coroutine that was never polled: not the one
+			  * that was there before */
 	AE_N_TYPES,
 };
 

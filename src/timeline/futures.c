@@ -3,9 +3,10 @@
  *
  * An instance is a kind at an address, from its first poll until it is ready. Many are never told
  * to end: select! drops the branches that lost, a task that ends takes its futures with it. So an
- * instance also ends with the task in which it was polled first, and when another kind is polled
- * for the first time at its address while it isn't being polled itself: its memory is another's
- * now. (A future and its first member share an address: what is open stays.)
+ * instance also ends with the task in which it was polled first, and when another is polled for the
+ * first time at its address while it isn't being polled itself, of another kind, or so it is said:
+ * its memory is another's now. (A future and its first member share an address: what is open
+ * stays.)
  *
  * Who was polled first inside of whom is kept as the parent. A future may outlive its parent, when
  * it was lent to it; so an ended instance stays in memory while others call it their parent.
@@ -351,7 +352,8 @@ static struct open_future *future_push(struct timeline *tl, struct thread *th)
 	return &th->futures[th->n_futures++];
 }
 
-void future_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t addr, uint64_t t)
+void future_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t addr, uint64_t t,
+		  bool first)
 {
 	if (th->parked && !th->root) {
 		tl->n_odd++;
@@ -362,6 +364,11 @@ void future_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64
 		future_close_all(tl, th, t, TO_UNSEEN);
 	}
 	struct future *f = find_at(tl, k, addr);
+	if (f && first && f->thread == NO_THREAD) {
+		/* That one was dropped, and this one made in its place. */
+		future_over(tl, f, dropped(tl, f), t);
+		f = NULL;
+	}
 	if (f && f->thread == th->tl.thread) {
 		/* No poll is inside itself: its end was not seen. */
 		for (bool found = false; !found && th->n_futures; tl->n_odd++) {

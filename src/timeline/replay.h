@@ -30,8 +30,8 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 		    void (*progress)(void *ctx, uint64_t done, uint64_t total), void *progress_ctx,
 		    struct timeline_totals *ret_totals, uint64_t *ret_base_ns, struct error *err);
 
-/* How long the recording lasted: from when all was in place, or its first event if that came sooner,
- * to its end; or how long the window is. Of a reader that was replayed with that filter. */
+/* How long the recording lasted: from when all was in place, or its first event if that came
+ * sooner, to its end; or how long the window is. Of a reader that was replayed with that filter. */
 uint64_t replay_length_ns(const struct trace_reader *r, const struct replay_filter *filter,
 			  uint64_t base_ns, uint64_t end_ns);
 

@@ -305,8 +305,9 @@ void root_end(struct timeline *tl, struct thread *th, uint64_t t);
 void root_finish(struct timeline *tl, struct task *root, uint64_t t);
 
 /* futures.c */
-void future_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t addr,
-		  uint64_t t);
+/* `first`: it was never polled before. */
+void future_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t addr, uint64_t t,
+		  bool first);
 void future_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t addr, uint64_t t,
 		enum trace_outcome outcome, uint64_t place);
 /* The innermost task's poll ends with that outcome: what is open inside of it ends too. */

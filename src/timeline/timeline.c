@@ -305,7 +305,7 @@ static void feed_task(struct timeline *tl, struct thread *th, const struct trace
 			spawn_add(tl, th, k, ev->task, t);
 		break;
 	case TE_FUTURE_BEGIN:
-		future_begin(tl, th, k, ev->task, t);
+		future_begin(tl, th, k, ev->task, t, ev->arg == TRACE_FUTURE_FIRST);
 		break;
 	case TE_FUTURE_END:
 		future_end(tl, th, k, ev->task, t, ev->arg < TO_UNKNOWN ? ev->arg : TO_UNKNOWN,

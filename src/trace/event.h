@@ -43,7 +43,8 @@ enum trace_event_type {
 	TE_SAMPLE,	 /* arg = enum trace_sample; value = index of a struct trace_stack + 1, 0:
 			  * without; task = what it stands for: ns of time, or counts of the unit */
 	TE_FUTURE_BEGIN, /* kind (role future); task = address of the future: its poll begins,
-			  * inside of the poll that is open on this thread */
+			  * inside of the poll that is open on this thread. arg =
+			  * TRACE_FUTURE_FIRST: it was never polled before */
 	TE_FUTURE_END,	 /* kind, task; arg = enum trace_outcome; value as in TE_POLL_END. Without a
 			  * begin: TO_CANCELLED, it was dropped; TO_UNKNOWN, nothing tells whether
 			  * it has ended */
@@ -70,6 +71,8 @@ enum trace_outcome {
 enum trace_wake { TW_SCHEDULED = 0, TW_RUNNING, TW_NOOP, TW_UNKNOWN, TW_N };
 
 enum { TRACE_ROOT_BEFORE = 1 };
+
+enum { TRACE_FUTURE_FIRST = 1 };
 
 enum { TRACE_SPAWN_NAMED = 1, TRACE_SPAWN_PARENT = 2 };
 
@@ -232,9 +235,9 @@ struct trace_cost {
 	uint64_t event_cost_ps;	  /* one event in the agent, measured on this machine, in ps; 0: not
 				     known */
 	uint64_t end_ns;	  /* recording ended, CLOCK_MONOTONIC */
-	uint64_t begin_ns;	  /* all sources were in place; 0: not known. The first may have told
-				   * events before */
-	const char *end_reason;	  /* "interrupted", "duration", "exited 0", "killed by signal 9" */
+	uint64_t begin_ns;	/* all sources were in place; 0: not known. The first may have told
+				 * events before */
+	const char *end_reason; /* "interrupted", "duration", "exited 0", "killed by signal 9" */
 };
 
 #endif

@@ -90,7 +90,7 @@ def test_held(pollux, start, tmp_path, which, profile):
     said = record(pollux, program, trace, f"--futures={which}")
     seen = ends(trace)
     truth = {name: counts for name, counts in program.truth().items() if counts[0]}
-    assert len(truth) == 18
+    assert len(truth) == 19
     for name, (begun, pending, ready, dropped) in truth.items():
         mine = seen[f"held::{name}"]
         # what is dropped may have been polled a last time, in the poll that dropped it
@@ -100,6 +100,11 @@ def test_held(pollux, start, tmp_path, which, profile):
         if name in HELD:
             assert mine[READY] == ready, name
             assert mine[UNKNOWN] == 0, name
+    # a dropped one and its successor in its memory are two
+    (remade,) = [row for row in driver.report(pollux, trace)["futures"] if row["name"] == "held::remade"]
+    begun, pending, ready, dropped = truth["remade"]
+    assert dropped == 3 * ready > 0
+    assert (remade["instances"], remade["ready"], remade["dropped"]) == (begun, ready, dropped)
     for name in ("in_own", "covered"):
         assert seen[f"held::{name}"][READY] + seen[f"held::{name}"][UNKNOWN] == truth[name][2], name
     if profile == "release-debug":

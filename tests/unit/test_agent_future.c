@@ -114,6 +114,15 @@ static void test_state(void **state)
 	assert_int_equal(p.first, 0);
 	expect_event(AE_FUTURE_BEGIN, 5, &f);
 	expect_event(AE_FUTURE_READY, 5, &f);
+	/* Where the state is there for certain it says whether it was ever polled. */
+	hook->flags |= AGENT_HOOK_SHOWN;
+	f.state = 0;
+	poll(&f, 6, 11, 12, 13, 14);
+	expect_event(AE_FUTURE_FIRST, 5, &f);
+	expect_event(AE_FUTURE_PENDING, 5, &f);
+	poll(&f, 7, 0, 0, 0, 0);
+	expect_event(AE_FUTURE_BEGIN, 5, &f);
+	expect_event(AE_FUTURE_READY, 5, &f);
 	expect_nothing();
 	(void)state;
 }

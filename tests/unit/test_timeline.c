@@ -77,6 +77,7 @@ static const struct {
 	{"spawn-of", TE_SPAWN, TRACE_SPAWN_NAMED | TRACE_SPAWN_PARENT},
 	{"done", TE_CANCEL, TO_READY},
 	{"future", TE_FUTURE_BEGIN, 0},
+	{"future-first", TE_FUTURE_BEGIN, TRACE_FUTURE_FIRST},
 	{"f-pending", TE_FUTURE_END, TO_PENDING},
 	{"f-ready", TE_FUTURE_END, TO_READY},
 	{"f-panicked", TE_FUTURE_END, TO_PANICKED},
@@ -2162,6 +2163,43 @@ ROW(57)
 	      "-1 alive scheduled\n");
 }
 
+ROW(58)
+{
+	/* Two instances in one place: the former was dropped unfinished. */
+	struct timeline_totals t = story("10 0 poll task 1\n"
+					 "11 0 future-first leaf 64\n"
+					 "12 0 f-pending leaf 64\n"
+					 "20 0 pending task 1\n"
+					 "30 0 poll task 1\n"
+					 "31 0 future leaf 64\n"
+					 "32 0 f-pending leaf 64\n"
+					 "33 0 future-first leaf 64\n"
+					 "35 0 f-pending leaf 64\n"
+					 "40 0 pending task 1\n"
+					 "50 0 poll task 1\n"
+					 "51 0 future leaf 64\n"
+					 "52 0 f-ready leaf 64\n"
+					 "60 0 ready task 1\n"
+					 "finish 100",
+					 "+1 task 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "future 1 leaf t0 11-12 pending self 1 of 1\n"
+					 "poll 1 t0 10-20 pending\n"
+					 "waiting 1 20-30\n"
+					 "future 1 leaf t0 31-32 pending self 1 waited 19 of 1\n"
+					 "future 1 cancelled 33: 2 polls 2 self 2 waited 19\n"
+					 "future 2 leaf t0 33-35 pending self 2 of 1\n"
+					 "poll 1 t0 30-40 pending\n"
+					 "waiting 1 40-50\n"
+					 "future 2 leaf t0 51-52 ready self 1 waited 16 of 1\n"
+					 "future 2 ready 52: 2 polls 3 self 3 waited 16\n"
+					 "poll 1 t0 50-60 ready\n"
+					 "-1 ready 60\n"
+					 "worker t0 -100\n");
+	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_futures, 2);
+}
+
 static void test_sink_stops(void **state)
 {
 	int code = -32;
@@ -2182,36 +2220,67 @@ int main(void)
 {
 #define TEST(n) cmocka_unit_test(row_##n)
 	const struct CMUnitTest tests[] = {
-		TEST(1),  TEST(2),
-		TEST(3),  TEST(4),
-		TEST(5),  TEST(6),
-		TEST(7),  TEST(8),
-		TEST(9),  TEST(10),
-		TEST(11), TEST(12),
-		TEST(13), TEST(14),
-		TEST(15), TEST(16),
-		TEST(17), TEST(18),
-		TEST(19), TEST(20),
-		TEST(21), cmocka_unit_test(test_block_and_its_call),
-		TEST(22), TEST(23),
-		TEST(24), TEST(25),
-		TEST(26), TEST(27),
-		TEST(28), TEST(29),
-		TEST(30), TEST(31),
-		TEST(32), TEST(33),
-		TEST(34), TEST(35),
-		TEST(36), TEST(37),
-		TEST(38), cmocka_unit_test(test_same_root_kinds),
-		TEST(39), TEST(40),
-		TEST(41), TEST(42),
-		TEST(43), TEST(44),
-		TEST(45), TEST(46),
-		TEST(47), TEST(48),
-		TEST(49), TEST(50),
-		TEST(51), TEST(52),
-		TEST(53), TEST(54),
-		TEST(55), TEST(56),
-		TEST(57), cmocka_unit_test(test_sink_stops),
+		TEST(1),
+		TEST(2),
+		TEST(3),
+		TEST(4),
+		TEST(5),
+		TEST(6),
+		TEST(7),
+		TEST(8),
+		TEST(9),
+		TEST(10),
+		TEST(11),
+		TEST(12),
+		TEST(13),
+		TEST(14),
+		TEST(15),
+		TEST(16),
+		TEST(17),
+		TEST(18),
+		TEST(19),
+		TEST(20),
+		TEST(21),
+		cmocka_unit_test(test_block_and_its_call),
+		TEST(22),
+		TEST(23),
+		TEST(24),
+		TEST(25),
+		TEST(26),
+		TEST(27),
+		TEST(28),
+		TEST(29),
+		TEST(30),
+		TEST(31),
+		TEST(32),
+		TEST(33),
+		TEST(34),
+		TEST(35),
+		TEST(36),
+		TEST(37),
+		TEST(38),
+		cmocka_unit_test(test_same_root_kinds),
+		TEST(39),
+		TEST(40),
+		TEST(41),
+		TEST(42),
+		TEST(43),
+		TEST(44),
+		TEST(45),
+		TEST(46),
+		TEST(47),
+		TEST(48),
+		TEST(49),
+		TEST(50),
+		TEST(51),
+		TEST(52),
+		TEST(53),
+		TEST(54),
+		TEST(55),
+		TEST(56),
+		TEST(57),
+		TEST(58),
+		cmocka_unit_test(test_sink_stops),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

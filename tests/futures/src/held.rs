@@ -12,7 +12,7 @@ use std::time::Duration;
 
 counted! {
     select_a select_b select_c in_timeout in_wrapper try_a try_b join_a join_b in_own
-    in_box in_pinned in_mut loop_a loop_b behind_select behind_a root_a root_b covered
+    in_box in_pinned in_mut loop_a loop_b behind_select behind_a root_a root_b covered remade
 }
 
 type Boxed = Pin<Box<dyn Future<Output = u64> + Send>>;
@@ -104,10 +104,24 @@ async fn goes_on(n: u32) -> u64 {
     }
 }
 
+/// Each is made in the memory of the one that was dropped before, as in a loop around a select!.
+async fn remakes(n: u32) -> u64 {
+    for _ in 0..3 {
+        let dropped: Boxed = black_box(Box::pin(remade(FOREVER)));
+        tokio::select! {
+            biased;
+            _ = dropped => unreachable!(),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    let last: Boxed = black_box(Box::pin(remade(n)));
+    last.await
+}
+
 async fn everything(round: u32) -> u64 {
     let n = round % 5 + 1;
     // each with a poll function of its own
-    let all: [Boxed; 9] = [
+    let all: [Boxed; 10] = [
         Box::pin(selects(n)),
         Box::pin(refuses(n)),
         Box::pin(times_out(n)),
@@ -117,6 +131,7 @@ async fn everything(round: u32) -> u64 {
         Box::pin(joins(n)),
         Box::pin(boxes(n)),
         Box::pin(goes_on(n)),
+        Box::pin(remakes(n)),
     ];
     let mut sum = 0;
     for one in black_box(all) {
