@@ -84,14 +84,22 @@ static int put_thread_end(struct drain *d, const struct source *s, uint32_t tid,
 	return drain_put(d, &e);
 }
 
+static int end_futures(struct drain *d, struct source *s, struct ring_cursor *c)
+{
+	uint32_t ring = (uint32_t)(c - s->rings.cursors);
+
+	return s->inlined ? inlined_thread_end(d, s, ring, c->thread - 1) : 0;
+}
+
 static int end_thread(struct drain *d, struct source *s, struct ring_cursor *c, uint64_t time)
 {
 	uint32_t thread = c->thread - 1;
+	int rc = end_futures(d, s, c);
 
 	c->thread = 0;
 	if (map_get(&s->owners, c->own_tid, 0) == c)
 		map_remove(&s->owners, c->own_tid, 0);
-	return put_thread_end(d, s, c->tid, thread, time);
+	return rc == 0 ? put_thread_end(d, s, c->tid, thread, time) : rc;
 }
 
 /* A thread that had this tid before, in a ring that it has not been taken from yet, is gone. */
@@ -625,6 +633,8 @@ int drain_end(struct drain *d, struct source *s, uint64_t until_ns)
 		uint64_t told = c->lost_told;
 
 		rc = tell_open_wait(d, s, c, s->alive ? until_ns : end_ns);
+		if (rc == 0 && c->thread && s->alive)
+			rc = end_futures(d, s, c);
 		if (rc == 0)
 			rc = tell_last_loss(d, s, c);
 		if (rc == 0)

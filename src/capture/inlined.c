@@ -380,6 +380,9 @@ static int tell(struct drain *d, const struct source *s, const struct trace_even
 		.task = name_of(s, item),
 	};
 
+	/* A block_on's poll that nobody saw end. */
+	if (outcome == TO_UNKNOWN && at->arg == TO_UNSEEN)
+		outcome = TO_UNSEEN;
 	if (type == TE_FUTURE_END) {
 		e.arg = (uint16_t)outcome;
 		e.value = outcome == TO_PENDING ? (uint64_t)p->place + 1 : 0;
@@ -607,6 +610,43 @@ static int open_poll(struct inlined_thread *t, const struct trace_event *e)
 	return 0;
 }
 
+static struct open *open_root(const struct source *s, struct inlined_thread *t)
+{
+	struct open *o = t->n && t->n <= MAX_POLLS ? &t->polls[t->n - 1] : NULL;
+
+	return o && map_get(&s->hooked_types, o->kind, SOURCE_ROOT) ? o : NULL;
+}
+
+/* The block_on may have returned since, or not: when its last poll ended isn't known. What stood in
+ * it waited up to that poll. */
+static int end_root(struct drain *d, struct source *s, struct inlined_thread *t, struct open *o,
+		    uint32_t thread)
+{
+	const struct list left = {.n = 0};
+	struct list now = {.n = 0};
+	const struct trace_event end = {
+		.time = t->last_ns,
+		.thread = thread,
+		.type = TE_FUTURE_END,
+		.arg = TO_UNSEEN,
+		.kind = o->kind,
+		.task = o->task,
+	};
+	int rc = close_poll(d, s, t, o, &now, &left, &end);
+
+	t->n--;
+	return rc == 0 ? drain_put(d, &end) : rc;
+}
+
+int inlined_thread_end(struct drain *d, struct source *s, uint32_t ring, uint32_t thread)
+{
+	struct inlined_thread *t = &s->inlined[ring];
+	int rc = t->begun ? open_line(d, s, t, thread) : 0;
+	struct open *o = open_root(s, t);
+
+	return rc == 0 && o ? end_root(d, s, t, o, thread) : rc;
+}
+
 /*
  * Of a block_on's future neither the begin of its first poll is seen nor that it was left. So an
  * open one is over when another begins, at the last thing that was seen on the thread; and of a
@@ -617,28 +657,13 @@ static int settle_root(struct drain *d, struct source *s, struct inlined_thread 
 {
 	bool of_future = e->type == TE_FUTURE_BEGIN || e->type == TE_FUTURE_END;
 	bool root = of_future && map_get(&s->hooked_types, e->kind, SOURCE_ROOT);
-	struct open *o = t->n && t->n <= MAX_POLLS ? &t->polls[t->n - 1] : NULL;
-	bool open_root = o && map_get(&s->hooked_types, o->kind, SOURCE_ROOT);
-	bool its_end = root && open_root && o->kind == e->kind && o->task == e->task &&
-		       e->type == TE_FUTURE_END;
+	struct open *o = open_root(s, t);
+	bool its_end =
+		root && o && o->kind == e->kind && o->task == e->task && e->type == TE_FUTURE_END;
 	int rc = 0;
 
-	if (open_root && !its_end && (root || e->type == TE_ROOT_ENTER)) {
-		const struct list left = {.n = 0};
-		struct list now = {.n = 0};
-		struct trace_event end = *e;
-
-		end.type = TE_FUTURE_END;
-		end.time = t->last_ns;
-		end.arg = TO_UNKNOWN;
-		end.value = 0;
-		end.kind = o->kind;
-		end.task = o->task;
-		rc = close_poll(d, s, t, o, &now, &left, &end);
-		if (rc == 0)
-			rc = drain_put(d, &end);
-		t->n--;
-	}
+	if (o && !its_end && (root || e->type == TE_ROOT_ENTER))
+		rc = end_root(d, s, t, o, e->thread);
 	if (rc == 0 && root && e->type == TE_FUTURE_END && !its_end) {
 		struct trace_event begin = *e;
 

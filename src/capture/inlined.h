@@ -16,6 +16,8 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 int inlined_stands(struct drain *d, struct source *s, uint32_t ring, const struct agent_event *raw,
 		   uint32_t thread);
 /* Tells the coverage what isn't known of them. */
+/* The thread, or the recording, ends: before that is told. */
+int inlined_thread_end(struct drain *d, struct source *s, uint32_t ring, uint32_t thread);
 int inlined_end(struct drain *d, const struct source *s, struct capture_stats *stats);
 /* Events were lost, or another thread has the ring. */
 void inlined_forget(struct source *s, uint32_t ring);

@@ -52,7 +52,7 @@ int futures_poll(struct report *rep, const struct tl_future_poll *poll)
 		return -ENOMEM;
 	sum->n_polls++;
 	int r = poll->end_seen ? hist_add(&sum->poll, poll->end_ns - poll->begin_ns) : 0;
-	if (r == 0)
+	if (r == 0 && poll->end_seen)
 		sum->self_ns += poll->self_ns;
 	return r == 0 && poll->waited_ns ? hist_add(&sum->wait, poll->waited_ns) : r;
 }
@@ -64,7 +64,7 @@ int futures_end(struct report *rep, struct tl_future *future)
 		return -ENOMEM;
 	sum->n_ended[future->outcome]++;
 	future->user = NULL;
-	return future->open_wait_ns ? hist_add(&sum->wait, future->open_wait_ns) : 0;
+	return future->last_wait_ns ? hist_add(&sum->wait, future->last_wait_ns) : 0;
 }
 
 static int compare(const void *a, const void *b)

@@ -74,7 +74,7 @@ struct hists {
 	struct trace_reader *reader;
 	struct timeline_totals totals;
 	uint64_t base_ns;
-	uint64_t length_ns; /* if whole */
+	uint64_t length_ns;    /* if whole */
 	struct log2 of[H_N];   /* us */
 	bool calls_seen;       /* system calls were recorded; else blocking calls stand in */
 	struct log2 blocks[2]; /* by blocking calls: futex waits, others */

@@ -86,7 +86,9 @@ static int on_task_begin(void *ctx, struct tl_task *task)
 	if (!f)
 		return -ENOMEM;
 	f->n_tasks++;
-	f->n_spawned += task->spawn_seen;
+	/* In a window those that it has not seen spawned lived before. */
+	f->n_spawned +=
+		task->spawn_seen && task->spawn_ns >= rep->base_ns + rep->opt.filter.from_ns;
 	task->user = f;
 	return life_task(rep, task, false);
 }

@@ -114,13 +114,21 @@ static uint64_t waits_since(const struct timeline *tl, const struct future *f)
 	return f->n_losses == tl->n_losses && !f->end_unseen ? f->last_ns : 0;
 }
 
-/* Since when it waits, if it is still there: in a later poll of its task it may have been dropped.
- */
-static uint64_t still_waits_since(const struct timeline *tl, const struct future *f)
+/* How long it has waited after its last poll when it is over, or the trace, at t; 0: it hasn't, or
+ * that isn't known. Since its task was polled again it may have been dropped, unless that was told;
+ * and what is dropped in the poll in which it was polled didn't wait. */
+static uint64_t last_wait(const struct timeline *tl, const struct future *f,
+			  enum trace_outcome outcome, uint64_t t)
 {
 	const struct task *task = (const struct task *)f->tl.task;
-	bool there = task && f->thread == NO_THREAD && f->last_ns >= task->polled_ns;
-	return there ? waits_since(tl, f) : 0;
+	uint64_t since = waits_since(tl, f);
+	if (f->wait_until_ns)
+		t = f->wait_until_ns;
+	else if (!task || f->thread != NO_THREAD || since < task->polled_ns ||
+		 since > task->polled_until_ns || t <= task->polled_until_ns ||
+		 (outcome != TO_PENDING && outcome != TO_CANCELLED))
+		return 0;
+	return since && t > since ? t - since : 0;
 }
 
 /* The instance is over; its memory may be gone afterwards. */
@@ -132,12 +140,9 @@ static void future_over(struct timeline *tl, struct future *f, enum trace_outcom
 	tl->n_futures--;
 	f->tl.outcome = outcome;
 	f->tl.end_ns = outcome == TO_PENDING ? 0 : t;
-	uint64_t since = outcome == TO_PENDING ? still_waits_since(tl, f) : 0;
-	if (since && t > since) {
-		f->tl.waits_since_ns = since;
-		f->tl.open_wait_ns = t - since;
-		f->tl.wait_ns += t - since;
-	}
+	f->tl.last_wait_ns = last_wait(tl, f, outcome, t);
+	f->tl.last_wait_since_ns = f->last_ns;
+	f->tl.wait_ns += f->tl.last_wait_ns;
 	TELL(tl, future_end, &f->tl);
 	f->tl.task = NULL;
 	future_put(tl, f);
@@ -208,7 +213,7 @@ static void future_pop(struct timeline *tl, struct thread *th, uint64_t t,
 	f->thread = NO_THREAD;
 	f->last_ns = t;
 	f->n_losses = tl->n_losses;
-	f->unknown = outcome == TO_UNKNOWN;
+	f->unknown = outcome == TO_UNKNOWN && (unseen || !tl->finished);
 	f->end_unseen = unseen;
 	struct task *task = task_around(th, open.n_frames);
 	struct tl_future_poll poll = {
@@ -387,6 +392,7 @@ void future_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64
 	if (!open)
 		return;
 	if (known) {
+		f->wait_until_ns = 0;
 		list_remove(f);
 		list_add(f->list, f);
 	}
@@ -421,16 +427,30 @@ void future_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 	}
 	/* Its begin was before the recording, in a loss, or is missing; or it wasn't polled, but
 	 * dropped, as far as is known. */
-	if (th->complete && outcome != TO_CANCELLED && outcome != TO_UNKNOWN)
+	if (th->complete && outcome != TO_CANCELLED && outcome != TO_UNKNOWN &&
+	    outcome != TO_UNSEEN)
 		tl->n_odd++;
 	struct future *f = find_at(tl, k, addr);
-	if (f && f->thread == NO_THREAD && outcome == TO_UNKNOWN)
+	if (!f || f->thread != NO_THREAD)
+		return;
+	bool unknown = outcome == TO_UNKNOWN || outcome == TO_UNSEEN;
+	if (unknown)
 		f->unknown = true;
-	if (f && f->thread == NO_THREAD && outcome != TO_PENDING && outcome != TO_UNKNOWN)
+	if (unknown || outcome == TO_CANCELLED)
+		f->wait_until_ns = t > f->last_ns ? t : f->last_ns;
+	else
+		f->end_unseen = true;
+	if (!unknown && outcome != TO_PENDING)
 		future_over(tl, f, outcome, t > f->last_ns ? t : f->last_ns);
 }
 
 /* ---- ends of their owners ---- */
+
+/* What is known of one that was not seen to end when the trace does. */
+static enum trace_outcome at_the_end(const struct future *f)
+{
+	return f->unknown ? TO_UNKNOWN : TO_PENDING;
+}
 
 void future_task_end(struct timeline *tl, struct task *task, uint64_t t)
 {
@@ -441,7 +461,7 @@ void future_task_end(struct timeline *tl, struct task *task, uint64_t t)
 		if (f->thread != NO_THREAD)
 			future_detach(tl, f, t);
 		bool unknown = task->tl.outcome == TO_UNKNOWN;
-		enum trace_outcome how = !task->tl.end_ns ? TO_PENDING
+		enum trace_outcome how = !task->tl.end_ns ? at_the_end(f)
 					 : unknown	  ? TO_UNKNOWN
 							  : dropped(tl, f);
 		future_over(tl, f, how, t > f->last_ns ? t : f->last_ns);
@@ -453,5 +473,5 @@ void future_task_end(struct timeline *tl, struct task *task, uint64_t t)
 void future_finish(struct timeline *tl)
 {
 	while (tl->futures.first)
-		future_over(tl, tl->futures.first, TO_PENDING, 0);
+		future_over(tl, tl->futures.first, at_the_end(tl->futures.first), 0);
 }

@@ -130,6 +130,7 @@ void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64
 		.n_blocks = f->n_blocks,
 	};
 	task->polled_ns = f->begin_ns;
+	task->polled_until_ns = t;
 	task->tl.poll_ns += t - f->begin_ns;
 	if (!f->depth) {
 		th->tl.busy_ns += t - f->begin_ns;

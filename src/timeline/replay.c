@@ -283,9 +283,10 @@ static int pass_future_end(void *ctx, struct tl_future *future)
 			   : rp->filter->families || rp->filter->tasks)))
 		return 0;
 	int r = future->task ? tell(rp, future->task) : 0;
-	if (future->open_wait_ns && future->waits_since_ns < rp->from_ns) {
-		future->open_wait_ns -= rp->from_ns - future->waits_since_ns;
-		future->waits_since_ns = rp->from_ns;
+	if (future->last_wait_since_ns < rp->from_ns) {
+		uint64_t before = rp->from_ns - future->last_wait_since_ns;
+		future->last_wait_ns -=
+			before < future->last_wait_ns ? before : future->last_wait_ns;
 	}
 	return r < 0 || !rp->sink->future_end ? r : rp->sink->future_end(rp->ctx, future);
 }

@@ -79,9 +79,9 @@ struct task {
 	uint32_t woken_by;  /* thread + 1 whose wake made it SCHEDULED; 0: not one */
 	uint64_t since_ns;  /* the present state began */
 	uint64_t place;	    /* where it stands, see tl_poll.place */
-	uint64_t polled_ns; /* its last poll began, that has ended */
-	uint64_t n_losses;  /* known when its state was last certain */
-	uint64_t scheduled_ns, wake_serial; /* how it became SCHEDULED, 0 if not known */
+	uint64_t polled_ns, polled_until_ns; /* its last poll that has ended */
+	uint64_t n_losses;		     /* known when its state was last certain */
+	uint64_t scheduled_ns, wake_serial;  /* how it became SCHEDULED, 0 if not known */
 	uint32_t thread; /* of the open poll; a root: the thread that it blocks */
 	/* seen during the open poll; all take effect at its end */
 	bool woken_inside, drop_inside;
@@ -100,13 +100,14 @@ struct future {
 	struct future *at_same; /* another at the same address */
 	struct future *parent;
 	struct kind *kind;
-	uint64_t last_ns;  /* its last poll ended */
-	uint64_t n_losses; /* known then */
-	uint32_t thread;   /* on which it is being polled; NO_THREAD: it isn't */
-	uint32_t n_refs;   /* 1 while it lives, and 1 a child */
-	uint32_t chain;	   /* length of the chain of its parents */
-	bool unknown;	   /* how its last poll ended */
-	bool end_unseen;   /* and when */
+	uint64_t last_ns;	/* its last poll ended */
+	uint64_t n_losses;	/* known then */
+	uint32_t thread;	/* on which it is being polled; NO_THREAD: it isn't */
+	uint32_t n_refs;	/* 1 while it lives, and 1 a child */
+	uint32_t chain;		/* length of the chain of its parents */
+	uint64_t wait_until_ns; /* it was told to be left or dropped then */
+	bool unknown;		/* how its last poll ended */
+	bool end_unseen;	/* and when */
 };
 
 /* A future's poll that is open on a thread. */

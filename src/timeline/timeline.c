@@ -308,7 +308,8 @@ static void feed_task(struct timeline *tl, struct thread *th, const struct trace
 		future_begin(tl, th, k, ev->task, t, ev->arg == TRACE_FUTURE_FIRST);
 		break;
 	case TE_FUTURE_END:
-		future_end(tl, th, k, ev->task, t, ev->arg < TO_UNKNOWN ? ev->arg : TO_UNKNOWN,
+		future_end(tl, th, k, ev->task, t,
+			   ev->arg < TO_UNKNOWN || ev->arg == TO_UNSEEN ? ev->arg : TO_UNKNOWN,
 			   ev->value <= UINT32_MAX ? ev->value : 0);
 		break;
 	case TE_POLL_BEGIN:

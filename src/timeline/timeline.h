@@ -178,9 +178,10 @@ struct tl_future {
 	uint64_t n_polls;
 	uint64_t poll_ns; /* in its polls, children's included */
 	uint64_t self_ns; /* without those of children that were told */
-	uint64_t wait_ns; /* between its polls, and since the last one if the trace ends then */
-	/* At the trace's end, if it waits: since when, and how long; else 0. */
-	uint64_t waits_since_ns, open_wait_ns;
+	uint64_t wait_ns; /* between its polls, and after the last one */
+	/* Told at its end: the wait after its last poll, until it was dropped or the trace ended;
+	 * 0 if there was none, or none is known. */
+	uint64_t last_wait_since_ns, last_wait_ns;
 	void *user;	/* the sink's own, kept until future_end */
 	uint8_t passed; /* replay.c's own note */
 };
