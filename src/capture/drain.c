@@ -609,7 +609,7 @@ static int tell_open_wait(struct drain *d, struct source *s, struct ring_cursor 
 		.time = end_ns, .type = TE_BLOCK, .arg = wait & 0xff, .kind = TRACE_KIND_NONE};
 
 	/* Nothing else happened on the thread since, as far as the ring says. */
-	if (!c->thread || !c->outer || !wait || e.arg >= AC_N_CALLS || ticks < c->last_ticks ||
+	if (!c->thread || !c->depth || !wait || e.arg >= AC_N_CALLS || ticks < c->last_ticks ||
 	    ticks > d->now_ticks)
 		return 0;
 	begin_ns = clock_map_ns(&d->clock, ticks);

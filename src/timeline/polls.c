@@ -401,6 +401,8 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t call, uint64_t 
 		poll_park_end(tl, th, begin);
 	}
 	struct frame *f = poll_open(th);
+	if (!f && th->root_poll.task && !root_parks(call))
+		return; /* in the block_on's poll, or after it */
 	if (!f) {
 		/* In the loop of a worker that the source took for a task. */
 		poll_park(tl, th, call, begin);

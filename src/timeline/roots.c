@@ -5,7 +5,8 @@
  * - It begins with TE_ROOT_ENTER: block_on makes its waker, then polls for the first time.
  * - Later it is polled only when its waker fired (TE_ROOT_WAKE).
  * - A thread that polls no tasks (block_on of a multi-thread runtime): the poll is the stretch from
- *   the unpark that follows to the next park. If it blocks inside, the poll ends there for us.
+ *   the unpark that follows to the next park. If it waits inside, in a call in which a runtime
+ * parks, the poll ends there for us; in another, it may have returned before.
  * - A thread that polls tasks itself (current_thread): it polls the root at the top of its loop.
  *   Where it has an I/O driver it parks in epoll, also without waiting, before it comes there: so
  *   the poll is the stretch from the next unpark to the next task's poll or park. Without a driver
@@ -236,15 +237,15 @@ void root_gap_end(struct timeline *tl, struct thread *th, uint64_t t, enum trace
 
 void root_look_ahead(struct thread *th, const struct trace_event *ev)
 {
-	bool decides = ev->type == TE_POLL_BEGIN || ev->type == TE_POLL_END ||
-		       ev->type == TE_PARK || ev->type == TE_BLOCK || ev->type == TE_LOST ||
-		       ev->type == TE_ROOT_ENTER || ev->type == TE_THREAD_BEGIN ||
-		       ev->type == TE_THREAD_END;
+	bool block = ev->type == TE_BLOCK && root_parks(ev->arg);
+	bool decides = block || ev->type == TE_POLL_BEGIN || ev->type == TE_POLL_END ||
+		       ev->type == TE_PARK || ev->type == TE_LOST || ev->type == TE_ROOT_ENTER ||
+		       ev->type == TE_THREAD_BEGIN || ev->type == TE_THREAD_END;
 	if (!decides || th->root_decided)
 		return;
 	th->root_decided = true;
-	th->root_goes_on = ev->type == TE_POLL_BEGIN || ev->type == TE_POLL_END ||
-			   ((ev->type == TE_PARK || ev->type == TE_BLOCK) && root_parks(ev->arg));
+	th->root_goes_on = block || ev->type == TE_POLL_BEGIN || ev->type == TE_POLL_END ||
+			   (ev->type == TE_PARK && root_parks(ev->arg));
 }
 
 void root_end(struct timeline *tl, struct thread *th, uint64_t t)

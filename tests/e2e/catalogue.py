@@ -14,7 +14,7 @@ SOURCES = {
 MODES = ("launched", "attached")
 
 # Not part of the matrix: tests of their own run these.
-APART = {"backtrace", "own_backtrace", "drop_running", "hostile", "steady"}
+APART = {"backtrace", "own_backtrace", "drop_running", "hostile", "steady", "stuck", "short_roots"}
 
 # Packages that are no part of the matrix: one is to be refused, one is a library, some carry probes.
 MATRIX_PACKAGES = [

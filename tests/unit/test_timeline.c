@@ -65,6 +65,7 @@ static const struct {
 	{"drop", TE_DROP, 0},
 	{"park", TE_PARK, 1},
 	{"epoll", TE_PARK, 2},
+	{"sleep", TE_PARK, 7},
 	{"unpark", TE_UNPARK, 1},
 	{"block", TE_BLOCK, 7},
 	{"thread-begin", TE_THREAD_BEGIN, 0},
@@ -2085,13 +2086,15 @@ ROW(55)
 
 ROW(56)
 {
-	/* The last polls of block_ons: another follows, the thread sleeps, ends, the trace ends. */
+	/* The last polls of block_ons: another follows, the thread sleeps, ends, the trace ends. A
+	 * call of another sort may be in the poll. */
 	struct timeline_totals t = story("10 0 enter root\n"
 					 "300 0 enter root\n"
+					 "308 0 block 2\n"
 					 "310 0 park\n"
 					 "320 0 unpark\n"
 					 "330 1 enter root\n"
-					 "340 1 block 6\n"
+					 "340 1 sleep\n"
 					 "350 2 enter root\n"
 					 "360 2 thread-end\n"
 					 "370 3 enter root\n"
@@ -2107,7 +2110,6 @@ ROW(56)
 					 "+3 root 1 spawned 330\n"
 					 "worker t1 330-\n"
 					 "poll 3 t1 330-330 unknown end unseen inferred\n"
-					 "park t1 7 334-340\n"
 					 "+4 root 2 spawned 350\n"
 					 "worker t2 350-\n"
 					 "poll 4 t2 350-350 unknown end unseen inferred\n"
@@ -2117,6 +2119,7 @@ ROW(56)
 					 "+5 root 3 spawned 370\n"
 					 "worker t3 370-\n"
 					 "worker t0 -400\n"
+					 "park t1 7 340-400\n"
 					 "worker t1 -400\n"
 					 "poll 5 t3 370-370 unknown end unseen inferred\n"
 					 "worker t3 -400\n"

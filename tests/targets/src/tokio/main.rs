@@ -64,6 +64,8 @@ const PROGRAMS: &[Program] = &[
     ("stacks", stacks::stacks, ""),
     ("hostile", hostile::hostile, "hostile"),
     ("steady", rest::steady, "endless"),
+    ("stuck", rest::stuck, "endless"),
+    ("short_roots", rest::short_roots, ""),
 ];
 
 fn main() {

@@ -1,0 +1,85 @@
+"""How long things lasted: what is open at an end counts, what nobody saw end has no length."""
+import re
+import time
+
+import driver
+
+
+def family(report, name):
+    (found,) = [f for f in report["families"] if name in f["full_name"]]
+    return found
+
+
+def record(pollux, target, trace, ms):
+    """The report of so many ms of the target, and what record said."""
+    code, said = driver.Recorder(pollux, target.pid, trace, "-d", f"{ms}ms").wait()
+    assert code == 0, said
+    return driver.report(pollux, trace), said
+
+
+def test_open_at_the_end(pollux, suite, trace):
+    """A worker and the blocking pool's thread wait in a call all the time, and others for them."""
+    with driver.Target(suite("tokio-1.54", "release-debug"), "stuck") as target:
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        target.go()
+        target.wait_for(lambda line: line == "stuck")
+        time.sleep(1)
+        code, said = recorder.stop()
+        assert code == 0, said
+        target.go()
+        target.wait_for(lambda line: line == "stuck no more")
+        target.go()
+        assert target.end() == 0
+    report = driver.report(pollux, trace)
+    second = 10**9
+    for name in ("keeps_worker", "keeps_pool"):
+        kept = family(report, name)
+        assert kept["blocked_ns"] > second * 0.9, kept
+        assert [call["call"] for call in kept["blocking_calls"]][0] == "futex"
+        assert kept["poll_ns"]["max"] >= kept["blocked_ns"]
+    for name in ("never_polled", "never_begun"):
+        waits = family(report, name)
+        assert waits["never_polled"] == waits["tasks"] == 1
+        assert waits["sched_delay_ns"]["max"] > second * 0.9, waits
+    text = driver.run(pollux, "report", trace).stdout
+    assert re.search(r"a task was ready but waited [\d.]+ s for a worker \(not polled up to the end\)", text)
+    assert re.search(r"a blocking closure waited [\d.]+ s for a thread \(not begun up to the end\)", text)
+    assert re.search(r"2 tasks were spawned, but not polled up to the end, for up to [\d.]+ s", text)
+
+
+def test_last_poll_of_a_block_on(pollux, suite, trace):
+    """What the thread does after a block_on is no poll of it."""
+    with driver.Target(suite("tokio-1.54", "release-debug"), "short_roots") as target:
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        target.go()
+        target.wait_for(lambda line: line == "short")
+        code, said = recorder.stop()
+        assert code == 0, said
+        target.go()
+        assert target.end() == 0
+    report = driver.report(pollux, trace)
+    (root,) = [f for f in report["families"] if f["role"] == "root"]
+    assert root["tasks"] >= 3 and root["polls"] >= 6, root  # shutting the runtime down is one, too
+    assert root["poll_ns"]["count"] >= 3, root
+    assert root["polls_of_unknown_length"] >= 3
+    # 400 ms of work behind each; the block_on itself takes a moment
+    assert root["poll_ns"]["max"] < 4 * 10**8, root
+    (main,) = [w for w in report["workers"] if w["role"] == "block_on"]
+    assert main["busy_ns"] < 8 * 10**8 and main["polls_of_unknown_length"] >= 3, main
+    text = driver.run(pollux, "report", trace).stdout
+    assert "aren't known: begin or end was not seen" in text
+
+
+def test_one_length(pollux, suite, trace):
+    """The length that record says is the report's."""
+    with driver.Target(suite("tokio-1.54", "release-debug"), "steady") as target:
+        target.go()
+        report, said = record(pollux, target, trace, 500)
+        target.go()
+        target.wait_for(lambda line: line == "steady to the end")
+        target.go()
+        assert target.end() == 0
+    length = re.search(r"recorded ([\d.]+ \w+) of ", said).group(1)
+    text = driver.run(pollux, "report", trace).stdout
+    assert text.splitlines()[1].startswith(f"{length}, "), (said, text)
+    assert report["duration_ns"] >= 500_000_000
