@@ -20,7 +20,16 @@ char *name_demangle(const char *symbol);
  * NULL: out of memory; free() it. */
 char *name_shorten(const char *full);
 
-/* The same for a function on a stack, whose standard path and method are kept:
+/* The same for a task's future. Of one that a library's function or type is wrapped around, or
+ * whose parameters had to be left out, the program's own future in it:
+ *     tokio_util::task::task_tracker::TrackedFuture<app::worker::{closure#0}>
+ *                                                           app::worker
+ *     pyo3_async_runtimes::generic::future_into_py<app::get::{closure#0}>::{closure#0}::{closure#1}
+ *                                                           app::get (future_into_py::{closure#1})
+ */
+char *name_task(const char *full);
+
+/* The short form of a function on a stack, whose standard path and method are kept:
  *     std::thread::functions::sleep                         std::thread::functions::sleep
  *     <app::Pool as core::future::future::Future>::poll     app::Pool::poll
  *     app::main::{{closure}}                                app::main */

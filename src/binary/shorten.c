@@ -326,3 +326,191 @@ char *name_function(const char *full)
 {
 	return shorten(full, true);
 }
+
+/* ---- what a task is called ---- */
+
+/*
+ * Crates whose generic functions and types hold the future of another crate, which is what the task
+ * does: `pyo3_async_runtimes::generic::future_into_py<app::get::{closure#0}, ..>`.
+ */
+static const char *const libraries[] = {
+	"actix",
+	"actix_http",
+	"actix_rt",
+	"actix_server",
+	"actix_service",
+	"actix_web",
+	"alloc",
+	"async_compat",
+	"async_executor",
+	"async_global_executor",
+	"async_io",
+	"async_std",
+	"async_stream",
+	"async_task",
+	"axum",
+	"axum_core",
+	"blocking",
+	"core",
+	"futures",
+	"futures_channel",
+	"futures_core",
+	"futures_lite",
+	"futures_util",
+	"h2",
+	"hyper",
+	"hyper_util",
+	"napi",
+	"opentelemetry",
+	"pyo3",
+	"pyo3_async_runtimes",
+	"pyo3_asyncio",
+	"reqwest",
+	"sentry_core",
+	"smol",
+	"std",
+	"tokio",
+	"tokio_stream",
+	"tokio_util",
+	"tonic",
+	"tower",
+	"tower_http",
+	"tower_service",
+	"tracing",
+	"tracing_futures",
+	"uniffi_core",
+	"warp",
+};
+
+static bool is_library(struct text crate)
+{
+	for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {
+		if (is(crate, libraries[i]))
+			return true;
+	}
+	return false;
+}
+
+/* Of `<app::Pool as Trait>::get` too. */
+static struct text crate_of(const struct segment *segs, size_t n, unsigned depth)
+{
+	struct segment inner[MAX_SEGMENTS];
+	bool future;
+	struct text type;
+	size_t n_inner;
+
+	if (n == 0 || segs[0].word.at < segs[0].word.end || depth == MAX_DEPTH)
+		return n ? segs[0].word : (struct text){"", ""};
+	type = self_type(segs[0].generics, &future);
+	while (type.at < type.end && !is_word(*type.at) && *type.at != '<')
+		type.at++;
+	read_path(type.at, type.end, inner, &n_inner);
+	return crate_of(inner, n_inner, depth + 1);
+}
+
+/* How many {closure#0} and the like are at its end. */
+static size_t n_closures(const struct segment *segs, size_t n)
+{
+	size_t closures = 0;
+	struct text word;
+	unsigned long number;
+
+	while (closures < n && read_closure(segs[n - 1 - closures].word, &word, &number))
+		closures++;
+	return closures;
+}
+
+/* What was found, and in which path's parameters. */
+struct inner {
+	struct text path;
+	struct segment around[MAX_SEGMENTS];
+	size_t n_around;
+};
+
+static bool find_inner(struct text t, unsigned depth, struct inner *ret);
+
+static bool find_in_parameters(const struct segment *segs, size_t n, unsigned depth,
+			       struct inner *ret)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!find_inner(segs[i].generics, depth + 1, ret))
+			continue;
+		if (ret->n_around == 0) {
+			memcpy(ret->around, segs, n * sizeof(*segs));
+			ret->n_around = n;
+		}
+		return true;
+	}
+	return false;
+}
+
+/* The first future or closure of the program's own in a text, outside of libraries' parameters or
+ * in them. */
+static bool find_inner(struct text t, unsigned depth, struct inner *ret)
+{
+	const char *p = t.at;
+
+	while (p < t.end && depth < MAX_DEPTH) {
+		struct segment segs[MAX_SEGMENTS];
+		size_t n;
+		const char *next = read_path(p, t.end, segs, &n);
+
+		if (next == p) {
+			p++;
+			continue;
+		}
+		if (n_closures(segs, n) && !is_library(crate_of(segs, n, 0))) {
+			*ret = (struct inner){.path = {p, next}};
+			return true;
+		}
+		if (find_in_parameters(segs, n, depth, ret))
+			return true;
+		p = next;
+	}
+	return false;
+}
+
+/* "future_into_py::{closure#0}": the wrapper that it is a part of. None where it is all of it. */
+static void write_part(struct buf *out, const struct inner *inner)
+{
+	size_t n = inner->n_around, closures = n_closures(inner->around, n);
+	struct writer w = {out, 0, true};
+
+	if (closures < 2 || closures == n)
+		return;
+	buf_str(out, " (");
+	for (size_t i = n - closures - 1; i < n; i++) {
+		struct segment s = {.word = inner->around[i].word};
+
+		if (i == n - closures) /* its body */
+			continue;
+		if (i > n - closures - 1)
+			buf_str(out, "::");
+		write_segment(&w, &s, 0, 0);
+	}
+	buf_char(out, ')');
+}
+
+char *name_task(const char *full)
+{
+	char *name = name_shorten(full), *shortened;
+	struct segment segs[MAX_SEGMENTS];
+	struct inner inner = {0};
+	struct buf out = BUF_INIT;
+	size_t n;
+
+	read_path(full, full + strlen(full), segs, &n);
+	if (!name || !n || (!is_library(crate_of(segs, n, 0)) && !strstr(name, "<..>")) ||
+	    !find_in_parameters(segs, n, 0, &inner))
+		return name;
+	free(name);
+	name = strndup(inner.path.at, (size_t)(inner.path.end - inner.path.at));
+	shortened = name ? name_task(name) : NULL;
+	free(name);
+	if (!shortened)
+		return NULL;
+	buf_str(&out, shortened);
+	free(shortened);
+	write_part(&out, &inner);
+	return buf_steal(&out);
+}

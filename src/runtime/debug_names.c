@@ -96,7 +96,7 @@ char *debug_future_name(struct debug *d, const struct dw_type *future)
 			break;
 		future = inner;
 	}
-	return name_shorten(future->full);
+	return name_task(future->full);
 }
 
 static bool in_runtime(const char *function)

@@ -379,7 +379,7 @@ static int set_name(struct find_kind *k, const char *type, bool unsure)
 	if (k->role == TR_WORKER) {
 		buf_str(&name, find_worker_name(k->block_in_place));
 	} else {
-		shortened = name_shorten(inner);
+		shortened = name_task(inner);
 		buf_printf(&name, "%s%s", shortened ? shortened : inner,
 			   unsure ? " (or alike)" : "");
 	}

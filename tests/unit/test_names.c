@@ -141,6 +141,61 @@ static void test_shorten(void **state)
 	}
 }
 
+static void test_task(void **state)
+{
+#define INTO_PY(future)                                                                            \
+	"pyo3_async_runtimes::generic::future_into_py_with_locals<pyo3_async_runtimes::tokio::"    \
+	"TokioRuntime, " future ", app::Out>"
+	static const struct {
+		const char *full, *name;
+	} rows[] = {
+		{"app::worker::{closure#0}", "app::worker"},
+		{INTO_PY("app::get::{closure#0}") "::{closure#0}", "app::get"},
+		{INTO_PY("app::get::{closure#0}") "::{closure#0}::{closure#0}",
+		 "app::get (future_into_py_with_locals::{closure#0})"},
+		{INTO_PY("app::get::{closure#0}") "::{closure#0}::{closure#0}::{closure#1}",
+		 "app::get (future_into_py_with_locals::{closure#0}::{closure#1})"},
+		{INTO_PY("<app::Page>::bytes::{closure#0}") "::{closure#0}", "app::Page::bytes"},
+		{"<pyo3_async_runtimes::tokio::TokioRuntime as "
+		 "pyo3_async_runtimes::generic::Runtime>::spawn<" INTO_PY(
+			 "app::put::{closure#0}") "::{closure#0}>::{closure#0}",
+		 "app::put"},
+		/* debug information: the parameters are the state machine's */
+		{"pyo3_async_runtimes::generic::future_into_py_with_locals::{async_block_env#0}<"
+		 "pyo3_async_runtimes::tokio::TokioRuntime, app::get::{async_fn_env#0}, app::Out>",
+		 "app::get"},
+		{"tokio_util::task::task_tracker::TrackedFuture<app::start_tx::{{closure}}>",
+		 "app::start_tx"},
+		{"opentelemetry::trace::context::WithContext<futures_util::future::future::Map<"
+		 "app::rx::{closure#2}, core::mem::drop<u8>>>",
+		 "app::rx::{closure#2}"},
+		/* its own generic function says what it does, as long as it says all */
+		{"app::retry<app::fetch::{closure#0}>::{closure#0}", "app::retry<app::fetch>"},
+		{"app::runtime::Handle::spawn<" INTO_PY(
+			 "app::put::{closure#0}") "::{closure#0}>::{closure#0}",
+		 "app::put"},
+		/* nothing of the program's own in it */
+		{"axum::serve::Serve<tokio::net::tcp::listener::TcpListener, "
+		 "axum::routing::Router, "
+		 "axum::serve::serve<axum::routing::Router>::{closure#3}>",
+		 "axum::serve::Serve<..>"},
+		{"tokio_util::task::task_tracker::TrackedFuture<app::Pump>",
+		 "tokio_util::task::task_tracker::TrackedFuture<app::Pump>"},
+		{"", ""},
+		{"tokio::f<", "tokio::f<"},
+	};
+#undef INTO_PY
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char *got = name_task(rows[i].full);
+
+		assert_non_null(got);
+		assert_string_equal(got, rows[i].name);
+		free(got);
+	}
+}
+
 /* Deep and broken nesting must end, whatever it gives. */
 static void test_shorten_deep(void **state)
 {
@@ -151,9 +206,11 @@ static void test_shorten_deep(void **state)
 	memset(text, '<', sizeof(text) - 1);
 	text[sizeof(text) - 1] = 0;
 	free(name_shorten(text));
+	free(name_task(text));
 	for (size_t i = 0; i + 3 < sizeof(text); i += 3)
 		memcpy(text + i, "a::", 3);
 	free(name_shorten(text));
+	free(name_task(text));
 	for (int round = 0; round < 2000; round++) {
 		size_t len = (size_t)round % 60;
 
@@ -163,6 +220,7 @@ static void test_shorten_deep(void **state)
 		}
 		text[len] = 0;
 		free(name_shorten(text));
+		free(name_task(text));
 	}
 }
 
@@ -192,9 +250,9 @@ static void test_function(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_demangle), cmocka_unit_test(test_demangle_bomb),
-		cmocka_unit_test(test_shorten),	 cmocka_unit_test(test_shorten_deep),
-		cmocka_unit_test(test_function),
+		cmocka_unit_test(test_demangle),     cmocka_unit_test(test_demangle_bomb),
+		cmocka_unit_test(test_shorten),	     cmocka_unit_test(test_task),
+		cmocka_unit_test(test_shorten_deep), cmocka_unit_test(test_function),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
