@@ -202,6 +202,7 @@ int kernel_each_coverage(struct capture *c, const struct kernel_process *p,
 			struct trace_coverage one = o->coverage[k];
 
 			one.process = p->index;
+			one.object = o->finding.path;
 			rc = tell(c, &one, stats);
 		}
 	}

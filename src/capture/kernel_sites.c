@@ -590,6 +590,8 @@ static int cover_finding(struct kernel_object *o)
 		    !strcmp(c->item, "task header layouts"))
 			continue;
 		rc = cover(o, c->item, c->seen, c->total, c->note);
+		if (rc == 0)
+			o->coverage[o->n_coverage - 1].runtime = c->runtime;
 	}
 	return rc;
 }

@@ -91,6 +91,7 @@ int capture_keep_coverage(struct capture_stats *s, const struct trace_coverage *
 	more[s->n_coverage] = *c;
 	more[s->n_coverage].item = item;
 	more[s->n_coverage].note = note;
+	more[s->n_coverage].object = more[s->n_coverage].runtime = NULL;
 	s->n_coverage++;
 	return 0;
 }

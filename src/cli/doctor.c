@@ -275,8 +275,13 @@ static void tell_coverage(struct buf *out, const struct finding *f)
 	for (size_t i = 0; i < f->n_coverage; i++) {
 		const struct trace_coverage *c = &f->coverage[i];
 
-		buf_printf(out, "    %-24s %5llu of %llu", c->item, (unsigned long long)c->seen,
-			   (unsigned long long)c->total);
+		_cleanup_buf_ struct buf item = BUF_INIT;
+
+		buf_str(&item, c->item);
+		if (f->n_runtimes > 1 && c->runtime && !strstr(c->item, c->runtime))
+			buf_printf(&item, " (%s)", c->runtime);
+		buf_printf(out, "    %-24s %5llu of %llu", item.data ? item.data : "?",
+			   (unsigned long long)c->seen, (unsigned long long)c->total);
 		add_safe(out, *c->note ? "   " : "", c->note);
 	}
 }
@@ -395,6 +400,7 @@ static void json_finding(struct json *j, const struct finding *f)
 		json_u64(j, "seen", f->coverage[i].seen);
 		json_u64(j, "total", f->coverage[i].total);
 		json_string(j, "note", f->coverage[i].note);
+		json_string(j, "runtime", f->coverage[i].runtime ? f->coverage[i].runtime : "");
 		json_end_object(j);
 	}
 	json_end_array(j);

@@ -33,6 +33,20 @@ int cover_add(struct cover *c, const char *item, uint64_t seen, uint64_t total, 
 	return 0;
 }
 
+static int tell_finding(struct cover *c, const struct finding *f)
+{
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < f->n_coverage; i++) {
+		const struct trace_coverage *found = &f->coverage[i];
+
+		rc = cover_add(c, found->item, found->seen, found->total, found->note);
+		if (rc == 0)
+			c->v[c->n - 1].runtime = found->runtime;
+	}
+	return rc;
+}
+
 void cover_done(struct cover *c)
 {
 	for (size_t i = 0; i < c->n; i++) {
@@ -181,15 +195,15 @@ int cover_tell(struct cover *c, struct hooked_object *const *objects, size_t n_o
 
 	for (size_t i = 0; rc == 0 && i < n_objects; i++) {
 		const struct finding *f = &objects[i]->attach.finding;
+		size_t first = c->n;
 
 		for (size_t k = 0; k < f->n_wakers; k++)
 			n_wakes += f->wakers[k].n_direct;
-
-		for (size_t k = 0; rc == 0 && k < f->n_coverage; k++)
-			rc = cover_add(c, f->coverage[k].item, f->coverage[k].seen,
-				       f->coverage[k].total, f->coverage[k].note);
+		rc = tell_finding(c, f);
 		if (rc == 0)
 			rc = tell_unwinder(c, objects[i], h, futures);
+		for (size_t k = first; k < c->n; k++)
+			c->v[k].object = f->path;
 	}
 	if (rc == 0)
 		rc = cover_add(

@@ -5,7 +5,7 @@
 #include "process/hooks.h"
 
 struct cover {
-	struct trace_coverage *v; /* strings are ours */
+	struct trace_coverage *v; /* item and note are ours, object and runtime the finding's */
 	size_t n;
 };
 

@@ -178,12 +178,12 @@ void futures_json(const struct report *rep, struct json *j)
 	for (size_t i = 0; i < f->n; i++) {
 		const struct future_sum *s = f->sums[i];
 		json_object(j, NULL);
-		json_string(j, "name", kind_name(rep->reader, s->kind));
+		json_string(j, "name", report_label(rep, s->kind));
 		const struct trace_kind *k = trace_reader_kind(rep->reader, s->kind);
 		json_string(j, "full_name", k && k->full_name ? k->full_name : "");
 		json_u64(j, "kind", s->kind);
 		json_string(j, "family",
-			    s->family == TRACE_KIND_NONE ? "" : kind_name(rep->reader, s->family));
+			    s->family == TRACE_KIND_NONE ? "" : report_label(rep, s->family));
 		json_u64(j, "instances", s->n);
 		json_u64(j, "polls", s->n_polls);
 		json_u64(j, "polls_of_unknown_length", s->n_polls - s->poll.count);

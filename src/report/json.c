@@ -4,6 +4,7 @@
 #include "report/words.h"
 
 #include "base/json.h"
+#include "trace/objects.h"
 
 static uint64_t relative(const struct report *rep, uint64_t time_ns)
 {
@@ -91,6 +92,7 @@ static void write_families(const struct report *rep, struct json *j)
 		json_string(j, "role", trace_role_name(f->role));
 		json_u64(j, "kind", f->kind);
 		json_u64(j, "process", meta ? meta->process : 0);
+		json_string(j, "object", trace_kind_object(rep->reader, meta));
 		json_string(j, "scheduler", meta ? meta->scheduler : "");
 		json_array(j, "spawn_sites");
 		for (uint32_t k = 0; meta && meta->sites && k < meta->n_sites; k++)
@@ -211,6 +213,8 @@ static void write_coverage(const struct report *rep, struct json *j)
 		json_u64(j, "seen", c->seen);
 		json_u64(j, "total", c->total);
 		json_string(j, "note", c->note);
+		json_string(j, "object", c->object);
+		json_string(j, "runtime", c->runtime);
 		json_end_object(j);
 	}
 	json_end_array(j);

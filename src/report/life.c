@@ -316,7 +316,7 @@ static void step_json(const struct report *rep, struct json *j, const struct ste
 	if (s->type == ST_POLL || s->type == ST_END || s->type == ST_FUTURE)
 		json_string(j, "outcome", trace_outcome_name(s->what));
 	if (s->type == ST_FUTURE) {
-		json_string(j, "future", kind_name(rep->reader, s->source_kind));
+		json_string(j, "future", report_label(rep, s->source_kind));
 		json_u64(j, "instance", s->future);
 		json_u64(j, "depth", s->depth);
 		json_u64(j, "waited_ns", s->waited_ns);
@@ -348,7 +348,7 @@ void lives_json(const struct report *rep, struct json *j)
 		json_object(j, NULL);
 		json_u64(j, "task", l->number);
 		json_u64(j, "id", l->id);
-		json_string(j, "family", kind_name(rep->reader, l->kind));
+		json_string(j, "family", report_label(rep, l->kind));
 		json_u64(j, "untold", l->n_untold);
 		json_array(j, "steps");
 		for (size_t k = 0; k < l->n_steps; k++)

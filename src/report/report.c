@@ -389,14 +389,14 @@ static const struct timeline_sink sink = {
 
 /* ---- order ---- */
 
-const char *family_name(const struct report *rep, const struct family *f)
-{
-	return kind_name(rep->reader, f->kind);
-}
-
 const char *report_label(const struct report *rep, uint32_t kind)
 {
 	return kind_label(&rep->labels, rep->reader, kind);
+}
+
+const char *family_name(const struct report *rep, const struct family *f)
+{
+	return report_label(rep, f->kind);
 }
 
 const struct trace_place *report_place(const struct report *rep, uint64_t place)
@@ -481,6 +481,7 @@ static void put_waits_in_order(struct report *rep)
 
 static int put_in_order(struct report *rep)
 {
+	int r = kind_labels_make(rep->reader, &rep->labels);
 	size_t n = 0;
 	put_waits_in_order(rep);
 	lives_sort(rep);
@@ -497,7 +498,6 @@ static int put_in_order(struct report *rep)
 		qsort_r(rep->families, n, sizeof(*rep->families), compare_families, rep);
 	if (rep->n_threads)
 		qsort(rep->threads, rep->n_threads, sizeof(*rep->threads), compare_threads);
-	int r = kind_labels_make(rep->reader, &rep->labels);
 	if (r == 0)
 		r = samples_sort(rep);
 	if (r == 0)

@@ -298,7 +298,7 @@ void system_text(const struct report *rep, struct buf *out)
 
 static void times_json(const struct report *rep, struct json *j, const struct system_sum *s)
 {
-	json_string(j, "family", kind_name(rep->reader, s->kind));
+	json_string(j, "family", report_label(rep, s->kind));
 	json_u64(j, "kind", s->kind);
 	json_u64(j, "count", s->n);
 	json_u64(j, "ns", s->ns);

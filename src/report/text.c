@@ -7,7 +7,9 @@
 #include "report/samples.h"
 #include "report/words.h"
 
+#include "base/cleanup.h"
 #include "base/text.h"
+#include "trace/objects.h"
 
 #include <string.h>
 
@@ -38,6 +40,12 @@ static void head_processes(const struct report *rep, struct buf *out)
 			buf_char(out, ' ');
 			text_safe(out,
 				  rt->version && *rt->version ? rt->version : "of unknown version");
+			if (!trace_has_objects(rep->reader, i))
+				continue;
+			_cleanup_free_ char *object = trace_object_label(rep->reader, rt->object);
+
+			buf_str(out, " in ");
+			text_safe(out, object ? object : "?");
 		}
 		buf_char(out, '\n');
 	}
@@ -508,6 +516,37 @@ static void write_waits(const struct report *rep, struct buf *out)
 
 /* ---- what was seen, what it cost ---- */
 
+/* Whether an object has several runtimes. */
+static bool has_runtimes(const struct trace_reader *r, const struct trace_coverage *c)
+{
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < trace_reader_n_runtimes(r); i++) {
+		const struct trace_runtime *rt = trace_reader_runtime(r, i);
+
+		n += rt && rt->process == c->process && !strcmp(rt->object, c->object);
+	}
+	return n > 1;
+}
+
+/* "lib: spawn sites (tokio)": as much as there is to choose from. */
+static void cell_coverage(struct table *t, const struct trace_reader *r,
+			  const struct trace_coverage *c)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT;
+
+	if (*c->object && trace_has_objects(r, c->process)) {
+		_cleanup_free_ char *object = trace_object_label(r, c->object);
+
+		buf_printf(&text, "%s: ", object ? object : "?");
+	}
+	buf_str(&text, c->item);
+	if (*c->runtime && has_runtimes(r, c) &&
+	    strncmp(c->item, c->runtime, strlen(c->runtime)) != 0)
+		buf_printf(&text, " (%s)", c->runtime);
+	cell_safe(t, text.data ? text.data : "?");
+}
+
 static void write_coverage(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
@@ -526,7 +565,7 @@ static void write_coverage(const struct report *rep, struct buf *out)
 		const struct trace_coverage *c = trace_reader_coverage(rep->reader, i);
 		if (!c)
 			continue;
-		cell_safe(&t, c->item);
+		cell_coverage(&t, rep->reader, c);
 		table_printf(&t, "%llu", (unsigned long long)c->seen);
 		table_printf(&t, "%llu", (unsigned long long)c->total);
 		cell_safe(&t, c->note);

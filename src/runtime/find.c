@@ -80,6 +80,7 @@ int find_cover(struct finding *f, const char *item, uint64_t seen, uint64_t tota
 	buf_str(&text, "");
 	buf_vprintf(&text, note, ap);
 	va_end(ap);
+	c->runtime = f->covering;
 	c->item = strdup(item);
 	c->note = buf_steal(&text);
 	c->seen = seen;
@@ -162,7 +163,10 @@ int find_site(struct elf_image *image, const struct ref *ref, struct find_site *
 		buf_printf(&where, "%s+0x%llx", name ? name : s->name,
 			   (unsigned long long)(ref->addr - s->addr));
 	} else {
-		buf_printf(&where, "0x%llx", (unsigned long long)ref->function);
+		const char *path = elf_image_name(image), *slash = strrchr(path, '/');
+
+		buf_printf(&where, "%s+0x%llx", slash ? slash + 1 : path,
+			   (unsigned long long)ref->function);
 	}
 	ret->where = buf_steal(&where);
 	return ret->where ? 0 : -ENOMEM;
@@ -181,8 +185,11 @@ int runtime_find(struct elf_image *image, struct finding *ret_finding, struct er
 	f.is_musl = interp && strstr(interp, "ld-musl");
 	if (!f.path)
 		r = -ENOMEM;
-	for (size_t i = 0; r == 0 && runtimes[i]; i++)
+	for (size_t i = 0; r == 0 && runtimes[i]; i++) {
+		f.covering = runtimes[i]->name;
 		r = runtimes[i]->find(image, &f, err);
+	}
+	f.covering = NULL;
 	if (r == 0)
 		r = calls_find(image, &f);
 	if (r < 0) {

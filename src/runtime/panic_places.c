@@ -10,8 +10,8 @@
  * task does so near its beginning; and the worker that block_in_place starts is made
  * beside the message that it can't.
  *
- * Several places (futures inlined into each other) are told as "A or B". Programs built with
- * -Zlocation-detail=none have none of this.
+ * Of several places (futures inlined into each other) the name has one, the program's own before
+ * its libraries'. Programs built with -Zlocation-detail=none have none of this.
  */
 #include "runtime/panic_places.h"
 
@@ -211,15 +211,51 @@ static const struct saying *saying_of(struct places *p, uint64_t function)
 	return s;
 }
 
+/* Whose code a file is. */
+enum owner { OWN, LIBRARY, RUNTIME, N_OWNERS };
+
+static bool has(const struct location *l, const char *text)
+{
+	return memmem(l->file, l->len, text, strlen(text)) != NULL;
+}
+
+/* Cargo gives the compiler relative paths of a workspace's files, absolute ones of what it fetched;
+ * other builders give absolute paths of all. */
+static enum owner owner_of(const struct location *l)
+{
+	static const char *const glue[] = {"/tokio-", "/futures-", "/pyo3-", "/napi-", "/sqlx-"};
+
+	if (!has(l, "/registry/src/") && !has(l, "/git/checkouts/") && !has(l, "/rustc/"))
+		return OWN;
+	for (size_t i = 0; i < sizeof(glue) / sizeof(glue[0]); i++) {
+		if (has(l, glue[i]))
+			return RUNTIME;
+	}
+	return LIBRARY;
+}
+
+static enum owner best_owner(struct elf_image *image, const struct saying *s)
+{
+	enum owner best = N_OWNERS;
+	struct location l;
+
+	for (size_t i = 0; i < s->n_places; i++) {
+		if (read_location(image, s->places[i], &l) && owner_of(&l) < best)
+			best = owner_of(&l);
+	}
+	return best;
+}
+
 static enum follow_step visit_poll(uint64_t addr, const struct elf_symbol *symbol, void *opaque)
 {
 	struct places *p = opaque;
 	const struct saying *s = saying_of(p, addr);
 
 	(void)symbol;
-	if (s && s->n_places > 0)
+	if (s && s->n_places > 0 &&
+	    (!p->found || best_owner(p->image, s) < best_owner(p->image, p->found)))
 		p->found = s;
-	return p->found ? FOLLOW_STOP : FOLLOW_INTO;
+	return p->found && best_owner(p->image, p->found) == OWN ? FOLLOW_STOP : FOLLOW_INTO;
 }
 
 static enum follow_step visit_worker(uint64_t addr, const struct elf_symbol *symbol, void *opaque)
@@ -269,50 +305,64 @@ static void places_done(struct places *p)
 	map_done(&p->known);
 }
 
-/* "src/main.rs:12"; of a file in a registry or of the compiler's what follows the crate's folder.
- */
-static void write_place(struct buf *out, struct elf_image *image, uint64_t addr)
+/* A path without the machine that built it: of a relative one all; else what follows the folder of
+ * fetched crates, or the crate's folder and what is in it. */
+static const char *without_root(const struct location *l)
 {
-	struct location l;
-	const char *from, *registry;
+	static const char *const folders[] = {"/registry/src/", "/git/checkouts/"};
+	const char *end = l->file + l->len, *from;
 
-	if (!read_location(image, addr, &l))
-		return;
-	from = l.file;
-	registry = memmem(l.file, l.len, "/registry/src/", 14);
-	if (registry) {
-		from = memchr(registry + 14, '/', (size_t)(l.file + l.len - registry - 14));
-		from = from ? from + 1 : l.file;
+	for (size_t i = 0; i < 2; i++) {
+		from = memmem(l->file, l->len, folders[i], strlen(folders[i]));
+		if (!from)
+			continue;
+		from += strlen(folders[i]);
+		from = memchr(from, '/', (size_t)(end - from));
+		return from ? from + 1 : l->file;
 	}
-	buf_add(out, from, (size_t)(l.file + l.len - from));
-	buf_printf(out, ":%u", l.line);
+	from = *l->file == '/' ? memmem(l->file, l->len, "/src/", 5) : NULL;
+	if (from) {
+		while (from > l->file && from[-1] != '/')
+			from--;
+		return from;
+	}
+	return l->file;
 }
 
-/* "kind 3 (src/main.rs:12)": of futures inlined into each other the program's own, whose files have
- * relative paths; if there is none, all. */
-static void write_places(struct buf *name, const struct places *p, const char *number)
+/* "kind 3 (src/main.rs:12)": of futures inlined into each other the program's own. The full name is
+ * all places, as the compiler knew them. */
+static int write_places(struct places *p, struct find_kind *k)
 {
-	const char *between = "";
-	bool own = false;
+	enum owner best = best_owner(p->image, p->found);
+	struct buf name = BUF_INIT, full = BUF_INIT;
 	struct location l;
 
-	for (size_t i = 0; i < p->found->n_places; i++)
-		own = own || (read_location(p->image, p->found->places[i], &l) && *l.file != '/');
-	buf_printf(name, "%s (", number);
+	buf_str(&name, k->name);
+	buf_str(&full, "");
 	for (size_t i = 0; i < p->found->n_places; i++) {
-		if (own && read_location(p->image, p->found->places[i], &l) && *l.file == '/')
+		if (!read_location(p->image, p->found->places[i], &l))
 			continue;
-		buf_str(name, between);
-		write_place(name, p->image, p->found->places[i]);
-		between = " or ";
+		if (full.len)
+			buf_str(&full, " or ");
+		buf_add(&full, l.file, l.len);
+		buf_printf(&full, ":%u", l.line);
+		if (owner_of(&l) == best) {
+			const char *from = without_root(&l);
+
+			buf_printf(&name, " (%.*s:%u)", (int)(l.file + l.len - from), from, l.line);
+			best = N_OWNERS;
+		}
 	}
-	buf_char(name, ')');
+	free(k->name);
+	free(k->full_name);
+	k->name = buf_steal(&name);
+	k->full_name = buf_steal(&full);
+	return k->name && k->full_name ? 0 : -ENOMEM;
 }
 
 static int name_kind(struct places *p, struct follower *follower, const struct call_index *calls,
 		     struct find_kind *k, size_t *named)
 {
-	struct buf name = BUF_INIT;
 	int r;
 
 	p->found = NULL;
@@ -325,17 +375,16 @@ static int name_kind(struct places *p, struct follower *follower, const struct c
 	if (p->n_worker >= MIN_WORKER_PLACES) {
 		k->role = TR_WORKER;
 		k->block_in_place = made_by_block_in_place(p, calls, k);
-		buf_str(&name, find_worker_name(k->block_in_place));
-	} else {
-		r = follow(follower, k->poll, POLL_DEPTH, visit_poll, p);
-		if (r < 0 || !p->found)
-			return r;
-		write_places(&name, p, k->name);
+		free(k->name);
+		k->name = strdup(find_worker_name(k->block_in_place));
+		(*named)++;
+		return k->name ? 0 : -ENOMEM;
 	}
+	r = follow(follower, k->poll, POLL_DEPTH, visit_poll, p);
+	if (r < 0 || !p->found)
+		return r;
 	(*named)++;
-	free(k->name);
-	k->name = buf_steal(&name);
-	return k->name ? 0 : -ENOMEM;
+	return write_places(p, k);
 }
 
 int panic_places_find(struct elf_image *image, struct finding *f, size_t first, size_t *ret_named)

@@ -24,7 +24,7 @@ struct find_site {
 	uint8_t reg;   /* destination register number (0 rax .. 15 r15), 0xff: a store to memory */
 	uint8_t bytes[15]; /* the instruction as it stands in the file */
 	bool patchable;	   /* false: `note` of the coverage says why (too short, ...) */
-	char *where;	   /* "app::serve+0x1f3" demangled, or "0x5f3a0" */
+	char *where;	   /* "app::serve+0x1f3" demangled, or "server+0x5f3a0" */
 	/* The instructions in the program's own code, or in a runtime's function into which that
 	 * may be inlined, that lead to this site by calls: what a line table can tell more of. */
 	uint64_t from[4];
@@ -102,6 +102,7 @@ struct finding {
 	bool has_symbols, pie, is_static, is_musl;
 	struct trace_coverage *coverage; /* process index is 0 here; strings are owned */
 	size_t n_coverage;
+	const char *covering; /* the runtime that finds now: coverage that is added is its own */
 };
 
 /* Everything pollux can hook in this object. An object without any runtime gives 0 runtimes, not an

@@ -8,7 +8,11 @@
  */
 #include "timeline/replay.h"
 
+#include "base/cleanup.h"
+#include "trace/objects.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,11 +63,26 @@ static bool matches_thread(const struct replay *rp, uint32_t thread)
 	return matches_text(list, t->name);
 }
 
+/* Also by the object that reports put before a kind's name. */
+static bool matches_kind(const struct replay *rp, const struct trace_kind *k)
+{
+	const char *const *list = rp->filter->families;
+	_cleanup_free_ char *object = NULL, *label = NULL;
+
+	if (!list || (k && matches_text(list, k->name)))
+		return true;
+	if (!k || !k->name || !trace_has_objects(rp->reader, k->process))
+		return false;
+	object = trace_object_label(rp->reader, trace_kind_object(rp->reader, k));
+	if (!object || asprintf(&label, "%s: %s", object, k->name) < 0)
+		label = NULL;
+	return matches_text(list, label);
+}
+
 static bool matches_task(const struct replay *rp, const struct tl_task *task)
 {
 	const struct replay_filter *f = rp->filter;
-	const struct trace_kind *kind = trace_reader_kind(rp->reader, task->kind);
-	if (f->families && !matches_text(f->families, kind ? kind->name : NULL))
+	if (!matches_kind(rp, trace_reader_kind(rp->reader, task->kind)))
 		return false;
 	if (!f->tasks)
 		return true;

@@ -169,7 +169,7 @@ struct trace_kind {
 	const char *scheduler; /* "multi_thread", "current_thread", "local", "blocking", "" */
 	/* spawn sites, n_sites of each: where tasks of this kind are made */
 	const uint64_t *site_addrs; /* as linked */
-	const char *const *sites; /* "app::main+0x1f3", "app::serve (src/main.rs:12)", "0x5f3a0" */
+	const char *const *sites; /* "app::main+0x1f3", "app::serve (src/main.rs:12)", "server+0x5f3a0" */
 };
 
 enum trace_place_flags {
@@ -225,6 +225,9 @@ struct trace_coverage {
 	const char *item; /* "task vtables", "spawn sites", "blocking calls", "wakers", "names" */
 	uint64_t seen, total;
 	const char *note; /* one sentence, "" if all is well */
+	/* Whose it is, where a process has several: path of the ELF object and name of the
+	 * runtime in it; "" if of all. */
+	const char *object, *runtime;
 };
 
 /* The recording's own cost, told at its end. */

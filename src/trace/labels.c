@@ -1,9 +1,13 @@
 #include "trace/labels.h"
 
 #include "base/buf.h"
+#include "base/cleanup.h"
+#include "trace/objects.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +42,16 @@ void kind_labels_done(struct kind_labels *l)
 	free(l->labels);
 	*l = (struct kind_labels){0};
 }
+
+static int by_text(const void *a, const void *b)
+{
+	const struct text *x = a, *y = b;
+	size_t len = x->len < y->len ? x->len : y->len;
+	int r = len ? memcmp(x->at, y->at, len) : 0;
+	return r ? r : (x->len > y->len) - (x->len < y->len);
+}
+
+/* ---- by a parameter ---- */
 
 /* +1 for a bracket that opens, -1 for one that closes. The arrow of `fn() -> X` is none. */
 static int bracket(const char *full, size_t i)
@@ -75,14 +89,6 @@ static size_t split(const char *full, struct text ret[MAX_PARAMETERS])
 		depth += step;
 	}
 	return n;
-}
-
-static int by_text(const void *a, const void *b)
-{
-	const struct text *x = a, *y = b;
-	size_t len = x->len < y->len ? x->len : y->len;
-	int r = len ? memcmp(x->at, y->at, len) : 0;
-	return r ? r : (x->len > y->len) - (x->len < y->len);
 }
 
 /* How many different ones, and how long they are together. `texts` is sorted. */
@@ -233,35 +239,224 @@ static int label_group(struct kind_labels *l, const struct named *v, size_t n, s
 	return rc;
 }
 
-int kind_labels_make(const struct trace_reader *r, struct kind_labels *ret)
+/* Those that differ in a parameter. */
+static int label_parameters(struct kind_labels *l, const struct trace_reader *r)
 {
-	uint32_t n = trace_reader_n_kinds(r), n_named = 0;
-	struct named *v = calloc((size_t)n + 1, sizeof(*v));
-	struct text *texts = calloc((size_t)n + 1, sizeof(*texts));
-	int rc = 0;
+	struct named *v = calloc((size_t)l->n + 1, sizeof(*v));
+	struct text *texts = calloc((size_t)l->n + 1, sizeof(*texts));
+	int rc = v && texts ? 0 : -ENOMEM;
+	uint32_t n = 0;
 
-	*ret = (struct kind_labels){.labels = calloc((size_t)n + 1, sizeof(char *)), .n = n};
-	if (!v || !texts || !ret->labels) {
-		rc = -ENOMEM;
-		ret->n = 0;
-	}
-	for (uint32_t i = 0; i < n && rc == 0; i++) {
+	for (uint32_t i = 0; i < l->n && rc == 0; i++) {
 		const struct trace_kind *k = trace_reader_kind(r, i);
 
 		if (!k || !k->name || !*k->name || !k->full_name)
 			continue;
-		v[n_named] = (struct named){i, k->name, k->full_name};
-		n_named += are_its_own(&v[n_named]);
+		v[n] = (struct named){i, k->name, k->full_name};
+		n += are_its_own(&v[n]);
 	}
-	if (n_named)
-		qsort(v, n_named, sizeof(*v), by_name);
-	for (uint32_t i = 0, end; i < n_named && rc == 0; i = end) {
-		for (end = i + 1; end < n_named && !strcmp(v[i].name, v[end].name);)
+	if (n)
+		qsort(v, n, sizeof(*v), by_name);
+	for (uint32_t i = 0, end; i < n && rc == 0; i = end) {
+		for (end = i + 1; end < n && !strcmp(v[i].name, v[end].name);)
 			end++;
-		rc = label_group(ret, v + i, end - i, texts);
+		rc = label_group(l, v + i, end - i, texts);
 	}
 	free(v);
 	free(texts);
+	return rc;
+}
+
+/* ---- by the object ---- */
+
+/* A name that no symbol gave says nothing of where the kind is. */
+static bool is_nameless(const struct trace_kind *k)
+{
+	return !strncmp(k->name, "kind ", 5) || !k->full_name || !*k->full_name ||
+	       k->role == TR_WORKER;
+}
+
+static int label_objects(struct kind_labels *l, const struct trace_reader *r)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < l->n && rc == 0; i++) {
+		const struct trace_kind *k = trace_reader_kind(r, i);
+		const char *path = trace_kind_object(r, k);
+		char *object;
+
+		if (!k || !k->name || !*k->name || !*path || !is_nameless(k) ||
+		    !trace_has_objects(r, k->process))
+			continue;
+		object = trace_object_label(r, path);
+		free(l->labels[i]);
+		if (!object || asprintf(&l->labels[i], "%s: %s", object, k->name) < 0) {
+			l->labels[i] = NULL;
+			rc = -ENOMEM;
+		}
+		free(object);
+	}
+	return rc;
+}
+
+/* ---- those that are still alike ---- */
+
+struct alike {
+	uint32_t kind, process, role;
+	const char *label, *full;
+};
+
+static bool are_alike(const struct alike *a, const struct alike *b)
+{
+	return a->process == b->process && a->role == b->role && !strcmp(a->label, b->label);
+}
+
+static int by_label(const void *a, const void *b)
+{
+	const struct alike *x = a, *y = b;
+	int r = x->process != y->process ? (x->process > y->process) - (x->process < y->process)
+		: x->role != y->role	 ? (x->role > y->role) - (x->role < y->role)
+					 : strcmp(x->label, y->label);
+
+	r = r ? r : strcmp(x->full, y->full);
+	return r ? r : (x->kind > y->kind) - (x->kind < y->kind);
+}
+
+static bool in_path(char c)
+{
+	return c == ':' || c == '_' || c == '$' || isalnum((unsigned char)c);
+}
+
+/* The path in which `full` differs from another name. */
+static struct text differing(const char *full, const char *other)
+{
+	size_t at = 0, from, to;
+
+	while (full[at] && full[at] == other[at])
+		at++;
+	while (full[at] && !in_path(full[at]) && !(at > 0 && in_path(full[at - 1])))
+		at++;
+	for (from = at; from > 0 && in_path(full[from - 1]);)
+		from--;
+	for (to = at; full[to] && in_path(full[to]);)
+		to++;
+	while (from < to && full[from] == ':')
+		from++;
+	while (to > from && full[to - 1] == ':')
+		to--;
+	return (struct text){full + from, to - from};
+}
+
+/* The nearest in the order shares the most with it. */
+static struct text difference(const struct alike *v, size_t n, size_t i)
+{
+	struct text before = {0}, after = {0};
+
+	if (i > 0)
+		before = differing(v[i].full, v[i - 1].full);
+	if (i + 1 < n)
+		after = differing(v[i].full, v[i + 1].full);
+	return !before.len || (after.len && after.at > before.at) ? after : before;
+}
+
+static bool wants(const struct alike *a, struct text t)
+{
+	return t.len && !memmem(a->label, strlen(a->label), t.at, t.len);
+}
+
+static int append(struct kind_labels *l, const struct alike *a, const char *before, struct text t,
+		  const char *behind)
+{
+	struct buf b = BUF_INIT;
+	char *longer;
+
+	buf_printf(&b, "%s%s", a->label, before);
+	buf_add(&b, t.at, t.len < MAX_SHOWN ? t.len : MAX_SHOWN);
+	buf_str(&b, behind);
+	longer = buf_steal(&b);
+	if (!longer)
+		return -ENOMEM;
+	free(l->labels[a->kind]);
+	l->labels[a->kind] = longer;
+	return 0;
+}
+
+/* What tells kinds of one label apart: a path in their full names, else the scheduler, at last the
+ * kind's number. */
+enum means { BY_PATH, BY_SCHEDULER, BY_NUMBER, N_MEANS };
+
+static bool differ_in_scheduler(const struct trace_reader *r, const struct alike *v, size_t n)
+{
+	for (size_t i = 1; i < n; i++) {
+		if (strcmp(trace_reader_kind(r, v[i - 1].kind)->scheduler,
+			   trace_reader_kind(r, v[i].kind)->scheduler) != 0)
+			return true;
+	}
+	return false;
+}
+
+static int tell_apart(struct kind_labels *l, const struct trace_reader *r, const struct alike *v,
+		      size_t n, enum means means)
+{
+	int rc = 0;
+
+	if (means == BY_SCHEDULER && !differ_in_scheduler(r, v, n))
+		return 0;
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		const char *scheduler = trace_reader_kind(r, v[i].kind)->scheduler;
+		struct text t = means == BY_PATH ? difference(v, n, i)
+						 : (struct text){scheduler, strlen(scheduler)};
+		char number[16];
+
+		snprintf(number, sizeof(number), "%u", v[i].kind);
+		if (means == BY_NUMBER)
+			rc = append(l, &v[i], " #", (struct text){number, strlen(number)}, "");
+		else if (wants(&v[i], t))
+			rc = append(l, &v[i], " (", t, ")");
+	}
+	return rc;
+}
+
+static int label_alike(struct kind_labels *l, const struct trace_reader *r, enum means means)
+{
+	struct alike *v = calloc((size_t)l->n + 1, sizeof(*v));
+	int rc = v ? 0 : -ENOMEM;
+	size_t n = 0;
+
+	for (uint32_t i = 0; v && i < l->n; i++) {
+		const struct trace_kind *k = trace_reader_kind(r, i);
+
+		if (k && k->name && *k->name)
+			v[n++] = (struct alike){i, k->process, k->role, kind_label(l, r, i),
+						k->full_name ? k->full_name : ""};
+	}
+	if (n)
+		qsort(v, n, sizeof(*v), by_label);
+	for (size_t i = 0, end; i < n && rc == 0; i = end) {
+		for (end = i + 1; end < n && are_alike(&v[i], &v[end]);)
+			end++;
+		if (end - i > 1)
+			rc = tell_apart(l, r, v + i, end - i, means);
+	}
+	free(v);
+	return rc;
+}
+
+int kind_labels_make(const struct trace_reader *r, struct kind_labels *ret)
+{
+	uint32_t n = trace_reader_n_kinds(r);
+	int rc;
+
+	*ret = (struct kind_labels){.labels = calloc((size_t)n + 1, sizeof(char *)), .n = n};
+	if (!ret->labels) {
+		ret->n = 0;
+		return -ENOMEM;
+	}
+	rc = label_parameters(ret, r);
+	if (rc == 0)
+		rc = label_objects(ret, r);
+	for (enum means means = 0; means < N_MEANS && rc == 0; means++)
+		rc = label_alike(ret, r, means);
 	if (rc < 0)
 		kind_labels_done(ret);
 	return rc;

@@ -152,6 +152,8 @@ void meta_put_coverage(struct buf *out, uint32_t index, const struct trace_cover
 	buf_uleb(&f, c->seen);
 	buf_uleb(&f, c->total);
 	put_string(&f, c->note);
+	put_string(&f, c->object);
+	put_string(&f, c->runtime);
 	put_record(out, PLX_COVERAGE, &f);
 }
 
@@ -452,6 +454,12 @@ static int read_coverage(struct meta *m, struct cursor *c)
 	v->total = cursor_uleb(c);
 	if (r == 0)
 		r = get_string(m, c, &v->note);
+	v->object = v->runtime = "";
+	if (r == 0 && cursor_left(c)) { /* 1.1 had none */
+		r = get_string(m, c, &v->object);
+		if (r == 0)
+			r = get_string(m, c, &v->runtime);
+	}
 	if (r < 0 || !cursor_ok(c))
 		return r < 0 ? r : -EBADMSG;
 	return put_item(m, &m->coverage, index, v);

@@ -12,6 +12,7 @@
 #include "agent/ring.h"
 #include "report/data.h"
 #include "report/table.h"
+#include "trace/objects.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -453,7 +454,7 @@ static void test_labels(void **state)
 			 "app::c::{async_fn#0}::{closure_env#1}<u8, u8>, T, more>",
 		 "web::call<app::c<u8, u8>>"},
 		{"web::call", "web::call", "web::call"},
-		{"web::call", "pin::Pin<web::call::{async_fn#0}>", "web::call"},
+		{"web::call", "pin::Pin<web::call::{async_fn#0}>", "web::call (pin::Pin)"},
 		{"serve<..>", "serve::{async_fn#0}<S, app::Router>", "serve<app::Router>"},
 		{"serve<..>", "serve<S, app::Other>", "serve<app::Other>"},
 		{"alone<..>", "alone<S>", "alone<..>"},
@@ -463,11 +464,17 @@ static void test_labels(void **state)
 		{"x::impls", "x::{impl#2}::impls<b, ()>", "x::impls<b>"},
 		{"x::impls", "x::{impl#2}::impls<c, ()>", "x::impls<c>"},
 		{"x::impls", "x::{impl#3}::impls<d, ()>", "x::impls"},
-		{"twice", "twice<S>", "twice"},
-		{"twice", "twice<S>", "twice"},
-		{"odd", "odd<a, b>>", "odd"},
-		{"odd", "odd<(a, b>", "odd"},
-		{"odd", "odd<->", "odd"},
+		/* alike in all but the kind's number */
+		{"twice", "twice<S>", "twice #14"},
+		{"twice", "twice<S>", "twice #15"},
+		{"odd", "odd<a, b>>", "odd (a)"},
+		{"odd", "odd<(a, b>", "odd #17"},
+		{"odd", "odd<->", "odd #18"},
+		/* called after something in them: the path in which they differ */
+		{"<T as Runtime>::spawn<..>", "spawn<into_py<R, app::get::{closure#0}, Page>>",
+		 "<T as Runtime>::spawn<..> (app::get)"},
+		{"<T as Runtime>::spawn<..>", "spawn<into_py<R, app::put::{closure#0}, Page>>",
+		 "<T as Runtime>::spawn<..> (app::put)"},
 		{"long", "long<0123456789012345678901234567890123456789012345678901234567890>",
 		 "long<012345678901234567890123456789012345678901234567..>"},
 		{"long", "long<>", "long<>"},
@@ -506,6 +513,72 @@ static void test_labels(void **state)
 	unlink(path);
 }
 
+/* One process, runtimes in several libraries: what no symbol names says in which it is. */
+static void test_label_objects(void **state)
+{
+	static const char *const objects[] = {"/py/rnet/rnet.cpython-311.so",
+					      "/py/deltalake/_internal.abi3.so",
+					      "/py/datafusion/_internal.abi3.so"};
+	static const struct {
+		uint32_t runtime;
+		uint16_t role;
+		const char *name, *full, *scheduler, *label;
+	} rows[] = {
+		{0, TR_TASK, "kind 7", "", "", "rnet: kind 7"},
+		{1, TR_TASK, "kind 7", "", "", "deltalake/_internal: kind 7"},
+		{2, TR_TASK, "kind 7", "", "", "datafusion/_internal: kind 7"},
+		{2, TR_TASK, "kind 8 (src/a.rs:1)", "/b/x/src/a.rs:1 or /b/x/src/b.rs:2", "",
+		 "datafusion/_internal: kind 8 (src/a.rs:1)"},
+		{0, TR_ROOT, "block_on", "", "", "rnet: block_on"},
+		{1, TR_WORKER, "tokio worker", "tokio::Launch", "blocking",
+		 "deltalake/_internal: tokio worker"},
+		{0, TR_TASK, "app::a", "app::a::{closure#0}", "local", "app::a (local)"},
+		{0, TR_TASK, "app::a", "app::a::{closure#0}", "multi_thread",
+		 "app::a (multi_thread)"},
+		{0, TR_BLOCKING, "app::a", "app::a::{closure#0}", "blocking", "app::a"},
+	};
+	enum { N = sizeof(rows) / sizeof(rows[0]) };
+	const struct trace_process process = {.exe = "/app", .cmdline = "app"};
+	char path[] = "/tmp/test_report.XXXXXX";
+	struct kind_labels labels;
+	struct trace_writer *w;
+	struct trace_reader *r;
+	struct trace_event ev;
+	struct error err = {0};
+	uint32_t index;
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	assert_int_equal(trace_writer_process(w, &process, &index), 0);
+	for (size_t i = 0; i < 3; i++) {
+		const struct trace_runtime rt = {.name = "tokio", .object = objects[i]};
+
+		assert_int_equal(trace_writer_runtime(w, &rt, &index), 0);
+	}
+	for (size_t i = 0; i < N; i++) {
+		const struct trace_kind k = {.runtime = rows[i].runtime,
+					     .role = rows[i].role,
+					     .name = rows[i].name,
+					     .full_name = rows[i].full,
+					     .scheduler = rows[i].scheduler};
+
+		assert_int_equal(trace_writer_kind(w, &k, &index), 0);
+	}
+	assert_int_equal(trace_writer_close(w, &err), 0);
+	assert_int_equal(trace_reader_open(path, &r, &err), 0);
+	assert_int_equal(trace_reader_next(r, &ev, &err), 0);
+	assert_true(trace_has_objects(r, 0));
+	assert_int_equal(kind_labels_make(r, &labels), 0);
+	for (uint32_t i = 0; i < N; i++)
+		assert_string_equal(kind_label(&labels, r, i), rows[i].label);
+	kind_labels_done(&labels);
+	trace_reader_free(r);
+	unlink(path);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2) {
@@ -515,11 +588,12 @@ int main(int argc, char **argv)
 	golden_dir = argv[1];
 	write_trace();
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_text),	   cmocka_unit_test(test_json),
-		cmocka_unit_test(test_window),	   cmocka_unit_test(test_one_task),
-		cmocka_unit_test(test_one_thread), cmocka_unit_test(test_windows_add_up),
-		cmocka_unit_test(test_fits),	   cmocka_unit_test(test_shorten),
-		cmocka_unit_test(test_sort_words), cmocka_unit_test(test_labels),
+		cmocka_unit_test(test_text),	      cmocka_unit_test(test_json),
+		cmocka_unit_test(test_window),	      cmocka_unit_test(test_one_task),
+		cmocka_unit_test(test_one_thread),    cmocka_unit_test(test_windows_add_up),
+		cmocka_unit_test(test_fits),	      cmocka_unit_test(test_shorten),
+		cmocka_unit_test(test_sort_words),    cmocka_unit_test(test_labels),
+		cmocka_unit_test(test_label_objects),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	unlink(trace_path);
