@@ -266,3 +266,27 @@ const char *text_short_file(const char *file)
 		rest = strchr(file + 7, '/');
 	return rest ? rest + 1 : file;
 }
+
+const char *text_object_name(const char *path, bool folder, size_t *ret_len)
+{
+	const char *base = strrchr(path, '/'), *from, *dot;
+
+	base = base ? base + 1 : path;
+	from = base;
+	if (folder && from > path)
+		from--;
+	while (folder && from > path && from[-1] != '/')
+		from--;
+	dot = strchr(base + (*base == '.'), '.');
+	*ret_len = dot ? (size_t)(dot - from) : strlen(from);
+	return from;
+}
+
+bool text_same_object(const char *path, const char *other)
+{
+	size_t a_len, b_len;
+	const char *a = text_object_name(path, false, &a_len);
+	const char *b = text_object_name(other, false, &b_len);
+
+	return strcmp(path, other) != 0 && a_len == b_len && memcmp(a, b, a_len) == 0;
+}

@@ -32,4 +32,9 @@ int text_parse_bytes(const char *s, uint64_t *ret_bytes);
  * crate, of "/rustc/HASH/library/..." with "library"; of other names all. */
 const char *text_short_file(const char *file);
 
+/* "lib" of "/usr/lib/app/lib.abi3.so", or "app/lib": where in the path it begins, how long it is.
+ * Whether the folder is needed to tell it from `other`: text_same_object(). */
+const char *text_object_name(const char *path, bool folder, size_t *ret_len);
+bool text_same_object(const char *path, const char *other);
+
 #endif

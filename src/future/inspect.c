@@ -367,6 +367,11 @@ const char *inspect_kind_full(const struct inspect_kind *k)
 	return k->future ? k->future->full : k->kind->full_name ? k->kind->full_name : "";
 }
 
+const char *inspect_kind_object(const struct inspect_kind *k)
+{
+	return k->object ? k->object->object->path : "";
+}
+
 enum trace_role inspect_kind_role(const struct inspect_kind *k)
 {
 	return k->kind->role;

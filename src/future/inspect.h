@@ -85,6 +85,8 @@ bool inspect_kind_is_tokio(const struct inspect_kind *k);
 const char *inspect_kind_name(const struct inspect_kind *k);
 const char *inspect_kind_full(const struct inspect_kind *k);
 enum trace_role inspect_kind_role(const struct inspect_kind *k);
+/* Path of the ELF object that it is in. */
+const char *inspect_kind_object(const struct inspect_kind *k);
 const char *
 inspect_kind_site(const struct inspect_kind *k); /* "src/main.rs:12" or function+offset */
 const char *inspect_state_name(enum inspect_state s);

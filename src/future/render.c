@@ -19,6 +19,8 @@ struct view {
 	const struct graph *g;
 	const struct render_options *opt;
 	struct buf *out;
+	bool several; /* objects have tasks in it */
+	bool alike;   /* and some of these have one name */
 };
 
 bool render_is_internal(const struct await_node *n)
@@ -60,6 +62,21 @@ static const char *state_word(enum await_state s)
 	}
 }
 
+/* "rnet: kind 7" where tasks of several objects are shown, each of which counts its own. */
+static void kind_name(const struct view *v, const struct inspect_kind *k)
+{
+	size_t len;
+	const char *name = text_object_name(inspect_kind_object(k), v->alike, &len);
+
+	if (v->several && len) {
+		_cleanup_free_ char *object = strndup(name, len);
+
+		text_safe(v->out, object ? object : "?");
+		buf_str(v->out, ": ");
+	}
+	text_safe(v->out, inspect_kind_name(k));
+}
+
 static void task_name(const struct view *v, const struct inspect_task *t)
 {
 	if (inspect_kind_role(t->kind) == TR_ROOT)
@@ -68,7 +85,7 @@ static void task_name(const struct view *v, const struct inspect_task *t)
 		buf_printf(v->out, "task %" PRIu64 " ", t->id);
 	else
 		buf_printf(v->out, "task %#" PRIx64 " ", t->addr);
-	text_safe(v->out, inspect_kind_name(t->kind));
+	kind_name(v, t->kind);
 }
 
 /* Who has the lock that a leaf waits for, as far as that can be seen, and how many wait. */
@@ -287,7 +304,7 @@ static void header_line(const struct view *v, const struct inspect_task *t, size
 	buf_str(v->out, v->opt->color ? "\033[1m" : "");
 	if (n > 1) {
 		buf_printf(v->out, "%zu tasks ", n);
-		text_safe(v->out, inspect_kind_name(t->kind));
+		kind_name(v, t->kind);
 	} else {
 		task_name(v, t);
 	}
@@ -440,15 +457,32 @@ static void cycles_text(const struct view *v)
 	}
 }
 
+static void look_at_objects(struct view *v)
+{
+	const char *paths[32];
+	size_t n = 0, k;
+
+	for (size_t i = 0; i < v->r->n_tasks && n < 32; i++) {
+		const char *path = inspect_kind_object(v->r->tasks[i].kind);
+
+		for (k = 0; k < n && strcmp(paths[k], path) != 0; k++)
+			v->alike = v->alike || text_same_object(paths[k], path);
+		if (k == n)
+			paths[n++] = path;
+	}
+	v->several = n > 1;
+}
+
 void render_text(const struct inspect *in, const struct inspect_result *r, const struct graph *g,
 		 const struct render_options *opt, struct buf *out)
 {
-	struct view v = {in, r, g, opt, out};
+	struct view v = {.in = in, .r = r, .g = g, .opt = opt, .out = out};
 	struct group *groups = calloc(r->n_tasks ? r->n_tasks : 1, sizeof(*groups));
 	struct map index = {0};
 	const char *const *notes;
 	size_t n_groups = 0, n_shown = 0, n_notes = inspect_notes(in, &notes);
 
+	look_at_objects(&v);
 	for (size_t i = 0; groups && i < r->n_tasks; i++) {
 		struct group *at = NULL;
 		_cleanup_free_ char *key = NULL;

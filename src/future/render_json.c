@@ -108,6 +108,7 @@ void render_json(const struct inspect *in, const struct inspect_result *r, const
 		json_string(&j, "name", inspect_kind_name(t->kind));
 		json_string(&j, "type", inspect_kind_full(t->kind));
 		json_string(&j, "role", trace_role_name(inspect_kind_role(t->kind)));
+		json_string(&j, "object", inspect_kind_object(t->kind));
 		json_string(&j, "spawned_at", inspect_kind_site(t->kind));
 		json_string(&j, "state", inspect_state_name(t->state));
 		if (t->thread)
