@@ -348,16 +348,7 @@ void kernel_links_close(struct kernel_links *links)
 
 /* ---- what a hit costs ---- */
 
-/* Its first byte is a nop, which the kernel emulates as it does a push or a jump. */
-void kernel_core_measured(void);
-__asm__(".pushsection .text\n"
-	".balign 16\n"
-	".type kernel_core_measured, @function\n"
-	"kernel_core_measured:\n"
-	"	nop\n"
-	"	ret\n"
-	".size kernel_core_measured, . - kernel_core_measured\n"
-	".popsection\n");
+void kernel_core_measured(void); /* kernel_measured.S */
 
 /* Where the function lies in pollux's own file; false: it can't be told. */
 static bool own_offset(uint64_t *ret_offset)
