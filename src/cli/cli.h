@@ -16,10 +16,15 @@ struct cli_option {
 	const char *name;
 	const char *arg; /* name of its argument for help ("SECONDS"), NULL for a flag */
 	const char *help;
-	bool many;     /* may be given more than once */
-	bool optional; /* the argument may be missing: --cpu, --cpu=99 (of a verb with a command
-			* also --cpu 99); its value is "" then */
+	bool many;	   /* may be given more than once */
+	bool optional;	   /* the argument may be missing: --cpu, --cpu=99 (of a verb with a command
+			    * also --cpu 99); its value is "" then */
+	const char *words; /* for completion: what the argument may be, separated by spaces; NULL:
+			    * its name tells whether it is a file, a process or free */
 };
+
+/* What a verb's operands are, for completion. */
+enum cli_operands { CLI_FILES = 1, CLI_TRACES = 2, CLI_PROCESSES = 4 };
 
 struct cli_args;
 
@@ -31,6 +36,7 @@ struct cli_verb {
 	const char *const *examples;	  /* NULL-terminated: command, what it does, command, ... */
 	const struct cli_option *options; /* ended by name NULL */
 	bool command;			  /* what follows `--` is a command to run */
+	unsigned operands;		  /* enum cli_operands, or-ed */
 	/* Exit code: 0 done, 1 failed (err is set and printed by main, once), 2 usage. */
 	int (*run)(const struct cli_args *args, struct error *err);
 };

@@ -5,32 +5,28 @@
  *     gen-docs man [VERB]     roff for man(1): pollux(1) or pollux-VERB(1)
  *     gen-docs bash|zsh|fish  completion for that shell
  *
- * What completes an option's value follows from the name of its argument: a file, a process, or
- * nothing that a shell could know. "A|B|C" as an argument's name is a choice of these words.
+ * What completes an option's value is told by the option (its words) or follows from the name of
+ * its argument: a file, a process, or nothing that a shell could know. Of processes those are
+ * offered whose program can be read, as pollux has to: no kernel threads, nobody else's.
  */
 #include "base/buf.h"
 #include "cli/cli.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-enum value { VALUE_NONE, VALUE_FILE, VALUE_PID, VALUE_CHOICE };
+enum value { VALUE_NONE, VALUE_FILE, VALUE_PROCESS, VALUE_WORDS };
 
-static enum value value_of(const char *arg)
+static enum value value_of(const struct cli_option *o)
 {
-	if (strchr(arg, '|'))
-		return VALUE_CHOICE;
-	if (strstr(arg, "FILE") || strstr(arg, "BINARY") || strstr(arg, "TRACE"))
+	if (o->words)
+		return VALUE_WORDS;
+	if (strstr(o->arg, "FILE") || strstr(o->arg, "BINARY") || strstr(o->arg, "TRACE"))
 		return VALUE_FILE;
-	if (strcmp(arg, "PID") == 0)
-		return VALUE_PID;
+	if (strncmp(o->arg, "PID", 3) == 0)
+		return VALUE_PROCESS;
 	return VALUE_NONE;
-}
-
-static void choice_words(struct buf *out, const char *arg)
-{
-	for (; *arg; arg++)
-		buf_char(out, *arg == '|' ? ' ' : *arg);
 }
 
 /* Text in roff: backslashes and dashes escaped, no line that starts with a control character. */
@@ -60,6 +56,25 @@ static void roff(struct buf *out, const char *text)
 	buf_char(out, '\n');
 }
 
+/* What help says without a full stop, as a sentence. */
+static void man_option_help(struct buf *out, const struct cli_option *o)
+{
+	size_t len = strlen(o->help);
+
+	roff_words(out, o->help);
+	if (o->many && !strstr(o->help, "more than once"))
+		buf_str(out, "; may be given more than once");
+	buf_str(out, len && o->help[len - 1] == '.' ? "\n" : ".\n");
+}
+
+static void man_title(struct buf *out, const char *verb)
+{
+	buf_str(out, ".TH POLLUX-");
+	for (; *verb; verb++)
+		buf_char(out, (char)toupper((unsigned char)*verb));
+	buf_printf(out, " 1 \"\" \"pollux %s\" \"pollux manual\"\n", POLLUX_VERSION);
+}
+
 static void man_examples(struct buf *out, const char *const *example)
 {
 	if (!example || !example[0])
@@ -82,9 +97,8 @@ static void man_exit_status(struct buf *out)
 
 static void man_verb(struct buf *out, const struct cli_verb *verb)
 {
-	buf_printf(out, ".TH POLLUX-%s 1 \"\" \"pollux %s\" \"pollux manual\"\n.SH NAME\n",
-		   verb->name, POLLUX_VERSION);
-	buf_printf(out, "pollux\\-%s \\- ", verb->name);
+	man_title(out, verb->name);
+	buf_printf(out, ".SH NAME\npollux\\-%s \\- ", verb->name);
 	roff(out, verb->summary);
 	buf_str(out, ".SH SYNOPSIS\n.B pollux\n");
 	roff(out, verb->synopsis);
@@ -104,9 +118,7 @@ static void man_verb(struct buf *out, const struct cli_verb *verb)
 			buf_str(out, o->optional ? "]" : "");
 		}
 		buf_char(out, '\n');
-		roff(out, o->help);
-		if (o->many)
-			roff(out, "May be given more than once.");
+		man_option_help(out, o);
 	}
 	buf_str(out, ".TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\n");
 	roff(out, "Show a short help.");
@@ -131,7 +143,7 @@ static void man_pollux(struct buf *out)
 	}
 	man_exit_status(out);
 	buf_str(out, ".SH ENVIRONMENT\n.TP\n.B NO_COLOR\n");
-	roff(out, "If set to anything but nothing, no output is coloured.");
+	roff(out, "If set and not empty, no output is coloured.");
 	buf_str(out, ".SH SEE ALSO\n");
 	for (size_t i = 0; cli_verbs[i]; i++)
 		buf_printf(out, ".BR pollux\\-%s (1)%s\n", cli_verbs[i]->name,
@@ -148,51 +160,88 @@ static void option_words(struct buf *out, const struct cli_verb *verb)
 	buf_str(out, "--help");
 }
 
+static void bash_option(struct buf *out, const struct cli_option *o)
+{
+	buf_printf(out, "\t\t--%s", o->name);
+	if (o->short_name)
+		buf_printf(out, " | -%c", o->short_name);
+	buf_str(out, ") ");
+	if (o->optional)
+		buf_str(out, "[[ $eq ]] && ");
+	switch (value_of(o)) {
+	case VALUE_WORDS:
+		buf_printf(out, "_pollux_words '%s'", o->words);
+		break;
+	case VALUE_PROCESS:
+		buf_str(out, "_pollux_processes");
+		break;
+	case VALUE_FILE:
+		buf_str(out, "_pollux_files");
+		break;
+	case VALUE_NONE:
+		buf_char(out, ':');
+		break;
+	}
+	buf_str(out, o->optional ? " && return ;;\n" : "; return ;;\n");
+}
+
+static void bash_operands(struct buf *out, const struct cli_verb *verb)
+{
+	if (verb->command)
+		buf_str(out, "\t\tif [[ \" ${COMP_WORDS[*]:0:COMP_CWORD} \" == *' -- '* ]]; then\n"
+			     "\t\t\tCOMPREPLY=($(compgen -c -- \"$cur\"))\n"
+			     "\t\t\t_pollux_files; return\n\t\tfi\n");
+	if (verb->operands & CLI_PROCESSES)
+		buf_str(out, "\t\t_pollux_processes\n");
+	if (verb->operands & CLI_TRACES)
+		buf_str(out, "\t\t_pollux_files '!*.plx'\n");
+	if (verb->operands & CLI_FILES)
+		buf_str(out, "\t\t_pollux_files\n");
+}
+
 static void bash(struct buf *out)
 {
 	buf_str(out, "# bash completion for pollux\n"
+		     "_pollux_words() { COMPREPLY+=($(compgen -W \"$1\" -- \"$cur\")); }\n"
+		     "_pollux_files() {\n"
+		     "\tlocal IFS=$'\\n'\n"
+		     "\tCOMPREPLY+=($(compgen -f -X \"${1-}\" -- \"$cur\") $([[ ${1-} ]] && "
+		     "compgen -d -- "
+		     "\"$cur\"))\n"
+		     "}\n"
+		     "_pollux_processes() {\n"
+		     "\tlocal folder\n"
+		     "\tfor folder in /proc/[0-9]*; do\n"
+		     "\t\t[[ ${folder#/proc/} == \"$cur\"* && -e $folder/exe ]] && "
+		     "COMPREPLY+=(\"${folder#/proc/}\")\n"
+		     "\tdone\n"
+		     "}\n"
 		     "_pollux() {\n"
-		     "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+		     "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} eq=\n"
 		     "\tCOMPREPLY=()\n"
 		     "\tif ((COMP_CWORD == 1)); then\n"
-		     "\t\tCOMPREPLY=($(compgen -W '");
+		     "\t\t_pollux_words '");
 	for (size_t i = 0; cli_verbs[i]; i++)
 		buf_printf(out, "%s ", cli_verbs[i]->name);
-	buf_str(out, "help --help --version' -- \"$cur\"))\n\t\treturn\n\tfi\n"
+	buf_str(out, "help version --help --version'\n\t\treturn\n\tfi\n"
+		     "\t# --sort=KEY is three words\n"
+		     "\tif [[ $cur == = ]]; then\n\t\teq=1 cur=\n"
+		     "\telif [[ $prev == = ]]; then\n\t\teq=1 prev=${COMP_WORDS[COMP_CWORD-2]}\n"
+		     "\tfi\n"
 		     "\tcase ${COMP_WORDS[1]} in\n");
 	for (size_t i = 0; cli_verbs[i]; i++) {
 		const struct cli_verb *verb = cli_verbs[i];
 
 		buf_printf(out, "\t%s)\n\t\tcase $prev in\n", verb->name);
 		for (const struct cli_option *o = verb->options; o && o->name; o++) {
-			if (!o->arg || o->optional)
-				continue;
-			buf_printf(out, "\t\t--%s", o->name);
-			if (o->short_name)
-				buf_printf(out, " | -%c", o->short_name);
-			buf_str(out, ") COMPREPLY=($(compgen ");
-			switch (value_of(o->arg)) {
-			case VALUE_CHOICE:
-				buf_str(out, "-W '");
-				choice_words(out, o->arg);
-				buf_char(out, '\'');
-				break;
-			case VALUE_PID:
-				buf_str(out, "-W \"$(ps -u \"$UID\" -o pid= 2>/dev/null)\"");
-				break;
-			case VALUE_FILE:
-				buf_str(out, "-f");
-				break;
-			case VALUE_NONE:
-				buf_str(out, "-W ''");
-				break;
-			}
-			buf_str(out, " -- \"$cur\")); return ;;\n");
+			if (o->arg)
+				bash_option(out, o);
 		}
-		buf_str(out, "\t\tesac\n\t\t[[ $cur == -* ]] && COMPREPLY=($(compgen -W '");
+		buf_str(out, "\t\tesac\n\t\tif [[ $cur == -* ]]; then\n\t\t\t_pollux_words '");
 		option_words(out, verb);
-		buf_str(out, "' -- \"$cur\")) && return\n\t\tCOMPREPLY=($(compgen -f -- \"$cur\")) "
-			     ";;\n");
+		buf_str(out, "'\n\t\t\treturn\n\t\tfi\n");
+		bash_operands(out, verb);
+		buf_str(out, "\t\t;;\n");
 	}
 	buf_str(out, "\tesac\n}\ncomplete -o filenames -F _pollux pollux\n");
 }
@@ -224,14 +273,12 @@ static void zsh_option(struct buf *out, const struct cli_option *o, bool short_f
 		buf_str(out, o->optional ? "::" : ":");
 		quoted(out, o->arg, "[]:\\");
 		buf_char(out, ':');
-		switch (value_of(o->arg)) {
-		case VALUE_CHOICE:
-			buf_char(out, '(');
-			choice_words(out, o->arg);
-			buf_char(out, ')');
+		switch (value_of(o)) {
+		case VALUE_WORDS:
+			buf_printf(out, "(%s)", o->words);
 			break;
-		case VALUE_PID:
-			buf_str(out, "_pids");
+		case VALUE_PROCESS:
+			buf_str(out, "_pollux_processes");
 			break;
 		case VALUE_FILE:
 			buf_str(out, "_files");
@@ -244,9 +291,32 @@ static void zsh_option(struct buf *out, const struct cli_option *o, bool short_f
 	buf_str(out, "' \\\n");
 }
 
+static const char *zsh_operands(const struct cli_verb *verb)
+{
+	/* A command's words have completions of their own. */
+	if (verb->command)
+		return "_normal";
+	if (!(verb->operands & CLI_PROCESSES))
+		return verb->operands & CLI_TRACES ? "_pollux_traces" : "_files";
+	return verb->operands & CLI_TRACES  ? "_pollux_processes_and_traces"
+	       : verb->operands & CLI_FILES ? "_pollux_processes_and_files"
+					    : "_pollux_processes";
+}
+
 static void zsh(struct buf *out)
 {
 	buf_str(out, "#compdef pollux\n"
+		     "_pollux_processes() {\n"
+		     "\tlocal folder\n"
+		     "\tlocal -a processes\n"
+		     "\tfor folder in /proc/<->(N); do\n"
+		     "\t\t[[ -e $folder/exe ]] && processes+=(\"$folder:t:$(<$folder/comm)\")\n"
+		     "\tdone 2>/dev/null\n"
+		     "\t_describe process processes\n"
+		     "}\n"
+		     "_pollux_traces() { _files -g '*.plx' }\n"
+		     "_pollux_processes_and_traces() { _pollux_processes; _pollux_traces }\n"
+		     "_pollux_processes_and_files() { _pollux_processes; _files }\n"
 		     "_pollux() {\n"
 		     "\tlocal -a verbs\n"
 		     "\tverbs=(\n");
@@ -266,16 +336,33 @@ static void zsh(struct buf *out)
 			zsh_option(out, o, false);
 		}
 		buf_str(out, "\t\t\t'--help[show help]' \\\n");
-		buf_printf(out, "\t\t\t'*::: :%s' ;;\n",
-			   cli_verbs[i]->command ? "_normal" : "_files");
+		buf_printf(out, "\t\t\t'*:%s: :%s' ;;\n", cli_verbs[i]->command ? ":" : "",
+			   zsh_operands(cli_verbs[i]));
 	}
 	buf_str(out, "\tesac\n}\n_pollux \"$@\"\n");
 }
 
+static void fish_operands(struct buf *out, const struct cli_verb *verb)
+{
+	static const char before[] = "complete -c pollux -n '__fish_seen_subcommand_from";
+
+	if (verb->operands & CLI_TRACES)
+		buf_printf(out, "%s %s' -f -k -a '(__fish_complete_suffix .plx)'\n", before,
+			   verb->name);
+	if (verb->operands & CLI_PROCESSES)
+		buf_printf(out, "%s %s' -a '(__pollux_processes)'\n", before, verb->name);
+}
+
 static void fish(struct buf *out)
 {
-	buf_str(out,
-		"# fish completion for pollux\ncomplete -c pollux -n __fish_use_subcommand -f\n");
+	buf_str(out, "# fish completion for pollux\n"
+		     "function __pollux_processes\n"
+		     "\tfor folder in /proc/[0-9]*\n"
+		     "\t\ttest -e $folder/exe; and printf '%s\\t%s\\n' (basename $folder) "
+		     "(cat $folder/comm 2>/dev/null)\n"
+		     "\tend\n"
+		     "end\n"
+		     "complete -c pollux -n __fish_use_subcommand -f\n");
 	for (size_t i = 0; cli_verbs[i]; i++) {
 		const struct cli_verb *verb = cli_verbs[i];
 
@@ -283,6 +370,7 @@ static void fish(struct buf *out)
 			   verb->name);
 		quoted(out, verb->summary, "\\");
 		buf_str(out, "'\n");
+		fish_operands(out, verb);
 		for (const struct cli_option *o = verb->options; o && o->name; o++) {
 			buf_printf(out,
 				   "complete -c pollux -n '__fish_seen_subcommand_from %s' -l %s",
@@ -291,14 +379,12 @@ static void fish(struct buf *out)
 				buf_printf(out, " -s %c", o->short_name);
 			if (o->arg && !o->optional) {
 				buf_str(out, " -r");
-				switch (value_of(o->arg)) {
-				case VALUE_CHOICE:
-					buf_str(out, " -f -a '");
-					choice_words(out, o->arg);
-					buf_char(out, '\'');
+				switch (value_of(o)) {
+				case VALUE_WORDS:
+					buf_printf(out, " -f -a '%s'", o->words);
 					break;
-				case VALUE_PID:
-					buf_str(out, " -f -a '(__fish_complete_pids)'");
+				case VALUE_PROCESS:
+					buf_str(out, " -f -a '(__pollux_processes)'");
 					break;
 				case VALUE_FILE:
 					break;

@@ -501,6 +501,7 @@ const struct cli_verb verb_doctor = {
 		"visible. Nothing\n"
 		"is touched: no thread is stopped, nothing is written.",
 	.examples = examples,
+	.operands = CLI_PROCESSES | CLI_FILES,
 	.options = options,
 	.run = run,
 };

@@ -214,14 +214,16 @@ static int run(const struct cli_args *args, struct error *err)
 }
 
 static const struct cli_option options[] = {
-	{'f', "format", "FORMAT", "chrome (the default) or speedscope", false},
+	{'f', "format", "FORMAT", "chrome (the default) or speedscope", false, false,
+	 "chrome speedscope"},
 	{'o', "output", "FILE", "write to FILE; - is standard output", false},
 	{0, "from", "TIME", "begin this long after the trace's first event (2.5s, 300ms)", false},
 	{0, "to", "TIME", "end this long after the trace's first event", false},
 	{0, "family", "TEXT", "only tasks whose family's name contains TEXT", true},
 	{0, "task", "TASK", "only this task: its number in the report", true},
 	{0, "thread", "THREAD", "only what ran on this thread: its tid, or part of its name", true},
-	{0, "lanes", "HOW", "task: a lane per task; packed: tasks share lanes; auto", false},
+	{0, "lanes", "HOW", "task: a lane per task; packed: tasks share lanes; auto", false, false,
+	 "task packed auto"},
 	{0, "max-slices", "N", "show at most N slices", false},
 	{0, "max-lanes", "N", "show at most N lanes", false},
 	{0, "force", NULL, "also beyond what the viewers are known to bear", false},
@@ -255,6 +257,7 @@ const struct cli_verb verb_export = {
 		"goes to standard output, or, if that is a terminal, to a file named after the "
 		"input.",
 	.examples = examples,
+	.operands = CLI_TRACES,
 	.options = options,
 	.run = run,
 };

@@ -183,7 +183,7 @@ static const struct cli_option options[] = {
 	{0, "ring-size", "SIZE", "memory per thread for events not yet read (4K to 1G, default 1M)",
 	 false},
 	{0, "backend", "WHICH", "agent (default), or kernel: by probes, see docs/kernel.md (root)",
-	 false},
+	 false, false, "agent kernel"},
 	{0, "force", NULL, "risk that an unread seccomp filter kills the program", false},
 	{0, "spawns", NULL, "also count spawns by the stack that makes them", false},
 	{0, "family", "TEXT", "only tasks whose family's name contains TEXT", true},
@@ -215,6 +215,7 @@ const struct cli_verb verb_hist = {
 		"recorded "
 		"too; otherwise calls that block stand in.",
 	.examples = examples,
+	.operands = CLI_PROCESSES | CLI_TRACES,
 	.options = options,
 	.command = true,
 	.run = run,

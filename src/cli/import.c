@@ -137,7 +137,7 @@ static const struct cli_option options[] = {
 	{0, "from", "FORMAT",
 	 "perf-script, perf-data, uftrace-dump, uftrace-data or print-all (default: by the first "
 	 "bytes)",
-	 false},
+	 false, false, "perf-script perf-data uftrace-dump uftrace-data print-all"},
 	{0},
 };
 
@@ -161,6 +161,7 @@ const struct cli_verb verb_import = {
 		"their order, or recordings of different processes by the same clock. What can't "
 		"be understood is stepped over, counted, and told at the end.",
 	.examples = examples,
+	.operands = CLI_FILES,
 	.options = options,
 	.run = run,
 };

@@ -12,6 +12,7 @@
 #include "cli/args.h"
 #include "cli/cli.h"
 #include "cli/help.h"
+#include "version.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,6 +58,16 @@ static int print(struct buf *text)
 		fwrite(text->data, 1, text->len, stdout);
 	buf_done(text);
 	return EXIT_DONE;
+}
+
+/* "pollux 0.1.0 (1b2c3d4e5f, with BPF)" */
+static int print_version(void)
+{
+	struct buf text = BUF_INIT;
+
+	buf_printf(&text, "pollux %s (%s%swith%s BPF)\n", POLLUX_VERSION, POLLUX_COMMIT,
+		   *POLLUX_COMMIT ? ", " : "", POLLUX_BPF ? "" : "out");
+	return print(&text);
 }
 
 static const struct cli_verb *find_verb(const char *name)
@@ -118,10 +129,9 @@ static int run(int argc, char **argv)
 		buf_done(&text);
 		return ARGS_USAGE;
 	}
-	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
-		buf_str(&text, "pollux " POLLUX_VERSION "\n");
-		return print(&text);
-	}
+	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 ||
+	    strcmp(word, "version") == 0)
+		return print_version();
 	if (strcmp(word, "help") == 0 && argc > 2) {
 		verb = find_verb(argv[2]);
 		if (!verb)

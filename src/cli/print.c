@@ -149,6 +149,7 @@ const struct cli_verb verb_print = {
 		"{stack} of a sample.\n\n"
 		"`pollux record --print` prints them as they come.",
 	.examples = examples,
+	.operands = CLI_TRACES,
 	.options = options,
 	.run = run,
 };

@@ -572,6 +572,7 @@ const struct cli_verb verb_probes = {
 		"7717.\n"
 		"Nothing is touched: no probe is enabled.",
 	.examples = examples,
+	.operands = CLI_PROCESSES | CLI_FILES,
 	.options = options,
 	.run = run,
 };

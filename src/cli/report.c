@@ -141,7 +141,8 @@ static int run(const struct cli_args *args, struct error *err)
 static const struct cli_option options[] = {
 	{0, "json", NULL, "all numbers as JSON, documented in docs/report-json.md", false},
 	{'s', "sort", "KEY",
-	 "families by poll (time, the default), max, delay, wait, tasks, wakes, name", false},
+	 "families by poll (time, the default), max, delay, wait, tasks, wakes, name", false, false,
+	 "poll time max delay wait tasks wakes name"},
 	{0, "family", "TEXT", "only tasks whose family's name contains TEXT", true},
 	{0, "task", "TASK", "only this task: its number in the report", true},
 	{0, "thread", "THREAD", "only what ran on this thread: its tid, or part of its name", true},
@@ -185,6 +186,7 @@ const struct cli_verb verb_report = {
 		"Those of "
 		"block_on's root future are inferred from what its thread did.",
 	.examples = examples,
+	.operands = CLI_TRACES,
 	.options = options,
 	.run = run,
 };

@@ -113,6 +113,7 @@ const struct cli_verb verb_tree = {
 		"line tables\n"
 		"alone do not suffice); names and states come without it.",
 	.examples = examples,
+	.operands = CLI_PROCESSES | CLI_FILES,
 	.options = options,
 	.run = run,
 };

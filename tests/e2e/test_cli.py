@@ -29,7 +29,9 @@ def fits(text):
 def test_version(pollux):
     done = run("--version")
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.fullmatch(r"pollux \d+\.\d+\.\d+\n", done.stdout)
+    commit = r"(?:[0-9a-f]{10,}(?:-dirty)?, )?"
+    assert re.fullmatch(rf"pollux \d+\.\d+\.\d+ \({commit}with(?:out)? BPF\)\n", done.stdout)
+    assert run("version").stdout == run("-V").stdout == done.stdout
 
 
 def test_overview(pollux):
@@ -115,6 +117,24 @@ def test_man_pages(pollux):
                               capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, ""), page
         assert "NAME" in done.stdout and "EXIT STATUS" in done.stdout, page
+        assert done.stdout.splitlines()[0].startswith(page[:-2].upper() + "(1)"), page
+
+
+def options_of_man(page):
+    """[text of each option] of a page's source."""
+    source = (docs() / page).read_text().split(".SH OPTIONS\n")[1].split(".SH ")[0]
+    return [" ".join(block.splitlines()[1:]).replace("\\", "") for block in source.split(".TP\n")[1:]]
+
+
+def test_man_pages_speak_in_sentences(pollux):
+    for verb in verbs():
+        texts = options_of_man(f"pollux-{verb}.1")
+        assert texts
+        for text in texts:
+            assert text.endswith(".") and not text.endswith(".."), (verb, text)
+            assert text.lower().count("more than once") <= 1, (verb, text)
+            halves = [half.strip().lower() for half in re.split(r"[.;]", text) if half.strip()]
+            assert len(halves) == len(set(halves)), (verb, text)
 
 
 def complete(*words):
@@ -132,8 +152,54 @@ def test_completion_of_bash(pollux):
     assert set(verbs()) <= set(complete("pollux", ""))
     assert complete("pollux", "rec") == ["record"]
     assert "--duration" in complete("pollux", "record", "--d")
-    assert str(os.getpid()) in complete("pollux", "record", "--pid", "")
     assert "/etc/passwd" in complete("pollux", "record", "-o", "/etc/pass")
+    assert complete("pollux", "ver") == ["version"]
+
+
+@pytest.mark.parametrize("words, want", [
+    ("report --sort", "poll time max delay wait tasks wakes name"),
+    ("report -s", "poll time max delay wait tasks wakes name"),
+    ("report --sort =", "poll time max delay wait tasks wakes name"),
+    ("export --format", "chrome speedscope"),
+    ("export --lanes", "task packed auto"),
+    ("record --backend", "agent kernel"),
+    ("hist --backend", "agent kernel"),
+    ("record --futures =", "generated all"),
+    ("import --from", "perf-script perf-data uftrace-dump uftrace-data print-all"),
+    ("record --duration", ""),
+])
+def test_completion_of_values(pollux, words, want):
+    assert complete("pollux", *words.split(), "") == want.split()
+    # and they are words that the option takes
+    for word in want.split():
+        option = words.split()[1] if words.split()[1] != "-s" else "--sort"
+        said = run(words.split()[0], f"{option}={word}", "/nonexistent.plx")
+        assert f"'{word}'" not in said.stderr, said.stderr
+
+
+@pytest.mark.parametrize("words", ["record --pid", "record -p", "tree", "doctor", "hist"])
+def test_completion_of_processes(pollux, words):
+    """Kernel threads, and where rights are lacking others' processes, can't be recorded."""
+    offered = complete("pollux", *words.split(), str(os.getpid())[0])
+    assert str(os.getpid()) in offered
+    for pid in [word for word in offered if word.isdigit()]:
+        try:
+            assert int((Path("/proc") / pid / "stat").read_text().rpartition(")")[2].split()[6]) & 0x200000 == 0
+        except OSError:
+            pass  # it has ended
+
+
+def test_completion_of_files(pollux, tmp_path, monkeypatch):
+    for name in ("one.plx", "two two.plx", "other.json"):
+        (tmp_path / name).touch()
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for verb in ("report", "export", "print"):
+        assert {"one.plx", "folder"} <= set(complete("pollux", verb, ""))
+        assert "other.json" not in complete("pollux", verb, "")
+    assert "other.json" in complete("pollux", "import", "")
+    assert complete("pollux", "report", "tw") == ["two", "two.plx"]  # one word with a space
+    assert "other.json" in complete("pollux", "record", "-o", "ot")
 
 
 @pytest.mark.parametrize("shell, name", [("zsh", "_pollux"), ("fish", "pollux.fish")])
