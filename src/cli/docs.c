@@ -336,7 +336,7 @@ static void zsh(struct buf *out)
 			zsh_option(out, o, false);
 		}
 		buf_str(out, "\t\t\t'--help[show help]' \\\n");
-		buf_printf(out, "\t\t\t'*:%s: :%s' ;;\n", cli_verbs[i]->command ? ":" : "",
+		buf_printf(out, "\t\t\t'*%s: :%s' ;;\n", cli_verbs[i]->command ? "::" : "",
 			   zsh_operands(cli_verbs[i]));
 	}
 	buf_str(out, "\tesac\n}\n_pollux \"$@\"\n");
@@ -357,7 +357,7 @@ static void fish(struct buf *out)
 {
 	buf_str(out, "# fish completion for pollux\n"
 		     "function __pollux_processes\n"
-		     "\tfor folder in /proc/[0-9]*\n"
+		     "\tfor folder in (string match -r '^/proc/[0-9]+$' /proc/*)\n"
 		     "\t\ttest -e $folder/exe; and printf '%s\\t%s\\n' (basename $folder) "
 		     "(cat $folder/comm 2>/dev/null)\n"
 		     "\tend\n"

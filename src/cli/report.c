@@ -142,7 +142,7 @@ static const struct cli_option options[] = {
 	{0, "json", NULL, "all numbers as JSON, documented in docs/report-json.md", false},
 	{'s', "sort", "KEY",
 	 "families by poll (time, the default), max, delay, wait, tasks, wakes, name", false, false,
-	 "poll time max delay wait tasks wakes name"},
+	 "poll max delay wait tasks wakes name"},
 	{0, "family", "TEXT", "only tasks whose family's name contains TEXT", true},
 	{0, "task", "TASK", "only this task: its number in the report", true},
 	{0, "thread", "THREAD", "only what ran on this thread: its tid, or part of its name", true},

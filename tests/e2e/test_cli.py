@@ -157,9 +157,9 @@ def test_completion_of_bash(pollux):
 
 
 @pytest.mark.parametrize("words, want", [
-    ("report --sort", "poll time max delay wait tasks wakes name"),
-    ("report -s", "poll time max delay wait tasks wakes name"),
-    ("report --sort =", "poll time max delay wait tasks wakes name"),
+    ("report --sort", "poll max delay wait tasks wakes name"),
+    ("report -s", "poll max delay wait tasks wakes name"),
+    ("report --sort =", "poll max delay wait tasks wakes name"),
     ("export --format", "chrome speedscope"),
     ("export --lanes", "task packed auto"),
     ("record --backend", "agent kernel"),
@@ -211,3 +211,20 @@ def test_completion_is_sound(pollux, shell, name):
         pytest.skip(f"{shell} is not installed")
     done = subprocess.run([shell, "-n", str(docs() / name)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_completion_of_fish(pollux, tmp_path):
+    if not shutil.which("fish"):
+        pytest.skip("fish is not installed")
+    (tmp_path / "one.plx").touch()
+
+    def complete(line):
+        script = f"source '{docs() / 'pollux.fish'}'; complete -C '{line}'"
+        done = subprocess.run(["fish", "--no-config", "-c", script], cwd=tmp_path, capture_output=True, text=True,
+                              env={**os.environ, "HOME": str(tmp_path)})
+        return {row.split("\t")[0] for row in done.stdout.splitlines()}
+
+    assert {"poll", "wakes"} <= complete("pollux report --sort ")
+    assert str(os.getpid()) in complete("pollux record --pid ")
+    assert str(os.getpid()) in complete("pollux tree ")
+    assert "one.plx" in complete("pollux report o")
