@@ -12,7 +12,7 @@
 #include "cli/args.h"
 #include "cli/cli.h"
 #include "cli/help.h"
-#include "version.h"
+#include "cli/version.h"
 
 #include <errno.h>
 #include <fcntl.h>
