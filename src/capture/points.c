@@ -49,7 +49,7 @@ struct trace_coverage points_coverage(uint32_t process, uint64_t seen, uint64_t 
 	const char *note = "";
 
 	if (!seen && total)
-		note = "no debug information tells any: build with debug = true";
+		note = "no debug information in the binary: set debug = true in [profile.release]";
 	else if (seen < total)
 		note = "of the other kinds of tasks the debug information tells none";
 	return (struct trace_coverage){.process = process,

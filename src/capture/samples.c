@@ -663,7 +663,7 @@ static int cover(struct capture *c, struct capture_stats *stats)
 						(unsigned long long)c->attr.sample_freq);
 		if (c->attr.exclude_kernel)
 			len += (size_t)snprintf(note + len, sizeof(note) - len,
-						"user code only, the kernel's time needs root; ");
+						"limited to user code: kernel time needs root; ");
 		if (p->n_refused)
 			len += (size_t)snprintf(note + len, sizeof(note) - len,
 						"not everywhere: %s; ", p->refused);

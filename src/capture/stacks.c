@@ -698,7 +698,7 @@ static void why_cut(const struct counts *n, char *out, size_t size)
 		uint64_t n;
 		const char *why;
 	} reasons[] = {
-		{n->cut, "deeper than what was copied of them (--stack-size)"},
+		{n->cut, "deeper than --stack-size"},
 		{n->no_rule, "in code without unwind rules"},
 		{n->unknown, "in code that belongs to no file"},
 		{n->retprobe, "under a return probe"},

@@ -62,7 +62,7 @@ static void man_option_help(struct buf *out, const struct cli_option *o)
 	size_t len = strlen(o->help);
 
 	roff_words(out, o->help);
-	if (o->many && !strstr(o->help, "more than once"))
+	if (o->many && !strstr(o->help, "more than once") && !strstr(o->help, "repeatable"))
 		buf_str(out, "; may be given more than once");
 	buf_str(out, len && o->help[len - 1] == '.' ? "\n" : ".\n");
 }

@@ -13,6 +13,8 @@
 #include "process/objects.h"
 #include "process/process.h"
 #include "process/rights.h"
+#include "process/unwinders.h"
+#include "runtime/find.h"
 #include "runtime/runtime.h"
 
 #include <ctype.h>
@@ -151,6 +153,20 @@ static void check_status(struct diagnosis *d, const char *status)
 
 /* ---- objects ---- */
 
+/* A panic is seen where it starts: by a call of the unwinder through a slot. */
+static int check_panics(struct elf_image *image, struct finding *f)
+{
+	const struct process_object object = {.image = image};
+	bool seen = unwinders_abort(&object);
+
+	for (size_t i = 0; i < f->n_calls; i++)
+		seen = seen || f->calls[i].call == AC_NONE;
+	if (seen || !f->n_runtimes)
+		return 0;
+	return find_cover(f, "panics", 0, 1,
+			  "its unwinder is linked into it: a task that panicked counts as ready");
+}
+
 static int examine(struct diagnosis *d, struct elf_image *image, const char *path, const char *why,
 		   bool main, struct error *err)
 {
@@ -165,6 +181,11 @@ static int examine(struct diagnosis *d, struct elf_image *image, const char *pat
 		r = runtime_find(image, &e.finding, err);
 		if (r < 0)
 			return r;
+		r = check_panics(image, &e.finding);
+		if (r < 0) {
+			finding_done(&e.finding);
+			return error_set(err, r, "out of memory");
+		}
 	}
 	if (!main && !why && e.finding.n_runtimes == 0 && e.finding.n_coverage == 0) {
 		finding_done(&e.finding);
@@ -331,7 +352,8 @@ static void tell_object(struct buf *out, const struct examined *e, bool kinds)
 		buf_printf(out, ", %zu task kinds, known by %s\n", n, rt->verified);
 	}
 	if (f->n_runtimes == 0)
-		buf_str(out, "    runtime: none that pollux can hook\n");
+		buf_str(out, f->n_coverage ? "    runtime: none that pollux can hook\n"
+					   : "    runtime: no Tokio, async-std or smol in it\n");
 	tell_coverage(out, f);
 	if (kinds)
 		tell_kinds(out, f);

@@ -266,7 +266,7 @@ static void say(const struct job *job, const struct capture_stats *s, uint64_t b
 	buf_str(&b, " events");
 	say_losses(&b, s, began_ns);
 	say_coverage(&b, s);
-	buf_str(&b, "  cost: threads stood still for ");
+	buf_str(&b, "  cost: threads were paused for ");
 	text_duration(&b, s->cost.stop_ns);
 	buf_printf(
 		&b,

@@ -170,7 +170,7 @@ static const char *const examples[] = {
 const struct cli_verb verb_report = {
 	.name = "report",
 	.synopsis = "report [OPTIONS] FILE.plx",
-	.summary = "say what the tasks of a trace did",
+	.summary = "summarise what the tasks in a trace did",
 	.text = "Reads the trace FILE.plx (- is standard input) and prints what was recorded, what "
 		"stands out, a table of task families, one of threads, the longest polls, where "
 		"tasks wait, what was seen "

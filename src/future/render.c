@@ -512,7 +512,7 @@ void render_text(const struct inspect *in, const struct inspect_result *r, const
 	if (n_groups != n_shown)
 		buf_printf(out, " in %zu groups", n_groups);
 	if (r->stop_ns) {
-		buf_str(out, "; threads stood still for ");
+		buf_str(out, "; threads were paused for ");
 		text_duration(out, r->stop_ns);
 	}
 	buf_char(out, '\n');

@@ -50,7 +50,7 @@ static const struct import_ops *format_of(const struct input *in, const char *fr
 		error_set(err, -EBADMSG, "%s is empty", in->path);
 	else
 		error_set(err, -EBADMSG,
-			  "%s is of none of the formats that can be imported (--from names one)",
+			  "%s has an unknown format: choose one with --from",
 			  in->path);
 	return NULL;
 }

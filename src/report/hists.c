@@ -541,9 +541,8 @@ void hists_text(const struct hists *h, struct buf *out, unsigned width, bool col
 		text_count(out, h->totals.n_lost + h->totals.n_lost_beside);
 		buf_str(out, " lost: counts are too low");
 	}
-	buf_str(out, h->calls_seen
-			     ? "\n"
-			     : "; no system calls were recorded: those that block stand in\n");
+	buf_str(out,
+		h->calls_seen ? "\n" : "; system calls: only blocking ones, seen by the agent\n");
 	for (unsigned i = 0; i < H_N; i++)
 		write_log2(out, words[i].title, "µs", log2_of(h, i), width, color);
 	write_stacks(h, out, &h->contended[h->calls_seen],

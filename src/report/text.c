@@ -156,9 +156,9 @@ static void note_longest(const struct report *rep, struct buf *out)
 	if (ns < LONG_POLL_NS)
 		return;
 	report_name(rep, out, report_label(rep, l->family->kind));
-	buf_str(out, " kept its thread for ");
+	buf_str(out, " held its thread for ");
 	text_duration(out, ns);
-	buf_str(out, " in one poll");
+	buf_str(out, " without yielding");
 	if (l->calls.n) {
 		buf_printf(out, ", ");
 		text_duration(out, l->poll.blocked_ns);
@@ -370,7 +370,7 @@ static void write_threads(const struct report *rep, struct buf *out)
 		{.title = "thread", .min_width = 16, .left = true},
 		{.title = "role", .left = true},
 		{.title = "busy"},
-		{.title = "of life", .rank = 2},
+		{.title = "% of life", .rank = 2},
 		{.title = "parked", .rank = 1},
 		{.title = "blocked"},
 		{.title = "polls"},
@@ -456,14 +456,14 @@ static void write_longest_stacks(const struct report *rep, struct buf *out)
 		buf_printf(out, ", task %llu: %s ", (unsigned long long)l->number,
 			   l->stack.what == TM_LONG_BLOCKED ? "blocked" : "running");
 		text_duration(out, l->stack.after_ns);
-		buf_str(out, " after its begin");
+		buf_str(out, " after it began");
 		if (l->stack.n_taken > 1)
 			buf_printf(out, ", the last of %u looks", l->stack.n_taken);
 		size_t same = 0;
 		while (rep->longest[same].stack.stack != l->stack.stack)
 			same++;
 		if (same < i) {
-			buf_printf(out, ", there, too: see task %llu\n",
+			buf_printf(out, "; same stack as task %llu\n",
 				   (unsigned long long)rep->longest[same].number);
 			continue;
 		}
@@ -508,9 +508,9 @@ static void write_waits(const struct report *rep, struct buf *out)
 	if (n < rep->n_waits)
 		buf_printf(out, "  and %zu more: --top %zu\n", rep->n_waits - n, rep->n_waits);
 	if (rep->n_unplaced) {
-		buf_str(out, "  and ");
+		buf_str(out, "  plus ");
 		report_exact_of(out, rep->n_unplaced, "wait", "waits");
-		buf_str(out, " at places not known\n");
+		buf_str(out, " at unknown places\n");
 	}
 }
 
@@ -617,7 +617,7 @@ static void write_cost(const struct report *rep, struct buf *out)
 	if (!cost)
 		return;
 	_cleanup_buf_ struct buf b = BUF_INIT;
-	buf_str(&b, "threads stood still for ");
+	buf_str(&b, "threads were paused for ");
 	text_duration(&b, cost->stop_ns);
 	buf_str(&b, "; attached in ");
 	text_duration(&b, cost->attach_ns);

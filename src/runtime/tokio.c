@@ -167,7 +167,7 @@ static int cover_other(struct elf_image *image, struct finding *f, const struct 
 	name = *version ? version : "of unknown version";
 	if (t->n_other_layout > 0)
 		return find_cover(f, "tokio task tables", 0, t->n_other_layout,
-				  "Tokio %s lays its task tables out in another way; known are "
+				  "Tokio %s is not supported (its task layout differs); supported: "
 				  "1.23 and newer",
 				  name);
 	if (*version && t->n_unverified > 0)
