@@ -301,7 +301,7 @@ static void tell_coverage(struct buf *out, const struct finding *f)
 		buf_str(&item, c->item);
 		if (f->n_runtimes > 1 && c->runtime && !strstr(c->item, c->runtime))
 			buf_printf(&item, " (%s)", c->runtime);
-		buf_printf(out, "    %-24s %5llu of %llu", item.data ? item.data : "?",
+		buf_printf(out, "    %-32s %5llu of %llu", item.data ? item.data : "?",
 			   (unsigned long long)c->seen, (unsigned long long)c->total);
 		add_safe(out, *c->note ? "   " : "", c->note);
 	}

@@ -12,7 +12,8 @@
 #include <string.h>
 
 #define MAX_PARAMETERS 16u
-#define MAX_SHOWN 48u /* bytes of a parameter */
+#define MAX_SHOWN 48u	  /* bytes of a parameter */
+#define MAX_COMPARED 256u /* kinds of one name, each with each other */
 
 struct text {
 	const char *at;
@@ -347,73 +348,93 @@ static struct text differing(const char *full, const char *other)
 	return (struct text){full + from, to - from};
 }
 
-/* The nearest in the order shares the most with it. */
+/* The nearest in the order share the most with it. Of those that differ in a part of a path. */
 static struct text difference(const struct alike *v, size_t n, size_t i)
 {
-	struct text before = {0}, after = {0};
+	struct text t = {"", 0};
 
-	if (i > 0)
-		before = differing(v[i].full, v[i - 1].full);
-	if (i + 1 < n)
-		after = differing(v[i].full, v[i + 1].full);
-	return !before.len || (after.len && after.at > before.at) ? after : before;
+	for (size_t step = 1; step < n && !t.len; step++) {
+		if (i + step < n)
+			t = differing(v[i].full, v[i + step].full);
+		if (!t.len && i >= step)
+			t = differing(v[i].full, v[i - step].full);
+	}
+	return t;
 }
 
-static bool wants(const struct alike *a, struct text t)
-{
-	return t.len && !memmem(a->label, strlen(a->label), t.at, t.len);
-}
+/* What tells kinds of one label apart. */
+enum means { BY_OBJECT, BY_PATH, BY_SCHEDULER, BY_NUMBER, N_MEANS };
 
-static int append(struct kind_labels *l, const struct alike *a, const char *before, struct text t,
-		  const char *behind)
+static int relabel(struct kind_labels *l, const struct alike *a, enum means means, struct text t)
 {
 	struct buf b = BUF_INIT;
-	char *longer;
+	char *told;
 
-	buf_printf(&b, "%s%s", a->label, before);
-	buf_add(&b, t.at, t.len < MAX_SHOWN ? t.len : MAX_SHOWN);
-	buf_str(&b, behind);
-	longer = buf_steal(&b);
-	if (!longer)
+	if (means == BY_OBJECT) {
+		buf_add(&b, t.at, t.len);
+		buf_printf(&b, ": %s", a->label);
+	} else {
+		buf_printf(&b, means == BY_NUMBER ? "%s #" : "%s (", a->label);
+		buf_add(&b, t.at, t.len < MAX_SHOWN ? t.len : MAX_SHOWN);
+		buf_str(&b, means == BY_NUMBER ? "" : ")");
+	}
+	told = buf_steal(&b);
+	if (!told)
 		return -ENOMEM;
 	free(l->labels[a->kind]);
-	l->labels[a->kind] = longer;
+	l->labels[a->kind] = told;
 	return 0;
 }
 
-/* What tells kinds of one label apart: a path in their full names, else the scheduler, at last the
- * kind's number. */
-enum means { BY_PATH, BY_SCHEDULER, BY_NUMBER, N_MEANS };
-
-static bool differ_in_scheduler(const struct trace_reader *r, const struct alike *v, size_t n)
+/* What tells one of them from the others, or from the nearest. free() its text. */
+static struct text mark(const struct trace_reader *r, const struct alike *v, size_t n, size_t i,
+			enum means means)
 {
-	for (size_t i = 1; i < n; i++) {
-		if (strcmp(trace_reader_kind(r, v[i - 1].kind)->scheduler,
-			   trace_reader_kind(r, v[i].kind)->scheduler) != 0)
-			return true;
+	const struct trace_kind *k = trace_reader_kind(r, v[i].kind);
+	struct text t = {0};
+	char number[16], *copy;
+
+	snprintf(number, sizeof(number), "%u", v[i].kind);
+	if (means == BY_OBJECT) {
+		copy = trace_object_label(r, trace_kind_object(r, k));
+	} else {
+		t = means == BY_PATH ? difference(v, n, i)
+				     : (struct text){means == BY_NUMBER ? number : k->scheduler, 0};
+		copy = means == BY_PATH ? strndup(t.at ? t.at : "", t.len) : strdup(t.at);
 	}
-	return false;
+	return (struct text){copy, copy ? strlen(copy) : 0};
 }
 
+static bool is_one_of_its_kind(const struct text *marks, size_t n, size_t i)
+{
+	for (size_t k = 0; k < n; k++) {
+		if (k != i && by_text(&marks[k], &marks[i]) == 0)
+			return false;
+	}
+	return marks[i].len > 0;
+}
+
+/* What is still alike then is left to the next means. */
 static int tell_apart(struct kind_labels *l, const struct trace_reader *r, const struct alike *v,
 		      size_t n, enum means means)
 {
-	int rc = 0;
+	struct text *marks = calloc(n, sizeof(*marks));
+	bool differ = false;
+	int rc = marks ? 0 : -ENOMEM;
 
-	if (means == BY_SCHEDULER && !differ_in_scheduler(r, v, n))
-		return 0;
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		const char *scheduler = trace_reader_kind(r, v[i].kind)->scheduler;
-		struct text t = means == BY_PATH ? difference(v, n, i)
-						 : (struct text){scheduler, strlen(scheduler)};
-		char number[16];
-
-		snprintf(number, sizeof(number), "%u", v[i].kind);
-		if (means == BY_NUMBER)
-			rc = append(l, &v[i], " #", (struct text){number, strlen(number)}, "");
-		else if (wants(&v[i], t))
-			rc = append(l, &v[i], " (", t, ")");
+		marks[i] = mark(r, v, n, i, means);
+		rc = marks[i].at ? 0 : -ENOMEM;
+		differ = differ || (i && by_text(&marks[i - 1], &marks[i]) != 0);
 	}
+	for (size_t i = 0; i < n && rc == 0 && differ; i++) {
+		if (means == BY_SCHEDULER ? is_one_of_its_kind(marks, n, i)
+					  : marks[i].len && !strstr(v[i].label, marks[i].at))
+			rc = relabel(l, &v[i], means, marks[i]);
+	}
+	for (size_t i = 0; marks && i < n; i++)
+		free((char *)marks[i].at);
+	free(marks);
 	return rc;
 }
 
@@ -435,7 +456,7 @@ static int label_alike(struct kind_labels *l, const struct trace_reader *r, enum
 	for (size_t i = 0, end; i < n && rc == 0; i = end) {
 		for (end = i + 1; end < n && are_alike(&v[i], &v[end]);)
 			end++;
-		if (end - i > 1)
+		if (end - i > 1 && (end - i <= MAX_COMPARED || means == BY_NUMBER))
 			rc = tell_apart(l, r, v + i, end - i, means);
 	}
 	free(v);

@@ -1,5 +1,6 @@
 """Panics of programs with one unwinder or another, or several: they go where they go without pollux,
 whatever of the agent's is on the stack."""
+import json
 import re
 
 import build
@@ -174,3 +175,27 @@ def test_panics_of_a_program(pollux, suite, trace, package, profile, program, mo
     if package.startswith("tokio"):
         tasks, true = driver.report(pollux, trace)["tasks"], recorded.truth["totals"]
         assert tasks["completed"] == true["completed"] + true["panicked"], (tasks, true)
+
+
+@pytest.mark.parametrize("name, seen", [("own-libunwind", False), ("own-libgcc", False), ("release", True)])
+def test_doctor_says_where_panics_are_not_seen(pollux, suite, name, seen):
+    done = driver.run(pollux, "doctor", "--json", suite("unwinders", name, "libpanics_inside.so"))
+    rows = [c for o in json.loads(done.stdout)["objects"] for c in o["coverage"] if c["item"] == "panics"]
+    assert [(c["seen"], c["total"]) for c in rows] == ([] if seen else [(0, 1)])
+
+
+def test_two_libraries_of_one_name(pollux, steps, trace):
+    """Each has a Tokio and an async-task of its own: whose a row is, is said."""
+    code, _ = record(pollux, trace, steps("second-libgcc", "release", "--wait", "=task"))
+    assert code == 0
+    report = driver.report(pollux, trace)
+    rows = [(f["name"], f["role"]) for f in report["families"]]
+    assert len(rows) == len(set(rows)), rows
+    objects = {f["object"] for f in report["families"]}
+    assert objects and all(o.endswith("/libpanics_inside.so") for o in objects)
+    told = [(c["object"], c["runtime"], c["item"]) for c in report["coverage"] if c["object"]]
+    assert len(told) == len(set(told)), told
+    assert len({c[0] for c in told}) == 2 and {c[1] for c in told} == {"tokio", "async-task", ""}
+    head = driver.run(pollux, "report", trace).stdout.splitlines()[0]
+    folders = [o.split("/")[-2] for o in sorted({c[0] for c in told})]
+    assert all(f" in {folder}/libpanics_inside" in head for folder in folders), head

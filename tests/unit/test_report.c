@@ -467,9 +467,9 @@ static void test_labels(void **state)
 		/* alike in all but the kind's number */
 		{"twice", "twice<S>", "twice #14"},
 		{"twice", "twice<S>", "twice #15"},
-		{"odd", "odd<a, b>>", "odd (a)"},
-		{"odd", "odd<(a, b>", "odd #17"},
-		{"odd", "odd<->", "odd #18"},
+		{"odd", "odd<a, b>>", "odd (a) #16"},
+		{"odd", "odd<(a, b>", "odd (a) #17"},
+		{"odd", "odd<->", "odd"},
 		/* called after something in them: the path in which they differ */
 		{"<T as Runtime>::spawn<..>", "spawn<into_py<R, app::get::{closure#0}, Page>>",
 		 "<T as Runtime>::spawn<..> (app::get)"},
@@ -478,6 +478,12 @@ static void test_labels(void **state)
 		{"long", "long<0123456789012345678901234567890123456789012345678901234567890>",
 		 "long<012345678901234567890123456789012345678901234567..>"},
 		{"long", "long<>", "long<>"},
+		{"wrap<..>", "spawn<into_py<R, app::get::{closure#0}>::{closure#0}>",
+		 "wrap<..> (app::get) #23"},
+		{"wrap<..>", "spawn<into_py<R, app::get::{closure#0}>::{closure#0}::{closure#0}>",
+		 "wrap<..> (app::get) #24"},
+		{"wrap<..>", "spawn<into_py<R, app::put::{closure#0}>::{closure#0}>",
+		 "wrap<..> (app::put)"},
 		{"", "nameless<a>", "?"},
 		{"", "nameless<b>", "?"},
 	};
@@ -536,6 +542,10 @@ static void test_label_objects(void **state)
 		{0, TR_TASK, "app::a", "app::a::{closure#0}", "multi_thread",
 		 "app::a (multi_thread)"},
 		{0, TR_BLOCKING, "app::a", "app::a::{closure#0}", "blocking", "app::a"},
+		{1, TR_BLOCKING, "app::b", "app::b::{closure#0}", "blocking",
+		 "deltalake/_internal: app::b"},
+		{2, TR_BLOCKING, "app::b", "app::b::{closure#0}", "blocking",
+		 "datafusion/_internal: app::b"},
 	};
 	enum { N = sizeof(rows) / sizeof(rows[0]) };
 	const struct trace_process process = {.exe = "/app", .cmdline = "app"};
