@@ -403,8 +403,8 @@ int select_run(struct trace_reader *r, const struct export_options *opt,
 	c->survey.top.max = c->max_lanes > TASK_LANES_MAX ? c->max_lanes : TASK_LANES_MAX;
 
 	int r2 = choose(c, r, err);
-	if (r2 == 0 &&
-	    (kind_labels_make(r, &ret->labels) < 0 || lanes_relabel(&ret->lanes, &ret->labels) < 0))
+	if (r2 == 0 && (lanes_labels(&ret->lanes, r, &ret->labels) < 0 ||
+			lanes_relabel(&ret->lanes, &ret->labels) < 0))
 		r2 = error_set(err, -ENOMEM, "out of memory");
 	survey_done(&c->survey);
 	free(c);

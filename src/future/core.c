@@ -150,7 +150,8 @@ static int read_headers(struct core *c, const char *path, struct error *err)
 	if (!read_at(c->fd, 0, &eh, sizeof(eh)) || memcmp(eh.e_ident, ELFMAG, SELFMAG) != 0 ||
 	    eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_machine != EM_X86_64 ||
 	    eh.e_type != ET_CORE || eh.e_phentsize != sizeof(ph))
-		return error_set(err, -ENOEXEC, "%s is not a core file of a 64-bit x86 program", path);
+		return error_set(err, -ENOEXEC, "%s is not a core file of a 64-bit x86 program",
+				 path);
 	n = eh.e_phnum;
 	if (n == PN_XNUM) { /* more than fit: the first section header tells */
 		Elf64_Shdr sh;

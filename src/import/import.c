@@ -49,8 +49,7 @@ static const struct import_ops *format_of(const struct input *in, const char *fr
 	if (!in->directory && !in->head.len)
 		error_set(err, -EBADMSG, "%s is empty", in->path);
 	else
-		error_set(err, -EBADMSG,
-			  "%s has an unknown format: choose one with --from",
+		error_set(err, -EBADMSG, "%s has an unknown format: choose one with --from",
 			  in->path);
 	return NULL;
 }

@@ -9,6 +9,8 @@
  */
 #include "report/samples.h"
 
+#include "base/cleanup.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -479,9 +481,23 @@ static void put_waits_in_order(struct report *rep)
 		qsort(rep->waits, rep->n_waits, sizeof(*rep->waits), compare_waits);
 }
 
+/* Families are still by kind. */
+static int make_labels(struct report *rep)
+{
+	uint32_t n = trace_reader_n_kinds(rep->reader);
+	_cleanup_free_ bool *used = calloc((size_t)n + 1, sizeof(*used));
+
+	if (!used)
+		return -ENOMEM;
+	for (size_t i = 0; i < rep->n_families && i < n; i++)
+		used[i] = rep->families[i] != NULL;
+	futures_mark(rep, used, n);
+	return kind_labels_make(rep->reader, used, &rep->labels);
+}
+
 static int put_in_order(struct report *rep)
 {
-	int r = kind_labels_make(rep->reader, &rep->labels);
+	int r = make_labels(rep);
 	size_t n = 0;
 	put_waits_in_order(rep);
 	lives_sort(rep);

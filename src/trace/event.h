@@ -169,7 +169,8 @@ struct trace_kind {
 	const char *scheduler; /* "multi_thread", "current_thread", "local", "blocking", "" */
 	/* spawn sites, n_sites of each: where tasks of this kind are made */
 	const uint64_t *site_addrs; /* as linked */
-	const char *const *sites; /* "app::main+0x1f3", "app::serve (src/main.rs:12)", "server+0x5f3a0" */
+	const char *const
+		*sites; /* "app::main+0x1f3", "app::serve (src/main.rs:12)", "server+0x5f3a0" */
 };
 
 enum trace_place_flags {

@@ -438,7 +438,8 @@ static int tell_apart(struct kind_labels *l, const struct trace_reader *r, const
 	return rc;
 }
 
-static int label_alike(struct kind_labels *l, const struct trace_reader *r, enum means means)
+static int label_alike(struct kind_labels *l, const struct trace_reader *r, const bool *used,
+		       enum means means)
 {
 	struct alike *v = calloc((size_t)l->n + 1, sizeof(*v));
 	int rc = v ? 0 : -ENOMEM;
@@ -447,7 +448,7 @@ static int label_alike(struct kind_labels *l, const struct trace_reader *r, enum
 	for (uint32_t i = 0; v && i < l->n; i++) {
 		const struct trace_kind *k = trace_reader_kind(r, i);
 
-		if (k && k->name && *k->name)
+		if (k && k->name && *k->name && (!used || used[i]))
 			v[n++] = (struct alike){i, k->process, k->role, kind_label(l, r, i),
 						k->full_name ? k->full_name : ""};
 	}
@@ -463,7 +464,7 @@ static int label_alike(struct kind_labels *l, const struct trace_reader *r, enum
 	return rc;
 }
 
-int kind_labels_make(const struct trace_reader *r, struct kind_labels *ret)
+int kind_labels_make(const struct trace_reader *r, const bool *used, struct kind_labels *ret)
 {
 	uint32_t n = trace_reader_n_kinds(r);
 	int rc;
@@ -477,7 +478,7 @@ int kind_labels_make(const struct trace_reader *r, struct kind_labels *ret)
 	if (rc == 0)
 		rc = label_objects(ret, r);
 	for (enum means means = 0; means < N_MEANS && rc == 0; means++)
-		rc = label_alike(ret, r, means);
+		rc = label_alike(ret, r, used, means);
 	if (rc < 0)
 		kind_labels_done(ret);
 	return rc;

@@ -8,6 +8,7 @@
 
 #include "trace/trace.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct kind_labels {
@@ -15,8 +16,9 @@ struct kind_labels {
 	uint32_t n;
 };
 
-/* Of all kinds that the reader knows by now. 0 or -ENOMEM. */
-int kind_labels_make(const struct trace_reader *r, struct kind_labels *ret);
+/* Of all kinds that the reader knows by now. Of those that are `used` (by kind; NULL: all), which
+ * are shown beside each other, no two of a process and role get one label. 0 or -ENOMEM. */
+int kind_labels_make(const struct trace_reader *r, const bool *used, struct kind_labels *ret);
 void kind_labels_done(struct kind_labels *l);
 
 /* Its name as recorded, "?" if it has none. */

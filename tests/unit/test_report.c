@@ -510,7 +510,7 @@ static void test_labels(void **state)
 	assert_int_equal(trace_writer_close(w, &err), 0);
 	assert_int_equal(trace_reader_open(path, &r, &err), 0);
 	assert_int_equal(trace_reader_next(r, &ev, &err), 0);
-	assert_int_equal(kind_labels_make(r, &labels), 0);
+	assert_int_equal(kind_labels_make(r, NULL, &labels), 0);
 	for (uint32_t i = 0; i < N; i++)
 		assert_string_equal(kind_label(&labels, r, i), rows[i].label);
 	assert_string_equal(kind_label(&labels, r, N), "?");
@@ -581,7 +581,7 @@ static void test_label_objects(void **state)
 	assert_int_equal(trace_reader_open(path, &r, &err), 0);
 	assert_int_equal(trace_reader_next(r, &ev, &err), 0);
 	assert_true(trace_has_objects(r, 0));
-	assert_int_equal(kind_labels_make(r, &labels), 0);
+	assert_int_equal(kind_labels_make(r, NULL, &labels), 0);
 	for (uint32_t i = 0; i < N; i++)
 		assert_string_equal(kind_label(&labels, r, i), rows[i].label);
 	kind_labels_done(&labels);
