@@ -46,6 +46,11 @@ static __attribute__((noinline)) void put_stack(struct agent_notes *n, uint64_t 
 			agent_put_at(n, ticks, AE_STACK, agent_ref(i, sp[i]));
 }
 
+static bool is_epoll(uint16_t call)
+{
+	return call >= AC_EPOLL_WAIT && call <= AC_EPOLL_PWAIT2;
+}
+
 /* Whether a task is being polled, as far as the ends of polls are seen. */
 static bool is_inside(const struct agent_notes *n)
 {
@@ -56,6 +61,48 @@ static bool waits_for_lock(uint16_t call)
 {
 	return call == AC_FUTEX ||
 	       (call >= AC_PTHREAD_MUTEX_LOCK && call <= AC_PTHREAD_COND_TIMEDWAIT);
+}
+
+/* What thunk_call keeps, in words from its frame pointer. */
+#define CALL_ARG_1 (-3)
+#define CALL_ARG_4 (-4)
+
+static bool takes_descriptor(uint16_t call)
+{
+	return call >= AC_READ && call <= AC_CONNECT;
+}
+
+/* Whether its fourth argument is its flags. */
+static bool takes_flags(uint16_t call)
+{
+	return call == AC_RECV || call == AC_RECVFROM || call == AC_SEND || call == AC_SENDTO;
+}
+
+/* A call that just ended took long. Where no poll is open, it was a park. */
+static void call_long(const struct agent_hook *hook, uint64_t ticks, const uint64_t *frame,
+		      bool with_args)
+{
+	const struct agent_state *s = agent_state();
+	struct agent_notes *n = agent_peek_notes();
+
+	/* The counter of another processor may be behind: then it took no time. */
+	if (!n || !agent_live() || (int64_t)ticks < 0)
+		return;
+	/* The caller, as it stood before the call. */
+	if (unlikely(s->stacks & AGENT_STACKS_LOCKS) && ticks >= s->lock_min_ticks &&
+	    waits_for_lock(hook->kind) && is_inside(n))
+		put_stack(n, frame[1] - 1, frame + 2, frame[0]);
+	if (with_args && takes_descriptor(hook->kind)) {
+		uint64_t flags = takes_flags(hook->kind) ? (uint32_t)frame[CALL_ARG_4] : 0;
+
+		agent_put(n, AE_DESCRIPTOR, frame[CALL_ARG_1] << 32 | flags);
+	}
+	agent_put(n, AE_BLOCK, agent_ref(hook->kind, ticks));
+}
+
+void agent_call_long(const struct agent_hook *hook, uint64_t ticks, const uint64_t *frame)
+{
+	call_long(hook, ticks, frame, true);
 }
 
 /* Before a call in which a thread waits. The result goes to agent_wait_end(). A thread that has
@@ -78,7 +125,8 @@ uint64_t agent_wait_begin(const struct agent_hook *hook)
 	return WAIT_PARK;
 }
 
-void agent_wait_end(const struct agent_hook *hook, uint64_t begun, const uint64_t *frame)
+void agent_wait_end(const struct agent_hook *hook, uint64_t begun, const uint64_t *frame,
+		    uint64_t result)
 {
 	if (begun == WAIT_PASS)
 		return;
@@ -90,27 +138,13 @@ void agent_wait_end(const struct agent_hook *hook, uint64_t begun, const uint64_
 		if (live)
 			__atomic_store_n(&n->ring->wait, 0, __ATOMIC_RELAXED);
 		if (ticks >= agent_state()->call_min_ticks)
-			agent_call_long(hook, ticks, frame);
+			call_long(hook, ticks, frame, false);
 		return;
 	}
+	/* An int: the upper half of the register may hold anything. */
+	uint64_t idle = is_epoll(hook->kind) && !(uint32_t)result ? AGENT_UNPARK_IDLE : 0;
 	if (live)
-		agent_put(n, AE_UNPARK, agent_ref(hook->kind, 0));
-}
-
-/* A call that just ended took long. Where no poll is open, it was a park. */
-void agent_call_long(const struct agent_hook *hook, uint64_t ticks, const uint64_t *frame)
-{
-	const struct agent_state *s = agent_state();
-	struct agent_notes *n = agent_peek_notes();
-
-	/* The counter of another processor may be behind: then it took no time. */
-	if (!n || !agent_live() || (int64_t)ticks < 0)
-		return;
-	/* The caller, as it stood before the call. */
-	if (unlikely(s->stacks & AGENT_STACKS_LOCKS) && ticks >= s->lock_min_ticks &&
-	    waits_for_lock(hook->kind) && is_inside(n))
-		put_stack(n, frame[1] - 1, frame + 2, frame[0]);
-	agent_put(n, AE_BLOCK, agent_ref(hook->kind, ticks));
+		agent_put(n, AE_UNPARK, agent_ref(hook->kind, idle));
 }
 
 void agent_spawn(const struct agent_hook *hook, const uint64_t *frame)

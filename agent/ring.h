@@ -86,7 +86,7 @@ enum agent_event_type {
 	AE_CANCEL, /* task: dropped outside of a poll (aborted before it, runtime shutdown) */
 	AE_DROP,   /* task: its memory is given back; the reference may be used anew */
 	AE_PARK,   /* enum agent_call << 48: a wait (AH_WAIT) begins outside of every task's poll */
-	AE_UNPARK, /* the same call << 48: it returned */
+	AE_UNPARK, /* the same call << 48: it returned; | AGENT_UNPARK_IDLE */
 	AE_BLOCK,  /* enum agent_call << 48 | duration in ticks: a call just ended that was long; a
 		    * wait inside a poll, another one anywhere */
 	AE_THREAD, /* tid: all that follows in this ring is this thread's */
@@ -126,8 +126,14 @@ enum agent_event_type {
 			  * follows may be in it or after it */
 	AE_FUTURE_FIRST, /* as AE_FUTURE_BEGIN, of a coroutine that was never polled: not the one
 			  * that was there before */
+	/* which descriptor << 32 | flags: right before the AE_BLOCK of a call that takes one. The
+	 * flags are those of the call itself (MSG_DONTWAIT), 0 where it has none. */
+	AE_DESCRIPTOR,
 	AE_N_TYPES,
 };
+
+/* AE_UNPARK: an epoll that returned no event. */
+#define AGENT_UNPARK_IDLE 1u
 
 /* The calls that the agent knows, by the GOT entry through which they go. */
 enum agent_call {

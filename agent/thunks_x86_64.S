@@ -335,6 +335,8 @@ FUNCTION thunk_call
 	.cfi_offset %rbx, -24
 	pushq %r12
 	.cfi_offset %r12, -32
+	pushq %rdi	/* the descriptor and what may be flags: agent_call_long */
+	pushq %rcx
 	movq %rax, %rbx
 	movq %rdx, %r10
 	rdtsc
@@ -344,7 +346,7 @@ FUNCTION thunk_call
 	movq %r10, %rdx
 	xorl %eax, %eax	/* no vector registers, for a variadic one */
 	/* Whoever looks at a thread that sleeps in there doesn't know its %rbp. */
-	.cfi_def_cfa %rsp, 32
+	.cfi_def_cfa %rsp, 48
 	call *HOOK_ORIG(%rbx)
 	.cfi_def_cfa %rbp, 16
 	movq %rax, %rcx
@@ -365,6 +367,7 @@ FUNCTION thunk_call
 	addq $8, %rsp
 	popq %rcx
 1:	movq %rcx, %rax
+	addq $16, %rsp
 	popq %r12
 	.cfi_restore %r12
 	popq %rbx
@@ -432,6 +435,7 @@ FUNCTION thunk_wait
 	call *HOOK_ORIG(%rbx)
 	.cfi_def_cfa %rbp, 16
 	movq %rax, (%rsp)
+	movq %rax, %rcx
 	movq %r12, %rsi
 	movq %rbx, %rdi
 	movq %rbp, %rdx

@@ -275,6 +275,7 @@ static void capture_free(struct capture *c)
 		end_places(c, &c->sources[i]);
 		inlined_done(&c->sources[i]);
 		map_done(&c->sources[i].owners);
+		descriptors_done(&c->sources[i].descriptors);
 		free(c->sources[i].known);
 		ring_stacks_done(&c->sources[i]);
 		ring_set_done(&c->sources[i].rings);

@@ -305,7 +305,19 @@ static bool translate(const struct drain *d, const struct source *s, const struc
 	}
 	if (t->words & W_TICKS)
 		e->value = ticks_to_ns(d, low);
+	if (type == AE_UNPARK && low & AGENT_UNPARK_IDLE)
+		e->arg |= TRACE_CALL_IDLE;
 	return true;
+}
+
+/* A call through a descriptor that is non-blocking has not waited. */
+static void classify_call(struct source *s, struct ring_cursor *c, struct trace_event *e)
+{
+	if (c->described && e->type == TE_BLOCK &&
+	    !descriptors_may_wait(&s->descriptors, s->attach, e->arg, c->fd, c->fd_flags, e->value,
+				  e->time))
+		e->arg |= TRACE_CALL_NONBLOCKING;
+	c->described = false;
 }
 
 static uint64_t time_of(struct drain *d, struct ring_cursor *c, const struct agent_event *raw)
@@ -440,6 +452,7 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			if (raw->word1 < lost)
 				lost = raw->word1;
 			c->lost_told += lost;
+			c->described = false;
 			if (lost)
 				rc = put_loss(d, c->thread - 1, time, lost);
 			forget_polls(c, thread);
@@ -455,6 +468,12 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			ring_stacks_word(s, ring, raw, time);
 			continue;
 		}
+		if (type == AE_DESCRIPTOR) {
+			c->described = true;
+			c->fd = (uint32_t)(raw->word1 >> 32);
+			c->fd_flags = (uint32_t)raw->word1;
+			continue;
+		}
 		e = next_event(d, c->thread - 1, &rc);
 		if (!e)
 			break;
@@ -463,6 +482,7 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			damaged++;
 			continue;
 		}
+		classify_call(s, c, e);
 		follow_polls(s, c, thread, raw, e);
 		if (s->stacks)
 			rc = ring_stacks_event(d, s, ring, e);
@@ -537,6 +557,7 @@ int drain_source(struct drain *d, struct source *s, uint64_t ns)
 	int rc = 0;
 
 	d->last_ns = 0;
+	descriptors_tidy(&s->descriptors);
 	d->now_ticks = clock_ticks();
 	budget_init(&d->budget, BUDGET_UNLIMITED, ns);
 	for (uint32_t k = 0; k < used && rc == 0 && d->budget.steps; k++) {

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "capture/capture.h"
+#include "capture/descriptors.h"
 #include "capture/points.h"
 #include "capture/ring_reader.h"
 #include "capture/threads.h"
@@ -38,7 +39,8 @@ struct source {
 	uint32_t n_early;
 	struct ring_set rings;
 	uint32_t next_ring; /* a pass begins here: the one before had no time for more */
-	struct map owners;  /* (own tid, 0) -> the cursor of the ring that this thread writes */
+	struct descriptors descriptors;
+	struct map owners; /* (own tid, 0) -> the cursor of the ring that this thread writes */
 	/* Its threads, where they know themselves by other numbers than we do: as they were read
 	 * last, when that was, and how long it took. */
 	struct attach_thread *known;

@@ -102,6 +102,7 @@ const char *trace_call_name(unsigned call)
 		[AC_GETADDRINFO] = "getaddrinfo",
 		[AC_SCHED_YIELD] = "sched_yield",
 	};
+	call &= TRACE_CALL_NUMBER;
 	return LOOK_UP(names, call);
 }
 

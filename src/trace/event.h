@@ -27,8 +27,9 @@ enum trace_event_type {
 		      * (one that isn't told of polls can end ready here) */
 	TE_DROP, /* kind, task: memory given back; for address-named tasks the name is free again */
 	TE_PARK, /* arg = call (enum agent_call): thread blocks outside of every task's poll */
-	TE_UNPARK, /* arg = call: and goes on */
-	TE_BLOCK,  /* arg = call; value = ns it took; `time` is its end: blocking call in a poll */
+	TE_UNPARK, /* arg = call: and goes on; | TRACE_CALL_IDLE */
+	TE_BLOCK,  /* arg = call; value = ns it took; `time` is its end: blocking call in a poll;
+		    * | TRACE_CALL_NONBLOCKING */
 	TE_THREAD_BEGIN, /* this thread's first event in this ring */
 	TE_THREAD_END,	 /* the thread is gone */
 	TE_LOST,	 /* value = events of this thread dropped since its event before */
@@ -74,6 +75,12 @@ enum { TRACE_ROOT_BEFORE = 1 };
 
 enum { TRACE_FUTURE_FIRST = 1 };
 
+enum trace_call_flags {
+	TRACE_CALL_NUMBER = 0xff,	/* these bits of `arg` are the call */
+	TRACE_CALL_NONBLOCKING = 0x100, /* it can't have waited: only its work took that long */
+	TRACE_CALL_IDLE = 0x200,	/* an epoll that returned no event */
+};
+
 enum { TRACE_SPAWN_NAMED = 1, TRACE_SPAWN_PARENT = 2 };
 
 /* Why a thread was not on a CPU. */
@@ -116,7 +123,7 @@ _Static_assert(sizeof(struct trace_event) == 40, "trace_event");
 const char *trace_event_type_name(unsigned type);
 const char *trace_outcome_name(unsigned outcome);
 const char *trace_wake_name(unsigned wake);
-const char *trace_call_name(unsigned call);
+const char *trace_call_name(unsigned call);	  /* its flags don't matter */
 const char *trace_off_cpu_name(unsigned why);	  /* "preempted", "sleeping", ... */
 const char *trace_sample_name(unsigned sample);	  /* "cpu-clock", "cycles", ... */
 const char *trace_machine_name(unsigned machine); /* "starting", "task local", ... */

@@ -886,6 +886,12 @@ static void test_waits(void **state)
 	expect(AE_POLL_PENDING, tokio_ref());
 	call_inside = NULL;
 
+	/* What an epoll came back with. */
+	call_result = 0;
+	assert_int_equal(the_call(), 0);
+	expect(AE_PARK, (uint64_t)AC_EPOLL_WAIT << 48);
+	expect(AE_UNPARK, (uint64_t)AC_EPOLL_WAIT << 48 | AGENT_UNPARK_IDLE);
+
 	/* In a worker's main loop a call is a park. */
 	poll_hook->flags |= AGENT_HOOK_WORKER;
 	poll_as(blocks);
@@ -921,6 +927,7 @@ static void expect_long_send(void)
 {
 	struct agent_event e;
 
+	expect(AE_DESCRIPTOR, 1ull << 32 | 4); /* its first and fourth argument */
 	assert_true(area_next(&area, area_my_ring(&area), &e));
 	assert_int_equal(e.word0 & 255, AE_BLOCK);
 	assert_int_equal(e.word1 >> 48, AC_SENDTO);

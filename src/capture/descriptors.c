@@ -1,0 +1,69 @@
+/*
+ * A look costs some ten microseconds, so what was seen holds for a second, and a drain looks at
+ * few. A descriptor that was closed meanwhile is what it was when it was seen last: programs hardly
+ * ever use one number for both kinds. A number that was never seen was closed at once; then only a
+ * call that took so long that it would be worth a word is taken for one that has waited.
+ */
+#include "capture/descriptors.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#define FRESH_MS 1000u
+#define MAX_LOOKS 32u
+#define MAX_KNOWN 65536u
+#define LONG_NS 1000000ull
+
+/* In the map: when it was looked at, in ms, and whether it waits. */
+struct seen {
+	uint64_t ms;
+	bool waits;
+};
+
+static void *pack(struct seen s)
+{
+	return (void *)(uintptr_t)(s.ms << 2 | (uint64_t)s.waits << 1 | 1);
+}
+
+static struct seen unpack(const void *p)
+{
+	return (struct seen){.ms = (uintptr_t)p >> 2, .waits = (uintptr_t)p & 2};
+}
+
+void descriptors_done(struct descriptors *d)
+{
+	map_done(&d->known);
+	*d = (struct descriptors){0};
+}
+
+void descriptors_tidy(struct descriptors *d)
+{
+	d->n_looks = 0;
+	if (d->known.n >= MAX_KNOWN)
+		descriptors_done(d);
+}
+
+bool descriptors_may_wait(struct descriptors *d, const struct attach *a, unsigned call, uint32_t fd,
+			  uint32_t flags, uint64_t length_ns, uint64_t now_ns)
+{
+	const void *before = map_get(&d->known, fd, 0);
+	struct seen s = before ? unpack(before) : (struct seen){.waits = length_ns >= LONG_NS};
+	uint64_t now_ms = now_ns / 1000000;
+	unsigned status;
+
+	if (flags & MSG_DONTWAIT)
+		return false;
+	/* These work with files only, which always wait. */
+	if (call == AC_PREAD || call == AC_PWRITE)
+		return true;
+	if ((before && now_ms - s.ms < FRESH_MS) || d->n_looks >= MAX_LOOKS)
+		return s.waits;
+	d->n_looks++;
+	if (attach_descriptor(a, fd, &status) == 0)
+		s.waits = !(status & O_NONBLOCK);
+	else if (!before)
+		return s.waits;
+	s.ms = now_ms;
+	map_put(&d->known, fd, 0, pack(s)); /* without memory: it is looked at again */
+	return s.waits;
+}

@@ -1,0 +1,28 @@
+/*
+ * Which calls through a descriptor may wait: not those through one that is set to be non-blocking,
+ * as all sockets and eventfds of an async runtime are. The kernel tells (/proc/PID/fdinfo), asked a
+ * moment after the call, from outside.
+ */
+#ifndef POLLUX_CAPTURE_DESCRIPTORS_H
+#define POLLUX_CAPTURE_DESCRIPTORS_H
+
+#include "base/map.h"
+#include "process/attach.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct descriptors {
+	struct map known; /* (descriptor, 0) -> what was seen of it, and when */
+	uint32_t n_looks; /* since descriptors_tidy() */
+};
+
+void descriptors_done(struct descriptors *d);
+/* Before a drain: it may look at some more. */
+void descriptors_tidy(struct descriptors *d);
+/* Whether a call (enum agent_call) through it may have waited. `flags` are the call's own. One that
+ * is gone, and was never looked at, counts as one that may only if the call was long. */
+bool descriptors_may_wait(struct descriptors *d, const struct attach *a, unsigned call, uint32_t fd,
+			  uint32_t flags, uint64_t length_ns, uint64_t now_ns);
+
+#endif
