@@ -359,18 +359,18 @@ static int on_block(void *ctx, const struct tl_block *block)
 {
 	static const char mauve[] = "\",\"cname\":\"thread_state_uninterruptible\"";
 	struct chrome *c = ctx;
+	const char *head = block->nonblocking ? "in " : "blocked in ";
 	struct chrome_task *t = block->task ? chrome_task(c, block->task) : NULL;
 	const struct thread_lane *thread = lanes_thread(&c->sel.lanes, block->thread);
 	if (!thread || (block->task && !t))
 		return -ENOMEM;
 	if (t && t->at.shown)
-		call_slice(c, "blocked in ", block->call, mauve, t->at.family->pid,
-			   lane_of(&t->at)->tid,
+		call_slice(c, head, block->call, mauve, t->at.family->pid, lane_of(&t->at)->tid,
 			   deeper(inside_poll(&t->at, block->begin_ns, block->end_ns),
 				  block->end_ns, block->depth),
 			   block->end_ns);
 	if (thread->shown)
-		call_slice(c, "blocked in ", block->call, mauve, thread->pid, thread->tid,
+		call_slice(c, head, block->call, mauve, thread->pid, thread->tid,
 			   deeper(block->begin_ns, block->end_ns, 1 + block->depth), block->end_ns);
 	return c->out.error;
 }

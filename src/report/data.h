@@ -10,7 +10,7 @@
 /* Calls of one sort, summed up. */
 struct call_sum {
 	uint16_t call; /* enum agent_call */
-	uint64_t n, ns;
+	uint64_t n, ns, max_ns;
 };
 
 struct call_list {
@@ -25,14 +25,16 @@ struct family {
 	uint64_t n_unpolled; /* alive, spawned in the recording, never polled */
 	/* of these, those that waited long, and longer than any that was polled; the longest */
 	uint64_t n_starved, max_starved_ns;
-	uint64_t n_polls, n_wakes, n_self_wakes, n_stray_wakes;
+	uint64_t n_polls, n_wakes, n_stray_wakes;
+	uint64_t n_self_wakes, n_deferred_wakes; /* the latter are part of the former */
+	uint64_t n_self_polls;			 /* with a self-wake */
 	uint64_t n_unmeasured; /* polls of which no length is known */
 	uint64_t waiting_ns, scheduled_ns, blocked_ns;
 	uint64_t max_delay_at_ns; /* when the longest delay ended, ... */
 	bool max_delay_open;	  /* ... or the trace, before it did */
 	uint64_t max_polled_ns;	  /* the longest that a poll ended */
 	struct hist poll, delay;
-	struct call_list calls; /* blocking ones inside of polls */
+	struct call_list calls; /* blocking ones inside of polls that kept a worker */
 };
 
 /* The waits of a family's tasks at one await point. */
@@ -156,5 +158,7 @@ bool report_sees_all_panics(const struct report *rep);
 /* Sums over the families of role task and blocking. */
 struct family report_sum(const struct report *rep);
 uint64_t report_busy_ns(const struct report *rep);
+/* How long the workers lived, in all. */
+uint64_t report_worker_ns(const struct report *rep);
 
 #endif

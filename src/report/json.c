@@ -106,6 +106,7 @@ static void write_families(const struct report *rep, struct json *j)
 		json_u64(j, "polls_of_unknown_length", f->n_unmeasured);
 		json_u64(j, "wakes", f->n_wakes + f->n_stray_wakes);
 		json_u64(j, "self_wakes", f->n_self_wakes);
+		json_u64(j, "deferred_wakes", f->n_deferred_wakes);
 		json_u64(j, "stray_wakes", f->n_stray_wakes);
 		report_hist_json(j, "poll_ns", &f->poll);
 		report_hist_json(j, "sched_delay_ns", &f->delay);
@@ -278,6 +279,7 @@ void report_json(const struct report *rep, struct buf *out)
 	json_u64(&j, "polls", sum.n_polls);
 	json_u64(&j, "wakes", sum.n_wakes + sum.n_stray_wakes);
 	json_u64(&j, "self_wakes", sum.n_self_wakes);
+	json_u64(&j, "deferred_wakes", sum.n_deferred_wakes);
 	json_u64(&j, "busy_ns", report_busy_ns(rep));
 	write_families(rep, &j);
 	write_workers(rep, &j);

@@ -304,6 +304,8 @@ static void json_line(const struct printer *p, const struct trace_reader *r,
 	call(ev, &text);
 	if (text.len)
 		json_string(&j, "call", text.data);
+	if (ev->type == TE_BLOCK && ev->arg & TRACE_CALL_NONBLOCKING)
+		json_bool(&j, "nonblocking", true);
 	if (ev->type == TE_SYSCALL)
 		json_i64(&j, "result", (int64_t)ev->task);
 	if (has_length(ev))
@@ -316,6 +318,7 @@ static void json_line(const struct printer *p, const struct trace_reader *r,
 		json_string(&j, "function", at->function);
 		json_string(&j, "file", at->file);
 		json_u64(&j, "line", at->line);
+		json_string(&j, "awaits", at->awaits);
 	}
 	buf_clear(&text);
 	stack(r, ev, &text);

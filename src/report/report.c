@@ -56,20 +56,23 @@ static struct family *family_of(struct report *rep, uint32_t kind)
 	return families[kind] = f;
 }
 
-static int call_add(struct call_list *list, uint16_t call, uint64_t n, uint64_t ns)
+static int call_add(struct call_list *list, const struct call_sum *more)
 {
 	for (size_t i = 0; i < list->n; i++) {
-		if (list->items[i].call == call) {
-			list->items[i].n += n;
-			list->items[i].ns += ns;
-			return 0;
-		}
+		struct call_sum *sum = &list->items[i];
+		if (sum->call != more->call)
+			continue;
+		sum->n += more->n;
+		sum->ns += more->ns;
+		if (more->max_ns > sum->max_ns)
+			sum->max_ns = more->max_ns;
+		return 0;
 	}
 	struct call_sum *bigger = realloc(list->items, (list->n + 1) * sizeof(*bigger));
 	if (!bigger)
 		return -ENOMEM;
 	list->items = bigger;
-	bigger[list->n++] = (struct call_sum){.call = call, .n = n, .ns = ns};
+	bigger[list->n++] = *more;
 	return 0;
 }
 
@@ -111,9 +114,9 @@ static int keep_if_long(struct report *rep, const struct tl_poll *poll,
 			const struct open_poll *told)
 {
 	const struct call_list *calls = &told->calls;
-	uint64_t ns = poll->end_ns - poll->begin_ns;
+	uint64_t ns = tl_poll_held_ns(poll);
 	size_t at = rep->n_longest;
-	while (at && rep->longest[at - 1].poll.end_ns - rep->longest[at - 1].poll.begin_ns < ns)
+	while (at && tl_poll_held_ns(&rep->longest[at - 1].poll) < ns)
 		at--;
 	if (at >= rep->cap_longest)
 		return 0;
@@ -126,8 +129,7 @@ static int keep_if_long(struct report *rep, const struct tl_poll *poll,
 		.stack = told->stack,
 	};
 	for (size_t i = 0; i < calls->n; i++)
-		if (call_add(&new.calls, calls->items[i].call, calls->items[i].n,
-			     calls->items[i].ns) < 0)
+		if (call_add(&new.calls, &calls->items[i]) < 0)
 			return -ENOMEM;
 	if (new.calls.n)
 		qsort(new.calls.items, new.calls.n, sizeof(*new.calls.items), longer_call);
@@ -264,7 +266,9 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 	struct family *f = wake->task->user;
 	if (wake->by_waker) {
 		f->n_wakes++;
-		f->n_self_wakes += wake->source_task == wake->task;
+		f->n_self_wakes += wake->self;
+		f->n_deferred_wakes += wake->deferred;
+		f->n_self_polls += wake->first_self;
 	}
 	return life_wake(rep, wake);
 }
@@ -284,11 +288,14 @@ static int on_block(void *ctx, const struct tl_block *block)
 	struct report *rep = ctx;
 	struct family *f = block->task->user;
 	uint64_t ns = block->end_ns - block->begin_ns;
+	if (!block->keeps_worker)
+		return 0;
+	const struct call_sum one = {.call = block->call, .n = 1, .ns = ns, .max_ns = ns};
 	f->blocked_ns += ns;
-	if (call_add(&f->calls, block->call, 1, ns) < 0)
+	if (call_add(&f->calls, &one) < 0)
 		return -ENOMEM;
 	struct open_poll *open = open_poll(rep, block->thread, block->task->serial);
-	return open ? call_add(&open->calls, block->call, 1, ns) : -ENOMEM;
+	return open ? call_add(&open->calls, &one) : -ENOMEM;
 }
 
 static int on_sample(void *ctx, const struct tl_sample *sample)
@@ -358,7 +365,7 @@ static int on_loss(void *ctx, const struct tl_loss *loss)
 static int on_thread_end(void *ctx, const struct tl_thread *thread)
 {
 	struct report *rep = ctx;
-	if (!thread->worker && !thread->n_polls)
+	if (!thread->worker && !thread->root && !thread->n_polls)
 		return 0;
 	/* grows by doubling: a power of two is full */
 	if (!(rep->n_threads & (rep->n_threads - 1))) {
@@ -449,11 +456,16 @@ static int compare_families(const void *a, const void *b, void *arg)
 	return (x->kind > y->kind) - (x->kind < y->kind);
 }
 
+static unsigned thread_order(const struct tl_thread *t)
+{
+	return t->worker ? 0 : t->root ? 1 : 2;
+}
+
 static int compare_threads(const void *a, const void *b)
 {
 	const struct tl_thread *x = a, *y = b;
-	if (x->worker != y->worker)
-		return x->worker ? -1 : 1;
+	if (thread_order(x) != thread_order(y))
+		return thread_order(x) < thread_order(y) ? -1 : 1;
 	if (x->busy_ns != y->busy_ns)
 		return x->busy_ns < y->busy_ns ? 1 : -1;
 	return (x->thread > y->thread) - (x->thread < y->thread);
@@ -645,6 +657,7 @@ struct family report_sum(const struct report *rep)
 		sum.n_unmeasured += f->n_unmeasured;
 		sum.n_wakes += f->n_wakes;
 		sum.n_self_wakes += f->n_self_wakes;
+		sum.n_deferred_wakes += f->n_deferred_wakes;
 		sum.n_stray_wakes += f->n_stray_wakes;
 		sum.waiting_ns += f->waiting_ns;
 		sum.scheduled_ns += f->scheduled_ns;
@@ -658,6 +671,15 @@ uint64_t report_busy_ns(const struct report *rep)
 	uint64_t sum = 0;
 	for (size_t i = 0; i < rep->n_threads; i++)
 		sum += rep->threads[i].busy_ns;
+	return sum;
+}
+
+uint64_t report_worker_ns(const struct report *rep)
+{
+	uint64_t sum = 0;
+	for (size_t i = 0; i < rep->n_threads; i++)
+		if (rep->threads[i].worker)
+			sum += rep->threads[i].end_ns - rep->threads[i].begin_ns;
 	return sum;
 }
 

@@ -16,6 +16,8 @@
 /* What is worth a word: 10 ms for a poll or a delay, as elsewhere in the field. */
 #define LONG_POLL_NS 10000000ull
 #define MUCH_BLOCKED_NS 1000000ull
+#define LONG_CALL_NS 1000000ull
+#define BLOCKED_SHARE 100 /* a hundredth of the workers' time */
 #define STORM_POLLS 1000ull
 #define MANY_THREADS 16
 #define LONG_POLL_FRAMES 12
@@ -149,10 +151,29 @@ static void note_panics(const struct report *rep, struct buf *out)
 	}
 }
 
+static bool is_worker(const struct report *rep, uint32_t thread)
+{
+	for (size_t i = 0; i < rep->n_threads; i++)
+		if (rep->threads[i].thread == thread)
+			return rep->threads[i].worker;
+	return false;
+}
+
+/* The longest that kept others waiting: a block_on beside the workers has its thread for itself. */
+static const struct long_poll *longest_on_worker(const struct report *rep)
+{
+	for (size_t i = 0; i < rep->n_longest; i++) {
+		const struct long_poll *l = &rep->longest[i];
+		if (l->family->role != TR_ROOT || is_worker(rep, l->poll.thread))
+			return l;
+	}
+	return NULL;
+}
+
 static void note_longest(const struct report *rep, struct buf *out)
 {
-	const struct long_poll *l = rep->n_longest ? &rep->longest[0] : NULL;
-	uint64_t ns = l ? l->poll.end_ns - l->poll.begin_ns : 0;
+	const struct long_poll *l = longest_on_worker(rep);
+	uint64_t ns = l ? tl_poll_held_ns(&l->poll) : 0;
 	if (ns < LONG_POLL_NS)
 		return;
 	report_name(rep, out, report_label(rep, l->family->kind));
@@ -199,18 +220,22 @@ static void note_delay(const struct report *rep, struct buf *out, unsigned role)
 static void note_blocking(const struct report *rep, struct buf *out)
 {
 	const struct family *worst = NULL;
-	uint64_t n_calls = 0, ns = 0;
+	uint64_t n_calls = 0, ns = 0, longest_ns = 0;
 	for (size_t i = 0; i < rep->n_families; i++) {
 		const struct family *f = rep->families[i];
 		if (f->role != TR_TASK)
 			continue;
-		for (size_t k = 0; k < f->calls.n; k++)
+		for (size_t k = 0; k < f->calls.n; k++) {
 			n_calls += f->calls.items[k].n;
+			if (f->calls.items[k].max_ns > longest_ns)
+				longest_ns = f->calls.items[k].max_ns;
+		}
 		ns += f->blocked_ns;
 		if (!worst || f->blocked_ns > worst->blocked_ns)
 			worst = f;
 	}
-	if (ns < MUCH_BLOCKED_NS)
+	if (ns < MUCH_BLOCKED_NS ||
+	    (longest_ns < LONG_CALL_NS && ns < report_worker_ns(rep) / BLOCKED_SHARE))
 		return;
 	report_exact_of(out, n_calls, "blocking call", "blocking calls");
 	buf_str(out, " inside polls took ");
@@ -227,11 +252,13 @@ static void note_self_wakes(const struct report *rep, struct buf *out)
 	for (size_t i = 0; i < rep->n_families; i++) {
 		const struct family *f = rep->families[i];
 		if (f->role != TR_TASK || f->n_polls < STORM_POLLS ||
-		    f->n_self_wakes < f->n_polls / 10 * 9)
+		    f->n_self_polls < f->n_polls / 10 * 9)
 			continue;
 		report_name(rep, out, report_label(rep, f->kind));
+		/* In a window a wake may stand whose poll ended before it. */
+		uint64_t n = f->n_self_polls < f->n_polls ? f->n_self_polls : f->n_polls;
 		buf_printf(out, " woke itself in %llu %% of its polls: it yields, or spins\n",
-			   (unsigned long long)(f->n_self_wakes * 100 / f->n_polls));
+			   (unsigned long long)(n * 100 / f->n_polls));
 	}
 }
 

@@ -128,14 +128,17 @@ void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64
 		.place = f->place,
 		.blocked_ns = f->blocked_ns,
 		.n_blocks = f->n_blocks,
+		.section_ns = f->section_ns,
 	};
 	task->polled_ns = f->begin_ns;
 	task->polled_until_ns = t;
 	task->tl.poll_ns += t - f->begin_ns;
 	if (!f->depth) {
-		th->tl.busy_ns += t - f->begin_ns;
+		th->tl.busy_ns += tl_poll_held_ns(&poll);
 		th->tl.n_unmeasured += !tl_poll_measured(&poll);
 	}
+	task->polled_on = th->tl.thread + 1;
+	task->polled_parks = th->n_parks;
 	TELL(tl, poll, &poll);
 	if (!f->inferred)
 		task->thread = NO_THREAD;
@@ -300,7 +303,7 @@ void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 	task_state(tl, task, TS_POLLING, t);
 	task->tl.role = k->role;
 	task->thread = th->tl.thread;
-	task->woken_inside = task->unqueued = false;
+	task->woken_inside = task->unqueued = task->self_woken = false;
 	task->queued_by = task->woken_by = 0;
 	task->idle_ns = 0;
 	if (f->worker) {
@@ -313,7 +316,8 @@ void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 		th->tl.n_polls++;
 		if (k->role == TR_ROOT) {
 			th->tl.root = true;
-			poll_working(tl, th, t);
+			if (k->loops)
+				poll_working(tl, th, t);
 		} else if (k->role == TR_TASK) {
 			th->loops = true;
 			if (!k->maybe_worker)
@@ -339,7 +343,7 @@ static void end_unseen(struct timeline *tl, struct thread *th, struct kind *k, u
 	task_settle(tl, task);
 	t = timeline_at_task(th, task, t);
 	task_state(tl, task, TS_POLLING, t);
-	task->woken_inside = false;
+	task->woken_inside = task->self_woken = false;
 	struct frame *top = poll_open(th);
 	struct frame f = {
 		.task = task,
@@ -391,8 +395,19 @@ void poll_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t n
 
 /* ---- blocking calls and parks ---- */
 
-void poll_block(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t, uint64_t ns)
+/* Another thread is the worker meanwhile. */
+static bool in_block_in_place(const struct thread *th)
 {
+	for (uint32_t i = 0; i < th->n_frames; i++)
+		if (th->frames[i].section_ns)
+			return true;
+	return false;
+}
+
+void poll_block(struct timeline *tl, struct thread *th, uint16_t arg, uint64_t t, uint64_t ns)
+{
+	uint16_t call = arg & TRACE_CALL_NUMBER;
+	bool nonblocking = arg & TRACE_CALL_NONBLOCKING;
 	/* Nothing else happened on this thread meanwhile. */
 	uint64_t before = th->n_events > 1 ? th->before_ns : 0;
 	uint64_t begin = ns > t || t - ns < before ? before : t - ns;
@@ -403,10 +418,12 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t call, uint64_t 
 	struct frame *f = poll_open(th);
 	if (!f && th->root_poll.task && !root_parks(call))
 		return; /* in the block_on's poll, or after it */
+	if (!f && nonblocking)
+		return;
 	if (!f) {
 		/* In the loop of a worker that the source took for a task. */
 		poll_park(tl, th, call, begin);
-		poll_unpark(tl, th, t);
+		poll_unpark(tl, th, call, t);
 		return;
 	}
 	/* The runtime's own, after it has let the task go. */
@@ -419,14 +436,19 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t call, uint64_t 
 	if (begin < f->begin_ns)
 		begin = f->begin_ns;
 	f->until_ns = t;
-	f->n_blocks++;
-	f->blocked_ns += t - begin;
-	th->tl.blocked_ns += t - begin;
+	bool keeps_worker = !nonblocking && !in_block_in_place(th);
+	if (keeps_worker) {
+		f->n_blocks++;
+		f->blocked_ns += t - begin;
+		th->tl.blocked_ns += t - begin;
+	}
 	struct tl_block block = {
 		.task = &f->task->tl,
 		.thread = th->tl.thread,
 		.depth = future_depth(th),
 		.call = call,
+		.keeps_worker = keeps_worker,
+		.nonblocking = nonblocking,
 		.begin_ns = begin,
 		.end_ns = t,
 	};
@@ -459,7 +481,9 @@ void poll_park(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t
 	th->after_unpark = false;
 	th->park_call = call;
 	th->park_ns = t;
-	th->driver |= waits_for_io(call);
+	th->n_parks++;
+	if (waits_for_io(call))
+		th->driver = tl->drivers_seen = true;
 }
 
 void poll_park_end(struct timeline *tl, struct thread *th, uint64_t t)
@@ -477,8 +501,9 @@ void poll_park_end(struct timeline *tl, struct thread *th, uint64_t t)
 	TELL(tl, park, &park);
 }
 
-void poll_unpark(struct timeline *tl, struct thread *th, uint64_t t)
+void poll_unpark(struct timeline *tl, struct thread *th, uint16_t arg, uint64_t t)
 {
+	th->looked = arg & TRACE_CALL_IDLE && th->parked && t - th->park_ns < LOOK_NS;
 	if (th->parked)
 		poll_park_end(tl, th, t);
 	else if (th->complete)

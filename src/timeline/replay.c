@@ -176,7 +176,7 @@ static int pass_poll(void *ctx, const struct tl_poll *poll)
 		if (!t)
 			return -ENOMEM;
 		t->tl.n_polls += !p.inferred;
-		t->tl.busy_ns += p.end_ns - p.begin_ns;
+		t->tl.busy_ns += tl_poll_held_ns(&p);
 		t->tl.n_unmeasured += !tl_poll_measured(&p);
 	}
 	if (!wanted(rp, p.task))
@@ -219,7 +219,7 @@ static int pass_block(void *ctx, const struct tl_block *block)
 	struct seen_thread *t = seen_thread(rp, b.thread);
 	if (!t)
 		return -ENOMEM;
-	t->tl.blocked_ns += b.end_ns - b.begin_ns;
+	t->tl.blocked_ns += b.keeps_worker ? b.end_ns - b.begin_ns : 0;
 	if (!wanted(rp, b.task))
 		return 0;
 	int r = tell(rp, b.task);

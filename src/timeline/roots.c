@@ -77,7 +77,9 @@ static void root_set(struct timeline *tl, struct thread *th, struct task *root, 
 	root->stray_seen = root->kind->n_stray;
 	th->tl.root = true;
 	th->loops = false;
-	poll_working(tl, th, t);
+	/* One of a multi-thread runtime waits beside the workers. */
+	if (root->kind->loops)
+		poll_working(tl, th, t);
 }
 
 void root_enter(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t)
@@ -221,7 +223,7 @@ void root_gap_begin(struct timeline *tl, struct thread *th, uint64_t t, bool aft
 		.inferred = true,
 	};
 	task_state(tl, root, TS_POLLING, t);
-	root->woken_inside = false;
+	root->woken_inside = root->self_woken = false;
 	root->tl.n_polls++;
 	root->kind->n_polls++;
 }

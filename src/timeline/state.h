@@ -27,6 +27,8 @@
 #define MAX_LOSSES 4096	       /* losses whose begin is remembered */
 #define CLOCKS_APART_NS 100000 /* at most, between the sources of one thread */
 #define MAX_MACHINES 65536     /* of async-std */
+#define LOOK_NS 500000	       /* a park shorter than this did not wait for a time: those are ms */
+#define TIMER_NS 1000000       /* timers have steps of a millisecond */
 
 /* A spawn whose task has not been seen yet. A node of its kind's treap: see spawns.c. */
 struct spawn {
@@ -90,7 +92,11 @@ struct task {
 	bool unqueued;	      /* its spawn told its name, and nothing yet how the queue got it */
 	uint64_t wake_inside; /* serial of the first */
 	uint64_t stray_seen;  /* a root: n_stray of its kind when it was last polled */
-	uint64_t idle_ns;     /* somebody saw it idle already: the poll's end is stamped late */
+	bool self_woken;      /* since its last poll began */
+	/* Where its last poll was: thread + 1, and how often that thread had parked by then. */
+	uint32_t polled_on;
+	uint64_t polled_parks;
+	uint64_t idle_ns; /* somebody saw it idle already: the poll's end is stamped late */
 };
 
 struct future {
@@ -149,6 +155,9 @@ struct thread {
 	bool parked;
 	uint16_t park_call;
 	uint64_t park_ns;
+	uint64_t n_parks;
+	bool looked; /* its last park returned at once and found nothing: it had looked for events
+		      * only */
 	/* the block_on on it, see roots.c */
 	struct task *root;
 	bool loops;	   /* it polls tasks itself */
@@ -197,6 +206,7 @@ struct timeline {
 	uint64_t n_losses;
 
 	uint64_t n_tasks, n_wakes, n_spawns; /* last serials given out */
+	bool drivers_seen;		     /* a thread waited for events: such calls are told */
 	uint64_t n_events, n_lost, n_lost_beside, n_odd, first_ns, last_ns;
 	uint32_t random;
 };
@@ -280,9 +290,10 @@ void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64
 /* Outcome TO_UNKNOWN: they lasted at least up to t; TO_UNSEEN: nobody knows how long. */
 void poll_close_all(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome,
 		    bool workers);
-void poll_block(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t, uint64_t ns);
+/* Both `arg`: the call with its flags, enum trace_call_flags. */
+void poll_block(struct timeline *tl, struct thread *th, uint16_t arg, uint64_t t, uint64_t ns);
 void poll_park(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t);
-void poll_unpark(struct timeline *tl, struct thread *th, uint64_t t);
+void poll_unpark(struct timeline *tl, struct thread *th, uint16_t arg, uint64_t t);
 void poll_park_end(struct timeline *tl, struct thread *th, uint64_t t);
 void poll_working(struct timeline *tl, struct thread *th, uint64_t t);
 void poll_not_working(struct timeline *tl, struct thread *th, uint64_t t);

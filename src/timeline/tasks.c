@@ -211,6 +211,25 @@ void task_forget(struct timeline *tl, struct task *ended)
 
 /* ---- wakes ---- */
 
+/*
+ * Whether a wake from outside of all polls is that of a task that has yielded. Tokio's yield_now(),
+ * and a task whose budget is used up, put their waker on a list of the worker, which fires it when
+ * it has looked for events for the first time after the poll, if it does (the thread that has the
+ * driver does; tokio/src/runtime/scheduler/defer.rs). An event, which the same thread may find
+ * there, wakes in the same way; and so does a timer, but hardly within a millisecond.
+ */
+static bool is_deferred(const struct timeline *tl, const struct thread *th, const struct task *task,
+			uint64_t t, enum trace_wake effect)
+{
+	if (effect != TW_SCHEDULED || task->tl.state != TS_WAITING || task->kind->address_named ||
+	    task->tl.role != TR_TASK || task->polled_on != th->tl.thread + 1 || !tl->drivers_seen ||
+	    th->root_poll.task)
+		return false;
+	if (th->n_parks == task->polled_parks)
+		return true;
+	return th->n_parks == task->polled_parks + 1 && th->looked && t - task->since_ns < TIMER_NS;
+}
+
 uint64_t task_tell_wake(struct timeline *tl, struct thread *th, struct task *task, uint64_t t,
 			enum trace_wake effect, bool by_waker)
 {
@@ -218,6 +237,8 @@ uint64_t task_tell_wake(struct timeline *tl, struct thread *th, struct task *tas
 	struct task *source = f ? f->task : NULL;
 	if (!f && th->root_poll.task && !th->loops && !th->root->kind->loops)
 		source = th->root_poll.task;
+	bool deferred = by_waker && !f && !source && is_deferred(tl, th, task, t, effect);
+	bool self = by_waker && (source == task || deferred);
 	struct tl_wake wake = {
 		.serial = ++tl->n_wakes,
 		.task = &task->tl,
@@ -226,14 +247,16 @@ uint64_t task_tell_wake(struct timeline *tl, struct thread *th, struct task *tas
 		.time_ns = t,
 		.effect = effect,
 		.by_waker = by_waker,
+		.self = self,
+		.deferred = deferred,
+		.first_self = self && !task->self_woken,
 	};
 	if (by_waker) {
 		task->tl.n_wakes++;
 		task->kind->n_wakes++;
-		if (source == task) {
-			task->tl.n_self_wakes++;
-			task->kind->n_self_wakes++;
-		}
+		task->tl.n_self_wakes += self;
+		task->kind->n_self_wakes += self;
+		task->self_woken = task->self_woken || self;
 	} else {
 		task->kind->n_schedules++;
 	}

@@ -401,10 +401,10 @@ int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct erro
 		feed_task(tl, th, ev, t);
 		break;
 	case TE_PARK:
-		poll_park(tl, th, ev->arg, t);
+		poll_park(tl, th, ev->arg & TRACE_CALL_NUMBER, t);
 		break;
 	case TE_UNPARK:
-		poll_unpark(tl, th, t);
+		poll_unpark(tl, th, ev->arg, t);
 		break;
 	case TE_BLOCK:
 		poll_block(tl, th, ev->arg, t, ev->value);

@@ -63,8 +63,8 @@ struct tl_task {
 	enum trace_outcome outcome; /* TO_PENDING while alive; else how it ended */
 	enum task_state state;
 	/* So far, in its whole life: no filter counts here. */
-	uint64_t n_polls, n_wakes, n_self_wakes;
-	uint64_t poll_ns, wait_ns, sched_ns; /* sums: polled, waiting for a wake, scheduled */
+	uint64_t n_polls, n_wakes, n_self_wakes; /* self-wakes: deferred ones included */
+	uint64_t poll_ns, wait_ns, sched_ns;	 /* sums: polled, waiting for a wake, scheduled */
 	void *user; /* the sink's own: set and read in callbacks, kept until task_end */
 	/* replay.c's own notes: what the filter says of it; calls in its open poll that were before
 	 * the window */
@@ -93,9 +93,19 @@ struct tl_poll {
 	uint64_t wake_serial;  /* number of the tl_wake that scheduled it, 0 if none */
 	uint64_t place;	       /* await point at which it ended pending: 1 + the index of a struct
 				* trace_place; 0: not known */
-	uint64_t blocked_ns;   /* sum of blocking calls inside */
+	uint64_t blocked_ns;   /* sum of blocking calls inside: those that kept the worker */
 	uint32_t n_blocks;
+	uint64_t section_ns; /* from then on it was in block_in_place: another thread is the worker.
+			      * 0: it wasn't */
 };
+
+/* How long it kept its worker from other tasks. */
+static inline uint64_t tl_poll_held_ns(const struct tl_poll *poll)
+{
+	bool gave_up = poll->section_ns && poll->section_ns < poll->end_ns;
+	uint64_t end = gave_up ? poll->section_ns : poll->end_ns;
+	return end > poll->begin_ns ? end - poll->begin_ns : 0;
+}
 
 /* A stretch of a task's life between polls, told when it ends. */
 struct tl_wait {
@@ -119,6 +129,9 @@ struct tl_wake {
 	uint64_t time_ns;
 	enum trace_wake effect;
 	bool by_waker; /* false: TE_SCHEDULE */
+	/* The task woke itself: in its poll, or it yielded (deferred) and the worker fired its
+	 * waker after the poll. At most one wake of a poll is the first. */
+	bool self, deferred, first_self;
 };
 
 /* A blocking call inside a poll. */
@@ -127,6 +140,10 @@ struct tl_block {
 	uint32_t thread;
 	uint32_t depth; /* polls of futures around it, inside of the task's poll */
 	uint16_t call;
+	/* False: it kept no worker from other tasks. It can't have waited (a descriptor that is
+	 * non-blocking), or its task is in block_in_place. */
+	bool keeps_worker;
+	bool nonblocking;
 	uint64_t begin_ns, end_ns;
 };
 
@@ -226,13 +243,15 @@ struct tl_park {
 /* A thread as the timeline knows it. */
 struct tl_thread {
 	uint32_t thread; /* index of a struct trace_thread */
-	bool worker;	 /* runs a runtime's loop: a worker kind's poll, block_on, or it was seen
-			  * to poll a task outside of any other poll */
+	bool worker;	 /* runs a runtime's loop: a worker kind's poll, or it was seen to poll a
+			  * task outside of any other poll. A block_on alone is none, but for one of
+			  * a kind whose thread does (current_thread) */
 	bool root;	 /* a block_on ran on it */
 	uint64_t begin_ns, end_ns; /* first and last event */
 	uint64_t n_polls;	   /* of tasks, depth 0 */
 	uint64_t n_unmeasured;	   /* polls of depth 0, a root's included, of unknown length */
-	uint64_t busy_ns;	   /* in polls of depth 0, a root's included */
+	uint64_t busy_ns;	   /* in polls of depth 0, a root's included, but for what is in
+				    * block_in_place */
 	uint64_t parked_ns;	   /* in parks */
 	uint64_t blocked_ns;	   /* in blocking calls inside polls; part of busy_ns */
 	uint64_t lost;		   /* events lost on this thread */

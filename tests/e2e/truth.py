@@ -28,7 +28,8 @@ def _of_report(family):
         "cancelled": family["cancelled"],
         "panicked": family["panicked"],
         "wakes": family["wakes"],
-        "self_wakes": family["self_wakes"],
+        # the programs count the wakes in their polls, not those of the worker after a yield
+        "self_wakes": family["self_wakes"] - family["deferred_wakes"],
     }
 
 

@@ -67,7 +67,9 @@ static const struct {
 	{"epoll", TE_PARK, 2},
 	{"sleep", TE_PARK, 7},
 	{"unpark", TE_UNPARK, 1},
+	{"nothing", TE_UNPARK, 2 | TRACE_CALL_IDLE},
 	{"block", TE_BLOCK, 7},
+	{"send", TE_BLOCK, 21 | TRACE_CALL_NONBLOCKING},
 	{"thread-begin", TE_THREAD_BEGIN, 0},
 	{"thread-end", TE_THREAD_END, 0},
 	{"lost", TE_LOST, 0},
@@ -174,15 +176,15 @@ static int on_wake(void *ctx, const struct tl_wake *w)
 		   w->time_ns, effects[w->effect]);
 	if (w->source_task)
 		buf_printf(&s->log, " by %lu", w->source_task->serial);
-	buf_str(&s->log, w->by_waker ? "\n" : " queue\n");
+	buf_printf(&s->log, "%s%s\n", w->by_waker ? "" : " queue", w->deferred ? " deferred" : "");
 	return 0;
 }
 
 static int on_block(void *ctx, const struct tl_block *b)
 {
 	struct stage *s = ctx;
-	buf_printf(&s->log, "block %lu t%u %u %lu-%lu\n", b->task->serial, b->thread, b->call,
-		   b->begin_ns, b->end_ns);
+	buf_printf(&s->log, "block %lu t%u %u %lu-%lu%s\n", b->task->serial, b->thread, b->call,
+		   b->begin_ns, b->end_ns, b->keeps_worker ? "" : " aside");
 	return 0;
 }
 
@@ -1146,7 +1148,6 @@ ROW(30)
 		      "67 0 unpark\n"
 		      "70 0 thread-end\n",
 		      "+1 root 0 spawned 10\n"
-		      "worker t0 10-\n"
 		      "+2 task 1 spawned 15 by 1\n"
 		      "scheduled 2 15-16\n"
 		      "worker t1 16-\n"
@@ -1165,8 +1166,7 @@ ROW(30)
 		      /* not woken: whatever the thread does, it is not the root's poll */
 		      "poll 1 t0 67-67 unknown since 66 w3 end unseen inferred\n"
 		      "unknown 1 67-70\n"
-		      "-1 unknown 70\n"
-		      "worker t0 -70\n");
+		      "-1 unknown 70\n");
 	assert_int_equal(t.spawned, 1);
 	assert_int_equal(t.alive, 1);
 	assert_int_equal(t.n_polls, 1);
@@ -1182,10 +1182,8 @@ ROW(30)
 	      "16 0 park\n"
 	      "17 0 unpark\n",
 	      "+1 root 0 spawned 10\n"
-	      "worker t0 10-\n"
 	      "poll 1 t0 10-11 pending inferred\n"
 	      "+2 root 1 spawned 12\n"
-	      "worker t1 12-\n"
 	      "poll 2 t1 12-13 pending inferred\n"
 	      "stray root t2 14\n"
 	      "park t0 1 11-15\n"
@@ -1300,21 +1298,17 @@ ROW(33)
 					 "+1 loop 7 seen 10\n"
 					 "w1 1 t5 10 scheduled\n"
 					 "+2 root 0 spawned 11\n"
-					 "worker t0 11-\n"
 					 "poll 2 t0 11-12 pending inferred\n"
 					 "w2 2 t5 13 scheduled\n"
 					 "waiting 2 12-13\n"
 					 "+3 root 1 spawned 14\n"
-					 "worker t1 14-\n"
 					 "poll 3 t1 14-15 pending inferred\n"
 					 "+4 root 2 spawned 16\n"
-					 "worker t2 16-\n"
 					 "poll 4 t2 16-17 pending inferred\n"
 					 "stray root t5 18\n"
 					 "park t2 1 17-19\n"
 					 "waiting 4 17-19\n"
 					 "-4 unknown 19\n"
-					 "worker t2 -19\n"
 					 "w3 3 t5 20 scheduled\n"
 					 "waiting 3 15-20\n"
 					 "w4 1 t5 21 noop\n");
@@ -1350,7 +1344,6 @@ ROW(38)
 	      "41 0 unpark\n"
 	      "50 0 park\n",
 	      "+1 root 0 seen 10\n"
-	      "worker t0 10-\n"
 	      "w1 1 t1 20 scheduled\n"
 	      "unknown 1 10-20\n"
 	      "park t0 1 10-20\n"
@@ -1366,12 +1359,10 @@ ROW(38)
 	      "20 0 park\n"
 	      "30 0 thread-end\n",
 	      "+1 root 0 seen 10\n"
-	      "worker t0 10-\n"
 	      "park t0 1 10-20\n"
 	      "park t0 1 20-30\n"
 	      "unknown 1 10-30\n"
-	      "-1 unknown 30\n"
-	      "worker t0 -30\n");
+	      "-1 unknown 30\n");
 	/* in the middle of something: it is polled when it is woken next */
 	story("10 0 before root\n"
 	      "20 0 park\n"
@@ -1379,7 +1370,6 @@ ROW(38)
 	      "31 0 unpark\n"
 	      "40 0 park\n",
 	      "+1 root 0 seen 10\n"
-	      "worker t0 10-\n"
 	      "w1 1 t1 30 scheduled\n"
 	      "unknown 1 10-30\n"
 	      "park t0 1 20-31\n"
@@ -1615,7 +1605,6 @@ ROW(41)
 					 "finish 70",
 					 "+1 main 3 spawned 10\n"
 					 "scheduled 1 10-20\n"
-					 "worker t0 20-\n"
 					 "+2 task 4 spawned 25 by 1\n"
 					 "poll 1 t0 20-30 pending since 10\n"
 					 "w1 1 t1 40 unknown\n"
@@ -1624,7 +1613,6 @@ ROW(41)
 					 "poll 1 t0 50-60 ready since 40 w1\n"
 					 "-1 ready 60\n"
 					 "stray main t1 65\n"
-					 "worker t0 -70\n"
 					 "scheduled 2 25-70\n"
 					 "-2 alive scheduled\n");
 	assert_int_equal(t.n_odd, 0);
@@ -1889,7 +1877,6 @@ ROW(48)
 					 "finish 70",
 					 "future 1 outer t0 10-11 pending self 1\n"
 					 "+1 root 1 spawned 20\n"
-					 "worker t1 20-\n"
 					 "future 2 inner t1 21-22 pending self 1 of 1\n"
 					 "poll 1 t1 20-23 pending inferred\n"
 					 "+2 task 1 seen 30\n"
@@ -1904,7 +1891,6 @@ ROW(48)
 					 "waiting 1 23-50\n"
 					 "future 2 unknown 50: 1 polls 1 self 1 waited 0\n"
 					 "-1 unknown 50\n"
-					 "worker t1 -50\n"
 					 "worker t2 -70\n"
 					 "worker t3 -70\n"
 					 "future 1 alive: 1 polls 1 self 1 waited 0\n");
@@ -1935,6 +1921,111 @@ ROW(54)
 		      "future 1 alive: 2 polls 11 self 7 waited 4\n"
 		      "future 2 alive: 1 polls 1 self 1 waited 0\n");
 	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(59)
+{
+	/* yield_now(): the worker fires the waker after the poll, before or after it has looked for
+	 * events. What it waited for, and what other threads wake, is no yield; nor is what it
+	 * wakes where no such call is told. */
+	struct timeline_totals t = story("5 0 wake task 1\n"
+					 "10 0 poll task 1\n"
+					 "11 0 pending task 1\n"
+					 "12 0 wake task 1\n"
+					 "20 1 epoll\n"
+					 "30 0 poll task 1\n"
+					 "31 0 pending task 1\n"
+					 "32 0 wake task 1\n"
+					 "33 0 poll task 1\n"
+					 "34 0 wake-running task 1\n"
+					 "35 0 wake-running task 1\n"
+					 "36 0 pending task 1\n"
+					 "40 0 poll task 1\n"
+					 "41 0 pending task 1\n"
+					 "42 0 epoll\n"
+					 "43 0 nothing\n"
+					 "44 0 wake task 1\n"
+					 "50 0 poll task 1\n"
+					 "51 0 pending task 1\n"
+					 "52 0 epoll\n"
+					 "53 0 unpark\n"
+					 "54 0 wake task 1\n"
+					 "60 0 poll task 1\n"
+					 "61 0 pending task 1\n"
+					 "62 1 wake task 1\n"
+					 "70 0 poll task 1\n"
+					 "71 0 pending task 1\n"
+					 "72 0 epoll\n"
+					 "600072 0 nothing\n"
+					 "600074 0 wake task 1\n"
+					 "600080 0 poll task 1\n"
+					 "600081 0 pending task 1\n"
+					 "2600082 0 epoll\n"
+					 "2600083 0 nothing\n"
+					 "2600084 0 wake task 1\n",
+					 "+1 task 1 seen 5\n"
+					 "w1 1 t0 5 scheduled\n"
+					 "scheduled 1 5-10\n"
+					 "worker t0 10-\n"
+					 "poll 1 t0 10-11 pending since 5 w1\n"
+					 "w2 1 t0 12 scheduled\n"
+					 "waiting 1 11-12\n"
+					 "scheduled 1 12-30\n"
+					 "poll 1 t0 30-31 pending since 12 w2\n"
+					 "w3 1 t0 32 scheduled deferred\n"
+					 "waiting 1 31-32\n"
+					 "scheduled 1 32-33\n"
+					 "w4 1 t0 34 running by 1\n"
+					 "w5 1 t0 35 running by 1\n"
+					 "poll 1 t0 33-36 pending since 32 w3 woken\n"
+					 "scheduled 1 36-40\n"
+					 "poll 1 t0 40-41 pending since 36 w4\n"
+					 "park t0 2 42-43\n"
+					 "w6 1 t0 44 scheduled deferred\n"
+					 "waiting 1 41-44\n"
+					 "scheduled 1 44-50\n"
+					 "poll 1 t0 50-51 pending since 44 w6\n"
+					 "park t0 2 52-53\n"
+					 "w7 1 t0 54 scheduled\n"
+					 "waiting 1 51-54\n"
+					 "scheduled 1 54-60\n"
+					 "poll 1 t0 60-61 pending since 54 w7\n"
+					 "w8 1 t1 62 scheduled\n"
+					 "waiting 1 61-62\n"
+					 "scheduled 1 62-70\n"
+					 "poll 1 t0 70-71 pending since 62 w8\n"
+					 "park t0 2 72-600072\n"
+					 "w9 1 t0 600074 scheduled\n"
+					 "waiting 1 71-600074\n"
+					 "scheduled 1 600074-600080\n"
+					 "poll 1 t0 600080-600081 pending since 600074 w9\n"
+					 "park t0 2 2600082-2600083\n"
+					 "w10 1 t0 2600084 scheduled\n"
+					 "waiting 1 600081-2600084\n");
+	assert_int_equal(t.n_self_wakes, 4);
+	assert_int_equal(t.n_odd, 0);
+}
+
+ROW(60)
+{
+	/* a call that can't wait, and one in block_in_place, keep no worker; outside of polls the
+	 * former is no park */
+	story("10 0 poll task 1\n"
+	      "14 0 send 3\n"
+	      "18 0 block 3\n"
+	      "20 0 spawn inplace 2\n"
+	      "30 0 block 9\n"
+	      "40 0 pending task 1\n"
+	      "50 0 send 5\n"
+	      "60 0 block 5\n",
+	      "+1 task 1 seen 10\n"
+	      "worker t0 10-\n"
+	      "block 1 t0 21 11-14 aside\n"
+	      "block 1 t0 7 15-18\n"
+	      "block 1 t0 7 21-30 aside\n"
+	      "section 1 t0 20-40\n"
+	      "poll 1 t0 10-40 pending blocked 1*3\n"
+	      "park t0 7 55-60\n");
 }
 
 ROW(49)
@@ -2100,7 +2191,6 @@ ROW(56)
 					 "370 3 enter root\n"
 					 "finish 400",
 					 "+1 root 0 spawned 10\n"
-					 "worker t0 10-\n"
 					 "poll 1 t0 10-10 unknown end unseen inferred\n"
 					 "unknown 1 10-300\n"
 					 "-1 unknown 300\n"
@@ -2108,21 +2198,14 @@ ROW(56)
 					 "poll 2 t0 300-310 pending inferred\n"
 					 "park t0 1 310-320\n"
 					 "+3 root 1 spawned 330\n"
-					 "worker t1 330-\n"
 					 "poll 3 t1 330-330 unknown end unseen inferred\n"
 					 "+4 root 2 spawned 350\n"
-					 "worker t2 350-\n"
 					 "poll 4 t2 350-350 unknown end unseen inferred\n"
 					 "unknown 4 350-360\n"
 					 "-4 unknown 360\n"
-					 "worker t2 -360\n"
 					 "+5 root 3 spawned 370\n"
-					 "worker t3 370-\n"
-					 "worker t0 -400\n"
 					 "park t1 7 340-400\n"
-					 "worker t1 -400\n"
 					 "poll 5 t3 370-370 unknown end unseen inferred\n"
-					 "worker t3 -400\n"
 					 "waiting 2 310-400\n"
 					 "-2 alive waiting\n"
 					 "-3 unknown 330\n"
@@ -2283,6 +2366,8 @@ int main(void)
 		TEST(56),
 		TEST(57),
 		TEST(58),
+		TEST(59),
+		TEST(60),
 		cmocka_unit_test(test_sink_stops),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -164,7 +164,7 @@ static int on_poll(void *ctx, const struct tl_poll *p)
 	if (!p->depth) {
 		assert_true(p->begin_ns >= j->poll_end[p->thread]);
 		j->poll_end[p->thread] = p->end_ns;
-		j->busy_ns[p->thread] += p->end_ns - p->begin_ns;
+		j->busy_ns[p->thread] += tl_poll_held_ns(p);
 	}
 	return 0;
 }
@@ -195,7 +195,8 @@ static int on_wake(void *ctx, const struct tl_wake *w)
 		return 0;
 	}
 	life->n_wakes++;
-	life->n_self_wakes += w->source_task == w->task;
+	life->n_self_wakes += w->self;
+	assert_true(w->self == (w->by_waker && (w->source_task == w->task || w->deferred)));
 	return 0;
 }
 
@@ -204,7 +205,7 @@ static int on_block(void *ctx, const struct tl_block *b)
 	struct judge *j = ctx;
 	life_of(j, b->task);
 	assert_true(b->begin_ns <= b->end_ns);
-	j->blocked_ns[b->thread] += b->end_ns - b->begin_ns;
+	j->blocked_ns[b->thread] += b->keeps_worker ? b->end_ns - b->begin_ns : 0;
 	return 0;
 }
 

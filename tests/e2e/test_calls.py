@@ -1,0 +1,81 @@
+"""Calls in polls, and wakes, are what they are called: a call that can't wait is no blocking call, one in
+block_in_place keeps no worker, a block_on beside the workers is none, and who yields wakes itself."""
+import json
+
+import driver
+import pytest
+
+
+def families(report):
+    """{last word of its name: family}"""
+    return {f["name"].split("<")[0].split("::")[-1]: f for f in report["families"]}
+
+
+def printed(pollux, trace, *options):
+    return [json.loads(line) for line in driver.run(pollux, "print", "--json", trace, *options).stdout.splitlines()]
+
+
+def test_sockets_block_nobody(pollux, suite, trace):
+    """All sockets of a Tokio program are non-blocking, and so is what wakes its driver."""
+    driver.record_launched(pollux, trace, suite("tokio-1.54"), "net", "--scale", "1000")
+    calls = [e for e in printed(pollux, trace) if e["event"] == "block"]
+    through_sockets = [c for c in calls if c["call"] in ("send", "recv", "accept4", "write", "connect")]
+    assert any(c["call"] == "send" for c in calls)
+    assert all(c.get("nonblocking") for c in through_sockets)
+    assert not [c for f in driver.report(pollux, trace)["families"] for c in f["blocking_calls"]
+                if c["call"] in ("send", "recv", "accept4", "write", "connect")]
+    assert "send" not in driver.run(pollux, "report", trace).stdout.split("Families")[0]
+
+
+def test_pipes_block(pollux, suite, trace):
+    driver.record_launched(pollux, trace, suite("tokio-1.54"), "system_calls")
+    reads = families(driver.report(pollux, trace))["reads"]
+    (call,) = [c for c in reads["blocking_calls"] if c["call"] == "read"]
+    assert call["ns"] >= 1_000_000
+    waits = [e for e in printed(pollux, trace) if e["event"] == "block" and e["call"] == "read"]
+    assert any(e["ns"] >= 500_000 for e in waits) and not any(e.get("nonblocking") for e in waits)
+
+
+def test_block_in_place_blocks_no_worker(pollux, suite, trace):
+    driver.record_launched(pollux, trace, suite("tokio-1.54"), "block_in_place")
+    report = driver.report(pollux, trace)
+    found = families(report)["in_place"]
+    assert found["blocked_ns"] == 0 and found["blocking_calls"] == []
+    assert found["poll_ns"]["sum"] >= found["tasks"] * 1_000_000
+    assert not [c for f in report["families"] for c in f["blocking_calls"] if "sleep" in c["call"]]
+    assert "sleep" not in driver.run(pollux, "report", trace).stdout.split("Families")[0]
+
+
+def test_block_on_beside_workers(pollux, suite, trace):
+    """The main thread's block_on waits for the workers; it is none."""
+    driver.record_launched(pollux, trace, suite("tokio-1.54"), "net")
+    (main,) = [w for w in driver.report(pollux, trace)["workers"] if w["role"] == "block_on"]
+    speedscope = trace.with_suffix(".json")
+    driver.run(pollux, "export", trace, "--format", "speedscope", "-o", speedscope)
+    names = [p["name"] for p in json.loads(speedscope.read_text())["profiles"]]
+    assert any(n.startswith("worker ") for n in names)
+    assert not any(n.startswith("worker ") and n.endswith(f" {main['tid']}") for n in names)
+
+
+@pytest.mark.parametrize("package", ["tokio-1.38", "tokio-1.54"])
+def test_who_yields_wakes_itself(pollux, suite, trace, package):
+    """Most of these wakes come from the worker: of each at least half, for a thread that loses its CPU
+    while it looks for events may as well have waited for them."""
+    recorded = driver.record_launched(pollux, trace, suite(package), "yields")
+    true = {f["name"]: f for f in recorded.truth["families"]}
+    found = families(driver.report(pollux, trace))
+    for name in ("yielding", "yielding_alone"):
+        assert found[name]["wakes"] == true[name]["wakes"] > 0
+        assert found[name]["wakes"] >= found[name]["self_wakes"] >= found[name]["wakes"] / 2
+    if found["yielding"]["self_wakes"] > found["yielding"]["polls"] * 0.95:
+        assert "yielding woke itself in" in driver.run(pollux, "report", trace).stdout
+
+
+def test_who_waits_does_not(pollux, suite, trace):
+    """Timers, sockets and other tasks wake these."""
+    for program in ("timers", "net"):
+        trace.unlink(missing_ok=True)
+        driver.record_launched(pollux, trace, suite("tokio-1.54"), program)
+        report = driver.report(pollux, trace)
+        assert report["wakes"] > 40
+        assert report["self_wakes"] <= report["wakes"] / 20, report["families"]
