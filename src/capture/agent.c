@@ -56,6 +56,7 @@ struct capture {
 	size_t n_sources;
 	pid_t child;		  /* launched, not yet reaped */
 	struct late_program late; /* launched, and without a runtime so far */
+	uint64_t late_cpu_ns;	  /* our CPU time to look for one */
 	struct attach_options attach_options;
 	const struct places_ops *places;
 	unsigned n_starting; /* looks that came too early, in a row */
@@ -438,7 +439,7 @@ static bool reap_child(struct capture *c)
 }
 
 /* A launched program that had no runtime is looked at again when its code has changed. */
-static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
+static int attach_late(struct capture *c, uint64_t now, struct error *err)
 {
 	struct attach_options options = c->attach_options;
 	struct error why = {0};
@@ -462,6 +463,15 @@ static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
 	}
 	c->late.name = NULL;
 	return begin(c, a, err);
+}
+
+static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
+{
+	uint64_t before = clock_cpu_ns();
+	int rc = attach_late(c, now, err);
+
+	c->late_cpu_ns += clock_cpu_ns() - before;
+	return rc;
 }
 
 /* The program that we started has executed another one, which may have a runtime, too. What it was
@@ -715,6 +725,7 @@ static int agent_close(struct capture *c, struct capture_stats *stats, struct er
 		stats->cost.stop_ns += attach_stop_ns(c->sources[i].attach);
 		stats->cost.attach_ns += attach_total_ns(c->sources[i].attach);
 	}
+	stats->cost.analysis_cpu_ns += c->late_cpu_ns;
 	stats->n_events += d->n_events;
 	stats->n_lost += d->n_lost;
 	if (d->first_lost_ns && (!stats->first_lost_ns || d->first_lost_ns < stats->first_lost_ns))

@@ -9,6 +9,7 @@
  */
 #include "base/clock.h"
 #include "capture/capture.h"
+#include "capture/cpu_use.h"
 #include "capture/event_cost.h"
 #include "capture/stacks.h"
 #include "capture/threads.h"
@@ -18,6 +19,7 @@
 #include <string.h>
 
 #define ROUND_NS 250000000ull
+#define USE_NS 500000000ull
 
 static bool wants_sched(const struct capture_options *opt)
 {
@@ -62,7 +64,10 @@ struct capture_set {
 	struct capture_shared shared;
 	struct member members[MAX_SOURCES]; /* the main one is the first */
 	size_t n;
-	uint64_t next_round_ns, start_cpu_ns, begin_ns;
+	uint64_t next_round_ns, start_cpu_ns, analysis_cpu_ns, begin_ns;
+	struct cpu_use **uses; /* of each process */
+	size_t n_uses;
+	uint64_t next_use_ns;
 };
 
 void capture_stats_done(struct capture_stats *s)
@@ -104,6 +109,39 @@ int capture_tell_coverage(struct trace_writer *w, struct capture_stats *s,
 	return rc < 0 ? rc : capture_keep_coverage(s, c);
 }
 
+static int watch_use(struct capture_set *s, pid_t pid, uint32_t process, struct error *err)
+{
+	struct cpu_use **more = reallocarray(s->uses, s->n_uses + 1, sizeof(*more));
+
+	if (more)
+		s->uses = more;
+	if (!more || !(more[s->n_uses] = cpu_use_begin(pid, process)))
+		return error_sys(err, -ENOMEM, "cannot record");
+	s->n_uses++;
+	return 0;
+}
+
+static void look_at_uses(struct capture_set *s, uint64_t now)
+{
+	if (now < s->next_use_ns)
+		return;
+	s->next_use_ns = now + USE_NS;
+	for (size_t i = 0; i < s->n_uses; i++)
+		cpu_use_look(s->uses[i]);
+}
+
+static int tell_uses(struct capture_set *s)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < s->n_uses && rc == 0; i++) {
+		const struct trace_cpu sum = cpu_use_sum(s->uses[i]);
+
+		rc = trace_writer_cpu(s->shared.writer, &sum);
+	}
+	return rc;
+}
+
 static int joined(struct capture_shared *shared, pid_t pid, uint32_t process, struct error *err)
 {
 	struct capture_set *s = shared->set;
@@ -115,11 +153,14 @@ static int joined(struct capture_shared *shared, pid_t pid, uint32_t process, st
 
 	for (size_t i = 1; i < s->n && rc == 0; i++)
 		rc = s->members[i].ops->join(s->members[i].capture, pid, process, err);
-	return rc;
+	return rc == 0 ? watch_use(s, pid, process, err) : rc;
 }
 
 static void set_free(struct capture_set *s)
 {
+	for (size_t i = 0; i < s->n_uses; i++)
+		cpu_use_free(s->uses[i]);
+	free(s->uses);
 	capture_stacks_free(s->shared.stacks);
 	capture_threads_free(s->shared.threads);
 	free(s);
@@ -171,6 +212,7 @@ int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
 		set_free(s);
 		return rc;
 	}
+	s->analysis_cpu_ns = clock_cpu_ns() - s->start_cpu_ns;
 	s->begin_ns = clock_monotonic_ns();
 	*ret_set = s;
 	return 0;
@@ -214,6 +256,7 @@ int64_t capture_set_drain(struct capture_set *s, struct error *err)
 			next = m->due_ns;
 	}
 	capture_threads_tidy(s->shared.threads, now);
+	look_at_uses(s, now);
 	rc = end_round(s, now);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write the trace");
@@ -241,6 +284,8 @@ int capture_set_close(struct capture_set *s, const char *reason, struct capture_
 				      .cost.end_ns = clock_monotonic_ns()};
 	int rc = 0, one;
 
+	look_at_uses(s, UINT64_MAX);
+
 	for (size_t i = s->n; i-- > 0;) {
 		struct member *m = &s->members[i];
 
@@ -252,10 +297,13 @@ int capture_set_close(struct capture_set *s, const char *reason, struct capture_
 	if (one < 0 && rc == 0)
 		rc = error_sys(err, one, "cannot write the trace");
 	stats.cost.end_reason = reason;
-	stats.cost.recorder_cpu_ns = clock_cpu_ns() - s->start_cpu_ns;
+	stats.cost.analysis_cpu_ns += s->analysis_cpu_ns;
+	stats.cost.recorder_cpu_ns = clock_cpu_ns() - s->start_cpu_ns - stats.cost.analysis_cpu_ns;
 	if (s->members[0].ops == &capture_agent)
 		stats.cost.event_cost_ps = event_cost_ps();
 	one = trace_writer_cost(s->shared.writer, &stats.cost);
+	if (one == 0)
+		one = tell_uses(s);
 	if (one == 0)
 		one = trace_writer_round(s->shared.writer, clock_monotonic_ns());
 	if (one < 0 && rc == 0)

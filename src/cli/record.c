@@ -247,11 +247,26 @@ static void say_coverage(struct buf *b, const struct capture_stats *s)
 	}
 }
 
+/* CPU time, for shares of it would be of one CPU, of several threads. */
+static void say_cpu(struct buf *b, const struct capture_stats *s)
+{
+	buf_str(b, "; pollux used ");
+	text_duration(b, s->cost.recorder_cpu_ns);
+	buf_str(b, " of CPU, and ");
+	text_duration(b, s->cost.analysis_cpu_ns);
+	buf_str(b, " before that to read the program");
+	if (s->cost.event_cost_ps) {
+		buf_str(b, "; the events in the program took about ");
+		text_duration(b, s->n_events * s->cost.event_cost_ps / 1000);
+		buf_printf(b, " (%.1f ns each)", (double)s->cost.event_cost_ps / 1000);
+	}
+	buf_char(b, '\n');
+}
+
 static void say(const struct job *job, const struct capture_stats *s, uint64_t began_ns,
 		uint64_t ns, uint64_t bytes)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT;
-	double per_second = (double)s->n_events * (double)s->cost.event_cost_ps / 1000 / (double)ns;
 
 	buf_str(&b, "recorded ");
 	text_duration(&b, ns);
@@ -268,12 +283,7 @@ static void say(const struct job *job, const struct capture_stats *s, uint64_t b
 	say_coverage(&b, s);
 	buf_str(&b, "  cost: threads were paused for ");
 	text_duration(&b, s->cost.stop_ns);
-	buf_printf(
-		&b,
-		"; pollux used %.1f %% of a CPU, the events in the program about %.1f %% (%.1f ns "
-		"each)\n",
-		100.0 * (double)s->cost.recorder_cpu_ns / (double)ns, 100 * per_second,
-		(double)s->cost.event_cost_ps / 1000);
+	say_cpu(&b, s);
 	buf_str(&b, "next: pollux report ");
 	text_safe(&b, job->path);
 	buf_char(&b, '\n');

@@ -32,6 +32,7 @@ struct family {
 	uint64_t waiting_ns, scheduled_ns, blocked_ns;
 	uint64_t max_delay_at_ns; /* when the longest delay ended, ... */
 	bool max_delay_open;	  /* ... or the trace, before it did */
+	uint32_t max_delay_thread; /* who ended it */
 	uint64_t max_polled_ns;	  /* the longest that a poll ended */
 	struct hist poll, delay;
 	struct call_list calls; /* blocking ones inside of polls that kept a worker */
@@ -56,6 +57,7 @@ struct long_poll {
 	struct tl_poll poll; /* its task pointer is not valid any more */
 	struct family *family;
 	uint64_t serial, id, number;
+	uint64_t preempted_ns; /* ready to run, but without a CPU, where that was recorded */
 	struct call_list calls;
 	struct long_stack stack;
 };
@@ -63,6 +65,7 @@ struct long_poll {
 /* What was told of a poll that is still open. */
 struct open_poll {
 	uint64_t serial; /* of its task */
+	uint64_t preempted_ns;
 	struct call_list calls;
 	struct long_stack stack;
 };
@@ -158,6 +161,15 @@ bool report_sees_all_panics(const struct report *rep);
 /* Sums over the families of role task and blocking. */
 struct family report_sum(const struct report *rep);
 uint64_t report_busy_ns(const struct report *rep);
+/* cpu.c: what is to be said of a lack of CPUs; of a thread's long poll or delay, NULL if nothing.
+ */
+void cpu_notes(const struct report *rep, struct buf *out);
+const char *cpu_excuse(const struct report *rep, uint32_t thread);
+void cpu_use_json(const struct report *rep, struct json *j);
+/* CPU time of the processes while they were recorded; 0 if not known. */
+uint64_t cpu_used_ns(const struct report *rep);
+/* 0 to 1: an estimate may be larger than all of it. */
+double cpu_share(uint64_t part_ns, uint64_t whole_ns);
 /* How long the workers lived, in all. */
 uint64_t report_worker_ns(const struct report *rep);
 

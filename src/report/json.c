@@ -164,6 +164,8 @@ static void write_longest(const struct report *rep, struct json *j)
 		json_string(j, "outcome", trace_outcome_name(l->poll.outcome));
 		json_bool(j, "inferred", l->poll.inferred);
 		json_u64(j, "blocked_ns", l->poll.blocked_ns);
+		if (l->preempted_ns)
+			json_u64(j, "preempted_ns", l->preempted_ns);
 		write_calls(j, "blocking_calls", &l->calls);
 		if (l->stack.stack) {
 			json_object(j, "seen");
@@ -238,14 +240,15 @@ static void write_cost(const struct report *rep, struct json *j)
 	if (!cost)
 		return;
 	double agent_ns = (double)cost->event_cost_ps / 1000 * rep->totals.n_events;
-	uint64_t busy = report_busy_ns(rep);
 	json_object(j, "cost");
 	json_u64(j, "stop_ns", cost->stop_ns);
 	json_u64(j, "attach_ns", cost->attach_ns);
 	json_u64(j, "recorder_cpu_ns", cost->recorder_cpu_ns);
+	json_u64(j, "analysis_cpu_ns", cost->analysis_cpu_ns);
 	json_double(j, "event_cost_ns", cost->event_cost_ps / 1000.0);
 	json_double(j, "agent_ns", agent_ns);
-	json_double(j, "share_of_busy", busy && !rep->filtered ? agent_ns / busy : 0);
+	if (cpu_used_ns(rep) && !rep->filtered)
+		json_double(j, "share_of_cpu", cpu_share((uint64_t)agent_ns, cpu_used_ns(rep)));
 	json_string(j, "end_reason", cost->end_reason);
 	json_end_object(j);
 }
@@ -291,6 +294,7 @@ void report_json(const struct report *rep, struct buf *out)
 	if (rep->n_lives)
 		lives_json(rep, &j);
 	write_coverage(rep, &j);
+	cpu_use_json(rep, &j);
 	write_cost(rep, &j);
 	json_end_object(&j);
 	buf_char(out, '\n');

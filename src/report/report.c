@@ -127,6 +127,9 @@ static int keep_if_long(struct report *rep, const struct tl_poll *poll,
 		.id = poll->task->id,
 		.number = poll->task->number,
 		.stack = told->stack,
+		.preempted_ns = told->preempted_ns < poll->end_ns - poll->begin_ns
+					? told->preempted_ns
+					: poll->end_ns - poll->begin_ns,
 	};
 	for (size_t i = 0; i < calls->n; i++)
 		if (call_add(&new.calls, &calls->items[i]) < 0)
@@ -185,15 +188,17 @@ static void count_starved(struct family *f, uint64_t ns)
 		f->max_starved_ns = ns;
 }
 
-/* A task was ready until end_ns, when it was polled, or (open) the trace ended. */
-static int add_delay(struct family *f, uint64_t begin_ns, uint64_t end_ns, bool open)
+/* A task was ready until end_ns, when the poll began, or (NULL) the trace ended. */
+static int add_delay(struct family *f, uint64_t begin_ns, uint64_t end_ns,
+		     const struct tl_poll *poll)
 {
 	uint64_t delay = end_ns - begin_ns;
 	if (!f->delay.count || delay > f->delay.max) {
 		f->max_delay_at_ns = end_ns;
-		f->max_delay_open = open;
+		f->max_delay_open = !poll;
+		f->max_delay_thread = poll ? poll->thread : 0;
 	}
-	if (!open && delay > f->max_polled_ns)
+	if (poll && delay > f->max_polled_ns)
 		f->max_polled_ns = delay;
 	return hist_add(&f->delay, delay);
 }
@@ -213,7 +218,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 			r = keep_if_long(rep, poll, &told);
 	}
 	if (r >= 0 && poll->begin_seen && poll->scheduled_ns)
-		r = add_delay(f, poll->scheduled_ns, poll->begin_ns, false);
+		r = add_delay(f, poll->scheduled_ns, poll->begin_ns, poll);
 	free(told.calls.items);
 	return r < 0 ? r : life_poll(rep, poll);
 }
@@ -255,7 +260,7 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 		if (wait->open && wait->task->spawn_seen && !wait->task->n_polls)
 			count_starved(f, wait->end_ns - wait->begin_ns);
 		if (wait->open && f->role != TR_ROOT)
-			r = add_delay(f, wait->begin_ns, wait->end_ns, true);
+			r = add_delay(f, wait->begin_ns, wait->end_ns, NULL);
 	}
 	return r < 0 ? r : life_wait(rep, wait);
 }
@@ -324,7 +329,14 @@ static int on_syscall(void *ctx, const struct tl_syscall *call)
 
 static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
 {
-	return system_off_cpu(ctx, off);
+	struct report *rep = ctx;
+	if (off->task && off->why == TX_PREEMPTED) {
+		struct open_poll *open = open_poll(rep, off->thread, off->task->serial);
+		if (!open)
+			return -ENOMEM;
+		open->preempted_ns += off->end_ns - off->begin_ns;
+	}
+	return system_off_cpu(rep, off);
 }
 
 static int on_future_poll(void *ctx, const struct tl_future_poll *poll)

@@ -180,6 +180,13 @@ static void note_longest(const struct report *rep, struct buf *out)
 	buf_str(out, " held its thread for ");
 	text_duration(out, ns);
 	buf_str(out, " without yielding");
+	if (l->preempted_ns > ns / 10) {
+		buf_str(out, ", and had no CPU for ");
+		text_duration(out, l->preempted_ns);
+		buf_str(out, " of it");
+	} else if (!l->calls.n && cpu_excuse(rep, l->poll.thread)) {
+		buf_printf(out, ", %s", cpu_excuse(rep, l->poll.thread));
+	}
 	if (l->calls.n) {
 		buf_printf(out, ", ");
 		text_duration(out, l->poll.blocked_ns);
@@ -214,6 +221,8 @@ static void note_delay(const struct report *rep, struct buf *out, unsigned role)
 	}
 	buf_str(out, "): ");
 	report_name(rep, out, report_label(rep, worst->kind));
+	if (!worst->max_delay_open && cpu_excuse(rep, worst->max_delay_thread))
+		buf_printf(out, ", %s", cpu_excuse(rep, worst->max_delay_thread));
 	buf_char(out, '\n');
 }
 
@@ -279,6 +288,7 @@ static void write_notable(const struct report *rep, struct buf *out)
 	note_losses(rep, &notes);
 	note_lost_beside(rep, &notes);
 	note_panics(rep, &notes);
+	cpu_notes(rep, &notes);
 	note_longest(rep, &notes);
 	note_delay(rep, &notes, TR_TASK);
 	note_delay(rep, &notes, TR_BLOCKING);
@@ -650,15 +660,23 @@ static void write_cost(const struct report *rep, struct buf *out)
 	text_duration(&b, cost->attach_ns);
 	buf_str(&b, "; pollux itself used ");
 	text_duration(&b, cost->recorder_cpu_ns);
-	buf_str(&b, " of CPU\n");
-	uint64_t busy = report_busy_ns(rep);
+	buf_str(&b, " of CPU");
+	if (cost->analysis_cpu_ns) {
+		buf_str(&b, ", and ");
+		text_duration(&b, cost->analysis_cpu_ns);
+		buf_str(&b, " before that to read the program");
+	}
+	buf_char(&b, '\n');
 	if (cost->event_cost_ps) {
 		double agent_ns = (double)cost->event_cost_ps / 1000 * rep->totals.n_events;
+		double share = cpu_share((uint64_t)agent_ns, cpu_used_ns(rep));
 		buf_str(&b, "inside the program about ");
 		text_duration(&b, (uint64_t)agent_ns);
 		buf_printf(&b, " (%.1f ns an event, measured here)", cost->event_cost_ps / 1000.0);
-		if (busy && !rep->filtered)
-			buf_printf(&b, ": %.2f %% of the time in polls", 100 * agent_ns / busy);
+		if (cpu_used_ns(rep) && !rep->filtered && share < 0.001)
+			buf_str(&b, ": < 0.1 % of its CPU time");
+		else if (cpu_used_ns(rep) && !rep->filtered)
+			buf_printf(&b, ": %.1f %% of its CPU time", 100 * share);
 		buf_char(&b, '\n');
 	}
 	report_title(rep, out, "What the recording cost");

@@ -242,13 +242,28 @@ struct trace_coverage {
 struct trace_cost {
 	uint64_t stop_ns;   /* threads of the target stood still, in all (attach and detach) */
 	uint64_t attach_ns; /* from the command to the enabled agent */
-	uint64_t recorder_cpu_ns; /* CPU time of pollux itself while recording */
+	uint64_t recorder_cpu_ns; /* CPU time of pollux itself while recording, without: */
 	uint64_t event_cost_ps;	  /* one event in the agent, measured on this machine, in ps; 0: not
 				     known */
 	uint64_t end_ns;	  /* recording ended, CLOCK_MONOTONIC */
 	uint64_t begin_ns;	/* all sources were in place; 0: not known. The first may have told
 				 * events before */
 	const char *end_reason; /* "interrupted", "duration", "exited 0", "killed by signal 9" */
+	uint64_t analysis_cpu_ns; /* to find what is hooked, before the first event; 0 in traces
+				   * before 1.3, where it is part of the other */
+};
+
+/* What the CPUs gave a process while it was recorded, told at the end. */
+struct trace_cpu {
+	uint32_t process;
+	uint32_t n_threads;    /* whose schedstat was looked at; 0: the kernel has none */
+	uint64_t cpu_ns;       /* its CPU time; 0: not known */
+	uint64_t run_delay_ns; /* those threads were ready to run, but had no CPU: sum */
+	/* of the cgroup, its own or one above, that was throttled most often: periods, those in
+	 * which it was throttled, and for how long in all */
+	uint64_t n_periods, n_throttled, throttled_ns;
+	uint64_t quota_ns, period_ns; /* CPU time that it may use in each; 0: it has no limit */
+	const char *cgroup;	      /* its path; "" if there is none with a limit */
 };
 
 #endif

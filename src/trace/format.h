@@ -7,7 +7,7 @@
 
 #define PLX_MAGIC "\x89PLX\r\n\x1a\n"
 #define PLX_MAJOR 1u
-#define PLX_MINOR 2u
+#define PLX_MINOR 3u
 
 struct plx_header {
 	uint8_t magic[8];
@@ -47,6 +47,7 @@ enum plx_record_type {
 	PLX_PLACE,
 	PLX_FRAME,
 	PLX_STACK,
+	PLX_CPU,
 };
 
 /* How an event of a shape gets its name (kind, task), and more. */

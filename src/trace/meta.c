@@ -167,7 +167,25 @@ void meta_put_cost(struct buf *out, const struct trace_cost *c)
 	buf_uleb(&f, c->end_ns);
 	put_string(&f, c->end_reason);
 	buf_uleb(&f, c->begin_ns);
+	buf_uleb(&f, c->analysis_cpu_ns);
 	put_record(out, PLX_COST, &f);
+}
+
+void meta_put_cpu(struct buf *out, uint32_t index, const struct trace_cpu *c)
+{
+	_cleanup_buf_ struct buf f = BUF_INIT;
+	buf_uleb(&f, index);
+	buf_uleb(&f, c->process);
+	buf_uleb(&f, c->n_threads);
+	buf_uleb(&f, c->cpu_ns);
+	buf_uleb(&f, c->run_delay_ns);
+	buf_uleb(&f, c->n_periods);
+	buf_uleb(&f, c->n_throttled);
+	buf_uleb(&f, c->throttled_ns);
+	buf_uleb(&f, c->quota_ns);
+	buf_uleb(&f, c->period_ns);
+	put_string(&f, c->cgroup);
+	put_record(out, PLX_CPU, &f);
 }
 
 /* ---- in ---- */
@@ -216,6 +234,7 @@ void meta_done(struct meta *m)
 	free(m->frames.items);
 	free(m->stacks.items);
 	free(m->coverage.items);
+	free(m->cpus.items);
 	*m = (struct meta){0};
 }
 
@@ -480,8 +499,33 @@ static int read_cost(struct meta *m, struct cursor *c)
 		v->begin_ns = cursor_uleb(c);
 	if (r < 0 || !cursor_ok(c))
 		return r < 0 ? r : -EBADMSG;
+	if (cursor_left(c)) /* since 1.3 */
+		v->analysis_cpu_ns = cursor_uleb(c);
+	if (!cursor_ok(c))
+		return -EBADMSG;
 	m->cost = v;
 	return 0;
+}
+
+static int read_cpu(struct meta *m, struct cursor *c)
+{
+	struct trace_cpu *v = take(m, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	uint32_t index = get_u32(c);
+	v->process = get_u32(c);
+	v->n_threads = get_u32(c);
+	v->cpu_ns = cursor_uleb(c);
+	v->run_delay_ns = cursor_uleb(c);
+	v->n_periods = cursor_uleb(c);
+	v->n_throttled = cursor_uleb(c);
+	v->throttled_ns = cursor_uleb(c);
+	v->quota_ns = cursor_uleb(c);
+	v->period_ns = cursor_uleb(c);
+	int r = get_string(m, c, &v->cgroup);
+	if (r < 0 || !cursor_ok(c))
+		return r < 0 ? r : -EBADMSG;
+	return put_item(m, &m->cpus, index, v);
 }
 
 int meta_read(struct meta *m, const void *payload, size_t size)
@@ -492,6 +536,7 @@ int meta_read(struct meta *m, const void *payload, size_t size)
 		[PLX_KIND] = read_kind,	      [PLX_COVERAGE] = read_coverage,
 		[PLX_COST] = read_cost,	      [PLX_PLACE] = read_place,
 		[PLX_FRAME] = read_frame,     [PLX_STACK] = read_stack,
+		[PLX_CPU] = read_cpu,
 	};
 	struct cursor c;
 	int result = 0;

@@ -19,6 +19,7 @@ void meta_put_frame(struct buf *out, uint32_t index, const struct trace_frame *f
 void meta_put_stack(struct buf *out, uint32_t index, const struct trace_stack *s);
 void meta_put_coverage(struct buf *out, uint32_t index, const struct trace_coverage *c);
 void meta_put_cost(struct buf *out, const struct trace_cost *c);
+void meta_put_cpu(struct buf *out, uint32_t index, const struct trace_cpu *c);
 
 /* Items by index; where a record was lost to damage there is a gap of NULL. */
 struct meta_table {
@@ -30,7 +31,8 @@ struct meta_block;
 
 /* Zeroed before the first use. Items and strings stay where they are until meta_done(). */
 struct meta {
-	struct meta_table processes, runtimes, threads, kinds, places, frames, stacks, coverage;
+	struct meta_table processes, runtimes, threads, kinds, places, frames, stacks, coverage,
+		cpus;
 	struct trace_cost *cost;
 	struct meta_block *blocks; /* of the memory that items and strings stand in */
 	size_t total_bytes;

@@ -446,6 +446,16 @@ const struct trace_coverage *trace_reader_coverage(const struct trace_reader *r,
 	return meta_get(&r->meta.coverage, i);
 }
 
+const struct trace_cpu *trace_reader_cpu(const struct trace_reader *r, uint32_t i)
+{
+	return meta_get(&r->meta.cpus, i);
+}
+
+uint32_t trace_reader_n_cpus(const struct trace_reader *r)
+{
+	return r->meta.cpus.n;
+}
+
 const struct trace_cost *trace_reader_cost(const struct trace_reader *r)
 {
 	return r->meta.cost;

@@ -46,6 +46,7 @@ int trace_writer_frame(struct trace_writer *w, const struct trace_frame *f, uint
 int trace_writer_stack(struct trace_writer *w, const struct trace_stack *s, uint32_t *ret_index);
 int trace_writer_coverage(struct trace_writer *w, const struct trace_coverage *c);
 int trace_writer_cost(struct trace_writer *w, const struct trace_cost *c);
+int trace_writer_cpu(struct trace_writer *w, const struct trace_cpu *c);
 
 /* Events of one thread (all with ev[i].thread == thread) in that thread's order. Buffered; encoded
  * and written by size or at the round's end. Times that go backwards within a thread are kept. */
@@ -95,6 +96,8 @@ const struct trace_frame *trace_reader_frame(const struct trace_reader *r, uint3
 const struct trace_stack *trace_reader_stack(const struct trace_reader *r, uint32_t i);
 const struct trace_coverage *trace_reader_coverage(const struct trace_reader *r, uint32_t i);
 const struct trace_cost *trace_reader_cost(const struct trace_reader *r); /* NULL if not told */
+const struct trace_cpu *trace_reader_cpu(const struct trace_reader *r, uint32_t i);
+uint32_t trace_reader_n_cpus(const struct trace_reader *r); /* one for each process, if told */
 uint32_t trace_reader_n_processes(const struct trace_reader *r);
 uint32_t trace_reader_n_runtimes(const struct trace_reader *r);
 uint32_t trace_reader_n_threads(const struct trace_reader *r);

@@ -38,7 +38,7 @@ struct trace_writer {
 	struct error cause;
 	uint64_t bytes, n_events;
 	uint64_t first_ns, last_ns; /* of all events */
-	uint32_t n_processes, n_runtimes, n_kinds, n_places, n_frames, n_stacks, n_coverage;
+	uint32_t n_processes, n_runtimes, n_kinds, n_places, n_frames, n_stacks, n_coverage, n_cpus;
 	struct draft **drafts; /* by thread; NULL: it has been idle */
 	uint32_t n_threads, threads_cap;
 	size_t n_buffered;
@@ -382,6 +382,16 @@ int trace_writer_coverage(struct trace_writer *w, const struct trace_coverage *c
 	if (r < 0)
 		return r;
 	meta_put_coverage(&w->meta, index, c);
+	return meta_done_one(w);
+}
+
+int trace_writer_cpu(struct trace_writer *w, const struct trace_cpu *c)
+{
+	uint32_t index;
+	int r = next_index(&w->n_cpus, &index);
+	if (r < 0)
+		return r;
+	meta_put_cpu(&w->meta, index, c);
 	return meta_done_one(w);
 }
 

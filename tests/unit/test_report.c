@@ -225,8 +225,19 @@ static void write_trace(void)
 					.recorder_cpu_ns = 12 * MS,
 					.event_cost_ps = 23400,
 					.end_ns = START + 1000 * MS,
-					.end_reason = "duration"};
+					.end_reason = "duration",
+					.analysis_cpu_ns = 45 * MS};
 	assert_int_equal(trace_writer_cost(w, &cost), 0);
+	const struct trace_cpu cpu = {.n_threads = 3,
+				      .cpu_ns = 130 * MS,
+				      .run_delay_ns = 890 * MS,
+				      .n_periods = 10,
+				      .n_throttled = 9,
+				      .throttled_ns = 880 * MS,
+				      .quota_ns = 15 * MS,
+				      .period_ns = 100 * MS,
+				      .cgroup = "/sys/fs/cgroup/shop"};
+	assert_int_equal(trace_writer_cpu(w, &cpu), 0);
 	assert_int_equal(trace_writer_close(w, &err), 0);
 }
 

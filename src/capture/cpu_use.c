@@ -1,0 +1,299 @@
+/*
+ * The sources: the process' CPU clock; the second number of /proc/PID/task/TID/schedstat; and
+ * cpu.stat and the quota of the process' cgroup and of those above it, where those of version 1
+ * (the "cpu" controller) or 2 are mounted in the usual places. In a container what is mounted may
+ * be the container's own cgroup, whatever path /proc/PID/cgroup tells: so the folder itself is the
+ * last one that is looked at.
+ */
+#include "capture/cpu_use.h"
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/map.h"
+#include "process/process.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_LEVELS 16
+#define MAX_THREADS 256u /* a look at one takes ten microseconds */
+
+struct throttling {
+	uint64_t n_periods, n_throttled, throttled_ns;
+};
+
+/* A cgroup. */
+struct level {
+	char *folder;
+	struct throttling before, now;
+	uint64_t quota_ns, period_ns;
+};
+
+struct cpu_use {
+	struct process process; /* its directory only */
+	struct level levels[MAX_LEVELS];
+	size_t n_levels;
+	struct map threads; /* (tid, 0) -> index + 1 of its run delay */
+	uint64_t before[MAX_THREADS], now[MAX_THREADS];
+	uint32_t n_threads;
+	bool begun;
+	clockid_t clock;
+	uint64_t cpu_before_ns;
+	struct trace_cpu sum;
+};
+
+/* ---- cgroups ---- */
+
+static bool read_text(const char *folder, const char *name, char *out, size_t size)
+{
+	_cleanup_close_ int fd = -1;
+	char path[4096];
+
+	if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
+		return false;
+	fd = file_open(path, FILE_EMPTY, NULL);
+	ssize_t n = fd >= 0 ? read(fd, out, size - 1) : -1;
+	out[n > 0 ? n : 0] = 0;
+	return n > 0;
+}
+
+/* The number after a word at the begin of a line; 0 if it isn't there. */
+static uint64_t number_after(const char *text, const char *word)
+{
+	size_t len = strlen(word);
+
+	for (const char *line = text; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (!strncmp(line, word, len) && line[len] == ' ')
+			return strtoull(line + len, NULL, 10);
+	}
+	return 0;
+}
+
+static bool read_throttling(const char *folder, struct throttling *ret)
+{
+	char text[1024];
+
+	if (!read_text(folder, "cpu.stat", text, sizeof(text)))
+		return false;
+	ret->n_periods = number_after(text, "nr_periods");
+	ret->n_throttled = number_after(text, "nr_throttled");
+	/* Version 1 has ns, 2 has us. */
+	ret->throttled_ns =
+		number_after(text, "throttled_time") + number_after(text, "throttled_usec") * 1000;
+	return true;
+}
+
+static void read_quota(struct level *l)
+{
+	char quota[64], period[64];
+	long long quota_us = 0, period_us = 0;
+
+	if (read_text(l->folder, "cpu.max", quota, sizeof(quota))) {
+		if (sscanf(quota, "%lld %lld", &quota_us, &period_us) != 2)
+			quota_us = 0; /* "max" */
+	} else if (read_text(l->folder, "cpu.cfs_quota_us", quota, sizeof(quota)) &&
+		   read_text(l->folder, "cpu.cfs_period_us", period, sizeof(period))) {
+		quota_us = strtoll(quota, NULL, 10);
+		period_us = strtoll(period, NULL, 10);
+	}
+	l->quota_ns = quota_us > 0 ? (uint64_t)quota_us * 1000 : 0;
+	l->period_ns = quota_us > 0 && period_us > 0 ? (uint64_t)period_us * 1000 : 0;
+}
+
+static void add_level(struct cpu_use *u, const char *folder)
+{
+	struct level *l = &u->levels[u->n_levels];
+
+	if (u->n_levels == MAX_LEVELS || !read_throttling(folder, &l->before))
+		return;
+	l->now = l->before;
+	l->folder = strdup(folder);
+	u->n_levels += l->folder != NULL;
+}
+
+/* The cgroup of that path below where they are mounted, and all above it. */
+static void add_levels(struct cpu_use *u, const char *mount, const char *path)
+{
+	char folder[4096];
+	size_t least = strlen(mount);
+
+	if (snprintf(folder, sizeof(folder), "%s%s", mount, path) >= (int)sizeof(folder))
+		return;
+	for (;;) {
+		size_t len = strlen(folder);
+		if (len > least && folder[len - 1] == '/') {
+			folder[len - 1] = 0;
+			continue;
+		}
+		add_level(u, folder);
+		if (len <= least)
+			return;
+		*strrchr(folder, '/') = 0;
+	}
+}
+
+/* Whether a list such as "cpu,cpuacct" has the controller. */
+static bool has_cpu(const char *controllers, size_t len)
+{
+	for (const char *end = controllers + len; controllers < end;) {
+		size_t word = strcspn(controllers, ",:");
+		if (word == 3 && !strncmp(controllers, "cpu", 3))
+			return true;
+		controllers += word + 1;
+	}
+	return false;
+}
+
+static void find_levels(struct cpu_use *u)
+{
+	static const char *const mounts[2][2] = {
+		{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"},
+		{"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"},
+	};
+	char text[8192], *rest = text, *line;
+
+	if (process_read_file(&u->process, "cgroup", text, sizeof(text)) <= 0)
+		return;
+	while ((line = strsep(&rest, "\n"))) {
+		char *controllers = strchr(line, ':');
+		char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+		if (!path || path[1] != '/' || strstr(path, "/.."))
+			continue;
+		bool v1 = path != controllers + 1;
+		if (v1 && !has_cpu(controllers + 1, (size_t)(path - controllers - 1)))
+			continue;
+		for (size_t i = 0; i < 2 && !u->n_levels; i++)
+			add_levels(u, mounts[v1][i], path + 1);
+	}
+}
+
+/* ---- threads ---- */
+
+static void look_at_thread(struct cpu_use *u, long tid)
+{
+	char name[48], text[128];
+	uint64_t ran, delay;
+	uintptr_t i = (uintptr_t)map_get(&u->threads, (uint64_t)tid, 0);
+
+	snprintf(name, sizeof(name), "task/%ld/schedstat", tid);
+	if (process_read_file(&u->process, name, text, sizeof(text)) <= 0 ||
+	    sscanf(text, "%lu %lu", &ran, &delay) != 2)
+		return;
+	if (!i) {
+		if (u->n_threads == MAX_THREADS ||
+		    map_put(&u->threads, (uint64_t)tid, 0, (void *)(uintptr_t)(u->n_threads + 1)) <
+			    0)
+			return;
+		i = ++u->n_threads;
+		u->before[i - 1] = u->begun ? 0 : delay;
+	}
+	u->now[i - 1] = delay;
+}
+
+static void look_at_threads(struct cpu_use *u)
+{
+	int fd = openat(u->process.proc_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *e;
+
+	if (!dir && fd >= 0)
+		close(fd);
+	while (dir && (e = readdir(dir))) {
+		long tid = strtol(e->d_name, NULL, 10);
+		if (tid > 0)
+			look_at_thread(u, tid);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* ---- the process ---- */
+
+static uint64_t cpu_clock(const struct cpu_use *u)
+{
+	struct timespec ts;
+
+	if (clock_gettime(u->clock, &ts) < 0)
+		return 0;
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+struct cpu_use *cpu_use_begin(pid_t pid, uint32_t process)
+{
+	struct cpu_use *u = calloc(1, sizeof(*u));
+	char name[32];
+
+	if (!u)
+		return NULL;
+	u->sum = (struct trace_cpu){.process = process};
+	snprintf(name, sizeof(name), "/proc/%d", pid);
+	u->process = (struct process)PROCESS_INIT;
+	u->process.proc_fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (clock_getcpuclockid(pid, &u->clock) == 0)
+		u->cpu_before_ns = cpu_clock(u);
+	if (u->process.proc_fd >= 0) {
+		find_levels(u);
+		look_at_threads(u);
+	}
+	u->begun = true;
+	return u;
+}
+
+void cpu_use_look(struct cpu_use *u)
+{
+	uint64_t cpu = u->cpu_before_ns ? cpu_clock(u) : 0;
+
+	if (cpu > u->cpu_before_ns)
+		u->sum.cpu_ns = cpu - u->cpu_before_ns;
+	if (u->process.proc_fd >= 0)
+		look_at_threads(u);
+	for (size_t i = 0; i < u->n_levels; i++) {
+		read_throttling(u->levels[i].folder, &u->levels[i].now);
+		read_quota(&u->levels[i]);
+	}
+}
+
+/* What the cgroup adds; of several the one that was throttled most often. */
+static void add_throttling(struct trace_cpu *sum, const struct level *l)
+{
+	uint64_t n = l->now.n_throttled - l->before.n_throttled;
+
+	if (!l->quota_ns || l->now.n_throttled < l->before.n_throttled ||
+	    (sum->quota_ns && n <= sum->n_throttled))
+		return;
+	sum->n_throttled = n;
+	sum->n_periods = l->now.n_periods - l->before.n_periods;
+	sum->throttled_ns = l->now.throttled_ns - l->before.throttled_ns;
+	sum->quota_ns = l->quota_ns;
+	sum->period_ns = l->period_ns;
+	sum->cgroup = l->folder;
+}
+
+struct trace_cpu cpu_use_sum(const struct cpu_use *u)
+{
+	struct trace_cpu sum = u->sum;
+
+	sum.n_threads = u->n_threads;
+	for (uint32_t i = 0; i < u->n_threads; i++)
+		sum.run_delay_ns += u->now[i] > u->before[i] ? u->now[i] - u->before[i] : 0;
+	for (size_t i = 0; i < u->n_levels; i++)
+		add_throttling(&sum, &u->levels[i]);
+	return sum;
+}
+
+void cpu_use_free(struct cpu_use *u)
+{
+	if (!u)
+		return;
+	for (size_t i = 0; i < u->n_levels; i++)
+		free(u->levels[i].folder);
+	map_done(&u->threads);
+	process_close(&u->process);
+	free(u);
+}
