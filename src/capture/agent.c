@@ -10,6 +10,7 @@
  */
 #include "base/cleanup.h"
 #include "base/buf.h"
+#include "base/text.h"
 #include "capture/kinds.h"
 #include "capture/inlined.h"
 #include "capture/late_program.h"
@@ -186,13 +187,37 @@ static int take_places(struct capture *c, struct source *s)
 	struct place_program p;
 	int rc = 0;
 
-	while (rc == 0 && s->compiler && c->places->next(s->compiler, &p) == 1) {
+	while (rc == 0 && s->compiler) {
+		int next = c->places->next(s->compiler, &p);
+
+		s->places_known = next == -ENODATA;
+		if (next != 1)
+			break;
 		rc = add_points(c, s, &p);
 		if (rc == 0 &&
-		    attach_program(s->attach, p.kind, p.words, p.n_words, p.task_bytes) == 0)
-			s->n_programs += s->tasks[p.kind];
+		    attach_program(s->attach, p.kind, p.words, p.n_words, p.task_bytes) == 0 &&
+		    s->tasks[p.kind]) {
+			s->n_programs++;
+			s->n_late_programs += s->began_ns != 0;
+			s->late_ns = s->began_ns ? clock_monotonic_ns() - s->began_ns : 0;
+		}
 	}
 	return rc;
+}
+
+/* So that tasks have places from the first event on. */
+static int await_places(struct capture *c, struct source *s)
+{
+	if (!s->compiler)
+		return 0;
+	c->places->wait(s->compiler, PLACES_START_NS);
+	return take_places(c, s);
+}
+
+static int go(struct source *s, struct error *err)
+{
+	s->began_ns = clock_monotonic_ns();
+	return attach_go(s->attach, err);
 }
 
 static void end_places(struct capture *c, struct source *s)
@@ -249,6 +274,7 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 	target.n_kinds = attach_kinds(attach, &target.kinds);
 	if (c->places)
 		s->compiler = c->places->begin(&target, c->shared->options->futures);
+	s->began_places = s->compiler != NULL;
 	return c->shared->joined(c->shared, attach_pid(attach), s->process, err);
 }
 
@@ -289,6 +315,28 @@ static void capture_free(struct capture *c)
 	free(c);
 }
 
+/* The agent is on when all that is beside it is. */
+static int begin(struct capture *c, struct attach *a, struct error *err)
+{
+	int rc = add_source(c, a, err);
+
+	if (rc < 0)
+		return rc;
+	renew_deadline(c, a);
+	return go(&c->sources[c->n_sources - 1], err);
+}
+
+/* While nothing else is recorded, there is time to wait. */
+static int begin_first(struct capture *c, struct error *err)
+{
+	int rc = await_places(c, &c->sources[0]);
+
+	if (rc < 0)
+		return error_sys(err, rc, "cannot begin the trace");
+	renew_deadline(c, c->sources[0].attach);
+	return go(&c->sources[0], err);
+}
+
 static int launch(struct capture *c, char *const argv[], struct error *err)
 {
 	struct attach *a = NULL;
@@ -301,27 +349,7 @@ static int launch(struct capture *c, char *const argv[], struct error *err)
 		return 0;
 	}
 	rc = add_source(c, a, err);
-	if (rc == 0 && c->sources[0].compiler) {
-		c->places->wait(c->sources[0].compiler, PLACES_START_NS);
-		rc = take_places(c, &c->sources[0]);
-		if (rc < 0)
-			error_sys(err, rc, "cannot begin the trace");
-	}
-	if (rc < 0)
-		return rc;
-	renew_deadline(c, a);
-	return attach_go(a, err);
-}
-
-/* The agent is on when all that is beside it is. */
-static int begin(struct capture *c, struct attach *a, struct error *err)
-{
-	int rc = add_source(c, a, err);
-
-	if (rc < 0)
-		return rc;
-	renew_deadline(c, a);
-	return attach_go(a, err);
+	return rc == 0 ? begin_first(c, err) : rc;
 }
 
 static int attach_all(struct capture *c, const char *exe, const pid_t *pids, size_t n,
@@ -334,8 +362,10 @@ static int attach_all(struct capture *c, const char *exe, const pid_t *pids, siz
 		/* Of several that were found one may have ended since. */
 		if (rc == -ESRCH && exe && (c->n_sources || i + 1 < n))
 			continue;
-		if (rc == 0)
+		if (rc == 0 && c->n_sources)
 			rc = begin(c, a, err);
+		else if (rc == 0 && (rc = add_source(c, a, err)) == 0)
+			rc = begin_first(c, err);
 		if (rc < 0)
 			return rc;
 	}
@@ -641,7 +671,27 @@ static int tell_points(struct capture *c, const struct source *s, struct capture
 	for (uint32_t i = 0; i < s->n_kinds; i++)
 		n += s->tasks[i];
 	points = points_coverage(s->process, s->n_programs, n);
+	if (s->began_places && !s->places_known && points.seen < n)
+		points.note = "the debug information was not read whole when the recording ended";
 	return points.total ? capture_tell_coverage(c->drain.writer, stats, &points) : 0;
+}
+
+/* A large program's debug information takes longer to read than we wait for. */
+static int tell_late_points(struct capture *c, const struct source *s, struct capture_stats *stats)
+{
+	_cleanup_buf_ struct buf note = BUF_INIT;
+
+	if (!s->n_late_programs)
+		return 0;
+	buf_str(&note, "of the other kinds of tasks they are known from ");
+	text_duration(&note, s->late_ns);
+	buf_str(&note, " on, when the debug information had been read");
+	const struct trace_coverage late = {.process = s->process,
+					    .item = "await points from the first event on",
+					    .seen = s->n_programs - s->n_late_programs,
+					    .total = s->n_programs,
+					    .note = note.data};
+	return capture_tell_coverage(c->drain.writer, stats, &late);
 }
 
 /* The coverage is wanted once more at the end, when the agent's own list is gone. */
@@ -675,6 +725,8 @@ static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 	}
 	if (rc == 0 && c->places)
 		rc = tell_points(c, s, stats);
+	if (rc == 0)
+		rc = tell_late_points(c, s, stats);
 	if (rc == 0 && c->shared->options->spawn_stacks)
 		rc = ring_stacks_tell(&c->drain, s, stats);
 	if (rc == 0 && s->inlined)

@@ -368,7 +368,7 @@ int kernel_add_process(struct capture *c, struct process *taken, struct kernel_p
 	if (rc == 0)
 		rc = c->shared->joined(c->shared, p->pid, p->index, err);
 	if (rc == 0) {
-		rc = kernel_points_begin(c, p, c->shared->options->argv != NULL);
+		rc = kernel_points_begin(c, p, c->shared->options->argv || !c->n_processes);
 		if (rc < 0)
 			error_sys(err, rc, "cannot record await points");
 	}

@@ -28,12 +28,17 @@ def test_sockets_block_nobody(pollux, suite, trace):
 
 
 def test_pipes_block(pollux, suite, trace):
-    driver.record_launched(pollux, trace, suite("tokio-1.54"), "system_calls")
-    reads = families(driver.report(pollux, trace))["reads"]
-    (call,) = [c for c in reads["blocking_calls"] if c["call"] == "read"]
-    assert call["ns"] >= 1_000_000
-    waits = [e for e in printed(pollux, trace) if e["event"] == "block" and e["call"] == "read"]
-    assert any(e["ns"] >= 500_000 for e in waits) and not any(e.get("nonblocking") for e in waits)
+    """Mostly the first read waits for the writer; where the writer was quicker, none does: once more."""
+    for _ in range(20):
+        trace.unlink(missing_ok=True)
+        driver.record_launched(pollux, trace, suite("tokio-1.54"), "system_calls")
+        reads = [e for e in printed(pollux, trace, "--event", "block") if e["call"] == "read" and e["ns"] > 100_000]
+        if reads:
+            break
+    assert reads and not any(e.get("nonblocking") for e in reads)
+    calls = families(driver.report(pollux, trace))["reads"]["blocking_calls"]
+    (call,) = [c for c in calls if c["call"] == "read"]
+    assert call["ns"] >= sum(e["ns"] for e in reads)
 
 
 def test_block_in_place_blocks_no_worker(pollux, suite, trace):
@@ -79,3 +84,21 @@ def test_who_waits_does_not(pollux, suite, trace):
         report = driver.report(pollux, trace)
         assert report["wakes"] > 40
         assert report["self_wakes"] <= report["wakes"] / 20, report["families"]
+
+
+def test_places_from_the_first_poll_on(pollux, suite, trace):
+    """A program that runs: what it waits for is known when events begin, or the coverage tells from when on."""
+    with driver.Target(suite("tokio-1.38", "debug"), "steady") as target:
+        target.go()
+        result = driver.record_a_while(pollux, target.pid, trace, 0.5)
+        assert result.returncode == 0, result.stderr
+    report = driver.report(pollux, trace)
+    late = [c for c in report["coverage"] if c["item"] == "await points from the first event on"]
+    assert report["waits"]
+    assert late or report["waits_without_place"] == 0
+    pending = [e for e in printed(pollux, trace, "--event", "poll_end") if e["outcome"] == "pending"]
+    awaited = {(w["function"], w["line"]): w["awaits"] for w in report["waits"]}
+    for e in pending:
+        if "line" in e and (e["function"], e["line"]) in awaited:
+            assert e["awaits"] == awaited[e["function"], e["line"]]
+    assert any(e.get("awaits") for e in pending)
