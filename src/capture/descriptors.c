@@ -1,8 +1,10 @@
 /*
  * A look costs some ten microseconds, so what was seen holds for a second, and a drain looks at
  * few. A descriptor that was closed meanwhile is what it was when it was seen last: programs hardly
- * ever use one number for both kinds. A number that was never seen was closed at once; then only a
- * call that took so long that it would be worth a word is taken for one that has waited.
+ * ever use one number for both kinds. A number that was never seen was closed at once: it counts as
+ * the descriptor that was seen last with the same call. Without one a socket counts as
+ * non-blocking, as they are in async runtimes, and any other file as one that waits if the call
+ * took so long that it would be worth a word.
  */
 #include "capture/descriptors.h"
 
@@ -33,21 +35,33 @@ static struct seen unpack(const void *p)
 void descriptors_done(struct descriptors *d)
 {
 	map_done(&d->known);
-	*d = (struct descriptors){0};
 }
 
 void descriptors_tidy(struct descriptors *d)
 {
 	d->n_looks = 0;
 	if (d->known.n >= MAX_KNOWN)
-		descriptors_done(d);
+		map_done(&d->known);
+}
+
+static bool is_of_sockets(unsigned call)
+{
+	return call >= AC_RECV && call <= AC_CONNECT;
+}
+
+/* Of a descriptor that was never seen. */
+static bool guess(const struct descriptors *d, unsigned call, uint64_t length_ns)
+{
+	if (d->seen[call])
+		return d->waits[call];
+	return !is_of_sockets(call) && length_ns >= LONG_NS;
 }
 
 bool descriptors_may_wait(struct descriptors *d, const struct attach *a, unsigned call, uint32_t fd,
 			  uint32_t flags, uint64_t length_ns, uint64_t now_ns)
 {
 	const void *before = map_get(&d->known, fd, 0);
-	struct seen s = before ? unpack(before) : (struct seen){.waits = length_ns >= LONG_NS};
+	struct seen s = before ? unpack(before) : (struct seen){.waits = guess(d, call, length_ns)};
 	uint64_t now_ms = now_ns / 1000000;
 	unsigned status;
 
@@ -59,10 +73,12 @@ bool descriptors_may_wait(struct descriptors *d, const struct attach *a, unsigne
 	if ((before && now_ms - s.ms < FRESH_MS) || d->n_looks >= MAX_LOOKS)
 		return s.waits;
 	d->n_looks++;
-	if (attach_descriptor(a, fd, &status) == 0)
-		s.waits = !(status & O_NONBLOCK);
-	else if (!before)
+	if (attach_descriptor(a, fd, &status) == 0) {
+		s.waits = d->waits[call] = !(status & O_NONBLOCK);
+		d->seen[call] = true;
+	} else if (!before) {
 		return s.waits;
+	}
 	s.ms = now_ms;
 	map_put(&d->known, fd, 0, pack(s)); /* without memory: it is looked at again */
 	return s.waits;
