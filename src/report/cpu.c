@@ -100,7 +100,7 @@ double cpu_share(uint64_t part_ns, uint64_t whole_ns)
 
 void cpu_use_json(const struct report *rep, struct json *j)
 {
-	json_array(j, "cpu");
+	json_array(j, "cpu_use");
 	for (uint32_t i = 0; i < trace_reader_n_cpus(rep->reader); i++) {
 		const struct trace_cpu *c = trace_reader_cpu(rep->reader, i);
 		if (!c)

@@ -39,7 +39,7 @@ def test_throttled(pollux, suite, trace, throttled):
     recorded = driver.record_launched(
         pollux, trace, shell, "-c", f'echo $$ > {throttled}; exec "$@"', "sh", suite(), "spinning")
     assert recorded.code == 0
-    (cpu,) = driver.report(pollux, trace)["cpu"]
+    (cpu,) = driver.report(pollux, trace)["cpu_use"]
     assert cpu["quota_ns"] == QUOTA_US * 1000 and cpu["period_ns"] == PERIOD_US * 1000
     assert 0 < cpu["throttled_periods"] <= cpu["periods"]
     assert cpu["throttled_ns"] > 0 and cpu["cgroup"] == str(throttled.parent)
@@ -53,7 +53,7 @@ def test_cpu_time(pollux, suite, trace):
     recorded = driver.record_launched(pollux, trace, suite(), "spinning")
     assert "%" not in recorded.said
     report = driver.report(pollux, trace)
-    (cpu,) = report["cpu"]
+    (cpu,) = report["cpu_use"]
     assert 0 < cpu["cpu_ns"] <= os.cpu_count() * report["duration_ns"] * 1.1 + 100_000_000
     assert report["cost"]["analysis_cpu_ns"] > 0
     assert 0 <= report["cost"]["share_of_cpu"] <= 1
