@@ -2028,6 +2028,27 @@ ROW(60)
 	      "park t0 7 55-60\n");
 }
 
+ROW(61)
+{
+	story("10 0 enter root\n"
+	      "20 0 park\n"
+	      "30 1 enter loop\n"
+	      "40 1 park\n"
+	      "finish 50",
+	      "+1 root 0 spawned 10\n"
+	      "poll 1 t0 10-20 pending inferred\n"
+	      "+2 loop 1 spawned 30\n"
+	      "worker t1 30-\n"
+	      "poll 2 t1 30-40 pending inferred\n"
+	      "park t0 1 20-50\n"
+	      "park t1 1 40-50\n"
+	      "worker t1 -50\n"
+	      "waiting 1 20-50\n"
+	      "-1 alive waiting\n"
+	      "waiting 2 40-50\n"
+	      "-2 alive waiting\n");
+}
+
 ROW(49)
 {
 	/* what other sources tell belongs to the poll that is open at its end */
@@ -2368,6 +2389,7 @@ int main(void)
 		TEST(58),
 		TEST(59),
 		TEST(60),
+		TEST(61),
 		cmocka_unit_test(test_sink_stops),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
