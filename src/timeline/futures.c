@@ -473,5 +473,5 @@ void future_task_end(struct timeline *tl, struct task *task, uint64_t t)
 void future_finish(struct timeline *tl)
 {
 	while (tl->futures.first)
-		future_over(tl, tl->futures.first, at_the_end(tl->futures.first), 0);
+		future_over(tl, tl->futures.first, at_the_end(tl->futures.first), tl->last_ns);
 }

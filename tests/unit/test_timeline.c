@@ -1918,7 +1918,7 @@ ROW(54)
 		      "future 2 inner t0 24-25 pending self 1 in 1 depth 1\n"
 		      "future 1 outer t0 20-25 unknown end unseen self 4 waited 4\n"
 		      "worker t0 -60\n"
-		      "future 1 alive: 2 polls 11 self 7 waited 4\n"
+		      "future 1 unknown 70: 2 polls 11 self 7 waited 4\n"
 		      "future 2 alive: 1 polls 1 self 1 waited 0\n");
 	assert_int_equal(t.n_odd, 0);
 }
