@@ -1,5 +1,6 @@
 /* pollux record: makes a recording into a file, and says what came of it. */
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/live.h"
@@ -215,6 +216,24 @@ static bool add_up(const struct capture_stats *s, size_t i, bool reasons,
 	return true;
 }
 
+/* "1 spawn site", "2 task id counters": items are named in the plural, or where an object has one
+ * of them at most, in the singular. */
+static void say_item(struct buf *b, const char *item, uint64_t n)
+{
+	static const char one[] = "counter";
+	size_t len = strlen(item), tail = sizeof(one) - 1;
+
+	if (n == 1 && len > 1 && item[len - 1] == 's') {
+		_cleanup_free_ char *single = strndup(item, len - 1);
+
+		text_safe(b, single ? single : item);
+		return;
+	}
+	text_safe(b, item);
+	if (n > 1 && len > tail && !strcmp(item + len - tail, one))
+		buf_char(b, 's');
+}
+
 /* What was seen; then what was not, and why. */
 static void say_coverage(struct buf *b, const struct capture_stats *s)
 {
@@ -230,7 +249,7 @@ static void say_coverage(struct buf *b, const struct capture_stats *s)
 			buf_printf(b, "%" PRIu64 " ", c.seen);
 		else
 			buf_printf(b, "%" PRIu64 " of %" PRIu64 " ", c.seen, c.total);
-		text_safe(b, c.item);
+		say_item(b, c.item, c.total);
 	}
 	if (any)
 		buf_char(b, '\n');
@@ -240,7 +259,7 @@ static void say_coverage(struct buf *b, const struct capture_stats *s)
 		buf_str(b, "  not seen: ");
 		if (c.seen < c.total)
 			buf_printf(b, "%" PRIu64 " ", c.total - c.seen);
-		text_safe(b, c.item);
+		say_item(b, c.item, c.seen < c.total ? c.total - c.seen : 0);
 		buf_str(b, ": ");
 		text_safe(b, c.note);
 		buf_char(b, '\n');
