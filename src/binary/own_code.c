@@ -16,6 +16,9 @@ static bool is_function(uint64_t addr, void *opaque)
 	       start == addr;
 }
 
+/* Longer ones are walked as they are. */
+#define MAX_BYTES (64u << 10)
+
 /* Something looks like an instruction that takes the address of a function. */
 static bool takes_function(struct elf_image *image, const struct insn_walk *w)
 {
@@ -42,7 +45,7 @@ bool own_code_init(struct own_code *o, struct elf_image *image, uint64_t start, 
 	*o = (struct own_code){0};
 	if (!insn_walk_init(&o->walk, image, start, end))
 		return false;
-	if (takes_function(image, &o->walk) &&
+	if (end - start <= MAX_BYTES && takes_function(image, &o->walk) &&
 	    (code_flow_read(&o->flow, image, start, end) < 0 ||
 	     code_flow_guard(&o->flow, is_function, image, &o->flows) < 0))
 		o->flows = false;

@@ -6,6 +6,7 @@
  */
 #include "binary/refs.h"
 
+#include "base/budget.h"
 #include "base/cleanup.h"
 #include "binary/code_flow.h"
 #include "binary/elf_image.h"
@@ -15,6 +16,9 @@
 
 /* A function longer than this isn't decoded. */
 #define MAX_FUNCTION_BYTES (4u << 20)
+/* Instructions of functions, for each reference all of its own: real programs have some 20 million.
+ */
+#define MAX_JUDGED (1u << 28)
 
 struct search {
 	struct elf_image *img;
@@ -215,8 +219,10 @@ static bool is_guard(uint64_t constant, void *opaque)
 int refs_judge(struct elf_image *img, struct refs *refs, uint64_t guard)
 {
 	_cleanup_(code_flow_done) struct code_flow flow = {0};
+	struct budget budget;
 	int r = 0;
 
+	budget_init(&budget, MAX_JUDGED, 0);
 	for (size_t i = 0; i < refs->n && r == 0; i++) {
 		struct ref *ref = &refs->refs[i];
 		uint64_t start, end;
@@ -229,7 +235,9 @@ int refs_judge(struct elf_image *img, struct refs *refs, uint64_t guard)
 			if (r == 0 && guard)
 				r = code_flow_guard(&flow, is_guard, &guard, &any);
 		}
-		if (r == 0)
+		/* What isn't looked at isn't patched. */
+		ref->spared = true;
+		if (r == 0 && budget_spend(&budget, flow.n))
 			judge(&flow, ref);
 	}
 	return r;
