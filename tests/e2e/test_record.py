@@ -265,6 +265,39 @@ def test_five_libraries(pollux, suite, trace, tmp_path):
         assert counted == recorded.truth["totals"][what], what
 
 
+# A page of its own for the test to write to, whose address is the first that is printed.
+WITH_ROOM = """
+import ctypes, mmap, sys
+del sys.argv[0]
+room = mmap.mmap(-1, 65536, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+print("room", ctypes.addressof(ctypes.c_char.from_buffer(room)), flush=True)
+exec(open(sys.argv[0]).read())
+"""
+
+
+def test_copies_of_tasks(pollux, suite):
+    """What freed memory and copies on the heap leave of a worker's task is none."""
+    library = suite("cdylib", "release", "libtokio_inside.so")
+    load = build.TARGETS / "cdylib" / "load.py"
+
+    def shown():
+        text = driver.run(pollux, "tree", "--json", str(target.pid)).stdout
+        return {task["address"]: task["name"] for task in json.loads(text)["tasks"]}
+
+    with driver.Target(sys.executable, "-c", WITH_ROOM, load, library) as target:
+        room = int(target.wait_for(lambda line: line.startswith("room ")).split()[1])
+        before = shown()
+        assert list(before.values()) == 2 * ["tokio worker"]
+        with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
+            memory.seek(min(before))
+            cell = memory.read(256)
+            idle = (int.from_bytes(cell[:8], "little") & ~7).to_bytes(8, "little") + cell[8:]
+            for at, copy in ((8, cell), (1024, cell), (2048, idle)):
+                memory.seek(room + at)
+                memory.write(copy)
+        assert shown() == before
+
+
 @pytest.mark.parametrize("backend", ["agent", "kernel"])
 def test_a_program_that_executes_another(pollux, suite, trace, backend):
     """As `cargo run` does: what runs in the end is recorded, too, from when it was found."""
