@@ -2,8 +2,8 @@
  * The value of an instruction is followed as "may be here": one bit for each general purpose
  * register, vector register, and slot of the stack frame that a spill may have put it into. The
  * bits at an instruction are those of all ways to it (a union), so they only grow, and the walk
- * ends. A slot is one from which the function loads somewhere: what is stored elsewhere in the
- * frame is a structure that is built there, and that is a use.
+ * ends. A slot is one of which all loads and stores are of the whole: what is stored elsewhere in
+ * the frame is a structure that is built there, and that is a use.
  *
  * Everything is bounded: a function or a value that takes more steps is told as used.
  */
