@@ -156,6 +156,19 @@ static int new_file(int folder, int access, char ret_temp[static 32])
 	return fd;
 }
 
+static bool may_replace(const struct file_output *o, int at, const struct stat *st)
+{
+	const struct file_replaces *r = o->replaces;
+	_cleanup_close_ int fd = r && st->st_size ? open_again(at, O_RDONLY | O_NONBLOCK) : -1;
+	char head[128];
+	size_t len = r ? strlen(r->begin) : 0;
+
+	if (!r || !st->st_size)
+		return true;
+	return fd >= 0 && len <= sizeof(head) && pread(fd, head, len, 0) == (ssize_t)len &&
+	       !memcmp(head, r->begin, len);
+}
+
 /* What has the output's name now. 0: nothing, or what may be replaced; 1: written as it is. */
 static int look(const struct file_output *o, int *ret_at, struct stat *ret_st, struct error *err)
 {
@@ -186,6 +199,10 @@ static int look(const struct file_output *o, int *ret_at, struct stat *ret_st, s
 				 "choose another name",
 				 S_ISREG(st->st_mode) ? "replace" : "write to", o->path,
 				 (unsigned)st->st_uid);
+	if (S_ISREG(st->st_mode) && !may_replace(o, at, st))
+		return error_set(err, -EEXIST,
+				 "cannot replace %s: it is not %s: remove it or choose another name",
+				 o->path, o->replaces->what);
 	return S_ISFIFO(st->st_mode);
 }
 
@@ -235,12 +252,13 @@ static int set_names(struct file_output *o, const char *name, const char *path, 
 	return o->path && o->name ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
-int file_output_open_at(struct file_output *o, int folder, const char *name, const char *path,
-			struct error *err)
+static int open_at(struct file_output *o, int folder, const char *name, const char *path,
+		   const struct file_replaces *replaces, struct error *err)
 {
 	int r;
 
 	*o = (struct file_output)FILE_OUTPUT_INIT;
+	o->replaces = replaces;
 	r = set_names(o, name, path, err);
 	if (r == 0 && (o->folder = fcntl(folder, F_DUPFD_CLOEXEC, 3)) < 0)
 		r = error_sys(err, -errno, "cannot create %s", path);
@@ -251,7 +269,14 @@ int file_output_open_at(struct file_output *o, int folder, const char *name, con
 	return r;
 }
 
-int file_output_open(struct file_output *o, const char *path, struct error *err)
+int file_output_open_at(struct file_output *o, int folder, const char *name, const char *path,
+			struct error *err)
+{
+	return open_at(o, folder, name, path, NULL, err);
+}
+
+int file_output_open(struct file_output *o, const char *path, const struct file_replaces *replaces,
+		     struct error *err)
 {
 	int own = strcmp(path, "-") != 0 ? own_descriptor(path) : STDOUT_FILENO;
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -272,7 +297,7 @@ int file_output_open(struct file_output *o, const char *path, struct error *err)
 	folder = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (folder < 0)
 		return error_sys(err, -errno, "cannot create %s", path);
-	return file_output_open_at(o, folder, name, path, err);
+	return open_at(o, folder, name, path, replaces, err);
 }
 
 /* A file without a name gets one, which then is changed to the right one: a link replaces nothing.

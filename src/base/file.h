@@ -34,12 +34,19 @@ int file_reopen(int at, const char *name, unsigned also, struct error *err);
 
 /* ---- outputs ---- */
 
+/* Which files an output may replace: those that begin like what is written, and empty ones. */
+struct file_replaces {
+	const char *what; /* "a pollux trace" */
+	const char *begin;
+};
+
 struct file_output {
 	int fd;	      /* to be written to */
 	bool regular; /* a file of its own, which can be cut */
 	bool placed;  /* it has its name */
 	/* private: */
 	int folder;
+	const struct file_replaces *replaces; /* NULL: every file */
 	char *path, *name; /* name: in the folder; NULL: nothing is to be named */
 	char temp[32];	   /* what it is called as yet, "" if it has no name */
 	bool in_place;	   /* a file that was there is written */
@@ -53,11 +60,13 @@ struct file_output {
  * Opens an output. "-", /dev/stdout and /dev/fd/N are copies of our descriptors; a named pipe of
  * our user and /dev/null are opened. All else becomes a new file (mode 0600) in the path's folder,
  * without a name until file_output_place(): what is there under this name stays until then, and is
- * replaced only if it is a regular file of our user. Symbolic links are refused.
+ * replaced only if it is a regular file of our user and one of `replaces` (which stays the
+ * caller's; NULL: any). Symbolic links are refused.
  */
-int file_output_open(struct file_output *o, const char *path, struct error *err);
-/* The same by a name in a folder (an O_PATH descriptor will do, which stays the caller's); `path`
- * is for messages. */
+int file_output_open(struct file_output *o, const char *path, const struct file_replaces *replaces,
+		     struct error *err);
+/* The same by a name in a folder (an O_PATH descriptor will do, which stays the caller's), over any
+ * file; `path` is for messages. */
 int file_output_open_at(struct file_output *o, int folder, const char *name, const char *path,
 			struct error *err);
 /* Gives the file its name. 0 if it has it, or needs none. */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 struct output {
+	struct file_replaces replaces;
 	struct file_output out;
 	FILE *file;
 };
@@ -67,7 +68,7 @@ static char *output_path(const char *wanted, const char *input, const char *exte
 
 static int output_open(struct output *o, const char *path, struct error *err)
 {
-	int r = file_output_open(&o->out, path, err);
+	int r = file_output_open(&o->out, path, &o->replaces, err);
 
 	if (r < 0)
 		return r;
@@ -190,6 +191,7 @@ static int run(const struct cli_args *args, struct error *err)
 	r = trace_reader_open(input, &reader, err);
 	if (r == 0) {
 		path = output_path(cli_option(args, "output"), input, ops->extension, err);
+		out.replaces = (struct file_replaces){"an export of this format", ops->begin};
 		r = path ? output_open(&out, path, err) : -EINVAL;
 	}
 	if (r == 0) {
@@ -199,7 +201,7 @@ static int run(const struct cli_args *args, struct error *err)
 			trace_reader_free(reader);
 			return 0;
 		}
-		if (r < 0)
+		if (r < 0 && r != -ENOENT)
 			error_add(err, "cannot export %s", input);
 	}
 	const char *lost;
@@ -255,7 +257,7 @@ const struct cli_verb verb_export = {
 		"and earliest times first, and told in the file and at the end. Without -o the "
 		"output "
 		"goes to standard output, or, if that is a terminal, to a file named after the "
-		"input.",
+		"input. -o replaces an older export in the same format, and no other file.",
 	.examples = examples,
 	.operands = CLI_TRACES,
 	.options = options,

@@ -10,6 +10,7 @@
 #include "future/places.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,9 +91,8 @@ static int parse_futures(const struct cli_args *args, struct job *job)
 	return 0;
 }
 
-/* pollux-NAME-PID.plx, of characters that no shell minds. Where no pid was given: ours.
- */
-static char *default_path(const struct job *job)
+/* pollux-NAME-PID.plx, of characters that no shell minds. Where no pid was given: ours. */
+static char *path_number(const struct job *job, unsigned n)
 {
 	struct buf b = BUF_INIT;
 
@@ -102,8 +102,23 @@ static char *default_path(const struct job *job)
 			    (*at >= '0' && *at <= '9') || strchr("._-", *at);
 		buf_char(&b, safe ? *at : '_');
 	}
-	buf_printf(&b, "-%d.plx", job->rec.capture.n_pids ? job->rec.pids[0] : getpid());
+	buf_printf(&b, "-%d", job->rec.capture.n_pids ? job->rec.pids[0] : getpid());
+	if (n > 1)
+		buf_printf(&b, "-%u", n);
+	buf_str(&b, ".plx");
 	return buf_steal(&b);
+}
+
+/* The first of them that nothing has: a later recording of the same process gets -2, -3, ... */
+static char *default_path(const struct job *job)
+{
+	for (unsigned n = 1;; n++) {
+		char *path = path_number(job, n);
+
+		if (!path || faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+			return path;
+		free(path);
+	}
 }
 
 static int parse_stacks(const struct cli_args *args, struct job *job)
@@ -433,6 +448,9 @@ const struct cli_verb verb_record = {
 		"\n"
 		"--print shows events as they come, about half a second late, in the form of "
 		"tokio-dtrace's script or, with --format, in your own (see pollux print).\n"
+		"\n"
+		"-o replaces an older trace, and no other file. Without -o no file is replaced: a "
+		"second recording of a process gets -2 behind its name, the next one -3.\n"
 		"\n"
 		"Threads write into rings of shared memory that pollux empties all the time. When "
 		"it falls "

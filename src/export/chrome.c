@@ -508,5 +508,6 @@ const struct export_ops export_chrome = {
 	.name = "chrome",
 	.extension = ".json",
 	.viewers = "Chrome's trace viewer, Perfetto",
+	.begin = "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"exporter\":\"pollux ",
 	.write = chrome_write,
 };

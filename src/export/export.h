@@ -38,6 +38,7 @@ struct export_ops {
 	const char *name;      /* "chrome" */
 	const char *extension; /* ".json" */
 	const char *viewers;   /* for help: "Chrome's trace viewer, Perfetto" */
+	const char *begin;     /* of each of its files: such a file may be replaced by another */
 	/* Writes all of it to `out`. The trace needs to be seekable if the format takes two passes.
 	 * -EPIPE when the reader of `out` has gone: not an error for the user. -EFBIG when the
 	 * result is beyond the viewers' ceiling and !force (nothing was written then). */

@@ -538,5 +538,6 @@ const struct export_ops export_speedscope = {
 	.name = "speedscope",
 	.extension = ".speedscope.json",
 	.viewers = "Speedscope",
+	.begin = "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"pollux ",
 	.write = speedscope_write,
 };

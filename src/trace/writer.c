@@ -211,10 +211,11 @@ static int writer_begin(struct trace_writer *w, const char *path, struct trace_w
 
 int trace_writer_open(const char *path, struct trace_writer **ret_writer, struct error *err)
 {
+	static const struct file_replaces traces = {"a pollux trace", PLX_MAGIC};
 	struct trace_writer *w = writer_new(err);
 	if (!w)
 		return -ENOMEM;
-	int code = file_output_open(&w->file, path, err);
+	int code = file_output_open(&w->file, path, &traces, err);
 	if (code == 0 && !w->file.regular && isatty(w->file.fd))
 		code = error_set(err, -EINVAL,
 				 "a trace is no text for a terminal: redirect the output or name a "

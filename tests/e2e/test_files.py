@@ -85,38 +85,69 @@ def test_what_another_user_put_there(pollux, sticky, verb):
     assert sorted(os.listdir(sticky)) == sorted(make), "something was left"
 
 
+@pytest.fixture
+def older(pollux, tmp_path):
+    """older(verb): a file that the verb may replace, which is another one than it writes."""
+    trace = TRACE.parent / "inside.plx"
+    export = tmp_path / "older.json"
+    assert run(pollux, "export", "-f", "speedscope", "-o", export, trace).returncode == 0
+    return lambda verb: (export if verb == "export" else trace).read_bytes()
+
+
 @pytest.mark.parametrize("verb", ["export", "import"])
-def test_hard_link(pollux, tmp_path, verb):
+def test_hard_link(pollux, tmp_path, older, verb):
     victim, out = tmp_path / "victim", tmp_path / "out"
-    victim.write_text("precious")
+    victim.write_bytes(older(verb))
     os.link(victim, out)
     assert run(pollux, *WRITERS[verb](out)).returncode == 0
-    assert victim.read_text() == "precious"
+    assert victim.read_bytes() == older(verb)
     assert out.stat().st_size > 1000 and out.stat().st_mode & 0o777 == 0o600
 
 
-def test_record_through_a_hard_link(pollux, suite, tmp_path):
+def test_record_through_a_hard_link(pollux, suite, tmp_path, older):
     victim, out = tmp_path / "victim", tmp_path / "out.plx"
-    victim.write_text("precious")
+    victim.write_bytes(older("record"))
     os.link(victim, out)
     driver.record_launched(pollux, out, suite(), "multi_thread")
-    assert victim.read_text() == "precious"
+    assert victim.read_bytes() == older("record")
     assert driver.report(pollux, out)["events"] > 0
 
 
-def test_failure_keeps_the_older_output(pollux, tmp_path):
+@pytest.mark.parametrize("verb", WRITERS)
+def test_only_its_own_kind_is_replaced(pollux, tmp_path, verb):
+    """Of what is there a file of the same kind is replaced, and one without content."""
+    chrome = tmp_path / "chrome.json"
+    assert run(pollux, "export", "-o", chrome, TRACE).returncode == 0
+    others = {"text": b"precious", "program": Path("/bin/true").read_bytes(), "chrome": chrome.read_bytes()}
+    if verb == "export":
+        others["trace"] = TRACE.read_bytes()
+    for name, content in others.items():
+        (tmp_path / name).write_bytes(content)
+        refused(run(pollux, *WRITERS[verb](tmp_path / name)), f"cannot replace {tmp_path / name}: it is not ",
+                "remove it or choose another name")
+        assert (tmp_path / name).read_bytes() == content
+    if verb != "record":
+        out = tmp_path / "empty"
+        out.write_bytes(b"")
+        for _ in range(2):
+            assert run(pollux, *WRITERS[verb](out)).returncode == 0
+        assert out.stat().st_size > 1000
+
+
+def test_failure_keeps_the_older_output(pollux, tmp_path, older):
     """Nothing is begun over it, and nothing is left beside it."""
     out, bad = tmp_path / "out", tmp_path / "bad"
-    out.write_text("older")
     bad.write_text("no recording\n")
     cut = tmp_path / "cut.plx"
     cut.write_bytes(TRACE.read_bytes()[:40])
-    for words in (["import", "-o", out, bad], ["export", "-o", out, cut],
+    left = sorted([*os.listdir(tmp_path), "out"])
+    for words in (["import", "-o", out, bad], ["export", "-f", "speedscope", "-o", out, cut],
                   ["record", "-o", out, "-p", "999999999"],
                   ["record", "-o", out, "--", tmp_path / "missing"]):
+        out.write_bytes(older(words[0]))
         refused(run(pollux, *words))
-        assert out.read_text() == "older", words
-        assert sorted(os.listdir(tmp_path)) == ["bad", "cut.plx", "out"], words
+        assert out.read_bytes() == older(words[0]), words
+        assert sorted(os.listdir(tmp_path)) == left, words
 
 
 def test_output_is_its_own_input(pollux, suite, tmp_path):

@@ -250,7 +250,7 @@ static void test_no_waiting_for_a_lease(void **state)
 static int write_out(const char *path, const char *text, struct error *err)
 {
 	struct file_output o;
-	int r = file_output_open(&o, path, err);
+	int r = file_output_open(&o, path, NULL, err);
 
 	if (r < 0)
 		return r;
@@ -280,7 +280,7 @@ static bool check_placing(void)
 	struct stat st;
 
 	/* without a place there is nothing, neither before nor after */
-	if (file_output_open(&o, in_dir("out"), NULL) < 0 || !o.regular ||
+	if (file_output_open(&o, in_dir("out"), NULL, NULL) < 0 || !o.regular ||
 	    !(fcntl(o.fd, F_GETFD) & FD_CLOEXEC) || access(in_dir("out"), F_OK) == 0)
 		return false;
 	file_output_done(&o);
@@ -289,7 +289,7 @@ static bool check_placing(void)
 		return false;
 	/* what is there stays until the place */
 	put(in_dir("out"), "older");
-	if (file_output_open(&o, in_dir("out"), NULL) < 0 || write(o.fd, "x", 1) != 1)
+	if (file_output_open(&o, in_dir("out"), NULL, NULL) < 0 || write(o.fd, "x", 1) != 1)
 		return false;
 	holds(in_dir("out"), "older");
 	if (file_output_place(&o, NULL) < 0)
@@ -399,7 +399,7 @@ static void test_of_another_user(void **state)
 
 	/* and while we wrote */
 	struct file_output o;
-	assert_int_equal(file_output_open(&o, in_dir("out"), NULL), 0);
+	assert_int_equal(file_output_open(&o, in_dir("out"), NULL, NULL), 0);
 	assert_int_equal(rename(in_dir("file"), in_dir("out")), 0);
 	assert_int_equal(file_output_place(&o, NULL), -EPERM);
 	file_output_done(&o);
@@ -412,7 +412,7 @@ static bool place_in_other_folder(void)
 	const char *moved = in_dir("moved");
 	struct file_output o;
 
-	if (file_output_open(&o, in_dir("folder/out"), NULL) < 0 ||
+	if (file_output_open(&o, in_dir("folder/out"), NULL, NULL) < 0 ||
 	    rename(in_dir("folder"), moved) < 0 || symlink("victim", in_dir("folder")) < 0)
 		return false;
 	int r = file_output_place(&o, NULL);
@@ -435,7 +435,7 @@ static bool in_a_closed_folder(void)
 
 	/* ours alone: in place */
 	if (write_out(in_dir("closed/mine"), "new", NULL) < 0 ||
-	    file_output_open(&o, in_dir("closed/given_up"), NULL) < 0 || write(o.fd, "x", 1) != 1)
+	    file_output_open(&o, in_dir("closed/given_up"), NULL, NULL) < 0 || write(o.fd, "x", 1) != 1)
 		return false;
 	file_output_done(&o);
 	holds(in_dir("closed/given_up"), "");
