@@ -64,7 +64,7 @@ static int of_file(const struct cli_args *args, const char *path, struct hist_jo
 		return 1;
 	int code = hists_make(r, &job->filter, NULL, cli_progress, label, &job->hists, err);
 	cli_progress_done();
-	if (code < 0)
+	if (code < 0 && code != -ENOENT)
 		error_add(err, "cannot read %s", path);
 	else
 		code = show(args, job->hists, err);

@@ -129,7 +129,7 @@ static int run(const struct cli_args *args, struct error *err)
 		r = machines ? make_machines(reader, &opt, no_progress_ns, json, &out, err)
 			     : make_report(reader, &opt, json, &out, err);
 		cli_progress_done();
-		if (r < 0)
+		if (r < 0 && r != -ENOENT)
 			error_add(err, "cannot read %s", input);
 	}
 	if (r == 0)

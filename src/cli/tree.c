@@ -9,6 +9,9 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define MAX_NAMES 6u
 
 static const struct cli_option options[] = {
 	{0, "family", "TEXT", "only tasks whose name contains TEXT", true},
@@ -34,6 +37,53 @@ static const char *const examples[] = {
 	"the same from a core file",
 	NULL,
 };
+
+/* Some names of what there is, instead of those that nobody has. */
+static void add_names(struct buf *b, const struct inspect_result *r)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->n_tasks && n < MAX_NAMES; i++) {
+		const char *name = inspect_kind_name(r->tasks[i].kind);
+
+		if (b->len && strstr(b->data, name))
+			continue;
+		buf_str(b, n++ ? ", " : "");
+		buf_str(b, name);
+	}
+}
+
+/* A word that no task matches is a slip. */
+static int check_words(const struct render_options *opt, const struct inspect_result *r,
+		       struct error *err)
+{
+	for (int by_task = 0; by_task < 2; by_task++) {
+		const char *const *words = by_task ? opt->tasks : opt->families;
+
+		for (; words && *words; words++) {
+			const char *const list[] = {*words, NULL};
+			struct render_options one = {0};
+			_cleanup_buf_ struct buf names = BUF_INIT;
+			size_t i = 0;
+
+			*(by_task ? &one.tasks : &one.families) = list;
+			while (i < r->n_tasks && !render_matches(&one, &r->tasks[i]))
+				i++;
+			if (i < r->n_tasks)
+				continue;
+			if (by_task)
+				return error_set(err, -ENOENT, "no task '%s' among %zu task%s",
+						 *words, r->n_tasks, r->n_tasks == 1 ? "" : "s");
+			add_names(&names, r);
+			return error_set(err, -ENOENT,
+					 "no task whose name contains '%s' among %zu task%s: %s",
+					 *words, r->n_tasks, r->n_tasks == 1 ? "" : "s",
+					 names.len && !buf_failed(&names) ? names.data
+									  : "there are none");
+		}
+	}
+	return 0;
+}
 
 static int run(const struct cli_args *args, struct error *err)
 {
@@ -78,6 +128,8 @@ static int run(const struct cli_args *args, struct error *err)
 		    : inspect_open((pid_t)pid, &in, err);
 	if (r == 0)
 		r = inspect_look(in, &opt, &result, err);
+	if (r == 0)
+		r = check_words(&render, &result, err);
 	if (r == 0)
 		r = graph_make(&result, &graph, err);
 	if (r == 0) {

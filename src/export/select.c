@@ -331,6 +331,7 @@ static int survey(struct chooser *c, struct trace_reader *r, bool first, struct 
 		lanes_forget(&c->sel->lanes);
 		int ret = survey_run(&c->survey, r, &c->sel->filter,
 				     first ? c->opt->progress : NULL, c->opt->progress_ctx, err);
+		c->sel->filter.lenient = true; /* all of it was there; a part of it may lack */
 		if (ret == 0)
 			ret = trace_reader_rewind(r, err);
 		if (ret < 0)

@@ -8,11 +8,9 @@
  */
 #include "timeline/replay.h"
 
-#include "base/cleanup.h"
-#include "trace/objects.h"
+#include "timeline/match.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,17 +32,11 @@ struct replay {
 	uint64_t from_ns;
 	struct seen_thread *threads;
 	size_t n_threads;
+	struct match match;
+	bool out_of_memory; /* for `match` */
 };
 
 /* ---- what matches ---- */
-
-static bool matches_text(const char *const *list, const char *text)
-{
-	for (; *list; list++)
-		if (text && strstr(text, *list))
-			return true;
-	return false;
-}
 
 static bool matches_thread(const struct replay *rp, uint32_t thread)
 {
@@ -52,37 +44,14 @@ static bool matches_thread(const struct replay *rp, uint32_t thread)
 	if (!list)
 		return true;
 	const struct trace_thread *t = trace_reader_thread(rp->reader, thread);
-	if (!t)
-		return false;
-	for (const char *const *one = list; *one; one++) {
-		char *end;
-		unsigned long tid = strtoul(*one, &end, 10);
-		if (**one && !*end && tid == t->tid)
-			return true;
-	}
-	return matches_text(list, t->name);
-}
-
-/* Also by the object that reports put before a kind's name. */
-static bool matches_kind(const struct replay *rp, const struct trace_kind *k)
-{
-	const char *const *list = rp->filter->families;
-	_cleanup_free_ char *object = NULL, *label = NULL;
-
-	if (!list || (k && matches_text(list, k->name)))
-		return true;
-	if (!k || !k->name || !trace_has_objects(rp->reader, k->process))
-		return false;
-	object = trace_object_label(rp->reader, trace_kind_object(rp->reader, k));
-	if (!object || asprintf(&label, "%s: %s", object, k->name) < 0)
-		label = NULL;
-	return matches_text(list, label);
+	return t && match_thread(list, t);
 }
 
 static bool matches_task(const struct replay *rp, const struct tl_task *task)
 {
 	const struct replay_filter *f = rp->filter;
-	if (!matches_kind(rp, trace_reader_kind(rp->reader, task->kind)))
+	if (f->families &&
+	    !match_kind(f->families, rp->reader, trace_reader_kind(rp->reader, task->kind)))
 		return false;
 	if (!f->tasks)
 		return true;
@@ -95,10 +64,13 @@ static bool matches_task(const struct replay *rp, const struct tl_task *task)
 	return false;
 }
 
-static bool wanted(const struct replay *rp, struct tl_task *task)
+static bool wanted(struct replay *rp, struct tl_task *task)
 {
-	if (task->passed == PASS_UNDECIDED)
+	if (task->passed == PASS_UNDECIDED) {
 		task->passed = matches_task(rp, task) ? PASS_YES : PASS_NO;
+		if (!rp->out_of_memory)
+			rp->out_of_memory = match_note(&rp->match, task, task->passed == PASS_YES) < 0;
+	}
 	return task->passed != PASS_NO;
 }
 
@@ -354,7 +326,7 @@ static int pass_stray_wake(void *ctx, uint32_t kind, uint32_t thread, uint64_t t
 	const struct trace_kind *k = trace_reader_kind(rp->reader, kind);
 	if (time_ns < rp->from_ns || rp->filter->tasks || !matches_thread(rp, thread))
 		return 0;
-	if (rp->filter->families && !matches_text(rp->filter->families, k ? k->name : NULL))
+	if (rp->filter->families && !match_kind(rp->filter->families, rp->reader, k))
 		return 0;
 	return rp->sink->stray_wake ? rp->sink->stray_wake(rp->ctx, kind, thread, time_ns) : 0;
 }
@@ -481,6 +453,7 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 {
 	struct replay rp = {.reader = r, .filter = filter, .sink = sink, .ctx = sink_ctx};
 	bool all = lets_all_through(filter);
+	rp.match = (struct match){.reader = r, .filter = filter};
 	struct timeline *tl =
 		timeline_new(all ? sink : &pass, all ? sink_ctx : &rp, reader_kind, r);
 	if (!tl)
@@ -523,11 +496,16 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 		base = last = cost && cost->begin_ns ? cost->begin_ns : first->start_ns;
 	if (ret >= 0)
 		ret = timeline_finish(tl, end_of(r, last, to), err);
+	if (ret >= 0 && rp.out_of_memory)
+		ret = error_set(err, -ENOMEM, "out of memory");
+	if (ret >= 0 && !all && !filter->lenient)
+		ret = match_check(&rp.match, end_of(r, last, UINT64_MAX) - base, err);
 	if (ret >= 0 && ret_totals)
 		timeline_totals(tl, ret_totals);
 	if (ret >= 0 && ret_base_ns)
 		*ret_base_ns = base;
 	timeline_free(tl);
 	free(rp.threads);
+	match_done(&rp.match);
 	return ret < 0 ? ret : 0;
 }

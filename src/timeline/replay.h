@@ -20,11 +20,15 @@ struct replay_filter {
 	const char *const *families;
 	const char *const *threads;
 	const char *const *tasks;
+	/* A word that matches nothing, or a window beyond the end, is no error: what is replayed is
+	 * but a part of what was asked for. */
+	bool lenient;
 };
 
 /* Runs the reader to its end (or until the sink stops it). *ret_totals and ret_base_ns (time of the
  * first event: the zero of the filter's window; known to the sink already) may be NULL. `progress`
- * may be NULL; it is called now and then. A filter of NULL lets everything through. */
+ * may be NULL; it is called now and then. A filter of NULL lets everything through; one of which a
+ * word matches nothing is -ENOENT, at the end, with a sentence that says what there is. */
 int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 		    const struct timeline_sink *sink, void *sink_ctx,
 		    void (*progress)(void *ctx, uint64_t done, uint64_t total), void *progress_ctx,

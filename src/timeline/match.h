@@ -1,0 +1,31 @@
+/* Whether each word of a filter matches something of a trace: a word that doesn't is a slip, and
+ * the user is to know what there is instead. */
+#ifndef POLLUX_TIMELINE_MATCH_H
+#define POLLUX_TIMELINE_MATCH_H
+
+#include "base/map.h"
+#include "timeline/replay.h"
+
+struct match {
+	struct trace_reader *reader;
+	const struct replay_filter *filter;
+	struct map kinds; /* of the tasks that were there */
+	struct map tasks; /* those of the filter that were there, by number */
+	uint64_t n_tasks, lowest, highest; /* of those with a number */
+	uint64_t n_wanted;
+};
+
+/* Whether the text contains one of the words; NULL contains none. */
+bool match_text(const char *const *list, const char *text);
+/* The same of a kind's name, also behind the object that reports put before it. */
+bool match_kind(const char *const *list, struct trace_reader *r, const struct trace_kind *k);
+/* The same of a thread's name; or one of the words is its tid. */
+bool match_thread(const char *const *list, const struct trace_thread *t);
+
+void match_done(struct match *m);
+/* Of each task once; `wanted`: it passes the filter. -ENOMEM or 0. */
+int match_note(struct match *m, const struct tl_task *task, bool wanted);
+/* At the end of a trace of this length. 0, or -ENOENT with a sentence. */
+int match_check(const struct match *m, uint64_t length_ns, struct error *err);
+
+#endif
