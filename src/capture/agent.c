@@ -19,6 +19,8 @@
 #include "capture/ring_stacks.h"
 #include "runtime/futures.h"
 #include "runtime/root_polls.h"
+#include "process/follow.h"
+#include "process/process.h"
 #include "process/running.h"
 
 #include <errno.h>
@@ -56,8 +58,11 @@ struct capture {
 	struct source *sources;
 	size_t n_sources;
 	pid_t child;		  /* launched, not yet reaped */
+	char *first_exe;	  /* what it executed then */
 	struct late_program late; /* launched, and without a runtime so far */
 	uint64_t late_cpu_ns;	  /* our CPU time to look for one */
+	struct follow *follow;	  /* it, to its next exec; NULL: it is looked at now and then */
+	struct error why_empty;	  /* what the last look said */
 	struct attach_options attach_options;
 	const struct places_ops *places;
 	unsigned n_starting; /* looks that came too early, in a row */
@@ -298,6 +303,8 @@ static void renew_deadlines(struct capture *c, uint64_t now)
 
 static void capture_free(struct capture *c)
 {
+	follow_end(c->follow, NULL);
+	free(c->first_exe);
 	for (size_t i = 0; i < c->n_sources; i++) {
 		end_places(c, &c->sources[i]);
 		inlined_done(&c->sources[i]);
@@ -315,41 +322,36 @@ static void capture_free(struct capture *c)
 	free(c);
 }
 
-/* The agent is on when all that is beside it is. */
-static int begin(struct capture *c, struct attach *a, struct error *err)
+/* The agent is on when all that is beside it is. `wait` is for the first await points: while nothing
+ * else is recorded, or the program has not begun, there is time. */
+static int begin(struct capture *c, struct attach *a, bool wait, struct error *err)
 {
 	int rc = add_source(c, a, err);
+	struct source *s = rc == 0 ? &c->sources[c->n_sources - 1] : NULL;
 
-	if (rc < 0)
+	if (!s)
 		return rc;
-	renew_deadline(c, a);
-	return go(&c->sources[c->n_sources - 1], err);
-}
-
-/* While nothing else is recorded, there is time to wait. */
-static int begin_first(struct capture *c, struct error *err)
-{
-	int rc = await_places(c, &c->sources[0]);
-
+	rc = wait ? await_places(c, s) : 0;
 	if (rc < 0)
 		return error_sys(err, rc, "cannot begin the trace");
-	renew_deadline(c, c->sources[0].attach);
-	return go(&c->sources[0], err);
+	renew_deadline(c, a);
+	return go(s, err);
 }
 
 static int launch(struct capture *c, char *const argv[], struct error *err)
 {
 	struct attach *a = NULL;
-	int rc = attach_launch(argv, &c->attach_options, &c->child, &a, err);
+	int rc = attach_launch(argv, &c->attach_options, &c->child, &a, &c->follow, &c->why_empty);
 
-	if (rc < 0)
+	if (rc < 0) {
+		*err = c->why_empty;
 		return rc;
-	if (!a) {
-		late_program_await(&c->late, argv[0]);
-		return 0;
 	}
-	rc = add_source(c, a, err);
-	return rc == 0 ? begin_first(c, err) : rc;
+	c->first_exe = process_exe(c->child);
+	if (a)
+		return begin(c, a, true, err);
+	late_program_await(&c->late, argv[0]);
+	return 0;
 }
 
 static int attach_all(struct capture *c, const char *exe, const pid_t *pids, size_t n,
@@ -362,10 +364,8 @@ static int attach_all(struct capture *c, const char *exe, const pid_t *pids, siz
 		/* Of several that were found one may have ended since. */
 		if (rc == -ESRCH && exe && (c->n_sources || i + 1 < n))
 			continue;
-		if (rc == 0 && c->n_sources)
-			rc = begin(c, a, err);
-		else if (rc == 0 && (rc = add_source(c, a, err)) == 0)
-			rc = begin_first(c, err);
+		if (rc == 0)
+			rc = begin(c, a, !c->n_sources, err);
 		if (rc < 0)
 			return rc;
 	}
@@ -457,15 +457,62 @@ static int drain_all(struct capture *c, bool *ret_all)
 	return rc;
 }
 
+static void stop_following(struct capture *c)
+{
+	int status;
+
+	if (follow_end(c->follow, &status) == FOLLOW_ENDED) {
+		c->exit_status = status;
+		c->child = 0;
+	}
+	c->follow = NULL;
+}
+
 static bool reap_child(struct capture *c)
 {
 	int status;
 
-	if (c->child > 0 && waitpid(c->child, &status, WNOHANG) == c->child) {
+	enum follow_state state = c->follow ? follow_look(c->follow) : FOLLOW_RUNS;
+
+	if (state == FOLLOW_ENDED || state == FOLLOW_LOST)
+		stop_following(c);
+	if (!c->follow && c->child > 0 && waitpid(c->child, &status, WNOHANG) == c->child) {
 		c->exit_status = status;
 		c->child = 0;
 	}
 	return c->child <= 0;
+}
+
+/* The followed program has executed another one, which stands still. */
+static int take_exec(struct capture *c, struct error *err)
+{
+	struct attach_options options = c->attach_options;
+	struct attach *a = NULL;
+	int status = 0, rc;
+
+	rc = attach_followed(&c->follow, c->child, &options, &a, &status, &c->why_empty);
+	if (rc == -ECHILD) {
+		c->exit_status = status;
+		c->child = 0;
+		return 0;
+	}
+	c->late.code_hash = 0;
+	if (!a)
+		return 0; /* that it can't be recorded is said when it is looked at, or at the end */
+	c->late.name = NULL;
+	return begin(c, a, true, err);
+}
+
+static int open_again(struct capture *c, const struct attach_options *options,
+		      struct attach **ret_attach, struct error *err)
+{
+	int rc = attach_open(c->child, options, ret_attach, err);
+
+	if (rc != -EPERM || !c->follow)
+		return rc;
+	/* There is something to record, but only one may trace it. */
+	stop_following(c);
+	return attach_open(c->child, options, ret_attach, err);
 }
 
 /* A launched program that had no runtime is looked at again when its code has changed. */
@@ -476,23 +523,25 @@ static int attach_late(struct capture *c, uint64_t now, struct error *err)
 	struct attach *a;
 	int rc;
 
+	if (c->follow && follow_look(c->follow) == FOLLOW_EXEC)
+		return take_exec(c, err);
 	if (!late_program_changed(&c->late, c->child, now))
 		return 0;
 	options.starting = c->n_starting < STARTING_LOOKS;
 	options.launched = true;
-	rc = attach_open(c->child, &options, &a, &why);
+	rc = open_again(c, &options, &a, &why);
 	c->n_starting = rc == -EAGAIN ? c->n_starting + 1 : 0;
 	if (rc == -EAGAIN)
 		late_program_unsure(&c->late);
-	/* What was recorded before counts, whatever becomes of the rest. */
-	if (rc == -ENOENT || rc == -ESRCH || rc == -EAGAIN || (rc < 0 && c->n_sources))
-		return 0;
-	if (rc < 0) {
-		*err = why;
-		return rc;
-	}
+	/* The program's own life goes on. Why it can't be recorded is said at the end, unless that
+	 * is only since it ends now. */
+	if (rc < 0 && rc != -EAGAIN && rc != -ESRCH && attach_code_hash(c->child))
+		c->why_empty = why;
+	if (rc < 0)
+		return rc == -ENOMEM ? error_set(err, rc, "out of memory") : 0;
+	stop_following(c);
 	c->late.name = NULL;
-	return begin(c, a, err);
+	return begin(c, a, false, err);
 }
 
 static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
@@ -519,6 +568,7 @@ static int follow_exec(struct capture *c)
 			rc = drain_end(&c->drain, s, clock_monotonic_ns());
 	}
 	late_program_await(&c->late, "the program");
+	follow_running(c->child, &c->follow); /* else it is looked at often */
 	return rc;
 }
 
@@ -561,12 +611,6 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	/* Whether they live is asked before the drain: what a program wrote before its end is in
 	 * the rings then. */
 	bool child_gone = reap_child(c);
-	if (c->late.name && child_gone && !c->n_sources)
-		return error_set(
-			err, -ENOENT,
-			"%s has ended, and never had Tokio, async-std or smol tasks in its own "
-			"process; a program that it started can be recorded by -p",
-			c->late.name);
 	if (c->late.name && !child_gone) {
 		rc = look_for_runtime(c, now, err);
 		if (rc < 0)
@@ -764,11 +808,22 @@ static int close_source(struct capture *c, struct source *s, struct capture_stat
 	return detached;
 }
 
+static char *last_program(const struct capture *c)
+{
+	char *exe = c->n_sources ? attach_exe(c->sources[c->n_sources - 1].attach) : NULL;
+
+	if (exe && *exe && c->first_exe && strcmp(exe, c->first_exe) != 0)
+		return exe;
+	free(exe);
+	return NULL;
+}
+
 static int agent_close(struct capture *c, struct capture_stats *stats, struct error *err)
 {
 	const struct drain *d = &c->drain;
 	int rc = 0, one;
 
+	stop_following(c);
 	reap_child(c);
 	for (size_t i = 0; i < c->n_sources; i++) {
 		one = close_source(c, &c->sources[i], stats, rc < 0 ? NULL : err);
@@ -786,6 +841,9 @@ static int agent_close(struct capture *c, struct capture_stats *stats, struct er
 		stats->last_lost_ns = d->last_lost_ns;
 	stats->exit_status = c->exit_status;
 	stats->child = c->child;
+	stats->n_processes += c->n_sources;
+	stats->why_empty = c->why_empty;
+	stats->program = last_program(c);
 	capture_free(c);
 	return rc;
 }

@@ -189,6 +189,7 @@ static int launch(struct capture *c, char *const argv[], struct error *err)
 		rc = kernel_add_process(c, &own, &p, &why);
 	if (rc == -ENOENT) {
 		late_program_await(&l->late, argv[0]);
+		l->why_empty = why;
 		rc = 0;
 	} else if (rc < 0 && *why.text) {
 		*err = why;
@@ -294,6 +295,8 @@ static int look_again(struct capture *c, uint64_t now, struct error *err)
 	if (!late_program_changed(&l->late, l->child, now))
 		return 0;
 	rc = kernel_add_pid(c, l->child, NULL, &why);
+	if (rc == -ENOENT)
+		l->why_empty = why;
 	/* What was recorded before counts, whatever becomes of the rest. */
 	if (rc == -ENOENT || rc == -ESRCH || (rc < 0 && c->n_processes))
 		return 0;
@@ -354,12 +357,6 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 	int rc = 0;
 
 	l->drain_start_ns = now;
-	if (l->late.name && child_gone && !c->n_processes)
-		return error_set(err, -ENOENT,
-				 "%s has ended, and never had probes that pollux knows or Tokio, "
-				 "async-std or smol tasks in its own process; a program that it "
-				 "started can be recorded by -p",
-				 l->late.name);
 	if (l->late.name && !child_gone) {
 		rc = look_again(c, now, err);
 		if (rc < 0)
@@ -557,6 +554,8 @@ static int kernel_close(struct capture *c, struct capture_stats *stats, struct e
 		stats->last_lost_ns = c->last_lost_ns;
 	stats->exit_status = c->life->exit_status;
 	stats->child = c->life->child;
+	stats->n_processes += c->n_processes;
+	stats->why_empty = c->life->why_empty;
 	capture_free(c);
 	return rc < 0 ? error_sys(err, rc, "cannot write the trace") : 0;
 }

@@ -77,6 +77,7 @@ void capture_stats_done(struct capture_stats *s)
 		free((char *)s->coverage[i].note);
 	}
 	free(s->coverage);
+	free(s->program);
 	*s = (struct capture_stats){0};
 }
 

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/input.h"
 #include "cli/verbs.h"
 #include "export/export.h"
 
@@ -137,8 +138,6 @@ static int parse(const struct cli_args *args, struct export_options *opt)
 	const char *lanes = cli_option(args, "lanes");
 	int r;
 
-	if (cli_n_operands(args) != 1)
-		return cli_usage(args, "one trace file is needed");
 	if ((r = parse_time(args, "from", &opt->filter.from_ns)) ||
 	    (r = parse_time(args, "to", &opt->filter.to_ns)) ||
 	    (r = parse_number(args, "max-slices", &opt->max_slices)) ||
@@ -186,7 +185,10 @@ static int run(const struct cli_args *args, struct error *err)
 	if (r)
 		return r;
 
-	const char *input = cli_operand(args, 0);
+	_cleanup_free_ char *input = NULL;
+	r = input_trace(args, &input);
+	if (r)
+		return r;
 	struct trace_reader *reader = NULL;
 	r = trace_reader_open(input, &reader, err);
 	if (r == 0) {
@@ -244,9 +246,9 @@ static const char *const examples[] = {
 
 const struct cli_verb verb_export = {
 	.name = "export",
-	.synopsis = "export [OPTIONS] FILE.plx",
+	.synopsis = "export [OPTIONS] [FILE.plx]",
 	.summary = "write a trace in the format of another viewer",
-	.text = "Writes the trace FILE.plx for a viewer of timelines. The format chrome has a lane "
+	.text = "Writes the trace FILE.plx (default: the newest here) for a viewer of timelines. The format chrome has a lane "
 		"per "
 		"thread and a lane per task, grouped by family, with arrows from wakes to polls; "
 		"above "

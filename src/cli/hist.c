@@ -3,18 +3,19 @@
  * pipe and no file; a thread reads it as it grows, so that nothing is kept but the counts.
  */
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/text.h"
+#include "cli/input.h"
 #include "cli/live.h"
 #include "cli/recording.h"
 #include "cli/verbs.h"
+#include "process/running.h"
 #include "report/hists.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct hist_job {
@@ -119,9 +120,11 @@ static int of_program(const struct cli_args *args, struct recording *rec, struct
 	int r = open_and_record(rec, fd, &stats, err);
 	int read = live_join(&live, err);
 	r = r < 0 ? r : read;
-	if (r == 0)
+	if (r == 0 && !stats.n_events)
+		recording_say_empty(rec, &stats);
+	else if (r == 0)
 		r = show(args, job->hists, err);
-	if (r == 0) {
+	if (r == 0 && stats.n_events) {
 		say_unseen(&stats);
 		if (cli_flag(args, "spawns") && !hists_n_spawn_stacks(job->hists))
 			fputs("not seen: stacks of spawns: none was recorded\n", stderr);
@@ -133,11 +136,13 @@ static int of_program(const struct cli_args *args, struct recording *rec, struct
 	return code;
 }
 
-static bool is_pid(const char *s)
+/* Its number, which may be wrong, or its name. */
+static bool is_process(const char *word)
 {
-	for (; isdigit((unsigned char)*s); s++)
-		;
-	return !*s;
+	_cleanup_free_ pid_t *pids = NULL;
+	size_t n;
+
+	return !word[strspn(word, "0123456789")] || processes_named(word, &pids, &n, NULL) == 0;
 }
 
 static int run(const struct cli_args *args, struct error *err)
@@ -146,7 +151,6 @@ static int run(const struct cli_args *args, struct error *err)
 	struct recording rec = {.quiet = true};
 	const char *operand = cli_n_operands(args) ? cli_operand(args, 0) : NULL;
 	const char *every = cli_option(args, "every");
-	struct stat st;
 
 	job.args = args;
 	job.filter.families = cli_option_all(args, "family");
@@ -155,18 +159,22 @@ static int run(const struct cli_args *args, struct error *err)
 		return cli_usage(args, "--every is a time of at least 0.1 s, not '%s'", every);
 	job.watch.show = show_so_far;
 	job.watch.ctx = &job;
-	if (cli_n_operands(args) > 1)
-		return cli_usage(args, "one trace file or one process, not more");
+	bool program = cli_option(args, "pid") || cli_option(args, "exe") || cli_command(args);
+	bool named = operand && strcmp(operand, "-") != 0 && access(operand, F_OK) < 0;
+	if (operand && !named && program)
+		return cli_usage(args, "either a trace file or a program");
 	/* A file may be called 4242. */
-	bool pid = operand && is_pid(operand) && stat(operand, &st) < 0;
-	if (operand && !pid) {
-		if (cli_option(args, "pid") || cli_command(args))
-			return cli_usage(args, "either a trace file or a program");
-		if (every)
-			return cli_usage(args, "--every is for programs that run, not for a trace");
-		return of_file(args, operand, &job, err);
+	if (!program && !(named && is_process(operand))) {
+		_cleanup_free_ char *path = NULL;
+		int r = input_trace(args, &path);
+
+		if (r == 0 && every)
+			r = cli_usage(args, "--every is for programs that run, not for a trace");
+		return r ? r : of_file(args, path, &job, err);
 	}
-	int code = operand ? recording_add_pid(args, &rec, operand) : 0;
+	int code = 0;
+	for (size_t i = 0; i < cli_n_operands(args) && !code; i++)
+		code = recording_add_process(args, &rec, cli_operand(args, i));
 	if (!code)
 		code = recording_parse(args, &rec);
 	if (!code)
@@ -201,14 +209,15 @@ static const char *const examples[] = {
 
 const struct cli_verb verb_hist = {
 	.name = "hist",
-	.synopsis = "hist [OPTIONS] PID | FILE.plx | -- CMD [ARGS...]",
+	.synopsis = "hist [OPTIONS] PID|NAME | [FILE.plx] | -- CMD [ARGS...]",
 	.summary = "show histograms of polls, delays, sleeps and calls",
 	.text = "Counts, in steps of powers of two: how long woken tasks wait for a worker, how "
 		"long tasks sleep, how long polls last (without block_in_place), blocking "
 		"closures, waits for locks and other system calls during polls; which stacks wait "
 		"for locks; and for each place that spawns, the polls, lives and active times of "
 		"its tasks.\n\n"
-		"A running program (PID) or one that is started (behind --) is recorded until "
+		"Reads the trace FILE.plx (default: the newest here). A running program (by its number or "
+		"name) or one that is started (after --) is recorded until "
 		"Ctrl-C, -d or its end, and nothing is written to disk. Where the kernel lets us "
 		"(root, "
 		"or CAP_BPF and CAP_PERFMON) its system calls and its time off the CPU are "

@@ -5,6 +5,8 @@
 #include "cli/print.h"
 
 #include "base/buf.h"
+#include "base/cleanup.h"
+#include "cli/input.h"
 #include "cli/verbs.h"
 
 #include <errno.h>
@@ -96,12 +98,14 @@ static int run(const struct cli_args *args, struct error *err)
 	struct trace_reader *reader = NULL;
 	const char *why;
 
-	if (cli_n_operands(args) != 1)
-		return cli_usage(args, "one trace file is needed, or - for standard input");
+	_cleanup_free_ char *input = NULL;
 	int r = print_parse(args, &job);
-	if (r)
+	if (r == 0)
+		r = input_trace(args, &input);
+	if (r) {
+		print_done(&job);
 		return r;
-	const char *input = cli_operand(args, 0);
+	}
 	r = trace_reader_open(input, &reader, err);
 	if (r == 0) {
 		r = print_events(&job, reader, err);
@@ -135,9 +139,9 @@ static const char *const examples[] = {
 
 const struct cli_verb verb_print = {
 	.name = "print",
-	.synopsis = "print [OPTIONS] FILE.plx",
+	.synopsis = "print [OPTIONS] [FILE.plx]",
 	.summary = "print the events of a trace, one a line",
-	.text = "Prints the events of FILE.plx (- is standard input) in the order of time. Without "
+	.text = "Prints the events of FILE.plx (- is standard input; default: the newest trace here) in the order of time. Without "
 		"--format a line is `thread[TID] NAME(task=ID)`, with the names of tokio-dtrace's "
 		"probes where it has one.\n\n"
 		"In a format, {FIELD} stands for a field, {FIELD:8} for one 8 columns wide, "

@@ -12,9 +12,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define LONG_POLL_NS 10000000
@@ -22,7 +24,7 @@
 #define CPU_HZ 999
 
 static const struct cli_option options[] = {
-	{'p', "pid", "PID", "record this running process; may be given more than once", true},
+	{'p', "pid", "PID", "record this running process, as PID without -p; repeatable", true},
 	{0, "exe", "BINARY", "record every process that runs this program", false},
 	{'o', "output", "FILE", "the trace (default: pollux-NAME-PID.plx here)", false},
 	{'d', "duration", "SECONDS", "end the recording after so long (10, 2.5, 500ms, 2m)", false},
@@ -56,11 +58,11 @@ static const struct cli_option options[] = {
 };
 
 static const char *const examples[] = {
-	"pollux record -p 4242 -d 10",
+	"pollux record 4242 -d 10",
 	"record a running program for ten seconds",
 	"pollux record -- ./server --port 8080",
 	"start a program and record it to its end",
-	"pollux record -p 4242 -p 4243 -o both.plx",
+	"pollux record 4242 4243 -o both.plx",
 	"record two programs into one trace, until Ctrl-C",
 	NULL,
 };
@@ -70,6 +72,7 @@ static const char *const examples[] = {
 struct job {
 	struct recording rec;
 	char *path; /* NULL: no file */
+	bool derived; /* the path, from the program's name */
 	bool prints;
 	struct print_job print;
 };
@@ -168,6 +171,11 @@ static int parse(const struct cli_args *args, struct job *job)
 	job->rec.capture.sched = cli_flag(args, "sched");
 	job->rec.capture.syscalls = cli_flag(args, "syscalls");
 	job->rec.capture.lock_stacks = cli_flag(args, "lock-stacks");
+	for (size_t i = 0; i < cli_n_operands(args); i++) {
+		code = recording_add_process(args, &job->rec, cli_operand(args, i));
+		if (code)
+			return code;
+	}
 	code = recording_parse(args, &job->rec);
 	/* Without the agent these two tell which waits are for locks. */
 	if (job->rec.capture.lock_stacks && job->rec.capture.kernel)
@@ -180,14 +188,11 @@ static int parse(const struct cli_args *args, struct job *job)
 		code = parse_print(args, job);
 	if (code)
 		return code;
-	if (cli_n_operands(args))
-		return cli_usage(
-			args, "'%s': a running process is named by -p, a command stands behind --",
-			cli_operand(args, 0));
 	if (output)
 		job->path = strdup(output);
 	else if (!job->prints && job->rec.name)
 		job->path = default_path(job);
+	job->derived = !output;
 	return 0;
 }
 
@@ -297,6 +302,20 @@ static void say_cpu(struct buf *b, const struct capture_stats *s)
 	buf_char(b, '\n');
 }
 
+/* How a program that we started ended, unless by itself. */
+static void say_end(struct buf *b, int status)
+{
+	if (status >= 0 && WIFSIGNALED(status)) {
+		const char *name = sigabbrev_np(WTERMSIG(status));
+
+		buf_str(b, ", which was killed by ");
+		if (name)
+			buf_printf(b, "SIG%s", name);
+		else
+			buf_printf(b, "signal %d", WTERMSIG(status));
+	}
+}
+
 static void say(const struct job *job, const struct capture_stats *s, uint64_t began_ns,
 		uint64_t ns, uint64_t bytes)
 {
@@ -306,6 +325,7 @@ static void say(const struct job *job, const struct capture_stats *s, uint64_t b
 	text_duration(&b, ns);
 	buf_str(&b, " of ");
 	text_safe(&b, job->rec.name);
+	say_end(&b, s->exit_status);
 	buf_str(&b, " into ");
 	text_safe(&b, job->path);
 	buf_str(&b, " (");
@@ -318,9 +338,11 @@ static void say(const struct job *job, const struct capture_stats *s, uint64_t b
 	buf_str(&b, "  cost: threads were paused for ");
 	text_duration(&b, s->cost.stop_ns);
 	say_cpu(&b, s);
-	buf_str(&b, "next: pollux report ");
-	text_safe(&b, job->path);
-	buf_char(&b, '\n');
+	if (s->n_events && strcmp(job->path, "-") != 0) {
+		buf_str(&b, "next: pollux report ");
+		text_safe(&b, job->path);
+		buf_char(&b, '\n');
+	}
 	if (!buf_failed(&b))
 		fputs(b.data, stderr);
 }
@@ -366,6 +388,24 @@ static int open_writer(const struct job *job, struct live *printing,
 	return rc;
 }
 
+/* The trace of what was recorded, and not of a shell before it. */
+static void name_by_program(struct job *job, const struct capture_stats *stats)
+{
+	const char *slash = stats->program ? strrchr(stats->program, '/') : NULL;
+	char *name = slash ? strdup(slash + 1) : NULL, *path;
+
+	if (!name)
+		return;
+	free(job->rec.name);
+	job->rec.name = name;
+	path = job->derived && job->path ? default_path(job) : NULL;
+	if (path && renameat2(AT_FDCWD, job->path, AT_FDCWD, path, RENAME_NOREPLACE) == 0) {
+		free(job->path);
+		job->path = steal(path);
+	}
+	free(path);
+}
+
 static int run_job(struct job *job, struct error *err)
 {
 	struct live printing = {.read = print_events, .ctx = &job->print};
@@ -380,7 +420,7 @@ static int run_job(struct job *job, struct error *err)
 	rc = recording_run(&job->rec, w, &stats, &began, err);
 	bytes = trace_writer_bytes(w);
 	length = trace_writer_length_ns(w, &stats.cost);
-	bool nothing = rc < 0 && !trace_writer_n_events(w);
+	bool nothing = rc < 0 ? !trace_writer_n_events(w) : !stats.n_processes;
 	if (nothing && job->path)
 		trace_writer_discard(w);
 	else if (trace_writer_close(w, rc < 0 ? NULL : err) < 0)
@@ -390,8 +430,12 @@ static int run_job(struct job *job, struct error *err)
 		rc = job->print.gone ? 0 : rc < 0 ? rc : printed;
 		live_done(&printing);
 	}
-	if (rc == 0 && job->path)
+	if (rc == 0 && !nothing)
+		name_by_program(job, &stats);
+	if (rc == 0 && !nothing && job->path)
 		say(job, &stats, began, length ? length : 1, bytes);
+	if (rc == 0 && !stats.n_events)
+		recording_say_empty(&job->rec, &stats);
 	code = recording_end(&job->rec, rc, &stats);
 	capture_stats_done(&stats);
 	return code;
@@ -418,13 +462,12 @@ static int run(const struct cli_args *args, struct error *err)
 
 const struct cli_verb verb_record = {
 	.name = "record",
-	.synopsis = "record [OPTIONS] -p PID... | --exe BINARY | -- CMD [ARGS...]",
+	.synopsis = "record [OPTIONS] PID|NAME... | --exe BINARY | -- CMD [ARGS...]",
 	.summary = "record every task of a program into a trace",
 	.text = "Records spawns, polls, wakes and ends of all tasks, parked and blocked threads, "
 		"of an "
-		"unmodified program with Tokio, async-std or smol: a running one (-p), or one that "
-		"is "
-		"started (behind --). No rebuild, no root: what may be debugged may be recorded.\n"
+		"unmodified program with Tokio, async-std or smol: a running one (by its number or "
+		"name), or one that is started (after --). No rebuild, no root: what may be debugged may be recorded.\n"
 		"\n"
 		"The recording ends at Ctrl-C, after -d, or with the program. Then everything in "
 		"the "

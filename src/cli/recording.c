@@ -13,7 +13,9 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/turn.h"
+#include "process/running.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -27,6 +29,7 @@
 #define SECOND 1000000000ull
 #define DEFAULT_RING_BYTES (1ull << 20)
 #define PROGRESS_NS (500000000ull)
+#define MAX_LISTED 20u
 
 /* ---- signals ---- */
 
@@ -57,22 +60,51 @@ static void catch_signals(void)
 
 /* ---- options ---- */
 
-int recording_add_pid(const struct cli_args *args, struct recording *rec, const char *text)
+static int add_pid(const struct cli_args *args, struct recording *rec, pid_t pid)
 {
-	char *end;
-	long pid = strtol(text, &end, 10);
-
-	if (*text < '0' || *text > '9' || *end || pid <= 0 || pid > INT32_MAX)
-		return cli_usage(args, "-p needs the number of a process, not '%s'", text);
 	if (pid == getpid())
 		return cli_usage(args, "pollux can't record itself");
 	for (size_t k = 0; k < rec->capture.n_pids; k++)
 		if (rec->pids[k] == pid)
-			return cli_usage(args, "-p %ld is given twice", pid);
+			return cli_usage(args, "process %d is given twice", pid);
 	if (rec->capture.n_pids == sizeof(rec->pids) / sizeof(rec->pids[0]))
 		return cli_usage(args, "more than %zu processes at once", rec->capture.n_pids);
-	rec->pids[rec->capture.n_pids++] = (pid_t)pid;
+	rec->pids[rec->capture.n_pids++] = pid;
 	return 0;
+}
+
+/* The process of a name, if it is one. */
+static int add_named(const struct cli_args *args, struct recording *rec, const char *name)
+{
+	_cleanup_buf_ struct buf list = BUF_INIT;
+	_cleanup_free_ pid_t *pids = NULL;
+	struct error err = {0};
+	size_t n;
+
+	if (!*name || strchr(name, '/'))
+		return cli_usage(args, "-p needs the number or the name of a process, not '%s'",
+				 name);
+	if (processes_named(name, &pids, &n, &err) < 0)
+		return cli_usage(args, "%s", err.text);
+	if (n == 1)
+		return add_pid(args, rec, pids[0]);
+	for (size_t i = 0; i < n && i < MAX_LISTED; i++)
+		buf_printf(&list, "%s%d", i ? ", " : "", pids[i]);
+	return cli_usage(args, "there are %zu processes '%s': give the number of one: %s%s", n,
+			 name, buf_failed(&list) ? "" : list.data, n > MAX_LISTED ? ", ..." : "");
+}
+
+int recording_add_process(const struct cli_args *args, struct recording *rec, const char *text)
+{
+	char *end;
+	long pid = strtol(text, &end, 10);
+
+	if (*end || end == text || !isdigit((unsigned char)*text))
+		return add_named(args, rec, text);
+	if (pid <= 0 || pid > INT32_MAX)
+		return cli_usage(args, "-p needs the number or the name of a process, not '%s'",
+				 text);
+	return add_pid(args, rec, (pid_t)pid);
 }
 
 static int parse_pids(const struct cli_args *args, struct recording *rec)
@@ -81,7 +113,7 @@ static int parse_pids(const struct cli_args *args, struct recording *rec)
 	int code = 0;
 
 	for (size_t i = 0; given && given[i] && !code; i++)
-		code = recording_add_pid(args, rec, given[i]);
+		code = recording_add_process(args, rec, given[i]);
 	rec->capture.pids = rec->pids;
 	return code;
 }
@@ -120,11 +152,12 @@ int recording_parse(const struct cli_args *args, struct recording *rec)
 	if (code)
 		return code;
 	if (rec->capture.argv && !rec->capture.argv[0])
-		return cli_usage(args, "there is no command behind --");
+		return cli_usage(args, "there is no command after --");
 	if (!!rec->capture.argv + !!rec->capture.n_pids + !!rec->capture.exe > 1)
 		return cli_usage(args, "only one of -p, --exe and a command");
 	if (!rec->capture.argv && !rec->capture.n_pids && !rec->capture.exe)
-		return cli_usage(args, "what is to be recorded? -p PID, --exe BINARY, or -- CMD");
+		return cli_usage(args, "nothing to record: name a process (PID or NAME), --exe "
+				       "BINARY, or -- CMD");
 	if (duration &&
 	    (text_parse_duration(duration, SECOND, &rec->duration_ns) < 0 || !rec->duration_ns))
 		return cli_usage(args, "-d needs a time such as 10, 2.5s or 500ms, not '%s'",
@@ -197,7 +230,7 @@ static int drain(struct recording *rec, struct capture_set *set, struct buf *rea
 			text_safe(&label, rec->name);
 			buf_str(&label, ", ");
 			text_count(&label, trace_writer_n_events(w));
-			buf_str(&label, " events");
+			buf_str(&label, " events (Ctrl-C ends)");
 			if (!buf_failed(&label))
 				cli_progress(label.data, now - began, rec->duration_ns);
 			buf_done(&label);
@@ -228,7 +261,10 @@ static int wait_for(pid_t child, int *ret_status)
 {
 	int handled = signals_seen;
 
-	fprintf(stderr, "pollux: the program (%d) runs on, unrecorded\n", child);
+	fprintf(stderr,
+		"pollux: the program (%d) runs on, unrecorded, and pollux waits for it: Ctrl-C "
+		"ends it\n",
+		child);
 	while (waitpid(child, ret_status, 0) < 0) {
 		if (errno != EINTR)
 			return -errno;

@@ -17,12 +17,14 @@ struct recording {
  * returns after wrong use. recording_done() in every case. */
 int recording_parse(const struct cli_args *args, struct recording *rec);
 void recording_done(struct recording *rec);
-/* Before that: another process. 0, or as above. */
-int recording_add_pid(const struct cli_args *args, struct recording *rec, const char *text);
+/* Before that: another process, by its number or name. 0, or as above. */
+int recording_add_process(const struct cli_args *args, struct recording *rec, const char *text);
 /* Records into the writer until it ends; 0 or negative errno. capture_stats_done() is the
  * caller's, and ret_stats must be zero before. */
 int recording_run(struct recording *rec, struct trace_writer *w, struct capture_stats *ret_stats,
 		  uint64_t *ret_began_ns, struct error *err);
+/* Says on stderr why nothing was recorded, and what to do. */
+void recording_say_empty(const struct recording *rec, const struct capture_stats *stats);
 /* Waits for a launched program that still runs. The verb's exit code, `rc` being how it went. */
 int recording_end(const struct recording *rec, int rc, struct capture_stats *stats);
 

@@ -1,6 +1,8 @@
 /* pollux report: who was slow, who waited, who blocked a worker. Text for people, or JSON. */
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/text.h"
+#include "cli/input.h"
 #include "cli/verbs.h"
 #include "report/machines.h"
 #include "report/report.h"
@@ -41,8 +43,6 @@ static int parse(const struct cli_args *args, struct report_options *opt)
 	const char *sort = cli_option(args, "sort");
 	int r;
 
-	if (cli_n_operands(args) != 1)
-		return cli_usage(args, "one trace file is needed, or - for standard input");
 	if (sort && report_parse_sort(sort, &opt->sort) < 0)
 		return cli_usage(args,
 				 "--sort is poll, max, delay, wait, tasks, wakes or name, not '%s'",
@@ -121,9 +121,12 @@ static int run(const struct cli_args *args, struct error *err)
 	if (!machines && cli_option(args, "no-progress"))
 		return cli_usage(args, "--no-progress is of use with --machines only");
 
-	const char *input = cli_operand(args, 0);
+	_cleanup_free_ char *input = NULL;
 	struct trace_reader *reader = NULL;
 	_cleanup_buf_ struct buf out = BUF_INIT;
+	r = input_trace(args, &input);
+	if (r)
+		return r;
 	r = trace_reader_open(input, &reader, err);
 	if (r == 0) {
 		r = machines ? make_machines(reader, &opt, no_progress_ns, json, &out, err)
@@ -169,9 +172,9 @@ static const char *const examples[] = {
 
 const struct cli_verb verb_report = {
 	.name = "report",
-	.synopsis = "report [OPTIONS] FILE.plx",
+	.synopsis = "report [OPTIONS] [FILE.plx]",
 	.summary = "summarise what the tasks in a trace did",
-	.text = "Reads the trace FILE.plx (- is standard input) and prints what was recorded, what "
+	.text = "Reads the trace FILE.plx (- is standard input; default: the newest here) and prints what was recorded, what "
 		"stands out, a table of task families, one of threads, the longest polls, where "
 		"tasks wait, what was seen "
 		"and what not, and what the recording itself cost. With --task also that task's "

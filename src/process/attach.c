@@ -557,7 +557,10 @@ int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret
 	a->tracer = NULL;
 	if (rc < 0) {
 		attach_free(a);
-		return error_add(err, "cannot attach to %d", pid);
+		/* Of a launched one that is no failure yet. */
+		return rc == -ENOENT && opt->launched
+			       ? rc
+			       : error_add(err, "cannot attach to %d", pid);
 	}
 	*ret_attach = a;
 	return 0;
@@ -585,14 +588,24 @@ uint64_t attach_code_hash(pid_t pid)
 	return hash;
 }
 
+/* Nothing to record in a program that stands parked: on it goes, let go at the latest by the end of
+ * its tracer. Frees a. */
+static void run_on(struct attach *a, struct follow **ret_follow)
+{
+	if (launch_follow(a->tracer, &a->process, &a->parked, ret_follow) == 0)
+		a->tracer = NULL;
+	attach_free(a);
+}
+
 int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *ret_pid,
-		  struct attach **ret_attach, struct error *err)
+		  struct attach **ret_attach, struct follow **ret_follow, struct error *err)
 {
 	struct attach *a = attach_new(opt, err);
 	int rc;
 
 	if (!a)
 		return -ENOMEM;
+	*ret_follow = NULL;
 	rc = launch_parked(a->tracer, argv, &a->process, &a->parked, err);
 	a->process.forced = opt->force;
 	if (rc == 0) {
@@ -600,11 +613,8 @@ int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *r
 		if (rc == -ENOENT) {
 			*ret_pid = a->process.pid;
 			*ret_attach = NULL;
-			if (err)
-				*err = (struct error){0};
-			rc = attach_go(a, err);
-			attach_free(a);
-			return rc < 0 ? error_add(err, "cannot start %s", argv[0]) : 0;
+			run_on(a, ret_follow);
+			return 0;
 		}
 		if (rc < 0) {
 			launch_abort(&a->process);
@@ -618,6 +628,39 @@ int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *r
 	*ret_pid = a->process.pid;
 	*ret_attach = a;
 	return 0;
+}
+
+int attach_followed(struct follow **follow, pid_t pid, const struct attach_options *opt,
+		    struct attach **ret_attach, int *ret_status, struct error *err)
+{
+	struct tracer *tracer = follow_take(*follow);
+	struct attach *a = attach_new(opt, err);
+	int rc;
+
+	*follow = NULL;
+	if (!a) {
+		tracer_end(tracer);
+		return -ENOMEM;
+	}
+	tracer_end(a->tracer);
+	a->tracer = tracer;
+	rc = launch_next(tracer, pid, &a->process, &a->parked, ret_status, err);
+	a->process.forced = opt->force;
+	if (rc == 0)
+		rc = run_load(a, err);
+	if (rc == 0) {
+		*ret_attach = a;
+		return 0;
+	}
+	*ret_attach = NULL;
+	if (rc == -ENOENT) {
+		run_on(a, follow);
+		return 0;
+	}
+	if (a->parked.tid)
+		attach_go(a, NULL);
+	attach_free(a); /* whatever its tracer holds is let go */
+	return rc;
 }
 
 int attach_go(struct attach *a, struct error *err)

@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 struct attach;
+struct follow; /* process/follow.h */
 
 struct futures_wanted; /* runtime/futures.h */
 
@@ -60,10 +61,16 @@ uint64_t attach_code_hash(pid_t pid);
 /* Starts a program stopped where its relocations are done and attaches; attach_go() enables and
  * lets it run. argv[0] is searched in PATH. The child's exit is reaped by the caller (waitpid). A
  * program that has no runtime yet (a shell that will exec one, an interpreter that will load one)
- * is let run at once: *ret_attach is NULL then, and attach_open() is tried when its code has
- * changed. */
+ * is let run at once: *ret_attach is NULL then, and *err says why. It is followed to its next exec
+ * then (process/follow.h) unless *ret_follow is NULL; when its code has changed without an exec,
+ * attach_open() is tried. */
 int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *ret_pid,
-		  struct attach **ret_attach, struct error *err);
+		  struct attach **ret_attach, struct follow **ret_follow, struct error *err);
+/* The same for the program that a followed one has executed (FOLLOW_EXEC). *follow is taken, and
+ * set if it is followed on. -ECHILD: it has ended, *ret_status is waitpid's; other errors: it runs
+ * on as it is. */
+int attach_followed(struct follow **follow, pid_t pid, const struct attach_options *opt,
+		    struct attach **ret_attach, int *ret_status, struct error *err);
 int attach_go(struct attach *a, struct error *err);
 
 /* Takes every hook back, byte for byte, and disables; the agent's mapping stays, idle. Works on a

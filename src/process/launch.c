@@ -41,6 +41,7 @@ struct launch {
 	const char *name;
 	struct process *process;
 	struct parked *parked;
+	int status; /* waitpid's, when it has ended */
 	struct error *err;
 };
 
@@ -61,6 +62,7 @@ static _Noreturn void child(char *const argv[], int go_fd, int error_fd)
 static int ended(struct launch *l, int status)
 {
 	l->pid = 0; /* waiting for it has reaped it */
+	l->status = status;
 	if (WIFEXITED(status))
 		return error_set(l->err, -ESRCH, "%s ended at its start with status %d", l->name,
 				 WEXITSTATUS(status));
@@ -215,6 +217,23 @@ static bool has_interpreter(const struct process *p)
 	return process_auxv(p, AT_BASE) != 0;
 }
 
+/* From the stop of an exec to where its libraries are there. */
+static int park(struct launch *l)
+{
+	uint64_t entry = process_auxv(l->process, AT_ENTRY);
+	int rc;
+
+	l->process->stopped_tid = l->pid;
+	l->process->launched = true;
+	l->parked->tid = l->pid;
+	if (!entry)
+		return error_set(l->err, -ENOEXEC, "%s has no entry point", l->name);
+	rc = run_to(l, entry);
+	if (rc == 0 && !has_interpreter(l->process))
+		rc = run_to_libc(l);
+	return rc;
+}
+
 static int trace_start(void *arg)
 {
 	struct launch *l = arg;
@@ -231,22 +250,21 @@ static int trace_start(void *arg)
 	rc = process_open(l->pid, l->process, l->err);
 	if (rc < 0)
 		return rc;
-	l->process->stopped_tid = l->pid;
-	l->process->launched = true;
 	if (loses_rights(l->process))
 		return error_set(
 			l->err, -EPERM,
 			"%s is setuid or setgid and would run without these rights under pollux: "
 			"start it by itself and attach as root",
 			l->name);
-	l->parked->tid = l->pid;
-	uint64_t entry = process_auxv(l->process, AT_ENTRY);
-	if (!entry)
-		return error_set(l->err, -ENOEXEC, "%s has no entry point", l->name);
-	rc = run_to(l, entry);
-	if (rc == 0 && !has_interpreter(l->process))
-		rc = run_to_libc(l);
-	return rc;
+	return park(l);
+}
+
+static int next_start(void *arg)
+{
+	struct launch *l = arg;
+	int rc = process_open(l->pid, l->process, l->err);
+
+	return rc < 0 ? rc : park(l);
 }
 
 int launch_parked(struct tracer *tracer, char *const argv[], struct process *ret_process,
@@ -299,7 +317,8 @@ struct release {
 	struct error *err;
 };
 
-static int release(void *arg)
+/* The breakpoint at which it stands. */
+static int lift(void *arg)
 {
 	const struct release *r = arg;
 	int rc = memory_write(r->process, r->parked->at, &r->parked->byte, 1);
@@ -307,9 +326,54 @@ static int release(void *arg)
 	if (rc < 0)
 		return error_sys(r->err, rc, "cannot let process %d go", r->process->pid);
 	r->process->stopped_tid = 0;
+	return 0;
+}
+
+static int release(void *arg)
+{
+	const struct release *r = arg;
+	int rc = lift(arg);
+
+	if (rc < 0)
+		return rc;
 	if (ptrace(PTRACE_DETACH, r->parked->tid, 0, 0L) < 0)
 		return error_sys(r->err, -errno, "cannot let process %d go", r->process->pid);
 	return 0;
+}
+
+int launch_follow(struct tracer *tracer, struct process *p, const struct parked *parked,
+		  struct follow **ret_follow)
+{
+	struct release r = {.process = p, .parked = parked};
+	int rc = tracer_call(tracer, lift, &r);
+
+	return rc < 0 ? rc : follow_stopped(tracer, p->pid, ret_follow);
+}
+
+int launch_next(struct tracer *tracer, pid_t pid, struct process *ret_process,
+		struct parked *ret_parked, int *ret_status, struct error *err)
+{
+	struct process process = PROCESS_INIT;
+	struct parked parked = {0};
+	struct launch l = {.pid = pid,
+			   .name = "the program",
+			   .process = &process,
+			   .parked = &parked,
+			   .err = err};
+	int rc = tracer_call(tracer, next_start, &l);
+
+	if (rc == 0) {
+		*ret_process = process;
+		*ret_parked = parked;
+		return 0;
+	}
+	if (l.pid && parked.at) {
+		struct release r = {.process = &process, .parked = &parked};
+		tracer_call(tracer, lift, &r);
+	}
+	process_close(&process);
+	*ret_status = l.status;
+	return l.pid ? rc : -ECHILD;
 }
 
 int launch_go(struct tracer *tracer, struct process *p, const struct parked *parked,

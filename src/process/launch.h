@@ -2,6 +2,7 @@
 #ifndef POLLUX_PROCESS_LAUNCH_H
 #define POLLUX_PROCESS_LAUNCH_H
 
+#include "process/follow.h"
 #include "process/inject.h"
 #include "process/threads.h"
 
@@ -12,6 +13,13 @@ int launch_parked(struct tracer *tracer, char *const argv[], struct process *ret
 /* Lets it go. */
 int launch_go(struct tracer *tracer, struct process *p, const struct parked *parked,
 	      struct error *err);
+/* Lets it go, but follows it to its next exec; the tracer belongs to *ret_follow then. */
+int launch_follow(struct tracer *tracer, struct process *p, const struct parked *parked,
+		  struct follow **ret_follow);
+/* Parks the program that a followed one has executed. -ECHILD: it has ended, *ret_status is
+ * waitpid's. */
+int launch_next(struct tracer *tracer, pid_t pid, struct process *ret_process,
+		struct parked *ret_parked, int *ret_status, struct error *err);
 /* Ends and reaps it instead. */
 void launch_abort(struct process *p);
 

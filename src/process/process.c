@@ -244,6 +244,19 @@ int process_read_whole(const struct process *p, const char *name, size_t max, ch
 	return 0;
 }
 
+char *process_exe(pid_t pid)
+{
+	char link[32], path[4096];
+
+	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
+	ssize_t n = readlink(link, path, sizeof(path) - 1);
+	path[n > 0 ? n : 0] = 0;
+	char *remark = strstr(path, " (deleted)");
+	if (remark && !remark[10])
+		*remark = 0;
+	return *path ? strdup(path) : NULL;
+}
+
 long process_status_number(const char *status, const char *key, bool last)
 {
 	size_t len = strlen(key);

@@ -57,6 +57,8 @@ ssize_t process_read_file(const struct process *p, const char *name, char *out, 
 /* A whole file, for the caller to free. */
 int process_read_whole(const struct process *p, const char *name, size_t max, char **ret_text,
 		       size_t *ret_len);
+/* The path of the program that a process executes, as /proc tells it, for free(); NULL: none. */
+char *process_exe(pid_t pid);
 /* The number after "KEY:" of a status file, last column (the innermost pid namespace for NSpid), -1
  * if it isn't there. */
 long process_status_number(const char *status, const char *key, bool last);

@@ -102,6 +102,11 @@ static bool we_have_ptrace_cap(void)
 	return has;
 }
 
+bool rights_any_exec(void)
+{
+	return we_have_ptrace_cap();
+}
+
 static int yama_scope(void)
 {
 	_cleanup_close_ int fd = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);

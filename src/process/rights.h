@@ -7,6 +7,8 @@
 
 #include "process/process.h"
 
+#include <stdbool.h>
+
 /* What can be known without trying: 0, or the reason against (gone, zombie, kernel thread, already
  * traced, not a 64-bit x86 program). Needs p->pid and p->proc_fd only. */
 int rights_check(const struct process *p, struct error *err);
@@ -16,5 +18,8 @@ int rights_explain(pid_t pid, int code, struct error *err);
 
 /* Tries it, harmlessly: may the process' memory be opened for writing? 0 or the reason. */
 int rights_probe(pid_t pid, struct error *err);
+
+/* What we trace gets by an exec what rights it gives: we have CAP_SYS_PTRACE. */
+bool rights_any_exec(void);
 
 #endif

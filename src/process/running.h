@@ -11,4 +11,9 @@
  * ourselves, lowest pid first; for free(). -ESRCH with a sentence: there is none. */
 int processes_running(const char *exe, pid_t **ret_pids, size_t *ret_n, struct error *err);
 
+/* All processes of this name (of their main thread, or of the file that they execute), likewise. */
+int processes_named(const char *name, pid_t **ret_pids, size_t *ret_n, struct error *err);
+/* All that a process has started, and these in turn: for free(), 0 or -ENOMEM. */
+int processes_below(pid_t pid, pid_t **ret_pids, size_t *ret_n);
+
 #endif

@@ -111,6 +111,11 @@ int tracer_call(struct tracer *t, int (*fn)(void *arg), void *arg)
 	return result;
 }
 
+void tracer_signal(struct tracer *t, int signal_number)
+{
+	pthread_kill(t->thread, signal_number);
+}
+
 void tracer_end(struct tracer *t)
 {
 	if (!t)

@@ -15,6 +15,8 @@ struct tracer;
 int tracer_start(struct tracer **ret_tracer, struct error *err);
 /* Runs fn(arg) there and gives its result. */
 int tracer_call(struct tracer *t, int (*fn)(void *arg), void *arg);
+/* Interrupts what it waits for there, if that has unblocked the signal. */
+void tracer_signal(struct tracer *t, int signal_number);
 /* Ends the thread: whatever it still holds is resumed by the kernel. NULL is fine. */
 void tracer_end(struct tracer *t);
 

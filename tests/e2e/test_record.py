@@ -21,9 +21,9 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become 
 def test_exit_status_is_the_childs(pollux, trace):
     """Of a program without a runtime, too: it is not pollux's to forbid it."""
     result = driver.run(pollux, "record", "-o", trace, "--", "sh", "-c", "exit 7")
-    # sh has no runtime: refused, or run as it is; in both cases with a sentence
-    assert result.returncode in (1, 7)
-    assert result.stderr.strip()
+    assert result.returncode == 7
+    assert "nothing was recorded of sh" in result.stderr
+    assert not trace.exists()
 
 
 def test_exit_status_of_a_target(pollux, suite, trace):
@@ -320,22 +320,92 @@ os.execv(sys.argv[2], [sys.argv[2], "short_tasks"])"""
     assert report["lost"] == 0
 
 
-@pytest.mark.parametrize("how", ["env", "sh"])
+@pytest.mark.parametrize("how", ["env", "sh", "both"])
 def test_a_shell_that_executes_it(pollux, suite, trace, how):
+    """From its first instruction on, however short it lives."""
     path = suite()
-    command = ["env", "A=b", path] if how == "env" else ["sh", "-c", f"exec '{path}' short_tasks"]
+    command = {
+        "env": ["env", "A=b", path],
+        "sh": ["sh", "-c", f"exec '{path}' short_tasks"],
+        "both": ["sh", "-c", f"kill -USR1 $$; exec sh -c 'exec env {path} short_tasks'"],
+    }[how]
+    if how == "both":
+        command = ["env", "--ignore-signal=USR1", *command]
     result = driver.run(pollux, "record", "-o", trace, "--", *command, "short_tasks")
     assert result.returncode == 0, result.stderr
-    families = driver.report(pollux, trace)["families"]
-    assert any(f["name"].startswith("suite::threads::short") for f in families)
+    assert "of suite into" in result.stderr
+    truth = driver.split_output(result.stdout)[1]
+    wrong = differences(truth, driver.report(pollux, trace), names=False)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_name_of_what_was_executed(pollux, suite, tmp_path):
+    """And not of the shell; the next one does not take its place."""
+    for _ in range(2):
+        result = driver.run(pollux, "record", "--", "sh", "-c", f"exec {suite()} short_tasks", cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+    names = [path.name for path in tmp_path.iterdir()]
+    assert len(names) == 2 and all(name.startswith("pollux-suite-") for name in names), names
+
+
+def test_a_followed_program_lives_as_ever(pollux, trace):
+    """Signals, job control and an end by a signal reach a shell that is traced for its execs."""
+    script = "trap 'echo got' USR1; kill -USR1 $$; echo ready $$; read line; echo $line; kill -TERM $$"
+    process = subprocess.Popen([pollux, "record", "-o", trace, "--", "sh", "-c", script],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True)
+    assert process.stdout.readline() == "got\n"
+    pid = int(process.stdout.readline().split()[1])
+
+    def until(state):
+        deadline = time.monotonic() + driver.TIMEOUT
+        while f"State:\t{state}" not in driver.Path(f"/proc/{pid}/status").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    for _ in range(3):
+        os.kill(pid, signal.SIGSTOP)
+        until("t" if state_is_traced(pid) else "T")
+        os.kill(pid, signal.SIGCONT)
+        until("S")
+    output, errors = process.communicate("go\n", timeout=driver.TIMEOUT)
+    assert output == "go\n"
+    assert process.returncode == 128 + signal.SIGTERM, errors
+
+
+def state_is_traced(pid):
+    return "TracerPid:\t0\n" not in driver.Path(f"/proc/{pid}/status").read_text()
+
+
+@needs_root
+@pytest.mark.parametrize("how", ["sh", "env"])
+def test_exec_of_a_setuid_program(public, how):
+    """What is started by somebody without rights gets those of a setuid program that it executes."""
+    program = public / "id"
+    shutil.copy(shutil.which("id"), program)
+    program.chmod(0o4755)
+    command = ["sh", "-c", f"exec {program} -u"] if how == "sh" else ["env", program, "-u"]
+    result = driver.run(*NOBODY, public / "pollux", "record", "-o", public / "x.plx", "--", *command)
+    assert (result.returncode, result.stdout) == (0, "0\n"), result.stderr
+
+
+@needs_root
+def test_exec_without_root(public):
+    """Followed by somebody without rights."""
+    result = driver.run(*NOBODY, public / "pollux", "record", "-o", public / "x.plx", "--",
+                        "sh", "-c", f"exec {public / 'suite'} short_tasks")
+    assert result.returncode == 0, result.stderr
+    truth = driver.split_output(result.stdout)[1]
+    wrong = differences(truth, driver.report(public / "pollux", public / "x.plx"), names=False)
+    assert not wrong, "\n".join(wrong)
 
 
 def test_wrong_use(pollux, trace):
     """Exit code 2, and a sentence."""
     for wrong in (
-        ["record"], ["record", "-p", "x"], ["record", "-p"], ["record", "-d", "x", "-p", "1"],
+        ["record"], ["record", "-p", "no_such_process"], ["record", "-p"], ["record", "-d", "x", "-p", "1"],
         ["record", "--ring-size", "0", "-p", "1"], ["record", "--no-such-option"], ["no-such-verb"],
-        ["record", "-p", "1", "--", "true"], ["report"], ["export", "--format", "x", "/dev/null"],
+        ["record", "-p", "1", "--", "true"], ["report", "a", "b"], ["export", "--format", "x", "/dev/null"],
     ):
         result = driver.run(pollux, *wrong)
         assert result.returncode == 2, f"{wrong}: {result.returncode} {result.stderr}"

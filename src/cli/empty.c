@@ -1,0 +1,96 @@
+/*
+ * Why a recording has nothing, and what to do: the program that was started has no runtime, or one
+ * that pollux does not know; a process below it has one.
+ */
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "cli/recording.h"
+#include "process/maps.h"
+#include "process/objects.h"
+#include "process/process.h"
+#include "process/running.h"
+#include "runtime/runtime.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_LOOKED_AT 32u
+
+/* Of the files only: the process is not touched. */
+static bool has_tasks(pid_t pid)
+{
+	struct process p = PROCESS_INIT;
+	struct process_maps maps = {0};
+	struct process_objects objects = {0};
+	bool found = false;
+
+	if (process_open(pid, &p, NULL) < 0)
+		return false;
+	if (maps_read(&p, &maps, NULL) == 0 && objects_read(&p, &maps, &objects, NULL) == 0) {
+		for (size_t i = 0; i < objects.n && !found; i++) {
+			struct finding f = {0};
+
+			if (objects.v[i].image && runtime_find(objects.v[i].image, &f, NULL) == 0)
+				found = f.n_kinds > 0;
+			finding_done(&f);
+		}
+	}
+	objects_done(&objects);
+	maps_done(&maps);
+	process_close(&p);
+	return found;
+}
+
+static void add_program(struct buf *b, pid_t pid)
+{
+	_cleanup_free_ char *exe = process_exe(pid);
+	const char *slash = exe ? strrchr(exe, '/') : NULL;
+
+	text_safe(b, slash ? slash + 1 : "?");
+}
+
+/* The processes below the one that was started that have what it lacks. */
+static size_t add_children(struct buf *b, pid_t child)
+{
+	_cleanup_free_ pid_t *pids = NULL;
+	size_t n = 0, n_found = 0;
+
+	if (child <= 0 || processes_below(child, &pids, &n) < 0)
+		return 0;
+	for (size_t i = 0; i < n && i < MAX_LOOKED_AT; i++) {
+		if (!has_tasks(pids[i]))
+			continue;
+		buf_str(b, n_found++ ? ", " : "; below it ");
+		add_program(b, pids[i]);
+		buf_printf(b, " (process %d) has one: pollux record %d", pids[i], pids[i]);
+	}
+	return n_found;
+}
+
+static void say(const struct buf *b)
+{
+	cli_complain(buf_failed(b) ? "nothing was recorded" : b->data);
+}
+
+void recording_say_empty(const struct recording *rec, const struct capture_stats *stats)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+
+	if (stats->n_processes) {
+		buf_str(&b, "no task ran while it was recorded: is there load?");
+		if (rec->capture.n_pids == 1)
+			buf_printf(&b, " pollux tree %d shows where its tasks wait", rec->pids[0]);
+		return say(&b);
+	}
+	buf_str(&b, "nothing was recorded of ");
+	buf_str(&b, rec->name);
+	buf_str(&b, ": ");
+	buf_str(&b, *stats->why_empty.text ? stats->why_empty.text
+					   : "it ended before pollux could look at it");
+	if (!add_children(&b, stats->child) && rec->capture.argv)
+		buf_str(&b, "; if it starts another program that has one, record that: pollux "
+			    "record PID");
+	say(&b);
+}

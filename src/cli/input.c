@@ -1,0 +1,84 @@
+/* The trace that a verb reads: the one that is named, else the newest in this folder. */
+#include "cli/input.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool newer(const struct stat *a, const struct stat *b)
+{
+	return a->st_mtim.tv_sec != b->st_mtim.tv_sec ? a->st_mtim.tv_sec > b->st_mtim.tv_sec
+						      : a->st_mtim.tv_nsec > b->st_mtim.tv_nsec;
+}
+
+static bool is_trace_name(const char *name)
+{
+	size_t len = strlen(name);
+
+	return len > 4 && !strcmp(name + len - 4, ".plx");
+}
+
+/* NULL if there is none; for free(). */
+static char *newest(void)
+{
+	struct stat st, best = {0};
+	DIR *here = opendir(".");
+	char *name = NULL;
+	struct dirent *d;
+
+	while (here && (d = readdir(here))) {
+		if (!is_trace_name(d->d_name) || fstatat(dirfd(here), d->d_name, &st, 0) < 0 ||
+		    !S_ISREG(st.st_mode) || (name && !newer(&st, &best)))
+			continue;
+		free(name);
+		name = strdup(d->d_name);
+		best = st;
+	}
+	if (here)
+		closedir(here);
+	return name;
+}
+
+bool input_is_pid(const char *word)
+{
+	char path[32];
+
+	if (!*word || strlen(word) > 9 || word[strspn(word, "0123456789")] ||
+	    access(word, F_OK) == 0)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%s", word);
+	return access(path, F_OK) == 0;
+}
+
+int input_trace(const struct cli_args *args, char **ret_path)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT;
+	const char *given = cli_operand(args, 0);
+	char *path = given ? strdup(given) : newest();
+
+	if (cli_n_operands(args) > 1 || !path || (given && input_is_pid(given))) {
+		free(path);
+		if (cli_n_operands(args) > 1)
+			return cli_usage(args, "one trace at a time: '%s' is one too many",
+					 cli_operand(args, 1));
+		if (given)
+			return cli_usage(args,
+					 "%s is a process and no trace: pollux record %s makes "
+					 "one",
+					 given, given);
+		return cli_usage(args, "no trace is named, and there is none here: pollux record "
+				       "PID makes one");
+	}
+	if (!given) {
+		buf_printf(&text, "the newest trace here: %s", path);
+		cli_complain(buf_failed(&text) ? "the newest trace here" : text.data);
+	}
+	*ret_path = path;
+	return 0;
+}

@@ -1,0 +1,13 @@
+/* The trace that a verb reads. */
+#ifndef POLLUX_CLI_INPUT_H
+#define POLLUX_CLI_INPUT_H
+
+#include "cli/cli.h"
+
+/* The only operand, or the newest trace in this folder, of which stderr is told; for free(). 0, or
+ * what the verb returns after wrong use. */
+int input_trace(const struct cli_args *args, char **ret_path);
+/* The word is the number of a process, and no file is called so. */
+bool input_is_pid(const char *word);
+
+#endif

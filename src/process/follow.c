@@ -1,0 +1,281 @@
+/*
+ * Following execs by ptrace.
+ *
+ * A tracer waits for what its program does. Signals and stops by job control are passed on at once,
+ * an exec stands still until somebody takes it. If pollux dies the kernel lets the program go, as
+ * it does when the tracer's thread ends, which is how following ends.
+ *
+ * A program that gains rights by an exec (sudo) does not get them while it is traced by one without
+ * CAP_SYS_PTRACE. So without that each system call is looked at, and before such an exec the
+ * program is let go. That slows it down, so it is done for the first calls of a program only: a
+ * wrapper has executed what it wraps by then.
+ */
+#include "process/follow.h"
+
+#include "base/cleanup.h"
+#include "process/rights.h"
+
+#include <asm/unistd.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <time.h>
+
+#define MAX_CALLS 4000u
+#define WAKE_SIGNAL SIGURG
+#define WAKE_NS 1000000l
+
+struct follow {
+	pid_t pid;
+	struct tracer *tracer;
+	bool careful;	      /* system calls are looked at ... */
+	unsigned n_calls;     /* ... so many so far */
+	_Atomic int state;    /* enum follow_state */
+	_Atomic bool leaving; /* follow_end() was called */
+	_Atomic bool done;    /* the tracer has nothing to do any more */
+	pthread_t waiter, owner; /* owner: is woken when something has happened */
+	int status;
+};
+
+/* ---- execs that give rights ---- */
+
+/* Text of the program's; false if it can't be read. */
+static bool read_text(pid_t pid, uint64_t addr, char *out, size_t size)
+{
+	struct iovec local = {out, size}, remote = {(void *)(uintptr_t)addr, size};
+	ssize_t n;
+
+	/* It may end before the page does, and the next one lack. */
+	remote.iov_len = 4096 - addr % 4096 < size ? 4096 - addr % 4096 : size;
+	n = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+	if (n > 0 && (size_t)n < size && !memchr(out, 0, (size_t)n)) {
+		local = (struct iovec){out + n, size - (size_t)n};
+		remote = (struct iovec){(void *)(uintptr_t)(addr + (size_t)n), size - (size_t)n};
+		ssize_t more = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+
+		n += more > 0 ? more : 0;
+	}
+	return n > 0 && memchr(out, 0, (size_t)n);
+}
+
+static bool gives_rights(pid_t pid, uint64_t path_addr)
+{
+	char path[PATH_MAX], full[PATH_MAX + 64];
+	struct stat st;
+
+	if (!read_text(pid, path_addr, path, sizeof(path)))
+		return true;
+	snprintf(full, sizeof(full), "/proc/%d/%s/%s", pid, *path == '/' ? "root" : "cwd", path);
+	if (stat(full, &st) < 0)
+		return errno != ENOENT && errno != ENOTDIR; /* a search in PATH: it goes on */
+	return st.st_mode & (S_ISUID | S_ISGID) ||
+	       getxattr(full, "security.capability", NULL, 0) > 0;
+}
+
+/* At a stop before or after a system call: whether the program may be kept. */
+static bool may_keep(struct follow *f)
+{
+	struct user_regs_struct regs;
+
+	if (ptrace(PTRACE_GETREGS, f->pid, 0, &regs) < 0)
+		return false;
+	if ((long)regs.rax != -ENOSYS) /* after it */
+		return true;
+	if (regs.orig_rax == __NR_execve)
+		return !gives_rights(f->pid, regs.rdi);
+	return regs.orig_rax != __NR_execveat && ++f->n_calls < MAX_CALLS;
+}
+
+/* ---- on the tracer ---- */
+
+static int resume(const struct follow *f, int signal)
+{
+	return (int)ptrace(f->careful ? PTRACE_SYSCALL : PTRACE_CONT, f->pid, 0, (long)signal);
+}
+
+/* What a stop means; false: nothing more is to be waited for. */
+static bool handle_stop(struct follow *f, int status)
+{
+	int event = status >> 16, signal = WSTOPSIG(status);
+
+	if (event == PTRACE_EVENT_EXEC) {
+		f->state = FOLLOW_EXEC;
+		return false;
+	}
+	if (event == PTRACE_EVENT_STOP && signal != SIGTRAP)
+		return ptrace(PTRACE_LISTEN, f->pid, 0, 0) == 0 || errno == ESRCH;
+	if (!event && signal == (SIGTRAP | 0x80)) {
+		if (!may_keep(f)) {
+			ptrace(PTRACE_DETACH, f->pid, 0, 0);
+			f->state = FOLLOW_LOST;
+			return false;
+		}
+		signal = 0;
+	}
+	/* It may have been killed meanwhile: then its end is what comes next. */
+	return resume(f, event ? 0 : signal) == 0 || errno == ESRCH;
+}
+
+static int wait_for(void *arg)
+{
+	struct follow *f = arg;
+	int status;
+
+	while (!f->leaving) {
+		pid_t got = waitpid(f->pid, &status, __WALL | __WNOTHREAD);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got != f->pid) { /* another thread of it has called exec */
+			f->state = FOLLOW_LOST;
+			break;
+		}
+		if (!WIFSTOPPED(status)) {
+			f->status = status;
+			f->state = FOLLOW_ENDED;
+			break;
+		}
+		if (!handle_stop(f, status))
+			break;
+	}
+	return 0;
+}
+
+static int let_run(void *arg)
+{
+	struct follow *f = arg;
+
+	if (ptrace(PTRACE_SETOPTIONS, f->pid, 0, PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD) < 0 ||
+	    resume(f, 0) < 0)
+		return -errno;
+	return 0;
+}
+
+static int seize(void *arg)
+{
+	struct follow *f = arg;
+
+	if (ptrace(PTRACE_SEIZE, f->pid, 0, PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD) < 0)
+		return -errno;
+	return f->careful && ptrace(PTRACE_INTERRUPT, f->pid, 0, 0) < 0 ? -errno : 0;
+}
+
+/* ---- the waiter: what calls the tracer, so that nobody else waits for it ---- */
+
+static void on_wake(int signal_number)
+{
+}
+
+static int unblock_and_wait(void *arg)
+{
+	struct sigaction act = {.sa_handler = on_wake};
+	sigset_t ours, before;
+	struct follow *f = arg;
+
+	sigaction(WAKE_SIGNAL, &act, NULL);
+	sigemptyset(&ours);
+	sigaddset(&ours, WAKE_SIGNAL);
+	pthread_sigmask(SIG_UNBLOCK, &ours, &before);
+	int rc = wait_for(f);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return rc;
+}
+
+static void *waiter(void *arg)
+{
+	struct follow *f = arg;
+
+	tracer_call(f->tracer, unblock_and_wait, f);
+	if (!f->leaving)
+		pthread_kill(f->owner, WAKE_SIGNAL);
+	f->done = true;
+	return NULL;
+}
+
+static int begin(struct tracer *tracer, pid_t pid, int (*first)(void *arg), struct follow **ret)
+{
+	struct follow *f = calloc(1, sizeof(*f));
+	sigset_t all, before;
+	int rc;
+
+	if (!f)
+		return -ENOMEM;
+	f->pid = pid;
+	f->tracer = tracer;
+	f->owner = pthread_self();
+	f->careful = !rights_any_exec();
+	rc = tracer_call(tracer, first, f);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (rc == 0)
+		rc = -pthread_create(&f->waiter, NULL, waiter, f);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc < 0)
+		free(f);
+	else
+		*ret = f;
+	return rc;
+}
+
+int follow_stopped(struct tracer *tracer, pid_t pid, struct follow **ret_follow)
+{
+	return begin(tracer, pid, let_run, ret_follow);
+}
+
+int follow_running(pid_t pid, struct follow **ret_follow)
+{
+	struct tracer *tracer;
+	int rc = tracer_start(&tracer, NULL);
+
+	if (rc < 0)
+		return rc;
+	rc = begin(tracer, pid, seize, ret_follow);
+	if (rc < 0)
+		tracer_end(tracer);
+	return rc;
+}
+
+enum follow_state follow_look(const struct follow *f)
+{
+	return (enum follow_state)f->state;
+}
+
+struct tracer *follow_take(struct follow *f)
+{
+	struct tracer *tracer = f->tracer;
+
+	pthread_join(f->waiter, NULL);
+	free(f);
+	return tracer;
+}
+
+enum follow_state follow_end(struct follow *f, int *ret_status)
+{
+	enum follow_state state;
+
+	if (!f)
+		return FOLLOW_LOST;
+	f->leaving = true;
+	/* The signal may come just before the tracer waits: then another one is needed. */
+	while (!f->done) {
+		tracer_signal(f->tracer, WAKE_SIGNAL);
+		nanosleep(&(struct timespec){.tv_nsec = WAKE_NS}, NULL);
+	}
+	state = follow_look(f);
+	if (ret_status)
+		*ret_status = f->status;
+	tracer_end(follow_take(f));
+	return state;
+}
