@@ -204,7 +204,9 @@ int text_parse_duration(const char *s, uint64_t unit_ns, uint64_t *ret_ns)
 	};
 	uint64_t whole, fraction = 0, scale = 1, unit = 0;
 
-	if (!parse_digits(&s, &whole))
+	if (*s == '.')
+		whole = 0; /* ".5s": digits follow */
+	else if (!parse_digits(&s, &whole))
 		return -EINVAL;
 	if (*s == '.') {
 		s++;

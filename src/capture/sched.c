@@ -211,8 +211,8 @@ static int explain(const struct capture_options *opt, int code, const struct err
 				 "%s needs root, or CAP_BPF and CAP_PERFMON (setcap "
 				 "cap_bpf,cap_perfmon+ep on pollux)%s",
 				 option, without);
-	return error_set(err, code, "%s is not possible on this kernel: %s%s", option, why->text,
-			 without);
+	return error_set(err, code, "%s is not possible%s: %s%s", option,
+			 POLLUX_BPF ? " on this kernel" : "", why->text, without);
 }
 
 static int sched_open(struct capture_shared *shared, struct capture **ret_capture,
@@ -233,7 +233,7 @@ static int sched_open(struct capture_shared *shared, struct capture **ret_captur
 	if (!c)
 		return error_sys(err, -ENOMEM, "cannot record the scheduler");
 	c->shared = shared;
-	error_set(&first, rc, "pollux was built without BPF");
+	error_set(&first, rc, "this pollux was built without BPF");
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]) && !c->way; i++) {
 		if (ways[i]->no_syscalls && opt->syscalls)
 			continue;
@@ -283,6 +283,9 @@ static int tell_coverage(const struct capture *c, struct capture_stats *stats)
 	const struct capture_options *opt = c->shared->options;
 	const char *less =
 		!c->ops->no_numbers ? ""
+		: c->ops->no_uninterruptible && !POLLUX_BPF
+			? "this pollux was built without BPF: it is not seen in which system call "
+			  "a thread waits, and whether it can be interrupted"
 		: c->ops->no_uninterruptible
 			? "without the right to use BPF (root, or CAP_BPF and CAP_PERFMON) it is "
 			  "not seen in which system call a thread waits, and whether it can be "

@@ -26,6 +26,7 @@ struct cli_option {
 /* What a verb's operands are, for completion. */
 enum cli_operands { CLI_FILES = 1, CLI_TRACES = 2, CLI_PROCESSES = 4 };
 
+struct buf;
 struct cli_args;
 
 struct cli_verb {
@@ -64,6 +65,8 @@ int cli_usage(const struct cli_args *args, const char *fmt, ...)
 void cli_progress(void *label, uint64_t done, uint64_t total);
 void cli_progress_done(void);
 bool cli_color(void);	  /* stdout is a terminal and NO_COLOR is not set */
+/* In a locale that is not one of UTF-8 our own signs (bullets, branches of trees) become ASCII. */
+void cli_ascii(struct buf *text);
 unsigned cli_width(void); /* columns of stdout, 0 if not a terminal */
 
 #endif

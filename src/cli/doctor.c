@@ -138,8 +138,9 @@ static void check_status(struct diagnosis *d, const char *status)
 	long outer = process_status_number(status, "NSpid", false);
 	long inner = process_status_number(status, "NSpid", true);
 
-	add_check(d, "user", GOOD, "the process belongs to user %ld, pollux runs as %ld", uid,
-		  (long)geteuid());
+	bool other = uid != (long)geteuid() && d->n_checks && d->checks[0].verdict == BAD;
+	add_check(d, "user", other ? BAD : GOOD,
+		  "the process belongs to user %ld, pollux runs as %ld", uid, (long)geteuid());
 	add_check(d, "threads", GOOD, "%ld", threads);
 	if (seccomp > 0)
 		add_check(
@@ -359,6 +360,18 @@ static void tell_object(struct buf *out, const struct examined *e, bool kinds)
 		tell_kinds(out, f);
 }
 
+/* Whether anything above says why there are no kinds. */
+static bool is_told(const struct diagnosis *d)
+{
+	for (size_t i = 0; i < d->n_checks; i++)
+		if (d->checks[i].verdict == BAD)
+			return true;
+	for (size_t i = 0; i < d->n_objects; i++)
+		if (d->objects[i].why || d->objects[i].finding.n_coverage)
+			return true;
+	return false;
+}
+
 static void tell(struct buf *out, const struct diagnosis *d, bool kinds)
 {
 	static const char *const words[] = {[GOOD] = "ok", [WARNING] = "careful", [BAD] = "NO"};
@@ -373,10 +386,12 @@ static void tell(struct buf *out, const struct diagnosis *d, bool kinds)
 	for (size_t i = 0; i < d->n_objects; i++)
 		tell_object(out, &d->objects[i], kinds);
 	buf_char(out, '\n');
-	if (!recordable(d))
-		buf_str(out, d->n_kinds
-				     ? "It can't be recorded as things are: see above.\n"
-				     : "There are no tasks that pollux could record: see above.\n");
+	if (d->n_kinds && !recordable(d))
+		buf_str(out, "It can't be recorded as things are: see NO above.\n");
+	else if (!recordable(d))
+		buf_str(out, is_told(d) ? "It can't be recorded: what is missing is said above.\n"
+					: "It can't be recorded: there is no Tokio, async-std or "
+					  "smol in it.\n");
 	else if (d->pid)
 		buf_printf(out, "It can be recorded: pollux record -p %ld\n", d->pid);
 	else
@@ -510,7 +525,7 @@ static int run(const struct cli_args *args, struct error *err)
 		return 1;
 	}
 	fwrite(out.data, 1, out.len, stdout);
-	return 0;
+	return !recordable(&d);
 }
 
 const struct cli_verb verb_doctor = {
@@ -521,7 +536,8 @@ const struct cli_verb verb_doctor = {
 		"recorded, which\n"
 		"async runtimes are in it, how they were recognised, and what of them would be "
 		"visible. Nothing\n"
-		"is touched: no thread is stopped, nothing is written.",
+		"is touched: no thread is stopped, nothing is written. The exit status is 0 if it can be "
+		"recorded, else 1.",
 	.examples = examples,
 	.operands = CLI_PROCESSES | CLI_FILES,
 	.options = options,

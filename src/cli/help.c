@@ -111,7 +111,7 @@ void help_verb(struct buf *out, const struct cli_verb *verb)
 void help_overview(struct buf *out)
 {
 	static const char *const begin[] = {
-		"pollux record -p 4242 -d 10",
+		"pollux record 4242 -d 10",
 		"record a running program for ten seconds",
 		"pollux report pollux-server-4242.plx",
 		"who was slow, who waited, who blocked a worker",
@@ -119,7 +119,7 @@ void help_overview(struct buf *out)
 		"see every task over time, in ui.perfetto.dev or chrome://tracing",
 		NULL};
 
-	buf_str(out, "usage: pollux VERB [OPTIONS] ...\n\n");
+	buf_str(out, "usage: pollux VERB [OPTIONS] ..., or pollux PID: the tree of a process\n\n");
 	wrap_string(out,
 		    "Shows what every async task of a Rust program (Tokio, async-std, smol) did: "
 		    "no rebuild, no restart, no root.",

@@ -41,6 +41,8 @@ static int show(const struct cli_args *args, const struct hists *h, struct error
 		hists_json(h, &out);
 	else
 		hists_text(h, &out, cli_width(), cli_color());
+	if (!cli_flag(args, "json"))
+		cli_ascii(&out);
 	if (buf_failed(&out))
 		return error_set(err, -ENOMEM, "out of memory");
 	bool written = fwrite(out.data, 1, out.len, stdout) == out.len && fflush(stdout) == 0;
@@ -65,6 +67,9 @@ static int of_file(const struct cli_args *args, const char *path, struct hist_jo
 		return 1;
 	int code = hists_make(r, &job->filter, NULL, cli_progress, label, &job->hists, err);
 	cli_progress_done();
+	const char *why;
+	if (code == 0 && trace_reader_truncated(r, &why))
+		cli_complain(why);
 	if (code < 0 && code != -ENOENT)
 		error_add(err, "cannot read %s", path);
 	else

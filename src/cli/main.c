@@ -12,13 +12,17 @@
 #include "cli/args.h"
 #include "cli/cli.h"
 #include "cli/help.h"
+#include "cli/input.h"
+#include "cli/verbs.h"
 #include "cli/version.h"
+#include "process/running.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -79,8 +83,45 @@ static const struct cli_verb *find_verb(const char *name)
 	return NULL;
 }
 
+static bool is_process(const char *name)
+{
+	pid_t *pids;
+	size_t n;
+
+	if (processes_named(name, &pids, &n, NULL) < 0)
+		return false;
+	free(pids);
+	return true;
+}
+
+/* Verbs of other tools, and what does their work here. */
+static const char *known_elsewhere(const char *name)
+{
+	static const char *const words[][2] = {
+		{"attach", "pollux record PID"},
+		{"trace", "pollux record PID"},
+		{"run", "pollux record -- CMD"},
+		{"top", "pollux hist PID --every 1"},
+		{"stat", "pollux hist PID"},
+		{"ps", "pollux doctor PID"},
+		{"list", "pollux doctor PID"},
+		{"dump", "pollux tree PID"},
+		{"stack", "pollux tree PID"},
+		{"show", "pollux report FILE.plx"},
+		{"script", "pollux print FILE.plx"},
+		{"view", "pollux export FILE.plx -o FILE.json"},
+		{"convert", "pollux export FILE.plx -o FILE.json"},
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (!strcmp(name, words[i][0]))
+			return words[i][1];
+	return NULL;
+}
+
 static int unknown_verb(const char *name)
 {
+	const char *instead = known_elsewhere(name);
 	const char *names[32] = {NULL};
 	const char *near;
 	struct error text = {0};
@@ -88,7 +129,14 @@ static int unknown_verb(const char *name)
 	for (size_t i = 0; cli_verbs[i] && i + 1 < sizeof(names) / sizeof(names[0]); i++)
 		names[i] = cli_verbs[i]->name;
 	near = args_nearest(name, names);
-	error_set(&text, -EINVAL, "there is no verb '%s'%s%s%s", name,
+	if (instead)
+		error_set(&text, -EINVAL, "there is no verb '%s'; use %s", name, instead);
+	else if (is_process(name))
+		error_set(&text, -EINVAL,
+			  "there is no verb '%s'; of a process of this name: pollux record %s", name,
+			  name);
+	else
+		error_set(&text, -EINVAL, "there is no verb '%s'%s%s%s", name,
 		  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 	return args_usage(NULL, text.text);
 }
@@ -144,8 +192,11 @@ static int run(int argc, char **argv)
 		return print(&text);
 	}
 	if (word[0] == '-')
-		return args_usage(NULL, "a verb comes first, its options behind it");
+		return args_usage(NULL, "a verb comes first, then its options");
 	verb = find_verb(word);
+	/* pollux PID: what it does now. */
+	if (!verb && input_is_pid(word))
+		return run_verb(&verb_tree, argc - 1, argv + 1);
 	if (!verb)
 		return unknown_verb(word);
 	return run_verb(verb, argc - 2, argv + 2);

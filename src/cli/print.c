@@ -10,7 +10,10 @@
 #include "cli/verbs.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #define FLUSH_BYTES 32768u
 
@@ -59,11 +62,33 @@ static bool wanted(const struct print_job *job, unsigned type)
 	return !job->events;
 }
 
+/* Whole lines at once: the program that is recorded may write to the same place, and a pipe takes
+ * up to PIPE_BUF as one. */
+static bool write_lines(const char *text, size_t len)
+{
+	while (len) {
+		size_t part = len;
+
+		if (part > PIPE_BUF) {
+			const char *end = memrchr(text, '\n', PIPE_BUF);
+			part = end ? (size_t)(end + 1 - text) : PIPE_BUF;
+		}
+		ssize_t n = write(STDOUT_FILENO, text, part);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		text += n;
+		len -= (size_t)n;
+	}
+	return true;
+}
+
 static int write_out(struct print_job *job, struct buf *out, struct error *err)
 {
 	if (buf_failed(out))
 		return error_set(err, -ENOMEM, "out of memory");
-	bool written = fwrite(out->data, 1, out->len, stdout) == out->len && fflush(stdout) == 0;
+	bool written = fflush(stdout) == 0 && write_lines(out->data, out->len);
 	buf_clear(out);
 	if (written)
 		return 0;

@@ -343,6 +343,7 @@ static void say(const struct job *job, const struct capture_stats *s, uint64_t b
 		text_safe(&b, job->path);
 		buf_char(&b, '\n');
 	}
+	cli_ascii(&b);
 	if (!buf_failed(&b))
 		fputs(b.data, stderr);
 }

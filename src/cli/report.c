@@ -78,6 +78,9 @@ static int make_machines(struct trace_reader *reader, const struct report_option
 	int r = machines_make(reader, opt, no_progress_ns, &machines, err);
 	if (r < 0)
 		return r;
+	const char *why;
+	if (trace_reader_truncated(reader, &why))
+		cli_complain(why);
 	if (json)
 		machines_json(machines, out);
 	else
@@ -93,12 +96,15 @@ static int make_report(struct trace_reader *reader, const struct report_options 
 	int r = report_make(reader, opt, &rep, err);
 	if (r < 0)
 		return r;
-	if (json)
+	const char *why;
+	if (report_empty(rep) && trace_reader_truncated(reader, &why))
+		r = error_set(err, -EBADMSG, "%s", why);
+	else if (json)
 		report_json(rep, out);
 	else
 		report_text(rep, out);
 	report_free(rep);
-	return 0;
+	return r;
 }
 
 static int run(const struct cli_args *args, struct error *err)
@@ -135,6 +141,8 @@ static int run(const struct cli_args *args, struct error *err)
 		if (r < 0 && r != -ENOENT)
 			error_add(err, "cannot read %s", input);
 	}
+	if (r == 0 && !json)
+		cli_ascii(&out);
 	if (r == 0)
 		r = print(&out, err);
 	trace_reader_free(reader);

@@ -137,6 +137,8 @@ static int run(const struct cli_args *args, struct error *err)
 			render_json(in, &result, &graph, &render, &out);
 		else
 			render_text(in, &result, &graph, &render, &out);
+		if (!cli_flag(args, "json"))
+			cli_ascii(&out);
 		if (buf_failed(&out))
 			r = error_set(err, -ENOMEM, "out of memory");
 		else

@@ -512,9 +512,16 @@ static int run_load(struct attach *a, struct error *err)
 	struct error local = {0};
 	int rc;
 
-	if (!process_lock(&a->process, false))
-		return error_set(err, -EBUSY, "another pollux is recording process %d",
-				 a->process.pid);
+	if (!process_lock(&a->process, false)) {
+		pid_t holder = process_lock_holder(&a->process);
+		char who[32] = "";
+
+		if (holder)
+			snprintf(who, sizeof(who), " (process %d)", holder);
+		return error_set(err, -EBUSY,
+				 "another pollux%s is recording process %d: end that one first",
+				 who, a->process.pid);
+	}
 	a->err = err ? err : &local;
 	rc = tracer_call(a->tracer, load, a);
 	a->err = NULL;

@@ -183,6 +183,26 @@ bool process_lock(const struct process *p, bool shared)
 	return flock(p->mem_fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0;
 }
 
+pid_t process_lock_holder(const struct process *p)
+{
+	_cleanup_close_ int fd = open("/proc/locks", O_RDONLY | O_CLOEXEC);
+	FILE *locks = fd < 0 ? NULL : fdopen(fd, "r");
+	unsigned long inode;
+	struct stat st;
+	char line[256];
+	int pid, found = 0;
+
+	if (locks)
+		fd = -1;
+	while (locks && !found && fstat(p->mem_fd, &st) == 0 && fgets(line, sizeof(line), locks))
+		if (sscanf(line, "%*s FLOCK %*s %*s %d %*x:%*x:%lu", &pid, &inode) == 2 &&
+		    inode == st.st_ino && pid > 0)
+			found = pid;
+	if (locks)
+		fclose(locks);
+	return found;
+}
+
 void process_unlock(const struct process *p)
 {
 	flock(p->mem_fd, LOCK_UN);

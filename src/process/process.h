@@ -49,6 +49,8 @@ int process_same_ns(const struct process *p, const char *kind);
  * those who may trace the process can hold the lock; the kernel drops it with the handle. False:
  * somebody else holds it. */
 bool process_lock(const struct process *p, bool shared);
+/* Who holds it; 0: nobody, or that can't be known. */
+pid_t process_lock_holder(const struct process *p);
 void process_unlock(const struct process *p);
 
 /* Reads a small file of /proc/PID ("status", "task/12/comm") into a 0-terminated buffer; length or

@@ -581,6 +581,11 @@ int report_make(struct trace_reader *r, const struct report_options *opt,
 	return 0;
 }
 
+bool report_empty(const struct report *rep)
+{
+	return !rep->totals.n_events;
+}
+
 void report_free(struct report *rep)
 {
 	if (!rep)

@@ -31,6 +31,8 @@ int report_make(struct trace_reader *r, const struct report_options *opt,
 void report_free(struct report *rep);
 /* "poll", "max", "delay", ... into the enum; -EINVAL. */
 int report_parse_sort(const char *s, enum report_sort *ret_sort);
+/* Nothing can be reported: not a single event was read. */
+bool report_empty(const struct report *rep);
 void report_text(const struct report *rep, struct buf *out);
 void report_json(const struct report *rep, struct buf *out);
 

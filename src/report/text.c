@@ -53,6 +53,17 @@ static void head_processes(const struct report *rep, struct buf *out)
 	}
 }
 
+static void head_damage(const struct report *rep, struct buf *out)
+{
+	const char *why;
+
+	if (!trace_reader_truncated(rep->reader, &why))
+		return;
+	buf_str(out, "INCOMPLETE: ");
+	text_safe(out, why);
+	buf_char(out, '\n');
+}
+
 static void head_window(const struct report *rep, struct buf *out)
 {
 	text_duration(out, rep->length_ns);
@@ -108,6 +119,7 @@ static void head_tasks(const struct report *rep, struct buf *out)
 static void write_head(const struct report *rep, struct buf *out)
 {
 	_cleanup_buf_ struct buf who = BUF_INIT, what = BUF_INIT;
+	head_damage(rep, out);
 	head_processes(rep, &who);
 	buf_str(out, rep->opt.color ? "\x1b[1m" : "");
 	report_lines(rep, out, who.data, "", 2);
@@ -634,12 +646,6 @@ static void write_losses(const struct report *rep, struct buf *out)
 		}
 		report_table(rep, &t, out);
 		buf_str(out, "  less is lost with a larger --ring-size\n");
-	}
-	const char *why;
-	if (trace_reader_truncated(rep->reader, &why)) {
-		buf_str(out, "\nThe file is not whole: ");
-		text_safe(out, why);
-		buf_char(out, '\n');
 	}
 	if (rep->totals.n_odd) {
 		buf_char(out, '\n');

@@ -392,7 +392,11 @@ bool trace_reader_may_wait(const struct trace_reader *r)
 int trace_reader_rewind(struct trace_reader *r, struct error *err)
 {
 	if (lseek(r->fd, 0, SEEK_CUR) < 0 || lseek(r->fd, r->header_bytes, SEEK_SET) < 0)
-		return error_sys(err, -errno, "cannot read the trace a second time");
+		return errno == ESPIPE
+			       ? error_set(err, -ESPIPE,
+					   "the trace is read more than once: give a file, not a "
+					   "pipe")
+			       : error_sys(err, -errno, "cannot read the trace a second time");
 	merge_clear(r->merge);
 	r->offset = r->header_bytes;
 	r->in_at = r->in_n = 0;

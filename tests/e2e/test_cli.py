@@ -58,7 +58,7 @@ def test_help_of_each_verb(pollux):
     (["recrod"], "there is no verb 'recrod'; did you mean 'record'?\nTry: pollux --help"),
     (["xyzzy"], "there is no verb 'xyzzy'\nTry: pollux --help"),
     (["help", "reprot"], "there is no verb 'reprot'; did you mean 'report'?\nTry: pollux --help"),
-    (["-p", "1"], "a verb comes first, its options behind it\nTry: pollux --help"),
+    (["-p", "1"], "a verb comes first, then its options\nTry: pollux --help"),
     (["report", "--jsn"], "report has no option --jsn; did you mean --json?\nTry: pollux report --help"),
     (["record", "--output"],
      "option --output needs a value: --output FILE\nTry: pollux record --help"),
