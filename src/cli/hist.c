@@ -70,10 +70,10 @@ static int of_file(const struct cli_args *args, const char *path, struct hist_jo
 	const char *why;
 	if (code == 0 && trace_reader_truncated(r, &why))
 		cli_complain(why);
-	if (code < 0 && code != -ENOENT)
-		error_add(err, "cannot read %s", path);
-	else
+	if (code == 0)
 		code = show(args, job->hists, err);
+	else if (code != -ENOENT)
+		error_add(err, "cannot read %s", path);
 	hists_free(job->hists);
 	trace_reader_free(r);
 	return code < 0;
@@ -179,7 +179,7 @@ static int run(const struct cli_args *args, struct error *err)
 	}
 	int code = 0;
 	for (size_t i = 0; i < cli_n_operands(args) && !code; i++)
-		code = recording_add_process(args, &rec, cli_operand(args, i));
+		code = recording_add_process(args, &rec, cli_operand(args, i), "");
 	if (!code)
 		code = recording_parse(args, &rec);
 	if (!code)

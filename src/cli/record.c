@@ -172,7 +172,9 @@ static int parse(const struct cli_args *args, struct job *job)
 	job->rec.capture.syscalls = cli_flag(args, "syscalls");
 	job->rec.capture.lock_stacks = cli_flag(args, "lock-stacks");
 	for (size_t i = 0; i < cli_n_operands(args); i++) {
-		code = recording_add_process(args, &job->rec, cli_operand(args, i));
+		code = recording_add_process(args, &job->rec, cli_operand(args, i),
+					     "; a value that belongs to an option is written as in "
+					     "--long-poll=5ms");
 		if (code)
 			return code;
 	}

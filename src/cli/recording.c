@@ -74,7 +74,8 @@ static int add_pid(const struct cli_args *args, struct recording *rec, pid_t pid
 }
 
 /* The process of a name, if it is one. */
-static int add_named(const struct cli_args *args, struct recording *rec, const char *name)
+static int add_named(const struct cli_args *args, struct recording *rec, const char *name,
+		     const char *hint)
 {
 	_cleanup_buf_ struct buf list = BUF_INIT;
 	_cleanup_free_ pid_t *pids = NULL;
@@ -85,7 +86,7 @@ static int add_named(const struct cli_args *args, struct recording *rec, const c
 		return cli_usage(args, "-p needs the number or the name of a process, not '%s'",
 				 name);
 	if (processes_named(name, &pids, &n, &err) < 0)
-		return cli_usage(args, "%s", err.text);
+		return cli_usage(args, "%s%s", err.text, hint);
 	if (n == 1)
 		return add_pid(args, rec, pids[0]);
 	for (size_t i = 0; i < n && i < MAX_LISTED; i++)
@@ -94,13 +95,14 @@ static int add_named(const struct cli_args *args, struct recording *rec, const c
 			 name, buf_failed(&list) ? "" : list.data, n > MAX_LISTED ? ", ..." : "");
 }
 
-int recording_add_process(const struct cli_args *args, struct recording *rec, const char *text)
+int recording_add_process(const struct cli_args *args, struct recording *rec, const char *text,
+			  const char *hint)
 {
 	char *end;
 	long pid = strtol(text, &end, 10);
 
 	if (*end || end == text || !isdigit((unsigned char)*text))
-		return add_named(args, rec, text);
+		return add_named(args, rec, text, hint);
 	if (pid <= 0 || pid > INT32_MAX)
 		return cli_usage(args, "-p needs the number or the name of a process, not '%s'",
 				 text);
@@ -113,7 +115,7 @@ static int parse_pids(const struct cli_args *args, struct recording *rec)
 	int code = 0;
 
 	for (size_t i = 0; given && given[i] && !code; i++)
-		code = recording_add_process(args, rec, given[i]);
+		code = recording_add_process(args, rec, given[i], "");
 	rec->capture.pids = rec->pids;
 	return code;
 }

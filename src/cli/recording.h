@@ -17,8 +17,10 @@ struct recording {
  * returns after wrong use. recording_done() in every case. */
 int recording_parse(const struct cli_args *args, struct recording *rec);
 void recording_done(struct recording *rec);
-/* Before that: another process, by its number or name. 0, or as above. */
-int recording_add_process(const struct cli_args *args, struct recording *rec, const char *text);
+/* Before that: another process, by its number or name; `hint` is added to the sentence if there is
+ * none. 0, or as above. */
+int recording_add_process(const struct cli_args *args, struct recording *rec, const char *text,
+			  const char *hint);
 /* Records into the writer until it ends; 0 or negative errno. capture_stats_done() is the
  * caller's, and ret_stats must be zero before. */
 int recording_run(struct recording *rec, struct trace_writer *w, struct capture_stats *ret_stats,

@@ -1,0 +1,357 @@
+"""Wrong uses, as newcomers make them: what pollux is told to do, its exit status, and the sentence that says
+what is the matter and what to do."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import driver
+import pytest
+
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+TRACES = Path(__file__).resolve().parents[1] / "traces"
+GOOD = TRACES / "good" / "small.plx"
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv"
+)
+pytestmark = pytest.mark.xdist_group("uses")  # they share processes
+
+
+class World:
+    """Processes and files to which commands refer by {name}."""
+
+    def __init__(self, pollux, suite, folder):
+        self.folder, self.processes = folder, []
+        self.target = driver.Target(suite(), "steady")
+        self.target.go()
+        self.idle = driver.Target(suite(), "steady")
+        self.names = {
+            "pollux": pollux, "suite": suite(), "old": suite("tokio-1.20"), "pid": self.target.pid,
+            "idle": self.idle.pid, "stripped": suite("tokio-1.38", "stripped"), "here": folder,
+            "sleep": self.start("sleep", "600"), "python": self.start(sys.executable, "-c", "input()"),
+            "gone": self.gone(), "zombie": self.zombie(), "kernel": self.kernel_thread(),
+            "thread": max(int(tid) for tid in os.listdir(f"/proc/{self.target.pid}/task")),
+            "good": GOOD,
+        }
+        self.files()
+
+    def start(self, *words, **options):
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, **options)
+        self.processes.append(process)
+        return process.pid
+
+    def files(self):
+        good = GOOD.read_bytes()
+        middle = bytearray(good)
+        middle[len(good) // 2] ^= 0xff
+        shutil.copy(shutil.which("sleep"), self.folder / "pollux-named")
+        for name, content in {
+            "cut.plx": good[:-100], "middle.plx": bytes(middle), "head.plx": good[:100], "empty.plx": b"",
+            "text.plx": b"no trace\n", "json.plx": b"{}\n", "trace.plx": good, "notes": b"precious",
+            "elf.plx": Path("/bin/true").read_bytes(),
+        }.items():
+            (self.folder / name).write_bytes(content)
+        for name in ("first", "second"):
+            folder = self.folder / name
+            folder.mkdir()
+            shutil.copy(shutil.which("sleep"), folder / "twice")
+            self.names[name] = self.start(folder / "twice", "600")
+        self.names["once"] = self.start(self.folder / "pollux-named", "600")
+
+    @staticmethod
+    def gone():
+        process = subprocess.Popen(["true"])
+        process.wait()
+        return process.pid
+
+    def zombie(self):
+        process = subprocess.Popen(["true"])
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        self.processes.append(process)
+        return process.pid
+
+    @staticmethod
+    def kernel_thread():
+        """0 where there are none to be seen (a pid namespace)."""
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                if "\nVmSize:" not in (path / "status").read_text() and os.stat(path).st_uid == 0 and \
+                        (path / "stat").read_text().split()[3] == "2":
+                    return int(path.name)
+            except OSError:
+                pass
+        return 0
+
+    def end(self):
+        self.target.kill()
+        self.idle.kill()
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def world(pollux, suite, tmp_path_factory):
+    made = World(pollux, suite, tmp_path_factory.mktemp("uses"))
+    yield made
+    made.end()
+
+
+NO_RUNTIME = r"has no Tokio, async-std or smol runtime that pollux can see"
+CHOOSE = r"give the number of one: {first}, {second}|give the number of one: {second}, {first}"
+
+# command, exit status, what it says (a pattern; {names} are those of World)
+USES = [
+    # ---- processes ----
+    ("record -p {gone}", 1, "there is no process {gone}"),
+    ("record -p {sleep}", 1, NO_RUNTIME),
+    ("tree {sleep}", 1, "has no runtime that pollux knows"),
+    ("doctor {sleep}", 1, "It can't be recorded: there is no Tokio, async-std or smol in it"),
+    ("record -p {python}", 1, NO_RUNTIME),
+    ("record -p {zombie}", 1, "has ended .it is a zombie."),
+    ("doctor {pollux}", 1, "there is no Tokio, async-std or smol in it"),
+    ("record -p {thread}", 1, "{thread} is a thread of process {pid}: give that number"),
+    ("doctor {old}", 1, "Tokio 1.20.* supported are 1.23 and newer"),
+    ("record {pid} -p {pid}", 2, "process {pid} is given twice"),
+    ("record -p {pid} -p {gone}", 1, "there is no process {gone}"),
+    ("record twice", 2, "there are 2 processes 'twice': " + CHOOSE),
+    ("record pollux-named", 1, NO_RUNTIME),
+    ("record -p no-such-name", 2, "there is no process 'no-such-name'"),
+    ("record -p ./path", 2, "-p needs the number or the name of a process, not './path'"),
+    ("hist {gone} -d 1", 1, "there is no process {gone}"),
+    ("tree {pid}", 0, "steady"),
+    ("{pid}", 0, "steady"),
+    ("twice", 2, "there is no verb 'twice'; of a process of this name: pollux record twice"),
+    # ---- programs that are started ----
+    ("record -- sh -c 'exit 7'", 7, "nothing was recorded of sh: .*" + NO_RUNTIME),
+    ("record -- true", 0, "nothing was recorded of true: .*; if it starts another program that has one"),
+    ("record -- {old} plain", 0, "nothing was recorded of suite: .*Tokio 1.20.* supported are 1.23 and newer"),
+    ("record --backend kernel -- true", 0, "nothing was recorded of true"),
+    ("hist -- sh -c 'exit 5'", 5, "nothing was recorded of sh"),
+    ("record -- sh -c 'kill -ABRT $$'", 134, "nothing was recorded of sh"),
+    ("record -- {here}/nosuch", 1, "cannot run {here}/nosuch: No such file"),
+    ("record -- /etc/passwd", 1, "cannot run /etc/passwd: Permission denied"),
+    ("record -o /dev/null -- {suite} no_such_program", 2, "no program no_such_program"),
+    ("record --", 2, "nothing to record"),
+    # ---- traces ----
+    ("report cut.plx", 0, r"\AINCOMPLETE: the trace "),
+    ("report middle.plx", 0, r"\AINCOMPLETE: "),
+    ("report head.plx", 1, "cannot read head.plx: the trace ends at byte "),
+    ("report empty.plx", 1, "empty"),
+    ("report {here}", 1, "cannot open {here}: it is a folder"),
+    ("report text.plx", 1, "not a pollux trace"),
+    ("report elf.plx", 1, "not a pollux trace"),
+    ("report json.plx", 1, "not a pollux trace"),
+    ("report nosuch.plx", 1, "nosuch.plx: No such file"),
+    ("report {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
+    ("export {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
+    ("print {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
+    ("report trace.plx cut.plx", 2, "one trace at a time: 'cut.plx' is one too many"),
+    # ---- outputs ----
+    ("export trace.plx -o trace.plx", 1, "cannot write to trace.plx: it is what is read"),
+    ("export trace.plx -o ./trace.plx", 1, "it is what is read"),
+    ("export trace.plx -o notes", 1, "cannot replace notes: it is not an export of this format"),
+    ("export trace.plx -o elf.plx", 1, "cannot replace elf.plx: it is not an export of this format"),
+    ("export trace.plx -o cut.plx", 1, "cannot replace cut.plx: it is not an export of this format"),
+    ("record {pid} -d .1 -o notes", 1, "cannot replace notes: it is not a pollux trace"),
+    ("export trace.plx -o {here}/no/where", 1, "cannot create {here}/no/where: No such file"),
+    ("export trace.plx -o {here}", 1, "it is a folder"),
+    # ---- numbers and words ----
+    *((f"record {{pid}} -d {given}", 2, f"-d needs a time such as 10, 2.5s or 500ms, not '{given}'")
+      for given in ("0", "-1", "5x", "1e9", ".")),
+    ("record {pid} --ring-size 1", 2, "--ring-size needs 4K to 1G"),
+    ("record {pid} --ring-size 1T", 2, "--ring-size needs 4K to 1G"),
+    ("record {pid} --futures all", 2, "there is no process 'all'.* --long-poll=5ms"),
+    ("record {pid} --cpu=0", 2, "--cpu is 1 to 1000000 samples a second, not '0'"),
+    ("record {pid} --cpu=abc", 2, "--cpu is 1 to 1000000"),
+    ("record {pid} --long-poll=abc", 2, "--long-poll is a time of at least 100us, not 'abc'"),
+    ("record {pid} --futures=foo", 2, "--futures is 'generated' or 'all', not 'foo'"),
+    ("record {pid} --include foo", 2, "--include and --exclude choose among --futures"),
+    ("report trace.plx --sort foo", 2, "--sort is poll, max, delay"),
+    ("report trace.plx --from abc", 2, "--from needs a time such as 2.5s"),
+    ("report trace.plx --from 3s --to 2s", 2, "--to must be later than --from"),
+    ("report trace.plx --top abc", 2, "--top needs a number"),
+    ("doctor {pid} {pid}", 2, "doctor needs one process id or program"),
+    ("tree {pid} {pid}", 2, "tree needs one process id or core file"),
+    # ---- filters ----
+    *((f"{verb} trace.plx --task {task}", 1, f"no task {task}: the trace has [0-9]+ from 3 to")
+      for verb in ("report", "export") for task in ("abc", "99999")),
+    *((f"{verb} trace.plx --family nosuch", 1,
+       "no family whose name contains 'nosuch': the trace has .*app::serve") for verb in ("report", "export", "hist")),
+    *((f"{verb} trace.plx --thread nosuch", 1,
+       "no thread of the number or name 'nosuch': the trace has main, ") for verb in ("report", "export")),
+    *((f"{verb} trace.plx --from 10s", 1, "nothing is after --from 10.0 s: the trace ends at 1.00 s")
+      for verb in ("report", "export")),
+    ("report trace.plx --family serve --family nosuch", 1, "contains 'nosuch'"),
+    ("report trace.plx --machines --family nosuch", 1, "contains 'nosuch'"),
+    ("print trace.plx --event nosuch", 2, "there is no event 'nosuch'"),
+    ("tree {pid} --family nosuch", 1, "no task whose name contains 'nosuch' among [0-9]+ tasks: .*steady"),
+    ("tree {pid} --task 99999", 1, "no task '99999' among [0-9]+ tasks"),
+    # ---- verbs and options ----
+    ("recrod", 2, "there is no verb 'recrod'; did you mean 'record'"),
+    ("attach 1", 2, "there is no verb 'attach'; use pollux record PID"),
+    ("top", 2, "there is no verb 'top'; use pollux hist PID --every 1"),
+    ("ps", 2, "there is no verb 'ps'; use "),
+    ("view x", 2, "there is no verb 'view'; use pollux export"),
+    ("record --durat 5", 2, "did you mean --duration"),
+    ("record", 2, "nothing to record: name a process"),
+    ("tree", 2, "tree needs one process id or core file"),
+    ("doctor", 2, "doctor needs one process id or program"),
+    ("import", 2, "a recording is needed"),
+]
+
+
+def run(world, command, *prefix, folder=None, **options):
+    script = f"exec {' '.join(prefix)} {{pollux}} {command}".format(**world.names)
+    return driver.run("sh", "-c", script, cwd=folder or world.folder, **options)
+
+
+def check(world, result, status, says):
+    names = {name: re.escape(str(value)) for name, value in world.names.items()}
+    said = result.stderr + result.stdout if result.stderr.startswith("pollux: ") else \
+        result.stdout + result.stderr
+    pattern = re.sub(r"\{([a-z]+)\}", lambda m: names[m[1]], says)
+    assert result.returncode == status, said
+    assert re.search(pattern, said), said
+    assert "next: pollux report" not in said
+
+
+@pytest.mark.parametrize("command, status, says", USES, ids=[use[0] for use in USES])
+def test_use(world, command, status, says):
+    before = {path.name for path in world.folder.iterdir()}
+    kept = {path: path.read_bytes() for path in world.folder.iterdir() if path.is_file()}
+    check(world, run(world, command), status, says)
+    assert {path.name for path in world.folder.iterdir()} == before, "it left a file"
+    assert all(path.read_bytes() == content for path, content in kept.items())
+
+
+def test_kernel_thread(world):
+    if not world.names["kernel"]:
+        pytest.skip("no kernel thread is to be seen in this pid namespace")
+    check(world, run(world, "record {kernel}"), 1, "is a kernel thread: it runs no program")
+
+
+@needs_root
+def test_process_of_another_user(world, public):
+    world.names["public"] = public / "pollux"
+    for command, says in (("record {pid} -o /dev/null", "belongs to user 0: run pollux as that user or as root"),
+                          ("doctor {pid}", r"user +NO +the process belongs to user 0, pollux runs as 65534")):
+        script = f"exec {' '.join(NOBODY)} {{public}} {command}".format(**world.names)
+        check(world, driver.run("sh", "-c", script, cwd="/"), 1, says)
+
+
+def test_stopped_process(world):
+    os.kill(world.idle.pid, signal.SIGSTOP)
+    try:
+        check(world, run(world, "record {idle} -o x.plx"), 1, "let it go on first .kill -CONT {idle}.")
+    finally:
+        os.kill(world.idle.pid, signal.SIGCONT)
+
+
+def test_without_load(world):
+    """Nothing ran: said, and where to look."""
+    result = run(world, "record {idle} -d 0.2 -o idle.plx")
+    check(world, result, 0, "no task ran while it was recorded: is there load. pollux tree {idle} shows")
+
+
+def test_two_recordings_at_once(world, pollux, tmp_path):
+    recorder = driver.Recorder(pollux, world.target.pid, tmp_path / "one.plx")
+    try:
+        for command in ("record {pid} -d 1 -o two.plx", "hist {pid} -d 1"):
+            check(world, run(world, command, folder=tmp_path), 1,
+                  f"another pollux .process {recorder.process.pid}. is recording process {{pid}}")
+        check(world, run(world, "tree {pid}"), 0, "steady")
+    finally:
+        recorder.stop()
+    assert not (tmp_path / "two.plx").exists()
+
+
+def test_names_of_recordings(world, tmp_path):
+    """A second recording of a process does not take the place of the first; the newest is what report reads."""
+    first = f"pollux-suite-{world.target.pid}"
+    for i, name in enumerate((first, first + "-2", first + "-3")):
+        how = ("{pid}", "-p {pid}", "{pid}")[i]
+        result = run(world, f"record {how} -d .1", folder=tmp_path)
+        assert result.returncode == 0, result.stderr
+        assert (tmp_path / f"{name}.plx").exists()
+        for verb in ("report", "hist", "print"):
+            read = run(world, verb, folder=tmp_path)
+            assert read.returncode == 0
+            assert f"pollux: the newest trace here: {name}.plx\n" in read.stderr
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for verb in ("report", "hist", "print", "export"):
+        check(world, run(world, verb, folder=empty), 2, "no trace is named, and there is none here: pollux record PID")
+
+
+def test_child_that_has_one(world, tmp_path):
+    """Of a program without a runtime: which of its children has one, and the status of the program."""
+    script = "'{suite} steady --wait <input & echo $!; read line; kill %1; wait; exit 9'"
+    os.mkfifo(tmp_path / "input")
+    hold = os.open(tmp_path / "input", os.O_RDWR)
+    process = subprocess.Popen(
+        ["sh", "-c", f"exec {{pollux}} record -d 1 -- bash -c {script}".format(**world.names)], cwd=tmp_path,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    said = []
+    reader = threading.Thread(target=lambda: said.extend(iter(process.stderr.readline, "")))
+    reader.start()
+    child = process.stdout.readline().strip()
+    reader_says(said, "runs on, unrecorded")
+    process.stdin.write("\n")
+    process.stdin.close()
+    assert process.wait(driver.TIMEOUT) == 9
+    reader.join()
+    os.close(hold)
+    process.stdout.close()
+    text = "".join(said)
+    assert f"below it suite (process {child}) has one: pollux record {child}" in text
+    assert "pollux waits for it: Ctrl-C ends it" in text and "next:" not in text
+    assert not list(tmp_path.glob("*.plx"))
+
+
+def reader_says(lines, words):
+    done = threading.Event()
+    deadline = driver.time.monotonic() + driver.TIMEOUT
+    while not any(words in line for line in lines):
+        assert driver.time.monotonic() < deadline, lines
+        done.wait(0.01)
+
+
+def test_killed_program(world, tmp_path):
+    """How it ended is said."""
+    result = run(world, "record -o x.plx -- sh -c 'exec {suite} steady --wait' <&-", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    process = subprocess.Popen([world.names["pollux"], "record", "-o", tmp_path / "y.plx", "--", world.names["suite"],
+                                "steady", "--wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    pid = int(process.stdout.readline().split()[1])
+    os.kill(pid, signal.SIGABRT)
+    _, errors = process.communicate(timeout=driver.TIMEOUT)
+    assert process.returncode == 134
+    assert "of suite, which was killed by SIGABRT into " in errors
+
+
+def test_limits(world, tmp_path):
+    """A file that may not grow so far leaves nothing; a pipe can't be read twice."""
+    script = "ulimit -f 4; exec {pollux} export {good} -o {here}/big.json"
+    result = driver.run("bash", "-c", script.format(**world.names))
+    check(world, result, 1, "File too large")
+    assert not list(world.folder.glob("big*"))
+    result = driver.run("sh", "-c", "cat {good} | {pollux} export -".format(**world.names))
+    check(world, result, 1, "the trace is read more than once: give a file, not a pipe")
+
+
+@pytest.mark.parametrize("locale, plain", [("C", True), ("POSIX", True), ("C.UTF-8", False), ("", False)])
+def test_locales(world, locale, plain):
+    """Only ASCII where nothing else is understood."""
+    env = {**os.environ, "LC_ALL": locale, "LANG": "", "LC_CTYPE": ""}
+    for command in ("report {good}", "hist {good}", "tree {pid}"):
+        result = run(world, command, env=env)
+        assert result.returncode == 0
+        assert result.stdout.isascii() or not plain
+    assert run(world, "report {good}", env=env).stdout.isascii() == plain
+    assert not run(world, "report {good}", env={**env, "LC_ALL": "C.UTF-8"}).stdout.isascii()
