@@ -58,7 +58,8 @@ struct capture {
 	struct source *sources;
 	size_t n_sources;
 	pid_t child;		  /* launched, not yet reaped */
-	char *first_exe;	  /* what it executed then */
+	char *first_exe;	  /* what it executed then, or soon after */
+	bool executed;		  /* it was seen to execute another program */
 	struct late_program late; /* launched, and without a runtime so far */
 	uint64_t late_cpu_ns;	  /* our CPU time to look for one */
 	struct follow *follow;	  /* it, to its next exec; NULL: it is looked at now and then */
@@ -490,6 +491,7 @@ static int take_exec(struct capture *c, struct error *err)
 	struct attach *a = NULL;
 	int status = 0, rc;
 
+	c->executed = true;
 	rc = attach_followed(&c->follow, c->child, &options, &a, &status, &c->why_empty);
 	if (rc == -ECHILD) {
 		c->exit_status = status;
@@ -812,7 +814,7 @@ static char *last_program(const struct capture *c)
 {
 	char *exe = c->n_sources ? attach_exe(c->sources[c->n_sources - 1].attach) : NULL;
 
-	if (exe && *exe && c->first_exe && strcmp(exe, c->first_exe) != 0)
+	if (exe && *exe && c->first_exe && (c->executed || strcmp(exe, c->first_exe) != 0))
 		return exe;
 	free(exe);
 	return NULL;
