@@ -200,9 +200,10 @@ static int look(const struct file_output *o, int *ret_at, struct stat *ret_st, s
 				 S_ISREG(st->st_mode) ? "replace" : "write to", o->path,
 				 (unsigned)st->st_uid);
 	if (S_ISREG(st->st_mode) && !may_replace(o, at, st))
-		return error_set(err, -EEXIST,
-				 "cannot replace %s: it is not %s: remove it or choose another name",
-				 o->path, o->replaces->what);
+		return error_set(
+			err, -EEXIST,
+			"cannot replace %s: it is not %s: remove it or choose another name",
+			o->path, o->replaces->what);
 	return S_ISFIFO(st->st_mode);
 }
 

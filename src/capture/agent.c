@@ -500,7 +500,8 @@ static int take_exec(struct capture *c, struct error *err)
 	}
 	c->late.code_hash = 0;
 	if (!a)
-		return 0; /* that it can't be recorded is said when it is looked at, or at the end */
+		return 0; /* that it can't be recorded is said when it is looked at, or at the end
+			   */
 	c->late.name = NULL;
 	return begin(c, a, true, err);
 }

@@ -54,7 +54,7 @@ struct capture_stats {
 	pid_t child;	 /* the launched program if it still runs, for waitpid; else 0 */
 	struct trace_coverage *coverage; /* of all processes; capture_stats_done() */
 	size_t n_coverage;
-	size_t n_processes;	/* that were recorded */
+	size_t n_processes; /* that were recorded */
 	char *program; /* what the launched one executed at last; NULL: but what was launched */
 	struct error why_empty; /* why no process was, if it is known */
 };

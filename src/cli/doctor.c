@@ -536,7 +536,8 @@ const struct cli_verb verb_doctor = {
 		"recorded, which\n"
 		"async runtimes are in it, how they were recognised, and what of them would be "
 		"visible. Nothing\n"
-		"is touched: no thread is stopped, nothing is written. The exit status is 0 if it can be "
+		"is touched: no thread is stopped, nothing is written. The exit status is 0 if it "
+		"can be "
 		"recorded, else 1.",
 	.examples = examples,
 	.operands = CLI_PROCESSES | CLI_FILES,

@@ -248,7 +248,8 @@ const struct cli_verb verb_export = {
 	.name = "export",
 	.synopsis = "export [OPTIONS] [FILE.plx]",
 	.summary = "write a trace in the format of another viewer",
-	.text = "Writes the trace FILE.plx (default: the newest here) for a viewer of timelines. The format chrome has a lane "
+	.text = "Writes the trace FILE.plx (default: the newest here) for a viewer of timelines. "
+		"The format chrome has a lane "
 		"per "
 		"thread and a lane per task, grouped by family, with arrows from wakes to polls; "
 		"above "

@@ -133,11 +133,11 @@ static int unknown_verb(const char *name)
 		error_set(&text, -EINVAL, "there is no verb '%s'; use %s", name, instead);
 	else if (is_process(name))
 		error_set(&text, -EINVAL,
-			  "there is no verb '%s'; of a process of this name: pollux record %s", name,
-			  name);
+			  "there is no verb '%s'; of a process of this name: pollux record %s",
+			  name, name);
 	else
 		error_set(&text, -EINVAL, "there is no verb '%s'%s%s%s", name,
-		  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+			  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 	return args_usage(NULL, text.text);
 }
 

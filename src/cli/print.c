@@ -166,7 +166,8 @@ const struct cli_verb verb_print = {
 	.name = "print",
 	.synopsis = "print [OPTIONS] [FILE.plx]",
 	.summary = "print the events of a trace, one a line",
-	.text = "Prints the events of FILE.plx (- is standard input; default: the newest trace here) in the order of time. Without "
+	.text = "Prints the events of FILE.plx (- is standard input; default: the newest trace "
+		"here) in the order of time. Without "
 		"--format a line is `thread[TID] NAME(task=ID)`, with the names of tokio-dtrace's "
 		"probes where it has one.\n\n"
 		"In a format, {FIELD} stands for a field, {FIELD:8} for one 8 columns wide, "

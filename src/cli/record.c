@@ -71,7 +71,7 @@ static const char *const examples[] = {
 
 struct job {
 	struct recording rec;
-	char *path; /* NULL: no file */
+	char *path;   /* NULL: no file */
 	bool derived; /* the path, from the program's name */
 	bool prints;
 	struct print_job print;
@@ -470,7 +470,8 @@ const struct cli_verb verb_record = {
 	.text = "Records spawns, polls, wakes and ends of all tasks, parked and blocked threads, "
 		"of an "
 		"unmodified program with Tokio, async-std or smol: a running one (by its number or "
-		"name), or one that is started (after --). No rebuild, no root: what may be debugged may be recorded.\n"
+		"name), or one that is started (after --). No rebuild, no root: what may be "
+		"debugged may be recorded.\n"
 		"\n"
 		"The recording ends at Ctrl-C, after -d, or with the program. Then everything in "
 		"the "

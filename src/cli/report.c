@@ -182,7 +182,8 @@ const struct cli_verb verb_report = {
 	.name = "report",
 	.synopsis = "report [OPTIONS] [FILE.plx]",
 	.summary = "summarise what the tasks in a trace did",
-	.text = "Reads the trace FILE.plx (- is standard input; default: the newest here) and prints what was recorded, what "
+	.text = "Reads the trace FILE.plx (- is standard input; default: the newest here) and "
+		"prints what was recorded, what "
 		"stands out, a table of task families, one of threads, the longest polls, where "
 		"tasks wait, what was seen "
 		"and what not, and what the recording itself cost. With --task also that task's "

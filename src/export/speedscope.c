@@ -538,6 +538,7 @@ const struct export_ops export_speedscope = {
 	.name = "speedscope",
 	.extension = ".speedscope.json",
 	.viewers = "Speedscope",
-	.begin = "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"pollux ",
+	.begin = "{\"$schema\":\"https://www.speedscope.app/"
+		 "file-format-schema.json\",\"exporter\":\"pollux ",
 	.write = speedscope_write,
 };

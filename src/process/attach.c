@@ -565,9 +565,8 @@ int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret
 	if (rc < 0) {
 		attach_free(a);
 		/* Of a launched one that is no failure yet. */
-		return rc == -ENOENT && opt->launched
-			       ? rc
-			       : error_add(err, "cannot attach to %d", pid);
+		return rc == -ENOENT && opt->launched ? rc
+						      : error_add(err, "cannot attach to %d", pid);
 	}
 	*ret_attach = a;
 	return 0;

@@ -40,11 +40,11 @@
 struct follow {
 	pid_t pid;
 	struct tracer *tracer;
-	bool careful;	      /* system calls are looked at ... */
-	unsigned n_calls;     /* ... so many so far */
-	_Atomic int state;    /* enum follow_state */
-	_Atomic bool leaving; /* follow_end() was called */
-	_Atomic bool done;    /* the tracer has nothing to do any more */
+	bool careful;		 /* system calls are looked at ... */
+	unsigned n_calls;	 /* ... so many so far */
+	_Atomic int state;	 /* enum follow_state */
+	_Atomic bool leaving;	 /* follow_end() was called */
+	_Atomic bool done;	 /* the tracer has nothing to do any more */
 	pthread_t waiter, owner; /* owner: is woken when something has happened */
 	int status;
 };

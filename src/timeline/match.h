@@ -9,8 +9,8 @@
 struct match {
 	struct trace_reader *reader;
 	const struct replay_filter *filter;
-	struct map kinds; /* of the tasks that were there */
-	struct map tasks; /* those of the filter that were there, by number */
+	struct map kinds;		   /* of the tasks that were there */
+	struct map tasks;		   /* those of the filter that were there, by number */
 	uint64_t n_tasks, lowest, highest; /* of those with a number */
 	uint64_t n_wanted;
 };

@@ -69,7 +69,8 @@ static bool wanted(struct replay *rp, struct tl_task *task)
 	if (task->passed == PASS_UNDECIDED) {
 		task->passed = matches_task(rp, task) ? PASS_YES : PASS_NO;
 		if (!rp->out_of_memory)
-			rp->out_of_memory = match_note(&rp->match, task, task->passed == PASS_YES) < 0;
+			rp->out_of_memory =
+				match_note(&rp->match, task, task->passed == PASS_YES) < 0;
 	}
 	return task->passed != PASS_NO;
 }

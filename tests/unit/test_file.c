@@ -435,7 +435,8 @@ static bool in_a_closed_folder(void)
 
 	/* ours alone: in place */
 	if (write_out(in_dir("closed/mine"), "new", NULL) < 0 ||
-	    file_output_open(&o, in_dir("closed/given_up"), NULL, NULL) < 0 || write(o.fd, "x", 1) != 1)
+	    file_output_open(&o, in_dir("closed/given_up"), NULL, NULL) < 0 ||
+	    write(o.fd, "x", 1) != 1)
 		return false;
 	file_output_done(&o);
 	holds(in_dir("closed/given_up"), "");
