@@ -48,7 +48,9 @@ class World:
         good = GOOD.read_bytes()
         middle = bytearray(good)
         middle[len(good) // 2] ^= 0xff
-        shutil.copy(shutil.which("sleep"), self.folder / "pollux-named")
+        # Of names that no other run of this has.
+        self.names["twice"], self.names["once"] = f"twice{os.getpid()}", f"pollux-named-{os.getpid()}"
+        shutil.copy(shutil.which("sleep"), self.folder / self.names["once"])
         for name, content in {
             "cut.plx": good[:-100], "middle.plx": bytes(middle), "head.plx": good[:100], "empty.plx": b"",
             "text.plx": b"no trace\n", "json.plx": b"{}\n", "trace.plx": good, "notes": b"precious",
@@ -58,9 +60,9 @@ class World:
         for name in ("first", "second"):
             folder = self.folder / name
             folder.mkdir()
-            shutil.copy(shutil.which("sleep"), folder / "twice")
-            self.names[name] = self.start(folder / "twice", "600")
-        self.names["once"] = self.start(self.folder / "pollux-named", "600")
+            shutil.copy(shutil.which("sleep"), folder / self.names["twice"])
+            self.names[name] = self.start(folder / self.names["twice"], "600")
+        self.start(self.folder / self.names["once"], "600")
 
     @staticmethod
     def gone():
@@ -102,7 +104,7 @@ def world(pollux, suite, tmp_path_factory):
 
 
 NO_RUNTIME = r"has no Tokio, async-std or smol runtime that pollux can see"
-CHOOSE = r"give the number of one: {first}, {second}|give the number of one: {second}, {first}"
+CHOOSE = "give the number of one: ({first}, {second}|{second}, {first})"
 
 # command, exit status, what it says (a pattern; {names} are those of World)
 USES = [
@@ -118,14 +120,14 @@ USES = [
     ("doctor {old}", 1, "Tokio 1.20.* supported are 1.23 and newer"),
     ("record {pid} -p {pid}", 2, "process {pid} is given twice"),
     ("record -p {pid} -p {gone}", 1, "there is no process {gone}"),
-    ("record twice", 2, "there are 2 processes 'twice': " + CHOOSE),
-    ("record pollux-named", 1, NO_RUNTIME),
+    ("record {twice}", 2, "there are 2 processes '{twice}': " + CHOOSE),
+    ("record {once}", 1, NO_RUNTIME),
     ("record -p no-such-name", 2, "there is no process 'no-such-name'"),
     ("record -p ./path", 2, "-p needs the number or the name of a process, not './path'"),
     ("hist {gone} -d 1", 1, "there is no process {gone}"),
     ("tree {pid}", 0, "steady"),
     ("{pid}", 0, "steady"),
-    ("twice", 2, "there is no verb 'twice'; of a process of this name: pollux record twice"),
+    ("{twice}", 2, "there is no verb '{twice}'; of a process of this name: pollux record {twice}"),
     # ---- programs that are started ----
     ("record -- sh -c 'exit 7'", 7, "nothing was recorded of sh: .*" + NO_RUNTIME),
     ("record -- true", 0, "nothing was recorded of true: .*; if it starts another program that has one"),

@@ -171,7 +171,10 @@ static void test_parse_duration(void **state)
 	duration_parses("+1", -EINVAL, 0);
 	duration_parses(" 1", -EINVAL, 0);
 	duration_parses("1.", -EINVAL, 0);
-	duration_parses(".5", -EINVAL, 0);
+	duration_parses(".5", 0, 500000000);
+	duration_parses(".25ms", 0, 250000);
+	duration_parses(".", -EINVAL, 0);
+	duration_parses(".s", -EINVAL, 0);
 	duration_parses("s", -EINVAL, 0);
 	duration_parses("1 s", -EINVAL, 0);
 	duration_parses("1sx", -EINVAL, 0);
