@@ -117,7 +117,7 @@ USES = [
     ("record -p {zombie}", 1, "has ended .it is a zombie."),
     ("doctor {pollux}", 1, "there is no Tokio, async-std or smol in it"),
     ("record -p {thread}", 1, "{thread} is a thread of process {pid}: give that number"),
-    ("doctor {old}", 1, "Tokio 1.20.* supported are 1.23 and newer"),
+    ("doctor {old}", 1, "Tokio 1.20.* supported: 1.23 and newer"),
     ("record {pid} -p {pid}", 2, "process {pid} is given twice"),
     ("record -p {pid} -p {gone}", 1, "there is no process {gone}"),
     ("record {twice}", 2, "there are 2 processes '{twice}': " + CHOOSE),
@@ -131,7 +131,7 @@ USES = [
     # ---- programs that are started ----
     ("record -- sh -c 'exit 7'", 7, "nothing was recorded of sh: .*" + NO_RUNTIME),
     ("record -- true", 0, "nothing was recorded of true: .*; if it starts another program that has one"),
-    ("record -- {old} plain", 0, "nothing was recorded of suite: .*Tokio 1.20.* supported are 1.23 and newer"),
+    ("record -- {old} plain", 0, "nothing was recorded of suite: .*Tokio 1.20.* supported: 1.23 and newer"),
     ("record --backend kernel -- true", 0, "nothing was recorded of true"),
     ("hist -- sh -c 'exit 5'", 5, "nothing was recorded of sh"),
     ("record -- sh -c 'kill -ABRT $$'", 134, "nothing was recorded of sh"),
