@@ -1,7 +1,7 @@
 /*
  * The inside of the agent: where its state lies, and the few words that it keeps on each thread.
  * See docs/agent.md for the rules that all of this obeys. In short: no libc, no system call but
- * one gettid per thread and a wake when a burst begins, no lock, no wait, nothing of its own in the
+ * those of enum agent_may, no lock, no wait, nothing of its own in the
  * image but code.
  */
 #ifndef POLLUX_AGENT_H
@@ -143,6 +143,12 @@ static inline bool agent_live(void)
 {
 	return __atomic_load_n(&((struct agent_switch *)agent_image.live)->enabled,
 			       __ATOMIC_RELAXED);
+}
+
+/* Whether the agent may make a system call, one of enum agent_may. */
+static inline bool agent_may(uint32_t call)
+{
+	return __atomic_load_n(&agent_state()->may_call, __ATOMIC_RELAXED) & call;
 }
 
 static inline uint64_t agent_claim(const struct agent_notes *n)

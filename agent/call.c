@@ -17,7 +17,7 @@ static uint32_t readable_words(uint64_t sp)
 {
 	uint64_t end = sp + AGENT_STACK_WORDS * 8, page = sp | (AGENT_PAGE - 1);
 
-	while (++page < end && arch_readable(page))
+	while (++page < end && agent_may(AGENT_MAY_ASK) && arch_readable(page))
 		page |= AGENT_PAGE - 1;
 	return (uint32_t)(((page < end ? page : end) - sp) / 8);
 }
@@ -35,7 +35,7 @@ static __attribute__((noinline)) void put_stack(struct agent_notes *n, uint64_t 
 	uint64_t ticks = arch_ticks();
 	uint32_t n_words;
 
-	if (!agent_has_room(n, AGENT_STACK_WORDS + 3 + 1))
+	if (!agent_may(AGENT_MAY_ASK) || !agent_has_room(n, AGENT_STACK_WORDS + 3 + 1))
 		return;
 	n_words = readable_words((uint64_t)sp);
 	agent_put_at(n, ticks, AE_STACK, agent_ref(AGENT_STACK_IP, ip));

@@ -51,7 +51,7 @@ bool agent_readable(struct agent_notes *n, uint64_t at, uint32_t size)
 		return false;
 	if (in_task(n, at, size))
 		return true;
-	if (!agent_state()->may_ask)
+	if (!agent_may(AGENT_MAY_ASK))
 		return false;
 	uint64_t now = arch_ticks();
 	if (now - n->asked > ANSWER_TICKS)

@@ -29,7 +29,8 @@
  * Neither side trusts the rings, since whoever has them mapped can write there. The reader (the
  * tool) takes events and heads from them as anybody's word. The agent *writes* events, heads,
  * counts and copies of what the reader must know; of all that is there it reads only `tail`, to
- * find out whether there is room, and `asleep`, which costs a needless wake at worst. Whatever it
+ * find out whether there is room, and `asleep`, which costs a needless wake at worst (and none
+ * where AGENT_MAY_WAKE is not set). Whatever it
  * dereferences, calls, or finds a place by, lies in the private state part: addresses and sizes of
  * the rings, who owns which, how far each is written, the polls that are open.
  *
@@ -206,6 +207,8 @@ enum agent_hook_type {
 	AH_ROOT_SITE,  /* no hook: a call of it, that returns to `orig`. The future, of `kind`, lies
 			* `saved` bytes from where the stack pointer was at the call; `result` says
 			* where its state is */
+	AH_CONFINE,    /* a function through which the program may put itself under a seccomp
+			* filter; `kind` is the enum agent_confine */
 	AH_N_TYPES,
 };
 
@@ -225,6 +228,24 @@ enum agent_hook_type {
  *                                the displaced instruction; jmp back
  *   These two thunks need no aligned stack and look at agent_switch themselves.
  */
+
+/* Which calls of it do that. AC_FUTEX's hooks, which are syscall()'s, look for them, too. */
+enum agent_confine {
+	AGENT_CONFINE_LOAD = 1, /* seccomp_load(): each */
+	AGENT_CONFINE_PRCTL,	/* prctl(PR_SET_SECCOMP, ...) */
+	AGENT_CONFINE_SYSCALL,	/* syscall(SYS_seccomp, ...), syscall(SYS_prctl, ...) */
+};
+
+/*
+ * System calls that the agent may make by itself, on any thread. The tool sets those of which it
+ * has proven that no seccomp filter kills for them, and takes them back when it sees a further
+ * filter. The agent takes all back before the program makes the call that brings one.
+ */
+enum agent_may {
+	AGENT_MAY_ASK = 1,    /* rt_sigprocmask: whether memory can be read */
+	AGENT_MAY_WAKE = 2,   /* futex: wake the tool */
+	AGENT_MAY_GETTID = 4, /* gettid, where tid_offset is 0 */
+};
 
 /* What the tool knows of a hook's kind. */
 enum agent_hook_flags {
@@ -430,7 +451,7 @@ struct agent_state {
 	 * those that have got it. */
 	uint32_t n_roots;
 	uint32_t roots[AGENT_MAX_ROOTS];
-	uint32_t stacks;	 /* enum agent_stacks; 0 unless may_ask */
+	uint32_t stacks;	 /* enum agent_stacks; taken only with AGENT_MAY_ASK */
 	uint32_t lock_min_ticks; /* AGENT_STACKS_LOCKS: of waits that took at least as long */
 	uint32_t n_rings;	 /* AGENT_MAX_RINGS at most */
 	uint32_t ring_bytes;	 /* of events, a power of two; stride: + sizeof(struct ring) */
@@ -439,8 +460,7 @@ struct agent_state {
 	/* Ticks (0: none) after which a full ring means that the tool is gone: the agent then
 	 * clears agent_switch.enabled. The tool moves it on as long as it lives. */
 	uint64_t deadline;
-	uint32_t may_ask; /* 1: the kernel may be asked whether memory can be read; 0: a seccomp
-			   * filter might forbid it, and kill */
+	uint32_t may_call; /* enum agent_may; once it is 0 it stays so until the next attach */
 	uint32_t reserved;
 	struct agent_unwinder unwinders[AGENT_MAX_UNWINDERS];
 };

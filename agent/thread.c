@@ -182,12 +182,14 @@ static struct agent_notes *enter(struct agent_thread *slot, uint64_t was, uint64
 {
 	struct agent_private *p = agent_private();
 	uint32_t tid_offset = p->state.tid_offset;
-	uint32_t tid = tid_offset ? *(uint32_t *)(thread + tid_offset) : (uint32_t)arch_gettid();
+	uint32_t tid = tid_offset		     ? *(uint32_t *)(thread + tid_offset)
+		       : agent_may(AGENT_MAY_GETTID) ? (uint32_t)arch_gettid()
+						     : 0;
 	struct agent_notes *n = slot->notes;
 	uint64_t claim;
 
-	if (slot->thread != thread || !was || !notes_take(n, was, tid, &claim)) {
-		n = claim_any(tid, &claim);
+	if (!tid || slot->thread != thread || !was || !notes_take(n, was, tid, &claim)) {
+		n = tid ? claim_any(tid, &claim) : NULL;
 		if (!n) {
 			__atomic_store_n(&slot->claim, was, __ATOMIC_RELEASE);
 			__atomic_store_n(&p->no_ring_until, arch_ticks() + p->state.no_ring_ticks,
@@ -296,7 +298,7 @@ static void wake_tool(void)
 {
 	struct ring_area *area = ring_area();
 
-	if (__atomic_load_n(&area->asleep, __ATOMIC_RELAXED) &&
+	if (agent_may(AGENT_MAY_WAKE) && __atomic_load_n(&area->asleep, __ATOMIC_RELAXED) &&
 	    __atomic_exchange_n(&area->asleep, 0, __ATOMIC_ACQ_REL))
 		arch_wake(&area->asleep);
 }

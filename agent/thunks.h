@@ -10,6 +10,7 @@
 #define HOOK_FLAGS 60
 #define STATE_REGISTERED 80
 #define STATE_CALL_MIN 84
+#define STATE_MAY_CALL 192
 #define FUTURE_BYTES 64
 #define FLAG_FRAME 128
 #define REGISTERED 2
@@ -19,7 +20,13 @@
 #define AGENT_NOTES_BYTES 1024
 #define AGENT_STATE_BYTES (AGENT_NOTES + 1024 * AGENT_NOTES_BYTES)
 #define CALL_FUTEX 1
+#define CONFINE_PRCTL 2
+#define CONFINE_SYSCALL 3
 #define SYS_FUTEX 202
+#define SYS_PRCTL 157
+#define SYS_SECCOMP 317
+#define PR_SET_SECCOMP 22
+#define SECCOMP_SET_MODE_FILTER 1 /* and 0, SECCOMP_SET_MODE_STRICT; the others only ask */
 /* The FUTEX_* operations that wait: WAIT, LOCK_PI, WAIT_BITSET, LOCK_PI2. */
 #define FUTEX_WAITS (1 << 0 | 1 << 6 | 1 << 9 | 1 << 13)
 
@@ -34,6 +41,9 @@ _Static_assert(offsetof(struct agent_hook, flags) == HOOK_FLAGS, "thunks");
 _Static_assert((int)AGENT_HOOK_FRAME == FLAG_FRAME, "thunks");
 _Static_assert(offsetof(struct agent_state, registered) == STATE_REGISTERED, "thunks");
 _Static_assert(offsetof(struct agent_state, call_min_ticks) == STATE_CALL_MIN, "thunks");
+_Static_assert(offsetof(struct agent_state, may_call) == STATE_MAY_CALL, "thunks");
+_Static_assert((int)AGENT_CONFINE_PRCTL == CONFINE_PRCTL, "thunks");
+_Static_assert((int)AGENT_CONFINE_SYSCALL == CONFINE_SYSCALL, "thunks");
 _Static_assert(sizeof(struct agent_private) == AGENT_STATE_BYTES, "thunks");
 _Static_assert(offsetof(struct agent_private, notes) == AGENT_NOTES, "thunks");
 _Static_assert(sizeof(struct agent_notes) == AGENT_NOTES_BYTES, "thunks");

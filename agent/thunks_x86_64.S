@@ -41,7 +41,9 @@ agent_image:
 	.long thunk_tokio_read - agent_image
 	.long thunk_wait - agent_image
 	.long thunk_root_park - agent_image
-	.fill 24 - 20, 4, 0
+	.long 0 /* AH_ROOT_SITE */
+	.long thunk_confine - agent_image
+	.fill 24 - 22, 4, 0
 agent_image_state:
 	.quad 0
 agent_image_hooks:
@@ -388,13 +390,10 @@ END thunk_call
 FUNCTION thunk_wait
 	shlq $HOOK_SHIFT, %rax
 	addq agent_image_hooks(%rip), %rax
-	movq agent_image_live(%rip), %r11
-	cmpl $0, (%r11)
-	je 2f
 	cmpw $CALL_FUTEX, HOOK_KIND(%rax)
 	jne 1f
 	cmpl $SYS_FUTEX, %edi
-	jne 2f
+	jne .Lconfine_syscall
 	movl %edx, %r10d
 	andl $127, %r10d
 	cmpl $31, %r10d
@@ -402,7 +401,10 @@ FUNCTION thunk_wait
 	movl $FUTEX_WAITS, %r11d
 	btl %r10d, %r11d
 	jnc 2f
-1:	pushq %rbp
+1:	movq agent_image_live(%rip), %r11
+	cmpl $0, (%r11)
+	je 2f
+	pushq %rbp
 	.cfi_adjust_cfa_offset 8
 	.cfi_rel_offset %rbp, 0
 	movq %rsp, %rbp
@@ -454,6 +456,39 @@ FUNCTION thunk_wait
 	xorl %eax, %eax
 	jmp *%r11
 END thunk_wait
+
+/*
+ * A function that may bring a seccomp filter. From the moment before on the agent makes no more system
+ * calls: the thread makes its next step when it is back, and other threads that the filter is put on,
+ * too, see the word before the kernel does that. Also while the agent is off: the tool may be about to
+ * enable it. No register is touched but those that a call through a PLT may change.
+ */
+FUNCTION thunk_confine
+	shlq $HOOK_SHIFT, %rax
+	addq agent_image_hooks(%rip), %rax
+	cmpw $CONFINE_SYSCALL, HOOK_KIND(%rax)
+	je .Lconfine_syscall
+	cmpw $CONFINE_PRCTL, HOOK_KIND(%rax)
+	jne 2f
+	cmpl $PR_SET_SECCOMP, %edi
+	jne 3f
+	jmp 2f
+.Lconfine_syscall:
+	cmpl $SYS_SECCOMP, %edi
+	jne 1f
+	cmpl $SECCOMP_SET_MODE_FILTER, %esi
+	ja 3f
+	jmp 2f
+1:	cmpl $SYS_PRCTL, %edi
+	jne 3f
+	cmpl $PR_SET_SECCOMP, %esi
+	jne 3f
+2:	movq agent_image_state(%rip), %r11
+	movl $0, STATE_MAY_CALL(%r11)
+3:	movq HOOK_ORIG(%rax), %r11
+	xorl %eax, %eax	/* no vector registers, for a variadic one */
+	jmp *%r11
+END thunk_confine
 
 /*
  * From a trampoline: any register may be in use but %rax and the flags, which the trampoline keeps. The

@@ -160,14 +160,14 @@ static int write_runtimes(struct capture *c, struct source *s)
 	return rc;
 }
 
-static int write_coverage(struct capture *c, const struct source *s)
+static int write_coverage(struct capture *c, struct source *s)
 {
 	const struct trace_coverage *list;
 	size_t n = attach_coverage(s->attach, &list);
 	int rc = 0;
 
-	for (size_t i = 0; i < n && rc == 0; i++) {
-		struct trace_coverage one = list[i];
+	for (; s->n_covered < n && rc == 0; s->n_covered++) {
+		struct trace_coverage one = list[s->n_covered];
 
 		one.process = s->process;
 		rc = trace_writer_coverage(c->drain.writer, &one);
@@ -741,7 +741,23 @@ static int tell_late_points(struct capture *c, const struct source *s, struct ca
 	return capture_tell_coverage(c->drain.writer, stats, &late);
 }
 
-/* The coverage is wanted once more at the end, when the agent's own list is gone. */
+/* The attach's coverage, of which something may have come since the begin (filters), and is in the
+ * trace now. It is wanted once more at the end, when the agent's own list is gone. */
+static int write_attach_coverage(struct capture *c, struct source *s, struct capture_stats *stats)
+{
+	const struct trace_coverage *list;
+	size_t n = attach_coverage(s->attach, &list);
+	int rc = write_coverage(c, s);
+
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		struct trace_coverage one = list[i];
+
+		one.process = s->process;
+		rc = capture_keep_coverage(stats, &one);
+	}
+	return rc;
+}
+
 static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 		     struct capture_stats *stats)
 {
@@ -760,16 +776,8 @@ static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 		.item = "events left in the rings",
 		.total = s->n_unread,
 		.note = "the program wrote more than could be read when the recording ended"};
-	const struct trace_coverage *list;
-	size_t n = attach_coverage(s->attach, &list);
-	int rc = 0;
+	int rc = write_attach_coverage(c, s, stats);
 
-	for (size_t i = 0; i < n && rc == 0; i++) {
-		struct trace_coverage one = list[i];
-
-		one.process = s->process;
-		rc = capture_keep_coverage(stats, &one);
-	}
 	if (rc == 0 && c->places)
 		rc = tell_points(c, s, stats);
 	if (rc == 0)

@@ -87,6 +87,7 @@ static bool area_open(struct area *a)
 		.registered = 2, /* nothing unwinds through it here */
 		.n_rings = 1,
 		.ring_bytes = RING_BYTES,
+		.may_call = AGENT_MAY_GETTID, /* of our own thread, once */
 	};
 	for (uint32_t i = 0; i < N_HOOKS; i++)
 		hooks[i] = (struct agent_hook){

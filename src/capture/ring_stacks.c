@@ -122,14 +122,16 @@ int ring_stacks_event(struct drain *d, struct source *s, uint32_t ring,
 
 int ring_stacks_tell(struct drain *d, const struct source *s, struct capture_stats *stats)
 {
+	const char *why = attach_shut_in(s->attach)
+				  ? "none were taken under the program's further seccomp filter"
+				  : "the buffer had no room for the others: a larger --ring-size "
+				    "gives it";
 	const struct trace_coverage c = {.process = s->process,
 					 .item = "stacks of spawns",
 					 .seen = s->stacks->n_stacks,
 					 .total = s->stacks->n_spawns,
-					 .note = s->stacks->n_stacks < s->stacks->n_spawns
-							 ? "the buffer had no room for the others: "
-							   "a larger --ring-size gives it"
-							 : ""};
+					 .note = s->stacks->n_stacks < s->stacks->n_spawns ? why
+											   : ""};
 
 	return c.total ? capture_tell_coverage(d->writer, stats, &c) : 0;
 }

@@ -71,6 +71,7 @@ struct source {
 	uint64_t seen_ns;		 /* last time that it was seen to live */
 	bool threaded;			 /* it has more than one thread */
 	bool may_wake;			 /* attach_may_wake(), a moment ago */
+	size_t n_covered;		 /* of attach_coverage(): in the trace */
 	uint64_t n_damaged;		 /* pieces of ring that made no sense */
 	uint64_t n_unread;		 /* events that the end had no time for */
 };

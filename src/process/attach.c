@@ -34,6 +34,7 @@
 #include "process/rights.h"
 #include "process/roots.h"
 #include "process/seccomp.h"
+#include "process/seccomp_watch.h"
 #include "runtime/debug_names.h"
 #include "runtime/futures.h"
 
@@ -78,9 +79,9 @@ struct attach {
 	const struct futures_wanted *futures;
 	uint32_t stacks, n_rings_wanted;
 	bool starting;
-	bool may_wake;	   /* see attach_may_wake() */
-	long n_filters;	   /* of its main thread, when that was found out */
-	bool asks;	   /* the agent asks the kernel what can be read */
+	uint32_t may_call; /* enum agent_may, as far as we know */
+	struct seccomp_watch filters;
+	bool shut_in;	   /* a further filter has come */
 	struct error *err; /* of the call that runs on the tracer */
 };
 
@@ -269,8 +270,8 @@ static uint32_t ticks_of(const struct attach *a, uint64_t duration_ns)
 /*
  * The system calls that the agent makes itself, on any thread and at any time (agent/x86_64.h). A
  * filter may kill for them, and one may come while pollux records. So each is made only where it
- * must be and all threads may; and what a program shuts itself in with later is looked for
- * (attach_may_wake).
+ * must be and all threads may. What a program shuts itself in with later the agent sees before it
+ * is there (confine_hooks.h), or else pollux soon after (seccomp_watch.h).
  */
 static const struct stub_call gettid_call = {.nr = __NR_gettid};
 /* rt_sigprocmask with no valid `how`: can this word be read? */
@@ -289,11 +290,63 @@ static bool may_ask_readable(struct attach *a)
 	return may;
 }
 
+/* What the agent may do, of enum agent_may: those calls that it needs. */
+static int find_may_call(struct attach *a, bool knows_tids, struct error *err)
+{
+	int rc = seccomp_watch_begin(&a->filters, &a->process);
+
+	if (rc < 0)
+		return error_sys(err, rc, "cannot look at process %d", a->process.pid);
+	if (!knows_tids) {
+		rc = seccomp_allows_all(&a->process, &gettid_call, 1, err);
+		if (rc < 0)
+			return rc;
+		a->may_call |= AGENT_MAY_GETTID;
+	}
+	if (may_ask_readable(a))
+		a->may_call |= AGENT_MAY_ASK;
+	if (!a->process.launched && seccomp_none(&a->process))
+		a->may_call |= AGENT_MAY_WAKE;
+	return 0;
+}
+
+/* A filter has come: the agent makes no more calls. */
+static void shut_in(struct attach *a)
+{
+	const uint32_t none = 0;
+
+	memory_store(&a->process, a->layout.data + offsetof(struct agent_state, may_call), &none,
+		     sizeof(none));
+	if (a->stacks && a->may_call & AGENT_MAY_ASK)
+		cover_add(
+			&a->coverage, "stacks", 0, 1,
+			"the program put itself under a further seccomp filter: from then on none "
+			"were taken");
+	if (a->futures && a->may_call & AGENT_MAY_ASK)
+		cover_add(
+			&a->coverage, "futures' memory", 0, 1,
+			"the program put itself under a further seccomp filter: from then on what "
+			"lies behind pointers, or far from what is polled, was left out");
+	if (a->may_call & AGENT_MAY_GETTID)
+		cover_add(&a->coverage, "new threads", 0, 1,
+			  "the program put itself under a further seccomp filter, and libc's place "
+			  "for thread ids was not found: threads that were new to the agent from "
+			  "then "
+			  "on were not recorded");
+	a->may_call = 0;
+	a->shut_in = true;
+}
+
 static int write_state(struct attach *a, struct injector *in, struct error *err)
 {
 	const struct agent_image *image = area_image(NULL);
 	const struct layout *l = &a->layout;
-	const bool may_ask = may_ask_readable(a);
+	const uint32_t tid_offset = inject_tid_offset(in);
+	int rc = find_may_call(a, tid_offset, err);
+
+	if (rc < 0)
+		return rc;
+	const bool may_ask = a->may_call & AGENT_MAY_ASK;
 	struct agent_state state = {
 		.magic = AGENT_MAGIC,
 		.abi = AGENT_ABI,
@@ -304,20 +357,20 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 		.hooks = l->hooks,
 		.live = l->live,
 		.rings = l->rings,
-		.tid_offset = inject_tid_offset(in),
+		.tid_offset = tid_offset,
 		.n_unwinders = a->unwinders.n,
 		.eh_frame = l->code + image->eh_frame,
 		.call_min_ticks = ticks_of(a, CALL_MIN_NS),
 		.stacks = may_ask ? a->stacks : 0,
 		.lock_min_ticks = ticks_of(a, LOCK_MIN_NS),
-		.may_ask = may_ask,
+		.may_call = a->may_call,
 		.n_rings = a->rings.n_rings,
 		.ring_bytes = a->rings.ring_bytes,
 		.no_ring_ticks = ticks_of(a, NO_RING_NS),
 	};
 	memcpy(state.unwinders, a->unwinders.v, sizeof(state.unwinders));
-	int rc = memory_write(&a->process, l->hooks, a->hooks.table,
-			      a->hooks.n * sizeof(*a->hooks.table));
+	rc = memory_write(&a->process, l->hooks, a->hooks.table,
+			  a->hooks.n * sizeof(*a->hooks.table));
 
 	if (a->rings.cut)
 		cover_add(&a->coverage, "event buffers", a->rings.n_rings, a->n_rings_wanted,
@@ -330,18 +383,10 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 		cover_add(&a->coverage, "dumps without rings", 0, 1,
 			  "the kernel refused MADV_DONTDUMP: a core dump of the program has the "
 			  "event buffers in it");
-	a->asks = may_ask;
-	a->n_filters = seccomp_count(&a->process);
-	a->may_wake = !a->process.launched && seccomp_none(&a->process);
-	if (!state.tid_offset) {
-		int may = seccomp_allows_all(&a->process, &gettid_call, 1, err);
-
-		if (may < 0)
-			return may;
+	if (!tid_offset)
 		cover_add(&a->coverage, "thread ids", 0, 1,
 			  "libc's place for them was not found: a thread that takes a dead one's "
 			  "place is taken for that one");
-	}
 	if (a->stacks && !state.stacks)
 		cover_add(&a->coverage, "stacks", 0, 1,
 			  "the program runs under a seccomp filter, and that it allows to ask how "
@@ -440,7 +485,7 @@ static int load(void *arg)
 	if (rc == 0)
 		rc = find_unwinders(a, err);
 	if (rc == 0)
-		rc = hooks_plan(&a->process, a->hooked, a->n_hooked, &a->hooks, err);
+		rc = hooks_plan(&a->process, a->hooked, a->n_hooked, &a->objects, &a->hooks, err);
 	if (rc == 0 && a->starting && a->hooks.n_slots_other > a->hooks.n_slots / 2)
 		rc = too_early(err);
 	for (size_t i = 0; rc == 0 && a->futures && i < a->hooks.n; i++) {
@@ -466,6 +511,9 @@ static int load(void *arg)
 		if (rc < 0)
 			hooks_unflip(&a->hooks, &a->process, &a->layout);
 	}
+	/* One that came in between, before its ways were hooked. */
+	if (rc == 0 && a->may_call && seccomp_watch_all(&a->filters, &a->process))
+		shut_in(a);
 	a->stop_ns += in.stop_ns;
 	if (rc == 0) {
 		a->loaded = true;
@@ -756,6 +804,7 @@ void attach_free(struct attach *a)
 	cover_done(&a->coverage);
 	roots_done(&a->roots);
 	hooks_done(&a->hooks);
+	seccomp_watch_done(&a->filters);
 	objects_done(&a->objects);
 	process_close(&a->process);
 	free(a);
@@ -861,24 +910,21 @@ int attach_object_fd(const void *attach, const struct attach_object *o)
 
 bool attach_may_wake(struct attach *a)
 {
-	const uint32_t none = 0;
+	uint32_t may_call;
 
-	if ((!a->may_wake && !a->asks) || seccomp_count(&a->process) == a->n_filters)
-		return a->may_wake;
-	a->may_wake = false;
-	if (a->asks) {
-		memory_write(&a->process, a->layout.data + offsetof(struct agent_state, may_ask),
-			     &none, sizeof(none));
-		memory_write(&a->process, a->layout.data + offsetof(struct agent_state, stacks),
-			     &none, sizeof(none));
-		if (a->stacks)
-			cover_add(
-				&a->coverage, "stacks", 0, 1,
-				"the program put itself under a further seccomp filter: from then "
-				"on none were taken");
-	}
-	a->asks = false;
-	return false;
+	if (!a->may_call)
+		return false;
+	if (memory_read(&a->process, a->layout.data + offsetof(struct agent_state, may_call),
+			&may_call, sizeof(may_call)) < 0)
+		return false;
+	if (!may_call || seccomp_watch_some(&a->filters, &a->process))
+		shut_in(a);
+	return a->may_call & AGENT_MAY_WAKE;
+}
+
+bool attach_shut_in(const struct attach *a)
+{
+	return a->shut_in;
 }
 
 int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_t n_words,

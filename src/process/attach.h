@@ -127,6 +127,8 @@ uint64_t attach_total_ns(const struct attach *a);
  * in a program under seccomp filters, nor in one that we started, which may yet shut itself in. To
  * be asked again and again: where a filter has come the agent makes no more calls by itself. */
 bool attach_may_wake(struct attach *a);
+/* Whether such a filter has come since the attach. */
+bool attach_shut_in(const struct attach *a);
 /* Gives the tasks of an agent kind a layout program (agent/ring.h), while the program runs.
  * -ENOSPC: there is no room for more; -ENOENT: the kind's polls aren't hooked. */
 int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_t n_words,

@@ -16,6 +16,7 @@
 #include "process/hooks.h"
 
 #include "process/call_hooks.h"
+#include "process/confine_hooks.h"
 #include "process/future_hooks.h"
 #include "process/memory.h"
 
@@ -317,7 +318,7 @@ static int plan_call(struct plan *at, const struct find_call *c)
 }
 
 int hooks_plan(const struct process *p, struct hooked_object *const *objects, size_t n_objects,
-	       struct hooks *ret_hooks, struct error *err)
+	       const struct process_objects *all, struct hooks *ret_hooks, struct error *err)
 {
 	struct process_maps maps;
 	struct hooks h = {0};
@@ -336,7 +337,6 @@ int hooks_plan(const struct process *p, struct hooked_object *const *objects, si
 		for (size_t k = 0; rc == 0 && k < f->n_calls; k++)
 			rc = plan_call(&at, &f->calls[k]);
 	}
-	maps_done(&maps);
 	/* Their stubs must be in reach, so only of the object beside which the agent lies. */
 	for (size_t i = 0; rc == 0 && i < n_objects; i++) {
 		bool near = h.n_patches ? objects[i]->object == h.patches[0].object
@@ -347,6 +347,9 @@ int hooks_plan(const struct process *p, struct hooked_object *const *objects, si
 		if (rc == 0)
 			rc = future_hooks_plan(&h, p, objects[i], near, err);
 	}
+	if (rc == 0)
+		rc = confine_hooks_plan(&h, p, all, &maps);
+	maps_done(&maps);
 	if (rc == 0) {
 		h.flipped = calloc(h.n ? h.n : 1, sizeof(*h.flipped));
 		if (!h.flipped)
@@ -548,7 +551,7 @@ int hooks_unflip(struct hooks *h, struct process *p, const struct layout *l)
 		rc = memory_read_u64(p, h->table[i].slot, &live);
 		if (rc == 0 && live == stub_of(l, i))
 			rc = memory_write_u64(p, h->table[i].slot, h->table[i].saved);
-		if (rc < 0)
+		if (rc < 0 && rc != -EIO) /* its object was unloaded */
 			result = rc;
 		else
 			h->flipped[i] = false;

@@ -63,7 +63,7 @@ struct hooks {
 
 /* Reads the process and makes the table; nothing is changed. */
 int hooks_plan(const struct process *p, struct hooked_object *const *objects, size_t n_objects,
-	       struct hooks *ret_hooks, struct error *err);
+	       const struct process_objects *all, struct hooks *ret_hooks, struct error *err);
 void hooks_done(struct hooks *h);
 /* A new entry of the table, and a new kind, for those who plan; NULL: there are too many, or out of
  * memory. */

@@ -511,11 +511,11 @@ bool seccomp_none(const struct process *p)
 	return true;
 }
 
-long seccomp_count(const struct process *p)
+long seccomp_count(const struct process *p, pid_t tid)
 {
 	struct filters theirs;
 
-	if (read_of_thread(p, p->pid, &theirs) < 0)
+	if (read_of_thread(p, tid, &theirs) < 0)
 		return -1;
 	return theirs.mode == 0 ? 0 : theirs.n > 0 ? theirs.n : 1;
 }

@@ -39,8 +39,8 @@ int seccomp_allows_all(const struct process *p, const struct stub_call *calls, s
 
 /* No thread is under any filter. Stops nobody. */
 bool seccomp_none(const struct process *p);
-/* So many filters its main thread is under; -1: it is gone. */
-long seccomp_count(const struct process *p);
+/* So many filters the thread is under; -1: it is gone. */
+long seccomp_count(const struct process *p, pid_t tid);
 
 /* What one filter answers (SECCOMP_RET_*). A program that makes no sense answers KILL, and so does
  * one that loads a word of the data that is not known: bit k of `unknown` is the k-th. */

@@ -2,7 +2,8 @@
 
     sandbox.py allow|CALL[:ARG=VALUE]... -- COMMAND     runs it under one: killed for these calls
 
-And `shut_in_later`: a library to be preloaded that puts all threads of a program under one when it is asked to.
+And `Later`: a library to be preloaded that puts all threads of a program under one when it is asked to, or lets
+each of them do that to itself.
 """
 import ctypes
 import os
@@ -12,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-CALLS = {"memfd_create": 319, "futex": 202, "mmap": 9}
+CALLS = {"memfd_create": 319, "futex": 202, "mmap": 9, "rt_sigprocmask": 14}
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, MODE_FILTER = 22, 38, 2
@@ -53,12 +54,32 @@ LATER = """
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 static struct sock_filter code[] = {%s};
+
+/* The thread that gets the signal, and no other. */
+static void shut_in_myself(int signo)
+{
+	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+	long rc = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+
+	if (signo == 35)
+		rc |= prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+	else if (signo == 36)
+		rc |= syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+	else
+		__asm__ volatile("syscall"
+				 : "=a"(rc)
+				 : "0"(SYS_seccomp), "D"(SECCOMP_SET_MODE_FILTER), "S"(0), "d"(&program)
+				 : "rcx", "r11", "memory");
+	if (rc)
+		_exit(99);
+}
 
 static void *wait_for_it(void *path)
 {
@@ -77,6 +98,8 @@ __attribute__((constructor)) static void begin(void)
 {
 	pthread_t thread;
 
+	for (int signo = 35; signo <= 37 && getenv("SHUT_IN"); signo++)
+		sigaction(signo, &(struct sigaction){.sa_handler = shut_in_myself, .sa_flags = SA_RESTART}, NULL);
 	if (getenv("SHUT_IN"))
 		pthread_create(&thread, NULL, wait_for_it, getenv("SHUT_IN"));
 }
@@ -92,6 +115,17 @@ class Later:
         source.write_text(LATER % code)
         subprocess.run(["gcc", "-shared", "-fPIC", "-pthread", "-o", self.library, source], check=True)
         self.env = {"LD_PRELOAD": str(self.library), "SHUT_IN": str(self.path)}
+
+    def shut_in_each(self, pid, by):
+        """Each thread but the main one, by "prctl", "syscall" or "itself" (no function of libc's)."""
+        libc, deadline = ctypes.CDLL(None, use_errno=True), time.monotonic() + 30
+        tids = [int(tid) for tid in os.listdir(f"/proc/{pid}/task") if int(tid) != pid]
+        for tid in tids:
+            assert libc.tgkill(pid, tid, 35 + ("prctl", "syscall", "itself").index(by)) == 0
+        while not all("\nSeccomp:\t2\n" in Path(f"/proc/{pid}/task/{tid}/status").read_text() for tid in tids):
+            assert time.monotonic() < deadline, "they were not shut in"
+            time.sleep(0.002)
+        return len(tids)
 
     def shut_in(self):
         self.path.touch()

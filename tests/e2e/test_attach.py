@@ -16,6 +16,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 # Ways of calling the futex that only the agent has.
 WAKE, REQUEUE = ("futex", {1: 1}), ("futex", {1: 132})
+# And of rt_sigprocmask: it asks whether memory can be read.
+ASK = ("rt_sigprocmask", {0: 0x7FFFFFFF})
 
 
 def finish(target):
@@ -86,6 +88,47 @@ def test_filter_comes_later(pollux, suite, tmp_path, mode):
         target.go()
         assert target.end() == 0, target.errors
     assert driver.report(pollux, tmp_path / "trace.plx")["events"] > 10000
+
+
+@pytest.mark.parametrize("by", ["prctl", "syscall"])
+def test_threads_shut_themselves_in(pollux, suite, tmp_path, by):
+    """Each for itself, in the middle of its work: from the call on that brings the filter nothing is asked."""
+    later = sandbox.Later(tmp_path, WAKE, ASK)
+    for _ in range(2):
+        with driver.Target(suite(), "steady", env=later.env) as target:
+            target.go()
+            recorder = driver.Recorder(pollux, target.pid, tmp_path / "trace.plx", "--spawn-stacks")
+            driver.until_slept(target.pid, 100)
+            assert later.shut_in_each(target.pid, by) > 1
+            driver.until_slept(target.pid, 3000)
+            code, said = recorder.stop()
+            assert code == 0, said
+            # The next one finds them as they are.
+            again = record(pollux, target.pid, tmp_path / "again.plx", "--spawn-stacks")
+            assert again.returncode in (0, 1), again.stderr
+            target.go()
+            assert target.end() == 0, target.errors
+            assert target.output() == ["steady to the end"]
+        report = driver.report(pollux, tmp_path / "trace.plx")
+        assert report["events"] > 1000
+        assert any(c["item"] == "stacks" and "further seccomp filter" in c["note"] for c in report["coverage"])
+
+
+def test_filters_past_libc(pollux, suite, tmp_path):
+    """Of such ones pollux finds out by looking at the threads, a moment later."""
+    later = sandbox.Later(tmp_path, WAKE, ASK)
+    with driver.Target(suite(), "self_wakes", env=later.env) as target:
+        recorder = driver.Recorder(pollux, target.pid, tmp_path / "trace.plx", "--spawn-stacks")
+        assert later.shut_in_each(target.pid, "itself") > 1
+        time.sleep(1)
+        target.go()
+        target.truth()
+        code, said = recorder.stop()
+        assert code == 0, said
+        target.go()
+        assert target.end() == 0, target.errors
+    report = driver.report(pollux, tmp_path / "trace.plx")
+    assert any(c["item"] == "stacks" and "further seccomp filter" in c["note"] for c in report["coverage"])
 
 
 def test_lock_of_a_stranger(pollux, suite, trace):

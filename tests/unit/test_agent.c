@@ -600,12 +600,12 @@ static void test_await_points(void **state)
 	/* A program that leads out of the task, to where nothing is, ends there. */
 	((struct agent_node *)&program_words[8])->steps[2] =
 		(struct agent_step){.point = 12, .next = 16, .delta = -(1 << 30)};
-	for (area.state->may_ask = 2; area.state->may_ask--;) {
+	for (area.state->may_call = AGENT_MAY_ASK + 1; area.state->may_call--;) {
 		poll_as(stands_pending);
 		expect(AE_POLL_BEGIN, tokio_ref());
 		expect(AE_POLL_PENDING_AT, 12ull << 48 | task.id);
 	}
-	area.state->may_ask = 1;
+	area.state->may_call = AGENT_MAY_ASK;
 	/* A program that leads in a circle ends, too. */
 	((struct agent_node *)&program_words[1])->steps[3] =
 		(struct agent_step){.point = 14, .next = 1, .delta = 0};
@@ -967,9 +967,10 @@ static void test_calls(void **state)
 	expect_nothing();
 }
 
+typedef long (*syscall_fn)(long, ...);
+
 static void test_futex_operations(void **state)
 {
-	typedef long (*syscall_fn)(long, ...);
 	struct agent_hook *h;
 
 	(void)state;
@@ -992,6 +993,71 @@ static void test_futex_operations(void **state)
 	}
 	fn(SYS_getpid, 0L, 0L);
 	expect_nothing();
+}
+
+/* Whether the agent may make no more system calls, once the program has made this one. */
+static bool confines(const struct agent_hook *h, long nr, long what, long then)
+{
+	syscall_fn fn = (syscall_fn)area_stub(&area, h);
+	uint32_t all = AGENT_MAY_ASK | AGENT_MAY_WAKE | AGENT_MAY_GETTID;
+
+	area.state->may_call = all;
+	assert_int_equal(fn(nr, what, then, 4L, 5L, 6L, 7L), call_result);
+	assert_int_equal(call_args[0], nr);
+	assert_int_equal(call_args[1], what);
+	assert_int_equal(call_args[2], then);
+	assert_int_equal(call_args[3], 4);
+	assert_int_equal(call_args[6], 7);
+	bool none = !area.state->may_call;
+	assert_true(none || area.state->may_call == all);
+	area.state->may_call = all;
+	expect_nothing();
+	return none;
+}
+
+/* Also while it is switched off: the tool may be about to enable it. */
+static void test_calls_that_confine(void **state)
+{
+	struct agent_hook *prctl_hook, *load_hook, *syscall_hooks[2];
+
+	(void)state;
+	prctl_hook = area_hook(&area, AH_CONFINE, AGENT_CONFINE_PRCTL, call_orig);
+	load_hook = area_hook(&area, AH_CONFINE, AGENT_CONFINE_LOAD, call_orig);
+	syscall_hooks[0] = area_hook(&area, AH_CONFINE, AGENT_CONFINE_SYSCALL, call_orig);
+	syscall_hooks[1] = area_hook(&area, AH_WAIT, AC_FUTEX, call_orig);
+	for (uint32_t live = 2; live--;) {
+		area.live->enabled = live;
+		for (long option = 0; option < 80; option++)
+			assert_int_equal(confines(prctl_hook, option, 2, 3), option == 22);
+		assert_true(confines(load_hook, 0x1234, 0, 0));
+		for (int i = 0; i < 2; i++) {
+			const struct agent_hook *h = syscall_hooks[i];
+
+			assert_true(confines(h, SYS_seccomp, 0, 0));
+			assert_true(confines(h, SYS_seccomp, 1, 1));
+			assert_false(confines(h, SYS_seccomp, 2, 0)); /* it only asks */
+			assert_true(confines(h, SYS_prctl, 22, 2));
+			assert_false(confines(h, SYS_prctl, 38, 1));
+			assert_false(confines(h, SYS_getpid, 22, 22));
+		}
+	}
+}
+
+/* Without leave the agent takes no ring for a thread whose tid only a system call tells. */
+static void test_no_gettid_without_leave(void **state)
+{
+	(void)state;
+	area.state->tid_offset = 0;
+	area.state->may_call = AGENT_MAY_ASK | AGENT_MAY_WAKE;
+	poll_as(to_pending);
+	expect_nothing();
+	assert_int_equal(area.state->no_ring, 2);
+	area.state->may_call |= AGENT_MAY_GETTID;
+	usleep(10000); /* it looks again after a while */
+	poll_as(to_pending);
+	expect_thread();
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_PENDING, tokio_ref());
 }
 
 /* ---- trampolines ---- */
@@ -1872,6 +1938,8 @@ int main(void)
 		WITH(test_waits, setup),
 		WITH(test_calls, setup),
 		WITH(test_futex_operations, setup),
+		WITH(test_calls_that_confine, setup),
+		WITH(test_no_gettid_without_leave, setup),
 		WITH(test_trampolines, setup),
 		WITH(test_stack_of_a_spawn, setup_large),
 		WITH(test_runs, setup_async),

@@ -579,14 +579,14 @@ static void test_far_steps(void **state)
 	far_unseen(&far);
 	/* where it mustn't be asked */
 	assert_int_equal(mprotect(far.pages + PAGE, PAGE, PROT_READ | PROT_WRITE), 0);
-	area.state->may_ask = 0;
+	area.state->may_call = 0;
 	far_unseen(&far);
 	/* but what its own code begins with is there */
 	far.f = (struct future *)(far.pages + PAGE - offsetof(struct future, state));
 	far.f->state = 3;
 	far_program(&far, -8, 8, 0);
 	far_seen(&far, NULL, &far.f->words[1]);
-	area.state->may_ask = 1;
+	area.state->may_call = AGENT_MAY_ASK;
 	far_done(&far);
 	(void)state;
 }
@@ -612,12 +612,12 @@ static void test_far_pointers(void **state)
 		far_unseen(&far);
 	}
 	/* where the kernel mustn't be asked only what is known to be there is seen */
-	area.state->may_ask = 0;
+	area.state->may_call = 0;
 	*slot = (uint64_t)&target[0];
 	far_unseen(&far);
 	*slot = (uint64_t)far.f;
 	far_seen(&far, slot, far.f);
-	area.state->may_ask = 1;
+	area.state->may_call = AGENT_MAY_ASK;
 	/* the pointer itself */
 	far_program(&far, 8, AGENT_POINTER, 0);
 	far_unseen(&far);
@@ -653,7 +653,7 @@ static void test_far_seccomp(void **state)
 				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 				_exit(1);
 			area.live->enabled = 1;
-			area.state->may_ask = may_ask;
+			area.state->may_call = may_ask;
 			if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 			    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
 				_exit(1);

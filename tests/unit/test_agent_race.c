@@ -150,6 +150,7 @@ int main(void)
 		.n_rings = N_RINGS,
 		.ring_bytes = RING_BYTES,
 		.no_ring_ticks = 1 << 21,
+		.may_call = AGENT_MAY_WAKE | AGENT_MAY_GETTID,
 	};
 	image.state = (uint64_t)state;
 	image.hooks = (uint64_t)hooks;

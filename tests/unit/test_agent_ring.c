@@ -126,12 +126,17 @@ static void check_places(uint32_t size)
 
 		uint64_t n = unread < free ? (uint64_t)rand() % (free - unread) : 0;
 
+		/* Without leave nobody is woken. */
+		bool may_wake = round % 3;
+		area.state->may_call = may_wake ? AGENT_MAY_WAKE : 0;
 		area.rings->asleep = 1;
 		for (uint64_t i = 0; i < n; i++) {
 			task.id = ++sent;
 			call(wake_hook, &task);
 		}
-		if (n >= 2 * near || (!wide && r->far_end == UINT64_MAX))
+		if (!may_wake)
+			assert_int_equal(area.rings->asleep, 1);
+		else if (n >= 2 * near || (!wide && r->far_end == UINT64_MAX))
 			assert_int_equal(area.rings->asleep, 0);
 		else if (unread + n < near)
 			assert_int_equal(area.rings->asleep, 1);

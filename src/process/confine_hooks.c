@@ -1,0 +1,187 @@
+/*
+ * A filter comes by prctl(), by seccomp(), for which libcs have no function but syscall(), or by
+ * libseccomp's seccomp_load(), which calls one of them: by a word of some object's GOT, of
+ * whichever object, or in a static program by a direct call. All of these are hooked, so that the
+ * agent knows of a filter before the kernel has it.
+ *
+ * What makes the system call by an instruction of its own is not seen, nor an object that is loaded
+ * later: for these the tool looks at the threads (seccomp_watch.h).
+ */
+#include "process/confine_hooks.h"
+
+#include "base/cleanup.h"
+#include "binary/uses.h"
+#include "process/call_hooks.h"
+#include "process/memory.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+	const char *name;
+	uint16_t kind; /* enum agent_confine */
+} functions[] = {
+	{"prctl", AGENT_CONFINE_PRCTL},
+	{"syscall", AGENT_CONFINE_SYSCALL},
+	{"seccomp_load", AGENT_CONFINE_LOAD},
+};
+#define N_FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
+#define MAX_LOCALS (4 * N_FUNCTIONS) /* a static program may have two of a name, or a weak alias   \
+				      */
+
+struct plan {
+	struct hooks *h;
+	const struct process *p;
+	const struct process_objects *objects;
+	const struct process_maps *maps;
+};
+
+static uint16_t kind_of(const char *name)
+{
+	for (size_t i = 0; i < N_FUNCTIONS; i++)
+		if (!strcmp(functions[i].name, name))
+			return functions[i].kind;
+	return 0;
+}
+
+/* syscall() may be hooked where a thread waits: that hook looks for filters, too. */
+static bool is_hooked(const struct hooks *h, uint64_t slot)
+{
+	for (size_t i = 0; i < h->n; i++)
+		if (h->table[i].slot == slot)
+			return true;
+	return false;
+}
+
+/* Where the process has the function, if it has just one of that name; else 0. */
+static uint64_t only_definition(const struct process_objects *objects, const char *name)
+{
+	const struct elf_symbol *s;
+	uint64_t found = 0;
+
+	for (size_t i = 0; i < objects->n; i++) {
+		const struct process_object *o = &objects->v[i];
+		size_t n = o->image ? elf_image_symbols(o->image, &s) : 0;
+
+		if (!o->image)
+			return 0; /* it may have another one */
+		for (size_t k = 0; k < n; k++) {
+			if (s[k].type != STT_FUNC || strcmp(s[k].name, name) != 0)
+				continue;
+			if (found && found != s[k].addr + o->bias)
+				return 0;
+			found = s[k].addr + o->bias;
+		}
+	}
+	return found;
+}
+
+/* A word through which an object calls the function. If the loader would fill it at the first call,
+ * it leads into the object's own PLT. */
+static int plan_word(const struct plan *at, const struct process_object *o, uint64_t slot,
+		     const char *name, uint16_t kind)
+{
+	const struct process_map *target;
+	struct agent_hook *hook;
+	uint64_t live, orig;
+
+	if (slot % 8 || is_hooked(at->h, slot) || memory_read_u64(at->p, slot, &live) < 0 || !live)
+		return 0;
+	orig = live;
+	if (live >= o->start && live < o->end && !elf_image_is_code(o->image, live - o->bias))
+		orig = only_definition(at->objects, name);
+	target = maps_at(at->maps, orig);
+	if (!target || !target->exec)
+		return 0;
+	hook = hooks_add(at->h);
+	if (!hook)
+		return -ENOMEM;
+	hook->type = AH_CONFINE;
+	hook->kind = kind;
+	hook->slot = slot;
+	hook->saved = live;
+	hook->orig = orig;
+	return 0;
+}
+
+static int plan_imports(const struct plan *at, const struct process_object *o)
+{
+	const struct elf_import *imports;
+	size_t n = elf_image_imports(o->image, &imports);
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		uint16_t kind = kind_of(imports[i].name);
+
+		if (kind)
+			rc = plan_word(at, o, imports[i].slot + o->bias, imports[i].name, kind);
+	}
+	return rc;
+}
+
+static int by_addr(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The functions that a static program has itself; sorted. */
+static size_t find_locals(struct elf_image *image, uint64_t ret[MAX_LOCALS])
+{
+	const struct elf_symbol *s;
+	size_t n = elf_image_symbols(image, &s), found = 0;
+
+	for (size_t i = 0; i < n && found < MAX_LOCALS; i++)
+		if (s[i].type == STT_FUNC && kind_of(s[i].name))
+			ret[found++] = s[i].addr;
+	qsort(ret, found, sizeof(*ret), by_addr);
+	return found;
+}
+
+static int plan_use(const struct plan *at, const struct process_object *o, const struct use *u)
+{
+	const struct elf_symbol *s = elf_image_symbol_at(o->image, u->target);
+	uint16_t kind = s ? kind_of(s->name) : 0;
+	struct agent_hook like = {.type = AH_CONFINE, .kind = kind};
+
+	if (!kind || is_hooked(at->h, u->at + o->bias))
+		return 0;
+	if (u->kind == USE_WORD)
+		return plan_word(at, o, u->at + o->bias, s->name, kind);
+	if (u->kind == USE_BRANCH)
+		return call_hooks_plan(at->h, at->p, u->at + o->bias, u->target + o->bias, &like);
+	return 0;
+}
+
+static int plan_calls(const struct plan *at, const struct process_object *o)
+{
+	_cleanup_(uses_done) struct uses uses = {0};
+	uint64_t locals[MAX_LOCALS];
+	size_t n = find_locals(o->image, locals);
+	int rc = n ? uses_find(o->image, locals, n, &uses) : 0;
+
+	for (size_t i = 0; i < uses.n && rc == 0; i++)
+		rc = plan_use(at, o, &uses.uses[i]);
+	return rc;
+}
+
+int confine_hooks_plan(struct hooks *h, const struct process *p,
+		       const struct process_objects *objects, const struct process_maps *maps)
+{
+	const struct plan at = {h, p, objects, maps};
+	int rc = 0;
+
+	for (size_t i = 0; i < objects->n && rc == 0; i++) {
+		const struct process_object *o = &objects->v[i];
+
+		if (!o->image)
+			continue;
+		rc = plan_imports(&at, o);
+		if (rc == 0 && o->main && elf_image_is_static(o->image))
+			rc = plan_calls(&at, o);
+	}
+	return rc;
+}
