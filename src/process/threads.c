@@ -244,71 +244,6 @@ static bool ends(const struct process *p, pid_t tid)
 }
 
 /*
- * ptrace knows threads by number, and the number of a thread that has ended may be given to
- * anybody's. So it is looked up in the process before, and again when it is ours and can't end
- * unseen. A stranger is let go, which the kernel allows only of a stopped thread; if it doesn't
- * stop the tracer's end does it (-ETIMEDOUT, as in thread_stop). -ESRCH: there is no such thread.
- */
-static int seize(const struct process *p, pid_t tid)
-{
-	int status = 0;
-
-	if (!process_has_thread(p, tid))
-		return -ESRCH;
-	process_step("seize");
-	if (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0) {
-		int rc = -errno;
-
-		return rc == -EPERM && ends(p, tid) ? -ESRCH : rc;
-	}
-	if (process_has_thread(p, tid))
-		return 0;
-	ptrace(PTRACE_INTERRUPT, tid, 0, 0);
-	if (thread_wait(tid, STRANGER_TIMEOUT, &status) == -ETIMEDOUT)
-		return -ETIMEDOUT;
-	if (WIFSTOPPED(status))
-		ptrace(PTRACE_DETACH, tid, 0, status >> 16 ? 0L : (long)WSTOPSIG(status));
-	return -ESRCH;
-}
-
-int thread_stop(const struct process *p, pid_t tid, uint64_t timeout_ns,
-		struct stopped_thread *ret_thread)
-{
-	struct stopped_thread t = {.tid = tid};
-	int status, rc = seize(p, tid);
-
-	if (rc < 0)
-		return rc;
-	process_step("interrupt");
-	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0)
-		return -errno;
-	process_step("wait");
-	rc = thread_wait(tid, timeout_ns, &status);
-	if (rc < 0)
-		return rc == -ECHILD ? -ESRCH : rc;
-	note_status(&t, status);
-	if (t.state == THREAD_GONE)
-		return -ESRCH;
-	if (!process_same_memory(p, tid)) {
-		thread_resume(&t);
-		return -ESRCH;
-	}
-	*ret_thread = t;
-	return 0;
-}
-
-void thread_resume(struct stopped_thread *t)
-{
-	if (t->state == THREAD_GONE)
-		return;
-	process_step("detach");
-	ptrace(PTRACE_DETACH, t->tid, 0, (long)t->signal);
-	t->state = THREAD_GONE;
-}
-
-/* ---- all threads ---- */
-
-/*
  * exec() waits until the process' other threads are gone, and one that is traced is gone only when
  * its tracer has taken its end. Meanwhile the kernel lets nobody seize a thread of the process: a
  * tracer that seizes one after the other waits there for the exec, which waits for the tracer
@@ -343,7 +278,8 @@ struct ends_timer {
 	sigset_t before;
 };
 
-static void ends_begin(struct ends_timer *t, const struct process *p, const struct process_stop *s)
+static void ends_begin(struct ends_timer *t, const struct process *p,
+		       const struct process_stop *seized)
 {
 	const struct sigaction act = {.sa_handler = take_ends, .sa_flags = SA_RESTART};
 	const struct itimerspec every = {{0, ENDS_NS}, {0, ENDS_NS}};
@@ -351,7 +287,7 @@ static void ends_begin(struct ends_timer *t, const struct process *p, const stru
 	sigset_t ours;
 
 	event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
-	seizing = s;
+	seizing = seized;
 	seizing_of = p->pid;
 	sigemptyset(&ours);
 	sigaddset(&ours, SIGRTMIN);
@@ -369,18 +305,84 @@ static void ends_end(struct ends_timer *t)
 	seizing = NULL;
 }
 
+/*
+ * ptrace knows threads by number, and the number of a thread that has ended may be given to
+ * anybody's. So it is looked up in the process before, and again when it is ours and can't end
+ * unseen. A stranger is let go, which the kernel allows only of a stopped thread; if it doesn't
+ * stop the tracer's end does it (-ETIMEDOUT, as in thread_stop). -ESRCH: there is no such thread.
+ * `seized` are those that the tracer has already.
+ */
+static int seize(const struct process *p, pid_t tid, const struct process_stop *seized)
+{
+	struct ends_timer timer;
+	int rc, status = 0;
+
+	if (!process_has_thread(p, tid))
+		return -ESRCH;
+	process_step("seize");
+	ends_begin(&timer, p, seized);
+	rc = ptrace(PTRACE_SEIZE, tid, 0, 0) < 0 ? -errno : 0;
+	ends_end(&timer);
+	if (rc < 0)
+		return rc == -EPERM && ends(p, tid) ? -ESRCH : rc;
+	if (process_has_thread(p, tid))
+		return 0;
+	ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+	if (thread_wait(tid, STRANGER_TIMEOUT, &status) == -ETIMEDOUT)
+		return -ETIMEDOUT;
+	if (WIFSTOPPED(status))
+		ptrace(PTRACE_DETACH, tid, 0, status >> 16 ? 0L : (long)WSTOPSIG(status));
+	return -ESRCH;
+}
+
+int thread_stop(const struct process *p, pid_t tid, uint64_t timeout_ns,
+		struct stopped_thread *ret_thread)
+{
+	static const struct process_stop none;
+	struct stopped_thread t = {.tid = tid};
+	int status, rc = seize(p, tid, &none);
+
+	if (rc < 0)
+		return rc;
+	process_step("interrupt");
+	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0)
+		return -errno;
+	process_step("wait");
+	rc = thread_wait(tid, timeout_ns, &status);
+	if (rc < 0)
+		return rc == -ECHILD ? -ESRCH : rc;
+	note_status(&t, status);
+	if (t.state == THREAD_GONE)
+		return -ESRCH;
+	if (!process_same_memory(p, tid)) {
+		thread_resume(&t);
+		return -ESRCH;
+	}
+	*ret_thread = t;
+	return 0;
+}
+
+void thread_resume(struct stopped_thread *t)
+{
+	if (t->state == THREAD_GONE)
+		return;
+	process_step("detach");
+	ptrace(PTRACE_DETACH, t->tid, 0, (long)t->signal);
+	t->state = THREAD_GONE;
+}
+
+/* ---- all threads ---- */
+
 /* `seized` has the tids that are in s. */
 static int seize_new(const struct process *p, struct process_stop *s, struct map *seized,
 		     size_t *ret_new)
 {
-	struct ends_timer ends;
 	pid_t *tids;
 	size_t n, before = s->n;
 	int rc = threads_list(p, &tids, &n);
 
 	if (rc < 0)
 		return rc;
-	ends_begin(&ends, p, s);
 	for (size_t i = 0; i < n; i++) {
 		/* The kernel lists threads in the order of their making, so the known ones come at
 		 * the same place again: look there first. */
@@ -390,8 +392,6 @@ static int seize_new(const struct process *p, struct process_stop *s, struct map
 			continue;
 		if (s->n == s->cap) {
 			size_t cap = s->cap ? s->cap * 2 : 64;
-			seizing = NULL; /* the signal may come at any time */
-			__atomic_signal_fence(__ATOMIC_SEQ_CST);
 			struct stopped_thread *v = reallocarray(s->v, cap, sizeof(*v));
 			if (!v) {
 				rc = -ENOMEM;
@@ -399,10 +399,8 @@ static int seize_new(const struct process *p, struct process_stop *s, struct map
 			}
 			s->v = v;
 			s->cap = cap;
-			__atomic_signal_fence(__ATOMIC_SEQ_CST);
-			seizing = s;
 		}
-		rc = seize(p, tids[i]);
+		rc = seize(p, tids[i], s);
 		if (rc == -ESRCH) {
 			rc = 0;
 			continue; /* it has ended meanwhile */
@@ -414,7 +412,6 @@ static int seize_new(const struct process *p, struct process_stop *s, struct map
 		if (rc < 0)
 			break;
 	}
-	ends_end(&ends);
 	free(tids);
 	*ret_new = s->n - before;
 	return rc;
