@@ -6,6 +6,7 @@
  * maps it, keeps it out of children and dumps, marks the switch's page to be wiped in a fork's
  * child, names the mappings, and closes the memfd. We take our own handle on it while the thread
  * stands before one of these calls; if we die there, it goes on and closes its own all the same.
+ * Meanwhile all other threads stand still, so that no child is forked that has descriptor or rings.
  * Nothing that is there before a step is changed by it.
  *
  * When we are done the rings' pages are given back. Their addresses stay mapped.
@@ -323,8 +324,7 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->data,
 						 l->data_bytes, word(l, WORD_NAME)}};
 	n += give_back(calls + n, all, in_place ? old->rings : 0);
-	/* Last, so that the descriptor is there for a short time: a fork meanwhile takes it along.
-	 */
+	/* Last: while the descriptor is there no other thread runs, which might fork. */
 	calls[n++] = (struct stub_call){.nr = __NR_memfd_create,
 					.args = {word(l, WORD_NAME), memfd_flags()},
 					.check = STUB_NO_ERROR,

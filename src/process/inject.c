@@ -41,7 +41,9 @@
 #define PAGE 4096ull
 #define MS 1000000ull
 #define STOP_TIMEOUT (200 * MS)
+#define STOP_ALL_TIMEOUT (2000 * MS)
 #define ERRAND_TIMEOUT (5000 * MS)
+#define ALONE_TIMEOUT (20 * MS)
 #define OUT_TIMEOUT (1000 * MS)
 #define USER_CS 0x33 /* 64-bit user code segment: x86 Linux' fixed selector */
 #define MAX_TRIES 8
@@ -365,21 +367,40 @@ static int write_stub(struct injector *in, const struct errand_place *place, con
 	return memory_write(in->process, place->addr, code, (size_t)len);
 }
 
+static void let_go(struct process_stop *others)
+{
+	if (others && others->v)
+		threads_resume(others);
+}
+
+/* Waits for the thread's next stop. A signal's handler, in whose middle it may be, may wait for
+ * another thread: the others, which stand still, are let go if it takes long. */
+static int wait_for_stop(pid_t tid, struct process_stop *others, int *ret_status)
+{
+	int rc = thread_wait(tid, ALONE_TIMEOUT, ret_status);
+
+	if (rc != -ETIMEDOUT)
+		return rc;
+	let_go(others);
+	return thread_wait(tid, ERRAND_TIMEOUT, ret_status);
+}
+
 /*
- * Goes with the thread from system call to system call until it is about to make the one before
- * which it is held. Whatever becomes of us, it goes on by itself. 1: it was held; 0: the list did
- * not come that far.
+ * Goes with the thread from system call to system call until the last one is done, and holds it
+ * right before the one that is asked for. Whatever becomes of us, it goes on by itself.
  */
-static int go_with(const struct errand_place *place, const struct errand *e, pid_t tid)
+static int go_with(const struct errand_place *place, const struct errand *e, pid_t tid,
+		   struct process_stop *others)
 {
 	struct user_regs_struct regs;
 	int status, signal = 0;
+	bool entered = false;
 
-	for (size_t next = 0;;) {
+	for (size_t next = 0; next < e->n_calls || entered;) {
 		process_step("syscall");
 		if (ptrace(PTRACE_SYSCALL, tid, 0, (long)signal) < 0)
 			return -errno;
-		int rc = thread_wait(tid, ERRAND_TIMEOUT, &status);
+		int rc = wait_for_stop(tid, others, &status);
 		if (rc < 0)
 			return rc;
 		if (!WIFSTOPPED(status))
@@ -396,19 +417,21 @@ static int go_with(const struct errand_place *place, const struct errand *e, pid
 		}
 		if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
 			return -errno;
-		/* Before a call, not after one, nor one of a signal handler's. */
-		if (!inside(place, regs.rip) || (int64_t)regs.rax != -ENOSYS)
+		/* A signal handler's call, or its way back to the list? */
+		if (!inside(place, regs.rip) || regs.orig_rax == (unsigned long long)-1)
+			continue;
+		entered = !entered;
+		if (!entered)
 			continue;
 		while (next < e->n_calls && e->calls[next].nr != regs.orig_rax)
 			next++;
 		if (next == e->hold) {
 			process_step("held");
 			e->held(e->arg);
-			return 1;
 		}
-		if (next++ > e->hold)
-			return 0;
+		next++;
 	}
+	return 0;
 }
 
 /*
@@ -448,6 +471,50 @@ static bool abort_sequence(const struct process *p, pid_t tid, struct user_regs_
 	return true;
 }
 
+/* Whether a stopped thread may be sent; *ret_regs: where it is to come back to. */
+static bool is_fit(const struct injector *in, const struct errand_place *place,
+		   const struct stopped_thread *t, struct user_regs_struct *ret_regs)
+{
+	process_step("getregs");
+	return t->state == THREAD_STOPPED && ptrace(PTRACE_GETREGS, t->tid, 0, ret_regs) == 0 &&
+	       ret_regs->cs == USER_CS &&
+	       !(ret_regs->rip >= in->avoid_start && ret_regs->rip < in->avoid_end) &&
+	       !inside(place, ret_regs->rip) && abort_sequence(in->process, t->tid, ret_regs);
+}
+
+/* Sends a stopped thread, which the caller lets go. 1, or negative errno. */
+static int send_off(struct injector *in, struct errand_place *place, const struct errand *e,
+		    pid_t tid, struct user_regs_struct *regs, uint64_t waiting,
+		    struct process_stop *others, struct error *err)
+{
+	int rc = seccomp_allows(in->process, tid, e->calls, e->n_calls, &in->trial, err);
+
+	if (rc < 0)
+		return rc;
+	in->process->stopped_tid = tid;
+	rc = write_stub(in, place, e, regs, waiting);
+	in->process->stopped_tid = 0;
+	if (rc == 0) {
+		regs->rip = place->addr;
+		regs->orig_rax = (unsigned long long)-1;
+		process_step("setregs");
+		place->dirty = true;
+		if (ptrace(PTRACE_SETREGS, tid, 0, regs) < 0) {
+			rc = -errno;
+			place->dirty = false;
+		}
+	}
+	if (rc < 0)
+		return error_sys(err, rc, "cannot send thread %d of process %d on an errand", tid,
+				 in->process->pid);
+	/* A thread that we lose on the way comes to the end of the list all the same. */
+	if (e->held && ptrace(PTRACE_SETOPTIONS, tid, 0, (long)PTRACE_O_TRACESYSGOOD) == 0)
+		go_with(place, e, tid, others);
+	in->last_tid = tid;
+	in->fs_base = regs->fs_base;
+	return 1;
+}
+
 /* Sends one running thread. 1: it is on its way; 0: another one should be asked. */
 static int send(struct injector *in, struct errand_place *place, const struct errand *e, pid_t tid,
 		uint64_t waiting, struct error *err)
@@ -471,45 +538,47 @@ static int send(struct injector *in, struct errand_place *place, const struct er
 		thread_resume(&t);
 		return held_error(in->process, err);
 	}
-	process_step("getregs");
-	if (t.state != THREAD_STOPPED || ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0 ||
-	    regs.cs != USER_CS || (regs.rip >= in->avoid_start && regs.rip < in->avoid_end) ||
-	    inside(place, regs.rip) || !abort_sequence(in->process, tid, &regs)) {
-		thread_resume(&t);
-		in->stop_ns += clock_monotonic_ns() - began;
-		return 0;
-	}
-	rc = seccomp_allows(in->process, tid, e->calls, e->n_calls, &in->trial, err);
-	if (rc < 0) {
-		thread_resume(&t);
-		in->stop_ns += clock_monotonic_ns() - began;
-		return rc;
-	}
-	in->process->stopped_tid = tid;
-	rc = write_stub(in, place, e, &regs, waiting);
-	in->process->stopped_tid = 0;
-	if (rc == 0) {
-		regs.rip = place->addr;
-		regs.orig_rax = (unsigned long long)-1;
-		process_step("setregs");
-		place->dirty = true;
-		if (ptrace(PTRACE_SETREGS, tid, 0, &regs) < 0) {
-			rc = -errno;
-			place->dirty = false;
-		}
-	}
-	/* A thread that we lose on the way comes to the end of the list all the same. */
-	if (rc == 0 && e->held &&
-	    ptrace(PTRACE_SETOPTIONS, tid, 0, (long)PTRACE_O_TRACESYSGOOD) == 0)
-		go_with(place, e, tid);
+	if (is_fit(in, place, &t, &regs))
+		rc = send_off(in, place, e, tid, &regs, waiting, NULL, err);
 	thread_resume(&t);
 	in->stop_ns += clock_monotonic_ns() - began;
+	return rc;
+}
+
+static struct stopped_thread *find_stopped(const struct process_stop *all, pid_t tid)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (all->v[i].tid == tid)
+			return &all->v[i];
+	return NULL;
+}
+
+/* The first of them that can be sent, while all threads stand still: what the errand has in hand
+ * meanwhile, a descriptor, no other one hands on to a child. Results as above. */
+static int send_alone(struct injector *in, struct errand_place *place, const struct errand *e,
+		      const struct candidate *order, size_t n, uint64_t waiting, struct error *err)
+{
+	struct process_stop all;
+	int rc = threads_stop(in->process, STOP_ALL_TIMEOUT, &all, err);
+
 	if (rc < 0)
-		return error_sys(err, rc, "cannot send thread %d of process %d on an errand", tid,
-				 in->process->pid);
-	in->last_tid = tid;
-	in->fs_base = regs.fs_base;
-	return 1;
+		return rc;
+	if (all.v[0].state == THREAD_HELD)
+		rc = held_error(in->process, err);
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		struct stopped_thread *at = find_stopped(&all, order[i].tid), t;
+		struct user_regs_struct regs;
+
+		if (!at || !is_fit(in, place, at, &regs))
+			continue;
+		t = *at;
+		at->state = THREAD_GONE; /* it is let go by itself */
+		rc = send_off(in, place, e, t.tid, &regs, waiting, &all, err);
+		thread_resume(&t);
+	}
+	let_go(&all);
+	in->stop_ns += all.stop_ns;
+	return rc;
 }
 
 /* The same for a program that stands at our breakpoint, where its libc's start is in no restartable
@@ -538,7 +607,7 @@ static int send_parked(struct injector *in, struct errand_place *place, const st
 	if (ptrace(PTRACE_SETREGS, tid, 0, &regs) < 0)
 		return error_sys(err, -errno, "cannot set the registers of process %d", tid);
 	if (e->held)
-		go_with(place, e, tid);
+		go_with(place, e, tid, NULL);
 	for (;;) {
 		process_step("cont");
 		if (ptrace(PTRACE_CONT, tid, 0, (long)signal) < 0)
@@ -601,7 +670,9 @@ static int run(struct injector *in, struct errand_place *place, const struct err
 	for (int tries = 0; tries < MAX_TRIES && rc == 0; tries++) {
 		size_t n = candidates(in, order);
 
-		for (size_t i = 0; i < n && rc == 0; i++)
+		if (e->held)
+			rc = send_alone(in, place, e, order, n, waiting, err);
+		for (size_t i = 0; i < n && rc == 0 && !e->held; i++)
 			rc = send(in, place, e, order[i].tid, waiting, err);
 		if (rc == 0)
 			nap(100);

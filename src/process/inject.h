@@ -30,7 +30,8 @@ struct errand {
 	uint64_t done_at;   /* a word of the target for the outcome; 0: `mapped_at` tells */
 	uint64_t mapped_at; /* done when there is memory at this address */
 	/* Called while the thread stands right before call number `hold`, if the list comes there:
-	 * what the calls made so far is there, what later ones take away is, too. */
+	 * what the calls made so far is there, what later ones take away is, too. With it all other
+	 * threads stand still until the list is done, unless that takes long. */
 	void (*held)(void *arg);
 	void *arg;
 	size_t hold;

@@ -320,3 +320,79 @@ def test_gcore_is_no_larger(pollux, suite, tmp_path):
         gcore(target.pid)
         assert Memory(target.pid).shared <= before.shared + 64
     assert max(sizes) <= sizes[0] + 4 * MIB, sizes
+
+
+# A thread that forks all the time, and children that look whether they have what is not theirs.
+FORKS = """
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char maps[1 << 20];
+
+static int has_ours(void)
+{
+	char name[64], target[64];
+	ssize_t n, len = 0;
+	int fd = open("/proc/self/maps", O_RDONLY);
+
+	while ((n = read(fd, maps + len, sizeof(maps) - 1 - len)) > 0)
+		len += n;
+	close(fd);
+	if (strstr(maps, "memfd:pollux-agent"))
+		return 1;
+	for (fd = 3; fd < 64; fd++) {
+		snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+		n = readlink(name, target, sizeof(target) - 1);
+		target[n < 0 ? 0 : n] = 0;
+		if (strstr(target, "memfd:pollux-agent"))
+			return 1;
+	}
+	return 0;
+}
+
+static void *fork_on(void *file)
+{
+	int found = open(file, O_WRONLY | O_CREAT | O_APPEND, 0600), status;
+
+	for (;;) {
+		pid_t pid = fork();
+		if (pid == 0)
+			_exit(has_ours());
+		if (waitpid(pid, &status, 0) != pid || status)
+			(void)!write(found, WIFEXITED(status) ? "x" : "k", 1);
+	}
+	return NULL;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	pthread_t thread;
+
+	if (getenv("FORKS"))
+		pthread_create(&thread, NULL, fork_on, getenv("FORKS"));
+}
+"""
+
+
+def test_children_of_an_attach(pollux, suite, tmp_path):
+    """What a child inherits that is forked at any moment of it: neither the rings nor their descriptor; and it
+    lives."""
+    source, library, found = tmp_path / "forks.c", tmp_path / "forks.so", tmp_path / "found"
+    source.write_text(FORKS)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-pthread", "-o", library, source], check=True)
+    env = {"LD_PRELOAD": str(library), "FORKS": str(found)}
+    with driver.Target(suite(), "steady", env=env) as target:
+        target.go()
+        for i in range(20):
+            result = driver.record_a_while(pollux, target.pid, tmp_path / f"{i}.plx", 0.02)
+            assert result.returncode == 0, result.stderr
+        assert found.read_text() == ""
+        target.go()
+        assert target.end() == 0, target.errors
