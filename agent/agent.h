@@ -194,6 +194,7 @@ bool agent_room(struct agent_notes *n, uint64_t ticks);
 bool agent_has_room(struct agent_notes *n, uint64_t n_events);
 void agent_lose(struct agent_notes *n, uint64_t n_events);
 void agent_register(void);
+void agent_child(void); /* called in the child of a fork() */
 
 /* Whether a frame of ours may be where a panic passes: its unwinder knows it. The unwinders are
  * told now if they were not, so this is asked only where a poll starts. */
@@ -252,6 +253,12 @@ static inline void agent_put_at(struct agent_notes *n, uint64_t ticks, uint64_t 
 	}
 	n->busy = 1;
 	arch_barrier_local();
+	/* A signal handler may have forked since this was last asked, and this be the child, which
+	 * has no rings. If one forks from here on: agent_child(). */
+	if (unlikely(!agent_live())) {
+		n->busy = 0;
+		return;
+	}
 	if (!ticks)
 		ticks = arch_ticks();
 	if (likely(n->head < n->limit) || agent_room(n, ticks)) {

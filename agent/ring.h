@@ -209,6 +209,7 @@ enum agent_hook_type {
 			* where its state is */
 	AH_CONFINE,    /* a function through which the program may put itself under a seccomp
 			* filter; `kind` is the enum agent_confine */
+	AH_FORK,       /* fork() */
 	AH_N_TYPES,
 };
 

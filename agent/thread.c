@@ -137,7 +137,8 @@ static struct agent_notes *claim_any(uint32_t tid, uint64_t *ret_claim)
 		if (((uint32_t)claim && !agent_is_dead(n, claim)) ||
 		    !notes_take(n, claim, tid, ret_claim))
 			continue;
-		note_used(i);
+		if (agent_live())
+			note_used(i);
 		return n;
 	}
 	return NULL;
@@ -288,6 +289,8 @@ void agent_no_ring(uint32_t n_events)
 
 void agent_lose(struct agent_notes *n, uint64_t n_events)
 {
+	if (!agent_live())
+		return;
 	arch_add_local(&n->ring->dropped, n_events);
 	arch_add_local(&n->lost, n_events);
 	n->limit = 0;
@@ -404,9 +407,32 @@ bool agent_room(struct agent_notes *n, uint64_t ticks)
  * what may be left out may fill. */
 bool agent_has_room(struct agent_notes *n, uint64_t n_events)
 {
+	if (!agent_live())
+		return false;
 	uint64_t tail = __atomic_load_n(&n->ring->tail, __ATOMIC_ACQUIRE);
 
 	return n->head - tail + (n_events + 2) * sizeof(struct agent_event) <= n->owner.mask / 2;
+}
+
+/*
+ * In the child of a fork() there are no rings, and nothing is recorded. But if a signal handler has
+ * forked in the middle of an event and returns in the child, the thread writes its event to the
+ * end: so there must be memory. The child would die of it, so nothing is lost if a filter kills for
+ * this.
+ */
+void agent_child(void)
+{
+	const struct agent_state *s = agent_state();
+	const struct agent_notes *n = agent_kept_notes();
+	const uint64_t page = AGENT_PAGE - 1;
+
+	if (likely(!n || !n->busy))
+		return;
+	uint64_t ring = (uint64_t)n->ring, end = ring + sizeof(struct ring) + n->owner.mask + 1;
+	arch_fill_hole(s->rings, sizeof(struct ring_area));
+	if ((ring & ~page) < s->rings + sizeof(struct ring_area))
+		ring = s->rings + sizeof(struct ring_area);
+	arch_fill_hole(ring & ~page, ((end + page) & ~page) - (ring & ~page));
 }
 
 /* Whether an unwinder finds its way out of our code. */

@@ -43,7 +43,8 @@ agent_image:
 	.long thunk_root_park - agent_image
 	.long 0 /* AH_ROOT_SITE */
 	.long thunk_confine - agent_image
-	.fill 24 - 22, 4, 0
+	.long thunk_fork - agent_image
+	.fill 24 - 23, 4, 0
 agent_image_state:
 	.quad 0
 agent_image_hooks:
@@ -489,6 +490,27 @@ FUNCTION thunk_confine
 	xorl %eax, %eax	/* no vector registers, for a variadic one */
 	jmp *%r11
 END thunk_confine
+
+/* pid_t fork(void): in the child the agent looks after itself. Also while it is off: it may have been on
+ * when the thread's signal handler, which forks, came. */
+FUNCTION thunk_fork
+	shlq $HOOK_SHIFT, %rax
+	addq agent_image_hooks(%rip), %rax
+	pushq %rbp
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rbp, 0
+	movq %rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	call *HOOK_ORIG(%rax)
+	testl %eax, %eax
+	jne 1f
+	call agent_child
+	xorl %eax, %eax
+1:	popq %rbp
+	.cfi_def_cfa %rsp, 8
+	.cfi_restore %rbp
+	ret
+END thunk_fork
 
 /*
  * From a trampoline: any register may be in use but %rax and the flags, which the trampoline keeps. The

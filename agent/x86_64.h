@@ -77,6 +77,22 @@ static inline bool arch_readable(uint64_t word)
 	return ret == -22 /* EINVAL */;
 }
 
+/* Private memory at a place where there is none; whatever is there stays. */
+static inline void arch_fill_hole(uint64_t at, uint64_t bytes)
+{
+	register long flags __asm__("r10") = 0x104022; /* MAP_PRIVATE, ANONYMOUS, NORESERVE,
+							* FIXED_NOREPLACE */
+	register long fd __asm__("r8") = -1;
+	register long offset __asm__("r9") = 0;
+	long ret;
+
+	__asm__ volatile("syscall"
+			 : "=a"(ret)
+			 : "0"(9L /* mmap */), "D"(at), "S"(bytes), "d"(3L /* PROT_READ, WRITE */),
+			   "r"(flags), "r"(fd), "r"(offset)
+			 : "rcx", "r11", "memory");
+}
+
 /* One instruction without a lock: whole as seen by a signal handler on the same thread, cheaper
  * than an atomic. Only for words that one thread writes. */
 static inline void arch_add_local(uint64_t *word, uint64_t n)

@@ -16,8 +16,8 @@
 #include "process/hooks.h"
 
 #include "process/call_hooks.h"
-#include "process/confine_hooks.h"
 #include "process/future_hooks.h"
+#include "process/libc_hooks.h"
 #include "process/memory.h"
 
 #include <errno.h>
@@ -348,7 +348,7 @@ int hooks_plan(const struct process *p, struct hooked_object *const *objects, si
 			rc = future_hooks_plan(&h, p, objects[i], near, err);
 	}
 	if (rc == 0)
-		rc = confine_hooks_plan(&h, p, all, &maps);
+		rc = libc_hooks_plan(&h, p, all, &maps);
 	maps_done(&maps);
 	if (rc == 0) {
 		h.flipped = calloc(h.n ? h.n : 1, sizeof(*h.flipped));

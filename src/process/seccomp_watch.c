@@ -1,6 +1,6 @@
 /*
  * Filters are only ever added, so a thread has a further one if it has more than it had. The agent
- * sees those that come through libc by itself (confine_hooks.h); this is for all others.
+ * sees those that come through libc by itself (libc_hooks.h); this is for all others.
  */
 #include "process/seccomp_watch.h"
 

@@ -1,4 +1,5 @@
 """The traced program is not harmed: not by backtraces, kills, attaching, detaching, nor the rest."""
+import ctypes
 import os
 import random
 import re
@@ -304,3 +305,82 @@ def test_attach_while_working(pollux, suite, tmp_path):
             # two workers and their tasks were there before
             assert report["tasks"]["alive"] >= 4
         finish(target)
+
+
+# A handler that forks, whose child returns into what was interrupted and works on for 20 ms.
+FORK_IN_HANDLER = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int report;
+
+static void end(int signo)
+{
+	_exit(0);
+}
+
+static void fork_here(int signo)
+{
+	const struct itimerval soon = {.it_value.tv_usec = 20000};
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		signal(SIGALRM, end);
+		signal(signo, SIG_IGN);
+		setitimer(ITIMER_REAL, &soon, NULL);
+		return;
+	}
+	if (waitpid(pid, &status, 0) == pid)
+		(void)!write(report, WIFEXITED(status) && !WEXITSTATUS(status) ? "e" : "k", 1);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	const struct sigaction act = {.sa_handler = fork_here, .sa_flags = SA_RESTART};
+
+	if (!getenv("FORK_IN_HANDLER"))
+		return;
+	report = open(getenv("FORK_IN_HANDLER"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	sigaction(SIGUSR1, &act, NULL);
+}
+"""
+
+
+def busiest(pid):
+    """The thread that has used most of the CPU."""
+    def used(tid):
+        fields = driver.Path(f"/proc/{pid}/task/{tid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    return max(map(int, os.listdir(f"/proc/{pid}/task")), key=used)
+
+
+def test_fork_in_a_handler(pollux, suite, tmp_path):
+    """A signal comes in the middle of an event, its handler forks, and the child goes on with the event: it has
+    no ring, and lives."""
+    source, library, said = tmp_path / "forks.c", tmp_path / "forks.so", tmp_path / "said"
+    source.write_text(FORK_IN_HANDLER)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-o", library, source], check=True)
+    env = {"LD_PRELOAD": str(library), "FORK_IN_HANDLER": str(said)}
+    n = 120
+    with driver.Target(suite(), "self_wakes", "--scale", "100000", env=env) as target:
+        recorder = driver.Recorder(pollux, target.pid, tmp_path / "trace.plx", "--ring-size", "64K")
+        target.go()
+        time.sleep(0.3)
+        libc = ctypes.CDLL(None)
+        deadline = time.monotonic() + driver.TIMEOUT
+        for i in range(n):
+            assert libc.tgkill(target.pid, busiest(target.pid), signal.SIGUSR1) == 0
+            while len(said.read_text()) <= i:
+                assert target.process.poll() is None and time.monotonic() < deadline
+                time.sleep(0.001)
+        assert said.read_text() == "e" * n
+        code, text = recorder.stop()
+        assert code == 0, text

@@ -3,6 +3,7 @@
  * whose state words change as tokio's and async-task's do. What the hooks write into the ring is
  * compared event by event. Rings, threads and signals: test_agent_ring.c.
  */
+#include "agent/agent.h"
 #include "agent_area.h"
 
 #include <setjmp.h>
@@ -1043,6 +1044,52 @@ static void test_calls_that_confine(void **state)
 	}
 }
 
+#define NO_RING 77
+
+/* The exit status of a child that is forked, with the ring being written to or not, and writes on
+ * if there is memory. */
+static int write_in_child(const struct agent_hook *h, bool busy)
+{
+	typedef pid_t (*fork_fn)(void);
+	struct ring *r = area_my_ring(&area);
+	struct agent_notes *n = (struct agent_notes *)((char *)area.state + area.image->notes);
+	int status;
+
+	n->busy = busy;
+	pid_t pid = ((fork_fn)area_stub(&area, h))();
+	if (pid == 0) {
+		int ends[2];
+		if (pipe(ends) || write(ends[1], r, 1) != 1)
+			_exit(NO_RING);
+		r->head = 1;
+		r->dropped = 2;
+		area.rings->asleep = 3;
+		*((char *)(r + 1) + n->owner.mask) = 4;
+		_exit(r->head == 1 ? 0 : 1);
+	}
+	n->busy = 0;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_not_equal(area.rings->asleep, 3);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void test_fork_in_an_event(void **state)
+{
+	struct agent_hook *h = area_hook(&area, AH_FORK, 0, (const void *)fork);
+
+	(void)state;
+	poll_as(to_pending);
+	expect_thread();
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_PENDING, tokio_ref());
+	assert_int_equal(write_in_child(h, true), 0);
+	/* Else there are none. */
+	assert_int_equal(write_in_child(h, false), NO_RING);
+	area.live->enabled = 0;
+	assert_int_equal(write_in_child(h, true), 0);
+	expect_nothing();
+}
+
 /* Without leave the agent takes no ring for a thread whose tid only a system call tells. */
 static void test_no_gettid_without_leave(void **state)
 {
@@ -1940,6 +1987,7 @@ int main(void)
 		WITH(test_futex_operations, setup),
 		WITH(test_calls_that_confine, setup),
 		WITH(test_no_gettid_without_leave, setup),
+		WITH(test_fork_in_an_event, setup),
 		WITH(test_trampolines, setup),
 		WITH(test_stack_of_a_spawn, setup_large),
 		WITH(test_runs, setup_async),

@@ -1,13 +1,13 @@
 /*
  * A filter comes by prctl(), by seccomp(), for which libcs have no function but syscall(), or by
- * libseccomp's seccomp_load(), which calls one of them: by a word of some object's GOT, of
- * whichever object, or in a static program by a direct call. All of these are hooked, so that the
- * agent knows of a filter before the kernel has it.
+ * libseccomp's seccomp_load(), which calls one of them; a child by fork(). Each is reached by a
+ * word of some object's GOT, of whichever object, or in a static program by a direct call. All of
+ * these are hooked.
  *
  * What makes the system call by an instruction of its own is not seen, nor an object that is loaded
- * later: for these the tool looks at the threads (seccomp_watch.h).
+ * later: for filters the tool looks at the threads, too (seccomp_watch.h).
  */
-#include "process/confine_hooks.h"
+#include "process/libc_hooks.h"
 
 #include "base/cleanup.h"
 #include "binary/uses.h"
@@ -19,17 +19,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
+static const struct function {
 	const char *name;
-	uint16_t kind; /* enum agent_confine */
+	uint16_t type, kind;
 } functions[] = {
-	{"prctl", AGENT_CONFINE_PRCTL},
-	{"syscall", AGENT_CONFINE_SYSCALL},
-	{"seccomp_load", AGENT_CONFINE_LOAD},
+	{"prctl", AH_CONFINE, AGENT_CONFINE_PRCTL},
+	{"syscall", AH_CONFINE, AGENT_CONFINE_SYSCALL},
+	{"seccomp_load", AH_CONFINE, AGENT_CONFINE_LOAD},
+	{"fork", AH_FORK, 0},
+	{"_Fork", AH_FORK, 0},
 };
 #define N_FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
-#define MAX_LOCALS (4 * N_FUNCTIONS) /* a static program may have two of a name, or a weak alias   \
-				      */
+#define MAX_LOCALS                                                                                 \
+	(4 * N_FUNCTIONS) /* a static program may have two of a name, or a weak alias              \
+			   */
 
 struct plan {
 	struct hooks *h;
@@ -38,12 +41,12 @@ struct plan {
 	const struct process_maps *maps;
 };
 
-static uint16_t kind_of(const char *name)
+static const struct function *find_function(const char *name)
 {
 	for (size_t i = 0; i < N_FUNCTIONS; i++)
 		if (!strcmp(functions[i].name, name))
-			return functions[i].kind;
-	return 0;
+			return &functions[i];
+	return NULL;
 }
 
 /* syscall() may be hooked where a thread waits: that hook looks for filters, too. */
@@ -81,7 +84,7 @@ static uint64_t only_definition(const struct process_objects *objects, const cha
 /* A word through which an object calls the function. If the loader would fill it at the first call,
  * it leads into the object's own PLT. */
 static int plan_word(const struct plan *at, const struct process_object *o, uint64_t slot,
-		     const char *name, uint16_t kind)
+		     const struct function *f)
 {
 	const struct process_map *target;
 	struct agent_hook *hook;
@@ -91,15 +94,15 @@ static int plan_word(const struct plan *at, const struct process_object *o, uint
 		return 0;
 	orig = live;
 	if (live >= o->start && live < o->end && !elf_image_is_code(o->image, live - o->bias))
-		orig = only_definition(at->objects, name);
+		orig = only_definition(at->objects, f->name);
 	target = maps_at(at->maps, orig);
 	if (!target || !target->exec)
 		return 0;
 	hook = hooks_add(at->h);
 	if (!hook)
 		return -ENOMEM;
-	hook->type = AH_CONFINE;
-	hook->kind = kind;
+	hook->type = f->type;
+	hook->kind = f->kind;
 	hook->slot = slot;
 	hook->saved = live;
 	hook->orig = orig;
@@ -113,10 +116,10 @@ static int plan_imports(const struct plan *at, const struct process_object *o)
 	int rc = 0;
 
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		uint16_t kind = kind_of(imports[i].name);
+		const struct function *f = find_function(imports[i].name);
 
-		if (kind)
-			rc = plan_word(at, o, imports[i].slot + o->bias, imports[i].name, kind);
+		if (f)
+			rc = plan_word(at, o, imports[i].slot + o->bias, f);
 	}
 	return rc;
 }
@@ -135,7 +138,7 @@ static size_t find_locals(struct elf_image *image, uint64_t ret[MAX_LOCALS])
 	size_t n = elf_image_symbols(image, &s), found = 0;
 
 	for (size_t i = 0; i < n && found < MAX_LOCALS; i++)
-		if (s[i].type == STT_FUNC && kind_of(s[i].name))
+		if (s[i].type == STT_FUNC && find_function(s[i].name))
 			ret[found++] = s[i].addr;
 	qsort(ret, found, sizeof(*ret), by_addr);
 	return found;
@@ -144,15 +147,15 @@ static size_t find_locals(struct elf_image *image, uint64_t ret[MAX_LOCALS])
 static int plan_use(const struct plan *at, const struct process_object *o, const struct use *u)
 {
 	const struct elf_symbol *s = elf_image_symbol_at(o->image, u->target);
-	uint16_t kind = s ? kind_of(s->name) : 0;
-	struct agent_hook like = {.type = AH_CONFINE, .kind = kind};
+	const struct function *f = s ? find_function(s->name) : NULL;
 
-	if (!kind || is_hooked(at->h, u->at + o->bias))
+	if (!f || is_hooked(at->h, u->at + o->bias))
 		return 0;
 	if (u->kind == USE_WORD)
-		return plan_word(at, o, u->at + o->bias, s->name, kind);
+		return plan_word(at, o, u->at + o->bias, f);
 	if (u->kind == USE_BRANCH)
-		return call_hooks_plan(at->h, at->p, u->at + o->bias, u->target + o->bias, &like);
+		return call_hooks_plan(at->h, at->p, u->at + o->bias, u->target + o->bias,
+				       &(struct agent_hook){.type = f->type, .kind = f->kind});
 	return 0;
 }
 
@@ -168,8 +171,8 @@ static int plan_calls(const struct plan *at, const struct process_object *o)
 	return rc;
 }
 
-int confine_hooks_plan(struct hooks *h, const struct process *p,
-		       const struct process_objects *objects, const struct process_maps *maps)
+int libc_hooks_plan(struct hooks *h, const struct process *p, const struct process_objects *objects,
+		    const struct process_maps *maps)
 {
 	const struct plan at = {h, p, objects, maps};
 	int rc = 0;
