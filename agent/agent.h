@@ -194,6 +194,7 @@ bool agent_room(struct agent_notes *n, uint64_t ticks);
 bool agent_has_room(struct agent_notes *n, uint64_t n_events);
 void agent_lose(struct agent_notes *n, uint64_t n_events);
 void agent_register(void);
+bool agent_unwound_register(void *context, uint64_t from, int number, uint64_t *ret_value);
 void agent_child(void); /* called in the child of a fork() */
 
 /* Whether a frame of ours may be where a panic passes: its unwinder knows it. The unwinders are

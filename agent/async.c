@@ -259,29 +259,43 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 			held & POLL_ALONE && after / REFERENCE == 1 && !(after & TASK));
 }
 
-/* A panic, or a thread's forced end, passes the thunk's frame: the innermost open run is that
- * frame's. */
-void agent_async_unwound(bool forced)
+/* Whether this is the hook table's, and the notes have this run open. */
+static bool is_open_run(const struct agent_notes *n, const struct agent_poll *poll,
+			const void *header, const struct agent_hook *hook, uint64_t held)
+{
+	uint64_t at = (uint64_t)poll - (uint64_t)n->polls;
+
+	return at < sizeof(n->polls) && at % sizeof(*poll) == 0 && poll->header == header &&
+	       poll->hook == hook && poll->flags & POLL_ASYNC && poll->generation == held >> 32;
+}
+
+/*
+ * A panic, or a thread's forced end, passes the thunk's frame, in whose registers stands what
+ * agent_async_end() would have got. It need not be the innermost open run: a program may have left
+ * another one on another stack. (A thread that is cancelled may be at any instruction of the thunk,
+ * where they are not set yet.)
+ */
+void agent_async_unwound(bool forced, void *context, uint64_t from)
 {
 	struct agent_notes *n = agent_kept_notes();
+	uint64_t header, hook, at, held;
 
-	if (!n)
+	if (!n || !agent_unwound_register(context, from, ARCH_RBX, &header) ||
+	    !agent_unwound_register(context, from, ARCH_R12, &hook) ||
+	    !agent_unwound_register(context, from, ARCH_R13, &at) ||
+	    !agent_unwound_register(context, from, ARCH_R14, &held))
 		return;
-	for (uint32_t i = n->depth; i-- > 0;) {
-		struct agent_poll *poll = &n->polls[i];
-		if (!(poll->flags & POLL_ASYNC) || poll->generation != agent_claim(n) >> 32)
-			continue;
-		uint64_t type = poll->flags & POLL_CLOSED ? AE_CANCEL
-				: forced		  ? AE_POLL_UNKNOWN
-							  : AE_POLL_PANICKED;
-		uint64_t ref = poll->ref;
-		__atomic_store_n(&n->depth, (uint16_t)i, __ATOMIC_RELEASE);
-		if (agent_live())
-			agent_put(n, type, ref);
-		if (poll->flags & POLL_HELD)
-			release(n, poll->hook, poll->header, ref, false);
+	struct agent_poll *poll = (struct agent_poll *)at;
+	if (!is_open_run(n, poll, (void *)header, (struct agent_hook *)hook, held))
 		return;
-	}
+	uint64_t ref = poll->ref;
+	uint64_t type = poll->flags & POLL_CLOSED ? AE_CANCEL
+			: forced		  ? AE_POLL_UNKNOWN
+						  : AE_POLL_PANICKED;
+	if (agent_poll_close(n, poll, poll->generation))
+		agent_put(n, type, ref);
+	if (held & POLL_HELD)
+		release(n, poll->hook, (void *)header, ref, false);
 }
 
 /* drop_future is called through the vtable by whoever drops a Runnable instead of running it. */

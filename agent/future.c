@@ -542,13 +542,20 @@ void agent_root_park_end(struct agent_future *f, uint64_t first)
 	put_begin(f);
 }
 
-/* A panic, or a thread's forced end, passes the thunk's frame: the innermost open one. */
-void agent_future_unwound(bool forced)
+/*
+ * A panic, or a thread's forced end, passes the thunk's frame, in which the future lies. If that is
+ * not the innermost one the program has left another one on another stack, which may be gone: that
+ * is not looked at, and nothing is recorded.
+ */
+void agent_future_unwound(bool forced, void *context, uint64_t from)
 {
 	struct agent_notes *n = agent_live() ? agent_peek_notes() : NULL;
-	struct agent_future *f = n ? n->futures : NULL;
+	uint64_t rbp;
 
-	if (!f || f->claim != agent_claim(n))
+	if (!n || !agent_unwound_register(context, from, ARCH_RBP, &rbp))
+		return;
+	const struct agent_future *f = (const struct agent_future *)(rbp - 8) - 1;
+	if (f != n->futures || f->claim != agent_claim(n))
 		return;
 	n->futures = f->outer;
 	n->n_futures--;

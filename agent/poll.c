@@ -39,13 +39,18 @@ struct agent_poll *agent_poll_open(struct agent_notes *n, struct agent_hook *hoo
 }
 
 /* Takes the poll, and what was left open above it, from the stack; nothing is touched if the ring
- * is another recording's. False also when nothing may be recorded of its end: switched off in
- * between, or in the child of a fork, which has its own copy of the notes, but no rings. */
+ * is another recording's, or another thread's. False also when nothing may be recorded of its end:
+ * switched off in between, or in the child of a fork, which has its own copy of the notes, but no
+ * rings. */
 bool agent_poll_close(struct agent_notes *n, struct agent_poll *poll, uint32_t generation)
 {
-	if (unlikely(agent_claim(n) >> 32 != generation))
+	if (unlikely(agent_claim(n) >> 32 != generation || poll < n->polls ||
+		     poll >= n->polls + AGENT_MAX_POLLS))
 		return false;
-	__atomic_store_n(&n->depth, (uint16_t)(poll - n->polls), __ATOMIC_RELEASE);
+	/* A poll on another stack may come to its end after those around it. */
+	uint16_t i = (uint16_t)(poll - n->polls);
+	if (likely(i < n->depth))
+		__atomic_store_n(&n->depth, i, __ATOMIC_RELEASE);
 	return agent_live();
 }
 

@@ -418,10 +418,11 @@ static inline int agent_node_state(const struct agent_node *node)
 #define AGENT_MAX_FUTURES 256u
 #define AGENT_MAX_POINTS 65535u /* of a process */
 
-/* An unwinder of libgcc's in the target: addresses of two of its functions. */
+/* An unwinder of libgcc's in the target: addresses of three of its functions. */
 struct agent_unwinder {
 	uint64_t register_frame; /* __register_frame(eh_frame) */
 	uint64_t find_fde;	 /* _Unwind_Find_FDE(pc, bases), NULL: the pc isn't known to it */
+	uint64_t get_register;	 /* _Unwind_GetGR(context, number), in a personality routine */
 };
 
 /*

@@ -474,3 +474,29 @@ void agent_register(void)
 	arch_restore_vectors(&vectors);
 	__atomic_store_n(&s->registered, registered, __ATOMIC_RELEASE);
 }
+
+/*
+ * What a register has in the frame that a panic passes: that frame's own, whichever stack it is on.
+ * The unwinder that asks our personality routine, from code at `from`, is the one to tell: of
+ * several the nearest. False: it can't be told.
+ */
+bool agent_unwound_register(void *context, uint64_t from, int number, uint64_t *ret_value)
+{
+	const struct agent_state *s = agent_state();
+	const struct agent_unwinder *nearest = NULL;
+	uint64_t least = UINT64_MAX;
+
+	for (uint32_t i = 0; i < s->n_unwinders && i < AGENT_MAX_UNWINDERS; i++) {
+		const struct agent_unwinder *u = &s->unwinders[i];
+		uint64_t far = u->find_fde > from ? u->find_fde - from : from - u->find_fde;
+
+		if (far < least) {
+			nearest = u;
+			least = far;
+		}
+	}
+	if (!nearest || !nearest->get_register)
+		return false;
+	*ret_value = ((uint64_t(*)(void *, int))nearest->get_register)(context, number);
+	return true;
+}

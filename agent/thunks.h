@@ -16,7 +16,7 @@
 #define REGISTERED 2
 #define IMAGE_ABI 15
 /* struct agent_private: the state, the threads, the notes. */
-#define AGENT_NOTES (384 + 8192 * 32)
+#define AGENT_NOTES (448 + 8192 * 32)
 #define AGENT_NOTES_BYTES 1024
 #define AGENT_STATE_BYTES (AGENT_NOTES + 1024 * AGENT_NOTES_BYTES)
 #define CALL_FUTEX 1
@@ -76,10 +76,10 @@ void agent_raise(void *exception, struct agent_hook *hook);
 struct agent_begun agent_async_begin(void *header, struct agent_hook *hook);
 void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *poll, uint64_t held,
 		     bool woken);
-void agent_async_unwound(bool forced);
+void agent_async_unwound(bool forced, void *context, uint64_t from);
 bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *first, void *second);
 void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second);
-void agent_future_unwound(bool forced);
+void agent_future_unwound(bool forced, void *context, uint64_t from);
 bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f);
 void agent_root_park_end(struct agent_future *f, uint64_t first);
 uint64_t agent_wait_begin(const struct agent_hook *hook);

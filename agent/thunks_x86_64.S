@@ -81,8 +81,8 @@ agent_image_live:
 
 /*
  * _Unwind_Reason_Code personality(version, actions, class, exception, context). There is nothing to land
- * on: what must be done when a panic passes is done by \unwound, and the unwinding goes on. Global, since
- * ld takes those of local symbols for the same.
+ * on: what must be done when a panic passes is done by \unwound(forced, context, from), and the unwinding
+ * goes on. Global, since ld takes those of local symbols for the same.
  */
 	.macro PERSONALITY name, unwound
 	.globl \name
@@ -98,6 +98,8 @@ agent_image_live:
 	movl %esi, %edi
 	shrl $3, %edi	/* _UA_FORCE_UNWIND is 8 */
 	andl $1, %edi
+	movq %r8, %rsi
+	movq 8(%rbp), %rdx	/* in the unwinder's code */
 	call \unwound
 .Lcontinue\@:
 	movl $8, %eax	/* _URC_CONTINUE_UNWIND */

@@ -112,6 +112,9 @@ static inline void arch_barrier_local(void)
 	__asm__ volatile("" ::: "memory");
 }
 
+/* Registers that calls preserve, by their DWARF numbers. */
+enum arch_register { ARCH_RBX = 3, ARCH_RBP = 6, ARCH_R12 = 12, ARCH_R13, ARCH_R14 };
+
 /* x87 and SSE registers, which nothing of ours touches but what we call may. */
 struct arch_vectors {
 	uint8_t bytes[512];

@@ -35,12 +35,14 @@ static bool libgcc_in(const struct process_object *o, struct agent_unwinder *ret
 			found.register_frame = s[i].addr + o->bias;
 		else if (!strcmp(s[i].name, "_Unwind_Find_FDE"))
 			found.find_fde = s[i].addr + o->bias;
+		else if (!strcmp(s[i].name, "_Unwind_GetGR"))
+			found.get_register = s[i].addr + o->bias;
 		else if (!strcmp(s[i].name, "__register_frame_info"))
 			info = true;
 		else if (!strncmp(s[i].name, "__unw_", 6))
 			return false; /* LLVM's */
 	}
-	if (!info || !found.register_frame || !found.find_fde)
+	if (!info || !found.register_frame || !found.find_fde || !found.get_register)
 		return false;
 	*ret = found;
 	return true;

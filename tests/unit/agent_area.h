@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <unwind.h>
 
 extern const unsigned char pollux_agent_image[], pollux_agent_image_end[];
 
@@ -98,7 +99,8 @@ static inline void area_new(struct area *a, uint32_t n_rings, uint32_t ring_byte
 		.tid_offset = area_tid_offset(),
 		.may_call = AGENT_MAY_ASK | AGENT_MAY_WAKE | AGENT_MAY_GETTID,
 		.n_unwinders = 1,
-		.unwinders = {{(uint64_t)__register_frame, (uint64_t)_Unwind_Find_FDE}},
+		.unwinders = {{(uint64_t)__register_frame, (uint64_t)_Unwind_Find_FDE,
+			       (uint64_t)_Unwind_GetGR}},
 		.eh_frame = (uint64_t)base + built->eh_frame,
 		.n_rings = n_rings,
 		.ring_bytes = ring_bytes,

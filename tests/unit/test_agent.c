@@ -1603,6 +1603,54 @@ static bool run_nested_panic(struct async_task *t)
 	return run_ready(t);
 }
 
+static ucontext_t here, there;
+static struct async_task left;
+
+static bool run_leaves(struct async_task *t)
+{
+	swapcontext(&there, &here);
+	return run_ready(t);
+}
+
+static void run_on_another_stack(void)
+{
+	run_scenario = run_leaves;
+	call(run_hook, &left);
+}
+
+static bool run_panics_with_one_left(struct async_task *t)
+{
+	static char stack[65536];
+
+	left = (struct async_task){async_vtable, A_SCHEDULED | A_TASK | A_REF, {NULL, NULL}, {3}};
+	getcontext(&there);
+	there.uc_stack.ss_sp = stack;
+	there.uc_stack.ss_size = sizeof(stack);
+	there.uc_link = &here;
+	makecontext(&there, run_on_another_stack, 0);
+	swapcontext(&here, &there);
+	return run_panics(t);
+}
+
+/* A panic passes a run's frame, while the innermost open run is on another stack. */
+static void test_panic_of_another_stack(void **state)
+{
+	(void)state;
+	run_as(run_pending, A_SCHEDULED | A_TASK | A_REF);
+	expect_thread();
+	expect(AE_POLL_BEGIN, async_ref());
+	expect(AE_POLL_PENDING, async_ref());
+	run_scenario = run_panics_with_one_left;
+	atask.state = A_SCHEDULED | A_REF | A_TASK;
+	assert_int_equal(catching(area_stub(&area, run_hook), &atask), 1);
+	/* That one's reference is given back, and no other. */
+	assert_int_equal(atask.state, A_CLOSED | A_TASK);
+	assert_int_equal(left.state / A_REF, 2);
+	swapcontext(&here, &there);
+	assert_int_equal(left.state / A_REF, 0);
+	assert_int_equal(n_destroyed, 0);
+}
+
 static void test_panic_through_a_run(void **state)
 {
 	(void)state;
@@ -1995,6 +2043,7 @@ int main(void)
 		WITH(test_header_that_cannot_be_learned, setup_async),
 		WITH(test_async_wakes, setup_async),
 		WITH(test_panic_through_a_run, setup_async),
+		WITH(test_panic_of_another_stack, setup_async),
 		WITH(test_hooks_without_frames, setup_async),
 		WITH(test_panic_through_a_read, setup),
 		WITH(test_unwinder_that_does_not_know, setup_async),
