@@ -57,8 +57,7 @@
 #define CUT_LOCKED "the program locks its memory (mlockall), and all of a buffer is used at once"
 #define NO_RING_FITS                                                                               \
 	"no event buffer of %u bytes fits into what process %d may have (ulimit -f, mlockall): "   \
-	"try "                                                                                     \
-	"a smaller --ring-size"
+	"try a smaller --ring-size"
 #define AREA_NAME "pollux-agent"
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u
@@ -439,27 +438,40 @@ static int void_notes(const struct process *p, const struct layout *l)
 }
 
 /* A line of /proc/PID/limits, in bytes; UINT64_MAX: no limit. */
-static uint64_t limit_of(const struct process *p, const char *key)
+static uint64_t limit_of(const char *limits, const char *key)
 {
-	char limits[4096];
 	unsigned long long limit;
-
-	if (process_read_file(p, "limits", limits, sizeof(limits)) <= 0)
-		return UINT64_MAX;
 	const char *line = strstr(limits, key);
 	if (!line || sscanf(line + strlen(key), "%llu", &limit) != 1)
 		return UINT64_MAX; /* "unlimited" */
 	return limit;
 }
 
-/* An amount of memory in /proc/PID/status; 0: not known. */
-static uint64_t status_bytes(const struct process *p, const char *key)
-{
-	char status[4096];
+/* What a process may have of memory and files, and what it has, in bytes. */
+struct means {
+	uint64_t max_space, max_file; /* UINT64_MAX: not limited */
+	uint64_t used, locked;	      /* 0: not known */
+};
 
-	if (process_read_file(p, "status", status, sizeof(status)) <= 0)
-		return 0;
-	return (uint64_t)process_status_number(status, key, false) * 1024;
+static uint64_t status_bytes(const char *status, const char *key)
+{
+	long kb = process_status_number(status, key, false);
+
+	return kb > 0 ? (uint64_t)kb * 1024 : 0;
+}
+
+static struct means read_means(const struct process *p)
+{
+	char limits[4096] = "", status[4096] = "";
+
+	process_read_file(p, "limits", limits, sizeof(limits));
+	process_read_file(p, "status", status, sizeof(status));
+	return (struct means){
+		.max_space = limit_of(limits, "Max address space"),
+		.max_file = limit_of(limits, "Max file size"),
+		.used = status_bytes(status, "VmSize"),
+		.locked = status_bytes(status, "VmLck"),
+	};
 }
 
 /* Fewer rings, if they are more than fit into so many bytes. */
@@ -481,26 +493,24 @@ static void cut_rings(struct area_rings *rings, uint64_t bytes, const char *why)
  * the program would be killed for making one larger than it may (ulimit -f). And if it locks all
  * its memory the kernel fills them as they are mapped, while a thread waits.
  */
-static int limit_rings(const struct process *p, const struct leftover *old,
+static int limit_rings(const struct process *p, const struct means *m, const struct leftover *old,
 		       struct area_rings *rings, struct error *err)
 {
-	uint64_t space = limit_of(p, "Max address space"), file = limit_of(p, "Max file size");
-	uint64_t locked = status_bytes(p, "VmLck"), used = status_bytes(p, "VmSize");
-	uint64_t left = used < space ? space - used : 0;
+	uint64_t left = m->used < m->max_space ? m->max_space - m->used : 0;
 
-	if (space != UINT64_MAX && old->rings && old->ring_bytes == rings->ring_bytes) {
+	if (m->max_space != UINT64_MAX && old->rings && old->ring_bytes == rings->ring_bytes) {
 		if (old->n_rings < rings->n_rings) {
 			rings->n_rings = old->n_rings;
 			rings->cut = CUT_SPACE;
 		}
-	} else if (space != UINT64_MAX) {
+	} else if (m->max_space != UINT64_MAX) {
 		cut_rings(rings, left / ADDRESS_SPACE_SHARE, CUT_SPACE);
 		rings->n_rings = rings->n_rings ? rings->n_rings : 1;
 	}
-	if (locked > used / 2)
+	if (m->locked > m->used / 2)
 		cut_rings(rings, LOCKED_BYTES, CUT_LOCKED);
-	if (file != UINT64_MAX)
-		cut_rings(rings, file, CUT_FILE);
+	if (m->max_file != UINT64_MAX)
+		cut_rings(rings, m->max_file, CUT_FILE);
 	if (!rings->n_rings)
 		return error_set(err, -EFBIG, NO_RING_FITS, rings->ring_bytes, p->pid);
 	return 0;
@@ -644,7 +654,9 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 
 	if (rc < 0)
 		return error_sys(err, rc, "cannot place the agent");
-	rc = limit_rings(p, most_rings(old, rings->ring_bytes), rings, err);
+	const struct means means = read_means(p);
+
+	rc = limit_rings(p, &means, most_rings(old, rings->ring_bytes), rings, err);
 	if (rc < 0)
 		return rc;
 	l->rings_bytes = rings_bytes(rings);
@@ -666,11 +678,9 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 			rc = error_sys(err, -ENOMEM, "cannot make the agent's code");
 			goto out;
 		}
-		uint64_t locked = status_bytes(p, "VmLck");
-
 		rc = make_mappings(in, l, &maps, err);
 		/* mlockall(MCL_FUTURE), as late as now */
-		if (rc == 0 && status_bytes(p, "VmLck") >= locked + l->data_bytes) {
+		if (rc == 0 && read_means(p).locked >= means.locked + l->data_bytes) {
 			cut_rings(rings, LOCKED_BYTES, CUT_LOCKED);
 			l->rings_bytes = rings_bytes(rings);
 			if (!rings->n_rings)

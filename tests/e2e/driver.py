@@ -107,20 +107,26 @@ class Target:
 AGENT_MAGIC = b"pollx1\0\0"
 
 
+def agent_states(pid, memory):
+    """The first 56 bytes of each area's struct agent_state, also of earlier recordings'."""
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        fields = line.split()
+        if fields[1] != "rw-p" or fields[4] != "0":
+            continue
+        memory.seek(int(fields[0].split("-")[0], 16))
+        state = memory.read(56)
+        if state.startswith(AGENT_MAGIC):
+            yield state
+
+
 def enabled(pid):
-    """True once an agent in the process is on: areas of earlier recordings are there, too."""
+    """True once an agent in the process is on."""
     try:
         with open(f"/proc/{pid}/mem", "rb") as memory:
-            for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-                fields = line.split()
-                if fields[1] != "rw-p" or fields[4] != "0":
-                    continue
-                memory.seek(int(fields[0].split("-")[0], 16))
-                state = memory.read(56)
-                if state.startswith(AGENT_MAGIC):
-                    memory.seek(int.from_bytes(state[48:56], "little"))
-                    if memory.read(4) == b"\1\0\0\0":
-                        return True
+            for state in agent_states(pid, memory):
+                memory.seek(int.from_bytes(state[48:56], "little"))
+                if memory.read(4) == b"\1\0\0\0":
+                    return True
     except (OSError, ValueError):
         pass
     return False

@@ -44,14 +44,7 @@ def hook_tables(pid):
     """What the hooks of each area lead to: its address to [(function, slot, type)]."""
     found = {}
     with open(f"/proc/{pid}/mem", "rb") as memory:
-        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-            fields = line.split()
-            if fields[1] != "rw-p" or fields[4] != "0":
-                continue
-            memory.seek(int(fields[0].split("-")[0], 16))
-            state = memory.read(48)  # agent/ring.h: struct agent_state, struct agent_hook
-            if not state.startswith(driver.AGENT_MAGIC):
-                continue
+        for state in driver.agent_states(pid, memory):  # agent/ring.h: struct agent_state, struct agent_hook
             n_hooks, hooks = struct.unpack_from("<I24xQ", state, 12)
             memory.seek(hooks)
             table = memory.read(64 * n_hooks)

@@ -98,14 +98,20 @@ def test_hist_of_a_started_program(pollux, suite):
     assert hist["system_calls"] is (os.geteuid() == 0)
 
 
+def start_hist(pollux, target, *options, out=subprocess.PIPE):
+    """pollux hist of a program that runs, once it has attached."""
+    command = [pollux, "hist", "--json", *options, str(target.pid)]
+    hist = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + driver.TIMEOUT
+    while not driver.enabled(target.pid):
+        assert hist.poll() is None and time.monotonic() < deadline
+        time.sleep(0.002)
+    return hist
+
+
 def test_hist_of_a_running_program(pollux, suite):
     with driver.Target(suite(), "timers") as target:
-        hist = subprocess.Popen([pollux, "hist", "--json", str(target.pid)],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + driver.TIMEOUT
-        while not driver.enabled(target.pid):
-            assert hist.poll() is None and time.monotonic() < deadline
-            time.sleep(0.002)
+        hist = start_hist(pollux, target)
         target.go()
         truth = target.truth()
         hist.send_signal(signal.SIGINT)
@@ -120,12 +126,7 @@ def test_hist_so_far(pollux, suite, tmp_path):
     """`--every`: what was counted grows, and the last one is the whole."""
     with driver.Target(suite(), "short_tasks") as target, open(tmp_path / "out", "w+") as out:
         # a file of its own: between two writes of one that is long the program may write
-        command = [pollux, "hist", "--every", "0.2", "--json", str(target.pid)]
-        hist = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + driver.TIMEOUT
-        while not driver.enabled(target.pid):
-            assert hist.poll() is None and time.monotonic() < deadline
-            time.sleep(0.002)
+        hist = start_hist(pollux, target, "--every", "0.2", out=out)
         target.go()
         truth = target.truth()
         hist.send_signal(signal.SIGINT)
