@@ -193,6 +193,12 @@ static void *act(void *how)
 {
 	while (!traced())
 		;
+	/* Not at the attach, but at the detach. */
+	if (getenv("AT_DETACH")) {
+		usleep(atoi(getenv("AT_DETACH")));
+		while (!traced())
+			;
+	}
 	if (!strcmp(how, "exec"))
 		execlp("sleep", "sleep", "1", NULL);
 	if (!strcmp(how, "setuid"))
@@ -243,6 +249,30 @@ def test_changes_when_traced(pollux, suite, tmp_path, how):
                 assert any(words in result.stderr for words in said[how] + also), result.stderr
             # It may have been too slow to see it.
             if how == "exec" and Path(f"/proc/{target.pid}/comm").read_text() == "sleep\n":
+                assert target.process.wait(driver.TIMEOUT) == 0
+
+
+@pytest.mark.parametrize("how", ["exec", "exit"])
+def test_changes_at_detach(pollux, suite, tmp_path, how):
+    """The same when pollux stops the threads to take its hooks out: the trace is whole, the next program too."""
+    source, library = tmp_path / "traced.c", tmp_path / "traced.so"
+    source.write_text(WHEN_TRACED)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-pthread", "-o", library, source], check=True)
+    env = {"LD_PRELOAD": str(library), "WHEN_TRACED": how, "AT_DETACH": "500000", "CROWD": "50"}
+    for i in range(2):
+        trace = tmp_path / f"{i}.plx"
+        with driver.Target(suite(), "multi_thread", env=env) as target:
+            recorder = driver.Recorder(pollux, target.pid, trace)
+            target.go()
+            target.truth()
+            time.sleep(1)
+            code, said = recorder.stop()
+            assert code == 0 or "cannot detach" in said, said
+            assert driver.report(pollux, trace)["events"] > 0
+            # It may have been too slow to see it.
+            if how == "exit":
+                assert target.process.poll() in (None, 0)
+            elif Path(f"/proc/{target.pid}/comm").read_text() == "sleep\n":
                 assert target.process.wait(driver.TIMEOUT) == 0
 
 
