@@ -39,6 +39,9 @@ struct plan {
 	const struct process *p;
 	const struct process_objects *objects;
 	const struct process_maps *maps;
+	/* Of those functions that were looked for: only_definition() */
+	uint64_t definition[N_FUNCTIONS];
+	bool known[N_FUNCTIONS];
 };
 
 static const struct function *find_function(const char *name)
@@ -81,9 +84,19 @@ static uint64_t only_definition(const struct process_objects *objects, const cha
 	return found;
 }
 
+static uint64_t definition_of(struct plan *at, const struct function *f)
+{
+	size_t i = (size_t)(f - functions);
+
+	if (!at->known[i])
+		at->definition[i] = only_definition(at->objects, f->name);
+	at->known[i] = true;
+	return at->definition[i];
+}
+
 /* A word through which an object calls the function. If the loader would fill it at the first call,
  * it leads into the object's own PLT. */
-static int plan_word(const struct plan *at, const struct process_object *o, uint64_t slot,
+static int plan_word(struct plan *at, const struct process_object *o, uint64_t slot,
 		     const struct function *f)
 {
 	const struct process_map *target;
@@ -94,7 +107,7 @@ static int plan_word(const struct plan *at, const struct process_object *o, uint
 		return 0;
 	orig = live;
 	if (live >= o->start && live < o->end && !elf_image_is_code(o->image, live - o->bias))
-		orig = only_definition(at->objects, f->name);
+		orig = definition_of(at, f);
 	target = maps_at(at->maps, orig);
 	if (!target || !target->exec)
 		return 0;
@@ -109,7 +122,7 @@ static int plan_word(const struct plan *at, const struct process_object *o, uint
 	return 0;
 }
 
-static int plan_imports(const struct plan *at, const struct process_object *o)
+static int plan_imports(struct plan *at, const struct process_object *o)
 {
 	const struct elf_import *imports;
 	size_t n = elf_image_imports(o->image, &imports);
@@ -144,7 +157,7 @@ static size_t find_locals(struct elf_image *image, uint64_t ret[MAX_LOCALS])
 	return found;
 }
 
-static int plan_use(const struct plan *at, const struct process_object *o, const struct use *u)
+static int plan_use(struct plan *at, const struct process_object *o, const struct use *u)
 {
 	const struct elf_symbol *s = elf_image_symbol_at(o->image, u->target);
 	const struct function *f = s ? find_function(s->name) : NULL;
@@ -159,7 +172,7 @@ static int plan_use(const struct plan *at, const struct process_object *o, const
 	return 0;
 }
 
-static int plan_calls(const struct plan *at, const struct process_object *o)
+static int plan_calls(struct plan *at, const struct process_object *o)
 {
 	_cleanup_(uses_done) struct uses uses = {0};
 	uint64_t locals[MAX_LOCALS];
@@ -174,7 +187,7 @@ static int plan_calls(const struct plan *at, const struct process_object *o)
 int libc_hooks_plan(struct hooks *h, const struct process *p, const struct process_objects *objects,
 		    const struct process_maps *maps)
 {
-	const struct plan at = {h, p, objects, maps};
+	struct plan at = {.h = h, .p = p, .objects = objects, .maps = maps};
 	int rc = 0;
 
 	for (size_t i = 0; i < objects->n && rc == 0; i++) {
