@@ -1,154 +1,38 @@
 /*
  * Opening an ELF object: headers, segments, where the tables are.
  *
- * libelf reads the headers; the bytes come by plain reads, never by a mapping of the file: a mapped
- * file that its owner cuts short kills the reader with SIGBUS. Only what pollux needs is read: the
- * loadable segments and the symbol tables; a debug build's hundreds of megabytes of debug
- * information are not touched. All that follows (symbols, relocations, unwind tables) works on
- * these copies with linked addresses, through the program headers, since linkers other than GNU's
- * place segments at addresses that differ from file offsets.
+ * libelf reads the headers. Only what pollux needs is read: the loadable segments and the symbol
+ * tables; a debug build's hundreds of megabytes of debug information are not touched. All that
+ * follows (symbols, relocations, unwind tables) works on these bytes (image_bytes.c) with linked
+ * addresses, through the program headers, since linkers other than GNU's place segments at
+ * addresses that differ from file offsets.
  */
 #include "binary/image.h"
 
-#include "base/budget.h"
 #include "base/cleanup.h"
 #include "base/file.h"
-#include "base/holes.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <gelf.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #define MAX_SEGMENTS 256u
 #define MAX_SECTIONS 100000u
-/* Loadable bytes and symbol tables of one object. Beyond this it isn't a program that we trace. */
-#define MAX_BYTES (2ULL << 30)
-/* Of them, what may lie in holes of the file: linkers and copies leave a gap, never a program. */
-#define MAX_HOLES (64ULL << 20)
-#define HUGE_PAGE (2ULL << 20)
 
 /* What is needed while opening only. */
 struct opening {
 	int fd;
 	Elf *elf;
-	uint64_t file_bytes, budget, holes;
 	struct elf_image *img;
 	struct error *err;
 };
-
-/* Where bytes are copied to: zeroes, which cost no memory until something is written there. */
-static uint8_t *zeroes(uint64_t len)
-{
-	uint8_t *data;
-
-	/* For large ones a fault and a cleared page per 4 KiB would cost as much as the copy. */
-	if (len < 4 * HUGE_PAGE)
-		return calloc(1, len + 1);
-	data = mmap(NULL, len + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (data == MAP_FAILED)
-		return NULL;
-	madvise(data, len, MADV_HUGEPAGE);
-	return data;
-}
-
-static void zeroes_free(void *data, uint64_t len)
-{
-	if (data && len >= 4 * HUGE_PAGE)
-		munmap(data, len + 1);
-	else
-		free(data);
-}
-
-void image_bytes_free(struct image_bytes *b)
-{
-	if (b->data)
-		budget_release(b->len);
-	zeroes_free(b->data, b->len);
-	*b = (struct image_bytes){0};
-}
-
-/* One run of data. */
-static int copy_data(struct opening *o, uint64_t from, uint64_t to, uint8_t *out)
-{
-	while (from < to) {
-		ssize_t n = pread(o->fd, out, to - from, (off_t)from);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return error_sys(o->err, -errno, "cannot read");
-		if (n == 0)
-			return error_set(o->err, -ENOEXEC, "the file became shorter");
-		from += (uint64_t)n;
-		out += n;
-	}
-	return 0;
-}
-
-static int copy_bytes(struct opening *o, uint64_t offset, uint64_t end, uint8_t *out)
-{
-	uint64_t start, stop;
-
-	for (uint64_t at = offset; at < end; at = stop) {
-		int r = holes_next_data(o->fd, at, end, &start, &stop);
-
-		if (r < 0)
-			return error_sys(o->err, r, "cannot read");
-		if (r == 0)
-			start = stop = end;
-		o->holes += start - at;
-		if (o->holes > MAX_HOLES)
-			return error_set(o->err, -EFBIG,
-					 "more than %llu MiB of what it loads are holes of a "
-					 "sparse file, which no program has: copy the real file",
-					 (unsigned long long)(MAX_HOLES >> 20));
-		r = copy_data(o, start, stop, out + (start - offset));
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-/* Copies bytes of the file; what lies beyond its end or over the budget is an error. */
-static int read_bytes(struct opening *o, uint64_t offset, uint64_t len, struct image_bytes *ret)
-{
-	struct image_bytes bytes = {.len = len};
-	uint64_t end;
-	int r;
-
-	if (__builtin_add_overflow(offset, len, &end) || end > o->file_bytes)
-		return error_set(o->err, -ENOEXEC, "a table or segment lies outside of the file");
-	if (len > o->budget)
-		return error_set(o->err, -EFBIG, "more than %llu MiB to load",
-				 (unsigned long long)(MAX_BYTES >> 20));
-	if (!budget_hold(len))
-		return error_set(o->err, -EFBIG,
-				 "with it more than %llu MiB of programs and libraries would be "
-				 "in memory: look at fewer processes at once",
-				 (unsigned long long)(budget_bytes() >> 20));
-	bytes.data = zeroes(len);
-	if (!bytes.data) {
-		budget_release(len);
-		return error_set(o->err, -ENOMEM, "out of memory");
-	}
-	r = copy_bytes(o, offset, end, bytes.data);
-	if (r < 0) {
-		image_bytes_free(&bytes);
-		return r;
-	}
-	o->budget -= len;
-	*ret = bytes;
-	return 0;
-}
 
 static int add_segment(struct opening *o, const GElf_Phdr *ph)
 {
 	struct elf_image *img = o->img;
 	struct elf_segment *seg = &img->segments[img->n_segments];
-	struct image_bytes bytes;
 	uint64_t end;
 	int r;
 
@@ -156,7 +40,7 @@ static int add_segment(struct opening *o, const GElf_Phdr *ph)
 		return error_set(o->err, -ENOEXEC, "a segment has an impossible size");
 	if (ph->p_memsz == 0)
 		return 0;
-	r = read_bytes(o, ph->p_offset, ph->p_filesz, &bytes);
+	r = image_check(img, ph->p_offset, ph->p_filesz, o->err);
 	if (r < 0)
 		return r;
 	*seg = (struct elf_segment){
@@ -164,7 +48,6 @@ static int add_segment(struct opening *o, const GElf_Phdr *ph)
 		.size = ph->p_memsz,
 		.file_size = ph->p_filesz,
 		.offset = ph->p_offset,
-		.data = bytes.data,
 		.exec = ph->p_flags & PF_X,
 		.write = ph->p_flags & PF_W,
 	};
@@ -198,10 +81,12 @@ static int read_segments(struct opening *o)
 		case PT_INTERP:
 			if (img->interp || ph.p_filesz > 4096)
 				break;
-			r = read_bytes(o, ph.p_offset, ph.p_filesz, &bytes);
+			r = image_check(img, ph.p_offset, ph.p_filesz, o->err);
+			if (r == 0)
+				r = image_read(img, ph.p_offset, ph.p_filesz, &bytes, o->err);
 			if (r < 0)
 				break;
-			img->interp = strdup((char *)bytes.data); /* 0-terminated by read_bytes */
+			img->interp = strdup((char *)bytes.data); /* 0-terminated by image_read */
 			image_bytes_free(&bytes);
 			break;
 		case PT_DYNAMIC:
@@ -243,18 +128,22 @@ static int add_code(struct opening *o, uint64_t start, uint64_t size)
 }
 
 /* A symbol table with its strings, unless there is one of this sort already. */
-static int read_symtab(struct opening *o, const GElf_Shdr *sh, struct image_bytes *symtab,
-		       struct image_bytes *strtab)
+static int find_symtab(struct opening *o, const GElf_Shdr *sh, struct image_table *symtab,
+		       struct image_table *strtab)
 {
 	Elf_Scn *scn = elf_getscn(o->elf, sh->sh_link);
 	GElf_Shdr str;
 	int r;
 
-	if (symtab->data || !scn || !gelf_getshdr(scn, &str) || str.sh_type != SHT_STRTAB ||
+	if (symtab->bytes || !scn || !gelf_getshdr(scn, &str) || str.sh_type != SHT_STRTAB ||
 	    str.sh_flags & SHF_COMPRESSED || sh->sh_flags & SHF_COMPRESSED)
 		return 0;
-	r = read_bytes(o, sh->sh_offset, sh->sh_size, symtab);
-	return r < 0 ? r : read_bytes(o, str.sh_offset, str.sh_size, strtab);
+	r = image_check(o->img, sh->sh_offset, sh->sh_size, o->err);
+	if (r == 0)
+		r = image_check(o->img, str.sh_offset, str.sh_size, o->err);
+	*symtab = (struct image_table){sh->sh_offset, sh->sh_size};
+	*strtab = (struct image_table){str.sh_offset, str.sh_size};
+	return r;
 }
 
 /* Sections are a help, not a need: a file without them (or with broken ones) has its segments. */
@@ -286,9 +175,9 @@ static int read_sections(struct opening *o)
 		    strncmp(name, ".plt", 4) != 0)
 			r = add_code(o, sh.sh_addr, sh.sh_size);
 		else if (sh.sh_type == SHT_SYMTAB)
-			r = read_symtab(o, &sh, &img->symtab, &img->strtab);
+			r = find_symtab(o, &sh, &img->symtab_at, &img->strtab_at);
 		else if (sh.sh_type == SHT_DYNSYM)
-			r = read_symtab(o, &sh, &img->dynsym, &img->dynstr);
+			r = find_symtab(o, &sh, &img->dynsym_at, &img->dynstr_at);
 		else if (sh.sh_flags & SHF_ALLOC && strcmp(name, ".eh_frame") == 0) {
 			img->eh_frame = sh.sh_addr;
 			img->eh_frame_bytes = sh.sh_size;
@@ -303,7 +192,7 @@ static int read_sections(struct opening *o)
 	}
 	if (r < 0)
 		return r;
-	img->has_symtab = img->symtab.len > 0;
+	img->has_symtab = img->symtab_at.bytes > 0;
 	for (size_t i = 0; i < img->n_segments && img->n_code == 0 && r == 0; i++) {
 		if (img->segments[i].exec)
 			r = add_code(o, img->segments[i].addr, img->segments[i].file_size);
@@ -363,7 +252,7 @@ static int open_elf(struct opening *o)
 		return error_sys(o->err, -errno, "cannot look at it");
 	if (!S_ISREG(st.st_mode))
 		return error_set(o->err, -ENOEXEC, "not a regular file");
-	o->file_bytes = (uint64_t)st.st_size;
+	img->file_bytes = (uint64_t)st.st_size;
 	elf_version(EV_CURRENT);
 	o->elf = elf_begin(o->fd, ELF_C_READ, NULL);
 	if (!o->elf || elf_kind(o->elf) != ELF_K_ELF || !gelf_getehdr(o->elf, &eh))
@@ -380,13 +269,15 @@ static int open_elf(struct opening *o)
 	if (r == 0)
 		r = read_sections(o);
 	if (r == 0)
+		r = image_load(img, o->err);
+	if (r == 0)
 		read_build_id(o);
 	return r;
 }
 
 int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struct error *err)
 {
-	struct opening o = {.fd = fd, .budget = MAX_BYTES, .err = err};
+	struct opening o = {.fd = fd, .err = err};
 	int r;
 
 	o.img = calloc(1, sizeof(*o.img));
@@ -427,18 +318,14 @@ void elf_image_free(struct elf_image *img)
 {
 	if (!img)
 		return;
-	for (size_t i = 0; i < img->n_segments; i++)
-		image_bytes_free(&(struct image_bytes){(uint8_t *)img->segments[i].data,
-						       img->segments[i].file_size});
+	image_unload(img);
 	free(img->segments);
 	if (img->fd >= 0)
 		close(img->fd);
 	free(img->name);
 	free(img->interp);
 	free(img->code);
-	image_bytes_free(&img->symtab);
 	image_bytes_free(&img->strtab);
-	image_bytes_free(&img->dynsym);
 	image_bytes_free(&img->dynstr);
 	free(img->symbols);
 	free(img->pointers);
@@ -513,8 +400,16 @@ size_t elf_image_n_segments(const struct elf_image *img)
 	return img->n_segments;
 }
 
+/* Its bytes are part of the cache that an image is, so who only reads it may call for them. */
+static void wake(const struct elf_image *img)
+{
+	if (img->resting)
+		image_wake((struct elf_image *)img);
+}
+
 const struct elf_segment *elf_image_segment(const struct elf_image *img, size_t i)
 {
+	wake(img);
 	return i < img->n_segments ? &img->segments[i] : NULL;
 }
 
@@ -533,6 +428,7 @@ bool elf_image_offset(const struct elf_image *img, uint64_t addr, uint64_t *ret_
 
 const uint8_t *elf_image_bytes(const struct elf_image *img, uint64_t addr, size_t *ret_left)
 {
+	wake(img);
 	for (size_t i = 0; i < img->n_segments; i++) {
 		const struct elf_segment *seg = &img->segments[i];
 

@@ -39,6 +39,12 @@ int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struc
 /* The same of a path; nothing is waited for, whatever stands there. */
 int elf_image_open_path(const char *path, struct elf_image **ret_image, struct error *err);
 void elf_image_free(struct elf_image *img);
+/* Gives its memory back until something of it is asked for again; pointers that were got from it
+ * are good no longer. For whoever holds many. */
+void elf_image_rest(struct elf_image *img);
+/* Something couldn't be read, since the file was cut or its medium failed: what was found, and not
+ * found, in it is not to be believed. */
+bool elf_image_damaged(const struct elf_image *img);
 
 const char *elf_image_name(const struct elf_image *img);
 /* The file itself, the image's own descriptor: for what isn't read here, as debug information. */

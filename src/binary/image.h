@@ -1,10 +1,11 @@
 /*
- * The inside of struct elf_image, for the files of this room only. Bytes are copies: the file may
- * belong to somebody who changes or cuts it while we read, and a copy can neither change nor fault.
+ * The inside of struct elf_image, for the files of this room only. Where its bytes are: a map or
+ * copies, see image_bytes.c.
  */
 #ifndef POLLUX_BINARY_IMAGE_H
 #define POLLUX_BINARY_IMAGE_H
 
+#include "base/file_map.h"
 #include "binary/elf_image.h"
 
 #include <elf.h>
@@ -16,6 +17,14 @@ struct image_bytes {
 	size_t len;
 };
 void image_bytes_free(struct image_bytes *b);
+
+/* Loadable bytes and symbol tables of one object. Beyond this it isn't a program that we trace. */
+#define IMAGE_MAX_BYTES (2ULL << 30)
+
+/* Where a table of symbols, or their names, is in the file; bytes 0: there is none. */
+struct image_table {
+	uint64_t offset, bytes;
+};
 
 struct image_range {
 	uint64_t start, end;
@@ -50,9 +59,14 @@ struct elf_image {
 	 * corrected if the program was prelinked; 0 if none. */
 	uint64_t probes_offset, probes_bytes, probes_base;
 
-	/* Raw tables, kept until they are parsed; the strings for good. */
-	struct image_bytes symtab, strtab, dynsym, dynstr;
+	struct image_table symtab_at, strtab_at, dynsym_at, dynstr_at;
+	struct image_bytes strtab, dynstr; /* once the symbols are read */
 	bool has_symtab;
+
+	uint64_t file_bytes, loadable, holes;
+	struct file_map map; /* of the whole file, if it is one that may be mapped */
+	bool resting;	     /* the segments' bytes are to be had again (image_wake) */
+	bool damaged;	     /* something of it couldn't be read */
 
 	bool symbols_done, pointers_done, imports_done, functions_done;
 	struct elf_symbol *symbols;
@@ -64,6 +78,16 @@ struct elf_image {
 	struct elf_function *functions;
 	size_t n_functions;
 };
+
+/* Whether these bytes may be read: they are in the file, and not too many. Charges them. */
+int image_check(struct elf_image *img, uint64_t offset, uint64_t len, struct error *err);
+/* Copies bytes that were checked. */
+int image_read(struct elf_image *img, uint64_t offset, uint64_t len, struct image_bytes *ret,
+	       struct error *err);
+/* All segments' bytes, and giving them back. */
+int image_load(struct elf_image *img, struct error *err);
+void image_unload(struct elf_image *img);
+void image_wake(struct elf_image *img);
 
 /* Values of the dynamic section. The last one of a tag counts; 0 if it isn't there. */
 struct image_dynamic {

@@ -37,22 +37,37 @@ static void add_symbols(struct elf_image *img, const struct image_bytes *tab,
 	}
 }
 
+static struct image_bytes read_table(struct elf_image *img, const struct image_table *at)
+{
+	struct image_bytes bytes = {0};
+
+	if (at->bytes && image_read(img, at->offset, at->bytes, &bytes, NULL) < 0)
+		img->damaged = true;
+	return bytes;
+}
+
 static void load(struct elf_image *img)
 {
-	size_t n = (img->symtab.len + img->dynsym.len) / sizeof(Elf64_Sym);
+	struct image_bytes symtab, dynsym;
+	size_t n;
 
 	if (img->symbols_done)
 		return;
 	img->symbols_done = true;
+	symtab = read_table(img, &img->symtab_at);
+	dynsym = read_table(img, &img->dynsym_at);
+	img->strtab = read_table(img, &img->strtab_at);
+	img->dynstr = read_table(img, &img->dynstr_at);
+	n = (symtab.len + dynsym.len) / sizeof(Elf64_Sym);
 	img->symbols = n ? calloc(n, sizeof(*img->symbols)) : NULL;
-	if (!img->symbols)
-		return;
-	add_symbols(img, &img->symtab, &img->strtab);
-	add_symbols(img, &img->dynsym, &img->dynstr);
-	if (image_sort(img->symbols, img->n_symbols, sizeof(*img->symbols)) < 0)
-		img->n_symbols = 0;
-	image_bytes_free(&img->symtab);
-	image_bytes_free(&img->dynsym);
+	if (img->symbols) {
+		add_symbols(img, &symtab, &img->strtab);
+		add_symbols(img, &dynsym, &img->dynstr);
+		if (image_sort(img->symbols, img->n_symbols, sizeof(*img->symbols)) < 0)
+			img->n_symbols = 0;
+	}
+	image_bytes_free(&symtab);
+	image_bytes_free(&dynsym);
 }
 
 size_t elf_image_symbols(struct elf_image *img, const struct elf_symbol **ret)

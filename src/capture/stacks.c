@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/file_map.h"
 #include "base/map.h"
 #include "binary/debug.h"
 #include "binary/names.h"
@@ -257,7 +258,7 @@ int capture_stacks_new(struct trace_writer *w, struct capture_stacks **ret_stack
 {
 	struct capture_stacks *s = calloc(1, sizeof(*s));
 	pthread_condattr_t attr;
-	sigset_t all, old;
+	sigset_t old;
 	int rc;
 
 	if (!s)
@@ -272,8 +273,7 @@ int capture_stacks_new(struct trace_writer *w, struct capture_stacks **ret_stack
 	pthread_cond_init(&s->done, &attr);
 	pthread_condattr_destroy(&attr);
 	/* Signals are the main thread's business. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
+	file_map_block_signals(&old);
 	rc = pthread_create(&s->thread, NULL, stacks_main, s);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (rc) {

@@ -2,6 +2,8 @@
  * stops for a moment, at a terminal say, does not stop the recorder. */
 #include "cli/live.h"
 
+#include "base/file_map.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,7 +28,7 @@ static void *run(void *arg)
 int live_start(struct live *l, int *ret_fd, struct error *err)
 {
 	int fds[2];
-	sigset_t all, before;
+	sigset_t before;
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return error_sys(err, -errno, "cannot make a pipe");
@@ -35,8 +37,7 @@ int live_start(struct live *l, int *ret_fd, struct error *err)
 	l->code = 0;
 	l->err = (struct error){0};
 	l->reader = NULL;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	file_map_block_signals(&before);
 	int code = pthread_create(&l->thread, NULL, run, l);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (code) {

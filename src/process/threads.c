@@ -17,6 +17,7 @@
 #include "process/threads.h"
 
 #include "base/clock.h"
+#include "base/file_map.h"
 #include "base/map.h"
 #include "process/rights.h"
 
@@ -78,7 +79,7 @@ static void *tracer_main(void *arg)
 int tracer_start(struct tracer **ret_tracer, struct error *err)
 {
 	struct tracer *t = calloc(1, sizeof(*t));
-	sigset_t all, old;
+	sigset_t old;
 	int rc;
 
 	if (!t)
@@ -86,8 +87,7 @@ int tracer_start(struct tracer **ret_tracer, struct error *err)
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->changed, NULL);
 	/* Signals are the main thread's business. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
+	file_map_block_signals(&old);
 	rc = pthread_create(&t->thread, NULL, tracer_main, t);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (rc) {
