@@ -97,7 +97,7 @@ void debug_free(struct debug *d)
 {
 	if (!d)
 		return;
-	if (d->cache_path && d->changed)
+	if (d->cached && d->changed)
 		debug_cache_save(d);
 	if (d->units)
 		units_each(d->units, unit_index_free);
@@ -119,7 +119,6 @@ void debug_free(struct debug *d)
 	units_free(d->units);
 	if (d->fd >= 0)
 		close(d->fd);
-	free(d->cache_path);
 	free(d->path);
 	free(d);
 }

@@ -1,127 +1,30 @@
 /*
- * The cache of answers: $XDG_CACHE_HOME/pollux/<identity>.debug, or ~/.cache/pollux.
+ * The cache of answers (base/cache.h): all that was asked of a program's debug information, and
+ * what was answered: types, functions, places. References are offsets in the debug information and
+ * so mean the same the next time.
  *
- * All that was asked of a program's debug information, and what was answered: types, functions,
- * places. References are offsets in the debug information and so mean the same the next time.
+ * Who may be believed holds for the program and for all files of debug information that were read
+ * for it. The content:
  *
- * What the cache says is believed of a program, so it must be that program's: answers are kept, and
- * used, only of files that belong to root or to us, by an identity that nobody can give to another
- * file (base/file_id.h). That holds for the program and for all files of debug information that
- * were read for it. A build-id won't do: it is what the file says.
- *
- *    head: magic, version, length and checksum of the rest
  *    who wrote it; strings; files besides the program; types; other references to types; functions;
  *    cells; vtables; named; awaits; places; frames
- *
- * The folder is ours alone (0700, owned by the effective user, else it isn't used), files are
- * 0600 and put in place by a rename. Still they are read as from a stranger: bounded, and anything
- * odd makes the whole file count as absent. The folder's size is bounded: the oldest files go.
  */
 #include "binary/debug_data.h"
 #include "binary/debug_file.h"
 
 #include "base/buf.h"
+#include "base/cache.h"
 #include "base/cleanup.h"
-#include "base/file.h"
 #include "base/cursor.h"
 #include "base/file.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#define CACHE_MAGIC "plxdebug"
+static const struct cache_kind kind = {"debug", "plxdebug", 3};
+
 enum {
-	CACHE_VERSION = 3,
-	MAX_FILE = 64 << 20,
-	MAX_FOLDER = 256 << 20,
 	MAX_SOURCES = 4096, /* more .dwo files than that, and nothing is kept */
 };
-
-struct cache_head {
-	char magic[8];
-	uint32_t version, head_bytes;
-	uint64_t bytes, checksum;
-};
-_Static_assert(sizeof(struct cache_head) == 32, "cache_head is a file format");
-
-static uint64_t checksum(const uint8_t *p, size_t len)
-{
-	uint64_t h = len * 0xd6e8feb86659fd93ULL, v;
-
-	for (; len >= 8; len -= 8, p += 8) {
-		memcpy(&v, p, 8);
-		h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
-		h ^= h >> 29;
-	}
-	v = 0;
-	memcpy(&v, p, len);
-	h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
-	return h ^ h >> 32;
-}
-
-/* ---- where ---- */
-
-/* In another user's folder (root may have his $HOME) nothing is made. */
-static void folder_make(const char *path)
-{
-	_cleanup_free_ char *parent = strdup(path);
-	char *slash = parent ? strrchr(parent, '/') : NULL;
-	_cleanup_close_ int fd = -1;
-	struct stat st;
-
-	if (!slash)
-		return;
-	*slash = 0;
-	fd = open(slash == parent ? "/" : parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid())
-		mkdirat(fd, slash + 1, 0700);
-}
-
-/* Our folder, made if it isn't there; -1: none that is ours alone. */
-static int folder_open(const char *path, bool make)
-{
-	_cleanup_close_ int fd = -1;
-	struct stat st;
-	int ret;
-
-	if (make) {
-		_cleanup_free_ char *parent = strdup(path);
-		char *slash = parent ? strrchr(parent, '/') : NULL;
-
-		if (slash && slash != parent) {
-			*slash = 0;
-			folder_make(parent);
-		}
-		folder_make(path);
-	}
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || st.st_mode & 022)
-		return -1;
-	ret = fd;
-	fd = -1;
-	return ret;
-}
-
-static char *folder_path(void)
-{
-	const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	char *path = NULL;
-
-	if (xdg && *xdg == '/') {
-		if (asprintf(&path, "%s/pollux", xdg) < 0)
-			path = NULL;
-	} else if (home && *home == '/') {
-		if (asprintf(&path, "%s/.cache/pollux", home) < 0)
-			path = NULL;
-	}
-	return path;
-}
 
 /* ---- writing ---- */
 
@@ -328,100 +231,6 @@ static void save_frames(struct saving *s, const struct debug *d)
 	}
 }
 
-static bool write_all(int fd, const void *data, size_t len)
-{
-	for (const char *p = data; len;) {
-		ssize_t n = write(fd, p, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		p += n;
-		len -= (size_t)n;
-	}
-	return true;
-}
-
-struct old_file {
-	struct timespec mtime;
-	off_t bytes;
-	char name[256];
-};
-
-static int by_age(const void *a, const void *b)
-{
-	const struct old_file *x = a, *y = b;
-
-	if (x->mtime.tv_sec != y->mtime.tv_sec)
-		return x->mtime.tv_sec < y->mtime.tv_sec ? -1 : 1;
-	return x->mtime.tv_nsec < y->mtime.tv_nsec ? -1 : x->mtime.tv_nsec > y->mtime.tv_nsec;
-}
-
-/* Makes room for `more` bytes: the files that were longest not written go. */
-static void folder_trim(int folder, off_t more)
-{
-	_cleanup_free_ struct old_file *v = NULL;
-	int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
-	const struct dirent *entry;
-	off_t sum = more;
-	size_t n = 0;
-
-	if (!dir && copy >= 0)
-		close(copy);
-	while (dir && (entry = readdir(dir))) {
-		struct old_file *bigger;
-		struct stat st;
-
-		if (fstatat(folder, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-		    !S_ISREG(st.st_mode))
-			continue;
-		bigger = reallocarray(v, n + 1, sizeof(*v));
-		if (!bigger)
-			break;
-		v = bigger;
-		v[n] = (struct old_file){.mtime = st.st_mtim, .bytes = st.st_size};
-		snprintf(v[n++].name, sizeof(v->name), "%s", entry->d_name);
-		sum += st.st_size;
-	}
-	if (dir)
-		closedir(dir);
-	if (n)
-		qsort(v, n, sizeof(*v), by_age);
-	for (size_t i = 0; i < n && sum > MAX_FOLDER; i++)
-		if (unlinkat(folder, v[i].name, 0) == 0)
-			sum -= v[i].bytes;
-}
-
-static void file_write(const char *path, const struct buf *text)
-{
-	_cleanup_free_ char *dir = strdup(path);
-	char *name = dir ? strrchr(dir, '/') : NULL;
-	_cleanup_close_ int folder = -1;
-	struct file_output out;
-	struct cache_head head = {
-		.magic = CACHE_MAGIC,
-		.version = CACHE_VERSION,
-		.head_bytes = sizeof(head),
-		.bytes = text->len,
-		.checksum = checksum((const uint8_t *)text->data, text->len),
-	};
-
-	if (!name)
-		return;
-	*name++ = 0;
-	folder = folder_open(dir, true);
-	if (folder < 0)
-		return;
-	folder_trim(folder, (off_t)text->len);
-	if (file_output_open_at(&out, folder, name, path, NULL) < 0)
-		return;
-	if (write_all(out.fd, &head, sizeof(head)) && write_all(out.fd, text->data, text->len))
-		file_output_place(&out, NULL);
-	file_output_done(&out);
-}
-
 /* What wrote the file; another pollux may know more or have known less. */
 static const char writer[] = "pollux " POLLUX_VERSION;
 
@@ -488,9 +297,8 @@ void debug_cache_save(struct debug *d)
 	buf_uleb(&text, s.n_strings);
 	buf_add(&text, s.strings.data, s.strings.len);
 	buf_add(&text, s.body.data, s.body.len);
-	if (!buf_failed(&text) && !buf_failed(&s.strings) && !buf_failed(&s.body) &&
-	    text.len < MAX_FILE)
-		file_write(d->cache_path, &text);
+	if (!buf_failed(&s.strings) && !buf_failed(&s.body))
+		cache_save(&kind, &d->id, &text);
 	buf_done(&s.strings);
 	buf_done(&s.body);
 	map_done(&s.numbers);
@@ -779,37 +587,6 @@ static void load_frames(struct loading *l)
 	}
 }
 
-/* The file's content behind its head, in d's memory; NULL: none, or not as it was written. */
-static uint8_t *file_read(struct debug *d, int folder, const char *name, size_t *ret_len)
-{
-	_cleanup_close_ int fd = file_open_at(folder, name, O_NOFOLLOW, 0, NULL);
-	struct cache_head head;
-	struct stat st;
-	uint8_t *data;
-	size_t len, done = 0;
-
-	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || st.st_size > MAX_FILE ||
-	    read(fd, &head, sizeof(head)) != sizeof(head) ||
-	    memcmp(head.magic, CACHE_MAGIC, 8) != 0 || head.version != CACHE_VERSION ||
-	    head.head_bytes != sizeof(head) || head.bytes != (uint64_t)st.st_size - sizeof(head))
-		return NULL;
-	len = head.bytes;
-	data = debug_alloc(d, len + 1);
-	while (data && done < len) {
-		ssize_t n = read(fd, data + done, len - done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return NULL;
-		done += (size_t)n;
-	}
-	if (!data || checksum(data, len) != head.checksum)
-		return NULL;
-	*ret_len = len;
-	return data;
-}
-
 static void forget(struct debug *d)
 {
 	struct map *const maps[] = {&d->types, &d->functions, &d->cells,  &d->vtables,
@@ -859,22 +636,19 @@ static bool same_sources(const struct debug *d)
 
 bool debug_cache_load(struct debug *d)
 {
-	_cleanup_free_ char *dir = folder_path();
-	_cleanup_close_ int folder = -1;
-	char name[FILE_ID_TEXT];
-	uint8_t *data;
+	_cleanup_free_ uint8_t *data = NULL;
+	uint8_t *copy;
 	size_t len;
 
-	if (!dir || !file_id_read(d->fd, &d->id) || !file_id_trusted(&d->id))
+	if (!file_id_read(d->fd, &d->id) || !cache_may_keep(&d->id))
 		return false;
-	file_id_text(&d->id, name);
-	if (asprintf(&d->cache_path, "%s/%s.debug", dir, name) < 0) {
-		d->cache_path = NULL;
+	d->cached = true;
+	data = cache_load(&kind, &d->id, &len);
+	copy = data ? debug_alloc(d, len + 1) : NULL;
+	if (!copy)
 		return false;
-	}
-	folder = folder_open(dir, false);
-	data = folder < 0 ? NULL : file_read(d, folder, strrchr(d->cache_path, '/') + 1, &len);
-	if (!data || !debug_cache_parse(d, data, len))
+	memcpy(copy, data, len);
+	if (!debug_cache_parse(d, copy, len))
 		return false;
 	if (same_sources(d))
 		return true;

@@ -55,7 +55,7 @@ struct debug {
 	struct map named;	/* (hash of the name, 0) -> struct dw_type */
 	struct map frames;	/* (address, 0) -> struct debug_frame_answer */
 	struct dw_type no_type; /* stands for "none" in cells and vtables */
-	char *cache_path;	/* NULL: not cached */
+	bool cached;		/* answers are kept */
 	struct file_id id;	/* of the program, if it is */
 	struct debug_source *sources;
 	size_t n_sources;
@@ -85,7 +85,7 @@ bool debug_same_type(struct debug *d, uint64_t a, uint64_t b);
 
 /* ---- debug_cache.c ---- */
 
-/* Fills d with what is cached for this file, if anything; sets d->cache_path. True: filled. */
+/* Fills d with what is cached for this file, if anything; sets d->cached. True: filled. */
 bool debug_cache_load(struct debug *d);
 /* What a cache file holds behind its head; the strings stay in `data`. False: odd, and nothing of
  * it is kept. Whether the sources are still what they were is the caller's to see. */

@@ -15,6 +15,7 @@
 #include "binary/debug.h"
 #include "capture/kernel.h"
 #include "runtime/debug_names.h"
+#include "runtime/finding_cache.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -635,7 +636,7 @@ int kernel_sites_find(struct elf_image *image, const char *path, uint32_t number
 	if (rc < 0)
 		goto out;
 	if (functions) {
-		rc = runtime_find(image, &o.finding, err);
+		rc = finding_get(image, &o.finding, err);
 		if (rc == 0 && !(o.finding.n_runtimes && o.finding.n_kinds)) {
 			rc = -ENOENT;
 			for (size_t i = 0; i < o.finding.n_coverage; i++)

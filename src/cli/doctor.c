@@ -15,7 +15,7 @@
 #include "process/rights.h"
 #include "process/unwinders.h"
 #include "runtime/find.h"
-#include "runtime/runtime.h"
+#include "runtime/finding_cache.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -179,7 +179,7 @@ static int examine(struct diagnosis *d, struct elf_image *image, const char *pat
 
 	d->n_looked_at++;
 	if (image) {
-		r = runtime_find(image, &e.finding, err);
+		r = finding_get(image, &e.finding, err);
 		if (r < 0)
 			return r;
 		r = check_panics(image, &e.finding);
@@ -243,6 +243,8 @@ static int examine_objects(struct diagnosis *d, const struct process *p, struct 
 		const struct process_object *o = &objects.v[i];
 
 		r = examine(d, o->image, o->path, o->why, o->main, err);
+		if (o->image)
+			elf_image_rest(o->image);
 	}
 	objects_done(&objects);
 	maps_done(&maps);

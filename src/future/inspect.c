@@ -19,7 +19,7 @@
 #include "process/objects.h"
 #include "process/process.h"
 #include "runtime/debug_names.h"
-#include "runtime/runtime.h"
+#include "runtime/finding_cache.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -109,7 +109,7 @@ static int add_object(struct inspect *in, struct process_object *o, struct buf *
 	struct inspect_object *lo = &in->looked[in->n_looked];
 	struct error why = {0};
 
-	if (runtime_find(o->image, &lo->finding, &why) < 0) {
+	if (finding_get(o->image, &lo->finding, &why) < 0) {
 		buf_printf(notes, "%s not understood: %s; ", o->path, why.text);
 		return 0;
 	}
@@ -148,10 +148,13 @@ static int find_kinds(struct inspect *in, const char *who, struct error *err)
 	if (!in->looked)
 		return error_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < in->objects.n; i++) {
-		int r = in->objects.v[i].image ? add_object(in, &in->objects.v[i], &notes, err) : 0;
+		struct process_object *o = &in->objects.v[i];
+		int r = o->image ? add_object(in, o, &notes, err) : 0;
 
 		if (r < 0)
 			return r;
+		if (o->image)
+			elf_image_rest(o->image);
 	}
 	if (!in->n_kinds)
 		return error_set(err, -ENOENT,

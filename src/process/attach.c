@@ -36,6 +36,7 @@
 #include "process/seccomp.h"
 #include "process/seccomp_watch.h"
 #include "runtime/debug_names.h"
+#include "runtime/finding_cache.h"
 #include "runtime/futures.h"
 
 #include <asm/unistd.h>
@@ -185,6 +186,29 @@ static int add_object(struct attach *a, const struct process_object *o, struct f
 	return rc;
 }
 
+static int look_at(struct attach *a, struct process_object *o, uint64_t *deadline_ns,
+		   struct buf *notes, struct error *err)
+{
+	struct finding found = {0};
+	struct error why = {0};
+	int rc;
+
+	if (!o->image) {
+		buf_printf(notes, "%s not looked at: %s; ", o->path, o->why ? o->why : "?");
+		return 0;
+	}
+	if (finding_get(o->image, &found, &why) < 0) {
+		/* A library that can't be read is no reason to give up the program. */
+		buf_printf(notes, "%s not understood: %s; ", o->path, why.text);
+		return 0;
+	}
+	rc = add_object(a, o, &found, deadline_ns, err);
+	/* A runtime that is there and can't be hooked says why. */
+	finding_reasons(&found, notes);
+	finding_done(&found);
+	return rc;
+}
+
 /* Everything that can be hooked in this process. */
 static int look(struct attach *a, struct error *err)
 {
@@ -198,24 +222,10 @@ static int look(struct attach *a, struct error *err)
 	rc = objects_read(&a->process, &maps, &a->objects, err);
 	maps_done(&maps);
 	for (size_t i = 0; rc == 0 && i < a->objects.n; i++) {
-		struct process_object *o = &a->objects.v[i];
-		struct finding found = {0};
-		struct error why = {0};
-
-		if (!o->image) {
-			buf_printf(&notes, "%s not looked at: %s; ", o->path,
-				   o->why ? o->why : "?");
-			continue;
-		}
-		if (runtime_find(o->image, &found, &why) < 0) {
-			/* A library that can't be read is no reason to give up the program. */
-			buf_printf(&notes, "%s not understood: %s; ", o->path, why.text);
-			continue;
-		}
-		rc = add_object(a, o, &found, &deadline_ns, err);
-		/* A runtime that is there and can't be hooked says why. */
-		finding_reasons(&found, &notes);
-		finding_done(&found);
+		rc = look_at(a, &a->objects.v[i], &deadline_ns, &notes, err);
+		/* Of many large libraries only one at a time lies in memory. */
+		if (a->objects.v[i].image)
+			elf_image_rest(a->objects.v[i].image);
 	}
 	if (rc < 0)
 		return rc;

@@ -66,6 +66,14 @@ static const struct {
 };
 #define N_ROWS (sizeof(table) / sizeof(table[0]))
 
+const char *calls_symbol(const char *name)
+{
+	for (size_t i = 0; i < N_ROWS; i++)
+		if (!strcmp(table[i].symbol, name))
+			return table[i].symbol;
+	return NULL;
+}
+
 /*
  * `syscall` instructions, in a function that has the two bytes and decodes to one. libc's own in a
  * static program and the loader's are no news; what counts is the program's code.

@@ -40,6 +40,8 @@ const char *find_worker_name(bool block_in_place);
 char *version_find(const struct elf_image *image, const char *crate);
 
 int calls_find(struct elf_image *image, struct finding *f);
+/* The name that find_call.symbol has of this call; NULL: it is none. */
+const char *calls_symbol(const char *name);
 
 extern const struct runtime_ops runtime_tokio, runtime_async_task;
 

@@ -1,0 +1,253 @@
+/* The folder of the cache, and its files; see cache.h. */
+#include "base/cache.h"
+
+#include "base/cleanup.h"
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+	MAX_FILE = 64 << 20,
+	MAX_FOLDER = 256 << 20,
+	NAME_BYTES = FILE_ID_TEXT + 32,
+};
+
+struct cache_head {
+	char magic[8];
+	uint32_t version, head_bytes;
+	uint64_t bytes, checksum;
+};
+_Static_assert(sizeof(struct cache_head) == 32, "cache_head is a file format");
+
+static uint64_t checksum(const uint8_t *p, size_t len)
+{
+	uint64_t h = len * 0xd6e8feb86659fd93ULL, v;
+
+	for (; len >= 8; len -= 8, p += 8) {
+		memcpy(&v, p, 8);
+		h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
+		h ^= h >> 29;
+	}
+	v = 0;
+	memcpy(&v, p, len);
+	h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
+	return h ^ h >> 32;
+}
+
+/* In another user's folder (root may have his $HOME) nothing is made. */
+static void folder_make(const char *path)
+{
+	_cleanup_free_ char *parent = strdup(path);
+	char *slash = parent ? strrchr(parent, '/') : NULL;
+	_cleanup_close_ int fd = -1;
+	struct stat st;
+
+	if (!slash)
+		return;
+	*slash = 0;
+	fd = open(slash == parent ? "/" : parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid())
+		mkdirat(fd, slash + 1, 0700);
+}
+
+/* Our folder, made if it isn't there; -1: none that is ours alone. */
+static int folder_open(const char *path, bool make)
+{
+	_cleanup_close_ int fd = -1;
+	struct stat st;
+	int ret;
+
+	if (make) {
+		_cleanup_free_ char *parent = strdup(path);
+		char *slash = parent ? strrchr(parent, '/') : NULL;
+
+		if (slash && slash != parent) {
+			*slash = 0;
+			folder_make(parent);
+		}
+		folder_make(path);
+	}
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || st.st_mode & 022)
+		return -1;
+	ret = fd;
+	fd = -1;
+	return ret;
+}
+
+static char *folder_path(void)
+{
+	const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	char *path = NULL;
+
+	if (xdg && *xdg == '/') {
+		if (asprintf(&path, "%s/pollux", xdg) < 0)
+			path = NULL;
+	} else if (home && *home == '/') {
+		if (asprintf(&path, "%s/.cache/pollux", home) < 0)
+			path = NULL;
+	}
+	return path;
+}
+
+/* "IDENTITY.ENDING" */
+static void file_name(const struct cache_kind *kind, const struct file_id *id, char *ret, size_t size)
+{
+	char text[FILE_ID_TEXT];
+
+	file_id_text(id, text);
+	snprintf(ret, size, "%s.%s", text, kind->ending);
+}
+
+static bool write_all(int fd, const void *data, size_t len)
+{
+	for (const char *p = data; len;) {
+		ssize_t n = write(fd, p, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		p += n;
+		len -= (size_t)n;
+	}
+	return true;
+}
+
+struct old_file {
+	struct timespec mtime;
+	off_t bytes;
+	char name[256];
+};
+
+static int by_age(const void *a, const void *b)
+{
+	const struct old_file *x = a, *y = b;
+
+	if (x->mtime.tv_sec != y->mtime.tv_sec)
+		return x->mtime.tv_sec < y->mtime.tv_sec ? -1 : 1;
+	return x->mtime.tv_nsec < y->mtime.tv_nsec ? -1 : x->mtime.tv_nsec > y->mtime.tv_nsec;
+}
+
+/* Makes room for `more` bytes: the files that were longest not written go. */
+static void folder_trim(int folder, off_t more)
+{
+	_cleanup_free_ struct old_file *v = NULL;
+	int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+	const struct dirent *entry;
+	off_t sum = more;
+	size_t n = 0;
+
+	if (!dir && copy >= 0)
+		close(copy);
+	while (dir && (entry = readdir(dir))) {
+		struct old_file *bigger;
+		struct stat st;
+
+		if (fstatat(folder, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    !S_ISREG(st.st_mode))
+			continue;
+		bigger = reallocarray(v, n + 1, sizeof(*v));
+		if (!bigger)
+			break;
+		v = bigger;
+		v[n] = (struct old_file){.mtime = st.st_mtim, .bytes = st.st_size};
+		snprintf(v[n++].name, sizeof(v->name), "%s", entry->d_name);
+		sum += st.st_size;
+	}
+	if (dir)
+		closedir(dir);
+	if (n)
+		qsort(v, n, sizeof(*v), by_age);
+	for (size_t i = 0; i < n && sum > MAX_FOLDER; i++)
+		if (unlinkat(folder, v[i].name, 0) == 0)
+			sum -= v[i].bytes;
+}
+
+bool cache_may_keep(const struct file_id *id)
+{
+	return file_id_trusted(id);
+}
+
+void cache_save(const struct cache_kind *kind, const struct file_id *id, const struct buf *content)
+{
+	_cleanup_free_ char *path = folder_path();
+	_cleanup_close_ int folder = -1;
+	struct file_output out;
+	char name[NAME_BYTES];
+	struct cache_head head = {
+		.version = kind->version,
+		.head_bytes = sizeof(head),
+		.bytes = content->len,
+		.checksum = checksum((const uint8_t *)content->data, content->len),
+	};
+
+	if (!path || !cache_may_keep(id) || buf_failed(content) || content->len >= MAX_FILE)
+		return;
+	folder = folder_open(path, true);
+	if (folder < 0)
+		return;
+	memcpy(head.magic, kind->magic, sizeof(head.magic));
+	folder_trim(folder, (off_t)content->len);
+	file_name(kind, id, name, sizeof(name));
+	if (file_output_open_at(&out, folder, name, name, NULL) < 0)
+		return;
+	if (write_all(out.fd, &head, sizeof(head)) &&
+	    write_all(out.fd, content->data, content->len))
+		file_output_place(&out, NULL);
+	file_output_done(&out);
+}
+
+/* What follows the head; NULL: it isn't as it was written. */
+static uint8_t *file_read(const struct cache_kind *kind, int fd, size_t *ret_len)
+{
+	_cleanup_free_ uint8_t *data = NULL;
+	struct cache_head head;
+	struct stat st;
+	size_t len, done = 0;
+
+	if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || st.st_size > MAX_FILE ||
+	    read(fd, &head, sizeof(head)) != sizeof(head) ||
+	    memcmp(head.magic, kind->magic, 8) != 0 || head.version != kind->version ||
+	    head.head_bytes != sizeof(head) || head.bytes != (uint64_t)st.st_size - sizeof(head))
+		return NULL;
+	len = head.bytes;
+	data = malloc(len + 1);
+	while (data && done < len) {
+		ssize_t n = read(fd, data + done, len - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return NULL;
+		done += (size_t)n;
+	}
+	if (!data || checksum(data, len) != head.checksum)
+		return NULL;
+	*ret_len = len;
+	return steal(data);
+}
+
+uint8_t *cache_load(const struct cache_kind *kind, const struct file_id *id, size_t *ret_len)
+{
+	_cleanup_free_ char *path = folder_path();
+	_cleanup_close_ int folder = -1, fd = -1;
+	char name[NAME_BYTES];
+
+	if (!path || !cache_may_keep(id))
+		return NULL;
+	folder = folder_open(path, false);
+	if (folder < 0)
+		return NULL;
+	file_name(kind, id, name, sizeof(name));
+	fd = file_open_at(folder, name, O_NOFOLLOW, 0, NULL);
+	return fd < 0 ? NULL : file_read(kind, fd, ret_len);
+}

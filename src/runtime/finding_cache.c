@@ -1,0 +1,340 @@
+/*
+ * Each struct has one function here, which writes it and reads it: what is written is what is read.
+ * Numbers are LEB128; a string is its length + 1, or 0 for none, and its bytes.
+ *
+ *    who wrote it; the finding
+ *
+ * "Who" is the very file of the pollux that runs, since another build may find more, or had found
+ * something wrong.
+ */
+#include "runtime/finding_cache.h"
+
+#include "base/cache.h"
+#include "base/cleanup.h"
+#include "base/cursor.h"
+#include "base/file.h"
+#include "binary/elf_image.h"
+#include "runtime/find.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct cache_kind cache = {"finding", "plxfound", 1};
+
+/* A smaller file is looked at as fast as its entry. */
+#define MIN_BYTES (1u << 20)
+
+struct io {
+	bool reads;
+	struct buf *out;
+	struct cursor in;
+};
+
+static void number(struct io *io, uint64_t *v)
+{
+	if (io->reads)
+		*v = cursor_uleb(&io->in);
+	else
+		buf_uleb(io->out, *v);
+}
+
+/* Of any width; a value that doesn't fit is no value that was written. */
+#define NUMBER(io, member)                                                                         \
+	do {                                                                                       \
+		uint64_t number_v = (uint64_t)(member);                                            \
+		number((io), &number_v);                                                           \
+		if ((io)->reads) {                                                                 \
+			(member) = (__typeof__(member))number_v;                                   \
+			if ((uint64_t)(member) != number_v)                                        \
+				(io)->in.failed = true;                                            \
+		}                                                                                  \
+	} while (0)
+
+static void bytes(struct io *io, void *data, size_t len)
+{
+	const uint8_t *from;
+
+	if (!io->reads) {
+		buf_add(io->out, data, len);
+		return;
+	}
+	from = cursor_bytes(&io->in, len);
+	if (from)
+		memcpy(data, from, len);
+}
+
+static void string(struct io *io, char **s)
+{
+	uint64_t len = !io->reads && *s ? strlen(*s) + 1 : 0;
+	const uint8_t *from;
+
+	number(io, &len);
+	if (!io->reads) {
+		if (len)
+			buf_add(io->out, *s, len - 1);
+		return;
+	}
+	from = len && len - 1 <= cursor_left(&io->in) ? cursor_bytes(&io->in, len - 1) : NULL;
+	if (from && !memchr(from, 0, len - 1))
+		*s = strndup((const char *)from, len - 1);
+	if (len && !*s)
+		io->in.failed = true;
+}
+
+/* How many follow; each takes at least a byte. They have room to grow as find.c lets them. */
+static void array(struct io *io, void *items, size_t *n, size_t item_bytes)
+{
+	size_t count = *n, room = 1;
+	void *p;
+
+	NUMBER(io, count);
+	if (!io->reads || !cursor_ok(&io->in) || !count)
+		return;
+	while (room < count && count <= cursor_left(&io->in))
+		room *= 2;
+	p = count <= cursor_left(&io->in) ? calloc(room, item_bytes) : NULL;
+	if (!p) {
+		io->in.failed = true;
+		return;
+	}
+	*(void **)items = p;
+	*n = count;
+}
+#define ARRAY(io, items, n) array((io), &(items), &(n), sizeof(*(items)))
+
+/* A member that is added to one of these is to be kept, too: then its new size goes here. */
+_Static_assert(sizeof(struct find_site) == 80, "see site()");
+_Static_assert(sizeof(struct find_kind) == 200, "see kind()");
+_Static_assert(sizeof(struct find_waker) == 88, "see waker()");
+_Static_assert(sizeof(struct find_call) == 32, "see call()");
+_Static_assert(sizeof(struct find_runtime) == 32, "see runtime()");
+_Static_assert(sizeof(struct finding) == 104, "see finding()");
+
+static void site(struct io *io, struct find_site *s)
+{
+	NUMBER(io, s->addr);
+	NUMBER(io, s->len);
+	NUMBER(io, s->reg);
+	bytes(io, s->bytes, sizeof(s->bytes));
+	NUMBER(io, s->patchable);
+	string(io, &s->where);
+	NUMBER(io, s->n_from);
+	if (s->len > sizeof(s->bytes) || s->n_from > sizeof(s->from) / sizeof(s->from[0]))
+		io->in.failed = true;
+	for (size_t i = 0; i < s->n_from && !io->in.failed; i++)
+		NUMBER(io, s->from[i]);
+}
+
+static void sites(struct io *io, struct find_site **v, size_t *n)
+{
+	ARRAY(io, *v, *n);
+	for (size_t i = 0; i < *n && !io->in.failed; i++)
+		site(io, &(*v)[i]);
+}
+
+static void kind(struct io *io, struct find_kind *k)
+{
+	uint64_t *const places[] = {
+		&k->vtable,	   &k->poll_slot,   &k->poll,	     &k->schedule_slot,
+		&k->schedule,	   &k->dealloc_slot, &k->dealloc,    &k->shutdown_slot,
+		&k->shutdown,	   &k->read_slot,   &k->read,	     &k->drop_join,
+		&k->drop_abort,	   &k->drop_future_slot, &k->drop_future, &k->drop_ref,
+	};
+
+	NUMBER(io, k->runtime);
+	NUMBER(io, k->role);
+	if ((unsigned)k->role >= TR_N)
+		io->in.failed = true;
+	NUMBER(io, k->block_in_place);
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		number(io, places[i]);
+	NUMBER(io, k->id_offset);
+	NUMBER(io, k->scheduler_offset);
+	NUMBER(io, k->trailer_offset);
+	NUMBER(io, k->vtable_offset);
+	NUMBER(io, k->state_offset);
+	string(io, &k->name);
+	string(io, &k->full_name);
+	string(io, &k->scheduler);
+	sites(io, &k->sites, &k->n_sites);
+}
+
+static void waker(struct io *io, struct find_waker *w)
+{
+	NUMBER(io, w->runtime);
+	NUMBER(io, w->root);
+	NUMBER(io, w->vtable);
+	NUMBER(io, w->wake_slot);
+	NUMBER(io, w->wake);
+	NUMBER(io, w->wake_by_ref_slot);
+	NUMBER(io, w->wake_by_ref);
+	sites(io, &w->sites, &w->n_sites);
+	string(io, &w->name);
+	ARRAY(io, w->direct, w->n_direct);
+	for (size_t i = 0; i < w->n_direct && !io->in.failed; i++) {
+		NUMBER(io, w->direct[i].at);
+		NUMBER(io, w->direct[i].target);
+	}
+}
+
+static void call(struct io *io, struct find_call *c)
+{
+	char *symbol = (char *)c->symbol;
+
+	NUMBER(io, c->slot);
+	NUMBER(io, c->function);
+	NUMBER(io, c->direct);
+	NUMBER(io, c->waits);
+	NUMBER(io, c->call);
+	if (io->reads)
+		symbol = NULL;
+	string(io, &symbol);
+	if (!io->reads)
+		return;
+	c->symbol = symbol ? calls_symbol(symbol) : NULL;
+	if (!c->symbol)
+		io->in.failed = true;
+	free(symbol);
+}
+
+static void runtime(struct io *io, struct find_runtime *r)
+{
+	string(io, &r->name);
+	string(io, &r->version);
+	string(io, &r->verified);
+	NUMBER(io, r->next_id);
+	if (!r->name || !r->version || !r->verified)
+		io->in.failed = true;
+}
+
+static void coverage(struct io *io, struct trace_coverage *c)
+{
+	NUMBER(io, c->seen);
+	NUMBER(io, c->total);
+	string(io, (char **)&c->item);
+	string(io, (char **)&c->note);
+	if (!c->item || !c->note)
+		io->in.failed = true;
+}
+
+static void finding(struct io *io, struct finding *f)
+{
+	NUMBER(io, f->has_symbols);
+	NUMBER(io, f->pie);
+	NUMBER(io, f->is_static);
+	NUMBER(io, f->is_musl);
+	NUMBER(io, f->n_inline_syscalls);
+	ARRAY(io, f->runtimes, f->n_runtimes);
+	for (size_t i = 0; i < f->n_runtimes && !io->in.failed; i++)
+		runtime(io, &f->runtimes[i]);
+	ARRAY(io, f->kinds, f->n_kinds);
+	for (size_t i = 0; i < f->n_kinds && !io->in.failed; i++) {
+		kind(io, &f->kinds[i]);
+		if (f->kinds[i].runtime >= f->n_runtimes)
+			io->in.failed = true;
+	}
+	ARRAY(io, f->wakers, f->n_wakers);
+	for (size_t i = 0; i < f->n_wakers && !io->in.failed; i++) {
+		waker(io, &f->wakers[i]);
+		if (f->wakers[i].runtime >= f->n_runtimes)
+			io->in.failed = true;
+	}
+	ARRAY(io, f->calls, f->n_calls);
+	for (size_t i = 0; i < f->n_calls && !io->in.failed; i++)
+		call(io, &f->calls[i]);
+	ARRAY(io, f->coverage, f->n_coverage);
+	for (size_t i = 0; i < f->n_coverage && !io->in.failed; i++)
+		coverage(io, &f->coverage[i]);
+}
+
+void finding_write(const struct finding *f, struct buf *out)
+{
+	struct io io = {.out = out};
+
+	finding(&io, (struct finding *)f); /* only read */
+	/* What no finding has would not be read back. */
+	if (io.in.failed)
+		out->failed = true;
+}
+
+bool finding_parse(const uint8_t *data, size_t len, struct finding *ret)
+{
+	struct io io = {.reads = true};
+	struct finding f = {0};
+
+	cursor_init(&io.in, data, len);
+	finding(&io, &f);
+	if (!cursor_ok(&io.in) || cursor_left(&io.in)) {
+		finding_done(&f);
+		return false;
+	}
+	*ret = f;
+	return true;
+}
+
+/* The file of this pollux, "" if it isn't known. */
+static void find_writer(char ret[static FILE_ID_TEXT])
+{
+	_cleanup_close_ int fd = file_open("/proc/self/exe", 0, NULL);
+	struct file_id id;
+
+	*ret = 0;
+	if (fd >= 0 && file_id_read(fd, &id))
+		file_id_text(&id, ret);
+}
+
+static bool load(const struct file_id *id, const char *writer, struct finding *ret)
+{
+	const size_t n = strlen(writer) + 1;
+	_cleanup_free_ uint8_t *data = NULL;
+	size_t len = 0;
+
+	data = cache_load(&cache, id, &len);
+	return data && len > n && !memcmp(data, writer, n) && finding_parse(data + n, len - n, ret);
+}
+
+static void save(const struct file_id *id, const char *writer, const struct finding *f)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT;
+
+	buf_add(&out, writer, strlen(writer) + 1);
+	finding_write(f, &out);
+	cache_save(&cache, id, &out);
+}
+
+int finding_get(struct elf_image *image, struct finding *ret_finding, struct error *err)
+{
+	const int fd = elf_image_fd(image);
+	char writer[FILE_ID_TEXT];
+	struct file_id id, after;
+	struct finding f;
+	bool keeps;
+	int r;
+
+	find_writer(writer);
+	keeps = *writer && file_id_read(fd, &id) && id.bytes >= MIN_BYTES && cache_may_keep(&id);
+	if (keeps && load(&id, writer, &f)) {
+		f.path = strdup(elf_image_name(image));
+		if (f.path) {
+			*ret_finding = f;
+			return 0;
+		}
+		finding_done(&f);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
+	r = runtime_find(image, &f, err);
+	if (r < 0)
+		return r;
+	if (elf_image_damaged(image)) {
+		finding_done(&f);
+		return error_set(err, -EIO,
+				 "%s could not be read to its end: it was cut meanwhile, its "
+				 "medium failed, or there is not enough memory",
+				 elf_image_name(image));
+	}
+	if (keeps && file_id_read(fd, &after) && file_id_same(&id, &after))
+		save(&id, writer, &f);
+	*ret_finding = f;
+	return 0;
+}
