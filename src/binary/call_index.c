@@ -6,29 +6,29 @@
  */
 #include "binary/call_index.h"
 
+#include "binary/code_scan_x86_64.h"
 #include "binary/image.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int add(struct call_index *x, size_t *cap, uint64_t target, uint64_t addr)
+static int add(struct elf_image *img, size_t *cap, uint64_t target, uint64_t addr)
 {
-	if (x->n == *cap) {
+	if (img->n_calls == *cap) {
 		size_t n = *cap ? *cap * 2 : 16384;
-		struct call *p = reallocarray(x->calls, n, sizeof(*p));
+		struct call *p = reallocarray(img->calls, n, sizeof(*p));
 
 		if (!p)
 			return -ENOMEM;
-		x->calls = p;
+		img->calls = p;
 		*cap = n;
 	}
-	x->calls[x->n++] = (struct call){target, addr};
+	img->calls[img->n_calls++] = (struct call){target, addr};
 	return 0;
 }
 
-static int scan(struct call_index *x, size_t *cap, struct elf_image *img, uint64_t start,
-		uint64_t end)
+static int scan(struct elf_image *img, size_t *cap, uint64_t start, uint64_t end)
 {
 	const uint8_t *code;
 	size_t len;
@@ -38,21 +38,13 @@ static int scan(struct call_index *x, size_t *cap, struct elf_image *img, uint64
 		return 0;
 	if (len > end - start)
 		len = end - start;
-	for (size_t i = 0; i + 7 <= len; i++) {
+	for (size_t i = 0;
+	     (i = CODE_SCAN(code, i, len, 7, code_scan_call, code_scan_is_call)) < len; i++) {
 		bool direct = (code[i] & 0xfe) == 0xe8;
-		size_t at; /* of the displacement */
+		size_t at = i + (direct ? 1 : code[i] == 0xff ? 2 : 3); /* of the displacement */
 		uint64_t target;
 		int32_t disp;
 
-		if (direct)
-			at = i + 1;
-		else if (code[i] == 0xff && (code[i + 1] & 0xcf) == 0x05)
-			at = i + 2;
-		else if ((code[i] & 0xfb) == 0x48 && code[i + 1] == 0x8b &&
-			 (code[i + 2] & 0xc7) == 0x05)
-			at = i + 3;
-		else
-			continue;
 		memcpy(&disp, code + at, 4);
 		target = start + at + 4 + (uint64_t)(int64_t)disp;
 		if (!direct && !elf_image_pointer_at(img, target, &target))
@@ -60,7 +52,7 @@ static int scan(struct call_index *x, size_t *cap, struct elf_image *img, uint64
 		/* Most of what isn't a call leads far away. */
 		if ((target < start || target >= end) && !elf_image_is_code(img, target))
 			continue;
-		if (add(x, cap, target, start + i) < 0)
+		if (add(img, cap, target, start + i) < 0)
 			return -ENOMEM;
 	}
 	return 0;
@@ -71,23 +63,29 @@ int call_index_init(struct call_index *x, struct elf_image *img)
 	size_t cap = 0;
 	int r = 0;
 
-	*x = (struct call_index){0};
-	for (size_t i = 0; i < elf_image_n_code(img) && r == 0; i++) {
+	for (size_t i = 0; !img->calls && i < elf_image_n_code(img) && r == 0; i++) {
 		uint64_t start, end;
 
 		elf_image_code(img, i, &start, &end);
-		r = scan(x, &cap, img, start, end);
+		r = scan(img, &cap, start, end);
 	}
-	if (r == 0)
-		r = image_sort(x->calls, x->n, sizeof(*x->calls));
+	if (r == 0 && cap)
+		r = image_sort(img->calls, img->n_calls, sizeof(*img->calls));
 	if (r < 0)
-		call_index_done(x);
+		image_drop_calls(img);
+	*x = (struct call_index){img->calls, img->n_calls};
 	return r;
+}
+
+void image_drop_calls(struct elf_image *img)
+{
+	free(img->calls);
+	img->calls = NULL;
+	img->n_calls = 0;
 }
 
 void call_index_done(struct call_index *x)
 {
-	free(x->calls);
 	*x = (struct call_index){0};
 }
 

@@ -18,7 +18,7 @@ struct call {
 };
 
 struct call_index {
-	struct call *calls; /* by target */
+	const struct call *calls; /* by target; the image's, which makes them once */
 	size_t n;
 };
 

@@ -331,6 +331,7 @@ void elf_image_free(struct elf_image *img)
 	free(img->pointers);
 	free(img->imports);
 	free(img->functions);
+	image_drop_calls(img);
 	free(img);
 }
 

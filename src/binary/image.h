@@ -77,6 +77,8 @@ struct elf_image {
 	size_t n_imports;
 	struct elf_function *functions;
 	size_t n_functions;
+	struct call *calls; /* see call_index.h; NULL: not made, or there are none */
+	size_t n_calls;
 };
 
 /* Whether these bytes may be read: they are in the file, and not too many. Charges them. */
@@ -88,6 +90,8 @@ int image_read(struct elf_image *img, uint64_t offset, uint64_t len, struct imag
 int image_load(struct elf_image *img, struct error *err);
 void image_unload(struct elf_image *img);
 void image_wake(struct elf_image *img);
+/* The index of calls. */
+void image_drop_calls(struct elf_image *img);
 
 /* Values of the dynamic section. The last one of a tag counts; 0 if it isn't there. */
 struct image_dynamic {

@@ -9,6 +9,7 @@
 #include "base/budget.h"
 #include "base/cleanup.h"
 #include "binary/code_flow.h"
+#include "binary/code_scan_x86_64.h"
 #include "binary/elf_image.h"
 
 #include <errno.h>
@@ -102,22 +103,19 @@ static int candidate(struct search *s, uint64_t addr)
 	return decode_function(s, start, end);
 }
 
-/* lea disp32(%rip), r64: REX.W (48 or 4c), 8d, ModRM with mod 0 and rm 5. */
 static int search_lea(struct search *s, const uint8_t *code, uint64_t addr, size_t len)
 {
-	const uint8_t *end = code + len, *p = code + 1;
 	int r = 0;
 
-	while (r == 0 && end - p >= 6 && (p = memchr(p, 0x8d, (size_t)(end - p) - 5))) {
-		if ((p[-1] & 0xfb) == 0x48 && (p[1] & 0xc7) == 0x05) {
-			uint64_t next = addr + (uint64_t)(p - code) + 6;
-			int32_t disp;
+	for (size_t i = 0; r == 0; i++) {
+		int32_t disp;
 
-			memcpy(&disp, p + 2, 4);
-			if (wanted(s, next + (uint64_t)(int64_t)disp))
-				r = candidate(s, next - 7);
-		}
-		p++;
+		i = CODE_SCAN(code, i, len, 7, code_scan_lea, code_scan_is_lea);
+		if (i >= len)
+			break;
+		memcpy(&disp, code + i + 3, 4);
+		if (wanted(s, addr + i + 7 + (uint64_t)(int64_t)disp))
+			r = candidate(s, addr + i);
 	}
 	return r;
 }

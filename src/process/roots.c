@@ -10,6 +10,7 @@
  */
 #include "process/roots.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "process/memory.h"
 
@@ -68,43 +69,21 @@ int roots_note(struct roots *r, const struct process_stop *stopped)
 
 /* ---- looking through stacks ---- */
 
-struct code {
-	struct hooked_object *object;
-	struct find_block_on *v;
-	size_t n;
-};
-
-static size_t find_code(struct hooked_object *const *objects, size_t n_objects, struct code *codes)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < n_objects; i++) {
-		struct code *c = &codes[n];
-
-		c->object = objects[i];
-		if (block_on_find(objects[i]->object->image, &objects[i]->attach.finding, &c->v,
-				  &c->n) == 0 &&
-		    c->n)
-			n++;
-	}
-	return n;
-}
-
 /* The innermost block_on of a stack; NULL. */
-static const struct find_waker *waker_on(const uint64_t *words, size_t n, const struct code *codes,
-					 size_t n_codes)
+static const struct find_waker *waker_on(const uint64_t *words, size_t n,
+					 struct hooked_object *const *objects, size_t n_objects)
 {
 	for (size_t i = 0; i < n; i++) {
-		for (size_t k = 0; k < n_codes; k++) {
-			const struct code *c = &codes[k];
+		for (size_t k = 0; k < n_objects; k++) {
+			const struct process_object *o = objects[k]->object;
+			const struct finding *f = &objects[k]->attach.finding;
 			const struct find_block_on *b;
 
-			if (words[i] < c->object->object->start ||
-			    words[i] >= c->object->object->end)
+			if (words[i] < o->start || words[i] >= o->end)
 				continue;
-			b = block_on_at(c->v, c->n, words[i] - c->object->attach.bias);
+			b = block_on_at(f->block_ons, f->n_block_ons, words[i] - o->bias);
 			if (b)
-				return &c->object->attach.finding.wakers[b->waker];
+				return &f->wakers[b->waker];
 		}
 	}
 	return NULL;
@@ -143,17 +122,13 @@ static int kind_of(const struct hooks *h, const struct find_waker *w, uint16_t *
 int roots_find(struct roots *r, const struct process *p, const struct hooks *h,
 	       struct hooked_object *const *objects, size_t n_objects)
 {
-	struct code *codes = calloc(n_objects ? n_objects : 1, sizeof(*codes));
-	uint64_t *words = malloc(STACK_BYTES);
-	size_t n_codes = 0;
+	_cleanup_free_ uint64_t *words = malloc(STACK_BYTES);
 
 	r->n = 0;
-	if (codes && words)
-		n_codes = find_code(objects, n_objects, codes);
-	for (size_t i = 0; n_codes && i < r->n_threads && r->n < AGENT_MAX_ROOTS; i++) {
+	for (size_t i = 0; words && i < r->n_threads && r->n < AGENT_MAX_ROOTS; i++) {
 		const struct root_thread *t = &r->threads[i];
 		size_t n = read_stack(p, t->sp, words);
-		const struct find_waker *w = waker_on(words, n, codes, n_codes);
+		const struct find_waker *w = waker_on(words, n, objects, n_objects);
 		struct attach_root *root = &r->v[r->n];
 		pid_t own = w ? process_own_tid(p, t->tid) : 0;
 
@@ -164,12 +139,7 @@ int roots_find(struct roots *r, const struct process *p, const struct hooks *h,
 		if (own && kind_of(h, w, &root->kind) == 0)
 			r->n++;
 	}
-	for (size_t i = 0; i < n_codes; i++)
-		free(codes[i].v);
-	int rc = codes && words ? 0 : -ENOMEM;
-	free(codes);
-	free(words);
-	return rc;
+	return words ? 0 : -ENOMEM;
 }
 
 void roots_done(struct roots *r)

@@ -192,6 +192,8 @@ int runtime_find(struct elf_image *image, struct finding *ret_finding, struct er
 	f.covering = NULL;
 	if (r == 0)
 		r = calls_find(image, &f);
+	if (r == 0)
+		r = block_on_find(image, &f, &f.block_ons, &f.n_block_ons);
 	if (r < 0) {
 		finding_done(&f);
 		return r == -ENOMEM ? error_set(err, r, "out of memory") : r;
@@ -237,6 +239,7 @@ void finding_done(struct finding *f)
 	}
 	free(f->wakers);
 	free(f->calls);
+	free(f->block_ons);
 	for (size_t i = 0; i < f->n_coverage; i++) {
 		free((char *)f->coverage[i].item);
 		free((char *)f->coverage[i].note);

@@ -108,8 +108,9 @@ _Static_assert(sizeof(struct find_site) == 80, "see site()");
 _Static_assert(sizeof(struct find_kind) == 200, "see kind()");
 _Static_assert(sizeof(struct find_waker) == 88, "see waker()");
 _Static_assert(sizeof(struct find_call) == 32, "see call()");
+_Static_assert(sizeof(struct find_block_on) == 24, "see finding()");
 _Static_assert(sizeof(struct find_runtime) == 32, "see runtime()");
-_Static_assert(sizeof(struct finding) == 104, "see finding()");
+_Static_assert(sizeof(struct finding) == 120, "see finding()");
 
 static void site(struct io *io, struct find_site *s)
 {
@@ -243,6 +244,14 @@ static void finding(struct io *io, struct finding *f)
 	ARRAY(io, f->calls, f->n_calls);
 	for (size_t i = 0; i < f->n_calls && !io->in.failed; i++)
 		call(io, &f->calls[i]);
+	ARRAY(io, f->block_ons, f->n_block_ons);
+	for (size_t i = 0; i < f->n_block_ons && !io->in.failed; i++) {
+		NUMBER(io, f->block_ons[i].start);
+		NUMBER(io, f->block_ons[i].end);
+		NUMBER(io, f->block_ons[i].waker);
+		if (f->block_ons[i].waker >= f->n_wakers)
+			io->in.failed = true;
+	}
 	ARRAY(io, f->coverage, f->n_coverage);
 	for (size_t i = 0; i < f->n_coverage && !io->in.failed; i++)
 		coverage(io, &f->coverage[i]);

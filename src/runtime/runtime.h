@@ -87,6 +87,14 @@ struct find_runtime {
 	uint64_t next_id; /* Tokio: address of the task id counter, 0 if not found */
 };
 
+/* Code in which a block_on polls, by return addresses: a thread whose stack holds one of them
+ * stands in a block_on that made a waker of finding.wakers[waker]; sorted. See block_on.c for when that is
+ * wrong. */
+struct find_block_on {
+	uint64_t start, end;
+	uint32_t waker;
+};
+
 struct finding {
 	char *path; /* as the target names it */
 	struct find_runtime *runtimes;
@@ -100,6 +108,8 @@ struct finding {
 	uint64_t n_inline_syscalls; /* `syscall` instructions in functions of the program: not
 				       visible */
 	bool has_symbols, pie, is_static, is_musl;
+	struct find_block_on *block_ons;
+	size_t n_block_ons;
 	struct trace_coverage *coverage; /* process index is 0 here; strings are owned */
 	size_t n_coverage;
 	const char *covering; /* the runtime that finds now: coverage that is added is its own */
@@ -118,16 +128,6 @@ void finding_reasons(const struct finding *f, struct buf *out);
  */
 bool version_at_least(const char *versions, unsigned major, unsigned minor);
 
-/* Code in which a block_on polls, by return addresses: a thread whose stack holds one of them
- * stands in a block_on that made a waker of finding.wakers[waker]. See block_on.c for when that is
- * wrong. */
-struct find_block_on {
-	uint64_t start, end;
-	uint32_t waker;
-};
-/* All of an object, sorted, for free(). -ENOMEM or 0. */
-int block_on_find(struct elf_image *image, const struct finding *f, struct find_block_on **ret,
-		  size_t *ret_n);
 /* The one that an address lies in; NULL. */
 const struct find_block_on *block_on_at(const struct find_block_on *v, size_t n, uint64_t addr);
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "binary/elf_image.h"
-#include "runtime/runtime.h"
+#include "runtime/find.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
