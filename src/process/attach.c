@@ -430,6 +430,9 @@ static int patch_sites(struct attach *a, struct error *err)
 		static const struct process_stop none = {0};
 		return hooks_patch(&a->hooks, &a->process, &none, err);
 	}
+	rc = hooks_prepare(&a->hooks, &a->process);
+	if (rc < 0)
+		return error_sys(err, rc, "cannot attach");
 	rc = threads_stop(&a->process, STOP_ALL_TIMEOUT, &stopped, err);
 	if (rc < 0)
 		return rc;

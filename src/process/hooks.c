@@ -27,6 +27,8 @@
 #include <sys/user.h>
 
 #define JUMP_BYTES 5u
+#define SITE_BYTES 16u /* of the longest instruction, and more */
+#define PAGE 4096ull
 
 /* ---- planning ---- */
 
@@ -568,9 +570,76 @@ static bool occupied(const uint64_t *rips, size_t n, const struct hook_patch *pa
 	return false;
 }
 
+/*
+ * The byte that is written, as it is, is the last one of an instruction which will be changed, and
+ * what it was when the hooks were planned. No breakpoint is there (those stand at first bytes, and
+ * come and go with the tool that set them), and the program doesn't write to a page that it may not
+ * write to. What it could write to, and what it shares with others, is left as it is.
+ */
+static void unshare(const struct process *p, const struct process_maps *maps, uint64_t *last_page,
+		    uint64_t addr, uint8_t byte)
+{
+	const struct process_map *m;
+
+	if (addr / PAGE == *last_page)
+		return;
+	m = maps_at(maps, addr);
+	if (m && !m->write && !m->shared)
+		memory_unshare(p, addr, byte);
+	*last_page = addr / PAGE;
+}
+
+int hooks_prepare(const struct hooks *h, const struct process *p)
+{
+	uint64_t last_page = 0;
+	struct process_maps maps;
+	int rc = maps_read(p, &maps, NULL);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < h->n_patches; i++) {
+		const struct hook_patch *patch = &h->patches[i];
+
+		if (patch->trampoline)
+			unshare(p, &maps, &last_page, patch->addr + patch->len - 1,
+				patch->live[patch->len - 1]);
+	}
+	for (size_t i = 0; i < h->n_calls; i++) {
+		const struct hook_call *c = &h->calls[i];
+
+		if (c->reachable)
+			unshare(p, &maps, &last_page, c->addr + sizeof(c->was) - 1,
+				(uint8_t)(c->was >> 24));
+	}
+	maps_done(&maps);
+	return 0;
+}
+
+/* What stands at all sites, 16 bytes for each, for free(). */
+static int read_sites(const struct hooks *h, const struct process *p, uint8_t **ret)
+{
+	struct memory_piece *pieces = calloc(h->n_patches + 1, sizeof(*pieces));
+	uint8_t *live = calloc(h->n_patches + 1, SITE_BYTES);
+	int rc = pieces && live ? 0 : -ENOMEM;
+
+	for (size_t i = 0; rc == 0 && i < h->n_patches; i++)
+		pieces[i] = (struct memory_piece){h->patches[i].addr, live + i * SITE_BYTES,
+						  h->patches[i].len};
+	if (rc == 0)
+		rc = memory_read_pieces(p, pieces, h->n_patches);
+	free(pieces);
+	if (rc < 0) {
+		free(live);
+		return rc;
+	}
+	*ret = live;
+	return 0;
+}
+
 int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *stopped,
 		struct error *err)
 {
+	uint8_t *all = NULL;
 	uint64_t *rips = calloc(stopped->n ? stopped->n : 1, sizeof(*rips));
 	size_t n = 0;
 	int rc = 0;
@@ -585,21 +654,21 @@ int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *s
 		if (ptrace(PTRACE_GETREGS, stopped->v[i].tid, 0, &regs) == 0)
 			rips[n++] = regs.rip;
 	}
-	for (size_t i = 0; i < h->n_patches; i++) {
+	rc = read_sites(h, p, &all);
+	if (rc < 0)
+		error_sys(err, rc, "cannot patch process %d", p->pid);
+	for (size_t i = 0; rc == 0 && i < h->n_patches; i++) {
 		struct hook_patch *patch = &h->patches[i];
-		uint8_t live[16];
 
 		if (!patch->trampoline)
 			continue;
-		rc = memory_read(p, patch->addr, live, patch->len);
-		if (rc == 0 &&
-		    (memcmp(live, patch->live, patch->len) || occupied(rips, n, patch))) {
+		if (memcmp(all + i * SITE_BYTES, patch->live, patch->len) ||
+		    occupied(rips, n, patch)) {
 			h->n_sites_left++;
 			continue;
 		}
-		if (rc == 0)
-			rc = memory_replace(p, patch->addr + patch->at, patch->live + patch->at,
-					    patch->jump, JUMP_BYTES);
+		rc = memory_replace(p, patch->addr + patch->at, patch->live + patch->at,
+				    patch->jump, JUMP_BYTES);
 		if (rc == -EOPNOTSUPP) {
 			h->n_sites_left++;
 			rc = 0;
@@ -613,6 +682,7 @@ int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *s
 		patch->applied = true;
 	}
 	free(rips);
+	free(all);
 	if (rc == 0) {
 		rc = call_hooks_patch(h, p);
 		if (rc < 0) {
@@ -626,16 +696,23 @@ int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *s
 int hooks_unpatch(struct hooks *h, struct process *p)
 {
 	int result = call_hooks_unpatch(h, p);
+	uint8_t *all = NULL;
 
+	/* If one of them can't be read, each is read by itself. */
+	if (hooks_any_patch(h))
+		read_sites(h, p, &all);
 	for (size_t i = 0; i < h->n_patches; i++) {
 		struct hook_patch *patch = &h->patches[i];
-		uint8_t live[JUMP_BYTES];
-		int rc;
+		uint8_t live[SITE_BYTES];
+		int rc = 0;
 
 		if (!patch->applied)
 			continue;
-		rc = memory_read(p, patch->addr + patch->at, live, JUMP_BYTES);
-		if (rc == 0 && !memcmp(live, patch->jump, JUMP_BYTES))
+		if (all)
+			memcpy(live, all + i * SITE_BYTES, SITE_BYTES);
+		else
+			rc = memory_read(p, patch->addr, live, patch->len);
+		if (rc == 0 && !memcmp(live + patch->at, patch->jump, JUMP_BYTES))
 			rc = memory_replace(p, patch->addr + patch->at, patch->jump,
 					    patch->live + patch->at, JUMP_BYTES);
 		if (rc < 0)
@@ -643,6 +720,7 @@ int hooks_unpatch(struct hooks *h, struct process *p)
 		else
 			patch->applied = false;
 	}
+	free(all);
 	return result;
 }
 

@@ -11,10 +11,13 @@
 #include "process/threads.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +38,40 @@ int memory_read(const struct process *p, uint64_t addr, void *out, size_t len)
 		if (n == 0)
 			return -ESRCH; /* the address space is gone */
 		done += n;
+	}
+	return 0;
+}
+
+/* One system call's worth; returns how many pieces at the front were read. */
+static size_t read_some(const struct process *p, const struct memory_piece *v, size_t n)
+{
+	struct iovec here[IOV_MAX], there[IOV_MAX];
+	size_t done = 0;
+	ssize_t len;
+
+	for (size_t i = 0; i < n; i++) {
+		here[i] = (struct iovec){v[i].out, v[i].len};
+		there[i] = (struct iovec){(void *)(uintptr_t)v[i].addr, v[i].len};
+	}
+	len = process_vm_readv(p->pid, here, n, there, n, 0);
+	while (done < n && len >= (ssize_t)v[done].len)
+		len -= (ssize_t)v[done++].len;
+	return done;
+}
+
+int memory_read_pieces(const struct process *p, const struct memory_piece *v, size_t n)
+{
+	for (size_t i = 0; i < n;) {
+		size_t some = n - i < IOV_MAX ? n - i : IOV_MAX, done = read_some(p, v + i, some);
+		int rc = 0;
+
+		i += done;
+		if (done < some) { /* this one can't be read so, or the kernel doesn't do it at all */
+			rc = memory_read(p, v[i].addr, v[i].out, v[i].len);
+			i++;
+		}
+		if (rc < 0)
+			return rc;
 	}
 	return 0;
 }
@@ -132,6 +169,12 @@ int memory_store(const struct process *p, uint64_t addr, const void *data, size_
 	return n < 0 ? -errno : n == (ssize_t)len ? 0 : -ESRCH;
 }
 
+void memory_unshare(const struct process *p, uint64_t addr, uint8_t byte)
+{
+	process_step("unshare");
+	proc_write(p, addr, &byte, 1);
+}
+
 int memory_write_u64(const struct process *p, uint64_t addr, uint64_t value)
 {
 	return memory_write(p, addr, &value, sizeof(value));
@@ -139,38 +182,51 @@ int memory_write_u64(const struct process *p, uint64_t addr, uint64_t value)
 
 /* So many bytes of an instruction change at once. */
 #define CODE_MAX 8u
+#define CHILD_STACK 32768u
 
 /* What became of it, as the child's exit status. */
 enum { REPLACED, UNCHANGED, HALF_DONE };
 
+struct replacement {
+	const struct process *p;
+	uint64_t addr;
+	const uint8_t *from, *to;
+	size_t len;
+};
+
 /* In the child: nothing but system calls. What is written first is what is there, so that both
  * pages are ours already when it counts. */
-static int replace(const struct process *p, uint64_t addr, const uint8_t *from, const uint8_t *to,
-		   size_t len)
+static int replace(void *arg)
 {
-	ssize_t n = proc_write(p, addr, from, len);
+	const struct replacement *r = arg;
+	ssize_t n = proc_write(r->p, r->addr, r->from, r->len);
 
-	if (n == (ssize_t)len)
-		n = proc_write(p, addr, to, len);
-	if (n == (ssize_t)len)
+	if (n == (ssize_t)r->len)
+		n = proc_write(r->p, r->addr, r->to, r->len);
+	if (n == (ssize_t)r->len)
 		return REPLACED;
-	return n <= 0 || proc_write(p, addr, from, (size_t)n) == n ? UNCHANGED : HALF_DONE;
+	return n <= 0 || proc_write(r->p, r->addr, r->from, (size_t)n) == n ? UNCHANGED : HALF_DONE;
 }
 
-/* Two pages are two writes inside of the kernel, and if we are killed the second doesn't come; so
- * they are those of a process that nobody kills with us. */
+/*
+ * Two pages are two writes inside of the kernel, and if we are killed the second doesn't come; so
+ * they are those of a process that nobody kills with us. It runs in our memory while this thread
+ * waits: threads of the target stand still meanwhile, and to copy a large pollux takes a
+ * millisecond.
+ */
 static int replace_by_child(const struct process *p, uint64_t addr, const uint8_t *from,
 			    const uint8_t *to, size_t len)
 {
+	struct replacement replacement = {p, addr, from, to, len};
+	_Alignas(16) char stack[CHILD_STACK];
 	sigset_t all, before;
 	int status = 0, rc = 0;
 	pid_t child;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
-	child = fork();
-	if (child == 0)
-		_exit(replace(p, addr, from, to, len));
+	child = clone(replace, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD,
+		      &replacement);
 	if (child < 0)
 		rc = -errno;
 	process_step("fork");

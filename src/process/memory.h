@@ -5,6 +5,13 @@
 #include "process/process.h"
 
 int memory_read(const struct process *p, uint64_t addr, void *out, size_t len);
+/* Many small pieces, by few system calls. 0, or what memory_read() says of one of them. */
+struct memory_piece {
+	uint64_t addr;
+	void *out;
+	size_t len;
+};
+int memory_read_pieces(const struct process *p, const struct memory_piece *v, size_t n);
 int memory_read_u64(const struct process *p, uint64_t addr, uint64_t *ret_value);
 
 /* Writes also where the page is not writable (text, RELRO). An aligned write of 8 bytes is seen
@@ -17,6 +24,10 @@ int memory_write_u64(const struct process *p, uint64_t addr, uint64_t value);
 /* The same into a page that is writable, which no kernel forbids; for a word while the program
  * runs: nothing is stopped for it. */
 int memory_store(const struct process *p, uint64_t addr, const void *data, size_t len);
+
+/* Gives a page its copy for this process alone, by a byte that is written as it is: what else is
+ * written to that page later costs little. Where the kernel forbids that nothing is done. */
+void memory_unshare(const struct process *p, uint64_t addr, uint8_t byte);
 
 /* Changes up to 8 bytes of code that threads may come by once they go on: whole or not at all, also
  * if pollux is killed at it and also across two pages. `from` is what is there. -EOPNOTSUPP: not

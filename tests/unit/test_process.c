@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "process/hooks.h"
 #include "process/inject.h"
 #include "process/maps.h"
 #include "process/memory.h"
@@ -35,6 +36,7 @@
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/rseq.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
@@ -1157,6 +1159,103 @@ static void test_replace_by_half(void **state)
 	munmap(pages, 4096);
 }
 
+/* Before the stop the pages of the sites become the process' own: in it no page is copied any more,
+ * on the way there and back. What it may write to, and shares with others, is left alone. */
+#define SITES 64u
+
+static pid_t start_with_sites(uint8_t **ret_code)
+{
+	int fd = memfd_create("code", MFD_CLOEXEC);
+	uint8_t *code;
+
+	assert_int_equal(ftruncate(fd, SITES * 4096), 0);
+	code = mmap(NULL, SITES * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	for (unsigned i = 0; i < SITES; i++)
+		memcpy(code + i * 4096 + 100, CODE "\x03\x04", 7);
+	munmap(code, SITES * 4096);
+	*ret_code = mmap(NULL, SITES * 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	close(fd);
+	return start_paused();
+}
+
+static long faults(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_THREAD, &usage);
+	return usage.ru_minflt + usage.ru_majflt;
+}
+
+static void plan_sites(struct hooks *h, const uint8_t *code)
+{
+	h->patches = calloc(SITES, sizeof(*h->patches));
+	h->n_patches = SITES;
+	for (unsigned i = 0; i < SITES; i++) {
+		struct hook_patch *patch = &h->patches[i];
+
+		patch->addr = (uint64_t)(code + i * 4096 + 100);
+		patch->len = 7;
+		memcpy(patch->live, CODE "\x03\x04", 7);
+		patch->at = 1;
+		memcpy(patch->jump, JUMP, 5);
+		patch->trampoline = 1;
+	}
+}
+
+static void assert_sites(const struct process *p, const uint8_t *code, const char *there)
+{
+	uint8_t live[7];
+
+	for (unsigned i = 0; i < SITES; i++) {
+		assert_int_equal(memory_read(p, (uint64_t)(code + i * 4096 + 100), live, 7), 0);
+		assert_memory_equal(live, there, 7);
+	}
+}
+
+static void test_patch_copies_no_page(void **state)
+{
+	static const struct process_stop none = {0};
+	struct process p = PROCESS_INIT;
+	struct hooks h = {0};
+	struct error err = {0};
+	uint8_t *code;
+	pid_t pid = start_with_sites(&code);
+	long before;
+	int status;
+
+	assert_int_equal(process_open(pid, &p, &err), 0);
+	plan_sites(&h, code);
+	/* once without, for what the allocator takes */
+	assert_int_equal(hooks_patch(&h, &p, &none, &err), 0);
+	assert_sites(&p, code, "\x48" JUMP "\x04");
+	assert_int_equal(hooks_unpatch(&h, &p), 0);
+	assert_sites(&p, code, CODE "\x03\x04");
+	hooks_done(&h);
+	process_close(&p);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	munmap(code, SITES * 4096);
+
+	pid = start_with_sites(&code);
+	assert_int_equal(process_open(pid, &p, &err), 0);
+	plan_sites(&h, code);
+	assert_int_equal(hooks_prepare(&h, &p), 0);
+	assert_sites(&p, code, CODE "\x03\x04");
+	before = faults();
+	assert_int_equal(hooks_patch(&h, &p, &none, &err), 0);
+	assert_true(faults() - before < SITES / 8);
+	assert_sites(&p, code, "\x48" JUMP "\x04");
+	before = faults();
+	assert_int_equal(hooks_unpatch(&h, &p), 0);
+	assert_true(faults() - before < SITES / 8);
+	assert_sites(&p, code, CODE "\x03\x04");
+	hooks_done(&h);
+	process_close(&p);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	munmap(code, SITES * 4096);
+}
+
 /* ---- stopping ---- */
 
 #define N_THREADS 40
@@ -1723,6 +1822,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_killed_running),
 		cmocka_unit_test(test_replace_on_two_pages),
 		cmocka_unit_test(test_replace_by_half),
+		cmocka_unit_test(test_patch_copies_no_page),
 		cmocka_unit_test(test_stop_all),
 		cmocka_unit_test(test_stop_with_vfork),
 		cmocka_unit_test(test_held),
