@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "binary/elf_image.h"
 #include "cli/verbs.h"
+#include "process/descriptors.h"
 #include "process/maps.h"
 #include "process/objects.h"
 #include "process/process.h"
@@ -152,6 +153,25 @@ static void check_status(struct diagnosis *d, const char *status)
 		add_check(d, "pid namespace", GOOD, "the process knows itself as %ld", inner);
 }
 
+static void check_descriptors(struct diagnosis *d, const struct process *p)
+{
+	struct error reason = {0};
+	struct descriptors fds;
+
+	if (descriptors_read(p, &fds) < 0)
+		return;
+	if (descriptors_refused(p, &fds, &reason))
+		add_check(d, "descriptors", BAD, "%s", reason.text);
+	else if (fds.open >= fds.limit)
+		add_check(d, "descriptors", WARNING,
+			  "%llu of %llu are open: the program can open no more; pollux raises the "
+			  "limit by one for the moment that it needs one",
+			  (unsigned long long)fds.open, (unsigned long long)fds.limit);
+	else
+		add_check(d, "descriptors", GOOD, "%llu of %llu are open",
+			  (unsigned long long)fds.open, (unsigned long long)fds.limit);
+}
+
 /* ---- objects ---- */
 
 /* A panic is seen where it starts: by a call of the unwinder through a slot. */
@@ -274,6 +294,7 @@ static int examine_process(struct diagnosis *d, pid_t pid, struct error *err)
 	check_yama(d);
 	check_clock(d);
 	if (p.mem_fd >= 0) {
+		check_descriptors(d, &p);
 		r = examine_objects(d, &p, err);
 		process_close(&p);
 		return r;

@@ -28,6 +28,7 @@
 
 #include "base/cleanup.h"
 #include "process/call_hooks.h"
+#include "process/descriptors.h"
 #include "process/memory.h"
 
 #include <asm/unistd.h>
@@ -293,6 +294,7 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 	struct memfd memfd = {.process = p, .layout = l, .err = err, .fd = -1, .rc = -EIO};
 	struct errand errand = {
 		.calls = calls, .done_at = word(l, WORD_DONE), .held = take_held, .arg = &memfd};
+	struct descriptors_room room = {.is_raised = false};
 	size_t n = 0;
 	int rc = memory_write(p, word(l, WORD_NAME), name, sizeof(name));
 
@@ -364,7 +366,10 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 
 	rc = memory_write_u64(p, word(l, WORD_FD), UINT64_MAX);
 	if (rc == 0)
+		rc = descriptors_make_room(p, &room, err);
+	if (rc == 0)
 		rc = inject_run(in, &place, &errand, err);
+	descriptors_put_back(p, &room);
 	_cleanup_close_ int fd = memfd.fd;
 	if (rc == 0)
 		rc = memory_read_u64(p, word(l, WORD_RINGS), &l->rings);

@@ -1,5 +1,7 @@
 """Attaching to what is not as usual: under seccomp filters, locked, held, in another namespace, changing."""
+import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -156,6 +158,45 @@ def test_one_at_a_time(pollux, suite, tmp_path):
         first.process.communicate()
         result = record(pollux, target.pid, tmp_path / "second.plx")
         assert result.returncode == 0, result.stderr
+
+
+def take_all_descriptors(pid, hard, prefix=()):
+    """No descriptor is free any more: the limit is set to how many there are."""
+    taken = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    limit = min(set(range(len(taken) + 1)) - taken)
+    result = driver.run(*prefix, "prlimit", "--pid", pid, f"--nofile={limit}:{hard or limit}")
+    assert result.returncode == 0, result.stderr
+    return limit
+
+
+def test_no_descriptor_left(pollux, suite, trace):
+    """A program that has used its last descriptor is recorded, and its limit is afterwards as before."""
+    with driver.Target(suite(), "multi_thread") as target:
+        limit = take_all_descriptors(target.pid, 100)
+        report = json.loads(driver.run(pollux, "doctor", "--json", target.pid).stdout)
+        said = next(check for check in report["checks"] if check["name"] == "descriptors")
+        assert said["verdict"] == "warning", said
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        assert resource.prlimit(target.pid, resource.RLIMIT_NOFILE) == (limit, 100)
+        resource.prlimit(target.pid, resource.RLIMIT_NOFILE, (100, 100))
+        target.go()
+        target.truth()
+        code, said = recorder.stop()
+        assert code == 0, said
+        target.go()
+        assert target.end() == 0, target.errors
+    assert driver.report(pollux, trace)["events"] > 0
+
+
+def test_no_descriptor_to_be_had(pollux, suite, trace):
+    """Who may not raise the limit is told that it is the limit."""
+    with driver.Target(suite(), "multi_thread", prefix=NOBODY) as target:
+        limit = take_all_descriptors(target.pid, None, NOBODY)
+        result = record(pollux, target.pid, "/dev/null", prefix=NOBODY)
+        assert result.returncode == 1
+        assert f"no free file descriptor ({limit} of {limit} are open)" in result.stderr, result.stderr
+        assert target.process.poll() is None
+        target.kill()
 
 
 # Something that a program does as soon as one of its threads is traced.
