@@ -42,9 +42,10 @@ void elf_image_free(struct elf_image *img);
 /* Gives its memory back until something of it is asked for again; pointers that were got from it
  * are good no longer. For whoever holds many. */
 void elf_image_rest(struct elf_image *img);
-/* Something couldn't be read, since the file was cut or its medium failed: what was found, and not
- * found, in it is not to be believed. */
-bool elf_image_damaged(const struct elf_image *img);
+/* 0, or negative errno with a sentence: something couldn't be read, since the file was cut, its
+ * medium failed, or there is not enough memory. What was found, and not found, in it is not to be
+ * believed then. */
+int elf_image_trouble(const struct elf_image *img, struct error *err);
 
 const char *elf_image_name(const struct elf_image *img);
 /* The file itself, the image's own descriptor: for what isn't read here, as debug information. */

@@ -8,6 +8,7 @@
 
 #include "base/cursor.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -180,15 +181,19 @@ static void load(struct elf_image *img)
 			size_t n = cap ? cap * 2 : 4096;
 			struct elf_function *f = reallocarray(img->functions, n, sizeof(*f));
 
-			if (!f)
+			if (!f) {
+				image_note_trouble(img, -ENOMEM);
 				break;
+			}
 			img->functions = f;
 			cap = n;
 		}
 		img->functions[img->n_functions++] = (struct elf_function){start, start + size};
 	}
-	if (image_sort(img->functions, img->n_functions, sizeof(*img->functions)) < 0)
+	if (image_sort(img->functions, img->n_functions, sizeof(*img->functions)) < 0) {
+		image_note_trouble(img, -ENOMEM);
 		img->n_functions = 0;
+	}
 }
 
 size_t elf_image_functions(struct elf_image *img, const struct elf_function **ret)

@@ -125,8 +125,8 @@ int image_read(struct elf_image *img, uint64_t offset, uint64_t len, struct imag
 	if (!bytes.data) {
 		budget_release(len);
 		return error_set(err, -ENOMEM,
-				 "not enough memory for %llu MiB of it: raise the limit of pollux' "
-				 "address space (ulimit -v)",
+				 "not enough memory for %llu MiB of it: raise the limit of "
+				 "pollux' address space (ulimit -v)",
 				 (unsigned long long)((len + (1 << 20) - 1) >> 20));
 	}
 	r = copy_bytes(img, offset, offset + len, bytes.data, err);
@@ -174,13 +174,20 @@ void image_unload(struct elf_image *img)
 	file_map_close(&img->map);
 }
 
+void image_note_trouble(struct elf_image *img, int rc)
+{
+	if (!img->trouble)
+		img->trouble = rc;
+}
+
 void image_wake(struct elf_image *img)
 {
+	int rc = image_load(img, NULL);
+
 	img->resting = false;
-	if (image_load(img, NULL) == 0)
+	if (rc == 0)
 		return;
-	/* The file can't be read any more: what isn't there has no bytes. */
-	img->damaged = true;
+	image_note_trouble(img, rc);
 	for (size_t i = 0; i < img->n_segments; i++)
 		if (!img->segments[i].data)
 			img->segments[i].file_size = 0;
@@ -204,12 +211,22 @@ void elf_image_rest(struct elf_image *img)
 	image_bytes_free(&img->strtab);
 	image_bytes_free(&img->dynstr);
 	if (file_map_damaged(&img->map))
-		img->damaged = true;
+		image_note_trouble(img, -EIO);
 	image_unload(img);
 	img->resting = true;
 }
 
-bool elf_image_damaged(const struct elf_image *img)
+int elf_image_trouble(const struct elf_image *img, struct error *err)
 {
-	return img->damaged || file_map_damaged(&img->map);
+	if (img->trouble == -ENOMEM)
+		return error_set(err, -ENOMEM,
+				 "not enough memory to read %s: raise the limit of pollux' address "
+				 "space (ulimit -v)",
+				 img->name);
+	if (img->trouble || file_map_damaged(&img->map))
+		return error_set(err, -EIO,
+				 "%s can't be read to its end: it was cut meanwhile, or its medium "
+				 "failed",
+				 img->name);
+	return 0;
 }

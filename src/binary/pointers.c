@@ -132,11 +132,14 @@ static void load(struct elf_image *img)
 	if (img->pointers_done)
 		return;
 	img->pointers_done = true;
+	if (img->resting)
+		image_wake(img);
 	image_dynamic_read(img, &dyn);
 	ok = add_rela(img, &dyn, &cap) && add_relr(img, &dyn, &cap);
 	if (ok && img->type == ET_EXEC)
 		ok = add_words(img, &cap);
 	if (!ok || image_sort(img->pointers, img->n_pointers, sizeof(*img->pointers)) < 0) {
+		image_note_trouble(img, -ENOMEM);
 		img->n_pointers = 0;
 		return;
 	}
@@ -228,8 +231,10 @@ size_t elf_image_imports(struct elf_image *img, const struct elf_import **ret)
 		image_dynamic_read(img, &dyn);
 		if (!add_imports(img, &dyn, dyn.rela, dyn.rela_bytes, &cap) ||
 		    !add_imports(img, &dyn, dyn.jmprel, dyn.jmprel_bytes, &cap) ||
-		    image_sort(img->imports, img->n_imports, sizeof(*img->imports)) < 0)
+		    image_sort(img->imports, img->n_imports, sizeof(*img->imports)) < 0) {
+			image_note_trouble(img, -ENOMEM);
 			img->n_imports = 0;
+		}
 	}
 	*ret = img->imports;
 	return img->n_imports;

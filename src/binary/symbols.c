@@ -41,8 +41,10 @@ static struct image_bytes read_table(struct elf_image *img, const struct image_t
 {
 	struct image_bytes bytes = {0};
 
-	if (at->bytes && image_read(img, at->offset, at->bytes, &bytes, NULL) < 0)
-		img->damaged = true;
+	int rc = at->bytes ? image_read(img, at->offset, at->bytes, &bytes, NULL) : 0;
+
+	if (rc < 0)
+		image_note_trouble(img, rc);
 	return bytes;
 }
 
@@ -63,9 +65,13 @@ static void load(struct elf_image *img)
 	if (img->symbols) {
 		add_symbols(img, &symtab, &img->strtab);
 		add_symbols(img, &dynsym, &img->dynstr);
-		if (image_sort(img->symbols, img->n_symbols, sizeof(*img->symbols)) < 0)
+		if (image_sort(img->symbols, img->n_symbols, sizeof(*img->symbols)) == 0)
+			n = 0;
+		else
 			img->n_symbols = 0;
 	}
+	if (n)
+		image_note_trouble(img, -ENOMEM);
 	image_bytes_free(&symtab);
 	image_bytes_free(&dynsym);
 }

@@ -228,8 +228,10 @@ static int go(struct source *s, struct error *err)
 
 static void end_places(struct capture *c, struct source *s)
 {
-	if (s->compiler)
+	if (s->compiler) {
+		c->places->trouble(s->compiler, &s->points_trouble);
 		c->places->end(s->compiler);
+	}
 	s->compiler = NULL;
 }
 
@@ -717,8 +719,8 @@ static int tell_points(struct capture *c, const struct source *s, struct capture
 
 	for (uint32_t i = 0; i < s->n_kinds; i++)
 		n += s->tasks[i];
-	points = points_coverage(s->process, s->n_programs, n);
-	if (s->began_places && !s->places_known && points.seen < n)
+	points = points_coverage(s->process, s->n_programs, n, &s->points_trouble);
+	if (s->began_places && !s->places_known && points.seen < n && !s->points_trouble.code)
 		points.note = "the debug information was not read whole when the recording ended";
 	return points.total ? capture_tell_coverage(c->drain.writer, stats, &points) : 0;
 }

@@ -145,12 +145,16 @@ uint64_t kernel_points_value(const struct kernel_process *p, uint16_t point, uin
 int kernel_points_tell(struct capture *c, const struct kernel_process *p,
 		       struct capture_stats *stats)
 {
+	const struct places_ops *ops = c->shared->options->places;
 	const struct kernel_points *k = p->points;
-	struct trace_coverage points =
-		points_coverage(p->index, k ? k->n_programs : 0, k ? k->n_tasks : 0);
+	struct error trouble = {0};
 
-	if (!c->shared->options->places)
+	if (!ops)
 		return 0;
+	if (k && k->compiler)
+		ops->trouble(k->compiler, &trouble);
+	struct trace_coverage points = points_coverage(p->index, k ? k->n_programs : 0,
+						       k ? k->n_tasks : 0, &trouble);
 	if (p->providers)
 		points.note = "probes don't tell them: the agent does";
 	return p->providers || points.total

@@ -44,11 +44,14 @@ void points_free(struct points *p)
 	*p = (struct points){0};
 }
 
-struct trace_coverage points_coverage(uint32_t process, uint64_t seen, uint64_t total)
+struct trace_coverage points_coverage(uint32_t process, uint64_t seen, uint64_t total,
+				      const struct error *trouble)
 {
 	const char *note = "";
 
-	if (!seen && total)
+	if (seen < total && trouble->code)
+		note = trouble->text;
+	else if (!seen && total)
 		note = "no debug information in the binary: set debug = true in [profile.release]";
 	else if (seen < total)
 		note = "of the other kinds of tasks the debug information tells none";

@@ -33,7 +33,8 @@ int points_add(struct points *p, const struct place_program *program, uint32_t k
 void points_free(struct points *p);
 
 /* Of how many kinds of tasks, of all, await points are known. */
-struct trace_coverage points_coverage(uint32_t process, uint64_t seen, uint64_t total);
+struct trace_coverage points_coverage(uint32_t process, uint64_t seen, uint64_t total,
+				      const struct error *trouble);
 
 /* What `number` stands for; NULL: nothing. */
 static inline const struct await_point *points_get(const struct points *p, uint64_t number)

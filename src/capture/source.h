@@ -64,6 +64,7 @@ struct source {
 	struct inlined_thread *inlined;	 /* by ring; NULL unless futures are recorded */
 	struct ring_stacks *stacks;	 /* NULL unless they are recorded */
 	uint32_t n_programs;		 /* kinds of tasks that have one */
+	struct error points_trouble;	 /* why others have none */
 	uint32_t n_late_programs;	 /* those that got it after the first event, */
 	bool began_places, places_known; /* they are looked for; all were found */
 	uint64_t began_ns, late_ns;	 /* when events began, and so much later the last one */

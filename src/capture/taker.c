@@ -14,6 +14,7 @@
 #include "capture/taker.h"
 
 #include "base/clock.h"
+#include "base/file_map.h"
 #include "process/threads.h"
 
 #include <errno.h>
@@ -207,7 +208,7 @@ static void *taker_main(void *arg)
 int taker_start(struct taker **ret_taker, struct error *err)
 {
 	struct taker *t = calloc(1, sizeof(*t));
-	sigset_t all, old;
+	sigset_t old;
 	int rc;
 
 	if (!t)
@@ -217,8 +218,7 @@ int taker_start(struct taker **ret_taker, struct error *err)
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->wake, NULL);
 	/* Signals are the main thread's business. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
+	file_map_block_signals(&old);
 	rc = pthread_create(&t->thread, NULL, taker_main, t);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (rc) {

@@ -108,8 +108,12 @@ static int add_object(struct inspect *in, struct process_object *o, struct buf *
 {
 	struct inspect_object *lo = &in->looked[in->n_looked];
 	struct error why = {0};
+	int r;
 
-	if (finding_get(o->image, &lo->finding, &why) < 0) {
+	r = finding_get(o->image, &lo->finding, &why);
+	if (r == -ENOMEM)
+		return error_set(err, r, "%s", why.text);
+	if (r < 0) {
 		buf_printf(notes, "%s not understood: %s; ", o->path, why.text);
 		return 0;
 	}

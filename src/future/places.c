@@ -6,6 +6,7 @@
 #include "future/places.h"
 
 #include "base/clock.h"
+#include "base/file_map.h"
 #include "future/program.h"
 #include "future/ways.h"
 #include "runtime/futures.h"
@@ -45,6 +46,7 @@ struct compiler {
 	struct result *results;
 	size_t n_results, n_taken;
 	bool finished, stop;
+	struct error trouble;
 	bool futures;
 	const struct attach_object *hooked_object;
 	struct map hooked; /* its types whose polls are hooked */
@@ -57,10 +59,20 @@ static int read_target(void *ctx, uint64_t addr, void *out, size_t len)
 	return target->read(target->ctx, addr, out, len);
 }
 
+static void note_trouble(struct compiler *c, const struct error *why)
+{
+	pthread_mutex_lock(&c->lock);
+	if (!c->trouble.code)
+		c->trouble = *why;
+	pthread_mutex_unlock(&c->lock);
+}
+
 static struct debug *debug_of(struct compiler *c, const struct attach_object *o)
 {
 	struct object_debug *objects;
 	struct debug *d = NULL;
+	struct error why = {0};
+	int r = 0;
 
 	for (size_t i = 0; i < c->n_objects; i++)
 		if (c->objects[i].object == o)
@@ -70,8 +82,12 @@ static struct debug *debug_of(struct compiler *c, const struct attach_object *o)
 		return NULL;
 	c->objects = objects;
 	int fd = c->target.object_fd(c->target.ctx, o);
-	if (fd >= 0 && debug_open(fd, o->finding.path, &d, NULL) < 0)
+	if (fd >= 0)
+		r = debug_open(fd, o->finding.path, &d, &why);
+	if (r < 0)
 		d = NULL;
+	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EIO)
+		note_trouble(c, &why);
 	objects[c->n_objects++] = (struct object_debug){.object = o, .debug = d};
 	return d;
 }
@@ -212,7 +228,7 @@ static void *run(void *arg)
 static void *places_begin(const struct places_target *target, bool futures)
 {
 	struct compiler *c = calloc(1, sizeof(*c));
-	sigset_t all, before;
+	sigset_t before;
 	int r;
 
 	if (!c)
@@ -222,8 +238,7 @@ static void *places_begin(const struct places_target *target, bool futures)
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->done, NULL);
 	/* Signals are the recorder's: they end its sleep. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	file_map_block_signals(&before);
 	r = pthread_create(&c->thread, NULL, run, c);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r) {
@@ -231,6 +246,18 @@ static void *places_begin(const struct places_target *target, bool futures)
 		return NULL;
 	}
 	return c;
+}
+
+static int places_trouble(void *compiler, struct error *err)
+{
+	struct compiler *c = compiler;
+	int r;
+
+	pthread_mutex_lock(&c->lock);
+	*err = c->trouble;
+	r = c->trouble.code;
+	pthread_mutex_unlock(&c->lock);
+	return r;
 }
 
 static int places_next(void *compiler, struct place_program *ret)
@@ -297,6 +324,7 @@ static void places_end(void *compiler)
 const struct places_ops future_places = {
 	.begin = places_begin,
 	.next = places_next,
+	.trouble = places_trouble,
 	.wait = places_wait,
 	.end = places_end,
 };

@@ -197,7 +197,10 @@ static int look_at(struct attach *a, struct process_object *o, uint64_t *deadlin
 		buf_printf(notes, "%s not looked at: %s; ", o->path, o->why ? o->why : "?");
 		return 0;
 	}
-	if (finding_get(o->image, &found, &why) < 0) {
+	rc = finding_get(o->image, &found, &why);
+	if (rc == -ENOMEM)
+		return error_set(err, rc, "%s", why.text);
+	if (rc < 0) {
 		/* A library that can't be read is no reason to give up the program. */
 		buf_printf(notes, "%s not understood: %s; ", o->path, why.text);
 		return 0;

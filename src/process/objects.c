@@ -84,6 +84,12 @@ static void set_range(struct process_object *o, const struct elf_head *h)
 	}
 }
 
+/* What we have too little of ourselves says nothing about the program. */
+static bool ours(int rc)
+{
+	return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
+}
+
 /* *ret_certain: by what is mapped, not by its path. */
 static int open_mapped(const struct process *p, const struct process_map *m, bool *ret_certain)
 {
@@ -94,16 +100,16 @@ static int open_mapped(const struct process *p, const struct process_map *m, boo
 		 (unsigned long long)m->end);
 	fd = file_open_at(p->proc_fd, name, 0, 0, NULL);
 	*ret_certain = fd >= 0;
-	if (fd >= 0 || fd == -EINVAL || m->path[0] != '/' || m->deleted)
+	if (fd >= 0 || fd == -EINVAL || ours(fd) || m->path[0] != '/' || m->deleted)
 		return fd;
 
 	_cleanup_close_ int root = openat(p->proc_fd, "root", O_PATH | O_CLOEXEC);
 	if (root < 0)
-		return -1;
+		return -errno;
 	struct open_how how = {.flags = O_PATH | O_CLOEXEC,
 			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 	_cleanup_close_ int at = (int)syscall(SYS_openat2, root, m->path, &how, sizeof(how));
-	return at < 0 ? -1 : file_reopen(at, m->path, 0, NULL);
+	return at < 0 ? -errno : file_reopen(at, m->path, 0, NULL);
 }
 
 static bool has_inode(const struct stat *st, const struct process_map *m)
@@ -201,7 +207,7 @@ static int add_main(const struct process *p, struct process_objects *list, struc
 }
 
 static int add_library(const struct process *p, const struct process_maps *maps,
-		       const struct process_map *m, struct process_objects *list)
+		       const struct process_map *m, struct process_objects *list, struct error *err)
 {
 	bool certain = false;
 	_cleanup_close_ int fd = open_mapped(p, m, &certain);
@@ -211,6 +217,11 @@ static int add_library(const struct process *p, const struct process_maps *maps,
 
 	if (fd == -EINVAL)
 		return 0; /* a device */
+	if (fd == -EMFILE || fd == -ENFILE)
+		return error_sys(err, fd,
+				 "cannot open %s, of process %d: raise the limit of pollux' open "
+				 "files (ulimit -n)",
+				 m->path, p->pid);
 	if (fd >= 0) {
 		if (!read_head(fd, &h) || !bias_of(&h, m, &made.bias))
 			return 0;
@@ -222,9 +233,13 @@ static int add_library(const struct process *p, const struct process_maps *maps,
 			if (made.start < list->v[i].end && list->v[i].start < made.end)
 				return 0; /* another piece of an object that we have */
 		if (same_file(p, fd, m, &h, made.bias)) {
-			struct error ignored = {0};
-			if (elf_image_open(fd, m->path, &made.image, &ignored) < 0)
-				made.why = strdup(ignored.text);
+			struct error why = {0};
+			int rc = elf_image_open(fd, m->path, &made.image, &why);
+
+			if (ours(rc))
+				return error_set(err, rc, "%s", why.text);
+			if (rc < 0)
+				made.why = strdup(why.text);
 		} else {
 			made.why = strdup("the file at its path is another one than in memory");
 		}
@@ -242,7 +257,7 @@ static int add_library(const struct process *p, const struct process_maps *maps,
 		free(made.why);
 		if (o)
 			list->n--;
-		return -ENOMEM;
+		return error_sys(err, -ENOMEM, "cannot list the objects of process %d", p->pid);
 	}
 	*o = made;
 	return 0;
@@ -262,9 +277,8 @@ int objects_read(const struct process *p, const struct process_maps *maps,
 			continue;
 		for (size_t k = 0; k < list.n && !known; k++)
 			known = m->start >= list.v[k].start && m->start < list.v[k].end;
-		if (!known && add_library(p, maps, m, &list) < 0)
-			rc = error_sys(err, -ENOMEM, "cannot list the objects of process %d",
-				       p->pid);
+		if (!known)
+			rc = add_library(p, maps, m, &list, err);
 	}
 	if (rc < 0) {
 		objects_done(&list);

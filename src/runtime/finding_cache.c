@@ -335,12 +335,10 @@ int finding_get(struct elf_image *image, struct finding *ret_finding, struct err
 	r = runtime_find(image, &f, err);
 	if (r < 0)
 		return r;
-	if (elf_image_damaged(image)) {
+	r = elf_image_trouble(image, err);
+	if (r < 0) {
 		finding_done(&f);
-		return error_set(err, -EIO,
-				 "%s could not be read to its end: it was cut meanwhile, its "
-				 "medium failed, or there is not enough memory",
-				 elf_image_name(image));
+		return r;
 	}
 	if (keeps && file_id_read(fd, &after) && file_id_same(&id, &after))
 		save(&id, writer, &f);

@@ -8,8 +8,8 @@
 #include "base/buf.h"
 #include "runtime/runtime.h"
 
-/* runtime_find(), or what it found in this file before (base/cache.h). -EIO: the file changed while
- * it was read, and nothing can be said of it. */
+/* runtime_find(), or what it found in this file before (base/cache.h). Where the file couldn't be read
+ * as a whole nothing can be said of it: elf_image_trouble(). */
 int finding_get(struct elf_image *image, struct finding *ret_finding, struct error *err);
 
 /* As it is kept, without the path; and back: the bytes are untrusted, and false is all that bad ones
