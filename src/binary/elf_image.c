@@ -20,6 +20,7 @@
 
 #define MAX_SEGMENTS 256u
 #define MAX_SECTIONS 100000u
+#define MAX_NOTES (1u << 20) /* bytes */
 
 /* What is needed while opening only. */
 struct opening {
@@ -202,6 +203,31 @@ static int read_sections(struct opening *o)
 	return r;
 }
 
+static bool find_build_id(struct elf_image *img, const uint8_t *at, uint64_t left)
+{
+	while (left >= 12) {
+		uint32_t name_len, desc_len, type;
+		uint64_t name_pad, desc_pad;
+
+		memcpy(&name_len, at, 4);
+		memcpy(&desc_len, at + 4, 4);
+		memcpy(&type, at + 8, 4);
+		name_pad = ((uint64_t)name_len + 3) & ~3ULL;
+		desc_pad = ((uint64_t)desc_len + 3) & ~3ULL;
+		if (12 + name_pad + desc_pad > left)
+			break;
+		if (type == NT_GNU_BUILD_ID && name_len == 4 && !memcmp(at + 12, "GNU", 4) &&
+		    desc_len > 0 && desc_len <= sizeof(img->build_id)) {
+			memcpy(img->build_id, at + 12 + name_pad, desc_len);
+			img->build_id_len = desc_len;
+			return true;
+		}
+		at += 12 + name_pad + desc_pad;
+		left -= 12 + name_pad + desc_pad;
+	}
+	return false;
+}
+
 /* The build-id stands in a note of a read-only segment; notes are found by PT_NOTE. */
 static void read_build_id(struct opening *o)
 {
@@ -209,35 +235,19 @@ static void read_build_id(struct opening *o)
 
 	elf_getphdrnum(o->elf, &n);
 	for (size_t i = 0; i < n; i++) {
+		struct image_bytes note;
 		GElf_Phdr ph;
-		const uint8_t *at;
-		uint64_t left;
+		bool found;
 
-		if (!gelf_getphdr(o->elf, (int)i, &ph) || ph.p_type != PT_NOTE)
+		if (!gelf_getphdr(o->elf, (int)i, &ph) || ph.p_type != PT_NOTE ||
+		    ph.p_filesz > MAX_NOTES ||
+		    image_check(o->img, ph.p_offset, ph.p_filesz, NULL) < 0 ||
+		    image_read(o->img, ph.p_offset, ph.p_filesz, &note, NULL) < 0)
 			continue;
-		at = image_at(o->img, ph.p_vaddr, ph.p_filesz);
-		left = ph.p_filesz;
-		while (at && left >= 12) {
-			uint32_t name_len, desc_len, type;
-			uint64_t name_pad, desc_pad;
-
-			memcpy(&name_len, at, 4);
-			memcpy(&desc_len, at + 4, 4);
-			memcpy(&type, at + 8, 4);
-			name_pad = ((uint64_t)name_len + 3) & ~3ULL;
-			desc_pad = ((uint64_t)desc_len + 3) & ~3ULL;
-			if (12 + name_pad + desc_pad > left)
-				break;
-			if (type == NT_GNU_BUILD_ID && name_len == 4 &&
-			    !memcmp(at + 12, "GNU", 4) && desc_len > 0 &&
-			    desc_len <= sizeof(o->img->build_id)) {
-				memcpy(o->img->build_id, at + 12 + name_pad, desc_len);
-				o->img->build_id_len = desc_len;
-				return;
-			}
-			at += 12 + name_pad + desc_pad;
-			left -= 12 + name_pad + desc_pad;
-		}
+		found = find_build_id(o->img, note.data, note.len);
+		image_bytes_free(&note);
+		if (found)
+			return;
 	}
 }
 
@@ -269,13 +279,13 @@ static int open_elf(struct opening *o)
 	if (r == 0)
 		r = read_sections(o);
 	if (r == 0)
-		r = image_load(img, o->err);
-	if (r == 0)
 		read_build_id(o);
+	img->resting = true;
 	return r;
 }
 
-int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struct error *err)
+int elf_image_open_resting(int fd, const char *name, struct elf_image **ret_image,
+			   struct error *err)
 {
 	struct opening o = {.fd = fd, .err = err};
 	int r;
@@ -302,6 +312,22 @@ int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struc
 		return r;
 	}
 	*ret_image = o.img;
+	return 0;
+}
+
+int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struct error *err)
+{
+	struct elf_image *img;
+	int r = elf_image_open_resting(fd, name, &img, err);
+
+	if (r < 0)
+		return r;
+	r = elf_image_wake(img, err);
+	if (r < 0) {
+		elf_image_free(img);
+		return r;
+	}
+	*ret_image = img;
 	return 0;
 }
 
@@ -405,7 +431,7 @@ size_t elf_image_n_segments(const struct elf_image *img)
 static void wake(const struct elf_image *img)
 {
 	if (img->resting)
-		image_wake((struct elf_image *)img);
+		elf_image_wake((struct elf_image *)img, NULL);
 }
 
 const struct elf_segment *elf_image_segment(const struct elf_image *img, size_t i)

@@ -38,6 +38,12 @@ struct elf_segment {
 int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struct error *err);
 /* The same of a path; nothing is waited for, whatever stands there. */
 int elf_image_open_path(const char *path, struct elf_image **ret_image, struct error *err);
+/* From a file as above, but without its bytes, which are read at first need: for many of which few are looked into,
+ * one after the other. */
+int elf_image_open_resting(int fd, const char *name, struct elf_image **ret_image,
+			   struct error *err);
+/* Reads them; who hasn't asked for that finds out by elf_image_trouble(). */
+int elf_image_wake(struct elf_image *img, struct error *err);
 void elf_image_free(struct elf_image *img);
 /* Gives its memory back until something of it is asked for again; pointers that were got from it
  * are good no longer. For whoever holds many. */
@@ -45,7 +51,7 @@ void elf_image_rest(struct elf_image *img);
 /* 0, or negative errno with a sentence: something couldn't be read, since the file was cut, its
  * medium failed, or there is not enough memory. What was found, and not found, in it is not to be
  * believed then. */
-int elf_image_trouble(const struct elf_image *img, struct error *err);
+int elf_image_trouble(struct elf_image *img, struct error *err);
 
 const char *elf_image_name(const struct elf_image *img);
 /* The file itself, the image's own descriptor: for what isn't read here, as debug information. */

@@ -65,8 +65,8 @@ struct elf_image {
 
 	uint64_t file_bytes, loadable, holes;
 	struct file_map map; /* of the whole file, if it is one that may be mapped */
-	bool resting;	     /* the segments' bytes are to be had again (image_wake) */
-	int trouble;	     /* why something of it couldn't be read; 0 */
+	bool resting;	     /* the segments' bytes are to be had again (elf_image_wake) */
+	struct error trouble; /* why something of it couldn't be read */
 
 	bool symbols_done, pointers_done, imports_done, functions_done;
 	struct elf_symbol *symbols;
@@ -89,7 +89,6 @@ int image_read(struct elf_image *img, uint64_t offset, uint64_t len, struct imag
 /* All segments' bytes, and giving them back. */
 int image_load(struct elf_image *img, struct error *err);
 void image_unload(struct elf_image *img);
-void image_wake(struct elf_image *img);
 /* Something of it isn't there, and what is found without it says nothing. */
 void image_note_trouble(struct elf_image *img, int rc);
 /* The index of calls. */

@@ -176,21 +176,34 @@ void image_unload(struct elf_image *img)
 
 void image_note_trouble(struct elf_image *img, int rc)
 {
-	if (!img->trouble)
-		img->trouble = rc;
+	if (img->trouble.code)
+		return;
+	if (rc == -ENOMEM)
+		error_set(&img->trouble, rc,
+			  "not enough memory to read %s: raise the limit of pollux' address space "
+			  "(ulimit -v)",
+			  img->name);
+	else
+		error_set(&img->trouble, rc,
+			  "%s can't be read to its end: it was cut meanwhile, or its medium failed",
+			  img->name);
 }
 
-void image_wake(struct elf_image *img)
+int elf_image_wake(struct elf_image *img, struct error *err)
 {
-	int rc = image_load(img, NULL);
+	struct error why = {0};
+	int rc = img->resting ? image_load(img, &why) : 0;
 
 	img->resting = false;
-	if (rc == 0)
-		return;
-	image_note_trouble(img, rc);
-	for (size_t i = 0; i < img->n_segments; i++)
-		if (!img->segments[i].data)
-			img->segments[i].file_size = 0;
+	if (rc < 0) {
+		error_add(&why, "cannot read %s as a program", img->name);
+		if (!img->trouble.code)
+			img->trouble = why;
+		for (size_t i = 0; i < img->n_segments; i++)
+			if (!img->segments[i].data)
+				img->segments[i].file_size = 0;
+	}
+	return elf_image_trouble(img, err);
 }
 
 static void drop(void *array, size_t *n, bool *done)
@@ -216,17 +229,11 @@ void elf_image_rest(struct elf_image *img)
 	img->resting = true;
 }
 
-int elf_image_trouble(const struct elf_image *img, struct error *err)
+int elf_image_trouble(struct elf_image *img, struct error *err)
 {
-	if (img->trouble == -ENOMEM)
-		return error_set(err, -ENOMEM,
-				 "not enough memory to read %s: raise the limit of pollux' address "
-				 "space (ulimit -v)",
-				 img->name);
-	if (img->trouble || file_map_damaged(&img->map))
-		return error_set(err, -EIO,
-				 "%s can't be read to its end: it was cut meanwhile, or its medium "
-				 "failed",
-				 img->name);
-	return 0;
+	if (file_map_damaged(&img->map))
+		image_note_trouble(img, -EIO);
+	if (img->trouble.code && err)
+		*err = img->trouble;
+	return img->trouble.code;
 }

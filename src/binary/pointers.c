@@ -133,7 +133,7 @@ static void load(struct elf_image *img)
 		return;
 	img->pointers_done = true;
 	if (img->resting)
-		image_wake(img);
+		elf_image_wake(img, NULL);
 	image_dynamic_read(img, &dyn);
 	ok = add_rela(img, &dyn, &cap) && add_relr(img, &dyn, &cap);
 	if (ok && img->type == ET_EXEC)

@@ -203,7 +203,7 @@ static int add_main(const struct process *p, struct process_objects *list, struc
 	o->main = true;
 	o->bias = process_auxv(p, AT_ENTRY) - h.ehdr.e_entry;
 	set_range(o, &h);
-	return elf_image_open(fd, o->path, &o->image, err);
+	return elf_image_open_resting(fd, o->path, &o->image, err);
 }
 
 static int add_library(const struct process *p, const struct process_maps *maps,
@@ -234,7 +234,7 @@ static int add_library(const struct process *p, const struct process_maps *maps,
 				return 0; /* another piece of an object that we have */
 		if (same_file(p, fd, m, &h, made.bias)) {
 			struct error why = {0};
-			int rc = elf_image_open(fd, m->path, &made.image, &why);
+			int rc = elf_image_open_resting(fd, m->path, &made.image, &why);
 
 			if (ours(rc))
 				return error_set(err, rc, "%s", why.text);

@@ -333,6 +333,11 @@ int finding_get(struct elf_image *image, struct finding *ret_finding, struct err
 		return error_set(err, -ENOMEM, "out of memory");
 	}
 	r = runtime_find(image, &f, err);
+	if (r == -ENOMEM)
+		return error_set(err, r,
+				 "not enough memory to look into %s: raise the limit of pollux' "
+				 "address space (ulimit -v)",
+				 elf_image_name(image));
 	if (r < 0)
 		return r;
 	r = elf_image_trouble(image, err);
