@@ -98,7 +98,8 @@ static char *folder_path(void)
 }
 
 /* "IDENTITY.ENDING" */
-static void file_name(const struct cache_kind *kind, const struct file_id *id, char *ret, size_t size)
+static void file_name(const struct cache_kind *kind, const struct file_id *id, char *ret,
+		      size_t size)
 {
 	char text[FILE_ID_TEXT];
 

@@ -28,9 +28,9 @@ static inline bool code_scan_is_lea(const uint8_t *p)
 
 static inline __m128i code_scan_lea(const uint8_t *p)
 {
-	return _mm_and_si128(_mm_and_si128(code_scan_byte(p, 0xfb, 0x48),
-					   code_scan_byte(p + 1, 0xff, 0x8d)),
-			     code_scan_byte(p + 2, 0xc7, 0x05));
+	return _mm_and_si128(
+		_mm_and_si128(code_scan_byte(p, 0xfb, 0x48), code_scan_byte(p + 1, 0xff, 0x8d)),
+		code_scan_byte(p + 2, 0xc7, 0x05));
 }
 
 /* One of the ways to reach a function that call_index.c knows. */
@@ -43,11 +43,11 @@ static inline bool code_scan_is_call(const uint8_t *p)
 static inline __m128i code_scan_call(const uint8_t *p)
 {
 	const __m128i direct = code_scan_byte(p, 0xfe, 0xe8);
-	const __m128i through = _mm_and_si128(code_scan_byte(p, 0xff, 0xff),
-					      code_scan_byte(p + 1, 0xcf, 0x05));
-	const __m128i load = _mm_and_si128(_mm_and_si128(code_scan_byte(p, 0xfb, 0x48),
-							 code_scan_byte(p + 1, 0xff, 0x8b)),
-					   code_scan_byte(p + 2, 0xc7, 0x05));
+	const __m128i through =
+		_mm_and_si128(code_scan_byte(p, 0xff, 0xff), code_scan_byte(p + 1, 0xcf, 0x05));
+	const __m128i load = _mm_and_si128(
+		_mm_and_si128(code_scan_byte(p, 0xfb, 0x48), code_scan_byte(p + 1, 0xff, 0x8b)),
+		code_scan_byte(p + 2, 0xc7, 0x05));
 
 	return _mm_or_si128(direct, _mm_or_si128(through, load));
 }

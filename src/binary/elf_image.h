@@ -38,8 +38,8 @@ struct elf_segment {
 int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struct error *err);
 /* The same of a path; nothing is waited for, whatever stands there. */
 int elf_image_open_path(const char *path, struct elf_image **ret_image, struct error *err);
-/* From a file as above, but without its bytes, which are read at first need: for many of which few are looked into,
- * one after the other. */
+/* From a file as above, but without its bytes, which are read at first need: for many of which few
+ * are looked into, one after the other. */
 int elf_image_open_resting(int fd, const char *name, struct elf_image **ret_image,
 			   struct error *err);
 /* Reads them; who hasn't asked for that finds out by elf_image_trouble(). */

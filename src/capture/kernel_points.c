@@ -153,8 +153,8 @@ int kernel_points_tell(struct capture *c, const struct kernel_process *p,
 		return 0;
 	if (k && k->compiler)
 		ops->trouble(k->compiler, &trouble);
-	struct trace_coverage points = points_coverage(p->index, k ? k->n_programs : 0,
-						       k ? k->n_tasks : 0, &trouble);
+	struct trace_coverage points =
+		points_coverage(p->index, k ? k->n_programs : 0, k ? k->n_tasks : 0, &trouble);
 	if (p->providers)
 		points.note = "probes don't tell them: the agent does";
 	return p->providers || points.total

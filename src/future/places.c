@@ -254,6 +254,9 @@ static int places_trouble(void *compiler, struct error *err)
 	int r;
 
 	pthread_mutex_lock(&c->lock);
+	if (!c->trouble.code && !c->finished)
+		error_set(&c->trouble, -EAGAIN,
+			  "the recording ended before all debug information was read");
 	*err = c->trouble;
 	r = c->trouble.code;
 	pthread_mutex_unlock(&c->lock);

@@ -88,8 +88,8 @@ void hooks_write_trampolines(const struct hooks *h, const struct layout_block *b
 
 /* Flips all slots, with the program running. On failure those flipped are flipped back. */
 int hooks_flip(struct hooks *h, struct process *p, const struct layout *l, struct error *err);
-/* Before the stop: gives the pages that will be patched to the process alone, so that to write there
- * takes a microsecond and not twenty. */
+/* Before the stop: gives the pages that will be patched to the process alone, so that to write
+ * there takes a microsecond and not twenty. */
 int hooks_prepare(const struct hooks *h, const struct process *p);
 /* Patches the sites; all threads are stopped. Sites that hold something else are left alone. */
 int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *stopped,

@@ -66,7 +66,8 @@ int memory_read_pieces(const struct process *p, const struct memory_piece *v, si
 		int rc = 0;
 
 		i += done;
-		if (done < some) { /* this one can't be read so, or the kernel doesn't do it at all */
+		if (done <
+		    some) { /* this one can't be read so, or the kernel doesn't do it at all */
 			rc = memory_read(p, v[i].addr, v[i].out, v[i].len);
 			i++;
 		}

@@ -80,8 +80,8 @@ struct places_ops {
 	void *(*begin)(const struct places_target *target, bool futures);
 	/* 1: *ret is the next program; 0: none is ready; -ENODATA: there will be no more. */
 	int (*next)(void *compiler, struct place_program *ret);
-	/* Why debug information that may be there couldn't be read: negative errno with a sentence,
-	 * which says nothing about the program; 0: it could. */
+	/* Why debug information that may be there wasn't read by now: negative errno with a
+	 * sentence, which says nothing about the program; 0: it was. */
 	int (*trouble)(void *compiler, struct error *err);
 	/* Waits until all are ready, but at most so long. */
 	void (*wait)(void *compiler, uint64_t ns);

@@ -137,10 +137,10 @@ static void sites(struct io *io, struct find_site **v, size_t *n)
 static void kind(struct io *io, struct find_kind *k)
 {
 	uint64_t *const places[] = {
-		&k->vtable,	   &k->poll_slot,   &k->poll,	     &k->schedule_slot,
-		&k->schedule,	   &k->dealloc_slot, &k->dealloc,    &k->shutdown_slot,
-		&k->shutdown,	   &k->read_slot,   &k->read,	     &k->drop_join,
-		&k->drop_abort,	   &k->drop_future_slot, &k->drop_future, &k->drop_ref,
+		&k->vtable,	&k->poll_slot,	      &k->poll,	       &k->schedule_slot,
+		&k->schedule,	&k->dealloc_slot,     &k->dealloc,     &k->shutdown_slot,
+		&k->shutdown,	&k->read_slot,	      &k->read,	       &k->drop_join,
+		&k->drop_abort, &k->drop_future_slot, &k->drop_future, &k->drop_ref,
 	};
 
 	NUMBER(io, k->runtime);

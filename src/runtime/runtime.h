@@ -88,8 +88,8 @@ struct find_runtime {
 };
 
 /* Code in which a block_on polls, by return addresses: a thread whose stack holds one of them
- * stands in a block_on that made a waker of finding.wakers[waker]; sorted. See block_on.c for when that is
- * wrong. */
+ * stands in a block_on that made a waker of finding.wakers[waker]; sorted. See block_on.c for when
+ * that is wrong. */
 struct find_block_on {
 	uint64_t start, end;
 	uint32_t waker;

@@ -118,7 +118,8 @@ static void test_cut(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		/* First: cmocka takes SIGBUS for itself at each test, and the guard is set up once. */
+		/* First: cmocka takes SIGBUS for itself at each test, and the guard is set up once.
+		 */
 		cmocka_unit_test(test_cut),
 		cmocka_unit_test(test_whose),
 	};
