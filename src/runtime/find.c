@@ -172,6 +172,14 @@ int find_site(struct elf_image *image, const struct ref *ref, struct find_site *
 	return ret->where ? 0 : -ENOMEM;
 }
 
+const char *find_runtime_name(const char *name)
+{
+	for (size_t i = 0; runtimes[i]; i++)
+		if (!strcmp(runtimes[i]->name, name))
+			return runtimes[i]->name;
+	return NULL;
+}
+
 int runtime_find(struct elf_image *image, struct finding *ret_finding, struct error *err)
 {
 	struct finding f = {0};

@@ -42,6 +42,9 @@ char *version_find(const struct elf_image *image, const char *crate);
 /* All block_ons of an object, sorted, for free(). -ENOMEM or 0. */
 int block_on_find(struct elf_image *image, const struct finding *f, struct find_block_on **ret,
 		  size_t *ret_n);
+/* What a coverage's `runtime` is for the runtime of this name; NULL: there is none. */
+const char *find_runtime_name(const char *name);
+
 int calls_find(struct elf_image *image, struct finding *f);
 /* The name that find_call.symbol has of this call; NULL: it is none. */
 const char *calls_symbol(const char *name);

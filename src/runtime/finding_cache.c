@@ -82,6 +82,20 @@ static void string(struct io *io, char **s)
 		io->in.failed = true;
 }
 
+/* One of a fixed set of strings, or NULL. */
+static void constant(struct io *io, const char **s, const char *(*one)(const char *name))
+{
+	char *text = io->reads ? NULL : (char *)*s;
+
+	string(io, &text);
+	if (!io->reads)
+		return;
+	*s = text ? one(text) : NULL;
+	if (text && !*s)
+		io->in.failed = true;
+	free(text);
+}
+
 /* How many follow; each takes at least a byte. They have room to grow as find.c lets them. */
 static void array(struct io *io, void *items, size_t *n, size_t item_bytes)
 {
@@ -110,7 +124,8 @@ _Static_assert(sizeof(struct find_waker) == 88, "see waker()");
 _Static_assert(sizeof(struct find_call) == 32, "see call()");
 _Static_assert(sizeof(struct find_block_on) == 24, "see finding()");
 _Static_assert(sizeof(struct find_runtime) == 32, "see runtime()");
-_Static_assert(sizeof(struct finding) == 120, "see finding()");
+_Static_assert(sizeof(struct trace_coverage) == 56, "see coverage()");
+_Static_assert(sizeof(struct finding) == 128, "see finding()");
 
 static void site(struct io *io, struct find_site *s)
 {
@@ -181,22 +196,14 @@ static void waker(struct io *io, struct find_waker *w)
 
 static void call(struct io *io, struct find_call *c)
 {
-	char *symbol = (char *)c->symbol;
-
 	NUMBER(io, c->slot);
 	NUMBER(io, c->function);
 	NUMBER(io, c->direct);
 	NUMBER(io, c->waits);
 	NUMBER(io, c->call);
-	if (io->reads)
-		symbol = NULL;
-	string(io, &symbol);
-	if (!io->reads)
-		return;
-	c->symbol = symbol ? calls_symbol(symbol) : NULL;
+	constant(io, &c->symbol, calls_symbol);
 	if (!c->symbol)
 		io->in.failed = true;
-	free(symbol);
 }
 
 static void runtime(struct io *io, struct find_runtime *r)
@@ -217,6 +224,7 @@ static void coverage(struct io *io, struct trace_coverage *c)
 	string(io, (char **)&c->note);
 	if (!c->item || !c->note)
 		io->in.failed = true;
+	constant(io, &c->runtime, find_runtime_name);
 }
 
 static void finding(struct io *io, struct finding *f)
