@@ -60,6 +60,7 @@ struct capture {
 	pid_t child;		  /* launched, not yet reaped */
 	char *first_exe;	  /* what it executed then, or soon after */
 	bool executed;		  /* it was seen to execute another program */
+	bool may_follow;	  /* once there is nothing in what it executes now */
 	struct late_program late; /* launched, and without a runtime so far */
 	uint64_t late_cpu_ns;	  /* our CPU time to look for one */
 	struct follow *follow;	  /* it, to its next exec; NULL: it is looked at now and then */
@@ -542,6 +543,10 @@ static int attach_late(struct capture *c, uint64_t now, struct error *err)
 	 * is only since it ends now. */
 	if (rc < 0 && rc != -EAGAIN && rc != -ESRCH && attach_code_hash(c->child))
 		c->why_empty = why;
+	if (rc == -ENOENT && c->may_follow) {
+		follow_running(c->child, &c->follow); /* else it is looked at often */
+		c->may_follow = false;
+	}
 	if (rc < 0)
 		return rc == -ENOMEM ? error_set(err, rc, "out of memory") : 0;
 	stop_following(c);
@@ -573,7 +578,7 @@ static int follow_exec(struct capture *c)
 			rc = drain_end(&c->drain, s, clock_monotonic_ns());
 	}
 	late_program_await(&c->late, "the program");
-	follow_running(c->child, &c->follow); /* else it is looked at often */
+	c->may_follow = true;
 	return rc;
 }
 
