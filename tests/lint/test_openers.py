@@ -28,6 +28,7 @@ KNOWN = {
     "process/pages.c": "/proc",
     "process/process.c": "/proc",
     "process/rights.c": "/proc",
+    "process/running.c": "/proc",
     "process/seccomp.c": "/proc",
     "process/threads.c": "/proc",
 }
