@@ -326,8 +326,8 @@ static void capture_free(struct capture *c)
 	free(c);
 }
 
-/* The agent is on when all that is beside it is. `wait` is for the first await points: while nothing
- * else is recorded, or the program has not begun, there is time. */
+/* The agent is on when all that is beside it is. `wait` is for the first await points: while
+ * nothing else is recorded, or the program has not begun, there is time. */
 static int begin(struct capture *c, struct attach *a, bool wait, struct error *err)
 {
 	int rc = add_source(c, a, err);

@@ -28,12 +28,12 @@ struct family {
 	uint64_t n_polls, n_wakes, n_stray_wakes;
 	uint64_t n_self_wakes, n_deferred_wakes; /* the latter are part of the former */
 	uint64_t n_self_polls;			 /* with a self-wake */
-	uint64_t n_unmeasured; /* polls of which no length is known */
+	uint64_t n_unmeasured;			 /* polls of which no length is known */
 	uint64_t waiting_ns, scheduled_ns, blocked_ns;
-	uint64_t max_delay_at_ns; /* when the longest delay ended, ... */
-	bool max_delay_open;	  /* ... or the trace, before it did */
+	uint64_t max_delay_at_ns;  /* when the longest delay ended, ... */
+	bool max_delay_open;	   /* ... or the trace, before it did */
 	uint32_t max_delay_thread; /* who ended it */
-	uint64_t max_polled_ns;	  /* the longest that a poll ended */
+	uint64_t max_polled_ns;	   /* the longest that a poll ended */
 	struct hist poll, delay;
 	struct call_list calls; /* blocking ones inside of polls that kept a worker */
 };
