@@ -530,6 +530,7 @@ static int run(const struct cli_args *args, struct error *err)
 
 	if (cli_n_operands(args) != 1)
 		return cli_usage(args, "doctor needs one process id or program");
+	cli_slow_begin("looking into the files of", what);
 	if (what[strspn(what, "0123456789")] == 0 && strlen(what) < 10) {
 		r = examine_process(&d, atoi(what), err);
 	} else {
@@ -537,6 +538,7 @@ static int run(const struct cli_args *args, struct error *err)
 		check_clock(&d);
 		r = examine_file(&d, what, err);
 	}
+	cli_slow_end();
 	if (r < 0)
 		return 1;
 	if (cli_flag(args, "json"))

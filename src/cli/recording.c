@@ -284,7 +284,9 @@ int recording_run(struct recording *rec, struct trace_writer *w, struct capture_
 	struct capture_set *set;
 
 	catch_signals();
+	cli_slow_begin("looking into the files of", rec->name);
 	int rc = capture_set_open(&rec->capture, w, &set, err);
+	cli_slow_end();
 	if (rc < 0)
 		return rc;
 	*ret_began_ns = clock_monotonic_ns();

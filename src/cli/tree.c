@@ -124,8 +124,10 @@ static int run(const struct cli_args *args, struct error *err)
 		if (*end || !opt.max_depth)
 			return cli_usage(args, "--depth needs a number, not '%s'", depth);
 	}
+	cli_slow_begin("looking into the files of", what);
 	r = is_core ? inspect_open_core(what, cli_option(args, "exe"), &in, err)
 		    : inspect_open((pid_t)pid, &in, err);
+	cli_slow_end();
 	if (r == 0)
 		r = inspect_look(in, &opt, &result, err);
 	if (r == 0)
