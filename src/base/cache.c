@@ -137,6 +137,24 @@ static int by_age(const void *a, const void *b)
 	return x->mtime.tv_nsec < y->mtime.tv_nsec ? -1 : x->mtime.tv_nsec > y->mtime.tv_nsec;
 }
 
+/* "IDENTITY.ENDING", or what was on the way there. The folder may have been somebody's for other
+ * things before. */
+static bool is_ours(const char *name)
+{
+	static const char temporary[] = ".pollux-";
+
+	if (!strncmp(name, temporary, sizeof(temporary) - 1))
+		return true;
+	for (unsigned i = 0; i < FILE_ID_NUMBERS; i++) {
+		size_t n = strspn(name, "0123456789abcdef");
+
+		if (!n || name[n] != (i < FILE_ID_NUMBERS - 1 ? '-' : '.'))
+			return false;
+		name += n + 1;
+	}
+	return true;
+}
+
 /* Makes room for `more` bytes: the files that were longest not written go. */
 static void folder_trim(int folder, off_t more)
 {
@@ -153,7 +171,8 @@ static void folder_trim(int folder, off_t more)
 		struct old_file *bigger;
 		struct stat st;
 
-		if (fstatat(folder, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		if (!is_ours(entry->d_name) ||
+		    fstatat(folder, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 		    !S_ISREG(st.st_mode))
 			continue;
 		bigger = reallocarray(v, n + 1, sizeof(*v));

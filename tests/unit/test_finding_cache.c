@@ -211,6 +211,32 @@ static void test_hostile(void **state)
 	buf_done(&good);
 }
 
+/* The folder was somebody's for other things: they are not what makes room. */
+static void test_what_is_not_ours_stays(void **state)
+{
+	static const char *const names[] = {"pollux/trace.plx", "pollux/1-2-3.finding"};
+	static const char old[] = "pollux/1-2-3-4-5-6.finding";
+	struct buf out = BUF_INIT;
+	char path[128];
+	int dir;
+
+	snprintf(path, sizeof(path), "%s/pollux", folder);
+	assert_int_equal(mkdir(path, 0700), 0);
+	dir = open(folder, O_RDONLY | O_DIRECTORY);
+	for (unsigned i = 0; i < 3; i++) {
+		int fd = openat(dir, i < 2 ? names[i] : old, O_CREAT | O_WRONLY, 0600);
+
+		assert_int_equal(ftruncate(fd, 300 << 20), 0);
+		close(fd);
+	}
+	get(&out);
+	assert_int_equal(faccessat(dir, names[0], F_OK, 0), 0);
+	assert_int_equal(faccessat(dir, names[1], F_OK, 0), 0);
+	assert_int_equal(faccessat(dir, old, F_OK, 0), -1);
+	close(dir);
+	buf_done(&out);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -219,6 +245,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_changed, begin, end),
 		cmocka_unit_test_setup_teardown(test_of_others, begin, end),
 		cmocka_unit_test_setup_teardown(test_hostile, begin, end),
+		cmocka_unit_test_setup_teardown(test_what_is_not_ours_stays, begin, end),
 	};
 
 	if (argc < 2)
