@@ -172,8 +172,12 @@ int memory_store(const struct process *p, uint64_t addr, const void *data, size_
 
 void memory_unshare(const struct process *p, uint64_t addr, uint8_t byte)
 {
+	uint8_t live;
+
 	process_step("unshare");
-	proc_write(p, addr, &byte, 1);
+	/* The program may have made the page writable since, and have changed it. */
+	if (memory_read(p, addr, &live, 1) == 0 && live == byte)
+		proc_write(p, addr, &byte, 1);
 }
 
 int memory_write_u64(const struct process *p, uint64_t addr, uint64_t value)

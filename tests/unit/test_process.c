@@ -1259,6 +1259,32 @@ static void test_patch_copies_no_page(void **state)
 	munmap(code, SITES * 4096);
 }
 
+/* The program has written other code there since the sites were found. */
+static void test_prepare_leaves_new_code(void **state)
+{
+	static const uint8_t other = 0x5a;
+	struct process p = PROCESS_INIT;
+	struct hooks h = {0};
+	struct error err = {0};
+	uint8_t *code, now;
+	pid_t pid = start_with_sites(&code);
+	uint64_t last;
+	int status;
+
+	assert_int_equal(process_open(pid, &p, &err), 0);
+	plan_sites(&h, code);
+	last = h.patches[0].addr + h.patches[0].len - 1;
+	assert_int_equal(memory_write(&p, last, &other, 1), 0);
+	assert_int_equal(hooks_prepare(&h, &p), 0);
+	assert_int_equal(memory_read(&p, last, &now, 1), 0);
+	assert_int_equal(now, other);
+	hooks_done(&h);
+	process_close(&p);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	munmap(code, SITES * 4096);
+}
+
 /* ---- stopping ---- */
 
 #define N_THREADS 40
@@ -1826,6 +1852,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_replace_on_two_pages),
 		cmocka_unit_test(test_replace_by_half),
 		cmocka_unit_test(test_patch_copies_no_page),
+		cmocka_unit_test(test_prepare_leaves_new_code),
 		cmocka_unit_test(test_stop_all),
 		cmocka_unit_test(test_stop_with_vfork),
 		cmocka_unit_test(test_held),
