@@ -34,6 +34,9 @@
 #include <time.h>
 
 #define MAX_CALLS 4000u
+#define MAX_LINE 256u /* what the kernel reads of a script */
+#define MAX_SCRIPTS 6u
+#define USER_CS 0x33 /* 64-bit user code segment: x86 Linux' fixed selector */
 #define WAKE_SIGNAL SIGURG
 #define WAKE_NS 1000000l
 
@@ -70,6 +73,27 @@ static bool read_text(pid_t pid, uint64_t addr, char *out, size_t size)
 	return n > 0 && memchr(out, 0, (size_t)n);
 }
 
+/* The path by which we reach what the program calls so. */
+static void path_for_us(pid_t pid, const char *path, char out[PATH_MAX + 64])
+{
+	snprintf(out, PATH_MAX + 64, "/proc/%d/%s/%s", pid, *path == '/' ? "root" : "cwd", path);
+}
+
+/* What a script has behind its "#!", in the place of its path; false: it is no script. */
+static bool read_interpreter(const char *full, char path[PATH_MAX])
+{
+	_cleanup_close_ int fd = open(full, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	char line[MAX_LINE + 2] = "", *from = line + 2;
+	ssize_t n = fd < 0 ? 0 : read(fd, line, MAX_LINE);
+
+	if (n < 2 || line[0] != '#' || line[1] != '!')
+		return false;
+	from += strspn(from, " \t");
+	from[strcspn(from, " \t\n")] = 0;
+	snprintf(path, PATH_MAX, "%s", from);
+	return true;
+}
+
 static bool gives_rights(pid_t pid, uint64_t path_addr)
 {
 	char path[PATH_MAX], full[PATH_MAX + 64];
@@ -77,11 +101,18 @@ static bool gives_rights(pid_t pid, uint64_t path_addr)
 
 	if (!read_text(pid, path_addr, path, sizeof(path)))
 		return true;
-	snprintf(full, sizeof(full), "/proc/%d/%s/%s", pid, *path == '/' ? "root" : "cwd", path);
-	if (stat(full, &st) < 0)
-		return errno != ENOENT && errno != ENOTDIR; /* a search in PATH: it goes on */
-	return st.st_mode & (S_ISUID | S_ISGID) ||
-	       getxattr(full, "security.capability", NULL, 0) > 0;
+	for (unsigned i = 0; i < MAX_SCRIPTS; i++) {
+		path_for_us(pid, path, full);
+		if (stat(full, &st) < 0)
+			return errno != ENOENT &&
+			       errno != ENOTDIR; /* a search in PATH: it goes on */
+		if (st.st_mode & (S_ISUID | S_ISGID) ||
+		    getxattr(full, "security.capability", NULL, 0) > 0)
+			return true;
+		if (!S_ISREG(st.st_mode) || !read_interpreter(full, path))
+			return false;
+	}
+	return true;
 }
 
 /* At a stop before or after a system call: whether the program may be kept. */
@@ -89,7 +120,8 @@ static bool may_keep(struct follow *f)
 {
 	struct user_regs_struct regs;
 
-	if (ptrace(PTRACE_GETREGS, f->pid, 0, &regs) < 0)
+	/* One of 32 bits has other numbers for its calls. */
+	if (ptrace(PTRACE_GETREGS, f->pid, 0, &regs) < 0 || regs.cs != USER_CS)
 		return false;
 	if ((long)regs.rax != -ENOSYS) /* after it */
 		return true;
@@ -128,16 +160,27 @@ static bool handle_stop(struct follow *f, int status)
 	return resume(f, event ? 0 : signal) == 0 || errno == ESRCH;
 }
 
+/* A thread or child that it has made with CLONE_PTRACE, so that whoever traces it has that, too. */
+static void let_go(pid_t tid, int status)
+{
+	if (WIFSTOPPED(status))
+		ptrace(PTRACE_DETACH, tid, 0, status >> 16 ? 0L : (long)WSTOPSIG(status));
+}
+
 static int wait_for(void *arg)
 {
 	struct follow *f = arg;
 	int status;
 
 	while (!f->leaving) {
-		pid_t got = waitpid(f->pid, &status, __WALL | __WNOTHREAD);
+		pid_t got = waitpid(-1, &status, __WALL | __WNOTHREAD);
 
 		if (got < 0 && errno == EINTR)
 			continue;
+		if (got > 0 && got != f->pid) {
+			let_go(got, status);
+			continue;
+		}
 		if (got != f->pid) { /* another thread of it has called exec */
 			f->state = FOLLOW_LOST;
 			break;

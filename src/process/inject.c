@@ -581,33 +581,14 @@ static int send_alone(struct injector *in, struct errand_place *place, const str
 	return rc;
 }
 
-/* The same for a program that stands at our breakpoint, where its libc's start is in no restartable
- * sequence: it comes back there. */
-static int send_parked(struct injector *in, struct errand_place *place, const struct errand *e,
-		       uint64_t waiting, struct error *err)
+/* From the errand's begin to its end: back to where the program was parked, at a breakpoint there.
+ */
+static int come_back(struct injector *in, struct error *err)
 {
 	struct user_regs_struct regs;
 	pid_t tid = in->parked->tid;
 	int rc, status, signal = 0;
 
-	rc = seccomp_allows(in->process, tid, e->calls, e->n_calls, &in->trial, err);
-	if (rc < 0)
-		return rc;
-	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
-		return error_sys(err, -errno, "cannot read the registers of process %d", tid);
-	in->process->stopped_tid = tid;
-	rc = write_stub(in, place, e, &regs, waiting);
-	if (rc < 0)
-		return error_sys(err, rc, "cannot write into process %d", tid);
-	in->fs_base = regs.fs_base;
-	in->last_tid = tid;
-	regs.rip = place->addr;
-	regs.orig_rax = (unsigned long long)-1;
-	process_step("setregs");
-	if (ptrace(PTRACE_SETREGS, tid, 0, &regs) < 0)
-		return error_sys(err, -errno, "cannot set the registers of process %d", tid);
-	if (e->held)
-		go_with(place, e, tid, NULL);
 	for (;;) {
 		process_step("cont");
 		if (ptrace(PTRACE_CONT, tid, 0, (long)signal) < 0)
@@ -636,6 +617,44 @@ static int send_parked(struct injector *in, struct errand_place *place, const st
 	if (ptrace(PTRACE_SETREGS, tid, 0, &regs) < 0)
 		return error_sys(err, -errno, "cannot set the registers of process %d", tid);
 	return 1;
+}
+
+/* The same for a parked program, whose libc's start is in no restartable sequence. */
+static int send_parked(struct injector *in, struct errand_place *place, const struct errand *e,
+		       uint64_t waiting, struct error *err)
+{
+	static const uint8_t int3 = 0xcc;
+	struct user_regs_struct regs;
+	pid_t tid = in->parked->tid;
+	int rc;
+
+	rc = seccomp_allows(in->process, tid, e->calls, e->n_calls, &in->trial, err);
+	if (rc < 0)
+		return rc;
+	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
+		return error_sys(err, -errno, "cannot read the registers of process %d", tid);
+	in->process->stopped_tid = tid;
+	rc = write_stub(in, place, e, &regs, waiting);
+	if (rc == 0)
+		rc = memory_write(in->process, in->parked->at, &int3, 1);
+	if (rc < 0)
+		return error_sys(err, rc, "cannot write into process %d", tid);
+	in->fs_base = regs.fs_base;
+	in->last_tid = tid;
+	regs.rip = place->addr;
+	regs.orig_rax = (unsigned long long)-1;
+	process_step("setregs");
+	if (ptrace(PTRACE_SETREGS, tid, 0, &regs) < 0) {
+		rc = error_sys(err, -errno, "cannot set the registers of process %d", tid);
+	} else {
+		if (e->held)
+			go_with(place, e, tid, NULL);
+		rc = come_back(in, err);
+	}
+	if (rc != -ESRCH && memory_write(in->process, in->parked->at, &in->parked->byte, 1) < 0 &&
+	    rc >= 0)
+		rc = error_set(err, -EIO, "cannot lift a breakpoint in process %d", tid);
+	return rc;
 }
 
 static int outcome(const struct errand *e, uint64_t value, uint64_t waiting)

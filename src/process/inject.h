@@ -10,10 +10,11 @@
 #include "process/seccomp.h"
 #include "process/stub.h"
 
-/* A program that we launched, standing at a breakpoint until we let it go. */
+/* A program that stands still at its start until we let it go. A breakpoint is there only while it
+ * runs an errand, so that it goes on if we are killed while it stands. */
 struct parked {
 	pid_t tid;
-	uint64_t at;  /* address of the breakpoint */
+	uint64_t at;  /* address */
 	uint8_t byte; /* what stood there */
 };
 

@@ -5,10 +5,11 @@
  * breakpoint at its entry point: the loader has done the relocations then. A static program does
  * them itself, after its entry, so it runs on, system call by system call, until it has told the
  * kernel where its tid is kept (set_tid_address): libc is set up then, and still nothing of the
- * program itself has run. There it stands at a breakpoint, and comes back to it after each errand.
+ * program itself has run. There it stands, and comes back to a breakpoint there after each errand.
  *
  * If pollux dies before the program was let go, the program dies with it (PTRACE_O_EXITKILL): it
- * has done nothing yet.
+ * has done nothing yet. What a followed program executes lives on: no breakpoint is there while it
+ * stands, but only for the ms in which it runs to it.
  */
 #include "process/launch.h"
 
@@ -102,7 +103,14 @@ static int wait_exec(struct launch *l)
 	}
 }
 
-/* Runs to a breakpoint, with whatever signals come on the way. */
+static int lift_breakpoint(struct launch *l)
+{
+	int rc = memory_write(l->process, l->parked->at, &l->parked->byte, 1);
+
+	return rc < 0 ? error_sys(l->err, rc, "cannot lift a breakpoint in %s", l->name) : 0;
+}
+
+/* Runs to a breakpoint, with whatever signals come on the way, and lifts it. */
 static int run_to(struct launch *l, uint64_t addr)
 {
 	static const uint8_t int3 = 0xcc;
@@ -132,14 +140,7 @@ static int run_to(struct launch *l, uint64_t addr)
 	regs.rip = addr;
 	if (ptrace(PTRACE_SETREGS, l->pid, 0, &regs) < 0)
 		return error_sys(l->err, -errno, "cannot start %s", l->name);
-	return 0;
-}
-
-static int lift_breakpoint(struct launch *l)
-{
-	int rc = memory_write(l->process, l->parked->at, &l->parked->byte, 1);
-
-	return rc < 0 ? error_sys(l->err, rc, "cannot lift a breakpoint in %s", l->name) : 0;
+	return lift_breakpoint(l);
 }
 
 /* libc keeps what set_tid_address returns, in one of the next few instructions. */
@@ -166,7 +167,7 @@ static int step_to_tid(struct launch *l, struct user_regs_struct *regs)
 static int run_to_libc(struct launch *l)
 {
 	struct user_regs_struct regs = {0};
-	int rc = lift_breakpoint(l), signal = 0;
+	int rc = 0, signal = 0;
 
 	for (int stops = 0; rc == 0 && stops < 2 * MAX_SYSCALLS;) {
 		int status;
@@ -193,13 +194,10 @@ static int run_to_libc(struct launch *l)
 	if (rc == 0)
 		rc = step_to_tid(l, &regs);
 	/* Its next instruction is the place to come back to. */
-	static const uint8_t int3 = 0xcc;
 	l->parked->at = regs.rip;
 	if (rc == 0)
 		rc = memory_read(l->process, regs.rip, &l->parked->byte, 1);
-	if (rc == 0)
-		rc = memory_write(l->process, regs.rip, &int3, 1);
-	return rc < 0 ? error_sys(l->err, rc, "cannot set a breakpoint in %s", l->name) : 0;
+	return rc < 0 ? error_sys(l->err, rc, "cannot start %s", l->name) : 0;
 }
 
 static bool loses_rights(const struct process *p)
@@ -317,7 +315,7 @@ struct release {
 	struct error *err;
 };
 
-/* The breakpoint at which it stands. */
+/* The breakpoint at which it stands, if an errand has failed. */
 static int lift(void *arg)
 {
 	const struct release *r = arg;

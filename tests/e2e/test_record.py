@@ -390,6 +390,58 @@ def test_exec_of_a_setuid_program(public, how):
 
 
 @needs_root
+def test_exec_of_a_script_of_a_setuid_program(public):
+    """The same where the program is the one behind the script's #!."""
+    program, script = public / "cat", public / "script"
+    shutil.copy(shutil.which("cat"), program)
+    program.chmod(0o4755)
+    script.write_text(f"#!{program} /proc/self/status\n")
+    script.chmod(0o755)
+    result = driver.run(*NOBODY, public / "pollux", "record", "-o", public / "x.plx", "--",
+                        "sh", "-c", f"exec {script}")
+    assert "\nUid:\t65534\t0\t0\t0\n" in result.stdout, result.stderr
+
+
+CLONE_PTRACE = """
+import ctypes, os, signal
+child = ctypes.CDLL(None).syscall(56, 0x2000 | signal.SIGCHLD, 0, 0, 0, 0)
+if child == 0:
+    os._exit(7)
+signal.alarm(20)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_that_is_traced_with_a_followed_program(pollux, trace):
+    """CLONE_PTRACE: by whoever traces the program. It runs as without pollux."""
+    result = driver.run(pollux, "record", "-o", trace, "--", sys.executable, "-c", CLONE_PTRACE)
+    assert (result.returncode, result.stdout) == (0, "7\n"), result.stderr
+
+
+def test_pollux_is_killed_while_it_looks_at_what_was_executed(pollux, suite, tmp_path):
+    """The program stands still meanwhile, and goes on then."""
+    program = suite(profile="debug")
+    recorder = subprocess.Popen(
+        [pollux, "record", "-o", tmp_path / "x.plx", "--",
+         "sh", "-c", f"echo $$; exec {program} multi_thread"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)},
+    )
+    with recorder:
+        proc = driver.Path(f"/proc/{int(recorder.stdout.readline())}")
+        stood = 0
+        while stood < 20:
+            stat = (proc / "stat").read_text()
+            stood = stood + 1 if f"({program.name}) t" in stat else 0
+            assert recorder.poll() is None
+            time.sleep(0.001)
+        recorder.kill()
+        recorder.stdin.write("go\n")
+        recorder.stdin.close()
+        assert recorder.stdout.read(), "the program was killed with pollux"
+
+
+@needs_root
 def test_exec_without_root(public):
     """Followed by somebody without rights."""
     result = driver.run(*NOBODY, public / "pollux", "record", "-o", public / "x.plx", "--",
