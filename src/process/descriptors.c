@@ -64,10 +64,17 @@ static bool may_raise(void)
 bool descriptors_refused(const struct process *p, const struct descriptors *d, struct error *err)
 {
 	const struct rlimit same = {d->limit, d->hard};
+	struct rlimit before;
+	bool may;
 
+	if (!full(d))
+		return false;
 	/* Whether we may at all, and for more than is allowed whether that is a right of ours. */
-	if (!full(d) || (prlimit(p->pid, RLIMIT_NOFILE, &same, NULL) == 0 &&
-			 (d->limit < d->hard || may_raise())))
+	may = prlimit(p->pid, RLIMIT_NOFILE, &same, &before) == 0;
+	/* The program has set another one since. */
+	if (may && (before.rlim_cur != same.rlim_cur || before.rlim_max != same.rlim_max))
+		prlimit(p->pid, RLIMIT_NOFILE, &before, NULL);
+	if (may && (d->limit < d->hard || may_raise()))
 		return false;
 	refuse(p, d, err);
 	return true;
