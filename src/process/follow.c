@@ -13,11 +13,11 @@
 #include "process/follow.h"
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "process/rights.h"
 
 #include <asm/unistd.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -82,7 +82,7 @@ static void path_for_us(pid_t pid, const char *path, char out[PATH_MAX + 64])
 /* What a script has behind its "#!", in the place of its path; false: it is no script. */
 static bool read_interpreter(const char *full, char path[PATH_MAX])
 {
-	_cleanup_close_ int fd = open(full, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	_cleanup_close_ int fd = file_open(full, FILE_EMPTY, NULL);
 	char line[MAX_LINE + 2] = "", *from = line + 2;
 	ssize_t n = fd < 0 ? 0 : read(fd, line, MAX_LINE);
 

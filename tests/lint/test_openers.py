@@ -12,9 +12,10 @@ OPENER = re.compile(
 )
 KNOWN = {
     "base/file.c": "the opener",
-    "binary/debug_cache.c": "the cache's folder, if it is ours alone",
+    "base/cache.c": "the cache's folder, if it is ours alone",
     "binary/debug_file.c": "libelf, by a descriptor",
     "binary/elf_image.c": "libelf, by a descriptor",
+    "capture/cpu_use.c": "/proc",
     "capture/kernel_core.c": "/proc/self and /sys",
     "capture/samples.c": "/proc",
     "capture/sched.c": "/proc",
@@ -24,6 +25,7 @@ KNOWN = {
     "future/sockets.c": "/proc",
     "import/parts.c": "the folder that is open already",
     "process/area.c": "/proc: shared memory, by its seals",
+    "process/descriptors.c": "/proc",
     "process/objects.c": "/proc/PID/root, by O_PATH",
     "process/pages.c": "/proc",
     "process/process.c": "/proc",
