@@ -125,6 +125,11 @@ static int run(const struct cli_args *args, struct error *err)
 	}
 	for (size_t i = 0; i < n; i++)
 		inputs[i] = cli_operand(args, i);
+	if (!wanted && strcmp(derived, inputs[0]) == 0) {
+		error_set(err, -EEXIST,
+			  "the trace would replace %s, which is read: name it with -o", derived);
+		return 1;
+	}
 	if (!wanted && access(derived, F_OK) == 0) {
 		error_set(err, -EEXIST, "%s exists: -o %s replaces it", derived, derived);
 		return 1;

@@ -131,6 +131,8 @@ static int unknown_verb(const char *name)
 	near = args_nearest(name, names);
 	if (instead)
 		error_set(&text, -EINVAL, "there is no verb '%s'; use %s", name, instead);
+	else if (!name[strspn(name, "0123456789")])
+		error_set(&text, -ESRCH, "there is no process %s", name);
 	else if (is_process(name))
 		error_set(&text, -EINVAL,
 			  "there is no verb '%s'; of a process of this name: pollux record %s",

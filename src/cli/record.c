@@ -165,6 +165,8 @@ static int parse_print(const struct cli_args *args, struct job *job)
 static int parse(const struct cli_args *args, struct job *job)
 {
 	const char *output = cli_option(args, "output");
+	/* Of two things to record one may be meant as an option's value. */
+	bool several = cli_n_operands(args) > 1 || cli_option_all(args, "pid");
 	int code;
 
 	job->rec.capture.places = cli_flag(args, "no-places") ? NULL : &future_places;
@@ -173,8 +175,9 @@ static int parse(const struct cli_args *args, struct job *job)
 	job->rec.capture.lock_stacks = cli_flag(args, "lock-stacks");
 	for (size_t i = 0; i < cli_n_operands(args); i++) {
 		code = recording_add_process(args, &job->rec, cli_operand(args, i),
-					     "; a value that belongs to an option is written as in "
-					     "--long-poll=5ms");
+					     several ? "; a value that belongs to an option is "
+						       "written as in --long-poll=5ms"
+						     : "");
 		if (code)
 			return code;
 	}

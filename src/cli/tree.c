@@ -120,9 +120,11 @@ static int run(const struct cli_args *args, struct error *err)
 	if (!is_core && cli_option(args, "exe"))
 		return cli_usage(args, "--exe goes with a core file, not with a process id");
 	if (depth) {
-		opt.max_depth = (unsigned)strtoul(depth, &end, 10);
-		if (*end || !opt.max_depth)
-			return cli_usage(args, "--depth needs a number, not '%s'", depth);
+		long levels = strtol(depth, &end, 10);
+
+		if (*end || levels <= 0 || levels > INT_MAX)
+			return cli_usage(args, "--depth needs a number from 1 up, not '%s'", depth);
+		opt.max_depth = (unsigned)levels;
 	}
 	cli_slow_begin("looking into the files of", what);
 	r = is_core ? inspect_open_core(what, cli_option(args, "exe"), &in, err)

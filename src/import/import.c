@@ -8,6 +8,7 @@
 #include "import/formats.h"
 #include "import/input.h"
 #include "import/sink.h"
+#include "trace/format.h"
 
 #include <errno.h>
 #include <string.h>
@@ -48,6 +49,10 @@ static const struct import_ops *format_of(const struct input *in, const char *fr
 		return ops;
 	if (!in->directory && !in->head.len)
 		error_set(err, -EBADMSG, "%s is empty", in->path);
+	else if (in->head.len >= sizeof(PLX_MAGIC) - 1 &&
+		 !memcmp(in->head.bytes, PLX_MAGIC, sizeof(PLX_MAGIC) - 1))
+		error_set(err, -EBADMSG, "%s is a trace of pollux already: pollux report %s",
+			  in->path, in->path);
 	else
 		error_set(err, -EBADMSG, "%s has an unknown format: choose one with --from",
 			  in->path);

@@ -168,6 +168,7 @@ USES = [
     ("record {pid} --ring-size 1", 2, "--ring-size needs 4K to 1G"),
     ("record {pid} --ring-size 1T", 2, "--ring-size needs 4K to 1G"),
     ("record {pid} --futures all", 2, "there is no process 'all'.* --long-poll=5ms"),
+    ("record nosuch", 2, r"there is no process 'nosuch'\n"),
     ("record {pid} --cpu=0", 2, "--cpu is 1 to 1000000 samples a second, not '0'"),
     ("record {pid} --cpu=abc", 2, "--cpu is 1 to 1000000"),
     ("record {pid} --long-poll=abc", 2, "--long-poll is a time of at least 100us, not 'abc'"),
@@ -193,7 +194,12 @@ USES = [
     ("print trace.plx --event nosuch", 2, "there is no event 'nosuch'"),
     ("tree {pid} --family nosuch", 1, "no task whose name contains 'nosuch' among [0-9]+ tasks: .*steady"),
     ("tree {pid} --task 99999", 1, "no task '99999' among [0-9]+ tasks"),
+    *((f"tree {{pid}} --depth {depth}", 2, f"--depth needs a number from 1 up, not '{depth}'")
+      for depth in ("0", "-1", "x", "4294967297")),
     # ---- verbs and options ----
+    *((number, 2, f"there is no process {number}\\n") for number in ("0", "99999999", "99999999999999999999")),
+    ("import trace.plx", 1, "the trace would replace trace.plx, which is read: name it with -o"),
+    ("import trace.plx -o new.plx", 1, "trace.plx is a trace of pollux already: pollux report trace.plx"),
     ("recrod", 2, "there is no verb 'recrod'; did you mean 'record'"),
     ("attach 1", 2, "there is no verb 'attach'; use pollux record PID"),
     ("top", 2, "there is no verb 'top'; use pollux hist PID --every 1"),
