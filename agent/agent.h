@@ -283,6 +283,20 @@ static inline void agent_put_at(struct agent_notes *n, uint64_t ticks, uint64_t 
 	n->busy = 0;
 }
 
+/* In which call the thread waits (struct ring). Written as an event is: a child that was forked
+ * meanwhile has no rings. */
+static inline void agent_put_wait(struct agent_notes *n, uint64_t wait)
+{
+	uint8_t was = n->busy;
+
+	n->busy = 1;
+	arch_barrier_local();
+	if (likely(agent_live()))
+		__atomic_store_n(&n->ring->wait, wait, __ATOMIC_RELAXED);
+	arch_barrier_local();
+	n->busy = was;
+}
+
 static inline void agent_put(struct agent_notes *n, uint64_t type, uint64_t word1)
 {
 	agent_put_at(n, 0, type, word1);

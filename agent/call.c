@@ -118,7 +118,7 @@ uint64_t agent_wait_begin(const struct agent_hook *hook)
 	if (is_inside(n)) {
 		uint64_t ticks = arch_ticks();
 
-		__atomic_store_n(&n->ring->wait, ticks << 8 | hook->kind, __ATOMIC_RELAXED);
+		agent_put_wait(n, ticks << 8 | hook->kind);
 		return ticks + WAIT_TICKS;
 	}
 	agent_put(n, AE_PARK, agent_ref(hook->kind, 0));
@@ -136,7 +136,7 @@ void agent_wait_end(const struct agent_hook *hook, uint64_t begun, const uint64_
 		uint64_t ticks = arch_ticks() - (begun - WAIT_TICKS);
 
 		if (live)
-			__atomic_store_n(&n->ring->wait, 0, __ATOMIC_RELAXED);
+			agent_put_wait(n, 0);
 		if (ticks >= agent_state()->call_min_ticks)
 			call_long(hook, ticks, frame, false);
 		return;

@@ -69,7 +69,7 @@ static bool notes_take(struct agent_notes *n, uint64_t claim, uint32_t tid, uint
 	n->limit = 0;
 	n->ring = ring_of(n);
 	n->owner.mask = agent_state()->ring_bytes - 1;
-	__atomic_store_n(&n->ring->wait, 0, __ATOMIC_RELAXED);
+	agent_put_wait(n, 0);
 	n->wake = 0;
 	n->wake_end = UINT64_MAX;
 	n->unnamed = 1;

@@ -96,7 +96,8 @@ int file_map_open(int fd, struct file_map *ret)
 	if (!take_slot(&slot))
 		return -ENFILE;
 	pthread_once(&once, guard);
-	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	/* Not MAP_PRIVATE: into such a map the kernel puts the breakpoints of uprobes. */
+	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (data == MAP_FAILED) {
 		int rc = -errno;
 

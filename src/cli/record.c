@@ -247,9 +247,11 @@ static void say_item(struct buf *b, const char *item, uint64_t n)
 {
 	static const char one[] = "counter";
 	size_t len = strlen(item), tail = sizeof(one) - 1;
+	bool phrase = strstr(item, " of ") || strstr(item, " in "); /* what counts is not its end */
 
-	if (n == 1 && len > 1 && item[len - 1] == 's') {
-		_cleanup_free_ char *single = strndup(item, len - 1);
+	if (n == 1 && len > 4 && item[len - 1] == 's' && !phrase) {
+		size_t cut = strcmp(item + len - 4, "sses") ? 1 : 2;
+		_cleanup_free_ char *single = strndup(item, len - cut);
 
 		text_safe(b, single ? single : item);
 		return;

@@ -281,7 +281,7 @@ def test_names_in_errors(pollux, tmp_path):
     core.write_bytes(core_of(tmp_path / EVIL))
     for words in (["tree", core], ["report", tmp_path / EVIL], ["doctor", tmp_path / EVIL],
                   ["import", tmp_path / EVIL], ["export", TRACE, "-o", tmp_path / EVIL / "x"],
-                  ["record", "-o", tmp_path / "x", "--", tmp_path / EVIL], ["record", "-p", EVIL],
+                  ["record", "-o", tmp_path / "x", "--", tmp_path / EVIL], ["record", "-p", "no" + EVIL],
                   ["report", "--" + EVIL], [EVIL], ["probes", tmp_path / EVIL]):
         result = run(pollux, *words)
         assert result.returncode in (1, 2), words

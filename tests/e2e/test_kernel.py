@@ -1,6 +1,7 @@
 """record --backend kernel: the same truth, seen from outside (docs/kernel.md)."""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -289,7 +290,8 @@ def tell_kernel(line):
 
 def spawn_sites(pollux, trace):
     sites = [site for f in driver.report(pollux, trace)["families"] for site in f["spawn_sites"]]
-    return sorted({int(site, 16) for site in sites if site.startswith("0x")})
+    numbers = [re.fullmatch(r"(?:suite\+)?(0x[0-9a-f]+)", site) for site in sites]
+    return sorted({int(number[1], 16) for number in numbers if number})
 
 
 def test_probes_where_the_agent_patches(pollux, suite, trace, tmp_path):
@@ -374,7 +376,7 @@ def test_every_process_of_a_binary(pollux, suite, tmp_path):
             assert code == 0, said
             assert agent.stop()[0] == 0
             assert before.end() == after.end() == busy.end() == 0
-    assert "1 processes: another pollux" in said
+    assert "1 process: another pollux" in said, said
     report = driver.report(pollux, trace)
     assert report["lost"] == 0
     for what in ("spawned", "completed"):

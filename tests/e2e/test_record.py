@@ -305,9 +305,10 @@ def test_a_program_that_executes_another(pollux, suite, trace, backend):
         pytest.skip("the kernel's probes need root here")
     first = [suite("cdylib", "release", "libtokio_inside.so")]
     script = f"""import os, runpy, sys, time
+suite = sys.argv.pop()
 runpy.run_path({str(build.TARGETS / "cdylib" / "load.py")!r})
 time.sleep(1) # until it is found
-os.execv(sys.argv[2], [sys.argv[2], "short_tasks"])"""
+os.execv(suite, [suite, "short_tasks"])"""
     result = driver.run(pollux, "record", "--backend", backend, "-o", trace, "--",
                         sys.executable, "-c", script, *first, suite())
     assert result.returncode == 0, result.stderr

@@ -209,7 +209,9 @@ def test_block_on_attached(pollux, start, tmp_path):
     for i in range(2):
         for row in driver.report(pollux, tmp_path / f"{i}.plx")["futures"]:
             if "root_" in row["name"]:
-                assert row["ready"] > 100 and not row["dropped"] and not row["ended_unknown"], row
+                assert row["ready"] > 100 and not row["dropped"], row
+                # of the one that was polled when the recording ended nobody knows
+                assert row["ended_unknown"] + row["alive"] <= 1, row
     assert program.end() == 0
 
 

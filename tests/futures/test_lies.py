@@ -97,8 +97,9 @@ def test_cache_of_stranger(pollux, tmp_path, monkeypatch):
     os.chown(copy, 65533, 65533)
     honest = lies.write(tmp_path / "honest", lambda value, size: value)
     run(pollux, copy, tmp_path / "copy.plx")
-    cached = list((tmp_path / "cache").glob("pollux/*"))
-    assert not cached
+    of_copy = f"-{copy.stat().st_ino:x}-"
+    cached = [path.name for path in (tmp_path / "cache").glob("pollux/*")]  # libc's finding, perhaps
+    assert not [name for name in cached if name.endswith(".debug") or of_copy in name], cached
     run(pollux, honest, tmp_path / "honest.plx")
     shown = {event[5] for event in driver.events(tmp_path / "honest.plx")
              if event[3] == "future_end"}

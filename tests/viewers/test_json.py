@@ -16,10 +16,10 @@ CNAMES = {
 
 WINDOWS = [
     (), ("--from", "20ms"), ("--to", "30ms"), ("--from", "10ms", "--to", "10.5ms"),
-    ("--from", "50s"), ("--family", "handle"), ("--thread", "4244"), ("--task", "4"),
+    ("--from", "50ms"), ("--family", "handle"), ("--thread", "4244"), ("--task", "4"),
     ("--lanes", "packed"), ("--lanes", "task", "--max-lanes", "7"), ("--max-lanes", "1"),
     ("--lanes", "packed", "--max-lanes", "9"), ("--max-slices", "500"),
-    ("--max-slices", "100", "--max-lanes", "5"), ("--family", "nothing is called so"),
+    ("--max-slices", "100", "--max-lanes", "5"),
 ]
 
 

@@ -38,8 +38,7 @@ def load_in_catapult(page, server, path):
 
 @pytest.mark.parametrize("options", [(), ("--lanes", "packed"), ("--max-lanes", "12"),
                                      ("--from", "10ms", "--to", "30ms"), ("--family", "handle"),
-                                     ("--thread", "w"), ("--max-slices", "900"),
-                                     ("--family", "no such family")], ids=" ".join)
+                                     ("--thread", "w"), ("--max-slices", "900")], ids=" ".join)
 def test_catapult(viewer_pages, export, trace, options):
     path, _ = export(trace, "catapult.json", *options)
     events = json.loads(path.read_text())["traceEvents"]
@@ -114,8 +113,7 @@ def test_inside_of_polls(viewer_pages, export):
 
 
 @pytest.mark.parametrize("options", [(), ("--task", "4", "--task", "2"), ("--from", "10ms", "--to", "30ms"),
-                                     ("--thread", "w"), ("--max-slices", "900"),
-                                     ("--family", "no such family")], ids=" ".join)
+                                     ("--thread", "w"), ("--max-slices", "900")], ids=" ".join)
 def test_speedscope(viewer_pages, export, trace, options):
     path, _ = export(trace, "viewer.speedscope.json", *options)
     file = json.loads(path.read_text())
