@@ -64,7 +64,8 @@ int cli_usage(const struct cli_args *args, const char *fmt, ...)
 /* A progress line on stderr, only if that is a terminal. cli_progress_done() wipes it. */
 void cli_progress(void *label, uint64_t done, uint64_t total);
 void cli_progress_done(void);
-/* The same for work that can't say how far it is: "WHAT OF" after a second, until cli_slow_end(). */
+/* The same for work that can't say how far it is: "WHAT OF" after a second, until cli_slow_end().
+ */
 void cli_slow_begin(const char *what, const char *of);
 void cli_slow_end(void);
 bool cli_color(void); /* stdout is a terminal and NO_COLOR is not set */
