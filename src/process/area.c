@@ -238,15 +238,30 @@ static int take_memfd(const struct process *p, int number, uint64_t bytes, struc
 struct memfd {
 	const struct process *process;
 	const struct layout *layout;
+	struct descriptors_room room;
 	struct error *err;
 	int fd, rc;
 };
+
+/* A program that has used its last descriptor gets one more, which nobody else can take: its number
+ * may be too high for what a program holds descriptors in (FD_SETSIZE). */
+static int while_alone(void *arg, bool begin)
+{
+	struct memfd *m = arg;
+
+	if (begin)
+		return descriptors_make_room(m->process, &m->room, m->err);
+	descriptors_put_back(m->process, &m->room);
+	m->room.is_raised = false;
+	return 0;
+}
 
 static void take_held(void *arg)
 {
 	struct memfd *m = arg;
 	uint64_t number;
 
+	while_alone(m, false);
 	m->rc = memory_read_u64(m->process, word(m->layout, WORD_FD), &number);
 	if (m->rc == 0)
 		m->fd = m->rc = take_memfd(m->process, (int)number, m->layout->rings_bytes, m->err);
@@ -292,9 +307,11 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 	char name[16] = AREA_NAME;
 	struct stub_call calls[20 + LAYOUT_MAX_BLOCKS + MAX_GIVEN_BACK];
 	struct memfd memfd = {.process = p, .layout = l, .err = err, .fd = -1, .rc = -EIO};
-	struct errand errand = {
-		.calls = calls, .done_at = word(l, WORD_DONE), .held = take_held, .arg = &memfd};
-	struct descriptors_room room = {.is_raised = false};
+	struct errand errand = {.calls = calls,
+				.done_at = word(l, WORD_DONE),
+				.held = take_held,
+				.alone = while_alone,
+				.arg = &memfd};
 	size_t n = 0;
 	int rc = memory_write(p, word(l, WORD_NAME), name, sizeof(name));
 
@@ -366,10 +383,8 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 
 	rc = memory_write_u64(p, word(l, WORD_FD), UINT64_MAX);
 	if (rc == 0)
-		rc = descriptors_make_room(p, &room, err);
-	if (rc == 0)
 		rc = inject_run(in, &place, &errand, err);
-	descriptors_put_back(p, &room);
+	while_alone(&memfd, false);
 	_cleanup_close_ int fd = memfd.fd;
 	if (rc == 0)
 		rc = memory_read_u64(p, word(l, WORD_RINGS), &l->rings);

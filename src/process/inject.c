@@ -553,6 +553,11 @@ static struct stopped_thread *find_stopped(const struct process_stop *all, pid_t
 	return NULL;
 }
 
+static int alone(const struct errand *e, bool begin)
+{
+	return e->alone ? e->alone(e->arg, begin) : 0;
+}
+
 /* The first of them that can be sent, while all threads stand still: what the errand has in hand
  * meanwhile, a descriptor, no other one hands on to a child. Results as above. */
 static int send_alone(struct injector *in, struct errand_place *place, const struct errand *e,
@@ -565,6 +570,8 @@ static int send_alone(struct injector *in, struct errand_place *place, const str
 		return rc;
 	if (all.v[0].state == THREAD_HELD)
 		rc = held_error(in->process, err);
+	if (rc == 0)
+		rc = alone(e, true);
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		struct stopped_thread *at = find_stopped(&all, order[i].tid), t;
 		struct user_regs_struct regs;
@@ -576,6 +583,7 @@ static int send_alone(struct injector *in, struct errand_place *place, const str
 		rc = send_off(in, place, e, t.tid, &regs, waiting, &all, err);
 		thread_resume(&t);
 	}
+	alone(e, false);
 	let_go(&all);
 	in->stop_ns += all.stop_ns;
 	return rc;
@@ -633,6 +641,9 @@ static int send_parked(struct injector *in, struct errand_place *place, const st
 		return rc;
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
 		return error_sys(err, -errno, "cannot read the registers of process %d", tid);
+	rc = alone(e, true);
+	if (rc < 0)
+		return rc;
 	in->process->stopped_tid = tid;
 	rc = write_stub(in, place, e, &regs, waiting);
 	if (rc == 0)
@@ -651,6 +662,7 @@ static int send_parked(struct injector *in, struct errand_place *place, const st
 			go_with(place, e, tid, NULL);
 		rc = come_back(in, err);
 	}
+	alone(e, false);
 	if (rc != -ESRCH && memory_write(in->process, in->parked->at, &in->parked->byte, 1) < 0 &&
 	    rc >= 0)
 		rc = error_set(err, -EIO, "cannot lift a breakpoint in process %d", tid);

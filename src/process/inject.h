@@ -34,6 +34,9 @@ struct errand {
 	 * what the calls made so far is there, what later ones take away is, too. With it all other
 	 * threads stand still until the list is done, unless that takes long. */
 	void (*held)(void *arg);
+	/* With `held`, or NULL: called when all threads stand still, and before they go on (begin
+	 * false). Negative errno: nothing is begun. */
+	int (*alone)(void *arg, bool begin);
 	void *arg;
 	size_t hold;
 };

@@ -188,6 +188,53 @@ def test_no_descriptor_left(pollux, suite, trace):
     assert driver.report(pollux, trace)["events"] > 0
 
 
+LOOKS_AT_LIMIT = """
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static void *look(void *unused)
+{
+	struct rlimit first, now;
+
+	while (access(getenv("BEGIN"), F_OK))
+		usleep(1000);
+	getrlimit(RLIMIT_NOFILE, &first);
+	do
+		getrlimit(RLIMIT_NOFILE, &now);
+	while (now.rlim_cur == first.rlim_cur);
+	_exit(99);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	pthread_t thread;
+
+	if (getenv("BEGIN"))
+		pthread_create(&thread, NULL, look, NULL);
+}
+"""
+
+
+def test_no_thread_has_the_descriptor_more(pollux, suite, tmp_path):
+    """None that runs sees the limit that is raised: a number above it may be too high for an fd_set."""
+    source, library, begin = tmp_path / "look.c", tmp_path / "look.so", tmp_path / "begin"
+    source.write_text(LOOKS_AT_LIMIT)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-pthread", "-o", library, source], check=True)
+    env = {"LD_PRELOAD": str(library), "BEGIN": str(begin)}
+    with driver.Target(suite(), "steady", env=env) as target:
+        target.go()
+        limit = take_all_descriptors(target.pid, 100)
+        begin.touch()
+        for i in range(5):
+            result = driver.record_a_while(pollux, target.pid, tmp_path / f"{i}.plx", 0.05)
+            assert result.returncode == 0, result.stderr
+        assert target.process.poll() is None, "a thread saw another limit"
+        assert resource.prlimit(target.pid, resource.RLIMIT_NOFILE) == (limit, 100)
+        target.kill()
+
+
 def test_no_descriptor_to_be_had(pollux, suite, trace):
     """Who may not raise the limit is told that it is the limit."""
     with driver.Target(suite(), "multi_thread", prefix=NOBODY) as target:
