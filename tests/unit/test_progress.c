@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ static void written(long ms, char *ret, size_t size)
 {
 	int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK), before = dup(STDERR_FILENO),
 	    end;
+	size_t len = 0;
 	ssize_t n;
 
 	assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
@@ -28,9 +30,18 @@ static void written(long ms, char *ret, size_t size)
 	cli_slow_begin("looking into", "a\x1b[2Jb");
 	nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 	cli_slow_end();
+	fputc('.', stderr);
 	fflush(stderr);
-	n = read(terminal, ret, size - 1);
-	ret[n > 0 ? n : 0] = 0;
+	/* A terminal hands on what it got piece by piece, and some time later. */
+	while (len + 1 < size && !memchr(ret, '.', len)) {
+		struct pollfd one = {.fd = terminal, .events = POLLIN};
+
+		assert_int_equal(poll(&one, 1, 10000), 1);
+		n = read(terminal, ret + len, size - 1 - len);
+		assert_true(n > 0);
+		len += (size_t)n;
+	}
+	ret[len] = 0;
 	dup2(before, STDERR_FILENO);
 	close(before);
 	close(end);
@@ -43,7 +54,7 @@ static void test_slow(void **state)
 
 	(void)state;
 	written(2500, text, sizeof(text));
-	assert_string_equal(text, "\r\033[Klooking into a\\x1b[2Jb\r\033[K");
+	assert_string_equal(text, "\r\033[Klooking into a\\x1b[2Jb\r\033[K.");
 }
 
 static void test_no_terminal(void **state)
