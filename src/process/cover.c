@@ -225,7 +225,7 @@ int cover_tell(struct cover *c, struct hooked_object *const *objects, size_t n_o
 			c, "changed calls", h->n_calls - h->n_calls_left, h->n_calls,
 			"the others were not what the file says, or changed while pollux attached");
 	if (rc == 0)
-		rc = cover_add(c, "patched spawn sites", h->n_sites - h->n_sites_left, h->n_sites,
+		rc = cover_add(c, TRACE_COVER_SPAWNS, h->n_sites - h->n_sites_left, h->n_sites,
 			       h->n_sites_left ? "tasks of the others are seen from their first "
 						 "schedule or poll on"
 					       : "");

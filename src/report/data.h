@@ -158,6 +158,8 @@ const char *report_label(const struct report *rep, uint32_t kind);
 bool report_sees_panics(const struct report *rep, uint32_t kind);
 /* The same of all tasks that are counted in report_sum(). */
 bool report_sees_all_panics(const struct report *rep);
+/* Whether a task whose spawn isn't in the trace must be from before it. */
+bool report_sees_all_spawns(const struct report *rep);
 /* Sums over the families of role task and blocking. */
 struct family report_sum(const struct report *rep);
 uint64_t report_busy_ns(const struct report *rep);

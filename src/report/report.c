@@ -655,6 +655,18 @@ bool report_sees_all_panics(const struct report *rep)
 	return true;
 }
 
+bool report_sees_all_spawns(const struct report *rep)
+{
+	if (rep->n_lost)
+		return false;
+	for (uint32_t i = 0; i < trace_reader_n_coverage(rep->reader); i++) {
+		const struct trace_coverage *c = trace_reader_coverage(rep->reader, i);
+		if (c && c->item && c->seen < c->total && !strcmp(c->item, TRACE_COVER_SPAWNS))
+			return false;
+	}
+	return true;
+}
+
 struct family report_sum(const struct report *rep)
 {
 	struct family sum = {0};

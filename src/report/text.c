@@ -88,7 +88,8 @@ static void head_tasks(const struct report *rep, struct buf *out)
 	if (sum.n_tasks > sum.n_spawned) {
 		buf_str(out, " (");
 		report_exact(out, sum.n_tasks - sum.n_spawned);
-		buf_str(out, " from before)");
+		buf_str(out, report_sees_all_spawns(rep) ? " from before)"
+							 : " from before, or spawned unseen)");
 	}
 	const struct {
 		enum trace_outcome outcome;

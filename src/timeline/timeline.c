@@ -441,6 +441,8 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
 		struct thread *th = tl->threads[i];
 		if (!th)
 			continue;
+		/* What it is in lasts up to the end, so it does too. */
+		th->tl.end_ns = th->parked || poll_open(th) ? end_ns : 0;
 		future_close_all(tl, th, end_ns, TO_UNKNOWN);
 		root_gap_end(tl, th, end_ns, th->root_goes_on ? TO_UNKNOWN : TO_UNSEEN);
 		poll_close_all(tl, th, end_ns, TO_UNKNOWN, true);
@@ -455,7 +457,9 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
 		struct thread *th = tl->threads[i];
 		if (!th || (!th->n_events && !th->seen_beside))
 			continue;
-		th->tl.end_ns = th->last_ns > th->beside_ns ? th->last_ns : th->beside_ns;
+		uint64_t last = th->last_ns > th->beside_ns ? th->last_ns : th->beside_ns;
+		if (th->tl.end_ns < last)
+			th->tl.end_ns = last;
 		TELL(tl, thread_end, &th->tl);
 	}
 	return tl->failed ? timeline_result(tl, err) : 0;

@@ -247,7 +247,8 @@ struct tl_thread {
 			  * task outside of any other poll. A block_on alone is none, but for one of
 			  * a kind whose thread does (current_thread) */
 	bool root;	 /* a block_on ran on it */
-	uint64_t begin_ns, end_ns; /* first and last event */
+	uint64_t begin_ns, end_ns; /* first and last event; of one that was in a park or poll then,
+				    * the trace's end */
 	uint64_t n_polls;	   /* of tasks, depth 0 */
 	uint64_t n_unmeasured;	   /* polls of depth 0, a root's included, of unknown length */
 	uint64_t busy_ns;	   /* in polls of depth 0, a root's included, but for what is in

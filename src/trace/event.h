@@ -225,6 +225,8 @@ struct trace_stack {
 /* An item of the coverage that readers look for: objects (named in the note) whose panics, as far
  * as the total goes, aren't seen. */
 #define TRACE_COVER_PANICS "objects' panics"
+/* Another: the spawn sites that tell of each task's spawn. */
+#define TRACE_COVER_SPAWNS "patched spawn sites"
 
 /* What was seen and what not: `seen` of `total` items, and why the rest is missing. */
 struct trace_coverage {

@@ -217,8 +217,12 @@ static void write_trace(void)
 		 .seen = 7,
 		 .total = 8,
 		 .note = "1 is too short to be patched"},
+		{.item = TRACE_COVER_SPAWNS,
+		 .seen = 7,
+		 .total = 8,
+		 .note = "tasks of the others are seen later"},
 	};
-	for (size_t i = 0; i < 2; i++)
+	for (size_t i = 0; i < 3; i++)
 		assert_int_equal(trace_writer_coverage(w, &coverage[i]), 0);
 	const struct trace_cost cost = {.stop_ns = 212 * US,
 					.attach_ns = 31 * MS,

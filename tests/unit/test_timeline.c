@@ -2323,42 +2323,104 @@ static void test_sink_stops(void **state)
 	timeline_free(NULL);
 }
 
+static int on_thread_end(void *ctx, const struct tl_thread *t)
+{
+	struct stage *s = ctx;
+	buf_printf(&s->log, "thread t%u %lu-%lu\n", t->thread, t->begin_ns, t->end_ns);
+	return 0;
+}
+
+/* A thread lasts as long as the park or poll that it is in: its parks and polls are no longer than
+ * its life. Of one that is in neither nothing is known after its last event. */
+static void test_life_of_thread(void **state)
+{
+	const struct timeline_sink lives = {.thread_end = on_thread_end};
+	struct stage *s = calloc(1, sizeof(*s));
+	assert_non_null(s);
+	s->tl = timeline_new(&lives, s, stage_kind, NULL);
+	assert_non_null(s->tl);
+	play(s, "10 0 poll task 1\n"
+		"20 0 pending task 1\n"
+		"30 0 park\n"
+		"10 1 poll task 2\n"
+		"10 2 poll task 3\n"
+		"40 2 pending task 3\n"
+		"finish 100");
+	expect_log(s, "thread t0 10-100\n"
+		      "thread t1 10-100\n"
+		      "thread t2 10-40\n");
+	stage_end(s);
+}
+
 int main(void)
 {
 #define TEST(n) cmocka_unit_test(row_##n)
 	const struct CMUnitTest tests[] = {
-		TEST(1),  TEST(2),
-		TEST(3),  TEST(4),
-		TEST(5),  TEST(6),
-		TEST(7),  TEST(8),
-		TEST(9),  TEST(10),
-		TEST(11), TEST(12),
-		TEST(13), TEST(14),
-		TEST(15), TEST(16),
-		TEST(17), TEST(18),
-		TEST(19), TEST(20),
-		TEST(21), cmocka_unit_test(test_block_and_its_call),
-		TEST(22), TEST(23),
-		TEST(24), TEST(25),
-		TEST(26), TEST(27),
-		TEST(28), TEST(29),
-		TEST(30), TEST(31),
-		TEST(32), TEST(33),
-		TEST(34), TEST(35),
-		TEST(36), TEST(37),
-		TEST(38), cmocka_unit_test(test_same_root_kinds),
-		TEST(39), TEST(40),
-		TEST(41), TEST(42),
-		TEST(43), TEST(44),
-		TEST(45), TEST(46),
-		TEST(47), TEST(48),
-		TEST(49), TEST(50),
-		TEST(51), TEST(52),
-		TEST(53), TEST(54),
-		TEST(55), TEST(56),
-		TEST(57), TEST(58),
-		TEST(59), TEST(60),
-		TEST(61), cmocka_unit_test(test_sink_stops),
+		TEST(1),
+		TEST(2),
+		TEST(3),
+		TEST(4),
+		TEST(5),
+		TEST(6),
+		TEST(7),
+		TEST(8),
+		TEST(9),
+		TEST(10),
+		TEST(11),
+		TEST(12),
+		TEST(13),
+		TEST(14),
+		TEST(15),
+		TEST(16),
+		TEST(17),
+		TEST(18),
+		TEST(19),
+		TEST(20),
+		TEST(21),
+		cmocka_unit_test(test_block_and_its_call),
+		TEST(22),
+		TEST(23),
+		TEST(24),
+		TEST(25),
+		TEST(26),
+		TEST(27),
+		TEST(28),
+		TEST(29),
+		TEST(30),
+		TEST(31),
+		TEST(32),
+		TEST(33),
+		TEST(34),
+		TEST(35),
+		TEST(36),
+		TEST(37),
+		TEST(38),
+		cmocka_unit_test(test_same_root_kinds),
+		TEST(39),
+		TEST(40),
+		TEST(41),
+		TEST(42),
+		TEST(43),
+		TEST(44),
+		TEST(45),
+		TEST(46),
+		TEST(47),
+		TEST(48),
+		TEST(49),
+		TEST(50),
+		TEST(51),
+		TEST(52),
+		TEST(53),
+		TEST(54),
+		TEST(55),
+		TEST(56),
+		TEST(57),
+		TEST(58),
+		TEST(59),
+		TEST(60),
+		TEST(61),
+		cmocka_unit_test(test_life_of_thread),
+		cmocka_unit_test(test_sink_stops),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
