@@ -367,21 +367,30 @@ static int write_stub(struct injector *in, const struct errand_place *place, con
 	return memory_write(in->process, place->addr, code, (size_t)len);
 }
 
-static void let_go(struct process_stop *others)
+static int alone(const struct errand *e, bool begin)
 {
-	if (others && others->v)
-		threads_resume(others);
+	return e->alone ? e->alone(e->arg, begin) : 0;
+}
+
+/* The end of standing still. */
+static void let_go(const struct errand *e, struct process_stop *others)
+{
+	if (!others || !others->v)
+		return;
+	alone(e, false);
+	threads_resume(others);
 }
 
 /* Waits for the thread's next stop. A signal's handler, in whose middle it may be, may wait for
  * another thread: the others, which stand still, are let go if it takes long. */
-static int wait_for_stop(pid_t tid, struct process_stop *others, int *ret_status)
+static int wait_for_stop(const struct errand *e, pid_t tid, struct process_stop *others,
+			 int *ret_status)
 {
 	int rc = thread_wait(tid, ALONE_TIMEOUT, ret_status);
 
 	if (rc != -ETIMEDOUT)
 		return rc;
-	let_go(others);
+	let_go(e, others);
 	return thread_wait(tid, ERRAND_TIMEOUT, ret_status);
 }
 
@@ -400,7 +409,7 @@ static int go_with(const struct errand_place *place, const struct errand *e, pid
 		process_step("syscall");
 		if (ptrace(PTRACE_SYSCALL, tid, 0, (long)signal) < 0)
 			return -errno;
-		int rc = wait_for_stop(tid, others, &status);
+		int rc = wait_for_stop(e, tid, others, &status);
 		if (rc < 0)
 			return rc;
 		if (!WIFSTOPPED(status))
@@ -553,11 +562,6 @@ static struct stopped_thread *find_stopped(const struct process_stop *all, pid_t
 	return NULL;
 }
 
-static int alone(const struct errand *e, bool begin)
-{
-	return e->alone ? e->alone(e->arg, begin) : 0;
-}
-
 /* The first of them that can be sent, while all threads stand still: what the errand has in hand
  * meanwhile, a descriptor, no other one hands on to a child. Results as above. */
 static int send_alone(struct injector *in, struct errand_place *place, const struct errand *e,
@@ -583,8 +587,7 @@ static int send_alone(struct injector *in, struct errand_place *place, const str
 		rc = send_off(in, place, e, t.tid, &regs, waiting, &all, err);
 		thread_resume(&t);
 	}
-	alone(e, false);
-	let_go(&all);
+	let_go(e, &all);
 	in->stop_ns += all.stop_ns;
 	return rc;
 }
