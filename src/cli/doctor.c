@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "binary/elf_image.h"
 #include "cli/verbs.h"
-#include "process/descriptors.h"
+#include "process/descriptor_limit.h"
 #include "process/maps.h"
 #include "process/objects.h"
 #include "process/process.h"
@@ -156,11 +156,11 @@ static void check_status(struct diagnosis *d, const char *status)
 static void check_descriptors(struct diagnosis *d, const struct process *p)
 {
 	struct error reason = {0};
-	struct descriptors fds;
+	struct descriptor_limit fds;
 
-	if (descriptors_read(p, &fds) < 0)
+	if (descriptor_limit_read(p, &fds) < 0)
 		return;
-	if (descriptors_refused(p, &fds, &reason))
+	if (descriptor_limit_refused(p, &fds, &reason))
 		add_check(d, "descriptors", BAD, "%s", reason.text);
 	else if (fds.open >= fds.limit)
 		add_check(d, "descriptors", WARNING,

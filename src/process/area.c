@@ -28,7 +28,7 @@
 
 #include "base/cleanup.h"
 #include "process/call_hooks.h"
-#include "process/descriptors.h"
+#include "process/descriptor_limit.h"
 #include "process/memory.h"
 
 #include <asm/unistd.h>
@@ -238,7 +238,7 @@ static int take_memfd(const struct process *p, int number, uint64_t bytes, struc
 struct memfd {
 	const struct process *process;
 	const struct layout *layout;
-	struct descriptors_room room;
+	struct descriptor_room room;
 	struct error *err;
 	int fd, rc;
 };
@@ -250,8 +250,8 @@ static int while_alone(void *arg, bool begin)
 	struct memfd *m = arg;
 
 	if (begin)
-		return descriptors_make_room(m->process, &m->room, m->err);
-	descriptors_put_back(m->process, &m->room);
+		return descriptor_limit_make_room(m->process, &m->room, m->err);
+	descriptor_limit_put_back(m->process, &m->room);
 	m->room.is_raised = false;
 	return 0;
 }

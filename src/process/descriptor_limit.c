@@ -3,7 +3,7 @@
  * milliseconds: what the program opens meanwhile stays open, as if it had been opened before the
  * limit was lowered. A pollux that is killed just then leaves a limit that is larger by one.
  */
-#include "process/descriptors.h"
+#include "process/descriptor_limit.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int descriptors_read(const struct process *p, struct descriptors *ret)
+int descriptor_limit_read(const struct process *p, struct descriptor_limit *ret)
 {
 	int fd = openat(p->proc_fd, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -29,7 +29,7 @@ int descriptors_read(const struct process *p, struct descriptors *ret)
 			close(fd);
 		return rc;
 	}
-	*ret = (struct descriptors){.limit = limit.rlim_cur, .hard = limit.rlim_max};
+	*ret = (struct descriptor_limit){.limit = limit.rlim_cur, .hard = limit.rlim_max};
 	while ((entry = readdir(dir)))
 		ret->open += entry->d_name[0] != '.' &&
 			     strtoull(entry->d_name, NULL, 10) < limit.rlim_cur;
@@ -37,12 +37,12 @@ int descriptors_read(const struct process *p, struct descriptors *ret)
 	return 0;
 }
 
-static bool full(const struct descriptors *d)
+static bool full(const struct descriptor_limit *d)
 {
 	return d->open >= d->limit;
 }
 
-static int refuse(const struct process *p, const struct descriptors *d, struct error *err)
+static int refuse(const struct process *p, const struct descriptor_limit *d, struct error *err)
 {
 	return error_set(err, -EMFILE,
 			 "process %d has no free file descriptor (%llu of %llu are open) and its "
@@ -61,7 +61,8 @@ static bool may_raise(void)
 	return syscall(SYS_capget, &head, sets) == 0 && sets[0].effective >> CAP_SYS_RESOURCE & 1;
 }
 
-bool descriptors_refused(const struct process *p, const struct descriptors *d, struct error *err)
+bool descriptor_limit_refused(const struct process *p, const struct descriptor_limit *d,
+			      struct error *err)
 {
 	const struct rlimit same = {d->limit, d->hard};
 	struct rlimit before;
@@ -80,13 +81,14 @@ bool descriptors_refused(const struct process *p, const struct descriptors *d, s
 	return true;
 }
 
-int descriptors_make_room(const struct process *p, struct descriptors_room *ret, struct error *err)
+int descriptor_limit_make_room(const struct process *p, struct descriptor_room *ret,
+			       struct error *err)
 {
-	struct descriptors d;
+	struct descriptor_limit d;
 
-	*ret = (struct descriptors_room){.is_raised = false};
+	*ret = (struct descriptor_room){.is_raised = false};
 	/* Where it can't be seen, the errand shows it. */
-	if (descriptors_read(p, &d) < 0 || !full(&d))
+	if (descriptor_limit_read(p, &d) < 0 || !full(&d))
 		return 0;
 	ret->raised = (struct rlimit){d.limit + 1, d.limit < d.hard ? d.hard : d.limit + 1};
 	process_step("descriptors");
@@ -96,7 +98,7 @@ int descriptors_make_room(const struct process *p, struct descriptors_room *ret,
 	return 0;
 }
 
-void descriptors_put_back(const struct process *p, const struct descriptors_room *room)
+void descriptor_limit_put_back(const struct process *p, const struct descriptor_room *room)
 {
 	struct rlimit now;
 

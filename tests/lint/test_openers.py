@@ -25,7 +25,7 @@ KNOWN = {
     "future/sockets.c": "/proc",
     "import/parts.c": "the folder that is open already",
     "process/area.c": "/proc: shared memory, by its seals",
-    "process/descriptors.c": "/proc",
+    "process/descriptor_limit.c": "/proc",
     "process/objects.c": "/proc/PID/root, by O_PATH",
     "process/pages.c": "/proc",
     "process/process.c": "/proc",
