@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/hash.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,21 +26,6 @@ struct cache_head {
 	uint64_t bytes, checksum;
 };
 _Static_assert(sizeof(struct cache_head) == 32, "cache_head is a file format");
-
-static uint64_t checksum(const uint8_t *p, size_t len)
-{
-	uint64_t h = len * 0xd6e8feb86659fd93ULL, v;
-
-	for (; len >= 8; len -= 8, p += 8) {
-		memcpy(&v, p, 8);
-		h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
-		h ^= h >> 29;
-	}
-	v = 0;
-	memcpy(&v, p, len);
-	h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
-	return h ^ h >> 32;
-}
 
 /* In another user's folder (root may have his $HOME) nothing is made. */
 static void folder_make(const char *path)
@@ -207,7 +193,7 @@ void cache_save(const struct cache_kind *kind, const struct file_id *id, const s
 		.version = kind->version,
 		.head_bytes = sizeof(head),
 		.bytes = content->len,
-		.checksum = checksum((const uint8_t *)content->data, content->len),
+		.checksum = hash_bytes(0, content->data, content->len),
 	};
 
 	if (!path || !cache_may_keep(id) || buf_failed(content) || content->len >= MAX_FILE)
@@ -250,7 +236,7 @@ static uint8_t *file_read(const struct cache_kind *kind, int fd, size_t *ret_len
 			return NULL;
 		done += (size_t)n;
 	}
-	if (!data || checksum(data, len) != head.checksum)
+	if (!data || hash_bytes(0, data, len) != head.checksum)
 		return NULL;
 	*ret_len = len;
 	return steal(data);

@@ -7,6 +7,7 @@
  */
 #include "binary/debug_index.h"
 
+#include "base/hash.h"
 #include "binary/image.h"
 
 #include <dwarf.h>
@@ -219,18 +220,8 @@ const struct index_function *unit_index_function(const struct unit_index *x, uin
 
 uint64_t index_hash(uint64_t parent, const char *name)
 {
-	size_t len = strnlen(name, HASHED_BYTES);
-	uint64_t h = parent ^ len * 0xd6e8feb86659fd93ULL, v = 0;
+	uint64_t h = hash_bytes(parent, name, strnlen(name, HASHED_BYTES));
 
-	for (; len >= 8; len -= 8, name += 8) {
-		memcpy(&v, name, 8);
-		h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
-		h ^= h >> 29;
-	}
-	v = 0;
-	memcpy(&v, name, len);
-	h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
-	h ^= h >> 32;
 	return h == CLOSED ? 0 : h;
 }
 

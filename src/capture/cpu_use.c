@@ -11,8 +11,8 @@
 #include "base/file.h"
 #include "base/map.h"
 #include "process/process.h"
+#include "process/threads.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,13 +175,13 @@ static void find_levels(struct cpu_use *u)
 
 /* ---- threads ---- */
 
-static void look_at_thread(struct cpu_use *u, long tid)
+static void look_at_thread(struct cpu_use *u, pid_t tid)
 {
 	char name[48], text[128];
 	uint64_t ran, delay;
 	uintptr_t i = (uintptr_t)map_get(&u->threads, (uint64_t)tid, 0);
 
-	snprintf(name, sizeof(name), "task/%ld/schedstat", tid);
+	snprintf(name, sizeof(name), "task/%d/schedstat", tid);
 	if (process_read_file(&u->process, name, text, sizeof(text)) <= 0 ||
 	    sscanf(text, "%lu %lu", &ran, &delay) != 2)
 		return;
@@ -198,19 +198,13 @@ static void look_at_thread(struct cpu_use *u, long tid)
 
 static void look_at_threads(struct cpu_use *u)
 {
-	int fd = openat(u->process.proc_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-	struct dirent *e;
+	_cleanup_free_ pid_t *tids = NULL;
+	size_t n = 0;
 
-	if (!dir && fd >= 0)
-		close(fd);
-	while (dir && (e = readdir(dir))) {
-		long tid = strtol(e->d_name, NULL, 10);
-		if (tid > 0)
-			look_at_thread(u, tid);
-	}
-	if (dir)
-		closedir(dir);
+	if (threads_list(&u->process, &tids, &n) < 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		look_at_thread(u, tids[i]);
 }
 
 /* ---- the process ---- */

@@ -10,7 +10,7 @@
 #include "process/objects.h"
 #include "process/process.h"
 #include "process/running.h"
-#include "runtime/runtime.h"
+#include "runtime/finding_cache.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static bool has_tasks(pid_t pid)
 		for (size_t i = 0; i < objects.n && !found; i++) {
 			struct finding f = {0};
 
-			if (objects.v[i].image && runtime_find(objects.v[i].image, &f, NULL) == 0)
+			if (objects.v[i].image && finding_get(objects.v[i].image, &f, NULL) == 0)
 				found = f.n_kinds > 0;
 			finding_done(&f);
 		}

@@ -13,6 +13,7 @@
 #include "process/follow.h"
 
 #include "base/cleanup.h"
+#include "base/file_map.h"
 #include "base/file.h"
 #include "process/rights.h"
 
@@ -250,7 +251,7 @@ static void *waiter(void *arg)
 static int begin(struct tracer *tracer, pid_t pid, int (*first)(void *arg), struct follow **ret)
 {
 	struct follow *f = calloc(1, sizeof(*f));
-	sigset_t all, before;
+	sigset_t before;
 	int rc;
 
 	if (!f)
@@ -260,8 +261,7 @@ static int begin(struct tracer *tracer, pid_t pid, int (*first)(void *arg), stru
 	f->owner = pthread_self();
 	f->careful = !rights_any_exec();
 	rc = tracer_call(tracer, first, f);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	file_map_block_signals(&before);
 	if (rc == 0)
 		rc = -pthread_create(&f->waiter, NULL, waiter, f);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
