@@ -4,16 +4,9 @@
  * but for the names. The paths come as arguments: shared library, stripped, fixed addresses,
  * stripped.
  */
-#include "binary/elf_image.h"
+#include "fixture_files.h"
 #include "binary/refs.h"
 #include "runtime/runtime.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,22 +15,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-enum { LIB, LIB_STRIPPED, FIXED, FIXED_STRIPPED, N_FILES };
-static char **files;
-
-static struct elf_image *load(int which)
-{
-	int fd = open(files[which], O_RDONLY);
-	struct elf_image *image = NULL;
-	struct error err = {0};
-
-	assert_true(fd >= 0);
-	if (elf_image_open(fd, files[which], &image, &err) < 0)
-		fail_msg("%s", err.text);
-	close(fd);
-	return image;
-}
 
 static const struct find_runtime *runtime_named(const struct finding *f, const char *name)
 {

@@ -3,36 +3,13 @@
  * some, and which can be patched. Places are told by the function that they are in; the stripped
  * objects must give the same, so the names come from the others. The paths come as arguments.
  */
-#include "binary/elf_image.h"
+#include "fixture_files.h"
 #include "runtime/runtime.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { LIB, LIB_STRIPPED, FIXED, FIXED_STRIPPED };
-static char **files;
-
-static struct elf_image *load(int which)
-{
-	int fd = open(files[which], O_RDONLY);
-	struct elf_image *image = NULL;
-	struct error err = {0};
-
-	assert_true(fd >= 0);
-	if (elf_image_open(fd, files[which], &image, &err) < 0)
-		fail_msg("%s", err.text);
-	close(fd);
-	return image;
-}
 
 static const char *name_of(struct elf_image *named, uint64_t addr)
 {

@@ -1,0 +1,28 @@
+/* The objects that a test has by its arguments, made of one source of tests/unit/fixtures: a shared
+ * library, the same stripped, a program at fixed addresses, the same stripped. */
+#ifndef POLLUX_UNIT_FIXTURE_FILES_H
+#define POLLUX_UNIT_FIXTURE_FILES_H
+
+#include "binary/elf_image.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { LIB, LIB_STRIPPED, FIXED, FIXED_STRIPPED, N_FILES };
+static char **files;
+
+static struct elf_image *load(int which)
+{
+	struct elf_image *image = NULL;
+	struct error err = {0};
+
+	if (elf_image_open_path(files[which], &image, &err) < 0)
+		fail_msg("%s", err.text);
+	return image;
+}
+
+#endif
