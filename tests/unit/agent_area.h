@@ -180,8 +180,11 @@ static inline bool area_next(const struct area *a, struct ring *r, struct agent_
 
 	if (head == tail)
 		return false;
-	*ret = *(struct agent_event *)((uint8_t *)(r + 1) + ring_place(tail, r->far_begin,
-								       r->far_end,
+	/* In the other order than they are written. */
+	uint64_t far_end = __atomic_load_n(&r->far_end, __ATOMIC_ACQUIRE);
+	uint64_t far_begin = __atomic_load_n(&r->far_begin, __ATOMIC_ACQUIRE);
+
+	*ret = *(struct agent_event *)((uint8_t *)(r + 1) + ring_place(tail, far_begin, far_end,
 								       a->state->ring_bytes, &run));
 	__atomic_store_n(&r->tail, tail + sizeof(*ret), __ATOMIC_RELEASE);
 	return true;
