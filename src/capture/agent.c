@@ -194,12 +194,7 @@ static int take_places(struct capture *c, struct source *s)
 	struct place_program p;
 	int rc = 0;
 
-	while (rc == 0 && s->compiler) {
-		int next = c->places->next(s->compiler, &p);
-
-		s->places_known = next == -ENODATA;
-		if (next != 1)
-			break;
+	while (rc == 0 && s->compiler && c->places->next(s->compiler, &p) == 1) {
 		rc = add_points(c, s, &p);
 		if (rc == 0 &&
 		    attach_program(s->attach, p.kind, p.words, p.n_words, p.task_bytes) == 0 &&
@@ -283,7 +278,6 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 	target.n_kinds = attach_kinds(attach, &target.kinds);
 	if (c->places)
 		s->compiler = c->places->begin(&target, c->shared->options->futures);
-	s->began_places = s->compiler != NULL;
 	return c->shared->joined(c->shared, attach_pid(attach), s->process, err);
 }
 
@@ -725,8 +719,6 @@ static int tell_points(struct capture *c, const struct source *s, struct capture
 	for (uint32_t i = 0; i < s->n_kinds; i++)
 		n += s->tasks[i];
 	points = points_coverage(s->process, s->n_programs, n, &s->points_trouble);
-	if (s->began_places && !s->places_known && points.seen < n && !s->points_trouble.code)
-		points.note = "the debug information was not read whole when the recording ended";
 	return points.total ? capture_tell_coverage(c->drain.writer, stats, &points) : 0;
 }
 

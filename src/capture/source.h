@@ -59,22 +59,21 @@ struct source {
 	const struct futures_wanted *futures; /* NULL: none are recorded */
 	struct inlined_kind *inlined_kinds;
 	size_t n_inlined_kinds;
-	uint64_t n_inlined_ends;	 /* ends of such, except of a task's own future */
-	uint64_t n_inlined_unknown;	 /* those of which nothing tells how they ended */
-	struct inlined_thread *inlined;	 /* by ring; NULL unless futures are recorded */
-	struct ring_stacks *stacks;	 /* NULL unless they are recorded */
-	uint32_t n_programs;		 /* kinds of tasks that have one */
-	struct error points_trouble;	 /* why others have none */
-	uint32_t n_late_programs;	 /* those that got it after the first event, */
-	bool began_places, places_known; /* they are looked for; all were found */
-	uint64_t began_ns, late_ns;	 /* when events began, and so much later the last one */
-	bool alive;			 /* its agent may still write */
-	uint64_t seen_ns;		 /* last time that it was seen to live */
-	bool threaded;			 /* it has more than one thread */
-	bool may_wake;			 /* attach_may_wake(), a moment ago */
-	size_t n_covered;		 /* of attach_coverage(): in the trace */
-	uint64_t n_damaged;		 /* pieces of ring that made no sense */
-	uint64_t n_unread;		 /* events that the end had no time for */
+	uint64_t n_inlined_ends;	/* ends of such, except of a task's own future */
+	uint64_t n_inlined_unknown;	/* those of which nothing tells how they ended */
+	struct inlined_thread *inlined; /* by ring; NULL unless futures are recorded */
+	struct ring_stacks *stacks;	/* NULL unless they are recorded */
+	uint32_t n_programs;		/* kinds of tasks that have one */
+	struct error points_trouble;	/* why others have none */
+	uint32_t n_late_programs;	/* those that got it after the first event, */
+	uint64_t began_ns, late_ns;	/* when events began, and so much later the last one */
+	bool alive;			/* its agent may still write */
+	uint64_t seen_ns;		/* last time that it was seen to live */
+	bool threaded;			/* it has more than one thread */
+	bool may_wake;			/* attach_may_wake(), a moment ago */
+	size_t n_covered;		/* of attach_coverage(): in the trace */
+	uint64_t n_damaged;		/* pieces of ring that made no sense */
+	uint64_t n_unread;		/* events that the end had no time for */
 };
 
 /* Few enough to be near until the writer has made its columns of them. */

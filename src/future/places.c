@@ -254,7 +254,7 @@ static int places_trouble(void *compiler, struct error *err)
 	int r;
 
 	pthread_mutex_lock(&c->lock);
-	if (!c->trouble.code && !c->finished)
+	if (!c->trouble.code && (!c->finished || c->n_taken < c->n_results))
 		error_set(&c->trouble, -EAGAIN,
 			  "the recording ended before all debug information was read");
 	*err = c->trouble;

@@ -98,7 +98,7 @@ def test_places_from_the_first_poll_on(pollux, suite, trace):
             report = driver.report(pollux, trace)
             if report["waits"]:
                 break
-            assert "was not read whole" in result.stderr, result.stderr
+            assert "ended before all debug information was read" in result.stderr, result.stderr
     late = [c for c in report["coverage"] if c["item"] == "await points from the first event on"]
     assert report["waits"]
     assert late or report["waits_without_place"] == 0
