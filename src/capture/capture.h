@@ -21,7 +21,7 @@
 struct capture;
 struct capture_set;
 struct capture_threads; /* capture/threads.h */
-struct capture_stacks;	/* capture/stacks.h */
+struct capture_stacks;	/* capture/samples/stacks.h */
 struct places_ops;	/* process/places.h */
 
 enum capture_futures { CF_NONE = 0, CF_GENERATED, CF_ALL };

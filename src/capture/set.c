@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "capture/capture.h"
 #include "capture/cpu_use.h"
-#include "capture/event_cost.h"
-#include "capture/stacks.h"
+#include "capture/agent/event_cost.h"
+#include "capture/samples/stacks.h"
 #include "capture/threads.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "binary/elf_image.h"
+#include "binary/elf/elf_image.h"
 #include "cli/verbs.h"
 #include "process/descriptor_limit.h"
 #include "process/maps.h"

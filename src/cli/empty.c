@@ -9,7 +9,7 @@
 #include "process/maps.h"
 #include "process/objects.h"
 #include "process/process.h"
-#include "process/running.h"
+#include "process/find_processes.h"
 #include "runtime/finding_cache.h"
 
 #include <errno.h>

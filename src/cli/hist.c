@@ -9,7 +9,7 @@
 #include "cli/live.h"
 #include "cli/recording.h"
 #include "cli/verbs.h"
-#include "process/running.h"
+#include "process/find_processes.h"
 #include "report/hists.h"
 
 #include <errno.h>

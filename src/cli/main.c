@@ -15,7 +15,7 @@
 #include "cli/input.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
-#include "process/running.h"
+#include "process/find_processes.h"
 
 #include <errno.h>
 #include <fcntl.h>

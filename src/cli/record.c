@@ -7,7 +7,7 @@
 #include "cli/print.h"
 #include "cli/recording.h"
 #include "cli/verbs.h"
-#include "future/places.h"
+#include "future/program_compiler.h"
 
 #include <errno.h>
 #include <fcntl.h>

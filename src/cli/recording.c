@@ -12,8 +12,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "base/turn.h"
-#include "process/running.h"
+#include "base/cpu_yield.h"
+#include "process/find_processes.h"
 
 #include <ctype.h>
 #include <errno.h>

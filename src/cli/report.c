@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "cli/input.h"
 #include "cli/verbs.h"
-#include "report/machines.h"
+#include "report/workers.h"
 #include "report/report.h"
 
 #include <errno.h>

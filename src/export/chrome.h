@@ -10,7 +10,7 @@
 
 #include "export/export.h"
 #include "export/out.h"
-#include "export/select.h"
+#include "export/limits.h"
 #include "timeline/pool.h"
 
 #include <string.h>

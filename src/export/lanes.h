@@ -11,7 +11,7 @@
 #define POLLUX_EXPORT_LANES_H
 
 #include "base/map.h"
-#include "export/stacks.h"
+#include "export/sample_slices.h"
 #include "timeline/pool.h"
 #include "timeline/timeline.h"
 #include "trace/labels.h"

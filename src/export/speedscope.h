@@ -8,7 +8,7 @@
 #include "export/export.h"
 #include "export/lanes.h"
 #include "export/out.h"
-#include "export/select.h"
+#include "export/limits.h"
 #include "export/spill.h"
 #include "timeline/pool.h"
 

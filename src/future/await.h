@@ -11,8 +11,8 @@
 
 #include "base/budget.h"
 #include "base/buf.h"
-#include "binary/debug.h"
-#include "future/mem.h"
+#include "binary/dwarf/debug.h"
+#include "future/memory_cache.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,9 +4,10 @@
  *
  * A thread that stands in a block_on has its frame on the stack. block_on pins its future in its
  * own frame, or in a Box, and keeps a Pin<&mut F> to it. Debug information tells of that reference:
- * where it lies, or which address in the frame it is (binary/debug_frames.c). Where it doesn't, the
- * code does: the call of F's own poll function gets the address in rdi. An answer counts only if
- * its type is a parameter of that block_on, and if all answers of a frame are one place.
+ * where it lies, or which address in the frame it is (binary/dwarf/debug_frames.c). Where it
+ * doesn't, the code does: the call of F's own poll function gets the address in rdi. An answer
+ * counts only if its type is a parameter of that block_on, and if all answers of a frame are one
+ * place.
  *
  * Through layers of block_on (Runtime, scheduler, parker) one future may be met several times; it
  * is shown once.
@@ -14,8 +15,8 @@
 #include "future/block_ons.h"
 
 #include "base/cleanup.h"
-#include "binary/insn.h"
-#include "future/stacks.h"
+#include "binary/code/insn.h"
+#include "future/thread_stacks.h"
 #include "runtime/debug_names.h"
 
 #include <errno.h>

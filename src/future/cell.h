@@ -3,7 +3,7 @@
 #ifndef POLLUX_FUTURE_CELL_H
 #define POLLUX_FUTURE_CELL_H
 
-#include "binary/debug.h"
+#include "binary/dwarf/debug.h"
 #include "runtime/debug_names.h"
 
 struct future_cell {

@@ -6,7 +6,7 @@
 #define POLLUX_FUTURE_CORE_H
 
 #include "base/error.h"
-#include "binary/elf_image.h"
+#include "binary/elf/elf_image.h"
 #include "process/maps.h"
 #include "process/objects.h"
 #include "process/registers.h"

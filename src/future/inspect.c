@@ -3,7 +3,7 @@
  *
  *    objects ─▶ findings ─▶ kinds (vtables) ─▶ what debug information tells of each
  *
- * What follows, the search for tasks and the trees, is in tasks.c and look.c.
+ * What follows, the search for tasks and the trees, is in tasks.c and snapshot.c.
  */
 #include "future/inspect.h"
 
@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "future/cell.h"
 #include "future/queues.h"
-#include "future/stacks.h"
+#include "future/thread_stacks.h"
 #include "future/tasks.h"
 #include "process/maps.h"
 #include "process/memory.h"

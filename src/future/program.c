@@ -14,7 +14,7 @@
 #include "base/map.h"
 #include "binary/names.h"
 #include "future/await.h"
-#include "future/ways.h"
+#include "future/future_path.h"
 #include "future/wrapper.h"
 
 #include <errno.h>

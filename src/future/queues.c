@@ -22,9 +22,9 @@
 
 #include "base/cleanup.h"
 #include "future/cell.h"
-#include "future/deques.h"
-#include "future/running.h"
-#include "future/stacks.h"
+#include "future/queue_layouts.h"
+#include "future/current_task.h"
+#include "future/thread_stacks.h"
 
 #include <asm/unistd.h>
 #include <errno.h>

@@ -13,7 +13,7 @@
  *   8. any other structure: members whose type can hold a future; through Box, Pin and &mut
  * Everything is bounded: depth, nodes, elements, steps; a future is walked once per path.
  */
-#include "future/shape.h"
+#include "future/type_class.h"
 
 #include "base/error.h"
 #include "binary/names.h"

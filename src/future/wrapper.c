@@ -7,7 +7,7 @@
  */
 #include "future/wrapper.h"
 
-#include "future/shape.h"
+#include "future/type_class.h"
 
 bool wrapper_keeps(const struct dw_type *t)
 {

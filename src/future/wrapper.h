@@ -3,7 +3,7 @@
 #ifndef POLLUX_FUTURE_WRAPPER_H
 #define POLLUX_FUTURE_WRAPPER_H
 
-#include "binary/debug.h"
+#include "binary/dwarf/debug.h"
 
 #include <stdbool.h>
 

@@ -8,9 +8,9 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "binary/debug.h"
-#include "binary/eh_frame.h"
-#include "binary/elf_image.h"
+#include "binary/dwarf/debug.h"
+#include "binary/dwarf/eh_frame.h"
+#include "binary/elf/elf_image.h"
 #include "binary/names.h"
 
 #include <errno.h>

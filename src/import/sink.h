@@ -6,7 +6,7 @@
 #define POLLUX_IMPORT_SINK_H
 
 #include "base/map.h"
-#include "import/doubts.h"
+#include "import/diagnostics.h"
 #include "import/frames.h"
 #include "import/import.h"
 #include "import/order.h"

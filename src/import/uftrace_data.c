@@ -17,8 +17,8 @@
 #include "import/uftrace_switches.h"
 
 #include "base/cleanup.h"
-#include "binary/debug.h"
-#include "binary/elf_image.h"
+#include "binary/dwarf/debug.h"
+#include "binary/elf/elf_image.h"
 #include "binary/names.h"
 
 #include <dirent.h>

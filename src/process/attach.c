@@ -26,7 +26,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "process/area.h"
+#include "process/agent_mapping.h"
 #include "process/cover.h"
 #include "process/launch.h"
 #include "process/memory.h"

@@ -10,7 +10,7 @@
 #include "process/libc_hooks.h"
 
 #include "base/cleanup.h"
-#include "binary/uses.h"
+#include "binary/code/uses.h"
 #include "process/call_hooks.h"
 #include "process/memory.h"
 

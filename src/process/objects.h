@@ -5,7 +5,7 @@
 #ifndef POLLUX_PROCESS_OBJECTS_H
 #define POLLUX_PROCESS_OBJECTS_H
 
-#include "binary/elf_image.h"
+#include "binary/elf/elf_image.h"
 #include "process/maps.h"
 #include "process/process.h"
 

@@ -16,8 +16,8 @@
 #include "process/unwind.h"
 
 #include "base/cleanup.h"
-#include "binary/insn.h"
-#include "process/area.h"
+#include "binary/code/insn.h"
+#include "process/agent_mapping.h"
 #include "process/memory.h"
 #include "process/objects.h"
 

@@ -1,12 +1,12 @@
 /*
  * Call stacks of a process that was compiled without frame pointers: what is loaded in it, with
- * unwind rules compiled (binary/eh_frame.h), and the walk from registers and a stack to frames.
- * Nothing of the process is stopped or changed.
+ * unwind rules compiled (binary/dwarf/eh_frame.h), and the walk from registers and a stack to
+ * frames. Nothing of the process is stopped or changed.
  */
 #ifndef POLLUX_PROCESS_UNWIND_H
 #define POLLUX_PROCESS_UNWIND_H
 
-#include "binary/eh_frame.h"
+#include "binary/dwarf/eh_frame.h"
 #include "process/maps.h"
 #include "process/process.h"
 

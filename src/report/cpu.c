@@ -3,7 +3,7 @@
  * threads had no CPU. A cgroup that was throttled, or threads that waited for a CPU, say so for all
  * of them; where the scheduler was recorded each poll has its own time without one.
  */
-#include "report/words.h"
+#include "report/text_util.h"
 
 #include "base/text.h"
 

@@ -93,7 +93,7 @@ struct report {
 	struct wait_place **waits; /* longest in all first */
 	size_t n_waits;
 	uint64_t n_placed, n_unplaced; /* waits of tasks; n_unplaced: at no known place */
-	struct life *lives;	       /* of the tasks that were asked for, see life.c */
+	struct life *lives;	       /* of the tasks that were asked for, see task_history.c */
 	size_t n_lives, n_untold_lives;
 	struct tl_thread *threads; /* those that polled, workers first, busiest first */
 	size_t n_threads;
@@ -136,7 +136,7 @@ struct life {
 	size_t n_steps, cap_steps, n_untold;
 };
 
-/* life.c: each does nothing unless tasks were asked for. 0 or -ENOMEM. */
+/* task_history.c: each does nothing unless tasks were asked for. 0 or -ENOMEM. */
 int life_poll(struct report *rep, const struct tl_poll *poll);
 int life_wait(struct report *rep, const struct tl_wait *wait);
 int life_wake(struct report *rep, const struct tl_wake *wake);

@@ -6,7 +6,7 @@
 #include "report/samples.h"
 
 #include "base/text.h"
-#include "report/words.h"
+#include "report/text_util.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "base/text.h"
-#include "report/words.h"
+#include "report/text_util.h"
 
 #include <errno.h>
 #include <stdlib.h>

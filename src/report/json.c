@@ -1,7 +1,7 @@
 /* The report for programs: every number that the text is made of. The fields stand in
  * docs/report-json.md. */
 #include "report/samples.h"
-#include "report/words.h"
+#include "report/text_util.h"
 
 #include "base/json.h"
 #include "trace/objects.h"

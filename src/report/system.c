@@ -7,7 +7,7 @@
 
 #include "base/syscalls.h"
 #include "base/text.h"
-#include "report/words.h"
+#include "report/text_util.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * "What stands out" says only what the numbers prove, and says so too when nothing does.
  */
 #include "report/samples.h"
-#include "report/words.h"
+#include "report/text_util.h"
 
 #include "base/cleanup.h"
 #include "base/text.h"

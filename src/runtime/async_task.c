@@ -17,7 +17,7 @@
  * waker being made it calls past the table.
  */
 #include "base/cleanup.h"
-#include "binary/uses.h"
+#include "binary/code/uses.h"
 #include "runtime/callers.h"
 #include "runtime/find.h"
 #include "runtime/kind_name.h"

@@ -14,7 +14,7 @@
  * stack holds what is left of an earlier one, the answer is wrong.
  */
 #include "base/cleanup.h"
-#include "binary/call_index.h"
+#include "binary/code/call_index.h"
 #include "runtime/find.h"
 
 #include <errno.h>

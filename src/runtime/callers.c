@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "binary/call_index.h"
+#include "binary/code/call_index.h"
 #include "binary/names.h"
 #include "runtime/find.h"
 #include "runtime/panic_places.h"

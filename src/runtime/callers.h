@@ -2,7 +2,7 @@
 #ifndef POLLUX_RUNTIME_CALLERS_H
 #define POLLUX_RUNTIME_CALLERS_H
 
-#include "binary/elf_image.h"
+#include "binary/elf/elf_image.h"
 #include "runtime/runtime.h"
 
 /* With symbols: replaces `where` of the kinds' sites that lie in the runtime by the places in the

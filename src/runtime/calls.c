@@ -10,8 +10,8 @@
 
 #include "agent/ring.h"
 #include "base/cleanup.h"
-#include "binary/insn.h"
-#include "binary/uses.h"
+#include "binary/code/insn.h"
+#include "binary/code/uses.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 #ifndef POLLUX_RUNTIME_DEBUG_NAMES_H
 #define POLLUX_RUNTIME_DEBUG_NAMES_H
 
-#include "binary/debug.h"
+#include "binary/dwarf/debug.h"
 #include "runtime/runtime.h"
 
 /* The future that a kind's poll function polls and its scheduler, as types; NULL where the debug

@@ -5,8 +5,8 @@
 #ifndef POLLUX_RUNTIME_FIND_H
 #define POLLUX_RUNTIME_FIND_H
 
-#include "binary/elf_image.h"
-#include "binary/refs.h"
+#include "binary/elf/elf_image.h"
+#include "binary/code/refs.h"
 #include "runtime/runtime.h"
 
 /* A new zeroed item at the end of the finding; NULL: out of memory. */

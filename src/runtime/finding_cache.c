@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 #include "base/cursor.h"
 #include "base/file.h"
-#include "binary/elf_image.h"
+#include "binary/elf/elf_image.h"
 #include "runtime/find.h"
 
 #include <errno.h>

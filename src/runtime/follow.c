@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/map.h"
-#include "binary/own_code.h"
+#include "binary/code/own_code.h"
 
 #include <errno.h>
 #include <stdlib.h>

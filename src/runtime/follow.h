@@ -5,7 +5,7 @@
 #ifndef POLLUX_RUNTIME_FOLLOW_H
 #define POLLUX_RUNTIME_FOLLOW_H
 
-#include "binary/elf_image.h"
+#include "binary/elf/elf_image.h"
 
 enum follow_step {
 	FOLLOW_INTO, /* go on with what this function calls */

@@ -15,9 +15,9 @@
 #include "runtime/futures.h"
 
 #include "base/cleanup.h"
-#include "binary/elf_image.h"
+#include "binary/elf/elf_image.h"
 #include "binary/names.h"
-#include "binary/polls.h"
+#include "binary/dwarf/polls.h"
 #include "runtime/poll_code.h"
 
 #include <elf.h>

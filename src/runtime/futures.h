@@ -7,8 +7,8 @@
 #define POLLUX_RUNTIME_FUTURES_H
 
 #include "agent/ring.h"
-#include "binary/debug.h"
-#include "binary/uses.h"
+#include "binary/dwarf/debug.h"
+#include "binary/code/uses.h"
 
 #include <stdbool.h>
 

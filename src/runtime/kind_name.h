@@ -4,7 +4,7 @@
 
 #include "runtime/runtime.h"
 
-#include "binary/elf_image.h"
+#include "binary/elf/elf_image.h"
 
 /* Sets name, full_name, scheduler, role and block_in_place of the kinds from number `first` on, all
  * of one runtime, and adds a coverage entry. Kinds whose name can't be told become "kind N".

@@ -2,8 +2,8 @@
 #ifndef POLLUX_RUNTIME_PANIC_PLACES_H
 #define POLLUX_RUNTIME_PANIC_PLACES_H
 
-#include "binary/call_index.h"
-#include "binary/elf_image.h"
+#include "binary/code/call_index.h"
+#include "binary/elf/elf_image.h"
 #include "runtime/follow.h"
 #include "runtime/runtime.h"
 

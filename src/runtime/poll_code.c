@@ -11,8 +11,8 @@
  */
 #include "runtime/poll_code.h"
 
-#include "binary/elf_image.h"
-#include "binary/insn.h"
+#include "binary/elf/elf_image.h"
+#include "binary/code/insn.h"
 
 #include <string.h>
 

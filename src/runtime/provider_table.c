@@ -8,7 +8,7 @@
  */
 #include "runtime/providers.h"
 
-#include "binary/probes.h"
+#include "binary/elf/probes.h"
 
 #include <ctype.h>
 #include <string.h>

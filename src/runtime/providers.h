@@ -30,8 +30,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct probe;	  /* binary/probes.h */
-struct probe_arg; /* binary/probes.h */
+struct probe;	  /* binary/elf/probes.h */
+struct probe_arg; /* binary/elf/probes.h */
 
 #define PROVIDER_MAX_ARGS 6u
 #define PROVIDERS_WAIT_NS 250000000ULL

@@ -9,9 +9,9 @@
 #include "runtime/root_polls.h"
 
 #include "base/cleanup.h"
-#include "binary/call_index.h"
-#include "binary/elf_image.h"
-#include "binary/insn.h"
+#include "binary/code/call_index.h"
+#include "binary/elf/elf_image.h"
+#include "binary/code/insn.h"
 #include "binary/names.h"
 #include "runtime/futures.h"
 

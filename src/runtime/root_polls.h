@@ -9,8 +9,8 @@
 #ifndef POLLUX_RUNTIME_ROOT_POLLS_H
 #define POLLUX_RUNTIME_ROOT_POLLS_H
 
-#include "binary/debug.h"
-#include "binary/uses.h"
+#include "binary/dwarf/debug.h"
+#include "binary/code/uses.h"
 
 #include <stdbool.h>
 #include <stddef.h>

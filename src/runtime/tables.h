@@ -5,9 +5,9 @@
 #ifndef POLLUX_RUNTIME_TABLES_H
 #define POLLUX_RUNTIME_TABLES_H
 
-#include "binary/elf_image.h"
-#include "binary/insn.h"
-#include "binary/refs.h"
+#include "binary/elf/elf_image.h"
+#include "binary/code/insn.h"
+#include "binary/code/refs.h"
 #include "runtime/runtime.h"
 
 struct tables {

@@ -2,7 +2,7 @@
 #ifndef POLLUX_RUNTIME_TOKIO_H
 #define POLLUX_RUNTIME_TOKIO_H
 
-#include "binary/elf_image.h"
+#include "binary/elf/elf_image.h"
 #include "runtime/runtime.h"
 
 /* The tasks' waker table and those of block_on, with their sites; adds coverage entries. */

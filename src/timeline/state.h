@@ -7,7 +7,7 @@
  *     polls.c     what is open on a thread: polls, workers' loops, blocking calls, parks
  *     roots.c     block_on: its polls are inferred
  *     futures.c   what is polled inside of a task's poll
- *     beside.c    what other sources tell of a thread: system calls, samples, ...
+ *     aux_events.c what other sources tell of a thread: system calls, samples, ...
  *
  * Failure is sticky: `failed` is set once, by the sink or for lack of memory; no callback is made
  * after it, and timeline_feed returns it. So nothing in between has to pass errors on.
@@ -198,7 +198,7 @@ struct timeline {
 	struct pool future_pool, future_list_pool;
 	uint32_t n_futures, n_future_items; /* alive; with ended parents of others */
 	uint64_t last_future;		    /* serial given out last */
-	struct map machines;		    /* by address, see beside.c */
+	struct map machines;		    /* by address, see aux_events.c */
 	struct pool machine_pool;
 
 	/* [i % MAX_LOSSES]: the earliest begin of the losses numbered i and later */
@@ -337,7 +337,7 @@ uint32_t future_depth(const struct thread *th);
 void future_task_end(struct timeline *tl, struct task *task, uint64_t t);
 void future_finish(struct timeline *tl);
 
-/* beside.c */
+/* aux_events.c */
 void beside_init(struct timeline *tl);
 void beside_syscall(struct timeline *tl, struct thread *th, const struct trace_event *ev);
 void beside_off_cpu(struct timeline *tl, struct thread *th, const struct trace_event *ev);

@@ -10,7 +10,7 @@
  */
 #include "trace/codec.h"
 
-#include "base/turn.h"
+#include "base/cpu_yield.h"
 
 #include <errno.h>
 #include <stdlib.h>

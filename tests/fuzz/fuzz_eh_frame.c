@@ -2,7 +2,7 @@
  * found at its address; and an executable's, by its headers. */
 #include "fuzz.h"
 
-#include "binary/eh_frame.h"
+#include "binary/dwarf/eh_frame.h"
 
 static void look(const struct eh_table *t)
 {

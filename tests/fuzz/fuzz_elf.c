@@ -2,7 +2,7 @@
  * leave memory behind. */
 #include "fuzz.h"
 
-#include "binary/elf_image.h"
+#include "binary/elf/elf_image.h"
 #include "runtime/runtime.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

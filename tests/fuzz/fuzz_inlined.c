@@ -9,7 +9,7 @@
 #include "fuzz.h"
 
 #include "base/cleanup.h"
-#include "capture/inlined.h"
+#include "capture/agent/inlined.h"
 #include "runtime/futures.h"
 #include "trace/trace.h"
 

@@ -7,10 +7,10 @@
  */
 #include "fuzz.h"
 
-#include "binary/debug.h"
-#include "binary/debug_data.h"
+#include "binary/dwarf/debug.h"
+#include "binary/dwarf/debug_data.h"
 #include "future/await.h"
-#include "future/mem.h"
+#include "future/memory_cache.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
 #include "fuzz.h"
 
 #include "base/buf.h"
-#include "binary/elf_image.h"
-#include "binary/probes.h"
+#include "binary/elf/elf_image.h"
+#include "binary/elf/probes.h"
 #include "runtime/providers.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef POLLUX_UNIT_FIXTURE_FILES_H
 #define POLLUX_UNIT_FIXTURE_FILES_H
 
-#include "binary/elf_image.h"
+#include "binary/elf/elf_image.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

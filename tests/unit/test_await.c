@@ -6,8 +6,8 @@
  * Argument: the folder with the forms of debug information.
  */
 #include "agent/ring.h"
-#include "binary/debug.h"
-#include "binary/elf_image.h"
+#include "binary/dwarf/debug.h"
+#include "binary/elf/elf_image.h"
 #include "future/await.h"
 #include "future/program.h"
 

@@ -9,7 +9,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "binary/elf_image.h"
+#include "binary/elf/elf_image.h"
 #include "runtime/find.h"
 
 #include <fcntl.h>

@@ -5,9 +5,9 @@
  *
  * Arguments: the folder with the forms, and layout.c.
  */
-#include "binary/debug.h"
-#include "binary/debug_data.h"
-#include "binary/elf_image.h"
+#include "binary/dwarf/debug.h"
+#include "binary/dwarf/debug_data.h"
+#include "binary/elf/elf_image.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * the rules of this very program and of its libraries, compared address by address with what
  * binutils' readelf makes of them.
  */
-#include "binary/eh_frame.h"
+#include "binary/dwarf/eh_frame.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,7 +8,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "capture/event_cost.h"
+#include "capture/agent/event_cost.h"
 
 static void test_event_cost(void **state)
 {

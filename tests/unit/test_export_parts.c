@@ -2,7 +2,7 @@
 #include "export/lanes.h"
 #include "export/out.h"
 #include "export/spill.h"
-#include "export/survey.h"
+#include "export/counting_pass.h"
 
 #include <errno.h>
 #include <setjmp.h>

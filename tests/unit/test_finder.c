@@ -5,7 +5,7 @@
  * stripped.
  */
 #include "fixture_files.h"
-#include "binary/refs.h"
+#include "binary/code/refs.h"
 #include "runtime/runtime.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Findings that are kept: what is read back is what was found, of this very file, and nothing that
  * was damaged, or that belongs to others. Arguments: a program with Tokio tables. */
 #include "base/buf.h"
-#include "binary/elf_image.h"
+#include "binary/elf/elf_image.h"
 #include "runtime/finding_cache.h"
 
 #include <setjmp.h>

@@ -4,7 +4,7 @@
  */
 #include "import_run.h"
 
-#include "import/doubts.h"
+#include "import/diagnostics.h"
 #include "import/input.h"
 #include "import/names.h"
 #include "import/order.h"

@@ -1,6 +1,6 @@
 /*
  * capture: the polls of futures that have no function of their own, inferred from where they stood
- * when a poll around them began and where they stand at its end (src/capture/inlined.c).
+ * when a poll around them began and where they stand at its end (src/capture/agent/inlined.c).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "capture/inlined.h"
+#include "capture/agent/inlined.h"
 #include "trace/trace.h"
 
 #include <stdlib.h>

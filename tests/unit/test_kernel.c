@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "capture/kernel.h"
+#include "capture/kernel/kernel.h"
 
 #include <errno.h>
 #include <fcntl.h>

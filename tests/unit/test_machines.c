@@ -1,6 +1,6 @@
 /* The five sections of async-std's report, from its own events and from polls of workers. */
 #include "base/cleanup.h"
-#include "report/machines.h"
+#include "report/workers.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

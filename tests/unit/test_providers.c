@@ -7,7 +7,7 @@
 #include "runtime/providers.h"
 
 #include "base/buf.h"
-#include "binary/probes.h"
+#include "binary/elf/probes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "capture/ring_reader.h"
+#include "capture/agent/ring_reader.h"
 
 #include <errno.h>
 #include <stdlib.h>

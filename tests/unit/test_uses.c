@@ -1,6 +1,6 @@
 /* Uses of functions, found in this very program; and what the code of a poll function tells. */
-#include "binary/elf_image.h"
-#include "binary/uses.h"
+#include "binary/elf/elf_image.h"
+#include "binary/code/uses.h"
 #include "runtime/poll_code.h"
 
 #include <fcntl.h>

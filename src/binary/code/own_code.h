@@ -1,0 +1,25 @@
+/*
+ * The instructions of a function, but for what an optimiser with a profile (PGO) has put there of
+ * others: where it found that an indirect call mostly has the same target, it compares with that
+ * function's address and has it, or its code, behind the comparison. What a function does by itself
+ * says what it is; what its usual caller gave it to call does not.
+ */
+#ifndef POLLUX_BINARY_OWN_CODE_H
+#define POLLUX_BINARY_OWN_CODE_H
+
+#include "binary/code/code_flow.h"
+
+struct own_code {
+	struct insn_walk walk;
+	struct code_flow flow; /* of a function that has such code */
+	size_t next;
+	bool flows;
+};
+
+/* False: nothing there. own_code_done() in either case. */
+bool own_code_init(struct own_code *o, struct elf_image *image, uint64_t start, uint64_t end);
+/* As insn_next(). */
+int own_code_next(struct own_code *o, struct insn *ret);
+void own_code_done(struct own_code *o);
+
+#endif

@@ -1,0 +1,798 @@
+/*
+ * .eh_frame compiled into sorted rows.
+ *
+ * The section holds a small program for each function (FDE), which says instruction by instruction
+ * where the frame is; what functions have in common (CIE) stands apart. Each program is run once,
+ * at its every step to a new address a row is written, if anything changed that a walk needs. That
+ * is about five rows a function and 12 bytes a row, against the running of programs at each frame
+ * of each stack.
+ *
+ * Expressions are not evaluated but recognised: of those that compilers and linkers write there are
+ * three, the linker's for a PLT, gcc's for a stack that it aligned, and libc's for a signal frame,
+ * whose layout is the kernel's and therefore a rule of its own here.
+ *
+ * Format: LSB Core, "Exception Frames"; DWARF 5, section 6.4. It comes from a stranger: bounded
+ * cursor, limits on rows and on the depth of remembered states, each CIE run once.
+ */
+#include "binary/dwarf/eh_frame.h"
+
+#include "base/cursor.h"
+#include "base/map.h"
+#include "binary/elf/image.h"
+
+#include <dwarf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ROWS (16u << 20)
+#define MAX_REMEMBERED 32u
+#define INDEX_SHIFT 8 /* a page of the index is at least 256 bytes of code */
+#define MIN_INDEX 4096u
+
+enum { REG_RBP = 6, REG_RSP = 7, REG_RIP = 16 };
+
+struct eh_table {
+	uint64_t base;
+	struct eh_row *rows;
+	size_t n, cap;
+	uint32_t *index; /* of the page with this number: how many rows stand before it */
+	size_t n_index;
+	unsigned shift;
+};
+
+/* ---- pointers and numbers ---- */
+
+static int64_t cursor_sleb(struct cursor *c)
+{
+	uint64_t v = 0;
+
+	for (unsigned shift = 0; shift < 64 && cursor_left(c); shift += 7) {
+		uint8_t byte = cursor_u8(c);
+
+		v |= (uint64_t)(byte & 0x7f) << shift;
+		if (byte & 0x80)
+			continue;
+		if (shift < 57 && (byte & 0x40))
+			v |= ~0ull << (shift + 7);
+		return (int64_t)v;
+	}
+	c->failed = true;
+	c->at = c->end;
+	return 0;
+}
+
+/* A section's bytes, and where they lie. */
+struct section {
+	const uint8_t *data;
+	size_t len;
+	uint64_t addr;
+};
+
+static uint64_t addr_of(const struct section *s, const struct cursor *c)
+{
+	return s->addr + (uint64_t)(c->at - s->data);
+}
+
+/* An encoded pointer (DW_EH_PE_*); `size`: the value alone, relative to nothing. */
+static uint64_t encoded(const struct section *s, struct cursor *c, uint8_t encoding, bool size)
+{
+	uint64_t at = addr_of(s, c), v = 0;
+
+	switch (encoding & 0x0f) {
+	case DW_EH_PE_absptr:
+	case DW_EH_PE_udata8:
+	case DW_EH_PE_sdata8:
+		v = cursor_u64(c);
+		break;
+	case DW_EH_PE_uleb128:
+		v = cursor_uleb(c);
+		break;
+	case DW_EH_PE_sleb128:
+		v = (uint64_t)cursor_sleb(c);
+		break;
+	case DW_EH_PE_udata2:
+		v = cursor_u16(c);
+		break;
+	case DW_EH_PE_sdata2:
+		v = (uint64_t)(int16_t)cursor_u16(c);
+		break;
+	case DW_EH_PE_udata4:
+		v = cursor_u32(c);
+		break;
+	case DW_EH_PE_sdata4:
+		v = (uint64_t)(int32_t)cursor_u32(c);
+		break;
+	default:
+		c->failed = true;
+	}
+	if (size || (encoding & 0x70) == DW_EH_PE_absptr)
+		return v;
+	if ((encoding & 0x70) != DW_EH_PE_pcrel)
+		c->failed = true;
+	return v + at;
+}
+
+/* ---- the rules while a program runs ---- */
+
+/* How a register is found again. */
+enum where {
+	W_SAME = 0,
+	W_AT_CFA, /* at CFA + offset */
+	W_AT_RSP, /* expressions: at register + offset */
+	W_AT_RBP,
+	W_UNDEFINED,
+	W_OTHER,
+};
+
+struct place {
+	enum where where;
+	int64_t offset;
+};
+
+struct rules {
+	enum eh_cfa cfa;
+	uint64_t cfa_reg; /* of EH_CFA_RSP and EH_CFA_RBP, and what to be when that is known */
+	int64_t cfa_offset;
+	struct place rbp, rip;
+};
+
+struct cie {
+	bool ok;
+	bool augmented; /* FDEs have augmentation data */
+	uint8_t encoding;
+	uint64_t code_align;
+	int64_t data_align;
+	struct rules initial;
+};
+
+static struct place *place_of(struct rules *r, uint64_t reg)
+{
+	return reg == REG_RBP ? &r->rbp : reg == REG_RIP ? &r->rip : NULL;
+}
+
+static void set_place(struct rules *r, uint64_t reg, enum where where, int64_t offset)
+{
+	struct place *p = place_of(r, reg);
+
+	if (p)
+		*p = (struct place){where, offset};
+}
+
+static void set_cfa(struct rules *r, uint64_t reg, int64_t offset)
+{
+	r->cfa_reg = reg;
+	r->cfa_offset = offset;
+	r->cfa = reg == REG_RSP ? EH_CFA_RSP : reg == REG_RBP ? EH_CFA_RBP : EH_CFA_NONE;
+}
+
+/* `breg rsp|rbp, offset`, and what follows it. */
+static bool based(struct cursor *e, uint64_t *ret_reg, int64_t *ret_offset)
+{
+	uint8_t op = cursor_u8(e);
+
+	if (op < DW_OP_breg0 || op > DW_OP_breg31)
+		return false;
+	*ret_reg = op - DW_OP_breg0;
+	*ret_offset = cursor_sleb(e);
+	return cursor_ok(e);
+}
+
+static void set_cfa_expression(struct rules *r, const uint8_t *data, size_t len)
+{
+	/* breg rsp 8, breg rip 0, lit15, and, litN, ge, lit3, shl, plus */
+	static const uint8_t plt[] = {DW_OP_breg7, 8,	      DW_OP_breg16, 0,
+				      DW_OP_lit15, DW_OP_and, DW_OP_lit0,   DW_OP_ge,
+				      DW_OP_lit3,  DW_OP_shl, DW_OP_plus};
+	struct cursor e;
+	uint64_t reg;
+	int64_t offset;
+
+	r->cfa = EH_CFA_NONE;
+	if (len == sizeof(plt) && !memcmp(data, plt, 6) && !memcmp(data + 7, plt + 7, 4) &&
+	    data[6] >= DW_OP_lit0 && data[6] <= DW_OP_lit15) {
+		r->cfa = EH_CFA_PLT;
+		r->cfa_offset = data[6] - DW_OP_lit0;
+		return;
+	}
+	cursor_init(&e, data, len);
+	if (!based(&e, &reg, &offset) || cursor_left(&e) != 1 || cursor_u8(&e) != DW_OP_deref)
+		return;
+	if (reg == REG_RSP && offset == EH_SIGNAL_RSP)
+		r->cfa = EH_CFA_SIGNAL;
+	else if (reg == REG_RBP)
+		r->cfa = EH_CFA_AT_RBP;
+	r->cfa_offset = offset;
+}
+
+static void set_expression(struct rules *r, uint64_t reg, const uint8_t *data, size_t len)
+{
+	struct cursor e;
+	uint64_t base;
+	int64_t offset;
+
+	cursor_init(&e, data, len);
+	if (based(&e, &base, &offset) && !cursor_left(&e) && (base == REG_RSP || base == REG_RBP))
+		set_place(r, reg, base == REG_RSP ? W_AT_RSP : W_AT_RBP, offset);
+	else
+		set_place(r, reg, W_OTHER, 0);
+}
+
+/* ---- rows ---- */
+
+static struct eh_row row_of(const struct rules *r, uint32_t pc)
+{
+	struct eh_row row = {.pc = pc, .cfa_rule = EH_CFA_NONE};
+
+	if (r->cfa == EH_CFA_NONE || r->cfa_offset != (int32_t)r->cfa_offset)
+		return row;
+	/* A signal frame is the kernel's, or none that is known. */
+	if (r->cfa == EH_CFA_SIGNAL) {
+		if (r->rip.where == W_AT_RSP && r->rip.offset == EH_SIGNAL_RIP &&
+		    r->rbp.where == W_AT_RSP && r->rbp.offset == EH_SIGNAL_RBP)
+			row.cfa_rule = EH_CFA_SIGNAL;
+		return row;
+	}
+	row.cfa_rule = (uint8_t)r->cfa;
+	row.cfa = (int32_t)r->cfa_offset;
+	row.ra_rule = r->rip.where == W_AT_CFA && r->rip.offset == -8 ? EH_RA_AT_CFA
+		      : r->rip.where == W_UNDEFINED		      ? EH_RA_END
+								      : EH_RA_LOST;
+	row.rbp = (int16_t)r->rbp.offset;
+	row.rbp_rule = EH_RBP_LOST;
+	if (r->rbp.where == W_SAME)
+		row.rbp_rule = EH_RBP_SAME;
+	else if (row.rbp == r->rbp.offset && r->rbp.where == W_AT_CFA)
+		row.rbp_rule = EH_RBP_AT_CFA;
+	else if (row.rbp == r->rbp.offset && r->rbp.where == W_AT_RBP)
+		row.rbp_rule = EH_RBP_AT_RBP;
+	if (row.rbp_rule == EH_RBP_SAME || row.rbp_rule == EH_RBP_LOST)
+		row.rbp = 0;
+	return row;
+}
+
+static bool same_rules(const struct eh_row *a, const struct eh_row *b)
+{
+	return a->cfa == b->cfa && a->rbp == b->rbp && a->cfa_rule == b->cfa_rule &&
+	       a->rbp_rule == b->rbp_rule && a->ra_rule == b->ra_rule;
+}
+
+static int put_row(struct eh_table *t, const struct eh_row *row)
+{
+	if (t->n && t->rows[t->n - 1].pc == row->pc) {
+		t->rows[t->n - 1] = *row;
+		return 0;
+	}
+	if (t->n ? same_rules(&t->rows[t->n - 1], row) : row->cfa_rule == EH_CFA_NONE)
+		return 0;
+	if (t->n == t->cap) {
+		size_t cap = t->cap ? t->cap * 2 : 4096;
+		struct eh_row *rows;
+
+		if (cap > MAX_ROWS)
+			return -EFBIG;
+		rows = reallocarray(t->rows, cap, sizeof(*rows));
+		if (!rows)
+			return -ENOMEM;
+		t->rows = rows;
+		t->cap = cap;
+	}
+	t->rows[t->n++] = *row;
+	return 0;
+}
+
+/* ---- running programs ---- */
+
+/* A function on its way into the table. */
+struct fde {
+	uint64_t start, size;
+	const struct cie *cie;
+	const uint8_t *program;
+	size_t len;
+};
+
+static void run_rule(struct rules *r, const struct cie *cie, uint8_t op, struct cursor *c)
+{
+	uint64_t reg, len;
+	const uint8_t *block;
+
+	switch (op) {
+	case DW_CFA_nop:
+		break;
+	case DW_CFA_offset_extended:
+		reg = cursor_uleb(c);
+		set_place(r, reg, W_AT_CFA, (int64_t)(cursor_uleb(c) * (uint64_t)cie->data_align));
+		break;
+	case DW_CFA_offset_extended_sf:
+		reg = cursor_uleb(c);
+		set_place(r, reg, W_AT_CFA,
+			  (int64_t)((uint64_t)cursor_sleb(c) * (uint64_t)cie->data_align));
+		break;
+	case DW_CFA_GNU_negative_offset_extended:
+		reg = cursor_uleb(c);
+		set_place(r, reg, W_AT_CFA,
+			  (int64_t)(0 - cursor_uleb(c) * (uint64_t)cie->data_align));
+		break;
+	case DW_CFA_restore_extended:
+		reg = cursor_uleb(c);
+		if (place_of(r, reg))
+			*place_of(r, reg) = reg == REG_RBP ? cie->initial.rbp : cie->initial.rip;
+		break;
+	case DW_CFA_undefined:
+		set_place(r, cursor_uleb(c), W_UNDEFINED, 0);
+		break;
+	case DW_CFA_same_value:
+		set_place(r, cursor_uleb(c), W_SAME, 0);
+		break;
+	case DW_CFA_register:
+		set_place(r, cursor_uleb(c), W_OTHER, 0);
+		cursor_uleb(c);
+		break;
+	case DW_CFA_def_cfa:
+		reg = cursor_uleb(c);
+		set_cfa(r, reg, (int64_t)cursor_uleb(c));
+		break;
+	case DW_CFA_def_cfa_sf:
+		reg = cursor_uleb(c);
+		set_cfa(r, reg, (int64_t)((uint64_t)cursor_sleb(c) * (uint64_t)cie->data_align));
+		break;
+	case DW_CFA_def_cfa_register:
+		set_cfa(r, cursor_uleb(c), r->cfa_offset);
+		break;
+	case DW_CFA_def_cfa_offset:
+		set_cfa(r, r->cfa_reg, (int64_t)cursor_uleb(c));
+		break;
+	case DW_CFA_def_cfa_offset_sf:
+		set_cfa(r, r->cfa_reg,
+			(int64_t)((uint64_t)cursor_sleb(c) * (uint64_t)cie->data_align));
+		break;
+	case DW_CFA_def_cfa_expression:
+		len = cursor_uleb(c);
+		block = cursor_bytes(c, len);
+		if (block)
+			set_cfa_expression(r, block, len);
+		break;
+	case DW_CFA_expression:
+		reg = cursor_uleb(c);
+		len = cursor_uleb(c);
+		block = cursor_bytes(c, len);
+		if (block)
+			set_expression(r, reg, block, len);
+		break;
+	case DW_CFA_val_offset:
+		set_place(r, cursor_uleb(c), W_OTHER, 0);
+		cursor_uleb(c);
+		break;
+	case DW_CFA_val_offset_sf:
+		set_place(r, cursor_uleb(c), W_OTHER, 0);
+		cursor_sleb(c);
+		break;
+	case DW_CFA_val_expression:
+		set_place(r, cursor_uleb(c), W_OTHER, 0);
+		len = cursor_uleb(c);
+		cursor_bytes(c, len);
+		break;
+	case DW_CFA_GNU_args_size:
+		cursor_uleb(c);
+		break;
+	default:
+		c->failed = true;
+	}
+}
+
+/* Runs a program; `t` is NULL for a CIE's, which moves nowhere. What comes behind something that
+ * isn't understood has no rules. */
+static int run(struct eh_table *t, const struct section *s, const struct fde *f, struct rules *r)
+{
+	const struct cie *cie = f->cie;
+	struct rules remembered[MAX_REMEMBERED];
+	uint64_t at = f->start, end = f->start + f->size;
+	unsigned n_remembered = 0;
+	struct eh_row row;
+	struct cursor c;
+
+	cursor_init(&c, f->program, f->len);
+	while (cursor_left(&c)) {
+		uint8_t op = cursor_u8(&c), low = op & 0x3f;
+		uint64_t step = 0, to = 0;
+
+		switch (op & 0xc0) {
+		case DW_CFA_advance_loc:
+			step = low;
+			break;
+		case DW_CFA_offset:
+			set_place(r, low, W_AT_CFA,
+				  (int64_t)(cursor_uleb(&c) * (uint64_t)cie->data_align));
+			continue;
+		case DW_CFA_restore:
+			if (place_of(r, low))
+				*place_of(r, low) =
+					low == REG_RBP ? cie->initial.rbp : cie->initial.rip;
+			continue;
+		default:
+			switch (op) {
+			case DW_CFA_set_loc:
+				to = encoded(s, &c, cie->encoding, false);
+				break;
+			case DW_CFA_advance_loc1:
+				step = cursor_u8(&c);
+				break;
+			case DW_CFA_advance_loc2:
+				step = cursor_u16(&c);
+				break;
+			case DW_CFA_advance_loc4:
+				step = cursor_u32(&c);
+				break;
+			case DW_CFA_remember_state:
+				if (n_remembered == MAX_REMEMBERED)
+					c.failed = true;
+				else
+					remembered[n_remembered++] = *r;
+				break;
+			case DW_CFA_restore_state:
+				if (!n_remembered)
+					c.failed = true;
+				else
+					*r = remembered[--n_remembered];
+				break;
+			default:
+				run_rule(r, cie, op, &c);
+			}
+		}
+		if (!cursor_ok(&c))
+			break;
+		if (!to && step && !__builtin_mul_overflow(step, cie->code_align, &step))
+			to = at + step;
+		if (!to)
+			continue;
+		if (!t || to <= at || to >= end)
+			break;
+		row = row_of(r, (uint32_t)(at - t->base));
+		int rc = put_row(t, &row);
+		if (rc < 0)
+			return rc;
+		at = to;
+	}
+	if (!t)
+		return cursor_ok(&c) ? 0 : -EINVAL;
+	if (!cursor_ok(&c))
+		r->cfa = EH_CFA_NONE;
+	row = row_of(r, (uint32_t)(at - t->base));
+	return put_row(t, &row);
+}
+
+/* ---- CIEs and FDEs ---- */
+
+static bool read_cie_header(const struct section *s, struct cursor *c, struct cie *cie)
+{
+	const uint8_t *aug;
+	uint8_t version = cursor_u8(c);
+
+	if (version != 1 && version != 3)
+		return false;
+	aug = c->at;
+	while (cursor_u8(c) && cursor_ok(c))
+		;
+	if (!cursor_ok(c))
+		return false;
+	cie->encoding = DW_EH_PE_absptr;
+	cie->code_align = cursor_uleb(c);
+	cie->data_align = cursor_sleb(c);
+	if ((version == 1 ? cursor_u8(c) : cursor_uleb(c)) != REG_RIP)
+		return false;
+	if (!*aug)
+		return cursor_ok(c);
+	if (*aug != 'z')
+		return false;
+	cie->augmented = true;
+	uint64_t len = cursor_uleb(c);
+	const uint8_t *data = cursor_bytes(c, len);
+	struct cursor a;
+
+	if (!data)
+		return false;
+	cursor_init(&a, data, len);
+	for (aug++; *aug; aug++) {
+		switch (*aug) {
+		case 'R':
+			cie->encoding = cursor_u8(&a);
+			break;
+		case 'P': {
+			uint8_t personality = cursor_u8(&a);
+
+			encoded(s, &a, personality, true);
+			break;
+		}
+		case 'L':
+			cursor_u8(&a);
+			break;
+		case 'S': /* a signal's frame: told by its rules */
+		case 'B':
+			break;
+		default: /* the rest is unknown, but its length was told */
+			return cursor_ok(&a);
+		}
+	}
+	return cursor_ok(&a);
+}
+
+/* The CIE whose length field is at this offset; NULL: out of memory. */
+static const struct cie *cie_at(const struct section *s, struct map *cies, uint64_t offset)
+{
+	struct cie *cie = map_get(cies, offset, 0);
+	struct cursor c;
+	uint32_t len;
+
+	if (cie)
+		return cie;
+	cie = calloc(1, sizeof(*cie));
+	if (!cie || map_put(cies, offset, 0, cie) < 0) {
+		free(cie);
+		return NULL;
+	}
+	cursor_init(&c, s->data + offset, s->len - offset);
+	len = cursor_u32(&c);
+	if (len > cursor_left(&c) || len < 4)
+		return cie;
+	cursor_init(&c, c.at, len);
+	if (cursor_u32(&c) != 0 || !read_cie_header(s, &c, cie))
+		return cie;
+	const struct fde f = {.cie = cie, .program = c.at, .len = cursor_left(&c)};
+	struct rules r = {.rip = {W_AT_CFA, -8}};
+	cie->ok = run(NULL, s, &f, &r) == 0;
+	cie->initial = r;
+	return cie;
+}
+
+struct fde_list {
+	struct fde *v;
+	size_t n, cap;
+};
+
+/* One entry's body, behind its length. */
+static int add_fde(const struct section *s, struct map *cies, const uint8_t *body, uint32_t len,
+		   struct fde_list *list)
+{
+	uint64_t at = (uint64_t)(body - s->data);
+	struct fde f = {0};
+	struct cursor c;
+	uint32_t id;
+
+	cursor_init(&c, body, len);
+	id = cursor_u32(&c);
+	if (id == 0 || id > at) /* a CIE, or nonsense */
+		return 0;
+	f.cie = cie_at(s, cies, at - id);
+	if (!f.cie)
+		return -ENOMEM;
+	if (!f.cie->ok)
+		return 0;
+	f.start = encoded(s, &c, f.cie->encoding, false);
+	f.size = encoded(s, &c, f.cie->encoding, true);
+	if (f.cie->augmented) {
+		uint64_t bytes = cursor_uleb(&c);
+
+		cursor_bytes(&c, bytes);
+	}
+	if (!cursor_ok(&c) || !f.size)
+		return 0;
+	f.program = c.at;
+	f.len = cursor_left(&c);
+	if (list->n == list->cap) {
+		size_t cap = list->cap ? list->cap * 2 : 1024;
+		struct fde *v = reallocarray(list->v, cap, sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		list->v = v;
+		list->cap = cap;
+	}
+	list->v[list->n++] = f;
+	return 0;
+}
+
+static int read_fdes(const struct section *s, bool sized, struct map *cies, struct fde_list *list)
+{
+	struct cursor c;
+	int rc = 0;
+
+	cursor_init(&c, s->data, s->len);
+	while (rc == 0 && cursor_left(&c) >= 4) {
+		uint32_t len = cursor_u32(&c);
+		const uint8_t *body;
+
+		if (len == 0 && !sized)
+			break;
+		if (len == 0)
+			continue;
+		body = cursor_bytes(&c, len);
+		if (!body)
+			break;
+		rc = add_fde(s, cies, body, len, list);
+	}
+	return rc;
+}
+
+/* ---- the table ---- */
+
+static int compile_fdes(struct eh_table *t, const struct section *s, struct fde_list *list)
+{
+	struct eh_row none = {.cfa_rule = EH_CFA_NONE};
+	uint64_t covered = t->base;
+	int rc = image_sort(list->v, list->n, sizeof(*list->v));
+
+	for (size_t i = 0; i < list->n && rc == 0; i++) {
+		const struct fde *f = &list->v[i];
+		struct rules r = f->cie->initial;
+
+		/* Functions that the linker left out have an entry at no address. */
+		if (f->start < covered || f->size > UINT32_MAX ||
+		    f->start - t->base > UINT32_MAX - f->size)
+			continue;
+		none.pc = (uint32_t)(covered - t->base);
+		if (f->start > covered)
+			rc = put_row(t, &none);
+		if (rc == 0)
+			rc = run(t, s, f, &r);
+		covered = f->start + f->size;
+	}
+	none.pc = (uint32_t)(covered - t->base);
+	return rc == 0 ? put_row(t, &none) : rc;
+}
+
+static int make_index(struct eh_table *t)
+{
+	uint32_t last = t->n ? t->rows[t->n - 1].pc : 0;
+	size_t most = t->n > MIN_INDEX ? t->n : MIN_INDEX, row = 0;
+
+	t->shift = INDEX_SHIFT;
+	while ((last >> t->shift) > most)
+		t->shift++;
+	t->n_index = (size_t)(last >> t->shift) + 2;
+	t->index = malloc(t->n_index * sizeof(*t->index));
+	if (!t->index)
+		return -ENOMEM;
+	for (size_t page = 0; page < t->n_index; page++) {
+		while (row < t->n && (t->rows[row].pc >> t->shift) < page)
+			row++;
+		t->index[page] = (uint32_t)row;
+	}
+	return 0;
+}
+
+int eh_table_compile(const void *data, size_t len, uint64_t addr, uint64_t base, bool sized,
+		     struct eh_table **ret_table)
+{
+	const struct section s = {data, len, addr};
+	struct eh_table *t = calloc(1, sizeof(*t));
+	struct fde_list list = {0};
+	struct map cies = {0};
+	const struct map_entry *e;
+	size_t pos = 0;
+	int rc;
+
+	if (!t)
+		return -ENOMEM;
+	t->base = base;
+	rc = read_fdes(&s, sized, &cies, &list);
+	if (rc == 0)
+		rc = compile_fdes(t, &s, &list);
+	if (rc == 0)
+		rc = make_index(t);
+	while ((e = map_next(&cies, &pos)))
+		free(e->value);
+	map_done(&cies);
+	free(list.v);
+	if (rc < 0) {
+		eh_table_free(t);
+		return rc;
+	}
+	if (t->n) {
+		struct eh_row *fit = reallocarray(t->rows, t->n, sizeof(*fit));
+
+		if (fit)
+			t->rows = fit;
+		t->cap = t->n;
+	}
+	*ret_table = t;
+	return 0;
+}
+
+/* .eh_frame_hdr: version 1, three encodings, a pointer to .eh_frame. */
+static uint64_t eh_frame_by_header(const struct elf_image *img)
+{
+	const uint8_t *p = img->eh_frame_hdr ? image_at(img, img->eh_frame_hdr, 12) : NULL;
+	const struct section s = {p, 12, img->eh_frame_hdr};
+	struct cursor c;
+	uint8_t encoding;
+	uint64_t addr;
+
+	if (!p || p[0] != 1)
+		return 0;
+	encoding = p[1];
+	cursor_init(&c, p, 12);
+	cursor_u32(&c);
+	addr = encoded(&s, &c, encoding, false);
+	return cursor_ok(&c) ? addr : 0;
+}
+
+int eh_table_of_image(const struct elf_image *img, struct eh_table **ret_table)
+{
+	uint64_t addr = img->eh_frame;
+	bool sized = img->eh_frame_bytes > 0;
+	const uint8_t *p;
+	size_t left;
+
+	if (!addr || !sized) {
+		addr = eh_frame_by_header(img);
+		sized = false;
+	}
+	p = addr ? elf_image_bytes(img, addr, &left) : NULL;
+	if (!p)
+		return -ENODATA;
+	if (sized && left > img->eh_frame_bytes)
+		left = img->eh_frame_bytes;
+	return eh_table_compile(p, left, addr, img->segments[0].addr, sized, ret_table);
+}
+
+void eh_table_free(struct eh_table *t)
+{
+	if (!t)
+		return;
+	free(t->rows);
+	free(t->index);
+	free(t);
+}
+
+const struct eh_row *eh_table_at(const struct eh_table *t, uint64_t addr)
+{
+	uint64_t pc = addr - t->base, page = pc >> t->shift;
+	size_t lo, hi;
+
+	if (addr < t->base || page + 1 >= t->n_index)
+		return NULL;
+	/* The row that holds stands in this page, or is the last one before it. */
+	lo = t->index[page];
+	hi = t->index[page + 1];
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (t->rows[mid].pc <= pc)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo && t->rows[lo - 1].cfa_rule != EH_CFA_NONE ? &t->rows[lo - 1] : NULL;
+}
+
+bool eh_table_rbp_made(const struct eh_table *t, const struct eh_row *row, uint64_t *ret_addr)
+{
+	/* push %rbp; mov %rsp,%rbp. The row may come again behind a return. */
+	for (; row > t->rows && row->cfa_rule != EH_CFA_NONE; row--) {
+		const struct eh_row *pushed = row - 1;
+
+		if (row->cfa_rule == EH_CFA_RBP && row->cfa == 16 &&
+		    pushed->cfa_rule == EH_CFA_RSP && pushed->cfa == 16 &&
+		    pushed->rbp_rule == EH_RBP_AT_CFA && pushed->rbp == -16) {
+			*ret_addr = t->base + row->pc;
+			return true;
+		}
+	}
+	return false;
+}
+
+size_t eh_table_rows(const struct eh_table *t, const struct eh_row **ret)
+{
+	*ret = t->rows;
+	return t->n;
+}
+
+uint64_t eh_table_base(const struct eh_table *t)
+{
+	return t->base;
+}
+
+size_t eh_table_bytes(const struct eh_table *t)
+{
+	return sizeof(*t) + t->n * sizeof(*t->rows) + t->n_index * sizeof(*t->index);
+}

@@ -1,0 +1,76 @@
+/*
+ * Unwind rules, compiled: from .eh_frame, which every function of a program has, also in stripped
+ * files, to rows that a walk through a stack can look up in some ten nanoseconds. Of the registers
+ * only those matter by which frames are found: rsp, rbp and the return address.
+ */
+#ifndef POLLUX_BINARY_EH_FRAME_H
+#define POLLUX_BINARY_EH_FRAME_H
+
+#include "binary/elf/elf_image.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Where the canonical frame address is: the stack pointer of the caller, after the return. */
+enum eh_cfa {
+	EH_CFA_NONE = 0, /* no function here, or a rule that isn't understood */
+	EH_CFA_RSP,	 /* rsp + cfa */
+	EH_CFA_RBP,	 /* rbp + cfa */
+	EH_CFA_AT_RBP,	 /* the word at rbp + cfa: stacks that were aligned */
+	EH_CFA_PLT,    /* rsp + 8, in the second half of an entry of 16 bytes (from cfa on) + 16 */
+	EH_CFA_SIGNAL, /* the kernel's signal frame at rsp: EH_SIGNAL_* */
+};
+
+/* Where the caller's rbp is. */
+enum eh_rbp {
+	EH_RBP_SAME = 0,
+	EH_RBP_AT_CFA, /* at CFA + rbp */
+	EH_RBP_AT_RBP, /* at rbp + rbp */
+	EH_RBP_LOST,
+};
+
+enum eh_ra {
+	EH_RA_AT_CFA = 0, /* at CFA - 8 */
+	EH_RA_END,	  /* outermost frame: there is no caller */
+	EH_RA_LOST,
+};
+
+/* The rules from pc on, to the next row. */
+struct eh_row {
+	uint32_t pc; /* less the table's base */
+	int32_t cfa;
+	int16_t rbp;
+	uint8_t cfa_rule;     /* enum eh_cfa */
+	uint8_t rbp_rule : 4; /* enum eh_rbp */
+	uint8_t ra_rule : 4;  /* enum eh_ra */
+};
+_Static_assert(sizeof(struct eh_row) == 12, "eh_row");
+
+/* In a signal frame: offsets from rsp of what the interrupted code had (struct ucontext,
+ * arch/x86/include/uapi/asm/sigcontext.h). */
+enum { EH_SIGNAL_RBP = 120, EH_SIGNAL_RSP = 160, EH_SIGNAL_RIP = 168 };
+
+struct eh_table;
+
+/*
+ * From the bytes of an .eh_frame that lies at `addr`. Rows count from `base`; what lies before it
+ * or 4 GiB behind it has none. `sized`: the length is the section's (a terminator within is no
+ * end), else `len` only bounds it. Malformed entries are left out. 0 also if nothing is left;
+ * -ENOMEM, -EFBIG.
+ */
+int eh_table_compile(const void *data, size_t len, uint64_t addr, uint64_t base, bool sized,
+		     struct eh_table **ret_table);
+/* Of an object, base 0 or its lowest address. -ENODATA: it has none. */
+int eh_table_of_image(const struct elf_image *img, struct eh_table **ret_table);
+void eh_table_free(struct eh_table *t);
+
+/* The rules at an address (in the numbers of `base`); NULL: none. Any thread may ask. */
+const struct eh_row *eh_table_at(const struct eh_table *t, uint64_t addr);
+/* A row whose CFA hangs on rbp: where its function has just made rbp of rsp, CFA - 16. false: not
+ * by the usual prologue. */
+bool eh_table_rbp_made(const struct eh_table *t, const struct eh_row *row, uint64_t *ret_addr);
+size_t eh_table_rows(const struct eh_table *t, const struct eh_row **ret);
+uint64_t eh_table_base(const struct eh_table *t);
+size_t eh_table_bytes(const struct eh_table *t); /* memory that it takes */
+
+#endif

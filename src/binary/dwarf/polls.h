@@ -1,0 +1,26 @@
+/* What debug information tells of a function that polls a future: of which type, and what it
+ * returns. */
+#ifndef POLLUX_BINARY_POLLS_H
+#define POLLUX_BINARY_POLLS_H
+
+#include "binary/dwarf/debug.h"
+
+#define DW_POLL_MAX_LENT 2u
+
+struct dw_poll {
+	bool generated; /* the body of an async fn, block or closure; else an impl of Future */
+	const struct dw_type *future; /* of a generated one: with its states as variants */
+	const struct dw_type *result; /* Poll<Output>; NULL for generated ones */
+	/* Of a function that polls what others own, the coroutine whose body may be a part of it,
+	 * to which so many pointers lead, the first of which is an argument; NULL: none. Some have
+	 * nothing else: of those the future is NULL. */
+	const struct dw_type *lent;
+	uint8_t n_lent;
+	const char *full, *file;
+	uint32_t line;
+};
+
+/* The function that begins at addr; false: it is none, or none is known there. */
+bool debug_poll(struct debug *d, uint64_t addr, struct dw_poll *ret);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * All units of debug information of one program, split ones included: found by the reference of a
+ * DIE, by the address of code, or one after the other. A split unit stands in its skeleton's place.
+ */
+#ifndef POLLUX_BINARY_UNITS_H
+#define POLLUX_BINARY_UNITS_H
+
+#include "base/error.h"
+#include "binary/dwarf/dwarf_read.h"
+
+struct units;
+struct debug_file;
+
+/* See debug_file_find(). */
+int units_open(int fd, const char *path, struct units **ret_units, struct error *err);
+void units_free(struct units *us);
+
+/* How many there are, and each. NULL: broken, or a split unit whose file is missing. */
+size_t units_n(const struct units *us);
+struct dwarf_unit *units_get(struct units *us, size_t i);
+/* Calls `one` for every unit that was read, of every source. */
+void units_each(struct units *us, void (*one)(struct dwarf_unit *u));
+/* The files that were read so far, one after the other; NULL: that were all. */
+const struct debug_file *units_file(const struct units *us, size_t i);
+/* The unit whose code covers addr; NULL: none. */
+struct dwarf_unit *units_covering(struct units *us, uint64_t addr);
+/* The unit that a reference leads into; NULL: none. */
+struct dwarf_unit *units_of_ref(struct units *us, uint64_t ref);
+bool units_die(struct units *us, uint64_t ref, struct dwarf_die *ret);
+/* Split units whose files were not found so far, and one of those files. */
+size_t units_missing(const struct units *us, const char **ret_file);
+
+#endif

@@ -1,0 +1,118 @@
+/*
+ * The inside of struct elf_image, for the files of this room only. Where its bytes are: a map or
+ * copies, see image_bytes.c.
+ */
+#ifndef POLLUX_BINARY_IMAGE_H
+#define POLLUX_BINARY_IMAGE_H
+
+#include "base/file_map.h"
+#include "binary/elf/elf_image.h"
+
+#include <elf.h>
+#include <libelf.h>
+
+/* A run of bytes of the file, copied; they count as held (base/budget.h). */
+struct image_bytes {
+	uint8_t *data;
+	size_t len;
+};
+void image_bytes_free(struct image_bytes *b);
+
+/* Loadable bytes and symbol tables of one object. Beyond this it isn't a program that we trace. */
+#define IMAGE_MAX_BYTES (2ULL << 30)
+
+/* Where a table of symbols, or their names, is in the file; bytes 0: there is none. */
+struct image_table {
+	uint64_t offset, bytes;
+};
+
+struct image_range {
+	uint64_t start, end;
+};
+
+struct elf_image {
+	char *name;
+	int fd; /* our own */
+	bool pie;
+	uint16_t type; /* ET_EXEC or ET_DYN */
+	char *interp;
+	uint64_t entry;
+	uint8_t build_id[64];
+	size_t build_id_len;
+
+	struct elf_segment *segments;
+	size_t n_segments;
+	/* Where instructions are: executable sections, or whole segments if there are no sections.
+	 */
+	struct image_range *code;
+	size_t n_code;
+
+	uint64_t dynamic; /* address of PT_DYNAMIC, 0 if none */
+	size_t dynamic_bytes;
+	uint64_t eh_frame_hdr; /* address of PT_GNU_EH_FRAME, 0 if none */
+	size_t eh_frame_hdr_bytes;
+	uint64_t tls, tls_bytes, tls_align; /* PT_TLS: bytes 0 if none */
+	uint64_t eh_frame;		    /* address of .eh_frame by its section, 0 if none */
+	size_t eh_frame_bytes;
+	bool debug_info; /* has .debug_info */
+	/* .note.stapsdt in the file, and where .stapsdt.base is now, by which its addresses are
+	 * corrected if the program was prelinked; 0 if none. */
+	uint64_t probes_offset, probes_bytes, probes_base;
+
+	struct image_table symtab_at, strtab_at, dynsym_at, dynstr_at;
+	struct image_bytes strtab, dynstr; /* once the symbols are read */
+	bool has_symtab;
+
+	uint64_t file_bytes, loadable, holes;
+	struct file_map map;  /* of the whole file, if it is one that may be mapped */
+	bool resting;	      /* the segments' bytes are to be had again (elf_image_wake) */
+	struct error trouble; /* why something of it couldn't be read */
+
+	bool symbols_done, pointers_done, imports_done, functions_done;
+	struct elf_symbol *symbols;
+	size_t n_symbols;
+	struct elf_pointer *pointers;
+	size_t n_pointers;
+	struct elf_import *imports;
+	size_t n_imports;
+	struct elf_function *functions;
+	size_t n_functions;
+	struct call *calls; /* see call_index.h; NULL: not made, or there are none */
+	size_t n_calls;
+};
+
+/* Whether these bytes may be read: they are in the file, and not too many. Charges them. */
+int image_check(struct elf_image *img, uint64_t offset, uint64_t len, struct error *err);
+/* Copies bytes that were checked. */
+int image_read(struct elf_image *img, uint64_t offset, uint64_t len, struct image_bytes *ret,
+	       struct error *err);
+/* All segments' bytes, and giving them back. */
+int image_load(struct elf_image *img, struct error *err);
+void image_unload(struct elf_image *img);
+/* Something of it isn't there, and what is found without it says nothing. */
+void image_note_trouble(struct elf_image *img, int rc);
+/* The index of calls. */
+void image_drop_calls(struct elf_image *img);
+
+/* Values of the dynamic section. The last one of a tag counts; 0 if it isn't there. */
+struct image_dynamic {
+	uint64_t rela, rela_bytes, jmprel, jmprel_bytes, relr, relr_bytes, symtab, strtab,
+		strtab_bytes;
+	size_t n_needed;
+	bool pie; /* a program, not a library */
+};
+void image_dynamic_read(const struct elf_image *img, struct image_dynamic *ret);
+
+/* `len` bytes at addr, NULL if they aren't all in the file. */
+const uint8_t *image_at(const struct elf_image *img, uint64_t addr, size_t len);
+bool image_u64(const struct elf_image *img, uint64_t addr, uint64_t *ret);
+/* True if addr lies in any segment, zero-filled parts included. */
+bool image_mapped(const struct elf_image *img, uint64_t addr);
+
+/* Sorts n items of item_bytes each by the u64 at their start, stable, in linear time: symbol tables
+ * of debug builds have a million entries. -ENOMEM or 0. */
+int image_sort(void *items, size_t n, size_t item_bytes);
+/* Of items so sorted: index of the first whose u64 is `key`, and how many there are. */
+size_t image_find(const void *items, size_t n, size_t item_bytes, uint64_t key, size_t *ret_n);
+
+#endif

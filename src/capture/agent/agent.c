@@ -1,0 +1,879 @@
+/*
+ * The agent as a source of events: attaches, drains the rings while the program runs, detaches.
+ *
+ * The rings are looked at every 0.5 to 20 ms: so that they are a quarter full by then, and a burst
+ * that begins just now does not fill them. The watermark is the start of the drain before this one:
+ * what was stamped before it is in the rings' heads by then, so it is written. Twice a second
+ * the agent's deadline is renewed, after which it takes us for dead and switches itself off.
+ *
+ * Order at the end: disable and restore first, then take what is left.
+ */
+#include "base/cleanup.h"
+#include "base/buf.h"
+#include "base/text.h"
+#include "capture/kinds.h"
+#include "capture/agent/inlined.h"
+#include "capture/exec_watch.h"
+#include "capture/drain_interval.h"
+#include "capture/agent/source.h"
+#include "capture/agent/ring_stacks.h"
+#include "runtime/futures.h"
+#include "runtime/root_polls.h"
+#include "process/follow.h"
+#include "process/process.h"
+#include "process/find_processes.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MS 1000000ull
+/* The fastest thread that was seen fills a ring with 15 million events a second: 4 ns a byte. */
+#define FILL_NS_PER_BYTE 4
+#define THREADS_NS (200 * MS)
+#define FILTERS_NS (5 * MS)
+#define DEADLINE_NS (5000 * MS)
+#define RENEW_NS (500 * MS)
+/* One look at all rings takes no longer, so that signals are seen, the deadline is renewed and
+ * every process has its turn; the last one, which leaves behind what it has no time for, none than
+ * this.
+ */
+#define PASS_NS (250 * MS)
+#define LAST_PASS_NS (3000 * MS)
+#define STARTING_LOOKS 1000u /* its loader has had its time */
+#define CLOCK_SETTLE_NS (2 * MS)
+/* Memory of the rings is used as they are: so many may be in the address space. */
+#define MAX_RINGS 1024u
+#define MAX_RINGS_BYTES (4ull << 30)
+
+struct capture {
+	struct capture_shared *shared;
+	struct drain drain;
+	struct source *sources;
+	size_t n_sources;
+	pid_t child;		  /* launched, not yet reaped */
+	char *first_exe;	  /* what it executed then, or soon after */
+	bool executed;		  /* it was seen to execute another program */
+	bool may_follow;	  /* once there is nothing in what it executes now */
+	struct late_program late; /* launched, and without a runtime so far */
+	uint64_t late_cpu_ns;	  /* our CPU time to look for one */
+	struct follow *follow;	  /* it, to its next exec; NULL: it is looked at now and then */
+	struct error why_empty;	  /* what the last look said */
+	struct attach_options attach_options;
+	const struct places_ops *places;
+	unsigned n_starting; /* looks that came too early, in a row */
+	struct futures_wanted futures;
+	int exit_status;
+	struct pace pace;
+	uint64_t burst_ns;	  /* a ring may be full so soon */
+	bool woken;		  /* earlier, if it fills up */
+	uint64_t n_events_before; /* as the last drain began */
+	uint64_t drain_start_ns, next_threads_ns, next_deadline_ns, next_filters_ns;
+};
+
+/* ---- what the trace is told at the start ---- */
+
+/* Where it is defined stands where of others it is told where they are spawned. */
+static int write_future(struct capture *c, const struct source *s, const struct find_future *f,
+			uint32_t runtime, uint32_t *ret_index)
+{
+	const char *where = f->where;
+	const struct trace_kind kind = {
+		.process = s->process,
+		.runtime = runtime,
+		.role = TR_FUTURE,
+		.address_named = 1,
+		.poll = f->poll,
+		.name = f->name,
+		.full_name = f->full_name,
+		.n_sites = where != NULL,
+		.site_addrs = &f->poll,
+		.sites = &where,
+	};
+
+	return trace_writer_kind(c->drain.writer, &kind, ret_index);
+}
+
+static int write_root_poll(struct capture *c, struct source *s, const struct find_root_poll *r,
+			   uint32_t runtime, uint32_t *ret_index)
+{
+	const char *where = r->where;
+	const struct trace_kind kind = {
+		.process = s->process,
+		.runtime = runtime,
+		.role = TR_FUTURE,
+		.address_named = 1,
+		.name = r->name,
+		.full_name = r->full_name,
+		.scheduler = "block_on",
+		.n_sites = where != NULL,
+		.site_addrs = &(uint64_t){0},
+		.sites = &where,
+	};
+	int rc = trace_writer_kind(c->drain.writer, &kind, ret_index);
+
+	return rc == 0 ? map_put(&s->hooked_types, *ret_index, SOURCE_ROOT, (void *)1) : rc;
+}
+
+static int write_runtimes(struct capture *c, struct source *s)
+{
+	const struct attach_object *const *objects;
+	const struct attach_kind *kinds;
+	size_t n_objects = attach_objects(s->attach, &objects);
+	size_t n_kinds = attach_kinds(s->attach, &kinds);
+	int rc = 0;
+
+	s->kinds = calloc(n_kinds + 1, sizeof(*s->kinds));
+	s->tasks = calloc(n_kinds + 1, sizeof(*s->tasks));
+	if (!s->kinds || !s->tasks)
+		return -ENOMEM;
+	for (size_t i = 0; i < n_kinds; i++)
+		s->tasks[i] = kinds[i].kind && kinds[i].kind->role == TR_TASK;
+	/* Kinds stand object by object, so each object's runtimes are told just before. */
+	for (size_t o = 0; o < n_objects && rc == 0; o++) {
+		const struct finding *f = &objects[o]->finding;
+		_cleanup_free_ uint32_t *numbers = calloc(f->n_runtimes + 1, sizeof(*numbers));
+
+		if (!numbers)
+			return -ENOMEM;
+		rc = kinds_tell_runtimes(c->drain.writer, s->process, f, numbers);
+		for (size_t i = 0; i < n_kinds && rc == 0; i++) {
+			const struct attach_kind *k = &kinds[i];
+
+			if (k->object != objects[o])
+				continue;
+			if (k->future)
+				rc = write_future(c, s, k->future, numbers[0], &s->kinds[i]);
+			else if (k->root_poll)
+				rc = write_root_poll(c, s, k->root_poll, numbers[0], &s->kinds[i]);
+			else
+				rc = kinds_tell(c->drain.writer, s->process, f, numbers, k->kind,
+						k->waker, &s->kinds[i]);
+		}
+	}
+	s->n_kinds = (uint32_t)n_kinds;
+	return rc;
+}
+
+static int write_coverage(struct capture *c, struct source *s)
+{
+	const struct trace_coverage *list;
+	size_t n = attach_coverage(s->attach, &list);
+	int rc = 0;
+
+	for (; s->n_covered < n && rc == 0; s->n_covered++) {
+		struct trace_coverage one = list[s->n_covered];
+
+		one.process = s->process;
+		rc = trace_writer_coverage(c->drain.writer, &one);
+	}
+	return rc;
+}
+
+/* ---- await points ---- */
+
+static int add_points(struct capture *c, struct source *s, const struct place_program *p)
+{
+	int rc = -EINVAL;
+
+	if (p->kind < s->n_kinds)
+		rc = points_add(&s->points, p, s->kinds[p->kind], s->process, c->drain.writer);
+	return rc == 0 ? inlined_points(&c->drain, s, p) : rc;
+}
+
+/* Takes the layout programs that are ready: first the trace knows their places, then the agent gets
+ * them. A kind that can't have its own goes without. */
+static int take_places(struct capture *c, struct source *s)
+{
+	struct place_program p;
+	int rc = 0;
+
+	while (rc == 0 && s->compiler && c->places->next(s->compiler, &p) == 1) {
+		rc = add_points(c, s, &p);
+		if (rc == 0 &&
+		    attach_program(s->attach, p.kind, p.words, p.n_words, p.task_bytes) == 0 &&
+		    s->tasks[p.kind]) {
+			s->n_programs++;
+			s->n_late_programs += s->began_ns != 0;
+			s->late_ns = s->began_ns ? clock_monotonic_ns() - s->began_ns : 0;
+		}
+	}
+	return rc;
+}
+
+/* So that tasks have places from the first event on. */
+static int await_places(struct capture *c, struct source *s)
+{
+	if (!s->compiler)
+		return 0;
+	c->places->wait(s->compiler, PLACES_START_NS);
+	return take_places(c, s);
+}
+
+static int go(struct source *s, struct error *err)
+{
+	s->began_ns = clock_monotonic_ns();
+	return attach_go(s->attach, err);
+}
+
+static void end_places(struct capture *c, struct source *s)
+{
+	if (s->compiler) {
+		c->places->trouble(s->compiler, &s->points_trouble);
+		c->places->end(s->compiler);
+	}
+	s->compiler = NULL;
+}
+
+static uint64_t clock_step_ps(const struct drain *d)
+{
+	return d->test_step_ns ? d->test_step_ns * 1000 : (uint64_t)(d->clock.average * 1000 + 0.5);
+}
+
+static int add_source(struct capture *c, struct attach *attach, struct error *err)
+{
+	struct source *sources = reallocarray(c->sources, c->n_sources + 1, sizeof(*sources)), *s;
+	_cleanup_free_ char *exe = attach_exe(attach), *cmdline = attach_cmdline(attach);
+	struct attach_rings rings;
+	int rc;
+
+	if (!sources) {
+		attach_close(attach, NULL);
+		attach_free(attach);
+		return error_sys(err, -ENOMEM, "cannot record");
+	}
+	c->sources = sources;
+	s = &sources[c->n_sources++];
+	*s = (struct source){.attach = attach, .alive = true};
+	attach_rings(attach, &rings);
+	rc = ring_set_init(&s->rings, rings.area, rings.n_rings, rings.ring_bytes);
+	const struct trace_process p = {.pid = (uint32_t)attach_pid(attach),
+					.exe = exe,
+					.cmdline = cmdline,
+					.start_ns = clock_monotonic_ns(),
+					.start_realtime_ns = clock_realtime_ns(),
+					.clock_step_ps = clock_step_ps(&c->drain)};
+	if (rc == 0)
+		rc = trace_writer_process(c->drain.writer, &p, &s->process);
+	if (rc == 0)
+		rc = write_runtimes(c, s);
+	if (rc == 0)
+		rc = write_coverage(c, s);
+	if (rc == 0 && c->shared->options->futures)
+		rc = inlined_init(s, &c->futures);
+	if (rc == 0 && ring_stacks_wanted(c->shared->options))
+		rc = ring_stacks_init(s);
+	if (rc == 0)
+		rc = drain_begin(&c->drain, s);
+	if (rc < 0)
+		return error_sys(err, rc, "cannot begin the trace");
+	struct places_target target = {
+		.object_fd = attach_object_fd, .read = attach_read, .ctx = attach};
+	target.n_kinds = attach_kinds(attach, &target.kinds);
+	if (c->places)
+		s->compiler = c->places->begin(&target, c->shared->options->futures);
+	return c->shared->joined(c->shared, attach_pid(attach), s->process, err);
+}
+
+/* A process that is gone has none. */
+static void renew_deadline(struct capture *c, struct attach *a)
+{
+	uint64_t ticks = (uint64_t)(DEADLINE_NS / c->drain.clock.average);
+
+	attach_set_deadline(a, clock_ticks() + ticks);
+}
+
+static void renew_deadlines(struct capture *c, uint64_t now)
+{
+	if (now < c->next_deadline_ns)
+		return;
+	for (size_t i = 0; i < c->n_sources; i++)
+		if (c->sources[i].alive)
+			renew_deadline(c, c->sources[i].attach);
+	c->next_deadline_ns = now + RENEW_NS;
+}
+
+static void capture_free(struct capture *c)
+{
+	follow_end(c->follow, NULL);
+	free(c->first_exe);
+	for (size_t i = 0; i < c->n_sources; i++) {
+		end_places(c, &c->sources[i]);
+		inlined_done(&c->sources[i]);
+		map_done(&c->sources[i].owners);
+		descriptors_done(&c->sources[i].descriptors);
+		free(c->sources[i].known);
+		ring_stacks_done(&c->sources[i]);
+		ring_set_done(&c->sources[i].rings);
+		free(c->sources[i].kinds);
+		free(c->sources[i].tasks);
+		points_free(&c->sources[i].points);
+		attach_free(c->sources[i].attach);
+	}
+	free(c->sources);
+	free(c);
+}
+
+/* The agent is on when all that is beside it is. `wait` is for the first await points: while
+ * nothing else is recorded, or the program has not begun, there is time. */
+static int begin(struct capture *c, struct attach *a, bool wait, struct error *err)
+{
+	int rc = add_source(c, a, err);
+	struct source *s = rc == 0 ? &c->sources[c->n_sources - 1] : NULL;
+
+	if (!s)
+		return rc;
+	rc = wait ? await_places(c, s) : 0;
+	if (rc < 0)
+		return error_sys(err, rc, "cannot begin the trace");
+	renew_deadline(c, a);
+	return go(s, err);
+}
+
+static int launch(struct capture *c, char *const argv[], struct error *err)
+{
+	struct attach *a = NULL;
+	int rc = attach_launch(argv, &c->attach_options, &c->child, &a, &c->follow, &c->why_empty);
+
+	if (rc < 0) {
+		*err = c->why_empty;
+		return rc;
+	}
+	c->first_exe = process_exe(c->child);
+	if (a)
+		return begin(c, a, true, err);
+	late_program_await(&c->late, argv[0]);
+	return 0;
+}
+
+static int attach_all(struct capture *c, const char *exe, const pid_t *pids, size_t n,
+		      struct error *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct attach *a;
+		int rc = attach_open(pids[i], &c->attach_options, &a, err);
+
+		/* Of several that were found one may have ended since. */
+		if (rc == -ESRCH && exe && (c->n_sources || i + 1 < n))
+			continue;
+		if (rc == 0)
+			rc = begin(c, a, !c->n_sources, err);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int agent_open(struct capture_shared *shared, struct capture **ret_capture,
+		      struct error *err)
+{
+	const struct capture_options *opt = shared->options;
+	const pid_t *pids = opt->pids;
+	const char *test_step = getenv("POLLUX_TEST_CLOCK_STEP"); /* tests: ns, a coarse counter */
+	_cleanup_free_ pid_t *found = NULL;
+	size_t n = opt->argv ? 1 : opt->n_pids;
+	struct capture *c;
+	struct attach_options attach_options = {
+		.ring_bytes = opt->ring_bytes < 1u << 30 ? (uint32_t)opt->ring_bytes : 1u << 30,
+		.n_rings = MAX_RINGS,
+		.stacks = ring_stacks_wanted(opt),
+		.force = opt->force,
+	};
+	int rc = opt->exe ? processes_running(opt->exe, &found, &n, err) : 0;
+
+	if (rc < 0)
+		return rc;
+	if (found)
+		pids = found;
+	c = calloc(1, sizeof(*c));
+	if (attach_options.ring_bytes < AGENT_MIN_RING_BYTES)
+		attach_options.ring_bytes = AGENT_MIN_RING_BYTES;
+	while (attach_options.n_rings > 16 &&
+	       (uint64_t)attach_options.n_rings * attach_options.ring_bytes > MAX_RINGS_BYTES)
+		attach_options.n_rings /= 2;
+	if (!c)
+		return error_sys(err, -ENOMEM, "cannot record");
+	c->shared = shared;
+	c->exit_status = -1;
+	c->futures = (struct futures_wanted){.written = opt->futures == CF_ALL,
+					     .include = opt->include,
+					     .exclude = opt->exclude};
+	if (opt->futures)
+		attach_options.futures = &c->futures;
+	c->attach_options = attach_options;
+	c->places = opt->places;
+	c->drain.writer = shared->writer;
+	c->drain.threads = shared->threads;
+	c->drain.stacks = shared->stacks;
+	/* Whoever watches for long polls wants to know of them before they are over. */
+	pace_init(&c->pace, opt->long_poll_ns ? opt->long_poll_ns / 4 : PACE_MAX_NS);
+	c->burst_ns = opt->ring_bytes * FILL_NS_PER_BYTE;
+	clock_map_init(&c->drain.clock, CLOCK_SETTLE_NS);
+	c->drain.test_step_ns = test_step ? strtoull(test_step, NULL, 10) : 0;
+	c->drain.start_ticks = clock_ticks();
+	rc = opt->argv ? launch(c, opt->argv, err) : attach_all(c, opt->exe, pids, n, err);
+	if (rc < 0) {
+		for (size_t i = 0; i < c->n_sources; i++)
+			attach_close(c->sources[i].attach, NULL);
+		if (c->child > 0 && waitpid(c->child, &c->exit_status, WNOHANG) == 0) {
+			kill(c->child, SIGKILL);
+			waitpid(c->child, &c->exit_status, 0);
+		}
+		capture_free(c);
+		return rc;
+	}
+	*ret_capture = c;
+	return 0;
+}
+
+/* ---- draining ---- */
+
+/* Linux 5.16 */
+static bool has_waitv(void)
+{
+	return syscall(SYS_futex_waitv, NULL, 0, 0, NULL, 0) < 0 && errno != ENOSYS;
+}
+
+/* *ret_all: the rings were emptied, of all of them what they had. */
+static int drain_all(struct capture *c, bool *ret_all)
+{
+	struct drain *d = &c->drain;
+	int rc = 0;
+
+	d->fill = 0;
+	*ret_all = true;
+	for (size_t i = 0; i < c->n_sources && rc == 0; i++) {
+		rc = drain_source(d, &c->sources[i], PASS_NS / c->n_sources);
+		*ret_all = *ret_all && d->budget.steps;
+	}
+	return rc;
+}
+
+static void stop_following(struct capture *c)
+{
+	int status;
+
+	if (follow_end(c->follow, &status) == FOLLOW_ENDED) {
+		c->exit_status = status;
+		c->child = 0;
+	}
+	c->follow = NULL;
+}
+
+static bool reap_child(struct capture *c)
+{
+	int status;
+
+	enum follow_state state = c->follow ? follow_look(c->follow) : FOLLOW_RUNS;
+
+	if (state == FOLLOW_ENDED || state == FOLLOW_LOST)
+		stop_following(c);
+	if (!c->follow && c->child > 0 && waitpid(c->child, &status, WNOHANG) == c->child) {
+		c->exit_status = status;
+		c->child = 0;
+	}
+	return c->child <= 0;
+}
+
+/* The followed program has executed another one, which stands still. */
+static int take_exec(struct capture *c, struct error *err)
+{
+	struct attach_options options = c->attach_options;
+	struct attach *a = NULL;
+	int status = 0, rc;
+
+	c->executed = true;
+	rc = attach_followed(&c->follow, c->child, &options, &a, &status, &c->why_empty);
+	if (rc == -ECHILD) {
+		c->exit_status = status;
+		c->child = 0;
+		return 0;
+	}
+	c->late.code_hash = 0;
+	if (!a)
+		return 0; /* that it can't be recorded is said when it is looked at, or at the end
+			   */
+	c->late.name = NULL;
+	return begin(c, a, true, err);
+}
+
+static int open_again(struct capture *c, const struct attach_options *options,
+		      struct attach **ret_attach, struct error *err)
+{
+	int rc = attach_open(c->child, options, ret_attach, err);
+
+	if (rc != -EPERM || !c->follow)
+		return rc;
+	/* There is something to record, but only one may trace it. */
+	stop_following(c);
+	return attach_open(c->child, options, ret_attach, err);
+}
+
+/* A launched program that had no runtime is looked at again when its code has changed. */
+static int attach_late(struct capture *c, uint64_t now, struct error *err)
+{
+	struct attach_options options = c->attach_options;
+	struct error why = {0};
+	struct attach *a;
+	int rc;
+
+	if (c->follow && follow_look(c->follow) == FOLLOW_EXEC)
+		return take_exec(c, err);
+	if (!late_program_changed(&c->late, c->child, now))
+		return 0;
+	options.starting = c->n_starting < STARTING_LOOKS;
+	options.launched = true;
+	rc = open_again(c, &options, &a, &why);
+	c->n_starting = rc == -EAGAIN ? c->n_starting + 1 : 0;
+	if (rc == -EAGAIN)
+		late_program_unsure(&c->late);
+	/* The program's own life goes on. Why it can't be recorded is said at the end, unless that
+	 * is only since it ends now. */
+	if (rc < 0 && rc != -EAGAIN && rc != -ESRCH && attach_code_hash(c->child))
+		c->why_empty = why;
+	if (rc == -ENOENT && c->may_follow) {
+		follow_running(c->child, &c->follow); /* else it is looked at often */
+		c->may_follow = false;
+	}
+	if (rc < 0)
+		return rc == -ENOMEM ? error_set(err, rc, "out of memory") : 0;
+	stop_following(c);
+	c->late.name = NULL;
+	return begin(c, a, false, err);
+}
+
+static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
+{
+	uint64_t before = clock_cpu_ns();
+	int rc = attach_late(c, now, err);
+
+	c->late_cpu_ns += clock_cpu_ns() - before;
+	return rc;
+}
+
+/* The program that we started has executed another one, which may have a runtime, too. What it was
+ * before has ended. */
+static int follow_exec(struct capture *c)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < c->n_sources && rc == 0; i++) {
+		struct source *s = &c->sources[i];
+
+		attach_close(s->attach, NULL);
+		rc = drain_source(&c->drain, s, LAST_PASS_NS);
+		if (rc == 0)
+			rc = drain_end(&c->drain, s, clock_monotonic_ns());
+	}
+	late_program_await(&c->late, "the program");
+	c->may_follow = true;
+	return rc;
+}
+
+/*
+ * Whether somebody wakes us if a ring fills up sooner than it did: of several processes only where
+ * the kernel has a way. A program of a single thread is not asked to, which makes no futex calls
+ * itself, nor one that a seccomp filter might kill for it.
+ */
+static bool may_sleep(struct capture *c, uint64_t now)
+{
+	bool look = now >= c->next_filters_ns, may = true;
+
+	for (size_t i = 0; i < c->n_sources; i++) {
+		struct source *s = &c->sources[i];
+
+		if (s->alive && look)
+			s->may_wake = attach_may_wake(s->attach);
+		if (s->alive && !(s->threaded && s->may_wake))
+			may = false;
+	}
+	if (look)
+		c->next_filters_ns = now + FILTERS_NS;
+	if (!may)
+		return false;
+	return c->n_sources == 1 || (c->n_sources <= FUTEX_WAITV_MAX && has_waitv());
+}
+
+static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct error *err)
+{
+	uint64_t now = clock_monotonic_ns(), watermark = c->drain_start_ns;
+	uint64_t drained_ns = watermark ? watermark : now - PACE_MIN_NS;
+	struct drain *d = &c->drain;
+	bool threads = now >= c->next_threads_ns, any = false, all = true;
+	bool quiet = d->n_events == c->n_events_before; /* who has written just now is alive */
+	uint64_t wait;
+	int rc = 0;
+
+	c->n_events_before = d->n_events;
+	renew_deadlines(c, now);
+	/* Whether they live is asked before the drain: what a program wrote before its end is in
+	 * the rings then. */
+	bool child_gone = reap_child(c);
+	if (c->late.name && !child_gone) {
+		rc = look_for_runtime(c, now, err);
+		if (rc < 0)
+			return rc;
+	}
+	for (size_t i = 0; i < c->n_sources; i++) {
+		struct source *s = &c->sources[i];
+
+		if (s->alive && (threads || (quiet && (child_gone || c->child)))) {
+			s->alive = attach_alive(s->attach);
+			if (s->alive)
+				s->seen_ns = now;
+		}
+		any = any || s->alive;
+	}
+	for (size_t i = 0; i < c->n_sources && rc == 0; i++)
+		if (c->sources[i].alive)
+			rc = take_places(c, &c->sources[i]);
+	clock_map_add(&d->clock);
+	if (rc == 0)
+		rc = drain_all(c, &all);
+	/* What is left in a ring is older than now: the watermark stays until it is taken. */
+	if (all)
+		c->drain_start_ns = now;
+	if (rc == 0 && c->child && !any && !c->late.name)
+		rc = follow_exec(c);
+	if (threads) {
+		for (size_t i = 0; i < c->n_sources && rc == 0; i++)
+			if (c->sources[i].alive)
+				rc = drain_threads(d, &c->sources[i]);
+		c->next_threads_ns = now + THREADS_NS;
+	}
+	if (rc < 0)
+		return error_sys(err, rc, "cannot write the trace");
+	*ret_watermark_ns = watermark;
+	if (!any && child_gone)
+		return 0;
+	if (!all)
+		return (int64_t)PACE_MIN_NS;
+
+	if (c->late.name)
+		return (int64_t)late_program_wait(&c->late);
+	wait = pace_next(&c->pace, d->fill, now - drained_ns);
+	c->woken = may_sleep(c, now);
+	if (!c->woken && wait > c->burst_ns)
+		wait = c->burst_ns;
+	return wait > PACE_MIN_NS ? (int64_t)wait : (int64_t)PACE_MIN_NS;
+}
+
+/*
+ * Sleeps where the agents wake us. One who wakes us all the time (only a target that scribbles over
+ * its memory) gets no more of us than a ring that is always full.
+ */
+static bool agent_wait(struct capture *c, uint64_t ns)
+{
+	uint64_t began = clock_monotonic_ns();
+	struct futex_waitv words[FUTEX_WAITV_MAX];
+	struct timespec ts;
+	uint32_t n = 0;
+	long rc;
+
+	for (size_t i = 0; c->woken && ns > PACE_MIN_NS && i < c->n_sources; i++) {
+		uint32_t *word = &c->sources[i].rings.area->asleep;
+
+		if (!c->sources[i].alive)
+			continue;
+		__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+		words[n++] =
+			(struct futex_waitv){.val = 1, .uaddr = (uintptr_t)word, .flags = FUTEX_32};
+	}
+	if (!n) {
+		clock_sleep(ns);
+		return false;
+	}
+	ts.tv_sec = (time_t)((began + ns) / (1000 * MS));
+	ts.tv_nsec = (long)((began + ns) % (1000 * MS));
+	if (n == 1)
+		rc = syscall(SYS_futex, words[0].uaddr, FUTEX_WAIT_BITSET, 1, &ts, NULL,
+			     FUTEX_BITSET_MATCH_ANY);
+	else
+		rc = syscall(SYS_futex_waitv, words, n, 0, &ts, CLOCK_MONOTONIC);
+	bool in_time = rc < 0 && (errno == ETIMEDOUT || errno == EINTR);
+	/* Nobody is to wake us when we don't sleep, nor once that may do harm. */
+	for (size_t i = 0; i < c->n_sources; i++)
+		__atomic_store_n(&c->sources[i].rings.area->asleep, 0, __ATOMIC_RELEASE);
+	if (in_time)
+		return false;
+	uint64_t past = clock_monotonic_ns() - began;
+	if (past < PACE_MIN_NS)
+		clock_sleep(PACE_MIN_NS - past);
+	return true;
+}
+
+/* ---- the end ---- */
+
+/* Of how many kinds of tasks the agent can say where they wait. */
+static int tell_points(struct capture *c, const struct source *s, struct capture_stats *stats)
+{
+	struct trace_coverage points;
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < s->n_kinds; i++)
+		n += s->tasks[i];
+	points = points_coverage(s->process, s->n_programs, n, &s->points_trouble);
+	return points.total ? capture_tell_coverage(c->drain.writer, stats, &points) : 0;
+}
+
+/* A large program's debug information takes longer to read than we wait for. */
+static int tell_late_points(struct capture *c, const struct source *s, struct capture_stats *stats)
+{
+	_cleanup_buf_ struct buf note = BUF_INIT;
+
+	if (!s->n_late_programs)
+		return 0;
+	buf_str(&note, "of the other kinds of tasks they are known from ");
+	text_duration(&note, s->late_ns);
+	buf_str(&note, " on, when the debug information had been read");
+	const struct trace_coverage late = {.process = s->process,
+					    .item = "await points from the first event on",
+					    .seen = s->n_programs - s->n_late_programs,
+					    .total = s->n_programs,
+					    .note = note.data};
+	return capture_tell_coverage(c->drain.writer, stats, &late);
+}
+
+/* The attach's coverage, of which something may have come since the begin (filters), and is in the
+ * trace now. It is wanted once more at the end, when the agent's own list is gone. */
+static int write_attach_coverage(struct capture *c, struct source *s, struct capture_stats *stats)
+{
+	const struct trace_coverage *list;
+	size_t n = attach_coverage(s->attach, &list);
+	int rc = write_coverage(c, s);
+
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		struct trace_coverage one = list[i];
+
+		one.process = s->process;
+		rc = capture_keep_coverage(stats, &one);
+	}
+	return rc;
+}
+
+static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
+		     struct capture_stats *stats)
+{
+	const struct trace_coverage damaged = {
+		.process = s->process,
+		.item = "ring memory",
+		.total = s->n_damaged,
+		.note = "the program overwrote its event buffers: so many pieces made no sense"};
+	const struct trace_coverage ringless = {.process = s->process,
+						.item = "events of threads without a ring",
+						.total = no_ring,
+						.note = "more threads at once than there are "
+							"rings: a smaller --ring-size gives more"};
+	const struct trace_coverage unread = {
+		.process = s->process,
+		.item = "events left in the rings",
+		.total = s->n_unread,
+		.note = "the program wrote more than could be read when the recording ended"};
+	int rc = write_attach_coverage(c, s, stats);
+
+	if (rc == 0 && c->places)
+		rc = tell_points(c, s, stats);
+	if (rc == 0)
+		rc = tell_late_points(c, s, stats);
+	if (rc == 0 && c->shared->options->spawn_stacks)
+		rc = ring_stacks_tell(&c->drain, s, stats);
+	if (rc == 0 && s->inlined)
+		rc = inlined_end(&c->drain, s, stats);
+	if (rc == 0 && s->n_damaged)
+		rc = capture_tell_coverage(c->drain.writer, stats, &damaged);
+	if (rc == 0 && s->n_unread)
+		rc = capture_tell_coverage(c->drain.writer, stats, &unread);
+	if (rc == 0 && no_ring)
+		rc = capture_tell_coverage(c->drain.writer, stats, &ringless);
+	return rc;
+}
+
+static int close_source(struct capture *c, struct source *s, struct capture_stats *stats,
+			struct error *err)
+{
+	uint64_t no_ring = 0;
+	int detached = attach_close(s->attach, err), rc;
+
+	end_places(c, s);
+	s->alive = attach_alive(s->attach);
+	clock_map_add(&c->drain.clock);
+	rc = drain_source(&c->drain, s, LAST_PASS_NS / c->n_sources);
+	if (rc == 0 && s->alive) {
+		attach_no_ring(s->attach, &no_ring);
+		rc = drain_threads(&c->drain, s);
+	}
+	if (rc == 0)
+		rc = drain_end(&c->drain, s, stats->cost.end_ns);
+	if (rc == 0)
+		rc = write_end(c, s, no_ring, stats);
+	c->drain.n_lost += no_ring;
+	if (rc < 0 && detached == 0)
+		return error_sys(err, rc, "cannot write the trace");
+	return detached;
+}
+
+static char *last_program(const struct capture *c)
+{
+	char *exe = c->n_sources ? attach_exe(c->sources[c->n_sources - 1].attach) : NULL;
+
+	if (exe && *exe && c->first_exe && (c->executed || strcmp(exe, c->first_exe) != 0))
+		return exe;
+	free(exe);
+	return NULL;
+}
+
+static int agent_close(struct capture *c, struct capture_stats *stats, struct error *err)
+{
+	const struct drain *d = &c->drain;
+	int rc = 0, one;
+
+	stop_following(c);
+	reap_child(c);
+	for (size_t i = 0; i < c->n_sources; i++) {
+		one = close_source(c, &c->sources[i], stats, rc < 0 ? NULL : err);
+		if (rc == 0)
+			rc = one;
+		stats->cost.stop_ns += attach_stop_ns(c->sources[i].attach);
+		stats->cost.attach_ns += attach_total_ns(c->sources[i].attach);
+	}
+	stats->cost.analysis_cpu_ns += c->late_cpu_ns;
+	stats->n_events += d->n_events;
+	stats->n_lost += d->n_lost;
+	if (d->first_lost_ns && (!stats->first_lost_ns || d->first_lost_ns < stats->first_lost_ns))
+		stats->first_lost_ns = d->first_lost_ns;
+	if (d->last_lost_ns > stats->last_lost_ns)
+		stats->last_lost_ns = d->last_lost_ns;
+	stats->exit_status = c->exit_status;
+	stats->child = c->child;
+	stats->n_processes += c->n_sources;
+	stats->why_empty = c->why_empty;
+	stats->program = last_program(c);
+	capture_free(c);
+	return rc;
+}
+
+static pid_t agent_child(const struct capture *c)
+{
+	return c->child;
+}
+
+static int agent_exit_status(const struct capture *c)
+{
+	return c->exit_status;
+}
+
+const struct capture_ops capture_agent = {
+	.name = "agent",
+	.open = agent_open,
+	.drain = agent_drain,
+	.wait = agent_wait,
+	.close = agent_close,
+	.child = agent_child,
+	.exit_status = agent_exit_status,
+};

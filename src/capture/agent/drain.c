@@ -1,0 +1,677 @@
+/*
+ * From the rings to the trace: the agent's two-word events become those of trace/event.h.
+ *
+ * The agent stamps with the low 56 bits of the time stamp counter; the rest is restored from the
+ * present, and a stamp that lies outside of the recording (only a target that scribbles makes one)
+ * is moved to the event before it. What makes no sense, an unknown type, a kind that was never
+ * hooked, a head that jumps, is counted and told as a loss, at the place where it stood.
+ */
+#include "base/cpu_yield.h"
+#include "capture/agent/inlined.h"
+#include "capture/agent/source.h"
+#include "capture/agent/ring_stacks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* See tid_of(). */
+#define KNOWN_REST 16u
+
+int drain_flush(struct drain *d)
+{
+	size_t n = d->n;
+
+	d->n = 0;
+	if (!n)
+		return 0;
+	d->n_events += n;
+	if (d->events[n - 1].time > d->last_ns)
+		d->last_ns = d->events[n - 1].time;
+	return trace_writer_events(d->writer, d->thread, d->events, n);
+}
+
+/* Where the thread's next event is put together; it counts when d->n does. */
+static inline struct trace_event *next_event(struct drain *d, uint32_t thread, int *rc)
+{
+	if (__builtin_expect(d->n == DRAIN_EVENTS || d->thread != thread, 0)) {
+		*rc = drain_flush(d);
+		if (*rc < 0)
+			return NULL;
+		d->thread = thread;
+	}
+	return &d->events[d->n];
+}
+
+int drain_put(struct drain *d, const struct trace_event *e)
+{
+	int rc = 0;
+	struct trace_event *at = next_event(d, e->thread, &rc);
+
+	if (!at)
+		return rc;
+	*at = *e;
+	d->n++;
+	return 0;
+}
+
+static int put_loss(struct drain *d, uint32_t thread, uint64_t time, uint64_t n)
+{
+	const struct trace_event e = {.time = time,
+				      .thread = thread,
+				      .type = TE_LOST,
+				      .kind = TRACE_KIND_NONE,
+				      .value = n};
+
+	if (__builtin_add_overflow(d->n_lost, n, &d->n_lost))
+		d->n_lost = UINT64_MAX;
+	if (!d->first_lost_ns || time < d->first_lost_ns)
+		d->first_lost_ns = time;
+	if (time > d->last_lost_ns)
+		d->last_lost_ns = time;
+	return drain_put(d, &e);
+}
+
+static int put_thread_end(struct drain *d, const struct source *s, uint32_t tid, uint32_t thread,
+			  uint64_t time)
+{
+	const struct trace_event e = {
+		.time = time, .thread = thread, .type = TE_THREAD_END, .kind = TRACE_KIND_NONE};
+	struct capture_thread *shared = capture_threads_find(d->threads, s->process, tid);
+
+	if (shared && shared->index == thread)
+		capture_threads_end(d->threads, shared);
+	return drain_put(d, &e);
+}
+
+static int end_futures(struct drain *d, struct source *s, struct ring_cursor *c)
+{
+	uint32_t ring = (uint32_t)(c - s->rings.cursors);
+
+	return s->inlined ? inlined_thread_end(d, s, ring, c->thread - 1) : 0;
+}
+
+static int end_thread(struct drain *d, struct source *s, struct ring_cursor *c, uint64_t time)
+{
+	uint32_t thread = c->thread - 1;
+	int rc = end_futures(d, s, c);
+
+	c->thread = 0;
+	if (map_get(&s->owners, c->own_tid, 0) == c)
+		map_remove(&s->owners, c->own_tid, 0);
+	return rc == 0 ? put_thread_end(d, s, c->tid, thread, time) : rc;
+}
+
+/* A thread that had this tid before, in a ring that it has not been taken from yet, is gone. */
+static int end_other(struct drain *d, struct source *s, uint32_t own_tid, uint64_t time)
+{
+	struct ring_cursor *c = own_tid ? map_get(&s->owners, own_tid, 0) : NULL;
+
+	return c ? end_thread(d, s, c, time) : 0;
+}
+
+static int compare_own(const void *key, const void *item)
+{
+	const struct attach_thread *t = item;
+	uint32_t own = *(const uint32_t *)key;
+
+	return (own > t->own_tid) - (own < t->own_tid);
+}
+
+/*
+ * The thread's number as we see it; its own where that can't be had. In another pid namespace all
+ * threads have to be listed for it, so that is done again for a new thread only if the time since
+ * the last list was KNOWN_REST times as long as making it took.
+ */
+static uint32_t tid_of(struct source *s, uint32_t own_tid)
+{
+	const struct attach_thread *t;
+	uint64_t began;
+
+	if (!own_tid || attach_same_tids(s->attach))
+		return own_tid;
+	t = bsearch(&own_tid, s->known, s->n_known, sizeof(*t), compare_own);
+	began = clock_monotonic_ns();
+	if (!t && began - s->known_ns >= KNOWN_REST * s->known_cost_ns) {
+		free(s->known);
+		s->known = NULL;
+		s->n_known = 0;
+		if (attach_threads(s->attach, &s->known, &s->n_known) < 0)
+			s->n_known = 0;
+		s->known_ns = clock_monotonic_ns();
+		s->known_cost_ns = s->known_ns - began;
+		t = bsearch(&own_tid, s->known, s->n_known, sizeof(*t), compare_own);
+	}
+	return t ? t->tid : own_tid;
+}
+
+/* The thread with this tid (its own number) writes to this ring from now on. */
+static int begin_thread(struct drain *d, struct source *s, struct ring_cursor *c, uint32_t own_tid,
+			uint64_t time)
+{
+	const struct trace_thread nobody = {.process = s->process, .name = ""};
+	const struct capture_thread *thread;
+	struct trace_event e = {.time = time, .type = TE_THREAD_BEGIN, .kind = TRACE_KIND_NONE};
+	int rc = end_other(d, s, own_tid, time);
+
+	if (rc == 0 && own_tid)
+		rc = map_put(&s->owners, own_tid, 0, c);
+	if (rc < 0)
+		return rc;
+	c->own_tid = own_tid;
+	c->tid = own_tid;
+	c->depth = c->outer = 0;
+	for (uint32_t i = 0; own_tid && i < s->n_early; i++) {
+		if (s->early[i].own_tid != own_tid)
+			continue;
+		c->thread = s->early[i].thread + 1;
+		c->tid = s->early[i].tid;
+		s->early[i].own_tid = 0;
+		return 0;
+	}
+	c->tid = tid_of(s, own_tid);
+	attach_thread_name(s->attach, c->tid, c->name);
+	if (own_tid) {
+		thread = capture_threads_begin(d->threads, s->process, c->tid, c->name);
+		if (!thread)
+			return -ENOMEM;
+		e.thread = thread->index;
+	} else {
+		rc = trace_writer_thread(d->writer, &nobody, &e.thread);
+		if (rc < 0)
+			return rc;
+	}
+	c->thread = e.thread + 1;
+	return drain_put(d, &e);
+}
+
+static int begin_early(struct drain *d, struct source *s, const struct attach_root *root)
+{
+	char name[16];
+	const struct capture_thread *thread;
+	struct early_thread *early = &s->early[s->n_early];
+	struct trace_event e = {
+		.time = root->time_ns, .type = TE_THREAD_BEGIN, .kind = TRACE_KIND_NONE};
+	int rc;
+
+	attach_thread_name(s->attach, root->tid, name);
+	thread = capture_threads_get(d->threads, s->process, root->tid, name);
+	if (!thread)
+		return -ENOMEM;
+	e.thread = thread->index;
+	s->n_early++;
+	*early = (struct early_thread){root->own_tid, root->tid, e.thread};
+	rc = drain_put(d, &e);
+	e.type = TE_ROOT_ENTER;
+	e.arg = TRACE_ROOT_BEFORE;
+	e.kind = s->kinds[root->kind];
+	if (rc == 0)
+		rc = drain_put(d, &e);
+	e.type = TE_PARK;
+	e.arg = root->call;
+	e.kind = TRACE_KIND_NONE;
+	if (rc == 0 && root->call != AC_NONE)
+		rc = drain_put(d, &e);
+	return rc;
+}
+
+int drain_begin(struct drain *d, struct source *s)
+{
+	const struct attach_root *roots;
+	size_t n = attach_roots(s->attach, &roots);
+	int rc = 0;
+
+	for (size_t i = 0; i < n && i < AGENT_MAX_ROOTS && rc == 0; i++)
+		if (roots[i].kind < s->n_kinds)
+			rc = begin_early(d, s, &roots[i]);
+	return rc == 0 ? drain_flush(d) : rc;
+}
+
+/* What each type of the agent's becomes: the type, its argument, and which of the words mean what.
+ */
+enum { W_TASK = 1, W_KIND = 2, W_CALL = 4, W_TICKS = 8, W_POINT = 16 };
+
+static const struct translation {
+	uint8_t type, arg, words;
+} translations[AE_N_TYPES] = {
+	[AE_POLL_BEGIN] = {TE_POLL_BEGIN, 0, W_KIND | W_TASK},
+	[AE_POLL_PENDING] = {TE_POLL_END, TO_PENDING, W_KIND | W_TASK},
+	[AE_POLL_READY] = {TE_POLL_END, TO_READY, W_KIND | W_TASK},
+	[AE_POLL_PANICKED] = {TE_POLL_END, TO_PANICKED, W_KIND | W_TASK},
+	[AE_POLL_CANCELLED] = {TE_POLL_END, TO_CANCELLED, W_KIND | W_TASK},
+	[AE_POLL_UNKNOWN] = {TE_POLL_END, TO_UNKNOWN, W_KIND | W_TASK},
+	[AE_POLL_UNSEEN] = {TE_POLL_END, TO_UNSEEN, W_KIND | W_TASK},
+	[AE_POLL_UNPOLLED] = {TE_POLL_END, TO_UNPOLLED, W_KIND | W_TASK},
+	[AE_SPAWN] = {TE_SPAWN, 0, W_KIND | W_TASK},
+	[AE_WAKE] = {TE_WAKE, TW_SCHEDULED, W_KIND | W_TASK},
+	[AE_WAKE_RUNNING] = {TE_WAKE, TW_RUNNING, W_KIND | W_TASK},
+	[AE_WAKE_NOOP] = {TE_WAKE, TW_NOOP, W_KIND | W_TASK},
+	[AE_SCHEDULE] = {TE_SCHEDULE, 0, W_KIND | W_TASK},
+	[AE_CANCEL] = {TE_CANCEL, 0, W_KIND | W_TASK},
+	[AE_DROP] = {TE_DROP, 0, W_KIND | W_TASK},
+	[AE_PARK] = {TE_PARK, 0, W_CALL},
+	[AE_UNPARK] = {TE_UNPARK, 0, W_CALL},
+	[AE_BLOCK] = {TE_BLOCK, 0, W_CALL | W_TICKS},
+	[AE_ROOT_ENTER] = {TE_ROOT_ENTER, 0, W_KIND},
+	[AE_ROOT_WAKE] = {TE_ROOT_WAKE, 0, W_KIND | W_TASK},
+	[AE_POLL_PENDING_AT] = {TE_POLL_END, TO_PENDING, W_POINT | W_TASK},
+	[AE_FUTURE_BEGIN] = {TE_FUTURE_BEGIN, 0, W_KIND | W_TASK},
+	[AE_FUTURE_FIRST] = {TE_FUTURE_BEGIN, TRACE_FUTURE_FIRST, W_KIND | W_TASK},
+	[AE_FUTURE_PENDING] = {TE_FUTURE_END, TO_PENDING, W_KIND | W_TASK},
+	[AE_FUTURE_PENDING_AT] = {TE_FUTURE_END, TO_PENDING, W_POINT | W_TASK},
+	[AE_FUTURE_READY] = {TE_FUTURE_END, TO_READY, W_KIND | W_TASK},
+	[AE_FUTURE_PANICKED] = {TE_FUTURE_END, TO_PANICKED, W_KIND | W_TASK},
+	[AE_FUTURE_UNKNOWN] = {TE_FUTURE_END, TO_UNKNOWN, W_KIND | W_TASK},
+};
+
+static uint64_t ticks_to_ns(const struct drain *d, uint64_t ticks)
+{
+	return (uint64_t)((double)ticks * d->clock.average);
+}
+
+/* False if the event makes no sense. */
+static bool translate(const struct drain *d, const struct source *s, const struct agent_event *raw,
+		      struct trace_event *e)
+{
+	unsigned type = raw->word0 & 0xff;
+	uint64_t low = raw->word1 & ((1ull << 48) - 1);
+	uint32_t high = (uint32_t)(raw->word1 >> 48);
+	const struct translation *t;
+
+	if (type >= AE_N_TYPES || !translations[type].type)
+		return false;
+	t = &translations[type];
+	e->type = t->type;
+	e->arg = t->arg;
+	e->kind = TRACE_KIND_NONE;
+	if ((t->words & W_KIND) && high != AGENT_KIND_NONE) {
+		if (high >= s->n_kinds)
+			return false;
+		e->kind = s->kinds[high];
+	}
+	if (t->words & W_POINT) {
+		const struct await_point *point = points_get(&s->points, high);
+		if (!point)
+			return false;
+		e->kind = point->kind;
+		e->value = (uint64_t)point->place + 1;
+	}
+	if (t->words & W_TASK)
+		e->task = low;
+	if (t->words & W_CALL) {
+		if (high >= AC_N_CALLS)
+			return false;
+		e->arg = (uint16_t)high;
+	}
+	if (t->words & W_TICKS)
+		e->value = ticks_to_ns(d, low);
+	if (type == AE_UNPARK && low & AGENT_UNPARK_IDLE)
+		e->arg |= TRACE_CALL_IDLE;
+	return true;
+}
+
+/* A call through a descriptor that is non-blocking has not waited. */
+static void classify_call(struct source *s, struct ring_cursor *c, struct trace_event *e)
+{
+	if (c->described && e->type == TE_BLOCK &&
+	    !descriptors_may_wait(&s->descriptors, s->attach, e->arg, c->fd, c->fd_flags, e->value,
+				  e->time))
+		e->arg |= TRACE_CALL_NONBLOCKING;
+	c->described = false;
+}
+
+static uint64_t time_of(struct drain *d, struct ring_cursor *c, const struct agent_event *raw)
+{
+	uint64_t ticks = clock_ticks_restore(raw->word0 >> 8, d->now_ticks), ns;
+
+	if (ticks < d->start_ticks || ticks > d->now_ticks)
+		ticks = c->last_ticks ? c->last_ticks : d->start_ticks;
+	c->last_ticks = ticks;
+	ns = clock_map_ns(&d->clock, ticks);
+	return d->test_step_ns ? ns - ns % d->test_step_ns : ns;
+}
+
+/* An event takes a ns at least, if no tick: a count beyond that is scribbled, and 0 is believed. */
+static uint64_t untold(const struct drain *d, const struct source *s, const struct ring_cursor *c)
+{
+	uint32_t i = (uint32_t)(c - s->rings.cursors);
+	uint64_t dropped = __atomic_load_n(&ring_set_at(&s->rings, i)->dropped, __ATOMIC_RELAXED);
+	uint64_t n = dropped - c->lost_told;
+
+	return n <= ticks_to_ns(d, d->now_ticks - d->start_ticks) ? n : 0;
+}
+
+/* A thread that has come to its end with losses that it had no room to tell. */
+static int tell_last_loss(struct drain *d, struct source *s, struct ring_cursor *c)
+{
+	uint64_t n = untold(d, s, c);
+
+	if (!n || !c->thread)
+		return 0;
+	c->lost_told += n;
+	return put_loss(d, c->thread - 1, clock_map_ns(&d->clock, clock_ticks()), n);
+}
+
+/* What the last drain had no time for. */
+static int tell_unread(struct drain *d, struct source *s, struct ring_cursor *c)
+{
+	bool damaged = false;
+	uint64_t head, n;
+
+	if (d->budget.steps)
+		return 0; /* it took all */
+	head = ring_set_head(&s->rings, (uint32_t)(c - s->rings.cursors), &damaged);
+	n = (head - c->tail) / sizeof(struct agent_event);
+	s->n_unread += n;
+	return n && c->thread
+		       ? put_loss(d, c->thread - 1, clock_map_ns(&d->clock, clock_ticks()), n)
+		       : 0;
+}
+
+/* What others are told of the thread: which poll of a task is its outermost open one. */
+static void follow_polls(const struct source *s, struct ring_cursor *c,
+			 struct capture_thread *thread, const struct agent_event *raw,
+			 const struct trace_event *e)
+{
+	uint32_t kind = (uint32_t)(raw->word1 >> 48);
+
+	if (e->type == TE_POLL_BEGIN) {
+		c->depth++;
+		if (c->outer || kind == AGENT_KIND_NONE || !s->tasks[kind])
+			return;
+		c->outer = c->depth;
+		if (thread) {
+			thread->poll_begin_ns = e->time;
+			thread->poll_number++;
+		}
+	} else if (e->type == TE_POLL_END && c->depth) {
+		if (c->depth-- != c->outer)
+			return;
+		c->outer = 0;
+		if (thread)
+			thread->poll_begin_ns = 0;
+		if (thread && thread->watched == thread->poll_number)
+			thread->watched_end_ns = e->time;
+	}
+}
+
+static void forget_polls(struct ring_cursor *c, struct capture_thread *thread)
+{
+	c->depth = c->outer = 0;
+	if (thread)
+		thread->poll_begin_ns = 0;
+}
+
+/* What was gathered for the thread's next event is not for it. */
+static void forget_before(struct source *s, uint32_t ring)
+{
+	if (s->inlined)
+		inlined_forget(s, ring);
+	if (s->stacks)
+		ring_stacks_forget(s, ring);
+}
+
+static int take_events(struct drain *d, struct source *s, struct ring_cursor *c, size_t n)
+{
+	struct capture_thread *thread =
+		c->thread ? capture_threads_find(d->threads, s->process, c->tid) : NULL;
+	uint32_t ring = (uint32_t)(c - s->rings.cursors);
+	uint64_t damaged = 0, time = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		const struct agent_event *raw = &d->raw[i];
+		unsigned type = raw->word0 & 0xff;
+		struct trace_event *e;
+
+		time = time_of(d, c, raw);
+		if (type == AE_THREAD && raw->word1 && raw->word1 <= INT32_MAX) {
+			if (c->thread && c->own_tid == (uint32_t)raw->word1)
+				continue; /* the same thread, in a ring that was given back too
+					     early */
+			if (c->thread)
+				rc = end_thread(d, s, c, time);
+			if (rc == 0)
+				rc = begin_thread(d, s, c, (uint32_t)raw->word1, time);
+			forget_before(s, ring);
+			thread = capture_threads_find(d->threads, s->process, c->tid);
+			continue;
+		}
+		if (!c->thread) {
+			/* A ring's first event names its thread; so this ring was scribbled over.
+			 */
+			rc = begin_thread(d, s, c, 0, time);
+			damaged++;
+			if (rc < 0)
+				break;
+		}
+		if (type == AE_LOST) {
+			uint64_t lost = untold(d, s, c);
+
+			/* What its ring's last owner lost and could not tell was told for it. */
+			if (raw->word1 < lost)
+				lost = raw->word1;
+			c->lost_told += lost;
+			c->described = false;
+			if (lost)
+				rc = put_loss(d, c->thread - 1, time, lost);
+			forget_polls(c, thread);
+			forget_before(s, ring);
+			continue;
+		}
+		if (s->inlined &&
+		    (type == AE_FUTURE_WAS || type == AE_FUTURE_AT || type == AE_FUTURE_LEFT)) {
+			rc = inlined_stands(d, s, ring, raw, c->thread - 1);
+			continue;
+		}
+		if (s->stacks && type == AE_STACK) {
+			ring_stacks_word(s, ring, raw, time);
+			continue;
+		}
+		if (type == AE_DESCRIPTOR) {
+			c->described = true;
+			c->fd = (uint32_t)(raw->word1 >> 32);
+			c->fd_flags = (uint32_t)raw->word1;
+			continue;
+		}
+		e = next_event(d, c->thread - 1, &rc);
+		if (!e)
+			break;
+		*e = (struct trace_event){.time = time, .thread = c->thread - 1};
+		if (!translate(d, s, raw, e)) {
+			damaged++;
+			continue;
+		}
+		classify_call(s, c, e);
+		follow_polls(s, c, thread, raw, e);
+		if (s->stacks)
+			rc = ring_stacks_event(d, s, ring, e);
+		if (rc < 0)
+			break;
+		if (s->inlined) {
+			const struct trace_event copy = *e;
+
+			rc = inlined_event(d, s, ring, &copy);
+		} else {
+			d->n++;
+		}
+	}
+	if (damaged && rc == 0) {
+		s->n_damaged += damaged;
+		rc = put_loss(d, c->thread - 1, time, damaged);
+	}
+	return rc;
+}
+
+/*
+ * Of the n events that were copied, those that the map of the clocks knows for good. The others
+ * stay where they are until the next pair: mapped by a guess at the slope, they would come out
+ * ahead of what other threads did after them, and that is mapped when more is known.
+ */
+static size_t count_due(const struct drain *d, size_t n)
+{
+	for (; n; n--) {
+		uint64_t ticks = clock_ticks_restore(d->raw[n - 1].word0 >> 8, d->now_ticks);
+
+		if (ticks <= d->clock.last.ticks || ticks > d->now_ticks)
+			break;
+	}
+	return n;
+}
+
+/* What is in one ring now. Not more, however fast it is filled, and no more than the budget. */
+static int drain_ring(struct drain *d, struct source *s, uint32_t i)
+{
+	struct ring_cursor *c = &s->rings.cursors[i];
+	bool damaged = false;
+	uint64_t head = ring_set_head(&s->rings, i, &damaged);
+	double fill = (double)(head - c->tail) / s->rings.ring_bytes;
+	int rc = 0;
+
+	if (damaged) {
+		s->n_damaged++;
+		if (c->thread)
+			rc = put_loss(d, c->thread - 1, clock_map_ns(&d->clock, d->now_ticks), 1);
+	}
+	if (fill > d->fill)
+		d->fill = fill;
+	turn_met(fill);
+	while (rc == 0 && c->tail != head) {
+		size_t n = ring_set_copy(&s->rings, i, head, d->raw), due;
+
+		/* Events up to here were stamped before now. */
+		d->now_ticks = clock_ticks();
+		due = count_due(d, n);
+		ring_set_give(&s->rings, i, due);
+		rc = take_events(d, s, c, due);
+		turn_pass();
+		if (due < n || !budget_spend(&d->budget, n))
+			break;
+	}
+	return rc;
+}
+
+int drain_source(struct drain *d, struct source *s, uint64_t ns)
+{
+	uint32_t used = ring_set_used(&s->rings), first = s->next_ring < used ? s->next_ring : 0;
+	int rc = 0;
+
+	d->last_ns = 0;
+	descriptors_tidy(&s->descriptors);
+	d->now_ticks = clock_ticks();
+	budget_init(&d->budget, BUDGET_UNLIMITED, ns);
+	for (uint32_t k = 0; k < used && rc == 0 && d->budget.steps; k++) {
+		s->next_ring = (first + k) % used;
+		rc = drain_ring(d, s, s->next_ring++);
+	}
+	if (rc == 0)
+		rc = drain_flush(d);
+	if (d->last_ns > s->seen_ns)
+		s->seen_ns = d->last_ns;
+	return rc;
+}
+
+int drain_threads(struct drain *d, struct source *s)
+{
+	struct attach_thread *threads;
+	uint32_t used = ring_set_used(&s->rings);
+	size_t n;
+	int rc = 0;
+
+	if (attach_threads(s->attach, &threads, &n) < 0 || !n)
+		return 0; /* the process is ending */
+	s->threaded = n > 1;
+	for (uint32_t i = 0; i < used && rc == 0; i++) {
+		struct ring_cursor *c = &s->rings.cursors[i];
+		const struct attach_thread *t;
+		char name[16];
+
+		if (!c->thread)
+			continue;
+		t = bsearch(&c->own_tid, threads, n, sizeof(*threads), compare_own);
+		if (!t) {
+			if (!ring_set_empty(&s->rings, i) ||
+			    attach_give_ring(s->attach, i, c->own_tid) < 0)
+				continue;
+			rc = tell_last_loss(d, s, c);
+			if (rc == 0)
+				rc = end_thread(d, s, c, clock_map_ns(&d->clock, clock_ticks()));
+			continue;
+		}
+		attach_thread_name(s->attach, t->tid, name);
+		if (*name && strcmp(name, c->name)) {
+			memcpy(c->name, name, sizeof(name));
+			rc = trace_writer_thread_name(d->writer, c->thread - 1, name);
+		}
+	}
+	for (uint32_t i = 0; i < s->n_early && rc == 0; i++) {
+		uint32_t own_tid = s->early[i].own_tid;
+
+		if (!own_tid || bsearch(&own_tid, threads, n, sizeof(*threads), compare_own))
+			continue;
+		s->early[i].own_tid = 0;
+		rc = put_thread_end(d, s, s->early[i].tid, s->early[i].thread,
+				    clock_map_ns(&d->clock, clock_ticks()));
+	}
+	free(threads);
+	if (rc == 0)
+		rc = drain_flush(d);
+	return rc;
+}
+
+/* The call in which a poll waits when the recording ends. Of the call nothing more is told than of
+ * one that is over; the poll lasts up to the end. */
+static int tell_open_wait(struct drain *d, struct source *s, struct ring_cursor *c, uint64_t end_ns)
+{
+	uint32_t i = (uint32_t)(c - s->rings.cursors);
+	uint64_t wait = __atomic_load_n(&ring_set_at(&s->rings, i)->wait, __ATOMIC_RELAXED);
+	uint64_t ticks = clock_ticks_restore(wait >> 8, d->now_ticks), begin_ns;
+	struct trace_event e = {
+		.time = end_ns, .type = TE_BLOCK, .arg = wait & 0xff, .kind = TRACE_KIND_NONE};
+
+	/* Nothing else happened on the thread since, as far as the ring says. */
+	if (!c->thread || !c->depth || !wait || e.arg >= AC_N_CALLS || ticks < c->last_ticks ||
+	    ticks > d->now_ticks)
+		return 0;
+	begin_ns = clock_map_ns(&d->clock, ticks);
+	if (begin_ns >= end_ns)
+		return 0;
+	e.thread = c->thread - 1;
+	e.value = end_ns - begin_ns;
+	return drain_put(d, &e);
+}
+
+int drain_end(struct drain *d, struct source *s, uint64_t until_ns)
+{
+	uint32_t used = ring_set_used(&s->rings);
+	uint64_t end_ns;
+	int rc = 0;
+
+	d->now_ticks = clock_ticks();
+	end_ns = s->seen_ns ? s->seen_ns : clock_map_ns(&d->clock, d->now_ticks);
+	for (uint32_t i = 0; i < used && rc == 0; i++) {
+		struct ring_cursor *c = &s->rings.cursors[i];
+		uint64_t told = c->lost_told;
+
+		rc = tell_open_wait(d, s, c, s->alive ? until_ns : end_ns);
+		if (rc == 0 && c->thread && s->alive)
+			rc = end_futures(d, s, c);
+		if (rc == 0)
+			rc = tell_last_loss(d, s, c);
+		if (rc == 0)
+			rc = tell_unread(d, s, c);
+		if (rc == 0 && c->thread && !s->alive)
+			rc = end_thread(d, s, c,
+					c->lost_told == told
+						? end_ns
+						: clock_map_ns(&d->clock, clock_ticks()));
+	}
+	for (uint32_t i = 0; i < s->n_early && rc == 0 && !s->alive; i++) {
+		if (s->early[i].own_tid)
+			rc = put_thread_end(d, s, s->early[i].tid, s->early[i].thread, end_ns);
+		s->early[i].own_tid = 0;
+	}
+	if (rc == 0)
+		rc = drain_flush(d);
+	return rc;
+}

@@ -1,0 +1,789 @@
+/*
+ * An optimiser makes the polls of most futures a part of their awaiter's poll: there is no call
+ * that could be hooked. But they lie in their awaiter's memory, and the agent tells where each
+ * stood when a poll with a function of its own began and where each stands when it ends. From the
+ * two lists their polls are inferred:
+ *
+ *     before   a -- b -- c
+ *     after    a -- b -- d
+ *
+ * All of before were polled as soon as the poll began, for whoever awaits polls what it awaits
+ * first. a and b are still pending: their polls end with it. c got ready at some time in it, d was
+ * polled since, at some time before its end. So a, b and c have the poll's own times, and d a poll
+ * of no length at its end. What is polled side by side (join!, select!) has polls of no length at
+ * the end, one after the other: when and for how long each was polled isn't known. What begins and
+ * ends within one poll is never seen. docs/futures.md says the same to people.
+ *
+ * Such a future is named by the address of its state: at its own address there may be the first of
+ * those that it polls, which would be taken for its successor there if that is polled first.
+ */
+#include "capture/agent/inlined.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "runtime/futures.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_INNER 64u
+#define MAX_POLLS 64u /* open on a thread; of those further in nothing is inferred */
+
+#define NONE UINT32_MAX
+
+/* A future that stands somewhere, or a pointer that leads to what follows. */
+struct item {
+	uint32_t point;
+	uint32_t parent; /* the innermost of those before it in which it lies; NONE: none */
+	uint64_t addr;	 /* of a pointer: where it leads to */
+	uint64_t where;	 /* as addr, of a pointer: where it stands */
+	uint32_t origin; /* among those that are told: which of all it is */
+	bool hidden;	 /* isn't told: not wanted, a pointer, told by its own function */
+	bool lent;	 /* not to be dropped by those in which it lies */
+	bool open;	 /* is told to have begun */
+};
+
+struct list {
+	uint32_t n;
+	uint32_t half; /* the number of a pointer of which it is known where it stands, 0: none */
+	uint64_t half_where;
+	struct item items[AGENT_LIST_MAX];
+};
+
+/* An open poll with a function of its own. */
+struct open {
+	uint32_t kind;
+	uint64_t task, time;
+	struct list was;
+	bool task_itself;
+	bool unseen; /* its begin, and what was polled inside of it */
+	/* What was polled inside of it by a function of its own: that tells of all that lies in
+	 * there. */
+	uint32_t n_inner;
+	struct range {
+		uint64_t addr, size;
+		uint32_t type_kind;
+	} inner[MAX_INNER];
+};
+
+struct inlined_thread {
+	struct open *polls; /* MAX_POLLS, NULL until there is one */
+	uint32_t n;	    /* may be more than MAX_POLLS */
+	bool begun;	    /* the innermost has just begun: its list is still coming */
+	uint64_t last_ns;   /* time of the last event */
+	struct list now, left;
+};
+
+static void kind_free(struct inlined_kind *k)
+{
+	free(k->name);
+	free(k->full_name);
+}
+
+int inlined_init(struct source *s, const struct futures_wanted *wanted)
+{
+	s->futures = wanted;
+	s->inlined = calloc(s->rings.n_rings, sizeof(*s->inlined));
+	return s->inlined ? 0 : -ENOMEM;
+}
+
+void inlined_done(struct source *s)
+{
+	for (uint32_t i = 0; s->inlined && i < s->rings.n_rings; i++)
+		free(s->inlined[i].polls);
+	free(s->inlined);
+	for (size_t i = 0; i < s->n_inlined_kinds; i++)
+		kind_free(&s->inlined_kinds[i]);
+	free(s->inlined_kinds);
+	map_done(&s->hooked_types);
+	s->inlined = NULL;
+	s->inlined_kinds = NULL;
+	s->n_inlined_kinds = 0;
+}
+
+/* ---- kinds ---- */
+
+static int add_kind(struct source *s, const struct place_future *f, uint32_t index)
+{
+	struct inlined_kind *kinds =
+		reallocarray(s->inlined_kinds, s->n_inlined_kinds + 1, sizeof(*kinds));
+
+	if (!kinds)
+		return -ENOMEM;
+	s->inlined_kinds = kinds;
+	kinds += s->n_inlined_kinds++;
+	*kinds = (struct inlined_kind){
+		.kind = index, .name = strdup(f->name), .full_name = strdup(f->full_name)};
+	return kinds->name && kinds->full_name ? 0 : -ENOMEM;
+}
+
+static int kind_of(struct drain *d, struct source *s, const struct place_future *f,
+		   uint32_t *ret_kind)
+{
+	const char *where = f->where;
+	const struct trace_kind kind = {
+		.process = s->process,
+		.role = TR_FUTURE,
+		.address_named = 1,
+		.name = f->name,
+		.full_name = f->full_name,
+		.scheduler = "inlined",
+		.n_sites = where != NULL,
+		.site_addrs = &(uint64_t){0},
+		.sites = &where,
+	};
+	uint32_t index;
+	int rc = 0;
+
+	for (size_t i = 0; i < s->n_inlined_kinds; i++) {
+		if (!strcmp(s->inlined_kinds[i].full_name, f->full_name)) {
+			*ret_kind = s->inlined_kinds[i].kind;
+			return 0;
+		}
+	}
+	*ret_kind = TRACE_KIND_NONE;
+	/* Polled by its own function here, as a part of another's poll there. */
+	if (f->type_kind && f->type_kind <= s->n_kinds)
+		index = s->kinds[f->type_kind - 1];
+	else if (!futures_want(s->futures, f->name, f->full_name))
+		return 0;
+	else
+		rc = trace_writer_kind(d->writer, &kind, &index);
+	if (rc == 0)
+		rc = add_kind(s, f, index);
+	if (rc == 0)
+		*ret_kind = index;
+	return rc;
+}
+
+int inlined_points(struct drain *d, struct source *s, const struct place_program *p)
+{
+	uint32_t *kinds;
+	int rc = 0;
+
+	if (!s->inlined || !p->points)
+		return 0;
+	kinds = calloc(p->n_futures + 1, sizeof(*kinds));
+	if (!kinds)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->n_futures && rc == 0; i++)
+		rc = kind_of(d, s, &p->futures[i], &kinds[i]);
+	for (size_t i = 0; i < p->n_places && rc == 0; i++) {
+		const struct place_point *from = &p->points[i];
+		struct await_point *to = &s->points.at[p->first + i];
+
+		to->future = from->future < p->n_futures ? kinds[from->future] : TRACE_KIND_NONE;
+		to->size = from->future < p->n_futures ? p->futures[from->future].size : from->size;
+		to->state_offset = from->state_offset;
+		to->by_state = from->future < p->n_futures && !p->futures[from->future].type_kind;
+		to->own = from->own;
+		to->self = from->self;
+		to->beside = from->beside;
+		to->sure = from->sure;
+		to->kept = from->kept;
+		to->returned = from->returned;
+		to->flat = from->flat;
+		to->pointer = from->pointer;
+		to->lent = from->lent;
+		to->below = from->below;
+	}
+	free(kinds);
+	if (rc == 0 && p->size)
+		rc = map_put(&s->hooked_types, s->kinds[p->kind], 0, (void *)(uintptr_t)p->size);
+	if (rc == 0 && p->size)
+		rc = map_put(&s->hooked_types, s->kinds[p->kind], 1,
+			     (void *)(uintptr_t)p->type_kind);
+	return rc;
+}
+
+/* ---- lists ---- */
+
+static const struct await_point *point_of(const struct source *s, const struct item *item)
+{
+	return &s->points.at[item->point];
+}
+
+/* The innermost of those before it in which an item lies. */
+static uint32_t parent_of(const struct source *s, const struct list *l, const struct item *item)
+{
+	for (uint32_t k = l->n; k-- > 0;)
+		if (item->where - l->items[k].addr < point_of(s, &l->items[k])->size)
+			return k;
+	return NONE;
+}
+
+static void clear(struct list *l)
+{
+	l->n = 0;
+	l->half = 0;
+}
+
+/* Those of a list that are told, with parents among each other. Returns how many of them lie in
+ * each other, with nothing beside them; only those that are surely not polled by a function of
+ * their own, unless `below`. */
+static uint32_t told(const struct source *s, const struct list *l, bool below, struct list *ret)
+{
+	uint32_t to[AGENT_LIST_MAX], n_children[AGENT_LIST_MAX + 1] = {0}, n = 0;
+
+	clear(ret);
+	for (uint32_t i = 0; i < l->n; i++) {
+		struct item item = l->items[i];
+		uint32_t parent = item.parent == NONE ? NONE : to[item.parent];
+
+		to[i] = item.hidden ? parent : ret->n;
+		if (item.hidden)
+			continue;
+		item.parent = parent;
+		item.origin = i;
+		n_children[parent + 1]++; /* 0: in none */
+		ret->items[ret->n++] = item;
+	}
+	while (n < ret->n && n_children[n] == 1 && !point_of(s, &ret->items[n])->beside &&
+	       (below || !point_of(s, &ret->items[n])->below))
+		n++;
+	return n;
+}
+
+static bool same(const struct source *s, const struct item *a, const struct item *b)
+{
+	return a->addr == b->addr && point_of(s, a)->future == point_of(s, b)->future;
+}
+
+/* Where it stands in another list, or has returned; NULL: it isn't there. */
+static const struct item *find(const struct source *s, const struct list *l,
+			       const struct item *item)
+{
+	for (uint32_t i = 0; i < l->n; i++)
+		if (!point_of(s, &l->items[i])->pointer && same(s, &l->items[i], item))
+			return &l->items[i];
+	return NULL;
+}
+
+/* What the agent says of one, behind those before it. */
+static void add_item(const struct source *s, struct list *l, uint32_t point, uint64_t state)
+{
+	const struct await_point *p = &s->points.at[point];
+	struct item item = {.point = point, .addr = state - (uint64_t)p->state_offset};
+
+	if (p->pointer && l->half != point) {
+		l->half = point;
+		l->half_where = state;
+		return;
+	}
+	item.where = p->pointer ? l->half_where : item.addr;
+	item.hidden = p->pointer || p->returned || p->future == TRACE_KIND_NONE;
+	l->half = 0;
+	/* Two ways may lead to one. */
+	if (l->n == AGENT_LIST_MAX || (!p->pointer && find(s, l, &item)))
+		return;
+	item.parent = parent_of(s, l, &item);
+	item.lent = p->lent || (item.parent != NONE && l->items[item.parent].lent);
+	/* The one whose poll is hooked is told by that. */
+	item.hidden = item.hidden || (!l->n && p->self);
+	l->items[l->n++] = item;
+}
+
+static bool stands(const struct source *s, const struct item *item)
+{
+	return item && !point_of(s, item)->returned;
+}
+
+static bool is_inner(const struct source *s, const struct open *o, const struct item *item)
+{
+	const struct await_point *p = point_of(s, item);
+	bool itself = p->below && p->below <= s->n_kinds && !p->pointer &&
+		      p->future == s->kinds[p->below - 1];
+	bool yes = false;
+
+	if (o->unseen)
+		return p->below;
+	for (uint32_t i = 0; p->below && i < o->n_inner && !yes; i++)
+		yes = p->below == o->inner[i].type_kind &&
+		      item->where - o->inner[i].addr < (itself ? 1 : o->inner[i].size);
+	return yes;
+}
+
+/* The name under which it is told. */
+static uint64_t name_of(const struct source *s, const struct item *item)
+{
+	const struct await_point *p = point_of(s, item);
+
+	return p->by_state ? item->addr + (uint64_t)p->state_offset : item->addr;
+}
+
+/* Is it being polled as a part of a poll around this one? No poll is inside itself: such a list
+ * contradicts the one of the poll around, and its ends would end what is open there. */
+static bool open_around(const struct source *s, const struct inlined_thread *t,
+			const struct open *o, const struct item *item)
+{
+	for (const struct open *around = t->polls; around < o; around++) {
+		for (uint32_t i = 0; i < around->was.n; i++) {
+			const struct item *open = &around->was.items[i];
+
+			if (open->open && point_of(s, open)->future == point_of(s, item)->future &&
+			    name_of(s, open) == name_of(s, item))
+				return true;
+		}
+	}
+	return false;
+}
+
+static void leave_open_out(const struct source *s, const struct inlined_thread *t,
+			   const struct open *o, struct list *l)
+{
+	for (uint32_t i = 0; i < l->n; i++)
+		l->items[i].hidden = l->items[i].hidden || open_around(s, t, o, &l->items[i]);
+}
+
+/* What was polled by a function of its own has told of itself and of what lies in it. */
+static void leave_inner_out(const struct source *s, const struct open *o, struct list *l)
+{
+	bool inner[AGENT_LIST_MAX] = {false};
+
+	for (uint32_t i = 0; i < l->n; i++) {
+		struct item *item = &l->items[i];
+
+		inner[i] = (item->parent != NONE && inner[item->parent]) || is_inner(s, o, item);
+		item->hidden = item->hidden || (inner[i] && !item->open);
+	}
+}
+
+static void add_inner(const struct source *s, struct inlined_thread *t, uint32_t kind,
+		      uint64_t addr)
+{
+	uint64_t size = (uintptr_t)map_get(&s->hooked_types, kind, 0);
+	uint32_t type_kind = (uint32_t)(uintptr_t)map_get(&s->hooked_types, kind, 1);
+
+	for (uint32_t i = 0; size && i < t->n && i < MAX_POLLS; i++) {
+		struct open *o = &t->polls[i];
+		bool known = false;
+
+		for (uint32_t k = 0; k < o->n_inner && !known; k++)
+			known = o->inner[k].addr == addr && o->inner[k].type_kind == type_kind;
+		if (!known && o->n_inner < MAX_INNER)
+			o->inner[o->n_inner++] = (struct range){addr, size, type_kind};
+	}
+}
+
+/* ---- events ---- */
+
+static int tell(struct drain *d, const struct source *s, const struct trace_event *at,
+		const struct item *item, uint16_t type, enum trace_outcome outcome)
+{
+	const struct await_point *p = point_of(s, item);
+	struct trace_event e = {
+		.time = at->time,
+		.thread = at->thread,
+		.type = type,
+		.kind = p->future,
+		.task = name_of(s, item),
+	};
+
+	/* A block_on's poll that nobody saw end. */
+	if (outcome == TO_UNKNOWN && at->arg == TO_UNSEEN)
+		outcome = TO_UNSEEN;
+	if (type == TE_FUTURE_END) {
+		e.arg = (uint16_t)outcome;
+		e.value = outcome == TO_PENDING ? (uint64_t)p->place + 1 : 0;
+	}
+	return drain_put(d, &e);
+}
+
+/* The end of something that isn't open: who is ready was polled. Who isn't may have been dropped
+ * unpolled; and which of several has panicked isn't known. */
+static int tell_short(struct drain *d, const struct source *s, const struct trace_event *at,
+		      const struct item *item, enum trace_outcome outcome)
+{
+	int rc = 0;
+
+	if (outcome == TO_PANICKED)
+		outcome = TO_UNKNOWN;
+	if (outcome == TO_READY)
+		rc = tell(d, s, at, item, TE_FUTURE_BEGIN, 0);
+	return rc == 0 ? tell(d, s, at, item, TE_FUTURE_END, outcome) : rc;
+}
+
+/* The list of the innermost poll's begin is whole: what lies in line in it is polled from now. */
+static int open_line(struct drain *d, const struct source *s, struct inlined_thread *t,
+		     uint32_t thread)
+{
+	struct open *o = &t->polls[t->n - 1];
+	const struct trace_event at = {.time = o->time, .thread = thread};
+	struct list line;
+	uint32_t n_open;
+	int rc = 0;
+
+	t->begun = false;
+	o->was.n = t->now.n;
+	memcpy(o->was.items, t->now.items, t->now.n * sizeof(*t->now.items));
+	clear(&t->now);
+	if (!o->was.n)
+		return 0; /* as in most */
+	leave_open_out(s, t, o, &o->was);
+	n_open = told(s, &o->was, false, &line);
+	for (uint32_t i = 0, n = 0; i < o->was.n && n < n_open; i++)
+		n += o->was.items[i].open = !o->was.items[i].hidden;
+	for (uint32_t i = 0; i < n_open && rc == 0; i++)
+		rc = tell(d, s, &at, &line.items[i], TE_FUTURE_BEGIN, 0);
+	return rc;
+}
+
+/* A poll that ends. */
+struct ending {
+	const struct source *s;
+	const struct open *open;
+	const struct list *now, *left;
+	const struct trace_event *event;
+};
+
+/* The place of the await point at which the one stands whose poll it is; 0: at none. */
+static uint64_t place_of_self(const struct source *s, const struct list *now,
+			      const struct trace_event *e)
+{
+	if (now->n && point_of(s, &now->items[0])->self)
+		return (uint64_t)point_of(s, &now->items[0])->place + 1;
+	return e->type == TE_FUTURE_END ? e->value : 0;
+}
+
+/* How one has ended that `by` awaited when the poll began, by what became of that; `behind` a
+ * pointer. */
+static enum trace_outcome ended_by(const struct ending *e, const struct item *by, bool behind);
+
+/* How what stood there before, and doesn't any more, has ended. */
+static enum trace_outcome ended(const struct ending *e, const struct item *item)
+{
+	const struct list *was = &e->open->was;
+	const struct item *left = find(e->s, e->left, item);
+	uint32_t parent = item->parent;
+
+	if (e->event->arg == TO_PANICKED)
+		return TO_PANICKED;
+	if (!left)
+		left = find(e->s, e->now, item);
+	if (left)
+		return stands(e->s, left) ? TO_CANCELLED : TO_READY;
+	while (parent != NONE && point_of(e->s, &was->items[parent])->pointer)
+		parent = was->items[parent].parent;
+	if (parent != NONE)
+		return ended_by(e, &was->items[parent], parent != item->parent);
+	return e->open->task_itself && e->event->arg == TO_READY ? TO_READY : TO_UNKNOWN;
+}
+
+static enum trace_outcome ended_by(const struct ending *e, const struct item *by, bool behind)
+{
+	const struct await_point *p = point_of(e->s, by);
+	const struct item *now = find(e->s, e->now, by);
+	bool there = false, on = false;
+
+	if (!stands(e->s, now)) {
+		now = find(e->s, e->left, by);
+		/* No pointer is followed there. */
+		if (stands(e->s, now) && (behind || point_of(e->s, now)->flat))
+			return TO_UNKNOWN;
+	}
+	if (stands(e->s, now)) {
+		there = point_of(e->s, now)->place == p->place;
+		on = !there;
+	} else if (p->self && by == e->open->was.items) {
+		uint64_t place = place_of_self(e->s, e->now, e->event);
+
+		there = place == (uint64_t)p->place + 1;
+		on = (place && !there) || e->event->arg == TO_READY;
+	} else {
+		on = ended(e, by) == TO_READY;
+	}
+	return (there && p->kept) || (on && p->sure) ? TO_READY : TO_UNKNOWN;
+}
+
+/* Those of `now` from `first` on, in each other as they lie, all still pending. */
+static int tell_tree(struct drain *d, const struct source *s, const struct trace_event *at,
+		     const struct list *now, uint32_t first)
+{
+	uint32_t stack[AGENT_LIST_MAX], n = 0;
+	int rc = 0;
+
+	for (uint32_t i = first; i < now->n && rc == 0; i++) {
+		while (n && stack[n - 1] != now->items[i].parent && rc == 0)
+			rc = tell(d, s, at, &now->items[stack[--n]], TE_FUTURE_END, TO_PENDING);
+		if (rc == 0)
+			rc = tell(d, s, at, &now->items[i], TE_FUTURE_BEGIN, 0);
+		stack[n++] = i;
+	}
+	while (n && rc == 0)
+		rc = tell(d, s, at, &now->items[stack[--n]], TE_FUTURE_END, TO_PENDING);
+	return rc;
+}
+
+/* Counts the ends, of which it isn't known how they were. */
+static enum trace_outcome count(struct source *s, const struct ending *e, const struct item *item)
+{
+	enum trace_outcome how = ended(e, &e->open->was.items[item->origin]);
+
+	/* It need not have ended. */
+	if (how == TO_UNKNOWN && (item->lent || point_of(s, item)->below))
+		return how;
+	s->n_inlined_ends++;
+	if (how != TO_UNKNOWN)
+		return how;
+	s->n_inlined_unknown++;
+	for (size_t i = 0; i < s->n_inlined_kinds; i++)
+		if (s->inlined_kinds[i].kind == point_of(s, item)->future)
+			s->inlined_kinds[i].n_unknown++;
+	return how;
+}
+
+static int close_poll(struct drain *d, struct source *s, struct inlined_thread *t, struct open *o,
+		      struct list *all, const struct list *left, const struct trace_event *e)
+{
+	const struct ending ending = {s, o, all, left, e};
+	struct list was, now;
+	uint32_t n_open = 0, line, common = 0;
+	int rc = 0;
+
+	if (!o->was.n && !all->n)
+		return 0; /* as in most */
+	leave_inner_out(s, o, &o->was);
+	leave_inner_out(s, o, all);
+	leave_open_out(s, t, o, all);
+	told(s, &o->was, false, &was);
+	line = told(s, all, false, &now);
+	while (n_open < was.n && was.items[n_open].open)
+		n_open++;
+
+	while (common < n_open && common < line && same(s, &was.items[common], &now.items[common]))
+		common++;
+	/* Side by side before, and not there any more. */
+	for (uint32_t i = n_open; i < was.n && rc == 0; i++) {
+		const struct item *item = &was.items[i];
+		enum trace_outcome how;
+
+		if (stands(s, find(s, all, item)))
+			continue;
+		how = count(s, &ending, item);
+		/* One with a poll function of its own is told by that when it is called. */
+		if (how != TO_UNKNOWN || !point_of(s, item)->below)
+			rc = tell_short(d, s, e, item, how);
+	}
+	for (uint32_t i = n_open; i-- > common && rc == 0;)
+		rc = tell(d, s, e, &was.items[i], TE_FUTURE_END, count(s, &ending, &was.items[i]));
+	if (rc == 0)
+		rc = tell_tree(d, s, e, &now, common);
+	for (uint32_t i = common; i-- > 0 && rc == 0;)
+		rc = tell(d, s, e, &now.items[i], TE_FUTURE_END, TO_PENDING);
+	return rc;
+}
+
+/* The await point of the poll that ends: a future's own, of a task the innermost of the program. */
+static uint64_t place_of(const struct source *s, const struct list *now,
+			 const struct trace_event *e)
+{
+	struct list line;
+	uint64_t place = 0;
+
+	if (e->type == TE_FUTURE_END)
+		return place_of_self(s, now, e);
+	for (uint32_t i = 0, n = told(s, now, true, &line); i < n; i++)
+		if (point_of(s, &line.items[i])->own)
+			place = (uint64_t)point_of(s, &line.items[i])->place + 1;
+	return place;
+}
+
+static int open_poll(struct inlined_thread *t, const struct trace_event *e)
+{
+	struct open *o;
+
+	if (!t->polls)
+		t->polls = calloc(MAX_POLLS, sizeof(*t->polls));
+	if (!t->polls)
+		return -ENOMEM;
+	if (t->n++ >= MAX_POLLS)
+		return 0;
+	o = &t->polls[t->n - 1];
+	o->kind = e->kind;
+	o->task = e->task;
+	o->time = e->time;
+	o->task_itself = e->type == TE_POLL_BEGIN;
+	o->unseen = false;
+	clear(&o->was);
+	o->n_inner = 0;
+	return 0;
+}
+
+static struct open *open_root(const struct source *s, struct inlined_thread *t)
+{
+	struct open *o = t->n && t->n <= MAX_POLLS ? &t->polls[t->n - 1] : NULL;
+
+	return o && map_get(&s->hooked_types, o->kind, SOURCE_ROOT) ? o : NULL;
+}
+
+/* The block_on may have returned since, or not: when its last poll ended isn't known. What stood in
+ * it waited up to that poll. */
+static int end_root(struct drain *d, struct source *s, struct inlined_thread *t, struct open *o,
+		    uint32_t thread)
+{
+	const struct list left = {.n = 0};
+	struct list now = {.n = 0};
+	const struct trace_event end = {
+		.time = t->last_ns,
+		.thread = thread,
+		.type = TE_FUTURE_END,
+		.arg = TO_UNSEEN,
+		.kind = o->kind,
+		.task = o->task,
+	};
+	int rc = close_poll(d, s, t, o, &now, &left, &end);
+
+	t->n--;
+	return rc == 0 ? drain_put(d, &end) : rc;
+}
+
+int inlined_thread_end(struct drain *d, struct source *s, uint32_t ring, uint32_t thread)
+{
+	struct inlined_thread *t = &s->inlined[ring];
+	int rc = t->begun ? open_line(d, s, t, thread) : 0;
+	struct open *o = open_root(s, t);
+
+	return rc == 0 && o ? end_root(d, s, t, o, thread) : rc;
+}
+
+/*
+ * Of a block_on's future neither the begin of its first poll is seen nor that it was left. So an
+ * open one is over when another begins, at the last thing that was seen on the thread; and of a
+ * poll that ends, without a begin, that is told.
+ */
+static int settle_root(struct drain *d, struct source *s, struct inlined_thread *t,
+		       const struct trace_event *e)
+{
+	bool of_future = e->type == TE_FUTURE_BEGIN || e->type == TE_FUTURE_END;
+	bool root = of_future && map_get(&s->hooked_types, e->kind, SOURCE_ROOT);
+	struct open *o = open_root(s, t);
+	bool its_end =
+		root && o && o->kind == e->kind && o->task == e->task && e->type == TE_FUTURE_END;
+	int rc = 0;
+
+	if (o && !its_end && (root || e->type == TE_ROOT_ENTER))
+		rc = end_root(d, s, t, o, e->thread);
+	if (rc == 0 && root && e->type == TE_FUTURE_END && !its_end) {
+		struct trace_event begin = *e;
+
+		begin.type = TE_FUTURE_BEGIN;
+		begin.arg = 0;
+		begin.value = 0;
+		rc = open_poll(t, &begin);
+		if (rc == 0 && t->n <= MAX_POLLS)
+			t->polls[t->n - 1].unseen = true;
+		if (rc == 0)
+			rc = drain_put(d, &begin);
+	}
+	return rc;
+}
+
+int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct trace_event *event)
+{
+	struct inlined_thread *t = &s->inlined[ring];
+	struct trace_event e = *event;
+	int rc = 0;
+
+	if (t->begun)
+		rc = open_line(d, s, t, e.thread);
+	if (rc == 0)
+		rc = settle_root(d, s, t, &e);
+	t->last_ns = e.time;
+	if (rc < 0)
+		return rc;
+	if (e.type == TE_POLL_BEGIN || e.type == TE_FUTURE_BEGIN) {
+		clear(&t->now);
+		clear(&t->left);
+		t->begun = t->n < MAX_POLLS;
+		rc = open_poll(t, &e);
+		if (rc < 0)
+			return rc;
+	} else if ((e.type == TE_POLL_END || e.type == TE_FUTURE_END) && t->n) {
+		struct open *o = t->n <= MAX_POLLS ? &t->polls[t->n - 1] : NULL;
+
+		if (e.arg == TO_PENDING && !e.value)
+			e.value = place_of(s, &t->now, &e);
+		if (o && o->kind == e.kind && o->task == e.task && rc == 0)
+			rc = close_poll(d, s, t, o, &t->now, &t->left, &e);
+		t->n--;
+		clear(&t->now);
+		clear(&t->left);
+		if (e.type == TE_FUTURE_END)
+			add_inner(s, t, e.kind, e.task);
+	}
+	return rc == 0 ? drain_put(d, &e) : rc;
+}
+
+int inlined_stands(struct drain *d, struct source *s, uint32_t ring, const struct agent_event *raw,
+		   uint32_t thread)
+{
+	struct inlined_thread *t = &s->inlined[ring];
+	uint32_t point = (uint32_t)(raw->word1 >> 48);
+	uint64_t state = raw->word1 & ((1ull << 48) - 1);
+	unsigned type = raw->word0 & 0xff;
+	int rc = 0;
+
+	if (t->begun && type != AE_FUTURE_WAS)
+		rc = open_line(d, s, t, thread);
+	/* Those of a begin that is there; a block_on's may be unseen when it ends. */
+	if (points_get(&s->points, point) && (type != AE_FUTURE_WAS || t->begun))
+		add_item(s, type == AE_FUTURE_LEFT ? &t->left : &t->now, point, state);
+	return rc;
+}
+
+void inlined_forget(struct source *s, uint32_t ring)
+{
+	s->inlined[ring].n = 0;
+	s->inlined[ring].begun = false;
+	clear(&s->inlined[ring].now);
+	clear(&s->inlined[ring].left);
+}
+
+/* ---- coverage ---- */
+
+#define MAX_NAMED 12
+
+static int tell_unknown(struct drain *d, const struct source *s, struct capture_stats *stats)
+{
+	_cleanup_buf_ struct buf note = BUF_INIT;
+	struct trace_coverage c = {.process = s->process,
+				   .item = "ends of inlined futures",
+				   .seen = s->n_inlined_ends - s->n_inlined_unknown,
+				   .total = s->n_inlined_ends};
+	size_t n = 0;
+
+	if (s->n_inlined_unknown)
+		buf_str(&note, "nothing tells whether they were ready or dropped (in a select!, a "
+			       "timeout, a wrapper, whose memory others may have used since)");
+	for (size_t i = 0; i < s->n_inlined_kinds; i++) {
+		const struct inlined_kind *k = &s->inlined_kinds[i];
+
+		if (k->n_unknown && n++ < MAX_NAMED)
+			buf_printf(&note, "%s %s", n == 1 ? ":" : ",", k->name);
+	}
+	if (n > MAX_NAMED)
+		buf_str(&note, ", ...");
+	buf_char(&note, '\0');
+	if (buf_failed(&note))
+		return -ENOMEM;
+	c.note = note.data;
+	return capture_tell_coverage(d->writer, stats, &c);
+}
+
+int inlined_end(struct drain *d, const struct source *s, struct capture_stats *stats)
+{
+	const struct trace_coverage loops = {
+		.process = s->process,
+		.item = "inlined futures",
+		.note = "one that ends and begins anew at the same place within one poll, as a "
+			"loop "
+			"around one .await makes them, is told as one that goes on"};
+	int rc = 0;
+
+	if (s->n_inlined_ends)
+		rc = tell_unknown(d, s, stats);
+	if (rc == 0 && s->n_inlined_kinds)
+		rc = capture_tell_coverage(d->writer, stats, &loops);
+	return rc;
+}

@@ -1,0 +1,798 @@
+/*
+ * The kernel source, inside of the kernel: what runs when a probe is hit.
+ *
+ * No kernel structure is read by name, so that this loads where the kernel describes no types (no
+ * BTF): registers are numbers of words of what a uprobe is handed, set before the load.
+ *
+ * What is kept of a thread is written by its own programs alone, and those run one after the other.
+ * Notes are kept of the polls that are open on it: at a poll's end the task is not in a register
+ * any more. An entry at or above the place of an open poll's return address means that that poll is
+ * over, however it was left; so a stack of notes never outgrows the stack that it is about.
+ *
+ * The ring never wakes its reader, who comes by the clock. What finds no room is counted with its
+ * thread and told before the thread's next record.
+ */
+#include <linux/bpf.h>
+
+#include <stdbool.h>
+
+#include <bpf/bpf_helpers.h>
+
+#include "capture/samples/user_stack.h"
+
+#include "capture/kernel/event.h"
+
+/* Words of the registers that a uprobe sees. */
+const volatile __u32 reg_words;
+const volatile __u32 reg_arg1, reg_arg2, reg_return, reg_sp, reg_bp, reg_ip;
+const volatile __u8 spawn_stacks;
+/* The pid namespace of pollux, where that is not the first one. */
+const volatile __u64 ns_dev, ns_ino;
+const volatile __u8 calls[KERNEL_MAX_CALLS];
+
+/* tokio/src/runtime/task/{state,raw}.rs, as agent/tokio.c has it. */
+#define TOKIO_RUNNING 1u
+#define TOKIO_COMPLETE 2u
+#define TOKIO_NOTIFIED 4u
+#define TOKIO_JOIN_INTEREST 8u
+#define TOKIO_CANCELLED 32u
+#define TOKIO_REF_ONE 64u
+#define TOKIO_MAX_REFS (1u << 24)
+#define TOKIO_VTABLE_OFFSETS 56u
+#define JOIN_ERROR_WORDS 7u
+#define LOOK_WORDS 192u
+
+/* async-task, as agent/async.c has it. */
+#define ASYNC_COMPLETED 4u
+#define HEADER_WORDS 4u
+#define OUTPUT_WORDS 16u
+
+/* library/panic_unwind/src/gcc.rs */
+#define RUST_EXCEPTION 0x54535552005a4f4dULL
+#define EXCEPTION_WORDS 4u
+
+#define FUTEX_COMMAND 127u
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, KERNEL_MAX_HOOKS);
+	__type(key, __u32);
+	__type(value, struct kernel_hook);
+} hooks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, struct kernel_thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20); /* set before it is made */
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct kernel_lost);
+} losses SEC(".maps");
+
+/* Panics that were raised in async-task's polls, by process and task: whoever gives the task's
+ * memory back may come before the thread that polled it has left run(). */
+struct panic_key {
+	__u64 process, header;
+};
+
+struct panic {
+	__u64 raised[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct panic_key);
+	__type(value, struct panic);
+} panics SEC(".maps");
+
+struct kernel_thread fresh; /* all zero: too large for a program's stack */
+
+static __always_inline __u64 reg(void *ctx, __u32 word)
+{
+	__u64 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), ctx + word * 8);
+	return value;
+}
+
+static __always_inline __u64 user_word(__u64 addr)
+{
+	__u64 value = 0;
+
+	bpf_probe_read_user(&value, sizeof(value), (void *)addr);
+	return value;
+}
+
+static __always_inline struct kernel_lost *lost(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&losses, &zero);
+}
+
+#include "capture/kernel/point.bpf.h"
+#include "capture/kernel/probe.bpf.h"
+
+/* ---- records ---- */
+
+static __always_inline void lose(struct kernel_thread *t, __u64 now, __u64 n)
+{
+	if (!t->lost)
+		t->lost_ns = now;
+	t->lost += n;
+}
+
+/* What was lost is told before anything else. */
+static __always_inline bool tell_lost(struct kernel_thread *t, __u64 now)
+{
+	struct kernel_record *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+
+	if (!r)
+		return false;
+	__builtin_memset(r, 0, sizeof(*r));
+	r->time = now;
+	r->tgid = t->tgid;
+	r->tid = t->tid;
+	r->type = KR_LOST;
+	r->header = t->lost;
+	r->sp = t->lost_ns;
+	t->lost = 0;
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	return true;
+}
+
+/* For the caller to fill: header, words, flags. NULL: lost, and counted. */
+static __always_inline struct kernel_record *record(struct kernel_thread *t, __u64 now, __u16 type,
+						    __u32 hook, __u64 sp)
+{
+	struct kernel_record *r = 0;
+
+	if (!t->lost || tell_lost(t, now))
+		r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+	if (!r) {
+		lose(t, now, 1);
+		return 0;
+	}
+	r->time = now;
+	r->tgid = t->tgid;
+	r->tid = t->tid;
+	r->type = type;
+	r->flags = 0;
+	r->hook = hook;
+	r->point = 0;
+	r->sp = sp;
+	return r;
+}
+
+/* ---- threads ---- */
+
+/* The key is the kernel's own name of the thread, which needs no look at a namespace. */
+static __always_inline struct kernel_thread *known_thread(void)
+{
+	__u64 key = bpf_get_current_pid_tgid();
+
+	return bpf_map_lookup_elem(&threads, &key);
+}
+
+static __always_inline struct kernel_thread *thread(void *ctx, __u64 now, __u32 hook)
+{
+	__u64 key = bpf_get_current_pid_tgid();
+	struct kernel_thread *t = bpf_map_lookup_elem(&threads, &key);
+	struct kernel_record *r;
+
+	if (t)
+		return t;
+	bpf_map_update_elem(&threads, &key, &fresh, BPF_NOEXIST);
+	t = bpf_map_lookup_elem(&threads, &key);
+	if (!t) {
+		struct kernel_lost *l = lost();
+
+		if (l)
+			__sync_fetch_and_add(&l->of_untracked, 1);
+		return 0;
+	}
+	t->tgid = key >> 32;
+	t->tid = (__u32)key;
+	if (ns_ino) {
+		struct bpf_pidns_info in_ns = {};
+
+		if (bpf_get_ns_current_pid_tgid(ns_dev, ns_ino, &in_ns, sizeof(in_ns)) == 0) {
+			t->tgid = in_ns.tgid;
+			t->tid = in_ns.pid;
+		}
+	}
+	r = record(t, now, KR_THREAD, hook, 0);
+	if (r) {
+		r->header = reg(ctx, reg_ip);
+		bpf_get_current_comm(r->words, sizeof(r->words));
+		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	}
+	return t;
+}
+
+/* Where a task is made: the registers and stack from which pollux finds the callers. */
+static __always_inline void take_stack(void *ctx, const struct kernel_thread *t,
+				       const struct kernel_hook *h, __u64 now, __u32 hook)
+{
+	struct kernel_stack_record *r;
+
+	if (!spawn_stacks || !h->spawns)
+		return;
+	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+	if (!r)
+		return;
+	r->time = now;
+	r->tgid = t->tgid;
+	r->tid = t->tid;
+	r->hook = hook;
+	r->type = KR_STACK;
+	r->flags = 0;
+	r->stack.ip = reg(ctx, reg_ip);
+	r->stack.sp = reg(ctx, reg_sp);
+	r->stack.bp = reg(ctx, reg_bp);
+	user_stack_copy(&r->stack);
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+}
+
+/* ---- open polls ---- */
+
+static __always_inline struct kernel_poll *poll_at(struct kernel_thread *t, __u32 i)
+{
+	i &= KERNEL_MAX_POLLS - 1;
+	asm volatile("" : "+r"(i)); /* keeps the bound where the verifier sees it */
+	return &t->polls[i];
+}
+
+static __always_inline struct kernel_poll *innermost(struct kernel_thread *t)
+{
+	return t->depth && t->depth <= KERNEL_MAX_POLLS ? poll_at(t, t->depth - 1) : 0;
+}
+
+/* Those that were left, as this deep on the stack none of them can be open. */
+static __always_inline void drop_stale(struct kernel_thread *t, __u64 sp)
+{
+	for (__u32 i = 0; i < KERNEL_MAX_POLLS; i++) {
+		struct kernel_poll *p = innermost(t);
+
+		if (!p || p->sp > sp)
+			break;
+		t->depth--;
+	}
+}
+
+static __always_inline struct kernel_poll *open_poll(struct kernel_thread *t, __u64 sp)
+{
+	struct kernel_poll *p;
+
+	drop_stale(t, sp);
+	if (t->depth >= KERNEL_MAX_POLLS)
+		return 0;
+	p = poll_at(t, t->depth);
+	t->depth++;
+	__builtin_memset(p, 0, sizeof(*p));
+	p->sp = sp;
+	return p;
+}
+
+/* The poll whose return address stood at sp, with those above it gone. */
+static __always_inline struct kernel_poll *close_poll(struct kernel_thread *t, __u64 sp)
+{
+	struct kernel_poll *p;
+
+	drop_stale(t, sp - 1);
+	p = innermost(t);
+	if (!p || p->sp != sp)
+		return 0;
+	t->depth--;
+	return p;
+}
+
+/* ---- Tokio ---- */
+
+static __always_inline bool is_payload(const __u64 raised[2], __u64 word)
+{
+	return word && (word == raised[0] || word == raised[1]);
+}
+
+/*
+ * Whether the output that the task has stored is a JoinError with this poll's panic, or that of a
+ * cancelled task: the search of agent/tokio.c, has_join_error().
+ */
+static __always_inline bool has_join_error(const struct kernel_poll *p, bool panic)
+{
+	__u64 at = p->header + p->id_offset, id;
+	__u32 trailer = p->trailer_offset, from = p->id_offset;
+	__u32 n = trailer > from ? (trailer - from) / 8u : 0;
+	__u32 max = panic ? LOOK_WORDS : JOIN_ERROR_WORDS;
+
+	if (n > max)
+		n = max;
+	id = user_word(at);
+	for (__u32 i = 1; i < LOOK_WORDS; i++) {
+		__u64 word;
+
+		if (i >= n)
+			break;
+		if (user_word(at + i * 8) != id)
+			continue;
+		if (i > 2) {
+			word = user_word(at + (i - 2) * 8);
+			if (panic ? is_payload(p->raised, word) : !word)
+				return true;
+		}
+		if (i + 2 < n) {
+			word = user_word(at + (i + 1) * 8);
+			if (panic ? is_payload(p->raised, word) : !word)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* KF_PANICKED, KF_ABORTED or 0 of a task that is complete. */
+static __always_inline __u16 look(const struct kernel_poll *p, __u64 state)
+{
+	if (p->flags & KF_RAISED && has_join_error(p, true))
+		return KF_PANICKED;
+	if (state & TOKIO_CANCELLED && has_join_error(p, false))
+		return KF_ABORTED;
+	return 0;
+}
+
+/* In the poll of a task that is complete somebody is woken: it may be the one who takes the output,
+ * so this is the last moment at which it is surely there. */
+static __always_inline void settle(struct kernel_thread *t)
+{
+	struct kernel_poll *p = innermost(t);
+	__u64 state;
+	__u16 is;
+
+	if (!p || p->is_async || p->flags & KF_SETTLED)
+		return;
+	state = user_word(p->header);
+	if (!(state & TOKIO_COMPLETE) || !(state & TOKIO_JOIN_INTEREST))
+		return;
+	is = look(p, state);
+	p->flags |= KF_SETTLED | (is == KF_PANICKED  ? KF_SETTLED_PANICKED
+				  : is == KF_ABORTED ? KF_SETTLED_ABORTED
+						     : 0);
+	if (!(state & TOKIO_NOTIFIED))
+		p->flags |= KF_UNPOLLED;
+}
+
+struct tokio_task {
+	__u64 words[3]; /* state, queue_next, vtable */
+	__u64 id;
+	__u16 id_offset, trailer_offset;
+	bool read;
+};
+
+static __always_inline void read_tokio(const struct kernel_hook *h, __u64 header,
+				       struct tokio_task *ret)
+{
+	__u64 offsets[3] = {};
+
+	__builtin_memset(ret, 0, sizeof(*ret));
+	if (bpf_probe_read_user(ret->words, sizeof(ret->words), (void *)header))
+		return;
+	ret->id_offset = h->id_offset;
+	ret->trailer_offset = h->trailer_offset;
+	if (ret->id_offset == KERNEL_OFFSET_UNKNOWN) {
+		if (bpf_probe_read_user(offsets, sizeof(offsets),
+					(void *)(ret->words[2] + TOKIO_VTABLE_OFFSETS)))
+			return;
+		ret->trailer_offset = offsets[0] < 0xfff8 ? offsets[0] : 0xfff8;
+		ret->id_offset = offsets[2];
+	}
+	ret->read = bpf_probe_read_user(&ret->id, sizeof(ret->id),
+					(void *)(header + ret->id_offset)) == 0;
+}
+
+/* Whether the output of a task that is complete is a cancelled task's JoinError. */
+static __always_inline bool was_aborted(__u64 header, const struct tokio_task *task)
+{
+	const struct kernel_poll p = {
+		.header = header,
+		.id_offset = task->id_offset,
+		.trailer_offset = task->trailer_offset,
+	};
+
+	return task->words[0] & TOKIO_COMPLETE && has_join_error(&p, false);
+}
+
+/* ---- async-task ---- */
+
+/* The output of a task that hands its panic on is the panic's payload: agent/async.c,
+ * has_payload(). */
+static __always_inline bool has_payload(__u64 header, const __u64 raised[2])
+{
+	for (__u32 i = HEADER_WORDS; i < OUTPUT_WORDS; i++)
+		if (is_payload(raised, user_word(header + i * 8)))
+			return true;
+	return false;
+}
+
+static __always_inline struct panic_key panic_key(__u64 header)
+{
+	return (struct panic_key){bpf_get_current_pid_tgid() >> 32, header};
+}
+
+static __always_inline void note_panic(const struct kernel_poll *p)
+{
+	struct panic_key key = panic_key(p->header);
+	struct panic panic = {{p->raised[0], p->raised[1]}};
+
+	bpf_map_update_elem(&panics, &key, &panic, BPF_ANY);
+}
+
+/* Of a task that is given back. */
+static __always_inline bool was_panic(__u64 header)
+{
+	struct panic_key key = panic_key(header);
+	struct panic *panic = bpf_map_lookup_elem(&panics, &key);
+	bool was = panic && has_payload(header, panic->raised);
+
+	if (panic)
+		bpf_map_delete_elem(&panics, &key);
+	return was;
+}
+
+/* ---- the programs ---- */
+
+/* What begins is told while all probes are in place: they come and go one after the other. */
+volatile __u8 closed;
+
+static __always_inline struct kernel_hook *hook_of(void *ctx, __u32 *number)
+{
+	if (closed)
+		return 0;
+	*number = (__u32)bpf_get_attach_cookie(ctx);
+	return bpf_map_lookup_elem(&hooks, number);
+}
+
+SEC("uprobe")
+int on_function(void *ctx)
+{
+	__u64 now = bpf_ktime_get_ns(), sp, header, id = 0;
+	struct kernel_thread *t;
+	struct kernel_record *r;
+	struct kernel_poll *p;
+	struct kernel_hook *h;
+	struct tokio_task task;
+	__u16 flags = 0, point = 0;
+	bool cancelled;
+	__u32 number;
+
+	h = hook_of(ctx, &number);
+	if (!h)
+		return 0;
+	t = thread(ctx, now, number);
+	if (!t)
+		return 0;
+	take_stack(ctx, t, h, now, number);
+	sp = reg(ctx, reg_sp);
+	header = reg(ctx, reg_arg1);
+
+	switch (h->type) {
+	case KH_TOKIO_POLL:
+	case KH_TOKIO_SCHEDULE:
+	case KH_TOKIO_DEALLOC:
+	case KH_TOKIO_SHUTDOWN:
+	case KH_TOKIO_ASK:
+	case KH_TOKIO_WAKE:
+		if (h->type == KH_TOKIO_WAKE)
+			settle(t);
+		read_tokio(h, header, &task);
+		cancelled = task.read && task.words[0] & TOKIO_CANCELLED;
+		if (h->type == KH_TOKIO_ASK && !cancelled)
+			return 0; /* how it ends is no question */
+		if ((h->type == KH_TOKIO_ASK || h->type == KH_TOKIO_DEALLOC) && cancelled &&
+		    was_aborted(header, &task))
+			flags |= KF_ABORTED;
+		if (h->type == KH_TOKIO_POLL) {
+			p = open_poll(t, sp);
+			if (!p) {
+				lose(t, now, 2);
+				return 0;
+			}
+			p->header = header;
+			p->id = task.id;
+			p->hook = number;
+			p->id_offset = task.id_offset;
+			p->trailer_offset = task.trailer_offset;
+		}
+		r = record(t, now, KR_HOOK, number, sp);
+		if (!r)
+			return 0;
+		r->header = header;
+		r->flags = flags | (task.read ? KF_READ : 0);
+		r->words[0] = task.words[0];
+		r->words[1] = task.id;
+		r->words[2] = task.words[2];
+		r->words[3] = 0;
+		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+		return 0;
+	case KH_ASYNC_RUN:
+		p = open_poll(t, sp);
+		if (!p) {
+			lose(t, now, 2);
+			return 0;
+		}
+		p->header = header;
+		p->hook = number;
+		p->is_async = 1;
+		p->start = reg(ctx, reg_ip) - h->before;
+		p->end = p->start + h->before + h->behind;
+		break;
+	case KH_ASYNC_RETURN:
+		p = close_poll(t, sp);
+		if (!p)
+			return 0;
+		header = p->header;
+		flags = p->flags;
+		if (reg(ctx, reg_return) & 1)
+			flags |= KF_WOKEN;
+		else if (flags & KF_RAISED && has_payload(header, p->raised))
+			flags |= KF_PAYLOAD;
+		point = async_point(t, header);
+		break;
+	case KH_ASYNC_DESTROY:
+		if (was_panic(header))
+			flags |= KF_PAYLOAD;
+		break;
+	case KH_ASYNC_WAKE:
+		/* Called by the other way of waking? */
+		if (h->behind && user_word(sp) - (reg(ctx, reg_ip) + (__u64)h->next_id) < h->behind)
+			return 0;
+		settle(t);
+		break;
+	case KH_ROOT_WAKE:
+		settle(t);
+		break;
+	case KH_RAISE:
+		p = innermost(t);
+		if (!p)
+			return 0;
+		p->flags |= KF_RAISED;
+		if (user_word(header) == RUST_EXCEPTION) {
+			p->raised[0] = user_word(header + EXCEPTION_WORDS * 8);
+			p->raised[1] = user_word(header + EXCEPTION_WORDS * 8 + 8);
+			if (p->is_async)
+				note_panic(p);
+		}
+		break;
+	case KH_RESUME:
+		/* Only out of a run() whose poll was left by a panic. */
+		p = innermost(t);
+		id = user_word(sp);
+		if (!p || !p->is_async || id < p->start || id >= p->end)
+			return 0;
+		header = p->header;
+		flags = p->flags;
+		t->depth--;
+		break;
+	case KH_SPAWN:
+		if (h->next_id)
+			id = user_word(reg(ctx, reg_ip) + h->next_id);
+		break;
+	default:
+		break;
+	}
+	r = record(t, now, KR_HOOK, number, sp);
+	if (!r)
+		return 0;
+	r->header = header;
+	__builtin_memset(r->words, 0, sizeof(r->words));
+	if (h->type >= KH_ASYNC_RUN && h->type <= KH_ASYNC_WAKE) {
+		if (bpf_probe_read_user(r->words, sizeof(r->words), (void *)header) == 0)
+			flags |= KF_READ;
+	} else if (h->type == KH_SPAWN || h->type == KH_RESUME) {
+		r->words[0] = id;
+	}
+	r->flags = flags;
+	r->point = point;
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/*
+ * A poll of Tokio's returns. The time is taken when the state is read: if another thread has polled
+ * the task on by then, that poll began before this one ended, and who reads can see it.
+ */
+SEC("uprobe")
+int on_return(void *ctx)
+{
+	__u64 now, sp = reg(ctx, reg_sp), state = 0;
+	struct kernel_thread *t = known_thread();
+	struct kernel_record *r;
+	struct kernel_poll *p;
+	__u16 flags, point = 0;
+
+	if (!t)
+		return 0;
+	/* The return address is taken from the stack by now. */
+	p = close_poll(t, sp - 8);
+	if (!p)
+		return 0;
+	flags = p->flags;
+	/* Read second: the same id says that the state was still this task's. */
+	if (bpf_probe_read_user(&state, sizeof(state), (void *)p->header) == 0 &&
+	    (!p->id || user_word(p->header + p->id_offset) == p->id))
+		flags |= KF_READ;
+	now = bpf_ktime_get_ns();
+	if (flags & KF_READ && state & TOKIO_COMPLETE && state / TOKIO_REF_ONE &&
+	    state / TOKIO_REF_ONE < TOKIO_MAX_REFS &&
+	    (state & TOKIO_CANCELLED || flags & KF_RAISED))
+		flags |= look(p, state);
+	if (flags & KF_READ && !(state & (TOKIO_RUNNING | TOKIO_COMPLETE)))
+		point = await_point(t, user_word(p->header + 16), p->header);
+	r = record(t, now, KR_RETURN, p->hook, sp - 8);
+	if (!r)
+		return 0;
+	r->header = p->header;
+	r->flags = flags;
+	r->point = point;
+	r->words[0] = state;
+	r->words[1] = 0;
+	r->words[2] = user_word(p->header + 16);
+	r->words[3] = user_word(p->header); /* is the output still there that was looked at? */
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* ---- probes ---- */
+
+SEC("uprobe")
+int on_probe(void *ctx)
+{
+	__u64 now = bpf_ktime_get_ns(), words[MAX_WORDS];
+	struct kernel_probe_record *r = 0;
+	struct kernel_text_record *texts;
+	struct kernel_thread *t;
+	struct kernel_hook *h;
+	__u32 number, bytes = reg_words * 8;
+
+	h = hook_of(ctx, &number);
+	if (!h)
+		return 0;
+	t = thread(ctx, now, number);
+	if (!t)
+		return 0;
+	take_stack(ctx, t, h, now, number);
+	__builtin_memset(words, 0, sizeof(words));
+	if (bytes > sizeof(words))
+		bytes = sizeof(words);
+	bpf_probe_read_kernel(words, bytes, ctx);
+	if (t->lost && !tell_lost(t, now)) {
+		lose(t, now, 1);
+		return 0;
+	}
+	if (h->texts[1].arg) {
+		texts = bpf_ringbuf_reserve(&ring, sizeof(*texts), 0);
+		if (texts) {
+			fill_probe(&texts->probe, h, t, words, now, number);
+			texts->probe.type = KR_TEXTS;
+			read_text(texts, h, 0);
+			read_text(texts, h, 1);
+			bpf_ringbuf_submit(texts, BPF_RB_NO_WAKEUP);
+			return 0;
+		}
+	} else if (h->texts[0].arg) {
+		texts = bpf_ringbuf_reserve(&ring, KERNEL_ONE_TEXT_BYTES, 0);
+		if (texts) {
+			fill_probe(&texts->probe, h, t, words, now, number);
+			texts->probe.type = KR_TEXTS;
+			read_text(texts, h, 0);
+			texts->len[1] = -1;
+			bpf_ringbuf_submit(texts, BPF_RB_NO_WAKEUP);
+			return 0;
+		}
+	} else {
+		r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+		if (r) {
+			fill_probe(r, h, t, words, now, number);
+			bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+			return 0;
+		}
+	}
+	lose(t, now, 1);
+	return 0;
+}
+
+/* ---- system calls, and a thread's end ---- */
+
+/* Only of threads that have come by a probe. */
+SEC("raw_tp/sys_enter")
+int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct kernel_thread *t = known_thread();
+	__u64 number = ctx->args[1], op = 0, now;
+	struct kernel_record *r;
+	__u8 how;
+
+	if (!t || closed || number >= KERNEL_MAX_CALLS)
+		return 0;
+	how = calls[number];
+	if (how == KC_FUTEX) {
+		bpf_probe_read_kernel(&op, sizeof(op), (void *)(ctx->args[0] + reg_arg2 * 8));
+		op &= FUTEX_COMMAND;
+		if (op != 0 && op != 9) /* FUTEX_WAIT, FUTEX_WAIT_BITSET */
+			how = KC_NONE;
+	}
+	t->call = 0;
+	if (how == KC_NONE)
+		return 0;
+	now = bpf_ktime_get_ns();
+	t->call = number + 1;
+	t->call_ns = now;
+	if (how == KC_BLOCK)
+		return 0;
+	r = record(t, now, KR_CALL_BEGIN, 0, 0);
+	if (r) {
+		r->header = number;
+		__builtin_memset(r->words, 0, sizeof(r->words));
+		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	}
+	return 0;
+}
+
+SEC("raw_tp/sys_exit")
+int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct kernel_thread *t = known_thread();
+	struct kernel_record *r;
+	__u64 now, number;
+
+	if (!t || !t->call)
+		return 0;
+	number = t->call - 1;
+	t->call = 0;
+	now = bpf_ktime_get_ns();
+	if (number < KERNEL_MAX_CALLS && calls[number] == KC_BLOCK &&
+	    now - t->call_ns < KERNEL_CALL_MIN_NS)
+		return 0;
+	r = record(t, now, KR_CALL_END, 0, t->call_ns);
+	if (r) {
+		r->header = number;
+		__builtin_memset(r->words, 0, sizeof(r->words));
+		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	}
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exit")
+int on_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct kernel_thread *t = known_thread();
+	__u64 key = bpf_get_current_pid_tgid();
+	struct kernel_record *r;
+	struct kernel_lost *l;
+
+	if (!t)
+		return 0;
+	r = record(t, bpf_ktime_get_ns(), KR_EXIT, 0, 0);
+	if (r) {
+		__builtin_memset(r->words, 0, sizeof(r->words));
+		r->header = 0;
+		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	}
+	l = t->lost ? lost() : 0;
+	if (l)
+		__sync_fetch_and_add(&l->of_gone, t->lost - 1); /* but the end itself */
+	bpf_map_delete_elem(&threads, &key);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL"; /* some helpers are for GPL-compatible programs */

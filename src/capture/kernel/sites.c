@@ -1,0 +1,739 @@
+/*
+ * Where probes stand in an ELF object.
+ *
+ * A program that carries probes that are known (runtime/providers.h) is recorded by those. In any
+ * other the finding (runtime/runtime.h) names the functions: those that the slots of the tasks'
+ * vtables and of the wakers' hold, which the agent would hook, and the instructions that take a
+ * vtable's address where a task is made.
+ *
+ * A function is not a slot. Others may call it directly, and the compiler may have made one of
+ * several that are alike; so a hook knows its kind only if no other kind has the function, and
+ * otherwise the task's own vtable tells.
+ */
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "binary/dwarf/debug.h"
+#include "capture/kernel/kernel.h"
+#include "runtime/debug_names.h"
+#include "runtime/finding_cache.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define RDI (1u << 7)
+#define RSP (1u << 4)
+
+/* While an object is looked at. */
+struct finder {
+	struct elf_image *image;
+	struct kernel_object *object;
+	struct kernel_hooks *hooks;
+	uint32_t number;
+	struct map by_place; /* (address, program) to hook number + 1 */
+	uint32_t n_wanted, n_refused;
+	uint32_t n_spawns, n_spawns_placed, n_spawns_stepped;
+	uint32_t n_schedules_left;
+};
+
+/* ---- adding ---- */
+
+static struct kernel_hook *new_hook(struct finder *f, enum kernel_hook_type type,
+				    uint32_t *ret_number)
+{
+	struct kernel_hooks *h = f->hooks;
+
+	if (h->n == KERNEL_MAX_HOOKS)
+		return NULL;
+	if (h->n % 256 == 0) {
+		struct kernel_hook *table = reallocarray(h->table, h->n + 256, sizeof(*table));
+		struct kernel_place *places;
+
+		if (!table)
+			return NULL;
+		h->table = table;
+		places = reallocarray(h->places, h->n + 256, sizeof(*places));
+		if (!places)
+			return NULL;
+		h->places = places;
+	}
+	h->table[h->n] = (struct kernel_hook){.type = type};
+	h->places[h->n] = (struct kernel_place){.object = f->number,
+						.kind = KERNEL_NO_KIND,
+						.waker = KERNEL_NO_KIND,
+						.type = (uint8_t)type};
+	*ret_number = h->n;
+	return &h->table[h->n++];
+}
+
+static struct kernel_site *new_site(struct finder *f, uint64_t addr, enum kernel_program program,
+				    uint32_t hook)
+{
+	struct kernel_object *o = f->object;
+	struct kernel_site *sites = reallocarray(o->sites, o->n_sites + 1, sizeof(*sites));
+	uint64_t offset;
+
+	if (!sites)
+		return NULL;
+	o->sites = sites;
+	if (!elf_image_offset(f->image, addr, &offset))
+		return NULL;
+	sites[o->n_sites] = (struct kernel_site){
+		.addr = addr, .offset = offset, .hook = hook, .program = (uint8_t)program};
+	return &sites[o->n_sites++];
+}
+
+/* Another kind has the same function: what is not common to both is not known. */
+static void share(struct finder *f, uint32_t number, uint32_t kind, const struct kernel_hook *like)
+{
+	struct kernel_hook *h = &f->hooks->table[number];
+
+	if (f->hooks->places[number].kind != kind)
+		f->hooks->places[number].kind = KERNEL_NO_KIND;
+	if (h->id_offset != like->id_offset || h->trailer_offset != like->trailer_offset)
+		h->id_offset = KERNEL_OFFSET_UNKNOWN;
+	if (h->state_offset != like->state_offset)
+		h->state_offset = KERNEL_OFFSET_UNKNOWN;
+}
+
+/*
+ * A hook at the entry of a function. 1 if it is new, 0 if another kind has the function or it can't
+ * be probed, negative errno.
+ */
+static int add_function(struct finder *f, uint64_t addr, enum kernel_hook_type type, uint32_t kind,
+			const struct kernel_hook *like, uint32_t *ret_number)
+{
+	uint32_t number;
+	struct kernel_hook *h;
+	enum kernel_insn class;
+	uint64_t place;
+	void *known;
+
+	if (!addr)
+		return 0;
+	f->n_wanted++;
+	/* Where the return address is looked at, its place on the stack counts too. */
+	class = kernel_insn_place(
+		f->image, addr,
+		type == KH_TOKIO_POLL || type == KH_ASYNC_RUN || type == KH_ASYNC_WAKE ? RDI | RSP
+										       : RDI,
+		&place);
+	if (class == KI_REFUSED) {
+		f->n_refused++;
+		return 0;
+	}
+	known = map_get(&f->by_place, place, KP_FUNCTION);
+	if (known) {
+		number = (uint32_t)(uintptr_t)known - 1;
+		/* Two functions in one: what it is called for can't be told. */
+		if (f->hooks->places[number].type != type)
+			f->n_refused++;
+		else
+			share(f, number, kind, like);
+		return 0;
+	}
+	h = new_hook(f, type, &number);
+	if (!h)
+		return f->hooks->n == KERNEL_MAX_HOOKS ? -E2BIG : -ENOMEM;
+	*h = *like;
+	h->type = type;
+	f->hooks->places[number].kind = kind;
+	f->hooks->places[number].addr = place;
+	if (!new_site(f, place, KP_FUNCTION, number) ||
+	    map_put(&f->by_place, place, KP_FUNCTION, (void *)(uintptr_t)(number + 1)) < 0)
+		return -ENOMEM;
+	f->object->n_stepped += class == KI_STEPPED;
+	*ret_number = number;
+	return 1;
+}
+
+/* ---- functions of the runtimes ---- */
+
+static bool is_async(const struct finding *f, uint32_t runtime)
+{
+	return runtime < f->n_runtimes && !strcmp(f->runtimes[runtime].name, "async-task");
+}
+
+/* The vtable's function may be no more than a jump to the one that others call directly. */
+static uint64_t behind_jump(struct elf_image *image, uint64_t addr)
+{
+	size_t left;
+	const uint8_t *b = elf_image_bytes(image, addr, &left);
+	int32_t rel;
+
+	if (!b || left < 5 || b[0] != 0xe9)
+		return addr;
+	memcpy(&rel, b + 1, sizeof(rel));
+	uint64_t target = addr + 5 + (uint64_t)(int64_t)rel;
+
+	return elf_image_is_code(image, target) ? target : addr;
+}
+
+/* The ends of async-task's run(): a panic leaves it by unwinding, so no return address may be
+ * changed, and probes stand at its returns. */
+static int add_returns(struct finder *f, uint64_t addr, uint32_t run)
+{
+	_cleanup_free_ uint64_t *rets = NULL;
+	uint64_t start, end;
+	size_t n = 0;
+	bool leaves;
+	int rc;
+
+	if (!elf_image_function(f->image, addr, &start, &end))
+		return 0;
+	struct kernel_hook *h = &f->hooks->table[run];
+	h->before = (uint32_t)(f->hooks->places[run].addr - start);
+	h->behind = (uint32_t)(end - f->hooks->places[run].addr);
+	rc = kernel_insn_returns(f->image, start, end, &rets, &n, &leaves);
+	if (rc < 0)
+		return rc == -ENOMEM ? rc : 0;
+	f->object->n_tail_leaves += leaves;
+	for (size_t i = 0; i < n; i++) {
+		const struct kernel_place place = f->hooks->places[run];
+		uint32_t number;
+
+		if (!new_hook(f, KH_ASYNC_RETURN, &number))
+			return f->hooks->n == KERNEL_MAX_HOOKS ? -E2BIG : -ENOMEM;
+		f->hooks->places[number].kind = place.kind;
+		f->hooks->places[number].addr = rets[i];
+		if (!new_site(f, rets[i], KP_FUNCTION, number))
+			return -ENOMEM;
+		f->object->n_stepped++;
+	}
+	return 0;
+}
+
+/* Where a table's address is taken: `keep` nothing, only that it is passed counts. */
+static int add_spawns(struct finder *f, const struct find_site *sites, size_t n,
+		      enum kernel_hook_type type, uint32_t kind, uint32_t waker, uint64_t next_id)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct kernel_hook *h;
+		enum kernel_insn class;
+		uint64_t place;
+		uint32_t number;
+
+		f->n_spawns++;
+		class = kernel_insn_place(f->image, sites[i].addr, 0, &place);
+		/* Two sites in one straight run would become one. */
+		if (place != sites[i].addr && map_get(&f->by_place, place, KP_FUNCTION)) {
+			place = sites[i].addr;
+			class = KI_STEPPED;
+		}
+		if (class == KI_REFUSED || map_get(&f->by_place, place, KP_FUNCTION))
+			continue;
+		h = new_hook(f, type, &number);
+		if (!h)
+			return f->hooks->n == KERNEL_MAX_HOOKS ? -E2BIG : -ENOMEM;
+		h->next_id = next_id ? (int64_t)(next_id - place) : 0;
+		h->spawns = type == KH_SPAWN;
+		f->hooks->places[number].kind = kind;
+		f->hooks->places[number].waker = waker;
+		f->hooks->places[number].addr = place;
+		if (!new_site(f, place, KP_FUNCTION, number) ||
+		    map_put(&f->by_place, place, KP_FUNCTION, (void *)(uintptr_t)(number + 1)) < 0)
+			return -ENOMEM;
+		f->n_spawns_placed++;
+		f->n_spawns_stepped += class == KI_STEPPED;
+	}
+	return 0;
+}
+
+/*
+ * Tokio's schedule is called by every wake, which is seen by itself, and by little else: an abort.
+ * It begins with a plain move nearly always; to step over that at each wake would cost the program
+ * more than all else together.
+ */
+static int add_schedule(struct finder *f, uint64_t addr, uint32_t kind,
+			const struct kernel_hook *like)
+{
+	uint32_t number;
+	uint64_t place;
+
+	if (addr && kernel_insn_place(f->image, addr, RDI, &place) == KI_STEPPED) {
+		f->n_schedules_left++;
+		return 0;
+	}
+	return add_function(f, addr, KH_TOKIO_SCHEDULE, kind, like, &number);
+}
+
+static int add_tokio(struct finder *f, uint32_t i)
+{
+	const struct find_kind *k = &f->object->finding.kinds[i];
+	const struct kernel_hook like = {.id_offset = k->id_offset,
+					 .trailer_offset = k->trailer_offset};
+	uint32_t number;
+	int rc = add_function(f, k->poll, KH_TOKIO_POLL, i, &like, &number);
+
+	if (rc == 1) {
+		f->object->tokio = true;
+		/* tokio catches panics below raw::poll: its return address may be changed. */
+		if (!new_site(f, f->hooks->places[number].addr, KP_RETURN, number))
+			rc = -ENOMEM;
+	}
+	if (rc >= 0)
+		rc = add_schedule(f, k->schedule, i, &like);
+	if (rc >= 0)
+		rc = add_function(f, behind_jump(f->image, k->dealloc), KH_TOKIO_DEALLOC, i, &like,
+				  &number);
+	if (rc >= 0)
+		rc = add_function(f, k->shutdown, KH_TOKIO_SHUTDOWN, i, &like, &number);
+	const uint64_t asks[] = {k->read, k->drop_join, k->drop_abort};
+	for (size_t n = 0; n < 3 && rc >= 0; n++)
+		rc = add_function(f, asks[n], KH_TOKIO_ASK, i, &like, &number);
+	return rc < 0 ? rc : 0;
+}
+
+static int add_async(struct finder *f, uint32_t i)
+{
+	const struct find_kind *k = &f->object->finding.kinds[i];
+	const struct kernel_hook like = {.state_offset = k->state_offset};
+	uint32_t number;
+	int rc = add_function(f, k->poll, KH_ASYNC_RUN, i, &like, &number);
+
+	if (rc == 1)
+		rc = add_returns(f, k->poll, number);
+	if (rc >= 0)
+		rc = add_function(f, k->schedule, KH_ASYNC_SCHEDULE, i, &like, &number);
+	if (rc >= 0)
+		rc = add_function(f, behind_jump(f->image, k->dealloc), KH_ASYNC_DESTROY, i, &like,
+				  &number);
+	if (rc >= 0)
+		rc = add_function(f, k->drop_future, KH_ASYNC_CANCEL, i, &like, &number);
+	return rc < 0 ? rc : 0;
+}
+
+static int add_waker(struct finder *f, uint32_t i)
+{
+	const struct finding *found = &f->object->finding;
+	const struct find_waker *w = &found->wakers[i];
+	enum kernel_hook_type type = w->root			   ? KH_ROOT_WAKE
+				     : is_async(found, w->runtime) ? KH_ASYNC_WAKE
+								   : KH_TOKIO_WAKE;
+	struct kernel_hook like = {.id_offset = KERNEL_OFFSET_UNKNOWN};
+	const uint64_t functions[] = {w->wake, w->wake_by_ref};
+	uint64_t start, end;
+	uint32_t number;
+	int rc = 0;
+
+	for (size_t k = 0; k < 2 && rc >= 0; k++) {
+		rc = add_function(f, functions[k], type, KERNEL_NO_KIND, &like, &number);
+		if (rc == 1 && w->root)
+			f->hooks->places[number].waker = i;
+		/* async-task's wake may call wake_by_ref: then that is no wake of its own. */
+		if (rc == 1 && k == 1 && type == KH_ASYNC_WAKE &&
+		    elf_image_function(f->image, w->wake, &start, &end)) {
+			struct kernel_hook *h = &f->hooks->table[number];
+
+			h->next_id = (int64_t)(start - f->hooks->places[number].addr);
+			h->behind = (uint32_t)(end - start);
+		}
+	}
+	if (rc >= 0 && w->root)
+		rc = add_spawns(f, w->sites, w->n_sites, KH_ROOT_ENTER, KERNEL_NO_KIND, i, 0);
+	return rc < 0 ? rc : 0;
+}
+
+static int add_runtimes(struct finder *f)
+{
+	const struct finding *found = &f->object->finding;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < found->n_kinds && rc == 0; i++) {
+		const struct find_kind *k = &found->kinds[i];
+		uint64_t next_id =
+			k->runtime < found->n_runtimes ? found->runtimes[k->runtime].next_id : 0;
+
+		rc = is_async(found, k->runtime) ? add_async(f, i) : add_tokio(f, i);
+		if (rc == 0)
+			rc = add_spawns(f, k->sites, k->n_sites, KH_SPAWN, i, KERNEL_NO_KIND,
+					next_id);
+	}
+	for (uint32_t i = 0; i < found->n_wakers && rc == 0; i++)
+		rc = add_waker(f, i);
+	return rc;
+}
+
+/* ---- known probes ---- */
+
+bool kernel_arg_of(const struct probe_arg *arg, struct kernel_arg *ret)
+{
+	static const uint8_t forms[] = {
+		[PA_CONST] = KA_CONST, [PA_REG] = KA_REG, [PA_MEMORY] = KA_MEMORY};
+
+	*ret = (struct kernel_arg){0};
+	if (arg->form != PA_CONST && arg->form != PA_REG && arg->form != PA_MEMORY)
+		return false;
+	*ret = (struct kernel_arg){
+		.form = forms[arg->form],
+		.size = arg->size,
+		.is_signed = arg->is_signed,
+		.base = arg->base,
+		.index = arg->index,
+		.index_bits = arg->index_bits,
+		.index_signed = arg->index_signed,
+		.shift = arg->shift,
+		.value = arg->value,
+	};
+	return true;
+}
+
+static void set_texts(struct kernel_hook *h, const struct provider_probe *row)
+{
+	unsigned n = 0;
+
+	for (uint8_t i = 0; i < row->n_args && n < KERNEL_MAX_TEXTS; i++) {
+		if (!provider_arg_is_string(row->args[i]) || i >= h->n_args)
+			continue;
+		h->texts[n].arg = (uint8_t)(i + 1);
+		for (uint8_t k = 0; row->args[i] == PV_NAME && k < row->n_args; k++)
+			if (row->args[k] == PV_NAME_BYTES)
+				h->texts[n].len = (uint8_t)(k + 1);
+		n++;
+	}
+}
+
+static int add_known(struct finder *f, const struct provider_probe *row, const struct probe *probe,
+		     uint64_t addr, const struct probe_arg *args, size_t n_args)
+{
+	struct kernel_object *o = f->object;
+	struct kernel_site *site;
+	struct kernel_hook *h;
+	uint32_t number;
+	size_t left;
+	const uint8_t *bytes = elf_image_bytes(f->image, addr, &left);
+
+	f->n_wanted++;
+	if (!bytes || kernel_insn_class(bytes, left < 15 ? left : 15) == KI_REFUSED) {
+		f->n_refused++;
+		return 0;
+	}
+	h = new_hook(f, KH_PROBE, &number);
+	if (!h)
+		return f->hooks->n == KERNEL_MAX_HOOKS ? -E2BIG : -ENOMEM;
+	h->n_args = (uint16_t)(n_args < KERNEL_MAX_ARGS ? n_args : KERNEL_MAX_ARGS);
+	for (size_t i = 0; i < h->n_args; i++)
+		kernel_arg_of(&args[i], &h->args[i]);
+	set_texts(h, row);
+	h->spawns = row->what == PW_SPAWN;
+	f->hooks->places[number].row = row;
+	f->hooks->places[number].probe = probe;
+	f->hooks->places[number].addr = addr;
+	site = new_site(f, addr, KP_PROBE, number);
+	if (!site)
+		return -ENOMEM;
+	o->n_known++;
+	o->parks = o->parks || row->what == PW_PARK;
+	if (!probe || !probe->semaphore)
+		return 0;
+	/* The kernel counts in aligned words only. */
+	if (probe->semaphore_offset % 2 == 0)
+		site->ref_ctr = probe->semaphore_offset;
+	for (size_t i = 0; i < o->n_semaphores; i++)
+		if (o->semaphores[i] == probe->semaphore)
+			return 0;
+	uint64_t *more = reallocarray(o->semaphores, o->n_semaphores + 1, sizeof(*more));
+
+	if (!more)
+		return -ENOMEM;
+	o->semaphores = more;
+	more[o->n_semaphores++] = probe->semaphore;
+	return 0;
+}
+
+static bool has_other_row(const struct elf_symbol *symbols, size_t n, size_t at,
+			  const struct provider_probe *row)
+{
+	size_t i = at;
+
+	while (i > 0 && symbols[i - 1].addr == symbols[at].addr)
+		i--;
+	for (; i < n && symbols[i].addr == symbols[at].addr; i++) {
+		const struct provider_probe *other = providers_function(symbols[i].name);
+
+		if (other && other != row)
+			return true;
+	}
+	return false;
+}
+
+static int add_probes(struct finder *f)
+{
+	const struct elf_symbol *symbols;
+	size_t n = elf_image_symbols(f->image, &symbols);
+	const struct probe *p;
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && (p = probes_at(f->object->probes, i)); i++) {
+		const struct provider_probe *row = providers_match(p);
+
+		if (!row || row->what == PW_NOTHING)
+			continue;
+		if (p->refused) {
+			f->n_wanted++;
+			f->n_refused++;
+		} else {
+			rc = add_known(f, row, p, p->addr, p->args, p->n_args);
+		}
+	}
+	for (size_t i = 0; rc == 0 && i < n; i++) {
+		const struct provider_probe *row = providers_function(symbols[i].name);
+		struct probe_arg args[PROVIDER_MAX_ARGS];
+
+		if (!row || (i && symbols[i].addr == symbols[i - 1].addr &&
+			     !strcmp(symbols[i].name, symbols[i - 1].name)))
+			continue;
+		/* Functions that the linker made one: which of them was called can't be told. */
+		if (has_other_row(symbols, n, i, row)) {
+			f->n_wanted++;
+			f->n_refused++;
+			continue;
+		}
+		for (size_t k = 0; k < row->n_args; k++)
+			providers_function_arg(k, &args[k]);
+		rc = add_known(f, row, NULL, symbols[i].addr, args, row->n_args);
+	}
+	return rc;
+}
+
+int kernel_sites_known(struct elf_image *image, bool *ret_known, struct error *err)
+{
+	const struct elf_symbol *symbols;
+	size_t n = elf_image_symbols(image, &symbols);
+	struct probes *probes;
+	const struct probe *p;
+	bool known = false;
+	int rc = probes_read(image, &probes, err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; !known && (p = probes_at(probes, i)); i++) {
+		const struct provider_probe *row = providers_match(p);
+
+		known = row && row->what != PW_NOTHING;
+	}
+	probes_free(probes);
+	for (size_t i = 0; !known && i < n; i++)
+		known = providers_function(symbols[i].name) != NULL;
+	*ret_known = known;
+	return 0;
+}
+
+/* ---- coverage ---- */
+
+static int cover(struct kernel_object *o, const char *item, uint64_t seen, uint64_t total,
+		 const char *note)
+{
+	struct trace_coverage *list =
+		reallocarray(o->coverage, o->n_coverage + 1, sizeof(*o->coverage));
+	char *item_copy = strdup(item), *note_copy = strdup(note ? note : "");
+
+	if (list)
+		o->coverage = list;
+	if (!list || !item_copy || !note_copy) {
+		free(item_copy);
+		free(note_copy);
+		return -ENOMEM;
+	}
+	list[o->n_coverage++] = (struct trace_coverage){
+		.item = item_copy, .note = note_copy, .seen = seen, .total = total};
+	return 0;
+}
+
+static int cover_functions(const struct finder *f)
+{
+	struct kernel_object *o = f->object;
+	_cleanup_buf_ struct buf note = BUF_INIT;
+	int rc;
+
+	if (f->n_refused)
+		buf_str(&note, "a probe can't stand at their first instructions");
+	rc = cover(o, "task functions probed", f->n_wanted - f->n_refused, f->n_wanted, note.data);
+	if (rc == 0)
+		rc = cover(o, "spawn sites probed", f->n_spawns_placed, f->n_spawns,
+			   f->n_spawns_placed < f->n_spawns
+				   ? "the kernel can't step over the instruction there"
+				   : "");
+	if (rc == 0 && f->n_schedules_left)
+		rc = cover(
+			o, "schedules without a wake", 0, 0,
+			"a task that is aborted while it waits is seen when it ends, not when it "
+			"is scheduled for it");
+	if (rc == 0 && o->n_stepped + f->n_spawns_stepped) {
+		buf_clear(&note);
+		buf_printf(
+			&note,
+			"%u probes stand at instructions that must be single-stepped, which "
+			"costs the program a microsecond more per hit, in virtual machines up to "
+			"25",
+			o->n_stepped + f->n_spawns_stepped);
+		rc = cover(o, "cheap probes", o->n_sites - o->n_stepped - f->n_spawns_stepped,
+			   o->n_sites, note.data);
+	}
+	if (rc == 0 && o->n_tail_leaves)
+		rc = cover(o, "ends of runs", 0, o->n_tail_leaves,
+			   "these functions may be left by a jump: the end of such a poll is "
+			   "seen at its thread's next step");
+	return rc == 0 && buf_failed(&note) ? -ENOMEM : rc;
+}
+
+static int cover_finding(struct kernel_object *o)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < o->finding.n_coverage && rc == 0; i++) {
+		const struct trace_coverage *c = &o->finding.coverage[i];
+
+		/* System calls are seen at the kernel's door, however they are made; the
+		 * others are the agent's ways, ours have an item of their own. */
+		if (!strcmp(c->item, "blocking calls") || !strcmp(c->item, "spawn sites") ||
+		    !strcmp(c->item, "task header layouts"))
+			continue;
+		rc = cover(o, c->item, c->seen, c->total, c->note);
+		if (rc == 0)
+			o->coverage[o->n_coverage - 1].runtime = c->runtime;
+	}
+	return rc;
+}
+
+/* ---- all together ---- */
+
+static void read_names(struct elf_image *image, const char *path, struct finding *f,
+		       uint64_t deadline_ns)
+{
+	struct debug *d;
+
+	if (!f->n_kinds || debug_open(elf_image_fd(image), path, &d, NULL) < 0)
+		return;
+	debug_names(d, f, deadline_ns);
+	debug_free(d);
+}
+
+static int begin(struct finder *f, const char *path, struct kernel_object *o)
+{
+	struct stat st;
+
+	*o = (struct kernel_object){.fd = -1};
+	if (fstat(elf_image_fd(f->image), &st) < 0)
+		return -errno;
+	o->dev = st.st_dev;
+	o->ino = st.st_ino;
+	o->path = strdup(path);
+	o->fd = dup(elf_image_fd(f->image));
+	return !o->path ? -ENOMEM : o->fd < 0 ? -errno : 0;
+}
+
+int kernel_sites_find(struct elf_image *image, const char *path, uint32_t number, bool functions,
+		      uint64_t deadline_ns, struct kernel_hooks *hooks, struct kernel_object *ret,
+		      struct error *err)
+{
+	struct kernel_object o;
+	struct finder f = {.image = image, .object = &o, .hooks = hooks, .number = number};
+	uint32_t n_before = hooks->n;
+	int rc = begin(&f, path, &o);
+
+	if (rc < 0)
+		goto out;
+	if (functions) {
+		rc = finding_get(image, &o.finding, err);
+		if (rc == 0 && !(o.finding.n_runtimes && o.finding.n_kinds)) {
+			rc = -ENOENT;
+			for (size_t i = 0; i < o.finding.n_coverage; i++)
+				if (*o.finding.coverage[i].note)
+					error_set(err, -ENOENT, "%s", o.finding.coverage[i].note);
+			goto out;
+		}
+		if (rc == 0) {
+			read_names(image, path, &o.finding, deadline_ns);
+			rc = add_runtimes(&f);
+		}
+		if (rc == 0)
+			rc = cover_finding(&o);
+		if (rc == 0)
+			rc = cover_functions(&f);
+	} else {
+		rc = probes_read(image, &o.probes, err);
+		if (rc == 0)
+			rc = add_probes(&f);
+		if (rc == 0 && !o.n_sites)
+			rc = -ENOENT;
+		if (rc == 0)
+			rc = cover(&o, "known probes", f.n_wanted - f.n_refused, f.n_wanted,
+				   f.n_refused ? "the others are not where a probe may stand, or "
+						 "share one function"
+					       : "");
+		if (rc == 0 && probes_damaged(o.probes))
+			rc = cover(&o, "probe notes", 0, 1, probes_damaged(o.probes));
+	}
+	if (rc == -E2BIG)
+		error_set(err, rc, "more than %u places to probe", KERNEL_MAX_HOOKS);
+out:
+	map_done(&f.by_place);
+	if (rc < 0) {
+		kernel_object_done(&o);
+		hooks->n = n_before;
+		return rc;
+	}
+	*ret = o;
+	return 0;
+}
+
+int kernel_sites_unwinder(struct elf_image *image, const char *path, uint32_t number,
+			  struct kernel_hooks *hooks, struct kernel_object *ret)
+{
+	static const struct {
+		const char *name;
+		enum kernel_hook_type type;
+	} functions[] = {{"_Unwind_RaiseException", KH_RAISE}, {"_Unwind_Resume", KH_RESUME}};
+	struct kernel_object o;
+	struct finder f = {.image = image, .object = &o, .hooks = hooks, .number = number};
+	const struct kernel_hook like = {0};
+	const struct elf_symbol *symbols;
+	size_t n = elf_image_symbols(image, &symbols);
+	uint32_t n_before = hooks->n, hook;
+	int rc = begin(&f, path, &o);
+
+	for (size_t k = 0; k < 2 && rc == 0; k++)
+		for (size_t i = 0; i < n && rc == 0; i++)
+			if (symbols[i].type == 2 /* STT_FUNC */ &&
+			    !strcmp(symbols[i].name, functions[k].name))
+				rc = add_function(&f, symbols[i].addr, functions[k].type,
+						  KERNEL_NO_KIND, &like, &hook) < 0
+					     ? -ENOMEM
+					     : 0;
+	if (rc == 0 && !o.n_sites)
+		rc = -ENOENT;
+	map_done(&f.by_place);
+	if (rc < 0) {
+		kernel_object_done(&o);
+		hooks->n = n_before;
+		return rc;
+	}
+	*ret = o;
+	return 0;
+}
+
+void kernel_object_done(struct kernel_object *o)
+{
+	if (o->fd >= 0)
+		close(o->fd);
+	free(o->path);
+	finding_done(&o->finding);
+	probes_free(o->probes);
+	free(o->sites);
+	free(o->semaphores);
+	for (size_t i = 0; i < o->n_coverage; i++) {
+		free((char *)o->coverage[i].item);
+		free((char *)o->coverage[i].note);
+	}
+	free(o->coverage);
+	*o = (struct kernel_object){.fd = -1};
+}
+
+void kernel_hooks_done(struct kernel_hooks *h)
+{
+	free(h->table);
+	free(h->places);
+	*h = (struct kernel_hooks){0};
+}

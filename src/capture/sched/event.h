@@ -1,0 +1,62 @@
+/*
+ * What the BPF programs of sched.bpf.c and sched_plain.bpf.c tell the source in bpf.c: the
+ * records of their ring buffer. Fixed widths, since clang compiles this for both sides.
+ */
+#ifndef POLLUX_CAPTURE_SCHED_EVENT_H
+#define POLLUX_CAPTURE_SCHED_EVENT_H
+
+enum sched_event_type {
+	SCHED_NOTHING = 0, /* but a loss */
+	SCHED_SYSCALL,	   /* value: ns it took; result; number */
+	SCHED_OFF_CPU,	   /* value: ns; arg: enum sched_why; number: of the system call + 1 or 0 */
+	SCHED_EXIT,	   /* the thread is gone; arg 1: its process executes another program */
+	SCHED_STACK,	   /* struct sched_stack: where a long wait for a lock was */
+};
+
+enum sched_why { SCHED_PREEMPTED = 0, SCHED_SLEEPING, SCHED_UNINTERRUPTIBLE, SCHED_OTHER };
+
+struct sched_event {
+	__u64 time; /* ns of CLOCK_MONOTONIC, at the end of what is told */
+	__u64 value;
+	__s64 result;
+	__u32 tgid, tid; /* as pollux sees them */
+	__u32 lost;	 /* events of this thread that found no room since its event before */
+	__u16 type, arg;
+	__u32 number;
+	__u32 reserved;
+};
+
+/* Of a wait for a lock: when it took so long (report/hists.c asks for no less). */
+#define SCHED_LOCK_NS 100000u
+
+struct sched_stack {
+	struct sched_event event;
+	struct user_stack stack;
+};
+
+struct sched_settings {
+	__u32 pid_ns;	 /* inode of pollux' own pid namespace, where that is not the first one */
+	__s32 stacks_of; /* the system call whose long waits are told with their stack; -1: none */
+	__u32 has_state; /* the tracepoint of a switch hands the state over (Linux 5.18) */
+};
+
+/* What the programs keep of each thread, by the kernel's own tid. */
+struct sched_thread {
+	__u64 enter_ns; /* in a system call since then; 0: not, or not known */
+	__u64 off_ns;	/* off its CPU since then; 0: on it, or not known */
+	__u32 tgid, tid;
+	__u32 number; /* of the system call */
+	__u32 why;    /* it is off its CPU */
+	__u32 off_number;
+	__u32 lost;  /* not yet told */
+	__u32 ended; /* what it does on its way out is not told */
+	__u32 reserved;
+};
+
+/* Counts beyond those of a thread. */
+struct sched_lost {
+	__u64 of_gone;	    /* events of threads that could not tell at their end */
+	__u64 of_untracked; /* what happened to threads that there was no room to keep notes of */
+};
+
+#endif

@@ -1,0 +1,203 @@
+/*
+ * Off-CPU time and system calls of the target processes, inside of the kernel: what both forms of
+ * the programs share, the one for kernels that describe their types (sched.bpf.c) and the one for
+ * those that don't (sched_plain.bpf.c).
+ *
+ * Something is told when it is over: a system call when it returns, a time off the CPU when the
+ * thread runs again. What began before the recording is not known from its beginning, so it is not
+ * told. All programs of one thread run one after the other, in the order of what happens to it, so
+ * what is kept of a thread needs no lock and its events stand in the ring in order.
+ *
+ * The ring never wakes its reader, who comes by the clock. What finds no room is counted with its
+ * thread and told by the thread's next event.
+ */
+#ifndef POLLUX_CAPTURE_SCHED_BPF_H
+#define POLLUX_CAPTURE_SCHED_BPF_H
+
+#include <linux/bpf.h>
+
+#include <bpf/bpf_helpers.h>
+
+#include "capture/samples/user_stack.h"
+
+#include "capture/sched/event.h"
+
+/* Set before the programs are loaded. */
+const volatile struct sched_settings settings = {.stacks_of = -1};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32); /* tgid, as pollux sees it */
+	__type(value, __u32);
+} targets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__type(key, __u32);
+	__type(value, struct sched_thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20); /* set before it is made */
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sched_lost);
+} losses SEC(".maps");
+
+static __always_inline struct sched_lost *lost(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&losses, &zero);
+}
+
+/* What is kept of a target's thread; made if there is nothing yet. NULL: no room. */
+static __always_inline struct sched_thread *keep(__u32 key, __u32 tgid, __u32 tid)
+{
+	struct sched_thread *t = bpf_map_lookup_elem(&threads, &key);
+	struct sched_lost *l;
+
+	if (t && t->tgid == tgid)
+		return t;
+	l = t ? lost() : 0; /* of one that had this tid before */
+	if (l)
+		l->of_gone += t->lost;
+	struct sched_thread fresh = {.tgid = tgid, .tid = tid};
+	bpf_map_update_elem(&threads, &key, &fresh, BPF_ANY);
+	t = bpf_map_lookup_elem(&threads, &key);
+	l = t ? 0 : lost();
+	if (l)
+		l->of_untracked++;
+	return t;
+}
+
+static __always_inline void fill(struct sched_event *e, const struct sched_thread *t, __u64 now,
+				 __u16 type, __u16 arg, __u64 value, __s64 result, __u32 number)
+{
+	e->time = now;
+	e->value = value;
+	e->result = result;
+	e->tgid = t->tgid;
+	e->tid = t->tid;
+	e->lost = 0;
+	e->type = type;
+	e->arg = arg;
+	e->number = number;
+	e->reserved = 0;
+}
+
+static __always_inline void tell(struct sched_thread *t, __u64 now, __u16 type, __u16 arg,
+				 __u64 value, __s64 result, __u32 number)
+{
+	struct sched_event *e = bpf_ringbuf_reserve(&ring, sizeof(*e), 0);
+
+	if (!e) {
+		t->lost++;
+		return;
+	}
+	fill(e, t, now, type, arg, value, result, number);
+	e->lost = t->lost;
+	t->lost = 0;
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+/* Words of the registers with which a thread entered the kernel (asm/ptrace.h of x86-64). */
+enum { REG_BP = 4, REG_IP = 16, REG_SP = 19 };
+
+static __always_inline __u64 user_reg(const void *regs, unsigned int word)
+{
+	__u64 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), regs + word * 8);
+	return value;
+}
+
+/* What finds no room for its stack goes without. */
+static __always_inline void tell_stack(const struct sched_thread *t, const void *regs, __u64 time)
+{
+	struct sched_stack *s = bpf_ringbuf_reserve(&ring, sizeof(*s), 0);
+
+	if (!s)
+		return;
+	fill(&s->event, t, time, SCHED_STACK, 0, 0, 0, t->number);
+	s->stack.ip = user_reg(regs, REG_IP);
+	s->stack.sp = user_reg(regs, REG_SP);
+	s->stack.bp = user_reg(regs, REG_BP);
+	user_stack_copy(&s->stack);
+	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void leave_cpu(struct sched_thread *t, __u32 why, __u32 number)
+{
+	if (t->ended)
+		return;
+	t->why = why;
+	t->off_number = number;
+	t->off_ns = bpf_ktime_get_ns();
+}
+
+static __always_inline void enter_cpu(struct sched_thread *t)
+{
+	__u64 now, off = t->off_ns;
+
+	if (!off)
+		return;
+	t->off_ns = 0;
+	now = bpf_ktime_get_ns();
+	tell(t, now, SCHED_OFF_CPU, t->why, now - off, 0, t->off_number);
+}
+
+static __always_inline void enter_syscall(struct sched_thread *t, __u32 number)
+{
+	if (t->ended)
+		return;
+	t->number = number;
+	t->enter_ns = bpf_ktime_get_ns();
+}
+
+static __always_inline void leave_syscall(struct sched_thread *t, const void *regs, __s64 result)
+{
+	__u64 now, enter = t->enter_ns;
+
+	if (!enter)
+		return;
+	t->enter_ns = 0;
+	now = bpf_ktime_get_ns();
+	/* A moment before the call's end, so that it is known by then. */
+	if ((__s32)t->number == settings.stacks_of && now - enter > SCHED_LOCK_NS)
+		tell_stack(t, regs, now - 1);
+	tell(t, now, SCHED_SYSCALL, 0, now - enter, result, t->number);
+}
+
+/* A thread that ends; `exec`: it lives on in another program, which is none of ours. */
+static __always_inline void leave(__u32 key, __u16 exec)
+{
+	struct sched_thread *t = bpf_map_lookup_elem(&threads, &key);
+
+	if (!t || t->ended)
+		return;
+	t->ended = 1;
+	t->off_ns = t->enter_ns = 0;
+	tell(t, bpf_ktime_get_ns(), SCHED_EXIT, exec, 0, 0, 0);
+	if (t->lost)
+		t->lost--; /* its end is none of what the recording is about */
+}
+
+/* The thread is gone for good. Its notes stay if they have losses, which found no room even at its
+ * end: they are read at the end of the recording. */
+static __always_inline void forget(__u32 key)
+{
+	struct sched_thread *t = bpf_map_lookup_elem(&threads, &key);
+
+	if (t && !t->lost)
+		bpf_map_delete_elem(&threads, &key);
+}
+
+#endif

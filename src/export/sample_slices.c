@@ -1,0 +1,115 @@
+/* Slices from samples (sample_slices.h). */
+#include "export/sample_slices.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_DEPTH 256u
+
+struct stack_open {
+	const struct trace_frame *frame;
+	uint64_t begin_ns;
+};
+
+static bool same_text(const char *a, const char *b)
+{
+	return !strcmp(a ? a : "", b ? b : "");
+}
+
+bool stack_same_function(const struct trace_frame *a, const struct trace_frame *b)
+{
+	if (a == b || !a || !b)
+		return a == b;
+	bool named = a->function && *a->function;
+	return same_text(a->function, b->function) && same_text(a->object, b->object) &&
+	       (named || a->addr == b->addr);
+}
+
+void stack_frame_name(const struct trace_frame *f, struct buf *out)
+{
+	if (!f)
+		buf_str(out, "?");
+	else if (f->function && *f->function)
+		buf_str(out, f->function);
+	else
+		buf_printf(out, "0x%llx %s", (unsigned long long)f->addr,
+			   f->object ? f->object : "");
+}
+
+bool stack_lane_wants(const struct tl_sample *sample)
+{
+	return sample->stack && (sample->what == TM_CPU_CLOCK || sample->what == TM_CYCLES ||
+				 sample->what == TM_INSTRUCTIONS);
+}
+
+/* Ends those from `depth` on, innermost first. */
+static int end_from(struct stack_lane *l, uint32_t depth, stack_slice_fn fn, void *ctx)
+{
+	int r = 0;
+	while (l->n > depth && r == 0) {
+		const struct stack_open *open = &l->open[--l->n];
+		const struct stack_slice slice = {.frame = open->frame,
+						  .depth = l->n,
+						  .begin_ns = open->begin_ns,
+						  .end_ns = l->last_ns};
+		r = fn(ctx, &slice);
+	}
+	return r;
+}
+
+int stack_lane_end(struct stack_lane *l, stack_slice_fn fn, void *ctx)
+{
+	return end_from(l, 0, fn, ctx);
+}
+
+void stack_lane_done(struct stack_lane *l)
+{
+	free(l->open);
+	*l = (struct stack_lane){0};
+}
+
+int stack_lane_sample(struct stack_lane *l, const struct trace_reader *r,
+		      const struct tl_sample *sample, stack_slice_fn fn, void *ctx)
+{
+	const struct trace_frame *frames[MAX_DEPTH];
+	const struct trace_stack *s = trace_reader_stack(r, (uint32_t)(sample->stack - 1));
+	uint32_t n = 0, same = 0;
+	int ret = 0;
+
+	/* Innermost first; of a stack that is too deep the outer end is left out. */
+	while (s && n < MAX_DEPTH) {
+		frames[n++] = trace_reader_frame(r, s->frame);
+		s = s->parent ? trace_reader_stack(r, s->parent - 1) : NULL;
+	}
+
+	uint64_t begin = sample->time_ns, weight = sample->weight;
+	if (sample->what == TM_CPU_CLOCK)
+		begin -= weight < begin ? weight : begin;
+	if (begin < sample->poll_ns)
+		begin = sample->poll_ns;
+	bool goes_on = l->n && l->poll_ns == sample->poll_ns && l->last_ns + weight / 2 >= begin &&
+		       l->last_ns <= sample->time_ns;
+	if (goes_on)
+		begin = l->last_ns;
+	else if (begin < l->last_ns && l->last_ns <= sample->time_ns)
+		begin = l->last_ns;
+	if (goes_on)
+		while (same < l->n && same < n &&
+		       stack_same_function(l->open[same].frame, frames[n - 1 - same]))
+			same++;
+	ret = end_from(l, same, fn, ctx);
+	if (n > l->cap) {
+		struct stack_open *bigger = reallocarray(l->open, MAX_DEPTH, sizeof(*bigger));
+		if (!bigger)
+			return -ENOMEM;
+		l->open = bigger;
+		l->cap = MAX_DEPTH;
+	}
+	for (; l->n < n; l->n++)
+		l->open[l->n] =
+			(struct stack_open){.frame = frames[n - 1 - l->n], .begin_ns = begin};
+	l->last_ns = sample->time_ns;
+	l->poll_ns = sample->poll_ns;
+	return ret;
+}

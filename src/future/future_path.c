@@ -1,0 +1,244 @@
+/*
+ * A type is searched once per sort of ways, and the answer kept with it. Types may lead to
+ * themselves through a pointer; such a way is taken for none where it is met while it is searched,
+ * so depths stay small.
+ */
+#include "future/future_path.h"
+
+#include "future/await.h"
+#include "future/wrapper.h"
+
+#include <errno.h>
+
+enum {
+	MAX_DEPTH = 32, /* wrappers in wrappers, between two ends */
+	REACH_DEPTH = 64,
+	POINTER_BYTES = 8,
+	/* dw_type.note: of the bits that type_class.c leaves free, three per sort of ways */
+	NOTE_KNOWN = 1 << 8,
+	NOTE_REACHES = 1 << 9,
+	NOTE_BUSY = 1 << 10,
+	NOTE_BITS = 3,
+	/* and two per sort behind them */
+	NOTE_KEPT_KNOWN = 1 << 20,
+	NOTE_KEPT = 1 << 21,
+	NOTE_KEPT_BITS = 2,
+	MAX_TRIED = 1 << 16, /* values, in a search for all ways */
+};
+
+uint32_t ways_below(const struct map *hooked, const struct dw_type *t, uint32_t below)
+{
+	uintptr_t kind = hooked ? (uintptr_t)map_get(hooked, dw_type_key(t), 0) : 0;
+
+	return kind ? (uint32_t)kind : below;
+}
+
+bool ways_holds(const struct dw_type *t, const struct dw_member *m, const struct dw_type *inner)
+{
+	uint64_t size = inner && inner->class == DC_POINTER ? POINTER_BYTES
+			: inner				    ? inner->size
+							    : 0;
+
+	return inner && !inner->declaration && m->offset <= t->size && size <= t->size - m->offset;
+}
+
+/* Of raw pointers nobody knows whether they lead anywhere. */
+static bool is_followed(const struct dw_type *t, enum ways_through through)
+{
+	if (through >= WAYS_OWNED && await_starts(t->name, "alloc::boxed::Box<"))
+		return true;
+	return through == WAYS_LENT && await_starts(t->name, "&mut ");
+}
+
+static enum ways_through within(const struct dw_type *t, enum ways_through through)
+{
+	return through == WAYS_LENT && !wrapper_borrows(t) ? WAYS_OWNED : through;
+}
+
+/* What pointers may be followed in a member: what lies in a ManuallyDrop may be dropped while it
+ * still stands there, and what it had is gone then. */
+static enum ways_through into(const struct dw_type *t, const struct dw_type *inner,
+			      enum ways_through through)
+{
+	return inner && await_starts(inner->full, "core::mem::manually_drop::ManuallyDrop<") &&
+			       !wrapper_keeps(t)
+		       ? WAYS_VALUE
+		       : through;
+}
+
+/* Of a struct its members, of one with a single variant that, too. */
+static size_t n_ways(const struct dw_type *t)
+{
+	return t->n_members + t->n_variants;
+}
+
+static const struct dw_member *one_way(const struct dw_type *t, size_t i)
+{
+	return i < t->n_members ? &t->members[i] : &t->variants[i - t->n_members].member;
+}
+
+static bool reaches(struct debug *d, const struct dw_type *ct, enum ways_through through,
+		    unsigned depth)
+{
+	struct dw_type *t = (struct dw_type *)ct; /* notes are ours to write */
+	unsigned shift = NOTE_BITS * (unsigned)through;
+	bool yes = false;
+
+	if (!t || depth > REACH_DEPTH)
+		return false;
+	if (t->class == DC_POINTER)
+		return is_followed(t, through) &&
+		       reaches(d, dw_type_of(d, t->target_ref), through, depth + 1);
+	if (t->class != DC_STRUCT || t->declaration)
+		return false;
+	if (dw_is_coroutine(t))
+		return true;
+	if (t->note & (uint32_t)NOTE_KNOWN << shift)
+		return t->note & (uint32_t)NOTE_REACHES << shift;
+	if (t->note & (uint32_t)NOTE_BUSY << shift ||
+	    await_starts(t->full, "core::marker::PhantomData"))
+		return false;
+	t->note |= (uint32_t)NOTE_BUSY << shift;
+	through = within(t, through);
+	for (size_t i = 0; !yes && i < n_ways(t); i++) {
+		const struct dw_type *inner = dw_member_type(d, one_way(t, i));
+
+		yes = reaches(d, inner, into(t, inner, through), depth + 1);
+	}
+	t->note &= ~((uint32_t)NOTE_BUSY << shift);
+	t->note |= (uint32_t)(NOTE_KNOWN | (yes ? NOTE_REACHES : 0)) << shift;
+	return yes;
+}
+
+bool ways_reach(struct debug *d, const struct dw_type *t, enum ways_through through)
+{
+	return reaches(d, t, through, 0);
+}
+
+static bool is_end(const struct dw_type *t)
+{
+	return t->class == DC_POINTER || (t->has_variants && t->discr_size);
+}
+
+/* Enters the type at which the way stands. */
+static void enter(const struct map *hooked, struct way *w)
+{
+	if (w->type->class == DC_POINTER)
+		return;
+	w->below = ways_below(hooked, w->type, w->below);
+	w->through = within(w->type, w->through);
+}
+
+/* Is there anything but one of a type's members that is polled without being seen? */
+static bool is_beside(struct debug *d, const struct dw_type *t, const struct way *w, size_t which)
+{
+	for (size_t i = 0; i < n_ways(t); i++) {
+		const struct dw_type *inner = i == which ? NULL : dw_member_type(d, one_way(t, i));
+
+		if (await_can_work(d, inner) && !ways_reach(d, inner, into(t, inner, w->through)))
+			return true;
+	}
+	return false;
+}
+
+bool ways_next(struct debug *d, const struct map *hooked, struct way *w)
+{
+	for (unsigned depth = 0; depth < MAX_DEPTH; depth++) {
+		const struct dw_member *way = NULL;
+		const struct dw_type *t = w->type, *next = NULL;
+		size_t which = 0;
+
+		if (!ways_reach(d, t, w->through))
+			return false;
+		enter(hooked, w);
+		if (is_end(t))
+			return true;
+		for (size_t i = 0; i < n_ways(t); i++) {
+			const struct dw_type *inner = dw_member_type(d, one_way(t, i));
+
+			if (!ways_reach(d, inner, into(t, inner, w->through)))
+				continue;
+			if (way)
+				return false; /* branches */
+			way = one_way(t, i);
+			next = inner;
+			which = i;
+		}
+		if (!way || !ways_holds(t, way, next))
+			return false;
+		w->beside = w->beside || is_beside(d, t, w, which);
+		w->at += way->offset;
+		w->type = next;
+		w->through = into(t, next, w->through);
+	}
+	return false;
+}
+
+static int find_all(struct debug *d, const struct map *hooked, struct way w, unsigned depth,
+		    struct way *ret, size_t *n, unsigned *tried)
+{
+	const struct dw_type *t = w.type;
+	int r = 0;
+
+	if (++*tried > MAX_TRIED)
+		return -E2BIG;
+	if (depth > MAX_DEPTH || !ways_reach(d, t, w.through))
+		return 0;
+	enter(hooked, &w);
+	if (is_end(t)) {
+		if (*n == WAYS_MAX)
+			return -E2BIG;
+		ret[(*n)++] = w;
+		return 0;
+	}
+	for (size_t i = 0; r == 0 && i < n_ways(t); i++) {
+		struct way inner = w;
+
+		inner.type = dw_member_type(d, one_way(t, i));
+		inner.at += one_way(t, i)->offset;
+		inner.beside = w.beside || is_beside(d, t, &w, i);
+		inner.through = into(t, inner.type, w.through);
+		if (ways_holds(t, one_way(t, i), inner.type))
+			r = find_all(d, hooked, inner, depth + 1, ret, n, tried);
+	}
+	return r;
+}
+
+int ways_all(struct debug *d, const struct map *hooked, const struct way *from, struct way *ret,
+	     size_t *ret_n)
+{
+	unsigned tried = 0;
+
+	*ret_n = 0;
+	return find_all(d, hooked, *from, 0, ret, ret_n, &tried);
+}
+
+static bool keeps(struct debug *d, const struct dw_type *ct, enum ways_through through,
+		  unsigned depth)
+{
+	struct dw_type *t = (struct dw_type *)ct; /* notes are ours to write */
+	unsigned shift = NOTE_KEPT_BITS * (unsigned)through;
+	bool yes = true;
+
+	if (!ways_reach(d, t, through))
+		return true;
+	if (t->note & (uint32_t)NOTE_KEPT_KNOWN << shift)
+		return t->note & (uint32_t)NOTE_KEPT << shift;
+	if (depth > MAX_DEPTH)
+		return false;
+	if (t->class == DC_POINTER) {
+		yes = keeps(d, dw_type_of(d, t->target_ref), through, depth + 1);
+	} else if (!dw_is_coroutine(t)) {
+		yes = wrapper_keeps(t);
+		through = within(t, through);
+		for (size_t i = 0; yes && i < n_ways(t); i++)
+			yes = keeps(d, dw_member_type(d, one_way(t, i)), through, depth + 1);
+	}
+	t->note |= (uint32_t)(NOTE_KEPT_KNOWN | (yes ? NOTE_KEPT : 0)) << shift;
+	return yes;
+}
+
+bool ways_keep(struct debug *d, const struct dw_type *t, enum ways_through through)
+{
+	return keeps(d, t, through, 0);
+}

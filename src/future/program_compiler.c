@@ -1,0 +1,333 @@
+/*
+ * The thread that compiles layout programs while a program is recorded: kind by kind, each ready
+ * as soon as it is done. It has its own debug information and only reads what the attach keeps
+ * unchanged, so all that is shared is the list of results.
+ */
+#include "future/program_compiler.h"
+
+#include "base/clock.h"
+#include "base/file_map.h"
+#include "future/program.h"
+#include "future/future_path.h"
+#include "runtime/futures.h"
+#include "runtime/root_polls.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECOND 1000000000ull
+
+struct result {
+	struct program program;
+	uint32_t kind, first;
+	uint64_t size, task_bytes;
+	uint32_t type_kind;
+};
+
+struct object_debug {
+	const struct attach_object *object;
+	struct debug *debug; /* NULL: there is none */
+};
+
+struct compiler {
+	struct places_target target;
+	struct object_debug *objects;
+	size_t n_objects;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t done; /* all is compiled */
+	/* under the lock */
+	struct result *results;
+	size_t n_results, n_taken;
+	bool finished, stop;
+	struct error trouble;
+	bool futures;
+	const struct attach_object *hooked_object;
+	struct map hooked; /* its types whose polls are hooked */
+};
+
+static int read_target(void *ctx, uint64_t addr, void *out, size_t len)
+{
+	const struct places_target *target = ctx;
+
+	return target->read(target->ctx, addr, out, len);
+}
+
+static void note_trouble(struct compiler *c, const struct error *why)
+{
+	pthread_mutex_lock(&c->lock);
+	if (!c->trouble.code)
+		c->trouble = *why;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static struct debug *debug_of(struct compiler *c, const struct attach_object *o)
+{
+	struct object_debug *objects;
+	struct debug *d = NULL;
+	struct error why = {0};
+	int r = 0;
+
+	for (size_t i = 0; i < c->n_objects; i++)
+		if (c->objects[i].object == o)
+			return c->objects[i].debug;
+	objects = reallocarray(c->objects, c->n_objects + 1, sizeof(*objects));
+	if (!objects)
+		return NULL;
+	c->objects = objects;
+	int fd = c->target.object_fd(c->target.ctx, o);
+	if (fd >= 0)
+		r = debug_open(fd, o->finding.path, &d, &why);
+	if (r < 0)
+		d = NULL;
+	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EIO)
+		note_trouble(c, &why);
+	objects[c->n_objects++] = (struct object_debug){.object = o, .debug = d};
+	return d;
+}
+
+static bool stopped(struct compiler *c)
+{
+	pthread_mutex_lock(&c->lock);
+	bool stop = c->stop;
+	pthread_mutex_unlock(&c->lock);
+	return stop;
+}
+
+static void add_result(struct compiler *c, const struct result *r)
+{
+	pthread_mutex_lock(&c->lock);
+	struct result *results = reallocarray(c->results, c->n_results + 1, sizeof(*results));
+	if (results) {
+		c->results = results;
+		results[c->n_results++] = *r;
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* Compiles what `result` is of, and keeps it: how many points it has. One that lists every future
+ * may be too large: then the plain one is better than none. */
+static size_t compile_cell(struct compiler *c, struct debug *d, const struct future_cell *cell,
+			   const struct attach_object *o, struct result *result)
+{
+	const struct map *hooked = o == c->hooked_object ? &c->hooked : NULL;
+	struct program *ret = &result->program;
+	int r = -E2BIG;
+
+	if (c->futures)
+		r = program_compile(d, cell, PROGRAM_FUTURES, hooked, result->first, ret);
+	if (c->futures && r == -E2BIG)
+		r = program_compile(d, cell, PROGRAM_BY_VALUE, hooked, result->first, ret);
+	if (r == -E2BIG)
+		r = program_compile(d, cell, PROGRAM_POINT, NULL, result->first, ret);
+	if (r != 0 || !ret->n_words)
+		return 0;
+	add_result(c, result);
+	return ret->n_places;
+}
+
+/* A future whose polls are hooked: the program begins at its own address. */
+static size_t compile_future(struct compiler *c, uint32_t number, const struct attach_kind *k,
+			     uint32_t first)
+{
+	struct result r = {.kind = number, .first = first};
+	struct debug *d = debug_of(c, k->object);
+	struct future_cell cell = {0};
+
+	cell.future = d ? find_future_type(d, k->future) : NULL;
+	if (!cell.future)
+		return 0;
+	cell.size = r.size = cell.future->size;
+	r.type_kind = (uint32_t)(uintptr_t)map_get(&c->hooked, dw_type_key(cell.future), 0);
+	return compile_cell(c, d, &cell, k->object, &r);
+}
+
+/* A block_on's own, which is polled as a part of that. */
+static size_t compile_root_poll(struct compiler *c, uint32_t number, const struct attach_kind *k,
+				uint32_t first)
+{
+	struct result r = {.kind = number, .first = first};
+	struct debug *d = debug_of(c, k->object);
+	struct future_cell cell = {0};
+	int64_t offset;
+
+	cell.future = d ? root_poll_type(d, k->root_poll->back, &offset) : NULL;
+	if (!cell.future)
+		return 0;
+	cell.size = cell.future->size;
+	return compile_cell(c, d, &cell, k->object, &r);
+}
+
+/* One kind; how many points it has. */
+static size_t compile(struct compiler *c, uint32_t number, const struct attach_kind *k,
+		      uint32_t first)
+{
+	struct result r = {.kind = number, .first = first};
+	const struct find_kind *fk = k->kind;
+	struct future_cell cell = {0};
+	struct debug *d;
+	bool known;
+
+	if (k->future)
+		return compile_future(c, number, k, first);
+	if (k->root_poll)
+		return compile_root_poll(c, number, k, first);
+	if (!fk || fk->role != TR_TASK || !(d = debug_of(c, k->object)))
+		return 0;
+	/* Only a runtime with ids has a place for them: Tokio. */
+	known = fk->id_offset ? cell_tokio(d, fk, &cell)
+			      : cell_async(d, fk, fk->vtable + k->object->bias, read_target,
+					   &c->target, &cell);
+	if (!fk->id_offset)
+		r.task_bytes = cell.size;
+	return known ? compile_cell(c, d, &cell, k->object, &r) : 0;
+}
+
+/* The types of all futures whose polls are hooked; they are all of one object. */
+static void find_hooked(struct compiler *c, const struct attach_kind *kinds, size_t n)
+{
+	for (size_t i = 0; i < n && !stopped(c); i++) {
+		const struct attach_kind *k = &kinds[i];
+
+		if (!k->future || !k->future->type_key)
+			continue;
+		c->hooked_object = k->object;
+		if (!map_get(&c->hooked, k->future->type_key, 0))
+			map_put(&c->hooked, k->future->type_key, 0, (void *)(uintptr_t)(i + 1));
+	}
+}
+
+static void *run(void *arg)
+{
+	struct compiler *c = arg;
+	const struct attach_kind *kinds = c->target.kinds;
+	size_t n = c->target.n_kinds;
+	uint32_t first = 1;
+
+	/* The program is to have the processors, and the recorder. */
+	setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
+	find_hooked(c, kinds, n);
+	for (size_t i = 0; i < n && !stopped(c); i++)
+		first += (uint32_t)compile(c, (uint32_t)i, &kinds[i], first);
+	for (size_t i = 0; i < c->n_objects; i++)
+		debug_free(c->objects[i].debug);
+	free(c->objects);
+	pthread_mutex_lock(&c->lock);
+	c->finished = true;
+	pthread_cond_broadcast(&c->done);
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+static void *places_begin(const struct places_target *target, bool futures)
+{
+	struct compiler *c = calloc(1, sizeof(*c));
+	sigset_t before;
+	int r;
+
+	if (!c)
+		return NULL;
+	c->target = *target;
+	c->futures = futures;
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->done, NULL);
+	/* Signals are the recorder's: they end its sleep. */
+	file_map_block_signals(&before);
+	r = pthread_create(&c->thread, NULL, run, c);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (r) {
+		free(c);
+		return NULL;
+	}
+	return c;
+}
+
+static int places_trouble(void *compiler, struct error *err)
+{
+	struct compiler *c = compiler;
+	int r;
+
+	pthread_mutex_lock(&c->lock);
+	if (!c->trouble.code && (!c->finished || c->n_taken < c->n_results))
+		error_set(&c->trouble, -EAGAIN,
+			  "the recording ended before all debug information was read");
+	*err = c->trouble;
+	r = c->trouble.code;
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+static int places_next(void *compiler, struct place_program *ret)
+{
+	struct compiler *c = compiler;
+	int r = 0;
+
+	pthread_mutex_lock(&c->lock);
+	/* Those that list futures belong together: one tells what another leaves out. */
+	if (c->n_taken < c->n_results && (c->finished || !c->futures)) {
+		const struct result *one = &c->results[c->n_taken++];
+
+		*ret = (struct place_program){.kind = one->kind,
+					      .first = one->first,
+					      .words = one->program.words,
+					      .n_words = one->program.n_words,
+					      .places = one->program.places,
+					      .n_places = one->program.n_places,
+					      .points = one->program.points,
+					      .futures = one->program.futures,
+					      .n_futures = one->program.n_futures,
+					      .size = one->size,
+					      .type_kind = one->type_kind,
+					      .task_bytes = one->task_bytes};
+		r = 1;
+	} else if (c->finished) {
+		r = -ENODATA;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+static void places_wait(void *compiler, uint64_t ns)
+{
+	struct compiler *c = compiler;
+	uint64_t until = clock_realtime_ns() + ns;
+	const struct timespec ts = {.tv_sec = (time_t)(until / SECOND),
+				    .tv_nsec = (long)(until % SECOND)};
+
+	pthread_mutex_lock(&c->lock);
+	while (!c->finished)
+		if (pthread_cond_timedwait(&c->done, &c->lock, &ts) == ETIMEDOUT)
+			break;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void places_end(void *compiler)
+{
+	struct compiler *c = compiler;
+
+	pthread_mutex_lock(&c->lock);
+	c->stop = true;
+	pthread_mutex_unlock(&c->lock);
+	pthread_join(c->thread, NULL);
+	for (size_t i = 0; i < c->n_results; i++)
+		program_done(&c->results[i].program);
+	free(c->results);
+	map_done(&c->hooked);
+	pthread_cond_destroy(&c->done);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+const struct places_ops future_places = {
+	.begin = places_begin,
+	.next = places_next,
+	.trouble = places_trouble,
+	.wait = places_wait,
+	.end = places_end,
+};

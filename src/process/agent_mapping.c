@@ -1,0 +1,905 @@
+/*
+ * The agent's area.
+ *
+ * Made by two errands. The first, from a cave in executable memory, makes the code's and the data's
+ * mapping. The second, from a page of the code's mapping, makes the memfd of the rings, seals and
+ * maps it, keeps it out of children and dumps, marks the switch's page to be wiped in a fork's
+ * child, names the mappings, and closes the memfd. We take our own handle on it while the thread
+ * stands before one of these calls; if we die there, it goes on and closes its own all the same.
+ * Meanwhile all other threads stand still, so that no child is forked that has descriptor or rings.
+ * Nothing that is there before a step is changed by it.
+ *
+ * When we are done the rings' pages are given back. Their addresses stay mapped.
+ *
+ * An earlier area is used again if every byte of code and every fact of the hook table would be the
+ * same: then it makes no difference whether a thread is still inside, in a stub, say, or in a poll,
+ * at whose end the agent looks at its hook. Else it is retired, never unmapped, and stays to be
+ * found: by the next attach that wants just this one. So what is left is bounded by how many
+ * different things were asked for.
+ *
+ * Rings of the same size are replaced in place by the new ones (a mapping over a mapping: at no
+ * moment is the address unmapped), whichever area they are of; those of other sizes give their
+ * memory back. An area that is used again keeps its notes on them, each with a generation that
+ * follows the old one's, by which a thread that comes out of a poll of the old recording sees that
+ * they are void; and it keeps the rings' sizes, so that a thread that comes out of the agent's own
+ * code writes into a ring as before. Rings of other sizes are given an area of their own.
+ */
+#include "process/agent_mapping.h"
+
+#include "base/cleanup.h"
+#include "process/call_hooks.h"
+#include "process/descriptor_limit.h"
+#include "process/memory.h"
+
+#include <asm/unistd.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <linux/prctl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+
+#define CAVE_BYTES 256u
+/* Of so many earlier mappings of rings memory is given back by one errand; there is one as a rule.
+ */
+#define MAX_GIVEN_BACK 8u
+/* So many times as much must be left where the address space is limited. */
+#define ADDRESS_SPACE_SHARE 16u
+/* Of a program that locks its memory: all of it is used at once. */
+#define LOCKED_BYTES (33ull << 20)
+#define CUT_SPACE                                                                                  \
+	"the program's address space is limited (ulimit -v), and most of it was left to it"
+#define CUT_FILE "the program may have no larger files (ulimit -f), and the buffers are one"
+#define CUT_LOCKED "the program locks its memory (mlockall), and all of a buffer is used at once"
+#define NO_RING_FITS                                                                               \
+	"no event buffer of %u bytes fits into what process %d may have (ulimit -f, mlockall): "   \
+	"try a smaller --ring-size"
+#define AREA_NAME "pollux-agent"
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
+
+/* agent/embed.S */
+extern const uint8_t pollux_agent_image[], pollux_agent_image_end[];
+
+const struct agent_image *area_image(size_t *ret_bytes)
+{
+	if (ret_bytes)
+		*ret_bytes = (size_t)(pollux_agent_image_end - pollux_agent_image);
+	return (const struct agent_image *)pollux_agent_image;
+}
+
+/* Indices of layout.words. */
+enum {
+	WORD_DONE,
+	WORD_FD,
+	WORD_RINGS,
+	WORD_NAME, /* two words */
+	WORD_NO_FORK = 5,
+	WORD_NO_DUMP,
+	WORD_NO_DUMP_STATE,
+	WORD_BLOCKS,
+	WORD_RETIRED = WORD_BLOCKS + LAYOUT_MAX_BLOCKS,
+};
+_Static_assert(WORD_RETIRED < LAYOUT_WORD_PROGRAMS, "words");
+
+static uint64_t word(const struct layout *l, unsigned i)
+{
+	return l->words + 8 * i;
+}
+
+/* ---- code ---- */
+
+/* All bytes of the code mapping but the errands' page. NULL if out of memory. */
+static uint8_t *make_code(struct hooks *h, const struct layout *l)
+{
+	size_t image_bytes;
+	const struct agent_image *built = area_image(&image_bytes);
+	uint8_t *code = calloc(1, l->code_bytes);
+	struct agent_image *image = (struct agent_image *)code;
+
+	if (!code)
+		return NULL;
+	memcpy(code, built, image_bytes);
+	image->state = l->data;
+	image->hooks = l->hooks;
+	image->live = l->live;
+	uint32_t range = (uint32_t)(h->n * AGENT_STUB_BYTES);
+	memcpy(code + built->stubs_range, &range, sizeof(range));
+	hooks_write_stubs(h, l, built, code + (l->stubs - l->code));
+	if (l->n_blocks)
+		hooks_write_trampolines(h, &l->block[0], l, built,
+					code + (l->block[0].addr - l->code));
+	return code;
+}
+
+/* Each further block's trampolines are given to `fn` with what they should be. */
+static int each_block(const struct process *p, const struct hooks *h, const struct layout *l,
+		      int (*fn)(const struct process *p, uint64_t addr, const void *code,
+				size_t len))
+{
+	for (uint32_t i = 1; i < l->n_blocks; i++) {
+		const struct layout_block *b = &l->block[i];
+		_cleanup_free_ uint8_t *code = b->addr ? malloc(b->bytes) : NULL;
+		int rc;
+
+		if (!b->addr)
+			continue;
+		if (!code)
+			return -ENOMEM;
+		hooks_write_trampolines(h, b, l, area_image(NULL), code);
+		rc = fn(p, b->addr, code, b->bytes);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int write_blocks(const struct process *p, const struct hooks *h, const struct layout *l)
+{
+	uint64_t addrs[LAYOUT_MAX_BLOCKS] = {0};
+	int rc = each_block(p, h, l, memory_write);
+
+	/* A later attach finds them by this. */
+	for (uint32_t i = 1; i < l->n_blocks; i++)
+		addrs[i] = l->block[i].addr;
+	return rc < 0 ? rc : memory_write(p, word(l, WORD_BLOCKS), addrs, sizeof(addrs));
+}
+
+static int same_code(const struct process *p, uint64_t addr, const void *code, size_t len)
+{
+	_cleanup_free_ uint8_t *there = malloc(len);
+
+	return there && memory_read(p, addr, there, len) == 0 && !memcmp(there, code, len) ? 0 : -1;
+}
+
+/* ---- errands ---- */
+
+static int make_mappings(struct injector *in, const struct layout *l,
+			 const struct process_maps *maps, struct error *err)
+{
+	const uint64_t flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+	const struct stub_call calls[] = {
+		{.nr = __NR_mmap,
+		 .args = {l->code, l->code_bytes, PROT_READ | PROT_EXEC, flags, UINT64_MAX, 0},
+		 .check = STUB_EQUAL,
+		 .expected = l->code},
+		{.nr = __NR_mmap,
+		 .args = {l->data, l->data_bytes, PROT_READ | PROT_WRITE, flags, UINT64_MAX, 0},
+		 .check = STUB_EQUAL,
+		 .expected = l->data},
+	};
+	const struct errand errand = {.calls = calls, .n_calls = 2, .mapped_at = l->data};
+	struct errand_place cave;
+	int rc = inject_find_cave(in->process, maps, CAVE_BYTES, &cave, err);
+
+	if (rc < 0)
+		return rc;
+	if (cave.size > CAVE_BYTES)
+		cave.size = CAVE_BYTES;
+	uint8_t before[CAVE_BYTES];
+	rc = memory_read(in->process, cave.addr, before, cave.size);
+	if (rc < 0)
+		return error_sys(err, rc, "cannot read process %d", in->process->pid);
+	rc = inject_run(in, &cave, &errand, err);
+	/* The cave is found again by its zeros: put them back, unless a thread may be inside. */
+	if (!cave.dirty)
+		memory_write(in->process, cave.addr, before, cave.size);
+	return rc < 0 && err && !err->code ? error_sys(err, rc, "no memory for the agent") : rc;
+}
+
+static uint32_t memfd_flags(void)
+{
+	struct utsname u;
+	unsigned major = 0, minor = 0;
+
+	uname(&u);
+	sscanf(u.release, "%u.%u", &major, &minor);
+	/* Since 6.3 the kernel complains in its log where neither of the exec flags is given. */
+	return MFD_CLOEXEC | MFD_ALLOW_SEALING |
+	       (major > 6 || (major == 6 && minor >= 3) ? MFD_NOEXEC_SEAL : 0);
+}
+
+/* Our handle on the target's memfd. The number is the target's word: what comes is checked to be
+ * sealed memory of the right size, so that no later trick of the target can give us a SIGBUS. */
+static int take_memfd(const struct process *p, int number, uint64_t bytes, struct error *err)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+	int fd = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
+	struct stat st;
+
+	if (pidfd >= 0)
+		close(pidfd);
+	if (fd < 0) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "fd/%d", number);
+		fd = openat(p->proc_fd, name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	}
+	if (fd < 0)
+		return error_sys(err, -errno, "cannot share memory with process %d", p->pid);
+	int seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) < 0 ||
+	    (uint64_t)st.st_size != bytes) {
+		close(fd);
+		return error_set(err, -EPROTO, "process %d shares something else than asked for",
+				 p->pid);
+	}
+	return fd;
+}
+
+/* What the errand's thread is held for: its descriptor is there, and goes whatever becomes of us.
+ */
+struct memfd {
+	const struct process *process;
+	const struct layout *layout;
+	struct descriptor_room room;
+	struct error *err;
+	int fd, rc;
+};
+
+/* A program that has used its last descriptor gets one more, which nobody else can take: its number
+ * may be too high for what a program holds descriptors in (FD_SETSIZE). */
+static int while_alone(void *arg, bool begin)
+{
+	struct memfd *m = arg;
+
+	if (begin)
+		return descriptor_limit_make_room(m->process, &m->room, m->err);
+	descriptor_limit_put_back(m->process, &m->room);
+	m->room.is_raised = false;
+	return 0;
+}
+
+static void take_held(void *arg)
+{
+	struct memfd *m = arg;
+	uint64_t number;
+
+	while_alone(m, false);
+	m->rc = memory_read_u64(m->process, word(m->layout, WORD_FD), &number);
+	if (m->rc == 0)
+		m->fd = m->rc = take_memfd(m->process, (int)number, m->layout->rings_bytes, m->err);
+}
+
+/* A word of an errand that says how a call ended that may fail. */
+static bool succeeded(const struct process *p, const struct layout *l, unsigned i)
+{
+	uint64_t result;
+
+	return memory_read_u64(p, word(l, i), &result) == 0 && result == 0;
+}
+
+/* What a pollux that was killed left in the rings of other areas: of those that are retired it was
+ * given back before. Their mappings stay. */
+static size_t give_back(struct stub_call *calls, const struct leftovers *all, uint64_t but)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < all->n && n < MAX_GIVEN_BACK; i++) {
+		const struct leftover *o = &all->v[i];
+		bool again = o->retired || !o->rings || o->rings == but;
+
+		for (size_t k = 0; k < i && !again; k++)
+			again = !all->v[k].retired && all->v[k].rings == o->rings;
+		if (!again)
+			calls[n++] = (struct stub_call){
+				.nr = __NR_madvise,
+				.args = {o->rings, o->rings_bytes, MADV_REMOVE},
+			};
+	}
+	return n;
+}
+
+/* Those of `old` are replaced in place, if it has any of that size; `all` are the earlier areas. */
+static int make_rings(struct injector *in, struct layout *l, const struct leftover *old,
+		      const struct leftovers *all, struct area_rings *rings, bool reused,
+		      struct error *err)
+{
+	struct process *p = in->process;
+	struct errand_place place = {.addr = l->errands, .size = layout_page_bytes()};
+	bool in_place = old->rings && old->rings_bytes == l->rings_bytes;
+	char name[16] = AREA_NAME;
+	struct stub_call calls[20 + LAYOUT_MAX_BLOCKS + MAX_GIVEN_BACK];
+	struct memfd memfd = {.process = p, .layout = l, .err = err, .fd = -1, .rc = -EIO};
+	struct errand errand = {.calls = calls,
+				.done_at = word(l, WORD_DONE),
+				.held = take_held,
+				.alone = while_alone,
+				.arg = &memfd};
+	size_t n = 0;
+	int rc = memory_write(p, word(l, WORD_NAME), name, sizeof(name));
+
+	if (rc < 0)
+		return error_sys(err, rc, "cannot write into process %d", p->pid);
+	/* Before the rings, for which the kernel may choose just these places. */
+	for (uint32_t i = 1; i < l->n_blocks && !reused; i++)
+		if (l->block[i].addr)
+			calls[n++] = (struct stub_call){
+				.nr = __NR_mmap,
+				.args = {l->block[i].addr, l->block[i].bytes, PROT_READ | PROT_EXEC,
+					 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+					 UINT64_MAX, 0},
+				.check = STUB_EQUAL,
+				.expected = l->block[i].addr,
+			};
+	calls[n++] = (struct stub_call){.nr = __NR_madvise,
+					.args = {l->data, l->data_bytes, MADV_DONTDUMP},
+					.result_at = word(l, WORD_NO_DUMP_STATE)};
+	calls[n++] = (struct stub_call){.nr = __NR_madvise,
+					.args = {l->live, layout_page_bytes(), MADV_WIPEONFORK},
+					.check = STUB_EQUAL};
+	/* Names for people who read maps; kernels may be built without. */
+	calls[n++] = (struct stub_call){.nr = __NR_prctl,
+					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->code,
+						 l->code_bytes, word(l, WORD_NAME)}};
+	calls[n++] = (struct stub_call){.nr = __NR_prctl,
+					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->data,
+						 l->data_bytes, word(l, WORD_NAME)}};
+	n += give_back(calls + n, all, in_place ? old->rings : 0);
+	/* Last: while the descriptor is there no other thread runs, which might fork. */
+	calls[n++] = (struct stub_call){.nr = __NR_memfd_create,
+					.args = {word(l, WORD_NAME), memfd_flags()},
+					.check = STUB_NO_ERROR,
+					.result_at = word(l, WORD_FD)};
+	calls[n++] = (struct stub_call){.nr = __NR_ftruncate,
+					.args = {word(l, WORD_FD), l->rings_bytes},
+					.from_memory = 1,
+					.check = STUB_EQUAL};
+	calls[n++] = (struct stub_call){
+		.nr = __NR_fcntl,
+		.args = {word(l, WORD_FD), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL},
+		.from_memory = 1,
+		.check = STUB_EQUAL};
+	calls[n++] = (struct stub_call){
+		.nr = __NR_mmap,
+		.args = {in_place ? old->rings : 0, l->rings_bytes, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_NORESERVE | (in_place ? MAP_FIXED : 0), word(l, WORD_FD),
+			 0},
+		.from_memory = 1 << 4,
+		.check = STUB_NO_ERROR,
+		.result_at = word(l, WORD_RINGS)};
+	errand.hold = n;
+	/* Neither children nor dumps have them. Without this they do no harm but their size. */
+	calls[n++] =
+		(struct stub_call){.nr = __NR_madvise,
+				   .args = {word(l, WORD_RINGS), l->rings_bytes, MADV_DONTFORK},
+				   .from_memory = 1,
+				   .result_at = word(l, WORD_NO_FORK)};
+	calls[n++] =
+		(struct stub_call){.nr = __NR_madvise,
+				   .args = {word(l, WORD_RINGS), l->rings_bytes, MADV_DONTDUMP},
+				   .from_memory = 1,
+				   .result_at = word(l, WORD_NO_DUMP)};
+	/* The target keeps its mapping; its descriptor goes in every case. */
+	calls[n++] = (struct stub_call){
+		.nr = __NR_close, .args = {word(l, WORD_FD)}, .from_memory = 1, .always = 1};
+	errand.n_calls = n;
+
+	rc = memory_write_u64(p, word(l, WORD_FD), UINT64_MAX);
+	if (rc == 0)
+		rc = inject_run(in, &place, &errand, err);
+	while_alone(&memfd, false);
+	_cleanup_close_ int fd = memfd.fd;
+	if (rc == 0)
+		rc = memory_read_u64(p, word(l, WORD_RINGS), &l->rings);
+	if (rc < 0) {
+		if (err && !err->code)
+			error_sys(err, rc, "process %d was refused memory for the rings", p->pid);
+		return rc;
+	}
+	if (fd < 0)
+		return err && err->code ? err->code
+					: error_sys(err, memfd.rc,
+						    "cannot share memory with process %d", p->pid);
+	rings->in_children = !succeeded(p, l, WORD_NO_FORK);
+	rings->in_dumps = !succeeded(p, l, WORD_NO_DUMP) || !succeeded(p, l, WORD_NO_DUMP_STATE);
+
+	rings->map = mmap(NULL, l->rings_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+			  fd, 0);
+	if (rings->map == MAP_FAILED) {
+		rings->map = NULL;
+		return error_sys(err, -errno, "no memory for the rings");
+	}
+	rings->bytes = l->rings_bytes;
+	return 0;
+}
+
+void area_rings_done(struct area_rings *rings)
+{
+	if (!rings->map)
+		return;
+	/* The target's mapping stays, for a thread that may still be in the middle of an event. */
+	madvise(rings->map, rings->bytes, MADV_REMOVE);
+	munmap(rings->map, rings->bytes);
+	rings->map = NULL;
+}
+
+/* ---- notes of an earlier recording ---- */
+
+/* More claims than threads can make that were in the middle of one when the agent was disabled. */
+#define GENERATIONS_APART (1u << 16)
+
+uint64_t area_owner(const struct layout *l, uint32_t i)
+{
+	const struct agent_image *image = area_image(NULL);
+
+	return l->data + image->notes + (uint64_t)i * image->notes_bytes;
+}
+
+/* The agent is off, and no thread that comes to it from now on has a ring. */
+static int void_notes(const struct process *p, const struct layout *l)
+{
+	uint32_t bytes = area_image(NULL)->notes_bytes, n_used;
+	_cleanup_free_ uint8_t *notes = malloc(bytes);
+	struct agent_owner owner;
+	int rc = memory_read(p, l->data + offsetof(struct agent_state, n_used), &n_used,
+			     sizeof(n_used));
+
+	if (!notes)
+		return -ENOMEM;
+	for (uint32_t i = 0; rc == 0 && i < n_used && i < AGENT_MAX_RINGS; i++) {
+		rc = memory_read(p, area_owner(l, i), &owner, sizeof(owner));
+		if (rc < 0)
+			break;
+		uint32_t generation = (uint32_t)(owner.claim >> 32) + GENERATIONS_APART;
+		owner = (struct agent_owner){.claim = (uint64_t)generation << 32,
+					     .mask = owner.mask};
+		memset(notes, 0, bytes);
+		memcpy(notes, &owner, sizeof(owner));
+		rc = memory_write(p, area_owner(l, i), notes, bytes);
+	}
+	return rc;
+}
+
+/* A line of /proc/PID/limits, in bytes; UINT64_MAX: no limit. */
+static uint64_t limit_of(const char *limits, const char *key)
+{
+	unsigned long long limit;
+	const char *line = strstr(limits, key);
+	if (!line || sscanf(line + strlen(key), "%llu", &limit) != 1)
+		return UINT64_MAX; /* "unlimited" */
+	return limit;
+}
+
+/* What a process may have of memory and files, and what it has, in bytes. */
+struct means {
+	uint64_t max_space, max_file; /* UINT64_MAX: not limited */
+	uint64_t used, locked;	      /* 0: not known */
+};
+
+static uint64_t status_bytes(const char *status, const char *key)
+{
+	long kb = process_status_number(status, key, false);
+
+	return kb > 0 ? (uint64_t)kb * 1024 : 0;
+}
+
+static struct means read_means(const struct process *p)
+{
+	char limits[4096] = "", status[4096] = "";
+
+	process_read_file(p, "limits", limits, sizeof(limits));
+	process_read_file(p, "status", status, sizeof(status));
+	return (struct means){
+		.max_space = limit_of(limits, "Max address space"),
+		.max_file = limit_of(limits, "Max file size"),
+		.used = status_bytes(status, "VmSize"),
+		.locked = status_bytes(status, "VmLck"),
+	};
+}
+
+/* Fewer rings, if they are more than fit into so many bytes. */
+static void cut_rings(struct area_rings *rings, uint64_t bytes, const char *why)
+{
+	uint64_t area = sizeof(struct ring_area) + layout_page_bytes();
+	uint64_t stride = sizeof(struct ring) + rings->ring_bytes;
+	uint64_t n = bytes > area ? (bytes - area) / stride : 0;
+
+	if (n >= rings->n_rings)
+		return;
+	rings->n_rings = (uint32_t)n;
+	rings->cut = why;
+}
+
+/*
+ * What the rings may cost the program. Their address space is gone for good: one that has little
+ * is left most of it, and what an earlier recording had of it is had again. They are a file, and
+ * the program would be killed for making one larger than it may (ulimit -f). And if it locks all
+ * its memory the kernel fills them as they are mapped, while a thread waits.
+ */
+static int limit_rings(const struct process *p, const struct means *m, const struct leftover *old,
+		       struct area_rings *rings, struct error *err)
+{
+	uint64_t left = m->used < m->max_space ? m->max_space - m->used : 0;
+
+	if (m->max_space != UINT64_MAX && old->rings && old->ring_bytes == rings->ring_bytes) {
+		if (old->n_rings < rings->n_rings) {
+			rings->n_rings = old->n_rings;
+			rings->cut = CUT_SPACE;
+		}
+	} else if (m->max_space != UINT64_MAX) {
+		cut_rings(rings, left / ADDRESS_SPACE_SHARE, CUT_SPACE);
+		rings->n_rings = rings->n_rings ? rings->n_rings : 1;
+	}
+	if (m->locked > m->used / 2)
+		cut_rings(rings, LOCKED_BYTES, CUT_LOCKED);
+	if (m->max_file != UINT64_MAX)
+		cut_rings(rings, m->max_file, CUT_FILE);
+	if (!rings->n_rings)
+		return error_set(err, -EFBIG, NO_RING_FITS, rings->ring_bytes, p->pid);
+	return 0;
+}
+
+static uint64_t rings_bytes(const struct area_rings *rings)
+{
+	uint64_t stride = sizeof(struct ring) + rings->ring_bytes;
+
+	return layout_pages(sizeof(struct ring_area) + rings->n_rings * stride);
+}
+
+/* Of rings that were never told to the agent there are no notes. */
+static bool same_rings(const struct leftover *old, const struct layout *l,
+		       const struct area_rings *rings)
+{
+	if (old->rings && old->rings_bytes != l->rings_bytes)
+		return false;
+	return !old->n_rings ||
+	       (old->n_rings == rings->n_rings && old->ring_bytes == rings->ring_bytes);
+}
+
+/* Whether an entry is the one that we would write, but for what is learned or comes later. */
+static bool same_hook(const struct agent_hook *ours, struct agent_hook there)
+{
+	there.flags =
+		(uint16_t)((there.flags & ~AGENT_HOOK_WORKER) | (ours->flags & AGENT_HOOK_WORKER));
+	if (ours->vtable_offset == AGENT_OFFSET_UNKNOWN)
+		there.vtable_offset = AGENT_OFFSET_UNKNOWN;
+	if (ours->type == AH_FUTURE)
+		there.alone = ours->alone;
+	else if (ours->state_offset == AGENT_OFFSET_UNKNOWN)
+		there.state_offset = AGENT_OFFSET_UNKNOWN;
+	if (ours->type == AH_ASYNC_RUN)
+		there.trailer_offset = ours->trailer_offset;
+	if (ours->type != AH_SPAWN)
+		there.program = ours->program;
+	return !memcmp(&there, ours, sizeof(there));
+}
+
+/* What was learned of it stays, so that a poll which began with it ends with it. */
+static void keep_learned(struct agent_hook *ours, const struct agent_hook *there)
+{
+	if (ours->type == AH_FUTURE)
+		return;
+	if (ours->vtable_offset == AGENT_OFFSET_UNKNOWN)
+		ours->vtable_offset = there->vtable_offset;
+	if (ours->state_offset == AGENT_OFFSET_UNKNOWN)
+		ours->state_offset = there->state_offset;
+	if (ours->type == AH_ASYNC_RUN)
+		ours->trailer_offset = there->trailer_offset;
+}
+
+/* A thread that is still inside, or comes out of a poll, looks at the table at any time. */
+static bool same_table(const struct hooks *h, const struct leftover *old,
+		       const struct agent_hook *there)
+{
+	if (!old->n_hooks) /* nothing was ever hooked */
+		return true;
+	if (old->n_hooks != h->n)
+		return false;
+	for (size_t i = 0; i < h->n; i++)
+		if (!same_hook(&h->table[i], there[i]))
+			return false;
+	return true;
+}
+
+/* Plans the area at the place of an earlier one: whether all there is as it would be. */
+static bool fits(const struct process *p, struct hooks *h, struct layout *l,
+		 const struct leftover *old, const struct process_maps *maps,
+		 const struct process_object *main_object, const struct area_rings *rings)
+{
+	_cleanup_free_ struct agent_hook *there = calloc(old->n_hooks + 1, sizeof(*there));
+	_cleanup_free_ uint8_t *code = NULL;
+	struct error ignored = {0};
+
+	if (!there || memory_read(p, old->hooks, there, old->n_hooks * sizeof(*there)) < 0 ||
+	    !same_rings(old, l, rings) || !same_table(h, old, there) ||
+	    layout_plan(l, area_image(NULL), (uint32_t)h->n, maps, main_object, &old->at,
+			&ignored) < 0 ||
+	    l->data != old->data || l->hooks != old->hooks || l->live != old->live)
+		return false;
+	hooks_place(h, l);
+	code = make_code(h, l);
+	if (!code || same_code(p, l->code, code, l->code_bytes - layout_page_bytes()) < 0 ||
+	    each_block(p, h, l, same_code) < 0)
+		return false;
+	for (uint32_t i = 0; i < old->n_hooks; i++)
+		keep_learned(&h->table[i], &there[i]);
+	return true;
+}
+
+/* All but `used` are undone, and keep nothing for the next attach to undo. */
+static int retire(const struct process *p, const struct leftovers *all, const struct leftover *used)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < all->n && rc == 0; i++) {
+		const struct leftover *o = &all->v[i];
+
+		if (o->retired != (o != used))
+			rc = memory_write_u64(p, o->live + LAYOUT_WORDS_OFFSET + 8 * WORD_RETIRED,
+					      o != used);
+	}
+	return rc;
+}
+
+/* The earlier area with most rings of this size: what it took of the address space is there. */
+static const struct leftover *most_rings(const struct leftovers *all, uint32_t ring_bytes)
+{
+	static const struct leftover none = {0};
+	const struct leftover *most = &none;
+
+	for (size_t i = 0; i < all->n; i++)
+		if (all->v[i].rings && all->v[i].ring_bytes == ring_bytes &&
+		    all->v[i].n_rings > most->n_rings)
+			most = &all->v[i];
+	return most;
+}
+
+/* One whose rings can be replaced in place. */
+static const struct leftover *rings_of(const struct leftovers *all, uint64_t bytes)
+{
+	static const struct leftover none = {0};
+
+	for (size_t i = 0; i < all->n; i++)
+		if (all->v[i].rings && all->v[i].rings_bytes == bytes)
+			return &all->v[i];
+	return &none;
+}
+
+int area_make(struct injector *in, struct hooks *h, struct layout *l, const struct leftovers *old,
+	      const struct process_object *main_object, struct area_rings *rings, bool *ret_reused,
+	      struct error *err)
+{
+	struct process *p = in->process;
+	struct process_maps maps;
+	_cleanup_free_ uint8_t *code = NULL;
+	const struct leftover *used = NULL;
+	int rc = hooks_want(h, l);
+
+	if (rc < 0)
+		return error_sys(err, rc, "cannot place the agent");
+	const struct means means = read_means(p);
+
+	rc = limit_rings(p, &means, most_rings(old, rings->ring_bytes), rings, err);
+	if (rc < 0)
+		return rc;
+	l->rings_bytes = rings_bytes(rings);
+	rc = maps_read(p, &maps, err);
+	if (rc < 0)
+		return rc;
+
+	for (size_t i = 0; i < old->n && !used; i++)
+		if (fits(p, h, l, &old->v[i], &maps, main_object, rings))
+			used = &old->v[i];
+	if (!used) {
+		rc = layout_plan(l, area_image(NULL), (uint32_t)h->n, &maps, main_object, NULL,
+				 err);
+		if (rc < 0)
+			goto out;
+		hooks_place(h, l);
+		code = make_code(h, l);
+		if (!code) {
+			rc = error_sys(err, -ENOMEM, "cannot make the agent's code");
+			goto out;
+		}
+		rc = make_mappings(in, l, &maps, err);
+		/* mlockall(MCL_FUTURE), as late as now */
+		if (rc == 0 && read_means(p).locked >= means.locked + l->data_bytes) {
+			cut_rings(rings, LOCKED_BYTES, CUT_LOCKED);
+			l->rings_bytes = rings_bytes(rings);
+			if (!rings->n_rings)
+				rc = error_set(err, -EFBIG, NO_RING_FITS, rings->ring_bytes,
+					       p->pid);
+		}
+		if (rc == 0) {
+			rc = memory_write(p, l->code, code, l->code_bytes - layout_page_bytes());
+			if (rc < 0)
+				error_sys(err, rc, "cannot write the agent into process %d",
+					  p->pid);
+		}
+		if (rc < 0)
+			goto out;
+	}
+	in->avoid_start = l->code;
+	in->avoid_end = l->code + l->code_bytes;
+	rc = make_rings(in, l, used && used->rings ? used : rings_of(old, l->rings_bytes), old,
+			rings, used != NULL, err);
+	if (rc == 0 && !used) {
+		rc = write_blocks(p, h, l);
+		if (rc < 0)
+			error_sys(err, rc, "cannot write the agent into process %d", p->pid);
+	}
+	if (rc == 0) {
+		rc = retire(p, old, used);
+		if (rc == 0 && used)
+			rc = void_notes(p, l);
+		if (rc < 0)
+			error_sys(err, rc, "cannot write into process %d", p->pid);
+	}
+	*ret_reused = used != NULL;
+out:
+	maps_done(&maps);
+	return rc;
+}
+
+/* ---- what an earlier attach left ---- */
+
+/* The rings are there from the errand on that made them. */
+static void read_rings(const struct process *p, const struct process_maps *maps, uint64_t rings,
+		       struct leftover *l)
+{
+	const struct process_map *m = rings ? maps_at(maps, rings) : NULL;
+
+	if (!m || m->start != rings || strcmp(m->path, "/memfd:" AREA_NAME))
+		return;
+	l->rings = rings;
+	l->rings_bytes = m->end - m->start;
+}
+
+/* Code, directly followed by data; the image tells where what is. */
+static bool read_leftover(const struct process *p, const struct process_maps *maps,
+			  const struct process_map *code, struct leftover *ret)
+{
+	const struct process_map *data = code + 1;
+	struct agent_image image;
+	struct agent_state s;
+	uint64_t rings = 0, retired = 0;
+
+	if (code->inode || code->write || !code->exec || data->inode || !data->write ||
+	    data->start != code->end || memory_read(p, code->start, &image, sizeof(image)) < 0 ||
+	    image.magic != AGENT_MAGIC || image.abi != AGENT_ABI || image.state != data->start ||
+	    memory_read(p, data->start, &s, sizeof(s)) < 0)
+		return false;
+	*ret = (struct leftover){
+		.at.code = code->start,
+		.data = data->start,
+		.hooks = image.hooks,
+		.stubs = code->start + image.image_bytes,
+		.live = image.live,
+	};
+	/* Its maker may have died before the state was written: then nothing is hooked. */
+	if (s.magic == AGENT_MAGIC && s.n_hooks <= AGENT_MAX_HOOKS) {
+		ret->n_hooks = s.n_hooks;
+		ret->n_rings = s.n_rings;
+		ret->ring_bytes = s.ring_bytes;
+	}
+	uint64_t words = image.live + LAYOUT_WORDS_OFFSET;
+	memory_read_u64(p, words + 8 * WORD_RINGS, &rings);
+	memory_read_u64(p, words + 8 * WORD_RETIRED, &retired);
+	memory_read(p, words + 8 * WORD_BLOCKS, ret->at.blocks, sizeof(ret->at.blocks));
+	ret->retired = retired;
+	read_rings(p, maps, rings, ret);
+	return true;
+}
+
+int leftovers_find(const struct process *p, const struct process_maps *maps, struct leftovers *ret)
+{
+	*ret = (struct leftovers){0};
+	for (size_t i = 0; i + 1 < maps->n; i++) {
+		struct leftover one, *more;
+
+		if (!read_leftover(p, maps, &maps->v[i], &one))
+			continue;
+		more = reallocarray(ret->v, ret->n + 1, sizeof(*ret->v));
+		if (!more) {
+			leftovers_done(ret);
+			return -ENOMEM;
+		}
+		ret->v = more;
+		ret->v[ret->n++] = one;
+	}
+	return 0;
+}
+
+void leftovers_done(struct leftovers *l)
+{
+	free(l->v);
+	*l = (struct leftovers){0};
+}
+
+/* Where in what a patched instruction left stands the jump; -1: it isn't patched. The rest of its
+ * first eight bytes is as it was, or a breakpoint of the kernel's at its first. */
+static int jump_left(const struct process *p, const struct agent_hook *hook, uint8_t live[8])
+{
+	const uint8_t *saved = (const uint8_t *)&hook->saved;
+
+	if ((hook->type != AH_SPAWN && hook->type != AH_ROOT_ENTER) ||
+	    memory_read(p, hook->slot, live, 8) < 0)
+		return -1;
+	for (int at = 0; at < 2; at++)
+		if (live[at] == 0xe9 && saved[at] != 0xe9 &&
+		    (!at || live[0] == saved[0] || live[0] == 0xcc) &&
+		    !memcmp(live + at + 5, saved + at + 5, 3 - (size_t)at))
+			return at;
+	return -1;
+}
+
+static int undo_patches(const struct leftover *l, struct process *p, const struct agent_hook *table,
+			uint64_t *stop_ns, struct error *err)
+{
+	struct process_stop stopped;
+	bool any = false;
+	int rc;
+
+	for (uint32_t i = 0; i < l->n_hooks && !any; i++) {
+		uint8_t live[8];
+
+		any = call_hooks_left(p, &table[i], l->stubs + (uint64_t)i * AGENT_STUB_BYTES) ||
+		      jump_left(p, &table[i], live) >= 0;
+	}
+	if (!any)
+		return 0;
+	rc = threads_stop(p, 2000000000, &stopped, err);
+	if (rc < 0)
+		return rc;
+	p->stopped_tid = stopped.n ? stopped.v[0].tid : 0;
+	for (uint32_t i = 0; i < l->n_hooks && rc == 0; i++) {
+		uint8_t live[8];
+
+		if (call_hooks_left(p, &table[i], l->stubs + (uint64_t)i * AGENT_STUB_BYTES))
+			rc = call_hooks_undo(p, &table[i]);
+		int at = jump_left(p, &table[i], live);
+		if (at >= 0)
+			rc = memory_replace(p, table[i].slot + (uint64_t)at, live + at,
+					    (const uint8_t *)&table[i].saved + at, 5);
+	}
+	p->stopped_tid = 0;
+	threads_resume(&stopped);
+	*stop_ns += stopped.stop_ns;
+	return rc < 0 ? error_sys(err, rc, "cannot restore process %d", p->pid) : 0;
+}
+
+static int undo(const struct leftover *l, struct process *p, uint64_t *stop_ns, struct error *err)
+{
+	_cleanup_free_ struct agent_hook *table = NULL;
+	const uint32_t off = 0;
+	int rc;
+
+	table = calloc(l->n_hooks ? l->n_hooks : 1, sizeof(*table));
+	if (!table)
+		return error_sys(err, -ENOMEM, "cannot take over from an earlier pollux");
+	rc = memory_write(p, l->live, &off, sizeof(off));
+	if (rc == 0)
+		rc = memory_read(p, l->hooks, table, l->n_hooks * sizeof(*table));
+	for (uint32_t i = 0; rc == 0 && i < l->n_hooks; i++) {
+		uint64_t live;
+
+		if (table[i].type == AH_SPAWN || table[i].type == AH_ROOT_ENTER ||
+		    table[i].type == AH_ROOT_SITE || hook_is_call(&table[i]) ||
+		    memory_read_u64(p, table[i].slot, &live) < 0)
+			continue;
+		if (live == l->stubs + (uint64_t)i * AGENT_STUB_BYTES)
+			rc = memory_write_u64(p, table[i].slot, table[i].saved);
+	}
+	if (rc < 0)
+		return error_sys(err, rc, "cannot take over from an earlier pollux in process %d",
+				 p->pid);
+	return undo_patches(l, p, table, stop_ns, err);
+}
+
+int leftovers_undo(const struct leftovers *l, struct process *p, uint64_t *stop_ns,
+		   struct error *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < l->n && rc == 0; i++)
+		if (!l->v[i].retired)
+			rc = undo(&l->v[i], p, stop_ns, err);
+	return rc;
+}
