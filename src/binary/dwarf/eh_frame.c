@@ -62,11 +62,12 @@ static int64_t cursor_sleb(struct cursor *c)
 	return 0;
 }
 
-/* A section's bytes, and where they lie. */
+/* A section's bytes, and where they lie. `sized`: they are all of it, else they only bound it. */
 struct section {
 	const uint8_t *data;
 	size_t len;
 	uint64_t addr;
+	bool sized;
 };
 
 static uint64_t addr_of(const struct section *s, const struct cursor *c)
@@ -137,8 +138,9 @@ struct rules {
 	struct place rbp, rip;
 };
 
-struct cie {
-	bool ok;
+struct eh_cie {
+	bool read;	/* what its FDEs need to be read */
+	bool ok;	/* its rules, too */
 	bool augmented; /* FDEs have augmentation data */
 	uint8_t encoding;
 	uint64_t code_align;
@@ -283,15 +285,7 @@ static int put_row(struct eh_table *t, const struct eh_row *row)
 
 /* ---- running programs ---- */
 
-/* A function on its way into the table. */
-struct fde {
-	uint64_t start, size;
-	const struct cie *cie;
-	const uint8_t *program;
-	size_t len;
-};
-
-static void run_rule(struct rules *r, const struct cie *cie, uint8_t op, struct cursor *c)
+static void run_rule(struct rules *r, const struct eh_cie *cie, uint8_t op, struct cursor *c)
 {
 	uint64_t reg, len;
 	const uint8_t *block;
@@ -382,9 +376,9 @@ static void run_rule(struct rules *r, const struct cie *cie, uint8_t op, struct 
 
 /* Runs a program; `t` is NULL for a CIE's, which moves nowhere. What comes behind something that
  * isn't understood has no rules. */
-static int run(struct eh_table *t, const struct section *s, const struct fde *f, struct rules *r)
+static int run(struct eh_table *t, const struct section *s, const struct eh_fde *f, struct rules *r)
 {
-	const struct cie *cie = f->cie;
+	const struct eh_cie *cie = f->cie;
 	struct rules remembered[MAX_REMEMBERED];
 	uint64_t at = f->start, end = f->start + f->size;
 	unsigned n_remembered = 0;
@@ -463,7 +457,7 @@ static int run(struct eh_table *t, const struct section *s, const struct fde *f,
 
 /* ---- CIEs and FDEs ---- */
 
-static bool read_cie_header(const struct section *s, struct cursor *c, struct cie *cie)
+static bool read_cie_header(const struct section *s, struct cursor *c, struct eh_cie *cie)
 {
 	const uint8_t *aug;
 	uint8_t version = cursor_u8(c);
@@ -517,9 +511,9 @@ static bool read_cie_header(const struct section *s, struct cursor *c, struct ci
 }
 
 /* The CIE whose length field is at this offset; NULL: out of memory. */
-static const struct cie *cie_at(const struct section *s, struct map *cies, uint64_t offset)
+static const struct eh_cie *cie_at(const struct section *s, struct map *cies, uint64_t offset)
 {
-	struct cie *cie = map_get(cies, offset, 0);
+	struct eh_cie *cie = map_get(cies, offset, 0);
 	struct cursor c;
 	uint32_t len;
 
@@ -537,24 +531,20 @@ static const struct cie *cie_at(const struct section *s, struct map *cies, uint6
 	cursor_init(&c, c.at, len);
 	if (cursor_u32(&c) != 0 || !read_cie_header(s, &c, cie))
 		return cie;
-	const struct fde f = {.cie = cie, .program = c.at, .len = cursor_left(&c)};
+	cie->read = true;
+	const struct eh_fde f = {.cie = cie, .program = c.at, .len = cursor_left(&c)};
 	struct rules r = {.rip = {W_AT_CFA, -8}};
 	cie->ok = run(NULL, s, &f, &r) == 0;
 	cie->initial = r;
 	return cie;
 }
 
-struct fde_list {
-	struct fde *v;
-	size_t n, cap;
-};
-
-/* One entry's body, behind its length. */
-static int add_fde(const struct section *s, struct map *cies, const uint8_t *body, uint32_t len,
-		   struct fde_list *list)
+/* One entry's body, behind its length: 1, 0 if it is no FDE that can be read, -ENOMEM. */
+static int read_fde(const struct section *s, struct map *cies, const uint8_t *body, uint32_t len,
+		    struct eh_fde *ret)
 {
 	uint64_t at = (uint64_t)(body - s->data);
-	struct fde f = {0};
+	struct eh_fde f = {0};
 	struct cursor c;
 	uint32_t id;
 
@@ -565,7 +555,7 @@ static int add_fde(const struct section *s, struct map *cies, const uint8_t *bod
 	f.cie = cie_at(s, cies, at - id);
 	if (!f.cie)
 		return -ENOMEM;
-	if (!f.cie->ok)
+	if (!f.cie->read)
 		return 0;
 	f.start = encoded(s, &c, f.cie->encoding, false);
 	f.size = encoded(s, &c, f.cie->encoding, true);
@@ -578,20 +568,11 @@ static int add_fde(const struct section *s, struct map *cies, const uint8_t *bod
 		return 0;
 	f.program = c.at;
 	f.len = cursor_left(&c);
-	if (list->n == list->cap) {
-		size_t cap = list->cap ? list->cap * 2 : 1024;
-		struct fde *v = reallocarray(list->v, cap, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		list->v = v;
-		list->cap = cap;
-	}
-	list->v[list->n++] = f;
-	return 0;
+	*ret = f;
+	return 1;
 }
 
-static int read_fdes(const struct section *s, bool sized, struct map *cies, struct fde_list *list)
+static int each_fde(const struct section *s, struct map *cies, eh_fde_fn *fn, void *context)
 {
 	struct cursor c;
 	int rc = 0;
@@ -600,20 +581,103 @@ static int read_fdes(const struct section *s, bool sized, struct map *cies, stru
 	while (rc == 0 && cursor_left(&c) >= 4) {
 		uint32_t len = cursor_u32(&c);
 		const uint8_t *body;
+		struct eh_fde f;
 
-		if (len == 0 && !sized)
+		if (len == 0 && !s->sized)
 			break;
 		if (len == 0)
 			continue;
 		body = cursor_bytes(&c, len);
 		if (!body)
 			break;
-		rc = add_fde(s, cies, body, len, list);
+		rc = read_fde(s, cies, body, len, &f);
+		if (rc > 0)
+			rc = fn(context, &f);
 	}
 	return rc;
 }
 
+static void cies_done(struct map *cies)
+{
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	while ((e = map_next(cies, &pos)))
+		free(e->value);
+	map_done(cies);
+}
+
+/* .eh_frame_hdr: version 1, three encodings, a pointer to .eh_frame. */
+static uint64_t eh_frame_by_header(const struct elf_image *img)
+{
+	const uint8_t *p = img->eh_frame_hdr ? image_at(img, img->eh_frame_hdr, 12) : NULL;
+	const struct section s = {p, 12, img->eh_frame_hdr, true};
+	struct cursor c;
+	uint8_t encoding;
+	uint64_t addr;
+
+	if (!p || p[0] != 1)
+		return 0;
+	encoding = p[1];
+	cursor_init(&c, p, 12);
+	cursor_u32(&c);
+	addr = encoded(&s, &c, encoding, false);
+	return cursor_ok(&c) ? addr : 0;
+}
+
+static bool section_of(const struct elf_image *img, struct section *ret)
+{
+	struct section s = {.addr = img->eh_frame, .sized = img->eh_frame_bytes > 0};
+
+	if (!s.addr || !s.sized) {
+		s.addr = eh_frame_by_header(img);
+		s.sized = false;
+	}
+	s.data = s.addr ? elf_image_bytes(img, s.addr, &s.len) : NULL;
+	if (s.sized && s.len > img->eh_frame_bytes)
+		s.len = img->eh_frame_bytes;
+	*ret = s;
+	return s.data != NULL;
+}
+
+int eh_frame_each_fde(const struct elf_image *img, eh_fde_fn *fn, void *context)
+{
+	struct map cies = {0};
+	struct section s;
+	int rc;
+
+	if (!section_of(img, &s))
+		return -ENODATA;
+	rc = each_fde(&s, &cies, fn, context);
+	cies_done(&cies);
+	return rc;
+}
+
 /* ---- the table ---- */
+
+struct fde_list {
+	struct eh_fde *v;
+	size_t n, cap;
+};
+
+static int keep_fde(void *context, const struct eh_fde *f)
+{
+	struct fde_list *list = context;
+
+	if (!f->cie->ok)
+		return 0;
+	if (list->n == list->cap) {
+		size_t cap = list->cap ? list->cap * 2 : 1024;
+		struct eh_fde *v = reallocarray(list->v, cap, sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		list->v = v;
+		list->cap = cap;
+	}
+	list->v[list->n++] = *f;
+	return 0;
+}
 
 static int compile_fdes(struct eh_table *t, const struct section *s, struct fde_list *list)
 {
@@ -622,7 +686,7 @@ static int compile_fdes(struct eh_table *t, const struct section *s, struct fde_
 	int rc = image_sort(list->v, list->n, sizeof(*list->v));
 
 	for (size_t i = 0; i < list->n && rc == 0; i++) {
-		const struct fde *f = &list->v[i];
+		const struct eh_fde *f = &list->v[i];
 		struct rules r = f->cie->initial;
 
 		/* Functions that the linker left out have an entry at no address. */
@@ -660,28 +724,22 @@ static int make_index(struct eh_table *t)
 	return 0;
 }
 
-int eh_table_compile(const void *data, size_t len, uint64_t addr, uint64_t base, bool sized,
-		     struct eh_table **ret_table)
+static int compile(const struct section *s, uint64_t base, struct eh_table **ret_table)
 {
-	const struct section s = {data, len, addr};
 	struct eh_table *t = calloc(1, sizeof(*t));
 	struct fde_list list = {0};
 	struct map cies = {0};
-	const struct map_entry *e;
-	size_t pos = 0;
 	int rc;
 
 	if (!t)
 		return -ENOMEM;
 	t->base = base;
-	rc = read_fdes(&s, sized, &cies, &list);
+	rc = each_fde(s, &cies, keep_fde, &list);
 	if (rc == 0)
-		rc = compile_fdes(t, &s, &list);
+		rc = compile_fdes(t, s, &list);
 	if (rc == 0)
 		rc = make_index(t);
-	while ((e = map_next(&cies, &pos)))
-		free(e->value);
-	map_done(&cies);
+	cies_done(&cies);
 	free(list.v);
 	if (rc < 0) {
 		eh_table_free(t);
@@ -698,41 +756,17 @@ int eh_table_compile(const void *data, size_t len, uint64_t addr, uint64_t base,
 	return 0;
 }
 
-/* .eh_frame_hdr: version 1, three encodings, a pointer to .eh_frame. */
-static uint64_t eh_frame_by_header(const struct elf_image *img)
+int eh_table_compile(const void *data, size_t len, uint64_t addr, uint64_t base, bool sized,
+		     struct eh_table **ret_table)
 {
-	const uint8_t *p = img->eh_frame_hdr ? image_at(img, img->eh_frame_hdr, 12) : NULL;
-	const struct section s = {p, 12, img->eh_frame_hdr};
-	struct cursor c;
-	uint8_t encoding;
-	uint64_t addr;
-
-	if (!p || p[0] != 1)
-		return 0;
-	encoding = p[1];
-	cursor_init(&c, p, 12);
-	cursor_u32(&c);
-	addr = encoded(&s, &c, encoding, false);
-	return cursor_ok(&c) ? addr : 0;
+	return compile(&(struct section){data, len, addr, sized}, base, ret_table);
 }
 
 int eh_table_of_image(const struct elf_image *img, struct eh_table **ret_table)
 {
-	uint64_t addr = img->eh_frame;
-	bool sized = img->eh_frame_bytes > 0;
-	const uint8_t *p;
-	size_t left;
+	struct section s;
 
-	if (!addr || !sized) {
-		addr = eh_frame_by_header(img);
-		sized = false;
-	}
-	p = addr ? elf_image_bytes(img, addr, &left) : NULL;
-	if (!p)
-		return -ENODATA;
-	if (sized && left > img->eh_frame_bytes)
-		left = img->eh_frame_bytes;
-	return eh_table_compile(p, left, addr, img->segments[0].addr, sized, ret_table);
+	return section_of(img, &s) ? compile(&s, img->segments[0].addr, ret_table) : -ENODATA;
 }
 
 void eh_table_free(struct eh_table *t)

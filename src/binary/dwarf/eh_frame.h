@@ -50,6 +50,22 @@ _Static_assert(sizeof(struct eh_row) == 12, "eh_row");
  * arch/x86/include/uapi/asm/sigcontext.h). */
 enum { EH_SIGNAL_RBP = 120, EH_SIGNAL_RSP = 160, EH_SIGNAL_RIP = 168 };
 
+/* An entry of .eh_frame: one function, or a part of one. What its program means is up to its CIE.
+ */
+struct eh_fde {
+	uint64_t start, size; /* size > 0 */
+	const struct eh_cie *cie;
+	const uint8_t *program;
+	size_t len;
+};
+
+/* Another value than 0 ends the walk, which returns it. The entry is there for the call alone. */
+typedef int eh_fde_fn(void *context, const struct eh_fde *f);
+
+/* All entries of an object, in the section's order; malformed ones are left out. -ENODATA: it has
+ * no .eh_frame; -ENOMEM. */
+int eh_frame_each_fde(const struct elf_image *img, eh_fde_fn *fn, void *context);
+
 struct eh_table;
 
 /*
