@@ -181,10 +181,10 @@ static int look(const struct file_output *o, int *ret_at, struct stat *ret_st, s
 	if (at < 0 || fstat(at, st) < 0)
 		return error_sys(err, -errno, "cannot create %s", o->path);
 	if (S_ISLNK(st->st_mode))
-		return error_set(err, -ELOOP,
-				 "cannot create %s: it is a symbolic link, which pollux does not "
-				 "follow",
-				 o->path);
+		return error_set(
+			err, -ELOOP,
+			"cannot create %s: it is a symbolic link, which pollux does not follow",
+			o->path);
 	if (S_ISDIR(st->st_mode))
 		return error_set(err, -EISDIR, "cannot create %s: it is a folder", o->path);
 	if (S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3)) /* /dev/null */
@@ -385,8 +385,7 @@ int file_output_spares(const char *path, const char *const *inputs, size_t n, st
 			continue;
 		if (same_file(&out, &in) || (S_ISDIR(in.st_mode) && same_file(&parent, &in)))
 			return error_set(err, -EINVAL,
-					 "cannot write to %s: it is what is read: choose another "
-					 "name",
+					 "cannot write to %s: it is the input: choose another name",
 					 path);
 	}
 	return 0;

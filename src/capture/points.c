@@ -54,7 +54,7 @@ struct trace_coverage points_coverage(uint32_t process, uint64_t seen, uint64_t 
 	else if (!seen && total)
 		note = "no debug information in the binary: set debug = true in [profile.release]";
 	else if (seen < total)
-		note = "of the other kinds of tasks the debug information tells none";
+		note = "debug information has none for the other kinds of tasks";
 	return (struct trace_coverage){.process = process,
 				       .item = "await points",
 				       .seen = seen,

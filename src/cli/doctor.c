@@ -144,11 +144,10 @@ static void check_status(struct diagnosis *d, const char *status)
 		  "the process belongs to user %ld, pollux runs as %ld", uid, (long)geteuid());
 	add_check(d, "threads", GOOD, "%ld", threads);
 	if (seccomp > 0)
-		add_check(
-			d, "seccomp", WARNING,
-			"%s: the agent is loaded only if that is proven to be allowed there (root "
-			"outside of the container can read the filters)",
-			seccomp == 2 ? "a filter is in force" : "strict mode is in force");
+		add_check(d, "seccomp", WARNING,
+			  "%s: the agent is loaded only if that is proven to be allowed there "
+			  "(root outside of the container can read the filters)",
+			  seccomp == 2 ? "a filter is in force" : "strict mode is in force");
 	if (inner > 0 && inner != outer)
 		add_check(d, "pid namespace", GOOD, "the process knows itself as %ld", inner);
 }
@@ -397,7 +396,7 @@ static bool is_told(const struct diagnosis *d)
 
 static void tell(struct buf *out, const struct diagnosis *d, bool kinds)
 {
-	static const char *const words[] = {[GOOD] = "ok", [WARNING] = "careful", [BAD] = "NO"};
+	static const char *const words[] = {[GOOD] = "ok", [WARNING] = "warning", [BAD] = "FAIL"};
 
 	for (size_t i = 0; i < d->n_checks; i++) {
 		buf_printf(out, "%-14s %-8s", d->checks[i].name, words[d->checks[i].verdict]);
@@ -410,9 +409,9 @@ static void tell(struct buf *out, const struct diagnosis *d, bool kinds)
 		tell_object(out, &d->objects[i], kinds);
 	buf_char(out, '\n');
 	if (d->n_kinds && !recordable(d))
-		buf_str(out, "It can't be recorded as things are: see NO above.\n");
+		buf_str(out, "It can't be recorded as things are: see FAIL above.\n");
 	else if (!recordable(d))
-		buf_str(out, is_told(d) ? "It can't be recorded: what is missing is said above.\n"
+		buf_str(out, is_told(d) ? "It can't be recorded: see above for what is missing.\n"
 					: "It can't be recorded: there is no Tokio, async-std or "
 					  "smol in it.\n");
 	else if (d->pid)
@@ -508,14 +507,14 @@ static void tell_json(struct buf *out, const struct diagnosis *d)
 }
 
 static const struct cli_option options[] = {
-	{'k', "kinds", NULL, "list every kind of task and where it is spawned", false},
+	{'k', "kinds", NULL, "list every task kind and its spawn sites", false},
 	{0, "json", NULL, "as JSON", false},
 	{0},
 };
 
 static const char *const examples[] = {
 	"pollux doctor 4242",
-	"may process 4242 be recorded, and what would be seen",
+	"can process 4242 be recorded, and what would be visible",
 	"pollux doctor --kinds target/release/app",
 	"the task kinds of a program",
 	NULL,
@@ -530,7 +529,7 @@ static int run(const struct cli_args *args, struct error *err)
 
 	if (cli_n_operands(args) != 1)
 		return cli_usage(args, "doctor needs one process id or program");
-	cli_slow_begin("looking into the files of", what);
+	cli_slow_begin("reading the files of", what);
 	if (what[strspn(what, "0123456789")] == 0 && strlen(what) < 10) {
 		r = examine_process(&d, atoi(what), err);
 	} else {
@@ -556,14 +555,11 @@ static int run(const struct cli_args *args, struct error *err)
 const struct cli_verb verb_doctor = {
 	.name = "doctor",
 	.synopsis = "doctor [OPTIONS] PID|PROGRAM",
-	.summary = "say what pollux could see of a process or program, and what not",
-	.text = "Looks at a running process (or a program's file) and says whether it may be "
-		"recorded, which\n"
-		"async runtimes are in it, how they were recognised, and what of them would be "
-		"visible. Nothing\n"
-		"is touched: no thread is stopped, nothing is written. The exit status is 0 if it "
-		"can be "
-		"recorded, else 1.",
+	.summary = "check what pollux can record of a process or program",
+	.text = "Checks whether a running process (or a program file) can be recorded, which async "
+		"runtimes it contains, how pollux recognised them, and what would be visible. It "
+		"changes nothing: no thread is stopped, nothing is written. The exit status is 0 "
+		"if it can be recorded, else 1.",
 	.examples = examples,
 	.operands = CLI_PROCESSES | CLI_FILES,
 	.options = options,

@@ -220,17 +220,17 @@ static int run(const struct cli_args *args, struct error *err)
 static const struct cli_option options[] = {
 	{'f', "format", "FORMAT", "chrome (the default) or speedscope", false, false,
 	 "chrome speedscope"},
-	{'o', "output", "FILE", "write to FILE; - is standard output", false},
-	{0, "from", "TIME", "begin this long after the trace's first event (2.5s, 300ms)", false},
-	{0, "to", "TIME", "end this long after the trace's first event", false},
-	{0, "family", "TEXT", "only tasks whose family's name contains TEXT", true},
-	{0, "task", "TASK", "only this task: its number in the report", true},
-	{0, "thread", "THREAD", "only what ran on this thread: its tid, or part of its name", true},
+	{'o', "output", "FILE", "write to FILE (- is standard output)", false},
+	{0, "from", "TIME", "start at TIME after the first event (2.5s, 300ms)", false},
+	{0, "to", "TIME", "stop at TIME after the first event", false},
+	{0, "family", "TEXT", "only tasks whose family name contains TEXT", true},
+	{0, "task", "TASK", "only this task, by its number in the report", true},
+	{0, "thread", "THREAD", "only what ran on this thread, by tid or part of its name", true},
 	{0, "lanes", "HOW", "task: a lane per task; packed: tasks share lanes; auto", false, false,
 	 "task packed auto"},
-	{0, "max-slices", "N", "show at most N slices", false},
-	{0, "max-lanes", "N", "show at most N lanes", false},
-	{0, "force", NULL, "also beyond what the viewers are known to bear", false},
+	{0, "max-slices", "N", "write up to N slices", false},
+	{0, "max-lanes", "N", "write up to N lanes", false},
+	{0, "force", NULL, "write more than viewers are known to handle", false},
 	{0},
 };
 
@@ -249,18 +249,15 @@ const struct cli_verb verb_export = {
 	.synopsis = "export [OPTIONS] [FILE.plx]",
 	.summary = "write a trace in the format of another viewer",
 	.text = "Writes the trace FILE.plx (default: the newest here) for a viewer of timelines. "
-		"The format chrome has a lane "
-		"per "
-		"thread and a lane per task, grouped by family, with arrows from wakes to polls; "
-		"above "
-		"200 tasks those of a family whose lives do not overlap share a lane. The format "
-		"speedscope has a profile per worker and per task chosen by --task.\n\n"
+		"The format chrome has a lane per thread and a lane per task, grouped by family, "
+		"with arrows from wakes to polls; above 200 tasks those of a family whose lives do "
+		"not overlap share a lane. The format speedscope has a profile per worker and per "
+		"task chosen by --task.\n\n"
 		"Viewers bear only so many lanes and slices. What is too much is cut, busiest "
-		"tasks "
-		"and earliest times first, and told in the file and at the end. Without -o the "
-		"output "
-		"goes to standard output, or, if that is a terminal, to a file named after the "
-		"input. -o replaces an older export in the same format, and no other file.",
+		"tasks and earliest times first, and told in the file and at the end. Without -o "
+		"the output goes to standard output, or, if that is a terminal, to a file named "
+		"after the input. -o replaces an older export in the same format, and no other "
+		"file.",
 	.examples = examples,
 	.operands = CLI_TRACES,
 	.options = options,

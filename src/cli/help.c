@@ -83,7 +83,7 @@ static void option_row(struct buf *out, const struct cli_option *o)
 
 void help_verb(struct buf *out, const struct cli_verb *verb)
 {
-	static const struct cli_option help = {'h', "help", NULL, "show this", false};
+	static const struct cli_option help = {'h', "help", NULL, "show this help", false};
 	const char *paragraph_end = verb->text ? strstr(verb->text, "\n\n") : NULL;
 	size_t indent = strlen("usage: pollux ") + strlen(verb->name) + 1;
 
@@ -114,15 +114,16 @@ void help_overview(struct buf *out)
 		"pollux record 4242 -d 10",
 		"record a running program for ten seconds",
 		"pollux report pollux-server-4242.plx",
-		"who was slow, who waited, who blocked a worker",
+		"which tasks were slow, waited, or blocked a worker",
 		"pollux export pollux-server-4242.plx -o trace.json",
 		"see every task over time, in ui.perfetto.dev or chrome://tracing",
 		NULL};
 
-	buf_str(out, "usage: pollux VERB [OPTIONS] ..., or pollux PID: the tree of a process\n\n");
+	buf_str(out, "usage: pollux VERB [OPTIONS] ..., or pollux PID for the await trees of a "
+		     "process\n\n");
 	wrap_string(out,
-		    "Shows what every async task of a Rust program (Tokio, async-std, smol) did: "
-		    "no rebuild, no restart, no root.",
+		    "Traces every async task of a Rust program (Tokio, async-std, smol): no "
+		    "rebuild, no restart, no root.",
 		    0, 0);
 	buf_char(out, '\n');
 	for (size_t i = 0; cli_verbs[i]; i++) {

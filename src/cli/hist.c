@@ -189,18 +189,17 @@ static int run(const struct cli_args *args, struct error *err)
 }
 
 static const struct cli_option options[] = {
-	{'p', "pid", "PID", "this running process; may be given more than once", true},
-	{0, "exe", "BINARY", "every process that runs this program", false},
-	{'d', "duration", "SECONDS", "end after so long (10, 2.5, 500ms, 2m)", false},
-	{0, "every", "SECONDS", "show what was counted so far after so long each", false},
-	{0, "ring-size", "SIZE", "memory per thread for events not yet read (4K to 1G, default 1M)",
-	 false},
-	{0, "backend", "WHICH", "agent (default), or kernel: by probes, see docs/kernel.md (root)",
+	{'p', "pid", "PID", "record this running process, like PID without -p; repeatable", true},
+	{0, "exe", "BINARY", "record every process that runs BINARY", false},
+	{'d', "duration", "SECONDS", "stop after this time (10, 2.5, 500ms, 2m)", false},
+	{0, "every", "SECONDS", "print the counts so far at this interval", false},
+	{0, "ring-size", "SIZE", "event buffer per thread (4K to 1G, default 1M)", false},
+	{0, "backend", "WHICH", "agent (default), or kernel: uprobes, see docs/kernel.md (root)",
 	 false, false, "agent kernel"},
 	{0, "force", NULL, "risk that an unread seccomp filter kills the program", false},
-	{0, "spawns", NULL, "also count spawns by the stack that makes them", false},
-	{0, "family", "TEXT", "only tasks whose family's name contains TEXT", true},
-	{0, "json", NULL, "as JSON, documented in docs/hist.md", false},
+	{0, "spawns", NULL, "also count spawns by stack", false},
+	{0, "family", "TEXT", "only tasks whose family name contains TEXT", true},
+	{0, "json", NULL, "print JSON (docs/hist.md)", false},
 	{0},
 };
 
@@ -222,12 +221,9 @@ const struct cli_verb verb_hist = {
 		"for locks; and for each place that spawns, the polls, lives and active times of "
 		"its tasks.\n\n"
 		"Reads the trace FILE.plx (default: the newest here). A running program (by its "
-		"number or "
-		"name) or one that is started (after --) is recorded until "
-		"Ctrl-C, -d or its end, and nothing is written to disk. Where the kernel lets us "
-		"(root, "
-		"or CAP_BPF and CAP_PERFMON) its system calls and its time off the CPU are "
-		"recorded "
+		"number or name) or one that is started (after --) is recorded until Ctrl-C, -d or "
+		"its end, and nothing is written to disk. Where the kernel lets us (root, or "
+		"CAP_BPF and CAP_PERFMON) its system calls and its time off the CPU are recorded "
 		"too; otherwise calls that block stand in.",
 	.examples = examples,
 	.operands = CLI_PROCESSES | CLI_TRACES,

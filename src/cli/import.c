@@ -108,8 +108,8 @@ static int run(const struct cli_args *args, struct error *err)
 	size_t n = cli_n_operands(args);
 
 	if (!n)
-		return cli_usage(args, "a recording is needed: a file, a folder, or - for standard "
-				       "input");
+		return cli_usage(
+			args, "a recording is needed: a file, a folder, or - for standard input");
 	if (opt.from && !import_find(opt.from)) {
 		_cleanup_buf_ struct buf names = BUF_INIT;
 		for (size_t i = 0; import_formats[i]; i++)
@@ -157,11 +157,10 @@ static const char *const examples[] = {
 const struct cli_verb verb_import = {
 	.name = "import",
 	.synopsis = "import [OPTIONS] FILE...",
-	.summary = "make a trace of another tool's recording",
-	.text = "Reads recordings of other tools into a trace, which report and "
-		"export then read like one of pollux's own. docs/import.md says what is read of "
-		"each "
-		"format and what it means.\n\n"
+	.summary = "convert another tool's recording into a trace",
+	.text = "Converts recordings of other tools into a trace, which report and export read "
+		"like any other. docs/import.md says what pollux reads of each format and what it "
+		"means.\n\n"
 		"Several files go into one trace, one after the other: parts of one recording, in "
 		"their order, or recordings of different processes by the same clock. What can't "
 		"be understood is stepped over, counted, and told at the end. -o replaces an older "

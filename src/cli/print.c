@@ -145,31 +145,30 @@ static int run(const struct cli_args *args, struct error *err)
 }
 
 static const struct cli_option options[] = {
-	{0, "format", "FORMAT", "a line's form, with fields such as {time} {tid} {event} {task}",
+	{0, "format", "FORMAT", "format of a line, with fields such as {time} {tid} {event} {task}",
 	 false},
 	{0, "event", "NAME", "only events of this name (poll_begin, task-spawn, ...)", true},
-	{0, "json", NULL, "one object a line", false},
+	{0, "json", NULL, "one JSON object per line", false},
 	{0},
 };
 
 static const char *const examples[] = {
 	"pollux print trace.plx | head",
-	"the first events, in the form of tokio-dtrace's script",
+	"the first events, in the format of tokio-dtrace's script",
 	"pollux print trace.plx --format '{time} {tid:7} {probe:-20} {task:6} {kind}'",
 	"other fields, in columns",
 	"pollux print trace.plx --event wake --format '{time} {task} {outcome}'",
-	"only wakes, and what came of them",
+	"only wakes, with their outcome",
 	NULL,
 };
 
 const struct cli_verb verb_print = {
 	.name = "print",
 	.synopsis = "print [OPTIONS] [FILE.plx]",
-	.summary = "print the events of a trace, one a line",
+	.summary = "print the events of a trace, one per line",
 	.text = "Prints the events of FILE.plx (- is standard input; default: the newest trace "
-		"here) in the order of time. Without "
-		"--format a line is `thread[TID] NAME(task=ID)`, with the names of tokio-dtrace's "
-		"probes where it has one.\n\n"
+		"here) in the order of time. Without --format a line is `thread[TID] "
+		"NAME(task=ID)`, with the names of tokio-dtrace's probes where it has one.\n\n"
 		"In a format, {FIELD} stands for a field, {FIELD:8} for one 8 columns wide, "
 		"{FIELD:-8} for one aligned to the left, {{ for a brace, \\t and \\n for what they "
 		"are in C. The fields: {time} seconds since the first event, {clock} ns of "

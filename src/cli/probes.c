@@ -62,8 +62,8 @@ static void listing_done(struct listing *l)
 
 static void find_functions(struct elf_image *image, struct object *o)
 {
-	static const char same[] = "the linker made one function of several, so it can't be told "
-				   "which was called";
+	static const char same[] =
+		"the linker merged several functions into one, so which was called is not known";
 	const struct elf_symbol *symbols;
 	size_t n = elf_image_symbols(image, &symbols);
 
@@ -227,7 +227,7 @@ static void tell_probes(struct buf *out, const struct listing *l, const struct o
 				buf_printf(out, "    %s: %s\n", provider_what_text(known->what),
 					   known->means);
 			else
-				buf_str(out, "    nothing that pollux knows\n");
+				buf_str(out, "    unknown to pollux\n");
 		}
 		before = p;
 		known_before = known;
@@ -282,7 +282,7 @@ static void tell_functions(struct buf *out, const struct object *o)
 		for (size_t k = 0; k < o->n_functions; k++)
 			there |= o->functions[k].known == row;
 		if (!there)
-			buf_printf(out, "    function %s is not in it\n", row->symbol);
+			buf_printf(out, "    no function %s\n", row->symbol);
 	}
 }
 
@@ -336,9 +336,9 @@ static void tell(struct buf *out, const struct listing *l)
 		buf_str(out, "\n`pollux record --backend kernel` records these probes.\n");
 	else
 		buf_str(out,
-			"\nNo probes that pollux knows. It needs none: `pollux record` records "
-			"Tokio, async-std and smol as they\nare, with its agent, and `pollux "
-			"record --backend kernel` by uprobes on the runtime's functions.\n");
+			"\npollux knows none of its probes and needs none: `pollux record` records "
+			"unmodified Tokio, async-std and\nsmol with its agent, and `pollux record "
+			"--backend kernel` with uprobes on the runtime's functions.\n");
 }
 
 /* ---- as JSON ---- */
@@ -506,8 +506,8 @@ static void tell_table(struct buf *out, bool json)
 /* ---- the verb ---- */
 
 static const struct cli_option options[] = {
-	{'a', "all", NULL, "also list probes that pollux knows nothing of", false},
-	{'l', "list", NULL, "list the probes that pollux knows, of no program", false},
+	{'a', "all", NULL, "also list probes that pollux does not know", false},
+	{'l', "list", NULL, "list the probes that pollux knows", false},
 	{0, "json", NULL, "print JSON, with all probes", false},
 	{0, NULL, NULL, NULL, false},
 };
@@ -516,7 +516,7 @@ static const char *const examples[] = {
 	"pollux probes target/release/app",
 	"the probes in the program",
 	"pollux probes 4242",
-	"those of a process and its libraries, and whether somebody listens",
+	"the probes of a process and its libraries, and whether a tracer uses them",
 	"pollux probes --list",
 	"all probes that pollux knows",
 	NULL,
@@ -531,7 +531,7 @@ static int run(const struct cli_args *args, struct error *err)
 
 	if (cli_flag(args, "list")) {
 		if (cli_n_operands(args))
-			return cli_usage(args, "--list is of no program");
+			return cli_usage(args, "--list takes no program");
 		tell_table(&out, cli_flag(args, "json"));
 	} else {
 		if (cli_n_operands(args) != 1)
@@ -559,18 +559,13 @@ static int run(const struct cli_args *args, struct error *err)
 const struct cli_verb verb_probes = {
 	.name = "probes",
 	.synopsis = "probes [OPTIONS] PID|PROGRAM | --list",
-	.summary = "list the probes of a process or program, and what pollux makes of them",
-	.text = "Lists the probes in the notes of an ELF file (SystemTap's, USDT): provider and "
-		"name, "
-		"where each\n"
-		"site is, its semaphore, where each argument is to be found, and which event it "
-		"becomes when it is\n"
-		"recorded; also the functions that async-std of 2019 exports for perf. Known are "
-		"the "
-		"probes of\n"
-		"Tokio2Chrome's Tokio, tokio-dtrace, pollux-probes, and Tokio's pull request "
-		"7717.\n"
-		"Nothing is touched: no probe is enabled.",
+	.summary = "list the probes of a process or program and the events that they become",
+	.text = "Lists the USDT probes in the notes of an ELF file: provider and name, the address "
+		"of each site, its semaphore, the location of each argument, and the event that "
+		"pollux records for it; also the functions that async-std of 2019 exports for "
+		"perf. pollux knows the probes of Tokio2Chrome's Tokio, tokio-dtrace, "
+		"pollux-probes, and Tokio's pull request 7717. It changes nothing: no probe is "
+		"enabled.",
 	.examples = examples,
 	.operands = CLI_PROCESSES | CLI_FILES,
 	.options = options,

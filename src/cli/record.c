@@ -24,36 +24,36 @@
 #define CPU_HZ 999
 
 static const struct cli_option options[] = {
-	{'p', "pid", "PID", "record this running process, as PID without -p; repeatable", true},
-	{0, "exe", "BINARY", "record every process that runs this program", false},
+	{'p', "pid", "PID", "record this running process, like PID without -p; repeatable", true},
+	{0, "exe", "BINARY", "record every process that runs BINARY", false},
 	{'o', "output", "FILE", "the trace (default: pollux-NAME-PID.plx here)", false},
-	{'d', "duration", "SECONDS", "end the recording after so long (10, 2.5, 500ms, 2m)", false},
-	{0, "ring-size", "SIZE", "memory per thread for events not yet read (4K to 1G, default 1M)",
-	 false},
-	{0, "backend", "WHICH", "agent (default), or kernel: by probes, see docs/kernel.md (root)",
+	{'d', "duration", "SECONDS", "stop after this time (10, 2.5, 500ms, 2m)", false},
+	{0, "ring-size", "SIZE", "event buffer per thread (4K to 1G, default 1M)", false},
+	{0, "backend", "WHICH", "agent (default), or kernel: uprobes, see docs/kernel.md (root)",
 	 false, false, "agent kernel"},
 	{0, "force", NULL, "risk that an unread seccomp filter kills the program", false},
-	{0, "cpu", "HZ", "sample each thread's stack so many times a second of CPU time (999)",
-	 false, true},
-	{0, "stack-size", "SIZE", "copied of the stack by each sample (1K to 63K, default 8K)",
+	{0, "cpu", "HZ", "sample stacks at HZ per second of CPU time (default 999)", false, true},
+	{0, "stack-size", "SIZE", "bytes of stack to copy per sample (1K to 63K, default 8K)",
 	 false},
-	{0, "long-poll", "TIME", "the stack of each poll that takes longer, while it does (10ms)",
+	{0, "long-poll", "TIME", "capture the stack of any poll longer than TIME (default 10ms)",
 	 false, true},
-	{0, "spawn-stacks", NULL, "the stack of each spawn, for pollux hist --spawns", false},
+	{0, "spawn-stacks", NULL, "capture the stack of each spawn, for pollux hist --spawns",
+	 false},
 	{0, "lock-stacks", NULL,
-	 "the stack of each wait for a lock of over 100 us inside a poll, for pollux hist", false},
-	{0, "sched", NULL, "when and why threads are off their CPUs", false},
-	{0, "syscalls", NULL, "every system call: when, how long, what came of it (root)", false},
+	 "capture the stack of each lock wait over 100 us inside a poll, for pollux hist", false},
+	{0, "sched", NULL, "record when and why threads are off their CPUs", false},
+	{0, "syscalls", NULL, "record every system call: time, length, result (root)", false},
 	{0, "futures", "WHICH",
-	 "every future's poll: of async functions and blocks (generated), or of all", false, true,
+	 "record each future's polls: compiler-generated only (default), or all", false, true,
 	 "generated all"},
-	{0, "include", "NAME", "only futures of this name (a part, or with * and ?)", true},
-	{0, "exclude", "NAME", "no futures of this name", true},
-	{0, "print", NULL, "show events as they come; a file is written only with -o", false},
-	{0, "format", "FORMAT", "with --print: a line's form, see pollux print", false},
+	{0, "include", "NAME", "only futures whose name contains NAME, or matches it (* and ?)",
+	 true},
+	{0, "exclude", "NAME", "no futures whose name contains or matches NAME", true},
+	{0, "print", NULL, "print events as they arrive; write a file only with -o", false},
+	{0, "format", "FORMAT", "with --print: format of a line, see pollux print", false},
 	{0, "event", "NAME", "with --print: only events of this name", true},
-	{0, "json", NULL, "with --print: one object a line", false},
-	{0, "no-places", NULL, "don't record at which await point tasks wait", false},
+	{0, "json", NULL, "with --print: one JSON object per line", false},
+	{0, "no-places", NULL, "do not record the await points at which tasks wait", false},
 	{0},
 };
 
@@ -218,7 +218,7 @@ static void say_losses(struct buf *b, const struct capture_stats *s, uint64_t be
 		buf_str(b, " and ");
 		text_duration(b, s->last_lost_ns > began_ns ? s->last_lost_ns - began_ns : 0);
 	}
-	buf_str(b, " (a larger --ring-size loses less)\n");
+	buf_str(b, " (increase --ring-size to reduce losses)\n");
 }
 
 /* The first of those that are said as one, and what they come to together: all of an item, or,
@@ -473,40 +473,37 @@ const struct cli_verb verb_record = {
 	.synopsis = "record [OPTIONS] PID|NAME... | --exe BINARY | -- CMD [ARGS...]",
 	.summary = "record every task of a program into a trace",
 	.text = "Records spawns, polls, wakes and ends of all tasks, parked and blocked threads, "
-		"of an "
-		"unmodified program with Tokio, async-std or smol: a running one (by its number or "
-		"name), or one that is started (after --). No rebuild, no root: what may be "
-		"debugged may be recorded.\n"
+		"of an unmodified program with Tokio, async-std or smol: a running one (by PID or "
+		"name), or one that pollux starts (after --). No rebuild, no root: pollux can "
+		"record any process that you may debug.\n"
 		"\n"
-		"The recording ends at Ctrl-C, after -d, or with the program. Then everything in "
-		"the "
-		"program is put back as it was. A program that was started gives its exit status "
-		"(128 + "
-		"signal if it was killed); if the recording ends first, it runs on unrecorded and "
-		"is waited "
-		"for.\n"
+		"The recording ends at Ctrl-C, after -d, or with the program. Then pollux restores "
+		"everything that it changed in the program. Of a program that pollux started, the "
+		"exit status is the program's own (128 + signal if it was killed); if the "
+		"recording ends first, the program continues, and pollux waits for it.\n"
 		"\n"
 		"Where a program has debug information, each wait is recorded with its await point "
-		"(function, file, line). What takes longer than 0.3 s to read is read beside the "
-		"recording: then the coverage tells from when on.\n"
+		"(function, file, line). Debug information that takes longer than 0.3 s to read is "
+		"read during the recording: the coverage then says from when on await points are "
+		"known.\n"
 		"\n"
-		"--futures also records the polls of futures within a task: which async function "
-		"polled which, how long, at which await point it stopped. It costs two events for "
-		"each of their polls; what can't be hooked is named.\n"
+		"--futures also records the polls of the futures inside a task: which async "
+		"function polled which, how long, at which await point it stopped. Each such poll "
+		"costs two events; the coverage lists what could not be hooked.\n"
 		"\n"
-		"--backend kernel records from outside, by probes that the kernel puts into the "
-		"program: the USDT probes that it carries, if pollux knows them (pollux probes), "
-		"else the functions of its runtime. It needs root and costs more.\n"
+		"--backend kernel records with uprobes: on the USDT probes of the program, if "
+		"pollux knows them (pollux probes), else on the functions of its runtime. It needs "
+		"root and costs more.\n"
 		"\n"
-		"--print shows events as they come, about half a second late, in the form of "
+		"--print prints events as they arrive, about half a second late, in the format of "
 		"tokio-dtrace's script or, with --format, in your own (see pollux print).\n"
 		"\n"
-		"-o replaces an older trace, and no other file. Without -o no file is replaced: a "
-		"second recording of a process gets -2 behind its name, the next one -3.\n"
+		"-o replaces an older trace, and no other file. Without -o no file is replaced: "
+		"the name of a second recording of a process ends in -2, of the next one in -3.\n"
 		"\n"
-		"Threads write into rings of shared memory that pollux empties all the time. When "
-		"it falls "
-		"behind, events are dropped and counted; a larger --ring-size helps.",
+		"Threads write into ring buffers in shared memory, which pollux drains "
+		"continuously. If pollux cannot keep up, events are dropped and counted; a larger "
+		"--ring-size helps.",
 	.examples = examples,
 	.operands = CLI_PROCESSES,
 	.options = options,

@@ -158,8 +158,9 @@ int recording_parse(const struct cli_args *args, struct recording *rec)
 	if (!!rec->capture.argv + !!rec->capture.n_pids + !!rec->capture.exe > 1)
 		return cli_usage(args, "only one of -p, --exe and a command");
 	if (!rec->capture.argv && !rec->capture.n_pids && !rec->capture.exe)
-		return cli_usage(args, "nothing to record: name a process (PID or NAME), --exe "
-				       "BINARY, or -- CMD");
+		return cli_usage(
+			args,
+			"nothing to record: name a process (PID or NAME), --exe BINARY, or -- CMD");
 	if (duration &&
 	    (text_parse_duration(duration, SECOND, &rec->duration_ns) < 0 || !rec->duration_ns))
 		return cli_usage(args, "-d needs a time such as 10, 2.5s or 500ms, not '%s'",
@@ -264,8 +265,8 @@ static int wait_for(pid_t child, int *ret_status)
 	int handled = signals_seen;
 
 	fprintf(stderr,
-		"pollux: the program (%d) runs on, unrecorded, and pollux waits for it: Ctrl-C "
-		"ends it\n",
+		"pollux: the recording ended; process %d is still running, and pollux waits for "
+		"it: Ctrl-C ends it\n",
 		child);
 	while (waitpid(child, ret_status, 0) < 0) {
 		if (errno != EINTR)
@@ -284,7 +285,7 @@ int recording_run(struct recording *rec, struct trace_writer *w, struct capture_
 	struct capture_set *set;
 
 	catch_signals();
-	cli_slow_begin("looking into the files of", rec->name);
+	cli_slow_begin("reading the files of", rec->name);
 	int rc = capture_set_open(&rec->capture, w, &set, err);
 	cli_slow_end();
 	if (rc < 0)

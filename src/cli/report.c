@@ -125,7 +125,7 @@ static int run(const struct cli_args *args, struct error *err)
 	if (r)
 		return r;
 	if (!machines && cli_option(args, "no-progress"))
-		return cli_usage(args, "--no-progress is of use with --machines only");
+		return cli_usage(args, "--no-progress needs --machines");
 
 	_cleanup_free_ char *input = NULL;
 	struct trace_reader *reader = NULL;
@@ -150,29 +150,29 @@ static int run(const struct cli_args *args, struct error *err)
 }
 
 static const struct cli_option options[] = {
-	{0, "json", NULL, "all numbers as JSON, documented in docs/report-json.md", false},
+	{0, "json", NULL, "print all numbers as JSON (docs/report-json.md)", false},
 	{'s', "sort", "KEY",
-	 "families by poll (time, the default), max, delay, wait, tasks, wakes, name", false, false,
-	 "poll max delay wait tasks wakes name"},
-	{0, "family", "TEXT", "only tasks whose family's name contains TEXT", true},
-	{0, "task", "TASK", "only this task: its number in the report", true},
-	{0, "thread", "THREAD", "only what ran on this thread: its tid, or part of its name", true},
-	{0, "from", "TIME", "begin this long after the trace's first event (2.5s, 300ms)", false},
-	{0, "to", "TIME", "end this long after the trace's first event", false},
-	{'n', "top", "N", "at most N families (20; 0: all)", false},
-	{0, "longest", "N", "the N longest polls (10)", false},
-	{0, "machines", NULL, "instead: machines or workers, tasks, parents, as async-std's report",
-	 false},
-	{0, "no-progress", "TIME", "with --machines: a poll this long blocks its worker (10ms)",
-	 false},
+	 "sort families by poll time (default), max, delay, wait, tasks, wakes or name", false,
+	 false, "poll max delay wait tasks wakes name"},
+	{0, "family", "TEXT", "only tasks whose family name contains TEXT", true},
+	{0, "task", "TASK", "only this task, by its number in the report", true},
+	{0, "thread", "THREAD", "only what ran on this thread, by tid or part of its name", true},
+	{0, "from", "TIME", "start at TIME after the first event (2.5s, 300ms)", false},
+	{0, "to", "TIME", "stop at TIME after the first event", false},
+	{'n', "top", "N", "show up to N families (default 20; 0: all)", false},
+	{0, "longest", "N", "show the N longest polls (default 10)", false},
+	{0, "machines", NULL,
+	 "print workers, tasks and parents in the form of async-std's report instead", false},
+	{0, "no-progress", "TIME",
+	 "with --machines: the shortest poll that counts as blocking (default 10ms)", false},
 	{0},
 };
 
 static const char *const examples[] = {
 	"pollux report trace.plx",
-	"what stands out, families, threads, the longest polls",
+	"troubles, families, threads, the longest polls",
 	"pollux report trace.plx --from 2s --to 3s --sort delay",
-	"one second of it, families that waited longest for a worker first",
+	"one second of it, sorted by the time that families waited for a worker",
 	"pollux report trace.plx --json | jq '.families[] | {name, polls, poll_ns}'",
 	"for a program",
 	NULL,
@@ -183,20 +183,15 @@ const struct cli_verb verb_report = {
 	.synopsis = "report [OPTIONS] [FILE.plx]",
 	.summary = "summarise what the tasks in a trace did",
 	.text = "Reads the trace FILE.plx (- is standard input; default: the newest here) and "
-		"prints what was recorded, what "
-		"stands out, a table of task families, one of threads, the longest polls, where "
-		"tasks wait, what was seen "
-		"and what not, and what the recording itself cost. With --task also that task's "
-		"life, step by step.\n\n"
+		"prints a summary, what stands out, tables of task families and threads, the "
+		"longest polls, where tasks wait, the coverage, and the cost of the recording. "
+		"With --task it also prints the history of that task, step by step.\n\n"
 		"A family is all tasks of one kind. \"delay\" is the time from the wake to the "
-		"poll, "
-		"\"waiting\" the time in which nobody woke them, \"self\" the wakes by the task "
-		"itself. A "
-		"busy thread was in a poll, a parked one had nothing to do; \"blocked\" is the "
-		"part of busy "
-		"spent in blocking calls. Polls of spawn_blocking closures are no long polls. "
-		"Those of "
-		"block_on's root future are inferred from what its thread did.",
+		"poll, \"waiting\" the time from the end of a poll to the next wake, \"self\" the "
+		"wakes by the task itself. A busy thread was in a poll, a parked one had nothing "
+		"to do; \"blocked\" is the part of busy spent in blocking calls. The longest polls "
+		"do not include spawn_blocking closures. Polls of block_on's root future are "
+		"inferred from the events of its thread.",
 	.examples = examples,
 	.operands = CLI_TRACES,
 	.options = options,

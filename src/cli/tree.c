@@ -15,16 +15,16 @@
 
 static const struct cli_option options[] = {
 	{0, "family", "TEXT", "only tasks whose name contains TEXT", true},
-	{0, "task", "ID", "only this task: its id, or the address of its header", true},
-	{0, "depth", "N", "follow awaits N deep", false},
-	{0, "all", NULL, "also tasks that are finished and only kept for their join handle", false},
-	{0, "each", NULL, "every task alone, also where trees are alike", false},
-	{0, "internals", NULL, "also the async fns inside of runtimes", false},
-	{0, "raw", NULL, "reference counts, state words and addresses", false},
-	{0, "exe", "FILE", "the program of a core file; default: the one that the core names",
+	{0, "task", "ID", "only this task, by id or address of its header", true},
+	{0, "depth", "N", "follow awaits up to N levels", false},
+	{0, "all", NULL, "also finished tasks that only a join handle keeps", false},
+	{0, "each", NULL, "do not group tasks with equal trees", false},
+	{0, "internals", NULL, "also the async functions of runtimes", false},
+	{0, "raw", NULL, "also reference counts, state words and addresses", false},
+	{0, "exe", "FILE", "the executable of a core file (default: the one that the core names)",
 	 false},
-	{0, "no-stop", NULL, "read without stopping the threads", false},
-	{0, "json", NULL, "as JSON (docs/tree-json.md)", false},
+	{0, "no-stop", NULL, "do not pause the threads while reading", false},
+	{0, "json", NULL, "print JSON (docs/tree-json.md)", false},
 	{0},
 };
 
@@ -162,14 +162,11 @@ const struct cli_verb verb_tree = {
 		"tasks: from\n"
 		"the root future down to the sleep, lock, channel, socket or task that it waits "
 		"for, with the\n"
-		"file and line of every .await. Nothing runs in the program; its threads stand "
-		"still only while\n"
-		"the memory of the tasks is copied. Futures of block_on are shown, too, the "
-		"threads of "
-		"running tasks,\n"
-		"and the run queues of scheduled ones. Trees need debug information (debug = true; "
-		"line tables\n"
-		"alone do not suffice); names and states come without it.",
+		"file and line of every .await. Nothing runs in the program; its threads are "
+		"paused only while the memory of the tasks is copied. The tree also shows the "
+		"futures of block_on, the threads of running tasks, and the run queues of "
+		"scheduled ones. Trees need debug information (debug = true; line tables are not "
+		"enough); names and states do not.",
 	.examples = examples,
 	.operands = CLI_PROCESSES | CLI_FILES,
 	.options = options,

@@ -210,7 +210,7 @@ static int name_families(struct chrome *c, struct buf *b, uint64_t *rank, uint32
 static void tell_cut(struct chrome *c, struct buf *b, uint32_t pid, uint64_t rank)
 {
 	name_process(b, pid, "cut", rank);
-	name_lane(b, pid, 1, "what is shown", 0);
+	name_lane(b, pid, 1, "scope of this export", 0);
 	buf_str(b, ",\n{\"ph\":\"X\",\"cat\":\"cut\",\"cname\":\"yellow\",\"name\":");
 	json_quote_shown(b, c->sel.notice);
 	char place[160], *p = put_span(c, place, pid, 1, c->sel.from_ns, c->sel.to_ns);

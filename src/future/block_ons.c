@@ -394,7 +394,7 @@ static int find_in_thread(struct inspect *in, size_t thread, struct inspect_resu
 		rc = add_root(&outermost, thread,
 			      !outermost.o->dwarf ? "no debug information"
 			      : outermost.found.several
-				      ? "the debug information tells several places of its future"
+				      ? "debug information gives several places for its future"
 				      : "the debug information doesn't tell where its future is",
 			      r);
 	return rc;

@@ -220,28 +220,24 @@ static const char *lost_proof(const struct inspect_task *t)
 		return NULL;
 	if (t->in_no_queue)
 		return "it is marked as scheduled, but it is in none of its scheduler's run "
-		       "queues, "
-		       "and no thread is about to run it";
+		       "queues, and no thread is about to run it";
 	if (inspect_kind_is_tokio(t->kind)) {
 		if (!t->owner || t->refs > 1u + t->join_interest)
 			return NULL;
 		if (!idle)
 			return "it is marked as scheduled, but no run queue has it: all of its "
-			       "references are its "
-			       "list's and its join handle's";
-		return t->join_interest ? "it is idle and nobody has a waker of it: its 2 "
-					  "references are its list's and "
-					  "its join handle's"
-					: "it is idle and nobody has a waker of it: its only "
+			       "references are its list's and its join handle's";
+		return t->join_interest ? "it is idle and no waker of it exists: its 2 references "
+					  "are its list's and its join handle's"
+					: "it is idle and no waker of it exists: its only "
 					  "reference is its list's";
 	}
 	if (!idle)
 		return NULL;
 	if (t->refs == 0)
-		return "it is idle and nobody has a waker of it: it has no references";
+		return "it is idle and no waker of it exists: it has no references";
 	if (t->refs == 1 && await_starts(inspect_kind_full(t->kind), "async_executor::"))
-		return "it is idle and nobody has a waker of it: its only reference is its "
-		       "executor's";
+		return "it is idle and no waker of it exists: its only reference is its executor's";
 	return NULL;
 }
 

@@ -119,14 +119,12 @@ static int feature(struct perf_data *d, unsigned feat, uint8_t *p, size_t len)
 		uint64_t version = 0;
 		memcpy(&version, p, len < sizeof(version) ? len : sizeof(version));
 		if (version != PERF_DIR_VERSION)
-			return error_set(d->err, -ENOTSUP,
-					 "%s was made by a newer perf: it is a folder of version "
-					 "%" PRIu64,
-					 d->in->path, version);
+			return error_set(
+				d->err, -ENOTSUP,
+				"%s was made by a newer perf: it is a folder of version %" PRIu64,
+				d->in->path, version);
 		if (!d->in_parts)
-			perf_doubt(d,
-				   "the records beside the file: the folder that it is in is the "
-				   "recording",
+			perf_doubt(d, "the records next to the file: its folder is the recording",
 				   NULL);
 	}
 	return r == -ENOMEM ? r : 0;

@@ -114,7 +114,7 @@ static bool probe_hit(struct perf_data *d, const struct perf_sample *s, struct h
 			else if (h->probe->args[i] == PV_NAME)
 				h->name = kept;
 		} else if (!perf_field_number(field, s->raw, s->raw_len, &h->args[i])) {
-			perf_doubt(d, "a sample shorter than its format says:", f->name);
+			perf_doubt(d, "a sample shorter than its format:", f->name);
 			return false;
 		}
 	}
@@ -154,7 +154,7 @@ static int on_sched_switch(struct perf_data *d, const struct perf_sample *s)
 	if (!perf_field_number(perf_format_field(f, "prev_pid"), s->raw, s->raw_len, &sw.prev) ||
 	    !perf_field_number(perf_format_field(f, "prev_state"), s->raw, s->raw_len, &state) ||
 	    !perf_field_number(perf_format_field(f, "next_pid"), s->raw, s->raw_len, &sw.next)) {
-		perf_doubt(d, "a sample shorter than its format says:", f->name);
+		perf_doubt(d, "a sample shorter than its format:", f->name);
 		return 0;
 	}
 	sw.why = perf_switch_why(state);

@@ -187,7 +187,7 @@ static int read_dump(struct input *in, struct sink *sink, struct error *err)
 	if (r >= 0)
 		r = uftrace_switches_give(&d.switches);
 	if (r >= 0 && d.n_events > d.n_switches)
-		r = sink_cover(sink, "events beside the calls", d.n_switches, d.n_events,
+		r = sink_cover(sink, "events other than calls", d.n_switches, d.n_events,
 			       "only context switches have a meaning here");
 	uftrace_switches_done(&d.switches);
 	calls_free(d.calls);

@@ -331,21 +331,18 @@ static void shut_in(struct attach *a)
 	memory_store(&a->process, a->layout.data + offsetof(struct agent_state, may_call), &none,
 		     sizeof(none));
 	if (a->stacks && a->may_call & AGENT_MAY_ASK)
-		cover_add(
-			&a->coverage, "stacks", 0, 1,
-			"the program put itself under a further seccomp filter: from then on none "
-			"were taken");
+		cover_add(&a->coverage, "stacks", 0, 1,
+			  "the program put itself under a further seccomp filter: from then on "
+			  "none were taken");
 	if (a->futures && a->may_call & AGENT_MAY_ASK)
-		cover_add(
-			&a->coverage, "futures' memory", 0, 1,
-			"the program put itself under a further seccomp filter: from then on what "
-			"lies behind pointers, or far from what is polled, was left out");
+		cover_add(&a->coverage, "futures' memory", 0, 1,
+			  "the program put itself under a further seccomp filter: from then on "
+			  "what lies behind pointers, or far from the polled future, was left out");
 	if (a->may_call & AGENT_MAY_GETTID)
 		cover_add(&a->coverage, "new threads", 0, 1,
 			  "the program put itself under a further seccomp filter, and libc's place "
 			  "for thread ids was not found: threads that were new to the agent from "
-			  "then "
-			  "on were not recorded");
+			  "then on were not recorded");
 	a->may_call = 0;
 	a->shut_in = true;
 }

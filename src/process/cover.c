@@ -108,7 +108,7 @@ static int tell_futures(struct cover *c, struct hooked_object *const *objects, s
 		rc = cover_add(c, FUTURES, n_hooked, n_hooked, "");
 	if (rc == 0 && blind)
 		rc = cover_add(c, "inlined futures", 0, 0,
-			       "without debug information nothing tells of those whose polls the "
+			       "without debug information pollux cannot find those whose polls the "
 			       "optimiser made a part of their awaiters'");
 	return rc;
 }
@@ -135,9 +135,9 @@ static const char *unwinder_text(enum unwinder u)
 	case UNWINDER_UNBOUND:
 		return "isn't known yet";
 	case UNWINDER_OWN:
-		return "is hidden in it, and can't be told of pollux' frames";
+		return "is hidden in it, and does not accept the frames of pollux";
 	default:
-		return "isn't libgcc's, and can't be told of pollux' frames";
+		return "isn't libgcc's, and does not accept the frames of pollux";
 	}
 }
 
@@ -206,11 +206,11 @@ int cover_tell(struct cover *c, struct hooked_object *const *objects, size_t n_o
 			c->v[k].object = f->path;
 	}
 	if (rc == 0)
-		rc = cover_add(
-			c, "hooked slots", h->n_slots - h->n_slots_other - h->n_unbound, h->n_slots,
-			h->n_slots_other ? "the others hold something else than the file says"
-			: h->n_unbound	 ? "the others are bound at the first call"
-					 : "");
+		rc = cover_add(c, "hooked slots", h->n_slots - h->n_slots_other - h->n_unbound,
+			       h->n_slots,
+			       h->n_slots_other ? "the others differ from the file"
+			       : h->n_unbound	? "the others are bound at the first call"
+						: "");
 	if (rc == 0 && futures)
 		rc = tell_futures(c, objects, n_objects);
 	if (rc == 0 && h->n_root_polls)

@@ -23,7 +23,7 @@ static const char *trouble_of(const struct process *p, const struct use *u, uint
 		if (at % 8)
 			return "a word that holds their address isn't aligned";
 		if (memory_read_u64(p, at, ret_saved) < 0 || *ret_saved != target)
-			return "a word holds something else than the file says";
+			return "a word differs from the file";
 		return NULL;
 	}
 	if (!call_hooks_read(p, at, target, ret_saved))
@@ -167,8 +167,7 @@ static const char *trouble_of_all(const struct hooked_object *o, bool near)
 		return "their file's unwinder isn't known yet, and a panic couldn't pass the agent";
 	default:
 		return "their file's unwinder isn't libgcc's, or is hidden in it: a panic couldn't "
-		       "pass "
-		       "the agent";
+		       "pass the agent";
 	}
 }
 

@@ -164,8 +164,7 @@ int process_lost(const struct process *p, struct error *err)
 		if (main_thread_ended(p))
 			return error_set(err, -ESRCH,
 					 "the main thread of process %d has ended, and without it "
-					 "the kernel "
-					 "lets nobody look at the threads that go on",
+					 "the kernel hides the threads that continue",
 					 p->pid);
 		char state = state_of(p);
 		if (state == 'X' || state == 'Z')

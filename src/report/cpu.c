@@ -45,16 +45,16 @@ static void throttled_text(const struct report *rep, struct buf *out, const stru
 	if (c->period_ns && n_workers)
 		buf_printf(out, ", %u worker%s", n_workers, n_workers == 1 ? "" : "s");
 	buf_str(out, c->period_ns ? ")" : "");
-	buf_str(out, ": polls and delays are stretched\n");
+	buf_str(out, ": polls and delays took longer\n");
 }
 
 static void starved_text(struct buf *out, const struct trace_cpu *c)
 {
 	buf_str(out, "threads were ready to run, but had no CPU for ");
 	text_duration(out, c->run_delay_ns);
-	buf_str(out, " in all (they ran ");
+	buf_str(out, " in total (they ran ");
 	text_duration(out, c->cpu_ns);
-	buf_str(out, "): polls and delays are stretched\n");
+	buf_str(out, "): polls and delays took longer\n");
 }
 
 void cpu_notes(const struct report *rep, struct buf *out)

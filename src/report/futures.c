@@ -128,7 +128,7 @@ static void cell_ends(struct table *t, const struct future_sum *s)
 	static const enum trace_outcome order[] = {TO_READY, TO_CANCELLED, TO_PANICKED, TO_UNKNOWN,
 						   TO_PENDING};
 	static const char *const words[TO_N] = {"pending", "ready", "panicked", "dropped",
-						"unseen"};
+						"unknown"};
 	_cleanup_buf_ struct buf b = BUF_INIT;
 	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
 		if (!s->n_ended[order[i]])

@@ -503,7 +503,7 @@ static void write_stacks(const struct hists *h, struct buf *out, const struct ma
 		if (times) {
 			buf_str(out, ", ");
 			text_duration(out, all[i]->ns);
-			buf_str(out, " in all");
+			buf_str(out, " in total");
 		}
 		buf_str(out, all[i]->stack ? "\n" : ", stack not known\n");
 		report_stack_text(h->reader, out, all[i]->stack, frames, 6, width);
@@ -539,7 +539,7 @@ void hists_text(const struct hists *h, struct buf *out, unsigned width, bool col
 	if (h->totals.n_lost || h->totals.n_lost_beside) {
 		buf_str(out, ", ");
 		text_count(out, h->totals.n_lost + h->totals.n_lost_beside);
-		buf_str(out, " lost: counts are too low");
+		buf_str(out, " lost: counts are lower bounds");
 	}
 	buf_str(out,
 		h->calls_seen ? "\n" : "; system calls: only blocking ones, seen by the agent\n");
@@ -605,10 +605,10 @@ void hists_json(const struct hists *h, struct buf *out)
 	struct json j;
 	json_init(&j, out, true);
 	json_object(&j, NULL);
-	json_u64(&j, "version", 1);
+	json_u64(&j, "version", 2);
 	json_u64(&j, "events", h->totals.n_events);
 	json_u64(&j, "lost", h->totals.n_lost);
-	json_u64(&j, "lost_beside", h->totals.n_lost_beside);
+	json_u64(&j, "lost_aux", h->totals.n_lost_beside);
 	json_u64(&j, "duration_ns", length_of(h));
 	json_bool(&j, "system_calls", h->calls_seen);
 	for (unsigned i = 0; i < H_N; i++)

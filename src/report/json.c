@@ -172,7 +172,7 @@ static void write_longest(const struct report *rep, struct json *j)
 			json_string(j, "state",
 				    l->stack.what == TM_LONG_BLOCKED ? "blocked" : "running");
 			json_u64(j, "after_ns", l->stack.after_ns);
-			json_u64(j, "looks", l->stack.n_taken);
+			json_u64(j, "samples", l->stack.n_taken);
 			report_stack_json(rep->reader, j, "stack", l->stack.stack,
 					  STACK_MAX_FRAMES);
 			json_end_object(j);
@@ -261,12 +261,12 @@ void report_json(const struct report *rep, struct buf *out)
 	struct json j;
 	json_init(&j, out, true);
 	json_object(&j, NULL);
-	json_u64(&j, "version", 1);
+	json_u64(&j, "version", 2);
 	json_u64(&j, "events", rep->totals.n_events);
 	json_u64(&j, "lost", rep->n_lost);
 	if (rep->n_lost_beside)
-		json_u64(&j, "lost_beside", rep->n_lost_beside);
-	json_u64(&j, "odd", rep->totals.n_odd);
+		json_u64(&j, "lost_aux", rep->n_lost_beside);
+	json_u64(&j, "inconsistent", rep->totals.n_odd);
 	json_u64(&j, "duration_ns", rep->length_ns);
 	json_u64(&j, "begin_ns", relative(rep, rep->begin_ns));
 	json_bool(&j, "filtered", rep->filtered);
@@ -275,7 +275,7 @@ void report_json(const struct report *rep, struct buf *out)
 	write_processes(rep, &j);
 	json_object(&j, "tasks");
 	json_u64(&j, "spawned", sum.n_spawned);
-	json_u64(&j, "from_before", sum.n_tasks - sum.n_spawned);
+	json_u64(&j, "pre_existing", sum.n_tasks - sum.n_spawned);
 	write_ends(&j, &sum, report_sees_all_panics(rep));
 	json_u64(&j, "never_polled", sum.n_unpolled);
 	json_end_object(&j);

@@ -479,7 +479,7 @@ static void cpu_json(const struct report *rep, struct json *j, unsigned what)
 		size_t n;
 		struct family_profile *all = family_profiles(rep, what, &n);
 		json_object(j, NULL);
-		json_string(j, "of", trace_sample_name(what));
+		json_string(j, "event", trace_sample_name(what));
 		json_u64(j, "samples", p.n);
 		json_u64(j, "weight", p.weight);
 		json_u64(j, "samples_outside", n_outside);
@@ -521,7 +521,7 @@ void samples_json(const struct report *rep, struct json *j)
 			continue;
 		json_object(j, NULL);
 		json_u64(j, "spawns", sum->n);
-		json_string(j, "by", by ? by->name : "");
+		json_string(j, "spawned_by", by ? by->name : "");
 		report_stack_json(rep->reader, j, "stack", sum->stack, STACK_MAX_FRAMES);
 		json_end_object(j);
 	}

@@ -243,7 +243,7 @@ static void write_stacks(const struct report *rep, struct buf *out, const struct
 	for (size_t i = 0; i < st->n && i < STACKS_SHOWN; i++) {
 		const struct system_sum *s = st->sums[i];
 		if (!i)
-			report_title(rep, out, "Where they left it");
+			report_title(rep, out, "Stacks that left the CPU");
 		buf_str(out, "  ");
 		text_duration(out, s->ns);
 		buf_str(out, " in ");
@@ -322,7 +322,7 @@ void system_json(const struct report *rep, struct json *j)
 	for (size_t i = 0; i < sys->off.n; i++) {
 		const struct system_sum *s = sys->off.sums[i];
 		json_object(j, NULL);
-		json_string(j, "why", trace_off_cpu_name(off_why(s)));
+		json_string(j, "reason", trace_off_cpu_name(off_why(s)));
 		if (off_call(s))
 			call_json(j, off_call(s) - 1);
 		times_json(rep, j, s);

@@ -349,7 +349,7 @@ void lives_json(const struct report *rep, struct json *j)
 		json_u64(j, "task", l->number);
 		json_u64(j, "id", l->id);
 		json_string(j, "family", report_label(rep, l->kind));
-		json_u64(j, "untold", l->n_untold);
+		json_u64(j, "omitted_steps", l->n_untold);
 		json_array(j, "steps");
 		for (size_t k = 0; k < l->n_steps; k++)
 			step_json(rep, j, &l->steps[k]);

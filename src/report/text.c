@@ -88,8 +88,8 @@ static void head_tasks(const struct report *rep, struct buf *out)
 	if (sum.n_tasks > sum.n_spawned) {
 		buf_str(out, " (");
 		report_exact(out, sum.n_tasks - sum.n_spawned);
-		buf_str(out, report_sees_all_spawns(rep) ? " from before)"
-							 : " from before, or spawned unseen)");
+		buf_str(out, report_sees_all_spawns(rep) ? " pre-existing)"
+							 : " pre-existing, or spawned unobserved)");
 	}
 	const struct {
 		enum trace_outcome outcome;
@@ -98,7 +98,7 @@ static void head_tasks(const struct report *rep, struct buf *out)
 		{TO_READY, report_sees_all_panics(rep) ? "completed" : "completed or panicked"},
 		{TO_CANCELLED, "cancelled"},
 		{TO_PANICKED, "panicked"},
-		{TO_UNKNOWN, "of unknown end"},
+		{TO_UNKNOWN, "with unknown end"},
 		{TO_PENDING, "alive"},
 	};
 	const char *separator = ": ";
@@ -139,7 +139,7 @@ static void note_losses(const struct report *rep, struct buf *out)
 	if (!rep->n_lost)
 		return;
 	report_exact_of(out, rep->n_lost, "event was lost", "events were lost");
-	buf_str(out, ": numbers are too low, states in between unknown\n");
+	buf_str(out, ": counts are lower bounds; task states are unknown during the gaps\n");
 }
 
 static void note_lost_beside(const struct report *rep, struct buf *out)
@@ -148,7 +148,7 @@ static void note_lost_beside(const struct report *rep, struct buf *out)
 		return;
 	report_exact_of(out, rep->n_lost_beside, "sample, system call or switch was lost",
 			"samples, system calls or switches were lost");
-	buf_str(out, ": tasks are known, but their tables are too low\n");
+	buf_str(out, ": the tables of these are lower bounds; tasks are exact\n");
 }
 
 static void note_panics(const struct report *rep, struct buf *out)
@@ -227,7 +227,7 @@ static void note_delay(const struct report *rep, struct buf *out, unsigned role)
 	text_duration(out, worst->delay.max);
 	buf_str(out, blocking ? " for a thread (" : " for a worker (");
 	if (worst->max_delay_open) {
-		buf_str(out, blocking ? "not begun up to the end" : "not polled up to the end");
+		buf_str(out, blocking ? "not started by the end" : "not polled by the end");
 	} else {
 		buf_str(out, blocking ? "begun at " : "polled at ");
 		text_duration(out, worst->max_delay_at_ns - rep->base_ns);
@@ -290,7 +290,7 @@ static void note_unpolled(const struct report *rep, struct buf *out)
 	if (!sum.n_starved)
 		return;
 	report_exact_of(out, sum.n_starved, "task was", "tasks were");
-	buf_str(out, " spawned, but not polled up to the end, for up to ");
+	buf_str(out, " spawned, but not polled by the end, for up to ");
 	text_duration(out, sum.max_starved_ns);
 	buf_char(out, '\n');
 }
@@ -403,9 +403,9 @@ static void write_families(const struct report *rep, struct buf *out)
 	for (size_t i = 0; i < rep->n_families; i++)
 		n_unmeasured += rep->families[i]->n_unmeasured;
 	if (n_unmeasured) {
-		buf_str(out, "  the lengths of ");
+		buf_str(out, "  ");
 		report_exact_of(out, n_unmeasured, "poll", "polls");
-		buf_str(out, " aren't known: begin or end was not seen\n");
+		buf_str(out, " of unknown length: begin or end was not observed\n");
 	}
 }
 
@@ -420,7 +420,7 @@ static void write_threads(const struct report *rep, struct buf *out)
 		{.title = "thread", .min_width = 16, .left = true},
 		{.title = "role", .left = true},
 		{.title = "busy"},
-		{.title = "% of life", .rank = 2},
+		{.title = "% of lifetime", .rank = 2},
 		{.title = "parked", .rank = 1},
 		{.title = "blocked"},
 		{.title = "polls"},
@@ -450,9 +450,9 @@ static void write_threads(const struct report *rep, struct buf *out)
 	uint64_t busy = 0;
 	for (size_t i = n; i < rep->n_threads; i++)
 		busy += rep->threads[i].busy_ns;
-	buf_printf(out, "  and %zu less busy ones: ", rep->n_threads - n);
+	buf_printf(out, "  and %zu less busy threads: ", rep->n_threads - n);
 	text_duration(out, busy);
-	buf_str(out, " busy in all\n");
+	buf_str(out, " busy in total\n");
 }
 
 static void write_longest(const struct report *rep, struct buf *out)
@@ -508,7 +508,7 @@ static void write_longest_stacks(const struct report *rep, struct buf *out)
 		text_duration(out, l->stack.after_ns);
 		buf_str(out, " after it began");
 		if (l->stack.n_taken > 1)
-			buf_printf(out, ", the last of %u looks", l->stack.n_taken);
+			buf_printf(out, ", the last of %u samples", l->stack.n_taken);
 		size_t same = 0;
 		while (rep->longest[same].stack.stack != l->stack.stack)
 			same++;
@@ -600,10 +600,10 @@ static void cell_coverage(struct table *t, const struct trace_reader *r,
 static void write_coverage(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
-		{.title = "what", .left = true},
+		{.title = "item", .left = true},
 		{.title = "seen"},
 		{.title = "of"},
-		{.title = "why not all", .rank = 1, .min_width = 20, .left = true, .cut_end = true},
+		{.title = "reason", .rank = 1, .min_width = 20, .left = true, .cut_end = true},
 	};
 	uint32_t n = trace_reader_n_coverage(rep->reader);
 	if (!n)
@@ -646,12 +646,12 @@ static void write_losses(const struct report *rep, struct buf *out)
 			cell_time(&t, l->end_ns - rep->base_ns);
 		}
 		report_table(rep, &t, out);
-		buf_str(out, "  less is lost with a larger --ring-size\n");
+		buf_str(out, "  increase --ring-size to reduce losses\n");
 	}
 	if (rep->totals.n_odd) {
 		buf_char(out, '\n');
-		report_exact_of(out, rep->totals.n_odd, "event did", "events did");
-		buf_str(out, " not fit the others (docs/timeline.md)\n");
+		report_exact_of(out, rep->totals.n_odd, "event was", "events were");
+		buf_str(out, " inconsistent with the rest of the trace (docs/timeline.md)\n");
 	}
 }
 

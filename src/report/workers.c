@@ -512,7 +512,7 @@ static void write_parents(const struct machines *m, struct buf *out)
 
 	report_title(&m->rep, out, "Parent tasks");
 	if (!m->n_parents) {
-		buf_str(out, "  none is known\n");
+		buf_str(out, "  none known\n");
 		return;
 	}
 	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
@@ -530,7 +530,7 @@ static void write_parents(const struct machines *m, struct buf *out)
 void machines_text(const struct machines *m, struct buf *out)
 {
 	if (m->sort == BY_ADDRESS) {
-		buf_str(out, "Machines of async-std, as its own probes told of them\n");
+		buf_str(out, "Machines of async-std, from its own probes\n");
 	} else {
 		buf_str(out, "A machine is a worker, a blockade a poll of at least ");
 		text_duration(out, m->no_progress_ns);
@@ -546,7 +546,7 @@ void machines_text(const struct machines *m, struct buf *out)
 	if (m->totals.n_lost) {
 		buf_char(out, '\n');
 		report_exact_of(out, m->totals.n_lost, "event was", "events were");
-		buf_str(out, " lost: numbers are too low\n");
+		buf_str(out, " lost: counts are lower bounds\n");
 	}
 }
 
@@ -579,7 +579,7 @@ void machines_json(const struct machines *m, struct buf *out)
 
 	json_init(&j, out, true);
 	json_object(&j, NULL);
-	json_u64(&j, "version", 1);
+	json_u64(&j, "version", 2);
 	json_string(&j, "source", m->sort == BY_ADDRESS ? "machines" : "workers");
 	if (m->sort == BY_THREAD)
 		json_u64(&j, "no_progress_ns", m->no_progress_ns);
@@ -594,7 +594,7 @@ void machines_json(const struct machines *m, struct buf *out)
 		json_u64(&j, "tasks", u->n_tasks);
 		json_u64(&j, m->sort == BY_ADDRESS ? "scheduled" : "polls", u->n_runs);
 		json_u64(&j, "blockades", u->n_blocked);
-		json_u64(&j, "ghosts", u->n_ghosts);
+		json_u64(&j, "blockades_without_task", u->n_ghosts);
 		json_u64(&j, "finished", u->n_finished);
 		if (u->n_finished)
 			json_u64(&j, "average_run_ns", u->run_ns / u->n_finished);
@@ -614,7 +614,7 @@ void machines_json(const struct machines *m, struct buf *out)
 	}
 	json_end_array(&j);
 	json_u64(&j, "never_ran", m->n_idle);
-	json_u64(&j, "ghost_tasks", m->n_ghosts);
+	json_u64(&j, "blockades_without_task", m->n_ghosts);
 	json_end_object(&j);
 	buf_char(out, '\n');
 }

@@ -214,7 +214,7 @@ static void read_written(struct finder *s, struct find_future *f, uint64_t end,
 	struct poll_code code;
 
 	if (!p) {
-		f->trouble = "no debug information tells what they return";
+		f->trouble = "no debug information says what they return";
 		return;
 	}
 	read_result(f, p->result);

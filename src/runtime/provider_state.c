@@ -206,7 +206,7 @@ static int runtime_of(struct providers *p, struct process *ps, unsigned provider
 		.name = provider ? "async-std" : "tokio",
 		.version = "",
 		.object = "",
-		.verified = "told by probes",
+		.verified = "by probes",
 	};
 	int r = 0;
 

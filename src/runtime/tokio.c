@@ -153,7 +153,7 @@ static int add_runtime(struct elf_image *image, struct finding *f)
 	return find_cover(f, "task id counter", next_id != 0, 1, "%s",
 			  next_id	   ? ""
 			  : f->has_symbols ? "no symbol of it"
-					   : "not to be told apart without symbols");
+					   : "not distinguishable without symbols");
 }
 
 /* A Tokio that is there but can't be hooked: the version in its panic messages tells why. */
@@ -171,11 +171,11 @@ static int cover_other(struct elf_image *image, struct finding *f, const struct 
 				  "1.23 and newer",
 				  name);
 	if (*version && t->n_unverified > 0)
-		return find_cover(f, "tokio task tables", 0, t->n_unverified,
-				  "Tokio %s is in it, but without symbols and without unwind "
-				  "tables nothing can be "
-				  "verified; build with -C force-unwind-tables=yes, or don't strip",
-				  name);
+		return find_cover(
+			f, "tokio task tables", 0, t->n_unverified,
+			"Tokio %s is in it, but without symbols and without unwind tables nothing "
+			"can be verified; build with -C force-unwind-tables=yes, or don't strip",
+			name);
 	if (*version)
 		return find_cover(
 			f, "tokio task tables", 0, 1,

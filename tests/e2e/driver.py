@@ -276,7 +276,7 @@ def stacks_of_spawns(pollux, trace):
 
 def lost(report):
     """Events that a recording lost, of the program and from beside it."""
-    return report["lost"] + report.get("lost_beside", 0)
+    return report["lost"] + report.get("lost_aux", 0)
 
 
 def check_lock_contention(pollux, trace):

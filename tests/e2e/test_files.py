@@ -157,15 +157,15 @@ def test_output_is_its_own_input(pollux, suite, tmp_path):
     os.link(trace, tmp_path / "b.plx")
     for words in (["export", trace, "-o", trace], ["export", trace, "-o", tmp_path / "b.plx"],
                   ["import", text, "-o", text], ["record", "-o", program, "--", program, "list"]):
-        refused(run(pollux, *words), "what is read")
+        refused(run(pollux, *words), "it is the input")
     with driver.Target(program, "steady") as target:
-        refused(run(pollux, "record", "-d", "1", "-o", program, "-p", target.pid), "what is read")
+        refused(run(pollux, "record", "-d", "1", "-o", program, "-p", target.pid), "it is the input")
     for path, content in ((trace, TRACE), (text, RECORDING), (program, suite())):
         assert path.read_bytes() == Path(content).read_bytes()
     with open(trace, "r+b") as both:
         result = subprocess.run([pollux, "export", trace, "-o", "-"], stdout=both,
                                 stderr=subprocess.PIPE, text=True, timeout=20)
-        refused(result, "what is read")
+        refused(result, "it is the input")
 
 
 def content(pollux, output):
@@ -305,5 +305,5 @@ def test_name_of_a_program(pollux, suite, tmp_path):
             assert not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u200b-\u200f]", text), words
         shutil.copy(suite(), tmp_path / "x")
         result = run(pollux, "record", "-o", program, "-p", target.pid)
-        refused(result, "what is read")
+        refused(result, "it is the input")
         shows(result.stderr)

@@ -199,7 +199,7 @@ def test_times_off_cpu_are_those_of_the_task_that_is_polled(pollux, probes, tmp_
     truth = json.loads(probes.perf("record", "-q", "-a", "--switch-events", "-e", "sdt_tokio:*",
                                    "-o", data, "--", program, "40").stdout)
     import_into(pollux, trace, data)
-    rows = [r for r in report(pollux, trace)["off_cpu"] if r["why"] == "sleeping"]
+    rows = [r for r in report(pollux, trace)["off_cpu"] if r["reason"] == "sleeping"]
     asleep = sum(r["count"] for r in rows if "tokio task" in r["family"])
     assert truth["blocking"] == 10 and asleep >= truth["blocking"]
     # Between its polls it sleeps as well: that is no task's.
@@ -292,7 +292,7 @@ def test_machines_of_async_std(pollux, probes, tmp_path):
     assert sum(m["blockades"] for m in told["machines"]) == truth["blocking"]
     assert sum(t["blockades"] for t in told["tasks"]) == truth["blocking"]
     assert sorted(m["tasks"] for m in told["machines"]) == [0, 10, 10]
-    assert told["never_ran"] == 1 and told["ghost_tasks"] == 0
+    assert told["never_ran"] == 1 and told["blockades_without_task"] == 0
     # Tasks 1 and 2 have no parent and are the parents of all others.
     assert sorted((p["task"], p["children"]) for p in told["parents"]) == [(1, 9), (2, 9)]
 
@@ -309,7 +309,7 @@ def test_stacks_of_samples(pollux, probes, tmp_path, how):
                 "-e", "sdt_tokio:task_poll_begin", "-e", "sdt_tokio:task_poll_end", "-o", data,
                 "--", program, "100")
     import_into(pollux, trace, data)
-    (profile,) = [p for p in report(pollux, trace)["cpu"] if p["of"] == "cpu-clock"]
+    (profile,) = [p for p in report(pollux, trace)["cpu"] if p["event"] == "cpu-clock"]
     of = {f["function"]: f for f in profile["functions"]}
     assert of["compute"]["self"] > 0.5 * profile["weight"]
     # Who called it, through the frames between.

@@ -259,7 +259,7 @@ def test_begin_and_end_under_load(pollux, suite, tmp_path):
                 assert result.returncode == 0, result.stderr
                 report = driver.report(pollux, trace)
                 assert report["events"] > 100 and report["lost"] == 0
-                assert report["odd"] == 0, i
+                assert report["inconsistent"] == 0, i
         finally:
             load.kill()
             load.communicate()

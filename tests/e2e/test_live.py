@@ -89,7 +89,7 @@ def test_hist_of_a_started_program(pollux, suite):
     assert sum(place["poll_ns"]["count"] for place in places) == total(truth, "task", "polls")
     assert all(place["lifetime_ns"]["count"] == place["active_ns"]["count"] == place["tasks"]
                for place in places)
-    assert hist["lost"] == hist["lost_beside"] == 0
+    assert hist["lost"] == hist["lost_aux"] == 0
     # ten tasks sleep 1 ms and 10 ms in their polls: neither is a wait for a lock
     long_calls = sum(bucket["count"] for bucket in hist["other_calls_during_poll_us"]["buckets"]
                      if bucket["from"] >= 512)

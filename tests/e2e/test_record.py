@@ -259,7 +259,7 @@ def test_five_libraries(pollux, suite, trace, tmp_path):
     recorded = driver.record_attached(pollux, trace, *command)
     assert recorded.output == 5 * ["sum 998000"]
     report = driver.report(pollux, trace)
-    assert [p["runtimes"] for p in report["processes"]] and report["lost"] == report["odd"] == 0
+    assert [p["runtimes"] for p in report["processes"]] and report["lost"] == report["inconsistent"] == 0
     for what in ("spawned", "completed", "polls", "wakes", "self_wakes"):
         counted = sum(f[what] for f in report["families"] if f["role"] == "task")
         assert counted == recorded.truth["totals"][what], what

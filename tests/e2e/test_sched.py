@@ -40,12 +40,12 @@ def calls(report, family):
 
 def off_cpu(report, family):
     """{(why, system call or None): row} of a family's polls."""
-    return {(r["why"], r.get("call")): r for r in report["off_cpu"] if family in r["family"]}
+    return {(r["reason"], r.get("call")): r for r in report["off_cpu"] if family in r["family"]}
 
 
 def check_counts(report, output):
     true = counted(output)
-    assert report["lost"] == report.get("lost_beside", 0) == 0
+    assert report["lost"] == report.get("lost_aux", 0) == 0
     assert calls(report, "::reads")["read"]["count"] == true["read"]
     assert calls(report, "::reads")["read"]["failed"] == 0
     asks = calls(report, "::asks")["getppid"]
@@ -180,7 +180,7 @@ def test_losses_are_counted(kernel, suite, trace):
     seen = len([e for e in events if e[3] == "syscall"])
     report = driver.report(kernel, trace)
     assert report["lost"] == 0
-    assert report["lost_beside"] == lost > 0
+    assert report["lost_aux"] == lost > 0
     assert n_asked < true["getppid"]
     assert seen + lost >= sum(true.values())
     # not more than were made at all: some hundred are the runtime's own
@@ -264,7 +264,7 @@ def test_sched_without_rights(public, how):
             errors = "\n".join(target.errors)
     assert "CAP_BPF" in said
     report = driver.report(public / "pollux", trace)
-    assert report["lost"] == report.get("lost_beside", 0) == 0
+    assert report["lost"] == report.get("lost_aux", 0) == 0
     true_us = int(re.search(r"without a CPU for (\d+) us", errors).group(1))
     waits = off_cpu(report, "::spins")
     preempted = sum(row["ns"] for (why, _), row in waits.items() if why == "preempted") / 1000

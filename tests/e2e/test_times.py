@@ -42,9 +42,9 @@ def test_open_at_the_end(pollux, suite, trace):
         assert waits["never_polled"] == waits["tasks"] == 1
         assert waits["sched_delay_ns"]["max"] > second * 0.9, waits
     text = driver.run(pollux, "report", trace).stdout
-    assert re.search(r"a task was ready but waited [\d.]+ s for a worker \(not polled up to the end\)", text)
-    assert re.search(r"a blocking closure waited [\d.]+ s for a thread \(not begun up to the end\)", text)
-    assert re.search(r"2 tasks were spawned, but not polled up to the end, for up to [\d.]+ s", text)
+    assert re.search(r"a task was ready but waited [\d.]+ s for a worker \(not polled by the end\)", text)
+    assert re.search(r"a blocking closure waited [\d.]+ s for a thread \(not started by the end\)", text)
+    assert re.search(r"2 tasks were spawned, but not polled by the end, for up to [\d.]+ s", text)
 
 
 def test_last_poll_of_a_block_on(pollux, suite, trace):
@@ -67,7 +67,7 @@ def test_last_poll_of_a_block_on(pollux, suite, trace):
     (main,) = [w for w in report["workers"] if w["role"] == "block_on"]
     assert main["busy_ns"] < 8 * 10**8 and main["polls_of_unknown_length"] >= 3, main
     text = driver.run(pollux, "report", trace).stdout
-    assert "aren't known: begin or end was not seen" in text
+    assert "of unknown length: begin or end was not observed" in text
 
 
 def test_one_length(pollux, suite, trace):

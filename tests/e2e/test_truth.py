@@ -43,7 +43,7 @@ def test_coarse_counter(pollux, tmp_path, monkeypatch, program, all_of_it):
     wrong = catalogue.check(pollux, case, tmp_path, all_of_it)
     assert not wrong, "\n".join(wrong)
     report = driver.report(pollux, tmp_path / "trace.plx")
-    assert report["odd"] == 0
+    assert report["inconsistent"] == 0
     assert report["processes"][0]["clock_step_ps"] == 42_000
 
 

@@ -154,8 +154,8 @@ USES = [
     ("print {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
     ("report trace.plx cut.plx", 2, "one trace at a time: 'cut.plx' is one too many"),
     # ---- outputs ----
-    ("export trace.plx -o trace.plx", 1, "cannot write to trace.plx: it is what is read"),
-    ("export trace.plx -o ./trace.plx", 1, "it is what is read"),
+    ("export trace.plx -o trace.plx", 1, "cannot write to trace.plx: it is the input"),
+    ("export trace.plx -o ./trace.plx", 1, "it is the input"),
     ("export trace.plx -o notes", 1, "cannot replace notes: it is not an export of this format"),
     ("export trace.plx -o elf.plx", 1, "cannot replace elf.plx: it is not an export of this format"),
     ("export trace.plx -o cut.plx", 1, "cannot replace cut.plx: it is not an export of this format"),
@@ -247,7 +247,7 @@ def test_kernel_thread(world):
 def test_process_of_another_user(world, public):
     world.names["public"] = public / "pollux"
     for command, says in (("record {pid} -o /dev/null", "belongs to user 0: run pollux as that user or as root"),
-                          ("doctor {pid}", r"user +NO +the process belongs to user 0, pollux runs as 65534")):
+                          ("doctor {pid}", r"user +FAIL +the process belongs to user 0, pollux runs as 65534")):
         script = f"exec {' '.join(NOBODY)} {{public}} {command}".format(**world.names)
         check(world, driver.run("sh", "-c", script, cwd="/"), 1, says)
 
@@ -308,7 +308,7 @@ def test_child_that_has_one(world, tmp_path):
     reader = threading.Thread(target=lambda: said.extend(iter(process.stderr.readline, "")))
     reader.start()
     child = process.stdout.readline().strip()
-    reader_says(said, "runs on, unrecorded")
+    reader_says(said, "is still running")
     process.stdin.write("\n")
     process.stdin.close()
     assert process.wait(driver.TIMEOUT) == 9

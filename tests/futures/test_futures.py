@@ -139,7 +139,7 @@ def test_block_on(pollux, start, tmp_path, which):
     # the last of its polls has no end
     root = seen["held::main::{async_block#2}"]
     assert root[READY] == 0 and root[PENDING] >= truth["root_a"][1] // 2
-    assert driver.report(pollux, trace)["odd"] == 0
+    assert driver.report(pollux, trace)["inconsistent"] == 0
     assert program.end() == 0
 
 
@@ -155,7 +155,7 @@ def test_block_on_by_parker(pollux, start, tmp_path, package):
     record(pollux, program, trace, "--futures")
     counted_roots(ends(trace), program.truth(), "rooted::rooted")
     report = driver.report(pollux, trace)
-    assert report["odd"] == 0
+    assert report["inconsistent"] == 0
     # What the thread waits for is no poll: 2 ms each time. (A poll may lose its CPU for longer.)
     roots = [row for row in report["futures"] if row["name"].endswith("main::{async_block#1}")]
     assert roots and all(row["poll_ns"]["p50"] < 2e6 for row in roots), roots
@@ -178,7 +178,7 @@ def test_block_on_current_thread(pollux, start, tmp_path, profile):
     alone = sum(round % 3 + 1 for round in range(rounds))
     assert roots[PENDING] >= 2 * (alone + rounds + 1)
     report = driver.report(pollux, trace)
-    assert report["odd"] == 0
+    assert report["inconsistent"] == 0
     (row,) = [row for row in report["futures"] if row["name"].endswith("main::{async_block#1}")]
     # no time of a task's, which sleeps for a millisecond, is a poll's
     assert row["poll_ns"]["count"] == roots.total() and row["poll_ns"]["p50"] < 1e6

@@ -72,7 +72,7 @@ def test_the_life_of_a_task(pollux, recorded):
     number = longest["longest_polls"][0]["task"]
     (life,) = report(pollux, recorded, "--task", str(number))["lives"]
     steps = life["steps"]
-    assert life["family"] == "places::consume" and life["untold"] == 0
+    assert life["family"] == "places::consume" and life["omitted_steps"] == 0
     assert steps[0]["step"] == "spawn" and steps[-1]["step"] == "end"
     assert steps[-1]["outcome"] == "ready"
     assert sum(step["step"] == "poll" for step in steps) == family["polls"]

@@ -489,7 +489,7 @@ static void test_inputs_are_spared(void **state)
 				 cases[i].want);
 		n_paths = 3; /* the inputs' names stay */
 	}
-	assert_non_null(strstr(err.text, "is read"));
+	assert_non_null(strstr(err.text, "is the input"));
 	int fd = open(in_dir("in"), O_RDWR | O_APPEND | O_CLOEXEC);
 	snprintf(own, sizeof(own), "/dev/fd/%d", fd);
 	assert_int_equal(file_output_spares(own, inputs, 3, &err), -EINVAL);

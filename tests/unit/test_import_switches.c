@@ -400,7 +400,7 @@ static void one_file_of_a_folder_says_that_there_is_more(void **state)
 	snprintf(path, sizeof(path), "%s/threads.data/data", files_dir);
 	import_files(paths, 1, NULL, &r);
 	assert_true(r.code < 0);
-	assert_non_null(strstr(r.summary.doubts.data, "the folder that it is in is the recording"));
+	assert_non_null(strstr(r.summary.doubts.data, "its folder is the recording"));
 	result_done(&r);
 }
 

@@ -106,15 +106,16 @@ static void machines_are_counted_as_async_std_meant_it(void **state)
 		squeezed(report(steps, sizeof(steps) / sizeof(steps[0]), 0, true));
 	assert_has(json, "\"source\":\"machines\"");
 	/* Seconds count: 1.498 s and 1.695 s; each task once. */
-	assert_has(json, "{\"name\":\"0xa\",\"tasks\":3,\"scheduled\":5,\"blockades\":2,"
-			 "\"ghosts\":0,\"finished\":2,\"average_run_ns\":1596500000}");
+	assert_has(json,
+		   "{\"name\":\"0xa\",\"tasks\":3,\"scheduled\":5,\"blockades\":2,"
+		   "\"blockades_without_task\":0,\"finished\":2,\"average_run_ns\":1596500000}");
 	assert_has(json, "{\"name\":\"0xb\",\"tasks\":0,\"scheduled\":0,\"blockades\":1,"
-			 "\"ghosts\":1,\"finished\":0}");
+			 "\"blockades_without_task\":1,\"finished\":0}");
 	assert_has(json, "{\"task\":2,\"parent\":1,\"family\":\"atask\",\"spawned_ns\":5000000,"
 			 "\"finished\":true,\"run_ns\":1695000000,\"blockades\":2}");
 	assert_has(json, "{\"task\":7,\"family\":\"atask\",\"finished\":false,\"blockades\":0}");
 	assert_has(json, "\"parents\":[{\"task\":1,\"children\":1,\"blocked_children\":1}]");
-	assert_has(json, "\"never_ran\":1,\"ghost_tasks\":1}");
+	assert_has(json, "\"never_ran\":1,\"blockades_without_task\":1}");
 }
 
 static void workers_are_machines_elsewhere(void **state)
@@ -135,7 +136,7 @@ static void workers_are_machines_elsewhere(void **state)
 	assert_has(json, "{\"name\":\"w/10\",\"tasks\":1,\"polls\":1,\"blockades\":1,");
 	assert_has(json, "{\"name\":\"w/11\",\"tasks\":2,\"polls\":2,\"blockades\":0,");
 	assert_has(json, "{\"task\":1,\"children\":1,\"blocked_children\":0}");
-	assert_has(json, "\"never_ran\":0,\"ghost_tasks\":0}");
+	assert_has(json, "\"never_ran\":0,\"blockades_without_task\":0}");
 	_cleanup_free_ char *text = report(steps, sizeof(steps) / sizeof(steps[0]), 1, false);
 	assert_has(text, "A machine is a worker, a blockade a poll of at least 10.0 ms");
 	assert_has(text, "and 1 more machines: -n 0 shows all");

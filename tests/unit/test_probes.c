@@ -135,9 +135,9 @@ static void test_x86_refused(void **state)
 		{"8@(%rax,%rsp)", "not an address that x86-64 knows"},
 		{"8@(%rax,%rcx,3)", "not an address that x86-64 knows"},
 		{"8@(%xmm0)", "not an address that x86-64 knows"},
-		{"8@%rax,1", "something unknown behind it"},
-		{"8@12a", "something unknown behind it"},
-		{"8@$12$", "something unknown behind it"},
+		{"8@%rax,1", "unknown text after it"},
+		{"8@12a", "unknown text after it"},
+		{"8@$12$", "unknown text after it"},
 	};
 	_cleanup_buf_ struct buf want = BUF_INIT;
 
@@ -182,8 +182,7 @@ static void test_aarch64(void **state)
 	      -ENOTSUP, 0);
 	check(PROBE_AARCH64, "8@[x0, x1, ror #1]",
 	      "not readable: not an extension that aarch64 knows", -ENOTSUP, 0);
-	check(PROBE_AARCH64, "8@[sp, 8]!", "not readable: something unknown behind it", -ENOTSUP,
-	      0);
+	check(PROBE_AARCH64, "8@[sp, 8]!", "not readable: unknown text after it", -ENOTSUP, 0);
 }
 
 static void test_many(void **state)

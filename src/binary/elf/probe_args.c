@@ -456,7 +456,7 @@ static void parse_operand(enum probe_machine machine, struct probe_arg *a, const
 	if (!(machine == PROBE_X86_64 ? x86_operand(a, &t) : arm_operand(a, &t)))
 		return;
 	if (t.at != t.end)
-		refuse(a, "something unknown behind it");
+		refuse(a, "unknown text after it");
 }
 
 size_t probe_args_parse(enum probe_machine machine, const char *text,

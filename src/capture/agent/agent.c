@@ -764,7 +764,7 @@ static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 		.process = s->process,
 		.item = "ring memory",
 		.total = s->n_damaged,
-		.note = "the program overwrote its event buffers: so many pieces made no sense"};
+		.note = "the program overwrote its event buffers: this many events were invalid"};
 	const struct trace_coverage ringless = {.process = s->process,
 						.item = "events of threads without a ring",
 						.total = no_ring,

@@ -754,7 +754,7 @@ static int tell_unknown(struct drain *d, const struct source *s, struct capture_
 	size_t n = 0;
 
 	if (s->n_inlined_unknown)
-		buf_str(&note, "nothing tells whether they were ready or dropped (in a select!, a "
+		buf_str(&note, "it is unknown whether they were ready or dropped (in a select!, a "
 			       "timeout, a wrapper, whose memory others may have used since)");
 	for (size_t i = 0; i < s->n_inlined_kinds; i++) {
 		const struct inlined_kind *k = &s->inlined_kinds[i];
@@ -776,9 +776,8 @@ int inlined_end(struct drain *d, const struct source *s, struct capture_stats *s
 	const struct trace_coverage loops = {
 		.process = s->process,
 		.item = "inlined futures",
-		.note = "one that ends and begins anew at the same place within one poll, as a "
-			"loop "
-			"around one .await makes them, is told as one that goes on"};
+		.note = "one that ends and starts again at the same place within one poll, as a "
+			"loop around one .await makes them, counts as one that continues"};
 	int rc = 0;
 
 	if (s->n_inlined_ends)

@@ -141,11 +141,10 @@ static int open_binary(struct capture *c, const char *path, struct error *err)
 		return rc;
 	o = &c->objects[number];
 	if (!o->n_sites)
-		return error_set(
-			err, -ENOENT,
-			"%s has neither probes that pollux knows nor a Tokio, async-std or "
-			"smol runtime that it can see",
-			path);
+		return error_set(err, -ENOENT,
+				 "%s has neither probes that pollux knows nor a Tokio, async-std "
+				 "or smol runtime that it can see",
+				 path);
 	rc = kernel_core_tell_hooks(c->core, &c->hooks);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot tell the kernel what to probe");
@@ -490,8 +489,8 @@ static int tell_end(struct capture *c, uint64_t n_others, struct capture_stats *
 	const struct trace_coverage others = {
 		.item = "records of threads that have ended",
 		.total = n_others,
-		.note = "so many found no room, and their threads ended before they could tell; a "
-			"larger --ring-size loses less"};
+		.note = "this many found no room, and their threads ended before they could report "
+			"it; a larger --ring-size loses less"};
 	const struct trace_coverage full = {
 		.item = "processes",
 		.seen = MAX_PROCESSES,

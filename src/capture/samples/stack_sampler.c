@@ -153,7 +153,7 @@ static void take_running(struct taker *t, struct taker_job *job)
 		return;
 	}
 	if (traced_by_other(job)) {
-		refuse(job, "is traced by somebody else, or gone");
+		refuse(job, "is traced by another process, or gone");
 		return;
 	}
 	if (!t->tracer && tracer_start(&t->tracer, NULL) < 0) {

@@ -745,8 +745,7 @@ static int cover_all(struct capture_stacks *s, struct capture_stats *stats)
 		rc = cover(s, stats, p->process, "stacks", p->counts.whole, p->counts.walked, why);
 		if (rc == 0)
 			rc = cover(s, stats, p->process, "names of code in stacks", named, total,
-				   named < total ? "the rest is told by its addresses: no symbols"
-						 : "");
+				   named < total ? "the rest has addresses only: no symbols" : "");
 	}
 	return rc;
 }
