@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-/* The clock is looked at after so many steps. */
+/* The clock is read once per this many steps. */
 #define LOOK_STEPS 256u
 #define MAX_BYTES (8ull << 30)
 

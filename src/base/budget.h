@@ -1,13 +1,13 @@
 /*
  * What reading from outside may cost. What comes from a program, an ELF file, a core or a trace may
- * be made by somebody hostile: sizes lie, structures branch into 2^44 paths, writers never pause.
- * So work over it has a budget, and whoever does the work charges it:
+ * be hostile: sizes lie, structures branch into 2^44 paths, writers never pause. So work over it
+ * has a budget, which the code that does the work charges:
  *
  *   steps and time of one piece of work (a drain, a tree, a search)	struct budget
  *   bytes that the command holds of files that others made		budget_hold()
  *
- * The limits are far above what real programs need. Whoever meets one stops, keeps what it has, and
- * says what it left out.
+ * The limits are far above what real programs need. Code that reaches one stops, keeps what it has,
+ * and says what it left out.
  */
 #ifndef POLLUX_BASE_BUDGET_H
 #define POLLUX_BASE_BUDGET_H

@@ -52,7 +52,7 @@ __attribute__((noinline, cold)) static bool grow(struct buf *b, size_t more)
 	return true;
 }
 
-/* Room for `more` bytes and the 0 behind them. */
+/* Room for `more` bytes and the 0 after them. */
 static inline bool room(struct buf *b, size_t more)
 {
 	if (__builtin_expect(more < b->cap - b->len && !b->failed, 1))

@@ -43,7 +43,7 @@ static void folder_make(const char *path)
 		mkdirat(fd, slash + 1, 0700);
 }
 
-/* Our folder, made if it isn't there; -1: none that is ours alone. */
+/* The cache folder, made if it isn't there; -1: none that only this user can write. */
 static int folder_open(const char *path, bool make)
 {
 	_cleanup_close_ int fd = -1;
@@ -123,8 +123,7 @@ static int by_age(const void *a, const void *b)
 	return x->mtime.tv_nsec < y->mtime.tv_nsec ? -1 : x->mtime.tv_nsec > y->mtime.tv_nsec;
 }
 
-/* "IDENTITY.ENDING", or what was on the way there. The folder may have been somebody's for other
- * things before. */
+/* "IDENTITY.ENDING", or whatever has that name: the folder may have held other things before. */
 static bool is_ours(const char *name)
 {
 	static const char temporary[] = ".pollux-";

@@ -1,18 +1,18 @@
 /*
  * What pollux found out about a file, kept for the next time: $XDG_CACHE_HOME/pollux or
- * ~/.cache/pollux, one file for each file and sort of answers.
+ * ~/.cache/pollux, one file for each file and kind of answer.
  *
- * What the cache says is believed of a file, so it must be that file's: answers are kept, and used,
- * only of files that belong to root or to us, by an identity that nobody can give to another file
- * (base/file_id.h). A build-id won't do: it is what the file says.
+ * pollux trusts what the cache says of a file, so it must be about that very file: answers are
+ * kept, and used, only for files that belong to root or to this user, by an identity that nobody
+ * can give to another file (base/file_id.h). A build-id won't do: it is what the file says.
  *
  *    head: magic, version, length and checksum of the rest
  *    content: what the caller wrote
  *
- * The folder is ours alone (0700, owned by the effective user, else it isn't used), files are
- * 0600 and put in place by a rename. Still they are read as from a stranger: bounded, and anything
- * odd makes the whole file count as absent; so must the caller do with the content. The folder's
- * size is bounded: the oldest files go.
+ * The folder is private (0700, owned by the effective user, else it isn't used), files are 0600 and
+ * put in place by a rename. Still they are read as from a stranger: bounded, and anything odd makes
+ * the whole file count as absent; so must the caller do with the content. The folder's size is
+ * bounded: the oldest files go.
  */
 #ifndef POLLUX_BASE_CACHE_H
 #define POLLUX_BASE_CACHE_H

@@ -32,7 +32,7 @@ struct clock_map {
 	double ns_per_tick;	      /* between them */
 	double average;		      /* ns per tick since the first pair */
 	struct clock_pair first;
-	struct clock_pair pairs[CLOCK_PAIRS]; /* a ring: number i stands at i % CLOCK_PAIRS */
+	struct clock_pair pairs[CLOCK_PAIRS]; /* a ring: number i is at i % CLOCK_PAIRS */
 	uint64_t n_pairs;		      /* ever */
 };
 /* Takes a first pair and, over about `settle_ns`, a second one. */

@@ -1,10 +1,10 @@
 /*
- * Manners of a background job on a busy machine. It lets whoever works go first, as long as what it
- * works on can wait: buffers that others fill. A recorder that waits for a CPU while they are full
- * loses events, so it asks to be first then.
+ * How a background job shares a busy machine. It lets other threads go first as long as its own
+ * work can wait: buffers that others fill. A recorder that waits for a CPU while the buffers are
+ * full loses events, so then it asks to go first.
  */
-#ifndef POLLUX_BASE_TURN_H
-#define POLLUX_BASE_TURN_H
+#ifndef POLLUX_BASE_CPU_YIELD_H
+#define POLLUX_BASE_CPU_YIELD_H
 
 /*
  * The calling thread lets others go first from now on, until buffers fill up: as a batch job it
@@ -23,10 +23,10 @@ void turn_begin(void);
 void turn_met(double fill);
 
 /*
- * Between small pieces of work: lets others have the CPU, if some work was done since the last time
- * and there is no hurry. A scheduler gives whoever is on a CPU some milliseconds before it lets
- * another one in; for a server whose answers take some ten us that is an age. Where others keep it
- * for long (then they need it for long, and what we do is needed too) it does nothing for a while.
+ * Called between small pieces of work: yields the CPU if some work was done since the last call and
+ * there is no hurry. A scheduler lets a running thread keep its CPU for some milliseconds; for a
+ * server that answers in about ten us that is very long. Where others keep it for long (then they
+ * need it for long, and what we do is needed too) it does nothing for a while.
  */
 void turn_pass(void);
 

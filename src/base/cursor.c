@@ -1,6 +1,6 @@
 /*
  * The bounded cursor. Every read goes through cursor_bytes() or checks the end itself; a failed
- * cursor stands at its end, so loops over cursor_left() stop by themselves.
+ * cursor is at its end, so loops over cursor_left() stop by themselves.
  */
 #include "base/cursor.h"
 

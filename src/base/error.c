@@ -13,7 +13,7 @@
 
 #define TEXT_BYTES sizeof(((struct error *)NULL)->text)
 
-/* Puts s behind text, as far as there is room. */
+/* Appends s to text, as far as there is room. */
 static void append(char *text, const char *s)
 {
 	size_t n = strlen(text);

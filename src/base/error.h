@@ -1,5 +1,5 @@
 /*
- * Errors as values that tell a story. A library function returns 0 or a negative errno and never
+ * Errors as values that carry a story. A library function returns 0 or a negative errno and never
  * prints; on the way up each level adds one sentence, so that the command prints once:
  *
  *     cannot attach to 4242: ptrace is forbidden by yama ptrace_scope=1: run as root, or ...
@@ -17,7 +17,7 @@ struct error {
 int error_set(struct error *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Like error_set, with ": " and strerror(-code) behind the text. */
+/* Like error_set, with ": " and strerror(-code) after the text. */
 int error_sys(struct error *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 

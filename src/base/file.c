@@ -5,15 +5,15 @@
  * then opened for reading, by the descriptor and not by the path, so that what was looked at is
  * what is read. O_NONBLOCK keeps a lease that the owner holds on the file from making us wait.
  *
- * An empty regular file is as a rule none of ours: procfs and tracefs show files of size 0 whose
- * reading waits, or takes from others what is read (/proc/kmsg, trace_pipe).
+ * An empty regular file is usually none that pollux wrote: procfs and tracefs show files of size 0
+ * whose reading waits, or takes from others what is read (/proc/kmsg, trace_pipe).
  *
- * Writing: never into a file that is there, but into a new one beside it which then takes the name.
- * So no link of anybody leads an output into another file, an older output stays whole until the
- * new one is, and a failure leaves nothing that would have to be removed by a path. The folder is
- * held open meanwhile: that its path may lead elsewhere later does not matter. The exception is a
- * file in a folder that takes no new ones, or one that is itself a mount (a container's -v
- * FILE:FILE): our own such file, with this one name only, is written in place.
+ * Writing: never into a file that is there, but into a new one next to it, which then takes the
+ * name. So no link leads an output into another file, an older output stays whole until the new one
+ * is, and a failure leaves nothing that would have to be removed by a path. The folder is held open
+ * meanwhile: that its path may lead elsewhere later does not matter. The exception is a file in a
+ * folder that takes no new ones, or one that is itself a mount (a container's -v FILE:FILE): such a
+ * file of the same user, with this one name only, is written in place.
  */
 #include "base/file.h"
 
@@ -133,8 +133,8 @@ static int random_name(char ret_name[static 32])
 	return 0;
 }
 
-/* A new file that nobody else has: without a name where the file system can do that, else under one
- * that nobody can guess. */
+/* A new file that no other process can open: without a name where the file system can do that, else
+ * under an unguessable one. */
 static int new_file(int folder, int access, char ret_temp[static 32])
 {
 	int fd = openat(folder, ".", O_TMPFILE | access | O_CLOEXEC, 0600);
@@ -207,7 +207,7 @@ static int look(const struct file_output *o, int *ret_at, struct stat *ret_st, s
 	return S_ISFIFO(st->st_mode);
 }
 
-/* A file of ours that can't be replaced by another one. */
+/* A file of this user that can't be replaced by another one. */
 static int write_in_place(struct file_output *o, int at, const struct stat *st, struct error *err)
 {
 	if (st->st_nlink > 1)

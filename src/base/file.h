@@ -13,7 +13,7 @@
 
 /* ---- inputs ---- */
 
-/* What may be opened beside a regular file that has a content. */
+/* What may be opened besides a regular file with content. */
 enum file_kinds {
 	FILE_EMPTY = 1,	 /* a regular file of size 0; the kernel's own files are such, too */
 	FILE_PIPE = 2,	 /* a named pipe of our user */
@@ -23,13 +23,13 @@ enum file_kinds {
 /*
  * Opens a file for reading: a descriptor, or negative errno with a sentence (-EINVAL: it is of
  * another kind). A device is never opened, since that alone may act (a watchdog, a tape), and no
- * pipe is waited for unless `also` allows it. If it does, names of our own descriptors (/dev/stdin,
- * /dev/fd/N) give a copy of these, whatever they are; a regular file is opened anew.
+ * pipe is waited for unless `also` allows it. If it does, names of this process's descriptors
+ * (/dev/stdin, /dev/fd/N) give a copy of these, whatever they are; a regular file is opened again.
  */
 int file_open(const char *path, unsigned also, struct error *err);
 /* The same for a name in the folder `dir`; `flags` is 0 or O_NOFOLLOW. */
 int file_open_at(int dir, const char *name, int flags, unsigned also, struct error *err);
-/* The same for what an O_PATH descriptor (which stays the caller's) stands for. */
+/* The same for the file of an O_PATH descriptor, which stays the caller's. */
 int file_reopen(int at, const char *name, unsigned also, struct error *err);
 
 /* ---- outputs ---- */

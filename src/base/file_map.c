@@ -1,10 +1,11 @@
 /*
- * The guard: a handler of SIGBUS that looks the address up among our maps, and puts zeros in the
- * place of that map from there on. It takes no lock and calls mmap() only, so it may come on any
- * thread and at any point. A slot of the list is taken by its flag, and its range is set before the
- * map is used and cleared before it goes. A SIGBUS of any other address is what it was before.
+ * The guard: a handler of SIGBUS that looks the address up among the maps of this file, and puts
+ * zeros in the place of that map from there on. It takes no lock and calls mmap() only, so it may
+ * come on any thread and at any point. A slot of the list is taken by its flag, and its range is
+ * set before the map is used and cleared before it goes. A SIGBUS of any other address is what it
+ * was before.
  *
- * A synchronous signal that is blocked kills, so no thread of ours may block this one
+ * A synchronous signal that is blocked kills, so no thread of pollux may block this one
  * (file_map_block_signals).
  */
 #include "base/file_map.h"
@@ -47,7 +48,7 @@ static void on_bus(int number, siginfo_t *info, void *context)
 		errno = saved;
 		return;
 	}
-	/* Not ours: the access comes again. */
+	/* Not in a map: the access repeats. */
 	sigaction(SIGBUS, &before, NULL);
 	errno = saved;
 }

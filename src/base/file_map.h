@@ -1,13 +1,13 @@
 /*
- * Files as memory, for reading, without a copy: only what is looked at is read, and other processes
+ * Files as memory, for reading, without a copy: only what is accessed is read, and other processes
  * that have the same file share its pages.
  *
- * A map has two dangers that a copy has not. The file may be cut while it is read, and the access
- * behind its new end is a SIGBUS: such an access reads zeros instead, and the map is told to be
- * damaged. And bytes may change between a check and a use. So only a file that nobody but root and
- * our own user can write is mapped; what strangers can change is copied by the caller. That our own
- * user changes a file while we read it is no attack: what is read then may be wrong, and who keeps
- * anything of it looks at the file's identity again (base/file_id.h).
+ * A map has two dangers that a copy has not. The file may be truncated while it is read, and an
+ * access after its new end is a SIGBUS: such an access reads zeros instead, and the map is marked
+ * as damaged. And bytes may change between a check and a use. So only a file that just root and
+ * this user can write is mapped; the caller copies what others can change. If this user changes a
+ * file while pollux reads it, that is no attack: what is read may be wrong, and code that keeps any
+ * of it checks the file's identity again (base/file_id.h).
  */
 #ifndef POLLUX_BASE_FILE_MAP_H
 #define POLLUX_BASE_FILE_MAP_H

@@ -17,7 +17,7 @@ static inline bool is_clean(unsigned char c)
 }
 
 /* How many bytes from s on need no escape and are ASCII; eight at a time. A high bit in `bad` may
- * stand for a clean byte above a bad one (borrows), so the byte loop has the last word. */
+ * belong to a clean byte above a bad one (borrows), so the byte loop decides. */
 static size_t clean_run(const char *s, size_t len)
 {
 	const uint64_t ones = 0x0101010101010101ULL, highs = 0x8080808080808080ULL;

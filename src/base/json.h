@@ -12,7 +12,7 @@
 
 struct json {
 	struct buf *out;
-	bool comma; /* a value stands before on this level */
+	bool comma; /* a value precedes on this level */
 	bool pretty;
 	bool shown; /* strings by json_quote_shown(); the caller may set it */
 	unsigned depth;

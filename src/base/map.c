@@ -1,6 +1,6 @@
 /*
  * The hash map: linear probing in a table of at most three quarters full. Removal shifts the
- * entries behind back into the hole, so probing never meets a tombstone and a map that lives as
+ * entries after it back into the hole, so probing never meets a tombstone and a map that lives as
  * long as a trace (tasks come and go by millions) stays as fast as on its first day.
  */
 #include "base/map.h"
@@ -82,7 +82,7 @@ void *map_remove(struct map *m, uint64_t a, uint64_t b)
 	if (!value)
 		return NULL;
 
-	/* An entry may move into the hole unless its home lies behind the hole (cyclically). */
+	/* An entry may move into the hole unless its home is after the hole (cyclically). */
 	size_t mask = m->cap - 1;
 	size_t hole = e - m->entries;
 	for (size_t i = (hole + 1) & mask; m->entries[i].value; i = (i + 1) & mask) {

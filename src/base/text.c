@@ -138,8 +138,8 @@ size_t text_utf8(const char *s, size_t len)
 	return text_point(s, len, &point);
 }
 
-/* Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt), and beside it the controls,
- * the separators of lines and what annotates other characters. */
+/* Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt), and also the controls, the
+ * separators of lines and what annotates other characters. */
 bool text_hidden(uint32_t point)
 {
 	static const uint32_t ranges[][2] = {

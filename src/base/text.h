@@ -19,8 +19,8 @@ void text_safe(struct buf *out, const char *s);
 size_t text_utf8(const char *s, size_t len);
 /* The same, with the character's number. */
 size_t text_point(const char *s, size_t len, uint32_t *ret_point);
-/* Is that a character that nobody sees as itself: a control character, one that changes the
- * direction of text, one without a width? Names are told apart by what is seen. */
+/* Whether a reader cannot see this character as itself: a control character, one that changes the
+ * direction of text, one without a width? Names differ by what is visible. */
 bool text_hidden(uint32_t point);
 /* "10", "10s", "250ms", "1.5s", "2m", "80us", "100ns" into ns; a plain number has the given unit.
  * -EINVAL. */
@@ -33,7 +33,7 @@ int text_parse_bytes(const char *s, uint64_t *ret_bytes);
 const char *text_short_file(const char *file);
 
 /* "lib" of "/usr/lib/app/lib.abi3.so", or "app/lib": where in the path it begins, how long it is.
- * Whether the folder is needed to tell it from `other`: text_same_object(). */
+ * text_same_object(): whether the folder is needed to distinguish it from `other`. */
 const char *text_object_name(const char *path, bool folder, size_t *ret_len);
 bool text_same_object(const char *path, const char *other);
 

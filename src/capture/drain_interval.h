@@ -2,8 +2,8 @@
  * How often a buffer is emptied: so that it is a quarter full by then, and a burst that begins just
  * now does not fill it.
  */
-#ifndef POLLUX_CAPTURE_PACE_H
-#define POLLUX_CAPTURE_PACE_H
+#ifndef POLLUX_CAPTURE_DRAIN_INTERVAL_H
+#define POLLUX_CAPTURE_DRAIN_INTERVAL_H
 
 #include <stdint.h>
 

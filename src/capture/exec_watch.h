@@ -3,8 +3,8 @@
  * cargo, that executes one in which there is. Each source looks at it in its own way; when to do so
  * is the same for all.
  */
-#ifndef POLLUX_CAPTURE_LATE_PROGRAM_H
-#define POLLUX_CAPTURE_LATE_PROGRAM_H
+#ifndef POLLUX_CAPTURE_EXEC_WATCH_H
+#define POLLUX_CAPTURE_EXEC_WATCH_H
 
 #include <stdbool.h>
 #include <stdint.h>

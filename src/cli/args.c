@@ -2,10 +2,10 @@
  * Words into options, operands and a command, by a verb's table of options.
  *
  * The usual forms: -d 10, -d10, --duration 10, --duration=10, flags together as in -qj. A value
- * that may be missing is never the next word. Options and operands may stand in any order. `--`
- * ends the options; for a verb that runs a command everything behind it is that command, untouched,
- * so that the program's own options are never taken for ours. A word that is no option of the verb
- * is an error with the nearest name that would have been one.
+ * that may be missing is never the next word. Options and operands may come in any order. `--` ends
+ * the options; for a verb that runs a command everything after it is that command, untouched, so
+ * that the program's options are never taken for those of pollux. A word that is no option of the
+ * verb is an error with the nearest name that would have been one.
  */
 #include "cli/args.h"
 
@@ -148,8 +148,8 @@ static int missing(const struct cli_verb *verb, int option, struct error *err)
 			 o->arg);
 }
 
-/* A value that may be missing is the next word if that can be nothing else: words of a verb that
- * runs a command stand behind "--", and no option begins with a digit. */
+/* A value that may be missing is the next word if that can be nothing else: a verb that runs a
+ * command has its words after "--", and no option begins with a digit. */
 static bool follows(const struct cli_verb *verb, int argc, char **argv, int i)
 {
 	return verb->command && i + 1 < argc && argv[i + 1][0] >= '0' && argv[i + 1][0] <= '9';

@@ -15,7 +15,7 @@ struct cli_args {
 	bool help; /* -h or --help was among them: nothing else was looked at */
 };
 
-/* Sorts argv[0..argc), the words behind the verb. -EINVAL with one sentence for wrong use. */
+/* Sorts argv[0..argc), the words after the verb. -EINVAL with one sentence for wrong use. */
 int args_parse(const struct cli_verb *verb, int argc, char **argv, struct cli_args *ret_args,
 	       struct error *err);
 void args_done(struct cli_args *args);

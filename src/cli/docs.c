@@ -5,9 +5,9 @@
  *     gen-docs man [VERB]     roff for man(1): pollux(1) or pollux-VERB(1)
  *     gen-docs bash|zsh|fish  completion for that shell
  *
- * What completes an option's value is told by the option (its words) or follows from the name of
- * its argument: a file, a process, or nothing that a shell could know. Of processes those are
- * offered whose program can be read, as pollux has to: no kernel threads, nobody else's.
+ * What completes an option's value is in the option (its words) or follows from the name of its
+ * argument: a file, a process, or nothing that a shell could know. Of processes those are offered
+ * whose program can be read, as pollux has to: no kernel threads, no processes of other users.
  */
 #include "base/buf.h"
 #include "cli/cli.h"

@@ -1,7 +1,7 @@
 /*
- * pollux doctor: may this process or program be recorded, and what would be seen. Looks only: at
- * /proc, at the files that are loaded, at what the finder finds in them. Nothing is stopped, traced
- * or written. What was looked at is collected first and then told once, for people or as JSON.
+ * pollux doctor: can this process or program be recorded, and what would be visible. It only reads:
+ * /proc, the loaded files, and what the scan finds in them. Nothing is stopped, traced or written.
+ * All facts are collected first and then printed once, for people or as JSON.
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -35,7 +35,7 @@ struct check {
 	char *note;
 };
 
-/* One object with something to tell: the program itself, or a library that has a runtime in it. */
+/* One object to report on: the program itself, or a library with a runtime in it. */
 struct examined {
 	char *path;
 	char *why; /* its file can't be had */

@@ -1,7 +1,7 @@
 /*
- * pollux export: a trace into a file that another viewer opens. The output gets its
- * name when it is whole, so that nobody opens half a file; pipes are written as they are. A reader
- * that closes the pipe early is no error.
+ * pollux export: a trace into a file that another viewer opens. The output gets its name when it is
+ * whole, so that no reader opens half a file; pipes are written as they are. A reader that closes
+ * the pipe early is no error.
  */
 #include "base/cleanup.h"
 #include "base/file.h"

@@ -1,7 +1,7 @@
 /*
  * Help on the terminal. Everything comes from the tables, so it can't be wrong about which options
- * exist. A page has to fit a screen: of a verb's text only the first paragraph stands here, the
- * man page has the rest.
+ * exist. A page has to fit a screen: it has only the first paragraph of a verb's text, the man page
+ * has the rest.
  */
 #include "cli/help.h"
 

@@ -1,6 +1,6 @@
 /*
- * pollux import: recordings of other tools into a trace. What could not be understood is told once,
- * at the end; a file of which nothing was understood leaves no trace behind.
+ * pollux import: recordings of other tools into a trace. What could not be understood is reported
+ * once, at the end; a file of which nothing was understood gives no trace.
  */
 #include "import/import.h"
 

@@ -4,8 +4,8 @@
 
 #include "cli/cli.h"
 
-/* The only operand, or the newest trace in this folder, of which stderr is told; for free(). 0, or
- * what the verb returns after wrong use. */
+/* The only operand, or the newest trace in this folder, named on stderr; for free(). 0, or what the
+ * verb returns after wrong use. */
 int input_trace(const struct cli_args *args, char **ret_path);
 /* The word is the number of a process, and no file is called so. */
 bool input_is_pid(const char *word);

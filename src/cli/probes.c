@@ -1,6 +1,6 @@
 /*
- * pollux probes: the probes that a program or process carries, where they stand, their arguments,
- * and what pollux makes of each. Looks only: at files, and at the semaphores of a process.
+ * pollux probes: the probes of a program or process, their addresses and arguments, and the event
+ * that each becomes. It only reads: files, and the semaphores of a process.
  */
 #include "base/buf.h"
 #include "base/cleanup.h"

@@ -94,7 +94,7 @@ static int parse_futures(const struct cli_args *args, struct job *job)
 	return 0;
 }
 
-/* pollux-NAME-PID.plx, of characters that no shell minds. Where no pid was given: ours. */
+/* pollux-NAME-PID.plx, of characters that need no quoting. Without a pid: that of pollux. */
 static char *path_number(const struct job *job, unsigned n)
 {
 	struct buf b = BUF_INIT;
@@ -182,7 +182,7 @@ static int parse(const struct cli_args *args, struct job *job)
 			return code;
 	}
 	code = recording_parse(args, &job->rec);
-	/* Without the agent these two tell which waits are for locks. */
+	/* Without the agent these two show which waits are for locks. */
 	if (job->rec.capture.lock_stacks && job->rec.capture.kernel)
 		job->rec.capture.sched = job->rec.capture.syscalls = true;
 	if (code == 0)
@@ -221,8 +221,8 @@ static void say_losses(struct buf *b, const struct capture_stats *s, uint64_t be
 	buf_str(b, " (increase --ring-size to reduce losses)\n");
 }
 
-/* The first of those that are said as one, and what they come to together: all of an item, or,
- * where reasons are told, all of an item and a reason. */
+/* The first of the rows that are printed as one, and their sum: all of an item, or, with reasons,
+ * all of an item and a reason. */
 static bool add_up(const struct capture_stats *s, size_t i, bool reasons,
 		   struct trace_coverage *ret)
 {
@@ -374,7 +374,7 @@ static int spare_programs(const struct job *job, struct error *err)
 	return rc;
 }
 
-/* Into the file, into the pipe of whoever prints, or into both. */
+/* Into the file, into the pipe of the printing thread, or into both. */
 static int open_writer(const struct job *job, struct live *printing,
 		       struct trace_writer **ret_writer, struct error *err)
 {

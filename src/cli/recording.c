@@ -3,8 +3,8 @@
  *
  * A signal only sets a flag; the drain's sleep is short and ends at once when one comes. Ctrl-C at
  * a terminal reaches a launched program too: it is recorded on to its own end, and a second Ctrl-C
- * ends the recording alone. Other signals end a recording of running programs, and are handed on to
- * a launched one, whose exit status becomes ours.
+ * ends only the recording. Other signals end a recording of running programs, and are passed on to
+ * a launched one, whose exit status pollux returns.
  */
 #include "cli/recording.h"
 

@@ -38,7 +38,7 @@ static const char *const examples[] = {
 	NULL,
 };
 
-/* Some names of what there is, instead of those that nobody has. */
+/* Some names that exist, in place of those that match nothing. */
 static void add_names(struct buf *b, const struct inspect_result *r)
 {
 	size_t n = 0;

@@ -8,11 +8,12 @@
  * waits
  *
  * What the viewers ask for was measured, not read: only complete events ("X"), because begin and
- * end events must be sorted and ours come when they end; times in µs with three decimals from
- * the trace's first event, so that doubles keep every ns; a cname outside of the viewer's list
- * kills the whole import; sort indexes, or lanes are in the order of their text. A flow is one wake
- * that led to a poll: its "s" must lie inside a slice (a wake from outside of all polls gets a
- * slice of 1 ns), its "f" just inside the poll, or it would bind to the slice that ends there.
+ * end events must be sorted, and the timeline gives slices when they end; times in µs with three
+ * decimals from the trace's first event, so that doubles keep every ns; a cname outside of the
+ * viewer's list kills the whole import; sort indexes, or lanes are in the order of their text. A
+ * flow is one wake that led to a poll: its "s" must lie inside a slice (a wake from outside of all
+ * polls gets a slice of 1 ns), its "f" just inside the poll, or it would bind to the slice that
+ * ends there.
  */
 #include "export/chrome.h"
 
@@ -45,7 +46,7 @@ static const struct head waiting_head = HEAD("wait", "waiting", "thread_state_io
 static const struct head scheduled_head = HEAD("wait", "scheduled", "thread_state_runnable");
 static const struct head unknown_head = HEAD("wait", "not known", "thread_state_unknown");
 static const struct head section_head = HEAD("block", "block_in_place", "yellow");
-/* A single ns must never be the colour of a whole pixel: this one stands first of all in the list.
+/* A single ns must never colour a whole pixel: this colour is the first in the list.
  */
 static const struct head wake_head = HEAD("wake", "wake", "thread_state_uninterruptible");
 

@@ -15,8 +15,8 @@
 
 #include <string.h>
 
-/* Where slices are too thin, Catapult draws the colour that stands last in its own list. There a
- * poll comes after a park, and the very worst polls after all that we use. */
+/* Where slices are too thin, Catapult draws the colour that is last in its own list. There a poll
+ * comes after a park, and the very worst polls after all that we use. */
 #define TERRIBLE "terrible"
 #define BUSY "background_memory_dump" /* teal */
 #define MAX_WAKES 4
@@ -126,7 +126,7 @@ static inline uint64_t inside_poll(const struct placed *at, uint64_t begin_ns, u
 	return begin < end_ns ? begin + 1 : end_ns;
 }
 
-/* What is `n` levels inside of that begins so many ns later. */
+/* A slice `n` levels inside another begins this many ns later. */
 static inline uint64_t deeper(uint64_t begin_ns, uint64_t end_ns, uint32_t n)
 {
 	return begin_ns + n < end_ns ? begin_ns + n : end_ns;
@@ -147,7 +147,7 @@ int chrome_future_end(void *ctx, struct tl_future *future);
 int chrome_end_stack(struct chrome *c, struct stack_lane *l, uint32_t pid, uint32_t tid);
 int chrome_end_stacks(struct chrome *c);
 
-/* chrome_names.c: all that stands before the slices. 0 or -ENOMEM. */
+/* chrome_names.c: everything before the slices. 0 or -ENOMEM. */
 int chrome_head(struct chrome *c);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * What is inside of polls, in Chrome's format: nested slices of futures' polls, of system calls, of
- * time off the CPU; and two sorts of lanes of their own, because their slices nest with none of
- * these: a lane below a task or thread for the functions that samples saw, and lanes on which
- * instances of futures are polled and wait.
+ * time off the CPU; and two kinds of separate lanes, because their slices nest with none of these:
+ * a lane below a task or thread for the functions that samples saw, and lanes on which instances of
+ * futures are polled and wait.
  */
 #include "export/chrome.h"
 

@@ -1,5 +1,4 @@
-/* Names and order of the processes and lanes of Chrome's format, and what the whole file tells of
- * itself. */
+/* Names and order of the processes and lanes of Chrome's format, and the file's own metadata. */
 #include "export/chrome.h"
 
 #include "base/cleanup.h"
@@ -38,8 +37,8 @@ static void name_lane(struct buf *b, uint32_t pid, uint32_t tid, const char *nam
 	metadata(b, "thread_sort_index", pid, tid, "sort_index", NULL, rank);
 }
 
-/* Roots first, then tasks, then blocking closures; few lanes before many, or nobody would find the
- * single ones below a crowd; then the busiest. */
+/* Roots first, then tasks, then blocking closures; few lanes before many, or the single ones would
+ * be lost below a crowd; then the busiest. */
 static int by_rank(const void *a, const void *b)
 {
 	static const unsigned char order[TR_N] = {
@@ -153,7 +152,7 @@ static void name_family(const struct chrome *c, struct buf *b, const struct fami
 		   f->n_tasks == 1 || f->role == TR_FUTURE ? "" : "s");
 	name_process(b, f->pid, name.data ? name.data : f->name, rank);
 
-	/* Where they are spawned, beside the name. Viewers split labels at commas. */
+	/* Where they are spawned, next to the name. Viewers split labels at commas. */
 	const struct trace_kind *k =
 		f->role != TR_FUTURE ? trace_reader_kind(c->reader, f->kind) : NULL;
 	if (k && k->n_sites && k->sites && k->sites[0] && *k->sites[0]) {
@@ -206,7 +205,7 @@ static int name_families(struct chrome *c, struct buf *b, uint64_t *rank, uint32
 	return 0;
 }
 
-/* The cut, where nobody can miss it: a lane of its own on top. */
+/* The cut, impossible to miss: a lane of its own on top. */
 static void tell_cut(struct chrome *c, struct buf *b, uint32_t pid, uint64_t rank)
 {
 	name_process(b, pid, "cut", rank);

@@ -3,8 +3,8 @@
  * tasks, threads. Memory grows with what is alive, with families and threads, and with the number
  * of tasks to be kept as the busiest.
  */
-#ifndef POLLUX_EXPORT_SURVEY_H
-#define POLLUX_EXPORT_SURVEY_H
+#ifndef POLLUX_EXPORT_COUNTING_PASS_H
+#define POLLUX_EXPORT_COUNTING_PASS_H
 
 #include "base/hist.h"
 #include "export/limits.h"

@@ -1,8 +1,8 @@
 /*
  * Formats that other viewers open, one file each behind struct export_ops. Each reads the trace
- * through the timeline, streaming, in memory that does not grow with the trace's length. The
- * shapes that viewers really bear are the exporter's business; what was cut stands in the output
- * and in the summary.
+ * through the timeline, streaming, in memory that does not grow with the trace's length. The shapes
+ * that viewers really bear are the exporter's business; the output and the summary say what was
+ * cut.
  */
 #ifndef POLLUX_EXPORT_EXPORT_H
 #define POLLUX_EXPORT_EXPORT_H

@@ -1,8 +1,8 @@
 /*
- * Families, their lanes, and the packing of tasks into them. The free lanes of a family are bits
- * in words, so that the lowest one is found in a few steps also when ten thousand tasks live at
- * once. A lane remembers since when it is free: a spawn is known only with its task's first
- * event, so a task can begin earlier than the end of one that ended before it was told.
+ * Families, their lanes, and the packing of tasks into them. The free lanes of a family are bits in
+ * words, so that the lowest one is found in a few steps also when ten thousand tasks live at once.
+ * A lane remembers since when it is free: a spawn is known only with its task's first event, so a
+ * task can begin earlier than the end of one that was reported before it.
  */
 #include "export/lanes.h"
 

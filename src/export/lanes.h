@@ -45,7 +45,7 @@ struct task_lane {
 	uint32_t stacks_tid; /* the same of the lane of samples */
 };
 
-/* Names of generic types run to kilobytes; on a slice nobody reads further. */
+/* Names of generic types run to kilobytes; a slice shows no more. */
 #define LABEL_MAX 1024u
 
 struct family {
@@ -113,7 +113,7 @@ void lanes_done(struct lanes *l);
 char *lanes_label(const char *name);
 /* Labels of what the lanes show. 0 or -ENOMEM. */
 int lanes_labels(const struct lanes *l, const struct trace_reader *r, struct kind_labels *ret);
-/* Families of one name are told apart from now on: `labels` must outlive them. 0 or -ENOMEM. */
+/* Families of one name get distinct names from now on: `labels` must outlive them. 0 or -ENOMEM. */
 int lanes_relabel(struct lanes *l, const struct kind_labels *labels);
 /* The family of a kind, made when new; NULL when out of memory. */
 struct family *lanes_family(struct lanes *l, uint32_t kind);

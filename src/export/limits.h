@@ -1,7 +1,7 @@
 /*
- * What of a trace is shown: which tasks, which threads, up to when. Viewers bear so many lanes and
- * so many slices and no more (each format knows its own numbers), so before anything is written
- * the trace is surveyed once, and what is too much is cut by plain rules, and told:
+ * What of a trace is shown: which tasks, which threads, up to when. Viewers handle a limited number
+ * of lanes and slices (each format knows its own numbers), so before anything is written a counting
+ * pass reads the trace once. What is too much is cut by plain rules and reported:
  *
  *   lanes   threads get at most half of the budget, workers and busy ones first; families share
  *           the rest evenly, small ones in full. In a packed family the lanes on top go, in one
@@ -9,8 +9,8 @@
  *   slices  by time: all is shown from the window's start to the moment when the budget is
  *           used up. What is shown has no holes.
  */
-#ifndef POLLUX_EXPORT_SELECT_H
-#define POLLUX_EXPORT_SELECT_H
+#ifndef POLLUX_EXPORT_LIMITS_H
+#define POLLUX_EXPORT_LIMITS_H
 
 #include "export/export.h"
 #include "export/lanes.h"
@@ -36,7 +36,7 @@ struct selection {
 	uint64_t n_tasks, n_threads; /* in the window, shown or not */
 	uint64_t shown_tasks, shown_threads;
 	uint64_t cut_slices;	/* at least */
-	uint64_t worst_poll_ns; /* polls as long as this stand out; UINT64_MAX: none */
+	uint64_t worst_poll_ns; /* polls this long are highlighted; UINT64_MAX: none */
 	struct timeline_totals totals;
 	struct kind_labels labels;
 	char notice[256]; /* "" or what was cut and how to get it */

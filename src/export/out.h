@@ -52,7 +52,7 @@ static inline void out_used(struct out *o, const char *p)
 	o->len = len;
 }
 
-/* ---- formatters: each writes at p and returns the place behind ---- */
+/* ---- formatters: each writes at p and returns the end ---- */
 
 #define put_lit(p, literal) put_mem(p, "" literal, sizeof(literal) - 1)
 

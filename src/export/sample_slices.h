@@ -1,10 +1,10 @@
 /*
  * Samples of a lane into slices: a function is on the stack from the first sample that has it to
- * the last of those that follow each other in one poll. A sample stands for the time before it: it
+ * the last of those that follow each other in one poll. A sample represents the time before it: it
  * begins at the sample before, or its weight ago, or with its poll, whichever is latest.
  */
-#ifndef POLLUX_EXPORT_STACKS_H
-#define POLLUX_EXPORT_STACKS_H
+#ifndef POLLUX_EXPORT_SAMPLE_SLICES_H
+#define POLLUX_EXPORT_SAMPLE_SLICES_H
 
 #include "base/buf.h"
 #include "timeline/timeline.h"

@@ -2,14 +2,14 @@
  * Speedscope's own format: one "evented" profile per thread and per chosen task, in integer ns.
  *
  * The viewer is strict, one fault rejects the whole file: within a profile opens and closes must be
- * balanced, in order of time, and closed at endValue. And profiles stand one after the other,
- * while the timeline tells the slices of all of them mixed, each when it *ends*, what is inside
- * before what is around it. Both are turned right with two stacks and no memory: every profile's
- * slices are pushed onto a stack of its own as they are told. Popped at the end, they come with the
- * latest end first, which is the reverse of the order of closes; a slice's open stands, in
- * reverse, just where the first slice comes that ends no later than it begins. So one walk pushes
- * all opens and closes, the last first, onto a second stack, and popping that gives them in order.
- * The stacks spill to disk.
+ * balanced, in order of time, and closed at endValue. And profiles follow one another, while the
+ * timeline gives the slices of all of them mixed, each when it *ends*, what is inside before what
+ * is around it. Both are turned right with two stacks and no memory: every profile's slices are
+ * pushed onto a stack of its own as they come. Popped at the end, they come with the latest end
+ * first, which is the reverse of the order of closes; a slice's open belongs, in reverse, just
+ * where the first slice comes that ends no later than it begins. So one walk pushes all opens and
+ * closes, the last first, onto a second stack, and popping that gives them in order. The stacks
+ * spill to disk.
  */
 #include "export/speedscope.h"
 
@@ -31,7 +31,7 @@ static const struct limits speedscope_limits = {
 	.viewer = "Speedscope",
 };
 
-/* ---- what the timeline tells, onto the stacks ---- */
+/* ---- the timeline's slices, onto the stacks ---- */
 
 static int push(struct speedscope *s, struct profile *p, uint64_t frame, uint64_t begin_ns,
 		uint64_t end_ns)
@@ -248,7 +248,7 @@ static const char *const state_frames[FRAME_N_STATES] = {
 	[FRAME_LOST] = "events lost",
 };
 
-/* The list of frames, and where each stands in it. */
+/* The list of frames, and the index of each. */
 static int write_frames(struct speedscope *s, struct json *j)
 {
 	const struct lanes *l = &s->sel.lanes;
@@ -304,7 +304,7 @@ static void put_edge(struct speedscope *s, const struct edge *e, bool first)
 	out_used(&s->out, p);
 }
 
-/* The slices that are open where the walk, from the end to the start, stands. */
+/* The slices that are open at the current point of the walk from end to start. */
 struct walk {
 	struct spill *edges;
 	struct slice *open;

@@ -13,7 +13,7 @@
 #include "timeline/pool.h"
 
 /* Frames: parts of one list. Those of futures, system calls, times off the CPU and functions on
- * stacks are made when they are first met, and stand behind all others. */
+ * stacks are made at first use, after all others. */
 enum {
 	FRAME_POLL,
 	FRAME_WAITING,
@@ -69,7 +69,7 @@ struct speedscope {
 	size_t n_profiles;
 	uint32_t *thread_profile;	/* by thread: index + 1, 0 if not shown */
 	bool calls_seen[2 * MAX_CALLS]; /* from FRAME_BLOCK on */
-	uint32_t *frame_places;		/* by frame: where it stands in the file's list */
+	uint32_t *frame_places;		/* by frame: its index in the file's list */
 	struct map made;		/* (enum made, number) or two hashes to its number + 1 */
 	struct buf made_names;		/* JSON of the made frames */
 	size_t n_made, made_place;	/* place of the first */
@@ -92,7 +92,7 @@ struct speedscope_task *speedscope_task(struct speedscope *s, struct tl_task *ta
 /* A slice in a poll: onto the profiles of its thread and of its task. */
 int speedscope_push(struct speedscope *s, struct tl_task *task, uint32_t thread, uint64_t frame,
 		    uint64_t begin_ns, uint64_t end_ns);
-/* Where a frame stands in the file's list. */
+/* The index of a frame in the file's list. */
 uint64_t speedscope_place(const struct speedscope *s, uint64_t frame);
 
 /* speedscope_inside.c, as callbacks of the timeline */

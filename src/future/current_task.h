@@ -1,6 +1,6 @@
 /* Which thread polls which task. */
-#ifndef POLLUX_FUTURE_RUNNING_H
-#define POLLUX_FUTURE_RUNNING_H
+#ifndef POLLUX_FUTURE_CURRENT_TASK_H
+#define POLLUX_FUTURE_CURRENT_TASK_H
 
 #include "future/tasks.h"
 

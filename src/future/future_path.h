@@ -2,8 +2,8 @@
  * The ways from a type down to the coroutines that lie in it: by value, through what it owns, or
  * through what it borrows to poll it.
  */
-#ifndef POLLUX_FUTURE_WAYS_H
-#define POLLUX_FUTURE_WAYS_H
+#ifndef POLLUX_FUTURE_FUTURE_PATH_H
+#define POLLUX_FUTURE_FUTURE_PATH_H
 
 #include "base/map.h"
 #include "binary/dwarf/debug.h"

@@ -5,8 +5,8 @@
  * long as the copy of a few pages, however long debug information takes to read. What the second
  * walk misses is wanted by the next mem_prepare().
  */
-#ifndef POLLUX_FUTURE_MEM_H
-#define POLLUX_FUTURE_MEM_H
+#ifndef POLLUX_FUTURE_MEMORY_CACHE_H
+#define POLLUX_FUTURE_MEMORY_CACHE_H
 
 #include "base/map.h"
 

@@ -1,6 +1,6 @@
 /* Layout programs for a recording, compiled on a thread beside it: process/places.h. */
-#ifndef POLLUX_FUTURE_PLACES_H
-#define POLLUX_FUTURE_PLACES_H
+#ifndef POLLUX_FUTURE_PROGRAM_COMPILER_H
+#define POLLUX_FUTURE_PROGRAM_COMPILER_H
 
 #include "process/places.h"
 

@@ -1,7 +1,7 @@
 /* The containers of which run queues are made, read from the program's memory: words that are the
  * addresses of tasks. */
-#ifndef POLLUX_FUTURE_DEQUES_H
-#define POLLUX_FUTURE_DEQUES_H
+#ifndef POLLUX_FUTURE_QUEUE_LAYOUTS_H
+#define POLLUX_FUTURE_QUEUE_LAYOUTS_H
 
 #include "future/await.h"
 

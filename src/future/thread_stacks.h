@@ -2,8 +2,8 @@
  * The threads of the program at the moment of the copy: their registers, and the frames on their
  * stacks. From them follows who polls which task, and where the futures of block_on are.
  */
-#ifndef POLLUX_FUTURE_STACKS_H
-#define POLLUX_FUTURE_STACKS_H
+#ifndef POLLUX_FUTURE_THREAD_STACKS_H
+#define POLLUX_FUTURE_THREAD_STACKS_H
 
 #include "future/tasks.h"
 

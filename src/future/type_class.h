@@ -1,6 +1,6 @@
 /* What walk.c wants to know of types; searching in values is in await.h. */
-#ifndef POLLUX_FUTURE_SHAPE_H
-#define POLLUX_FUTURE_SHAPE_H
+#ifndef POLLUX_FUTURE_TYPE_CLASS_H
+#define POLLUX_FUTURE_TYPE_CLASS_H
 
 #include "future/await.h"
 

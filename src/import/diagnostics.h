@@ -1,6 +1,6 @@
 /* What was not understood: how often, for which reason, first where. Private to this room. */
-#ifndef POLLUX_IMPORT_DOUBTS_H
-#define POLLUX_IMPORT_DOUBTS_H
+#ifndef POLLUX_IMPORT_DIAGNOSTICS_H
+#define POLLUX_IMPORT_DIAGNOSTICS_H
 
 #include "base/buf.h"
 

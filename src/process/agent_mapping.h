@@ -2,8 +2,8 @@
  * The agent's area in the target: making it, filling it, and taking over what an earlier pollux
  * left.
  */
-#ifndef POLLUX_PROCESS_AREA_H
-#define POLLUX_PROCESS_AREA_H
+#ifndef POLLUX_PROCESS_AGENT_MAPPING_H
+#define POLLUX_PROCESS_AGENT_MAPPING_H
 
 #include "process/hooks.h"
 #include "process/inject.h"

@@ -1,6 +1,6 @@
 /* Which processes run a program. */
-#ifndef POLLUX_PROCESS_RUNNING_H
-#define POLLUX_PROCESS_RUNNING_H
+#ifndef POLLUX_PROCESS_FIND_PROCESSES_H
+#define POLLUX_PROCESS_FIND_PROCESSES_H
 
 #include "base/error.h"
 

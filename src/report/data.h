@@ -62,7 +62,7 @@ struct long_poll {
 	struct long_stack stack;
 };
 
-/* What was told of a poll that is still open. */
+/* What is known of a poll that is still open. */
 struct open_poll {
 	uint64_t serial; /* of its task */
 	uint64_t preempted_ns;
@@ -102,7 +102,7 @@ struct report {
 	struct tl_loss *losses; /* one per thread: the sum, from the first to the last */
 	size_t n_losses;
 	uint64_t n_lost, n_lost_beside;
-	struct samples *samples; /* each NULL if the trace tells nothing of the kind */
+	struct samples *samples; /* each NULL if the trace has nothing of the kind */
 	struct system *system;
 	struct future_sums *futures;
 	struct kind_labels labels; /* made when all is collected */
@@ -126,7 +126,7 @@ struct step {
 	uint32_t thread;	    /* UINT32_MAX: not known */
 	uint8_t what;		    /* outcome, enum task_state, or enum trace_wake, by type */
 	bool by_waker, inferred, self;
-	bool unmeasured; /* ST_POLL, ST_FUTURE: nobody knows how long it took */
+	bool unmeasured; /* ST_POLL, ST_FUTURE: of unknown length */
 };
 
 struct life {
@@ -152,9 +152,9 @@ void report_hist_json(struct json *j, const char *key, const struct hist *h); /*
 /* The place of a wait or poll, NULL if not known. */
 const struct trace_place *report_place(const struct report *rep, uint64_t place);
 const char *family_name(const struct report *rep, const struct family *f);
-/* For a text: told apart from other kinds of its name. */
+/* For a text: distinct from other kinds of the same name. */
 const char *report_label(const struct report *rep, uint32_t kind);
-/* Whether a panic of a task of that kind is told from its being ready. */
+/* Whether a panic of a task of that kind can be distinguished from being ready. */
 bool report_sees_panics(const struct report *rep, uint32_t kind);
 /* The same of all tasks that are counted in report_sum(). */
 bool report_sees_all_panics(const struct report *rep);

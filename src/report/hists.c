@@ -1,14 +1,14 @@
 /*
  * Six histograms of what polls wait for and how long they last, the stacks of those that wait for a
- * lock, and for each place that spawns the polls, lives and active times of its tasks.
+ * lock, and for each spawn site the polls, lifetimes and active times of its tasks.
  *
  * A futex call in a poll is a wait for a lock if its thread left the CPU in it, or if it came back
  * with an error that only waits give: so FUTEX_WAIT, FUTEX_WAIT_BITSET (Rust's own mutex) and
- * FUTEX_LOCK_PI all count, and wakes do not. Where no system calls are recorded the blocking calls
- * that the agent saw stand in: they are waits only.
+ * FUTEX_LOCK_PI all count, and wakes do not. Where no system calls are recorded, the blocking calls
+ * that the agent saw replace them: they are waits only.
  *
  * spawn_blocking closures are there to block, so their polls are a histogram of their own, as is
- * the part of a poll behind block_in_place; calls in them are not counted.
+ * the part of a poll inside block_in_place; calls in them are not counted.
  */
 #include "report/hists.h"
 
@@ -76,7 +76,7 @@ struct hists {
 	uint64_t base_ns;
 	uint64_t length_ns;    /* if whole */
 	struct log2 of[H_N];   /* us */
-	bool calls_seen;       /* system calls were recorded; else blocking calls stand in */
+	bool calls_seen;       /* system calls were recorded; else blocking calls replace them */
 	struct log2 blocks[2]; /* by blocking calls: futex waits, others */
 	struct map places;     /* kind to struct place_stats */
 	/* To struct stack_count; waits for locks by blocking calls and by system calls. */

@@ -1,5 +1,5 @@
-/* The report for programs: every number that the text is made of. The fields stand in
- * docs/report-json.md. */
+/* The report for programs: every number that the text is made of. docs/report-json.md documents the
+ * fields. */
 #include "report/samples.h"
 #include "report/text_util.h"
 

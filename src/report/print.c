@@ -1,7 +1,7 @@
 /*
  * A form is parsed once into pieces: text, or a field with a width. The names of events in the
  * default form are those of tokio-dtrace's probes where it has one, so that what reads the output
- * of its script reads ours: a poll's end that is the task's own also stands as task-terminate,
+ * of its script reads ours: a poll's end that is the task's own also prints as task-terminate,
  * before the task-poll-end, as there.
  */
 #include "report/print.h"
@@ -377,7 +377,7 @@ static int add_piece(struct printer *p, enum field field, const char *text, size
 	return 0;
 }
 
-/* "{tid:4}" at *form, which moves behind it. */
+/* "{tid:4}" at *form, which moves past it. */
 static int parse_field(struct printer *p, const char **form, struct error *err)
 {
 	const char *name = *form + 1, *end = strchr(name, '}');

@@ -3,9 +3,9 @@
  * and scheduling delays, the threads that polled, the longest polls with the blocking calls in
  * them.
  *
- * Blocking calls, and stacks of polls that take long, are told before the poll they are in; they
- * are kept by thread and task until that poll ends. Polls of spawn_blocking closures are no "long
- * polls": to block is what they are for.
+ * Blocking calls, and stacks of long polls, come before the poll they are in; they are kept by
+ * thread and task until that poll ends. Polls of spawn_blocking closures are no "long polls": to
+ * block is what they are for.
  */
 #include "report/samples.h"
 
@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define LONGEST_DEFAULT 10
-#define STARVED_NS 10000000ull /* a task that nobody polls for so long may be in need */
+#define STARVED_NS 10000000ull /* a task that waits this long for a poll may be starved */
 
 static bool counts_as_task(const struct family *f)
 {
@@ -144,7 +144,7 @@ static int keep_if_long(struct report *rep, const struct tl_poll *poll,
 	return 0;
 }
 
-/* What was told of the task's open poll on that thread; NULL when out of memory. */
+/* What is known of the task's open poll on that thread; NULL when out of memory. */
 static struct open_poll *open_poll(struct report *rep, uint32_t thread, uint64_t serial)
 {
 	struct open_polls *all = grown(rep->open, &rep->n_open, thread, sizeof(*all));

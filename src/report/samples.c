@@ -1,10 +1,10 @@
 /*
- * Where the CPU was: samples inside of polls, by function, in all and by family; and spawns by the
+ * Where the CPU was: samples inside polls, by function, in total and by family; and spawns by the
  * stack that made them.
  *
  * While the trace is read only sums by (family, stack) are kept. In the end each stack is walked
  * once: its innermost function gets the weight as self, each function on it as total, a recursive
- * one once. Functions are told apart by name and object, since each call in one has an address of
+ * one once. Functions are identified by name and object, since each call in one has an address of
  * its own.
  */
 #include "report/samples.h"
@@ -305,7 +305,7 @@ static void write_functions(const struct report *rep, struct buf *out, unsigned 
 		buf_printf(out, "  and %zu more functions: --json has them\n", p->n_functions - n);
 }
 
-/* The families with samples of a sort, most weight first. */
+/* The families with samples of a kind, most weight first. */
 struct family_profile {
 	const struct family *family;
 	struct profile profile;

@@ -1,6 +1,6 @@
-/* The parts of a report that other sources than the tasks' own tell, each in a file of its own.
- * They allocate nothing, and write nothing, in reports of traces without such events. The adders
- * return 0 or -ENOMEM. */
+/* The parts of a report from other sources than task events, each in a file of its own. They
+ * allocate nothing, and write nothing, in reports of traces without such events. The adders return
+ * 0 or -ENOMEM. */
 #ifndef POLLUX_REPORT_SAMPLES_H
 #define POLLUX_REPORT_SAMPLES_H
 

@@ -1,5 +1,5 @@
 /*
- * Tables for a terminal of any width. Columns stand in the order of their interest; where the width
+ * Tables for a terminal of any width. Columns are in the order of their interest; where the width
  * does not suffice, the flexible ones (names) shrink to their least width, cut in the middle, and
  * then whole columns go, those with the highest rank first.
  */
@@ -32,8 +32,8 @@ void table_done(struct table *t);
 /* The next cell, row by row from the left. The text is copied, and must be safe for a terminal. */
 void table_cell(struct table *t, const char *text);
 void table_printf(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* width 0: no limit. `indent` spaces stand before each line; before the head `style` and after it
- * the style's end if not NULL. */
+/* width 0: no limit. `indent` spaces precede each line; before the head `style` and after it the
+ * style's end if not NULL. */
 void table_write(const struct table *t, struct buf *out, unsigned width, unsigned indent,
 		 const char *style, const char *style_end);
 

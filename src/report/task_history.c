@@ -1,7 +1,7 @@
 /*
- * A task's life, step by step: what `report --task` tells beside the sums. Steps are kept as they
- * are told and put in the order of their begins at the end, since a poll is told when it ends,
- * after the wakes in it. A life of very many steps keeps the first and the last ones.
+ * A task's life, step by step: what `report --task` prints besides the sums. Steps are kept as they
+ * come and sorted by their begins at the end, since a poll comes when it ends, after the wakes in
+ * it. A life of very many steps keeps the first and the last ones.
  */
 #include "report/data.h"
 
@@ -137,7 +137,7 @@ static int compare_steps(const void *a, const void *b)
 	const struct step *x = a, *y = b;
 	if (x->begin_ns != y->begin_ns)
 		return x->begin_ns < y->begin_ns ? -1 : 1;
-	/* What only marks the moment stands before what begins then, but for the end. */
+	/* An instant comes before what begins at the same time, except for the end. */
 	bool last = x->type == ST_END, other_last = y->type == ST_END;
 	if (last != other_last)
 		return last ? 1 : -1;

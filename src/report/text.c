@@ -172,7 +172,7 @@ static bool is_worker(const struct report *rep, uint32_t thread)
 	return false;
 }
 
-/* The longest that kept others waiting: a block_on beside the workers has its thread for itself. */
+/* The longest that kept others waiting: a block_on outside of the workers has its own thread. */
 static const struct long_poll *longest_on_worker(const struct report *rep)
 {
 	for (size_t i = 0; i < rep->n_longest; i++) {
@@ -277,7 +277,7 @@ static void note_self_wakes(const struct report *rep, struct buf *out)
 		    f->n_self_polls < f->n_polls / 10 * 9)
 			continue;
 		report_name(rep, out, report_label(rep, f->kind));
-		/* In a window a wake may stand whose poll ended before it. */
+		/* A window may have a wake whose poll ended before it. */
 		uint64_t n = f->n_self_polls < f->n_polls ? f->n_self_polls : f->n_polls;
 		buf_printf(out, " woke itself in %llu %% of its polls: it yields, or spins\n",
 			   (unsigned long long)(n * 100 / f->n_polls));
@@ -492,7 +492,7 @@ static void write_longest(const struct report *rep, struct buf *out)
 	report_table(rep, &t, out);
 }
 
-/* What they were at, where somebody looked while they lasted. */
+/* Their stacks, where they were sampled while they lasted. */
 static void write_longest_stacks(const struct report *rep, struct buf *out)
 {
 	for (size_t i = 0; i < rep->n_longest; i++) {

@@ -13,8 +13,8 @@ void report_title(const struct report *rep, struct buf *out, const char *text)
 	buf_printf(out, rep->opt.color ? "\n\x1b[1m%s\x1b[0m\n" : "\n%s\n", text);
 }
 
-/* Sentences, one a line, broken between words to the terminal's width; `first` stands before each,
- * `indent` spaces before what follows of it. */
+/* Sentences, one a line, broken between words to the terminal's width; `first` precedes each,
+ * `indent` spaces precede its further lines. */
 void report_lines(const struct report *rep, struct buf *out, const char *text, const char *first,
 		  unsigned indent)
 {
@@ -104,7 +104,7 @@ void cell_safe(struct table *t, const char *text)
 	table_cell(t, b.data ? b.data : "");
 }
 
-/* A name in a sentence: safe, and not so long that the sentence is lost. */
+/* A name in a sentence: safe, and shortened so that the sentence stays readable. */
 void report_name(const struct report *rep, struct buf *out, const char *text)
 {
 	_cleanup_buf_ struct buf safe = BUF_INIT;

@@ -1,14 +1,14 @@
 /* Pieces of text that the parts of a report share. `safe` text is fit for a terminal. */
-#ifndef POLLUX_REPORT_WORDS_H
-#define POLLUX_REPORT_WORDS_H
+#ifndef POLLUX_REPORT_TEXT_UTIL_H
+#define POLLUX_REPORT_TEXT_UTIL_H
 
 #include "base/json.h"
 #include "report/data.h"
 #include "report/table.h"
 
 void report_title(const struct report *rep, struct buf *out, const char *text);
-/* Sentences, one a line, broken between words to the terminal's width; `first` stands before each,
- * `indent` spaces before what follows of it. */
+/* Sentences, one a line, broken between words to the terminal's width; `first` precedes each,
+ * `indent` spaces precede its further lines. */
 void report_lines(const struct report *rep, struct buf *out, const char *text, const char *first,
 		  unsigned indent);
 /* Writes the table and gives its memory back. */
@@ -25,7 +25,7 @@ void cell_safe(struct table *t, const char *text);
 void cell_place(struct table *t, const struct trace_place *p);
 /* "12.5 %", "-" of nothing. */
 void cell_share(struct table *t, uint64_t part, uint64_t whole);
-/* A name in a sentence: safe, and not so long that the sentence is lost. */
+/* A name in a sentence: safe, and shortened so that the sentence stays readable. */
 void report_name(const struct report *rep, struct buf *out, const char *text);
 /* "tokio-runtime-w/4711" */
 void report_thread(const struct report *rep, struct buf *out, uint32_t thread);
@@ -35,7 +35,8 @@ void report_calls(struct buf *out, const struct call_list *calls, size_t most);
 void report_frame_text(const struct trace_frame *f, struct buf *out);
 /* Frames of a stack that are looked at: one from a stranger's file may have millions. */
 #define STACK_MAX_FRAMES 1024u
-/* A frame a line, innermost first, at most so many. `stack` is its index + 1; width 0: no limit. */
+/* One frame per line, innermost first, up to a limit. `stack` is its index + 1; width 0: no
+ * limit. */
 void report_stack_text(const struct trace_reader *r, struct buf *out, uint64_t stack, unsigned most,
 		       unsigned indent, unsigned width);
 void report_stack_json(const struct trace_reader *r, struct json *j, const char *key,

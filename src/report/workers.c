@@ -1,6 +1,6 @@
 /*
- * Machines: a sink of the timeline that counts what async-std's report of 2019 counted. Two sorts
- * of units are counted side by side, since only the trace's end tells which one it has: machines by
+ * Machines: a sink of the timeline that counts what async-std's report of 2019 counted. Two kinds
+ * of units are counted at once, since only the trace's end shows which one it has: machines by
  * their address (TE_MACHINE), and workers by their thread (polls). Memory grows with live tasks,
  * units and parents; of ended tasks only the rows that can be shown are kept.
  */

@@ -3,8 +3,8 @@
  * ran a task, ghost tasks; what they mean is said in docs/machines.md. From async-std's own events
  * where a trace has them, from the workers' polls elsewhere.
  */
-#ifndef POLLUX_REPORT_MACHINES_H
-#define POLLUX_REPORT_MACHINES_H
+#ifndef POLLUX_REPORT_WORKERS_H
+#define POLLUX_REPORT_WORKERS_H
 
 #include "report/report.h"
 

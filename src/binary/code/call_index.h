@@ -4,8 +4,8 @@
  * is one, but for freak accidents: good enough to tell people where something is called, not to
  * patch it.
  */
-#ifndef POLLUX_BINARY_CALL_INDEX_H
-#define POLLUX_BINARY_CALL_INDEX_H
+#ifndef POLLUX_BINARY_CODE_CALL_INDEX_H
+#define POLLUX_BINARY_CODE_CALL_INDEX_H
 
 #include <stddef.h>
 #include <stdint.h>

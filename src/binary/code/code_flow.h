@@ -3,8 +3,8 @@
  * instructions makes. Jumps through registers, exceptions and what a called function does are not
  * followed.
  */
-#ifndef POLLUX_BINARY_CODE_FLOW_H
-#define POLLUX_BINARY_CODE_FLOW_H
+#ifndef POLLUX_BINARY_CODE_CODE_FLOW_H
+#define POLLUX_BINARY_CODE_CODE_FLOW_H
 
 #include "binary/code/insn.h"
 

@@ -3,8 +3,8 @@
  * nothing decoded. Every place where the bytes are so is told, whether an instruction begins there
  * or not.
  */
-#ifndef POLLUX_BINARY_CODE_SCAN_X86_64_H
-#define POLLUX_BINARY_CODE_SCAN_X86_64_H
+#ifndef POLLUX_BINARY_CODE_CODE_SCAN_X86_64_H
+#define POLLUX_BINARY_CODE_CODE_SCAN_X86_64_H
 
 #include <emmintrin.h>
 #include <stdbool.h>

@@ -2,8 +2,8 @@
  * Instructions of an ELF object, decoded by Zydis: enough to walk a function from its start, to
  * follow calls, and to find and confirm the instructions that take an address.
  */
-#ifndef POLLUX_BINARY_INSN_H
-#define POLLUX_BINARY_INSN_H
+#ifndef POLLUX_BINARY_CODE_INSN_H
+#define POLLUX_BINARY_CODE_INSN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * function's address and has it, or its code, behind the comparison. What a function does by itself
  * says what it is; what its usual caller gave it to call does not.
  */
-#ifndef POLLUX_BINARY_OWN_CODE_H
-#define POLLUX_BINARY_OWN_CODE_H
+#ifndef POLLUX_BINARY_CODE_OWN_CODE_H
+#define POLLUX_BINARY_CODE_OWN_CODE_H
 
 #include "binary/code/code_flow.h"
 

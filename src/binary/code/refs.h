@@ -4,8 +4,8 @@
  * by decoding each function from its start, so bytes that only look like such an instruction don't
  * count.
  */
-#ifndef POLLUX_BINARY_REFS_H
-#define POLLUX_BINARY_REFS_H
+#ifndef POLLUX_BINARY_CODE_REFS_H
+#define POLLUX_BINARY_CODE_REFS_H
 
 #include "binary/code/insn.h"
 

@@ -3,8 +3,8 @@
  * address of their beginnings, relative to themselves, and the words of data that hold it. All of
  * them together are all ways there are to such a function, but for what is told as unsure.
  */
-#ifndef POLLUX_BINARY_USES_H
-#define POLLUX_BINARY_USES_H
+#ifndef POLLUX_BINARY_CODE_USES_H
+#define POLLUX_BINARY_CODE_USES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -11,8 +11,8 @@
  * Source: DWARF 4 and 5 sections 3 and 5; what rustc emits: DW_TAG_variant_part in structures,
  * `__state` of coroutines, `{vtable}` variables with DW_AT_containing_type.
  */
-#ifndef POLLUX_BINARY_DEBUG_H
-#define POLLUX_BINARY_DEBUG_H
+#ifndef POLLUX_BINARY_DWARF_DEBUG_H
+#define POLLUX_BINARY_DWARF_DEBUG_H
 
 #include "base/error.h"
 

@@ -1,6 +1,6 @@
 /* The inside of struct debug, for the files of this room only. */
-#ifndef POLLUX_BINARY_DEBUG_DATA_H
-#define POLLUX_BINARY_DEBUG_DATA_H
+#ifndef POLLUX_BINARY_DWARF_DEBUG_DATA_H
+#define POLLUX_BINARY_DWARF_DEBUG_DATA_H
 
 #include "base/file_id.h"
 #include "base/map.h"

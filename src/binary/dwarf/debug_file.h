@@ -2,8 +2,8 @@
  * Files that hold debug information: the program's own, one apart that belongs to it, and split
  * units' .dwo and .dwp. Only files on this machine are looked at; nothing is ever downloaded.
  */
-#ifndef POLLUX_BINARY_DEBUG_FILE_H
-#define POLLUX_BINARY_DEBUG_FILE_H
+#ifndef POLLUX_BINARY_DWARF_DEBUG_FILE_H
+#define POLLUX_BINARY_DWARF_DEBUG_FILE_H
 
 #include "base/error.h"
 #include "base/file_id.h"

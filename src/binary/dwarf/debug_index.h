@@ -3,8 +3,8 @@
  * there) and its functions by address. Of all units together, made only once something is wanted
  * that is not where it should be: types and polls of coroutines by name, vtables by address.
  */
-#ifndef POLLUX_BINARY_DEBUG_INDEX_H
-#define POLLUX_BINARY_DEBUG_INDEX_H
+#ifndef POLLUX_BINARY_DWARF_DEBUG_INDEX_H
+#define POLLUX_BINARY_DWARF_DEBUG_INDEX_H
 
 #include "binary/dwarf/units.h"
 

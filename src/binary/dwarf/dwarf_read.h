@@ -8,8 +8,8 @@
  *
  * Source: DWARF 5 section 7, DWARF 4 section 7, GNU's debug fission for DWARF 4.
  */
-#ifndef POLLUX_BINARY_DWARF_READ_H
-#define POLLUX_BINARY_DWARF_READ_H
+#ifndef POLLUX_BINARY_DWARF_DWARF_READ_H
+#define POLLUX_BINARY_DWARF_DWARF_READ_H
 
 #include "base/map.h"
 

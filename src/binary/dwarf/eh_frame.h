@@ -3,8 +3,8 @@
  * files, to rows that a walk through a stack can look up in some ten nanoseconds. Of the registers
  * only those matter by which frames are found: rsp, rbp and the return address.
  */
-#ifndef POLLUX_BINARY_EH_FRAME_H
-#define POLLUX_BINARY_EH_FRAME_H
+#ifndef POLLUX_BINARY_DWARF_EH_FRAME_H
+#define POLLUX_BINARY_DWARF_EH_FRAME_H
 
 #include "binary/elf/elf_image.h"
 

@@ -1,7 +1,7 @@
 /* What debug information tells of a function that polls a future: of which type, and what it
  * returns. */
-#ifndef POLLUX_BINARY_POLLS_H
-#define POLLUX_BINARY_POLLS_H
+#ifndef POLLUX_BINARY_DWARF_POLLS_H
+#define POLLUX_BINARY_DWARF_POLLS_H
 
 #include "binary/dwarf/debug.h"
 

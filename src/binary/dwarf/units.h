@@ -2,8 +2,8 @@
  * All units of debug information of one program, split ones included: found by the reference of a
  * DIE, by the address of code, or one after the other. A split unit stands in its skeleton's place.
  */
-#ifndef POLLUX_BINARY_UNITS_H
-#define POLLUX_BINARY_UNITS_H
+#ifndef POLLUX_BINARY_DWARF_UNITS_H
+#define POLLUX_BINARY_DWARF_UNITS_H
 
 #include "base/error.h"
 #include "binary/dwarf/dwarf_read.h"

@@ -3,8 +3,8 @@
  * bounds. Addresses are linked virtual addresses; they reach bytes only through PT_LOAD (rustc
  * links with lld: address != file offset). Everything is bounded: the file comes from a stranger.
  */
-#ifndef POLLUX_BINARY_ELF_IMAGE_H
-#define POLLUX_BINARY_ELF_IMAGE_H
+#ifndef POLLUX_BINARY_ELF_ELF_IMAGE_H
+#define POLLUX_BINARY_ELF_ELF_IMAGE_H
 
 #include "base/error.h"
 

@@ -2,8 +2,8 @@
  * The inside of struct elf_image, for the files of this room only. Where its bytes are: a map or
  * copies, see image_bytes.c.
  */
-#ifndef POLLUX_BINARY_IMAGE_H
-#define POLLUX_BINARY_IMAGE_H
+#ifndef POLLUX_BINARY_ELF_IMAGE_H
+#define POLLUX_BINARY_ELF_IMAGE_H
 
 #include "base/file_map.h"
 #include "binary/elf/elf_image.h"

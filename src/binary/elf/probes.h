@@ -14,8 +14,8 @@
  *     PA_MEMORY: v = memory at word[base] + (extended word[index] << shift) + value, size bytes
  *     then       v is cut to size bytes, extended by its sign if it is signed
  */
-#ifndef POLLUX_BINARY_PROBES_H
-#define POLLUX_BINARY_PROBES_H
+#ifndef POLLUX_BINARY_ELF_PROBES_H
+#define POLLUX_BINARY_ELF_PROBES_H
 
 #include "base/error.h"
 #include "binary/elf/elf_image.h"

@@ -1,8 +1,8 @@
 /*
  * What the agent costs the program per event, on this machine.
  */
-#ifndef POLLUX_CAPTURE_EVENT_COST_H
-#define POLLUX_CAPTURE_EVENT_COST_H
+#ifndef POLLUX_CAPTURE_AGENT_EVENT_COST_H
+#define POLLUX_CAPTURE_AGENT_EVENT_COST_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* Futures without a poll function of their own: what is known of their polls becomes events. */
-#ifndef POLLUX_CAPTURE_INLINED_H
-#define POLLUX_CAPTURE_INLINED_H
+#ifndef POLLUX_CAPTURE_AGENT_INLINED_H
+#define POLLUX_CAPTURE_AGENT_INLINED_H
 
 #include "capture/agent/source.h"
 

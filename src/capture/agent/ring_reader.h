@@ -2,8 +2,8 @@
  * The rings of one target, read as what they are: memory that somebody hostile may write too. What
  * comes out is a sequence of well-formed events, and counts of what was not.
  */
-#ifndef POLLUX_CAPTURE_RING_READER_H
-#define POLLUX_CAPTURE_RING_READER_H
+#ifndef POLLUX_CAPTURE_AGENT_RING_READER_H
+#define POLLUX_CAPTURE_AGENT_RING_READER_H
 
 #include "agent/ring.h"
 

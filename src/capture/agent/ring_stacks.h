@@ -2,8 +2,8 @@
  * Stacks from the agent: the words that it wrote of one (AE_STACK) put together again, and walked
  * when the event comes that they belong to.
  */
-#ifndef POLLUX_CAPTURE_RING_STACKS_H
-#define POLLUX_CAPTURE_RING_STACKS_H
+#ifndef POLLUX_CAPTURE_AGENT_RING_STACKS_H
+#define POLLUX_CAPTURE_AGENT_RING_STACKS_H
 
 #include "capture/agent/source.h"
 

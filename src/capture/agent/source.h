@@ -2,8 +2,8 @@
  * One traced process while it is recorded: its agent, its rings, and what its numbers are called in
  * the trace. Shared by agent.c (life) and drain.c (events).
  */
-#ifndef POLLUX_CAPTURE_SOURCE_H
-#define POLLUX_CAPTURE_SOURCE_H
+#ifndef POLLUX_CAPTURE_AGENT_SOURCE_H
+#define POLLUX_CAPTURE_AGENT_SOURCE_H
 
 #include "base/budget.h"
 #include "base/clock.h"

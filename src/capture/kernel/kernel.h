@@ -12,8 +12,8 @@
  *   take.c           records into events: threads, calls, losses, known probes
  *   tasks.c          the same for the functions of the runtimes
  */
-#ifndef POLLUX_CAPTURE_KERNEL_H
-#define POLLUX_CAPTURE_KERNEL_H
+#ifndef POLLUX_CAPTURE_KERNEL_KERNEL_H
+#define POLLUX_CAPTURE_KERNEL_KERNEL_H
 
 #include "base/map.h"
 #include "binary/elf/probes.h"

@@ -2,8 +2,8 @@
  * Stacks of single threads, taken from outside on a thread of ours, since it may take a while: the
  * recorder asks, and comes by later for the answer.
  */
-#ifndef POLLUX_CAPTURE_TAKER_H
-#define POLLUX_CAPTURE_TAKER_H
+#ifndef POLLUX_CAPTURE_SAMPLES_STACK_SAMPLER_H
+#define POLLUX_CAPTURE_SAMPLES_STACK_SAMPLER_H
 
 #include "base/error.h"
 #include "process/process.h"

@@ -6,8 +6,8 @@
  * them. So a thread of its own finds them, once for each address, and events that need a stack wait
  * in a queue until its names are there. All functions are for the one thread that records.
  */
-#ifndef POLLUX_CAPTURE_STACKS_H
-#define POLLUX_CAPTURE_STACKS_H
+#ifndef POLLUX_CAPTURE_SAMPLES_STACKS_H
+#define POLLUX_CAPTURE_SAMPLES_STACKS_H
 
 #include "capture/capture.h"
 #include "process/unwind.h"

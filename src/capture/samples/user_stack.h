@@ -2,8 +2,8 @@
  * A thread's registers and the top of its stack, as BPF programs copy them and
  * capture/samples/stacks.h walks them. Fixed widths, since clang compiles this for both sides.
  */
-#ifndef POLLUX_CAPTURE_USER_STACK_H
-#define POLLUX_CAPTURE_USER_STACK_H
+#ifndef POLLUX_CAPTURE_SAMPLES_USER_STACK_H
+#define POLLUX_CAPTURE_SAMPLES_USER_STACK_H
 
 #define USER_STACK_BYTES 8192u
 #define USER_STACK_PIECE 512u

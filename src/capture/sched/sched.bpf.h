@@ -11,8 +11,8 @@
  * The ring never wakes its reader, who comes by the clock. What finds no room is counted with its
  * thread and told by the thread's next event.
  */
-#ifndef POLLUX_CAPTURE_SCHED_BPF_H
-#define POLLUX_CAPTURE_SCHED_BPF_H
+#ifndef POLLUX_CAPTURE_SCHED_SCHED_BPF_H
+#define POLLUX_CAPTURE_SCHED_SCHED_BPF_H
 
 #include <linux/bpf.h>
 

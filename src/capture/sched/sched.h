@@ -3,8 +3,8 @@
  * best first: BPF on a kernel that describes its types, on one that doesn't, and the switch records
  * of perf events, which need no right but show less.
  */
-#ifndef POLLUX_CAPTURE_SCHED_H
-#define POLLUX_CAPTURE_SCHED_H
+#ifndef POLLUX_CAPTURE_SCHED_SCHED_H
+#define POLLUX_CAPTURE_SCHED_SCHED_H
 
 #include "capture/capture.h"
 
