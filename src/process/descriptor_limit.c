@@ -44,13 +44,17 @@ static bool full(const struct descriptor_limit *d)
 
 static int refuse(const struct process *p, const struct descriptor_limit *d, struct error *err)
 {
+	const char *advice = d->limit < d->hard
+				     ? "run pollux as the program's user, or as root with "
+				       "CAP_SYS_RESOURCE"
+				     : "run pollux as root with CAP_SYS_RESOURCE, or start the "
+				       "program with a higher limit (ulimit -Hn)";
+
 	return error_set(err, -EMFILE,
-			 "process %d has no free file descriptor (%llu of %llu are open) and its "
-			 "limit can't be raised by user %ld: run pollux as root with "
-			 "CAP_SYS_RESOURCE, or first: prlimit "
-			 "--pid %d --nofile=%llu",
+			 "process %d has no free file descriptor (%llu of %llu are open, the hard "
+			 "limit is %llu), and pollux as user %ld may not raise its limit: %s",
 			 p->pid, (unsigned long long)d->open, (unsigned long long)d->limit,
-			 (long)geteuid(), p->pid, (unsigned long long)d->limit + 1);
+			 (unsigned long long)d->hard, (long)geteuid(), advice);
 }
 
 static bool may_raise(void)
