@@ -472,6 +472,8 @@ void poll_park(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t
 		poll_close_all(tl, th, t, TO_UNSEEN, false);
 	}
 	root_gap_end(tl, th, t, root_parks(call) ? TO_PENDING : TO_UNSEEN);
+	if (th->root_early && root_parks(call) && th->root->tl.state == TS_UNKNOWN)
+		task_state(tl, th->root, TS_WAITING, t);
 	th->parked = th->complete = true;
 	th->after_unpark = false;
 	th->park_call = call;

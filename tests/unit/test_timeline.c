@@ -1345,7 +1345,7 @@ ROW(38)
 	      "50 0 park\n",
 	      "+1 root 0 seen 10\n"
 	      "w1 1 t1 20 scheduled\n"
-	      "unknown 1 10-20\n"
+	      "waiting 1 10-20\n"
 	      "park t0 1 10-20\n"
 	      "poll 1 t0 20-30 pending w1 inferred\n"
 	      "w2 1 t1 40 scheduled\n"
@@ -1361,7 +1361,7 @@ ROW(38)
 	      "+1 root 0 seen 10\n"
 	      "park t0 1 10-20\n"
 	      "park t0 1 20-30\n"
-	      "unknown 1 10-30\n"
+	      "waiting 1 10-30\n"
 	      "-1 unknown 30\n");
 	/* in the middle of something: it is polled when it is woken next */
 	story("10 0 before root\n"
@@ -1370,8 +1370,9 @@ ROW(38)
 	      "31 0 unpark\n"
 	      "40 0 park\n",
 	      "+1 root 0 seen 10\n"
+	      "unknown 1 10-20\n"
 	      "w1 1 t1 30 scheduled\n"
-	      "unknown 1 10-30\n"
+	      "waiting 1 20-30\n"
 	      "park t0 1 20-31\n"
 	      "scheduled 1 30-31\n"
 	      "poll 1 t0 31-40 pending since 30 w1 inferred\n");
@@ -1386,7 +1387,7 @@ ROW(38)
 	      "worker t0 10-\n"
 	      "park t0 2 10-20\n"
 	      "w1 1 t0 20 scheduled\n"
-	      "unknown 1 10-20\n"
+	      "waiting 1 10-20\n"
 	      "poll 1 t0 20-25 pending since 20 w1 inferred\n"
 	      "+2 task 1 seen 25\n"
 	      "poll 2 t0 25-30 pending\n");
