@@ -229,7 +229,7 @@ static int on_task_end(void *ctx, struct tl_task *task)
 	stack_lane_end(&t->at.stack, count_task_stack, &(struct counted){s, t, 0});
 	stack_lane_done(&t->at.stack);
 	lanes_task_end(s->lanes, &t->at, task->end_ns);
-	s->n_tasks += t->at.counts;
+	s->n_tasks += t->at.counts && tl_role_counts(task->role);
 	int r = 0;
 	if (t->at.counts && !s->shown_only) {
 		f->n_tasks++;

@@ -192,7 +192,7 @@ static void add_up(struct chooser *c)
 			s->n_slices += f->lanes[k].n_slices;
 			f->shown_tasks += f->lanes[k].n_tasks;
 		}
-		if (f->role != TR_FUTURE)
+		if (tl_role_counts(f->role))
 			s->shown_tasks += f->shown_tasks;
 	}
 	s->n_flows = c->survey.n_flows;
@@ -283,18 +283,21 @@ static void tell(struct chooser *c, uint64_t all_ns, uint64_t all_slices)
 		buf_printf(&b, " (--max-slices %" PRIu64 ", --from, --to)", c->max_slices);
 	}
 	if (c->lanes_cut) {
+		bool tasks_cut = s->shown_tasks < s->n_tasks && lanes;
+		bool threads_cut = s->shown_threads < s->n_threads;
+
 		buf_str(&b, b.len ? "; " : "");
-		if (s->shown_tasks < s->n_tasks && lanes)
+		if (tasks_cut)
 			buf_printf(&b, "%" PRIu64 " of %" PRIu64 " tasks", s->shown_tasks,
 				   s->n_tasks);
-		if (s->shown_threads < s->n_threads)
+		if (threads_cut)
 			buf_printf(&b, "%s%" PRIu64 " of %" PRIu64 " threads",
-				   s->shown_tasks < s->n_tasks && lanes ? " and " : "",
-				   s->shown_threads, s->n_threads);
+				   tasks_cut ? " and " : "", s->shown_threads, s->n_threads);
 		if (c->futures_cut)
-			buf_str(&b, s->shown_tasks < s->n_tasks || s->shown_threads < s->n_threads
-					    ? ", and not all futures"
-					    : "not all futures");
+			buf_str(&b, tasks_cut || threads_cut ? ", and not all futures"
+							     : "not all futures");
+		if (!tasks_cut && !threads_cut && !c->futures_cut)
+			buf_str(&b, "not all calls of block_on");
 		buf_printf(&b, " (--max-lanes %" PRIu64 ", --family, --task)", c->max_lanes);
 	}
 	if (!s->n_slices)

@@ -225,6 +225,7 @@ static int make_profiles(struct speedscope *s)
 		if (add_profile(s, &name) < 0)
 			return -ENOMEM;
 	}
+	s->n_thread_profiles = s->n_profiles;
 	for (size_t i = 0; i < l->n_families; i++) {
 		struct family *f = l->families[i];
 		for (uint32_t k = 0; k < f->n_shown; k++) {
@@ -431,8 +432,8 @@ static int write_sums(struct speedscope *s)
 static size_t first_shown(const struct speedscope *s)
 {
 	size_t best = 0;
-	if (s->sel.shown_tasks && s->n_profiles > s->sel.shown_tasks)
-		return s->n_profiles - s->sel.shown_tasks;
+	if (s->n_profiles > s->n_thread_profiles)
+		return s->n_thread_profiles;
 	for (size_t i = 1; i < s->n_profiles; i++) {
 		const struct profile *p = &s->profiles[i], *b = &s->profiles[best];
 		if (p->worker > b->worker || (p->worker == b->worker && p->busy_ns > b->busy_ns))

@@ -66,7 +66,7 @@ struct speedscope {
 	struct pool tasks;
 	struct spill_file file;
 	struct profile *profiles; /* threads in order of rank, then tasks */
-	size_t n_profiles;
+	size_t n_profiles, n_thread_profiles;
 	uint32_t *thread_profile;	/* by thread: index + 1, 0 if not shown */
 	bool calls_seen[2 * MAX_CALLS]; /* from FRAME_BLOCK on */
 	uint32_t *frame_places;		/* by frame: its index in the file's list */

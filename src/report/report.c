@@ -21,7 +21,7 @@
 
 static bool counts_as_task(const struct family *f)
 {
-	return f->role == TR_TASK || f->role == TR_BLOCKING;
+	return tl_role_counts(f->role);
 }
 
 static struct family *family_of(struct report *rep, uint32_t kind)

@@ -24,7 +24,7 @@ int match_note(struct match *m, const struct tl_task *task, bool wanted)
 {
 	static char there;
 
-	if (task->number != UINT64_MAX) {
+	if (tl_role_counts(task->role) && task->number != UINT64_MAX) {
 		if (!m->n_tasks++ || task->number < m->lowest)
 			m->lowest = task->number;
 		if (task->number > m->highest)

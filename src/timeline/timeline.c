@@ -460,7 +460,7 @@ void timeline_totals(const struct timeline *tl, struct timeline_totals *ret)
 	};
 	for (size_t i = 0; i < tl->n_kinds; i++) {
 		const struct kind *k = tl->kinds[i];
-		if (!k || (k->role != TR_TASK && k->role != TR_BLOCKING))
+		if (!k || !tl_role_counts(k->role))
 			continue;
 		sum.spawned += k->n_spawned;
 		sum.unspawned += k->n_unspawned;

@@ -72,6 +72,12 @@ struct tl_task {
 	uint64_t blocked_before_ns;
 };
 
+/* What every count of tasks counts: a block_on, a worker's loop or a future is no task. */
+static inline bool tl_role_counts(unsigned role)
+{
+	return role == TR_TASK || role == TR_BLOCKING;
+}
+
 /* One poll of a task, told when it ends. Polls of one task never overlap; polls on one thread nest.
  */
 struct tl_poll {
