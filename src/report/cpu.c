@@ -28,22 +28,16 @@ static bool starved(const struct report *rep, const struct trace_cpu *c)
 	       c->run_delay_ns > c->cpu_ns / DELAY_OF_CPU;
 }
 
-static void throttled_text(const struct report *rep, struct buf *out, const struct trace_cpu *c)
+static void throttled_text(struct buf *out, const struct trace_cpu *c)
 {
-	unsigned n_workers = 0;
-	for (size_t i = 0; i < rep->n_threads; i++) {
-		const struct trace_thread *t =
-			trace_reader_thread(rep->reader, rep->threads[i].thread);
-		n_workers += rep->threads[i].worker && t && t->process == c->process;
-	}
 	buf_str(out, "the cgroup was throttled in ");
 	report_exact(out, c->n_throttled);
 	buf_str(out, " of ");
 	report_exact_of(out, c->n_periods, "period", "periods");
 	if (c->period_ns)
 		buf_printf(out, " (quota %.2f CPU", (double)c->quota_ns / (double)c->period_ns);
-	if (c->period_ns && n_workers)
-		buf_printf(out, ", %u worker%s", n_workers, n_workers == 1 ? "" : "s");
+	if (c->period_ns && c->n_threads)
+		buf_printf(out, ", %u thread%s", c->n_threads, c->n_threads == 1 ? "" : "s");
 	buf_str(out, c->period_ns ? ")" : "");
 	buf_str(out, ": polls and delays took longer\n");
 }
@@ -62,7 +56,7 @@ void cpu_notes(const struct report *rep, struct buf *out)
 	for (uint32_t i = 0; i < trace_reader_n_cpus(rep->reader); i++) {
 		const struct trace_cpu *c = trace_reader_cpu(rep->reader, i);
 		if (c && throttled(c))
-			throttled_text(rep, out, c);
+			throttled_text(out, c);
 		else if (c && starved(rep, c))
 			starved_text(out, c);
 	}
@@ -79,6 +73,16 @@ const char *cpu_excuse(const struct report *rep, uint32_t thread)
 			return "perhaps because its thread had no CPU";
 	}
 	return NULL;
+}
+
+bool cpu_is_short(const struct report *rep)
+{
+	for (uint32_t i = 0; i < trace_reader_n_cpus(rep->reader); i++) {
+		const struct trace_cpu *c = trace_reader_cpu(rep->reader, i);
+		if (c && (throttled(c) || starved(rep, c)))
+			return true;
+	}
+	return false;
 }
 
 uint64_t cpu_used_ns(const struct report *rep)

@@ -167,6 +167,8 @@ uint64_t report_busy_ns(const struct report *rep);
  */
 void cpu_notes(const struct report *rep, struct buf *out);
 const char *cpu_excuse(const struct report *rep, uint32_t thread);
+/* Whether threads of a process lacked a CPU. */
+bool cpu_is_short(const struct report *rep);
 void cpu_use_json(const struct report *rep, struct json *j);
 /* CPU time of the processes while they were recorded; 0 if not known. */
 uint64_t cpu_used_ns(const struct report *rep);

@@ -239,33 +239,73 @@ static void note_delay(const struct report *rep, struct buf *out, unsigned role)
 	buf_char(out, '\n');
 }
 
+/* Whether the program is to blame for the length of such calls. sched_yield() only offers the CPU
+ * to others; and where threads lack a CPU, one may hold a lock and have none. */
+static bool blames_program(const struct call_sum *calls, bool cpu_lacks)
+{
+	if (trace_call_waits_for_lock(calls->call))
+		return !cpu_lacks || calls->max_ns >= LONG_POLL_NS;
+	return !trace_call_waits_for_cpu(calls->call);
+}
+
+/* Those of the blocking calls in the polls of its tasks. */
+static struct call_sum sum_calls(const struct family *f, bool cpu_lacks)
+{
+	struct call_sum sum = {0};
+
+	for (size_t k = 0; k < f->calls.n; k++) {
+		const struct call_sum *calls = &f->calls.items[k];
+
+		if (f->role != TR_TASK || !blames_program(calls, cpu_lacks))
+			continue;
+		sum.n += calls->n;
+		sum.ns += calls->ns;
+		if (calls->max_ns > sum.max_ns)
+			sum.max_ns = calls->max_ns;
+	}
+	return sum;
+}
+
+static void worst_calls(const struct family *f, bool cpu_lacks, struct buf *out)
+{
+	_cleanup_free_ struct call_sum *items = calloc(f->calls.n, sizeof(*items));
+	struct call_list list = {.items = items};
+
+	for (size_t k = 0; items && k < f->calls.n; k++)
+		if (blames_program(&f->calls.items[k], cpu_lacks))
+			items[list.n++] = f->calls.items[k];
+	report_calls(out, &list, 2);
+}
+
 static void note_blocking(const struct report *rep, struct buf *out)
 {
+	bool cpu_lacks = cpu_is_short(rep);
 	const struct family *worst = NULL;
-	uint64_t n_calls = 0, ns = 0, longest_ns = 0;
+	struct call_sum all = {0};
+	uint64_t worst_ns = 0;
+
 	for (size_t i = 0; i < rep->n_families; i++) {
-		const struct family *f = rep->families[i];
-		if (f->role != TR_TASK)
+		struct call_sum sum = sum_calls(rep->families[i], cpu_lacks);
+
+		all.n += sum.n;
+		all.ns += sum.ns;
+		if (sum.max_ns > all.max_ns)
+			all.max_ns = sum.max_ns;
+		if (sum.ns <= worst_ns)
 			continue;
-		for (size_t k = 0; k < f->calls.n; k++) {
-			n_calls += f->calls.items[k].n;
-			if (f->calls.items[k].max_ns > longest_ns)
-				longest_ns = f->calls.items[k].max_ns;
-		}
-		ns += f->blocked_ns;
-		if (!worst || f->blocked_ns > worst->blocked_ns)
-			worst = f;
+		worst_ns = sum.ns;
+		worst = rep->families[i];
 	}
-	if (ns < MUCH_BLOCKED_NS ||
-	    (longest_ns < LONG_CALL_NS && ns < report_worker_ns(rep) / BLOCKED_SHARE))
+	if (all.ns < MUCH_BLOCKED_NS ||
+	    (all.max_ns < LONG_CALL_NS && all.ns < report_worker_ns(rep) / BLOCKED_SHARE))
 		return;
-	report_exact_of(out, n_calls, "blocking call", "blocking calls");
+	report_exact_of(out, all.n, "blocking call", "blocking calls");
 	buf_str(out, " inside polls took ");
-	text_duration(out, ns);
+	text_duration(out, all.ns);
 	buf_str(out, "; most in ");
 	report_name(rep, out, report_label(rep, worst->kind));
 	buf_str(out, ": ");
-	report_calls(out, &worst->calls, 2);
+	worst_calls(worst, cpu_lacks, out);
 	buf_char(out, '\n');
 }
 
@@ -295,9 +335,28 @@ static void note_unpolled(const struct report *rep, struct buf *out)
 	buf_char(out, '\n');
 }
 
+/* A poll that began before the recording is seen at its end only. */
+static void note_nothing(const struct report *rep, struct buf *out)
+{
+	const struct trace_process *p = trace_reader_process(rep->reader, 0);
+
+	if (rep->filtered || !p)
+		return;
+	for (size_t i = 0; i < rep->n_families; i++)
+		if (rep->families[i]->n_polls)
+			return;
+	buf_str(out, "no task was polled in ");
+	text_duration(out, rep->length_ns);
+	buf_printf(out,
+		   ": the program has no load, or its workers have been blocked since before the "
+		   "recording; as long as it runs, pollux tree %u shows where its tasks wait\n",
+		   p->pid);
+}
+
 static void write_notable(const struct report *rep, struct buf *out)
 {
 	_cleanup_buf_ struct buf notes = BUF_INIT;
+	note_nothing(rep, &notes);
 	note_losses(rep, &notes);
 	note_lost_beside(rep, &notes);
 	note_panics(rep, &notes);

@@ -106,6 +106,17 @@ const char *trace_call_name(unsigned call)
 	return LOOK_UP(names, call);
 }
 
+bool trace_call_waits_for_lock(unsigned call)
+{
+	call &= TRACE_CALL_NUMBER;
+	return call == AC_FUTEX || call == AC_PTHREAD_MUTEX_LOCK;
+}
+
+bool trace_call_waits_for_cpu(unsigned call)
+{
+	return (call & TRACE_CALL_NUMBER) == AC_SCHED_YIELD;
+}
+
 const char *trace_off_cpu_name(unsigned why)
 {
 	static const char *const names[TX_N] = {

@@ -8,6 +8,7 @@
 #ifndef POLLUX_TRACE_EVENT_H
 #define POLLUX_TRACE_EVENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum trace_event_type {
@@ -123,7 +124,10 @@ _Static_assert(sizeof(struct trace_event) == 40, "trace_event");
 const char *trace_event_type_name(unsigned type);
 const char *trace_outcome_name(unsigned outcome);
 const char *trace_wake_name(unsigned wake);
-const char *trace_call_name(unsigned call);	  /* its flags don't matter */
+const char *trace_call_name(unsigned call); /* its flags don't matter */
+/* What a blocking call waits for: a lock that another thread holds; a CPU only. */
+bool trace_call_waits_for_lock(unsigned call);
+bool trace_call_waits_for_cpu(unsigned call);
 const char *trace_off_cpu_name(unsigned why);	  /* "preempted", "sleeping", ... */
 const char *trace_sample_name(unsigned sample);	  /* "cpu-clock", "cycles", ... */
 const char *trace_machine_name(unsigned machine); /* "starting", "task local", ... */

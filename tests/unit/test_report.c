@@ -604,6 +604,137 @@ static void test_label_objects(void **state)
 	unlink(path);
 }
 
+/* ---- sentences ---- */
+
+/* The text of a report on the events of one thread; `cpu` may be NULL. */
+static char *text_of(const struct script *s, const struct trace_cpu *cpu)
+{
+	char path[] = "/tmp/test_report.XXXXXX";
+	const struct trace_process process = {.pid = 4242, .exe = "/app", .cmdline = "app"};
+	const struct trace_thread thread = {.tid = 4242, .name = "app"};
+	const struct report_options opt = {0};
+	struct buf out = BUF_INIT;
+	struct trace_reader *r;
+	struct trace_writer *w;
+	struct report *rep;
+	struct error err = {0};
+	uint32_t index;
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	assert_int_equal(trace_writer_process(w, &process, &index), 0);
+	for (size_t i = 0; i < N_KINDS; i++)
+		assert_int_equal(trace_writer_kind(w, &kinds[i], &index), 0);
+	assert_int_equal(trace_writer_thread(w, &thread, &index), 0);
+	assert_int_equal(trace_writer_events(w, 0, s->ev, s->n), 0);
+	if (cpu)
+		assert_int_equal(trace_writer_cpu(w, cpu), 0);
+	assert_int_equal(trace_writer_close(w, &err), 0);
+	assert_int_equal(trace_reader_open(path, &r, &err), 0);
+	assert_int_equal(report_make(r, &opt, &rep, &err), 0);
+	report_text(rep, &out);
+	report_free(rep);
+	trace_reader_free(r);
+	unlink(path);
+	return buf_steal(&out);
+}
+
+/* A poll of 100 ms in which a worker that lives for a second does `n` such calls of that length. */
+static bool blames_calls(unsigned call, unsigned n, uint64_t ns, const struct trace_cpu *cpu)
+{
+	struct script *s = calloc(1, sizeof(*s));
+	char *text;
+	bool found;
+
+	assert_non_null(s);
+	at(s, 0, TE_POLL_BEGIN, 0, K_WORKER, 1, 0);
+	at(s, 1 * MS, TE_SPAWN, 0, K_CONN, 2, 0);
+	at(s, 2 * MS, TE_POLL_BEGIN, 0, K_CONN, 2, 0);
+	for (unsigned i = 1; i <= n; i++)
+		at(s, 2 * MS + i * (ns + 1000), TE_BLOCK, call, TRACE_KIND_NONE, 0, ns);
+	at(s, 102 * MS, TE_POLL_END, TO_PENDING, K_CONN, 2, 0);
+	at(s, 1000 * MS, TE_PARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+	text = text_of(s, cpu);
+	found = strstr(text, "inside polls took");
+	free(text);
+	free(s);
+	return found;
+}
+
+/* Which calls are a finding: 1 ms in one, or a hundredth of the worker's time. Where threads have
+ * no CPU a short wait for a lock is none, and sched_yield() never. */
+static void test_blocking_calls(void **state)
+{
+	const struct trace_cpu ample = {.n_threads = 2, .cpu_ns = 500 * MS};
+	const struct trace_cpu starved = {
+		.n_threads = 2, .cpu_ns = 500 * MS, .run_delay_ns = 900 * MS};
+	const struct trace_cpu throttled = {.n_threads = 2,
+					    .cpu_ns = 500 * MS,
+					    .n_periods = 10,
+					    .n_throttled = 9,
+					    .quota_ns = 15 * MS,
+					    .period_ns = 100 * MS};
+
+	assert_true(blames_calls(AC_READ, 1, 1 * MS, &ample));
+	assert_false(blames_calls(AC_READ, 9, 990 * US, &ample));
+	assert_true(blames_calls(AC_READ, 11, 990 * US, &ample));
+	assert_true(blames_calls(AC_READ, 2, 2 * MS, &starved));
+	assert_true(blames_calls(AC_FUTEX, 20, 2 * MS, &ample));
+	assert_false(blames_calls(AC_FUTEX, 20, 2 * MS, &starved));
+	assert_false(blames_calls(AC_FUTEX, 20, 2 * MS, &throttled));
+	assert_false(blames_calls(AC_PTHREAD_MUTEX_LOCK, 20, 2 * MS, &starved));
+	assert_true(blames_calls(AC_FUTEX, 1, 20 * MS, &starved));
+	assert_false(blames_calls(AC_SCHED_YIELD, 40, 2 * MS, &ample));
+	assert_false(blames_calls(AC_SCHED_YIELD, 1, 20 * MS, &starved));
+}
+
+/* A recording in which nothing was polled says what to do; its block_on has waited all the time. */
+static void test_nothing_polled(void **state)
+{
+	struct script *s = calloc(1, sizeof(*s));
+	char *text;
+
+	assert_non_null(s);
+	at(s, 0, TE_ROOT_ENTER, TRACE_ROOT_BEFORE, K_ROOT, 0, 0);
+	at(s, 0, TE_PARK, AC_FUTEX, TRACE_KIND_NONE, 0, 0);
+	at(s, 3000 * MS, TE_THREAD_END, 0, TRACE_KIND_NONE, 0, 0);
+	text = text_of(s, NULL);
+	assert_non_null(strstr(text, "no task was polled in 3.00 s: "));
+	assert_non_null(strstr(text, "pollux tree 4242 "));
+	assert_non_null(strstr(text, " 3.00 s      0     0  1 unknown"));
+	free(text);
+
+	s->n = 0;
+	at(s, 0, TE_POLL_BEGIN, 0, K_CONN, 2, 0);
+	at(s, 1 * MS, TE_POLL_END, TO_PENDING, K_CONN, 2, 0);
+	text = text_of(s, NULL);
+	assert_null(strstr(text, "no task was polled"));
+	free(text);
+	free(s);
+}
+
+/* Tasks and blocking closures are counted, a block_on or a worker's loop is not: the same number
+ * everywhere. */
+static void test_one_count(void **state)
+{
+	const char *const none[] = {"4711", NULL};
+	const struct report_options opt = {.filter.tasks = none};
+	struct trace_reader *reader;
+	struct report *all = make(&(struct report_options){0}, &reader), *rep;
+	uint64_t n = report_sum(all).n_tasks;
+	struct error err = {0};
+	char want[80];
+
+	report_free(all);
+	snprintf(want, sizeof(want), "the trace has %llu from ", (unsigned long long)n);
+	assert_int_equal(trace_reader_rewind(reader, &err), 0);
+	assert_true(report_make(reader, &opt, &rep, &err) < 0);
+	assert_non_null(strstr(err.text, want));
+	trace_reader_free(reader);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2) {
@@ -613,12 +744,13 @@ int main(int argc, char **argv)
 	golden_dir = argv[1];
 	write_trace();
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_text),	      cmocka_unit_test(test_json),
-		cmocka_unit_test(test_window),	      cmocka_unit_test(test_one_task),
-		cmocka_unit_test(test_one_thread),    cmocka_unit_test(test_windows_add_up),
-		cmocka_unit_test(test_fits),	      cmocka_unit_test(test_shorten),
-		cmocka_unit_test(test_sort_words),    cmocka_unit_test(test_labels),
-		cmocka_unit_test(test_label_objects),
+		cmocka_unit_test(test_text),	       cmocka_unit_test(test_json),
+		cmocka_unit_test(test_window),	       cmocka_unit_test(test_one_task),
+		cmocka_unit_test(test_one_thread),     cmocka_unit_test(test_windows_add_up),
+		cmocka_unit_test(test_fits),	       cmocka_unit_test(test_shorten),
+		cmocka_unit_test(test_sort_words),     cmocka_unit_test(test_labels),
+		cmocka_unit_test(test_label_objects),  cmocka_unit_test(test_blocking_calls),
+		cmocka_unit_test(test_nothing_polled), cmocka_unit_test(test_one_count),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	unlink(trace_path);
