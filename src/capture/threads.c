@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/map.h"
-#include "base/vec.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -62,8 +61,15 @@ static struct entry *add(struct capture_threads *t, uint32_t process, uint32_t t
 	const struct trace_thread told = {.process = process, .tid = tid, .name = name};
 	struct entry *e;
 
-	if (!GROW(t->list, t->n, t->cap))
-		return NULL;
+	if (t->n == t->cap) {
+		size_t cap = t->cap ? t->cap * 2 : 64;
+		struct entry **list = reallocarray(t->list, cap, sizeof(*list));
+
+		if (!list)
+			return NULL;
+		t->list = list;
+		t->cap = cap;
+	}
 	e = calloc(1, sizeof(*e));
 	if (!e)
 		return NULL;

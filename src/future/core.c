@@ -10,7 +10,6 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/holes.h"
-#include "base/vec.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -87,12 +86,15 @@ static uint64_t note_auxv(const uint8_t *data, size_t len)
 
 static void add_thread(struct core *c, const uint8_t *data, size_t len)
 {
-	struct thread_registers one;
+	struct thread_registers one, *v;
 
 	if (c->n_threads == MAX_THREADS || !registers_of_prstatus(data, len, &one))
 		return;
-	if (GROW_ONE(c->threads, c->n_threads))
-		c->threads[c->n_threads++] = one;
+	v = reallocarray(c->threads, c->n_threads + 1, sizeof(*v));
+	if (!v)
+		return;
+	c->threads = v;
+	v[c->n_threads++] = one;
 }
 
 static void read_notes(struct core *c, const uint8_t *data, size_t len)

@@ -10,7 +10,6 @@
 #include "report/samples.h"
 
 #include "base/cleanup.h"
-#include "base/vec.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,19 +23,37 @@ static bool counts_as_task(const struct family *f)
 	return tl_role_counts(f->role);
 }
 
+/* The array with at least `i` + 1 entries, the new ones zero; NULL when out of memory. */
+static void *grown(void *items, size_t *n, size_t i, size_t item_bytes)
+{
+	if (i < *n)
+		return items;
+	size_t want = *n ? *n : 16;
+	while (want <= i)
+		want *= 2;
+	char *bigger = realloc(items, want * item_bytes);
+	if (!bigger)
+		return NULL;
+	memset(bigger + *n * item_bytes, 0, (want - *n) * item_bytes);
+	*n = want;
+	return bigger;
+}
+
 static struct family *family_of(struct report *rep, uint32_t kind)
 {
-	if (!GROW_ZERO(rep->families, kind, rep->n_families))
+	struct family **families = grown(rep->families, &rep->n_families, kind, sizeof(*families));
+	if (!families)
 		return NULL;
-	if (rep->families[kind])
-		return rep->families[kind];
+	rep->families = families;
+	if (families[kind])
+		return families[kind];
 	struct family *f = calloc(1, sizeof(*f));
 	if (!f)
 		return NULL;
 	const struct trace_kind *meta = trace_reader_kind(rep->reader, kind);
 	f->kind = kind;
 	f->role = meta && meta->role < TR_N ? meta->role : TR_TASK;
-	return rep->families[kind] = f;
+	return families[kind] = f;
 }
 
 static int call_add(struct call_list *list, const struct call_sum *more)
@@ -51,9 +68,11 @@ static int call_add(struct call_list *list, const struct call_sum *more)
 			sum->max_ns = more->max_ns;
 		return 0;
 	}
-	if (!GROW_ONE(list->items, list->n))
+	struct call_sum *bigger = realloc(list->items, (list->n + 1) * sizeof(*bigger));
+	if (!bigger)
 		return -ENOMEM;
-	list->items[list->n++] = *more;
+	list->items = bigger;
+	bigger[list->n++] = *more;
 	return 0;
 }
 
@@ -128,14 +147,18 @@ static int keep_if_long(struct report *rep, const struct tl_poll *poll,
 /* What is known of the task's open poll on that thread; NULL when out of memory. */
 static struct open_poll *open_poll(struct report *rep, uint32_t thread, uint64_t serial)
 {
-	if (!GROW_ZERO(rep->open, thread, rep->n_open))
+	struct open_polls *all = grown(rep->open, &rep->n_open, thread, sizeof(*all));
+	if (!all)
 		return NULL;
-	struct open_polls *t = &rep->open[thread];
+	rep->open = all;
+	struct open_polls *t = &all[thread];
 	for (size_t i = t->n; i-- > 0;)
 		if (t->open[i].serial == serial)
 			return &t->open[i];
-	if (!GROW_ONE(t->open, t->n))
+	struct open_poll *bigger = realloc(t->open, (t->n + 1) * sizeof(*bigger));
+	if (!bigger)
 		return NULL;
+	t->open = bigger;
 	t->open[t->n] = (struct open_poll){.serial = serial};
 	return &t->open[t->n++];
 }
@@ -343,8 +366,10 @@ static int on_loss(void *ctx, const struct tl_loss *loss)
 		sum->end_ns = loss->end_ns;
 		return 0;
 	}
-	if (!GROW_ONE(rep->losses, rep->n_losses))
+	struct tl_loss *bigger = realloc(rep->losses, (rep->n_losses + 1) * sizeof(*bigger));
+	if (!bigger)
 		return -ENOMEM;
+	rep->losses = bigger;
 	rep->losses[rep->n_losses++] = *loss;
 	return 0;
 }
@@ -354,8 +379,14 @@ static int on_thread_end(void *ctx, const struct tl_thread *thread)
 	struct report *rep = ctx;
 	if (!thread->worker && !thread->root && !thread->n_polls)
 		return 0;
-	if (!GROW_ONE(rep->threads, rep->n_threads))
-		return -ENOMEM;
+	/* grows by doubling: a power of two is full */
+	if (!(rep->n_threads & (rep->n_threads - 1))) {
+		size_t cap = rep->n_threads ? rep->n_threads * 2 : 1;
+		struct tl_thread *bigger = realloc(rep->threads, cap * sizeof(*bigger));
+		if (!bigger)
+			return -ENOMEM;
+		rep->threads = bigger;
+	}
 	rep->threads[rep->n_threads++] = *thread;
 	return 0;
 }

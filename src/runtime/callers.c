@@ -9,7 +9,6 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/vec.h"
 #include "binary/code/call_index.h"
 #include "binary/names.h"
 #include "runtime/find.h"
@@ -52,8 +51,15 @@ static int steps_add(struct steps *s, const struct step *step)
 		    s->steps[i].at == step->at)
 			return 0;
 	}
-	if (!GROW(s->steps, s->n, s->cap))
-		return -ENOMEM;
+	if (s->n == s->cap) {
+		size_t cap = s->cap ? s->cap * 2 : 64;
+		struct step *grown = reallocarray(s->steps, cap, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		s->steps = grown;
+		s->cap = cap;
+	}
 	s->steps[s->n++] = *step;
 	return 0;
 }

@@ -15,7 +15,6 @@
 #include "runtime/futures.h"
 
 #include "base/cleanup.h"
-#include "base/vec.h"
 #include "binary/elf/elf_image.h"
 #include "binary/names.h"
 #include "binary/dwarf/polls.h"
@@ -312,8 +311,15 @@ static int add(struct finder *s, const struct find_future *f)
 {
 	struct found_futures *out = s->out;
 
-	if (!GROW(out->v, out->n, s->cap))
-		return -ENOMEM;
+	if (out->n == s->cap) {
+		size_t n = s->cap ? s->cap * 2 : 64;
+		struct find_future *v = reallocarray(out->v, n, sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		out->v = v;
+		s->cap = n;
+	}
 	out->v[out->n++] = *f;
 	return 0;
 }
@@ -327,8 +333,15 @@ static int find_panics(struct finder *s, const struct elf_symbol *symbols, size_
 		    (!strstr(symbols[i].name, "async_fn_resumed") &&
 		     !strstr(symbols[i].name, "coroutine_resumed")))
 			continue;
-		if (!GROW(s->panics, s->n_panics, cap))
-			return -ENOMEM;
+		if (s->n_panics == cap) {
+			uint64_t *more;
+
+			cap = cap ? cap * 2 : 8;
+			more = reallocarray(s->panics, cap, sizeof(*more));
+			if (!more)
+				return -ENOMEM;
+			s->panics = more;
+		}
 		s->panics[s->n_panics++] = symbols[i].addr;
 	}
 	return 0;

@@ -10,7 +10,6 @@
 #include "timeline/state.h"
 
 #include "agent/ring.h"
-#include "base/vec.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -249,9 +248,15 @@ static struct task *poll_task(struct timeline *tl, struct thread *th, struct kin
 
 static struct frame *poll_push(struct timeline *tl, struct thread *th)
 {
-	if (!GROW(th->frames, th->n_frames, th->cap_frames)) {
-		timeline_fail(tl, -ENOMEM);
-		return NULL;
+	if (th->n_frames == th->cap_frames) {
+		uint32_t cap = th->cap_frames ? th->cap_frames * 2 : 4;
+		struct frame *bigger = realloc(th->frames, cap * sizeof(*bigger));
+		if (!bigger) {
+			timeline_fail(tl, -ENOMEM);
+			return NULL;
+		}
+		th->frames = bigger;
+		th->cap_frames = cap;
 	}
 	return &th->frames[th->n_frames++];
 }

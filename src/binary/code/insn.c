@@ -5,6 +5,7 @@
  */
 #include "binary/code/insn.h"
 
+#include "binary/code/insn_plain.h"
 #include "binary/elf/elf_image.h"
 
 #include <Zydis/Zydis.h>
@@ -172,21 +173,14 @@ bool insn_walk_init(struct insn_walk *w, const struct elf_image *img, uint64_t s
 	return true;
 }
 
-int insn_next(struct insn_walk *w, struct insn *ret)
+bool insn_any(const uint8_t *bytes, size_t left, struct insn *ret)
 {
 	ZydisDecodedInstruction in;
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
 
-	if (w->at >= w->end ||
-	    !ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder(), w->bytes, w->end - w->at, &in, ops)))
-		return 0;
-	*ret = (struct insn){
-		.addr = w->at,
-		.len = in.length,
-		.reg = INSN_NO_REG,
-		.source = INSN_NO_REG,
-		.base = INSN_NO_REG,
-	};
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder(), bytes, left, &in, ops)))
+		return false;
+	ret->len = in.length;
 	read_flow(&in, ret);
 	read_operands(&in, ops, ret);
 	if (in.mnemonic == ZYDIS_MNEMONIC_LEA)
@@ -213,8 +207,25 @@ int insn_next(struct insn_walk *w, struct insn *ret)
 	else if (in.mnemonic == ZYDIS_MNEMONIC_JNZ)
 		ret->op = INSN_NOT_EQUAL;
 	read_values(&in, ops, ret);
-	w->at += in.length;
-	w->bytes += in.length;
+	return true;
+}
+
+int insn_next(struct insn_walk *w, struct insn *ret)
+{
+	size_t left = w->end - w->at;
+
+	if (w->at >= w->end)
+		return 0;
+	*ret = (struct insn){
+		.addr = w->at,
+		.reg = INSN_NO_REG,
+		.source = INSN_NO_REG,
+		.base = INSN_NO_REG,
+	};
+	if (!insn_plain(w->bytes, left, ret) && !insn_any(w->bytes, left, ret))
+		return 0;
+	w->at += ret->len;
+	w->bytes += ret->len;
 	return 1;
 }
 

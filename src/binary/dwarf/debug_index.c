@@ -8,7 +8,6 @@
 #include "binary/dwarf/debug_index.h"
 
 #include "base/hash.h"
-#include "base/vec.h"
 #include "binary/elf/image.h"
 
 #include <dwarf.h>
@@ -59,8 +58,15 @@ static void walk(const struct dwarf_unit *u, uint64_t top, visit_fn *visit, void
 
 static bool list_add(struct index_list *l, uint64_t key, uint64_t ref)
 {
-	if (!GROW(l->v, l->n, l->cap))
-		return false;
+	if (l->n == l->cap) {
+		size_t cap = l->cap ? l->cap * 2 : 1024;
+		struct index_entry *v = reallocarray(l->v, cap, sizeof(*v));
+
+		if (!v)
+			return false;
+		l->v = v;
+		l->cap = cap;
+	}
 	l->v[l->n++] = (struct index_entry){key, ref};
 	return true;
 }
@@ -74,9 +80,16 @@ static bool is_cell(const struct dwarf_die *die, const char *name)
 
 static bool add_node(struct unit_index *x, uint64_t off, uint32_t parent)
 {
-	if (x->n_nodes >= UINT32_MAX || !GROW(x->nodes, x->n_nodes, x->cap_nodes)) {
-		x->failed = true;
-		return false;
+	if (x->n_nodes == x->cap_nodes) {
+		size_t cap = x->cap_nodes ? x->cap_nodes * 2 : 256;
+		struct index_node *v = reallocarray(x->nodes, cap, sizeof(*v));
+
+		if (!v || cap > UINT32_MAX) {
+			x->failed = true;
+			return false;
+		}
+		x->nodes = v;
+		x->cap_nodes = cap;
 	}
 	x->nodes[x->n_nodes++] = (struct index_node){.off = off, .parent = parent};
 	return true;
@@ -84,9 +97,16 @@ static bool add_node(struct unit_index *x, uint64_t off, uint32_t parent)
 
 static void add_function(struct unit_index *x, uint64_t low, uint64_t off)
 {
-	if (!GROW(x->functions, x->n_functions, x->cap_functions)) {
-		x->failed = true;
-		return;
+	if (x->n_functions == x->cap_functions) {
+		size_t cap = x->cap_functions ? x->cap_functions * 2 : 64;
+		struct index_function *v = reallocarray(x->functions, cap, sizeof(*v));
+
+		if (!v) {
+			x->failed = true;
+			return;
+		}
+		x->functions = v;
+		x->cap_functions = cap;
 	}
 	x->functions[x->n_functions++] = (struct index_function){low, off};
 }

@@ -21,7 +21,6 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/vec.h"
 #include "runtime/futures.h"
 
 #include <errno.h>
@@ -107,14 +106,16 @@ void inlined_done(struct source *s)
 
 static int add_kind(struct source *s, const struct place_future *f, uint32_t index)
 {
-	struct inlined_kind *kind;
+	struct inlined_kind *kinds =
+		reallocarray(s->inlined_kinds, s->n_inlined_kinds + 1, sizeof(*kinds));
 
-	if (!GROW_ONE(s->inlined_kinds, s->n_inlined_kinds))
+	if (!kinds)
 		return -ENOMEM;
-	kind = &s->inlined_kinds[s->n_inlined_kinds++];
-	*kind = (struct inlined_kind){
+	s->inlined_kinds = kinds;
+	kinds += s->n_inlined_kinds++;
+	*kinds = (struct inlined_kind){
 		.kind = index, .name = strdup(f->name), .full_name = strdup(f->full_name)};
-	return kind->name && kind->full_name ? 0 : -ENOMEM;
+	return kinds->name && kinds->full_name ? 0 : -ENOMEM;
 }
 
 static int kind_of(struct drain *d, struct source *s, const struct place_future *f,

@@ -11,7 +11,6 @@
  * code: no branch leads in between, and what the probe reads is still there.
  */
 #include "base/cleanup.h"
-#include "base/vec.h"
 #include "binary/code/insn.h"
 #include "capture/kernel/kernel.h"
 
@@ -89,8 +88,14 @@ static bool branch_targets(struct elf_image *image, uint64_t start, uint64_t end
 		/* By a table of addresses: or, through a word of the GOT, to another function. */
 		if (!in.target && !in.slot)
 			goto fail;
-		if (!GROW(v, n, cap))
-			goto fail;
+		if (n == cap) {
+			cap = cap ? cap * 2 : 64;
+			uint64_t *more = reallocarray(v, cap, sizeof(*v));
+
+			if (!more)
+				goto fail;
+			v = more;
+		}
 		v[n++] = in.target;
 	}
 	if (w.at != end)
@@ -180,10 +185,13 @@ int kernel_insn_returns(struct elf_image *image, uint64_t start, uint64_t end, u
 		if (in.flow != INSN_END ||
 		    !(bytes[0] == 0xc3 || bytes[0] == 0xc2 || (in.len == 2 && bytes[1] == 0xc3)))
 			continue;
-		if (!GROW_ONE(v, n)) {
+		uint64_t *more = reallocarray(v, n + 1, sizeof(*v));
+
+		if (!more) {
 			free(v);
 			return -ENOMEM;
 		}
+		v = more;
 		v[n++] = in.addr;
 	}
 	*ret = v;

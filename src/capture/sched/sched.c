@@ -5,7 +5,6 @@
  * is the same, so a system call that was made in a poll lies between the poll's ends.
  */
 #include "base/cpu_yield.h"
-#include "base/vec.h"
 #include "capture/sched/sched.h"
 
 #include "base/cleanup.h"
@@ -255,9 +254,12 @@ static int sched_open(struct capture_shared *shared, struct capture **ret_captur
 
 static int sched_join(struct capture *c, pid_t pid, uint32_t process, struct error *err)
 {
-	if (!GROW_ONE(c->joined, c->n_joined))
+	struct joined *more = reallocarray(c->joined, c->n_joined + 1, sizeof(*more));
+
+	if (!more)
 		return error_sys(err, -ENOMEM, "cannot record the scheduler");
-	c->joined[c->n_joined++] = (struct joined){.tgid = (uint32_t)pid, .process = process};
+	c->joined = more;
+	more[c->n_joined++] = (struct joined){.tgid = (uint32_t)pid, .process = process};
 	return c->ops->join(c->way, pid, err);
 }
 
