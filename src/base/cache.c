@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/vec.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -153,17 +154,14 @@ static void folder_trim(int folder, off_t more)
 	if (!dir && copy >= 0)
 		close(copy);
 	while (dir && (entry = readdir(dir))) {
-		struct old_file *bigger;
 		struct stat st;
 
 		if (!is_ours(entry->d_name) ||
 		    fstatat(folder, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 		    !S_ISREG(st.st_mode))
 			continue;
-		bigger = reallocarray(v, n + 1, sizeof(*v));
-		if (!bigger)
+		if (!GROW_ONE(v, n))
 			break;
-		v = bigger;
 		v[n] = (struct old_file){.mtime = st.st_mtim, .bytes = st.st_size};
 		snprintf(v[n++].name, sizeof(v->name), "%s", entry->d_name);
 		sum += st.st_size;

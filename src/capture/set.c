@@ -8,6 +8,7 @@
  * it.
  */
 #include "base/clock.h"
+#include "base/vec.h"
 #include "capture/capture.h"
 #include "capture/cpu_use.h"
 #include "capture/agent/event_cost.h"
@@ -112,11 +113,7 @@ int capture_tell_coverage(struct trace_writer *w, struct capture_stats *s,
 
 static int watch_use(struct capture_set *s, pid_t pid, uint32_t process, struct error *err)
 {
-	struct cpu_use **more = reallocarray(s->uses, s->n_uses + 1, sizeof(*more));
-
-	if (more)
-		s->uses = more;
-	if (!more || !(more[s->n_uses] = cpu_use_begin(pid, process)))
+	if (!GROW_ONE(s->uses, s->n_uses) || !(s->uses[s->n_uses] = cpu_use_begin(pid, process)))
 		return error_sys(err, -ENOMEM, "cannot record");
 	s->n_uses++;
 	return 0;

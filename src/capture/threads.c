@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/map.h"
+#include "base/vec.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -61,15 +62,8 @@ static struct entry *add(struct capture_threads *t, uint32_t process, uint32_t t
 	const struct trace_thread told = {.process = process, .tid = tid, .name = name};
 	struct entry *e;
 
-	if (t->n == t->cap) {
-		size_t cap = t->cap ? t->cap * 2 : 64;
-		struct entry **list = reallocarray(t->list, cap, sizeof(*list));
-
-		if (!list)
-			return NULL;
-		t->list = list;
-		t->cap = cap;
-	}
+	if (!GROW(t->list, t->n, t->cap))
+		return NULL;
 	e = calloc(1, sizeof(*e));
 	if (!e)
 		return NULL;

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "base/vec.h"
 #include "binary/elf/elf_image.h"
 #include "cli/verbs.h"
 #include "process/descriptor_limit.h"
@@ -193,7 +194,6 @@ static int examine(struct diagnosis *d, struct elf_image *image, const char *pat
 	struct examined e = {.main = main};
 	const uint8_t *id;
 	size_t id_len = 0;
-	struct examined *grown;
 	int r;
 
 	d->n_looked_at++;
@@ -225,16 +225,12 @@ static int examine(struct diagnosis *d, struct elf_image *image, const char *pat
 	}
 	d->n_kinds += e.finding.n_kinds;
 	d->n_runtimes += e.finding.n_runtimes;
-	grown = reallocarray(d->objects, d->n_objects + 1, sizeof(*grown));
-	if (!grown || !e.path || (why && !e.why)) {
-		if (grown)
-			d->objects = grown;
+	if (!GROW_ONE(d->objects, d->n_objects) || !e.path || (why && !e.why)) {
 		free(e.path);
 		free(e.why);
 		finding_done(&e.finding);
 		return error_set(err, -ENOMEM, "out of memory");
 	}
-	d->objects = grown;
 	d->objects[d->n_objects++] = e;
 	return 0;
 }

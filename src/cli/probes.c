@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "base/vec.h"
 #include "binary/elf/elf_image.h"
 #include "binary/elf/probes.h"
 #include "cli/verbs.h"
@@ -91,7 +92,7 @@ static void find_functions(struct elf_image *image, struct object *o)
 static int add_object(struct listing *l, struct elf_image *image, const char *path, const char *why,
 		      uint64_t bias, bool always, struct error *err)
 {
-	struct object o = {.bias = bias}, *grown;
+	struct object o = {.bias = bias};
 	const struct probe *p;
 	int r = 0;
 
@@ -110,12 +111,9 @@ static int add_object(struct listing *l, struct elf_image *image, const char *pa
 			return 0;
 		}
 	}
-	grown = reallocarray(l->objects, l->n_objects + 1, sizeof(*grown));
-	if (grown)
-		l->objects = grown;
 	o.path = strdup(path);
 	o.why = why ? strdup(why) : NULL;
-	if (!grown || !o.path || (why && !o.why)) {
+	if (!GROW_ONE(l->objects, l->n_objects) || !o.path || (why && !o.why)) {
 		free(o.path);
 		free(o.why);
 		probes_free(o.probes);

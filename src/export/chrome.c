@@ -17,6 +17,8 @@
  */
 #include "export/chrome.h"
 
+#include "base/vec.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -136,15 +138,8 @@ const char *chrome_place_label(struct chrome *c, uint64_t place)
 
 	if (!p)
 		return NULL;
-	if (place > c->n_place_labels) {
-		uint32_t n = trace_reader_n_places(c->reader);
-		char **labels = reallocarray(c->place_labels, n, sizeof(*labels));
-		if (!labels)
-			return NULL;
-		memset(labels + c->n_place_labels, 0, (n - c->n_place_labels) * sizeof(*labels));
-		c->place_labels = labels;
-		c->n_place_labels = n;
-	}
+	if (!GROW_ZERO(c->place_labels, place - 1, c->n_place_labels))
+		return NULL;
 	char **label = &c->place_labels[place - 1];
 	if (!*label) {
 		trace_place_text(&text, p);

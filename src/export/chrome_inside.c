@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/syscalls.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -23,15 +24,8 @@ static const char *future_label(struct chrome *c, uint32_t kind)
 	const struct trace_kind *k = trace_reader_kind(c->reader, kind);
 	if (!k || !k->name || !*k->name)
 		return "future";
-	if (kind >= c->n_kind_labels) {
-		uint32_t n = trace_reader_n_kinds(c->reader);
-		char **labels = reallocarray(c->kind_labels, n, sizeof(*labels));
-		if (!labels)
-			return "future";
-		memset(labels + c->n_kind_labels, 0, (n - c->n_kind_labels) * sizeof(*labels));
-		c->kind_labels = labels;
-		c->n_kind_labels = n;
-	}
+	if (!GROW_ZERO(c->kind_labels, kind, c->n_kind_labels))
+		return "future";
 	char **label = &c->kind_labels[kind];
 	if (!*label)
 		*label = lanes_label(kind_label(&c->sel.labels, c->reader, kind));

@@ -5,6 +5,8 @@
  */
 #include "export/counting_pass.h"
 
+#include "base/vec.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,14 +96,8 @@ int top_add(struct top *t, const struct top_task *task)
 		top_sift_down(t);
 		return 0;
 	}
-	if (t->n == t->cap) {
-		size_t cap = t->cap ? t->cap * 2 : 64;
-		struct top_task *tasks = realloc(t->tasks, cap * sizeof(*tasks));
-		if (!tasks)
-			return -ENOMEM;
-		t->tasks = tasks;
-		t->cap = cap;
-	}
+	if (!GROW(t->tasks, t->n, t->cap))
+		return -ENOMEM;
 	t->tasks[t->n++] = *task;
 	top_sift_up(t, t->n - 1);
 	return 0;

@@ -7,6 +7,7 @@
 #include "export/lanes.h"
 
 #include "base/json.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -109,14 +110,8 @@ char *lanes_label(const char *name)
 
 static struct family *new_family(struct lanes *l, uint32_t kind, bool of_futures)
 {
-	if (l->n_families == l->cap_families) {
-		size_t cap = l->cap_families ? l->cap_families * 2 : 32;
-		struct family **families = realloc(l->families, cap * sizeof(*families));
-		if (!families)
-			return NULL;
-		l->families = families;
-		l->cap_families = cap;
-	}
+	if (!GROW(l->families, l->n_families, l->cap_families))
+		return NULL;
 	struct family *f = calloc(1, sizeof(*f));
 	if (!f)
 		return NULL;
@@ -187,31 +182,13 @@ struct family *lanes_family(struct lanes *l, uint32_t kind)
 
 struct thread_lane *lanes_thread(struct lanes *l, uint32_t thread)
 {
-	if (thread >= l->n_threads) {
-		size_t n = (size_t)thread + 1 + thread / 2;
-		if (n > UINT32_MAX)
-			return NULL;
-		struct thread_lane *threads = realloc(l->threads, n * sizeof(*threads));
-		if (!threads)
-			return NULL;
-		memset(threads + l->n_threads, 0, (n - l->n_threads) * sizeof(*threads));
-		l->threads = threads;
-		l->n_threads = (uint32_t)n;
-	}
-	return &l->threads[thread];
+	return GROW_ZERO(l->threads, thread, l->n_threads) ? &l->threads[thread] : NULL;
 }
 
 static int lanes_grow(struct family *f, uint32_t lane)
 {
-	if (lane >= f->cap_lanes) {
-		size_t cap = (size_t)lane + lane / 2 + 8;
-		struct task_lane *lanes = realloc(f->lanes, cap * sizeof(*lanes));
-		if (!lanes)
-			return -ENOMEM;
-		memset(lanes + f->cap_lanes, 0, (cap - f->cap_lanes) * sizeof(*lanes));
-		f->lanes = lanes;
-		f->cap_lanes = (uint32_t)cap;
-	}
+	if (!GROW_ZERO(f->lanes, lane, f->cap_lanes))
+		return -ENOMEM;
 	if (lane >= f->n_lanes)
 		f->n_lanes = lane + 1;
 	return 0;

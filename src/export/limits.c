@@ -6,6 +6,7 @@
 #include "export/limits.h"
 
 #include "base/text.h"
+#include "base/vec.h"
 #include "export/counting_pass.h"
 
 #include <errno.h>
@@ -96,14 +97,8 @@ static int show_tasks(struct lanes *l, struct top *top, uint64_t max)
 	for (size_t i = 0; i < n; i++) {
 		const struct top_task *t = &top->tasks[i];
 		struct family *f = t->family;
-		if (f->n_lanes == f->cap_lanes) {
-			size_t cap = f->cap_lanes ? f->cap_lanes * 2 : 8;
-			struct task_lane *lanes = realloc(f->lanes, cap * sizeof(*lanes));
-			if (!lanes)
-				return -ENOMEM;
-			f->lanes = lanes;
-			f->cap_lanes = (uint32_t)cap;
-		}
+		if (!GROW(f->lanes, f->n_lanes, f->cap_lanes))
+			return -ENOMEM;
 		f->lanes[f->n_lanes++] = (struct task_lane){.n_slices = t->n_slices,
 							    .n_samples = t->n_samples,
 							    .n_tasks = 1,

@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -339,14 +340,8 @@ static int push_close(struct walk *w, struct slice slice)
 		slice.begin_ns = slice.end_ns;
 	if (w->n && slice.begin_ns < w->open[w->n - 1].begin_ns)
 		slice.begin_ns = w->open[w->n - 1].begin_ns;
-	if (w->n == w->cap) {
-		size_t cap = w->cap ? w->cap * 2 : 16;
-		struct slice *open = realloc(w->open, cap * sizeof(*open));
-		if (!open)
-			return -ENOMEM;
-		w->open = open;
-		w->cap = cap;
-	}
+	if (!GROW(w->open, w->n, w->cap))
+		return -ENOMEM;
 	w->open[w->n++] = slice;
 	return push_edge(w, slice.end_ns, slice.frame, true);
 }

@@ -15,6 +15,7 @@
 #include "future/block_ons.h"
 
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "binary/code/insn.h"
 #include "future/thread_stacks.h"
 #include "runtime/debug_names.h"
@@ -238,20 +239,18 @@ static struct inspect_kind *kind_of(struct inspect *in, struct inspect_object *o
 				    const struct dw_type *future, char *site)
 {
 	_cleanup_free_ char *place = site;
-	struct inspect_kind **v, *k;
+	struct inspect_kind *k;
 
 	for (size_t i = 0; i < in->n_root_kinds; i++) {
 		k = in->root_kinds[i];
 		if (k->future == future && k->object == o && !strcmp(k->site, place ? place : ""))
 			return k;
 	}
-	v = reallocarray(in->root_kinds, in->n_root_kinds + 1, sizeof(*v));
-	if (!v)
-		return NULL;
-	in->root_kinds = v;
 	k = calloc(1, sizeof(*k));
-	if (!k)
+	if (!k || !GROW_ONE(in->root_kinds, in->n_root_kinds)) {
+		free(k);
 		return NULL;
+	}
 	*k = (struct inspect_kind){
 		.object = o,
 		.kind = &root_kind,
@@ -320,13 +319,10 @@ static int add_root(struct search *s, size_t thread, const char *why, struct ins
 	bool known = !why;
 	const struct dw_type *future = known ? s->found.type : s->o->dwarf ? future_of(s) : NULL;
 	struct inspect_kind *k = kind_of(s->in, s->o, future, place_of(s->in, s->s, s->frame));
-	struct inspect_task *v = reallocarray(r->tasks, r->n_tasks + 1, sizeof(*v));
 
-	if (v)
-		r->tasks = v;
-	if (!v || !k)
+	if (!k || !GROW_ONE(r->tasks, r->n_tasks))
 		return -ENOMEM;
-	v[r->n_tasks++] = (struct inspect_task){
+	r->tasks[r->n_tasks++] = (struct inspect_task){
 		.addr = known ? s->found.addr : s->s->frames[s->frame].sp,
 		.kind = k,
 		.state = is_polled(s->in, s->s, s->frame) ? IS_RUNNING : IS_IDLE,

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/holes.h"
+#include "base/vec.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -86,15 +87,12 @@ static uint64_t note_auxv(const uint8_t *data, size_t len)
 
 static void add_thread(struct core *c, const uint8_t *data, size_t len)
 {
-	struct thread_registers one, *v;
+	struct thread_registers one;
 
 	if (c->n_threads == MAX_THREADS || !registers_of_prstatus(data, len, &one))
 		return;
-	v = reallocarray(c->threads, c->n_threads + 1, sizeof(*v));
-	if (!v)
-		return;
-	c->threads = v;
-	v[c->n_threads++] = one;
+	if (GROW_ONE(c->threads, c->n_threads))
+		c->threads[c->n_threads++] = one;
 }
 
 static void read_notes(struct core *c, const uint8_t *data, size_t len)

@@ -7,6 +7,7 @@
 #include "future/graph.h"
 
 #include "base/cleanup.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -36,15 +37,11 @@ static bool is_lock(const struct await_node *leaf)
 
 static int add_holder(struct graph_lock *l, size_t task)
 {
-	size_t *v;
-
 	if (l->n_holders && l->holders[l->n_holders - 1] == task)
 		return 0; /* tasks come one after the other */
-	v = reallocarray(l->holders, l->n_holders + 1, sizeof(*v));
-	if (!v)
+	if (!GROW_ONE(l->holders, l->n_holders))
 		return -ENOMEM;
-	l->holders = v;
-	v[l->n_holders++] = task;
+	l->holders[l->n_holders++] = task;
 	return 0;
 }
 
@@ -128,7 +125,7 @@ static int add_cycle(struct graph *g, size_t start, const bool *in_set, bool *to
 	_cleanup_free_ size_t *path = calloc(n_tasks, sizeof(*path));
 	_cleanup_free_ const struct await_node **leaves = calloc(n_tasks, sizeof(*leaves));
 	_cleanup_free_ size_t *place = calloc(n_tasks, sizeof(*place));
-	struct graph_cycle *v, *c;
+	struct graph_cycle *c;
 	size_t first;
 
 	if (!path || !leaves || !place)
@@ -147,11 +144,9 @@ static int add_cycle(struct graph *g, size_t start, const bool *in_set, bool *to
 		at = (size_t)(graph_target(g, l.first) - g->result->tasks);
 	}
 	first = place[at] - 1;
-	v = reallocarray(g->cycles, g->n_cycles + 1, sizeof(*v));
-	if (!v)
+	if (!GROW_ONE(g->cycles, g->n_cycles))
 		return -ENOMEM;
-	g->cycles = v;
-	c = &v[g->n_cycles];
+	c = &g->cycles[g->n_cycles];
 	*c = (struct graph_cycle){.n = n - first};
 	c->tasks = calloc(c->n, sizeof(*c->tasks));
 	c->leaves = calloc(c->n, sizeof(*c->leaves));
@@ -245,15 +240,12 @@ static int find_lost(struct graph *g)
 {
 	for (size_t i = 0; i < g->result->n_tasks; i++) {
 		const char *proof = lost_proof(&g->result->tasks[i]);
-		struct graph_lost *v;
 
 		if (!proof)
 			continue;
-		v = reallocarray(g->lost, g->n_lost + 1, sizeof(*v));
-		if (!v)
+		if (!GROW_ONE(g->lost, g->n_lost))
 			return -ENOMEM;
-		g->lost = v;
-		v[g->n_lost++] = (struct graph_lost){i, proof};
+		g->lost[g->n_lost++] = (struct graph_lost){i, proof};
 	}
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/vec.h"
 #include "future/cell.h"
 #include "future/queues.h"
 #include "future/thread_stacks.h"
@@ -69,14 +70,10 @@ static int readv_process(void *ctx, uint64_t addr, const struct iovec *iov, int 
 
 void inspect_note(struct inspect *in, char *text)
 {
-	char **v = text ? reallocarray(in->notes, in->n_notes + 1, sizeof(*v)) : NULL;
-
-	if (!v) {
+	if (text && GROW_ONE(in->notes, in->n_notes))
+		in->notes[in->n_notes++] = text;
+	else
 		free(text);
-		return;
-	}
-	in->notes = v;
-	v[in->n_notes++] = text;
 }
 
 static int by_vtable(const void *a, const void *b)
@@ -124,8 +121,7 @@ static int add_object(struct inspect *in, struct process_object *o, struct buf *
 		return 0;
 	}
 	in->n_looked++;
-	in->kinds = reallocarray(in->kinds, in->n_kinds + lo->finding.n_kinds, sizeof(*in->kinds));
-	if (!in->kinds)
+	if (!GROW_BY(in->kinds, in->n_kinds, lo->finding.n_kinds))
 		return error_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < lo->finding.n_kinds; i++) {
 		const struct find_kind *k = &lo->finding.kinds[i];

@@ -10,6 +10,7 @@
  * { s: &Semaphore, .. }, permits { sem: &Semaphore or Arc<Semaphore>, permits }. async-lock 2
  * and 3.
  */
+#include "base/vec.h"
 #include "future/await.h"
 
 #include <stdlib.h>
@@ -21,16 +22,11 @@ static const char semaphore_type[] = "tokio::sync::batch_semaphore::Semaphore";
 
 void await_add_hold(struct await_node *n, uint64_t lock)
 {
-	uint64_t *v;
-
 	for (size_t i = 0; i < n->n_holds; i++)
 		if (n->holds[i] == lock)
 			return;
-	v = reallocarray(n->holds, n->n_holds + 1, sizeof(*v));
-	if (!v)
-		return;
-	n->holds = v;
-	n->holds[n->n_holds++] = lock;
+	if (GROW_ONE(n->holds, n->n_holds))
+		n->holds[n->n_holds++] = lock;
 }
 
 /* The semaphore inside of what a guard refers to: &Mutex, Arc<Mutex>, &Semaphore. */

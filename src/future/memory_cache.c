@@ -1,6 +1,8 @@
 /* Cached pages of somebody's memory; see memory_cache.h. */
 #include "future/memory_cache.h"
 
+#include "base/vec.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,16 +82,9 @@ static struct mem_page *page_at(struct mem *m, uint64_t addr)
 
 static void log_add(struct mem_log *l, uint64_t addr, uint64_t len)
 {
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 256;
-		struct mem_range *v = reallocarray(l->v, cap, sizeof(*v));
-
-		if (!v) {
-			l->failed = true;
-			return;
-		}
-		l->v = v;
-		l->cap = cap;
+	if (!GROW(l->v, l->n, l->cap)) {
+		l->failed = true;
+		return;
 	}
 	l->v[l->n++] = (struct mem_range){addr, len};
 }

@@ -12,6 +12,7 @@
 
 #include "agent/ring.h"
 #include "base/map.h"
+#include "base/vec.h"
 #include "binary/names.h"
 #include "future/await.h"
 #include "future/future_path.h"
@@ -91,15 +92,8 @@ static bool states_of(const struct dw_type *t, uint64_t *base, uint32_t *n)
 /* Words at the program's end, zeroed. */
 static int add_words(struct program *p, size_t n)
 {
-	if (p->n_words + n > p->cap_words) {
-		size_t cap = (p->n_words + n) * 2;
-		uint64_t *words = reallocarray(p->words, cap, sizeof(*words));
-
-		if (!words)
-			return -ENOMEM;
-		p->words = words;
-		p->cap_words = cap;
-	}
+	if (!GROW(p->words, p->n_words + n, p->cap_words))
+		return -ENOMEM;
 	memset(p->words + p->n_words, 0, n * sizeof(*p->words));
 	p->n_words += n;
 	return 0;
@@ -154,15 +148,8 @@ static int node_of(struct compiler *c, const struct way *w, bool inside, enum le
 	}
 	if (!pointer && !states_of(w->type, &base, &n))
 		return 0;
-	if (c->n_nodes == c->cap_nodes) {
-		size_t cap = c->cap_nodes ? c->cap_nodes * 2 : 16;
-		struct node *nodes = reallocarray(c->nodes, cap, sizeof(*nodes));
-
-		if (!nodes)
-			return -ENOMEM;
-		c->nodes = nodes;
-		c->cap_nodes = cap;
-	}
+	if (!GROW(c->nodes, c->n_nodes, c->cap_nodes))
+		return -ENOMEM;
 	r = new_node(c, base, n, pointer ? AGENT_POINTER : w->type->discr_size, &node.at);
 	if (r < 0)
 		return r;
@@ -189,23 +176,12 @@ static int add_place(struct compiler *c, const struct trace_place *place,
 	*ret_point = 0;
 	if (c->first + p->n_places > AGENT_MAX_POINTS)
 		return -E2BIG;
-	if (p->n_places == p->cap_places) {
-		size_t cap = p->cap_places ? p->cap_places * 2 : 16;
-		struct trace_place *places = reallocarray(p->places, cap, sizeof(*places));
-
-		if (!places)
-			return -ENOMEM;
-		p->places = places;
-		p->cap_places = cap;
-	}
+	if (!GROW(p->places, p->n_places, p->cap_places))
+		return -ENOMEM;
 	if (c->mode != PROGRAM_POINT) {
-		struct place_point *points =
-			reallocarray(p->points, p->cap_places, sizeof(*points));
-
-		if (!points)
+		if (!GROW_ONE(p->points, p->n_places))
 			return -ENOMEM;
-		p->points = points;
-		points[p->n_places] = *info;
+		p->points[p->n_places] = *info;
 	}
 	p->places[p->n_places] = *place;
 	*ret_point = (uint16_t)(c->first + p->n_places++);
@@ -217,20 +193,13 @@ static int add_future(struct compiler *c, const struct dw_type *t, uint32_t *ret
 {
 	struct program *p = c->out;
 	uintptr_t known = (uintptr_t)map_get(&c->futures, t->ref, 0);
-	struct place_future *futures, f = {.size = t->size};
+	struct place_future f = {.size = t->size};
 
 	*ret_index = (uint32_t)known - 1;
 	if (known)
 		return 0;
-	if (p->n_futures == p->cap_futures) {
-		size_t cap = p->cap_futures ? p->cap_futures * 2 : 16;
-
-		futures = reallocarray(p->futures, cap, sizeof(*futures));
-		if (!futures)
-			return -ENOMEM;
-		p->futures = futures;
-		p->cap_futures = cap;
-	}
+	if (!GROW(p->futures, p->n_futures, p->cap_futures))
+		return -ENOMEM;
 	f.type_kind = ways_below(c->hooked, t, 0);
 	f.name = name_shorten(t->full);
 	f.full_name = strdup(t->full);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file_map.h"
+#include "base/vec.h"
 #include "future/program.h"
 #include "future/future_path.h"
 #include "runtime/futures.h"
@@ -69,7 +70,6 @@ static void note_trouble(struct compiler *c, const struct error *why)
 
 static struct debug *debug_of(struct compiler *c, const struct attach_object *o)
 {
-	struct object_debug *objects;
 	struct debug *d = NULL;
 	struct error why = {0};
 	int r = 0;
@@ -77,10 +77,8 @@ static struct debug *debug_of(struct compiler *c, const struct attach_object *o)
 	for (size_t i = 0; i < c->n_objects; i++)
 		if (c->objects[i].object == o)
 			return c->objects[i].debug;
-	objects = reallocarray(c->objects, c->n_objects + 1, sizeof(*objects));
-	if (!objects)
+	if (!GROW_ONE(c->objects, c->n_objects))
 		return NULL;
-	c->objects = objects;
 	int fd = c->target.object_fd(c->target.ctx, o);
 	if (fd >= 0)
 		r = debug_open(fd, o->finding.path, &d, &why);
@@ -88,7 +86,7 @@ static struct debug *debug_of(struct compiler *c, const struct attach_object *o)
 		d = NULL;
 	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EIO)
 		note_trouble(c, &why);
-	objects[c->n_objects++] = (struct object_debug){.object = o, .debug = d};
+	c->objects[c->n_objects++] = (struct object_debug){.object = o, .debug = d};
 	return d;
 }
 
@@ -103,11 +101,8 @@ static bool stopped(struct compiler *c)
 static void add_result(struct compiler *c, const struct result *r)
 {
 	pthread_mutex_lock(&c->lock);
-	struct result *results = reallocarray(c->results, c->n_results + 1, sizeof(*results));
-	if (results) {
-		c->results = results;
-		results[c->n_results++] = *r;
-	}
+	if (GROW_ONE(c->results, c->n_results))
+		c->results[c->n_results++] = *r;
 	pthread_mutex_unlock(&c->lock);
 }
 

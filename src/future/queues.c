@@ -21,6 +21,7 @@
 #include "future/queues.h"
 
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "future/cell.h"
 #include "future/queue_layouts.h"
 #include "future/current_task.h"
@@ -69,15 +70,13 @@ static void one_task(void *ctx, uint64_t task)
 static const char *keep(struct search *s, char *name)
 {
 	struct inspect *in = s->in;
-	char **v = name ? reallocarray(in->words, in->n_words + 1, sizeof(*v)) : NULL;
 
-	if (!v) {
+	if (!name || !GROW_ONE(in->words, in->n_words)) {
 		free(name);
 		s->failed = true;
 		return "a run queue";
 	}
-	in->words = v;
-	return v[in->n_words++] = name;
+	return in->words[in->n_words++] = name;
 }
 
 static const char *worker_name(struct search *s, const char *what, uint64_t worker)
@@ -403,7 +402,6 @@ static const struct scheduler *scheduler_at(struct search *s, const struct inspe
 {
 	struct await_context ctx = {.mem = &s->in->mem, .budget = &s->in->budget};
 	const struct dw_type *type;
-	struct scheduler *v;
 	uint64_t addr;
 
 	s->object = t->kind->object;
@@ -414,15 +412,13 @@ static const struct scheduler *scheduler_at(struct search *s, const struct inspe
 	for (size_t i = 0; i < s->n; i++)
 		if (s->v[i].addr == addr)
 			return &s->v[i];
-	v = reallocarray(s->v, s->n + 1, sizeof(*v));
-	if (!v) {
+	if (!GROW_ONE(s->v, s->n)) {
 		s->failed = true;
 		return NULL;
 	}
-	s->v = v;
-	v[s->n] = (struct scheduler){.addr = addr};
-	v[s->n].all_known = read_scheduler(s, type, addr, addr);
-	return &v[s->n++];
+	s->v[s->n] = (struct scheduler){.addr = addr};
+	s->v[s->n].all_known = read_scheduler(s, type, addr, addr);
+	return &s->v[s->n++];
 }
 
 /* ---- on its way ---- */

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "base/vec.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -260,15 +261,8 @@ static uint64_t hash(const char *s)
 
 static bool group_add(struct group *g, size_t task)
 {
-	if (g->n == g->cap) {
-		size_t cap = g->cap ? g->cap * 2 : 2;
-		size_t *v = reallocarray(g->tasks, cap, sizeof(*v));
-
-		if (!v)
-			return false;
-		g->tasks = v;
-		g->cap = cap;
-	}
+	if (!GROW(g->tasks, g->n, g->cap))
+		return false;
 	g->tasks[g->n++] = task;
 	return true;
 }

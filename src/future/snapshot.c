@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/vec.h"
 #include "future/block_ons.h"
 #include "future/cell.h"
 #include "future/queues.h"
@@ -309,7 +310,7 @@ static int take_core(struct inspect *in, struct inspect_result *res, struct erro
 /* Makes what was found the tasks to read. */
 static int take_found(struct found_list *list, struct inspect_result *res, struct error *err)
 {
-	struct inspect_task *v = calloc(list->n ? list->n : 1, sizeof(*v));
+	struct inspect_task *v = calloc(list->n ? vec_implied_cap(list->n) : 1, sizeof(*v));
 
 	if (!v)
 		return error_set(err, -ENOMEM, "out of memory");

@@ -7,6 +7,7 @@
 #include "future/tasks.h"
 
 #include "base/cleanup.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -202,15 +203,8 @@ bool task_read_header(struct inspect *in, struct inspect_task *t)
 
 static int found_add(struct found_list *l, uint64_t addr, struct inspect_kind *k)
 {
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 1024;
-		struct found *v = reallocarray(l->v, cap, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		l->v = v;
-		l->cap = cap;
-	}
+	if (!GROW(l->v, l->n, l->cap))
+		return -ENOMEM;
 	l->v[l->n++] = (struct found){addr, k};
 	return 0;
 }

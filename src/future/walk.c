@@ -16,6 +16,7 @@
 #include "future/type_class.h"
 
 #include "base/error.h"
+#include "base/vec.h"
 #include "binary/names.h"
 
 #include <stdio.h>
@@ -63,16 +64,9 @@ static void node_add(struct await_node *parent, struct await_node *child)
 {
 	if (!child)
 		return;
-	if (parent->n_children == parent->cap_children) {
-		size_t cap = parent->cap_children ? parent->cap_children * 2 : 4;
-		struct await_node **v = reallocarray(parent->children, cap, sizeof(*v));
-
-		if (!v) {
-			await_node_free(child);
-			return;
-		}
-		parent->children = v;
-		parent->cap_children = cap;
+	if (!GROW(parent->children, parent->n_children, parent->cap_children)) {
+		await_node_free(child);
+		return;
 	}
 	parent->children[parent->n_children++] = child;
 }

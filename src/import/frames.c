@@ -5,6 +5,8 @@
  */
 #include "import/frames.h"
 
+#include "base/vec.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -42,15 +44,9 @@ uint32_t frames_add(struct frames *f, const char *key, size_t len, const struct 
 		return UINT32_MAX;
 	if (!is_new)
 		return f->numbers[number];
-	if (number >= f->cap) {
-		uint32_t cap = f->cap ? f->cap * 2 : 256;
-		uint32_t *numbers = realloc(f->numbers, cap * sizeof(*numbers));
-		if (!numbers) {
-			f->code = -ENOMEM;
-			return UINT32_MAX;
-		}
-		f->numbers = numbers;
-		f->cap = cap;
+	if (!GROW(f->numbers, number, f->cap)) {
+		f->code = -ENOMEM;
+		return UINT32_MAX;
 	}
 	f->numbers[number] = UINT32_MAX;
 	int r = trace_writer_frame(f->writer, frame, &f->numbers[number]);

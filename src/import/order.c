@@ -4,6 +4,8 @@
  */
 #include "import/order.h"
 
+#include "base/vec.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +41,7 @@ static uint8_t *queued(const struct order *o, size_t i)
 
 static uint8_t *heaped(const struct order *o, size_t i)
 {
-	return o->heap + i * o->item_bytes;
+	return (uint8_t *)o->heap + i * o->item_bytes;
 }
 
 static bool is_before(const uint8_t *a, const uint8_t *b)
@@ -61,17 +63,6 @@ static int grow_queue(struct order *o)
 	o->queue = queue;
 	o->queue_cap = cap;
 	o->queue_at = 0;
-	return 0;
-}
-
-static int grow_heap(struct order *o)
-{
-	size_t cap = o->heap_cap ? o->heap_cap * 2 : FIRST_CAP;
-	uint8_t *heap = realloc(o->heap, cap * o->item_bytes);
-	if (!heap)
-		return -ENOMEM;
-	o->heap = heap;
-	o->heap_cap = cap;
 	return 0;
 }
 
@@ -114,7 +105,8 @@ int order_put(struct order *o, const void *item)
 	uint8_t *to;
 
 	if (o->queue_n && time < o->last_ns) {
-		if (o->heap_n == o->heap_cap && grow_heap(o) < 0)
+		if (o->heap_n == o->heap_cap &&
+		    !vec_grow(&o->heap, o->heap_n, &o->heap_cap, SIZE_MAX, o->item_bytes))
 			return -ENOMEM;
 		to = heap_place(o, time);
 	} else {

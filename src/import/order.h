@@ -22,7 +22,7 @@ struct order {
 	/* Most items come in order: those stand in a queue, the others in a heap. */
 	uint8_t *queue; /* a ring */
 	size_t queue_at, queue_n, queue_cap;
-	uint8_t *heap;
+	void *heap;
 	size_t heap_n, heap_cap;
 	uint64_t last_ns; /* of the queue's last item */
 };

@@ -3,6 +3,7 @@
 #include "import/parts.h"
 
 #include "base/cleanup.h"
+#include "base/vec.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,11 +16,8 @@
 
 static int add(struct input *folder, const char *name, struct parts *m, struct error *err)
 {
-	struct part **v = realloc(m->v, (m->n + 1) * sizeof(struct part *));
-	struct part *f = v ? calloc(1, sizeof(*f)) : NULL;
+	struct part *f = GROW_ONE(m->v, m->n) ? calloc(1, sizeof(*f)) : NULL;
 
-	if (v)
-		m->v = v;
 	if (!f)
 		return error_set(err, -ENOMEM, "out of memory");
 	snprintf(f->name, sizeof(f->name), "%s", name);

@@ -8,6 +8,7 @@
 #include "import/perf_attr.h"
 
 #include "base/cursor.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -53,11 +54,9 @@ struct perf_attr *perf_attrs_add(struct perf_attrs *a, const uint8_t *bytes, siz
 {
 	if (len < ATTR_MIN || a->n >= PERF_MAX_ATTRS)
 		return NULL;
-	struct perf_attr *v = realloc(a->v, (a->n + 1) * sizeof(*v));
-	if (!v)
+	if (!GROW_ONE(a->v, a->n))
 		return NULL;
-	a->v = v;
-	v[a->n] = (struct perf_attr){
+	a->v[a->n] = (struct perf_attr){
 		.period = 1,
 		.type = (uint32_t)word(bytes, len, AT_TYPE, 4),
 		.config = word(bytes, len, AT_CONFIG, 8),
@@ -67,9 +66,9 @@ struct perf_attr *perf_attrs_add(struct perf_attrs *a, const uint8_t *bytes, siz
 		.branch_sample_type = word(bytes, len, AT_BRANCH_SAMPLE_TYPE, 8),
 		.regs_user = word(bytes, len, AT_REGS_USER, 8),
 	};
-	if (!(v[a->n].flags & FREQ) && word(bytes, len, AT_PERIOD, 8))
-		v[a->n].period = word(bytes, len, AT_PERIOD, 8);
-	return &v[a->n++];
+	if (!(a->v[a->n].flags & FREQ) && word(bytes, len, AT_PERIOD, 8))
+		a->v[a->n].period = word(bytes, len, AT_PERIOD, 8);
+	return &a->v[a->n++];
 }
 
 int perf_attrs_add_id(struct perf_attrs *a, uint64_t id, const struct perf_attr *attr)

@@ -4,6 +4,7 @@
  * knows. One line is one event, frames of its stack follow on lines of their own, innermost first,
  * up to an empty line. Frames of events that keep no stack are not even looked at.
  */
+#include "base/vec.h"
 #include "import/formats.h"
 #include "import/input.h"
 #include "import/perf_events.h"
@@ -137,14 +138,9 @@ static struct perf_event *event_of(struct script *s, const struct perf_text *nam
 		return NULL;
 	if (!is_new)
 		return &s->events[number];
-	if ((number & (number - 1)) == 0) {
-		uint32_t cap = number ? number * 2 : 1;
-		struct perf_event *events = realloc(s->events, cap * sizeof(*events));
-		if (!events) {
-			s->sink->code = -ENOMEM;
-			return NULL;
-		}
-		s->events = events;
+	if (!GROW_ONE(s->events, number)) {
+		s->sink->code = -ENOMEM;
+		return NULL;
 	}
 	s->n_events = number + 1;
 	perf_event_classify(name->p, name->len, &s->events[number]);

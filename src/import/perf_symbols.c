@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "binary/dwarf/debug.h"
 #include "binary/dwarf/eh_frame.h"
 #include "binary/elf/elf_image.h"
@@ -189,24 +190,13 @@ static size_t place_of(const struct maps *m, uint64_t addr)
 	return low;
 }
 
-static bool make_room(struct maps *m, size_t more)
-{
-	if (m->n + more <= m->cap)
-		return true;
-	size_t cap = m->cap ? m->cap * 2 : 32;
-	struct mapping *v = m->n < MAX_MAPS ? realloc(m->v, cap * sizeof(*v)) : NULL;
-	if (!v)
-		return false;
-	m->v = v;
-	m->cap = cap;
-	return true;
-}
-
 /* What a new mapping lies over is gone, as in the process. */
 static int maps_insert(struct maps *m, const struct mapping *new)
 {
-	if (!make_room(m, 2))
-		return m->n < MAX_MAPS ? -ENOMEM : 0;
+	if (m->n >= MAX_MAPS)
+		return 0;
+	if (!GROW(m->v, m->n + 1, m->cap))
+		return -ENOMEM;
 	size_t first = place_of(m, new->start), last = first;
 	struct mapping head = {0}, tail = {0};
 	while (last < m->n && m->v[last].start < new->end)

@@ -6,6 +6,8 @@
  */
 #include "import/sink.h"
 
+#include "base/vec.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -435,14 +437,8 @@ static int give_lost(struct sink *s, const struct hit *h)
 
 static int make_active(struct sink *s, struct import_thread *t)
 {
-	if (s->n_active == s->active_cap) {
-		size_t cap = s->active_cap ? s->active_cap * 2 : 16;
-		struct import_thread **active = realloc(s->active, cap * sizeof(*active));
-		if (!active)
-			return -ENOMEM;
-		s->active = active;
-		s->active_cap = cap;
-	}
+	if (!GROW(s->active, s->n_active, s->active_cap))
+		return -ENOMEM;
 	s->active[s->n_active++] = t;
 	t->active = true;
 	return 0;

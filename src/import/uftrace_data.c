@@ -10,6 +10,7 @@
  * Which closures are bodies of async fns and blocks is asked of the program's debug information, if
  * the program is still there and the same. Source: uftrace's doc/uftrace-design and utils/.
  */
+#include "base/vec.h"
 #include "import/formats.h"
 #include "import/input.h"
 #include "import/perf_line.h"
@@ -166,14 +167,9 @@ static int read_tasks(struct folder *d, struct thread **ret, size_t *ret_n)
 			tid = pid;
 		if (*ret_n == MAX_THREADS)
 			break;
-		if (*ret_n == cap) {
-			cap = cap ? cap * 2 : 16;
-			struct thread *v = realloc(*ret, cap * sizeof(*v));
-			if (!v) {
-				r = -ENOMEM;
-				break;
-			}
-			*ret = v;
+		if (!GROW(*ret, *ret_n, cap)) {
+			r = -ENOMEM;
+			break;
 		}
 		(*ret)[(*ret_n)++] = (struct thread){(uint32_t)tid.value, (uint32_t)pid.value};
 	}
@@ -208,14 +204,8 @@ static int add_symbol(struct object *o, const char *line, size_t len)
 	/* Only code is called; '?' ends each object's table. */
 	if (!strchr("TtwPWiu", end[1]))
 		return 0;
-	if (o->n == o->cap) {
-		size_t cap = o->cap ? o->cap * 2 : 1024;
-		struct symbol *v = realloc(o->symbols, cap * sizeof(*v));
-		if (!v)
-			return -ENOMEM;
-		o->symbols = v;
-		o->cap = cap;
-	}
+	if (!GROW(o->symbols, o->n, o->cap))
+		return -ENOMEM;
 	char *name = strndup(end + 3, len - 19);
 	if (!name)
 		return -ENOMEM;
@@ -308,12 +298,10 @@ static size_t object_of(struct folder *d, const char *path, size_t len)
 	for (size_t i = 0; i < d->n_objects; i++)
 		if (strlen(d->objects[i].path) == len && !memcmp(d->objects[i].path, path, len))
 			return i;
-	struct object *v = realloc(d->objects, (d->n_objects + 1) * sizeof(*v));
-	if (!v)
+	if (!GROW_ONE(d->objects, d->n_objects))
 		return SIZE_MAX;
-	d->objects = v;
-	v[d->n_objects] = (struct object){.path = strndup(path, len)};
-	return v[d->n_objects].path ? d->n_objects++ : SIZE_MAX;
+	d->objects[d->n_objects] = (struct object){.path = strndup(path, len)};
+	return d->objects[d->n_objects].path ? d->n_objects++ : SIZE_MAX;
 }
 
 /* "55a722a88000-55a722c11000 r-xp 00000000 00:00 0    /tmp/app build-id:e4af". */
@@ -334,12 +322,9 @@ static int add_mapping(struct folder *d, const char *line, size_t len)
 	if (!path_end)
 		path_end = line + len;
 	size_t object = object_of(d, path, (size_t)(path_end - path));
-	struct mapping *v = realloc(d->maps, (d->n_maps + 1) * sizeof(*v));
-	if (v)
-		d->maps = v;
-	if (!v || object == SIZE_MAX)
+	if (object == SIZE_MAX || !GROW_ONE(d->maps, d->n_maps))
 		return -ENOMEM;
-	v[d->n_maps++] = (struct mapping){.start = start, .end = stop, .object = object};
+	d->maps[d->n_maps++] = (struct mapping){.start = start, .end = stop, .object = object};
 	return 0;
 }
 

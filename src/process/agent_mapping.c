@@ -27,6 +27,7 @@
 #include "process/agent_mapping.h"
 
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "process/call_hooks.h"
 #include "process/descriptor_limit.h"
 #include "process/memory.h"
@@ -792,16 +793,14 @@ int leftovers_find(const struct process *p, const struct process_maps *maps, str
 {
 	*ret = (struct leftovers){0};
 	for (size_t i = 0; i + 1 < maps->n; i++) {
-		struct leftover one, *more;
+		struct leftover one;
 
 		if (!read_leftover(p, maps, &maps->v[i], &one))
 			continue;
-		more = reallocarray(ret->v, ret->n + 1, sizeof(*ret->v));
-		if (!more) {
+		if (!GROW_ONE(ret->v, ret->n)) {
 			leftovers_done(ret);
 			return -ENOMEM;
 		}
-		ret->v = more;
 		ret->v[ret->n++] = one;
 	}
 	return 0;

@@ -26,6 +26,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/vec.h"
 #include "process/agent_mapping.h"
 #include "process/cover.h"
 #include "process/launch.h"
@@ -112,19 +113,16 @@ static int find_futures(struct attach *a, struct hooked_object *h, struct error 
 
 static int keep_object(struct attach *a, const struct process_object *o, struct finding *found)
 {
-	struct hooked_object **list = reallocarray(a->hooked, a->n_hooked + 1, sizeof(*a->hooked));
 	struct hooked_object *h = calloc(1, sizeof(*h));
 
-	if (list)
-		a->hooked = list;
-	if (!list || !h) {
+	if (!h || !GROW_ONE(a->hooked, a->n_hooked)) {
 		free(h);
 		return -ENOMEM;
 	}
 	h->attach.finding = *found;
 	h->attach.bias = o->bias;
 	h->object = o;
-	list[a->n_hooked++] = h;
+	a->hooked[a->n_hooked++] = h;
 	*found = (struct finding){0};
 	return 0;
 }

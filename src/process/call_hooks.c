@@ -9,6 +9,7 @@
  */
 #include "process/call_hooks.h"
 
+#include "base/vec.h"
 #include "process/memory.h"
 
 #include <errno.h>
@@ -33,15 +34,9 @@ bool call_hooks_read(const struct process *p, uint64_t at, uint64_t target, uint
 
 int call_hooks_add(struct hooks *h, struct agent_hook *hook)
 {
-	struct hook_call *calls;
-
 	hook->flags |= AGENT_HOOK_CALL;
-	if ((h->n_calls & (h->n_calls - 1)) == 0) {
-		calls = reallocarray(h->calls, h->n_calls ? h->n_calls * 2 : 1, sizeof(*calls));
-		if (!calls)
-			return -ENOMEM;
-		h->calls = calls;
-	}
+	if (!GROW_ONE(h->calls, h->n_calls))
+		return -ENOMEM;
 	h->calls[h->n_calls++] = (struct hook_call){.addr = hook->slot,
 						    .hook = (uint32_t)(hook - h->table),
 						    .was = (uint32_t)hook->saved};

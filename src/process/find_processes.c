@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "process/process.h"
 
 #include <dirent.h>
@@ -59,16 +60,14 @@ static int list(bool (*wanted)(void *ctx, int proc, pid_t pid), void *ctx, pid_t
 	if (!proc)
 		return error_sys(err, -errno, "cannot read /proc");
 	while (rc == 0 && (d = readdir(proc))) {
-		pid_t pid = (pid_t)strtol(d->d_name, NULL, 10), *more;
+		pid_t pid = (pid_t)strtol(d->d_name, NULL, 10);
 
 		if (pid <= 0 || pid == getpid() || !wanted(ctx, dirfd(proc), pid))
 			continue;
-		more = reallocarray(pids, n + 1, sizeof(*pids));
-		if (!more) {
+		if (!GROW_ONE(pids, n)) {
 			rc = error_sys(err, -ENOMEM, "cannot list processes");
 			break;
 		}
-		pids = more;
 		pids[n++] = pid;
 	}
 	closedir(proc);

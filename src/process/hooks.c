@@ -15,6 +15,7 @@
  */
 #include "process/hooks.h"
 
+#include "base/vec.h"
 #include "process/call_hooks.h"
 #include "process/future_hooks.h"
 #include "process/libc_hooks.h"
@@ -36,31 +37,18 @@ struct agent_hook *hooks_add(struct hooks *h)
 {
 	if (h->n == AGENT_MAX_HOOKS)
 		return NULL;
-	if (h->n == h->cap) {
-		size_t cap = h->cap ? h->cap * 2 : 256;
-		struct agent_hook *table = reallocarray(h->table, cap, sizeof(*table));
-
-		if (!table)
-			return NULL;
-		h->table = table;
-		h->cap = cap;
-	}
+	if (!GROW(h->table, h->n, h->cap))
+		return NULL;
 	h->table[h->n] = (struct agent_hook){.kind = AGENT_KIND_NONE};
 	return &h->table[h->n++];
 }
 
 struct attach_kind *hooks_add_kind(struct hooks *h)
 {
-	struct attach_kind *kinds;
-
-	if (h->n_kinds == AGENT_KIND_NONE)
+	if (h->n_kinds == AGENT_KIND_NONE || !GROW_ONE(h->kinds, h->n_kinds))
 		return NULL;
-	kinds = reallocarray(h->kinds, h->n_kinds + 1, sizeof(*kinds));
-	if (!kinds)
-		return NULL;
-	h->kinds = kinds;
-	kinds[h->n_kinds] = (struct attach_kind){0};
-	return &kinds[h->n_kinds++];
+	h->kinds[h->n_kinds] = (struct attach_kind){0};
+	return &h->kinds[h->n_kinds++];
 }
 
 static bool is_async_task(const struct finding *f, uint32_t runtime)
@@ -126,10 +114,8 @@ static int plan_site(struct plan *at, const struct find_site *site, enum agent_h
 		return 0;
 	}
 	patch.at = jump_at(patch.live, patch.len);
-	struct hook_patch *patches = reallocarray(h->patches, h->n_patches + 1, sizeof(*patches));
-	if (!patches)
+	if (!GROW_ONE(h->patches, h->n_patches))
 		return -ENOMEM;
-	h->patches = patches;
 	struct agent_hook *hook = hooks_add(h);
 	if (!hook)
 		return -ENOMEM;
@@ -139,7 +125,7 @@ static int plan_site(struct plan *at, const struct find_site *site, enum agent_h
 	hook->saved = saved;
 	hook->next_id = next_id;
 	patch.hook = (uint32_t)(h->n - 1);
-	patches[h->n_patches++] = patch;
+	h->patches[h->n_patches++] = patch;
 	return 0;
 }
 

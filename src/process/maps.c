@@ -9,6 +9,8 @@
  */
 #include "process/maps.h"
 
+#include "base/vec.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,14 +106,9 @@ int maps_parse(char *text, struct process_maps *ret_maps)
 			*next++ = 0;
 		if (!parse_line(line, &map) || (m.n && map.start < m.v[m.n - 1].end))
 			continue;
-		if (m.n == cap) {
-			cap = cap ? cap * 2 : 128;
-			struct process_map *v = reallocarray(m.v, cap, sizeof(*v));
-			if (!v) {
-				maps_done(&m);
-				return -ENOMEM;
-			}
-			m.v = v;
+		if (!GROW(m.v, m.n, cap)) {
+			maps_done(&m);
+			return -ENOMEM;
 		}
 		m.v[m.n++] = map;
 	}

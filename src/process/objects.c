@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/vec.h"
 #include "process/memory.h"
 
 #include <elf.h>
@@ -169,13 +170,10 @@ static bool bias_of(const struct elf_head *h, const struct process_map *m, uint6
 
 static struct process_object *add(struct process_objects *list)
 {
-	struct process_object *v = reallocarray(list->v, list->n + 1, sizeof(*v));
-
-	if (!v)
+	if (!GROW_ONE(list->v, list->n))
 		return NULL;
-	list->v = v;
-	v[list->n] = (struct process_object){0};
-	return &v[list->n++];
+	list->v[list->n] = (struct process_object){0};
+	return &list->v[list->n++];
 }
 
 static int add_main(const struct process *p, struct process_objects *list, struct error *err)

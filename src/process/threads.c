@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/file_map.h"
 #include "base/map.h"
+#include "base/vec.h"
 #include "process/rights.h"
 
 #include <dirent.h>
@@ -213,15 +214,10 @@ int threads_list(const struct process *p, pid_t **ret_tids, size_t *ret_n)
 
 		if (tid <= 0)
 			continue;
-		if (n == cap) {
-			cap = cap ? cap * 2 : 64;
-			pid_t *more = reallocarray(tids, cap, sizeof(*tids));
-			if (!more) {
-				free(tids);
-				closedir(dir);
-				return -ENOMEM;
-			}
-			tids = more;
+		if (!GROW(tids, n, cap)) {
+			free(tids);
+			closedir(dir);
+			return -ENOMEM;
 		}
 		tids[n++] = tid;
 	}
@@ -390,15 +386,9 @@ static int seize_new(const struct process *p, struct process_stop *s, struct map
 			continue;
 		if (map_get(seized, (uint64_t)tids[i], 0))
 			continue;
-		if (s->n == s->cap) {
-			size_t cap = s->cap ? s->cap * 2 : 64;
-			struct stopped_thread *v = reallocarray(s->v, cap, sizeof(*v));
-			if (!v) {
-				rc = -ENOMEM;
-				break;
-			}
-			s->v = v;
-			s->cap = cap;
+		if (!GROW(s->v, s->n, s->cap)) {
+			rc = -ENOMEM;
+			break;
 		}
 		rc = seize(p, tids[i], s);
 		if (rc == -ESRCH) {

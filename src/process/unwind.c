@@ -16,6 +16,7 @@
 #include "process/unwind.h"
 
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "binary/code/insn.h"
 #include "process/agent_mapping.h"
 #include "process/memory.h"
@@ -96,15 +97,8 @@ static struct unwind_file *file_of(struct unwind_files *files, struct elf_image 
 
 static struct unwind_code *add_code(struct unwind_map *m, uint64_t start, uint64_t end)
 {
-	if (m->n == m->cap) {
-		size_t cap = m->cap ? m->cap * 2 : 32;
-		struct unwind_code *v = reallocarray(m->v, cap, sizeof(*v));
-
-		if (!v)
-			return NULL;
-		m->v = v;
-		m->cap = cap;
-	}
+	if (!GROW(m->v, m->n, m->cap))
+		return NULL;
 	m->v[m->n] = (struct unwind_code){.start = start, .end = end};
 	return &m->v[m->n++];
 }

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "base/text.h"
+#include "base/vec.h"
 #include "report/text_util.h"
 
 #include <errno.h>
@@ -111,16 +112,7 @@ static const struct log2 *log2_of(const struct hists *h, unsigned i)
 
 static struct seen_thread *thread_of(struct hists *h, uint32_t thread)
 {
-	if (thread >= h->n_threads) {
-		size_t n = (size_t)thread + thread / 2 + 16;
-		struct seen_thread *bigger = reallocarray(h->threads, n, sizeof(*bigger));
-		if (!bigger)
-			return NULL;
-		memset(bigger + h->n_threads, 0, (n - h->n_threads) * sizeof(*bigger));
-		h->threads = bigger;
-		h->n_threads = n;
-	}
-	return &h->threads[thread];
+	return GROW_ZERO(h->threads, thread, h->n_threads) ? &h->threads[thread] : NULL;
 }
 
 static struct place_stats *place_of(struct hists *h, uint32_t kind)

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -366,12 +367,10 @@ void printer_event(struct printer *p, const struct trace_reader *r, const struct
 
 static int add_piece(struct printer *p, enum field field, const char *text, size_t len, int width)
 {
-	struct piece *bigger = reallocarray(p->pieces, p->n + 1, sizeof(*bigger));
-	if (!bigger)
+	if (!GROW_ONE(p->pieces, p->n))
 		return -ENOMEM;
-	p->pieces = bigger;
-	bigger[p->n] = (struct piece){.field = field, .width = width};
-	if (field == F_TEXT && !(bigger[p->n].text = strndup(text, len)))
+	p->pieces[p->n] = (struct piece){.field = field, .width = width};
+	if (field == F_TEXT && !(p->pieces[p->n].text = strndup(text, len)))
 		return -ENOMEM;
 	p->n++;
 	return 0;

@@ -10,6 +10,7 @@
 #include "report/samples.h"
 
 #include "base/cleanup.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -23,37 +24,19 @@ static bool counts_as_task(const struct family *f)
 	return tl_role_counts(f->role);
 }
 
-/* The array with at least `i` + 1 entries, the new ones zero; NULL when out of memory. */
-static void *grown(void *items, size_t *n, size_t i, size_t item_bytes)
-{
-	if (i < *n)
-		return items;
-	size_t want = *n ? *n : 16;
-	while (want <= i)
-		want *= 2;
-	char *bigger = realloc(items, want * item_bytes);
-	if (!bigger)
-		return NULL;
-	memset(bigger + *n * item_bytes, 0, (want - *n) * item_bytes);
-	*n = want;
-	return bigger;
-}
-
 static struct family *family_of(struct report *rep, uint32_t kind)
 {
-	struct family **families = grown(rep->families, &rep->n_families, kind, sizeof(*families));
-	if (!families)
+	if (!GROW_ZERO(rep->families, kind, rep->n_families))
 		return NULL;
-	rep->families = families;
-	if (families[kind])
-		return families[kind];
+	if (rep->families[kind])
+		return rep->families[kind];
 	struct family *f = calloc(1, sizeof(*f));
 	if (!f)
 		return NULL;
 	const struct trace_kind *meta = trace_reader_kind(rep->reader, kind);
 	f->kind = kind;
 	f->role = meta && meta->role < TR_N ? meta->role : TR_TASK;
-	return families[kind] = f;
+	return rep->families[kind] = f;
 }
 
 static int call_add(struct call_list *list, const struct call_sum *more)
@@ -68,11 +51,9 @@ static int call_add(struct call_list *list, const struct call_sum *more)
 			sum->max_ns = more->max_ns;
 		return 0;
 	}
-	struct call_sum *bigger = realloc(list->items, (list->n + 1) * sizeof(*bigger));
-	if (!bigger)
+	if (!GROW_ONE(list->items, list->n))
 		return -ENOMEM;
-	list->items = bigger;
-	bigger[list->n++] = *more;
+	list->items[list->n++] = *more;
 	return 0;
 }
 
@@ -147,18 +128,14 @@ static int keep_if_long(struct report *rep, const struct tl_poll *poll,
 /* What is known of the task's open poll on that thread; NULL when out of memory. */
 static struct open_poll *open_poll(struct report *rep, uint32_t thread, uint64_t serial)
 {
-	struct open_polls *all = grown(rep->open, &rep->n_open, thread, sizeof(*all));
-	if (!all)
+	if (!GROW_ZERO(rep->open, thread, rep->n_open))
 		return NULL;
-	rep->open = all;
-	struct open_polls *t = &all[thread];
+	struct open_polls *t = &rep->open[thread];
 	for (size_t i = t->n; i-- > 0;)
 		if (t->open[i].serial == serial)
 			return &t->open[i];
-	struct open_poll *bigger = realloc(t->open, (t->n + 1) * sizeof(*bigger));
-	if (!bigger)
+	if (!GROW_ONE(t->open, t->n))
 		return NULL;
-	t->open = bigger;
 	t->open[t->n] = (struct open_poll){.serial = serial};
 	return &t->open[t->n++];
 }
@@ -366,10 +343,8 @@ static int on_loss(void *ctx, const struct tl_loss *loss)
 		sum->end_ns = loss->end_ns;
 		return 0;
 	}
-	struct tl_loss *bigger = realloc(rep->losses, (rep->n_losses + 1) * sizeof(*bigger));
-	if (!bigger)
+	if (!GROW_ONE(rep->losses, rep->n_losses))
 		return -ENOMEM;
-	rep->losses = bigger;
 	rep->losses[rep->n_losses++] = *loss;
 	return 0;
 }
@@ -379,14 +354,8 @@ static int on_thread_end(void *ctx, const struct tl_thread *thread)
 	struct report *rep = ctx;
 	if (!thread->worker && !thread->root && !thread->n_polls)
 		return 0;
-	/* grows by doubling: a power of two is full */
-	if (!(rep->n_threads & (rep->n_threads - 1))) {
-		size_t cap = rep->n_threads ? rep->n_threads * 2 : 1;
-		struct tl_thread *bigger = realloc(rep->threads, cap * sizeof(*bigger));
-		if (!bigger)
-			return -ENOMEM;
-		rep->threads = bigger;
-	}
+	if (!GROW_ONE(rep->threads, rep->n_threads))
+		return -ENOMEM;
 	rep->threads[rep->n_threads++] = *thread;
 	return 0;
 }

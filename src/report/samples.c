@@ -10,6 +10,7 @@
 #include "report/samples.h"
 
 #include "base/text.h"
+#include "base/vec.h"
 #include "report/text_util.h"
 
 #include <errno.h>
@@ -169,15 +170,8 @@ static struct function *function_of(struct profile *p, struct samples *s, const 
 	size_t number = function_number(s, rep, frame);
 	if (number == SIZE_MAX)
 		return NULL;
-	if (number >= p->n_functions) {
-		size_t n = s->n_functions + s->n_functions / 2;
-		struct function *bigger = reallocarray(p->functions, n, sizeof(*bigger));
-		if (!bigger)
-			return NULL;
-		memset(bigger + p->n_functions, 0, (n - p->n_functions) * sizeof(*bigger));
-		p->functions = bigger;
-		p->n_functions = n;
-	}
+	if (!GROW_ZERO(p->functions, number, p->n_functions))
+		return NULL;
 	struct function *f = &p->functions[number];
 	if (!f->frame)
 		f->frame = trace_reader_frame(rep->reader, frame);

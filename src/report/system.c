@@ -7,6 +7,7 @@
 
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "base/vec.h"
 #include "report/text_util.h"
 
 #include <errno.h>
@@ -74,16 +75,8 @@ int system_blocked(struct report *rep, const struct tl_sample *sample)
 	struct system *s = system_of(rep);
 	if (!s)
 		return -ENOMEM;
-	if (sample->thread >= s->n_left) {
-		size_t n = (size_t)sample->thread + sample->thread / 2 + 16;
-		struct left *bigger = reallocarray(s->left, n, sizeof(*bigger));
-		if (!bigger)
-			return -ENOMEM;
-		for (size_t i = s->n_left; i < n; i++)
-			bigger[i] = (struct left){0};
-		s->left = bigger;
-		s->n_left = n;
-	}
+	if (!GROW_ZERO(s->left, sample->thread, s->n_left))
+		return -ENOMEM;
 	s->left[sample->thread] = (struct left){.stack = sample->stack, .time_ns = sample->time_ns};
 	return 0;
 }

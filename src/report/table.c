@@ -7,6 +7,7 @@
 #include "report/table.h"
 
 #include "base/text.h"
+#include "base/vec.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -114,15 +115,7 @@ void table_done(struct table *t)
 
 void table_cell(struct table *t, const char *text)
 {
-	/* grows by doubling: a power of two is full */
-	if (!t->failed && !(t->n_cells & (t->n_cells - 1))) {
-		size_t cap = t->n_cells ? t->n_cells * 2 : 1;
-		char **bigger = realloc(t->cells, cap * sizeof(*bigger));
-		if (bigger)
-			t->cells = bigger;
-		else
-			t->failed = true;
-	}
+	t->failed = t->failed || !GROW_ONE(t->cells, t->n_cells);
 	char *copy = t->failed ? NULL : strdup(text);
 	if (copy)
 		t->cells[t->n_cells++] = copy;

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -34,14 +35,8 @@ static int add_step(struct report *rep, const struct tl_task *task, const struct
 		l->steps[half + l->n_untold++ % half] = *step;
 		return 0;
 	}
-	if (l->n_steps == l->cap_steps) {
-		size_t cap = l->cap_steps ? l->cap_steps * 2 : 32;
-		struct step *steps = reallocarray(l->steps, cap, sizeof(*steps));
-		if (!steps)
-			return -ENOMEM;
-		l->steps = steps;
-		l->cap_steps = cap;
-	}
+	if (!GROW(l->steps, l->n_steps, l->cap_steps))
+		return -ENOMEM;
 	l->steps[l->n_steps++] = *step;
 	return 0;
 }
@@ -61,11 +56,9 @@ int life_task(struct report *rep, const struct tl_task *task, bool ends)
 		rep->n_untold_lives++;
 		return 0;
 	}
-	struct life *lives = reallocarray(rep->lives, rep->n_lives + 1, sizeof(*lives));
-	if (!lives)
+	if (!GROW_ONE(rep->lives, rep->n_lives))
 		return -ENOMEM;
-	rep->lives = lives;
-	lives[rep->n_lives++] = (struct life){
+	rep->lives[rep->n_lives++] = (struct life){
 		.serial = task->serial, .number = task->number, .id = task->id, .kind = task->kind};
 	if (!task->spawn_seen)
 		return 0;

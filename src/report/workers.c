@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "base/text.h"
+#include "base/vec.h"
 #include "report/text_util.h"
 
 #include <errno.h>
@@ -107,14 +108,8 @@ static int add_row(struct machines *m, const struct row *row)
 		qsort(m->rows, m->n_rows, sizeof(*m->rows), compare_rows);
 		m->n_rows = m->keep_rows;
 	}
-	if (m->n_rows == m->cap_rows) {
-		size_t cap = m->cap_rows ? m->cap_rows * 2 : 256;
-		struct row *rows = realloc(m->rows, cap * sizeof(*rows));
-		if (!rows)
-			return -ENOMEM;
-		m->rows = rows;
-		m->cap_rows = cap;
-	}
+	if (!GROW(m->rows, m->n_rows, m->cap_rows))
+		return -ENOMEM;
 	m->rows[m->n_rows++] = *row;
 	return 0;
 }
@@ -195,14 +190,8 @@ static int ran_on(struct mtask *t, struct unit *u)
 	for (size_t i = t->n_units; i--;)
 		if (t->units[i] == u)
 			return 0;
-	if (t->n_units == t->cap_units) {
-		size_t cap = t->cap_units ? t->cap_units * 2 : 2;
-		struct unit **units = realloc(t->units, cap * sizeof(*units));
-		if (!units)
-			return -ENOMEM;
-		t->units = units;
-		t->cap_units = cap;
-	}
+	if (!GROW(t->units, t->n_units, t->cap_units))
+		return -ENOMEM;
 	t->units[t->n_units++] = u;
 	return 0;
 }

@@ -14,6 +14,7 @@
  * stack holds what is left of an earlier one, the answer is wrong.
  */
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "binary/code/call_index.h"
 #include "runtime/find.h"
 
@@ -36,15 +37,8 @@ static int add(struct found *found, uint64_t start, uint64_t end, uint32_t waker
 {
 	if (start >= end)
 		return 0;
-	if (found->n == found->cap) {
-		size_t cap = found->cap ? found->cap * 2 : 64;
-		struct find_block_on *v = reallocarray(found->v, cap, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		found->v = v;
-		found->cap = cap;
-	}
+	if (!GROW(found->v, found->n, found->cap))
+		return -ENOMEM;
 	found->v[found->n++] = (struct find_block_on){start, end, waker};
 	return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "binary/code/call_index.h"
 #include "binary/names.h"
 #include "runtime/find.h"
@@ -51,15 +52,8 @@ static int steps_add(struct steps *s, const struct step *step)
 		    s->steps[i].at == step->at)
 			return 0;
 	}
-	if (s->n == s->cap) {
-		size_t cap = s->cap ? s->cap * 2 : 64;
-		struct step *grown = reallocarray(s->steps, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		s->steps = grown;
-		s->cap = cap;
-	}
+	if (!GROW(s->steps, s->n, s->cap))
+		return -ENOMEM;
 	s->steps[s->n++] = *step;
 	return 0;
 }

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "binary/names.h"
 
 #include <errno.h>
@@ -17,19 +18,13 @@ const struct runtime_ops *const runtimes[] = {&runtime_tokio, &runtime_async_tas
 static void *grow(void *array, size_t *n, size_t item_bytes)
 {
 	char **items = array;
-	char *p = *items;
+	size_t cap = vec_implied_cap(*n);
+	void *p = *items;
 
-	/* Powers of two, so that growing by one costs nothing in the long run. */
-	if ((*n & (*n - 1)) == 0) {
-		p = reallocarray(p, *n ? *n * 2 : 1, item_bytes);
-		if (!p)
-			return NULL;
-		*items = p;
-	}
-	p += *n * item_bytes;
-	memset(p, 0, item_bytes);
-	(*n)++;
-	return p;
+	if (*n >= cap && !vec_grow(&p, *n, &cap, SIZE_MAX, item_bytes))
+		return NULL;
+	*items = p;
+	return memset(*items + (*n)++ * item_bytes, 0, item_bytes);
 }
 
 struct find_runtime *find_add_runtime(struct finding *f)

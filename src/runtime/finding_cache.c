@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/cursor.h"
 #include "base/file.h"
+#include "base/vec.h"
 #include "binary/elf/elf_image.h"
 #include "runtime/find.h"
 
@@ -99,15 +100,13 @@ static void constant(struct io *io, const char **s, const char *(*one)(const cha
 /* How many follow; each takes at least a byte. They have room to grow as find.c lets them. */
 static void array(struct io *io, void *items, size_t *n, size_t item_bytes)
 {
-	size_t count = *n, room = 1;
+	size_t count = *n;
 	void *p;
 
 	NUMBER(io, count);
 	if (!io->reads || !cursor_ok(&io->in) || !count)
 		return;
-	while (room < count && count <= cursor_left(&io->in))
-		room *= 2;
-	p = count <= cursor_left(&io->in) ? calloc(room, item_bytes) : NULL;
+	p = count <= cursor_left(&io->in) ? calloc(vec_implied_cap(count), item_bytes) : NULL;
 	if (!p) {
 		io->in.failed = true;
 		return;

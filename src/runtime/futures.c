@@ -15,6 +15,7 @@
 #include "runtime/futures.h"
 
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "binary/elf/elf_image.h"
 #include "binary/names.h"
 #include "binary/dwarf/polls.h"
@@ -311,15 +312,8 @@ static int add(struct finder *s, const struct find_future *f)
 {
 	struct found_futures *out = s->out;
 
-	if (out->n == s->cap) {
-		size_t n = s->cap ? s->cap * 2 : 64;
-		struct find_future *v = reallocarray(out->v, n, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		out->v = v;
-		s->cap = n;
-	}
+	if (!GROW(out->v, out->n, s->cap))
+		return -ENOMEM;
 	out->v[out->n++] = *f;
 	return 0;
 }
@@ -333,15 +327,8 @@ static int find_panics(struct finder *s, const struct elf_symbol *symbols, size_
 		    (!strstr(symbols[i].name, "async_fn_resumed") &&
 		     !strstr(symbols[i].name, "coroutine_resumed")))
 			continue;
-		if (s->n_panics == cap) {
-			uint64_t *more;
-
-			cap = cap ? cap * 2 : 8;
-			more = reallocarray(s->panics, cap, sizeof(*more));
-			if (!more)
-				return -ENOMEM;
-			s->panics = more;
-		}
+		if (!GROW(s->panics, s->n_panics, cap))
+			return -ENOMEM;
 		s->panics[s->n_panics++] = symbols[i].addr;
 	}
 	return 0;

@@ -9,6 +9,7 @@
 #include "runtime/provider_state.h"
 
 #include "base/buf.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -461,16 +462,9 @@ void provider_poll_push(struct providers *p, struct thread *th, struct task *t)
 		memmove(th->polls, th->polls + 1, (MAX_OPEN - 1) * sizeof(*th->polls));
 		th->n_polls--;
 	}
-	if (th->n_polls == th->cap_polls) {
-		unsigned cap = th->cap_polls ? th->cap_polls * 2 : 2;
-		struct open_poll *polls = reallocarray(th->polls, cap, sizeof(*polls));
-
-		if (!polls) {
-			p->failed = -ENOMEM;
-			return;
-		}
-		th->polls = polls;
-		th->cap_polls = cap;
+	if (!GROW(th->polls, th->n_polls, th->cap_polls)) {
+		p->failed = -ENOMEM;
+		return;
 	}
 	t->n_refs++;
 	th->polls[th->n_polls++] = (struct open_poll){t, TO_UNKNOWN};

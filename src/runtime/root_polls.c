@@ -9,6 +9,7 @@
 #include "runtime/root_polls.h"
 
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "binary/code/call_index.h"
 #include "binary/elf/elf_image.h"
 #include "binary/code/insn.h"
@@ -72,7 +73,7 @@ static int add(struct debug *d, const struct futures_wanted *wanted,
 	       const struct found_futures *futures, struct found_root_polls *f, uint64_t back,
 	       bool told)
 {
-	struct find_root_poll r = {.back = back, .told = told}, *v;
+	struct find_root_poll r = {.back = back, .told = told};
 	const struct dw_type *t;
 
 	for (size_t i = 0; i < f->n; i++)
@@ -94,10 +95,7 @@ static int add(struct debug *d, const struct futures_wanted *wanted,
 		return 0;
 	}
 	r.where = dw_coroutine_where(t);
-	v = reallocarray(f->v, f->n + 1, sizeof(*v));
-	if (v)
-		f->v = v;
-	if (!v || !r.name || !r.full_name) {
+	if (!GROW_ONE(f->v, f->n) || !r.name || !r.full_name) {
 		free(r.name);
 		free(r.full_name);
 		free(r.where);

@@ -1,6 +1,7 @@
 /* Tables of function pointers, whatever the runtime. */
 #include "runtime/tables.h"
 
+#include "base/vec.h"
 #include "runtime/find.h"
 
 #include <errno.h>
@@ -14,15 +15,8 @@ void tables_done(struct tables *t)
 
 int tables_add(struct tables *t, uint64_t addr)
 {
-	if (t->n == t->cap) {
-		size_t cap = t->cap ? t->cap * 2 : 64;
-		uint64_t *grown = reallocarray(t->addrs, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		t->addrs = grown;
-		t->cap = cap;
-	}
+	if (!GROW(t->addrs, t->n, t->cap))
+		return -ENOMEM;
 	t->addrs[t->n++] = addr;
 	return 0;
 }

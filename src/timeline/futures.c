@@ -14,6 +14,7 @@
  * What may leak are futures that are dropped in memory that nothing is polled in again. Of an
  * owner that has very many, those that were not polled for longest are forgotten.
  */
+#include "base/vec.h"
 #include "timeline/state.h"
 
 #include <errno.h>
@@ -344,15 +345,9 @@ static struct future *future_new(struct timeline *tl, struct thread *th, struct 
 
 static struct open_future *future_push(struct timeline *tl, struct thread *th)
 {
-	if (th->n_futures == th->cap_futures) {
-		uint32_t cap = th->cap_futures ? th->cap_futures * 2 : 8;
-		struct open_future *bigger = realloc(th->futures, cap * sizeof(*bigger));
-		if (!bigger) {
-			timeline_fail(tl, -ENOMEM);
-			return NULL;
-		}
-		th->futures = bigger;
-		th->cap_futures = cap;
+	if (!GROW(th->futures, th->n_futures, th->cap_futures)) {
+		timeline_fail(tl, -ENOMEM);
+		return NULL;
 	}
 	return &th->futures[th->n_futures++];
 }

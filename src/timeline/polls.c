@@ -10,6 +10,7 @@
 #include "timeline/state.h"
 
 #include "agent/ring.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -248,15 +249,9 @@ static struct task *poll_task(struct timeline *tl, struct thread *th, struct kin
 
 static struct frame *poll_push(struct timeline *tl, struct thread *th)
 {
-	if (th->n_frames == th->cap_frames) {
-		uint32_t cap = th->cap_frames ? th->cap_frames * 2 : 4;
-		struct frame *bigger = realloc(th->frames, cap * sizeof(*bigger));
-		if (!bigger) {
-			timeline_fail(tl, -ENOMEM);
-			return NULL;
-		}
-		th->frames = bigger;
-		th->cap_frames = cap;
+	if (!GROW(th->frames, th->n_frames, th->cap_frames)) {
+		timeline_fail(tl, -ENOMEM);
+		return NULL;
 	}
 	return &th->frames[th->n_frames++];
 }

@@ -8,6 +8,7 @@
  */
 #include "timeline/replay.h"
 
+#include "base/vec.h"
 #include "timeline/match.h"
 
 #include <errno.h>
@@ -95,18 +96,7 @@ static bool clip(const struct replay *rp, uint64_t *begin, uint64_t *end)
 
 static struct seen_thread *seen_thread(struct replay *rp, uint32_t thread)
 {
-	if (thread >= rp->n_threads) {
-		size_t n = rp->n_threads ? rp->n_threads : 16;
-		while (n <= thread)
-			n *= 2;
-		struct seen_thread *bigger = realloc(rp->threads, n * sizeof(*bigger));
-		if (!bigger)
-			return NULL;
-		memset(bigger + rp->n_threads, 0, (n - rp->n_threads) * sizeof(*bigger));
-		rp->threads = bigger;
-		rp->n_threads = n;
-	}
-	return &rp->threads[thread];
+	return GROW_ZERO(rp->threads, thread, rp->n_threads) ? &rp->threads[thread] : NULL;
 }
 
 /* ---- the sink between ---- */

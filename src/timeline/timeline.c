@@ -7,6 +7,7 @@
  * order between threads is nearly exact: an event that is older than what its task has lived
  * through is moved up to it, so that no slice has a negative length and none overlap.
  */
+#include "base/vec.h"
 #include "timeline/state.h"
 
 #include <errno.h>
@@ -65,26 +66,17 @@ void timeline_fail(struct timeline *tl, int code)
 		tl->failed = code;
 }
 
-/* The array of pointers with room for entry `number`; NULL if there can be none. */
-static void *grown(struct timeline *tl, void *array, size_t *n, uint32_t number)
+/* A new item for number `number` of an array that may have grown to hold it (`room`). NULL if there
+ * can be none. */
+static void *new_item(struct timeline *tl, uint32_t number, bool room, size_t item_bytes)
 {
-	if (number < *n)
-		return array;
-	if (number >= MAX_NUMBER) {
+	void *item = room ? calloc(1, item_bytes) : NULL;
+
+	if (number >= MAX_NUMBER)
 		tl->n_odd++;
-		return NULL;
-	}
-	size_t want = *n ? *n : 16;
-	while (want <= number)
-		want *= 2;
-	char *bigger = realloc(array, want * sizeof(void *));
-	if (!bigger) {
+	else if (!item)
 		timeline_fail(tl, -ENOMEM);
-		return NULL;
-	}
-	memset(bigger + *n * sizeof(void *), 0, (want - *n) * sizeof(void *));
-	*n = want;
-	return bigger;
+	return item;
 }
 
 static bool empty(const char *s)
@@ -133,15 +125,10 @@ struct kind *timeline_kind(struct timeline *tl, uint32_t number)
 {
 	if (number < tl->n_kinds && tl->kinds[number])
 		return tl->kinds[number];
-	struct kind **kinds = grown(tl, tl->kinds, &tl->n_kinds, number);
-	if (!kinds)
+	bool room = number < MAX_NUMBER && GROW_ZERO(tl->kinds, number, tl->n_kinds);
+	struct kind *k = new_item(tl, number, room, sizeof(*k));
+	if (!k)
 		return NULL;
-	tl->kinds = kinds;
-	struct kind *k = calloc(1, sizeof(*k));
-	if (!k) {
-		timeline_fail(tl, -ENOMEM);
-		return NULL;
-	}
 	k->number = number;
 	k->same = k;
 	tl->kinds[number] = k;
@@ -157,15 +144,10 @@ struct thread *timeline_thread(struct timeline *tl, uint32_t number)
 {
 	if (number < tl->n_threads && tl->threads[number])
 		return tl->threads[number];
-	struct thread **threads = grown(tl, tl->threads, &tl->n_threads, number);
-	if (!threads)
+	bool room = number < MAX_NUMBER && GROW_ZERO(tl->threads, number, tl->n_threads);
+	struct thread *th = new_item(tl, number, room, sizeof(*th));
+	if (!th)
 		return NULL;
-	tl->threads = threads;
-	struct thread *th = calloc(1, sizeof(*th));
-	if (!th) {
-		timeline_fail(tl, -ENOMEM);
-		return NULL;
-	}
 	th->tl.thread = number;
 	return tl->threads[number] = th;
 }

@@ -19,6 +19,7 @@
 #include "trace/merge.h"
 
 #include "base/map.h"
+#include "base/vec.h"
 #include "trace/ties.h"
 
 #include <errno.h>
@@ -218,14 +219,8 @@ static int build(struct merge *m)
 
 static int add_leaf(struct merge *m, struct stream *s)
 {
-	if (m->n_leaves == m->leaves_cap) {
-		uint32_t cap = m->leaves_cap ? m->leaves_cap * 2 : 16;
-		struct stream **leaves = realloc(m->leaves, cap * sizeof(struct stream *));
-		if (!leaves)
-			return -ENOMEM;
-		m->leaves = leaves;
-		m->leaves_cap = cap;
-	}
+	if (!GROW(m->leaves, m->n_leaves, m->leaves_cap))
+		return -ENOMEM;
 	m->leaves[m->n_leaves++] = s;
 	m->stale = true;
 	return 0;

@@ -6,6 +6,7 @@
 #include "trace/meta.h"
 
 #include "base/cursor.h"
+#include "base/vec.h"
 #include "trace/format.h"
 
 #include <errno.h>
@@ -283,17 +284,8 @@ static int put_item(const struct meta *m, struct meta_table *t, uint32_t index, 
 {
 	if (index > PLX_MAX_INDEX || index > m->max_index)
 		return -EBADMSG;
-	if (index >= t->cap) {
-		uint32_t cap = t->cap ? t->cap : 16;
-		while (cap <= index)
-			cap *= 2;
-		void **items = realloc(t->items, cap * sizeof(*items));
-		if (!items)
-			return -ENOMEM;
-		memset(items + t->cap, 0, (cap - t->cap) * sizeof(*items));
-		t->items = items;
-		t->cap = cap;
-	}
+	if (!GROW_ZERO(t->items, index, t->cap))
+		return -ENOMEM;
 	if (index >= t->n)
 		t->n = index + 1;
 	if (!t->items[index])

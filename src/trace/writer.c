@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/vec.h"
 #include "trace/codec.h"
 #include "trace/format.h"
 #include "trace/meta.h"
@@ -306,15 +307,8 @@ int trace_writer_runtime(struct trace_writer *w, const struct trace_runtime *rt,
 
 int trace_writer_thread(struct trace_writer *w, const struct trace_thread *t, uint32_t *ret_index)
 {
-	if (w->n_threads == w->threads_cap) {
-		uint32_t cap = w->threads_cap ? w->threads_cap * 2 : 16;
-		struct draft **drafts = realloc(w->drafts, cap * sizeof(*drafts));
-		if (!drafts)
-			return -ENOMEM;
-		memset(drafts + w->threads_cap, 0, (cap - w->threads_cap) * sizeof(*drafts));
-		w->drafts = drafts;
-		w->threads_cap = cap;
-	}
+	if (!GROW_ZERO(w->drafts, w->n_threads, w->threads_cap))
+		return -ENOMEM;
 	uint32_t index;
 	int r = next_index(&w->n_threads, &index);
 	if (r < 0)

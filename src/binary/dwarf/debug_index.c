@@ -8,6 +8,7 @@
 #include "binary/dwarf/debug_index.h"
 
 #include "base/hash.h"
+#include "base/vec.h"
 #include "binary/elf/image.h"
 
 #include <dwarf.h>
@@ -58,15 +59,8 @@ static void walk(const struct dwarf_unit *u, uint64_t top, visit_fn *visit, void
 
 static bool list_add(struct index_list *l, uint64_t key, uint64_t ref)
 {
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 1024;
-		struct index_entry *v = reallocarray(l->v, cap, sizeof(*v));
-
-		if (!v)
-			return false;
-		l->v = v;
-		l->cap = cap;
-	}
+	if (!GROW(l->v, l->n, l->cap))
+		return false;
 	l->v[l->n++] = (struct index_entry){key, ref};
 	return true;
 }
@@ -80,16 +74,9 @@ static bool is_cell(const struct dwarf_die *die, const char *name)
 
 static bool add_node(struct unit_index *x, uint64_t off, uint32_t parent)
 {
-	if (x->n_nodes == x->cap_nodes) {
-		size_t cap = x->cap_nodes ? x->cap_nodes * 2 : 256;
-		struct index_node *v = reallocarray(x->nodes, cap, sizeof(*v));
-
-		if (!v || cap > UINT32_MAX) {
-			x->failed = true;
-			return false;
-		}
-		x->nodes = v;
-		x->cap_nodes = cap;
+	if (x->n_nodes >= UINT32_MAX || !GROW(x->nodes, x->n_nodes, x->cap_nodes)) {
+		x->failed = true;
+		return false;
 	}
 	x->nodes[x->n_nodes++] = (struct index_node){.off = off, .parent = parent};
 	return true;
@@ -97,16 +84,9 @@ static bool add_node(struct unit_index *x, uint64_t off, uint32_t parent)
 
 static void add_function(struct unit_index *x, uint64_t low, uint64_t off)
 {
-	if (x->n_functions == x->cap_functions) {
-		size_t cap = x->cap_functions ? x->cap_functions * 2 : 64;
-		struct index_function *v = reallocarray(x->functions, cap, sizeof(*v));
-
-		if (!v) {
-			x->failed = true;
-			return;
-		}
-		x->functions = v;
-		x->cap_functions = cap;
+	if (!GROW(x->functions, x->n_functions, x->cap_functions)) {
+		x->failed = true;
+		return;
 	}
 	x->functions[x->n_functions++] = (struct index_function){low, off};
 }

@@ -4,6 +4,7 @@
  * A table is read once and shared by all units that name it. For each shape it keeps how many bytes
  * the values take where that is the same for all DIEs: so most of a unit is skipped by additions.
  */
+#include "base/vec.h"
 #include "binary/dwarf/dwarf_read.h"
 
 #include <dwarf.h>
@@ -130,32 +131,16 @@ const uint8_t *dwarf_form_skip(const struct dwarf_unit *u, unsigned form, const 
 
 static bool add_attr(struct dwarf_abbrevs *t, const struct dwarf_attr_spec *spec)
 {
-	if (t->n_attrs == t->cap_attrs) {
-		size_t cap = t->cap_attrs ? t->cap_attrs * 2 : 512;
-		struct dwarf_attr_spec *v =
-			cap <= MAX_ATTRS ? reallocarray(t->attrs, cap, sizeof(*v)) : NULL;
-
-		if (!v)
-			return false;
-		t->attrs = v;
-		t->cap_attrs = cap;
-	}
+	if (t->n_attrs >= MAX_ATTRS || !GROW(t->attrs, t->n_attrs, t->cap_attrs))
+		return false;
 	t->attrs[t->n_attrs++] = *spec;
 	return true;
 }
 
 static struct dwarf_abbrev *add_abbrev(struct dwarf_abbrevs *t)
 {
-	if (t->n == t->cap) {
-		size_t cap = t->cap ? t->cap * 2 : 128;
-		struct dwarf_abbrev *v =
-			cap <= MAX_ABBREVS ? reallocarray(t->v, cap, sizeof(*v)) : NULL;
-
-		if (!v)
-			return NULL;
-		t->v = v;
-		t->cap = cap;
-	}
+	if (t->n >= MAX_ABBREVS || !GROW(t->v, t->n, t->cap))
+		return NULL;
 	t->v[t->n] = (struct dwarf_abbrev){.first_attr = (uint32_t)t->n_attrs};
 	return &t->v[t->n++];
 }

@@ -3,6 +3,7 @@
  * run anew for each question: a tool asks for hundreds of addresses, and kept tables would be
  * larger than the rest.
  */
+#include "base/vec.h"
 #include "binary/dwarf/dwarf_read.h"
 
 #include <dwarf.h>
@@ -80,16 +81,8 @@ static bool header_read(const struct dwarf_unit *u, struct line_header *h)
 
 static bool add_file(struct dwarf_unit *u, size_t *cap, const char *dir, const char *name)
 {
-	if (u->n_files == *cap) {
-		size_t n = *cap ? *cap * 2 : 64;
-		struct dwarf_file_name *v =
-			n <= MAX_FILES ? reallocarray(u->files, n, sizeof(*v)) : NULL;
-
-		if (!v)
-			return false;
-		u->files = v;
-		*cap = n;
-	}
+	if (u->n_files >= MAX_FILES || !GROW(u->files, u->n_files, *cap))
+		return false;
 	u->files[u->n_files++] = (struct dwarf_file_name){dir, name, NULL};
 	return true;
 }
@@ -112,15 +105,8 @@ struct strings {
 
 static bool strings_add(struct strings *l, const char *s)
 {
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 64;
-		const char **v = cap <= MAX_FILES ? reallocarray(l->v, cap, sizeof(*v)) : NULL;
-
-		if (!v)
-			return false;
-		l->v = v;
-		l->cap = cap;
-	}
+	if (l->n >= MAX_FILES || !GROW(l->v, l->n, l->cap))
+		return false;
 	l->v[l->n++] = s;
 	return true;
 }

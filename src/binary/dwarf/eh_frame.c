@@ -18,6 +18,7 @@
 
 #include "base/cursor.h"
 #include "base/map.h"
+#include "base/vec.h"
 #include "binary/elf/image.h"
 
 #include <dwarf.h>
@@ -267,18 +268,10 @@ static int put_row(struct eh_table *t, const struct eh_row *row)
 	}
 	if (t->n ? same_rules(&t->rows[t->n - 1], row) : row->cfa_rule == EH_CFA_NONE)
 		return 0;
-	if (t->n == t->cap) {
-		size_t cap = t->cap ? t->cap * 2 : 4096;
-		struct eh_row *rows;
-
-		if (cap > MAX_ROWS)
-			return -EFBIG;
-		rows = reallocarray(t->rows, cap, sizeof(*rows));
-		if (!rows)
-			return -ENOMEM;
-		t->rows = rows;
-		t->cap = cap;
-	}
+	if (t->n >= MAX_ROWS)
+		return -EFBIG;
+	if (!GROW(t->rows, t->n, t->cap))
+		return -ENOMEM;
 	t->rows[t->n++] = *row;
 	return 0;
 }
@@ -666,15 +659,8 @@ static int keep_fde(void *context, const struct eh_fde *f)
 
 	if (!f->cie->ok)
 		return 0;
-	if (list->n == list->cap) {
-		size_t cap = list->cap ? list->cap * 2 : 1024;
-		struct eh_fde *v = reallocarray(list->v, cap, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		list->v = v;
-		list->cap = cap;
-	}
+	if (!GROW(list->v, list->n, list->cap))
+		return -ENOMEM;
 	list->v[list->n++] = *f;
 	return 0;
 }

@@ -11,6 +11,7 @@
  */
 #include "binary/dwarf/units.h"
 
+#include "base/vec.h"
 #include "binary/dwarf/debug_file.h"
 
 #include <dwarf.h>
@@ -63,16 +64,8 @@ static bool list_add(struct unit_list *l, const struct dwarf_unit *u)
 {
 	struct dwarf_unit *copy;
 
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 256;
-		struct dwarf_unit **v =
-			cap <= MAX_UNITS ? reallocarray(l->v, cap, sizeof(*v)) : NULL;
-
-		if (!v)
-			return false;
-		l->v = v;
-		l->cap = cap;
-	}
+	if (l->n >= MAX_UNITS || !GROW(l->v, l->n, l->cap))
+		return false;
 	copy = malloc(sizeof(*copy));
 	if (!copy)
 		return false;
@@ -86,16 +79,8 @@ static struct unit_source *add_source(struct units *us, const struct dwarf_span 
 	struct unit_source *src;
 	struct dwarf_unit u;
 
-	if (us->n_sources == us->cap_sources) {
-		size_t cap = us->cap_sources ? us->cap_sources * 2 : 16;
-		struct unit_source **v =
-			cap <= MAX_SOURCES ? reallocarray(us->sources, cap, sizeof(*v)) : NULL;
-
-		if (!v)
-			return NULL;
-		us->sources = v;
-		us->cap_sources = cap;
-	}
+	if (us->n_sources >= MAX_SOURCES || !GROW(us->sources, us->n_sources, us->cap_sources))
+		return NULL;
 	src = calloc(1, sizeof(*src));
 	if (!src)
 		return NULL;
@@ -362,16 +347,8 @@ bool units_die(struct units *us, uint64_t ref, struct dwarf_die *ret)
 
 static bool add_range(struct units *us, uint64_t low, uint64_t high, size_t unit)
 {
-	if (us->n_ranges == us->cap_ranges) {
-		size_t cap = us->cap_ranges ? us->cap_ranges * 2 : 4096;
-		struct unit_range *v =
-			cap <= MAX_RANGES ? reallocarray(us->ranges, cap, sizeof(*v)) : NULL;
-
-		if (!v)
-			return false;
-		us->ranges = v;
-		us->cap_ranges = cap;
-	}
+	if (us->n_ranges >= MAX_RANGES || !GROW(us->ranges, us->n_ranges, us->cap_ranges))
+		return false;
 	us->ranges[us->n_ranges++] = (struct unit_range){low, high, (uint32_t)unit};
 	return true;
 }

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -116,14 +117,11 @@ static int read_segments(struct opening *o)
 static int add_code(struct opening *o, uint64_t start, uint64_t size)
 {
 	struct elf_image *img = o->img;
-	struct image_range *p;
 
 	if (size == 0)
 		return 0;
-	p = reallocarray(img->code, img->n_code + 1, sizeof(*p));
-	if (!p)
+	if (!GROW_ONE(img->code, img->n_code))
 		return error_set(o->err, -ENOMEM, "out of memory");
-	img->code = p;
 	img->code[img->n_code++] = (struct image_range){start, start + size};
 	return 0;
 }

@@ -2,6 +2,7 @@
  * Where functions begin and end. Symbols tell it exactly; without them the unwind tables do:
  * .eh_frame has one entry (FDE) per function and is loaded with the program, so strip leaves it.
  */
+#include "base/vec.h"
 #include "binary/dwarf/eh_frame.h"
 #include "binary/elf/image.h"
 
@@ -20,15 +21,8 @@ static int add(void *context, const struct eh_fde *f)
 
 	if (f->size > UINT32_MAX || !elf_image_is_code(img, f->start))
 		return 0;
-	if (img->n_functions == list->cap) {
-		size_t cap = list->cap ? list->cap * 2 : 4096;
-		struct elf_function *v = reallocarray(img->functions, cap, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		img->functions = v;
-		list->cap = cap;
-	}
+	if (!GROW(img->functions, img->n_functions, list->cap))
+		return -ENOMEM;
 	img->functions[img->n_functions++] = (struct elf_function){f->start, f->start + f->size};
 	return 0;
 }

@@ -6,6 +6,7 @@
  * R_X86_64_64 against a symbol of the object itself. An object at a fixed address lists nothing:
  * there every aligned word of its data that lies in the object's own range counts.
  */
+#include "base/vec.h"
 #include "binary/elf/image.h"
 
 #include <errno.h>
@@ -16,15 +17,8 @@
 
 static bool add_pointer(struct elf_image *img, size_t *cap, uint64_t slot, uint64_t target)
 {
-	if (img->n_pointers == *cap) {
-		size_t n = *cap ? *cap * 2 : 4096;
-		struct elf_pointer *p = reallocarray(img->pointers, n, sizeof(*p));
-
-		if (!p)
-			return false;
-		img->pointers = p;
-		*cap = n;
-	}
+	if (!GROW(img->pointers, img->n_pointers, *cap))
+		return false;
 	img->pointers[img->n_pointers++] = (struct elf_pointer){slot, target};
 	return true;
 }
@@ -207,15 +201,8 @@ static bool add_imports(struct elf_image *img, const struct image_dynamic *dyn, 
 		name = dynamic_string(img, dyn, sym.st_name);
 		if (!name || !*name)
 			continue;
-		if (img->n_imports == *cap) {
-			size_t n = *cap ? *cap * 2 : 256;
-			struct elf_import *grown = reallocarray(img->imports, n, sizeof(*grown));
-
-			if (!grown)
-				return false;
-			img->imports = grown;
-			*cap = n;
-		}
+		if (!GROW(img->imports, img->n_imports, *cap))
+			return false;
 		img->imports[img->n_imports++] = (struct elf_import){rel.r_offset, name};
 	}
 	return true;

@@ -17,6 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/cursor.h"
+#include "base/vec.h"
 #include "binary/elf/image.h"
 
 #include <errno.h>
@@ -89,18 +90,6 @@ static bool read_probe(const struct elf_image *img, struct cursor *c, struct pro
 	return true;
 }
 
-static bool grow(struct probes *ps)
-{
-	size_t cap = ps->cap ? ps->cap * 2 : 16;
-	struct probe *v = reallocarray(ps->v, cap, sizeof(*v));
-
-	if (!v)
-		return false;
-	ps->v = v;
-	ps->cap = cap;
-	return true;
-}
-
 static int read_notes(const struct elf_image *img, struct probes *ps)
 {
 	struct cursor c;
@@ -125,7 +114,7 @@ static int read_notes(const struct elf_image *img, struct probes *ps)
 			ps->damaged = "the table has more probes than are read";
 			break;
 		}
-		if (ps->n == ps->cap && !grow(ps))
+		if (!GROW(ps->v, ps->n, ps->cap))
 			return -ENOMEM;
 		cursor_init(&d, desc, desc_len);
 		if (read_probe(img, &d, &ps->v[ps->n]))

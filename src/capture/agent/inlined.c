@@ -21,6 +21,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "runtime/futures.h"
 
 #include <errno.h>
@@ -106,16 +107,14 @@ void inlined_done(struct source *s)
 
 static int add_kind(struct source *s, const struct place_future *f, uint32_t index)
 {
-	struct inlined_kind *kinds =
-		reallocarray(s->inlined_kinds, s->n_inlined_kinds + 1, sizeof(*kinds));
+	struct inlined_kind *kind;
 
-	if (!kinds)
+	if (!GROW_ONE(s->inlined_kinds, s->n_inlined_kinds))
 		return -ENOMEM;
-	s->inlined_kinds = kinds;
-	kinds += s->n_inlined_kinds++;
-	*kinds = (struct inlined_kind){
+	kind = &s->inlined_kinds[s->n_inlined_kinds++];
+	*kind = (struct inlined_kind){
 		.kind = index, .name = strdup(f->name), .full_name = strdup(f->full_name)};
-	return kinds->name && kinds->full_name ? 0 : -ENOMEM;
+	return kind->name && kind->full_name ? 0 : -ENOMEM;
 }
 
 static int kind_of(struct drain *d, struct source *s, const struct place_future *f,

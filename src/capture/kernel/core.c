@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/vec.h"
 #include "capture/kernel/kernel.h"
 #include "capture/kernel.skel.h"
 #include "process/process.h"
@@ -168,14 +169,11 @@ static struct bpf_program *program_of(struct kernel_core *core, enum kernel_prog
 
 static int add_fd(struct kernel_links *links, int fd)
 {
-	int *fds = reallocarray(links->fds, links->n + 1, sizeof(*fds));
-
-	if (!fds) {
+	if (!GROW_ONE(links->fds, links->n)) {
 		close(fd);
 		return -ENOMEM;
 	}
-	links->fds = fds;
-	fds[links->n++] = fd;
+	links->fds[links->n++] = fd;
 	return 0;
 }
 

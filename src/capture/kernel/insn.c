@@ -11,6 +11,7 @@
  * code: no branch leads in between, and what the probe reads is still there.
  */
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "binary/code/insn.h"
 #include "capture/kernel/kernel.h"
 
@@ -88,14 +89,8 @@ static bool branch_targets(struct elf_image *image, uint64_t start, uint64_t end
 		/* By a table of addresses: or, through a word of the GOT, to another function. */
 		if (!in.target && !in.slot)
 			goto fail;
-		if (n == cap) {
-			cap = cap ? cap * 2 : 64;
-			uint64_t *more = reallocarray(v, cap, sizeof(*v));
-
-			if (!more)
-				goto fail;
-			v = more;
-		}
+		if (!GROW(v, n, cap))
+			goto fail;
 		v[n++] = in.target;
 	}
 	if (w.at != end)
@@ -185,13 +180,10 @@ int kernel_insn_returns(struct elf_image *image, uint64_t start, uint64_t end, u
 		if (in.flow != INSN_END ||
 		    !(bytes[0] == 0xc3 || bytes[0] == 0xc2 || (in.len == 2 && bytes[1] == 0xc3)))
 			continue;
-		uint64_t *more = reallocarray(v, n + 1, sizeof(*v));
-
-		if (!more) {
+		if (!GROW_ONE(v, n)) {
 			free(v);
 			return -ENOMEM;
 		}
-		v = more;
 		v[n++] = in.addr;
 	}
 	*ret = v;

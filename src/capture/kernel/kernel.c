@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/clock.h"
 #include "base/cpu_yield.h"
+#include "base/vec.h"
 #include "capture/kernel/kernel.h"
 #include "capture/drain_interval.h"
 #include "capture/threads.h"
@@ -427,13 +428,10 @@ static void take_probes_out(struct capture *c)
 		c->life->all_links[order[k]] = (struct kernel_links){0};
 		for (size_t i = 0; i < c->n_processes; i++) {
 			struct kernel_links *own = &c->processes[i]->links[order[k]];
-			int *fds =
-				own->n ? reallocarray(all.fds, all.n + own->n, sizeof(*fds)) : NULL;
 
-			if (!fds)
+			if (!own->n || !GROW_BY(all.fds, all.n, own->n))
 				continue; /* there are none, or they are closed one by one later */
-			all.fds = fds;
-			memcpy(fds + all.n, own->fds, own->n * sizeof(*fds));
+			memcpy(all.fds + all.n, own->fds, own->n * sizeof(*own->fds));
 			all.n += own->n;
 			free(own->fds);
 			*own = (struct kernel_links){0};

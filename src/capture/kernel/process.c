@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/vec.h"
 #include "capture/kernel/kernel.h"
 #include "capture/kinds.h"
 #include "process/memory.h"
@@ -38,7 +39,7 @@ static int find_object(const struct capture *c, const struct stat *st, uint8_t r
 int kernel_look_at(struct capture *c, struct elf_image *image, const char *path, uint8_t role,
 		   uint64_t deadline_ns, struct error *err)
 {
-	struct kernel_object *objects, *o;
+	struct kernel_object *o;
 	struct stat st;
 	int rc = file_of(image, &st);
 
@@ -46,11 +47,9 @@ int kernel_look_at(struct capture *c, struct elf_image *image, const char *path,
 		rc = find_object(c, &st, role);
 	if (rc != -ENOENT)
 		return rc;
-	objects = reallocarray(c->objects, c->n_objects + 1, sizeof(*objects));
-	if (!objects)
+	if (!GROW_ONE(c->objects, c->n_objects))
 		return -ENOMEM;
-	c->objects = objects;
-	o = &objects[c->n_objects];
+	o = &c->objects[c->n_objects];
 	if (role == ROLE_UNWINDER)
 		rc = kernel_sites_unwinder(image, path, (uint32_t)c->n_objects, &c->hooks, o);
 	else
@@ -80,13 +79,10 @@ static int has_known(const struct kernel_process *p, bool *ret, struct error *er
 
 static struct kernel_loaded *load(struct kernel_process *p, uint32_t object, uint64_t bias)
 {
-	struct kernel_loaded *l = reallocarray(p->loaded, p->n_loaded + 1, sizeof(*l));
-
-	if (!l)
+	if (!GROW_ONE(p->loaded, p->n_loaded))
 		return NULL;
-	p->loaded = l;
-	l[p->n_loaded] = (struct kernel_loaded){.object = object, .bias = bias};
-	return &l[p->n_loaded++];
+	p->loaded[p->n_loaded] = (struct kernel_loaded){.object = object, .bias = bias};
+	return &p->loaded[p->n_loaded++];
 }
 
 /* Everything that can be probed in this process. -ENOENT: nothing. */
@@ -334,7 +330,7 @@ static int attach_all(struct capture *c, struct kernel_process *p, struct error 
 int kernel_add_process(struct capture *c, struct process *taken, struct kernel_process **ret,
 		       struct error *err)
 {
-	struct kernel_process *p = calloc(1, sizeof(*p)), **list;
+	struct kernel_process *p = calloc(1, sizeof(*p));
 	int rc;
 
 	if (!p) {
@@ -354,13 +350,9 @@ int kernel_add_process(struct capture *c, struct process *taken, struct kernel_p
 			p->pid);
 	else
 		rc = look(c, p, err);
-	list = rc == 0 ? reallocarray(c->processes, c->n_processes + 1,
-				      sizeof(struct kernel_process *))
-		       : NULL;
-	if (rc == 0 && !list)
+	if (rc == 0 && !GROW_ONE(c->processes, c->n_processes))
 		rc = error_sys(err, -ENOMEM, "cannot record");
 	if (rc == 0) {
-		c->processes = list;
 		rc = tell(c, p);
 		if (rc < 0)
 			error_sys(err, rc, "cannot begin the trace");

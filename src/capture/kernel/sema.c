@@ -3,6 +3,7 @@
  * one stays raised if pollux is killed: the program then does the work for a probe that nobody
  * reads. Those that the kernel raised fall with our file descriptors.
  */
+#include "base/vec.h"
 #include "capture/kernel/kernel.h"
 #include "process/maps.h"
 #include "process/memory.h"
@@ -29,21 +30,19 @@ int kernel_sema_raise(struct kernel_process *p, uint64_t bias, const uint64_t *s
 	if (rc < 0)
 		return rc;
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		uint64_t addr = semaphores[i] + bias, *more;
+		uint64_t addr = semaphores[i] + bias;
 		uint16_t value;
 
 		if (!is_data(&maps, addr) || memory_read(&p->process, addr, &value, 2) < 0 || value)
 			continue;
-		more = reallocarray(p->raised, p->n_raised + 1, sizeof(*more));
-		if (!more) {
+		if (!GROW_ONE(p->raised, p->n_raised)) {
 			rc = -ENOMEM;
 			break;
 		}
-		p->raised = more;
 		value = 1;
 		rc = memory_write(&p->process, addr, &value, 2);
 		if (rc == 0)
-			more[p->n_raised++] = addr;
+			p->raised[p->n_raised++] = addr;
 	}
 	maps_done(&maps);
 	return rc;

@@ -12,6 +12,7 @@
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "binary/dwarf/debug.h"
 #include "capture/kernel/kernel.h"
 #include "runtime/debug_names.h"
@@ -44,20 +45,8 @@ static struct kernel_hook *new_hook(struct finder *f, enum kernel_hook_type type
 {
 	struct kernel_hooks *h = f->hooks;
 
-	if (h->n == KERNEL_MAX_HOOKS)
+	if (h->n == KERNEL_MAX_HOOKS || !GROW_ONE(h->table, h->n) || !GROW_ONE(h->places, h->n))
 		return NULL;
-	if (h->n % 256 == 0) {
-		struct kernel_hook *table = reallocarray(h->table, h->n + 256, sizeof(*table));
-		struct kernel_place *places;
-
-		if (!table)
-			return NULL;
-		h->table = table;
-		places = reallocarray(h->places, h->n + 256, sizeof(*places));
-		if (!places)
-			return NULL;
-		h->places = places;
-	}
 	h->table[h->n] = (struct kernel_hook){.type = type};
 	h->places[h->n] = (struct kernel_place){.object = f->number,
 						.kind = KERNEL_NO_KIND,
@@ -71,17 +60,13 @@ static struct kernel_site *new_site(struct finder *f, uint64_t addr, enum kernel
 				    uint32_t hook)
 {
 	struct kernel_object *o = f->object;
-	struct kernel_site *sites = reallocarray(o->sites, o->n_sites + 1, sizeof(*sites));
 	uint64_t offset;
 
-	if (!sites)
+	if (!GROW_ONE(o->sites, o->n_sites) || !elf_image_offset(f->image, addr, &offset))
 		return NULL;
-	o->sites = sites;
-	if (!elf_image_offset(f->image, addr, &offset))
-		return NULL;
-	sites[o->n_sites] = (struct kernel_site){
+	o->sites[o->n_sites] = (struct kernel_site){
 		.addr = addr, .offset = offset, .hook = hook, .program = (uint8_t)program};
-	return &sites[o->n_sites++];
+	return &o->sites[o->n_sites++];
 }
 
 /* Another kind has the same function: what is not common to both is not known. */
@@ -433,12 +418,9 @@ static int add_known(struct finder *f, const struct provider_probe *row, const s
 	for (size_t i = 0; i < o->n_semaphores; i++)
 		if (o->semaphores[i] == probe->semaphore)
 			return 0;
-	uint64_t *more = reallocarray(o->semaphores, o->n_semaphores + 1, sizeof(*more));
-
-	if (!more)
+	if (!GROW_ONE(o->semaphores, o->n_semaphores))
 		return -ENOMEM;
-	o->semaphores = more;
-	more[o->n_semaphores++] = probe->semaphore;
+	o->semaphores[o->n_semaphores++] = probe->semaphore;
 	return 0;
 }
 

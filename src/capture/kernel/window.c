@@ -6,6 +6,7 @@
  * first. So records wait until those that may be older have come, and are put in order by
  * insertion: nearly all stand right already. Those of one thread keep their order.
  */
+#include "base/vec.h"
 #include "capture/kernel/kernel.h"
 
 #include <errno.h>
@@ -25,24 +26,10 @@ int kernel_window_add(struct kernel_window *w, const void *record, size_t len)
 
 	if (len < sizeof(struct kernel_record) || len > sizeof(struct kernel_stack_record))
 		return 0;
-	if (w->n == w->cap) {
-		size_t cap = w->cap ? w->cap * 2 : 4096;
-		struct kernel_item *items = reallocarray(w->items, cap, sizeof(*items));
-
-		if (!items)
-			return -ENOMEM;
-		w->items = items;
-		w->cap = cap;
-	}
-	if (w->n_bytes + room > w->cap_bytes) {
-		size_t cap = w->cap_bytes ? w->cap_bytes * 2 : 1u << 20;
-		uint8_t *bytes = cap > UINT32_MAX ? NULL : realloc(w->bytes, cap);
-
-		if (!bytes)
-			return -ENOMEM;
-		w->bytes = bytes;
-		w->cap_bytes = cap;
-	}
+	if (!GROW(w->items, w->n, w->cap))
+		return -ENOMEM;
+	if (w->n_bytes + room > UINT32_MAX || !GROW(w->bytes, w->n_bytes + room, w->cap_bytes))
+		return -ENOMEM;
 	memcpy(w->bytes + w->n_bytes, record, len);
 
 	struct kernel_item item = {.at = (uint32_t)w->n_bytes, .len = (uint32_t)len};

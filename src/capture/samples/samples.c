@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "base/cpu_yield.h"
+#include "base/vec.h"
 #include "capture/capture.h"
 #include "capture/drain_interval.h"
 #include "capture/perf_ring.h"
@@ -263,16 +264,9 @@ static int keep_event(struct capture *c, int fd, pid_t tid, bool late)
 {
 	struct event *e;
 
-	if (c->n_events == c->events_cap) {
-		size_t cap = c->events_cap ? c->events_cap * 2 : 64;
-		struct event *v = reallocarray(c->events, cap, sizeof(*v));
-
-		if (!v) {
-			close(fd);
-			return -ENOMEM;
-		}
-		c->events = v;
-		c->events_cap = cap;
+	if (!GROW(c->events, c->n_events, c->events_cap)) {
+		close(fd);
+		return -ENOMEM;
 	}
 	e = &c->events[c->n_events++];
 	*e = (struct event){.fd = fd, .tid = tid, .late = late};
@@ -363,13 +357,11 @@ static int add_threads(struct capture *c, struct process_samples *p, struct erro
 
 static int samples_join(struct capture *c, pid_t pid, uint32_t process, struct error *err)
 {
-	struct process_samples *p =
-		reallocarray(c->processes, c->n_processes + 1, sizeof(*c->processes));
+	struct process_samples *p;
 
-	if (!p)
+	if (!GROW_ONE(c->processes, c->n_processes))
 		return error_sys(err, -ENOMEM, "cannot sample process %d", pid);
-	c->processes = p;
-	p += c->n_processes++;
+	p = &c->processes[c->n_processes++];
 	*p = (struct process_samples){
 		.pid = pid, .process = process, .joined_ns = clock_monotonic_ns()};
 	if (c->n_processes == 1)

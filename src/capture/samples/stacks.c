@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/file_map.h"
 #include "base/map.h"
+#include "base/vec.h"
 #include "binary/dwarf/debug.h"
 #include "binary/names.h"
 #include "process/attach.h"
@@ -503,15 +504,8 @@ static capture_stack node_of(struct capture_stacks *s, capture_stack parent, uin
 
 	if (known)
 		return (capture_stack)known;
-	if (s->n_nodes >= s->nodes_cap) {
-		size_t cap = s->nodes_cap ? s->nodes_cap * 2 : 1024;
-		struct node *nodes = reallocarray(s->nodes, cap, sizeof(*nodes));
-
-		if (!nodes)
-			return 0;
-		s->nodes = nodes;
-		s->nodes_cap = cap;
-	}
+	if (!GROW(s->nodes, s->n_nodes, s->nodes_cap))
+		return 0;
 	if (s->n_nodes >= UINT32_MAX ||
 	    map_put(&s->children, key, (uintptr_t)place, (void *)(uintptr_t)s->n_nodes) < 0)
 		return 0;
@@ -756,15 +750,8 @@ int capture_stacks_put(struct capture_stacks *s, const struct trace_event *e, ca
 {
 	struct queue *q = &s->queue;
 
-	if (q->n == q->cap) {
-		size_t cap = q->cap ? q->cap * 2 : 256;
-		struct waiting *v = reallocarray(q->v, cap, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		q->v = v;
-		q->cap = cap;
-	}
+	if (!GROW(q->v, q->n, q->cap))
+		return -ENOMEM;
 	q->unsorted = q->unsorted || (q->n && q->v[q->n - 1].event.time > e->time);
 	q->v[q->n++] = (struct waiting){*e, stack};
 	return 0;

@@ -12,6 +12,7 @@
  */
 #include "base/clock.h"
 #include "base/map.h"
+#include "base/vec.h"
 #include "capture/capture.h"
 #include "capture/drain_interval.h"
 #include "capture/samples/stacks.h"
@@ -118,14 +119,10 @@ static int watch_open(struct capture_shared *shared, struct capture **ret_captur
 
 static int watch_join(struct capture *c, pid_t pid, uint32_t process, struct error *err)
 {
-	struct watched_process **list =
-		reallocarray(c->processes, c->n_processes + 1, sizeof(*list));
 	struct watched_process *p = calloc(1, sizeof(*p));
 	int rc;
 
-	if (list)
-		c->processes = list;
-	if (!list || !p) {
+	if (!p || !GROW_ONE(c->processes, c->n_processes)) {
 		free(p);
 		return error_sys(err, -ENOMEM, "cannot watch process %d", pid);
 	}
@@ -135,7 +132,7 @@ static int watch_join(struct capture *c, pid_t pid, uint32_t process, struct err
 		free(p);
 		return rc;
 	}
-	list[c->n_processes++] = p;
+	c->processes[c->n_processes++] = p;
 	return 0;
 }
 
@@ -167,15 +164,8 @@ static struct watched *watched_of(struct capture *c, const struct capture_thread
 
 static int add_candidate(struct capture *c, const struct candidate *one)
 {
-	if (c->n == c->cap) {
-		size_t cap = c->cap ? c->cap * 2 : 16;
-		struct candidate *v = reallocarray(c->candidates, cap, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		c->candidates = v;
-		c->cap = cap;
-	}
+	if (!GROW(c->candidates, c->n, c->cap))
+		return -ENOMEM;
 	c->candidates[c->n++] = *one;
 	return 0;
 }

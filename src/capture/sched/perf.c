@@ -11,6 +11,7 @@
  */
 #include "base/clock.h"
 #include "base/map.h"
+#include "base/vec.h"
 #include "capture/perf_ring.h"
 #include "capture/sched/sched.h"
 
@@ -136,16 +137,9 @@ static int add_event(struct sched_way *w, pid_t tid, unsigned cpu)
 
 	if (fd < 0)
 		return fd;
-	if (w->n_fds == w->cap_fds) {
-		size_t cap = w->cap_fds ? w->cap_fds * 2 : 64;
-		int *fds = reallocarray(w->fds, cap, sizeof(*fds));
-
-		if (!fds) {
-			close(fd);
-			return -ENOMEM;
-		}
-		w->fds = fds;
-		w->cap_fds = cap;
+	if (!GROW(w->fds, w->n_fds, w->cap_fds)) {
+		close(fd);
+		return -ENOMEM;
 	}
 	w->fds[w->n_fds++] = fd;
 	if (ring->page) {
@@ -235,15 +229,8 @@ static int take_record(void *context, const struct perf_event_header *h)
 	memcpy(&one.tgid, body, 4);
 	memcpy(&one.tid, body + 4, 4);
 	memcpy(&one.time, body + 8, 8);
-	if (w->n_waiting == w->cap_waiting) {
-		size_t cap = w->cap_waiting ? w->cap_waiting * 2 : 4096;
-		struct happening *more = reallocarray(w->waiting, cap, sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		w->waiting = more;
-		w->cap_waiting = cap;
-	}
+	if (!GROW(w->waiting, w->n_waiting, w->cap_waiting))
+		return -ENOMEM;
 	w->waiting[w->n_waiting++] = one;
 	return 0;
 }

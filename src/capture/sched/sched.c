@@ -5,6 +5,7 @@
  * is the same, so a system call that was made in a poll lies between the poll's ends.
  */
 #include "base/cpu_yield.h"
+#include "base/vec.h"
 #include "capture/sched/sched.h"
 
 #include "base/cleanup.h"
@@ -254,12 +255,9 @@ static int sched_open(struct capture_shared *shared, struct capture **ret_captur
 
 static int sched_join(struct capture *c, pid_t pid, uint32_t process, struct error *err)
 {
-	struct joined *more = reallocarray(c->joined, c->n_joined + 1, sizeof(*more));
-
-	if (!more)
+	if (!GROW_ONE(c->joined, c->n_joined))
 		return error_sys(err, -ENOMEM, "cannot record the scheduler");
-	c->joined = more;
-	more[c->n_joined++] = (struct joined){.tgid = (uint32_t)pid, .process = process};
+	c->joined[c->n_joined++] = (struct joined){.tgid = (uint32_t)pid, .process = process};
 	return c->ops->join(c->way, pid, err);
 }
 
