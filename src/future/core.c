@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/holes.h"
+#include "base/search.h"
 #include "base/vec.h"
 
 #include <elf.h>
@@ -213,16 +214,8 @@ static int make_maps(const struct core *c, struct process_maps *ret_maps)
 
 static const struct core_segment *segment_at(const struct core *c, uint64_t addr)
 {
-	size_t lo = 0, hi = c->n_segments;
+	size_t lo = PARTITION_POINT(i, 0, c->n_segments, c->segments[i].addr <= addr);
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (c->segments[mid].addr <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo && addr - c->segments[lo - 1].addr < c->segments[lo - 1].size
 		       ? &c->segments[lo - 1]
 		       : NULL;

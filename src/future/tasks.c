@@ -7,6 +7,7 @@
 #include "future/tasks.h"
 
 #include "base/cleanup.h"
+#include "base/search.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -43,16 +44,8 @@ enum {
 
 struct inspect_kind *task_kind_at(struct inspect *in, uint64_t vtable)
 {
-	size_t lo = 0, hi = in->n_kinds;
+	size_t lo = PARTITION_POINT(i, 0, in->n_kinds, in->kinds[i].vtable < vtable);
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (in->kinds[mid].vtable < vtable)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < in->n_kinds && in->kinds[lo].vtable == vtable ? &in->kinds[lo] : NULL;
 }
 

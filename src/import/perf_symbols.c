@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/search.h"
 #include "base/vec.h"
 #include "binary/dwarf/debug.h"
 #include "binary/dwarf/eh_frame.h"
@@ -179,15 +180,7 @@ static struct maps *maps_of(struct perf_symbols *s, uint32_t pid, bool make)
 /* The first mapping that ends behind addr. */
 static size_t place_of(const struct maps *m, uint64_t addr)
 {
-	size_t low = 0, high = m->n;
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-		if (m->v[mid].end > addr)
-			high = mid;
-		else
-			low = mid + 1;
-	}
-	return low;
+	return PARTITION_POINT(i, 0, m->n, m->v[i].end <= addr);
 }
 
 /* What a new mapping lies over is gone, as in the process. */

@@ -10,6 +10,7 @@
  * Which closures are bodies of async fns and blocks is asked of the program's debug information, if
  * the program is still there and the same. Source: uftrace's doc/uftrace-design and utils/.
  */
+#include "base/search.h"
 #include "base/vec.h"
 #include "import/formats.h"
 #include "import/input.h"
@@ -280,14 +281,8 @@ static int is_async_body(struct folder *d, struct object *o, uint64_t addr)
 
 static struct symbol *symbol_at(const struct object *o, uint64_t addr)
 {
-	size_t low = 0, high = o->n;
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-		if (o->symbols[mid].addr <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
+	size_t low = PARTITION_POINT(i, 0, o->n, o->symbols[i].addr <= addr);
+
 	return low ? &o->symbols[low - 1] : NULL;
 }
 

@@ -9,6 +9,7 @@
  */
 #include "process/maps.h"
 
+#include "base/search.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -143,19 +144,9 @@ void maps_done(struct process_maps *m)
 
 const struct process_map *maps_at(const struct process_maps *m, uint64_t addr)
 {
-	size_t lo = 0, hi = m->n;
+	size_t at = PARTITION_POINT(i, 0, m->n, m->v[i].end <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (addr >= m->v[mid].end)
-			lo = mid + 1;
-		else if (addr < m->v[mid].start)
-			hi = mid;
-		else
-			return &m->v[mid];
-	}
-	return NULL;
+	return at < m->n && m->v[at].start <= addr ? &m->v[at] : NULL;
 }
 
 /* The free range between mapping i - 1 and mapping i, less a margin on both sides; what follows the

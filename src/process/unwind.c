@@ -16,6 +16,7 @@
 #include "process/unwind.h"
 
 #include "base/cleanup.h"
+#include "base/search.h"
 #include "base/vec.h"
 #include "binary/code/insn.h"
 #include "process/agent_mapping.h"
@@ -324,16 +325,8 @@ void unwind_map_free(struct unwind_map *m)
 
 const struct unwind_code *unwind_map_at(const struct unwind_map *m, uint64_t addr)
 {
-	size_t lo = 0, hi = m->n;
+	size_t lo = PARTITION_POINT(i, 0, m->n, addr >= m->v[i].end);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (addr >= m->v[mid].end)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < m->n && addr >= m->v[lo].start ? &m->v[lo] : NULL;
 }
 

@@ -14,6 +14,7 @@
  * stack holds what is left of an earlier one, the answer is wrong.
  */
 #include "base/cleanup.h"
+#include "base/search.h"
 #include "base/vec.h"
 #include "binary/code/call_index.h"
 #include "runtime/find.h"
@@ -144,16 +145,8 @@ int block_on_find(struct elf_image *image, const struct finding *f, struct find_
 
 const struct find_block_on *block_on_at(const struct find_block_on *v, size_t n, uint64_t addr)
 {
-	size_t lo = 0, hi = n;
+	size_t lo = PARTITION_POINT(i, 0, n, v[i].start <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (v[mid].start <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	/* Of places in one function the last one before the address: they end together. */
 	return lo && addr < v[lo - 1].end ? &v[lo - 1] : NULL;
 }

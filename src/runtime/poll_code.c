@@ -11,6 +11,7 @@
  */
 #include "runtime/poll_code.h"
 
+#include "base/search.h"
 #include "binary/elf/elf_image.h"
 #include "binary/code/insn.h"
 
@@ -157,17 +158,9 @@ static void find_state(const struct elf_image *image, uint64_t start, uint64_t e
 
 static bool is_one_of(const uint64_t *v, size_t n, uint64_t addr)
 {
-	for (size_t lo = 0, hi = n; lo < hi;) {
-		size_t mid = lo + (hi - lo) / 2;
+	size_t at = PARTITION_POINT(i, 0, n, v[i] < addr);
 
-		if (v[mid] == addr)
-			return true;
-		if (v[mid] < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return false;
+	return at < n && v[at] == addr;
 }
 
 /* How far the stack pointer is below the return address, as far as a straight reading tells: after

@@ -8,6 +8,7 @@
 #include "binary/dwarf/debug_index.h"
 
 #include "base/hash.h"
+#include "base/search.h"
 #include "base/vec.h"
 #include "binary/elf/image.h"
 
@@ -168,31 +169,15 @@ void unit_index_free(struct dwarf_unit *u)
 
 struct index_node *unit_index_node(struct unit_index *x, uint64_t off)
 {
-	size_t lo = 0, hi = x->n_nodes;
+	size_t lo = PARTITION_POINT(i, 0, x->n_nodes, x->nodes[i].off < off);
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (x->nodes[mid].off < off)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < x->n_nodes && x->nodes[lo].off == off ? &x->nodes[lo] : NULL;
 }
 
 const struct index_function *unit_index_function(const struct unit_index *x, uint64_t addr)
 {
-	size_t lo = 0, hi = x->n_functions;
+	size_t lo = PARTITION_POINT(i, 0, x->n_functions, x->functions[i].low <= addr);
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (x->functions[mid].low <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo ? &x->functions[lo - 1] : NULL;
 }
 

@@ -6,6 +6,8 @@
  */
 #include "binary/dwarf/dwarf_read.h"
 
+#include "base/search.h"
+
 #include <dwarf.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,19 +69,12 @@ const char *dwarf_string(const struct dwarf_span *s, uint64_t off)
 
 static const struct dwarf_abbrev *abbrev_of(const struct dwarf_abbrevs *t, uint64_t code)
 {
-	size_t lo = 0, hi = t->n;
+	size_t lo;
 
 	/* almost always 1, 2, 3, ... */
 	if (code - 1 < t->n && t->v[code - 1].code == code)
 		return &t->v[code - 1];
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (t->v[mid].code < code)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = PARTITION_POINT(i, 0, t->n, t->v[i].code < code);
 	return lo < t->n && t->v[lo].code == code ? &t->v[lo] : NULL;
 }
 

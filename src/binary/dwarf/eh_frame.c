@@ -18,6 +18,7 @@
 
 #include "base/cursor.h"
 #include "base/map.h"
+#include "base/search.h"
 #include "base/vec.h"
 #include "binary/elf/image.h"
 
@@ -767,21 +768,12 @@ void eh_table_free(struct eh_table *t)
 const struct eh_row *eh_table_at(const struct eh_table *t, uint64_t addr)
 {
 	uint64_t pc = addr - t->base, page = pc >> t->shift;
-	size_t lo, hi;
+	size_t lo;
 
 	if (addr < t->base || page + 1 >= t->n_index)
 		return NULL;
 	/* The row that holds stands in this page, or is the last one before it. */
-	lo = t->index[page];
-	hi = t->index[page + 1];
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (t->rows[mid].pc <= pc)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = PARTITION_POINT(i, t->index[page], t->index[page + 1], t->rows[i].pc <= pc);
 	return lo && t->rows[lo - 1].cfa_rule != EH_CFA_NONE ? &t->rows[lo - 1] : NULL;
 }
 

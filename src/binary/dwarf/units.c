@@ -11,6 +11,7 @@
  */
 #include "binary/dwarf/units.h"
 
+#include "base/search.h"
 #include "base/vec.h"
 #include "binary/dwarf/debug_file.h"
 
@@ -308,16 +309,8 @@ void units_each(struct units *us, void (*one)(struct dwarf_unit *u))
 /* Index of the unit that has this offset, SIZE_MAX if none. */
 static size_t list_find(const struct unit_list *l, uint64_t off)
 {
-	size_t lo = 0, hi = l->n;
+	size_t lo = PARTITION_POINT(i, 0, l->n, l->v[i]->off <= off);
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (l->v[mid]->off <= off)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo && off < l->v[lo - 1]->end ? lo - 1 : SIZE_MAX;
 }
 
@@ -387,16 +380,8 @@ static int by_low(const void *a, const void *b)
 
 static bool covering(const struct units *us, uint64_t addr, size_t *ret)
 {
-	size_t lo = 0, hi = us->n_ranges;
+	size_t lo = PARTITION_POINT(i, 0, us->n_ranges, us->ranges[i].low <= addr);
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (us->ranges[mid].low <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	if (!lo || addr >= us->ranges[lo - 1].high)
 		return false;
 	*ret = us->ranges[lo - 1].unit;

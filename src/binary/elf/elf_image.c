@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/search.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -494,16 +495,8 @@ bool image_mapped(const struct elf_image *img, uint64_t addr)
 
 bool elf_image_is_code(const struct elf_image *img, uint64_t addr)
 {
-	size_t lo = 0, hi = img->n_code;
+	size_t lo = PARTITION_POINT(i, 0, img->n_code, img->code[i].start <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (img->code[mid].start <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo > 0 && addr < img->code[lo - 1].end;
 }
 
@@ -579,16 +572,8 @@ static uint64_t key_of(const void *items, size_t i, size_t item_bytes)
 
 size_t image_find(const void *items, size_t n, size_t item_bytes, uint64_t key, size_t *ret_n)
 {
-	size_t lo = 0, hi = n, found = 0;
+	size_t lo = PARTITION_POINT(i, 0, n, key_of(items, i, item_bytes) < key), found = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (key_of(items, mid, item_bytes) < key)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	while (lo + found < n && key_of(items, lo + found, item_bytes) == key)
 		found++;
 	*ret_n = found;

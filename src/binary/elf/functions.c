@@ -2,6 +2,7 @@
  * Where functions begin and end. Symbols tell it exactly; without them the unwind tables do:
  * .eh_frame has one entry (FDE) per function and is loaded with the program, so strip leaves it.
  */
+#include "base/search.h"
 #include "base/vec.h"
 #include "binary/dwarf/eh_frame.h"
 #include "binary/elf/image.h"
@@ -57,7 +58,7 @@ bool elf_image_function(struct elf_image *img, uint64_t addr, uint64_t *ret_star
 			uint64_t *ret_end)
 {
 	const struct elf_symbol *s = elf_image_symbol_at(img, addr);
-	size_t lo = 0, hi;
+	size_t lo;
 
 	if (s && s->type == STT_FUNC && elf_image_is_code(img, s->addr)) {
 		*ret_start = s->addr;
@@ -65,15 +66,7 @@ bool elf_image_function(struct elf_image *img, uint64_t addr, uint64_t *ret_star
 		return true;
 	}
 	load(img);
-	hi = img->n_functions;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (img->functions[mid].start <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = PARTITION_POINT(i, 0, img->n_functions, img->functions[i].start <= addr);
 	if (lo == 0 || addr >= img->functions[lo - 1].end)
 		return false;
 	*ret_start = img->functions[lo - 1].start;

@@ -6,6 +6,7 @@
  * R_X86_64_64 against a symbol of the object itself. An object at a fixed address lists nothing:
  * there every aligned word of its data that lies in the object's own range counts.
  */
+#include "base/search.h"
 #include "base/vec.h"
 #include "binary/elf/image.h"
 
@@ -153,18 +154,10 @@ size_t elf_image_pointers(struct elf_image *img, const struct elf_pointer **ret)
 
 bool elf_image_pointer_at(struct elf_image *img, uint64_t slot, uint64_t *ret_target)
 {
-	size_t lo = 0, hi;
+	size_t lo;
 
 	load(img);
-	hi = img->n_pointers;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (img->pointers[mid].slot < slot)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = PARTITION_POINT(i, 0, img->n_pointers, img->pointers[i].slot < slot);
 	if (lo == img->n_pointers || img->pointers[lo].slot != slot)
 		return false;
 	*ret_target = img->pointers[lo].target;

@@ -3,6 +3,7 @@
  * hundred thousand of them with names of a hundred bytes, so names are neither copied nor
  * demangled here, they point into the string tables.
  */
+#include "base/search.h"
 #include "binary/elf/image.h"
 
 #include <errno.h>
@@ -91,18 +92,10 @@ bool elf_image_has_symtab(struct elf_image *img)
 const struct elf_symbol *elf_image_symbol_at(struct elf_image *img, uint64_t addr)
 {
 	const struct elf_symbol *best = NULL;
-	size_t lo = 0, hi;
+	size_t lo;
 
 	load(img);
-	hi = img->n_symbols;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (img->symbols[mid].addr <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = PARTITION_POINT(i, 0, img->n_symbols, img->symbols[i].addr <= addr);
 	/* Several names may stand at one address, aliases and empty ones among them: the first that
 	 * covers addr, functions before objects. Thread-local offsets are no addresses. */
 	for (size_t i = lo; i > 0 && i + 16 > lo; i--) {
