@@ -18,9 +18,16 @@ static inline uint64_t hash_bytes(uint64_t seed, const void *data, size_t len)
 		h ^= h >> 29;
 	}
 	v = 0;
-	memcpy(&v, p, len);
+	if (len)
+		memcpy(&v, p, len);
 	h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
 	return h ^ h >> 32;
+}
+
+/* NULL is as "". */
+static inline uint64_t hash_string(uint64_t seed, const char *s)
+{
+	return hash_bytes(seed, s, s ? strlen(s) : 0);
 }
 
 #endif

@@ -6,6 +6,7 @@
  */
 #include "export/speedscope.h"
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/syscalls.h"
 
@@ -129,20 +130,13 @@ int speedscope_sample(void *ctx, const struct tl_sample *sample)
 
 /* ---- profiles of samples ---- */
 
-static uint64_t hash(uint64_t h, const char *text)
-{
-	for (; text && *text; text++)
-		h = (h ^ (unsigned char)*text) * 0x100000001b3ull;
-	return h * 0x9e3779b97f4a7c15ull ^ h >> 29;
-}
-
 /* A function has one frame, whatever the places in it that were met. */
 static uint64_t function_frame(struct speedscope *s, const struct trace_frame *f)
 {
 	_cleanup_buf_ struct buf name = BUF_INIT;
 	stack_frame_name(f, &name);
-	uint64_t a = hash(0xcbf29ce484222325ull, name.data);
-	uint64_t b = hash(0x84222325cbf29ce4ull ^ MADE_FUNCTION, f ? f->object : NULL) ^ a >> 7;
+	uint64_t a = hash_string(MADE_FUNCTION, name.data);
+	uint64_t b = hash_string(~a, f ? f->object : NULL);
 	return made_frame(s, a, b, name.data ? name.data : "?", f);
 }
 

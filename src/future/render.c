@@ -5,6 +5,7 @@
 #include "future/render.h"
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "base/vec.h"
 
@@ -250,15 +251,6 @@ struct group {
 	size_t n, cap;
 };
 
-static uint64_t hash(const char *s)
-{
-	uint64_t h = 14695981039346656037ULL;
-
-	for (; *s; s++)
-		h = (h ^ (uint8_t)*s) * 1099511628211ULL;
-	return h ? h : 1;
-}
-
 static bool group_add(struct group *g, size_t task)
 {
 	if (!GROW(g->tasks, g->n, g->cap))
@@ -486,12 +478,12 @@ void render_text(const struct inspect *in, const struct inspect_result *r, const
 		n_shown++;
 		key = opt->ungrouped ? NULL : task_key(&v, i);
 		if (key)
-			at = map_get(&index, hash(key), 0);
+			at = map_get(&index, hash_string(0, key), 0);
 		if (!at || strcmp(at->key, key) != 0) {
 			at = &groups[n_groups++];
 			at->key = steal(key);
 			if (at->key)
-				map_put(&index, hash(at->key), 0, at);
+				map_put(&index, hash_string(0, at->key), 0, at);
 		}
 		group_add(at, i);
 	}

@@ -5,6 +5,8 @@
  */
 #include "import/names.h"
 
+#include "base/hash.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,26 +33,6 @@ void names_done(struct names *s)
 	}
 	free(s->entries);
 	*s = (struct names){0};
-}
-
-static inline uint64_t mix(uint64_t a, uint64_t b)
-{
-	unsigned __int128 m = (unsigned __int128)a * b;
-	return (uint64_t)m ^ (uint64_t)(m >> 64);
-}
-
-static uint64_t hash(const char *p, size_t len)
-{
-	uint64_t h = 0x9e3779b97f4a7c15ULL ^ len, v;
-
-	for (; len > 8; p += 8, len -= 8) {
-		memcpy(&v, p, 8);
-		h = mix(h ^ v, 0xd6e8feb86659fd93ULL);
-	}
-	v = 0;
-	memcpy(&v, p, len);
-	h = mix(h ^ v, 0xa0761d6478bd642fULL);
-	return h ^ h >> 29;
 }
 
 /* The entry, or the free one where it would go. */
@@ -110,7 +92,7 @@ uint32_t names_find(const struct names *s, const char *bytes, size_t len)
 {
 	if (!s->cap)
 		return UINT32_MAX;
-	const struct name_entry *e = probe(s, hash(bytes, len), bytes, len);
+	const struct name_entry *e = probe(s, hash_bytes(0, bytes, len), bytes, len);
 	return e->bytes ? e->number : UINT32_MAX;
 }
 
@@ -119,7 +101,7 @@ static const struct name_entry *add(struct names *s, const char *bytes, size_t l
 	*ret_new = false;
 	if (len > UINT32_MAX || (s->n >= s->cap / 4 * 3 && !grow(s)))
 		return NULL;
-	uint64_t h = hash(bytes, len);
+	uint64_t h = hash_bytes(0, bytes, len);
 	struct name_entry *e = probe(s, h, bytes, len);
 	if (e->bytes)
 		return e;

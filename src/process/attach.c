@@ -26,6 +26,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/vec.h"
 #include "process/agent_mapping.h"
 #include "process/cover.h"
@@ -635,7 +636,7 @@ uint64_t attach_code_hash(pid_t pid)
 {
 	struct process p = PROCESS_INIT;
 	struct process_maps maps = {0};
-	uint64_t hash = 14695981039346656037u; /* FNV-1a */
+	uint64_t hash = 1;
 
 	if (process_open(pid, &p, NULL) < 0)
 		return 0;
@@ -645,8 +646,8 @@ uint64_t attach_code_hash(pid_t pid)
 		const struct process_map *m = &maps.v[i];
 		const uint64_t words[] = {m->start, m->inode, m->dev_minor};
 
-		for (size_t k = 0; m->exec && k < 3; k++)
-			hash = (hash ^ words[k]) * 1099511628211u;
+		if (m->exec)
+			hash = hash_bytes(hash, words, sizeof(words));
 	}
 	maps_done(&maps);
 	process_close(&p);

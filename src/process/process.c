@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "process/rights.h"
 
 #include <ctype.h>
@@ -49,7 +50,7 @@ int process_same_ns(const struct process *p, const char *kind)
  */
 static uint64_t image_of(const struct process *p, pid_t tid, uint64_t *ret_mapped)
 {
-	uint64_t hash = 14695981039346656037u, entry[2]; /* FNV-1a */
+	uint64_t entry[2];
 	char name[48], auxv[1024];
 
 	snprintf(name, sizeof(name), "task/%d/auxv", tid);
@@ -60,9 +61,8 @@ static uint64_t image_of(const struct process *p, pid_t tid, uint64_t *ret_mappe
 		memcpy(entry, auxv + i, sizeof(entry));
 		if (entry[0] == AT_SYSINFO_EHDR || (entry[0] == AT_PHDR && !*ret_mapped))
 			*ret_mapped = entry[1];
-		hash = (hash ^ entry[1]) * 1099511628211u;
 	}
-	return hash;
+	return hash_bytes(0, auxv, (size_t)n);
 }
 
 int process_open(pid_t pid, struct process *ret_process, struct error *err)

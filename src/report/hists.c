@@ -12,6 +12,7 @@
  */
 #include "report/hists.h"
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/map.h"
 #include "base/text.h"
@@ -148,13 +149,13 @@ static int count_stack(struct map *m, uint64_t a, uint64_t b, uint64_t stack, ui
 /* Stacks that are alike in their innermost frames are one. */
 static int count_contended(struct hists *h, bool calls, uint64_t stack, uint64_t ns)
 {
-	uint64_t key[2] = {0xcbf29ce484222325ull, 0x9e3779b97f4a7c15ull}, at = stack;
+	uint64_t key[2] = {0, 1}, at = stack;
 	for (unsigned i = 0; at && i < CONTENDED_FRAMES; i++) {
 		const struct trace_stack *s = trace_reader_stack(h->reader, (uint32_t)(at - 1));
 		if (!s)
 			break;
-		key[0] = (key[0] ^ (s->frame + 1)) * 0x100000001b3ull;
-		key[1] = (key[1] + s->frame) * 0xff51afd7ed558ccdull ^ key[1] >> 31;
+		key[0] = hash_bytes(key[0], &s->frame, sizeof(s->frame));
+		key[1] = hash_bytes(key[1], &s->frame, sizeof(s->frame));
 		at = s->parent;
 	}
 	return count_stack(&h->contended[calls], key[0], key[1], stack, ns);

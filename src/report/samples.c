@@ -9,6 +9,7 @@
  */
 #include "report/samples.h"
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "base/vec.h"
 #include "report/text_util.h"
@@ -132,13 +133,6 @@ void samples_done(struct report *rep)
 
 /* ---- functions ---- */
 
-static uint64_t hash(uint64_t h, const char *text)
-{
-	for (; text && *text; text++)
-		h = (h ^ (unsigned char)*text) * 0x100000001b3ull;
-	return h * 0x9e3779b97f4a7c15ull ^ h >> 29;
-}
-
 /* The number of a frame's function, given out in the order of appearance. */
 static size_t function_number(struct samples *s, const struct report *rep, uint32_t frame)
 {
@@ -150,8 +144,8 @@ static size_t function_number(struct samples *s, const struct report *rep, uint3
 	if (!f)
 		f = &unknown;
 	bool named = f->function && *f->function;
-	uint64_t a = hash(hash(0xcbf29ce484222325ull, f->object), f->function);
-	uint64_t b = hash(named ? 1 : f->addr ^ 0x5bd1e995, f->function);
+	uint64_t a = hash_string(hash_string(0, f->object), f->function);
+	uint64_t b = hash_string(named ? 1 : f->addr ^ 0x5bd1e995, f->function);
 	uintptr_t number = (uintptr_t)map_get(&s->numbers, a, b);
 	if (!number) {
 		number = s->n_functions + 1;

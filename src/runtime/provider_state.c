@@ -9,6 +9,7 @@
 #include "runtime/provider_state.h"
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -137,15 +138,6 @@ void provider_task_end(struct providers *p, struct task *t, uint64_t time)
 
 /* ---- places and kinds ---- */
 
-static uint64_t hash(uint64_t h, const void *data, size_t len)
-{
-	const uint8_t *at = data;
-
-	for (size_t i = 0; i < len; i++)
-		h = (h ^ at[i]) * 0x100000001b3ULL;
-	return h;
-}
-
 static void place_free(struct place *pl)
 {
 	if (!pl)
@@ -159,10 +151,10 @@ const struct place *provider_place(struct providers *p, const char *file, const 
 				   uint32_t line, uint32_t column)
 {
 	size_t file_len = strnlen(file, MAX_STRING), name_len = strnlen(name, MAX_STRING);
-	uint64_t h = 0xcbf29ce484222325ULL, at = (uint64_t)line << 32 | column;
+	uint64_t h = hash_bytes((uint64_t)line << 32 | column, file, file_len);
 	struct place *first, *pl;
 
-	h = hash(hash(hash(h, file, file_len), name, name_len), &at, sizeof(at));
+	h = hash_bytes(h, name, name_len);
 	first = map_get(&p->places, h, 0);
 	for (pl = first; pl; pl = pl->next) {
 		if (pl->line == line && pl->column == column && strlen(pl->file) == file_len &&

@@ -10,6 +10,7 @@
 #include "binary/dwarf/debug_data.h"
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 
 #include <dwarf.h>
 #include <errno.h>
@@ -418,11 +419,9 @@ static const struct dw_type *find_cell(struct debug *d, const uint64_t *near_add
 const struct dw_type *debug_cell(struct debug *d, const uint64_t *near_addrs, size_t n_near,
 				 const uint64_t *param_refs, size_t n_params)
 {
-	uint64_t key = n_params;
+	uint64_t key = hash_bytes(0, param_refs, n_params * sizeof(*param_refs));
 	const struct dw_type *t;
 
-	for (size_t i = 0; i < n_params; i++)
-		key = (key ^ param_refs[i]) * 0x9e3779b97f4a7c15ULL;
 	t = map_get(&d->cells, key, 0);
 	if (!t) {
 		if (!debug_units(d))
@@ -493,19 +492,9 @@ const struct dw_type *debug_named_type(struct debug *d, const char *full)
 	return t;
 }
 
-/* Of the whole of a symbol: those of a crate begin alike. */
-static uint64_t hash_of_symbol(const char *s)
-{
-	uint64_t h = 14695981039346656037ULL;
-
-	for (; *s; s++)
-		h = (h ^ (uint8_t)*s) * 1099511628211ULL;
-	return h;
-}
-
 const struct dw_type *debug_thread_local(struct debug *d, const char *symbol)
 {
-	uint64_t key = hash_of_symbol(symbol);
+	uint64_t key = hash_string(0, symbol);
 	const struct dw_type *t = map_get(&d->named, key, 0);
 	const struct debug_index *all;
 	const struct index_entry *e;

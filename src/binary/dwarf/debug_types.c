@@ -5,6 +5,7 @@
  * A unit may only declare a type that another one defines; then the definition is looked for by its
  * name and stands for both.
  */
+#include "base/hash.h"
 #include "binary/dwarf/debug_data.h"
 
 #include <dwarf.h>
@@ -320,11 +321,8 @@ bool dw_same_type(const struct dw_type *a, const struct dw_type *b)
 
 uint64_t dw_type_key(const struct dw_type *t)
 {
-	uint64_t hash = 14695981039346656037u; /* FNV-1a */
+	uint64_t hash = hash_string(t->size, t->full);
 
-	for (const char *at = t->full; *at; at++)
-		hash = (hash ^ (uint8_t)*at) * 1099511628211u;
-	hash ^= t->size;
 	return hash ? hash : 1;
 }
 
