@@ -8,6 +8,7 @@
 #define POLLUX_AGENT_H
 
 #include "agent/ring.h"
+#include "agent/runtime_tokio.h"
 #include "agent/x86_64.h"
 
 #include <stdbool.h>
@@ -41,10 +42,8 @@ struct agent_poll {
 	struct agent_hook *hook; /* the poll slot's hook */
 	uint32_t flags;		 /* enum agent_poll_flags */
 	uint32_t generation;	 /* of the ring: another one means that the notes were made anew */
-	uint64_t raised[2]; /* POLL_RAISED: one of them is the panic's payload, 0 if not known */
+	struct panic_payload raised; /* POLL_RAISED */
 };
-
-#define AGENT_TOKIO_COMPLETE 2u /* a bit of a Tokio task's state */
 
 enum agent_poll_flags {
 	POLL_WORKER = AGENT_HOOK_WORKER, /* a worker's main loop */
@@ -313,6 +312,25 @@ static inline uint64_t agent_ref(uint64_t kind, uint64_t task)
 	return kind << 48 | (task & AGENT_REF_MASK);
 }
 
+_Static_assert(AE_POLL_READY == AE_POLL_PENDING + END_READY &&
+		       AE_POLL_PANICKED == AE_POLL_PENDING + END_PANICKED &&
+		       AE_POLL_CANCELLED == AE_POLL_PENDING + END_CANCELLED &&
+		       AE_POLL_UNKNOWN == AE_POLL_PENDING + END_UNKNOWN,
+	       "enum poll_end");
+_Static_assert(AE_WAKE_RUNNING == AE_WAKE + WAKE_RUNNING && AE_WAKE_NOOP == AE_WAKE + WAKE_NOOP,
+	       "enum wake_effect");
+
+static inline uint64_t agent_end_event(enum poll_end end)
+{
+	return unlikely(end == END_UNPOLLED) ? AE_POLL_UNPOLLED : AE_POLL_PENDING + end;
+}
+
+/* A word of our own program, for runtime_*.h. */
+static inline uint64_t agent_word(uint64_t addr)
+{
+	return *(const uint64_t *)addr;
+}
+
 /* A task whose poll slot's hook is known: by its id where there is one, else by its address. */
 static inline uint64_t agent_task_ref(const struct agent_hook *hook, const void *header)
 {
@@ -338,14 +356,8 @@ static inline void agent_settle(struct agent_notes *n)
 	if (poll->flags & POLL_ASYNC)
 		return;
 	uint64_t state = *(uint64_t *)((char *)poll->header + poll->hook->state_offset);
-	if (unlikely(state & AGENT_TOKIO_COMPLETE))
+	if (unlikely(state & TOKIO_COMPLETE))
 		agent_tokio_settle(poll, state);
-}
-
-/* Whether a word is the payload of the panic that was raised in the poll. */
-static inline bool agent_is_payload(const struct agent_poll *poll, uint64_t word)
-{
-	return word && (word == poll->raised[0] || word == poll->raised[1]);
 }
 
 #endif

@@ -10,30 +10,16 @@
  * A panic in the future leaves run() by unwinding, through the thunk's frame (thunks_x86_64.S): its
  * personality routine closes the poll in passing.
  *
- * Source: async-task/src/{raw,state,header,runnable,task}.rs, 4.7.1.
+ * What the words of a task mean, and how a run ended by them, is in runtime_async_task.h.
  */
 #include "agent/agent.h"
 #include "agent/point.h"
+#include "agent/runtime_async_task.h"
 #include "agent/thunks.h"
-
-/* state.rs */
-#define SCHEDULED 1u
-#define RUNNING 2u
-#define COMPLETED 4u
-#define CLOSED 8u
-#define TASK 16u
-#define REFERENCE 256u
-
-/* A reference count beyond this isn't one; the word isn't the state. */
-#define REFERENCES_MAX (1u << 24)
-
-/* Words that every header has: state, awaiter (two), vtable. No more of a task may be there to be
- * read. */
-#define HEADER_WORDS 4u
 
 static bool knows_state(const struct agent_hook *hook)
 {
-	return hook->state_offset != AGENT_OFFSET_UNKNOWN;
+	return hook->state_offset != OFFSET_UNKNOWN;
 }
 
 static uint64_t *state_of(const struct agent_hook *hook, void *header)
@@ -41,31 +27,17 @@ static uint64_t *state_of(const struct agent_hook *hook, void *header)
 	return (uint64_t *)((char *)header + hook->state_offset);
 }
 
-/*
- * Rust orders the header's fields as it likes. At the start of a run the vtable is known by its
- * value, and the state must be scheduled, not running, not completed, with a reference: the one
- * word that fits is it. None or more than one: another run will tell.
- */
+/* At the start of a run the vtable is known by its value, and the state by what it must be. Where
+ * one of them isn't clear another run will tell. */
 static void learn_header(struct agent_hook *hook, const void *header)
 {
 	const uint64_t *words = header;
-	uint16_t vtable = AGENT_OFFSET_UNKNOWN;
-	uint16_t state = AGENT_OFFSET_UNKNOWN;
-	uint32_t n_states = 0;
 
-	for (uint16_t i = 0; i < HEADER_WORDS; i++) {
-		uint64_t word = words[i];
-		if (word == hook->vtable && vtable == AGENT_OFFSET_UNKNOWN)
-			vtable = i * 8;
-		if ((word & (SCHEDULED | RUNNING | COMPLETED)) == SCHEDULED && word >= REFERENCE &&
-		    word / REFERENCE < REFERENCES_MAX) {
-			state = i * 8;
-			n_states++;
-		}
-	}
-	if (hook->vtable_offset == AGENT_OFFSET_UNKNOWN)
-		hook->vtable_offset = vtable;
-	if (!knows_state(hook) && n_states == 1)
+	for (uint16_t i = 0; hook->vtable_offset == OFFSET_UNKNOWN && i < ASYNC_HEADER_WORDS; i++)
+		if (words[i] == hook->vtable)
+			hook->vtable_offset = i * 8;
+	uint16_t state = async_state_offset(words);
+	if (!knows_state(hook) && state != OFFSET_UNKNOWN)
 		hook->state_offset = state;
 }
 
@@ -78,7 +50,7 @@ static void learn_wake(struct agent_hook *wake, const void *header)
 	for (uint32_t i = 0; i < agent_state()->n_hooks; i++) {
 		if (hooks[i].type != AH_ASYNC_RUN)
 			continue;
-		for (uint16_t k = 0; k < HEADER_WORDS; k++) {
+		for (uint16_t k = 0; k < ASYNC_HEADER_WORDS; k++) {
 			if (words[k] == hooks[i].vtable) {
 				wake->vtable_offset = k * 8;
 				return;
@@ -96,7 +68,8 @@ static void schedule_drop(struct agent_notes *n, const struct agent_hook *hook, 
 	for (uint32_t i = 0; i < agent_state()->n_hooks; i++) {
 		if (hooks[i].type != AH_ASYNC_SCHEDULE || hooks[i].vtable != hook->vtable)
 			continue;
-		__atomic_store_n(state_of(hook, header), SCHEDULED | CLOSED | REFERENCE,
+		__atomic_store_n(state_of(hook, header),
+				 ASYNC_SCHEDULED | ASYNC_CLOSED | ASYNC_REFERENCE,
 				 __ATOMIC_RELEASE);
 		if (n && agent_live())
 			agent_put(n, AE_SCHEDULE, ref);
@@ -122,9 +95,9 @@ static void release(struct agent_notes *n, const struct agent_hook *hook, void *
 	uint64_t now = __atomic_load_n(state, __ATOMIC_ACQUIRE);
 
 	do {
-		if (now / REFERENCE != 1 || now & TASK)
+		if (!async_is_alone(now))
 			continue;
-		if (!alone && !(now & (COMPLETED | CLOSED))) {
+		if (!alone && !(now & (ASYNC_COMPLETED | ASYNC_CLOSED))) {
 			schedule_drop(n, hook, header, ref);
 			return;
 		}
@@ -132,8 +105,8 @@ static void release(struct agent_notes *n, const struct agent_hook *hook, void *
 			agent_put_drop(n, ref);
 		((void (*)(void *))hook->drop_ref)(header);
 		return;
-	} while (!__atomic_compare_exchange_n(state, &now, now - REFERENCE, true, __ATOMIC_ACQ_REL,
-					      __ATOMIC_ACQUIRE));
+	} while (!__atomic_compare_exchange_n(state, &now, now - ASYNC_REFERENCE, true,
+					      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
 }
 
 /*
@@ -145,7 +118,7 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 	static const struct agent_begun pass;
 	bool framed = agent_may_frame(hook);
 
-	if (unlikely(!knows_state(hook) || hook->vtable_offset == AGENT_OFFSET_UNKNOWN))
+	if (unlikely(!knows_state(hook) || hook->vtable_offset == OFFSET_UNKNOWN))
 		learn_header(hook, header);
 	struct agent_notes *n = agent_notes();
 	if (unlikely(!n)) {
@@ -156,7 +129,7 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 	uint64_t before =
 		knows_state(hook) ? __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) : 0;
 	if (unlikely(!framed)) {
-		if (before & CLOSED) {
+		if (before & ASYNC_CLOSED) {
 			agent_put(n, AE_CANCEL, ref);
 		} else {
 			agent_put(n, AE_POLL_BEGIN, ref);
@@ -168,13 +141,14 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 	if (unlikely(!poll))
 		return pass;
 	if (likely(hook->drop_ref && knows_state(hook))) {
-		before = __atomic_fetch_add(state_of(hook, header), REFERENCE, __ATOMIC_ACQ_REL);
+		before = __atomic_fetch_add(state_of(hook, header), ASYNC_REFERENCE,
+					    __ATOMIC_ACQ_REL);
 		poll->flags |= POLL_HELD;
-		if (before / REFERENCE == 1 && !(before & TASK))
+		if (async_is_alone(before))
 			poll->flags |= POLL_ALONE;
 	}
 	/* A task that was closed isn't polled any more: the run only drops its future. */
-	if (unlikely(before & CLOSED)) {
+	if (unlikely(before & ASYNC_CLOSED)) {
 		poll->flags |= POLL_CLOSED;
 	} else {
 		agent_put(n, AE_POLL_BEGIN, ref);
@@ -185,33 +159,20 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 						  (poll->flags & (POLL_HELD | POLL_ALONE))};
 }
 
-/* The output of a task that hands its panic to whoever awaits it (Builder::propagate_panic) is that
- * panic's payload; it stays there when it was taken. It stands behind the header, a bool and the
- * schedule function, which are known to be there: we look on to the end of their page at most. */
+/* Whether the output is the payload of the panic. So many words are known to be there: we look on
+ * to the end of their page at most. */
 #define KNOWN_WORDS 7u
-#define OUTPUT_WORDS 16u
 
 static bool has_payload(const struct agent_poll *poll, const void *header)
 {
 	const uint64_t *words = header;
-	uint64_t page_end = ((uint64_t)(words + KNOWN_WORDS) - 1) | 4095;
+	uint64_t page_end = ((uint64_t)(words + KNOWN_WORDS) - 1) | (AGENT_PAGE - 1);
 
-	for (uint32_t i = HEADER_WORDS; i < OUTPUT_WORDS && (uint64_t)(words + i) < page_end; i++)
-		if (agent_is_payload(poll, words[i]))
+	for (uint32_t i = ASYNC_HEADER_WORDS;
+	     i < ASYNC_OUTPUT_WORDS && (uint64_t)(words + i) < page_end; i++)
+		if (panic_is_payload(&poll->raised, words[i]))
 			return true;
 	return false;
-}
-
-static uint64_t outcome(uint64_t after, const struct agent_poll *poll)
-{
-	if (after & COMPLETED)
-		return poll->flags & POLL_RAISED && has_payload(poll, poll->header)
-			       ? AE_POLL_PANICKED
-			       : AE_POLL_READY;
-	/* Closed and scheduled: it ended pending and was closed since. */
-	if ((after & (CLOSED | SCHEDULED)) == CLOSED)
-		return AE_POLL_CANCELLED;
-	return AE_POLL_PENDING;
 }
 
 /* After a run that returned. `held` comes from the thunk's frame, not from the notes: a reference
@@ -231,7 +192,9 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 	}
 	if (n && agent_poll_close(n, poll, held >> 32)) {
 		if (type == AE_NONE)
-			type = outcome(after, poll);
+			type = agent_end_event(async_end(after, after & ASYNC_COMPLETED &&
+									poll->flags & POLL_RAISED &&
+									has_payload(poll, header)));
 		if (poll->flags & POLL_CLOSED)
 			type = AE_CANCEL;
 		const struct agent_reach reach = agent_task_reach(n, hook, header);
@@ -239,15 +202,15 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 		if (type == AE_POLL_PENDING && held & POLL_HELD && hook->flags & AGENT_HOOK_LIST) {
 			struct agent_list list;
 			agent_list(hook, &reach, &list);
-			if (!(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
-			      (RUNNING | COMPLETED | CLOSED)))
+			if (async_is_pending(
+				    __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE)))
 				agent_put_list(n, AE_FUTURE_AT, &list);
 		} else if (type == AE_POLL_PENDING && held & POLL_HELD) {
 			point = agent_point(hook, &reach);
 		}
 		/* Nobody was in there since? */
-		if (point && !(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
-			       (RUNNING | COMPLETED | CLOSED)))
+		if (point &&
+		    async_is_pending(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE)))
 			agent_put(n, AE_POLL_PENDING_AT, agent_ref(point, ref));
 		else
 			agent_put(n, type, ref);
@@ -255,8 +218,7 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 		n = NULL;
 	}
 	if (held & POLL_HELD)
-		release(n, hook, header, ref,
-			held & POLL_ALONE && after / REFERENCE == 1 && !(after & TASK));
+		release(n, hook, header, ref, held & POLL_ALONE && async_is_alone(after));
 }
 
 /* Whether this is the hook table's, and the notes have this run open. */
@@ -328,7 +290,7 @@ void agent_async_wake(void *header, struct agent_hook *hook)
 		return;
 	}
 	agent_settle(n);
-	if (unlikely(hook->vtable_offset == AGENT_OFFSET_UNKNOWN))
+	if (unlikely(hook->vtable_offset == OFFSET_UNKNOWN))
 		learn_wake(hook, header);
 	/* What a kind's run learned of the header holds for its wakers too. */
 	const struct agent_hook *known = agent_header_hook(hook, header);
@@ -336,9 +298,7 @@ void agent_async_wake(void *header, struct agent_hook *hook)
 	if (knows_state(hook) || (known && knows_state(known))) {
 		uint64_t state = __atomic_load_n(state_of(knows_state(hook) ? hook : known, header),
 						 __ATOMIC_ACQUIRE);
-		type = state & (COMPLETED | CLOSED | SCHEDULED) ? AE_WAKE_NOOP
-		       : state & RUNNING			? AE_WAKE_RUNNING
-								: AE_WAKE;
+		type = AE_WAKE + async_wake_effect(state);
 	}
 	agent_wake(n, type,
 		   known ? agent_task_ref(known, header)

@@ -173,11 +173,6 @@ void agent_root_enter(const struct agent_hook *hook)
 		agent_no_ring(1);
 }
 
-/* library/panic_unwind/src/gcc.rs: an _Unwind_Exception of four words, the first of which is the
- * class "MOZ\0RUST", then (since about 1.60) a canary, then the payload, a Box<dyn Any> of two. */
-#define RUST_EXCEPTION 0x54535552005a4f4dULL
-#define EXCEPTION_WORDS 4
-
 /* The panic's way out of the poll, if it takes one, is seen at the poll's end. */
 void agent_raise(void *exception, struct agent_hook *hook)
 {
@@ -194,8 +189,7 @@ void agent_raise(void *exception, struct agent_hook *hook)
 		__atomic_fetch_add(&agent_private()->n_raised, 1, __ATOMIC_RELAXED);
 	/* others may leave word there meanwhile */
 	__atomic_fetch_or(&poll->flags, POLL_RAISED, __ATOMIC_RELAXED);
-	if (words[0] == RUST_EXCEPTION) {
-		poll->raised[0] = words[EXCEPTION_WORDS];
-		poll->raised[1] = words[EXCEPTION_WORDS + 1];
-	}
+	if (words[0] == PANIC_CLASS)
+		poll->raised = (struct panic_payload){
+			{words[PANIC_PAYLOAD_WORD], words[PANIC_PAYLOAD_WORD + 1]}};
 }

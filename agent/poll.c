@@ -30,7 +30,7 @@ struct agent_poll *agent_poll_open(struct agent_notes *n, struct agent_hook *hoo
 	__atomic_store_n(&poll->header, header, __ATOMIC_RELAXED);
 	poll->hook = hook;
 	poll->flags = flags | (hook->flags & (POLL_WORKER | POLL_TASK));
-	poll->raised[0] = poll->raised[1] = 0;
+	poll->raised = (struct panic_payload){{0, 0}};
 	poll->generation = (uint32_t)(agent_claim(n) >> 32);
 	n->n_pages = 0;
 	/* Others find it from here on. */
@@ -63,7 +63,7 @@ const struct agent_hook *agent_header_hook(const struct agent_hook *wake, const 
 	const struct agent_state *s = agent_state();
 	uint16_t offset = wake->vtable_offset;
 
-	if (unlikely(offset == AGENT_OFFSET_UNKNOWN))
+	if (unlikely(offset == OFFSET_UNKNOWN))
 		return NULL;
 	uint64_t vtable = *(uint64_t *)((char *)header + offset);
 	uint64_t stub = *(uint64_t *)(vtable + wake->poll_offset) - s->stubs;

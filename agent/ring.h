@@ -41,6 +41,8 @@
 #ifndef POLLUX_AGENT_RING_H
 #define POLLUX_AGENT_RING_H
 
+#include "agent/runtimes.h"
+
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
@@ -300,11 +302,9 @@ struct agent_result {
 #define AR_ANY_READY 0xffffu
 _Static_assert(sizeof(struct agent_result) == 8, "agent_result");
 
-#define AGENT_OFFSET_UNKNOWN 0xffffu /* state_offset, vtable_offset: the agent may learn them */
-
 /*
  * One entry of the hook table, 64 bytes, written by the tool. The agent writes only what it
- * learns: flags, and the two offsets where they are AGENT_OFFSET_UNKNOWN.
+ * learns: flags, and the two offsets where they are OFFSET_UNKNOWN.
  */
 struct agent_hook {
 	uint64_t orig;	/* address of the original function (0 for AH_SPAWN, AH_ROOT_ENTER) */

@@ -8,20 +8,11 @@
  * one does. Nothing in tokio asks for an exact count of references except drop_join_handle_fast(),
  * which has a slow way with the same effect (docs/agent.md goes through every place).
  *
- * Source: tokio/src/runtime/task/{state,harness,raw,waker,error}.rs, 1.23.0 to 1.54.1.
+ * What the words of a task mean, and how a poll ended by them, is in runtime_tokio.h.
  */
 #include "agent/agent.h"
 #include "agent/point.h"
 #include "agent/thunks.h"
-
-/* state.rs; the reference count stands above. */
-#define RUNNING 1u
-#define COMPLETE AGENT_TOKIO_COMPLETE
-#define NOTIFIED 4u
-#define JOIN_INTEREST 8u
-#define JOIN_WAKER 16u
-#define CANCELLED 32u
-#define REF_ONE 64u
 
 typedef void (*task_fn)(void *header);
 typedef void (*read_fn)(void *header, uint64_t *dst, const void *waker);
@@ -35,9 +26,8 @@ static uint64_t *state_of(const struct agent_hook *hook, const void *header)
 static void release(struct agent_notes *n, const struct agent_hook *hook, void *header,
 		    uint64_t ref)
 {
-	if (likely(__atomic_fetch_sub(state_of(hook, header), REF_ONE, __ATOMIC_ACQ_REL) /
-			   REF_ONE !=
-		   1))
+	if (likely(tokio_references(__atomic_fetch_sub(state_of(hook, header), TOKIO_REFERENCE,
+						       __ATOMIC_ACQ_REL)) != 1))
 		return;
 	if (n && agent_live())
 		agent_put_drop(n, ref);
@@ -45,63 +35,34 @@ static void release(struct agent_notes *n, const struct agent_hook *hook, void *
 		((task_fn)hook->drop_ref)(header);
 }
 
-/* JoinError stands among the first words of the cell's stage: a tag or two may be before it. */
-#define JOIN_ERROR_WORDS 7u
-
-/*
- * Whether the output that was stored is a JoinError of this task: cancelled, or with the panic of
- * `poll`. JoinError { repr, id } has the task's id beside repr, a Box<dyn Any>, null for
- * "cancelled": three words, in either order. Their place in the cell depends on the output's type,
- * and what is left of the future beside it may hold the same words by chance. A panic's payload is
- * known (agent_raise) and no chance matches it; "cancelled" is only looked for where the output
- * begins, and asked only where nothing else tells.
- */
-static bool is_join_error(const uint64_t *words, uint64_t n, uint64_t id,
-			  const struct agent_poll *poll)
+/* How the task that is polled ended by what it has stored behind its id, if it is complete. */
+static enum poll_end look(const struct agent_poll *poll, bool cancelled)
 {
-	for (uint64_t i = 0; i < n; i++) {
-		if (words[i] != id)
-			continue;
-		/* data and vtable of the box, before or behind */
-		for (int behind = 0; behind < 2; behind++) {
-			uint64_t at = behind ? i + 1 : i - 2;
-			if (at >= n - 1) /* not both within; i - 2 may have wrapped */
-				continue;
-			if (poll ? agent_is_payload(poll, words[at]) : !words[at])
-				return true;
-		}
-	}
-	return false;
+	const struct agent_hook *hook = poll->hook;
+	uint64_t at = (uint64_t)poll->header + hook->id_offset;
+	uint32_t n = tokio_output_words(hook->id_offset, hook->trailer_offset);
+	const struct tokio_error e = {.id = agent_word(at),
+				      .raised = poll->flags & POLL_RAISED,
+				      .payload = poll->raised,
+				      .cancelled = cancelled};
+
+	return tokio_output(agent_word, at + 8, n, n, &e);
 }
 
-/* The same of what the task has stored behind its id. */
-static bool has_join_error(const struct agent_hook *hook, const void *header,
-			   const struct agent_poll *poll)
+/* The same, if it was looked at in time. */
+static enum poll_end settled(uint32_t flags)
 {
-	const uint64_t *words = (const uint64_t *)((const char *)header + hook->id_offset);
-	uint64_t n = (uint64_t)(hook->trailer_offset - hook->id_offset) / 8;
-
-	if (!poll && n > JOIN_ERROR_WORDS)
-		n = JOIN_ERROR_WORDS;
-	return n > 1 && is_join_error(words + 1, n - 1, words[0], poll);
+	return !(flags & POLL_SETTLED) ? END_UNKNOWN
+	       : flags & POLL_PANICKED ? END_PANICKED
+	       : flags & POLL_ABORTED  ? END_CANCELLED
+				       : END_READY;
 }
 
-/* What became of a task that is complete. Where nothing speaks against it that is "ready". */
-static uint64_t look(const struct agent_hook *hook, const void *header, uint64_t state,
-		     const struct agent_poll *poll)
+static uint32_t settled_flags(enum poll_end output)
 {
-	if (poll->flags & POLL_RAISED && has_join_error(hook, header, poll))
-		return AE_POLL_PANICKED;
-	if (state & CANCELLED && has_join_error(hook, header, NULL))
-		return AE_POLL_CANCELLED;
-	return AE_POLL_READY;
-}
-
-static uint64_t settled(uint32_t flags)
-{
-	return flags & POLL_PANICKED  ? AE_POLL_PANICKED
-	       : flags & POLL_ABORTED ? AE_POLL_CANCELLED
-				      : AE_POLL_READY;
+	return output == END_PANICKED	 ? POLL_SETTLED | POLL_PANICKED
+	       : output == END_CANCELLED ? POLL_SETTLED | POLL_ABORTED
+					 : POLL_SETTLED;
 }
 
 /* Whether somebody shuts the task down who has seen it waiting in a queue, as we did: he says so
@@ -113,51 +74,34 @@ static bool is_shut_idle(const void *header, const struct agent_poll *poll)
 	       __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE) & POLL_SHUT_IDLE;
 }
 
-/*
- * How a poll ended after which the task is complete. The output can't be asked if nobody holds the
- * join handle: it was dropped at once. Then a raised panic counts as the end, and an abort during
- * the poll as obeyed, unless traces of it are left; but a runtime that is shut down meets tasks at
- * their natural end as often as not, so of that nothing is said.
- */
-static uint64_t outcome(const struct agent_hook *hook, const void *header, uint64_t after,
-			const struct agent_poll *poll)
+/* How a poll ended after which the task is complete. */
+static enum poll_end outcome(const struct agent_hook *hook, const void *header, uint64_t after,
+			     const struct agent_poll *poll)
 {
 	uint32_t flags = __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE);
+	struct tokio_poll p = {
+		.after = after,
+		.raised = flags & POLL_RAISED,
+		.finished = flags & POLL_FINISHED,
+		.shut_down = flags & POLL_SHUT_DOWN,
+	};
 
-	if (flags & POLL_FINISHED)
-		after &= ~(uint64_t)CANCELLED;
-	if (likely(!(after & CANCELLED) && !(flags & POLL_RAISED)))
-		return AE_POLL_READY;
-	/* To run a task clears NOTIFIED, also if it is cancelled by then. */
-	if (!(flags & (POLL_RAISED | POLL_SHUT_DOWN))) {
-		if (is_shut_idle(header, poll)) {
-			/* Who came first, the one who shut it down or we? */
-			if (after & NOTIFIED)
-				return AE_POLL_UNPOLLED;
-			flags |= POLL_SHUT_DOWN;
-		} else if (!(after & NOTIFIED)) {
-			/* An abort of a running task sets both. So this one was there before:
-			 * aborted after we looked. */
-			return AE_POLL_UNPOLLED;
-		}
-	}
-	if (flags & POLL_SETTLED)
-		return settled(flags);
-	uint64_t type = look(hook, header, after, poll);
-	if (type != AE_POLL_READY)
-		return type;
+	if (likely(tokio_ended_plainly(&p)))
+		return END_READY;
+	p.shut_queued = !(p.raised || p.shut_down) && is_shut_idle(header, poll);
+	if (!tokio_was_polled(&p))
+		return END_UNPOLLED;
+	p.output = settled(flags);
+	if (p.output == END_UNKNOWN)
+		p.output = look(poll, tokio_was_cancelled(&p));
 	/* Taken while we looked? Whoever took it has looked before. */
 	flags |= __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE);
-	if (flags & POLL_SETTLED)
-		return settled(flags);
-	/* Gone in the meantime? */
-	uint64_t now = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
-	bool asked = flags & POLL_ASKED && !(after & JOIN_WAKER);
-	if (after & now & JOIN_INTEREST && !asked)
-		return AE_POLL_READY;
-	if (flags & POLL_RAISED)
-		return AE_POLL_PANICKED;
-	return flags & POLL_SHUT_DOWN ? AE_POLL_UNKNOWN : AE_POLL_CANCELLED;
+	if (p.output == END_UNKNOWN)
+		p.output = settled(flags);
+	p.shut_down = flags & POLL_SHUT_DOWN;
+	p.taken = flags & POLL_ASKED && !(after & TOKIO_JOIN_WAKER);
+	p.now = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
+	return tokio_end(&p);
 }
 
 /*
@@ -166,13 +110,9 @@ static uint64_t outcome(const struct agent_hook *hook, const void *header, uint6
  */
 void agent_tokio_settle(struct agent_poll *poll, uint64_t state)
 {
-	if (poll->flags & POLL_SETTLED || !(state & JOIN_INTEREST))
+	if (poll->flags & POLL_SETTLED || !(state & TOKIO_JOIN_INTEREST))
 		return;
-	uint64_t type = look(poll->hook, poll->header, state, poll);
-	__atomic_fetch_or(&poll->flags,
-			  type == AE_POLL_PANICKED    ? POLL_SETTLED | POLL_PANICKED
-			  : type == AE_POLL_CANCELLED ? POLL_SETTLED | POLL_ABORTED
-						      : POLL_SETTLED,
+	__atomic_fetch_or(&poll->flags, settled_flags(look(poll, state & TOKIO_CANCELLED)),
 			  __ATOMIC_RELAXED);
 }
 
@@ -190,17 +130,17 @@ static bool ask(const struct agent_hook *hook, const void *header)
 	struct agent_poll *last;
 	bool found = false;
 
-	if (likely(!(state & CANCELLED) &&
+	if (likely(!(state & TOKIO_CANCELLED) &&
 		   !__atomic_load_n(&agent_private()->n_raised, __ATOMIC_RELAXED)))
 		return false;
 	while ((last = agent_find_poll(header, &at))) {
 		found = true;
-		if (state & COMPLETE)
+		if (state & TOKIO_COMPLETE)
 			agent_tokio_settle(last, state);
 		else
 			__atomic_fetch_or(&last->flags, POLL_ASKED, __ATOMIC_RELAXED);
 	}
-	return found && !(state & COMPLETE);
+	return found && !(state & TOKIO_COMPLETE);
 }
 
 void agent_tokio_read_tail(void *header, struct agent_hook *hook)
@@ -221,17 +161,18 @@ void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct age
 		return;
 	/* Was it complete by then? What was handed out tells how that poll ended. */
 	uint64_t state = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
-	if (!(state & COMPLETE) || state & JOIN_WAKER)
+	if (!(state & TOKIO_COMPLETE) || state & TOKIO_JOIN_WAKER)
 		return;
 	const uint64_t id = *(const uint64_t *)((const char *)header + hook->id_offset);
 	struct agent_search at = {0};
 	struct agent_poll *last;
 	while ((last = agent_find_poll(header, &at))) {
-		uint32_t flags = POLL_SETTLED;
-		if (last->flags & POLL_RAISED && is_join_error(dst, HANDED_WORDS, id, last))
-			flags |= POLL_PANICKED;
-		else if (state & CANCELLED && is_join_error(dst, HANDED_WORDS, id, NULL))
-			flags |= POLL_ABORTED;
+		const struct tokio_error e = {.id = id,
+					      .raised = last->flags & POLL_RAISED,
+					      .payload = last->raised,
+					      .cancelled = state & TOKIO_CANCELLED};
+		uint32_t flags = settled_flags(
+			tokio_output(agent_word, (uint64_t)dst, HANDED_WORDS, HANDED_WORDS, &e));
 		if (!(__atomic_load_n(&last->flags, __ATOMIC_ACQUIRE) & POLL_SETTLED))
 			__atomic_fetch_or(&last->flags, flags, __ATOMIC_RELEASE);
 	}
@@ -249,14 +190,14 @@ static void put_pending(struct agent_notes *n, const struct agent_hook *hook, vo
 		struct agent_list list;
 		agent_list(hook, &reach, &list);
 		if (!(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
-		      (RUNNING | COMPLETE)))
+		      (TOKIO_RUNNING | TOKIO_COMPLETE)))
 			agent_put_list(n, AE_FUTURE_AT, &list);
 		agent_put(n, AE_POLL_PENDING, ref);
 		return;
 	}
 	point = agent_point(hook, &reach);
 	if (point && likely(!(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
-			      (RUNNING | COMPLETE))))
+			      (TOKIO_RUNNING | TOKIO_COMPLETE))))
 		agent_put(n, AE_POLL_PENDING_AT, agent_ref(point, ref));
 	else
 		agent_put(n, AE_POLL_PENDING, ref);
@@ -279,11 +220,12 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 		return;
 	}
 	uint32_t generation = poll->generation;
-	uint64_t before = __atomic_fetch_add(state_of(hook, header), REF_ONE, __ATOMIC_ACQ_REL);
+	uint64_t before =
+		__atomic_fetch_add(state_of(hook, header), TOKIO_REFERENCE, __ATOMIC_ACQ_REL);
 
 	/* A task that is complete or running (shut down while it was in a queue) isn't polled, it
 	 * only loses a reference; a cancelled one is dropped instead of polled. */
-	bool polled = likely(!(before & (RUNNING | COMPLETE | CANCELLED)));
+	bool polled = likely(!(before & (TOKIO_RUNNING | TOKIO_COMPLETE | TOKIO_CANCELLED)));
 	if (polled) {
 		agent_put(n, AE_POLL_BEGIN, ref);
 		if (hook->flags & AGENT_HOOK_LIST)
@@ -295,19 +237,20 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 	/* The end is written before the reference is given back: a task's drop comes last. */
 	uint64_t after = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
 	/* Looked for while the poll can still be found by those who leave word in it. */
-	uint64_t end = polled && after & COMPLETE ? outcome(hook, header, after, poll) : 0;
+	enum poll_end end =
+		polled && after & TOKIO_COMPLETE ? outcome(hook, header, after, poll) : END_PENDING;
 	/* Being shut down, by who came first. */
-	const uint64_t taken = RUNNING | CANCELLED | NOTIFIED;
+	const uint64_t taken = TOKIO_RUNNING | TOKIO_CANCELLED | TOKIO_NOTIFIED;
 	if (unlikely(polled && !end && (after & taken) == taken) && is_shut_idle(header, poll))
-		end = AE_POLL_UNPOLLED;
+		end = END_UNPOLLED;
 	if (likely(agent_poll_close(n, poll, generation))) {
 		if (unlikely(poll->flags & POLL_RAISED))
 			__atomic_fetch_sub(&agent_private()->n_raised, 1, __ATOMIC_RELAXED);
 		if (likely(polled && !end))
 			put_pending(n, hook, header, ref);
 		else if (polled)
-			agent_put(n, end, ref);
-		else if (!(before & (RUNNING | COMPLETE)) && after & COMPLETE)
+			agent_put(n, agent_end_event(end), ref);
+		else if (!(before & (TOKIO_RUNNING | TOKIO_COMPLETE)) && after & TOKIO_COMPLETE)
 			agent_put(n, AE_CANCEL, ref);
 	} else {
 		n = NULL;
@@ -326,32 +269,28 @@ static void tell_last_poll(const void *header, uint32_t flag)
 		__atomic_fetch_or(&last->flags, flag, __ATOMIC_RELEASE);
 }
 
-/* Whether it waits in a queue, so that somebody may begin to poll it at any moment. */
-static bool is_queued(uint64_t state)
-{
-	return (state & (RUNNING | COMPLETE | CANCELLED | NOTIFIED)) == NOTIFIED;
-}
-
 void agent_tokio_shutdown(void *header, struct agent_hook *hook)
 {
 	uint64_t ref = agent_task_ref(hook, header);
 	struct agent_notes *n = agent_live() ? agent_notes() : NULL;
 
-	if (n && is_queued(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE)))
+	if (n && tokio_is_queued(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE)))
 		__atomic_store_n(&n->shutting, header, __ATOMIC_SEQ_CST);
-	uint64_t before = __atomic_fetch_add(state_of(hook, header), REF_ONE, __ATOMIC_ACQ_REL);
+	uint64_t before =
+		__atomic_fetch_add(state_of(hook, header), TOKIO_REFERENCE, __ATOMIC_ACQ_REL);
 
-	if (before & (RUNNING | COMPLETE) && !(before & CANCELLED) && agent_live())
-		tell_last_poll(header, before & COMPLETE ? POLL_FINISHED : POLL_SHUT_DOWN);
+	if (before & (TOKIO_RUNNING | TOKIO_COMPLETE) && !(before & TOKIO_CANCELLED) &&
+	    agent_live())
+		tell_last_poll(header, before & TOKIO_COMPLETE ? POLL_FINISHED : POLL_SHUT_DOWN);
 	((task_fn)hook->orig)(header);
 
 	uint64_t after = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
-	if (is_queued(before) && agent_live())
+	if (tokio_is_queued(before) && agent_live())
 		tell_last_poll(header, POLL_SHUT_IDLE);
 	n = agent_live() ? agent_notes() : NULL;
 	if (n)
 		__atomic_store_n(&n->shutting, NULL, __ATOMIC_RELEASE);
-	if (!(before & (RUNNING | COMPLETE)) && after & COMPLETE) {
+	if (!(before & (TOKIO_RUNNING | TOKIO_COMPLETE)) && after & TOKIO_COMPLETE) {
 		if (n)
 			agent_put(n, AE_CANCEL, ref);
 		else if (agent_live())
@@ -410,11 +349,8 @@ void agent_tokio_wake(void *header, struct agent_hook *hook)
 	agent_settle(n);
 	/* The waker holds a reference: the task is there. */
 	uint64_t state = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
-	uint64_t type = state & (COMPLETE | NOTIFIED) ? AE_WAKE_NOOP
-			: state & RUNNING	      ? AE_WAKE_RUNNING
-						      : AE_WAKE;
 	const struct agent_hook *known = agent_header_hook(hook, header);
-	agent_wake(n, type,
+	agent_wake(n, AE_WAKE + tokio_wake_effect(state),
 		   likely(known != NULL) ? agent_task_ref(known, header)
 					 : agent_ref(AGENT_KIND_NONE, (uint64_t)header));
 }

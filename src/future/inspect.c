@@ -93,9 +93,9 @@ static uint16_t vtable_offset_of(const struct find_kind *k, bool tokio)
 {
 	if (tokio)
 		return 16;
-	if (k->vtable_offset != UNKNOWN_OFFSET)
+	if (k->vtable_offset != OFFSET_UNKNOWN)
 		return k->vtable_offset;
-	return k->state_offset == 8 ? 0 : k->state_offset == 16 ? 24 : UNKNOWN_OFFSET;
+	return k->state_offset == 8 ? 0 : k->state_offset == 16 ? 24 : OFFSET_UNKNOWN;
 }
 
 /* Why there is nothing in it is added to `notes`: a library that can't be read is no reason to give

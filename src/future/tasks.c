@@ -6,6 +6,8 @@
  */
 #include "future/tasks.h"
 
+#include "agent/runtime_async_task.h"
+#include "agent/runtime_tokio.h"
 #include "base/cleanup.h"
 #include "base/search.h"
 #include "base/vec.h"
@@ -18,28 +20,6 @@ enum {
 	SCAN_BYTES = 1 << 20,
 	WHOLE_BYTES = 32 << 20,
 	MIN_SEARCH_BYTES = 1 << 30,
-	MAX_REFS = 1 << 24,
-};
-
-/* Bits of Tokio's state word (runtime/task/state.rs). */
-enum {
-	TOKIO_RUNNING = 1,
-	TOKIO_COMPLETE = 2,
-	TOKIO_NOTIFIED = 4,
-	TOKIO_JOIN_INTEREST = 8,
-	TOKIO_JOIN_WAKER = 16,
-	TOKIO_CANCELLED = 32,
-	TOKIO_REF_SHIFT = 6,
-};
-
-/* Bits of async-task's state word (state.rs). */
-enum {
-	ASYNC_SCHEDULED = 1,
-	ASYNC_RUNNING = 2,
-	ASYNC_COMPLETED = 4,
-	ASYNC_CLOSED = 8,
-	ASYNC_TASK = 16,
-	ASYNC_REF_SHIFT = 8,
 };
 
 struct inspect_kind *task_kind_at(struct inspect *in, uint64_t vtable)
@@ -74,8 +54,8 @@ static bool links_ok(struct inspect *in, uint64_t addr, uint64_t trailer)
 
 		if (!links[i])
 			continue;
-		if (!mem_u64(&in->mem, links[i] + 16, &vtable)) {
-			if (in->mem.frozen && !mem_has(&in->mem, links[i] + 16))
+		if (!mem_u64(&in->mem, links[i] + TOKIO_VTABLE_OFFSET, &vtable)) {
+			if (in->mem.frozen && !mem_has(&in->mem, links[i] + TOKIO_VTABLE_OFFSET))
 				continue; /* became a neighbour after the first look: not in the
 					     copy */
 			return false;
@@ -130,7 +110,7 @@ static bool scheduler_ok(struct inspect *in, uint64_t addr, const struct find_ki
 
 	return mem_u64(&in->mem, addr + k->scheduler_offset, &arc) &&
 	       mem_read(&in->mem, arc, counts, sizeof(counts)) && counts[0] &&
-	       counts[0] < MAX_REFS && counts[1] && counts[1] < MAX_REFS;
+	       counts[0] < MAX_REFERENCES && counts[1] && counts[1] < MAX_REFERENCES;
 }
 
 static bool read_tokio(struct inspect *in, struct inspect_task *t)
@@ -138,14 +118,15 @@ static bool read_tokio(struct inspect *in, struct inspect_task *t)
 	const struct find_kind *k = t->kind->kind;
 	uint64_t vtable, s;
 
-	if (!mem_u64(&in->mem, t->addr, &s) || !mem_u64(&in->mem, t->addr + 16, &vtable) ||
-	    vtable != t->kind->vtable || !mem_u64(&in->mem, t->addr + 24, &t->owner) ||
+	if (!mem_u64(&in->mem, t->addr + TOKIO_STATE_OFFSET, &s) ||
+	    !mem_u64(&in->mem, t->addr + TOKIO_VTABLE_OFFSET, &vtable) ||
+	    vtable != t->kind->vtable ||
+	    !mem_u64(&in->mem, t->addr + TOKIO_OWNER_OFFSET, &t->owner) ||
 	    !mem_u64(&in->mem, t->addr + k->id_offset, &t->id))
 		return false;
 	t->raw_state = s;
-	if (s >> TOKIO_REF_SHIFT == 0 || s >> TOKIO_REF_SHIFT > MAX_REFS ||
-	    !place_ok(t->kind, t->addr) || !state_ok(k, s) || !id_ok(in, t->kind, t->id) ||
-	    t->owner >> 48)
+	if (!tokio_is_state(s) || !place_ok(t->kind, t->addr) || !state_ok(k, s) ||
+	    !id_ok(in, t->kind, t->id) || t->owner >> 48)
 		return false;
 	/* not yet in its runtime's list: being made, or what is left of that on a stack. Blocking
 	 * tasks are in no list, and without symbols only their running tells that they are some. */
@@ -158,7 +139,7 @@ static bool read_tokio(struct inspect *in, struct inspect_task *t)
 		if (!t->doubtful)
 			return false;
 	}
-	t->refs = (uint32_t)(s >> TOKIO_REF_SHIFT);
+	t->refs = (uint32_t)tokio_references(s);
 	t->cancelled = s & TOKIO_CANCELLED;
 	t->join_interest = s & TOKIO_JOIN_INTEREST;
 	t->state = s & TOKIO_COMPLETE	? IS_DONE
@@ -177,9 +158,9 @@ static bool read_async(struct inspect *in, struct inspect_task *t)
 	    vtable != t->kind->vtable || !mem_u64(&in->mem, t->addr + k->state_offset, &s))
 		return false;
 	t->raw_state = s;
-	if (s >> ASYNC_REF_SHIFT > MAX_REFS || (!(s >> ASYNC_REF_SHIFT) && !(s & ASYNC_TASK)))
+	if (!async_is_state(s))
 		return false;
-	t->refs = (uint32_t)(s >> ASYNC_REF_SHIFT);
+	t->refs = (uint32_t)async_references(s);
 	t->cancelled = (s & ASYNC_CLOSED) && !(s & ASYNC_COMPLETED);
 	t->join_interest = s & ASYNC_TASK;
 	t->state = s & (ASYNC_COMPLETED | ASYNC_CLOSED) ? IS_DONE
@@ -213,7 +194,7 @@ static int scan_words(struct inspect *in, uint64_t base, const uint64_t *words, 
 		if (words[i] - low > span)
 			continue;
 		k = task_kind_at(in, words[i]);
-		if (!k || k->vtable_offset == UNKNOWN_OFFSET)
+		if (!k || k->vtable_offset == OFFSET_UNKNOWN)
 			continue;
 		if (found_add(list, base + i * 8 - k->vtable_offset, k) < 0)
 			return -ENOMEM;

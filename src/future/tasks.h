@@ -2,6 +2,7 @@
 #ifndef POLLUX_FUTURE_TASKS_H
 #define POLLUX_FUTURE_TASKS_H
 
+#include "agent/runtimes.h"
 #include "future/core.h"
 #include "future/inspect.h"
 #include "future/sockets.h"
@@ -12,8 +13,6 @@
 #include "process/registers.h"
 #include "process/unwind.h"
 #include "runtime/runtime.h"
-
-enum { UNKNOWN_OFFSET = 0xffff };
 
 struct inspect_object {
 	struct process_object *object;
@@ -28,7 +27,7 @@ struct inspect_kind {
 	const struct find_kind *kind;
 	const char *runtime;
 	uint64_t vtable;	/* in the process */
-	uint16_t vtable_offset; /* in a task's header; UNKNOWN_OFFSET: its tasks can't be found */
+	uint16_t vtable_offset; /* in a task's header; OFFSET_UNKNOWN: its tasks can't be found */
 	bool tokio;
 	bool resolved;
 	const struct dw_type *future;	 /* T */

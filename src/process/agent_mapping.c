@@ -559,12 +559,12 @@ static bool same_hook(const struct agent_hook *ours, struct agent_hook there)
 {
 	there.flags =
 		(uint16_t)((there.flags & ~AGENT_HOOK_WORKER) | (ours->flags & AGENT_HOOK_WORKER));
-	if (ours->vtable_offset == AGENT_OFFSET_UNKNOWN)
-		there.vtable_offset = AGENT_OFFSET_UNKNOWN;
+	if (ours->vtable_offset == OFFSET_UNKNOWN)
+		there.vtable_offset = OFFSET_UNKNOWN;
 	if (ours->type == AH_FUTURE)
 		there.alone = ours->alone;
-	else if (ours->state_offset == AGENT_OFFSET_UNKNOWN)
-		there.state_offset = AGENT_OFFSET_UNKNOWN;
+	else if (ours->state_offset == OFFSET_UNKNOWN)
+		there.state_offset = OFFSET_UNKNOWN;
 	if (ours->type == AH_ASYNC_RUN)
 		there.trailer_offset = ours->trailer_offset;
 	if (ours->type != AH_SPAWN)
@@ -577,9 +577,9 @@ static void keep_learned(struct agent_hook *ours, const struct agent_hook *there
 {
 	if (ours->type == AH_FUTURE)
 		return;
-	if (ours->vtable_offset == AGENT_OFFSET_UNKNOWN)
+	if (ours->vtable_offset == OFFSET_UNKNOWN)
 		ours->vtable_offset = there->vtable_offset;
-	if (ours->state_offset == AGENT_OFFSET_UNKNOWN)
+	if (ours->state_offset == OFFSET_UNKNOWN)
 		ours->state_offset = there->state_offset;
 	if (ours->type == AH_ASYNC_RUN)
 		ours->trailer_offset = there->trailer_offset;

@@ -2,20 +2,18 @@
  * async-task 4.x, the task under async-std, smol, async-executor, async-global-executor and
  * blocking.
  *
- * A task is one allocation; its header points at a static TaskVTable of its kind
- * (async-task/src/raw.rs):
- *
- *     schedule  drop_future  get_output  drop_ref  destroy  run  clone_waker  [layout_info]
- *
- * layout_info (since 4.3) points at { Layout { align, size }, offset_s, offset_f, offset_r }, kept
- * by its authors for debuggers: a strong check. The header is repr(Rust), so the places of its two
- * words that the agent needs are read from the code of this very binary, or left open (UNKNOWN) for
- * the agent to find: clone_waker adds one reference (0x100) to the state; the code that makes a
- * task stores the table's address and the first state (0x111) into the same object.
+ * A task's header points at a static TaskVTable of its kind (agent/runtime_async_task.h). Its last
+ * word, layout_info, points at { Layout { align, size }, offset_s, offset_f, offset_r }, kept by
+ * its authors for debuggers: a strong check. The header is repr(Rust), so the places of its two
+ * words that the agent needs are read from the code of this very binary, or left open
+ * (OFFSET_UNKNOWN) for the agent to find: clone_waker adds one reference (0x100) to the state; the
+ * code that makes a task stores the table's address and the first state (0x111) into the same
+ * object.
  *
  * A waker's table is one whose first word is a kind's clone_waker. Where the optimiser saw the
  * waker being made it calls past the table.
  */
+#include "agent/runtime_async_task.h"
 #include "base/cleanup.h"
 #include "binary/code/uses.h"
 #include "runtime/callers.h"
@@ -28,23 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNKNOWN 0xffffu
-#define REFERENCE 0x100u
-#define FIRST_STATE 0x111u /* SCHEDULED | TASK | one REFERENCE */
 #define MAX_HEADER_BYTES 64u
 #define HEAD 48u
-
-enum {
-	SLOT_SCHEDULE,
-	SLOT_DROP_FUTURE,
-	SLOT_GET_OUTPUT,
-	SLOT_DROP_REF,
-	SLOT_DESTROY,
-	SLOT_RUN,
-	SLOT_CLONE_WAKER,
-	N_FUNCTIONS,
-	SLOT_LAYOUT_INFO = N_FUNCTIONS,
-};
 
 /* { align, size, offset_s, offset_f, offset_r }; Layout's two words in either order. */
 static bool is_layout_info(const struct elf_image *image, uint64_t addr)
@@ -69,7 +52,7 @@ static bool has_layout_info(struct elf_image *image, uint64_t vtable)
 {
 	uint64_t info;
 
-	return elf_image_pointer_at(image, vtable + 8 * SLOT_LAYOUT_INFO, &info) &&
+	return elf_image_pointer_at(image, vtable + 8 * ASYNC_SLOT_LAYOUT_INFO, &info) &&
 	       is_layout_info(image, info);
 }
 
@@ -88,12 +71,12 @@ static int find_tables(struct elf_image *image, struct tables *ret)
 	size_t n = elf_image_pointers(image, &p);
 	bool symbols = elf_image_has_symtab(image);
 
-	for (size_t i = 0; i + N_FUNCTIONS <= n; i++) {
+	for (size_t i = 0; i + ASYNC_N_FUNCTIONS <= n; i++) {
 		int r;
 
-		if (symbols && !is_run(image, p[i + SLOT_RUN].target))
+		if (symbols && !is_run(image, p[i + ASYNC_SLOT_RUN].target))
 			continue;
-		if (!tables_run(image, p + i, n - i, N_FUNCTIONS, !symbols) ||
+		if (!tables_run(image, p + i, n - i, ASYNC_N_FUNCTIONS, !symbols) ||
 		    (!symbols && !has_layout_info(image, p[i].slot))) {
 			ret->n_other_layout += symbols;
 			continue;
@@ -101,7 +84,7 @@ static int find_tables(struct elf_image *image, struct tables *ret)
 		r = tables_add(ret, p[i].slot);
 		if (r < 0)
 			return r;
-		i += N_FUNCTIONS - 1;
+		i += ASYNC_N_FUNCTIONS - 1;
 	}
 	return 0;
 }
@@ -115,18 +98,18 @@ static uint16_t state_offset(struct elf_image *image, uint64_t clone_waker)
 	bool reference = false;
 
 	for (size_t i = 0; i < n; i++) {
-		reference = reference || (in[i].has_imm && in[i].imm == REFERENCE);
+		reference = reference || (in[i].has_imm && in[i].imm == ASYNC_REFERENCE);
 		if (in[i].op == INSN_LOCKED)
 			return reference && in[i].has_disp && in[i].disp >= 0 &&
 					       in[i].disp < MAX_HEADER_BYTES
 				       ? (uint16_t)in[i].disp
-				       : UNKNOWN;
-		if (i > 0 && in[i].op == INSN_MOV && in[i].has_imm && in[i].imm == REFERENCE &&
-		    in[i].reg == 6 && in[i - 1].op == INSN_ADD && in[i - 1].reg == 7 &&
-		    in[i - 1].has_imm && in[i - 1].imm < MAX_HEADER_BYTES)
+				       : OFFSET_UNKNOWN;
+		if (i > 0 && in[i].op == INSN_MOV && in[i].has_imm &&
+		    in[i].imm == ASYNC_REFERENCE && in[i].reg == 6 && in[i - 1].op == INSN_ADD &&
+		    in[i - 1].reg == 7 && in[i - 1].has_imm && in[i - 1].imm < MAX_HEADER_BYTES)
 			return (uint16_t)in[i - 1].imm;
 	}
-	return UNKNOWN;
+	return OFFSET_UNKNOWN;
 }
 
 /* From the code behind a spawn site: the table's address and the first state are stored through
@@ -137,9 +120,9 @@ static uint16_t vtable_offset(struct elf_image *image, const struct ref *ref, ui
 	struct insn_walk w;
 	struct insn in, table = {0}, first = {0};
 
-	if (state == UNKNOWN || !elf_image_function(image, ref->addr, &start, &end) ||
+	if (state == OFFSET_UNKNOWN || !elf_image_function(image, ref->addr, &start, &end) ||
 	    !insn_walk_init(&w, image, ref->addr, end))
-		return UNKNOWN;
+		return OFFSET_UNKNOWN;
 	for (size_t i = 0; i < HEAD && insn_next(&w, &in) > 0; i++) {
 		bool stores = in.op == INSN_MOV && in.mem_written && in.has_disp;
 
@@ -147,7 +130,7 @@ static uint16_t vtable_offset(struct elf_image *image, const struct ref *ref, ui
 		if (stores && !table.len &&
 		    (in.addr == ref->addr || (!in.has_imm && in.source == ref->reg)))
 			table = in;
-		else if (stores && in.has_imm && in.imm == FIRST_STATE)
+		else if (stores && in.has_imm && in.imm == ASYNC_FIRST_STATE)
 			first = in;
 		if (table.len && first.len) {
 			int64_t offset = state + table.disp - first.disp;
@@ -155,10 +138,10 @@ static uint16_t vtable_offset(struct elf_image *image, const struct ref *ref, ui
 			return table.base == first.base && offset >= 0 && offset % 8 == 0 &&
 					       offset < MAX_HEADER_BYTES
 				       ? (uint16_t)offset
-				       : UNKNOWN;
+				       : OFFSET_UNKNOWN;
 		}
 	}
-	return UNKNOWN;
+	return OFFSET_UNKNOWN;
 }
 
 static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime, uint64_t vtable)
@@ -172,18 +155,18 @@ static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime
 		.runtime = runtime,
 		.role = TR_TASK,
 		.vtable = vtable,
-		.poll_slot = vtable + 8 * SLOT_RUN,
-		.schedule_slot = vtable + 8 * SLOT_SCHEDULE,
-		.dealloc_slot = vtable + 8 * SLOT_DESTROY,
-		.drop_future_slot = vtable + 8 * SLOT_DROP_FUTURE,
-		.vtable_offset = UNKNOWN,
+		.poll_slot = vtable + 8 * ASYNC_SLOT_RUN,
+		.schedule_slot = vtable + 8 * ASYNC_SLOT_SCHEDULE,
+		.dealloc_slot = vtable + 8 * ASYNC_SLOT_DESTROY,
+		.drop_future_slot = vtable + 8 * ASYNC_SLOT_DROP_FUTURE,
+		.vtable_offset = OFFSET_UNKNOWN,
 	};
 	if (!elf_image_pointer_at(image, k->poll_slot, &k->poll) ||
 	    !elf_image_pointer_at(image, k->schedule_slot, &k->schedule) ||
 	    !elf_image_pointer_at(image, k->dealloc_slot, &k->dealloc) ||
 	    !elf_image_pointer_at(image, k->drop_future_slot, &k->drop_future) ||
-	    !elf_image_pointer_at(image, vtable + 8 * SLOT_DROP_REF, &k->drop_ref) ||
-	    !elf_image_pointer_at(image, vtable + 8 * SLOT_CLONE_WAKER, &clone_waker))
+	    !elf_image_pointer_at(image, vtable + 8 * ASYNC_SLOT_DROP_REF, &k->drop_ref) ||
+	    !elf_image_pointer_at(image, vtable + 8 * ASYNC_SLOT_CLONE_WAKER, &clone_waker))
 		return -EINVAL;
 	k->state_offset = state_offset(image, clone_waker);
 	return 0;
@@ -204,7 +187,7 @@ static void set_vtable_offsets(struct elf_image *image, struct finding *f, size_
 				continue;
 			offset = vtable_offset(image, &refs->refs[j], k->state_offset);
 			if (!first && offset != k->vtable_offset)
-				offset = UNKNOWN;
+				offset = OFFSET_UNKNOWN;
 			k->vtable_offset = offset;
 			first = false;
 		}
@@ -221,7 +204,7 @@ static int by_u64(const void *a, const void *b)
 static bool in_tables(const struct tables *t, uint64_t slot)
 {
 	for (size_t i = 0; i < t->n; i++) {
-		if (slot >= t->addrs[i] && slot < t->addrs[i] + 8 * N_FUNCTIONS)
+		if (slot >= t->addrs[i] && slot < t->addrs[i] + 8 * ASYNC_N_FUNCTIONS)
 			return true;
 	}
 	return false;
@@ -239,7 +222,7 @@ static int add_wakers(struct elf_image *image, struct finding *f, uint32_t runti
 
 	*ret_n = 0;
 	for (size_t i = 0; clones && i < t->n; i++)
-		elf_image_pointer_at(image, t->addrs[i] + 8 * SLOT_CLONE_WAKER, &clones[i]);
+		elf_image_pointer_at(image, t->addrs[i] + 8 * ASYNC_SLOT_CLONE_WAKER, &clones[i]);
 	if (clones)
 		qsort(clones, t->n, sizeof(*clones), by_u64);
 	for (size_t i = 0; i + 4 <= n && r == 0; i++) {
@@ -332,8 +315,8 @@ static int cover(struct finding *f, size_t first_kind, size_t n_wakers)
 	int r;
 
 	for (size_t i = first_kind; i < f->n_kinds; i++)
-		placed +=
-			f->kinds[i].vtable_offset != UNKNOWN && f->kinds[i].state_offset != UNKNOWN;
+		placed += f->kinds[i].vtable_offset != OFFSET_UNKNOWN &&
+			  f->kinds[i].state_offset != OFFSET_UNKNOWN;
 	r = find_cover(f, "async-task task tables", n, n, "%s", "");
 	if (r == 0)
 		r = find_cover(f, "task wakers", n_wakers, n_wakers ? n_wakers : 1, "%s",

@@ -1,18 +1,14 @@
 /*
  * Tokio 1.23 and newer (seen up to 1.54).
  *
- * A task is a Cell<T, S> on the heap; its header's third word points at a static Vtable of its
- * kind:
- *
- *     poll  schedule  dealloc  try_read_output  drop_join_handle_slow  drop_abort_handle  shutdown
- *     trailer_offset  scheduler_offset  id_offset  (spawn_location_offset with tokio_unstable)
- *
- * (tokio/src/runtime/task/raw.rs). With symbols a table is one whose first word is a function
- * tokio::runtime::task::raw::poll; the shape is checked as well, so an older Tokio's tables, which
- * are laid out in another way, are never taken for these. Without symbols the shape alone must do:
- * seven words that point at the beginnings of functions, three offsets that fit a Cell, and code
- * that takes exactly this address, since every table is taken where its tasks are made.
+ * A task's header points at a static Vtable of its kind (agent/runtime_tokio.h). With symbols a
+ * table is one whose first word is a function tokio::runtime::task::raw::poll; the shape is checked
+ * as well, so an older Tokio's tables, which are laid out in another way, are never taken for
+ * these. Without symbols the shape alone must do: seven words that point at the beginnings of
+ * functions, three offsets that fit a Cell, and code that takes exactly this address, since every
+ * table is taken where its tasks are made.
  */
+#include "agent/runtime_tokio.h"
 #include "runtime/callers.h"
 #include "runtime/find.h"
 #include "runtime/kind_name.h"
@@ -25,22 +21,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define VTABLE_FUNCTIONS 7u
-#define HEADER_VTABLE_OFFSET 16u
-#define MIN_HEADER_BYTES 32u
 #define MAX_CELL_ALIGN 4096u
 #define MAX_SCHEDULER_BYTES 256u
 #define MAX_OFFSET 0xfff8u
-
-enum {
-	SLOT_POLL,
-	SLOT_SCHEDULE,
-	SLOT_DEALLOC,
-	SLOT_READ,
-	SLOT_DROP_JOIN_HANDLE,
-	SLOT_DROP_ABORT_HANDLE,
-	SLOT_SHUTDOWN,
-};
 
 static const char poll_symbol[] = "5tokio7runtime4task3raw4poll";
 
@@ -50,8 +33,17 @@ static bool offsets_fit(uint64_t trailer, uint64_t scheduler, uint64_t id)
 		return false;
 	/* Core begins behind the header, at its own alignment, with the scheduler: an Arc, or the
 	 * blocking pool's, which may be empty; then the id, then the future. */
-	return scheduler >= MIN_HEADER_BYTES && scheduler <= MAX_CELL_ALIGN && id >= scheduler &&
-	       id - scheduler <= MAX_SCHEDULER_BYTES && trailer > id && trailer < (1ULL << 40);
+	return scheduler >= TOKIO_MIN_HEADER_BYTES && scheduler <= MAX_CELL_ALIGN &&
+	       id >= scheduler && id - scheduler <= MAX_SCHEDULER_BYTES && trailer > id &&
+	       trailer < (1ULL << 40);
+}
+
+static bool read_offsets(const struct elf_image *image, uint64_t vtable, uint64_t *ret_trailer,
+			 uint64_t *ret_scheduler, uint64_t *ret_id)
+{
+	return tables_word(image, vtable + 8 * TOKIO_SLOT_TRAILER, ret_trailer) &&
+	       tables_word(image, vtable + 8 * TOKIO_SLOT_SCHEDULER, ret_scheduler) &&
+	       tables_word(image, vtable + 8 * TOKIO_SLOT_ID, ret_id);
 }
 
 /* Seven pointers to code, one after the other, then three words that are no pointers. */
@@ -60,12 +52,11 @@ static bool has_shape(struct elf_image *image, const struct elf_pointer *p, size
 {
 	uint64_t trailer, scheduler, id;
 
-	if (!tables_run(image, p, left, VTABLE_FUNCTIONS, strict) ||
-	    (left > VTABLE_FUNCTIONS && p[VTABLE_FUNCTIONS].slot < p[0].slot + 80))
+	if (!tables_run(image, p, left, TOKIO_N_FUNCTIONS, strict) ||
+	    (left > TOKIO_N_FUNCTIONS && p[TOKIO_N_FUNCTIONS].slot < p[0].slot + 8 * TOKIO_N_SLOTS))
 		return false;
-	return tables_word(image, p[0].slot + 56, &trailer) &&
-	       tables_word(image, p[0].slot + 64, &scheduler) &&
-	       tables_word(image, p[0].slot + 72, &id) && offsets_fit(trailer, scheduler, id);
+	return read_offsets(image, p[0].slot, &trailer, &scheduler, &id) &&
+	       offsets_fit(trailer, scheduler, id);
 }
 
 /* In an object with symbols only they count: nothing there is left to be guessed. */
@@ -90,7 +81,7 @@ static int find_tables(struct elf_image *image, struct tables *ret)
 		r = tables_add(ret, p[i].slot);
 		if (r < 0)
 			return r;
-		i += VTABLE_FUNCTIONS - 1;
+		i += TOKIO_N_FUNCTIONS - 1;
 	}
 	return 0;
 }
@@ -111,23 +102,22 @@ static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime
 		.runtime = runtime,
 		.role = TR_TASK,
 		.vtable = vtable,
-		.poll_slot = vtable + 8 * SLOT_POLL,
-		.schedule_slot = vtable + 8 * SLOT_SCHEDULE,
-		.dealloc_slot = vtable + 8 * SLOT_DEALLOC,
-		.shutdown_slot = vtable + 8 * SLOT_SHUTDOWN,
-		.read_slot = vtable + 8 * SLOT_READ,
-		.vtable_offset = HEADER_VTABLE_OFFSET,
-		.state_offset = 0,
+		.poll_slot = vtable + 8 * TOKIO_SLOT_POLL,
+		.schedule_slot = vtable + 8 * TOKIO_SLOT_SCHEDULE,
+		.dealloc_slot = vtable + 8 * TOKIO_SLOT_DEALLOC,
+		.shutdown_slot = vtable + 8 * TOKIO_SLOT_SHUTDOWN,
+		.read_slot = vtable + 8 * TOKIO_SLOT_READ,
+		.vtable_offset = TOKIO_VTABLE_OFFSET,
+		.state_offset = TOKIO_STATE_OFFSET,
 	};
 	if (!elf_image_pointer_at(image, k->poll_slot, &k->poll) ||
 	    !elf_image_pointer_at(image, k->schedule_slot, &k->schedule) ||
 	    !elf_image_pointer_at(image, k->dealloc_slot, &k->dealloc) ||
 	    !elf_image_pointer_at(image, k->shutdown_slot, &k->shutdown) ||
 	    !elf_image_pointer_at(image, k->read_slot, &k->read) ||
-	    !elf_image_pointer_at(image, vtable + 8 * SLOT_DROP_JOIN_HANDLE, &k->drop_join) ||
-	    !elf_image_pointer_at(image, vtable + 8 * SLOT_DROP_ABORT_HANDLE, &k->drop_abort) ||
-	    !tables_word(image, vtable + 56, &trailer) ||
-	    !tables_word(image, vtable + 64, &scheduler) || !tables_word(image, vtable + 72, &id))
+	    !elf_image_pointer_at(image, vtable + 8 * TOKIO_SLOT_DROP_JOIN, &k->drop_join) ||
+	    !elf_image_pointer_at(image, vtable + 8 * TOKIO_SLOT_DROP_ABORT, &k->drop_abort) ||
+	    !read_offsets(image, vtable, &trailer, &scheduler, &id))
 		return -EINVAL;
 	k->trailer_offset = clip(trailer);
 	k->scheduler_offset = clip(scheduler);

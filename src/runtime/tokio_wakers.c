@@ -18,6 +18,7 @@
  */
 #include "runtime/tokio.h"
 
+#include "agent/runtime_tokio.h"
 #include "base/cleanup.h"
 #include "runtime/find.h"
 #include "runtime/follow.h"
@@ -27,7 +28,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define REFERENCE 0x40u
 #define HEAD 96u
 #define MAX_CLONE_BYTES 192u
 
@@ -124,10 +124,10 @@ static bool does_somewhere(struct follower *follower, struct deed d, uint64_t fu
 static bool behaves_as_task_waker(struct elf_image *image, struct follower *follower,
 				  const struct elf_pointer *p)
 {
-	const struct deed add = {.image = image, .adds = REFERENCE};
-	const struct deed subtract = {.image = image, .adds = (uint64_t)0 - REFERENCE};
-	const struct deed dealloc = {.image = image, .calls = 0x10};
-	const struct deed schedule = {.image = image, .calls = 0x08};
+	const struct deed add = {.image = image, .adds = TOKIO_REFERENCE};
+	const struct deed subtract = {.image = image, .adds = (uint64_t)0 - TOKIO_REFERENCE};
+	const struct deed dealloc = {.image = image, .calls = 8 * TOKIO_SLOT_DEALLOC};
+	const struct deed schedule = {.image = image, .calls = 8 * TOKIO_SLOT_SCHEDULE};
 
 	return does_somewhere(follower, add, p[0].target) &&
 	       does_somewhere(follower, subtract, p[3].target) &&

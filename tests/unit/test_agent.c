@@ -1329,11 +1329,11 @@ static int setup_async(void **state)
 	setup(state);
 	run_hook = area_hook(&area, AH_ASYNC_RUN, 8, run_orig);
 	run_hook->vtable = (uint64_t)async_vtable;
-	run_hook->state_offset = run_hook->vtable_offset = AGENT_OFFSET_UNKNOWN;
+	run_hook->state_offset = run_hook->vtable_offset = OFFSET_UNKNOWN;
 	run_hook->drop_ref = (uint64_t)drop_ref_orig;
 	awake_hook = area_hook(&area, AH_ASYNC_WAKE, AGENT_KIND_NONE, count_orig);
 	awake_hook->vtable_offset = 0;
-	awake_hook->state_offset = AGENT_OFFSET_UNKNOWN;
+	awake_hook->state_offset = OFFSET_UNKNOWN;
 	awake_hook->poll_offset = 40;
 	async_vtable[5] = area_stub(&area, run_hook);
 	atask = (struct async_task){async_vtable, A_SCHEDULED | A_TASK | A_REF, {NULL, NULL}, {3}};
@@ -1482,7 +1482,7 @@ static void test_header_that_cannot_be_learned(void **state)
 	expect_thread();
 	expect(AE_POLL_BEGIN, async_ref());
 	expect(AE_POLL_UNKNOWN, async_ref());
-	assert_int_equal(run_hook->state_offset, AGENT_OFFSET_UNKNOWN);
+	assert_int_equal(run_hook->state_offset, OFFSET_UNKNOWN);
 	assert_int_equal(atask.state / A_REF, 1);
 	run_as(run_woken, A_SCHEDULED | A_REF);
 	expect(AE_POLL_BEGIN, async_ref());
@@ -1496,7 +1496,7 @@ static void test_header_that_cannot_be_learned(void **state)
 static void test_async_wakes(void **state)
 {
 	(void)state;
-	awake_hook->vtable_offset = AGENT_OFFSET_UNKNOWN; /* found by the vtables of known kinds */
+	awake_hook->vtable_offset = OFFSET_UNKNOWN; /* found by the vtables of known kinds */
 	atask.state = A_REF | A_TASK;
 	call(awake_hook, &atask); /* state not yet known: a wake */
 	expect_thread();

@@ -10,13 +10,14 @@
 #ifndef POLLUX_CAPTURE_KERNEL_EVENT_H
 #define POLLUX_CAPTURE_KERNEL_EVENT_H
 
+#include "agent/runtimes.h"
+
 #define KERNEL_MAX_HOOKS 16384u
 #define KERNEL_MAX_POLLS 16u /* open at once on a thread; a power of two */
 #define KERNEL_MAX_ARGS 6u
 #define KERNEL_MAX_TEXTS 2u
 #define KERNEL_TEXT_BYTES 240u
 #define KERNEL_MAX_CALLS 512u
-#define KERNEL_OFFSET_UNKNOWN 0xffffu
 #define KERNEL_LAYOUT_WORDS (1u << 18) /* of layout programs of all processes */
 #define KERNEL_MAX_PROGRAMS 65536u
 #define KERNEL_CALL_MIN_NS 10000u /* shorter calls in a poll are not told */
@@ -62,7 +63,7 @@ struct kernel_text {
 
 struct kernel_hook {
 	__u32 type;
-	__u16 id_offset;      /* Tokio: of the id in the task; KERNEL_OFFSET_UNKNOWN: the vtable
+	__u16 id_offset;      /* Tokio: of the id in the task; OFFSET_UNKNOWN: the vtable
 			       * tells */
 	__u16 trailer_offset; /* Tokio: end of where an output may stand */
 	__u16 state_offset;   /* async-task: of the state word, if it is known */
@@ -156,7 +157,7 @@ struct kernel_poll {
 	__u64 id;	  /* Tokio: of the task; 0: not known */
 	__u64 sp;	  /* at the entry: where the return address stands */
 	__u64 start, end; /* async-task: of the function */
-	__u64 raised[2];
+	struct panic_payload raised;
 	__u32 hook;
 	__u16 flags; /* enum kernel_flags */
 	__u16 is_async;

@@ -18,6 +18,8 @@
 
 #include <bpf/bpf_helpers.h>
 
+#include "agent/runtime_async_task.h"
+#include "agent/runtime_tokio.h"
 #include "capture/samples/user_stack.h"
 
 #include "capture/kernel/event.h"
@@ -30,26 +32,8 @@ const volatile __u8 spawn_stacks;
 const volatile __u64 ns_dev, ns_ino;
 const volatile __u8 calls[KERNEL_MAX_CALLS];
 
-/* tokio/src/runtime/task/{state,raw}.rs, as agent/tokio.c has it. */
-#define TOKIO_RUNNING 1u
-#define TOKIO_COMPLETE 2u
-#define TOKIO_NOTIFIED 4u
-#define TOKIO_JOIN_INTEREST 8u
-#define TOKIO_CANCELLED 32u
-#define TOKIO_REF_ONE 64u
-#define TOKIO_MAX_REFS (1u << 24)
-#define TOKIO_VTABLE_OFFSETS 56u
-#define JOIN_ERROR_WORDS 7u
+/* Of a task's output, words that a panic is looked for in. */
 #define LOOK_WORDS 192u
-
-/* async-task, as agent/async.c has it. */
-#define ASYNC_COMPLETED 4u
-#define HEADER_WORDS 4u
-#define OUTPUT_WORDS 16u
-
-/* library/panic_unwind/src/gcc.rs */
-#define RUST_EXCEPTION 0x54535552005a4f4dULL
-#define EXCEPTION_WORDS 4u
 
 #define FUTEX_COMMAND 127u
 
@@ -86,15 +70,11 @@ struct panic_key {
 	__u64 process, header;
 };
 
-struct panic {
-	__u64 raised[2];
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
 	__type(key, struct panic_key);
-	__type(value, struct panic);
+	__type(value, struct panic_payload);
 } panics SEC(".maps");
 
 struct kernel_thread fresh; /* all zero: too large for a program's stack */
@@ -107,9 +87,9 @@ static __always_inline __u64 reg(void *ctx, __u32 word)
 	return value;
 }
 
-static __always_inline __u64 user_word(__u64 addr)
+static __always_inline uint64_t user_word(uint64_t addr)
 {
-	__u64 value = 0;
+	uint64_t value = 0;
 
 	bpf_probe_read_user(&value, sizeof(value), (void *)addr);
 	return value;
@@ -301,54 +281,25 @@ static __always_inline struct kernel_poll *close_poll(struct kernel_thread *t, _
 
 /* ---- Tokio ---- */
 
-static __always_inline bool is_payload(const __u64 raised[2], __u64 word)
+/* KF_PANICKED, KF_ABORTED or 0, of a task that is complete: what its output says. */
+static __always_inline __u16 look(__u64 header, __u16 id_offset, __u16 trailer_offset,
+				  const struct panic_payload *raised, bool cancelled)
 {
-	return word && (word == raised[0] || word == raised[1]);
+	const __u64 at = header + id_offset;
+	const struct tokio_error e = {.id = user_word(at),
+				      .raised = raised != 0,
+				      .payload = raised ? *raised : (struct panic_payload){},
+				      .cancelled = cancelled};
+	enum poll_end end = tokio_output(
+		user_word, at + 8, tokio_output_words(id_offset, trailer_offset), LOOK_WORDS, &e);
+
+	return end == END_PANICKED ? KF_PANICKED : end == END_CANCELLED ? KF_ABORTED : 0;
 }
 
-/*
- * Whether the output that the task has stored is a JoinError with this poll's panic, or that of a
- * cancelled task: the search of agent/tokio.c, has_join_error().
- */
-static __always_inline bool has_join_error(const struct kernel_poll *p, bool panic)
+static __always_inline __u16 look_at_poll(const struct kernel_poll *p, __u64 state)
 {
-	__u64 at = p->header + p->id_offset, id;
-	__u32 trailer = p->trailer_offset, from = p->id_offset;
-	__u32 n = trailer > from ? (trailer - from) / 8u : 0;
-	__u32 max = panic ? LOOK_WORDS : JOIN_ERROR_WORDS;
-
-	if (n > max)
-		n = max;
-	id = user_word(at);
-	for (__u32 i = 1; i < LOOK_WORDS; i++) {
-		__u64 word;
-
-		if (i >= n)
-			break;
-		if (user_word(at + i * 8) != id)
-			continue;
-		if (i > 2) {
-			word = user_word(at + (i - 2) * 8);
-			if (panic ? is_payload(p->raised, word) : !word)
-				return true;
-		}
-		if (i + 2 < n) {
-			word = user_word(at + (i + 1) * 8);
-			if (panic ? is_payload(p->raised, word) : !word)
-				return true;
-		}
-	}
-	return false;
-}
-
-/* KF_PANICKED, KF_ABORTED or 0 of a task that is complete. */
-static __always_inline __u16 look(const struct kernel_poll *p, __u64 state)
-{
-	if (p->flags & KF_RAISED && has_join_error(p, true))
-		return KF_PANICKED;
-	if (state & TOKIO_CANCELLED && has_join_error(p, false))
-		return KF_ABORTED;
-	return 0;
+	return look(p->header, p->id_offset, p->trailer_offset,
+		    p->flags & KF_RAISED ? &p->raised : 0, state & TOKIO_CANCELLED);
 }
 
 /* In the poll of a task that is complete somebody is woken: it may be the one who takes the output,
@@ -364,7 +315,7 @@ static __always_inline void settle(struct kernel_thread *t)
 	state = user_word(p->header);
 	if (!(state & TOKIO_COMPLETE) || !(state & TOKIO_JOIN_INTEREST))
 		return;
-	is = look(p, state);
+	is = look_at_poll(p, state);
 	p->flags |= KF_SETTLED | (is == KF_PANICKED  ? KF_SETTLED_PANICKED
 				  : is == KF_ABORTED ? KF_SETTLED_ABORTED
 						     : 0);
@@ -389,9 +340,9 @@ static __always_inline void read_tokio(const struct kernel_hook *h, __u64 header
 		return;
 	ret->id_offset = h->id_offset;
 	ret->trailer_offset = h->trailer_offset;
-	if (ret->id_offset == KERNEL_OFFSET_UNKNOWN) {
+	if (ret->id_offset == OFFSET_UNKNOWN) {
 		if (bpf_probe_read_user(offsets, sizeof(offsets),
-					(void *)(ret->words[2] + TOKIO_VTABLE_OFFSETS)))
+					(void *)(ret->words[2] + 8 * TOKIO_SLOT_TRAILER)))
 			return;
 		ret->trailer_offset = offsets[0] < 0xfff8 ? offsets[0] : 0xfff8;
 		ret->id_offset = offsets[2];
@@ -403,23 +354,16 @@ static __always_inline void read_tokio(const struct kernel_hook *h, __u64 header
 /* Whether the output of a task that is complete is a cancelled task's JoinError. */
 static __always_inline bool was_aborted(__u64 header, const struct tokio_task *task)
 {
-	const struct kernel_poll p = {
-		.header = header,
-		.id_offset = task->id_offset,
-		.trailer_offset = task->trailer_offset,
-	};
-
-	return task->words[0] & TOKIO_COMPLETE && has_join_error(&p, false);
+	return task->words[0] & TOKIO_COMPLETE &&
+	       look(header, task->id_offset, task->trailer_offset, 0, true);
 }
 
 /* ---- async-task ---- */
 
-/* The output of a task that hands its panic on is the panic's payload: agent/async.c,
- * has_payload(). */
-static __always_inline bool has_payload(__u64 header, const __u64 raised[2])
+static __always_inline bool has_payload(__u64 header, const struct panic_payload *raised)
 {
-	for (__u32 i = HEADER_WORDS; i < OUTPUT_WORDS; i++)
-		if (is_payload(raised, user_word(header + i * 8)))
+	for (__u32 i = ASYNC_HEADER_WORDS; i < ASYNC_OUTPUT_WORDS; i++)
+		if (panic_is_payload(raised, user_word(header + i * 8)))
 			return true;
 	return false;
 }
@@ -432,19 +376,19 @@ static __always_inline struct panic_key panic_key(__u64 header)
 static __always_inline void note_panic(const struct kernel_poll *p)
 {
 	struct panic_key key = panic_key(p->header);
-	struct panic panic = {{p->raised[0], p->raised[1]}};
+	struct panic_payload payload = p->raised;
 
-	bpf_map_update_elem(&panics, &key, &panic, BPF_ANY);
+	bpf_map_update_elem(&panics, &key, &payload, BPF_ANY);
 }
 
 /* Of a task that is given back. */
 static __always_inline bool was_panic(__u64 header)
 {
 	struct panic_key key = panic_key(header);
-	struct panic *panic = bpf_map_lookup_elem(&panics, &key);
-	bool was = panic && has_payload(header, panic->raised);
+	struct panic_payload *payload = bpf_map_lookup_elem(&panics, &key);
+	bool was = payload && has_payload(header, payload);
 
-	if (panic)
+	if (payload)
 		bpf_map_delete_elem(&panics, &key);
 	return was;
 }
@@ -544,7 +488,7 @@ int on_function(void *ctx)
 		flags = p->flags;
 		if (reg(ctx, reg_return) & 1)
 			flags |= KF_WOKEN;
-		else if (flags & KF_RAISED && has_payload(header, p->raised))
+		else if (flags & KF_RAISED && has_payload(header, &p->raised))
 			flags |= KF_PAYLOAD;
 		point = async_point(t, header);
 		break;
@@ -566,9 +510,9 @@ int on_function(void *ctx)
 		if (!p)
 			return 0;
 		p->flags |= KF_RAISED;
-		if (user_word(header) == RUST_EXCEPTION) {
-			p->raised[0] = user_word(header + EXCEPTION_WORDS * 8);
-			p->raised[1] = user_word(header + EXCEPTION_WORDS * 8 + 8);
+		if (user_word(header) == PANIC_CLASS) {
+			p->raised.words[0] = user_word(header + 8 * PANIC_PAYLOAD_WORD);
+			p->raised.words[1] = user_word(header + 8 * PANIC_PAYLOAD_WORD + 8);
 			if (p->is_async)
 				note_panic(p);
 		}
@@ -632,12 +576,11 @@ int on_return(void *ctx)
 	    (!p->id || user_word(p->header + p->id_offset) == p->id))
 		flags |= KF_READ;
 	now = bpf_ktime_get_ns();
-	if (flags & KF_READ && state & TOKIO_COMPLETE && state / TOKIO_REF_ONE &&
-	    state / TOKIO_REF_ONE < TOKIO_MAX_REFS &&
+	if (flags & KF_READ && state & TOKIO_COMPLETE && tokio_is_state(state) &&
 	    (state & TOKIO_CANCELLED || flags & KF_RAISED))
-		flags |= look(p, state);
+		flags |= look_at_poll(p, state);
 	if (flags & KF_READ && !(state & (TOKIO_RUNNING | TOKIO_COMPLETE)))
-		point = await_point(t, user_word(p->header + 16), p->header);
+		point = await_point(t, user_word(p->header + TOKIO_VTABLE_OFFSET), p->header);
 	r = record(t, now, KR_RETURN, p->hook, sp - 8);
 	if (!r)
 		return 0;
@@ -646,7 +589,7 @@ int on_return(void *ctx)
 	r->point = point;
 	r->words[0] = state;
 	r->words[1] = 0;
-	r->words[2] = user_word(p->header + 16);
+	r->words[2] = user_word(p->header + TOKIO_VTABLE_OFFSET);
 	r->words[3] = user_word(p->header); /* is the output still there that was looked at? */
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 	return 0;

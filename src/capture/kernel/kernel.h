@@ -157,7 +157,7 @@ int kernel_core_untold(struct kernel_core *core,
 /* A kind of a process as the records name it: by its vtable. */
 struct kernel_kind {
 	uint32_t index;	       /* in the trace */
-	uint16_t state_offset; /* async-task: KERNEL_OFFSET_UNKNOWN until it is learned */
+	uint16_t state_offset; /* async-task: OFFSET_UNKNOWN until it is learned */
 	bool async;
 	bool worker, task; /* polls are a worker's loop; are known not to be */
 };

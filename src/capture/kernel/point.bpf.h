@@ -1,6 +1,6 @@
 /*
  * For kernel.bpf.c: where a task stands, by the layout program of its kind (agent/ring.h), which
- * the source has put into `layouts`. Behind user_word() and HEADER_WORDS.
+ * the source has put into `layouts`. Behind user_word().
  */
 #ifndef POLLUX_CAPTURE_KERNEL_POINT_BPF_H
 #define POLLUX_CAPTURE_KERNEL_POINT_BPF_H
@@ -79,7 +79,7 @@ static __always_inline __u16 async_point(const struct kernel_thread *t, __u64 he
 {
 	__u16 point = 0;
 
-	for (__u32 i = 0; i < HEADER_WORDS && !point; i++)
+	for (__u32 i = 0; i < ASYNC_HEADER_WORDS && !point; i++)
 		point = await_point(t, user_word(header + i * 8), header);
 	return point;
 }

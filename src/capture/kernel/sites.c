@@ -77,9 +77,9 @@ static void share(struct finder *f, uint32_t number, uint32_t kind, const struct
 	if (f->hooks->places[number].kind != kind)
 		f->hooks->places[number].kind = KERNEL_NO_KIND;
 	if (h->id_offset != like->id_offset || h->trailer_offset != like->trailer_offset)
-		h->id_offset = KERNEL_OFFSET_UNKNOWN;
+		h->id_offset = OFFSET_UNKNOWN;
 	if (h->state_offset != like->state_offset)
-		h->state_offset = KERNEL_OFFSET_UNKNOWN;
+		h->state_offset = OFFSET_UNKNOWN;
 }
 
 /*
@@ -296,7 +296,7 @@ static int add_waker(struct finder *f, uint32_t i)
 	enum kernel_hook_type type = w->root			   ? KH_ROOT_WAKE
 				     : is_async(found, w->runtime) ? KH_ASYNC_WAKE
 								   : KH_TOKIO_WAKE;
-	struct kernel_hook like = {.id_offset = KERNEL_OFFSET_UNKNOWN};
+	struct kernel_hook like = {.id_offset = OFFSET_UNKNOWN};
 	const uint64_t functions[] = {w->wake, w->wake_by_ref};
 	uint64_t start, end;
 	uint32_t number;

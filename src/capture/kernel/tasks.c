@@ -11,31 +11,24 @@
  * that unwinds: then the cleanup of run() itself calls _Unwind_Resume, and that is its end. A poll
  * whose end was not seen ends, unknown, when its thread is seen further up its stack.
  */
+#include "agent/runtime_async_task.h"
+#include "agent/runtime_tokio.h"
 #include "capture/kernel/kernel.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TASK_MASK ((1ull << 48) - 1) /* as the agent names a task by its address */
 
-/* agent/tokio.c */
-#define RUNNING 1u
-#define COMPLETE 2u
-#define NOTIFIED 4u
-#define JOIN_INTEREST 8u
-#define CANCELLED 32u
-#define REF_ONE 64u
-
-/* agent/async.c */
-#define ASYNC_SCHEDULED 1u
-#define ASYNC_RUNNING 2u
-#define ASYNC_COMPLETED 4u
-#define ASYNC_CLOSED 8u
-#define ASYNC_TASK 16u
-#define ASYNC_REFERENCE 256u
-
-#define MAX_REFERENCES (1u << 24)
-#define HEADER_WORDS 4u
+/* Both are told by their numbers. */
+_Static_assert((int)END_PENDING == TO_PENDING && (int)END_READY == TO_READY &&
+		       (int)END_PANICKED == TO_PANICKED && (int)END_CANCELLED == TO_CANCELLED &&
+		       (int)END_UNKNOWN == TO_UNKNOWN && (int)END_UNPOLLED == TO_UNPOLLED,
+	       "enum poll_end");
+_Static_assert((int)WAKE_SCHEDULES == TW_SCHEDULED && (int)WAKE_RUNNING == TW_RUNNING &&
+		       (int)WAKE_NOOP == TW_NOOP,
+	       "enum wake_effect");
 
 /* What a record is about. */
 struct hit {
@@ -200,17 +193,9 @@ int kernel_tasks_end(struct capture *c, struct kernel_process *p, struct kernel_
 
 /* ---- Tokio ---- */
 
-static bool is_freed(uint64_t state)
-{
-	return state / REF_ONE == 0 || state / REF_ONE >= MAX_REFERENCES;
-}
-
-/* agent/tokio.c, outcome() */
 static enum trace_outcome tokio_outcome(const struct kernel_record *r, const struct kernel_frame *f,
 					bool freed)
 {
-	uint64_t after = r->words[0], now = r->words[3];
-
 	/* Looked at in time: whoever was woken then may have taken the output, and freed the task.
 	 */
 	if (r->flags & KF_SETTLED_PANICKED)
@@ -221,24 +206,20 @@ static enum trace_outcome tokio_outcome(const struct kernel_record *r, const str
 		return f->read;
 	if (r->flags & KF_SETTLED)
 		return TO_READY;
-	if (freed)
-		after = f->asked ? CANCELLED : 0;
-	if (f->finished)
-		after &= ~(uint64_t)CANCELLED;
-	if (!(after & CANCELLED) && !(r->flags & KF_RAISED))
-		return freed && f->shut_down ? TO_UNKNOWN : TO_READY;
-	if (!freed && !(after & NOTIFIED) && !(r->flags & KF_RAISED) && !f->shut_down)
-		return TO_UNPOLLED;
-	if (r->flags & KF_PANICKED)
-		return TO_PANICKED;
-	if (r->flags & KF_ABORTED)
-		return TO_CANCELLED;
-	/* Gone in the meantime? */
-	if (!freed && !is_freed(now) && after & now & JOIN_INTEREST)
-		return TO_READY;
-	if (r->flags & KF_RAISED)
-		return TO_PANICKED;
-	return f->shut_down ? TO_UNKNOWN : TO_CANCELLED;
+	const struct tokio_poll p = {
+		.after = !freed	    ? r->words[0]
+			 : f->asked ? TOKIO_CANCELLED
+				    : 0,
+		.now = !freed && tokio_is_state(r->words[3]) ? r->words[3] : 0,
+		.freed = freed,
+		.raised = r->flags & KF_RAISED,
+		.finished = f->finished,
+		.shut_down = f->shut_down,
+		.output = r->flags & KF_PANICKED  ? END_PANICKED
+			  : r->flags & KF_ABORTED ? END_CANCELLED
+						  : END_UNKNOWN,
+	};
+	return (enum trace_outcome)tokio_end(&p);
 }
 
 /*
@@ -249,16 +230,17 @@ static enum trace_outcome tokio_outcome(const struct kernel_record *r, const str
  */
 static void look(struct hit *h, struct kernel_frame *f)
 {
-	bool queued = !(h->state & (RUNNING | COMPLETE));
+	bool queued = !(h->state & (TOKIO_RUNNING | TOKIO_COMPLETE));
 
 	f->asked = true;
 	if (f->read)
 		return;
-	if (!(f->finished || f->shut_down || f->shut_idle) && (queued || !(h->state & NOTIFIED)))
+	if (!(f->finished || f->shut_down || f->shut_idle) &&
+	    (queued || !(h->state & TOKIO_NOTIFIED)))
 		f->read = TO_UNPOLLED;
 	else if (h->r->flags & KF_ABORTED && !f->finished)
 		f->read = TO_CANCELLED;
-	else if (h->state & COMPLETE && h->state & JOIN_INTEREST && !f->raised_ns)
+	else if (h->state & TOKIO_COMPLETE && h->state & TOKIO_JOIN_INTEREST && !f->raised_ns)
 		f->read = TO_READY;
 }
 
@@ -296,19 +278,21 @@ static int tokio_return(struct hit *h)
 		return rc;
 	if (f->went_on)
 		return close_poll(h, h->r->time, TO_PENDING);
-	freed = f->freed || !(h->r->flags & KF_READ) || is_freed(h->r->words[0]);
+	freed = f->freed || !(h->r->flags & KF_READ) || !tokio_is_state(h->r->words[0]);
 	if (f->shut_idle) {
 		/* Who came first, the one who shut it down or this poll? To run it clears NOTIFIED.
 		 */
-		if (!freed && (h->r->words[0] & (CANCELLED | NOTIFIED)) == (CANCELLED | NOTIFIED))
+		if (!freed && (h->r->words[0] & (TOKIO_CANCELLED | TOKIO_NOTIFIED)) ==
+				      (TOKIO_CANCELLED | TOKIO_NOTIFIED))
 			return close_poll(h, h->r->time, TO_UNPOLLED);
 		f->shut_down = true;
 	}
 	/* Somebody may have polled it on, or freed it, while its place was read. */
-	if (!freed && !(h->r->words[0] & COMPLETE))
+	if (!freed && !(h->r->words[0] & TOKIO_COMPLETE))
 		return close_poll_at(h, h->r->time, TO_PENDING,
-				     is_freed(h->r->words[3]) ||
-						     h->r->words[3] & (RUNNING | COMPLETE)
+				     !tokio_is_state(h->r->words[3]) ||
+						     h->r->words[3] &
+							     (TOKIO_RUNNING | TOKIO_COMPLETE)
 					     ? 0
 					     : h->r->point);
 	if (freed && !f->freed)
@@ -326,11 +310,11 @@ static int tokio_poll(struct hit *h)
 		return rc;
 	/* A task that is complete or running isn't polled, it only loses a reference; a cancelled
 	 * one is dropped instead of polled. */
-	if (h->has_state && h->state & (RUNNING | COMPLETE))
+	if (h->has_state && h->state & (TOKIO_RUNNING | TOKIO_COMPLETE))
 		return before ? map_put(&h->c->open, h->p->index, f->header, was) : 0;
 	if (before && before->task == f->task)
 		before->went_on = true;
-	f->cancelled = h->has_state && h->state & CANCELLED;
+	f->cancelled = h->has_state && h->state & TOKIO_CANCELLED;
 	f->polled = !f->cancelled;
 	return f->polled ? tell_task(h, TE_POLL_BEGIN, 0) : 0;
 }
@@ -376,7 +360,7 @@ static int dropped(struct hit *h)
 	if (f->async && !frame_of(h->t, h->r->header))
 		return over_elsewhere(h, f);
 	f->freed = true;
-	if (h->place->type == KH_TOKIO_DEALLOC && h->state & CANCELLED)
+	if (h->place->type == KH_TOKIO_DEALLOC && h->state & TOKIO_CANCELLED)
 		look(h, f);
 	return 0;
 }
@@ -388,16 +372,16 @@ static int tokio_shutdown(struct hit *h)
 	if (!h->has_state)
 		return 0;
 	f = open_frame(h, h->r->header);
-	if (!(h->state & (RUNNING | COMPLETE))) {
+	if (!(h->state & (TOKIO_RUNNING | TOKIO_COMPLETE))) {
 		/* In a queue: to be polled in a moment, or again. */
-		if (f && h->state & NOTIFIED)
+		if (f && h->state & TOKIO_NOTIFIED)
 			f->shut_idle = true;
 		else if (f)
 			f->went_on = true;
 		return tell_task(h, TE_CANCEL, 0);
 	}
-	if (f && !(h->state & CANCELLED)) {
-		if (h->state & COMPLETE)
+	if (f && !(h->state & TOKIO_CANCELLED)) {
+		if (h->state & TOKIO_COMPLETE)
 			f->finished = true;
 		else
 			f->shut_down = true;
@@ -415,11 +399,11 @@ static int tokio_ask(struct hit *h)
 	return 0;
 }
 
-static int woken(struct hit *h, enum trace_wake effect)
+static int woken(struct hit *h, enum wake_effect effect)
 {
 	int rc = tell_task(h, TE_WAKE, effect);
 
-	if (effect == TW_SCHEDULED) {
+	if (effect == WAKE_SCHEDULES) {
 		h->t->wake = h->task;
 		h->t->wake_kind = h->kind ? h->kind->index : TRACE_KIND_NONE;
 	}
@@ -439,39 +423,21 @@ static bool is_woken(struct hit *h)
 
 /* ---- async-task ---- */
 
-/* At the start of a run the one word that is scheduled, not running, not completed, with a
- * reference, is the state: agent/async.c, learn_header(). */
-static void learn_state(struct hit *h)
-{
-	uint16_t found = KERNEL_OFFSET_UNKNOWN;
-	unsigned n = 0;
-
-	for (uint16_t i = 0; i < HEADER_WORDS; i++) {
-		uint64_t word = h->r->words[i];
-
-		if ((word & (ASYNC_SCHEDULED | ASYNC_RUNNING | ASYNC_COMPLETED)) ==
-			    ASYNC_SCHEDULED &&
-		    word >= ASYNC_REFERENCE && word / ASYNC_REFERENCE < MAX_REFERENCES) {
-			found = (uint16_t)(i * 8);
-			n++;
-		}
-	}
-	if (n == 1)
-		h->kind->state_offset = found;
-}
-
 static void read_async(struct hit *h)
 {
 	h->task = h->r->header & TASK_MASK;
 	if (!(h->r->flags & KF_READ))
 		return;
 	/* Which word holds the vtable is up to the compiler; a kind is known by its address. */
-	for (unsigned i = 0; i < HEADER_WORDS && !h->kind; i++)
+	for (unsigned i = 0; i < ASYNC_HEADER_WORDS && !h->kind; i++)
 		h->kind = map_get(&h->p->kinds, h->r->words[i], 0);
-	if (h->kind && h->kind->state_offset == KERNEL_OFFSET_UNKNOWN &&
-	    h->place->type == KH_ASYNC_RUN)
-		learn_state(h);
-	if (h->kind && h->kind->state_offset / 8 < HEADER_WORDS) {
+	if (h->kind && h->kind->state_offset == OFFSET_UNKNOWN && h->place->type == KH_ASYNC_RUN) {
+		uint64_t words[ASYNC_HEADER_WORDS];
+
+		memcpy(words, h->r->words, sizeof(words));
+		h->kind->state_offset = async_state_offset(words);
+	}
+	if (h->kind && h->kind->state_offset / 8 < ASYNC_HEADER_WORDS) {
 		h->state = h->r->words[h->kind->state_offset / 8];
 		h->has_state = true;
 	}
@@ -494,17 +460,12 @@ static int async_run(struct hit *h)
 /* Where a pending task waits, if nobody has polled it on while that was read. */
 static uint16_t async_point(const struct hit *h)
 {
-	uint64_t references = h->state / ASYNC_REFERENCE;
-	bool moved = !h->has_state || references >= MAX_REFERENCES ||
-		     (!references && !(h->state & ASYNC_TASK)) ||
-		     h->state & (ASYNC_RUNNING | ASYNC_COMPLETED | ASYNC_CLOSED);
-
-	return moved ? 0 : h->r->point;
+	return h->has_state && async_is_state(h->state) && async_is_pending(h->state) ? h->r->point
+										      : 0;
 }
 
 static int async_return(struct hit *h)
 {
-	uint64_t references = h->state / ASYNC_REFERENCE;
 	enum trace_outcome outcome = TO_UNKNOWN;
 	struct kernel_frame *f;
 	int rc = find_ended(h, &f);
@@ -515,19 +476,12 @@ static int async_return(struct hit *h)
 		return close_poll(h, h->r->time, TO_UNKNOWN);
 	if (h->r->flags & KF_WOKEN)
 		return close_poll_at(h, h->r->time, TO_PENDING, async_point(h));
-	if (f->freed || (f->kind && !h->kind) ||
-	    (h->has_state &&
-	     (references >= MAX_REFERENCES || (!references && !(h->state & ASYNC_TASK))))) {
+	if (f->freed || (f->kind && !h->kind) || (h->has_state && !async_is_state(h->state)))
 		f->freed = true;
-		outcome = h->r->flags & KF_PAYLOAD ? TO_PANICKED : TO_READY;
-	} else if (h->has_state) {
-		if (h->state & ASYNC_COMPLETED)
-			outcome = h->r->flags & KF_PAYLOAD ? TO_PANICKED : TO_READY;
-		else if ((h->state & (ASYNC_CLOSED | ASYNC_SCHEDULED)) == ASYNC_CLOSED)
-			outcome = TO_CANCELLED;
-		else
-			outcome = TO_PENDING;
-	}
+	/* Freed in its run: it is over, and ended by itself unless a panic was seen. */
+	if (f->freed || h->has_state)
+		outcome = (enum trace_outcome)async_end(f->freed ? ASYNC_COMPLETED : h->state,
+							h->r->flags & KF_PAYLOAD);
 	return close_poll_at(h, h->r->time, outcome, outcome == TO_PENDING ? async_point(h) : 0);
 }
 
@@ -568,13 +522,7 @@ static int async_cancel(struct hit *h)
 
 static int async_wake(struct hit *h)
 {
-	enum trace_wake effect = TW_SCHEDULED;
-
-	if (h->has_state)
-		effect = h->state & (ASYNC_COMPLETED | ASYNC_CLOSED | ASYNC_SCHEDULED) ? TW_NOOP
-			 : h->state & ASYNC_RUNNING				       ? TW_RUNNING
-						    : TW_SCHEDULED;
-	return woken(h, effect);
+	return woken(h, h->has_state ? async_wake_effect(h->state) : WAKE_SCHEDULES);
 }
 
 /* ---- places that aren't a task's ---- */
@@ -671,9 +619,7 @@ int kernel_task(struct capture *c, struct kernel_process *p, struct kernel_track
 	case KH_TOKIO_ASK:
 		return tokio_ask(&h);
 	case KH_TOKIO_WAKE:
-		return woken(&h, h.state & (COMPLETE | NOTIFIED) ? TW_NOOP
-				 : h.state & RUNNING		 ? TW_RUNNING
-								 : TW_SCHEDULED);
+		return woken(&h, tokio_wake_effect(h.state));
 	case KH_ASYNC_RUN:
 		return async_run(&h);
 	case KH_ASYNC_SCHEDULE:
