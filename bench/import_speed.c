@@ -142,7 +142,7 @@ int main(int argc, char **argv)
 	}
 	uint64_t cpu = clock_cpu_ns();
 	getrusage(RUSAGE_SELF, &usage);
-	if (waitpid(child, &status, 0) < 0 || status != 0 || sum.n_doubts) {
+	if (waitpid(child, &status, 0) < 0 || status != 0 || sum.n_diagnostics) {
 		fprintf(stderr, "import_speed: the recording was not read whole\n");
 		return 1;
 	}

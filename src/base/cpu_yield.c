@@ -36,14 +36,14 @@ static void schedule_as(bool hurry)
 	turn.hurry = hurry;
 }
 
-void turn_begin(void)
+void cpu_yield_begin(void)
 {
 	turn.calm_nice = getpriority(PRIO_PROCESS, 0);
 	turn.begun = true;
 	schedule_as(false);
 }
 
-void turn_met(double fill)
+void cpu_yield_buffer_fill(double fill)
 {
 	uint64_t now;
 
@@ -58,7 +58,7 @@ void turn_met(double fill)
 		schedule_as(false);
 }
 
-void turn_pass(void)
+void cpu_yield(void)
 {
 	uint64_t now, back;
 

@@ -13,14 +13,14 @@
  * CPUs.) Whoever chose another policy than the usual one for us knows why, and it is kept. Before
  * that the other two do nothing.
  */
-void turn_begin(void);
+void cpu_yield_begin(void);
 
 /*
  * A buffer was found so full, 0 to 1, before it is emptied. A buffer that is nearly half full was
  * meant to be a quarter full (capture/drain_interval.h): then it is in a hurry, for a while. Where
  * it may not ask for more, it runs as it is.
  */
-void turn_met(double fill);
+void cpu_yield_buffer_fill(double fill);
 
 /*
  * Called between small pieces of work: yields the CPU if some work was done since the last call and
@@ -28,6 +28,6 @@ void turn_met(double fill);
  * server that answers in about ten us that is very long. Where others keep it for long (then they
  * need it for long, and what we do is needed too) it does nothing for a while.
  */
-void turn_pass(void);
+void cpu_yield(void);
 
 #endif

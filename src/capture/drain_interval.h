@@ -10,11 +10,11 @@
 #define PACE_MIN_NS 500000ull
 #define PACE_MAX_NS 20000000ull
 
-struct pace {
+struct drain_interval {
 	uint64_t ns, max_ns;
 };
 
-static inline void pace_init(struct pace *p, uint64_t max_ns)
+static inline void drain_interval_init(struct drain_interval *p, uint64_t max_ns)
 {
 	p->ns = PACE_MIN_NS;
 	p->max_ns = max_ns > PACE_MAX_NS   ? PACE_MAX_NS
@@ -24,7 +24,7 @@ static inline void pace_init(struct pace *p, uint64_t max_ns)
 
 /* The buffer was found so full (0 to 1) after `past_ns`: the time until the next look. Grows by
  * steps, since a burst may begin; shrinks at once. */
-static inline uint64_t pace_next(struct pace *p, double fill, uint64_t past_ns)
+static inline uint64_t drain_interval_next(struct drain_interval *p, double fill, uint64_t past_ns)
 {
 	double most = (double)p->ns * 1.5;
 	double ns = fill > 0 ? (double)past_ns * 0.25 / fill : most;

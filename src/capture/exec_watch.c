@@ -6,12 +6,12 @@
 #define LOOK_MAX_NS (20 * LOOK_MIN_NS)
 #define LOOK_PART 64
 
-void late_program_await(struct late_program *p, const char *name)
+void exec_watch_start(struct exec_watch *p, const char *name)
 {
-	*p = (struct late_program){.name = name, .wait_ns = LOOK_MIN_NS};
+	*p = (struct exec_watch){.name = name, .wait_ns = LOOK_MIN_NS};
 }
 
-bool late_program_changed(struct late_program *p, pid_t pid, uint64_t now_ns)
+bool exec_watch_changed(struct exec_watch *p, pid_t pid, uint64_t now_ns)
 {
 	uint64_t hash;
 
@@ -32,12 +32,12 @@ bool late_program_changed(struct late_program *p, pid_t pid, uint64_t now_ns)
 	return true;
 }
 
-void late_program_unsure(struct late_program *p)
+void exec_watch_unsure(struct exec_watch *p)
 {
 	p->code_hash = 0;
 }
 
-uint64_t late_program_wait(const struct late_program *p)
+uint64_t exec_watch_wait(const struct exec_watch *p)
 {
 	return p->wait_ns;
 }

@@ -10,19 +10,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct late_program {
+struct exec_watch {
 	const char *name; /* NULL: none is awaited */
 	uint64_t code_hash, since_ns, next_look_ns, wait_ns;
 };
 
 /* Awaits one from now on; `name` is kept as it is. */
-void late_program_await(struct late_program *p, const char *name);
+void exec_watch_start(struct exec_watch *p, const char *name);
 /* Whether it is time to look at process `pid`: its code has changed since the last look. The longer
  * it has had nothing the less often that is asked. */
-bool late_program_changed(struct late_program *p, pid_t pid, uint64_t now_ns);
+bool exec_watch_changed(struct exec_watch *p, pid_t pid, uint64_t now_ns);
 /* The look came too early: the next one comes even if nothing changes. */
-void late_program_unsure(struct late_program *p);
+void exec_watch_unsure(struct exec_watch *p);
 /* How long until then: sleep no longer. */
-uint64_t late_program_wait(const struct late_program *p);
+uint64_t exec_watch_wait(const struct exec_watch *p);
 
 #endif

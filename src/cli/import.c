@@ -65,11 +65,11 @@ static void print_summary(const char *path, const struct import_summary *s)
 		count(&b, s->n_lost, "event");
 		buf_str(&b, " were lost when it was recorded\n");
 	}
-	if (s->n_doubts) {
-		count(&b, s->n_doubts, ops->item);
-		buf_str(&b,
-			s->n_doubts == 1 ? " was not understood:\n" : " were not understood:\n");
-		buf_str(&b, s->doubts.data);
+	if (s->n_diagnostics) {
+		count(&b, s->n_diagnostics, ops->item);
+		buf_str(&b, s->n_diagnostics == 1 ? " was not understood:\n"
+						  : " were not understood:\n");
+		buf_str(&b, s->diagnostics.data);
 	}
 	if (!buf_failed(&b))
 		fputs(b.data, stderr);

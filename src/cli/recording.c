@@ -202,7 +202,7 @@ static int drain(struct recording *rec, struct capture_set *set, struct buf *rea
 	bool terminal = isatty(STDERR_FILENO);
 	int handled = 0;
 
-	turn_begin();
+	cpu_yield_begin();
 	for (;;) {
 		int64_t wait = capture_set_drain(set, err);
 		uint64_t now = clock_monotonic_ns();

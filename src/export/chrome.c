@@ -467,7 +467,7 @@ static int chrome_write(struct trace_reader *reader, const struct export_options
 {
 	struct chrome c = {.reader = reader};
 
-	int r = select_run(reader, opt, &chrome_limits, &c.sel, err);
+	int r = limits_run(reader, opt, &chrome_limits, &c.sel, err);
 	if (r < 0)
 		return r;
 	pool_init(&c.tasks, sizeof(struct chrome_task));
@@ -496,7 +496,7 @@ static int chrome_write(struct trace_reader *reader, const struct export_options
 	pool_done(&c.tasks);
 	pool_done(&c.futures);
 	out_done(&c.out);
-	selection_done(&c.sel);
+	export_scope_done(&c.sel);
 	return r;
 }
 

@@ -36,7 +36,7 @@ struct chrome_task {
 
 struct chrome {
 	struct trace_reader *reader;
-	struct selection sel;
+	struct export_scope sel;
 	struct out out;
 	struct pool tasks;
 	char **place_labels; /* by index, NULL until wanted */

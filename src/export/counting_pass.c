@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct survey_task {
+struct counted_task {
 	struct placed at;
 	uint64_t n_slices, n_samples, weight;
 	size_t name_len;
@@ -103,25 +103,25 @@ int top_add(struct top *t, const struct top_task *task)
 	return 0;
 }
 
-static struct survey_task *task_of(struct survey *s, struct tl_task *task)
+static struct counted_task *task_of(struct counts *s, struct tl_task *task)
 {
 	if (task->user)
 		return task->user;
-	struct survey_task *t = pool_get(&s->tasks);
+	struct counted_task *t = pool_get(&s->tasks);
 	if (!t || lanes_task_begin(s->lanes, task, &t->at) < 0)
 		return NULL;
 	t->name_len = strlen(t->at.family->name);
 	return task->user = t;
 }
 
-static void count(struct survey *s, uint64_t begin_ns, uint64_t bytes)
+static void count(struct counts *s, uint64_t begin_ns, uint64_t bytes)
 {
 	s->n_slices++;
 	s->bytes += bytes;
 	bins_add(&s->bins, begin_ns, bytes);
 }
 
-static int count_task_slice(struct survey *s, struct survey_task *t, uint64_t begin_ns,
+static int count_task_slice(struct counts *s, struct counted_task *t, uint64_t begin_ns,
 			    uint64_t bytes)
 {
 	t->n_slices++;
@@ -137,7 +137,7 @@ static int count_task_slice(struct survey *s, struct survey_task *t, uint64_t be
 	return 0;
 }
 
-static int count_thread_slice(struct survey *s, uint32_t thread, uint64_t begin_ns,
+static int count_thread_slice(struct counts *s, uint32_t thread, uint64_t begin_ns,
 			      uint64_t busy_ns, uint64_t bytes)
 {
 	struct thread_lane *t = lanes_thread(s->lanes, thread);
@@ -155,12 +155,12 @@ static int count_thread_slice(struct survey *s, uint32_t thread, uint64_t begin_
 /* ---- samples ---- */
 
 struct counted {
-	struct survey *s;
-	struct survey_task *task;
+	struct counts *s;
+	struct counted_task *task;
 	uint32_t thread;
 };
 
-static uint64_t stack_bytes(const struct survey *s, const struct stack_slice *slice)
+static uint64_t stack_bytes(const struct counts *s, const struct stack_slice *slice)
 {
 	const char *name = slice->frame ? slice->frame->function : NULL;
 	return s->limits->slice_bytes + (name ? strlen(name) : 0);
@@ -180,7 +180,7 @@ static int count_thread_stack(void *ctx, const struct stack_slice *slice)
 
 static int on_sample(void *ctx, const struct tl_sample *sample)
 {
-	struct survey *s = ctx;
+	struct counts *s = ctx;
 	struct counted c = {.s = s, .thread = sample->thread};
 	struct thread_lane *thread = lanes_thread(s->lanes, sample->thread);
 	if (!thread)
@@ -209,14 +209,14 @@ static int on_sample(void *ctx, const struct tl_sample *sample)
 
 static int on_task_begin(void *ctx, struct tl_task *task)
 {
-	struct survey *s = ctx;
+	struct counts *s = ctx;
 	return task_of(s, task) ? 0 : -ENOMEM;
 }
 
 static int on_task_end(void *ctx, struct tl_task *task)
 {
-	struct survey *s = ctx;
-	struct survey_task *t = task_of(s, task);
+	struct counts *s = ctx;
+	struct counted_task *t = task_of(s, task);
 	if (!t)
 		return -ENOMEM;
 
@@ -252,8 +252,8 @@ static int on_task_end(void *ctx, struct tl_task *task)
 
 static int on_poll(void *ctx, const struct tl_poll *poll)
 {
-	struct survey *s = ctx;
-	struct survey_task *t = task_of(s, poll->task);
+	struct counts *s = ctx;
+	struct counted_task *t = task_of(s, poll->task);
 	if (!t)
 		return -ENOMEM;
 
@@ -276,7 +276,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 /* One from outside of all polls gets a slice of its own, for its flow to begin in. */
 static int on_wake(void *ctx, const struct tl_wake *wake)
 {
-	struct survey *s = ctx;
+	struct counts *s = ctx;
 	bool own_slice = !wake->source_task || !wake->source_task->user;
 	if (!s->limits->flows || !own_slice || !wake->by_waker || wake->effect == TW_NOOP)
 		return 0;
@@ -285,8 +285,8 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 
 static int on_wait(void *ctx, const struct tl_wait *wait)
 {
-	struct survey *s = ctx;
-	struct survey_task *t = task_of(s, wait->task);
+	struct counts *s = ctx;
+	struct counted_task *t = task_of(s, wait->task);
 	if (!t)
 		return -ENOMEM;
 	uint64_t ns = wait->end_ns - wait->begin_ns;
@@ -300,10 +300,10 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 }
 
 /* Something inside a poll: drawn on the task's lane and on the thread's. */
-static int count_inside(struct survey *s, struct tl_task *task, uint32_t thread, uint64_t begin_ns)
+static int count_inside(struct counts *s, struct tl_task *task, uint32_t thread, uint64_t begin_ns)
 {
 	if (task) {
-		struct survey_task *t = task_of(s, task);
+		struct counted_task *t = task_of(s, task);
 		if (!t)
 			return -ENOMEM;
 		count_task_slice(s, t, begin_ns, s->limits->slice_bytes);
@@ -326,7 +326,7 @@ static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
 	return count_inside(ctx, off->task, off->thread, off->begin_ns);
 }
 
-static void count_future_slice(struct survey *s, const struct placed_future *p, uint64_t begin_ns)
+static void count_future_slice(struct counts *s, const struct placed_future *p, uint64_t begin_ns)
 {
 	if (!s->shown_only) {
 		p->family->n_slices++;
@@ -338,7 +338,7 @@ static void count_future_slice(struct survey *s, const struct placed_future *p, 
 
 static int on_future_poll(void *ctx, const struct tl_future_poll *poll)
 {
-	struct survey *s = ctx;
+	struct counts *s = ctx;
 	struct placed_future *p;
 	int r = lanes_future_poll(s->lanes, &s->futures, poll->future, poll->outcome, &p);
 	if (r == 0)
@@ -353,7 +353,7 @@ static int on_future_poll(void *ctx, const struct tl_future_poll *poll)
 
 static int on_future_end(void *ctx, struct tl_future *future)
 {
-	struct survey *s = ctx;
+	struct counts *s = ctx;
 	struct placed_future *p = future->user;
 	if (!p)
 		return 0;
@@ -375,19 +375,19 @@ static int on_section(void *ctx, const struct tl_section *section)
 
 static int on_park(void *ctx, const struct tl_park *park)
 {
-	struct survey *s = ctx;
+	struct counts *s = ctx;
 	return count_thread_slice(s, park->thread, park->begin_ns, 0, s->limits->slice_bytes);
 }
 
 static int on_loss(void *ctx, const struct tl_loss *loss)
 {
-	struct survey *s = ctx;
+	struct counts *s = ctx;
 	return count_thread_slice(s, loss->thread, loss->begin_ns, 0, s->limits->slice_bytes);
 }
 
 static int on_worker_begin(void *ctx, uint32_t thread, uint64_t time_ns)
 {
-	struct survey *s = ctx;
+	struct counts *s = ctx;
 	struct thread_lane *t = lanes_thread(s->lanes, thread);
 	if (!t)
 		return -ENOMEM;
@@ -400,7 +400,7 @@ static int on_thread_end(void *ctx, const struct tl_thread *thread)
 	return thread->worker ? on_worker_begin(ctx, thread->thread, thread->end_ns) : 0;
 }
 
-static const struct timeline_sink survey_sink = {
+static const struct timeline_sink counting_sink = {
 	.task_begin = on_task_begin,
 	.task_end = on_task_end,
 	.poll = on_poll,
@@ -419,16 +419,16 @@ static const struct timeline_sink survey_sink = {
 	.thread_end = on_thread_end,
 };
 
-int survey_run(struct survey *s, struct trace_reader *r, const struct replay_filter *filter,
-	       void (*progress)(void *ctx, uint64_t done, uint64_t total), void *progress_ctx,
-	       struct error *err)
+int counting_pass_run(struct counts *s, struct trace_reader *r, const struct replay_filter *filter,
+		      void (*progress)(void *ctx, uint64_t done, uint64_t total),
+		      void *progress_ctx, struct error *err)
 {
 	lanes_restart(s->lanes);
 	s->reader = r;
 	s->lanes->futures = s->limits->futures;
-	pool_init(&s->tasks, sizeof(struct survey_task));
+	pool_init(&s->tasks, sizeof(struct counted_task));
 	pool_init(&s->futures, sizeof(struct placed_future));
-	int ret = timeline_replay(r, filter, &survey_sink, s, progress, progress_ctx, &s->totals,
+	int ret = timeline_replay(r, filter, &counting_sink, s, progress, progress_ctx, &s->totals,
 				  &s->base_ns, err);
 	for (uint32_t i = 0; i < s->lanes->n_threads; i++)
 		stack_lane_end(&s->lanes->threads[i].stack, count_thread_stack,
@@ -438,7 +438,7 @@ int survey_run(struct survey *s, struct trace_reader *r, const struct replay_fil
 	return ret;
 }
 
-void survey_clear(struct survey *s)
+void counts_clear(struct counts *s)
 {
 	hist_done(&s->polls);
 	memset(&s->polls, 0, sizeof(s->polls));
@@ -449,7 +449,7 @@ void survey_clear(struct survey *s)
 	s->n_slices = s->n_flows = s->n_tasks = s->bytes = s->base_ns = 0;
 }
 
-void survey_done(struct survey *s)
+void counts_done(struct counts *s)
 {
 	hist_done(&s->polls);
 	free(s->top.tasks);

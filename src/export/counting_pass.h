@@ -31,7 +31,7 @@ struct top {
 };
 int top_add(struct top *t, const struct top_task *task);
 
-struct survey {
+struct counts {
 	struct lanes *lanes;
 	const struct limits *limits;
 	bool shown_only;    /* count only what is on lanes that are shown */
@@ -48,10 +48,10 @@ struct survey {
 };
 
 /* Counts into `s`, whose lanes, limits, shown_only and top.max the caller has set. */
-int survey_run(struct survey *s, struct trace_reader *r, const struct replay_filter *filter,
-	       void (*progress)(void *ctx, uint64_t done, uint64_t total), void *progress_ctx,
-	       struct error *err);
-void survey_clear(struct survey *s); /* the counts; lanes, limits and top.max stay */
-void survey_done(struct survey *s);
+int counting_pass_run(struct counts *s, struct trace_reader *r, const struct replay_filter *filter,
+		      void (*progress)(void *ctx, uint64_t done, uint64_t total),
+		      void *progress_ctx, struct error *err);
+void counts_clear(struct counts *s); /* the counts; lanes, limits and top.max stay */
+void counts_done(struct counts *s);
 
 #endif

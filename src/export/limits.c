@@ -1,6 +1,6 @@
 /*
- * From counts to decisions. One survey is enough when all fits, which is the rule. When lanes or
- * time must be cut, the trace is surveyed again with what was decided, until the numbers are
+ * From counts to decisions. One pass is enough when all fits, which is the rule. When lanes or
+ * time must be cut, the trace is counted again with what was decided, until the numbers are
  * those of what will be written; each round's window is shorter than the one before.
  */
 #include "export/limits.h"
@@ -21,8 +21,8 @@
 struct chooser {
 	const struct export_options *opt;
 	const struct limits *limits;
-	struct selection *sel;
-	struct survey survey;
+	struct export_scope *sel;
+	struct counts counts;
 	uint64_t max_slices, max_lanes;
 	bool lanes_cut, futures_cut;
 };
@@ -173,7 +173,7 @@ static void count_wanted(const struct chooser *c, bool by_task, uint64_t *ret_th
 
 static void add_up(struct chooser *c)
 {
-	struct selection *s = c->sel;
+	struct export_scope *s = c->sel;
 	s->n_lanes = s->n_slices = s->shown_tasks = s->shown_threads = s->n_threads = 0;
 	for (uint32_t i = 0; i < s->lanes.n_threads; i++) {
 		const struct thread_lane *t = &s->lanes.threads[i];
@@ -195,18 +195,18 @@ static void add_up(struct chooser *c)
 		if (tl_role_counts(f->role))
 			s->shown_tasks += f->shown_tasks;
 	}
-	s->n_flows = c->survey.n_flows;
-	s->n_tasks = c->survey.n_tasks;
-	uint64_t all = c->survey.n_slices ? c->survey.n_slices : 1;
-	s->est_bytes = (uint64_t)((double)c->survey.bytes * (double)s->n_slices / (double)all) +
+	s->n_flows = c->counts.n_flows;
+	s->n_tasks = c->counts.n_tasks;
+	uint64_t all = c->counts.n_slices ? c->counts.n_slices : 1;
+	s->est_bytes = (uint64_t)((double)c->counts.bytes * (double)s->n_slices / (double)all) +
 		       s->n_lanes * c->limits->lane_bytes;
 }
 
 static int choose_lanes(struct chooser *c)
 {
-	struct selection *s = c->sel;
+	struct export_scope *s = c->sel;
 	bool by_task = c->limits->tasks_by_choice || c->opt->lanes == LANES_TASK ||
-		       (c->opt->lanes == LANES_AUTO && c->survey.n_tasks <= TASK_LANES_MAX);
+		       (c->opt->lanes == LANES_AUTO && c->counts.n_tasks <= TASK_LANES_MAX);
 	uint64_t threads, lanes, futures;
 	count_wanted(c, by_task, &threads, &lanes, &futures);
 
@@ -219,7 +219,7 @@ static int choose_lanes(struct chooser *c)
 
 	int r = show_threads(&s->lanes, for_threads);
 	if (r == 0)
-		r = by_task ? show_tasks(&s->lanes, &c->survey.top, for_tasks)
+		r = by_task ? show_tasks(&s->lanes, &c->counts.top, for_tasks)
 			    : show_packed(&s->lanes, false, for_tasks);
 	if (r == 0)
 		r = show_packed(&s->lanes, true, for_futures);
@@ -233,18 +233,18 @@ static int choose_lanes(struct chooser *c)
 static int cut_time(struct chooser *c, struct trace_reader *r, uint64_t max_bytes,
 		    struct error *err)
 {
-	struct selection *s = c->sel;
+	struct export_scope *s = c->sel;
 	if (c->lanes_cut || c->limits->tasks_by_choice) { /* other lanes' slices were counted too */
-		survey_clear(&c->survey);
-		c->survey.shown_only = true;
+		counts_clear(&c->counts);
+		c->counts.shown_only = true;
 		int ret = trace_reader_rewind(r, err);
 		if (ret == 0)
-			ret = survey_run(&c->survey, r, &s->filter, NULL, NULL, err);
-		c->survey.shown_only = false;
+			ret = counting_pass_run(&c->counts, r, &s->filter, NULL, NULL, err);
+		c->counts.shown_only = false;
 		if (ret < 0)
 			return ret;
 	}
-	uint64_t until = bins_until(&c->survey.bins, c->max_slices, max_bytes);
+	uint64_t until = bins_until(&c->counts.bins, c->max_slices, max_bytes);
 	uint64_t to_ns = until > s->base_ns ? until - s->base_ns : 1;
 	if (s->filter.to_ns && to_ns >= s->filter.to_ns)
 		to_ns = s->filter.to_ns - (s->filter.to_ns - s->filter.from_ns) / 8;
@@ -269,7 +269,7 @@ static int too_big(const struct chooser *c, struct error *err)
 
 static void tell(struct chooser *c, uint64_t all_ns, uint64_t all_slices)
 {
-	struct selection *s = c->sel;
+	struct export_scope *s = c->sel;
 	struct buf b = BUF_INIT;
 	uint64_t lanes, threads, futures;
 	count_wanted(c, s->lanes.by_task, &threads, &lanes, &futures);
@@ -310,7 +310,7 @@ static void tell(struct chooser *c, uint64_t all_ns, uint64_t all_slices)
 }
 
 /* The recording goes on after the last event, as in timeline_replay(). */
-static void set_window(struct selection *s, const struct trace_reader *r)
+static void set_window(struct export_scope *s, const struct trace_reader *r)
 {
 	const struct trace_cost *cost = trace_reader_cost(r);
 	uint64_t end = s->totals.last_ns;
@@ -322,41 +322,42 @@ static void set_window(struct selection *s, const struct trace_reader *r)
 	s->from_ns = s->filter.from_ns < end - s->base_ns ? s->base_ns + s->filter.from_ns : end;
 }
 
-static int survey(struct chooser *c, struct trace_reader *r, bool first, struct error *err)
+static int count_all(struct chooser *c, struct trace_reader *r, bool first, struct error *err)
 {
 	do {
-		survey_clear(&c->survey);
+		counts_clear(&c->counts);
 		lanes_forget(&c->sel->lanes);
-		int ret = survey_run(&c->survey, r, &c->sel->filter,
-				     first ? c->opt->progress : NULL, c->opt->progress_ctx, err);
+		int ret = counting_pass_run(&c->counts, r, &c->sel->filter,
+					    first ? c->opt->progress : NULL, c->opt->progress_ctx,
+					    err);
 		c->sel->filter.lenient = true; /* all of it was there; a part of it may lack */
 		if (ret == 0)
 			ret = trace_reader_rewind(r, err);
 		if (ret < 0)
 			return ret;
-	} while (c->survey.found_workers);
+	} while (c->counts.found_workers);
 	return 0;
 }
 
 static int choose(struct chooser *c, struct trace_reader *r, struct error *err)
 {
-	struct selection *s = c->sel;
+	struct export_scope *s = c->sel;
 	uint64_t max_bytes = c->opt->force ? UINT64_MAX : c->limits->ceiling_bytes;
 	uint64_t all_ns = 0, all_slices = 0;
 
 	for (int round = 0; round < MAX_ROUNDS; round++) {
-		int ret = survey(c, r, round == 0, err);
+		int ret = count_all(c, r, round == 0, err);
 		if (ret < 0)
 			return ret;
 
-		s->totals = c->survey.totals;
-		s->base_ns = c->survey.base_ns;
+		s->totals = c->counts.totals;
+		s->base_ns = c->counts.base_ns;
 		set_window(s, r);
 		if (choose_lanes(c) < 0)
 			return error_set(err, -ENOMEM, "out of memory");
 		if (!round) {
 			all_ns = s->to_ns - s->from_ns;
-			all_slices = c->survey.n_slices;
+			all_slices = c->counts.n_slices;
 		}
 		if (s->n_lanes > c->limits->ceiling_lanes && !c->opt->force)
 			return too_big(c, err);
@@ -369,8 +370,8 @@ static int choose(struct chooser *c, struct trace_reader *r, struct error *err)
 			return ret;
 	}
 
-	uint64_t worst = hist_quantile(&c->survey.polls, WORST_POLL_QUANTILE);
-	s->worst_poll_ns = !c->survey.polls.count      ? UINT64_MAX
+	uint64_t worst = hist_quantile(&c->counts.polls, WORST_POLL_QUANTILE);
+	s->worst_poll_ns = !c->counts.polls.count      ? UINT64_MAX
 			   : worst < WORST_POLL_MIN_NS ? WORST_POLL_MIN_NS
 						       : worst;
 	tell(c, all_ns, all_slices);
@@ -382,10 +383,10 @@ static const struct trace_kind *kind_of(const void *ctx, uint32_t kind)
 	return trace_reader_kind(ctx, kind);
 }
 
-int select_run(struct trace_reader *r, const struct export_options *opt,
-	       const struct limits *limits, struct selection *ret, struct error *err)
+int limits_run(struct trace_reader *r, const struct export_options *opt,
+	       const struct limits *limits, struct export_scope *ret, struct error *err)
 {
-	*ret = (struct selection){.filter = opt->filter};
+	*ret = (struct export_scope){.filter = opt->filter};
 	ret->lanes.kind = kind_of;
 	ret->lanes.kind_ctx = r;
 
@@ -397,22 +398,22 @@ int select_run(struct trace_reader *r, const struct export_options *opt,
 	c->sel = ret;
 	c->max_slices = opt->max_slices ? opt->max_slices : limits->max_slices;
 	c->max_lanes = opt->max_lanes ? opt->max_lanes : limits->max_lanes;
-	c->survey.lanes = &ret->lanes;
-	c->survey.limits = limits;
-	c->survey.top.max = c->max_lanes > TASK_LANES_MAX ? c->max_lanes : TASK_LANES_MAX;
+	c->counts.lanes = &ret->lanes;
+	c->counts.limits = limits;
+	c->counts.top.max = c->max_lanes > TASK_LANES_MAX ? c->max_lanes : TASK_LANES_MAX;
 
 	int r2 = choose(c, r, err);
 	if (r2 == 0 && (lanes_labels(&ret->lanes, r, &ret->labels) < 0 ||
 			lanes_relabel(&ret->lanes, &ret->labels) < 0))
 		r2 = error_set(err, -ENOMEM, "out of memory");
-	survey_done(&c->survey);
+	counts_done(&c->counts);
 	free(c);
 	if (r2 < 0)
-		selection_done(ret);
+		export_scope_done(ret);
 	return r2;
 }
 
-void selection_done(struct selection *s)
+void export_scope_done(struct export_scope *s)
 {
 	lanes_done(&s->lanes);
 	kind_labels_done(&s->labels);

@@ -27,7 +27,7 @@ struct limits {
 	const char *viewer;   /* for messages: "Chrome's trace viewer" */
 };
 
-struct selection {
+struct export_scope {
 	struct lanes lanes;
 	struct replay_filter filter; /* with the window that fits */
 	uint64_t base_ns;	     /* time of the trace's first event: the zero of all output */
@@ -43,8 +43,8 @@ struct selection {
 };
 
 /* Surveys and decides; leaves the reader rewound. -EFBIG beyond the ceilings unless opt->force. */
-int select_run(struct trace_reader *r, const struct export_options *opt,
-	       const struct limits *limits, struct selection *ret, struct error *err);
-void selection_done(struct selection *s);
+int limits_run(struct trace_reader *r, const struct export_options *opt,
+	       const struct limits *limits, struct export_scope *ret, struct error *err);
+void export_scope_done(struct export_scope *s);
 
 #endif

@@ -486,7 +486,7 @@ static int speedscope_write(struct trace_reader *reader, const struct export_opt
 	spill_file_init(&s->file);
 	pool_init(&s->tasks, sizeof(struct speedscope_task));
 
-	int r = select_run(reader, opt, &speedscope_limits, &s->sel, err);
+	int r = limits_run(reader, opt, &speedscope_limits, &s->sel, err);
 	if (r == 0) {
 		r = out_init(&s->out, file);
 		if (r == 0)
@@ -525,7 +525,7 @@ static int speedscope_write(struct trace_reader *reader, const struct export_opt
 	speedscope_samples_done(s);
 	spill_file_done(&s->file);
 	out_done(&s->out);
-	selection_done(&s->sel);
+	export_scope_done(&s->sel);
 	free(s);
 	return r;
 }

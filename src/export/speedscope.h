@@ -61,7 +61,7 @@ struct profile {
 
 struct speedscope {
 	struct trace_reader *reader;
-	struct selection sel;
+	struct export_scope sel;
 	struct out out;
 	struct pool tasks;
 	struct spill_file file;

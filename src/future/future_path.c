@@ -130,7 +130,7 @@ static void enter(const struct map *hooked, struct way *w)
 }
 
 /* Is there anything but one of a type's members that is polled without being seen? */
-static bool is_beside(struct debug *d, const struct dw_type *t, const struct way *w, size_t which)
+static bool is_aux(struct debug *d, const struct dw_type *t, const struct way *w, size_t which)
 {
 	for (size_t i = 0; i < n_ways(t); i++) {
 		const struct dw_type *inner = i == which ? NULL : dw_member_type(d, one_way(t, i));
@@ -166,7 +166,7 @@ bool ways_next(struct debug *d, const struct map *hooked, struct way *w)
 		}
 		if (!way || !ways_holds(t, way, next))
 			return false;
-		w->beside = w->beside || is_beside(d, t, w, which);
+		w->beside = w->beside || is_aux(d, t, w, which);
 		w->at += way->offset;
 		w->type = next;
 		w->through = into(t, next, w->through);
@@ -196,7 +196,7 @@ static int find_all(struct debug *d, const struct map *hooked, struct way w, uns
 
 		inner.type = dw_member_type(d, one_way(t, i));
 		inner.at += one_way(t, i)->offset;
-		inner.beside = w.beside || is_beside(d, t, &w, i);
+		inner.beside = w.beside || is_aux(d, t, &w, i);
 		inner.through = into(t, inner.type, w.through);
 		if (ways_holds(t, one_way(t, i), inner.type))
 			r = find_all(d, hooked, inner, depth + 1, ret, n, tried);

@@ -12,15 +12,15 @@
 
 #define MAX_DETAIL 120u
 
-void doubts_done(struct doubts *d)
+void diagnostics_done(struct diagnostics *d)
 {
 	for (size_t i = 0; i < d->n; i++)
 		free(d->v[i].detail);
-	*d = (struct doubts){0};
+	*d = (struct diagnostics){0};
 }
 
-void doubts_add(struct doubts *d, const char *reason, const char *detail, size_t detail_len,
-		uint64_t at)
+void diagnostics_add(struct diagnostics *d, const char *reason, const char *detail,
+		     size_t detail_len, uint64_t at)
 {
 	size_t len = detail ? detail_len : 0;
 
@@ -55,7 +55,7 @@ static int by_number(const void *a, const void *b)
 	return x->at[0] < y->at[0] ? -1 : x->at[0] > y->at[0];
 }
 
-void doubts_text(struct doubts *d, struct buf *out)
+void diagnostics_text(struct diagnostics *d, struct buf *out)
 {
 	if (d->n)
 		qsort(d->v, d->n, sizeof(d->v[0]), by_number);

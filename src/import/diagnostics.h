@@ -16,19 +16,19 @@ struct doubt {
 	uint64_t n, at[DOUBT_PLACES];
 };
 
-struct doubts {
+struct diagnostics {
 	const char *item; /* "line", "record at byte", "line of task.txt" */
 	struct doubt v[DOUBTS_MAX];
 	size_t n;
 	uint64_t total, n_other;
 };
 
-void doubts_done(struct doubts *d);
+void diagnostics_done(struct diagnostics *d);
 /* An item was not understood. `detail` (may be NULL) is a name of the input's own, and is part of
  * what makes reasons different. */
-void doubts_add(struct doubts *d, const char *reason, const char *detail, size_t detail_len,
-		uint64_t at);
+void diagnostics_add(struct diagnostics *d, const char *reason, const char *detail,
+		     size_t detail_len, uint64_t at);
 /* One line of text each, most frequent first; safe for a terminal. */
-void doubts_text(struct doubts *d, struct buf *out);
+void diagnostics_text(struct diagnostics *d, struct buf *out);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Call stacks of recordings that tell functions by name. Frames and stacks are written to the trace
- * once each; their number is bounded, what comes after that is counted. Private to this room.
+ * Call stacks of recordings that name functions. Frames and stacks are written to the trace once
+ * each; their number is bounded, what comes after that is counted. Private to this room.
  */
 #ifndef POLLUX_IMPORT_FRAMES_H
 #define POLLUX_IMPORT_FRAMES_H
@@ -31,8 +31,8 @@ void frames_done(struct frames *f);
  * of the frame are only looked at then. UINT32_MAX: not kept. */
 uint32_t frames_find(const struct frames *f, const char *key, size_t len);
 uint32_t frames_add(struct frames *f, const char *key, size_t len, const struct trace_frame *frame);
-/* Index + 1 of the stack of so many frames, innermost first; 0: not kept. Flags of trace_stack are
- * the outermost frame's. */
+/* Index + 1 of the stack of `n` frames, innermost first; 0: not kept. Flags of trace_stack are the
+ * outermost frame's. */
 uint64_t frames_stack(struct frames *f, const uint32_t *frames, size_t n, uint32_t flags);
 
 #endif

@@ -28,7 +28,7 @@ const struct import_ops *import_find(const char *name)
 
 void import_summary_done(struct import_summary *s)
 {
-	buf_done(&s->doubts);
+	buf_done(&s->diagnostics);
 }
 
 static const struct import_ops *format_of(const struct input *in, const char *from,
@@ -60,15 +60,15 @@ static const struct import_ops *format_of(const struct input *in, const char *fr
 }
 
 /* The summary's lines about one file. */
-static void add_doubts(struct sink *s, const struct import_ops *ops, const char *path,
-		       struct import_summary *sum)
+static void add_diagnostics(struct sink *s, const struct import_ops *ops, const char *path,
+			    struct import_summary *sum)
 {
-	s->doubts.item = ops->item;
-	if (s->doubts.n && sum->doubts.len)
-		buf_printf(&sum->doubts, "in %s:\n", path);
-	doubts_text(&s->doubts, &sum->doubts);
-	sum->n_doubts += s->doubts.total;
-	doubts_done(&s->doubts);
+	s->diagnostics.item = ops->item;
+	if (s->diagnostics.n && sum->diagnostics.len)
+		buf_printf(&sum->diagnostics, "in %s:\n", path);
+	diagnostics_text(&s->diagnostics, &sum->diagnostics);
+	sum->n_diagnostics += s->diagnostics.total;
+	diagnostics_done(&s->diagnostics);
 }
 
 static int one_file(const char *path, const struct import_options *opt, struct sink *s,
@@ -86,7 +86,7 @@ static int one_file(const char *path, const struct import_options *opt, struct s
 		r = ops->read(&in, s, err);
 		sum->format = ops->name;
 		sum->bytes += in.offset;
-		add_doubts(s, ops, in.path, sum);
+		add_diagnostics(s, ops, in.path, sum);
 		if (r < 0 && !err->code)
 			error_sys(err, r, "cannot import %s", in.path);
 	} else {
@@ -112,8 +112,8 @@ static int tell_end(struct sink *s)
 	if (s->n_twice)
 		sink_cover(s, "records", s->n_hits - s->n_twice, s->n_hits,
 			   "perf record wrote the others twice: counted once");
-	if (s->n_odd_syscalls)
-		sink_cover(s, "system calls", 0, s->n_odd_syscalls,
+	if (s->n_inconsistent_syscalls)
+		sink_cover(s, "system calls", 0, s->n_inconsistent_syscalls,
 			   "begins and ends that belong to no other were left out");
 	if (s->n_unnamed_syscalls)
 		sink_cover(
@@ -156,7 +156,7 @@ int import_run(const char *const *paths, size_t n, const struct import_options *
 	ret_summary->n_stacks = s.frames.n_stacks;
 	ret_summary->n_lost = s.n_lost;
 	sink_done(&s);
-	if (r >= 0 && buf_failed(&ret_summary->doubts))
+	if (r >= 0 && buf_failed(&ret_summary->diagnostics))
 		r = error_set(err, -ENOMEM, "out of memory");
 	return r;
 }

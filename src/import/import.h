@@ -1,10 +1,10 @@
 /*
  * Old recordings of other tools into a trace, one file each behind struct import_ops. An importer
  * reads its input once, from front to back, in memory that does not grow with it; what it can't
- * understand it counts and steps over, and all of that is told at the end, once.
+ * understand it counts and steps over, and reports all of that at the end, once.
  *
  *     file ──▶ importer: lines or records ──▶ order ──▶ hits: what they mean ──▶ sink ──▶ trace
- *                  └──────────── what was not understood ──▶ doubts ──▶ one summary
+ *                  └──────────── what was not understood ──▶ diagnostics ──▶ one summary
  */
 #ifndef POLLUX_IMPORT_IMPORT_H
 #define POLLUX_IMPORT_IMPORT_H
@@ -25,12 +25,12 @@ struct import_options {
 };
 
 struct import_summary {
-	const char *format; /* of the last file */
-	uint64_t bytes;	    /* read */
-	uint64_t n_items;   /* lines, or records of binary formats */
-	uint64_t n_doubts;  /* of those: not understood, or only in part */
+	const char *format;	/* of the last file */
+	uint64_t bytes;		/* read */
+	uint64_t n_items;	/* lines, or records of binary formats */
+	uint64_t n_diagnostics; /* of those: not understood, or only in part */
 	uint64_t n_events, n_threads, n_stacks, n_lost;
-	struct buf doubts; /* the sentences, one a line; empty if all was understood */
+	struct buf diagnostics; /* the sentences, one a line; empty if all was understood */
 };
 void import_summary_done(struct import_summary *s);
 

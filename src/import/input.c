@@ -16,7 +16,7 @@
 
 static const uint64_t PROGRESS_BYTES = 4 << 20;
 
-/* Reads until so many bytes are there, or the file ends. */
+/* Reads until `n` bytes are there, or the file ends. */
 static void fill(struct input *in, size_t want)
 {
 	if (in->at + want > in->room) {

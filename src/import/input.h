@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Longer lines are cut and told as such. */
+/* Longer lines are cut and reported as such. */
 #define INPUT_MAX_LINE (64u << 10)
 #define INPUT_BUFFER (1u << 20)
 /* Of each if many are read at a time. */
@@ -43,7 +43,7 @@ int input_open(const char *path, const struct import_options *opt, struct input 
 /* Another file that belongs to this input (of a folder, by a name relative to it), which has to
  * outlive it. -EINVAL, -EISDIR: it is no regular file. */
 int input_open_in(struct input *folder, const char *name, struct input *ret, struct error *err);
-/* With a buffer of so many bytes, at least INPUT_SMALL_BUFFER. */
+/* With a buffer of this size, at least INPUT_SMALL_BUFFER. */
 int input_open_small(struct input *folder, const char *name, size_t room, struct input *ret,
 		     struct error *err);
 void input_close(struct input *in);
@@ -52,12 +52,12 @@ void input_close(struct input *in);
  */
 int input_line(struct input *in, const char **ret_line, size_t *ret_len);
 /* Exactly len bytes, at most what the buffer holds, which stay, and may be changed, until the next
- * call; NULL if there are not so many: then input_left() is how many, or in->code says why. */
+ * call; NULL if there are fewer: then input_left() is how many, or in->code says why. */
 uint8_t *input_bytes(struct input *in, size_t len);
 /* Without taking them. */
 const uint8_t *input_peek(struct input *in, size_t len);
 size_t input_left(const struct input *in);
-/* Steps over so many. False: there are not so many. */
+/* Skips this many. False: there are fewer. */
 bool input_skip(struct input *in, uint64_t len);
 void input_tell_progress(const struct input *in);
 

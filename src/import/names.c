@@ -1,7 +1,7 @@
 /*
- * A hash table of byte strings. It stands in the way of every line of a perf script text, so the
- * hash takes eight bytes at a time, and a probe touches the string itself only if all 64 bits of
- * the hash agree. The strings lie in blocks that never move.
+ * A hash table of byte strings. Every line of a perf script text goes through it, so the hash takes
+ * eight bytes at a time, and a probe touches the string itself only if all 64 bits of the hash
+ * agree. The strings lie in blocks that never move.
  */
 #include "import/names.h"
 

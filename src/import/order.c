@@ -66,7 +66,8 @@ static int grow_queue(struct order *o)
 	return 0;
 }
 
-/* Where a new item with this time belongs. Its number is the highest: equal times stay behind. */
+/* Where a new item with this time belongs. Its number is the highest: equal times keep their
+ * order. */
 static uint8_t *heap_place(struct order *o, uint64_t time)
 {
 	size_t i = o->heap_n++;

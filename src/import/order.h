@@ -19,7 +19,7 @@ struct order_item {
 struct order {
 	size_t item_bytes, max;
 	uint64_t serial;
-	/* Most items come in order: those stand in a queue, the others in a heap. */
+	/* Most items come in order: those are in a queue, the others in a heap. */
 	uint8_t *queue; /* a ring */
 	size_t queue_at, queue_n, queue_cap;
 	void *heap;
@@ -34,7 +34,7 @@ size_t order_n(const struct order *o);
 bool order_full(const struct order *o);
 /* Copies the item. 0, -ENOMEM. */
 int order_put(struct order *o, const void *item);
-/* The earliest item, where it stands until the next call; NULL if there is none. */
+/* The earliest item, valid until the next call; NULL if there is none. */
 const void *order_first(const struct order *o);
 void order_take(struct order *o); /* drops that one */
 

@@ -1,5 +1,5 @@
-/* The files are few (one a processor), so whoever is furthest behind is looked for in all of them;
- * it may then go on until it is not the furthest behind any more. */
+/* The files are few (one a processor), so the one with the earliest time is searched for in all of
+ * them; it is then read until another is earlier. */
 #include "import/parts.h"
 
 #include "base/cleanup.h"

@@ -1,6 +1,6 @@
 /*
  * Files of one folder that were written at the same time, each nearly in order of time, read as
- * one: whichever is furthest behind comes next. Private to this room.
+ * one: the one with the earliest time comes next. Private to this room.
  */
 #ifndef POLLUX_IMPORT_PARTS_H
 #define POLLUX_IMPORT_PARTS_H

@@ -1,6 +1,6 @@
 /*
  * Attributes and samples. A sample is a run of 8-byte words, whose presence and order follow from
- * its attribute's sample_type; which attribute it is of says an id in it, which stands first
+ * its attribute's sample_type; an id in it says which attribute it belongs to; the id comes first
  * (PERF_SAMPLE_IDENTIFIER) or, in older files, at the same place in the samples of all attributes.
  * Source: the comments at PERF_RECORD_SAMPLE and struct perf_event_attr in the kernel's
  * include/uapi/linux/perf_event.h.
@@ -181,7 +181,7 @@ static void read_stack(struct cursor *c, struct perf_sample *ret)
 	ret->stack_len = (size_t)(filled < size ? filled : size);
 }
 
-/* What stands between the raw data and the registers. */
+/* The fields between the raw data and the registers. */
 static void skip_branches(struct cursor *c, const struct perf_attr *attr)
 {
 	uint64_t n = cursor_u64(c);
@@ -194,7 +194,7 @@ static void skip_branches(struct cursor *c, const struct perf_attr *attr)
 		cursor_bytes(c, (size_t)n * 24);
 }
 
-/* What stands before the raw data. */
+/* The fields before the raw data. */
 static bool parse_front(struct cursor *c, const struct perf_attr *attr, struct perf_sample *ret)
 {
 	uint64_t type = attr->sample_type;

@@ -17,10 +17,10 @@ struct perf_attr {
 	uint64_t config, sample_type, read_format, flags;
 	uint64_t period; /* 1 if each sample has its own */
 	uint64_t branch_sample_type, regs_user;
-	char *name; /* "sdt_tokio:task_poll_begin"; NULL: not told */
+	char *name; /* "sdt_tokio:task_poll_begin"; NULL: unknown */
 	bool ready; /* event and format are looked up */
 	struct perf_event event;
-	const struct perf_format *format; /* of tracepoints; NULL: not told */
+	const struct perf_format *format; /* of tracepoints; NULL: unknown */
 };
 
 struct perf_attrs {
@@ -46,22 +46,22 @@ struct perf_sample {
 };
 
 void perf_attrs_done(struct perf_attrs *a);
-/* The attribute as it stands in the file: so many bytes of it. NULL: broken, or too many. */
+/* The attribute as it is in the file: `size` bytes of it. NULL: broken, or too many. */
 struct perf_attr *perf_attrs_add(struct perf_attrs *a, const uint8_t *bytes, size_t len);
 int perf_attrs_add_id(struct perf_attrs *a, uint64_t id, const struct perf_attr *attr);
 struct perf_attr *perf_attrs_by_id(const struct perf_attrs *a, uint64_t id);
 /* Looks up what it means, once. */
 void perf_attr_prepare(struct perf_attr *a, const struct perf_formats *formats);
 
-/* The body of a sample record, behind its header. False: it is broken or of no known event. */
+/* The body of a sample record, after its header. False: it is broken or of no known event. */
 bool perf_sample_parse(const struct perf_attrs *a, const uint8_t *body, size_t len,
 		       struct perf_sample *ret);
-/* Where in it pid and tid stand, and the raw data; len: there are none. */
+/* Where in it pid and tid are, and the raw data; len: there are none. */
 bool perf_sample_places(const struct perf_attrs *a, const uint8_t *body, size_t len,
 			size_t *ret_ids, size_t *ret_raw);
-/* How long what stands at the end of other records is. */
+/* The length of the fields at the end of other records. */
 size_t perf_trailer_bytes(const struct perf_attrs *a);
-/* What stands at the end of other records: pid, tid and time, 0 where they don't. */
+/* The fields at the end of other records: pid, tid and time, 0 where they don't. */
 void perf_trailer_parse(const struct perf_attrs *a, const uint8_t *body, size_t len,
 			struct perf_sample *ret);
 

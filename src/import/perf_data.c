@@ -42,9 +42,9 @@ struct waiting {
 	uint64_t number;
 };
 
-void perf_doubt(struct perf_data *d, const char *reason, const char *detail)
+void perf_diagnose(struct perf_data *d, const char *reason, const char *detail)
 {
-	sink_doubt(d->sink, reason, detail, detail ? strlen(detail) : 0, d->number);
+	sink_diagnose(d->sink, reason, detail, detail ? strlen(detail) : 0, d->number);
 }
 
 /* ---- features ---- */
@@ -76,7 +76,7 @@ static void set_name(struct perf_attr *a, const char *name, size_t len)
 }
 
 /* How each attribute was asked for: u32 number, u32 size of an attribute; each: attribute, u32
- * number of ids, string, ids. They are told apart by their ids. */
+ * number of ids, string, ids. Their ids distinguish them. */
 static void event_desc(struct perf_data *d, const uint8_t *p, size_t len)
 {
 	struct cursor c;
@@ -107,7 +107,7 @@ static int feature(struct perf_data *d, unsigned feat, uint8_t *p, size_t len)
 	if (feat == PERF_FEAT_TRACING_DATA) {
 		r = perf_formats_read(&d->formats, p, len);
 		if (r == -EBADMSG)
-			perf_doubt(d, "formats of tracepoints that are broken", NULL);
+			perf_diagnose(d, "formats of tracepoints that are broken", NULL);
 	} else if (feat == PERF_FEAT_BUILD_ID) {
 		build_ids(d, p, len);
 	} else if (feat == PERF_FEAT_EVENT_DESC) {
@@ -124,8 +124,9 @@ static int feature(struct perf_data *d, unsigned feat, uint8_t *p, size_t len)
 				"%s was made by a newer perf: it is a folder of version %" PRIu64,
 				d->in->path, version);
 		if (!d->in_parts)
-			perf_doubt(d, "the records next to the file: its folder is the recording",
-				   NULL);
+			perf_diagnose(d,
+				      "the records next to the file: its folder is the recording",
+				      NULL);
 	}
 	return r == -ENOMEM ? r : 0;
 }
@@ -206,7 +207,7 @@ static int on_attr(struct perf_data *d, const uint8_t *body, size_t len)
 		return 0;
 	const struct perf_attr *a = perf_attrs_add(&d->attrs, body, size);
 	if (!a) {
-		perf_doubt(d, "an attribute that is broken", NULL);
+		perf_diagnose(d, "an attribute that is broken", NULL);
 		return 0;
 	}
 	for (size_t at = size; at + 8 <= len; at += 8) {
@@ -290,7 +291,7 @@ static int on_compressed(struct perf_data *d, const uint8_t *body, size_t len)
 	} while (true);
 }
 
-/* Bytes in the stream behind a record that says so. */
+/* Bytes in the stream after a record that says so. */
 static int behind(struct perf_data *d, uint64_t size, uint8_t **ret)
 {
 	if (size > MAX_SECTION)
@@ -356,7 +357,7 @@ static int one_record(struct perf_data *d, uint8_t *bytes, bool plain)
 		size = 0;
 		if (len >= 8)
 			memcpy(&size, body, 8);
-		perf_doubt(d, "a trace of the processor's own, which is stepped over", NULL);
+		perf_diagnose(d, "a trace of the processor's own, which is stepped over", NULL);
 		if (!plain && !input_skip(d->stream->in, size))
 			d->stream->cut = true;
 		return 0;
@@ -396,7 +397,7 @@ static int next_record(struct perf_data *d, struct perf_stream *s)
 		return s->in->code;
 	}
 	r = head_of(d, p);
-	/* Zeros behind the end of a file that was not closed. */
+	/* Zeros after the end of a file that was not closed. */
 	uint8_t *bytes = r.size < sizeof(r) ? NULL : input_bytes(s->in, r.size);
 	if (!bytes) {
 		s->cut = true;
@@ -468,7 +469,7 @@ static int file_attrs(struct perf_data *d, const struct perf_file_header *h)
 		if (!a)
 			break;
 		if (section(d, where[0], where[1], &ids) < 0) {
-			perf_doubt(d, "ids of an event that can't be read", NULL);
+			perf_diagnose(d, "ids of an event that can't be read", NULL);
 			continue;
 		}
 		if (d->swap)
@@ -483,7 +484,7 @@ static int file_attrs(struct perf_data *d, const struct perf_file_header *h)
 	return 0;
 }
 
-/* The features' places stand behind the data, in the order of their bits. */
+/* The features' places follow the data, in the order of their bits. */
 static int file_features(struct perf_data *d, const struct perf_file_header *h)
 {
 	uint64_t table = h->data.offset + h->data.size, n = 0;
@@ -495,7 +496,7 @@ static int file_features(struct perf_data *d, const struct perf_file_header *h)
 		_cleanup_free_ uint8_t *place = NULL, *p = NULL;
 		uint64_t where[2];
 		if (section(d, table + 16 * n++, 16, &place) < 0) {
-			perf_doubt(d, "a feature of the file that can't be read", NULL);
+			perf_diagnose(d, "a feature of the file that can't be read", NULL);
 			break;
 		}
 		if (d->swap)
@@ -504,7 +505,7 @@ static int file_features(struct perf_data *d, const struct perf_file_header *h)
 		if (feat >= 64 || !(PERF_FEAT_NEEDED >> feat & 1))
 			continue;
 		if (section(d, where[0], where[1], &p) < 0)
-			perf_doubt(d, "a feature of the file that can't be read", NULL);
+			perf_diagnose(d, "a feature of the file that can't be read", NULL);
 		else
 			r = feature(d, feat, p, (size_t)where[1]);
 	}
@@ -522,8 +523,9 @@ static int read_file(struct perf_data *d, struct perf_stream *s, const struct pe
 	if (r == 0 && h->data.size)
 		r = file_features(d, h);
 	else if (r == 0)
-		perf_doubt(d, "the end of the file: perf was not ended in order, names are missing",
-			   NULL);
+		perf_diagnose(d,
+			      "the end of the file: perf was not ended in order, names are missing",
+			      NULL);
 	if (r < 0)
 		return r;
 	if (h->data.offset < d->in->offset || !input_skip(d->in, h->data.offset - d->in->offset))
@@ -566,9 +568,9 @@ static void tell_cut(struct perf_data *d, const struct perf_stream *s)
 {
 	d->number = d->n_records;
 	if (s->cut && d->in_parts)
-		perf_doubt(d, "the end of a file: it is cut:", s->in->path);
+		perf_diagnose(d, "the end of a file: it is cut:", s->in->path);
 	else if (s->cut)
-		perf_doubt(d, "the end of the file: it is cut", NULL);
+		perf_diagnose(d, "the end of the file: it is cut", NULL);
 }
 
 static int read_one(struct perf_data *d, struct input *in)

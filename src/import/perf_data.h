@@ -80,7 +80,7 @@ struct perf_data {
 	struct error *err;
 };
 
-void perf_doubt(struct perf_data *d, const char *reason, const char *detail);
+void perf_diagnose(struct perf_data *d, const char *reason, const char *detail);
 
 /* A record of the kernel, in its turn by time. Negative errno of the sink. */
 int perf_record(struct perf_data *d, const uint8_t *bytes);

@@ -40,7 +40,7 @@ static bool is_counter(const char *name, size_t len, enum trace_sample *ret)
 	struct perf_text t = {name, n};
 	if (counter(&t, ret))
 		return true;
-	/* In its unit: what stands between the strokes. */
+	/* In its unit: the text between the slashes. */
 	if (n >= len || name[n] != '/' || strncmp(name, "cpu", n < 3 ? n : 3) != 0)
 		return false;
 	t = (struct perf_text){name + n + 1, 0};

@@ -20,7 +20,7 @@ enum perf_event_what {
 struct perf_event {
 	enum perf_event_what what;
 	enum trace_sample sample;
-	int syscall; /* "syscalls:sys_enter_read": its number; -1: the event's fields tell */
+	int syscall; /* "syscalls:sys_enter_read": its number; -1: in the event's fields */
 	char provider[64], name[64];
 	/* By number of arguments, looked up once. */
 	const struct provider_probe *probes[PROVIDER_MAX_ARGS + 1];
@@ -28,8 +28,8 @@ struct perf_event {
 
 /* "sdt_tokio:task_poll_begin", "cycles/freq=999/", "cpu-clock:u", "sched:sched_switch". */
 void perf_event_classify(const char *name, size_t len, struct perf_event *ret);
-/* A probe that was hit with so many arguments, NULL: there is none with so few. Arguments beyond
- * those that are known don't count. */
+/* A probe that was hit with `n` arguments, NULL: all known ones need more. Arguments beyond those
+ * that are known don't count. */
 const struct provider_probe *perf_event_probe(const struct perf_event *e, size_t n_args);
 
 #endif

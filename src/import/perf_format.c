@@ -1,6 +1,6 @@
 /*
  * The tracing data of a perf.data file: copies of the "format" files of tracefs. Only what is there
- * of events is read; the rest (kallsyms, printk) stands behind it and is not needed.
+ * of events is read; the rest (kallsyms, printk) follows and is not needed.
  *
  *     "\x17\x08\x44tracing" "0.6\0", byte order, size of a long, u32 page size
  *     "header_page\0" u64 size, text; "header_event\0" u64 size, text
@@ -40,7 +40,7 @@ const struct perf_format *perf_formats_find(const struct perf_formats *f, uint64
 
 /* ---- a format's text ---- */
 
-/* The number behind `word` in [p, end). */
+/* The number after `word` in [p, end). */
 static bool number_behind(const char *p, const char *end, const char *word, unsigned long *ret)
 {
 	size_t len = strlen(word);

@@ -2,7 +2,7 @@
  * Taking apart lines of perf script. What the columns look like was read off the output of perf 6.1
  * and of older recordings: the command padded to the left or not, "pid/tid" or "tid", with or
  * without a processor, microseconds or nanoseconds, with or without a period, stack frames on lines
- * of their own or behind the event.
+ * of their own or after the event.
  */
 #include "import/perf_line.h"
 
@@ -138,7 +138,7 @@ static bool ids_before(const char *line, const char *end, struct perf_head *ret)
 	return true;
 }
 
-/* ---- behind the time ---- */
+/* ---- after the time ---- */
 
 /* "1001001 cycles/freq=999/: ..." or "sdt_tokio:task_poll_begin: (...) ...". */
 static bool event_parse(struct perf_text rest, struct perf_head *ret)
@@ -217,7 +217,7 @@ bool perf_frame_parse(const char *line, size_t len, struct perf_frame *ret)
 	while (end > p && is_space(end[-1]))
 		end--;
 	*ret = (struct perf_frame){.addr = addr};
-	/* The object stands in the last parentheses; functions may have some of their own. */
+	/* The object is in the last parentheses; functions may have some of their own. */
 	const char *open = NULL;
 	if (end > p && end[-1] == ')') {
 		unsigned depth = 0;

@@ -18,10 +18,10 @@ struct perf_text {
 /* "tokio worker 0  4920/4921 [001]   746.150187:  1001001 sdt_tokio:task_poll_begin: (55ea) a=7" */
 struct perf_head {
 	struct perf_text comm; /* trimmed; empty if the thread has none (":436557") */
-	uint32_t pid, tid;     /* pid 0: not told; tid UINT32_MAX: of one that is gone */
+	uint32_t pid, tid;     /* pid 0: unknown; tid UINT32_MAX: of one that is gone */
 	uint64_t time;
-	uint64_t period;	/* 0: not told */
-	struct perf_text event; /* "sdt_tokio:task_poll_begin", without the colon behind it */
+	uint64_t period;	/* 0: unknown */
+	struct perf_text event; /* "sdt_tokio:task_poll_begin", without the colon after it */
 	struct perf_text rest;	/* trimmed on the left */
 };
 
@@ -40,14 +40,14 @@ bool perf_frame_parse(const char *line, size_t len, struct perf_frame *ret);
 /* One after the other of "(55ea) arg1=7 name="x" NR": what isn't NAME=VALUE is stepped over. */
 struct perf_field {
 	struct perf_text name;
-	uint64_t value;	       /* decimal, with sign, or hexadecimal behind 0x */
+	uint64_t value;	       /* decimal, with sign, or hexadecimal after 0x */
 	struct perf_text text; /* the value's text, of strings without their quotes */
 	bool is_string, is_number;
 };
 /* False: no more. Steps *rest forward. */
 bool perf_field_next(struct perf_text *rest, struct perf_field *ret);
 
-/* A number at the beginning of a text, with sign, 0x allowed; *text steps behind it. */
+/* A number at the beginning of a text, with sign, 0x allowed; *text moves past it. */
 bool perf_number(struct perf_text *text, uint64_t *ret);
 bool perf_text_is(const struct perf_text *t, const char *s);
 bool perf_text_starts(const struct perf_text *t, const char *s);

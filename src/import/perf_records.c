@@ -100,7 +100,7 @@ static bool probe_hit(struct perf_data *d, const struct perf_sample *s, struct h
 	h->what = HIT_PROBE;
 	h->probe = perf_event_probe(&s->attr->event, n);
 	if (!h->probe) {
-		perf_doubt(d, "a probe without the arguments that it should have:", f->name);
+		perf_diagnose(d, "a probe without the arguments that it should have:", f->name);
 		return false;
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -114,7 +114,7 @@ static bool probe_hit(struct perf_data *d, const struct perf_sample *s, struct h
 			else if (h->probe->args[i] == PV_NAME)
 				h->name = kept;
 		} else if (!perf_field_number(field, s->raw, s->raw_len, &h->args[i])) {
-			perf_doubt(d, "a sample shorter than its format:", f->name);
+			perf_diagnose(d, "a sample shorter than its format:", f->name);
 			return false;
 		}
 	}
@@ -136,7 +136,7 @@ static bool syscall_hit(struct perf_data *d, const struct perf_sample *s, struct
 	if ((e->syscall < 0 && !perf_field_number(number, s->raw, s->raw_len, &h->args[0])) ||
 	    (is_exit &&
 	     !perf_field_number(perf_format_field(f, "ret"), s->raw, s->raw_len, &h->args[1]))) {
-		perf_doubt(d, "a system call without its fields", NULL);
+		perf_diagnose(d, "a system call without its fields", NULL);
 		return false;
 	}
 	if (h->args[0] > UINT16_MAX)
@@ -154,7 +154,7 @@ static int on_sched_switch(struct perf_data *d, const struct perf_sample *s)
 	if (!perf_field_number(perf_format_field(f, "prev_pid"), s->raw, s->raw_len, &sw.prev) ||
 	    !perf_field_number(perf_format_field(f, "prev_state"), s->raw, s->raw_len, &state) ||
 	    !perf_field_number(perf_format_field(f, "next_pid"), s->raw, s->raw_len, &sw.next)) {
-		perf_doubt(d, "a sample shorter than its format:", f->name);
+		perf_diagnose(d, "a sample shorter than its format:", f->name);
 		return 0;
 	}
 	sw.why = perf_switch_why(state);
@@ -174,15 +174,15 @@ static int on_sample(struct perf_data *d, const uint8_t *body, size_t len)
 	struct perf_sample s;
 
 	if (!perf_sample_parse(&d->attrs, body, len, &s)) {
-		perf_doubt(d,
-			   "a sample that is broken, or of an event that the file does not tell of",
-			   NULL);
+		perf_diagnose(
+			d, "a sample that is broken, or of an event that the file does not tell of",
+			NULL);
 		return 0;
 	}
 	perf_attr_prepare((struct perf_attr *)s.attr, &d->formats);
 	const struct perf_event *e = &s.attr->event;
 	if (e->what == PE_UNKNOWN || (e->what != PE_SAMPLE && !s.attr->format)) {
-		perf_doubt(d, "an event without a meaning here:", event_name(s.attr));
+		perf_diagnose(d, "an event without a meaning here:", event_name(s.attr));
 		return 0;
 	}
 	if (e->what == PE_SWITCH)

@@ -40,8 +40,8 @@ struct script {
 
 static void doubt(struct script *s, const char *reason, const struct perf_text *detail)
 {
-	sink_doubt(s->sink, reason, detail ? detail->p : NULL, detail ? detail->len : 0,
-		   s->in->n_lines);
+	sink_diagnose(s->sink, reason, detail ? detail->p : NULL, detail ? detail->len : 0,
+		      s->in->n_lines);
 }
 
 /* ---- stacks ---- */
@@ -147,7 +147,7 @@ static struct perf_event *event_of(struct script *s, const struct perf_text *nam
 	return &s->events[number];
 }
 
-/* "(55ea9c1284a4) arg1=7 arg2=1": false, and told, if they are not what the probe has. */
+/* "(55ea9c1284a4) arg1=7 arg2=1": false, and reported, if they are not what the probe has. */
 static bool probe_args(struct script *s, const struct perf_event *e, struct perf_text rest)
 {
 	struct perf_field fields[PROVIDER_MAX_ARGS], f;
@@ -220,7 +220,7 @@ static bool sample(struct script *s, const struct perf_event *e, const struct pe
 	s->hit.sub = (uint16_t)e->sample;
 	s->hit.args[0] = h->period ? h->period : 1;
 	s->keeps_stack = true;
-	/* Without call chains the one frame stands on the same line. */
+	/* Without call chains the one frame is on the same line. */
 	if (h->rest.len)
 		stack_line(s, h->rest.p, h->rest.len);
 	return true;

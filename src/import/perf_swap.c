@@ -172,7 +172,7 @@ static const char *fields_of(uint32_t type)
 	return "";
 }
 
-/* What stands at the end of the kernel's records. */
+/* The fields at the end of the kernel's records. */
 static void swap_trailer(const struct perf_attrs *a, uint8_t *body, size_t len)
 {
 	size_t n = perf_trailer_bytes(a);

@@ -15,7 +15,7 @@ void perf_swap_header(struct perf_file_header *h);
 void perf_swap_attr(uint8_t *bytes, size_t len);
 void perf_swap_feature(unsigned feature, uint8_t *bytes, size_t len);
 struct record perf_swap_head(struct record r);
-/* A whole record. The attributes say what stands in a sample, and at the end of others. */
+/* A whole record. The attributes say which fields are in a sample, and at the end of others. */
 void perf_swap_record(const struct perf_attrs *a, uint8_t *bytes);
 
 #endif

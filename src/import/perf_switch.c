@@ -1,5 +1,5 @@
 /*
- * What sched:sched_switch says: one thread leaves a CPU, in a state that tells why, and another
+ * What sched:sched_switch says: one thread leaves a CPU, in a state that says why, and another
  * comes in its place. The state is a set of bits that changed over the years; all kernels agree on
  * the two that matter, and that none of the low ones is set if the thread could have gone on
  * (include/trace/events/sched.h, include/linux/sched.h).
@@ -45,7 +45,7 @@ static uint16_t why_of_letter(char c)
 	}
 }
 
-/* Where `word` begins last; names of threads stand before it, and may hold anything. */
+/* Where `word` begins last; names of threads precede it, and may hold anything. */
 static const char *last(const struct perf_text *t, const char *word)
 {
 	size_t len = strlen(word);
@@ -61,7 +61,7 @@ static struct perf_text behind(const struct perf_text *t, const char *at, size_t
 	return (struct perf_text){at + len, (size_t)(t->p + t->len - (at + len))};
 }
 
-/* The number behind the last `word`; *ret_rest is what follows it. */
+/* The number after the last `word`; *ret_rest is what follows it. */
 static bool number_behind(const struct perf_text *t, const char *word, uint64_t *ret,
 			  struct perf_text *ret_rest)
 {

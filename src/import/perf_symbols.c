@@ -2,7 +2,7 @@
  * Symbols of call chains. A process's mappings turn an address into an offset of a file, the file's
  * own segments turn that into a linked address (they are not the same in what lld links), and its
  * symbols or debug information name the function. Files are opened by the names in the recording,
- * and used only if they are still what they were, as far as a build-id tells.
+ * and used only if they are still the same, as far as a build-id shows.
  */
 #include "import/perf_symbols.h"
 
@@ -177,7 +177,7 @@ static struct maps *maps_of(struct perf_symbols *s, uint32_t pid, bool make)
 	return m;
 }
 
-/* The first mapping that ends behind addr. */
+/* The first mapping that ends after addr. */
 static size_t place_of(const struct maps *m, uint64_t addr)
 {
 	return PARTITION_POINT(i, 0, m->n, m->v[i].end <= addr);

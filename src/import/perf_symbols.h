@@ -19,7 +19,7 @@ struct perf_mapping {
 	uint64_t start, len, offset;
 	const char *path; /* not 0-terminated */
 	size_t path_len;
-	const uint8_t *build_id; /* NULL: not told */
+	const uint8_t *build_id; /* NULL: unknown */
 	size_t build_id_len;
 };
 
@@ -41,7 +41,7 @@ size_t perf_symbols_find(struct perf_symbols *s, uint32_t pid, uint32_t process,
 			 bool caller, uint32_t *ret_frames, size_t max);
 
 /* The next outer function of a copied stack: `ip`, `sp` and `bp` become the caller's. `at` is where
- * the copy begins. False: it can't be told, or there is none. */
+ * the copy begins. False: it is unknown, or there is none. */
 bool perf_symbols_step(struct perf_symbols *s, uint32_t pid, bool caller, const uint8_t *stack,
 		       size_t len, uint64_t at, uint64_t *ip, uint64_t *sp, uint64_t *bp);
 

@@ -99,7 +99,7 @@ static int one_line(struct input *in, struct sink *sink, const char *line, size_
 		return h.thread ? sink_hit(sink, &h) : sink->code;
 	}
 	if (in->cut || !line_parse(line, len, &l)) {
-		sink_doubt(sink, "no event as print-all prints it", NULL, 0, in->n_lines);
+		sink_diagnose(sink, "no event as print-all prints it", NULL, 0, in->n_lines);
 		return 0;
 	}
 	if (l.name.len < sizeof(name))
@@ -107,8 +107,8 @@ static int one_line(struct input *in, struct sink *sink, const char *line, size_
 	h.what = HIT_PROBE;
 	h.probe = providers_match_event("tokio", name, l.n_args);
 	if (!h.probe) {
-		sink_doubt(sink, "a probe without a meaning here:", l.name.p, l.name.len,
-			   in->n_lines);
+		sink_diagnose(sink, "a probe without a meaning here:", l.name.p, l.name.len,
+			      in->n_lines);
 		return 0;
 	}
 	++*n_hits;

@@ -2,7 +2,7 @@
  * The importers' common end. Hits pass the order (a window of hits, since recordings are nearly
  * sorted) and then src/runtime/providers.h, which knows what probes mean; system calls, samples and
  * losses are passed through it, so that each thread's events stay in their order. Rounds are ended
- * by number of events: what waits for its meaning is never behind a watermark.
+ * by number of events: a hit that waits for its meaning is never older than a watermark.
  */
 #include "import/sink.h"
 
@@ -15,7 +15,7 @@
 /* Hits that wait to be put in order: some seconds of an idle program, 10 ms of the busiest. */
 #define ORDER_HITS 65536u
 #define HITS_PER_DRAIN 4096u
-/* Times that stand still would make the providers wait for ever. */
+/* Times that do not advance would make the providers wait for ever. */
 #define MAX_UNDRAINED (1u << 20)
 #define EVENTS_PER_ROUND (1u << 17)
 #define MAX_STRING_BYTES ((size_t)8 << 20)
@@ -29,7 +29,7 @@ static int failed(struct sink *s, int code)
 	return s->code;
 }
 
-/* ---- what providers tell ---- */
+/* ---- what providers report ---- */
 
 static int on_runtime(void *ctx, const struct trace_runtime *runtime, uint32_t *ret_index)
 {
@@ -87,7 +87,7 @@ void sink_done(struct sink *s)
 	frames_done(&s->frames);
 	names_done(&s->strings);
 	order_done(&s->order);
-	doubts_done(&s->doubts);
+	diagnostics_done(&s->diagnostics);
 }
 
 void sink_machine(struct sink *s, const char *name, size_t len)
@@ -313,7 +313,7 @@ static int give_sys_exit(struct sink *s, const struct hit *h)
 
 	if (t->syscall == SINK_NO_SYSCALL || t->syscall != number) {
 		/* The first that is seen of a thread is the end of what it was made by. */
-		s->n_odd_syscalls += t->syscall != SINK_NO_SYSCALL;
+		s->n_inconsistent_syscalls += t->syscall != SINK_NO_SYSCALL;
 		t->syscall = SINK_NO_SYSCALL;
 		return 0;
 	}
@@ -328,9 +328,9 @@ static int give_sys_exit(struct sink *s, const struct hit *h)
 
 /* ---- times off CPU ---- */
 
-/* As with what pollux records itself they are a stream beside the thread's other events: importers
- * may have read the thread's calls to their end before. */
-static int tell_beside(struct sink *s, struct import_thread *t, struct trace_event *ev)
+/* As in recordings by pollux they are a stream apart from the thread's other events: importers may
+ * have read the thread's calls to their end before. */
+static int report_aux(struct sink *s, struct import_thread *t, struct trace_event *ev)
 {
 	if (!t->stream) {
 		const struct trace_thread told = {.process = t->process->index,
@@ -354,12 +354,12 @@ static int give_on_cpu(struct sink *s, struct import_thread *t, uint64_t time)
 				 .arg = t->off_why,
 				 .task = t->off_syscall,
 				 .value = time - t->off_ns};
-	/* Of two who tell of the same switch the second says nothing. */
+	/* Of two records of the same switch the second adds nothing. */
 	if (!t->off_ns || time < t->off_ns)
 		return 0;
 	t->off_ns = 0;
 	s->n_off_cpu++;
-	return tell_beside(s, t, &ev);
+	return report_aux(s, t, &ev);
 }
 
 static int leave_cpu(struct sink *s, const struct hit *h)
@@ -367,8 +367,8 @@ static int leave_cpu(struct sink *s, const struct hit *h)
 	struct import_thread *t = h->thread;
 	uint64_t number = h->args[0];
 
-	/* The kernel's records of switches tell each coming back, the tracepoint may be recorded
-	 * of some threads only. */
+	/* The kernel's records of switches have each return to the CPU, the tracepoint may be
+	 * recorded of some threads only. */
 	if (t->off_ns && !number)
 		return 0;
 	s->n_never_back += t->off_ns != 0;
@@ -406,13 +406,14 @@ static int give_lost_switches(struct sink *s, const struct hit *h)
 				 .value = h->args[0]};
 	forget_switches(s);
 	s->n_lost += ev.value;
-	return tell_beside(s, h->thread, &ev);
+	return report_aux(s, h->thread, &ev);
 }
 
 /* ---- losses ---- */
 
 /* perf loses what its buffer of a processor can't hold, whatever threads ran there, and names the
- * one that ran when there was room again. So the state of all is in doubt; the number is told once.
+ * one that ran when there was room again. So the state of all is in doubt; the number is written
+ * once.
  */
 static int give_lost(struct sink *s, const struct hit *h)
 {
@@ -455,7 +456,7 @@ static int give(struct sink *s, const struct hit *h)
 	case HIT_PROBE:
 		return give_probe(s, h);
 	case HIT_SYS_ENTER:
-		s->n_odd_syscalls += h->thread->syscall != SINK_NO_SYSCALL;
+		s->n_inconsistent_syscalls += h->thread->syscall != SINK_NO_SYSCALL;
 		h->thread->syscall = (uint32_t)h->args[0];
 		h->thread->syscall_named = is_named(s, h);
 		h->thread->syscall_ns = h->order.time;
@@ -488,8 +489,8 @@ static int give(struct sink *s, const struct hit *h)
 /*
  * perf record writes a buffer up to what it holds, but goes on from where its end was a moment
  * before (tools/perf/util/mmap.c, perf_mmap__push() asks twice): what came between the two is in
- * the recording twice, and stands side by side in order of time. Only a wake can come twice in one
- * microsecond, which is all that most texts tell.
+ * the recording twice, adjacent in order of time. Only a wake can come twice in one microsecond,
+ * which is the resolution of most texts.
  */
 static bool is_told_twice(const struct hit *h)
 {
@@ -563,9 +564,9 @@ int sink_flush(struct sink *s)
 
 /* ---- what is said about it ---- */
 
-void sink_doubt(struct sink *s, const char *reason, const char *detail, size_t len, uint64_t at)
+void sink_diagnose(struct sink *s, const char *reason, const char *detail, size_t len, uint64_t at)
 {
-	doubts_add(&s->doubts, reason, detail, len, at);
+	diagnostics_add(&s->diagnostics, reason, detail, len, at);
 }
 
 int sink_cover(struct sink *s, const char *item, uint64_t seen, uint64_t total, const char *note)

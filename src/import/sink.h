@@ -28,9 +28,9 @@ enum hit_what {
 	HIT_SAMPLE,    /* sub: enum trace_sample; args: weight */
 	HIT_LOST,      /* args: how many, of whatever threads: a buffer is a processor's */
 	HIT_EXIT,      /* of the thread */
-	HIT_EXEC,      /* the process began anew */
+	HIT_EXEC,      /* the process executed a new program */
 	/* The thread leaves its CPU. sub: enum trace_off_cpu, or TX_N: for good; args, as
-	 * sched_switch tells them, or 0: the kernel's own number for the thread, and for the one
+	 * sched_switch gives them, or 0: the kernel's own number for the thread, and for the one
 	 * that comes in its place. thread may be NULL: only the other is of interest. */
 	HIT_OFF_CPU,
 	HIT_ON_CPU,	   /* and it comes back */
@@ -70,7 +70,7 @@ struct sink {
 	struct trace_writer *writer;
 	const char *input; /* name of the file */
 	char machine[16];  /* on which it was recorded, as uname calls it; empty: as this one */
-	struct doubts doubts;
+	struct diagnostics diagnostics;
 	struct frames frames;
 	struct names strings;
 	struct order order;
@@ -84,7 +84,7 @@ struct sink {
 	uint64_t given_ns; /* what was taken out of the order last */
 	uint64_t n_items;  /* set by the importers as they go */
 	uint64_t n_events, n_lost, n_late;
-	uint64_t n_hits, n_twice, n_odd_syscalls, n_unnamed_syscalls;
+	uint64_t n_hits, n_twice, n_inconsistent_syscalls, n_unnamed_syscalls;
 	uint64_t n_off_cpu, n_never_back;
 	uint64_t n_undrained, drain_mark_ns;
 	uint64_t round_events; /* n_events at the last round */
@@ -98,15 +98,15 @@ void sink_machine(struct sink *s, const char *name, size_t len);
 int sink_init(struct sink *s, struct trace_writer *w, bool rounds, struct error *err);
 void sink_done(struct sink *s);
 
-/* Never told twice; pid 0: not known. NULL: out of memory (the sink's code is set). `exe` counts
- * until the first thread of the process is met. */
+/* Never written twice; pid 0: not known. NULL: out of memory (the sink's code is set). `exe` counts
+ * until the first thread of the process is seen. */
 struct import_process *sink_process(struct sink *s, uint32_t pid, const char *exe, size_t len);
-/* The thread; its name is told anew if it is another. */
+/* The thread; its name is written again if it changed. */
 struct import_thread *sink_thread(struct sink *s, uint32_t pid, uint32_t tid, const char *comm,
 				  size_t len);
-/* Its name, whether or not anything of it is ever told. */
+/* Its name, whether or not it ever has events. */
 int sink_comm(struct sink *s, uint32_t pid, uint32_t tid, const char *comm, size_t len);
-/* The thread is gone: if nothing of it was ever told, neither will it be. */
+/* The thread is gone: if it never had events, it is not written either. */
 void sink_forget(struct sink *s, uint32_t pid, uint32_t tid);
 /* A string that stays, 0-terminated; NULL: not kept. */
 const char *sink_keep(struct sink *s, const char *text, size_t len);
@@ -124,7 +124,7 @@ int sink_event(struct sink *s, struct trace_event *ev);
 int sink_watermark(struct sink *s, uint64_t watermark_ns);
 
 /* An item that was not understood; at: number of its line or record. */
-void sink_doubt(struct sink *s, const char *reason, const char *detail, size_t len, uint64_t at);
+void sink_diagnose(struct sink *s, const char *reason, const char *detail, size_t len, uint64_t at);
 int sink_cover(struct sink *s, const char *item, uint64_t seen, uint64_t total, const char *note);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * What calls mean. Functions are told apart by their names:
+ * What calls mean. The names of functions say which role they have:
  *
  *   roots     in which a runtime polls a task: Core::poll of Tokio, RawTask::run of async-task,
  *             SupportTaskLocals of async-std, and what block_on polls in
  *   wrappers  futures that only pass a poll on: GenFuture (of old compilers), Box, Pin, ...
  *   futures   hand-written ones, "<X as Future>::poll"
  *   closures  "f::{{closure}}": the body of an async fn or block, or any closure. Debug information
- *             tells them apart; without it a closure counts as a body if a task, a wrapper or
- *             another future is what called it, and it is none of the standard library's
+ * distinguishes them; without it a closure counts as a body if a task, a wrapper or another future
+ * is what called it, and it is none of the standard library's
  *
  * A task is called after the first future that its root polls, so a root's begin is held back until
  * that is known. uftrace records neither which task it is nor what poll returned: a function's
@@ -37,7 +37,7 @@ struct call_function {
 };
 
 enum call_role {
-	CR_NONE = 0, /* nothing is told of it */
+	CR_NONE = 0, /* nothing is reported of it */
 	CR_PASS,     /* a wrapper: what it calls is as if its caller called it */
 	CR_HELD,     /* a root whose future isn't known yet */
 	CR_TASK,
@@ -258,7 +258,7 @@ struct call_function *calls_function(struct calls *c, const char *name, size_t l
 	return f;
 }
 
-/* ---- what is told ---- */
+/* ---- what is reported ---- */
 
 static int runtime_of(struct calls *c, const char *name, uint32_t *ret)
 {
@@ -439,7 +439,7 @@ int calls_thread(struct calls *c, uint32_t pid, uint32_t tid, const char *comm)
 static bool in_order(struct calls *c, uint64_t time, uint64_t at)
 {
 	if (time < c->last_ns) {
-		sink_doubt(c->sink, "a time before the one that came before", NULL, 0, at);
+		sink_diagnose(c->sink, "a time before the one that came before", NULL, 0, at);
 		return false;
 	}
 	c->last_ns = time;
@@ -459,7 +459,8 @@ int calls_entry(struct calls *c, struct call_function *f, unsigned depth, uint64
 			return r;
 	}
 	if (unseen)
-		sink_doubt(c->sink, "a call that begins before one was seen to end", NULL, 0, at);
+		sink_diagnose(c->sink, "a call that begins before one was seen to end", NULL, 0,
+			      at);
 	if (c->n == CALLS_MAX_DEPTH)
 		return 0;
 	struct call *call = &c->stack[c->n];
@@ -480,7 +481,7 @@ int calls_exit(struct calls *c, const struct call_function *f, unsigned depth, u
 			return r;
 	}
 	if (!c->n || c->stack[c->n - 1].depth != depth || c->stack[c->n - 1].function != f) {
-		sink_doubt(c->sink, "an end of a call that was not seen to begin", NULL, 0, at);
+		sink_diagnose(c->sink, "an end of a call that was not seen to begin", NULL, 0, at);
 		return 0;
 	}
 	return end_top(c, time);

@@ -81,7 +81,7 @@ struct folder {
 
 static void doubt(struct folder *d, const char *reason, const char *detail)
 {
-	sink_doubt(d->sink, reason, detail, detail ? strlen(detail) : 0, d->number);
+	sink_diagnose(d->sink, reason, detail, detail ? strlen(detail) : 0, d->number);
 }
 
 /* ---- info and task.txt ---- */
@@ -124,7 +124,7 @@ static int read_info(struct folder *d)
 	return r;
 }
 
-/* The value behind KEY= in a line of task.txt. */
+/* The value after KEY= in a line of task.txt. */
 static bool value_of(struct perf_text line, const char *key, struct perf_field *ret)
 {
 	while (perf_field_next(&line, ret))
@@ -254,7 +254,7 @@ static void open_debug(struct folder *d, struct object *o)
 	const uint8_t *id = elf_image_build_id(o->image, &len);
 	for (size_t i = 0; id && i < len && i < 20; i++)
 		snprintf(hex + 2 * i, 3, "%02x", id[i]);
-	/* A program without a build-id can't be told from another of its name. */
+	/* A program without a build-id can't be distinguished from another of its name. */
 	if (!id || strcmp(hex, d->build_id) != 0)
 		return;
 	debug_open(elf_image_fd(o->image), o->path, &o->debug, &none);
@@ -354,7 +354,7 @@ static struct call_function *function_of(struct folder *d, struct object *o, con
 			      closure ? is_async_body(d, o, s->addr) : -1);
 }
 
-/* NULL: not known, which was told, or out of memory (the sink's code). */
+/* NULL: not known, which was reported, or out of memory (the sink's code). */
 static struct call_function *function_at(struct folder *d, uint64_t addr)
 {
 	for (size_t i = 0; i < d->n_maps; i++) {

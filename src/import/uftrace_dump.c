@@ -5,7 +5,7 @@
  *     819.720202263   6918: [entry] async_std::task::sleep::sleep::_{{closure}}(55b302b1cfd5)
  * depth: 15
  *
- * Times of a thread begin anew with each, so the trace gets no rounds: its reader merges them all.
+ * Times start again with each thread, so the trace gets no rounds: its reader merges them all.
  */
 #include "import/formats.h"
 #include "import/input.h"
@@ -24,7 +24,7 @@ struct dump_line {
 	uint64_t time;
 	uint32_t tid;
 	struct perf_text what; /* "entry", "exit", "lost", "event" */
-	struct perf_text name; /* of the function, or what stands there */
+	struct perf_text name; /* of the function, or the word in its place */
 	uint64_t depth;
 };
 
@@ -124,12 +124,12 @@ static int call_line(struct dump *d, struct dump_line *l)
 	if (perf_text_is(&l->what, "lost"))
 		return calls_lost(d->calls, perf_number(&l->name, &n) && n ? n : 1, l->time);
 	if ((!entry && !exit) || !call_parse(l)) {
-		sink_doubt(d->sink, "a line of uftrace that is no call", NULL, 0, at);
+		sink_diagnose(d->sink, "a line of uftrace that is no call", NULL, 0, at);
 		return 0;
 	}
 	struct call_function *f = calls_function(d->calls, l->name.p, l->name.len, -1);
 	if (!f) {
-		sink_doubt(d->sink, "a function more than are kept", NULL, 0, at);
+		sink_diagnose(d->sink, "a function more than are kept", NULL, 0, at);
 		return d->sink->code;
 	}
 	return entry ? calls_entry(d->calls, f, (unsigned)l->depth, l->time, at)
@@ -142,7 +142,7 @@ static int one_line(struct dump *d, const char *line, size_t len)
 	struct dump_line l;
 
 	if (d->in->cut) {
-		sink_doubt(d->sink, "a line of more than 64 KiB", NULL, 0, d->in->n_lines);
+		sink_diagnose(d->sink, "a line of more than 64 KiB", NULL, 0, d->in->n_lines);
 		return 0;
 	}
 	if (!len || perf_text_starts(&t, "uftrace file header"))
@@ -152,7 +152,7 @@ static int one_line(struct dump *d, const char *line, size_t len)
 		return 0;
 	}
 	if (!line_parse(line, len, &l)) {
-		sink_doubt(d->sink, "no line of uftrace dump", NULL, 0, d->in->n_lines);
+		sink_diagnose(d->sink, "no line of uftrace dump", NULL, 0, d->in->n_lines);
 		return 0;
 	}
 	return call_line(d, &l);

@@ -79,8 +79,8 @@ int uftrace_switches_read(struct sink *sink, struct input *folder, struct error 
 	while (r >= 0 && (f = parts_next(&files))) {
 		r = next_record(sink, f);
 		if (r == -EBADMSG) {
-			sink_doubt(sink, "the broken end of", f->name, strlen(f->name),
-				   sink->n_items);
+			sink_diagnose(sink, "the broken end of", f->name, strlen(f->name),
+				      sink->n_items);
 			r = 0;
 		} else if (r < 0 && r == f->in.code) {
 			error_sys(err, r, "cannot read %s/%s", folder->path, f->name);
@@ -126,7 +126,7 @@ int uftrace_switches_add(struct uftrace_switches *s, struct import_thread *threa
 			       .why = preempted ? TX_PREEMPTED : TX_SLEEPING};
 
 	if (order_full(&s->order)) {
-		sink_doubt(s->sink, "a context switch more than are kept", NULL, 0, at);
+		sink_diagnose(s->sink, "a context switch more than are kept", NULL, 0, at);
 		return 0;
 	}
 	return order_put(&s->order, &k);

@@ -1,5 +1,5 @@
 /*
- * Context switches, which uftrace records with the kernel's perf events beside the calls. Private
+ * Context switches, which uftrace records with the kernel's perf events besides the calls. Private
  * to this room.
  */
 #ifndef POLLUX_IMPORT_UFTRACE_SWITCHES_H

@@ -101,7 +101,7 @@ struct report {
 	size_t n_longest, cap_longest;
 	struct tl_loss *losses; /* one per thread: the sum, from the first to the last */
 	size_t n_losses;
-	uint64_t n_lost, n_lost_beside;
+	uint64_t n_lost, n_lost_aux;
 	struct samples *samples; /* each NULL if the trace has nothing of the kind */
 	struct system *system;
 	struct future_sums *futures;

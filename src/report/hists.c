@@ -529,9 +529,9 @@ void hists_text(const struct hists *h, struct buf *out, unsigned width, bool col
 		text_count(out, h->totals.n_events);
 		buf_str(out, " events");
 	}
-	if (h->totals.n_lost || h->totals.n_lost_beside) {
+	if (h->totals.n_lost || h->totals.n_lost_aux) {
 		buf_str(out, ", ");
-		text_count(out, h->totals.n_lost + h->totals.n_lost_beside);
+		text_count(out, h->totals.n_lost + h->totals.n_lost_aux);
 		buf_str(out, " lost: counts are lower bounds");
 	}
 	buf_str(out,
@@ -601,7 +601,7 @@ void hists_json(const struct hists *h, struct buf *out)
 	json_u64(&j, "version", 2);
 	json_u64(&j, "events", h->totals.n_events);
 	json_u64(&j, "lost", h->totals.n_lost);
-	json_u64(&j, "lost_aux", h->totals.n_lost_beside);
+	json_u64(&j, "lost_aux", h->totals.n_lost_aux);
 	json_u64(&j, "duration_ns", length_of(h));
 	json_bool(&j, "system_calls", h->calls_seen);
 	for (unsigned i = 0; i < H_N; i++)

@@ -264,9 +264,9 @@ void report_json(const struct report *rep, struct buf *out)
 	json_u64(&j, "version", 2);
 	json_u64(&j, "events", rep->totals.n_events);
 	json_u64(&j, "lost", rep->n_lost);
-	if (rep->n_lost_beside)
-		json_u64(&j, "lost_aux", rep->n_lost_beside);
-	json_u64(&j, "inconsistent", rep->totals.n_odd);
+	if (rep->n_lost_aux)
+		json_u64(&j, "lost_aux", rep->n_lost_aux);
+	json_u64(&j, "inconsistent", rep->totals.n_inconsistent);
 	json_u64(&j, "duration_ns", rep->length_ns);
 	json_u64(&j, "begin_ns", relative(rep, rep->begin_ns));
 	json_bool(&j, "filtered", rep->filtered);

@@ -331,7 +331,7 @@ static int on_loss(void *ctx, const struct tl_loss *loss)
 {
 	struct report *rep = ctx;
 	if (loss->beside) {
-		rep->n_lost_beside += loss->n_events;
+		rep->n_lost_aux += loss->n_events;
 		return 0;
 	}
 	rep->n_lost += loss->n_events;

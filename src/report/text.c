@@ -142,11 +142,11 @@ static void note_losses(const struct report *rep, struct buf *out)
 	buf_str(out, ": counts are lower bounds; task states are unknown during the gaps\n");
 }
 
-static void note_lost_beside(const struct report *rep, struct buf *out)
+static void note_lost_aux(const struct report *rep, struct buf *out)
 {
-	if (!rep->n_lost_beside)
+	if (!rep->n_lost_aux)
 		return;
-	report_exact_of(out, rep->n_lost_beside, "sample, system call or switch was lost",
+	report_exact_of(out, rep->n_lost_aux, "sample, system call or switch was lost",
 			"samples, system calls or switches were lost");
 	buf_str(out, ": the tables of these are lower bounds; tasks are exact\n");
 }
@@ -358,7 +358,7 @@ static void write_notable(const struct report *rep, struct buf *out)
 	_cleanup_buf_ struct buf notes = BUF_INIT;
 	note_nothing(rep, &notes);
 	note_losses(rep, &notes);
-	note_lost_beside(rep, &notes);
+	note_lost_aux(rep, &notes);
 	note_panics(rep, &notes);
 	cpu_notes(rep, &notes);
 	note_longest(rep, &notes);
@@ -707,9 +707,9 @@ static void write_losses(const struct report *rep, struct buf *out)
 		report_table(rep, &t, out);
 		buf_str(out, "  increase --ring-size to reduce losses\n");
 	}
-	if (rep->totals.n_odd) {
+	if (rep->totals.n_inconsistent) {
 		buf_char(out, '\n');
-		report_exact_of(out, rep->totals.n_odd, "event was", "events were");
+		report_exact_of(out, rep->totals.n_inconsistent, "event was", "events were");
 		buf_str(out, " inconsistent with the rest of the trace (docs/timeline.md)\n");
 	}
 }

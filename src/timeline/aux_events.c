@@ -1,8 +1,8 @@
 /*
- * What other sources tell beside the tasks' own events: system calls, time off the CPU, samples,
- * machines. Nothing of it changes a task. Each is told with the task whose poll is open on its
- * thread at its end, which is right because no thread goes through the begin or end of a poll
- * inside of a system call, or while it is off its CPU.
+ * Events of other sources than the tasks: system calls, time off the CPU, samples, machines. None
+ * changes a task. Each is reported with the task whose poll is open on its thread at its end, which
+ * is right because no thread goes through the begin or end of a poll inside of a system call, or
+ * while it is off its CPU.
  *
  * Such a source has a clock path of its own, so its events neither move the thread's time on nor
  * are measured by it. What seems to have begun before the poll that is open at its end is cut
@@ -21,11 +21,11 @@ struct around {
 
 static struct around look(struct timeline *tl, struct thread *th, uint64_t t)
 {
-	if (!th->n_events && !th->seen_beside)
+	if (!th->n_events && !th->seen_aux)
 		th->tl.begin_ns = t;
-	th->seen_beside = true;
-	if (t > th->beside_ns)
-		th->beside_ns = t;
+	th->seen_aux = true;
+	if (t > th->aux_ns)
+		th->aux_ns = t;
 	if (!tl->n_events++)
 		tl->first_ns = t;
 	if (t > tl->last_ns)
@@ -53,7 +53,7 @@ static struct tl_task *told(const struct around *a)
 	return a->task ? &a->task->tl : NULL;
 }
 
-void beside_syscall(struct timeline *tl, struct thread *th, const struct trace_event *ev)
+void aux_syscall(struct timeline *tl, struct thread *th, const struct trace_event *ev)
 {
 	struct around a = look(tl, th, ev->time);
 	struct tl_syscall call = {
@@ -70,7 +70,7 @@ void beside_syscall(struct timeline *tl, struct thread *th, const struct trace_e
 	TELL(tl, syscall, &call);
 }
 
-void beside_off_cpu(struct timeline *tl, struct thread *th, const struct trace_event *ev)
+void aux_off_cpu(struct timeline *tl, struct thread *th, const struct trace_event *ev)
 {
 	struct around a = look(tl, th, ev->time);
 	struct tl_off_cpu off = {
@@ -83,14 +83,14 @@ void beside_off_cpu(struct timeline *tl, struct thread *th, const struct trace_e
 		.end_ns = ev->time,
 	};
 	if (ev->arg >= TX_N)
-		tl->n_odd++;
+		tl->n_inconsistent++;
 	TELL(tl, off_cpu, &off);
 }
 
-void beside_sample(struct timeline *tl, struct thread *th, const struct trace_event *ev)
+void aux_sample(struct timeline *tl, struct thread *th, const struct trace_event *ev)
 {
 	if (ev->arg >= TM_N) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		return;
 	}
 	struct around a = look(tl, th, ev->time);
@@ -107,11 +107,11 @@ void beside_sample(struct timeline *tl, struct thread *th, const struct trace_ev
 	TELL(tl, sample, &sample);
 }
 
-void beside_lost(struct timeline *tl, struct thread *th, const struct trace_event *ev)
+void aux_lost(struct timeline *tl, struct thread *th, const struct trace_event *ev)
 {
-	uint64_t before = th->seen_beside ? th->beside_ns : ev->time;
+	uint64_t before = th->seen_aux ? th->aux_ns : ev->time;
 	look(tl, th, ev->time);
-	tl->n_lost_beside += ev->value;
+	tl->n_lost_aux += ev->value;
 	struct tl_loss loss = {
 		.thread = th->tl.thread,
 		.beside = true,
@@ -143,16 +143,16 @@ static struct machine *machine_at(struct timeline *tl, uint64_t addr)
 	return m;
 }
 
-void beside_machine(struct timeline *tl, struct thread *th, const struct trace_event *ev)
+void aux_machine(struct timeline *tl, struct thread *th, const struct trace_event *ev)
 {
 	if (ev->arg >= TC_N) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		return;
 	}
 	look(tl, th, ev->time);
 	struct machine *m = machine_at(tl, ev->value);
 	if (!m) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		return;
 	}
 	struct kind *k = ev->kind != TRACE_KIND_NONE ? timeline_kind(tl, ev->kind) : NULL;
@@ -174,7 +174,7 @@ void beside_machine(struct timeline *tl, struct thread *th, const struct trace_e
 	TELL(tl, machine, &machine);
 }
 
-void beside_init(struct timeline *tl)
+void aux_init(struct timeline *tl)
 {
 	pool_init(&tl->machine_pool, sizeof(struct machine));
 }

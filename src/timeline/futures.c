@@ -1,15 +1,16 @@
 /*
- * The futures inside of tasks: what is polled within a task's poll, one in the other.
+ * The futures inside of tasks: what is polled within a task's poll, nested.
  *
- * An instance is a kind at an address, from its first poll until it is ready. Many are never told
- * to end: select! drops the branches that lost, a task that ends takes its futures with it. So an
- * instance also ends with the task in which it was polled first, and when another is polled for the
- * first time at its address while it isn't being polled itself, of another kind, or so it is said:
- * its memory is another's now. (A future and its first member share an address: what is open
+ * An instance is a kind at an address, from its first poll until it is ready. The end of many is
+ * never recorded: select! drops the branches that lost, a task that ends takes its futures with it.
+ * So an instance also ends with the task in which it was polled first, and when another is polled
+ * for the first time at its address while it isn't being polled itself, of another kind, or marked
+ * as another: its memory was reused. (A future and its first member share an address: what is open
  * stays.)
  *
  * Who was polled first inside of whom is kept as the parent. A future may outlive its parent, when
- * it was lent to it; so an ended instance stays in memory while others call it their parent.
+ * the parent only borrowed it; so an ended instance stays in memory while others call it their
+ * parent.
  *
  * What may leak are futures that are dropped in memory that nothing is polled in again. Of an
  * owner that has very many, those that were not polled for longest are forgotten.
@@ -73,7 +74,7 @@ static void list_remove(struct future *f)
 	l->n--;
 }
 
-/* One reference less; gives back what nobody refers to any more. */
+/* One reference less; frees it with the last one. */
 static void future_put(struct timeline *tl, struct future *f)
 {
 	while (f && !--f->n_refs) {
@@ -116,8 +117,8 @@ static uint64_t waits_since(const struct timeline *tl, const struct future *f)
 }
 
 /* How long it has waited after its last poll when it is over, or the trace, at t; 0: it hasn't, or
- * that isn't known. Since its task was polled again it may have been dropped, unless that was told;
- * and what is dropped in the poll in which it was polled didn't wait. */
+ * that isn't known. Once its task was polled again it may have been dropped, unless its drop was
+ * recorded; and what is dropped in the poll in which it was polled didn't wait. */
 static uint64_t last_wait(const struct timeline *tl, const struct future *f,
 			  enum trace_outcome outcome, uint64_t t)
 {
@@ -149,8 +150,8 @@ static void future_over(struct timeline *tl, struct future *f, enum trace_outcom
 	future_put(tl, f);
 }
 
-/* Of one that was not seen to end: it was dropped, unless it got ready among what was lost, or in a
- * poll of which nobody knows how it ended. */
+/* Of one whose end was not observed: it was dropped, unless it got ready during a loss, or in a
+ * poll with an unknown outcome. */
 static enum trace_outcome dropped(const struct timeline *tl, const struct future *f)
 {
 	return f->n_losses == tl->n_losses && !f->unknown ? TO_CANCELLED : TO_UNKNOWN;
@@ -177,7 +178,7 @@ uint32_t future_depth(const struct thread *th)
 	return n_open(th, th->n_frames);
 }
 
-/* The task whose poll is the innermost of so many; of a thread without polls its block_on. */
+/* The task whose poll is the innermost of `n`; of a thread without polls its block_on. */
 static struct task *task_around(const struct thread *th, uint32_t n_frames)
 {
 	if (n_frames && n_frames <= th->n_frames && !th->frames[n_frames - 1].worker)
@@ -185,7 +186,7 @@ static struct task *task_around(const struct thread *th, uint32_t n_frames)
 	return th->root;
 }
 
-/* Takes the innermost off the thread and tells its poll. */
+/* Takes the innermost off the thread and reports its poll. */
 static void future_pop(struct timeline *tl, struct thread *th, uint64_t t,
 		       enum trace_outcome outcome, uint64_t place)
 {
@@ -250,7 +251,7 @@ void future_close(struct timeline *tl, struct thread *th, uint64_t t, enum trace
 	bool unwound = outcome == TO_PANICKED || outcome == TO_CANCELLED;
 	while (th->n_futures && th->futures[th->n_futures - 1].n_frames >= th->n_frames) {
 		if (!unwound && outcome != TO_UNKNOWN && th->futures[th->n_futures - 1].future)
-			tl->n_odd++;
+			tl->n_inconsistent++;
 		future_pop(tl, th, t,
 			   unwound		   ? outcome
 			   : outcome == TO_UNKNOWN ? TO_UNKNOWN
@@ -356,11 +357,11 @@ void future_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64
 		  bool first)
 {
 	if (th->parked && !th->root) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		poll_park_end(tl, th, t);
 	}
 	if (th->n_futures >= MAX_OPEN) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		future_close_all(tl, th, t, TO_UNSEEN);
 	}
 	struct future *f = find_at(tl, k, addr);
@@ -371,7 +372,7 @@ void future_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64
 	}
 	if (f && f->thread == th->tl.thread) {
 		/* No poll is inside itself: its end was not seen. */
-		for (bool found = false; !found && th->n_futures; tl->n_odd++) {
+		for (bool found = false; !found && th->n_futures; tl->n_inconsistent++) {
 			found = th->futures[th->n_futures - 1].future == f;
 			future_pop(tl, th, t, TO_UNSEEN, 0);
 		}
@@ -415,7 +416,7 @@ void future_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 		if (th->futures[i].kind != k || th->futures[i].addr != addr)
 			continue;
 		/* The ends of those inside were not seen, but that of an unwound poll. */
-		for (; th->n_futures > i + 1; tl->n_odd += outcome != TO_PANICKED)
+		for (; th->n_futures > i + 1; tl->n_inconsistent += outcome != TO_PANICKED)
 			future_pop(tl, th, t, outcome == TO_PANICKED ? outcome : TO_UNSEEN, 0);
 		future_pop(tl, th, t, outcome, place);
 		return;
@@ -424,7 +425,7 @@ void future_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 	 * dropped, as far as is known. */
 	if (th->complete && outcome != TO_CANCELLED && outcome != TO_UNKNOWN &&
 	    outcome != TO_UNSEEN)
-		tl->n_odd++;
+		tl->n_inconsistent++;
 	struct future *f = find_at(tl, k, addr);
 	if (!f || f->thread != NO_THREAD)
 		return;

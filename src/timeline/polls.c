@@ -1,11 +1,11 @@
 /*
- * What is open on a thread: a stack of polls, innermost last. At its bottom may stand a worker's
- * loop, which the runtime runs as a task of its own kind (Tokio: a blocking task): no poll of a
- * task, so polls inside it have depth 0. Polls in polls are real: a LocalSet in a task, a runtime
- * started in a blocking task.
+ * What is open on a thread: a stack of polls, innermost last. At its bottom may be a worker's loop,
+ * which the runtime runs as a task of its own kind (Tokio: a blocking task): no poll of a task, so
+ * polls inside it have depth 0. Polls in polls are real: a LocalSet in a task, a runtime started in
+ * a blocking task.
  *
- * A kind that no name tells for a worker's loop is found out when a task is polled inside of its
- * poll.
+ * A kind whose name does not show that it is a worker's loop is recognised when a task is polled
+ * inside its poll.
  */
 #include "timeline/state.h"
 
@@ -211,11 +211,11 @@ static void make_way(struct timeline *tl, struct thread *th, struct kind *k, uin
 	/* A worker's loop has nothing below it; and what runs on the blocking pool does not run in
 	 * one. So the end of what is open was not seen. */
 	if (top && (k->role == TR_WORKER || (k->role == TR_BLOCKING && top->worker))) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		poll_close_all(tl, th, t, TO_UNSEEN, true);
 	}
 	if (th->n_frames >= MAX_OPEN) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		poll_close_all(tl, th, t, TO_UNSEEN, false);
 	}
 }
@@ -228,7 +228,7 @@ static struct task *poll_task(struct timeline *tl, struct thread *th, struct kin
 	if (task && task->tl.state == TS_POLLING) {
 		if (task->thread == th->tl.thread) {
 			/* No poll is inside itself: its end was not seen. */
-			tl->n_odd++;
+			tl->n_inconsistent++;
 			while (poll_top(th)->task != task)
 				poll_pop(tl, th, t, TO_UNSEEN);
 			poll_pop(tl, th, t, TO_UNSEEN);
@@ -238,7 +238,7 @@ static struct task *poll_task(struct timeline *tl, struct thread *th, struct kin
 		task = task_find(tl, k, name);
 	}
 	if (task && task->tl.state == TS_DONE) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		if (!k->address_named)
 			return NULL;
 		task_forget(tl, task);
@@ -259,7 +259,7 @@ static struct frame *poll_push(struct timeline *tl, struct thread *th)
 void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t)
 {
 	if (th->parked) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		poll_park_end(tl, th, t);
 	}
 	if (th->n_frames)
@@ -326,11 +326,11 @@ static void end_unseen(struct timeline *tl, struct thread *th, struct kind *k, u
 		       uint64_t t, enum trace_outcome outcome, uint64_t place)
 {
 	if (th->complete || poll_open(th))
-		tl->n_odd++;
+		tl->n_inconsistent++;
 	root_gap_end(tl, th, t, TO_PENDING);
 	struct task *task = task_find(tl, k, name);
 	if (task && (task->tl.state == TS_DONE || task->tl.state == TS_POLLING)) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		return;
 	}
 	if (!task && !(task = task_new(tl, k, name, th, t, TASK_OF_ANY_SPAWN)))
@@ -365,7 +365,7 @@ void poll_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t n
 	      enum trace_outcome outcome, uint64_t place)
 {
 	if (th->parked) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		poll_park_end(tl, th, t);
 	}
 	for (uint32_t i = th->n_frames; i-- > 0;) {
@@ -373,7 +373,7 @@ void poll_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t n
 		if (f->kind != k || f->name != name)
 			continue;
 		/* The ends of those inside were not seen. */
-		for (; th->n_frames > i + 1; tl->n_odd++)
+		for (; th->n_frames > i + 1; tl->n_inconsistent++)
 			poll_pop(tl, th, t, TO_UNSEEN);
 		if (k->role == TR_WORKER && !f->worker && f->task && !i)
 			becomes_worker(tl, th, f);
@@ -407,7 +407,7 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t arg, uint64_t t
 	uint64_t before = th->n_events > 1 ? th->before_ns : 0;
 	uint64_t begin = ns > t || t - ns < before ? before : t - ns;
 	if (th->parked) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		poll_park_end(tl, th, begin);
 	}
 	struct frame *f = poll_open(th);
@@ -424,7 +424,7 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t arg, uint64_t t
 	/* The runtime's own, after it has let the task go. */
 	if (!f->task)
 		return;
-	/* The system call in it was told by another clock: it has not begun before. */
+	/* The system call in it has times of another clock: it did not begin before. */
 	if (th->call_begin_ns < begin && th->call_end_ns > begin &&
 	    begin - th->call_begin_ns < CLOCKS_APART_NS)
 		begin = th->call_begin_ns;
@@ -463,12 +463,12 @@ bool root_parks(uint16_t call)
 void poll_park(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t)
 {
 	if (th->parked) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		poll_park_end(tl, th, t);
 	}
 	/* The source says that no poll is open: so its end was not seen. */
 	if (poll_open(th)) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		poll_close_all(tl, th, t, TO_UNSEEN, false);
 	}
 	root_gap_end(tl, th, t, root_parks(call) ? TO_PENDING : TO_UNSEEN);
@@ -504,7 +504,7 @@ void poll_unpark(struct timeline *tl, struct thread *th, uint16_t arg, uint64_t 
 	if (th->parked)
 		poll_park_end(tl, th, t);
 	else if (th->complete)
-		tl->n_odd++;
+		tl->n_inconsistent++;
 	th->after_unpark = true;
 	root_gap_begin(tl, th, t, true);
 }

@@ -1,6 +1,6 @@
 /*
- * A slab holds 128 items behind one pointer to the slab before. Items given back go to a chain that
- * is used first, newest first, since that memory is still in the cache.
+ * A slab holds 128 items after one pointer to the previous slab. Items given back go to a chain
+ * that is used first, newest first, since that memory is still in the cache.
  */
 #include "timeline/pool.h"
 

@@ -1,10 +1,10 @@
 /*
  * A trace file through the timeline. Without a filter the reader's sink is the timeline's own. With
- * one a sink stands between: it lets through what matches and cuts slices at the window's begin.
+ * one there is a sink in between: it passes on what matches and cuts slices at the window's begin.
  * The window's end is simpler: the timeline is fed up to there and finished.
  *
- * The matching of names is done anew each time where names may change (threads), and once a task
- * for tasks: the result is noted in tl_task.passed.
+ * Names that may change (threads) are matched each time, those of tasks once per task: the result
+ * is noted in tl_task.passed.
  */
 #include "timeline/replay.h"
 
@@ -19,7 +19,7 @@
 
 enum passed { PASS_UNDECIDED = 0, PASS_NO, PASS_YES, PASS_TOLD };
 
-/* What is told of a thread in the end, counted in the window only. */
+/* What is reported of a thread at the end, counted in the window only. */
 struct seen_thread {
 	struct tl_thread tl;
 	uint64_t working_ns; /* since */
@@ -189,8 +189,8 @@ static int pass_block(void *ctx, const struct tl_block *block)
 	return r < 0 || !rp->sink->block ? r : rp->sink->block(rp->ctx, &b);
 }
 
-/* What other sources tell of a thread, in a poll or outside of all. */
-static bool passes_beside(struct replay *rp, struct tl_task *task, uint32_t thread)
+/* Events of other sources on a thread, in a poll or outside of all. */
+static bool passes_aux(struct replay *rp, struct tl_task *task, uint32_t thread)
 {
 	if (!matches_thread(rp, thread))
 		return false;
@@ -201,7 +201,7 @@ static int pass_syscall(void *ctx, const struct tl_syscall *call)
 {
 	struct replay *rp = ctx;
 	struct tl_syscall c = *call;
-	if (!clip(rp, &c.begin_ns, &c.end_ns) || !passes_beside(rp, c.task, c.thread))
+	if (!clip(rp, &c.begin_ns, &c.end_ns) || !passes_aux(rp, c.task, c.thread))
 		return 0;
 	int r = c.task ? tell(rp, c.task) : 0;
 	return r < 0 || !rp->sink->syscall ? r : rp->sink->syscall(rp->ctx, &c);
@@ -211,7 +211,7 @@ static int pass_off_cpu(void *ctx, const struct tl_off_cpu *off)
 {
 	struct replay *rp = ctx;
 	struct tl_off_cpu o = *off;
-	if (!clip(rp, &o.begin_ns, &o.end_ns) || !passes_beside(rp, o.task, o.thread))
+	if (!clip(rp, &o.begin_ns, &o.end_ns) || !passes_aux(rp, o.task, o.thread))
 		return 0;
 	int r = o.task ? tell(rp, o.task) : 0;
 	return r < 0 || !rp->sink->off_cpu ? r : rp->sink->off_cpu(rp->ctx, &o);
@@ -220,7 +220,7 @@ static int pass_off_cpu(void *ctx, const struct tl_off_cpu *off)
 static int pass_sample(void *ctx, const struct tl_sample *sample)
 {
 	struct replay *rp = ctx;
-	if (sample->time_ns < rp->from_ns || !passes_beside(rp, sample->task, sample->thread))
+	if (sample->time_ns < rp->from_ns || !passes_aux(rp, sample->task, sample->thread))
 		return 0;
 	int r = sample->task ? tell(rp, sample->task) : 0;
 	return r < 0 || !rp->sink->sample ? r : rp->sink->sample(rp->ctx, sample);
@@ -229,7 +229,7 @@ static int pass_sample(void *ctx, const struct tl_sample *sample)
 static int pass_machine(void *ctx, const struct tl_machine *machine)
 {
 	struct replay *rp = ctx;
-	if (machine->time_ns < rp->from_ns || !passes_beside(rp, machine->task, machine->thread))
+	if (machine->time_ns < rp->from_ns || !passes_aux(rp, machine->task, machine->thread))
 		return 0;
 	return rp->sink->machine ? rp->sink->machine(rp->ctx, machine) : 0;
 }
@@ -238,7 +238,7 @@ static int pass_future_poll(void *ctx, const struct tl_future_poll *poll)
 {
 	struct replay *rp = ctx;
 	struct tl_future_poll p = *poll;
-	if (!clip(rp, &p.begin_ns, &p.end_ns) || !passes_beside(rp, p.task, p.thread))
+	if (!clip(rp, &p.begin_ns, &p.end_ns) || !passes_aux(rp, p.task, p.thread))
 		return 0;
 	uint64_t length = p.end_ns - p.begin_ns, since = p.begin_ns - rp->from_ns;
 	if (p.self_ns > length)
@@ -322,7 +322,7 @@ static int pass_stray_wake(void *ctx, uint32_t kind, uint32_t thread, uint64_t t
 	return rp->sink->stray_wake ? rp->sink->stray_wake(rp->ctx, kind, thread, time_ns) : 0;
 }
 
-/* Both are told at the end, when it is known whether the window sees anything of it. */
+/* Both are reported at the end, when it is known whether they reach into the window. */
 static int pass_worker_begin(void *ctx, uint32_t thread, uint64_t time_ns)
 {
 	struct replay *rp = ctx;
@@ -424,8 +424,8 @@ uint64_t replay_length_ns(const struct trace_reader *r, const struct replay_filt
 	return end_ns > begin ? end_ns - begin : 0;
 }
 
-/* Whether an event behind the window tells of a call or the like that was under way at the window's
- * end: then it is cut there. */
+/* Whether an event after the window ends a call or the like that was under way at the window's end:
+ * then it is cut there. */
 static bool cut_at(struct trace_event *ev, uint64_t to_ns)
 {
 	bool has_length = ev->type == TE_BLOCK || ev->type == TE_SYSCALL || ev->type == TE_OFF_CPU;
@@ -468,7 +468,7 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 			trace_reader_progress(r, &done, &total);
 			progress(progress_ctx, done, total);
 		}
-		/* Beyond the window only what was under way counts, and what the file's end tells:
+		/* After the window only what was under way counts, and what is at the file's end:
 		 * coverage, cost. */
 		if (ev.time > to && !cut_at(&ev, to)) {
 			timeline_look_ahead(tl, &ev);

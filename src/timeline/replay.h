@@ -1,6 +1,6 @@
 /*
  * A trace file through the timeline, and the filter that report and export share. The loop that
- * every reader would write stands here once.
+ * every reader needs is here once.
  */
 #ifndef POLLUX_TIMELINE_REPLAY_H
 #define POLLUX_TIMELINE_REPLAY_H
@@ -11,8 +11,8 @@
 struct replay_filter {
 	/* Window in ns from the trace's first event; to_ns 0 = to the end. The timeline is fed from
 	 * the start, for states need the past, up to the window's end, where all is as at a trace's
-	 * end. The sink is told of what ends in the window or reaches into it; slices are cut at
-	 * its begin, and the numbers of tl_thread are those of the window. */
+	 * end. The sink gets what ends in the window or reaches into it; slices are cut at its
+	 * begin, and the numbers of tl_thread are those of the window. */
 	uint64_t from_ns, to_ns;
 	/* Each NULL or a 0-terminated list. A family matches if the kind's name contains the text;
 	 * a thread if its tid equals or its name contains it; a task by the number that is shown.

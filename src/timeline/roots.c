@@ -19,8 +19,8 @@
  * A block_on inside of a task's poll (in block_in_place) has no polls of its own here: it lives
  * until that poll ends.
  *
- * A block_on from before the recording is told at its start (TRACE_ROOT_BEFORE), with the park in
- * which its thread stood. That park's end is not seen, nor is anything of the thread before its
+ * A block_on from before the recording is recorded at its start (TRACE_ROOT_BEFORE), with the park
+ * in which its thread was. That park's end is not seen, nor is anything of the thread before its
  * next blocking call: the first poll is the stretch from the wake to there.
  *
  * TE_ROOT_WAKE names the waker by its address, TE_ROOT_ENTER doesn't. The address belongs to the
@@ -77,7 +77,7 @@ static void root_set(struct timeline *tl, struct thread *th, struct task *root, 
 	root->stray_seen = root->kind->n_stray;
 	th->tl.root = true;
 	th->loops = false;
-	/* One of a multi-thread runtime waits beside the workers. */
+	/* One of a multi-thread runtime waits outside of the workers. */
 	if (root->kind->loops)
 		poll_working(tl, th, t);
 }
@@ -102,7 +102,7 @@ void root_enter(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 void root_before(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t)
 {
 	if (poll_open(th)) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		return;
 	}
 	root_end(tl, th, t);
@@ -133,7 +133,7 @@ void root_appears(struct timeline *tl, struct thread *th, enum trace_event_type 
 	th->root_poll.scheduled_ns = 0; /* how long it was due isn't known */
 }
 
-/* Whose waker is it? *ret_known: false if nobody can say. */
+/* Whose waker it is. *ret_known: false if that can't be known. */
 static struct task *root_of_waker(struct timeline *tl, struct thread *th, struct kind *k,
 				  uint64_t data, uint64_t t, bool *ret_known)
 {

@@ -1,5 +1,5 @@
 /*
- * Spawns find their tasks: the rules stand in timeline.h.
+ * Spawns find their tasks: the rules are in timeline.h.
  *
  * The waiting spawns of a kind are a treap (a search tree kept in balance by random priorities),
  * since a program may spawn a hundred thousand tasks before the first is polled, and poll them in
@@ -9,7 +9,7 @@
  *
  * A task of a much smaller id than the kind's first hint was spawned before the recording: it must
  * not take a spawn that is another's. Ids are taken a moment before the spawn is seen, so a few
- * other threads may stand between: SLACK.
+ * other threads may come in between: SLACK.
  */
 #include "timeline/state.h"
 
@@ -128,8 +128,8 @@ void spawn_add(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 	treap_insert(&k->spawns, s);
 }
 
-/* The living task of that name, whatever its kind. Recordings that tell parents by name have few
- * kinds; of a hostile one that has many, only some are looked through. */
+/* The living task of that name, whatever its kind. Recordings that name parents have few kinds; of
+ * a hostile one that has many, only some are looked through. */
 static struct task *find_of_any_kind(struct timeline *tl, const struct kind *first, uint64_t name)
 {
 	struct task *task = task_find(tl, first, name);
@@ -148,7 +148,7 @@ void spawn_named(struct timeline *tl, struct thread *th, struct kind *k, uint64_
 	struct task *task = task_find(tl, k, name);
 	if (task && (k->address_named || task->tl.state == TS_DONE)) {
 		/* The name is in use again: the former's drop was not seen. */
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		if (task->tl.state == TS_POLLING) {
 			task->drop_inside = true;
 			task_unname(tl, task);
@@ -162,7 +162,7 @@ void spawn_named(struct timeline *tl, struct thread *th, struct kind *k, uint64_
 		task = NULL;
 	}
 	if (task) {
-		tl->n_odd++; /* ids are given out once: the spawn comes late */
+		tl->n_inconsistent++; /* ids are given out once: the spawn comes late */
 		return;
 	}
 	struct spawn s = {

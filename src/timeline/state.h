@@ -51,8 +51,8 @@ struct kind {
 	uint32_t number, process;
 	enum trace_role role;
 	bool address_named;
-	bool maybe_worker;   /* no name tells its role: nested polls may show that it is a worker's
-				loop */
+	bool maybe_worker;   /* its name does not show its role: nested polls may show that it is a
+			      * worker's loop */
 	bool block_in_place; /* its spawn inside a poll is a block_in_place */
 	bool loops;	     /* a root whose thread polls tasks itself (current_thread) */
 	struct spawn *spawns;
@@ -60,7 +60,7 @@ struct kind {
 	uint64_t first_hint; /* of its first spawn with a hint: much smaller ids were not spawned
 				here */
 	/* roots only */
-	/* Their polls are told as those of tasks are, or are inferred: what comes first. */
+	/* Their polls come as events like those of tasks, or are inferred: what comes first. */
 	bool polled, inferred;
 	struct kind *same;     /* the first kind of that name: one block_on has wakers of several */
 	uint64_t n_stray;      /* wakes that may be of any of them */
@@ -75,12 +75,12 @@ struct task {
 	struct task *prev, *next; /* in `live` or in `ended` */
 	struct kind *kind;
 	uint64_t name;	    /* second half of its key in the map; a root's: address of its waker */
-	bool named;	    /* it stands in the map */
+	bool named;	    /* it is in the map */
 	bool has_futures;   /* a list in `future_lists` */
 	uint32_t queued_by; /* thread + 1 whose TE_SCHEDULE made it SCHEDULED; 0: not one */
 	uint32_t woken_by;  /* thread + 1 whose wake made it SCHEDULED; 0: not one */
 	uint64_t since_ns;  /* the present state began */
-	uint64_t place;	    /* where it stands, see tl_poll.place */
+	uint64_t place;	    /* its await point, see tl_poll.place */
 	uint64_t polled_ns, polled_until_ns; /* its last poll that has ended */
 	uint64_t n_losses;		     /* known when its state was last certain */
 	uint64_t scheduled_ns, wake_serial;  /* how it became SCHEDULED, 0 if not known */
@@ -89,14 +89,15 @@ struct task {
 	bool woken_inside, drop_inside;
 	uint8_t end_inside;   /* enum trace_outcome: ended so, says another thread; 0: no */
 	bool end_unseen;      /* the end of its last poll was not seen: it may be over */
-	bool unqueued;	      /* its spawn told its name, and nothing yet how the queue got it */
+	bool unqueued;	      /* its spawn has its name, and no event yet shows how it got into the
+			       * queue */
 	uint64_t wake_inside; /* serial of the first */
 	uint64_t stray_seen;  /* a root: n_stray of its kind when it was last polled */
 	bool self_woken;      /* since its last poll began */
 	/* Where its last poll was: thread + 1, and how often that thread had parked by then. */
 	uint32_t polled_on;
 	uint64_t polled_parks;
-	uint64_t idle_ns; /* somebody saw it idle already: the poll's end is stamped late */
+	uint64_t idle_ns; /* another event already shows it idle: the poll's end is stamped late */
 };
 
 struct future {
@@ -111,7 +112,7 @@ struct future {
 	uint32_t thread;	/* on which it is being polled; NO_THREAD: it isn't */
 	uint32_t n_refs;	/* 1 while it lives, and 1 a child */
 	uint32_t chain;		/* length of the chain of its parents */
-	uint64_t wait_until_ns; /* it was told to be left or dropped then */
+	uint64_t wait_until_ns; /* an event says that it was left or dropped then */
 	bool unknown;		/* how its last poll ended */
 	bool end_unseen;	/* and when */
 };
@@ -151,7 +152,7 @@ struct thread {
 	uint32_t n_frames, cap_frames;
 	uint32_t n_futures; /* in `futures` */
 	bool complete;	    /* a poll or park was seen to begin since its start or last loss */
-	bool working;	    /* worker_begin was told */
+	bool working;	    /* worker_begin was called */
 	bool parked;
 	uint16_t park_call;
 	uint64_t park_ns;
@@ -170,8 +171,8 @@ struct thread {
 	bool root_goes_on;	     /* ... it was still open then */
 	struct open_future *futures; /* innermost last */
 	uint32_t cap_futures;
-	bool seen_beside;		     /* another source told something of it */
-	uint64_t beside_ns;		     /* last time that one told */
+	bool seen_aux;			     /* another source had events of it */
+	uint64_t aux_ns;		     /* time of that source's last event */
 	uint64_t call_begin_ns, call_end_ns; /* its last system call */
 };
 
@@ -206,8 +207,9 @@ struct timeline {
 	uint64_t n_losses;
 
 	uint64_t n_tasks, n_wakes, n_spawns; /* last serials given out */
-	bool drivers_seen;		     /* a thread waited for events: such calls are told */
-	uint64_t n_events, n_lost, n_lost_beside, n_odd, first_ns, last_ns;
+	bool drivers_seen;		     /* a thread waited for events: such calls are
+					      * recorded */
+	uint64_t n_events, n_lost, n_lost_aux, n_inconsistent, first_ns, last_ns;
 	uint32_t random;
 };
 
@@ -234,7 +236,7 @@ struct task *task_find(const struct timeline *tl, const struct kind *k, uint64_t
 enum task_origin { TASK_OF_ANY_SPAWN, TASK_OF_HINTED_SPAWN, TASK_OF_HINTED_SPAWN_ONLY };
 struct task *task_new(struct timeline *tl, struct kind *k, uint64_t name, struct thread *th,
 		      uint64_t t, enum task_origin origin);
-/* A root, or a task of a spawn that nobody claimed. */
+/* A root, or a task of a spawn without events of its own. */
 struct task *task_new_spawned(struct timeline *tl, struct kind *k, const struct spawn *s,
 			      uint64_t id);
 /* A root that was there before the recording. */
@@ -267,8 +269,8 @@ void task_finish(struct timeline *tl, uint64_t end_ns);
 
 /* spawns.c */
 void spawn_add(struct timeline *tl, struct thread *th, struct kind *k, uint64_t hint, uint64_t t);
-/* One that tells the new task's own name. NULL: its parent is the poll that is open, else *parent
- * is its name. */
+/* One with the new task's own name. NULL: its parent is the poll that is open, else *parent is its
+ * name. */
 void spawn_named(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name,
 		 const uint64_t *parent, uint64_t t);
 /* The spawn of a task that appears now; it is taken out and filled into *ret. */
@@ -284,10 +286,10 @@ struct frame *poll_open(struct thread *th);
 void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t);
 void poll_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t,
 	      enum trace_outcome outcome, uint64_t place);
-/* Ends a frame that has been taken off its thread: told, and the task goes on. */
+/* Ends a frame that has been taken off its thread: reports it, and the task continues. */
 void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64_t t,
 		 enum trace_outcome outcome);
-/* Outcome TO_UNKNOWN: they lasted at least up to t; TO_UNSEEN: nobody knows how long. */
+/* Outcome TO_UNKNOWN: they lasted at least up to t; TO_UNSEEN: unknown length. */
 void poll_close_all(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome,
 		    bool workers);
 /* Both `arg`: the call with its flags, enum trace_call_flags. */
@@ -328,21 +330,21 @@ void future_close(struct timeline *tl, struct thread *th, uint64_t t, enum trace
  * executor's future, whose own time that is not. */
 void future_polled_task(struct thread *th, uint64_t length, uint64_t t);
 /* All that is open on the thread ends, outcome unknown: they lasted at least up to t, or, with
- * TO_UNSEEN, nobody knows how long. */
+ * TO_UNSEEN, have an unknown length. */
 void future_close_all(struct timeline *tl, struct thread *th, uint64_t t,
 		      enum trace_outcome outcome);
 /* Polls of futures that are open inside of the innermost poll. */
 uint32_t future_depth(const struct thread *th);
-/* Before a task's end is told (end_ns 0: it is alive at the trace's end). */
+/* Before a task's end is reported (end_ns 0: it is alive at the trace's end). */
 void future_task_end(struct timeline *tl, struct task *task, uint64_t t);
 void future_finish(struct timeline *tl);
 
 /* aux_events.c */
-void beside_init(struct timeline *tl);
-void beside_syscall(struct timeline *tl, struct thread *th, const struct trace_event *ev);
-void beside_off_cpu(struct timeline *tl, struct thread *th, const struct trace_event *ev);
-void beside_sample(struct timeline *tl, struct thread *th, const struct trace_event *ev);
-void beside_machine(struct timeline *tl, struct thread *th, const struct trace_event *ev);
-void beside_lost(struct timeline *tl, struct thread *th, const struct trace_event *ev);
+void aux_init(struct timeline *tl);
+void aux_syscall(struct timeline *tl, struct thread *th, const struct trace_event *ev);
+void aux_off_cpu(struct timeline *tl, struct thread *th, const struct trace_event *ev);
+void aux_sample(struct timeline *tl, struct thread *th, const struct trace_event *ev);
+void aux_machine(struct timeline *tl, struct thread *th, const struct trace_event *ev);
+void aux_lost(struct timeline *tl, struct thread *th, const struct trace_event *ev);
 
 #endif

@@ -64,7 +64,7 @@ static struct task *task_begin(struct timeline *tl, struct kind *k, uint64_t id,
 			       const struct spawn *s, uint64_t t)
 {
 	if (tl->n_live == MAX_LIVE) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		return NULL;
 	}
 	struct task *task = pool_get(&tl->tasks);
@@ -279,9 +279,9 @@ static struct task *find_from(struct timeline *tl, struct thread *th, struct kin
 	return task_find(tl, k, name);
 }
 
-/* An address that stands for an ended task, and does something that only a living one can: the name
- * is in use again. The drop of an address-named task is seen only sometimes: mostly whoever gives
- * the last reference back frees it there and then. */
+/* The address of an ended task does something that only a living one can: the address is in use
+ * again. The drop of an address-named task is seen only sometimes: mostly the code that gives the
+ * last reference back frees it at once. */
 static struct task *reused(struct timeline *tl, struct kind *k, struct task *task)
 {
 	if (!task || task->tl.state != TS_DONE || !k->address_named)
@@ -324,7 +324,7 @@ void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 		task = reused(tl, k, task);
 	if (task && task->tl.state == TS_DONE) {
 		if (found_it_alive)
-			tl->n_odd++;
+			tl->n_inconsistent++;
 		task_stray_wake(tl, th, k, t);
 		return;
 	}
@@ -344,7 +344,7 @@ void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 		task->woken_by = th->tl.thread + 1;
 		break;
 	case TS_SCHEDULED:
-		/* The waker that scheduled it, told after what it did. */
+		/* The waker that scheduled it, recorded after its effect. */
 		if (task->queued_by == th->tl.thread + 1) {
 			task->queued_by = 0;
 			task->wake_serial = serial;
@@ -357,7 +357,7 @@ void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 			if (task->woken_by && task->woken_by != th->tl.thread + 1)
 				break;
 			if (task->tl.spawn_seen || task->tl.n_polls)
-				tl->n_odd++;
+				tl->n_inconsistent++;
 			task_scheduled(tl, task, t, serial);
 		}
 		break;
@@ -375,7 +375,7 @@ void task_schedule(struct timeline *tl, struct thread *th, struct kind *k, uint6
 	struct task *task = reused(tl, k, find_from(tl, th, k, name));
 	task = task_unless_reused(tl, th, k, task);
 	if (task && task->tl.state == TS_DONE) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		return;
 	}
 	bool fresh = !task || task->unqueued;
@@ -406,7 +406,7 @@ void task_cancel(struct timeline *tl, struct thread *th, struct kind *k, uint64_
 {
 	struct task *task = reused(tl, k, find_from(tl, th, k, name));
 	if (task && task->tl.state == TS_DONE) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		return;
 	}
 	if (!task && !(task = task_new(tl, k, name, th, t, TASK_OF_ANY_SPAWN)))

@@ -1,7 +1,7 @@
 /*
  * The public face of the timeline: tables of threads and kinds, one case per event type, losses,
- * totals. What an event does to a task, a thread, a block_on or a future stands in tasks.c,
- * polls.c, roots.c, futures.c.
+ * totals. What an event does to a task, a thread, a block_on or a future is in tasks.c, polls.c,
+ * roots.c, futures.c.
  *
  * Times. A thread's own events are in order; one that goes back is clamped and counted as odd. The
  * order between threads is nearly exact: an event that is older than what its task has lived
@@ -29,7 +29,7 @@ struct timeline *timeline_new(const struct timeline_sink *sink, void *sink_ctx,
 	pool_init(&tl->spawns, sizeof(struct spawn));
 	pool_init(&tl->future_pool, sizeof(struct future));
 	pool_init(&tl->future_list_pool, sizeof(struct future_list));
-	beside_init(tl);
+	aux_init(tl);
 	return tl;
 }
 
@@ -73,7 +73,7 @@ static void *new_item(struct timeline *tl, uint32_t number, bool room, size_t it
 	void *item = room ? calloc(1, item_bytes) : NULL;
 
 	if (number >= MAX_NUMBER)
-		tl->n_odd++;
+		tl->n_inconsistent++;
 	else if (!item)
 		timeline_fail(tl, -ENOMEM);
 	return item;
@@ -164,11 +164,11 @@ static uint64_t clock_in(struct timeline *tl, struct thread *th, uint64_t time)
 {
 	uint64_t t = time;
 	if (!th->n_events++) {
-		if (!th->seen_beside)
+		if (!th->seen_aux)
 			th->tl.begin_ns = t;
 		th->last_ns = t;
 	} else if (t < th->raw_ns) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 	}
 	th->raw_ns = time;
 	th->before_ns = th->last_ns;
@@ -218,7 +218,7 @@ static void feed_thread_begin(struct timeline *tl, struct thread *th, uint64_t t
 {
 	if (!poll_open(th) && !th->parked && !th->root)
 		return;
-	tl->n_odd++;
+	tl->n_inconsistent++;
 	future_close_all(tl, th, t, TO_UNSEEN);
 	poll_close_all(tl, th, t, TO_UNSEEN, true);
 	if (th->parked)
@@ -229,7 +229,7 @@ static void feed_thread_begin(struct timeline *tl, struct thread *th, uint64_t t
 static void feed_thread_end(struct timeline *tl, struct thread *th, uint64_t t)
 {
 	if (poll_open(th))
-		tl->n_odd++;
+		tl->n_inconsistent++;
 	future_close_all(tl, th, t, TO_UNSEEN);
 	poll_close_all(tl, th, t, TO_UNSEEN, true);
 	if (th->parked)
@@ -247,8 +247,8 @@ static int timeline_result(const struct timeline *tl, struct error *err)
 	return tl->failed;
 }
 
-/* Can a kind of this role have events of that type? Where probes tell of them, block_on's polls are
- * told as those of tasks: then nothing is inferred, and the other way round. */
+/* Can a kind of this role have events of that type? Where probes record them, block_on's polls are
+ * events like those of tasks: then nothing is inferred, and vice versa. */
 static bool fits_role(struct kind *k, unsigned type)
 {
 	bool of_root = type == TE_ROOT_ENTER || type == TE_ROOT_WAKE;
@@ -275,7 +275,7 @@ static void feed_task(struct timeline *tl, struct thread *th, const struct trace
 		return;
 	bool special = k->role >= TR_ROOT || ev->type >= TE_ROOT_ENTER;
 	if (__builtin_expect(special, 0) && !fits_role(k, ev->type)) {
-		tl->n_odd++;
+		tl->n_inconsistent++;
 		return;
 	}
 	switch (ev->type) {
@@ -327,24 +327,24 @@ static void feed_task(struct timeline *tl, struct thread *th, const struct trace
 }
 
 /* True if the event changes nothing of any task. */
-static bool feed_beside(struct timeline *tl, struct thread *th, const struct trace_event *ev)
+static bool feed_aux(struct timeline *tl, struct thread *th, const struct trace_event *ev)
 {
 	switch (ev->type) {
 	case TE_SYSCALL:
-		beside_syscall(tl, th, ev);
+		aux_syscall(tl, th, ev);
 		return true;
 	case TE_OFF_CPU:
-		beside_off_cpu(tl, th, ev);
+		aux_off_cpu(tl, th, ev);
 		return true;
 	case TE_SAMPLE:
-		beside_sample(tl, th, ev);
+		aux_sample(tl, th, ev);
 		return true;
 	case TE_MACHINE:
-		beside_machine(tl, th, ev);
+		aux_machine(tl, th, ev);
 		return true;
 	case TE_LOST:
 		if (ev->stream)
-			beside_lost(tl, th, ev);
+			aux_lost(tl, th, ev);
 		return ev->stream;
 	case TE_THREAD_BEGIN:
 	case TE_THREAD_END:
@@ -359,8 +359,8 @@ int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct erro
 	struct thread *th = tl->failed ? NULL : timeline_thread(tl, ev->thread);
 	if (!th)
 		return timeline_result(tl, err);
-	bool maybe_beside = ev->type >= TE_SYSCALL || ev->stream;
-	if (__builtin_expect(maybe_beside, 0) && feed_beside(tl, th, ev))
+	bool maybe_aux = ev->type >= TE_SYSCALL || ev->stream;
+	if (__builtin_expect(maybe_aux, 0) && feed_aux(tl, th, ev))
 		return tl->failed ? timeline_result(tl, err) : 0;
 	uint64_t t = clock_in(tl, th, ev->time);
 	if (th->root_early) {
@@ -401,7 +401,7 @@ int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct erro
 		feed_lost(tl, th, t, ev->value);
 		break;
 	default:
-		tl->n_odd++;
+		tl->n_inconsistent++;
 	}
 	return tl->failed ? timeline_result(tl, err) : 0;
 }
@@ -437,9 +437,9 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
 	future_finish(tl);
 	for (size_t i = 0; i < tl->n_threads; i++) {
 		struct thread *th = tl->threads[i];
-		if (!th || (!th->n_events && !th->seen_beside))
+		if (!th || (!th->n_events && !th->seen_aux))
 			continue;
-		uint64_t last = th->last_ns > th->beside_ns ? th->last_ns : th->beside_ns;
+		uint64_t last = th->last_ns > th->aux_ns ? th->last_ns : th->aux_ns;
 		if (th->tl.end_ns < last)
 			th->tl.end_ns = last;
 		TELL(tl, thread_end, &th->tl);
@@ -452,11 +452,11 @@ void timeline_totals(const struct timeline *tl, struct timeline_totals *ret)
 	struct timeline_totals sum = {
 		.n_events = tl->n_events,
 		.n_lost = tl->n_lost,
-		.n_lost_beside = tl->n_lost_beside,
+		.n_lost_aux = tl->n_lost_aux,
 		.n_futures = tl->last_future,
 		.first_ns = tl->first_ns,
 		.last_ns = tl->last_ns,
-		.n_odd = tl->n_odd,
+		.n_inconsistent = tl->n_inconsistent,
 	};
 	for (size_t i = 0; i < tl->n_kinds; i++) {
 		const struct kind *k = tl->kinds[i];

@@ -1,8 +1,8 @@
 /*
- * The one state machine that gives events their meaning: tasks, polls, waits, wakes, workers.
- * Fed with events in time order (each thread's own order is exact, the order between threads is
- * nearly so), it tells a sink what happened as soon as it is known. Memory grows with what is
- * alive, never with the length of the trace; no I/O.
+ * The one state machine that gives events their meaning: tasks, polls, waits, wakes, workers. Fed
+ * with events in time order (each thread's own order is exact, the order between threads is nearly
+ * so), it reports what happened to a sink as soon as it is known. Memory grows with what is alive,
+ * never with the length of the trace; no I/O.
  *
  *               spawn            poll begins          poll ends: ready, panicked, cancelled
  *    (unseen) ────────▶ SCHEDULED ────────▶ POLLING ─────────────────────────────▶ DONE
@@ -12,19 +12,20 @@
  *
  * A wake during the task's own poll makes it SCHEDULED at the end of that poll. A lost event may
  * have woken, polled or ended any task, so after a loss every task that is not just being polled
- * elsewhere is in state UNKNOWN until its next event: nothing is invented. What each broken input
- * means stands in docs/timeline.md, a test for each row in tests/unit/test_timeline.c.
+ * elsewhere is in state UNKNOWN until its next event: nothing is invented. docs/timeline.md says
+ * what each broken input means; tests/unit/test_timeline.c has a test for each row.
  *
- * Spawns find their tasks. TE_SPAWN stands where the task is made and says its kind, its parent
- * (the poll open on that thread) and, where known, the highest id given out so far; the task's own
- * name comes with its first event. Rules, the first that fits:
+ * Spawns find their tasks. TE_SPAWN comes where the task is made and has its kind, its parent (the
+ * poll open on that thread) and, where known, the highest id given out so far; the task's own name
+ * comes with its first event. Rules, the first that fits:
  *   address-named kinds: the TE_SCHEDULE or TE_POLL_BEGIN of an unknown task of that kind that
  *     follows on the same thread (async-task schedules a new task at once), but not of blocking
  *     tasks, which get into their queue unseen;
  *   with hints: the waiting spawn of that kind with the smallest hint >= id;
  *   without: the oldest waiting spawn of that kind (the parent is then likely, not proven).
- * A waiting spawn is a live task. task_begin is told when the task's name is known, with the
- * spawn's time; spawns that never find their task are told at the finish, alive and never polled.
+ * A waiting spawn is a live task. task_begin is called when the task's name is known, with the
+ * spawn's time; spawns that never find their task are reported at the finish, alive and never
+ * polled.
  *
  * block_on's root future is no task of the runtime, and its polls are *inferred*: see roots.c.
  */
@@ -78,7 +79,8 @@ static inline bool tl_role_counts(unsigned role)
 	return role == TR_TASK || role == TR_BLOCKING;
 }
 
-/* One poll of a task, told when it ends. Polls of one task never overlap; polls on one thread nest.
+/* One poll of a task, reported when it ends. Polls of one task never overlap; polls on one thread
+ * nest.
  */
 struct tl_poll {
 	struct tl_task *task;
@@ -91,7 +93,7 @@ struct tl_poll {
 			  * begin_ns == end_ns */
 	bool end_seen;	 /* false: it ended at an unknown time after end_ns, the last that was seen
 			  * of it: no length is known. True also where it was cut: it lasted at
-			  * least so long */
+			  * least that long */
 	bool inferred;	 /* of a root future: between the events that were seen, see roots.c */
 	bool woken_inside;     /* woken while running: it is scheduled again at end_ns */
 	uint64_t scheduled_ns; /* when it became scheduled, 0 if not known; begin_ns - this is the
@@ -113,14 +115,13 @@ static inline uint64_t tl_poll_held_ns(const struct tl_poll *poll)
 	return end > poll->begin_ns ? end - poll->begin_ns : 0;
 }
 
-/* A stretch of a task's life between polls, told when it ends. */
+/* A stretch of a task's life between polls, reported when it ends. */
 struct tl_wait {
 	struct tl_task *task;
-	enum task_state
-		state; /* TS_WAITING: nobody woke it; TS_SCHEDULED: in a run queue; TS_UNKNOWN */
-	enum task_state next; /* what follows; TS_DONE: it ended */
-	bool open;	      /* the trace ended before it did */
-	uint64_t place;	      /* at which await point it stands, as tl_poll.place */
+	enum task_state state; /* TS_WAITING: not woken; TS_SCHEDULED: in a run queue; TS_UNKNOWN */
+	enum task_state next;  /* what follows; TS_DONE: it ended */
+	bool open;	       /* the trace ended before it did */
+	uint64_t place;	       /* the await point at which it waits, as tl_poll.place */
 	uint64_t begin_ns, end_ns;
 };
 
@@ -129,8 +130,8 @@ struct tl_wake {
 	uint64_t serial;	     /* from 1, counts all wakes */
 	struct tl_task *task;	     /* the woken one */
 	struct tl_task *source_task; /* whose poll was open on the thread, NULL: the thread itself
-				      * (a driver, a foreign thread). Behind a filter it may be one
-				      * that was not told; its user is NULL then */
+				      * (a driver, a foreign thread). With a filter it may be one
+				      * that was not reported; its user is NULL then */
 	uint32_t thread;
 	uint64_t time_ns;
 	enum trace_wake effect;
@@ -153,7 +154,7 @@ struct tl_block {
 	uint64_t begin_ns, end_ns;
 };
 
-/* A system call, told when it ends. */
+/* A system call, reported when it ends. */
 struct tl_syscall {
 	struct tl_task *task; /* innermost task being polled there; NULL: none */
 	uint32_t thread;
@@ -163,7 +164,7 @@ struct tl_syscall {
 	uint64_t begin_ns, end_ns;
 };
 
-/* A stretch in which a thread was on no CPU, told when it ends. */
+/* A stretch in which a thread was on no CPU, reported when it ends. */
 struct tl_off_cpu {
 	struct tl_task *task; /* as above */
 	uint32_t thread;
@@ -200,7 +201,7 @@ struct tl_future {
 	enum trace_outcome outcome;
 	uint64_t n_polls;
 	uint64_t poll_ns; /* in its polls, children's included */
-	uint64_t self_ns; /* without those of children that were told */
+	uint64_t self_ns; /* without those of children that were recorded */
 	uint64_t wait_ns; /* between its polls, and after the last one */
 	/* Told at its end: the wait after its last poll, until it was dropped or the trace ended;
 	 * 0 if there was none, or none is known. */
@@ -209,7 +210,7 @@ struct tl_future {
 	uint8_t passed; /* replay.c's own note */
 };
 
-/* One poll of a future, told when it ends; inner ones before outer ones. */
+/* One poll of a future, reported when it ends; inner ones before outer ones. */
 struct tl_future_poll {
 	struct tl_future *future;
 	struct tl_task *task; /* whose poll is open; may differ from future->task */
@@ -239,7 +240,7 @@ struct tl_machine {
 	uint64_t time_ns;
 };
 
-/* A stretch in which a thread was parked: told when it ends. */
+/* A stretch in which a thread was parked, reported when it ends. */
 struct tl_park {
 	uint32_t thread;
 	uint16_t call;
@@ -297,15 +298,15 @@ struct timeline_sink {
 	int (*machine)(void *ctx, const struct tl_machine *machine);
 	int (*loss)(void *ctx, const struct tl_loss *loss);
 	int (*thread_end)(void *ctx, const struct tl_thread *thread); /* once each, at the finish */
-	/* A waker that can't be told as a tl_wake: its task has ended, or it is a block_on's and
-	 * there are several that it may belong to. */
+	/* A waker that can't be reported as a tl_wake: its task has ended, or it is a block_on's
+	 * and there are several that it may belong to. */
 	int (*stray_wake)(void *ctx, uint32_t kind, uint32_t thread, uint64_t time_ns);
-	/* May be told late (time_ns in the past): when a poll turns out to be a worker's loop. */
+	/* May come late (time_ns in the past): when a poll turns out to be a worker's loop. */
 	int (*worker_begin)(void *ctx, uint32_t thread, uint64_t time_ns);
 	int (*worker_end)(void *ctx, uint32_t thread, uint64_t time_ns);
 };
 
-/* What the timeline needs to know of a kind; NULL for one that nobody told. */
+/* What the timeline needs to know of a kind; NULL for an unknown one. */
 typedef const struct trace_kind *(*timeline_kind_fn)(const void *ctx, uint32_t kind);
 
 /* The sink and both contexts must outlive the timeline. */
@@ -317,18 +318,17 @@ void timeline_free(struct timeline *tl);
  * gives the same. */
 int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct error *err);
 
-/* An event of after the end that timeline_finish() will be told, in place of timeline_feed(): it
- * may show what was open at the end. */
+/* An event after the end that timeline_finish() will get, in place of timeline_feed(): it may show
+ * what was open at the end. */
 void timeline_look_ahead(struct timeline *tl, const struct trace_event *ev);
 
-/* The trace is over at end_ns: everything open is told (outcome TO_UNKNOWN, tasks alive). Nothing
- * can be fed after it. */
+/* The trace is over at end_ns: everything open is reported (outcome TO_UNKNOWN, tasks alive).
+ * Nothing can be fed after it. */
 int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err);
 
 struct timeline_totals {
 	uint64_t n_events, n_lost;
-	uint64_t n_lost_beside;	    /* of what is told beside tasks: samples, system calls; not in
-				       n_lost */
+	uint64_t n_lost_aux;	    /* of auxiliary events: samples, system calls; not in n_lost */
 	uint64_t n_futures;	    /* instances */
 	uint64_t first_ns, last_ns; /* first event; last event, after the finish the trace's end */
 	/* tasks of role task and blocking: workers' own polls and roots are not counted */
@@ -337,7 +337,8 @@ struct timeline_totals {
 	uint64_t completed, cancelled, panicked, ended_unknown,
 		alive;					      /* sum: spawned + unspawned */
 	uint64_t n_polls, n_wakes, n_self_wakes, n_schedules; /* wakes: stray ones included */
-	uint64_t n_odd; /* events that did not fit (end without begin, clock backwards, ...) */
+	uint64_t n_inconsistent; /* events that did not fit (end without begin, clock backwards,
+				    ...) */
 };
 void timeline_totals(const struct timeline *tl, struct timeline_totals *ret);
 

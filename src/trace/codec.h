@@ -29,11 +29,12 @@ int draft_add(struct draft *d, const struct trace_event *ev, size_t n, size_t *r
 struct encoder;
 struct encoder *encoder_new(void);
 void encoder_free(struct encoder *e);
-/* Appends the draft, of one event at least, as one payload to out; it begins anew. 0 or -ENOMEM,
+/* Appends the draft, of one event at least, as one payload to out, and empties it. 0 or -ENOMEM,
  * also for a failed buffer. */
 int encoder_run(struct encoder *e, uint32_t thread, struct draft *d, struct buf *out);
 
-/* The decoder may read so many bytes behind the payload: they must be there, whatever they hold. */
+/* The decoder may read this many bytes after the payload: they must be readable, with any
+ * content. */
 #define DECODER_SLACK 64u
 
 struct decoder_name {

@@ -1,9 +1,9 @@
 /*
  * Events into the payload of an EVENTS chunk (docs/trace-format.md). A draft of a thread's next
  * chunk is six columns, to which its events are added while they are hot: in columns they take a
- * tenth of the memory that they take as events, and a recorder that comes and goes beside a busy
- * program finds nothing of its own in the caches. When the chunk is due each column is compressed
- * on its own.
+ * tenth of the memory that they take as events, and a recorder that runs now and then on a busy
+ * machine finds its own data evicted from the caches. When the chunk is due each column is
+ * compressed on its own.
  *
  * Which name is put on the list, and when an event refers to it, is the encoder's choice. It lists
  * every name once, and finds it again by a hash table sized to the number of events.
@@ -148,7 +148,7 @@ static int draft_grow(struct draft *d, uint32_t cap)
 		uint32_t slot;
 
 		names[i] = before[i];
-		d->n_names = i; /* so many can be found */
+		d->n_names = i; /* this many can be found */
 		find_name(d, names[i].kind, names[i].task, &slot);
 		d->name_hash[slot] = (uint16_t)(i + 1);
 		d->n_names = n;
@@ -315,7 +315,7 @@ static void pack_columns(struct encoder *e, const struct draft *d, struct stored
 		out[c] = (struct stored){d->raw[c], n_raw};
 		if (n_raw < MIN_COMPRESSED)
 			continue;
-		turn_pass();
+		cpu_yield();
 		size_t n = ZSTD_compress2(e->zstd, at, (size_t)(e->packed + e->packed_cap - at),
 					  d->raw[c], n_raw);
 		if (ZSTD_isError(n) || n >= n_raw)

@@ -25,7 +25,7 @@ enum trace_event_type {
 	TE_SCHEDULE, /* kind, task: put into a run queue, by a waker or by something else: only
 		      * that is known */
 	TE_CANCEL,   /* kind, task: ended outside of a poll; arg = enum trace_outcome, 0: cancelled
-		      * (one that isn't told of polls can end ready here) */
+		      * (without poll events a task can end ready here) */
 	TE_DROP, /* kind, task: memory given back; for address-named tasks the name is free again */
 	TE_PARK, /* arg = call (enum agent_call): thread blocks outside of every task's poll */
 	TE_UNPARK, /* arg = call: and goes on; | TRACE_CALL_IDLE */
@@ -43,22 +43,21 @@ enum trace_event_type {
 			  * again; task = number + 1 of the system call it was in, 0: none or not
 			  * known */
 	TE_SAMPLE,	 /* arg = enum trace_sample; value = index of a struct trace_stack + 1, 0:
-			  * without; task = what it stands for: ns of time, or counts of the unit */
+			  * without; task = its weight: ns of time, or counts of the unit */
 	TE_FUTURE_BEGIN, /* kind (role future); task = address of the future: its poll begins,
 			  * inside of the poll that is open on this thread. arg =
 			  * TRACE_FUTURE_FIRST: it was never polled before */
 	TE_FUTURE_END,	 /* kind, task; arg = enum trace_outcome; value as in TE_POLL_END. Without a
-			  * begin: TO_CANCELLED, it was dropped; TO_UNKNOWN, nothing tells whether
+			  * begin: TO_CANCELLED, it was dropped; TO_UNKNOWN, it is not known whether
 			  * it has ended */
 	TE_MACHINE,	 /* arg = enum trace_machine; value = address of a machine, what async-std
 			  * of 2019 called a worker; kind, task: which task it is about */
 	TE_N_TYPES,
 };
 
-/* Of a TE_POLL_END only: TO_UNPOLLED, it was no poll. The task was aborted in the moment in which
- * it began, and dropped instead. TO_UNSEEN: it ends at an unknown time between its
- * begin and the thread's next event that can't be in it, nobody knows how; told at once where no
- * end will be seen. */
+/* Of a TE_POLL_END only: TO_UNPOLLED, it was no poll. The task was aborted just as it began, and
+ * dropped instead. TO_UNSEEN: it ends at an unknown time between its begin and the thread's next
+ * event that can't be in it, how is not known; written at once where no end will be seen. */
 enum trace_outcome {
 	TO_PENDING = 0,
 	TO_READY,
@@ -135,9 +134,9 @@ const char *trace_machine_name(unsigned machine); /* "starting", "task local", .
 enum trace_role { TR_TASK = 0, TR_BLOCKING, TR_WORKER, TR_ROOT, TR_FUTURE, TR_N };
 const char *trace_role_name(unsigned role); /* "task", "blocking", "worker", "root", "future" */
 
-/* ---- metadata: what the numbers in events stand for ---- */
+/* ---- metadata: what the numbers in events mean ---- */
 
-/* Strings belong to whoever filled the struct; writer and reader copy. NULL reads as "". */
+/* Strings belong to the code that filled the struct; writer and reader copy. NULL reads as "". */
 
 struct trace_process {
 	uint32_t pid;
@@ -160,11 +159,11 @@ struct trace_runtime {
 struct trace_thread {
 	uint32_t process;
 	uint32_t tid;
-	/* Several sources may tell of one thread, each in an order of its own: each has a record of
-	 * its own then. All but the first say here which that is: its index + 1; 0: none before.
+	/* Several sources may have events of one thread, each in its own order: each then has its
+	 * own record. All but the first say here which that is: its index + 1; 0: none before.
 	 * trace_reader_next() gives every event with the first one's index. */
 	uint32_t stream_of;
-	const char *name; /* comm; may be told anew when it changes: the last one counts */
+	const char *name; /* comm; may be written again when it changes: the last one counts */
 };
 
 struct trace_kind {
@@ -185,11 +184,11 @@ struct trace_kind {
 };
 
 enum trace_place_flags {
-	TRACE_PLACE_BRANCHES = 1, /* what is awaited holds further futures: several, or behind a
-				   * pointer */
+	TRACE_PLACE_BRANCHES = 1, /* what is awaited holds further futures: several, or one through
+				   * a pointer */
 };
 
-/* An await point: where in its function a task stood when its poll ended pending. */
+/* An await point: where in its function a task was when its poll ended pending. */
 struct trace_place {
 	uint32_t process;
 	uint32_t line;	      /* 0: not known */
@@ -210,7 +209,7 @@ struct trace_frame {
 	uint32_t line;	      /* 0: not known */
 	uint64_t addr;	      /* as linked, of the instruction; 0: not known */
 	const char *object;   /* path of the ELF object, "[vdso]", "[kernel]"; "" if unknown */
-	const char *function; /* for people; "" if unknown: then `addr` and `object` tell */
+	const char *function; /* for people; "" if unknown: then use `addr` and `object` */
 	const char *file;     /* "" if unknown */
 };
 
@@ -229,7 +228,7 @@ struct trace_stack {
 /* An item of the coverage that readers look for: objects (named in the note) whose panics, as far
  * as the total goes, aren't seen. */
 #define TRACE_COVER_PANICS "objects' panics"
-/* Another: the spawn sites that tell of each task's spawn. */
+/* Another: the spawn sites at which each task's spawn is recorded. */
 #define TRACE_COVER_SPAWNS "patched spawn sites"
 
 /* What was seen and what not: `seen` of `total` items, and why the rest is missing. */
@@ -244,22 +243,22 @@ struct trace_coverage {
 	const char *object, *runtime;
 };
 
-/* The recording's own cost, told at its end. */
+/* The recording's own cost, written at its end. */
 struct trace_cost {
-	uint64_t stop_ns;   /* threads of the target stood still, in all (attach and detach) */
+	uint64_t stop_ns;   /* threads of the target were paused, in total (attach and detach) */
 	uint64_t attach_ns; /* from the command to the enabled agent */
 	uint64_t recorder_cpu_ns; /* CPU time of pollux itself while recording, without: */
 	uint64_t event_cost_ps;	  /* one event in the agent, measured on this machine, in ps; 0: not
 				     known */
 	uint64_t end_ns;	  /* recording ended, CLOCK_MONOTONIC */
-	uint64_t begin_ns;	/* all sources were in place; 0: not known. The first may have told
-				 * events before */
-	const char *end_reason; /* "interrupted", "duration", "exited 0", "killed by signal 9" */
+	uint64_t begin_ns;	  /* all sources were in place; 0: not known. The first may have
+				   * written events before */
+	const char *end_reason;	  /* "interrupted", "duration", "exited 0", "killed by signal 9" */
 	uint64_t analysis_cpu_ns; /* to find what is hooked, before the first event; 0 in traces
 				   * before 1.3, where it is part of the other */
 };
 
-/* What the CPUs gave a process while it was recorded, told at the end. */
+/* What the CPUs gave a process while it was recorded, written at the end. */
 struct trace_cpu {
 	uint32_t process;
 	uint32_t n_threads;    /* whose schedstat was looked at; 0: the kernel has none */

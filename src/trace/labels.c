@@ -106,7 +106,7 @@ static size_t n_different(struct text *texts, size_t n, size_t *ret_len)
 	return different;
 }
 
-/* The parameter that tells most of them apart, and how many; of equals the shortest.
+/* The parameter that distinguishes most of them, and how many; of equals the shortest.
  * MAX_PARAMETERS: none does. `texts` has room for all. */
 static size_t choose(const struct named *v, size_t n, struct text *texts, size_t *ret_different)
 {
@@ -362,7 +362,7 @@ static struct text difference(const struct alike *v, size_t n, size_t i)
 	return t;
 }
 
-/* What tells kinds of one label apart. */
+/* What distinguishes kinds of one label. */
 enum means { BY_OBJECT, BY_PATH, BY_SCHEDULER, BY_NUMBER, N_MEANS };
 
 static int relabel(struct kind_labels *l, const struct alike *a, enum means means, struct text t)
@@ -386,7 +386,7 @@ static int relabel(struct kind_labels *l, const struct alike *a, enum means mean
 	return 0;
 }
 
-/* What tells one of them from the others, or from the nearest. free() its text. */
+/* What distinguishes one of them from the others, or from the nearest. free() its text. */
 static struct text mark(const struct trace_reader *r, const struct alike *v, size_t n, size_t i,
 			enum means means)
 {

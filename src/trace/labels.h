@@ -17,7 +17,7 @@ struct kind_labels {
 };
 
 /* Of all kinds that the reader knows by now. Of those that are `used` (by kind; NULL: all), which
- * are shown beside each other, no two of a process and role get one label. 0 or -ENOMEM. */
+ * are shown together, no two of a process and role get one label. 0 or -ENOMEM. */
 int kind_labels_make(const struct trace_reader *r, const bool *used, struct kind_labels *ret);
 void kind_labels_done(struct kind_labels *l);
 

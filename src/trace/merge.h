@@ -13,7 +13,7 @@
 
 struct merge;
 
-/* A payload of `size` bytes, with DECODER_SLACK bytes behind it. From malloc. */
+/* A payload of `size` bytes, with DECODER_SLACK bytes after it. From malloc. */
 struct merge_chunk {
 	struct merge_chunk *next;
 	uint64_t offset; /* in the file, for messages */
@@ -28,7 +28,7 @@ struct merge *merge_new(merge_damage_fn damage, void *ctx);
 void merge_free(struct merge *m);
 void merge_clear(struct merge *m);
 
-/* Takes the chunk, in every case. 0, -EBADMSG (its head is damaged; not told to the damage_fn) or
+/* Takes the chunk, in every case. 0, -EBADMSG (its head is damaged; the damage_fn is not called) or
  * -ENOMEM. */
 int merge_add(struct merge *m, struct merge_chunk *chunk);
 

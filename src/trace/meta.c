@@ -440,7 +440,7 @@ static int read_frame(struct meta *m, struct cursor *c)
 	return cursor_ok(c) ? put_item(m, &m->frames, index, f) : -EBADMSG;
 }
 
-/* A caller's record stands before its callees', so no chain of parents has a loop. */
+/* A caller's record precedes its callees', so no chain of parents has a loop. */
 static int read_stack(struct meta *m, struct cursor *c)
 {
 	struct trace_stack *s = take(m, sizeof(*s));

@@ -34,7 +34,7 @@ struct meta {
 	struct meta_table processes, runtimes, threads, kinds, places, frames, stacks, coverage,
 		cpus;
 	struct trace_cost *cost;
-	struct meta_block *blocks; /* of the memory that items and strings stand in */
+	struct meta_block *blocks; /* of the memory that holds items and strings */
 	size_t total_bytes;
 	uint64_t max_index; /* plx_max_index() of the file so far; the reader sets it */
 };

@@ -7,7 +7,7 @@
 
 #include "trace/trace.h"
 
-/* Whether the runtimes of a process, as told by now, are in more than one object. */
+/* Whether the runtimes of a process, as far as known, are in more than one object. */
 bool trace_has_objects(const struct trace_reader *r, uint32_t process);
 
 /* "_obstore" of "/usr/lib/python3/obstore/_obstore.abi3.so", with its folder ("obstore/_obstore")

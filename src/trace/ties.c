@@ -1,7 +1,7 @@
 /*
  * Events of one time. A counter that steps every 42 ns (24 MHz, as many arm64 machines have) gives
- * the wake on one thread and the poll that it caused on another the same stamp; whichever thread
- * has the lower number would come first. What time can't tell the tasks' lives tell:
+ * the wake on one thread and the poll that it caused on another the same stamp; the thread with the
+ * lower number would come first. Where times are equal, the tasks' states decide:
  *
  *     thread 1:  begin a ── wake b          wake a, begin a, wake b, begin b
  *     thread 2:  begin b                ─▶
@@ -9,8 +9,8 @@
  *
  * How a task came into the run follows from its events there: it is being polled if a poll ends
  * that has not begun there, idle if something wakes it, else scheduled. From there all are played
- * forward: next is the first thread whose next event fits its task. If there is none the run isn't
- * whole, or no program's: the first thread goes on.
+ * forward: next is the first thread whose next event fits its task. If there is none, the run is
+ * incomplete, or no program made it: the first thread goes on.
  */
 #include "trace/ties.h"
 
@@ -37,7 +37,7 @@ struct window {
 	unsigned n, n_lives;
 	uint64_t left;		/* not in order yet: bits, as all below */
 	uint64_t spawns;	/* of tasks that they don't name */
-	uint64_t after[WINDOW]; /* what stands before it on its thread */
+	uint64_t after[WINDOW]; /* what precedes it on its thread */
 	struct life lives[WINDOW], *of[WINDOW];
 };
 

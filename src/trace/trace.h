@@ -1,11 +1,11 @@
 /*
  * The trace file, .plx: writer and reader. The format is specified in docs/trace-format.md.
  *
- * A writer takes events thread by thread in each thread's own order and metadata at any time
- * before the first event that needs it. A reader gives metadata through its tables and all
- * events merged by time, in memory bounded by the writer's rounds (trace_writer_round), not by
- * the file's length. What was cut off (kill -9, full disk) is recovered up to the last whole
- * chunk and told by trace_reader_truncated().
+ * A writer takes events thread by thread in each thread's own order and metadata at any time before
+ * the first event that needs it. A reader gives metadata through its tables and all events merged
+ * by time, in memory bounded by the writer's rounds (trace_writer_round), not by the file's length.
+ * What was cut off (kill -9, full disk) is recovered up to the last whole chunk;
+ * trace_reader_truncated() reports it.
  */
 #ifndef POLLUX_TRACE_TRACE_H
 #define POLLUX_TRACE_TRACE_H
@@ -53,8 +53,8 @@ int trace_writer_cpu(struct trace_writer *w, const struct trace_cpu *c);
 int trace_writer_events(struct trace_writer *w, uint32_t thread, const struct trace_event *ev,
 			size_t n);
 
-/* Ends a round: everything buffered is written, and the reader is told that (nearly) all events
- * older than `watermark_ns` are now in the file. Called by the capture a few times a second. */
+/* Ends a round: everything buffered is written, with a record that (nearly) all events older than
+ * `watermark_ns` are now in the file. Called by the capture a few times a second. */
 int trace_writer_round(struct trace_writer *w, uint64_t watermark_ns);
 
 uint64_t trace_writer_bytes(const struct trace_writer *w);
@@ -76,8 +76,8 @@ int trace_reader_open(const char *path, struct trace_reader **ret_reader, struct
 int trace_reader_open_fd(int fd, struct trace_reader **ret_reader, struct error *err);
 void trace_reader_free(struct trace_reader *r);
 
-/* Next event in time order: 1 with *ret_event, 0 at the end, negative errno. Metadata that stands
- * before an event in the file is in the tables when the event is returned. */
+/* Next event in time order: 1 with *ret_event, 0 at the end, negative errno. Metadata that precedes
+ * an event in the file is in the tables when the event is returned. */
 int trace_reader_next(struct trace_reader *r, struct trace_event *ret_event, struct error *err);
 
 /* The next event may have to be waited for: what was made of those before should be shown now. */
@@ -95,9 +95,9 @@ const struct trace_place *trace_reader_place(const struct trace_reader *r, uint3
 const struct trace_frame *trace_reader_frame(const struct trace_reader *r, uint32_t i);
 const struct trace_stack *trace_reader_stack(const struct trace_reader *r, uint32_t i);
 const struct trace_coverage *trace_reader_coverage(const struct trace_reader *r, uint32_t i);
-const struct trace_cost *trace_reader_cost(const struct trace_reader *r); /* NULL if not told */
+const struct trace_cost *trace_reader_cost(const struct trace_reader *r); /* NULL if unknown */
 const struct trace_cpu *trace_reader_cpu(const struct trace_reader *r, uint32_t i);
-uint32_t trace_reader_n_cpus(const struct trace_reader *r); /* one for each process, if told */
+uint32_t trace_reader_n_cpus(const struct trace_reader *r); /* one for each process, if known */
 uint32_t trace_reader_n_processes(const struct trace_reader *r);
 uint32_t trace_reader_n_runtimes(const struct trace_reader *r);
 uint32_t trace_reader_n_threads(const struct trace_reader *r);

@@ -1,11 +1,11 @@
 /*
  * The writer. Events wait in a draft per thread until there is a chunk's worth or the round ends;
  * metadata waits in one buffer that goes out before the next events do. Chunks are put together in
- * memory and leave with one write() at the round's end, so whatever kills us leaves whole chunks
- * and at most a part of the last one.
+ * memory and leave with one write() at the round's end, so a killed writer leaves whole chunks and
+ * at most a part of the last one.
  *
  * An error of the file (a full disk) is sticky: a part of a chunk that was written is cut off
- * again, everything later fails with the same code, and trace_writer_close() tells the story.
+ * again, everything later fails with the same code, and trace_writer_close() reports it.
  */
 #include "trace/trace.h"
 
@@ -273,7 +273,7 @@ static int meta_done_one(struct trace_writer *w)
 	return meta_flush(w);
 }
 
-/* Takes the next index of a sort: 0, or -E2BIG when a reader would not take it. */
+/* Takes the next index of a kind: 0, or -E2BIG when a reader would not take it. */
 static int next_index(uint32_t *n, uint32_t *ret)
 {
 	if (*n > PLX_MAX_INDEX)
@@ -504,7 +504,7 @@ void trace_writer_whole(struct trace_writer *w)
 	w->whole = true;
 }
 
-/* The disk may be full, which some file systems tell only when a file is closed. */
+/* The disk may be full, which some file systems report only when a file is closed. */
 static int close_file(struct trace_writer *w)
 {
 	int copy = fcntl(w->file.fd, F_DUPFD_CLOEXEC, 3);

@@ -25,7 +25,7 @@ static inline void fuzz_import_path(const char *path, const char *format)
 	int r = import_run(&path, 1, &opt, w, &summary, &err);
 	if (r < 0 && !err.text[0])
 		abort();
-	if ((summary.n_doubts != 0) != (summary.doubts.len != 0))
+	if ((summary.n_diagnostics != 0) != (summary.diagnostics.len != 0))
 		abort();
 	trace_writer_close(w, &err);
 	import_summary_done(&summary);

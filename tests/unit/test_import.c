@@ -302,26 +302,26 @@ static void lines_of_any_length_are_read(void **state)
 	unlink(path);
 }
 
-static void doubts_are_counted_by_reason(void **state)
+static void diagnostics_are_counted_by_reason(void **state)
 {
-	struct doubts d = {.item = "line"};
+	struct diagnostics d = {.item = "line"};
 	_cleanup_buf_ struct buf out = BUF_INIT;
 
 	for (uint64_t i = 1; i <= 5; i++)
-		doubts_add(&d, "an event without a meaning:", "a\033b", 3, i);
-	doubts_add(&d, "a cut line", NULL, 0, 9);
+		diagnostics_add(&d, "an event without a meaning:", "a\033b", 3, i);
+	diagnostics_add(&d, "a cut line", NULL, 0, 9);
 	for (uint64_t i = 0; i < 100; i++) {
 		char name[8];
 		int len = snprintf(name, sizeof(name), "e%u", (unsigned)i);
-		doubts_add(&d, "unknown", name, (size_t)len, i);
+		diagnostics_add(&d, "unknown", name, (size_t)len, i);
 	}
-	doubts_text(&d, &out);
+	diagnostics_text(&d, &out);
 	assert_int_equal(d.total, 106);
 	assert_non_null(
 		strstr(out.data, "5  an event without a meaning: a\\x1bb (lines 1, 2, 3, …)"));
 	assert_non_null(strstr(out.data, "1  a cut line (line 9)"));
 	assert_non_null(strstr(out.data, "of other reasons"));
-	doubts_done(&d);
+	diagnostics_done(&d);
 }
 
 /* ---- whole files ---- */
@@ -354,7 +354,7 @@ static void all_forms_of_one_recording_agree(void **state)
 		assert_int_equal(r.n[TE_POLL_END], 12);
 		assert_int_equal(r.n[TE_SPAWN], 4);
 		assert_true(r.n[TE_SYSCALL] > 10);
-		assert_int_equal(r.summary.n_doubts, 0);
+		assert_int_equal(r.summary.n_diagnostics, 0);
 		result_done(&r);
 	}
 	struct result r;
@@ -393,9 +393,9 @@ static void odd_lines_are_counted_and_stepped_over(void **state)
 	assert_int_equal(r.n[TE_POLL_END], 1);
 	assert_int_equal(r.n[TE_SAMPLE], 1);
 	assert_int_equal(r.summary.n_lost, 5);
-	assert_int_equal(r.summary.n_doubts, 7);
+	assert_int_equal(r.summary.n_diagnostics, 7);
 	assert_int_equal(r.summary.n_items, 16);
-	assert_non_null(strstr(r.summary.doubts.data, "other:event (line 8)"));
+	assert_non_null(strstr(r.summary.diagnostics.data, "other:event (line 8)"));
 	result_done(&r);
 }
 
@@ -576,7 +576,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(fields_of_all_forms_are_numbers),
 		cmocka_unit_test(events_are_told_by_their_names),
 		cmocka_unit_test(lines_of_any_length_are_read),
-		cmocka_unit_test(doubts_are_counted_by_reason),
+		cmocka_unit_test(diagnostics_are_counted_by_reason),
 		cmocka_unit_test(files_of_the_real_tools_give_the_golden_events),
 		cmocka_unit_test(all_forms_of_one_recording_agree),
 		cmocka_unit_test(odd_lines_are_counted_and_stepped_over),

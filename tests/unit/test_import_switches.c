@@ -116,7 +116,7 @@ static void a_time_off_cpu_ends_when_the_thread_runs_again(void **state)
 	assert_string_equal(r.events.data, "        0 app/7 off_cpu 1 0 50000\n"
 					   "       10 app/8 off_cpu 0 0 10000\n"
 					   "       25 app/7 off_cpu 2 0 15000\n");
-	assert_int_equal(r.summary.n_doubts, 0);
+	assert_int_equal(r.summary.n_diagnostics, 0);
 	result_done(&r);
 }
 
@@ -219,7 +219,7 @@ static void two_records_of_one_switch_are_one(void **state)
 				     "prev\n",
 		&r);
 	assert_string_equal(r.events.data, "        0 app/7 off_cpu 2 0 100000\n");
-	assert_int_equal(r.summary.n_doubts, 0);
+	assert_int_equal(r.summary.n_diagnostics, 0);
 	result_done(&r);
 }
 
@@ -232,7 +232,7 @@ static void switches_that_say_nothing_are_counted(void **state)
 					     "app 7 [000] 1.000170: PERF_RECORD_SWITCH sideways\n",
 		     &r);
 	assert_int_equal(r.n[TE_OFF_CPU], 1);
-	assert_int_equal(r.summary.n_doubts, 2);
+	assert_int_equal(r.summary.n_diagnostics, 2);
 	result_done(&r);
 }
 
@@ -400,7 +400,7 @@ static void one_file_of_a_folder_says_that_there_is_more(void **state)
 	snprintf(path, sizeof(path), "%s/threads.data/data", files_dir);
 	import_files(paths, 1, NULL, &r);
 	assert_true(r.code < 0);
-	assert_non_null(strstr(r.summary.doubts.data, "its folder is the recording"));
+	assert_non_null(strstr(r.summary.diagnostics.data, "its folder is the recording"));
 	result_done(&r);
 }
 
@@ -423,8 +423,8 @@ static void a_cut_file_of_a_folder_is_named(void **state)
 		close(fd);
 		import_folder(&f, &cut);
 		assert_int_equal(cut.code, 0);
-		assert_int_equal(cut.summary.n_doubts, whole.summary.n_doubts + 1);
-		assert_non_null(strstr(cut.summary.doubts.data, v[i].file));
+		assert_int_equal(cut.summary.n_diagnostics, whole.summary.n_diagnostics + 1);
+		assert_non_null(strstr(cut.summary.diagnostics.data, v[i].file));
 		assert_true(cut.n[TE_OFF_CPU] + cut.n[TE_POLL_END] > 0);
 		result_done(&cut);
 		result_done(&whole);
@@ -455,7 +455,7 @@ static void odd_things_in_a_folder_are_survived(void **state)
 	import_folder(&f, &r);
 	assert_int_equal(r.code, 0);
 	assert_int_equal(r.n[TE_POLL_END], 12);
-	assert_int_equal(r.summary.n_doubts, 0);
+	assert_int_equal(r.summary.n_diagnostics, 0);
 	result_done(&r);
 	folder_remove(&f);
 }

@@ -437,7 +437,7 @@ ROW(1)
 	assert_int_equal(t.completed, 1);
 	assert_int_equal(t.n_polls, 2);
 	assert_int_equal(t.n_wakes, 1);
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(2)
@@ -458,7 +458,7 @@ ROW(2)
 					 "-1 ready 30\n");
 	assert_int_equal(t.n_self_wakes, 1);
 	assert_int_equal(t.unspawned, 1);
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(3)
@@ -496,7 +496,7 @@ ROW(4)
 					 "+2 task 2 seen 50\n"
 					 "poll 2 t1 50-50 ready unseen\n"
 					 "-2 ready 50\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 	assert_int_equal(t.n_lost, 5);
 	assert_int_equal(t.completed, 1);
 }
@@ -511,7 +511,7 @@ ROW(5)
 					 "poll 1 t0 10-20 pending\n"
 					 "waiting 1 20-30\n"
 					 "poll 1 t0 30-30 pending unseen\n");
-	assert_int_equal(t.n_odd, 1);
+	assert_int_equal(t.n_inconsistent, 1);
 }
 
 ROW(6)
@@ -524,7 +524,7 @@ ROW(6)
 					 "+2 task 2 seen 20\n"
 					 "poll 2 t0 20-20 unknown depth 1 end unseen\n"
 					 "poll 1 t0 10-30 pending\n");
-	assert_int_equal(t.n_odd, 1);
+	assert_int_equal(t.n_inconsistent, 1);
 }
 
 ROW(7)
@@ -540,7 +540,7 @@ ROW(7)
 					 "poll 1 t0 10-30 unknown end unseen\n"
 					 "poll 1 t0 30-40 ready\n"
 					 "-1 ready 40\n");
-	assert_int_equal(t.n_odd, 1);
+	assert_int_equal(t.n_inconsistent, 1);
 }
 
 ROW(8)
@@ -565,7 +565,7 @@ ROW(8)
 					 "+2 task 2 seen 30\n"
 					 "poll 2 t0 30-40 pending\n"
 					 "worker t1 40-\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 	assert_int_equal(t.n_polls, 4);
 }
 
@@ -599,7 +599,7 @@ ROW(9)
 		      "-3 ready 43\n"
 		      "poll 4 t1 42-44 ready\n"
 		      "-4 ready 44\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 	assert_int_equal(t.cancelled, 1);
 	assert_int_equal(t.completed, 3);
 }
@@ -630,7 +630,7 @@ ROW(10)
 					 "-3 cancelled 80\n");
 	assert_int_equal(t.cancelled, 2);
 	assert_int_equal(t.ended_unknown, 1);
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(11)
@@ -644,7 +644,7 @@ ROW(11)
 					 "-1 cancelled 40\n");
 	assert_int_equal(t.spawned, 1);
 	assert_int_equal(t.unspawned, 0);
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(12)
@@ -659,7 +659,7 @@ ROW(12)
 					 "-1 ready 20\n"
 					 "stray task t1 30\n"
 					 "stray task t1 40\n");
-	assert_int_equal(t.n_odd, 1);
+	assert_int_equal(t.n_inconsistent, 1);
 	assert_int_equal(t.n_wakes, 2);
 }
 
@@ -684,7 +684,7 @@ ROW(13)
 					 "-2 ready 50\n"
 					 "+3 addr 64 seen 60\n"
 					 "w1 3 t0 60 scheduled queue\n");
-	assert_int_equal(t.n_odd, 3);
+	assert_int_equal(t.n_inconsistent, 3);
 	assert_int_equal(t.n_polls, 2);
 }
 
@@ -709,7 +709,7 @@ ROW(14)
 	expect_log(s, "stray task t0 80000\n+70003 task 1 seen 80001\nw1 70003 t0 80001 noop\n");
 	struct timeline_totals t = stage_end(s);
 	assert_int_equal(t.completed, 70002);
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(15)
@@ -725,7 +725,7 @@ ROW(15)
 					 "w3 1 t0 30 running\n"
 					 "scheduled 1 20-40\n"
 					 "worker t0 40-\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 
 	t = story("10 0 poll task 1\n"
 		  "20 0 pending task 1\n"
@@ -738,7 +738,7 @@ ROW(15)
 		  "waiting 1 20-30\n"
 		  "w2 1 t0 40 scheduled\n"
 		  "scheduled 1 30-40\n");
-	assert_int_equal(t.n_odd, 1);
+	assert_int_equal(t.n_inconsistent, 1);
 
 	/* by two threads: one of them was a moment late */
 	t = story("10 0 poll task 1\n"
@@ -753,7 +753,7 @@ ROW(15)
 		  "waiting 1 20-30\n"
 		  "w2 1 t1 31 scheduled\n"
 		  "scheduled 1 30-40\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(16)
@@ -796,7 +796,7 @@ ROW(16)
 					 "waiting 3 15-20\n"
 					 "unknown 3 20-90\n"
 					 "-3 unknown 90\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 	assert_int_equal(t.n_lost, 9);
 }
 
@@ -833,7 +833,7 @@ ROW(18)
 					 "worker t0 10-\n"
 					 "poll 1 t0 10-10 unknown end unseen\n"
 					 "park t0 1 20-30\n");
-	assert_int_equal(t.n_odd, 1);
+	assert_int_equal(t.n_inconsistent, 1);
 }
 
 ROW(19)
@@ -850,7 +850,7 @@ ROW(19)
 					 "park t0 1 50-60\n"
 					 "+1 task 1 seen 60\n"
 					 "worker t0 60-\n");
-	assert_int_equal(t.n_odd, 3);
+	assert_int_equal(t.n_inconsistent, 3);
 }
 
 ROW(20)
@@ -904,7 +904,7 @@ ROW(22)
 					 "poll 1 t0 100-100 pending\n"
 					 "poll 1 t0 100-110 ready\n"
 					 "-1 ready 110\n");
-	assert_int_equal(t.n_odd, 1);
+	assert_int_equal(t.n_inconsistent, 1);
 }
 
 ROW(23)
@@ -921,7 +921,7 @@ ROW(23)
 					 "worker t1 120-\n"
 					 "poll 1 t1 120-120 ready since 120 w1\n"
 					 "-1 ready 120\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(24)
@@ -948,7 +948,7 @@ ROW(24)
 	assert_int_equal(t.unspawned, 2);
 	assert_int_equal(t.completed, 2);
 	assert_int_equal(t.n_polls, 2);
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(25)
@@ -962,7 +962,7 @@ ROW(25)
 					 "+2 blocking 2 seen 20\n"
 					 "poll 2 t0 20-30 ready\n"
 					 "-2 ready 30\n");
-	assert_int_equal(t.n_odd, 1);
+	assert_int_equal(t.n_inconsistent, 1);
 }
 
 ROW(26)
@@ -1170,7 +1170,7 @@ ROW(30)
 	assert_int_equal(t.spawned, 1);
 	assert_int_equal(t.alive, 1);
 	assert_int_equal(t.n_polls, 1);
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 
 	/* Which of the two was woken can't be told: either may have been. */
 	story("10 0 enter root\n"
@@ -1433,7 +1433,7 @@ ROW(34)
 					 "worker t2 70-\n"
 					 "worker t2 -90\n"
 					 "park t2 1 80-90\n");
-	assert_int_equal(t.n_odd, 2);
+	assert_int_equal(t.n_inconsistent, 2);
 }
 
 ROW(35)
@@ -1465,7 +1465,7 @@ ROW(35)
 					 "scheduled 4 60-100\n"
 					 "-4 alive scheduled\n");
 	assert_int_equal(t.alive, 4);
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(36)
@@ -1490,7 +1490,7 @@ ROW(36)
 		assert_int_equal(timeline_feed(s->tl, &ev, NULL), 0);
 	}
 	struct timeline_totals t = stage_end(s);
-	assert_int_equal(t.n_odd, 4);
+	assert_int_equal(t.n_inconsistent, 4);
 }
 
 ROW(37)
@@ -1498,7 +1498,7 @@ ROW(37)
 	struct timeline_totals t = story("30 0 enter task\n"
 					 "40 0 root-wake task 1\n",
 					 "");
-	assert_int_equal(t.n_odd, 2);
+	assert_int_equal(t.n_inconsistent, 2);
 }
 
 /* ---- failures ---- */
@@ -1590,7 +1590,7 @@ ROW(40)
 					 "scheduled 6 50-100\n"
 					 "-6 alive scheduled\n");
 	assert_int_equal(t.spawned, 6);
-	assert_int_equal(t.n_odd, 2);
+	assert_int_equal(t.n_inconsistent, 2);
 }
 
 ROW(41)
@@ -1616,7 +1616,7 @@ ROW(41)
 					 "stray main t1 65\n"
 					 "scheduled 2 25-70\n"
 					 "-2 alive scheduled\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(42)
@@ -1647,7 +1647,7 @@ ROW(42)
 					 "poll 1 t0 70-80 ready since 60 w3\n"
 					 "-1 ready 80\n"
 					 "worker t0 -90\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 	assert_int_equal(t.n_wakes, 2);
 	assert_int_equal(t.n_schedules, 2);
 }
@@ -1669,7 +1669,7 @@ ROW(43)
 					 "-2 ready 40\n"
 					 "worker t0 -50\n");
 	assert_int_equal(t.completed, 2);
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(44)
@@ -1706,7 +1706,7 @@ ROW(44)
 		      "poll 1 t0 50-60 ready\n"
 		      "-1 ready 60\n"
 		      "worker t0 -70\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 	assert_int_equal(t.n_futures, 3);
 	assert_int_equal(t.unspawned, 1);
 }
@@ -1749,7 +1749,7 @@ ROW(45)
 		      "waiting 2 43-70\n"
 		      "future 4 alive: 1 polls 1 self 1 waited 28\n"
 		      "-2 alive waiting\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(46)
@@ -1783,7 +1783,7 @@ ROW(46)
 		      "poll 1 t0 40-50 panicked\n"
 		      "-1 panicked 50\n"
 		      "worker t0 -70\n");
-	assert_int_equal(t.n_odd, 5);
+	assert_int_equal(t.n_inconsistent, 5);
 }
 
 ROW(53)
@@ -1820,7 +1820,7 @@ ROW(53)
 		      "future 3 unknown 40: 1 polls 1 self 1 waited 18\n"
 		      "-1 ready 40\n"
 		      "worker t0 -70\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(47)
@@ -1854,7 +1854,7 @@ ROW(47)
 		      "future 3 cancelled 50: 1 polls 1 self 1 waited 0\n"
 		      "-1 ready 50\n"
 		      "worker t0 -70\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(48)
@@ -1895,7 +1895,7 @@ ROW(48)
 					 "worker t2 -70\n"
 					 "worker t3 -70\n"
 					 "future 1 alive: 1 polls 1 self 1 waited 0\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(54)
@@ -1921,7 +1921,7 @@ ROW(54)
 		      "worker t0 -60\n"
 		      "future 1 unknown 70: 2 polls 11 self 7 waited 4\n"
 		      "future 2 alive: 1 polls 1 self 1 waited 0\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(59)
@@ -2004,7 +2004,7 @@ ROW(59)
 					 "w10 1 t0 2600084 scheduled\n"
 					 "waiting 1 600081-2600084\n");
 	assert_int_equal(t.n_self_wakes, 4);
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(60)
@@ -2091,9 +2091,9 @@ ROW(49)
 					 "-1 ready 60\n"
 					 "sample 0 t4 80 9 stack 1\n"
 					 "worker t0 -90\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 	assert_int_equal(t.n_lost, 0);
-	assert_int_equal(t.n_lost_beside, 2);
+	assert_int_equal(t.n_lost_aux, 2);
 	assert_int_equal(t.n_events, 17);
 }
 
@@ -2118,7 +2118,7 @@ ROW(50)
 					 "machine 8192 3 70\n"
 					 "unknown 2 60-80\n"
 					 "-2 alive unknown\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(51)
@@ -2129,7 +2129,7 @@ ROW(51)
 					 "13 0 f-ready root 4\n"
 					 "finish 20",
 					 "");
-	assert_int_equal(t.n_odd, 4);
+	assert_int_equal(t.n_inconsistent, 4);
 }
 
 ROW(52)
@@ -2194,7 +2194,7 @@ ROW(55)
 	assert_int_equal(t.alive, 1);
 	assert_int_equal(t.ended_unknown, 3);
 	assert_int_equal(t.spawned, 3);
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(56)
@@ -2232,7 +2232,7 @@ ROW(56)
 					 "-2 alive waiting\n"
 					 "-3 unknown 330\n"
 					 "-5 unknown 370\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(57)
@@ -2304,7 +2304,7 @@ ROW(58)
 					 "poll 1 t0 50-60 ready\n"
 					 "-1 ready 60\n"
 					 "worker t0 -100\n");
-	assert_int_equal(t.n_odd, 0);
+	assert_int_equal(t.n_inconsistent, 0);
 	assert_int_equal(t.n_futures, 2);
 }
 

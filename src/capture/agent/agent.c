@@ -57,20 +57,20 @@ struct capture {
 	struct drain drain;
 	struct source *sources;
 	size_t n_sources;
-	pid_t child;		  /* launched, not yet reaped */
-	char *first_exe;	  /* what it executed then, or soon after */
-	bool executed;		  /* it was seen to execute another program */
-	bool may_follow;	  /* once there is nothing in what it executes now */
-	struct late_program late; /* launched, and without a runtime so far */
-	uint64_t late_cpu_ns;	  /* our CPU time to look for one */
-	struct follow *follow;	  /* it, to its next exec; NULL: it is looked at now and then */
-	struct error why_empty;	  /* what the last look said */
+	pid_t child;		/* launched, not yet reaped */
+	char *first_exe;	/* what it executed then, or soon after */
+	bool executed;		/* it was seen to execute another program */
+	bool may_follow;	/* once there is nothing in what it executes now */
+	struct exec_watch late; /* launched, and without a runtime so far */
+	uint64_t late_cpu_ns;	/* our CPU time to look for one */
+	struct follow *follow;	/* it, to its next exec; NULL: it is looked at now and then */
+	struct error why_empty; /* what the last look said */
 	struct attach_options attach_options;
 	const struct places_ops *places;
 	unsigned n_starting; /* looks that came too early, in a row */
 	struct futures_wanted futures;
 	int exit_status;
-	struct pace pace;
+	struct drain_interval pace;
 	uint64_t burst_ns;	  /* a ring may be full so soon */
 	bool woken;		  /* earlier, if it fills up */
 	uint64_t n_events_before; /* as the last drain began */
@@ -200,7 +200,7 @@ static int take_places(struct capture *c, struct source *s)
 		    attach_program(s->attach, p.kind, p.words, p.n_words, p.task_bytes) == 0 &&
 		    s->tasks[p.kind]) {
 			s->n_programs++;
-			s->n_late_programs += s->began_ns != 0;
+			s->n_exec_watches += s->began_ns != 0;
 			s->late_ns = s->began_ns ? clock_monotonic_ns() - s->began_ns : 0;
 		}
 	}
@@ -348,7 +348,7 @@ static int launch(struct capture *c, char *const argv[], struct error *err)
 	c->first_exe = process_exe(c->child);
 	if (a)
 		return begin(c, a, true, err);
-	late_program_await(&c->late, argv[0]);
+	exec_watch_start(&c->late, argv[0]);
 	return 0;
 }
 
@@ -412,7 +412,7 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 	c->drain.threads = shared->threads;
 	c->drain.stacks = shared->stacks;
 	/* Whoever watches for long polls wants to know of them before they are over. */
-	pace_init(&c->pace, opt->long_poll_ns ? opt->long_poll_ns / 4 : PACE_MAX_NS);
+	drain_interval_init(&c->pace, opt->long_poll_ns ? opt->long_poll_ns / 4 : PACE_MAX_NS);
 	c->burst_ns = opt->ring_bytes * FILL_NS_PER_BYTE;
 	clock_map_init(&c->drain.clock, CLOCK_SETTLE_NS);
 	c->drain.test_step_ns = test_step ? strtoull(test_step, NULL, 10) : 0;
@@ -525,14 +525,14 @@ static int attach_late(struct capture *c, uint64_t now, struct error *err)
 
 	if (c->follow && follow_look(c->follow) == FOLLOW_EXEC)
 		return take_exec(c, err);
-	if (!late_program_changed(&c->late, c->child, now))
+	if (!exec_watch_changed(&c->late, c->child, now))
 		return 0;
 	options.starting = c->n_starting < STARTING_LOOKS;
 	options.launched = true;
 	rc = open_again(c, &options, &a, &why);
 	c->n_starting = rc == -EAGAIN ? c->n_starting + 1 : 0;
 	if (rc == -EAGAIN)
-		late_program_unsure(&c->late);
+		exec_watch_unsure(&c->late);
 	/* The program's own life goes on. Why it can't be recorded is said at the end, unless that
 	 * is only since it ends now. */
 	if (rc < 0 && rc != -EAGAIN && rc != -ESRCH && attach_code_hash(c->child))
@@ -571,7 +571,7 @@ static int follow_exec(struct capture *c)
 		if (rc == 0)
 			rc = drain_end(&c->drain, s, clock_monotonic_ns());
 	}
-	late_program_await(&c->late, "the program");
+	exec_watch_start(&c->late, "the program");
 	c->may_follow = true;
 	return rc;
 }
@@ -656,8 +656,8 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 		return (int64_t)PACE_MIN_NS;
 
 	if (c->late.name)
-		return (int64_t)late_program_wait(&c->late);
-	wait = pace_next(&c->pace, d->fill, now - drained_ns);
+		return (int64_t)exec_watch_wait(&c->late);
+	wait = drain_interval_next(&c->pace, d->fill, now - drained_ns);
 	c->woken = may_sleep(c, now);
 	if (!c->woken && wait > c->burst_ns)
 		wait = c->burst_ns;
@@ -727,14 +727,14 @@ static int tell_late_points(struct capture *c, const struct source *s, struct ca
 {
 	_cleanup_buf_ struct buf note = BUF_INIT;
 
-	if (!s->n_late_programs)
+	if (!s->n_exec_watches)
 		return 0;
 	buf_str(&note, "of the other kinds of tasks they are known from ");
 	text_duration(&note, s->late_ns);
 	buf_str(&note, " on, when the debug information had been read");
 	const struct trace_coverage late = {.process = s->process,
 					    .item = "await points from the first event on",
-					    .seen = s->n_programs - s->n_late_programs,
+					    .seen = s->n_programs - s->n_exec_watches,
 					    .total = s->n_programs,
 					    .note = note.data};
 	return capture_tell_coverage(c->drain.writer, stats, &late);

@@ -535,7 +535,7 @@ static int drain_ring(struct drain *d, struct source *s, uint32_t i)
 	}
 	if (fill > d->fill)
 		d->fill = fill;
-	turn_met(fill);
+	cpu_yield_buffer_fill(fill);
 	while (rc == 0 && c->tail != head) {
 		size_t n = ring_set_copy(&s->rings, i, head, d->raw), due;
 
@@ -544,7 +544,7 @@ static int drain_ring(struct drain *d, struct source *s, uint32_t i)
 		due = count_due(d, n);
 		ring_set_give(&s->rings, i, due);
 		rc = take_events(d, s, c, due);
-		turn_pass();
+		cpu_yield();
 		if (due < n || !budget_spend(&d->budget, n))
 			break;
 	}

@@ -65,7 +65,7 @@ struct source {
 	struct ring_stacks *stacks;	/* NULL unless they are recorded */
 	uint32_t n_programs;		/* kinds of tasks that have one */
 	struct error points_trouble;	/* why others have none */
-	uint32_t n_late_programs;	/* those that got it after the first event, */
+	uint32_t n_exec_watches;	/* those that got it after the first event, */
 	uint64_t began_ns, late_ns;	/* when events began, and so much later the last one */
 	bool alive;			/* its agent may still write */
 	uint64_t seen_ns;		/* last time that it was seen to live */

@@ -188,7 +188,7 @@ static int launch(struct capture *c, char *const argv[], struct error *err)
 	if (rc == 0)
 		rc = kernel_add_process(c, &own, &p, &why);
 	if (rc == -ENOENT) {
-		late_program_await(&l->late, argv[0]);
+		exec_watch_start(&l->late, argv[0]);
 		l->why_empty = why;
 		rc = 0;
 	} else if (rc < 0 && *why.text) {
@@ -247,7 +247,7 @@ static int kernel_open(struct capture_shared *shared, struct capture **ret_captu
 	c->life = l;
 	c->shared = shared;
 	l->exit_status = -1;
-	pace_init(&l->pace, opt->long_poll_ns ? opt->long_poll_ns / 4 : PACE_MAX_NS);
+	drain_interval_init(&l->pace, opt->long_poll_ns ? opt->long_poll_ns / 4 : PACE_MAX_NS);
 	rc = kernel_core_open(opt->ring_bytes * RECORD_RATIO * n_cpus, opt->spawn_stacks, &c->core,
 			      err);
 	if (rc == 0)
@@ -292,7 +292,7 @@ static int look_again(struct capture *c, uint64_t now, struct error *err)
 	struct error why = {0};
 	int rc;
 
-	if (!late_program_changed(&l->late, l->child, now))
+	if (!exec_watch_changed(&l->late, l->child, now))
 		return 0;
 	rc = kernel_add_pid(c, l->child, NULL, &why);
 	if (rc == -ENOENT)
@@ -393,7 +393,7 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 	/* The program that we started executes another one, in which there may be something, too.
 	 */
 	if (!any && !child_gone && !l->all && !l->late.name)
-		late_program_await(&l->late, "the program");
+		exec_watch_start(&l->late, "the program");
 	if (rc == 0 && l->all && now >= l->next_scan_ns) {
 		rc = scan(c);
 		if (rc == 0)
@@ -409,10 +409,11 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 	*ret_watermark_ns = c->providers && cut > PROVIDERS_WAIT_NS ? cut - PROVIDERS_WAIT_NS : cut;
 	if (!any && child_gone && !l->all)
 		return 0;
-	turn_met(kernel_core_ring(c->core)->fill);
+	cpu_yield_buffer_fill(kernel_core_ring(c->core)->fill);
 	if (l->late.name)
-		return (int64_t)late_program_wait(&l->late);
-	return (int64_t)pace_next(&l->pace, kernel_core_ring(c->core)->fill, now - drained_ns);
+		return (int64_t)exec_watch_wait(&l->late);
+	return (int64_t)drain_interval_next(&l->pace, kernel_core_ring(c->core)->fill,
+					    now - drained_ns);
 }
 
 /* ---- the end ---- */

@@ -289,12 +289,12 @@ struct capture {
 struct kernel_life {
 	pid_t child; /* launched, not yet reaped */
 	int exit_status;
-	struct late_program late; /* launched, with nothing to probe so far */
-	struct error why_empty;	  /* what the last look said */
+	struct exec_watch late; /* launched, with nothing to probe so far */
+	struct error why_empty; /* what the last look said */
 	struct tracer *tracer;
 	struct parked parked;
 	uint64_t drain_start_ns, next_alive_ns, next_scan_ns;
-	struct pace pace;
+	struct drain_interval pace;
 	uint64_t attach_ns;
 	/* every process of a binary */
 	bool all;

@@ -87,7 +87,7 @@ struct capture {
 	struct process_samples *processes;
 	size_t n_processes;
 	struct map streams; /* (process, tid) -> struct stream */
-	struct pace pace;
+	struct drain_interval pace;
 	uint64_t drained_ns, watermark_ns;
 	uint64_t n_samples, n_lost, n_throttled;
 	uint64_t first_lost_ns, last_lost_ns;
@@ -252,7 +252,8 @@ static int samples_open(struct capture_shared *shared, struct capture **ret_capt
 		bytes *= 2;
 	c->ring_bytes = bytes;
 	/* A quarter of it filled by one CPU that is busy all the time. */
-	pace_init(&c->pace, bytes / (sizeof(struct sample_head) + c->attr.sample_stack_user) *
+	drain_interval_init(&c->pace,
+			    bytes / (sizeof(struct sample_head) + c->attr.sample_stack_user) *
 				    (250 * MS / c->attr.sample_freq));
 	*ret_capture = c;
 	return 0;
@@ -604,8 +605,8 @@ static int64_t samples_drain(struct capture *c, uint64_t *ret_watermark_ns, stru
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write the trace");
 	c->watermark_ns = *ret_watermark_ns = now - CAPTURE_STACKS_SETTLE_NS;
-	turn_met(fill);
-	wait = pace_next(&c->pace, fill, now - c->drained_ns);
+	cpu_yield_buffer_fill(fill);
+	wait = drain_interval_next(&c->pace, fill, now - c->drained_ns);
 	c->drained_ns = now;
 	return (int64_t)wait;
 }

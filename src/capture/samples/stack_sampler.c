@@ -30,19 +30,19 @@
 #define STOP_TIMEOUT_NS 20000000ull
 #define TRIES 3u
 
-struct taker {
+struct stack_sampler {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	bool ending;
-	struct taker_job *asked, **asked_end;
-	struct taker_job *answered, **answered_end;
+	struct sampler_job *asked, **asked_end;
+	struct sampler_job *answered, **answered_end;
 	/* its thread's */
 	struct tracer *tracer;
 	uint64_t stop_ns;
 };
 
-void taker_job_free(struct taker_job *job)
+void sampler_job_free(struct sampler_job *job)
 {
 	if (job)
 		free(job->stack);
@@ -57,7 +57,7 @@ static size_t read_stack(const struct process *p, uint64_t sp, uint8_t *out, siz
 	return n < 0 ? 0 : (size_t)n;
 }
 
-static void refuse(struct taker_job *job, const char *why)
+static void refuse(struct sampler_job *job, const char *why)
 {
 	job->taken = TAKEN_NOT;
 	job->why = why;
@@ -77,7 +77,7 @@ static bool parse_place(const char *text, uint64_t *ret_sp, uint64_t *ret_pc)
 	return *ret_sp && *ret_pc;
 }
 
-static bool take_sleeping(struct taker_job *job)
+static bool take_sleeping(struct sampler_job *job)
 {
 	char name[48], before[256], after[256];
 
@@ -99,7 +99,7 @@ static bool take_sleeping(struct taker_job *job)
 }
 
 struct stop {
-	struct taker_job *job;
+	struct sampler_job *job;
 	uint64_t stop_ns;
 };
 
@@ -107,7 +107,7 @@ struct stop {
 static int stop_and_take(void *arg)
 {
 	struct stop *s = arg;
-	struct taker_job *job = s->job;
+	struct sampler_job *job = s->job;
 	struct tracer_priority before;
 	struct user_regs_struct regs;
 	struct stopped_thread t;
@@ -134,7 +134,7 @@ static int stop_and_take(void *arg)
 	return rc;
 }
 
-static bool traced_by_other(const struct taker_job *job)
+static bool traced_by_other(const struct sampler_job *job)
 {
 	char name[48], status[4096];
 
@@ -143,7 +143,7 @@ static bool traced_by_other(const struct taker_job *job)
 	       process_status_number(status, "TracerPid", false) > 0;
 }
 
-static void take_running(struct taker *t, struct taker_job *job)
+static void take_running(struct stack_sampler *t, struct sampler_job *job)
 {
 	struct stop stop = {.job = job};
 	int rc;
@@ -174,13 +174,13 @@ static void take_running(struct taker *t, struct taker_job *job)
 	job->taken = TAKEN_RUNNING;
 }
 
-static void *taker_main(void *arg)
+static void *sampler_main(void *arg)
 {
-	struct taker *t = arg;
+	struct stack_sampler *t = arg;
 
 	pthread_mutex_lock(&t->lock);
 	while (!t->ending) {
-		struct taker_job *job = t->asked;
+		struct sampler_job *job = t->asked;
 
 		if (!job) {
 			pthread_cond_wait(&t->wake, &t->lock);
@@ -205,9 +205,9 @@ static void *taker_main(void *arg)
 	return NULL;
 }
 
-int taker_start(struct taker **ret_taker, struct error *err)
+int stack_sampler_new(struct stack_sampler **ret_sampler, struct error *err)
 {
-	struct taker *t = calloc(1, sizeof(*t));
+	struct stack_sampler *t = calloc(1, sizeof(*t));
 	sigset_t old;
 	int rc;
 
@@ -219,25 +219,25 @@ int taker_start(struct taker **ret_taker, struct error *err)
 	pthread_cond_init(&t->wake, NULL);
 	/* Signals are the main thread's business. */
 	file_map_block_signals(&old);
-	rc = pthread_create(&t->thread, NULL, taker_main, t);
+	rc = pthread_create(&t->thread, NULL, sampler_main, t);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (rc) {
 		free(t);
 		return error_sys(err, -rc, "cannot watch polls");
 	}
-	*ret_taker = t;
+	*ret_sampler = t;
 	return 0;
 }
 
-static void free_jobs(struct taker_job *job)
+static void free_jobs(struct sampler_job *job)
 {
-	for (struct taker_job *next; job; job = next) {
+	for (struct sampler_job *next; job; job = next) {
 		next = job->next;
-		taker_job_free(job);
+		sampler_job_free(job);
 	}
 }
 
-void taker_end(struct taker *t, uint64_t *ret_stop_ns)
+void stack_sampler_free(struct stack_sampler *t, uint64_t *ret_stop_ns)
 {
 	pthread_mutex_lock(&t->lock);
 	t->ending = true;
@@ -252,7 +252,7 @@ void taker_end(struct taker *t, uint64_t *ret_stop_ns)
 	free(t);
 }
 
-void taker_ask(struct taker *t, struct taker_job *job)
+void stack_sampler_submit(struct stack_sampler *t, struct sampler_job *job)
 {
 	job->next = NULL;
 	pthread_mutex_lock(&t->lock);
@@ -262,9 +262,9 @@ void taker_ask(struct taker *t, struct taker_job *job)
 	pthread_mutex_unlock(&t->lock);
 }
 
-struct taker_job *taker_answer(struct taker *t)
+struct sampler_job *stack_sampler_poll(struct stack_sampler *t)
 {
-	struct taker_job *job;
+	struct sampler_job *job;
 
 	pthread_mutex_lock(&t->lock);
 	job = t->answered;

@@ -20,7 +20,7 @@ enum taken {
 	TAKEN_NOT,	   /* `why` says it */
 };
 
-struct taker_job {
+struct sampler_job {
 	/* the asker's */
 	const struct process *process; /* stays until the answer is there */
 	pid_t tid;
@@ -32,20 +32,20 @@ struct taker_job {
 	const char *why;
 	uint64_t time_ns; /* when it was like that */
 	uint64_t ip, sp, bp;
-	uint8_t *stack; /* from sp on; the asker frees it with the job, see taker_job_free() */
+	uint8_t *stack; /* from sp on; the asker frees it with the job, see sampler_job_free() */
 	size_t stack_bytes;
-	struct taker_job *next;
+	struct sampler_job *next;
 };
-void taker_job_free(struct taker_job *job);
+void sampler_job_free(struct sampler_job *job);
 
-struct taker;
-int taker_start(struct taker **ret_taker, struct error *err);
+struct stack_sampler;
+int stack_sampler_new(struct stack_sampler **ret_sampler, struct error *err);
 /* Ends what it is at; jobs not yet begun are dropped, answers too. *ret_stop_ns: how long threads
  * stood still for us, in all. */
-void taker_end(struct taker *t, uint64_t *ret_stop_ns);
+void stack_sampler_free(struct stack_sampler *t, uint64_t *ret_stop_ns);
 /* Takes the job over. */
-void taker_ask(struct taker *t, struct taker_job *job);
+void stack_sampler_submit(struct stack_sampler *t, struct sampler_job *job);
 /* The next answer, the asker's again; NULL: there is none now. */
-struct taker_job *taker_answer(struct taker *t);
+struct sampler_job *stack_sampler_poll(struct stack_sampler *t);
 
 #endif

@@ -66,7 +66,7 @@ struct candidate {
 
 struct capture {
 	struct capture_shared *shared;
-	struct taker *taker;
+	struct stack_sampler *sampler;
 	uint64_t long_ns, look_ns;
 	struct watched_process **processes;
 	size_t n_processes;
@@ -108,7 +108,7 @@ static int watch_open(struct capture_shared *shared, struct capture **ret_captur
 		c->look_ns = LOOK_MAX_NS;
 	if (c->look_ns < LOOK_MIN_NS)
 		c->look_ns = LOOK_MIN_NS;
-	rc = taker_start(&c->taker, err);
+	rc = stack_sampler_new(&c->sampler, err);
 	if (rc < 0) {
 		free(c);
 		return rc;
@@ -184,7 +184,7 @@ static int look_at(struct capture *c, struct capture_thread *t, struct watched *
 	uint64_t sampled_ns = 0;
 	capture_stack stack =
 		capture_stacks_last(c->shared->stacks, t->process, t->tid, &sampled_ns);
-	struct taker_job *job;
+	struct sampler_job *job;
 	int rc;
 
 	if (w->thread != t->index) {
@@ -208,14 +208,14 @@ static int look_at(struct capture *c, struct capture_thread *t, struct watched *
 	job = calloc(1, sizeof(*job));
 	if (!job)
 		return -ENOMEM;
-	*job = (struct taker_job){.process = &w->process->handle,
-				  .tid = (pid_t)w->tid,
-				  .may_stop = !c->shared->options->cpu_hz || w->wait_ns,
-				  .user = w,
-				  .number = w->number,
-				  .begin_ns = w->begin_ns};
+	*job = (struct sampler_job){.process = &w->process->handle,
+				    .tid = (pid_t)w->tid,
+				    .may_stop = !c->shared->options->cpu_hz || w->wait_ns,
+				    .user = w,
+				    .number = w->number,
+				    .begin_ns = w->begin_ns};
 	w->asked = true;
-	taker_ask(c->taker, job);
+	stack_sampler_submit(c->sampler, job);
 	return 0;
 }
 
@@ -255,7 +255,7 @@ static int look(struct capture *c, uint64_t now)
 
 /* ---- what came of it ---- */
 
-static int take_answer(struct capture *c, struct taker_job *job)
+static int take_answer(struct capture *c, struct sampler_job *job)
 {
 	struct watched *w = job->user;
 	struct candidate one = {.watched = w,
@@ -298,12 +298,12 @@ static int take_answer(struct capture *c, struct taker_job *job)
 
 static int take_answers(struct capture *c)
 {
-	struct taker_job *job;
+	struct sampler_job *job;
 	int rc = 0;
 
-	while (rc == 0 && (job = taker_answer(c->taker))) {
+	while (rc == 0 && (job = stack_sampler_poll(c->sampler))) {
 		rc = take_answer(c, job);
-		taker_job_free(job);
+		sampler_job_free(job);
 	}
 	return rc;
 }
@@ -390,7 +390,7 @@ static int watch_close(struct capture *c, struct capture_stats *stats, struct er
 
 	if (rc == 0)
 		rc = settle(c, UINT64_MAX, &oldest);
-	taker_end(c->taker, &stop_ns);
+	stack_sampler_free(c->sampler, &stop_ns);
 	stats->cost.stop_ns += stop_ns;
 	stats->n_events += c->n_events;
 	for (size_t i = 0; i < c->n_processes && rc == 0; i++) {

@@ -25,7 +25,7 @@
 #define FIRST_PID_NS 0xeffffffcu
 #define MAX_LINKS 8
 
-struct sched_way {
+struct sched_backend {
 	struct capture *capture;
 	struct bpf_object *object;
 	struct bpf_link *links[MAX_LINKS];
@@ -43,14 +43,14 @@ static uint32_t own_pid_ns(void)
 	return (uint32_t)st.st_ino;
 }
 
-static int map_fd(const struct sched_way *w, const char *name)
+static int map_fd(const struct sched_backend *w, const char *name)
 {
 	struct bpf_map *map = bpf_object__find_map_by_name(w->object, name);
 
 	return map ? bpf_map__fd(map) : -ENOENT;
 }
 
-static void way_free(struct sched_way *w)
+static void way_free(struct sched_backend *w)
 {
 	for (size_t i = 0; i < w->n_links; i++)
 		bpf_link__destroy(w->links[i]);
@@ -79,7 +79,7 @@ static bool has_state(void)
 }
 
 /* What is set before the programs are loaded. */
-static int prepare(struct sched_way *w, const struct capture_options *opt, uint32_t ring_bytes)
+static int prepare(struct sched_backend *w, const struct capture_options *opt, uint32_t ring_bytes)
 {
 	struct bpf_map *ring = bpf_object__find_map_by_name(w->object, "ring");
 	struct bpf_map *map = NULL;
@@ -104,7 +104,7 @@ static int prepare(struct sched_way *w, const struct capture_options *opt, uint3
 	return rc;
 }
 
-static int attach(struct sched_way *w)
+static int attach(struct sched_backend *w)
 {
 	struct bpf_program *p = NULL;
 
@@ -122,10 +122,10 @@ static int attach(struct sched_way *w)
 }
 
 static int way_open(struct capture *c, const struct capture_options *opt, bool plain,
-		    struct sched_way **ret, struct error *err)
+		    struct sched_backend **ret, struct error *err)
 {
 	uint32_t bytes = bpf_ring_size(opt->ring_bytes * (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
-	struct sched_way *w = calloc(1, sizeof(*w));
+	struct sched_backend *w = calloc(1, sizeof(*w));
 	const void *code;
 	size_t code_bytes;
 	int rc;
@@ -152,7 +152,7 @@ static int way_open(struct capture *c, const struct capture_options *opt, bool p
 	return 0;
 }
 
-static int way_join(struct sched_way *w, pid_t pid, struct error *err)
+static int way_join(struct sched_backend *w, pid_t pid, struct error *err)
 {
 	uint32_t tgid = (uint32_t)pid, one = 1;
 	int rc = bpf_map_update_elem(map_fd(w, "targets"), &tgid, &one, BPF_ANY);
@@ -162,7 +162,7 @@ static int way_join(struct sched_way *w, pid_t pid, struct error *err)
 
 static int take(void *context, const void *record, size_t len)
 {
-	struct sched_way *w = context;
+	struct sched_backend *w = context;
 	const struct sched_event *e = record;
 
 	if (len < sizeof(*e))
@@ -177,7 +177,7 @@ static int take(void *context, const void *record, size_t len)
 	return sched_take(w->capture, e);
 }
 
-static int way_drain(struct sched_way *w, double *ret_fill)
+static int way_drain(struct sched_backend *w, double *ret_fill)
 {
 	int rc = bpf_ring_drain(&w->ring, take, w);
 
@@ -186,7 +186,7 @@ static int way_drain(struct sched_way *w, double *ret_fill)
 }
 
 /* What threads have lost and had no event to tell it with. */
-static int take_losses(struct sched_way *w)
+static int take_losses(struct sched_backend *w)
 {
 	int threads = map_fd(w, "threads"), rc = 0;
 	uint32_t key, zero = 0, *last = NULL;
@@ -212,7 +212,7 @@ static int take_losses(struct sched_way *w)
 	return rc;
 }
 
-static int way_end(struct sched_way *w)
+static int way_end(struct sched_backend *w)
 {
 	int rc;
 
@@ -223,13 +223,13 @@ static int way_end(struct sched_way *w)
 	return rc < 0 ? rc : take_losses(w);
 }
 
-static int btf_open(struct capture *c, const struct capture_options *opt, struct sched_way **ret,
-		    struct error *err)
+static int btf_open(struct capture *c, const struct capture_options *opt,
+		    struct sched_backend **ret, struct error *err)
 {
 	return way_open(c, opt, false, ret, err);
 }
 
-const struct sched_way_ops sched_way_btf = {
+const struct sched_backend_ops sched_backend_btf = {
 	.name = "BPF",
 	.open = btf_open,
 	.join = way_join,
@@ -238,8 +238,8 @@ const struct sched_way_ops sched_way_btf = {
 	.free = way_free,
 };
 
-static int plain_open(struct capture *c, const struct capture_options *opt, struct sched_way **ret,
-		      struct error *err)
+static int plain_open(struct capture *c, const struct capture_options *opt,
+		      struct sched_backend **ret, struct error *err)
 {
 	if (own_pid_ns())
 		return error_set(err, -ENOTSUP,
@@ -248,7 +248,7 @@ static int plain_open(struct capture *c, const struct capture_options *opt, stru
 	return way_open(c, opt, true, ret, err);
 }
 
-const struct sched_way_ops sched_way_plain = {
+const struct sched_backend_ops sched_backend_plain = {
 	.name = "BPF without BTF",
 	.no_numbers = true,
 	.open = plain_open,

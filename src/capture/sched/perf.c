@@ -44,7 +44,7 @@ struct absent {
 	uint16_t why;
 };
 
-struct sched_way {
+struct sched_backend {
 	struct capture *capture;
 	unsigned n_cpus;
 	struct perf_ring *rings; /* by CPU; without a page: that CPU has no event yet */
@@ -77,7 +77,7 @@ static int event_open(pid_t tid, int cpu)
 	return fd < 0 ? -errno : (int)fd;
 }
 
-static void forget_absent(struct sched_way *w)
+static void forget_absent(struct sched_backend *w)
 {
 	const struct map_entry *e;
 	size_t i = 0;
@@ -88,7 +88,7 @@ static void forget_absent(struct sched_way *w)
 	w->absent = (struct map){0};
 }
 
-static void way_free(struct sched_way *w)
+static void way_free(struct sched_backend *w)
 {
 	for (unsigned i = 0; i < w->n_cpus && w->rings; i++)
 		perf_ring_close(&w->rings[i]);
@@ -102,11 +102,11 @@ static void way_free(struct sched_way *w)
 	free(w);
 }
 
-static int way_open(struct capture *c, const struct capture_options *opt, struct sched_way **ret,
-		    struct error *err)
+static int way_open(struct capture *c, const struct capture_options *opt,
+		    struct sched_backend **ret, struct error *err)
 {
 	long n = sysconf(_SC_NPROCESSORS_CONF);
-	struct sched_way *w = calloc(1, sizeof(*w));
+	struct sched_backend *w = calloc(1, sizeof(*w));
 	int probe;
 
 	if (w && n > 0) {
@@ -130,7 +130,7 @@ static int way_open(struct capture *c, const struct capture_options *opt, struct
 	return 0;
 }
 
-static int add_event(struct sched_way *w, pid_t tid, unsigned cpu)
+static int add_event(struct sched_backend *w, pid_t tid, unsigned cpu)
 {
 	struct perf_ring *ring = &w->rings[cpu];
 	int fd = event_open(tid, (int)cpu), rc = 0;
@@ -153,7 +153,7 @@ static int add_event(struct sched_way *w, pid_t tid, unsigned cpu)
 }
 
 /* Events for all threads of a process that aren't in `done` yet. Says how many they were. */
-static int add_threads(struct sched_way *w, pid_t pid, struct map *done)
+static int add_threads(struct sched_backend *w, pid_t pid, struct map *done)
 {
 	char path[32];
 	struct dirent *d;
@@ -180,7 +180,7 @@ static int add_threads(struct sched_way *w, pid_t pid, struct map *done)
 	return rc < 0 ? rc : n;
 }
 
-static int way_join(struct sched_way *w, pid_t pid, struct error *err)
+static int way_join(struct sched_backend *w, pid_t pid, struct error *err)
 {
 	struct map done = {0};
 	struct rlimit files;
@@ -202,7 +202,7 @@ static int way_join(struct sched_way *w, pid_t pid, struct error *err)
 
 static int take_record(void *context, const struct perf_event_header *h)
 {
-	struct sched_way *w = context;
+	struct sched_backend *w = context;
 	const unsigned char *body = (const unsigned char *)(h + 1);
 	struct happening one = {.what = LOST};
 
@@ -242,7 +242,7 @@ static int compare(const void *a, const void *b)
 	return (x->time > y->time) - (x->time < y->time);
 }
 
-static int leave(struct sched_way *w, const struct happening *h)
+static int leave(struct sched_backend *w, const struct happening *h)
 {
 	struct absent *a;
 	int rc;
@@ -259,7 +259,7 @@ static int leave(struct sched_way *w, const struct happening *h)
 	return rc;
 }
 
-static int tell(struct sched_way *w, const struct happening *h)
+static int tell(struct sched_backend *w, const struct happening *h)
 {
 	struct sched_event e = {.time = h->time, .tgid = h->tgid, .tid = h->tid};
 	struct absent *a;
@@ -293,7 +293,7 @@ static int tell(struct sched_way *w, const struct happening *h)
 }
 
 /* Takes what is there; tells what was stamped before `until`. */
-static int drain_until(struct sched_way *w, uint64_t until, double *ret_fill)
+static int drain_until(struct sched_backend *w, uint64_t until, double *ret_fill)
 {
 	size_t n = 0;
 	int rc = 0;
@@ -316,12 +316,12 @@ static int drain_until(struct sched_way *w, uint64_t until, double *ret_fill)
 	return rc;
 }
 
-static int way_drain(struct sched_way *w, double *ret_fill)
+static int way_drain(struct sched_backend *w, double *ret_fill)
 {
 	return drain_until(w, clock_monotonic_ns(), ret_fill);
 }
 
-static int way_end(struct sched_way *w)
+static int way_end(struct sched_backend *w)
 {
 	double fill = 0;
 
@@ -330,7 +330,7 @@ static int way_end(struct sched_way *w)
 	return drain_until(w, UINT64_MAX, &fill);
 }
 
-const struct sched_way_ops sched_way_perf = {
+const struct sched_backend_ops sched_backend_perf = {
 	.name = "perf events",
 	.no_syscalls = true,
 	.no_numbers = true,

@@ -35,12 +35,12 @@ struct joined {
 
 struct capture {
 	struct capture_shared *shared;
-	const struct sched_way_ops *ops;
-	struct sched_way *way;
+	const struct sched_backend_ops *ops;
+	struct sched_backend *way;
 	struct joined *joined;
 	size_t n_joined;
 	struct map streams; /* (stream_key(), tid): index of the stream + 1 */
-	struct pace pace;
+	struct drain_interval pace;
 	uint64_t drain_start_ns;
 	uint64_t n_events, n_lost, n_unknown_lost, first_lost_ns, last_lost_ns;
 };
@@ -219,12 +219,12 @@ static int explain(const struct capture_options *opt, int code, const struct err
 static int sched_open(struct capture_shared *shared, struct capture **ret_capture,
 		      struct error *err)
 {
-	static const struct sched_way_ops *const ways[] = {
+	static const struct sched_backend_ops *const ways[] = {
 #if POLLUX_BPF
-		&sched_way_btf,
-		&sched_way_plain,
+		&sched_backend_btf,
+		&sched_backend_plain,
 #endif
-		&sched_way_perf,
+		&sched_backend_perf,
 	};
 	const struct capture_options *opt = shared->options;
 	struct capture *c = calloc(1, sizeof(*c));
@@ -248,7 +248,7 @@ static int sched_open(struct capture_shared *shared, struct capture **ret_captur
 		free(c);
 		return explain(opt, first.code, &first, err);
 	}
-	pace_init(&c->pace, PACE_MAX_NS);
+	drain_interval_init(&c->pace, PACE_MAX_NS);
 	*ret_capture = c;
 	return 0;
 }
@@ -272,8 +272,8 @@ static int64_t sched_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 		return error_sys(err, rc, "cannot write the trace");
 	/* What was stamped before the drain before this one is in the buffers by now. */
 	*ret_watermark_ns = before;
-	turn_met(fill);
-	return (int64_t)pace_next(&c->pace, fill, before ? now - before : PACE_MIN_NS);
+	cpu_yield_buffer_fill(fill);
+	return (int64_t)drain_interval_next(&c->pace, fill, before ? now - before : PACE_MIN_NS);
 }
 
 static int tell_coverage(const struct capture *c, struct capture_stats *stats)

@@ -14,26 +14,26 @@
 
 #include "capture/sched/event.h"
 
-struct sched_way;
+struct sched_backend;
 
-struct sched_way_ops {
+struct sched_backend_ops {
 	const char *name;
 	/* Can't tell these: system calls; which system call a thread is in when it leaves its CPU;
 	 * a sleep from one that can't be interrupted. */
 	bool no_syscalls, no_numbers, no_uninterruptible;
 	/* -EPERM, -EACCES: not allowed; other errors: this kernel can't. */
-	int (*open)(struct capture *c, const struct capture_options *opt, struct sched_way **ret,
-		    struct error *err);
-	int (*join)(struct sched_way *w, pid_t pid, struct error *err);
+	int (*open)(struct capture *c, const struct capture_options *opt,
+		    struct sched_backend **ret, struct error *err);
+	int (*join)(struct sched_backend *w, pid_t pid, struct error *err);
 	/* Gives what is there to sched_take(), and says how full the fullest buffer was. */
-	int (*drain)(struct sched_way *w, double *ret_fill);
+	int (*drain)(struct sched_backend *w, double *ret_fill);
 	/* Nothing happens any more after it; what did is given to sched_take(), with the losses
 	 * that were not told as events of type SCHED_NOTHING. */
-	int (*end)(struct sched_way *w);
-	void (*free)(struct sched_way *w);
+	int (*end)(struct sched_backend *w);
+	void (*free)(struct sched_backend *w);
 };
 
-extern const struct sched_way_ops sched_way_btf, sched_way_plain, sched_way_perf;
+extern const struct sched_backend_ops sched_backend_btf, sched_backend_plain, sched_backend_perf;
 
 /* One event; 0 or what the writer says. */
 int sched_take(struct capture *c, const struct sched_event *e);
