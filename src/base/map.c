@@ -16,6 +16,15 @@ void map_done(struct map *m)
 	*m = (struct map){0};
 }
 
+void map_free(struct map *m, void (*value_free)(void *value))
+{
+	const struct map_entry *e;
+
+	for (size_t pos = 0; (e = map_next(m, &pos));)
+		value_free(e->value);
+	map_done(m);
+}
+
 /* Ids are often consecutive and addresses differ in few bits: mix all bits into the low ones. */
 static inline size_t hash(uint64_t a, uint64_t b)
 {
@@ -73,6 +82,24 @@ int map_put(struct map *m, uint64_t a, uint64_t b, void *value)
 	return 0;
 }
 
+void *map_new(struct map *m, uint64_t a, uint64_t b, size_t bytes)
+{
+	void *value = calloc(1, bytes);
+
+	if (value && map_put(m, a, b, value) < 0) {
+		free(value);
+		return NULL;
+	}
+	return value;
+}
+
+void *map_get_or_new(struct map *m, uint64_t a, uint64_t b, size_t bytes)
+{
+	void *value = map_get(m, a, b);
+
+	return value ? value : map_new(m, a, b, bytes);
+}
+
 void *map_remove(struct map *m, uint64_t a, uint64_t b)
 {
 	if (!m->n)
@@ -105,4 +132,18 @@ const struct map_entry *map_next(const struct map *m, size_t *pos)
 			return e;
 	}
 	return NULL;
+}
+
+void *map_sorted(const struct map *m, int (*compare)(const void *a, const void *b))
+{
+	void **all = calloc(m->n + 1, sizeof(*all));
+	const struct map_entry *e;
+	size_t n = 0;
+
+	if (!all)
+		return NULL;
+	for (size_t pos = 0; (e = map_next(m, &pos));)
+		all[n++] = e->value;
+	qsort(all, n, sizeof(*all), compare);
+	return all;
 }

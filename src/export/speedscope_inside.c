@@ -95,18 +95,13 @@ static int add_sample(struct speedscope *s, uint32_t profile, uint32_t kind,
 		      const struct tl_sample *sample)
 {
 	uint64_t key = (uint64_t)profile << 34 | (uint64_t)sample->what << 32 | kind;
-	struct sampled *x = map_get(&s->by_stack, key, sample->stack);
-	if (!x) {
-		x = calloc(1, sizeof(*x));
-		if (!x || map_put(&s->by_stack, key, sample->stack, x) < 0) {
-			free(x);
-			return -ENOMEM;
-		}
-		*x = (struct sampled){.profile = profile,
-				      .kind = kind,
-				      .what = sample->what,
-				      .stack = sample->stack};
-	}
+	struct sampled *x = map_get_or_new(&s->by_stack, key, sample->stack, sizeof(*x));
+	if (!x)
+		return -ENOMEM;
+	x->profile = profile;
+	x->kind = kind;
+	x->what = sample->what;
+	x->stack = sample->stack;
 	x->weight += sample->weight;
 	return 0;
 }
@@ -236,11 +231,8 @@ int speedscope_write_samples(struct speedscope *s)
 
 void speedscope_samples_done(struct speedscope *s)
 {
-	const struct map_entry *e;
 	map_done(&s->made);
 	buf_done(&s->made_names);
-	for (size_t pos = 0; (e = map_next(&s->by_stack, &pos));)
-		free(e->value);
-	map_done(&s->by_stack);
+	map_free(&s->by_stack, free);
 	free(s->sampled);
 }

@@ -18,16 +18,7 @@ enum { MAX_ROUNDS = 1000 };
 
 static struct graph_lock *lock_at(struct graph *g, uint64_t addr)
 {
-	struct graph_lock *l = map_get(&g->locks, addr, 0);
-
-	if (l)
-		return l;
-	l = calloc(1, sizeof(*l));
-	if (l && map_put(&g->locks, addr, 0, l) < 0) {
-		free(l);
-		l = NULL;
-	}
-	return l;
+	return map_get_or_new(&g->locks, addr, 0, sizeof(struct graph_lock));
 }
 
 static bool is_lock(const struct await_node *leaf)

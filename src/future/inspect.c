@@ -241,9 +241,6 @@ int inspect_open_core(const char *path, const char *exe, struct inspect **ret_in
 
 void inspect_free(struct inspect *in)
 {
-	const struct map_entry *e;
-	size_t pos = 0;
-
 	if (!in)
 		return;
 	for (size_t i = 0; i < in->n_kinds; i++) {
@@ -268,9 +265,7 @@ void inspect_free(struct inspect *in)
 	for (size_t i = 0; i < in->n_notes; i++)
 		free(in->notes[i]);
 	free(in->notes);
-	while ((e = map_next(&in->names, &pos)))
-		free(e->value);
-	map_done(&in->names);
+	map_free(&in->names, free);
 	mem_done(&in->mem);
 	sockets_done(&in->sockets);
 	objects_done(&in->objects);

@@ -27,12 +27,7 @@ void mem_init(struct mem *m, int (*read)(void *ctx, uint64_t addr, void *out, si
 
 void mem_clear(struct mem *m)
 {
-	const struct map_entry *e;
-	size_t pos = 0;
-
-	while ((e = map_next(&m->pages, &pos)))
-		free(e->value);
-	map_done(&m->pages);
+	map_free(&m->pages, free);
 	free(m->sorted);
 	m->sorted = NULL;
 	m->n_pages = m->n_sorted = m->n_missed = 0;

@@ -25,12 +25,7 @@ void sockets_init(struct sockets *s, int proc_fd)
 
 void sockets_done(struct sockets *s)
 {
-	const struct map_entry *e;
-	size_t pos = 0;
-
-	while ((e = map_next(&s->by_inode, &pos)))
-		free(e->value);
-	map_done(&s->by_inode);
+	map_free(&s->by_inode, free);
 	map_done(&s->by_fd);
 }
 

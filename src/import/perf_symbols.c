@@ -88,8 +88,6 @@ void perf_symbols_free(struct perf_symbols *s)
 		free(((struct maps *)e->value)->v);
 		free(e->value);
 	}
-	for (size_t pos = 0; (e = map_next(&s->found, &pos));)
-		free(e->value);
 	for (size_t i = 0; i < s->n_objects; i++) {
 		if (s->objects[i].debug)
 			debug_free(s->objects[i].debug);
@@ -98,7 +96,7 @@ void perf_symbols_free(struct perf_symbols *s)
 		free(s->objects[i].path);
 	}
 	map_done(&s->processes);
-	map_done(&s->found);
+	map_free(&s->found, free);
 	names_done(&s->paths);
 	free(s->objects);
 	free(s);
@@ -168,12 +166,8 @@ static struct maps *maps_of(struct perf_symbols *s, uint32_t pid, bool make)
 	struct maps *m = map_get(&s->processes, pid, 0);
 	if (m || !make || s->n_processes >= MAX_PROCESSES)
 		return m;
-	m = calloc(1, sizeof(*m));
-	if (!m || map_put(&s->processes, pid, 0, m) < 0) {
-		free(m);
-		return NULL;
-	}
-	s->n_processes++;
+	m = map_new(&s->processes, pid, 0, sizeof(*m));
+	s->n_processes += m != NULL;
 	return m;
 }
 
@@ -349,9 +343,8 @@ size_t perf_symbols_find(struct perf_symbols *s, uint32_t pid, uint32_t process,
 		found = &once;
 		name_all(s, o, process, at, found);
 	} else if (!found) {
-		found = calloc(1, sizeof(*found));
-		if (!found || map_put(&s->found, key, at, found) < 0) {
-			free(found);
+		found = map_new(&s->found, key, at, sizeof(*found));
+		if (!found) {
 			s->frames->code = -ENOMEM;
 			return 0;
 		}

@@ -103,17 +103,13 @@ void sink_machine(struct sink *s, const char *name, size_t len)
 
 struct import_process *sink_process(struct sink *s, uint32_t pid, const char *exe, size_t len)
 {
-	struct import_process *p = map_get(&s->processes, pid, 0);
+	struct import_process *p = map_get_or_new(&s->processes, pid, 0, sizeof(*p));
 
 	if (!p) {
-		p = calloc(1, sizeof(*p));
-		if (!p || map_put(&s->processes, pid, 0, p) < 0) {
-			free(p);
-			failed(s, -ENOMEM);
-			return NULL;
-		}
-		p->pid = pid;
+		failed(s, -ENOMEM);
+		return NULL;
 	}
+	p->pid = pid;
 	if (exe && len && !p->told) {
 		char *copy = strndup(exe, len);
 		if (copy) {
@@ -141,9 +137,8 @@ static struct import_thread *new_thread(struct sink *s, uint32_t pid, uint32_t t
 	if (s->n_threads >= MAX_THREADS)
 		failed(s, -E2BIG);
 	else if (p)
-		t = calloc(1, sizeof(*t));
-	if (!t || map_put(&s->threads, pid, tid, t) < 0) {
-		free(t);
+		t = map_new(&s->threads, pid, tid, sizeof(*t));
+	if (!t) {
 		failed(s, -ENOMEM);
 		return NULL;
 	}

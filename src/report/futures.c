@@ -31,16 +31,12 @@ static struct future_sum *sum_of(struct report *rep, struct tl_future *future)
 	if (!rep->futures && !(rep->futures = calloc(1, sizeof(*rep->futures))))
 		return NULL;
 	uint32_t family = future->task ? future->task->kind : TRACE_KIND_NONE;
-	struct future_sum *sum = map_get(&rep->futures->by_kind, future->kind, family);
-	if (!sum) {
-		sum = calloc(1, sizeof(*sum));
-		if (!sum || map_put(&rep->futures->by_kind, future->kind, family, sum) < 0) {
-			free(sum);
-			return NULL;
-		}
-		sum->kind = future->kind;
-		sum->family = family;
-	}
+	struct future_sum *sum =
+		map_get_or_new(&rep->futures->by_kind, future->kind, family, sizeof(*sum));
+	if (!sum)
+		return NULL;
+	sum->kind = future->kind;
+	sum->family = family;
 	sum->n++;
 	return future->user = sum;
 }
@@ -91,33 +87,30 @@ void futures_mark(const struct report *rep, bool *used, uint32_t n)
 int futures_sort(struct report *rep)
 {
 	struct future_sums *f = rep->futures;
-	const struct map_entry *e;
 
 	if (!f)
 		return 0;
-	f->sums = calloc(f->by_kind.n + 1, sizeof(*f->sums));
-	if (!f->sums)
-		return -ENOMEM;
-	for (size_t pos = 0; (e = map_next(&f->by_kind, &pos));)
-		f->sums[f->n++] = e->value;
-	qsort(f->sums, f->n, sizeof(*f->sums), compare);
-	return 0;
+	f->n = f->by_kind.n;
+	f->sums = map_sorted(&f->by_kind, compare);
+	return f->sums ? 0 : -ENOMEM;
+}
+
+static void sum_free(void *value)
+{
+	struct future_sum *sum = value;
+
+	hist_done(&sum->poll);
+	hist_done(&sum->wait);
+	free(sum);
 }
 
 void futures_done(struct report *rep)
 {
 	struct future_sums *f = rep->futures;
-	const struct map_entry *e;
 
 	if (!f)
 		return;
-	for (size_t pos = 0; (e = map_next(&f->by_kind, &pos));) {
-		struct future_sum *sum = e->value;
-		hist_done(&sum->poll);
-		hist_done(&sum->wait);
-		free(sum);
-	}
-	map_done(&f->by_kind);
+	map_free(&f->by_kind, sum_free);
 	free(f->sums);
 	free(f);
 	rep->futures = NULL;

@@ -118,30 +118,19 @@ static struct seen_thread *thread_of(struct hists *h, uint32_t thread)
 
 static struct place_stats *place_of(struct hists *h, uint32_t kind)
 {
-	struct place_stats *p = map_get(&h->places, kind, 0);
+	struct place_stats *p = map_get_or_new(&h->places, kind, 0, sizeof(*p));
 	if (p)
-		return p;
-	p = calloc(1, sizeof(*p));
-	if (!p || map_put(&h->places, kind, 0, p) < 0) {
-		free(p);
-		return NULL;
-	}
-	p->kind = kind;
+		p->kind = kind;
 	return p;
 }
 
 static int count_stack(struct map *m, uint64_t a, uint64_t b, uint64_t stack, uint64_t ns)
 {
-	struct stack_count *c = map_get(m, a, b);
-	if (!c) {
-		c = calloc(1, sizeof(*c));
-		if (!c || map_put(m, a, b, c) < 0) {
-			free(c);
-			return -ENOMEM;
-		}
+	struct stack_count *c = map_get_or_new(m, a, b, sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	if (!c->n++)
 		c->stack = stack;
-	}
-	c->n++;
 	c->ns += ns;
 	return 0;
 }
@@ -359,22 +348,14 @@ int hists_make(struct trace_reader *r, const struct replay_filter *filter,
 	return 0;
 }
 
-static void map_free(struct map *m)
-{
-	const struct map_entry *e;
-	for (size_t pos = 0; (e = map_next(m, &pos));)
-		free(e->value);
-	map_done(m);
-}
-
 void hists_free(struct hists *h)
 {
 	if (!h)
 		return;
-	map_free(&h->places);
-	map_free(&h->contended[0]);
-	map_free(&h->contended[1]);
-	map_free(&h->spawns);
+	map_free(&h->places, free);
+	map_free(&h->contended[0], free);
+	map_free(&h->contended[1], free);
+	map_free(&h->spawns, free);
 	free(h->threads);
 	free(h);
 }
@@ -402,21 +383,6 @@ static int compare_stacks(const void *a, const void *b)
 	if (x->n != y->n)
 		return x->n > y->n ? -1 : 1;
 	return (x->stack > y->stack) - (x->stack < y->stack);
-}
-
-/* The map's values in order, NULL when out of memory (free). */
-static void **in_order(const struct map *m, int (*compare)(const void *, const void *))
-{
-	const struct map_entry *e;
-	size_t n = 0;
-	void **all = calloc(m->n + 1, sizeof(void *));
-	if (!all)
-		return NULL;
-	for (size_t pos = 0; (e = map_next(m, &pos));)
-		all[n++] = e->value;
-	if (n)
-		qsort(all, n, sizeof(void *), compare);
-	return all;
 }
 
 /* ---- for people ---- */
@@ -483,7 +449,7 @@ static void heading(struct buf *out, const char *text, bool color)
 static void write_stacks(const struct hists *h, struct buf *out, const struct map *m,
 			 const char *title, bool times, unsigned frames, unsigned width, bool color)
 {
-	struct stack_count **all = (struct stack_count **)in_order(m, compare_stacks);
+	struct stack_count **all = map_sorted(m, compare_stacks);
 	if (!all || !m->n) {
 		free(all);
 		return;
@@ -543,7 +509,7 @@ void hists_text(const struct hists *h, struct buf *out, unsigned width, bool col
 		     width, color);
 	write_stacks(h, out, &h->spawns, "Spawns by stack", false, SPAWN_FRAMES, width, color);
 
-	struct place_stats **all = (struct place_stats **)in_order(&h->places, compare_places);
+	struct place_stats **all = map_sorted(&h->places, compare_places);
 	for (size_t i = 0; all && i < h->places.n; i++) {
 		_cleanup_buf_ struct buf title = BUF_INIT;
 		place_title(h, &title, all[i]);
@@ -580,7 +546,7 @@ static void log2_json(struct json *j, const char *key, const struct log2 *l)
 static void stacks_json(const struct hists *h, struct json *j, const char *key, const struct map *m,
 			unsigned frames)
 {
-	struct stack_count **all = (struct stack_count **)in_order(m, compare_stacks);
+	struct stack_count **all = map_sorted(m, compare_stacks);
 	json_array(j, key);
 	for (size_t i = 0; all && i < m->n; i++) {
 		json_object(j, NULL);
@@ -609,7 +575,7 @@ void hists_json(const struct hists *h, struct buf *out)
 	stacks_json(h, &j, "lock_contention", &h->contended[h->calls_seen], CONTENDED_FRAMES);
 	stacks_json(h, &j, "spawns_by_stack", &h->spawns, STACK_MAX_FRAMES);
 	json_array(&j, "spawn_locations");
-	struct place_stats **all = (struct place_stats **)in_order(&h->places, compare_places);
+	struct place_stats **all = map_sorted(&h->places, compare_places);
 	for (size_t i = 0; all && i < h->places.n; i++) {
 		const struct trace_kind *k = trace_reader_kind(h->reader, all[i]->kind);
 		json_object(&j, NULL);

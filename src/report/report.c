@@ -210,16 +210,12 @@ static int add_wait(struct report *rep, struct family *f, const struct tl_wait *
 	}
 	if (!wait->place)
 		return 0;
-	struct wait_place *w = map_get(&rep->waits_by_place, f->kind, wait->place);
-	if (!w) {
-		w = calloc(1, sizeof(*w));
-		if (!w || map_put(&rep->waits_by_place, f->kind, wait->place, w) < 0) {
-			free(w);
-			return -ENOMEM;
-		}
-		w->family = f;
-		w->place = wait->place;
-	}
+	struct wait_place *w =
+		map_get_or_new(&rep->waits_by_place, f->kind, wait->place, sizeof(*w));
+	if (!w)
+		return -ENOMEM;
+	w->family = f;
+	w->place = wait->place;
 	return hist_add(&w->waits, wait->end_ns - wait->begin_ns);
 }
 
@@ -465,13 +461,16 @@ static int compare_waits(const void *a, const void *b)
 
 static void put_waits_in_order(struct report *rep)
 {
-	const struct map_entry *e;
-	size_t pos = 0;
-	rep->waits = calloc(rep->waits_by_place.n + 1, sizeof(*rep->waits));
-	while (rep->waits && (e = map_next(&rep->waits_by_place, &pos)))
-		rep->waits[rep->n_waits++] = e->value;
-	if (rep->n_waits)
-		qsort(rep->waits, rep->n_waits, sizeof(*rep->waits), compare_waits);
+	rep->waits = map_sorted(&rep->waits_by_place, compare_waits);
+	rep->n_waits = rep->waits ? rep->waits_by_place.n : 0;
+}
+
+static void wait_place_free(void *value)
+{
+	struct wait_place *w = value;
+
+	hist_done(&w->waits);
+	free(w);
 }
 
 /* Families are still by kind. */
@@ -575,13 +574,7 @@ void report_free(struct report *rep)
 			free(rep->open[i].open[k].calls.items);
 		free(rep->open[i].open);
 	}
-	const struct map_entry *e;
-	for (size_t pos = 0; (e = map_next(&rep->waits_by_place, &pos));) {
-		struct wait_place *w = e->value;
-		hist_done(&w->waits);
-		free(w);
-	}
-	map_done(&rep->waits_by_place);
+	map_free(&rep->waits_by_place, wait_place_free);
 	free(rep->waits);
 	lives_done(rep);
 	free(rep->families);

@@ -67,17 +67,12 @@ int samples_add(struct report *rep, const struct tl_sample *sample)
 	struct samples *s = rep->samples;
 	uint32_t kind = sample->task ? sample->task->kind : TRACE_KIND_NONE;
 	uint64_t key = (uint64_t)sample->what << 32 | kind;
-	struct stack_sum *sum = map_get(&s->by_stack, key, sample->stack);
-	if (!sum) {
-		sum = calloc(1, sizeof(*sum));
-		if (!sum || map_put(&s->by_stack, key, sample->stack, sum) < 0) {
-			free(sum);
-			return -ENOMEM;
-		}
-		sum->stack = sample->stack;
-		sum->kind = kind;
-		sum->what = (uint8_t)sample->what;
-	}
+	struct stack_sum *sum = map_get_or_new(&s->by_stack, key, sample->stack, sizeof(*sum));
+	if (!sum)
+		return -ENOMEM;
+	sum->stack = sample->stack;
+	sum->kind = kind;
+	sum->what = (uint8_t)sample->what;
 	sum->n++;
 	sum->weight += sample->weight;
 	return 0;
@@ -99,31 +94,23 @@ static int compare_sums(const void *a, const void *b)
 int samples_sort(struct report *rep)
 {
 	struct samples *s = rep->samples;
-	const struct map_entry *e;
 
 	if (!s)
 		return 0;
-	s->sums = calloc(s->by_stack.n + 1, sizeof(*s->sums));
+	s->n_sums = s->by_stack.n;
+	s->sums = map_sorted(&s->by_stack, compare_sums);
 	s->function_of =
 		calloc((size_t)trace_reader_n_frames(rep->reader) + 1, sizeof(*s->function_of));
-	if (!s->sums || !s->function_of)
-		return -ENOMEM;
-	for (size_t pos = 0; (e = map_next(&s->by_stack, &pos));)
-		s->sums[s->n_sums++] = e->value;
-	qsort(s->sums, s->n_sums, sizeof(*s->sums), compare_sums);
-	return 0;
+	return s->sums && s->function_of ? 0 : -ENOMEM;
 }
 
 void samples_done(struct report *rep)
 {
 	struct samples *s = rep->samples;
-	const struct map_entry *e;
 
 	if (!s)
 		return;
-	for (size_t pos = 0; (e = map_next(&s->by_stack, &pos));)
-		free(e->value);
-	map_done(&s->by_stack);
+	map_free(&s->by_stack, free);
 	map_done(&s->numbers);
 	free(s->sums);
 	free(s->function_of);

@@ -52,16 +52,11 @@ static struct system *system_of(struct report *rep)
 
 static int add(struct system_table *t, uint32_t kind, uint64_t what, uint64_t ns, bool error)
 {
-	struct system_sum *sum = map_get(&t->by_what, kind, what);
-	if (!sum) {
-		sum = calloc(1, sizeof(*sum));
-		if (!sum || map_put(&t->by_what, kind, what, sum) < 0) {
-			free(sum);
-			return -ENOMEM;
-		}
-		sum->kind = kind;
-		sum->what = what;
-	}
+	struct system_sum *sum = map_get_or_new(&t->by_what, kind, what, sizeof(*sum));
+	if (!sum)
+		return -ENOMEM;
+	sum->kind = kind;
+	sum->what = what;
 	sum->n++;
 	sum->n_errors += error;
 	sum->ns += ns;
@@ -124,14 +119,9 @@ static int compare(const void *a, const void *b)
 
 static int sort(struct system_table *t)
 {
-	const struct map_entry *e;
-	t->sums = calloc(t->by_what.n + 1, sizeof(*t->sums));
-	if (!t->sums)
-		return -ENOMEM;
-	for (size_t pos = 0; (e = map_next(&t->by_what, &pos));)
-		t->sums[t->n++] = e->value;
-	qsort(t->sums, t->n, sizeof(*t->sums), compare);
-	return 0;
+	t->n = t->by_what.n;
+	t->sums = map_sorted(&t->by_what, compare);
+	return t->sums ? 0 : -ENOMEM;
 }
 
 int system_sort(struct report *rep)
@@ -146,10 +136,7 @@ int system_sort(struct report *rep)
 
 static void table_free(struct system_table *t)
 {
-	const struct map_entry *e;
-	for (size_t pos = 0; (e = map_next(&t->by_what, &pos));)
-		free(e->value);
-	map_done(&t->by_what);
+	map_free(&t->by_what, free);
 	free(t->sums);
 }
 

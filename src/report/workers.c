@@ -80,11 +80,9 @@ static struct unit *unit_of(struct machines *m, enum sort sort, uint64_t name, u
 	struct unit *u = map_get(&m->units[sort], name, 0);
 	if (u)
 		return u;
-	u = calloc(1, sizeof(*u));
-	if (!u || map_put(&m->units[sort], name, 0, u) < 0) {
-		free(u);
+	u = map_new(&m->units[sort], name, 0, sizeof(*u));
+	if (!u)
 		return NULL;
-	}
 	u->name = name;
 	u->thread = thread;
 	return u;
@@ -116,16 +114,11 @@ static int add_row(struct machines *m, const struct row *row)
 
 static int add_child(struct machines *m, const struct mtask *t)
 {
-	struct parent *p = map_get(&m->parents, t->parent, 0);
-	if (!p) {
-		p = calloc(1, sizeof(*p));
-		if (!p || map_put(&m->parents, t->parent, 0, p) < 0) {
-			free(p);
-			return -ENOMEM;
-		}
-		p->serial = t->parent;
-		p->number = t->parent_number;
-	}
+	struct parent *p = map_get_or_new(&m->parents, t->parent, 0, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->serial = t->parent;
+	p->number = t->parent_number;
 	p->n_children++;
 	for (unsigned i = 0; i < N_SORTS; i++)
 		p->n_blocked[i] += t->n_blocked[i] > 0;
@@ -329,7 +322,8 @@ static int sort_all(struct machines *m)
 	m->sort = m->units[BY_ADDRESS].n ? BY_ADDRESS : BY_THREAD;
 	units = &m->units[m->sort];
 	m->shown = calloc(units->n + 1, sizeof(*m->shown));
-	m->shown_parents = calloc(m->parents.n + 1, sizeof(*m->shown_parents));
+	m->n_parents = m->parents.n;
+	m->shown_parents = map_sorted(&m->parents, compare_parents);
 	if (!m->shown || !m->shown_parents)
 		return -ENOMEM;
 	for (size_t pos = 0; (e = map_next(units, &pos));) {
@@ -340,10 +334,7 @@ static int sort_all(struct machines *m)
 		m->n_idle += !u->n_runs;
 		m->n_ghosts += u->n_ghosts;
 	}
-	for (size_t pos = 0; (e = map_next(&m->parents, &pos));)
-		m->shown_parents[m->n_parents++] = e->value;
 	qsort(m->shown, m->n_shown, sizeof(*m->shown), compare_units);
-	qsort(m->shown_parents, m->n_parents, sizeof(*m->shown_parents), compare_parents);
 	if (m->n_rows)
 		qsort(m->rows, m->n_rows, sizeof(*m->rows), compare_rows);
 	if (m->keep_rows && m->n_rows > m->keep_rows)
@@ -379,20 +370,13 @@ int machines_make(struct trace_reader *r, const struct report_options *opt, uint
 
 void machines_free(struct machines *m)
 {
-	const struct map_entry *e;
-
 	if (!m)
 		return;
 	while (m->tasks)
 		free_task(m->tasks);
-	for (unsigned i = 0; i < N_SORTS; i++) {
-		for (size_t pos = 0; (e = map_next(&m->units[i], &pos));)
-			free(e->value);
-		map_done(&m->units[i]);
-	}
-	for (size_t pos = 0; (e = map_next(&m->parents, &pos));)
-		free(e->value);
-	map_done(&m->parents);
+	for (unsigned i = 0; i < N_SORTS; i++)
+		map_free(&m->units[i], free);
+	map_free(&m->parents, free);
 	free(m->rows);
 	free(m->shown);
 	free(m->shown_parents);

@@ -46,14 +46,9 @@ struct follower *follower_new(struct elf_image *image)
 
 void follower_free(struct follower *f)
 {
-	const struct map_entry *e;
-	size_t pos = 0;
-
 	if (!f)
 		return;
-	while ((e = map_next(&f->known, &pos)))
-		free(e->value);
-	map_done(&f->known);
+	map_free(&f->known, free);
 	free(f);
 }
 

@@ -200,14 +200,9 @@ static const struct saying *saying_of(struct places *p, uint64_t function)
 
 	if (s)
 		return s;
-	s = calloc(1, sizeof(*s));
-	if (!s)
-		return NULL;
-	listen(p, function, s);
-	if (map_put(&p->known, function, 0, s) < 0) {
-		free(s);
-		return NULL;
-	}
+	s = map_new(&p->known, function, 0, sizeof(*s));
+	if (s)
+		listen(p, function, s);
 	return s;
 }
 
@@ -297,12 +292,7 @@ static bool made_by_block_in_place(struct places *p, const struct call_index *ca
 
 static void places_done(struct places *p)
 {
-	const struct map_entry *e;
-	size_t pos = 0;
-
-	while ((e = map_next(&p->known, &pos)))
-		free(e->value);
-	map_done(&p->known);
+	map_free(&p->known, free);
 }
 
 /* A path without the machine that built it: of a relative one all; else what follows the folder of

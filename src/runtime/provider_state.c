@@ -18,13 +18,10 @@
 
 static void *get_new(struct providers *p, struct map *m, uint64_t a, uint64_t b, size_t size)
 {
-	void *found = calloc(1, size);
+	void *found = map_new(m, a, b, size);
 
-	if (!found || map_put(m, a, b, found) < 0) {
-		free(found);
+	if (!found)
 		p->failed = -ENOMEM;
-		return NULL;
-	}
 	return found;
 }
 
@@ -492,16 +489,6 @@ void provider_polls_clear(struct thread *th)
 
 /* ---- the end ---- */
 
-static void free_values(struct map *m)
-{
-	const struct map_entry *e;
-	size_t at = 0;
-
-	while ((e = map_next(m, &at)))
-		free(e->value);
-	map_done(m);
-}
-
 void provider_state_done(struct providers *p)
 {
 	const struct map_entry *e;
@@ -526,8 +513,8 @@ void provider_state_done(struct providers *p)
 		}
 	}
 	map_done(&p->places);
-	free_values(&p->threads);
-	free_values(&p->tasks);
-	free_values(&p->kinds);
-	free_values(&p->processes);
+	map_free(&p->threads, free);
+	map_free(&p->tasks, free);
+	map_free(&p->kinds, free);
+	map_free(&p->processes, free);
 }

@@ -112,12 +112,56 @@ static void test_turnover_does_not_grow(void **state)
 	map_done(&m);
 }
 
+static unsigned n_freed;
+
+static void count_and_free(void *value)
+{
+	n_freed++;
+	free(value);
+}
+
+static int by_number(const void *a, const void *b)
+{
+	const uint64_t *x = *(uint64_t *const *)a, *y = *(uint64_t *const *)b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* A value is made once, zeroed; in order all come; freeing the map frees each once. */
+static void test_values_of_its_own(void **state)
+{
+	struct map m = {0};
+	uint64_t **all = map_sorted(&m, by_number);
+
+	assert_non_null(all);
+	free(all);
+	for (unsigned round = 0; round < 2; round++) {
+		for (uint64_t i = 0; i < 500; i++) {
+			uint64_t *v = map_get_or_new(&m, i * 77 % 500, 5, sizeof(*v));
+
+			assert_non_null(v);
+			assert_int_equal(*v, round ? i * 77 % 500 + 1 : 0);
+			*v = i * 77 % 500 + 1;
+		}
+	}
+	assert_int_equal(m.n, 500);
+	all = map_sorted(&m, by_number);
+	assert_non_null(all);
+	for (uint64_t i = 0; i < 500; i++)
+		assert_int_equal(*all[i], i + 1);
+	free(all);
+	map_free(&m, count_and_free);
+	assert_int_equal(n_freed, 500);
+	assert_int_equal(m.n, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random_operations),
 		cmocka_unit_test(test_edges),
 		cmocka_unit_test(test_turnover_does_not_grow),
+		cmocka_unit_test(test_values_of_its_own),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -593,12 +593,7 @@ static int each_fde(const struct section *s, struct map *cies, eh_fde_fn *fn, vo
 
 static void cies_done(struct map *cies)
 {
-	const struct map_entry *e;
-	size_t pos = 0;
-
-	while ((e = map_next(cies, &pos)))
-		free(e->value);
-	map_done(cies);
+	map_free(cies, free);
 }
 
 /* .eh_frame_hdr: version 1, three encodings, a pointer to .eh_frame. */

@@ -205,9 +205,6 @@ static int launch(struct capture *c, char *const argv[], struct error *err)
 
 static void capture_free(struct capture *c)
 {
-	const struct map_entry *e;
-	size_t pos = 0;
-
 	for (size_t i = 0; i < c->n_processes; i++)
 		kernel_process_free(c, c->processes[i]);
 	free(c->processes);
@@ -217,9 +214,7 @@ static void capture_free(struct capture *c)
 		kernel_object_done(&c->objects[i]);
 	free(c->objects);
 	kernel_hooks_done(&c->hooks);
-	while ((e = map_next(&c->tracks, &pos)))
-		free(e->value);
-	map_done(&c->tracks);
+	map_free(&c->tracks, free);
 	map_done(&c->open);
 	map_done(&c->life->known);
 	kernel_window_done(&c->window);

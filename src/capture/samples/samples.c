@@ -200,17 +200,12 @@ static int choose_event(struct capture *c, const struct capture_options *opt, st
 
 static void samples_free(struct capture *c)
 {
-	const struct map_entry *e;
-	size_t pos = 0;
-
 	for (size_t i = 0; i < c->n_events; i++)
 		if (c->events[i].fd >= 0)
 			close(c->events[i].fd);
 	for (unsigned i = 0; c->rings && i < c->n_cpus; i++)
 		perf_ring_close(&c->rings[i]);
-	while ((e = map_next(&c->streams, &pos)))
-		free(e->value);
-	map_done(&c->streams);
+	map_free(&c->streams, free);
 	free(c->events);
 	free(c->processes);
 	free(c->rings);
@@ -438,13 +433,8 @@ static int stream_of(struct capture *c, const struct process_samples *p, uint32_
 		if (!t)
 			return -ENOMEM;
 	}
-	if (!s) {
-		s = calloc(1, sizeof(*s));
-		if (!s || map_put(&c->streams, p->process, tid, s) < 0) {
-			free(s);
-			return -ENOMEM;
-		}
-	}
+	if (!s && !(s = map_new(&c->streams, p->process, tid, sizeof(*s))))
+		return -ENOMEM;
 	rc = capture_threads_stream(c->shared->threads, t, &s->index);
 	s->thread = t->index;
 	*ret_index = s->index;

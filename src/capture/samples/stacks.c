@@ -285,8 +285,10 @@ int capture_stacks_new(struct trace_writer *w, struct capture_stacks **ret_stack
 	return 0;
 }
 
-static void place_free(struct place *p)
+static void place_free(void *place)
 {
+	struct place *p = place;
+
 	for (size_t i = 0; p && i < p->n_names; i++) {
 		free(p->names[i].function);
 		free(p->names[i].file);
@@ -296,24 +298,9 @@ static void place_free(struct place *p)
 	free(p);
 }
 
-static void free_values(struct map *m, void (*one)(void *value))
-{
-	const struct map_entry *e;
-	size_t pos = 0;
-
-	while ((e = map_next(m, &pos)))
-		one(e->value);
-	map_done(m);
-}
-
-static void free_place_value(void *value)
-{
-	place_free(value);
-}
-
 static void process_stacks_free(struct process_stacks *p)
 {
-	free_values(&p->places, free_place_value);
+	map_free(&p->places, place_free);
 	place_free(p->agent);
 	place_free(p->kernel);
 	unwind_map_free(p->map);
@@ -339,7 +326,7 @@ void capture_stacks_free(struct capture_stacks *s)
 		process_stacks_free(p);
 	}
 	unwind_files_done(&s->files, file_names_free);
-	free_values(&s->last, free);
+	map_free(&s->last, free);
 	map_done(&s->children);
 	free(s->nodes);
 	free(s->queue.v);
@@ -478,11 +465,9 @@ static struct place *place_of(struct capture_stacks *s, struct process_stacks *p
 	place = map_get(&p->places, (uintptr_t)file, addr);
 	if (place)
 		return place;
-	place = calloc(1, sizeof(*place));
-	if (!place || map_put(&p->places, (uintptr_t)file, addr, place) < 0) {
-		free(place);
+	place = map_new(&p->places, (uintptr_t)file, addr, sizeof(*place));
+	if (!place)
 		return NULL;
-	}
 	*place = (struct place){.process = p, .file = file, .object = "", .addr = addr};
 	if (file && file->image) {
 		ask_for_names(s, place);
@@ -660,15 +645,10 @@ int capture_stacks_index(struct capture_stacks *s, capture_stack stack, uint64_t
 int capture_stacks_seen(struct capture_stacks *s, uint32_t process, uint32_t tid, uint64_t time_ns,
 			capture_stack stack)
 {
-	struct seen *seen = map_get(&s->last, process, tid);
+	struct seen *seen = map_get_or_new(&s->last, process, tid, sizeof(*seen));
 
-	if (!seen) {
-		seen = calloc(1, sizeof(*seen));
-		if (!seen || map_put(&s->last, process, tid, seen) < 0) {
-			free(seen);
-			return -ENOMEM;
-		}
-	}
+	if (!seen)
+		return -ENOMEM;
 	if (time_ns >= seen->time_ns)
 		*seen = (struct seen){time_ns, stack};
 	return 0;

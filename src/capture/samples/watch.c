@@ -78,12 +78,7 @@ struct capture {
 
 static void watch_free(struct capture *c)
 {
-	const struct map_entry *e;
-	size_t pos = 0;
-
-	while ((e = map_next(&c->threads, &pos)))
-		free(e->value);
-	map_done(&c->threads);
+	map_free(&c->threads, free);
 	for (size_t i = 0; i < c->n_processes; i++) {
 		process_close(&c->processes[i]->handle);
 		free(c->processes[i]);
@@ -153,12 +148,9 @@ static struct watched *watched_of(struct capture *c, const struct capture_thread
 
 	if (w || !p)
 		return w;
-	w = calloc(1, sizeof(*w));
-	if (!w || map_put(&c->threads, t->process, t->tid, w) < 0) {
-		free(w);
-		return NULL;
-	}
-	*w = (struct watched){.process = p, .tid = t->tid, .thread = UINT32_MAX};
+	w = map_new(&c->threads, t->process, t->tid, sizeof(*w));
+	if (w)
+		*w = (struct watched){.process = p, .tid = t->tid, .thread = UINT32_MAX};
 	return w;
 }
 

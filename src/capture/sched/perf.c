@@ -79,12 +79,7 @@ static int event_open(pid_t tid, int cpu)
 
 static void forget_absent(struct sched_backend *w)
 {
-	const struct map_entry *e;
-	size_t i = 0;
-
-	while ((e = map_next(&w->absent, &i)))
-		free(e->value);
-	map_done(&w->absent);
+	map_free(&w->absent, free);
 	w->absent = (struct map){0};
 }
 
