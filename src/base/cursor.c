@@ -11,7 +11,7 @@
 void cursor_init(struct cursor *c, const void *data, size_t len)
 {
 	c->at = data;
-	c->end = c->at + len;
+	c->end = len ? c->at + len : c->at;
 	c->failed = false;
 }
 

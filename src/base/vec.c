@@ -6,7 +6,7 @@
 
 bool vec_grow(void **items, size_t n, size_t *cap, size_t max_cap, size_t item_bytes)
 {
-	size_t want = *cap ? *cap : 2;
+	size_t want = *cap ? *cap : 2, bytes;
 	void *bigger;
 
 	if (n >= max_cap)
@@ -17,7 +17,7 @@ bool vec_grow(void **items, size_t n, size_t *cap, size_t max_cap, size_t item_b
 	} while (want <= n);
 	if (want > max_cap)
 		want = max_cap;
-	bigger = reallocarray(*items, want, item_bytes);
+	bigger = __builtin_mul_overflow(want, item_bytes, &bytes) ? NULL : realloc(*items, bytes);
 	if (!bigger)
 		return false;
 	*items = bigger;
