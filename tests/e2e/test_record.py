@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import build
 import driver
@@ -319,6 +320,40 @@ os.execv(suite, [suite, "short_tasks"])"""
     short = [f for f in report["families"] if f["name"].startswith("suite::threads::short")]
     assert len(short) == 1 and 0 < short[0]["tasks"] < truth["totals"]["spawned"] + 1
     assert report["lost"] == 0
+
+
+def test_a_proxy_before_it(pollux, suite, tmp_path):
+    """As rustup's cargo: it has a runtime and executes a large program without one, which executes what is to be
+    recorded before pollux has read it. That is seen whole, and what pollux says is of it."""
+    sysroot = driver.run("rustc", "--print", "sysroot").stdout.strip()
+    driver_library = next(iter(Path(sysroot).glob("lib/librustc_driver-*.so")), None)
+    if not driver_library:
+        pytest.skip(f"no large library without a runtime: there is no librustc_driver in {sysroot}")
+    script = f"""import os, runpy, sys, time
+suite = sys.argv.pop()
+runpy.run_path({str(build.TARGETS / "cdylib" / "load.py")!r})
+time.sleep(1) # until it is found
+os.environ["LD_PRELOAD"] = {str(driver_library)!r}
+os.execv({sys.executable!r}, [{sys.executable!r}, "-c",
+    "import os, sys, time; time.sleep(0.03); del os.environ['LD_PRELOAD']; "
+    "os.execv(sys.argv[1], [sys.argv[1], 'short_tasks'])", suite])"""
+    library = suite("cdylib", "release", "libtokio_inside.so")
+    env = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}  # it is read, and takes its time
+    result = driver.run(pollux, "record", "--", sys.executable, "-c", script, library, suite(),
+                        cwd=tmp_path, env=env)
+    assert result.returncode == 0, result.stderr
+    assert "of suite into" in result.stderr and "of python" not in result.stderr, result.stderr
+    trace = next(tmp_path.glob("pollux-suite-*.plx"))
+    report = driver.report(pollux, trace)
+    truth = driver.split_output(result.stdout)[1]
+    short = next(f for f in report["families"] if f["name"].startswith("suite::threads::short"))
+    assert short["tasks"] == short["spawned"] == max(f["spawned"] for f in truth["families"]), short
+    # Each program's own: the sums are of the last one.
+    tables = [c for c in report["coverage"] if c["item"] == "tokio task tables"]
+    assert len(tables) == 2 and f"{tables[1]['total']} tokio task tables" in result.stderr, result.stderr
+    text = driver.run(pollux, "report", trace).stdout
+    assert " until it executed the next program: tokio" in text.splitlines()[0], text
+    assert "  suite: tokio task tables" in text, text
 
 
 @pytest.mark.parametrize("how", ["env", "sh", "both"])

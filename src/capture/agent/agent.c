@@ -60,7 +60,6 @@ struct capture {
 	pid_t child;		/* launched, not yet reaped */
 	char *first_exe;	/* what it executed then, or soon after */
 	bool executed;		/* it was seen to execute another program */
-	bool may_follow;	/* once there is nothing in what it executes now */
 	struct exec_watch late; /* launched, and without a runtime so far */
 	uint64_t late_cpu_ns;	/* our CPU time to look for one */
 	struct follow *follow;	/* it, to its next exec; NULL: it is looked at now and then */
@@ -537,10 +536,6 @@ static int attach_late(struct capture *c, uint64_t now, struct error *err)
 	 * is only since it ends now. */
 	if (rc < 0 && rc != -EAGAIN && rc != -ESRCH && attach_code_hash(c->child))
 		c->why_empty = why;
-	if (rc == -ENOENT && c->may_follow) {
-		follow_running(c->child, &c->follow); /* else it is looked at often */
-		c->may_follow = false;
-	}
 	if (rc < 0)
 		return rc == -ENOMEM ? error_set(err, rc, "out of memory") : 0;
 	stop_following(c);
@@ -572,7 +567,10 @@ static int follow_exec(struct capture *c)
 			rc = drain_end(&c->drain, s, clock_monotonic_ns());
 	}
 	exec_watch_start(&c->late, "the program");
-	c->may_follow = true;
+	/* Before it is looked at, which may take longer than it lives: what it executes next stands
+	 * still until that is over. Where it can't be followed it is looked at often. */
+	if (!c->follow)
+		follow_running(c->child, &c->follow);
 	return rc;
 }
 
@@ -794,6 +792,29 @@ static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 	return rc;
 }
 
+/* The process has executed another program since, which is recorded too. */
+static bool is_replaced(const struct capture *c, const struct source *s)
+{
+	for (const struct source *later = s + 1; later < c->sources + c->n_sources; later++)
+		if (attach_pid(later->attach) == attach_pid(s->attach))
+			return true;
+	return false;
+}
+
+/* What was seen of a program that was replaced is in the trace only: the sums at the end are of
+ * what was recorded in the end. */
+static int write_end_of(struct capture *c, struct source *s, uint64_t no_ring,
+			struct capture_stats *stats)
+{
+	struct capture_stats replaced = {0};
+	bool is_last = !is_replaced(c, s);
+	int rc = write_end(c, s, no_ring, is_last ? stats : &replaced);
+
+	if (!is_last)
+		capture_stats_done(&replaced);
+	return rc;
+}
+
 static int close_source(struct capture *c, struct source *s, struct capture_stats *stats,
 			struct error *err)
 {
@@ -811,7 +832,7 @@ static int close_source(struct capture *c, struct source *s, struct capture_stat
 	if (rc == 0)
 		rc = drain_end(&c->drain, s, stats->cost.end_ns);
 	if (rc == 0)
-		rc = write_end(c, s, no_ring, stats);
+		rc = write_end_of(c, s, no_ring, stats);
 	c->drain.n_lost += no_ring;
 	if (rc < 0 && detached == 0)
 		return error_sys(err, rc, "cannot write the trace");
