@@ -24,6 +24,20 @@
 
 /* ---- what was recorded ---- */
 
+/* A process that executed another program, which was recorded too. */
+static bool is_replaced(const struct report *rep, uint32_t process)
+{
+	const struct trace_process *p = trace_reader_process(rep->reader, process);
+
+	for (uint32_t i = process + 1; i < trace_reader_n_processes(rep->reader); i++) {
+		const struct trace_process *later = trace_reader_process(rep->reader, i);
+
+		if (p && later && later->pid == p->pid)
+			return true;
+	}
+	return false;
+}
+
 static void head_processes(const struct report *rep, struct buf *out)
 {
 	for (uint32_t i = 0; i < trace_reader_n_processes(rep->reader); i++) {
@@ -32,6 +46,8 @@ static void head_processes(const struct report *rep, struct buf *out)
 			continue;
 		report_name(rep, out, p->exe);
 		buf_printf(out, ", pid %u", p->pid);
+		if (is_replaced(rep, i))
+			buf_str(out, " until it executed the next program");
 		unsigned n = 0;
 		for (uint32_t k = 0; k < trace_reader_n_runtimes(rep->reader); k++) {
 			const struct trace_runtime *rt = trace_reader_runtime(rep->reader, k);
@@ -338,7 +354,8 @@ static void note_unpolled(const struct report *rep, struct buf *out)
 /* A poll that began before the recording is seen at its end only. */
 static void note_nothing(const struct report *rep, struct buf *out)
 {
-	const struct trace_process *p = trace_reader_process(rep->reader, 0);
+	uint32_t n = trace_reader_n_processes(rep->reader);
+	const struct trace_process *p = n ? trace_reader_process(rep->reader, n - 1) : NULL;
 
 	if (rep->filtered || !p)
 		return;
@@ -644,6 +661,11 @@ static void cell_coverage(struct table *t, const struct trace_reader *r,
 {
 	_cleanup_buf_ struct buf text = BUF_INIT;
 
+	if (trace_reader_n_processes(r) > 1) {
+		_cleanup_free_ char *process = trace_process_label(r, c->process);
+
+		buf_printf(&text, "%s: ", process ? process : "?");
+	}
 	if (*c->object && trace_has_objects(r, c->process)) {
 		_cleanup_free_ char *object = trace_object_label(r, c->object);
 

@@ -464,6 +464,49 @@ static int label_alike(struct kind_labels *l, const struct trace_reader *r, cons
 	return rc;
 }
 
+/* ---- the same in several processes ---- */
+
+static int by_label_only(const void *a, const void *b)
+{
+	const struct alike *x = a, *y = b;
+	int r = strcmp(x->label, y->label);
+
+	return r ? r : (x->process > y->process) - (x->process < y->process);
+}
+
+static int label_processes(struct kind_labels *l, const struct trace_reader *r, const bool *used)
+{
+	struct alike *v = calloc((size_t)l->n + 1, sizeof(*v));
+	int rc = v ? 0 : -ENOMEM;
+	size_t n = 0;
+
+	for (uint32_t i = 0; v && i < l->n && trace_reader_n_processes(r) > 1; i++) {
+		const struct trace_kind *k = trace_reader_kind(r, i);
+
+		if (k && k->name && *k->name && (!used || used[i]))
+			v[n++] = (struct alike){
+				.kind = i, .process = k->process, .label = kind_label(l, r, i)};
+	}
+	if (n)
+		qsort(v, n, sizeof(*v), by_label_only);
+	for (size_t i = 0, end; i < n && rc == 0; i = end) {
+		for (end = i + 1; end < n && !strcmp(v[i].label, v[end].label);)
+			end++;
+		if (v[i].process == v[end - 1].process)
+			continue;
+		for (size_t k = i; k < end && rc == 0; k++) {
+			char *process = trace_process_label(r, v[k].process);
+
+			rc = process ? relabel(l, &v[k], BY_OBJECT,
+					       (struct text){process, strlen(process)})
+				     : -ENOMEM;
+			free(process);
+		}
+	}
+	free(v);
+	return rc;
+}
+
 int kind_labels_make(const struct trace_reader *r, const bool *used, struct kind_labels *ret)
 {
 	uint32_t n = trace_reader_n_kinds(r);
@@ -479,6 +522,8 @@ int kind_labels_make(const struct trace_reader *r, const bool *used, struct kind
 		rc = label_objects(ret, r);
 	for (enum means means = 0; means < N_MEANS && rc == 0; means++)
 		rc = label_alike(ret, r, used, means);
+	if (rc == 0)
+		rc = label_processes(ret, r, used);
 	if (rc < 0)
 		kind_labels_done(ret);
 	return rc;

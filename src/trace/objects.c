@@ -2,6 +2,8 @@
 
 #include "base/text.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 char *trace_object_label(const struct trace_reader *r, const char *path)
@@ -17,6 +19,27 @@ char *trace_object_label(const struct trace_reader *r, const char *path)
 	}
 	name = text_object_name(path, folder, &len);
 	return strndup(name, len);
+}
+
+static const char *program_of(const struct trace_process *p)
+{
+	const char *slash = p && p->exe ? strrchr(p->exe, '/') : NULL;
+
+	return slash ? slash + 1 : p && p->exe && *p->exe ? p->exe : "?";
+}
+
+char *trace_process_label(const struct trace_reader *r, uint32_t process)
+{
+	const struct trace_process *p = trace_reader_process(r, process);
+	char *label;
+
+	for (uint32_t i = 0; i < trace_reader_n_processes(r); i++) {
+		const struct trace_process *other = trace_reader_process(r, i);
+
+		if (i != process && p && other && !strcmp(program_of(p), program_of(other)))
+			return asprintf(&label, "%s/%u", program_of(p), p->pid) < 0 ? NULL : label;
+	}
+	return strdup(program_of(p));
 }
 
 bool trace_has_objects(const struct trace_reader *r, uint32_t process)

@@ -604,6 +604,44 @@ static void test_label_objects(void **state)
 	unlink(path);
 }
 
+/* The same kind in processes of two programs, and of one program twice. */
+static void test_label_processes(void **state)
+{
+	static const char *const exes[] = {"/bin/rustup", "/srv/app", "/srv/app"};
+	static const char *const want[] = {"rustup: block_on", "app/101: block_on",
+					   "app/102: block_on", "app::main"};
+	char path[] = "/tmp/test_report.XXXXXX";
+	struct kind_labels labels;
+	struct trace_writer *w;
+	struct trace_reader *r;
+	struct trace_event ev;
+	struct error err = {0};
+	uint32_t index;
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		const struct trace_process p = {.pid = 100 + i, .exe = exes[i], .cmdline = ""};
+		const struct trace_kind k = {.process = i, .role = TR_ROOT, .name = "block_on"};
+
+		assert_int_equal(trace_writer_process(w, &p, &index), 0);
+		assert_int_equal(trace_writer_kind(w, &k, &index), 0);
+	}
+	const struct trace_kind own = {.process = 1, .name = "app::main"};
+	assert_int_equal(trace_writer_kind(w, &own, &index), 0);
+	assert_int_equal(trace_writer_close(w, &err), 0);
+	assert_int_equal(trace_reader_open(path, &r, &err), 0);
+	assert_int_equal(trace_reader_next(r, &ev, &err), 0);
+	assert_int_equal(kind_labels_make(r, NULL, &labels), 0);
+	for (uint32_t i = 0; i < 4; i++)
+		assert_string_equal(kind_label(&labels, r, i), want[i]);
+	kind_labels_done(&labels);
+	trace_reader_free(r);
+	unlink(path);
+}
+
 /* ---- sentences ---- */
 
 /* The text of a report on the events of one thread; `cpu` may be NULL. */
@@ -749,8 +787,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_one_thread),     cmocka_unit_test(test_windows_add_up),
 		cmocka_unit_test(test_fits),	       cmocka_unit_test(test_shorten),
 		cmocka_unit_test(test_sort_words),     cmocka_unit_test(test_labels),
-		cmocka_unit_test(test_label_objects),  cmocka_unit_test(test_blocking_calls),
-		cmocka_unit_test(test_nothing_polled), cmocka_unit_test(test_one_count),
+		cmocka_unit_test(test_label_objects),  cmocka_unit_test(test_label_processes),
+		cmocka_unit_test(test_blocking_calls), cmocka_unit_test(test_nothing_polled),
+		cmocka_unit_test(test_one_count),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	unlink(trace_path);
