@@ -1,8 +1,8 @@
 /*
  * Await trees: what a suspended task waits for, from its root future down to the leaves that
- * returned pending. One walker of general rules reads any future whose layout DWARF tells; a
- * table of leaves says what the ends of the tree wait for. Nothing is guessed: what can't be read
- * stands in the tree as "unreadable", with the reason.
+ * returned pending. One walker of general rules reads any future whose layout DWARF tells; a table
+ * of leaves says what the ends of the tree wait for. Nothing is guessed: the tree shows what can't
+ * be read as "unreadable", with the reason.
  *
  * Source of the shapes: rustc's coroutine layouts, Tokio 1.23 to 1.54, futures-util 0.3.
  */
@@ -75,7 +75,7 @@ struct await_node {
 
 void await_node_free(struct await_node *n);
 
-/* Finds the concrete type behind `dyn Future`: debug information and load bias by vtable address.
+/* Finds the concrete type of a `dyn Future`: debug information and load bias by vtable address.
  * Fills ret_type and ret_dwarf; false: unknown. */
 struct await_context {
 	struct mem *mem;
@@ -117,11 +117,11 @@ bool await_leaf(struct walk *w, const struct dw_type *t, uint64_t addr, struct a
 struct await_node *await_child(struct walk *w, struct await_node *n, enum await_node_kind kind,
 			       const char *name, uint64_t addr);
 bool await_is_leaf(const struct dw_type *t);
-/* Whether a future may be somewhere in it, also behind pointers. */
+/* Whether a future may be somewhere in it, also through pointers. */
 bool await_can_hold(struct debug *d, const struct dw_type *t);
 /* The same, of what is no leaf: its polls may take a while. */
 bool await_can_work(struct debug *d, const struct dw_type *t);
-/* The macro that wrote an await point, by the place at which that stands; NULL: none. */
+/* The macro that wrote an await point, by its source place; NULL: none. */
 const char *await_macro(const char *file, uint32_t line);
 /* The variant that lives: NULL if unreadable or none fits. */
 const struct dw_variant *await_variant(struct walk *w, const struct dw_type *t, uint64_t addr);

@@ -1,15 +1,14 @@
 /*
  * Root futures of block_on: Tokio's (both schedulers), futures-lite's, async-io's (which smol and
- * async-std use), futures-executor's, pollster's, and whatever else is called so.
+ * async-std use), futures-executor's, pollster's, and any other function of that name.
  *
- * A thread that stands in a block_on has its frame on the stack. block_on pins its future in its
- * own frame, or in a Box, and keeps a Pin<&mut F> to it. Debug information tells of that reference:
- * where it lies, or which address in the frame it is (binary/dwarf/debug_frames.c). Where it
- * doesn't, the code does: the call of F's own poll function gets the address in rdi. An answer
- * counts only if its type is a parameter of that block_on, and if all answers of a frame are one
- * place.
+ * A thread in a block_on has its frame on the stack. block_on pins its future in its own frame, or
+ * in a Box, and keeps a Pin<&mut F> to it. Debug information describes that reference: where it is,
+ * or which address in the frame it holds (binary/dwarf/debug_frames.c). Where it doesn't, the code
+ * does: the call of F's own poll function gets the address in rdi. An answer counts only if its
+ * type is a parameter of that block_on, and if all answers of a frame are one place.
  *
- * Through layers of block_on (Runtime, scheduler, parker) one future may be met several times; it
+ * Through layers of block_on (Runtime, scheduler, parker) one future may be found several times; it
  * is shown once.
  */
 #include "future/block_ons.h"
@@ -295,8 +294,8 @@ static void dereference(struct search *s, struct candidate *c)
 	}
 }
 
-/* A thread beside the one that drives a current_thread runtime polls its future from a closure of
- * Tokio's that also waits for its turn to drive it. */
+/* A thread other than the one that drives a current_thread runtime polls its future from a closure
+ * of Tokio's that also waits for its turn to drive it. */
 static void skip_wrapper(struct search *s, struct candidate *c)
 {
 	struct await_context ctx = {.mem = &s->in->mem, .budget = &s->in->budget};

@@ -4,7 +4,7 @@
 
 #include "future/tasks.h"
 
-/* Adds one entry of role TR_ROOT for each block_on in which a thread stands. -ENOMEM or 0. */
+/* Adds one entry of role TR_ROOT for each block_on that a thread is in. -ENOMEM or 0. */
 int block_ons_find(struct inspect *in, struct inspect_result *r, struct error *err);
 /* Drops those of the entries from `first` on, once they have their trees, that another one of the
  * same thread polls: layers of one block_on. */

@@ -152,7 +152,7 @@ static int read_headers(struct core *c, const char *path, struct error *err)
 		return error_set(err, -ENOEXEC, "%s is not a core file of a 64-bit x86 program",
 				 path);
 	n = eh.e_phnum;
-	if (n == PN_XNUM) { /* more than fit: the first section header tells */
+	if (n == PN_XNUM) { /* more than fit: the count is in the first section header */
 		Elf64_Shdr sh;
 
 		n = read_at(c->fd, eh.e_shoff, &sh, sizeof(sh)) ? sh.sh_info : 0;
@@ -221,7 +221,7 @@ static const struct core_segment *segment_at(const struct core *c, uint64_t addr
 		       : NULL;
 }
 
-/* Takes the image over. Its segments tell where it ends. */
+/* Takes the image over. It ends where its segments end. */
 static void set_object(struct process_object *o, struct elf_image *image, const char *path,
 		       uint64_t bias)
 {

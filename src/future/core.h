@@ -1,6 +1,6 @@
 /*
- * A core file as memory to read: PT_LOAD segments, and what PT_NOTE tells of the process that it
- * was. From the kernel or from gdb's gcore. The file comes from a stranger: everything is bounded.
+ * A core file as memory to read: PT_LOAD segments, and what PT_NOTE says of the process. From the
+ * kernel or from gdb's gcore. The file comes from a stranger: everything is bounded.
  */
 #ifndef POLLUX_FUTURE_CORE_H
 #define POLLUX_FUTURE_CORE_H
@@ -43,7 +43,7 @@ int core_open(const char *path, const char *exe, struct core **ret_core,
 	      struct error *err);
 void core_close(struct core *c); /* NULL is fine */
 
-/* All or nothing; what the core leaves out since it stands in the program's file comes from there.
+/* All or nothing; what the core leaves out because it is in the program's file comes from there.
  */
 int core_read(const struct core *c, uint64_t addr, void *out, size_t len);
 /* The next bytes within [addr, end) that are stored in the core: 1, 0 at the end, negative errno.

@@ -1,13 +1,13 @@
 /*
- * Which thread polls which task: two ways.
+ * Which thread polls which task, found by two methods.
  *
  * Tokio keeps the id of the task that it polls in a thread-local variable, CONTEXT's
- * current_task_id (tokio/src/runtime/context.rs, 1.23 to 1.54). Its symbol tells where it is, debug
- * information what is in it.
+ * current_task_id (tokio/src/runtime/context.rs, 1.23 to 1.54). Its symbol gives the address, debug
+ * information the contents.
  *
- * Without either, and for async-task, the stack tells: a frame of the function that polls tasks of
- * this kind, and within it the address of the task's header. If several threads have such a frame,
- * only the one that has the address counts; what doesn't lead to one thread is left open.
+ * Without either, and for async-task, the stack shows it: a frame of the function that polls tasks
+ * of this kind, and within it the address of the task's header. If several threads have such a
+ * frame, only the one that has the address counts; otherwise the thread is unknown.
  */
 #include "future/current_task.h"
 
@@ -195,7 +195,7 @@ static bool may_have(struct inspect *in, const struct inspect_stack *s, uint64_t
 	return !in->budget.steps || !mem_u64(&in->mem, end - 8, &v);
 }
 
-/* No thread has the task's address, which whoever polls it needs at the end. */
+/* No thread has the task's address, which the polling thread needs at the end. */
 static bool runs_nowhere(struct inspect *in, const struct inspect_task *t)
 {
 	for (size_t i = 0; i < in->n_threads; i++)

@@ -11,7 +11,7 @@ void running_find(struct inspect *in, struct inspect_result *r);
  * Mangled names hold the parts of a path in both manglings. */
 const struct elf_symbol *running_local(struct elf_image *image, const char *path, const char *name,
 				       size_t *pos);
-/* The type behind such a symbol; NULL: not told. */
+/* The type of such a symbol; NULL: unknown. */
 const struct dw_type *running_local_type(struct debug *d, const char *symbol);
 
 #endif

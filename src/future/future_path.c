@@ -1,7 +1,7 @@
 /*
- * A type is searched once per sort of ways, and the answer kept with it. Types may lead to
- * themselves through a pointer; such a way is taken for none where it is met while it is searched,
- * so depths stay small.
+ * A type is searched once per kind of path, and the answer is kept with it. Types may lead to
+ * themselves through a pointer; a type that is already being searched counts as without a path, so
+ * depths stay small.
  */
 #include "future/future_path.h"
 
@@ -14,12 +14,12 @@ enum {
 	MAX_DEPTH = 32, /* wrappers in wrappers, between two ends */
 	REACH_DEPTH = 64,
 	POINTER_BYTES = 8,
-	/* dw_type.note: of the bits that type_class.c leaves free, three per sort of ways */
+	/* dw_type.note: of the bits that type_class.c leaves free, three per kind of path */
 	NOTE_KNOWN = 1 << 8,
 	NOTE_REACHES = 1 << 9,
 	NOTE_BUSY = 1 << 10,
 	NOTE_BITS = 3,
-	/* and two per sort behind them */
+	/* and two per kind after them */
 	NOTE_KEPT_KNOWN = 1 << 20,
 	NOTE_KEPT = 1 << 21,
 	NOTE_KEPT_BITS = 2,
@@ -42,7 +42,7 @@ bool ways_holds(const struct dw_type *t, const struct dw_member *m, const struct
 	return inner && !inner->declaration && m->offset <= t->size && size <= t->size - m->offset;
 }
 
-/* Of raw pointers nobody knows whether they lead anywhere. */
+/* Raw pointers may be dangling. */
 static bool is_followed(const struct dw_type *t, enum ways_through through)
 {
 	if (through >= WAYS_OWNED && await_starts(t->name, "alloc::boxed::Box<"))
@@ -55,8 +55,8 @@ static enum ways_through within(const struct dw_type *t, enum ways_through throu
 	return through == WAYS_LENT && !wrapper_borrows(t) ? WAYS_OWNED : through;
 }
 
-/* What pointers may be followed in a member: what lies in a ManuallyDrop may be dropped while it
- * still stands there, and what it had is gone then. */
+/* What pointers may be followed in a member: the content of a ManuallyDrop may have been dropped
+ * while its bytes remain, and what it owned is gone then. */
 static enum ways_through into(const struct dw_type *t, const struct dw_type *inner,
 			      enum ways_through through)
 {
@@ -80,7 +80,7 @@ static const struct dw_member *one_way(const struct dw_type *t, size_t i)
 static bool reaches(struct debug *d, const struct dw_type *ct, enum ways_through through,
 		    unsigned depth)
 {
-	struct dw_type *t = (struct dw_type *)ct; /* notes are ours to write */
+	struct dw_type *t = (struct dw_type *)ct; /* the notes belong to this file */
 	unsigned shift = NOTE_BITS * (unsigned)through;
 	bool yes = false;
 
@@ -120,7 +120,7 @@ static bool is_end(const struct dw_type *t)
 	return t->class == DC_POINTER || (t->has_variants && t->discr_size);
 }
 
-/* Enters the type at which the way stands. */
+/* Enters the type at the current end of the path. */
 static void enter(const struct map *hooked, struct way *w)
 {
 	if (w->type->class == DC_POINTER)
@@ -216,7 +216,7 @@ int ways_all(struct debug *d, const struct map *hooked, const struct way *from, 
 static bool keeps(struct debug *d, const struct dw_type *ct, enum ways_through through,
 		  unsigned depth)
 {
-	struct dw_type *t = (struct dw_type *)ct; /* notes are ours to write */
+	struct dw_type *t = (struct dw_type *)ct; /* the notes belong to this file */
 	unsigned shift = NOTE_KEPT_BITS * (unsigned)through;
 	bool yes = true;
 

@@ -25,7 +25,7 @@ struct way {
 	/* The number of the last type on the way that is in the map of ways_below(). */
 	uint32_t below;
 	enum ways_through through; /* from there on */
-	/* On the way lies something beside it that may be polled, too, and to which no way leads.
+	/* Along the path is something else that may be polled, too, and that no path reaches.
 	 */
 	bool beside;
 };

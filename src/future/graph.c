@@ -1,8 +1,9 @@
 /*
  * Edges: a join handle names the task it waits for; a lock's waiters and the guards among other
  * tasks' locals name the same semaphore. A task is stuck if every leaf of its tree waits for a
- * stuck task: the largest set of tasks for which this holds is found by taking out, again and
- * again, whoever waits for anything else. What is left waits for itself, and its cycles are told.
+ * stuck task: the largest set of tasks for which this holds is found by repeatedly removing tasks
+ * that wait for anything else. The tasks that remain wait for each other, and their cycles are
+ * reported.
  */
 #include "future/graph.h"
 
@@ -93,7 +94,7 @@ static void collect(const struct graph *g, const struct await_node *n, const boo
 	if (n->state == AS_DONE || n->state == AS_DISABLED || n->state == AS_ASLEEP)
 		return;
 	if (n->kind == AN_LEAF) {
-		/* a semaphore may have other holders, whom nobody knows */
+		/* a semaphore may have other, unknown holders */
 		const struct inspect_task *t =
 			n->wait == AW_TASK || n->wait == AW_MUTEX ? graph_target(g, n) : NULL;
 
@@ -125,7 +126,7 @@ static int add_cycle(struct graph *g, size_t start, const bool *in_set, bool *to
 		struct leaf_list l = {0};
 
 		if (told[at])
-			goto told; /* leads into a cycle that was told */
+			goto told; /* leads into a reported cycle */
 		collect(g, g->result->tasks[at].tree, in_set, &l);
 		if (!l.first)
 			return 0;

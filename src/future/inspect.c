@@ -84,9 +84,9 @@ static int by_vtable(const void *a, const void *b)
 }
 
 /*
- * Where the pointer to the vtable stands in a task's header. The finder reads it from the code that
- * makes tasks, which a debug build spreads over many functions. Then async-task's header tells it:
- * { state, awaiter (two words), vtable } in an order that rustc chose; with the state in the second
+ * The offset of the vtable pointer in a task's header. The scan reads it from the code that makes
+ * tasks, which a debug build spreads over many functions. Then async-task's header shows it: {
+ * state, awaiter (two words), vtable } in an order that rustc chose; with the state in the second
  * or the third word there is only one place for each of the others.
  */
 static uint16_t vtable_offset_of(const struct find_kind *k, bool tokio)
@@ -200,7 +200,7 @@ int inspect_open(pid_t pid, struct inspect **ret_inspect, struct error *err)
 	return 0;
 }
 
-/* Is the file the program of this core? A relocated word of its first table tells. */
+/* Whether the file is the program of this core: a relocated word of its first table shows it. */
 static bool same_program(struct inspect *in)
 {
 	const struct inspect_kind *k = &in->kinds[0];

@@ -60,10 +60,10 @@ struct inspect_options {
 struct inspect_result {
 	struct inspect_task *tasks; /* by runtime, id, address */
 	size_t n_tasks;
-	struct inspect_thread *threads; /* as they stood still; none without a stop */
+	struct inspect_thread *threads; /* as they were stopped; none without a stop */
 	size_t n_threads;
 	uint64_t now_ns;  /* CLOCK_MONOTONIC at the moment that the trees show; 0: a core */
-	uint64_t stop_ns; /* threads stood still for so long */
+	uint64_t stop_ns; /* how long threads were stopped */
 	bool stopped;	  /* all of it is of one moment */
 	size_t n_torn;	  /* tasks that changed whenever they were read, without a stop */
 	size_t n_missed;  /* reads that the copy did not have: the program changed between the walks

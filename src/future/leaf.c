@@ -43,7 +43,7 @@ static void read_sleep(struct walk *w, const struct dw_type *t, uint64_t addr, s
 	    sec > 1ULL << 33 || nsec >= 1000000000)
 		return;
 	n->value = sec * 1000000000 + nsec;
-	if (!w->ctx->now_ns) { /* a core does not tell when it was made */
+	if (!w->ctx->now_ns) { /* a core has no time of its own */
 		buf_str(&b, "until ");
 		text_duration(&b, n->value);
 		buf_str(&b, " of the monotonic clock");
@@ -72,7 +72,7 @@ static void read_interval(struct walk *w, const struct dw_type *t, uint64_t addr
 		read_sleep(w, dw_type_of(w->dwarf, x->target_ref), sleep, n);
 }
 
-/* Tokio's own async fns around a semaphore or a Notify tell what it is used for; the outermost one
+/* Tokio's own async fns around a semaphore or a Notify show what it is used for; the outermost one
  * is what the program called. */
 static void name_by_user(struct walk *w, struct await_node *n)
 {

@@ -1,7 +1,7 @@
 /*
  * Which locks a suspended coroutine holds: guards of Tokio's locks and permits of its semaphores
- * among the locals of the await point at which it stands, async-lock's guards too, also inside of
- * Option, Result, tuples and structures.
+ * among the locals of its current await point, async-lock's guards too, also inside of Option,
+ * Result, tuples and structures.
  *
  * A captured variable (argument, upvar) stays listed after it was moved away, so it does not count,
  * unless rustc lists it twice: as what was captured and as a live local at the same place.
@@ -47,7 +47,8 @@ static uint64_t guarded_semaphore(struct walk *w, const struct dw_type *t, uint6
 	return await_find_type(w, lock, target, semaphore_type, &sem, &at) ? at : 0;
 }
 
-/* async-lock's MutexGuard(&Mutex), MutexGuardArc(Arc<Mutex>): the lock itself stands for it. */
+/* async-lock's MutexGuard(&Mutex), MutexGuardArc(Arc<Mutex>): the lock's own address identifies
+ * it. */
 static uint64_t guarded_mutex(struct walk *w, const struct dw_type *t, uint64_t addr)
 {
 	const struct dw_type *x, *lock = await_pointee(w, t);
@@ -95,7 +96,8 @@ static void guards_in(struct walk *w, struct await_node *n, const struct dw_type
 
 	if (!t || depth > GUARD_DEPTH || (t->class != DC_STRUCT && t->class != DC_UNION) ||
 	    !await_steps(w, 1 + t->n_members) ||
-	    t->name[0] == '{') /* other coroutines and closures: not ours, or found when walked */
+	    t->name[0] == '{') /* other coroutines and closures: not held here, or found when
+				* walked */
 		return;
 	lock = guarded(w, t, addr);
 	if (lock) {

@@ -1,4 +1,4 @@
-/* Cached pages of somebody's memory; see memory_cache.h. */
+/* Cached pages of a process's memory; see memory_cache.h. */
 #include "future/memory_cache.h"
 
 #include "base/vec.h"

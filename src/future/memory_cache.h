@@ -1,9 +1,9 @@
 /*
  * The memory of a process as an await tree is read from it: pages, cached. A first walk goes over
  * the running program and so learns which pages matter; mem_refresh() then copies just these while
- * the threads stand still; a second walk reads from that copy alone. So the stop lasts as
- * long as the copy of a few pages, however long debug information takes to read. What the second
- * walk misses is wanted by the next mem_prepare().
+ * the threads are stopped; a second walk reads from that copy alone. So the stop lasts only for the
+ * copy of a few pages, however long debug information takes to read. What the second walk misses is
+ * wanted by the next mem_prepare().
  */
 #ifndef POLLUX_FUTURE_MEMORY_CACHE_H
 #define POLLUX_FUTURE_MEMORY_CACHE_H
@@ -68,7 +68,7 @@ bool mem_has(const struct mem *m,
 	     uint64_t addr); /* its page is among those read, whatever came of it */
 /* What mem_refresh needs and can be done before: 0 or -ENOMEM. */
 int mem_prepare(struct mem *m);
-/* Reads the prepared pages anew (the target stands still now) and freezes. 0 or negative errno:
+/* Reads the prepared pages again (the target is stopped now) and freezes. 0 or negative errno:
  * gone. */
 int mem_refresh(struct mem *m);
 void mem_thaw(struct mem *m);

@@ -4,7 +4,7 @@
  *
  *     state of A ──▶ step 3: point "src/main.rs:15", then 24 bytes on: state of B ──▶ ...
  *
- * A node is made once per type and per whether a coroutine of the program stands above it. Whatever
+ * A node is made once per type, and once more if a coroutine of the program is above it. Whatever
  * the debug information says, no step leads out of the type that it starts from: sizes and offsets
  * are compared on the way, so the agent stays within the cell.
  */
@@ -342,8 +342,8 @@ static bool has_member(const struct dw_type *t, const struct dw_member *m, uint6
 	return false;
 }
 
-/* Whether only what lives in that state stands in a part of a coroutine: it is as it was left then
- * when the coroutine has gone on. */
+/* Whether a part of a coroutine is used only in that state: then it keeps its content after the
+ * coroutine has moved on. */
 static bool is_alone(struct debug *d, const struct dw_type *t, const struct dw_variant *in,
 		     uint64_t at, uint64_t size)
 {
@@ -372,10 +372,10 @@ static bool is_alone(struct debug *d, const struct dw_type *t, const struct dw_v
 }
 
 /*
- * What an await point may drop when it is over tells afterwards what became of it, as long as its
- * memory is nobody else's: a coroutine stands where it stood, or has returned; so do the enums that
- * hold one until it is ready. If but the state of a coroutine is as it was left, that tells of
- * itself alone.
+ * What an await point may drop when it is over still shows afterwards how it ended, as long as its
+ * memory is not reused: a coroutine is in its old state, or has returned; the same holds for enums
+ * that hold one until it is ready. If only the state of a coroutine is unchanged, that is proof for
+ * this coroutine only.
  */
 static int add_left(struct compiler *c, const struct node *n, const struct dw_variant *v,
 		    const struct way *held, struct agent_step *step)
@@ -554,7 +554,7 @@ static int fill_enum(struct compiler *c, const struct node *n, const struct dw_v
 			&step->point);
 }
 
-/* The bits that are 0 in the address of such a type, as far as what is in it tells. */
+/* The bits that are 0 in the address of such a type, as far as its members show. */
 static uint32_t zero_bits(struct debug *d, const struct dw_type *t, unsigned depth)
 {
 	uint32_t bits = 0;
@@ -665,7 +665,7 @@ int program_compile(struct debug *d, const struct future_cell *cell, enum progra
 	struct agent_step root = {0};
 	int r;
 
-	/* A coroutine's poll function is nobody else's: what it is given is what its type says. */
+	/* A coroutine's poll function belongs to it only: its argument is of its type. */
 	c.follows = mode == PROGRAM_FUTURES && c.self && dw_is_coroutine(c.self);
 	*ret = (struct program){0};
 	if (cell->size && cell->offset + cell->future->size > cell->size)

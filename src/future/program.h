@@ -1,11 +1,11 @@
 /*
  * From debug information to the layout program (agent/ring.h) by which the agent names the await
- * point of a task: the chain of coroutines that lie in each other by value. It goes through
- * whatever holds one future by value (ManuallyDrop, Instrumented, Timeout, Map, MaybeDone) and ends
- * where several are held, or one behind a pointer.
+ * point of a task: the chain of coroutines that lie in each other by value. It goes through any
+ * type that holds one future by value (ManuallyDrop, Instrumented, Timeout, Map, MaybeDone) and
+ * ends where several are held, or one through a pointer.
  *
- * A point is where the program itself stands: a coroutine of a library that the program awaits
- * gives no point of its own, it is what is awaited. A task that is a library's has the library's.
+ * A point is in the program's own code: a coroutine of a library that the program awaits gives no
+ * point of its own, it is what is awaited. A task that is a library's has the library's.
  */
 #ifndef POLLUX_FUTURE_PROGRAM_H
 #define POLLUX_FUTURE_PROGRAM_H
@@ -21,18 +21,19 @@
 struct program {
 	uint64_t *words;
 	size_t n_words, cap_words;
-	struct trace_place *places; /* strings are ours; processes are to be filled in */
+	struct trace_place *places; /* strings belong to the compiler; the caller fills in
+				     * processes */
 	size_t n_places, cap_places;
 	/* of a program that lists every future */
 	struct place_point *points;   /* by place */
-	struct place_future *futures; /* strings are ours */
+	struct place_future *futures; /* strings belong to the compiler */
 	size_t n_futures, cap_futures;
 };
 
 enum program_mode {
 	PROGRAM_POINT,	  /* the innermost await point of the program itself */
 	PROGRAM_BY_VALUE, /* every coroutine, also those of libraries and of branches */
-	PROGRAM_FUTURES,  /* also those behind pointers */
+	PROGRAM_FUTURES,  /* also those through pointers */
 };
 
 /* Compiles; `hooked` are the types whose polls are hooked, (dw_type_key, 0) -> agent kind + 1,

@@ -264,7 +264,7 @@ static int places_next(void *compiler, struct place_program *ret)
 	int r = 0;
 
 	pthread_mutex_lock(&c->lock);
-	/* Those that list futures belong together: one tells what another leaves out. */
+	/* Those that list futures belong together: one has what another leaves out. */
 	if (c->n_taken < c->n_results && (c->finished || !c->futures)) {
 		const struct result *one = &c->results[c->n_taken++];
 

@@ -1,4 +1,4 @@
-/* Layout programs for a recording, compiled on a thread beside it: process/places.h. */
+/* Layout programs for a recording, compiled on a separate thread: process/places.h. */
 #ifndef POLLUX_FUTURE_PROGRAM_COMPILER_H
 #define POLLUX_FUTURE_PROGRAM_COMPILER_H
 

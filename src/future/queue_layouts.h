@@ -16,7 +16,7 @@ bool deque_std(struct walk *w, const struct dw_type *t, uint64_t addr, const str
 /* Tokio's list through Header.queue_next: `t` has a member `head` somewhere. */
 bool deque_linked(struct walk *w, const struct dw_type *t, uint64_t addr,
 		  const struct deque_call *c);
-/* Tokio's queue::Inner of a worker, behind an Arc. */
+/* Tokio's queue::Inner of a worker, in an Arc. */
 bool deque_worker(struct walk *w, const struct dw_type *t, uint64_t addr,
 		  const struct deque_call *c);
 /* concurrent_queue::ConcurrentQueue<Runnable>: the two forms that executors use. */

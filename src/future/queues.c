@@ -6,14 +6,14 @@
  *                          LocalSet: its own queue, and the one for other threads
  *                          async-executor: the global queue, and those of the runners
  *
- * A worker's core, with its LIFO slot, belongs to the worker alone; while it polls or parks, the
+ * A worker's core, with its LIFO slot, belongs to that worker only; while it polls or parks, the
  * core is in the context that its thread-local variable leads to. In between it is on its stack,
  * and then nothing is concluded.
  *
- * A task can also be on its way: taken out of a queue and not yet running, or woken and not yet
- * put in. Then its address is in a register or on the stack of the thread that does it. So it
- * counts as lost only if its address is on no stack, but for threads that sleep in epoll_wait or on
- * a condition variable, which nobody does with a task in hand.
+ * A task can also be on its way: taken out of a queue and not yet running, or woken and not yet put
+ * in. Then its address is in a register or on the stack of the thread that does it. So it counts as
+ * lost only if its address is on no stack, but for threads that sleep in epoll_wait or on a
+ * condition variable, which no thread does with a task in hand.
  *
  * Source: tokio/src/runtime/scheduler/{multi_thread/worker.rs,current_thread/mod.rs},
  * tokio/src/task/local.rs, tokio/src/runtime/context.rs, 1.23 to 1.54; async-executor 1.5 to 1.14.
@@ -423,7 +423,7 @@ static const struct scheduler *scheduler_at(struct search *s, const struct inspe
 
 /* ---- on its way ---- */
 
-/* Sleeps as nobody does who has a task in hand. */
+/* Sleeps in a way that no thread with a task in hand does. */
 static bool sleeps(struct inspect *in, const struct inspect_stack *s)
 {
 	if (s->regs.call == __NR_epoll_wait || s->regs.call == __NR_epoll_pwait)

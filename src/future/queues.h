@@ -1,4 +1,4 @@
-/* Where scheduled tasks stand: the run queues of all schedulers. */
+/* Where scheduled tasks are: the run queues of all schedulers. */
 #ifndef POLLUX_FUTURE_QUEUES_H
 #define POLLUX_FUTURE_QUEUES_H
 

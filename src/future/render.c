@@ -114,7 +114,7 @@ static void lock_text(const struct view *v, const struct await_node *n, const st
 		buf_printf(v->out, "; %zu wait", l->n_waiting);
 }
 
-/* What is a task's own about where it stands. */
+/* The details of an await point that are the task's own. */
 static void own_text(const struct view *v, const struct await_node *n)
 {
 	const struct inspect_task *target = n->kind == AN_LEAF ? graph_target(v->g, n) : NULL;
@@ -354,7 +354,7 @@ static const struct await_node *find_hold(const struct await_node *n, uint64_t l
 	return NULL;
 }
 
-/* The future on the way to `n` that nobody polls; NULL: there is none. */
+/* The future on the path to `n` that is not polled; NULL: there is none. */
 static const struct await_node *asleep_above(const struct await_node *root,
 					     const struct await_node *n,
 					     const struct await_node *asleep)

@@ -1,12 +1,12 @@
 /*
- * One look at all tasks.
+ * One snapshot of all tasks.
  *
  *    search memory ─▶ headers ─▶ walk ─▶ stop, copy ─▶ walk ─▶ block_ons, who runs, run queues
  *
- * The first walk runs beside the program, reads debug information and so takes as long as it takes;
- * it leaves the pages that matter in the cache. Then the threads are stopped, those pages are
- * copied, the threads go on, and a second walk over the copy makes the trees that are shown. If the
- * program has changed so that the copy misses something, it is done again, a few times.
+ * The first walk runs while the program does, reads debug information and may take long; it leaves
+ * the pages that matter in the cache. Then the threads are stopped, those pages are copied, the
+ * threads go on, and a second walk over the copy makes the trees that are shown. If the program has
+ * changed so that the copy misses something, it is done again, a few times.
  *
  * Without a stop nothing is of one moment. Then everything that was read for a task is read once
  * more: if it has not changed, there was a moment at which all of it was so.
@@ -188,7 +188,7 @@ static int by_id(const void *a, const void *b)
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-/* Reads the header anew and makes its tree; false: it is no task (any more), or not asked for. */
+/* Reads the header again and makes its tree; false: it is no task (any more), or not asked for. */
 static bool read_task(struct inspect *in, struct inspect_task *t, const struct inspect_options *opt,
 		      uint64_t now_ns)
 {

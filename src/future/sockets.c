@@ -102,7 +102,7 @@ static void read_inet(struct sockets *s, const char *name, bool tcp)
 		fclose(f);
 }
 
-/* Num RefCount Protocol Flags Type St Inode Path; the peer is not told. */
+/* Num RefCount Protocol Flags Type St Inode Path; the peer is not listed. */
 static void read_unix(struct sockets *s)
 {
 	FILE *f = open_table(s, "net/unix");

@@ -1,6 +1,6 @@
 /*
- * What is behind a process' socket fds: the two ends, as the kernel tells them in /proc/PID/net of
- * the process' own network namespace.
+ * The two ends of the sockets of a process, as the kernel lists them in /proc/PID/net of the
+ * process' own network namespace.
  */
 #ifndef POLLUX_FUTURE_SOCKETS_H
 #define POLLUX_FUTURE_SOCKETS_H

@@ -94,7 +94,7 @@ static bool state_ok(const struct find_kind *k, uint64_t s)
 	return complete || (running ? !(s & TOKIO_NOTIFIED) : s & TOKIO_NOTIFIED);
 }
 
-/* Ids come from one counter, which stands at the next one. */
+/* Ids come from one counter, which holds the next one. */
 static bool id_ok(struct inspect *in, const struct inspect_kind *k, uint64_t id)
 {
 	uint64_t counter = k->object->finding.runtimes[k->kind->runtime].next_id, next;
@@ -129,7 +129,8 @@ static bool read_tokio(struct inspect *in, struct inspect_task *t)
 	    !id_ok(in, t->kind, t->id) || t->owner >> 48)
 		return false;
 	/* not yet in its runtime's list: being made, or what is left of that on a stack. Blocking
-	 * tasks are in no list, and without symbols only their running tells that they are some. */
+	 * tasks are in no list, and without symbols only their running shows that they are blocking
+	 * tasks. */
 	if (!t->owner && k->role == TR_TASK && !(s & (TOKIO_COMPLETE | TOKIO_RUNNING)))
 		return false;
 	if (!links_ok(in, t->addr, k->trailer_offset) ||
@@ -301,8 +302,8 @@ int tasks_scan(struct inspect *in, bool copy, struct found_list *list, struct er
 	return 0;
 }
 
-/* Of a program with little memory all of it is copied while it stands still: then the copy has
- * every task, also those that come and go faster than we look. */
+/* Of a program with little memory all of it is copied while it is stopped: then the copy has every
+ * task, also those that come and go faster than we look. */
 bool tasks_want_whole(struct inspect *in)
 {
 	uint64_t bytes = 0;
@@ -319,7 +320,7 @@ bool tasks_want_whole(struct inspect *in)
 	return true;
 }
 
-/* ---- what more can be told of all of them together ---- */
+/* ---- facts about all of them together ---- */
 
 /* Whether both have their ids from one counter: that of an object's one Tokio. */
 static int by_counter(const struct inspect_task *x, const struct inspect_task *y)

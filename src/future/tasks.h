@@ -38,7 +38,7 @@ struct inspect_kind {
 	char *why;
 };
 
-/* A thread as it stood still. */
+/* A stopped thread. */
 struct inspect_stack {
 	struct thread_registers regs;
 	char name[32];		     /* "" if not known */
@@ -87,13 +87,13 @@ struct found_list {
 
 /* The object's debug information, opened at the first call; NULL: there is none. */
 struct debug *inspect_debug(struct inspect *in, struct inspect_object *o);
-/* Fills in what debug information tells of a kind; once. */
+/* Fills in what debug information says of a kind; once. */
 void inspect_resolve(struct inspect *in, struct inspect_kind *k);
 bool inspect_is_running(const struct inspect_task *t);
 
 struct inspect_kind *task_kind_at(struct inspect *in, uint64_t vtable); /* NULL: none */
 
-/* Fills what header and state word tell of the task at t->addr; false: there is none. Before the
+/* Fills what header and state word say of the task at t->addr; false: there is none. Before the
  * memory is frozen words of two moments meet, so less is checked then. */
 bool task_read_header(struct inspect *in, struct inspect_task *t);
 

@@ -1,6 +1,6 @@
 /*
- * What a type is, by its name and members, whether a value of it can hold a future, and where in a
- * value a member stands.
+ * What a type is, by its name and members, whether a value of it can hold a future, and the offset
+ * of a member in a value.
  */
 #include "future/type_class.h"
 
@@ -61,7 +61,7 @@ static bool is_followed(const struct dw_type *t)
 
 static bool can_hold(struct debug *d, const struct dw_type *ct, enum question q, unsigned depth)
 {
-	struct dw_type *t = (struct dw_type *)ct; /* notes are ours to write */
+	struct dw_type *t = (struct dw_type *)ct; /* the notes belong to this file */
 	unsigned shift = NOTE_BITS * (unsigned)q;
 	bool yes = false;
 

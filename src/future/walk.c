@@ -128,9 +128,9 @@ bool await_steps(struct walk *w, uint64_t n)
 static void walk_type(struct walk *w, struct await_node *parent, const struct dw_type *t,
 		      uint64_t addr, unsigned depth);
 
-/* futures' try_join! stands in the file of its join! and keeps the same things; but it stands
- * behind it: at line 105 (since 0.3.18 or so), 107 (0.3.12), join! at 95 and 97. In 0.3.5 they are
- * at 97 and 87, and both are called join!. */
+/* futures' try_join! is in the file of its join! and keeps the same things, but comes after it: at
+ * line 105 (since 0.3.18 or so), 107 (0.3.12), join! at 95 and 97. In 0.3.5 they are at 97 and 87,
+ * and both are called join!. */
 const char *await_macro(const char *file, uint32_t line)
 {
 	static const struct {
@@ -155,7 +155,7 @@ const char *await_macro(const char *file, uint32_t line)
 	return NULL;
 }
 
-/* Has it been polled? What was not may be a copy that a move left behind. */
+/* Has it been polled? One that was not may be a stale copy that a move left. */
 static bool has_begun(const struct await_node *n)
 {
 	if (n->kind == AN_ASYNC)
@@ -320,7 +320,7 @@ static void walk_vec(struct walk *w, struct await_node *parent, const struct dw_
 	const struct dw_type *x;
 	uint64_t at, data, n;
 
-	/* the pointer's own type is Unique<u8>: only the parameter tells of what it is */
+	/* the pointer's own type is Unique<u8>: only the parameter says of what it is */
 	if (!await_find_member(w, t, addr, "len", &x, &at) || !mem_u64(w->ctx->mem, at, &n) ||
 	    !await_find_member(w, t, addr, "ptr", &x, &at) || !mem_u64(w->ctx->mem, at, &data)) {
 		node_note(w, parent, "unreadable: Vec");

@@ -39,7 +39,7 @@ bool wrapper_keeps(const struct dw_type *t)
 		"tokio::task::coop::Coop<",
 		"tokio::task::task_local::TaskLocalFuture<",
 		"async_std::task::builder::SupportTaskLocals<",
-		/* and something behind it */
+		/* and something after it */
 		"futures_util::future::future::",
 		"futures_util::future::try_future::",
 		"futures_util::future::either::Either<",

@@ -1,15 +1,15 @@
 /*
- * The agent's area.
+ * The agent mapping.
  *
- * Made by two errands. The first, from a cave in executable memory, makes the code's and the data's
- * mapping. The second, from a page of the code's mapping, makes the memfd of the rings, seals and
- * maps it, keeps it out of children and dumps, marks the switch's page to be wiped in a fork's
- * child, names the mappings, and closes the memfd. We take our own handle on it while the thread
- * stands before one of these calls; if we die there, it goes on and closes its own all the same.
- * Meanwhile all other threads stand still, so that no child is forked that has descriptor or rings.
- * Nothing that is there before a step is changed by it.
+ * It is made by two remote calls. The first, from a code cave in executable memory, makes the
+ * code's and the data's mapping. The second, from a page of the code's mapping, makes the memfd of
+ * the rings, seals and maps it, keeps it out of children and dumps, marks the switch's page to be
+ * wiped in a fork's child, names the mappings, and closes the memfd. pollux takes its own handle on
+ * it while the thread is stopped before one of these calls; if pollux dies there, the thread
+ * continues and closes its own. Meanwhile all other threads are stopped, so that no child is forked
+ * that has descriptor or rings. Nothing that is there before a step is changed by it.
  *
- * When we are done the rings' pages are given back. Their addresses stay mapped.
+ * At the end the rings' pages are given back. Their addresses stay mapped.
  *
  * An earlier area is used again if every byte of code and every fact of the hook table would be the
  * same: then it makes no difference whether a thread is still inside, in a stub, say, or in a poll,
@@ -46,7 +46,8 @@
 #include <sys/utsname.h>
 
 #define CAVE_BYTES 256u
-/* Of so many earlier mappings of rings memory is given back by one errand; there is one as a rule.
+/* One remote call gives back the memory of up to this many earlier mappings of rings; usually there
+ * is one.
  */
 #define MAX_GIVEN_BACK 8u
 /* So many times as much must be left where the address space is limited. */
@@ -244,8 +245,8 @@ struct memfd {
 	int fd, rc;
 };
 
-/* A program that has used its last descriptor gets one more, which nobody else can take: its number
- * may be too high for what a program holds descriptors in (FD_SETSIZE). */
+/* A program that has used its last descriptor gets one more, which no other thread can take: its
+ * number may be too high for what a program holds descriptors in (FD_SETSIZE). */
 static int while_alone(void *arg, bool begin)
 {
 	struct memfd *m = arg;
@@ -495,7 +496,7 @@ static struct means read_means(const struct process *p)
 	};
 }
 
-/* Fewer rings, if they are more than fit into so many bytes. */
+/* Fewer rings, if they need more than this many bytes. */
 static void cut_rings(struct area_rings *rings, uint64_t bytes, const char *why)
 {
 	uint64_t area = sizeof(struct ring_area) + layout_page_bytes();
@@ -544,7 +545,7 @@ static uint64_t rings_bytes(const struct area_rings *rings)
 	return layout_pages(sizeof(struct ring_area) + rings->n_rings * stride);
 }
 
-/* Of rings that were never told to the agent there are no notes. */
+/* Rings that the agent never got have no notes. */
 static bool same_rings(const struct leftover *old, const struct layout *l,
 		       const struct area_rings *rings)
 {
@@ -753,7 +754,7 @@ static void read_rings(const struct process *p, const struct process_maps *maps,
 	l->rings_bytes = m->end - m->start;
 }
 
-/* Code, directly followed by data; the image tells where what is. */
+/* Code, directly followed by data; the image says where each part is. */
 static bool read_leftover(const struct process *p, const struct process_maps *maps,
 			  const struct process_map *code, struct leftover *ret)
 {
@@ -812,8 +813,8 @@ void leftovers_done(struct leftovers *l)
 	*l = (struct leftovers){0};
 }
 
-/* Where in what a patched instruction left stands the jump; -1: it isn't patched. The rest of its
- * first eight bytes is as it was, or a breakpoint of the kernel's at its first. */
+/* The offset of the jump in a patched instruction; -1: it isn't patched. The rest of its first
+ * eight bytes is unchanged, or the kernel has a breakpoint at the first. */
 static int jump_left(const struct process *p, const struct agent_hook *hook, uint8_t live[8])
 {
 	const uint8_t *saved = (const uint8_t *)&hook->saved;

@@ -9,7 +9,7 @@
 #include "process/inject.h"
 #include "process/layout.h"
 
-/* An area of an earlier attach, found in the target. What stands in it is the target's word. */
+/* An area of an earlier attach, found in the target. Its content is untrusted. */
 struct leftover {
 	struct layout_earlier at; /* at.code is 0: there is none */
 	uint64_t data;
@@ -29,7 +29,8 @@ struct leftovers {
 /* All of them. */
 int leftovers_find(const struct process *p, const struct process_maps *maps, struct leftovers *ret);
 void leftovers_done(struct leftovers *l);
-/* Disables them and takes back all hooks that still stand. Runs on a tracer if there are patches.
+/* Disables them and removes all hooks that are still in place. Runs on a tracer if there are
+ * patches.
  */
 int leftovers_undo(const struct leftovers *l, struct process *p, uint64_t *stop_ns,
 		   struct error *err);

@@ -1,8 +1,8 @@
 /*
  * Attach: from a pid to flowing events, and back.
  *
- * The steps stand in this order so that after each of them the program is whole, whatever happens
- * to pollux next:
+ * The steps are in this order so that after each of them the program is whole, whatever happens to
+ * pollux next:
  *
  *   look        maps, objects, what can be hooked, an earlier pollux' leftovers    reads only
  *   take over   leftovers: off, slots and bytes back                               each is one word
@@ -128,8 +128,8 @@ static int keep_object(struct attach *a, const struct process_object *o, struct 
 	return 0;
 }
 
-/* Exact names and spawn sites, as far as the time allows: the target runs on meanwhile, but nothing
- * is recorded yet. What debug information told is cached, so the next attach has all of them. */
+/* Exact names and spawn sites, as far as the time allows: the target runs meanwhile, but nothing is
+ * recorded yet. What debug information gave is cached, so the next attach has all of them. */
 static void name_kinds(const struct process_object *o, struct finding *f, uint64_t deadline_ns)
 {
 	struct debug *d;
@@ -411,7 +411,7 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 	return rc < 0 ? error_sys(err, rc, "cannot write into process %d", a->process.pid) : 0;
 }
 
-/* Whether a block_on could be told from other code at all. */
+/* Whether a block_on can be distinguished from other code at all. */
 static bool has_roots(const struct attach *a)
 {
 	for (size_t i = 0; i < a->hooks.n_kinds; i++)
@@ -449,7 +449,7 @@ static int patch_sites(struct attach *a, struct error *err)
 	return rc < 0 && err && !err->code ? error_sys(err, rc, "cannot attach") : rc;
 }
 
-/* Tells the agent of threads that stand in a block_on. */
+/* Gives the agent the threads that are in a block_on. */
 static int tell_roots(struct attach *a, struct error *err)
 {
 	uint32_t words[1 + AGENT_MAX_ROOTS] = {0};
@@ -654,8 +654,8 @@ uint64_t attach_code_hash(pid_t pid)
 	return hash;
 }
 
-/* Nothing to record in a program that stands parked: on it goes, let go at the latest by the end of
- * its tracer. Frees a. */
+/* Nothing to record in a program that is held at its start: it continues, released at the latest by
+ * the end of its tracer. Frees a. */
 static void run_on(struct attach *a, struct follow **ret_follow)
 {
 	if (launch_follow(a->tracer, &a->process, &a->parked, ret_follow) == 0)
@@ -736,7 +736,7 @@ int attach_go(struct attach *a, struct error *err)
 	if (rc < 0)
 		error_sys(err, rc, "cannot enable the agent in process %d", a->process.pid);
 	if (!a->parked.tid)
-		return rc < 0 && attach_alive(a) ? rc : 0; /* gone: whoever drains it sees that */
+		return rc < 0 && attach_alive(a) ? rc : 0; /* gone: the drain sees that */
 	if (rc == 0)
 		rc = launch_go(a->tracer, &a->process, &a->parked, err);
 	if (rc < 0)

@@ -49,8 +49,8 @@ struct attach_kind {
 };
 
 /* Looks at every loaded object of the process, finds runtimes, loads the agent and flips the hooks;
- * attach_go() enables. Errors say what is missing and what to do; nothing is left behind in the
- * target then. -ENOENT with a sentence: no runtime in this process. */
+ * attach_go() enables. Errors say what is missing and what to do; nothing is left in the target
+ * then. -ENOENT with a sentence: no runtime in this process. */
 int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret_attach,
 		struct error *err);
 
@@ -81,12 +81,12 @@ void attach_free(struct attach *a);
 pid_t attach_pid(const struct attach *a);
 bool attach_alive(const struct attach *a); /* false once the process is gone or has exec'ed */
 /* The threads that are there now, sorted by the tid by which they know themselves (which is what
- * the agent writes; in another pid namespace than ours it differs). For free(). */
+ * the agent writes; in another pid namespace it differs). For free(). */
 struct attach_thread {
 	uint32_t own_tid, tid;
 };
 int attach_threads(const struct attach *a, struct attach_thread **ret_threads, size_t *ret_n);
-/* Those tids are the same as ours. */
+/* Those tids are the same in this namespace. */
 bool attach_same_tids(const struct attach *a);
 /* comm of a thread, by our tid; "" if it is gone. */
 void attach_thread_name(const struct attach *a, uint32_t tid, char ret_name[static 16]);
@@ -95,8 +95,8 @@ int attach_descriptor(const struct attach *a, uint32_t fd, unsigned *ret_flags);
 /* What the target's path and arguments are, for free(); "" if not known. */
 char *attach_exe(const struct attach *a);
 char *attach_cmdline(const struct attach *a);
-/* The rings as mapped here: n_rings x (ring + events) behind struct ring_area. What stands in them
- * is untrusted; the numbers are ours. */
+/* The rings as mapped here: n_rings x (ring + events) after struct ring_area. Their content is
+ * untrusted; the numbers are pollux's own. */
 struct attach_rings {
 	struct ring_area *area;
 	uint32_t n_rings, ring_bytes;
@@ -109,8 +109,8 @@ int attach_give_ring(const struct attach *a, uint32_t i, uint32_t own_tid);
 int attach_set_deadline(const struct attach *a, uint64_t ticks);
 size_t attach_objects(const struct attach *a, const struct attach_object *const **ret);
 size_t attach_kinds(const struct attach *a, const struct attach_kind **ret);
-/* Threads that stood in a block_on when the agent was loaded. They get a ring at their next
- * blocking call at the latest. */
+/* Threads that were in a block_on when the agent was loaded. They get a ring at their next blocking
+ * call at the latest. */
 struct attach_root {
 	uint32_t own_tid, tid;
 	uint16_t kind;	  /* agent kind number */
@@ -120,7 +120,7 @@ struct attach_root {
 size_t attach_roots(const struct attach *a, const struct attach_root **ret);
 /* Coverage of finding and hooking together; strings belong to a. */
 size_t attach_coverage(const struct attach *a, const struct trace_coverage **ret);
-/* Threads stood still for so long, in all; the whole attach took so long. */
+/* The total time for which threads were stopped; the length of the whole attach. */
 uint64_t attach_stop_ns(const struct attach *a);
 uint64_t attach_total_ns(const struct attach *a);
 /* Whether the agent may wake us (ring_area.asleep), which is a system call of whichever thread: not

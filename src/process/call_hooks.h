@@ -19,7 +19,7 @@ int call_hooks_plan(struct hooks *h, const struct process *p, uint64_t at, uint6
 void call_hooks_place(struct hooks *h, const struct layout *l);
 /* All threads are stopped. Calls that are not as they were are left alone and counted. */
 int call_hooks_patch(struct hooks *h, struct process *p);
-/* Back, where ours still stands. All threads are stopped. */
+/* Restores the calls that still lead to the stubs. All threads are stopped. */
 int call_hooks_unpatch(struct hooks *h, struct process *p);
 
 /* A later attach's look at what an earlier one left: whether the hook is a call that still leads to

@@ -1,6 +1,6 @@
 /*
- * The coverage: what the finding says of each object, then what became of it in the process. What
- * could not be hooked is told with the reason; of futures also with some names.
+ * The coverage: what the scan found in each object, then what became of it in the process. What
+ * could not be hooked is listed with the reason; of futures also with some names.
  */
 #include "process/cover.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define FUTURES "future polls"
-/* So many of those that are not hooked are named, for so many reasons. */
+/* How many of those that are not hooked are named, for how many reasons. */
 #define MAX_NAMED 12
 #define MAX_REASONS 16
 

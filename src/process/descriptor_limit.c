@@ -74,7 +74,7 @@ bool descriptor_limit_refused(const struct process *p, const struct descriptor_l
 
 	if (!full(d))
 		return false;
-	/* Whether we may at all, and for more than is allowed whether that is a right of ours. */
+	/* Whether pollux may at all, and may raise it above the hard limit. */
 	may = prlimit(p->pid, RLIMIT_NOFILE, &same, &before) == 0;
 	/* The program has set another one since. */
 	if (may && (before.rlim_cur != same.rlim_cur || before.rlim_max != same.rlim_max))

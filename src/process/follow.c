@@ -1,13 +1,14 @@
 /*
  * Following execs by ptrace.
  *
- * A tracer waits for what its program does. Signals and stops by job control are passed on at once,
- * an exec stands still until somebody takes it. If pollux dies the kernel lets the program go, as
- * it does when the tracer's thread ends, which is how following ends.
+ * The tracer waits for events of its program. It passes signals and stops by job control on at
+ * once; a program that executed another stays stopped until the caller takes it. If pollux dies the
+ * kernel lets the program go, as it does when the tracer's thread ends, which is how following
+ * ends.
  *
  * A program that gains rights by an exec (sudo) does not get them while it is traced by one without
- * CAP_SYS_PTRACE. So without that each system call is looked at, and before such an exec the
- * program is let go. That slows it down, so it is done for the first calls of a program only: a
+ * CAP_SYS_PTRACE. So without that the tracer checks each system call, and releases the program
+ * before such an exec. That slows it down, so it is done for the first calls of a program only: a
  * wrapper has executed what it wraps by then.
  */
 #include "process/follow.h"
@@ -45,7 +46,7 @@ struct follow {
 	pid_t pid;
 	struct tracer *tracer;
 	bool careful;		 /* system calls are looked at ... */
-	unsigned n_calls;	 /* ... so many so far */
+	unsigned n_calls;	 /* ... how many so far */
 	_Atomic int state;	 /* enum follow_state */
 	_Atomic bool leaving;	 /* follow_end() was called */
 	_Atomic bool done;	 /* the tracer has nothing to do any more */
@@ -80,7 +81,7 @@ static void path_for_us(pid_t pid, const char *path, char out[PATH_MAX + 64])
 	snprintf(out, PATH_MAX + 64, "/proc/%d/%s/%s", pid, *path == '/' ? "root" : "cwd", path);
 }
 
-/* What a script has behind its "#!", in the place of its path; false: it is no script. */
+/* What a script has after its "#!", in place of its path; false: it is no script. */
 static bool read_interpreter(const char *full, char path[PATH_MAX])
 {
 	_cleanup_close_ int fd = file_open(full, FILE_EMPTY, NULL);
@@ -161,7 +162,7 @@ static bool handle_stop(struct follow *f, int status)
 	return resume(f, event ? 0 : signal) == 0 || errno == ESRCH;
 }
 
-/* A thread or child that it has made with CLONE_PTRACE, so that whoever traces it has that, too. */
+/* A thread or child that it has made with CLONE_PTRACE, so that its tracer has that, too. */
 static void let_go(pid_t tid, int status)
 {
 	if (WIFSTOPPED(status))
@@ -216,7 +217,7 @@ static int seize(void *arg)
 	return f->careful && ptrace(PTRACE_INTERRUPT, f->pid, 0, 0) < 0 ? -errno : 0;
 }
 
-/* ---- the waiter: what calls the tracer, so that nobody else waits for it ---- */
+/* ---- the waiter: it calls the tracer, so that no other thread waits for it ---- */
 
 static void on_wake(int signal_number)
 {

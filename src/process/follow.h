@@ -1,6 +1,7 @@
 /*
  * Following a program that we started from exec to exec, while there is nothing in it to record: a
- * shell, env, cargo. It stays traced, so that what it executes stands still until it is looked at.
+ * shell, env, cargo. It stays traced, so that what it executes is stopped until pollux has examined
+ * it.
  */
 #ifndef POLLUX_PROCESS_FOLLOW_H
 #define POLLUX_PROCESS_FOLLOW_H
@@ -11,7 +12,7 @@ struct follow;
 
 enum follow_state {
 	FOLLOW_RUNS,
-	FOLLOW_EXEC,  /* it stands still, at the begin of another program */
+	FOLLOW_EXEC,  /* it is stopped, at the begin of another program */
 	FOLLOW_ENDED, /* and was reaped */
 	FOLLOW_LOST,  /* it is not traced any more */
 };

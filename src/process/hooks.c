@@ -1,17 +1,17 @@
 /*
- * Hooks: from findings to a changed program, and back.
+ * Hooks: from scan results to a changed program, and back.
  *
  * Every place is compared with what it must hold before it is touched: a vtable's slot with the
  * function that the file says (plus the bias), a GOT slot with "some function outside of this
- * object", a spawn site with its instruction. A place that holds anything else is left alone and
- * counted. The same on the way back: only what still holds our value is restored, so a slot that
- * somebody else changed later is his.
+ * object", a spawn site with its instruction. A place that holds anything else is not touched, and
+ * counted. The same holds for removal: only what still holds the value that pollux wrote is
+ * restored, so a slot that other code changed later keeps its new value.
  *
  * Slots are 8 aligned bytes, which the running program sees change at once; each of the two values
  * leads to the same original function, so no order among them matters. A spawn site is an
  * instruction of five bytes or more of which the first five become a jump. It is changed only while
- * all threads stand still and none stands inside of it; the bytes behind the jump are never
- * executed and stay as they are.
+ * all threads are stopped and none is inside of it; the bytes after the jump are never executed and
+ * stay as they are.
  */
 #include "process/hooks.h"
 
@@ -89,9 +89,9 @@ static int plan_slot(struct plan *at, uint64_t slot, uint64_t function, enum age
 }
 
 /*
- * Where in an instruction a jump is put: behind a REX prefix, which a jump may have, too, if there
- * is room. Its first byte stays what it was: the kernel writes that byte when it takes away a
- * breakpoint that somebody (perf, bpftrace) had put there meanwhile.
+ * Where in an instruction a jump is put: after a REX prefix, which a jump may have, too, if there
+ * is room. Its first byte stays the same: the kernel writes that byte when it removes a breakpoint
+ * that another tool (perf, bpftrace) put there meanwhile.
  */
 static uint8_t jump_at(const uint8_t *bytes, uint8_t len)
 {
@@ -153,7 +153,7 @@ static int plan_kind(struct plan *at, const struct find_kind *k)
 		.poll_offset = (uint16_t)(k->poll_slot - k->vtable),
 	};
 	/* A worker's main loop is one of Tokio's blocking tasks, and those have a scheduler of no
-	 * size. Where names don't tell, the agent learns which of them it is. */
+	 * size. Where names don't show it, the agent learns which of them it is. */
 	if (k->role == TR_WORKER)
 		like.flags = AGENT_HOOK_WORKER;
 	else if (async || k->scheduler_offset != k->id_offset ||
@@ -192,7 +192,7 @@ static struct agent_hook like_waker(const struct hooked_object *o, const struct 
 	const struct finding *f = &o->attach.finding;
 	struct agent_hook like = {.kind = AGENT_KIND_NONE, .vtable = w->vtable + o->attach.bias};
 
-	/* All kinds of a runtime have the same header: any of them tells its offsets. */
+	/* All kinds of a runtime have the same header: any of them gives its offsets. */
 	for (size_t i = 0; i < f->n_kinds && !w->root; i++) {
 		const struct find_kind *k = &f->kinds[i];
 
@@ -291,7 +291,7 @@ static int plan_call(struct plan *at, const struct find_call *c)
 	}
 	target = maps_at(at->maps, live);
 	if (!target || !target->exec) {
-		if (live) /* a weak symbol that nobody defines is 0, and never called */
+		if (live) /* an undefined weak symbol is 0, and never called */
 			at->h->n_slots_other++;
 		return 0;
 	}
@@ -325,7 +325,7 @@ int hooks_plan(const struct process *p, struct hooked_object *const *objects, si
 		for (size_t k = 0; rc == 0 && k < f->n_calls; k++)
 			rc = plan_call(&at, &f->calls[k]);
 	}
-	/* Their stubs must be in reach, so only of the object beside which the agent lies. */
+	/* Their stubs must be in reach, so only of the object next to which the agent is. */
 	for (size_t i = 0; rc == 0 && i < n_objects; i++) {
 		bool near = h.n_patches ? objects[i]->object == h.patches[0].object
 					: objects[i]->object->main;
@@ -371,7 +371,7 @@ int hooks_want(const struct hooks *h, struct layout *l)
 	uint32_t n = 0;
 	int rc = 0;
 
-	/* Patches stand object by object. */
+	/* Patches are grouped by object. */
 	for (size_t i = 0; rc == 0 && i < h->n_patches; i++) {
 		if (h->patches[i].object != object && n) {
 			rc = layout_want(l, object, n);
@@ -547,7 +547,7 @@ int hooks_unflip(struct hooks *h, struct process *p, const struct layout *l)
 	return result;
 }
 
-/* Does a stopped thread stand in the middle of these bytes? At their first byte is fine. */
+/* Whether a stopped thread is in the middle of these bytes. At their first byte is fine. */
 static bool occupied(const uint64_t *rips, size_t n, const struct hook_patch *patch)
 {
 	for (size_t i = 0; i < n; i++)
@@ -558,7 +558,7 @@ static bool occupied(const uint64_t *rips, size_t n, const struct hook_patch *pa
 
 /*
  * The byte that is written, as it is, is the last one of an instruction which will be changed, and
- * what it was when the hooks were planned. No breakpoint is there (those stand at first bytes, and
+ * what it was when the hooks were planned. No breakpoint is there (those are at first bytes, and
  * come and go with the tool that set them), and the program doesn't write to a page that it may not
  * write to. What it could write to, and what it shares with others, is left as it is.
  */
@@ -601,7 +601,7 @@ int hooks_prepare(const struct hooks *h, const struct process *p)
 	return 0;
 }
 
-/* What stands at all sites, 16 bytes for each, for free(). */
+/* The bytes at all sites, 16 for each, for free(). */
 static int read_sites(const struct hooks *h, const struct process *p, uint8_t **ret)
 {
 	struct memory_piece *pieces = calloc(h->n_patches + 1, sizeof(*pieces));

@@ -26,7 +26,7 @@ struct hook_patch {
 	uint32_t hook;
 	uint64_t addr;
 	uint8_t len;
-	uint8_t live[16]; /* the instruction as it stands in the process */
+	uint8_t live[16]; /* the instruction as it is in the process */
 	uint8_t at;	  /* the first byte that is replaced: jump_at() */
 	uint8_t jump[5];  /* what replaces five bytes from there */
 	const struct process_object *object;
@@ -58,7 +58,7 @@ struct hooks {
 	size_t n_sites, n_sites_left; /* sites in all; not patched */
 	size_t n_calls_left;	      /* of calls, for a reason that shows only at the end */
 	size_t n_wakes;		      /* of calls: those of wakers past their tables */
-	size_t n_root_polls;	      /* calls of park() that are known to stand between polls */
+	size_t n_root_polls;	      /* calls of park() that are known to be between polls */
 };
 
 /* Reads the process and makes the table; nothing is changed. */
@@ -94,7 +94,8 @@ int hooks_prepare(const struct hooks *h, const struct process *p);
 /* Patches the sites; all threads are stopped. Sites that hold something else are left alone. */
 int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *stopped,
 		struct error *err);
-/* Back, byte for byte, where our value still stands. Patches need all threads stopped. */
+/* Restores every byte that still has the value that pollux wrote. Patches need all threads
+ * stopped. */
 int hooks_unflip(struct hooks *h, struct process *p, const struct layout *l);
 int hooks_unpatch(struct hooks *h, struct process *p);
 bool hooks_any_patch(const struct hooks *h); /* applied */

@@ -1,18 +1,18 @@
 /*
- * Errands in the target.
+ * Remote calls: system calls that a thread of the target makes for pollux.
  *
  * One thread is stopped, its instruction pointer set to a stub, and let go at once: some 50 us of
- * one thread's time. The only change that needs us is that one PTRACE_SETREGS, which happens or
- * does not; whatever becomes of us, the thread runs the stub to its end and goes on where it was.
+ * one thread's time. The only step that needs pollux is that one PTRACE_SETREGS, which happens or
+ * does not; even if pollux dies, the thread runs the stub to its end and continues where it was.
  *
  * Which thread: best one that waits in a system call which the kernel restarts without a trace
  * (futex, sleep, read, poll); then a running one; then one in a call that returns EINTR after any
- * stop (epoll_wait, by kernel design); never one in vfork, in disk sleep, or already inside of code
- * of ours. A thread whose first stop is a signal's delivery is let go with its signal: a call that
- * the signal interrupts must be finished by the signal's rules, not by ours.
+ * stop (epoll_wait, by kernel design); never one in vfork, in disk sleep, or already inside of
+ * pollux's code. A thread whose first stop is a signal's delivery is let go with its signal: a call
+ * that the signal interrupts must be finished by the signal's rules.
  *
  * A thread inside of a restartable sequence (rseq) must not come back there: the kernel, which
- * would have aborted the sequence for our stop, finds the thread elsewhere and forgets the
+ * would have aborted the sequence for this stop, finds the thread elsewhere and forgets the
  * sequence. So it comes back where the kernel would have sent it, to the sequence's abort handler.
  *
  * The code's place is used again only when the thread was seen outside of it. If the target is
@@ -65,8 +65,8 @@ static size_t trailing_zeros(const uint8_t page[PAGE])
 	return n;
 }
 
-/* The rest of the program's last executable page behind its segment's end, whatever is in there:
- * the file's next section, mapped by accident. */
+/* The rest of the program's last executable page after its segment's end, with any content: the
+ * file's next section, mapped by accident. */
 static uint64_t behind_text(const struct process *p, uint64_t *ret_end)
 {
 	uint64_t at = process_auxv(p, AT_PHDR), n = process_auxv(p, AT_PHNUM);
@@ -382,7 +382,7 @@ static void let_go(const struct errand *e, struct process_stop *others)
 }
 
 /* Waits for the thread's next stop. A signal's handler, in whose middle it may be, may wait for
- * another thread: the others, which stand still, are let go if it takes long. */
+ * another thread: the others, which are stopped, are resumed if it takes long. */
 static int wait_for_stop(const struct errand *e, pid_t tid, struct process_stop *others,
 			 int *ret_status)
 {
@@ -461,7 +461,7 @@ static bool abort_sequence(const struct process *p, pid_t tid, struct user_regs_
 	uint64_t section_at;
 	uint32_t signature;
 
-	/* A kernel before 5.13, or without sequences, does not tell. */
+	/* A kernel before 5.13, or without sequences, does not report it. */
 	if (ptrace(PTRACE_GET_RSEQ_CONFIGURATION, tid, sizeof(config), &config) < 0 || !config.area)
 		return true;
 	if (memory_read_u64(p, config.area + RSEQ_CS_OFFSET, &section_at) < 0)
@@ -539,7 +539,7 @@ static int send(struct injector *in, struct errand_place *place, const struct er
 		return error_set(err, rc, "thread %d of process %d does not stop: try again", tid,
 				 in->process->pid);
 	if (rc < 0) {
-		/* One thread may be ending; the process' rights are told by its leader. */
+		/* One thread may be ending; the process's rights are those of its leader. */
 		rights_explain(in->process->pid, rc, err);
 		return rc;
 	}
@@ -562,8 +562,8 @@ static struct stopped_thread *find_stopped(const struct process_stop *all, pid_t
 	return NULL;
 }
 
-/* The first of them that can be sent, while all threads stand still: what the errand has in hand
- * meanwhile, a descriptor, no other one hands on to a child. Results as above. */
+/* The first of them that can be used, while all threads are stopped: then no other thread passes on
+ * to a child what the remote calls hold meanwhile, a descriptor. Results as above. */
 static int send_alone(struct injector *in, struct errand_place *place, const struct errand *e,
 		      const struct candidate *order, size_t n, uint64_t waiting, struct error *err)
 {

@@ -10,12 +10,12 @@
 #include "process/seccomp.h"
 #include "process/stub.h"
 
-/* A program that stands still at its start until we let it go. A breakpoint is there only while it
- * runs an errand, so that it goes on if we are killed while it stands. */
+/* A program that pollux holds at its start. A breakpoint is there only during a remote call, so
+ * that the program continues if pollux is killed while it holds it. */
 struct parked {
 	pid_t tid;
 	uint64_t at;  /* address */
-	uint8_t byte; /* what stood there */
+	uint8_t byte; /* the bytes that were there */
 };
 
 /* Memory that holds a stub's code. */
@@ -28,13 +28,13 @@ struct errand_place {
 struct errand {
 	const struct stub_call *calls;
 	size_t n_calls;
-	uint64_t done_at;   /* a word of the target for the outcome; 0: `mapped_at` tells */
+	uint64_t done_at;   /* a word of the target for the outcome; 0: use `mapped_at` */
 	uint64_t mapped_at; /* done when there is memory at this address */
-	/* Called while the thread stands right before call number `hold`, if the list comes there:
-	 * what the calls made so far is there, what later ones take away is, too. With it all other
-	 * threads stand still until the list is done, unless that takes long. */
+	/* Called while the thread is stopped right before call number `hold`, if the list comes
+	 * there: what the calls made so far is there, what later ones take away is, too. With it
+	 * all other threads are stopped until the list is done, unless that takes long. */
 	void (*held)(void *arg);
-	/* With `held`, or NULL: called when all threads stand still, and before they go on (begin
+	/* With `held`, or NULL: called when all threads are stopped, and before they resume (begin
 	 * false). Negative errno: nothing is begun. */
 	int (*alone)(void *arg, bool begin);
 	void *arg;
@@ -47,7 +47,7 @@ struct injector {
 	pid_t last_tid;	       /* ran the last errand: asked first for the next one */
 	uint64_t fs_base;      /* thread pointer of that thread, when it was last stopped */
 	uint64_t avoid_start, avoid_end; /* threads whose rip is in here are not taken */
-	uint64_t stop_ns;		 /* time for which threads stood still, added up */
+	uint64_t stop_ns;		 /* total time for which threads were stopped */
 	uint64_t serial;		 /* of errands, for done values */
 	struct seccomp_trial trial;	 /* of the errand's calls */
 };
@@ -62,7 +62,7 @@ int inject_find_cave(const struct process *p, const struct process_maps *maps, s
 int inject_run(struct injector *in, struct errand_place *place, const struct errand *errand,
 	       struct error *err);
 
-/* Offset of the tid in a thread's control block, found in the target; 0 if it can't be told. */
+/* Offset of the tid in a thread's control block, found in the target; 0 if unknown. */
 uint32_t inject_tid_offset(struct injector *in);
 /* The same, at one of the places that are known, for a thread with this thread pointer. */
 uint32_t inject_known_tid_offset(const struct process *p, uint64_t fs_base, pid_t own_tid);

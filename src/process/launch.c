@@ -5,11 +5,12 @@
  * breakpoint at its entry point: the loader has done the relocations then. A static program does
  * them itself, after its entry, so it runs on, system call by system call, until it has told the
  * kernel where its tid is kept (set_tid_address): libc is set up then, and still nothing of the
- * program itself has run. There it stands, and comes back to a breakpoint there after each errand.
+ * program itself has run. It is held there, and returns to a breakpoint there after each remote
+ * call.
  *
- * If pollux dies before the program was let go, the program dies with it (PTRACE_O_EXITKILL): it
+ * If pollux dies before it released the program, the program dies with it (PTRACE_O_EXITKILL): it
  * has done nothing yet. What a followed program executes lives on: no breakpoint is there while it
- * stands, but only for the ms in which it runs to it.
+ * is held, but only for the ms in which it runs to it.
  */
 #include "process/launch.h"
 
@@ -160,7 +161,7 @@ static int step_to_tid(struct launch *l, struct user_regs_struct *regs)
 		if (ptrace(PTRACE_GETREGS, l->pid, 0, regs) < 0)
 			return error_sys(l->err, -errno, "cannot start %s", l->name);
 	}
-	return 0; /* another libc: it is told that its tids were not found */
+	return 0; /* another libc: the error says that its tids were not found */
 }
 
 /* A static program: on to where its libc is set up. */
@@ -211,7 +212,7 @@ static bool loses_rights(const struct process *p)
 
 static bool has_interpreter(const struct process *p)
 {
-	/* The kernel tells a program where its loader is, and 0 if there is none. */
+	/* The kernel passes a program the address of its loader, and 0 if there is none. */
 	return process_auxv(p, AT_BASE) != 0;
 }
 
@@ -315,7 +316,7 @@ struct release {
 	struct error *err;
 };
 
-/* The breakpoint at which it stands, if an errand has failed. */
+/* The breakpoint at which it is held, if a remote call has failed. */
 static int lift(void *arg)
 {
 	const struct release *r = arg;

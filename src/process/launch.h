@@ -6,7 +6,7 @@
 #include "process/inject.h"
 #include "process/threads.h"
 
-/* Forks on the calling thread (whose death a program may have asked to be told of), traces on the
+/* Forks on the calling thread (a program may have asked for a signal at its death), traces on the
  * tracer. On failure the child is gone and reaped. */
 int launch_parked(struct tracer *tracer, char *const argv[], struct process *ret_process,
 		  struct parked *ret_parked, struct error *err);

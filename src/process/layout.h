@@ -1,5 +1,5 @@
 /*
- * Where in the target everything of ours lies. Two mappings next to the program (code; data), one
+ * Where in the target everything of pollux is. Two mappings next to the program (code; data), one
  * for the rings anywhere, and a block of trampolines near each further object whose code is
  * patched.
  */
@@ -15,7 +15,7 @@
 /* In the switch's page, away from the switch: words for errands' arguments and results. */
 #define LAYOUT_WORDS_OFFSET 1024u
 
-/* Which of them tells how much of the programs' part was ever written. */
+/* Which of them holds how much of the programs' part was ever written. */
 #define LAYOUT_WORD_PROGRAMS 48u
 
 /* Trampolines for the sites of one object: within reach of a jump from all of its code. */

@@ -4,8 +4,7 @@
  * A path in there may hold anything but a newline (which the kernel writes as \012), also spaces,
  * and " (deleted)" at the end both as the kernel's remark and as part of a real name; so a path is
  * only ever a hint for people: files are recognised by device and inode. A line that doesn't parse,
- * or that overlaps the one before, is skipped: the address space is the target's, but the parser is
- * ours.
+ * or that overlaps the one before, is skipped: the target controls its address space.
  */
 #include "process/maps.h"
 
@@ -159,7 +158,7 @@ static bool gap(const struct process_maps *m, size_t i, uint64_t *ret_lo, uint64
 	if (hi > USER_TOP)
 		hi = USER_TOP;
 	lo += STEP;
-	/* Without a heap yet, brk begins behind the executable's last mapping. */
+	/* Without a heap yet, brk begins after the executable's last mapping. */
 	if (i && (!strcmp(m->v[i - 1].path, "[heap]") || m->v[i - 1].write))
 		lo += HEAP_ROOM;
 	if (i < m->n && !strcmp(m->v[i].path, "[stack]"))

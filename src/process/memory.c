@@ -200,7 +200,7 @@ struct replacement {
 };
 
 /* In the child: nothing but system calls. What is written first is what is there, so that both
- * pages are ours already when it counts. */
+ * pages are private already when it counts. */
 static int replace(void *arg)
 {
 	const struct replacement *r = arg;
@@ -214,10 +214,10 @@ static int replace(void *arg)
 }
 
 /*
- * Two pages are two writes inside of the kernel, and if we are killed the second doesn't come; so
- * they are those of a process that nobody kills with us. It runs in our memory while this thread
- * waits: threads of the target stand still meanwhile, and to copy a large pollux takes a
- * millisecond.
+ * Two pages are two writes inside of the kernel, and if pollux is killed the second doesn't come;
+ * so another process makes them, which is not killed with pollux. It shares the memory of pollux
+ * while this thread waits: threads of the target are stopped meanwhile, and to copy a large pollux
+ * takes a millisecond.
  */
 static int replace_by_child(const struct process *p, uint64_t addr, const uint8_t *from,
 			    const uint8_t *to, size_t len)

@@ -4,7 +4,7 @@
  * PAGEMAP_SCAN (Linux 6.7) gives runs of pages and steps over what has no page tables. Before,
  * there is a word per page to read, also for holes: eight terabytes of them take some seconds, and
  * are the most that is looked at. Pages that were only read from and are all the kernel's one page
- * of zeroes are left out, where the kernel tells.
+ * of zeroes are left out, where the kernel reports them.
  *
  * Source: Linux Documentation/admin-guide/mm/pagemap.rst, include/uapi/linux/fs.h.
  */

@@ -23,13 +23,13 @@ struct place_point {
 	int64_t state_offset; /* from that future's address to what is read for it */
 	bool own;	      /* the program's own code, not a library's that it awaits */
 	bool self;	      /* of the kind itself, whose poll is hooked */
-	bool beside;	      /* something else is polled with it, and isn't told */
+	bool beside;	      /* something else is polled with it, and isn't recorded */
 	/* What it awaits was ready, and wasn't dropped, */
 	bool sure; /* if it goes on, */
-	bool kept; /* if it still stands there and that is gone */
-	/* It is told of what was left, and no place stands for it: */
+	bool kept; /* if it is still there and that is gone */
+	/* An event tells that it was left, and it has no await point: */
 	bool returned; /* the future has returned */
-	bool flat;     /* it stands there, but of what is in it nothing is told */
+	bool flat;     /* it is there, but its content is unknown */
 	bool pointer;  /* what follows lies where it leads to, in `size` bytes; no future */
 	bool lent;     /* a pointer to what isn't owned */
 	uint64_t size;
@@ -52,14 +52,14 @@ struct place_program {
 	const struct place_future *futures;
 	size_t n_futures;
 	/* Of a kind whose poll is hooked, else 0: the size of its future, and the kind + 1 that
-	 * stands for all of the same type. */
+	 * represents all of the same type. */
 	uint64_t size;
 	uint32_t type_kind;
 	/* Of a task of async-task how large it is by its own vtable, else 0. */
 	uint64_t task_bytes;
 };
 
-/* A program that starts waits so long for its layout programs: a short one has places, too. */
+/* A program that starts waits this long for its layout programs: a short one has places, too. */
 #define PLACES_START_NS 300000000ull
 
 /* Whose kinds are compiled. All that it leads to stays as it is until the end; the functions are
@@ -83,7 +83,7 @@ struct places_ops {
 	/* Why debug information that may be there wasn't read by now: negative errno with a
 	 * sentence, which says nothing about the program; 0: it was. */
 	int (*trouble)(void *compiler, struct error *err);
-	/* Waits until all are ready, but at most so long. */
+	/* Waits until all are ready, up to a limit. */
 	void (*wait)(void *compiler, uint64_t ns);
 	void (*end)(void *compiler);
 };

@@ -17,8 +17,8 @@ struct process {
 	pid_t pid;
 	int proc_fd;	   /* directory /proc/PID */
 	int mem_fd;	   /* /proc/PID/mem, for reading and writing */
-	pid_t stopped_tid; /* a tid that this thread of ours has stopped, 0 if none: lets writes
-			    * fall back to PTRACE_POKEDATA */
+	pid_t stopped_tid; /* a tid that the calling thread has stopped, 0 if none: lets writes fall
+			    * back to PTRACE_POKEDATA */
 	bool other_pid_ns; /* its threads know themselves by other numbers than we do */
 	uint64_t image;	   /* what exec gave the program that mem_fd is of */
 	bool launched;	   /* we have started it: it has our seccomp filters, and perhaps more */
@@ -47,9 +47,9 @@ int process_same_ns(const struct process *p, const char *kind);
 
 /* One pollux at a time changes a process; any number may rely on it that none does (shared). Only
  * those who may trace the process can hold the lock; the kernel drops it with the handle. False:
- * somebody else holds it. */
+ * another process holds it. */
 bool process_lock(const struct process *p, bool shared);
-/* Who holds it; 0: nobody, or that can't be known. */
+/* The process that holds it; 0: none, or unknown. */
 pid_t process_lock_holder(const struct process *p);
 void process_unlock(const struct process *p);
 
@@ -59,7 +59,7 @@ ssize_t process_read_file(const struct process *p, const char *name, char *out, 
 /* A whole file, for the caller to free. */
 int process_read_whole(const struct process *p, const char *name, size_t max, char **ret_text,
 		       size_t *ret_len);
-/* The path of the program that a process executes, as /proc tells it, for free(); NULL: none. */
+/* The path of the program that a process executes, as /proc has it, for free(); NULL: none. */
 char *process_exe(pid_t pid);
 /* The number after "KEY:" of a status file, last column (the innermost pid namespace for NSpid), -1
  * if it isn't there. */

@@ -1,8 +1,8 @@
 /*
- * Programs stand one behind the other and are never changed or moved, for a thread may be inside of
- * one at any time: of one of an earlier recording, too, when that one's area is in use again. So
- * ours go behind whatever was ever written; but those that stand there already, as they all do if
- * the same program was recorded before, are taken as they are.
+ * Programs follow one another and are never changed or moved, for a thread may be inside of one at
+ * any time: of one of an earlier recording, too, when its mapping is in use again. So new ones go
+ * after everything that was ever written; but those that are there already, as they all are if the
+ * same program was recorded before, are taken as they are.
  */
 #include "process/programs.h"
 

@@ -1,4 +1,4 @@
-/* What a thread was about when it stood still: its registers, as far as they tell of its stack. */
+/* The registers of a stopped thread that describe its stack. */
 #ifndef POLLUX_PROCESS_REGISTERS_H
 #define POLLUX_PROCESS_REGISTERS_H
 

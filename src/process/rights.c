@@ -2,8 +2,8 @@
  * Why ptrace is refused.
  *
  * The kernel says EPERM for half a dozen reasons (ptrace(2), "Ptrace access mode checking"; Yama:
- * Documentation/admin-guide/LSM/Yama.rst). They are told apart here by looking at the same things
- * the kernel looks at, in its order: tracer, user, dumpable, capabilities, Yama.
+ * Documentation/admin-guide/LSM/Yama.rst). They are distinguished here by checking what the kernel
+ * checks, in its order: tracer, user, dumpable, capabilities, Yama.
  */
 #include "process/rights.h"
 

@@ -13,7 +13,7 @@
  * traced, not a 64-bit x86 program). Needs p->pid and p->proc_fd only. */
 int rights_check(const struct process *p, struct error *err);
 
-/* The reason behind a refusal with -EPERM, -EACCES or -ESRCH. Returns `code`. */
+/* The reason for a refusal with -EPERM, -EACCES or -ESRCH. Returns `code`. */
 int rights_explain(pid_t pid, int code, struct error *err);
 
 /* Tries it, harmlessly: may the process' memory be opened for writing? 0 or the reason. */

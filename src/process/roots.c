@@ -1,10 +1,10 @@
 /*
- * Block_ons that are there when we come. Nothing that the agent hooks tells of them: their waker is
- * made, and a thread that only waits in one (the main thread of most programs) never polls a task.
- * So we look through the stacks: a word that is a return address into block_on's code, or into the
- * function that it was inlined into, says that the thread stands in it (runtime/block_on.c).
+ * Block_ons that exist at the attach. Nothing that the agent hooks shows them: their waker is made,
+ * and a thread that only waits in one (the main thread of most programs) never polls a task. So
+ * pollux searches the stacks: a word that is a return address into block_on's code, or into the
+ * function that it was inlined into, shows that the thread is in it (runtime/block_on.c).
  *
- * Registers are noted while the threads stand still for the spawn sites; the stacks are read
+ * Registers are noted while the threads are stopped for the spawn sites; the stacks are read
  * afterwards, with the threads running: block_on's own frame stays as long as it does, whatever
  * becomes of those below.
  */

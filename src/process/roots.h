@@ -1,5 +1,5 @@
 /*
- * Threads that stand in a block_on when pollux comes: found by their stacks.
+ * Threads that are in a block_on at the attach: found by their stacks.
  */
 #ifndef POLLUX_PROCESS_ROOTS_H
 #define POLLUX_PROCESS_ROOTS_H
@@ -13,7 +13,7 @@ struct root_thread {
 };
 
 struct roots {
-	struct root_thread *threads; /* all, as they stood still */
+	struct root_thread *threads; /* all, as they were stopped */
 	size_t n_threads;
 	uint64_t time_ns; /* then */
 	struct attach_root v[AGENT_MAX_ROOTS];

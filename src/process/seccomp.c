@@ -2,19 +2,19 @@
  * Seccomp filters of the target.
  *
  * A sandboxed program may have forbidden itself memfd_create or mmap with PROT_EXEC, and the
- * kernel's answer may be SIGSYS. So a thread makes a call for us only if that is proven to be
+ * kernel's answer may be SIGSYS. So a thread makes a call for pollux only if that is proven to be
  * allowed. There are three proofs:
  *
  *   - It has no filter.
  *   - Its filters can be read (PTRACE_SECCOMP_GET_FILTER: by root who is under no filter). They are
  *     run here on the calls. A filter that looks at what isn't known beforehand (where a call is
  *     made from, an argument that an earlier call gives) proves nothing.
- *   - Its filters are exactly ours, and a child of ours has made the calls and lives. Filters are
- *     inherited and only ever added, so a program that we have started and that has as many as we
- *     have, has ours. In one container (the same namespaces, the same cgroup) the runtime puts the
- *     same filters around each program that it starts; where ours are the runtime's alone, a thread
- *     with as many has added none. They are the runtime's alone if nobody since could add one,
- *     which takes no_new_privs or CAP_SYS_ADMIN.
+ *   - Its filters are exactly those of pollux, and a child of pollux has made the calls and lives.
+ *     Filters are inherited and only ever added, so a program that we have started and that has as
+ *     many as we have, has ours. In one container (the same namespaces, the same cgroup) the
+ *     runtime puts the same filters around each program that it starts; where ours are the
+ *     runtime's alone, a thread with as many has added none. They are the runtime's alone if nobody
+ *     since could add one, which takes no_new_privs or CAP_SYS_ADMIN.
  *
  * That two processes have the same number of filters proves nothing by itself. All else is refused,
  * or risked if the user says so (process.forced).
@@ -24,8 +24,8 @@
  * fewer: see seccomp_allows_all().
  *
  * A thread may also have the kernel hand its system calls to the program itself, by SIGSYS (syscall
- * user dispatch, as Wine does), all but those made from the program's own place. Ours come from
- * another, so they are never made there.
+ * user dispatch, as Wine does), all but those made from the program's own place. Those of pollux
+ * come from another, so they are never made there.
  *
  * The machine is classic BPF as seccomp allows it (kernel/seccomp.c, seccomp_check_filter): loads
  * of aligned words of struct seccomp_data, arithmetic, forward jumps, 16 words of memory.
@@ -297,7 +297,7 @@ static bool are_ours(const struct process *p, const struct filters *theirs)
 	       theirs->n == ours.n && (p->launched || (ours.fixed && same_container(p)));
 }
 
-/* ---- a child of ours ---- */
+/* ---- a child of pollux ---- */
 
 #define TRIAL_TIMEOUT 1000000000ull
 #define MAX_CALLS 64u
@@ -351,7 +351,7 @@ struct seccomp_trial seccomp_try(const struct stub_call *calls, size_t n)
 		return trial;
 	*at = UINT32_MAX;
 	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before); /* no handler of ours runs in the child */
+	pthread_sigmask(SIG_BLOCK, &all, &before); /* no handler of pollux runs in the child */
 	pid_t pid = fork();
 	if (pid == 0)
 		make_calls(calls, n, at);
@@ -421,7 +421,7 @@ int seccomp_undispatched(const struct process *p, pid_t tid, struct error *err)
 		uint64_t mode, selector, offset, len;
 	} config = {0};
 
-	/* A kernel before 6.4 does not tell. */
+	/* A kernel before 6.4 does not report it. */
 	if (ptrace(PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG, tid, sizeof(config), &config) < 0 ||
 	    !config.mode)
 		return 0;

@@ -12,7 +12,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 
-/* How the calls went in a child of ours, made where we are under filters ourselves: before a thread
+/* How the calls went in a child of pollux, made if pollux itself is under filters: before a thread
  * is stopped for them. */
 struct seccomp_trial {
 	int rc; /* 0: it lives; -EPERM: it was killed at `nr`; others: it was not made */
@@ -21,8 +21,8 @@ struct seccomp_trial {
 struct seccomp_trial seccomp_try(const struct stub_call *calls, size_t n);
 
 /* The thread is stopped by the calling tracer. -EPERM with a sentence, whatever the user risks: it
- * makes no calls for us, since syscall user dispatch hands them to the program. Kernels before 6.4
- * don't tell. */
+ * makes no calls for pollux, since syscall user dispatch hands them to the program. Kernels before
+ * 6.4 don't report it. */
 int seccomp_undispatched(const struct process *p, pid_t tid, struct error *err);
 
 /* The thread is stopped by the calling tracer. 0: it may, or that is not proven and the user takes
@@ -37,7 +37,7 @@ int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *c
 int seccomp_allows_all(const struct process *p, const struct stub_call *calls, size_t n,
 		       struct error *err);
 
-/* No thread is under any filter. Stops nobody. */
+/* No thread is under any filter. Stops no thread. */
 bool seccomp_none(const struct process *p);
 /* So many filters the thread is under; -1: it is gone. */
 long seccomp_count(const struct process *p, pid_t tid);

@@ -2,14 +2,14 @@
  * Stopping threads.
  *
  * All are seized first and interrupted afterwards: seizing does not disturb a thread, so the time
- * in which some stand still and others run is a third shorter than with both calls for each in
- * turn. New threads made meanwhile are found by looking again until a look finds none: a stopped
- * thread makes no children. While threads stand still the tracer asks for a real-time priority,
- * since on a machine with busy CPUs it would itself wait for its turn (measured: 434 ms against
+ * in which some are stopped and others run is a third shorter than with both calls for each in
+ * turn. New threads made meanwhile are found by listing again until none is new: a stopped thread
+ * makes no children. While threads are stopped the tracer asks for a real-time priority, since on a
+ * machine with busy CPUs it would itself wait for its turn (measured: 434 ms against
  * 0.7).
  *
- * A thread that waits for a vfork or a disk stops only when that is over. The others don't stand
- * still for it: they go on, and all is tried again.
+ * A thread that waits for a vfork or a disk stops only when that is over. The others don't stay
+ * stopped for it: they resume, and all is tried again.
  *
  * The stop that comes first may be that of a signal on its way. It is kept and goes with the
  * resume; a tracer that drops it has eaten the program's signal.
@@ -241,10 +241,10 @@ static bool ends(const struct process *p, pid_t tid)
 
 /*
  * exec() waits until the process' other threads are gone, and one that is traced is gone only when
- * its tracer has taken its end. Meanwhile the kernel lets nobody seize a thread of the process: a
- * tracer that seizes one after the other waits there for the exec, which waits for the tracer
- * (ptrace_attach and de_thread, cred_guard_mutex). So a timer's signal interrupts it, takes what
- * ends there are, and the kernel goes on with the call.
+ * its tracer has taken its end. Meanwhile the kernel blocks every seizing of a thread of the
+ * process: a tracer that seizes one after the other waits there for the exec, which waits for the
+ * tracer (ptrace_attach and de_thread, cred_guard_mutex). So a timer's signal interrupts it, takes
+ * what ends there are, and the kernel goes on with the call.
  */
 #define ENDS_NS 20000000l
 
@@ -260,7 +260,7 @@ static void take_ends(int signo)
 	for (size_t i = 0; s && i < s->n; i++) {
 		siginfo_t info = {0};
 
-		/* The main thread's end may be that of a child of ours. */
+		/* The main thread may be a child of pollux. */
 		if (s->v[i].tid != seizing_of)
 			waitid(P_PID, (id_t)s->v[i].tid, &info,
 			       WEXITED | WNOHANG | __WALL | __WNOTHREAD);
@@ -302,8 +302,8 @@ static void ends_end(struct ends_timer *t)
 }
 
 /*
- * ptrace knows threads by number, and the number of a thread that has ended may be given to
- * anybody's. So it is looked up in the process before, and again when it is ours and can't end
+ * ptrace knows threads by number, and the number of a thread that has ended may be given to one of
+ * any process. So it is looked up in the process before, and again when it is seized and can't end
  * unseen. A stranger is let go, which the kernel allows only of a stopped thread; if it doesn't
  * stop the tracer's end does it (-ETIMEDOUT, as in thread_stop). -ESRCH: there is no such thread.
  * `seized` are those that the tracer has already.
@@ -507,7 +507,7 @@ static int stop_all(const struct process *p, struct process_stop *s, uint64_t un
 	size_t n_new;
 	int rc;
 
-	/* The first seizing disturbs nobody: the clock starts behind it. */
+	/* The first seizing stops no thread: the clock starts after it. */
 	rc = seize_new(p, s, &seized, &n_new);
 	tracer_hurry(&s->before);
 	s->began_ns = clock_monotonic_ns();

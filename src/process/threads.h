@@ -1,9 +1,9 @@
 /*
- * Stopping threads by ptrace, for as short as can be, without leaving a trace: signals that come to
- * light are passed on, a thread that does not stop in time is let go.
+ * Stopping threads by ptrace, for as short as can be, without leaving a trace: signals that appear
+ * are passed on, a thread that does not stop in time is let go.
  *
  * ptrace belongs to a *thread* of the tracer, and only its end lets go of a thread that won't stop.
- * So everything here runs on a tracer: a thread of ours made for the purpose.
+ * So everything here runs on a tracer: a thread of pollux made for the purpose.
  */
 #ifndef POLLUX_PROCESS_THREADS_H
 #define POLLUX_PROCESS_THREADS_H
@@ -22,8 +22,8 @@ void tracer_end(struct tracer *t);
 
 /* The rest is called on a tracer. */
 
-/* While a thread stands still for us, we must not wait for a CPU: a real-time priority, or what of
- * it we may have, until tracer_calm(). */
+/* While a thread is stopped, pollux must not wait for a CPU: it takes a real-time priority, as far
+ * as permitted, until tracer_calm(). */
 struct tracer_priority {
 	int policy, rt_priority, nice;
 };
@@ -59,7 +59,7 @@ struct process_stop {
 	size_t n, cap;
 	uint64_t began_ns;
 	struct tracer_priority before; /* our own, before the stop */
-	uint64_t stop_ns;	       /* after threads_resume: how long they stood still */
+	uint64_t stop_ns;	       /* after threads_resume: how long they were stopped */
 };
 
 /* Stops all threads, also those that come into being meanwhile. On failure all are resumed. */

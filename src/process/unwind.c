@@ -2,16 +2,16 @@
  * Walking stacks without frame pointers.
  *
  * A frame's canonical address (CFA) follows from rsp or rbp by the rule at its instruction; below
- * it stands the address that it returns to, and maybe the caller's rbp. So a walk is, per frame,
- * one look into the list of loaded code, one into a table of rules, and one or two words of the
- * stack, which is a copy that the kernel made, or is read as it is needed.
+ * it is the return address, and maybe the caller's rbp. So a walk is, per frame, one look into the
+ * list of loaded code, one into a table of rules, and one or two words of the stack, which is a
+ * copy that the kernel made, or is read as it is needed.
  *
- * What is special: the innermost address is that of an instruction, the others are those behind a
+ * What is special: the innermost address is that of an instruction, the others are those after a
  * call, which may be the first of the next function, so they count one byte less; but where a
  * signal came, again as they are. The vDSO has rules of its own in memory only. Pollux's agent is
  * between the runtime and its tasks: its image brings rules with it, and a call out of a trampoline
  * belongs to the function whose instruction was displaced into it. A return probe has put the
- * kernel's page in the place of the caller's address; whoever set it knows the caller.
+ * kernel's page in the place of the caller's address; the tool that set it knows the caller.
  */
 #include "process/unwind.h"
 
@@ -177,7 +177,7 @@ static int add_vdso(const struct process *p, struct unwind_map *m, struct unwind
 	return 0;
 }
 
-/* What stands there is the target's word: offsets are checked against the bytes. */
+/* Its content is untrusted: offsets are checked against the bytes. */
 static int add_agent_rules(struct unwind_code *code, size_t len)
 {
 	struct agent_image image;
@@ -359,9 +359,9 @@ static bool word_at(const struct walk *w, uint64_t addr, uint64_t *ret)
 }
 
 /*
- * rbp of a frame whose CFA hangs on it, where nobody told it (a sleeping thread's, as
+ * rbp of a frame whose CFA depends on it, where it is unknown (a sleeping thread's, as
  * /proc/PID/task/TID/syscall shows it): the function made it of rsp and has pushed since then what
- * its code says. Believed if a call then stands before the address that it returns to.
+ * its code says. Accepted if there is then a call before the return address.
  */
 static bool find_bp(struct walk *w, const struct unwind_map *m, const struct unwind_code *code,
 		    const struct eh_row *row, uint64_t pc)
@@ -464,7 +464,7 @@ static enum unwind_end step(struct walk *w, const struct eh_row *row, uint64_t p
 
 /*
  * In a trampoline (process/hooks.c) rsp is lower by what was pushed, and the function that it
- * stands for is the one that it jumps back to. `at` is the instruction that runs or called.
+ * represents is the one that it jumps back to. `at` is the instruction that runs or called.
  */
 static bool leave_trampoline(struct walk *w, const struct unwind_code *code, uint64_t at)
 {

@@ -18,8 +18,8 @@ struct unwind_file {
 	char *path;		 /* of its first user; "[vdso]" */
 	struct elf_image *image; /* NULL if it can't be had. Its lazy parts are for one thread */
 	struct eh_table *table;	 /* NULL if it has none */
-	uint64_t key[4];	 /* what tells it from others */
-	void *user;		 /* whoever names addresses keeps his own here */
+	uint64_t key[4];	 /* what distinguishes it */
+	void *user;		 /* for the code that names addresses */
 	struct unwind_file *next;
 };
 

@@ -1,13 +1,13 @@
 /*
  * A panic walks over the agent's frames only if the unwinder that walks knows them. A process may
  * have several: libgcc_s, a second copy of it that a Python wheel brought along, libgcc's or LLVM's
- * linked into a library. Which of them an object calls stands in its GOT: the words for _Unwind_*,
- * as the loader has filled them in this process, whatever the order of symbols was. Where such a
- * word isn't filled before the first call, it may become any unwinder of the process.
+ * linked into a library. Which of them an object calls is in its GOT: the words for _Unwind_*, as
+ * the loader has filled them in this process, whatever the order of symbols was. Where such a word
+ * isn't filled before the first call, it may become any unwinder of the process.
  *
  * Only libgcc's __register_frame takes a whole .eh_frame. LLVM's takes one entry, and may have
- * libgcc's names beside it; it has some of its own as well. The agent asks again, when it has
- * registered its frames, whether they are known.
+ * libgcc's names as well; it has some of its own, too. The agent asks again, when it has registered
+ * its frames, whether they are known.
  */
 #include "process/unwinders.h"
 

@@ -1,6 +1,6 @@
 /*
- * Through which unwinder the panics of an object go, and which of a process' unwinders can be told
- * of the agent's frames.
+ * Through which unwinder the panics of an object go, and which unwinders of a process accept the
+ * agent's frames.
  */
 #ifndef POLLUX_PROCESS_UNWINDERS_H
 #define POLLUX_PROCESS_UNWINDERS_H
@@ -10,8 +10,8 @@
 
 enum unwinder {
 	UNWINDER_UNBOUND, /* the loader has not said yet */
-	UNWINDER_OWN,	  /* linked into the object, and can't be told */
-	UNWINDER_OTHER,	  /* another library, which can't be told */
+	UNWINDER_OWN,	  /* linked into the object, and does not accept them */
+	UNWINDER_OTHER,	  /* another library, which does not accept them */
 	UNWINDER_KNOWN,	  /* libgcc's, as one of struct unwinders */
 };
 
