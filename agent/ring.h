@@ -88,9 +88,9 @@ enum agent_event_type {
 	AE_SCHEDULE,	   /* task: scheduled by something else than a waker (spawn, abort) */
 	AE_CANCEL, /* task: dropped outside of a poll (aborted before it, runtime shutdown) */
 	AE_DROP,   /* task: its memory is given back; the reference may be used anew */
-	AE_PARK,   /* enum agent_call << 48: a wait (AH_WAIT) begins outside of every task's poll */
+	AE_PARK,   /* call's number << 48: a wait (AH_WAIT) begins outside of every task's poll */
 	AE_UNPARK, /* the same call << 48: it returned; | AGENT_UNPARK_IDLE */
-	AE_BLOCK,  /* enum agent_call << 48 | duration in ticks: a call just ended that was long; a
+	AE_BLOCK,  /* call's number << 48 | duration in ticks: a call just ended that was long; a
 		    * wait inside a poll, another one anywhere */
 	AE_THREAD, /* tid: all that follows in this ring is this thread's */
 	AE_LOST,   /* number of events dropped since the event before this one in this ring */
@@ -138,47 +138,22 @@ enum agent_event_type {
 /* AE_UNPARK: an epoll that returned no event. */
 #define AGENT_UNPARK_IDLE 1u
 
-/* The calls that the agent knows, by the GOT entry through which they go. */
+/* Calls have the numbers of the trace (src/trace/event.h, enum trace_call), which the agent passes
+ * on. These are the ones that it treats in a way of their own: READ to CONNECT take a descriptor,
+ * PTHREAD_MUTEX_LOCK to PTHREAD_COND_TIMEDWAIT wait for a lock. */
 enum agent_call {
-	AC_NONE = 0,
-	AC_FUTEX, /* syscall(SYS_futex, ..., FUTEX_WAIT*) only */
-	AC_EPOLL_WAIT,
-	AC_EPOLL_PWAIT,
-	AC_EPOLL_PWAIT2,
-	AC_POLL,
-	AC_PPOLL,
-	AC_SELECT,
-	AC_NANOSLEEP,
-	AC_CLOCK_NANOSLEEP,
-	AC_USLEEP,
-	AC_SLEEP,
-	AC_READ,
-	AC_PREAD,
-	AC_READV,
-	AC_WRITE,
-	AC_PWRITE,
-	AC_WRITEV,
-	AC_RECV,
-	AC_RECVFROM,
-	AC_RECVMSG,
-	AC_SEND,
-	AC_SENDTO,
-	AC_SENDMSG,
-	AC_ACCEPT,
-	AC_ACCEPT4,
-	AC_CONNECT,
-	AC_FSYNC,
-	AC_FDATASYNC,
-	AC_FLOCK,
-	AC_WAITPID,
-	AC_WAITID,
-	AC_PTHREAD_JOIN,
-	AC_PTHREAD_MUTEX_LOCK,
-	AC_PTHREAD_COND_WAIT,
-	AC_PTHREAD_COND_TIMEDWAIT,
-	AC_GETADDRINFO,
-	AC_SCHED_YIELD,
-	AC_N_CALLS,
+	AC_FUTEX = 1, /* syscall(SYS_futex, ..., FUTEX_WAIT*) only */
+	AC_EPOLL_WAIT = 2,
+	AC_EPOLL_PWAIT = 3,
+	AC_EPOLL_PWAIT2 = 4,
+	AC_READ = 12,
+	AC_RECV = 18,
+	AC_RECVFROM = 19,
+	AC_SEND = 21,
+	AC_SENDTO = 22,
+	AC_CONNECT = 26,
+	AC_PTHREAD_MUTEX_LOCK = 33,
+	AC_PTHREAD_COND_TIMEDWAIT = 35,
 };
 
 /* What a hook's thunk does. `orig` is always the function that stood there before. */
@@ -194,7 +169,7 @@ enum agent_hook_type {
 	AH_ASYNC_DESTROY,  /* TaskVTable.destroy(header) */
 	AH_ASYNC_WAKE,	   /* RAW_WAKER_VTABLE: wake and wake_by_ref (header) */
 	AH_ROOT_WAKE,	   /* waker of a block_on: wake and wake_by_ref (data) */
-	AH_CALL,	   /* a call that may block, in a GOT; `kind` is the enum agent_call */
+	AH_CALL,	   /* a call that may block, in a GOT; `kind` is its number */
 	AH_SPAWN,	   /* the spawn site of a kind */
 	AH_ROOT_ENTER,	   /* the place where a block_on makes its waker */
 	AH_PANIC,	   /* _Unwind_RaiseException in a GOT: a panic starts on this thread */
@@ -311,7 +286,7 @@ struct agent_hook {
 	uint64_t slot;	/* address of the hooked slot, or of the patched instruction */
 	uint64_t saved; /* the slot's original 8 bytes, for a later attach that must take over */
 	uint16_t type;	/* enum agent_hook_type */
-	uint16_t kind;	/* kind number, enum agent_call, or AGENT_KIND_NONE */
+	uint16_t kind;	/* kind number, number of a call, or AGENT_KIND_NONE */
 	union {
 		struct {
 			uint16_t id_offset;    /* Tokio: header + id_offset holds the u64 task id */
@@ -525,7 +500,7 @@ struct ring {
 	/* Where the far part was last used (ring_place). The begin is written first, both before
 	 * the head moves on. */
 	uint64_t far_begin, far_end;
-	/* ticks << 8 | enum agent_call: in a poll the thread waits in this call since then; 0: in
+	/* ticks << 8 | call number: in a poll the thread waits in this call since then; 0: in
 	 * none. Left behind where the thread never came back. */
 	uint64_t wait;
 	uint8_t pad0[24];

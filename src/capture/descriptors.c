@@ -46,7 +46,7 @@ void descriptors_tidy(struct descriptors *d)
 
 static bool is_of_sockets(unsigned call)
 {
-	return call >= AC_RECV && call <= AC_CONNECT;
+	return call >= TB_RECV && call <= TB_CONNECT;
 }
 
 /* Of a descriptor that was never seen. */
@@ -68,7 +68,7 @@ bool descriptors_may_wait(struct descriptors *d, const struct attach *a, unsigne
 	if (flags & MSG_DONTWAIT)
 		return false;
 	/* These work with files only, which always wait. */
-	if (call == AC_PREAD || call == AC_PWRITE)
+	if (call == TB_PREAD || call == TB_PWRITE)
 		return true;
 	if ((before && now_ms - s.ms < FRESH_MS) || d->n_looks >= MAX_LOOKS)
 		return s.waits;

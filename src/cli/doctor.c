@@ -181,7 +181,7 @@ static int check_panics(struct elf_image *image, struct finding *f)
 	bool seen = unwinders_abort(&object);
 
 	for (size_t i = 0; i < f->n_calls; i++)
-		seen = seen || f->calls[i].call == AC_NONE;
+		seen = seen || f->calls[i].call == TB_NONE;
 	if (seen || !f->n_runtimes)
 		return 0;
 	return find_cover(f, "panics", 0, 1,

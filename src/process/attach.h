@@ -114,7 +114,7 @@ size_t attach_kinds(const struct attach *a, const struct attach_kind **ret);
 struct attach_root {
 	uint32_t own_tid, tid;
 	uint16_t kind;	  /* agent kind number */
-	uint16_t call;	  /* enum agent_call in which it was blocked, AC_NONE: it was not */
+	uint16_t call;	  /* enum trace_call in which it was blocked, TB_NONE: it was not */
 	uint64_t time_ns; /* at that time, before the agent was enabled */
 };
 size_t attach_roots(const struct attach *a, const struct attach_root **ret);

@@ -233,7 +233,7 @@ static int plan_waker(struct plan *at, const struct find_waker *w)
 
 static uint16_t call_type(const struct find_call *c)
 {
-	return c->call == AC_NONE ? AH_PANIC : c->waits ? AH_WAIT : AH_CALL;
+	return c->call == TB_NONE ? AH_PANIC : c->waits ? AH_WAIT : AH_CALL;
 }
 
 /* Wakes past the tables; of a static program also what others have in their GOT. */

@@ -33,18 +33,18 @@ static uint16_t call_of(const struct user_regs_struct *regs)
 	long result = -(long)regs->rax;
 
 	if (result != EINTR && (result < RESTART_FIRST || result > RESTART_LAST))
-		return AC_NONE;
+		return TB_NONE;
 	switch ((long)regs->orig_rax) {
 	case __NR_futex:
-		return AC_FUTEX;
+		return TB_FUTEX;
 	case __NR_epoll_wait:
-		return AC_EPOLL_WAIT;
+		return TB_EPOLL_WAIT;
 	case __NR_epoll_pwait:
-		return AC_EPOLL_PWAIT;
+		return TB_EPOLL_PWAIT;
 	case __NR_epoll_pwait2:
-		return AC_EPOLL_PWAIT2;
+		return TB_EPOLL_PWAIT2;
 	}
-	return AC_NONE;
+	return TB_NONE;
 }
 
 int roots_note(struct roots *r, const struct process_stop *stopped)

@@ -9,7 +9,7 @@
 struct root_thread {
 	pid_t tid;
 	uint64_t sp;
-	uint16_t call; /* in which it blocks, AC_NONE: in none that parks */
+	uint16_t call; /* in which it blocks, TB_NONE: in none that parks */
 };
 
 struct roots {

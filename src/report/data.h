@@ -9,7 +9,7 @@
 
 /* Calls of one sort, summed up. */
 struct call_sum {
-	uint16_t call; /* enum agent_call */
+	uint16_t call; /* enum trace_call */
 	uint64_t n, ns, max_ns;
 };
 

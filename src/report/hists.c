@@ -239,10 +239,11 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 	return 0;
 }
 
-static bool waits_for_lock(const char *call)
+/* Also a condition variable's. */
+static bool waits_for_lock(uint16_t call)
 {
-	return !strcmp(call, "futex") || !strncmp(call, "pthread_mutex", 13) ||
-	       !strncmp(call, "pthread_cond", 12);
+	return trace_call_waits_for_lock(call) || call == TB_PTHREAD_COND_WAIT ||
+	       call == TB_PTHREAD_COND_TIMEDWAIT;
 }
 
 /* The last stack of the thread, if it was taken in this wait. */
@@ -257,7 +258,7 @@ static int on_block(void *ctx, const struct tl_block *block)
 	uint64_t ns = block->end_ns - block->begin_ns;
 	if (!polls_count(block->task))
 		return 0;
-	bool lock = waits_for_lock(trace_call_name(block->call));
+	bool lock = waits_for_lock(block->call);
 	add_us(&h->blocks[!lock], ns);
 	if (!lock || ns <= CONTENDED_NS || !h->stacks_seen)
 		return 0;

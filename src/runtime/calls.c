@@ -8,7 +8,6 @@
  */
 #include "runtime/find.h"
 
-#include "agent/ring.h"
 #include "base/cleanup.h"
 #include "binary/code/insn.h"
 #include "binary/code/uses.h"
@@ -23,46 +22,46 @@ static const struct {
 	uint16_t call;
 	bool waits; /* a thread goes there to wait */
 } table[] = {
-	{"syscall", AC_FUTEX, true},
-	{"epoll_wait", AC_EPOLL_WAIT, true},
-	{"epoll_pwait", AC_EPOLL_PWAIT, true},
-	{"epoll_pwait2", AC_EPOLL_PWAIT2, true},
-	{"poll", AC_POLL, true},
-	{"ppoll", AC_PPOLL, true},
-	{"select", AC_SELECT, true},
-	{"nanosleep", AC_NANOSLEEP, true},
-	{"clock_nanosleep", AC_CLOCK_NANOSLEEP, true},
-	{"usleep", AC_USLEEP, true},
-	{"sleep", AC_SLEEP, true},
-	{"read", AC_READ},
-	{"pread", AC_PREAD},
-	{"pread64", AC_PREAD},
-	{"readv", AC_READV},
-	{"write", AC_WRITE},
-	{"pwrite", AC_PWRITE},
-	{"pwrite64", AC_PWRITE},
-	{"writev", AC_WRITEV},
-	{"recv", AC_RECV},
-	{"recvfrom", AC_RECVFROM},
-	{"recvmsg", AC_RECVMSG},
-	{"send", AC_SEND},
-	{"sendto", AC_SENDTO},
-	{"sendmsg", AC_SENDMSG},
-	{"accept", AC_ACCEPT},
-	{"accept4", AC_ACCEPT4},
-	{"connect", AC_CONNECT},
-	{"fsync", AC_FSYNC},
-	{"fdatasync", AC_FDATASYNC},
-	{"flock", AC_FLOCK},
-	{"waitpid", AC_WAITPID, true},
-	{"waitid", AC_WAITID, true},
-	{"pthread_join", AC_PTHREAD_JOIN, true},
-	{"pthread_mutex_lock", AC_PTHREAD_MUTEX_LOCK},
-	{"pthread_cond_wait", AC_PTHREAD_COND_WAIT, true},
-	{"pthread_cond_timedwait", AC_PTHREAD_COND_TIMEDWAIT, true},
-	{"getaddrinfo", AC_GETADDRINFO},
-	{"sched_yield", AC_SCHED_YIELD},
-	{"_Unwind_RaiseException", AC_NONE},
+	{"syscall", TB_FUTEX, true},
+	{"epoll_wait", TB_EPOLL_WAIT, true},
+	{"epoll_pwait", TB_EPOLL_PWAIT, true},
+	{"epoll_pwait2", TB_EPOLL_PWAIT2, true},
+	{"poll", TB_POLL, true},
+	{"ppoll", TB_PPOLL, true},
+	{"select", TB_SELECT, true},
+	{"nanosleep", TB_NANOSLEEP, true},
+	{"clock_nanosleep", TB_CLOCK_NANOSLEEP, true},
+	{"usleep", TB_USLEEP, true},
+	{"sleep", TB_SLEEP, true},
+	{"read", TB_READ},
+	{"pread", TB_PREAD},
+	{"pread64", TB_PREAD},
+	{"readv", TB_READV},
+	{"write", TB_WRITE},
+	{"pwrite", TB_PWRITE},
+	{"pwrite64", TB_PWRITE},
+	{"writev", TB_WRITEV},
+	{"recv", TB_RECV},
+	{"recvfrom", TB_RECVFROM},
+	{"recvmsg", TB_RECVMSG},
+	{"send", TB_SEND},
+	{"sendto", TB_SENDTO},
+	{"sendmsg", TB_SENDMSG},
+	{"accept", TB_ACCEPT},
+	{"accept4", TB_ACCEPT4},
+	{"connect", TB_CONNECT},
+	{"fsync", TB_FSYNC},
+	{"fdatasync", TB_FDATASYNC},
+	{"flock", TB_FLOCK},
+	{"waitpid", TB_WAITPID, true},
+	{"waitid", TB_WAITID, true},
+	{"pthread_join", TB_PTHREAD_JOIN, true},
+	{"pthread_mutex_lock", TB_PTHREAD_MUTEX_LOCK},
+	{"pthread_cond_wait", TB_PTHREAD_COND_WAIT, true},
+	{"pthread_cond_timedwait", TB_PTHREAD_COND_TIMEDWAIT, true},
+	{"getaddrinfo", TB_GETADDRINFO},
+	{"sched_yield", TB_SCHED_YIELD},
+	{"_Unwind_RaiseException", TB_NONE},
 };
 #define N_ROWS (sizeof(table) / sizeof(table[0]))
 
@@ -170,7 +169,7 @@ static bool counts(struct elf_image *image, uint64_t at, uint16_t call)
 {
 	const struct elf_symbol *s = elf_image_symbol_at(image, at);
 
-	return s && (!is_libc(s) || (call == AC_NONE && strncmp(s->name, "_Unwind", 7) != 0));
+	return s && (!is_libc(s) || (call == TB_NONE && strncmp(s->name, "_Unwind", 7) != 0));
 }
 
 /* In a static program all goes by direct calls, and by words that the linker left of the GOT. */
@@ -210,7 +209,7 @@ static int cover(struct finding *f, size_t n_libc)
 	size_t n = 0;
 
 	for (size_t i = 0; i < f->n_calls; i++)
-		n += f->calls[i].call != AC_NONE;
+		n += f->calls[i].call != TB_NONE;
 	if (f->is_static && !n)
 		return find_cover(f, "blocking calls", 0, n_libc + hidden ? n_libc + hidden : 1,
 				  "a static program calls libc directly, and without symbols "

@@ -71,14 +71,14 @@ struct find_waker {
 	size_t n_direct;
 };
 
-/* A GOT slot of a call of enum agent_call, or of the unwinder; of a static program also a direct
+/* A GOT slot of a call of enum trace_call, or of the unwinder; of a static program also a direct
  * call. */
 struct find_call {
 	uint64_t slot;	   /* direct: the four bytes, relative to what follows them */
 	uint64_t function; /* a static program's own; else 0 */
 	bool direct;
 	bool waits;    /* a thread goes there to wait: the begin of such a call is told too */
-	uint16_t call; /* enum agent_call; AC_NONE: _Unwind_RaiseException */
+	uint16_t call; /* enum trace_call; TB_NONE: _Unwind_RaiseException */
 	const char *symbol;
 };
 

@@ -9,7 +9,6 @@
  */
 #include "timeline/state.h"
 
-#include "agent/ring.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -452,12 +451,12 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t arg, uint64_t t
 
 static bool waits_for_io(uint16_t call)
 {
-	return call == AC_EPOLL_WAIT || call == AC_EPOLL_PWAIT || call == AC_EPOLL_PWAIT2;
+	return call == TB_EPOLL_WAIT || call == TB_EPOLL_PWAIT || call == TB_EPOLL_PWAIT2;
 }
 
 bool root_parks(uint16_t call)
 {
-	return call == AC_FUTEX || waits_for_io(call);
+	return call == TB_FUTEX || waits_for_io(call);
 }
 
 void poll_park(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t)

@@ -1,7 +1,6 @@
-/* The words for what events say, in the order of the enums of event.h and agent/ring.h. */
+/* The words for what events say, by the enums of event.h. */
 #include "trace/event.h"
 
-#include "agent/ring.h"
 #include "base/text.h"
 
 #include <string.h>
@@ -62,45 +61,45 @@ const char *trace_wake_name(unsigned wake)
 
 const char *trace_call_name(unsigned call)
 {
-	static const char *const names[AC_N_CALLS] = {
-		[AC_NONE] = "none",
-		[AC_FUTEX] = "futex",
-		[AC_EPOLL_WAIT] = "epoll_wait",
-		[AC_EPOLL_PWAIT] = "epoll_pwait",
-		[AC_EPOLL_PWAIT2] = "epoll_pwait2",
-		[AC_POLL] = "poll",
-		[AC_PPOLL] = "ppoll",
-		[AC_SELECT] = "select",
-		[AC_NANOSLEEP] = "nanosleep",
-		[AC_CLOCK_NANOSLEEP] = "clock_nanosleep",
-		[AC_USLEEP] = "usleep",
-		[AC_SLEEP] = "sleep",
-		[AC_READ] = "read",
-		[AC_PREAD] = "pread",
-		[AC_READV] = "readv",
-		[AC_WRITE] = "write",
-		[AC_PWRITE] = "pwrite",
-		[AC_WRITEV] = "writev",
-		[AC_RECV] = "recv",
-		[AC_RECVFROM] = "recvfrom",
-		[AC_RECVMSG] = "recvmsg",
-		[AC_SEND] = "send",
-		[AC_SENDTO] = "sendto",
-		[AC_SENDMSG] = "sendmsg",
-		[AC_ACCEPT] = "accept",
-		[AC_ACCEPT4] = "accept4",
-		[AC_CONNECT] = "connect",
-		[AC_FSYNC] = "fsync",
-		[AC_FDATASYNC] = "fdatasync",
-		[AC_FLOCK] = "flock",
-		[AC_WAITPID] = "waitpid",
-		[AC_WAITID] = "waitid",
-		[AC_PTHREAD_JOIN] = "pthread_join",
-		[AC_PTHREAD_MUTEX_LOCK] = "pthread_mutex_lock",
-		[AC_PTHREAD_COND_WAIT] = "pthread_cond_wait",
-		[AC_PTHREAD_COND_TIMEDWAIT] = "pthread_cond_timedwait",
-		[AC_GETADDRINFO] = "getaddrinfo",
-		[AC_SCHED_YIELD] = "sched_yield",
+	static const char *const names[TB_N] = {
+		[TB_NONE] = "none",
+		[TB_FUTEX] = "futex",
+		[TB_EPOLL_WAIT] = "epoll_wait",
+		[TB_EPOLL_PWAIT] = "epoll_pwait",
+		[TB_EPOLL_PWAIT2] = "epoll_pwait2",
+		[TB_POLL] = "poll",
+		[TB_PPOLL] = "ppoll",
+		[TB_SELECT] = "select",
+		[TB_NANOSLEEP] = "nanosleep",
+		[TB_CLOCK_NANOSLEEP] = "clock_nanosleep",
+		[TB_USLEEP] = "usleep",
+		[TB_SLEEP] = "sleep",
+		[TB_READ] = "read",
+		[TB_PREAD] = "pread",
+		[TB_READV] = "readv",
+		[TB_WRITE] = "write",
+		[TB_PWRITE] = "pwrite",
+		[TB_WRITEV] = "writev",
+		[TB_RECV] = "recv",
+		[TB_RECVFROM] = "recvfrom",
+		[TB_RECVMSG] = "recvmsg",
+		[TB_SEND] = "send",
+		[TB_SENDTO] = "sendto",
+		[TB_SENDMSG] = "sendmsg",
+		[TB_ACCEPT] = "accept",
+		[TB_ACCEPT4] = "accept4",
+		[TB_CONNECT] = "connect",
+		[TB_FSYNC] = "fsync",
+		[TB_FDATASYNC] = "fdatasync",
+		[TB_FLOCK] = "flock",
+		[TB_WAITPID] = "waitpid",
+		[TB_WAITID] = "waitid",
+		[TB_PTHREAD_JOIN] = "pthread_join",
+		[TB_PTHREAD_MUTEX_LOCK] = "pthread_mutex_lock",
+		[TB_PTHREAD_COND_WAIT] = "pthread_cond_wait",
+		[TB_PTHREAD_COND_TIMEDWAIT] = "pthread_cond_timedwait",
+		[TB_GETADDRINFO] = "getaddrinfo",
+		[TB_SCHED_YIELD] = "sched_yield",
 	};
 	call &= TRACE_CALL_NUMBER;
 	return LOOK_UP(names, call);
@@ -109,12 +108,12 @@ const char *trace_call_name(unsigned call)
 bool trace_call_waits_for_lock(unsigned call)
 {
 	call &= TRACE_CALL_NUMBER;
-	return call == AC_FUTEX || call == AC_PTHREAD_MUTEX_LOCK;
+	return call == TB_FUTEX || call == TB_PTHREAD_MUTEX_LOCK;
 }
 
 bool trace_call_waits_for_cpu(unsigned call)
 {
-	return (call & TRACE_CALL_NUMBER) == AC_SCHED_YIELD;
+	return (call & TRACE_CALL_NUMBER) == TB_SCHED_YIELD;
 }
 
 const char *trace_off_cpu_name(unsigned why)

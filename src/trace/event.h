@@ -11,47 +11,63 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/*
+ * The numbers of the enums in this header are in files, docs/trace-format.md lists them: a number
+ * never changes its meaning, new ones are added at the end.
+ */
+
 enum trace_event_type {
 	TE_NONE = 0,
-	TE_SPAWN, /* kind; task = highest id given out when it was seen, 0 if not known. The parent
-		   * is the task whose poll is open on this thread. The new task's own id comes
-		   * with its first other event: see timeline.h, "spawns find their tasks".
-		   * arg = TRACE_SPAWN_NAMED: task is the new task's own name; with
-		   * TRACE_SPAWN_PARENT value is its parent's, of whatever kind, 0: it has none */
-	TE_POLL_BEGIN, /* kind, task */
-	TE_POLL_END,   /* kind, task; arg = enum trace_outcome: ends the innermost open poll here;
-			* value = index of a struct trace_place + 1: pending there; 0: not known */
-	TE_WAKE, /* kind, task; arg = enum trace_wake; the source is what this thread does now */
-	TE_SCHEDULE, /* kind, task: put into a run queue, by a waker or by something else: only
-		      * that is known */
-	TE_CANCEL,   /* kind, task: ended outside of a poll; arg = enum trace_outcome, 0: cancelled
-		      * (without poll events a task can end ready here) */
-	TE_DROP, /* kind, task: memory given back; for address-named tasks the name is free again */
-	TE_PARK, /* arg = call (enum agent_call): thread blocks outside of every task's poll */
-	TE_UNPARK, /* arg = call: and goes on; | TRACE_CALL_IDLE */
-	TE_BLOCK,  /* arg = call; value = ns it took; `time` is its end: blocking call in a poll;
-		    * | TRACE_CALL_NONBLOCKING */
-	TE_THREAD_BEGIN, /* this thread's first event in this ring */
-	TE_THREAD_END,	 /* the thread is gone */
-	TE_LOST,	 /* value = events of this thread dropped since its event before */
-	TE_ROOT_ENTER,	 /* kind (role root): a block_on begins on this thread; arg =
-			  * TRACE_ROOT_BEFORE:   no, it was there before the recording */
-	TE_ROOT_WAKE,	 /* kind (role root); task = address of its waker's data */
-	TE_SYSCALL,	 /* arg = number (x86-64's table); value = ns it took; `time` is its end;
-			  * task = what it returned */
-	TE_OFF_CPU,	 /* arg = enum trace_off_cpu; value = ns; `time` is when the thread ran
-			  * again; task = number + 1 of the system call it was in, 0: none or not
-			  * known */
-	TE_SAMPLE,	 /* arg = enum trace_sample; value = index of a struct trace_stack + 1, 0:
-			  * without; task = its weight: ns of time, or counts of the unit */
-	TE_FUTURE_BEGIN, /* kind (role future); task = address of the future: its poll begins,
-			  * inside of the poll that is open on this thread. arg =
-			  * TRACE_FUTURE_FIRST: it was never polled before */
-	TE_FUTURE_END,	 /* kind, task; arg = enum trace_outcome; value as in TE_POLL_END. Without a
-			  * begin: TO_CANCELLED, it was dropped; TO_UNKNOWN, it is not known whether
-			  * it has ended */
-	TE_MACHINE,	 /* arg = enum trace_machine; value = address of a machine, what async-std
-			  * of 2019 called a worker; kind, task: which task it is about */
+	/* kind; task = highest id given out when it was seen, 0 if not known. The parent is the
+	 * task whose poll is open on this thread. The new task's own id comes with its first other
+	 * event: see timeline.h, "spawns find their tasks". arg = TRACE_SPAWN_NAMED: task is the
+	 * new task's own name; with TRACE_SPAWN_PARENT value is its parent's, of whatever kind, 0:
+	 * it has none */
+	TE_SPAWN = 1,
+	TE_POLL_BEGIN = 2, /* kind, task */
+	/* kind, task; arg = enum trace_outcome: ends the innermost open poll here; value = index of
+	 * a struct trace_place + 1: pending there; 0: not known */
+	TE_POLL_END = 3,
+	/* kind, task; arg = enum trace_wake; the source is what this thread does now */
+	TE_WAKE = 4,
+	/* kind, task: put into a run queue, by a waker or by something else: only that is known */
+	TE_SCHEDULE = 5,
+	/* kind, task: ended outside of a poll; arg = enum trace_outcome, 0: cancelled (without
+	 * poll events a task can end ready here) */
+	TE_CANCEL = 6,
+	/* kind, task: memory given back; for address-named tasks the name is free again */
+	TE_DROP = 7,
+	/* arg = enum trace_call: the thread blocks outside of every task's poll */
+	TE_PARK = 8,
+	TE_UNPARK = 9, /* arg = the call: and goes on; | TRACE_CALL_IDLE */
+	/* arg = the call; value = ns it took; `time` is its end: blocking call in a poll;
+	 * | TRACE_CALL_NONBLOCKING */
+	TE_BLOCK = 10,
+	TE_THREAD_BEGIN = 11, /* this thread's first event in this ring */
+	TE_THREAD_END = 12,   /* the thread is gone */
+	TE_LOST = 13,	      /* value = events of this thread dropped since its event before */
+	/* kind (role root): a block_on begins on this thread; arg = TRACE_ROOT_BEFORE: no, it was
+	 * there before the recording */
+	TE_ROOT_ENTER = 14,
+	TE_ROOT_WAKE = 15, /* kind (role root); task = address of its waker's data */
+	/* arg = number (x86-64's table); value = ns it took; `time` is its end; task = what it
+	 * returned */
+	TE_SYSCALL = 16,
+	/* arg = enum trace_off_cpu; value = ns; `time` is when the thread ran again; task =
+	 * number + 1 of the system call it was in, 0: none or not known */
+	TE_OFF_CPU = 17,
+	/* arg = enum trace_sample; value = index of a struct trace_stack + 1, 0: without; task =
+	 * its weight: ns of time, or counts of the unit */
+	TE_SAMPLE = 18,
+	/* kind (role future); task = address of the future: its poll begins, inside of the poll
+	 * that is open on this thread. arg = TRACE_FUTURE_FIRST: it was never polled before */
+	TE_FUTURE_BEGIN = 19,
+	/* kind, task; arg = enum trace_outcome; value as in TE_POLL_END. Without a begin:
+	 * TO_CANCELLED, it was dropped; TO_UNKNOWN, it is not known whether it has ended */
+	TE_FUTURE_END = 20,
+	/* arg = enum trace_machine; value = address of a machine, what async-std of 2019 called a
+	 * worker; kind, task: which task it is about */
+	TE_MACHINE = 21,
 	TE_N_TYPES,
 };
 
@@ -60,21 +76,65 @@ enum trace_event_type {
  * event that can't be in it, how is not known; written at once where no end will be seen. */
 enum trace_outcome {
 	TO_PENDING = 0,
-	TO_READY,
-	TO_PANICKED,
-	TO_CANCELLED,
-	TO_UNKNOWN,
-	TO_UNPOLLED,
-	TO_UNSEEN,
+	TO_READY = 1,
+	TO_PANICKED = 2,
+	TO_CANCELLED = 3,
+	TO_UNKNOWN = 4,
+	TO_UNPOLLED = 5,
+	TO_UNSEEN = 6,
 	TO_N
 };
 
-enum trace_wake { TW_SCHEDULED = 0, TW_RUNNING, TW_NOOP, TW_UNKNOWN, TW_N };
+enum trace_wake { TW_SCHEDULED = 0, TW_RUNNING = 1, TW_NOOP = 2, TW_UNKNOWN = 3, TW_N };
 
 enum { TRACE_ROOT_BEFORE = 1 };
 
 enum { TRACE_FUTURE_FIRST = 1 };
 
+/* A call that may block. */
+enum trace_call {
+	TB_NONE = 0,
+	TB_FUTEX = 1, /* a wait: FUTEX_WAIT and its relatives */
+	TB_EPOLL_WAIT = 2,
+	TB_EPOLL_PWAIT = 3,
+	TB_EPOLL_PWAIT2 = 4,
+	TB_POLL = 5,
+	TB_PPOLL = 6,
+	TB_SELECT = 7,
+	TB_NANOSLEEP = 8,
+	TB_CLOCK_NANOSLEEP = 9,
+	TB_USLEEP = 10,
+	TB_SLEEP = 11,
+	TB_READ = 12,
+	TB_PREAD = 13,
+	TB_READV = 14,
+	TB_WRITE = 15,
+	TB_PWRITE = 16,
+	TB_WRITEV = 17,
+	TB_RECV = 18,
+	TB_RECVFROM = 19,
+	TB_RECVMSG = 20,
+	TB_SEND = 21,
+	TB_SENDTO = 22,
+	TB_SENDMSG = 23,
+	TB_ACCEPT = 24,
+	TB_ACCEPT4 = 25,
+	TB_CONNECT = 26,
+	TB_FSYNC = 27,
+	TB_FDATASYNC = 28,
+	TB_FLOCK = 29,
+	TB_WAITPID = 30,
+	TB_WAITID = 31,
+	TB_PTHREAD_JOIN = 32,
+	TB_PTHREAD_MUTEX_LOCK = 33,
+	TB_PTHREAD_COND_WAIT = 34,
+	TB_PTHREAD_COND_TIMEDWAIT = 35,
+	TB_GETADDRINFO = 36,
+	TB_SCHED_YIELD = 37,
+	TB_N
+};
+
+/* What `arg` holds besides the call. */
 enum trace_call_flags {
 	TRACE_CALL_NUMBER = 0xff,	/* these bits of `arg` are the call */
 	TRACE_CALL_NONBLOCKING = 0x100, /* it can't have waited: only its work took that long */
@@ -84,23 +144,29 @@ enum trace_call_flags {
 enum { TRACE_SPAWN_NAMED = 1, TRACE_SPAWN_PARENT = 2 };
 
 /* Why a thread was not on a CPU. */
-enum trace_off_cpu { TX_PREEMPTED = 0, TX_SLEEPING, TX_UNINTERRUPTIBLE, TX_OTHER, TX_N };
+enum trace_off_cpu {
+	TX_PREEMPTED = 0,
+	TX_SLEEPING = 1,
+	TX_UNINTERRUPTIBLE = 2,
+	TX_OTHER = 3,
+	TX_N
+};
 
 /* What a sample is of: the last two are the stack of a poll that takes long, taken while it does.
  */
 enum trace_sample {
 	TM_CPU_CLOCK = 0, /* weight in ns */
-	TM_CYCLES,
-	TM_INSTRUCTIONS,
-	TM_BLOCKED,	 /* a thread leaves its CPU here; weight 0 */
-	TM_LONG_RUNNING, /* weight: ns since the poll began */
-	TM_LONG_BLOCKED,
-	TM_SPAWN, /* the stack of a spawn, next to its TE_SPAWN; weight 1 */
+	TM_CYCLES = 1,
+	TM_INSTRUCTIONS = 2,
+	TM_BLOCKED = 3,	     /* a thread leaves its CPU here; weight 0 */
+	TM_LONG_RUNNING = 4, /* weight: ns since the poll began */
+	TM_LONG_BLOCKED = 5,
+	TM_SPAWN = 6, /* the stack of a spawn, next to its TE_SPAWN; weight 1 */
 	TM_N
 };
 
 /* TASK_LOCAL, TASK_GLOBAL: the task goes into or comes out of that queue, or is about to be run. */
-enum trace_machine { TC_STARTING = 0, TC_TASK_LOCAL, TC_TASK_GLOBAL, TC_BLOCKED, TC_N };
+enum trace_machine { TC_STARTING = 0, TC_TASK_LOCAL = 1, TC_TASK_GLOBAL = 2, TC_BLOCKED = 3, TC_N };
 
 /* Times are ns of CLOCK_MONOTONIC, on both sides of the trace file: the source converts. */
 struct trace_event {
@@ -131,7 +197,7 @@ const char *trace_off_cpu_name(unsigned why);	  /* "preempted", "sleeping", ... 
 const char *trace_sample_name(unsigned sample);	  /* "cpu-clock", "cycles", ... */
 const char *trace_machine_name(unsigned machine); /* "starting", "task local", ... */
 
-enum trace_role { TR_TASK = 0, TR_BLOCKING, TR_WORKER, TR_ROOT, TR_FUTURE, TR_N };
+enum trace_role { TR_TASK = 0, TR_BLOCKING = 1, TR_WORKER = 2, TR_ROOT = 3, TR_FUTURE = 4, TR_N };
 const char *trace_role_name(unsigned role); /* "task", "blocking", "worker", "root", "future" */
 
 /* ---- metadata: what the numbers in events mean ---- */

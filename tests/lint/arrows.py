@@ -25,12 +25,11 @@ ROOMS = {
     "timeline": BASE | {"trace"},
     "report": BASE | {"trace", "timeline"},
     "export": BASE | {"trace", "timeline"},
-    "top": BASE | {"trace", "timeline", "report"},
 }
 ROOMS["cli"] = set(ROOMS)
 SHARED = re.compile(r"agent/(ring|runtimes|runtime_\w+)\.h")
-# Who reads the ring, who knows its numbers of blocking calls, and who writes programs for the agent.
-SEES_RING = {"process", "capture", "runtime", "trace", "timeline", "future"}
+# Who fills the agent's tables, who reads the ring, and who writes programs for the agent.
+SEES_RING = {"process", "capture", "runtime", "future"}
 AGENT_SYSTEM = {"stdbool.h", "stddef.h", "stdint.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

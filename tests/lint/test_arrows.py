@@ -37,6 +37,8 @@ def test_allowed(tmp_path, where, line):
     ("src/export/a.c", '#include "export.h"', "named by its room"),
     ("src/process/a.c", '#include "agent/own.h"', "agent/ring.h and agent/runtime*.h only"),
     ("src/report/a.c", '#include "agent/ring.h"', "know the ring"),
+    ("src/trace/a.c", '#include "agent/ring.h"', "know the ring"),
+    ("src/timeline/a.c", '#include "agent/ring.h"', "know the ring"),
     ("src/cellar/a.c", "", "no room of the house"),
     ("src/trace/a.c", '#include "cellar/a.h"', "there is no room cellar"),
     ("agent/a.c", "#include <string.h>", "freestanding"),

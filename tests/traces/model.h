@@ -6,7 +6,6 @@
 #ifndef POLLUX_TESTS_MODEL_H
 #define POLLUX_TESTS_MODEL_H
 
-#include "agent/ring.h"
 #include "trace/event.h"
 
 #include <stddef.h>
@@ -54,9 +53,9 @@ static inline size_t model_turn(struct model *m, uint32_t thread, struct trace_e
 #define MODEL_ADD(gap, ...)                                                                        \
 	(now += (gap), ev[n++] = (struct trace_event){.time = now, .thread = thread, __VA_ARGS__})
 
-	MODEL_ADD(300 + model_random(m, 200), .type = TE_PARK, .arg = AC_EPOLL_WAIT,
+	MODEL_ADD(300 + model_random(m, 200), .type = TE_PARK, .arg = TB_EPOLL_WAIT,
 		  .kind = TRACE_KIND_NONE);
-	MODEL_ADD(5000 + model_random(m, 40000), .type = TE_UNPARK, .arg = AC_EPOLL_WAIT,
+	MODEL_ADD(5000 + model_random(m, 40000), .type = TE_UNPARK, .arg = TB_EPOLL_WAIT,
 		  .kind = TRACE_KIND_NONE);
 	uint32_t n_wakes = 1 + model_random(m, 6), n_polls = 1 + model_random(m, 6);
 	for (uint32_t i = 0; i < n_wakes; i++)
@@ -69,7 +68,7 @@ static inline size_t model_turn(struct model *m, uint32_t thread, struct trace_e
 			  .task = task);
 		if (!model_random(m, 10)) {
 			uint32_t took = 2000 + model_random(m, 9000);
-			MODEL_ADD(took + model_random(m, 2000), .type = TE_BLOCK, .arg = AC_SEND,
+			MODEL_ADD(took + model_random(m, 2000), .type = TE_BLOCK, .arg = TB_SEND,
 				  .kind = TRACE_KIND_NONE, .value = took);
 		}
 		MODEL_ADD(1500 + model_random(m, 9000), .type = TE_POLL_END, .kind = 3,

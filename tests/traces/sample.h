@@ -6,7 +6,6 @@
 #ifndef POLLUX_TESTS_SAMPLE_H
 #define POLLUX_TESTS_SAMPLE_H
 
-#include "agent/ring.h"
 #include "trace/trace.h"
 
 #include <stddef.h>
@@ -85,7 +84,7 @@ static inline size_t sample_events(uint32_t thread, uint32_t round, struct trace
 		SAMPLE_ADD(t, .type = TE_WAKE, .arg = TW_SCHEDULED, .kind = kind, .task = task);
 		SAMPLE_ADD(t + 4000, .type = TE_POLL_BEGIN, .kind = kind, .task = task);
 		if (i == 2)
-			SAMPLE_ADD(t + 9000, .type = TE_BLOCK, .arg = AC_NANOSLEEP,
+			SAMPLE_ADD(t + 9000, .type = TE_BLOCK, .arg = TB_NANOSLEEP,
 				   .kind = TRACE_KIND_NONE, .value = 5000);
 		SAMPLE_ADD(t + 12000, .type = TE_POLL_END, .arg = i == 3 ? TO_READY : TO_PENDING,
 			   .kind = kind, .task = task);

@@ -9,7 +9,6 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "agent/ring.h"
 #include "report/data.h"
 #include "report/table.h"
 #include "trace/objects.h"
@@ -99,9 +98,9 @@ static void script_main(struct script *s)
 	at(s, 62 * US, TE_SPAWN, 0, K_ODD, 42, 0);
 	at(s, 63 * US, TE_SPAWN, 0, K_SPIN, 43, 0);
 	at(s, 64 * US, TE_SPAWN, 0, K_CONN, 99, 0); /* never polled */
-	at(s, 100 * US, TE_PARK, AC_FUTEX, TRACE_KIND_NONE, 0, 0);
-	at(s, 900 * MS, TE_UNPARK, AC_FUTEX, TRACE_KIND_NONE, 0, 0);
-	at(s, 901 * MS, TE_PARK, AC_FUTEX, TRACE_KIND_NONE, 0, 0);
+	at(s, 100 * US, TE_PARK, TB_FUTEX, TRACE_KIND_NONE, 0, 0);
+	at(s, 900 * MS, TE_UNPARK, TB_FUTEX, TRACE_KIND_NONE, 0, 0);
+	at(s, 901 * MS, TE_PARK, TB_FUTEX, TRACE_KIND_NONE, 0, 0);
 }
 
 /* Connections come and go, then a hash keeps the worker for 80 ms, then somebody sleeps in a poll.
@@ -116,9 +115,9 @@ static void script_worker(struct script *s)
 		at(s, t + (10 + i) * US, TE_POLL_END, TO_PENDING, K_CONN, 10 + i,
 		   i % 4 == 3 ? 0 : 1 + i % 2);
 	}
-	at(s, t, TE_PARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+	at(s, t, TE_PARK, TB_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
 	t = 20 * MS;
-	at(s, t, TE_UNPARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+	at(s, t, TE_UNPARK, TB_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
 	for (unsigned i = 0; i < 20; i++)
 		at(s, t + i * US, TE_WAKE, TW_SCHEDULED, K_CONN, 10 + i, 0);
 	t += 100 * US;
@@ -131,16 +130,16 @@ static void script_worker(struct script *s)
 		at(s, t, TE_POLL_BEGIN, 0, K_CONN, 10 + i, 0);
 		if (i == 7) {
 			t += 30 * MS;
-			at(s, t, TE_BLOCK, AC_NANOSLEEP, TRACE_KIND_NONE, 0, 30 * MS - 10 * US);
+			at(s, t, TE_BLOCK, TB_NANOSLEEP, TRACE_KIND_NONE, 0, 30 * MS - 10 * US);
 			t += 2 * MS;
-			at(s, t, TE_BLOCK, AC_READ, TRACE_KIND_NONE, 0, 1 * MS);
+			at(s, t, TE_BLOCK, TB_READ, TRACE_KIND_NONE, 0, 1 * MS);
 		}
 		at(s, t + 20 * US, TE_POLL_END, outcome, K_CONN, 10 + i, 0);
 		at(s, t + 21 * US, TE_DROP, 0, K_CONN, 10 + i, 0);
 	}
 	at(s, t, TE_POLL_BEGIN, 0, K_ODD, 42, 0);
 	at(s, t + 5 * US, TE_POLL_END, TO_PENDING, K_ODD, 42, 0);
-	at(s, 300 * MS, TE_PARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+	at(s, 300 * MS, TE_PARK, TB_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
 	at(s, 310 * MS, TE_LOST, 0, TRACE_KIND_NONE, 0, 1234);
 	for (unsigned i = 0; i < 2000; i++) {
 		t = 400 * MS + i * 2 * US;
@@ -148,16 +147,16 @@ static void script_worker(struct script *s)
 		at(s, t + 500, TE_WAKE, TW_RUNNING, K_SPIN, 43, 0);
 		at(s, t + 1 * US, TE_POLL_END, TO_PENDING, K_SPIN, 43, 0);
 	}
-	at(s, 500 * MS, TE_PARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
-	at(s, 880 * MS, TE_UNPARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+	at(s, 500 * MS, TE_PARK, TB_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+	at(s, 880 * MS, TE_UNPARK, TB_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
 	at(s, 890 * MS, TE_ROOT_WAKE, 0, K_ROOT, 0x7000, 0);
-	at(s, 891 * MS, TE_PARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+	at(s, 891 * MS, TE_PARK, TB_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
 }
 
 static void script_blocking(struct script *s)
 {
 	at(s, 2 * MS, TE_POLL_BEGIN, 0, K_JOB, 41, 0);
-	at(s, 600 * MS, TE_BLOCK, AC_READ, TRACE_KIND_NONE, 0, 500 * MS);
+	at(s, 600 * MS, TE_BLOCK, TB_READ, TRACE_KIND_NONE, 0, 500 * MS);
 	at(s, 700 * MS, TE_POLL_END, TO_READY, K_JOB, 41, 0);
 	at(s, 700 * MS, TE_DROP, 0, K_JOB, 41, 0);
 }
@@ -693,7 +692,7 @@ static bool blames_calls(unsigned call, unsigned n, uint64_t ns, const struct tr
 	for (unsigned i = 1; i <= n; i++)
 		at(s, 2 * MS + i * (ns + 1000), TE_BLOCK, call, TRACE_KIND_NONE, 0, ns);
 	at(s, 102 * MS, TE_POLL_END, TO_PENDING, K_CONN, 2, 0);
-	at(s, 1000 * MS, TE_PARK, AC_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+	at(s, 1000 * MS, TE_PARK, TB_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
 	text = text_of(s, cpu);
 	found = strstr(text, "inside polls took");
 	free(text);
@@ -715,17 +714,17 @@ static void test_blocking_calls(void **state)
 					    .quota_ns = 15 * MS,
 					    .period_ns = 100 * MS};
 
-	assert_true(blames_calls(AC_READ, 1, 1 * MS, &ample));
-	assert_false(blames_calls(AC_READ, 9, 990 * US, &ample));
-	assert_true(blames_calls(AC_READ, 11, 990 * US, &ample));
-	assert_true(blames_calls(AC_READ, 2, 2 * MS, &starved));
-	assert_true(blames_calls(AC_FUTEX, 20, 2 * MS, &ample));
-	assert_false(blames_calls(AC_FUTEX, 20, 2 * MS, &starved));
-	assert_false(blames_calls(AC_FUTEX, 20, 2 * MS, &throttled));
-	assert_false(blames_calls(AC_PTHREAD_MUTEX_LOCK, 20, 2 * MS, &starved));
-	assert_true(blames_calls(AC_FUTEX, 1, 20 * MS, &starved));
-	assert_false(blames_calls(AC_SCHED_YIELD, 40, 2 * MS, &ample));
-	assert_false(blames_calls(AC_SCHED_YIELD, 1, 20 * MS, &starved));
+	assert_true(blames_calls(TB_READ, 1, 1 * MS, &ample));
+	assert_false(blames_calls(TB_READ, 9, 990 * US, &ample));
+	assert_true(blames_calls(TB_READ, 11, 990 * US, &ample));
+	assert_true(blames_calls(TB_READ, 2, 2 * MS, &starved));
+	assert_true(blames_calls(TB_FUTEX, 20, 2 * MS, &ample));
+	assert_false(blames_calls(TB_FUTEX, 20, 2 * MS, &starved));
+	assert_false(blames_calls(TB_FUTEX, 20, 2 * MS, &throttled));
+	assert_false(blames_calls(TB_PTHREAD_MUTEX_LOCK, 20, 2 * MS, &starved));
+	assert_true(blames_calls(TB_FUTEX, 1, 20 * MS, &starved));
+	assert_false(blames_calls(TB_SCHED_YIELD, 40, 2 * MS, &ample));
+	assert_false(blames_calls(TB_SCHED_YIELD, 1, 20 * MS, &starved));
 }
 
 /* A recording in which nothing was polled says what to do; its block_on has waited all the time. */
@@ -736,7 +735,7 @@ static void test_nothing_polled(void **state)
 
 	assert_non_null(s);
 	at(s, 0, TE_ROOT_ENTER, TRACE_ROOT_BEFORE, K_ROOT, 0, 0);
-	at(s, 0, TE_PARK, AC_FUTEX, TRACE_KIND_NONE, 0, 0);
+	at(s, 0, TE_PARK, TB_FUTEX, TRACE_KIND_NONE, 0, 0);
 	at(s, 3000 * MS, TE_THREAD_END, 0, TRACE_KIND_NONE, 0, 0);
 	text = text_of(s, NULL);
 	assert_non_null(strstr(text, "no task was polled in 3.00 s: "));

@@ -859,13 +859,13 @@ static void test_names(void **state)
 	assert_string_equal(trace_event_type_name(TE_POLL_BEGIN), "poll_begin");
 	assert_string_equal(trace_outcome_name(TO_CANCELLED), "cancelled");
 	assert_string_equal(trace_wake_name(TW_SCHEDULED), "scheduled");
-	assert_string_equal(trace_call_name(AC_EPOLL_WAIT), "epoll_wait");
+	assert_string_equal(trace_call_name(TB_EPOLL_WAIT), "epoll_wait");
 	assert_string_equal(trace_role_name(TR_BLOCKING), "blocking");
 	assert_string_equal(trace_role_name(TR_N), "?");
 	assert_string_equal(trace_call_name(UINT32_MAX), "?");
 	for (unsigned i = 0; i < TE_N_TYPES; i++)
 		assert_string_not_equal(trace_event_type_name(i), "?");
-	for (unsigned i = 0; i < AC_N_CALLS; i++)
+	for (unsigned i = 0; i < TB_N; i++)
 		assert_string_not_equal(trace_call_name(i), "?");
 }
 

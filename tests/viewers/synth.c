@@ -9,7 +9,6 @@
  * pool, a few block their worker. The same arguments give the same trace. Prints what it made as
  * JSON.
  */
-#include "agent/ring.h"
 #include "trace/trace.h"
 
 #include <inttypes.h>
@@ -160,7 +159,7 @@ static void read_file(struct worker *w, struct task *waiter)
 	at += 20 * US + rnd(30 * US);
 	emit(blocking_thread, at, TE_POLL_BEGIN, 0, kinds[K_FILE], id, 0);
 	uint64_t ns = some(400 * US);
-	emit(blocking_thread, at + ns + 5 * US, TE_BLOCK, AC_READ, 0, 0, ns);
+	emit(blocking_thread, at + ns + 5 * US, TE_BLOCK, TB_READ, 0, 0, ns);
 	emit(blocking_thread, at + ns + 6 * US, TE_POLL_END, TO_READY, kinds[K_FILE], id, 0);
 	free_ns = at + ns + 8 * US;
 	waiter->wake_ns = free_ns;
@@ -190,7 +189,7 @@ static void poll(struct worker *w, struct task *t)
 		if (what == 99) {
 			uint64_t ns = some(900 * US);
 			w->now += ns;
-			emit(w->thread, w->now, TE_BLOCK, AC_WRITE, 0, 0, ns);
+			emit(w->thread, w->now, TE_BLOCK, TB_WRITE, 0, 0, ns);
 			w->now += 2 * US;
 		}
 		if (--t->steps == 0)
@@ -252,7 +251,7 @@ static void simulate(uint64_t begin, uint64_t end)
 		uint64_t due = next_due();
 		if (w->parked && (queue || due <= w->now)) {
 			w->parked = false;
-			emit(w->thread, w->now, TE_UNPARK, AC_EPOLL_WAIT, 0, 0, 0);
+			emit(w->thread, w->now, TE_UNPARK, TB_EPOLL_WAIT, 0, 0, 0);
 			w->now += 2 * US;
 		}
 		if (!w->parked)
@@ -267,7 +266,7 @@ static void simulate(uint64_t begin, uint64_t end)
 			continue;
 		}
 		if (!w->parked) {
-			emit(w->thread, w->now, TE_PARK, AC_EPOLL_WAIT, 0, 0, 0);
+			emit(w->thread, w->now, TE_PARK, TB_EPOLL_WAIT, 0, 0, 0);
 			w->parked = true;
 		}
 		w->now = due > w->now && due < w->now + 20 * US ? due + 1

@@ -210,7 +210,7 @@ static int begin_early(struct drain *d, struct source *s, const struct attach_ro
 	e.type = TE_PARK;
 	e.arg = root->call;
 	e.kind = TRACE_KIND_NONE;
-	if (rc == 0 && root->call != AC_NONE)
+	if (rc == 0 && root->call != TB_NONE)
 		rc = drain_put(d, &e);
 	return rc;
 }
@@ -264,6 +264,20 @@ static const struct translation {
 	[AE_FUTURE_UNKNOWN] = {TE_FUTURE_END, TO_UNKNOWN, W_KIND | W_TASK},
 };
 
+#define SAME_CALL(name) _Static_assert((int)AC_##name == (int)TB_##name, #name)
+SAME_CALL(FUTEX);
+SAME_CALL(EPOLL_WAIT);
+SAME_CALL(EPOLL_PWAIT);
+SAME_CALL(EPOLL_PWAIT2);
+SAME_CALL(READ);
+SAME_CALL(RECV);
+SAME_CALL(RECVFROM);
+SAME_CALL(SEND);
+SAME_CALL(SENDTO);
+SAME_CALL(CONNECT);
+SAME_CALL(PTHREAD_MUTEX_LOCK);
+SAME_CALL(PTHREAD_COND_TIMEDWAIT);
+
 static uint64_t ticks_to_ns(const struct drain *d, uint64_t ticks)
 {
 	return (uint64_t)((double)ticks * d->clock.average);
@@ -299,7 +313,7 @@ static bool translate(const struct drain *d, const struct source *s, const struc
 	if (t->words & W_TASK)
 		e->task = low;
 	if (t->words & W_CALL) {
-		if (high >= AC_N_CALLS)
+		if (high >= TB_N)
 			return false;
 		e->arg = (uint16_t)high;
 	}
@@ -630,7 +644,7 @@ static int tell_open_wait(struct drain *d, struct source *s, struct ring_cursor 
 		.time = end_ns, .type = TE_BLOCK, .arg = wait & 0xff, .kind = TRACE_KIND_NONE};
 
 	/* Nothing else happened on the thread since, as far as the ring says. */
-	if (!c->thread || !c->depth || !wait || e.arg >= AC_N_CALLS || ticks < c->last_ticks ||
+	if (!c->thread || !c->depth || !wait || e.arg >= TB_N || ticks < c->last_ticks ||
 	    ticks > d->now_ticks)
 		return 0;
 	begin_ns = clock_map_ns(&d->clock, ticks);
