@@ -4,7 +4,7 @@
  * record has a header of eight bytes: its length, with a bit while it is being written and one if
  * it was thrown away.
  *
- * Not libbpf's reader, which goes on while there is more and does not tell how full it was.
+ * Not libbpf's reader, which continues while there is more and does not report how full it was.
  */
 #include "capture/bpf_ring.h"
 

@@ -4,7 +4,7 @@
  *
  * A recording has one main source (agent or kernel), which starts or finds the processes and knows
  * their tasks, and any number of others that add what they see of the same processes (samples,
- * scheduler, system calls). The set holds them together: it tells the others of each process,
+ * scheduler, system calls). The set holds them together: it announces each process to the others,
  * drains all, ends the rounds of the trace, sums up.
  */
 #ifndef POLLUX_CAPTURE_CAPTURE_H
@@ -71,9 +71,9 @@ struct capture_shared {
 	struct trace_writer *writer;
 	struct capture_threads *threads;
 	struct capture_stacks *stacks; /* NULL if no option asks for stacks */
-	/* The main source calls this for every process that it begins with, when it has told the
-	 * trace of it (`process` is its index) and before events flow; a program that was started
-	 * stands still then, its libraries loaded. An error ends the recording. */
+	/* The main source calls this for every process that it begins with, when the process is in
+	 * the trace (`process` is its index) and before events flow; a program that pollux started
+	 * is stopped then, with its libraries loaded. An error ends the recording. */
 	int (*joined)(struct capture_shared *shared, pid_t pid, uint32_t process,
 		      struct error *err);
 	struct capture_set *set;
@@ -109,7 +109,7 @@ extern const struct capture_ops capture_samples; /* CPU samples by perf events *
 extern const struct capture_ops capture_sched;	 /* off-CPU time and system calls */
 extern const struct capture_ops capture_watch;	 /* stacks of long polls */
 
-/* Opens what the options ask for. On failure nothing is left behind anywhere. */
+/* Opens what the options ask for. On failure nothing is left anywhere. */
 int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
 		     struct capture_set **ret_set, struct error *err);
 /* Drains all sources, ends a round when it is time; returns as capture_ops.drain. */

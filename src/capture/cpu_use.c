@@ -2,8 +2,8 @@
  * The sources: the process' CPU clock; the second number of /proc/PID/task/TID/schedstat; and
  * cpu.stat and the quota of the process' cgroup and of those above it, where those of version 1
  * (the "cpu" controller) or 2 are mounted in the usual places. In a container what is mounted may
- * be the container's own cgroup, whatever path /proc/PID/cgroup tells: so the folder itself is the
- * last one that is looked at.
+ * be the container's own cgroup, whatever path /proc/PID/cgroup has: so the folder itself is the
+ * last one that is read.
  */
 #include "capture/cpu_use.h"
 

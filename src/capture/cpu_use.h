@@ -1,7 +1,7 @@
 /*
- * What the CPUs give the recorded processes, as the kernel counts it beside any recording: CPU
- * time, how long threads were ready to run without a CPU, and how often a cgroup was throttled.
- * Read from outside, at the begin, once in a while, and at the end.
+ * What the CPUs give the recorded processes, as the kernel counts it in any case: CPU time, how
+ * long threads were ready to run without a CPU, and how often a cgroup was throttled. Read from
+ * outside, at the begin, once in a while, and at the end.
  */
 #ifndef POLLUX_CAPTURE_CPU_USE_H
 #define POLLUX_CAPTURE_CPU_USE_H

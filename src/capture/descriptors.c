@@ -1,10 +1,10 @@
 /*
- * A look costs some ten microseconds, so what was seen holds for a second, and a drain looks at
- * few. A descriptor that was closed meanwhile is what it was when it was seen last: programs hardly
- * ever use one number for both kinds. A number that was never seen was closed at once: it counts as
- * the descriptor that was seen last with the same call. Without one a socket counts as
- * non-blocking, as they are in async runtimes, and any other file as one that waits if the call
- * took so long that it would be worth a word.
+ * Reading one costs some ten microseconds, so the answer holds for a second, and a drain reads few.
+ * A descriptor that was closed meanwhile is what it was when it was seen last: programs hardly ever
+ * use one number for both kinds. A number that was never seen was closed at once: it counts as the
+ * descriptor that was seen last with the same call. Without one a socket counts as non-blocking, as
+ * they are in async runtimes, and any other file as one that waits if the call took long enough to
+ * be reported.
  */
 #include "capture/descriptors.h"
 

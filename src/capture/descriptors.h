@@ -1,7 +1,7 @@
 /*
  * Which calls through a descriptor may wait: not those through one that is set to be non-blocking,
- * as all sockets and eventfds of an async runtime are. The kernel tells (/proc/PID/fdinfo), asked a
- * moment after the call, from outside.
+ * as all sockets and eventfds of an async runtime are. The kernel says so in /proc/PID/fdinfo,
+ * which pollux reads a moment after the call.
  */
 #ifndef POLLUX_CAPTURE_DESCRIPTORS_H
 #define POLLUX_CAPTURE_DESCRIPTORS_H

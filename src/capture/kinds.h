@@ -1,4 +1,4 @@
-/* What the trace is told of the runtimes and kinds of a finding, by whichever source. */
+/* The runtimes and kinds of a scan as the trace has them, for every source. */
 #ifndef POLLUX_CAPTURE_KINDS_H
 #define POLLUX_CAPTURE_KINDS_H
 

@@ -29,7 +29,7 @@ int points_add(struct points *p, const struct place_program *program, uint32_t k
 		*point = (struct await_point){
 			.kind = kind,
 			.future = TRACE_KIND_NONE,
-			.size = UINT64_MAX, /* whatever comes behind it lies in it */
+			.size = UINT64_MAX, /* whatever follows is inside of it */
 			.own = true,
 		};
 		if (place.function) /* else it is no place */

@@ -1,6 +1,6 @@
 /*
- * Await points of one process: what the numbers stand for that layout programs give to places
- * (future/program.h), whoever runs these.
+ * Await points of one process: what the numbers mean that layout programs give to places
+ * (future/program.h), for every source.
  */
 #ifndef POLLUX_CAPTURE_POINTS_H
 #define POLLUX_CAPTURE_POINTS_H
@@ -9,10 +9,10 @@
 #include "trace/trace.h"
 
 struct await_point {
-	uint32_t kind;	/* trace index; TRACE_KIND_NONE: the number stands for nothing */
+	uint32_t kind;	/* trace index; TRACE_KIND_NONE: the number has no meaning */
 	uint32_t place; /* trace index */
-	/* Where every future is told, see inlined.c: */
-	uint32_t future; /* trace index of the kind that stands there; TRACE_KIND_NONE: not told */
+	/* Where every future is recorded, see inlined.c: */
+	uint32_t future; /* trace index of its kind; TRACE_KIND_NONE: not recorded */
 	uint64_t size;	 /* of that future */
 	int64_t state_offset;
 	uint32_t below; /* as place_point.below */
@@ -36,7 +36,7 @@ void points_free(struct points *p);
 struct trace_coverage points_coverage(uint32_t process, uint64_t seen, uint64_t total,
 				      const struct error *trouble);
 
-/* What `number` stands for; NULL: nothing. */
+/* What `number` means; NULL: nothing. */
 static inline const struct await_point *points_get(const struct points *p, uint64_t number)
 {
 	return number < p->n && p->at[number].kind != TRACE_KIND_NONE ? &p->at[number] : NULL;

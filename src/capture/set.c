@@ -42,7 +42,7 @@ static bool wants_stacks(const struct capture_options *opt)
 	return opt->cpu_hz || opt->long_poll_ns || opt->spawn_stacks || opt->lock_stacks;
 }
 
-/* Sources beside the main one, and who asks for them. */
+/* Sources besides the main one, and the options that need them. */
 static const struct other {
 	const struct capture_ops *ops;
 	bool (*wanted)(const struct capture_options *opt);

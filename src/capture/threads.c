@@ -2,10 +2,11 @@
  * The threads of all recorded processes: (process, tid) to the one record that the trace has of
  * each.
  *
- * Whoever meets a thread first tells the trace of it, whether that is the source that knows its
- * tasks or the one that saw it lose its CPU. The main source says when one has ended. Threads that
- * only others have met are looked for in /proc once in a while, since a tid comes again. One that
- * has ended is kept for a second more, for sources that are still on their way to its last events.
+ * The source that sees a thread first writes it to the trace, whether that is the one that knows
+ * its tasks or the one that saw it lose its CPU. The main source says when one has ended. Threads
+ * that only others have seen are looked up in /proc once in a while, since a tid comes again. One
+ * that has ended is kept for a second more, for sources that are still on their way to its last
+ * events.
  */
 #include "capture/threads.h"
 
@@ -22,7 +23,7 @@
 
 struct entry {
 	struct capture_thread thread; /* first: a pointer to it is one to the entry */
-	size_t slot;		      /* where it stands in the list */
+	size_t slot;		      /* its index in the list */
 	bool named;
 	bool ended;
 	bool missed; /* by the last tidy */

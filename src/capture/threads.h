@@ -1,7 +1,7 @@
 /*
- * The threads of all recorded processes, as the trace knows them. Every source asks here, so that
- * all of them tell of the same thread; and the main source says here what each thread is at, for
- * those who watch.
+ * The threads of all recorded processes, as the trace knows them. Every source uses this, so that
+ * all of them report the same thread; and the main source keeps here what each thread is doing, for
+ * the watching sources.
  */
 #ifndef POLLUX_CAPTURE_THREADS_H
 #define POLLUX_CAPTURE_THREADS_H
@@ -31,14 +31,14 @@ struct capture_thread {
 struct capture_threads *capture_threads_new(struct trace_writer *w);
 void capture_threads_free(struct capture_threads *t);
 
-/* The live thread with this tid, told to the trace if it is new (name: "" if not known; it is set
- * when a later caller knows it). NULL: out of memory, or the trace can't be written. */
+/* The live thread with this tid, written to the trace if it is new (name: "" if not known; it is
+ * set when a later caller knows it). NULL: out of memory, or the trace can't be written. */
 struct capture_thread *capture_threads_get(struct capture_threads *t, uint32_t process,
 					   uint32_t tid, const char *name);
 /* For the main source, which knows that a thread begins: one that had its tid is another one. */
 struct capture_thread *capture_threads_begin(struct capture_threads *t, uint32_t process,
 					     uint32_t tid, const char *name);
-/* The same, but NULL if nobody has told of it. */
+/* The same, but NULL if it is not in the trace. */
 struct capture_thread *capture_threads_find(const struct capture_threads *t, uint32_t process,
 					    uint32_t tid);
 /* A record of its own for another source of that thread's events (trace_thread.stream_of). The

@@ -40,7 +40,7 @@
 #define FILTERS_NS (5 * MS)
 #define DEADLINE_NS (5000 * MS)
 #define RENEW_NS (500 * MS)
-/* One look at all rings takes no longer, so that signals are seen, the deadline is renewed and
+/* One pass over all rings takes no longer, so that signals are seen, the deadline is renewed and
  * every process has its turn; the last one, which leaves behind what it has no time for, none than
  * this.
  */
@@ -48,7 +48,7 @@
 #define LAST_PASS_NS (3000 * MS)
 #define STARTING_LOOKS 1000u /* its loader has had its time */
 #define CLOCK_SETTLE_NS (2 * MS)
-/* Memory of the rings is used as they are: so many may be in the address space. */
+/* Only used memory of the rings counts: this much may be in the address space. */
 #define MAX_RINGS 1024u
 #define MAX_RINGS_BYTES (4ull << 30)
 
@@ -76,9 +76,9 @@ struct capture {
 	uint64_t drain_start_ns, next_threads_ns, next_deadline_ns, next_filters_ns;
 };
 
-/* ---- what the trace is told at the start ---- */
+/* ---- what the trace gets at the start ---- */
 
-/* Where it is defined stands where of others it is told where they are spawned. */
+/* For futures the spawn-site field holds the definition site. */
 static int write_future(struct capture *c, const struct source *s, const struct find_future *f,
 			uint32_t runtime, uint32_t *ret_index)
 {
@@ -134,7 +134,7 @@ static int write_runtimes(struct capture *c, struct source *s)
 		return -ENOMEM;
 	for (size_t i = 0; i < n_kinds; i++)
 		s->tasks[i] = kinds[i].kind && kinds[i].kind->role == TR_TASK;
-	/* Kinds stand object by object, so each object's runtimes are told just before. */
+	/* Kinds are grouped by object, so each object's runtimes are written just before. */
 	for (size_t o = 0; o < n_objects && rc == 0; o++) {
 		const struct finding *f = &objects[o]->finding;
 		_cleanup_free_ uint32_t *numbers = calloc(f->n_runtimes + 1, sizeof(*numbers));
@@ -319,7 +319,7 @@ static void capture_free(struct capture *c)
 	free(c);
 }
 
-/* The agent is on when all that is beside it is. `wait` is for the first await points: while
+/* The agent is enabled when the other sources are. `wait` is for the first await points: while
  * nothing else is recorded, or the program has not begun, there is time. */
 static int begin(struct capture *c, struct attach *a, bool wait, struct error *err)
 {
@@ -480,7 +480,7 @@ static bool reap_child(struct capture *c)
 	return c->child <= 0;
 }
 
-/* The followed program has executed another one, which stands still. */
+/* The followed program has executed another one, which is stopped. */
 static int take_exec(struct capture *c, struct error *err)
 {
 	struct attach_options options = c->attach_options;
@@ -567,17 +567,17 @@ static int follow_exec(struct capture *c)
 			rc = drain_end(&c->drain, s, clock_monotonic_ns());
 	}
 	exec_watch_start(&c->late, "the program");
-	/* Before it is looked at, which may take longer than it lives: what it executes next stands
-	 * still until that is over. Where it can't be followed it is looked at often. */
+	/* Before it is examined, which may take longer than it lives: what it executes next stays
+	 * stopped until that is over. Where it can't be followed it is examined often. */
 	if (!c->follow)
 		follow_running(c->child, &c->follow);
 	return rc;
 }
 
 /*
- * Whether somebody wakes us if a ring fills up sooner than it did: of several processes only where
- * the kernel has a way. A program of a single thread is not asked to, which makes no futex calls
- * itself, nor one that a seccomp filter might kill for it.
+ * Whether the program wakes pollux if a ring fills up sooner than before: for several processes
+ * only where the kernel supports it. A program of a single thread is not asked to, which makes no
+ * futex calls itself, nor one that a seccomp filter might kill for it.
  */
 static bool may_sleep(struct capture *c, uint64_t now)
 {

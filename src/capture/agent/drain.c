@@ -4,7 +4,7 @@
  * The agent stamps with the low 56 bits of the time stamp counter; the rest is restored from the
  * present, and a stamp that lies outside of the recording (only a target that scribbles makes one)
  * is moved to the event before it. What makes no sense, an unknown type, a kind that was never
- * hooked, a head that jumps, is counted and told as a loss, at the place where it stood.
+ * hooked, a head that jumps, is counted and recorded as a loss, at its place.
  */
 #include "base/cpu_yield.h"
 #include "capture/agent/inlined.h"
@@ -355,7 +355,7 @@ static uint64_t untold(const struct drain *d, const struct source *s, const stru
 	return n <= ticks_to_ns(d, d->now_ticks - d->start_ticks) ? n : 0;
 }
 
-/* A thread that has come to its end with losses that it had no room to tell. */
+/* A thread that has ended with losses that it had no room to report. */
 static int tell_last_loss(struct drain *d, struct source *s, struct ring_cursor *c)
 {
 	uint64_t n = untold(d, s, c);
@@ -382,7 +382,7 @@ static int tell_unread(struct drain *d, struct source *s, struct ring_cursor *c)
 		       : 0;
 }
 
-/* What others are told of the thread: which poll of a task is its outermost open one. */
+/* What other sources learn of the thread: which poll of a task is its outermost open one. */
 static void follow_polls(const struct source *s, struct ring_cursor *c,
 			 struct capture_thread *thread, const struct agent_event *raw,
 			 const struct trace_event *e)
@@ -462,7 +462,8 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 		if (type == AE_LOST) {
 			uint64_t lost = untold(d, s, c);
 
-			/* What its ring's last owner lost and could not tell was told for it. */
+			/* The losses that its ring's last owner could not report were reported for
+			 * it. */
 			if (raw->word1 < lost)
 				lost = raw->word1;
 			c->lost_told += lost;
@@ -633,8 +634,8 @@ int drain_threads(struct drain *d, struct source *s)
 	return rc;
 }
 
-/* The call in which a poll waits when the recording ends. Of the call nothing more is told than of
- * one that is over; the poll lasts up to the end. */
+/* The call in which a poll waits when the recording ends. The call is reported like one that is
+ * over; the poll lasts up to the end. */
 static int tell_open_wait(struct drain *d, struct source *s, struct ring_cursor *c, uint64_t end_ns)
 {
 	uint32_t i = (uint32_t)(c - s->rings.cursors);

@@ -1,18 +1,18 @@
 /*
  * An optimiser makes the polls of most futures a part of their awaiter's poll: there is no call
- * that could be hooked. But they lie in their awaiter's memory, and the agent tells where each
- * stood when a poll with a function of its own began and where each stands when it ends. From the
- * two lists their polls are inferred:
+ * that could be hooked. But they lie in their awaiter's memory, and the agent records the state of
+ * each when a poll with a function of its own begins and when it ends. From the two lists their
+ * polls are inferred:
  *
  *     before   a -- b -- c
  *     after    a -- b -- d
  *
- * All of before were polled as soon as the poll began, for whoever awaits polls what it awaits
- * first. a and b are still pending: their polls end with it. c got ready at some time in it, d was
- * polled since, at some time before its end. So a, b and c have the poll's own times, and d a poll
- * of no length at its end. What is polled side by side (join!, select!) has polls of no length at
- * the end, one after the other: when and for how long each was polled isn't known. What begins and
- * ends within one poll is never seen. docs/futures.md says the same to people.
+ * All of `before` were polled at once, because an awaiter polls its awaitee first. a and b are
+ * still pending: their polls end with it. c got ready at some time in it, d was polled since, at
+ * some time before its end. So a, b and c have the poll's own times, and d a poll of no length at
+ * its end. Concurrent branches (join!, select!) have polls of no length at the end, one after the
+ * other: when and for how long each was polled isn't known. What begins and ends within one poll is
+ * never seen. docs/futures.md explains the same to users.
  *
  * Such a future is named by the address of its state: at its own address there may be the first of
  * those that it polls, which would be taken for its successor there if that is polled first.
@@ -33,21 +33,21 @@
 
 #define NONE UINT32_MAX
 
-/* A future that stands somewhere, or a pointer that leads to what follows. */
+/* A suspended future, or a pointer that leads to what follows. */
 struct item {
 	uint32_t point;
 	uint32_t parent; /* the innermost of those before it in which it lies; NONE: none */
 	uint64_t addr;	 /* of a pointer: where it leads to */
-	uint64_t where;	 /* as addr, of a pointer: where it stands */
-	uint32_t origin; /* among those that are told: which of all it is */
-	bool hidden;	 /* isn't told: not wanted, a pointer, told by its own function */
+	uint64_t where;	 /* as addr, of a pointer: its own address */
+	uint32_t origin; /* among those that are recorded: which of all it is */
+	bool hidden;	 /* isn't recorded: not wanted, a pointer, recorded by its own function */
 	bool lent;	 /* not to be dropped by those in which it lies */
-	bool open;	 /* is told to have begun */
+	bool open;	 /* its begin is recorded */
 };
 
 struct list {
 	uint32_t n;
-	uint32_t half; /* the number of a pointer of which it is known where it stands, 0: none */
+	uint32_t half; /* the number of a pointer whose own address is known, 0: none */
 	uint64_t half_where;
 	struct item items[AGENT_LIST_MAX];
 };
@@ -59,8 +59,8 @@ struct open {
 	struct list was;
 	bool task_itself;
 	bool unseen; /* its begin, and what was polled inside of it */
-	/* What was polled inside of it by a function of its own: that tells of all that lies in
-	 * there. */
+	/* What was polled inside of it by a function of its own: the events of that cover all
+	 * inside. */
 	uint32_t n_inner;
 	struct range {
 		uint64_t addr, size;
@@ -218,9 +218,9 @@ static void clear(struct list *l)
 	l->half = 0;
 }
 
-/* Those of a list that are told, with parents among each other. Returns how many of them lie in
- * each other, with nothing beside them; only those that are surely not polled by a function of
- * their own, unless `below`. */
+/* Those of a list that are recorded, with parents among each other. Returns how many of them are
+ * nested, without siblings; only those that are surely not polled by a function of their own,
+ * unless `below`. */
 static uint32_t told(const struct source *s, const struct list *l, bool below, struct list *ret)
 {
 	uint32_t to[AGENT_LIST_MAX], n_children[AGENT_LIST_MAX + 1] = {0}, n = 0;
@@ -249,7 +249,7 @@ static bool same(const struct source *s, const struct item *a, const struct item
 	return a->addr == b->addr && point_of(s, a)->future == point_of(s, b)->future;
 }
 
-/* Where it stands in another list, or has returned; NULL: it isn't there. */
+/* Its item in another list, or that it has returned; NULL: it isn't there. */
 static const struct item *find(const struct source *s, const struct list *l,
 			       const struct item *item)
 {
@@ -259,7 +259,7 @@ static const struct item *find(const struct source *s, const struct list *l,
 	return NULL;
 }
 
-/* What the agent says of one, behind those before it. */
+/* What the agent says of one, after those before it. */
 static void add_item(const struct source *s, struct list *l, uint32_t point, uint64_t state)
 {
 	const struct await_point *p = &s->points.at[point];
@@ -278,7 +278,7 @@ static void add_item(const struct source *s, struct list *l, uint32_t point, uin
 		return;
 	item.parent = parent_of(s, l, &item);
 	item.lent = p->lent || (item.parent != NONE && l->items[item.parent].lent);
-	/* The one whose poll is hooked is told by that. */
+	/* The one whose poll is hooked is recorded by the hook. */
 	item.hidden = item.hidden || (!l->n && p->self);
 	l->items[l->n++] = item;
 }
@@ -303,7 +303,7 @@ static bool is_inner(const struct source *s, const struct open *o, const struct 
 	return yes;
 }
 
-/* The name under which it is told. */
+/* The name under which it is recorded. */
 static uint64_t name_of(const struct source *s, const struct item *item)
 {
 	const struct await_point *p = point_of(s, item);
@@ -335,7 +335,7 @@ static void leave_open_out(const struct source *s, const struct inlined_thread *
 		l->items[i].hidden = l->items[i].hidden || open_around(s, t, o, &l->items[i]);
 }
 
-/* What was polled by a function of its own has told of itself and of what lies in it. */
+/* What was polled by a function of its own has recorded itself and what is inside of it. */
 static void leave_inner_out(const struct source *s, const struct open *o, struct list *l)
 {
 	bool inner[AGENT_LIST_MAX] = {false};
@@ -379,7 +379,7 @@ static int tell(struct drain *d, const struct source *s, const struct trace_even
 		.task = name_of(s, item),
 	};
 
-	/* A block_on's poll that nobody saw end. */
+	/* A block_on's poll whose end was not observed. */
 	if (outcome == TO_UNKNOWN && at->arg == TO_UNSEEN)
 		outcome = TO_UNSEEN;
 	if (type == TE_FUTURE_END) {
@@ -436,7 +436,7 @@ struct ending {
 	const struct trace_event *event;
 };
 
-/* The place of the await point at which the one stands whose poll it is; 0: at none. */
+/* The await point of the future whose poll it is; 0: none. */
 static uint64_t place_of_self(const struct source *s, const struct list *now,
 			      const struct trace_event *e)
 {
@@ -445,11 +445,11 @@ static uint64_t place_of_self(const struct source *s, const struct list *now,
 	return e->type == TE_FUTURE_END ? e->value : 0;
 }
 
-/* How one has ended that `by` awaited when the poll began, by what became of that; `behind` a
+/* How one has ended that `by` awaited when the poll began, by how that ended; `behind`: through a
  * pointer. */
 static enum trace_outcome ended_by(const struct ending *e, const struct item *by, bool behind);
 
-/* How what stood there before, and doesn't any more, has ended. */
+/* How a future ended that was there before and no longer is. */
 static enum trace_outcome ended(const struct ending *e, const struct item *item)
 {
 	const struct list *was = &e->open->was;
@@ -560,7 +560,7 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 		if (stands(s, find(s, all, item)))
 			continue;
 		how = count(s, &ending, item);
-		/* One with a poll function of its own is told by that when it is called. */
+		/* One with a poll function of its own is recorded by that when it is called. */
 		if (how != TO_UNKNOWN || !point_of(s, item)->below)
 			rc = tell_short(d, s, e, item, how);
 	}
@@ -616,8 +616,8 @@ static struct open *open_root(const struct source *s, struct inlined_thread *t)
 	return o && map_get(&s->hooked_types, o->kind, SOURCE_ROOT) ? o : NULL;
 }
 
-/* The block_on may have returned since, or not: when its last poll ended isn't known. What stood in
- * it waited up to that poll. */
+/* The block_on may have returned since, or not: when its last poll ended isn't known. What was
+ * inside of it waited up to that poll. */
 static int end_root(struct drain *d, struct source *s, struct inlined_thread *t, struct open *o,
 		    uint32_t thread)
 {
@@ -648,8 +648,8 @@ int inlined_thread_end(struct drain *d, struct source *s, uint32_t ring, uint32_
 
 /*
  * Of a block_on's future neither the begin of its first poll is seen nor that it was left. So an
- * open one is over when another begins, at the last thing that was seen on the thread; and of a
- * poll that ends, without a begin, that is told.
+ * open one is over when another begins, at the last thing that was seen on the thread; and a poll
+ * that ends without a begin is recorded as such.
  */
 static int settle_root(struct drain *d, struct source *s, struct inlined_thread *t,
 		       const struct trace_event *e)

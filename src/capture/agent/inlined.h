@@ -4,7 +4,8 @@
 
 #include "capture/agent/source.h"
 
-/* From now on futures are told; the source's rings are known. `wanted` must stay. -ENOMEM or 0. */
+/* From now on futures are recorded; the source's rings are known. `wanted` must stay. -ENOMEM or
+ * 0. */
 int inlined_init(struct source *s, const struct futures_wanted *wanted);
 void inlined_done(struct source *s);
 /* The await points of a kind's program, numbered from p->first, as futures. */
@@ -16,7 +17,7 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 int inlined_stands(struct drain *d, struct source *s, uint32_t ring, const struct agent_event *raw,
 		   uint32_t thread);
 /* Tells the coverage what isn't known of them. */
-/* The thread, or the recording, ends: before that is told. */
+/* The thread, or the recording, ends: before that is recorded. */
 int inlined_thread_end(struct drain *d, struct source *s, uint32_t ring, uint32_t thread);
 int inlined_end(struct drain *d, const struct source *s, struct capture_stats *stats);
 /* Events were lost, or another thread has the ring. */

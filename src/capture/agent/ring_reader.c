@@ -2,10 +2,10 @@
  * Reading the rings.
  *
  * The shared memory says only three things that are believed within bounds: how far a ring is
- * written (believed if it is a multiple of an event and not further from what we have read than the
+ * written (accepted if it is a multiple of an event and not further from what was read than the
  * ring is long), which parts of it were used (no value leads out of the ring) and how many rings
- * are used (cut to the number that we made). Sizes, places and our own progress are ours. Every
- * call does work that is bounded by one ring's length.
+ * are used (cut to the number that were made). Sizes, places and the reader's progress are private.
+ * Every call does work that is bounded by one ring's length.
  */
 #include "capture/agent/ring_reader.h"
 

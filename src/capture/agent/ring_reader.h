@@ -1,5 +1,5 @@
 /*
- * The rings of one target, read as what they are: memory that somebody hostile may write too. What
+ * The rings of one target, read as untrusted memory, which a hostile program may write too. What
  * comes out is a sequence of well-formed events, and counts of what was not.
  */
 #ifndef POLLUX_CAPTURE_AGENT_RING_READER_H
@@ -21,7 +21,7 @@ struct ring_cursor {
 	char name[16];
 	uint32_t depth; /* of open polls since the thread began, or since its last loss */
 	uint32_t outer; /* the depth of the outermost that is a task's; 0: none is open */
-	bool damaged;	/* told of it already */
+	bool damaged;	/* reported already */
 	bool described; /* its last event was the descriptor of the next one's call, its flags */
 	uint32_t fd, fd_flags;
 };
@@ -32,7 +32,7 @@ struct ring_set {
 	struct ring_cursor *cursors;
 };
 
-/* The sizes are ours, and right: AGENT_MAX_RINGS at most, a power of two. */
+/* The sizes are pollux's own, and right: AGENT_MAX_RINGS at most, a power of two. */
 int ring_set_init(struct ring_set *s, struct ring_area *area, uint32_t n_rings,
 		  uint32_t ring_bytes);
 void ring_set_done(struct ring_set *s);
@@ -50,7 +50,7 @@ size_t ring_set_copy(const struct ring_set *s, uint32_t i, uint64_t limit,
 /* Gives the room of the first n of them back. */
 void ring_set_give(struct ring_set *s, uint32_t i, size_t n);
 /* How far ring i is written. A head that can't be is taken as the end of what is there:
- * *ret_damaged is set, and the cursor stands at it. */
+ * *ret_damaged is set, and the cursor is at it. */
 uint64_t ring_set_head(struct ring_set *s, uint32_t i, bool *ret_damaged);
 
 /* Whether everything was taken that ring i says it has. */

@@ -30,7 +30,7 @@ struct futures_wanted; /* runtime/futures.h */
 
 struct source {
 	struct attach *attach;
-	/* Threads that were in a block_on at attach: told at once, before they have a ring. */
+	/* Threads that were in a block_on at attach: recorded at once, before they have a ring. */
 	struct early_thread {
 		uint32_t own_tid; /* 0: it has its ring by now, or is gone */
 		uint32_t tid;
@@ -60,7 +60,7 @@ struct source {
 	struct inlined_kind *inlined_kinds;
 	size_t n_inlined_kinds;
 	uint64_t n_inlined_ends;	/* ends of such, except of a task's own future */
-	uint64_t n_inlined_unknown;	/* those of which nothing tells how they ended */
+	uint64_t n_inlined_unknown;	/* those whose outcome is unknown */
 	struct inlined_thread *inlined; /* by ring; NULL unless futures are recorded */
 	struct ring_stacks *stacks;	/* NULL unless they are recorded */
 	uint32_t n_programs;		/* kinds of tasks that have one */
@@ -83,7 +83,7 @@ struct source {
 struct drain {
 	struct trace_writer *writer;
 	struct capture_threads *threads;
-	struct capture_stacks *stacks; /* NULL if nobody asks for any */
+	struct capture_stacks *stacks; /* NULL if not recorded */
 	struct clock_map clock;
 	uint64_t start_ticks, now_ticks; /* events lie between */
 	uint64_t test_step_ns;		 /* times are rounded down to it; 0: not */
@@ -103,9 +103,10 @@ int drain_begin(struct drain *d, struct source *s);
 /* Takes what is in all rings now and writes it, as far as that goes within `ns`: a target that
  * never pauses keeps us from nothing. 0 or what the writer says. */
 int drain_source(struct drain *d, struct source *s, uint64_t ns);
-/* Gives the rings of threads that have ended back, tells of their end; names that have changed. */
+/* Gives back the rings of threads that have ended and records their end; records names that have
+ * changed. */
 int drain_threads(struct drain *d, struct source *s);
-/* After the last drain: what was dropped and not told by the agent any more, what is still in the
+/* After the last drain: losses that the agent could not report any more, what is still in the
  * rings; of a process that lives, calls that are under way at until_ns; of one that is gone, the
  * end of its threads, at the last time that it was seen to live. */
 int drain_end(struct drain *d, struct source *s, uint64_t until_ns);

@@ -1,11 +1,11 @@
 /*
- * The programs in the kernel: loading them, putting them at places, reading what they tell.
+ * The programs in the kernel: loading them, attaching them, reading their records.
  *
  * From Linux 6.6 on, one link holds any number of probes (uprobe_multi), made by the bpf system
  * call itself since libbpf knows it only later. Before that each probe is a perf event of its own,
  * and taking it out waits 40 ms for the kernel, so many are taken out at once.
  *
- * Which of the two it is turns out at the start: pollux puts a probe into itself, calls the
+ * Which of the two is used is decided at the start: pollux puts a probe into itself, calls the
  * function some times and measures what a hit costs, for the recording's account.
  *
  * All hangs on file descriptors: when pollux ends in whatever way, the kernel takes the probes out,
@@ -33,7 +33,7 @@
 
 /* Of the first pid namespace (the kernel's PROC_PID_INIT_INO). */
 #define FIRST_PID_NS 0xeffffffcu
-/* Records of so many fit into the smallest ring. */
+/* Records of this many fit into the smallest ring. */
 #define MEASURED_CALLS 500u
 #define MEASURED_HOOK (KERNEL_MAX_HOOKS - 1)
 #define MAX_CLOSERS 32u
@@ -62,9 +62,9 @@ struct link_attr {
 };
 _Static_assert(sizeof(struct link_attr) == 64, "bpf_attr.link_create.uprobe_multi");
 
-/* ---- what the programs are told before they are loaded ---- */
+/* ---- constants that the programs get before they are loaded ---- */
 
-/* How system calls are looked at: those by which threads park are told at once. */
+/* How system calls are handled: those by which threads park are reported at once. */
 static const struct {
 	uint16_t number;
 	uint8_t how;
@@ -348,7 +348,7 @@ void kernel_links_close(struct kernel_links *links)
 
 void kernel_core_measured(void); /* measured.S */
 
-/* Where the function lies in pollux's own file; false: it can't be told. */
+/* Where the function lies in pollux's own file; false: unknown. */
 static bool own_offset(uint64_t *ret_offset)
 {
 	uint64_t addr = (uintptr_t)kernel_core_measured;
@@ -495,7 +495,7 @@ int kernel_core_open(uint64_t ring_bytes, bool spawn_stacks, struct kernel_core 
 		if (rc == 0)
 			rc = read_number(format, "config:", &core->return_bit);
 		rc = rc == 0 ? load(core, bytes, spawn_stacks, false) : first;
-		/* The first way is what a kernel of today has: its reason tells more. */
+		/* The first method is what a current kernel has: its reason says more. */
 		if (rc < 0 && !kernel_core_no_multi)
 			rc = first;
 	}

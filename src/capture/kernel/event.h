@@ -3,9 +3,9 @@
  * hooks, filled by the source, and the records of the ring buffer. Fixed widths, since clang
  * compiles this for both sides.
  *
- * A hook is a place where a probe stands; its number is the probe's cookie. The programs do no more
- * than a place needs: they read what is gone a moment later (registers, the task's first words, a
- * string) and leave all meaning to the source.
+ * A hook is a place with a probe; its number is the probe's cookie. The programs do no more than a
+ * place needs: they read what is gone a moment later (registers, the task's first words, a string)
+ * and leave all meaning to the source.
  */
 #ifndef POLLUX_CAPTURE_KERNEL_EVENT_H
 #define POLLUX_CAPTURE_KERNEL_EVENT_H
@@ -20,7 +20,7 @@
 #define KERNEL_MAX_CALLS 512u
 #define KERNEL_LAYOUT_WORDS (1u << 18) /* of layout programs of all processes */
 #define KERNEL_MAX_PROGRAMS 65536u
-#define KERNEL_CALL_MIN_NS 10000u /* shorter calls in a poll are not told */
+#define KERNEL_CALL_MIN_NS 10000u /* shorter calls in a poll are not reported */
 
 enum kernel_hook_type {
 	KH_NONE = 0,
@@ -41,7 +41,7 @@ enum kernel_hook_type {
 	KH_SPAWN,      /* where a kind's tasks are made */
 	KH_RAISE,      /* _Unwind_RaiseException(exception) */
 	KH_RESUME,     /* _Unwind_Resume: a cleanup of the function that called it is done */
-	KH_PROBE,      /* a USDT probe, or a function that stands for one */
+	KH_PROBE,      /* a USDT probe, or a function that serves as one */
 	KH_MEASURE,    /* in pollux itself: what a hit costs */
 	KH_N_TYPES,
 };
@@ -65,14 +65,14 @@ struct kernel_hook {
 	__u32 type;
 	__u16 id_offset;      /* Tokio: of the id in the task; OFFSET_UNKNOWN: the vtable
 			       * tells */
-	__u16 trailer_offset; /* Tokio: end of where an output may stand */
+	__u16 trailer_offset; /* Tokio: end of where an output may be */
 	__u16 state_offset;   /* async-task: of the state word, if it is known */
 	__u16 n_args;
 	__u32 reserved;
 	__s64 next_id; /* KH_SPAWN: Tokio's counter of ids, seen from the place; 0: not known.
 			* KH_ASYNC_WAKE: the function that calls this one for the same wake;
-			* `behind` is its length, 0: there is none */
-	/* KH_ASYNC_RUN: how far before the place the function begins and behind it ends. */
+			* `behind` is its length, 0: none */
+	/* KH_ASYNC_RUN: how far before the place the function begins and after it ends. */
 	__u32 before, behind;
 	struct kernel_text texts[KERNEL_MAX_TEXTS];
 	__u32 spawns; /* it says that a task is made */
@@ -97,7 +97,7 @@ enum kernel_record_type {
 enum kernel_flags {
 	KF_READ = 1,		 /* the task's words could be read */
 	KF_RAISED = 2,		 /* a panic was raised in this poll */
-	KF_SETTLED = 4,		 /* its output was looked at when somebody was woken ... */
+	KF_SETTLED = 4,		 /* its output was read when a waker fired ... */
 	KF_SETTLED_PANICKED = 8, /* ... and was the panic, */
 	KF_SETTLED_ABORTED = 16, /* or the error of an aborted task */
 	KF_PANICKED = 32,	 /* the same, at its end */
@@ -145,7 +145,7 @@ struct kernel_stack_record {
 	struct user_stack stack;
 };
 
-/* Whose layout program (agent/ring.h) it is: it stands in `layouts`, from a word on. */
+/* Whose layout program (agent/ring.h) it is: it is in `layouts`, from a word on. */
 struct kernel_program_key {
 	__u64 process; /* as pollux sees it */
 	__u64 vtable;
@@ -155,7 +155,7 @@ struct kernel_program_key {
 struct kernel_poll {
 	__u64 header;
 	__u64 id;	  /* Tokio: of the task; 0: not known */
-	__u64 sp;	  /* at the entry: where the return address stands */
+	__u64 sp;	  /* at the entry: address of the return address */
 	__u64 start, end; /* async-task: of the function */
 	struct panic_payload raised;
 	__u32 hook;
@@ -171,12 +171,12 @@ struct kernel_thread {
 	__u32 call; /* number + 1 of the system call that it is in, if it is one of those asked for
 		     */
 	__u64 call_ns;
-	__u64 lost, lost_ns; /* not told yet; the first of them */
+	__u64 lost, lost_ns; /* not reported yet; the first of them */
 	struct kernel_poll polls[KERNEL_MAX_POLLS];
 };
 
 struct kernel_lost {
-	__u64 of_gone;	    /* records of threads that could not tell at their end */
+	__u64 of_gone;	    /* records of threads that could not report them at their end */
 	__u64 of_untracked; /* of threads that there was no room to keep notes of */
 };
 

@@ -1,5 +1,5 @@
 /*
- * At which instruction a probe may stand.
+ * At which instruction a probe may be.
  *
  * The kernel puts a breakpoint there and does what the instruction would have done. Pushes, jumps,
  * calls and nops it emulates; others it executes out of line, one step of the CPU, which costs a
@@ -127,7 +127,7 @@ enum kernel_insn kernel_insn_place(struct elf_image *image, uint64_t addr, uint1
 		size_t left;
 		const uint8_t *bytes = elf_image_bytes(image, addr, &left);
 
-		/* A function that nobody tells the end of: its first instruction at least. */
+		/* A function of unknown end: its first instruction at least. */
 		if (!bytes || !insn_walk_init(&w, image, addr, addr + (left < 15 ? left : 15)) ||
 		    insn_next(&w, &in) <= 0)
 			return KI_REFUSED;

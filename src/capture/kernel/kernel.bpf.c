@@ -4,13 +4,13 @@
  * No kernel structure is read by name, so that this loads where the kernel describes no types (no
  * BTF): registers are numbers of words of what a uprobe is handed, set before the load.
  *
- * What is kept of a thread is written by its own programs alone, and those run one after the other.
+ * What is kept of a thread is written only by its own programs, which run one after the other.
  * Notes are kept of the polls that are open on it: at a poll's end the task is not in a register
  * any more. An entry at or above the place of an open poll's return address means that that poll is
  * over, however it was left; so a stack of notes never outgrows the stack that it is about.
  *
- * The ring never wakes its reader, who comes by the clock. What finds no room is counted with its
- * thread and told before the thread's next record.
+ * The ring never wakes its reader, which polls it. Records that find no room are counted with their
+ * thread and reported before the thread's next record.
  */
 #include <linux/bpf.h>
 
@@ -64,8 +64,8 @@ struct {
 	__type(value, struct kernel_lost);
 } losses SEC(".maps");
 
-/* Panics that were raised in async-task's polls, by process and task: whoever gives the task's
- * memory back may come before the thread that polled it has left run(). */
+/* Panics that were raised in async-task's polls, by process and task: the task's memory may be
+ * given back before the thread that polled it has left run(). */
 struct panic_key {
 	__u64 process, header;
 };
@@ -114,7 +114,7 @@ static __always_inline void lose(struct kernel_thread *t, __u64 now, __u64 n)
 	t->lost += n;
 }
 
-/* What was lost is told before anything else. */
+/* Losses are reported before anything else. */
 static __always_inline bool tell_lost(struct kernel_thread *t, __u64 now)
 {
 	struct kernel_record *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
@@ -266,7 +266,7 @@ static __always_inline struct kernel_poll *open_poll(struct kernel_thread *t, __
 	return p;
 }
 
-/* The poll whose return address stood at sp, with those above it gone. */
+/* The poll whose return address was at sp, with those above it gone. */
 static __always_inline struct kernel_poll *close_poll(struct kernel_thread *t, __u64 sp)
 {
 	struct kernel_poll *p;
@@ -302,8 +302,8 @@ static __always_inline __u16 look_at_poll(const struct kernel_poll *p, __u64 sta
 		    p->flags & KF_RAISED ? &p->raised : 0, state & TOKIO_CANCELLED);
 }
 
-/* In the poll of a task that is complete somebody is woken: it may be the one who takes the output,
- * so this is the last moment at which it is surely there. */
+/* In the poll of a task that is complete a waker fires: the woken task may take the output, so this
+ * is the last moment at which it is surely there. */
 static __always_inline void settle(struct kernel_thread *t)
 {
 	struct kernel_poll *p = innermost(t);
@@ -395,7 +395,7 @@ static __always_inline bool was_panic(__u64 header)
 
 /* ---- the programs ---- */
 
-/* What begins is told while all probes are in place: they come and go one after the other. */
+/* Begins are reported while all probes are in place: they come and go one after the other. */
 volatile __u8 closed;
 
 static __always_inline struct kernel_hook *hook_of(void *ctx, __u32 *number)

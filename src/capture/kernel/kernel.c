@@ -1,16 +1,15 @@
 /*
- * The kernel as a source of events: puts probes into programs, reads what they tell, takes them
- * out.
+ * The kernel as a source of events: puts probes into programs, reads their records, takes them out.
  *
  * Nothing is changed in the program but the instructions at which the kernel sets its breakpoints;
  * when pollux ends in whatever way, the kernel takes them back.
  *
- * A program that is started stands at its entry, its libraries loaded and relocated, when the
- * probes are put in: of one that was linked by lld the semaphores would stay 0 if that was done
+ * A program that pollux starts is stopped at its entry, its libraries loaded and relocated, when
+ * the probes are put in: of one that was linked by lld the semaphores would stay 0 if that was done
  * before it is executed. "Every process of a binary" has to do so, for those that come later; they
  * are looked for ten times a second, and what is still 0 is raised then.
  *
- * Records are taken when the next look at the ring has begun: what may be older has come by then.
+ * Records are taken when the next pass over the ring has begun: what may be older has come by then.
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -309,7 +308,7 @@ static int add_record(void *context, const void *record, size_t len)
 	return kernel_window_add(&c->window, record, len);
 }
 
-/* The process is gone, or executes another program: its threads are none of ours any more. */
+/* The process is gone, or executes another program: its threads are not recorded any more. */
 static int end_process(struct capture *c, struct kernel_process *p, uint64_t now)
 {
 	const struct map_entry *e;
@@ -380,7 +379,7 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 	for (size_t i = 0; i < n_asked && rc == 0; i++) {
 		if (!gone[i])
 			continue;
-		/* All that it told is here. */
+		/* All its records have been read. */
 		rc = take_until(c, UINT64_MAX);
 		if (rc == 0)
 			rc = end_process(c, c->processes[i], clock_monotonic_ns());

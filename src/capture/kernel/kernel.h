@@ -2,9 +2,9 @@
  * Private to this folder, the source that sees a program by probes that the kernel puts into it.
  *
  *   kernel.c         life: start, drain, end; every process of a binary
- *   process.c        a process: what is in it, what the trace is told, its probes put in
- *   sites.c          an ELF object: where its probes stand and what each hit means
- *   insn.c           at which instruction a probe may stand, and at which it is cheap
+ *   process.c        a process: what is in it, its part of the trace, its probes put in
+ *   sites.c          an ELF object: where its probes are and what each hit means
+ *   insn.c           at which instruction a probe may be, and at which it is cheap
  *   core.c           the programs in the kernel: loading, attaching, the ring
  *   points.c         await points: layout programs for the programs in the kernel
  *   sema.c           semaphores that the kernel can't raise
@@ -33,14 +33,14 @@
 
 #include "capture/kernel/event.h"
 
-/* ---- where probes stand ---- */
+/* ---- where probes are ---- */
 
 enum kernel_program { KP_FUNCTION = 0, KP_RETURN, KP_PROBE, KP_N };
 
 struct kernel_site {
 	uint64_t addr;	  /* linked */
 	uint64_t offset;  /* in the file */
-	uint64_t ref_ctr; /* of its semaphore in the file, 0: none, or ours to raise */
+	uint64_t ref_ctr; /* of its semaphore in the file, 0: none, or pollux raises it */
 	uint32_t hook;
 	uint8_t program; /* enum kernel_program */
 	bool refused;	 /* the kernel did not take it */
@@ -48,10 +48,10 @@ struct kernel_site {
 
 #define KERNEL_NO_KIND UINT32_MAX
 
-/* What the source knows of a hook beside what the programs know. */
+/* What the source knows of a hook besides what the programs know. */
 struct kernel_place {
 	uint32_t object; /* number of its struct kernel_object */
-	uint32_t kind;	 /* into finding.kinds; KERNEL_NO_KIND: the task's vtable tells */
+	uint32_t kind;	 /* into finding.kinds; KERNEL_NO_KIND: by the task's vtable */
 	uint32_t waker;	 /* into finding.wakers, or KERNEL_NO_KIND */
 	uint8_t type;	 /* enum kernel_hook_type */
 	uint64_t addr;	 /* linked */
@@ -76,7 +76,7 @@ struct kernel_object {
 	uint32_t n_known;	/* sites of probes that are known */
 	uint32_t n_stepped;	/* sites whose instruction is single-stepped */
 	uint32_t n_tail_leaves; /* run functions that may be left by a jump */
-	bool parks;		/* its probes tell of parked threads themselves */
+	bool parks;		/* its probes report parked threads themselves */
 	bool tokio;		/* polls of Tokio's are among the sites */
 };
 
@@ -102,10 +102,10 @@ void kernel_hooks_done(struct kernel_hooks *h);
 /* An operand for the programs; false if they can't read it. */
 bool kernel_arg_of(const struct probe_arg *arg, struct kernel_arg *ret);
 
-/* What the kernel does with an instruction that a probe stands at. */
+/* What the kernel does with an instruction that has a probe. */
 enum kernel_insn { KI_REFUSED = 0, KI_STEPPED, KI_EMULATED };
 enum kernel_insn kernel_insn_class(const uint8_t *bytes, size_t len);
-/* A place for a probe at addr: there, or at an instruction behind it that is executed exactly as
+/* A place for a probe at addr: there, or at an instruction after it that is executed exactly as
  * often, that the kernel emulates, and at which `keep` (registers by bits) are still as at addr. */
 enum kernel_insn kernel_insn_place(struct elf_image *image, uint64_t addr, uint16_t keep,
 				   uint64_t *ret_addr);
@@ -123,7 +123,7 @@ extern bool kernel_core_no_multi;
 int kernel_core_open(uint64_t ring_bytes, bool spawn_stacks, struct kernel_core **ret_core,
 		     struct error *err);
 void kernel_core_free(struct kernel_core *core);
-/* Whether what begins is told (it is at first); what has begun tells its end in any case. */
+/* Whether begins are reported (they are at first); what has begun reports its end in any case. */
 void kernel_core_gate(struct kernel_core *core, bool open);
 /* What one hit costs the program, measured on the way. */
 uint64_t kernel_core_cost_ps(const struct kernel_core *core);
@@ -145,8 +145,8 @@ int kernel_core_attach(struct kernel_core *core, enum kernel_program program, in
 		       pid_t pid, struct kernel_site *sites, size_t n, struct kernel_links *links,
 		       struct error *err);
 void kernel_links_close(struct kernel_links *links);
-/* Losses of which no thread has told: of those that are still there, one call of `tell` each; and
- * how many nobody can be told for. */
+/* Losses that no thread has reported: of threads that still exist, one call of `tell` each; and the
+ * number of all others. */
 int kernel_core_untold(struct kernel_core *core,
 		       int (*tell)(void *context, uint32_t tgid, uint32_t tid, uint64_t n,
 				   uint64_t first_ns),
@@ -181,16 +181,16 @@ struct kernel_process {
 	uint64_t *raised; /* semaphores that we have raised, addresses in the process */
 	size_t n_raised;
 	bool alive;
-	struct kernel_points *points; /* NULL: nobody asks for await points */
+	struct kernel_points *points; /* NULL: await points are not recorded */
 	bool providers;		      /* its events go by the table of known probes */
-	bool parks;		      /* its probes tell of parked threads */
+	bool parks;		      /* its probes report parked threads */
 };
 
 /*
  * Raises those that still are 0 in the process' memory, and remembers it. The kernel raises
  * semaphores itself; it can't where one's address is odd, and where a program linked by lld was not
- * yet set up by its loader: the page of the file in which it stands is mapped twice then, and the
- * kernel counts in the wrong copy.
+ * yet set up by its loader: its page of the file is mapped twice then, and the kernel counts in the
+ * wrong copy.
  */
 int kernel_sema_raise(struct kernel_process *p, uint64_t bias, const uint64_t *semaphores,
 		      size_t n);
@@ -220,13 +220,13 @@ struct kernel_frame {
 	uint64_t header, task; /* the latter as events name it */
 	uint64_t sp;
 	bool async;
-	bool polled;		  /* its begin is told */
+	bool polled;		  /* its begin is reported */
 	bool cancelled;		  /* it ends a task that was cancelled before */
-	bool freed;		  /* its memory was given back meanwhile: told at its end */
+	bool freed;		  /* its memory was given back meanwhile: reported at its end */
 	bool finished, shut_down; /* its runtime was shut down: agent/tokio.c */
 	bool shut_idle;		  /* the same, while it seemed to wait in a queue */
 	bool went_on;		  /* another poll of the task began since: it ended pending */
-	bool asked;		  /* it was cancelled, and somebody looked at it, ... */
+	bool asked;		  /* it was cancelled, and its output was queried, ... */
 	enum trace_outcome read;  /* ... and saw how this ends; TO_PENDING: didn't */
 	uint64_t raised_ns;	  /* last thing seen since a panic was raised in it */
 };
@@ -251,7 +251,7 @@ struct kernel_track {
 	uint64_t wake; /* the task of the last event if that was a wake, else 0 */
 	uint32_t wake_kind;
 	const struct kernel_kind *spawned; /* of the last event if that was a spawn, else NULL */
-	bool parked;			   /* a park is told and open */
+	bool parked;			   /* a park is reported and open */
 	bool stream_known;		   /* of stacks: */
 	uint32_t stream;		   /* index in the trace */
 	/* of known probes */
@@ -323,18 +323,18 @@ int kernel_each_coverage(struct capture *c, const struct kernel_process *p,
 				     struct capture_stats *stats),
 			 struct capture_stats *stats);
 
-/* points.c: begins for a process whose kinds are told; with `wait` a short while until all
+/* points.c: begins for a process whose kinds are in the trace; with `wait` a short while until all
  * is there. */
 int kernel_points_begin(struct capture *c, struct kernel_process *p, bool wait);
 /* Takes what is ready. */
 int kernel_points_take(struct capture *c, struct kernel_process *p);
-/* What a pending poll's end is told of where its task waits: trace_event.value. */
+/* The await point of a pending poll's end: trace_event.value. */
 uint64_t kernel_points_value(const struct kernel_process *p, uint16_t point, uint32_t kind);
 int kernel_points_tell(struct capture *c, const struct kernel_process *p,
 		       struct capture_stats *stats);
 void kernel_points_free(struct capture *c, struct kernel_process *p);
 
-/* kernel.c: the process of a record; NULL: none of ours (or gone). */
+/* kernel.c: the process of a record; NULL: not recorded (or gone). */
 int kernel_process_of(struct capture *c, uint32_t tgid, struct kernel_process **ret_process);
 
 /* take.c: one record. */
@@ -343,7 +343,7 @@ int kernel_put(struct capture *c, const struct kernel_process *p, const struct t
 int kernel_flush(struct capture *c);
 int kernel_tell_loss(struct capture *c, struct kernel_process *p, struct kernel_track *t,
 		     uint64_t time, uint64_t n, uint64_t first_ns);
-/* The thread, told to the trace if it is new. NULL: that failed. */
+/* The thread, written to the trace if it is new. NULL: that failed. */
 struct kernel_track *kernel_track(struct capture *c, struct kernel_process *p, uint32_t tid,
 				  const char *name, uint64_t time);
 /* The thread has ended. */

@@ -1,6 +1,6 @@
 /*
- * For kernel.bpf.c: where a task stands, by the layout program of its kind (agent/ring.h), which
- * the source has put into `layouts`. Behind user_word().
+ * For kernel.bpf.c: the await point of a task, by the layout program of its kind (agent/ring.h),
+ * which the source has put into `layouts`. Uses user_word().
  */
 #ifndef POLLUX_CAPTURE_KERNEL_POINT_BPF_H
 #define POLLUX_CAPTURE_KERNEL_POINT_BPF_H
@@ -31,9 +31,9 @@ static __always_inline __u64 layout_word(__u32 at)
 }
 
 /*
- * Where the task stands: the walk of agent/point.h. Nobody holds the task's memory for us; what is
- * read chooses among the steps that there are, and whoever reads the record looks whether the task
- * was still pending afterwards.
+ * The await point of the task: the walk of agent/point.h. Nothing keeps the task's memory in place;
+ * what is read only chooses among the existing steps, and the reader of the record checks whether
+ * the task was still pending afterwards.
  */
 static __always_inline __u16 await_point(const struct kernel_thread *t, __u64 vtable, __u64 header)
 {

@@ -73,7 +73,7 @@ static int fill(struct capture *c, struct kernel_process *p, struct kernel_point
 
 		k->objects[i] = (struct attach_object){o->finding, p->loaded[i].bias};
 		k->fds[i] = o->fd;
-		/* The unwinder's has no kinds that were told. */
+		/* The unwinder's object has no kinds in the trace. */
 		for (size_t f = 0; p->loaded[i].kinds && f < o->finding.n_kinds; f++) {
 			const struct find_kind *kind = &o->finding.kinds[f];
 

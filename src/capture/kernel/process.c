@@ -1,9 +1,9 @@
 /*
- * One process: what can be probed in it, what the trace is told of that, and the probes put in.
+ * One process: what can be probed in it, what the trace says of that, and the probes put in.
  *
- * An ELF file is looked at once, however many processes have it; one with nothing in it is
+ * An ELF file is examined once, however many processes have it; one with nothing in it is
  * remembered, too. A process any of whose objects carries known probes is recorded by those alone,
- * for the same polls told in two ways would be two polls.
+ * because the same poll reported twice would be two polls.
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -170,7 +170,7 @@ static int tell_kinds(struct capture *c, struct kernel_process *p, struct kernel
 		kind->async = k->runtime < f->n_runtimes &&
 			      !strcmp(f->runtimes[k->runtime].name, "async-task");
 		kind->state_offset = k->state_offset;
-		/* As the agent is told: src/process/hooks.c, plan_kind(). */
+		/* As for the agent: src/process/hooks.c, plan_kind(). */
 		kind->worker = k->role == TR_WORKER;
 		kind->task = !kind->worker && (kind->async || k->scheduler_offset != k->id_offset ||
 					       (k->name && *k->name && f->has_symbols));
@@ -234,7 +234,7 @@ static int tell(struct capture *c, struct kernel_process *p)
 					   .start_realtime_ns = clock_realtime_ns()};
 	int rc = trace_writer_process(c->shared->writer, &told, &p->index);
 
-	/* The kinds of known probes are told as they appear. */
+	/* The kinds of known probes are written as they appear. */
 	for (size_t i = 0; i < p->n_loaded && rc == 0 && !p->providers; i++)
 		rc = tell_kinds(c, p, &p->loaded[i]);
 	if (rc == 0)
@@ -276,9 +276,8 @@ static bool is_everywhere(const struct capture *c, const struct kernel_object *o
 	return c->life->all && o->dev == c->life->dev && o->ino == c->life->ino;
 }
 
-/* A pollux that was killed may have left a jump of its agent's where a probe is to stand. The
- * kernel would write that instruction's first byte when it takes the probe away, and halve the
- * jump. */
+/* A pollux that was killed may have left a jump of its agent's where a probe is to go. The kernel
+ * would write that instruction's first byte when it takes the probe away, and halve the jump. */
 static bool is_jump_left(const struct kernel_process *p, const struct kernel_object *o,
 			 uint64_t bias)
 {

@@ -1,7 +1,7 @@
 /*
  * Semaphores of probes that the kernel did not raise, raised in the program's own memory. Such a
- * one stays raised if pollux is killed: the program then does the work for a probe that nobody
- * reads. Those that the kernel raised fall with our file descriptors.
+ * one stays raised if pollux is killed: the program then does the work for a probe without a
+ * reader. Those that the kernel raised fall with pollux's file descriptors.
  */
 #include "base/vec.h"
 #include "capture/kernel/kernel.h"

@@ -1,14 +1,14 @@
 /*
- * Where probes stand in an ELF object.
+ * Where the probes of an ELF object go.
  *
  * A program that carries probes that are known (runtime/providers.h) is recorded by those. In any
- * other the finding (runtime/runtime.h) names the functions: those that the slots of the tasks'
+ * other the scan result (runtime/runtime.h) names the functions: those that the slots of the tasks'
  * vtables and of the wakers' hold, which the agent would hook, and the instructions that take a
  * vtable's address where a task is made.
  *
  * A function is not a slot. Others may call it directly, and the compiler may have made one of
  * several that are alike; so a hook knows its kind only if no other kind has the function, and
- * otherwise the task's own vtable tells.
+ * otherwise the task's own vtable shows it.
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -111,7 +111,7 @@ static int add_function(struct finder *f, uint64_t addr, enum kernel_hook_type t
 	known = map_get(&f->by_place, place, KP_FUNCTION);
 	if (known) {
 		number = (uint32_t)(uintptr_t)known - 1;
-		/* Two functions in one: what it is called for can't be told. */
+		/* Two functions merged into one: which is meant is unknown. */
 		if (f->hooks->places[number].type != type)
 			f->n_refused++;
 		else
@@ -156,7 +156,7 @@ static uint64_t behind_jump(struct elf_image *image, uint64_t addr)
 }
 
 /* The ends of async-task's run(): a panic leaves it by unwinding, so no return address may be
- * changed, and probes stand at its returns. */
+ * changed, and probes are at its returns. */
 static int add_returns(struct finder *f, uint64_t addr, uint32_t run)
 {
 	_cleanup_free_ uint64_t *rets = NULL;
@@ -466,7 +466,7 @@ static int add_probes(struct finder *f)
 		if (!row || (i && symbols[i].addr == symbols[i - 1].addr &&
 			     !strcmp(symbols[i].name, symbols[i - 1].name)))
 			continue;
-		/* Functions that the linker made one: which of them was called can't be told. */
+		/* Functions that the linker merged: which of them was called is unknown. */
 		if (has_other_row(symbols, n, i, row)) {
 			f->n_wanted++;
 			f->n_refused++;
@@ -567,8 +567,8 @@ static int cover_finding(struct kernel_object *o)
 	for (size_t i = 0; i < o->finding.n_coverage && rc == 0; i++) {
 		const struct trace_coverage *c = &o->finding.coverage[i];
 
-		/* System calls are seen at the kernel's door, however they are made; the
-		 * others are the agent's ways, ours have an item of their own. */
+		/* System calls are seen at the kernel's door, however they are made; the others are
+		 * the agent's methods; the kernel's have an item of their own. */
 		if (!strcmp(c->item, "blocking calls") || !strcmp(c->item, "spawn sites") ||
 		    !strcmp(c->item, "task header layouts"))
 			continue;

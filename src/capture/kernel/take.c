@@ -148,7 +148,7 @@ void kernel_poll_ends(struct capture *c, struct kernel_track *t, uint64_t time)
 
 	t->poll_begin_ns = 0;
 	if (!c->shared->options->long_poll_ns)
-		return; /* nobody watches */
+		return; /* no source watches */
 	thread = capture_threads_find(c->shared->threads, t->process->index, t->tid);
 	if (thread && thread->watched == t->poll_number)
 		thread->watched_end_ns = time;
@@ -244,7 +244,7 @@ static int take_call(struct capture *c, struct kernel_process *p, struct kernel_
 	}
 	if (p->parks || r->time - r->sp < KERNEL_CALL_MIN_NS)
 		return 0;
-	/* It was not told at its begin; nothing else happened on the thread since. */
+	/* It was not reported at its begin; nothing else happened on the thread since. */
 	e.time = r->sp;
 	rc = kernel_put(c, p, &e);
 	e.type = TE_UNPARK;

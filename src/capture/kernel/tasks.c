@@ -21,7 +21,7 @@
 
 #define TASK_MASK ((1ull << 48) - 1) /* as the agent names a task by its address */
 
-/* Both are told by their numbers. */
+/* Both are identified by their numbers. */
 _Static_assert((int)END_PENDING == TO_PENDING && (int)END_READY == TO_READY &&
 		       (int)END_PANICKED == TO_PANICKED && (int)END_CANCELLED == TO_CANCELLED &&
 		       (int)END_UNKNOWN == TO_UNKNOWN && (int)END_UNPOLLED == TO_UNPOLLED,
@@ -120,8 +120,8 @@ static int open_poll(struct hit *h, struct kernel_frame **ret)
 	return map_put(&h->c->open, h->p->index, f->header, t);
 }
 
-/* Ends the innermost poll, at an await point or 0; of a freed task the memory's end is told behind
- * it. */
+/* Ends the innermost poll, at an await point or 0; of a freed task the memory's end is reported
+ * after it. */
 static int close_poll_at(struct hit *h, uint64_t time, enum trace_outcome outcome, uint16_t point)
 {
 	struct kernel_track *t = h->t;
@@ -196,7 +196,7 @@ int kernel_tasks_end(struct capture *c, struct kernel_process *p, struct kernel_
 static enum trace_outcome tokio_outcome(const struct kernel_record *r, const struct kernel_frame *f,
 					bool freed)
 {
-	/* Looked at in time: whoever was woken then may have taken the output, and freed the task.
+	/* Read in time: the woken task may have taken the output, and freed the task.
 	 */
 	if (r->flags & KF_SETTLED_PANICKED)
 		return TO_PANICKED;
@@ -223,10 +223,10 @@ static enum trace_outcome tokio_outcome(const struct kernel_record *r, const str
 }
 
 /*
- * Somebody looks at a task that was cancelled, while a poll of it is open: the output, and the
- * task's memory, may be gone when that returns. A task that is to be run loses NOTIFIED, cancelled
- * or not; an abort of a running one sets both again. An output that was taken, or that nobody
- * wants, leaves no traces to rely on: who comes first has seen it.
+ * The output of a cancelled task is queried while a poll of it is open: the output, and the task's
+ * memory, may be gone when that returns. A task that is to be run loses NOTIFIED, cancelled or not;
+ * an abort of a running one sets both again. An output that was taken, or that has no join handle,
+ * leaves no traces to rely on: the first query has seen it.
  */
 static void look(struct hit *h, struct kernel_frame *f)
 {
@@ -244,8 +244,8 @@ static void look(struct hit *h, struct kernel_frame *f)
 		f->read = TO_READY;
 }
 
-/* What is freed without a word (its function is inlined) is as good as dropped. Or it is about to
- * be: its last reference is gone, and whoever gave that back comes to the function in a moment. */
+/* What is freed without an event (its function is inlined) counts as dropped. Or it is about to be:
+ * its last reference is gone, and the thread that gave it back calls the function in a moment. */
 static void found_freed(struct hit *h, struct kernel_frame *f)
 {
 	struct capture *c = h->c;
@@ -333,7 +333,7 @@ static int over_elsewhere(struct hit *h, struct kernel_frame *f)
 	enum trace_outcome outcome = TO_READY;
 	int rc = 0;
 
-	/* A panic that nobody caught closes the task on its way out. */
+	/* An uncaught panic closes the task on its way out. */
 	if (h->r->flags & KF_PAYLOAD || (closed && f->raised_ns))
 		outcome = TO_PANICKED;
 	else if (closed)
@@ -410,7 +410,7 @@ static int woken(struct hit *h, enum wake_effect effect)
 	return rc;
 }
 
-/* The wake that was just told leads here. */
+/* The wake that was just reported leads here. */
 static bool is_woken(struct hit *h)
 {
 	bool is = h->t->wake && h->t->wake == h->task &&
@@ -457,7 +457,7 @@ static int async_run(struct hit *h)
 	return f->polled ? tell_task(h, TE_POLL_BEGIN, 0) : 0;
 }
 
-/* Where a pending task waits, if nobody has polled it on while that was read. */
+/* Where a pending task waits, unless it was polled again while that was read. */
 static uint16_t async_point(const struct hit *h)
 {
 	return h->has_state && async_is_state(h->state) && async_is_pending(h->state) ? h->r->point
@@ -507,7 +507,7 @@ static int async_schedule(struct hit *h)
 
 	if (f || is_woken(h))
 		return 0;
-	/* A new task at the address of one whose end nobody saw. */
+	/* A new task at the address of one whose end was not observed. */
 	f = fresh ? open_frame(h, h->r->header) : NULL;
 	if (f)
 		rc = over_elsewhere(h, f);
@@ -576,7 +576,7 @@ static void read_tokio(struct hit *h)
 	h->task = h->kind && h->has_state ? h->r->words[1] & TASK_MASK : h->r->header & TASK_MASK;
 }
 
-/* A function that only one kind has tells the kind where the memory doesn't. */
+/* A function that only one kind has identifies the kind where the memory doesn't. */
 static void assume_kind(struct hit *h)
 {
 	const struct kernel_loaded *l;

@@ -4,7 +4,7 @@
  * The ring is one queue of all CPUs, but a program takes its time before it takes its place in the
  * queue: of two CPUs, or of a program that was interrupted between the two, the later may come
  * first. So records wait until those that may be older have come, and are put in order by
- * insertion: nearly all stand right already. Those of one thread keep their order.
+ * insertion: nearly all are in order already. Those of one thread keep their order.
  */
 #include "base/vec.h"
 #include "capture/kernel/kernel.h"

@@ -1,16 +1,16 @@
 /*
- * CPU samples: where the threads of the program are, so many times a second of CPU time.
+ * CPU samples: where the threads of the program are, sampled at a rate per second of CPU time.
  *
  * A perf event counts cycles, or, where there is no such counter (virtual machines), time on a CPU;
  * it fires at the frequency asked for, and the kernel then writes a record with the registers and a
- * copy of the top of the user stack, which we unwind (capture/samples/stacks.h): Rust programs have
- * no frame pointers by which the kernel could. One event for each thread and CPU: only events of a
- * CPU may share a buffer and be inherited by the threads that come later. All of it works for one's
- * own programs without any right; then only user code counts (kernel.perf_event_paranoid=2).
+ * copy of the top of the user stack, which pollux unwinds (capture/samples/stacks.h): Rust programs
+ * have no frame pointers by which the kernel could. One event for each thread and CPU: only events
+ * of a CPU may share a buffer and be inherited by the threads that come later. All of it works for
+ * one's own programs without any right; then only user code counts (kernel.perf_event_paranoid=2).
  *
- * Two looks at the list of threads are needed, since one may be made while we open: a thread that
- * is met by the second look only may have inherited its events already. It shows by the number in
- * its samples, and the events that it needs not are closed again.
+ * The list of threads is read twice, since one may be made in between: a thread that only the
+ * second list has may have inherited its events already. It shows by the number in its samples, and
+ * the events that it needs not are closed again.
  *
  * Buffers are of CPUs, streams of the trace of threads, which move: samples are put in order where
  * they wait for their names.
@@ -68,7 +68,7 @@ struct process_samples {
 
 /* Whose samples go where. */
 struct stream {
-	uint32_t thread; /* trace index of its first record: tells that the tid is another's now */
+	uint32_t thread; /* trace index of its first record: shows that the tid was reused */
 	uint32_t index;
 };
 
@@ -172,7 +172,7 @@ static int choose_event(struct capture *c, const struct capture_options *opt, st
 		.use_clockid = 1,
 		.clockid = CLOCK_MONOTONIC,
 		.watermark = 1,
-		.wakeup_watermark = UINT32_MAX / 2, /* nobody waits for it */
+		.wakeup_watermark = UINT32_MAX / 2, /* no event waits for it */
 	};
 	int rc;
 
@@ -603,7 +603,7 @@ static int64_t samples_drain(struct capture *c, uint64_t *ret_watermark_ns, stru
 
 /* ---- the end ---- */
 
-/* The kernel's own count of what found no room: the records tell of a loss only when the next one
+/* The kernel's own count of what found no room: the records report a loss only when the next one
  * fits. */
 static uint64_t count_lost(const struct capture *c)
 {

@@ -1,14 +1,14 @@
 /*
  * Taking a thread's stack.
  *
- * A thread that sleeps needs not be stopped: /proc/PID/task/TID/syscall tells where it stands, its
- * memory can be read, and if it stands there still afterwards, on the same stack with the same
+ * A thread that sleeps needs not be stopped: /proc/PID/task/TID/syscall has its position, its
+ * memory can be read, and if it is still there afterwards, on the same stack with the same
  * arguments, what was read was its stack. (It may have come back to the very same call in between:
- * then it is its stack as well.) What isn't told is rbp: the
- * walk finds it by what functions push, and the first that saved it brings it back.
+ * then it is its stack as well.) rbp is not known: the walk finds it by what functions push, and
+ * the first that saved it brings it back.
  *
  * A thread that runs is stopped by ptrace, for the time of reading registers and some memory, 20 to
- * 100 us; unless somebody else traces it. The stop happens on a tracer's thread
+ * 100 us; unless another process traces it. The stop happens on a tracer's thread
  * (process/threads.h), whose end lets go of a thread that does not stop in time.
  */
 #include "capture/samples/stack_sampler.h"

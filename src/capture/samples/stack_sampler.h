@@ -1,6 +1,6 @@
 /*
- * Stacks of single threads, taken from outside on a thread of ours, since it may take a while: the
- * recorder asks, and comes by later for the answer.
+ * Stacks of single threads, taken from outside on a separate thread, since it may take a while: the
+ * recorder submits a job, and polls for the answer.
  */
 #ifndef POLLUX_CAPTURE_SAMPLES_STACK_SAMPLER_H
 #define POLLUX_CAPTURE_SAMPLES_STACK_SAMPLER_H
@@ -40,8 +40,8 @@ void sampler_job_free(struct sampler_job *job);
 
 struct stack_sampler;
 int stack_sampler_new(struct stack_sampler **ret_sampler, struct error *err);
-/* Ends what it is at; jobs not yet begun are dropped, answers too. *ret_stop_ns: how long threads
- * stood still for us, in all. */
+/* Finishes the current job; jobs not yet begun are dropped, answers too. *ret_stop_ns: how long
+ * threads were stopped, in total. */
 void stack_sampler_free(struct stack_sampler *t, uint64_t *ret_stop_ns);
 /* Takes the job over. */
 void stack_sampler_submit(struct stack_sampler *t, struct sampler_job *job);

@@ -3,12 +3,12 @@
  *
  * A walk gives addresses. Two things are kept of them here: for each address of a process its
  * frames (one, and one more for each function that was inlined there), and the tree of all stacks,
- * in which a stack is its innermost node. Both are told to the trace when the first event needs
+ * in which a stack is its innermost node. Both are written to the trace when the first event needs
  * them, callers before what they call.
  *
- * The thread behind this reads what is loaded in a process and finds names; the only things that it
- * shares with the recording thread are two lists under one lock. An address is its alone until it
- * is marked as named, then the recorder's.
+ * The symbolizer thread reads what is loaded in a process and finds names; it shares only two lists
+ * with the recording thread, under one lock. It owns an address until that is marked as named; then
+ * the recorder owns it.
  */
 #include "capture/samples/stacks.h"
 
@@ -42,7 +42,7 @@
 struct name {
 	char *function, *file;
 	uint32_t line;
-	uint32_t frame; /* trace index + 1, 0: not told yet */
+	uint32_t frame; /* trace index + 1, 0: not written yet */
 };
 
 /* An address in a process. */
@@ -62,7 +62,7 @@ struct node {
 	capture_stack parent;
 	uint32_t flags; /* enum trace_stack_flags, of an outermost one */
 	struct place *place;
-	uint32_t index; /* trace index + 1 of its innermost frame; 0: not told yet */
+	uint32_t index; /* trace index + 1 of its innermost frame; 0: not written yet */
 };
 
 /* An event on its way. */
@@ -93,7 +93,7 @@ struct process_stacks {
 struct capture_stacks {
 	struct trace_writer *writer;
 	struct process_stacks *processes;
-	struct node *nodes; /* [0] is nobody */
+	struct node *nodes; /* [0] is unused */
 	size_t n_nodes, nodes_cap;
 	struct map children; /* (parent and flags, place) -> node's number */
 	struct map last;     /* (process, tid) -> struct seen */
@@ -430,7 +430,7 @@ static void ask_for_names(struct capture_stacks *s, struct place *p)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* One that stands for itself. */
+/* One that represents itself. */
 static struct place *own_place(struct process_stacks *p, struct place **slot, const char *object)
 {
 	struct place *place = *slot;
@@ -550,7 +550,7 @@ int capture_stacks_walk(struct capture_stacks *s, uint32_t process,
 	(*count_of(&p->counts, end))++;
 	if (end == UNWIND_UNKNOWN)
 		look_again(s, p);
-	/* The agent's frames are told as one, and only where nothing else is called from it. */
+	/* The agent's frames appear as one, and only where nothing else is called from it. */
 	while (first + 1 < n && f[first].code && f[first].code->type == UNWIND_AGENT &&
 	       f[first + 1].code && f[first + 1].code->type == UNWIND_AGENT)
 		first++;
@@ -596,7 +596,7 @@ static int tell_frame(struct capture_stacks *s, const struct place *p, struct na
 	return rc;
 }
 
-/* A node whose caller has been told. */
+/* A node whose caller has been written. */
 static int tell_node(struct capture_stacks *s, struct node *node)
 {
 	struct place *p = node->place;

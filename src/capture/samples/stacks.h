@@ -1,5 +1,5 @@
 /*
- * Call stacks of the recorded processes: walked where they are taken, told to the trace as one
+ * Call stacks of the recorded processes: walked where they are taken, written to the trace as one
  * tree, with the names of their functions.
  *
  * Names take time (reading symbols, lines, what was inlined), and a recording must not wait for
@@ -22,7 +22,7 @@
 
 struct capture_stacks;
 
-/* What has a stack may come so long after its time: no watermark of its source is younger. */
+/* Events with stacks may be this late: their source must hold its watermark back that far. */
 #define CAPTURE_STACKS_SETTLE_NS 1000000ull
 
 int capture_stacks_new(struct trace_writer *w, struct capture_stacks **ret_stacks,
@@ -36,13 +36,13 @@ int capture_stacks_join(struct capture_stacks *s, pid_t pid, uint32_t process, b
 			struct error *err);
 /* What is loaded is known: stacks can be walked. */
 bool capture_stacks_ready(const struct capture_stacks *s, uint32_t process);
-/* Waits until all that was asked for is ready and has its names, but at most so long. */
+/* Waits until everything requested is ready and has its names, up to a limit. */
 bool capture_stacks_wait(struct capture_stacks *s, uint64_t ns);
 
 /* A stack: innermost frame and all its callers; 0: none. */
 typedef uint32_t capture_stack;
 
-/* What stands at the innermost end, besides what is walked. */
+/* What is at the innermost end, besides what is walked. */
 enum capture_leaf { CL_NONE = 0, CL_KERNEL /* the thread was in the kernel */ };
 
 /* Walks and keeps: the same stack is the same number. -ENOMEM; -EAGAIN: not ready. */
@@ -64,14 +64,14 @@ capture_stack capture_stacks_last(const struct capture_stacks *s, uint32_t proce
 /* Keeps it until it can be written; its value will be the stack (0: none). In each stream of the
  * trace they go in order of time, but for what comes more than a few ms late. */
 int capture_stacks_put(struct capture_stacks *s, const struct trace_event *e, capture_stack stack);
-/* The same of a stack that was copied; of the copy so many bytes are there. Where what is loaded is
- * not known yet the event is left out. */
+/* The same of a stack that was copied; the copy has this many bytes. Where what is loaded is not
+ * known yet the event is left out. */
 int capture_stacks_put_copy(struct capture_stacks *s, const struct trace_event *e, uint32_t process,
 			    const struct user_stack *copy, size_t len);
 /* Writes those that are ready. *ret_before_ns: what happened before it is written. */
 int capture_stacks_flush(struct capture_stacks *s, uint64_t *ret_before_ns);
-/* When all sources are closed: waits for names as long as is reasonable, writes the rest, and tells
- * how many stacks are whole and have names. */
+/* When all sources are closed: waits for names as long as is reasonable, writes the rest, and
+ * reports how many stacks are whole and have names. */
 int capture_stacks_end(struct capture_stacks *s, struct capture_stats *stats);
 
 #endif

@@ -27,7 +27,7 @@
 #define MS 1000000ull
 #define LOOK_MIN_NS MS
 #define LOOK_MAX_NS (20 * MS)
-/* A sample that is so much older still stands for what a thread does now. */
+/* A sample up to this old still shows what a thread does now. */
 #define FRESH_NS (2 * MS)
 /* A sample of a thread that runs has come by then. */
 #define SAMPLE_NS (PACE_MAX_NS + 5 * MS)

@@ -1,9 +1,9 @@
 /*
- * What the kernel tells by BPF: loads the programs, names the processes to them, reads their ring.
+ * Switches and system calls by BPF: loads the programs, gives them the processes, reads their ring.
  *
- * Everything hangs on file descriptors of ours: when pollux ends in whatever way, the kernel takes
- * the programs off. The tracepoints of system calls are attached only if they are asked for, since
- * every process of the machine passes them.
+ * Everything depends on pollux's file descriptors: when pollux ends in whatever way, the kernel
+ * takes the programs off. The tracepoints of system calls are attached only if they are asked for,
+ * since every process of the machine passes them.
  */
 #include "base/clock.h"
 #include "capture/bpf_ring.h"
@@ -59,7 +59,7 @@ static void way_free(struct sched_backend *w)
 	free(w);
 }
 
-/* Whether the tracepoint of a switch has a fourth argument, behind the one that all have.
+/* Whether the tracepoint of a switch has a fourth argument, after those that all have.
  */
 static bool has_state(void)
 {
@@ -185,7 +185,7 @@ static int way_drain(struct sched_backend *w, double *ret_fill)
 	return rc;
 }
 
-/* What threads have lost and had no event to tell it with. */
+/* Losses of threads that had no event to report them with. */
 static int take_losses(struct sched_backend *w)
 {
 	int threads = map_fd(w, "threads"), rc = 0;

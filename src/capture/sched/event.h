@@ -1,5 +1,5 @@
 /*
- * What the BPF programs of sched.bpf.c and sched_plain.bpf.c tell the source in bpf.c: the
+ * What the BPF programs of sched.bpf.c and sched_plain.bpf.c send to the source in bpf.c: the
  * records of their ring buffer. Fixed widths, since clang compiles this for both sides.
  */
 #ifndef POLLUX_CAPTURE_SCHED_EVENT_H
@@ -16,7 +16,7 @@ enum sched_event_type {
 enum sched_why { SCHED_PREEMPTED = 0, SCHED_SLEEPING, SCHED_UNINTERRUPTIBLE, SCHED_OTHER };
 
 struct sched_event {
-	__u64 time; /* ns of CLOCK_MONOTONIC, at the end of what is told */
+	__u64 time; /* ns of CLOCK_MONOTONIC, at the end of what is reported */
 	__u64 value;
 	__s64 result;
 	__u32 tgid, tid; /* as pollux sees them */
@@ -26,7 +26,7 @@ struct sched_event {
 	__u32 reserved;
 };
 
-/* Of a wait for a lock: when it took so long (report/hists.c asks for no less). */
+/* Of a wait for a lock: when it took this long (report/hists.c needs no less). */
 #define SCHED_LOCK_NS 100000u
 
 struct sched_stack {
@@ -36,7 +36,8 @@ struct sched_stack {
 
 struct sched_settings {
 	__u32 pid_ns;	 /* inode of pollux' own pid namespace, where that is not the first one */
-	__s32 stacks_of; /* the system call whose long waits are told with their stack; -1: none */
+	__s32 stacks_of; /* the system call whose long waits are reported with their stack; -1:
+			  * none */
 	__u32 has_state; /* the tracepoint of a switch hands the state over (Linux 5.18) */
 };
 
@@ -48,14 +49,14 @@ struct sched_thread {
 	__u32 number; /* of the system call */
 	__u32 why;    /* it is off its CPU */
 	__u32 off_number;
-	__u32 lost;  /* not yet told */
-	__u32 ended; /* what it does on its way out is not told */
+	__u32 lost;  /* not yet reported */
+	__u32 ended; /* what it does on its way out is not reported */
 	__u32 reserved;
 };
 
 /* Counts beyond those of a thread. */
 struct sched_lost {
-	__u64 of_gone;	    /* events of threads that could not tell at their end */
+	__u64 of_gone;	    /* events of threads that could not report them at their end */
 	__u64 of_untracked; /* what happened to threads that there was no room to keep notes of */
 };
 

@@ -1,13 +1,13 @@
 /*
- * What the kernel tells everybody of his own threads: when each leaves a CPU and comes back, by the
- * switch records of perf events (PERF_RECORD_SWITCH). A record says whether the thread was still to
- * run; not in what way it sleeps, nor in which system call.
+ * What the kernel reports to every user of its own threads: when each leaves a CPU and returns, by
+ * the switch records of perf events (PERF_RECORD_SWITCH). A record says whether the thread was
+ * still to run; not in what way it sleeps, nor in which system call.
  *
  * Such an event belongs to one thread and, to be inherited by the threads that it makes, to one
  * CPU. So each thread has one per CPU; all of a CPU write into one buffer. A thread comes back on
  * another CPU than it left, so the records of all buffers are put in order of time first: each look
  * takes what was stamped before it began, the rest waits for the next. A thread that was made while
- * the list was read may have two events; of two records of the same switch the second says nothing.
+ * the list was read may have two events; of two records of the same switch the second adds nothing.
  */
 #include "base/clock.h"
 #include "base/map.h"
@@ -287,7 +287,7 @@ static int tell(struct sched_backend *w, const struct happening *h)
 	return 0;
 }
 
-/* Takes what is there; tells what was stamped before `until`. */
+/* Takes what is there; reports what was stamped before `until`. */
 static int drain_until(struct sched_backend *w, uint64_t until, double *ret_fill)
 {
 	size_t n = 0;

@@ -3,9 +3,9 @@
  * programs that read the kernel's structures by name.
  *
  * Only the few fields that are read are declared here; the loader finds where they lie in the
- * running kernel. Which system call a thread is in stands in the registers that it entered the
- * kernel with, so --sched alone needs no program at system calls. On x86-64 that register holds -1
- * for every other way in (asm/ptrace.h, idtentry_body, fred_entry_from_user).
+ * running kernel. Which system call a thread is in is in the registers that it entered the kernel
+ * with, so --sched alone needs no program at system calls. On x86-64 that register holds -1 for
+ * every other way in (asm/ptrace.h, idtentry_body, fred_entry_from_user).
  */
 #include "capture/sched/sched.bpf.h"
 
@@ -59,7 +59,7 @@ struct linux_binprm;
 #define PF_KTHREAD 0x200000
 #define MAX_PID_NS 32
 
-/* Of the thread that leaves its CPU. What stands in the thread may be another CPU's by now, which
+/* Of the thread that leaves its CPU. The thread's fields may belong to another CPU by now, which
  * wakes it; before 5.18 there is nothing else. */
 static __always_inline __u32 state_of(const unsigned long long *ctx, struct task_struct *task)
 {

@@ -3,13 +3,13 @@
  * the programs share, the one for kernels that describe their types (sched.bpf.c) and the one for
  * those that don't (sched_plain.bpf.c).
  *
- * Something is told when it is over: a system call when it returns, a time off the CPU when the
- * thread runs again. What began before the recording is not known from its beginning, so it is not
- * told. All programs of one thread run one after the other, in the order of what happens to it, so
- * what is kept of a thread needs no lock and its events stand in the ring in order.
+ * Everything is reported when it is over: a system call when it returns, a time off the CPU when
+ * the thread runs again. What began before the recording has no known beginning, so it is not
+ * reported. All programs of one thread run one after the other, in the order of what happens to it,
+ * so what is kept of a thread needs no lock and its events are in the ring in order.
  *
- * The ring never wakes its reader, who comes by the clock. What finds no room is counted with its
- * thread and told by the thread's next event.
+ * The ring never wakes its reader, which polls it. What finds no room is counted with its thread
+ * and reported by the thread's next event.
  */
 #ifndef POLLUX_CAPTURE_SCHED_SCHED_BPF_H
 #define POLLUX_CAPTURE_SCHED_SCHED_BPF_H
@@ -176,7 +176,7 @@ static __always_inline void leave_syscall(struct sched_thread *t, const void *re
 	tell(t, now, SCHED_SYSCALL, 0, now - enter, result, t->number);
 }
 
-/* A thread that ends; `exec`: it lives on in another program, which is none of ours. */
+/* A thread that ends; `exec`: it lives on in another program, which is not recorded. */
 static __always_inline void leave(__u32 key, __u16 exec)
 {
 	struct sched_thread *t = bpf_map_lookup_elem(&threads, &key);

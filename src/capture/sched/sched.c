@@ -1,8 +1,8 @@
 /*
  * When threads are off their CPUs, why, and their system calls: what only the kernel knows.
  *
- * The events of each thread have a stream of their own beside those of the main source; the clock
- * is the same, so a system call that was made in a poll lies between the poll's ends.
+ * The events of each thread have a stream of their own, apart from those of the main source; the
+ * clock is the same, so a system call that was made in a poll lies between the poll's ends.
  */
 #include "base/cpu_yield.h"
 #include "base/vec.h"

@@ -1,7 +1,7 @@
 /*
- * Private to sched*.c: the source (sched.c) and the ways by which it may learn what it tells, the
- * best first: BPF on a kernel that describes its types, on one that doesn't, and the switch records
- * of perf events, which need no right but show less.
+ * Private to this folder: the source (sched.c) and its backends, the best first: BPF on a kernel
+ * that describes its types, on one that doesn't, and the switch records of perf events, which need
+ * no right but show less.
  */
 #ifndef POLLUX_CAPTURE_SCHED_SCHED_H
 #define POLLUX_CAPTURE_SCHED_SCHED_H
@@ -18,8 +18,8 @@ struct sched_backend;
 
 struct sched_backend_ops {
 	const char *name;
-	/* Can't tell these: system calls; which system call a thread is in when it leaves its CPU;
-	 * a sleep from one that can't be interrupted. */
+	/* What it can't report: system calls; which system call a thread is in when it leaves its
+	 * CPU; a sleep from one that can't be interrupted. */
 	bool no_syscalls, no_numbers, no_uninterruptible;
 	/* -EPERM, -EACCES: not allowed; other errors: this kernel can't. */
 	int (*open)(struct capture *c, const struct capture_options *opt,
@@ -28,7 +28,7 @@ struct sched_backend_ops {
 	/* Gives what is there to sched_take(), and says how full the fullest buffer was. */
 	int (*drain)(struct sched_backend *w, double *ret_fill);
 	/* Nothing happens any more after it; what did is given to sched_take(), with the losses
-	 * that were not told as events of type SCHED_NOTHING. */
+	 * that were not reported as events of type SCHED_NOTHING. */
 	int (*end)(struct sched_backend *w);
 	void (*free)(struct sched_backend *w);
 };
@@ -37,9 +37,9 @@ extern const struct sched_backend_ops sched_backend_btf, sched_backend_plain, sc
 
 /* One event; 0 or what the writer says. */
 int sched_take(struct capture *c, const struct sched_event *e);
-/* A stack, whose record has so many bytes: more than up to the stack itself. */
+/* A stack, whose record has this many bytes: more than up to the stack itself. */
 int sched_take_stack(struct capture *c, const struct sched_stack *s, size_t len);
-/* So many could be told of no thread. */
+/* This many belong to no known thread. */
 void sched_count_lost(struct capture *c, uint64_t n);
 
 #endif
