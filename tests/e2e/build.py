@@ -33,6 +33,7 @@ HOST = "x86_64-unknown-linux-gnu"
 class Profile:
     cargo: str  # cargo's name of it
     flags: str = ""  # RUSTFLAGS; not empty: built in a folder of its own
+    last: str = ""  # rustc's flags for the binary or library itself, which links: crates do without
     strip: bool = False  # then stripped by strip(1)
     unwind: bool = True  # panics unwind
     symbols: bool = True
@@ -55,7 +56,7 @@ PROFILES = {
     "release-debug": Profile("release-debug", what="release with debug=true"),
     "v0": Profile("release", "-C symbol-mangling-version=v0", what="release, v0 mangling"),
     "nonpie": Profile("release", "-C relocation-model=static", what="release, not PIE"),
-    "bfd": Profile("release", "-C linker-features=-lld", what="release, linked by bfd"),
+    "bfd": Profile("release", last="-C linker-features=-lld", what="release, linked by bfd"),
     "static-pie": Profile("release", "-C target-feature=+crt-static", what="release, static-pie"),
     "static-debug": Profile(
         "release-debug",
@@ -97,8 +98,10 @@ PROFILES = {
         sees_panics=False,
         what="release, libgcc's unwinder linked in, stripped",
     ),
-    "lazy": Profile("release", "-C relro-level=off", what="release, functions bound when called"),
-    "std-apart": Profile("release", "-C prefer-dynamic -C rpath", what="release, std in a library"),
+    "lazy": Profile("release", last="-C relro-level=off", what="release, functions bound when called"),
+    "std-apart": Profile(
+        "release", last="-C prefer-dynamic -C rpath", what="release, std in a library"
+    ),
     "second-libgcc": Profile(
         "release", unwinder="libgcc_s-2", what="release, with a copy of libgcc_s of its own"
     ),
@@ -119,7 +122,8 @@ AHEAD = [
     ("targets", "async-std-1.12", "release-lto", "suite"),
     ("targets", "smol-2.0", "release debug stripped nonpie static-pie static-stripped", "suite"),
     ("targets", "smol-2.0", "own-libunwind second-libgcc", "suite"),
-    ("targets", "unwinders", "release own-libunwind own-libgcc second-libgcc", "libpanics_inside.so"),
+    ("targets", "unwinders", "release own-libunwind own-libgcc", "libpanics_inside.so"),
+    ("targets", "unwinders", "second-libgcc lazy std-apart", "libpanics_inside.so"),
     ("targets", "cdylib", "release", "libtokio_inside.so"),
     ("targets", "probes-pollux", "release bfd", "suite"),
     ("targets", "probes-tokio2chrome", "release bfd stripped", "suite"),
@@ -193,7 +197,7 @@ def registry_source(crate, version):
 
 @functools.lru_cache(maxsize=None)
 def unwinder_flags(name):
-    """RUSTFLAGS by which what is said to need libgcc_s gets another unwinder."""
+    """rustc's flags by which what is said to need libgcc_s gets another unwinder."""
     folder = OUT / "unwinders" / name
     folder.mkdir(parents=True, exist_ok=True)
     rpath = ""
@@ -237,39 +241,43 @@ def build(package, profile, binary="suite", root=TARGETS):
 
 
 def flags_of(package, profile, root):
+    """(flags for all crates, flags for the last one)"""
     how, own = PROFILES[profile], root / package / "RUSTFLAGS"
     flags = [how.flags, own.read_text().strip() if own.exists() else ""]
-    return " ".join(filter(None, [*flags, unwinder_flags(how.unwinder) if how.unwinder else ""]))
+    return " ".join(filter(None, flags)), unwinder_flags(how.unwinder) if how.unwinder else how.last
 
 
-def folder_of(package, profile, root):
-    """Where cargo works for it, below OUT; in each of its subfolders of profiles one at a time."""
-    flags = flags_of(package, profile, root).replace(str(OUT), "")
-    words = f"cargo {flags} {PROFILES[profile].features}".lower()
+def name_of(*flags):
+    """A name for what is built with these."""
+    words = " ".join(["cargo", *flags]).replace(str(OUT), "").lower()
     return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
 
 
 def build_now(package, profile, binary, root):
     how = PROFILES[profile]
-    name, flags = folder_of(package, profile, root), flags_of(package, profile, root)
-    folder = OUT / name
-    path = OUT / root.name / package / f"{name}-{how.cargo}" / binary
-    command = ["nice", "cargo", "build", "--quiet", "--locked", "--jobs", JOBS]
+    flags, last = flags_of(package, profile, root)
+    folder = OUT / name_of(flags, how.features)
+    path = OUT / root.name / package / f"{name_of(flags, how.features, last)}-{how.cargo}" / binary
+    command = ["nice", "cargo", "rustc" if last else "build", "--quiet", "--locked", "--jobs", JOBS]
     command += ["--profile", how.cargo, "--target-dir", str(folder)]
     command += ["--manifest-path", str(root / package / "Cargo.toml")]
-    command += [] if binary.endswith(".so") else ["--bin", binary]
+    command += ["--lib"] if binary.endswith(".so") else ["--bin", binary]
     command += ["--features", how.features] if how.features else []
     with locked("patched"):
         command += patched(package, root)
     env = {k: v for k, v in os.environ.items() if k not in ("RUSTFLAGS", "CARGO_TARGET_DIR")}
+    if binary.endswith(".so"):
+        # or cargo's file of a cdylib has the same name with all flags, and is taken for another's
+        env["__CARGO_DEFAULT_LIB_METADATA"] = "pollux"
     built = folder
     if flags:
         # with --target the flags are not those of build scripts and procedural macros
         command += ["--target", HOST]
         env["RUSTFLAGS"] = flags
         built = folder / HOST
+    command += ["--", *last.split()] if last else []
     # The next package's binary of that name takes this one's place there.
-    with locked(f"{name}-{how.cargo}"):
+    with locked(f"{folder.name}-{how.cargo}"):
         result = subprocess.run(command, env=env, capture_output=True, text=True)
         if result.returncode != 0:
             raise BuildError(f"{' '.join(command)}\n{result.stderr[-4000:]}")
@@ -313,7 +321,7 @@ def build_ahead(file):
         for profile in profiles.split():
             how = PROFILES[profile]
             own = (ROOT / "tests" / root / package / "RUSTFLAGS").exists()
-            key = (how.flags, how.features, how.unwinder, how.cargo, own)
+            key = (how.flags, how.features, how.cargo, own)
             group = groups.setdefault(key, [])
             group += [(root, package, profile, binary) for binary in binaries.split()]
 
