@@ -3,11 +3,13 @@
 
     build.py PACKAGE PROFILE [BINARY]      prints the path of the built file
     build.py --list                        packages and profiles
-    build.py --ahead FILE                  builds what a whole run needs, and writes to FILE where it is
+    build.py --ahead FILE                  builds what a whole run needs, and writes to FILE where it is:
+                                           with POLLUX_BUILT=FILE a test waits for its line there
 
 All packages share one cargo target folder below POLLUX_TARGET_DIR (default build/targets), so that a
-crate is compiled once for all that use it alike; flags for the compiler make another folder. Cargo
-itself knows what is up to date. Each package's files lie in a folder of its own, ROOT/PACKAGE/PROFILE.
+crate is compiled once for all that use it alike; flags for all crates make another folder, flags for
+the last one, which links, don't. Cargo itself knows what is up to date. Each package's files lie in a
+folder of its own, ROOT/PACKAGE/PROFILE.
 """
 import concurrent.futures
 import contextlib
@@ -19,6 +21,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +30,14 @@ TARGETS = ROOT / "tests" / "targets"
 OUT = Path(os.environ.get("POLLUX_TARGET_DIR", ROOT / "build" / "targets")).resolve()
 JOBS = os.environ.get("CARGO_BUILD_JOBS", "2")
 HOST = "x86_64-unknown-linux-gnu"
+
+# Debian 12's compiler. Its cargo knows crates.io only as a git repository, so the newer one fetches.
+OLD_BIN = Path("/usr/bin")
+OLD_CONFIG = """[source.crates-io]
+replace-with = "fetched"
+[source.fetched]
+directory = "crates"
+"""
 
 
 @dataclass(frozen=True)
@@ -130,9 +141,10 @@ AHEAD = [
     ("targets", "probes-tokio-7717", "release", "suite"),
     ("targets", "probes-tokio-dtrace", "release", "suite"),
     ("targets", "probes-async-std", "release release-lto", "suite"),
-    ("tree", "tokio-1.54", "release-debug", "tree places stuck crowd moment"),
+    ("tree", "tokio-1.54", "release-debug", "tree places stuck crowd moment tangle"),
     ("tree", "tokio-1.54", "debug", "places moment"),
     ("tree", "smol-2", "debug", "tree"),
+    ("tree", "rustc-1.63", "old-rustc", "tree"),
     ("futures", "tokio-1.54", "release-debug", "nested held rooted simple beside deep stamped"),
     ("futures", "tokio-1.54", "debug", "nested held rooted simple"),
     ("futures", "smol-2", "debug", "simple"),
@@ -226,18 +238,46 @@ def gcc_file(name):
     return Path(told.stdout.strip())
 
 
-@functools.lru_cache(maxsize=None)
-def built_ahead():
-    """{[root, package, profile, binary]: path} of what was built for the whole run."""
+def ahead():
+    """[(root, package, profile, binary)]: AHEAD in single ones."""
+    return [
+        (root, package, profile, binary)
+        for root, package, profiles, binaries in AHEAD
+        for profile in profiles.split()
+        for binary in binaries.split()
+    ]
+
+
+def built_ahead(wanted):
+    """The path of what is built for the whole run, when it is built; None: it is not, or can't be."""
     file = os.environ.get("POLLUX_BUILT")
-    return {tuple(key): Path(path) for key, path in json.loads(Path(file).read_text())} if file else {}
+    while file and wanted in ahead():
+        ended = has_ended(file)
+        for line in Path(file).read_text().splitlines(keepends=True):
+            key, path = json.loads(line) if line.endswith("\n") else (None, None)
+            if key == [*wanted]:
+                return path and Path(path)
+        if ended:
+            break
+        time.sleep(0.1)
+    return None
+
+
+def has_ended(file):
+    """Whether the one who builds ahead, and has this file locked, is through."""
+    with open(file) as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 @functools.lru_cache(maxsize=None)
 def build(package, profile, binary="suite", root=TARGETS):
     """The path of `binary` (a binary's name, or of a library its file's name), built."""
-    ahead = built_ahead().get((root.name, package, profile, binary))
-    return ahead or build_now(package, profile, binary, root)
+    path = built_ahead((root.name, package, profile, binary))
+    return path or build_now(package, profile, binary, root)
 
 
 def flags_of(package, profile, root):
@@ -254,6 +294,8 @@ def name_of(*flags):
 
 
 def build_now(package, profile, binary, root):
+    if profile == "old-rustc":
+        return build_by_old_rustc(package, binary, root)
     how = PROFILES[profile]
     flags, last = flags_of(package, profile, root)
     folder = OUT / name_of(flags, how.features)
@@ -278,9 +320,7 @@ def build_now(package, profile, binary, root):
     command += ["--", *last.split()] if last else []
     # The next package's binary of that name takes this one's place there.
     with locked(f"{folder.name}-{how.cargo}"):
-        result = subprocess.run(command, env=env, capture_output=True, text=True)
-        if result.returncode != 0:
-            raise BuildError(f"{' '.join(command)}\n{result.stderr[-4000:]}")
+        run(command, env=env)
         made = built / ("debug" if how.cargo == "dev" else how.cargo) / binary
         if not path.exists() or not path.samefile(made):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -289,6 +329,41 @@ def build_now(package, profile, binary, root):
             os.link(made, part)
             part.rename(path)
     return stripped(path, OUT / root.name / package / profile / binary) if how.strip else path
+
+
+def why_no_old_rustc():
+    rustc = OLD_BIN / "rustc"
+    if not os.access(rustc, os.X_OK) or not os.access(OLD_BIN / "cargo", os.X_OK):
+        return "no /usr/bin/rustc and cargo, which Debian 12 has in version 1.63"
+    version = subprocess.run([rustc, "--version"], capture_output=True, text=True).stdout.strip()
+    return None if version.startswith("rustc 1.63.") else f"/usr/bin/rustc is {version}, not 1.63"
+
+
+def build_by_old_rustc(package, binary, root):
+    there = OUT / root.name / "rustc-1.63"
+    place = there / package
+    shutil.copytree(root / package, place, dirs_exist_ok=True)
+    shutil.copytree(root / "src", there / "src", dirs_exist_ok=True)
+    fetch = ["cargo", "vendor", "--quiet", "--locked", "fetching"]
+    command = ["nice", str(OLD_BIN / "cargo"), "build", "--quiet", "--locked", "--offline"]
+    command += ["--release", "--jobs", JOBS]
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("CARGO", "RUST"))}
+    env |= {"CARGO_HOME": str(there / "home"), "RUSTC": str(OLD_BIN / "rustc")}
+    with locked("old-rustc"):
+        if not (place / "crates").exists():
+            (place / ".cargo" / "config.toml").unlink(missing_ok=True)
+            run(fetch, cwd=place)
+            (place / "fetching").rename(place / "crates")
+        (place / ".cargo").mkdir(exist_ok=True)
+        (place / ".cargo" / "config.toml").write_text(OLD_CONFIG)
+        run(command, cwd=place, env=env)
+    return place / "target" / "release" / binary
+
+
+def run(command, **how):
+    result = subprocess.run(command, capture_output=True, text=True, **how)
+    if result.returncode != 0:
+        raise BuildError(f"{' '.join(command)}\n{result.stderr[-4000:]}")
 
 
 def stripped(whole, path):
@@ -314,29 +389,33 @@ def compile_c(source, name, *flags):
 
 
 def build_ahead(file):
-    """Builds all of AHEAD, and notes in the file where each is; what can't be built is left to the
-    tests, which say why. True if all was built."""
-    groups, built, failed = {}, [], []
-    for root, package, profiles, binaries in AHEAD:
-        for profile in profiles.split():
-            how = PROFILES[profile]
-            own = (ROOT / "tests" / root / package / "RUSTFLAGS").exists()
-            key = (how.flags, how.features, how.cargo, own)
-            group = groups.setdefault(key, [])
-            group += [(root, package, profile, binary) for binary in binaries.split()]
+    """Builds all of AHEAD, and notes in the file where each is, or that it can't be built: then the
+    tests say why. True if all was built."""
+    groups, failed = {}, []
+    for root, package, profile, binary in ahead():
+        if profile == "old-rustc":
+            if not why_no_old_rustc():
+                groups["old"] = [(root, package, profile, binary)]
+            continue
+        how = PROFILES[profile]
+        own = (ROOT / "tests" / root / package / "RUSTFLAGS").exists()
+        group = groups.setdefault((how.flags, how.features, how.cargo, own), [])
+        group.append((root, package, profile, binary))
 
     def build_group(group):
         for root, package, profile, binary in group:
+            path = None
             try:
-                path = build_now(package, profile, binary, ROOT / "tests" / root)
-                built.append([(root, package, profile, binary), str(path)])
+                path = str(build_now(package, profile, binary, ROOT / "tests" / root))
             except BuildError as error:
                 failed.append(error)
                 print(error, file=sys.stderr)
+            os.write(notes.fileno(), json.dumps([(root, package, profile, binary), path]).encode() + b"\n")
 
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        list(pool.map(build_group, sorted(groups.values(), key=len, reverse=True)))
-    Path(file).write_text(json.dumps(built))
+    with open(file, "a") as notes:
+        fcntl.flock(notes, fcntl.LOCK_EX)
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            list(pool.map(build_group, sorted(groups.values(), key=len, reverse=True)))
     return not failed
 
 
