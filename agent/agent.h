@@ -1,8 +1,7 @@
 /*
  * The inside of the agent: where its state lies, and the few words that it keeps on each thread.
  * See docs/agent.md for the rules that all of this obeys. In short: no libc, no system call but
- * those of enum agent_may, no lock, no wait, nothing of its own in the
- * image but code.
+ * those of enum agent_may, no lock, no wait, nothing of its own in the image but code.
  */
 #ifndef POLLUX_AGENT_H
 #define POLLUX_AGENT_H

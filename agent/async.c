@@ -83,7 +83,7 @@ static void schedule_drop(struct agent_notes *n, const struct agent_hook *hook, 
  * Gives our reference back. While others know the task we just leave. Are we alone, then either
  *  - the task is over: it is destroyed, as by whoever leaves last; or
  *  - it is pending and run() was the last to leave before us, there is no waker: run() destroys
- * such a task without dropping its future, and so do we; or
+ *    such a task without dropping its future, and so do we; or
  *  - it is pending and others left behind run(), seeing us: then their duty is ours.
  * The last two look alike, but not in what was before: `alone` says that run() began with nobody
  * else there and that nobody was there when it had returned.

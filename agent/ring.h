@@ -9,16 +9,17 @@
  *     image   R-X  private   the agent's code and constants
  *     stubs   R-X  private   one 16-byte stub per hook: mov $hook,%eax; jmp thunk
  *     state   RW-  private   struct agent_state, the agent's own tables, its notes on each ring,
- * then the hook table, then layout programs switch  RW-  private   one page, MADV_WIPEONFORK:
- * struct agent_switch rings   RW-  memfd     struct ring_area, then n_rings x (struct ring + its
- * events); not in a fork's child, not in a core dump
+ *                            then the hook table, then layout programs
+ *     switch  RW-  private   one page, MADV_WIPEONFORK: struct agent_switch
+ *     rings   RW-  memfd     struct ring_area, then n_rings x (struct ring + its events); not in a
+ *                            fork's child, not in a core dump
  *
  * One idea covers every place that is hooked. A *hook* is a place that the program calls
  * through (a slot of a task's vtable, of a waker's vtable, of a GOT, a patched spawn site, a call
- * whose target was changed); it
- * has a number, a type, a kind and the original function. The stub of hook i puts i into %eax and
- * goes to the thunk of its type. So the kind of any task is found without a table: the poll slot
- * of its vtable holds the address of a stub, and the stub's place is the hook's number.
+ * whose target was changed); it has a number, a type, a kind and the original function. The stub of
+ * hook i puts i into %eax and goes to the thunk of its type. So the kind of any task is found
+ * without a table: the poll slot of its vtable holds the address of a stub, and the stub's place is
+ * the hook's number.
  *
  * The image is position independent and has nothing left to relocate. It starts with struct
  * agent_image; the tool fills the words said to be its own, writes image_bytes of it once, R-X,
@@ -30,9 +31,9 @@
  * tool) takes events and heads from them as anybody's word. The agent *writes* events, heads,
  * counts and copies of what the reader must know; of all that is there it reads only `tail`, to
  * find out whether there is room, and `asleep`, which costs a needless wake at worst (and none
- * where AGENT_MAY_WAKE is not set). Whatever it
- * dereferences, calls, or finds a place by, lies in the private state part: addresses and sizes of
- * the rings, who owns which, how far each is written, the polls that are open.
+ * where AGENT_MAY_WAKE is not set). Whatever it dereferences, calls, or finds a place by, lies in
+ * the private state part: addresses and sizes of the rings, who owns which, how far each is
+ * written, the polls that are open.
  *
  * An area keeps its rings' geometry for good. A thread that stood still inside of the agent while
  * one tool went and another came writes where the old rings were, and that is where the new ones

@@ -1,13 +1,12 @@
 /*
  * The short form of a name, for people. A name is a text with paths in it:
  *
- *     <app::Pool as core::future::future::Future>::poll     core::pin::Pin<alloc::boxed::Box<dyn
- * ..>>
+ *     <app::Pool as core::future::future::Future>::poll
+ *     core::pin::Pin<alloc::boxed::Box<dyn ..>>
  *
  * Each path is read into segments and written again by a few rules: what belongs to a closure or a
  * state machine goes to its function, standard paths lose their modules, allocators vanish. What is
- * no path (`&mut `, `dyn `, `, `) is copied. If the outcome is too long, deep generics are left
- * out.
+ * no path (`&mut `, `dyn `, `, `) is copied. If the outcome is too long, deep generics are left out.
  */
 #include "binary/names.h"
 

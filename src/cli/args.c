@@ -2,10 +2,10 @@
  * Words into options, operands and a command, by a verb's table of options.
  *
  * The usual forms: -d 10, -d10, --duration 10, --duration=10, flags together as in -qj. A value
- * that may be missing is never the next word. Options and operands may come in any order. `--` ends
- * the options; for a verb that runs a command everything after it is that command, untouched, so
- * that the program's options are never taken for those of pollux. A word that is no option of the
- * verb is an error with the nearest name that would have been one.
+ * that may be missing is the next word only where follows() says so. Options and operands may come
+ * in any order. `--` ends the options; for a verb that runs a command everything after it is that
+ * command, untouched, so that the program's options are never taken for those of pollux. A word that
+ * is no option of the verb is an error with the nearest name that would have been one.
  */
 #include "cli/args.h"
 

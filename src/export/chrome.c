@@ -2,10 +2,10 @@
  * Chrome's trace event format, for Catapult (chrome://tracing) and, as JSON, for Perfetto.
  *
  *     process per traced program   a lane per thread: polls by family, futures in them, blocking
- * and system calls, parks; below it the functions that samples saw pseudo-process per family    a
- * lane per task, or packed: the task's life, and below it waiting, scheduled, polls and what is
- * inside of them another for its futures      packed lanes: an instance's life, its polls, its
- * waits
+ *                                  and system calls, parks; below it the functions that samples saw
+ *     pseudo-process per family    a lane per task, or packed: the task's life, and below it
+ *                                  waiting, scheduled, polls and what is inside of them
+ *     another for its futures      packed lanes: an instance's life, its polls, its waits
  *
  * What the viewers ask for was measured, not read: only complete events ("X"), because begin and
  * end events must be sorted, and the timeline gives slices when they end; times in µs with three

@@ -167,8 +167,7 @@ static bool has_begun(const struct await_node *n)
 }
 
 /* Futures in locals that were begun and that this await point does not poll: a select! in a loop
- * over
- * `&mut future` has left them. They may hold what the task waits for ("futurelock"). */
+ * over `&mut future` has left them. They may hold what the task waits for ("futurelock"). */
 static void walk_asleep(struct walk *w, struct await_node *n, const struct dw_type *env,
 			const struct dw_type *locals, uint64_t addr, unsigned depth)
 {

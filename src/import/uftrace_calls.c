@@ -6,8 +6,8 @@
  *   wrappers  futures that only pass a poll on: GenFuture (of old compilers), Box, Pin, ...
  *   futures   hand-written ones, "<X as Future>::poll"
  *   closures  "f::{{closure}}": the body of an async fn or block, or any closure. Debug information
- * distinguishes them; without it a closure counts as a body if a task, a wrapper or another future
- * is what called it, and it is none of the standard library's
+ *             distinguishes them; without it a closure counts as a body if a task, a wrapper or
+ *             another future is what called it, and it is none of the standard library's
  *
  * A task is called after the first future that its root polls, so a root's begin is held back until
  * that is known. uftrace records neither which task it is nor what poll returned: a function's

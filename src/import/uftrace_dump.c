@@ -2,8 +2,7 @@
  * The text of `uftrace dump`: the threads' calls, one thread after the other.
  *
  *     reading 6918.dat
- *     819.720202263   6918: [entry] async_std::task::sleep::sleep::_{{closure}}(55b302b1cfd5)
- * depth: 15
+ *     819.720202263   6918: [entry] async_std::task::sleep::_{{closure}}(55b302b1cfd5) depth: 15
  *
  * Times start again with each thread, so the trace gets no rounds: its reader merges them all.
  */

@@ -4,12 +4,14 @@
  * The steps are in this order so that after each of them the program is whole, whatever happens to
  * pollux next:
  *
- *   look        maps, objects, what can be hooked, an earlier pollux' leftovers    reads only
- *   take over   leftovers: off, slots and bytes back                               each is one word
- *   make        mappings by errands of one thread (inject.c)                       unused memory
- *   write       code, rings, hook table, state                                     nobody looks at
- * it flip        slots, one aligned word each                 both values lead to the same function
- *   patch       spawn sites, all threads stopped             the jump leads around and back
+ *   look        maps, objects, what can be hooked,         reads only
+ *               an earlier pollux' leftovers
+ *   take over   leftovers: off, slots and bytes back       each is one word
+ *   make        mappings by errands of one thread          unused memory
+ *               (inject.c)
+ *   write       code, rings, hook table, state             nothing uses them yet
+ *   flip        slots, one aligned word each               both values lead to the same function
+ *   patch       spawn sites, all threads stopped           the jump leads around and back
  *   enable      one word, last
  *
  * Between flip and enable the hooks are there and pass everything through: a program that loses its

@@ -2,9 +2,8 @@
  * Calls that block, by the GOT entry through which they go. Rust binaries call libc by
  * `call *x@GOTPCREL(%rip)` with GLOB_DAT entries, C code in them through a PLT with JUMP_SLOT: both
  * are words that can be swapped. A static program calls directly; with symbols these calls are
- * found. What passes neither isn't seen: waits inside libc itself, and
- * `syscall` instructions in the program's own code (rustix in its linux_raw form); those are
- * counted.
+ * found. What passes neither isn't seen: waits inside libc itself, and `syscall` instructions in
+ * the program's own code (rustix in its linux_raw form); those are counted.
  */
 #include "runtime/find.h"
 

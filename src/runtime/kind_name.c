@@ -5,10 +5,10 @@
  * symbol. Legacy mangling (rustc's default for long) doesn't, but symbols of what the functions of
  * the vtable call do:
  *
- *     dealloc  ->  drop_in_place<Cell<T, S>>            both, in full
- *     dealloc, poll  ->  drop_in_place<Stage<T>>        T in full
- *     poll  ->  T's own poll: "app::worker::{{closure}}"    or, if T's was inlined, of a future
- * inside
+ *     dealloc        ->  drop_in_place<Cell<T, S>>              both, in full
+ *     dealloc, poll  ->  drop_in_place<Stage<T>>                T in full
+ *     poll           ->  T's own poll: "app::worker::{{closure}}"
+ *                        or, if T's was inlined, that of a future inside
  *
  * LLVM folds functions with equal code: several kinds of one scheduler may then reach the very same
  * drop_in_place, whose symbol tells of one of them only. Then what poll calls decides, if that is

@@ -3,12 +3,12 @@
  * length, line, column } in read-only data for each. Two of them tell what we want to know.
  *
  *   - Every async fn and async block can panic when it is polled after its end. That panic's place
- * is its first line. So the call of panic_const_async_fn_resumed in the poll function of a kind's
- *     future says where that future is written. The function is known by the message that it
- * prints.
+ *     is its first line. So the call of panic_const_async_fn_resumed in the poll function of a
+ *     kind's future says where that future is written. The function is known by the message that
+ *     it prints.
  *   - A worker's main loop panics at many places in "scheduler/multi_thread/", no other blocking
- * task does so near its beginning; and the worker that block_in_place starts is made
- * beside the message that it can't.
+ *     task does so near its beginning; and the worker that block_in_place starts is made beside the
+ *     message that it can't.
  *
  * Of several places (futures inlined into each other) the name has one, the program's own before
  * its libraries'. Programs built with -Zlocation-detail=none have none of this.

@@ -6,7 +6,7 @@
  * - Later it is polled only when its waker fired (TE_ROOT_WAKE).
  * - A thread that polls no tasks (block_on of a multi-thread runtime): the poll is the stretch from
  *   the unpark that follows to the next park. If it waits inside, in a call in which a runtime
- * parks, the poll ends there for us; in another, it may have returned before.
+ *   parks, the poll ends there for us; in another, it may have returned before.
  * - A thread that polls tasks itself (current_thread): it polls the root at the top of its loop.
  *   Where it has an I/O driver it parks in epoll, also without waiting, before it comes there: so
  *   the poll is the stretch from the next unpark to the next task's poll or park. Without a driver

@@ -2,10 +2,10 @@
  * Takes its arguments as steps, in their order:
  *
  *   LIBRARY   loads it; before its name may be "lazy:" (functions are bound at the first call),
- * "deep:" (its own symbols come before others') or "apart:" (it has libraries of its own)
+ *             "deep:" (its own symbols come before others') or "apart:" (it has libraries of its own)
  *   --wait    prints "ready PID" and waits for a line; then it waits for another one at its end
  *   =WORK     calls panics_WORK(50) of the library that was loaded last and has it, prints what it
- * gave
+ *             gave
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
