@@ -13,6 +13,8 @@
  */
 #include "base/clock.h"
 
+#include "base/units.h"
+
 #include <stddef.h>
 #include <time.h>
 
@@ -22,7 +24,7 @@ static uint64_t now_ns(clockid_t id)
 {
 	struct timespec ts;
 	clock_gettime(id, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
 uint64_t clock_monotonic_ns(void)
@@ -42,8 +44,8 @@ uint64_t clock_cpu_ns(void)
 
 void clock_sleep(uint64_t ns)
 {
-	const struct timespec ts = {.tv_sec = (time_t)(ns / 1000000000u),
-				    .tv_nsec = (long)(ns % 1000000000u)};
+	const struct timespec ts = {.tv_sec = (time_t)(ns / NSEC_PER_SEC),
+				    .tv_nsec = (long)(ns % NSEC_PER_SEC)};
 
 	nanosleep(&ts, NULL);
 }
@@ -73,8 +75,8 @@ void clock_pair_read(struct clock_pair *ret)
 
 static void wait_ns(uint64_t ns)
 {
-	struct timespec ts = {.tv_sec = (time_t)(ns / 1000000000),
-			      .tv_nsec = (long)(ns % 1000000000)};
+	struct timespec ts = {.tv_sec = (time_t)(ns / NSEC_PER_SEC),
+			      .tv_nsec = (long)(ns % NSEC_PER_SEC)};
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
 }
 

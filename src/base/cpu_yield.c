@@ -1,23 +1,23 @@
 #include "base/cpu_yield.h"
 
 #include "base/clock.h"
+#include "base/units.h"
 
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/resource.h>
 
-#define MS 1000000u
 #define HURRY_FILL 0.4
 #define CALM_FILL 0.2
 /* How long the hurry goes on after the last buffer that was a fifth full. */
-#define HURRY_NS (200 * MS)
+#define HURRY_NS (200 * NSEC_PER_MSEC)
 #define FIRST_NICE (-10)
 /* So long we work, and no others may be kept waiting for longer. */
 #define PIECE_NS 20000u
 /* Who has been away for longer stays for as long as a round takes. */
 #define AWAY_NS 500000u
-#define STAY_NS (4 * MS)
+#define STAY_NS (4 * NSEC_PER_MSEC)
 
 static struct {
 	bool begun, hurry;

@@ -1,16 +1,16 @@
 /* The identity of a file; see file_id.h. */
 #include "base/file_id.h"
 
+#include "base/units.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SECOND_NS 1000000000ull
-
 static uint64_t ns_of(const struct timespec *t)
 {
-	return (uint64_t)t->tv_sec * SECOND_NS + (uint64_t)t->tv_nsec;
+	return (uint64_t)t->tv_sec * NSEC_PER_SEC + (uint64_t)t->tv_nsec;
 }
 
 bool file_id_read(int fd, struct file_id *ret)

@@ -10,6 +10,8 @@
  */
 #include "base/file_map.h"
 
+#include "base/units.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,7 +21,6 @@
 
 /* Further files are copied. */
 #define MAX_MAPS 1024u
-#define PAGE 4096ull
 
 static struct guarded {
 	bool taken, damaged;

@@ -5,6 +5,8 @@
  */
 #include "base/text.h"
 
+#include "base/units.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -33,8 +35,8 @@ void text_duration(struct buf *out, uint64_t ns)
 	static const struct {
 		uint64_t ns;
 		const char *name;
-	} units[] = {{1000, " µs"}, {1000000, " ms"}, {1000000000, " s"}};
-	const uint64_t second = 1000000000;
+	} units[] = {{NSEC_PER_USEC, " µs"}, {NSEC_PER_MSEC, " ms"}, {NSEC_PER_SEC, " s"}};
+	const uint64_t second = NSEC_PER_SEC;
 
 	if (ns < 1000) {
 		buf_u64(out, ns);
@@ -199,8 +201,14 @@ int text_parse_duration(const char *s, uint64_t unit_ns, uint64_t *ret_ns)
 		const char *name;
 		uint64_t ns;
 	} units[] = {
-		{"ns", 1},	   {"us", 1000},       {"µs", 1000},	     {"ms", 1000000},
-		{"s", 1000000000}, {"m", 60000000000}, {"min", 60000000000}, {"h", 3600000000000},
+		{"ns", 1},
+		{"us", NSEC_PER_USEC},
+		{"µs", NSEC_PER_USEC},
+		{"ms", NSEC_PER_MSEC},
+		{"s", NSEC_PER_SEC},
+		{"m", 60 * NSEC_PER_SEC},
+		{"min", 60 * NSEC_PER_SEC},
+		{"h", 3600 * NSEC_PER_SEC},
 	};
 	uint64_t whole, fraction = 0, scale = 1, unit = 0;
 

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/map.h"
+#include "base/units.h"
 #include "process/process.h"
 #include "process/threads.h"
 
@@ -215,7 +216,7 @@ static uint64_t cpu_clock(const struct cpu_use *u)
 
 	if (clock_gettime(u->clock, &ts) < 0)
 		return 0;
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
 struct cpu_use *cpu_use_begin(pid_t pid, uint32_t process)

@@ -8,13 +8,15 @@
  */
 #include "capture/descriptors.h"
 
+#include "base/units.h"
+
 #include <fcntl.h>
 #include <sys/socket.h>
 
 #define FRESH_MS 1000u
 #define MAX_LOOKS 32u
 #define MAX_KNOWN 65536u
-#define LONG_NS 1000000ull
+#define LONG_NS NSEC_PER_MSEC
 
 /* In the map: when it was looked at, in ms, and whether it waits. */
 struct seen {
@@ -62,7 +64,7 @@ bool descriptors_may_wait(struct descriptors *d, const struct attach *a, unsigne
 {
 	const void *before = map_get(&d->known, fd, 0);
 	struct seen s = before ? unpack(before) : (struct seen){.waits = guess(d, call, length_ns)};
-	uint64_t now_ms = now_ns / 1000000;
+	uint64_t now_ms = now_ns / NSEC_PER_MSEC;
 	unsigned status;
 
 	if (flags & MSG_DONTWAIT)

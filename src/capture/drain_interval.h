@@ -5,10 +5,12 @@
 #ifndef POLLUX_CAPTURE_DRAIN_INTERVAL_H
 #define POLLUX_CAPTURE_DRAIN_INTERVAL_H
 
+#include "base/units.h"
+
 #include <stdint.h>
 
 #define PACE_MIN_NS 500000ull
-#define PACE_MAX_NS 20000000ull
+#define PACE_MAX_NS (20 * NSEC_PER_MSEC)
 
 struct drain_interval {
 	uint64_t ns, max_ns;

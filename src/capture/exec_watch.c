@@ -1,8 +1,9 @@
 #include "capture/exec_watch.h"
 
+#include "base/units.h"
 #include "process/attach.h"
 
-#define LOOK_MIN_NS 1000000ull
+#define LOOK_MIN_NS NSEC_PER_MSEC
 #define LOOK_MAX_NS (20 * LOOK_MIN_NS)
 #define LOOK_PART 64
 

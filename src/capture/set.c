@@ -8,6 +8,7 @@
  * it.
  */
 #include "base/clock.h"
+#include "base/units.h"
 #include "base/vec.h"
 #include "capture/capture.h"
 #include "capture/cpu_use.h"
@@ -19,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROUND_NS 250000000ull
-#define USE_NS 500000000ull
+#define ROUND_NS (250 * NSEC_PER_MSEC)
+#define USE_NS (500 * NSEC_PER_MSEC)
 
 static bool wants_sched(const struct capture_options *opt)
 {

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/map.h"
+#include "base/units.h"
 #include "base/vec.h"
 
 #include <stdbool.h>
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define TIDY_NS 1000000000ull
+#define TIDY_NS NSEC_PER_SEC
 
 struct entry {
 	struct capture_thread thread; /* first: a pointer to it is one to the entry */

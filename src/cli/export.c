@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "cli/input.h"
 #include "cli/verbs.h"
 #include "export/export.h"
@@ -127,7 +128,7 @@ static int parse_number(const struct cli_args *args, const char *name, uint64_t 
 static int parse_time(const struct cli_args *args, const char *name, uint64_t *ret)
 {
 	const char *s = cli_option(args, name);
-	if (s && text_parse_duration(s, 1000000000, ret) < 0)
+	if (s && text_parse_duration(s, NSEC_PER_SEC, ret) < 0)
 		return cli_usage(args, "--%s needs a time such as 2.5s or 300ms, not '%s'", name,
 				 s);
 	return 0;

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "cli/input.h"
 #include "cli/live.h"
 #include "cli/recording.h"
@@ -159,7 +160,7 @@ static int run(const struct cli_args *args, struct error *err)
 
 	job.args = args;
 	job.filter.families = cli_option_all(args, "family");
-	if (every && (text_parse_duration(every, 1000000000, &job.watch.every_ns) < 0 ||
+	if (every && (text_parse_duration(every, NSEC_PER_SEC, &job.watch.every_ns) < 0 ||
 		      job.watch.every_ns < 100000000))
 		return cli_usage(args, "--every is a time of at least 0.1 s, not '%s'", every);
 	job.watch.show = show_so_far;

@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "cli/live.h"
 #include "cli/print.h"
 #include "cli/recording.h"
@@ -143,7 +144,8 @@ static int parse_stacks(const struct cli_args *args, struct job *job)
 		return cli_usage(args, "--stack-size is 1K to 63K, not '%s'", size);
 	if (size && !hz)
 		return cli_usage(args, "--stack-size belongs to --cpu");
-	if (poll && *poll && (text_parse_duration(poll, 1000000, &ns) < 0 || ns < 100000))
+	if (poll && *poll &&
+	    (text_parse_duration(poll, NSEC_PER_MSEC, &ns) < 0 || ns < 100 * NSEC_PER_USEC))
 		return cli_usage(args, "--long-poll is a time of at least 100us, not '%s'", poll);
 	job->rec.capture.stack_bytes = (uint32_t)bytes;
 	job->rec.capture.spawn_stacks = cli_flag(args, "spawn-stacks");

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/cpu_yield.h"
+#include "base/units.h"
 #include "process/find_processes.h"
 
 #include <ctype.h>
@@ -26,9 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECOND 1000000000ull
 #define DEFAULT_RING_BYTES (1ull << 20)
-#define PROGRESS_NS (500000000ull)
+#define PROGRESS_NS (500 * NSEC_PER_MSEC)
 #define MAX_LISTED 20u
 
 /* ---- signals ---- */
@@ -161,8 +161,8 @@ int recording_parse(const struct cli_args *args, struct recording *rec)
 		return cli_usage(
 			args,
 			"nothing to record: name a process (PID or NAME), --exe BINARY, or -- CMD");
-	if (duration &&
-	    (text_parse_duration(duration, SECOND, &rec->duration_ns) < 0 || !rec->duration_ns))
+	if (duration && (text_parse_duration(duration, NSEC_PER_SEC, &rec->duration_ns) < 0 ||
+			 !rec->duration_ns))
 		return cli_usage(args, "-d needs a time such as 10, 2.5s or 500ms, not '%s'",
 				 duration);
 	if (ring && (text_parse_bytes(ring, &rec->capture.ring_bytes) < 0 ||

@@ -6,6 +6,7 @@
 #include "export/limits.h"
 
 #include "base/text.h"
+#include "base/units.h"
 #include "base/vec.h"
 #include "export/counting_pass.h"
 
@@ -16,7 +17,7 @@
 #define TASK_LANES_MAX 200u /* above this many tasks lanes are packed unless asked for */
 #define MAX_ROUNDS 8
 #define WORST_POLL_QUANTILE 0.9999
-#define WORST_POLL_MIN_NS 1000000u
+#define WORST_POLL_MIN_NS NSEC_PER_MSEC
 
 struct chooser {
 	const struct export_options *opt;

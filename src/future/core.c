@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/holes.h"
 #include "base/search.h"
+#include "base/units.h"
 #include "base/vec.h"
 
 #include <elf.h>
@@ -28,7 +29,6 @@ enum {
 	MAX_FILES = 100000,
 	MAX_THREADS = 65536,
 	HEAD_BYTES = 1024,
-	PAGE = 4096,
 	NOTE_FILE = 0x46494c45,
 };
 

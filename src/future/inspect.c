@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/units.h"
 #include "base/vec.h"
 #include "future/cell.h"
 #include "future/queues.h"
@@ -34,7 +35,7 @@ static int read_process(void *ctx, uint64_t addr, void *out, size_t len)
 {
 	const struct inspect *in = ctx;
 
-	if (len > MEM_PAGE || addr % MEM_PAGE + len > MEM_PAGE)
+	if (len > PAGE || addr % PAGE + len > PAGE)
 		return memory_read(&in->process, addr, out, len);
 	return pages_readv(&in->pages, &in->maps, addr, &(struct iovec){out, len}, 1);
 }

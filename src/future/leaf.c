@@ -6,6 +6,7 @@
 #include "future/await.h"
 
 #include "base/text.h"
+#include "base/units.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,9 +41,9 @@ static void read_sleep(struct walk *w, const struct dw_type *t, uint64_t addr, s
 		return;
 	nsec_at = ts_at;
 	if (!mem_u64(w->ctx->mem, sec_at, &sec) || !mem_uint(w->ctx->mem, nsec_at, 4, &nsec) ||
-	    sec > 1ULL << 33 || nsec >= 1000000000)
+	    sec > 1ULL << 33 || nsec >= NSEC_PER_SEC)
 		return;
-	n->value = sec * 1000000000 + nsec;
+	n->value = sec * NSEC_PER_SEC + nsec;
 	if (!w->ctx->now_ns) { /* a core has no time of its own */
 		buf_str(&b, "until ");
 		text_duration(&b, n->value);

@@ -1,6 +1,7 @@
 /* Cached pages of a process's memory; see memory_cache.h. */
 #include "future/memory_cache.h"
 
+#include "base/units.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <string.h>
 
 enum {
-	PAGE = MEM_PAGE,
 	RUN_PAGES = 256,
 };
 

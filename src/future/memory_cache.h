@@ -26,8 +26,6 @@ struct mem_log {
 	bool failed; /* not all of it is in here */
 };
 
-enum { MEM_PAGE = 4096 };
-
 struct mem {
 	/* Reads len bytes; 0 or negative errno. A live process or a core. */
 	int (*read)(void *ctx, uint64_t addr, void *out, size_t len);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file_map.h"
+#include "base/units.h"
 #include "base/vec.h"
 #include "future/program.h"
 #include "future/future_path.h"
@@ -21,8 +22,6 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
-
-#define SECOND 1000000000ull
 
 struct result {
 	struct program program;
@@ -292,8 +291,8 @@ static void places_wait(void *compiler, uint64_t ns)
 {
 	struct compiler *c = compiler;
 	uint64_t until = clock_realtime_ns() + ns;
-	const struct timespec ts = {.tv_sec = (time_t)(until / SECOND),
-				    .tv_nsec = (long)(until % SECOND)};
+	const struct timespec ts = {.tv_sec = (time_t)(until / NSEC_PER_SEC),
+				    .tv_nsec = (long)(until % NSEC_PER_SEC)};
 
 	pthread_mutex_lock(&c->lock);
 	while (!c->finished)

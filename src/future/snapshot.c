@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/units.h"
 #include "base/vec.h"
 #include "future/block_ons.h"
 #include "future/cell.h"
@@ -259,7 +260,7 @@ static int stop_and_copy(void *arg)
 	struct thread_registers *registers = NULL;
 	struct process_stop stop = {0};
 	size_t n = 0;
-	int r = threads_stop(&c->in->process, STOP_TIMEOUT_MS * 1000000ULL, &stop, c->err);
+	int r = threads_stop(&c->in->process, STOP_TIMEOUT_MS * NSEC_PER_MSEC, &stop, c->err);
 
 	if (r < 0)
 		return process_lost(&c->in->process, c->err) < 0 ? -ESRCH : r;

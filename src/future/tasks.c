@@ -10,6 +10,7 @@
 #include "agent/runtime_tokio.h"
 #include "base/cleanup.h"
 #include "base/search.h"
+#include "base/units.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -229,7 +230,7 @@ static uint64_t pages_to_search(const struct inspect *in)
 			 (uint64_t)(swapped > 0 ? swapped : 0)) *
 			1024;
 	}
-	return (2 * bytes + MIN_SEARCH_BYTES) / MEM_PAGE;
+	return (2 * bytes + MIN_SEARCH_BYTES) / PAGE;
 }
 
 struct search {
@@ -243,12 +244,12 @@ struct search {
 static int search_run(struct search *s, uint64_t start, uint64_t end)
 {
 	struct mem *m = &s->in->mem;
-	size_t step = s->copy ? MEM_PAGE : SCAN_BYTES;
+	size_t step = s->copy ? PAGE : SCAN_BYTES;
 
 	for (uint64_t at = start; at < end; at += step) {
 		size_t len = end - at < step ? end - at : step;
 
-		if (!budget_spend(&s->budget, (len + MEM_PAGE - 1) / MEM_PAGE))
+		if (!budget_spend(&s->budget, (len + PAGE - 1) / PAGE))
 			return 0;
 		if (s->copy ? !mem_read(m, at, s->buf, len) : m->read(m->ctx, at, s->buf, len) < 0)
 			continue; /* unmapped meanwhile */

@@ -6,9 +6,9 @@
  */
 #include "import/perf_line.h"
 
-#include <string.h>
+#include "base/units.h"
 
-#define SECOND 1000000000u
+#include <string.h>
 
 static inline bool is_digit(char c)
 {
@@ -83,9 +83,9 @@ static const char *time_before(const char *line, const char *colon, uint64_t *re
 	uint64_t s, f;
 	if (!seconds || seconds == line || !is_space(seconds[-1]) ||
 	    !digits(seconds, fraction - 1, &s) || !digits(fraction, colon, &f) ||
-	    s > UINT64_MAX / SECOND - 1)
+	    s > UINT64_MAX / NSEC_PER_SEC - 1)
 		return NULL;
-	*ret_ns = s * SECOND + (colon - fraction == 6 ? f * 1000 : f);
+	*ret_ns = s * NSEC_PER_SEC + (colon - fraction == 6 ? f * 1000 : f);
 	return seconds;
 }
 

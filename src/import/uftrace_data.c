@@ -11,6 +11,7 @@
  * the program is still there and the same. Source: uftrace's doc/uftrace-design and utils/.
  */
 #include "base/search.h"
+#include "base/units.h"
 #include "base/vec.h"
 #include "import/formats.h"
 #include "import/input.h"
@@ -31,7 +32,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SECOND 1000000000ull
 #define HEADER_BYTES 40u
 #define RECORD_BYTES 16u
 #define RECORD_MAGIC 5u
@@ -271,7 +271,7 @@ static int is_async_body(struct folder *d, struct object *o, uint64_t addr)
 		return -1;
 	/* Symbols count from the object's beginning, debug information from 0. */
 	if (elf_image_n_segments(o->image))
-		addr += elf_image_segment(o->image, 0)->addr & ~0xfffull;
+		addr += elf_image_segment(o->image, 0)->addr & ~(PAGE - 1);
 	if (debug_function(o->debug, addr, &f) <= 0)
 		return -1;
 	/* Of all that is generic here only the innermost name counts. */
@@ -413,7 +413,8 @@ static bool skip_arguments(struct input *in, const struct record *r)
 
 	while ((p = input_peek(in, RECORD_BYTES))) {
 		if (record_parse(p, &next) && next.time >= r->time &&
-		    next.time - r->time < 3600 * SECOND && (next.addr || next.type != REC_ENTRY))
+		    next.time - r->time < 3600 * NSEC_PER_SEC &&
+		    (next.addr || next.type != REC_ENTRY))
 			return true;
 		if (!input_skip(in, 8))
 			return false;

@@ -6,6 +6,7 @@
  *
  * Times start again with each thread, so the trace gets no rounds: its reader merges them all.
  */
+#include "base/units.h"
 #include "import/formats.h"
 #include "import/input.h"
 #include "import/perf_line.h"
@@ -16,8 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define SECOND 1000000000ull
 
 struct dump_line {
 	uint64_t time;
@@ -40,7 +39,7 @@ static bool line_parse(const char *line, size_t len, struct dump_line *ret)
 		return false;
 	const char *fraction = ++t.p;
 	t.len--;
-	if (!perf_number(&t, &ns) || t.p - fraction != 9 || seconds > UINT64_MAX / SECOND - 1)
+	if (!perf_number(&t, &ns) || t.p - fraction != 9 || seconds > UINT64_MAX / NSEC_PER_SEC - 1)
 		return false;
 	while (t.len && *t.p == ' ') {
 		t.p++;
@@ -52,7 +51,7 @@ static bool line_parse(const char *line, size_t len, struct dump_line *ret)
 	const char *close = memchr(what, ']', (size_t)(end - what));
 	if (!close)
 		return false;
-	*ret = (struct dump_line){.time = seconds * SECOND + ns, .tid = (uint32_t)tid};
+	*ret = (struct dump_line){.time = seconds * NSEC_PER_SEC + ns, .tid = (uint32_t)tid};
 	ret->what = (struct perf_text){what, (size_t)(close - what)};
 	while (ret->what.len && ret->what.p[ret->what.len - 1] == ' ')
 		ret->what.len--;

@@ -29,6 +29,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/units.h"
 #include "base/vec.h"
 #include "process/agent_mapping.h"
 #include "process/cover.h"
@@ -50,17 +51,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define MS 1000000ull
-#define STOP_ALL_TIMEOUT (2000 * MS)
-/* So long may debug information be read for names before anything is recorded. */
-#define NAMES_NS (300 * MS)
+#define STOP_ALL_TIMEOUT (2000 * NSEC_PER_MSEC)
 /* Blocking calls shorter than this are counted only. */
 #define CALL_MIN_NS 10000
 /* A process that ends or executes another program takes some ms. */
 #define LOST_LOOKS 200u
 /* As a wait for a lock is long enough for pollux hist. */
 #define LOCK_MIN_NS 100000
-#define NO_RING_NS MS
+#define NO_RING_NS NSEC_PER_MSEC
 
 struct attach {
 	struct process process;
@@ -171,7 +169,7 @@ static int add_object(struct attach *a, const struct process_object *o, struct f
 	free(found->path);
 	found->path = strdup(o->path);
 	if (!*deadline_ns)
-		*deadline_ns = clock_monotonic_ns() + NAMES_NS;
+		*deadline_ns = clock_monotonic_ns() + DEBUG_WAIT_NS;
 	name_kinds(o, found, *deadline_ns);
 	rc = keep_object(a, o, found);
 	if (rc < 0)
@@ -601,7 +599,7 @@ static bool was_lost(const struct attach *a, int rc, struct error *err)
 		if (process_lost(&a->process, err) < 0)
 			return true;
 		if (unclear)
-			clock_sleep(MS);
+			clock_sleep(NSEC_PER_MSEC);
 	}
 	return false;
 }

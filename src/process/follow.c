@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/file_map.h"
 #include "base/file.h"
+#include "base/units.h"
 #include "process/rights.h"
 
 #include <asm/unistd.h>
@@ -63,7 +64,7 @@ static bool read_text(pid_t pid, uint64_t addr, char *out, size_t size)
 	ssize_t n;
 
 	/* It may end before the page does, and the next one lack. */
-	remote.iov_len = 4096 - addr % 4096 < size ? 4096 - addr % 4096 : size;
+	remote.iov_len = PAGE - addr % PAGE < size ? PAGE - addr % PAGE : size;
 	n = process_vm_readv(pid, &local, 1, &remote, 1, 0);
 	if (n > 0 && (size_t)n < size && !memchr(out, 0, (size_t)n)) {
 		local = (struct iovec){out + n, size - (size_t)n};

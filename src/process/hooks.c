@@ -15,6 +15,7 @@
  */
 #include "process/hooks.h"
 
+#include "base/units.h"
 #include "base/vec.h"
 #include "process/call_hooks.h"
 #include "process/future_hooks.h"
@@ -29,7 +30,6 @@
 
 #define JUMP_BYTES 5u
 #define SITE_BYTES 16u /* of the longest instruction, and more */
-#define PAGE 4096ull
 
 /* ---- planning ---- */
 

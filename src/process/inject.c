@@ -21,6 +21,7 @@
 #include "process/inject.h"
 
 #include "base/clock.h"
+#include "base/units.h"
 #include "process/memory.h"
 #include "process/objects.h"
 #include "process/rights.h"
@@ -38,13 +39,11 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define PAGE 4096ull
-#define MS 1000000ull
-#define STOP_TIMEOUT (200 * MS)
-#define STOP_ALL_TIMEOUT (2000 * MS)
-#define ERRAND_TIMEOUT (5000 * MS)
-#define ALONE_TIMEOUT (20 * MS)
-#define OUT_TIMEOUT (1000 * MS)
+#define STOP_TIMEOUT (200 * NSEC_PER_MSEC)
+#define STOP_ALL_TIMEOUT (2000 * NSEC_PER_MSEC)
+#define ERRAND_TIMEOUT (5000 * NSEC_PER_MSEC)
+#define ALONE_TIMEOUT (20 * NSEC_PER_MSEC)
+#define OUT_TIMEOUT (1000 * NSEC_PER_MSEC)
 #define USER_CS 0x33 /* 64-bit user code segment: x86 Linux' fixed selector */
 #define MAX_TRIES 8
 #define MAX_HANDLER (256u << 10) /* of stack, of signals' handlers together */

@@ -15,6 +15,7 @@
 #include "process/launch.h"
 
 #include "base/cleanup.h"
+#include "base/units.h"
 #include "process/memory.h"
 #include "process/objects.h"
 
@@ -30,9 +31,8 @@
 #include <sys/user.h>
 #include <sys/wait.h>
 
-#define MS 1000000ull
-#define EXEC_TIMEOUT (10000 * MS)
-#define START_TIMEOUT (60000 * MS)
+#define EXEC_TIMEOUT (10000 * NSEC_PER_MSEC)
+#define START_TIMEOUT (60000 * NSEC_PER_MSEC)
 #define MAX_SYSCALLS 64
 #define MAX_STEPS 64
 

@@ -9,13 +9,13 @@
 #include "process/maps.h"
 
 #include "base/search.h"
+#include "base/units.h"
 #include "base/vec.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE 4096ull
 #define USER_TOP 0x7ffffffff000ull
 #define LOWEST 0x100000ull	 /* stay clear of mmap_min_addr and of null pointers' offsets */
 #define HEAP_ROOM (512ull << 20) /* what brk may still want to grow into */

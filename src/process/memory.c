@@ -8,6 +8,7 @@
 #include "process/memory.h"
 
 #include "base/cleanup.h"
+#include "base/units.h"
 #include "process/threads.h"
 
 #include <errno.h>
@@ -21,8 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define STOP_TIMEOUT_NS 200000000ull
-#define PAGE 4096ull
+#define STOP_TIMEOUT_NS (200 * NSEC_PER_MSEC)
 
 bool memory_proc_forbidden;
 
@@ -88,7 +88,7 @@ static int poke(const struct process *p, pid_t tid, uint64_t addr, const uint8_t
 		uint64_t at = addr & ~7ull, word;
 
 		/* What fits into a word goes as one, so that it is there whole or not at all. */
-		if (len <= 8 && addr + len > at + 8 && (addr & 4095) + len <= 4096)
+		if (len <= 8 && addr + len > at + 8 && addr % PAGE + len <= PAGE)
 			at = addr + len - 8;
 		size_t skip = addr - at, n = 8 - skip;
 		if (n > len)

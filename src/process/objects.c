@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/units.h"
 #include "base/vec.h"
 #include "process/memory.h"
 
@@ -27,7 +28,6 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
-#define PAGE 4096ull
 #define MAX_PHDRS 128
 #define MAX_OBJECTS 4096
 

@@ -10,6 +10,8 @@
  */
 #include "process/pages.h"
 
+#include "base/units.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -17,7 +19,6 @@
 #include <unistd.h>
 
 enum {
-	PAGE = 4096,
 	FIRST_PAGES = 64,  /* words of pagemap that are read at once, first */
 	LIST_PAGES = 4096, /* and at most */
 	RUN_PAGES = 256,

@@ -59,9 +59,6 @@ struct place_program {
 	uint64_t task_bytes;
 };
 
-/* A program that starts waits this long for its layout programs: a short one has places, too. */
-#define PLACES_START_NS 300000000ull
-
 /* Whose kinds are compiled. All that it leads to stays as it is until the end; the functions are
  * called by another thread. */
 struct places_target {

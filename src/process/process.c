@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/units.h"
 #include "process/rights.h"
 
 #include <ctype.h>
@@ -150,7 +151,7 @@ static bool main_thread_ended(const struct process *p)
 		    process_read_file(p, "status", status, sizeof(status)) <= 0 ||
 		    process_status_number(status, "Threads", false) <= 1)
 			return false;
-		clock_sleep(1000000);
+		clock_sleep(NSEC_PER_MSEC);
 	}
 	return true;
 }

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/units.h"
 #include "process/memory.h"
 
 #include <asm/unistd.h>
@@ -92,12 +93,11 @@ static const struct find_waker *waker_on(const uint64_t *words, size_t n,
 /* What lies on a stack from sp upwards, less where it ends before. */
 static size_t read_stack(const struct process *p, uint64_t sp, uint64_t *words)
 {
-	const uint64_t page = 4096;
 	size_t bytes = 0;
 
 	sp &= ~7ull;
 	while (bytes < STACK_BYTES) {
-		size_t n = page - (sp + bytes) % page;
+		size_t n = PAGE - (sp + bytes) % PAGE;
 
 		if (n > STACK_BYTES - bytes)
 			n = STACK_BYTES - bytes;

@@ -33,6 +33,7 @@
 #include "process/seccomp.h"
 
 #include "base/cleanup.h"
+#include "base/units.h"
 #include "process/threads.h"
 
 #include <asm/unistd.h>
@@ -59,7 +60,7 @@
 #define PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG 0x4211
 #endif
 #define MAX_FILTERS 256ul
-#define STOP_TIMEOUT 200000000ull
+#define STOP_TIMEOUT (200 * NSEC_PER_MSEC)
 
 static bool alu(unsigned op, uint32_t *a, uint32_t operand)
 {
@@ -299,7 +300,7 @@ static bool are_ours(const struct process *p, const struct filters *theirs)
 
 /* ---- a child of pollux ---- */
 
-#define TRIAL_TIMEOUT 1000000000ull
+#define TRIAL_TIMEOUT NSEC_PER_SEC
 #define MAX_CALLS 64u
 
 /* What an argument from memory is in the child: what an earlier call of its own gave. */

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/file_map.h"
 #include "base/map.h"
+#include "base/units.h"
 #include "base/vec.h"
 #include "process/rights.h"
 
@@ -40,8 +41,8 @@
 #include <unistd.h>
 
 #define MAX_THREADS 100000u
-#define STRANGER_TIMEOUT 1000000000ull
-#define PATIENCE 50000000ull /* of the others, with a thread that can't stop */
+#define STRANGER_TIMEOUT NSEC_PER_SEC
+#define PATIENCE (50 * NSEC_PER_MSEC) /* of the others, with a thread that can't stop */
 
 /* ---- the tracer ---- */
 
@@ -551,7 +552,7 @@ fail:
 			err, rc,
 			"a thread of process %d did not stop in %llu ms (it may wait for a "
 			"vfork or for a disk): try again",
-			p->pid, (unsigned long long)(timeout_ns / 1000000));
+			p->pid, (unsigned long long)(timeout_ns / NSEC_PER_MSEC));
 	return error_sys(err, rc, "cannot stop the threads of process %d", p->pid);
 }
 

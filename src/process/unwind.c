@@ -17,6 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/search.h"
+#include "base/units.h"
 #include "base/vec.h"
 #include "binary/code/insn.h"
 #include "process/agent_mapping.h"
@@ -119,7 +120,7 @@ static int add_object(struct unwind_map *m, struct unwind_files *files, struct p
 		key[0] = st.st_dev;
 		key[1] = st.st_ino;
 		key[2] = (uint64_t)st.st_size;
-		key[3] = (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
+		key[3] = (uint64_t)st.st_mtim.tv_sec * NSEC_PER_SEC + (uint64_t)st.st_mtim.tv_nsec;
 	}
 	code->bias = o->bias;
 	code->file = file_of(files, image, o->path, key);
@@ -519,7 +520,7 @@ static bool is_retprobe(const struct unwind_map *m, uint64_t ip)
 {
 	const struct unwind_code *code;
 
-	if (ip & 0xfff)
+	if (ip % PAGE)
 		return false;
 	code = unwind_map_at(m, ip);
 	return code ? code->type == UNWIND_UPROBES : ip >= UPROBES_PAGE && ip < UPROBES_PAGE_END;

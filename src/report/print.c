@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -209,8 +210,8 @@ static void field_text(const struct printer *p, const struct trace_reader *r,
 
 	switch (field) {
 	case F_TIME:
-		buf_printf(out, "%llu.%09llu", (unsigned long long)(since / 1000000000),
-			   (unsigned long long)(since % 1000000000));
+		buf_printf(out, "%llu.%09llu", (unsigned long long)(since / NSEC_PER_SEC),
+			   (unsigned long long)(since % NSEC_PER_SEC));
 		break;
 	case F_CLOCK:
 		buf_u64(out, ev->time);

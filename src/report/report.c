@@ -10,6 +10,7 @@
 #include "report/samples.h"
 
 #include "base/cleanup.h"
+#include "base/units.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -17,7 +18,8 @@
 #include <string.h>
 
 #define LONGEST_DEFAULT 10
-#define STARVED_NS 10000000ull /* a task that waits this long for a poll may be starved */
+/* A task that waits this long for a poll may be starved. */
+#define STARVED_NS (10 * NSEC_PER_MSEC)
 
 static bool counts_as_task(const struct family *f)
 {

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -280,7 +281,8 @@ void lives_text(const struct report *rep, struct buf *out)
 					   l->n_untold);
 			uint64_t at = l->steps[k].begin_ns;
 			at = at > rep->base_ns ? at - rep->base_ns : 0;
-			buf_printf(out, "  %3llu.%06llu s  ", (unsigned long long)(at / 1000000000),
+			buf_printf(out, "  %3llu.%06llu s  ",
+				   (unsigned long long)(at / NSEC_PER_SEC),
 				   (unsigned long long)(at / 1000 % 1000000));
 			write_step(rep, out, &l->steps[k]);
 			buf_char(out, '\n');

@@ -4,6 +4,7 @@
  *
  * "What stands out" says only what the numbers prove, and says so too when nothing does.
  */
+#include "base/units.h"
 #include "report/samples.h"
 #include "report/text_util.h"
 
@@ -14,9 +15,9 @@
 #include <string.h>
 
 /* What is worth a word: 10 ms for a poll or a delay, as elsewhere in the field. */
-#define LONG_POLL_NS 10000000ull
-#define MUCH_BLOCKED_NS 1000000ull
-#define LONG_CALL_NS 1000000ull
+#define LONG_POLL_NS (10 * NSEC_PER_MSEC)
+#define MUCH_BLOCKED_NS NSEC_PER_MSEC
+#define LONG_CALL_NS NSEC_PER_MSEC
 #define BLOCKED_SHARE 100 /* a hundredth of the workers' time */
 #define STORM_POLLS 1000ull
 #define MANY_THREADS 16

@@ -2,8 +2,14 @@
 #ifndef POLLUX_RUNTIME_DEBUG_NAMES_H
 #define POLLUX_RUNTIME_DEBUG_NAMES_H
 
+#include "base/units.h"
 #include "binary/dwarf/debug.h"
+#include "runtime/debug_names.h"
 #include "runtime/runtime.h"
+
+/* The start of a recording waits up to this long for what debug information adds: names of kinds,
+ * and the layout programs by which a short program has await points, too. */
+#define DEBUG_WAIT_NS (300 * NSEC_PER_MSEC)
 
 /* The future that a kind's poll function polls and its scheduler, as types; NULL where the debug
  * information does not tell. Tokio: T and S of raw::poll; async-task: F of RawTask::run. */

@@ -30,13 +30,14 @@
  */
 #include "runtime/providers.h"
 
+#include "base/units.h"
 #include "runtime/provider_state.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TOGETHER_NS 2000000u
+#define TOGETHER_NS (2 * NSEC_PER_MSEC)
 
 struct hit {
 	struct providers *p;

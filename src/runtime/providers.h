@@ -24,6 +24,7 @@
 #define POLLUX_RUNTIME_PROVIDERS_H
 
 #include "base/error.h"
+#include "base/units.h"
 #include "trace/event.h"
 
 #include <stdbool.h>
@@ -34,7 +35,7 @@ struct probe;	  /* binary/elf/probes.h */
 struct probe_arg; /* binary/elf/probes.h */
 
 #define PROVIDER_MAX_ARGS 6u
-#define PROVIDERS_WAIT_NS 250000000ULL
+#define PROVIDERS_WAIT_NS (250 * NSEC_PER_MSEC)
 
 enum provider_what {
 	PW_NOTHING = 0, /* known, but without a word in the vocabulary */

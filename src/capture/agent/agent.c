@@ -11,12 +11,14 @@
 #include "base/cleanup.h"
 #include "base/buf.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "capture/kinds.h"
 #include "capture/agent/inlined.h"
 #include "capture/exec_watch.h"
 #include "capture/drain_interval.h"
 #include "capture/agent/source.h"
 #include "capture/agent/ring_stacks.h"
+#include "runtime/debug_names.h"
 #include "runtime/futures.h"
 #include "runtime/root_polls.h"
 #include "process/follow.h"
@@ -33,21 +35,20 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MS 1000000ull
 /* The fastest thread that was seen fills a ring with 15 million events a second: 4 ns a byte. */
 #define FILL_NS_PER_BYTE 4
-#define THREADS_NS (200 * MS)
-#define FILTERS_NS (5 * MS)
-#define DEADLINE_NS (5000 * MS)
-#define RENEW_NS (500 * MS)
+#define THREADS_NS (200 * NSEC_PER_MSEC)
+#define FILTERS_NS (5 * NSEC_PER_MSEC)
+#define DEADLINE_NS (5000 * NSEC_PER_MSEC)
+#define RENEW_NS (500 * NSEC_PER_MSEC)
 /* One pass over all rings takes no longer, so that signals are seen, the deadline is renewed and
  * every process has its turn; the last one, which leaves behind what it has no time for, none than
  * this.
  */
-#define PASS_NS (250 * MS)
-#define LAST_PASS_NS (3000 * MS)
+#define PASS_NS (250 * NSEC_PER_MSEC)
+#define LAST_PASS_NS (3000 * NSEC_PER_MSEC)
 #define STARTING_LOOKS 1000u /* its loader has had its time */
-#define CLOCK_SETTLE_NS (2 * MS)
+#define CLOCK_SETTLE_NS (2 * NSEC_PER_MSEC)
 /* Only used memory of the rings counts: this much may be in the address space. */
 #define MAX_RINGS 1024u
 #define MAX_RINGS_BYTES (4ull << 30)
@@ -211,7 +212,7 @@ static int await_places(struct capture *c, struct source *s)
 {
 	if (!s->compiler)
 		return 0;
-	c->places->wait(s->compiler, PLACES_START_NS);
+	c->places->wait(s->compiler, DEBUG_WAIT_NS);
 	return take_places(c, s);
 }
 
@@ -687,8 +688,8 @@ static bool agent_wait(struct capture *c, uint64_t ns)
 		clock_sleep(ns);
 		return false;
 	}
-	ts.tv_sec = (time_t)((began + ns) / (1000 * MS));
-	ts.tv_nsec = (long)((began + ns) % (1000 * MS));
+	ts.tv_sec = (time_t)((began + ns) / NSEC_PER_SEC);
+	ts.tv_nsec = (long)((began + ns) % NSEC_PER_SEC);
 	if (n == 1)
 		rc = syscall(SYS_futex, words[0].uaddr, FUTEX_WAIT_BITSET, 1, &ts, NULL,
 			     FUTEX_BITSET_MATCH_ANY);

@@ -12,13 +12,14 @@
 #include "capture/agent/event_cost.h"
 
 #include "base/clock.h"
+#include "base/units.h"
 #include "process/agent_mapping.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum { ROUNDS = 9, RING_BYTES = 1 << 20, PAGE = 4096, N_HOOKS = 2 };
+enum { ROUNDS = 9, RING_BYTES = 1 << 20, N_HOOKS = 2 };
 /* Of three events; a round doesn't fill the ring. */
 enum { CALLS = RING_BYTES / 16 / 3 - 1 };
 

@@ -16,12 +16,14 @@
 #include "base/file.h"
 #include "base/clock.h"
 #include "base/cpu_yield.h"
+#include "base/units.h"
 #include "base/vec.h"
 #include "capture/kernel/kernel.h"
 #include "capture/drain_interval.h"
 #include "capture/threads.h"
 #include "process/attach.h"
 #include "process/launch.h"
+#include "runtime/debug_names.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -33,9 +35,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define MS 1000000ull
-#define ALIVE_NS (200 * MS)
-#define SCAN_NS (100 * MS)
+#define ALIVE_NS (200 * NSEC_PER_MSEC)
+#define SCAN_NS (100 * NSEC_PER_MSEC)
 #define MAX_PROCESSES 1024u
 /* A record of the kernel's ring is so much larger than an event of the agent's. */
 #define RECORD_RATIO 4
@@ -133,7 +134,7 @@ static int open_binary(struct capture *c, const char *path, struct error *err)
 		rc = kernel_sites_known(image, &known, err);
 	if (rc == 0) {
 		number = kernel_look_at(c, image, path, known ? ROLE_PROBES : ROLE_FUNCTIONS,
-					clock_monotonic_ns() + KERNEL_NAMES_NS, err);
+					clock_monotonic_ns() + DEBUG_WAIT_NS, err);
 		rc = number < 0 ? number : 0;
 	}
 	elf_image_free(image);

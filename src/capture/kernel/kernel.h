@@ -308,8 +308,6 @@ struct kernel_life {
 /* process.c */
 /* What an object is looked at for. */
 enum kernel_role { ROLE_PROBES = 1, ROLE_FUNCTIONS, ROLE_UNWINDER };
-/* So long may debug information be read for names before anything is recorded. */
-#define KERNEL_NAMES_NS 300000000ull
 /* The object's number; without sites if there is nothing in it. Negative errno. */
 int kernel_look_at(struct capture *c, struct elf_image *image, const char *path, uint8_t role,
 		   uint64_t deadline_ns, struct error *err);

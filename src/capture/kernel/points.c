@@ -9,6 +9,7 @@
 #include "capture/points.h"
 #include "process/memory.h"
 #include "process/places.h"
+#include "runtime/debug_names.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -108,7 +109,7 @@ int kernel_points_begin(struct capture *c, struct kernel_process *p, bool wait)
 	k->compiler = ops->begin(&target, false);
 	if (!k->compiler || !wait)
 		return 0;
-	ops->wait(k->compiler, PLACES_START_NS);
+	ops->wait(k->compiler, DEBUG_WAIT_NS);
 	return kernel_points_take(c, p);
 }
 

@@ -12,6 +12,7 @@
 #include "capture/kernel/kernel.h"
 #include "capture/kinds.h"
 #include "process/memory.h"
+#include "runtime/debug_names.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -89,7 +90,7 @@ static struct kernel_loaded *load(struct kernel_process *p, uint32_t object, uin
 static int look(struct capture *c, struct kernel_process *p, struct error *err)
 {
 	_cleanup_buf_ struct buf notes = BUF_INIT;
-	uint64_t deadline_ns = clock_monotonic_ns() + KERNEL_NAMES_NS;
+	uint64_t deadline_ns = clock_monotonic_ns() + DEBUG_WAIT_NS;
 	struct process_maps maps;
 	bool known, any = false;
 	int rc = maps_read(&p->process, &maps, err);

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "base/cpu_yield.h"
+#include "base/units.h"
 #include "base/vec.h"
 #include "capture/capture.h"
 #include "capture/drain_interval.h"
@@ -37,7 +38,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MS 1000000ull
 #define MAX_CPUS 1024u
 #define RING_MAX_BYTES (4u << 20)
 #define RINGS_BYTES (64u << 20) /* of all CPUs, while that leaves each RING_FAIR_BYTES */
@@ -45,7 +45,7 @@
 #define STACK_DEFAULT_BYTES 8192u
 #define STACK_MAX_BYTES 65528u
 /* So long we wait for what is loaded in a process before samples go without stacks. */
-#define READY_NS (3000 * MS)
+#define READY_NS (3000 * NSEC_PER_MSEC)
 #ifndef PERF_FORMAT_LOST
 #define PERF_FORMAT_LOST (1u << 4)
 #endif
@@ -249,7 +249,7 @@ static int samples_open(struct capture_shared *shared, struct capture **ret_capt
 	/* A quarter of it filled by one CPU that is busy all the time. */
 	drain_interval_init(&c->pace,
 			    bytes / (sizeof(struct sample_head) + c->attr.sample_stack_user) *
-				    (250 * MS / c->attr.sample_freq));
+				    (250 * NSEC_PER_MSEC / c->attr.sample_freq));
 	*ret_capture = c;
 	return 0;
 }

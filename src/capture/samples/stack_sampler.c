@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/file_map.h"
+#include "base/units.h"
 #include "process/threads.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@
 #include <sys/user.h>
 #include <unistd.h>
 
-#define STOP_TIMEOUT_NS 20000000ull
+#define STOP_TIMEOUT_NS (20 * NSEC_PER_MSEC)
 #define TRIES 3u
 
 struct stack_sampler {

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/file_map.h"
 #include "base/map.h"
+#include "base/units.h"
 #include "base/vec.h"
 #include "binary/dwarf/debug.h"
 #include "binary/names.h"
@@ -29,14 +30,13 @@
 #include <time.h>
 
 #define MAX_INLINED 24u
-#define MS 1000000ull
 /* Code that isn't known makes us look at the process again, ever more seldom where that is
  * no help: a compiler at run time makes code that has no file. */
-#define LOOK_AGAIN_NS (100 * MS)
-#define LOOK_AGAIN_MAX_NS (10000 * MS)
+#define LOOK_AGAIN_NS (100 * NSEC_PER_MSEC)
+#define LOOK_AGAIN_MAX_NS (10000 * NSEC_PER_MSEC)
 /* Events come from several buffers, each a little later than its time. */
-#define JOIN_WAIT_NS (2000 * MS)
-#define END_WAIT_NS (20000 * MS)
+#define JOIN_WAIT_NS (2000 * NSEC_PER_MSEC)
+#define END_WAIT_NS (20000 * NSEC_PER_MSEC)
 
 /* A function at an address. */
 struct name {
@@ -344,8 +344,8 @@ static struct process_stacks *process_of(const struct capture_stacks *s, uint32_
 
 static void wait_until(struct capture_stacks *s, uint64_t until_ns, const bool *flag)
 {
-	const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
-				       .tv_nsec = (long)(until_ns % 1000000000u)};
+	const struct timespec until = {.tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
+				       .tv_nsec = (long)(until_ns % NSEC_PER_SEC)};
 	int rc = 0;
 
 	while (rc == 0 && (flag ? !*flag : s->busy || s->first || wanted_process(s)))

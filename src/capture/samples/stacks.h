@@ -9,6 +9,7 @@
 #ifndef POLLUX_CAPTURE_SAMPLES_STACKS_H
 #define POLLUX_CAPTURE_SAMPLES_STACKS_H
 
+#include "base/units.h"
 #include "capture/capture.h"
 #include "process/unwind.h"
 #include "trace/trace.h"
@@ -23,7 +24,7 @@
 struct capture_stacks;
 
 /* Events with stacks may be this late: their source must hold its watermark back that far. */
-#define CAPTURE_STACKS_SETTLE_NS 1000000ull
+#define CAPTURE_STACKS_SETTLE_NS NSEC_PER_MSEC
 
 int capture_stacks_new(struct trace_writer *w, struct capture_stacks **ret_stacks,
 		       struct error *err);

@@ -12,6 +12,7 @@
  */
 #include "base/clock.h"
 #include "base/map.h"
+#include "base/units.h"
 #include "base/vec.h"
 #include "capture/capture.h"
 #include "capture/drain_interval.h"
@@ -24,15 +25,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MS 1000000ull
-#define LOOK_MIN_NS MS
-#define LOOK_MAX_NS (20 * MS)
+#define LOOK_MIN_NS NSEC_PER_MSEC
+#define LOOK_MAX_NS (20 * NSEC_PER_MSEC)
 /* A sample up to this old still shows what a thread does now. */
-#define FRESH_NS (2 * MS)
+#define FRESH_NS (2 * NSEC_PER_MSEC)
 /* A sample of a thread that runs has come by then. */
-#define SAMPLE_NS (PACE_MAX_NS + 5 * MS)
+#define SAMPLE_NS (PACE_MAX_NS + 5 * NSEC_PER_MSEC)
 /* By then the main source, which is drained before us, has looked again. */
-#define SURE_NS (PACE_MAX_NS + 5 * MS)
+#define SURE_NS (PACE_MAX_NS + 5 * NSEC_PER_MSEC)
 
 struct watched_process {
 	uint32_t process;
