@@ -38,6 +38,6 @@ mod rt {
     }
 }
 
-fn main() {
+pub fn main() {
     pick::run(own::PROGRAMS);
 }

@@ -68,7 +68,7 @@ const PROGRAMS: &[Program] = &[
     ("short_roots", rest::short_roots, ""),
 ];
 
-fn main() {
+pub fn main() {
     let stage = match Stage::from_args() {
         Some(stage) => stage,
         None => {
