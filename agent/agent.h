@@ -36,11 +36,11 @@ _Static_assert(sizeof(struct agent_thread) == 32, "agent_thread");
 
 /* A poll that is open on a thread. */
 struct agent_poll {
-	uint64_t ref;		 /* kind << 48 | task */
-	void *header;		 /* the task */
-	struct agent_hook *hook; /* the poll slot's hook */
-	uint32_t flags;		 /* enum agent_poll_flags */
-	uint32_t generation;	 /* of the ring: another one means that the notes were made anew */
+	uint64_t ref;		     /* kind << 48 | task */
+	void *header;		     /* the task */
+	struct agent_hook *hook;     /* the poll slot's hook */
+	uint32_t flags;		     /* enum agent_poll_flags */
+	uint32_t generation;	     /* of the ring: another one means that the notes were reset */
 	struct panic_payload raised; /* POLL_RAISED */
 };
 
@@ -52,12 +52,13 @@ enum agent_poll_flags {
 	POLL_ASYNC = 16,		 /* an async-task run, through which a panic may unwind */
 	POLL_HELD = 32,			 /* we hold a reference */
 	POLL_CLOSED = 64,		 /* was cancelled before it began */
-	POLL_ALONE = 128,		 /* nobody else knew the task when it began */
+	POLL_ALONE = 128,		 /* there was no other reference to the task when it
+					  * began */
 	POLL_SETTLED = 256,		 /* its output was looked at in time ... */
 	POLL_PANICKED = 512,		 /* ... and was the panic, */
 	POLL_ABORTED = 1024,		 /* or the error of an aborted task */
 	POLL_SHUT_DOWN = 2048,		 /* its runtime was shut down meanwhile */
-	POLL_ASKED = 4096,		 /* somebody asked for its output meanwhile */
+	POLL_ASKED = 4096,		 /* its output was queried meanwhile */
 	POLL_SHUT_IDLE = 8192, /* its runtime was shut down, by who saw it wait in a queue */
 };
 
@@ -71,7 +72,7 @@ struct agent_future {
 	uint64_t claim; /* the ring's, when it began */
 	struct agent_hook *hook;
 	void *future;
-	void *result; /* AGENT_HOOK_MEMORY: where it stands */
+	void *result; /* AGENT_HOOK_MEMORY: its address */
 	/* What it awaits may be dropped when it goes on: by this one sees what became of it. Of a
 	 * future that is no coroutine: the whole program, by which one sees it when it is ready. */
 	const struct agent_node *left;
@@ -79,8 +80,8 @@ struct agent_future {
 };
 
 /*
- * The agent's notes on a ring and the thread that owns it, for that thread alone. The first line is
- * all that a recorded event touches beside the event itself and the ring's head.
+ * The agent's notes on a ring and the thread that owns it, for that thread only. The first cache
+ * line is all that a recorded event touches besides the event itself and the ring's head.
  */
 struct agent_notes {
 	struct agent_owner owner;
@@ -88,14 +89,14 @@ struct agent_notes {
 	uint64_t limit;	   /* below it head has room for one more event; 0: agent_room() first */
 	struct ring *ring; /* written to, never read but for `tail` */
 	uint64_t wake;	   /* the reference of the last AE_WAKE ... */
-	uint64_t wake_end; /* ... and the head behind it */
+	uint64_t wake_end; /* ... and the head after it */
 	uint32_t place;	   /* of head in the ring, where it is below limit */
 	uint8_t busy;	   /* an event is being written: a signal handler's is dropped */
 	uint16_t depth;	   /* of polls */
 	struct agent_poll polls[AGENT_MAX_POLLS];
 	struct agent_future *futures; /* the innermost open one */
 	const void *shutting;	      /* the task that this thread shuts down; others look at it */
-	uint64_t lost;		      /* events that were dropped, not yet told by AE_LOST */
+	uint64_t lost;		      /* events that were dropped; AE_LOST will report them */
 	uint64_t far_begin, far_end;  /* as the ring's */
 	uint8_t unnamed;	      /* AE_THREAD is still to be written, before anything else */
 	uint8_t parked;	    /* a block_on waited, and polls nothing before it waits again */
@@ -119,7 +120,8 @@ struct agent_private {
 	struct agent_notes notes[AGENT_MAX_RINGS];
 };
 
-/* The start of the image. The tool fills it before it writes the image; nobody writes it later. */
+/* The start of the image. The tool fills it before it writes the image; it is never written
+ * later. */
 extern const struct agent_image agent_image __attribute__((visibility("hidden")));
 
 static inline struct agent_private *agent_private(void)
@@ -195,8 +197,8 @@ void agent_register(void);
 bool agent_unwound_register(void *context, uint64_t from, int number, uint64_t *ret_value);
 void agent_child(void); /* called in the child of a fork() */
 
-/* Whether a frame of ours may be where a panic passes: its unwinder knows it. The unwinders are
- * told now if they were not, so this is asked only where a poll starts. */
+/* Whether the agent may have a frame where a panic passes: its unwinder knows the frame. The frames
+ * are registered now if they were not, so this is called only where a poll starts. */
 static inline bool agent_may_frame(const struct agent_hook *hook)
 {
 	const uint32_t *registered = &agent_state()->registered;

@@ -1,11 +1,11 @@
 /*
  * async-task's tasks (async-std, smol, async-executor), 4.0 to 4.7: run, schedule, destroy of the
- * task's vtable and the two ways of waking.
+ * task's vtable and the two functions that wake.
  *
- * As with tokio we hold one reference over a run, to read the state behind it. The last one to
- * leave a task has duties in async-task: a waker that is dropped last schedules the task once more,
- * so that the executor drops the future. Those who leave while we are there see us and leave it to
- * us: release().
+ * As with tokio the agent holds one reference over a run, to read the state after it. The last
+ * reference to a task has duties in async-task: a waker that is dropped last schedules the task
+ * once more, so that the executor drops the future. Other owners that let go meanwhile see the
+ * agent's reference and leave the duty to it: release().
  *
  * A panic in the future leaves run() by unwinding, through the thunk's frame (thunks_x86_64.S): its
  * personality routine closes the poll in passing.
@@ -28,7 +28,7 @@ static uint64_t *state_of(const struct agent_hook *hook, void *header)
 }
 
 /* At the start of a run the vtable is known by its value, and the state by what it must be. Where
- * one of them isn't clear another run will tell. */
+ * one of them isn't clear another run will show it. */
 static void learn_header(struct agent_hook *hook, const void *header)
 {
 	const uint64_t *words = header;
@@ -80,13 +80,13 @@ static void schedule_drop(struct agent_notes *n, const struct agent_hook *hook, 
 }
 
 /*
- * Gives our reference back. While others know the task we just leave. Are we alone, then either
- *  - the task is over: it is destroyed, as by whoever leaves last; or
- *  - it is pending and run() was the last to leave before us, there is no waker: run() destroys
+ * Gives the agent's reference back. While there are others, that is all. If it is the last one,
+ * then either  - the task is over: it is destroyed, as by any last owner; or  - it is pending and
+ * run() was the last to leave before us, there is no waker: run() destroys
  *    such a task without dropping its future, and so do we; or
- *  - it is pending and others left behind run(), seeing us: then their duty is ours.
- * The last two look alike, but not in what was before: `alone` says that run() began with nobody
- * else there and that nobody was there when it had returned.
+ *  - it is pending and others left behind run(), seeing us: then their duty is ours. The last two
+ * differ only in what was before: `alone` says that there was no other reference when run() began,
+ * nor when it had returned.
  */
 static void release(struct agent_notes *n, const struct agent_hook *hook, void *header,
 		    uint64_t ref, bool alone)
@@ -188,7 +188,7 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 	if (held & POLL_HELD) {
 		after = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
 		if (!woken)
-			type = AE_NONE; /* the state tells */
+			type = AE_NONE; /* the state says */
 	}
 	if (n && agent_poll_close(n, poll, held >> 32)) {
 		if (type == AE_NONE)
@@ -232,10 +232,10 @@ static bool is_open_run(const struct agent_notes *n, const struct agent_poll *po
 }
 
 /*
- * A panic, or a thread's forced end, passes the thunk's frame, in whose registers stands what
- * agent_async_end() would have got. It need not be the innermost open run: a program may have left
- * another one on another stack. (A thread that is cancelled may be at any instruction of the thunk,
- * where they are not set yet.)
+ * A panic, or a thread's forced end, passes the thunk's frame, whose registers hold the arguments
+ * of agent_async_end(). It need not be the innermost open run: a program may have left another one
+ * on another stack. (A thread that is cancelled may be at any instruction of the thunk, where they
+ * are not set yet.)
  */
 void agent_async_unwound(bool forced, void *context, uint64_t from)
 {
@@ -260,7 +260,7 @@ void agent_async_unwound(bool forced, void *context, uint64_t from)
 		release(n, poll->hook, (void *)header, ref, false);
 }
 
-/* drop_future is called through the vtable by whoever drops a Runnable instead of running it. */
+/* drop_future is called through the vtable when a Runnable is dropped instead of run. */
 void agent_async_cancel(void *header, struct agent_hook *hook)
 {
 	struct agent_notes *n = agent_notes();

@@ -12,7 +12,7 @@
 
 #define AGENT_RED_ZONE 128u
 
-/* From sp on, so many words of at most AGENT_STACK_WORDS can be read: a stack may end sooner. */
+/* From sp on, this many words of at most AGENT_STACK_WORDS can be read: a stack may end sooner. */
 static uint32_t readable_words(uint64_t sp)
 {
 	uint64_t end = sp + AGENT_STACK_WORDS * 8, page = sp | (AGENT_PAGE - 1);
@@ -85,10 +85,10 @@ static void call_long(const struct agent_hook *hook, uint64_t ticks, const uint6
 	const struct agent_state *s = agent_state();
 	struct agent_notes *n = agent_peek_notes();
 
-	/* The counter of another processor may be behind: then it took no time. */
+	/* The counter of another processor may lag: then it took no time. */
 	if (!n || !agent_live() || (int64_t)ticks < 0)
 		return;
-	/* The caller, as it stood before the call. */
+	/* The caller, as it was before the call. */
 	if (unlikely(s->stacks & AGENT_STACKS_LOCKS) && ticks >= s->lock_min_ticks &&
 	    waits_for_lock(hook->kind) && is_inside(n))
 		put_stack(n, frame[1] - 1, frame + 2, frame[0]);

@@ -1,16 +1,16 @@
 /*
  * Polls of futures below a task's: the calls of a future's poll function go through a thunk, which
- * calls us before and after.
+ * calls the agent before and after.
  *
  * What an open poll needs at its end lies in the thunk's frame, so they may be nested as deep as
  * the stack allows; the thread's notes know the innermost one, for a panic that passes the frame.
  * How a poll ended is read from the future itself where that is a coroutine: its state is its own,
- * and whoever polls it lends it to the poll until this returns, so the memory is there. Of other
- * futures it is read from what they return.
+ * and the poller lends it to the poll until that returns, so the memory is there. Of other futures
+ * it is read from what they return.
  *
- * That memory is there holds if the debug information is right. What is read is shown to be there
- * by something else as well (point.h): that a coroutine has its state where we look for it is told
- * by its poll function's own code, which begins by reading it; elsewhere the kernel is asked.
+ * That memory is there holds if the debug information is right. A second proof is needed before a
+ * read (point.h): that a coroutine has its state at that offset is shown by its poll function's own
+ * code, which begins by reading it; elsewhere the kernel is asked.
  */
 #include "agent/agent.h"
 #include "agent/point.h"
@@ -142,7 +142,7 @@ struct frame {
 
 static inline struct frame frame_around(const struct agent_future *f)
 {
-	/* behind it %rbx and %rbp were pushed, before that the call's return address */
+	/* after it %rbx and %rbp were pushed, before that the call's return address */
 	const char *rbp = (const char *)(f + 1) + 8;
 
 	return (struct frame){*(const uint64_t *)(rbp + 8), (char *)(rbp + 16)};
@@ -220,7 +220,7 @@ static inline bool is_alone(const struct agent_hook *hook, const void *future, u
 	return likely(!step->next);
 }
 
-/* Notes by what one sees at the end what became of what stands in it now. */
+/* Notes what will show at the end how the futures in it now ended. */
 static void note_left(struct agent_future *f)
 {
 	const struct agent_hook *hook = f->hook;
@@ -253,7 +253,8 @@ static __attribute__((noinline)) void list_begin(struct agent_future *f)
 	agent_put_list(f->notes, AE_FUTURE_WAS, &l);
 }
 
-/* It may stand elsewhere now, or have returned: its memory is lent to the poll until that does. */
+/* It may be in another state now, or have returned: its memory is lent to the poll until that
+ * does. */
 static __attribute__((noinline)) void list_left(const struct agent_future *f, uint64_t type)
 {
 	const struct agent_step *program =
@@ -263,7 +264,7 @@ static __attribute__((noinline)) void list_left(const struct agent_future *f, ui
 	struct way open[AGENT_LIST_MAX];
 	struct agent_list l;
 
-	/* What was dropped still stands there, but what it had is gone. */
+	/* The bytes of what was dropped are still there, but what it owned is gone. */
 	l.n = 0;
 	l.by_value = 1;
 	if (f->left_whole) {
@@ -276,8 +277,8 @@ static __attribute__((noinline)) void list_left(const struct agent_future *f, ui
 }
 
 /*
- * Mostly the tool has told already of which states that is so: then it takes no look into the
- * program at a poll's begin, and one at its end.
+ * Mostly the tool knows already for which states that holds: then it reads nothing of the program
+ * at a poll's begin, and once at its end.
  */
 static inline bool is_known_alone(const struct agent_hook *hook, const void *future,
 				  uint32_t *ret_state)
@@ -295,7 +296,7 @@ static inline uint64_t known_point(const struct agent_hook *hook, uint32_t state
 	const struct agent_step *program =
 		(const struct agent_step *)__atomic_load_n(&hook->program, __ATOMIC_RELAXED);
 
-	/* behind the first step, and the two words at the node's begin */
+	/* after the first step, and the two words at the node's begin */
 	return program[3 + state].point;
 }
 
@@ -320,7 +321,7 @@ static inline bool is_unresumed(const struct agent_future *f)
 	       !agent_state_value(future_state(hook, f->future), hook->result.size);
 }
 
-/* The begin of a poll, and where what is in the future stands. */
+/* The begin of a poll, and the states of the futures in it. */
 static inline void put_begin(struct agent_future *f)
 {
 	const struct agent_hook *hook = f->hook;
@@ -491,7 +492,7 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 
 /*
  * block_on waits: the poll of its future has ended, pending. The future lies in block_on's frame,
- * which is there until block_on returns, and nobody else looks at it.
+ * which is there until block_on returns, and no other thread uses it.
  */
 bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 {
@@ -528,7 +529,7 @@ bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 	return true;
 }
 
-/* Right behind that it polls again, or waits again. */
+/* Right after that it polls again, or waits again. */
 void agent_root_park_end(struct agent_future *f, uint64_t first)
 {
 	if (!still_ours(f))

@@ -1,14 +1,14 @@
 /*
- * Where a task stands: the walk of a kind's layout program (ring.h) over the task's cell.
+ * The await point of a task: the walk of a kind's layout program (ring.h) over the task's cell.
  *
- * It is done right after a pending poll, while we hold our reference: the cell's memory is there
- * whatever becomes of the task. Another thread may poll it already and change what we read. So no
- * pointer is ever taken from it, each value only chooses among the steps there are, and the caller
- * looks at the state word afterwards: if somebody was in there, the point is dropped.
+ * It is done right after a pending poll, while the agent holds its reference: the cell's memory
+ * stays valid. Another thread may poll the task already and change it. So no pointer is ever taken
+ * from it, each value only chooses among the steps there are, and the caller checks the state word
+ * afterwards: if the task was polled meanwhile, the point is dropped.
  *
  * Programs are made from debug information, which may be wrong, and the traced program must not pay
- * for that. So no step is taken on its word: a value is read only where something else shows that
- * there is memory (agent_reaches). Else the walk ends.
+ * for that. So no step trusts it: a value is read only where something else shows that there is
+ * memory (agent_reaches). Else the walk ends.
  */
 #ifndef POLLUX_AGENT_POINT_H
 #define POLLUX_AGENT_POINT_H
@@ -43,7 +43,7 @@ static inline uint64_t agent_page_rest(const void *at)
 	return AGENT_PAGE - ((uint64_t)at & (AGENT_PAGE - 1));
 }
 
-/* From `base` on, at least so many bytes. */
+/* From `base` on, at least this many bytes. */
 static inline struct agent_reach agent_reach(struct agent_notes *n, const void *base,
 					     uint64_t bytes)
 {
@@ -52,7 +52,7 @@ static inline struct agent_reach agent_reach(struct agent_notes *n, const void *
 	return (struct agent_reach){n, base, bytes > rest ? bytes : rest};
 }
 
-/* Of a task to which we hold a reference: how large it is stands in the program's own tables. */
+/* Of a task to which the agent holds a reference: its size is in the program's own tables. */
 static inline struct agent_reach agent_task_reach(struct agent_notes *n,
 						  const struct agent_hook *hook, const void *header)
 {
@@ -99,7 +99,7 @@ static inline uint64_t agent_point(const struct agent_hook *hook, const struct a
 	return point;
 }
 
-/* Every future that stands somewhere in it: what AE_FUTURE_WAS and AE_FUTURE_AT say of each. */
+/* Every suspended future in it: what AE_FUTURE_WAS and AE_FUTURE_AT say of each. */
 struct agent_list {
 	uint32_t n;
 	uint32_t by_value; /* pointers are left alone: what they lead to may be dropped */
@@ -110,7 +110,7 @@ struct agent_list {
 void agent_list(const struct agent_hook *hook, const struct agent_reach *from,
 		struct agent_list *ret);
 void agent_put_list(struct agent_notes *n, uint64_t type, const struct agent_list *list);
-/* Right behind the begin of a poll. */
+/* Right after the begin of a poll. */
 void agent_put_begin_list(struct agent_notes *n, const struct agent_hook *hook, const void *header);
 
 #endif

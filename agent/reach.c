@@ -1,9 +1,9 @@
 /*
- * Whether memory to which a layout program leads can be read: the slow way of agent_reaches().
+ * Whether memory to which a layout program leads can be read: the slow path of agent_reaches().
  *
- * What the program itself gave us (a live task, the future that is polled) is there, and so is the
- * rest of its page: that is decided inline. What lies further, or behind a pointer, is there if the
- * debug information is right, and whether it is right nobody knows. So the kernel is asked, once
+ * What the program itself passed (a live task, the future that is polled) is there, and so is the
+ * rest of its page: that is decided inline. What is further away, or reached through a pointer, is
+ * there only if the debug information is right, which is not known. So the kernel is asked, once
  * per page, and its answer is kept for as long as one poll may take that is as short as most are.
  */
 #include "agent/point.h"

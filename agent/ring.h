@@ -1,8 +1,8 @@
 /*
- * The one header that the agent (which lives in the traced program) and the tool share: the
- * events, the rings that carry them, and the tables by which the tool tells the agent what is
- * hooked. Everything here is memory that two programs see at once: fixed-width little-endian
- * fields, sizes asserted, grow only at the end, AGENT_ABI raised on any change.
+ * The one header that the agent (which lives in the traced program) and the tool share: the events,
+ * the rings that carry them, and the tables that list for the agent what is hooked. Everything here
+ * is memory that two programs see at once: fixed-width little-endian fields, sizes asserted, grow
+ * only at the end, AGENT_ABI raised on any change.
  *
  *     one mapping in the target, chosen by the tool ("the area"), in this order:
  *
@@ -22,22 +22,22 @@
  * the hook's number.
  *
  * The image is position independent and has nothing left to relocate. It starts with struct
- * agent_image; the tool fills the words said to be its own, writes image_bytes of it once, R-X,
- * and the stubs right behind (area + image_bytes). The agent has no data of its own: all that it
- * changes lies in the state part, whose first image.state_bytes belong to struct agent_state and
- * to the agent's private tables behind it (zeroed memory); the hook table follows.
+ * agent_image; the tool fills the words said to be its own, writes image_bytes of it once, R-X, and
+ * the stubs right after it (area + image_bytes). The agent has no data of its own: all that it
+ * changes lies in the state part, whose first image.state_bytes belong to struct agent_state and to
+ * the agent's private tables after it (zeroed memory); the hook table follows.
  *
- * Neither side trusts the rings, since whoever has them mapped can write there. The reader (the
- * tool) takes events and heads from them as anybody's word. The agent *writes* events, heads,
- * counts and copies of what the reader must know; of all that is there it reads only `tail`, to
- * find out whether there is room, and `asleep`, which costs a needless wake at worst (and none
- * where AGENT_MAY_WAKE is not set). Whatever it dereferences, calls, or finds a place by, lies in
- * the private state part: addresses and sizes of the rings, who owns which, how far each is
- * written, the polls that are open.
+ * Neither side trusts the rings, since any process that maps them can write there. The reader (the
+ * tool) treats events and heads as untrusted. The agent *writes* events, heads, counts and copies
+ * of what the reader must know; of all that is there it reads only `tail`, to find out whether
+ * there is room, and `asleep`, which costs a needless wake at worst (and none where AGENT_MAY_WAKE
+ * is not set). Whatever it dereferences, calls, or finds a place by, lies in the private state
+ * part: addresses and sizes of the rings, who owns which, how far each is written, the polls that
+ * are open.
  *
- * An area keeps its rings' geometry for good. A thread that stood still inside of the agent while
- * one tool went and another came writes where the old rings were, and that is where the new ones
- * are, or memory that nobody reads.
+ * An area keeps its rings' geometry for good. A thread that was stopped inside of the agent while
+ * one tool detached and another attached writes where the old rings were, and there are the new
+ * ones, or memory without a reader.
  */
 #ifndef POLLUX_AGENT_RING_H
 #define POLLUX_AGENT_RING_H
@@ -65,7 +65,7 @@
  * header's address where it has none (async-task) and where the kind is AGENT_KIND_NONE.
  *
  * The end of a poll is written a little after the poll: a task that was woken meanwhile may by then
- * have been polled by another thread, and even be complete. So an end tells nothing of a task of
+ * have been polled by another thread, and even be complete. So an end says nothing of a task of
  * which another poll began, or which ended, since that poll began: it ended pending.
  */
 struct agent_event {
@@ -88,7 +88,7 @@ enum agent_event_type {
 	AE_WAKE_NOOP,	   /* task: already scheduled, or ended */
 	AE_SCHEDULE,	   /* task: scheduled by something else than a waker (spawn, abort) */
 	AE_CANCEL, /* task: dropped outside of a poll (aborted before it, runtime shutdown) */
-	AE_DROP,   /* task: its memory is given back; the reference may be used anew */
+	AE_DROP,   /* task: its memory is given back; the reference may be reused */
 	AE_PARK,   /* call's number << 48: a wait (AH_WAIT) begins outside of every task's poll */
 	AE_UNPARK, /* the same call << 48: it returned; | AGENT_UNPARK_IDLE */
 	AE_BLOCK,  /* call's number << 48 | duration in ticks: a call just ended that was long; a
@@ -98,22 +98,22 @@ enum agent_event_type {
 	AE_ROOT_ENTER, /* kind << 48: a block_on made its waker here (its kind is a root kind) */
 	AE_ROOT_WAKE,  /* kind << 48 | low 48 bits of the waker's data: a block_on was woken */
 	AE_POLL_PENDING_AT, /* await point << 48 | low 48 bits of the task reference: as
-			     * AE_POLL_PENDING, and where the task stands. The kind is the point's
+			     * AE_POLL_PENDING, with the task's await point. The kind is the point's
 			     */
 	/* Of futures, whose reference is kind << 48 | low 48 bits of the address of the future. A
 	 * poll of one lies within whatever is open on the thread. */
 	AE_FUTURE_BEGIN,
 	AE_FUTURE_PENDING,
-	AE_FUTURE_PENDING_AT, /* await point << 48 | low 48 bits of the reference: and where it
-			       * stands. The kind is the point's */
+	AE_FUTURE_PENDING_AT, /* await point << 48 | low 48 bits of the reference: with its await
+			       * point. The kind is the point's */
 	AE_FUTURE_READY,
 	AE_FUTURE_PANICKED,
 	AE_FUTURE_UNKNOWN,
-	/* await point << 48 | low 48 bits of the address of a state: a future that lies in what is
-	 * polled (its task, another future) stands there. They come right behind the begin of a
-	 * poll and right before its end, all that are suspended, outer ones before those in them.
-	 * Where a pointer leads to them there are two more before, with the pointer's number in
-	 * place of a point's: where it stands, and where to it leads. */
+	/* await point << 48 | low 48 bits of the address of a state: a future inside the polled one
+	 * (a task, another future) is suspended there. They come right after the begin of a poll
+	 * and right before its end, all that are suspended, outer ones before those in them. Where
+	 * a pointer leads to them there are two more before, with the pointer's number in place of
+	 * a point's: its own address, and the address that it holds. */
 	AE_FUTURE_WAS,	  /* when the poll began */
 	AE_FUTURE_AT,	  /* when it ended */
 	AE_POLL_UNPOLLED, /* task: end of what was no poll: it was aborted between our look at it
@@ -122,11 +122,11 @@ enum agent_event_type {
 	 * time, the thread's registers there (agent_stack_word) and, in order, those words from
 	 * rsp on that may be addresses, each with its place in words. The others are left out. */
 	AE_STACK,
-	/* As AE_FUTURE_AT, behind those: what the polled future awaited when the poll began, and
-	 * doesn't any more, as it was left. Also those that have returned, by a number of their
+	/* As AE_FUTURE_AT, after those: what the polled future awaited when the poll began, and
+	 * no longer does, in its last state. Also those that have returned, by a number of their
 	 * own. */
 	AE_FUTURE_LEFT,
-	AE_POLL_UNSEEN,	 /* task: right behind the poll's begin: its end won't be seen, and what
+	AE_POLL_UNSEEN,	 /* task: right after the poll's begin: its end won't be seen, and what
 			  * follows may be in it or after it */
 	AE_FUTURE_FIRST, /* as AE_FUTURE_BEGIN, of a coroutine that was never polled: not the one
 			  * that was there before */
@@ -157,7 +157,7 @@ enum agent_call {
 	AC_PTHREAD_COND_TIMEDWAIT = 35,
 };
 
-/* What a hook's thunk does. `orig` is always the function that stood there before. */
+/* What a hook's thunk does. `orig` is always the function that was there before. */
 enum agent_hook_type {
 	AH_NONE = 0,
 	AH_TOKIO_POLL,	   /* Vtable.poll(header) */
@@ -179,7 +179,8 @@ enum agent_hook_type {
 	AH_FUTURE,     /* a word (of a vtable, of a GOT) that holds a future's poll function, or a
 			* call of it */
 	AH_TOKIO_READ, /* Vtable.try_read_output(header, ...) */
-	AH_WAIT,       /* as AH_CALL: a call in which a thread waits, so that its begin is told */
+	AH_WAIT,       /* as AH_CALL: a call in which a thread waits, so that its begin is
+		        * recorded */
 	AH_ROOT_PARK,  /* a function by which a block_on waits, between two polls of its future;
 			* `poll_offset` entries of the table, from number `pending` on, are its */
 	AH_ROOT_SITE,  /* no hook: a call of it, that returns to `orig`. The future, of `kind`, lies
@@ -232,11 +233,11 @@ enum agent_hook_flags {
 	 * another poll inside one, unless the next bit is set. */
 	AGENT_HOOK_WORKER = 1,
 	AGENT_HOOK_TASK = 2, /* known to be no worker's main loop: never learned as one */
-	/* AH_FUTURE: what it returns stands in memory, whose address is the first argument; the
-	 * future is the second one then. */
+	/* AH_FUTURE: what it returns is in memory, whose address is the first argument; the future
+	 * is the second one then. */
 	AGENT_HOOK_MEMORY = 4,
-	/* Every future that lies in what is polled is told by AE_FUTURE_WAS and AE_FUTURE_AT, and
-	 * the end of the poll has no await point then; but of a future that is alone it has. */
+	/* Every future inside the polled one is recorded by AE_FUTURE_WAS and AE_FUTURE_AT, and the
+	 * end of the poll has no await point then, except when there is one future only. */
 	AGENT_HOOK_LIST = 8,
 	/* No slot, but four bytes in the code by which an instruction reaches the function: the
 	 * target of a call or jump, relative to what follows them. */
@@ -316,7 +317,7 @@ struct agent_hook {
 				   * runs */
 	};
 	uint16_t vtable_offset; /* header + vtable_offset holds the vtable's address (Tokio: 16) */
-	/* Tokio: end of the part of the cell where the output may stand (0xffff: there or further).
+	/* Tokio: end of the part of the cell where the output may be (0xffff: there or further).
 	 * AH_ASYNC_RUN: end of the task; the tool sets it before the program. Both are what the
 	 * program's own tables say. AGENT_HOOK_LENT: how many. */
 	uint16_t trailer_offset;
@@ -327,13 +328,13 @@ struct agent_hook {
 _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
 
 /*
- * A layout program tells where in a task's cell the state of its future stands and what each state
+ * A layout program describes where in a task's cell the state of its future is and what each state
  * means, so that the agent can name the await point at which the task stopped. It is a sequence of
  * 8-byte words: the first is the step from the header (of a future: from its address) to the first
  * node, the rest are nodes, each two words and then n + 1 steps, the last of them for all values
- * that are none of the n. The innermost step that has a point tells it.
+ * that are none of the n. The innermost step that has a point gives it.
  *
- * Where every future is listed (AGENT_HOOK_LIST) there are two more sorts of nodes:
+ * Where every future is listed (AGENT_HOOK_LIST) there are two more kinds of nodes:
  *
  *   size 0        no state: its n steps are ways on, each from the state before it, and all are
  *                 gone. If base isn't 0 it is a node like this (in words from the start) whose
@@ -389,7 +390,7 @@ static inline int agent_node_state(const struct agent_node *node)
 }
 
 #define AGENT_PROGRAM_DEPTH 16u
-#define AGENT_LIST_MAX 32u /* so many of AE_FUTURE_WAS or AE_FUTURE_AT */
+#define AGENT_LIST_MAX 32u /* this many of AE_FUTURE_WAS or AE_FUTURE_AT */
 /* Polls of futures that may be open in each other on a thread: each has a frame on its stack. */
 #define AGENT_MAX_FUTURES 256u
 #define AGENT_MAX_POINTS 65535u /* of a process */
@@ -424,8 +425,8 @@ struct agent_state {
 			      */
 	uint32_t call_min_ticks; /* AE_BLOCK only for calls that took at least as long */
 	uint64_t no_ring;	 /* agent: events dropped since no ring was free (exact) */
-	/* Threads that stood in a block_on when the tool came, by tid: they get a ring at their
-	 * next blocking call, as the others do at their first poll, wake or spawn. The agent zeroes
+	/* Threads that were in a block_on at the attach, by tid: they get a ring at their next
+	 * blocking call, as the others do at their first poll, wake or spawn. The agent zeroes
 	 * those that have got it. */
 	uint32_t n_roots;
 	uint32_t roots[AGENT_MAX_ROOTS];
@@ -434,7 +435,8 @@ struct agent_state {
 	uint32_t n_rings;	 /* AGENT_MAX_RINGS at most */
 	uint32_t ring_bytes;	 /* of events, a power of two; stride: + sizeof(struct ring) */
 	uint32_t n_used;	 /* agent: rings [0, n_used) were claimed at least once */
-	uint32_t no_ring_ticks;	 /* so long nobody looks for a free ring when there was none */
+	uint32_t no_ring_ticks;	 /* for how long no thread searches for a free ring after there was
+				  * none */
 	/* Ticks (0: none) after which a full ring means that the tool is gone: the agent then
 	 * clears agent_switch.enabled. The tool moves it on as long as it lives. */
 	uint64_t deadline;
@@ -488,11 +490,11 @@ struct agent_switch {
 
 /*
  * A ring has one writer (the thread that owns it) and one reader (the tool). `head` and `tail`
- * count bytes since the ring was made and only grow; where a count stands in the ring is said by
- * ring_place(). Full means: the event is dropped and counted; AE_LOST follows as soon
- * as there is room again. A ring whose thread has died is given back by the tool, after the last
- * event was read (head == tail): agent_owner.dead. A new thread at the dead one's thread pointer
- * may take it over at any time: AE_THREAD.
+ * count bytes since the ring was made and only grow; ring_place() gives the place of a count in the
+ * ring. Full means: the event is dropped and counted; AE_LOST follows as soon as there is room
+ * again. A ring whose thread has died is given back by the tool, after the last event was read
+ * (head == tail): agent_owner.dead. A new thread at the dead one's thread pointer may take it over
+ * at any time: AE_THREAD.
  */
 struct ring {
 	/* written by the agent, and never read back */
@@ -501,8 +503,8 @@ struct ring {
 	/* Where the far part was last used (ring_place). The begin is written first, both before
 	 * the head moves on. */
 	uint64_t far_begin, far_end;
-	/* ticks << 8 | call number: in a poll the thread waits in this call since then; 0: in
-	 * none. Left behind where the thread never came back. */
+	/* ticks << 8 | call number: in a poll the thread waits in this call since then; 0: in none.
+	 * It stays where the thread never came back. */
 	uint64_t wait;
 	uint8_t pad0[24];
 	/* written by the tool */
@@ -520,7 +522,7 @@ _Static_assert(sizeof(struct ring) == 128, "ring");
  * until far_end. far_end is UINT64_MAX then, and becomes the end of a turn in the far part at which
  * little was unread.
  *
- * *ret_run: so many bytes lie in one piece from there. With counts that are a multiple of an event
+ * *ret_run: this many bytes are contiguous from there. With counts that are a multiple of an event
  * place + run <= size, whatever far_begin and far_end hold.
  */
 #define AGENT_RING_NEAR 65536u /* at most; and at most a quarter of the ring */

@@ -33,14 +33,14 @@ enum async_slot {
 #define ASYNC_COMPLETED 4u
 #define ASYNC_CLOSED 8u
 #define ASYNC_TASK 16u /* there is a Task, the handle of who awaits it; no reference of its own */
-#define ASYNC_REFERENCE 256u /* one; the count stands above the bits */
+#define ASYNC_REFERENCE 256u /* one; the count is above the bits */
 
 /* With which it is made. */
 #define ASYNC_FIRST_STATE (ASYNC_SCHEDULED | ASYNC_TASK | ASYNC_REFERENCE)
 
 /* Words that every header has. No more of a task may be there to be read. */
 #define ASYNC_HEADER_WORDS 4u
-/* The output stands behind the header, a bool and the schedule function, before this word. */
+/* The output is after the header, a bool and the schedule function, before this word. */
 #define ASYNC_OUTPUT_WORDS 16u
 
 RUNTIME_INLINE uint64_t async_references(uint64_t state)
@@ -67,7 +67,7 @@ RUNTIME_INLINE bool async_is_pending(uint64_t state)
 	return !(state & (ASYNC_RUNNING | ASYNC_COMPLETED | ASYNC_CLOSED));
 }
 
-/* Where the state stands, of a task that is about to run: scheduled, not running, not completed,
+/* The offset of the state, in a task that is about to run: scheduled, not running, not completed,
  * with a reference. OFFSET_UNKNOWN: no word is like that, or more than one. */
 RUNTIME_INLINE uint16_t async_state_offset(const uint64_t words[ASYNC_HEADER_WORDS])
 {

@@ -5,8 +5,8 @@
  *     core       scheduler, id, stage: the future, later its output
  *     trailer    links of the list of tasks, the waker of the join handle
  *
- * and its vtable, a static of its kind, is ten words: seven functions and where three of these
- * stand in the cell.
+ * and its vtable, a static of its kind, is ten words: seven functions and three offsets in the
+ * cell.
  *
  * Source: tokio/src/runtime/task/{core,state,harness,raw,waker,error}.rs.
  */
@@ -47,7 +47,7 @@ enum tokio_slot {
 #define TOKIO_JOIN_INTEREST 8u
 #define TOKIO_JOIN_WAKER 16u
 #define TOKIO_CANCELLED 32u
-#define TOKIO_REFERENCE 64u /* one; the count stands above the bits */
+#define TOKIO_REFERENCE 64u /* one; the count is above the bits */
 
 RUNTIME_INLINE uint64_t tokio_references(uint64_t state)
 {
@@ -61,7 +61,7 @@ RUNTIME_INLINE bool tokio_is_state(uint64_t state)
 	return tokio_references(state) && tokio_references(state) < MAX_REFERENCES;
 }
 
-/* In a queue, so that somebody may begin to poll it at any moment. */
+/* In a queue, so that a thread may begin to poll it at any moment. */
 RUNTIME_INLINE bool tokio_is_queued(uint64_t state)
 {
 	return (state & (TOKIO_RUNNING | TOKIO_COMPLETE | TOKIO_CANCELLED | TOKIO_NOTIFIED)) ==
@@ -77,10 +77,10 @@ RUNTIME_INLINE enum wake_effect tokio_wake_effect(uint64_t state)
 
 /* ---- the output ---- */
 
-/* A JoinError stands among so many first words of the output: a tag or two may be before it. */
+/* A JoinError is within this many first words of the output: a tag or two may be before it. */
 #define TOKIO_ERROR_WORDS 6u
 
-/* The output stands somewhere between the id and the trailer: so many words behind the id's. */
+/* The output is somewhere between the id and the trailer: up to this many words after the id's. */
 RUNTIME_INLINE uint32_t tokio_output_words(uint32_t id_offset, uint32_t trailer_offset)
 {
 	return trailer_offset >= id_offset + 8 ? (trailer_offset - id_offset) / 8 - 1 : 0;
@@ -96,9 +96,9 @@ struct tokio_error {
 
 /*
  * Whether one of n words from `at` on begins a JoinError of this task: cancelled, or with the panic
- * of its poll. JoinError { repr, id } has the task's id beside repr, a Box<dyn Any>, null for
- * "cancelled": three words, in either order. No more than `max` words are looked at: a loop of a
- * program in the kernel needs a bound that is a constant.
+ * of its poll. JoinError { repr, id } has the task's id next to repr, a Box<dyn Any>, null for
+ * "cancelled": three words, in either order. No more than `max` words are read: a loop of a program
+ * in the kernel needs a bound that is a constant.
  */
 RUNTIME_INLINE bool tokio_has_error(runtime_word *word, uint64_t at, uint32_t n, uint32_t max,
 				    const struct tokio_error *e, bool panic)
@@ -125,9 +125,9 @@ RUNTIME_INLINE bool tokio_has_error(runtime_word *word, uint64_t at, uint32_t n,
 
 /*
  * How a task ended by what is stored as its output in n words from `at` on, END_UNKNOWN if there is
- * no error. Its place depends on the output's type, and what is left of the future beside it may
- * hold the same words by chance. A panic's payload is known and no chance matches it; "cancelled"
- * is only looked for where the output begins.
+ * no error. Its place depends on the output's type, and remains of the future next to it may hold
+ * the same words by chance. A panic's payload is known and no chance matches it; "cancelled" is
+ * only accepted where the output begins.
  */
 RUNTIME_INLINE enum poll_end tokio_output(runtime_word *word, uint64_t at, uint32_t n, uint32_t max,
 					  const struct tokio_error *e)
@@ -146,12 +146,12 @@ RUNTIME_INLINE enum poll_end tokio_output(runtime_word *word, uint64_t at, uint3
 struct tokio_poll {
 	uint64_t after;	  /* the state when it had returned */
 	uint64_t now;	  /* the state after its output was looked at */
-	bool freed;	  /* nobody can read the state: `after` is what others had seen, `now` 0 */
+	bool freed;	  /* the state can't be read: `after` is its last known value, `now` 0 */
 	bool raised;	  /* a panic was raised in it */
 	bool finished;	  /* its runtime was shut down when the task was complete already */
 	bool shut_down;	  /* its runtime was shut down while it ran, */
-	bool shut_queued; /* by somebody who saw the task wait in a queue */
-	bool taken;	  /* somebody has asked for the output, and may have taken it */
+	bool shut_queued; /* by a thread that saw the task wait in a queue */
+	bool taken;	  /* the output was queried, and may have been taken */
 	/* What its output says, tokio_output(). END_READY: it was looked at while it was surely
 	 * there, and was no error. */
 	enum poll_end output;
@@ -179,10 +179,10 @@ RUNTIME_INLINE bool tokio_was_polled(const struct tokio_poll *p)
 }
 
 /*
- * How it ended. The output can't be asked if nobody holds the join handle: it was dropped at once.
- * Then a raised panic counts as the end, and an abort during the poll as obeyed, unless traces of
- * it are left; but a runtime that is shut down meets tasks at their natural end as often as not, so
- * of that nothing is said.
+ * How it ended. The output can't be read if there is no join handle: it was dropped at once. Then a
+ * raised panic counts as the end, and an abort during the poll as obeyed, unless traces of it are
+ * left; but a runtime that is shut down meets tasks at their natural end as often as not, so that
+ * case stays unknown.
  */
 RUNTIME_INLINE enum poll_end tokio_end(const struct tokio_poll *p)
 {

@@ -1,6 +1,6 @@
 /*
  * What is known of every runtime's tasks in memory, for the agent, for the programs in the kernel
- * (BPF) and for the tool alike: this header, and one for each kind of task beside it.
+ * (BPF) and for the tool alike: this header, and one for each kind of task.
  *
  *     runtimes.h              how a poll ended, what a wake does, how a panic is known
  *     runtime_tokio.h         Tokio's tasks
@@ -18,7 +18,7 @@
 
 #define RUNTIME_INLINE static inline __attribute__((always_inline))
 
-/* Where a word stands in a task's header, if nobody knows. */
+/* The offset of a word in a task's header, if unknown. */
 #define OFFSET_UNKNOWN 0xffffu
 
 /* So many references a task never has: a word with this many is no state of a task. */

@@ -1,14 +1,13 @@
 /*
- * A thread's ring: found by the thread pointer, claimed once, and the slow ways of writing to it.
+ * A thread's ring: found by the thread pointer, claimed once, and the slow paths of writing to it.
  *
- * A ring belongs to the thread whose tid stands in its notes' claim; the generation counts the
- * owners. That word is what a thread remembers in its slot of the table, so that a ring that was
- * given to another thread in between is noticed at the next look. A new thread at a dead one's
- * thread pointer (nearly every new thread is) takes the dead one's ring over and says so with
- * AE_THREAD.
+ * A ring belongs to the thread whose tid is in its notes' claim; the generation counts the owners.
+ * That word is what a thread remembers in its slot of the table, so that a ring that was given to
+ * another thread in between is noticed at the next look. A new thread at a dead one's thread
+ * pointer (nearly every new thread is) takes the dead one's ring over and says so with AE_THREAD.
  *
  * Several threads may enter themselves at once, and the tool gives back dead threads' rings at the
- * same time: every claim is one compare-and-swap in private memory. Nothing here waits for anybody.
+ * same time: every claim is one compare-and-swap in private memory. Nothing here waits.
  */
 #include "agent/agent.h"
 
@@ -112,8 +111,8 @@ bool agent_is_shutting(const void *header)
 	return false;
 }
 
-/* Rings [0, i] are used. The reader has a copy, which is never less than what is claimed: whoever
- * finds that the number went on while he copied it copies it again. */
+/* Rings [0, i] are used. The reader has a copy, which is never less than what is claimed: a thread
+ * that finds that the number grew while it copied it copies it again. */
 static void note_used(uint32_t i)
 {
 	struct agent_state *s = agent_state();
@@ -144,8 +143,8 @@ static struct agent_notes *claim_any(uint32_t tid, uint64_t *ret_claim)
 	return NULL;
 }
 
-/* Whether a thread may enter itself here: nobody did, or the one who did is dead, since its ring
- * was given back or went to somebody else. */
+/* Whether a thread may enter itself here: the slot is free, or its thread is dead, since its ring
+ * was given back or went to another. */
 static bool slot_is_free(const struct agent_thread *slot, uint64_t claim)
 {
 	return claim != SLOT_TAKEN &&
@@ -198,7 +197,8 @@ static struct agent_notes *enter(struct agent_thread *slot, uint64_t was, uint64
 			return NULL;
 		}
 	}
-	/* The thread last: a signal handler of ours looks at the rest if it finds itself there. */
+	/* The thread last: a signal handler of the same thread reads the rest if it finds itself
+	 * there. */
 	slot->notes = n;
 	arch_barrier_local();
 	slot->thread = thread;
@@ -210,7 +210,7 @@ struct agent_notes *agent_find_notes(uint64_t thread)
 {
 	struct agent_private *p = agent_private();
 
-	/* Another thread may take the slot first; it is looked for anew then. */
+	/* Another thread may take the slot first; the search starts again then. */
 	for (int tries = 0; tries < 16; tries++) {
 		uint64_t was = 0;
 		struct agent_thread *slot = find_slot(thread, &was);
@@ -261,8 +261,7 @@ struct agent_notes *agent_kept_notes_slowly(uint64_t thread)
 	return slot && agent_claim(slot->notes) == slot->claim ? slot->notes : NULL;
 }
 
-/* A thread without a ring comes to a blocking call: it gets one if it stood in a block_on at
- * attach.
+/* A thread without a ring comes to a blocking call: it gets one if it was in a block_on at attach.
  */
 struct agent_notes *agent_root_notes(void)
 {
@@ -370,8 +369,8 @@ static void write_event(struct agent_notes *n, uint64_t tail, uint64_t word0, ui
 }
 
 /*
- * Looks how far the reader has come and makes the way free for one event at notes.head, after what
- * must be told first. False: there is no room, the event was counted as dropped. The caller has set
+ * Reads how far the reader has come and makes room for one event at notes.head, after what must be
+ * reported first. False: there is no room, the event was counted as dropped. The caller has set
  * notes.busy. The tool's death shows here too: it renews the deadline as long as it lives.
  */
 bool agent_room(struct agent_notes *n, uint64_t ticks)
@@ -403,8 +402,8 @@ bool agent_room(struct agent_notes *n, uint64_t ticks)
 	return true;
 }
 
-/* Whether so many events, and what must be told before them, find room in the half of the ring that
- * what may be left out may fill. */
+/* Whether this many events, and what must be reported before them, fit into the half of the ring
+ * that optional events may fill. */
 bool agent_has_room(struct agent_notes *n, uint64_t n_events)
 {
 	if (!agent_live())
@@ -477,8 +476,8 @@ void agent_register(void)
 
 /*
  * What a register has in the frame that a panic passes: that frame's own, whichever stack it is on.
- * The unwinder that asks our personality routine, from code at `from`, is the one to tell: of
- * several the nearest. False: it can't be told.
+ * The unwinder that calls the personality routine, from code at `from`, knows it: of several the
+ * nearest. False: unknown.
  */
 bool agent_unwound_register(void *context, uint64_t from, int number, uint64_t *ret_value)
 {

@@ -86,8 +86,8 @@ uint64_t agent_wait_begin(const struct agent_hook *hook);
 void agent_wait_end(const struct agent_hook *hook, uint64_t begun, const uint64_t *frame,
 		    uint64_t result);
 
-/* Called after the original, which took so many ticks; `frame` is the thunk's frame pointer. It
- * is thunk_call's, which keeps the first and fourth argument below it. */
+/* Called after the original, which took `ticks`; `frame` is the thunk's frame pointer. It is
+ * thunk_call's, which keeps the first and fourth argument below it. */
 void agent_call_long(const struct agent_hook *hook, uint64_t ticks, const uint64_t *frame);
 
 /* Called from a trampoline in the middle of a function. */

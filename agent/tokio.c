@@ -1,12 +1,12 @@
 /*
  * Tokio's tasks, 1.23 and later: poll, schedule, dealloc, shutdown of the task's vtable, and its
- * waker's two ways of waking.
+ * waker's two functions that wake.
  *
- * How a poll ended stands in the task's state word, but the task may be freed before the poll
- * returns. So we hold one reference over the poll, as a waker would: tokio's own rules then keep
- * the memory, and if ours turns out to be the last one, we free the task as whoever drops the last
- * one does. Nothing in tokio asks for an exact count of references except drop_join_handle_fast(),
- * which has a slow way with the same effect (docs/agent.md goes through every place).
+ * How a poll ended is in the task's state word, but the task may be freed before the poll returns.
+ * So the agent holds one reference over the poll, as a waker would: tokio's own rules then keep the
+ * memory, and if it turns out to be the last one, the agent frees the task as any last owner does.
+ * Nothing in tokio asks for an exact count of references except drop_join_handle_fast(), which has
+ * a slow path with the same effect (docs/agent.md goes through every place).
  *
  * What the words of a task mean, and how a poll ended by them, is in runtime_tokio.h.
  */
@@ -35,7 +35,7 @@ static void release(struct agent_notes *n, const struct agent_hook *hook, void *
 		((task_fn)hook->drop_ref)(header);
 }
 
-/* How the task that is polled ended by what it has stored behind its id, if it is complete. */
+/* How the task that is polled ended by what it has stored after its id, if it is complete. */
 static enum poll_end look(const struct agent_poll *poll, bool cancelled)
 {
 	const struct agent_hook *hook = poll->hook;
@@ -65,8 +65,8 @@ static uint32_t settled_flags(enum poll_end output)
 					 : POLL_SETTLED;
 }
 
-/* Whether somebody shuts the task down who has seen it waiting in a queue, as we did: he says so
- * before, and leaves word in the poll before he takes that back. */
+/* Whether another thread shuts the task down that has seen it waiting in a queue, as this one did:
+ * it says so before, and leaves a note in the poll before it takes that back. */
 static bool is_shut_idle(const void *header, const struct agent_poll *poll)
 {
 	return __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE) & POLL_SHUT_IDLE ||
@@ -117,11 +117,11 @@ void agent_tokio_settle(struct agent_poll *poll, uint64_t state)
 }
 
 /*
- * The one who waits for the task's end asks for its output. If the task's last poll is open yet, it
- * would find nothing when it comes to look: so we look now. If the task isn't complete, it may be
- * so a moment later, when tokio looks: then word is left that somebody asked, and true returned.
- * Only where there is a question (an abort, or a panic somewhere), since with many threads it takes
- * long to find the poll.
+ * The join handle asks for the task's output. If the task's last poll is still open, its end would
+ * find no output: so the output is read now. If the task isn't complete, it may be a moment later,
+ * when tokio checks: then a note says that the output was queried, and true is returned. Only where
+ * there is a question (an abort, or a panic somewhere), since with many threads it takes long to
+ * find the poll.
  */
 static bool ask(const struct agent_hook *hook, const void *header)
 {
@@ -159,7 +159,7 @@ void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct age
 	((read_fn)hook->orig)(header, dst, waker);
 	if (likely(!asked))
 		return;
-	/* Was it complete by then? What was handed out tells how that poll ended. */
+	/* Whether it was complete by then: the returned output shows how that poll ended. */
 	uint64_t state = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
 	if (!(state & TOKIO_COMPLETE) || state & TOKIO_JOIN_WAKER)
 		return;
@@ -178,7 +178,7 @@ void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct age
 	}
 }
 
-/* The end of a poll that left the task pending, and where it stands if nobody was in there since.
+/* The end of a poll that left the task pending, with its await point unless it was polled since.
  */
 static void put_pending(struct agent_notes *n, const struct agent_hook *hook, void *header,
 			uint64_t ref)
@@ -258,7 +258,7 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 	release(n, hook, header, ref);
 }
 
-/* It will be marked cancelled, also if it is over or about to be: whoever is at the end of its last
+/* It will be marked cancelled, also if it is over or about to be: the thread at the end of its last
  * poll must not be misled. */
 static void tell_last_poll(const void *header, uint32_t flag)
 {

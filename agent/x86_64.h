@@ -1,6 +1,6 @@
 /*
  * What the agent needs of the processor, x86-64. Everything that another architecture would do
- * differently stands here and in the files named *_x86_64.S.
+ * differently is here and in the files named *_x86_64.S.
  */
 #ifndef POLLUX_AGENT_X86_64_H
 #define POLLUX_AGENT_X86_64_H
@@ -19,7 +19,7 @@ static inline uint64_t arch_ticks(void)
 	return (uint64_t)high << 32 | low;
 }
 
-/* The same, but not before what stands before it is done: the counter is read early otherwise,
+/* The same, but not before all earlier instructions are done: the counter is read early otherwise,
  * while an access to memory that another thread holds is still under way. */
 static inline uint64_t arch_ticks_after(void)
 {
@@ -45,7 +45,7 @@ static inline long arch_gettid(void)
 	return ret;
 }
 
-/* Wakes whoever sleeps at the word, in any process. */
+/* Wakes threads that sleep at the word, in any process. */
 static inline void arch_wake(uint32_t *word)
 {
 	register long none __asm__("r10") = 0;
@@ -115,7 +115,7 @@ static inline void arch_barrier_local(void)
 /* Registers that calls preserve, by their DWARF numbers. */
 enum arch_register { ARCH_RBX = 3, ARCH_RBP = 6, ARCH_R12 = 12, ARCH_R13, ARCH_R14 };
 
-/* x87 and SSE registers, which nothing of ours touches but what we call may. */
+/* x87 and SSE registers, which the agent never touches but functions that it calls may. */
 struct arch_vectors {
 	uint8_t bytes[512];
 } __attribute__((aligned(16)));

@@ -1,6 +1,6 @@
 /*
- * Demangling. The work is libiberty's; what is ours is the bound around it: a v0 symbol can refer
- * back to itself, so that a hundred bytes spell gigabytes.
+ * Demangling. The work is libiberty's; pollux adds the bound around it: a v0 symbol can refer back
+ * to itself, so that a hundred bytes spell gigabytes.
  */
 #include "binary/names.h"
 

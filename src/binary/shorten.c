@@ -26,7 +26,7 @@ struct text {
 
 struct segment {
 	struct text word;     /* an identifier or {..}; empty for a leading <..> */
-	struct text generics; /* inside of the <..> behind it */
+	struct text generics; /* inside of the <..> after it */
 };
 
 struct writer {

@@ -112,8 +112,8 @@ static uint16_t state_offset(struct elf_image *image, uint64_t clone_waker)
 	return OFFSET_UNKNOWN;
 }
 
-/* From the code behind a spawn site: the table's address and the first state are stored through
- * the same register; the difference of the two places and the state's own give the table's. */
+/* From the code after a spawn site: the table's address and the first state are stored through the
+ * same register; the difference of the two places and the state's own give the table's. */
 static uint16_t vtable_offset(struct elf_image *image, const struct ref *ref, uint16_t state)
 {
 	uint64_t start, end;

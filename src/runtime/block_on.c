@@ -1,10 +1,10 @@
 /*
- * Who stands in a block_on? A thread whose stack holds a return address into a function that makes
- * a root's waker and goes on to poll with it. The finder knows where wakers are made (the sites of
- * root wakers, runtime.h); what is still missing is the function around it:
+ * Which threads are in a block_on: those whose stack holds a return address into a function that
+ * makes a root's waker and goes on to poll with it. The scan knows where wakers are made (the sites
+ * of root wakers, runtime.h); what is still missing is the function around it:
  *
  * - Mostly block_on itself, or the program's function into which it is inlined: from the site on,
- *   its return addresses lie behind the making of the waker.
+ *   its return addresses are after the making of the waker.
  * - A function of a few instructions, which does nothing but make a waker (CachedParkThread::waker,
  *   Handle::waker_ref): then its callers, from the call on.
  * - In unoptimised code no site is known; there the functions have their names

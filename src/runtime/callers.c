@@ -1,8 +1,8 @@
 /*
  * A spawn site mostly lies in the runtime, in a function that exists once per kind (Cell::new,
- * OwnedTasks::bind, spawn_unchecked), called by others of that sort (Handle::spawn, tokio::spawn)
- * and at last by the program's own code. Climbing from caller to caller until outside of the
- * runtime tells where in the program the kind is spawned. Where a function has too many callers it
+ * OwnedTasks::bind, spawn_unchecked), called by others of that kind (Handle::spawn, tokio::spawn)
+ * and finally by the program's own code. Climbing from caller to caller until outside of the
+ * runtime shows where in the program the kind is spawned. Where a function has too many callers it
  * is no helper of one kind any more: there the climb ends.
  */
 #include "runtime/callers.h"

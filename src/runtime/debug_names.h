@@ -12,23 +12,23 @@
 #define DEBUG_WAIT_NS (300 * NSEC_PER_MSEC)
 
 /* The future that a kind's poll function polls and its scheduler, as types; NULL where the debug
- * information does not tell. Tokio: T and S of raw::poll; async-task: F of RawTask::run. */
+ * information does not say. Tokio: T and S of raw::poll; async-task: F of RawTask::run. */
 struct debug_kind {
 	const struct dw_type *future, *scheduler;
 };
 void debug_kind_read(struct debug *d, const struct find_kind *k, struct debug_kind *ret);
 
-/* A future's name for people: the program's own future behind the wrappers that runtimes and
+/* A future's name for people: the program's own future inside the wrappers that runtimes and
  * libraries put around it (async-executor's spawn, SupportTaskLocals, Instrumented, Pin<Box>). A
  * blocking task is its closure. For free(). */
 char *debug_future_name(struct debug *d, const struct dw_type *future);
 
 /* "src/main.rs:95 (app::main)": where the program spawns tasks of this kind, through the inlined
- * functions there; NULL: not told. For free(). */
+ * functions there; NULL: unknown. For free(). */
 char *debug_spawn_place(struct debug *d, const struct find_site *site);
 
-/* Puts both into the kinds of a finding, one by one until the deadline (CLOCK_MONOTONIC); what
- * isn't told, or not in time, stays as it was. Asks nothing that needs all of the debug
+/* Puts both into the kinds of a scan, one by one until the deadline (CLOCK_MONOTONIC); what is
+ * unknown, or not in time, stays as it was. Asks nothing that needs all of the debug
  * information. */
 void debug_names(struct debug *d, struct finding *f, uint64_t deadline_ns);
 

@@ -83,7 +83,7 @@ int find_cover(struct finding *f, const char *item, uint64_t seen, uint64_t tota
 	return c->item && c->note ? 0 : -ENOMEM;
 }
 
-/* The path stands at the front of a name: after "_ZN", or after the tags of a v0 path. */
+/* The path is at the front of a name: after "_ZN", or after the tags of a v0 path. */
 static bool begins_with(const char *symbol, const char *part)
 {
 	const char *hit = strstr(symbol, part);

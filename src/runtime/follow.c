@@ -1,6 +1,6 @@
 /*
  * The walks are bounded in functions and instructions: one that is cut short finds less, and what
- * isn't found is told as not found.
+ * isn't found is reported as not found.
  */
 #include "runtime/follow.h"
 

@@ -2,11 +2,11 @@
  * Finding poll functions. Symbols name the candidates: the body of an async fn, block or closure is
  * called like any closure of its function, an impl of Future is a `poll` of that trait. Debug
  * information says for certain what they are, of which type, with its state where. Without it a
- * coroutine's body is known by its code: it begins with a look at a byte behind its first or second
+ * coroutine's body is known by its code: it begins by reading a byte through its first or second
  * argument, marks that byte as returned, and panics if it is polled again; of other futures it
- * isn't known which argument is which, so those are left alone. That the body of what a function
- * is lent is a part of that function is told by its type and by its code together: by a look at the
- * state at the end of the pointers.
+ * isn't known which argument is which, so those are left alone. That a function contains the body
+ * of a future that it borrows is shown by its type and by its code together: it reads the state at
+ * the end of the pointers.
  *
  * What is hooked must not take arguments from the stack (no poll function does, as rustc makes
  * them; an optimiser that changed one's parameters might): the hook calls it from a frame of its
@@ -108,8 +108,8 @@ static const struct dw_variant *variant(const struct dw_type *t, const char *nam
 	return NULL;
 }
 
-/* How the outcome shows in a Poll<T>. Which variant lives is told by its discriminant, where there
- * is one that can be found again in registers. */
+/* How the outcome shows in a Poll<T>. The active variant is given by its discriminant, where there
+ * is one that can be found in registers. */
 static void read_result(struct find_future *f, const struct dw_type *t)
 {
 	const struct dw_variant *pending = variant(t, "Pending"), *ready = variant(t, "Ready");
@@ -245,7 +245,7 @@ static bool may_be_body(struct finder *s, uint64_t start, uint64_t end)
 	return code.resumed;
 }
 
-/* True: it is a poll function, and `f` tells how it is hooked. */
+/* True: it is a poll function, and `f` says how it is hooked. */
 static bool read_function(struct finder *s, struct find_future *f, uint64_t end, enum sort sort,
 			  const struct dw_poll *p)
 {

@@ -1,7 +1,7 @@
 /*
  * The functions of an object that poll futures, and every use of each: what a recording of each
- * future's polls hooks. Where a function can't be hooked safely, or not all of its uses, it is told
- * with the reason, and nothing of it is hooked.
+ * future's polls hooks. Where a function can't be hooked safely, or not all of its uses, it is
+ * reported with the reason, and nothing of it is hooked.
  */
 #ifndef POLLUX_RUNTIME_FUTURES_H
 #define POLLUX_RUNTIME_FUTURES_H
@@ -32,7 +32,7 @@ struct find_future {
 	const char *trouble; /* why it isn't hooked; NULL: it can be */
 	bool generated;
 	bool memory; /* it returns in memory: the future is its second argument */
-	/* From this argument so many pointers lead to the future, 0: see above. A function of the
+	/* From this argument this many pointers lead to the future, 0: see above. A function of the
 	 * runtime's, of which the future's poll is a part. */
 	uint8_t lent_by, lent;
 	bool shown; /* its code begins by reading the state: AGENT_HOOK_SHOWN */
@@ -52,7 +52,7 @@ struct found_futures {
 	bool debug; /* there was debug information */
 };
 
-/* `d` may be NULL: then only the code tells, and of hand-written futures nothing does. -ENOMEM or
+/* `d` may be NULL: then only the code is used, and hand-written futures are not found. -ENOMEM or
  * 0. */
 int found_futures_find(struct elf_image *image, struct debug *d,
 		       const struct futures_wanted *wanted, struct found_futures *ret);

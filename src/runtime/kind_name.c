@@ -11,8 +11,8 @@
  *                        or, if T's was inlined, that of a future inside
  *
  * LLVM folds functions with equal code: several kinds of one scheduler may then reach the very same
- * drop_in_place, whose symbol tells of one of them only. Then what poll calls decides, if that is
- * clear; else the name is told with "or alike".
+ * drop_in_place, whose symbol names only one of them. Then what poll calls decides, if that is
+ * clear; else the name gets "or alike".
  */
 #include "runtime/kind_name.h"
 
@@ -59,7 +59,7 @@ static const char *argument_end(const char *p)
 	return NULL;
 }
 
-/* The first argument behind `before` in a demangled name, and where the next one begins (NULL:
+/* The first argument after `before` in a demangled name, and where the next one begins (NULL:
  * none). */
 static char *read_argument(const char *name, const char *before, const char **ret_next)
 {
@@ -75,7 +75,7 @@ static char *read_argument(const char *name, const char *before, const char **re
 	return strndup(p, (size_t)(end - p));
 }
 
-/* T and S behind `before`: "..Cell<T, S>". S is argument number `s_index`, left out if it isn't
+/* T and S after `before`: "..Cell<T, S>". S is argument number `s_index`, left out if it isn't
  * there. */
 static bool read_types(struct clue *c, const char *name, const char *before, unsigned s_index)
 {
@@ -403,7 +403,7 @@ static int set_unnamed(struct find_kind *k, size_t number)
 	return k->name && k->full_name ? 0 : -ENOMEM;
 }
 
-/* True if another kind of the same scheduler is told by the same function, so that function's
+/* True if another kind of the same scheduler is named by the same function, so that function's
  * symbol is the name of one of them only. */
 static bool is_folded(const struct finding *f, size_t first, const struct clue *clues, size_t i)
 {

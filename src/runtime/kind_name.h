@@ -7,7 +7,7 @@
 #include "binary/elf/elf_image.h"
 
 /* Sets name, full_name, scheduler, role and block_in_place of the kinds from number `first` on, all
- * of one runtime, and adds a coverage entry. Kinds whose name can't be told become "kind N".
+ * of one runtime, and adds a coverage entry. Kinds of unknown name become "kind N".
  * -ENOMEM or 0. */
 int kind_names_tokio(struct elf_image *image, struct finding *f, size_t first);
 int kind_names_async_task(struct elf_image *image, struct finding *f, size_t first);

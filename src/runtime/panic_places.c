@@ -1,14 +1,13 @@
 /*
  * A stripped program still carries the places of its panics: a core::panic::Location { file, its
- * length, line, column } in read-only data for each. Two of them tell what we want to know.
+ * length, line, column } in read-only data for each. Two of them are useful here.
  *
  *   - Every async fn and async block can panic when it is polled after its end. That panic's place
  *     is its first line. So the call of panic_const_async_fn_resumed in the poll function of a
  *     kind's future says where that future is written. The function is known by the message that
  *     it prints.
  *   - A worker's main loop panics at many places in "scheduler/multi_thread/", no other blocking
- *     task does so near its beginning; and the worker that block_in_place starts is made beside the
- *     message that it can't.
+ *     task does so near its beginning; and the worker that block_in_place starts is made next to the message that it can't.
  *
  * Of several places (futures inlined into each other) the name has one, the program's own before
  * its libraries'. Programs built with -Zlocation-detail=none have none of this.
@@ -93,8 +92,8 @@ static int by_u64(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The addresses of a text in read-only data and of the words that point to it (a message may stand
- * behind a table of its pieces), sorted. A text may be there more than once. */
+/* The addresses of a text in read-only data and of the words that point to it (a message may be
+ * reached through a table of its pieces), sorted. A text may be there more than once. */
 static size_t find_text(struct elf_image *image, const char *text, uint64_t *ret, size_t max)
 {
 	const struct elf_pointer *p;

@@ -1,4 +1,4 @@
-/* What panic messages tell of kinds in a program without symbols. */
+/* What panic messages say of kinds in a program without symbols. */
 #ifndef POLLUX_RUNTIME_PANIC_PLACES_H
 #define POLLUX_RUNTIME_PANIC_PLACES_H
 

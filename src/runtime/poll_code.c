@@ -3,8 +3,8 @@
  * that it reads through the pointer to itself, which is the first argument, or the second one if
  * the result goes to memory. Unoptimised code puts the arguments on the stack first and takes them
  * from there. So the beginning is followed with the arguments in mind: which registers and stack
- * slots hold one of them, plus what was added; and, where the future is lent by pointers that
- * stand in memory, what is read from there.
+ * slots hold one of them, plus what was added; and, where the future is borrowed through pointers
+ * in memory, what is read from there.
  *
  * The rest of the function is decoded only to see what else a coroutine does, and whether any
  * argument is read from the stack.
@@ -37,7 +37,7 @@ struct entry {
 	struct value regs[N_REGS];
 	struct slot slots[MAX_SLOTS];
 	size_t n_slots;
-	unsigned lent; /* so many pointers are followed */
+	unsigned lent; /* up to this many pointers are followed */
 };
 
 static struct slot *slot_of(struct entry *e, uint8_t base, int64_t disp)
@@ -163,8 +163,8 @@ static bool is_one_of(const uint64_t *v, size_t n, uint64_t addr)
 	return at < n && v[at] == addr;
 }
 
-/* How far the stack pointer is below the return address, as far as a straight reading tells: after
- * a jump or a return, what follows is taken to have the frame that the beginning made. */
+/* How far the stack pointer is below the return address, as far as straight-line reading shows:
+ * after a jump or a return, what follows is taken to have the frame that the beginning made. */
 struct depth {
 	int64_t now, frame;
 	bool fixed;	/* the frame is made */

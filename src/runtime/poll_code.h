@@ -1,4 +1,4 @@
-/* What the code of a poll function tells: where its future comes from, and whether it is a
+/* What the code of a poll function shows: where its future comes from, and whether it is a
  * coroutine's. */
 #ifndef POLLUX_RUNTIME_POLL_CODE_H
 #define POLLUX_RUNTIME_POLL_CODE_H
@@ -24,15 +24,15 @@ struct poll_code {
 
 /*
  * Reads the function at [start, end). Looked for is an access to `bytes` bytes at state_offset
- * (POLL_CODE_ANY: wherever the first is) behind one of the first two arguments, in the straight
+ * (POLL_CODE_ANY: wherever the first is) through one of the first two arguments, in the straight
  * line from the function's start. `panics` are the sorted addresses of the functions that panic for
  * a coroutine which was polled after its end. False: it can't be decoded to its end.
  */
 bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint64_t state_offset,
 		    unsigned bytes, const uint64_t *panics, size_t n_panics, struct poll_code *ret);
 /*
- * The same of a function that is lent the future by a closure: looked for is an access behind that
- * of the six arguments from which `lent` pointers (at least 1), each at the place to
+ * The same of a function that borrows the future from a closure: the search is for an access
+ * through that of the six arguments from which `lent` pointers (at least 1), each at the place to
  * which the one before it leads, lead to the future. `argument` is 0 if there is none, also if the
  * function can't be decoded.
  */

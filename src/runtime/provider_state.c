@@ -94,7 +94,7 @@ struct task *provider_task_new(struct providers *p, struct process *ps, uint64_t
 		.born_ns = time,
 		.role = TR_TASK,
 		.make = make,
-		/* The probes of the others tell of blocking tasks their ends at most. */
+		/* The probes of the others report at most the ends of blocking tasks. */
 		.decided = make != PM_TOKIO2CHROME,
 	};
 	list_add(&p->live, t);

@@ -20,7 +20,7 @@ enum { N_PROVIDERS = 2 }; /* Tokio's, async-std's */
 
 struct place {
 	struct place *next; /* with the same hash */
-	char *file, *name;  /* "" if not told */
+	char *file, *name;  /* "" if unknown */
 	uint32_t line, column;
 };
 
@@ -48,7 +48,7 @@ struct task {
 	struct task *prev, *next; /* in its list */
 	struct process *process;
 	uint64_t id, born_ns, end_ns;
-	const struct place *place; /* NULL: not told */
+	const struct place *place; /* NULL: unknown */
 	const struct kind *kind;   /* NULL: not needed yet */
 	uint32_t n_refs;	   /* in queues and open polls */
 	uint8_t role;		   /* enum trace_role, once it is decided */
@@ -86,7 +86,7 @@ struct thread {
 	} * polls;		 /* innermost last */
 	unsigned n_polls, cap_polls;
 	bool gone;	     /* it has ended */
-	bool seen;	     /* something was told of it */
+	bool seen;	     /* it has had events */
 	bool polled, worked; /* a poll's begin was seen; or it has parked */
 	bool lost;	     /* hits are missing, ends of polls among them maybe */
 	bool after_worker;   /* a worker's loop has ended, nothing was polled since */
@@ -118,7 +118,7 @@ struct task *provider_task_new(struct providers *p, struct process *ps, uint64_t
 void provider_task_heard(struct providers *p, struct task *t);
 void provider_task_end(struct providers *p, struct task *t, uint64_t time);
 void provider_task_forget(struct providers *p, struct task *t);
-/* Which kind of task it is. What waited for that is told. */
+/* Which kind of task it is. Reports what waited for that. */
 void provider_task_decide(struct providers *p, struct task *t, enum trace_role role);
 
 void provider_poll_push(struct providers *p, struct thread *th, struct task *t);

@@ -1,6 +1,6 @@
 /*
  * The known probes: who carries them, what their arguments are. The numbers and orders of arguments
- * are the only thing that tells apart the makes that share names, so a row is found by both.
+ * are all that distinguishes providers that share names, so a row is found by both.
  *
  * From the sources of crepererum/tokio (branch crepererum/probes, and pull request 5352 of Tokio),
  * oxidecomputer/tokio-dtrace 0.1.0 and 0.1.1, Tokio's pull request 7717, and skade/async-std

@@ -6,7 +6,7 @@
  * An event says of which kind its task is, and how a poll ended. Either may be known a little later
  * than the event itself:
  *
- * - Tokio2Chrome's probes tell of a blocking task and of a worker's loop as of any task; only the
+ * - Tokio2Chrome's probes report a blocking task and a worker's loop like any task; only the
  *   next hit of the thread that polls it, task_blocking_begin, says that it is one of them. It is a
  *   worker's loop if a task is polled inside before long; else when it has all that a worker's has:
  *   it is the first thing on its thread, spawned outside of all polls, before any ordinary task and
@@ -16,17 +16,17 @@
  *   do, if block_in_place spawned it or it is the only worker of a runtime that is not the last.)
  * - tokio-dtrace's task-terminate comes inside of the last poll, pull request 7717's after it. So a
  *   poll's end without one waits for the thread's next hit.
- * - Pull request 7717 tells a task's place by a probe of its own next to the spawn.
+ * - Pull request 7717 reports a task's place by a separate probe next to the spawn.
  *
- * Such an event waits, and all that comes behind it on its thread, until that hit comes, or until
+ * Such an event waits, and all that comes after it on its thread, until that hit comes, or until
  * providers_drain() says that enough time has passed: then it is what is usual.
  *
  * Probes of the end come more than once, and ids may be addresses, which come again. So the ended
  * are remembered for a while; when an ended id does what only the living do, the former is dropped
- * and this is another task. Of an id never met before it counts whether smaller ones were seen
- * being given out: then an ordinary task would have been met when it was spawned.
+ * and this is another task. For an id never seen before it counts whether smaller ones were seen
+ * being given out: then an ordinary task would have been seen when it was spawned.
  *
- * What is not told is not made up: where probes give no polls, there are none.
+ * Nothing is invented: where probes give no polls, there are none.
  */
 #include "runtime/providers.h"
 
@@ -141,7 +141,7 @@ static bool outlived(const struct process *ps, const struct task *t)
 	return !together(ps->last_ns, t->end_ns) && !(siblings && ps->first_task != UINT64_MAX);
 }
 
-/* Nothing that came has told which kind of task it is. */
+/* No event has shown yet which kind of task it is. */
 static void decide_usual(struct providers *p, struct task *t)
 {
 	struct process *ps = t->process;
@@ -224,7 +224,7 @@ static void hit_spawn(struct hit *h)
 	    h->args[PV_PARENT], false);
 }
 
-/* They stand next to the spawn, before it or behind it. */
+/* They are next to the spawn, before it or after it. */
 static void hit_details(struct hit *h)
 {
 	bool met = h->task && !h->task->ended;
@@ -251,7 +251,7 @@ static void hit_wake(struct hit *h)
 }
 
 /* A task that was cancelled while it was in a run queue is taken out of it with the hooks of a
- * poll. Ids that Tokio's hooks tell do not come again. */
+ * poll. Ids from Tokio's hooks are not reused. */
 static bool is_empty_run(const struct hit *h)
 {
 	return h->task && h->task->ended && h->task->make == PM_HOOKS;
@@ -293,7 +293,7 @@ static void hit_poll_end(struct hit *h)
 	bool unmet = !h->task;
 	if (!need_task(h))
 		return;
-	/* Tasks were polled inside of what nothing was told of: a worker's loop, or a block_on,
+	/* Tasks were polled inside of something without events: a worker's loop, or a block_on,
 	 * from before the recording. */
 	if (unmet && th->worked && !th->lost && h->task->make == PM_HOOKS) {
 		end_task(h);
@@ -316,7 +316,7 @@ static void hit_poll_end(struct hit *h)
 		decide_usual(h->p, h->task);
 	th->after_worker = h->task->decided && h->task->role == TR_WORKER;
 	if (th->after_worker && !h->task->polled) {
-		end_task(h); /* a loop from before the recording, of which nothing was told */
+		end_task(h); /* a loop from before the recording, without events */
 		return;
 	}
 	if (outcome >= TO_UNKNOWN) {
@@ -352,22 +352,22 @@ static bool is_tokios_own(const char *file)
 	return at && strstr(at, "/src/runtime/");
 }
 
-/* A task ends of which nothing was told before: a blocking one, or one from before the recording
- * that is cancelled. */
+/* A task ends that had no events before: a blocking one, or one from before the recording that is
+ * cancelled. */
 static void terminate_unmet(struct hit *h)
 {
 	bool is_task = false, before = h->args[PV_TASK] < h->ps->first_spawned;
 	const struct place *pl;
 
 	if (is_tokios_own(h->in->file))
-		return; /* a worker's loop: its polls are not told either */
+		return; /* a worker's loop: its polls are not reported either */
 	if (h->in->file) {
 		pl = provider_place(h->p, h->in->file, "", (uint32_t)h->args[PV_LINE],
 				    (uint32_t)h->args[PV_COLUMN]);
 		is_task = pl && (provider_has_kind(h->p, h->ps, pl, TR_TASK) ||
 				 (before && h->th->worked));
 	} else if (before && h->th->worked) {
-		/* No place tells it from the end of the thread's own loop. */
+		/* No place distinguishes it from the end of the thread's own loop. */
 		h->p->stats.n_strange++;
 		return;
 	}
@@ -556,7 +556,7 @@ int providers_pass(struct providers *p, const struct trace_event *ev)
 	if (!th)
 		return p->failed;
 	if (ev->type == TE_LOST || ev->type == TE_THREAD_END) {
-		/* What would have told may be lost. */
+		/* The event that would show it may be lost. */
 		if (e && e->open && e->ev.type == TE_POLL_END)
 			close_entry(p, th, e, ev->type == TE_LOST ? TO_UNKNOWN : TO_PENDING);
 		else if (e && e->open)

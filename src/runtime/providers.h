@@ -3,16 +3,16 @@
  * tokio-dtrace (and pollux's own crate), Tokio's pull request 7717, async-std's exported functions.
  * Here is one table of them, and one state machine that turns what they say into the vocabulary of
  * trace/event.h. It knows nothing of where the hits come from: the kernel source feeds it live,
- * importers feed it what an old recording tells.
+ * importers feed it what an old recording has.
  *
  *   1. Match. A note of an ELF file, or an event of a recording, is looked up by provider, name and
  *      arguments: providers_match(), providers_match_event(), providers_function(). The row says
  *      what each argument is; strings (provider_arg_is_string()) must be read when the probe fires.
  *   2. Feed. providers_feed() takes one hit after the other; each thread's in its own order, all
- *      about in the order of time. The sink is told kinds before their first event, and events in
+ *      about in the order of time. The sink gets kinds before their first event, and events in
  *      each thread's order.
  *   3. Drain. What a probe means is sometimes known by what follows only (how a poll ended, whether
- *      a task is a worker's loop), so a few events wait, and those behind them on their thread.
+ *      a task is a worker's loop), so a few events wait, and those after them on their thread.
  *      providers_drain(before) decides all that is older: live, call it after each batch with now -
  *      PROVIDERS_WAIT_NS and use the same time as watermark; at the end with UINT64_MAX.
  *
@@ -80,7 +80,7 @@ enum provider_arg {
 };
 
 enum provider_make {
-	PM_TOKIO2CHROME = 0, /* tells of blocking tasks and workers too, but not which is which */
+	PM_TOKIO2CHROME = 0, /* reports blocking tasks and workers too, but not which is which */
 	PM_HOOKS,	     /* tokio-dtrace and pull request 7717: kin by names and meaning */
 	PM_ASYNC_STD,
 };
@@ -98,15 +98,15 @@ struct provider_probe {
 	uint8_t args[PROVIDER_MAX_ARGS]; /* enum provider_arg */
 };
 
-/* NULL: not known. A provider's name may have a pid behind it, a probe's `__` for `-`. */
+/* NULL: not known. A provider's name may have a pid after it, a probe's `__` for `-`. */
 const struct provider_probe *providers_match(const struct probe *probe);
-/* From a recording: "sdt_tokio" or "tokio", "task_poll_end", "task_poll_end_2", with so many
- * arguments; perf's names have `_` where the probe has `-`. */
+/* From a recording: "sdt_tokio" or "tokio", "task_poll_end", "task_poll_end_2", with `n` arguments;
+ * perf's names have `_` where the probe has `-`. */
 const struct provider_probe *providers_match_event(const char *provider, const char *name,
 						   size_t n_args);
-/* Functions to be probed at their entry: by symbol. NULL: none of ours. */
+/* Functions to be probed at their entry: by symbol. NULL: unknown. */
 const struct provider_probe *providers_function(const char *symbol);
-/* All rows in order; NULL behind the last. */
+/* All rows in order; NULL after the last. */
 const struct provider_probe *providers_row(size_t i);
 /* Where a function's i-th argument is at its entry on x86-64. */
 void providers_function_arg(size_t i, struct probe_arg *ret_arg);
@@ -143,10 +143,10 @@ void providers_free(struct providers *p);
 int providers_feed(struct providers *p, const struct provider_hit *hit);
 int providers_pass(struct providers *p, const struct trace_event *ev);
 int providers_drain(struct providers *p, uint64_t before_ns);
-/* A process began anew with exec: its ids start again. */
+/* A process executed a new program: its ids start again. */
 int providers_forget(struct providers *p, uint32_t process);
 
-/* What the probes could not tell, for the coverage; counts so far. */
+/* What the probes could not report, for the coverage; counts so far. */
 struct providers_stats {
 	uint64_t n_hits;
 	uint64_t n_tasks, n_placed; /* tasks met; of them with a spawn place */

@@ -37,7 +37,7 @@ const struct dw_type *root_poll_type(struct debug *d, uint64_t back, int64_t *re
 	const struct dw_type *found = NULL;
 	struct dw_block_on b;
 
-	/* The call's own address: what is behind it may be another's. */
+	/* The call's own address: the next instruction may belong to another. */
 	if (!debug_block_on(d, back - 1, &b))
 		return NULL;
 	for (size_t i = 0; i < b.n_slots; i++) {
@@ -123,7 +123,7 @@ const struct find_park *root_polls_park(const struct found_root_polls *f, uint64
 	return NULL;
 }
 
-/* What stands in a word. */
+/* The content of a word. */
 static const struct find_park *park_in(const struct search *s, uint64_t slot)
 {
 	uint64_t target;

@@ -1,10 +1,10 @@
 /*
  * The polls of a block_on's own future, where they are a part of block_on. Tokio's block_on of the
- * multi-thread runtime parks right behind a poll that was pending and polls again right behind
- * that, by calls of CachedParkThread::park(). Those of async-io (smol, async-std) and futures-lite
- * call parking's Parker, which says whether it was woken: if not, they look for I/O and park again.
- * Where debug information tells which place of its frame the future has, these calls tell of the
- * polls between them.
+ * multi-thread runtime parks right after a poll that was pending and polls again right after that,
+ * by calls of CachedParkThread::park(). Those of async-io (smol, async-std) and futures-lite call
+ * parking's Parker, which says whether it was woken: if not, they look for I/O and park again.
+ * Where debug information says which place of its frame the future has, these calls show the polls
+ * between them.
  */
 #ifndef POLLUX_RUNTIME_ROOT_POLLS_H
 #define POLLUX_RUNTIME_ROOT_POLLS_H

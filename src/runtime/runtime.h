@@ -1,5 +1,5 @@
 /*
- * What pollux knows of each runtime, one file each behind one ops table; and the finding: all
+ * What pollux knows of each runtime, one file each behind one ops table; and the scan result: all
  * places in one ELF object where that runtime can be hooked. Nothing here touches a process:
  * addresses are *linked* addresses (virtual addresses as in the file); the loader adds the bias and
  * compares the slot's live content with what is expected before it changes anything.
@@ -22,11 +22,11 @@ struct find_site {
 	uint64_t addr; /* of the instruction */
 	uint8_t len;   /* its length; at least 5 */
 	uint8_t reg;   /* destination register number (0 rax .. 15 r15), 0xff: a store to memory */
-	uint8_t bytes[15]; /* the instruction as it stands in the file */
+	uint8_t bytes[15]; /* the instruction as it is in the file */
 	bool patchable;	   /* false: `note` of the coverage says why (too short, ...) */
 	char *where;	   /* "app::serve+0x1f3" demangled, or "server+0x5f3a0" */
 	/* The instructions in the program's own code, or in a runtime's function into which that
-	 * may be inlined, that lead to this site by calls: what a line table can tell more of. */
+	 * may be inlined, that lead to this site by calls: for which a line table has more. */
 	uint64_t from[4];
 	uint8_t n_from;
 };
@@ -77,7 +77,7 @@ struct find_call {
 	uint64_t slot;	   /* direct: the four bytes, relative to what follows them */
 	uint64_t function; /* a static program's own; else 0 */
 	bool direct;
-	bool waits;    /* a thread goes there to wait: the begin of such a call is told too */
+	bool waits;    /* a thread goes there to wait: the begin of such a call is recorded too */
 	uint16_t call; /* enum trace_call; TB_NONE: _Unwind_RaiseException */
 	const char *symbol;
 };
@@ -87,9 +87,9 @@ struct find_runtime {
 	uint64_t next_id; /* Tokio: address of the task id counter, 0 if not found */
 };
 
-/* Code in which a block_on polls, by return addresses: a thread whose stack holds one of them
- * stands in a block_on that made a waker of finding.wakers[waker]; sorted. See block_on.c for when
- * that is wrong. */
+/* Code in which a block_on polls, by return addresses: a thread whose stack holds one of them is in
+ * a block_on that made a waker of finding.wakers[waker]; sorted. See block_on.c for when that is
+ * wrong. */
 struct find_block_on {
 	uint64_t start, end;
 	uint32_t waker;
@@ -120,7 +120,7 @@ struct finding {
  * Symbols, layouts and code come from outside: nothing is trusted. */
 int runtime_find(struct elf_image *image, struct finding *ret_finding, struct error *err);
 void finding_done(struct finding *f);
-/* Why what is there can't be had, each reason with "; " behind it. */
+/* Why what is there can't be had, each reason followed by "; ". */
 void finding_reasons(const struct finding *f, struct buf *out);
 
 /* True if all versions of a find_runtime's `version` are at least MAJOR.MINOR; false if none is

@@ -13,8 +13,8 @@
 struct tables {
 	uint64_t *addrs; /* sorted */
 	size_t n, cap;
-	size_t n_unverified;   /* of the shape, but it can't be told whether they point to functions
-				*/
+	size_t n_unverified;   /* of the shape, but whether they point to functions is unknown
+			        */
 	size_t n_other_layout; /* the runtime's, by symbols, but not laid out in a way that we know
 				*/
 };

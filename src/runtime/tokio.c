@@ -31,7 +31,7 @@ static bool offsets_fit(uint64_t trailer, uint64_t scheduler, uint64_t id)
 {
 	if (trailer % 8 || scheduler % 8 || id % 8)
 		return false;
-	/* Core begins behind the header, at its own alignment, with the scheduler: an Arc, or the
+	/* Core begins after the header, at its own alignment, with the scheduler: an Arc, or the
 	 * blocking pool's, which may be empty; then the id, then the future. */
 	return scheduler >= TOKIO_MIN_HEADER_BYTES && scheduler <= MAX_CELL_ALIGN &&
 	       id >= scheduler && id - scheduler <= MAX_SCHEDULER_BYTES && trailer > id &&
@@ -146,7 +146,7 @@ static int add_runtime(struct elf_image *image, struct finding *f)
 					   : "not distinguishable without symbols");
 }
 
-/* A Tokio that is there but can't be hooked: the version in its panic messages tells why. */
+/* A Tokio that is there but can't be hooked: the version in its panic messages says why. */
 static int cover_other(struct elf_image *image, struct finding *f, const struct tables *t)
 {
 	_cleanup_free_ char *version = version_find(image, "tokio");

@@ -1,9 +1,9 @@
 /*
  * Tokio gives each task an id from a static counter, NEXT_ID in Id::next (runtime/task/id.rs; up to
- * 1.27 in runtime/task/mod.rs). It begins with 1 and stands in writable data.
+ * 1.27 in runtime/task/mod.rs). It begins with 1 and is in writable data.
  *
  * Without symbols it could only be guessed: the counter of task lists (NEXT_OWNED_TASKS_ID) looks
- * and is used alike. Then it is left open, and a spawn is told without the last id.
+ * and is used alike. Then it stays unknown, and a spawn is recorded without the last id.
  */
 #include "runtime/tokio.h"
 

@@ -7,14 +7,14 @@
  * (dealloc), wake_by_ref may call its second (schedule).
  *
  * With tokio_unstable and tracing each of them begins with `trace!()` of the task's span, hundreds
- * of bytes behind `cmpq $0, tracing_id(header)`. What follows where there is no span is what it
+ * of bytes after `cmpq $0, tracing_id(header)`. What follows where there is no span is what it
  * does.
  *
  * A block_on's root future has the waker of its thread's parker (runtime/park.rs) or, on a
  * current_thread runtime, of the scheduler's handle (util/wake.rs over it; JoinSet's entries use
  * the same functions for another type). Where their address is taken, outside of clone, a block_on
  * makes its waker. With a profile (PGO) the compiler puts clone itself at the places that call it
- * often, behind a comparison of the waker's clone with this one: such a place makes no new waker.
+ * often, after a comparison of the waker's clone with this one: such a place makes no new waker.
  */
 #include "runtime/tokio.h"
 

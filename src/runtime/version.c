@@ -1,6 +1,6 @@
 /*
  * Versions of crates. A panic's location names its source file, and a crate from a registry lies in
- * a folder NAME-VERSION: ".../tokio-1.38.0/src/runtime/task/core.rs". These strings stand in
+ * a folder NAME-VERSION: ".../tokio-1.38.0/src/runtime/task/core.rs". These strings are in
  * read-only data of nearly every binary, stripped ones too. Not there: vendored or path
  * dependencies, remapped paths, -Zlocation-detail=none.
  */

@@ -2,7 +2,7 @@
  * call rel32 (e8), jmp rel32 (e9), both through a word that holds an address (ff 15, ff 25 with
  * disp32(%rip)), and, as unoptimised code does it, `mov disp32(%rip), reg` of such a word (REX.W
  * 8b). Jumps are kept too, since a tail call is one; those within a function never lead to its
- * beginning, so nobody finds them here.
+ * beginning, so they match nothing.
  */
 #include "binary/code/call_index.h"
 

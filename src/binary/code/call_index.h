@@ -1,8 +1,7 @@
 /*
  * Who calls a function: an index of all direct calls of an object, made in one pass over its code
  * bytes without decoding. What looks like a call and leads to exactly the beginning of a function
- * is one, but for freak accidents: good enough to tell people where something is called, not to
- * patch it.
+ * is one, but for freak accidents: good enough to show where something is called, not to patch it.
  */
 #ifndef POLLUX_BINARY_CODE_CALL_INDEX_H
 #define POLLUX_BINARY_CODE_CALL_INDEX_H

@@ -5,7 +5,7 @@
  * ends. A slot is one of which all loads and stores are of the whole: what is stored elsewhere in
  * the frame is a structure that is built there, and that is a use.
  *
- * Everything is bounded: a function or a value that takes more steps is told as used.
+ * Everything is bounded: a function or a value that takes more steps counts as used.
  */
 #include "binary/code/code_flow.h"
 
@@ -209,7 +209,7 @@ struct value {
 	struct code_slot slots[MAX_VALUE_SLOTS];
 	size_t n_slots;
 	struct budget budget;
-	bool open_only;	   /* not to what is behind the guard */
+	bool open_only;	   /* not to what the guard protects */
 	uint8_t *compares; /* comparisons with it are marked here, if not NULL */
 	uint32_t uses[MAX_USES];
 	uint64_t behind[MAX_USES]; /* where the value is after that use */
@@ -321,7 +321,7 @@ static void add_use(struct value *v, uint32_t i, uint64_t behind)
 		v->n_uses++;
 }
 
-/* Follows the value from behind instruction `after`, where it is at `state`, to all that it may
+/* Follows the value from the end of instruction `after`, where it is at `state`, to all that it may
  * come to without being made again. True: `again` uses it (CODE_NOWHERE: uses are gathered). */
 static bool spread(struct value *v, uint32_t after, uint64_t state, uint32_t again)
 {

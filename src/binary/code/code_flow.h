@@ -26,7 +26,7 @@ struct code_flow {
 	uint64_t *state; /* room to work in */
 	uint32_t *work;
 	uint8_t *seen;
-	uint8_t *open;	/* what isn't behind the guard; NULL: there is none */
+	uint8_t *open;	/* what the guard does not protect; NULL: there is none */
 	bool has_frame; /* rbp is the frame's */
 };
 
@@ -42,16 +42,16 @@ void code_flow_done(struct code_flow *f);
 
 struct code_value {
 	enum value_fate fate;
-	bool guarded; /* it comes to its uses only by what is behind the guard */
+	bool guarded; /* it reaches its uses only through what the guard protects */
 };
 
 typedef bool code_match(uint64_t constant, void *opaque);
 
 /* Until the next function, what is reached only where a comparison has shown that something equals
- * a constant that matches is behind the guard: the way that an optimiser with a profile adds for an
+ * a constant that matches is guarded: the path that an optimiser with a profile adds for an
  * indirect call's usual target. *ret_any: something is. -ENOMEM or 0. */
 int code_flow_guard(struct code_flow *f, code_match *match, void *opaque, bool *ret_any);
-/* Instruction i is behind the guard; it is a branch whose target is. */
+/* Instruction i is guarded; it is a branch whose target is. */
 bool code_flow_guarded(const struct code_flow *f, size_t i);
 bool code_flow_guards(const struct code_flow *f, size_t i);
 

@@ -1,7 +1,7 @@
 /*
  * Looking through tens of megabytes of code for a few patterns, sixteen bytes at a time, with
- * nothing decoded. Every place where the bytes are so is told, whether an instruction begins there
- * or not.
+ * nothing decoded. Every place with these bytes is reported, whether an instruction begins there or
+ * not.
  */
 #ifndef POLLUX_BINARY_CODE_CODE_SCAN_X86_64_H
 #define POLLUX_BINARY_CODE_CODE_SCAN_X86_64_H

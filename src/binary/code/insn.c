@@ -1,7 +1,7 @@
 /*
  * The wrapper around Zydis. A function is decoded in a straight line from its start: compilers of
  * the programs that pollux looks at put no data between instructions (jump tables are in read-only
- * data), and a byte that doesn't decode ends the walk, so nothing behind it is ever believed.
+ * data), and a byte that doesn't decode ends the walk, so nothing after it is trusted.
  */
 #include "binary/code/insn.h"
 

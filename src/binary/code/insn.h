@@ -12,7 +12,7 @@
 struct elf_image;
 
 enum insn_flow {
-	INSN_NEXT = 0, /* goes on behind itself */
+	INSN_NEXT = 0, /* continues after itself */
 	INSN_CALL,
 	INSN_JUMP,
 	INSN_BRANCH,
@@ -53,8 +53,8 @@ struct insn {
 	uint8_t base;	   /* base register of the memory operand, if any */
 	bool indexed;	   /* the memory operand has an index register, too */
 	uint8_t mem_bytes; /* size of the memory operand, 0: there is none, or more than 255 */
-	uint8_t rel_at;	   /* where in the instruction the four bytes of `target` or `ref` stand; 0:
-			    * there are none */
+	uint8_t rel_at;	   /* offset in the instruction of the four bytes of `target` or `ref`; 0:
+			    * none */
 	uint16_t writes;   /* general purpose registers that it changes, by bits */
 	/* Registers whose values it reads as operands, not as addresses; general purpose registers
 	 * in the lower 16 bits, vector registers in the upper 32 (as `vectors_written`). */
@@ -76,7 +76,7 @@ bool insn_walk_init(struct insn_walk *w, const struct elf_image *img, uint64_t s
 int insn_next(struct insn_walk *w, struct insn *ret);
 
 /* By how much straight code lowers rsp from `start` up to `end`, or to the first instruction that
- * may go elsewhere. false: by what its instructions don't tell. */
+ * may go elsewhere. false: by an unknown amount. */
 bool insn_pushed(const struct elf_image *img, uint64_t start, uint64_t end, uint64_t *ret_bytes);
 /* Is the instruction before this address a call? */
 bool insn_behind_call(const struct elf_image *img, uint64_t addr);

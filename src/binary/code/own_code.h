@@ -1,7 +1,7 @@
 /*
  * The instructions of a function, but for what an optimiser with a profile (PGO) has put there of
  * others: where it found that an indirect call mostly has the same target, it compares with that
- * function's address and has it, or its code, behind the comparison. What a function does by itself
+ * function's address and has it, or its code, after the comparison. What a function does by itself
  * says what it is; what its usual caller gave it to call does not.
  */
 #ifndef POLLUX_BINARY_CODE_OWN_CODE_H

@@ -1,8 +1,8 @@
 /*
  * Finding references in two steps. First the bytes of all code are searched for the pattern, with
  * nothing decoded: some tens of megabytes must pass in milliseconds, and only a handful of places
- * hit. Then each function with a hit is decoded from its start; only what stands there as an
- * instruction is reported. Who patches them asks afterwards what becomes of the addresses.
+ * hit. Then each function with a hit is decoded from its start; only what is an instruction there
+ * is reported. Callers that patch them check afterwards what becomes of the addresses.
  */
 #include "binary/code/refs.h"
 

@@ -19,7 +19,7 @@ struct ref {
 	bool lea;	   /* else an immediate */
 	/* What refs_judge() fills in. */
 	bool jumped_into; /* some branch of the function leads to the inside of the instruction */
-	bool reused;	  /* the address may be used again and again, as in a loop behind this */
+	bool reused;	  /* the address may be used repeatedly, as in a loop after this */
 	bool spared;	  /* the address may be taken and then not used */
 	bool guarded;	  /* control comes here only where something has equalled the guard */
 };

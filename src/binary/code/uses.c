@@ -1,9 +1,9 @@
 /*
  * Finding uses in two steps, as refs.c does. First every four bytes of code are taken for a
  * displacement and looked up in a bitmap of the wanted addresses, with nothing decoded. Then each
- * function with a hit is decoded from its start, and what stands there as an instruction counts.
- * Bytes that hit within a function and are no displacement of an instruction are chance; bytes that
- * hit where nothing could be decoded are told as unsure.
+ * function with a hit is decoded from its start, and what is an instruction there counts. Bytes
+ * that hit within a function and are no displacement of an instruction are chance; bytes that hit
+ * where nothing could be decoded are reported as unsure.
  */
 #include "binary/code/uses.h"
 

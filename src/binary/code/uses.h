@@ -1,7 +1,7 @@
 /*
  * Every use of a set of functions in an object: the instructions that call, jump to or take the
- * address of their beginnings, relative to themselves, and the words of data that hold it. All of
- * them together are all ways there are to such a function, but for what is told as unsure.
+ * address of their beginnings, relative to themselves, and the words of data that hold it. Together
+ * they are all paths to such a function, except for what is reported as unsure.
  */
 #ifndef POLLUX_BINARY_CODE_USES_H
 #define POLLUX_BINARY_CODE_USES_H

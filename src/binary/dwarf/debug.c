@@ -252,7 +252,7 @@ uint64_t debug_type_ref(struct debug *d, const struct dwarf_die *die)
 	return type;
 }
 
-/* A concrete function's name and parameters may stand in its specification or abstract origin. */
+/* A concrete function's name and parameters may be in its specification or abstract origin. */
 void debug_function_read(struct debug *d, const struct dwarf_die *die, struct dw_function *f)
 {
 	struct dwarf_die at = *die, child;

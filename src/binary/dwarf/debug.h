@@ -1,12 +1,12 @@
 /*
- * Types as DWARF tells them, lazily: only the units that are asked for are ever walked, found by
- * address ranges. A 500 MB debug binary costs what its few units cost. What was answered once is
+ * Types as DWARF describes them, lazily: only the units that are asked for are ever walked, found
+ * by address ranges. A 500 MB debug binary costs what its few units cost. What was answered once is
  * cached, so the next time it costs no reading of DWARF at all.
  *
- * A type is compiled once into struct dw_type and then stays: members with offsets, rustc's
- * variant parts, template parameters. Types of members are resolved when asked for, so the graph is
- * only built where somebody walks. All of it belongs to the struct debug and lives as long.
- * Everything comes from outside: depths, counts and loops are bounded.
+ * A type is compiled once into struct dw_type and then stays: members with offsets, rustc's variant
+ * parts, template parameters. Types of members are resolved when asked for, so the graph is only
+ * built where it is walked. All of it belongs to the struct debug and lives as long. Everything
+ * comes from outside: depths, counts and loops are bounded.
  *
  * Source: DWARF 4 and 5 sections 3 and 5; what rustc emits: DW_TAG_variant_part in structures,
  * `__state` of coroutines, `{vtable}` variables with DW_AT_containing_type.
@@ -72,9 +72,9 @@ struct dw_type {
 
 /*
  * Opens the debug information that belongs to an ELF file: inside it, or found by build-id, by
- * .gnu_debuglink, in debuginfod's cache (its network is never asked); split units from a .dwp
- * beside it or their .dwo files. DWARF 2 to 5. -ENODATA with a sentence: there is none. `fd` stays
- * the caller's; `path` is what messages name and where neighbours are looked for.
+ * .gnu_debuglink, in debuginfod's cache (its network is never asked); split units from a .dwp next
+ * to it or their .dwo files. DWARF 2 to 5. -ENODATA with a sentence: there is none. `fd` stays the
+ * caller's; `path` is what messages name and where neighbours are looked for.
  */
 int debug_open(int fd, const char *path, struct debug **ret_dwarf, struct error *err);
 /* The same without the cache of answers, neither read nor written. */
@@ -87,10 +87,10 @@ void debug_free(struct debug *d);
 void debug_local(struct debug *d, bool local);
 
 /* How many split units' files were missed so far (0 where the cache had all answers), and the name
- * of one: what is in them can't be told. */
+ * of one: what is in them is unknown. */
 size_t debug_missing(const struct debug *d, const char **ret_file);
 
-/* The type behind a reference; NULL: unreadable. */
+/* The type of a reference; NULL: unreadable. */
 const struct dw_type *dw_type_of(struct debug *d, uint64_t ref);
 const struct dw_type *dw_member_type(struct debug *d, const struct dw_member *m);
 /* Template parameter by name ("T"), NULL if absent. */
@@ -128,7 +128,7 @@ int debug_function(struct debug *d, uint64_t addr, struct dw_function *ret);
 const struct dw_type *debug_cell(struct debug *d, const uint64_t *near_addrs, size_t n_near,
 				 const uint64_t *param_refs, size_t n_params);
 
-/* The concrete type behind a vtable `<X as Trait>::{vtable}` at this address; NULL: none. Walks all
+/* The concrete type of a vtable `<X as Trait>::{vtable}` at this address; NULL: none. Walks all
  * units once, at the first call that the cache can't answer. */
 const struct dw_type *debug_vtable_type(struct debug *d, uint64_t vtable_addr);
 

@@ -24,7 +24,7 @@ struct debug_frame_answer {
 
 /* Answers to debug_await_place() and debug_places(). */
 struct debug_place_list {
-	size_t n, max; /* max: so many were asked for */
+	size_t n, max; /* max: this many were requested */
 	struct dw_place v[];
 };
 
@@ -54,7 +54,7 @@ struct debug {
 	struct map places;	/* (address, 0) -> struct debug_place_list */
 	struct map named;	/* (hash of the name, 0) -> struct dw_type */
 	struct map frames;	/* (address, 0) -> struct debug_frame_answer */
-	struct dw_type no_type; /* stands for "none" in cells and vtables */
+	struct dw_type no_type; /* means "none" in cells and vtables */
 	bool cached;		/* answers are kept */
 	struct file_id id;	/* of the program, if it is */
 	struct debug_source *sources;
@@ -87,8 +87,8 @@ bool debug_same_type(struct debug *d, uint64_t a, uint64_t b);
 
 /* Fills d with what is cached for this file, if anything; sets d->cached. True: filled. */
 bool debug_cache_load(struct debug *d);
-/* What a cache file holds behind its head; the strings stay in `data`. False: odd, and nothing of
- * it is kept. Whether the sources are still what they were is the caller's to see. */
+/* What a cache file holds after its head; the strings stay in `data`. False: odd, and nothing of it
+ * is kept. Whether the sources are still what they were is the caller's to see. */
 bool debug_cache_parse(struct debug *d, const uint8_t *data, size_t len);
 void debug_cache_save(struct debug *d);
 

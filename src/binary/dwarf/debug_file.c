@@ -62,8 +62,8 @@ static const char *const section_names[DS_N] = {
 	[DS_CU_INDEX] = "cu_index",
 };
 
-/* NULL: no ELF file, or one with more headers than 16 bits can count. Programs have not so many,
- * and libelf reads them all at once. */
+/* NULL: no ELF file, or one with more headers than 16 bits can count. Programs have fewer, and
+ * libelf reads them all at once. */
 static Elf *begin(int fd)
 {
 	Elf64_Ehdr eh;
@@ -225,7 +225,7 @@ static bool section_bytes(struct debug_file *f, Elf_Scn *scn, const GElf_Shdr *s
 	return true;
 }
 
-/* Which section of ours that is, -1 if none. */
+/* The index of that section, -1 if none. */
 static int section_kind(const char *name, bool split, bool *ret_packed)
 {
 	size_t len;

@@ -16,14 +16,14 @@ struct debug_file; /* an ELF file, its sections of debug information in memory *
 
 /*
  * The debug information of the program in `fd` (stays the caller's), looked for in this order: in
- * it; by build-id below /usr/lib/debug/.build-id and in debuginfod's cache; by .gnu_debuglink
- * beside `path`, in .debug there and below /usr/lib/debug. What is apart counts only if it belongs
- * to root, to us or to the program's owner: others may write where it is looked for. -ENODATA with
- * a sentence: there is none.
+ * it; by build-id below /usr/lib/debug/.build-id and in debuginfod's cache; by .gnu_debuglink next
+ * to `path`, in .debug there and below /usr/lib/debug. A separate file counts only if it belongs to
+ * root, to this user or to the program's owner: others may write where it is looked for. -ENODATA
+ * with a sentence: there is none.
  */
 int debug_file_find(int fd, const char *path, struct debug_file **ret_file, struct error *err);
 /* Another file, of split units of a program with that owner. -ENOENT, -EINVAL; -EPERM: it belongs
- * to somebody else, see above. */
+ * to another user, see above. */
 int debug_file_open_split(const char *path, uint64_t owner, struct debug_file **ret_file);
 void debug_file_free(struct debug_file *f);
 

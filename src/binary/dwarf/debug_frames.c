@@ -4,7 +4,7 @@
  *
  * A future that was pinned does not move, and in code of rustc's the stack pointer does not change
  * between a function's head and its end. So a variable whose *value* is an address in the frame
- * ("rsp + 240") tells it for the whole of the function, also where that variable itself is not
+ * ("rsp + 240") gives it for the whole of the function, also where that variable itself is not
  * alive: between two polls, when block_on waits. A variable that *lies* in the frame is only read
  * where it is alive.
  */

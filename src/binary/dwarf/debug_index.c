@@ -210,7 +210,7 @@ static void add_vtable(struct global *g, const struct dwarf_die *die)
 		g->failed = true;
 }
 
-/* Rust's thread_local! makes variables of these names; what is behind a symbol is the DIE's. */
+/* Rust's thread_local! makes variables of these names; a symbol's target is the DIE's. */
 static void add_local(struct global *g, const struct dwarf_die *die)
 {
 	static const char *const names[] = {"__RUST_STD_INTERNAL_VAL", "__KEY"};

@@ -1,7 +1,7 @@
 /*
- * What stands where in debug information. Of one unit: the parents of its DIEs (Rust's names live
- * there) and its functions by address. Of all units together, made only once something is wanted
- * that is not where it should be: types and polls of coroutines by name, vtables by address.
+ * An index of debug information. Of one unit: the parents of its DIEs (Rust's names live there) and
+ * its functions by address. Of all units together, made only once something is wanted that is not
+ * where it should be: types and polls of coroutines by name, vtables by address.
  */
 #ifndef POLLUX_BINARY_DWARF_DEBUG_INDEX_H
 #define POLLUX_BINARY_DWARF_DEBUG_INDEX_H

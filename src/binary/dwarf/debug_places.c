@@ -1,6 +1,6 @@
 /*
- * Where code was written: the line table tells file and line of an address, the tree of inlined
- * functions who called whom there.
+ * Where code was written: the line table gives file and line of an address, the tree of inlined
+ * functions gives the calls there.
  */
 #include "binary/dwarf/debug_data.h"
 
@@ -55,7 +55,7 @@ static size_t find_places(struct debug *d, uint64_t addr, struct dw_place *ret, 
 
 	if (!u)
 		return 0;
-	/* of a split unit, the lines stand with its skeleton */
+	/* of a split unit, the lines are with its skeleton */
 	if (unit_line(u, addr, &v, &line))
 		file = unit_file(u->skeleton ? u->skeleton : u, v);
 	if (!debug_function_covering(d, addr, &function)) {

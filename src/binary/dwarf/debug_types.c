@@ -1,9 +1,9 @@
 /*
  * Types, compiled from their DIEs: once each, when asked for. What a type refers to is kept as
- * reference, so that the graph grows only where somebody walks.
+ * reference, so that the graph grows only where it is walked.
  *
- * A unit may only declare a type that another one defines; then the definition is looked for by its
- * name and stands for both.
+ * A unit may only declare a type that another one defines; then the definition is looked up by its
+ * name and serves for both.
  */
 #include "base/hash.h"
 #include "binary/dwarf/debug_data.h"
@@ -338,7 +338,7 @@ bool dw_is_coroutine(const struct dw_type *t)
 	return false;
 }
 
-/* The state in which it was not polled yet stands where it begins. */
+/* The state in which it was not polled yet has the line where it begins. */
 char *dw_coroutine_where(const struct dw_type *t)
 {
 	char *where = NULL;

@@ -16,7 +16,7 @@ enum {
 	MAX_ATTRS = 1 << 22, /* of all shapes of a table */
 };
 
-/* Bytes of a form's value where it doesn't tell them itself. */
+/* Bytes of a form's value where it doesn't say so itself. */
 static uint8_t form_bytes(const struct dwarf_unit *u, unsigned form)
 {
 	switch (form) {

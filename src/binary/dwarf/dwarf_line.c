@@ -1,6 +1,6 @@
 /*
  * Line tables: the names of files, and the line of a code address. The program of a unit's table is
- * run anew for each question: a tool asks for hundreds of addresses, and kept tables would be
+ * run again for each question: a tool asks for hundreds of addresses, and kept tables would be
  * larger than the rest.
  */
 #include "base/vec.h"

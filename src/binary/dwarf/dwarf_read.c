@@ -378,7 +378,7 @@ uint64_t die_ref(const struct dwarf_die *die, unsigned name)
 	return (uint64_t)u->source->number << DWARF_REF_SHIFT | off;
 }
 
-/* Entry of .debug_addr. A split unit's addresses stand in its skeleton's file. */
+/* Entry of .debug_addr. A split unit's addresses are in its skeleton's file. */
 bool dwarf_indexed_address(const struct dwarf_unit *u, uint64_t index, uint64_t *ret)
 {
 	const struct dwarf_unit *owner = u->skeleton ? u->skeleton : u;
@@ -455,7 +455,7 @@ bool die_location(const struct dwarf_die *die, uint64_t *ret)
 	}
 }
 
-/* ---- what a unit's own DIE tells ---- */
+/* ---- a unit's own DIE ---- */
 
 bool dwarf_unit_root(struct dwarf_unit *u)
 {

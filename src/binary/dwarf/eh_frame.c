@@ -2,10 +2,10 @@
  * .eh_frame compiled into sorted rows.
  *
  * The section holds a small program for each function (FDE), which says instruction by instruction
- * where the frame is; what functions have in common (CIE) stands apart. Each program is run once,
- * at its every step to a new address a row is written, if anything changed that a walk needs. That
- * is about five rows a function and 12 bytes a row, against the running of programs at each frame
- * of each stack.
+ * where the frame is; what functions have in common (CIE) is separate. Each program is run once, at
+ * its every step to a new address a row is written, if anything changed that a walk needs. That is
+ * about five rows a function and 12 bytes a row, against the running of programs at each frame of
+ * each stack.
  *
  * Expressions are not evaluated but recognised: of those that compilers and linkers write there are
  * three, the linker's for a PLT, gcc's for a stack that it aligned, and libc's for a signal frame,
@@ -38,7 +38,7 @@ struct eh_table {
 	uint64_t base;
 	struct eh_row *rows;
 	size_t n, cap;
-	uint32_t *index; /* of the page with this number: how many rows stand before it */
+	uint32_t *index; /* of the page with this number: how many rows precede it */
 	size_t n_index;
 	unsigned shift;
 };
@@ -368,8 +368,8 @@ static void run_rule(struct rules *r, const struct eh_cie *cie, uint8_t op, stru
 	}
 }
 
-/* Runs a program; `t` is NULL for a CIE's, which moves nowhere. What comes behind something that
- * isn't understood has no rules. */
+/* Runs a program; `t` is NULL for a CIE's, which moves nowhere. What follows something that isn't
+ * understood has no rules. */
 static int run(struct eh_table *t, const struct section *s, const struct eh_fde *f, struct rules *r)
 {
 	const struct eh_cie *cie = f->cie;
@@ -494,10 +494,10 @@ static bool read_cie_header(const struct section *s, struct cursor *c, struct eh
 		case 'L':
 			cursor_u8(&a);
 			break;
-		case 'S': /* a signal's frame: told by its rules */
+		case 'S': /* a signal's frame: recognised by its rules */
 		case 'B':
 			break;
-		default: /* the rest is unknown, but its length was told */
+		default: /* the rest is unknown, but its length is known */
 			return cursor_ok(&a);
 		}
 	}
@@ -533,7 +533,7 @@ static const struct eh_cie *cie_at(const struct section *s, struct map *cies, ui
 	return cie;
 }
 
-/* One entry's body, behind its length: 1, 0 if it is no FDE that can be read, -ENOMEM. */
+/* One entry's body, after its length: 1, 0 if it is no FDE that can be read, -ENOMEM. */
 static int read_fde(const struct section *s, struct map *cies, const uint8_t *body, uint32_t len,
 		    struct eh_fde *ret)
 {
@@ -767,14 +767,14 @@ const struct eh_row *eh_table_at(const struct eh_table *t, uint64_t addr)
 
 	if (addr < t->base || page + 1 >= t->n_index)
 		return NULL;
-	/* The row that holds stands in this page, or is the last one before it. */
+	/* The row that applies is in this page, or is the last one before it. */
 	lo = PARTITION_POINT(i, t->index[page], t->index[page + 1], t->rows[i].pc <= pc);
 	return lo && t->rows[lo - 1].cfa_rule != EH_CFA_NONE ? &t->rows[lo - 1] : NULL;
 }
 
 bool eh_table_rbp_made(const struct eh_table *t, const struct eh_row *row, uint64_t *ret_addr)
 {
-	/* push %rbp; mov %rsp,%rbp. The row may come again behind a return. */
+	/* push %rbp; mov %rsp,%rbp. The row may come again after a return. */
 	for (; row > t->rows && row->cfa_rule != EH_CFA_NONE; row--) {
 		const struct eh_row *pushed = row - 1;
 

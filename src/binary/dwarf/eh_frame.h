@@ -69,9 +69,9 @@ int eh_frame_each_fde(const struct elf_image *img, eh_fde_fn *fn, void *context)
 struct eh_table;
 
 /*
- * From the bytes of an .eh_frame that lies at `addr`. Rows count from `base`; what lies before it
- * or 4 GiB behind it has none. `sized`: the length is the section's (a terminator within is no
- * end), else `len` only bounds it. Malformed entries are left out. 0 also if nothing is left;
+ * From the bytes of an .eh_frame that lies at `addr`. Rows count from `base`; what is before it or
+ * 4 GiB after it has none. `sized`: the length is the section's (a terminator within is no end),
+ * else `len` only bounds it. Malformed entries are left out. 0 also if nothing is left;
  * -ENOMEM, -EFBIG.
  */
 int eh_table_compile(const void *data, size_t len, uint64_t addr, uint64_t base, bool sized,

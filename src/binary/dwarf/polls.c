@@ -1,9 +1,9 @@
 /*
- * Both sorts of poll functions take a Pin<&mut Self> first. A coroutine's body is called after what
+ * Both kinds of poll functions take a Pin<&mut Self> first. A coroutine's body is called after what
  * it was written as, "{async_fn#0}", and its Self is the coroutine's type, "{async_fn_env#0}".
  *
- * Of a function that polls by a pointer that it is lent (that of a Pin<Box<X>>, say) the body of X
- * may be a part. The block_on of Tokio's current-thread runtime polls in a closure, by
+ * A function that polls through a borrowed pointer (that of a Pin<Box<X>>, say) may contain the
+ * body of X. The block_on of Tokio's current-thread runtime polls in a closure, by
  * Context::enter(); the closure has borrowed a Pin<&mut X>, or, of a large future, a Pin<&mut
  * Pin<Box<X>>>.
  *

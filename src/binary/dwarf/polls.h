@@ -1,4 +1,4 @@
-/* What debug information tells of a function that polls a future: of which type, and what it
+/* What debug information says of a function that polls a future: of which type, and what it
  * returns. */
 #ifndef POLLUX_BINARY_DWARF_POLLS_H
 #define POLLUX_BINARY_DWARF_POLLS_H
@@ -12,8 +12,8 @@ struct dw_poll {
 	const struct dw_type *future; /* of a generated one: with its states as variants */
 	const struct dw_type *result; /* Poll<Output>; NULL for generated ones */
 	/* Of a function that polls what others own, the coroutine whose body may be a part of it,
-	 * to which so many pointers lead, the first of which is an argument; NULL: none. Some have
-	 * nothing else: of those the future is NULL. */
+	 * to which this many pointers lead, the first of which is an argument; NULL: none. Some
+	 * have nothing else: of those the future is NULL. */
 	const struct dw_type *lent;
 	uint8_t n_lent;
 	const char *full, *file;

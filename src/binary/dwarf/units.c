@@ -2,11 +2,11 @@
  * The units of a program; see units.h.
  *
  * Opening chains the headers of .debug_info, which touches a page per unit and no more. What covers
- * an address comes from .debug_aranges; units that don't stand there (clang writes none for C) are
+ * an address comes from .debug_aranges; units that are not in it (clang writes none for C) are
  * asked for their own ranges, once an address is wanted that no other has.
  *
- * Split units: the skeleton in the program names a .dwo and an id. A .dwp beside the program holds
- * many of them under their ids; else the .dwo is looked for where it was written, and beside the
+ * Split units: the skeleton in the program names a .dwo and an id. A .dwp next to the program holds
+ * many of them under their ids; else the .dwo is looked up where it was written, and next to the
  * program. Each becomes a source of its own, since its offsets are its own.
  */
 #include "binary/dwarf/units.h"
@@ -36,7 +36,7 @@ struct unit_list {
 struct unit_source {
 	struct dwarf_source dwarf;
 	struct unit_list units;
-	struct debug_file *file; /* NULL: not ours to free */
+	struct debug_file *file; /* NULL: not to be freed */
 };
 
 struct unit_range {
@@ -367,7 +367,7 @@ static bool from_die(void *ctx, uint64_t low, uint64_t high)
 {
 	struct range_add *a = ctx;
 
-	/* what the linker dropped stands at 0, or at its marks at the upper end */
+	/* what the linker dropped is at 0, or at its marks at the upper end */
 	return low && high < UINT64_MAX - 1 && !add_range(a->us, low, high, a->unit);
 }
 

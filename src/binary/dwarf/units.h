@@ -1,6 +1,6 @@
 /*
  * All units of debug information of one program, split ones included: found by the reference of a
- * DIE, by the address of code, or one after the other. A split unit stands in its skeleton's place.
+ * DIE, by the address of code, or one after the other. A split unit takes its skeleton's place.
  */
 #ifndef POLLUX_BINARY_DWARF_UNITS_H
 #define POLLUX_BINARY_DWARF_UNITS_H

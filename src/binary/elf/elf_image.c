@@ -127,7 +127,7 @@ static int add_code(struct opening *o, uint64_t start, uint64_t size)
 	return 0;
 }
 
-/* A symbol table with its strings, unless there is one of this sort already. */
+/* A symbol table with its strings, unless there is one of this kind already. */
 static int find_symtab(struct opening *o, const GElf_Shdr *sh, struct image_table *symtab,
 		       struct image_table *strtab)
 {
@@ -227,7 +227,7 @@ static bool find_build_id(struct elf_image *img, const uint8_t *at, uint64_t lef
 	return false;
 }
 
-/* The build-id stands in a note of a read-only segment; notes are found by PT_NOTE. */
+/* The build-id is in a note of a read-only segment; notes are found by PT_NOTE. */
 static void read_build_id(struct opening *o)
 {
 	size_t n = 0;

@@ -22,7 +22,7 @@ struct elf_symbol {
 
 /* A word in a data segment that the loader (or the linker) fills with an address. */
 struct elf_pointer {
-	uint64_t slot;	 /* where it stands */
+	uint64_t slot;	 /* its place */
 	uint64_t target; /* linked address of what it points at */
 };
 
@@ -36,7 +36,7 @@ struct elf_segment {
 /* From a file that the caller has opened (kept open by the caller; may be closed afterwards).
  * `name` is for messages. -ENOEXEC: not an ELF file for x86-64. */
 int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struct error *err);
-/* The same of a path; nothing is waited for, whatever stands there. */
+/* The same of a path; it never waits, whatever the path is. */
 int elf_image_open_path(const char *path, struct elf_image **ret_image, struct error *err);
 /* From a file as above, but without its bytes, which are read at first need: for many of which few
  * are looked into, one after the other. */
@@ -46,7 +46,7 @@ int elf_image_open_resting(int fd, const char *name, struct elf_image **ret_imag
 int elf_image_wake(struct elf_image *img, struct error *err);
 void elf_image_free(struct elf_image *img);
 /* Gives its memory back until something of it is asked for again; pointers that were got from it
- * are good no longer. For whoever holds many. */
+ * become invalid. For callers that hold many. */
 void elf_image_rest(struct elf_image *img);
 /* 0, or negative errno with a sentence: something couldn't be read, since the file was cut, its
  * medium failed, or there is not enough memory. What was found, and not found, in it is not to be

@@ -1,5 +1,5 @@
 /*
- * Where functions begin and end. Symbols tell it exactly; without them the unwind tables do:
+ * Where functions begin and end. Symbols give them exactly; without them the unwind tables do:
  * .eh_frame has one entry (FDE) per function and is loaded with the program, so strip leaves it.
  */
 #include "base/search.h"

@@ -1,8 +1,8 @@
 /*
- * How the bytes of an object's file come into memory: by a map of it where nobody else can change
- * it, by a copy where somebody can (base/file_map.h says why), and for small files, where the copy
- * costs less. Both come at first need and can be given back until then, so that of many large
- * libraries only the one that is looked at lies in memory.
+ * How the bytes of an object's file come into memory: by a map of it where no other user can change
+ * it, by a copy where one can (base/file_map.h says why), and for small files, where the copy costs
+ * less. Both come at first need and can be given back until then, so that of many large libraries
+ * only the one in use is in memory.
  */
 #include "binary/elf/image.h"
 

@@ -2,9 +2,9 @@
  * Words that hold addresses once the program runs, and the GOT.
  *
  * A position-independent object lists them: R_X86_64_RELATIVE (the addend is the address; lld
- * leaves the word itself 0), the packed DT_RELR (the address stands in the word), and
- * R_X86_64_64 against a symbol of the object itself. An object at a fixed address lists nothing:
- * there every aligned word of its data that lies in the object's own range counts.
+ * leaves the word itself 0), the packed DT_RELR (the address is in the word), and R_X86_64_64
+ * against a symbol of the object itself. An object at a fixed address lists nothing: there every
+ * aligned word of its data that lies in the object's own range counts.
  */
 #include "base/search.h"
 #include "base/vec.h"
@@ -93,7 +93,7 @@ static bool add_relr(struct elf_image *img, const struct image_dynamic *dyn, siz
 	return true;
 }
 
-/* Fixed addresses: the words themselves. Code is left out where sections tell where it is. */
+/* Fixed addresses: the words themselves. Code is left out where sections say where it is. */
 static bool add_words(struct elf_image *img, size_t *cap)
 {
 	uint64_t low = img->segments[0].addr;

@@ -6,8 +6,8 @@
  *     aarch64   -4@w0  8@x19  8@5  8@[sp]  4@[x29, -20]  8@[x0, x1, lsl #3]  8@[x0, w1, sxtw 3]
  *
  * Registers become words of what the kernel hands to a uprobe. What can't be read that way
- * (symbols, segments, parts that nobody writes) is refused with the reason, one operand alone: the
- * others of the probe are as good as before. The text comes from a stranger's file.
+ * (symbols, segments, parts that no compiler writes) is refused with the reason, only that operand:
+ * the others of the probe are as good as before. The text comes from a stranger's file.
  */
 #include "binary/elf/probes.h"
 
@@ -121,7 +121,7 @@ static size_t take_word(struct text *t, char *word, size_t size)
 	return n;
 }
 
-/* "r12d", "xmm7": the number behind a prefix, at most max. */
+/* "r12d", "xmm7": the number after a prefix, at most max. */
 static bool number_behind(const char *word, const char *prefix, unsigned max, unsigned *ret,
 			  const char **ret_rest)
 {

@@ -2,7 +2,7 @@
  * The probes that a program carries: SystemTap's .note.stapsdt, version 3. Each note names one site
  * (a nop), its arguments as assembler operands, and a semaphore: a 16-bit counter in the program's
  * data; where it is 0, the program may skip the site with all work for its arguments. The same
- * provider and name may stand at many sites, with other operands and another semaphore at each.
+ * provider and name may have many sites, with other operands and another semaphore at each.
  *
  * An operand is parsed once into a struct probe_arg, which a recorder evaluates against registers
  * and memory without knowing assembler: registers are numbers of 8-byte words of what the kernel
@@ -69,7 +69,7 @@ struct probe_arg {
 	uint8_t shift;	      /* of index; of PA_REG: to the right (8 for %ah) */
 	int64_t value;	      /* constant, or displacement */
 	const char *reason;   /* PA_REFUSED: static text */
-	const char *operand;  /* as it stands in the note, not 0-terminated ... */
+	const char *operand;  /* as it is in the note, not 0-terminated ... */
 	uint32_t operand_len; /* ... this long; belongs to the probes, or to whom it was parsed for
 			       */
 };

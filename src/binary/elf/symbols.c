@@ -96,7 +96,7 @@ const struct elf_symbol *elf_image_symbol_at(struct elf_image *img, uint64_t add
 
 	load(img);
 	lo = PARTITION_POINT(i, 0, img->n_symbols, img->symbols[i].addr <= addr);
-	/* Several names may stand at one address, aliases and empty ones among them: the first that
+	/* Several names may be at one address, aliases and empty ones among them: the first that
 	 * covers addr, functions before objects. Thread-local offsets are no addresses. */
 	for (size_t i = lo; i > 0 && i + 16 > lo; i--) {
 		const struct elf_symbol *s = &img->symbols[i - 1];

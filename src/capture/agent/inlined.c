@@ -40,7 +40,7 @@ struct item {
 	uint64_t addr;	 /* of a pointer: where it leads to */
 	uint64_t where;	 /* as addr, of a pointer: its own address */
 	uint32_t origin; /* among those that are recorded: which of all it is */
-	bool hidden;	 /* isn't recorded: not wanted, a pointer, recorded by its own function */
+	bool hidden;	 /* not recorded: unwanted, a pointer, or recorded by its function */
 	bool lent;	 /* not to be dropped by those in which it lies */
 	bool open;	 /* its begin is recorded */
 };
