@@ -270,7 +270,7 @@ static int examine_process(struct diagnosis *d, pid_t pid, struct error *err)
 {
 	struct process p = PROCESS_INIT;
 	struct error reason = {0};
-	char status[8192], path[48];
+	char status[PROCESS_STATUS_BYTES], path[48];
 	int r;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", pid);

@@ -219,10 +219,10 @@ static bool may_hold_tasks(const struct inspect *in, size_t map)
  */
 static uint64_t pages_to_search(const struct inspect *in)
 {
-	char status[8192];
+	char status[PROCESS_STATUS_BYTES];
 	uint64_t bytes = in->core ? in->core->file_bytes : 0;
 
-	if (!in->core && process_read_file(&in->process, "status", status, sizeof(status)) > 0) {
+	if (!in->core && process_read_status(&in->process, 0, status)) {
 		long resident = process_status_number(status, "VmRSS", false);
 		long swapped = process_status_number(status, "VmSwap", false);
 

@@ -484,10 +484,10 @@ static uint64_t status_bytes(const char *status, const char *key)
 
 static struct means read_means(const struct process *p)
 {
-	char limits[4096] = "", status[4096] = "";
+	char limits[4096] = "", status[PROCESS_STATUS_BYTES] = "";
 
 	process_read_file(p, "limits", limits, sizeof(limits));
-	process_read_file(p, "status", status, sizeof(status));
+	process_read_status(p, 0, status);
 	return (struct means){
 		.max_space = limit_of(limits, "Max address space"),
 		.max_file = limit_of(limits, "Max file size"),

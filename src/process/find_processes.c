@@ -149,7 +149,7 @@ struct by_parent {
 static bool is_below(void *ctx, int proc, pid_t pid)
 {
 	const struct by_parent *by = ctx;
-	char path[64], status[4096];
+	char path[64], status[PROCESS_STATUS_BYTES];
 
 	snprintf(path, sizeof(path), "%d/status", pid);
 	_cleanup_close_ int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);

@@ -144,11 +144,10 @@ bool process_alive(const struct process *p)
  * first: for some ms, or because it alone has ended. */
 static bool main_thread_ended(const struct process *p)
 {
-	char status[8192];
+	char status[PROCESS_STATUS_BYTES];
 
 	for (unsigned i = 0; i < 500; i++) {
-		if (state_of(p) != 'Z' ||
-		    process_read_file(p, "status", status, sizeof(status)) <= 0 ||
+		if (state_of(p) != 'Z' || !process_read_status(p, 0, status) ||
 		    process_status_number(status, "Threads", false) <= 1)
 			return false;
 		clock_sleep(NSEC_PER_MSEC);
@@ -277,6 +276,15 @@ char *process_exe(pid_t pid)
 	return *path ? strdup(path) : NULL;
 }
 
+bool process_read_status(const struct process *p, pid_t tid, char ret_text[PROCESS_STATUS_BYTES])
+{
+	char name[48] = "status";
+
+	if (tid)
+		snprintf(name, sizeof(name), "task/%d/status", tid);
+	return process_read_file(p, name, ret_text, PROCESS_STATUS_BYTES) > 0;
+}
+
 long process_status_number(const char *status, const char *key, bool last)
 {
 	size_t len = strlen(key);
@@ -306,12 +314,11 @@ long process_status_number(const char *status, const char *key, bool last)
 
 pid_t process_own_tid(const struct process *p, pid_t tid)
 {
-	char name[48], status[4096];
+	char status[PROCESS_STATUS_BYTES];
 
 	if (!p->other_pid_ns)
 		return tid;
-	snprintf(name, sizeof(name), "task/%d/status", tid);
-	if (process_read_file(p, name, status, sizeof(status)) <= 0)
+	if (!process_read_status(p, tid, status))
 		return 0;
 	long own = process_status_number(status, "NSpid", true);
 	return own > 0 ? (pid_t)own : 0;

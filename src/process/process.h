@@ -61,6 +61,9 @@ int process_read_whole(const struct process *p, const char *name, size_t max, ch
 		       size_t *ret_len);
 /* The path of the program that a process executes, as /proc has it, for free(); NULL: none. */
 char *process_exe(pid_t pid);
+/* The status file of a thread, or with tid 0 of the process; false if it is gone. */
+#define PROCESS_STATUS_BYTES 8192
+bool process_read_status(const struct process *p, pid_t tid, char ret_text[PROCESS_STATUS_BYTES]);
 /* The number after "KEY:" of a status file, last column (the innermost pid namespace for NSpid), -1
  * if it isn't there. */
 long process_status_number(const char *status, const char *key, bool last);

@@ -37,11 +37,11 @@ static bool thread_of_ours(long tid)
 
 int rights_check(const struct process *p, struct error *err)
 {
-	char status[8192];
+	char status[PROCESS_STATUS_BYTES];
 	unsigned char ident[20];
 	int rc;
 
-	if (process_read_file(p, "status", status, sizeof(status)) <= 0)
+	if (!process_read_status(p, 0, status))
 		return error_set(err, -ESRCH, "there is no process %d", p->pid);
 
 	long group = process_status_number(status, "Tgid", false);
@@ -87,24 +87,21 @@ int rights_check(const struct process *p, struct error *err)
 	return 0;
 }
 
-static bool we_have_ptrace_cap(void)
+uint64_t rights_own_caps(void)
 {
-	struct process self = {.proc_fd = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-	char status[8192];
-	bool has = false;
+	_cleanup_close_ int fd = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const struct process self = {.proc_fd = fd};
+	char status[PROCESS_STATUS_BYTES];
+	const char *caps = fd >= 0 && process_read_status(&self, 0, status)
+				   ? strstr(status, "\nCapEff:")
+				   : NULL;
 
-	if (self.proc_fd >= 0 && process_read_file(&self, "status", status, sizeof(status)) > 0) {
-		const char *caps = strstr(status, "\nCapEff:");
-		has = caps && strtoull(caps + 8, NULL, 16) >> CAP_SYS_PTRACE_BIT & 1;
-	}
-	if (self.proc_fd >= 0)
-		close(self.proc_fd);
-	return has;
+	return caps ? strtoull(caps + 8, NULL, 16) : 0;
 }
 
 bool rights_any_exec(void)
 {
-	return we_have_ptrace_cap();
+	return rights_own_caps() >> CAP_SYS_PTRACE_BIT & 1;
 }
 
 static int yama_scope(void)
@@ -117,13 +114,13 @@ static int yama_scope(void)
 
 int rights_explain(pid_t pid, int code, struct error *err)
 {
-	char path[32], status[8192];
+	char path[32], status[PROCESS_STATUS_BYTES];
 	struct process p = {.pid = pid, .mem_fd = -1};
 
 	snprintf(path, sizeof(path), "/proc/%d", pid);
 	_cleanup_close_ int proc_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	p.proc_fd = proc_fd;
-	if (proc_fd < 0 || process_read_file(&p, "status", status, sizeof(status)) <= 0)
+	if (proc_fd < 0 || !process_read_status(&p, 0, status))
 		return error_set(err, -ESRCH, "there is no process %d", pid);
 	if (code != -EPERM && code != -EACCES)
 		return error_sys(err, code, "process %d can't be traced", pid);
@@ -131,7 +128,7 @@ int rights_explain(pid_t pid, int code, struct error *err)
 		return err ? err->code : code;
 
 	long uid = process_status_number(status, "Uid", false);
-	bool cap = we_have_ptrace_cap();
+	bool cap = rights_any_exec();
 	int scope = yama_scope();
 
 	if (!cap && uid >= 0 && (uid_t)uid != geteuid()) {

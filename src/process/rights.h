@@ -19,6 +19,8 @@ int rights_explain(pid_t pid, int code, struct error *err);
 /* Tries it, harmlessly: may the process' memory be opened for writing? 0 or the reason. */
 int rights_probe(pid_t pid, struct error *err);
 
+/* The capabilities in pollux' effective set, a bit each. */
+uint64_t rights_own_caps(void);
 /* What we trace gets by an exec what rights it gives: we have CAP_SYS_PTRACE. */
 bool rights_any_exec(void);
 

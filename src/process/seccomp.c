@@ -245,11 +245,11 @@ static bool may_administer(const char *status)
 	return false;
 }
 
-static int read_filters(const struct process *p, const char *name, struct filters *ret)
+static int read_filters(const struct process *p, pid_t tid, struct filters *ret)
 {
-	char text[8192];
+	char text[PROCESS_STATUS_BYTES];
 
-	if (process_read_file(p, name, text, sizeof(text)) <= 0)
+	if (!process_read_status(p, tid, text))
 		return -ESRCH;
 	ret->mode = process_status_number(text, "Seccomp", false);
 	ret->n = process_status_number(text, "Seccomp_filters", false);
@@ -259,20 +259,12 @@ static int read_filters(const struct process *p, const char *name, struct filter
 	return 0;
 }
 
-static int read_of_thread(const struct process *p, pid_t tid, struct filters *ret)
-{
-	char name[48];
-
-	snprintf(name, sizeof(name), "task/%d/status", tid);
-	return read_filters(p, name, ret);
-}
-
 static int read_own(struct filters *ret)
 {
 	_cleanup_close_ int fd = open("/proc/thread-self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	const struct process self = {.proc_fd = fd};
 
-	return fd < 0 ? -errno : read_filters(&self, "status", ret);
+	return fd < 0 ? -errno : read_filters(&self, 0, ret);
 }
 
 static bool same_container(const struct process *p)
@@ -441,7 +433,7 @@ int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *c
 
 	if (rc < 0)
 		return rc;
-	rc = read_of_thread(p, tid, &theirs);
+	rc = read_filters(p, tid, &theirs);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot look at thread %d", tid);
 	if (theirs.mode == 0)
@@ -477,7 +469,7 @@ int seccomp_allows_all(const struct process *p, const struct stub_call *calls, s
 		struct filters theirs;
 
 		/* One that is gone makes no calls. */
-		if (read_of_thread(p, tids[i], &theirs) < 0 || theirs.mode == 0)
+		if (read_filters(p, tids[i], &theirs) < 0 || theirs.mode == 0)
 			continue;
 		if (tids[i] == p->stopped_tid) {
 			rc = seccomp_allows(p, tids[i], calls, n, &trial, err);
@@ -506,7 +498,7 @@ bool seccomp_none(const struct process *p)
 	for (size_t i = 0; i < n; i++) {
 		struct filters theirs;
 
-		if (read_of_thread(p, tids[i], &theirs) == 0 && theirs.mode)
+		if (read_filters(p, tids[i], &theirs) == 0 && theirs.mode)
 			return false;
 	}
 	return true;
@@ -516,7 +508,7 @@ long seccomp_count(const struct process *p, pid_t tid)
 {
 	struct filters theirs;
 
-	if (read_of_thread(p, tid, &theirs) < 0)
+	if (read_filters(p, tid, &theirs) < 0)
 		return -1;
 	return theirs.mode == 0 ? 0 : theirs.n > 0 ? theirs.n : 1;
 }

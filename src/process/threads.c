@@ -233,11 +233,10 @@ int threads_list(const struct process *p, pid_t **ret_tids, size_t *ret_n)
 /* A thread that is just ending can't be seized. */
 static bool ends(const struct process *p, pid_t tid)
 {
-	char name[48], status[4096];
+	char status[PROCESS_STATUS_BYTES];
 
-	snprintf(name, sizeof(name), "task/%d/status", tid);
-	return process_read_file(p, name, status, sizeof(status)) <= 0 ||
-	       strstr(status, "State:\tZ") || strstr(status, "State:\tX");
+	return !process_read_status(p, tid, status) || strstr(status, "State:\tZ") ||
+	       strstr(status, "State:\tX");
 }
 
 /*

@@ -17,7 +17,7 @@
 #include "base/vec.h"
 #include "capture/kernel/kernel.h"
 #include "capture/kernel.skel.h"
-#include "process/process.h"
+#include "process/rights.h"
 
 #include <asm/unistd.h>
 #include <bpf/bpf.h>
@@ -123,14 +123,7 @@ static void tell_machine(struct kernel_bpf *skel)
 
 static bool has_rights(void)
 {
-	struct process self = PROCESS_INIT;
-	char text[4096], *at;
-
-	self.proc_fd = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	ssize_t n = self.proc_fd < 0 ? -1 : process_read_file(&self, "status", text, sizeof(text));
-	process_close(&self);
-	at = n > 0 ? strstr(text, "CapEff:") : NULL;
-	uint64_t caps = at ? strtoull(at + 7, NULL, 16) : 0;
+	uint64_t caps = rights_own_caps();
 
 	/* CAP_SYS_ADMIN; or CAP_PERFMON and CAP_BPF */
 	return caps & 1ull << 21 || (caps & 3ull << 38) == 3ull << 38;

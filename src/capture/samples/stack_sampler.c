@@ -137,10 +137,9 @@ static int stop_and_take(void *arg)
 
 static bool traced_by_other(const struct sampler_job *job)
 {
-	char name[48], status[4096];
+	char status[PROCESS_STATUS_BYTES];
 
-	snprintf(name, sizeof(name), "task/%d/status", job->tid);
-	return process_read_file(job->process, name, status, sizeof(status)) <= 0 ||
+	return !process_read_status(job->process, job->tid, status) ||
 	       process_status_number(status, "TracerPid", false) > 0;
 }
 
