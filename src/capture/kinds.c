@@ -49,7 +49,7 @@ int kinds_tell(struct trace_writer *w, uint32_t process, const struct finding *f
 	if (k) {
 		kind.role = (uint16_t)k->role;
 		kind.vtable = k->vtable;
-		kind.poll = k->poll;
+		kind.poll = k->slots[TF_POLL].function;
 		kind.name = k->name;
 		kind.full_name = k->full_name;
 		kind.scheduler = k->scheduler;

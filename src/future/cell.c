@@ -37,7 +37,8 @@ static const struct dw_type *stage_of(struct debug *d, const struct dw_type *t, 
 const struct dw_type *cell_stage(struct debug *d, const struct find_kind *k,
 				 const struct debug_kind *types, uint64_t *ret_offset)
 {
-	uint64_t near[4] = {k->poll, k->dealloc, k->shutdown, k->schedule};
+	uint64_t near[4] = {k->slots[TF_POLL].function, k->slots[TF_FREE].function,
+			    k->slots[TF_SHUTDOWN].function, k->slots[TF_SCHEDULE].function};
 	const struct dw_type *cell;
 
 	*ret_offset = 0;

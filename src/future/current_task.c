@@ -160,7 +160,7 @@ static bool stack_has(struct inspect *in, const struct inspect_stack *s, uint64_
 static void by_stack(struct inspect *in, struct inspect_task *t, bool alone)
 {
 	const struct inspect_object *o = t->kind->object;
-	uint64_t poll = t->kind->kind->poll;
+	uint64_t poll = t->kind->kind->slots[TF_POLL].function;
 	const uint64_t starts[2] = {poll, jumps_to(o->object->image, poll)};
 	size_t n_with = 0, n_having = 0, with = 0, having = 0;
 

@@ -90,10 +90,8 @@ static int by_vtable(const void *a, const void *b)
  * state, awaiter (two words), vtable } in an order that rustc chose; with the state in the second
  * or the third word there is only one place for each of the others.
  */
-static uint16_t vtable_offset_of(const struct find_kind *k, bool tokio)
+static uint16_t vtable_offset_of(const struct find_kind *k)
 {
-	if (tokio)
-		return 16;
 	if (k->vtable_offset != OFFSET_UNKNOWN)
 		return k->vtable_offset;
 	return k->state_offset == 8 ? 0 : k->state_offset == 16 ? 24 : OFFSET_UNKNOWN;
@@ -126,15 +124,14 @@ static int add_object(struct inspect *in, struct process_object *o, struct buf *
 		return error_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < lo->finding.n_kinds; i++) {
 		const struct find_kind *k = &lo->finding.kinds[i];
-		const char *runtime = lo->finding.runtimes[k->runtime].name;
 
 		in->kinds[in->n_kinds++] = (struct inspect_kind){
 			.object = lo,
 			.kind = k,
-			.runtime = runtime,
-			.tokio = !strcmp(runtime, "tokio"),
+			.runtime = lo->finding.runtimes[k->runtime].name,
+			.tokio = find_model(&lo->finding, k->runtime) == TASK_TOKIO,
 			.vtable = k->vtable + o->bias,
-			.vtable_offset = vtable_offset_of(k, !strcmp(runtime, "tokio")),
+			.vtable_offset = vtable_offset_of(k),
 		};
 	}
 	return 0;
@@ -207,7 +204,9 @@ static bool same_program(struct inspect *in)
 	const struct inspect_kind *k = &in->kinds[0];
 	uint64_t bias = k->object->object->bias, poll;
 
-	return mem_u64(&in->mem, k->kind->poll_slot + bias, &poll) && poll == k->kind->poll + bias;
+	const struct find_slot *slot = &k->kind->slots[TF_POLL];
+
+	return mem_u64(&in->mem, slot->addr + bias, &poll) && poll == slot->function + bias;
 }
 
 int inspect_open_core(const char *path, const char *exe, struct inspect **ret_inspect,

@@ -117,7 +117,7 @@ static int tell_futures(struct cover *c, struct hooked_object *const *objects, s
 static bool has_async_task(const struct finding *f)
 {
 	for (size_t i = 0; i < f->n_runtimes; i++)
-		if (!strcmp(f->runtimes[i].name, "async-task"))
+		if (f->runtimes[i].model == TASK_ASYNC_TASK)
 			return true;
 	return false;
 }

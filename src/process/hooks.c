@@ -51,10 +51,22 @@ struct attach_kind *hooks_add_kind(struct hooks *h)
 	return &h->kinds[h->n_kinds++];
 }
 
-static bool is_async_task(const struct finding *f, uint32_t runtime)
-{
-	return runtime < f->n_runtimes && !strcmp(f->runtimes[runtime].name, "async-task");
-}
+/* What is hooked of tasks and of their wakers, by their model; AH_NONE: nothing. */
+static const struct {
+	enum agent_hook_type functions[TF_N], wake;
+} hook_types[TASK_N_MODELS] = {
+	[TASK_TOKIO] = {{[TF_POLL] = AH_TOKIO_POLL,
+			 [TF_SCHEDULE] = AH_TOKIO_SCHEDULE,
+			 [TF_FREE] = AH_TOKIO_DEALLOC,
+			 [TF_SHUTDOWN] = AH_TOKIO_SHUTDOWN,
+			 [TF_READ] = AH_TOKIO_READ},
+			AH_TOKIO_WAKE},
+	[TASK_ASYNC_TASK] = {{[TF_POLL] = AH_ASYNC_RUN,
+			      [TF_SCHEDULE] = AH_ASYNC_SCHEDULE,
+			      [TF_FREE] = AH_ASYNC_DESTROY,
+			      [TF_DROP_FUTURE] = AH_ASYNC_CANCEL},
+			     AH_ASYNC_WAKE},
+};
 
 struct plan {
 	const struct process *p;
@@ -133,15 +145,18 @@ static int plan_kind(struct plan *at, const struct find_kind *k)
 {
 	const struct finding *f = &at->o->attach.finding;
 	uint64_t bias = at->o->attach.bias;
-	bool async = is_async_task(f, k->runtime);
 	uint16_t number = (uint16_t)at->h->n_kinds;
 	struct attach_kind *kind = hooks_add_kind(at->h);
-	int rc;
+	const enum agent_hook_type *types = hook_types[find_model(f, k->runtime)].functions;
+	const struct find_slot *drop_ref = &k->slots[TF_DROP_REF];
+	int rc = 0;
 
 	if (!kind)
 		return -ENOMEM;
 	kind->object = &at->o->attach;
 	kind->kind = k;
+	if (!drop_ref->function)
+		drop_ref = &k->slots[TF_FREE];
 
 	struct agent_hook like = {
 		.kind = number,
@@ -150,37 +165,19 @@ static int plan_kind(struct plan *at, const struct find_kind *k)
 		.vtable_offset = k->vtable_offset,
 		.trailer_offset = k->trailer_offset,
 		.vtable = k->vtable + bias,
-		.poll_offset = (uint16_t)(k->poll_slot - k->vtable),
+		.poll_offset = (uint16_t)(k->slots[TF_POLL].addr - k->vtable),
+		.drop_ref = drop_ref->function ? drop_ref->function + bias : 0,
 	};
-	/* A worker's main loop is one of Tokio's blocking tasks, and those have a scheduler of no
-	 * size. Where names don't show it, the agent learns which of them it is. */
 	if (k->role == TR_WORKER)
 		like.flags = AGENT_HOOK_WORKER;
-	else if (async || k->scheduler_offset != k->id_offset ||
-		 (k->name && *k->name && f->has_symbols))
+	else if (find_kind_is_task(f, k))
 		like.flags = AGENT_HOOK_TASK;
 	if (at->o->unwinder == UNWINDER_KNOWN)
 		like.flags |= AGENT_HOOK_FRAME;
-	struct agent_hook poll = like;
-	if (async)
-		poll.drop_ref = k->drop_ref ? k->drop_ref + bias : 0;
-	else
-		poll.drop_ref = k->dealloc ? k->dealloc + bias : 0;
-
-	rc = plan_slot(at, k->poll_slot, k->poll, async ? AH_ASYNC_RUN : AH_TOKIO_POLL, &poll);
-	if (rc == 0)
-		rc = plan_slot(at, k->schedule_slot, k->schedule,
-			       async ? AH_ASYNC_SCHEDULE : AH_TOKIO_SCHEDULE, &like);
-	if (rc == 0)
-		rc = plan_slot(at, k->dealloc_slot, k->dealloc,
-			       async ? AH_ASYNC_DESTROY : AH_TOKIO_DEALLOC, &like);
-	if (rc == 0 && async)
-		rc = plan_slot(at, k->drop_future_slot, k->drop_future, AH_ASYNC_CANCEL, &like);
-	if (rc == 0 && !async)
-		rc = plan_slot(at, k->shutdown_slot, k->shutdown, AH_TOKIO_SHUTDOWN, &poll);
-	if (rc == 0 && !async)
-		rc = plan_slot(at, k->read_slot, k->read, AH_TOKIO_READ, &like);
-	uint64_t next_id = k->runtime < f->n_runtimes ? f->runtimes[k->runtime].next_id : 0;
+	for (size_t i = 0; rc == 0 && i < TF_N; i++)
+		if (types[i])
+			rc = plan_slot(at, k->slots[i].addr, k->slots[i].function, types[i], &like);
+	uint64_t next_id = f->runtimes[k->runtime].next_id;
 	for (size_t i = 0; rc == 0 && i < k->n_sites; i++)
 		rc = plan_site(at, &k->sites[i], AH_SPAWN, number, next_id ? next_id + bias : 0);
 	return rc;
@@ -200,7 +197,7 @@ static struct agent_hook like_waker(const struct hooked_object *o, const struct 
 			continue;
 		like.vtable_offset = k->vtable_offset;
 		like.state_offset = k->state_offset;
-		like.poll_offset = (uint16_t)(k->poll_slot - k->vtable);
+		like.poll_offset = (uint16_t)(k->slots[TF_POLL].addr - k->vtable);
 		break;
 	}
 	return like;
@@ -220,8 +217,7 @@ static int plan_waker(struct plan *at, const struct find_waker *w)
 		kind->object = &at->o->attach;
 		kind->waker = w;
 	} else {
-		type = is_async_task(&at->o->attach.finding, w->runtime) ? AH_ASYNC_WAKE
-									 : AH_TOKIO_WAKE;
+		type = hook_types[find_model(&at->o->attach.finding, w->runtime)].wake;
 	}
 	rc = plan_slot(at, w->wake_slot, w->wake, type, &like);
 	if (rc == 0)
@@ -246,7 +242,7 @@ static int plan_direct(struct hooks *h, const struct process *p, const struct ho
 	for (size_t i = 0; i < f->n_wakers && rc == 0; i++) {
 		struct agent_hook like = like_waker(o, &f->wakers[i]);
 
-		like.type = AH_ASYNC_WAKE;
+		like.type = hook_types[find_model(f, f->wakers[i].runtime)].wake;
 		for (size_t k = 0; k < f->wakers[i].n_direct && rc == 0; k++) {
 			const struct find_direct *d = &f->wakers[i].direct[k];
 

@@ -144,10 +144,19 @@ static uint16_t vtable_offset(struct elf_image *image, const struct ref *ref, ui
 	return OFFSET_UNKNOWN;
 }
 
+static const enum task_function functions[ASYNC_N_FUNCTIONS] = {
+	[ASYNC_SLOT_SCHEDULE] = TF_SCHEDULE,
+	[ASYNC_SLOT_DROP_FUTURE] = TF_DROP_FUTURE,
+	[ASYNC_SLOT_GET_OUTPUT] = TF_READ,
+	[ASYNC_SLOT_DROP_REF] = TF_DROP_REF,
+	[ASYNC_SLOT_DESTROY] = TF_FREE,
+	[ASYNC_SLOT_RUN] = TF_POLL,
+	[ASYNC_SLOT_CLONE_WAKER] = TF_CLONE_WAKER,
+};
+
 static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime, uint64_t vtable)
 {
 	struct find_kind *k = find_add_kind(f);
-	uint64_t clone_waker;
 
 	if (!k)
 		return -ENOMEM;
@@ -155,20 +164,11 @@ static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime
 		.runtime = runtime,
 		.role = TR_TASK,
 		.vtable = vtable,
-		.poll_slot = vtable + 8 * ASYNC_SLOT_RUN,
-		.schedule_slot = vtable + 8 * ASYNC_SLOT_SCHEDULE,
-		.dealloc_slot = vtable + 8 * ASYNC_SLOT_DESTROY,
-		.drop_future_slot = vtable + 8 * ASYNC_SLOT_DROP_FUTURE,
 		.vtable_offset = OFFSET_UNKNOWN,
 	};
-	if (!elf_image_pointer_at(image, k->poll_slot, &k->poll) ||
-	    !elf_image_pointer_at(image, k->schedule_slot, &k->schedule) ||
-	    !elf_image_pointer_at(image, k->dealloc_slot, &k->dealloc) ||
-	    !elf_image_pointer_at(image, k->drop_future_slot, &k->drop_future) ||
-	    !elf_image_pointer_at(image, vtable + 8 * ASYNC_SLOT_DROP_REF, &k->drop_ref) ||
-	    !elf_image_pointer_at(image, vtable + 8 * ASYNC_SLOT_CLONE_WAKER, &clone_waker))
+	if (!tables_read_slots(image, vtable, functions, ASYNC_N_FUNCTIONS, k->slots))
 		return -EINVAL;
-	k->state_offset = state_offset(image, clone_waker);
+	k->state_offset = state_offset(image, k->slots[TF_CLONE_WAKER].function);
 	return 0;
 }
 
@@ -251,20 +251,6 @@ static int add_wakers(struct elf_image *image, struct finding *f, uint32_t runti
 	}
 	free(clones);
 	return r;
-}
-
-static int add_runtime(struct elf_image *image, struct finding *f)
-{
-	struct find_runtime *rt = find_add_runtime(f);
-
-	if (!rt)
-		return -ENOMEM;
-	rt->name = strdup("async-task");
-	rt->version = version_find(image, "async-task");
-	rt->verified = strdup(elf_image_has_symtab(image)
-				      ? "symbols"
-				      : "shape, layout_info and the code that takes each table");
-	return rt->name && rt->version && rt->verified ? 0 : -ENOMEM;
 }
 
 /* The waker that the function is of; NULL: none. */
@@ -353,7 +339,10 @@ static int find(struct elf_image *image, struct finding *f, struct error *err)
 		r = refs_judge(image, &refs, 0);
 	if (r < 0 || t.n == 0)
 		return r;
-	r = add_runtime(image, f);
+	r = find_add_runtime(image, f, TASK_ASYNC_TASK,
+			     f->has_symbols
+				     ? "symbols"
+				     : "shape, layout_info and the code that takes each table");
 	for (size_t i = 0; i < t.n && r == 0; i++)
 		r = add_kind(image, f, runtime, t.addrs[i]);
 	if (r == 0)

@@ -19,7 +19,7 @@ void debug_kind_read(struct debug *d, const struct find_kind *k, struct debug_ki
 	struct dw_function f;
 
 	*ret = (struct debug_kind){0};
-	if (!debug_function(d, k->poll, &f))
+	if (!debug_function(d, k->slots[TF_POLL].function, &f))
 		return;
 	for (size_t i = 0; i < f.n_params; i++) {
 		const char *name = f.params[i].name;

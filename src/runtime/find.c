@@ -27,9 +27,18 @@ static void *grow(void *array, size_t *n, size_t item_bytes)
 	return memset(*items + (*n)++ * item_bytes, 0, item_bytes);
 }
 
-struct find_runtime *find_add_runtime(struct finding *f)
+int find_add_runtime(struct elf_image *image, struct finding *f, enum task_model model,
+		     const char *verified)
 {
-	return grow(&f->runtimes, &f->n_runtimes, sizeof(*f->runtimes));
+	struct find_runtime *rt = grow(&f->runtimes, &f->n_runtimes, sizeof(*f->runtimes));
+
+	if (!rt)
+		return -ENOMEM;
+	rt->model = model;
+	rt->name = strdup(f->covering);
+	rt->version = version_find(image, f->covering);
+	rt->verified = strdup(verified);
+	return rt->name && rt->version && rt->verified ? 0 : -ENOMEM;
 }
 
 struct find_kind *find_add_kind(struct finding *f)
@@ -120,6 +129,14 @@ bool find_is_function(struct elf_image *image, uint64_t addr)
 const char *find_worker_name(bool block_in_place)
 {
 	return block_in_place ? "tokio worker (block_in_place)" : "tokio worker";
+}
+
+bool find_kind_is_task(const struct finding *f, const struct find_kind *k)
+{
+	if (k->role == TR_WORKER)
+		return false;
+	return !k->id_offset || k->scheduler_offset != k->id_offset ||
+	       (k->name && *k->name && f->has_symbols);
 }
 
 const char *find_site_trouble(const struct ref *ref)

@@ -9,8 +9,10 @@
 #include "binary/code/refs.h"
 #include "runtime/runtime.h"
 
+/* The runtime that finds now, with the versions that the object names. `verified` is copied. */
+int find_add_runtime(struct elf_image *image, struct finding *f, enum task_model model,
+		     const char *verified);
 /* A new zeroed item at the end of the finding; NULL: out of memory. */
-struct find_runtime *find_add_runtime(struct finding *f);
 struct find_kind *find_add_kind(struct finding *f);
 struct find_waker *find_add_waker(struct finding *f);
 struct find_direct *find_add_direct(struct find_waker *w);

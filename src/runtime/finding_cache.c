@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct cache_kind cache = {"finding", "plxfound", 1};
+static const struct cache_kind cache = {"finding", "plxfound", 2};
 
 /* A smaller file is looked at as fast as its entry. */
 #define MIN_BYTES (1u << 20)
@@ -118,11 +118,11 @@ static void array(struct io *io, void *items, size_t *n, size_t item_bytes)
 
 /* A member that is added to one of these is to be kept, too: then its new size goes here. */
 _Static_assert(sizeof(struct find_site) == 80, "see site()");
-_Static_assert(sizeof(struct find_kind) == 200, "see kind()");
+_Static_assert(sizeof(struct find_kind) == 240, "see kind()");
 _Static_assert(sizeof(struct find_waker) == 88, "see waker()");
 _Static_assert(sizeof(struct find_call) == 32, "see call()");
 _Static_assert(sizeof(struct find_block_on) == 24, "see finding()");
-_Static_assert(sizeof(struct find_runtime) == 32, "see runtime()");
+_Static_assert(sizeof(struct find_runtime) == 40, "see runtime()");
 _Static_assert(sizeof(struct trace_coverage) == 56, "see coverage()");
 _Static_assert(sizeof(struct finding) == 128, "see finding()");
 
@@ -150,20 +150,16 @@ static void sites(struct io *io, struct find_site **v, size_t *n)
 
 static void kind(struct io *io, struct find_kind *k)
 {
-	uint64_t *const places[] = {
-		&k->vtable,	&k->poll_slot,	      &k->poll,	       &k->schedule_slot,
-		&k->schedule,	&k->dealloc_slot,     &k->dealloc,     &k->shutdown_slot,
-		&k->shutdown,	&k->read_slot,	      &k->read,	       &k->drop_join,
-		&k->drop_abort, &k->drop_future_slot, &k->drop_future, &k->drop_ref,
-	};
-
 	NUMBER(io, k->runtime);
 	NUMBER(io, k->role);
 	if ((unsigned)k->role >= TR_N)
 		io->in.failed = true;
 	NUMBER(io, k->block_in_place);
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-		number(io, places[i]);
+	NUMBER(io, k->vtable);
+	for (size_t i = 0; i < TF_N; i++) {
+		NUMBER(io, k->slots[i].addr);
+		NUMBER(io, k->slots[i].function);
+	}
 	NUMBER(io, k->id_offset);
 	NUMBER(io, k->scheduler_offset);
 	NUMBER(io, k->trailer_offset);
@@ -207,6 +203,9 @@ static void call(struct io *io, struct find_call *c)
 
 static void runtime(struct io *io, struct find_runtime *r)
 {
+	NUMBER(io, r->model);
+	if ((unsigned)r->model >= TASK_N_MODELS)
+		io->in.failed = true;
 	string(io, &r->name);
 	string(io, &r->version);
 	string(io, &r->verified);

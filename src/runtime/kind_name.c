@@ -240,13 +240,13 @@ static int gather(struct elf_image *image, struct follower *follower, const stru
 	struct part_walk w = {naming, c, naming->n_parts};
 	int r;
 
-	if (told_by_poll(image, k->poll, naming, c))
+	if (told_by_poll(image, k->slots[TF_POLL].function, naming, c))
 		return 0;
-	r = follow(follower, k->dealloc, DEPTH, visit_parts, &w);
+	r = follow(follower, k->slots[TF_FREE].function, DEPTH, visit_parts, &w);
 	if (r == 0 && w.best > 0)
-		r = follow(follower, k->poll, DEPTH, visit_parts, &w);
+		r = follow(follower, k->slots[TF_POLL].function, DEPTH, visit_parts, &w);
 	if (r == 0)
-		r = follow(follower, k->poll, DEPTH, visit_poll, c);
+		r = follow(follower, k->slots[TF_POLL].function, DEPTH, visit_poll, c);
 	return r;
 }
 
@@ -293,7 +293,7 @@ static int set_scheduler(struct follower *follower, struct find_kind *k, const s
 	if (!w.name && k->id_offset && k->id_offset != k->scheduler_offset + 8)
 		w.name = "blocking";
 	if (!w.name)
-		r = follow(follower, k->schedule, 3, visit_schedule, &w);
+		r = follow(follower, k->slots[TF_SCHEDULE].function, 3, visit_schedule, &w);
 	k->scheduler = strdup(w.name ? w.name : "");
 	return r < 0 ? r : k->scheduler ? 0 : -ENOMEM;
 }

@@ -357,7 +357,7 @@ static int name_kind(struct places *p, struct follower *follower, const struct c
 	p->found = NULL;
 	p->n_worker = 0;
 	if (k->role == TR_BLOCKING) {
-		r = follow(follower, k->poll, WORKER_DEPTH, visit_worker, p);
+		r = follow(follower, k->slots[TF_POLL].function, WORKER_DEPTH, visit_worker, p);
 		if (r < 0)
 			return r;
 	}
@@ -369,7 +369,7 @@ static int name_kind(struct places *p, struct follower *follower, const struct c
 		(*named)++;
 		return k->name ? 0 : -ENOMEM;
 	}
-	r = follow(follower, k->poll, POLL_DEPTH, visit_poll, p);
+	r = follow(follower, k->slots[TF_POLL].function, POLL_DEPTH, visit_poll, p);
 	if (r < 0 || !p->found)
 		return r;
 	(*named)++;

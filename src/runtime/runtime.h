@@ -31,22 +31,36 @@ struct find_site {
 	uint8_t n_from;
 };
 
+/* How a runtime's tasks are made: what agent/runtime_*.h says of them. Several runtimes may have
+ * one model. */
+enum task_model { TASK_TOKIO = 0, TASK_ASYNC_TASK, TASK_N_MODELS };
+
+/* What the functions of a task's vtable do. No model has all of them. */
+enum task_function {
+	TF_POLL = 0,	/* async-task: run */
+	TF_SCHEDULE,	/* puts it into a run queue */
+	TF_FREE,	/* dealloc; async-task: destroy */
+	TF_DROP_FUTURE, /* async-task: of a task that is not run any more */
+	TF_SHUTDOWN,	/* Tokio */
+	TF_READ,	/* try_read_output; async-task: get_output */
+	TF_DROP_JOIN,	/* Tokio: of the handles */
+	TF_DROP_ABORT,
+	TF_DROP_REF, /* async-task */
+	TF_CLONE_WAKER,
+	TF_N,
+};
+
+struct find_slot {
+	uint64_t addr, function; /* 0: there is none */
+};
+
 /* A task kind: one vtable. */
 struct find_kind {
 	uint32_t runtime;     /* index into finding.runtimes */
 	enum trace_role role; /* by names; TR_TASK if not known */
 	bool block_in_place;  /* the worker kind that block_in_place spawns */
 	uint64_t vtable;
-	/* slots: address of the slot and of the function in it; 0 where the runtime has no such
-	 * slot */
-	uint64_t poll_slot, poll;
-	uint64_t schedule_slot, schedule;
-	uint64_t dealloc_slot, dealloc; /* async-task: destroy */
-	uint64_t shutdown_slot, shutdown;
-	uint64_t read_slot, read;			      /* try_read_output; 0: none */
-	uint64_t drop_join, drop_abort;			      /* Tokio: of handles, not hooked */
-	uint64_t drop_future_slot, drop_future;		      /* async-task */
-	uint64_t drop_ref;				      /* async-task: function, not hooked */
+	struct find_slot slots[TF_N];
 	uint16_t id_offset, scheduler_offset, trailer_offset; /* Tokio */
 	uint16_t vtable_offset, state_offset;		      /* in the header: Tokio 16 and 0 */
 	char *name, *full_name, *scheduler;		      /* see struct trace_kind */
@@ -83,6 +97,7 @@ struct find_call {
 };
 
 struct find_runtime {
+	enum task_model model;
 	char *name, *version, *verified;
 	uint64_t next_id; /* Tokio: address of the task id counter, 0 if not found */
 };
@@ -128,10 +143,20 @@ void finding_reasons(const struct finding *f, struct buf *out);
  */
 bool version_at_least(const char *versions, unsigned major, unsigned minor);
 
+static inline enum task_model find_model(const struct finding *f, uint32_t runtime)
+{
+	return f->runtimes[runtime].model;
+}
+
+/* Whether its polls are surely no worker's main loop: those are Tokio's blocking tasks, which have
+ * a scheduler of no size. Where names don't tell, its polls will: no task polls another one. */
+bool find_kind_is_task(const struct finding *f, const struct find_kind *k);
+
 /* The one that an address lies in; NULL. */
 const struct find_block_on *block_on_at(const struct find_block_on *v, size_t n, uint64_t addr);
 
-/* One runtime. Each adds what it finds to `f`. */
+/* One runtime. Each adds what it finds to `f`. Nobody else asks for it by name: what differs is in
+ * its model. */
 struct runtime_ops {
 	const char *name;
 	int (*find)(struct elf_image *image, struct finding *f, struct error *err);

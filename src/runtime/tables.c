@@ -51,6 +51,19 @@ bool tables_run(struct elf_image *image, const struct elf_pointer *p, size_t lef
 	return true;
 }
 
+bool tables_read_slots(struct elf_image *image, uint64_t vtable, const enum task_function *words,
+		       size_t n, struct find_slot ret[TF_N])
+{
+	for (size_t i = 0; i < n; i++) {
+		struct find_slot *s = &ret[words[i]];
+
+		s->addr = vtable + 8 * i;
+		if (!elf_image_pointer_at(image, s->addr, &s->function))
+			return false;
+	}
+	return true;
+}
+
 bool tables_word(const struct elf_image *image, uint64_t addr, uint64_t *ret)
 {
 	size_t left;

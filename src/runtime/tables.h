@@ -26,6 +26,9 @@ void tables_keep_used(struct tables *t, const struct refs *refs);
 /* n words in a row that point to code, at p. With `starts` each must be where a function begins. */
 bool tables_run(struct elf_image *image, const struct elf_pointer *p, size_t left, size_t n,
 		bool starts);
+/* The slots of a vtable whose n words are these functions, and what is in them. */
+bool tables_read_slots(struct elf_image *image, uint64_t vtable, const enum task_function *words,
+		       size_t n, struct find_slot ret[TF_N]);
 bool tables_word(const struct elf_image *image, uint64_t addr, uint64_t *ret);
 
 /* The references to the kinds' vtables become their spawn sites; adds a coverage entry. */

@@ -25,6 +25,13 @@
 #define MAX_SCHEDULER_BYTES 256u
 #define MAX_OFFSET 0xfff8u
 
+static const enum task_function functions[TOKIO_N_FUNCTIONS] = {
+	[TOKIO_SLOT_POLL] = TF_POLL,	       [TOKIO_SLOT_SCHEDULE] = TF_SCHEDULE,
+	[TOKIO_SLOT_DEALLOC] = TF_FREE,	       [TOKIO_SLOT_READ] = TF_READ,
+	[TOKIO_SLOT_DROP_JOIN] = TF_DROP_JOIN, [TOKIO_SLOT_DROP_ABORT] = TF_DROP_ABORT,
+	[TOKIO_SLOT_SHUTDOWN] = TF_SHUTDOWN,
+};
+
 static const char poll_symbol[] = "5tokio7runtime4task3raw4poll";
 
 static bool offsets_fit(uint64_t trailer, uint64_t scheduler, uint64_t id)
@@ -102,21 +109,10 @@ static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime
 		.runtime = runtime,
 		.role = TR_TASK,
 		.vtable = vtable,
-		.poll_slot = vtable + 8 * TOKIO_SLOT_POLL,
-		.schedule_slot = vtable + 8 * TOKIO_SLOT_SCHEDULE,
-		.dealloc_slot = vtable + 8 * TOKIO_SLOT_DEALLOC,
-		.shutdown_slot = vtable + 8 * TOKIO_SLOT_SHUTDOWN,
-		.read_slot = vtable + 8 * TOKIO_SLOT_READ,
 		.vtable_offset = TOKIO_VTABLE_OFFSET,
 		.state_offset = TOKIO_STATE_OFFSET,
 	};
-	if (!elf_image_pointer_at(image, k->poll_slot, &k->poll) ||
-	    !elf_image_pointer_at(image, k->schedule_slot, &k->schedule) ||
-	    !elf_image_pointer_at(image, k->dealloc_slot, &k->dealloc) ||
-	    !elf_image_pointer_at(image, k->shutdown_slot, &k->shutdown) ||
-	    !elf_image_pointer_at(image, k->read_slot, &k->read) ||
-	    !elf_image_pointer_at(image, vtable + 8 * TOKIO_SLOT_DROP_JOIN, &k->drop_join) ||
-	    !elf_image_pointer_at(image, vtable + 8 * TOKIO_SLOT_DROP_ABORT, &k->drop_abort) ||
+	if (!tables_read_slots(image, vtable, functions, TOKIO_N_FUNCTIONS, k->slots) ||
 	    !read_offsets(image, vtable, &trailer, &scheduler, &id))
 		return -EINVAL;
 	k->trailer_offset = clip(trailer);
@@ -127,19 +123,14 @@ static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime
 
 static int add_runtime(struct elf_image *image, struct finding *f)
 {
-	struct find_runtime *rt = find_add_runtime(f);
 	uint64_t next_id = tokio_next_id(image);
+	int r = find_add_runtime(image, f, TASK_TOKIO,
+				 f->has_symbols ? "symbols and shape"
+						: "shape and the code that takes each table");
 
-	if (!rt)
-		return -ENOMEM;
-	rt->name = strdup("tokio");
-	rt->version = version_find(image, "tokio");
-	rt->verified =
-		strdup(elf_image_has_symtab(image) ? "symbols and shape"
-						   : "shape and the code that takes each table");
-	rt->next_id = next_id;
-	if (!rt->name || !rt->version || !rt->verified)
-		return -ENOMEM;
+	if (r < 0)
+		return r;
+	f->runtimes[f->n_runtimes - 1].next_id = next_id;
 	return find_cover(f, "task id counter", next_id != 0, 1, "%s",
 			  next_id	   ? ""
 			  : f->has_symbols ? "no symbol of it"

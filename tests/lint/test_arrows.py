@@ -39,6 +39,7 @@ def test_allowed(tmp_path, where, line):
     ("src/report/a.c", '#include "agent/ring.h"', "know the ring"),
     ("src/trace/a.c", '#include "agent/ring.h"', "know the ring"),
     ("src/timeline/a.c", '#include "agent/ring.h"', "know the ring"),
+    ("src/process/a.c", 'if (!strcmp(rt->name, "async-task"))', "ask for its model"),
     ("src/cellar/a.c", "", "no room of the house"),
     ("src/trace/a.c", '#include "cellar/a.h"', "there is no room cellar"),
     ("agent/a.c", "#include <string.h>", "freestanding"),

@@ -60,10 +60,13 @@ static void check_finding(int which)
 	one = &f.kinds[0];
 	two = &f.kinds[1];
 	async = &f.kinds[2];
-	assert_int_equal(one->poll_slot, one->vtable);
-	assert_int_equal(one->schedule_slot, one->vtable + 8);
-	assert_int_equal(one->dealloc_slot, one->vtable + 16);
-	assert_int_equal(one->shutdown_slot, one->vtable + 48);
+	assert_int_equal(find_model(&f, one->runtime), TASK_TOKIO);
+	assert_int_equal(find_model(&f, two->runtime), TASK_TOKIO);
+	assert_int_equal(find_model(&f, async->runtime), TASK_ASYNC_TASK);
+	assert_int_equal(one->slots[TF_POLL].addr, one->vtable);
+	assert_int_equal(one->slots[TF_SCHEDULE].addr, one->vtable + 8);
+	assert_int_equal(one->slots[TF_FREE].addr, one->vtable + 16);
+	assert_int_equal(one->slots[TF_SHUTDOWN].addr, one->vtable + 48);
 	assert_int_equal(one->id_offset, 40);
 	assert_int_equal(one->scheduler_offset, 32);
 	assert_int_equal(one->trailer_offset, 96);
@@ -71,7 +74,7 @@ static void check_finding(int which)
 	assert_int_equal(one->state_offset, 0);
 	assert_int_equal(one->role, TR_TASK);
 	assert_int_equal(two->role, TR_BLOCKING);
-	assert_int_equal(two->poll, one->poll + 16);
+	assert_int_equal(two->slots[TF_POLL].function, one->slots[TF_POLL].function + 16);
 	assert_string_equal(one->name, stripped ? "kind 1" : "app::serve");
 	assert_string_equal(one->scheduler, stripped ? "" : "multi_thread");
 	assert_string_equal(two->name, "kind 2");
@@ -93,11 +96,12 @@ static void check_finding(int which)
 	assert_int_equal(async->runtime, 1);
 	assert_int_equal(async->vtable_offset, 0x18);
 	assert_int_equal(async->state_offset, 0x10);
-	assert_int_equal(async->schedule_slot, async->vtable);
-	assert_int_equal(async->dealloc_slot, async->vtable + 32);
-	assert_int_equal(async->drop_future_slot, async->vtable + 8);
-	assert_int_equal(async->poll_slot, async->vtable + 40);
-	assert_true(async->drop_ref != 0 && async->drop_ref != async->dealloc);
+	assert_int_equal(async->slots[TF_SCHEDULE].addr, async->vtable);
+	assert_int_equal(async->slots[TF_FREE].addr, async->vtable + 32);
+	assert_int_equal(async->slots[TF_DROP_FUTURE].addr, async->vtable + 8);
+	assert_int_equal(async->slots[TF_POLL].addr, async->vtable + 40);
+	assert_true(async->slots[TF_DROP_REF].function != 0 &&
+		    async->slots[TF_DROP_REF].function != async->slots[TF_FREE].function);
 	assert_int_equal(async->n_sites, 1);
 
 	assert_int_equal(f.n_wakers, 2);

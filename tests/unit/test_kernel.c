@@ -296,13 +296,12 @@ struct two_threads {
 	uint16_t flags; /* of records, beside KF_READ */
 };
 
-static struct two_threads *two_threads(bool async)
+static struct two_threads *two_threads(void)
 {
 	struct two_threads *two = calloc(1, sizeof(*two));
 
 	two->shared.options = &two->options;
 	two->c.shared = &two->shared;
-	two->kind.async = async;
 	two->kind.state_offset = 0;
 	two->kind.task = true;
 	two->t[0].process = two->t[1].process = &two->p;
@@ -357,7 +356,7 @@ static void told(const struct two_threads *two, const unsigned *types, size_t n)
  * frees when the poll returns. */
 static void test_freed_meanwhile(void **state)
 {
-	struct two_threads *two = two_threads(false);
+	struct two_threads *two = two_threads();
 
 	hit(two, 0, KH_TOKIO_POLL, 64);
 	returns(two, 0, 2);
@@ -380,7 +379,7 @@ static void test_freed_meanwhile(void **state)
  * the poll is over. */
 static void test_another_at_its_place(void **state)
 {
-	struct two_threads *two = two_threads(true);
+	struct two_threads *two = two_threads();
 
 	hit(two, 0, KH_ASYNC_RUN, 256 + 1);
 	hit(two, 1, KH_ASYNC_DESTROY, 4);
@@ -424,7 +423,7 @@ static void test_aborted_at_the_door(void **state)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct two_threads *two = two_threads(false);
+		struct two_threads *two = two_threads();
 
 		hit(two, 0, KH_TOKIO_POLL, 2 * REFERENCE | HANDLE | QUEUED);
 		hit(two, 1, KH_TOKIO_ASK, 2 * REFERENCE | HANDLE | cases[i].seen);
@@ -435,7 +434,7 @@ static void test_aborted_at_the_door(void **state)
 	}
 	/* Who frees it sees the same. */
 	for (unsigned queued = 0; queued <= QUEUED; queued += QUEUED) {
-		struct two_threads *two = two_threads(false);
+		struct two_threads *two = two_threads();
 
 		hit(two, 0, KH_TOKIO_POLL, REFERENCE | QUEUED);
 		hit(two, 0, KH_TOKIO_DEALLOC, OVER | ABORTED | queued);
@@ -448,7 +447,7 @@ static void test_aborted_at_the_door(void **state)
 /* The output is taken by who asks first; who comes later finds nothing that tells of the abort. */
 static void test_taken_at_once(void **state)
 {
-	struct two_threads *two = two_threads(false);
+	struct two_threads *two = two_threads();
 	const unsigned over = 2 * REFERENCE | HANDLE | OVER | QUEUED | ABORTED;
 
 	hit(two, 0, KH_TOKIO_POLL, 2 * REFERENCE | HANDLE | QUEUED);
@@ -465,7 +464,7 @@ static void test_taken_at_once(void **state)
 /* A poll's return is seen when another thread has polled the task to its end. */
 static void test_polled_on_elsewhere(void **state)
 {
-	struct two_threads *two = two_threads(false);
+	struct two_threads *two = two_threads();
 
 	hit(two, 0, KH_TOKIO_POLL, REFERENCE | QUEUED);
 	hit(two, 1, KH_TOKIO_POLL, REFERENCE | QUEUED);
@@ -476,7 +475,7 @@ static void test_polled_on_elsewhere(void **state)
 	TOLD(two, TE_POLL_BEGIN, TE_POLL_BEGIN, TE_POLL_END, TE_POLL_END);
 	two_threads_free(two);
 	/* That thread found it running, and did nothing. */
-	two = two_threads(false);
+	two = two_threads();
 	hit(two, 0, KH_TOKIO_POLL, REFERENCE | QUEUED);
 	hit(two, 1, KH_TOKIO_POLL, REFERENCE | RUNS);
 	returns(two, 1, REFERENCE | RUNS);
@@ -490,7 +489,7 @@ static void test_polled_on_elsewhere(void **state)
 /* A runtime is shut down while a thread is about to poll, or has just polled, a task of it. */
 static void test_shut_down_at_the_door(void **state)
 {
-	struct two_threads *two = two_threads(false);
+	struct two_threads *two = two_threads();
 
 	hit(two, 0, KH_TOKIO_POLL, REFERENCE | QUEUED);
 	hit(two, 1, KH_TOKIO_SHUTDOWN, REFERENCE | QUEUED);
@@ -499,7 +498,7 @@ static void test_shut_down_at_the_door(void **state)
 	ended(two, TO_UNPOLLED);
 	two_threads_free(two);
 
-	two = two_threads(false);
+	two = two_threads();
 	hit(two, 0, KH_TOKIO_POLL, REFERENCE | QUEUED);
 	hit(two, 1, KH_TOKIO_SHUTDOWN, REFERENCE);
 	returns(two, 0, REFERENCE | OVER | ABORTED);

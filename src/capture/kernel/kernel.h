@@ -77,7 +77,6 @@ struct kernel_object {
 	uint32_t n_stepped;	/* sites whose instruction is single-stepped */
 	uint32_t n_tail_leaves; /* run functions that may be left by a jump */
 	bool parks;		/* its probes report parked threads themselves */
-	bool tokio;		/* polls of Tokio's are among the sites */
 };
 
 struct kernel_hooks {
@@ -158,8 +157,7 @@ int kernel_core_untold(struct kernel_core *core,
 struct kernel_kind {
 	uint32_t index;	       /* in the trace */
 	uint16_t state_offset; /* async-task: OFFSET_UNKNOWN until it is learned */
-	bool async;
-	bool worker, task; /* polls are a worker's loop; are known not to be */
+	bool worker, task;     /* polls are a worker's loop; are known not to be */
 };
 
 struct kernel_loaded {

@@ -168,13 +168,9 @@ static int tell_kinds(struct capture *c, struct kernel_process *p, struct kernel
 		struct kernel_kind *kind = &l->kinds[i];
 
 		rc = kinds_tell(c->shared->writer, p->index, f, numbers, k, NULL, &kind->index);
-		kind->async = k->runtime < f->n_runtimes &&
-			      !strcmp(f->runtimes[k->runtime].name, "async-task");
 		kind->state_offset = k->state_offset;
-		/* As for the agent: src/process/hooks.c, plan_kind(). */
 		kind->worker = k->role == TR_WORKER;
-		kind->task = !kind->worker && (kind->async || k->scheduler_offset != k->id_offset ||
-					       (k->name && *k->name && f->has_symbols));
+		kind->task = find_kind_is_task(f, k);
 		if (rc == 0)
 			rc = map_put(&p->kinds, k->vtable + l->bias, 0, kind);
 	}

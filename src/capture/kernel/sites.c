@@ -135,10 +135,24 @@ static int add_function(struct finder *f, uint64_t addr, enum kernel_hook_type t
 
 /* ---- functions of the runtimes ---- */
 
-static bool is_async(const struct finding *f, uint32_t runtime)
-{
-	return runtime < f->n_runtimes && !strcmp(f->runtimes[runtime].name, "async-task");
-}
+/* What probes at functions of tasks and of their wakers are, by the tasks' model. */
+static const struct {
+	enum kernel_hook_type functions[TF_N], wake;
+} hook_types[TASK_N_MODELS] = {
+	[TASK_TOKIO] = {{[TF_POLL] = KH_TOKIO_POLL,
+			 [TF_SCHEDULE] = KH_TOKIO_SCHEDULE,
+			 [TF_FREE] = KH_TOKIO_DEALLOC,
+			 [TF_SHUTDOWN] = KH_TOKIO_SHUTDOWN,
+			 [TF_READ] = KH_TOKIO_ASK,
+			 [TF_DROP_JOIN] = KH_TOKIO_ASK,
+			 [TF_DROP_ABORT] = KH_TOKIO_ASK},
+			KH_TOKIO_WAKE},
+	[TASK_ASYNC_TASK] = {{[TF_POLL] = KH_ASYNC_RUN,
+			      [TF_SCHEDULE] = KH_ASYNC_SCHEDULE,
+			      [TF_FREE] = KH_ASYNC_DESTROY,
+			      [TF_DROP_FUTURE] = KH_ASYNC_CANCEL},
+			     KH_ASYNC_WAKE},
+};
 
 /* The vtable's function may be no more than a jump to the one that others call directly. */
 static uint64_t behind_jump(struct elf_image *image, uint64_t addr)
@@ -230,62 +244,47 @@ static int add_spawns(struct finder *f, const struct find_site *sites, size_t n,
  * It begins with a plain move nearly always; to step over that at each wake would cost the program
  * more than all else together.
  */
-static int add_schedule(struct finder *f, uint64_t addr, uint32_t kind,
-			const struct kernel_hook *like)
+static bool is_dear(struct finder *f, enum kernel_hook_type type, uint64_t addr)
 {
-	uint32_t number;
 	uint64_t place;
 
-	if (addr && kernel_insn_place(f->image, addr, RDI, &place) == KI_STEPPED) {
-		f->n_schedules_left++;
-		return 0;
-	}
-	return add_function(f, addr, KH_TOKIO_SCHEDULE, kind, like, &number);
+	if (type != KH_TOKIO_SCHEDULE || !addr ||
+	    kernel_insn_place(f->image, addr, RDI, &place) != KI_STEPPED)
+		return false;
+	f->n_schedules_left++;
+	return true;
 }
 
-static int add_tokio(struct finder *f, uint32_t i)
+/* The ends of polls. Tokio catches panics below raw::poll: its return address may be changed. */
+static int add_ends(struct finder *f, enum kernel_hook_type type, uint64_t addr, uint32_t poll)
+{
+	if (type == KH_ASYNC_RUN)
+		return add_returns(f, addr, poll);
+	return new_site(f, f->hooks->places[poll].addr, KP_RETURN, poll) ? 0 : -ENOMEM;
+}
+
+static int add_functions(struct finder *f, uint32_t i)
 {
 	const struct find_kind *k = &f->object->finding.kinds[i];
+	const enum kernel_hook_type *types =
+		hook_types[find_model(&f->object->finding, k->runtime)].functions;
 	const struct kernel_hook like = {.id_offset = k->id_offset,
-					 .trailer_offset = k->trailer_offset};
+					 .trailer_offset = k->trailer_offset,
+					 .state_offset = k->state_offset};
 	uint32_t number;
-	int rc = add_function(f, k->poll, KH_TOKIO_POLL, i, &like, &number);
+	int rc = 0;
 
-	if (rc == 1) {
-		f->object->tokio = true;
-		/* tokio catches panics below raw::poll: its return address may be changed. */
-		if (!new_site(f, f->hooks->places[number].addr, KP_RETURN, number))
-			rc = -ENOMEM;
+	for (size_t n = 0; n < TF_N && rc >= 0; n++) {
+		uint64_t addr = k->slots[n].function;
+
+		if (!types[n] || is_dear(f, types[n], addr))
+			continue;
+		if (n == TF_FREE)
+			addr = behind_jump(f->image, addr);
+		rc = add_function(f, addr, types[n], i, &like, &number);
+		if (rc == 1 && n == TF_POLL)
+			rc = add_ends(f, types[n], addr, number);
 	}
-	if (rc >= 0)
-		rc = add_schedule(f, k->schedule, i, &like);
-	if (rc >= 0)
-		rc = add_function(f, behind_jump(f->image, k->dealloc), KH_TOKIO_DEALLOC, i, &like,
-				  &number);
-	if (rc >= 0)
-		rc = add_function(f, k->shutdown, KH_TOKIO_SHUTDOWN, i, &like, &number);
-	const uint64_t asks[] = {k->read, k->drop_join, k->drop_abort};
-	for (size_t n = 0; n < 3 && rc >= 0; n++)
-		rc = add_function(f, asks[n], KH_TOKIO_ASK, i, &like, &number);
-	return rc < 0 ? rc : 0;
-}
-
-static int add_async(struct finder *f, uint32_t i)
-{
-	const struct find_kind *k = &f->object->finding.kinds[i];
-	const struct kernel_hook like = {.state_offset = k->state_offset};
-	uint32_t number;
-	int rc = add_function(f, k->poll, KH_ASYNC_RUN, i, &like, &number);
-
-	if (rc == 1)
-		rc = add_returns(f, k->poll, number);
-	if (rc >= 0)
-		rc = add_function(f, k->schedule, KH_ASYNC_SCHEDULE, i, &like, &number);
-	if (rc >= 0)
-		rc = add_function(f, behind_jump(f->image, k->dealloc), KH_ASYNC_DESTROY, i, &like,
-				  &number);
-	if (rc >= 0)
-		rc = add_function(f, k->drop_future, KH_ASYNC_CANCEL, i, &like, &number);
 	return rc < 0 ? rc : 0;
 }
 
@@ -293,9 +292,8 @@ static int add_waker(struct finder *f, uint32_t i)
 {
 	const struct finding *found = &f->object->finding;
 	const struct find_waker *w = &found->wakers[i];
-	enum kernel_hook_type type = w->root			   ? KH_ROOT_WAKE
-				     : is_async(found, w->runtime) ? KH_ASYNC_WAKE
-								   : KH_TOKIO_WAKE;
+	enum kernel_hook_type type =
+		w->root ? KH_ROOT_WAKE : hook_types[find_model(found, w->runtime)].wake;
 	struct kernel_hook like = {.id_offset = OFFSET_UNKNOWN};
 	const uint64_t functions[] = {w->wake, w->wake_by_ref};
 	uint64_t start, end;
@@ -327,13 +325,11 @@ static int add_runtimes(struct finder *f)
 
 	for (uint32_t i = 0; i < found->n_kinds && rc == 0; i++) {
 		const struct find_kind *k = &found->kinds[i];
-		uint64_t next_id =
-			k->runtime < found->n_runtimes ? found->runtimes[k->runtime].next_id : 0;
 
-		rc = is_async(found, k->runtime) ? add_async(f, i) : add_tokio(f, i);
+		rc = add_functions(f, i);
 		if (rc == 0)
 			rc = add_spawns(f, k->sites, k->n_sites, KH_SPAWN, i, KERNEL_NO_KIND,
-					next_id);
+					found->runtimes[k->runtime].next_id);
 	}
 	for (uint32_t i = 0; i < found->n_wakers && rc == 0; i++)
 		rc = add_waker(f, i);
