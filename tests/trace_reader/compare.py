@@ -1,0 +1,104 @@
+"""Compares what plx.py and `pollux print --json` read from a trace, event by event."""
+import collections
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from trace_reader import plx
+
+ROOT = Path(__file__).resolve().parents[2]
+POLLUX = Path(os.environ.get("POLLUX", ROOT / "build/src/cli/pollux"))
+# Of Linux's table for x86-64.
+SYSCALLS = {0: "read", 1: "write", 202: "futex", 232: "epoll_wait", 230: "clock_nanosleep", 281: "epoll_pwait"}
+
+
+def printed(path):
+    done = subprocess.run([POLLUX, "print", "--json", path], capture_output=True, text=True, timeout=300)
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def syscall(number):
+    return {"call": SYSCALLS[number]} if number in SYSCALLS else {}
+
+
+def stack_text(trace, index):
+    names = []
+    while index and len(names) < 256:
+        stack = trace.stack.get(index - 1)
+        if not stack:
+            break
+        frame = trace.frame.get(stack["frame"], {"function": "", "addr": 0})
+        names.append(frame["function"] or f"0x{frame['addr']:x}")
+        index = stack["parent"]
+    return ";".join(reversed(names))
+
+
+def outcome(event, name):
+    words = {"poll_end": plx.OUTCOME, "future_end": plx.OUTCOME, "cancel": plx.OUTCOME, "wake": plx.WAKE,
+             "off_cpu": plx.REASON, "sample": plx.SAMPLE, "machine": plx.MACHINE}
+    if name not in words:
+        return {}
+    return {"outcome": words[name].get(3 if name == "cancel" and not event.arg else event.arg, "?")}
+
+
+def expected(trace, event, first_ns):
+    """An event as `print --json` shows it, but for the thread's name: it may change while events are read."""
+    name = plx.EVENT.get(event.type, "?")
+    line = {"time_ns": max(event.time - first_ns, 0), "event": name,
+            "tid": trace.thread.get(event.thread, {"tid": 0})["tid"]}
+    of_task = event.kind != plx.NONE and name != "root_enter"
+    if of_task and (name != "spawn" or event.arg & 1):
+        line["task"] = event.task
+    if of_task:
+        kind = trace.kind.get(event.kind)
+        line |= {"kind": kind["name"] if kind else "", "role": plx.ROLE[kind["role"]] if kind else ""}
+    line |= outcome(event, name)
+    if name in ("park", "unpark", "block"):
+        line["call"] = plx.CALL.get(event.arg & plx.CALL_NUMBER, "?")
+    if name == "block" and event.arg & plx.CALL_CANNOT_WAIT:
+        line["nonblocking"] = True
+    if name == "syscall":
+        line |= syscall(event.arg) | {"result": event.task - (event.task >> 63 << 64)}
+    if name == "off_cpu" and event.task:
+        line |= syscall(event.task - 1)
+    if name in ("block", "syscall", "off_cpu"):
+        line["ns"] = event.value
+    if name == "sample":
+        line["weight"] = event.task
+    if name == "lost":
+        line["events"] = event.value
+    if name in ("poll_end", "future_end") and event.value - 1 in trace.place:
+        place = trace.place[event.value - 1]
+        line |= {key: place[key] for key in ("function", "file", "line", "awaits")}
+    stack = stack_text(trace, event.value) if name == "sample" else ""
+    return line | ({"stack": stack} if stack else {})
+
+
+def compare(path):
+    """Asserts that both read the same; returns how many events of each type."""
+    trace = plx.Trace(path)
+    code, lines = printed(path)
+    assert code == 0
+    events = trace.events()
+    assert len(lines) == len(events)
+    first_ns = events[0].time if events else 0
+    ours = [expected(trace, event, first_ns) for event in events]
+    names = {}
+    for index, of_thread in trace.thread_names.items():
+        if index in trace.thread:
+            names.setdefault(trace.thread[index]["tid"], set()).update(of_thread)
+    for line in lines:
+        assert line.pop("thread") in names.get(line["tid"], {""})
+        if line["event"] in ("syscall", "off_cpu") and line.get("call") not in SYSCALLS.values():
+            line.pop("call", None)
+    # Of one time and several threads the file tells no order, and what comes late is out of order.
+    several = {trace.thread_of(source) for source in trace.by_source if trace.thread_of(source) != source}
+    tids = {trace.thread.get(thread, {"tid": 0})["tid"] for thread in several}
+    for tid in {line["tid"] for line in lines}:
+        theirs_here, ours_here = ([line for line in side if line["tid"] == tid] for side in (lines, ours))
+        if tid in tids:
+            theirs_here, ours_here = (sorted(side, key=lambda x: json.dumps(x, sort_keys=True))
+                                      for side in (theirs_here, ours_here))
+        assert theirs_here == ours_here
+    return collections.Counter(plx.EVENT.get(event.type) for event in events)
