@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "cli/filter.h"
 #include "cli/input.h"
 #include "cli/verbs.h"
 #include "export/export.h"
@@ -125,27 +126,15 @@ static int parse_number(const struct cli_args *args, const char *name, uint64_t 
 	return 0;
 }
 
-static int parse_time(const struct cli_args *args, const char *name, uint64_t *ret)
-{
-	const char *s = cli_option(args, name);
-	if (s && text_parse_duration(s, NSEC_PER_SEC, ret) < 0)
-		return cli_usage(args, "--%s needs a time such as 2.5s or 300ms, not '%s'", name,
-				 s);
-	return 0;
-}
-
 static int parse(const struct cli_args *args, struct export_options *opt)
 {
 	const char *lanes = cli_option(args, "lanes");
 	int r;
 
-	if ((r = parse_time(args, "from", &opt->filter.from_ns)) ||
-	    (r = parse_time(args, "to", &opt->filter.to_ns)) ||
+	if ((r = filter_parse(args, &opt->filter)) ||
 	    (r = parse_number(args, "max-slices", &opt->max_slices)) ||
 	    (r = parse_number(args, "max-lanes", &opt->max_lanes)))
 		return r;
-	if (opt->filter.to_ns && opt->filter.to_ns <= opt->filter.from_ns)
-		return cli_usage(args, "--to must be later than --from");
 	if (!lanes || !strcmp(lanes, "auto"))
 		opt->lanes = LANES_AUTO;
 	else if (!strcmp(lanes, "task"))
@@ -154,9 +143,6 @@ static int parse(const struct cli_args *args, struct export_options *opt)
 		opt->lanes = LANES_PACKED;
 	else
 		return cli_usage(args, "--lanes is auto, task or packed, not '%s'", lanes);
-	opt->filter.families = cli_option_all(args, "family");
-	opt->filter.threads = cli_option_all(args, "thread");
-	opt->filter.tasks = cli_option_all(args, "task");
 	opt->force = cli_flag(args, "force");
 	return 0;
 }
@@ -222,11 +208,7 @@ static const struct cli_option options[] = {
 	{'f', "format", "FORMAT", "chrome (the default) or speedscope", false, false,
 	 "chrome speedscope"},
 	{'o', "output", "FILE", "write to FILE (- is standard output)", false},
-	{0, "from", "TIME", "start at TIME after the first event (2.5s, 300ms)", false},
-	{0, "to", "TIME", "stop at TIME after the first event", false},
-	{0, "family", "TEXT", "only tasks whose family name contains TEXT", true},
-	{0, "task", "TASK", "only this task, by its number in the report", true},
-	{0, "thread", "THREAD", "only what ran on this thread, by tid or part of its name", true},
+	FILTER_OPTIONS,
 	{0, "lanes", "HOW", "task: a lane per task; packed: tasks share lanes; auto", false, false,
 	 "task packed auto"},
 	{0, "max-slices", "N", "write up to N slices", false},

@@ -190,14 +190,9 @@ static int run(const struct cli_args *args, struct error *err)
 }
 
 static const struct cli_option options[] = {
-	{'p', "pid", "PID", "record this running process, like PID without -p; repeatable", true},
-	{0, "exe", "BINARY", "record every process that runs BINARY", false},
-	{'d', "duration", "SECONDS", "stop after this time (10, 2.5, 500ms, 2m)", false},
+	RECORDING_PROCESS_OPTIONS,
+	RECORDING_OPTIONS,
 	{0, "every", "SECONDS", "print the counts so far at this interval", false},
-	{0, "ring-size", "SIZE", "event buffer per thread (4K to 1G, default 1M)", false},
-	{0, "backend", "WHICH", "agent (default), or kernel: uprobes, see docs/kernel.md (root)",
-	 false, false, "agent kernel"},
-	{0, "force", NULL, "risk that an unread seccomp filter kills the program", false},
 	{0, "spawns", NULL, "also count spawns by stack", false},
 	{0, "family", "TEXT", "only tasks whose family name contains TEXT", true},
 	{0, "json", NULL, "print JSON (docs/hist.md)", false},

@@ -25,14 +25,9 @@
 #define CPU_HZ 999
 
 static const struct cli_option options[] = {
-	{'p', "pid", "PID", "record this running process, like PID without -p; repeatable", true},
-	{0, "exe", "BINARY", "record every process that runs BINARY", false},
+	RECORDING_PROCESS_OPTIONS,
 	{'o', "output", "FILE", "the trace (default: pollux-NAME-PID.plx here)", false},
-	{'d', "duration", "SECONDS", "stop after this time (10, 2.5, 500ms, 2m)", false},
-	{0, "ring-size", "SIZE", "event buffer per thread (4K to 1G, default 1M)", false},
-	{0, "backend", "WHICH", "agent (default), or kernel: uprobes, see docs/kernel.md (root)",
-	 false, false, "agent kernel"},
-	{0, "force", NULL, "risk that an unread seccomp filter kills the program", false},
+	RECORDING_OPTIONS,
 	{0, "cpu", "HZ", "sample stacks at HZ per second of CPU time (default 999)", false, true},
 	{0, "stack-size", "SIZE", "bytes of stack to copy per sample (1K to 63K, default 8K)",
 	 false},

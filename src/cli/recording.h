@@ -13,6 +13,19 @@ struct recording {
 	char *name;	      /* of the program, for people; NULL: out of memory */
 };
 
+/* Rows of a verb's table of options: what to record, and how. */
+/* clang-format off */
+#define RECORDING_PROCESS_OPTIONS \
+	{'p', "pid", "PID", "record this running process, like PID without -p; repeatable", true}, \
+	{0, "exe", "BINARY", "record every process that runs BINARY", false}
+#define RECORDING_OPTIONS \
+	{'d', "duration", "SECONDS", "stop after this time (10, 2.5, 500ms, 2m)", false}, \
+	{0, "ring-size", "SIZE", "event buffer per thread (4K to 1G, default 1M)", false}, \
+	{0, "backend", "WHICH", "agent (default), or kernel: uprobes, see docs/kernel.md (root)", \
+	 false, false, "agent kernel"}, \
+	{0, "force", NULL, "risk that an unread seccomp filter kills the program", false}
+/* clang-format on */
+
 /* --pid, --exe, a command, --duration, --ring-size, where the verb has them. 0, or what the verb
  * returns after wrong use. recording_done() in every case. */
 int recording_parse(const struct cli_args *args, struct recording *rec);

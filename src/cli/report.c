@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "cli/filter.h"
 #include "cli/input.h"
 #include "cli/verbs.h"
 #include "report/workers.h"
@@ -30,15 +31,6 @@ static int parse_number(const struct cli_args *args, const char *name, unsigned 
 	return 0;
 }
 
-static int parse_time(const struct cli_args *args, const char *name, uint64_t *ret)
-{
-	const char *s = cli_option(args, name);
-	if (s && text_parse_duration(s, NSEC_PER_SEC, ret) < 0)
-		return cli_usage(args, "--%s needs a time such as 2.5s or 300ms, not '%s'", name,
-				 s);
-	return 0;
-}
-
 static int parse(const struct cli_args *args, struct report_options *opt)
 {
 	const char *sort = cli_option(args, "sort");
@@ -48,17 +40,10 @@ static int parse(const struct cli_args *args, struct report_options *opt)
 		return cli_usage(args,
 				 "--sort is poll, max, delay, wait, tasks, wakes or name, not '%s'",
 				 sort);
-	if ((r = parse_time(args, "from", &opt->filter.from_ns)) ||
-	    (r = parse_time(args, "to", &opt->filter.to_ns)) ||
-	    (r = parse_number(args, "top", &opt->n_families)) ||
-	    (r = parse_number(args, "longest", &opt->n_longest)))
+	if ((r = filter_parse(args, &opt->filter)) ||
+	    (r = parse_number(args, "top", &opt->n_families)))
 		return r;
-	if (opt->filter.to_ns && opt->filter.to_ns <= opt->filter.from_ns)
-		return cli_usage(args, "--to must be later than --from");
-	opt->filter.families = cli_option_all(args, "family");
-	opt->filter.threads = cli_option_all(args, "thread");
-	opt->filter.tasks = cli_option_all(args, "task");
-	return 0;
+	return parse_number(args, "longest", &opt->n_longest);
 }
 
 static int print(const struct buf *out, struct error *err)
@@ -122,7 +107,7 @@ static int run(const struct cli_args *args, struct error *err)
 	uint64_t no_progress_ns = NO_PROGRESS_NS;
 	int r = parse(args, &opt);
 	if (r == 0)
-		r = parse_time(args, "no-progress", &no_progress_ns);
+		r = filter_time(args, "no-progress", &no_progress_ns);
 	if (r)
 		return r;
 	if (!machines && cli_option(args, "no-progress"))
@@ -155,11 +140,7 @@ static const struct cli_option options[] = {
 	{'s', "sort", "KEY",
 	 "sort families by poll time (default), max, delay, wait, tasks, wakes or name", false,
 	 false, "poll max delay wait tasks wakes name"},
-	{0, "family", "TEXT", "only tasks whose family name contains TEXT", true},
-	{0, "task", "TASK", "only this task, by its number in the report", true},
-	{0, "thread", "THREAD", "only what ran on this thread, by tid or part of its name", true},
-	{0, "from", "TIME", "start at TIME after the first event (2.5s, 300ms)", false},
-	{0, "to", "TIME", "stop at TIME after the first event", false},
+	FILTER_OPTIONS,
 	{'n', "top", "N", "show up to N families (default 20; 0: all)", false},
 	{0, "longest", "N", "show the N longest polls (default 10)", false},
 	{0, "machines", NULL,
