@@ -281,10 +281,9 @@ def build(package, profile, binary="suite", root=TARGETS):
 
 
 def flags_of(package, profile, root):
-    """(flags for all crates, flags for the last one)"""
+    """RUSTFLAGS, for all crates."""
     how, own = PROFILES[profile], root / package / "RUSTFLAGS"
-    flags = [how.flags, own.read_text().strip() if own.exists() else ""]
-    return " ".join(filter(None, flags)), unwinder_flags(how.unwinder) if how.unwinder else how.last
+    return " ".join(filter(None, [how.flags, own.read_text().strip() if own.exists() else ""]))
 
 
 def name_of(*flags):
@@ -297,8 +296,9 @@ def build_now(package, profile, binary, root):
     if profile == "old-rustc":
         return build_by_old_rustc(package, binary, root)
     how = PROFILES[profile]
-    flags, last = flags_of(package, profile, root)
-    folder = OUT / name_of(flags, how.features)
+    flags = flags_of(package, profile, root)
+    last = unwinder_flags(how.unwinder) if how.unwinder else how.last
+    folder = OUT / name_of(flags)
     path = OUT / root.name / package / f"{name_of(flags, how.features, last)}-{how.cargo}" / binary
     command = ["nice", "cargo", "rustc" if last else "build", "--quiet", "--locked", "--jobs", JOBS]
     command += ["--profile", how.cargo, "--target-dir", str(folder)]
@@ -397,9 +397,8 @@ def build_ahead(file):
             if not why_no_old_rustc():
                 groups["old"] = [(root, package, profile, binary)]
             continue
-        how = PROFILES[profile]
-        own = (ROOT / "tests" / root / package / "RUSTFLAGS").exists()
-        group = groups.setdefault((how.flags, how.features, how.cargo, own), [])
+        flags = flags_of(package, profile, ROOT / "tests" / root)
+        group = groups.setdefault((flags, PROFILES[profile].cargo), [])
         group.append((root, package, profile, binary))
 
     def build_group(group):
