@@ -76,17 +76,17 @@ struct plan {
 };
 
 /* A slot of a vtable: must hold the function that the file says. */
-static int plan_slot(struct plan *at, uint64_t slot, uint64_t function, enum agent_hook_type type,
+static int plan_slot(struct plan *at, const struct find_slot *slot, enum agent_hook_type type,
 		     const struct agent_hook *like)
 {
 	uint64_t bias = at->o->attach.bias, live;
 	struct agent_hook *hook;
 
-	if (!slot)
+	if (!slot->addr)
 		return 0;
 	at->h->n_slots++;
-	if ((slot + bias) % 8 || memory_read_u64(at->p, slot + bias, &live) < 0 ||
-	    live != function + bias) {
+	if ((slot->addr + bias) % 8 || memory_read_u64(at->p, slot->addr + bias, &live) < 0 ||
+	    live != slot->function + bias) {
 		at->h->n_slots_other++;
 		return 0;
 	}
@@ -95,7 +95,7 @@ static int plan_slot(struct plan *at, uint64_t slot, uint64_t function, enum age
 		return -ENOMEM;
 	*hook = *like;
 	hook->type = (uint16_t)type;
-	hook->slot = slot + bias;
+	hook->slot = slot->addr + bias;
 	hook->orig = hook->saved = live;
 	return 0;
 }
@@ -176,7 +176,7 @@ static int plan_kind(struct plan *at, const struct find_kind *k)
 		like.flags |= AGENT_HOOK_FRAME;
 	for (size_t i = 0; rc == 0 && i < TF_N; i++)
 		if (types[i])
-			rc = plan_slot(at, k->slots[i].addr, k->slots[i].function, types[i], &like);
+			rc = plan_slot(at, &k->slots[i], types[i], &like);
 	uint64_t next_id = f->runtimes[k->runtime].next_id;
 	for (size_t i = 0; rc == 0 && i < k->n_sites; i++)
 		rc = plan_site(at, &k->sites[i], AH_SPAWN, number, next_id ? next_id + bias : 0);
@@ -219,9 +219,9 @@ static int plan_waker(struct plan *at, const struct find_waker *w)
 	} else {
 		type = hook_types[find_model(&at->o->attach.finding, w->runtime)].wake;
 	}
-	rc = plan_slot(at, w->wake_slot, w->wake, type, &like);
+	rc = plan_slot(at, &w->wake, type, &like);
 	if (rc == 0)
-		rc = plan_slot(at, w->wake_by_ref_slot, w->wake_by_ref, type, &like);
+		rc = plan_slot(at, &w->wake_by_ref, type, &like);
 	for (size_t i = 0; rc == 0 && w->root && i < w->n_sites; i++)
 		rc = plan_site(at, &w->sites[i], AH_ROOT_ENTER, like.kind, 0);
 	return rc;
@@ -271,7 +271,7 @@ static int plan_call(struct plan *at, const struct find_call *c)
 	if (c->direct)
 		return 0; /* plan_direct() */
 	if (c->function)
-		return plan_slot(at, c->slot, c->function, call_type(c),
+		return plan_slot(at, &(struct find_slot){c->slot, c->function}, call_type(c),
 				 &(struct agent_hook){.kind = c->call});
 	at->h->n_slots++;
 	if (slot % 8 || memory_read_u64(at->p, slot, &live) < 0) {

@@ -240,10 +240,8 @@ static int add_wakers(struct elf_image *image, struct finding *f, uint32_t runti
 		*w = (struct find_waker){
 			.runtime = runtime,
 			.vtable = p[i].slot,
-			.wake_slot = p[i + 1].slot,
-			.wake = p[i + 1].target,
-			.wake_by_ref_slot = p[i + 2].slot,
-			.wake_by_ref = p[i + 2].target,
+			.wake = {p[i + 1].slot, p[i + 1].target},
+			.wake_by_ref = {p[i + 2].slot, p[i + 2].target},
 			.name = strdup("task"),
 		};
 		r = w->name ? 0 : -ENOMEM;
@@ -257,7 +255,8 @@ static int add_wakers(struct elf_image *image, struct finding *f, uint32_t runti
 static struct find_waker *waker_of(struct finding *f, size_t first, uint64_t function)
 {
 	for (size_t i = first; i < f->n_wakers; i++)
-		if (f->wakers[i].wake == function || f->wakers[i].wake_by_ref == function)
+		if (f->wakers[i].wake.function == function ||
+		    f->wakers[i].wake_by_ref.function == function)
 			return &f->wakers[i];
 	return NULL;
 }
@@ -272,8 +271,8 @@ static int find_direct(struct elf_image *image, struct finding *f, size_t first)
 	int r = targets ? 0 : -ENOMEM;
 
 	for (size_t i = first; i < f->n_wakers && targets; i++) {
-		targets[n_targets++] = f->wakers[i].wake;
-		targets[n_targets++] = f->wakers[i].wake_by_ref;
+		targets[n_targets++] = f->wakers[i].wake.function;
+		targets[n_targets++] = f->wakers[i].wake_by_ref.function;
 	}
 	if (n_targets) {
 		qsort(targets, n_targets, sizeof(*targets), by_u64);

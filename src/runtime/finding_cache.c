@@ -148,6 +148,12 @@ static void sites(struct io *io, struct find_site **v, size_t *n)
 		site(io, &(*v)[i]);
 }
 
+static void slot(struct io *io, struct find_slot *s)
+{
+	NUMBER(io, s->addr);
+	NUMBER(io, s->function);
+}
+
 static void kind(struct io *io, struct find_kind *k)
 {
 	NUMBER(io, k->runtime);
@@ -156,10 +162,8 @@ static void kind(struct io *io, struct find_kind *k)
 		io->in.failed = true;
 	NUMBER(io, k->block_in_place);
 	NUMBER(io, k->vtable);
-	for (size_t i = 0; i < TF_N; i++) {
-		NUMBER(io, k->slots[i].addr);
-		NUMBER(io, k->slots[i].function);
-	}
+	for (size_t i = 0; i < TF_N; i++)
+		slot(io, &k->slots[i]);
 	NUMBER(io, k->id_offset);
 	NUMBER(io, k->scheduler_offset);
 	NUMBER(io, k->trailer_offset);
@@ -176,10 +180,8 @@ static void waker(struct io *io, struct find_waker *w)
 	NUMBER(io, w->runtime);
 	NUMBER(io, w->root);
 	NUMBER(io, w->vtable);
-	NUMBER(io, w->wake_slot);
-	NUMBER(io, w->wake);
-	NUMBER(io, w->wake_by_ref_slot);
-	NUMBER(io, w->wake_by_ref);
+	slot(io, &w->wake);
+	slot(io, &w->wake_by_ref);
 	sites(io, &w->sites, &w->n_sites);
 	string(io, &w->name);
 	ARRAY(io, w->direct, w->n_direct);

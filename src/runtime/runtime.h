@@ -73,7 +73,7 @@ struct find_waker {
 	uint32_t runtime;
 	bool root; /* of a block_on; else of tasks */
 	uint64_t vtable;
-	uint64_t wake_slot, wake, wake_by_ref_slot, wake_by_ref;
+	struct find_slot wake, wake_by_ref;
 	struct find_site *sites; /* root only: where block_on makes its waker */
 	size_t n_sites;
 	char *name; /* root: "block_on (multi_thread)", "block_on (current_thread)" */

@@ -267,10 +267,8 @@ static int add_waker(struct elf_image *image, struct follower *follower, struct 
 		.runtime = runtime,
 		.root = what != WAKER_TASK,
 		.vtable = p[0].slot,
-		.wake_slot = p[1].slot,
-		.wake = p[1].target,
-		.wake_by_ref_slot = p[2].slot,
-		.wake_by_ref = p[2].target,
+		.wake = {p[1].slot, p[1].target},
+		.wake_by_ref = {p[2].slot, p[2].target},
 		.name = strdup(names[what]),
 	};
 	if (!w->name)
@@ -317,8 +315,8 @@ static bool is_copy(const struct finding *f, size_t first_waker, const struct el
 	for (size_t i = first_waker; i < f->n_wakers; i++) {
 		const struct find_waker *w = &f->wakers[i];
 
-		if (w->root && w->vtable != p[0].slot && w->wake == p[1].target &&
-		    w->wake_by_ref == p[2].target) {
+		if (w->root && w->vtable != p[0].slot && w->wake.function == p[1].target &&
+		    w->wake_by_ref.function == p[2].target) {
 			*ret_of = i;
 			return true;
 		}

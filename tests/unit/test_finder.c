@@ -107,9 +107,9 @@ static void check_finding(int which)
 	assert_int_equal(f.n_wakers, 2);
 	for (size_t i = 0; i < 2; i++) {
 		assert_false(f.wakers[i].root);
-		assert_int_equal(f.wakers[i].wake_slot, f.wakers[i].vtable + 8);
-		assert_int_equal(f.wakers[i].wake_by_ref_slot, f.wakers[i].vtable + 16);
-		assert_int_not_equal(f.wakers[i].wake, f.wakers[i].wake_by_ref);
+		assert_int_equal(f.wakers[i].wake.addr, f.wakers[i].vtable + 8);
+		assert_int_equal(f.wakers[i].wake_by_ref.addr, f.wakers[i].vtable + 16);
+		assert_int_not_equal(f.wakers[i].wake.function, f.wakers[i].wake_by_ref.function);
 	}
 	assert_int_equal(coverage_of(&f, "tokio task tables")->seen, 2);
 	assert_int_equal(coverage_of(&f, "spawn sites")->seen, 2);

@@ -295,7 +295,7 @@ static int add_waker(struct finder *f, uint32_t i)
 	enum kernel_hook_type type =
 		w->root ? KH_ROOT_WAKE : hook_types[find_model(found, w->runtime)].wake;
 	struct kernel_hook like = {.id_offset = OFFSET_UNKNOWN};
-	const uint64_t functions[] = {w->wake, w->wake_by_ref};
+	const uint64_t functions[] = {w->wake.function, w->wake_by_ref.function};
 	uint64_t start, end;
 	uint32_t number;
 	int rc = 0;
@@ -306,7 +306,7 @@ static int add_waker(struct finder *f, uint32_t i)
 			f->hooks->places[number].waker = i;
 		/* async-task's wake may call wake_by_ref: then that is no wake of its own. */
 		if (rc == 1 && k == 1 && type == KH_ASYNC_WAKE &&
-		    elf_image_function(f->image, w->wake, &start, &end)) {
+		    elf_image_function(f->image, w->wake.function, &start, &end)) {
 			struct kernel_hook *h = &f->hooks->table[number];
 
 			h->next_id = (int64_t)(start - f->hooks->places[number].addr);
