@@ -544,14 +544,18 @@ static uint32_t power_of_two(uint32_t v)
 	return p;
 }
 
-static struct attach *attach_new(const struct attach_options *opt, struct error *err)
+static int attach_new(const struct attach_options *opt, struct attach **ret_attach,
+		      struct error *err)
 {
 	struct attach *a = calloc(1, sizeof(*a));
+	int rc;
 
-	if (!a || tracer_start(&a->tracer, err) < 0) {
+	if (!a)
+		return error_set(err, -ENOMEM, "out of memory");
+	rc = tracer_start(&a->tracer, err);
+	if (rc < 0) {
 		free(a);
-		error_set(err, -ENOMEM, "out of memory");
-		return NULL;
+		return rc;
 	}
 	a->process = (struct process)PROCESS_INIT;
 	a->rings.ring_bytes = power_of_two(opt->ring_bytes);
@@ -564,7 +568,8 @@ static struct attach *attach_new(const struct attach_options *opt, struct error 
 	a->starting = opt->starting;
 	clock_pair_read(&a->began);
 	a->began_ns = a->began.ns;
-	return a;
+	*ret_attach = a;
+	return 0;
 }
 
 static int run_load(struct attach *a, struct error *err)
@@ -607,11 +612,11 @@ static bool was_lost(const struct attach *a, int rc, struct error *err)
 int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret_attach,
 		struct error *err)
 {
-	struct attach *a = attach_new(opt, err);
-	int rc;
+	struct attach *a;
+	int rc = attach_new(opt, &a, err);
 
-	if (!a)
-		return -ENOMEM;
+	if (rc < 0)
+		return error_add(err, "cannot attach to %d", pid);
 	rc = process_open(pid, &a->process, err);
 	a->process.launched = opt->launched;
 	a->process.forced = opt->force;
@@ -666,11 +671,11 @@ static void run_on(struct attach *a, struct follow **ret_follow)
 int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *ret_pid,
 		  struct attach **ret_attach, struct follow **ret_follow, struct error *err)
 {
-	struct attach *a = attach_new(opt, err);
-	int rc;
+	struct attach *a;
+	int rc = attach_new(opt, &a, err);
 
-	if (!a)
-		return -ENOMEM;
+	if (rc < 0)
+		return rc;
 	*ret_follow = NULL;
 	rc = launch_parked(a->tracer, argv, &a->process, &a->parked, err);
 	a->process.forced = opt->force;
@@ -700,13 +705,13 @@ int attach_followed(struct follow **follow, pid_t pid, const struct attach_optio
 		    struct attach **ret_attach, int *ret_status, struct error *err)
 {
 	struct tracer *tracer = follow_take(*follow);
-	struct attach *a = attach_new(opt, err);
-	int rc;
+	struct attach *a;
+	int rc = attach_new(opt, &a, err);
 
 	*follow = NULL;
-	if (!a) {
+	if (rc < 0) {
 		tracer_end(tracer);
-		return -ENOMEM;
+		return rc;
 	}
 	tracer_end(a->tracer);
 	a->tracer = tracer;

@@ -10,10 +10,13 @@
 #include <cmocka.h>
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "binary/elf/elf_image.h"
 #include "capture/kernel/kernel.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -506,6 +509,33 @@ static void test_shut_down_at_the_door(void **state)
 	two_threads_free(two);
 }
 
+/* ---- places in files ---- */
+
+/* What stops the search is said as it is. */
+static void test_too_many_places(void **state)
+{
+	static struct kernel_hooks hooks = {.n = KERNEL_MAX_HOOKS};
+	void *lib = dlopen("libgcc_s.so.1", RTLD_NOW);
+	struct kernel_object o;
+	struct elf_image *image;
+	struct error err = {0};
+	struct link_map *map;
+
+	assert_non_null(lib);
+	assert_int_equal(dlinfo(lib, RTLD_DI_LINKMAP, &map), 0);
+	_cleanup_close_ int fd = open(map->l_name, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(elf_image_open(fd, map->l_name, &image, &err), 0);
+	assert_int_equal(kernel_sites_unwinder(image, map->l_name, 0, &hooks, &o, &err), -E2BIG);
+	assert_non_null(strstr(err.text, "places to probe"));
+	hooks.n = 0;
+	assert_int_equal(kernel_sites_unwinder(image, map->l_name, 0, &hooks, &o, &err), 0);
+	assert_int_equal(hooks.n, 2);
+	kernel_object_done(&o);
+	kernel_hooks_done(&hooks);
+	elf_image_free(image);
+	dlclose(lib);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -521,6 +551,7 @@ int main(void)
 		cmocka_unit_test(test_taken_at_once),
 		cmocka_unit_test(test_polled_on_elsewhere),
 		cmocka_unit_test(test_shut_down_at_the_door),
+		cmocka_unit_test(test_too_many_places),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

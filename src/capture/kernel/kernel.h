@@ -93,7 +93,7 @@ int kernel_sites_find(struct elf_image *image, const char *path, uint32_t number
 		      struct error *err);
 /* The unwinder's two functions, if it is in this object and anything of `hooks` may panic. */
 int kernel_sites_unwinder(struct elf_image *image, const char *path, uint32_t number,
-			  struct kernel_hooks *hooks, struct kernel_object *ret);
+			  struct kernel_hooks *hooks, struct kernel_object *ret, struct error *err);
 /* Whether the object carries probes that are known. */
 int kernel_sites_known(struct elf_image *image, bool *ret_known, struct error *err);
 void kernel_object_done(struct kernel_object *o);

@@ -52,7 +52,7 @@ int kernel_look_at(struct capture *c, struct elf_image *image, const char *path,
 		return -ENOMEM;
 	o = &c->objects[c->n_objects];
 	if (role == ROLE_UNWINDER)
-		rc = kernel_sites_unwinder(image, path, (uint32_t)c->n_objects, &c->hooks, o);
+		rc = kernel_sites_unwinder(image, path, (uint32_t)c->n_objects, &c->hooks, o, err);
 	else
 		rc = kernel_sites_find(image, path, (uint32_t)c->n_objects, role == ROLE_FUNCTIONS,
 				       deadline_ns, &c->hooks, o, err);

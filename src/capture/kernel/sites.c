@@ -18,6 +18,7 @@
 #include "runtime/debug_names.h"
 #include "runtime/finding_cache.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -602,6 +603,22 @@ static int begin(struct finder *f, const char *path, struct kernel_object *o)
 	return !o->path ? -ENOMEM : o->fd < 0 ? -errno : 0;
 }
 
+/* What was found goes to the caller, or with an error nothing stays of it. */
+static int end(struct finder *f, int rc, uint32_t n_before, struct kernel_object *ret,
+	       struct error *err)
+{
+	map_done(&f->by_place);
+	if (rc < 0) {
+		kernel_object_done(f->object);
+		f->hooks->n = n_before;
+		return rc == -E2BIG ? error_set(err, rc, "more than %u places to probe",
+						KERNEL_MAX_HOOKS)
+				    : rc;
+	}
+	*ret = *f->object;
+	return 0;
+}
+
 int kernel_sites_find(struct elf_image *image, const char *path, uint32_t number, bool functions,
 		      uint64_t deadline_ns, struct kernel_hooks *hooks, struct kernel_object *ret,
 		      struct error *err)
@@ -644,21 +661,12 @@ int kernel_sites_find(struct elf_image *image, const char *path, uint32_t number
 		if (rc == 0 && probes_damaged(o.probes))
 			rc = cover(&o, "probe notes", 0, 1, probes_damaged(o.probes));
 	}
-	if (rc == -E2BIG)
-		error_set(err, rc, "more than %u places to probe", KERNEL_MAX_HOOKS);
 out:
-	map_done(&f.by_place);
-	if (rc < 0) {
-		kernel_object_done(&o);
-		hooks->n = n_before;
-		return rc;
-	}
-	*ret = o;
-	return 0;
+	return end(&f, rc, n_before, ret, err);
 }
 
 int kernel_sites_unwinder(struct elf_image *image, const char *path, uint32_t number,
-			  struct kernel_hooks *hooks, struct kernel_object *ret)
+			  struct kernel_hooks *hooks, struct kernel_object *ret, struct error *err)
 {
 	static const struct {
 		const char *name;
@@ -672,24 +680,15 @@ int kernel_sites_unwinder(struct elf_image *image, const char *path, uint32_t nu
 	uint32_t n_before = hooks->n, hook;
 	int rc = begin(&f, path, &o);
 
-	for (size_t k = 0; k < 2 && rc == 0; k++)
-		for (size_t i = 0; i < n && rc == 0; i++)
-			if (symbols[i].type == 2 /* STT_FUNC */ &&
+	for (size_t k = 0; k < 2 && rc >= 0; k++)
+		for (size_t i = 0; i < n && rc >= 0; i++)
+			if (symbols[i].type == STT_FUNC &&
 			    !strcmp(symbols[i].name, functions[k].name))
 				rc = add_function(&f, symbols[i].addr, functions[k].type,
-						  KERNEL_NO_KIND, &like, &hook) < 0
-					     ? -ENOMEM
-					     : 0;
-	if (rc == 0 && !o.n_sites)
-		rc = -ENOENT;
-	map_done(&f.by_place);
-	if (rc < 0) {
-		kernel_object_done(&o);
-		hooks->n = n_before;
-		return rc;
-	}
-	*ret = o;
-	return 0;
+						  KERNEL_NO_KIND, &like, &hook);
+	if (rc >= 0)
+		rc = o.n_sites ? 0 : -ENOENT;
+	return end(&f, rc, n_before, ret, err);
 }
 
 void kernel_object_done(struct kernel_object *o)
