@@ -24,8 +24,6 @@
 
 #define STOP_TIMEOUT_NS (200 * NSEC_PER_MSEC)
 
-bool memory_proc_forbidden;
-
 int memory_read(const struct process *p, uint64_t addr, void *out, size_t len)
 {
 	for (size_t done = 0; done < len;) {
@@ -133,7 +131,7 @@ static int stop_and_poke(const struct process *p, uint64_t addr, const void *dat
 
 static ssize_t proc_write(const struct process *p, uint64_t addr, const void *data, size_t len)
 {
-	if (memory_proc_forbidden)
+	if (p->poke_only)
 		return -EIO;
 	ssize_t n = pwrite(p->mem_fd, data, len, (off_t)addr);
 	return n < 0 ? -errno : n;

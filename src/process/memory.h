@@ -35,7 +35,4 @@ void memory_unshare(const struct process *p, uint64_t addr, uint8_t byte);
 int memory_replace(const struct process *p, uint64_t addr, const void *from, const void *to,
 		   size_t len);
 
-/* Tests set this to behave as on a kernel that forbids it. */
-extern bool memory_proc_forbidden;
-
 #endif

@@ -23,6 +23,7 @@ struct process {
 	uint64_t image;	   /* what exec gave the program that mem_fd is of */
 	bool launched;	   /* we have started it: it has our seccomp filters, and perhaps more */
 	bool forced;	   /* seccomp filters that can't be read are risked */
+	bool poke_only;	   /* nothing is written through mem_fd, as on a kernel that forbids it */
 };
 
 #define PROCESS_INIT                                                                               \

@@ -230,9 +230,9 @@ static void hit_it(bool multi, uint64_t ring_bytes, struct tally *ret)
 		.form = KA_REG, .size = 8, .base = PROBE_X86_RDI, .index = 0xff};
 	hook.args[1] = (struct kernel_arg){
 		.form = KA_REG, .size = 8, .base = PROBE_X86_RSI, .index = 0xff};
-	kernel_core_no_multi = !multi;
-	rc = kernel_core_open(ring_bytes, false, &core, &err);
-	kernel_core_no_multi = false;
+	rc = kernel_core_open(
+		&(struct kernel_core_options){.ring_bytes = ring_bytes, .event_per_probe = !multi},
+		&core, &err);
 	if (rc < 0) {
 		print_message("skipped: %s\n", err.text);
 		skip();

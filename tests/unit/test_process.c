@@ -451,7 +451,7 @@ static int run_errands(void *arg)
 	return 0;
 }
 
-static void errand_in(enum job job)
+static void errand_in(enum job job, bool poke_only)
 {
 	struct errand_test t = {.process = PROCESS_INIT};
 	struct tracer *tracer;
@@ -459,6 +459,7 @@ static void errand_in(enum job job)
 	pid_t pid = start_child(job, &pipe_fd);
 
 	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	t.process.poke_only = poke_only;
 	assert_int_equal(tracer_start(&tracer, &t.err), 0);
 	tracer_call(tracer, run_errands, &t);
 	tracer_end(tracer);
@@ -503,7 +504,7 @@ static void errand_in(enum job job)
 static void test_errands(void **state)
 {
 	for (int job = 0; job < N_JOBS; job++)
-		errand_in(job);
+		errand_in(job, false);
 }
 
 static void on_usr2(int number)
@@ -555,10 +556,8 @@ static void test_errand_interrupted(void **state)
 /* The same on a kernel that lets nobody write to read-only pages through /proc. */
 static void test_errands_by_poke(void **state)
 {
-	memory_proc_forbidden = true;
-	errand_in(JOB_FUTEX);
-	errand_in(JOB_BUSY);
-	memory_proc_forbidden = false;
+	errand_in(JOB_FUTEX, true);
+	errand_in(JOB_BUSY, true);
 }
 
 /* ---- restartable sequences ---- */
@@ -1104,9 +1103,9 @@ static void test_replace_on_two_pages(void **state)
 	pid_t pid = start_with_code(&at);
 
 	assert_int_equal(process_open(pid, &p, &err), 0);
-	memory_proc_forbidden = true;
+	p.poke_only = true;
 	assert_int_equal(memory_replace(&p, (uint64_t)at, CODE, JUMP, 5), -EOPNOTSUPP);
-	memory_proc_forbidden = false;
+	p.poke_only = false;
 	assert_int_equal(memory_read(&p, (uint64_t)at, live, 5), 0);
 	assert_memory_equal(live, CODE, 5);
 	assert_int_equal(memory_replace(&p, (uint64_t)at, CODE, JUMP, 5), 0);
@@ -1580,14 +1579,13 @@ static void test_exec_before_poke(void **state)
 	start_executing(&e);
 	assert_int_equal(process_open(e.pid, &t.process, &err), 0);
 	assert_int_equal(tracer_start(&tracer, &err), 0);
-	memory_proc_forbidden = true;
+	t.process.poke_only = true;
 	tracer_call(tracer, write_word, &t);
 	assert_int_equal(t.rc, 0); /* so that would have worked */
 	executing = &e;
 	process_step_hook = execute_at_seize;
 	tracer_call(tracer, write_word, &t);
 	process_step_hook = NULL;
-	memory_proc_forbidden = false;
 	assert_null(executing);
 	assert_int_equal(t.rc, -ESRCH);
 	tracer_end(tracer);

@@ -38,8 +38,6 @@
 #define MEASURED_HOOK (KERNEL_MAX_HOOKS - 1)
 #define MAX_CLOSERS 32u
 
-bool kernel_core_no_multi;
-
 struct kernel_core {
 	struct kernel_bpf *skel;
 	struct bpf_ring ring;
@@ -464,19 +462,19 @@ static int attach_tracepoints(struct kernel_core *core)
 	return 0;
 }
 
-int kernel_core_open(uint64_t ring_bytes, bool spawn_stacks, struct kernel_core **ret_core,
+int kernel_core_open(const struct kernel_core_options *opt, struct kernel_core **ret_core,
 		     struct error *err)
 {
 	static const char pmu[] = "/sys/bus/event_source/devices/uprobe";
-	uint32_t bytes = bpf_ring_size(ring_bytes);
+	uint32_t bytes = bpf_ring_size(opt->ring_bytes);
 	struct kernel_core *core = calloc(1, sizeof(*core));
 	int rc = -ENOTSUP;
 
 	if (!core)
 		return error_sys(err, -ENOMEM, "cannot record");
 	libbpf_set_print(NULL);
-	if (!kernel_core_no_multi)
-		rc = load(core, bytes, spawn_stacks, true);
+	if (!opt->event_per_probe)
+		rc = load(core, bytes, opt->spawn_stacks, true);
 	if (rc < 0 && rc != -ENOMEM) {
 		int first = rc;
 		char type[64], format[64];
@@ -487,9 +485,9 @@ int kernel_core_open(uint64_t ring_bytes, bool spawn_stacks, struct kernel_core 
 		rc = read_number(type, "", &core->perf_type);
 		if (rc == 0)
 			rc = read_number(format, "config:", &core->return_bit);
-		rc = rc == 0 ? load(core, bytes, spawn_stacks, false) : first;
+		rc = rc == 0 ? load(core, bytes, opt->spawn_stacks, false) : first;
 		/* The first method is what a current kernel has: its reason says more. */
-		if (rc < 0 && !kernel_core_no_multi)
+		if (rc < 0 && !opt->event_per_probe)
 			rc = first;
 	}
 	if (rc == 0)

@@ -243,8 +243,10 @@ static int kernel_open(struct capture_shared *shared, struct capture **ret_captu
 	c->shared = shared;
 	l->exit_status = -1;
 	drain_interval_init(&l->pace, opt->long_poll_ns ? opt->long_poll_ns / 4 : PACE_MAX_NS);
-	rc = kernel_core_open(opt->ring_bytes * RECORD_RATIO * n_cpus, opt->spawn_stacks, &c->core,
-			      err);
+	rc = kernel_core_open(
+		&(struct kernel_core_options){.ring_bytes = opt->ring_bytes * RECORD_RATIO * n_cpus,
+					      .spawn_stacks = opt->spawn_stacks},
+		&c->core, err);
 	if (rc == 0)
 		kernel_core_gate(c->core, false);
 	if (rc == 0 && opt->exe)

@@ -116,10 +116,13 @@ int kernel_insn_returns(struct elf_image *image, uint64_t start, uint64_t end, u
 
 struct kernel_core;
 
-/* Tests set this to behave as a kernel before 6.6: one perf event per probe. */
-extern bool kernel_core_no_multi;
+struct kernel_core_options {
+	uint64_t ring_bytes;
+	bool spawn_stacks;
+	bool event_per_probe; /* a perf event for each, as for a kernel before 6.6 */
+};
 
-int kernel_core_open(uint64_t ring_bytes, bool spawn_stacks, struct kernel_core **ret_core,
+int kernel_core_open(const struct kernel_core_options *opt, struct kernel_core **ret_core,
 		     struct error *err);
 void kernel_core_free(struct kernel_core *core);
 /* Whether begins are reported (they are at first); what has begun reports its end in any case. */
