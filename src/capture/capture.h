@@ -11,6 +11,7 @@
 #define POLLUX_CAPTURE_CAPTURE_H
 
 #include "base/error.h"
+#include "trace/coverage.h"
 #include "trace/trace.h"
 
 #include <stdbool.h>
@@ -52,9 +53,8 @@ struct capture_stats {
 	struct trace_cost cost;
 	int exit_status; /* of the launched program, as from waitpid; -1 if still running */
 	pid_t child;	 /* the launched program if it still runs, for waitpid; else 0 */
-	struct trace_coverage *coverage; /* of all processes; capture_stats_done() */
-	size_t n_coverage;
-	size_t n_processes; /* that were recorded */
+	struct coverage_list coverage; /* of all processes; capture_stats_done() */
+	size_t n_processes;	       /* that were recorded */
 	char *program; /* what the launched one executed at last; NULL: but what was launched */
 	struct error why_empty; /* why no process was, if it is known */
 };

@@ -74,34 +74,19 @@ struct capture_set {
 
 void capture_stats_done(struct capture_stats *s)
 {
-	for (size_t i = 0; i < s->n_coverage; i++) {
-		free((char *)s->coverage[i].item);
-		free((char *)s->coverage[i].note);
-	}
-	free(s->coverage);
+	coverage_done(&s->coverage);
 	free(s->program);
 	*s = (struct capture_stats){0};
 }
 
 int capture_keep_coverage(struct capture_stats *s, const struct trace_coverage *c)
 {
-	struct trace_coverage *more =
-		reallocarray(s->coverage, s->n_coverage + 1, sizeof(*s->coverage));
-	char *item = strdup(c->item), *note = strdup(c->note ? c->note : "");
+	struct trace_coverage *kept =
+		coverage_add(&s->coverage, c->item, c->seen, c->total, c->note);
 
-	if (more)
-		s->coverage = more;
-	if (!more || !item || !note) {
-		free(item);
-		free(note);
-		return -ENOMEM;
-	}
-	more[s->n_coverage] = *c;
-	more[s->n_coverage].item = item;
-	more[s->n_coverage].note = note;
-	more[s->n_coverage].object = more[s->n_coverage].runtime = NULL;
-	s->n_coverage++;
-	return 0;
+	if (kept)
+		kept->process = c->process;
+	return coverage_result(&s->coverage);
 }
 
 int capture_tell_coverage(struct trace_writer *w, struct capture_stats *s,

@@ -207,7 +207,7 @@ static int examine(struct diagnosis *d, struct elf_image *image, const char *pat
 			return error_set(err, r, "out of memory");
 		}
 	}
-	if (!main && !why && e.finding.n_runtimes == 0 && e.finding.n_coverage == 0) {
+	if (!main && !why && e.finding.n_runtimes == 0 && e.finding.coverage.n == 0) {
 		finding_done(&e.finding);
 		return 0;
 	}
@@ -312,8 +312,8 @@ static void add_safe(struct buf *out, const char *label, const char *text)
 
 static void tell_coverage(struct buf *out, const struct finding *f)
 {
-	for (size_t i = 0; i < f->n_coverage; i++) {
-		const struct trace_coverage *c = &f->coverage[i];
+	for (size_t i = 0; i < f->coverage.n; i++) {
+		const struct trace_coverage *c = &f->coverage.v[i];
 
 		_cleanup_buf_ struct buf item = BUF_INIT;
 
@@ -371,7 +371,7 @@ static void tell_object(struct buf *out, const struct examined *e, bool kinds)
 		buf_printf(out, ", %zu task kinds, known by %s\n", n, rt->verified);
 	}
 	if (f->n_runtimes == 0)
-		buf_str(out, f->n_coverage ? "    runtime: none that pollux can hook\n"
+		buf_str(out, f->coverage.n ? "    runtime: none that pollux can hook\n"
 					   : "    runtime: no Tokio, async-std or smol in it\n");
 	tell_coverage(out, f);
 	if (kinds)
@@ -385,7 +385,7 @@ static bool is_told(const struct diagnosis *d)
 		if (d->checks[i].verdict == BAD)
 			return true;
 	for (size_t i = 0; i < d->n_objects; i++)
-		if (d->objects[i].why || d->objects[i].finding.n_coverage)
+		if (d->objects[i].why || d->objects[i].finding.coverage.n)
 			return true;
 	return false;
 }
@@ -449,13 +449,13 @@ static void json_finding(struct json *j, const struct finding *f)
 	}
 	json_end_array(j);
 	json_array(j, "coverage");
-	for (size_t i = 0; i < f->n_coverage; i++) {
+	for (size_t i = 0; i < f->coverage.n; i++) {
 		json_object(j, NULL);
-		json_string(j, "item", f->coverage[i].item);
-		json_u64(j, "seen", f->coverage[i].seen);
-		json_u64(j, "total", f->coverage[i].total);
-		json_string(j, "note", f->coverage[i].note);
-		json_string(j, "runtime", f->coverage[i].runtime ? f->coverage[i].runtime : "");
+		json_string(j, "item", f->coverage.v[i].item);
+		json_u64(j, "seen", f->coverage.v[i].seen);
+		json_u64(j, "total", f->coverage.v[i].total);
+		json_string(j, "note", f->coverage.v[i].note);
+		json_string(j, "runtime", f->coverage.v[i].runtime ? f->coverage.v[i].runtime : "");
 		json_end_object(j);
 	}
 	json_end_array(j);

@@ -96,13 +96,13 @@ static int open_and_record(struct recording *rec, int fd, struct capture_stats *
 static void say_unseen(const struct capture_stats *stats)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT;
-	for (size_t i = 0; i < stats->n_coverage; i++) {
-		if (!*stats->coverage[i].note)
+	for (size_t i = 0; i < stats->coverage.n; i++) {
+		if (!*stats->coverage.v[i].note)
 			continue;
 		buf_str(&b, "not seen: ");
-		text_safe(&b, stats->coverage[i].item);
+		text_safe(&b, stats->coverage.v[i].item);
 		buf_str(&b, ": ");
-		text_safe(&b, stats->coverage[i].note);
+		text_safe(&b, stats->coverage.v[i].note);
 		buf_char(&b, '\n');
 	}
 	if (b.len && !buf_failed(&b))

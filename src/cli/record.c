@@ -223,10 +223,10 @@ static void say_losses(struct buf *b, const struct capture_stats *s, uint64_t be
 static bool add_up(const struct capture_stats *s, size_t i, bool reasons,
 		   struct trace_coverage *ret)
 {
-	*ret = s->coverage[i];
+	*ret = s->coverage.v[i];
 	ret->seen = ret->total = 0;
-	for (size_t k = 0; k < s->n_coverage; k++) {
-		const struct trace_coverage *c = &s->coverage[k];
+	for (size_t k = 0; k < s->coverage.n; k++) {
+		const struct trace_coverage *c = &s->coverage.v[k];
 
 		if (strcmp(c->item, ret->item) || (reasons && strcmp(c->note, ret->note)))
 			continue;
@@ -264,7 +264,7 @@ static void say_coverage(struct buf *b, const struct capture_stats *s)
 	struct trace_coverage c;
 	bool any = false;
 
-	for (size_t i = 0; i < s->n_coverage; i++) {
+	for (size_t i = 0; i < s->coverage.n; i++) {
 		if (!add_up(s, i, false, &c) || !c.seen)
 			continue;
 		buf_str(b, any ? ", " : "  seen: ");
@@ -277,8 +277,8 @@ static void say_coverage(struct buf *b, const struct capture_stats *s)
 	}
 	if (any)
 		buf_char(b, '\n');
-	for (size_t i = 0; i < s->n_coverage; i++) {
-		if (!*s->coverage[i].note || !add_up(s, i, true, &c))
+	for (size_t i = 0; i < s->coverage.n; i++) {
+		if (!*s->coverage.v[i].note || !add_up(s, i, true, &c))
 			continue;
 		buf_str(b, "  not seen: ");
 		if (c.seen < c.total)

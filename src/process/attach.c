@@ -43,6 +43,7 @@
 #include "runtime/debug_names.h"
 #include "runtime/finding_cache.h"
 #include "runtime/futures.h"
+#include "trace/coverage.h"
 
 #include <asm/unistd.h>
 #include <errno.h>
@@ -74,7 +75,7 @@ struct attach {
 	struct area_rings rings;
 	struct roots roots;
 	struct programs programs;
-	struct cover coverage;
+	struct coverage_list coverage;
 	bool loaded;
 	bool reused;
 	uint64_t stop_ns, began_ns, total_ns;
@@ -239,7 +240,7 @@ static int look(struct attach *a, struct error *err)
 				 notes.len >= 2 ? (int)notes.len - 2 : 0,
 				 notes.data ? notes.data : "");
 	if (notes.len >= 2 && notes.data)
-		cover_add(&a->coverage, "objects", a->objects.n, a->objects.n, notes.data);
+		coverage_add(&a->coverage, "objects", a->objects.n, a->objects.n, notes.data);
 
 	a->public_objects = calloc(a->n_hooked, sizeof(*a->public_objects));
 	if (!a->public_objects)
@@ -330,18 +331,20 @@ static void shut_in(struct attach *a)
 	memory_store(&a->process, a->layout.data + offsetof(struct agent_state, may_call), &none,
 		     sizeof(none));
 	if (a->stacks && a->may_call & AGENT_MAY_ASK)
-		cover_add(&a->coverage, "stacks", 0, 1,
-			  "the program put itself under a further seccomp filter: from then on "
-			  "none were taken");
+		coverage_add(&a->coverage, "stacks", 0, 1,
+			     "the program put itself under a further seccomp filter: from then on "
+			     "none were taken");
 	if (a->futures && a->may_call & AGENT_MAY_ASK)
-		cover_add(&a->coverage, "futures' memory", 0, 1,
-			  "the program put itself under a further seccomp filter: from then on "
-			  "what lies behind pointers, or far from the polled future, was left out");
+		coverage_add(
+			&a->coverage, "futures' memory", 0, 1,
+			"the program put itself under a further seccomp filter: from then on "
+			"what lies behind pointers, or far from the polled future, was left out");
 	if (a->may_call & AGENT_MAY_GETTID)
-		cover_add(&a->coverage, "new threads", 0, 1,
-			  "the program put itself under a further seccomp filter, and libc's place "
-			  "for thread ids was not found: threads that were new to the agent from "
-			  "then on were not recorded");
+		coverage_add(
+			&a->coverage, "new threads", 0, 1,
+			"the program put itself under a further seccomp filter, and libc's place "
+			"for thread ids was not found: threads that were new to the agent from "
+			"then on were not recorded");
 	a->may_call = 0;
 	a->shut_in = true;
 }
@@ -382,29 +385,32 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 			  a->hooks.n * sizeof(*a->hooks.table));
 
 	if (a->rings.cut)
-		cover_add(&a->coverage, "event buffers", a->rings.n_rings, a->n_rings_wanted,
-			  a->rings.cut);
+		coverage_add(&a->coverage, "event buffers", a->rings.n_rings, a->n_rings_wanted,
+			     a->rings.cut);
 	if (a->rings.in_children)
-		cover_add(&a->coverage, "children without rings", 0, 1,
-			  "the kernel refused MADV_DONTFORK: children that the program forks "
-			  "meanwhile have the event buffers mapped");
+		coverage_add(&a->coverage, "children without rings", 0, 1,
+			     "the kernel refused MADV_DONTFORK: children that the program forks "
+			     "meanwhile have the event buffers mapped");
 	if (a->rings.in_dumps)
-		cover_add(&a->coverage, "dumps without rings", 0, 1,
-			  "the kernel refused MADV_DONTDUMP: a core dump of the program has the "
-			  "event buffers in it");
+		coverage_add(&a->coverage, "dumps without rings", 0, 1,
+			     "the kernel refused MADV_DONTDUMP: a core dump of the program has the "
+			     "event buffers in it");
 	if (!tid_offset)
-		cover_add(&a->coverage, "thread ids", 0, 1,
-			  "libc's place for them was not found: a thread that takes a dead one's "
-			  "place is taken for that one");
+		coverage_add(
+			&a->coverage, "thread ids", 0, 1,
+			"libc's place for them was not found: a thread that takes a dead one's "
+			"place is taken for that one");
 	if (a->stacks && !state.stacks)
-		cover_add(&a->coverage, "stacks", 0, 1,
-			  "the program runs under a seccomp filter, and that it allows to ask how "
-			  "far a stack reaches is not proven");
+		coverage_add(
+			&a->coverage, "stacks", 0, 1,
+			"the program runs under a seccomp filter, and that it allows to ask how "
+			"far a stack reaches is not proven");
 	if (a->futures && !may_ask)
-		cover_add(&a->coverage, "futures' memory", 0, 1,
-			  "the program runs under a seccomp filter, and that it allows to ask what "
-			  "can be read is not proven: what lies behind pointers, or far from what "
-			  "is polled, is left out");
+		coverage_add(
+			&a->coverage, "futures' memory", 0, 1,
+			"the program runs under a seccomp filter, and that it allows to ask what "
+			"can be read is not proven: what lies behind pointers, or far from what "
+			"is polled, is left out");
 	/* The state's magic makes the area one that a later attach takes over: after the table. */
 	if (rc == 0)
 		rc = memory_write(&a->process, l->data, &state, sizeof(state));
@@ -529,8 +535,8 @@ static int load(void *arg)
 	a->stop_ns += in.stop_ns;
 	if (rc == 0) {
 		a->loaded = true;
-		rc = cover_tell(&a->coverage, a->hooked, a->n_hooked, &a->hooks,
-				a->futures != NULL);
+		cover_tell(&a->coverage, a->hooked, a->n_hooked, &a->hooks, a->futures != NULL);
+		rc = coverage_result(&a->coverage);
 	}
 	return rc;
 }
@@ -818,7 +824,7 @@ void attach_free(struct attach *a)
 		hooked_free(a->hooked[i]);
 	free(a->hooked);
 	free(a->public_objects);
-	cover_done(&a->coverage);
+	coverage_done(&a->coverage);
 	roots_done(&a->roots);
 	hooks_done(&a->hooks);
 	seccomp_watch_done(&a->filters);

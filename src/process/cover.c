@@ -16,50 +16,21 @@
 #define MAX_NAMED 12
 #define MAX_REASONS 16
 
-int cover_add(struct cover *c, const char *item, uint64_t seen, uint64_t total, const char *note)
+static void tell_finding(struct coverage_list *c, const struct finding *f)
 {
-	struct trace_coverage *list = reallocarray(c->v, c->n + 1, sizeof(*c->v));
-	char *item_copy = strdup(item), *note_copy = strdup(note ? note : "");
+	for (size_t i = 0; i < f->coverage.n; i++) {
+		const struct trace_coverage *found = &f->coverage.v[i];
+		struct trace_coverage *one =
+			coverage_add(c, found->item, found->seen, found->total, found->note);
 
-	if (list)
-		c->v = list;
-	if (!list || !item_copy || !note_copy) {
-		free(item_copy);
-		free(note_copy);
-		return -ENOMEM;
+		if (one)
+			one->runtime = found->runtime;
 	}
-	list[c->n++] = (struct trace_coverage){
-		.item = item_copy, .note = note_copy, .seen = seen, .total = total};
-	return 0;
-}
-
-static int tell_finding(struct cover *c, const struct finding *f)
-{
-	int rc = 0;
-
-	for (size_t i = 0; rc == 0 && i < f->n_coverage; i++) {
-		const struct trace_coverage *found = &f->coverage[i];
-
-		rc = cover_add(c, found->item, found->seen, found->total, found->note);
-		if (rc == 0)
-			c->v[c->n - 1].runtime = found->runtime;
-	}
-	return rc;
-}
-
-void cover_done(struct cover *c)
-{
-	for (size_t i = 0; i < c->n; i++) {
-		free((char *)c->v[i].item);
-		free((char *)c->v[i].note);
-	}
-	free(c->v);
-	*c = (struct cover){0};
 }
 
 /* Those of one reason together. */
-static int tell_left_futures(struct cover *c, struct hooked_object *const *objects,
-			     size_t n_objects, const char *trouble)
+static void tell_left_futures(struct coverage_list *c, struct hooked_object *const *objects,
+			      size_t n_objects, const char *trouble)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT;
 	uint64_t n = 0;
@@ -77,21 +48,22 @@ static int tell_left_futures(struct cover *c, struct hooked_object *const *objec
 	}
 	if (n > MAX_NAMED)
 		buf_str(&text, ", ...");
-	return buf_failed(&text) ? -ENOMEM : cover_add(c, FUTURES, 0, n, text.data);
+	c->failed = c->failed || buf_failed(&text);
+	coverage_add(c, FUTURES, 0, n, text.data);
 }
 
-static int tell_futures(struct cover *c, struct hooked_object *const *objects, size_t n_objects)
+static void tell_futures(struct coverage_list *c, struct hooked_object *const *objects,
+			 size_t n_objects)
 {
 	const char *told[MAX_REASONS];
 	size_t n_told = 0, n_hooked = 0;
 	bool blind = false;
-	int rc = 0;
 
-	for (size_t i = 0; i < n_objects && rc == 0; i++) {
+	for (size_t i = 0; i < n_objects; i++) {
 		const struct found_futures *f = &objects[i]->futures;
 
 		blind = blind || !f->debug;
-		for (size_t k = 0; k < f->n && rc == 0; k++) {
+		for (size_t k = 0; k < f->n; k++) {
 			const char *trouble = f->v[k].trouble;
 			bool known = !trouble;
 
@@ -101,16 +73,14 @@ static int tell_futures(struct cover *c, struct hooked_object *const *objects, s
 			if (known || n_told == MAX_REASONS)
 				continue;
 			told[n_told++] = trouble;
-			rc = tell_left_futures(c, objects, n_objects, trouble);
+			tell_left_futures(c, objects, n_objects, trouble);
 		}
 	}
-	if (rc == 0)
-		rc = cover_add(c, FUTURES, n_hooked, n_hooked, "");
-	if (rc == 0 && blind)
-		rc = cover_add(c, "inlined futures", 0, 0,
-			       "without debug information pollux cannot find those whose polls the "
-			       "optimiser made a part of their awaiters'");
-	return rc;
+	coverage_add(c, FUTURES, n_hooked, n_hooked, "");
+	if (blind)
+		coverage_add(c, "inlined futures", 0, 0,
+			     "without debug information pollux cannot find those whose polls the "
+			     "optimiser made a part of their awaiters'");
 }
 
 /* Whether there is something of async-task's, out of whose run a panic goes on. */
@@ -152,82 +122,64 @@ static bool sees_panics(const struct hooked_object *o, const struct hooks *h)
 }
 
 /* What isn't seen of an object since its unwinder is out of reach. */
-static int tell_unwinder(struct cover *c, const struct hooked_object *o, const struct hooks *h,
-			 bool futures)
+static void tell_unwinder(struct coverage_list *c, const struct hooked_object *o,
+			  const struct hooks *h, bool futures)
 {
 	const struct finding *f = &o->attach.finding;
 	const char *file = file_name(o->object->path);
-	_cleanup_buf_ struct buf text = BUF_INIT;
-	int rc = 0;
 
-	if (o->unwinder != UNWINDER_KNOWN && has_async_task(f)) {
-		buf_printf(&text,
-			   "the unwinder of %s %s: when and how a poll of a task of async-task's "
-			   "ends isn't known",
-			   file, unwinder_text(o->unwinder));
-		rc = buf_failed(&text) ? -ENOMEM
-				       : cover_add(c, "objects' poll ends", 0, 1, text.data);
-	}
-	if (rc == 0 && f->n_runtimes && !sees_panics(o, h)) {
-		buf_clear(&text);
-		buf_printf(&text,
-			   "where a panic starts isn't seen in %s: a task that panicked counts as "
-			   "ready",
-			   file);
-		rc = buf_failed(&text) ? -ENOMEM
-				       : cover_add(c, TRACE_COVER_PANICS, 0, 1, text.data);
-	}
-	if (rc == 0 && futures && o->unwinder != UNWINDER_KNOWN && o->root_polls.n) {
-		buf_clear(&text);
-		buf_printf(&text, "the unwinder of %s %s", file, unwinder_text(o->unwinder));
-		rc = buf_failed(&text)
-			     ? -ENOMEM
-			     : cover_add(c, "block_on futures", 0, o->root_polls.n, text.data);
-	}
-	return rc;
+	if (o->unwinder != UNWINDER_KNOWN && has_async_task(f))
+		coverage_addf(
+			c, "objects' poll ends", 0, 1,
+			"the unwinder of %s %s: when and how a poll of a task of async-task's "
+			"ends isn't known",
+			file, unwinder_text(o->unwinder));
+	if (f->n_runtimes && !sees_panics(o, h))
+		coverage_addf(
+			c, TRACE_COVER_PANICS, 0, 1,
+			"where a panic starts isn't seen in %s: a task that panicked counts as "
+			"ready",
+			file);
+	if (futures && o->unwinder != UNWINDER_KNOWN && o->root_polls.n)
+		coverage_addf(c, "block_on futures", 0, o->root_polls.n, "the unwinder of %s %s",
+			      file, unwinder_text(o->unwinder));
 }
 
-int cover_tell(struct cover *c, struct hooked_object *const *objects, size_t n_objects,
-	       const struct hooks *h, bool futures)
+void cover_tell(struct coverage_list *c, struct hooked_object *const *objects, size_t n_objects,
+		const struct hooks *h, bool futures)
 {
 	size_t n_wakes = 0;
-	int rc = 0;
 
-	for (size_t i = 0; rc == 0 && i < n_objects; i++) {
+	for (size_t i = 0; i < n_objects; i++) {
 		const struct finding *f = &objects[i]->attach.finding;
 		size_t first = c->n;
 
 		for (size_t k = 0; k < f->n_wakers; k++)
 			n_wakes += f->wakers[k].n_direct;
-		rc = tell_finding(c, f);
-		if (rc == 0)
-			rc = tell_unwinder(c, objects[i], h, futures);
+		tell_finding(c, f);
+		tell_unwinder(c, objects[i], h, futures);
 		for (size_t k = first; k < c->n; k++)
 			c->v[k].object = f->path;
 	}
-	if (rc == 0)
-		rc = cover_add(c, "hooked slots", h->n_slots - h->n_slots_other - h->n_unbound,
-			       h->n_slots,
-			       h->n_slots_other ? "the others differ from the file"
-			       : h->n_unbound	? "the others are bound at the first call"
-						: "");
-	if (rc == 0 && futures)
-		rc = tell_futures(c, objects, n_objects);
-	if (rc == 0 && h->n_root_polls)
-		rc = cover_add(c, "block_on futures", h->n_root_polls, h->n_root_polls, "");
-	if (rc == 0 && n_wakes)
-		rc = cover_add(c, "wakers' direct calls", h->n_wakes, n_wakes,
-			       h->n_wakes < n_wakes
-				       ? "the others lie too far from the agent, or changed"
-				       : "");
-	if (rc == 0 && h->n_calls_left)
-		rc = cover_add(
+	coverage_add(c, "hooked slots", h->n_slots - h->n_slots_other - h->n_unbound, h->n_slots,
+		     h->n_slots_other ? "the others differ from the file"
+		     : h->n_unbound   ? "the others are bound at the first call"
+				      : "");
+	if (futures)
+		tell_futures(c, objects, n_objects);
+	if (h->n_root_polls)
+		coverage_add(c, "block_on futures", h->n_root_polls, h->n_root_polls, "");
+	if (n_wakes)
+		coverage_add(c, "wakers' direct calls", h->n_wakes, n_wakes,
+			     h->n_wakes < n_wakes
+				     ? "the others lie too far from the agent, or changed"
+				     : "");
+	if (h->n_calls_left)
+		coverage_add(
 			c, "changed calls", h->n_calls - h->n_calls_left, h->n_calls,
 			"the others were not what the file says, or changed while pollux attached");
-	if (rc == 0)
-		rc = cover_add(c, TRACE_COVER_SPAWNS, h->n_sites - h->n_sites_left, h->n_sites,
-			       h->n_sites_left ? "tasks of the others are seen from their first "
-						 "schedule or poll on"
-					       : "");
-	return rc;
+	coverage_add(c, TRACE_COVER_SPAWNS, h->n_sites - h->n_sites_left, h->n_sites,
+		     h->n_sites_left ? "tasks of the others are seen from their first "
+				       "schedule or poll on"
+				     : "");
 }

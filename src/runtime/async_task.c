@@ -326,7 +326,7 @@ static int find(struct elf_image *image, struct finding *f, struct error *err)
 	if (r == 0 && t.n == 0 && t.n_other_layout > 0)
 		return find_cover(f, "async-task task tables", 0, t.n_other_layout,
 				  "their layout is not one of async-task 4.0 to 4.7");
-	if (r == 0 && t.n == 0 && !f->n_kinds && !f->n_coverage && root_polls_possible(image))
+	if (r == 0 && t.n == 0 && !f->n_kinds && !f->coverage.n && root_polls_possible(image))
 		return find_cover(f, "tasks", 0, 0,
 				  "it has none; what its block_on polls is shown by record "
 				  "--futures");

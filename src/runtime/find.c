@@ -74,22 +74,15 @@ int find_add_call(struct finding *f, const struct find_call *call)
 int find_cover(struct finding *f, const char *item, uint64_t seen, uint64_t total, const char *note,
 	       ...)
 {
-	struct trace_coverage *c = grow(&f->coverage, &f->n_coverage, sizeof(*f->coverage));
-	struct buf text = BUF_INIT;
+	struct trace_coverage *c;
 	va_list ap;
 
-	if (!c)
-		return -ENOMEM;
 	va_start(ap, note);
-	buf_str(&text, "");
-	buf_vprintf(&text, note, ap);
+	c = coverage_vaddf(&f->coverage, item, seen, total, note, ap);
 	va_end(ap);
-	c->runtime = f->covering;
-	c->item = strdup(item);
-	c->note = buf_steal(&text);
-	c->seen = seen;
-	c->total = total;
-	return c->item && c->note ? 0 : -ENOMEM;
+	if (c)
+		c->runtime = f->covering;
+	return coverage_result(&f->coverage);
 }
 
 /* The path is at the front of a name: after "_ZN", or after the tags of a v0 path. */
@@ -231,9 +224,9 @@ static void sites_done(struct find_site *sites, size_t n)
 
 void finding_reasons(const struct finding *f, struct buf *out)
 {
-	for (size_t i = 0; i < f->n_coverage; i++)
-		if (f->coverage[i].note && *f->coverage[i].note)
-			buf_printf(out, "%s; ", f->coverage[i].note);
+	for (size_t i = 0; i < f->coverage.n; i++)
+		if (f->coverage.v[i].note && *f->coverage.v[i].note)
+			buf_printf(out, "%s; ", f->coverage.v[i].note);
 }
 
 void finding_done(struct finding *f)
@@ -260,10 +253,6 @@ void finding_done(struct finding *f)
 	free(f->wakers);
 	free(f->calls);
 	free(f->block_ons);
-	for (size_t i = 0; i < f->n_coverage; i++) {
-		free((char *)f->coverage[i].item);
-		free((char *)f->coverage[i].note);
-	}
-	free(f->coverage);
+	coverage_done(&f->coverage);
 	*f = (struct finding){0};
 }

@@ -124,7 +124,7 @@ _Static_assert(sizeof(struct find_call) == 32, "see call()");
 _Static_assert(sizeof(struct find_block_on) == 24, "see finding()");
 _Static_assert(sizeof(struct find_runtime) == 40, "see runtime()");
 _Static_assert(sizeof(struct trace_coverage) == 56, "see coverage()");
-_Static_assert(sizeof(struct finding) == 128, "see finding()");
+_Static_assert(sizeof(struct finding) == 136, "see finding()");
 
 static void site(struct io *io, struct find_site *s)
 {
@@ -260,9 +260,9 @@ static void finding(struct io *io, struct finding *f)
 		if (f->block_ons[i].waker >= f->n_wakers)
 			io->in.failed = true;
 	}
-	ARRAY(io, f->coverage, f->n_coverage);
-	for (size_t i = 0; i < f->n_coverage && !io->in.failed; i++)
-		coverage(io, &f->coverage[i]);
+	ARRAY(io, f->coverage.v, f->coverage.n);
+	for (size_t i = 0; i < f->coverage.n && !io->in.failed; i++)
+		coverage(io, &f->coverage.v[i]);
 }
 
 void finding_write(const struct finding *f, struct buf *out)

@@ -8,6 +8,7 @@
 #define POLLUX_RUNTIME_RUNTIME_H
 
 #include "base/error.h"
+#include "trace/coverage.h"
 #include "trace/event.h"
 
 #include <stdbool.h>
@@ -125,8 +126,7 @@ struct finding {
 	bool has_symbols, pie, is_static, is_musl;
 	struct find_block_on *block_ons;
 	size_t n_block_ons;
-	struct trace_coverage *coverage; /* process index is 0 here; strings are owned */
-	size_t n_coverage;
+	struct coverage_list coverage; /* process index is 0 here */
 	const char *covering; /* the runtime that finds now: coverage that is added is its own */
 };
 

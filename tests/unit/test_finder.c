@@ -28,9 +28,9 @@ static const struct find_runtime *runtime_named(const struct finding *f, const c
 
 static const struct trace_coverage *coverage_of(const struct finding *f, const char *item)
 {
-	for (size_t i = 0; i < f->n_coverage; i++) {
-		if (strcmp(f->coverage[i].item, item) == 0)
-			return &f->coverage[i];
+	for (size_t i = 0; i < f->coverage.n; i++) {
+		if (strcmp(f->coverage.v[i].item, item) == 0)
+			return &f->coverage.v[i];
 	}
 	fail_msg("no coverage of %s", item);
 	return NULL;

@@ -32,6 +32,7 @@
 #include "capture/samples/user_stack.h"
 
 #include "capture/kernel/event.h"
+#include "trace/coverage.h"
 
 /* ---- where probes are ---- */
 
@@ -71,12 +72,11 @@ struct kernel_object {
 	size_t n_sites;
 	uint64_t *semaphores; /* linked addresses of all */
 	size_t n_semaphores;
-	struct trace_coverage *coverage; /* of its sites; strings are owned */
-	size_t n_coverage;
-	uint32_t n_known;	/* sites of probes that are known */
-	uint32_t n_stepped;	/* sites whose instruction is single-stepped */
-	uint32_t n_tail_leaves; /* run functions that may be left by a jump */
-	bool parks;		/* its probes report parked threads themselves */
+	struct coverage_list coverage; /* of its sites */
+	uint32_t n_known;	       /* sites of probes that are known */
+	uint32_t n_stepped;	       /* sites whose instruction is single-stepped */
+	uint32_t n_tail_leaves;	       /* run functions that may be left by a jump */
+	bool parks;		       /* its probes report parked threads themselves */
 };
 
 struct kernel_hooks {

@@ -191,8 +191,8 @@ int kernel_each_coverage(struct capture *c, const struct kernel_process *p,
 	for (size_t i = 0; i < p->n_loaded; i++) {
 		const struct kernel_object *o = &c->objects[p->loaded[i].object];
 
-		for (size_t k = 0; k < o->n_coverage && rc == 0; k++) {
-			struct trace_coverage one = o->coverage[k];
+		for (size_t k = 0; k < o->coverage.n && rc == 0; k++) {
+			struct trace_coverage one = o->coverage.v[k];
 
 			one.process = p->index;
 			one.object = o->finding.path;

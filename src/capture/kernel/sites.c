@@ -501,79 +501,51 @@ int kernel_sites_known(struct elf_image *image, bool *ret_known, struct error *e
 
 /* ---- coverage ---- */
 
-static int cover(struct kernel_object *o, const char *item, uint64_t seen, uint64_t total,
-		 const char *note)
-{
-	struct trace_coverage *list =
-		reallocarray(o->coverage, o->n_coverage + 1, sizeof(*o->coverage));
-	char *item_copy = strdup(item), *note_copy = strdup(note ? note : "");
-
-	if (list)
-		o->coverage = list;
-	if (!list || !item_copy || !note_copy) {
-		free(item_copy);
-		free(note_copy);
-		return -ENOMEM;
-	}
-	list[o->n_coverage++] = (struct trace_coverage){
-		.item = item_copy, .note = note_copy, .seen = seen, .total = total};
-	return 0;
-}
-
-static int cover_functions(const struct finder *f)
+static void cover_functions(const struct finder *f)
 {
 	struct kernel_object *o = f->object;
-	_cleanup_buf_ struct buf note = BUF_INIT;
-	int rc;
+	struct coverage_list *c = &o->coverage;
+	uint32_t n_stepped = o->n_stepped + f->n_spawns_stepped;
 
-	if (f->n_refused)
-		buf_str(&note, "a probe can't stand at their first instructions");
-	rc = cover(o, "task functions probed", f->n_wanted - f->n_refused, f->n_wanted, note.data);
-	if (rc == 0)
-		rc = cover(o, "spawn sites probed", f->n_spawns_placed, f->n_spawns,
-			   f->n_spawns_placed < f->n_spawns
-				   ? "the kernel can't step over the instruction there"
-				   : "");
-	if (rc == 0 && f->n_schedules_left)
-		rc = cover(
-			o, "schedules without a wake", 0, 0,
+	coverage_add(c, "task functions probed", f->n_wanted - f->n_refused, f->n_wanted,
+		     f->n_refused ? "a probe can't stand at their first instructions" : "");
+	coverage_add(c, "spawn sites probed", f->n_spawns_placed, f->n_spawns,
+		     f->n_spawns_placed < f->n_spawns
+			     ? "the kernel can't step over the instruction there"
+			     : "");
+	if (f->n_schedules_left)
+		coverage_add(
+			c, "schedules without a wake", 0, 0,
 			"a task that is aborted while it waits is seen when it ends, not when it "
 			"is scheduled for it");
-	if (rc == 0 && o->n_stepped + f->n_spawns_stepped) {
-		buf_clear(&note);
-		buf_printf(
-			&note,
+	if (n_stepped)
+		coverage_addf(
+			c, "cheap probes", o->n_sites - n_stepped, o->n_sites,
 			"%u probes stand at instructions that must be single-stepped, which "
 			"costs the program a microsecond more per hit, in virtual machines up to "
 			"25",
-			o->n_stepped + f->n_spawns_stepped);
-		rc = cover(o, "cheap probes", o->n_sites - o->n_stepped - f->n_spawns_stepped,
-			   o->n_sites, note.data);
-	}
-	if (rc == 0 && o->n_tail_leaves)
-		rc = cover(o, "ends of runs", 0, o->n_tail_leaves,
-			   "these functions may be left by a jump: the end of such a poll is "
-			   "seen at its thread's next step");
-	return rc == 0 && buf_failed(&note) ? -ENOMEM : rc;
+			n_stepped);
+	if (o->n_tail_leaves)
+		coverage_add(c, "ends of runs", 0, o->n_tail_leaves,
+			     "these functions may be left by a jump: the end of such a poll is "
+			     "seen at its thread's next step");
 }
 
-static int cover_finding(struct kernel_object *o)
+static void cover_finding(struct kernel_object *o)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i < o->finding.n_coverage && rc == 0; i++) {
-		const struct trace_coverage *c = &o->finding.coverage[i];
+	for (size_t i = 0; i < o->finding.coverage.n; i++) {
+		const struct trace_coverage *c = &o->finding.coverage.v[i];
+		struct trace_coverage *one;
 
 		/* System calls are seen at the kernel's door, however they are made; the others are
 		 * the agent's methods; the kernel's have an item of their own. */
 		if (!strcmp(c->item, "blocking calls") || !strcmp(c->item, "spawn sites") ||
 		    !strcmp(c->item, "task header layouts"))
 			continue;
-		rc = cover(o, c->item, c->seen, c->total, c->note);
-		if (rc == 0)
-			o->coverage[o->n_coverage - 1].runtime = c->runtime;
+		one = coverage_add(&o->coverage, c->item, c->seen, c->total, c->note);
+		if (one)
+			one->runtime = c->runtime;
 	}
-	return rc;
 }
 
 /* ---- all together ---- */
@@ -634,32 +606,34 @@ int kernel_sites_find(struct elf_image *image, const char *path, uint32_t number
 		rc = finding_get(image, &o.finding, err);
 		if (rc == 0 && !(o.finding.n_runtimes && o.finding.n_kinds)) {
 			rc = -ENOENT;
-			for (size_t i = 0; i < o.finding.n_coverage; i++)
-				if (*o.finding.coverage[i].note)
-					error_set(err, -ENOENT, "%s", o.finding.coverage[i].note);
+			for (size_t i = 0; i < o.finding.coverage.n; i++)
+				if (*o.finding.coverage.v[i].note)
+					error_set(err, -ENOENT, "%s", o.finding.coverage.v[i].note);
 			goto out;
 		}
 		if (rc == 0) {
 			read_names(image, path, &o.finding, deadline_ns);
 			rc = add_runtimes(&f);
 		}
-		if (rc == 0)
-			rc = cover_finding(&o);
-		if (rc == 0)
-			rc = cover_functions(&f);
+		if (rc == 0) {
+			cover_finding(&o);
+			cover_functions(&f);
+			rc = coverage_result(&o.coverage);
+		}
 	} else {
 		rc = probes_read(image, &o.probes, err);
 		if (rc == 0)
 			rc = add_probes(&f);
 		if (rc == 0 && !o.n_sites)
 			rc = -ENOENT;
-		if (rc == 0)
-			rc = cover(&o, "known probes", f.n_wanted - f.n_refused, f.n_wanted,
-				   f.n_refused ? "the others are not where a probe may stand, or "
-						 "share one function"
-					       : "");
+		coverage_add(&o.coverage, "known probes", f.n_wanted - f.n_refused, f.n_wanted,
+			     f.n_refused ? "the others are not where a probe may stand, or "
+					   "share one function"
+					 : "");
 		if (rc == 0 && probes_damaged(o.probes))
-			rc = cover(&o, "probe notes", 0, 1, probes_damaged(o.probes));
+			coverage_add(&o.coverage, "probe notes", 0, 1, probes_damaged(o.probes));
+		if (rc == 0)
+			rc = coverage_result(&o.coverage);
 	}
 out:
 	return end(&f, rc, n_before, ret, err);
@@ -700,11 +674,7 @@ void kernel_object_done(struct kernel_object *o)
 	probes_free(o->probes);
 	free(o->sites);
 	free(o->semaphores);
-	for (size_t i = 0; i < o->n_coverage; i++) {
-		free((char *)o->coverage[i].item);
-		free((char *)o->coverage[i].note);
-	}
-	free(o->coverage);
+	coverage_done(&o->coverage);
 	*o = (struct kernel_object){.fd = -1};
 }
 
