@@ -120,27 +120,29 @@ PROFILES = {
 
 PACKAGES = sorted(path.parent.name for path in TARGETS.glob("*/Cargo.toml"))
 
-# What a run without --all needs: root, package, profiles, files. A test builds what is not in here
-# when it comes to it, while other tests run: that only takes longer.
+# What a run without --all needs: root, package, profiles, files; what tests wait for first comes first.
+# A test builds what is not in here when it comes to it, while other tests run: that only takes longer.
 AHEAD = [
     ("targets", "tokio-1.38", "release debug stripped", "suite"),
     ("targets", "tokio-1.38", "release", "echo_server echo_load"),
-    ("targets", "tokio-1.54", "release release-lto stripped static static-stripped", "suite"),
-    ("targets", "tokio-1.54", "own-libunwind tracing-stripped", "suite"),
-    ("targets", "tokio-1.23", "release", "suite"),
+    ("targets", "tokio-1.54", "release stripped own-libunwind", "suite"),
+    ("targets", "smol-2.0", "release stripped own-libunwind second-libgcc", "suite"),
+    ("targets", "smol-2.0", "debug", "suite"),
     ("targets", "tokio-1.20", "release", "suite"),
+    ("targets", "cdylib", "release", "libtokio_inside.so"),
     ("targets", "async-std-1.13", "release", "suite"),
-    ("targets", "async-std-1.12", "release-lto", "suite"),
-    ("targets", "smol-2.0", "release debug stripped nonpie static-pie static-stripped", "suite"),
-    ("targets", "smol-2.0", "own-libunwind second-libgcc", "suite"),
+    ("targets", "probes-tokio2chrome", "release bfd stripped", "suite"),
+    ("targets", "tokio-1.54", "release-lto static static-stripped", "suite"),
+    ("targets", "probes-pollux", "release bfd", "suite"),
+    ("targets", "probes-tokio-dtrace", "release", "suite"),
+    ("targets", "tokio-1.54", "tracing-stripped", "suite"),
+    ("targets", "tokio-1.23", "release", "suite"),
+    ("targets", "probes-tokio-7717", "release", "suite"),
+    ("targets", "smol-2.0", "nonpie static-pie static-stripped", "suite"),
     ("targets", "unwinders", "release own-libunwind own-libgcc", "libpanics_inside.so"),
     ("targets", "unwinders", "second-libgcc lazy std-apart", "libpanics_inside.so"),
-    ("targets", "cdylib", "release", "libtokio_inside.so"),
-    ("targets", "probes-pollux", "release bfd", "suite"),
-    ("targets", "probes-tokio2chrome", "release bfd stripped", "suite"),
-    ("targets", "probes-tokio-7717", "release", "suite"),
-    ("targets", "probes-tokio-dtrace", "release", "suite"),
     ("targets", "probes-async-std", "release release-lto", "suite"),
+    ("targets", "async-std-1.12", "release-lto", "suite"),
     ("tree", "tokio-1.54", "release-debug", "tree places stuck crowd moment tangle"),
     ("tree", "tokio-1.54", "debug", "places moment"),
     ("tree", "smol-2", "debug", "tree"),
@@ -414,7 +416,7 @@ def build_ahead(file):
     with open(file, "a") as notes:
         fcntl.flock(notes, fcntl.LOCK_EX)
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
-            list(pool.map(build_group, sorted(groups.values(), key=len, reverse=True)))
+            list(pool.map(build_group, groups.values()))
     return not failed
 
 
