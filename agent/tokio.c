@@ -36,7 +36,7 @@ static void release(struct agent_notes *n, const struct agent_hook *hook, void *
 }
 
 /* How the task that is polled ended by what it has stored after its id, if it is complete. */
-static enum poll_end look(const struct agent_poll *poll, bool cancelled)
+static __attribute__((noinline)) enum poll_end look(const struct agent_poll *poll, bool cancelled)
 {
 	const struct agent_hook *hook = poll->hook;
 	uint64_t at = (uint64_t)poll->header + hook->id_offset;

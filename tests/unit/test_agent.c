@@ -5,6 +5,7 @@
  */
 #include "agent/agent.h"
 #include "agent_area.h"
+#include "tokio_ends.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -457,6 +458,31 @@ static void test_poll_outcomes(void **state)
 		assert_int_equal(n_deallocs, 0);
 	}
 	assert_int_equal(area.state->registered, 2);
+}
+
+static const struct tokio_end_row *row;
+
+static void as_row(struct tokio_task *t)
+{
+	if (row->raised)
+		call(panic_hook, rust_exception);
+	tokio_end_words(row, t->stage);
+	t->state = 3 * REF | row->after;
+}
+
+/* The same rows as the kernel source's. */
+static void test_tokio_ends(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_TOKIO_ENDS; i++) {
+		row = &tokio_ends[i];
+		poll_as(as_row);
+		if (!i)
+			expect_thread();
+		expect(AE_POLL_BEGIN, tokio_ref());
+		expect((int)agent_end_event(row->end), tokio_ref());
+		expect_nothing();
+	}
 }
 
 static void test_output_taken(void **state)
@@ -2020,6 +2046,7 @@ int main(void)
 #define WITH(name, up) cmocka_unit_test_setup_teardown(name, up, teardown)
 	const struct CMUnitTest tests[] = {
 		WITH(test_poll_outcomes, setup),
+		WITH(test_tokio_ends, setup),
 		WITH(test_output_taken, setup),
 		WITH(test_output_read, setup),
 		WITH(test_output_asked_for_early, setup),

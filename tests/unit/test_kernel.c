@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "binary/elf/elf_image.h"
 #include "capture/kernel/kernel.h"
+#include "tokio_ends.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -355,6 +356,27 @@ static void told(const struct two_threads *two, const unsigned *types, size_t n)
 	told(two, (const unsigned[]){__VA_ARGS__},                                                 \
 	     sizeof((const unsigned[]){__VA_ARGS__}) / sizeof(unsigned))
 
+/* The same rows as the agent's. What the output says is read by the programs in the kernel. */
+static void test_tokio_ends(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_TOKIO_ENDS; i++) {
+		const struct tokio_end_row *row = &tokio_ends[i];
+		struct two_threads *two = two_threads();
+
+		hit(two, 0, KH_TOKIO_POLL, 3 * 64 | 8 | 4);
+		two->flags = (row->raised ? KF_RAISED : 0) |
+			     (row->output == OUTPUT_PANIC	? KF_PANICKED
+			      : row->output == OUTPUT_CANCELLED ? KF_ABORTED
+								: 0);
+		returns(two, 0, 3 * 64 | row->after);
+		TOLD(two, TE_POLL_BEGIN, TE_POLL_END);
+		if (two->c.out.events[1].arg != (unsigned)row->end)
+			fail_msg("%s: %u, not %u", row->says, two->c.out.events[1].arg, row->end);
+		two_threads_free(two);
+	}
+}
+
 /* The last reference is given back on another thread, which has not come to the function that
  * frees when the poll returns. */
 static void test_freed_meanwhile(void **state)
@@ -545,6 +567,7 @@ int main(void)
 		cmocka_unit_test(test_multi),
 		cmocka_unit_test(test_perf_events),
 		cmocka_unit_test(test_small_ring),
+		cmocka_unit_test(test_tokio_ends),
 		cmocka_unit_test(test_freed_meanwhile),
 		cmocka_unit_test(test_another_at_its_place),
 		cmocka_unit_test(test_aborted_at_the_door),

@@ -4,6 +4,7 @@
  */
 #include "agent/runtime_async_task.h"
 #include "agent/runtime_tokio.h"
+#include "tokio_ends.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -113,7 +114,7 @@ static void test_tokio_state(void **state)
 
 /* ---- Tokio: what the output says ---- */
 
-enum { ID = 77, PAYLOAD = 0x5000, VTABLE = 0x6000, MANY = 40 };
+enum { ID = ENDS_ID, PAYLOAD = ENDS_PAYLOAD, VTABLE = ENDS_VTABLE, MANY = 40 };
 
 static uint64_t output[MANY];
 static unsigned n_outside;
@@ -176,6 +177,22 @@ static void test_tokio_output(void **state)
 	assert_int_equal(tokio_output_words(40, 48), 0);
 	assert_int_equal(tokio_output_words(40, 40), 0);
 	assert_int_equal(tokio_output_words(48, 40), 0);
+}
+
+/* The same rows as the agent's and the kernel source's. */
+static void test_tokio_ends(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_TOKIO_ENDS; i++) {
+		const struct tokio_end_row *row = &tokio_ends[i];
+		struct tokio_poll poll = {
+			.after = row->after, .now = row->after, .raised = row->raised};
+
+		tokio_end_words(row, output);
+		poll.output = said(ENDS_WORDS, row->raised, tokio_was_cancelled(&poll));
+		if (tokio_end(&poll) != row->end)
+			fail_msg("%s: %d, not %d", row->says, tokio_end(&poll), row->end);
+	}
 }
 
 /* ---- async-task ---- */
@@ -251,10 +268,10 @@ static void test_payload(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tokio_end),    cmocka_unit_test(test_tokio_state),
-		cmocka_unit_test(test_tokio_output), cmocka_unit_test(test_async_end),
-		cmocka_unit_test(test_async_state),  cmocka_unit_test(test_async_state_offset),
-		cmocka_unit_test(test_payload),
+		cmocka_unit_test(test_tokio_end),	   cmocka_unit_test(test_tokio_state),
+		cmocka_unit_test(test_tokio_output),	   cmocka_unit_test(test_tokio_ends),
+		cmocka_unit_test(test_async_end),	   cmocka_unit_test(test_async_state),
+		cmocka_unit_test(test_async_state_offset), cmocka_unit_test(test_payload),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
