@@ -1,5 +1,6 @@
 /* Uses of functions, found in this very program; and what the code of a poll function tells. */
 #include "binary/elf/elf_image.h"
+#include "binary/code/call_index.h"
 #include "binary/code/uses.h"
 #include "runtime/poll_code.h"
 
@@ -28,6 +29,14 @@ __attribute__((noinline)) static int twice(int x)
 {
 	__asm__ volatile("" : "+r"(x));
 	return called_thrice(x) + called_thrice(x + 1);
+}
+
+/* Some linkers put code before or after .text. */
+int elsewhere(int x);
+__attribute__((noinline, section("other_code"))) int elsewhere(int x)
+{
+	__asm__ volatile("" : "+r"(x));
+	return once(x) + 1;
 }
 
 static int (*const volatile in_data[])(int) = {called_thrice, once};
@@ -132,6 +141,26 @@ static void test_uses(void **state)
 	(void)state;
 }
 
+static void test_call_index(void **state)
+{
+	struct call_index calls;
+	uint64_t start, end;
+	size_t n, n_elsewhere = 0;
+
+	assert_int_equal(elsewhere(1), 5);
+	assert_int_equal(call_index_init(&calls, image), 0);
+	assert_non_null(call_index_find(&calls, linked("called_thrice"), &n));
+	assert_true(n >= 3); /* and a load of its address */
+	const struct call *c = call_index_find(&calls, linked("once"), &n);
+	for (size_t i = 0; i < n; i++)
+		n_elsewhere += elf_image_function(image, c[i].addr, &start, &end) &&
+			       start == linked("elsewhere");
+	assert_int_equal(n_elsewhere, 1);
+	assert_null(call_index_find(&calls, linked("once") + 1, &n));
+	call_index_done(&calls);
+	(void)state;
+}
+
 static struct poll_code read_code(const char *name, uint64_t offset)
 {
 	struct poll_code code;
@@ -187,9 +216,9 @@ static void test_lent_code(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_uses),
-					   cmocka_unit_test(test_poll_code),
-					   cmocka_unit_test(test_lent_code)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_uses), cmocka_unit_test(test_call_index),
+		cmocka_unit_test(test_poll_code), cmocka_unit_test(test_lent_code)};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -60,10 +60,10 @@ static int scan(struct elf_image *img, size_t *cap, uint64_t start, uint64_t end
 
 int call_index_init(struct call_index *x, struct elf_image *img)
 {
-	size_t cap = 0;
+	size_t cap = 0, n = img->calls ? 0 : elf_image_n_code(img);
 	int r = 0;
 
-	for (size_t i = 0; !img->calls && i < elf_image_n_code(img) && r == 0; i++) {
+	for (size_t i = 0; i < n && r == 0; i++) {
 		uint64_t start, end;
 
 		elf_image_code(img, i, &start, &end);
