@@ -111,14 +111,6 @@ const struct elf_symbol *find_symbol(struct elf_image *image, uint64_t addr, con
 	return NULL;
 }
 
-bool find_is_function(struct elf_image *image, uint64_t addr)
-{
-	uint64_t start, end;
-
-	return elf_image_is_code(image, addr) && elf_image_function(image, addr, &start, &end) &&
-	       start == addr;
-}
-
 const char *find_worker_name(bool block_in_place)
 {
 	return block_in_place ? "tokio worker (block_in_place)" : "tokio worker";

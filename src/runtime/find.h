@@ -31,8 +31,6 @@ const char *find_site_trouble(const struct ref *ref);
 /* A symbol that begins at addr and whose name contains `part` near its beginning, both manglings;
  * NULL if there is none. */
 const struct elf_symbol *find_symbol(struct elf_image *image, uint64_t addr, const char *part);
-/* True if a function begins at addr, as far as symbols or unwind tables show. */
-bool find_is_function(struct elf_image *image, uint64_t addr);
 
 /* What a worker's kind is called. */
 const char *find_worker_name(bool block_in_place);

@@ -5,13 +5,16 @@
 #include "runtime/follow.h"
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "base/map.h"
 #include "binary/code/own_code.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MAX_QUEUE 512u
+#define QUEUED (4 * MAX_QUEUE)
 #define MAX_FUNCTION_INSTRUCTIONS 20000u
 /* Of all walks of one follower together: some 100 ns each. */
 #define MAX_INSTRUCTIONS 3000000u
@@ -31,6 +34,7 @@ struct follower {
 		unsigned depth;
 	} queue[MAX_QUEUE];
 	size_t n_queue;
+	uint16_t queued[QUEUED]; /* by hash: 1 + where it is in the queue; 0: free */
 };
 
 struct follower *follower_new(struct elf_image *image)
@@ -122,22 +126,28 @@ static const struct callees *callees_of(struct follower *f, uint64_t function)
 	return c;
 }
 
+static void enqueue(struct follower *f, uint64_t addr, unsigned depth)
+{
+	size_t at = hash_bytes(0, &addr, sizeof(addr)) % QUEUED;
+
+	if (f->n_queue == MAX_QUEUE)
+		return;
+	for (; f->queued[at]; at = (at + 1) % QUEUED)
+		if (f->queue[f->queued[at] - 1].addr == addr)
+			return;
+	f->queue[f->n_queue].addr = addr;
+	f->queue[f->n_queue++].depth = depth;
+	f->queued[at] = (uint16_t)f->n_queue;
+}
+
 static int enqueue_callees(struct follower *f, uint64_t function, unsigned depth)
 {
 	const struct callees *c = callees_of(f, function);
 
 	if (!c)
 		return -ENOMEM;
-	for (size_t i = 0; i < c->n; i++) {
-		bool seen = false;
-
-		for (size_t k = 0; k < f->n_queue && !seen; k++)
-			seen = f->queue[k].addr == c->addrs[i];
-		if (seen || f->n_queue == MAX_QUEUE)
-			continue;
-		f->queue[f->n_queue].addr = c->addrs[i];
-		f->queue[f->n_queue++].depth = depth;
-	}
+	for (size_t i = 0; i < c->n; i++)
+		enqueue(f, c->addrs[i], depth);
 	return 0;
 }
 
@@ -146,6 +156,7 @@ int follow(struct follower *f, uint64_t start, unsigned depth, follow_visit *vis
 	int r;
 
 	f->n_queue = 0;
+	memset(f->queued, 0, sizeof(f->queued));
 	r = enqueue_callees(f, start, 1);
 	for (size_t i = 0; i < f->n_queue && r == 0; i++) {
 		uint64_t addr = f->queue[i].addr;

@@ -99,17 +99,8 @@ static size_t find_text(struct elf_image *image, const char *text, uint64_t *ret
 	const struct elf_pointer *p;
 	size_t n_pointers = elf_image_pointers(image, &p), n = 0, texts;
 
-	for (size_t i = 0; i < elf_image_n_segments(image); i++) {
-		const struct elf_segment *seg = elf_image_segment(image, i);
-		const uint8_t *at = seg->data, *hit;
-		size_t left = seg->file_size;
-
-		while (!seg->write && n < max && (hit = memmem(at, left, text, strlen(text)))) {
-			ret[n++] = seg->addr + (uint64_t)(hit - seg->data);
-			left -= (size_t)(hit - at) + 1;
-			at = hit + 1;
-		}
-	}
+	for (uint64_t at = 0; n < max && (at = elf_image_find(image, at, text, strlen(text))); at++)
+		ret[n++] = at;
 	texts = n;
 	for (size_t i = 0; i < n_pointers && texts > 0; i++) {
 		for (size_t k = 0; k < texts && n < max; k++) {

@@ -44,7 +44,7 @@ bool tables_run(struct elf_image *image, const struct elf_pointer *p, size_t lef
 	for (size_t i = 0; i < n; i++) {
 		if (p[i].slot != p[0].slot + i * 8)
 			return false;
-		if (starts ? !find_is_function(image, p[i].target)
+		if (starts ? !elf_image_is_function(image, p[i].target)
 			   : !elf_image_is_code(image, p[i].target))
 			return false;
 	}

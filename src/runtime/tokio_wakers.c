@@ -225,33 +225,69 @@ static enum follow_step visit_callee(uint64_t addr, const struct elf_symbol *s, 
 	return w->found ? FOLLOW_STOP : FOLLOW_PAST;
 }
 
-static int add_root_sites(struct elf_image *image, struct follower *follower, struct find_waker *w,
-			  uint64_t clone)
+/* `refs`: where the waker's table is taken. */
+static int add_sites_of(struct elf_image *image, struct follower *follower, struct find_waker *w,
+			struct refs *refs)
 {
-	_cleanup_(refs_done) struct refs refs = {0};
-	int r = refs_find(image, &w->vtable, 1, &refs);
+	uint64_t clone = 0;
+	int r = 0;
 
-	if (r == 0)
-		r = refs_judge(image, &refs, clone);
-	for (size_t i = 0; i < refs.n && r == 0; i++) {
-		struct callee_walk walk = {.wanted = refs.refs[i].function};
+	elf_image_pointer_at(image, w->vtable, &clone);
+	r = refs_judge(image, refs, clone);
+	for (size_t i = 0; i < refs->n && r == 0; i++) {
+		struct ref *ref = &refs->refs[i];
+		struct callee_walk walk = {.wanted = ref->function};
 		struct find_site *site;
 
-		if (refs.refs[i].function == clone || refs.refs[i].guarded)
+		if (ref->function == clone || ref->guarded)
 			continue;
 		r = follow(follower, clone, 1, visit_callee, &walk);
 		if (r < 0 || walk.found)
 			continue;
 		/* One waker serves all polls of its block_on. */
-		refs.refs[i].reused = refs.refs[i].spared = false;
+		ref->reused = ref->spared = false;
 		site = find_add_site(&w->sites, &w->n_sites);
-		r = site ? find_site(image, &refs.refs[i], site) : -ENOMEM;
+		r = site ? find_site(image, ref, site) : -ENOMEM;
 	}
 	return r;
 }
 
-static int add_waker(struct elf_image *image, struct follower *follower, struct finding *f,
-		     uint32_t runtime, const struct elf_pointer *p, enum waker what)
+/* Of all root wakers, in one pass over the code. */
+static int add_root_sites(struct elf_image *image, struct follower *follower, struct finding *f,
+			  size_t first_waker)
+{
+	_cleanup_free_ uint64_t *tables = calloc(f->n_wakers - first_waker + 1, sizeof(*tables));
+	_cleanup_(refs_done) struct refs refs = {0}, own = {0};
+	size_t n = 0;
+	int r = tables ? 0 : -ENOMEM;
+
+	for (size_t i = first_waker; i < f->n_wakers && r == 0; i++) {
+		size_t k = n;
+
+		if (!f->wakers[i].root)
+			continue;
+		for (n++; k > 0 && tables[k - 1] > f->wakers[i].vtable; k--)
+			tables[k] = tables[k - 1];
+		tables[k] = f->wakers[i].vtable;
+	}
+	if (r == 0)
+		r = refs_find(image, tables, n, &refs);
+	own.refs = r == 0 ? calloc(refs.n + 1, sizeof(*own.refs)) : NULL;
+	if (r == 0 && !own.refs)
+		r = -ENOMEM;
+	for (size_t i = first_waker; i < f->n_wakers && r == 0; i++) {
+		own.n = 0;
+		for (size_t k = 0; k < refs.n; k++)
+			if (refs.refs[k].target == f->wakers[i].vtable)
+				own.refs[own.n++] = refs.refs[k];
+		if (f->wakers[i].root)
+			r = add_sites_of(image, follower, &f->wakers[i], &own);
+	}
+	return r;
+}
+
+static int add_waker(struct finding *f, uint32_t runtime, const struct elf_pointer *p,
+		     enum waker what)
 {
 	static const char *const names[] = {
 		[WAKER_TASK] = "task",
@@ -271,9 +307,7 @@ static int add_waker(struct elf_image *image, struct follower *follower, struct 
 		.wake_by_ref = {p[2].slot, p[2].target},
 		.name = strdup(names[what]),
 	};
-	if (!w->name)
-		return -ENOMEM;
-	return w->root ? add_root_sites(image, follower, w, p[0].target) : 0;
+	return w->name ? 0 : -ENOMEM;
 }
 
 static int cover(struct finding *f, size_t n_tasks, size_t first_waker)
@@ -333,8 +367,8 @@ static bool is_known(const struct finding *f, size_t first_waker, uint64_t vtabl
 	return false;
 }
 
-static int add_copies(struct elf_image *image, struct follower *follower, struct finding *f,
-		      uint32_t runtime, size_t first_waker)
+static int add_copies(struct elf_image *image, struct finding *f, uint32_t runtime,
+		      size_t first_waker)
 {
 	const struct elf_pointer *p;
 	size_t n = elf_image_pointers(image, &p), of;
@@ -344,7 +378,7 @@ static int add_copies(struct elf_image *image, struct follower *follower, struct
 		if (!is_copy(f, first_waker, p + i, n - i, &of) ||
 		    is_known(f, first_waker, p[i].slot))
 			continue;
-		r = add_waker(image, follower, f, runtime, p + i, WAKER_ROOT);
+		r = add_waker(f, runtime, p + i, WAKER_ROOT);
 		if (r == 0) {
 			struct find_waker *w = &f->wakers[f->n_wakers - 1];
 
@@ -369,10 +403,12 @@ int tokio_add_wakers(struct elf_image *image, struct finding *f, uint32_t runtim
 		if (what == WAKER_NONE)
 			continue;
 		n_tasks += what == WAKER_TASK;
-		r = add_waker(image, follower, f, runtime, p + i, what);
+		r = add_waker(f, runtime, p + i, what);
 	}
 	if (r == 0)
-		r = add_copies(image, follower, f, runtime, first_waker);
+		r = add_copies(image, f, runtime, first_waker);
+	if (r == 0)
+		r = add_root_sites(image, follower, f, first_waker);
 	follower_free(follower);
 	return r < 0 ? r : cover(f, n_tasks, first_waker);
 }

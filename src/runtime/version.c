@@ -65,27 +65,19 @@ char *version_find(const struct elf_image *image, const char *crate)
 	unsigned n = 0;
 
 	buf_str(&out, "");
-	for (size_t i = 0; i < elf_image_n_segments(image); i++) {
-		const struct elf_segment *seg = elf_image_segment(image, i);
-		const char *p = (const char *)seg->data;
-		size_t left = seg->file_size;
-		const char *hit;
+	for (uint64_t at = 0;
+	     n < MAX_VERSIONS && (at = elf_image_find(image, at, needle, (size_t)needle_len));
+	     at += (size_t)needle_len) {
+		size_t left, len;
+		const char *p =
+			(const char *)elf_image_bytes(image, at + (size_t)needle_len, &left);
 
-		if (seg->write)
+		len = p ? version_at(p, left) : 0;
+		if (!len || known(&out, p, len))
 			continue;
-		while (n < MAX_VERSIONS && (hit = memmem(p, left, needle, (size_t)needle_len))) {
-			size_t len;
-
-			hit += needle_len;
-			left -= (size_t)(hit - p);
-			p = hit;
-			len = version_at(p, left);
-			if (!len || known(&out, p, len))
-				continue;
-			if (n++ > 0)
-				buf_str(&out, ", ");
-			buf_add(&out, p, len);
-		}
+		if (n++ > 0)
+			buf_str(&out, ", ");
+		buf_add(&out, p, len);
 	}
 	return buf_steal(&out);
 }

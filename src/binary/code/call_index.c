@@ -49,8 +49,7 @@ static int scan(struct elf_image *img, size_t *cap, uint64_t start, uint64_t end
 		target = start + at + 4 + (uint64_t)(int64_t)disp;
 		if (!direct && !elf_image_pointer_at(img, target, &target))
 			continue;
-		/* Most of what isn't a call leads far away. */
-		if ((target < start || target >= end) && !elf_image_is_code(img, target))
+		if (!image_may_begin(img, target))
 			continue;
 		if (add(img, cap, target, start + i) < 0)
 			return -ENOMEM;

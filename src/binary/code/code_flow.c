@@ -63,6 +63,7 @@ static void drop_tables(struct code_flow *f)
 	free(f->work);
 	free(f->seen);
 	free(f->open);
+	f->slots = NULL;
 	f->open = NULL;
 }
 
@@ -111,7 +112,7 @@ static bool uses_slot(const struct code_flow *f, const struct insn *in)
 
 static int link_up(struct code_flow *f)
 {
-	size_t n = f->n ? f->n : 1, n_slots = 0;
+	size_t n = f->n ? f->n : 1;
 
 	drop_tables(f);
 	f->has_frame = false;
@@ -119,14 +120,11 @@ static int link_up(struct code_flow *f)
 		f->has_frame =
 			f->has_frame || (f->insns[i].op == INSN_MOV && f->insns[i].reg == RBP &&
 					 f->insns[i].source == RSP);
-	for (size_t i = 0; i < f->n; i++)
-		n_slots += uses_slot(f, &f->insns[i]);
 	f->targets = calloc(n, sizeof(*f->targets));
-	f->slots = calloc(n_slots + 1, sizeof(*f->slots));
 	f->state = calloc(n, sizeof(*f->state));
 	f->work = calloc(2 * n, sizeof(*f->work));
 	f->seen = calloc(n, sizeof(*f->seen));
-	if (!f->targets || !f->slots || !f->state || !f->work || !f->seen)
+	if (!f->targets || !f->state || !f->work || !f->seen)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < f->n; i++) {
 		const struct insn *in = &f->insns[i];
@@ -134,12 +132,28 @@ static int link_up(struct code_flow *f)
 		f->targets[i] = CODE_NOWHERE;
 		if (in->target && in->flow != INSN_CALL)
 			f->targets[i] = index_of(f, in->target);
-		if (uses_slot(f, in))
-			f->slots[f->n_slots++] = (struct code_slot){
-				in->disp, in->base, in->mem_bytes, !in->mem_written};
 	}
-	qsort(f->slots, f->n_slots, sizeof(*f->slots), by_slot);
 	return 0;
+}
+
+/* Few functions' values are spilled. -ENOMEM or 0. */
+static int read_slots(struct code_flow *f)
+{
+	size_t n = 0;
+
+	if (f->slots)
+		return 0;
+	for (size_t i = 0; i < f->n; i++)
+		n += uses_slot(f, &f->insns[i]);
+	f->slots = calloc(n + 1, sizeof(*f->slots));
+	for (size_t i = 0; i < f->n && f->slots; i++)
+		if (uses_slot(f, &f->insns[i]))
+			f->slots[f->n_slots++] =
+				(struct code_slot){f->insns[i].disp, f->insns[i].base,
+						   f->insns[i].mem_bytes, !f->insns[i].mem_written};
+	if (f->n_slots)
+		qsort(f->slots, f->n_slots, sizeof(*f->slots), by_slot);
+	return f->slots ? 0 : -ENOMEM;
 }
 
 int code_flow_read(struct code_flow *f, const struct elf_image *img, uint64_t start, uint64_t end)
@@ -166,12 +180,15 @@ static bool overlap(const struct code_slot *s, const struct insn *in)
 
 /* True for a spill: all that the function reads or writes of this piece of its frame is the whole
  * of it. A structure that is built there is copied in other pieces. */
-static bool is_spill(const struct code_flow *f, const struct insn *in)
+static bool is_spill(struct code_flow *f, const struct insn *in)
 {
 	const struct code_slot first = {in->disp - UINT8_MAX, in->base, 0, false};
 	bool loaded = false;
-	size_t lo = 0, hi = f->n_slots;
+	size_t lo = 0, hi;
 
+	if (read_slots(f) < 0)
+		return false;
+	hi = f->n_slots;
 	while (lo < hi) {
 		size_t mid = (lo + hi) / 2;
 

@@ -20,9 +20,9 @@ struct code_slot {
 struct code_flow {
 	struct insn *insns; /* by address */
 	size_t n, cap;
-	uint32_t *targets; /* where a jump or branch leads, by its index; else CODE_NOWHERE */
-	struct code_slot *slots;
-	size_t n_slots, slots_cap;
+	uint32_t *targets;	 /* where a jump or branch leads, by its index; else CODE_NOWHERE */
+	struct code_slot *slots; /* once they are asked for */
+	size_t n_slots;
 	uint64_t *state; /* room to work in */
 	uint32_t *work;
 	uint8_t *seen;

@@ -10,10 +10,7 @@
 
 static bool is_function(uint64_t addr, void *opaque)
 {
-	uint64_t start, end;
-
-	return elf_image_is_code(opaque, addr) && elf_image_function(opaque, addr, &start, &end) &&
-	       start == addr;
+	return elf_image_is_function(opaque, addr);
 }
 
 /* Longer ones are walked as they are. */

@@ -356,6 +356,7 @@ void elf_image_free(struct elf_image *img)
 	free(img->pointers);
 	free(img->imports);
 	free(img->functions);
+	free(img->begins);
 	image_drop_calls(img);
 	free(img);
 }
@@ -498,6 +499,47 @@ bool elf_image_is_code(const struct elf_image *img, uint64_t addr)
 	size_t lo = PARTITION_POINT(i, 0, img->n_code, img->code[i].start <= addr);
 
 	return lo > 0 && addr < img->code[lo - 1].end;
+}
+
+/* The end of the code that `at` is in, or `at`; *ret_stop: where the next code begins, or the
+ * segment ends. Without sections a segment is code as a whole, whatever is in it. */
+static uint64_t past_code(const struct elf_image *img, const struct elf_segment *seg, uint64_t at,
+			  uint64_t *ret_stop)
+{
+	*ret_stop = seg->addr + seg->file_size;
+	for (size_t i = 0; i < img->n_code; i++) {
+		const struct image_range *code = &img->code[i];
+
+		if (code->start <= seg->addr && code->end >= seg->addr + seg->file_size)
+			continue;
+		if (code->start <= at && at < code->end)
+			at = code->end;
+		else if (code->start > at && code->start < *ret_stop)
+			*ret_stop = code->start;
+	}
+	return at;
+}
+
+uint64_t elf_image_find(const struct elf_image *img, uint64_t addr, const void *bytes, size_t len)
+{
+	wake(img);
+	for (size_t i = 0; i < img->n_segments; i++) {
+		const struct elf_segment *seg = &img->segments[i];
+		uint64_t end = seg->addr + seg->file_size, stop;
+
+		for (uint64_t at = seg->addr > addr ? seg->addr : addr; !seg->write && at < end;
+		     at = stop) {
+			const uint8_t *hit;
+
+			at = past_code(img, seg, at, &stop);
+			if (at >= end)
+				break;
+			hit = memmem(seg->data + (at - seg->addr), stop - at, bytes, len);
+			if (hit)
+				return seg->addr + (uint64_t)(hit - seg->data);
+		}
+	}
+	return 0;
 }
 
 size_t elf_image_n_code(const struct elf_image *img)

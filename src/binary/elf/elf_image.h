@@ -75,6 +75,9 @@ bool elf_image_offset(const struct elf_image *img, uint64_t addr, uint64_t *ret_
 bool elf_image_is_code(const struct elf_image *img, uint64_t addr);
 size_t elf_image_n_code(const struct elf_image *img);
 void elf_image_code(const struct elf_image *img, size_t i, uint64_t *ret_start, uint64_t *ret_end);
+/* The address of the first such bytes from `addr` on in data that isn't written and is no code; 0:
+ * there are no more. */
+uint64_t elf_image_find(const struct elf_image *img, uint64_t addr, const void *bytes, size_t len);
 bool elf_image_has_debug_info(const struct elf_image *img); /* .debug_info in this file */
 bool elf_image_is_dynamic(const struct elf_image *img);	    /* needs shared libraries */
 bool elf_image_is_static(const struct elf_image *img);	    /* a program that needs no loader */
@@ -99,6 +102,8 @@ size_t elf_image_imports(struct elf_image *img, const struct elf_import **ret);
 /* Bounds of the function that covers addr: from symbols, else from .eh_frame. 1 or 0. */
 bool elf_image_function(struct elf_image *img, uint64_t addr, uint64_t *ret_start,
 			uint64_t *ret_end);
+/* True if a function begins there, as far as symbols or unwind tables tell. */
+bool elf_image_is_function(struct elf_image *img, uint64_t addr);
 /* All function starts known from .eh_frame (also in stripped files), sorted. */
 struct elf_function {
 	uint64_t start, end;

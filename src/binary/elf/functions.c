@@ -54,6 +54,58 @@ size_t elf_image_functions(struct elf_image *img, const struct elf_function **re
 	return img->n_functions;
 }
 
+/* Where a function may begin, a bit for sixteen bytes of code: most of what is asked for is no
+ * function, and its block has none. */
+#define BLOCK 16u
+#define MAX_BLOCKS (1ull << 28)
+
+static void add_begin(struct elf_image *img, uint64_t addr)
+{
+	uint64_t block = (addr - img->code[0].start) / BLOCK;
+
+	if (elf_image_is_code(img, addr))
+		img->begins[block / 8] |= (uint8_t)(1u << block % 8);
+}
+
+static void load_begins(struct elf_image *img)
+{
+	const struct elf_symbol *symbols;
+	size_t n = elf_image_symbols(img, &symbols);
+	uint64_t blocks =
+		img->n_code ? (img->code[img->n_code - 1].end - img->code[0].start) / BLOCK : 0;
+
+	load(img);
+	img->begins_done = true;
+	img->begins = blocks < MAX_BLOCKS ? calloc(blocks / 8 + 1, 1) : NULL;
+	if (!img->begins)
+		return;
+	for (size_t i = 0; i < n; i++)
+		if (symbols[i].type == STT_FUNC)
+			add_begin(img, symbols[i].addr);
+	for (size_t i = 0; i < img->n_functions; i++)
+		add_begin(img, img->functions[i].start);
+}
+
+bool image_may_begin(struct elf_image *img, uint64_t addr)
+{
+	uint64_t block;
+
+	if (!img->begins_done)
+		load_begins(img);
+	if (!elf_image_is_code(img, addr))
+		return false;
+	block = (addr - img->code[0].start) / BLOCK;
+	return !img->begins || img->begins[block / 8] >> block % 8 & 1;
+}
+
+bool elf_image_is_function(struct elf_image *img, uint64_t addr)
+{
+	uint64_t start, end;
+
+	return image_may_begin(img, addr) && elf_image_function(img, addr, &start, &end) &&
+	       start == addr;
+}
+
 bool elf_image_function(struct elf_image *img, uint64_t addr, uint64_t *ret_start,
 			uint64_t *ret_end)
 {

@@ -68,7 +68,7 @@ struct elf_image {
 	bool resting;	      /* the segments' bytes are to be had again (elf_image_wake) */
 	struct error trouble; /* why something of it couldn't be read */
 
-	bool symbols_done, pointers_done, imports_done, functions_done;
+	bool symbols_done, pointers_done, imports_done, functions_done, begins_done;
 	struct elf_symbol *symbols;
 	size_t n_symbols;
 	struct elf_pointer *pointers;
@@ -77,6 +77,7 @@ struct elf_image {
 	size_t n_imports;
 	struct elf_function *functions;
 	size_t n_functions;
+	uint8_t *begins;    /* see image_may_begin(); NULL: it may anywhere */
 	struct call *calls; /* see call_index.h; NULL: not made, or there are none */
 	size_t n_calls;
 };
@@ -102,6 +103,9 @@ struct image_dynamic {
 	bool pie; /* a program, not a library */
 };
 void image_dynamic_read(const struct elf_image *img, struct image_dynamic *ret);
+
+/* False: no function begins there. */
+bool image_may_begin(struct elf_image *img, uint64_t addr);
 
 /* `len` bytes at addr, NULL if they aren't all in the file. */
 const uint8_t *image_at(const struct elf_image *img, uint64_t addr, size_t len);

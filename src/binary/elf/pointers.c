@@ -157,6 +157,9 @@ bool elf_image_pointer_at(struct elf_image *img, uint64_t slot, uint64_t *ret_ta
 	size_t lo;
 
 	load(img);
+	/* Most of what is asked for is read-only data, before all of them. */
+	if (!img->n_pointers || slot < img->pointers[0].slot)
+		return false;
 	lo = PARTITION_POINT(i, 0, img->n_pointers, img->pointers[i].slot < slot);
 	if (lo == img->n_pointers || img->pointers[lo].slot != slot)
 		return false;
