@@ -21,7 +21,8 @@
 
 /* What one function calls. */
 struct callees {
-	size_t n;
+	size_t n, cost; /* instructions that were looked at */
+	bool paid;
 	uint64_t addrs[];
 };
 
@@ -78,52 +79,95 @@ static bool contains(const uint64_t *addrs, size_t n, uint64_t addr)
 	return false;
 }
 
-static size_t decode(struct follower *f, uint64_t function, uint64_t *ret, size_t max)
+struct reading {
+	uint64_t callees[256], loaded[16]; /* words that registers were loaded from */
+	size_t n, cost;
+};
+
+static bool collects(const struct follower *f, const struct reading *r)
 {
-	uint64_t start, end, loaded[16] = {0}; /* words that registers were loaded from */
-	size_t n = 0, left = MAX_FUNCTION_INSTRUCTIONS;
+	return r->n < sizeof(r->callees) / sizeof(r->callees[0]) &&
+	       r->cost < MAX_FUNCTION_INSTRUCTIONS && r->cost < f->left;
+}
+
+static void collect(struct follower *f, struct reading *r, const struct insn *in, uint64_t start,
+		    uint64_t end)
+{
+	uint64_t to = leaves_to(f->image, in, start, end);
+
+	r->cost++;
+	/* Unoptimised code loads the address first: mov slot(%rip),%rax; ..; call *%rax. */
+	if (in->flow == INSN_CALL && !in->target && !in->slot && in->source < 16 &&
+	    r->loaded[in->source])
+		elf_image_pointer_at(f->image, r->loaded[in->source], &to);
+	if (in->reg < 16)
+		r->loaded[in->reg] = in->op == INSN_MOV && !in->mem_written ? in->ref : 0;
+	if (to && elf_image_is_code(f->image, to) && !contains(r->callees, r->n, to))
+		r->callees[r->n++] = to;
+}
+
+static void read_function(struct follower *f, uint64_t function, struct reading *r,
+			  follow_hear *hear, void *opaque)
+{
 	_cleanup_(own_code_done) struct own_code code = {0};
+	uint64_t start, end;
 	struct insn in;
+	bool whole;
 
-	if (!elf_image_function(f->image, function, &start, &end) || start != function ||
+	if (!elf_image_function(f->image, function, &start, &end) || (!hear && start != function) ||
 	    !own_code_init(&code, f->image, start, end))
-		return 0;
-	while (n < max && left-- > 0 && f->left > 0 && own_code_next(&code, &in) > 0) {
-		uint64_t to = leaves_to(f->image, &in, start, end);
-
-		f->left--;
-		/* Unoptimised code loads the address first: mov slot(%rip),%rax; ..; call *%rax. */
-		if (in.flow == INSN_CALL && !in.target && !in.slot && in.source < 16 &&
-		    loaded[in.source])
-			elf_image_pointer_at(f->image, loaded[in.source], &to);
-		if (in.reg < 16)
-			loaded[in.reg] = in.op == INSN_MOV && !in.mem_written ? in.ref : 0;
-		if (to && elf_image_is_code(f->image, to) && !contains(ret, n, to))
-			ret[n++] = to;
+		return;
+	whole = start == function;
+	while ((hear || (whole && collects(f, r))) && own_code_next(&code, &in) > 0) {
+		if (whole && collects(f, r))
+			collect(f, r, &in, start, end);
+		if (hear && !hear(&in, opaque))
+			hear = NULL;
 	}
-	return n;
+}
+
+static struct callees *remember(struct follower *f, uint64_t function, const struct reading *r)
+{
+	struct callees *old = map_get(&f->known, function, 0);
+	struct callees *c = malloc(sizeof(*c) + r->n * sizeof(c->addrs[0]));
+
+	if (!c)
+		return NULL;
+	*c = (struct callees){.n = r->n, .cost = r->cost};
+	for (size_t i = 0; i < r->n; i++)
+		c->addrs[i] = r->callees[i];
+	if (map_put(&f->known, function, 0, c) < 0) {
+		free(c);
+		return NULL;
+	}
+	free(old);
+	return c;
 }
 
 static const struct callees *callees_of(struct follower *f, uint64_t function)
 {
 	struct callees *c = map_get(&f->known, function, 0);
-	uint64_t addrs[256];
-	size_t n;
 
-	if (c)
-		return c;
-	n = decode(f, function, addrs, sizeof(addrs) / sizeof(addrs[0]));
-	c = malloc(sizeof(*c) + n * sizeof(c->addrs[0]));
-	if (!c)
-		return NULL;
-	c->n = n;
-	for (size_t i = 0; i < n; i++)
-		c->addrs[i] = addrs[i];
-	if (map_put(&f->known, function, 0, c) < 0) {
-		free(c);
-		return NULL;
+	if (!c || (!c->paid && c->cost > f->left)) {
+		struct reading r = {0};
+
+		read_function(f, function, &r, NULL, NULL);
+		c = remember(f, function, &r);
+	}
+	if (c && !c->paid) {
+		f->left -= c->cost;
+		c->paid = true;
 	}
 	return c;
+}
+
+int follower_hear(struct follower *f, uint64_t function, follow_hear *hear, void *opaque)
+{
+	bool known = map_get(&f->known, function, 0);
+	struct reading r = {0};
+
+	read_function(f, function, &r, hear, opaque);
+	return known || remember(f, function, &r) ? 0 : -ENOMEM;
 }
 
 static void enqueue(struct follower *f, uint64_t addr, unsigned depth)

@@ -5,6 +5,7 @@
 #ifndef POLLUX_RUNTIME_FOLLOW_H
 #define POLLUX_RUNTIME_FOLLOW_H
 
+#include "binary/code/insn.h"
 #include "binary/elf/elf_image.h"
 
 enum follow_step {
@@ -21,6 +22,13 @@ struct follower;
 
 struct follower *follower_new(struct elf_image *image); /* NULL: out of memory */
 void follower_free(struct follower *f);
+
+/* True: go on. */
+typedef bool follow_hear(const struct insn *in, void *opaque);
+
+/* Hears the function's own instructions (own_code.h) from its start on; what it calls is found in
+ * the same pass. -ENOMEM or 0. */
+int follower_hear(struct follower *f, uint64_t function, follow_hear *hear, void *opaque);
 
 /* Visits what `start` calls, each function once, up to `depth` calls away. Bounded. -ENOMEM or 0.
  */

@@ -55,6 +55,7 @@ struct saying {
 
 struct places {
 	struct elf_image *image;
+	struct follower *follower;
 	uint64_t resumed;     /* panic_const_async_fn_resumed */
 	uint64_t messages[8]; /* of block_in_place, and words that point to them */
 	size_t n_messages;
@@ -153,46 +154,46 @@ static bool is_message(const struct places *p, uint64_t addr)
 	return addr && bsearch(&addr, p->messages, p->n_messages, sizeof(addr), by_u64);
 }
 
-static void listen(struct places *p, uint64_t function, struct saying *ret)
+struct listening {
+	struct places *p;
+	struct saying *saying;
+	uint64_t last; /* a place that is the first argument of the next call */
+};
+
+static bool hear(const struct insn *in, void *opaque)
 {
-	uint64_t start, end, last = 0, target;
-	_cleanup_(own_code_done) struct own_code code = {0};
+	struct listening *l = opaque;
+	struct places *p = l->p;
+	uint64_t taken = in->op == INSN_LEA ? in->ref : in->has_imm ? in->imm : 0;
+	uint64_t target = in->target;
 	struct location place;
-	struct insn in;
 
-	if (!elf_image_function(p->image, function, &start, &end) ||
-	    !own_code_init(&code, p->image, start, end))
-		return;
-	while (p->left > 0 && own_code_next(&code, &in) > 0) {
-		uint64_t taken = in.op == INSN_LEA ? in.ref : in.has_imm ? in.imm : 0;
-
-		p->left--;
-		target = in.target;
-		if (!target && in.slot)
-			elf_image_pointer_at(p->image, in.slot, &target);
-		if (p->resumed && target == p->resumed && last)
-			note_place(ret, last);
-		if (is_message(p, taken))
-			ret->block_in_place = true;
-		if (taken && read_location(p->image, taken, &place)) {
-			ret->n_worker += memmem(place.file, place.len, worker_folder,
-						sizeof(worker_folder) - 1) != NULL;
-			last = in.reg == 7 ? taken : 0; /* the first argument: %rdi */
-		} else if (in.flow != INSN_NEXT) {
-			last = 0;
-		}
+	if (!target && in->slot)
+		elf_image_pointer_at(p->image, in->slot, &target);
+	if (p->resumed && target == p->resumed && l->last)
+		note_place(l->saying, l->last);
+	if (is_message(p, taken))
+		l->saying->block_in_place = true;
+	if (taken && read_location(p->image, taken, &place)) {
+		l->saying->n_worker += memmem(place.file, place.len, worker_folder,
+					      sizeof(worker_folder) - 1) != NULL;
+		l->last = in->reg == 7 ? taken : 0; /* the first argument: %rdi */
+	} else if (in->flow != INSN_NEXT) {
+		l->last = 0;
 	}
+	return --p->left > 0;
 }
 
 static const struct saying *saying_of(struct places *p, uint64_t function)
 {
 	struct saying *s = map_get(&p->known, function, 0);
+	struct listening l = {.p = p};
 
 	if (s)
 		return s;
-	s = map_new(&p->known, function, 0, sizeof(*s));
-	if (s)
-		listen(p, function, s);
+	l.saying = s = map_new(&p->known, function, 0, sizeof(*s));
+	if (s && p->left > 0 && follower_hear(p->follower, function, hear, &l) < 0)
+		return NULL;
 	return s;
 }
 
@@ -283,6 +284,7 @@ static bool made_by_block_in_place(struct places *p, const struct call_index *ca
 static void places_done(struct places *p)
 {
 	map_free(&p->known, free);
+	follower_free(p->follower);
 }
 
 /* A path without the machine that built it: of a relative one all; else what follows the folder of
@@ -340,15 +342,15 @@ static int write_places(struct places *p, struct find_kind *k)
 	return k->name && k->full_name ? 0 : -ENOMEM;
 }
 
-static int name_kind(struct places *p, struct follower *follower, const struct call_index *calls,
-		     struct find_kind *k, size_t *named)
+static int name_kind(struct places *p, const struct call_index *calls, struct find_kind *k,
+		     size_t *named)
 {
 	int r;
 
 	p->found = NULL;
 	p->n_worker = 0;
 	if (k->role == TR_BLOCKING) {
-		r = follow(follower, k->slots[TF_POLL].function, WORKER_DEPTH, visit_worker, p);
+		r = follow(p->follower, k->slots[TF_POLL].function, WORKER_DEPTH, visit_worker, p);
 		if (r < 0)
 			return r;
 	}
@@ -360,7 +362,7 @@ static int name_kind(struct places *p, struct follower *follower, const struct c
 		(*named)++;
 		return k->name ? 0 : -ENOMEM;
 	}
-	r = follow(follower, k->slots[TF_POLL].function, POLL_DEPTH, visit_poll, p);
+	r = follow(p->follower, k->slots[TF_POLL].function, POLL_DEPTH, visit_poll, p);
 	if (r < 0 || !p->found)
 		return r;
 	(*named)++;
@@ -369,10 +371,10 @@ static int name_kind(struct places *p, struct follower *follower, const struct c
 
 int panic_places_find(struct elf_image *image, struct finding *f, size_t first, size_t *ret_named)
 {
-	struct places p = {.image = image, .left = MAX_INSTRUCTIONS};
+	_cleanup_(places_done) struct places p = {
+		.image = image, .follower = follower_new(image), .left = MAX_INSTRUCTIONS};
 	_cleanup_(call_index_done) struct call_index calls = {0};
-	struct follower *follower = follower_new(image);
-	int r = follower ? 0 : -ENOMEM;
+	int r = p.follower ? 0 : -ENOMEM;
 
 	*ret_named = 0;
 	if (r == 0)
@@ -382,21 +384,20 @@ int panic_places_find(struct elf_image *image, struct finding *f, size_t first, 
 	p.n_messages = find_text(image, block_in_place_text, p.messages,
 				 sizeof(p.messages) / sizeof(p.messages[0]));
 	for (size_t i = first; i < f->n_kinds && r == 0; i++)
-		r = name_kind(&p, follower, &calls, &f->kinds[i], ret_named);
-	places_done(&p);
-	follower_free(follower);
+		r = name_kind(&p, &calls, &f->kinds[i], ret_named);
 	return r;
 }
 
 void panic_places_in_place(struct elf_image *image, const struct call_index *calls,
 			   const struct find_kind *kinds, size_t n, bool *ret)
 {
-	_cleanup_(places_done) struct places p = {.image = image, .left = MAX_INSTRUCTIONS};
+	_cleanup_(places_done) struct places p = {
+		.image = image, .follower = follower_new(image), .left = MAX_INSTRUCTIONS};
 
 	p.n_messages = find_text(image, block_in_place_text, p.messages,
 				 sizeof(p.messages) / sizeof(p.messages[0]));
 	for (size_t i = 0; i < n; i++)
-		ret[i] = kinds[i].role == TR_WORKER && p.n_messages &&
+		ret[i] = p.follower && kinds[i].role == TR_WORKER && p.n_messages &&
 			 made_by_block_in_place(&p, calls, &kinds[i]);
 }
 

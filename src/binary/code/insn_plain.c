@@ -349,8 +349,8 @@ bool insn_plain(const uint8_t *bytes, size_t left, struct insn *ret)
 	struct reader r = {.p = bytes};
 	const struct opcode *o;
 	unsigned how, size;
-	struct insn in = *ret;
 	uint64_t imm = 0;
+	size_t len;
 
 	if (left < MAX_PLAIN) {
 		memcpy(padded, bytes, left);
@@ -385,19 +385,19 @@ bool insn_plain(const uint8_t *bytes, size_t left, struct insn *ret)
 		imm = (uint64_t)(int64_t)read_32(r.p);
 		r.p += 4;
 	}
-	in.len = (uint8_t)(r.p - bytes);
-	if (in.len > left)
+	len = (size_t)(r.p - bytes);
+	if (len > left)
 		return false;
-	in.op = o->op;
-	in.flow = o->flow;
-	in.ret = opcode == 0xc3 && o->operands == NOTHING;
-	in.imm = imm;
-	in.has_imm = how & (IMM_8 | IMM_32 | IMM_FULL);
+	ret->len = (uint8_t)len;
+	ret->op = o->op;
+	ret->flow = o->flow;
+	ret->ret = opcode == 0xc3 && o->operands == NOTHING;
+	ret->imm = imm;
+	ret->has_imm = how & (IMM_8 | IMM_32 | IMM_FULL);
 	if (o->operands == RELATIVE) {
-		in.target = in.addr + in.len + imm;
-		in.rel_at = how & IMM_32 ? in.len - 4 : 0;
+		ret->target = ret->addr + ret->len + imm;
+		ret->rel_at = how & IMM_32 ? ret->len - 4 : 0;
 	}
-	add_operands(&r, &in, o, how, size, opcode);
-	*ret = in;
+	add_operands(&r, ret, o, how, size, opcode);
 	return true;
 }
