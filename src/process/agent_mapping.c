@@ -298,27 +298,15 @@ static size_t give_back(struct stub_call *calls, const struct leftovers *all, ui
 	return n;
 }
 
-/* Those of `old` are replaced in place, if it has any of that size; `all` are the earlier areas. */
-static int make_rings(struct injector *in, struct layout *l, const struct leftover *old,
-		      const struct leftovers *all, struct area_rings *rings, bool reused,
-		      struct error *err)
+/* What can be asked for while the program runs. */
+static int make_rest(struct injector *in, struct errand_place *place, const struct layout *l,
+		     const struct leftovers *all, uint64_t rings_in_use, bool reused,
+		     struct error *err)
 {
-	struct process *p = in->process;
-	struct errand_place place = {.addr = l->errands, .size = layout_page_bytes()};
-	bool in_place = old->rings && old->rings_bytes == l->rings_bytes;
-	char name[16] = AREA_NAME;
-	struct stub_call calls[20 + LAYOUT_MAX_BLOCKS + MAX_GIVEN_BACK];
-	struct memfd memfd = {.process = p, .layout = l, .err = err, .fd = -1, .rc = -EIO};
-	struct errand errand = {.calls = calls,
-				.done_at = word(l, WORD_DONE),
-				.held = take_held,
-				.alone = while_alone,
-				.arg = &memfd};
+	struct stub_call calls[4 + LAYOUT_MAX_BLOCKS + MAX_GIVEN_BACK];
+	struct errand errand = {.calls = calls, .done_at = word(l, WORD_DONE)};
 	size_t n = 0;
-	int rc = memory_write(p, word(l, WORD_NAME), name, sizeof(name));
 
-	if (rc < 0)
-		return error_sys(err, rc, "cannot write into process %d", p->pid);
 	/* Before the rings, for which the kernel may choose just these places. */
 	for (uint32_t i = 1; i < l->n_blocks && !reused; i++)
 		if (l->block[i].addr)
@@ -343,8 +331,40 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 	calls[n++] = (struct stub_call){.nr = __NR_prctl,
 					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->data,
 						 l->data_bytes, word(l, WORD_NAME)}};
-	n += give_back(calls + n, all, in_place ? old->rings : 0);
-	/* Last: while the descriptor is there no other thread runs, which might fork. */
+	n += give_back(calls + n, all, rings_in_use);
+	errand.n_calls = n;
+	return inject_run(in, place, &errand, err);
+}
+
+/* While the descriptor is there no other thread runs, which might fork: nothing else is asked for
+ * then. Those of `old` are replaced in place, if it has any of that size; `all` are the earlier
+ * areas. */
+static int make_rings(struct injector *in, struct layout *l, const struct leftover *old,
+		      const struct leftovers *all, struct area_rings *rings, bool reused,
+		      struct error *err)
+{
+	struct process *p = in->process;
+	struct errand_place place = {.addr = l->errands, .size = layout_page_bytes()};
+	bool in_place = old->rings && old->rings_bytes == l->rings_bytes;
+	char name[16] = AREA_NAME;
+	struct stub_call calls[8];
+	struct memfd memfd = {.process = p, .layout = l, .err = err, .fd = -1, .rc = -EIO};
+	struct errand errand = {.calls = calls,
+				.done_at = word(l, WORD_DONE),
+				.held = take_held,
+				.alone = while_alone,
+				.arg = &memfd};
+	size_t n = 0;
+	int rc = memory_write(p, word(l, WORD_NAME), name, sizeof(name));
+
+	if (rc < 0)
+		return error_sys(err, rc, "cannot write into process %d", p->pid);
+	rc = make_rest(in, &place, l, all, in_place ? old->rings : 0, reused, err);
+	if (rc < 0) {
+		if (err && !err->code)
+			error_sys(err, rc, "process %d was refused memory for the agent", p->pid);
+		return rc;
+	}
 	calls[n++] = (struct stub_call){.nr = __NR_memfd_create,
 					.args = {word(l, WORD_NAME), memfd_flags()},
 					.check = STUB_NO_ERROR,
