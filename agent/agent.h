@@ -332,6 +332,11 @@ static inline uint64_t agent_word(uint64_t addr)
 	return *(const uint64_t *)addr;
 }
 
+static inline uint64_t *agent_state_of(const struct agent_hook *hook, const void *header)
+{
+	return (uint64_t *)((uintptr_t)header + hook->state_offset);
+}
+
 /* A task whose poll slot's hook is known: by its id where there is one, else by its address. */
 static inline uint64_t agent_task_ref(const struct agent_hook *hook, const void *header)
 {

@@ -22,11 +22,6 @@ static bool knows_state(const struct agent_hook *hook)
 	return hook->state_offset != OFFSET_UNKNOWN;
 }
 
-static uint64_t *state_of(const struct agent_hook *hook, void *header)
-{
-	return (uint64_t *)((char *)header + hook->state_offset);
-}
-
 /* At the start of a run the vtable is known by its value, and the state by what it must be. Where
  * one of them isn't clear another run will show it. */
 static void learn_header(struct agent_hook *hook, const void *header)
@@ -68,7 +63,7 @@ static void schedule_drop(struct agent_notes *n, const struct agent_hook *hook, 
 	for (uint32_t i = 0; i < agent_state()->n_hooks; i++) {
 		if (hooks[i].type != AH_ASYNC_SCHEDULE || hooks[i].vtable != hook->vtable)
 			continue;
-		__atomic_store_n(state_of(hook, header),
+		__atomic_store_n(agent_state_of(hook, header),
 				 ASYNC_SCHEDULED | ASYNC_CLOSED | ASYNC_REFERENCE,
 				 __ATOMIC_RELEASE);
 		if (n && agent_live())
@@ -91,7 +86,7 @@ static void schedule_drop(struct agent_notes *n, const struct agent_hook *hook, 
 static void release(struct agent_notes *n, const struct agent_hook *hook, void *header,
 		    uint64_t ref, bool alone)
 {
-	uint64_t *state = state_of(hook, header);
+	uint64_t *state = agent_state_of(hook, header);
 	uint64_t now = __atomic_load_n(state, __ATOMIC_ACQUIRE);
 
 	do {
@@ -126,8 +121,9 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 		return pass;
 	}
 	uint64_t ref = agent_task_ref(hook, header);
-	uint64_t before =
-		knows_state(hook) ? __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) : 0;
+	uint64_t before = knows_state(hook)
+				  ? __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE)
+				  : 0;
 	if (unlikely(!framed)) {
 		if (before & ASYNC_CLOSED) {
 			agent_put(n, AE_CANCEL, ref);
@@ -141,7 +137,7 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 	if (unlikely(!poll))
 		return pass;
 	if (likely(hook->drop_ref && knows_state(hook))) {
-		before = __atomic_fetch_add(state_of(hook, header), ASYNC_REFERENCE,
+		before = __atomic_fetch_add(agent_state_of(hook, header), ASYNC_REFERENCE,
 					    __ATOMIC_ACQ_REL);
 		poll->flags |= POLL_HELD;
 		if (async_is_alone(before))
@@ -186,7 +182,7 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 	uint64_t after = 0;
 
 	if (held & POLL_HELD) {
-		after = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
+		after = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 		if (!woken)
 			type = AE_NONE; /* the state says */
 	}
@@ -197,21 +193,8 @@ void agent_async_end(void *header, struct agent_hook *hook, struct agent_poll *p
 									has_payload(poll, header)));
 		if (poll->flags & POLL_CLOSED)
 			type = AE_CANCEL;
-		const struct agent_reach reach = agent_task_reach(n, hook, header);
-		uint64_t point = 0;
-		if (type == AE_POLL_PENDING && held & POLL_HELD && hook->flags & AGENT_HOOK_LIST) {
-			struct agent_list list;
-			agent_list(hook, &reach, &list);
-			if (async_is_pending(
-				    __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE)))
-				agent_put_list(n, AE_FUTURE_AT, &list);
-		} else if (type == AE_POLL_PENDING && held & POLL_HELD) {
-			point = agent_point(hook, &reach);
-		}
-		/* Nobody was in there since? */
-		if (point &&
-		    async_is_pending(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE)))
-			agent_put(n, AE_POLL_PENDING_AT, agent_ref(point, ref));
+		if (type == AE_POLL_PENDING && held & POLL_HELD)
+			agent_put_pending(n, hook, header, ref, ASYNC_LIFECYCLE);
 		else
 			agent_put(n, type, ref);
 	} else {
@@ -296,8 +279,8 @@ void agent_async_wake(void *header, struct agent_hook *hook)
 	const struct agent_hook *known = agent_header_hook(hook, header);
 	uint64_t type = AE_WAKE;
 	if (knows_state(hook) || (known && knows_state(known))) {
-		uint64_t state = __atomic_load_n(state_of(knows_state(hook) ? hook : known, header),
-						 __ATOMIC_ACQUIRE);
+		uint64_t state = __atomic_load_n(
+			agent_state_of(knows_state(hook) ? hook : known, header), __ATOMIC_ACQUIRE);
 		type = AE_WAKE + async_wake_effect(state);
 	}
 	agent_wake(n, type,

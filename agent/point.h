@@ -113,4 +113,27 @@ void agent_put_list(struct agent_notes *n, uint64_t type, const struct agent_lis
 /* Right after the begin of a poll. */
 void agent_put_begin_list(struct agent_notes *n, const struct agent_hook *hook, const void *header);
 
+/* The end of a poll that left the task pending, and where it waits, unless the state shows one of
+ * these bits: then somebody was in there since. */
+static inline void agent_put_pending(struct agent_notes *n, const struct agent_hook *hook,
+				     const void *header, uint64_t ref, uint64_t moved)
+{
+	const struct agent_reach reach = agent_task_reach(n, hook, header);
+	const uint64_t *state = agent_state_of(hook, header);
+	uint64_t point = 0;
+
+	if (hook->flags & AGENT_HOOK_LIST) {
+		struct agent_list list;
+		agent_list(hook, &reach, &list);
+		if (!(__atomic_load_n(state, __ATOMIC_ACQUIRE) & moved))
+			agent_put_list(n, AE_FUTURE_AT, &list);
+	} else {
+		point = agent_point(hook, &reach);
+	}
+	if (point && likely(!(__atomic_load_n(state, __ATOMIC_ACQUIRE) & moved)))
+		agent_put(n, AE_POLL_PENDING_AT, agent_ref(point, ref));
+	else
+		agent_put(n, AE_POLL_PENDING, ref);
+}
+
 #endif

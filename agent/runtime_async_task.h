@@ -43,6 +43,9 @@ enum async_slot {
 /* The output is after the header, a bool and the schedule function, before this word. */
 #define ASYNC_OUTPUT_WORDS 16u
 
+/* None of these: it is idle, or in a queue. */
+#define ASYNC_LIFECYCLE (ASYNC_RUNNING | ASYNC_COMPLETED | ASYNC_CLOSED)
+
 RUNTIME_INLINE uint64_t async_references(uint64_t state)
 {
 	return state / ASYNC_REFERENCE;
@@ -59,12 +62,6 @@ RUNTIME_INLINE bool async_is_state(uint64_t state)
 RUNTIME_INLINE bool async_is_alone(uint64_t state)
 {
 	return async_references(state) == 1 && !(state & ASYNC_TASK);
-}
-
-/* Nobody has polled it on since its poll ended pending. */
-RUNTIME_INLINE bool async_is_pending(uint64_t state)
-{
-	return !(state & (ASYNC_RUNNING | ASYNC_COMPLETED | ASYNC_CLOSED));
 }
 
 /* The offset of the state, in a task that is about to run: scheduled, not running, not completed,

@@ -49,6 +49,9 @@ enum tokio_slot {
 #define TOKIO_CANCELLED 32u
 #define TOKIO_REFERENCE 64u /* one; the count is above the bits */
 
+/* None of these: it is idle, or in a queue. */
+#define TOKIO_LIFECYCLE (TOKIO_RUNNING | TOKIO_COMPLETE)
+
 RUNTIME_INLINE uint64_t tokio_references(uint64_t state)
 {
 	return state / TOKIO_REFERENCE;
@@ -64,8 +67,7 @@ RUNTIME_INLINE bool tokio_is_state(uint64_t state)
 /* In a queue, so that a thread may begin to poll it at any moment. */
 RUNTIME_INLINE bool tokio_is_queued(uint64_t state)
 {
-	return (state & (TOKIO_RUNNING | TOKIO_COMPLETE | TOKIO_CANCELLED | TOKIO_NOTIFIED)) ==
-	       TOKIO_NOTIFIED;
+	return (state & (TOKIO_LIFECYCLE | TOKIO_CANCELLED | TOKIO_NOTIFIED)) == TOKIO_NOTIFIED;
 }
 
 RUNTIME_INLINE enum wake_effect tokio_wake_effect(uint64_t state)

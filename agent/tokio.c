@@ -17,17 +17,12 @@
 typedef void (*task_fn)(void *header);
 typedef void (*read_fn)(void *header, uint64_t *dst, const void *waker);
 
-static uint64_t *state_of(const struct agent_hook *hook, const void *header)
-{
-	return (uint64_t *)((uintptr_t)header + hook->state_offset);
-}
-
 /* Gives our reference back; the last one frees the task. */
 static void release(struct agent_notes *n, const struct agent_hook *hook, void *header,
 		    uint64_t ref)
 {
-	if (likely(tokio_references(__atomic_fetch_sub(state_of(hook, header), TOKIO_REFERENCE,
-						       __ATOMIC_ACQ_REL)) != 1))
+	if (likely(tokio_references(__atomic_fetch_sub(agent_state_of(hook, header),
+						       TOKIO_REFERENCE, __ATOMIC_ACQ_REL)) != 1))
 		return;
 	if (n && agent_live())
 		agent_put_drop(n, ref);
@@ -100,7 +95,7 @@ static enum poll_end outcome(const struct agent_hook *hook, const void *header, 
 		p.output = settled(flags);
 	p.shut_down = flags & POLL_SHUT_DOWN;
 	p.taken = flags & POLL_ASKED && !(after & TOKIO_JOIN_WAKER);
-	p.now = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
+	p.now = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	return tokio_end(&p);
 }
 
@@ -125,7 +120,7 @@ void agent_tokio_settle(struct agent_poll *poll, uint64_t state)
  */
 static bool ask(const struct agent_hook *hook, const void *header)
 {
-	uint64_t state = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
+	uint64_t state = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	struct agent_search at = {0};
 	struct agent_poll *last;
 	bool found = false;
@@ -160,7 +155,7 @@ void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct age
 	if (likely(!asked))
 		return;
 	/* Whether it was complete by then: the returned output shows how that poll ended. */
-	uint64_t state = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
+	uint64_t state = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	if (!(state & TOKIO_COMPLETE) || state & TOKIO_JOIN_WAKER)
 		return;
 	const uint64_t id = *(const uint64_t *)((const char *)header + hook->id_offset);
@@ -176,31 +171,6 @@ void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct age
 		if (!(__atomic_load_n(&last->flags, __ATOMIC_ACQUIRE) & POLL_SETTLED))
 			__atomic_fetch_or(&last->flags, flags, __ATOMIC_RELEASE);
 	}
-}
-
-/* The end of a poll that left the task pending, with its await point unless it was polled since.
- */
-static void put_pending(struct agent_notes *n, const struct agent_hook *hook, void *header,
-			uint64_t ref)
-{
-	const struct agent_reach reach = agent_task_reach(n, hook, header);
-	uint64_t point;
-
-	if (hook->flags & AGENT_HOOK_LIST) {
-		struct agent_list list;
-		agent_list(hook, &reach, &list);
-		if (!(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
-		      (TOKIO_RUNNING | TOKIO_COMPLETE)))
-			agent_put_list(n, AE_FUTURE_AT, &list);
-		agent_put(n, AE_POLL_PENDING, ref);
-		return;
-	}
-	point = agent_point(hook, &reach);
-	if (point && likely(!(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE) &
-			      (TOKIO_RUNNING | TOKIO_COMPLETE))))
-		agent_put(n, AE_POLL_PENDING_AT, agent_ref(point, ref));
-	else
-		agent_put(n, AE_POLL_PENDING, ref);
 }
 
 void agent_tokio_poll(void *header, struct agent_hook *hook)
@@ -221,11 +191,11 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 	}
 	uint32_t generation = poll->generation;
 	uint64_t before =
-		__atomic_fetch_add(state_of(hook, header), TOKIO_REFERENCE, __ATOMIC_ACQ_REL);
+		__atomic_fetch_add(agent_state_of(hook, header), TOKIO_REFERENCE, __ATOMIC_ACQ_REL);
 
 	/* A task that is complete or running (shut down while it was in a queue) isn't polled, it
 	 * only loses a reference; a cancelled one is dropped instead of polled. */
-	bool polled = likely(!(before & (TOKIO_RUNNING | TOKIO_COMPLETE | TOKIO_CANCELLED)));
+	bool polled = likely(!(before & (TOKIO_LIFECYCLE | TOKIO_CANCELLED)));
 	if (polled) {
 		agent_put(n, AE_POLL_BEGIN, ref);
 		if (hook->flags & AGENT_HOOK_LIST)
@@ -235,7 +205,7 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 	((task_fn)hook->orig)(header);
 
 	/* The end is written before the reference is given back: a task's drop comes last. */
-	uint64_t after = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
+	uint64_t after = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	/* Looked for while the poll can still be found by those who leave word in it. */
 	enum poll_end end =
 		polled && after & TOKIO_COMPLETE ? outcome(hook, header, after, poll) : END_PENDING;
@@ -247,10 +217,10 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 		if (unlikely(poll->flags & POLL_RAISED))
 			__atomic_fetch_sub(&agent_private()->n_raised, 1, __ATOMIC_RELAXED);
 		if (likely(polled && !end))
-			put_pending(n, hook, header, ref);
+			agent_put_pending(n, hook, header, ref, TOKIO_LIFECYCLE);
 		else if (polled)
 			agent_put(n, agent_end_event(end), ref);
-		else if (!(before & (TOKIO_RUNNING | TOKIO_COMPLETE)) && after & TOKIO_COMPLETE)
+		else if (!(before & TOKIO_LIFECYCLE) && after & TOKIO_COMPLETE)
 			agent_put(n, AE_CANCEL, ref);
 	} else {
 		n = NULL;
@@ -274,23 +244,22 @@ void agent_tokio_shutdown(void *header, struct agent_hook *hook)
 	uint64_t ref = agent_task_ref(hook, header);
 	struct agent_notes *n = agent_live() ? agent_notes() : NULL;
 
-	if (n && tokio_is_queued(__atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE)))
+	if (n && tokio_is_queued(__atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE)))
 		__atomic_store_n(&n->shutting, header, __ATOMIC_SEQ_CST);
 	uint64_t before =
-		__atomic_fetch_add(state_of(hook, header), TOKIO_REFERENCE, __ATOMIC_ACQ_REL);
+		__atomic_fetch_add(agent_state_of(hook, header), TOKIO_REFERENCE, __ATOMIC_ACQ_REL);
 
-	if (before & (TOKIO_RUNNING | TOKIO_COMPLETE) && !(before & TOKIO_CANCELLED) &&
-	    agent_live())
+	if (before & TOKIO_LIFECYCLE && !(before & TOKIO_CANCELLED) && agent_live())
 		tell_last_poll(header, before & TOKIO_COMPLETE ? POLL_FINISHED : POLL_SHUT_DOWN);
 	((task_fn)hook->orig)(header);
 
-	uint64_t after = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
+	uint64_t after = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	if (tokio_is_queued(before) && agent_live())
 		tell_last_poll(header, POLL_SHUT_IDLE);
 	n = agent_live() ? agent_notes() : NULL;
 	if (n)
 		__atomic_store_n(&n->shutting, NULL, __ATOMIC_RELEASE);
-	if (!(before & (TOKIO_RUNNING | TOKIO_COMPLETE)) && after & TOKIO_COMPLETE) {
+	if (!(before & TOKIO_LIFECYCLE) && after & TOKIO_COMPLETE) {
 		if (n)
 			agent_put(n, AE_CANCEL, ref);
 		else if (agent_live())
@@ -348,7 +317,7 @@ void agent_tokio_wake(void *header, struct agent_hook *hook)
 	}
 	agent_settle(n);
 	/* The waker holds a reference: the task is there. */
-	uint64_t state = __atomic_load_n(state_of(hook, header), __ATOMIC_ACQUIRE);
+	uint64_t state = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	const struct agent_hook *known = agent_header_hook(hook, header);
 	agent_wake(n, AE_WAKE + tokio_wake_effect(state),
 		   likely(known != NULL) ? agent_task_ref(known, header)

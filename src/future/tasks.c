@@ -132,7 +132,7 @@ static bool read_tokio(struct inspect *in, struct inspect_task *t)
 	/* not yet in its runtime's list: being made, or what is left of that on a stack. Blocking
 	 * tasks are in no list, and without symbols only their running shows that they are blocking
 	 * tasks. */
-	if (!t->owner && k->role == TR_TASK && !(s & (TOKIO_COMPLETE | TOKIO_RUNNING)))
+	if (!t->owner && k->role == TR_TASK && !(s & TOKIO_LIFECYCLE))
 		return false;
 	if (!links_ok(in, t->addr, k->trailer_offset) ||
 	    (t->owner && !scheduler_ok(in, t->addr, k))) {

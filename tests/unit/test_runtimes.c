@@ -221,10 +221,6 @@ static void test_async_state(void **state)
 	assert_false(async_is_alone(ASYNC_TASK | ASYNC_REFERENCE));
 	assert_false(async_is_alone(2 * ASYNC_REFERENCE));
 	assert_false(async_is_alone(0));
-	assert_true(async_is_pending(ASYNC_SCHEDULED | ASYNC_TASK));
-	assert_false(async_is_pending(ASYNC_RUNNING));
-	assert_false(async_is_pending(ASYNC_CLOSED));
-	assert_false(async_is_pending(ASYNC_COMPLETED));
 	assert_int_equal(async_wake_effect(ASYNC_TASK), WAKE_SCHEDULES);
 	assert_int_equal(async_wake_effect(ASYNC_RUNNING), WAKE_RUNNING);
 	assert_int_equal(async_wake_effect(ASYNC_RUNNING | ASYNC_SCHEDULED), WAKE_NOOP);

@@ -579,7 +579,7 @@ int on_return(void *ctx)
 	if (flags & KF_READ && state & TOKIO_COMPLETE && tokio_is_state(state) &&
 	    (state & TOKIO_CANCELLED || flags & KF_RAISED))
 		flags |= look_at_poll(p, state);
-	if (flags & KF_READ && !(state & (TOKIO_RUNNING | TOKIO_COMPLETE)))
+	if (flags & KF_READ && !(state & TOKIO_LIFECYCLE))
 		point = await_point(t, user_word(p->header + TOKIO_VTABLE_OFFSET), p->header);
 	r = record(t, now, KR_RETURN, p->hook, sp - 8);
 	if (!r)

@@ -230,7 +230,7 @@ static enum trace_outcome tokio_outcome(const struct kernel_record *r, const str
  */
 static void look(struct hit *h, struct kernel_frame *f)
 {
-	bool queued = !(h->state & (TOKIO_RUNNING | TOKIO_COMPLETE));
+	bool queued = !(h->state & TOKIO_LIFECYCLE);
 
 	f->asked = true;
 	if (f->read)
@@ -291,8 +291,7 @@ static int tokio_return(struct hit *h)
 	if (!freed && !(h->r->words[0] & TOKIO_COMPLETE))
 		return close_poll_at(h, h->r->time, TO_PENDING,
 				     !tokio_is_state(h->r->words[3]) ||
-						     h->r->words[3] &
-							     (TOKIO_RUNNING | TOKIO_COMPLETE)
+						     h->r->words[3] & TOKIO_LIFECYCLE
 					     ? 0
 					     : h->r->point);
 	if (freed && !f->freed)
@@ -310,7 +309,7 @@ static int tokio_poll(struct hit *h)
 		return rc;
 	/* A task that is complete or running isn't polled, it only loses a reference; a cancelled
 	 * one is dropped instead of polled. */
-	if (h->has_state && h->state & (TOKIO_RUNNING | TOKIO_COMPLETE))
+	if (h->has_state && h->state & TOKIO_LIFECYCLE)
 		return before ? map_put(&h->c->open, h->p->index, f->header, was) : 0;
 	if (before && before->task == f->task)
 		before->went_on = true;
@@ -372,7 +371,7 @@ static int tokio_shutdown(struct hit *h)
 	if (!h->has_state)
 		return 0;
 	f = open_frame(h, h->r->header);
-	if (!(h->state & (TOKIO_RUNNING | TOKIO_COMPLETE))) {
+	if (!(h->state & TOKIO_LIFECYCLE)) {
 		/* In a queue: to be polled in a moment, or again. */
 		if (f && h->state & TOKIO_NOTIFIED)
 			f->shut_idle = true;
@@ -460,8 +459,9 @@ static int async_run(struct hit *h)
 /* Where a pending task waits, unless it was polled again while that was read. */
 static uint16_t async_point(const struct hit *h)
 {
-	return h->has_state && async_is_state(h->state) && async_is_pending(h->state) ? h->r->point
-										      : 0;
+	return h->has_state && async_is_state(h->state) && !(h->state & ASYNC_LIFECYCLE)
+		       ? h->r->point
+		       : 0;
 }
 
 static int async_return(struct hit *h)
