@@ -167,8 +167,3 @@ void buf_uleb(struct buf *b, uint64_t v)
 	b->data[b->len++] = (char)v;
 	b->data[b->len] = 0;
 }
-
-void buf_zigzag(struct buf *b, int64_t v)
-{
-	buf_uleb(b, ((uint64_t)v << 1) ^ (uint64_t)(v >> 63));
-}

@@ -34,9 +34,8 @@ void buf_u64(struct buf *b, uint64_t v); /* decimal, fast */
 /* The string, now owned by the caller (free); NULL if the buffer failed. Clears b. */
 char *buf_steal(struct buf *b);
 
-/* LEB128 as in DWARF; signed values zigzag. */
+/* LEB128 as in DWARF. */
 void buf_uleb(struct buf *b, uint64_t v);
-void buf_zigzag(struct buf *b, int64_t v);
 
 #define _cleanup_buf_ __attribute__((cleanup(buf_done)))
 

@@ -90,30 +90,3 @@ uint64_t cursor_uleb(struct cursor *c)
 	fail(c);
 	return 0;
 }
-
-int64_t cursor_zigzag(struct cursor *c)
-{
-	uint64_t v = cursor_uleb(c);
-	return (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
-}
-
-char *cursor_string(struct cursor *c, size_t max)
-{
-	uint64_t len = cursor_uleb(c);
-	if (len > max) {
-		fail(c);
-		return NULL;
-	}
-	const char *data = cursor_bytes(c, len);
-	if (!data)
-		return NULL;
-
-	char *s = malloc(len + 1);
-	if (!s)
-		return NULL;
-	memcpy(s, data, len);
-	s[len] = 0;
-	for (char *zero = s; (zero = memchr(zero, 0, s + len - zero));)
-		*zero = '?';
-	return s;
-}

@@ -21,11 +21,7 @@ uint8_t cursor_u8(struct cursor *c);
 uint16_t cursor_u16(struct cursor *c); /* little-endian */
 uint32_t cursor_u32(struct cursor *c);
 uint64_t cursor_u64(struct cursor *c);
-uint64_t cursor_uleb(struct cursor *c); /* over 64 bits: fails */
-int64_t cursor_zigzag(struct cursor *c);
+uint64_t cursor_uleb(struct cursor *c);			/* over 64 bits: fails */
 const void *cursor_bytes(struct cursor *c, size_t len); /* points into the data */
-/* uleb length, then bytes; a fresh 0-terminated copy (free), NULL if failed or out of memory. A
- * length above max fails. Bytes of value 0 inside are replaced by '?'. */
-char *cursor_string(struct cursor *c, size_t max);
 
 #endif

@@ -114,12 +114,6 @@ int file_map_open(int fd, struct file_map *ret)
 	return 0;
 }
 
-void file_map_rest(const struct file_map *m)
-{
-	/* Zeros in the place of what was cut stay zeros. */
-	madvise((void *)m->data, m->len, MADV_DONTNEED);
-}
-
 bool file_map_damaged(const struct file_map *m)
 {
 	return m->data && __atomic_load_n(&maps[m->slot].damaged, __ATOMIC_ACQUIRE);

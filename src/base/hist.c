@@ -84,24 +84,6 @@ int hist_add(struct hist *h, uint64_t value)
 	return 0;
 }
 
-int hist_merge(struct hist *h, const struct hist *other)
-{
-	if (!other->count)
-		return 0;
-	int r = cover(h, other->first, other->first + other->n_buckets - 1);
-	if (r < 0)
-		return r;
-	for (uint32_t i = 0; i < other->n_buckets; i++)
-		bump(&h->buckets[other->first - h->first + i], other->buckets[i]);
-	if (!h->count || other->min < h->min)
-		h->min = other->min;
-	if (other->max > h->max)
-		h->max = other->max;
-	h->count += other->count;
-	h->sum += other->sum;
-	return 0;
-}
-
 uint64_t hist_quantile(const struct hist *h, double q)
 {
 	if (!h->count)

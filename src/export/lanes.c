@@ -169,7 +169,8 @@ int lanes_relabel(struct lanes *l, const struct kind_labels *labels)
 	return 0;
 }
 
-struct family *lanes_family(struct lanes *l, uint32_t kind)
+/* The family of a kind, made when new; NULL when out of memory. */
+static struct family *family_of(struct lanes *l, uint32_t kind)
 {
 	if (l->last && l->last->kind == kind)
 		return l->last;
@@ -196,7 +197,7 @@ static int lanes_grow(struct family *f, uint32_t lane)
 
 int lanes_task_begin(struct lanes *l, const struct tl_task *task, struct placed *ret_placed)
 {
-	struct family *f = lanes_family(l, task->kind);
+	struct family *f = family_of(l, task->kind);
 	if (!f)
 		return -ENOMEM;
 

@@ -115,8 +115,6 @@ char *lanes_label(const char *name);
 int lanes_labels(const struct lanes *l, const struct trace_reader *r, struct kind_labels *ret);
 /* Families of one name get distinct names from now on: `labels` must outlive them. 0 or -ENOMEM. */
 int lanes_relabel(struct lanes *l, const struct kind_labels *labels);
-/* The family of a kind, made when new; NULL when out of memory. */
-struct family *lanes_family(struct lanes *l, uint32_t kind);
 /* NULL when out of memory. */
 struct thread_lane *lanes_thread(struct lanes *l, uint32_t thread);
 /* A task appears; call once, in the timeline's order, and _end at its end. 0 or -ENOMEM. */

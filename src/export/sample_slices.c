@@ -17,7 +17,7 @@ static bool same_text(const char *a, const char *b)
 	return !strcmp(a ? a : "", b ? b : "");
 }
 
-bool stack_same_function(const struct trace_frame *a, const struct trace_frame *b)
+static bool same_function(const struct trace_frame *a, const struct trace_frame *b)
 {
 	if (a == b || !a || !b)
 		return a == b;
@@ -96,7 +96,7 @@ int stack_lane_sample(struct stack_lane *l, const struct trace_reader *r,
 		begin = l->last_ns;
 	if (goes_on)
 		while (same < l->n && same < n &&
-		       stack_same_function(l->open[same].frame, frames[n - 1 - same]))
+		       same_function(l->open[same].frame, frames[n - 1 - same]))
 			same++;
 	ret = end_from(l, same, fn, ctx);
 	if (n > l->cap) {

@@ -36,8 +36,6 @@ int stack_lane_sample(struct stack_lane *l, const struct trace_reader *r,
 int stack_lane_end(struct stack_lane *l, stack_slice_fn fn, void *ctx);
 void stack_lane_done(struct stack_lane *l);
 
-/* The same function? */
-bool stack_same_function(const struct trace_frame *a, const struct trace_frame *b);
 /* "app::serve", or where its code is. */
 void stack_frame_name(const struct trace_frame *f, struct buf *out);
 

@@ -23,7 +23,8 @@ enum {
 	MIN_SEARCH_BYTES = 1 << 30,
 };
 
-struct inspect_kind *task_kind_at(struct inspect *in, uint64_t vtable)
+/* NULL: none. */
+static struct inspect_kind *kind_at(struct inspect *in, uint64_t vtable)
 {
 	size_t lo = PARTITION_POINT(i, 0, in->n_kinds, in->kinds[i].vtable < vtable);
 
@@ -61,7 +62,7 @@ static bool links_ok(struct inspect *in, uint64_t addr, uint64_t trailer)
 					     copy */
 			return false;
 		}
-		other = task_kind_at(in, vtable);
+		other = kind_at(in, vtable);
 		if (!other || !other->tokio ||
 		    !mem_u64(&in->mem, links[i] + other->kind->trailer_offset + 8 * (1 - i),
 			     &back) ||
@@ -195,7 +196,7 @@ static int scan_words(struct inspect *in, uint64_t base, const uint64_t *words, 
 
 		if (words[i] - low > span)
 			continue;
-		k = task_kind_at(in, words[i]);
+		k = kind_at(in, words[i]);
 		if (!k || k->vtable_offset == OFFSET_UNKNOWN)
 			continue;
 		if (found_add(list, base + i * 8 - k->vtable_offset, k) < 0)

@@ -91,8 +91,6 @@ struct debug *inspect_debug(struct inspect *in, struct inspect_object *o);
 void inspect_resolve(struct inspect *in, struct inspect_kind *k);
 bool inspect_is_running(const struct inspect_task *t);
 
-struct inspect_kind *task_kind_at(struct inspect *in, uint64_t vtable); /* NULL: none */
-
 /* Fills what header and state word say of the task at t->addr; false: there is none. Before the
  * memory is frozen words of two moments meet, so less is checked then. */
 bool task_read_header(struct inspect *in, struct inspect_task *t);

@@ -59,6 +59,5 @@ const uint8_t *input_peek(struct input *in, size_t len);
 size_t input_left(const struct input *in);
 /* Skips this many. False: there are fewer. */
 bool input_skip(struct input *in, uint64_t len);
-void input_tell_progress(const struct input *in);
 
 #endif

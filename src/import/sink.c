@@ -236,7 +236,7 @@ int sink_event(struct sink *s, struct trace_event *ev)
 	return failed(s, trace_writer_events(s->writer, ev->thread, ev, 1));
 }
 
-int sink_watermark(struct sink *s, uint64_t watermark_ns)
+static int put_round(struct sink *s, uint64_t watermark_ns)
 {
 	if (!s->rounds || s->n_events - s->round_events < EVENTS_PER_ROUND)
 		return s->code;
@@ -258,7 +258,7 @@ static int drain(struct sink *s)
 	int r = providers_drain(s->providers, before);
 	if (r < 0)
 		return failed(s, r);
-	return sink_watermark(s, before);
+	return put_round(s, before);
 }
 
 static struct trace_event event_of(const struct hit *h, enum trace_event_type type)
@@ -535,15 +535,6 @@ int sink_hit(struct sink *s, const struct hit *hit)
 			return r;
 	}
 	return failed(s, order_put(&s->order, hit));
-}
-
-int sink_settle(struct sink *s, uint64_t before_ns)
-{
-	const struct order_item *first;
-
-	while (!s->code && (first = order_first(&s->order)) && first->time < before_ns)
-		give_first(s);
-	return s->code;
 }
 
 int sink_flush(struct sink *s)

@@ -113,15 +113,12 @@ const char *sink_keep(struct sink *s, const char *text, size_t len);
 
 /* Takes it into the order; may give out others. The sink's code, 0 if all is well. */
 int sink_hit(struct sink *s, const struct hit *hit);
-/* All hits older than this are there: they are given out. */
-int sink_settle(struct sink *s, uint64_t before_ns);
 /* The end of a file. */
 int sink_flush(struct sink *s);
 
 /* Past order and probes: in each thread's own order, all nearly in order of time; a round says that
  * what is older than the watermark was given. */
 int sink_event(struct sink *s, struct trace_event *ev);
-int sink_watermark(struct sink *s, uint64_t watermark_ns);
 
 /* An item that was not understood; at: number of its line or record. */
 void sink_diagnose(struct sink *s, const char *reason, const char *detail, size_t len, uint64_t at);

@@ -180,13 +180,3 @@ int rights_explain(pid_t pid, int code, struct error *err)
 		"pollux forbids it",
 		pid);
 }
-
-int rights_probe(pid_t pid, struct error *err)
-{
-	struct process p;
-	int rc = process_open(pid, &p, err);
-
-	if (rc == 0)
-		process_close(&p);
-	return rc;
-}

@@ -16,9 +16,6 @@ int rights_check(const struct process *p, struct error *err);
 /* The reason for a refusal with -EPERM, -EACCES or -ESRCH. Returns `code`. */
 int rights_explain(pid_t pid, int code, struct error *err);
 
-/* Tries it, harmlessly: may the process' memory be opened for writing? 0 or the reason. */
-int rights_probe(pid_t pid, struct error *err);
-
 /* The capabilities in pollux' effective set, a bit each. */
 uint64_t rights_own_caps(void);
 /* What we trace gets by an exec what rights it gives: we have CAP_SYS_PTRACE. */

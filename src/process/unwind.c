@@ -324,17 +324,11 @@ void unwind_map_free(struct unwind_map *m)
 	free(m);
 }
 
-const struct unwind_code *unwind_map_at(const struct unwind_map *m, uint64_t addr)
+static const struct unwind_code *code_at(const struct unwind_map *m, uint64_t addr)
 {
 	size_t lo = PARTITION_POINT(i, 0, m->n, addr >= m->v[i].end);
 
 	return lo < m->n && addr >= m->v[lo].start ? &m->v[lo] : NULL;
-}
-
-size_t unwind_map_codes(const struct unwind_map *m, const struct unwind_code **ret)
-{
-	*ret = m->v;
-	return m->n;
 }
 
 /* ---- the walk ---- */
@@ -376,7 +370,7 @@ static bool find_bp(struct walk *w, const struct unwind_map *m, const struct unw
 	bp = w->sp + pushed;
 	if (!word_at(w, bp + 8, &ip))
 		return false;
-	caller = unwind_map_at(m, ip - 1);
+	caller = code_at(m, ip - 1);
 	if (!caller || !caller->file || !caller->file->image ||
 	    !insn_behind_call(caller->file->image, ip - caller->bias))
 		return false;
@@ -522,7 +516,7 @@ static bool is_retprobe(const struct unwind_map *m, uint64_t ip)
 
 	if (ip % PAGE)
 		return false;
-	code = unwind_map_at(m, ip);
+	code = code_at(m, ip);
 	return code ? code->type == UNWIND_UPROBES : ip >= UPROBES_PAGE && ip < UPROBES_PAGE_END;
 }
 
@@ -545,7 +539,7 @@ enum unwind_end unwind(const struct unwind_map *m, const struct unwind_start *st
 		const struct eh_row *row = NULL;
 
 		if (!code || at < code->start || at >= code->end)
-			code = unwind_map_at(m, at);
+			code = code_at(m, at);
 		if (n && is_retprobe(m, w.ip)) {
 			if (w.n_returns == start->n_returns) {
 				end = UNWIND_RETPROBE;

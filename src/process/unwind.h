@@ -58,8 +58,6 @@ int unwind_map_of(const struct unwind_code *codes, size_t n, const struct proces
 		  const struct process_maps *maps, struct unwind_files *files,
 		  struct unwind_map **ret_map);
 void unwind_map_free(struct unwind_map *m);
-const struct unwind_code *unwind_map_at(const struct unwind_map *m, uint64_t addr);
-size_t unwind_map_codes(const struct unwind_map *m, const struct unwind_code **ret);
 
 /* Where a walk begins. */
 struct unwind_start {

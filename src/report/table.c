@@ -76,7 +76,8 @@ static size_t add_head(struct buf *out, const char **text, size_t width)
 	return used;
 }
 
-void table_cut(struct buf *out, const char *text, size_t width)
+/* The text, cut at the end, with "…" to at most `width` columns. */
+static void cut(struct buf *out, const char *text, size_t width)
 {
 	bool whole = table_text_width(text) <= width;
 	add_head(out, &text, whole || !width ? width : width - 1);
@@ -87,7 +88,7 @@ void table_shorten(struct buf *out, const char *text, size_t width)
 {
 	size_t whole = table_text_width(text);
 	if (whole <= width || !width) {
-		table_cut(out, text, width);
+		cut(out, text, width);
 		return;
 	}
 	/* The end of a Rust path says more than its begin. */
@@ -186,7 +187,7 @@ static void write_row(const struct table *t, struct buf *out, char *const *cells
 			pending += GAP;
 		first = false;
 		_cleanup_buf_ struct buf cell = BUF_INIT;
-		(t->columns[i].cut_end ? table_cut : table_shorten)(
+		(t->columns[i].cut_end ? cut : table_shorten)(
 			&cell, cells ? cells[i] : t->columns[i].title, widths[i]);
 		const char *text = cell.data ? cell.data : "";
 		size_t blank = widths[i] - table_text_width(text);

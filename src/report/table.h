@@ -39,8 +39,7 @@ void table_write(const struct table *t, struct buf *out, unsigned width, unsigne
 
 /* Columns that the text takes on a terminal: UTF-8, wide and combining characters. */
 size_t table_text_width(const char *text);
-/* The text, cut at the end, or in the middle, with "…" to at most `width` columns. */
-void table_cut(struct buf *out, const char *text, size_t width);
+/* The text, cut in the middle, with "…" to at most `width` columns. */
 void table_shorten(struct buf *out, const char *text, size_t width);
 
 #endif

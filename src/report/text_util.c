@@ -156,11 +156,6 @@ void cell_share(struct table *t, uint64_t part, uint64_t whole)
 
 /* ---- call stacks ---- */
 
-const struct trace_frame *report_frame(const struct report *rep, const struct trace_stack *s)
-{
-	return s ? trace_reader_frame(rep->reader, s->frame) : NULL;
-}
-
 const struct trace_stack *report_stack(const struct report *rep, uint64_t stack)
 {
 	return stack ? trace_reader_stack(rep->reader, (uint32_t)(stack - 1)) : NULL;

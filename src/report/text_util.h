@@ -42,8 +42,7 @@ void report_stack_text(const struct trace_reader *r, struct buf *out, uint64_t s
 void report_stack_json(const struct trace_reader *r, struct json *j, const char *key,
 		       uint64_t stack, unsigned most);
 
-/* The stack and its innermost frame, NULL if not known. `stack` is its index + 1. */
+/* NULL if not known. `stack` is its index + 1. */
 const struct trace_stack *report_stack(const struct report *rep, uint64_t stack);
-const struct trace_frame *report_frame(const struct report *rep, const struct trace_stack *s);
 
 #endif

@@ -113,7 +113,8 @@ static int no_task(const struct match *m, const char *word, struct error *err)
 
 /* ---- judged ---- */
 
-bool match_text(const char *const *list, const char *text)
+/* Whether the text contains one of the words; NULL contains none. */
+static bool match_text(const char *const *list, const char *text)
 {
 	for (; *list; list++)
 		if (text && strstr(text, *list))

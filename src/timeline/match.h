@@ -15,9 +15,7 @@ struct match {
 	uint64_t n_wanted;
 };
 
-/* Whether the text contains one of the words; NULL contains none. */
-bool match_text(const char *const *list, const char *text);
-/* The same of a kind's name, also after the object that reports put before it. */
+/* Whether a kind's name contains one of the words, also after the object that reports put before it. */
 bool match_kind(const char *const *list, struct trace_reader *r, const struct trace_kind *k);
 /* The same of a thread's name; or one of the words is its tid. */
 bool match_thread(const char *const *list, const struct trace_thread *t);

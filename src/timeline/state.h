@@ -223,7 +223,6 @@ struct timeline {
 /* timeline.c */
 struct kind *timeline_kind(struct timeline *tl,
 			   uint32_t number); /* NULL: failed, or an impossible number */
-struct thread *timeline_thread(struct timeline *tl, uint32_t number); /* the same */
 void timeline_fail(struct timeline *tl, int code);
 /* `t`, but not before what the task and the thread have lived through already. */
 uint64_t timeline_at_task(struct thread *th, const struct task *task, uint64_t t);

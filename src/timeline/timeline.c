@@ -140,7 +140,8 @@ struct kind *timeline_kind(struct timeline *tl, uint32_t number)
 	return k;
 }
 
-struct thread *timeline_thread(struct timeline *tl, uint32_t number)
+/* NULL: failed, or an impossible number. */
+static struct thread *thread_of(struct timeline *tl, uint32_t number)
 {
 	if (number < tl->n_threads && tl->threads[number])
 		return tl->threads[number];
@@ -356,7 +357,7 @@ static bool feed_aux(struct timeline *tl, struct thread *th, const struct trace_
 
 int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct error *err)
 {
-	struct thread *th = tl->failed ? NULL : timeline_thread(tl, ev->thread);
+	struct thread *th = tl->failed ? NULL : thread_of(tl, ev->thread);
 	if (!th)
 		return timeline_result(tl, err);
 	bool maybe_aux = ev->type >= TE_SYSCALL || ev->stream;

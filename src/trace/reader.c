@@ -485,19 +485,9 @@ uint32_t trace_reader_n_kinds(const struct trace_reader *r)
 	return r->meta.kinds.n;
 }
 
-uint32_t trace_reader_n_places(const struct trace_reader *r)
-{
-	return r->meta.places.n;
-}
-
 uint32_t trace_reader_n_frames(const struct trace_reader *r)
 {
 	return r->meta.frames.n;
-}
-
-uint32_t trace_reader_n_stacks(const struct trace_reader *r)
-{
-	return r->meta.stacks.n;
 }
 
 uint32_t trace_reader_n_coverage(const struct trace_reader *r)

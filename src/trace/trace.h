@@ -102,9 +102,7 @@ uint32_t trace_reader_n_processes(const struct trace_reader *r);
 uint32_t trace_reader_n_runtimes(const struct trace_reader *r);
 uint32_t trace_reader_n_threads(const struct trace_reader *r);
 uint32_t trace_reader_n_kinds(const struct trace_reader *r);
-uint32_t trace_reader_n_places(const struct trace_reader *r);
 uint32_t trace_reader_n_frames(const struct trace_reader *r);
-uint32_t trace_reader_n_stacks(const struct trace_reader *r);
 uint32_t trace_reader_n_coverage(const struct trace_reader *r);
 
 /* After the end was reached: true if the file was cut or damaged; the sentence says what is lost.

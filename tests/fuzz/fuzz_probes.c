@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "binary/elf/elf_image.h"
-#include "binary/elf/probes.h"
+#include "../probe_eval.h"
 #include "runtime/providers.h"
 
 #include <errno.h>

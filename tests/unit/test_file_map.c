@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define PAGES 8u
@@ -99,7 +100,8 @@ static void test_cut(void **state)
 		assert_int_equal((size_t)sum, 2 * PAGE * 'x');
 	}
 	assert_true(file_map_damaged(&m));
-	file_map_rest(&m);
+	/* Zeros in the place of what was cut stay zeros when the pages are read again. */
+	assert_int_equal(madvise((void *)m.data, m.len, MADV_DONTNEED), 0);
 	assert_int_equal(m.data[PAGE], 'x');
 	assert_int_equal(m.data[3 * PAGE], 0);
 	assert_false(file_map_damaged(&n));

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include "../probe_eval.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "binary/elf/elf_image.h"

@@ -3,7 +3,7 @@
  * (fixtures/probes.S: argv[1] as a library, argv[2] at fixed addresses); and notes that are cut and
  * bent, which may give what they like but never read beyond.
  */
-#include "binary/elf/probes.h"
+#include "../probe_eval.h"
 
 #include "base/buf.h"
 

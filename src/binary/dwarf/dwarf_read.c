@@ -57,7 +57,8 @@ bool dwarf_sleb(const uint8_t **p, const uint8_t *end, int64_t *ret)
 	return false;
 }
 
-const char *dwarf_string(const struct dwarf_span *s, uint64_t off)
+/* The string at an offset of a section; NULL if it has no end there. */
+static const char *dwarf_string(const struct dwarf_span *s, uint64_t off)
 {
 	/* a section of strings ends with the end of one, and then all have an end */
 	if (off >= s->len || (s->data[s->len - 1] && !memchr(s->data + off, 0, s->len - off)))

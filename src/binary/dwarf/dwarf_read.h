@@ -200,7 +200,5 @@ uint64_t dwarf_bytes_u64(const uint8_t *p, unsigned bytes); /* 1 to 8, little-en
 /* False beyond the end or beyond 64 bits; *p then stays within. */
 bool dwarf_uleb(const uint8_t **p, const uint8_t *end, uint64_t *ret);
 bool dwarf_sleb(const uint8_t **p, const uint8_t *end, int64_t *ret);
-/* The string at an offset of a section; NULL if it has no end there. */
-const char *dwarf_string(const struct dwarf_span *s, uint64_t off);
 
 #endif

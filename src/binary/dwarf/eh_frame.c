@@ -798,8 +798,3 @@ uint64_t eh_table_base(const struct eh_table *t)
 {
 	return t->base;
 }
-
-size_t eh_table_bytes(const struct eh_table *t)
-{
-	return sizeof(*t) + t->n * sizeof(*t->rows) + t->n_index * sizeof(*t->index);
-}

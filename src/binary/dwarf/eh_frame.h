@@ -87,6 +87,5 @@ const struct eh_row *eh_table_at(const struct eh_table *t, uint64_t addr);
 bool eh_table_rbp_made(const struct eh_table *t, const struct eh_row *row, uint64_t *ret_addr);
 size_t eh_table_rows(const struct eh_table *t, const struct eh_row **ret);
 uint64_t eh_table_base(const struct eh_table *t);
-size_t eh_table_bytes(const struct eh_table *t); /* memory that it takes */
 
 #endif

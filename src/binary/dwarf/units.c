@@ -314,7 +314,8 @@ static size_t list_find(const struct unit_list *l, uint64_t off)
 	return lo && off < l->v[lo - 1]->end ? lo - 1 : SIZE_MAX;
 }
 
-struct dwarf_unit *units_of_ref(struct units *us, uint64_t ref)
+/* The unit that a reference leads into; NULL: none. */
+static struct dwarf_unit *units_of_ref(struct units *us, uint64_t ref)
 {
 	uint64_t number = ref >> DWARF_REF_SHIFT;
 	struct unit_list *l;

@@ -24,8 +24,6 @@ void units_each(struct units *us, void (*one)(struct dwarf_unit *u));
 const struct debug_file *units_file(const struct units *us, size_t i);
 /* The unit whose code covers addr; NULL: none. */
 struct dwarf_unit *units_covering(struct units *us, uint64_t addr);
-/* The unit that a reference leads into; NULL: none. */
-struct dwarf_unit *units_of_ref(struct units *us, uint64_t ref);
 bool units_die(struct units *us, uint64_t ref, struct dwarf_die *ret);
 /* Split units whose files were not found so far, and one of those files. */
 size_t units_missing(const struct units *us, const char **ret_file);

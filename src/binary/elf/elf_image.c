@@ -400,14 +400,6 @@ bool elf_image_has_debug_info(const struct elf_image *img)
 	return img->debug_info;
 }
 
-bool elf_image_is_dynamic(const struct elf_image *img)
-{
-	struct image_dynamic dyn;
-
-	image_dynamic_read(img, &dyn);
-	return dyn.n_needed > 0;
-}
-
 bool elf_image_is_static(const struct elf_image *img)
 {
 	struct image_dynamic dyn;

@@ -79,7 +79,6 @@ void elf_image_code(const struct elf_image *img, size_t i, uint64_t *ret_start, 
  * there are no more. */
 uint64_t elf_image_find(const struct elf_image *img, uint64_t addr, const void *bytes, size_t len);
 bool elf_image_has_debug_info(const struct elf_image *img); /* .debug_info in this file */
-bool elf_image_is_dynamic(const struct elf_image *img);	    /* needs shared libraries */
 bool elf_image_is_static(const struct elf_image *img);	    /* a program that needs no loader */
 
 /* .symtab and .dynsym together, defined ones, sorted by address. */
@@ -104,10 +103,5 @@ bool elf_image_function(struct elf_image *img, uint64_t addr, uint64_t *ret_star
 			uint64_t *ret_end);
 /* True if a function begins there, as far as symbols or unwind tables tell. */
 bool elf_image_is_function(struct elf_image *img, uint64_t addr);
-/* All function starts known from .eh_frame (also in stripped files), sorted. */
-struct elf_function {
-	uint64_t start, end;
-};
-size_t elf_image_functions(struct elf_image *img, const struct elf_function **ret);
 
 #endif

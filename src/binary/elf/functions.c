@@ -47,13 +47,6 @@ static void load(struct elf_image *img)
 	}
 }
 
-size_t elf_image_functions(struct elf_image *img, const struct elf_function **ret)
-{
-	load(img);
-	*ret = img->functions;
-	return img->n_functions;
-}
-
 /* Where a function may begin, a bit for sixteen bytes of code: most of what is asked for is no
  * function, and its block has none. */
 #define BLOCK 16u

@@ -30,6 +30,11 @@ struct image_range {
 	uint64_t start, end;
 };
 
+/* A function start known from .eh_frame (also in stripped files). */
+struct elf_function {
+	uint64_t start, end;
+};
+
 struct elf_image {
 	char *name;
 	int fd; /* our own */
@@ -87,8 +92,7 @@ int image_check(struct elf_image *img, uint64_t offset, uint64_t len, struct err
 /* Copies bytes that were checked. */
 int image_read(struct elf_image *img, uint64_t offset, uint64_t len, struct image_bytes *ret,
 	       struct error *err);
-/* All segments' bytes, and giving them back. */
-int image_load(struct elf_image *img, struct error *err);
+/* Gives back all segments' bytes. */
 void image_unload(struct elf_image *img);
 /* Something of it isn't there, and what is found without it says nothing. */
 void image_note_trouble(struct elf_image *img, int rc);

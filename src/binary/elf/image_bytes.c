@@ -138,7 +138,8 @@ int image_read(struct elf_image *img, uint64_t offset, uint64_t len, struct imag
 	return 0;
 }
 
-int image_load(struct elf_image *img, struct error *err)
+/* All segments' bytes. */
+static int image_load(struct elf_image *img, struct error *err)
 {
 	if (!img->map.data && img->file_bytes >= MIN_MAP_BYTES &&
 	    file_map_open(img->fd, &img->map) == 0 && img->map.len < img->file_bytes)

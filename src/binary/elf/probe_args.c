@@ -492,44 +492,6 @@ uint64_t probe_arg_extend(const struct probe_arg *arg, uint64_t raw)
 	return arg->is_signed ? (uint64_t)((int64_t)raw >> unused) : raw >> unused;
 }
 
-int probe_arg_eval(const struct probe_arg *arg, const uint64_t *words, size_t n_words,
-		   probe_read_fn read, void *ctx, uint64_t *ret_value)
-{
-	uint64_t v = 0, addr, index = 0;
-	int r;
-
-	if ((arg->form == PA_REG || arg->base != PROBE_NO_REG) && arg->form != PA_VECTOR &&
-	    arg->base >= n_words)
-		return -EINVAL;
-	if (arg->form == PA_MEMORY && arg->index != PROBE_NO_REG) {
-		if (arg->index >= n_words)
-			return -EINVAL;
-		index = words[arg->index];
-		if (arg->index_bits == 32)
-			index = arg->index_signed ? (uint64_t)(int64_t)(int32_t)index
-						  : (uint32_t)index;
-	}
-	switch (arg->form) {
-	case PA_CONST:
-		v = (uint64_t)arg->value;
-		break;
-	case PA_REG:
-		v = words[arg->base] >> (arg->shift & 63);
-		break;
-	case PA_MEMORY:
-		addr = (arg->base == PROBE_NO_REG ? 0 : words[arg->base]) +
-		       (index << (arg->shift & 63)) + (uint64_t)arg->value;
-		r = read(ctx, addr, &v, arg->size <= sizeof(v) ? arg->size : sizeof(v));
-		if (r < 0)
-			return r;
-		break;
-	default:
-		return -ENOTSUP;
-	}
-	*ret_value = probe_arg_extend(arg, v);
-	return 0;
-}
-
 /* ---- for people ---- */
 
 static void word_name(struct buf *out, enum probe_machine machine, unsigned word)

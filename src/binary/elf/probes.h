@@ -102,14 +102,7 @@ const char *probes_damaged(const struct probes *p);		 /* NULL, or a static sente
 size_t probe_args_parse(enum probe_machine machine, const char *text,
 			struct probe_arg args[PROBE_MAX_ARGS]);
 
-/* Reads len bytes of the process at addr; 0 or negative errno. */
-typedef int (*probe_read_fn)(void *ctx, uint64_t addr, void *to, size_t len);
-
-/* The argument's value, sign- or zero-extended to 64 bits. -ENOTSUP: refused or vector; else what
- * `read` gave. */
-int probe_arg_eval(const struct probe_arg *arg, const uint64_t *words, size_t n_words,
-		   probe_read_fn read, void *ctx, uint64_t *ret_value);
-/* The last step alone, for a recorder that read the raw bytes: cut and extended. */
+/* The argument's value of the raw bytes that a recorder read: cut, sign- or zero-extended to 64 bits. */
 uint64_t probe_arg_extend(const struct probe_arg *arg, uint64_t raw);
 
 /* "arg in rdi, u64", "i32 at [rbp - 20]": for people. */

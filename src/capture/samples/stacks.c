@@ -620,7 +620,9 @@ static int tell_node(struct capture_stacks *s, struct node *node)
 	return 0;
 }
 
-int capture_stacks_index(struct capture_stacks *s, capture_stack stack, uint64_t *ret_value)
+/* The stack in the trace: 1 with its index + 1, as in an event's value; 0: its names aren't there
+ * yet; negative errno of the writer. */
+static int stack_index(struct capture_stacks *s, capture_stack stack, uint64_t *ret_value)
 {
 	capture_stack path[UNWIND_MAX_FRAMES + 1];
 	size_t n = 0;
@@ -756,7 +758,7 @@ static int flush(struct capture_stacks *s, uint64_t until_ns)
 	for (; n < q->n && q->v[n].event.time <= until_ns; n++) {
 		struct trace_event *e = &q->v[n].event;
 
-		rc = capture_stacks_index(s, q->v[n].stack, &e->value);
+		rc = stack_index(s, q->v[n].stack, &e->value);
 		if (rc <= 0)
 			break;
 		rc = trace_writer_events(s->writer, e->thread, e, 1);

@@ -50,10 +50,6 @@ enum capture_leaf { CL_NONE = 0, CL_KERNEL /* the thread was in the kernel */ };
 int capture_stacks_walk(struct capture_stacks *s, uint32_t process,
 			const struct unwind_start *start, enum capture_leaf leaf,
 			capture_stack *ret_stack);
-/* The stack in the trace: 1 with its index + 1, as in an event's value; 0: its names aren't there
- * yet; negative errno of the writer. */
-int capture_stacks_index(struct capture_stacks *s, capture_stack stack, uint64_t *ret_value);
-
 /* The last stack that was seen of a running thread, by its samples, for others who want it. */
 int capture_stacks_seen(struct capture_stacks *s, uint32_t process, uint32_t tid, uint64_t time_ns,
 			capture_stack stack);
