@@ -7,6 +7,16 @@
 #ifndef POLLUX_BASE_ERROR_H
 #define POLLUX_BASE_ERROR_H
 
+/* Steps in a row, each of which needs the ones before: returns from the function what a step
+ * gives, unless that is 0. What the function holds goes by cleanup.h. */
+#define TRY(step)                                                                                  \
+	do {                                                                                       \
+		int try_rc = (step);                                                               \
+                                                                                                   \
+		if (try_rc)                                                                        \
+			return try_rc;                                                             \
+	} while (0)
+
 struct error {
 	int code;	 /* negative errno of the first cause, 0 if none */
 	char text[1024]; /* outermost sentence first, joined by ": "; cut at the end if too long */

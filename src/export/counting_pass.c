@@ -5,6 +5,7 @@
  */
 #include "export/counting_pass.h"
 
+#include "base/error.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -264,13 +265,11 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 		s->n_flows++;
 		s->bytes += s->limits->flow_bytes;
 	}
-	int r = tl_poll_measured(poll) ? hist_add(&s->polls, ns) : 0;
-	if (r == 0)
-		r = count_task_slice(s, t, poll->begin_ns, s->limits->slice_bytes);
-	if (r == 0)
-		r = count_thread_slice(s, poll->thread, poll->begin_ns, poll->depth ? 0 : ns,
-				       s->limits->slice_bytes + t->name_len);
-	return r;
+
+	TRY(tl_poll_measured(poll) ? hist_add(&s->polls, ns) : 0);
+	TRY(count_task_slice(s, t, poll->begin_ns, s->limits->slice_bytes));
+	return count_thread_slice(s, poll->thread, poll->begin_ns, poll->depth ? 0 : ns,
+				  s->limits->slice_bytes + t->name_len);
 }
 
 /* One from outside of all polls gets a slice of its own, for its flow to begin in. */

@@ -17,6 +17,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "binary/names.h"
 
 #include <errno.h>
@@ -502,19 +503,19 @@ int calls_lost(struct calls *c, uint64_t n, uint64_t time)
 int calls_finish(struct calls *c)
 {
 	const struct calls_stats *s = &c->stats;
-	int r = sink_cover(c->sink, "names of tasks", 0, s->n_polls,
-			   "not recorded: a function's polls on one thread are one task");
-	if (r == 0)
-		r = sink_cover(c->sink, "ends of polls", 0, s->n_polls + s->n_futures,
-			       "not recorded: whether they were pending or ready");
-	if (r == 0 && s->n_bare)
-		r = sink_cover(c->sink, "polls of tasks", s->n_polls, s->n_polls + s->n_bare,
-			       "in the others no future was recorded that could name the task");
-	if (r == 0 && s->n_outside)
-		r = sink_cover(c->sink, "polls of futures", s->n_futures,
+
+	TRY(sink_cover(c->sink, "names of tasks", 0, s->n_polls,
+		       "not recorded: a function's polls on one thread are one task"));
+	TRY(sink_cover(c->sink, "ends of polls", 0, s->n_polls + s->n_futures,
+		       "not recorded: whether they were pending or ready"));
+	if (s->n_bare)
+		TRY(sink_cover(c->sink, "polls of tasks", s->n_polls, s->n_polls + s->n_bare,
+			       "in the others no future was recorded that could name the task"));
+	if (s->n_outside)
+		TRY(sink_cover(c->sink, "polls of futures", s->n_futures,
 			       s->n_futures + s->n_outside,
-			       "the others are in no task: the runtime's own");
-	return r;
+			       "the others are in no task: the runtime's own"));
+	return 0;
 }
 
 void calls_stats(const struct calls *c, struct calls_stats *ret)

@@ -28,6 +28,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/hash.h"
 #include "base/units.h"
 #include "base/vec.h"
@@ -480,6 +481,43 @@ static int set_enabled(struct attach *a, uint32_t enabled)
 	return memory_write(&a->process, a->layout.live, &enabled, sizeof(enabled));
 }
 
+static int load_agent(struct attach *a, struct injector *in, const struct leftovers *old,
+		      struct error *err)
+{
+	int rc;
+
+	TRY(leftovers_undo(old, &a->process, &a->stop_ns, err));
+	TRY(find_unwinders(a, err));
+	TRY(hooks_plan(&a->process, a->hooked, a->n_hooked, &a->objects, &a->hooks, err));
+	if (a->starting && a->hooks.n_slots_other > a->hooks.n_slots / 2)
+		TRY(too_early(err));
+	for (size_t i = 0; a->futures && i < a->hooks.n; i++) {
+		struct agent_hook *hook = &a->hooks.table[i];
+
+		if (hook->type == AH_TOKIO_POLL || hook->type == AH_ASYNC_RUN ||
+		    hook->type == AH_FUTURE || hook->type == AH_ROOT_SITE)
+			hook->flags |= AGENT_HOOK_LIST;
+	}
+	TRY(area_make(in, &a->hooks, &a->layout, old, &a->objects.v[0], &a->rings, &a->reused,
+		      err));
+	programs_begin(&a->programs, &a->process, &a->layout, a->reused);
+	TRY(write_state(a, in, err));
+	TRY(hooks_flip(&a->hooks, &a->process, &a->layout, err));
+	rc = patch_sites(a, err);
+	if (rc == 0)
+		rc = tell_roots(a, err);
+	if (rc < 0) {
+		hooks_unflip(&a->hooks, &a->process, &a->layout);
+		return rc;
+	}
+	/* One that came in between, before its ways were hooked. */
+	if (a->may_call && seccomp_watch_all(&a->filters, &a->process))
+		shut_in(a);
+	a->loaded = true;
+	cover_tell(&a->coverage, a->hooked, a->n_hooked, &a->hooks, a->futures != NULL);
+	return coverage_result(&a->coverage);
+}
+
 /* On a tracer: all steps of the head comment. */
 static int load(void *arg)
 {
@@ -499,45 +537,8 @@ static int load(void *arg)
 	maps_done(&maps);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot look at process %d", a->process.pid);
-	rc = leftovers_undo(&old, &a->process, &a->stop_ns, err);
-	if (rc == 0)
-		rc = find_unwinders(a, err);
-	if (rc == 0)
-		rc = hooks_plan(&a->process, a->hooked, a->n_hooked, &a->objects, &a->hooks, err);
-	if (rc == 0 && a->starting && a->hooks.n_slots_other > a->hooks.n_slots / 2)
-		rc = too_early(err);
-	for (size_t i = 0; rc == 0 && a->futures && i < a->hooks.n; i++) {
-		struct agent_hook *hook = &a->hooks.table[i];
-
-		if (hook->type == AH_TOKIO_POLL || hook->type == AH_ASYNC_RUN ||
-		    hook->type == AH_FUTURE || hook->type == AH_ROOT_SITE)
-			hook->flags |= AGENT_HOOK_LIST;
-	}
-	if (rc == 0)
-		rc = area_make(&in, &a->hooks, &a->layout, &old, &a->objects.v[0], &a->rings,
-			       &a->reused, err);
-	if (rc == 0)
-		programs_begin(&a->programs, &a->process, &a->layout, a->reused);
-	if (rc == 0)
-		rc = write_state(a, &in, err);
-	if (rc == 0)
-		rc = hooks_flip(&a->hooks, &a->process, &a->layout, err);
-	if (rc == 0) {
-		rc = patch_sites(a, err);
-		if (rc == 0)
-			rc = tell_roots(a, err);
-		if (rc < 0)
-			hooks_unflip(&a->hooks, &a->process, &a->layout);
-	}
-	/* One that came in between, before its ways were hooked. */
-	if (rc == 0 && a->may_call && seccomp_watch_all(&a->filters, &a->process))
-		shut_in(a);
+	rc = load_agent(a, &in, &old, err);
 	a->stop_ns += in.stop_ns;
-	if (rc == 0) {
-		a->loaded = true;
-		cover_tell(&a->coverage, a->hooked, a->n_hooked, &a->hooks, a->futures != NULL);
-		rc = coverage_result(&a->coverage);
-	}
 	return rc;
 }
 

@@ -15,6 +15,7 @@
  */
 #include "process/hooks.h"
 
+#include "base/error.h"
 #include "base/units.h"
 #include "base/vec.h"
 #include "process/call_hooks.h"
@@ -149,7 +150,6 @@ static int plan_kind(struct plan *at, const struct find_kind *k)
 	struct attach_kind *kind = hooks_add_kind(at->h);
 	const enum agent_hook_type *types = hook_types[find_model(f, k->runtime)].functions;
 	const struct find_slot *drop_ref = &k->slots[TF_DROP_REF];
-	int rc = 0;
 
 	if (!kind)
 		return -ENOMEM;
@@ -174,13 +174,13 @@ static int plan_kind(struct plan *at, const struct find_kind *k)
 		like.flags = AGENT_HOOK_TASK;
 	if (at->o->unwinder == UNWINDER_KNOWN)
 		like.flags |= AGENT_HOOK_FRAME;
-	for (size_t i = 0; rc == 0 && i < TF_N; i++)
+	for (size_t i = 0; i < TF_N; i++)
 		if (types[i])
-			rc = plan_slot(at, &k->slots[i], types[i], &like);
+			TRY(plan_slot(at, &k->slots[i], types[i], &like));
 	uint64_t next_id = f->runtimes[k->runtime].next_id;
-	for (size_t i = 0; rc == 0 && i < k->n_sites; i++)
-		rc = plan_site(at, &k->sites[i], AH_SPAWN, number, next_id ? next_id + bias : 0);
-	return rc;
+	for (size_t i = 0; i < k->n_sites; i++)
+		TRY(plan_site(at, &k->sites[i], AH_SPAWN, number, next_id ? next_id + bias : 0));
+	return 0;
 }
 
 /* Of the wakers of tasks: which of the header's words are which. */
@@ -207,7 +207,6 @@ static int plan_waker(struct plan *at, const struct find_waker *w)
 {
 	struct agent_hook like = like_waker(at->o, w);
 	enum agent_hook_type type = AH_ROOT_WAKE;
-	int rc;
 
 	if (w->root) {
 		like.kind = (uint16_t)at->h->n_kinds;
@@ -219,12 +218,11 @@ static int plan_waker(struct plan *at, const struct find_waker *w)
 	} else {
 		type = hook_types[find_model(&at->o->attach.finding, w->runtime)].wake;
 	}
-	rc = plan_slot(at, &w->wake, type, &like);
-	if (rc == 0)
-		rc = plan_slot(at, &w->wake_by_ref, type, &like);
-	for (size_t i = 0; rc == 0 && w->root && i < w->n_sites; i++)
-		rc = plan_site(at, &w->sites[i], AH_ROOT_ENTER, like.kind, 0);
-	return rc;
+	TRY(plan_slot(at, &w->wake, type, &like));
+	TRY(plan_slot(at, &w->wake_by_ref, type, &like));
+	for (size_t i = 0; w->root && i < w->n_sites; i++)
+		TRY(plan_site(at, &w->sites[i], AH_ROOT_ENTER, like.kind, 0));
+	return 0;
 }
 
 static uint16_t call_type(const struct find_call *c)

@@ -15,6 +15,7 @@
 #include "process/launch.h"
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/units.h"
 #include "process/memory.h"
 #include "process/objects.h"
@@ -220,17 +221,14 @@ static bool has_interpreter(const struct process *p)
 static int park(struct launch *l)
 {
 	uint64_t entry = process_auxv(l->process, AT_ENTRY);
-	int rc;
 
 	l->process->stopped_tid = l->pid;
 	l->process->launched = true;
 	l->parked->tid = l->pid;
 	if (!entry)
 		return error_set(l->err, -ENOEXEC, "%s has no entry point", l->name);
-	rc = run_to(l, entry);
-	if (rc == 0 && !has_interpreter(l->process))
-		rc = run_to_libc(l);
-	return rc;
+	TRY(run_to(l, entry));
+	return !has_interpreter(l->process) ? run_to_libc(l) : 0;
 }
 
 static int trace_start(void *arg)

@@ -10,6 +10,7 @@
 #include "process/libc_hooks.h"
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "binary/code/uses.h"
 #include "process/call_hooks.h"
 #include "process/memory.h"
@@ -31,7 +32,8 @@ static const struct function {
 };
 #define N_FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 #define MAX_LOCALS                                                                                 \
-	(4 * N_FUNCTIONS) /* a static program may have two of a name, or a weak alias              \
+	(4 *                                                                                       \
+	 N_FUNCTIONS) /* a static program may have two of a name, or a weak alias              \
 			   */
 
 struct plan {
@@ -177,11 +179,11 @@ static int plan_calls(struct plan *at, const struct process_object *o)
 	_cleanup_(uses_done) struct uses uses = {0};
 	uint64_t locals[MAX_LOCALS];
 	size_t n = find_locals(o->image, locals);
-	int rc = n ? uses_find(o->image, locals, n, &uses) : 0;
 
-	for (size_t i = 0; i < uses.n && rc == 0; i++)
-		rc = plan_use(at, o, &uses.uses[i]);
-	return rc;
+	TRY(n ? uses_find(o->image, locals, n, &uses) : 0);
+	for (size_t i = 0; i < uses.n; i++)
+		TRY(plan_use(at, o, &uses.uses[i]));
+	return 0;
 }
 
 int libc_hooks_plan(struct hooks *h, const struct process *p, const struct process_objects *objects,

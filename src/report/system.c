@@ -5,6 +5,7 @@
  */
 #include "report/samples.h"
 
+#include "base/error.h"
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -89,10 +90,11 @@ int system_off_cpu(struct report *rep, const struct tl_off_cpu *off)
 	}
 	if (!off->task)
 		return 0;
-	int r = add(&s->off, off->task->kind, (uint64_t)off->why << 32 | off->syscall, ns, false);
-	if (r == 0 && left.stack && left.time_ns + STACK_SLACK_NS >= off->begin_ns)
-		r = add(&s->stacks, off->task->kind, left.stack, ns, false);
-	return r;
+
+	TRY(add(&s->off, off->task->kind, (uint64_t)off->why << 32 | off->syscall, ns, false));
+	if (left.stack && left.time_ns + STACK_SLACK_NS >= off->begin_ns)
+		TRY(add(&s->stacks, off->task->kind, left.stack, ns, false));
+	return 0;
 }
 
 int system_call(struct report *rep, const struct tl_syscall *call)

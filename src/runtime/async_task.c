@@ -15,6 +15,7 @@
  */
 #include "agent/runtime_async_task.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "binary/code/uses.h"
 #include "runtime/callers.h"
 #include "runtime/find.h"
@@ -349,16 +350,11 @@ static int find(struct elf_image *image, struct finding *f, struct error *err)
 	if (r < 0)
 		return r;
 	set_vtable_offsets(image, f, first_kind, &refs);
-	r = add_wakers(image, f, runtime, &t, &n_wakers);
-	if (r == 0)
-		r = find_direct(image, f, first_waker);
-	if (r == 0)
-		r = cover(f, first_kind, n_wakers);
-	if (r == 0)
-		r = kind_names_async_task(image, f, first_kind);
-	if (r == 0)
-		r = callers_find(image, f, first_kind);
-	return r;
+	TRY(add_wakers(image, f, runtime, &t, &n_wakers));
+	TRY(find_direct(image, f, first_waker));
+	TRY(cover(f, first_kind, n_wakers));
+	TRY(kind_names_async_task(image, f, first_kind));
+	return callers_find(image, f, first_kind);
 }
 
 const struct runtime_ops runtime_async_task = {"async-task", find};

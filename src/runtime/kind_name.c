@@ -18,6 +18,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "binary/names.h"
 #include "runtime/find.h"
 #include "runtime/follow.h"
@@ -238,16 +239,13 @@ static int gather(struct elf_image *image, struct follower *follower, const stru
 		  const struct naming *naming, struct clue *c)
 {
 	struct part_walk w = {naming, c, naming->n_parts};
-	int r;
 
 	if (told_by_poll(image, k->slots[TF_POLL].function, naming, c))
 		return 0;
-	r = follow(follower, k->slots[TF_FREE].function, DEPTH, visit_parts, &w);
-	if (r == 0 && w.best > 0)
-		r = follow(follower, k->slots[TF_POLL].function, DEPTH, visit_parts, &w);
-	if (r == 0)
-		r = follow(follower, k->slots[TF_POLL].function, DEPTH, visit_poll, c);
-	return r;
+	TRY(follow(follower, k->slots[TF_FREE].function, DEPTH, visit_parts, &w));
+	if (w.best > 0)
+		TRY(follow(follower, k->slots[TF_POLL].function, DEPTH, visit_parts, &w));
+	return follow(follower, k->slots[TF_POLL].function, DEPTH, visit_poll, c);
 }
 
 struct scheduler_walk {

@@ -9,6 +9,7 @@
  * table is taken where its tasks are made.
  */
 #include "agent/runtime_tokio.h"
+#include "base/error.h"
 #include "runtime/callers.h"
 #include "runtime/find.h"
 #include "runtime/kind_name.h"
@@ -184,20 +185,14 @@ static int find(struct elf_image *image, struct finding *f, struct error *err)
 		return r;
 	if (tables.n == 0)
 		return cover_other(image, f, &tables);
-	r = add_runtime(image, f);
-	for (size_t i = 0; i < tables.n && r == 0; i++)
-		r = add_kind(image, f, runtime, tables.addrs[i]);
-	if (r == 0)
-		r = find_cover(f, "tokio task tables", tables.n, tables.n, "%s", "");
-	if (r == 0)
-		r = tables_add_sites(image, f, first_kind, &refs);
-	if (r == 0)
-		r = tokio_add_wakers(image, f, runtime);
-	if (r == 0)
-		r = kind_names_tokio(image, f, first_kind);
-	if (r == 0)
-		r = callers_find(image, f, first_kind);
-	return r;
+	TRY(add_runtime(image, f));
+	for (size_t i = 0; i < tables.n; i++)
+		TRY(add_kind(image, f, runtime, tables.addrs[i]));
+	TRY(find_cover(f, "tokio task tables", tables.n, tables.n, "%s", ""));
+	TRY(tables_add_sites(image, f, first_kind, &refs));
+	TRY(tokio_add_wakers(image, f, runtime));
+	TRY(kind_names_tokio(image, f, first_kind));
+	return callers_find(image, f, first_kind);
 }
 
 const struct runtime_ops runtime_tokio = {"tokio", find};

@@ -10,8 +10,10 @@
  */
 #include "base/cleanup.h"
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "base/vec.h"
 #include "capture/kinds.h"
 #include "capture/agent/inlined.h"
 #include "capture/exec_watch.h"
@@ -238,18 +240,17 @@ static uint64_t clock_step_ps(const struct drain *d)
 
 static int add_source(struct capture *c, struct attach *attach, struct error *err)
 {
-	struct source *sources = reallocarray(c->sources, c->n_sources + 1, sizeof(*sources)), *s;
 	_cleanup_free_ char *exe = attach_exe(attach), *cmdline = attach_cmdline(attach);
 	struct attach_rings rings;
+	struct source *s;
 	int rc;
 
-	if (!sources) {
+	if (!GROW_ONE(c->sources, c->n_sources)) {
 		attach_close(attach, NULL);
 		attach_free(attach);
 		return error_sys(err, -ENOMEM, "cannot record");
 	}
-	c->sources = sources;
-	s = &sources[c->n_sources++];
+	s = &c->sources[c->n_sources++];
 	*s = (struct source){.attach = attach, .alive = true};
 	attach_rings(attach, &rings);
 	rc = ring_set_init(&s->rings, rings.area, rings.n_rings, rings.ring_bytes);
@@ -774,23 +775,20 @@ static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 		.item = "events left in the rings",
 		.total = s->n_unread,
 		.note = "the program wrote more than could be read when the recording ended"};
-	int rc = write_attach_coverage(c, s, stats);
 
-	if (rc == 0 && c->places)
-		rc = tell_points(c, s, stats);
-	if (rc == 0)
-		rc = tell_late_points(c, s, stats);
-	if (rc == 0 && c->shared->options->spawn_stacks)
-		rc = ring_stacks_tell(&c->drain, s, stats);
-	if (rc == 0 && s->inlined)
-		rc = inlined_end(&c->drain, s, stats);
-	if (rc == 0 && s->n_damaged)
-		rc = capture_tell_coverage(c->drain.writer, stats, &damaged);
-	if (rc == 0 && s->n_unread)
-		rc = capture_tell_coverage(c->drain.writer, stats, &unread);
-	if (rc == 0 && no_ring)
-		rc = capture_tell_coverage(c->drain.writer, stats, &ringless);
-	return rc;
+	TRY(write_attach_coverage(c, s, stats));
+	if (c->places)
+		TRY(tell_points(c, s, stats));
+	TRY(tell_late_points(c, s, stats));
+	if (c->shared->options->spawn_stacks)
+		TRY(ring_stacks_tell(&c->drain, s, stats));
+	if (s->inlined)
+		TRY(inlined_end(&c->drain, s, stats));
+	if (s->n_damaged)
+		TRY(capture_tell_coverage(c->drain.writer, stats, &damaged));
+	if (s->n_unread)
+		TRY(capture_tell_coverage(c->drain.writer, stats, &unread));
+	return no_ring ? capture_tell_coverage(c->drain.writer, stats, &ringless) : 0;
 }
 
 /* The process has executed another program since, which is recorded too. */

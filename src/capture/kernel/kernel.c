@@ -13,6 +13,7 @@
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/clock.h"
 #include "base/cpu_yield.h"
@@ -117,6 +118,7 @@ static int open_binary(struct capture *c, const char *path, struct error *err)
 {
 	_cleanup_close_ int fd = file_open(path, 0, err);
 	struct elf_image *image = NULL;
+	static const enum kernel_program order[KP_N] = {KP_RETURN, KP_FUNCTION, KP_PROBE};
 	struct kernel_object *o;
 	bool known = false;
 	struct stat st;
@@ -149,20 +151,11 @@ static int open_binary(struct capture *c, const char *path, struct error *err)
 	rc = kernel_core_tell_hooks(c->core, &c->hooks);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot tell the kernel what to probe");
-	rc = kernel_core_attach(c->core, KP_RETURN, o->fd, 0, o->sites, o->n_sites,
-				&c->life->all_links[KP_RETURN], err);
-	if (rc == 0)
-		rc = kernel_core_attach(c->core, KP_FUNCTION, o->fd, 0, o->sites, o->n_sites,
-					&c->life->all_links[KP_FUNCTION], err);
-	if (rc == 0)
-		rc = kernel_core_attach(c->core, KP_PROBE, o->fd, 0, o->sites, o->n_sites,
-					&c->life->all_links[KP_PROBE], err);
-	if (rc == 0) {
-		rc = scan(c);
-		if (rc < 0)
-			error_sys(err, rc, "cannot look for processes of %s", path);
-	}
-	return rc;
+	for (size_t i = 0; i < KP_N; i++)
+		TRY(kernel_core_attach(c->core, order[i], o->fd, 0, o->sites, o->n_sites,
+				       &c->life->all_links[order[i]], err));
+	rc = scan(c);
+	return rc < 0 ? error_sys(err, rc, "cannot look for processes of %s", path) : 0;
 }
 
 /* ---- open ---- */
@@ -497,23 +490,18 @@ static int tell_end(struct capture *c, uint64_t n_others, struct capture_stats *
 		.seen = c->n_processes,
 		.total = c->n_processes + c->life->n_busy,
 		.note = "another pollux was recording the others by its agent"};
-	int rc = 0;
 
-	for (size_t i = 0; i < c->n_processes && rc == 0; i++) {
-		rc = kernel_each_coverage(c, c->processes[i], keep_coverage, stats);
-		if (rc == 0)
-			rc = kernel_points_tell(c, c->processes[i], stats);
-		if (rc == 0)
-			rc = tell_refused(c, c->processes[i], stats);
-	}
-	if (rc == 0 && n_others)
-		rc = capture_tell_coverage(c->shared->writer, stats, &others);
-	if (rc == 0 && c->life->full)
-		rc = capture_tell_coverage(c->shared->writer, stats, &full);
-	if (rc == 0 && c->life->n_busy)
-		rc = capture_tell_coverage(c->shared->writer, stats, &busy);
 	c->n_lost += n_others;
-	return rc;
+	for (size_t i = 0; i < c->n_processes; i++) {
+		TRY(kernel_each_coverage(c, c->processes[i], keep_coverage, stats));
+		TRY(kernel_points_tell(c, c->processes[i], stats));
+		TRY(tell_refused(c, c->processes[i], stats));
+	}
+	if (n_others)
+		TRY(capture_tell_coverage(c->shared->writer, stats, &others));
+	if (c->life->full)
+		TRY(capture_tell_coverage(c->shared->writer, stats, &full));
+	return c->life->n_busy ? capture_tell_coverage(c->shared->writer, stats, &busy) : 0;
 }
 
 static int kernel_close(struct capture *c, struct capture_stats *stats, struct error *err)

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/vec.h"
 #include "capture/kernel/kernel.h"
 #include "capture/kinds.h"
@@ -229,16 +230,13 @@ static int tell(struct capture *c, struct kernel_process *p)
 					   .cmdline = cmdline,
 					   .start_ns = clock_monotonic_ns(),
 					   .start_realtime_ns = clock_realtime_ns()};
-	int rc = trace_writer_process(c->shared->writer, &told, &p->index);
 
+	TRY(trace_writer_process(c->shared->writer, &told, &p->index));
 	/* The kinds of known probes are written as they appear. */
-	for (size_t i = 0; i < p->n_loaded && rc == 0 && !p->providers; i++)
-		rc = tell_kinds(c, p, &p->loaded[i]);
-	if (rc == 0)
-		rc = kernel_each_coverage(c, p, write_coverage, NULL);
-	if (rc == 0 && p->providers)
-		rc = kernel_providers_begin(c);
-	return rc;
+	for (size_t i = 0; i < p->n_loaded && !p->providers; i++)
+		TRY(tell_kinds(c, p, &p->loaded[i]));
+	TRY(kernel_each_coverage(c, p, write_coverage, NULL));
+	return p->providers ? kernel_providers_begin(c) : 0;
 }
 
 /* ---- processes ---- */
