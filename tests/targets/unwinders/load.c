@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,11 +55,27 @@ static int call(void *const *libraries, int n, const char *work)
 	return 0;
 }
 
+static void *nothing(void *arg)
+{
+	return arg;
+}
+
+/* What a library of an own namespace starts, this libc doesn't see. But its malloc, which then
+ * serves the loader, must lock. */
+static int be_threaded(void)
+{
+	pthread_t thread;
+
+	return pthread_create(&thread, NULL, nothing, NULL) || pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	void *libraries[16];
 	int n = 0, wait = 0;
 
+	if (be_threaded())
+		return 2;
 	for (int i = 1; i < argc && n < 16; i++) {
 		if (!strcmp(argv[i], "--wait")) {
 			wait = 1;
