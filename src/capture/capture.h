@@ -51,7 +51,7 @@ struct capture_stats {
 	uint64_t n_events, n_lost;
 	uint64_t first_lost_ns, last_lost_ns; /* 0 if none */
 	struct trace_cost cost;
-	int exit_status; /* of the launched program, as from waitpid; -1 if still running */
+	int exit_status; /* of the program, as from waitpid; -1 if still running, or not known */
 	pid_t child;	 /* the launched program if it still runs, for waitpid; else 0 */
 	struct coverage_list coverage; /* of all processes; capture_stats_done() */
 	size_t n_processes;	       /* that were recorded */

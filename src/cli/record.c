@@ -306,7 +306,7 @@ static void say_cpu(struct buf *b, const struct capture_stats *s)
 	buf_char(b, '\n');
 }
 
-/* How a program that we started ended, unless by itself. */
+/* How the program ended, unless by itself. */
 static void say_end(struct buf *b, int status)
 {
 	if (status >= 0 && WIFSIGNALED(status)) {

@@ -849,6 +849,11 @@ bool attach_alive(const struct attach *a)
 	return memory_read(&a->process, a->layout.live, &byte, 1) == 0;
 }
 
+int attach_end_status(const struct attach *a)
+{
+	return attach_alive(a) ? -1 : process_end_status(&a->process);
+}
+
 void attach_rings(const struct attach *a, struct attach_rings *ret)
 {
 	*ret = (struct attach_rings){a->rings.map, a->rings.n_rings, a->rings.ring_bytes};

@@ -80,6 +80,8 @@ void attach_free(struct attach *a);
 
 pid_t attach_pid(const struct attach *a);
 bool attach_alive(const struct attach *a); /* false once the process is gone or has exec'ed */
+/* How it ended, as waitpid() says; -1: it has not, or that can't be known. */
+int attach_end_status(const struct attach *a);
 /* The threads that are there now, sorted by the tid by which they know themselves (which is what
  * the agent writes; in another pid namespace it differs). For free(). */
 struct attach_thread {

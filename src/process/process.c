@@ -18,10 +18,15 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 void (*process_step_hook)(const char *what);
 
@@ -68,7 +73,7 @@ static uint64_t image_of(const struct process *p, pid_t tid, uint64_t *ret_mappe
 
 int process_open(pid_t pid, struct process *ret_process, struct error *err)
 {
-	struct process p = {.pid = pid, .proc_fd = -1, .mem_fd = -1};
+	struct process p = {.pid = pid, .proc_fd = -1, .mem_fd = -1, .pidfd = -1};
 	char path[32];
 	int rc;
 
@@ -84,6 +89,7 @@ int process_open(pid_t pid, struct process *ret_process, struct error *err)
 		rc = rights_explain(pid, -errno, err);
 		goto fail;
 	}
+	p.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	/* Where it can't be known the numbers are compared by NSpid. */
 	p.other_pid_ns = process_same_ns(&p, "pid") <= 0;
 	p.image = image_of(&p, pid, &(uint64_t){0});
@@ -100,7 +106,38 @@ void process_close(struct process *p)
 		close(p->mem_fd);
 	if (p->proc_fd >= 0)
 		close(p->proc_fd);
-	p->mem_fd = p->proc_fd = -1;
+	if (p->pidfd >= 0)
+		close(p->pidfd);
+	p->mem_fd = p->proc_fd = p->pidfd = -1;
+}
+
+/* Linux include/uapi/linux/pidfd.h, the first version, which later ones only extend. */
+struct pidfd_info {
+	uint64_t mask, cgroup;
+	uint32_t ids[11];
+	int32_t exit_code;
+};
+_Static_assert(sizeof(struct pidfd_info) == 64, "the kernel knows it by its size");
+#define GET_INFO _IOWR(0xff, 11, struct pidfd_info)
+#define INFO_EXIT 8
+
+/* Its memory is gone some time before it has ended. */
+#define END_WAIT_MS 100
+
+int process_end_status(const struct process *p)
+{
+	struct pidfd_info info = {.mask = INFO_EXIT};
+	struct pollfd ended = {.fd = p->pidfd, .events = POLLIN};
+	char stat[1024];
+
+	if (p->pidfd < 0 || poll(&ended, 1, END_WAIT_MS) <= 0)
+		return -1;
+	if (ioctl(p->pidfd, GET_INFO, &info) == 0 && info.mask & INFO_EXIT)
+		return info.exit_code;
+	/* Until its parent has asked it is there still, and the last number says it. */
+	if (process_read_file(p, "stat", stat, sizeof(stat)) <= 0 || !strrchr(stat, ' '))
+		return -1;
+	return atoi(strrchr(stat, ' '));
 }
 
 /* The old memory of a process that has executed another program can't be read: its last user is

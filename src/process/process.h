@@ -17,6 +17,7 @@ struct process {
 	pid_t pid;
 	int proc_fd;	   /* directory /proc/PID */
 	int mem_fd;	   /* /proc/PID/mem, for reading and writing */
+	int pidfd;	   /* says how it ended; -1: the kernel has none */
 	pid_t stopped_tid; /* a tid that the calling thread has stopped, 0 if none: lets writes fall
 			    * back to PTRACE_POKEDATA */
 	bool other_pid_ns; /* its threads know themselves by other numbers than we do */
@@ -28,7 +29,7 @@ struct process {
 
 #define PROCESS_INIT                                                                               \
 	{                                                                                          \
-		.proc_fd = -1, .mem_fd = -1                                                        \
+		.proc_fd = -1, .mem_fd = -1, .pidfd = -1                                           \
 	}
 
 /* Opens the handles; a refusal is explained (rights.h). */
@@ -38,6 +39,9 @@ void process_close(struct process *p);
 bool process_alive(const struct process *p);
 /* Why it is not what it was: -ESRCH with a sentence. 0, and nothing said: it still is. */
 int process_lost(const struct process *p, struct error *err);
+/* How it ended, as waitpid() says; -1: it has not, or that can't be known (before Linux 6.15 only
+ * until its parent has asked). */
+int process_end_status(const struct process *p);
 /* Whether a number is that of a thread of this process: it may have been given to another's. */
 bool process_has_thread(const struct process *p, pid_t tid);
 /* Whether a thread runs in the memory of the handle. For a stopped thread the answer stays. */

@@ -341,6 +341,12 @@ def test_killed_program(world, tmp_path):
     _, errors = process.communicate(timeout=driver.TIMEOUT)
     assert process.returncode == 134
     assert "of suite, which was killed by SIGABRT into " in errors
+    with driver.Target(world.names["suite"], "steady") as target:
+        recorder = driver.Recorder(world.names["pollux"], target.pid, tmp_path / "z.plx")
+        os.kill(target.pid, signal.SIGABRT)
+        code, said = recorder.stop()
+    assert code == 0
+    assert "of suite, which was killed by SIGABRT into " in said
 
 
 def test_limits(world, tmp_path):

@@ -848,6 +848,17 @@ static char *last_program(const struct capture *c)
 	return NULL;
 }
 
+/* Of one that we have not started only that it was killed. */
+static int agent_exit_status(const struct capture *c)
+{
+	int status;
+
+	if (c->exit_status >= 0 || c->child > 0 || c->n_sources != 1)
+		return c->exit_status;
+	status = attach_end_status(c->sources[0].attach);
+	return status >= 0 && WIFSIGNALED(status) ? status : -1;
+}
+
 static int agent_close(struct capture *c, struct capture_stats *stats, struct error *err)
 {
 	const struct drain *d = &c->drain;
@@ -869,7 +880,7 @@ static int agent_close(struct capture *c, struct capture_stats *stats, struct er
 		stats->first_lost_ns = d->first_lost_ns;
 	if (d->last_lost_ns > stats->last_lost_ns)
 		stats->last_lost_ns = d->last_lost_ns;
-	stats->exit_status = c->exit_status;
+	stats->exit_status = agent_exit_status(c);
 	stats->child = c->child;
 	stats->n_processes += c->n_sources;
 	stats->why_empty = c->why_empty;
@@ -881,11 +892,6 @@ static int agent_close(struct capture *c, struct capture_stats *stats, struct er
 static pid_t agent_child(const struct capture *c)
 {
 	return c->child;
-}
-
-static int agent_exit_status(const struct capture *c)
-{
-	return c->exit_status;
 }
 
 const struct capture_ops capture_agent = {
