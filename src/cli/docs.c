@@ -293,9 +293,6 @@ static void zsh_option(struct buf *out, const struct cli_option *o, bool short_f
 
 static const char *zsh_operands(const struct cli_verb *verb)
 {
-	/* A command's words have completions of their own. */
-	if (verb->command)
-		return "_normal";
 	if (!(verb->operands & CLI_PROCESSES))
 		return verb->operands & CLI_TRACES ? "_pollux_traces" : "_files";
 	return verb->operands & CLI_TRACES  ? "_pollux_processes_and_traces"
@@ -317,6 +314,15 @@ static void zsh(struct buf *out)
 		     "_pollux_traces() { _files -g '*.plx' }\n"
 		     "_pollux_processes_and_traces() { _pollux_processes; _pollux_traces }\n"
 		     "_pollux_processes_and_files() { _pollux_processes; _files }\n"
+		     "# behind the first --: a command's words have completions of their own\n"
+		     "_pollux_command() {\n"
+		     "\tlocal n=$words[(i)--]\n"
+		     "\t((n < CURRENT)) || return 1\n"
+		     "\tshift $n words\n"
+		     "\t((CURRENT -= n))\n"
+		     "\t_normal\n"
+		     "\treturn 0\n"
+		     "}\n"
 		     "_pollux() {\n"
 		     "\tlocal -a verbs\n"
 		     "\tverbs=(\n");
@@ -329,15 +335,17 @@ static void zsh(struct buf *out)
 		"\t)\n\tif ((CURRENT == 2)); then\n\t\t_describe verb verbs\n\t\treturn\n\tfi\n"
 		"\tlocal verb=$words[2]\n\tshift words\n\t((CURRENT--))\n\tcase $verb in\n");
 	for (size_t i = 0; cli_verbs[i]; i++) {
-		buf_printf(out, "\t%s)\n\t\t_arguments -s \\\n", cli_verbs[i]->name);
+		buf_printf(out, "\t%s)\n", cli_verbs[i]->name);
+		if (cli_verbs[i]->command)
+			buf_str(out, "\t\t_pollux_command && return\n");
+		buf_str(out, "\t\t_arguments -s \\\n");
 		for (const struct cli_option *o = cli_verbs[i]->options; o && o->name; o++) {
 			if (o->short_name)
 				zsh_option(out, o, true);
 			zsh_option(out, o, false);
 		}
 		buf_str(out, "\t\t\t'--help[show help]' \\\n");
-		buf_printf(out, "\t\t\t'*%s: :%s' ;;\n", cli_verbs[i]->command ? "::" : "",
-			   zsh_operands(cli_verbs[i]));
+		buf_printf(out, "\t\t\t'*: :%s' ;;\n", zsh_operands(cli_verbs[i]));
 	}
 	buf_str(out, "\tesac\n}\n_pollux \"$@\"\n");
 }

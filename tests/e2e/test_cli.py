@@ -213,6 +213,26 @@ def test_completion_is_sound(pollux, shell, name):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_completion_of_zsh(pollux):
+    """Before the first -- the verb's own operands, then a command with its words."""
+    if not shutil.which("zsh"):
+        pytest.skip("zsh is not installed")
+
+    def complete(*words):
+        script = ("_arguments() { print -rl -- $@ }; _normal() { print -r normal $CURRENT $words }; "
+                  f"words=({' '.join(words)}); CURRENT={len(words)}; source '{docs() / '_pollux'}'")
+        done = subprocess.run(["zsh", "-f", "-c", script], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.splitlines()
+
+    assert "*: :_pollux_processes" in complete("pollux", "record", "1")
+    assert "*: :_pollux_processes_and_traces" in complete("pollux", "hist", "1")
+    assert "*: :_pollux_traces" in complete("pollux", "report", "t")
+    assert complete("pollux", "record", "-d", "1", "--", "cat", "t") == ["normal 2 cat t"]
+    assert complete("pollux", "hist", "--", "ca") == ["normal 1 ca"]
+    assert any("--duration" in word for word in complete("pollux", "record", "--"))
+
+
 def test_completion_of_fish(pollux, tmp_path):
     if not shutil.which("fish"):
         pytest.skip("fish is not installed")
