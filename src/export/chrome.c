@@ -291,6 +291,8 @@ static void thread_poll(struct chrome *c, const struct chrome_task *t, const str
 	char *p = out_room(&c->out);
 	p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"poll\",\"name\":\"");
 	p = put_mem(p, f->label, f->label_len);
+	if (!poll->end_seen)
+		p = put_lit(p, ": end not seen");
 	p = worst ? put_lit(p, "\",\"cname\":\"" TERRIBLE "\"")
 		  : put_lit(p, "\",\"cname\":\"" BUSY "\"");
 	p = put_span(c, p, thread->pid, thread->tid, begin_ns, poll->end_ns);

@@ -258,7 +258,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	if (!t)
 		return -ENOMEM;
 
-	uint64_t ns = poll->end_ns - poll->begin_ns;
+	uint64_t ns = tl_poll_measured(poll) ? poll->end_ns - poll->begin_ns : 0;
 	t->weight += ns;
 	t->at.family->poll_ns += s->shown_only ? 0 : ns;
 	if (poll->wake_serial && s->limits->flows) {

@@ -99,9 +99,14 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	if (!t)
 		return -ENOMEM;
 	struct profile *thread = speedscope_thread(s, poll->thread);
-	if (thread && !poll->depth)
+	if (thread && !poll->depth && tl_poll_measured(poll))
 		thread->busy_ns += poll->end_ns - poll->begin_ns;
-	int r = push(s, thread, t->family_frame, poll->begin_ns, poll->end_ns);
+	s->any_unseen = s->any_unseen || !poll->end_seen;
+	int r = poll->end_seen ? 0
+			       : speedscope_push(s, poll->task, poll->thread, FRAME_UNSEEN,
+						 poll->begin_ns, poll->end_ns);
+	if (r == 0)
+		r = push(s, thread, t->family_frame, poll->begin_ns, poll->end_ns);
 	return r < 0 ? r : push(s, t->profile, FRAME_POLL, poll->begin_ns, poll->end_ns);
 }
 
@@ -248,6 +253,7 @@ static const char *const state_frames[FRAME_N_STATES] = {
 	[FRAME_UNKNOWN] = "not known",
 	[FRAME_SECTION] = "block_in_place",
 	[FRAME_LOST] = "events lost",
+	[FRAME_UNSEEN] = "end not seen: at least",
 };
 
 /* The list of frames, and the index of each. */
@@ -264,6 +270,8 @@ static int write_frames(struct speedscope *s, struct json *j)
 	json_array(j, "frames");
 	for (size_t i = 0; i < n_frames; i++) {
 		_cleanup_buf_ struct buf name = BUF_INIT;
+		if (i == FRAME_UNSEEN && !s->any_unseen)
+			continue;
 		if (i < FRAME_BLOCK)
 			buf_str(&name, state_frames[i]);
 		else if (i >= FRAME_FAMILY)

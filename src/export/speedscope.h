@@ -21,6 +21,7 @@ enum {
 	FRAME_UNKNOWN,
 	FRAME_SECTION,
 	FRAME_LOST,
+	FRAME_UNSEEN, /* in a poll that lasted at least so long */
 	FRAME_N_STATES
 };
 #define MAX_CALLS 256u			      /* more than trace_call_name() knows */
@@ -69,6 +70,7 @@ struct speedscope {
 	size_t n_profiles, n_thread_profiles;
 	uint32_t *thread_profile;	/* by thread: index + 1, 0 if not shown */
 	bool calls_seen[2 * MAX_CALLS]; /* from FRAME_BLOCK on */
+	bool any_unseen;		/* FRAME_UNSEEN is in use */
 	uint32_t *frame_places;		/* by frame: its index in the file's list */
 	struct map made;		/* (enum made, number) or two hashes to its number + 1 */
 	struct buf made_names;		/* JSON of the made frames */

@@ -132,7 +132,7 @@ void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64
 	};
 	task->polled_ns = f->begin_ns;
 	task->polled_until_ns = t;
-	task->tl.poll_ns += t - f->begin_ns;
+	task->tl.poll_ns += tl_poll_measured(&poll) ? t - f->begin_ns : 0;
 	if (!f->depth) {
 		th->tl.busy_ns += tl_poll_held_ns(&poll);
 		th->tl.n_unmeasured += !tl_poll_measured(&poll);

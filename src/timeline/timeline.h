@@ -65,7 +65,7 @@ struct tl_task {
 	enum task_state state;
 	/* So far, in its whole life: no filter counts here. */
 	uint64_t n_polls, n_wakes, n_self_wakes; /* self-wakes: deferred ones included */
-	uint64_t poll_ns, wait_ns, sched_ns;	 /* sums: polled, waiting for a wake, scheduled */
+	uint64_t poll_ns, wait_ns, sched_ns;	 /* polled (known lengths), waiting, scheduled */
 	void *user; /* the sink's own: set and read in callbacks, kept until task_end */
 	/* replay.c's own notes: what the filter says of it; calls in its open poll that were before
 	 * the window */

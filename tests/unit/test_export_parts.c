@@ -1,4 +1,5 @@
 /* What the exporters are made of: packing, the spilling stack, bins, the output buffer. */
+#include "export/export.h"
 #include "export/lanes.h"
 #include "export/out.h"
 #include "export/spill.h"
@@ -202,6 +203,69 @@ static void test_label(void **state)
 	free(label);
 }
 
+static char *export_of(const char *path, const char *format)
+{
+	const struct export_options opt = {0};
+	struct export_summary summary;
+	struct trace_reader *r;
+	struct error err = {0};
+	size_t size;
+	char *text = NULL;
+	FILE *out = open_memstream(&text, &size);
+
+	assert_int_equal(trace_reader_open(path, &r, &err), 0);
+	assert_int_equal(export_find(format)->write(r, &opt, out, &summary, &err), 0);
+	fclose(out);
+	trace_reader_free(r);
+	return text;
+}
+
+/* A poll whose end was not seen is drawn as far as it is known to have lasted, marked as such, and
+ * is in no sum. */
+static void test_unseen_end(void **state)
+{
+	static const struct trace_event events[] = {
+		{.time = 1000, .type = TE_POLL_BEGIN, .task = 1},
+		{.time = 6000000,
+		 .type = TE_BLOCK,
+		 .arg = 7,
+		 .kind = TRACE_KIND_NONE,
+		 .value = 1000},
+		{.time = 9000000, .type = TE_THREAD_BEGIN, .kind = TRACE_KIND_NONE},
+		{.time = 9001000, .type = TE_POLL_BEGIN, .task = 2},
+		{.time = 9003000, .type = TE_POLL_END, .arg = TO_READY, .task = 2},
+	};
+	const struct trace_process process = {.pid = 1, .exe = "app", .cmdline = "app"};
+	const struct trace_kind kind = {.name = "job", .full_name = "job"};
+	const struct trace_thread thread = {.tid = 1, .name = "main"};
+	char path[] = "/tmp/test_export.XXXXXX", *text;
+	struct trace_writer *w;
+	struct error err = {0};
+	uint32_t index;
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	assert_int_equal(trace_writer_process(w, &process, &index), 0);
+	assert_int_equal(trace_writer_kind(w, &kind, &index), 0);
+	assert_int_equal(trace_writer_thread(w, &thread, &index), 0);
+	assert_int_equal(trace_writer_events(w, 0, events, sizeof(events) / sizeof(events[0])), 0);
+	assert_int_equal(trace_writer_close(w, &err), 0);
+
+	text = export_of(path, "chrome");
+	assert_non_null(strstr(text, "\"name\":\"job: end not seen\""));
+	assert_non_null(strstr(text, "\"polls\":1,\"wakes\":0,\"polled_us\":0.000"));
+	assert_non_null(strstr(text, "\"polls\":1,\"wakes\":0,\"polled_us\":2.000"));
+	free(text);
+	text = export_of(path, "speedscope");
+	assert_non_null(strstr(text, "end not seen"));
+	/* The sum over all tasks: 2 us of polls. */
+	assert_non_null(strstr(text, "\"weights\":[2000"));
+	free(text);
+	unlink(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -214,6 +278,7 @@ int main(void)
 		cmocka_unit_test(test_out_full_disk),
 		cmocka_unit_test(test_out_keeps_all),
 		cmocka_unit_test(test_label),
+		cmocka_unit_test(test_unseen_end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -154,7 +154,7 @@ static int on_poll(void *ctx, const struct tl_poll *p)
 	struct judge *j = ctx;
 	struct life *life = life_of(j, p->task);
 	stretch(life, p->task, p->begin_ns, p->end_ns);
-	life->poll_ns += p->end_ns - p->begin_ns;
+	life->poll_ns += tl_poll_measured(p) ? p->end_ns - p->begin_ns : 0;
 	life->n_polls++;
 	assert_true(p->scheduled_ns <= p->begin_ns);
 	assert_true(p->wake_serial <= j->last_wake);
