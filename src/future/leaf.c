@@ -149,13 +149,35 @@ static uint64_t first_pointer(struct walk *w, const struct dw_type *t, uint64_t 
 	return t->size >= 8 && mem_u64(w->ctx->mem, addr, &v) ? v : 0;
 }
 
-static void read_join(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+/* What is waited for, shown as "channel 0x7f..", or without `what` only kept. */
+static void note_resource(struct walk *w, const struct dw_type *t, uint64_t addr,
+			  struct await_node *n, const char *what)
+{
+	struct buf b = BUF_INIT;
+
+	n->resource = first_pointer(w, t, addr);
+	if (!what)
+		return;
+	buf_printf(&b, "%s %#lx", what, (unsigned long)n->resource);
+	detail(n, &b);
+}
+
+/* The same by a member; false: there is none of this name. */
+static bool member_resource(struct walk *w, const struct dw_type *t, uint64_t addr,
+			    struct await_node *n, const char *name, const char *what)
 {
 	const struct dw_type *x;
 	uint64_t at;
 
-	if (await_find_member(w, t, addr, "raw", &x, &at))
-		n->resource = first_pointer(w, x, at);
+	if (!await_find_member(w, t, addr, name, &x, &at))
+		return false;
+	note_resource(w, x, at, n, what);
+	return true;
+}
+
+static void read_join(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n)
+{
+	member_resource(w, t, addr, n, "raw", NULL);
 }
 
 /* The tasks of one of a JoinSet's lists become leaves below it. */
@@ -204,41 +226,21 @@ static void read_join_set(struct walk *w, const struct dw_type *t, uint64_t addr
 static void read_async_task(struct walk *w, const struct dw_type *t, uint64_t addr,
 			    struct await_node *n)
 {
-	const struct dw_type *x;
-	uint64_t at;
-
-	if (await_find_member(w, t, addr, "ptr", &x, &at))
-		n->resource = first_pointer(w, x, at);
+	member_resource(w, t, addr, n, "ptr", NULL);
 }
 
 static void read_channel(struct walk *w, const struct dw_type *t, uint64_t addr,
 			 struct await_node *n)
 {
-	const struct dw_type *x;
-	struct buf b = BUF_INIT;
-	uint64_t at;
-
-	if (!await_find_member(w, t, addr, "inner", &x, &at) &&
-	    !await_find_member(w, t, addr, "chan", &x, &at))
-		return;
-	n->resource = first_pointer(w, x, at);
-	buf_printf(&b, "channel %#lx", (unsigned long)n->resource);
-	detail(n, &b);
+	if (!member_resource(w, t, addr, n, "inner", "channel"))
+		member_resource(w, t, addr, n, "chan", "channel");
 }
 
 static void read_notified(struct walk *w, const struct dw_type *t, uint64_t addr,
 			  struct await_node *n)
 {
-	const struct dw_type *x;
-	struct buf b = BUF_INIT;
-	uint64_t at;
-
-	if (!await_find_member(w, t, addr, "notify", &x, &at))
-		return;
-	n->resource = first_pointer(w, x, at);
-	buf_printf(&b, "Notify %#lx", (unsigned long)n->resource);
-	detail(n, &b);
-	name_by_user(w, n);
+	if (member_resource(w, t, addr, n, "notify", "Notify"))
+		name_by_user(w, n);
 }
 
 static void read_socket(struct walk *w, const struct dw_type *t, uint64_t addr,
@@ -315,38 +317,22 @@ static void read_async_ready(struct walk *w, const struct dw_type *t, uint64_t a
 static void read_async_lock(struct walk *w, const struct dw_type *t, uint64_t addr,
 			    struct await_node *n)
 {
-	const struct dw_type *x;
-	struct buf b = BUF_INIT;
-	uint64_t at;
-
-	if (!await_find_member(w, t, addr, "mutex", &x, &at))
-		return;
-	n->resource = first_pointer(w, x, at);
-	buf_printf(&b, "mutex %#lx", (unsigned long)n->resource);
-	detail(n, &b);
+	member_resource(w, t, addr, n, "mutex", "mutex");
 }
 
 /* async-lock's RwLock: RawRwLock is the lock, under `lock` of the raw future; its Semaphore. */
 static void read_async_raw(struct walk *w, const struct dw_type *t, uint64_t addr,
 			   struct await_node *n)
 {
-	bool semaphore = n->wait == AW_SEMAPHORE;
-	const struct dw_type *x;
-	struct buf b = BUF_INIT;
-	uint64_t at;
+	const char *name = n->wait == AW_SEMAPHORE ? "semaphore" : "lock";
 
-	if (!await_find_member(w, t, addr, semaphore ? "semaphore" : "lock", &x, &at))
-		return;
-	n->resource = first_pointer(w, x, at);
-	buf_printf(&b, "%s %#lx", semaphore ? "semaphore" : "lock", (unsigned long)n->resource);
-	detail(n, &b);
+	member_resource(w, t, addr, n, name, name);
 }
 
 static void read_async_channel(struct walk *w, const struct dw_type *t, uint64_t addr,
 			       struct await_node *n)
 {
 	const struct dw_type *x;
-	struct buf b = BUF_INIT;
 	uint64_t at, end;
 
 	if ((!await_find_member(w, t, addr, "receiver", &x, &at) &&
@@ -359,9 +345,7 @@ static void read_async_channel(struct walk *w, const struct dw_type *t, uint64_t
 		if (!owner || !await_find_member(w, owner, end, "channel", &x, &at))
 			return;
 	}
-	n->resource = first_pointer(w, x, at);
-	buf_printf(&b, "channel %#lx", (unsigned long)n->resource);
-	detail(n, &b);
+	note_resource(w, x, at, n, "channel");
 }
 
 static const struct leaf leaves[] = {

@@ -130,18 +130,6 @@ static int keep_object(struct attach *a, const struct process_object *o, struct 
 	return 0;
 }
 
-/* Exact names and spawn sites, as far as the time allows: the target runs meanwhile, but nothing is
- * recorded yet. What debug information gave is cached, so the next attach has all of them. */
-static void name_kinds(const struct process_object *o, struct finding *f, uint64_t deadline_ns)
-{
-	struct debug *d;
-
-	if (!f->n_kinds || debug_open(elf_image_fd(o->image), o->path, &d, NULL) < 0)
-		return;
-	debug_names(d, f, deadline_ns);
-	debug_free(d);
-}
-
 static void hooked_free(struct hooked_object *h)
 {
 	finding_done(&h->attach.finding);
@@ -172,7 +160,7 @@ static int add_object(struct attach *a, const struct process_object *o, struct f
 	found->path = strdup(o->path);
 	if (!*deadline_ns)
 		*deadline_ns = clock_monotonic_ns() + DEBUG_WAIT_NS;
-	name_kinds(o, found, *deadline_ns);
+	debug_names(o->image, o->path, found, *deadline_ns);
 	rc = keep_object(a, o, found);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot look at process %d", a->process.pid);

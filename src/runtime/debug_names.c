@@ -6,6 +6,7 @@
 #include "runtime/debug_names.h"
 
 #include "base/clock.h"
+#include "binary/elf/elf_image.h"
 #include "binary/names.h"
 
 #include <stdio.h>
@@ -172,8 +173,12 @@ static void name_kind(struct debug *d, struct find_kind *k)
 		replace(&k->sites[s].where, debug_spawn_place(d, &k->sites[s]));
 }
 
-void debug_names(struct debug *d, struct finding *f, uint64_t deadline_ns)
+void debug_names(struct elf_image *image, const char *path, struct finding *f, uint64_t deadline_ns)
 {
+	struct debug *d;
+
+	if (!f->n_kinds || debug_open(elf_image_fd(image), path, &d, NULL) < 0)
+		return;
 	debug_local(d, true);
 	for (size_t i = 0; i < f->n_kinds && clock_monotonic_ns() < deadline_ns; i++)
 		name_kind(d, &f->kinds[i]);
@@ -182,4 +187,5 @@ void debug_names(struct debug *d, struct finding *f, uint64_t deadline_ns)
 			replace(&f->wakers[i].sites[s].where,
 				debug_spawn_place(d, &f->wakers[i].sites[s]));
 	debug_local(d, false);
+	debug_free(d);
 }

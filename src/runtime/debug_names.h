@@ -4,7 +4,6 @@
 
 #include "base/units.h"
 #include "binary/dwarf/debug.h"
-#include "runtime/debug_names.h"
 #include "runtime/runtime.h"
 
 /* The start of a recording waits up to this long for what debug information adds: names of kinds,
@@ -27,9 +26,10 @@ char *debug_future_name(struct debug *d, const struct dw_type *future);
  * functions there; NULL: unknown. For free(). */
 char *debug_spawn_place(struct debug *d, const struct find_site *site);
 
-/* Puts both into the kinds of a scan, one by one until the deadline (CLOCK_MONOTONIC); what is
- * unknown, or not in time, stays as it was. Asks nothing that needs all of the debug
- * information. */
-void debug_names(struct debug *d, struct finding *f, uint64_t deadline_ns);
+/* Puts both into the kinds of a scan of an image, one by one until the deadline (CLOCK_MONOTONIC),
+ * while the program runs; what is unknown, or not in time, stays as it was. Asks nothing that needs
+ * all of the debug information; what it learns is cached for the next time. */
+void debug_names(struct elf_image *image, const char *path, struct finding *f,
+		 uint64_t deadline_ns);
 
 #endif

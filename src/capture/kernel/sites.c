@@ -550,17 +550,6 @@ static void cover_finding(struct kernel_object *o)
 
 /* ---- all together ---- */
 
-static void read_names(struct elf_image *image, const char *path, struct finding *f,
-		       uint64_t deadline_ns)
-{
-	struct debug *d;
-
-	if (!f->n_kinds || debug_open(elf_image_fd(image), path, &d, NULL) < 0)
-		return;
-	debug_names(d, f, deadline_ns);
-	debug_free(d);
-}
-
 static int begin(struct finder *f, const char *path, struct kernel_object *o)
 {
 	struct stat st;
@@ -612,7 +601,7 @@ int kernel_sites_find(struct elf_image *image, const char *path, uint32_t number
 			goto out;
 		}
 		if (rc == 0) {
-			read_names(image, path, &o.finding, deadline_ns);
+			debug_names(image, path, &o.finding, deadline_ns);
 			rc = add_runtimes(&f);
 		}
 		if (rc == 0) {
