@@ -1,5 +1,5 @@
 /*
- * The one header that the agent (which lives in the traced program) and the tool share: the events,
+ * The memory that the agent (which lives in the traced program) and the tool share: the events,
  * the rings that carry them, and the tables that list for the agent what is hooked. Everything here
  * is memory that two programs see at once: fixed-width little-endian fields, sizes asserted, grow
  * only at the end, AGENT_ABI raised on any change.

@@ -113,7 +113,7 @@ def test_held(pollux, start, tmp_path, which, profile):
     if (profile, which) == ("release-debug", "generated"):
         # what isn't known is named
         assert seen["held::covered"][UNKNOWN] == truth["covered"][2]
-        assert "ends of inlined futures: nothing tells" in said and "held::covered" in said
+        assert "ends of inlined futures: it is unknown whether" in said and "held::covered" in said
     assert program.end() == 0
 
 
