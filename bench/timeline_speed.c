@@ -29,6 +29,7 @@ static const struct trace_kind kind = {.name = "app::handler", .full_name = "app
 
 static const struct trace_kind *the_kind(const void *ctx, uint32_t number)
 {
+	(void)ctx;
 	return number ? NULL : &kind;
 }
 

@@ -132,7 +132,7 @@ struct capture_thread *capture_threads_begin(struct capture_threads *t, uint32_t
 	return capture_threads_get(t, process, tid, name);
 }
 
-void capture_threads_end(struct capture_threads *t, struct capture_thread *thread)
+void capture_threads_end(struct capture_thread *thread)
 {
 	struct entry *e = (struct entry *)thread;
 

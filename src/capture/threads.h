@@ -46,7 +46,7 @@ struct capture_thread *capture_threads_find(const struct capture_threads *t, uin
 int capture_threads_stream(struct capture_threads *t, const struct capture_thread *thread,
 			   uint32_t *ret_index);
 /* The thread is gone. For a second more get() gives it to those who are late. */
-void capture_threads_end(struct capture_threads *t, struct capture_thread *thread);
+void capture_threads_end(struct capture_thread *thread);
 /* All live threads, one after the other: *i is 0 at first. NULL at the end. */
 struct capture_thread *capture_threads_next(const struct capture_threads *t, size_t *i);
 /* Forgets those that are gone, once a second. By the set. */

@@ -30,6 +30,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1 };
 
 static void on_write_signal(int signal_number)
 {
+	(void)signal_number;
 }
 
 static void catch_sigpipe(void)

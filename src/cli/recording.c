@@ -37,6 +37,7 @@ static volatile sig_atomic_t signals_seen, last_signal, from_terminal;
 
 static void on_signal(int number, siginfo_t *info, void *context)
 {
+	(void)context;
 	last_signal = number;
 	/* The kernel's own: typed at a terminal, so the whole foreground group has it. */
 	from_terminal = info->si_code == SI_KERNEL;

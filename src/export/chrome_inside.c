@@ -161,7 +161,7 @@ int chrome_future_end(void *ctx, struct tl_future *future)
 		p = put_lit(p, "}}");
 		out_used(&c->out, p);
 	}
-	lanes_future_end(&c->sel.lanes, at, future->end_ns);
+	lanes_future_end(at, future->end_ns);
 	future->user = NULL;
 	pool_put(&c->futures, at);
 	return c->out.error;

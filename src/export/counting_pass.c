@@ -361,7 +361,7 @@ static int on_future_end(void *ctx, struct tl_future *future)
 		p->family->n_tasks++;
 		p->family->lanes[p->lane].n_tasks++;
 	}
-	lanes_future_end(s->lanes, p, future->end_ns);
+	lanes_future_end(p, future->end_ns);
 	future->user = NULL;
 	pool_put(&s->futures, p);
 	return 0;
@@ -388,6 +388,8 @@ static int on_worker_begin(void *ctx, uint32_t thread, uint64_t time_ns)
 {
 	struct counts *s = ctx;
 	struct thread_lane *t = lanes_thread(s->lanes, thread);
+
+	(void)time_ns;
 	if (!t)
 		return -ENOMEM;
 	t->worker = true;

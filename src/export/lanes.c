@@ -267,7 +267,7 @@ int lanes_future_poll(struct lanes *l, struct pool *placed, struct tl_future *fu
 	return r < 0 ? r : future_take(l, placed, future, ret_placed);
 }
 
-void lanes_future_end(struct lanes *l, const struct placed_future *p, uint64_t end_ns)
+void lanes_future_end(const struct placed_future *p, uint64_t end_ns)
 {
 	pack_give(&p->family->pack, p->lane, end_ns > p->last_ns ? end_ns : p->last_ns);
 }

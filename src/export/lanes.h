@@ -125,7 +125,7 @@ void lanes_task_end(struct lanes *l, const struct placed *p, uint64_t end_ns);
 int lanes_future_poll(struct lanes *l, struct pool *placed, struct tl_future *future,
 		      enum trace_outcome outcome, struct placed_future **ret_placed);
 /* Gives the lane back; the placed stays valid until pool_put(). */
-void lanes_future_end(struct lanes *l, const struct placed_future *p, uint64_t end_ns);
+void lanes_future_end(const struct placed_future *p, uint64_t end_ns);
 /* Before another pass: all packed lanes are free again. What is shown stays. */
 void lanes_restart(struct lanes *l);
 /* Forgets the counts of tasks, lanes and threads, and what is shown. */

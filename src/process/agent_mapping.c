@@ -763,8 +763,7 @@ out:
 /* ---- what an earlier attach left ---- */
 
 /* The rings are there from the errand on that made them. */
-static void read_rings(const struct process *p, const struct process_maps *maps, uint64_t rings,
-		       struct leftover *l)
+static void read_rings(const struct process_maps *maps, uint64_t rings, struct leftover *l)
 {
 	const struct process_map *m = rings ? maps_at(maps, rings) : NULL;
 
@@ -806,7 +805,7 @@ static bool read_leftover(const struct process *p, const struct process_maps *ma
 	memory_read_u64(p, words + 8 * WORD_RETIRED, &retired);
 	memory_read(p, words + 8 * WORD_BLOCKS, ret->at.blocks, sizeof(ret->at.blocks));
 	ret->retired = retired;
-	read_rings(p, maps, rings, ret);
+	read_rings(maps, rings, ret);
 	return true;
 }
 

@@ -222,6 +222,7 @@ static int seize(void *arg)
 
 static void on_wake(int signal_number)
 {
+	(void)signal_number;
 }
 
 static int unblock_and_wait(void *arg)

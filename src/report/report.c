@@ -257,6 +257,9 @@ static int on_stray_wake(void *ctx, uint32_t kind, uint32_t thread, uint64_t tim
 {
 	struct report *rep = ctx;
 	struct family *f = family_of(rep, kind);
+
+	(void)thread;
+	(void)time_ns;
 	if (!f)
 		return -ENOMEM;
 	f->n_stray_wakes++;

@@ -48,7 +48,7 @@ static void test_end(void **state)
 	size_t i = 0;
 
 	assert_ptr_equal(capture_threads_begin(t, 0, 7, "first"), a);
-	capture_threads_end(t, a);
+	capture_threads_end(a);
 	assert_null(capture_threads_next(t, &i));
 	assert_int_equal(capture_threads_get(t, 0, 7, "")->index, first);
 	b = capture_threads_begin(t, 0, 7, "second");

@@ -202,7 +202,7 @@ const char *debug_full_name(struct debug *d, const struct dwarf_die *die)
 	return n ? node_full(d, die->unit, x, n, 0) : die_name(die);
 }
 
-bool debug_path_hash(struct debug *d, const struct dwarf_die *die, const char *name, uint64_t *ret)
+bool debug_path_hash(const struct dwarf_die *die, const char *name, uint64_t *ret)
 {
 	const struct index_node *path[DEBUG_MAX_DEPTH], *n;
 	struct unit_index *x;
@@ -570,13 +570,13 @@ static bool find_await(struct debug *d, const struct dw_type *env, uint64_t awai
 	size_t n;
 
 	if (!name || !units_die(d->units, env->ref, &env_die) ||
-	    !debug_path_hash(d, &env_die, name, &want))
+	    !debug_path_hash(&env_die, name, &want))
 		return false;
 	/* often in the same unit */
 	x = unit_index_of((struct dwarf_unit *)env_die.unit);
 	for (size_t i = 0; x && i < x->coroutines.n; i++)
 		if (units_die(d->units, x->coroutines.v[i].ref, &die) &&
-		    !strcmp(die_name(&die), name) && debug_path_hash(d, &die, NULL, &hash) &&
+		    !strcmp(die_name(&die), name) && debug_path_hash(&die, NULL, &hash) &&
 		    hash == want && find_awaitee(d, &die, awaitee, 0, ret))
 			return true;
 	all = debug_all(d);

@@ -71,7 +71,7 @@ const struct debug_index *debug_all(struct debug *d);
 /* The name with its namespaces. */
 const char *debug_full_name(struct debug *d, const struct dwarf_die *die);
 /* The index's hash of the path of names, with another last name if `name` is not NULL. */
-bool debug_path_hash(struct debug *d, const struct dwarf_die *die, const char *name, uint64_t *ret);
+bool debug_path_hash(const struct dwarf_die *die, const char *name, uint64_t *ret);
 void debug_function_read(struct debug *d, const struct dwarf_die *die, struct dw_function *f);
 /* The type of a parameter or variable; a concrete one may leave it to its abstract origin. */
 uint64_t debug_type_ref(struct debug *d, const struct dwarf_die *die);

@@ -43,6 +43,8 @@ static bool frame_base(void *ctx, const uint8_t *p, size_t len, uint64_t low, ui
 {
 	struct collect *c = ctx;
 
+	(void)low;
+	(void)high;
 	if (len == 1 && *p >= DW_OP_reg0 && *p <= DW_OP_reg31)
 		c->base = *p - DW_OP_reg0;
 	else if (len == 1 && *p == DW_OP_call_frame_cfa)

@@ -94,6 +94,7 @@ static void add_function(struct unit_index *x, uint64_t low, uint64_t off)
 
 static bool first_low(void *ctx, uint64_t low, uint64_t high)
 {
+	(void)high;
 	*(uint64_t *)ctx = low;
 	return true;
 }

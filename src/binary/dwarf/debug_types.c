@@ -186,7 +186,7 @@ static bool definition_of(struct debug *d, const struct dwarf_die *die, struct d
 	uint64_t hash;
 	size_t n;
 
-	if (!debug_path_hash(d, die, NULL, &hash) || !(all = debug_all(d)))
+	if (!debug_path_hash(die, NULL, &hash) || !(all = debug_all(d)))
 		return false;
 	full = debug_full_name(d, die);
 	e = index_list_find(&all->types, hash, &n);

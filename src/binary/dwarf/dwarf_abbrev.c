@@ -266,7 +266,7 @@ bool dwarf_unit_read(struct dwarf_source *s, uint64_t off, struct dwarf_unit *re
 		return false;
 	u.version = dwarf_bytes_u64(p, 2) <= 5 ? (uint8_t)dwarf_bytes_u64(p, 2) : 0;
 	p += 2;
-	header = u.version >= 5 ? 2 + u.offset_bytes : u.offset_bytes + 1u;
+	header = u.version >= 5 ? u.offset_bytes + 2u : u.offset_bytes + 1u;
 	if (u.version < 2 || (size_t)(end - p) < header)
 		return false;
 	if (u.version >= 5) {

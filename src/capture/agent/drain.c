@@ -80,7 +80,7 @@ static int put_thread_end(struct drain *d, const struct source *s, uint32_t tid,
 	struct capture_thread *shared = capture_threads_find(d->threads, s->process, tid);
 
 	if (shared && shared->index == thread)
-		capture_threads_end(d->threads, shared);
+		capture_threads_end(shared);
 	return drain_put(d, &e);
 }
 

@@ -359,6 +359,9 @@ static bool own_offset(uint64_t *ret_offset)
 
 static int ignore(void *context, const void *record, size_t len)
 {
+	(void)context;
+	(void)record;
+	(void)len;
 	return 0;
 }
 

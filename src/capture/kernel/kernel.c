@@ -436,6 +436,7 @@ static void take_probes_out(struct capture *c)
 static int keep_coverage(struct capture *c, const struct trace_coverage *one,
 			 struct capture_stats *stats)
 {
+	(void)c;
 	return capture_keep_coverage(stats, one);
 }
 

@@ -349,7 +349,7 @@ struct kernel_track *kernel_track(struct capture *c, struct kernel_process *p, u
 int kernel_track_end(struct capture *c, struct kernel_track *t, uint64_t time);
 /* Says to those who watch what each thread is at. */
 void kernel_tell_polls(struct capture *c);
-void kernel_poll_begins(struct capture *c, struct kernel_track *t, uint64_t time);
+void kernel_poll_begins(struct kernel_track *t, uint64_t time);
 void kernel_poll_ends(struct capture *c, struct kernel_track *t, uint64_t time);
 int kernel_providers_begin(struct capture *c);
 

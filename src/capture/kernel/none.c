@@ -6,6 +6,8 @@
 static int kernel_open(struct capture_shared *shared, struct capture **ret_capture,
 		       struct error *err)
 {
+	(void)shared;
+	(void)ret_capture;
 	return error_set(err, -ENOTSUP,
 			 "this pollux was built without clang, bpftool or libbpf, which the kernel "
 			 "source needs; --backend agent records without them");

@@ -206,6 +206,7 @@ int kernel_each_coverage(struct capture *c, const struct kernel_process *p,
 static int write_coverage(struct capture *c, const struct trace_coverage *one,
 			  struct capture_stats *stats)
 {
+	(void)stats;
 	return trace_writer_coverage(c->shared->writer, one);
 }
 

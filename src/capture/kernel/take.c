@@ -129,14 +129,14 @@ int kernel_track_end(struct capture *c, struct kernel_track *t, uint64_t time)
 	map_remove(&c->tracks, p->index, t->tid);
 	thread = capture_threads_find(c->shared->threads, p->index, t->tid);
 	if (thread)
-		capture_threads_end(c->shared->threads, thread);
+		capture_threads_end(thread);
 	free(t);
 	return rc;
 }
 
 /* ---- for those who watch ---- */
 
-void kernel_poll_begins(struct capture *c, struct kernel_track *t, uint64_t time)
+void kernel_poll_begins(struct kernel_track *t, uint64_t time)
 {
 	t->poll_begin_ns = time;
 	t->poll_number++;
@@ -287,7 +287,7 @@ static void follow(struct capture *c, struct kernel_track *t, uint8_t what, uint
 {
 	if (what == PW_POLL_BEGIN || what == PW_BLOCKING_BEGIN) {
 		if (what == PW_POLL_BEGIN && !t->open)
-			kernel_poll_begins(c, t, time);
+			kernel_poll_begins(t, time);
 		t->open++;
 	} else if (what == PW_POLL_END || what == PW_POLL_END_TOLD || what == PW_BLOCKING_END) {
 		if (t->open && !--t->open)

@@ -115,7 +115,7 @@ static int open_poll(struct hit *h, struct kernel_frame **ret)
 	*f = (struct kernel_frame){
 		.kind = h->kind, .header = h->r->header, .task = h->task, .sp = h->r->sp};
 	if (!inside && !(h->kind && h->kind->worker))
-		kernel_poll_begins(h->c, t, h->r->time);
+		kernel_poll_begins(t, h->r->time);
 	*ret = f;
 	return map_put(&h->c->open, h->p->index, f->header, t);
 }

@@ -104,6 +104,7 @@ static int way_open(struct capture *c, const struct capture_options *opt,
 	struct sched_backend *w = calloc(1, sizeof(*w));
 	int probe;
 
+	(void)opt;
 	if (w && n > 0) {
 		w->capture = c;
 		w->n_cpus = (unsigned)n;
