@@ -114,7 +114,7 @@ void agent_put_list(struct agent_notes *n, uint64_t type, const struct agent_lis
 void agent_put_begin_list(struct agent_notes *n, const struct agent_hook *hook, const void *header);
 
 /* The end of a poll that left the task pending, and where it waits, unless the state shows one of
- * these bits: then somebody was in there since. */
+ * these bits: then another thread has polled or ended it since. */
 static inline void agent_put_pending(struct agent_notes *n, const struct agent_hook *hook,
 				     const void *header, uint64_t ref, uint64_t moved)
 {

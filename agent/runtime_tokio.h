@@ -97,8 +97,8 @@ struct tokio_error {
 };
 
 /*
- * Whether one of n words from `at` on begins a JoinError of this task: cancelled, or with the panic
- * of its poll. JoinError { repr, id } has the task's id next to repr, a Box<dyn Any>, null for
+ * Whether n words from `at` on hold a JoinError of this task: cancelled, or with the panic of its
+ * poll. JoinError { repr, id } has the task's id next to repr, a Box<dyn Any>, null for
  * "cancelled": three words, in either order. No more than `max` words are read: a loop of a program
  * in the kernel needs a bound that is a constant.
  */

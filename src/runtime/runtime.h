@@ -149,7 +149,7 @@ static inline enum task_model find_model(const struct finding *f, uint32_t runti
 }
 
 /* Whether its polls are surely no worker's main loop: those are Tokio's blocking tasks, which have
- * a scheduler of no size. Where names don't tell, its polls will: no task polls another one. */
+ * a scheduler of no size. Where names don't show it, its polls do: no task polls another one. */
 bool find_kind_is_task(const struct finding *f, const struct find_kind *k);
 
 /* The one that an address lies in; NULL. */

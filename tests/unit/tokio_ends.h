@@ -47,7 +47,7 @@ static const struct tokio_end_row {
 
 enum { N_TOKIO_ENDS = sizeof(tokio_ends) / sizeof(tokio_ends[0]) };
 
-/* What is behind the id in the task: the output, or what the future left there. */
+/* What follows the id in the task: the output, or what the future left there. */
 static inline void tokio_end_words(const struct tokio_end_row *row, uint64_t ret[ENDS_WORDS])
 {
 	for (unsigned i = 0; i < ENDS_WORDS; i++)
