@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/units.h"
 #include "base/vec.h"
 #include "future/block_ons.h"
@@ -346,21 +347,15 @@ static int read_stacks(struct inspect *in, struct inspect_result *res,
 		       const struct inspect_options *opt, struct error *err)
 {
 	size_t n = res->n_tasks;
-	int r = stacks_walk(in, err);
 
-	if (r == 0)
-		r = take_threads(in, res, err);
-	if (r == 0)
-		r = block_ons_find(in, res, err);
-	for (size_t i = n; r == 0 && i < res->n_tasks; i++)
+	TRY(stacks_walk(in, err));
+	TRY(take_threads(in, res, err));
+	TRY(block_ons_find(in, res, err));
+	for (size_t i = n; i < res->n_tasks; i++)
 		read_tree(in, &res->tasks[i], opt, res->now_ns);
-	if (r == 0)
-		block_ons_settle(res, n);
-	if (r == 0)
-		running_find(in, res);
-	if (r == 0)
-		r = queues_find(in, res, err);
-	return r;
+	block_ons_settle(res, n);
+	running_find(in, res);
+	return queues_find(in, res, err);
 }
 
 /* One copy, and what is in it. */

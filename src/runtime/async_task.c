@@ -321,28 +321,27 @@ static int find(struct elf_image *image, struct finding *f, struct error *err)
 	__attribute__((cleanup(refs_done))) struct refs refs = {0};
 	size_t first_kind = f->n_kinds, first_waker = f->n_wakers, n_wakers;
 	uint32_t runtime = (uint32_t)f->n_runtimes;
-	int r = find_tables(image, &t);
 
 	(void)err;
-	if (r == 0 && t.n == 0 && t.n_other_layout > 0)
+	TRY(find_tables(image, &t));
+	if (t.n == 0 && t.n_other_layout > 0)
 		return find_cover(f, "async-task task tables", 0, t.n_other_layout,
 				  "their layout is not one of async-task 4.0 to 4.7");
-	if (r == 0 && t.n == 0 && !f->n_kinds && !f->coverage.n && root_polls_possible(image))
+	if (t.n == 0 && !f->n_kinds && !f->coverage.n && root_polls_possible(image))
 		return find_cover(f, "tasks", 0, 0,
 				  "it has none; what its block_on polls is shown by record "
 				  "--futures");
-	if (r == 0 && t.n > 0)
-		r = refs_find(image, t.addrs, t.n, &refs);
-	if (r == 0 && !elf_image_has_symtab(image))
+	if (t.n > 0)
+		TRY(refs_find(image, t.addrs, t.n, &refs));
+	if (!elf_image_has_symtab(image))
 		tables_keep_used(&t, &refs);
-	if (r == 0)
-		r = refs_judge(image, &refs, 0);
-	if (r < 0 || t.n == 0)
-		return r;
-	r = find_add_runtime(image, f, TASK_ASYNC_TASK,
-			     f->has_symbols
-				     ? "symbols"
-				     : "shape, layout_info and the code that takes each table");
+	TRY(refs_judge(image, &refs, 0));
+	if (t.n == 0)
+		return 0;
+	int r = find_add_runtime(image, f, TASK_ASYNC_TASK,
+				 f->has_symbols
+					 ? "symbols"
+					 : "shape, layout_info and the code that takes each table");
 	for (size_t i = 0; i < t.n && r == 0; i++)
 		r = add_kind(image, f, runtime, t.addrs[i]);
 	if (r == 0)

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/vec.h"
 #include "binary/code/call_index.h"
 #include "binary/names.h"
@@ -285,23 +286,20 @@ int callers_find(struct elf_image *image, struct finding *f, size_t first_kind)
 	_cleanup_(steps_done) struct steps all = {0};
 	_cleanup_(call_index_done) struct call_index calls = {0};
 	_cleanup_free_ bool *has_message = calloc(f->n_kinds + 1, sizeof(*has_message));
-	int r;
 
 	if (!has_message)
 		return -ENOMEM;
 	if (!elf_image_has_symtab(image))
 		return 0;
-	r = call_index_init(&calls, image);
-	if (r == 0)
-		panic_places_in_place(image, &calls, f->kinds, f->n_kinds, has_message);
-	if (r == 0)
-		r = start(image, f, first_kind, &all);
-	for (size_t i = 0; i < all.n && r == 0; i++)
-		r = climb(image, &calls, &all, i);
-	for (size_t i = first_kind; i < f->n_kinds && r == 0; i++) {
-		r = settle(&f->kinds[i], &all, i - first_kind, has_message[i]);
-		for (size_t k = 0; k < f->kinds[i].n_sites && r == 0; k++)
-			r = tell(image, &f->kinds[i].sites[k], &all, i - first_kind, k);
+	TRY(call_index_init(&calls, image));
+	panic_places_in_place(image, &calls, f->kinds, f->n_kinds, has_message);
+	TRY(start(image, f, first_kind, &all));
+	for (size_t i = 0; i < all.n; i++)
+		TRY(climb(image, &calls, &all, i));
+	for (size_t i = first_kind; i < f->n_kinds; i++) {
+		TRY(settle(&f->kinds[i], &all, i - first_kind, has_message[i]));
+		for (size_t k = 0; k < f->kinds[i].n_sites; k++)
+			TRY(tell(image, &f->kinds[i].sites[k], &all, i - first_kind, k));
 	}
-	return r == 0 ? settle_only(f, first_kind) : r;
+	return settle_only(f, first_kind);
 }

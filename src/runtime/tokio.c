@@ -172,17 +172,14 @@ static int find(struct elf_image *image, struct finding *f, struct error *err)
 	_cleanup_(refs_done) struct refs refs = {0};
 	size_t first_kind = f->n_kinds;
 	uint32_t runtime = (uint32_t)f->n_runtimes;
-	int r = find_tables(image, &tables);
 
 	(void)err;
-	if (r == 0 && tables.n > 0)
-		r = refs_find(image, tables.addrs, tables.n, &refs);
-	if (r == 0 && !elf_image_has_symtab(image))
+	TRY(find_tables(image, &tables));
+	if (tables.n > 0)
+		TRY(refs_find(image, tables.addrs, tables.n, &refs));
+	if (!elf_image_has_symtab(image))
 		tables_keep_used(&tables, &refs);
-	if (r == 0)
-		r = refs_judge(image, &refs, 0);
-	if (r < 0)
-		return r;
+	TRY(refs_judge(image, &refs, 0));
 	if (tables.n == 0)
 		return cover_other(image, f, &tables);
 	TRY(add_runtime(image, f));

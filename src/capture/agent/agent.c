@@ -238,6 +238,18 @@ static uint64_t clock_step_ps(const struct drain *d)
 	return d->test_step_ns ? d->test_step_ns * 1000 : (uint64_t)(d->clock.average * 1000 + 0.5);
 }
 
+static int begin_source(struct capture *c, struct source *s, const struct trace_process *p)
+{
+	TRY(trace_writer_process(c->drain.writer, p, &s->process));
+	TRY(write_runtimes(c, s));
+	TRY(write_coverage(c, s));
+	if (c->shared->options->futures)
+		TRY(inlined_init(s, &c->futures));
+	if (ring_stacks_wanted(c->shared->options))
+		TRY(ring_stacks_init(s));
+	return drain_begin(&c->drain, s);
+}
+
 static int add_source(struct capture *c, struct attach *attach, struct error *err)
 {
 	_cleanup_free_ char *exe = attach_exe(attach), *cmdline = attach_cmdline(attach);
@@ -261,17 +273,7 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 					.start_realtime_ns = clock_realtime_ns(),
 					.clock_step_ps = clock_step_ps(&c->drain)};
 	if (rc == 0)
-		rc = trace_writer_process(c->drain.writer, &p, &s->process);
-	if (rc == 0)
-		rc = write_runtimes(c, s);
-	if (rc == 0)
-		rc = write_coverage(c, s);
-	if (rc == 0 && c->shared->options->futures)
-		rc = inlined_init(s, &c->futures);
-	if (rc == 0 && ring_stacks_wanted(c->shared->options))
-		rc = ring_stacks_init(s);
-	if (rc == 0)
-		rc = drain_begin(&c->drain, s);
+		rc = begin_source(c, s, &p);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot begin the trace");
 	struct places_target target = {
