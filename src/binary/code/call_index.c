@@ -6,6 +6,7 @@
  */
 #include "binary/code/call_index.h"
 
+#include "base/vec.h"
 #include "binary/code/code_scan_x86_64.h"
 #include "binary/elf/image.h"
 
@@ -15,15 +16,8 @@
 
 static int add(struct elf_image *img, size_t *cap, uint64_t target, uint64_t addr)
 {
-	if (img->n_calls == *cap) {
-		size_t n = *cap ? *cap * 2 : 16384;
-		struct call *p = reallocarray(img->calls, n, sizeof(*p));
-
-		if (!p)
-			return -ENOMEM;
-		img->calls = p;
-		*cap = n;
-	}
+	if (!GROW(img->calls, img->n_calls, *cap))
+		return -ENOMEM;
 	img->calls[img->n_calls++] = (struct call){target, addr};
 	return 0;
 }

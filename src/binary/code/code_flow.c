@@ -11,6 +11,8 @@
 
 #include "base/budget.h"
 #include "base/cleanup.h"
+#include "base/search.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -42,15 +44,8 @@ static int add(struct code_flow *f, const struct insn *in)
 {
 	if (f->n == MAX_INSNS)
 		return 0;
-	if (f->n == f->cap) {
-		size_t cap = f->cap ? f->cap * 2 : 4096;
-		struct insn *insns = reallocarray(f->insns, cap, sizeof(*insns));
-
-		if (!insns)
-			return -ENOMEM;
-		f->insns = insns;
-		f->cap = cap;
-	}
+	if (!GROW(f->insns, f->n, f->cap))
+		return -ENOMEM;
 	f->insns[f->n++] = *in;
 	return 0;
 }
@@ -76,16 +71,8 @@ void code_flow_done(struct code_flow *f)
 
 static uint32_t index_of(const struct code_flow *f, uint64_t addr)
 {
-	size_t lo = 0, hi = f->n;
+	size_t lo = PARTITION_POINT(i, 0, f->n, f->insns[i].addr < addr);
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (f->insns[mid].addr < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < f->n && f->insns[lo].addr == addr ? (uint32_t)lo : CODE_NOWHERE;
 }
 
@@ -184,19 +171,11 @@ static bool is_spill(struct code_flow *f, const struct insn *in)
 {
 	const struct code_slot first = {in->disp - UINT8_MAX, in->base, 0, false};
 	bool loaded = false;
-	size_t lo = 0, hi;
+	size_t lo;
 
 	if (read_slots(f) < 0)
 		return false;
-	hi = f->n_slots;
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (by_slot(&f->slots[mid], &first) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = PARTITION_POINT(i, 0, f->n_slots, by_slot(&f->slots[i], &first) < 0);
 	for (; lo < f->n_slots && f->slots[lo].base == in->base &&
 	       f->slots[lo].disp < in->disp + in->mem_bytes;
 	     lo++) {

@@ -8,6 +8,8 @@
 
 #include "base/budget.h"
 #include "base/cleanup.h"
+#include "base/search.h"
+#include "base/vec.h"
 #include "binary/code/code_flow.h"
 #include "binary/code/code_scan_x86_64.h"
 #include "binary/elf/elf_image.h"
@@ -32,18 +34,11 @@ struct search {
 
 static bool wanted(const struct search *s, uint64_t addr)
 {
-	size_t lo = 0, hi = s->n_targets;
+	size_t lo;
 
-	if (addr < s->targets[0] || addr > s->targets[hi - 1])
+	if (addr < s->targets[0] || addr > s->targets[s->n_targets - 1])
 		return false;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (s->targets[mid] < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = PARTITION_POINT(i, 0, s->n_targets, s->targets[i] < addr);
 	return lo < s->n_targets && s->targets[lo] == addr;
 }
 
@@ -51,15 +46,8 @@ static int add_ref(struct search *s, const struct insn *in, uint64_t target, uin
 {
 	struct refs *out = s->out;
 
-	if (out->n == s->cap) {
-		size_t n = s->cap ? s->cap * 2 : 64;
-		struct ref *p = reallocarray(out->refs, n, sizeof(*p));
-
-		if (!p)
-			return -ENOMEM;
-		out->refs = p;
-		s->cap = n;
-	}
+	if (!GROW(out->refs, out->n, s->cap))
+		return -ENOMEM;
 	out->refs[out->n++] = (struct ref){
 		.addr = in->addr,
 		.target = target,

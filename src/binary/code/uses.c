@@ -8,6 +8,7 @@
 #include "binary/code/uses.h"
 
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "binary/elf/elf_image.h"
 #include "binary/elf/image.h"
 #include "binary/code/insn.h"
@@ -39,15 +40,8 @@ static int add(struct search *s, uint64_t target, uint64_t at, enum use_kind kin
 {
 	struct uses *out = s->out;
 
-	if (out->n == s->cap) {
-		size_t n = s->cap ? s->cap * 2 : 256;
-		struct use *p = reallocarray(out->uses, n, sizeof(*p));
-
-		if (!p)
-			return -ENOMEM;
-		out->uses = p;
-		s->cap = n;
-	}
+	if (!GROW(out->uses, out->n, s->cap))
+		return -ENOMEM;
 	out->uses[out->n++] = (struct use){.target = target, .at = at, .kind = kind};
 	return 0;
 }
