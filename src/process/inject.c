@@ -591,17 +591,26 @@ static int send_alone(struct injector *in, struct errand_place *place, const str
 	return rc;
 }
 
-/* From the errand's begin to its end: back to where the program was parked, at a breakpoint there.
- */
+/* Whether a stop is where the program was parked. */
+static bool is_back(const struct parked *parked, int signal, const struct user_regs_struct *regs)
+{
+	if (!parked->call)
+		return signal == SIGTRAP && regs->rip == parked->at + 1;
+	return signal == (SIGTRAP | 0x80) && regs->rip == parked->at + 2 &&
+	       regs->orig_rax == parked->call && (long)regs->rax != -ENOSYS;
+}
+
+/* From the errand's begin to its end: back to where the program was parked. */
 static int come_back(struct injector *in, struct error *err)
 {
+	const struct parked *parked = in->parked;
 	struct user_regs_struct regs;
-	pid_t tid = in->parked->tid;
+	pid_t tid = parked->tid;
 	int rc, status, signal = 0;
 
 	for (;;) {
 		process_step("cont");
-		if (ptrace(PTRACE_CONT, tid, 0, (long)signal) < 0)
+		if (ptrace(parked->call ? PTRACE_SYSCALL : PTRACE_CONT, tid, 0, (long)signal) < 0)
 			return error_sys(err, -errno, "cannot resume process %d", tid);
 		rc = thread_wait(tid, ERRAND_TIMEOUT, &status);
 		if (rc < 0)
@@ -614,15 +623,19 @@ static int come_back(struct injector *in, struct error *err)
 			signal = 0; /* an event, no signal */
 			continue;
 		}
-		if (signal != SIGTRAP)
+		if ((signal & ~0x80) != SIGTRAP)
 			continue;
 		if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
 			return error_sys(err, -errno, "cannot read the registers of process %d",
 					 tid);
-		if (regs.rip == in->parked->at + 1)
+		if (is_back(parked, signal, &regs))
 			break;
+		if (signal != SIGTRAP)
+			signal = 0; /* another system call */
 	}
-	regs.rip = in->parked->at;
+	if (parked->call)
+		return 1;
+	regs.rip = parked->at;
 	regs.orig_rax = (unsigned long long)-1;
 	if (ptrace(PTRACE_SETREGS, tid, 0, &regs) < 0)
 		return error_sys(err, -errno, "cannot set the registers of process %d", tid);
@@ -647,8 +660,10 @@ static int send_parked(struct injector *in, struct errand_place *place, const st
 	if (rc < 0)
 		return rc;
 	in->process->stopped_tid = tid;
+	if (in->parked->call)
+		regs.rax = in->parked->call; /* it is made again */
 	rc = write_stub(in, place, e, &regs, waiting);
-	if (rc == 0)
+	if (rc == 0 && !in->parked->call)
 		rc = memory_write(in->process, in->parked->at, &int3, 1);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write into process %d", tid);
@@ -665,8 +680,8 @@ static int send_parked(struct injector *in, struct errand_place *place, const st
 		rc = come_back(in, err);
 	}
 	alone(e, false);
-	if (rc != -ESRCH && memory_write(in->process, in->parked->at, &in->parked->byte, 1) < 0 &&
-	    rc >= 0)
+	if (rc != -ESRCH && !in->parked->call &&
+	    memory_write(in->process, in->parked->at, &in->parked->byte, 1) < 0 && rc >= 0)
 		rc = error_set(err, -EIO, "cannot lift a breakpoint in process %d", tid);
 	return rc;
 }

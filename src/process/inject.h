@@ -10,12 +10,16 @@
 #include "process/seccomp.h"
 #include "process/stub.h"
 
-/* A program that pollux holds at its start. A breakpoint is there only during a remote call, so
- * that the program continues if pollux is killed while it holds it. */
+/*
+ * A program that pollux holds at its start, where it comes back to after each remote call. Best that
+ * is a system call which can be made again, whose end the kernel tells: then the program continues
+ * whenever pollux is killed. Elsewhere a breakpoint is there during a remote call.
+ */
 struct parked {
 	pid_t tid;
-	uint64_t at;  /* address */
-	uint8_t byte; /* the bytes that were there */
+	uint64_t at;   /* address */
+	uint32_t call; /* number of the system call at `at`, 0: a breakpoint is needed */
+	uint8_t byte;  /* the byte that was there */
 };
 
 /* Memory that holds a stub's code. */

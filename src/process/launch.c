@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "process/maps.h"
 #include "process/memory.h"
 #include "process/objects.h"
 
@@ -36,6 +37,7 @@
 #define START_TIMEOUT (60000 * NSEC_PER_MSEC)
 #define MAX_SYSCALLS 64
 #define MAX_STEPS 64
+#define MAX_HEADERS 64
 
 struct launch {
 	pid_t pid;
@@ -44,6 +46,7 @@ struct launch {
 	const char *name;
 	struct process *process;
 	struct parked *parked;
+	bool followed;
 	int status; /* waitpid's, when it has ended */
 	struct error *err;
 };
@@ -103,6 +106,83 @@ static int wait_exec(struct launch *l)
 		if (ptrace(PTRACE_CONT, l->pid, 0, status >> 16 ? 0L : (long)WSTOPSIG(status)) < 0)
 			return error_sys(l->err, -errno, "cannot start %s", l->name);
 	}
+}
+
+/* What the kernel says where the program's headers are. n of them at most. */
+static size_t read_headers(const struct process *p, Elf64_Phdr *out, size_t max)
+{
+	uint64_t n = process_auxv(p, AT_PHNUM);
+
+	return n <= max && memory_read(p, process_auxv(p, AT_PHDR), out, n * sizeof(*out)) == 0 ? n
+												: 0;
+}
+
+/* Where the loader's mprotect() begins, as glibc and musl call it. 0: there is none. */
+static uint64_t find_relro(const struct process *p)
+{
+	Elf64_Phdr phdr[MAX_HEADERS];
+	size_t n = read_headers(p, phdr, MAX_HEADERS);
+	uint64_t bias = 0, start = 0, end = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (phdr[i].p_type == PT_PHDR)
+			bias = process_auxv(p, AT_PHDR) - phdr[i].p_vaddr;
+		if (phdr[i].p_type == PT_GNU_RELRO) {
+			start = phdr[i].p_vaddr;
+			end = start + phdr[i].p_memsz;
+		}
+	}
+	start = (bias + start) & ~(PAGE - 1);
+	end = (bias + end) & ~(PAGE - 1);
+	return start < end ? start : 0;
+}
+
+/* The end of the loader, which the kernel has mapped. */
+static uint64_t loader_end(const struct process *p, uint64_t base)
+{
+	struct process_maps maps = {0};
+	const struct process_map *first;
+	uint64_t end = 0;
+
+	if (maps_read(p, &maps, NULL) < 0)
+		return 0;
+	first = maps_at(&maps, base);
+	for (size_t i = 0; first && i < maps.n; i++)
+		if (maps.v[i].inode == first->inode && maps.v[i].start >= base)
+			end = maps.v[i].end;
+	maps_done(&maps);
+	return end;
+}
+
+/* Runs to the end of that call. A system call that the loader does not make comes too late. */
+static int run_to_relro(struct launch *l, uint64_t relro)
+{
+	uint64_t base = process_auxv(l->process, AT_BASE), end = loader_end(l->process, base);
+	struct user_regs_struct regs;
+	int rc, status, signal = 0;
+
+	for (;;) {
+		if (ptrace(PTRACE_SYSCALL, l->pid, 0, (long)signal) < 0)
+			return error_sys(l->err, -errno, "cannot start %s", l->name);
+		rc = next_stop(l, &status);
+		if (rc < 0)
+			return rc;
+		signal = status >> 16 ? 0 : WSTOPSIG(status);
+		if (signal != (SIGTRAP | 0x80))
+			continue;
+		signal = 0;
+		if (ptrace(PTRACE_GETREGS, l->pid, 0, &regs) < 0)
+			return error_sys(l->err, -errno, "cannot start %s", l->name);
+		if ((long)regs.rax == -ENOSYS) /* before a call */
+			continue;
+		if (regs.rip < base || regs.rip >= end)
+			return error_set(l->err, -ENOTSUP, "%s has an unknown loader", l->name);
+		if (regs.orig_rax == __NR_mprotect && regs.rdi == relro && regs.rax == 0)
+			break;
+	}
+	l->parked->at = regs.rip - 2;
+	l->parked->call = __NR_mprotect;
+	return 0;
 }
 
 static int lift_breakpoint(struct launch *l)
@@ -221,12 +301,15 @@ static bool has_interpreter(const struct process *p)
 static int park(struct launch *l)
 {
 	uint64_t entry = process_auxv(l->process, AT_ENTRY);
+	uint64_t relro = l->followed && has_interpreter(l->process) ? find_relro(l->process) : 0;
 
 	l->process->stopped_tid = l->pid;
 	l->process->launched = true;
 	l->parked->tid = l->pid;
 	if (!entry)
 		return error_set(l->err, -ENOEXEC, "%s has no entry point", l->name);
+	if (relro)
+		return run_to_relro(l, relro);
 	TRY(run_to(l, entry));
 	return !has_interpreter(l->process) ? run_to_libc(l) : 0;
 }
@@ -318,7 +401,7 @@ struct release {
 static int lift(void *arg)
 {
 	const struct release *r = arg;
-	int rc = memory_write(r->process, r->parked->at, &r->parked->byte, 1);
+	int rc = r->parked->call ? 0 : memory_write(r->process, r->parked->at, &r->parked->byte, 1);
 
 	if (rc < 0)
 		return error_sys(r->err, rc, "cannot let process %d go", r->process->pid);
@@ -354,6 +437,7 @@ int launch_next(struct tracer *tracer, pid_t pid, struct process *ret_process,
 	struct parked parked = {0};
 	struct launch l = {.pid = pid,
 			   .name = "the program",
+			   .followed = true,
 			   .process = &process,
 			   .parked = &parked,
 			   .err = err};

@@ -454,6 +454,17 @@ def test_a_child_that_is_traced_with_a_followed_program(pollux, trace):
     assert (result.returncode, result.stdout) == (0, "7\n"), result.stderr
 
 
+@pytest.mark.parametrize("what", ["runtime", "nothing"])
+def test_pollux_is_killed_while_the_loader_runs(pollux, suite, tmp_path, what):
+    """What a followed program executes lives on, also where its start has not come yet."""
+    library = build.compile_c(build.TARGETS / "kill_parent.c", "kill_parent.so", "-shared", "-fPIC")
+    command = f"{suite()} multi_thread" if what == "runtime" else "/bin/echo lives"
+    result = driver.run(pollux, "record", "-o", tmp_path / "x.plx", "--", "sh", "-c",
+                        f"KILLED=$PPID LD_PRELOAD={library} exec {command}")
+    assert result.returncode == -signal.SIGKILL
+    assert "lives" in result.stdout or '{"truth"' in result.stdout, result.stdout
+
+
 def test_pollux_is_killed_while_it_looks_at_what_was_executed(pollux, suite, tmp_path):
     """The program stands still meanwhile, and goes on then."""
     program = suite(profile="debug")
