@@ -43,6 +43,7 @@
 #define STOP_ALL_TIMEOUT (2000 * NSEC_PER_MSEC)
 #define ERRAND_TIMEOUT (5000 * NSEC_PER_MSEC)
 #define ALONE_TIMEOUT (20 * NSEC_PER_MSEC)
+#define BUSY_TIMEOUT (200 * NSEC_PER_MSEC) /* of a thread that could run */
 #define OUT_TIMEOUT (1000 * NSEC_PER_MSEC)
 #define USER_CS 0x33 /* 64-bit user code segment: x86 Linux' fixed selector */
 #define MAX_TRIES 8
@@ -380,13 +381,31 @@ static void let_go(const struct errand *e, struct process_stop *others)
 	threads_resume(others);
 }
 
-/* Waits for the thread's next stop. A signal's handler, in whose middle it may be, may wait for
- * another thread: the others, which are stopped, are resumed if it takes long. */
-static int wait_for_stop(const struct errand *e, pid_t tid, struct process_stop *others,
-			 int *ret_status)
+/* Whether a thread sleeps, so that somebody has to wake it. */
+static bool sleeps(const struct process *p, pid_t tid)
 {
-	int rc = thread_wait(tid, ALONE_TIMEOUT, ret_status);
+	char name[48], text[512];
+	const char *state;
 
+	snprintf(name, sizeof(name), "task/%d/stat", tid);
+	if (process_read_file(p, name, text, sizeof(text)) <= 0)
+		return false;
+	state = strrchr(text, ')');
+	return state && state[1] == ' ' && state[2] == 'S';
+}
+
+/* Waits for the thread's next stop. A signal's handler, in whose middle it may be, may wait for
+ * another thread: the others, which are stopped, are resumed if it takes long. A thread that only
+ * gets no CPU has more time. */
+static int wait_for_stop(const struct process *p, const struct errand *e, pid_t tid,
+			 struct process_stop *others, int *ret_status)
+{
+	uint64_t until = clock_monotonic_ns() + BUSY_TIMEOUT;
+	int rc;
+
+	do
+		rc = thread_wait(tid, ALONE_TIMEOUT, ret_status);
+	while (rc == -ETIMEDOUT && clock_monotonic_ns() < until && !sleeps(p, tid));
 	if (rc != -ETIMEDOUT)
 		return rc;
 	let_go(e, others);
@@ -397,8 +416,8 @@ static int wait_for_stop(const struct errand *e, pid_t tid, struct process_stop 
  * Goes with the thread from system call to system call until the last one is done, and holds it
  * right before the one that is asked for. Whatever becomes of us, it goes on by itself.
  */
-static int go_with(const struct errand_place *place, const struct errand *e, pid_t tid,
-		   struct process_stop *others)
+static int go_with(const struct process *p, const struct errand_place *place,
+		   const struct errand *e, pid_t tid, struct process_stop *others)
 {
 	struct user_regs_struct regs;
 	int status, signal = 0;
@@ -408,7 +427,7 @@ static int go_with(const struct errand_place *place, const struct errand *e, pid
 		process_step("syscall");
 		if (ptrace(PTRACE_SYSCALL, tid, 0, (long)signal) < 0)
 			return -errno;
-		int rc = wait_for_stop(e, tid, others, &status);
+		int rc = wait_for_stop(p, e, tid, others, &status);
 		if (rc < 0)
 			return rc;
 		if (!WIFSTOPPED(status))
@@ -517,7 +536,7 @@ static int send_off(struct injector *in, struct errand_place *place, const struc
 				 in->process->pid);
 	/* A thread that we lose on the way comes to the end of the list all the same. */
 	if (e->held && ptrace(PTRACE_SETOPTIONS, tid, 0, (long)PTRACE_O_TRACESYSGOOD) == 0)
-		go_with(place, e, tid, others);
+		go_with(in->process, place, e, tid, others);
 	in->last_tid = tid;
 	in->fs_base = regs->fs_base;
 	return 1;
@@ -676,7 +695,7 @@ static int send_parked(struct injector *in, struct errand_place *place, const st
 		rc = error_sys(err, -errno, "cannot set the registers of process %d", tid);
 	} else {
 		if (e->held)
-			go_with(place, e, tid, NULL);
+			go_with(in->process, place, e, tid, NULL);
 		rc = come_back(in, err);
 	}
 	alone(e, false);
