@@ -132,5 +132,6 @@ void help_overview(struct buf *out)
 	}
 	buf_str(out, "\nExamples:\n");
 	examples(out, begin);
-	buf_str(out, "\nHelp on a verb: pollux VERB --help. Version: pollux --version.\n");
+	buf_str(out, "\nHelp on a verb: pollux VERB --help. A log of each step: pollux -v VERB. "
+		     "Version: pollux --version.\n");
 }

@@ -9,6 +9,8 @@
  * SIGXFSZ (ulimit -f) is of the same kind, by EFBIG.
  */
 #include "base/buf.h"
+#include "base/error.h"
+#include "base/log.h"
 #include "cli/args.h"
 #include "cli/cli.h"
 #include "cli/help.h"
@@ -168,6 +170,24 @@ static int run_verb(const struct cli_verb *verb, int argc, char **argv)
 	return code;
 }
 
+/* POLLUX_DEBUG=DOMAINS, or -v before the verb: all of them. */
+static int enable_log(int *argc, char ***argv)
+{
+	const char *list = getenv("POLLUX_DEBUG");
+	struct error text = {0};
+
+	if (*argc > 1 && (!strcmp((*argv)[1], "-v") || !strcmp((*argv)[1], "--verbose"))) {
+		(*argc)--;
+		(*argv)++;
+		list = "all";
+	}
+	if (!list || !*list || log_enable(list) == 0)
+		return 0;
+	error_set(&text, -EINVAL,
+		  "POLLUX_DEBUG has no domain '%s'; it takes attach, find, debug, all", list);
+	return args_usage(NULL, text.text);
+}
+
 static int run(int argc, char **argv)
 {
 	struct buf text = BUF_INIT;
@@ -218,7 +238,9 @@ int main(int argc, char **argv)
 
 	fill_standard_fds();
 	catch_sigpipe();
-	code = run(argc, argv);
+	code = enable_log(&argc, &argv);
+	if (!code)
+		code = run(argc, argv);
 	errno = 0;
 	if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_DONE && !reader_gone()) {
 		fprintf(stderr, "pollux: cannot write to standard output: %s\n",

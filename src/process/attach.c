@@ -30,6 +30,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "base/vec.h"
 #include "process/agent_mapping.h"
@@ -92,6 +93,11 @@ struct attach {
 
 /* ---- finding ---- */
 
+static double ms_since(uint64_t began_ns)
+{
+	return (double)(clock_monotonic_ns() - began_ns) / 1e6;
+}
+
 static bool has_something(const struct finding *f)
 {
 	return f->n_runtimes && f->n_kinds;
@@ -152,6 +158,7 @@ static int add_object(struct attach *a, const struct process_object *o, struct f
 		      uint64_t *deadline_ns, struct error *err)
 {
 	bool tasks = has_something(found);
+	uint64_t began_ns;
 	int rc;
 
 	if (!tasks && !(a->futures && o == a->objects.v))
@@ -160,7 +167,10 @@ static int add_object(struct attach *a, const struct process_object *o, struct f
 	found->path = strdup(o->path);
 	if (!*deadline_ns)
 		*deadline_ns = clock_monotonic_ns() + DEBUG_WAIT_NS;
+	began_ns = clock_monotonic_ns();
 	debug_names(o->image, o->path, found, *deadline_ns);
+	log_debug(LOG_DEBUG, "%s: names of %zu kinds from debug information took %.3f ms", o->path,
+		  found->n_kinds, ms_since(began_ns));
 	rc = keep_object(a, o, found);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot look at process %d", a->process.pid);
@@ -175,18 +185,38 @@ static int add_object(struct attach *a, const struct process_object *o, struct f
 	return rc;
 }
 
+static void log_found(const char *path, const struct finding *f)
+{
+	log_debug(LOG_FIND, "%s: %zu kinds, %zu wakers, %zu calls, %zu block_ons%s%s%s", path,
+		  f->n_kinds, f->n_wakers, f->n_calls, f->n_block_ons,
+		  f->has_symbols ? "" : ", no symbols", f->is_static ? ", static" : "",
+		  f->is_musl ? ", musl" : "");
+	for (size_t i = 0; i < f->n_runtimes; i++) {
+		const struct find_runtime *r = &f->runtimes[i];
+
+		log_debug(LOG_FIND, "%s: runtime %s, version %s", path, r->name ? r->name : "?",
+			  r->version ? r->version : "not known");
+	}
+}
+
 static int look_at(struct attach *a, struct process_object *o, uint64_t *deadline_ns,
 		   struct buf *notes, struct error *err)
 {
 	struct finding found = {0};
 	struct error why = {0};
+	uint64_t began_ns;
+	size_t noted = notes->len;
 	int rc;
 
 	if (!o->image) {
+		log_debug(LOG_FIND, "%s: not read: %s", o->path, o->why ? o->why : "?");
 		buf_printf(notes, "%s not looked at: %s; ", o->path, o->why ? o->why : "?");
 		return 0;
 	}
+	began_ns = clock_monotonic_ns();
 	rc = finding_get(o->image, &found, &why);
+	log_debug(LOG_FIND, "%s: scan took %.3f ms%s%s", o->path, ms_since(began_ns),
+		  rc < 0 ? " and failed: " : "", rc < 0 ? why.text : "");
 	if (rc == -ENOMEM)
 		return error_set(err, rc, "%s", why.text);
 	if (rc < 0) {
@@ -194,9 +224,13 @@ static int look_at(struct attach *a, struct process_object *o, uint64_t *deadlin
 		buf_printf(notes, "%s not understood: %s; ", o->path, why.text);
 		return 0;
 	}
+	log_found(o->path, &found);
 	rc = add_object(a, o, &found, deadline_ns, err);
 	/* A runtime that is there and can't be hooked says why. */
 	finding_reasons(&found, notes);
+	if (notes->len > noted && notes->data)
+		log_debug(LOG_FIND, "%s: refused: %.*s", o->path, (int)(notes->len - noted),
+			  notes->data + noted);
 	finding_done(&found);
 	return rc;
 }
@@ -213,6 +247,7 @@ static int look(struct attach *a, struct error *err)
 		return rc;
 	rc = objects_read(&a->process, &maps, &a->objects, err);
 	maps_done(&maps);
+	log_debug(LOG_ATTACH, "process %d has %zu objects", a->process.pid, a->objects.n);
 	for (size_t i = 0; rc == 0 && i < a->objects.n; i++) {
 		rc = look_at(a, &a->objects.v[i], &deadline_ns, &notes, err);
 		/* Of many large libraries only one at a time lies in memory. */
@@ -418,6 +453,7 @@ static bool has_roots(const struct attach *a)
 static int patch_sites(struct attach *a, struct error *err)
 {
 	struct process_stop stopped;
+	size_t n_stopped;
 	int rc;
 
 	if (a->parked.tid) {
@@ -439,8 +475,11 @@ static int patch_sites(struct attach *a, struct error *err)
 	a->process.stopped_tid = 0;
 	if (rc == 0 && has_roots(a))
 		rc = roots_note(&a->roots, &stopped);
+	n_stopped = stopped.n;
 	threads_resume(&stopped);
 	a->stop_ns += stopped.stop_ns;
+	log_debug(LOG_ATTACH, "%zu threads were stopped for %.3f ms to patch instructions: %s",
+		  n_stopped, (double)stopped.stop_ns / 1e6, rc < 0 ? strerror(-rc) : "done");
 	return rc < 0 && err && !err->code ? error_sys(err, rc, "cannot attach") : rc;
 }
 
@@ -488,9 +527,14 @@ static int load_agent(struct attach *a, struct injector *in, const struct leftov
 	}
 	TRY(area_make(in, &a->hooks, &a->layout, old, &a->objects.v[0], &a->rings, &a->reused,
 		      err));
+	log_debug(LOG_ATTACH, "agent mapping at %#lx%s, %u rings of %u bytes, %zu hooks",
+		  (unsigned long)a->layout.code, a->reused ? " (used again)" : "", a->rings.n_rings,
+		  a->rings.ring_bytes, a->hooks.n);
 	programs_begin(&a->programs, &a->process, &a->layout, a->reused);
 	TRY(write_state(a, in, err));
 	TRY(hooks_flip(&a->hooks, &a->process, &a->layout, err));
+	log_debug(LOG_ATTACH, "%zu slots are hooked, %zu of them held something unexpected",
+		  a->hooks.n_slots, a->hooks.n_slots_other);
 	rc = patch_sites(a, err);
 	if (rc == 0)
 		rc = tell_roots(a, err);
@@ -584,8 +628,11 @@ static int run_load(struct attach *a, struct error *err)
 	}
 	a->err = err ? err : &local;
 	rc = tracer_call(a->tracer, load, a);
-	a->err = NULL;
 	a->total_ns = clock_monotonic_ns() - a->began_ns;
+	log_debug(LOG_ATTACH, "attach to %d took %.3f ms, threads stopped for %.3f ms: %s",
+		  a->process.pid, (double)a->total_ns / 1e6, (double)a->stop_ns / 1e6,
+		  rc < 0 ? a->err->text : "done");
+	a->err = NULL;
 	return rc;
 }
 

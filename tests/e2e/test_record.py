@@ -1,6 +1,7 @@
 """The command `record`: how it begins, how it ends, what it refuses and says."""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -147,6 +148,25 @@ def test_no_runtime(pollux, trace):
     finally:
         process.kill()
         process.wait()
+
+
+def test_log(pollux, suite, trace):
+    """-v and POLLUX_DEBUG say what was looked at, found and refused, those domains only."""
+    with driver.Target(suite("tokio-1.20"), "plain") as target:
+        verb = ("record", "-d", "1", "-o", trace, "-p", target.pid)
+        quiet = driver.run(pollux, *verb)
+        whole = driver.run(pollux, "-v", *verb)
+        some = driver.run(pollux, *verb, env={**os.environ, "POLLUX_DEBUG": "find"})
+        wrong = driver.run(pollux, *verb, env={**os.environ, "POLLUX_DEBUG": "fnid"})
+        target.go()
+        target.truth()
+    assert quiet.returncode == whole.returncode == some.returncode == 1
+    assert "pollux: find" not in quiet.stderr and "pollux: attach" not in quiet.stderr
+    assert re.search(r"^pollux: attach [0-9.]+ ms: process \d+ has \d+ objects$", whole.stderr, re.M)
+    assert re.search(r"^pollux: find .* scan took [0-9.]+ ms$", whole.stderr, re.M)
+    assert re.search(r"^pollux: find .*: refused: .*1\.20", some.stderr, re.M), some.stderr
+    assert "pollux: attach" not in some.stderr
+    assert wrong.returncode == 2 and "fnid" in wrong.stderr
 
 
 def test_old_tokio(pollux, suite, trace):

@@ -1,0 +1,39 @@
+/*
+ * What pollux does, step by step, on stderr: for a failure at a user's site that one sentence of
+ * error doesn't explain. Off unless POLLUX_DEBUG or -v asks for it; then libraries may log, which
+ * otherwise never print. A domain that is off costs one load and one branch: arguments are not
+ * evaluated.
+ */
+#ifndef POLLUX_BASE_LOG_H
+#define POLLUX_BASE_LOG_H
+
+#include <stdbool.h>
+
+enum log_domain {
+	LOG_ATTACH, /* which objects, steps, hooks, and how long threads were stopped */
+	LOG_FIND,   /* what was found in each object, and what was refused and why */
+	LOG_DEBUG,  /* debug information: how long it took to read names from it */
+	LOG_N
+};
+
+extern unsigned log_domains; /* bits; changed by log_enable() only, before threads start */
+
+/* Turns on the domains of a list, "attach,find", or "all". Returns -EINVAL, and turns on nothing,
+ * if it names an unknown one. Not safe beside other threads. */
+int log_enable(const char *list);
+
+/* One line: "pollux: attach 12.345 ms: TEXT". Foreign text is made safe for terminals. */
+void log_write(enum log_domain domain, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static inline bool log_on(enum log_domain domain)
+{
+	return log_domains >> domain & 1;
+}
+
+#define log_debug(domain, ...)                                                                     \
+	do {                                                                                       \
+		if (log_on(domain))                                                                \
+			log_write(domain, __VA_ARGS__);                                            \
+	} while (0)
+
+#endif
