@@ -34,16 +34,23 @@ pub unsafe extern "C" fn inside_work(rt: *const Runtime, n: u64) -> u64 {
         }
         sum
     }));
-    for _ in 0..8 {
-        let tx = tx.clone();
+    let sender = |tx: mpsc::Sender<u64>| {
         rt.spawn(library_sender(async move {
             for value in 0..n {
                 tx.send(value).await.unwrap();
             }
-        }));
-    }
+        }))
+    };
+    let senders: Vec<_> = (0..8).map(|_| sender(tx.clone())).collect();
     drop(tx);
-    rt.block_on(receiver).unwrap()
+    // The channel is closed before the last sender's poll is over. It ends before the runtime does: how
+    // a detached task ends during a shutdown can't be told.
+    rt.block_on(async {
+        for sender in senders {
+            sender.await.unwrap();
+        }
+        receiver.await.unwrap()
+    })
 }
 
 /// Ends the runtime; gives the truth, a string that is never freed.
