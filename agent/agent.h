@@ -156,10 +156,11 @@ static inline uint64_t agent_claim(const struct agent_notes *n)
 	return __atomic_load_n(&n->owner.claim, __ATOMIC_RELAXED);
 }
 
-/* Whether the tool has given the ring back that was claimed so. */
+/* Whether the tool has given the ring back that was claimed so. Acquire: all that the dead thread
+ * wrote to its notes comes before what their next owner writes. */
 static inline bool agent_is_dead(const struct agent_notes *n, uint64_t claim)
 {
-	return __atomic_load_n(&n->owner.dead, __ATOMIC_RELAXED) == (uint32_t)(claim >> 32);
+	return __atomic_load_n(&n->owner.dead, __ATOMIC_ACQUIRE) == (uint32_t)(claim >> 32);
 }
 
 static inline uint64_t agent_slot_of(uint64_t thread)
