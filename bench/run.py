@@ -145,7 +145,7 @@ def stop_rows(size, paths):
             facts = [attach_once(program) for _ in range(size.rounds)]
         stops = [f["cost"]["stop_ns"] / 1e6 for f in facts]
         rows.append([f"{threads} workers", f"{median(stops):.2f} ms", f"{max(stops):.2f} ms"])
-    return ["### Threads stand still, attach and detach together", ""] + table(
+    return ["### Threads stopped, attach and detach together", ""] + table(
         ["program", "median", "longest"], rows)
 
 
