@@ -474,6 +474,16 @@ def test_a_child_that_is_traced_with_a_followed_program(pollux, trace):
     assert (result.returncode, result.stdout) == (0, "7\n"), result.stderr
 
 
+def test_a_static_program_that_is_executed(pollux, suite, tmp_path):
+    """It is recorded from its start, whenever pollux notices the exec."""
+    command = f"exec {suite('smol-2.0', 'static')} executor"
+    for n in range(10):
+        trace = tmp_path / f"{n}.plx"
+        result = driver.run(pollux, "record", "-o", trace, "--", "sh", "-c", command)
+        assert result.returncode == 0, result.stderr
+        assert driver.report(pollux, trace)["tasks"]["spawned"] == 500, result.stderr
+
+
 @pytest.mark.parametrize("what", ["runtime", "nothing"])
 def test_pollux_is_killed_while_the_loader_runs(pollux, suite, tmp_path, what):
     """What a followed program executes lives on, also where its start has not come yet."""

@@ -513,6 +513,9 @@ static int open_again(struct capture *c, const struct attach_options *options,
 
 	if (rc != -EPERM || !c->follow)
 		return rc;
+	/* It has just been executed, and stands still for take_exec(). */
+	if (follow_look(c->follow) == FOLLOW_EXEC)
+		return -EAGAIN;
 	/* There is something to record, but only one may trace it. */
 	stop_following(c);
 	return attach_open(c->child, options, ret_attach, err);
