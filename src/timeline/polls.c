@@ -505,5 +505,5 @@ void poll_unpark(struct timeline *tl, struct thread *th, uint16_t arg, uint64_t 
 	else if (th->complete)
 		tl->n_inconsistent++;
 	th->after_unpark = true;
-	root_gap_begin(tl, th, t, true);
+	root_unparked(tl, th, th->park_call, t);
 }

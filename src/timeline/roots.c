@@ -16,6 +16,10 @@
  *   outcome stays unknown. So the last of its polls, after which none of the above followed, has no
  *   known length: the thread may long have gone on with something else.
  *
+ * A wait that its waker has not ended is no wait of the block_on's: where the thread comes out of a
+ * futex without a wake of the root, it was in a lock, or after the block_on. From the last poll's
+ * end on its state is unknown, unless a wake comes after all.
+ *
  * A block_on inside of a task's poll (in block_in_place) has no polls of its own here: it lives
  * until that poll ends.
  *
@@ -175,6 +179,9 @@ void root_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 	}
 	if (!root)
 		return;
+	if (root->maybe_left && root->n_losses == tl->n_losses && root->tl.state == TS_UNKNOWN)
+		root->tl.state = TS_WAITING;
+	root->maybe_left = false;
 	task_settle(tl, root);
 	t = timeline_at_task(th, root, t);
 	bool polling = root->tl.state == TS_POLLING;
@@ -235,6 +242,20 @@ void root_gap_end(struct timeline *tl, struct thread *th, uint64_t t, enum trace
 	struct frame f = th->root_poll;
 	th->root_poll.task = NULL;
 	poll_finish(tl, th, &f, t, outcome);
+}
+
+void root_unparked(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t)
+{
+	struct task *root = th->root;
+
+	root_gap_begin(tl, th, t, true);
+	if (!root || th->loops || root->kind->loops || call != TB_FUTEX)
+		return;
+	task_settle(tl, root);
+	if (root->tl.state != TS_WAITING)
+		return;
+	root->tl.state = TS_UNKNOWN;
+	root->maybe_left = true;
 }
 
 void root_look_ahead(struct thread *th, const struct trace_event *ev)

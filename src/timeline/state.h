@@ -93,6 +93,7 @@ struct task {
 			       * queue */
 	uint64_t wake_inside; /* serial of the first */
 	uint64_t stray_seen;  /* a root: n_stray of its kind when it was last polled */
+	bool maybe_left;      /* a root: UNKNOWN, but WAITING all the time if it is woken */
 	bool self_woken;      /* since its last poll began */
 	/* Where its last poll was: thread + 1, and how often that thread had parked by then. */
 	uint32_t polled_on;
@@ -307,6 +308,8 @@ void root_before(struct timeline *tl, struct thread *th, struct kind *k, uint64_
 void root_appears(struct timeline *tl, struct thread *th, enum trace_event_type type, uint64_t t);
 void root_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t data, uint64_t t);
 void root_gap_begin(struct timeline *tl, struct thread *th, uint64_t t, bool after_park);
+/* The thread was parked in that call up to now. */
+void root_unparked(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t);
 void root_gap_end(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome);
 /* An event of after the end, on a thread with an open root_poll. */
 void root_look_ahead(struct thread *th, const struct trace_event *ev);

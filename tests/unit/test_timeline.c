@@ -2228,10 +2228,45 @@ ROW(56)
 					 "+5 root 3 spawned 370\n"
 					 "park t1 7 340-400\n"
 					 "poll 5 t3 370-370 unknown end unseen inferred\n"
-					 "waiting 2 310-400\n"
-					 "-2 alive waiting\n"
+					 "unknown 2 310-400\n"
+					 "-2 alive unknown\n"
 					 "-3 unknown 330\n"
 					 "-5 unknown 370\n");
+	assert_int_equal(t.n_inconsistent, 0);
+}
+
+/* After its last poll the thread waits for something else; a root that is woken did wait. */
+ROW(62)
+{
+	struct timeline_totals t = story("10 0 enter root\n"
+					 "20 0 park\n"
+					 "30 0 unpark\n"
+					 "40 0 park\n"
+					 "50 1 root-wake root 64\n"
+					 "50 0 unpark\n"
+					 "60 0 park\n"
+					 "900 0 unpark\n"
+					 "910 0 park\n"
+					 "950 0 unpark\n"
+					 "960 0 enter root\n"
+					 "970 0 park\n"
+					 "finish 1000",
+					 "+1 root 0 spawned 10\n"
+					 "poll 1 t0 10-20 pending inferred\n"
+					 "park t0 1 20-30\n"
+					 "w1 1 t1 50 scheduled\n"
+					 "waiting 1 20-50\n"
+					 "park t0 1 40-50\n"
+					 "poll 1 t0 50-60 pending since 50 w1 inferred\n"
+					 "park t0 1 60-900\n"
+					 "park t0 1 910-950\n"
+					 "unknown 1 60-960\n"
+					 "-1 unknown 960\n"
+					 "+2 root 0 spawned 960\n"
+					 "poll 2 t0 960-970 pending inferred\n"
+					 "park t0 1 970-1000\n"
+					 "waiting 2 970-1000\n"
+					 "-2 alive waiting\n");
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
@@ -2420,6 +2455,7 @@ int main(void)
 		TEST(59),
 		TEST(60),
 		TEST(61),
+		TEST(62),
 		cmocka_unit_test(test_life_of_thread),
 		cmocka_unit_test(test_sink_stops),
 	};
