@@ -4,6 +4,7 @@
  */
 #include "base/cursor.h"
 
+#include <assert.h>
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ bool cursor_ok(const struct cursor *c)
 
 size_t cursor_left(const struct cursor *c)
 {
+	assert(c->at <= c->end);
 	return c->end - c->at;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "base/map.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -35,11 +36,13 @@ static inline size_t hash(uint64_t a, uint64_t b)
 	return h;
 }
 
-/* The entry of (a, b), or the free one where it would go. The table is never full. */
+/* The entry of (a, b), or the free one where it would go. */
 static inline struct map_entry *probe(const struct map *m, uint64_t a, uint64_t b)
 {
 	size_t mask = m->cap - 1;
 	size_t i = hash(a, b) & mask;
+
+	assert(m->n < m->cap && !(m->cap & mask));
 	for (;; i = (i + 1) & mask) {
 		struct map_entry *e = &m->entries[i];
 		if (!e->value || (e->a == a && e->b == b))

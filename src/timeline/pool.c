@@ -4,6 +4,7 @@
  */
 #include "timeline/pool.h"
 
+#include <assert.h>
 #include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,7 @@ void *pool_get(struct pool *p)
 
 void pool_put(struct pool *p, void *item)
 {
+	assert(p->n_used > 0);
 	*(void **)item = p->free;
 	p->free = item;
 	p->n_used--;
