@@ -132,6 +132,6 @@ void help_overview(struct buf *out)
 	}
 	buf_str(out, "\nExamples:\n");
 	examples(out, begin);
-	buf_str(out, "\nHelp on a verb: pollux VERB --help. A log of each step: pollux -v VERB. "
-		     "Version: pollux --version.\n");
+	buf_str(out,
+		"\nMore: pollux VERB --help, pollux --version; pollux -v VERB logs each step.\n");
 }
