@@ -26,8 +26,8 @@ char *name_shorten(const char *full);
  *                                                           app::worker
  *     pyo3_async_runtimes::generic::future_into_py<app::get::{closure#0}>::{closure#0}::{closure#1}
  *                                                           app::get (future_into_py::{closure#1})
- */
-char *name_task(const char *full);
+ * `libraries` are crates that are known to be such, "serde,sqlx_core", besides common ones. */
+char *name_task(const char *full, const char *libraries);
 
 /* The short form of a function on a stack, whose standard path and method are kept:
  *     std::thread::functions::sleep                         std::thread::functions::sleep

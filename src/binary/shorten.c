@@ -330,9 +330,10 @@ char *name_function(const char *full)
 
 /*
  * Crates whose generic functions and types hold the future of another crate, which is what the task
- * does: `pyo3_async_runtimes::generic::future_into_py<app::get::{closure#0}, ..>`.
+ * does: `pyo3_async_runtimes::generic::future_into_py<app::get::{closure#0}, ..>`. These are known
+ * where the binary does not say which crates are libraries: the standard ones, and common wrappers.
  */
-static const char *const libraries[] = {
+static const char *const wrappers[] = {
 	"actix",
 	"actix_http",
 	"actix_rt",
@@ -381,10 +382,16 @@ static const char *const libraries[] = {
 	"warp",
 };
 
-static bool is_library(struct text crate)
+static bool is_library(struct text crate, const char *more)
 {
-	for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {
-		if (is(crate, libraries[i]))
+	size_t len = (size_t)(crate.end - crate.at);
+
+	for (const char *p = more; len && *p; p += strcspn(p, ","), p += *p == ',') {
+		if (strcspn(p, ",") == len && memcmp(p, crate.at, len) == 0)
+			return true;
+	}
+	for (size_t i = 0; i < sizeof(wrappers) / sizeof(wrappers[0]); i++) {
+		if (is(crate, wrappers[i]))
 			return true;
 	}
 	return false;
@@ -421,6 +428,7 @@ static size_t n_closures(const struct segment *segs, size_t n)
 
 /* What was found, and in which path's parameters. */
 struct inner {
+	const char *libraries; /* see name_task() */
 	struct text path;
 	struct segment around[MAX_SEGMENTS];
 	size_t n_around;
@@ -458,8 +466,8 @@ static bool find_inner(struct text t, unsigned depth, struct inner *ret)
 			p++;
 			continue;
 		}
-		if (n_closures(segs, n) && !is_library(crate_of(segs, n, 0))) {
-			*ret = (struct inner){.path = {p, next}};
+		if (n_closures(segs, n) && !is_library(crate_of(segs, n, 0), ret->libraries)) {
+			ret->path = (struct text){p, next};
 			return true;
 		}
 		if (find_in_parameters(segs, n, depth, ret))
@@ -490,21 +498,27 @@ static void write_part(struct buf *out, const struct inner *inner)
 	buf_char(out, ')');
 }
 
-char *name_task(const char *full)
+char *name_task(const char *full, const char *libraries)
 {
 	char *name = name_shorten(full), *shortened;
 	struct segment segs[MAX_SEGMENTS];
-	struct inner inner = {0};
+	struct inner inner = {.libraries = libraries};
 	struct buf out = BUF_INIT;
 	size_t n;
 
 	read_path(full, full + strlen(full), segs, &n);
-	if (!name || !n || (!is_library(crate_of(segs, n, 0)) && !strstr(name, "<..>")) ||
-	    !find_in_parameters(segs, n, 0, &inner))
+	if (!name || !n || (!is_library(crate_of(segs, n, 0), libraries) && !strstr(name, "<..>")))
 		return name;
+	if (!find_in_parameters(segs, n, 0, &inner)) {
+		if (!*libraries)
+			return name;
+		/* One library's future in another's: then the one that is no mere wrapper. */
+		free(name);
+		return name_task(full, "");
+	}
 	free(name);
 	name = strndup(inner.path.at, (size_t)(inner.path.end - inner.path.at));
-	shortened = name ? name_task(name) : NULL;
+	shortened = name ? name_task(name, libraries) : NULL;
 	free(name);
 	if (!shortened)
 		return NULL;

@@ -256,7 +256,8 @@ static struct inspect_kind *kind_of(struct inspect *in, struct inspect_object *o
 		.runtime = "",
 		.resolved = true,
 		.future = future,
-		.name = future ? debug_future_name(o->dwarf, future) : strdup("block_on"),
+		.name = future ? debug_future_name(o->dwarf, future, o->finding.libraries)
+			       : strdup("block_on"),
 		.site = place ? steal(place) : strdup(""),
 	};
 	in->root_kinds[in->n_root_kinds++] = k;

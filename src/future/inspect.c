@@ -342,7 +342,7 @@ void inspect_resolve(struct inspect *in, struct inspect_kind *k)
 			k->why = strdup("the debug information has no layout of its cell");
 	}
 	if (k->kind->role != TR_WORKER)
-		k->name = debug_future_name(d, k->future);
+		k->name = debug_future_name(d, k->future, k->object->finding.libraries);
 }
 
 bool inspect_is_running(const struct inspect_task *t)

@@ -88,7 +88,7 @@ static const struct dw_type *unwrap(struct debug *d, const struct dw_type *t)
 	return NULL;
 }
 
-char *debug_future_name(struct debug *d, const struct dw_type *future)
+char *debug_future_name(struct debug *d, const struct dw_type *future, const char *libraries)
 {
 	for (unsigned i = 0; i < MAX_WRAPPERS; i++) {
 		const struct dw_type *inner = unwrap(d, future);
@@ -97,7 +97,7 @@ char *debug_future_name(struct debug *d, const struct dw_type *future)
 			break;
 		future = inner;
 	}
-	return name_task(future->full);
+	return name_task(future->full, libraries ? libraries : "");
 }
 
 static bool in_runtime(const char *function)
@@ -159,7 +159,7 @@ static void replace(char **at, char *text)
 	*at = text;
 }
 
-static void name_kind(struct debug *d, struct find_kind *k)
+static void name_kind(struct debug *d, struct find_kind *k, const char *libraries)
 {
 	struct debug_kind types;
 
@@ -167,7 +167,7 @@ static void name_kind(struct debug *d, struct find_kind *k)
 	if (types.future && *types.future->full) {
 		replace(&k->full_name, strdup(types.future->full));
 		if (k->role != TR_WORKER)
-			replace(&k->name, debug_future_name(d, types.future));
+			replace(&k->name, debug_future_name(d, types.future, libraries));
 	}
 	for (size_t s = 0; s < k->n_sites; s++)
 		replace(&k->sites[s].where, debug_spawn_place(d, &k->sites[s]));
@@ -181,7 +181,7 @@ void debug_names(struct elf_image *image, const char *path, struct finding *f, u
 		return;
 	debug_local(d, true);
 	for (size_t i = 0; i < f->n_kinds && clock_monotonic_ns() < deadline_ns; i++)
-		name_kind(d, &f->kinds[i]);
+		name_kind(d, &f->kinds[i], f->libraries);
 	for (size_t i = 0; i < f->n_wakers && clock_monotonic_ns() < deadline_ns; i++)
 		for (size_t s = 0; s < f->wakers[i].n_sites; s++)
 			replace(&f->wakers[i].sites[s].where,

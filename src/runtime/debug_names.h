@@ -19,8 +19,8 @@ void debug_kind_read(struct debug *d, const struct find_kind *k, struct debug_ki
 
 /* A future's name for people: the program's own future inside the wrappers that runtimes and
  * libraries put around it (async-executor's spawn, SupportTaskLocals, Instrumented, Pin<Box>). A
- * blocking task is its closure. For free(). */
-char *debug_future_name(struct debug *d, const struct dw_type *future);
+ * blocking task is its closure. `libraries` as a finding has them. For free(). */
+char *debug_future_name(struct debug *d, const struct dw_type *future, const char *libraries);
 
 /* "src/main.rs:95 (app::main)": where the program spawns tasks of this kind, through the inlined
  * functions there; NULL: unknown. For free(). */

@@ -224,6 +224,7 @@ void finding_reasons(const struct finding *f, struct buf *out)
 void finding_done(struct finding *f)
 {
 	free(f->path);
+	free(f->libraries);
 	for (size_t i = 0; i < f->n_runtimes; i++) {
 		free(f->runtimes[i].name);
 		free(f->runtimes[i].version);

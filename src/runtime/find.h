@@ -38,6 +38,9 @@ const char *find_worker_name(bool block_in_place);
 /* Versions of a crate by the paths of panic locations ("/tokio-1.38.0/src/"): joined by ", ", empty
  * if there are none. free() it; NULL: out of memory. */
 char *version_find(const struct elf_image *image, const char *crate);
+/* The crates that came from a registry, by the same paths: "serde_json,tokio", empty if there are
+ * none. free() it; NULL: out of memory. */
+char *libraries_find(const struct elf_image *image);
 
 /* All block_ons of an object, sorted, for free(). -ENOMEM or 0. */
 int block_on_find(struct elf_image *image, const struct finding *f, struct find_block_on **ret,

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct cache_kind cache = {"finding", "plxfound", 2};
+static const struct cache_kind cache = {"finding", "plxfound", 3};
 
 /* A smaller file is looked at as fast as its entry. */
 #define MIN_BYTES (1u << 20)
@@ -124,7 +124,7 @@ _Static_assert(sizeof(struct find_call) == 32, "see call()");
 _Static_assert(sizeof(struct find_block_on) == 24, "see finding()");
 _Static_assert(sizeof(struct find_runtime) == 40, "see runtime()");
 _Static_assert(sizeof(struct trace_coverage) == 56, "see coverage()");
-_Static_assert(sizeof(struct finding) == 136, "see finding()");
+_Static_assert(sizeof(struct finding) == 144, "see finding()");
 
 static void site(struct io *io, struct find_site *s)
 {
@@ -234,6 +234,7 @@ static void finding(struct io *io, struct finding *f)
 	NUMBER(io, f->is_static);
 	NUMBER(io, f->is_musl);
 	NUMBER(io, f->n_inline_syscalls);
+	string(io, &f->libraries);
 	ARRAY(io, f->runtimes, f->n_runtimes);
 	for (size_t i = 0; i < f->n_runtimes && !io->in.failed; i++)
 		runtime(io, &f->runtimes[i]);

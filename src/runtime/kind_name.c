@@ -366,7 +366,7 @@ static void set_role(struct find_kind *k, const char *type)
 	}
 }
 
-static int set_name(struct find_kind *k, const char *type, bool unsure)
+static int set_name(const struct finding *f, struct find_kind *k, const char *type, bool unsure)
 {
 	_cleanup_free_ char *inner = unwrap(type), *shortened = NULL;
 	struct buf name = BUF_INIT, full = BUF_INIT;
@@ -377,7 +377,7 @@ static int set_name(struct find_kind *k, const char *type, bool unsure)
 	if (k->role == TR_WORKER) {
 		buf_str(&name, find_worker_name(k->block_in_place));
 	} else {
-		shortened = name_task(inner);
+		shortened = name_task(inner, f->libraries);
 		buf_printf(&name, "%s%s", shortened ? shortened : inner,
 			   unsure ? " (or alike)" : "");
 	}
@@ -425,11 +425,11 @@ static int name_all(struct finding *f, size_t first, const struct clue *clues, s
 		bool folded = is_folded(f, first, clues, i);
 
 		if (c->t && !folded)
-			r = set_name(k, c->t, false);
+			r = set_name(f, k, c->t, false);
 		else if (c->callee)
-			r = set_name(k, c->callee, false);
+			r = set_name(f, k, c->callee, false);
 		else if (c->t)
-			r = set_name(k, c->t, true);
+			r = set_name(f, k, c->t, true);
 		else
 			r = set_unnamed(k, i + 1);
 		*ret_named += c->t || c->callee;
@@ -478,7 +478,11 @@ static int name_and_cover(struct elf_image *image, struct finding *f, size_t fir
 			  const struct naming *naming)
 {
 	size_t named = 0, unsure = 0;
-	int r = name_kinds(image, f, first, naming, &named, &unsure);
+	int r;
+
+	if (!f->libraries && !(f->libraries = libraries_find(image)))
+		return -ENOMEM;
+	r = name_kinds(image, f, first, naming, &named, &unsure);
 
 	if (r == 0 && !f->has_symbols)
 		r = panic_places_find(image, f, first, &named);

@@ -112,7 +112,8 @@ struct find_block_on {
 };
 
 struct finding {
-	char *path; /* as the target names it */
+	char *path;	 /* as the target names it */
+	char *libraries; /* crates from a registry, see name_task(); NULL: it has no kinds */
 	struct find_runtime *runtimes;
 	size_t n_runtimes;
 	struct find_kind *kinds;

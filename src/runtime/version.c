@@ -82,6 +82,59 @@ char *version_find(const struct elf_image *image, const char *crate)
 	return buf_steal(&out);
 }
 
+#define MAX_LIBRARIES 4096u
+
+/* The length of a crate's name in "NAME-VERSION/src/", 0 if it is none. */
+static size_t crate_at(const char *p, size_t left)
+{
+	for (size_t len = 0; len < left && len < 64; len++) {
+		if (p[len] == '-' && version_at(p + len + 1, left - len - 1))
+			return len;
+		if (!isalnum((unsigned char)p[len]) && p[len] != '-' && p[len] != '_')
+			return 0;
+	}
+	return 0;
+}
+
+/* Adds the name as it is in paths, unless it is there. */
+static bool add_library(struct buf *out, const char *name, size_t len)
+{
+	char word[64];
+
+	for (size_t i = 0; i < len; i++)
+		word[i] = name[i] == '-' ? '_' : name[i];
+	for (const char *p = out->data; p && *p; p += strcspn(p, ","), p += *p == ',')
+		if (strcspn(p, ",") == len && memcmp(p, word, len) == 0)
+			return false;
+	if (out->len)
+		buf_char(out, ',');
+	buf_add(out, word, len);
+	return true;
+}
+
+char *libraries_find(const struct elf_image *image)
+{
+	static const char folder[] = "/registry/src/";
+	struct buf out = BUF_INIT;
+	unsigned n = 0;
+
+	buf_str(&out, "");
+	for (uint64_t at = 0;
+	     n < MAX_LIBRARIES && (at = elf_image_find(image, at, folder, strlen(folder)));
+	     at += strlen(folder)) {
+		size_t left, len, index;
+		const char *p = (const char *)elf_image_bytes(image, at + strlen(folder), &left);
+		const char *slash = p ? memchr(p, '/', left < 256 ? left : 256) : NULL;
+
+		if (!slash)
+			continue;
+		index = (size_t)(slash - p) + 1;
+		len = crate_at(p + index, left - index);
+		n += len && add_library(&out, p + index, len);
+	}
+	return buf_steal(&out);
+}
+
 bool version_at_least(const char *versions, unsigned major, unsigned minor)
 {
 	const char *p = versions;

@@ -188,7 +188,34 @@ static void test_task(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		char *got = name_task(rows[i].full);
+		char *got = name_task(rows[i].full, "");
+
+		assert_non_null(got);
+		assert_string_equal(got, rows[i].name);
+		free(got);
+	}
+}
+
+/* Libraries that no list has, as the binary tells of them. */
+static void test_task_libraries(void **state)
+{
+	static const char spawn[] = "sqlx_core::rt::spawn<app::ping::{closure#0}>::{closure#0}";
+	static const char inner[] =
+		"pyo3_async_runtimes::generic::future_into_py<object_store::get::{closure#0}>";
+	static const struct {
+		const char *full, *libraries, *name;
+	} rows[] = {
+		{spawn, "", "sqlx_core::rt::spawn<app::ping>"},
+		{spawn, "sqlx", "sqlx_core::rt::spawn<app::ping>"},
+		{spawn, "bytes,sqlx_core", "app::ping"},
+		/* nothing in it is the program's own: the library's that is no wrapper */
+		{inner, "object_store,pyo3_async_runtimes", "object_store::get"},
+		{spawn, "app,sqlx_core", "sqlx_core::rt::spawn<app::ping>"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char *got = name_task(rows[i].full, rows[i].libraries);
 
 		assert_non_null(got);
 		assert_string_equal(got, rows[i].name);
@@ -206,11 +233,11 @@ static void test_shorten_deep(void **state)
 	memset(text, '<', sizeof(text) - 1);
 	text[sizeof(text) - 1] = 0;
 	free(name_shorten(text));
-	free(name_task(text));
+	free(name_task(text, "a,,b"));
 	for (size_t i = 0; i + 3 < sizeof(text); i += 3)
 		memcpy(text + i, "a::", 3);
 	free(name_shorten(text));
-	free(name_task(text));
+	free(name_task(text, "a,,b"));
 	for (int round = 0; round < 2000; round++) {
 		size_t len = (size_t)round % 60;
 
@@ -220,7 +247,7 @@ static void test_shorten_deep(void **state)
 		}
 		text[len] = 0;
 		free(name_shorten(text));
-		free(name_task(text));
+		free(name_task(text, "a,,b"));
 	}
 }
 
@@ -250,9 +277,10 @@ static void test_function(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_demangle),     cmocka_unit_test(test_demangle_bomb),
-		cmocka_unit_test(test_shorten),	     cmocka_unit_test(test_task),
-		cmocka_unit_test(test_shorten_deep), cmocka_unit_test(test_function),
+		cmocka_unit_test(test_demangle),       cmocka_unit_test(test_demangle_bomb),
+		cmocka_unit_test(test_shorten),	       cmocka_unit_test(test_task),
+		cmocka_unit_test(test_task_libraries), cmocka_unit_test(test_shorten_deep),
+		cmocka_unit_test(test_function),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
