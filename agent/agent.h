@@ -54,11 +54,11 @@ enum agent_poll_flags {
 	POLL_CLOSED = 64,		 /* was cancelled before it began */
 	POLL_ALONE = 128,		 /* there was no other reference to the task when it
 					  * began */
-	POLL_SETTLED = 256,		 /* its output was looked at in time ... */
+	POLL_OUTCOME_SAVED = 256,	 /* its output was looked at in time ... */
 	POLL_PANICKED = 512,		 /* ... and was the panic, */
 	POLL_ABORTED = 1024,		 /* or the error of an aborted task */
 	POLL_SHUT_DOWN = 2048,		 /* its runtime was shut down meanwhile */
-	POLL_ASKED = 4096,		 /* its output was queried meanwhile */
+	POLL_QUERIED = 4096,		 /* its output was queried meanwhile */
 	POLL_SHUT_IDLE = 8192, /* its runtime was shut down, by who saw it wait in a queue */
 };
 
@@ -324,7 +324,7 @@ _Static_assert(AE_WAKE_RUNNING == AE_WAKE + WAKE_RUNNING && AE_WAKE_NOOP == AE_W
 
 static inline uint64_t agent_end_event(enum poll_end end)
 {
-	return unlikely(end == END_UNPOLLED) ? AE_POLL_UNPOLLED : AE_POLL_PENDING + end;
+	return unlikely(end == END_UNPOLLED) ? AE_POLL_ABORTED : AE_POLL_PENDING + end;
 }
 
 /* A word of our own program, for runtime_*.h. */
@@ -351,11 +351,11 @@ struct agent_poll *agent_poll_open(struct agent_notes *n, struct agent_hook *hoo
 				   uint64_t ref, uint32_t flags);
 bool agent_poll_close(struct agent_notes *n, struct agent_poll *poll, uint32_t generation);
 const struct agent_hook *agent_header_hook(const struct agent_hook *wake, const void *header);
-void agent_tokio_settle(struct agent_poll *poll, uint64_t state);
+void agent_tokio_save_outcome(struct agent_poll *poll, uint64_t state);
 
 /* A wake may be the one that lets another thread take the output of the task that is polled here:
  * the last moment at which it is surely there. */
-static inline void agent_settle(struct agent_notes *n)
+static inline void agent_save_outcome(struct agent_notes *n)
 {
 	if (!n->depth)
 		return;
@@ -364,7 +364,7 @@ static inline void agent_settle(struct agent_notes *n)
 		return;
 	uint64_t state = *(uint64_t *)((char *)poll->header + poll->hook->state_offset);
 	if (unlikely(state & TOKIO_COMPLETE))
-		agent_tokio_settle(poll, state);
+		agent_tokio_save_outcome(poll, state);
 }
 
 #endif

@@ -272,7 +272,7 @@ void agent_async_wake(void *header, struct agent_hook *hook)
 		agent_no_ring(1);
 		return;
 	}
-	agent_settle(n);
+	agent_save_outcome(n);
 	if (unlikely(hook->vtable_offset == OFFSET_UNKNOWN))
 		learn_wake(hook, header);
 	/* What a kind's run learned of the header holds for its wakers too. */

@@ -16,14 +16,14 @@
 #include "agent/point.h"
 #include "agent/thunks.h"
 
-struct way {
+struct future_path {
 	const struct agent_step *step;
 	const char *at;
 };
 
 /* All ways of a node, the last one first, since they are taken from the end. */
-static inline uint32_t add_ways(const struct agent_node *node, const char *at, struct way *open,
-				uint32_t n_open)
+static inline uint32_t add_ways(const struct agent_node *node, const char *at,
+				struct future_path *open, uint32_t n_open)
 {
 	for (uint32_t i = node->n; i-- > 0 && n_open < AGENT_LIST_MAX;) {
 		open[n_open].step = &node->steps[i];
@@ -50,9 +50,9 @@ static inline const char *pointer(const struct agent_node *node, const char *at,
 }
 
 /* Goes on from `way` in one line; what branches off is added to `open`. */
-static inline uint32_t list_line(const struct agent_step *program, struct way way,
-				 struct agent_reach reach, struct way *open, uint32_t n_open,
-				 struct agent_list *ret)
+static inline uint32_t list_line(const struct agent_step *program, struct future_path way,
+				 struct agent_reach reach, struct future_path *open,
+				 uint32_t n_open, struct agent_list *ret)
 {
 	for (uint32_t depth = 0; way.step->next && depth < AGENT_PROGRAM_DEPTH; depth++) {
 		const struct agent_node *node =
@@ -79,11 +79,12 @@ static inline uint32_t list_line(const struct agent_step *program, struct way wa
 
 /* What branched off. */
 static __attribute__((noinline)) void list_rest(const struct agent_step *program,
-						const struct agent_reach *reach, struct way *open,
-						uint32_t n, struct agent_list *ret)
+						const struct agent_reach *reach,
+						struct future_path *open, uint32_t n,
+						struct agent_list *ret)
 {
 	while (n) {
-		struct way way = open[--n];
+		struct future_path way = open[--n];
 		n = list_line(program, way, *reach, open, n, ret);
 	}
 }
@@ -93,14 +94,14 @@ static inline void list(const struct agent_hook *hook, const struct agent_reach 
 {
 	const struct agent_step *program =
 		(const struct agent_step *)__atomic_load_n(&hook->program, __ATOMIC_ACQUIRE);
-	struct way open[AGENT_LIST_MAX];
+	struct future_path open[AGENT_LIST_MAX];
 	uint32_t n;
 
 	ret->n = 0;
 	ret->by_value = by_value;
 	if (!program)
 		return;
-	n = list_line(program, (struct way){program, from}, *reach, open, 0, ret);
+	n = list_line(program, (struct future_path){program, from}, *reach, open, 0, ret);
 	if (unlikely(n))
 		list_rest(program, reach, open, n, ret);
 }
@@ -126,7 +127,7 @@ void agent_put_begin_list(struct agent_notes *n, const struct agent_hook *hook, 
 	struct agent_list list;
 
 	agent_list(hook, &reach, &list);
-	agent_put_list(n, AE_FUTURE_WAS, &list);
+	agent_put_list(n, AE_FUTURE_SNAPSHOT_BEGIN, &list);
 }
 
 static inline const char *future_state(const struct agent_hook *hook, const void *future)
@@ -250,10 +251,10 @@ static __attribute__((noinline)) void list_begin(struct agent_future *f)
 	if (l.n)
 		note_left(f);
 	take_own_point(f, &l);
-	agent_put_list(f->notes, AE_FUTURE_WAS, &l);
+	agent_put_list(f->notes, AE_FUTURE_SNAPSHOT_BEGIN, &l);
 }
 
-/* It may be in another state now, or have returned: its memory is lent to the poll until that
+/* It may be in another state now, or have returned: its memory is borrowed to the poll until that
  * does. */
 static __attribute__((noinline)) void list_left(const struct agent_future *f, uint64_t type)
 {
@@ -261,7 +262,7 @@ static __attribute__((noinline)) void list_left(const struct agent_future *f, ui
 		(const struct agent_step *)__atomic_load_n(&f->hook->program, __ATOMIC_ACQUIRE);
 	const char *at = future_state(f->hook, f->future);
 	const struct agent_reach reach = reach_of(f);
-	struct way open[AGENT_LIST_MAX];
+	struct future_path open[AGENT_LIST_MAX];
 	struct agent_list l;
 
 	/* The bytes of what was dropped are still there, but what it owned is gone. */
@@ -273,7 +274,7 @@ static __attribute__((noinline)) void list_left(const struct agent_future *f, ui
 	} else if (program && agent_state_value(at, f->hook->result.size) != f->left->base) {
 		list_rest(program, &reach, open, add_ways(f->left, at, open, 0), &l);
 	}
-	agent_put_list(f->notes, AE_FUTURE_LEFT, &l);
+	agent_put_list(f->notes, AE_FUTURE_SNAPSHOT_PREV, &l);
 }
 
 /*
@@ -307,7 +308,7 @@ static __attribute__((noinline)) uint64_t list_end(struct agent_future *f)
 
 	list(f->hook, &reach, f->future, false, &l);
 	uint64_t point = take_own_point(f, &l);
-	agent_put_list(f->notes, AE_FUTURE_AT, &l);
+	agent_put_list(f->notes, AE_FUTURE_SNAPSHOT_END, &l);
 	return point;
 }
 
@@ -340,7 +341,7 @@ static inline void put_begin(struct agent_future *f)
 
 /* Below `f` the thunk has pushed the six arguments, after a word that it left free. False: they
  * lead to no future whose state can be read. */
-static __attribute__((noinline)) bool find_lent(struct agent_future *f)
+static __attribute__((noinline)) bool find_borrowed(struct agent_future *f)
 {
 	const struct agent_hook *hook = f->hook;
 	void *const *at = (void *const *)f - 1 - hook->poll_offset;
@@ -381,7 +382,7 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 		agent_lose(n, 2);
 		return false;
 	}
-	if (unlikely(hook->flags & AGENT_HOOK_LENT) && !find_lent(f))
+	if (unlikely(hook->flags & AGENT_HOOK_INDIRECT) && !find_borrowed(f))
 		return false;
 	n->n_futures++;
 	put_begin(f);
@@ -534,7 +535,7 @@ void agent_root_park_end(struct agent_future *f, uint64_t first)
 {
 	if (!still_ours(f))
 		return;
-	if (f->hook->flags & AGENT_HOOK_TOLD && !(first & 0xff)) {
+	if (f->hook->flags & AGENT_HOOK_RETURNS_READY && !(first & 0xff)) {
 		f->notes->parked = 1;
 		return;
 	}

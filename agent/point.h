@@ -99,7 +99,8 @@ static inline uint64_t agent_point(const struct agent_hook *hook, const struct a
 	return point;
 }
 
-/* Every suspended future in it: what AE_FUTURE_WAS and AE_FUTURE_AT say of each. */
+/* Every suspended future in it: what AE_FUTURE_SNAPSHOT_BEGIN and AE_FUTURE_SNAPSHOT_END say of
+ * each. */
 struct agent_list {
 	uint32_t n;
 	uint32_t by_value; /* pointers are left alone: what they lead to may be dropped */
@@ -126,7 +127,7 @@ static inline void agent_put_pending(struct agent_notes *n, const struct agent_h
 		struct agent_list list;
 		agent_list(hook, &reach, &list);
 		if (!(__atomic_load_n(state, __ATOMIC_ACQUIRE) & moved))
-			agent_put_list(n, AE_FUTURE_AT, &list);
+			agent_put_list(n, AE_FUTURE_SNAPSHOT_END, &list);
 	} else {
 		point = agent_point(hook, &reach);
 	}

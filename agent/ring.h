@@ -114,18 +114,18 @@ enum agent_event_type {
 	 * and right before its end, all that are suspended, outer ones before those in them. Where
 	 * a pointer leads to them there are two more before, with the pointer's number in place of
 	 * a point's: its own address, and the address that it holds. */
-	AE_FUTURE_WAS,	  /* when the poll began */
-	AE_FUTURE_AT,	  /* when it ended */
-	AE_POLL_UNPOLLED, /* task: end of what was no poll: it was aborted between our look at it
+	AE_FUTURE_SNAPSHOT_BEGIN, /* when the poll began */
+	AE_FUTURE_SNAPSHOT_END,	  /* when it ended */
+	AE_POLL_ABORTED, /* task: end of what was no poll: it was aborted between our look at it
 			   * and the runtime's, and dropped unpolled */
 	/* which << 48 | a word of the stack: right before an AE_SPAWN or AE_BLOCK, all with one
 	 * time, the thread's registers there (agent_stack_word) and, in order, those words from
 	 * rsp on that may be addresses, each with its place in words. The others are left out. */
 	AE_STACK,
-	/* As AE_FUTURE_AT, after those: what the polled future awaited when the poll began, and
-	 * no longer does, in its last state. Also those that have returned, by a number of their
-	 * own. */
-	AE_FUTURE_LEFT,
+	/* As AE_FUTURE_SNAPSHOT_END, after those: what the polled future awaited when the poll
+	 * began, and no longer does, in its last state. Also those that have returned, by a number
+	 * of their own. */
+	AE_FUTURE_SNAPSHOT_PREV,
 	AE_POLL_UNSEEN,	 /* task: right after the poll's begin: its end won't be seen, and what
 			  * follows may be in it or after it */
 	AE_FUTURE_FIRST, /* as AE_FUTURE_BEGIN, of a coroutine that was never polled: not the one
@@ -236,23 +236,24 @@ enum agent_hook_flags {
 	/* AH_FUTURE: what it returns is in memory, whose address is the first argument; the future
 	 * is the second one then. */
 	AGENT_HOOK_MEMORY = 4,
-	/* Every future inside the polled one is recorded by AE_FUTURE_WAS and AE_FUTURE_AT, and the
-	 * end of the poll has no await point then, except when there is one future only. */
+	/* Every future inside the polled one is recorded by AE_FUTURE_SNAPSHOT_BEGIN and
+	 * AE_FUTURE_SNAPSHOT_END, and the end of the poll has no await point then, except when
+	 * there is one future only. */
 	AGENT_HOOK_LIST = 8,
 	/* No slot, but four bytes in the code by which an instruction reaches the function: the
 	 * target of a call or jump, relative to what follows them. */
 	AGENT_HOOK_CALL = 16,
 	/* AH_ROOT_SITE: the call returns whether a poll follows (in %al); else one always does. */
-	AGENT_HOOK_TOLD = 32,
+	AGENT_HOOK_RETURNS_READY = 32,
 	/* AH_FUTURE: from argument `poll_offset` (1 to 6) `trailer_offset` pointers, each at the
 	 * place to which the one before it leads, lead to the future. */
-	AGENT_HOOK_LENT = 64,
+	AGENT_HOOK_INDIRECT = 64,
 	/* The unwinder of the object that calls through the hook is one of agent_state.unwinders: a
 	 * frame of the agent may be where a panic passes, once it is registered. Without the flag
 	 * there must be none. */
 	AGENT_HOOK_FRAME = 128,
 	/* AH_FUTURE, AR_STATE: the function begins by reading that state, unconditionally. So it is
-	 * there, and all before it in the future, and the pointers of AGENT_HOOK_LENT are. */
+	 * there, and all before it in the future, and the pointers of AGENT_HOOK_INDIRECT are. */
 	AGENT_HOOK_SHOWN = 256,
 };
 
@@ -319,11 +320,11 @@ struct agent_hook {
 	uint16_t vtable_offset; /* header + vtable_offset holds the vtable's address (Tokio: 16) */
 	/* Tokio: end of the part of the cell where the output may be (0xffff: there or further).
 	 * AH_ASYNC_RUN: end of the task; the tool sets it before the program. Both are what the
-	 * program's own tables say. AGENT_HOOK_LENT: how many. */
+	 * program's own tables say. AGENT_HOOK_INDIRECT: how many. */
 	uint16_t trailer_offset;
 	uint16_t flags;	      /* enum agent_hook_flags */
 	uint16_t poll_offset; /* wakes: of the poll (Tokio: 0) or run slot in the vtable;
-			       * AGENT_HOOK_LENT: of which argument */
+			       * AGENT_HOOK_INDIRECT: of which argument */
 };
 _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
 
@@ -390,7 +391,7 @@ static inline int agent_node_state(const struct agent_node *node)
 }
 
 #define AGENT_PROGRAM_DEPTH 16u
-#define AGENT_LIST_MAX 32u /* this many of AE_FUTURE_WAS or AE_FUTURE_AT */
+#define AGENT_LIST_MAX 32u /* this many of AE_FUTURE_SNAPSHOT_BEGIN or AE_FUTURE_SNAPSHOT_END */
 /* Polls of futures that may be open in each other on a thread: each has a frame on its stack. */
 #define AGENT_MAX_FUTURES 256u
 #define AGENT_MAX_POINTS 65535u /* of a process */

@@ -47,17 +47,17 @@ static __attribute__((noinline)) enum poll_end look(const struct agent_poll *pol
 /* The same, if it was looked at in time. */
 static enum poll_end settled(uint32_t flags)
 {
-	return !(flags & POLL_SETTLED) ? END_UNKNOWN
-	       : flags & POLL_PANICKED ? END_PANICKED
-	       : flags & POLL_ABORTED  ? END_CANCELLED
-				       : END_READY;
+	return !(flags & POLL_OUTCOME_SAVED) ? END_UNKNOWN
+	       : flags & POLL_PANICKED	     ? END_PANICKED
+	       : flags & POLL_ABORTED	     ? END_CANCELLED
+					     : END_READY;
 }
 
 static uint32_t settled_flags(enum poll_end output)
 {
-	return output == END_PANICKED	 ? POLL_SETTLED | POLL_PANICKED
-	       : output == END_CANCELLED ? POLL_SETTLED | POLL_ABORTED
-					 : POLL_SETTLED;
+	return output == END_PANICKED	 ? POLL_OUTCOME_SAVED | POLL_PANICKED
+	       : output == END_CANCELLED ? POLL_OUTCOME_SAVED | POLL_ABORTED
+					 : POLL_OUTCOME_SAVED;
 }
 
 /* Whether another thread shuts the task down that has seen it waiting in a queue, as this one did:
@@ -94,7 +94,7 @@ static enum poll_end outcome(const struct agent_hook *hook, const void *header, 
 	if (p.output == END_UNKNOWN)
 		p.output = settled(flags);
 	p.shut_down = flags & POLL_SHUT_DOWN;
-	p.taken = flags & POLL_ASKED && !(after & TOKIO_JOIN_WAKER);
+	p.taken = flags & POLL_QUERIED && !(after & TOKIO_JOIN_WAKER);
 	p.now = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	return tokio_end(&p);
 }
@@ -103,9 +103,9 @@ static enum poll_end outcome(const struct agent_hook *hook, const void *header, 
  * In a poll of a task that is complete something is woken. If that is the one who waits for the
  * task's end, it will take the output, maybe before we come to look at it: so we look now.
  */
-void agent_tokio_settle(struct agent_poll *poll, uint64_t state)
+void agent_tokio_save_outcome(struct agent_poll *poll, uint64_t state)
 {
-	if (poll->flags & POLL_SETTLED || !(state & TOKIO_JOIN_INTEREST))
+	if (poll->flags & POLL_OUTCOME_SAVED || !(state & TOKIO_JOIN_INTEREST))
 		return;
 	__atomic_fetch_or(&poll->flags, settled_flags(look(poll, state & TOKIO_CANCELLED)),
 			  __ATOMIC_RELAXED);
@@ -131,9 +131,9 @@ static bool ask(const struct agent_hook *hook, const void *header)
 	while ((last = agent_find_poll(header, &at))) {
 		found = true;
 		if (state & TOKIO_COMPLETE)
-			agent_tokio_settle(last, state);
+			agent_tokio_save_outcome(last, state);
 		else
-			__atomic_fetch_or(&last->flags, POLL_ASKED, __ATOMIC_RELAXED);
+			__atomic_fetch_or(&last->flags, POLL_QUERIED, __ATOMIC_RELAXED);
 	}
 	return found && !(state & TOKIO_COMPLETE);
 }
@@ -168,7 +168,7 @@ void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct age
 					      .cancelled = state & TOKIO_CANCELLED};
 		uint32_t flags = settled_flags(
 			tokio_output(agent_word, (uint64_t)dst, HANDED_WORDS, HANDED_WORDS, &e));
-		if (!(__atomic_load_n(&last->flags, __ATOMIC_ACQUIRE) & POLL_SETTLED))
+		if (!(__atomic_load_n(&last->flags, __ATOMIC_ACQUIRE) & POLL_OUTCOME_SAVED))
 			__atomic_fetch_or(&last->flags, flags, __ATOMIC_RELEASE);
 	}
 }
@@ -315,7 +315,7 @@ void agent_tokio_wake(void *header, struct agent_hook *hook)
 		agent_no_ring(1);
 		return;
 	}
-	agent_settle(n);
+	agent_save_outcome(n);
 	/* The waker holds a reference: the task is there. */
 	uint64_t state = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	const struct agent_hook *known = agent_header_hook(hook, header);
@@ -333,6 +333,6 @@ void agent_root_wake(void *data, struct agent_hook *hook)
 		agent_no_ring(1);
 		return;
 	}
-	agent_settle(n);
+	agent_save_outcome(n);
 	agent_put(n, AE_ROOT_WAKE, agent_ref(hook->kind, (uint64_t)data));
 }

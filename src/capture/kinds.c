@@ -1,5 +1,5 @@
 /*
- * From a finding to the trace's runtimes and kinds: the same words whether the agent or the kernel
+ * From a scan to the trace's runtimes and kinds: the same words whether the agent or the kernel
  * sees their tasks, so that two recordings of one program can be compared.
  */
 #include "capture/kinds.h"
@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-int kinds_tell_runtimes(struct trace_writer *w, uint32_t process, const struct finding *f,
+int kinds_tell_runtimes(struct trace_writer *w, uint32_t process, const struct runtime_scan *f,
 			uint32_t *ret_runtimes)
 {
 	int rc = 0;
@@ -25,11 +25,11 @@ int kinds_tell_runtimes(struct trace_writer *w, uint32_t process, const struct f
 	return rc;
 }
 
-int kinds_tell(struct trace_writer *w, uint32_t process, const struct finding *f,
-	       const uint32_t *numbers, const struct find_kind *k, const struct find_waker *waker,
+int kinds_tell(struct trace_writer *w, uint32_t process, const struct runtime_scan *f,
+	       const uint32_t *numbers, const struct scan_kind *k, const struct scan_waker *waker,
 	       uint32_t *ret_index)
 {
-	const struct find_site *sites = k ? k->sites : waker->sites;
+	const struct scan_site *sites = k ? k->sites : waker->sites;
 	size_t n_sites = k ? k->n_sites : waker->n_sites;
 	uint32_t own = k ? k->runtime : waker->runtime;
 	_cleanup_free_ uint64_t *addrs = calloc(n_sites + 1, sizeof(*addrs));

@@ -6,11 +6,11 @@
 #include "trace/trace.h"
 
 /* ret_runtimes[i]: trace index of f->runtimes[i]. 0 or what the writer says. */
-int kinds_tell_runtimes(struct trace_writer *w, uint32_t process, const struct finding *f,
+int kinds_tell_runtimes(struct trace_writer *w, uint32_t process, const struct runtime_scan *f,
 			uint32_t *ret_runtimes);
 /* A kind of tasks (`numbers` as above), or (k is NULL) the one of the roots that use a waker. */
-int kinds_tell(struct trace_writer *w, uint32_t process, const struct finding *f,
-	       const uint32_t *numbers, const struct find_kind *k, const struct find_waker *waker,
+int kinds_tell(struct trace_writer *w, uint32_t process, const struct runtime_scan *f,
+	       const uint32_t *numbers, const struct scan_kind *k, const struct scan_waker *waker,
 	       uint32_t *ret_index);
 
 #endif

@@ -18,7 +18,7 @@ struct await_point {
 	uint32_t below; /* as place_point.below */
 	bool by_state;	/* that future is named by the address of its state */
 	/* as in struct place_point */
-	bool own, self, beside, sure, kept, returned, flat, pointer, lent;
+	bool own, self, beside, sure, kept, returned, flat, pointer, borrowed;
 };
 
 struct points {

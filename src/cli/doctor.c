@@ -17,7 +17,7 @@
 #include "process/rights.h"
 #include "process/unwinders.h"
 #include "runtime/find.h"
-#include "runtime/finding_cache.h"
+#include "runtime/scan_cache.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -42,7 +42,7 @@ struct examined {
 	char *why; /* its file can't be had */
 	bool main, pie, is_static, is_musl, symbols, debug_info;
 	char build_id[160];
-	struct finding finding;
+	struct runtime_scan scan;
 };
 
 struct diagnosis {
@@ -62,7 +62,7 @@ static void diagnosis_done(struct diagnosis *d)
 	for (size_t i = 0; i < d->n_objects; i++) {
 		free(d->objects[i].path);
 		free(d->objects[i].why);
-		finding_done(&d->objects[i].finding);
+		runtime_scan_done(&d->objects[i].scan);
 	}
 	free(d->objects);
 }
@@ -175,7 +175,7 @@ static void check_descriptors(struct diagnosis *d, const struct process *p)
 /* ---- objects ---- */
 
 /* A panic is seen where it starts: by a call of the unwinder through a slot. */
-static int check_panics(struct elf_image *image, struct finding *f)
+static int check_panics(struct elf_image *image, struct runtime_scan *f)
 {
 	const struct process_object object = {.image = image};
 	bool seen = unwinders_abort(&object);
@@ -198,37 +198,37 @@ static int examine(struct diagnosis *d, struct elf_image *image, const char *pat
 
 	d->n_looked_at++;
 	if (image) {
-		r = finding_get(image, &e.finding, err);
+		r = scan_cache_get(image, &e.scan, err);
 		if (r < 0)
 			return r;
-		r = check_panics(image, &e.finding);
+		r = check_panics(image, &e.scan);
 		if (r < 0) {
-			finding_done(&e.finding);
+			runtime_scan_done(&e.scan);
 			return error_set(err, r, "out of memory");
 		}
 	}
-	if (!main && !why && e.finding.n_runtimes == 0 && e.finding.coverage.n == 0) {
-		finding_done(&e.finding);
+	if (!main && !why && e.scan.n_runtimes == 0 && e.scan.coverage.n == 0) {
+		runtime_scan_done(&e.scan);
 		return 0;
 	}
 	e.path = strdup(path);
 	e.why = why ? strdup(why) : NULL;
 	if (image) {
 		e.pie = elf_image_pie(image);
-		e.is_static = e.finding.is_static;
-		e.is_musl = e.finding.is_musl;
+		e.is_static = e.scan.is_static;
+		e.is_musl = e.scan.is_musl;
 		e.symbols = elf_image_has_symtab(image);
 		e.debug_info = elf_image_has_debug_info(image);
 		id = elf_image_build_id(image, &id_len);
 		for (size_t i = 0; i < id_len && i * 2 + 3 < sizeof(e.build_id); i++)
 			snprintf(e.build_id + i * 2, 3, "%02x", id[i]);
 	}
-	d->n_kinds += e.finding.n_kinds;
-	d->n_runtimes += e.finding.n_runtimes;
+	d->n_kinds += e.scan.n_kinds;
+	d->n_runtimes += e.scan.n_runtimes;
 	if (!GROW_ONE(d->objects, d->n_objects) || !e.path || (why && !e.why)) {
 		free(e.path);
 		free(e.why);
-		finding_done(&e.finding);
+		runtime_scan_done(&e.scan);
 		return error_set(err, -ENOMEM, "out of memory");
 	}
 	d->objects[d->n_objects++] = e;
@@ -310,7 +310,7 @@ static void add_safe(struct buf *out, const char *label, const char *text)
 	buf_char(out, '\n');
 }
 
-static void tell_coverage(struct buf *out, const struct finding *f)
+static void tell_coverage(struct buf *out, const struct runtime_scan *f)
 {
 	for (size_t i = 0; i < f->coverage.n; i++) {
 		const struct trace_coverage *c = &f->coverage.v[i];
@@ -326,10 +326,10 @@ static void tell_coverage(struct buf *out, const struct finding *f)
 	}
 }
 
-static void tell_kinds(struct buf *out, const struct finding *f)
+static void tell_kinds(struct buf *out, const struct runtime_scan *f)
 {
 	for (size_t i = 0; i < f->n_kinds; i++) {
-		const struct find_kind *k = &f->kinds[i];
+		const struct scan_kind *k = &f->kinds[i];
 
 		buf_printf(out, "    %-9s %-15s ", trace_role_name(k->role), k->scheduler);
 		add_safe(out, "", k->name);
@@ -343,7 +343,7 @@ static void tell_kinds(struct buf *out, const struct finding *f)
 
 static void tell_object(struct buf *out, const struct examined *e, bool kinds)
 {
-	const struct finding *f = &e->finding;
+	const struct runtime_scan *f = &e->scan;
 
 	buf_char(out, '\n');
 	text_safe(out, e->path);
@@ -361,7 +361,7 @@ static void tell_object(struct buf *out, const struct examined *e, bool kinds)
 		   e->symbols ? "yes" : "no (stripped: kinds are numbered)",
 		   e->debug_info ? "yes" : "not in this file");
 	for (size_t i = 0; i < f->n_runtimes; i++) {
-		const struct find_runtime *rt = &f->runtimes[i];
+		const struct scan_runtime *rt = &f->runtimes[i];
 		size_t n = 0;
 
 		for (size_t k = 0; k < f->n_kinds; k++)
@@ -385,7 +385,7 @@ static bool is_told(const struct diagnosis *d)
 		if (d->checks[i].verdict == BAD)
 			return true;
 	for (size_t i = 0; i < d->n_objects; i++)
-		if (d->objects[i].why || d->objects[i].finding.coverage.n)
+		if (d->objects[i].why || d->objects[i].scan.coverage.n)
 			return true;
 	return false;
 }
@@ -416,7 +416,7 @@ static void tell(struct buf *out, const struct diagnosis *d, bool kinds)
 		buf_str(out, "It can be recorded: pollux record -- COMMAND\n");
 }
 
-static void json_finding(struct json *j, const struct finding *f)
+static void scan_json(struct json *j, const struct runtime_scan *f)
 {
 	json_array(j, "runtimes");
 	for (size_t i = 0; i < f->n_runtimes; i++) {
@@ -429,7 +429,7 @@ static void json_finding(struct json *j, const struct finding *f)
 	json_end_array(j);
 	json_array(j, "kinds");
 	for (size_t i = 0; i < f->n_kinds; i++) {
-		const struct find_kind *k = &f->kinds[i];
+		const struct scan_kind *k = &f->kinds[i];
 
 		json_object(j, NULL);
 		json_string(j, "name", k->name);
@@ -494,7 +494,7 @@ static void tell_json(struct buf *out, const struct diagnosis *d)
 		json_bool(&j, "musl", e->is_musl);
 		json_bool(&j, "symbols", e->symbols);
 		json_bool(&j, "debug_info", e->debug_info);
-		json_finding(&j, &e->finding);
+		scan_json(&j, &e->scan);
 		json_end_object(&j);
 	}
 	json_end_array(&j);

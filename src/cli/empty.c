@@ -10,7 +10,7 @@
 #include "process/objects.h"
 #include "process/process.h"
 #include "process/find_processes.h"
-#include "runtime/finding_cache.h"
+#include "runtime/scan_cache.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -30,11 +30,11 @@ static bool has_tasks(pid_t pid)
 		return false;
 	if (maps_read(&p, &maps, NULL) == 0 && objects_read(&p, &maps, &objects, NULL) == 0) {
 		for (size_t i = 0; i < objects.n && !found; i++) {
-			struct finding f = {0};
+			struct runtime_scan f = {0};
 
-			if (objects.v[i].image && finding_get(objects.v[i].image, &f, NULL) == 0)
+			if (objects.v[i].image && scan_cache_get(objects.v[i].image, &f, NULL) == 0)
 				found = f.n_kinds > 0;
-			finding_done(&f);
+			runtime_scan_done(&f);
 		}
 	}
 	objects_done(&objects);

@@ -131,7 +131,7 @@ static int run(const struct cli_args *args, struct error *err)
 		    : inspect_open((pid_t)pid, &in, err);
 	cli_slow_end();
 	if (r == 0)
-		r = inspect_look(in, &opt, &result, err);
+		r = inspect_snapshot(in, &opt, &result, err);
 	if (r == 0)
 		r = check_words(&render, &result, err);
 	if (r == 0)

@@ -139,8 +139,8 @@ void await_add_hold(struct await_node *n, uint64_t lock);
 bool await_is_captured(struct walk *w, const struct dw_type *env, const struct dw_type *locals,
 		       const struct dw_member *m);
 /* Fills n->holds from the locals of a coroutine `env` at the await point of `locals`. */
-void await_find_guards(struct walk *w, struct await_node *n, const struct dw_type *env,
-		       const struct dw_type *locals, uint64_t addr);
+void await_collect_lock_guards(struct walk *w, struct await_node *n, const struct dw_type *env,
+			       const struct dw_type *locals, uint64_t addr);
 bool await_starts(const char *s, const char *prefix);
 
 #endif

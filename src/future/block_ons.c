@@ -231,7 +231,7 @@ static bool is_polled(struct inspect *in, const struct inspect_stack *s, size_t 
 	return false;
 }
 
-static const struct find_kind root_kind = {.role = TR_ROOT};
+static const struct scan_kind root_kind = {.role = TR_ROOT};
 
 /* One per future and place, so that equal ones are alike. NULL: out of memory. */
 static struct inspect_kind *kind_of(struct inspect *in, struct inspect_object *o,
@@ -256,7 +256,7 @@ static struct inspect_kind *kind_of(struct inspect *in, struct inspect_object *o
 		.runtime = "",
 		.resolved = true,
 		.future = future,
-		.name = future ? debug_future_name(o->dwarf, future, o->finding.libraries)
+		.name = future ? debug_future_name(o->dwarf, future, o->scan.libraries)
 			       : strdup("block_on"),
 		.site = place ? steal(place) : strdup(""),
 	};

@@ -34,7 +34,7 @@ static const struct dw_type *stage_of(struct debug *d, const struct dw_type *t, 
 	return NULL;
 }
 
-const struct dw_type *cell_stage(struct debug *d, const struct find_kind *k,
+const struct dw_type *cell_stage(struct debug *d, const struct scan_kind *k,
 				 const struct debug_kind *types, uint64_t *ret_offset)
 {
 	uint64_t near[4] = {k->slots[TF_POLL].function, k->slots[TF_FREE].function,
@@ -49,7 +49,7 @@ const struct dw_type *cell_stage(struct debug *d, const struct find_kind *k,
 	return cell ? stage_of(d, cell, ret_offset) : NULL;
 }
 
-bool cell_tokio(struct debug *d, const struct find_kind *k, struct future_cell *ret)
+bool cell_tokio(struct debug *d, const struct scan_kind *k, struct future_cell *ret)
 {
 	const struct dw_type *stage, *running;
 	struct debug_kind types;
@@ -124,7 +124,7 @@ bool cell_async_schedule(uint64_t vtable,
 	return true;
 }
 
-bool cell_async(struct debug *d, const struct find_kind *k, uint64_t vtable,
+bool cell_async(struct debug *d, const struct scan_kind *k, uint64_t vtable,
 		int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx,
 		struct future_cell *ret)
 {

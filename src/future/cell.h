@@ -13,11 +13,11 @@ struct future_cell {
 };
 
 /* Tokio's Stage<T> in the cell of a kind, and its offset from the header; NULL: unknown. */
-const struct dw_type *cell_stage(struct debug *d, const struct find_kind *k,
+const struct dw_type *cell_stage(struct debug *d, const struct scan_kind *k,
 				 const struct debug_kind *types, uint64_t *ret_offset);
 
 /* The future in the cell of a Tokio task that isn't complete. False: unknown. */
-bool cell_tokio(struct debug *d, const struct find_kind *k, struct future_cell *ret);
+bool cell_tokio(struct debug *d, const struct scan_kind *k, struct future_cell *ret);
 
 /* Fills in offset and size of an async-task by the layout_info in its vtable in the process. */
 bool cell_async_offset(uint64_t vtable,
@@ -30,7 +30,7 @@ bool cell_async_schedule(uint64_t vtable,
 			 uint64_t *ret_offset);
 
 /* The future in an async-task; `vtable` is its address in the process, which gives the offset. */
-bool cell_async(struct debug *d, const struct find_kind *k, uint64_t vtable,
+bool cell_async(struct debug *d, const struct scan_kind *k, uint64_t vtable,
 		int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx,
 		struct future_cell *ret);
 

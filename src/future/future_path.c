@@ -26,14 +26,16 @@ enum {
 	MAX_TRIED = 1 << 16, /* values, in a search for all ways */
 };
 
-uint32_t ways_below(const struct map *hooked, const struct dw_type *t, uint32_t below)
+uint32_t future_path_hooked_parent(const struct map *hooked, const struct dw_type *t,
+				   uint32_t below)
 {
 	uintptr_t kind = hooked ? (uintptr_t)map_get(hooked, dw_type_key(t), 0) : 0;
 
 	return kind ? (uint32_t)kind : below;
 }
 
-bool ways_holds(const struct dw_type *t, const struct dw_member *m, const struct dw_type *inner)
+bool future_path_is_within(const struct dw_type *t, const struct dw_member *m,
+			   const struct dw_type *inner)
 {
 	uint64_t size = inner && inner->class == DC_POINTER ? POINTER_BYTES
 			: inner				    ? inner->size
@@ -43,26 +45,27 @@ bool ways_holds(const struct dw_type *t, const struct dw_member *m, const struct
 }
 
 /* Raw pointers may be dangling. */
-static bool is_followed(const struct dw_type *t, enum ways_through through)
+static bool is_followed(const struct dw_type *t, enum pointer_policy through)
 {
-	if (through >= WAYS_OWNED && await_starts(t->name, "alloc::boxed::Box<"))
+	if (through >= POINTERS_OWNED && await_starts(t->name, "alloc::boxed::Box<"))
 		return true;
-	return through == WAYS_LENT && await_starts(t->name, "&mut ");
+	return through == POINTERS_BORROWED && await_starts(t->name, "&mut ");
 }
 
-static enum ways_through within(const struct dw_type *t, enum ways_through through)
+static enum pointer_policy within(const struct dw_type *t, enum pointer_policy through)
 {
-	return through == WAYS_LENT && !wrapper_borrows(t) ? WAYS_OWNED : through;
+	return through == POINTERS_BORROWED && !wrapper_polls_by_reference(t) ? POINTERS_OWNED
+									      : through;
 }
 
 /* What pointers may be followed in a member: the content of a ManuallyDrop may have been dropped
  * while its bytes remain, and what it owned is gone then. */
-static enum ways_through into(const struct dw_type *t, const struct dw_type *inner,
-			      enum ways_through through)
+static enum pointer_policy into(const struct dw_type *t, const struct dw_type *inner,
+				enum pointer_policy through)
 {
 	return inner && await_starts(inner->full, "core::mem::manually_drop::ManuallyDrop<") &&
-			       !wrapper_keeps(t)
-		       ? WAYS_VALUE
+			       !wrapper_holds_until_ready(t)
+		       ? POINTERS_NONE
 		       : through;
 }
 
@@ -77,7 +80,7 @@ static const struct dw_member *one_way(const struct dw_type *t, size_t i)
 	return i < t->n_members ? &t->members[i] : &t->variants[i - t->n_members].member;
 }
 
-static bool reaches(struct debug *d, const struct dw_type *ct, enum ways_through through,
+static bool reaches(struct debug *d, const struct dw_type *ct, enum pointer_policy through,
 		    unsigned depth)
 {
 	struct dw_type *t = (struct dw_type *)ct; /* the notes belong to this file */
@@ -110,7 +113,7 @@ static bool reaches(struct debug *d, const struct dw_type *ct, enum ways_through
 	return yes;
 }
 
-bool ways_reach(struct debug *d, const struct dw_type *t, enum ways_through through)
+bool future_path_exists(struct debug *d, const struct dw_type *t, enum pointer_policy through)
 {
 	return reaches(d, t, through, 0);
 }
@@ -121,34 +124,36 @@ static bool is_end(const struct dw_type *t)
 }
 
 /* Enters the type at the current end of the path. */
-static void enter(const struct map *hooked, struct way *w)
+static void enter(const struct map *hooked, struct future_path *w)
 {
 	if (w->type->class == DC_POINTER)
 		return;
-	w->below = ways_below(hooked, w->type, w->below);
+	w->below = future_path_hooked_parent(hooked, w->type, w->below);
 	w->through = within(w->type, w->through);
 }
 
 /* Is there anything but one of a type's members that is polled without being seen? */
-static bool is_aux(struct debug *d, const struct dw_type *t, const struct way *w, size_t which)
+static bool is_aux(struct debug *d, const struct dw_type *t, const struct future_path *w,
+		   size_t which)
 {
 	for (size_t i = 0; i < n_ways(t); i++) {
 		const struct dw_type *inner = i == which ? NULL : dw_member_type(d, one_way(t, i));
 
-		if (await_can_work(d, inner) && !ways_reach(d, inner, into(t, inner, w->through)))
+		if (await_can_work(d, inner) &&
+		    !future_path_exists(d, inner, into(t, inner, w->through)))
 			return true;
 	}
 	return false;
 }
 
-bool ways_next(struct debug *d, const struct map *hooked, struct way *w)
+bool future_path_single(struct debug *d, const struct map *hooked, struct future_path *w)
 {
 	for (unsigned depth = 0; depth < MAX_DEPTH; depth++) {
 		const struct dw_member *way = NULL;
 		const struct dw_type *t = w->type, *next = NULL;
 		size_t which = 0;
 
-		if (!ways_reach(d, t, w->through))
+		if (!future_path_exists(d, t, w->through))
 			return false;
 		enter(hooked, w);
 		if (is_end(t))
@@ -156,7 +161,7 @@ bool ways_next(struct debug *d, const struct map *hooked, struct way *w)
 		for (size_t i = 0; i < n_ways(t); i++) {
 			const struct dw_type *inner = dw_member_type(d, one_way(t, i));
 
-			if (!ways_reach(d, inner, into(t, inner, w->through)))
+			if (!future_path_exists(d, inner, into(t, inner, w->through)))
 				continue;
 			if (way)
 				return false; /* branches */
@@ -164,7 +169,7 @@ bool ways_next(struct debug *d, const struct map *hooked, struct way *w)
 			next = inner;
 			which = i;
 		}
-		if (!way || !ways_holds(t, way, next))
+		if (!way || !future_path_is_within(t, way, next))
 			return false;
 		w->beside = w->beside || is_aux(d, t, w, which);
 		w->at += way->offset;
@@ -174,38 +179,38 @@ bool ways_next(struct debug *d, const struct map *hooked, struct way *w)
 	return false;
 }
 
-static int find_all(struct debug *d, const struct map *hooked, struct way w, unsigned depth,
-		    struct way *ret, size_t *n, unsigned *tried)
+static int find_all(struct debug *d, const struct map *hooked, struct future_path w, unsigned depth,
+		    struct future_path *ret, size_t *n, unsigned *tried)
 {
 	const struct dw_type *t = w.type;
 	int r = 0;
 
 	if (++*tried > MAX_TRIED)
 		return -E2BIG;
-	if (depth > MAX_DEPTH || !ways_reach(d, t, w.through))
+	if (depth > MAX_DEPTH || !future_path_exists(d, t, w.through))
 		return 0;
 	enter(hooked, &w);
 	if (is_end(t)) {
-		if (*n == WAYS_MAX)
+		if (*n == FUTURE_PATHS_MAX)
 			return -E2BIG;
 		ret[(*n)++] = w;
 		return 0;
 	}
 	for (size_t i = 0; r == 0 && i < n_ways(t); i++) {
-		struct way inner = w;
+		struct future_path inner = w;
 
 		inner.type = dw_member_type(d, one_way(t, i));
 		inner.at += one_way(t, i)->offset;
 		inner.beside = w.beside || is_aux(d, t, &w, i);
 		inner.through = into(t, inner.type, w.through);
-		if (ways_holds(t, one_way(t, i), inner.type))
+		if (future_path_is_within(t, one_way(t, i), inner.type))
 			r = find_all(d, hooked, inner, depth + 1, ret, n, tried);
 	}
 	return r;
 }
 
-int ways_all(struct debug *d, const struct map *hooked, const struct way *from, struct way *ret,
-	     size_t *ret_n)
+int future_path_find_all(struct debug *d, const struct map *hooked, const struct future_path *from,
+			 struct future_path *ret, size_t *ret_n)
 {
 	unsigned tried = 0;
 
@@ -213,14 +218,14 @@ int ways_all(struct debug *d, const struct map *hooked, const struct way *from, 
 	return find_all(d, hooked, *from, 0, ret, ret_n, &tried);
 }
 
-static bool keeps(struct debug *d, const struct dw_type *ct, enum ways_through through,
+static bool keeps(struct debug *d, const struct dw_type *ct, enum pointer_policy through,
 		  unsigned depth)
 {
 	struct dw_type *t = (struct dw_type *)ct; /* the notes belong to this file */
 	unsigned shift = NOTE_KEPT_BITS * (unsigned)through;
 	bool yes = true;
 
-	if (!ways_reach(d, t, through))
+	if (!future_path_exists(d, t, through))
 		return true;
 	if (t->note & (uint32_t)NOTE_KEPT_KNOWN << shift)
 		return t->note & (uint32_t)NOTE_KEPT << shift;
@@ -229,7 +234,7 @@ static bool keeps(struct debug *d, const struct dw_type *ct, enum ways_through t
 	if (t->class == DC_POINTER) {
 		yes = keeps(d, dw_type_of(d, t->target_ref), through, depth + 1);
 	} else if (!dw_is_coroutine(t)) {
-		yes = wrapper_keeps(t);
+		yes = wrapper_holds_until_ready(t);
 		through = within(t, through);
 		for (size_t i = 0; yes && i < n_ways(t); i++)
 			yes = keeps(d, dw_member_type(d, one_way(t, i)), through, depth + 1);
@@ -238,7 +243,7 @@ static bool keeps(struct debug *d, const struct dw_type *ct, enum ways_through t
 	return yes;
 }
 
-bool ways_keep(struct debug *d, const struct dw_type *t, enum ways_through through)
+bool future_path_keeps(struct debug *d, const struct dw_type *t, enum pointer_policy through)
 {
 	return keeps(d, t, through, 0);
 }

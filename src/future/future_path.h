@@ -12,41 +12,45 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum ways_through {
-	WAYS_VALUE, /* no pointer, nor in what lies in coroutines on the way */
-	WAYS_OWNED, /* a Box, too */
-	WAYS_LENT,  /* also a &mut of what polls whatever it borrows (wrapper_borrows) */
+enum pointer_policy {
+	POINTERS_NONE,	   /* no pointer, nor in what lies in coroutines on the way */
+	POINTERS_OWNED,	   /* a Box, too */
+	POINTERS_BORROWED, /* also a &mut of what polls whatever it borrows
+			    * (wrapper_polls_by_reference) */
 };
 
 /* Where a way ends: at a type with a state, or at a pointer that is to be followed. */
-struct way {
+struct future_path {
 	const struct dw_type *type;
 	uint64_t at;
-	/* The number of the last type on the way that is in the map of ways_below(). */
+	/* The number of the last type on the way that is in the map of
+	 * future_path_hooked_parent(). */
 	uint32_t below;
-	enum ways_through through; /* from there on */
+	enum pointer_policy through; /* from there on */
 	/* Along the path is something else that may be polled, too, and that no path reaches.
 	 */
 	bool beside;
 };
 
-#define WAYS_MAX 64u /* side by side */
+#define FUTURE_PATHS_MAX 64u /* side by side */
 
 /* The number of a type whose polls are hooked, else `below`. `hooked`: (dw_type_key, 0) -> number.
  */
-uint32_t ways_below(const struct map *hooked, const struct dw_type *t, uint32_t below);
+uint32_t future_path_hooked_parent(const struct map *hooked, const struct dw_type *t,
+				   uint32_t below);
 
 /* Whether a coroutine lies somewhere in it. */
-bool ways_reach(struct debug *d, const struct dw_type *t, enum ways_through through);
+bool future_path_exists(struct debug *d, const struct dw_type *t, enum pointer_policy through);
 /* A member lies within its type. */
-bool ways_holds(const struct dw_type *t, const struct dw_member *m, const struct dw_type *inner);
+bool future_path_is_within(const struct dw_type *t, const struct dw_member *m,
+			   const struct dw_type *inner);
 /* The end of the one way down from w->type; false: there is none, or there are several. */
-bool ways_next(struct debug *d, const struct map *hooked, struct way *w);
-/* All ends, up to WAYS_MAX; -E2BIG: there are more. */
-int ways_all(struct debug *d, const struct map *hooked, const struct way *from, struct way *ret,
-	     size_t *ret_n);
+bool future_path_single(struct debug *d, const struct map *hooked, struct future_path *w);
+/* All ends, up to FUTURE_PATHS_MAX; -E2BIG: there are more. */
+int future_path_find_all(struct debug *d, const struct map *hooked, const struct future_path *from,
+			 struct future_path *ret, size_t *ret_n);
 /* Whether all on the ways down is such that it keeps what it holds until that is ready
- * (wrapper_keeps). */
-bool ways_keep(struct debug *d, const struct dw_type *t, enum ways_through through);
+ * (wrapper_holds_until_ready). */
+bool future_path_keeps(struct debug *d, const struct dw_type *t, enum pointer_policy through);
 
 #endif

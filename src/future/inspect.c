@@ -1,7 +1,7 @@
 /*
  * From a pid or a core file to its objects and the kinds of tasks in them; see inspect.h.
  *
- *    objects ─▶ findings ─▶ kinds (vtables) ─▶ what debug information tells of each
+ *    objects ─▶ scans ─▶ kinds (vtables) ─▶ what debug information tells of each
  *
  * What follows, the search for tasks and the trees, is in tasks.c and snapshot.c.
  */
@@ -21,7 +21,7 @@
 #include "process/objects.h"
 #include "process/process.h"
 #include "runtime/debug_names.h"
-#include "runtime/finding_cache.h"
+#include "runtime/scan_cache.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -90,7 +90,7 @@ static int by_vtable(const void *a, const void *b)
  * state, awaiter (two words), vtable } in an order that rustc chose; with the state in the second
  * or the third word there is only one place for each of the others.
  */
-static uint16_t vtable_offset_of(const struct find_kind *k)
+static uint16_t vtable_offset_of(const struct scan_kind *k)
 {
 	if (k->vtable_offset != OFFSET_UNKNOWN)
 		return k->vtable_offset;
@@ -106,7 +106,7 @@ static int add_object(struct inspect *in, struct process_object *o, struct buf *
 	struct error why = {0};
 	int r;
 
-	r = finding_get(o->image, &lo->finding, &why);
+	r = scan_cache_get(o->image, &lo->scan, &why);
 	if (r == -ENOMEM)
 		return error_set(err, r, "%s", why.text);
 	if (r < 0) {
@@ -114,22 +114,22 @@ static int add_object(struct inspect *in, struct process_object *o, struct buf *
 		return 0;
 	}
 	lo->object = o;
-	if (!lo->finding.n_kinds) {
-		finding_reasons(&lo->finding, notes);
-		finding_done(&lo->finding);
+	if (!lo->scan.n_kinds) {
+		scan_reasons(&lo->scan, notes);
+		runtime_scan_done(&lo->scan);
 		return 0;
 	}
 	in->n_looked++;
-	if (!GROW_BY(in->kinds, in->n_kinds, lo->finding.n_kinds))
+	if (!GROW_BY(in->kinds, in->n_kinds, lo->scan.n_kinds))
 		return error_set(err, -ENOMEM, "out of memory");
-	for (size_t i = 0; i < lo->finding.n_kinds; i++) {
-		const struct find_kind *k = &lo->finding.kinds[i];
+	for (size_t i = 0; i < lo->scan.n_kinds; i++) {
+		const struct scan_kind *k = &lo->scan.kinds[i];
 
 		in->kinds[in->n_kinds++] = (struct inspect_kind){
 			.object = lo,
 			.kind = k,
-			.runtime = lo->finding.runtimes[k->runtime].name,
-			.tokio = find_model(&lo->finding, k->runtime) == TASK_TOKIO,
+			.runtime = lo->scan.runtimes[k->runtime].name,
+			.tokio = find_model(&lo->scan, k->runtime) == TASK_TOKIO,
 			.vtable = k->vtable + o->bias,
 			.vtable_offset = vtable_offset_of(k),
 		};
@@ -258,7 +258,7 @@ void inspect_free(struct inspect *in)
 	stacks_done(in);
 	queues_done(in);
 	for (size_t i = 0; i < in->n_looked; i++) {
-		finding_done(&in->looked[i].finding);
+		runtime_scan_done(&in->looked[i].scan);
 		debug_free(in->looked[i].dwarf);
 	}
 	free(in->looked);
@@ -306,10 +306,10 @@ struct debug *inspect_debug(struct inspect *in, struct inspect_object *o)
 		debug_open(fd, o->object->path, &o->dwarf, &o->dwarf_error);
 	if (!o->dwarf &&
 	    asprintf(&text, "%s: no await trees; %s", o->dwarf_error.text,
-		     o->finding.has_symbols ? "names, states, ids and lost tasks still work"
-					    : "states, ids and lost tasks still work, but it has "
-					      "no symbols either, so kinds are "
-					      "numbered") > 0)
+		     o->scan.has_symbols ? "names, states, ids and lost tasks still work"
+					 : "states, ids and lost tasks still work, but it has "
+					   "no symbols either, so kinds are "
+					   "numbered") > 0)
 		inspect_note(in, text);
 	return o->dwarf;
 }
@@ -342,7 +342,7 @@ void inspect_resolve(struct inspect *in, struct inspect_kind *k)
 			k->why = strdup("the debug information has no layout of its cell");
 	}
 	if (k->kind->role != TR_WORKER)
-		k->name = debug_future_name(d, k->future, k->object->finding.libraries);
+		k->name = debug_future_name(d, k->future, k->object->scan.libraries);
 }
 
 bool inspect_is_running(const struct inspect_task *t)

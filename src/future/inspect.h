@@ -77,8 +77,8 @@ int inspect_open_core(const char *path, const char *exe, struct inspect **ret_in
 void inspect_free(struct inspect *in);
 
 /* One look. The result refers to the inspect; free it first. */
-int inspect_look(struct inspect *in, const struct inspect_options *opt,
-		 struct inspect_result *ret_result, struct error *err);
+int inspect_snapshot(struct inspect *in, const struct inspect_options *opt,
+		     struct inspect_result *ret_result, struct error *err);
 void inspect_result_done(struct inspect_result *r);
 
 bool inspect_kind_is_tokio(const struct inspect_kind *k);

@@ -135,8 +135,8 @@ bool await_is_captured(struct walk *w, const struct dw_type *env, const struct d
 	return count_member(captured, m) && count_member(locals, m) < 2;
 }
 
-void await_find_guards(struct walk *w, struct await_node *n, const struct dw_type *env,
-		       const struct dw_type *locals, uint64_t addr)
+void await_collect_lock_guards(struct walk *w, struct await_node *n, const struct dw_type *env,
+			       const struct dw_type *locals, uint64_t addr)
 {
 	for (size_t i = 0; i < locals->n_members; i++) {
 		const struct dw_member *m = &locals->members[i];

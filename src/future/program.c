@@ -39,10 +39,10 @@ enum left {
 
 struct node {
 	const struct dw_type *type;
-	bool inside;		   /* below a coroutine of the program */
-	uint32_t below;		   /* as place_point.below */
-	enum ways_through through; /* in it */
-	bool beside;		   /* as place_point.beside */
+	bool inside;		     /* below a coroutine of the program */
+	uint32_t below;		     /* as place_point.below */
+	enum pointer_policy through; /* in it */
+	bool beside;		     /* as place_point.beside */
 	enum left left;
 	uint16_t at;
 };
@@ -125,14 +125,14 @@ static bool same_node(const struct node *a, const struct node *b)
 }
 
 /* Index of the node of what a way ends at, made if need be; 0: it can't be one. -ENOMEM, -E2BIG. */
-static int node_of(struct compiler *c, const struct way *w, bool inside, enum left left,
+static int node_of(struct compiler *c, const struct future_path *w, bool inside, enum left left,
 		   uint16_t *ret_at)
 {
 	bool pointer = w->type->class == DC_POINTER, coroutine = dw_is_coroutine(w->type);
 	struct node node = {.type = w->type,
 			    .inside = inside,
 			    .below = w->below,
-			    .through = coroutine && w->through ? WAYS_LENT : w->through,
+			    .through = coroutine && w->through ? POINTERS_BORROWED : w->through,
 			    .beside = w->beside,
 			    .left = coroutine && left == LEFT ? NOT_LEFT : left};
 	uint64_t base = 0;
@@ -200,7 +200,7 @@ static int add_future(struct compiler *c, const struct dw_type *t, uint32_t *ret
 		return 0;
 	if (!GROW(p->futures, p->n_futures, p->cap_futures))
 		return -ENOMEM;
-	f.type_kind = ways_below(c->hooked, t, 0);
+	f.type_kind = future_path_hooked_parent(c->hooked, t, 0);
 	f.name = name_shorten(t->full);
 	f.full_name = strdup(t->full);
 	f.where = dw_coroutine_where(t);
@@ -271,12 +271,12 @@ static int place_of(struct compiler *c, const struct node *n, const struct await
 /* ---- steps ---- */
 
 /* The step from `from` on to where the way goes, within what both are counted from. */
-static int step_on(struct compiler *c, uint64_t from, struct way w, bool inside, enum left left,
-		   struct agent_step *step)
+static int step_on(struct compiler *c, uint64_t from, struct future_path w, bool inside,
+		   enum left left, struct agent_step *step)
 {
 	int r;
 
-	if (!ways_next(c->d, c->hooked, &w))
+	if (!future_path_single(c->d, c->hooked, &w))
 		return 0;
 	r = node_of(c, &w, inside, left, &step->next);
 	int64_t delta = (int64_t)(w.at + w.type->discr_offset - from);
@@ -287,7 +287,7 @@ static int step_on(struct compiler *c, uint64_t from, struct way w, bool inside,
 }
 
 /* A node that leads to several, each seen from the state at `from`. */
-static int step_apart(struct compiler *c, uint64_t from, const struct way *ways, size_t n,
+static int step_apart(struct compiler *c, uint64_t from, const struct future_path *ways, size_t n,
 		      const enum left *left, bool inside, uint64_t base, uint16_t *ret_at)
 {
 	int r = new_node(c, base, n, 0, ret_at);
@@ -302,17 +302,17 @@ static int step_apart(struct compiler *c, uint64_t from, const struct way *ways,
 }
 
 /* The same for one way or several. */
-static int step_down(struct compiler *c, uint64_t from, const struct way *w, bool inside,
+static int step_down(struct compiler *c, uint64_t from, const struct future_path *w, bool inside,
 		     enum left left, struct agent_step *step)
 {
-	struct way ways[WAYS_MAX];
-	enum left all[WAYS_MAX];
+	struct future_path ways[FUTURE_PATHS_MAX];
+	enum left all[FUTURE_PATHS_MAX];
 	size_t n = 0;
 	int r = step_on(c, from, *w, inside, left, step);
 
 	if (r < 0 || step->next || c->mode == PROGRAM_POINT)
 		return r;
-	r = ways_all(c->d, c->hooked, w, ways, &n);
+	r = future_path_find_all(c->d, c->hooked, w, ways, &n);
 	if (r < 0 || !n)
 		return r == -E2BIG ? 0 : r;
 	for (size_t i = 0; i < n; i++)
@@ -378,24 +378,24 @@ static bool is_alone(struct debug *d, const struct dw_type *t, const struct dw_v
  * this coroutine only.
  */
 static int add_left(struct compiler *c, const struct node *n, const struct dw_variant *v,
-		    const struct way *held, struct agent_step *step)
+		    const struct future_path *held, struct agent_step *step)
 {
 	const struct dw_type *t = n->type;
-	struct way by_value = *held, ways[WAYS_MAX];
-	enum left lefts[WAYS_MAX];
+	struct future_path by_value = *held, ways[FUTURE_PATHS_MAX];
+	enum left lefts[FUTURE_PATHS_MAX];
 	size_t n_ways = 0, n_alone = 0;
 	uint16_t left, apart;
 	int r;
 
-	by_value.through = WAYS_VALUE;
-	r = ways_all(c->d, c->hooked, &by_value, ways, &n_ways);
+	by_value.through = POINTERS_NONE;
+	r = future_path_find_all(c->d, c->hooked, &by_value, ways, &n_ways);
 	if (r < 0)
 		return r == -E2BIG ? 0 : r;
 	for (size_t i = 0; i < n_ways; i++) {
 		const struct dw_type *one = ways[i].type;
 		bool coroutine = dw_is_coroutine(one);
 
-		if ((coroutine || wrapper_keeps(one)) &&
+		if ((coroutine || wrapper_holds_until_ready(one)) &&
 		    is_alone(c->d, t, v, ways[i].at, one->size))
 			lefts[n_alone] = LEFT;
 		else if (coroutine &&
@@ -424,7 +424,7 @@ static int add_left(struct compiler *c, const struct node *n, const struct dw_va
 /* The one coroutine that an enum holds, and where it begins in that. */
 static const struct dw_type *held_by(struct compiler *c, const struct dw_type *t, uint64_t *ret_at)
 {
-	struct way w = {.type = t};
+	struct future_path w = {.type = t};
 
 	for (unsigned depth = 0; depth < 8 && !dw_is_coroutine(w.type); depth++) {
 		const struct dw_variant *one = NULL;
@@ -432,7 +432,8 @@ static const struct dw_type *held_by(struct compiler *c, const struct dw_type *t
 		for (size_t i = 0; i < w.type->n_variants; i++) {
 			const struct dw_variant *v = &w.type->variants[i];
 
-			if (!ways_reach(c->d, dw_member_type(c->d, &v->member), WAYS_VALUE))
+			if (!future_path_exists(c->d, dw_member_type(c->d, &v->member),
+						POINTERS_NONE))
 				continue;
 			if (one)
 				return NULL;
@@ -442,7 +443,7 @@ static const struct dw_type *held_by(struct compiler *c, const struct dw_type *t
 			return NULL;
 		w.at += one->member.offset;
 		w.type = dw_member_type(c->d, &one->member);
-		if (!ways_next(c->d, NULL, &w))
+		if (!future_path_single(c->d, NULL, &w))
 			return NULL;
 	}
 	*ret_at = w.at;
@@ -452,21 +453,22 @@ static const struct dw_type *held_by(struct compiler *c, const struct dw_type *t
 /* ---- nodes' steps ---- */
 
 /* What is polled at an await point: tokio's macros keep it in a variable of its own. */
-static struct way held_at(struct compiler *c, const struct node *n, const struct dw_type *state,
-			  uint64_t state_at, const struct dw_member *awaitee, const char *macro)
+static struct future_path held_at(struct compiler *c, const struct node *n,
+				  const struct dw_type *state, uint64_t state_at,
+				  const struct dw_member *awaitee, const char *macro)
 {
-	struct way w = {.type = dw_member_type(c->d, awaitee),
-			.at = state_at + awaitee->offset,
-			.below = n->below,
-			.through = n->through};
+	struct future_path w = {.type = dw_member_type(c->d, awaitee),
+				.at = state_at + awaitee->offset,
+				.below = n->below,
+				.through = n->through};
 
 	for (size_t i = 0; macro && i < state->n_members; i++) {
 		const struct dw_member *m = &state->members[i];
 		const struct dw_type *type = dw_member_type(c->d, m);
 
 		/* There may be a reference of the same name. */
-		if (!strcmp(m->name, "futures") && ways_holds(state, m, type) &&
-		    type->class != DC_POINTER && ways_reach(c->d, type, w.through)) {
+		if (!strcmp(m->name, "futures") && future_path_is_within(state, m, type) &&
+		    type->class != DC_POINTER && future_path_exists(c->d, type, w.through)) {
 			w.type = type;
 			w.at = state_at + m->offset;
 		}
@@ -487,19 +489,20 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 	int r;
 
 	a.macro = await_macro(a.file, a.line);
-	if (!awaitee || !ways_holds(t, &v->member, state) || !ways_holds(state, awaitee, a.awaited))
+	if (!awaitee || !future_path_is_within(t, &v->member, state) ||
+	    !future_path_is_within(state, awaitee, a.awaited))
 		return 0;
 	if (a.macro)
 		debug_await_place(c->d, t, awaitee->type_ref, &a.file, &a.line);
 	bool library = in_library(a.file);
 	inside = n->inside || !library;
 	a.own = !(library && n->inside);
-	struct way held = held_at(c, n, state, v->member.offset, awaitee,
-				  c->mode != PROGRAM_POINT ? a.macro : NULL);
+	struct future_path held = held_at(c, n, state, v->member.offset, awaitee,
+					  c->mode != PROGRAM_POINT ? a.macro : NULL);
 	r = step_down(c, t->discr_offset, &held, inside, NOT_LEFT, step);
 	a.goes_on = step->next && agent_node_state(node_at(c, step->next));
 	a.kept = a.macro ? strcmp(a.macro, "select!") != 0
-			 : ways_keep(c->d, held.type, held.through);
+			 : future_path_keeps(c->d, held.type, held.through);
 	a.sure = a.macro ? !strcmp(a.macro, "join!") : a.kept;
 	if (r == 0 && c->mode != PROGRAM_POINT && is_self(c, n) && !a.sure) {
 		struct node inner = *n;
@@ -536,16 +539,17 @@ static int fill_enum(struct compiler *c, const struct node *n, const struct dw_v
 		     struct agent_step *step)
 {
 	const struct dw_type *t = n->type, *inner = dw_member_type(c->d, &v->member), *future;
-	const struct way w = {.type = inner,
-			      .at = v->member.offset,
-			      .below = n->below,
-			      .through = n->through,
-			      .beside = n->beside};
+	const struct future_path w = {.type = inner,
+				      .at = v->member.offset,
+				      .below = n->below,
+				      .through = n->through,
+				      .beside = n->beside};
 	uint64_t at;
 
-	if (ways_holds(t, &v->member, inner) && ways_reach(c->d, inner, n->through))
+	if (future_path_is_within(t, &v->member, inner) &&
+	    future_path_exists(c->d, inner, n->through))
 		return step_down(c, t->discr_offset, &w, n->inside, n->left, step);
-	if (n->left == NOT_LEFT || !wrapper_keeps(t) || !(future = held_by(c, t, &at)))
+	if (n->left == NOT_LEFT || !wrapper_holds_until_ready(t) || !(future = held_by(c, t, &at)))
 		return 0;
 	return add_mark(c, future,
 			&(struct place_point){.state_offset = (int64_t)(t->discr_offset - at),
@@ -592,10 +596,10 @@ static int fill_pointer(struct compiler *c, const struct node *n)
 	struct place_point info = {
 		.below = n->below,
 		.pointer = true,
-		.lent = await_starts(n->type->name, "&mut "),
+		.borrowed = await_starts(n->type->name, "&mut "),
 		.size = size_of(target),
 	};
-	const struct way w = {
+	const struct future_path w = {
 		.type = target, .below = n->below, .through = n->through, .beside = n->beside};
 	struct agent_step step = {0};
 	uint16_t point;
@@ -634,14 +638,14 @@ static int fill(struct compiler *c, size_t i)
 /* The first step. What lies in the future itself is in no other whose polls are hooked. */
 static int step_root(struct compiler *c, const struct future_cell *cell, struct agent_step *step)
 {
-	struct way w = {.type = cell->future,
-			.at = cell->offset,
-			.through = c->follows ? WAYS_LENT : WAYS_VALUE};
+	struct future_path w = {.type = cell->future,
+				.at = cell->offset,
+				.through = c->follows ? POINTERS_BORROWED : POINTERS_NONE};
 	int r;
 
-	if (!ways_next(c->d, c->hooked, &w))
+	if (!future_path_single(c->d, c->hooked, &w))
 		return 0;
-	if (c->self && w.below == ways_below(c->hooked, c->self, 0))
+	if (c->self && w.below == future_path_hooked_parent(c->hooked, c->self, 0))
 		w.below = 0;
 	/* Of a future written by hand what has become of what it holds is asked of the whole. */
 	r = node_of(c, &w, false, c->self ? LEFT : NOT_LEFT, &step->next);

@@ -80,7 +80,7 @@ static struct debug *debug_of(struct compiler *c, const struct attach_object *o)
 		return NULL;
 	int fd = c->target.object_fd(c->target.ctx, o);
 	if (fd >= 0)
-		r = debug_open(fd, o->finding.path, &d, &why);
+		r = debug_open(fd, o->scan.path, &d, &why);
 	if (r < 0)
 		d = NULL;
 	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EIO)
@@ -163,7 +163,7 @@ static size_t compile(struct compiler *c, uint32_t number, const struct attach_k
 		      uint32_t first)
 {
 	struct result r = {.kind = number, .first = first};
-	const struct find_kind *fk = k->kind;
+	const struct scan_kind *fk = k->kind;
 	struct future_cell cell = {0};
 	struct debug *d;
 	bool known;

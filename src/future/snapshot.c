@@ -380,8 +380,8 @@ static int look_at_copy(struct inspect *in, const struct inspect_options *opt, b
 	return r;
 }
 
-int inspect_look(struct inspect *in, const struct inspect_options *opt,
-		 struct inspect_result *ret_result, struct error *err)
+int inspect_snapshot(struct inspect *in, const struct inspect_options *opt,
+		     struct inspect_result *ret_result, struct error *err)
 {
 	struct inspect_result res = {0};
 	struct found_list list = {0};

@@ -78,14 +78,14 @@ static bool links_ok(struct inspect *in, uint64_t addr, uint64_t trailer)
  */
 static bool place_ok(const struct inspect_kind *k, uint64_t addr)
 {
-	const char *version = k->object->finding.runtimes[k->kind->runtime].version;
+	const char *version = k->object->scan.runtimes[k->kind->runtime].version;
 
 	return addr % (version_at_least(version, 1, 29) ? 128 : 8) == 0;
 }
 
 /* What Tokio's state machine never shows: what runs and is over; a closure for the blocking pool
  * that has been let go again: it is queued, then it runs, then it is over. */
-static bool state_ok(const struct find_kind *k, uint64_t s)
+static bool state_ok(const struct scan_kind *k, uint64_t s)
 {
 	bool running = s & TOKIO_RUNNING, complete = s & TOKIO_COMPLETE;
 
@@ -99,14 +99,14 @@ static bool state_ok(const struct find_kind *k, uint64_t s)
 /* Ids come from one counter, which holds the next one. */
 static bool id_ok(struct inspect *in, const struct inspect_kind *k, uint64_t id)
 {
-	uint64_t counter = k->object->finding.runtimes[k->kind->runtime].next_id, next;
+	uint64_t counter = k->object->scan.runtimes[k->kind->runtime].next_id, next;
 
 	return id && (!counter ||
 		      (mem_u64(&in->mem, counter + k->object->object->bias, &next) && id < next));
 }
 
 /* The scheduler of a task in a list is an Arc, whose counts of references come first. */
-static bool scheduler_ok(struct inspect *in, uint64_t addr, const struct find_kind *k)
+static bool scheduler_ok(struct inspect *in, uint64_t addr, const struct scan_kind *k)
 {
 	uint64_t arc, counts[2];
 
@@ -117,7 +117,7 @@ static bool scheduler_ok(struct inspect *in, uint64_t addr, const struct find_ki
 
 static bool read_tokio(struct inspect *in, struct inspect_task *t)
 {
-	const struct find_kind *k = t->kind->kind;
+	const struct scan_kind *k = t->kind->kind;
 	uint64_t vtable, s;
 
 	if (!mem_u64(&in->mem, t->addr + TOKIO_STATE_OFFSET, &s) ||
@@ -154,7 +154,7 @@ static bool read_tokio(struct inspect *in, struct inspect_task *t)
 
 static bool read_async(struct inspect *in, struct inspect_task *t)
 {
-	const struct find_kind *k = t->kind->kind;
+	const struct scan_kind *k = t->kind->kind;
 	uint64_t vtable, s;
 
 	if (!mem_u64(&in->mem, t->addr + t->kind->vtable_offset, &vtable) ||
@@ -354,7 +354,7 @@ static bool has_counter(const struct inspect_task *t)
 
 	if (!t->kind->tokio || t->root || t->kind->kind->role == TR_ROOT || !t->id)
 		return false;
-	versions = t->kind->object->finding.runtimes[t->kind->kind->runtime].version;
+	versions = t->kind->object->scan.runtimes[t->kind->kind->runtime].version;
 	return versions && !strchr(versions, ',');
 }
 

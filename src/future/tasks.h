@@ -16,7 +16,7 @@
 
 struct inspect_object {
 	struct process_object *object;
-	struct finding finding;
+	struct runtime_scan scan;
 	struct debug *dwarf; /* NULL: none, or not looked for yet */
 	bool dwarf_tried;
 	struct error dwarf_error;
@@ -24,7 +24,7 @@ struct inspect_object {
 
 struct inspect_kind {
 	struct inspect_object *object;
-	const struct find_kind *kind;
+	const struct scan_kind *kind;
 	const char *runtime;
 	uint64_t vtable;	/* in the process */
 	uint16_t vtable_offset; /* in a task's header; OFFSET_UNKNOWN: its tasks can't be found */

@@ -237,7 +237,7 @@ static void walk_coroutine(struct walk *w, struct await_node *parent, const stru
 	w->macro = await_macro(n->file, n->line);
 	if (w->macro)
 		debug_await_place(w->dwarf, t, awaitee->type_ref, &n->file, &n->line);
-	await_find_guards(w, n, t, state, addr + v->member.offset);
+	await_collect_lock_guards(w, n, t, state, addr + v->member.offset);
 	if (w->n_outer < 64) {
 		w->outer[w->n_outer] = state;
 		w->outer_addr[w->n_outer] = addr + v->member.offset;

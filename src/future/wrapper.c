@@ -9,7 +9,7 @@
 
 #include "future/type_class.h"
 
-bool wrapper_keeps(const struct dw_type *t)
+bool wrapper_holds_until_ready(const struct dw_type *t)
 {
 	static const char *const keeps[] = {
 		/* places to keep something */
@@ -60,7 +60,7 @@ bool wrapper_keeps(const struct dw_type *t)
 	return t->class == DC_STRUCT && dw_is_coroutine(t);
 }
 
-bool wrapper_borrows(const struct dw_type *t)
+bool wrapper_polls_by_reference(const struct dw_type *t)
 {
 	static const char *const borrows[] = {
 		"core::future::poll_fn::PollFn<",
@@ -72,5 +72,5 @@ bool wrapper_borrows(const struct dw_type *t)
 	for (size_t i = 0; i < sizeof(borrows) / sizeof(*borrows); i++)
 		if (await_starts(t->full, borrows[i]))
 			return true;
-	return shape_is_closure(t) || wrapper_keeps(t);
+	return shape_is_closure(t) || wrapper_holds_until_ready(t);
 }

@@ -9,8 +9,8 @@
 
 /* A future, or a part of one, that is ready only when all that it holds are, and holds each until
  * it is: what it held is either dropped together with it or was ready. */
-bool wrapper_keeps(const struct dw_type *t);
+bool wrapper_holds_until_ready(const struct dw_type *t);
 /* It polls what it borrows: what it has a reference to, it has to poll it. */
-bool wrapper_borrows(const struct dw_type *t);
+bool wrapper_polls_by_reference(const struct dw_type *t);
 
 #endif

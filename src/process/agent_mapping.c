@@ -69,7 +69,7 @@
 /* agent/embed.S */
 extern const uint8_t pollux_agent_image[], pollux_agent_image_end[];
 
-const struct agent_image *area_image(size_t *ret_bytes)
+const struct agent_image *agent_mapping_image(size_t *ret_bytes)
 {
 	if (ret_bytes)
 		*ret_bytes = (size_t)(pollux_agent_image_end - pollux_agent_image);
@@ -97,11 +97,11 @@ static uint64_t word(const struct layout *l, unsigned i)
 
 /* ---- code ---- */
 
-/* All bytes of the code mapping but the errands' page. NULL if out of memory. */
+/* All bytes of the code mapping but the remote calls' page. NULL if out of memory. */
 static uint8_t *make_code(struct hooks *h, const struct layout *l)
 {
 	size_t image_bytes;
-	const struct agent_image *built = area_image(&image_bytes);
+	const struct agent_image *built = agent_mapping_image(&image_bytes);
 	uint8_t *code = calloc(1, l->code_bytes);
 	struct agent_image *image = (struct agent_image *)code;
 
@@ -134,7 +134,7 @@ static int each_block(const struct process *p, const struct hooks *h, const stru
 			continue;
 		if (!code)
 			return -ENOMEM;
-		hooks_write_trampolines(h, b, l, area_image(NULL), code);
+		hooks_write_trampolines(h, b, l, agent_mapping_image(NULL), code);
 		rc = fn(p, b->addr, code, b->bytes);
 		if (rc < 0)
 			return rc;
@@ -160,7 +160,7 @@ static int same_code(const struct process *p, uint64_t addr, const void *code, s
 	return there && memory_read(p, addr, there, len) == 0 && !memcmp(there, code, len) ? 0 : -1;
 }
 
-/* ---- errands ---- */
+/* ---- remote calls ---- */
 
 static int make_mappings(struct injector *in, const struct layout *l,
 			 const struct process_maps *maps, struct error *err)
@@ -176,8 +176,9 @@ static int make_mappings(struct injector *in, const struct layout *l,
 		 .check = STUB_EQUAL,
 		 .expected = l->data},
 	};
-	const struct errand errand = {.calls = calls, .n_calls = 2, .mapped_at = l->data};
-	struct errand_place cave;
+	const struct remote_calls remote_calls = {
+		.calls = calls, .n_calls = 2, .mapped_at = l->data};
+	struct code_cave cave;
 	int rc = inject_find_cave(in->process, maps, CAVE_BYTES, &cave, err);
 
 	if (rc < 0)
@@ -188,7 +189,7 @@ static int make_mappings(struct injector *in, const struct layout *l,
 	rc = memory_read(in->process, cave.addr, before, cave.size);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot read process %d", in->process->pid);
-	rc = inject_run(in, &cave, &errand, err);
+	rc = inject_run(in, &cave, &remote_calls, err);
 	/* The cave is found again by its zeros: put them back, unless a thread may be inside. */
 	if (!cave.dirty)
 		memory_write(in->process, cave.addr, before, cave.size);
@@ -235,7 +236,8 @@ static int take_memfd(const struct process *p, int number, uint64_t bytes, struc
 	return fd;
 }
 
-/* What the errand's thread is held for: its descriptor is there, and goes whatever becomes of us.
+/* What the remote call's thread is held for: its descriptor is there, and goes whatever becomes of
+ * us.
  */
 struct memfd {
 	const struct process *process;
@@ -269,7 +271,7 @@ static void take_held(void *arg)
 		m->fd = m->rc = take_memfd(m->process, (int)number, m->layout->rings_bytes, m->err);
 }
 
-/* A word of an errand that says how a call ended that may fail. */
+/* A word of a remote call that says how a call ended that may fail. */
 static bool succeeded(const struct process *p, const struct layout *l, unsigned i)
 {
 	uint64_t result;
@@ -279,12 +281,12 @@ static bool succeeded(const struct process *p, const struct layout *l, unsigned 
 
 /* What a pollux that was killed left in the rings of other areas: of those that are retired it was
  * given back before. Their mappings stay. */
-static size_t give_back(struct stub_call *calls, const struct leftovers *all, uint64_t but)
+static size_t give_back(struct stub_call *calls, const struct stale_agents *all, uint64_t but)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < all->n && n < MAX_GIVEN_BACK; i++) {
-		const struct leftover *o = &all->v[i];
+		const struct stale_agent *o = &all->v[i];
 		bool again = o->retired || !o->rings || o->rings == but;
 
 		for (size_t k = 0; k < i && !again; k++)
@@ -299,12 +301,12 @@ static size_t give_back(struct stub_call *calls, const struct leftovers *all, ui
 }
 
 /* What can be asked for while the program runs. */
-static int make_rest(struct injector *in, struct errand_place *place, const struct layout *l,
-		     const struct leftovers *all, uint64_t rings_in_use, bool reused,
+static int make_rest(struct injector *in, struct code_cave *place, const struct layout *l,
+		     const struct stale_agents *all, uint64_t rings_in_use, bool reused,
 		     struct error *err)
 {
 	struct stub_call calls[4 + LAYOUT_MAX_BLOCKS + MAX_GIVEN_BACK];
-	struct errand errand = {.calls = calls, .done_at = word(l, WORD_DONE)};
+	struct remote_calls remote_calls = {.calls = calls, .done_at = word(l, WORD_DONE)};
 	size_t n = 0;
 
 	/* Before the rings, for which the kernel may choose just these places. */
@@ -332,28 +334,28 @@ static int make_rest(struct injector *in, struct errand_place *place, const stru
 					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->data,
 						 l->data_bytes, word(l, WORD_NAME)}};
 	n += give_back(calls + n, all, rings_in_use);
-	errand.n_calls = n;
-	return inject_run(in, place, &errand, err);
+	remote_calls.n_calls = n;
+	return inject_run(in, place, &remote_calls, err);
 }
 
 /* While the descriptor is there no other thread runs, which might fork: nothing else is asked for
  * then. Those of `old` are replaced in place, if it has any of that size; `all` are the earlier
  * areas. */
-static int make_rings(struct injector *in, struct layout *l, const struct leftover *old,
-		      const struct leftovers *all, struct area_rings *rings, bool reused,
+static int make_rings(struct injector *in, struct layout *l, const struct stale_agent *old,
+		      const struct stale_agents *all, struct agent_rings *rings, bool reused,
 		      struct error *err)
 {
 	struct process *p = in->process;
-	struct errand_place place = {.addr = l->errands, .size = layout_page_bytes()};
+	struct code_cave place = {.addr = l->remote_calls, .size = layout_page_bytes()};
 	bool in_place = old->rings && old->rings_bytes == l->rings_bytes;
 	char name[16] = AREA_NAME;
 	struct stub_call calls[8];
 	struct memfd memfd = {.process = p, .layout = l, .err = err, .fd = -1, .rc = -EIO};
-	struct errand errand = {.calls = calls,
-				.done_at = word(l, WORD_DONE),
-				.held = take_held,
-				.alone = while_alone,
-				.arg = &memfd};
+	struct remote_calls remote_calls = {.calls = calls,
+					    .done_at = word(l, WORD_DONE),
+					    .held = take_held,
+					    .alone = while_alone,
+					    .arg = &memfd};
 	size_t n = 0;
 	int rc = memory_write(p, word(l, WORD_NAME), name, sizeof(name));
 
@@ -386,7 +388,7 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 		.from_memory = 1 << 4,
 		.check = STUB_NO_ERROR,
 		.result_at = word(l, WORD_RINGS)};
-	errand.hold = n;
+	remote_calls.hold = n;
 	/* Neither children nor dumps have them. Without this they do no harm but their size. */
 	calls[n++] =
 		(struct stub_call){.nr = __NR_madvise,
@@ -401,11 +403,11 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 	/* The target keeps its mapping; its descriptor goes in every case. */
 	calls[n++] = (struct stub_call){
 		.nr = __NR_close, .args = {word(l, WORD_FD)}, .from_memory = 1, .always = 1};
-	errand.n_calls = n;
+	remote_calls.n_calls = n;
 
 	rc = memory_write_u64(p, word(l, WORD_FD), UINT64_MAX);
 	if (rc == 0)
-		rc = inject_run(in, &place, &errand, err);
+		rc = inject_run(in, &place, &remote_calls, err);
 	while_alone(&memfd, false);
 	_cleanup_close_ int fd = memfd.fd;
 	if (rc == 0)
@@ -432,7 +434,7 @@ static int make_rings(struct injector *in, struct layout *l, const struct leftov
 	return 0;
 }
 
-void area_rings_done(struct area_rings *rings)
+void agent_rings_done(struct agent_rings *rings)
 {
 	if (!rings->map)
 		return;
@@ -447,9 +449,9 @@ void area_rings_done(struct area_rings *rings)
 /* More claims than threads can make that were in the middle of one when the agent was disabled. */
 #define GENERATIONS_APART (1u << 16)
 
-uint64_t area_owner(const struct layout *l, uint32_t i)
+uint64_t agent_mapping_owner(const struct layout *l, uint32_t i)
 {
-	const struct agent_image *image = area_image(NULL);
+	const struct agent_image *image = agent_mapping_image(NULL);
 
 	return l->data + image->notes + (uint64_t)i * image->notes_bytes;
 }
@@ -457,7 +459,7 @@ uint64_t area_owner(const struct layout *l, uint32_t i)
 /* The agent is off, and no thread that comes to it from now on has a ring. */
 static int void_notes(const struct process *p, const struct layout *l)
 {
-	uint32_t bytes = area_image(NULL)->notes_bytes, n_used;
+	uint32_t bytes = agent_mapping_image(NULL)->notes_bytes, n_used;
 	_cleanup_free_ uint8_t *notes = malloc(bytes);
 	struct agent_owner owner;
 	int rc = memory_read(p, l->data + offsetof(struct agent_state, n_used), &n_used,
@@ -466,7 +468,7 @@ static int void_notes(const struct process *p, const struct layout *l)
 	if (!notes)
 		return -ENOMEM;
 	for (uint32_t i = 0; rc == 0 && i < n_used && i < AGENT_MAX_RINGS; i++) {
-		rc = memory_read(p, area_owner(l, i), &owner, sizeof(owner));
+		rc = memory_read(p, agent_mapping_owner(l, i), &owner, sizeof(owner));
 		if (rc < 0)
 			break;
 		uint32_t generation = (uint32_t)(owner.claim >> 32) + GENERATIONS_APART;
@@ -474,7 +476,7 @@ static int void_notes(const struct process *p, const struct layout *l)
 					     .mask = owner.mask};
 		memset(notes, 0, bytes);
 		memcpy(notes, &owner, sizeof(owner));
-		rc = memory_write(p, area_owner(l, i), notes, bytes);
+		rc = memory_write(p, agent_mapping_owner(l, i), notes, bytes);
 	}
 	return rc;
 }
@@ -517,7 +519,7 @@ static struct means read_means(const struct process *p)
 }
 
 /* Fewer rings, if they need more than this many bytes. */
-static void cut_rings(struct area_rings *rings, uint64_t bytes, const char *why)
+static void cut_rings(struct agent_rings *rings, uint64_t bytes, const char *why)
 {
 	uint64_t area = sizeof(struct ring_area) + layout_page_bytes();
 	uint64_t stride = sizeof(struct ring) + rings->ring_bytes;
@@ -535,8 +537,8 @@ static void cut_rings(struct area_rings *rings, uint64_t bytes, const char *why)
  * the program would be killed for making one larger than it may (ulimit -f). And if it locks all
  * its memory the kernel fills them as they are mapped, while a thread waits.
  */
-static int limit_rings(const struct process *p, const struct means *m, const struct leftover *old,
-		       struct area_rings *rings, struct error *err)
+static int limit_rings(const struct process *p, const struct means *m,
+		       const struct stale_agent *old, struct agent_rings *rings, struct error *err)
 {
 	uint64_t left = m->used < m->max_space ? m->max_space - m->used : 0;
 
@@ -558,7 +560,7 @@ static int limit_rings(const struct process *p, const struct means *m, const str
 	return 0;
 }
 
-static uint64_t rings_bytes(const struct area_rings *rings)
+static uint64_t rings_bytes(const struct agent_rings *rings)
 {
 	uint64_t stride = sizeof(struct ring) + rings->ring_bytes;
 
@@ -566,8 +568,8 @@ static uint64_t rings_bytes(const struct area_rings *rings)
 }
 
 /* Rings that the agent never got have no notes. */
-static bool same_rings(const struct leftover *old, const struct layout *l,
-		       const struct area_rings *rings)
+static bool same_rings(const struct stale_agent *old, const struct layout *l,
+		       const struct agent_rings *rings)
 {
 	if (old->rings && old->rings_bytes != l->rings_bytes)
 		return false;
@@ -607,7 +609,7 @@ static void keep_learned(struct agent_hook *ours, const struct agent_hook *there
 }
 
 /* A thread that is still inside, or comes out of a poll, looks at the table at any time. */
-static bool same_table(const struct hooks *h, const struct leftover *old,
+static bool same_table(const struct hooks *h, const struct stale_agent *old,
 		       const struct agent_hook *there)
 {
 	if (!old->n_hooks) /* nothing was ever hooked */
@@ -622,8 +624,8 @@ static bool same_table(const struct hooks *h, const struct leftover *old,
 
 /* Plans the area at the place of an earlier one: whether all there is as it would be. */
 static bool fits(const struct process *p, struct hooks *h, struct layout *l,
-		 const struct leftover *old, const struct process_maps *maps,
-		 const struct process_object *main_object, const struct area_rings *rings)
+		 const struct stale_agent *old, const struct process_maps *maps,
+		 const struct process_object *main_object, const struct agent_rings *rings)
 {
 	_cleanup_free_ struct agent_hook *there = calloc(old->n_hooks + 1, sizeof(*there));
 	_cleanup_free_ uint8_t *code = NULL;
@@ -631,7 +633,7 @@ static bool fits(const struct process *p, struct hooks *h, struct layout *l,
 
 	if (!there || memory_read(p, old->hooks, there, old->n_hooks * sizeof(*there)) < 0 ||
 	    !same_rings(old, l, rings) || !same_table(h, old, there) ||
-	    layout_plan(l, area_image(NULL), (uint32_t)h->n, maps, main_object, &old->at,
+	    layout_plan(l, agent_mapping_image(NULL), (uint32_t)h->n, maps, main_object, &old->at,
 			&ignored) < 0 ||
 	    l->data != old->data || l->hooks != old->hooks || l->live != old->live)
 		return false;
@@ -646,12 +648,13 @@ static bool fits(const struct process *p, struct hooks *h, struct layout *l,
 }
 
 /* All but `used` are undone, and keep nothing for the next attach to undo. */
-static int retire(const struct process *p, const struct leftovers *all, const struct leftover *used)
+static int retire(const struct process *p, const struct stale_agents *all,
+		  const struct stale_agent *used)
 {
 	int rc = 0;
 
 	for (size_t i = 0; i < all->n && rc == 0; i++) {
-		const struct leftover *o = &all->v[i];
+		const struct stale_agent *o = &all->v[i];
 
 		if (o->retired != (o != used))
 			rc = memory_write_u64(p, o->live + LAYOUT_WORDS_OFFSET + 8 * WORD_RETIRED,
@@ -661,10 +664,10 @@ static int retire(const struct process *p, const struct leftovers *all, const st
 }
 
 /* The earlier area with most rings of this size: what it took of the address space is there. */
-static const struct leftover *most_rings(const struct leftovers *all, uint32_t ring_bytes)
+static const struct stale_agent *most_rings(const struct stale_agents *all, uint32_t ring_bytes)
 {
-	static const struct leftover none = {0};
-	const struct leftover *most = &none;
+	static const struct stale_agent none = {0};
+	const struct stale_agent *most = &none;
 
 	for (size_t i = 0; i < all->n; i++)
 		if (all->v[i].rings && all->v[i].ring_bytes == ring_bytes &&
@@ -674,9 +677,9 @@ static const struct leftover *most_rings(const struct leftovers *all, uint32_t r
 }
 
 /* One whose rings can be replaced in place. */
-static const struct leftover *rings_of(const struct leftovers *all, uint64_t bytes)
+static const struct stale_agent *rings_of(const struct stale_agents *all, uint64_t bytes)
 {
-	static const struct leftover none = {0};
+	static const struct stale_agent none = {0};
 
 	for (size_t i = 0; i < all->n; i++)
 		if (all->v[i].rings && all->v[i].rings_bytes == bytes)
@@ -684,14 +687,14 @@ static const struct leftover *rings_of(const struct leftovers *all, uint64_t byt
 	return &none;
 }
 
-int area_make(struct injector *in, struct hooks *h, struct layout *l, const struct leftovers *old,
-	      const struct process_object *main_object, struct area_rings *rings, bool *ret_reused,
-	      struct error *err)
+int agent_mapping_make(struct injector *in, struct hooks *h, struct layout *l,
+		       const struct stale_agents *old, const struct process_object *main_object,
+		       struct agent_rings *rings, bool *ret_reused, struct error *err)
 {
 	struct process *p = in->process;
 	struct process_maps maps;
 	_cleanup_free_ uint8_t *code = NULL;
-	const struct leftover *used = NULL;
+	const struct stale_agent *used = NULL;
 	int rc = hooks_want(h, l);
 
 	if (rc < 0)
@@ -710,8 +713,8 @@ int area_make(struct injector *in, struct hooks *h, struct layout *l, const stru
 		if (fits(p, h, l, &old->v[i], &maps, main_object, rings))
 			used = &old->v[i];
 	if (!used) {
-		rc = layout_plan(l, area_image(NULL), (uint32_t)h->n, &maps, main_object, NULL,
-				 err);
+		rc = layout_plan(l, agent_mapping_image(NULL), (uint32_t)h->n, &maps, main_object,
+				 NULL, err);
 		if (rc < 0)
 			goto out;
 		hooks_place(h, l);
@@ -762,8 +765,8 @@ out:
 
 /* ---- what an earlier attach left ---- */
 
-/* The rings are there from the errand on that made them. */
-static void read_rings(const struct process_maps *maps, uint64_t rings, struct leftover *l)
+/* The rings are there from the remote call on that made them. */
+static void read_rings(const struct process_maps *maps, uint64_t rings, struct stale_agent *l)
 {
 	const struct process_map *m = rings ? maps_at(maps, rings) : NULL;
 
@@ -774,8 +777,8 @@ static void read_rings(const struct process_maps *maps, uint64_t rings, struct l
 }
 
 /* Code, directly followed by data; the image says where each part is. */
-static bool read_leftover(const struct process *p, const struct process_maps *maps,
-			  const struct process_map *code, struct leftover *ret)
+static bool read_stale_agent(const struct process *p, const struct process_maps *maps,
+			     const struct process_map *code, struct stale_agent *ret)
 {
 	const struct process_map *data = code + 1;
 	struct agent_image image;
@@ -787,7 +790,7 @@ static bool read_leftover(const struct process *p, const struct process_maps *ma
 	    image.magic != AGENT_MAGIC || image.abi != AGENT_ABI || image.state != data->start ||
 	    memory_read(p, data->start, &s, sizeof(s)) < 0)
 		return false;
-	*ret = (struct leftover){
+	*ret = (struct stale_agent){
 		.at.code = code->start,
 		.data = data->start,
 		.hooks = image.hooks,
@@ -809,16 +812,17 @@ static bool read_leftover(const struct process *p, const struct process_maps *ma
 	return true;
 }
 
-int leftovers_find(const struct process *p, const struct process_maps *maps, struct leftovers *ret)
+int stale_agents_find(const struct process *p, const struct process_maps *maps,
+		      struct stale_agents *ret)
 {
-	*ret = (struct leftovers){0};
+	*ret = (struct stale_agents){0};
 	for (size_t i = 0; i + 1 < maps->n; i++) {
-		struct leftover one;
+		struct stale_agent one;
 
-		if (!read_leftover(p, maps, &maps->v[i], &one))
+		if (!read_stale_agent(p, maps, &maps->v[i], &one))
 			continue;
 		if (!GROW_ONE(ret->v, ret->n)) {
-			leftovers_done(ret);
+			stale_agents_done(ret);
 			return -ENOMEM;
 		}
 		ret->v[ret->n++] = one;
@@ -826,10 +830,10 @@ int leftovers_find(const struct process *p, const struct process_maps *maps, str
 	return 0;
 }
 
-void leftovers_done(struct leftovers *l)
+void stale_agents_done(struct stale_agents *l)
 {
 	free(l->v);
-	*l = (struct leftovers){0};
+	*l = (struct stale_agents){0};
 }
 
 /* The offset of the jump in a patched instruction; -1: it isn't patched. The rest of its first
@@ -849,8 +853,8 @@ static int jump_left(const struct process *p, const struct agent_hook *hook, uin
 	return -1;
 }
 
-static int undo_patches(const struct leftover *l, struct process *p, const struct agent_hook *table,
-			uint64_t *stop_ns, struct error *err)
+static int undo_patches(const struct stale_agent *l, struct process *p,
+			const struct agent_hook *table, uint64_t *stop_ns, struct error *err)
 {
 	struct process_stop stopped;
 	bool any = false;
@@ -884,7 +888,8 @@ static int undo_patches(const struct leftover *l, struct process *p, const struc
 	return rc < 0 ? error_sys(err, rc, "cannot restore process %d", p->pid) : 0;
 }
 
-static int undo(const struct leftover *l, struct process *p, uint64_t *stop_ns, struct error *err)
+static int undo(const struct stale_agent *l, struct process *p, uint64_t *stop_ns,
+		struct error *err)
 {
 	_cleanup_free_ struct agent_hook *table = NULL;
 	const uint32_t off = 0;
@@ -912,8 +917,8 @@ static int undo(const struct leftover *l, struct process *p, uint64_t *stop_ns, 
 	return undo_patches(l, p, table, stop_ns, err);
 }
 
-int leftovers_undo(const struct leftovers *l, struct process *p, uint64_t *stop_ns,
-		   struct error *err)
+int stale_agents_undo(const struct stale_agents *l, struct process *p, uint64_t *stop_ns,
+		      struct error *err)
 {
 	int rc = 0;
 

@@ -10,7 +10,7 @@
 #include "process/layout.h"
 
 /* An area of an earlier attach, found in the target. Its content is untrusted. */
-struct leftover {
+struct stale_agent {
 	struct layout_earlier at; /* at.code is 0: there is none */
 	uint64_t data;
 	uint64_t hooks, stubs;
@@ -21,21 +21,22 @@ struct leftover {
 	bool retired; /* nothing of it is hooked: a later attach has undone it */
 };
 
-struct leftovers {
-	struct leftover *v;
+struct stale_agents {
+	struct stale_agent *v;
 	size_t n;
 };
 
 /* All of them. */
-int leftovers_find(const struct process *p, const struct process_maps *maps, struct leftovers *ret);
-void leftovers_done(struct leftovers *l);
+int stale_agents_find(const struct process *p, const struct process_maps *maps,
+		      struct stale_agents *ret);
+void stale_agents_done(struct stale_agents *l);
 /* Disables them and removes all hooks that are still in place. Runs on a tracer if there are
  * patches.
  */
-int leftovers_undo(const struct leftovers *l, struct process *p, uint64_t *stop_ns,
-		   struct error *err);
+int stale_agents_undo(const struct stale_agents *l, struct process *p, uint64_t *stop_ns,
+		      struct error *err);
 
-struct area_rings {
+struct agent_rings {
 	uint32_t n_rings, ring_bytes;
 	const char *cut;       /* why they are fewer than wanted */
 	struct ring_area *map; /* here, NULL until made */
@@ -46,17 +47,17 @@ struct area_rings {
 
 /* Makes the mappings (or takes those of one of `old`, if code and hooks there would be the same),
  * writes code and trampolines, makes the rings and maps them here. l is planned here. */
-int area_make(struct injector *in, struct hooks *h, struct layout *l, const struct leftovers *old,
-	      const struct process_object *main_object, struct area_rings *rings, bool *ret_reused,
-	      struct error *err);
+int agent_mapping_make(struct injector *in, struct hooks *h, struct layout *l,
+		       const struct stale_agents *old, const struct process_object *main_object,
+		       struct agent_rings *rings, bool *ret_reused, struct error *err);
 
 /* Unmaps them here, and gives all their memory back. */
-void area_rings_done(struct area_rings *rings);
+void agent_rings_done(struct agent_rings *rings);
 
 /* Address of struct agent_owner of ring i. */
-uint64_t area_owner(const struct layout *l, uint32_t i);
+uint64_t agent_mapping_owner(const struct layout *l, uint32_t i);
 
 /* The embedded agent. */
-const struct agent_image *area_image(size_t *ret_bytes);
+const struct agent_image *agent_mapping_image(size_t *ret_bytes);
 
 #endif

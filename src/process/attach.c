@@ -5,9 +5,9 @@
  * pollux next:
  *
  *   look        maps, objects, what can be hooked,         reads only
- *               an earlier pollux' leftovers
- *   take over   leftovers: off, slots and bytes back       each is one word
- *   make        mappings by errands of one thread          unused memory
+ *               an earlier pollux' stale agents
+ *   take over   stale agents: off, slots and bytes back       each is one word
+ *   make        mappings by remote calls of one thread          unused memory
  *               (inject.c)
  *   write       code, rings, hook table, state             nothing uses them yet
  *   flip        slots, one aligned word each               both values lead to the same function
@@ -43,7 +43,7 @@
 #include "process/seccomp.h"
 #include "process/seccomp_watch.h"
 #include "runtime/debug_names.h"
-#include "runtime/finding_cache.h"
+#include "runtime/scan_cache.h"
 #include "runtime/futures.h"
 #include "trace/coverage.h"
 
@@ -66,7 +66,7 @@
 struct attach {
 	struct process process;
 	struct tracer *tracer;
-	struct parked parked; /* parked.tid is 0 once it runs */
+	struct entry_stop parked; /* parked.tid is 0 once it runs */
 	struct process_objects objects;
 	struct hooked_object **hooked;
 	const struct attach_object **public_objects; /* the same, as others see them */
@@ -74,7 +74,7 @@ struct attach {
 	struct unwinders unwinders;
 	struct hooks hooks;
 	struct layout layout;
-	struct area_rings rings;
+	struct agent_rings rings;
 	struct roots roots;
 	struct programs programs;
 	struct coverage_list coverage;
@@ -91,14 +91,14 @@ struct attach {
 	struct error *err; /* of the call that runs on the tracer */
 };
 
-/* ---- finding ---- */
+/* ---- scan ---- */
 
 static double ms_since(uint64_t began_ns)
 {
 	return (double)(clock_monotonic_ns() - began_ns) / 1e6;
 }
 
-static bool has_something(const struct finding *f)
+static bool has_something(const struct runtime_scan *f)
 {
 	return f->n_runtimes && f->n_kinds;
 }
@@ -120,7 +120,7 @@ static int find_futures(struct attach *a, struct hooked_object *h, struct error 
 	return rc < 0 ? error_sys(err, rc, "cannot look for futures in %s", h->object->path) : 0;
 }
 
-static int keep_object(struct attach *a, const struct process_object *o, struct finding *found)
+static int keep_object(struct attach *a, const struct process_object *o, struct runtime_scan *found)
 {
 	struct hooked_object *h = calloc(1, sizeof(*h));
 
@@ -128,17 +128,17 @@ static int keep_object(struct attach *a, const struct process_object *o, struct 
 		free(h);
 		return -ENOMEM;
 	}
-	h->attach.finding = *found;
+	h->attach.scan = *found;
 	h->attach.bias = o->bias;
 	h->object = o;
 	a->hooked[a->n_hooked++] = h;
-	*found = (struct finding){0};
+	*found = (struct runtime_scan){0};
 	return 0;
 }
 
 static void hooked_free(struct hooked_object *h)
 {
-	finding_done(&h->attach.finding);
+	runtime_scan_done(&h->attach.scan);
 	found_futures_done(&h->futures);
 	root_polls_done(&h->root_polls);
 	free(h);
@@ -154,7 +154,7 @@ static bool has_futures(const struct hooked_object *h)
 
 /* An object with something to hook: tasks, or where futures are recorded the program itself, in
  * which a block_on may poll some without a task. */
-static int add_object(struct attach *a, const struct process_object *o, struct finding *found,
+static int add_object(struct attach *a, const struct process_object *o, struct runtime_scan *found,
 		      uint64_t *deadline_ns, struct error *err)
 {
 	bool tasks = has_something(found);
@@ -178,21 +178,21 @@ static int add_object(struct attach *a, const struct process_object *o, struct f
 	if (rc == 0 && !tasks && !has_futures(a->hooked[a->n_hooked - 1])) {
 		struct hooked_object *h = a->hooked[--a->n_hooked];
 
-		*found = h->attach.finding;
-		h->attach.finding = (struct finding){0};
+		*found = h->attach.scan;
+		h->attach.scan = (struct runtime_scan){0};
 		hooked_free(h);
 	}
 	return rc;
 }
 
-static void log_found(const char *path, const struct finding *f)
+static void log_found(const char *path, const struct runtime_scan *f)
 {
 	log_debug(LOG_FIND, "%s: %zu kinds, %zu wakers, %zu calls, %zu block_ons%s%s%s", path,
 		  f->n_kinds, f->n_wakers, f->n_calls, f->n_block_ons,
 		  f->has_symbols ? "" : ", no symbols", f->is_static ? ", static" : "",
 		  f->is_musl ? ", musl" : "");
 	for (size_t i = 0; i < f->n_runtimes; i++) {
-		const struct find_runtime *r = &f->runtimes[i];
+		const struct scan_runtime *r = &f->runtimes[i];
 
 		log_debug(LOG_FIND, "%s: runtime %s, version %s", path, r->name ? r->name : "?",
 			  r->version ? r->version : "not known");
@@ -202,7 +202,7 @@ static void log_found(const char *path, const struct finding *f)
 static int look_at(struct attach *a, struct process_object *o, uint64_t *deadline_ns,
 		   struct buf *notes, struct error *err)
 {
-	struct finding found = {0};
+	struct runtime_scan found = {0};
 	struct error why = {0};
 	uint64_t began_ns;
 	size_t noted = notes->len;
@@ -214,7 +214,7 @@ static int look_at(struct attach *a, struct process_object *o, uint64_t *deadlin
 		return 0;
 	}
 	began_ns = clock_monotonic_ns();
-	rc = finding_get(o->image, &found, &why);
+	rc = scan_cache_get(o->image, &found, &why);
 	log_debug(LOG_FIND, "%s: scan took %.3f ms%s%s", o->path, ms_since(began_ns),
 		  rc < 0 ? " and failed: " : "", rc < 0 ? why.text : "");
 	if (rc == -ENOMEM)
@@ -227,11 +227,11 @@ static int look_at(struct attach *a, struct process_object *o, uint64_t *deadlin
 	log_found(o->path, &found);
 	rc = add_object(a, o, &found, deadline_ns, err);
 	/* A runtime that is there and can't be hooked says why. */
-	finding_reasons(&found, notes);
+	scan_reasons(&found, notes);
 	if (notes->len > noted && notes->data)
 		log_debug(LOG_FIND, "%s: refused: %.*s", o->path, (int)(notes->len - noted),
 			  notes->data + noted);
-	finding_done(&found);
+	runtime_scan_done(&found);
 	return rc;
 }
 
@@ -375,7 +375,7 @@ static void shut_in(struct attach *a)
 
 static int write_state(struct attach *a, struct injector *in, struct error *err)
 {
-	const struct agent_image *image = area_image(NULL);
+	const struct agent_image *image = agent_mapping_image(NULL);
 	const struct layout *l = &a->layout;
 	const uint32_t tid_offset = inject_tid_offset(in);
 	int rc = find_may_call(a, tid_offset, err);
@@ -508,12 +508,12 @@ static int set_enabled(struct attach *a, uint32_t enabled)
 	return memory_write(&a->process, a->layout.live, &enabled, sizeof(enabled));
 }
 
-static int load_agent(struct attach *a, struct injector *in, const struct leftovers *old,
+static int load_agent(struct attach *a, struct injector *in, const struct stale_agents *old,
 		      struct error *err)
 {
 	int rc;
 
-	TRY(leftovers_undo(old, &a->process, &a->stop_ns, err));
+	TRY(stale_agents_undo(old, &a->process, &a->stop_ns, err));
 	TRY(find_unwinders(a, err));
 	TRY(hooks_plan(&a->process, a->hooked, a->n_hooked, &a->objects, &a->hooks, err));
 	if (a->starting && a->hooks.n_slots_other > a->hooks.n_slots / 2)
@@ -525,8 +525,8 @@ static int load_agent(struct attach *a, struct injector *in, const struct leftov
 		    hook->type == AH_FUTURE || hook->type == AH_ROOT_SITE)
 			hook->flags |= AGENT_HOOK_LIST;
 	}
-	TRY(area_make(in, &a->hooks, &a->layout, old, &a->objects.v[0], &a->rings, &a->reused,
-		      err));
+	TRY(agent_mapping_make(in, &a->hooks, &a->layout, old, &a->objects.v[0], &a->rings,
+			       &a->reused, err));
 	log_debug(LOG_ATTACH, "agent mapping at %#lx%s, %u rings of %u bytes, %zu hooks",
 		  (unsigned long)a->layout.code, a->reused ? " (used again)" : "", a->rings.n_rings,
 		  a->rings.ring_bytes, a->hooks.n);
@@ -557,7 +557,7 @@ static int load(void *arg)
 	struct error *err = a->err;
 	struct injector in = {.process = &a->process, .parked = a->parked.tid ? &a->parked : NULL};
 	struct process_maps maps;
-	_cleanup_(leftovers_done) struct leftovers old = {0};
+	_cleanup_(stale_agents_done) struct stale_agents old = {0};
 	int rc = look(a, err);
 
 	if (rc < 0)
@@ -565,7 +565,7 @@ static int load(void *arg)
 	rc = maps_read(&a->process, &maps, err);
 	if (rc < 0)
 		return rc;
-	rc = leftovers_find(&a->process, &maps, &old);
+	rc = stale_agents_find(&a->process, &maps, &old);
 	maps_done(&maps);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot look at process %d", a->process.pid);
@@ -788,7 +788,7 @@ int attach_go(struct attach *a, struct error *err)
 		rc = launch_go(a->tracer, &a->process, &a->parked, err);
 	if (rc < 0)
 		launch_abort(&a->process);
-	a->parked = (struct parked){0};
+	a->parked = (struct entry_stop){0};
 	tracer_end(a->tracer);
 	a->tracer = NULL;
 	return rc;
@@ -855,7 +855,7 @@ void attach_free(struct attach *a)
 	if (!a)
 		return;
 	tracer_end(a->tracer);
-	area_rings_done(&a->rings);
+	agent_rings_done(&a->rings);
 	for (size_t i = 0; i < a->n_hooked; i++)
 		hooked_free(a->hooked[i]);
 	free(a->hooked);
@@ -896,7 +896,7 @@ void attach_rings(const struct attach *a, struct attach_rings *ret)
 
 int attach_give_ring(const struct attach *a, uint32_t i, uint32_t own_tid)
 {
-	uint64_t at = area_owner(&a->layout, i);
+	uint64_t at = agent_mapping_owner(&a->layout, i);
 	struct agent_owner owner;
 	int rc = memory_read(&a->process, at, &owner, sizeof(owner));
 

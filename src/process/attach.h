@@ -34,7 +34,7 @@ struct attach_options {
 
 /* One loaded ELF object with at least one runtime or call to hook. */
 struct attach_object {
-	struct finding finding;
+	struct runtime_scan scan;
 	uint64_t bias; /* process address = linked address + bias */
 };
 
@@ -42,10 +42,10 @@ struct attach_object {
 struct attach_kind {
 	const struct attach_object *object;
 	/* One of four: */
-	const struct find_kind *kind;
-	const struct find_waker *waker;		/* of a root kind */
-	const struct find_future *future;	/* runtime/futures.h */
-	const struct find_root_poll *root_poll; /* runtime/root_polls.h */
+	const struct scan_kind *kind;
+	const struct scan_waker *waker;		/* of a root kind */
+	const struct scan_future *future;	/* runtime/futures.h */
+	const struct scan_root_poll *root_poll; /* runtime/root_polls.h */
 };
 
 /* Looks at every loaded object of the process, finds runtimes, loads the agent and flips the hooks;
@@ -120,7 +120,7 @@ struct attach_root {
 	uint64_t time_ns; /* at that time, before the agent was enabled */
 };
 size_t attach_roots(const struct attach *a, const struct attach_root **ret);
-/* Coverage of finding and hooking together; strings belong to a. */
+/* Coverage of scanning and hooking together; strings belong to a. */
 size_t attach_coverage(const struct attach *a, const struct trace_coverage **ret);
 /* The total time for which threads were stopped; the length of the whole attach. */
 uint64_t attach_stop_ns(const struct attach *a);

@@ -16,7 +16,7 @@
 #define MAX_NAMED 12
 #define MAX_REASONS 16
 
-static void tell_finding(struct coverage_list *c, const struct finding *f)
+static void print_scan(struct coverage_list *c, const struct runtime_scan *f)
 {
 	for (size_t i = 0; i < f->coverage.n; i++) {
 		const struct trace_coverage *found = &f->coverage.v[i];
@@ -37,7 +37,7 @@ static void tell_left_futures(struct coverage_list *c, struct hooked_object *con
 
 	buf_str(&text, trouble);
 	for (size_t i = 0; i < n_objects; i++) {
-		const struct found_futures *f = &objects[i]->futures;
+		const struct scan_futures *f = &objects[i]->futures;
 
 		for (size_t k = 0; k < f->n; k++) {
 			if (f->v[k].trouble != trouble)
@@ -60,7 +60,7 @@ static void tell_futures(struct coverage_list *c, struct hooked_object *const *o
 	bool blind = false;
 
 	for (size_t i = 0; i < n_objects; i++) {
-		const struct found_futures *f = &objects[i]->futures;
+		const struct scan_futures *f = &objects[i]->futures;
 
 		blind = blind || !f->debug;
 		for (size_t k = 0; k < f->n; k++) {
@@ -84,7 +84,7 @@ static void tell_futures(struct coverage_list *c, struct hooked_object *const *o
 }
 
 /* Whether there is something of async-task's, out of whose run a panic goes on. */
-static bool has_async_task(const struct finding *f)
+static bool has_async_task(const struct runtime_scan *f)
 {
 	for (size_t i = 0; i < f->n_runtimes; i++)
 		if (f->runtimes[i].model == TASK_ASYNC_TASK)
@@ -125,7 +125,7 @@ static bool sees_panics(const struct hooked_object *o, const struct hooks *h)
 static void tell_unwinder(struct coverage_list *c, const struct hooked_object *o,
 			  const struct hooks *h, bool futures)
 {
-	const struct finding *f = &o->attach.finding;
+	const struct runtime_scan *f = &o->attach.scan;
 	const char *file = file_name(o->object->path);
 
 	if (o->unwinder != UNWINDER_KNOWN && has_async_task(f))
@@ -151,12 +151,12 @@ void cover_tell(struct coverage_list *c, struct hooked_object *const *objects, s
 	size_t n_wakes = 0;
 
 	for (size_t i = 0; i < n_objects; i++) {
-		const struct finding *f = &objects[i]->attach.finding;
+		const struct runtime_scan *f = &objects[i]->attach.scan;
 		size_t first = c->n;
 
 		for (size_t k = 0; k < f->n_wakers; k++)
 			n_wakes += f->wakers[k].n_direct;
-		tell_finding(c, f);
+		print_scan(c, f);
 		tell_unwinder(c, objects[i], h, futures);
 		for (size_t k = first; k < c->n; k++)
 			c->v[k].object = f->path;

@@ -91,7 +91,7 @@ int descriptor_limit_make_room(const struct process *p, struct descriptor_room *
 	struct descriptor_limit d;
 
 	*ret = (struct descriptor_room){.is_raised = false};
-	/* Where it can't be seen, the errand shows it. */
+	/* Where it can't be seen, the remote call shows it. */
 	if (descriptor_limit_read(p, &d) < 0 || !full(&d))
 		return 0;
 	ret->raised = (struct rlimit){d.limit + 1, d.limit < d.hard ? d.hard : d.limit + 1};

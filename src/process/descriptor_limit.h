@@ -1,6 +1,6 @@
 /*
- * A descriptor for the errand that makes the rings (agent_mapping.c), in a process that has none
- * left. That is what a program looks like that pollux is wanted for: one that leaks sockets.
+ * A descriptor for the remote call that makes the rings (agent_mapping.c), in a process that has
+ * none left. That is what a program looks like that pollux is wanted for: one that leaks sockets.
  */
 #ifndef POLLUX_PROCESS_DESCRIPTOR_LIMIT_H
 #define POLLUX_PROCESS_DESCRIPTOR_LIMIT_H

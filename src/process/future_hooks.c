@@ -34,7 +34,7 @@ static const char *trouble_of(const struct process *p, const struct use *u, uint
 /* Several functions may poll futures of one type: copies, or those that an optimiser made a part of
  * others. `types`: type_key to kind + 1. -ENOMEM. */
 static int kind_of_future(struct hooks *h, struct hooked_object *o, struct map *types,
-			  const struct find_future *f)
+			  const struct scan_future *f)
 {
 	uintptr_t known = f->type_key ? (uintptr_t)map_get(types, f->type_key, 0) : 0;
 	struct attach_kind *kind = known ? NULL : hooks_add_kind(h);
@@ -51,7 +51,7 @@ static int kind_of_future(struct hooks *h, struct hooked_object *o, struct map *
 }
 
 static int plan_one(struct hooks *h, struct hooked_object *o, struct map *types,
-		    struct find_future *f, const uint64_t *saved)
+		    struct scan_future *f, const uint64_t *saved)
 {
 	uint64_t bias = o->attach.bias;
 	int kind = kind_of_future(h, o, types, f);
@@ -72,12 +72,12 @@ static int plan_one(struct hooks *h, struct hooked_object *o, struct map *types,
 		hook->result = f->result;
 		hook->pending = f->pending;
 		hook->flags = AGENT_HOOK_FRAME |
-			      (f->lent	   ? AGENT_HOOK_LENT
+			      (f->borrowed ? AGENT_HOOK_INDIRECT
 			       : f->memory ? AGENT_HOOK_MEMORY
 					   : 0) |
 			      (f->shown ? AGENT_HOOK_SHOWN : 0);
-		hook->poll_offset = f->lent_by;
-		hook->trailer_offset = f->lent;
+		hook->poll_offset = f->borrowed_by;
+		hook->trailer_offset = f->borrowed;
 		if (!word && call_hooks_add(h, hook) < 0)
 			return -ENOMEM;
 	}
@@ -85,7 +85,7 @@ static int plan_one(struct hooks *h, struct hooked_object *o, struct map *types,
 }
 
 /* Several calls on behalf of one future are of one kind. -ENOMEM. */
-static int kind_of_root(struct hooks *h, struct hooked_object *o, const struct found_root_polls *f,
+static int kind_of_root(struct hooks *h, struct hooked_object *o, const struct scan_root_polls *f,
 			size_t i)
 {
 	struct attach_kind *kind;
@@ -104,7 +104,7 @@ static int kind_of_root(struct hooks *h, struct hooked_object *o, const struct f
 /* The calls of parks that are known, then the hooks of all that lead to these. */
 static int plan_root_polls(struct hooks *h, const struct process *p, struct hooked_object *o)
 {
-	const struct found_root_polls *f = &o->root_polls;
+	const struct scan_root_polls *f = &o->root_polls;
 	uint64_t bias = o->attach.bias, first = h->n, saved;
 
 	if (!f->n || h->n + f->n + f->uses.n > AGENT_MAX_HOOKS ||
@@ -114,7 +114,7 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 		if (trouble_of(p, &f->uses.uses[i], bias, &saved))
 			return 0;
 	for (size_t i = 0; i < f->n; i++) {
-		const struct find_root_poll *r = &f->v[i];
+		const struct scan_root_poll *r = &f->v[i];
 		int kind = kind_of_root(h, o, f, i);
 		struct agent_hook *site = kind < 0 ? NULL : hooks_add(h);
 
@@ -129,7 +129,7 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 						     .size = (uint8_t)r->state_size,
 						     .ready = 1};
 		site->pending = 2;
-		site->flags = r->told ? AGENT_HOOK_TOLD : 0;
+		site->flags = r->told ? AGENT_HOOK_RETURNS_READY : 0;
 	}
 	for (size_t i = 0; i < f->uses.n; i++) {
 		const struct use *u = &f->uses.uses[i];
@@ -183,7 +183,7 @@ int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_ob
 	if (trouble)
 		return 0;
 	for (size_t i = 0; i < o->futures.n && rc == 0; i++) {
-		struct find_future *f = &o->futures.v[i];
+		struct scan_future *f = &o->futures.v[i];
 		uint64_t *saved;
 
 		if (!f->trouble &&

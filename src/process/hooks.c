@@ -10,8 +10,8 @@
  * Slots are 8 aligned bytes, which the running program sees change at once; each of the two values
  * leads to the same original function, so no order among them matters. A spawn site is an
  * instruction of five bytes or more of which five become a jump: the first, or those after a REX
- * prefix (jump_at()). It is changed only while all threads are stopped and none is inside of it; the
- * bytes after the jump are never executed and stay as they are.
+ * prefix (jump_at()). It is changed only while all threads are stopped and none is inside of it;
+ * the bytes after the jump are never executed and stay as they are.
  */
 #include "process/hooks.h"
 
@@ -111,7 +111,7 @@ static uint8_t jump_at(const uint8_t *bytes, uint8_t len)
 	return (bytes[0] & 0xf0) == 0x40 && len > JUMP_BYTES;
 }
 
-static int plan_site(struct plan *at, const struct find_site *site, enum agent_hook_type type,
+static int plan_site(struct plan *at, const struct scan_site *site, enum agent_hook_type type,
 		     uint16_t kind, uint64_t next_id)
 {
 	uint64_t addr = site->addr + at->o->attach.bias, saved;
@@ -142,9 +142,9 @@ static int plan_site(struct plan *at, const struct find_site *site, enum agent_h
 	return 0;
 }
 
-static int plan_kind(struct plan *at, const struct find_kind *k)
+static int plan_kind(struct plan *at, const struct scan_kind *k)
 {
-	const struct finding *f = &at->o->attach.finding;
+	const struct runtime_scan *f = &at->o->attach.scan;
 	uint64_t bias = at->o->attach.bias;
 	uint16_t number = (uint16_t)at->h->n_kinds;
 	struct attach_kind *kind = hooks_add_kind(at->h);
@@ -184,14 +184,14 @@ static int plan_kind(struct plan *at, const struct find_kind *k)
 }
 
 /* Of the wakers of tasks: which of the header's words are which. */
-static struct agent_hook like_waker(const struct hooked_object *o, const struct find_waker *w)
+static struct agent_hook like_waker(const struct hooked_object *o, const struct scan_waker *w)
 {
-	const struct finding *f = &o->attach.finding;
+	const struct runtime_scan *f = &o->attach.scan;
 	struct agent_hook like = {.kind = AGENT_KIND_NONE, .vtable = w->vtable + o->attach.bias};
 
 	/* All kinds of a runtime have the same header: any of them gives its offsets. */
 	for (size_t i = 0; i < f->n_kinds && !w->root; i++) {
-		const struct find_kind *k = &f->kinds[i];
+		const struct scan_kind *k = &f->kinds[i];
 
 		if (k->runtime != w->runtime)
 			continue;
@@ -203,7 +203,7 @@ static struct agent_hook like_waker(const struct hooked_object *o, const struct 
 	return like;
 }
 
-static int plan_waker(struct plan *at, const struct find_waker *w)
+static int plan_waker(struct plan *at, const struct scan_waker *w)
 {
 	struct agent_hook like = like_waker(at->o, w);
 	enum agent_hook_type type = AH_ROOT_WAKE;
@@ -216,7 +216,7 @@ static int plan_waker(struct plan *at, const struct find_waker *w)
 		kind->object = &at->o->attach;
 		kind->waker = w;
 	} else {
-		type = hook_types[find_model(&at->o->attach.finding, w->runtime)].wake;
+		type = hook_types[find_model(&at->o->attach.scan, w->runtime)].wake;
 	}
 	TRY(plan_slot(at, &w->wake, type, &like));
 	TRY(plan_slot(at, &w->wake_by_ref, type, &like));
@@ -225,7 +225,7 @@ static int plan_waker(struct plan *at, const struct find_waker *w)
 	return 0;
 }
 
-static uint16_t call_type(const struct find_call *c)
+static uint16_t call_type(const struct scan_call *c)
 {
 	return c->call == TB_NONE ? AH_PANIC : c->waits ? AH_WAIT : AH_CALL;
 }
@@ -233,7 +233,7 @@ static uint16_t call_type(const struct find_call *c)
 /* Wakes past the tables; of a static program also what others have in their GOT. */
 static int plan_direct(struct hooks *h, const struct process *p, const struct hooked_object *o)
 {
-	const struct finding *f = &o->attach.finding;
+	const struct runtime_scan *f = &o->attach.scan;
 	size_t n_before = h->n_calls;
 	int rc = 0;
 
@@ -242,7 +242,7 @@ static int plan_direct(struct hooks *h, const struct process *p, const struct ho
 
 		like.type = hook_types[find_model(f, f->wakers[i].runtime)].wake;
 		for (size_t k = 0; k < f->wakers[i].n_direct && rc == 0; k++) {
-			const struct find_direct *d = &f->wakers[i].direct[k];
+			const struct scan_direct *d = &f->wakers[i].direct[k];
 
 			rc = call_hooks_plan(h, p, d->at + o->attach.bias,
 					     d->target + o->attach.bias, &like);
@@ -250,7 +250,7 @@ static int plan_direct(struct hooks *h, const struct process *p, const struct ho
 	}
 	h->n_wakes += h->n_calls - n_before;
 	for (size_t i = 0; i < f->n_calls && rc == 0; i++) {
-		const struct find_call *c = &f->calls[i];
+		const struct scan_call *c = &f->calls[i];
 		struct agent_hook like = {.type = call_type(c), .kind = c->call};
 
 		if (c->direct)
@@ -260,7 +260,7 @@ static int plan_direct(struct hooks *h, const struct process *p, const struct ho
 	return rc;
 }
 
-static int plan_call(struct plan *at, const struct find_call *c)
+static int plan_call(struct plan *at, const struct scan_call *c)
 {
 	const struct process_object *o = at->o->object;
 	uint64_t slot = c->slot + at->o->attach.bias, live;
@@ -310,7 +310,7 @@ int hooks_plan(const struct process *p, struct hooked_object *const *objects, si
 		return rc;
 	for (size_t i = 0; rc == 0 && i < n_objects; i++) {
 		struct plan at = {.p = p, .h = &h, .o = objects[i], .maps = &maps};
-		const struct finding *f = &objects[i]->attach.finding;
+		const struct runtime_scan *f = &objects[i]->attach.scan;
 
 		for (size_t k = 0; rc == 0 && k < f->n_kinds; k++)
 			rc = plan_kind(&at, &f->kinds[k]);

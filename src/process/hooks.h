@@ -17,8 +17,8 @@ struct hooked_object {
 	struct attach_object attach;
 	const struct process_object *object;
 	enum unwinder unwinder;
-	struct found_futures futures;	    /* none unless asked for */
-	struct found_root_polls root_polls; /* the same */
+	struct scan_futures futures;	   /* none unless asked for */
+	struct scan_root_polls root_polls; /* the same */
 };
 
 /* A spawn site, to be patched or patched. */

@@ -88,7 +88,7 @@ static uint64_t behind_text(const struct process *p, uint64_t *ret_end)
 }
 
 int inject_find_cave(const struct process *p, const struct process_maps *maps, size_t size,
-		     struct errand_place *ret_place, struct error *err)
+		     struct code_cave *ret_place, struct error *err)
 {
 	uint64_t best = 0, end;
 	size_t best_zeros = 0;
@@ -110,14 +110,14 @@ int inject_find_cave(const struct process *p, const struct process_maps *maps, s
 		}
 	}
 	if (best_zeros >= size) {
-		*ret_place = (struct errand_place){.addr = best, .size = best_zeros};
+		*ret_place = (struct code_cave){.addr = best, .size = best_zeros};
 		return 0;
 	}
 	best = behind_text(p, &end);
 	if (best && end - best >= size) {
 		const struct process_map *m = maps_at(maps, best);
 		if (m && m->exec && !m->shared) {
-			*ret_place = (struct errand_place){.addr = best, .size = end - best};
+			*ret_place = (struct code_cave){.addr = best, .size = end - best};
 			return 0;
 		}
 	}
@@ -128,7 +128,7 @@ int inject_find_cave(const struct process *p, const struct process_maps *maps, s
 			continue;
 		size_t zeros = trailing_zeros(page) & ~15ull;
 		if (zeros >= size) {
-			*ret_place = (struct errand_place){.addr = m->end - zeros, .size = zeros};
+			*ret_place = (struct code_cave){.addr = m->end - zeros, .size = zeros};
 			return 0;
 		}
 	}
@@ -213,8 +213,8 @@ static size_t candidates(const struct injector *in, struct candidate out[MAX_LOO
 
 		if (c.score < 0)
 			continue;
-		/* The thread of the errand before is no better than its like, but a second thread
-		 * need not be disturbed. */
+		/* The thread of the remote call before is no better than its like, but a second
+		 * thread need not be disturbed. */
 		if (c.tid == in->last_tid && c.score < 4)
 			c.score = 0;
 		out[kept++] = c;
@@ -233,7 +233,7 @@ static void nap(unsigned round)
 	nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
 }
 
-static bool finished(const struct injector *in, const struct errand *e, uint64_t waiting,
+static bool finished(const struct injector *in, const struct remote_calls *e, uint64_t waiting,
 		     uint64_t *ret_value)
 {
 	if (e->done_at)
@@ -261,14 +261,14 @@ static int held_error(const struct process *p, struct error *err)
 		p->pid, p->pid);
 }
 
-static bool inside(const struct errand_place *place, uint64_t pc)
+static bool inside(const struct code_cave *place, uint64_t pc)
 {
 	return pc >= place->addr && pc < place->addr + place->size;
 }
 
 /* A signal may have come while the thread was in the stub, or on its way to it: its handler returns
  * there. Then the signal's frame, further up the stack, holds an address in the stub. */
-static bool returns_inside(const struct process *p, const struct errand_place *place, uint64_t sp)
+static bool returns_inside(const struct process *p, const struct code_cave *place, uint64_t sp)
 {
 	uint64_t words[PAGE / 8], at = sp & ~7ull;
 
@@ -289,7 +289,7 @@ enum seen { SEEN_OUT, SEEN_INSIDE, SEEN_NOT };
 
 /* A thread that sleeps shows for free where: "NR ARG... SP PC". If it sleeps there still when its
  * stack was read, that was its stack. */
-static enum seen see_sleeping(const struct process *p, const struct errand_place *place, pid_t tid)
+static enum seen see_sleeping(const struct process *p, const struct code_cave *place, pid_t tid)
 {
 	char name[48], text[512], again[512];
 	unsigned long long sp, pc;
@@ -313,7 +313,7 @@ static enum seen see_sleeping(const struct process *p, const struct errand_place
 }
 
 /* Waits until the thread was seen outside of the stub. One that runs must be stopped to be seen. */
-static bool wait_until_out(struct injector *in, const struct errand_place *place, pid_t tid)
+static bool wait_until_out(struct injector *in, const struct code_cave *place, pid_t tid)
 {
 	uint64_t until = clock_monotonic_ns() + OUT_TIMEOUT;
 
@@ -344,8 +344,9 @@ static bool wait_until_out(struct injector *in, const struct errand_place *place
 	return false;
 }
 
-static int write_stub(struct injector *in, const struct errand_place *place, const struct errand *e,
-		      const struct user_regs_struct *regs, uint64_t waiting)
+static int write_stub(struct injector *in, const struct code_cave *place,
+		      const struct remote_calls *e, const struct user_regs_struct *regs,
+		      uint64_t waiting)
 {
 	uint8_t code[STUB_MAX_BYTES];
 	struct stub_resume resume;
@@ -367,13 +368,13 @@ static int write_stub(struct injector *in, const struct errand_place *place, con
 	return memory_write(in->process, place->addr, code, (size_t)len);
 }
 
-static int alone(const struct errand *e, bool begin)
+static int alone(const struct remote_calls *e, bool begin)
 {
 	return e->alone ? e->alone(e->arg, begin) : 0;
 }
 
 /* The end of standing still. */
-static void let_go(const struct errand *e, struct process_stop *others)
+static void let_go(const struct remote_calls *e, struct process_stop *others)
 {
 	if (!others || !others->v)
 		return;
@@ -397,7 +398,7 @@ static bool sleeps(const struct process *p, pid_t tid)
 /* Waits for the thread's next stop. A signal's handler, in whose middle it may be, may wait for
  * another thread: the others, which are stopped, are resumed if it takes long. A thread that only
  * gets no CPU has more time. */
-static int wait_for_stop(const struct process *p, const struct errand *e, pid_t tid,
+static int wait_for_stop(const struct process *p, const struct remote_calls *e, pid_t tid,
 			 struct process_stop *others, int *ret_status)
 {
 	uint64_t until = clock_monotonic_ns() + BUSY_TIMEOUT;
@@ -416,8 +417,8 @@ static int wait_for_stop(const struct process *p, const struct errand *e, pid_t 
  * Goes with the thread from system call to system call until the last one is done, and holds it
  * right before the one that is asked for. Whatever becomes of us, it goes on by itself.
  */
-static int go_with(const struct process *p, const struct errand_place *place,
-		   const struct errand *e, pid_t tid, struct process_stop *others)
+static int go_with(const struct process *p, const struct code_cave *place,
+		   const struct remote_calls *e, pid_t tid, struct process_stop *others)
 {
 	struct user_regs_struct regs;
 	int status, signal = 0;
@@ -499,7 +500,7 @@ static bool abort_sequence(const struct process *p, pid_t tid, struct user_regs_
 }
 
 /* Whether a stopped thread may be sent; *ret_regs: where it is to come back to. */
-static bool is_fit(const struct injector *in, const struct errand_place *place,
+static bool is_fit(const struct injector *in, const struct code_cave *place,
 		   const struct stopped_thread *t, struct user_regs_struct *ret_regs)
 {
 	process_step("getregs");
@@ -510,7 +511,7 @@ static bool is_fit(const struct injector *in, const struct errand_place *place,
 }
 
 /* Sends a stopped thread, which the caller lets go. 1, or negative errno. */
-static int send_off(struct injector *in, struct errand_place *place, const struct errand *e,
+static int send_off(struct injector *in, struct code_cave *place, const struct remote_calls *e,
 		    pid_t tid, struct user_regs_struct *regs, uint64_t waiting,
 		    struct process_stop *others, struct error *err)
 {
@@ -532,8 +533,8 @@ static int send_off(struct injector *in, struct errand_place *place, const struc
 		}
 	}
 	if (rc < 0)
-		return error_sys(err, rc, "cannot send thread %d of process %d on an errand", tid,
-				 in->process->pid);
+		return error_sys(err, rc, "cannot send thread %d of process %d on a remote call",
+				 tid, in->process->pid);
 	/* A thread that we lose on the way comes to the end of the list all the same. */
 	if (e->held && ptrace(PTRACE_SETOPTIONS, tid, 0, (long)PTRACE_O_TRACESYSGOOD) == 0)
 		go_with(in->process, place, e, tid, others);
@@ -543,8 +544,8 @@ static int send_off(struct injector *in, struct errand_place *place, const struc
 }
 
 /* Sends one running thread. 1: it is on its way; 0: another one should be asked. */
-static int send(struct injector *in, struct errand_place *place, const struct errand *e, pid_t tid,
-		uint64_t waiting, struct error *err)
+static int send(struct injector *in, struct code_cave *place, const struct remote_calls *e,
+		pid_t tid, uint64_t waiting, struct error *err)
 {
 	struct user_regs_struct regs;
 	struct stopped_thread t;
@@ -582,7 +583,7 @@ static struct stopped_thread *find_stopped(const struct process_stop *all, pid_t
 
 /* The first of them that can be used, while all threads are stopped: then no other thread passes on
  * to a child what the remote calls hold meanwhile, a descriptor. Results as above. */
-static int send_alone(struct injector *in, struct errand_place *place, const struct errand *e,
+static int send_alone(struct injector *in, struct code_cave *place, const struct remote_calls *e,
 		      const struct candidate *order, size_t n, uint64_t waiting, struct error *err)
 {
 	struct process_stop all;
@@ -611,7 +612,8 @@ static int send_alone(struct injector *in, struct errand_place *place, const str
 }
 
 /* Whether a stop is where the program was parked. */
-static bool is_back(const struct parked *parked, int signal, const struct user_regs_struct *regs)
+static bool is_back(const struct entry_stop *parked, int signal,
+		    const struct user_regs_struct *regs)
 {
 	if (!parked->call)
 		return signal == SIGTRAP && regs->rip == parked->at + 1;
@@ -619,10 +621,10 @@ static bool is_back(const struct parked *parked, int signal, const struct user_r
 	       regs->orig_rax == parked->call && (long)regs->rax != -ENOSYS;
 }
 
-/* From the errand's begin to its end: back to where the program was parked. */
+/* From the remote call's begin to its end: back to where the program was parked. */
 static int come_back(struct injector *in, struct error *err)
 {
-	const struct parked *parked = in->parked;
+	const struct entry_stop *parked = in->parked;
 	struct user_regs_struct regs;
 	pid_t tid = parked->tid;
 	int rc, status, signal = 0;
@@ -662,7 +664,7 @@ static int come_back(struct injector *in, struct error *err)
 }
 
 /* The same for a parked program, whose libc's start is in no restartable sequence. */
-static int send_parked(struct injector *in, struct errand_place *place, const struct errand *e,
+static int send_parked(struct injector *in, struct code_cave *place, const struct remote_calls *e,
 		       uint64_t waiting, struct error *err)
 {
 	static const uint8_t int3 = 0xcc;
@@ -705,14 +707,14 @@ static int send_parked(struct injector *in, struct errand_place *place, const st
 	return rc;
 }
 
-static int outcome(const struct errand *e, uint64_t value, uint64_t waiting)
+static int outcome(const struct remote_calls *e, uint64_t value, uint64_t waiting)
 {
 	if (!e->done_at || value == waiting + 1)
 		return 0;
 	return (int64_t)value < 0 && (int64_t)value >= -4095 ? (int)(int64_t)value : -EIO;
 }
 
-static int run(struct injector *in, struct errand_place *place, const struct errand *e,
+static int run(struct injector *in, struct code_cave *place, const struct remote_calls *e,
 	       struct error *err)
 {
 	struct candidate order[MAX_LOOKED_AT];
@@ -764,10 +766,11 @@ static int run(struct injector *in, struct errand_place *place, const struct err
 			if (finished(in, e, waiting, &value))
 				return 0;
 			if (!process_has_thread(in->process, in->last_tid))
-				return error_set(err, -EAGAIN,
-						 "a thread of process %d ended on its errand: try "
-						 "again",
-						 in->process->pid);
+				return error_set(
+					err, -EAGAIN,
+					"a thread of process %d ended on its remote call: try "
+					"again",
+					in->process->pid);
 			return error_set(err, -ENOMEM, "process %d was refused memory",
 					 in->process->pid);
 		}
@@ -786,7 +789,7 @@ static int run(struct injector *in, struct errand_place *place, const struct err
 	return outcome(e, value, waiting);
 }
 
-int inject_run(struct injector *in, struct errand_place *place, const struct errand *e,
+int inject_run(struct injector *in, struct code_cave *place, const struct remote_calls *e,
 	       struct error *err)
 {
 	struct tracer_priority before;

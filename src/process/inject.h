@@ -1,6 +1,6 @@
 /*
- * Errands: a list of raw system calls that one thread of the target makes for us, by a stub. All
- * of it runs on a tracer (threads.h).
+ * Remote calls: a list of raw system calls that one thread of the target makes for us, by a stub.
+ * All of it runs on a tracer (threads.h).
  */
 #ifndef POLLUX_PROCESS_INJECT_H
 #define POLLUX_PROCESS_INJECT_H
@@ -11,11 +11,11 @@
 #include "process/stub.h"
 
 /*
- * A program that pollux holds at its start, where it comes back to after each remote call. Best that
- * is a system call which can be made again, whose end the kernel tells: then the program continues
- * whenever pollux is killed. Elsewhere a breakpoint is there during a remote call.
+ * A program that pollux holds at its start, where it comes back to after each remote call. Best
+ * that is a system call which can be made again, whose end the kernel tells: then the program
+ * continues whenever pollux is killed. Elsewhere a breakpoint is there during a remote call.
  */
-struct parked {
+struct entry_stop {
 	pid_t tid;
 	uint64_t at;   /* address */
 	uint32_t call; /* number of the system call at `at`, 0: a breakpoint is needed */
@@ -23,13 +23,13 @@ struct parked {
 };
 
 /* Memory that holds a stub's code. */
-struct errand_place {
+struct code_cave {
 	uint64_t addr;
 	size_t size;
 	bool dirty; /* a thread may still be inside: leave it alone */
 };
 
-struct errand {
+struct remote_calls {
 	const struct stub_call *calls;
 	size_t n_calls;
 	uint64_t done_at;   /* a word of the target for the outcome; 0: use `mapped_at` */
@@ -47,24 +47,24 @@ struct errand {
 
 struct injector {
 	struct process *process;
-	struct parked *parked; /* NULL: the program is running */
-	pid_t last_tid;	       /* ran the last errand: asked first for the next one */
-	uint64_t fs_base;      /* thread pointer of that thread, when it was last stopped */
+	struct entry_stop *parked; /* NULL: the program is running */
+	pid_t last_tid;		   /* ran the last remote call: asked first for the next one */
+	uint64_t fs_base;	   /* thread pointer of that thread, when it was last stopped */
 	uint64_t avoid_start, avoid_end; /* threads whose rip is in here are not taken */
 	uint64_t stop_ns;		 /* total time for which threads were stopped */
-	uint64_t serial;		 /* of errands, for done values */
-	struct seccomp_trial trial;	 /* of the errand's calls */
+	uint64_t serial;		 /* of remote calls, for done values */
+	struct seccomp_trial trial;	 /* of the remote call's calls */
 };
 
 /* Slack at the end of an executable page, for a first stub: at least `size` bytes that no program
  * uses. -ENOENT with a sentence. */
 int inject_find_cave(const struct process *p, const struct process_maps *maps, size_t size,
-		     struct errand_place *ret_place, struct error *err);
+		     struct code_cave *ret_place, struct error *err);
 
-/* Runs an errand. Place is free again afterwards, or marked dirty. The outcome of a list that a
+/* Runs a remote call. Place is free again afterwards, or marked dirty. The outcome of a list that a
  * result stopped early is that result, if it is negative, else -EIO. */
-int inject_run(struct injector *in, struct errand_place *place, const struct errand *errand,
-	       struct error *err);
+int inject_run(struct injector *in, struct code_cave *place,
+	       const struct remote_calls *remote_calls, struct error *err);
 
 /* Offset of the tid in a thread's control block, found in the target; 0 if unknown. */
 uint32_t inject_tid_offset(struct injector *in);

@@ -45,7 +45,7 @@ struct launch {
 	int error_fd; /* errno of a failed exec; closed by a successful one */
 	const char *name;
 	struct process *process;
-	struct parked *parked;
+	struct entry_stop *parked;
 	bool followed;
 	int status; /* waitpid's, when it has ended */
 	struct error *err;
@@ -348,10 +348,10 @@ static int next_start(void *arg)
 }
 
 int launch_parked(struct tracer *tracer, char *const argv[], struct process *ret_process,
-		  struct parked *ret_parked, struct error *err)
+		  struct entry_stop *ret_parked, struct error *err)
 {
 	struct process process = PROCESS_INIT;
-	struct parked parked = {0};
+	struct entry_stop parked = {0};
 	struct launch l = {.name = argv[0], .process = &process, .parked = &parked, .err = err};
 	int go[2] = {-1, -1}, error[2] = {-1, -1}, rc;
 
@@ -393,7 +393,7 @@ out:
 
 struct release {
 	struct process *process;
-	const struct parked *parked;
+	const struct entry_stop *parked;
 	struct error *err;
 };
 
@@ -421,7 +421,7 @@ static int release(void *arg)
 	return 0;
 }
 
-int launch_follow(struct tracer *tracer, struct process *p, const struct parked *parked,
+int launch_follow(struct tracer *tracer, struct process *p, const struct entry_stop *parked,
 		  struct follow **ret_follow)
 {
 	struct release r = {.process = p, .parked = parked};
@@ -431,10 +431,10 @@ int launch_follow(struct tracer *tracer, struct process *p, const struct parked 
 }
 
 int launch_next(struct tracer *tracer, pid_t pid, struct process *ret_process,
-		struct parked *ret_parked, int *ret_status, struct error *err)
+		struct entry_stop *ret_parked, int *ret_status, struct error *err)
 {
 	struct process process = PROCESS_INIT;
-	struct parked parked = {0};
+	struct entry_stop parked = {0};
 	struct launch l = {.pid = pid,
 			   .name = "the program",
 			   .followed = true,
@@ -457,7 +457,7 @@ int launch_next(struct tracer *tracer, pid_t pid, struct process *ret_process,
 	return l.pid ? rc : -ECHILD;
 }
 
-int launch_go(struct tracer *tracer, struct process *p, const struct parked *parked,
+int launch_go(struct tracer *tracer, struct process *p, const struct entry_stop *parked,
 	      struct error *err)
 {
 	struct release r = {.process = p, .parked = parked, .err = err};

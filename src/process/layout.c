@@ -1,7 +1,7 @@
 /*
  * Placement of the agent's area.
  *
- *     | image | stubs | trampolines | errands |   state, hooks | programs | switch, words |
+ *     | image | stubs | trampolines | remote calls |   state, hooks | programs | switch, words |
  *      R-X                                        RW-
  *
  * A patched spawn site reaches its trampoline by a jump of +-2 GiB, so the area lies next to the
@@ -88,7 +88,7 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 		first->bytes = near_bytes;
 		first->used = 0;
 	}
-	l->errands = l->code + l->code_bytes - page;
+	l->remote_calls = l->code + l->code_bytes - page;
 	l->data = l->code + l->code_bytes;
 	l->hooks = l->data + image->state_bytes;
 	l->programs = l->data + tables_bytes;

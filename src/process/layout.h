@@ -12,7 +12,7 @@
 
 #define LAYOUT_TRAMPOLINE_BYTES 64u
 #define LAYOUT_MAX_BLOCKS 32u
-/* In the switch's page, away from the switch: words for errands' arguments and results. */
+/* In the switch's page, away from the switch: words for remote calls' arguments and results. */
 #define LAYOUT_WORDS_OFFSET 1024u
 
 /* Which of them holds how much of the programs' part was ever written. */
@@ -26,11 +26,11 @@ struct layout_block {
 };
 
 struct layout {
-	/* R-X: image, stubs, trampolines of the first object, a page for errands */
+	/* R-X: image, stubs, trampolines of the first object, a page for remote calls */
 	uint64_t code, code_bytes;
-	uint64_t stubs, errands;
+	uint64_t stubs, remote_calls;
 	/* RW-: state with the agent's private tables, hook table, layout programs, words for
-	 * errands, the switch's page */
+	 * remote calls, the switch's page */
 	uint64_t data, data_bytes;
 	uint64_t hooks, programs, programs_bytes, words, live;
 	/* the rings */

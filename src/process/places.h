@@ -31,7 +31,7 @@ struct place_point {
 	bool returned; /* the future has returned */
 	bool flat;     /* it is there, but its content is unknown */
 	bool pointer;  /* what follows lies where it leads to, in `size` bytes; no future */
-	bool lent;     /* a pointer to what isn't owned */
+	bool borrowed; /* a pointer to what isn't owned */
 	uint64_t size;
 	/* The agent kind + 1 of a future whose poll is hooked and in which it lies, or which it is:
 	 * the innermost; 0: none. */

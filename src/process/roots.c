@@ -71,14 +71,14 @@ int roots_note(struct roots *r, const struct process_stop *stopped)
 /* ---- looking through stacks ---- */
 
 /* The innermost block_on of a stack; NULL. */
-static const struct find_waker *waker_on(const uint64_t *words, size_t n,
+static const struct scan_waker *waker_on(const uint64_t *words, size_t n,
 					 struct hooked_object *const *objects, size_t n_objects)
 {
 	for (size_t i = 0; i < n; i++) {
 		for (size_t k = 0; k < n_objects; k++) {
 			const struct process_object *o = objects[k]->object;
-			const struct finding *f = &objects[k]->attach.finding;
-			const struct find_block_on *b;
+			const struct runtime_scan *f = &objects[k]->attach.scan;
+			const struct scan_block_on *b;
 
 			if (words[i] < o->start || words[i] >= o->end)
 				continue;
@@ -108,7 +108,7 @@ static size_t read_stack(const struct process *p, uint64_t sp, uint64_t *words)
 	return bytes / 8;
 }
 
-static int kind_of(const struct hooks *h, const struct find_waker *w, uint16_t *ret_kind)
+static int kind_of(const struct hooks *h, const struct scan_waker *w, uint16_t *ret_kind)
 {
 	for (size_t i = 0; i < h->n_kinds; i++) {
 		if (h->kinds[i].waker != w)
@@ -128,7 +128,7 @@ int roots_find(struct roots *r, const struct process *p, const struct hooks *h,
 	for (size_t i = 0; words && i < r->n_threads && r->n < AGENT_MAX_ROOTS; i++) {
 		const struct root_thread *t = &r->threads[i];
 		size_t n = read_stack(p, t->sp, words);
-		const struct find_waker *w = waker_on(words, n, objects, n_objects);
+		const struct scan_waker *w = waker_on(words, n, objects, n_objects);
 		struct attach_root *root = &r->v[r->n];
 		pid_t own = w ? process_own_tid(p, t->tid) : 0;
 

@@ -194,7 +194,7 @@ static int add_agent_rules(struct unwind_code *code, size_t len)
 
 /* One area, of this recording or of an earlier one, in which a thread may be still. */
 static int add_area(const struct process *p, struct unwind_map *m, const struct process_maps *maps,
-		    const struct leftover *area)
+		    const struct stale_agent *area)
 {
 	int rc = 0;
 
@@ -219,12 +219,12 @@ static int add_area(const struct process *p, struct unwind_map *m, const struct 
 
 static int add_agent(const struct process *p, struct unwind_map *m, const struct process_maps *maps)
 {
-	struct leftovers areas;
-	int rc = leftovers_find(p, maps, &areas);
+	struct stale_agents areas;
+	int rc = stale_agents_find(p, maps, &areas);
 
 	for (size_t i = 0; i < areas.n && rc == 0; i++)
 		rc = add_area(p, m, maps, &areas.v[i]);
-	leftovers_done(&areas);
+	stale_agents_done(&areas);
 	return rc;
 }
 

@@ -155,13 +155,14 @@ static const enum task_function functions[ASYNC_N_FUNCTIONS] = {
 	[ASYNC_SLOT_CLONE_WAKER] = TF_CLONE_WAKER,
 };
 
-static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime, uint64_t vtable)
+static int add_kind(struct elf_image *image, struct runtime_scan *f, uint32_t runtime,
+		    uint64_t vtable)
 {
-	struct find_kind *k = find_add_kind(f);
+	struct scan_kind *k = find_add_kind(f);
 
 	if (!k)
 		return -ENOMEM;
-	*k = (struct find_kind){
+	*k = (struct scan_kind){
 		.runtime = runtime,
 		.role = TR_TASK,
 		.vtable = vtable,
@@ -174,11 +175,11 @@ static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime
 }
 
 /* All sites of a kind must agree. */
-static void set_vtable_offsets(struct elf_image *image, struct finding *f, size_t first_kind,
+static void set_vtable_offsets(struct elf_image *image, struct runtime_scan *f, size_t first_kind,
 			       const struct refs *refs)
 {
 	for (size_t i = 0; i < f->n_kinds - first_kind; i++) {
-		struct find_kind *k = &f->kinds[first_kind + i];
+		struct scan_kind *k = &f->kinds[first_kind + i];
 		bool first = true;
 
 		for (size_t j = 0; j < refs->n; j++) {
@@ -213,7 +214,7 @@ static bool in_tables(const struct tables *t, uint64_t slot)
 
 /* { clone_waker, wake, wake_by_ref, drop_waker }: the first is one of the kinds', and gives its
  * clone this very table. */
-static int add_wakers(struct elf_image *image, struct finding *f, uint32_t runtime,
+static int add_wakers(struct elf_image *image, struct runtime_scan *f, uint32_t runtime,
 		      const struct tables *t, size_t *ret_n)
 {
 	uint64_t *clones = calloc(t->n, sizeof(*clones));
@@ -227,7 +228,7 @@ static int add_wakers(struct elf_image *image, struct finding *f, uint32_t runti
 	if (clones)
 		qsort(clones, t->n, sizeof(*clones), by_u64);
 	for (size_t i = 0; i + 4 <= n && r == 0; i++) {
-		struct find_waker *w;
+		struct scan_waker *w;
 
 		if (!bsearch(&p[i].target, clones, t->n, sizeof(*clones), by_u64) ||
 		    in_tables(t, p[i].slot) || !tables_run(image, p + i, n - i, 4, false) ||
@@ -238,7 +239,7 @@ static int add_wakers(struct elf_image *image, struct finding *f, uint32_t runti
 			r = -ENOMEM;
 			break;
 		}
-		*w = (struct find_waker){
+		*w = (struct scan_waker){
 			.runtime = runtime,
 			.vtable = p[i].slot,
 			.wake = {p[i + 1].slot, p[i + 1].target},
@@ -253,7 +254,7 @@ static int add_wakers(struct elf_image *image, struct finding *f, uint32_t runti
 }
 
 /* The waker that the function is of; NULL: none. */
-static struct find_waker *waker_of(struct finding *f, size_t first, uint64_t function)
+static struct scan_waker *waker_of(struct runtime_scan *f, size_t first, uint64_t function)
 {
 	for (size_t i = first; i < f->n_wakers; i++)
 		if (f->wakers[i].wake.function == function ||
@@ -263,7 +264,7 @@ static struct find_waker *waker_of(struct finding *f, size_t first, uint64_t fun
 }
 
 /* Calls past the tables. One of these functions may call the other: that is one wake. */
-static int find_direct(struct elf_image *image, struct finding *f, size_t first)
+static int find_direct(struct elf_image *image, struct runtime_scan *f, size_t first)
 {
 	_cleanup_(uses_done) struct uses uses = {0};
 	size_t n = 2 * (f->n_wakers - first), n_targets = 0;
@@ -281,8 +282,8 @@ static int find_direct(struct elf_image *image, struct finding *f, size_t first)
 	}
 	for (size_t i = 0; r == 0 && i < uses.n; i++) {
 		const struct use *u = &uses.uses[i];
-		struct find_waker *w = waker_of(f, first, u->target);
-		struct find_direct *d;
+		struct scan_waker *w = waker_of(f, first, u->target);
+		struct scan_direct *d;
 
 		if (u->kind != USE_BRANCH || !w ||
 		    !elf_image_function(image, u->at, &start, &end) || waker_of(f, first, start))
@@ -290,12 +291,12 @@ static int find_direct(struct elf_image *image, struct finding *f, size_t first)
 		d = find_add_direct(w);
 		if (!d)
 			return -ENOMEM;
-		*d = (struct find_direct){u->at, u->target};
+		*d = (struct scan_direct){u->at, u->target};
 	}
 	return r;
 }
 
-static int cover(struct finding *f, size_t first_kind, size_t n_wakers)
+static int cover(struct runtime_scan *f, size_t first_kind, size_t n_wakers)
 {
 	size_t n = f->n_kinds - first_kind, placed = 0;
 	int r;
@@ -315,7 +316,7 @@ static int cover(struct finding *f, size_t first_kind, size_t n_wakers)
 	return r;
 }
 
-static int find(struct elf_image *image, struct finding *f, struct error *err)
+static int find(struct elf_image *image, struct runtime_scan *f, struct error *err)
 {
 	__attribute__((cleanup(tables_done))) struct tables t = {0};
 	__attribute__((cleanup(refs_done))) struct refs refs = {0};

@@ -30,7 +30,7 @@
 #define MIN_BEHIND 7u
 
 struct found {
-	struct find_block_on *v;
+	struct scan_block_on *v;
 	size_t n, cap;
 };
 
@@ -40,7 +40,7 @@ static int add(struct found *found, uint64_t start, uint64_t end, uint32_t waker
 		return 0;
 	if (!GROW(found->v, found->n, found->cap))
 		return -ENOMEM;
-	found->v[found->n++] = (struct find_block_on){start, end, waker};
+	found->v[found->n++] = (struct scan_block_on){start, end, waker};
 	return 0;
 }
 
@@ -65,13 +65,13 @@ static int add_callers(struct elf_image *image, struct found *found, struct call
 	return rc;
 }
 
-static int add_sites(struct elf_image *image, const struct finding *f, struct found *found)
+static int add_sites(struct elf_image *image, const struct runtime_scan *f, struct found *found)
 {
 	_cleanup_(call_index_done) struct call_index calls = {0};
 	int rc = 0;
 
 	for (uint32_t i = 0; i < f->n_wakers && rc == 0; i++) {
-		const struct find_waker *w = &f->wakers[i];
+		const struct scan_waker *w = &f->wakers[i];
 
 		for (size_t k = 0; w->root && k < w->n_sites && rc == 0; k++) {
 			uint64_t start, end, site = w->sites[k].addr;
@@ -87,7 +87,7 @@ static int add_sites(struct elf_image *image, const struct finding *f, struct fo
 	return rc;
 }
 
-static int add_named(struct elf_image *image, const struct finding *f, struct found *found)
+static int add_named(struct elf_image *image, const struct runtime_scan *f, struct found *found)
 {
 	static const struct {
 		const char *part, *waker;
@@ -119,12 +119,12 @@ static int add_named(struct elf_image *image, const struct finding *f, struct fo
 
 static int by_start(const void *a, const void *b)
 {
-	const struct find_block_on *x = a, *y = b;
+	const struct scan_block_on *x = a, *y = b;
 
 	return (x->start > y->start) - (x->start < y->start);
 }
 
-int block_on_find(struct elf_image *image, const struct finding *f, struct find_block_on **ret,
+int block_on_find(struct elf_image *image, const struct runtime_scan *f, struct scan_block_on **ret,
 		  size_t *ret_n)
 {
 	struct found found = {0};
@@ -143,7 +143,7 @@ int block_on_find(struct elf_image *image, const struct finding *f, struct find_
 	return 0;
 }
 
-const struct find_block_on *block_on_at(const struct find_block_on *v, size_t n, uint64_t addr)
+const struct scan_block_on *block_on_at(const struct scan_block_on *v, size_t n, uint64_t addr)
 {
 	size_t lo = PARTITION_POINT(i, 0, n, v[i].start <= addr);
 

@@ -177,7 +177,7 @@ static int add_place(struct elf_image *image, struct buf *where, uint64_t at)
 	return 0;
 }
 
-static int name_worker(struct find_kind *k, bool block_in_place)
+static int name_worker(struct scan_kind *k, bool block_in_place)
 {
 	k->block_in_place = block_in_place;
 	free(k->name);
@@ -188,7 +188,7 @@ static int name_worker(struct find_kind *k, bool block_in_place)
 /* Workers are launched by Tokio's builder alone; whatever else makes one is block_in_place. Where
  * the program's own code does, one of them is a part of it: block_in_place has its message there.
  */
-static int settle(struct find_kind *k, const struct steps *all, size_t kind, bool has_message)
+static int settle(struct scan_kind *k, const struct steps *all, size_t kind, bool has_message)
 {
 	bool launch = false, in_place = has_message, other = false;
 
@@ -208,9 +208,9 @@ static int settle(struct find_kind *k, const struct steps *all, size_t kind, boo
 
 /* The only kind of worker that there is is the ordinary one, too: code that is equal is there once.
  */
-static int settle_only(struct finding *f, size_t first_kind)
+static int settle_only(struct runtime_scan *f, size_t first_kind)
 {
-	struct find_kind *only = NULL;
+	struct scan_kind *only = NULL;
 	char *full;
 	size_t n = 0;
 
@@ -231,7 +231,7 @@ static int settle_only(struct finding *f, size_t first_kind)
 }
 
 /* One site's places; with none of the program's own it keeps what it has. */
-static int tell(struct elf_image *image, struct find_site *site, const struct steps *all,
+static int tell(struct elf_image *image, struct scan_site *site, const struct steps *all,
 		size_t kind, size_t number)
 {
 	struct buf where = BUF_INIT;
@@ -262,7 +262,8 @@ static int tell(struct elf_image *image, struct find_site *site, const struct st
 	return site->where ? 0 : -ENOMEM;
 }
 
-static int start(struct elf_image *image, struct finding *f, size_t first_kind, struct steps *ret)
+static int start(struct elf_image *image, struct runtime_scan *f, size_t first_kind,
+		 struct steps *ret)
 {
 	int r = 0;
 
@@ -281,7 +282,7 @@ static int start(struct elf_image *image, struct finding *f, size_t first_kind, 
 	return r;
 }
 
-int callers_find(struct elf_image *image, struct finding *f, size_t first_kind)
+int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_kind)
 {
 	_cleanup_(steps_done) struct steps all = {0};
 	_cleanup_(call_index_done) struct call_index calls = {0};

@@ -99,7 +99,7 @@ static size_t syscalls_in(struct elf_image *image, uint64_t addr, uint64_t *ret_
 	return n;
 }
 
-static void count_syscalls(struct elf_image *image, struct finding *f, size_t *ret_libc)
+static void count_syscalls(struct elf_image *image, struct runtime_scan *f, size_t *ret_libc)
 {
 	*ret_libc = 0;
 	for (size_t i = 0; i < elf_image_n_code(image); i++) {
@@ -172,7 +172,7 @@ static bool counts(struct elf_image *image, uint64_t at, uint16_t call)
 }
 
 /* In a static program all goes by direct calls, and by words that the linker left of the GOT. */
-static int find_own(struct elf_image *image, struct finding *f)
+static int find_own(struct elf_image *image, struct runtime_scan *f)
 {
 	_cleanup_(uses_done) struct uses uses = {0};
 	struct local locals[2 * N_ROWS];
@@ -192,7 +192,7 @@ static int find_own(struct elf_image *image, struct finding *f)
 			continue;
 		if (u->kind == USE_BRANCH && !counts(image, u->at, table[l->row].call))
 			continue;
-		r = find_add_call(f, &(struct find_call){.slot = u->at,
+		r = find_add_call(f, &(struct scan_call){.slot = u->at,
 							 .function = u->target,
 							 .direct = u->kind == USE_BRANCH,
 							 .call = table[l->row].call,
@@ -202,7 +202,7 @@ static int find_own(struct elf_image *image, struct finding *f)
 	return r;
 }
 
-static int cover(struct finding *f, size_t n_libc)
+static int cover(struct runtime_scan *f, size_t n_libc)
 {
 	uint64_t hidden = f->n_inline_syscalls;
 	size_t n = 0;
@@ -219,7 +219,7 @@ static int cover(struct finding *f, size_t n_libc)
 				   : "");
 }
 
-int calls_find(struct elf_image *image, struct finding *f)
+int calls_find(struct elf_image *image, struct runtime_scan *f)
 {
 	const struct elf_import *imports;
 	size_t n = elf_image_imports(image, &imports), n_libc;
@@ -230,7 +230,7 @@ int calls_find(struct elf_image *image, struct finding *f)
 
 			if (strcmp(imports[i].name, table[k].symbol) != 0)
 				continue;
-			r = find_add_call(f, &(struct find_call){.slot = imports[i].slot,
+			r = find_add_call(f, &(struct scan_call){.slot = imports[i].slot,
 								 .call = table[k].call,
 								 .waits = table[k].waits,
 								 .symbol = table[k].symbol});

@@ -15,7 +15,7 @@
 
 enum { MAX_PLACES = 32, MAX_WRAPPERS = 16 };
 
-void debug_kind_read(struct debug *d, const struct find_kind *k, struct debug_kind *ret)
+void debug_kind_read(struct debug *d, const struct scan_kind *k, struct debug_kind *ret)
 {
 	struct dw_function f;
 
@@ -142,7 +142,7 @@ static char *place_at(struct debug *d, uint64_t addr)
 	return NULL;
 }
 
-char *debug_spawn_place(struct debug *d, const struct find_site *site)
+char *debug_spawn_place(struct debug *d, const struct scan_site *site)
 {
 	char *text = place_at(d, site->addr);
 
@@ -159,7 +159,7 @@ static void replace(char **at, char *text)
 	*at = text;
 }
 
-static void name_kind(struct debug *d, struct find_kind *k, const char *libraries)
+static void name_kind(struct debug *d, struct scan_kind *k, const char *libraries)
 {
 	struct debug_kind types;
 
@@ -173,7 +173,8 @@ static void name_kind(struct debug *d, struct find_kind *k, const char *librarie
 		replace(&k->sites[s].where, debug_spawn_place(d, &k->sites[s]));
 }
 
-void debug_names(struct elf_image *image, const char *path, struct finding *f, uint64_t deadline_ns)
+void debug_names(struct elf_image *image, const char *path, struct runtime_scan *f,
+		 uint64_t deadline_ns)
 {
 	struct debug *d;
 

@@ -1,4 +1,4 @@
-/* What debug information adds to a finding: exact names and places. */
+/* What debug information adds to a scan: exact names and places. */
 #ifndef POLLUX_RUNTIME_DEBUG_NAMES_H
 #define POLLUX_RUNTIME_DEBUG_NAMES_H
 
@@ -15,21 +15,21 @@
 struct debug_kind {
 	const struct dw_type *future, *scheduler;
 };
-void debug_kind_read(struct debug *d, const struct find_kind *k, struct debug_kind *ret);
+void debug_kind_read(struct debug *d, const struct scan_kind *k, struct debug_kind *ret);
 
 /* A future's name for people: the program's own future inside the wrappers that runtimes and
  * libraries put around it (async-executor's spawn, SupportTaskLocals, Instrumented, Pin<Box>). A
- * blocking task is its closure. `libraries` as a finding has them. For free(). */
+ * blocking task is its closure. `libraries` as a scan has them. For free(). */
 char *debug_future_name(struct debug *d, const struct dw_type *future, const char *libraries);
 
 /* "src/main.rs:95 (app::main)": where the program spawns tasks of this kind, through the inlined
  * functions there; NULL: unknown. For free(). */
-char *debug_spawn_place(struct debug *d, const struct find_site *site);
+char *debug_spawn_place(struct debug *d, const struct scan_site *site);
 
 /* Puts both into the kinds of a scan of an image, one by one until the deadline (CLOCK_MONOTONIC),
  * while the program runs; what is unknown, or not in time, stays as it was. Asks nothing that needs
  * all of the debug information; what it learns is cached for the next time. */
-void debug_names(struct elf_image *image, const char *path, struct finding *f,
+void debug_names(struct elf_image *image, const char *path, struct runtime_scan *f,
 		 uint64_t deadline_ns);
 
 #endif

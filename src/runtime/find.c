@@ -1,5 +1,5 @@
 /*
- * Finding in one object: asks each runtime, then what doesn't depend on one (blocking calls, the
+ * The scan of one object: asks each runtime, then what doesn't depend on one (blocking calls, the
  * unwinder's registration), and says what was seen and what not.
  */
 #include "runtime/find.h"
@@ -14,7 +14,7 @@
 
 const struct runtime_ops *const runtimes[] = {&runtime_tokio, &runtime_async_task, NULL};
 
-/* Grows an array of the finding by one zeroed item. */
+/* Grows an array of the scan by one zeroed item. */
 static void *grow(void *array, size_t *n, size_t item_bytes)
 {
 	char **items = array;
@@ -27,10 +27,10 @@ static void *grow(void *array, size_t *n, size_t item_bytes)
 	return memset(*items + (*n)++ * item_bytes, 0, item_bytes);
 }
 
-int find_add_runtime(struct elf_image *image, struct finding *f, enum task_model model,
+int find_add_runtime(struct elf_image *image, struct runtime_scan *f, enum task_model model,
 		     const char *verified)
 {
-	struct find_runtime *rt = grow(&f->runtimes, &f->n_runtimes, sizeof(*f->runtimes));
+	struct scan_runtime *rt = grow(&f->runtimes, &f->n_runtimes, sizeof(*f->runtimes));
 
 	if (!rt)
 		return -ENOMEM;
@@ -41,29 +41,29 @@ int find_add_runtime(struct elf_image *image, struct finding *f, enum task_model
 	return rt->name && rt->version && rt->verified ? 0 : -ENOMEM;
 }
 
-struct find_kind *find_add_kind(struct finding *f)
+struct scan_kind *find_add_kind(struct runtime_scan *f)
 {
 	return grow(&f->kinds, &f->n_kinds, sizeof(*f->kinds));
 }
 
-struct find_waker *find_add_waker(struct finding *f)
+struct scan_waker *find_add_waker(struct runtime_scan *f)
 {
 	return grow(&f->wakers, &f->n_wakers, sizeof(*f->wakers));
 }
 
-struct find_site *find_add_site(struct find_site **sites, size_t *n_sites)
+struct scan_site *find_add_site(struct scan_site **sites, size_t *n_sites)
 {
 	return grow(sites, n_sites, sizeof(**sites));
 }
 
-struct find_direct *find_add_direct(struct find_waker *w)
+struct scan_direct *find_add_direct(struct scan_waker *w)
 {
 	return grow(&w->direct, &w->n_direct, sizeof(*w->direct));
 }
 
-int find_add_call(struct finding *f, const struct find_call *call)
+int find_add_call(struct runtime_scan *f, const struct scan_call *call)
 {
-	struct find_call *c = grow(&f->calls, &f->n_calls, sizeof(*f->calls));
+	struct scan_call *c = grow(&f->calls, &f->n_calls, sizeof(*f->calls));
 
 	if (!c)
 		return -ENOMEM;
@@ -71,8 +71,8 @@ int find_add_call(struct finding *f, const struct find_call *call)
 	return 0;
 }
 
-int find_cover(struct finding *f, const char *item, uint64_t seen, uint64_t total, const char *note,
-	       ...)
+int find_cover(struct runtime_scan *f, const char *item, uint64_t seen, uint64_t total,
+	       const char *note, ...)
 {
 	struct trace_coverage *c;
 	va_list ap;
@@ -116,7 +116,7 @@ const char *find_worker_name(bool block_in_place)
 	return block_in_place ? "tokio worker (block_in_place)" : "tokio worker";
 }
 
-bool find_kind_is_task(const struct finding *f, const struct find_kind *k)
+bool find_kind_is_task(const struct runtime_scan *f, const struct scan_kind *k)
 {
 	if (k->role == TR_WORKER)
 		return false;
@@ -137,7 +137,7 @@ const char *find_site_trouble(const struct ref *ref)
 	return NULL;
 }
 
-int find_site(struct elf_image *image, const struct ref *ref, struct find_site *ret)
+int find_site(struct elf_image *image, const struct ref *ref, struct scan_site *ret)
 {
 	const struct elf_symbol *s = elf_image_symbol_at(image, ref->addr);
 	const uint8_t *bytes;
@@ -147,7 +147,7 @@ int find_site(struct elf_image *image, const struct ref *ref, struct find_site *
 	bytes = elf_image_bytes(image, ref->addr, &left);
 	if (!bytes || left < ref->len || ref->len > sizeof(ret->bytes))
 		return -EINVAL;
-	*ret = (struct find_site){
+	*ret = (struct scan_site){
 		.addr = ref->addr,
 		.len = ref->len,
 		.reg = ref->reg,
@@ -177,9 +177,9 @@ const char *find_runtime_name(const char *name)
 	return NULL;
 }
 
-int runtime_find(struct elf_image *image, struct finding *ret_finding, struct error *err)
+int runtime_find(struct elf_image *image, struct runtime_scan *ret_scan, struct error *err)
 {
-	struct finding f = {0};
+	struct runtime_scan f = {0};
 	const char *interp = elf_image_interp(image);
 	int r = 0;
 
@@ -200,28 +200,28 @@ int runtime_find(struct elf_image *image, struct finding *ret_finding, struct er
 	if (r == 0)
 		r = block_on_find(image, &f, &f.block_ons, &f.n_block_ons);
 	if (r < 0) {
-		finding_done(&f);
+		runtime_scan_done(&f);
 		return r == -ENOMEM ? error_set(err, r, "out of memory") : r;
 	}
-	*ret_finding = f;
+	*ret_scan = f;
 	return 0;
 }
 
-static void sites_done(struct find_site *sites, size_t n)
+static void sites_done(struct scan_site *sites, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		free(sites[i].where);
 	free(sites);
 }
 
-void finding_reasons(const struct finding *f, struct buf *out)
+void scan_reasons(const struct runtime_scan *f, struct buf *out)
 {
 	for (size_t i = 0; i < f->coverage.n; i++)
 		if (f->coverage.v[i].note && *f->coverage.v[i].note)
 			buf_printf(out, "%s; ", f->coverage.v[i].note);
 }
 
-void finding_done(struct finding *f)
+void runtime_scan_done(struct runtime_scan *f)
 {
 	free(f->path);
 	free(f->libraries);
@@ -247,5 +247,5 @@ void finding_done(struct finding *f)
 	free(f->calls);
 	free(f->block_ons);
 	coverage_done(&f->coverage);
-	*f = (struct finding){0};
+	*f = (struct runtime_scan){0};
 }

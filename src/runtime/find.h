@@ -1,6 +1,6 @@
 /*
- * What the files of this room share: adding to a finding. Strings given to these functions are
- * taken over or copied as said; -ENOMEM ends a finding.
+ * What the files of this room share: adding to a scan. Strings given to these functions are
+ * taken over or copied as said; -ENOMEM ends a scan.
  */
 #ifndef POLLUX_RUNTIME_FIND_H
 #define POLLUX_RUNTIME_FIND_H
@@ -10,21 +10,21 @@
 #include "runtime/runtime.h"
 
 /* The runtime that finds now, with the versions that the object names. `verified` is copied. */
-int find_add_runtime(struct elf_image *image, struct finding *f, enum task_model model,
+int find_add_runtime(struct elf_image *image, struct runtime_scan *f, enum task_model model,
 		     const char *verified);
-/* A new zeroed item at the end of the finding; NULL: out of memory. */
-struct find_kind *find_add_kind(struct finding *f);
-struct find_waker *find_add_waker(struct finding *f);
-struct find_direct *find_add_direct(struct find_waker *w);
-int find_add_call(struct finding *f, const struct find_call *call);
+/* A new zeroed item at the end of the scan; NULL: out of memory. */
+struct scan_kind *find_add_kind(struct runtime_scan *f);
+struct scan_waker *find_add_waker(struct runtime_scan *f);
+struct scan_direct *find_add_direct(struct scan_waker *w);
+int find_add_call(struct runtime_scan *f, const struct scan_call *call);
 /* `note` is a format; "" if all is well. Copies. */
-int find_cover(struct finding *f, const char *item, uint64_t seen, uint64_t total, const char *note,
-	       ...) __attribute__((format(printf, 5, 6)));
+int find_cover(struct runtime_scan *f, const char *item, uint64_t seen, uint64_t total,
+	       const char *note, ...) __attribute__((format(printf, 5, 6)));
 
-struct find_site *find_add_site(struct find_site **sites, size_t *n_sites);
+struct scan_site *find_add_site(struct scan_site **sites, size_t *n_sites);
 
 /* The instruction at a reference as a place to patch, with where it is. -ENOMEM, -EINVAL or 0. */
-int find_site(struct elf_image *image, const struct ref *ref, struct find_site *ret);
+int find_site(struct elf_image *image, const struct ref *ref, struct scan_site *ret);
 /* Why it isn't patchable; NULL if it is. */
 const char *find_site_trouble(const struct ref *ref);
 
@@ -43,12 +43,12 @@ char *version_find(const struct elf_image *image, const char *crate);
 char *libraries_find(const struct elf_image *image);
 
 /* All block_ons of an object, sorted, for free(). -ENOMEM or 0. */
-int block_on_find(struct elf_image *image, const struct finding *f, struct find_block_on **ret,
+int block_on_find(struct elf_image *image, const struct runtime_scan *f, struct scan_block_on **ret,
 		  size_t *ret_n);
 /* What a coverage's `runtime` is for the runtime of this name; NULL: there is none. */
 const char *find_runtime_name(const char *name);
 
-int calls_find(struct elf_image *image, struct finding *f);
+int calls_find(struct elf_image *image, struct runtime_scan *f);
 /* The name that find_call.symbol has of this call; NULL: it is none. */
 const char *calls_symbol(const char *name);
 

@@ -36,13 +36,13 @@ enum { REGISTER_BYTES = 8, RESULT_BYTES = 16 };
 /* The symbols of one address, as far as they may name a poll function. */
 enum sort { NONE, CLOSURE, IMPL, ENTER };
 
-struct finder {
+struct scanner {
 	struct elf_image *image;
 	struct debug *d;
 	const struct futures_wanted *wanted;
 	uint64_t *panics; /* sorted */
 	size_t n_panics;
-	struct found_futures *out;
+	struct scan_futures *out;
 	size_t cap;
 };
 
@@ -71,7 +71,7 @@ static enum sort sort_of(const char *symbol)
 }
 
 /* By the name of an impl: whether it may be that of a pointer, which polls what that leads to. */
-static bool may_be_lent(const char *symbol)
+static bool may_be_borrowed(const char *symbol)
 {
 	return symbol[1] == 'R' || strstr(symbol, "..pin..Pin$LT$") ||
 	       strstr(symbol, "..boxed..Box$LT$") || strstr(symbol, "$RF$mut");
@@ -110,7 +110,7 @@ static const struct dw_variant *variant(const struct dw_type *t, const char *nam
 
 /* How the outcome shows in a Poll<T>. The active variant is given by its discriminant, where there
  * is one that can be found in registers. */
-static void read_result(struct find_future *f, const struct dw_type *t)
+static void read_result(struct scan_future *f, const struct dw_type *t)
 {
 	const struct dw_variant *pending = variant(t, "Pending"), *ready = variant(t, "Ready");
 	uint32_t size = t->discr_size;
@@ -138,13 +138,13 @@ static void read_result(struct find_future *f, const struct dw_type *t)
 
 /* ---- one candidate ---- */
 
-static int set_names(struct find_future *f, const struct dw_poll *p, const char *demangled)
+static int set_names(struct scan_future *f, const struct dw_poll *p, const char *demangled)
 {
 	const char *full = demangled;
 
-	if (f->lent) {
-		full = p->lent->full;
-		f->where = dw_coroutine_where(p->lent);
+	if (f->borrowed) {
+		full = p->borrowed->full;
+		f->where = dw_coroutine_where(p->borrowed);
 	} else if (p) {
 		full = p->generated ? p->full : p->future->full;
 		if (p->file && p->line && asprintf(&f->where, "%s:%u", p->file, p->line) < 0)
@@ -156,7 +156,7 @@ static int set_names(struct find_future *f, const struct dw_poll *p, const char 
 }
 
 /* How a coroutine's poll has ended is read from its state. */
-static void set_state(struct find_future *f, uint64_t offset, unsigned bytes)
+static void set_state(struct scan_future *f, uint64_t offset, unsigned bytes)
 {
 	f->result = (struct agent_result){.offset = (uint32_t)offset,
 					  .from = AR_STATE,
@@ -166,7 +166,7 @@ static void set_state(struct find_future *f, uint64_t offset, unsigned bytes)
 }
 
 /* Where a coroutine's future and state are, by its code. */
-static void read_code(struct finder *s, struct find_future *f, uint64_t end,
+static void read_code(struct scanner *s, struct scan_future *f, uint64_t end,
 		      const struct dw_type *t)
 {
 	unsigned bytes = t ? t->discr_size : 1;
@@ -186,22 +186,23 @@ static void read_code(struct finder *s, struct find_future *f, uint64_t end,
 		f->trouble = "their state isn't where it should be";
 }
 
-/* Is the body of what is lent a part of this function? Else the function calls it, or what does. */
-static bool read_lent(struct finder *s, struct find_future *f, uint64_t end,
-		      const struct dw_poll *p)
+/* Is the body of what is borrowed a part of this function? Else the function calls it, or what
+ * does. */
+static bool read_borrowed(struct scanner *s, struct scan_future *f, uint64_t end,
+			  const struct dw_poll *p)
 {
-	const struct dw_type *t = p->lent;
+	const struct dw_type *t = p->borrowed;
 	struct poll_code code;
 
 	if (!t)
 		return false;
-	poll_code_read_lent(s->image, f->poll, end, t->discr_offset, t->discr_size, p->n_lent,
-			    &code);
+	poll_code_read_borrowed(s->image, f->poll, end, t->discr_offset, t->discr_size,
+				p->deref_count, &code);
 	if (!code.argument || t->discr_offset > UINT32_MAX)
 		return false;
 	f->generated = true;
-	f->lent = p->n_lent;
-	f->lent_by = code.argument;
+	f->borrowed = p->deref_count;
+	f->borrowed_by = code.argument;
 	f->shown = code.certain;
 	set_state(f, t->discr_offset, t->discr_size);
 	if (code.stack)
@@ -209,7 +210,7 @@ static bool read_lent(struct finder *s, struct find_future *f, uint64_t end,
 	return true;
 }
 
-static void read_written(struct finder *s, struct find_future *f, uint64_t end,
+static void read_written(struct scanner *s, struct scan_future *f, uint64_t end,
 			 const struct dw_poll *p)
 {
 	struct poll_code code;
@@ -225,7 +226,7 @@ static void read_written(struct finder *s, struct find_future *f, uint64_t end,
 		f->trouble = "they take arguments from the stack";
 }
 
-static void future_done(struct find_future *f)
+static void future_done(struct scan_future *f)
 {
 	free(f->name);
 	free(f->full_name);
@@ -235,7 +236,7 @@ static void future_done(struct find_future *f)
 /* Most closures are no coroutines, and to ask the debug information of each would take long in a
  * large program. Where the functions are known by which a coroutine panics that is polled after its
  * end, its code refers to one of them. */
-static bool may_be_body(struct finder *s, uint64_t start, uint64_t end)
+static bool may_be_body(struct scanner *s, uint64_t start, uint64_t end)
 {
 	struct poll_code code;
 
@@ -246,10 +247,10 @@ static bool may_be_body(struct finder *s, uint64_t start, uint64_t end)
 }
 
 /* True: it is a poll function, and `f` says how it is hooked. */
-static bool read_function(struct finder *s, struct find_future *f, uint64_t end, enum sort sort,
+static bool read_function(struct scanner *s, struct scan_future *f, uint64_t end, enum sort sort,
 			  const struct dw_poll *p)
 {
-	if (p && sort != CLOSURE && read_lent(s, f, end, p))
+	if (p && sort != CLOSURE && read_borrowed(s, f, end, p))
 		return true;
 	if (p && (!p->future || p->generated != (sort == CLOSURE)))
 		return false;
@@ -263,10 +264,10 @@ static bool read_function(struct finder *s, struct find_future *f, uint64_t end,
 }
 
 /* 1: ret is a future's poll function that is wanted; 0: not. */
-static int read_one(struct finder *s, const struct elf_symbol *symbol, enum sort sort,
-		    struct find_future *ret)
+static int read_one(struct scanner *s, const struct elf_symbol *symbol, enum sort sort,
+		    struct scan_future *ret)
 {
-	struct find_future f = {.poll = symbol->addr};
+	struct scan_future f = {.poll = symbol->addr};
 	struct dw_poll poll;
 	_cleanup_free_ char *demangled = NULL;
 	uint64_t start, end;
@@ -285,7 +286,7 @@ static int read_one(struct finder *s, const struct elf_symbol *symbol, enum sort
 			return 0;
 	}
 	if (known)
-		f.type_key = dw_type_key(f.lent ? poll.lent : poll.future);
+		f.type_key = dw_type_key(f.borrowed ? poll.borrowed : poll.future);
 	rc = set_names(&f, known ? &poll : NULL, demangled);
 	/* A closure in a future's clothes, a worker's main loop among them. */
 	if (rc == 0 && !strstr(f.full_name, "::blocking::task::BlockingTask<") &&
@@ -297,20 +298,20 @@ static int read_one(struct finder *s, const struct elf_symbol *symbol, enum sort
 	return rc;
 }
 
-const struct dw_type *find_future_type(struct debug *d, const struct find_future *f)
+const struct dw_type *find_future_type(struct debug *d, const struct scan_future *f)
 {
 	struct dw_poll poll;
 
 	if (!debug_poll(d, f->poll, &poll))
 		return NULL;
-	return f->lent ? poll.lent : poll.future;
+	return f->borrowed ? poll.borrowed : poll.future;
 }
 
 /* ---- all of them ---- */
 
-static int add(struct finder *s, const struct find_future *f)
+static int add(struct scanner *s, const struct scan_future *f)
 {
-	struct found_futures *out = s->out;
+	struct scan_futures *out = s->out;
 
 	if (!GROW(out->v, out->n, s->cap))
 		return -ENOMEM;
@@ -318,7 +319,7 @@ static int add(struct finder *s, const struct find_future *f)
 	return 0;
 }
 
-static int find_panics(struct finder *s, const struct elf_symbol *symbols, size_t n)
+static int find_panics(struct scanner *s, const struct elf_symbol *symbols, size_t n)
 {
 	size_t cap = 0;
 
@@ -335,7 +336,7 @@ static int find_panics(struct finder *s, const struct elf_symbol *symbols, size_
 }
 
 /* All or nothing: a function of which one use can't be changed is left alone. */
-static void judge_uses(struct find_future *f)
+static void judge_uses(struct scan_future *f)
 {
 	for (size_t i = 0; i < f->n_uses && !f->trouble; i++) {
 		if (f->uses[i].kind == USE_NUMBER)
@@ -347,7 +348,7 @@ static void judge_uses(struct find_future *f)
 		f->trouble = "nothing calls them";
 }
 
-static int find_uses(struct found_futures *out, struct elf_image *image)
+static int find_uses(struct scan_futures *out, struct elf_image *image)
 {
 	_cleanup_free_ uint64_t *targets = calloc(out->n + 1, sizeof(*targets));
 	int rc;
@@ -365,22 +366,22 @@ static int find_uses(struct found_futures *out, struct elf_image *image)
 }
 
 int found_futures_find(struct elf_image *image, struct debug *d,
-		       const struct futures_wanted *wanted, struct found_futures *ret)
+		       const struct futures_wanted *wanted, struct scan_futures *ret)
 {
-	struct finder s = {.image = image, .d = d, .wanted = wanted, .out = ret};
+	struct scanner s = {.image = image, .d = d, .wanted = wanted, .out = ret};
 	const struct elf_symbol *symbols;
 	size_t n = elf_image_symbols(image, &symbols);
 	uint64_t last = 0;
 	int rc;
 
-	*ret = (struct found_futures){.debug = d != NULL};
+	*ret = (struct scan_futures){.debug = d != NULL};
 	rc = find_panics(&s, symbols, n);
 	for (size_t i = 0; i < n && rc >= 0; i++) {
 		enum sort sort = symbols[i].type == STT_FUNC ? sort_of(symbols[i].name) : NONE;
-		struct find_future f;
+		struct scan_future f;
 
 		if (sort == NONE || symbols[i].addr == last ||
-		    (sort == IMPL && !wanted->written && !may_be_lent(symbols[i].name)) ||
+		    (sort == IMPL && !wanted->written && !may_be_borrowed(symbols[i].name)) ||
 		    !elf_image_is_code(image, symbols[i].addr))
 			continue;
 		rc = read_one(&s, &symbols[i], sort, &f);
@@ -399,11 +400,11 @@ int found_futures_find(struct elf_image *image, struct debug *d,
 	return rc < 0 ? rc : 0;
 }
 
-void found_futures_done(struct found_futures *f)
+void found_futures_done(struct scan_futures *f)
 {
 	for (size_t i = 0; i < f->n; i++)
 		future_done(&f->v[i]);
 	free(f->v);
 	uses_done(&f->uses);
-	*f = (struct found_futures){0};
+	*f = (struct scan_futures){0};
 }

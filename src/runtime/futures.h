@@ -23,7 +23,7 @@ struct futures_wanted {
 /* Whether a future of this name is wanted. */
 bool futures_want(const struct futures_wanted *w, const char *name, const char *full_name);
 
-struct find_future {
+struct scan_future {
 	uint64_t poll; /* its entry, as linked */
 	char *name;    /* for people */
 	char *full_name;
@@ -34,7 +34,7 @@ struct find_future {
 	bool memory; /* it returns in memory: the future is its second argument */
 	/* From this argument this many pointers lead to the future, 0: see above. A function of the
 	 * runtime's, of which the future's poll is a part. */
-	uint8_t lent_by, lent;
+	uint8_t borrowed_by, borrowed;
 	bool shown; /* its code begins by reading the state: AGENT_HOOK_SHOWN */
 	struct agent_result result;
 	uint64_t pending; /* as agent_hook.pending */
@@ -43,10 +43,10 @@ struct find_future {
 };
 
 /* The type of the future that it polls; NULL: not known. */
-const struct dw_type *find_future_type(struct debug *d, const struct find_future *f);
+const struct dw_type *find_future_type(struct debug *d, const struct scan_future *f);
 
-struct found_futures {
-	struct find_future *v; /* by address */
+struct scan_futures {
+	struct scan_future *v; /* by address */
 	size_t n;
 	struct uses uses;
 	bool debug; /* there was debug information */
@@ -55,7 +55,7 @@ struct found_futures {
 /* `d` may be NULL: then only the code is used, and hand-written futures are not found. -ENOMEM or
  * 0. */
 int found_futures_find(struct elf_image *image, struct debug *d,
-		       const struct futures_wanted *wanted, struct found_futures *ret);
-void found_futures_done(struct found_futures *f);
+		       const struct futures_wanted *wanted, struct scan_futures *ret);
+void found_futures_done(struct scan_futures *f);
 
 #endif

@@ -235,7 +235,7 @@ static bool told_by_poll(struct elf_image *image, uint64_t poll, const struct na
 	return name && read_types(c, name, naming->poll_before, naming->s_index);
 }
 
-static int gather(struct elf_image *image, struct follower *follower, const struct find_kind *k,
+static int gather(struct elf_image *image, struct follower *follower, const struct scan_kind *k,
 		  const struct naming *naming, struct clue *c)
 {
 	struct part_walk w = {naming, c, naming->n_parts};
@@ -282,7 +282,7 @@ static enum follow_step visit_schedule(uint64_t addr, const struct elf_symbol *s
 	return w->name ? FOLLOW_STOP : FOLLOW_INTO;
 }
 
-static int set_scheduler(struct follower *follower, struct find_kind *k, const struct clue *c)
+static int set_scheduler(struct follower *follower, struct scan_kind *k, const struct clue *c)
 {
 	struct scheduler_walk w = {c->s ? scheduler_name(c->s) : NULL};
 	int r = 0;
@@ -344,7 +344,7 @@ static char *unwrap(const char *type)
 	return t;
 }
 
-static void set_role(struct find_kind *k, const char *type)
+static void set_role(struct scan_kind *k, const char *type)
 {
 	bool blocking = strstr(type, "tokio::runtime::blocking::task::BlockingTask<") == type ||
 			strstr(type, "blocking::unblock<") == type ||
@@ -366,7 +366,8 @@ static void set_role(struct find_kind *k, const char *type)
 	}
 }
 
-static int set_name(const struct finding *f, struct find_kind *k, const char *type, bool unsure)
+static int set_name(const struct runtime_scan *f, struct scan_kind *k, const char *type,
+		    bool unsure)
 {
 	_cleanup_free_ char *inner = unwrap(type), *shortened = NULL;
 	struct buf name = BUF_INIT, full = BUF_INIT;
@@ -389,7 +390,7 @@ static int set_name(const struct finding *f, struct find_kind *k, const char *ty
 	return k->name && k->full_name ? 0 : -ENOMEM;
 }
 
-static int set_unnamed(struct find_kind *k, size_t number)
+static int set_unnamed(struct scan_kind *k, size_t number)
 {
 	struct buf name = BUF_INIT;
 
@@ -403,7 +404,8 @@ static int set_unnamed(struct find_kind *k, size_t number)
 
 /* True if another kind of the same scheduler is named by the same function, so that function's
  * symbol is the name of one of them only. */
-static bool is_folded(const struct finding *f, size_t first, const struct clue *clues, size_t i)
+static bool is_folded(const struct runtime_scan *f, size_t first, const struct clue *clues,
+		      size_t i)
 {
 	for (size_t k = 0; clues[i].told_by && k < f->n_kinds - first; k++) {
 		if (k != i && clues[k].told_by == clues[i].told_by &&
@@ -413,14 +415,14 @@ static bool is_folded(const struct finding *f, size_t first, const struct clue *
 	return false;
 }
 
-static int name_all(struct finding *f, size_t first, const struct clue *clues, size_t *ret_named,
-		    size_t *ret_unsure)
+static int name_all(struct runtime_scan *f, size_t first, const struct clue *clues,
+		    size_t *ret_named, size_t *ret_unsure)
 {
 	int r = 0;
 
 	*ret_named = *ret_unsure = 0;
 	for (size_t i = 0; i < f->n_kinds - first && r == 0; i++) {
-		struct find_kind *k = &f->kinds[first + i];
+		struct scan_kind *k = &f->kinds[first + i];
 		const struct clue *c = &clues[i];
 		bool folded = is_folded(f, first, clues, i);
 
@@ -438,7 +440,7 @@ static int name_all(struct finding *f, size_t first, const struct clue *clues, s
 	return r;
 }
 
-static int name_kinds(struct elf_image *image, struct finding *f, size_t first,
+static int name_kinds(struct elf_image *image, struct runtime_scan *f, size_t first,
 		      const struct naming *naming, size_t *ret_named, size_t *ret_unsure)
 {
 	size_t n = f->n_kinds - first;
@@ -461,7 +463,7 @@ static int name_kinds(struct elf_image *image, struct finding *f, size_t first,
 	return r;
 }
 
-static int cover(struct finding *f, size_t first, size_t named, size_t unsure)
+static int cover(struct runtime_scan *f, size_t first, size_t named, size_t unsure)
 {
 	size_t n = f->n_kinds - first;
 
@@ -474,7 +476,7 @@ static int cover(struct finding *f, size_t first, size_t named, size_t unsure)
 				      : "");
 }
 
-static int name_and_cover(struct elf_image *image, struct finding *f, size_t first,
+static int name_and_cover(struct elf_image *image, struct runtime_scan *f, size_t first,
 			  const struct naming *naming)
 {
 	size_t named = 0, unsure = 0;
@@ -489,12 +491,12 @@ static int name_and_cover(struct elf_image *image, struct finding *f, size_t fir
 	return r < 0 ? r : cover(f, first, named, unsure);
 }
 
-int kind_names_tokio(struct elf_image *image, struct finding *f, size_t first)
+int kind_names_tokio(struct elf_image *image, struct runtime_scan *f, size_t first)
 {
 	return name_and_cover(image, f, first, &tokio_naming);
 }
 
-int kind_names_async_task(struct elf_image *image, struct finding *f, size_t first)
+int kind_names_async_task(struct elf_image *image, struct runtime_scan *f, size_t first)
 {
 	return name_and_cover(image, f, first, &async_task_naming);
 }

@@ -9,7 +9,7 @@
 /* Sets name, full_name, scheduler, role and block_in_place of the kinds from number `first` on, all
  * of one runtime, and adds a coverage entry. Kinds of unknown name become "kind N".
  * -ENOMEM or 0. */
-int kind_names_tokio(struct elf_image *image, struct finding *f, size_t first);
-int kind_names_async_task(struct elf_image *image, struct finding *f, size_t first);
+int kind_names_tokio(struct elf_image *image, struct runtime_scan *f, size_t first);
+int kind_names_async_task(struct elf_image *image, struct runtime_scan *f, size_t first);
 
 #endif

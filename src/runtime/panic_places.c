@@ -7,7 +7,8 @@
  *     kind's future says where that future is written. The function is known by the message that
  *     it prints.
  *   - A worker's main loop panics at many places in "scheduler/multi_thread/", no other blocking
- *     task does so near its beginning; and the worker that block_in_place starts is made next to the message that it can't.
+ *     task does so near its beginning; and the worker that block_in_place starts is made next to
+ *     the message that it can't.
  *
  * Of several places (futures inlined into each other) the name has one, the program's own before
  * its libraries'. Programs built with -Zlocation-detail=none have none of this.
@@ -256,7 +257,7 @@ static enum follow_step visit_worker(uint64_t addr, const struct elf_symbol *sym
 
 /* True if the site's function, or one that calls it, has the message of block_in_place. */
 static bool made_by_block_in_place(struct places *p, const struct call_index *calls,
-				   const struct find_kind *k)
+				   const struct scan_kind *k)
 {
 	uint64_t functions[16], end;
 	size_t n = 0;
@@ -313,7 +314,7 @@ static const char *without_root(const struct location *l)
 
 /* "kind 3 (src/main.rs:12)": of futures inlined into each other the program's own. The full name is
  * all places, as the compiler knew them. */
-static int write_places(struct places *p, struct find_kind *k)
+static int write_places(struct places *p, struct scan_kind *k)
 {
 	enum owner best = best_owner(p->image, p->found);
 	struct buf name = BUF_INIT, full = BUF_INIT;
@@ -342,7 +343,7 @@ static int write_places(struct places *p, struct find_kind *k)
 	return k->name && k->full_name ? 0 : -ENOMEM;
 }
 
-static int name_kind(struct places *p, const struct call_index *calls, struct find_kind *k,
+static int name_kind(struct places *p, const struct call_index *calls, struct scan_kind *k,
 		     size_t *named)
 {
 	int r;
@@ -369,7 +370,8 @@ static int name_kind(struct places *p, const struct call_index *calls, struct fi
 	return write_places(p, k);
 }
 
-int panic_places_find(struct elf_image *image, struct finding *f, size_t first, size_t *ret_named)
+int panic_places_find(struct elf_image *image, struct runtime_scan *f, size_t first,
+		      size_t *ret_named)
 {
 	_cleanup_(places_done) struct places p = {
 		.image = image, .follower = follower_new(image), .left = MAX_INSTRUCTIONS};
@@ -389,7 +391,7 @@ int panic_places_find(struct elf_image *image, struct finding *f, size_t first, 
 }
 
 void panic_places_in_place(struct elf_image *image, const struct call_index *calls,
-			   const struct find_kind *kinds, size_t n, bool *ret)
+			   const struct scan_kind *kinds, size_t n, bool *ret)
 {
 	_cleanup_(places_done) struct places p = {
 		.image = image, .follower = follower_new(image), .left = MAX_INSTRUCTIONS};

@@ -10,12 +10,13 @@
 /* In an object without symbols: adds the source place of its async fn to the names of the kinds
  * from number `first` on ("kind 3 (src/main.rs:12)"), and finds Tokio's workers. *ret_named counts
  * the kinds that got a place or a role. -ENOMEM or 0. */
-int panic_places_find(struct elf_image *image, struct finding *f, size_t first, size_t *ret_named);
+int panic_places_find(struct elf_image *image, struct runtime_scan *f, size_t first,
+		      size_t *ret_named);
 
 /* Of n kinds: true for a worker's if what spawns it has the message with which block_in_place
  * refuses. */
 void panic_places_in_place(struct elf_image *image, const struct call_index *calls,
-			   const struct find_kind *kinds, size_t n, bool *ret);
+			   const struct scan_kind *kinds, size_t n, bool *ret);
 
 /* True if `function`, or what it calls up to `depth` calls away, can panic at a place in a file
  * whose path ends so. */

@@ -20,10 +20,11 @@
 enum { RAX = 0, RCX = 1, RDX = 2, RSP = 4, RBP = 5, RSI = 6, RDI = 7, N_REGS = 16 };
 enum { MAX_SLOTS = 32, MAX_ENTRY = 160 /* instructions */ };
 
-/* Argument + delta, or what `lent` pointers from there lead to + delta; argument 0: something else.
+/* Argument + delta, or what `borrowed` pointers from there lead to + delta; argument 0: something
+ * else.
  */
 struct value {
-	uint8_t argument, lent;
+	uint8_t argument, borrowed;
 	int64_t delta;
 };
 
@@ -37,7 +38,7 @@ struct entry {
 	struct value regs[N_REGS];
 	struct slot slots[MAX_SLOTS];
 	size_t n_slots;
-	unsigned lent; /* up to this many pointers are followed */
+	unsigned borrowed; /* up to this many pointers are followed */
 };
 
 static struct slot *slot_of(struct entry *e, uint8_t base, int64_t disp)
@@ -101,8 +102,8 @@ static void follow(struct entry *e, const struct insn *in)
 		v = *base;
 		v.delta += in->disp;
 	} else if (in->op == INSN_MOV && base && in->mem_bytes == 8 && base->argument &&
-		   base->lent < e->lent && base->delta + in->disp == 0) {
-		v = (struct value){.argument = base->argument, .lent = base->lent + 1};
+		   base->borrowed < e->borrowed && base->delta + in->disp == 0) {
+		v = (struct value){.argument = base->argument, .borrowed = base->borrowed + 1};
 	} else if (in->op == INSN_MOV && in->has_disp && frame && !in->indexed &&
 		   in->mem_bytes == 8) {
 		const struct slot *s = slot_of(e, in->base, in->disp);
@@ -131,7 +132,7 @@ static void find_state(const struct elf_image *image, uint64_t start, uint64_t e
 	for (unsigned i = 0; i < MAX_ENTRY && insn_next(&w, &in) > 0; i++) {
 		if (in.op != INSN_LEA && in.has_disp && !in.indexed && in.base < N_REGS &&
 		    in.mem_bytes == bytes && e.regs[in.base].argument &&
-		    e.regs[in.base].lent == e.lent) {
+		    e.regs[in.base].borrowed == e.borrowed) {
 			int64_t at = e.regs[in.base].delta + in.disp;
 
 			if (at >= 0 &&
@@ -238,12 +239,12 @@ bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint6
 	return read_function(image, start, end, state_offset, bytes, e, panics, n_panics, ret);
 }
 
-void poll_code_read_lent(struct elf_image *image, uint64_t start, uint64_t end,
-			 uint64_t state_offset, unsigned bytes, unsigned lent,
-			 struct poll_code *ret)
+void poll_code_read_borrowed(struct elf_image *image, uint64_t start, uint64_t end,
+			     uint64_t state_offset, unsigned bytes, unsigned borrowed,
+			     struct poll_code *ret)
 {
 	static const uint8_t arguments[] = {RDI, RSI, RDX, RCX, 8, 9};
-	struct entry e = {.lent = lent};
+	struct entry e = {.borrowed = borrowed};
 
 	for (uint8_t i = 0; i < sizeof(arguments); i++)
 		e.regs[arguments[i]].argument = i + 1;

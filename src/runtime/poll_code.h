@@ -32,12 +32,12 @@ bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint6
 		    unsigned bytes, const uint64_t *panics, size_t n_panics, struct poll_code *ret);
 /*
  * The same of a function that borrows the future from a closure: the search is for an access
- * through that of the six arguments from which `lent` pointers (at least 1), each at the place to
- * which the one before it leads, lead to the future. `argument` is 0 if there is none, also if the
- * function can't be decoded.
+ * through that of the six arguments from which `borrowed` pointers (at least 1), each at the place
+ * to which the one before it leads, lead to the future. `argument` is 0 if there is none, also if
+ * the function can't be decoded.
  */
-void poll_code_read_lent(struct elf_image *image, uint64_t start, uint64_t end,
-			 uint64_t state_offset, unsigned bytes, unsigned lent,
-			 struct poll_code *ret);
+void poll_code_read_borrowed(struct elf_image *image, uint64_t start, uint64_t end,
+			     uint64_t state_offset, unsigned bytes, unsigned borrowed,
+			     struct poll_code *ret);
 
 #endif

@@ -25,7 +25,7 @@
 enum { MAX_CODE = 1 << 20, MAX_ROOTS = 256, MAX_FRAME = 1 << 20 };
 
 /* What Pin<&mut F>, &mut F lead to. */
-static const struct dw_type *lent_by(struct debug *d, const struct dw_type *t)
+static const struct dw_type *borrowed_by(struct debug *d, const struct dw_type *t)
 {
 	while (t && t->class == DC_STRUCT && t->n_members == 1)
 		t = dw_member_type(d, &t->members[0]);
@@ -43,7 +43,7 @@ const struct dw_type *root_poll_type(struct debug *d, uint64_t back, int64_t *re
 	for (size_t i = 0; i < b.n_slots; i++) {
 		const struct dw_slot *s = &b.slots[i];
 		const struct dw_type *t = s->is_value && s->base == DWARF_RSP
-						  ? lent_by(d, dw_type_of(d, s->type_ref))
+						  ? borrowed_by(d, dw_type_of(d, s->type_ref))
 						  : NULL;
 		bool is_param = false;
 
@@ -61,19 +61,19 @@ const struct dw_type *root_poll_type(struct debug *d, uint64_t back, int64_t *re
 }
 
 /* Has it a poll function of its own? */
-static bool has_poll(const struct found_futures *futures, const struct dw_type *t)
+static bool has_poll(const struct scan_futures *futures, const struct dw_type *t)
 {
 	for (size_t i = 0; i < futures->n; i++)
-		if (!futures->v[i].lent && futures->v[i].type_key == dw_type_key(t))
+		if (!futures->v[i].borrowed && futures->v[i].type_key == dw_type_key(t))
 			return true;
 	return false;
 }
 
 static int add(struct debug *d, const struct futures_wanted *wanted,
-	       const struct found_futures *futures, struct found_root_polls *f, uint64_t back,
+	       const struct scan_futures *futures, struct scan_root_polls *f, uint64_t back,
 	       bool told)
 {
-	struct find_root_poll r = {.back = back, .told = told};
+	struct scan_root_poll r = {.back = back, .told = told};
 	const struct dw_type *t;
 
 	for (size_t i = 0; i < f->n; i++)
@@ -111,11 +111,11 @@ struct search {
 	struct elf_image *image;
 	struct debug *debug;
 	const struct futures_wanted *wanted;
-	const struct found_futures *futures;
-	struct found_root_polls *found;
+	const struct scan_futures *futures;
+	struct scan_root_polls *found;
 };
 
-const struct find_park *root_polls_park(const struct found_root_polls *f, uint64_t addr)
+const struct scan_park *root_polls_park(const struct scan_root_polls *f, uint64_t addr)
 {
 	for (size_t i = 0; addr && i < f->n_parks; i++)
 		if (f->parks[i].addr == addr)
@@ -124,7 +124,7 @@ const struct find_park *root_polls_park(const struct found_root_polls *f, uint64
 }
 
 /* The content of a word. */
-static const struct find_park *park_in(const struct search *s, uint64_t slot)
+static const struct scan_park *park_in(const struct search *s, uint64_t slot)
 {
 	uint64_t target;
 
@@ -136,7 +136,7 @@ static const struct find_park *park_in(const struct search *s, uint64_t slot)
 /* Several calls in a row may be made through a register: the last park that was put there. */
 static int find_calls(const struct search *s, uint64_t start, uint64_t end)
 {
-	const struct find_park *regs[16] = {NULL};
+	const struct scan_park *regs[16] = {NULL};
 	struct insn_walk walk;
 	struct insn insn;
 	int rc = 0;
@@ -144,7 +144,7 @@ static int find_calls(const struct search *s, uint64_t start, uint64_t end)
 	if (end - start > MAX_CODE || !insn_walk_init(&walk, s->image, start, end))
 		return 0;
 	while (rc == 0 && insn_next(&walk, &insn)) {
-		const struct find_park *park = NULL;
+		const struct scan_park *park = NULL;
 
 		if (insn.flow == INSN_CALL && insn.target)
 			park = root_polls_park(s->found, insn.target);
@@ -222,7 +222,7 @@ bool root_polls_possible(struct elf_image *image)
 	return false;
 }
 
-static int find_parks(struct elf_image *image, struct found_root_polls *f)
+static int find_parks(struct elf_image *image, struct scan_root_polls *f)
 {
 	uint64_t addrs[ROOT_POLLS_MAX_PARKS];
 	int rc;
@@ -235,7 +235,7 @@ static int find_parks(struct elf_image *image, struct found_root_polls *f)
 			continue;
 		for (; at > 0 && f->parks[at - 1].addr > symbol->addr; at--)
 			f->parks[at] = f->parks[at - 1];
-		f->parks[at] = (struct find_park){.addr = symbol->addr, .told = parks[k].told};
+		f->parks[at] = (struct scan_park){.addr = symbol->addr, .told = parks[k].told};
 		f->n_parks++;
 	}
 	for (size_t k = 0; k < f->n_parks; k++)
@@ -253,13 +253,13 @@ static int find_parks(struct elf_image *image, struct found_root_polls *f)
 }
 
 int root_polls_find(struct elf_image *image, struct debug *d, const struct futures_wanted *wanted,
-		    const struct found_futures *futures, struct found_root_polls *ret)
+		    const struct scan_futures *futures, struct scan_root_polls *ret)
 {
 	_cleanup_(call_index_done) struct call_index calls = {0};
 	const struct search s = {image, d, wanted, futures, ret};
 	int rc;
 
-	*ret = (struct found_root_polls){0};
+	*ret = (struct scan_root_polls){0};
 	rc = d ? find_parks(image, ret) : 0;
 	if (rc == 0 && ret->n_parks)
 		rc = call_index_init(&calls, image);
@@ -270,7 +270,7 @@ int root_polls_find(struct elf_image *image, struct debug *d, const struct futur
 	return rc;
 }
 
-void root_polls_done(struct found_root_polls *f)
+void root_polls_done(struct scan_root_polls *f)
 {
 	for (size_t i = 0; i < f->n; i++) {
 		free(f->v[i].name);
@@ -279,5 +279,5 @@ void root_polls_done(struct found_root_polls *f)
 	}
 	free(f->v);
 	uses_done(&f->uses);
-	*f = (struct found_root_polls){0};
+	*f = (struct scan_root_polls){0};
 }

@@ -17,20 +17,20 @@
 #include <stdint.h>
 
 struct elf_image;
-struct found_futures;
+struct scan_futures;
 struct futures_wanted;
 
 /* A function by which a block_on waits. */
-struct find_park {
+struct scan_park {
 	uint64_t addr;	     /* as linked */
 	bool told;	     /* it returns whether a poll follows */
 	const char *trouble; /* why it isn't hooked; NULL: it can be */
 };
 
 /* One call of it. */
-struct find_root_poll {
+struct scan_root_poll {
 	uint64_t back;	/* where it returns to, as linked */
-	bool told;	/* as in struct find_park */
+	bool told;	/* as in struct scan_park */
 	int64_t offset; /* from the stack pointer at the call to the future */
 	uint64_t state_offset;
 	uint32_t state_size;
@@ -39,20 +39,20 @@ struct find_root_poll {
 
 #define ROOT_POLLS_MAX_PARKS 4u
 
-struct found_root_polls {
-	struct find_park parks[ROOT_POLLS_MAX_PARKS]; /* by address */
+struct scan_root_polls {
+	struct scan_park parks[ROOT_POLLS_MAX_PARKS]; /* by address */
 	size_t n_parks;
 	struct uses uses; /* of them: words and branches */
-	struct find_root_poll *v;
+	struct scan_root_poll *v;
 	size_t n;
 };
 
 /* Those whose future has no poll function of its own among `futures`. -ENOMEM or 0. */
 int root_polls_find(struct elf_image *image, struct debug *d, const struct futures_wanted *wanted,
-		    const struct found_futures *futures, struct found_root_polls *ret);
-void root_polls_done(struct found_root_polls *f);
+		    const struct scan_futures *futures, struct scan_root_polls *ret);
+void root_polls_done(struct scan_root_polls *f);
 /* The one at this address, as linked; NULL: none is there. */
-const struct find_park *root_polls_park(const struct found_root_polls *f, uint64_t addr);
+const struct scan_park *root_polls_park(const struct scan_root_polls *f, uint64_t addr);
 /* Whether there may be any: one of the functions is there. */
 bool root_polls_possible(struct elf_image *image);
 

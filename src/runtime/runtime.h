@@ -19,7 +19,7 @@ struct buf;
 struct elf_image; /* src/binary */
 
 /* A patched place: the instruction that takes a table's address. */
-struct find_site {
+struct scan_site {
 	uint64_t addr; /* of the instruction */
 	uint8_t len;   /* its length; at least 5 */
 	uint8_t reg;   /* destination register number (0 rax .. 15 r15), 0xff: a store to memory */
@@ -56,8 +56,8 @@ struct find_slot {
 };
 
 /* A task kind: one vtable. */
-struct find_kind {
-	uint32_t runtime;     /* index into finding.runtimes */
+struct scan_kind {
+	uint32_t runtime;     /* index into scan.runtimes */
 	enum trace_role role; /* by names; TR_TASK if not known */
 	bool block_in_place;  /* the worker kind that block_in_place spawns */
 	uint64_t vtable;
@@ -65,22 +65,22 @@ struct find_kind {
 	uint16_t id_offset, scheduler_offset, trailer_offset; /* Tokio */
 	uint16_t vtable_offset, state_offset;		      /* in the header: Tokio 16 and 0 */
 	char *name, *full_name, *scheduler;		      /* see struct trace_kind */
-	struct find_site *sites;
+	struct scan_site *sites;
 	size_t n_sites;
 };
 
 /* A RawWakerVTable. */
-struct find_waker {
+struct scan_waker {
 	uint32_t runtime;
 	bool root; /* of a block_on; else of tasks */
 	uint64_t vtable;
 	struct find_slot wake, wake_by_ref;
-	struct find_site *sites; /* root only: where block_on makes its waker */
+	struct scan_site *sites; /* root only: where block_on makes its waker */
 	size_t n_sites;
 	char *name; /* root: "block_on (multi_thread)", "block_on (current_thread)" */
 	/* async-task: calls of these functions past the table, where the optimiser knew the waker:
 	 * four bytes at `at`, relative to what follows them, lead to `target`. */
-	struct find_direct {
+	struct scan_direct {
 		uint64_t at, target;
 	} * direct;
 	size_t n_direct;
@@ -88,7 +88,7 @@ struct find_waker {
 
 /* A GOT slot of a call of enum trace_call, or of the unwinder; of a static program also a direct
  * call. */
-struct find_call {
+struct scan_call {
 	uint64_t slot;	   /* direct: the four bytes, relative to what follows them */
 	uint64_t function; /* a static program's own; else 0 */
 	bool direct;
@@ -97,35 +97,35 @@ struct find_call {
 	const char *symbol;
 };
 
-struct find_runtime {
+struct scan_runtime {
 	enum task_model model;
 	char *name, *version, *verified;
 	uint64_t next_id; /* Tokio: address of the task id counter, 0 if not found */
 };
 
 /* Code in which a block_on polls, by return addresses: a thread whose stack holds one of them is in
- * a block_on that made a waker of finding.wakers[waker]; sorted. See block_on.c for when that is
+ * a block_on that made a waker of scan.wakers[waker]; sorted. See block_on.c for when that is
  * wrong. */
-struct find_block_on {
+struct scan_block_on {
 	uint64_t start, end;
 	uint32_t waker;
 };
 
-struct finding {
+struct runtime_scan {
 	char *path;	 /* as the target names it */
 	char *libraries; /* crates from a registry, see name_task(); NULL: it has no kinds */
-	struct find_runtime *runtimes;
+	struct scan_runtime *runtimes;
 	size_t n_runtimes;
-	struct find_kind *kinds;
+	struct scan_kind *kinds;
 	size_t n_kinds;
-	struct find_waker *wakers;
+	struct scan_waker *wakers;
 	size_t n_wakers;
-	struct find_call *calls;
+	struct scan_call *calls;
 	size_t n_calls;
 	uint64_t n_inline_syscalls; /* `syscall` instructions in functions of the program: not
 				       visible */
 	bool has_symbols, pie, is_static, is_musl;
-	struct find_block_on *block_ons;
+	struct scan_block_on *block_ons;
 	size_t n_block_ons;
 	struct coverage_list coverage; /* process index is 0 here */
 	const char *covering; /* the runtime that finds now: coverage that is added is its own */
@@ -134,33 +134,33 @@ struct finding {
 /* Everything pollux can hook in this object. An object without any runtime gives 0 runtimes, not an
  * error; a runtime of a version that can't be hooked gives a coverage entry with the reason.
  * Symbols, layouts and code come from outside: nothing is trusted. */
-int runtime_find(struct elf_image *image, struct finding *ret_finding, struct error *err);
-void finding_done(struct finding *f);
+int runtime_find(struct elf_image *image, struct runtime_scan *ret_scan, struct error *err);
+void runtime_scan_done(struct runtime_scan *f);
 /* Why what is there can't be had, each reason followed by "; ". */
-void finding_reasons(const struct finding *f, struct buf *out);
+void scan_reasons(const struct runtime_scan *f, struct buf *out);
 
 /* True if all versions of a find_runtime's `version` are at least MAJOR.MINOR; false if none is
  * known.
  */
 bool version_at_least(const char *versions, unsigned major, unsigned minor);
 
-static inline enum task_model find_model(const struct finding *f, uint32_t runtime)
+static inline enum task_model find_model(const struct runtime_scan *f, uint32_t runtime)
 {
 	return f->runtimes[runtime].model;
 }
 
 /* Whether its polls are surely no worker's main loop: those are Tokio's blocking tasks, which have
  * a scheduler of no size. Where names don't show it, its polls do: no task polls another one. */
-bool find_kind_is_task(const struct finding *f, const struct find_kind *k);
+bool find_kind_is_task(const struct runtime_scan *f, const struct scan_kind *k);
 
 /* The one that an address lies in; NULL. */
-const struct find_block_on *block_on_at(const struct find_block_on *v, size_t n, uint64_t addr);
+const struct scan_block_on *block_on_at(const struct scan_block_on *v, size_t n, uint64_t addr);
 
 /* One runtime. Each adds what it finds to `f`. Nobody else asks for it by name: what differs is in
  * its model. */
 struct runtime_ops {
 	const char *name;
-	int (*find)(struct elf_image *image, struct finding *f, struct error *err);
+	int (*find)(struct elf_image *image, struct runtime_scan *f, struct error *err);
 };
 extern const struct runtime_ops *const runtimes[]; /* NULL-terminated: tokio, async-task */
 

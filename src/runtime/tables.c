@@ -75,14 +75,14 @@ bool tables_word(const struct elf_image *image, uint64_t addr, uint64_t *ret)
 	return true;
 }
 
-int tables_add_sites(struct elf_image *image, struct finding *f, size_t first_kind,
+int tables_add_sites(struct elf_image *image, struct runtime_scan *f, size_t first_kind,
 		     const struct refs *refs)
 {
 	size_t seen = 0, total = 0, without = 0;
 	const char *trouble = NULL;
 
 	for (size_t i = 0; i < refs->n; i++) {
-		struct find_site *site;
+		struct scan_site *site;
 		size_t k = first_kind;
 		int r;
 

@@ -32,7 +32,7 @@ bool tables_read_slots(struct elf_image *image, uint64_t vtable, const enum task
 bool tables_word(const struct elf_image *image, uint64_t addr, uint64_t *ret);
 
 /* The references to the kinds' vtables become their spawn sites; adds a coverage entry. */
-int tables_add_sites(struct elf_image *image, struct finding *f, size_t first_kind,
+int tables_add_sites(struct elf_image *image, struct runtime_scan *f, size_t first_kind,
 		     const struct refs *refs);
 
 /* True if the function takes the address `addr`: by lea, as an immediate, or from a word (of the

@@ -99,14 +99,15 @@ static uint16_t clip(uint64_t offset)
 	return (uint16_t)(offset < MAX_OFFSET ? offset : MAX_OFFSET);
 }
 
-static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime, uint64_t vtable)
+static int add_kind(struct elf_image *image, struct runtime_scan *f, uint32_t runtime,
+		    uint64_t vtable)
 {
-	struct find_kind *k = find_add_kind(f);
+	struct scan_kind *k = find_add_kind(f);
 	uint64_t trailer, scheduler, id;
 
 	if (!k)
 		return -ENOMEM;
-	*k = (struct find_kind){
+	*k = (struct scan_kind){
 		.runtime = runtime,
 		.role = TR_TASK,
 		.vtable = vtable,
@@ -122,7 +123,7 @@ static int add_kind(struct elf_image *image, struct finding *f, uint32_t runtime
 	return 0;
 }
 
-static int add_runtime(struct elf_image *image, struct finding *f)
+static int add_runtime(struct elf_image *image, struct runtime_scan *f)
 {
 	uint64_t next_id = tokio_next_id(image);
 	int r = find_add_runtime(image, f, TASK_TOKIO,
@@ -139,7 +140,7 @@ static int add_runtime(struct elf_image *image, struct finding *f)
 }
 
 /* A Tokio that is there but can't be hooked: the version in its panic messages says why. */
-static int cover_other(struct elf_image *image, struct finding *f, const struct tables *t)
+static int cover_other(struct elf_image *image, struct runtime_scan *f, const struct tables *t)
 {
 	_cleanup_free_ char *version = version_find(image, "tokio");
 	const char *name;
@@ -166,7 +167,7 @@ static int cover_other(struct elf_image *image, struct finding *f, const struct 
 	return 0;
 }
 
-static int find(struct elf_image *image, struct finding *f, struct error *err)
+static int find(struct elf_image *image, struct runtime_scan *f, struct error *err)
 {
 	_cleanup_(tables_done) struct tables tables = {0};
 	_cleanup_(refs_done) struct refs refs = {0};

@@ -226,7 +226,7 @@ static enum follow_step visit_callee(uint64_t addr, const struct elf_symbol *s, 
 }
 
 /* `refs`: where the waker's table is taken. */
-static int add_sites_of(struct elf_image *image, struct follower *follower, struct find_waker *w,
+static int add_sites_of(struct elf_image *image, struct follower *follower, struct scan_waker *w,
 			struct refs *refs)
 {
 	uint64_t clone = 0;
@@ -237,7 +237,7 @@ static int add_sites_of(struct elf_image *image, struct follower *follower, stru
 	for (size_t i = 0; i < refs->n && r == 0; i++) {
 		struct ref *ref = &refs->refs[i];
 		struct callee_walk walk = {.wanted = ref->function};
-		struct find_site *site;
+		struct scan_site *site;
 
 		if (ref->function == clone || ref->guarded)
 			continue;
@@ -253,8 +253,8 @@ static int add_sites_of(struct elf_image *image, struct follower *follower, stru
 }
 
 /* Of all root wakers, in one pass over the code. */
-static int add_root_sites(struct elf_image *image, struct follower *follower, struct finding *f,
-			  size_t first_waker)
+static int add_root_sites(struct elf_image *image, struct follower *follower,
+			  struct runtime_scan *f, size_t first_waker)
 {
 	_cleanup_free_ uint64_t *tables = calloc(f->n_wakers - first_waker + 1, sizeof(*tables));
 	_cleanup_(refs_done) struct refs refs = {0}, own = {0};
@@ -286,7 +286,7 @@ static int add_root_sites(struct elf_image *image, struct follower *follower, st
 	return r;
 }
 
-static int add_waker(struct finding *f, uint32_t runtime, const struct elf_pointer *p,
+static int add_waker(struct runtime_scan *f, uint32_t runtime, const struct elf_pointer *p,
 		     enum waker what)
 {
 	static const char *const names[] = {
@@ -295,11 +295,11 @@ static int add_waker(struct finding *f, uint32_t runtime, const struct elf_point
 		[WAKER_HANDLE] = "block_on (current_thread)",
 		[WAKER_ROOT] = "block_on",
 	};
-	struct find_waker *w = find_add_waker(f);
+	struct scan_waker *w = find_add_waker(f);
 
 	if (!w)
 		return -ENOMEM;
-	*w = (struct find_waker){
+	*w = (struct scan_waker){
 		.runtime = runtime,
 		.root = what != WAKER_TASK,
 		.vtable = p[0].slot,
@@ -310,7 +310,7 @@ static int add_waker(struct finding *f, uint32_t runtime, const struct elf_point
 	return w->name ? 0 : -ENOMEM;
 }
 
-static int cover(struct finding *f, size_t n_tasks, size_t first_waker)
+static int cover(struct runtime_scan *f, size_t n_tasks, size_t first_waker)
 {
 	size_t roots = 0, sites = 0, patchable = 0;
 	int r = find_cover(f, "task wakers", n_tasks, n_tasks ? n_tasks : 1, "%s",
@@ -341,13 +341,13 @@ static int cover(struct finding *f, size_t n_tasks, size_t first_waker)
  * A constant table may be there more than once: the one that clone hands out, and copies of it
  * where wakers are made. A copy has the very functions of a table that was found.
  */
-static bool is_copy(const struct finding *f, size_t first_waker, const struct elf_pointer *p,
+static bool is_copy(const struct runtime_scan *f, size_t first_waker, const struct elf_pointer *p,
 		    size_t left, size_t *ret_of)
 {
 	if (left < 4 || p[3].slot != p[0].slot + 24)
 		return false;
 	for (size_t i = first_waker; i < f->n_wakers; i++) {
-		const struct find_waker *w = &f->wakers[i];
+		const struct scan_waker *w = &f->wakers[i];
 
 		if (w->root && w->vtable != p[0].slot && w->wake.function == p[1].target &&
 		    w->wake_by_ref.function == p[2].target) {
@@ -358,7 +358,7 @@ static bool is_copy(const struct finding *f, size_t first_waker, const struct el
 	return false;
 }
 
-static bool is_known(const struct finding *f, size_t first_waker, uint64_t vtable)
+static bool is_known(const struct runtime_scan *f, size_t first_waker, uint64_t vtable)
 {
 	for (size_t i = first_waker; i < f->n_wakers; i++) {
 		if (f->wakers[i].vtable == vtable)
@@ -367,7 +367,7 @@ static bool is_known(const struct finding *f, size_t first_waker, uint64_t vtabl
 	return false;
 }
 
-static int add_copies(struct elf_image *image, struct finding *f, uint32_t runtime,
+static int add_copies(struct elf_image *image, struct runtime_scan *f, uint32_t runtime,
 		      size_t first_waker)
 {
 	const struct elf_pointer *p;
@@ -380,7 +380,7 @@ static int add_copies(struct elf_image *image, struct finding *f, uint32_t runti
 			continue;
 		r = add_waker(f, runtime, p + i, WAKER_ROOT);
 		if (r == 0) {
-			struct find_waker *w = &f->wakers[f->n_wakers - 1];
+			struct scan_waker *w = &f->wakers[f->n_wakers - 1];
 
 			free(w->name);
 			w->name = strdup(f->wakers[of].name);
@@ -390,7 +390,7 @@ static int add_copies(struct elf_image *image, struct finding *f, uint32_t runti
 	return r;
 }
 
-int tokio_add_wakers(struct elf_image *image, struct finding *f, uint32_t runtime)
+int tokio_add_wakers(struct elf_image *image, struct runtime_scan *f, uint32_t runtime)
 {
 	struct follower *follower = follower_new(image);
 	const struct elf_pointer *p;

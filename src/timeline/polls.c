@@ -51,7 +51,7 @@ static void go_on(struct timeline *tl, struct task *task, const struct frame *f,
 	bool certain = task->n_losses == tl->n_losses && !f->unseen;
 	task->n_losses = tl->n_losses;
 	task->place = f->place;
-	if (outcome == TO_UNPOLLED)
+	if (outcome == TO_ABORTED)
 		outcome = TO_CANCELLED;
 	task->end_unseen = outcome == TO_UNSEEN;
 	if (outcome == TO_READY || outcome == TO_PANICKED || outcome == TO_CANCELLED)
@@ -103,7 +103,7 @@ void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64
 		};
 		TELL(tl, section, &section);
 	}
-	if (outcome == TO_UNPOLLED) {
+	if (outcome == TO_ABORTED) {
 		task->tl.n_polls--;
 		f->kind->n_polls--;
 		if (!f->depth)
@@ -153,7 +153,7 @@ static void poll_pop(struct timeline *tl, struct thread *th, uint64_t t, enum tr
 	poll_finish(tl, th, &f, t, outcome);
 	if (th->n_frames)
 		poll_top(th)->until_ns = t;
-	if (th->n_futures && !f.worker && outcome != TO_UNPOLLED)
+	if (th->n_futures && !f.worker && outcome != TO_ABORTED)
 		future_polled_task(th, outcome == TO_UNSEEN ? 0 : t - f.begin_ns, t);
 }
 

@@ -42,7 +42,7 @@ const char *trace_outcome_name(unsigned outcome)
 	static const char *const names[TO_N] = {
 		[TO_PENDING] = "pending",   [TO_READY] = "ready",
 		[TO_PANICKED] = "panicked", [TO_CANCELLED] = "cancelled",
-		[TO_UNKNOWN] = "unknown",   [TO_UNPOLLED] = "cancelled unpolled",
+		[TO_UNKNOWN] = "unknown",   [TO_ABORTED] = "cancelled unpolled",
 		[TO_UNSEEN] = "unseen",
 	};
 	return LOOK_UP(names, outcome);

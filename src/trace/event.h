@@ -71,7 +71,7 @@ enum trace_event_type {
 	TE_N_TYPES,
 };
 
-/* Of a TE_POLL_END only: TO_UNPOLLED, it was no poll. The task was aborted just as it began, and
+/* Of a TE_POLL_END only: TO_ABORTED, it was no poll. The task was aborted just as it began, and
  * dropped instead. TO_UNSEEN: it ends at an unknown time between its begin and the thread's next
  * event that can't be in it, how is not known; written at once where no end will be seen. */
 enum trace_outcome {
@@ -80,7 +80,7 @@ enum trace_outcome {
 	TO_PANICKED = 2,
 	TO_CANCELLED = 3,
 	TO_UNKNOWN = 4,
-	TO_UNPOLLED = 5,
+	TO_ABORTED = 5,
 	TO_UNSEEN = 6,
 	TO_N
 };

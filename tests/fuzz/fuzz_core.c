@@ -23,7 +23,8 @@ static void look(struct inspect *in, bool json)
 	struct error err = {0};
 	_cleanup_buf_ struct buf out = BUF_INIT;
 
-	if (inspect_look(in, &opt, &result, &err) == 0 && graph_make(&result, &graph, &err) == 0) {
+	if (inspect_snapshot(in, &opt, &result, &err) == 0 &&
+	    graph_make(&result, &graph, &err) == 0) {
 		if (json)
 			render_json(in, &result, &graph, &render, &out);
 		else

@@ -1,5 +1,5 @@
-/* The finder on an executable from a stranger: it may find nothing, but never read beyond, hang, or
- * leave memory behind. */
+/* The scanner on an executable from a stranger: it may find nothing, but never read beyond, hang,
+ * or leave memory behind. */
 #include "fuzz.h"
 
 #include "binary/elf/elf_image.h"
@@ -12,10 +12,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct error err = {0};
 
 	if (elf_image_open(fd, "fuzz", &image, &err) == 0) {
-		struct finding found = {0};
+		struct runtime_scan found = {0};
 
 		if (runtime_find(image, &found, &err) == 0)
-			finding_done(&found);
+			runtime_scan_done(&found);
 		elf_image_free(image);
 	}
 	close(fd);

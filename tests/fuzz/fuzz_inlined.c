@@ -70,7 +70,7 @@ static void add_points(struct drain *d, struct source *s, const uint8_t *data, s
 			.kept = flags & KEPT,
 			.returned = flags & RETURNED,
 			.pointer = flags & POINTER,
-			.lent = flags & LENT,
+			.borrowed = flags & LENT,
 			.flat = in[7] & 64,
 			.size = in[2] | (uint64_t)in[3] << (in[4] % 64),
 			.below = in[6] % (N_KINDS + 2),
@@ -84,7 +84,8 @@ static void add_points(struct drain *d, struct source *s, const uint8_t *data, s
 
 static void play(struct drain *d, struct source *s, const uint8_t *data, size_t size)
 {
-	static const enum agent_event_type lists[] = {AE_FUTURE_WAS, AE_FUTURE_AT, AE_FUTURE_LEFT};
+	static const enum agent_event_type lists[] = {
+		AE_FUTURE_SNAPSHOT_BEGIN, AE_FUTURE_SNAPSHOT_END, AE_FUTURE_SNAPSHOT_PREV};
 	uint64_t now = 1000;
 
 	for (; size >= EVENT_BYTES; data += EVENT_BYTES, size -= EVENT_BYTES) {
@@ -107,7 +108,7 @@ static void play(struct drain *d, struct source *s, const uint8_t *data, size_t 
 			const struct agent_event raw = {lists[what - 4],
 							(uint64_t)data[1] << 48 | value};
 
-			rc = inlined_stands(d, s, 0, &raw, 0);
+			rc = inlined_add_snapshot_item(d, s, 0, &raw, 0);
 		} else {
 			inlined_forget(s, 0);
 		}

@@ -147,7 +147,7 @@ static inline struct ring *area_ring(const struct area *a, uint32_t i)
 }
 
 /* Who has it: the start of the agent's notes. */
-static inline struct agent_owner *area_owner(const struct area *a, uint32_t i)
+static inline struct agent_owner *agent_mapping_owner(const struct area *a, uint32_t i)
 {
 	return (struct agent_owner *)((uint8_t *)a->state + a->image->notes +
 				      (size_t)i * a->image->notes_bytes);
@@ -156,7 +156,7 @@ static inline struct agent_owner *area_owner(const struct area *a, uint32_t i)
 /* What the tool does with a dead thread's ring. */
 static inline void area_give(const struct area *a, uint32_t i)
 {
-	struct agent_owner *o = area_owner(a, i);
+	struct agent_owner *o = agent_mapping_owner(a, i);
 
 	__atomic_store_n(&o->dead, (uint32_t)(o->claim >> 32), __ATOMIC_RELEASE);
 }
@@ -167,7 +167,7 @@ static inline struct ring *area_my_ring(const struct area *a)
 	uint32_t tid = (uint32_t)syscall(SYS_gettid);
 
 	for (uint32_t i = 0; i < a->state->n_rings; i++)
-		if ((uint32_t)area_owner(a, i)->claim == tid)
+		if ((uint32_t)agent_mapping_owner(a, i)->claim == tid)
 			return area_ring(a, i);
 	return NULL;
 }

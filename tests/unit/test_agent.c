@@ -434,7 +434,7 @@ static void test_poll_outcomes(void **state)
 		{aborted_pending, AE_POLL_CANCELLED},
 		{aborted_pending_id_first, AE_POLL_CANCELLED},
 		{aborted_ready, AE_POLL_READY},
-		{aborted_unpolled, AE_POLL_UNPOLLED},
+		{aborted_unpolled, AE_POLL_ABORTED},
 		{panics, AE_POLL_PANICKED},
 		{panics_id_first, AE_POLL_PANICKED},
 		{catches_a_panic, AE_POLL_READY},

@@ -237,28 +237,29 @@ static void test_memory(void **state)
 	(void)state;
 }
 
-static struct future *lent;
+static struct future *borrowed;
 
-static uint64_t poll_lent(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f)
+static uint64_t poll_borrowed(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,
+			      uint64_t f)
 {
 	note(a, b, c, d, e, f);
-	lent->state = 3;
+	borrowed->state = 3;
 	return 77;
 }
 
 /* Behind one pointer or two, from any argument; the other arguments are no pointers. */
-static void test_lent(void **state)
+static void test_borrowed(void **state)
 {
-	struct agent_hook *hook = area_hook(&area, AH_FUTURE, 9, (const void *)poll_lent);
+	struct agent_hook *hook = area_hook(&area, AH_FUTURE, 9, (const void *)poll_borrowed);
 	uint64_t (*poll)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) =
 		area_stub(&area, hook);
 	struct future f = {0}, *owner = &f, **borrower = &owner;
 
-	lent = &f;
+	borrowed = &f;
 	hook->result = (struct agent_result){
 		.from = AR_STATE, .offset = offsetof(struct future, state), .size = 1, .ready = 1};
 	hook->pending = 2;
-	hook->flags |= AGENT_HOOK_LENT;
+	hook->flags |= AGENT_HOOK_INDIRECT;
 	for (uint16_t n = 1; n <= 2; n++) {
 		for (uint16_t i = 0; i < 6; i++) {
 			uint64_t a[6] = {11, 12, 13, 14, 15, 16};
@@ -337,15 +338,15 @@ static void test_list(void **state)
 	hook->program = (uint64_t)&program;
 	poll(&all.f, 6, 0, 0, 0, 0);
 	expect_event(AE_FUTURE_BEGIN, 8, &all.f);
-	expect_event(AE_FUTURE_AT, 21, (void *)own);
-	expect_event(AE_FUTURE_AT, 22, &all.first);
-	expect_event(AE_FUTURE_AT, 23, &all.second);
+	expect_event(AE_FUTURE_SNAPSHOT_END, 21, (void *)own);
+	expect_event(AE_FUTURE_SNAPSHOT_END, 22, &all.first);
+	expect_event(AE_FUTURE_SNAPSHOT_END, 23, &all.second);
 	expect_event(AE_FUTURE_PENDING, 8, &all.f);
 	poll(&all.f, 7, 0, 0, 0, 0);
 	expect_event(AE_FUTURE_BEGIN, 8, &all.f);
-	expect_event(AE_FUTURE_WAS, 21, (void *)own);
-	expect_event(AE_FUTURE_WAS, 22, &all.first);
-	expect_event(AE_FUTURE_WAS, 23, &all.second);
+	expect_event(AE_FUTURE_SNAPSHOT_BEGIN, 21, (void *)own);
+	expect_event(AE_FUTURE_SNAPSHOT_BEGIN, 22, &all.first);
+	expect_event(AE_FUTURE_SNAPSHOT_BEGIN, 23, &all.second);
 	expect_event(AE_FUTURE_READY, 8, &all.f);
 	/* alone, it has its point at its end, and no list */
 	program.own_steps[0].next = 0;
@@ -382,8 +383,8 @@ static void test_alone(void **state)
 	f.state = 4;
 	poll(&f, 6, 0, 0, 0, 0); /* from 4 to 3 */
 	expect_event(AE_FUTURE_BEGIN, 8, &f);
-	expect_event(AE_FUTURE_WAS, 24, &f.state);
-	expect_event(AE_FUTURE_WAS, 25, &f);
+	expect_event(AE_FUTURE_SNAPSHOT_BEGIN, 24, &f.state);
+	expect_event(AE_FUTURE_SNAPSHOT_BEGIN, 25, &f);
 	expect_event(AE_FUTURE_PENDING_AT, 23, &f);
 	poll(&f, 7, 0, 0, 0, 0);
 	expect_event(AE_FUTURE_BEGIN, 8, &f);
@@ -443,7 +444,7 @@ static void test_left(void **state)
 		poll(&all.f, i ? 7 : 6, 0, 0, 0, 0);	    /* pending there, or ready */
 		expect_event(AE_FUTURE_BEGIN, 9, &all.f);
 		for (int at = 0; at < (i ? 1 : 2); at++) {
-			uint64_t type = at ? AE_FUTURE_AT : AE_FUTURE_WAS;
+			uint64_t type = at ? AE_FUTURE_SNAPSHOT_END : AE_FUTURE_SNAPSHOT_BEGIN;
 
 			expect_event(type, 31, (void *)own);
 			expect_event(type, 34, &all.second);
@@ -457,7 +458,7 @@ static void test_left(void **state)
 			expect_event(type, 35, &fourth);
 		}
 		if (i)
-			expect_event(AE_FUTURE_LEFT, 34, &all.second);
+			expect_event(AE_FUTURE_SNAPSHOT_PREV, 34, &all.second);
 		expect_event(i ? AE_FUTURE_READY : AE_FUTURE_PENDING, 9, &all.f);
 		expect_nothing();
 	}
@@ -528,7 +529,7 @@ static void far_seen(struct far *far, const void *slot, const void *at)
 {
 	far_poll(far);
 	expect_event(AE_FUTURE_BEGIN, FAR_KIND, far->f);
-	for (uint64_t type = AE_FUTURE_WAS; type <= AE_FUTURE_AT; type++) {
+	for (uint64_t type = AE_FUTURE_SNAPSHOT_BEGIN; type <= AE_FUTURE_SNAPSHOT_END; type++) {
 		expect_event(type, OWN_POINT, &far->f->state);
 		if (slot) {
 			expect_event(type, POINTER, slot);
@@ -675,7 +676,7 @@ static uint64_t poll_number(uint64_t a)
 	return a + 1;
 }
 
-/* What should be lent, or be the place of the result, and is none. */
+/* What should be borrowed, or be the place of the result, and is none. */
 static void test_far_arguments(void **state)
 {
 	struct agent_hook *hook = area_hook(&area, AH_FUTURE, 11, (const void *)poll_number);
@@ -691,7 +692,7 @@ static void test_far_arguments(void **state)
 	for (size_t i = 0; i < 4; i++) {
 		hook->result = (struct agent_result){.from = AR_STATE, .size = 1, .ready = 1};
 		hook->pending = 2;
-		hook->flags = AGENT_HOOK_FRAME | AGENT_HOOK_LENT;
+		hook->flags = AGENT_HOOK_FRAME | AGENT_HOOK_INDIRECT;
 		hook->poll_offset = 1;
 		hook->trailer_offset = 1;
 		assert_int_equal(poll(wrong[i], 0), wrong[i] + 1);
@@ -839,7 +840,7 @@ static void test_root_told(void **state)
 	uint64_t words[16] = {0};
 
 	set_root(park, site, 1, site, words, 52);
-	site->flags |= AGENT_HOOK_TOLD;
+	site->flags |= AGENT_HOOK_RETURNS_READY;
 	n_waits = 0;
 	wait_often(area_stub(&area, park), &polled);
 	assert_int_equal(n_waits, 4);
@@ -911,7 +912,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_state),	     cmocka_unit_test(test_off),
 		cmocka_unit_test(test_deep),	     cmocka_unit_test(test_returned),
-		cmocka_unit_test(test_memory),	     cmocka_unit_test(test_lent),
+		cmocka_unit_test(test_memory),	     cmocka_unit_test(test_borrowed),
 		cmocka_unit_test(test_list),	     cmocka_unit_test(test_left),
 		cmocka_unit_test(test_root),	     cmocka_unit_test(test_root_told),
 		cmocka_unit_test(test_alone),	     cmocka_unit_test(test_fork_inside_a_poll),

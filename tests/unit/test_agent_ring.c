@@ -196,8 +196,9 @@ static void test_threads_that_come_and_go(void **state)
 							    AE_POLL_PENDING};
 				assert_int_equal(e.word0 & 255, types[next % 3]);
 				if (next % 3 == 0)
-					assert_int_equal(e.word1,
-							 (uint32_t)area_owner(&area, j)->claim);
+					assert_int_equal(
+						e.word1,
+						(uint32_t)agent_mapping_owner(&area, j)->claim);
 				else
 					assert_int_equal(e.word1, 1ull << 48 | i);
 				next++;
@@ -206,7 +207,7 @@ static void test_threads_that_come_and_go(void **state)
 		assert_int_equal(next, 3 * (i + 1));
 	}
 	for (uint32_t j = 0; j < area.state->n_rings; j++)
-		claims += (uint32_t)(area_owner(&area, j)->claim >> 32);
+		claims += (uint32_t)(agent_mapping_owner(&area, j)->claim >> 32);
 	assert_int_equal(claims, 1000);
 	assert_in_range(area.rings->n_used, 1, 4);
 	assert_int_equal(area.state->no_ring, 0);
@@ -245,7 +246,7 @@ static void test_more_threads_than_rings(void **state)
 			struct ring *r = area_ring(&area, j);
 			while (area_next(&area, r, &e))
 				events += (e.word0 & 255) != AE_THREAD;
-			with += (uint32_t)area_owner(&area, j)->claim != 0;
+			with += (uint32_t)agent_mapping_owner(&area, j)->claim != 0;
 			area_give(&area, j);
 		}
 		assert_int_equal(events + area.state->no_ring - no_ring, 2 * THREADS);
@@ -597,7 +598,7 @@ static void test_hostile_rings(void **state)
 	/* Each ring had one owner after another, however often the words in it changed. */
 	assert_int_equal(area.state->no_ring, 0);
 	for (uint32_t i = 0; i < THREADS; i++)
-		assert_in_range(area_owner(&area, i)->claim >> 32, 0, THREADS);
+		assert_in_range(agent_mapping_owner(&area, i)->claim >> 32, 0, THREADS);
 	assert_in_range(area.state->n_used, 1, THREADS);
 }
 

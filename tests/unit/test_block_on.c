@@ -44,7 +44,7 @@ static uint64_t address_of(struct elf_image *image, const char *name)
 
 static void test_block_on(void **state)
 {
-	struct find_block_on *found;
+	struct scan_block_on *found;
 	struct elf_image *image;
 	struct error err = {0};
 	size_t n;
@@ -56,20 +56,20 @@ static void test_block_on(void **state)
 	uint64_t inlined = address_of(image, "inlined");
 	uint64_t named = address_of(
 		image, "_ZN5tokio7runtime4park16CachedParkThread8block_on17h0123456789abcdefE");
-	struct find_site small[] = {{.addr = tiny, .len = 7}};
-	struct find_site large[] = {{.addr = inlined + 100, .len = 7}};
-	struct find_waker wakers[] = {
+	struct scan_site small[] = {{.addr = tiny, .len = 7}};
+	struct scan_site large[] = {{.addr = inlined + 100, .len = 7}};
+	struct scan_waker wakers[] = {
 		{.root = true, .sites = small, .n_sites = 1, .name = (char *)"block_on"},
 		{.root = true,
 		 .sites = large,
 		 .n_sites = 1,
 		 .name = (char *)"block_on (multi_thread)"},
 	};
-	struct finding f = {.wakers = wakers, .n_wakers = 2, .has_symbols = true};
+	struct runtime_scan f = {.wakers = wakers, .n_wakers = 2, .has_symbols = true};
 
 	assert_int_equal(block_on_find(image, &f, &found, &n), 0);
 	/* Behind the call of the small function, but not in it, nor on its way in. */
-	const struct find_block_on *b = block_on_at(found, n, calls + 9);
+	const struct scan_block_on *b = block_on_at(found, n, calls + 9);
 	assert_non_null(b);
 	assert_int_equal(b->waker, 0);
 	assert_null(block_on_at(found, n, calls + 7)); /* the call's own return address */

@@ -115,7 +115,7 @@ static void stands(enum agent_event_type type, uint32_t point, uint64_t addr)
 {
 	const struct agent_event raw = {type, (uint64_t)point << 48 | addr};
 
-	assert_int_equal(inlined_stands(&drain, &source, 0, &raw, 0), 0);
+	assert_int_equal(inlined_add_snapshot_item(&drain, &source, 0, &raw, 0), 0);
 }
 
 /* All that was written, a word each: +P begin and -P end of a future at point P's kind, with the
@@ -175,12 +175,12 @@ static void test_line(void **state)
 	(void)state;
 	line();
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_WAS, 0, 0x1000);
-	stands(AE_FUTURE_WAS, 1, 0x1010);
-	stands(AE_FUTURE_WAS, 2, 0x1020);
-	stands(AE_FUTURE_AT, 0, 0x1000);
-	stands(AE_FUTURE_AT, 9, 0x1010);
-	stands(AE_FUTURE_AT, 3, 0x1020);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1020);
+	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_END, 9, 0x1010);
+	stands(AE_FUTURE_SNAPSHOT_END, 3, 0x1020);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	/* c has ended at some time in it, d has begun since. */
 	expect("( @+0 @+1 @+2 -2r @+3 @-3p @-1p @-0p @)p");
@@ -192,10 +192,10 @@ static void test_first_and_last(void **state)
 	(void)state;
 	line();
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_AT, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_WAS, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
 	event(TE_POLL_END, TASK, 1, TO_READY);
 	expect("( +0 @-0p @)p ( @+0 -0r @)r");
 }
@@ -208,11 +208,11 @@ static void test_side_by_side(void **state)
 	point(1, 100);
 	point(2, 100);
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_WAS, 0, 0x1000);
-	stands(AE_FUTURE_WAS, 1, 0x1010);
-	stands(AE_FUTURE_WAS, 2, 0x1100);
-	stands(AE_FUTURE_AT, 0, 0x1000);
-	stands(AE_FUTURE_AT, 2, 0x1100);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1100);
+	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_END, 2, 0x1100);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	expect("( @+0 +1 @-1r @+2 @-2p @-0p @)p");
 }
@@ -226,11 +226,11 @@ static void test_beside(void **state)
 	point(2, 100);
 	source.points.at[1].beside = true;
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_WAS, 0, 0x1000);
-	stands(AE_FUTURE_WAS, 1, 0x1010);
-	stands(AE_FUTURE_WAS, 2, 0x1020);
-	stands(AE_FUTURE_AT, 0, 0x1000);
-	stands(AE_FUTURE_AT, 1, 0x1010);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1020);
+	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_END, 1, 0x1010);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	expect("( @+0 +2 @-2r @+1 @-1p @-0p @)p");
 }
@@ -241,10 +241,10 @@ static void test_places_and_unknown_points(void **state)
 	(void)state;
 	point(0, 100);
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_WAS, 0, 0x1000);
-	stands(AE_FUTURE_WAS, 17, 0x1000);
-	stands(AE_FUTURE_WAS, 5000, 0x1000);
-	stands(AE_FUTURE_AT, 0, 0x2000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 17, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 5000, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x2000);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	/* ready or dropped: where the task itself stands tells nothing of that */
 	expect("( @+0 -0u @+0 @-0p @)p");
@@ -260,10 +260,10 @@ static void test_select(void **state)
 	point(2, 100);
 	for (int i = 0; i < 2; i++) {
 		event(TE_POLL_BEGIN, TASK, 1, 0);
-		stands(AE_FUTURE_WAS, 0, 0x1000);
-		stands(AE_FUTURE_WAS, 1, 0x1010);
-		stands(AE_FUTURE_WAS, 2, 0x1100);
-		stands(AE_FUTURE_AT, i ? 8 : 0, 0x1000);
+		stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+		stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
+		stands(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1100);
+		stands(AE_FUTURE_SNAPSHOT_END, i ? 8 : 0, 0x1000);
 		event(TE_POLL_END, TASK, 1, TO_PENDING);
 	}
 	expect("( @+0 -1u @-2u @-0p @)p ( @+0 -1u @-2u @-0p @)p");
@@ -289,20 +289,20 @@ static void test_left(void **state)
 	point(9, 0);
 	source.points.at[9].returned = true;
 	event(TE_FUTURE_BEGIN, TASK, 0x1000, 0);
-	stands(AE_FUTURE_WAS, 0, 0x1000);
-	stands(AE_FUTURE_WAS, 1, 0x1010);
-	stands(AE_FUTURE_WAS, 2, 0x1100);
-	stands(AE_FUTURE_WAS, 3, 0x1110);
-	stands(AE_FUTURE_WAS, 10, 0x1150); /* in 2, leads to 5 */
-	stands(AE_FUTURE_WAS, 10, 0x9000);
-	stands(AE_FUTURE_WAS, 5, 0x9000);
-	stands(AE_FUTURE_WAS, 4, 0x1200);
-	stands(AE_FUTURE_WAS, 6, 0x1300);
-	stands(AE_FUTURE_WAS, 7, 0x1310);
-	stands(AE_FUTURE_LEFT, 14, 0x1300);
-	stands(AE_FUTURE_LEFT, 9, 0x1010);
-	stands(AE_FUTURE_LEFT, 2, 0x1100);
-	stands(AE_FUTURE_LEFT, 3, 0x1110);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1100);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 3, 0x1110);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 10, 0x1150); /* in 2, leads to 5 */
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 10, 0x9000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 5, 0x9000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 4, 0x1200);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 6, 0x1300);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 7, 0x1310);
+	stands(AE_FUTURE_SNAPSHOT_PREV, 14, 0x1300);
+	stands(AE_FUTURE_SNAPSHOT_PREV, 9, 0x1010);
+	stands(AE_FUTURE_SNAPSHOT_PREV, 2, 0x1100);
+	stands(AE_FUTURE_SNAPSHOT_PREV, 3, 0x1110);
 	event(TE_FUTURE_END, TASK, 0x1000, TO_READY);
 	expect("[ +1 @-1r @-2c @-3c @-5u @-4u @-6c @-7u @]r");
 	assert_int_equal(source.n_inlined_ends, 7);
@@ -318,10 +318,10 @@ static void test_dropped_together(void **state)
 	point(1, 100);
 	point(2, 10);
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_WAS, 0, 0x1000);
-	stands(AE_FUTURE_WAS, 1, 0x1010);
-	stands(AE_FUTURE_WAS, 2, 0x1020);
-	stands(AE_FUTURE_AT, 8, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1020);
+	stands(AE_FUTURE_SNAPSHOT_END, 8, 0x1000);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	expect("( @+0 @+1 @+2 -2u @-1u @-0p @)p");
 }
@@ -337,12 +337,12 @@ static void test_returned(void **state)
 	source.points.at[9].returned = true;
 	for (int i = 0; i < 2; i++) {
 		event(TE_POLL_BEGIN, TASK, 1, 0);
-		stands(AE_FUTURE_WAS, 0, 0x1000);
-		stands(AE_FUTURE_WAS, i ? 9 : 1, 0x1010);
-		stands(AE_FUTURE_WAS, 2, 0x1100);
-		stands(AE_FUTURE_AT, 0, 0x1000);
-		stands(AE_FUTURE_AT, 9, 0x1010);
-		stands(AE_FUTURE_AT, 2, 0x1100);
+		stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+		stands(AE_FUTURE_SNAPSHOT_BEGIN, i ? 9 : 1, 0x1010);
+		stands(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1100);
+		stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
+		stands(AE_FUTURE_SNAPSHOT_END, 9, 0x1010);
+		stands(AE_FUTURE_SNAPSHOT_END, 2, 0x1100);
 		event(TE_POLL_END, TASK, 1, TO_PENDING);
 	}
 	expect("( @+0 +1 @-1r @+2 @-2p @-0p @)p ( @+0 @+2 -2p @-0p @)p");
@@ -358,7 +358,7 @@ static void test_pointer(void **state)
 	point(3, 10);
 	pointer_point(10, 200);
 	for (int i = 0; i < 2; i++) {
-		enum agent_event_type type = i ? AE_FUTURE_AT : AE_FUTURE_WAS;
+		enum agent_event_type type = i ? AE_FUTURE_SNAPSHOT_END : AE_FUTURE_SNAPSHOT_BEGIN;
 
 		if (!i)
 			event(TE_POLL_BEGIN, TASK, 1, 0);
@@ -383,13 +383,13 @@ static void test_root(void **state)
 	point(1, 100);
 	point(2, 100);
 	source.points.at[2].below = 1; /* told by its own function */
-	stands(AE_FUTURE_AT, 0, 0x1000);
-	stands(AE_FUTURE_AT, 1, 0x1010);
-	stands(AE_FUTURE_AT, 2, 0x1100);
+	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_END, 1, 0x1010);
+	stands(AE_FUTURE_SNAPSHOT_END, 2, 0x1100);
 	event(TE_FUTURE_END, TASK, 0x1000, TO_PENDING);
 	event(TE_FUTURE_BEGIN, TASK, 0x1000, 0);
-	stands(AE_FUTURE_WAS, 0, 0x1000);
-	stands(AE_FUTURE_WAS, 1, 0x1010);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
 	event(TE_ROOT_ENTER, TRACE_KIND_NONE, 0, 0);
 	event(TE_FUTURE_END, TASK, 0x2000, TO_PENDING);
 	event(TE_FUTURE_BEGIN, TASK, 0x2000, 0);
@@ -403,9 +403,9 @@ static void test_forgotten(void **state)
 	(void)state;
 	line();
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_WAS, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
 	inlined_forget(&source, 0);
-	stands(AE_FUTURE_AT, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	expect("( )p");
 }
@@ -418,16 +418,16 @@ static void test_open_around(void **state)
 	point(0, 16);
 	point(1, 16);
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_WAS, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
 	event(TE_FUTURE_BEGIN, TASK, 0x2000, 0);
-	stands(AE_FUTURE_WAS, 0, 0x1000);
-	stands(AE_FUTURE_WAS, 1, 0x3000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x3000);
 	event(TE_FUTURE_END, TASK, 0x2000, TO_READY);
 	event(TE_FUTURE_BEGIN, TASK, 0x2000, 0);
-	stands(AE_FUTURE_AT, 0, 0x1000);
-	stands(AE_FUTURE_AT, 1, 0x3000);
+	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_END, 1, 0x3000);
 	event(TE_FUTURE_END, TASK, 0x2000, TO_PENDING);
-	stands(AE_FUTURE_AT, 0, 0x1000);
+	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	expect("( @+0 [ @+1 -1u @]r [ +1 @-1p @]p -0p @)p");
 }
@@ -468,12 +468,13 @@ static void test_any_events(void **state)
 			event(rnd() & 1 ? TE_POLL_BEGIN : TE_FUTURE_BEGIN, TASK, rnd() % 4, 0);
 		else if (what < 6)
 			event(rnd() & 1 ? TE_POLL_END : TE_FUTURE_END, TASK, rnd() % 4,
-			      (uint16_t)(rnd() % (TO_UNPOLLED + 1)));
+			      (uint16_t)(rnd() % (TO_ABORTED + 1)));
 		else if (what == 6 && rnd() % 64 == 0)
 			inlined_forget(&source, 0);
 		else
-			stands((enum agent_event_type[]){AE_FUTURE_WAS, AE_FUTURE_AT,
-							 AE_FUTURE_LEFT}[rnd() % 3],
+			stands((enum agent_event_type[]){AE_FUTURE_SNAPSHOT_BEGIN,
+							 AE_FUTURE_SNAPSHOT_END,
+							 AE_FUTURE_SNAPSHOT_PREV}[rnd() % 3],
 			       (uint32_t)(rnd() % (N_POINTS + 4)), rnd() % 1024);
 	}
 	assert_int_equal(drain_flush(&drain), 0);

@@ -442,8 +442,8 @@ static void test_aborted_at_the_door(void **state)
 		unsigned seen; /* by who gives the handle up */
 		enum trace_outcome outcome;
 	} cases[] = {
-		{QUEUED | ABORTED, TO_UNPOLLED},
-		{RUNS | ABORTED, TO_UNPOLLED},
+		{QUEUED | ABORTED, TO_ABORTED},
+		{RUNS | ABORTED, TO_ABORTED},
 		{RUNS | QUEUED | ABORTED, TO_CANCELLED}, /* in the poll */
 		{OVER | QUEUED | ABORTED, TO_READY},	 /* in the poll, and too late */
 	};
@@ -452,7 +452,7 @@ static void test_aborted_at_the_door(void **state)
 		struct two_threads *two = two_threads();
 
 		hit(two, 0, KH_TOKIO_POLL, 2 * REFERENCE | HANDLE | QUEUED);
-		hit(two, 1, KH_TOKIO_ASK, 2 * REFERENCE | HANDLE | cases[i].seen);
+		hit(two, 1, KH_TOKIO_OUTPUT_QUERY, 2 * REFERENCE | HANDLE | cases[i].seen);
 		returns(two, 0, 0xdeadbeef0);
 		TOLD(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
 		ended(two, cases[i].outcome);
@@ -465,7 +465,7 @@ static void test_aborted_at_the_door(void **state)
 		hit(two, 0, KH_TOKIO_POLL, REFERENCE | QUEUED);
 		hit(two, 0, KH_TOKIO_DEALLOC, OVER | ABORTED | queued);
 		returns(two, 0, 0xdeadbeef0);
-		ended(two, queued ? TO_CANCELLED : TO_UNPOLLED);
+		ended(two, queued ? TO_CANCELLED : TO_ABORTED);
 		two_threads_free(two);
 	}
 }
@@ -478,10 +478,10 @@ static void test_taken_at_once(void **state)
 
 	hit(two, 0, KH_TOKIO_POLL, 2 * REFERENCE | HANDLE | QUEUED);
 	two->flags = KF_ABORTED;
-	hit(two, 1, KH_TOKIO_ASK, over);
+	hit(two, 1, KH_TOKIO_OUTPUT_QUERY, over);
 	two->flags = 0;
-	hit(two, 1, KH_TOKIO_ASK, over);
-	two->flags = KF_SETTLED;
+	hit(two, 1, KH_TOKIO_OUTPUT_QUERY, over);
+	two->flags = KF_OUTCOME_SAVED;
 	returns(two, 0, over);
 	ended(two, TO_CANCELLED);
 	two_threads_free(two);
@@ -521,7 +521,7 @@ static void test_shut_down_at_the_door(void **state)
 	hit(two, 1, KH_TOKIO_SHUTDOWN, REFERENCE | QUEUED);
 	returns(two, 0, REFERENCE | RUNS | QUEUED | ABORTED);
 	TOLD(two, TE_POLL_BEGIN, TE_CANCEL, TE_POLL_END);
-	ended(two, TO_UNPOLLED);
+	ended(two, TO_ABORTED);
 	two_threads_free(two);
 
 	two = two_threads();

@@ -1,6 +1,6 @@
 /*
- * process: memory maps from hostile text, holes in an address space, errands of a real child that
- * is blocked in each kind of system call, stopping of threads, signals that must not get lost.
+ * process: memory maps from hostile text, holes in an address space, remote calls of a real child
+ * that is blocked in each kind of system call, stopping of threads, signals that must not get lost.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -333,9 +333,9 @@ static int finish_child(pid_t pid, int pipe_fd)
 	return status;
 }
 
-/* ---- errands ---- */
+/* ---- remote calls ---- */
 
-struct errand_test {
+struct remote_calls_test {
 	struct process process;
 	uint64_t at;
 	int rc;
@@ -368,7 +368,7 @@ static int count_memfds(pid_t pid)
 
 static void when_held(void *arg)
 {
-	struct errand_test *t = arg;
+	struct remote_calls_test *t = arg;
 
 	t->n_held++;
 	t->n_memfds = count_memfds(t->process.pid);
@@ -376,10 +376,10 @@ static void when_held(void *arg)
 
 static int run_errands(void *arg)
 {
-	struct errand_test *t = arg;
+	struct remote_calls_test *t = arg;
 	struct injector in = {.process = &t->process};
 	struct process_maps maps;
-	struct errand_place cave;
+	struct code_cave cave;
 
 	t->rc = maps_read(&t->process, &maps, &t->err);
 	if (t->rc < 0)
@@ -396,9 +396,10 @@ static int run_errands(void *arg)
 		.check = STUB_EQUAL,
 		.expected = t->at,
 	};
-	const struct errand map_errand = {.calls = &map_call, .n_calls = 1, .mapped_at = t->at};
+	const struct remote_calls map_call_list = {
+		.calls = &map_call, .n_calls = 1, .mapped_at = t->at};
 	uint8_t zeros[192] = {0};
-	t->rc = inject_run(&in, &cave, &map_errand, &t->err);
+	t->rc = inject_run(&in, &cave, &map_call_list, &t->err);
 	if (!cave.dirty)
 		memory_write(&t->process, cave.addr, zeros, sizeof(zeros));
 	t->dirty = cave.dirty;
@@ -407,7 +408,7 @@ static int run_errands(void *arg)
 
 	/* The thread is held while a descriptor is open, which is closed though the list is stopped
 	 * before. */
-	struct errand_place held_place = {.addr = t->at, .size = 4096};
+	struct code_cave held_place = {.addr = t->at, .size = 4096};
 	const uint64_t fd_at = t->at + 4096 + 32, name_at = t->at + 4096 + 40;
 	const struct stub_call held_calls[] = {
 		{.nr = SYS_memfd_create,
@@ -419,19 +420,19 @@ static int run_errands(void *arg)
 		{.nr = SYS_exit_group, .args = {66}},
 		{.nr = SYS_close, .args = {fd_at}, .from_memory = 1, .always = 1},
 	};
-	const struct errand held_errand = {.calls = held_calls,
-					   .n_calls = 5,
-					   .done_at = t->at + 4096,
-					   .held = when_held,
-					   .arg = t,
-					   .hold = 1};
-	t->rc = inject_run(&in, &held_place, &held_errand, &t->err);
+	const struct remote_calls held_list = {.calls = held_calls,
+					       .n_calls = 5,
+					       .done_at = t->at + 4096,
+					       .held = when_held,
+					       .arg = t,
+					       .hold = 1};
+	t->rc = inject_run(&in, &held_place, &held_list, &t->err);
 	if (t->rc != -EBADF || held_place.dirty)
 		return 0;
 
-	/* The third errand: results go to memory and come from there; a failing call ends the
+	/* The third remote call: results go to memory and come from there; a failing call ends the
 	 * list. */
-	struct errand_place place = {.addr = t->at, .size = 4096};
+	struct code_cave place = {.addr = t->at, .size = 4096};
 	const struct stub_call calls[] = {
 		{.nr = SYS_getpid, .check = STUB_NO_ERROR, .result_at = t->at + 4096 + 8},
 		{.nr = SYS_getpgid,
@@ -442,8 +443,9 @@ static int run_errands(void *arg)
 		{.nr = SYS_close, .args = {9999}, .check = STUB_NO_ERROR},
 		{.nr = SYS_exit_group, .args = {66}},
 	};
-	const struct errand errand = {.calls = calls, .n_calls = 4, .done_at = t->at + 4096};
-	t->rc = inject_run(&in, &place, &errand, &t->err);
+	const struct remote_calls remote_calls = {
+		.calls = calls, .n_calls = 4, .done_at = t->at + 4096};
+	t->rc = inject_run(&in, &place, &remote_calls, &t->err);
 	t->dirty = t->dirty || place.dirty;
 	memory_read_u64(&t->process, t->at + 4096 + 8, &t->result);
 	t->tid_offset = inject_tid_offset(&in);
@@ -451,9 +453,9 @@ static int run_errands(void *arg)
 	return 0;
 }
 
-static void errand_in(enum job job, bool poke_only)
+static void calls_in(enum job job, bool poke_only)
 {
-	struct errand_test t = {.process = PROCESS_INIT};
+	struct remote_calls_test t = {.process = PROCESS_INIT};
 	struct tracer *tracer;
 	int pipe_fd;
 	pid_t pid = start_child(job, &pipe_fd);
@@ -504,7 +506,7 @@ static void errand_in(enum job job, bool poke_only)
 static void test_errands(void **state)
 {
 	for (int job = 0; job < N_JOBS; job++)
-		errand_in(job, false);
+		calls_in(job, false);
 }
 
 static void on_usr2(int number)
@@ -528,7 +530,7 @@ static void signal_at_setregs(const char *what)
 static void test_errand_interrupted(void **state)
 {
 	const struct sigaction act = {.sa_handler = on_usr2, .sa_flags = SA_RESTART};
-	struct errand_test t = {.process = PROCESS_INIT};
+	struct remote_calls_test t = {.process = PROCESS_INIT};
 	struct sigaction before;
 	struct tracer *tracer;
 	int pipe_fd, status;
@@ -556,8 +558,8 @@ static void test_errand_interrupted(void **state)
 /* The same on a kernel that lets nobody write to read-only pages through /proc. */
 static void test_errands_by_poke(void **state)
 {
-	errand_in(JOB_FUTEX, true);
-	errand_in(JOB_BUSY, true);
+	calls_in(JOB_FUTEX, true);
+	calls_in(JOB_BUSY, true);
 }
 
 /* ---- restartable sequences ---- */
@@ -604,7 +606,7 @@ static void be_restartable(void)
 
 static void test_errands_restartable(void **state)
 {
-	struct errand_test t = {.process = PROCESS_INIT};
+	struct remote_calls_test t = {.process = PROCESS_INIT};
 	struct tracer *tracer;
 	int status;
 
@@ -647,7 +649,7 @@ static void test_errands_restartable(void **state)
 
 static int asks_dispatch(void *arg)
 {
-	struct errand_test *t = arg;
+	struct remote_calls_test *t = arg;
 	struct stopped_thread thread;
 	uint64_t config[4];
 	int rc = thread_stop(&t->process, t->process.pid, 1000000000, &thread);
@@ -661,7 +663,7 @@ static int asks_dispatch(void *arg)
 
 static void test_errands_dispatched(void **state)
 {
-	struct errand_test t = {.process = PROCESS_INIT};
+	struct remote_calls_test t = {.process = PROCESS_INIT};
 	struct tracer *tracer;
 	int status;
 
@@ -758,7 +760,7 @@ static void test_seccomp_filters(void **state)
 	assert_int_equal(seccomp_run(endless, 1, &data, 0), SECCOMP_RET_KILL_PROCESS);
 }
 
-/* A child that would be killed for what the errand asks is not asked. */
+/* A child that would be killed for what the remote call asks is not asked. */
 static void test_seccomp_child(void **state)
 {
 	static const struct sock_filter no_mmap[] = {
@@ -768,7 +770,7 @@ static void test_seccomp_child(void **state)
 		ANSWER(SECCOMP_RET_ALLOW),
 	};
 	const struct sock_fprog program = {.len = 4, .filter = (struct sock_filter *)no_mmap};
-	struct errand_test t = {.process = PROCESS_INIT};
+	struct remote_calls_test t = {.process = PROCESS_INIT};
 	struct tracer *tracer;
 	int fds[2], status;
 
@@ -801,7 +803,7 @@ static void test_seccomp_child(void **state)
 
 enum {
 	AROUND = 1,	    /* a filter around tool and target */
-	AROUND_DENY = 2,    /* the same, and it forbids what the errand asks */
+	AROUND_DENY = 2,    /* the same, and it forbids what the remote call asks */
 	TOOL_ADDS = 4,	    /* one more around the tool */
 	TARGET_ADDS = 8,    /* around the target, */
 	TARGET_DENIES = 16, /* which forbids it */
@@ -850,10 +852,10 @@ static void drop_administration(void)
 
 static int run_getpgid(void *arg)
 {
-	struct errand_test *t = arg;
+	struct remote_calls_test *t = arg;
 	struct injector in = {.process = &t->process};
 	struct process_maps maps;
-	struct errand_place cave;
+	struct code_cave cave;
 
 	t->rc = maps_read(&t->process, &maps, &t->err);
 	if (t->rc < 0)
@@ -869,15 +871,15 @@ static int run_getpgid(void *arg)
 		 .check = STUB_EQUAL,
 		 .expected = t->at},
 	};
-	const struct errand errand = {.calls = calls, .n_calls = 2, .mapped_at = t->at};
+	const struct remote_calls remote_calls = {.calls = calls, .n_calls = 2, .mapped_at = t->at};
 	if (t->rc == 0)
-		t->rc = inject_run(&in, &cave, &errand, &t->err);
+		t->rc = inject_run(&in, &cave, &remote_calls, &t->err);
 	return 0;
 }
 
 static void be_tool(unsigned how, pid_t target, struct sandboxed *ret)
 {
-	struct errand_test t = {.process = PROCESS_INIT};
+	struct remote_calls_test t = {.process = PROCESS_INIT};
 	struct tracer *tracer;
 
 	if (how & TOOL_ADDS)
@@ -930,8 +932,8 @@ static void be_runtime(unsigned how, struct sandboxed *ret)
 	_exit(0);
 }
 
-/* What the errand gives; the target is unharmed in every case. */
-static int errand_under_filters(unsigned how, char *ret_text)
+/* What the remote call gives; the target is unharmed in every case. */
+static int calls_under_filters(unsigned how, char *ret_text)
 {
 	struct sandboxed *s =
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -985,7 +987,7 @@ static void test_seccomp_unreadable(void **state)
 	need_root();
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		char text[1024];
-		int rc = errand_under_filters(cases[i].how, text);
+		int rc = calls_under_filters(cases[i].how, text);
 
 		if (cases[i].why ? rc != -EPERM || !strstr(text, cases[i].why) : rc != 0)
 			print_error("case %zu: %d %s\n", i, rc, text);
@@ -1005,15 +1007,15 @@ static void die_at_step(const char *what)
 		kill(getpid(), SIGKILL);
 }
 
-/* Runs the errands in a process of their own that kills itself before step k. True if it got to the
- * end. */
+/* Runs the remote calls in a process of their own that kills itself before step k. True if it got
+ * to the end. */
 static bool killed_at(int k, pid_t target)
 {
 	int status;
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		struct errand_test t = {.process = PROCESS_INIT};
+		struct remote_calls_test t = {.process = PROCESS_INIT};
 		struct tracer *tracer;
 
 		steps_left = k;
@@ -1439,11 +1441,12 @@ static void test_stop_with_vfork(void **state)
 	process_close(&t.process);
 }
 
-/* A process that is held by job control can't run an errand: it is told so, and is held afterwards.
+/* A process that is held by job control can't run a remote call: it is told so, and is held
+ * afterwards.
  */
 static void test_held(void **state)
 {
-	struct errand_test t = {.process = PROCESS_INIT};
+	struct remote_calls_test t = {.process = PROCESS_INIT};
 	struct tracer *tracer;
 	int pipe_fd, status;
 	pid_t pid = start_child(JOB_READ, &pipe_fd);
@@ -1596,10 +1599,10 @@ static void test_exec_before_poke(void **state)
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* The same for errands: the thread is stopped as another program. */
-static void test_exec_before_errand(void **state)
+/* The same for remote calls: the thread is stopped as another program. */
+static void test_exec_before_remote_calls(void **state)
 {
-	struct errand_test t = {.process = PROCESS_INIT};
+	struct remote_calls_test t = {.process = PROCESS_INIT};
 	struct tracer *tracer;
 	struct executing e;
 	int status;
@@ -1855,7 +1858,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_stop_with_vfork),
 		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_exec_before_poke),
-		cmocka_unit_test(test_exec_before_errand),
+		cmocka_unit_test(test_exec_before_remote_calls),
 		cmocka_unit_test(test_stranger),
 		cmocka_unit_test(test_lock),
 		cmocka_unit_test(test_rights),

@@ -1,5 +1,5 @@
 /*
- * The finder on what optimisers make of spawns and wakers (fixtures/profile.S): which places are
+ * The scanner on what optimisers make of spawns and wakers (fixtures/profile.S): which places are
  * some, and which can be patched. Places are told by the function that they are in; the stripped
  * objects must give the same, so the names come from the others. The paths come as arguments.
  */
@@ -20,7 +20,7 @@ static const char *name_of(struct elf_image *named, uint64_t addr)
 }
 
 /* All sites are ones that the source wants, and as many as it wants. */
-static void check_sites(struct elf_image *named, const struct find_site *sites, size_t n,
+static void check_sites(struct elf_image *named, const struct scan_site *sites, size_t n,
 			size_t n_yes, size_t n_no)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -42,7 +42,7 @@ static void check(int which, int named_by)
 {
 	struct elf_image *image = load(which), *named = load(named_by);
 	struct error err = {0};
-	struct finding f = {0};
+	struct runtime_scan f = {0};
 
 	if (runtime_find(image, &f, &err) < 0)
 		fail_msg("%s", err.text);
@@ -52,7 +52,7 @@ static void check(int which, int named_by)
 	assert_int_equal(f.n_wakers, 1);
 	assert_true(f.wakers[0].root);
 	check_sites(named, f.wakers[0].sites, f.wakers[0].n_sites, 1, 0);
-	finding_done(&f);
+	runtime_scan_done(&f);
 	elf_image_free(named);
 	elf_image_free(image);
 }

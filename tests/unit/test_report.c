@@ -700,7 +700,7 @@ static bool blames_calls(unsigned call, unsigned n, uint64_t ns, const struct tr
 	return found;
 }
 
-/* Which calls are a finding: 1 ms in one, or a hundredth of the worker's time. Where threads have
+/* Which calls are findings: 1 ms in one, or a hundredth of the worker's time. Where threads have
  * no CPU a short wait for a lock is none, and sched_yield() never. */
 static void test_blocking_calls(void **state)
 {

@@ -53,7 +53,7 @@ static const struct {
 	{"ready", TE_POLL_END, TO_READY},
 	{"panicked", TE_POLL_END, TO_PANICKED},
 	{"cancelled", TE_POLL_END, TO_CANCELLED},
-	{"unpolled", TE_POLL_END, TO_UNPOLLED},
+	{"unpolled", TE_POLL_END, TO_ABORTED},
 	{"ended", TE_POLL_END, TO_UNKNOWN},
 	{"unseen", TE_POLL_END, TO_UNSEEN},
 	{"wake", TE_WAKE, TW_SCHEDULED},

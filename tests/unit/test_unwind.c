@@ -36,7 +36,7 @@
 
 /* ---- looking at a process ---- */
 
-struct look {
+struct snapshot {
 	pid_t pid, tid;
 	struct process process;
 	struct unwind_files files;
@@ -52,7 +52,7 @@ struct look {
 
 static int take(void *arg)
 {
-	struct look *l = arg;
+	struct snapshot *l = arg;
 	struct stopped_thread t;
 	int rc = thread_stop(&l->process, l->tid, 1000000000u, &t);
 
@@ -65,7 +65,7 @@ static int take(void *arg)
 	return 0;
 }
 
-static void walk(struct look *l, const uint64_t *returns, size_t n_returns)
+static void walk(struct snapshot *l, const uint64_t *returns, size_t n_returns)
 {
 	const struct unwind_start start = {.ip = l->regs.rip,
 					   .sp = l->regs.rsp,
@@ -80,7 +80,7 @@ static void walk(struct look *l, const uint64_t *returns, size_t n_returns)
 	l->end = unwind(l->map, &start, l->frames, &l->n);
 }
 
-static void look_open(struct look *l, pid_t pid)
+static void snapshot_open(struct snapshot *l, pid_t pid)
 {
 	struct error err = {0};
 
@@ -94,7 +94,7 @@ static void look_open(struct look *l, pid_t pid)
 	}
 }
 
-static void look_at(struct look *l)
+static void look_at(struct snapshot *l)
 {
 	struct tracer *t;
 
@@ -104,7 +104,7 @@ static void look_at(struct look *l)
 	walk(l, NULL, 0);
 }
 
-static void look_done(struct look *l)
+static void snapshot_done(struct snapshot *l)
 {
 	unwind_map_free(l->map);
 	unwind_files_done(&l->files, NULL);
@@ -122,7 +122,7 @@ static const char *name_of(const struct unwind_frame *f)
 	return s ? s->name : "";
 }
 
-static size_t find(const struct look *l, const char *name)
+static size_t find(const struct snapshot *l, const char *name)
 {
 	for (size_t i = 0; i < l->n; i++)
 		if (!strcmp(name_of(&l->frames[i]), name))
@@ -282,14 +282,14 @@ static void end_child(pid_t pid)
 
 /* ---- tests ---- */
 
-static struct look l;
+static struct snapshot l;
 
 static void test_nested(void **state)
 {
 	pid_t pid = child_of(nested);
 	size_t at;
 
-	look_open(&l, pid);
+	snapshot_open(&l, pid);
 	look_at(&l);
 	assert_int_equal(l.end, UNWIND_DONE);
 	at = find(&l, "third");
@@ -322,7 +322,7 @@ static void test_nested(void **state)
 	walk(&l, &real, 1);
 	assert_int_equal(l.end, UNWIND_DONE);
 	assert_int_equal(l.n, n);
-	look_done(&l);
+	snapshot_done(&l);
 	end_child(pid);
 }
 
@@ -332,7 +332,7 @@ static void test_frame_pointers(void **state)
 	pid_t pid = child_of(framed);
 	size_t at;
 
-	look_open(&l, pid);
+	snapshot_open(&l, pid);
 	look_at(&l);
 	assert_int_equal(l.end, UNWIND_DONE);
 	l.no_bp = true;
@@ -343,7 +343,7 @@ static void test_frame_pointers(void **state)
 	assert_string_equal(name_of(&l.frames[at + 1]), "framed_outer");
 	assert_string_equal(name_of(&l.frames[at + 2]), "framed");
 	assert_int_equal(l.end, UNWIND_DONE);
-	look_done(&l);
+	snapshot_done(&l);
 	end_child(pid);
 }
 
@@ -352,7 +352,7 @@ static void test_signal(void **state)
 	pid_t pid = child_of(in_signal);
 	size_t h, i;
 
-	look_open(&l, pid);
+	snapshot_open(&l, pid);
 	look_at(&l);
 	h = find(&l, "handler");
 	i = find(&l, "interrupted");
@@ -360,7 +360,7 @@ static void test_signal(void **state)
 	/* On the other stack, which is not copied with this one. */
 	assert_int_equal(l.end, UNWIND_CUT);
 	assert_true(i == SIZE_MAX);
-	look_done(&l);
+	snapshot_done(&l);
 	end_child(pid);
 }
 
@@ -376,7 +376,7 @@ static void test_reader(void **state)
 	struct unwind_start start;
 	size_t h, i;
 
-	look_open(&l, pid);
+	snapshot_open(&l, pid);
 	look_at(&l);
 	start = (struct unwind_start){.ip = l.regs.rip,
 				      .sp = l.regs.rsp,
@@ -389,7 +389,7 @@ static void test_reader(void **state)
 	i = find(&l, "interrupted");
 	assert_true(h != SIZE_MAX && i != SIZE_MAX && i > h + 1);
 	assert_string_equal(name_of(&l.frames[l.n - 1]), "_start");
-	look_done(&l);
+	snapshot_done(&l);
 	end_child(pid);
 }
 
@@ -397,7 +397,7 @@ static void test_deep(void **state)
 {
 	pid_t pid = child_of(deep);
 
-	look_open(&l, pid);
+	snapshot_open(&l, pid);
 	l.copy = COPY;
 	look_at(&l);
 	assert_int_equal(l.end, UNWIND_CUT);
@@ -407,7 +407,7 @@ static void test_deep(void **state)
 	look_at(&l);
 	assert_int_equal(l.end, UNWIND_DONE);
 	assert_true(l.n > 200);
-	look_done(&l);
+	snapshot_done(&l);
 	end_child(pid);
 }
 
@@ -416,7 +416,7 @@ static void test_vdso(void **state)
 	pid_t pid = child_of(reading_clock);
 	unsigned in_vdso = 0;
 
-	look_open(&l, pid);
+	snapshot_open(&l, pid);
 	for (int i = 0; i < 200 && in_vdso < 3; i++) {
 		look_at(&l);
 		if (!l.frames[0].code || l.frames[0].code->type != UNWIND_VDSO)
@@ -426,7 +426,7 @@ static void test_vdso(void **state)
 		assert_string_equal(name_of(&l.frames[l.n - 1]), "_start");
 	}
 	assert_int_equal(in_vdso, 3);
-	look_done(&l);
+	snapshot_done(&l);
 	end_child(pid);
 }
 
@@ -447,7 +447,7 @@ static void test_gdb(void **state)
 		uint64_t last_sp = 0, last_pc = 0;
 		size_t n = 0;
 
-		look_open(&l, pid);
+		snapshot_open(&l, pid);
 		look_at(&l);
 		start = (struct unwind_start){.ip = l.regs.rip,
 					      .sp = l.regs.rsp,
@@ -482,7 +482,7 @@ static void test_gdb(void **state)
 		pclose(f);
 		print_message("gdb: %zu frames\n", n);
 		assert_true(n >= 5 && n == l.n);
-		look_done(&l);
+		snapshot_done(&l);
 		end_child(pid);
 	}
 }
@@ -496,7 +496,7 @@ static int print_threads(pid_t pid)
 	struct tracer *t;
 	uint64_t ns = 0, frames = 0;
 
-	look_open(&l, pid);
+	snapshot_open(&l, pid);
 	if (threads_list(&l.process, &tids, &n) < 0 || tracer_start(&t, NULL) < 0)
 		return 1;
 	for (size_t i = 0; i < n; i++) {
@@ -520,7 +520,7 @@ static int print_threads(pid_t pid)
 	tracer_end(t);
 	free(tids);
 	fprintf(stderr, "%.1f ns a frame\n", frames ? (double)ns / (double)frames : 0);
-	look_done(&l);
+	snapshot_done(&l);
 	return 0;
 }
 

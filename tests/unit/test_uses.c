@@ -63,19 +63,19 @@ __asm__(".text\n"
 	"ret\n"
 	".size body_on_stack, .-body_on_stack\n");
 
-/* As a function's that is lent a future: by pointers, the first of which is an argument. */
-void body_lent(void), body_lent_twice(void);
-__asm__(".type body_lent, @function\nbody_lent:\n"
+/* As a function's that borrows a future: by pointers, the first of which is an argument. */
+void body_borrowed(void), body_borrowed_twice(void);
+__asm__(".type body_borrowed, @function\nbody_borrowed:\n"
 	"	push %r12\n	push %rbx\n	push %rax\n	cmpq $0, 8(%rdi)\n	jne 1f\n"
 	"	mov %rcx, %r12\n	call body_first\n	mov (%r12), %rbx\n"
 	"	movzbl 0x11(%rbx), %eax\n"
 	"1:	pop %rax\n	pop %rbx\n	pop %r12\n	ret\n"
-	".size body_lent, .-body_lent\n"
-	".type body_lent_twice, @function\nbody_lent_twice:\n"
+	".size body_borrowed, .-body_borrowed\n"
+	".type body_borrowed_twice, @function\nbody_borrowed_twice:\n"
 	"	sub $8, %rsp\n	mov %rdi, (%rsp)\n	mov (%rsp), %rax\n	mov (%rax), %rax\n"
 	"	mov 8(%rax), %rdx\n	mov (%rax), %rax\n	cmpb $0, 0x30(%rdx)\n"
 	"	cmpb $0, 0x20(%rax)\n	add $8, %rsp\n	ret\n"
-	".size body_lent_twice, .-body_lent_twice\n");
+	".size body_borrowed_twice, .-body_borrowed_twice\n");
 
 static struct elf_image *image;
 
@@ -190,27 +190,27 @@ static void test_poll_code(void **state)
 	(void)state;
 }
 
-static uint8_t lent_by(const char *name, uint64_t offset, unsigned lent)
+static uint8_t borrowed_by(const char *name, uint64_t offset, unsigned borrowed)
 {
 	struct poll_code code;
 	uint64_t start, end;
 
 	assert_true(elf_image_function(image, linked(name), &start, &end));
-	poll_code_read_lent(image, start, end, offset, 1, lent, &code);
+	poll_code_read_borrowed(image, start, end, offset, 1, borrowed, &code);
 	assert_false(code.stack);
 	return code.argument;
 }
 
 /* Only exactly there, behind exactly so many pointers. */
-static void test_lent_code(void **state)
+static void test_borrowed_code(void **state)
 {
-	assert_int_equal(lent_by("body_lent", 0x11, 1), 4);
-	assert_int_equal(lent_by("body_lent", 0x11, 2), 0);
-	assert_int_equal(lent_by("body_lent", 0x10, 1), 0);
-	assert_int_equal(lent_by("body_lent_twice", 0x20, 2), 1);
-	assert_int_equal(lent_by("body_lent_twice", 0x20, 1), 0);
-	assert_int_equal(lent_by("body_lent_twice", 0x30, 2), 0);
-	assert_int_equal(lent_by("body_first", 0x50, 1), 0);
+	assert_int_equal(borrowed_by("body_borrowed", 0x11, 1), 4);
+	assert_int_equal(borrowed_by("body_borrowed", 0x11, 2), 0);
+	assert_int_equal(borrowed_by("body_borrowed", 0x10, 1), 0);
+	assert_int_equal(borrowed_by("body_borrowed_twice", 0x20, 2), 1);
+	assert_int_equal(borrowed_by("body_borrowed_twice", 0x20, 1), 0);
+	assert_int_equal(borrowed_by("body_borrowed_twice", 0x30, 2), 0);
+	assert_int_equal(borrowed_by("body_first", 0x50, 1), 0);
 	(void)state;
 }
 
@@ -218,7 +218,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_uses), cmocka_unit_test(test_call_index),
-		cmocka_unit_test(test_poll_code), cmocka_unit_test(test_lent_code)};
+		cmocka_unit_test(test_poll_code), cmocka_unit_test(test_borrowed_code)};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -54,22 +54,22 @@ static const struct dw_type *returned(struct debug *d, uint64_t ref)
 }
 
 /* The coroutine to which an argument of this type, a pointer, leads by others. */
-static void read_lent(struct debug *d, const struct dw_type *argument, struct dw_poll *ret)
+static void read_borrowed(struct debug *d, const struct dw_type *argument, struct dw_poll *ret)
 {
 	const struct dw_type *t = argument;
 
-	for (ret->n_lent = 0; t && ret->n_lent <= DW_POLL_MAX_LENT; ret->n_lent++) {
+	for (ret->deref_count = 0; t && ret->deref_count <= DW_POLL_MAX_LENT; ret->deref_count++) {
 		t = pinned(d, t);
 		if (!t || !dw_is_coroutine(t) || !t->discr_size)
 			continue;
 		/* the argument itself is an ordinary body's */
-		ret->lent = ret->n_lent ? t : NULL;
+		ret->borrowed = ret->deref_count ? t : NULL;
 		return;
 	}
 }
 
 /* What a runtime's function is given to call. */
-static bool is_lent(struct debug *d, const struct dw_function *f, struct dw_poll *ret)
+static bool is_borrowed(struct debug *d, const struct dw_function *f, struct dw_poll *ret)
 {
 	if (!strstr(f->full, "::current_thread::"))
 		return false;
@@ -78,10 +78,10 @@ static bool is_lent(struct debug *d, const struct dw_function *f, struct dw_poll
 
 		if (!t || !starts(t->name, "{closure_env#") || !strstr(t->full, "::block_on::"))
 			continue;
-		for (size_t k = 0; k < t->n_members && !ret->lent; k++)
-			read_lent(d, dw_member_type(d, &t->members[k]), ret);
+		for (size_t k = 0; k < t->n_members && !ret->borrowed; k++)
+			read_borrowed(d, dw_member_type(d, &t->members[k]), ret);
 	}
-	return ret->lent != NULL;
+	return ret->borrowed != NULL;
 }
 
 bool debug_poll(struct debug *d, uint64_t addr, struct dw_poll *ret)
@@ -92,7 +92,7 @@ bool debug_poll(struct debug *d, uint64_t addr, struct dw_poll *ret)
 	if (!debug_function(d, addr, &f) || !f.self_ref)
 		return false;
 	if (starts(f.name, "enter<"))
-		return is_lent(d, &f, ret);
+		return is_borrowed(d, &f, ret);
 	ret->generated = is_body(f.name);
 	if (!ret->generated && strcmp(f.name, "poll") != 0 && !starts(f.name, "poll<"))
 		return false;
@@ -104,7 +104,7 @@ bool debug_poll(struct debug *d, uint64_t addr, struct dw_poll *ret)
 		return false;
 	if (ret->generated)
 		return ret->future->has_variants && ret->future->discr_size;
-	read_lent(d, dw_type_of(d, f.self_ref), ret);
+	read_borrowed(d, dw_type_of(d, f.self_ref), ret);
 	ret->result = returned(d, f.ref);
 	return ret->result && starts(ret->result->full, "core::task::poll::Poll<");
 }

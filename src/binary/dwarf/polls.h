@@ -14,8 +14,8 @@ struct dw_poll {
 	/* Of a function that polls what others own, the coroutine whose body may be a part of it,
 	 * to which this many pointers lead, the first of which is an argument; NULL: none. Some
 	 * have nothing else: of those the future is NULL. */
-	const struct dw_type *lent;
-	uint8_t n_lent;
+	const struct dw_type *borrowed;
+	uint8_t deref_count;
 	const char *full, *file;
 	uint32_t line;
 };

@@ -82,7 +82,7 @@ struct capture {
 /* ---- what the trace gets at the start ---- */
 
 /* For futures the spawn-site field holds the definition site. */
-static int write_future(struct capture *c, const struct source *s, const struct find_future *f,
+static int write_future(struct capture *c, const struct source *s, const struct scan_future *f,
 			uint32_t runtime, uint32_t *ret_index)
 {
 	const char *where = f->where;
@@ -102,7 +102,7 @@ static int write_future(struct capture *c, const struct source *s, const struct 
 	return trace_writer_kind(c->drain.writer, &kind, ret_index);
 }
 
-static int write_root_poll(struct capture *c, struct source *s, const struct find_root_poll *r,
+static int write_root_poll(struct capture *c, struct source *s, const struct scan_root_poll *r,
 			   uint32_t runtime, uint32_t *ret_index)
 {
 	const char *where = r->where;
@@ -139,7 +139,7 @@ static int write_runtimes(struct capture *c, struct source *s)
 		s->tasks[i] = kinds[i].kind && kinds[i].kind->role == TR_TASK;
 	/* Kinds are grouped by object, so each object's runtimes are written just before. */
 	for (size_t o = 0; o < n_objects && rc == 0; o++) {
-		const struct finding *f = &objects[o]->finding;
+		const struct runtime_scan *f = &objects[o]->scan;
 		_cleanup_free_ uint32_t *numbers = calloc(f->n_runtimes + 1, sizeof(*numbers));
 
 		if (!numbers)

@@ -241,7 +241,7 @@ static const struct translation {
 	[AE_POLL_CANCELLED] = {TE_POLL_END, TO_CANCELLED, W_KIND | W_TASK},
 	[AE_POLL_UNKNOWN] = {TE_POLL_END, TO_UNKNOWN, W_KIND | W_TASK},
 	[AE_POLL_UNSEEN] = {TE_POLL_END, TO_UNSEEN, W_KIND | W_TASK},
-	[AE_POLL_UNPOLLED] = {TE_POLL_END, TO_UNPOLLED, W_KIND | W_TASK},
+	[AE_POLL_ABORTED] = {TE_POLL_END, TO_ABORTED, W_KIND | W_TASK},
 	[AE_SPAWN] = {TE_SPAWN, 0, W_KIND | W_TASK},
 	[AE_WAKE] = {TE_WAKE, TW_SCHEDULED, W_KIND | W_TASK},
 	[AE_WAKE_RUNNING] = {TE_WAKE, TW_RUNNING, W_KIND | W_TASK},
@@ -475,8 +475,9 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			continue;
 		}
 		if (s->inlined &&
-		    (type == AE_FUTURE_WAS || type == AE_FUTURE_AT || type == AE_FUTURE_LEFT)) {
-			rc = inlined_stands(d, s, ring, raw, c->thread - 1);
+		    (type == AE_FUTURE_SNAPSHOT_BEGIN || type == AE_FUTURE_SNAPSHOT_END ||
+		     type == AE_FUTURE_SNAPSHOT_PREV)) {
+			rc = inlined_add_snapshot_item(d, s, ring, raw, c->thread - 1);
 			continue;
 		}
 		if (s->stacks && type == AE_STACK) {

@@ -56,10 +56,10 @@ static void put_stub(struct area *a, const struct agent_image *image, uint32_t i
 	memcpy(stub + 6, &rel, 4);
 }
 
-static bool area_open(struct area *a)
+static bool agent_mapping_open(struct area *a)
 {
 	size_t image_bytes;
-	const struct agent_image *built = area_image(&image_bytes);
+	const struct agent_image *built = agent_mapping_image(&image_bytes);
 	size_t state_bytes =
 		(built->state_bytes + N_HOOKS * sizeof(struct agent_hook) + PAGE - 1) / PAGE * PAGE;
 
@@ -140,7 +140,7 @@ uint64_t event_cost_ps(void)
 	struct fake_task task = {.state = 64 * 3 | 8, .id = 7};
 	struct area a;
 
-	if (!area_open(&a))
+	if (!agent_mapping_open(&a))
 		return 0;
 	task.vtable = a.vtable;
 	round_ns(a.poll, a.wake, &task);

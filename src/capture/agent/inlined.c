@@ -41,7 +41,7 @@ struct item {
 	uint64_t where;	 /* as addr, of a pointer: its own address */
 	uint32_t origin; /* among those that are recorded: which of all it is */
 	bool hidden;	 /* not recorded: unwanted, a pointer, or recorded by its function */
-	bool lent;	 /* not to be dropped by those in which it lies */
+	bool borrowed;	 /* not to be dropped by those in which it lies */
 	bool open;	 /* its begin is recorded */
 };
 
@@ -184,7 +184,7 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 		to->returned = from->returned;
 		to->flat = from->flat;
 		to->pointer = from->pointer;
-		to->lent = from->lent;
+		to->borrowed = from->borrowed;
 		to->below = from->below;
 	}
 	free(kinds);
@@ -277,7 +277,7 @@ static void add_item(const struct source *s, struct list *l, uint32_t point, uin
 	if (l->n == AGENT_LIST_MAX || (!p->pointer && find(s, l, &item)))
 		return;
 	item.parent = parent_of(s, l, &item);
-	item.lent = p->lent || (item.parent != NONE && l->items[item.parent].lent);
+	item.borrowed = p->borrowed || (item.parent != NONE && l->items[item.parent].borrowed);
 	/* The one whose poll is hooked is recorded by the hook. */
 	item.hidden = item.hidden || (!l->n && p->self);
 	l->items[l->n++] = item;
@@ -336,7 +336,7 @@ static void leave_open_out(const struct source *s, const struct inlined_thread *
 }
 
 /* What was polled by a function of its own has recorded itself and what is inside of it. */
-static void leave_inner_out(const struct source *s, const struct open *o, struct list *l)
+static void mask_hooked_children(const struct source *s, const struct open *o, struct list *l)
 {
 	bool inner[AGENT_LIST_MAX] = {false};
 
@@ -520,7 +520,7 @@ static enum trace_outcome count(struct source *s, const struct ending *e, const 
 	enum trace_outcome how = ended(e, &e->open->was.items[item->origin]);
 
 	/* It need not have ended. */
-	if (how == TO_UNKNOWN && (item->lent || point_of(s, item)->below))
+	if (how == TO_UNKNOWN && (item->borrowed || point_of(s, item)->below))
 		return how;
 	s->n_inlined_ends++;
 	if (how != TO_UNKNOWN)
@@ -542,8 +542,8 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 
 	if (!o->was.n && !all->n)
 		return 0; /* as in most */
-	leave_inner_out(s, o, &o->was);
-	leave_inner_out(s, o, all);
+	mask_hooked_children(s, o, &o->was);
+	mask_hooked_children(s, o, all);
 	leave_open_out(s, t, o, all);
 	told(s, &o->was, false, &was);
 	line = told(s, all, false, &now);
@@ -714,8 +714,8 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 	return rc == 0 ? drain_put(d, &e) : rc;
 }
 
-int inlined_stands(struct drain *d, struct source *s, uint32_t ring, const struct agent_event *raw,
-		   uint32_t thread)
+int inlined_add_snapshot_item(struct drain *d, struct source *s, uint32_t ring,
+			      const struct agent_event *raw, uint32_t thread)
 {
 	struct inlined_thread *t = &s->inlined[ring];
 	uint32_t point = (uint32_t)(raw->word1 >> 48);
@@ -723,11 +723,11 @@ int inlined_stands(struct drain *d, struct source *s, uint32_t ring, const struc
 	unsigned type = raw->word0 & 0xff;
 	int rc = 0;
 
-	if (t->begun && type != AE_FUTURE_WAS)
+	if (t->begun && type != AE_FUTURE_SNAPSHOT_BEGIN)
 		rc = open_line(d, s, t, thread);
 	/* Those of a begin that is there; a block_on's may be unseen when it ends. */
-	if (points_get(&s->points, point) && (type != AE_FUTURE_WAS || t->begun))
-		add_item(s, type == AE_FUTURE_LEFT ? &t->left : &t->now, point, state);
+	if (points_get(&s->points, point) && (type != AE_FUTURE_SNAPSHOT_BEGIN || t->begun))
+		add_item(s, type == AE_FUTURE_SNAPSHOT_PREV ? &t->left : &t->now, point, state);
 	return rc;
 }
 

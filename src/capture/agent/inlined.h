@@ -13,9 +13,9 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 
 /* An event of a ring: it is written, with those of futures in between. */
 int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct trace_event *e);
-/* AE_FUTURE_WAS, AE_FUTURE_AT, AE_FUTURE_LEFT. */
-int inlined_stands(struct drain *d, struct source *s, uint32_t ring, const struct agent_event *raw,
-		   uint32_t thread);
+/* AE_FUTURE_SNAPSHOT_BEGIN, AE_FUTURE_SNAPSHOT_END, AE_FUTURE_SNAPSHOT_PREV. */
+int inlined_add_snapshot_item(struct drain *d, struct source *s, uint32_t ring,
+			      const struct agent_event *raw, uint32_t thread);
 /* Tells the coverage what isn't known of them. */
 /* The thread, or the recording, ends: before that is recorded. */
 int inlined_thread_end(struct drain *d, struct source *s, uint32_t ring, uint32_t thread);

@@ -28,10 +28,11 @@ enum kernel_hook_type {
 	KH_TOKIO_SCHEDULE, /* Vtable.schedule(header) */
 	KH_TOKIO_DEALLOC,
 	KH_TOKIO_SHUTDOWN,
-	KH_TOKIO_ASK,	 /* Vtable.try_read_output, drop_join_handle_slow, drop_abort_handle */
-	KH_TOKIO_WAKE,	 /* wake_by_val, wake_by_ref of a task's waker */
-	KH_ASYNC_RUN,	 /* entry of TaskVTable.run(header) */
-	KH_ASYNC_RETURN, /* a `ret` of it */
+	KH_TOKIO_OUTPUT_QUERY, /* Vtable.try_read_output, drop_join_handle_slow,
+			        * drop_abort_handle */
+	KH_TOKIO_WAKE,	       /* wake_by_val, wake_by_ref of a task's waker */
+	KH_ASYNC_RUN,	       /* entry of TaskVTable.run(header) */
+	KH_ASYNC_RETURN,       /* a `ret` of it */
 	KH_ASYNC_SCHEDULE,
 	KH_ASYNC_DESTROY,
 	KH_ASYNC_CANCEL, /* drop_future */
@@ -97,14 +98,14 @@ enum kernel_record_type {
 enum kernel_flags {
 	KF_READ = 1,		 /* the task's words could be read */
 	KF_RAISED = 2,		 /* a panic was raised in this poll */
-	KF_SETTLED = 4,		 /* its output was read when a waker fired ... */
-	KF_SETTLED_PANICKED = 8, /* ... and was the panic, */
-	KF_SETTLED_ABORTED = 16, /* or the error of an aborted task */
+	KF_OUTCOME_SAVED = 4,	 /* its output was read when a waker fired ... */
+	KF_OUTCOME_PANICKED = 8, /* ... and was the panic, */
+	KF_OUTCOME_ABORTED = 16, /* or the error of an aborted task */
 	KF_PANICKED = 32,	 /* the same, at its end */
 	KF_ABORTED = 64,
 	KF_WOKEN = 128,	   /* run() returned true */
 	KF_PAYLOAD = 256,  /* async-task: the output holds the panic */
-	KF_UNPOLLED = 512, /* KF_SETTLED_ABORTED before it was polled */
+	KF_UNPOLLED = 512, /* KF_OUTCOME_ABORTED before it was polled */
 };
 
 /*

@@ -310,15 +310,15 @@ static __always_inline void settle(struct kernel_thread *t)
 	__u64 state;
 	__u16 is;
 
-	if (!p || p->is_async || p->flags & KF_SETTLED)
+	if (!p || p->is_async || p->flags & KF_OUTCOME_SAVED)
 		return;
 	state = user_word(p->header);
 	if (!(state & TOKIO_COMPLETE) || !(state & TOKIO_JOIN_INTEREST))
 		return;
 	is = look_at_poll(p, state);
-	p->flags |= KF_SETTLED | (is == KF_PANICKED  ? KF_SETTLED_PANICKED
-				  : is == KF_ABORTED ? KF_SETTLED_ABORTED
-						     : 0);
+	p->flags |= KF_OUTCOME_SAVED | (is == KF_PANICKED  ? KF_OUTCOME_PANICKED
+					: is == KF_ABORTED ? KF_OUTCOME_ABORTED
+							   : 0);
 	if (!(state & TOKIO_NOTIFIED))
 		p->flags |= KF_UNPOLLED;
 }
@@ -434,16 +434,16 @@ int on_function(void *ctx)
 	case KH_TOKIO_SCHEDULE:
 	case KH_TOKIO_DEALLOC:
 	case KH_TOKIO_SHUTDOWN:
-	case KH_TOKIO_ASK:
+	case KH_TOKIO_OUTPUT_QUERY:
 	case KH_TOKIO_WAKE:
 		if (h->type == KH_TOKIO_WAKE)
 			settle(t);
 		read_tokio(h, header, &task);
 		cancelled = task.read && task.words[0] & TOKIO_CANCELLED;
-		if (h->type == KH_TOKIO_ASK && !cancelled)
+		if (h->type == KH_TOKIO_OUTPUT_QUERY && !cancelled)
 			return 0; /* how it ends is no question */
-		if ((h->type == KH_TOKIO_ASK || h->type == KH_TOKIO_DEALLOC) && cancelled &&
-		    was_aborted(header, &task))
+		if ((h->type == KH_TOKIO_OUTPUT_QUERY || h->type == KH_TOKIO_DEALLOC) &&
+		    cancelled && was_aborted(header, &task))
 			flags |= KF_ABORTED;
 		if (h->type == KH_TOKIO_POLL) {
 			p = open_poll(t, sp);

@@ -52,8 +52,8 @@ struct kernel_site {
 /* What the source knows of a hook besides what the programs know. */
 struct kernel_place {
 	uint32_t object; /* number of its struct kernel_object */
-	uint32_t kind;	 /* into finding.kinds; KERNEL_NO_KIND: by the task's vtable */
-	uint32_t waker;	 /* into finding.wakers, or KERNEL_NO_KIND */
+	uint32_t kind;	 /* into scan.kinds; KERNEL_NO_KIND: by the task's vtable */
+	uint32_t waker;	 /* into scan.wakers, or KERNEL_NO_KIND */
 	uint8_t type;	 /* enum kernel_hook_type */
 	uint64_t addr;	 /* linked */
 	const struct provider_probe *row; /* KH_PROBE */
@@ -66,7 +66,7 @@ struct kernel_object {
 	uint8_t role; /* what was looked for in it: kernel.c's own */
 	char *path;   /* as the first process names it */
 	int fd;
-	struct finding finding;
+	struct runtime_scan scan;
 	struct probes *probes;
 	struct kernel_site *sites;
 	size_t n_sites;
@@ -166,7 +166,7 @@ struct kernel_kind {
 struct kernel_loaded {
 	uint32_t object; /* number */
 	uint64_t bias;
-	struct kernel_kind *kinds; /* by those of the finding */
+	struct kernel_kind *kinds; /* by those of the scan */
 	uint32_t *wakers;	   /* trace indices, the same */
 };
 
@@ -293,7 +293,7 @@ struct kernel_life {
 	struct exec_watch late; /* launched, with nothing to probe so far */
 	struct error why_empty; /* what the last look said */
 	struct tracer *tracer;
-	struct parked parked;
+	struct entry_stop parked;
 	uint64_t drain_start_ns, next_alive_ns, next_scan_ns;
 	struct drain_interval pace;
 	uint64_t attach_ns;

@@ -60,7 +60,7 @@ static int fill(struct capture *c, struct kernel_process *p, struct kernel_point
 	size_t n_kinds = 0;
 
 	for (size_t i = 0; i < p->n_loaded; i++)
-		n_kinds += c->objects[p->loaded[i].object].finding.n_kinds;
+		n_kinds += c->objects[p->loaded[i].object].scan.n_kinds;
 	k->process = &p->process;
 	k->n_objects = p->n_loaded;
 	k->objects = calloc(p->n_loaded + 1, sizeof(*k->objects));
@@ -72,11 +72,11 @@ static int fill(struct capture *c, struct kernel_process *p, struct kernel_point
 	for (size_t i = 0; i < p->n_loaded; i++) {
 		const struct kernel_object *o = &c->objects[p->loaded[i].object];
 
-		k->objects[i] = (struct attach_object){o->finding, p->loaded[i].bias};
+		k->objects[i] = (struct attach_object){o->scan, p->loaded[i].bias};
 		k->fds[i] = o->fd;
 		/* The unwinder's object has no kinds in the trace. */
-		for (size_t f = 0; p->loaded[i].kinds && f < o->finding.n_kinds; f++) {
-			const struct find_kind *kind = &o->finding.kinds[f];
+		for (size_t f = 0; p->loaded[i].kinds && f < o->scan.n_kinds; f++) {
+			const struct scan_kind *kind = &o->scan.kinds[f];
 
 			if (kind->role != TR_TASK)
 				continue;

@@ -155,7 +155,7 @@ static int look(struct capture *c, struct kernel_process *p, struct error *err)
 
 static int tell_kinds(struct capture *c, struct kernel_process *p, struct kernel_loaded *l)
 {
-	const struct finding *f = &c->objects[l->object].finding;
+	const struct runtime_scan *f = &c->objects[l->object].scan;
 	_cleanup_free_ uint32_t *numbers = calloc(f->n_runtimes + 1, sizeof(*numbers));
 	int rc;
 
@@ -165,7 +165,7 @@ static int tell_kinds(struct capture *c, struct kernel_process *p, struct kernel
 		return -ENOMEM;
 	rc = kinds_tell_runtimes(c->shared->writer, p->index, f, numbers);
 	for (size_t i = 0; i < f->n_kinds && rc == 0; i++) {
-		const struct find_kind *k = &f->kinds[i];
+		const struct scan_kind *k = &f->kinds[i];
 		struct kernel_kind *kind = &l->kinds[i];
 
 		rc = kinds_tell(c->shared->writer, p->index, f, numbers, k, NULL, &kind->index);
@@ -196,7 +196,7 @@ int kernel_each_coverage(struct capture *c, const struct kernel_process *p,
 			struct trace_coverage one = o->coverage.v[k];
 
 			one.process = p->index;
-			one.object = o->finding.path;
+			one.object = o->scan.path;
 			rc = tell(c, &one, stats);
 		}
 	}

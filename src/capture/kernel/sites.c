@@ -16,7 +16,7 @@
 #include "binary/dwarf/debug.h"
 #include "capture/kernel/kernel.h"
 #include "runtime/debug_names.h"
-#include "runtime/finding_cache.h"
+#include "runtime/scan_cache.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -28,7 +28,7 @@
 #define RSP (1u << 4)
 
 /* While an object is looked at. */
-struct finder {
+struct scanner {
 	struct elf_image *image;
 	struct kernel_object *object;
 	struct kernel_hooks *hooks;
@@ -41,7 +41,7 @@ struct finder {
 
 /* ---- adding ---- */
 
-static struct kernel_hook *new_hook(struct finder *f, enum kernel_hook_type type,
+static struct kernel_hook *new_hook(struct scanner *f, enum kernel_hook_type type,
 				    uint32_t *ret_number)
 {
 	struct kernel_hooks *h = f->hooks;
@@ -57,7 +57,7 @@ static struct kernel_hook *new_hook(struct finder *f, enum kernel_hook_type type
 	return &h->table[h->n++];
 }
 
-static struct kernel_site *new_site(struct finder *f, uint64_t addr, enum kernel_program program,
+static struct kernel_site *new_site(struct scanner *f, uint64_t addr, enum kernel_program program,
 				    uint32_t hook)
 {
 	struct kernel_object *o = f->object;
@@ -71,7 +71,7 @@ static struct kernel_site *new_site(struct finder *f, uint64_t addr, enum kernel
 }
 
 /* Another kind has the same function: what is not common to both is not known. */
-static void share(struct finder *f, uint32_t number, uint32_t kind, const struct kernel_hook *like)
+static void share(struct scanner *f, uint32_t number, uint32_t kind, const struct kernel_hook *like)
 {
 	struct kernel_hook *h = &f->hooks->table[number];
 
@@ -87,7 +87,7 @@ static void share(struct finder *f, uint32_t number, uint32_t kind, const struct
  * A hook at the entry of a function. 1 if it is new, 0 if another kind has the function or it can't
  * be probed, negative errno.
  */
-static int add_function(struct finder *f, uint64_t addr, enum kernel_hook_type type, uint32_t kind,
+static int add_function(struct scanner *f, uint64_t addr, enum kernel_hook_type type, uint32_t kind,
 			const struct kernel_hook *like, uint32_t *ret_number)
 {
 	uint32_t number;
@@ -144,9 +144,9 @@ static const struct {
 			 [TF_SCHEDULE] = KH_TOKIO_SCHEDULE,
 			 [TF_FREE] = KH_TOKIO_DEALLOC,
 			 [TF_SHUTDOWN] = KH_TOKIO_SHUTDOWN,
-			 [TF_READ] = KH_TOKIO_ASK,
-			 [TF_DROP_JOIN] = KH_TOKIO_ASK,
-			 [TF_DROP_ABORT] = KH_TOKIO_ASK},
+			 [TF_READ] = KH_TOKIO_OUTPUT_QUERY,
+			 [TF_DROP_JOIN] = KH_TOKIO_OUTPUT_QUERY,
+			 [TF_DROP_ABORT] = KH_TOKIO_OUTPUT_QUERY},
 			KH_TOKIO_WAKE},
 	[TASK_ASYNC_TASK] = {{[TF_POLL] = KH_ASYNC_RUN,
 			      [TF_SCHEDULE] = KH_ASYNC_SCHEDULE,
@@ -172,7 +172,7 @@ static uint64_t behind_jump(struct elf_image *image, uint64_t addr)
 
 /* The ends of async-task's run(): a panic leaves it by unwinding, so no return address may be
  * changed, and probes are at its returns. */
-static int add_returns(struct finder *f, uint64_t addr, uint32_t run)
+static int add_returns(struct scanner *f, uint64_t addr, uint32_t run)
 {
 	_cleanup_free_ uint64_t *rets = NULL;
 	uint64_t start, end;
@@ -205,7 +205,7 @@ static int add_returns(struct finder *f, uint64_t addr, uint32_t run)
 }
 
 /* Where a table's address is taken: `keep` nothing, only that it is passed counts. */
-static int add_spawns(struct finder *f, const struct find_site *sites, size_t n,
+static int add_spawns(struct scanner *f, const struct scan_site *sites, size_t n,
 		      enum kernel_hook_type type, uint32_t kind, uint32_t waker, uint64_t next_id)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -245,7 +245,7 @@ static int add_spawns(struct finder *f, const struct find_site *sites, size_t n,
  * It begins with a plain move nearly always; to step over that at each wake would cost the program
  * more than all else together.
  */
-static bool is_dear(struct finder *f, enum kernel_hook_type type, uint64_t addr)
+static bool is_dear(struct scanner *f, enum kernel_hook_type type, uint64_t addr)
 {
 	uint64_t place;
 
@@ -257,18 +257,18 @@ static bool is_dear(struct finder *f, enum kernel_hook_type type, uint64_t addr)
 }
 
 /* The ends of polls. Tokio catches panics below raw::poll: its return address may be changed. */
-static int add_ends(struct finder *f, enum kernel_hook_type type, uint64_t addr, uint32_t poll)
+static int add_ends(struct scanner *f, enum kernel_hook_type type, uint64_t addr, uint32_t poll)
 {
 	if (type == KH_ASYNC_RUN)
 		return add_returns(f, addr, poll);
 	return new_site(f, f->hooks->places[poll].addr, KP_RETURN, poll) ? 0 : -ENOMEM;
 }
 
-static int add_functions(struct finder *f, uint32_t i)
+static int add_functions(struct scanner *f, uint32_t i)
 {
-	const struct find_kind *k = &f->object->finding.kinds[i];
+	const struct scan_kind *k = &f->object->scan.kinds[i];
 	const enum kernel_hook_type *types =
-		hook_types[find_model(&f->object->finding, k->runtime)].functions;
+		hook_types[find_model(&f->object->scan, k->runtime)].functions;
 	const struct kernel_hook like = {.id_offset = k->id_offset,
 					 .trailer_offset = k->trailer_offset,
 					 .state_offset = k->state_offset};
@@ -289,10 +289,10 @@ static int add_functions(struct finder *f, uint32_t i)
 	return rc < 0 ? rc : 0;
 }
 
-static int add_waker(struct finder *f, uint32_t i)
+static int add_waker(struct scanner *f, uint32_t i)
 {
-	const struct finding *found = &f->object->finding;
-	const struct find_waker *w = &found->wakers[i];
+	const struct runtime_scan *found = &f->object->scan;
+	const struct scan_waker *w = &found->wakers[i];
 	enum kernel_hook_type type =
 		w->root ? KH_ROOT_WAKE : hook_types[find_model(found, w->runtime)].wake;
 	struct kernel_hook like = {.id_offset = OFFSET_UNKNOWN};
@@ -319,13 +319,13 @@ static int add_waker(struct finder *f, uint32_t i)
 	return rc < 0 ? rc : 0;
 }
 
-static int add_runtimes(struct finder *f)
+static int add_runtimes(struct scanner *f)
 {
-	const struct finding *found = &f->object->finding;
+	const struct runtime_scan *found = &f->object->scan;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < found->n_kinds && rc == 0; i++) {
-		const struct find_kind *k = &found->kinds[i];
+		const struct scan_kind *k = &found->kinds[i];
 
 		rc = add_functions(f, i);
 		if (rc == 0)
@@ -376,7 +376,7 @@ static void set_texts(struct kernel_hook *h, const struct provider_probe *row)
 	}
 }
 
-static int add_known(struct finder *f, const struct provider_probe *row, const struct probe *probe,
+static int add_known(struct scanner *f, const struct provider_probe *row, const struct probe *probe,
 		     uint64_t addr, const struct probe_arg *args, size_t n_args)
 {
 	struct kernel_object *o = f->object;
@@ -437,7 +437,7 @@ static bool has_other_row(const struct elf_symbol *symbols, size_t n, size_t at,
 	return false;
 }
 
-static int add_probes(struct finder *f)
+static int add_probes(struct scanner *f)
 {
 	const struct elf_symbol *symbols;
 	size_t n = elf_image_symbols(f->image, &symbols);
@@ -501,7 +501,7 @@ int kernel_sites_known(struct elf_image *image, bool *ret_known, struct error *e
 
 /* ---- coverage ---- */
 
-static void cover_functions(const struct finder *f)
+static void cover_functions(const struct scanner *f)
 {
 	struct kernel_object *o = f->object;
 	struct coverage_list *c = &o->coverage;
@@ -531,10 +531,10 @@ static void cover_functions(const struct finder *f)
 			     "seen at its thread's next step");
 }
 
-static void cover_finding(struct kernel_object *o)
+static void cover_scan(struct kernel_object *o)
 {
-	for (size_t i = 0; i < o->finding.coverage.n; i++) {
-		const struct trace_coverage *c = &o->finding.coverage.v[i];
+	for (size_t i = 0; i < o->scan.coverage.n; i++) {
+		const struct trace_coverage *c = &o->scan.coverage.v[i];
 		struct trace_coverage *one;
 
 		/* System calls are seen at the kernel's door, however they are made; the others are
@@ -550,7 +550,7 @@ static void cover_finding(struct kernel_object *o)
 
 /* ---- all together ---- */
 
-static int begin(struct finder *f, const char *path, struct kernel_object *o)
+static int begin(struct scanner *f, const char *path, struct kernel_object *o)
 {
 	struct stat st;
 
@@ -565,7 +565,7 @@ static int begin(struct finder *f, const char *path, struct kernel_object *o)
 }
 
 /* What was found goes to the caller, or with an error nothing stays of it. */
-static int end(struct finder *f, int rc, uint32_t n_before, struct kernel_object *ret,
+static int end(struct scanner *f, int rc, uint32_t n_before, struct kernel_object *ret,
 	       struct error *err)
 {
 	map_done(&f->by_place);
@@ -585,27 +585,27 @@ int kernel_sites_find(struct elf_image *image, const char *path, uint32_t number
 		      struct error *err)
 {
 	struct kernel_object o;
-	struct finder f = {.image = image, .object = &o, .hooks = hooks, .number = number};
+	struct scanner f = {.image = image, .object = &o, .hooks = hooks, .number = number};
 	uint32_t n_before = hooks->n;
 	int rc = begin(&f, path, &o);
 
 	if (rc < 0)
 		goto out;
 	if (functions) {
-		rc = finding_get(image, &o.finding, err);
-		if (rc == 0 && !(o.finding.n_runtimes && o.finding.n_kinds)) {
+		rc = scan_cache_get(image, &o.scan, err);
+		if (rc == 0 && !(o.scan.n_runtimes && o.scan.n_kinds)) {
 			rc = -ENOENT;
-			for (size_t i = 0; i < o.finding.coverage.n; i++)
-				if (*o.finding.coverage.v[i].note)
-					error_set(err, -ENOENT, "%s", o.finding.coverage.v[i].note);
+			for (size_t i = 0; i < o.scan.coverage.n; i++)
+				if (*o.scan.coverage.v[i].note)
+					error_set(err, -ENOENT, "%s", o.scan.coverage.v[i].note);
 			goto out;
 		}
 		if (rc == 0) {
-			debug_names(image, path, &o.finding, deadline_ns);
+			debug_names(image, path, &o.scan, deadline_ns);
 			rc = add_runtimes(&f);
 		}
 		if (rc == 0) {
-			cover_finding(&o);
+			cover_scan(&o);
 			cover_functions(&f);
 			rc = coverage_result(&o.coverage);
 		}
@@ -636,7 +636,7 @@ int kernel_sites_unwinder(struct elf_image *image, const char *path, uint32_t nu
 		enum kernel_hook_type type;
 	} functions[] = {{"_Unwind_RaiseException", KH_RAISE}, {"_Unwind_Resume", KH_RESUME}};
 	struct kernel_object o;
-	struct finder f = {.image = image, .object = &o, .hooks = hooks, .number = number};
+	struct scanner f = {.image = image, .object = &o, .hooks = hooks, .number = number};
 	const struct kernel_hook like = {0};
 	const struct elf_symbol *symbols;
 	size_t n = elf_image_symbols(image, &symbols);
@@ -659,7 +659,7 @@ void kernel_object_done(struct kernel_object *o)
 	if (o->fd >= 0)
 		close(o->fd);
 	free(o->path);
-	finding_done(&o->finding);
+	runtime_scan_done(&o->scan);
 	probes_free(o->probes);
 	free(o->sites);
 	free(o->semaphores);

@@ -24,7 +24,7 @@
 /* Both are identified by their numbers. */
 _Static_assert((int)END_PENDING == TO_PENDING && (int)END_READY == TO_READY &&
 		       (int)END_PANICKED == TO_PANICKED && (int)END_CANCELLED == TO_CANCELLED &&
-		       (int)END_UNKNOWN == TO_UNKNOWN && (int)END_UNPOLLED == TO_UNPOLLED,
+		       (int)END_UNKNOWN == TO_UNKNOWN && (int)END_UNPOLLED == TO_ABORTED,
 	       "enum poll_end");
 _Static_assert((int)WAKE_SCHEDULES == TW_SCHEDULED && (int)WAKE_RUNNING == TW_RUNNING &&
 		       (int)WAKE_NOOP == TW_NOOP,
@@ -198,13 +198,13 @@ static enum trace_outcome tokio_outcome(const struct kernel_record *r, const str
 {
 	/* Read in time: the woken task may have taken the output, and freed the task.
 	 */
-	if (r->flags & KF_SETTLED_PANICKED)
+	if (r->flags & KF_OUTCOME_PANICKED)
 		return TO_PANICKED;
-	if (r->flags & KF_SETTLED_ABORTED && !f->finished)
-		return r->flags & KF_UNPOLLED && !f->shut_down ? TO_UNPOLLED : TO_CANCELLED;
+	if (r->flags & KF_OUTCOME_ABORTED && !f->finished)
+		return r->flags & KF_UNPOLLED && !f->shut_down ? TO_ABORTED : TO_CANCELLED;
 	if (f->read)
 		return f->read;
-	if (r->flags & KF_SETTLED)
+	if (r->flags & KF_OUTCOME_SAVED)
 		return TO_READY;
 	const struct tokio_poll p = {
 		.after = !freed	    ? r->words[0]
@@ -237,7 +237,7 @@ static void look(struct hit *h, struct kernel_frame *f)
 		return;
 	if (!(f->finished || f->shut_down || f->shut_idle) &&
 	    (queued || !(h->state & TOKIO_NOTIFIED)))
-		f->read = TO_UNPOLLED;
+		f->read = TO_ABORTED;
 	else if (h->r->flags & KF_ABORTED && !f->finished)
 		f->read = TO_CANCELLED;
 	else if (h->state & TOKIO_COMPLETE && h->state & TOKIO_JOIN_INTEREST && !f->raised_ns)
@@ -284,7 +284,7 @@ static int tokio_return(struct hit *h)
 		 */
 		if (!freed && (h->r->words[0] & (TOKIO_CANCELLED | TOKIO_NOTIFIED)) ==
 				      (TOKIO_CANCELLED | TOKIO_NOTIFIED))
-			return close_poll(h, h->r->time, TO_UNPOLLED);
+			return close_poll(h, h->r->time, TO_ABORTED);
 		f->shut_down = true;
 	}
 	/* Somebody may have polled it on, or freed it, while its place was read. */
@@ -616,7 +616,7 @@ int kernel_task(struct capture *c, struct kernel_process *p, struct kernel_track
 		return dropped(&h);
 	case KH_TOKIO_SHUTDOWN:
 		return tokio_shutdown(&h);
-	case KH_TOKIO_ASK:
+	case KH_TOKIO_OUTPUT_QUERY:
 		return tokio_ask(&h);
 	case KH_TOKIO_WAKE:
 		return woken(&h, tokio_wake_effect(h.state));

@@ -50,7 +50,7 @@ static int map_fd(const struct sched_backend *w, const char *name)
 	return map ? bpf_map__fd(map) : -ENOENT;
 }
 
-static void way_free(struct sched_backend *w)
+static void backend_free(struct sched_backend *w)
 {
 	for (size_t i = 0; i < w->n_links; i++)
 		bpf_link__destroy(w->links[i]);
@@ -121,8 +121,8 @@ static int attach(struct sched_backend *w)
 	return 0;
 }
 
-static int way_open(struct capture *c, const struct capture_options *opt, bool plain,
-		    struct sched_backend **ret, struct error *err)
+static int backend_open(struct capture *c, const struct capture_options *opt, bool plain,
+			struct sched_backend **ret, struct error *err)
 {
 	uint32_t bytes = bpf_ring_size(opt->ring_bytes * (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
 	struct sched_backend *w = calloc(1, sizeof(*w));
@@ -145,14 +145,14 @@ static int way_open(struct capture *c, const struct capture_options *opt, bool p
 	if (rc == 0)
 		rc = attach(w);
 	if (rc < 0) {
-		way_free(w);
+		backend_free(w);
 		return error_sys(err, rc, "the kernel does not take the BPF programs");
 	}
 	*ret = w;
 	return 0;
 }
 
-static int way_join(struct sched_backend *w, pid_t pid, struct error *err)
+static int backend_join(struct sched_backend *w, pid_t pid, struct error *err)
 {
 	uint32_t tgid = (uint32_t)pid, one = 1;
 	int rc = bpf_map_update_elem(map_fd(w, "targets"), &tgid, &one, BPF_ANY);
@@ -177,7 +177,7 @@ static int take(void *context, const void *record, size_t len)
 	return sched_take(w->capture, e);
 }
 
-static int way_drain(struct sched_backend *w, double *ret_fill)
+static int backend_drain(struct sched_backend *w, double *ret_fill)
 {
 	int rc = bpf_ring_drain(&w->ring, take, w);
 
@@ -212,7 +212,7 @@ static int take_losses(struct sched_backend *w)
 	return rc;
 }
 
-static int way_end(struct sched_backend *w)
+static int backend_end(struct sched_backend *w)
 {
 	int rc;
 
@@ -226,16 +226,16 @@ static int way_end(struct sched_backend *w)
 static int btf_open(struct capture *c, const struct capture_options *opt,
 		    struct sched_backend **ret, struct error *err)
 {
-	return way_open(c, opt, false, ret, err);
+	return backend_open(c, opt, false, ret, err);
 }
 
 const struct sched_backend_ops sched_backend_btf = {
 	.name = "BPF",
 	.open = btf_open,
-	.join = way_join,
-	.drain = way_drain,
-	.end = way_end,
-	.free = way_free,
+	.join = backend_join,
+	.drain = backend_drain,
+	.end = backend_end,
+	.free = backend_free,
 };
 
 static int plain_open(struct capture *c, const struct capture_options *opt,
@@ -245,15 +245,15 @@ static int plain_open(struct capture *c, const struct capture_options *opt,
 		return error_set(err, -ENOTSUP,
 				 "in a pid namespace of its own pollux needs a kernel that "
 				 "describes its types (BTF)");
-	return way_open(c, opt, true, ret, err);
+	return backend_open(c, opt, true, ret, err);
 }
 
 const struct sched_backend_ops sched_backend_plain = {
 	.name = "BPF without BTF",
 	.no_numbers = true,
 	.open = plain_open,
-	.join = way_join,
-	.drain = way_drain,
-	.end = way_end,
-	.free = way_free,
+	.join = backend_join,
+	.drain = backend_drain,
+	.end = backend_end,
+	.free = backend_free,
 };

@@ -83,7 +83,7 @@ static void forget_absent(struct sched_backend *w)
 	w->absent = (struct map){0};
 }
 
-static void way_free(struct sched_backend *w)
+static void backend_free(struct sched_backend *w)
 {
 	for (unsigned i = 0; i < w->n_cpus && w->rings; i++)
 		perf_ring_close(&w->rings[i]);
@@ -97,8 +97,8 @@ static void way_free(struct sched_backend *w)
 	free(w);
 }
 
-static int way_open(struct capture *c, const struct capture_options *opt,
-		    struct sched_backend **ret, struct error *err)
+static int backend_open(struct capture *c, const struct capture_options *opt,
+			struct sched_backend **ret, struct error *err)
 {
 	long n = sysconf(_SC_NPROCESSORS_CONF);
 	struct sched_backend *w = calloc(1, sizeof(*w));
@@ -113,12 +113,12 @@ static int way_open(struct capture *c, const struct capture_options *opt,
 	}
 	if (!w || !w->rings || !w->owners) {
 		if (w)
-			way_free(w);
+			backend_free(w);
 		return error_sys(err, -ENOMEM, "cannot record the scheduler");
 	}
 	probe = event_open(0, -1);
 	if (probe < 0) {
-		way_free(w);
+		backend_free(w);
 		return error_sys(err, probe, "perf events are refused");
 	}
 	close(probe);
@@ -176,7 +176,7 @@ static int add_threads(struct sched_backend *w, pid_t pid, struct map *done)
 	return rc < 0 ? rc : n;
 }
 
-static int way_join(struct sched_backend *w, pid_t pid, struct error *err)
+static int backend_join(struct sched_backend *w, pid_t pid, struct error *err)
 {
 	struct map done = {0};
 	struct rlimit files;
@@ -312,12 +312,12 @@ static int drain_until(struct sched_backend *w, uint64_t until, double *ret_fill
 	return rc;
 }
 
-static int way_drain(struct sched_backend *w, double *ret_fill)
+static int backend_drain(struct sched_backend *w, double *ret_fill)
 {
 	return drain_until(w, clock_monotonic_ns(), ret_fill);
 }
 
-static int way_end(struct sched_backend *w)
+static int backend_end(struct sched_backend *w)
 {
 	double fill = 0;
 
@@ -331,9 +331,9 @@ const struct sched_backend_ops sched_backend_perf = {
 	.no_syscalls = true,
 	.no_numbers = true,
 	.no_uninterruptible = true,
-	.open = way_open,
-	.join = way_join,
-	.drain = way_drain,
-	.end = way_end,
-	.free = way_free,
+	.open = backend_open,
+	.join = backend_join,
+	.drain = backend_drain,
+	.end = backend_end,
+	.free = backend_free,
 };

@@ -1,5 +1,5 @@
 /*
- * The finder on an object of our own (fixtures/runtimes.S), which holds one of each thing that it
+ * The scanner on an object of our own (fixtures/runtimes.S), which holds one of each thing that it
  * must find and a good deal that it must not. The stripped object must give what the other gives,
  * but for the names. The paths come as arguments: shared library, stripped, fixed addresses,
  * stripped.
@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static const struct find_runtime *runtime_named(const struct finding *f, const char *name)
+static const struct scan_runtime *runtime_named(const struct runtime_scan *f, const char *name)
 {
 	for (size_t i = 0; i < f->n_runtimes; i++) {
 		if (strcmp(f->runtimes[i].name, name) == 0)
@@ -26,7 +26,7 @@ static const struct find_runtime *runtime_named(const struct finding *f, const c
 	return NULL;
 }
 
-static const struct trace_coverage *coverage_of(const struct finding *f, const char *item)
+static const struct trace_coverage *coverage_of(const struct runtime_scan *f, const char *item)
 {
 	for (size_t i = 0; i < f->coverage.n; i++) {
 		if (strcmp(f->coverage.v[i].item, item) == 0)
@@ -36,14 +36,14 @@ static const struct trace_coverage *coverage_of(const struct finding *f, const c
 	return NULL;
 }
 
-static void check_finding(int which)
+static void check_scan(int which)
 {
 	bool stripped = which == LIB_STRIPPED || which == FIXED_STRIPPED;
 	bool fixed = which == FIXED || which == FIXED_STRIPPED;
 	struct elf_image *image = load(which);
 	struct error err = {0};
-	struct finding f = {0};
-	const struct find_kind *one, *two, *async;
+	struct runtime_scan f = {0};
+	const struct scan_kind *one, *two, *async;
 
 	if (runtime_find(image, &f, &err) < 0)
 		fail_msg("%s", err.text);
@@ -115,28 +115,28 @@ static void check_finding(int which)
 	assert_int_equal(coverage_of(&f, "spawn sites")->seen, 2);
 	assert_int_equal(coverage_of(&f, "spawn sites")->total, 3);
 	assert_int_equal(coverage_of(&f, "names")->seen, stripped ? 0 : 1);
-	finding_done(&f);
+	runtime_scan_done(&f);
 	elf_image_free(image);
 }
 
 static void test_library(void **state)
 {
-	check_finding(LIB);
+	check_scan(LIB);
 }
 
 static void test_library_stripped(void **state)
 {
-	check_finding(LIB_STRIPPED);
+	check_scan(LIB_STRIPPED);
 }
 
 static void test_fixed(void **state)
 {
-	check_finding(FIXED);
+	check_scan(FIXED);
 }
 
 static void test_fixed_stripped(void **state)
 {
-	check_finding(FIXED_STRIPPED);
+	check_scan(FIXED_STRIPPED);
 }
 
 /* Functions and pointers, by symbols and by unwind tables alike. */
@@ -166,7 +166,7 @@ static void test_functions(void **state)
 	elf_image_free(without);
 }
 
-/* A file cut at any length gives an error or a finding, nothing else. */
+/* A file cut at any length gives an error or a scan, nothing else. */
 static void test_cut(void **state)
 {
 	for (int which = 0; which < N_FILES; which++) {
@@ -180,7 +180,7 @@ static void test_cut(void **state)
 		for (off_t len = size; len > 0; len -= len > 1024 ? 331 : 7) {
 			struct elf_image *image;
 			struct error err = {0};
-			struct finding f;
+			struct runtime_scan f;
 
 			assert_int_equal(ftruncate(fd, len), 0);
 			if (elf_image_open(fd, "cut", &image, &err) < 0) {
@@ -188,7 +188,7 @@ static void test_cut(void **state)
 				continue;
 			}
 			if (runtime_find(image, &f, &err) == 0)
-				finding_done(&f);
+				runtime_scan_done(&f);
 			elf_image_free(image);
 		}
 		munmap(bytes, (size_t)size);

@@ -2,12 +2,12 @@
  * Each struct has one function here, which writes it and reads it: what is written is what is read.
  * Numbers are LEB128; a string is its length + 1, or 0 for none, and its bytes.
  *
- *    who wrote it; the finding
+ *    who wrote it; the scan
  *
  * "Who" is the very file of the pollux that runs, since another build may find more, or had found
  * something wrong.
  */
-#include "runtime/finding_cache.h"
+#include "runtime/scan_cache.h"
 
 #include "base/cache.h"
 #include "base/cleanup.h"
@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct cache_kind cache = {"finding", "plxfound", 3};
+static const struct cache_kind cache = {"scan", "plxfound", 3};
 
 /* A smaller file is looked at as fast as its entry. */
 #define MIN_BYTES (1u << 20)
@@ -117,16 +117,16 @@ static void array(struct io *io, void *items, size_t *n, size_t item_bytes)
 #define ARRAY(io, items, n) array((io), &(items), &(n), sizeof(*(items)))
 
 /* A member that is added to one of these is to be kept, too: then its new size goes here. */
-_Static_assert(sizeof(struct find_site) == 80, "see site()");
-_Static_assert(sizeof(struct find_kind) == 240, "see kind()");
-_Static_assert(sizeof(struct find_waker) == 88, "see waker()");
-_Static_assert(sizeof(struct find_call) == 32, "see call()");
-_Static_assert(sizeof(struct find_block_on) == 24, "see finding()");
-_Static_assert(sizeof(struct find_runtime) == 40, "see runtime()");
+_Static_assert(sizeof(struct scan_site) == 80, "see site()");
+_Static_assert(sizeof(struct scan_kind) == 240, "see kind()");
+_Static_assert(sizeof(struct scan_waker) == 88, "see waker()");
+_Static_assert(sizeof(struct scan_call) == 32, "see call()");
+_Static_assert(sizeof(struct scan_block_on) == 24, "see scan()");
+_Static_assert(sizeof(struct scan_runtime) == 40, "see runtime()");
 _Static_assert(sizeof(struct trace_coverage) == 56, "see coverage()");
-_Static_assert(sizeof(struct finding) == 144, "see finding()");
+_Static_assert(sizeof(struct runtime_scan) == 144, "see scan()");
 
-static void site(struct io *io, struct find_site *s)
+static void site(struct io *io, struct scan_site *s)
 {
 	NUMBER(io, s->addr);
 	NUMBER(io, s->len);
@@ -141,7 +141,7 @@ static void site(struct io *io, struct find_site *s)
 		NUMBER(io, s->from[i]);
 }
 
-static void sites(struct io *io, struct find_site **v, size_t *n)
+static void sites(struct io *io, struct scan_site **v, size_t *n)
 {
 	ARRAY(io, *v, *n);
 	for (size_t i = 0; i < *n && !io->in.failed; i++)
@@ -154,7 +154,7 @@ static void slot(struct io *io, struct find_slot *s)
 	NUMBER(io, s->function);
 }
 
-static void kind(struct io *io, struct find_kind *k)
+static void kind(struct io *io, struct scan_kind *k)
 {
 	NUMBER(io, k->runtime);
 	NUMBER(io, k->role);
@@ -175,7 +175,7 @@ static void kind(struct io *io, struct find_kind *k)
 	sites(io, &k->sites, &k->n_sites);
 }
 
-static void waker(struct io *io, struct find_waker *w)
+static void waker(struct io *io, struct scan_waker *w)
 {
 	NUMBER(io, w->runtime);
 	NUMBER(io, w->root);
@@ -191,7 +191,7 @@ static void waker(struct io *io, struct find_waker *w)
 	}
 }
 
-static void call(struct io *io, struct find_call *c)
+static void call(struct io *io, struct scan_call *c)
 {
 	NUMBER(io, c->slot);
 	NUMBER(io, c->function);
@@ -203,7 +203,7 @@ static void call(struct io *io, struct find_call *c)
 		io->in.failed = true;
 }
 
-static void runtime(struct io *io, struct find_runtime *r)
+static void runtime(struct io *io, struct scan_runtime *r)
 {
 	NUMBER(io, r->model);
 	if ((unsigned)r->model >= TASK_N_MODELS)
@@ -227,7 +227,7 @@ static void coverage(struct io *io, struct trace_coverage *c)
 	constant(io, &c->runtime, find_runtime_name);
 }
 
-static void finding(struct io *io, struct finding *f)
+static void scan(struct io *io, struct runtime_scan *f)
 {
 	NUMBER(io, f->has_symbols);
 	NUMBER(io, f->pie);
@@ -266,25 +266,25 @@ static void finding(struct io *io, struct finding *f)
 		coverage(io, &f->coverage.v[i]);
 }
 
-void finding_write(const struct finding *f, struct buf *out)
+void scan_cache_write(const struct runtime_scan *f, struct buf *out)
 {
 	struct io io = {.out = out};
 
-	finding(&io, (struct finding *)f); /* only read */
-	/* What no finding has would not be read back. */
+	scan(&io, (struct runtime_scan *)f); /* only read */
+	/* What no scan has would not be read back. */
 	if (io.in.failed)
 		out->failed = true;
 }
 
-bool finding_parse(const uint8_t *data, size_t len, struct finding *ret)
+bool scan_cache_parse(const uint8_t *data, size_t len, struct runtime_scan *ret)
 {
 	struct io io = {.reads = true};
-	struct finding f = {0};
+	struct runtime_scan f = {0};
 
 	cursor_init(&io.in, data, len);
-	finding(&io, &f);
+	scan(&io, &f);
 	if (!cursor_ok(&io.in) || cursor_left(&io.in)) {
-		finding_done(&f);
+		runtime_scan_done(&f);
 		return false;
 	}
 	*ret = f;
@@ -302,31 +302,32 @@ static void find_writer(char ret[static FILE_ID_TEXT])
 		file_id_text(&id, ret);
 }
 
-static bool load(const struct file_id *id, const char *writer, struct finding *ret)
+static bool load(const struct file_id *id, const char *writer, struct runtime_scan *ret)
 {
 	const size_t n = strlen(writer) + 1;
 	_cleanup_free_ uint8_t *data = NULL;
 	size_t len = 0;
 
 	data = cache_load(&cache, id, &len);
-	return data && len > n && !memcmp(data, writer, n) && finding_parse(data + n, len - n, ret);
+	return data && len > n && !memcmp(data, writer, n) &&
+	       scan_cache_parse(data + n, len - n, ret);
 }
 
-static void save(const struct file_id *id, const char *writer, const struct finding *f)
+static void save(const struct file_id *id, const char *writer, const struct runtime_scan *f)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT;
 
 	buf_add(&out, writer, strlen(writer) + 1);
-	finding_write(f, &out);
+	scan_cache_write(f, &out);
 	cache_save(&cache, id, &out);
 }
 
-int finding_get(struct elf_image *image, struct finding *ret_finding, struct error *err)
+int scan_cache_get(struct elf_image *image, struct runtime_scan *ret_scan, struct error *err)
 {
 	const int fd = elf_image_fd(image);
 	char writer[FILE_ID_TEXT];
 	struct file_id id, after;
-	struct finding f;
+	struct runtime_scan f;
 	bool keeps;
 	int r;
 
@@ -335,10 +336,10 @@ int finding_get(struct elf_image *image, struct finding *ret_finding, struct err
 	if (keeps && load(&id, writer, &f)) {
 		f.path = strdup(elf_image_name(image));
 		if (f.path) {
-			*ret_finding = f;
+			*ret_scan = f;
 			return 0;
 		}
-		finding_done(&f);
+		runtime_scan_done(&f);
 		return error_set(err, -ENOMEM, "out of memory");
 	}
 	r = runtime_find(image, &f, err);
@@ -351,11 +352,11 @@ int finding_get(struct elf_image *image, struct finding *ret_finding, struct err
 		return r;
 	r = elf_image_trouble(image, err);
 	if (r < 0) {
-		finding_done(&f);
+		runtime_scan_done(&f);
 		return r;
 	}
 	if (keeps && file_id_read(fd, &after) && file_id_same(&id, &after))
 		save(&id, writer, &f);
-	*ret_finding = f;
+	*ret_scan = f;
 	return 0;
 }

@@ -2,7 +2,7 @@
  * was damaged, or that belongs to others. Arguments: a program with Tokio tables. */
 #include "base/buf.h"
 #include "binary/elf/elf_image.h"
-#include "runtime/finding_cache.h"
+#include "runtime/scan_cache.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,7 +56,7 @@ static unsigned entries(ino_t *ret_ino, char *ret_path, size_t size)
 	snprintf(path, sizeof(path), "%s/pollux", folder);
 	dir = opendir(path);
 	while (dir && (d = readdir(dir))) {
-		if (!strstr(d->d_name, ".finding"))
+		if (!strstr(d->d_name, ".scan"))
 			continue;
 		n++;
 		*ret_ino = d->d_ino;
@@ -73,16 +73,16 @@ static void get(struct buf *out)
 {
 	struct elf_image *image = NULL;
 	struct error err = {0};
-	struct finding f;
+	struct runtime_scan f;
 
-	if (elf_image_open_path(program, &image, &err) < 0 || finding_get(image, &f, &err) < 0)
+	if (elf_image_open_path(program, &image, &err) < 0 || scan_cache_get(image, &f, &err) < 0)
 		fail_msg("%s", err.text);
 	assert_string_equal(f.path, program);
 	assert_true(f.n_kinds > 0);
 	buf_clear(out);
-	finding_write(&f, out);
+	scan_cache_write(&f, out);
 	assert_false(buf_failed(out));
-	finding_done(&f);
+	runtime_scan_done(&f);
 	elf_image_free(image);
 }
 
@@ -138,7 +138,7 @@ static void test_changed(void **state)
 	struct buf was = BUF_INIT, is = BUF_INIT;
 	struct elf_image *image = NULL;
 	struct error err = {0};
-	struct finding f;
+	struct runtime_scan f;
 	ino_t ino;
 	int fd;
 
@@ -152,7 +152,7 @@ static void test_changed(void **state)
 	fd = open(program, O_RDWR);
 	assert_int_equal(pwrite(fd, "\377\377\377\377\377\377\377", 7, (off_t)offset), 7);
 	close(fd);
-	finding_done(&f);
+	runtime_scan_done(&f);
 	elf_image_free(image);
 	get(&is);
 	assert_int_equal(entries(&ino, NULL, 0), 2);
@@ -181,17 +181,17 @@ static void test_of_others(void **state)
 static void test_hostile(void **state)
 {
 	struct buf good = BUF_INIT;
-	struct finding f;
+	struct runtime_scan f;
 	uint64_t seed = 1;
 	uint8_t *bad;
 
 	get(&good);
-	assert_true(finding_parse((uint8_t *)good.data, good.len, &f));
-	finding_done(&f);
+	assert_true(scan_cache_parse((uint8_t *)good.data, good.len, &f));
+	runtime_scan_done(&f);
 	for (size_t len = 0; len < good.len; len++) {
 		bad = malloc(len + 1); /* its own block: reading beyond it would be seen */
 		memcpy(bad, good.data, len);
-		assert_false(finding_parse(bad, len, &f));
+		assert_false(scan_cache_parse(bad, len, &f));
 		free(bad);
 	}
 	bad = malloc(good.len);
@@ -201,11 +201,11 @@ static void test_hostile(void **state)
 			seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 			bad[(seed >> 33) % good.len] = (uint8_t)(seed >> 24);
 		}
-		if (!finding_parse(bad, good.len, &f))
+		if (!scan_cache_parse(bad, good.len, &f))
 			continue;
 		for (size_t k = 0; k < f.n_kinds; k++)
 			assert_true(f.kinds[k].runtime < f.n_runtimes && f.kinds[k].role < TR_N);
-		finding_done(&f);
+		runtime_scan_done(&f);
 	}
 	free(bad);
 	buf_done(&good);
@@ -214,8 +214,8 @@ static void test_hostile(void **state)
 /* The folder was somebody's for other things: they are not what makes room. */
 static void test_what_is_not_ours_stays(void **state)
 {
-	static const char *const names[] = {"pollux/trace.plx", "pollux/1-2-3.finding"};
-	static const char old[] = "pollux/1-2-3-4-5-6.finding";
+	static const char *const names[] = {"pollux/trace.plx", "pollux/1-2-3.scan"};
+	static const char old[] = "pollux/1-2-3-4-5-6.scan";
 	struct buf out = BUF_INIT;
 	char path[128];
 	int dir;
