@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The inside of the agent: where its state lies, and the few words that it keeps on each thread.
  * See docs/agent.md for the rules that all of this obeys. In short: no libc, no system call but

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * async-task's tasks (async-std, smol, async-executor), 4.0 to 4.7: run, schedule, destroy of the
  * task's vtable and the two functions that wake.

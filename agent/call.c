@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Places that aren't a task's: blocking calls through a GOT, spawn sites, the start of a block_on,
  * a panic's start.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The agent's image as data in the tool: extern const unsigned char pollux_agent_image[], ..._end[]. */
 	.section .rodata
 	.globl pollux_agent_image

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Polls of futures below a task's: the calls of a future's poll function go through a thunk, which
  * calls the agent before and after.

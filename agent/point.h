@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The await point of a task: the walk of a kind's layout program (ring.h) over the task's cell.
  *

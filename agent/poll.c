@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What both runtimes' polls have in common: the stack of the polls that are open on a thread, and
  * the reference by which an event names a task.

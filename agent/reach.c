@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Whether memory to which a layout program leads can be read: the slow path of agent_reaches().
  *

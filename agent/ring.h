@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The memory that the agent (which lives in the traced program) and the tool share: the events,
  * the rings that carry them, and the tables that list for the agent what is hooked. Everything here

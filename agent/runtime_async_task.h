@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * async-task's tasks (async-std, smol, async-executor, async-global-executor, blocking), 4.0
  * to 4.7. A task is one allocation:

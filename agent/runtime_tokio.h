@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Tokio's tasks, 1.23 and later (seen up to 1.54.1). A task is a Cell<T, S> on the heap:
  *

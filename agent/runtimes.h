@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What is known of every runtime's tasks in memory, for the agent, for the programs in the kernel
  * (BPF) and for the tool alike: this header, and one for each kind of task.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A thread's ring: found by the thread pointer, claimed once, and the slow paths of writing to it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The seam between thunks_*.S and the C code: what the thunks call, and the offsets that they use.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The image's header and the thunks: where a stub goes with its hook's number in %eax, and where the
  * call goes on to the original.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What the agent needs of the processor, x86-64. Everything that another architecture would do
  * differently is here and in the files named *_x86_64.S.

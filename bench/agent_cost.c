@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What the agent costs per event, in nanoseconds of one thread in a tight loop: polls and wakes of
  * a task that does nothing, through the agent's own image, against the same calls without it. The

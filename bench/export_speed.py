@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """How fast is the export to Chrome's JSON? Prints MB of output per second of CPU time.
 
     POLLUX=build/src/cli/pollux python3 bench/export_speed.py [TRACE.plx]

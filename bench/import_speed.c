@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * How fast is the text of perf script read, and does the memory stay constant? A child invents a
  * recording of the sort that Tokio2Chrome's scripts make (probes, system calls and samples of eight

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The measured programs: built by cargo, started, and driven over their pipes."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """What is compared: each records one program that runs already, or is built into it.
 
 A recorder gives `env()` for the program and `recording(pid, binary)`, a context in which it

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Measures what pollux costs and how fast it reads, against what else there is.
 
 Every recorder takes its turn in each round, in an order that moves on by one from round to round, so that a

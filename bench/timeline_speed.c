@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * How fast events become tasks: synthetic workloads through the timeline alone, through a trace
  * file and the timeline, and into a report. Prints million events per second of CPU time.

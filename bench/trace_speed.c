@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * How fast is the trace file? Writes modelled events (tests/traces/model.h) to a file, reads them
  * back merged, and prints events per second of each way and bytes per event. The time to invent the

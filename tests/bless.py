@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Shows how the golden files (tests/golden/traces) would change, then changes them: `./dev bless [FILTER]`.
 
 The difference is for reading: what changed has to be meant. git takes anything back.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The plugin of pytest's that all suites run with (-p kept).
 
 What a failed test leaves is kept, since pytest clears its own folders after a few runs: what was said

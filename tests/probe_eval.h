@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What a probe's argument is, by its operand and the registers: what the programs in the kernel work
  * out while a program runs, here for tests.

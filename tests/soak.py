@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Attaches to a loaded echo server and detaches, over and over: `./dev soak [SECONDS]`.
 
 The server must answer every request, must have the same threads and descriptors at the end, and must not grow

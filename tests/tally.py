@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Adds up what the test runners counted: their JUnit files in a folder, one line at the end.
 
     tally.py FOLDER              the sums; exits 1 if a test failed or none ran

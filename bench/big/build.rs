@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes the lists of instances: 120 kinds of tasks, and as much other code as makes 200 MB.
 
 use std::{env, fs, path::Path};

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Probes for a runtime: the provider `tokio` with tokio-dtrace's eight probes and their arguments,
  * for x86-64 and aarch64 Linux, as notes that SystemTap, bpftrace, perf and pollux read. Needs

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Steps, time and bytes; see budget.h. */
 #include "base/budget.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What reading from outside may cost. What comes from a program, an ELF file, a core or a trace may
  * be hostile: sizes lie, structures branch into 2^44 paths, writers never pause. So work over it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The growable byte buffer. Invariant: data is NULL with cap 0, or len < cap and data[len] is 0.
  * Exporters spend their time here, so the path without growth is a compare and a memcpy.

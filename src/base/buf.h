@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A growable run of bytes, always followed by a 0 that is not counted. Out of memory is sticky:
  * after it every call is a no-op and buf_failed() says so; callers check once, at the end.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The folder of the cache, and its files; see cache.h. */
 #include "base/cache.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What pollux found out about a file, kept for the next time: $XDG_CACHE_HOME/pollux or
  * ~/.cache/pollux, one file for each file and kind of answer.

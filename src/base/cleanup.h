@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Cleanup by scope: `_cleanup_free_ char *s = NULL;`. `steal(p)` gives a pointer away. */
 #ifndef POLLUX_BASE_CLEANUP_H
 #define POLLUX_BASE_CLEANUP_H

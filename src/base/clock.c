@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Clocks, and the map from time stamp counter to CLOCK_MONOTONIC.
  *

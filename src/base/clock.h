@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Clocks. The agent stamps with the time stamp counter; pollux turns ticks into ns of
  * CLOCK_MONOTONIC by pairs of readings taken while it records.

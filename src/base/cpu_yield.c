@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "base/cpu_yield.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * How a background job shares a busy machine. It lets other threads go first as long as its own
  * work can wait: buffers that others fill. A recorder that waits for a CPU while the buffers are

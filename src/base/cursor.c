@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The bounded cursor. Every read goes through cursor_bytes() or checks the end itself; a failed
  * cursor is at its end, so loops over cursor_left() stop by themselves.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The one way to read bytes from outside: bounded, with a sticky error. After a read beyond the
  * end every read gives 0 or NULL and cursor_ok() is false.

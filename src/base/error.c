@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Error values. The text is built from the inside out: error_set() writes the first cause,
  * error_add() pushes one sentence in front of it. Formatting goes through a buffer of its own, so

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Errors as values that carry a story. A library function returns 0 or a negative errno and never
  * prints; on the way up each level adds one sentence, so that the command prints once:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Files whose paths, or whose places, others have a hand in: a traced program names its debug
  * files, a core its program, and a folder such as /tmp takes files of every user. All that pollux

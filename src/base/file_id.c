@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The identity of a file; see file_id.h. */
 #include "base/file_id.h"
 

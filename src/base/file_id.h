@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Which file a descriptor is open on, as the kernel says: for what is remembered of a file and
  * believed again the next time. Nothing of it is the file's own word, as a build-id is. Of a file

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The guard: a handler of SIGBUS that looks the address up among the maps of this file, and puts
  * zeros in the place of that map from there on. It takes no lock and calls mmap() only, so it may

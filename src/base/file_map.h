@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Files as memory, for reading, without a copy: only what is accessed is read, and other processes
  * that have the same file share its pages.

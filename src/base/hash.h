@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A hash of bytes: quick, of well-spread bits, and the same everywhere (files keep it). No defence
  * against who chooses the bytes. */
 #ifndef POLLUX_BASE_HASH_H

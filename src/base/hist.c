@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Log-linear buckets. Values below 128 have a bucket each; above, the top seven bits of a value
  * choose the bucket, so a bucket is at most 1/64 of its lower edge wide. All of u64 is 3776

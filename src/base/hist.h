@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A histogram of u64 values (ns) in log-linear buckets: 64 steps per power of two, so a quantile is
  * within 1.6 % of the true value; count, sum, min and max are exact. Fixed size when empty: grows

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Holes of sparse files: bytes that a file claims to have, and that are stored nowhere. */
 #ifndef POLLUX_BASE_HOLES_H
 #define POLLUX_BASE_HOLES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The JSON writer. `comma` alone remembers the level: it is false right after a bracket opened and
  * true after any value, and a bracket that closed is a value of the level above.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A JSON writer onto a sink of bytes: no tree, constant memory. Commas and nesting are kept by the
  * writer; strings are escaped, among them all characters that are hidden (text_hidden()), so that

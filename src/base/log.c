@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* See log.h. Each line is written by one call, so that lines of threads don't mix; times are since
  * the log was enabled. */
 #include "base/log.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What pollux does, step by step, on stderr: for a failure at a user's site that one sentence of
  * error doesn't explain. Off unless POLLUX_DEBUG or -v asks for it; then libraries may log, which

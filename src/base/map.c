@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The hash map: linear probing in a table of at most three quarters full. Removal shifts the
  * entries after it back into the hole, so probing never meets a tombstone and a map that lives as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A hash map from (u64, u64) to a pointer: open addressing, grows, deletion without tombstones. */
 #ifndef POLLUX_BASE_MAP_H
 #define POLLUX_BASE_MAP_H

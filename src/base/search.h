@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Binary search. The condition holds for the first items of a sorted array and not for the rest;
  * PARTITION_POINT() is the index of the first for which it does not, `to` if there is none:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Names of system calls. The table is made from the kernel's headers at build time. */
 #include "base/syscalls.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The kernel's system calls by number (x86-64), as its headers had them when pollux was built. */
 #ifndef POLLUX_BASE_SYSCALLS_H
 #define POLLUX_BASE_SYSCALLS_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Prints C: the names of the system calls, from what the C compiler finds in <asm/unistd_64.h>."""
 import re
 import subprocess

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Numbers, durations and foreign strings as people read them, and back. All arithmetic is on
  * integers: a rounded value that reaches the next unit is shown in that unit ("1.00 ms", never

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Text for people. */
 #ifndef POLLUX_BASE_TEXT_H
 #define POLLUX_BASE_TEXT_H

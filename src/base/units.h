@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Units that many need: times are in ns, memory is in pages of the machine. */
 #ifndef POLLUX_BASE_UNITS_H
 #define POLLUX_BASE_UNITS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The slow part of growing an array: doubling, with every overflow looked at. */
 #include "base/vec.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Growable arrays: a pointer, a count and a capacity wherever the owner keeps them. All macros
  * give false when memory is out; the array is then as it was. Arguments are lvalues that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Demangling. The work is libiberty's; pollux adds the bound around it: a v0 symbol can refer back
  * to itself, so that a hundred bytes spell gigabytes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Names from Rust symbols: demangled, and shortened for people. */
 #ifndef POLLUX_BINARY_NAMES_H
 #define POLLUX_BINARY_NAMES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The short form of a name, for people. A name is a text with paths in it:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A BPF ring buffer as it lies in memory (Documentation/bpf/ringbuf.rst): a page that holds how far
  * the reader has come, one that holds how far the writers have, then the data, mapped twice. Each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Reading a BPF ring buffer by the clock: what is in it now, and how full it was. */
 #ifndef POLLUX_CAPTURE_BPF_RING_H
 #define POLLUX_CAPTURE_BPF_RING_H

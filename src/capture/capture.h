@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Live sources of events behind one ops table. A source turns what it sees into the vocabulary of
  * trace/event.h and writes it; it knows nothing of what the events mean.

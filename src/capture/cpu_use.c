@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The sources: the process' CPU clock; the second number of /proc/PID/task/TID/schedstat; and
  * cpu.stat and the quota of the process' cgroup and of those above it, where those of version 1

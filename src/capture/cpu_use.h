@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What the CPUs give the recorded processes, as the kernel counts it in any case: CPU time, how
  * long threads were ready to run without a CPU, and how often a cgroup was throttled. Read from

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Reading one costs some ten microseconds, so the answer holds for a second, and a drain reads few.
  * A descriptor that was closed meanwhile is what it was when it was seen last: programs hardly ever

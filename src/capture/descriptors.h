@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Which calls through a descriptor may wait: not those through one that is set to be non-blocking,
  * as all sockets and eventfds of an async runtime are. The kernel says so in /proc/PID/fdinfo,

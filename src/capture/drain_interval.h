@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * How often a buffer is emptied: so that it is a quarter full by then, and a burst that begins just
  * now does not fill it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A program that we started and in which there is nothing to record, so far: it may be a shell, or
  * cargo, that executes one in which there is. Each source looks at it in its own way; when to do so

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * From a scan to the trace's runtimes and kinds: the same words whether the agent or the kernel
  * sees their tasks, so that two recordings of one program can be compared.

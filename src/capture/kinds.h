@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The runtimes and kinds of a scan as the trace has them, for every source. */
 #ifndef POLLUX_CAPTURE_KINDS_H
 #define POLLUX_CAPTURE_KINDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A perf event's buffer (perf_event_open(2), "MMAP layout"): a page that says how far the kernel
  * has written and we have read, then the records, the last of which may go on at the beginning.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The ring buffer of a perf event, read by the clock. */
 #ifndef POLLUX_CAPTURE_PERF_RING_H
 #define POLLUX_CAPTURE_PERF_RING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Await points of one process: what the numbers mean that layout programs give to places
  * (future/program.h), for every source.

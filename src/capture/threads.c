@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The threads of all recorded processes: (process, tid) to the one record that the trace has of
  * each.

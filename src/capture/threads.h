@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The threads of all recorded processes, as the trace knows them. Every source uses this, so that
  * all of them report the same thread; and the main source keeps here what each thread is doing, for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Words of a command line, sorted by a verb's table of options. Private to the command line. */
 #ifndef POLLUX_CLI_ARGS_H
 #define POLLUX_CLI_ARGS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The command line. A verb is one row of `verbs` and one file: parse, call, print once. Help, man
  * pages and shell completion all come from the same table.

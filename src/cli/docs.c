@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Man pages and shell completion out of the tables of verbs. Runs when pollux is built and is not
  * installed:

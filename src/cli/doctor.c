@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * pollux doctor: can this process or program be recorded, and what would be visible. It only reads:
  * /proc, the loaded files, and what the scan finds in them. Nothing is stopped, traced or written.

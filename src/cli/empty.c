@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Why a recording has nothing, and what to do: the program that was started has no runtime, or one
  * that pollux does not know; a process below it has one.

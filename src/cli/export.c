@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * pollux export: a trace into a file that another viewer opens. The output gets its name when it is
  * whole, so that no reader opens half a file; pipes are written as they are. A reader that closes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The options by which verbs choose a part of a trace: times, families, tasks, threads. */
 #ifndef POLLUX_CLI_FILTER_H
 #define POLLUX_CLI_FILTER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Help on the terminal. Everything comes from the tables, so it can't be wrong about which options
  * exist. A page has to fit a screen: it has only the first paragraph of a verb's text, the man page

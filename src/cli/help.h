@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What the tables of verbs and options look like to people. Private to the command line. */
 #ifndef POLLUX_CLI_HELP_H
 #define POLLUX_CLI_HELP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * pollux hist: histograms of a trace, or of a program that runs. A running one is recorded into a
  * pipe and no file; a thread reads it as it grows, so that nothing is kept but the counts.

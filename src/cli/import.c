@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * pollux import: recordings of other tools into a trace. What could not be understood is reported
  * once, at the end; a file of which nothing was understood gives no trace.

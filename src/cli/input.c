@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The trace that a verb reads: the one that is named, else the newest in this folder. */
 #include "cli/input.h"
 

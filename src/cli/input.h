@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The trace that a verb reads. */
 #ifndef POLLUX_CLI_INPUT_H
 #define POLLUX_CLI_INPUT_H

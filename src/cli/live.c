@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A reader on a recording's pipe. The pipe is made as large as it may be, so that a reader that
  * stops for a moment, at a terminal say, does not stop the recorder. */
 #include "cli/live.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Reading a recording while it is made: a thread of its own with a reader on a pipe, into which the
  * writer writes (trace_writer_open_fd(), trace_writer_tee()).

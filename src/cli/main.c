@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * pollux: one command, a verb per job. Finds the verb, sorts its words, runs it, prints what went
  * wrong exactly once. Exit codes: 0 done, 1 failed, 2 wrong use; `record -- CMD` gives the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * pollux print: the events of a trace, one a line, in the order of time. What is there is written
  * whenever the next event may have to be waited for.

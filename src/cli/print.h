@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Printing events, of a file (print.c) or of a recording that goes on (record.c). */
 #ifndef POLLUX_CLI_PRINT_H
 #define POLLUX_CLI_PRINT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * pollux probes: the probes of a program or process, their addresses and arguments, and the event
  * that each becomes. It only reads: files, and the semaphores of a process.

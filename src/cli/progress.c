@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The terminal: is there one, how wide, in colour, and the line that says how far a long job is.
  * Progress goes to stderr and only to a terminal, so neither pipes nor logs ever see it.

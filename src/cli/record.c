@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* pollux record: makes a recording into a file, and says what came of it. */
 #include "base/buf.h"
 #include "base/cleanup.h"

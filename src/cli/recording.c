@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The capture of running or started programs until it ends, by itself, by time or by a signal.
  *

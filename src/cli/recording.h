@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A recording of running or started programs, for the verbs that make one. */
 #ifndef POLLUX_CLI_RECORDING_H
 #define POLLUX_CLI_RECORDING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* pollux report: who was slow, who waited, who blocked a worker. Text for people, or JSON. */
 #include "base/buf.h"
 #include "base/cleanup.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* pollux tree: where does each task wait, now. */
 #include "base/buf.h"
 #include "cli/verbs.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The verbs, in the order in which help shows them. */
 #include "cli/verbs.h"
 

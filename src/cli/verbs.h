@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The verbs; each is defined in the file of its name. */
 #ifndef POLLUX_CLI_VERBS_H
 #define POLLUX_CLI_VERBS_H

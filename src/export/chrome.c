@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Chrome's trace event format, for Catapult (chrome://tracing) and, as JSON, for Perfetto.
  *

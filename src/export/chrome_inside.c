@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What is inside of polls, in Chrome's format: nested slices of futures' polls, of system calls, of
  * time off the CPU; and two kinds of separate lanes, because their slices nest with none of these:

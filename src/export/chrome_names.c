@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Names and order of the processes and lanes of Chrome's format, and the file's own metadata. */
 #include "export/chrome.h"
 

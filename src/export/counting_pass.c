@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The counting pass in front of an export. It places every task just as the writing pass will,
  * so its counts by lane are exact; the number of bytes is an estimate from the format's own cost

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * One pass over a trace that counts what an exporter would draw: slices by lane and over time,
  * tasks, threads. Memory grows with what is alive, with families and threads, and with the number

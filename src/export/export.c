@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The formats, in the order in which help shows them: one file and one line each. */
 #include "export/export.h"
 #include "export/formats.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Formats that other viewers open, one file each behind struct export_ops. Each reads the trace
  * through the timeline, streaming, in memory that does not grow with the trace's length. The shapes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The formats; each is defined in the file of its name. */
 #ifndef POLLUX_EXPORT_FORMATS_H
 #define POLLUX_EXPORT_FORMATS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Families, their lanes, and the packing of tasks into them. The free lanes of a family are bits in
  * words, so that the lowest one is found in a few steps also when ten thousand tasks live at once.

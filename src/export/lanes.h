@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Where things are drawn. Threads have a lane each. Tasks are grouped by family; a family's tasks
  * have a lane each, or, packed, share lanes when their lives don't overlap, so that lanes count

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * From counts to decisions. One pass is enough when all fits, which is the rule. When lanes or
  * time must be cut, the trace is counted again with what was decided, until the numbers are

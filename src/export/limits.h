@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What of a trace is shown: which tasks, which threads, up to when. Viewers handle a limited number
  * of lanes and slices (each format knows its own numbers), so before anything is written a counting

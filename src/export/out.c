@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The buffer in front of the output FILE. Large writes go through stdio without being copied
  * again, and one failed write ends all later ones: an exporter in the middle of a long trace

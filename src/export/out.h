@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The way out of an exporter: one large buffer in front of a FILE, and the inline formatters that
  * hot code writes into it. No printf, no allocation, no check per number: a caller asks for room

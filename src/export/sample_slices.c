@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Slices from samples (sample_slices.h). */
 #include "export/sample_slices.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Samples of a lane into slices: a function is on the stack from the first sample that has it to
  * the last of those that follow each other in one poll. A sample represents the time before it: it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Speedscope's own format: one "evented" profile per thread and per chosen task, in integer ns.
  *

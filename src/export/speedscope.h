@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The inside of Speedscope's format, shared by its files: speedscope.c (slices of threads and tasks
  * onto stacks, the file) and speedscope_inside.c (what is inside of polls, samples).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What is inside of polls, in Speedscope's format: futures, system calls, time off the CPU as
  * slices in the profiles of threads and tasks; and profiles of samples: for each thread, for each

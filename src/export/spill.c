@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The spilling stack. A block is written when it is full and one more record comes, and read back
  * when all above it has been popped. A file place is never used twice: the file lives for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A stack of fixed-size records that spills to disk: push any number, pop them in reverse, in the
  * memory of one block. The blocks of all stacks lie in one unlinked private file in $TMPDIR (or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Await trees: what a suspended task waits for, from its root future down to the leaves that
  * returned pending. One walker of general rules reads any future whose layout DWARF tells; a table

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Root futures of block_on: Tokio's (both schedulers), futures-lite's, async-io's (which smol and
  * async-std use), futures-executor's, pollster's, and any other function of that name.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The futures that block_on polls: they are no tasks, they lie on their thread's stack. */
 #ifndef POLLUX_FUTURE_BLOCK_ONS_H
 #define POLLUX_FUTURE_BLOCK_ONS_H

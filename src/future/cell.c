@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Cells. Tokio's is a structure of known names in the debug information, with the future in the
  * variant Running of its stage. async-task keeps a pointer in the vtable to a table of its own:

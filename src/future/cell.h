@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Where in a runtime's task the future lies, by debug information and by what the runtime's own
  * tables say. */
 #ifndef POLLUX_FUTURE_CELL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Cores: segments say what memory there was, notes say the rest: NT_AUXV has AT_ENTRY, from which
  * the program's bias follows, NT_FILE names the mapped files (System V ABI; Linux fs/binfmt_elf.c).

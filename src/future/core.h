@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A core file as memory to read: PT_LOAD segments, and what PT_NOTE says of the process. From the
  * kernel or from gdb's gcore. The file comes from a stranger: everything is bounded.

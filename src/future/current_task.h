@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Which thread polls which task. */
 #ifndef POLLUX_FUTURE_CURRENT_TASK_H
 #define POLLUX_FUTURE_CURRENT_TASK_H

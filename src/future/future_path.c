@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A type is searched once per kind of path, and the answer is kept with it. Types may lead to
  * themselves through a pointer; a type that is already being searched counts as without a path, so

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The ways from a type down to the coroutines that lie in it: by value, through what it owns, or
  * through what it borrows to poll it.

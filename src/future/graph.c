@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Edges: a join handle names the task it waits for; a lock's waiters and the guards among other
  * tasks' locals name the same semaphore. A task is stuck if every leaf of its tree waits for a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Who waits for whom: edges between tasks that memory proves, and what follows from them.
  */

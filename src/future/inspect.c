@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * From a pid or a core file to its objects and the kinds of tasks in them; see inspect.h.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * All tasks of a process as they are now, or of a core as they were: found in its memory, nothing
  * executed there.

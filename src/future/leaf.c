@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The ends of await trees: what a known leaf waits for, read from its memory. One row per type;
  * paths go by member names, searched, since the ways to them differ between versions and features.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Which locks a suspended coroutine holds: guards of Tokio's locks and permits of its semaphores
  * among the locals of its current await point, async-lock's guards too, also inside of Option,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Cached pages of a process's memory; see memory_cache.h. */
 #include "future/memory_cache.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The memory of a process as an await tree is read from it: pages, cached. A first walk goes over
  * the running program and so learns which pages matter; mem_refresh() then copies just these while

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The compiler of layout programs. Types become nodes, breadth first: a coroutine, or another enum
  * that holds one, is a node with a step per state; everything between two of them is an offset.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * From debug information to the layout program (agent/ring.h) by which the agent names the await
  * point of a task: the chain of coroutines that lie in each other by value. It goes through any

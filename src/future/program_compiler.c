@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The thread that compiles layout programs while a program is recorded: kind by kind, each ready
  * as soon as it is done. It has its own debug information and only reads what the attach keeps

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Containers of tasks. Everything is bounded and compared with what the container says of itself:
  * an answer that isn't whole is none, since others conclude from it what is not in there.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The containers of which run queues are made, read from the program's memory: words that are the
  * addresses of tasks. */
 #ifndef POLLUX_FUTURE_QUEUE_LAYOUTS_H

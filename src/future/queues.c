@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Run queues, and what it takes to say that a task is in none of them.
  *

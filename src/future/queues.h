@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Where scheduled tasks are: the run queues of all schedulers. */
 #ifndef POLLUX_FUTURE_QUEUES_H
 #define POLLUX_FUTURE_QUEUES_H

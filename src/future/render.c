@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Trees on a terminal. Tasks whose trees are alike (same functions, places and states, whatever the
  * numbers in them) are one group with a count, so that ten thousand idle connections are one entry.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Await trees for people and as JSON (docs/tree-json.md). */
 #ifndef POLLUX_FUTURE_RENDER_H
 #define POLLUX_FUTURE_RENDER_H

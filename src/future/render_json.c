@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The same as JSON: every task, every node; specified in docs/tree-json.md. */
 #include "base/json.h"
 #include "future/render.h"

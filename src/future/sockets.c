@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * fd -> socket:[inode] by the link /proc/PID/fd/N, inode -> addresses by
  * /proc/PID/net/{tcp,udp}{,6} and unix. The tables are read once, when the first fd is asked for.

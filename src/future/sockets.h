@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The two ends of the sockets of a process, as the kernel lists them in /proc/PID/net of the
  * process' own network namespace.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What is a task: headers found by the addresses of their kinds' vtables, and checked by all that
  * must hold of a live one. Freed memory and copies on stacks look like tasks too.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What inspect.c and tasks.c share: a look at a process, its objects and kinds. */
 #ifndef POLLUX_FUTURE_TASKS_H
 #define POLLUX_FUTURE_TASKS_H

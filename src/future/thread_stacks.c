@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * From registers to frames, by the objects that the look at the program has opened anyway and by
  * the copy of its memory. Unwind rules are compiled once per object and look.

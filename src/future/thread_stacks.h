@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The threads of the program at the moment of the copy: their registers, and the frames on their
  * stacks. From them follows who polls which task, and where the futures of block_on are.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What a type is, by its name and members, whether a value of it can hold a future, and the offset
  * of a member in a value.

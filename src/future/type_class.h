@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What walk.c wants to know of types; searching in values is in await.h. */
 #ifndef POLLUX_FUTURE_TYPE_CLASS_H
 #define POLLUX_FUTURE_TYPE_CLASS_H

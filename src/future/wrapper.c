@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Wrappers, by name. Of a type that isn't in this table nothing is taken for granted: it may drop
  * what it holds when it likes.

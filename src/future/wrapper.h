@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What is known of types that hold a future in order to poll it: who drops it before it is ready.
  */
 #ifndef POLLUX_FUTURE_WRAPPER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The summary of what was not understood. The number of different reasons is bounded, since names
  * of events come from outside; what comes after that is counted together.

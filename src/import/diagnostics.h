@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What was not understood: how often, for which reason, first where. Private to this room. */
 #ifndef POLLUX_IMPORT_DIAGNOSTICS_H
 #define POLLUX_IMPORT_DIAGNOSTICS_H

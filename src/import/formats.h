@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The formats, one file each. Private to this room. */
 #ifndef POLLUX_IMPORT_FORMATS_H
 #define POLLUX_IMPORT_FORMATS_H

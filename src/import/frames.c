@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Interning of call stacks. The tree of stacks is a map from (parent, frame) to the node, walked
  * from the outermost frame inwards; the first steps of neighbouring samples are nearly always the

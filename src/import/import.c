@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The formats, in the order in which they are tried, and the run through the files. Binary formats
  * come first: their first bytes can't be anything else.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Old recordings of other tools into a trace, one file each behind struct import_ops. An importer
  * reads its input once, from front to back, in memory that does not grow with it; what it can't

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Reading. The buffer is one run of bytes; what was not taken is moved to its front before more is
  * read, so that a line always lies in one piece and nothing is copied per line. A line that does

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A hash table of byte strings. Every line of a perf script text goes through it, so the hash takes
  * eight bytes at a time, and a probe touches the string itself only if all 64 bits of the hash

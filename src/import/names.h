@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Runs of bytes into numbers from 0, each different one its own. Private to this room. */
 #ifndef POLLUX_IMPORT_NAMES_H
 #define POLLUX_IMPORT_NAMES_H

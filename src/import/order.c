@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A queue of what came in order and a heap of what did not: the earliest is at the front of one of
  * the two. So a recording in perfect order costs two copies an item and no comparison of a heap.

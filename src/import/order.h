@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Puts what comes nearly in order of time into that order, in bounded memory. Items are of one
  * size and begin with their time; equal times keep the order in which they came. Private to this

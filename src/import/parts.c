@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The files are few (one a processor), so the one with the earliest time is searched for in all of
  * them; it is then read until another is earlier. */
 #include "import/parts.h"

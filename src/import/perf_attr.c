@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Attributes and samples. A sample is a run of 8-byte words, whose presence and order follow from
  * its attribute's sample_type; an id in it says which attribute it belongs to; the id comes first

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A file of `perf record`, in its three forms: the file with its header, attributes and features at
  * known offsets; the stream that `perf record -o -` writes, where the same things are records; and

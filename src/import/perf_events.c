@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Names of perf's events. A tracepoint is "group:name"; everything else is a counter, whose name
  * may be wrapped in that of its unit ("cpu_core/cycles/"), and carry settings ("cycles/freq=999/")

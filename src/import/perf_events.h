@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What events of perf are called and mean here, for its text and for its files. Private to this
  * room.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The tracing data of a perf.data file: copies of the "format" files of tracefs. Only what is there
  * of events is read; the rest (kallsyms, printk) follows and is not needed.

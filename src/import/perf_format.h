@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Formats of tracepoints, as a perf.data file carries them: where the fields of a raw sample lie.
  * Private to this room.

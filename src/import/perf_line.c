@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Taking apart lines of perf script. What the columns look like was read off the output of perf 6.1
  * and of older recordings: the command padded to the left or not, "pid/tid" or "tid", with or

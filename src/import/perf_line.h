@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * One line of the text of perf script, taken apart. The text has many forms, since its columns are
  * the user's choice and the command may hold spaces and colons; what all have is a time followed by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What the kernel's records in a perf.data file mean: mappings, names and forks change what is
  * known of the processes, samples and losses become hits. They come here in order of time. Source:

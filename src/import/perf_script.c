@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The text of `perf script`: Tokio2Chrome's recordings (seven probes, system calls, samples with
  * call chains), async-std's five events, and whatever else has probes that src/runtime/providers.h

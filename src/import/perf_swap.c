@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What is how long, of all that the reader looks at: the layouts are those of <linux/perf_event.h>
  * and of perf's own records. A sample is words of 8 bytes, but for pairs of 4, and raw data.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Recordings of machines of the other byte order: what comes in is turned round at once, in place,
  * so that the rest of the reader need not know. Only the raw data of tracepoints stay as they are:

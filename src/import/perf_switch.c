@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What sched:sched_switch says: one thread leaves a CPU, in a state that says why, and another
  * comes in its place. The state is a set of bits that changed over the years; all kernels agree on

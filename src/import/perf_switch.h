@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The tracepoint sched:sched_switch, of perf's text and of its files. Private to this room. */
 #ifndef POLLUX_IMPORT_PERF_SWITCH_H
 #define POLLUX_IMPORT_PERF_SWITCH_H

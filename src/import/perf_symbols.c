@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Symbols of call chains. A process's mappings turn an address into an offset of a file, the file's
  * own segments turn that into a linked address (they are not the same in what lld links), and its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The output of tokio-dtrace's print-all script, by dtrace or by bpftrace:
  *

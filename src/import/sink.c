@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The importers' common end. Hits pass the order (a window of hits, since recordings are nearly
  * sorted) and then src/runtime/providers.h, which knows what probes mean; system calls, samples and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Where importers put what they have read: processes and threads, hits of probes and other events
  * nearly in order of time, stacks, losses, and what was not understood. Private to this room.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A folder that `uftrace record` has made: "info" (header and words), "task.txt" (sessions and
  * threads), for each thread TID.dat with records of 16 bytes, for each processor perf-cpuN.dat with

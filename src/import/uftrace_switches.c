@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * When threads left their CPUs and came back. A folder has a file of records of
  * <linux/perf_event.h> for each processor, every one with pid, tid and time at its end; a thread

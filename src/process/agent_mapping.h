@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The agent's area in the target: making it, filling it, and taking over what an earlier pollux
  * left.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The agent in a process: loading it, flipping the hooks, taking it out again. Launch and attach
  * are one mechanism. What may go wrong at any point leaves the target as it was or consistent: see

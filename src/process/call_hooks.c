@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * An instruction that calls a function has its place as a distance, four bytes from themselves. To
  * hook the call, these four bytes are changed to lead to the hook's stub: the instruction stays an

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Hooks of calls in the code: each is made to lead to a stub by changing its four bytes of target.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The coverage: what the scan found in each object, then what became of it in the process. What
  * could not be hooked is listed with the reason; of futures also with some names.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What was seen and hooked in a process and what not: the coverage for the trace. */
 #ifndef POLLUX_PROCESS_COVER_H
 #define POLLUX_PROCESS_COVER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The limit is the process', and prlimit(2) sets it from outside. It is raised for some
  * milliseconds: what the program opens meanwhile stays open, as if it had been opened before the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A descriptor for the remote call that makes the rings (agent_mapping.c), in a process that has
  * none left. That is what a program looks like that pollux is wanted for: one that leaks sockets.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Which processes run a program: /proc/PID/exe is that file, by device and inode. So it doesn't
  * matter by which path it was started, and one of the same name in another place is another

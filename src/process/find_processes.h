@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Which processes run a program. */
 #ifndef POLLUX_PROCESS_FIND_PROCESSES_H
 #define POLLUX_PROCESS_FIND_PROCESSES_H

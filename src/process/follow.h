@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Following a program that we started from exec to exec, while there is nothing in it to record: a
  * shell, env, cargo. It stays traced, so that what it executes is stopped until pollux has examined

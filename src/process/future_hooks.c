@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A poll function of a future is reached by words that hold its address and by calls. It is all or
  * nothing for a function: if one of its uses can't be hooked, none is.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Hooks of futures' polls: words of data are slots like any other, calls in the code are those of
  * call_hooks.h.

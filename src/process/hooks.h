@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The hook table and what goes with it: from what was found in the objects (runtime.h) to entries,
  * stubs, trampolines, flipped slots and patched sites; and back.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Remote calls: system calls that a thread of the target makes for pollux.
  *

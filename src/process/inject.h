@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Remote calls: a list of raw system calls that one thread of the target makes for us, by a stub.
  * All of it runs on a tracer (threads.h).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Starting a program and parking it where its relocations are done and nothing of it has run. */
 #ifndef POLLUX_PROCESS_LAUNCH_H
 #define POLLUX_PROCESS_LAUNCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Where in the target everything of pollux is. Two mappings next to the program (code; data), one
  * for the rings anywhere, and a block of trampolines near each further object whose code is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A filter comes by prctl(), by seccomp(), for which libcs have no function but syscall(), or by
  * libseccomp's seccomp_load(), which calls one of them; a child by fork(). Each is reached by a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Hooks of libc's functions that the agent must know of wherever they are called: those through
  * which a program puts itself, or one of its threads, under a seccomp filter (agent/ring.h,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* /proc/PID/maps, parsed. The names in it are the target's: hostile text. */
 #ifndef POLLUX_PROCESS_MAPS_H
 #define POLLUX_PROCESS_MAPS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Memory of a process through /proc/PID/mem. One system call moves any number of pages, ignores
  * page protection (the kernel breaks copy-on-write for us, so files and other processes never

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A process' memory, through /proc/PID/mem. All or nothing: 0 or negative errno. */
 #ifndef POLLUX_PROCESS_MEMORY_H
 #define POLLUX_PROCESS_MEMORY_H

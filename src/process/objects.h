@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Every ELF object that is loaded in a process: its file, opened in a way that works for other
  * mount namespaces and deleted files and checked to be the very one in memory; and where it lies.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Which pages of a process are there, from /proc/PID/pagemap. A program may reserve terabytes and
  * use little of them; and to read a page that it never touched gives it one: its page tables would

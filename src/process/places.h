@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Await points in recordings: what the one who reads debug information (src/future) hands to the
  * one who records (src/capture), kind by kind, while the program runs already.

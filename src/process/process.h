@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A process by handles that can't be fooled by pid reuse or by exec: its /proc directory and its
  * memory. The memory handle belongs to one address space: after an exec it reads and writes

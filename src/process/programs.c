@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Programs follow one another and are never changed or moved, for a thread may be inside of one at
  * any time: of one of an earlier recording, too, when its mapping is in use again. So new ones go

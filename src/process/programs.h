@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Layout programs (agent/ring.h) in the agent's area: written and handed to hooks while the program
  * runs. */
 #ifndef POLLUX_PROCESS_PROGRAMS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Registers, x86-64: from ptrace and from the notes of a core file, which hold the same structure
  * (Linux include/uapi/linux/elfcore.h, struct elf_prstatus).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The registers of a stopped thread that describe its stack. */
 #ifndef POLLUX_PROCESS_REGISTERS_H
 #define POLLUX_PROCESS_REGISTERS_H

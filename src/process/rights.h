@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * May pollux trace this process, and if not, why not and what to do. Every reason has its own
  * sentence. Used before attaching, after a refusal, and by `pollux doctor`.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Block_ons that exist at the attach. Nothing that the agent hooks shows them: their waker is made,
  * and a thread that only waits in one (the main thread of most programs) never polls a task. So

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Threads that are in a block_on at the attach: found by their stacks.
  */

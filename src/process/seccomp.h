@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Is it proven that a thread's seccomp filters let it make these system calls? A filter may kill
  * the program for the asking. The proofs, and their limits: seccomp.c. An argument of a call that

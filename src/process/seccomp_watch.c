@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Filters are only ever added, so a thread has a further one if it has more than it had. The agent
  * sees those that come through libc by itself (libc_hooks.h); this is for all others.

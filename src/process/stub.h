@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A self-restoring stub: machine code that a hijacked thread runs once. It saves what it touches,
  * makes a list of raw system calls, restores, and goes on where the thread was, also when that was

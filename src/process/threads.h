@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Stopping threads by ptrace, for as short as can be, without leaving a trace: signals that appear
  * are passed on, a thread that does not stop in time is let go.

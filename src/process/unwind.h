@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Call stacks of a process that was compiled without frame pointers: what is loaded in it, with
  * unwind rules compiled (binary/dwarf/eh_frame.h), and the walk from registers and a stack to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A panic walks over the agent's frames only if the unwinder that walks knows them. A process may
  * have several: libgcc_s, a second copy of it that a Python wheel brought along, libgcc's or LLVM's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Through which unwinder the panics of an object go, and which unwinders of a process accept the
  * agent's frames.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What the CPUs gave the recorded processes: whether polls and delays are long because their
  * threads had no CPU. A cgroup that was throttled, or threads that waited for a CPU, say so for all

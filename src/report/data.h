@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What a report knows, between its collection (report.c) and its two forms (text.c, json.c). */
 #ifndef POLLUX_REPORT_DATA_H
 #define POLLUX_REPORT_DATA_H

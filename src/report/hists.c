@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Six histograms of what polls wait for and how long they last, the stacks of those that wait for a
  * lock, and for each spawn site the polls, lifetimes and active times of its tasks.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Histograms over a timeline, in steps of powers of two: what `pollux hist` prints, of a file or of
  * a recording that goes on. One pass; memory grows with families and stacks.

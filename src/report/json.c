@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The report for programs: every number that the text is made of. docs/report-json.md documents the
  * fields. */
 #include "report/samples.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A form is parsed once into pieces: text, or a field with a width. The names of events in the
  * default form are those of tokio-dtrace's probes where it has one, so that what reads the output

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Events as lines of text, one by one as they come: `pollux print` and `record --print`.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Collects a report from a timeline in one pass: a family per kind with histograms of its polls
  * and scheduling delays, the threads that polled, the longest polls with the blocking calls in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Statistics over a timeline: what `pollux report` prints, as text and as JSON
  * (docs/report-json.md). One pass; memory grows with the number of families and threads and with

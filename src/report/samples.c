@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Where the CPU was: samples inside polls, by function, in total and by family; and spawns by the
  * stack that made them.

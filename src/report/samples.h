@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The parts of a report from other sources than task events, each in a file of its own. They
  * allocate nothing, and write nothing, in reports of traces without such events. The adders return
  * 0 or -ENOMEM. */

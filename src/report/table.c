@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Lays out tables (table.h). Widths are counted in terminal columns, not in bytes: names of a
  * program may hold anything. The ranges of wide and combining characters are those of Unicode's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Tables for a terminal of any width. Columns are in the order of their interest; where the width
  * does not suffice, the flexible ones (names) shrink to their least width, cut in the middle, and

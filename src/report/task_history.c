@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A task's life, step by step: what `report --task` prints besides the sums. Steps are kept as they
  * come and sorted by their begins at the end, since a poll comes when it ends, after the wakes in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The report for people, most wanted first: what was recorded; what stands out; families, threads,
  * the longest polls; then what was seen, lost, and what the recording cost.

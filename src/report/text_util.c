@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Pieces of text that the parts of a report share: titles, sentences, cells, names, call stacks. */
 #include "report/text_util.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Pieces of text that the parts of a report share. `safe` text is fit for a terminal. */
 #ifndef POLLUX_REPORT_TEXT_UTIL_H
 #define POLLUX_REPORT_TEXT_UTIL_H

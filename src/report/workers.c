@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Machines: a sink of the timeline that counts what async-std's report of 2019 counted. Two kinds
  * of units are counted at once, since only the trace's end shows which one it has: machines by

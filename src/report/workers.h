@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The five sections of async-std's old report: machines, tasks, parent tasks, machines that never
  * ran a task, ghost tasks; what they mean is said in docs/machines.md. From async-std's own events

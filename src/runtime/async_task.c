@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * async-task 4.x, the task under async-std, smol, async-executor, async-global-executor and
  * blocking.

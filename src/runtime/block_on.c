@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Which threads are in a block_on: those whose stack holds a return address into a function that
  * makes a root's waker and goes on to poll with it. The scan knows where wakers are made (the sites

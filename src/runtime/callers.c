@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A spawn site mostly lies in the runtime, in a function that exists once per kind (Cell::new,
  * OwnedTasks::bind, spawn_unchecked), called by others of that kind (Handle::spawn, tokio::spawn)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Who makes tasks of a kind, and which worker kind is block_in_place's. */
 #ifndef POLLUX_RUNTIME_CALLERS_H
 #define POLLUX_RUNTIME_CALLERS_H

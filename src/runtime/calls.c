@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Calls that block, by the GOT entry through which they go. Rust binaries call libc by
  * `call *x@GOTPCREL(%rip)` with GLOB_DAT entries, C code in them through a PLT with JUMP_SLOT: both

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Symbols name functions; debug information names types and places. A kind's poll function has the
  * future's type among its template parameters, and the line table knows which function was inlined

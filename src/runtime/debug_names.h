@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What debug information adds to a scan: exact names and places. */
 #ifndef POLLUX_RUNTIME_DEBUG_NAMES_H
 #define POLLUX_RUNTIME_DEBUG_NAMES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The scan of one object: asks each runtime, then what doesn't depend on one (blocking calls, the
  * unwinder's registration), and says what was seen and what not.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What the files of this room share: adding to a scan. Strings given to these functions are
  * taken over or copied as said; -ENOMEM ends a scan.

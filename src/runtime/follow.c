@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The walks are bounded in functions and instructions: one that is cut short finds less, and what
  * isn't found is reported as not found.

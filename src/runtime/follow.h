@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Following calls: from a function to those that it calls (directly, by a jump out of itself, or
  * through a word of the object that holds a function's address), breadth first.

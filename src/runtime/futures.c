@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Finding poll functions. Symbols name the candidates: the body of an async fn, block or closure is
  * called like any closure of its function, an impl of Future is a `poll` of that trait. Debug

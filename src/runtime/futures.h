@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The functions of an object that poll futures, and every use of each: what a recording of each
  * future's polls hooks. Where a function can't be hooked safely, or not all of its uses, it is

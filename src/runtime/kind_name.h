@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What a kind of task is called, from symbols. */
 #ifndef POLLUX_RUNTIME_KIND_NAME_H
 #define POLLUX_RUNTIME_KIND_NAME_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A stripped program still carries the places of its panics: a core::panic::Location { file, its
  * length, line, column } in read-only data for each. Two of them are useful here.

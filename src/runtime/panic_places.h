@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What panic messages say of kinds in a program without symbols. */
 #ifndef POLLUX_RUNTIME_PANIC_PLACES_H
 #define POLLUX_RUNTIME_PANIC_PLACES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A coroutine's body begins by looking at its state, to jump to where it stopped: the first thing
  * that it reads through the pointer to itself, which is the first argument, or the second one if

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What the code of a poll function shows: where its future comes from, and whether it is a
  * coroutine's. */
 #ifndef POLLUX_RUNTIME_POLL_CODE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The memory of the probes' state machine: tasks by (process, id), from their first hit until some
  * time after their end; threads with the polls open on them; and each thread's queue of events that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What providers.c knows between hits, for the files of the state machine only: tasks, threads with
  * their queues, kinds. See the head of providers.c.

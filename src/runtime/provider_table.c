@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The known probes: who carries them, what their arguments are. The numbers and orders of arguments
  * are all that distinguishes providers that share names, so a row is found by both.

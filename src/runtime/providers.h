@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What known probes mean. Programs can carry probes of several makes: Tokio2Chrome's patched Tokio,
  * tokio-dtrace (and pollux's own crate), Tokio's pull request 7717, async-std's exported functions.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The calls are found by decoding the functions in which there are any. They count where they are
  * part of a function called block_on, which may be inlined into others.

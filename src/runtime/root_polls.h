@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The polls of a block_on's own future, where they are a part of block_on. Tokio's block_on of the
  * multi-thread runtime parks right after a poll that was pending and polls again right after that,

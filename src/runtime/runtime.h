@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What pollux knows of each runtime, one file each behind one ops table; and the scan result: all
  * places in one ELF object where that runtime can be hooked. Nothing here touches a process:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Each struct has one function here, which writes it and reads it: what is written is what is read.
  * Numbers are LEB128; a string is its length + 1, or 0 for none, and its bytes.

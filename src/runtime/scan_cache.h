@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Findings, remembered: the same file has the same scan, and to make it takes a second for each
  * hundred megabytes of code.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Tables of function pointers, whatever the runtime. */
 #include "runtime/tables.h"
 

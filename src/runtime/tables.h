@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Tables of function pointers: what the runtimes' files share to find them, to tie them to the code
  * that takes their addresses, and to check what the functions do.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Tokio 1.23 and newer (seen up to 1.54).
  *

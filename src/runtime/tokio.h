@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Tokio's files among themselves. */
 #ifndef POLLUX_RUNTIME_TOKIO_H
 #define POLLUX_RUNTIME_TOKIO_H

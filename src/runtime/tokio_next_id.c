@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Tokio gives each task an id from a static counter, NEXT_ID in Id::next (runtime/task/id.rs; up to
  * 1.27 in runtime/task/mod.rs). It begins with 1 and is in writable data.

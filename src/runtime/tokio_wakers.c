@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Tokio's RawWakerVTables: { clone, wake, wake_by_ref, drop }.
  *

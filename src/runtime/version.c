@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Versions of crates. A panic's location names its source file, and a crate from a registry lies in
  * a folder NAME-VERSION: ".../tokio-1.38.0/src/runtime/task/core.rs". These strings are in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Events of other sources than the tasks: system calls, time off the CPU, samples, machines. None
  * changes a task. Each is reported with the task whose poll is open on its thread at its end, which

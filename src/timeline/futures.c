@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The futures inside of tasks: what is polled within a task's poll, nested.
  *

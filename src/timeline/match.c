@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The words of a filter against what was there: noted task by task, judged once at the end. */
 #include "timeline/match.h"
 

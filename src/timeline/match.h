@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Whether each word of a filter matches something of a trace: a word that doesn't is a slip, and
  * the user is to know what there is instead. */
 #ifndef POLLUX_TIMELINE_MATCH_H

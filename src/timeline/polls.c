@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What is open on a thread: a stack of polls, innermost last. At its bottom may be a worker's loop,
  * which the runtime runs as a task of its own kind (Tokio: a blocking task): no poll of a task, so

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A slab holds 128 items after one pointer to the previous slab. Items given back go to a chain
  * that is used first, newest first, since that memory is still in the cache.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Items of one size from slabs: no malloc per item, all given back at once at the end. */
 #ifndef POLLUX_TIMELINE_POOL_H
 #define POLLUX_TIMELINE_POOL_H

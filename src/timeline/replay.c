@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A trace file through the timeline. Without a filter the reader's sink is the timeline's own. With
  * one there is a sink in between: it passes on what matches and cuts slices at the window's begin.

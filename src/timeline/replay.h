@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A trace file through the timeline, and the filter that report and export share. The loop that
  * every reader needs is here once.

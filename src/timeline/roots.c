@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * block_on's root future is not a task: no vtable leads to it, so its polls are not seen. They are
  * inferred from what the thread does, and marked as such.

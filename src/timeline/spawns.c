@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Spawns find their tasks: the rules are in timeline.h.
  *

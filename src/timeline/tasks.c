@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A task's life: it appears with its first event, goes from state to state, ends exactly once.
  *

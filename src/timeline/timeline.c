@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The public face of the timeline: tables of threads and kinds, one case per event type, losses,
  * totals. What an event does to a task, a thread, a block_on or a future is in tasks.c, polls.c,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The one state machine that gives events their meaning: tasks, polls, waits, wakes, workers. Fed
  * with events in time order (each thread's own order is exact, the order between threads is nearly

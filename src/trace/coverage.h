@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Lists of coverage: what was seen of a program and what not, row by row. */
 #ifndef POLLUX_TRACE_COVERAGE_H
 #define POLLUX_TRACE_COVERAGE_H

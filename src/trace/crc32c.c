@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * CRC-32C, eight bytes at a time (Kounavis and Berry's "slicing by 8"): portable, and about as fast
  * as memory for the two or three bytes that an event has in the file.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Events into the payload of an EVENTS chunk (docs/trace-format.md). A draft of a thread's next
  * chunk is six columns, to which its events are added while they are hot: in columns they take a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The words for what events say, by the enums of event.h. */
 #include "trace/event.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The one vocabulary of events. Every source (agent, kernel, import) speaks it, every reader
  * (timeline) understands it; what an event *means* for tasks is decided in src/timeline alone.

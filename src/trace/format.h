@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The numbers of the file format, as specified in docs/trace-format.md. Private to this room. */
 #ifndef POLLUX_TRACE_FORMAT_H
 #define POLLUX_TRACE_FORMAT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What kinds are called in a text. Short names leave type parameters out, so several kinds may have
  * one name: the handlers of a web server's routes, say, are all the same function of a library's.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Metadata records, both ways. A record is a type, a length and its fields, so that a reader steps
  * over what it does not know; the order of the fields is that of docs/trace-format.md. What is read

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* META chunks: records out of metadata structs, and tables of them back. Private to this room. */
 #ifndef POLLUX_TRACE_META_H
 #define POLLUX_TRACE_META_H

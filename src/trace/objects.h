@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The ELF objects that runtimes were found in. One process may have several: a Python program loads
  * libraries, each with a Tokio of its own. Then what has no name says which of them it is in.

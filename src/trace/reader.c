@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The reader: chunks from the file into metadata tables and into the merge, and events out of it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Events of one time. A counter that steps every 42 ns (24 MHz, as many arm64 machines have) gives
  * the wake on one thread and the poll that it caused on another the same stamp; the thread with the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The order of events that many threads stamped with one time. Private to this room.
  */

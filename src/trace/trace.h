@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The trace file, .plx: writer and reader. The format is specified in docs/trace-format.md.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The writer. Events wait in a draft per thread until there is a chunk's worth or the round ends;
  * metadata waits in one buffer that goes out before the next events do. Chunks are put together in

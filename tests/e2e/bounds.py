@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """For tests of what hostile input may cost: commands with their time and memory, and a hostile library."""
 import os
 import resource

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Builds what a test needs of tests/targets, when it needs it.
 
     build.py PACKAGE PROFILE [BINARY]      prints the path of the built file

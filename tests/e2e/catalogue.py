@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Which programs run in which builds, and the one check that all of them go through."""
 import functools
 import re

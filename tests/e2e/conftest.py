@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """End-to-end tests: the real pollux on real programs (tests/targets), compared with their own truth.
 
     POLLUX=build/src/cli/pollux python3 -m pytest tests/e2e            a slice that CI has time for

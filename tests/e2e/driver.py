@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Runs targets and the real pollux on them: the words in which the tests are written."""
 import contextlib
 import json

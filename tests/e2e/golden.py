@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """What pollux makes of the sample traces, kept as files in tests/golden/traces.
 
 `./dev bless` shows how they would change and changes them; test_golden.py compares.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What a hostile program does to those who look at it, for LD_PRELOAD into any program. HOSTILE
  * says what:

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Runs every program in every build, launched and attached, and writes docs/matrix.md from what came out.
 
     matrix.py [--slice] [-o FILE] [PACKAGE/PROFILE...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Attaching to what is not as usual: under seccomp filters, locked, held, in another namespace, changing."""
 import json
 import os

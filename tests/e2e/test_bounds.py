@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Input that was made to cost a lot: files of holes, numbers made up, a program that never pauses. pollux
 ends in seconds with little memory, and says what it left out."""
 import struct

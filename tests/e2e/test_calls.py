@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Calls in polls, and wakes, are what they are called: a call that can't wait is no blocking call, one in
 block_in_place keeps no worker, a block_on beside the workers is none, and who yields wakes itself."""
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The command line as such: help, wrong use, pipes; man pages and completion from the same tables."""
 import os
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """What the CPUs gave the program: a throttled cgroup is named, CPU time is the program's own, no share is
 more than all of it."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """`export` of real recordings: the formats' own rules (viewers are in tests/viewers)."""
 import json
 import subprocess

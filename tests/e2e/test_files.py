@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Files in whose names or places others have a hand: what is opened, what is waited for, what is
 overwritten, and what a terminal gets to see of their names."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Reports and exports of the sample traces are byte for byte what they were."""
 import difflib
 

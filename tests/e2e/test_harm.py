@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The traced program is not harmed: not by backtraces, kills, attaching, detaching, nor the rest."""
 import ctypes
 import os

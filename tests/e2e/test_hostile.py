@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Programs that attack their recorder: pollux ends by itself and in time, with little memory, and prints
 nothing that a terminal would obey. What a program does to itself is its own affair; what others do to
 it through what pollux has left there is not."""

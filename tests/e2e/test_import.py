@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """pollux import on recordings that the real perf makes here and now, compared with what pollux itself
 saw of the same run, and with what the program counted."""
 import fcntl

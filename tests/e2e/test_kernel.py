@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """record --backend kernel: the same truth, seen from outside (docs/kernel.md)."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """What a recording leaves in the program costs it nothing: memory, dumps, descriptors."""
 import os
 import re

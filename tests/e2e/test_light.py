@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """What it costs to look at a program, and that what pollux itself has too little of is said as that."""
 import os
 import re

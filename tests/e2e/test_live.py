@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Recordings that are read while they grow: record --print, hist."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Probes: `pollux probes`, and the ones that pollux gives (include/pollux/probes.h, crates/pollux-probes)."""
 import functools
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The command `record`: how it begins, how it ends, what it refuses and says."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """CPU samples and the stacks of long polls, of polls in functions that are known (stacks.rs)."""
 import os
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Off-CPU time and system calls, against programs that count their own (tests/targets, kernel.rs)."""
 import errno
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The programs' own counts, without pollux: a truth that contradicts itself proves nothing."""
 import catalogue
 import driver

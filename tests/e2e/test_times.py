@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """How long things lasted: what is open at an end counts, what nobody saw end has no length."""
 import re
 import time

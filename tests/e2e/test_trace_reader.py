@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A reader of its own (tests/trace_reader) reads what record writes."""
 import driver
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The numbers of a recording are the program's own, exactly, with nothing lost; and the program
 prints and exits as without pollux."""
 import catalogue

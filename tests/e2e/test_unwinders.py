@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Panics of programs with one unwinder or another, or several: they go where they go without pollux,
 whatever of the agent's is on the stack."""
 import json

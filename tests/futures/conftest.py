@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Tests of `pollux record --futures`: the real command on programs that count their futures' polls.
 
     POLLUX=build/src/cli/pollux python3 -m pytest tests/futures      what CI has time for

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Changes where debug information says that members lie: in the file, in place, so that build-id,
 size and all else stay.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """What a recording tells of every future's polls, against what the program itself has counted."""
 import random
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Debug information that is wrong, by malice or by mistake: the program doesn't pay for it."""
 import os
 import random

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What every fuzz target needs: the bytes as a file, since that is how they come to pollux. */
 #ifndef POLLUX_TESTS_FUZZ_H
 #define POLLUX_TESTS_FUZZ_H

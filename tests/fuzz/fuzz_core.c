@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * `pollux tree CORE --exe PROGRAM`, both from a stranger: it may find nothing or nonsense, but
  * never read beyond, hang, or leave memory behind. make_core.py makes the seeds.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A core file and its program as one input: the core's size (32 bits), the core, the program. */
 #ifndef POLLUX_TESTS_FUZZ_CORE_H
 #define POLLUX_TESTS_FUZZ_CORE_H

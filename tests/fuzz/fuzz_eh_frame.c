@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Unwind rules from a stranger, as a section of known and of unknown length: rows in order, each
  * found at its address; and an executable's, by its headers. */
 #include "fuzz.h"

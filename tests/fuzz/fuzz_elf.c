@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The scanner on an executable from a stranger: it may find nothing, but never read beyond, hang,
  * or leave memory behind. */
 #include "fuzz.h"

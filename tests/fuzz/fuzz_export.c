@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Fuzz target for the exports as people call them, with no ceilings of the caller's: of any trace
  * the output may be cut, but it takes neither for ever nor all memory (-timeout, -rss_limit_mb).

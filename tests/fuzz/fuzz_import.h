@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What the fuzz targets of importers share: one recording in, a trace into nowhere. */
 #ifndef POLLUX_TESTS_FUZZ_IMPORT_H
 #define POLLUX_TESTS_FUZZ_IMPORT_H

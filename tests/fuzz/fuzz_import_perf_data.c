@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Fuzz target for files of perf record, in both forms. */
 #include "fuzz_import.h"
 

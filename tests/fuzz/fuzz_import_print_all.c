@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Fuzz target for the output of tokio-dtrace's print-all. */
 #include "fuzz_import.h"
 

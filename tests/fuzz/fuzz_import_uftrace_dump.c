@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Fuzz target for the text of uftrace dump. */
 #include "fuzz_import.h"
 

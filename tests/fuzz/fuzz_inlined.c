@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What a scribbled ring may say of futures that are polled as a part of others: any points, any
  * lists, begins and ends of polls that don't fit together. Whatever it is, polls that are told lie

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Debug information and memory from a stranger: everything in the file is asked for, and every
  * coroutine in it is walked over memory that is the file's last bytes. It may tell nothing or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Probes from a stranger: his ELF file's notes (input that begins as one does), operands as text,
  * or (input that begins with 'H') what his probes say, hit by hit, to the machine that makes events

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Fuzz target for everything that reads a trace: the report and its JSON, histograms, printed
  * events, both exports. The input's checksums are made right first. The exports' own rules are

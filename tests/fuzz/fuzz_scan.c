@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A scan from a cache that somebody has written to: it is refused, or it is a scan, which is
  * written as it is read. */
 #include "fuzz.h"

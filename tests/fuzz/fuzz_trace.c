@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Fuzz target for the trace reader. Each input is read as it is, and once more with the checksums
  * of its header and chunks made right, since no fuzzer guesses those; each time twice over, and the

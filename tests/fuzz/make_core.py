@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Makes the seeds of corpus/core: the programs of corpus/elf (make_elf.sh), each with a core as the kernel
 would have written it of them with some tasks. The form is fuzz_core.h's."""
 import struct

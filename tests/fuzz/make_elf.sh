@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Makes the seeds of corpus/elf: the smallest executables that look to the finder like a program with
 # Tokio, with and without symbols, PIE and not. Needs gcc and strip.
 set -eu

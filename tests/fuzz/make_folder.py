@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """An input of a fuzz target that reads folders, from a folder: make_folder.py FOLDER > FILE"""
 import sys
 from pathlib import Path

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Makes the seeds of corpus/inlined: stories like those of tests/unit/test_inlined.c, in the form that
 fuzz_inlined.c reads."""
 import struct

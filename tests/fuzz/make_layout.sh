@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Makes the seeds of corpus/layout: small objects with debug information, C's and Rust's coroutines,
 # each with 4 KiB behind it that stand for memory. Needs gcc, rustc and objcopy.
 set -eu

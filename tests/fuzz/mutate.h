@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What the mutators share that know the structure of what they change: a generator, and the numbers
  * at which code breaks. A mutator is a LLVMFuzzerCustomMutator(); half of what it does it leaves to

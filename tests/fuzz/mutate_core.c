@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The mutator of a core file with its program behind it (fuzz_core.c). */
 #include "fuzz_core.h"
 #include "mutate_elf.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The mutator of ELF files, for all targets that read one. */
 #include "mutate_elf.h"
 

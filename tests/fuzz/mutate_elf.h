@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Fields of an ELF file at their extremes: of its head, its segments and sections, their first
  * words, its notes. */
 #ifndef POLLUX_TESTS_MUTATE_ELF_H

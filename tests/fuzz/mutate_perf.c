@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The mutator of perf.data: fields of its head and its attributes, types, sizes and first words of
  * its events at their extremes; events twice or not at all. Format: tools/perf/Documentation/
  * perf.data-file-format.txt of Linux. */

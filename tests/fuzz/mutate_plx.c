@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The mutator of traces. Of a chunk of events it unpacks the columns first, which a byte changed in
  * a zstd frame would only damage; numbers in records and heads are set to their extremes, and what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A fuzz target without a fuzzer: runs it once on each file of the folders given (and on nothing at
  * all), so that what fuzzing found stays found. If the target has a mutator each file is run a few

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Makes the recordings beside this file anew, with the real tools: perf (as root) and uftrace.
 
     make.py perf              builds runtime.c, records it with perf

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A program that behaves, to a tracer, like a runtime with probes: the seven of Tokio2Chrome's
  * Tokio as SystemTap notes, and async-std's five functions. Two workers poll tasks; what they did

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Rewrites a recording of perf record, file, stream or folder, as a machine of the other byte order
 would have written it (swap.py FROM TO). perf script reads both alike."""
 import struct

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The house's arrows: who may include whom.
 
 docs/architecture.md draws them; this holds them. A room under src/ may include its own headers and

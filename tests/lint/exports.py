@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Public functions without a caller: what a header of src/ declares is called in another file of src/, or by the header.
 
 What only its own file calls is static. What only tests call is no part of the program, but for FOR_TESTS. A function

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Words that the documentation does not use: the list is the last block of docs/glossary.md.
 
 Prints each use as FILE:LINE, or how much was checked; exits 1 if there is any use.

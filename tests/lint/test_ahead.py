@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Tests wait for the programs that tests/e2e/build.py builds ahead."""
 import fcntl
 import json

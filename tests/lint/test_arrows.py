@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The check of the arrows finds each kind of broken edge."""
 import arrows
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """./dev where something is missing that it can't install."""
 import shutil
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The check of public functions finds those without a caller."""
 import exports
 import pytest

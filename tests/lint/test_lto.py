@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Distributions build with link-time optimisation, which loses the symbols that an asm statement outside of
 functions defines: such code is in files of its own, ending in .S."""
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Files are opened by src/base/file.c: a path that somebody else has a hand in needs all of what it does.
 
 The files named here open nothing but what the kernel itself provides (below /proc and /sys), or folders of

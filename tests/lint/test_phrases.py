@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The check of words in the documentation."""
 import sys
 from pathlib import Path

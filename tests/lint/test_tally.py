@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The sums of a test run: what counts as passed, failed, unstable."""
 import tally
 

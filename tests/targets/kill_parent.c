@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * To be preloaded: ends the parent, if it is process $KILLED, by SIGKILL before the program's first
  * instruction, as soon as the loader has made all relocations.

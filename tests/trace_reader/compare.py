@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Compares what plx.py and `pollux print --json` read from a trace, event by event."""
 import collections
 import json

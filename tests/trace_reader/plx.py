@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A reader of .plx files, written from docs/trace-format.md alone: it shares no code and no number with src/trace.
 
 So it shows that the page is enough, and fails when the two say different things. It reads all chunks first and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The reader that was written from docs/trace-format.md agrees with `pollux print --json`, event by event."""
 import re
 import subprocess

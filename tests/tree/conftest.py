@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Tests of `pollux tree`: the real command on programs whose tasks stand at known places.
 
     POLLUX=build/src/cli/pollux python3 -m pytest tests/tree         what CI has time for

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The trees that the sources of the targets expect, and those that pollux shows, as nodes of text.
 
 In the sources, comments hold them: `TREE name` begins the tree of the task whose root future is

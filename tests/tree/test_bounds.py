@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """`tree` always ends: with types that branch without end, memory that is only reserved, cores that lie."""
 import json
 import os

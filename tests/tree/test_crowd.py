@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Many tasks at once, and tasks that come and go while they are looked at."""
 import json
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """What only a moment tells: the futures of block_on, which thread polls which task, and the run
 queue in which a scheduled task stands. The programs say what is true."""
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Trees of a program from Debian 12's rustc 1.63, whose async fns are GenFuture wrappers.
 
 Where there is no such compiler, TREE_RUSTC_1_63 may name a program that one has built of rustc-1.63/.

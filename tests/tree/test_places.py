@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Await points in recordings: every wait stands at the line where the source says, as often as it
 says."""
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Tasks that can never go on: the output names them and the cause, and no others."""
 import json
 

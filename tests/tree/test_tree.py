@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Every task's tree, place by place, against the comments in the sources."""
 import difflib
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The ways to look (a core file) and what is left when something is missing."""
 import json
 import re

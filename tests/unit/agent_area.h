@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Loads the agent's image into the process that runs the test, as the loader does from outside: the
  * area with image, stubs, state, switch and rings. Tests then call through stubs as a program calls

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The objects that a test has by its arguments, made of one source of tests/unit/fixtures: a shared
  * library, the same stripped, a program at fixed addresses, the same stripped. */
 #ifndef POLLUX_UNIT_FIXTURE_FILES_H

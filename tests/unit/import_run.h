@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What the tests of importers share: whole files are imported, their events counted and listed, and
  * compared with golden lists. POLLUX_BLESS=1 takes what comes out as the new ones, after showing

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The agent's image, run in this process: polls, wakes, ends, calls and spawns of made-up tasks
  * whose state words change as tokio's and async-task's do. What the hooks write into the ring is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The agent's way around a future's poll: what is recorded, and that nothing is changed by it. */
 #include "agent_area.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The agent's C code, compiled as ordinary code under ThreadSanitizer (the image itself can't be):
  * threads that claim rings, write and die beside a reader that drains the rings and gives dead

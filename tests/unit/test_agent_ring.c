@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The agent's rings, run in this process: full rings and exact losses, a reader that runs beside
  * the writer, threads that come and go, signal handlers that wake tasks in the middle of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The command line's words: every form of an option, and every way to get one wrong. */
 #include "cli/args.h"
 #include "cli/help.h"

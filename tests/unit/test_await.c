@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Trees and layout programs of a coroutine that is described by hand (fixtures/coroutine.S), over
  * memory that the test makes up: a tree in every state, what a leaf tells, what the agent's program

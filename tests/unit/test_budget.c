@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Budgets of steps, time and bytes; holes of files. */
 #include "base/budget.h"
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Buffers: growth, numbers, LEB128, sticky failure. */
 #include "base/buf.h"
 #include "base/cursor.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The threads that all sources of a recording share; names of system calls. */
 #include "base/syscalls.h"
 #include "capture/threads.h"

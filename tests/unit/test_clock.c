@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Clocks: the map follows the monotonic clock and never turns back, hostile ticks included. */
 #include "base/clock.h"
 

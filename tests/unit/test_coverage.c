@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Lists of coverage: rows are copies, and what was made of a note that was formatted. */
 #include "trace/coverage.h"
 

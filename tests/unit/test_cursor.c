@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The cursor: every read at every cut, LEB128 beyond 64 bits, hostile lengths. */
 #include "base/cursor.h"
 

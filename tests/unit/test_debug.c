@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Debug information in every form in which it comes (fixtures/make_debug.sh): the same answers from
  * each. A coroutine as rustc describes it, by hand; what a C compiler makes of layouts and

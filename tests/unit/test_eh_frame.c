@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Unwind rules: programs put together here byte by byte, in every opcode that compilers write; and
  * the rules of this very program and of its libraries, compared address by address with what

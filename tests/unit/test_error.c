@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Errors: order of sentences, codes, cutting at the end, NULL. */
 #include "base/error.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * capture: what an event costs is measured with the agent's own image. A measurement in which
  * events were dropped, or not written, gives 0; so does a machine that forbids executable memory.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What the exporters are made of: packing, the spilling stack, bins, the output buffer. */
 #include "export/export.h"
 #include "export/lanes.h"

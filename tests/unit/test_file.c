@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The openers of inputs and outputs: what is refused, that nothing waits, whose files stay as they
  * are. Other users are played by chown() and, for what they may do, by a child with another uid;

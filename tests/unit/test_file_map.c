@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Files as memory: which may be mapped, and what a cut one reads as. */
 #include "base/file_map.h"
 

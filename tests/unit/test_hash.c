@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The hash of bytes: files keep it, so its values are for ever. */
 #include "base/hash.h"
 

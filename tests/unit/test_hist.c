@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Histograms: quantiles against sorted data, exact sums, merging, the ends of u64. */
 #include "base/hist.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Recordings of other tools: the parts that read them, and whole files (tests/import/files, made by
  * the real tools) against golden lists of events.

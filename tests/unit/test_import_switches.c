@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Context switches in recordings of other tools, and recordings that are folders: what the real
  * tools wrote (tests/import/files) against golden lists of events, and what text means.

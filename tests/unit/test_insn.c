@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The instructions that pollux decodes by itself against Zydis: every opcode of the first two maps,
  * with each ModRM byte and the prefixes that a compiler puts there.

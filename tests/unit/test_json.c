@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* JSON: commas and nesting, both layouts, escapes at every position, UTF-8 good and bad. */
 #include "base/json.h"
 

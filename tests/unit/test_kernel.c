@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Unit tests of the kernel source: at which instructions a probe may stand, operands as the
  * programs in the kernel have them, records in the order of time, what they make of tasks; and,

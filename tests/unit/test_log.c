@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The log: off until a domain is asked for, one safe line per call. */
 #include "base/log.h"
 

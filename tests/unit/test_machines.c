@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The five sections of async-std's report, from its own events and from polls of workers. */
 #include "base/cleanup.h"
 #include "report/workers.h"

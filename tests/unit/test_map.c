@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The map against a naive model under random operations, with crowded and spread keys. */
 #include "base/map.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Names: both manglings, and what people get to read. */
 #include "binary/names.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Which pages are there, of this very process: by PAGEMAP_SCAN where the kernel has it, and by
  * words. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Reading of probes: the operands, each form with its value; a file of hand-made notes
  * (fixtures/probes.S: argv[1] as a library, argv[2] at fixed addresses); and notes that are cut and

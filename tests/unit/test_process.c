@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * process: memory maps from hostile text, holes in an address space, remote calls of a real child
  * that is blocked in each kind of system call, stopping of threads, signals that must not get lost.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The scanner on what optimisers make of spawns and wakers (fixtures/profile.S): which places are
  * some, and which can be patched. Places are told by the function that they are in; the stripped

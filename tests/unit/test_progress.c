@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The line on a terminal that says what takes long. */
 #include "cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What known probes become. A script is lines of "THREAD TIME PROVIDER:PROBE ARG..." (an argument
  * that is a word is a string that the probe pointed at); "THREAD TIME lost" and "... gone" are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A small made-up recording through the writer, the reader and the report, compared with golden
  * files (the folder is the first argument). POLLUX_BLESS=1 shows the difference and takes the new

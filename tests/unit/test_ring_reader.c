@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * capture: rings read as untrusted memory. A well-behaved writer's events come out once, in order,
  * over any number of turns of the ring; a hostile one's heads, sizes and counts lead to bounded

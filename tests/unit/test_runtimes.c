@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What the agent, the programs in the kernel and the tool share about tasks (agent/runtime*.h): one
  * row per rule. Memory is read as the programs in the kernel do: what isn't there is 0.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Findings that are kept: what is read back is what was found, of this very file, and nothing that
  * was damaged, or that belongs to others. Arguments: a program with Tokio tables. */
 #include "base/buf.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The scanner on an object of our own (fixtures/runtimes.S), which holds one of each thing that it
  * must find and a good deal that it must not. The stripped object must give what the other gives,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Binary search against a walk from the front, for every key, with equal items and without any. */
 #include "base/search.h"
 

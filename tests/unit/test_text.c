@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Text for people: rounding at every unit border, hostile strings, numbers with units. */
 #include "base/text.h"
 

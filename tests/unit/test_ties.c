@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * trace: events of several threads that have one time come in the order of their tasks' lives
  * (src/trace/ties.c).

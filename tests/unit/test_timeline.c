@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The meaning of events, one test per row of docs/timeline.md. A test plays lines
  *

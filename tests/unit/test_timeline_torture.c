@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Random events through the timeline: whatever comes, the story that the sink is told must be
  * consistent.

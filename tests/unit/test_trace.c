@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The trace file from end to end: what a writer was given is what a reader gives, merged by time.
  * Damage is test_trace_damage.c's.

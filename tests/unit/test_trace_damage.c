@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Damaged, cut and hostile trace files. Three promises are held here: what a reader gives of a
  * broken file is true (each thread's events are some of its real ones, in order), that something is

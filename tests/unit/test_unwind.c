@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Walks through stacks: of children that stand where we know, in nested functions, in a signal's
  * handler, in the vDSO, at the bottom of a recursion that is deeper than the copy; and compared

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Uses of functions, found in this very program; and what the code of a poll function tells. */
 #include "binary/elf/elf_image.h"
 #include "binary/code/call_index.h"

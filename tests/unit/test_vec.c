@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Growable arrays: what fits stays, new items of GROW_ZERO are zero, counters do not overflow. */
 #include "base/vec.h"
 

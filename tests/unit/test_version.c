@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Crates by the paths of panic locations: this test's own file has some. */
 #include "binary/elf/elf_image.h"
 #include "runtime/find.h"

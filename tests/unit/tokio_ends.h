@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * How polls of Tokio's tasks end, one row each: what a poll leaves in its task, and the end that
  * follows. The rule by itself (test_runtimes.c), the agent (test_agent.c) and the kernel source

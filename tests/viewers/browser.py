@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A headless Chromium, driven over its debugging pipe: no port, no driver to install.
 
 Commands go to the browser's file descriptor 3, answers and events come from its 4, each a JSON

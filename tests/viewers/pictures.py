@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Makes the pictures of the documentation from a recording of the demo (./dev demo).
 
     POLLUX=build/src/cli/pollux python3 tests/viewers/pictures.py build/demo/shop.plx

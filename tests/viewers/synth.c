@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Makes a trace of an imagined server, for tests of what reads traces when no real one is at hand:
  *

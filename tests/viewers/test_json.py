@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Exported files against the rules that viewers hold them to, without a viewer."""
 import bisect
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Exported files in the real viewers: Catapult (chrome://tracing) and Speedscope, in Chromium."""
 import json
 import os

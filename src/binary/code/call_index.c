@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * call rel32 (e8), jmp rel32 (e9), both through a word that holds an address (ff 15, ff 25 with
  * disp32(%rip)), and, as unoptimised code does it, `mov disp32(%rip), reg` of such a word (REX.W

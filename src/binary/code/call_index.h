@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Who calls a function: an index of all direct calls of an object, made in one pass over its code
  * bytes without decoding. What looks like a call and leads to exactly the beginning of a function

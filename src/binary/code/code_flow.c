@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The value of an instruction is followed as "may be here": one bit for each general purpose
  * register, vector register, and slot of the stack frame that a spill may have put it into. The

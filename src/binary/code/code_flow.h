@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * One function, decoded once: where control goes in it, and where a value goes that one of its
  * instructions makes. Jumps through registers, exceptions and what a called function does are not

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Looking through tens of megabytes of code for a few patterns, sixteen bytes at a time, with
  * nothing decoded. Every place with these bytes is reported, whether an instruction begins there or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The wrapper around Zydis. A function is decoded in a straight line from its start: compilers of
  * the programs that pollux looks at put no data between instructions (jump tables are in read-only

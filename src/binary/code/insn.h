@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Instructions of an ELF object, decoded by Zydis: enough to walk a function from its start, to
  * follow calls, and to find and confirm the instructions that take an address.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Moves, arithmetic, jumps and calls in the encodings that compilers choose: at most one prefix
  * besides REX, or a VEX prefix of two bytes. That is nine of ten instructions of a program. The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The instructions that compiled code consists of, decoded by a table; what it doesn't know is for
  * Zydis (insn.c). Tens of millions are decoded before a program is recorded.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Few functions take another's address, so most are decoded once, straight on. What would need more
  * memory than there is is walked as it is.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The instructions of a function, but for what an optimiser with a profile (PGO) has put there of
  * others: where it found that an indirect call mostly has the same target, it compares with that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Finding references in two steps. First the bytes of all code are searched for the pattern, with
  * nothing decoded: some tens of megabytes must pass in milliseconds, and only a handful of places

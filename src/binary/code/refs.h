@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The instructions of an object that take one of a set of addresses: `lea disp32(%rip), reg`, and
  * in objects at fixed addresses also immediates (`mov $imm32, reg`, `movq $imm32, mem`). Confirmed

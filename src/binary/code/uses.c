@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Finding uses in two steps, as refs.c does. First every four bytes of code are taken for a
  * displacement and looked up in a bitmap of the wanted addresses, with nothing decoded. Then each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Every use of a set of functions in an object: the instructions that call, jump to or take the
  * address of their beginnings, relative to themselves, and the words of data that hold it. Together

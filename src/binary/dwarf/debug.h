@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Types as DWARF describes them, lazily: only the units that are asked for are ever walked, found
  * by address ranges. A 500 MB debug binary costs what its few units cost. What was answered once is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The cache of answers (base/cache.h): all that was asked of a program's debug information, and
  * what was answered: types, functions, places. References are offsets in the debug information and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The inside of struct debug, for the files of this room only. */
 #ifndef POLLUX_BINARY_DWARF_DEBUG_DATA_H
 #define POLLUX_BINARY_DWARF_DEBUG_DATA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Files that hold debug information: the program's own, one apart that belongs to it, and split
  * units' .dwo and .dwp. Only files on this machine are looked at; nothing is ever downloaded.

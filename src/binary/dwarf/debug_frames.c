@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What a frame on a thread's stack keeps of a future that is polled from there: the references to
  * it among the variables of the function and of all that was inlined into it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * An index of debug information. Of one unit: the parents of its DIEs (Rust's names live there) and
  * its functions by address. Of all units together, made only once something is wanted that is not

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Where code was written: the line table gives file and line of an address, the tree of inlined
  * functions gives the calls there.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Types, compiled from their DIEs: once each, when asked for. What a type refers to is kept as
  * reference, so that the graph grows only where it is walked.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Units' headers and abbreviation tables: the shapes of the DIEs.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Line tables: the names of files, and the line of a code address. The program of a unit's table is
  * run again for each question: a tool asks for hundreds of addresses, and kept tables would be

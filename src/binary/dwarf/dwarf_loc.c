@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Where a variable is: the expression of its DIE, or one per range of code from a location list
  * (DWARF 4: .debug_loc; DWARF 5: .debug_loclists; GNU's split DWARF 4 has a form between the two).

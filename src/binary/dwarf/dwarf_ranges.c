@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Which code belongs to a DIE or a unit: low_pc and high_pc, range lists of DWARF 4 and 5, and the
  * table of the units' ranges, .debug_aranges.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Reading DWARF: units, DIEs and attributes over untrusted bytes. Bounded everywhere: a broken or
  * hostile section gives absent values, never a read beyond it.

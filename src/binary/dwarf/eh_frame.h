@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Unwind rules, compiled: from .eh_frame, which every function of a program has, also in stripped
  * files, to rows that a walk through a stack can look up in some ten nanoseconds. Of the registers

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Both kinds of poll functions take a Pin<&mut Self> first. A coroutine's body is called after what
  * it was written as, "{async_fn#0}", and its Self is the coroutine's type, "{async_fn_env#0}".

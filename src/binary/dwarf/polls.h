@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What debug information says of a function that polls a future: of which type, and what it
  * returns. */
 #ifndef POLLUX_BINARY_DWARF_POLLS_H

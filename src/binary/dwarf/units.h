@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * All units of debug information of one program, split ones included: found by the reference of a
  * DIE, by the address of code, or one after the other. A split unit takes its skeleton's place.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * An ELF object on disk, read through libelf: segments, symbols, relocations applied, function
  * bounds. Addresses are linked virtual addresses; they reach bytes only through PT_LOAD (rustc

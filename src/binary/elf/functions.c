@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Where functions begin and end. Symbols give them exactly; without them the unwind tables do:
  * .eh_frame has one entry (FDE) per function and is loaded with the program, so strip leaves it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * How the bytes of an object's file come into memory: by a map of it where no other user can change
  * it, by a copy where one can (base/file_map.h says why), and for small files, where the copy costs

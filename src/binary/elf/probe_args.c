@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The arguments of a probe: assembler operands as the compiler chose them at each site, AT&T's on
  * x86-64, ARM's on aarch64, into numbers that need no assembler any more.

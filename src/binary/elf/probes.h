@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The probes that a program carries: SystemTap's .note.stapsdt, version 3. Each note names one site
  * (a nop), its arguments as assembler operands, and a semaphore: a 16-bit counter in the program's

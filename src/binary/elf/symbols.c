@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Symbols by address. .symtab and .dynsym together, sorted in linear time: a debug build has some
  * hundred thousand of them with names of a hundred bytes, so names are neither copied nor

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The agent as a source of events: attaches, drains the rings while the program runs, detaches.
  *

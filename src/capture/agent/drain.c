@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * From the rings to the trace: the agent's two-word events become those of trace/event.h.
  *

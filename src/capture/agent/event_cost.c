@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What one event costs in the program, measured here: the agent's own image, laid out in this
  * process as the loader lays it out in another, is called as a runtime calls it (a poll, which is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * An optimiser makes the polls of most futures a part of their awaiter's poll: there is no call
  * that could be hooked. But they lie in their awaiter's memory, and the agent records the state of

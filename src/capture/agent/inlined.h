@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Futures without a poll function of their own: what is known of their polls becomes events. */
 #ifndef POLLUX_CAPTURE_AGENT_INLINED_H
 #define POLLUX_CAPTURE_AGENT_INLINED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The rings of one target, read as untrusted memory, which a hostile program may write too. What
  * comes out is a sequence of well-formed events, and counts of what was not.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The agent leaves out what can't be an address: a walk asks for return addresses and saved frame
  * pointers only, so what is missing here reads as zero, and is never asked for.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Stacks from the agent: the words that it wrote of one (AE_STACK) put together again, and walked
  * when the event comes that they belong to.

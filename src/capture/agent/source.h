@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * One traced process while it is recorded: its agent, its rings, and what its numbers are called in
  * the trace. Shared by agent.c (life) and drain.c (events).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The programs in the kernel: loading them, attaching them, reading their records.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What the BPF programs of kernel.bpf.c and the source around them (kernel*.c) share: the table of
  * hooks, filled by the source, and the records of the ring buffer. Fixed widths, since clang

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The kernel source, inside of the kernel: what runs when a probe is hit.
  *

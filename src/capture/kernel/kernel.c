@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The kernel as a source of events: puts probes into programs, reads their records, takes them out.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Private to this folder, the source that sees a program by probes that the kernel puts into it.
  *

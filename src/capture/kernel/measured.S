@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The function whose call with a probe on it is measured. Its first byte is a nop, which the kernel
  * emulates as it does a push or a jump. A file of its own: link-time optimisation loses symbols that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* In the place of kernel.c where pollux is built without what its BPF programs need. */
 #include "capture/capture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * For kernel.bpf.c: the await point of a task, by the layout program of its kind (agent/ring.h),
  * which the source has put into `layouts`. Uses user_word().

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Await points by the kernel source: the layout programs that the agent would run in the program
  * (agent/ring.h, src/future/program.h), handed to the programs in the kernel, by vtable.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * For kernel.bpf.c: what a USDT probe is called with: its arguments from the registers and memory
  * that its note names, and the strings among them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * One process: what can be probed in it, what the trace says of that, and the probes put in.
  *

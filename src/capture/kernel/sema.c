@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Semaphores of probes that the kernel did not raise, raised in the program's own memory. Such a
  * one stays raised if pollux is killed: the program then does the work for a probe without a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Hits of the runtimes' functions become events: what agent/tokio.c and agent/async.c do in the
  * program, done here with what the programs in the kernel could read.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * CPU samples: where the threads of the program are, sampled at a rate per second of CPU time.
  *

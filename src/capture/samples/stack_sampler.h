@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Stacks of single threads, taken from outside on a separate thread, since it may take a while: the
  * recorder submits a job, and polls for the answer.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Call stacks of the recorded processes: walked where they are taken, written to the trace as one
  * tree, with the names of their functions.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A thread's registers and the top of its stack, as BPF programs copy them and
  * capture/samples/stacks.h walks them. Fixed widths, since clang compiles this for both sides.

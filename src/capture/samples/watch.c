@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Long polls: what a poll is at that goes on for longer than it should, seen while it does.
  *

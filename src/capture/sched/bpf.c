@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Switches and system calls by BPF: loads the programs, gives them the processes, reads their ring.
  *

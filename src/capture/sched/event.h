@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What the BPF programs of sched.bpf.c and sched_plain.bpf.c send to the source in bpf.c: the
  * records of their ring buffer. Fixed widths, since clang compiles this for both sides.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What the kernel reports to every user of its own threads: when each leaves a CPU and returns, by
  * the switch records of perf events (PERF_RECORD_SWITCH). A record says whether the thread was

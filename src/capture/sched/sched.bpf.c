@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Off-CPU time and system calls on a kernel that describes its types (BTF): the cheap form, with
  * programs that read the kernel's structures by name.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * When threads are off their CPUs, why, and their system calls: what only the kernel knows.
  *

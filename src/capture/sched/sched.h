@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Private to this folder: the source (sched.c) and its backends, the best first: BPF on a kernel
  * that describes its types, on one that doesn't, and the switch records of perf events, which need

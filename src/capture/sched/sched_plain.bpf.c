@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Off-CPU time and system calls on a kernel that does not describe its types (no BTF): from the
  * tracepoints' own records, which are part of what the kernel promises, instead of its structures

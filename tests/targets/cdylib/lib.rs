@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Three functions for C: make a runtime, let it work, end it and get the truth.
 
 #[macro_use]

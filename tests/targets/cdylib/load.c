@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Loads the library that is named first, lets it work, prints the truth. With --wait behind it:
  * prints "ready PID" once the library is loaded, works when a line comes, ends when another comes.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Loads the libraries that are named first, lets each work, prints the truth of them all. With --wait
 behind them: prints "ready PID" once they are loaded, works when a line comes, ends when another comes."""
 import ctypes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a target talks to the one who runs it.
 //!
 //!     PROGRAM                        result lines, then the truth, then it ends

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tokio's and futures' combinators.
 use crate::parts::*;
 use futures::future::{self, Either, FutureExt, TryFutureExt};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chains, recursion, closures and futures written by hand.
 use crate::parts::*;
 use std::future::Future;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What all tasks are made of.
 use std::time::Duration;
 use tokio::time::sleep;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tasks of async_task.rs on smol.
 #[path = "async_task.rs"]
 mod tasks;

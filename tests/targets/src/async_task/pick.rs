@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Picks the program that was asked for.
 
 use super::programs::{Program, PROGRAMS};

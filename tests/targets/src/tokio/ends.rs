@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ways in which tasks end: aborted, dropped with their runtime, panicked.
 
 use crate::stage::{say, Stage};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! For tests that break things around it: a program that just goes on.
 
 use crate::multi;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Several runtimes, many threads, many tasks.
 
 use crate::stage::{say, Stage};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ways in which tasks are woken.
 
 use crate::stage::{say, Stage};
