@@ -6,10 +6,12 @@
  */
 #include "report/data.h"
 
+#include "base/cleanup.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "base/vec.h"
+#include "trace/objects.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -266,12 +268,41 @@ static void write_step(const struct report *rep, struct buf *out, const struct s
 	}
 }
 
+/* Each library's runtime numbers its own tasks, and so does each process; a block_on's number is none
+ * of a runtime's. */
+static void write_which(const struct report *rep, struct buf *out, const struct life *l)
+{
+	const struct trace_kind *k = trace_reader_kind(rep->reader, l->kind);
+	_cleanup_free_ char *place = NULL;
+	size_t n = 0, which = 0;
+
+	for (size_t i = 0; i < rep->n_lives; i++) {
+		n += rep->lives[i].number == l->number;
+		if (&rep->lives[i] == l)
+			which = n;
+	}
+	if (n < 2)
+		return;
+	buf_printf(out, " (%zu of %zu of this number", which, n);
+	if (k && trace_has_objects(rep->reader, k->process) && *trace_kind_object(rep->reader, k))
+		place = trace_object_label(rep->reader, trace_kind_object(rep->reader, k));
+	else if (k && trace_reader_n_processes(rep->reader) > 1)
+		place = trace_process_label(rep->reader, k->process);
+	if (place) {
+		buf_str(out, ", in ");
+		text_safe(out, place);
+	}
+	buf_char(out, ')');
+}
+
 void lives_text(const struct report *rep, struct buf *out)
 {
 	for (size_t i = 0; i < rep->n_lives; i++) {
 		const struct life *l = &rep->lives[i];
 		buf_str(out, rep->opt.color ? "\n\x1b[1m" : "\n");
-		buf_printf(out, "Life of task %llu, ", (unsigned long long)l->number);
+		buf_printf(out, "Life of task %llu", (unsigned long long)l->number);
+		write_which(rep, out, l);
+		buf_str(out, ", ");
 		text_safe(out, report_label(rep, l->kind));
 		buf_str(out, rep->opt.color ? "\x1b[0m\n" : "\n");
 		for (size_t k = 0; k < l->n_steps; k++) {
@@ -341,10 +372,14 @@ void lives_json(const struct report *rep, struct json *j)
 	json_array(j, "lives");
 	for (size_t i = 0; i < rep->n_lives; i++) {
 		const struct life *l = &rep->lives[i];
+		const struct trace_kind *meta = trace_reader_kind(rep->reader, l->kind);
+
 		json_object(j, NULL);
 		json_u64(j, "task", l->number);
 		json_u64(j, "id", l->id);
 		json_string(j, "family", report_label(rep, l->kind));
+		json_u64(j, "process", meta ? meta->process : 0);
+		json_string(j, "object", trace_kind_object(rep->reader, meta));
 		json_u64(j, "omitted_steps", l->n_untold);
 		json_array(j, "steps");
 		for (size_t k = 0; k < l->n_steps; k++)

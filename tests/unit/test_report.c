@@ -604,6 +604,63 @@ static void test_label_objects(void **state)
 	unlink(path);
 }
 
+/* Runtimes of two libraries have a task of one number each: both are told, and which is whose. */
+static void test_equal_numbers(void **state)
+{
+	static const char *const objects[] = {"/py/deltalake/_internal.abi3.so",
+					      "/py/rnet/rnet.cpython-311.so"};
+	static const char *const want[] = {
+		"Life of task 7 (1 of 2 of this number, in _internal), app::a\n",
+		"Life of task 7 (2 of 2 of this number, in rnet), app::b\n",
+		"Life of task 8, app::b\n",
+	};
+	static const char *const names[] = {"app::a", "app::b"};
+	const char *const tasks[] = {"7", "8", NULL};
+	const struct report_options opt = {.filter.tasks = tasks, .width = 100};
+	const struct trace_process process = {.exe = "/app", .cmdline = "app"};
+	const struct trace_thread thread = {.tid = 1, .name = "main"};
+	char path[] = "/tmp/test_report.XXXXXX";
+	struct script *s = calloc(1, sizeof(*s));
+	struct buf text = BUF_INIT;
+	struct trace_reader *r;
+	struct trace_writer *w;
+	struct error err = {0};
+	struct report *rep;
+	uint32_t index;
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_non_null(s);
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	assert_int_equal(trace_writer_process(w, &process, &index), 0);
+	assert_int_equal(trace_writer_thread(w, &thread, &index), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct trace_runtime rt = {.name = "tokio", .object = objects[i]};
+		const struct trace_kind k = {.runtime = i, .name = names[i], .full_name = names[i]};
+
+		assert_int_equal(trace_writer_runtime(w, &rt, &index), 0);
+		assert_int_equal(trace_writer_kind(w, &k, &index), 0);
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		at(s, 2 * i * MS, TE_POLL_BEGIN, 0, i > 0, i < 2 ? 7 : 8, 0);
+		at(s, (2 * i + 1) * MS, TE_POLL_END, TO_READY, i > 0, i < 2 ? 7 : 8, 0);
+	}
+	flush(s, w);
+	assert_int_equal(trace_writer_close(w, &err), 0);
+	assert_int_equal(trace_reader_open(path, &r, &err), 0);
+	assert_int_equal(report_make(r, &opt, &rep, &err), 0);
+	report_text(rep, &text);
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
+		assert_non_null(strstr(text.data, want[i]));
+	buf_done(&text);
+	report_free(rep);
+	trace_reader_free(r);
+	unlink(path);
+	free(s);
+}
+
 /* The same kind in processes of two programs, and of one program twice. */
 static void test_label_processes(void **state)
 {
@@ -789,7 +846,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_sort_words),     cmocka_unit_test(test_labels),
 		cmocka_unit_test(test_label_objects),  cmocka_unit_test(test_label_processes),
 		cmocka_unit_test(test_blocking_calls), cmocka_unit_test(test_nothing_polled),
-		cmocka_unit_test(test_one_count),
+		cmocka_unit_test(test_one_count),      cmocka_unit_test(test_equal_numbers),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	unlink(trace_path);
