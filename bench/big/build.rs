@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes the lists of instances: 120 kinds of tasks, and as much other code as makes 200 MB.
 
 use std::{env, fs, path::Path};

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Futures of many shapes, for the debug information that they give: a seed of fuzz_layout. See make_layout.sh.
 #![no_std]
 extern crate alloc;

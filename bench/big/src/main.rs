@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Much code, and a task of each of many kinds that sleeps a millisecond without end. Prints "ready
 //! PID", ends with a line on its stdin.
 

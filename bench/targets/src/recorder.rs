@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The recorder that the features choose, around a program that knows nothing of it.
 
 use tokio::runtime::{Builder, Runtime};

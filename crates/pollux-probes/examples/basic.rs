@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A task that spawns tasks that sleep, for some seconds, to try tracers on:
 //!
 //!     RUSTFLAGS="--cfg tokio_unstable" cargo run --release --example basic [SECONDS]

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The functions that [`register_hooks`](crate::register_hooks) gives to the runtime. Tokio keeps one
 //! function of each sort: whoever needs one for himself sets it after `register_hooks`, and calls
 //! the one from here in it.

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! USDT probes of Tokio's tasks and workers for Linux, to be read by bpftrace, perf, SystemTap and
 //! pollux. The probes are those of `tokio-dtrace`, with the same names and arguments:
 //!

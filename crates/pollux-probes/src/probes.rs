@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The probes themselves: a function each, so that each has one site, with a note in `.note.stapsdt`
 //! that tells tracers of it, and a semaphore in `.probes`, which a tracer counts up while it
 //! listens. The notes are of version 3: see the header of pollux for C, `include/pollux/probes.h`,

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Customers of the shop: `customers ADDRESS CONNECTIONS SECONDS`. Each connection sends a
 //! request, waits for the answer, rests a little, and comes back on a new connection after a while.
 //! Prints how many requests were answered and how long that took.

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A shop over TCP, one line per request: `price ITEM`, `buy ITEM`, `receipt ITEM`.
 //!
 //! It works, and it has the troubles of real services; `pollux report` shows each of them:

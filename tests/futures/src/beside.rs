@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An async function beside a future written by hand, which works, in one `select!`: `beside ROUNDS`.
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a program itself knows of the polls of its futures: `counted!(f(x))` is the future `f(x)` in
 //! a wrapper that counts its polls and how they end, under the name of the function `f`.
 #![allow(dead_code)]

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Async functions that count themselves, so that nothing stands between them and their awaiter:
 //! `truth NAME begun pending ready dropped`.
 use std::future::Future;

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 // What a future's poll costs: `deep DEPTH YIELDS` polls futures in futures, so many deep, each behind a
 // dyn Future, and says the CPU time of one of their polls. It says `ready PID` and begins when a line
 // comes in.

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 // Futures that whoever awaits them may drop, or holds behind a pointer: `held ROUNDS TASKS [MORE]`, as
 // `nested`. What becomes of each is counted by the future itself, so that nothing stands between it and
 // its awaiter: `truth NAME begun pending ready dropped`, all of which were pending at least once.

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 // Futures in futures, of every sort, each of whose polls is counted; `nested ROUNDS TASKS [MORE]`:
 // so many rounds in each of so many tasks, and MORE in the block_on itself. It says `ready PID` and
 // begins when a line comes in; `done` when it has worked, and ends with the next line.

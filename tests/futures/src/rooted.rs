@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Futures in a block_on, whose own poll the optimiser makes a part of it: `rooted ROUNDS`, some
 //! block_ons one after the other. Between the rounds nothing is woken, so that the thread waits.
 use crate::counted::{self, counted};

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The example of Rust-Async-Context-Tracer's README, and the same in a task of its own; then two of
 //! one async function at once, one of which is dropped by the end of the other's sleep.
 use crate::rt::{select, sleep, spawn, zip};

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 // Futures beside numbers that look like addresses, for debug information that says that there a
 // future is. `stamped ROUNDS` says `ready PID`, begins when a line comes in, and says what it has
 // summed up. Each has a poll function of its own (a dyn Future), and holds another in a box, in itself,

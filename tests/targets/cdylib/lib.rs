@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Three functions for C: make a runtime, let it work, end it and get the truth.
 
 #[macro_use]

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! async-std's scheduler of December 2019 in small: machines that run tasks off a queue of their own
 //! and a global one, a monitor that takes a machine for blocked if it made no progress, and the
 //! calls of the five functions at the places where that scheduler has them.

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The five functions that async-std's branch of 2019 exports for perf, by the same names and with
 //! the same arguments. There they are empty, and today's compiler removes their calls: here each
 //! has a `nop` that takes the arguments, so that they are passed as ever, and that differs from the

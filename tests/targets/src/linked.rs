@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The binary where the programs are a library: to link it otherwise is not to compile them once more.
 
 fn main() {

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a target talks to the one who runs it.
 //!
 //!     PROGRAM                        result lines, then the truth, then it ends

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a program itself knows of its tasks, counted without any help of the runtime.
 //!
 //! `family!(name)` makes a function `name(future)` that gives the root future of a task of that

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions for C that let n tasks panic, or unwind in another way, each at a place where a tracer's
 //! frame could be, and give how often that was seen.
 

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tasks of async_task.rs on async-std.
 #[path = "async_task.rs"]
 mod tasks;

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tasks of smol and async-std that stand still at known places: see tokio.rs. The two differ in
 //! what is imported as `rt`.
 use crate::rt::{self, channel, mutex, sleep, spawn, timeout, Arc, Mutex, Receiver, TcpListener};

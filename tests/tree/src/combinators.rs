@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tokio's and futures' combinators.
 use crate::parts::*;
 use futures::future::{self, Either, FutureExt, TryFutureExt};

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many tasks, idle (`idle N`) or coming and going (`churn`); and what there is to know of them.
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;

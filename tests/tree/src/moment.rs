@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What only a moment tells: who waits in block_on, which thread polls which task, and where a
 //! scheduled task stands. One way per argument; the program says what is true.
 use std::future::Future;

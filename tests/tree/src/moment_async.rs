@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What only a moment tells, on smol (one executor thread): see moment.rs.
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

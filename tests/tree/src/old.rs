@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tasks at known places in what rustc 1.63 compiles: async fns are GenFuture wrappers there, and an
 //! await point is where the awaited expression begins.
 use std::future::Future;

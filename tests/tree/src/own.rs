@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chains, recursion, closures and futures written by hand.
 use crate::parts::*;
 use std::future::Future;

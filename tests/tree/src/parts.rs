@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What all tasks are made of.
 use std::time::Duration;
 use tokio::time::sleep;

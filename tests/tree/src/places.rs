@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 // Tasks that wait at known lines, so many times: `// waits N FUNCTION in FAMILY` says what a recording
 // must tell of the line. The first second belongs to the recorder, which reads debug information.
 use std::future::pending;

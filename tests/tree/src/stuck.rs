@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tasks that can never go on, one way per argument; the tests know who and why.
 use std::future::Future;
 use std::pin::Pin;

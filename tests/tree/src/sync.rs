@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ends of trees: locks, channels, sockets, tasks.
 use crate::parts::*;
 use std::any::Any;

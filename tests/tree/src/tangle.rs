@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Futures whose types lead to 2^44 empty values: three tasks, and a tree that ends all the same.
 use std::future::Future;
 use std::io::Read;

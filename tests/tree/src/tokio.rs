@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tasks that stand still at known places, for `pollux tree`.
 //!
 //! A comment `TREE name` above a function is the await tree of the task whose root future it is:

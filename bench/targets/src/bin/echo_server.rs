@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 #[path = "../../../../tests/targets/src/bench/echo_server.rs"]
 #[allow(dead_code)]
 mod echo_server;

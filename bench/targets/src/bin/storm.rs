@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 #[path = "../../../../tests/targets/src/bench/storm.rs"]
 #[allow(dead_code)]
 mod storm;

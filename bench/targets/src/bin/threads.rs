@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many threads: `threads N`. N workers and as many tasks that sleep a millisecond without end; prints
 //! "ready PID" when all of them run, ends with a line on its stdin.
 

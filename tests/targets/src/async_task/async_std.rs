@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The programs on async-std: `suite PROGRAM [--wait] [--scale PERCENT]`; `suite list` names them.
 
 #[macro_use]

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executors of the program's own: smol's Executor and LocalExecutor, and twenty lines on async-task
 //! alone, whose `run` lets a panic of the future through.
 

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Picks the program that was asked for.
 
 use super::programs::{Program, PROGRAMS};

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The programs that async-std and smol have in common: both run tasks of the async-task crate on a
 //! global executor. `super::rt` says how each does it.
 

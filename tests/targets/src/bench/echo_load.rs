@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Load for echo_server: `echo_load ADDRESS [CONNECTIONS] [SECONDS] [BYTES]`. Each connection sends a
 //! message, waits for its echo, compares it, and goes on. Prints one JSON line; exits with 1 if
 //! any answer was lost or wrong.

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An echo server: `echo_server [PORT]`. Prints "listening ADDRESS"; answers each message (up to a
 //! newline) with itself; when its stdin ends it stops and prints how many it answered. With
 //! ECHO_WORK_NS each answer takes so much more of the processor.

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The worst cases for a recorder: `storm yield|spawn current|multi [N] [--wait]`. Prints one JSON line
 //! with the cost of a yield or a spawn. With --wait it prints "ready PID" and begins when a line comes.
 //!

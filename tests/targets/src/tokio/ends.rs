@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ways in which tasks end: aborted, dropped with their runtime, panicked.
 
 use crate::stage::{say, Stage};

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs that attack whoever records them, one way each; on its own nothing here does harm.
 //!
 //! Of the rings that both map:

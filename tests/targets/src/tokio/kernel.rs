@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What only the kernel sees: system calls, and threads without a CPU. Both count for themselves.
 
 use crate::multi;

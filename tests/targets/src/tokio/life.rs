@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What happens to the process: attached late, forked, executed, interrupted by signals.
 
 use crate::stage::{say, Stage};

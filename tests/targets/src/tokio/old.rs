@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program on a Tokio that is too old to be recorded: `suite plain [--wait]`.
 
 #[macro_use]

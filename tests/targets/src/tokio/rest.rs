@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! For tests that break things around it: a program that just goes on.
 
 use crate::multi;

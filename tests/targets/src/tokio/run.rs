@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ways to run tasks, and what tasks usually wait for.
 
 use crate::stage::{say, Stage};

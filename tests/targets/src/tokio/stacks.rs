@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Polls that take long, each in a function that is known: to compute, to wait for a lock, and at
 //! the bottom of a deep recursion. What the functions return is used, so that none of their calls
 //! becomes a jump.

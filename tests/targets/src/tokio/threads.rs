@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Several runtimes, many threads, many tasks.
 
 use crate::stage::{say, Stage};

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ways in which tasks are woken.
 
 use crate::stage::{say, Stage};
