@@ -66,5 +66,5 @@ gcc $flags -static-pie -Wl,-z,pack-relative-relocs -o tokio-relr "$work/tokio.s"
 objcopy --strip-section-headers tokio-pie tokio-no-sections 2>/dev/null || rm -f tokio-no-sections
 printf '\177ELF' >only-magic
 head -c 64 tokio-pie >only-header
-head -c 700 tokio-pie >cut
+head -c 700 tokio-pie >./cut
 chmod a-x ./*
