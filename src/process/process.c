@@ -178,41 +178,57 @@ bool process_alive(const struct process *p)
 	return state != 'Z' && state != 'X' && process_same_memory(p, p->pid);
 }
 
-/* The main thread of a process that ends, or in which another thread executes a program, goes
- * first: for some ms, or because it alone has ended. */
-static bool main_thread_ended(const struct process *p)
+/* How often, each ms, the end of a main thread is looked for that has begun: that of a process, or
+ * of one in which another thread executes a program, takes its time on a busy machine. */
+#define END_LOOKS 500
+#define ENDS 0x4 /* PF_EXITING, Linux include/linux/sched.h: set before the memory goes */
+
+/* One look, since a thread may end between two. */
+struct main_thread {
+	char state; /* X: there is none */
+	bool ends;
+	int n_threads; /* of the process */
+};
+
+static struct main_thread look_at_main_thread(const struct process *p)
 {
-	char status[PROCESS_STATUS_BYTES];
+	struct main_thread m = {.state = 'X'};
+	unsigned flags = 0;
+	char text[512];
 
-	for (unsigned i = 0; i < 500; i++) {
-		if (state_of(p) != 'Z' || !process_read_status(p, 0, status) ||
-		    process_status_number(status, "Threads", false) <= 1)
-			return false;
-		clock_sleep(NSEC_PER_MSEC);
-	}
-	return true;
+	if (process_read_file(p, "stat", text, sizeof(text)) > 0 && strrchr(text, ')'))
+		sscanf(strrchr(text, ')') + 1,
+		       " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d",
+		       &m.state, &flags, &m.n_threads);
+	m.ends = flags & ENDS || strchr("XZ", m.state);
+	return m;
 }
-
-/* A thread that ends has no memory for a moment before it is seen to have ended. */
-#define END_LOOKS 20
 
 int process_lost(const struct process *p, struct error *err)
 {
-	for (int i = 0; i < END_LOOKS; i++) {
-		if (main_thread_ended(p))
-			return error_set(err, -ESRCH,
-					 "the main thread of process %d has ended, and without it "
-					 "the kernel hides the threads that continue",
-					 p->pid);
-		char state = state_of(p);
-		if (state == 'X' || state == 'Z')
-			return error_set(err, -ESRCH, "process %d has ended", p->pid);
-		if (process_same_memory(p, p->pid))
+	struct main_thread m = {0};
+
+	for (unsigned i = 0; i < END_LOOKS; i++) {
+		bool same = process_same_memory(p, p->pid);
+
+		m = look_at_main_thread(p);
+		if (!m.ends && same)
 			return 0;
-		usleep(1000);
+		if (!m.ends)
+			return error_set(
+				err, -ESRCH,
+				"process %d has executed another program meanwhile: try again",
+				p->pid);
+		if (m.state == 'X' || (m.state == 'Z' && m.n_threads <= 1))
+			break;
+		clock_sleep(NSEC_PER_MSEC);
 	}
-	return error_set(err, -ESRCH,
-			 "process %d has executed another program meanwhile: try again", p->pid);
+	if (m.n_threads > 1)
+		return error_set(err, -ESRCH,
+				 "the main thread of process %d has ended, and without it the "
+				 "kernel hides the threads that continue",
+				 p->pid);
+	return error_set(err, -ESRCH, "process %d has ended", p->pid);
 }
 
 bool process_lock(const struct process *p, bool shared)
