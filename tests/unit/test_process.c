@@ -277,7 +277,7 @@ static int64_t do_job(enum job job, int pipe_fd)
 		epoll_ctl(ep, EPOLL_CTL_ADD, pipe_fd, &event);
 		/* The kernel ends it after any stop: a program that uses it must go on itself. */
 		do
-			rc = syscall(SYS_epoll_wait, ep, &event, 1, 5000);
+			rc = syscall(SYS_epoll_wait, ep, &event, 1, -1);
 		while (rc < 0 && errno == EINTR);
 		break;
 	}
@@ -293,6 +293,21 @@ static void on_usr1(int number)
 	shared->signals++;
 }
 
+static char state_of(pid_t pid)
+{
+	char name[32], text[512];
+	FILE *f;
+
+	snprintf(name, sizeof(name), "/proc/%d/stat", pid);
+	f = fopen(name, "r");
+	assert_non_null(f);
+	text[fread(text, 1, sizeof(text) - 1, f)] = 0;
+	fclose(f);
+	assert_non_null(strrchr(text, ')'));
+	return strrchr(text, ')')[2];
+}
+
+/* Returns when the child is in its call. */
 static pid_t start_child(enum job job, int *ret_pipe)
 {
 	int fds[2];
@@ -309,13 +324,16 @@ static pid_t start_child(enum job job, int *ret_pipe)
 		uint64_t began = clock_monotonic_ns();
 		shared->result = do_job(job, fds[0]);
 		shared->spent_ns = clock_monotonic_ns() - began;
+		/* A call that is over before anybody has come is no reason to end. */
+		while (!shared->stop)
+			usleep(1000);
 		_exit(0);
 	}
 	close(fds[0]);
 	*ret_pipe = fds[1];
-	while (!shared->ready)
+	while (!shared->ready || (job != JOB_BUSY && state_of(pid) != 'S'))
 		usleep(1000);
-	usleep(20000); /* into the call */
+	usleep(20000);
 	return pid;
 }
 
@@ -487,10 +505,14 @@ static void calls_in(enum job job, bool poke_only)
 		/* woken by us, or its time was over: never EINTR */
 		assert_true(shared->result == 0 || shared->result == -ETIMEDOUT);
 		break;
-	case JOB_READ:
 	case JOB_POLL:
 	case JOB_PPOLL:
 	case JOB_SELECT:
+		/* on a busy machine the time may be over */
+		assert_true(shared->result == 1 ||
+			    (shared->result == 0 && shared->spent_ns >= 500000000));
+		break;
+	case JOB_READ:
 	case JOB_EPOLL:
 		assert_int_equal(shared->result, 1);
 		break;
@@ -1025,6 +1047,8 @@ static bool killed_at(int k, pid_t target)
 		    tracer_start(&tracer, &t.err) < 0)
 			_exit(3);
 		tracer_call(tracer, run_errands, &t);
+		if (t.rc != -EBADF)
+			dprintf(STDERR_FILENO, "%d: %s\n", t.rc, t.err.text);
 		_exit(t.rc == -EBADF ? 0 : 4);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -1339,7 +1363,7 @@ static int stop_all(void *arg)
 	struct stop_test *t = arg;
 	struct process_stop stopped;
 
-	t->rc = threads_stop(&t->process, 4000000000, &stopped, &t->err);
+	t->rc = threads_stop(&t->process, 10000000000, &stopped, &t->err);
 	if (t->rc < 0)
 		return 0;
 	for (size_t i = 0; i < stopped.n; i++) {
@@ -1389,18 +1413,28 @@ static void test_stop_all(void **state)
 	process_close(&t.process);
 }
 
-/* A thread that waits for a vfork can't stop: the others don't wait for it. */
+/* A thread that waits for a vfork can't stop: the others don't wait for it. Here it waits for what
+ * another does after it was stopped, so whoever kept that one stopped would wait for ever. */
+#define TURNS 100 /* more than are made until an interrupt has come */
+
 static void *make_vfork(void *arg)
 {
 	pid_t pid = vfork();
 
 	if (pid == 0) {
 		shared->ready = 1;
-		usleep(1500000);
+		while (!shared->futex || shared->signals < TURNS)
+			usleep(500);
 		_exit(0);
 	}
 	waitpid(pid, NULL, 0);
 	return wait_for_stop(arg);
+}
+
+static void note_interrupt(const char *what)
+{
+	if (!strcmp(what, "interrupt"))
+		shared->futex = 1;
 }
 
 static void test_stop_with_vfork(void **state)
@@ -1412,17 +1446,13 @@ static void test_stop_with_vfork(void **state)
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t pid = fork();
 	if (pid == 0) {
-		uint64_t last = clock_monotonic_ns();
 		pthread_t thread;
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		pthread_create(&thread, NULL, make_vfork, NULL);
 		while (!shared->stop) {
-			uint64_t now = clock_monotonic_ns();
-
-			if (now - last > shared->spent_ns)
-				shared->spent_ns = now - last;
-			last = now;
+			if (shared->futex)
+				shared->signals++;
 			usleep(500);
 		}
 		_exit(0);
@@ -1431,14 +1461,16 @@ static void test_stop_with_vfork(void **state)
 		usleep(1000);
 	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
 	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	process_step_hook = note_interrupt;
 	tracer_call(tracer, stop_all, &t);
+	process_step_hook = NULL;
 	tracer_end(tracer);
 	assert_int_equal(t.rc, 0);
 	assert_int_equal(t.n_stopped, 2);
+	assert_true(shared->signals >= TURNS);
 	shared->stop = 1;
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
-	assert_true(shared->spent_ns < 1000000000);
 	process_close(&t.process);
 }
 
