@@ -85,8 +85,10 @@ int capture_keep_coverage(struct capture_stats *s, const struct trace_coverage *
 	struct trace_coverage *kept =
 		coverage_add(&s->coverage, c->item, c->seen, c->total, c->note);
 
-	if (kept)
+	if (kept) {
 		kept->process = c->process;
+		kept->cover = c->cover;
+	}
 	return coverage_result(&s->coverage);
 }
 

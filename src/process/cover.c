@@ -24,8 +24,10 @@ static void print_scan(struct coverage_list *c, const struct runtime_scan *f)
 		struct trace_coverage *one =
 			coverage_add(c, found->item, found->seen, found->total, found->note);
 
-		if (one)
+		if (one) {
+			one->cover = found->cover;
 			one->runtime = found->runtime;
+		}
 	}
 }
 
@@ -128,6 +130,7 @@ static void tell_unwinder(struct coverage_list *c, const struct hooked_object *o
 {
 	const struct runtime_scan *f = &o->attach.scan;
 	const char *file = file_name(o->object->path);
+	struct trace_coverage *row;
 
 	if (o->unwinder != UNWINDER_KNOWN && has_async_task(f))
 		coverage_addf(
@@ -135,12 +138,15 @@ static void tell_unwinder(struct coverage_list *c, const struct hooked_object *o
 			"the unwinder of %s %s: when and how a poll of a task of async-task's "
 			"ends isn't known",
 			file, unwinder_text(o->unwinder));
-	if (f->n_runtimes && !sees_panics(o, h))
-		coverage_addf(
-			c, TRACE_COVER_PANICS, 0, 1,
+	if (f->n_runtimes && !sees_panics(o, h)) {
+		row = coverage_addf(
+			c, "objects' panics", 0, 1,
 			"where a panic starts isn't seen in %s: a task that panicked counts as "
 			"ready",
 			file);
+		if (row)
+			row->cover = TRACE_COVER_PANICS;
+	}
 	if (futures && o->unwinder != UNWINDER_KNOWN && o->root_polls.n)
 		coverage_addf(c, "block_on futures", 0, o->root_polls.n, "the unwinder of %s %s",
 			      file, unwinder_text(o->unwinder));
@@ -149,6 +155,7 @@ static void tell_unwinder(struct coverage_list *c, const struct hooked_object *o
 void cover_tell(struct coverage_list *c, struct hooked_object *const *objects, size_t n_objects,
 		const struct hooks *h, bool futures)
 {
+	struct trace_coverage *row;
 	size_t n_wakes = 0;
 
 	for (size_t i = 0; i < n_objects; i++) {
@@ -179,8 +186,10 @@ void cover_tell(struct coverage_list *c, struct hooked_object *const *objects, s
 		coverage_add(
 			c, "changed calls", h->n_calls - h->n_calls_left, h->n_calls,
 			"the others were not what the file says, or changed while pollux attached");
-	coverage_add(c, TRACE_COVER_SPAWNS, h->n_sites - h->n_sites_left, h->n_sites,
-		     h->n_sites_left ? "tasks of the others are seen from their first "
-				       "schedule or poll on"
-				     : "");
+	row = coverage_add(c, "patched spawn sites", h->n_sites - h->n_sites_left, h->n_sites,
+			   h->n_sites_left ? "tasks of the others are seen from their first "
+					     "schedule or poll on"
+					   : "");
+	if (row)
+		row->cover = TRACE_COVER_SPAWNS;
 }

@@ -213,6 +213,7 @@ static void write_coverage(const struct report *rep, struct json *j)
 			continue;
 		json_object(j, NULL);
 		json_u64(j, "process", c->process);
+		json_string(j, "id", trace_cover_name(c->cover));
 		json_string(j, "item", c->item);
 		json_u64(j, "seen", c->seen);
 		json_u64(j, "total", c->total);

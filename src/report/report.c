@@ -604,8 +604,8 @@ bool report_sees_panics(const struct report *rep, uint32_t kind)
 
 	for (uint32_t i = 0; *file && i < trace_reader_n_coverage(rep->reader); i++) {
 		const struct trace_coverage *c = trace_reader_coverage(rep->reader, i);
-		if (!c || c->process != k->process || c->seen >= c->total || !c->item || !c->note ||
-		    strcmp(c->item, TRACE_COVER_PANICS))
+		if (!c || c->process != k->process || c->seen >= c->total || !c->note ||
+		    c->cover != TRACE_COVER_PANICS)
 			continue;
 		const char *at = strstr(c->note, file);
 		if (at && at > c->note && at[-1] == ' ' && at[strlen(file)] == ':')
@@ -629,7 +629,7 @@ bool report_sees_all_spawns(const struct report *rep)
 		return false;
 	for (uint32_t i = 0; i < trace_reader_n_coverage(rep->reader); i++) {
 		const struct trace_coverage *c = trace_reader_coverage(rep->reader, i);
-		if (c && c->item && c->seen < c->total && !strcmp(c->item, TRACE_COVER_SPAWNS))
+		if (c && c->cover == TRACE_COVER_SPAWNS && c->seen < c->total)
 			return false;
 	}
 	return true;

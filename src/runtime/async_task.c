@@ -310,10 +310,11 @@ static int cover(struct runtime_scan *f, size_t first_kind, size_t n_wakers)
 		r = find_cover(f, "task wakers", n_wakers, n_wakers ? n_wakers : 1, "%s",
 			       n_wakers ? "" : "no table of wakers was found");
 	if (r == 0)
-		r = find_cover(f, "task header layouts", placed, n, "%s",
-			       placed == n ? ""
-					   : "the code doesn't show it; the agent finds it when "
-					     "such a task runs first");
+		r = find_cover_as(f, TRACE_COVER_TASK_HEADERS, "task header layouts", placed, n,
+				  "%s",
+				  placed == n ? ""
+					      : "the code doesn't show it; the agent finds it when "
+						"such a task runs first");
 	return r;
 }
 

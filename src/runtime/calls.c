@@ -211,13 +211,15 @@ static int cover(struct runtime_scan *f, size_t n_libc)
 	for (size_t i = 0; i < f->n_calls; i++)
 		n += f->calls[i].call != TB_NONE;
 	if (f->is_static && !n)
-		return find_cover(f, "blocking calls", 0, n_libc + hidden ? n_libc + hidden : 1,
-				  "a static program calls libc directly, and without symbols "
-				  "nothing shows where: blocking and parking aren't seen");
-	return find_cover(f, "blocking calls", n, n + hidden, "%s",
-			  hidden ? "some code makes system calls itself, not through libc (rustix)"
-			  : n == 0 ? "this object imports none"
-				   : "");
+		return find_cover_as(f, TRACE_COVER_CALLS, "blocking calls", 0,
+				     n_libc + hidden ? n_libc + hidden : 1,
+				     "a static program calls libc directly, and without symbols "
+				     "nothing shows where: blocking and parking aren't seen");
+	return find_cover_as(
+		f, TRACE_COVER_CALLS, "blocking calls", n, n + hidden, "%s",
+		hidden	 ? "some code makes system calls itself, not through libc (rustix)"
+		: n == 0 ? "this object imports none"
+			 : "");
 }
 
 int calls_find(struct elf_image *image, struct runtime_scan *f)

@@ -72,18 +72,40 @@ int find_add_call(struct runtime_scan *f, const struct scan_call *call)
 	return 0;
 }
 
+static int add_coverage(struct runtime_scan *f, enum trace_cover cover, const char *item,
+			uint64_t seen, uint64_t total, const char *note, va_list ap)
+{
+	struct trace_coverage *c = coverage_vaddf(&f->coverage, item, seen, total, note, ap);
+
+	if (c) {
+		c->cover = cover;
+		c->runtime = f->covering;
+	}
+	return coverage_result(&f->coverage);
+}
+
 int find_cover(struct runtime_scan *f, const char *item, uint64_t seen, uint64_t total,
 	       const char *note, ...)
 {
-	struct trace_coverage *c;
 	va_list ap;
+	int rc;
 
 	va_start(ap, note);
-	c = coverage_vaddf(&f->coverage, item, seen, total, note, ap);
+	rc = add_coverage(f, TRACE_COVER_OTHER, item, seen, total, note, ap);
 	va_end(ap);
-	if (c)
-		c->runtime = f->covering;
-	return coverage_result(&f->coverage);
+	return rc;
+}
+
+int find_cover_as(struct runtime_scan *f, enum trace_cover cover, const char *item, uint64_t seen,
+		  uint64_t total, const char *note, ...)
+{
+	va_list ap;
+	int rc;
+
+	va_start(ap, note);
+	rc = add_coverage(f, cover, item, seen, total, note, ap);
+	va_end(ap);
+	return rc;
 }
 
 /* The path is at the front of a name: after "_ZN", or after the tags of a v0 path. */

@@ -19,6 +19,9 @@ struct scan_waker *find_add_waker(struct runtime_scan *f);
 struct scan_direct *find_add_direct(struct scan_waker *w);
 int find_add_call(struct runtime_scan *f, const struct scan_call *call);
 /* `note` is a format; "" if all is well. Copies. */
+int find_cover_as(struct runtime_scan *f, enum trace_cover cover, const char *item, uint64_t seen,
+		  uint64_t total, const char *note, ...) __attribute__((format(printf, 6, 7)));
+/* The same of an item that nothing looks for. */
 int find_cover(struct runtime_scan *f, const char *item, uint64_t seen, uint64_t total,
 	       const char *note, ...) __attribute__((format(printf, 5, 6)));
 

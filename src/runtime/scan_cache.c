@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct cache_kind cache = {"scan", "plxfound", 3};
+static const struct cache_kind cache = {"scan", "plxfound", 4};
 
 /* A smaller file is looked at as fast as its entry. */
 #define MIN_BYTES (1u << 20)
@@ -219,6 +219,7 @@ static void runtime(struct io *io, struct scan_runtime *r)
 
 static void coverage(struct io *io, struct trace_coverage *c)
 {
+	NUMBER(io, c->cover);
 	NUMBER(io, c->seen);
 	NUMBER(io, c->total);
 	string(io, (char **)&c->item);

@@ -106,7 +106,8 @@ int tables_add_sites(struct elf_image *image, struct runtime_scan *f, size_t fir
 		without += f->kinds[k].n_sites == 0;
 	if (without > 0)
 		trouble = "no code was found that takes some kinds' tables";
-	return find_cover(f, "spawn sites", seen, total + without, "%s", trouble ? trouble : "");
+	return find_cover_as(f, TRACE_COVER_SPAWN_SITES, "spawn sites", seen, total + without, "%s",
+			     trouble ? trouble : "");
 }
 
 size_t tables_head(struct elf_image *image, uint64_t function, struct insn *ret, size_t max)

@@ -117,6 +117,19 @@ bool trace_call_waits_for_cpu(unsigned call)
 	return (call & TRACE_CALL_NUMBER) == TB_SCHED_YIELD;
 }
 
+const char *trace_cover_name(unsigned cover)
+{
+	static const char *const names[TRACE_COVER_N] = {
+		[TRACE_COVER_OTHER] = "other",
+		[TRACE_COVER_PANICS] = "panics",
+		[TRACE_COVER_SPAWNS] = "patched_spawn_sites",
+		[TRACE_COVER_SPAWN_SITES] = "spawn_sites",
+		[TRACE_COVER_CALLS] = "blocking_calls",
+		[TRACE_COVER_TASK_HEADERS] = "task_headers",
+	};
+	return cover < TRACE_COVER_N ? names[cover] : names[TRACE_COVER_OTHER];
+}
+
 const char *trace_off_cpu_name(unsigned why)
 {
 	static const char *const names[TX_N] = {

@@ -292,16 +292,22 @@ struct trace_stack {
 	uint32_t flags;	 /* enum trace_stack_flags */
 };
 
-/* An item of the coverage that readers look for: objects (named in the note) whose panics, as far
- * as the total goes, aren't seen. */
-#define TRACE_COVER_PANICS "objects' panics"
-/* Another: the spawn sites at which each task's spawn is recorded. */
-#define TRACE_COVER_SPAWNS "patched spawn sites"
+/* Items of coverage that something looks for: their texts are for people and may change. */
+enum trace_cover {
+	TRACE_COVER_OTHER = 0,
+	TRACE_COVER_PANICS = 1,	      /* objects whose panics are seen; the note names others */
+	TRACE_COVER_SPAWNS = 2,	      /* patched spawn sites, which record each task's spawn */
+	TRACE_COVER_SPAWN_SITES = 3,  /* spawn sites that were found */
+	TRACE_COVER_CALLS = 4,	      /* blocking calls */
+	TRACE_COVER_TASK_HEADERS = 5, /* layouts of tasks' headers */
+	TRACE_COVER_N
+};
+const char *trace_cover_name(unsigned cover); /* "panics", "patched_spawn_sites", ..., "other" */
 
 /* What was seen and what not: `seen` of `total` items, and why the rest is missing. */
 struct trace_coverage {
 	uint32_t process;
-	uint32_t reserved;
+	uint32_t cover;	  /* enum trace_cover */
 	const char *item; /* "task vtables", "spawn sites", "blocking calls", "wakers", "names" */
 	uint64_t seen, total;
 	const char *note; /* one sentence, "" if all is well */

@@ -156,6 +156,7 @@ void meta_put_coverage(struct buf *out, uint32_t index, const struct trace_cover
 	put_string(&f, c->note);
 	put_string(&f, c->object);
 	put_string(&f, c->runtime);
+	buf_uleb(&f, c->cover);
 	put_record(out, PLX_COVERAGE, &f);
 }
 
@@ -472,6 +473,8 @@ static int read_coverage(struct meta *m, struct cursor *c)
 		if (r == 0)
 			r = get_string(m, c, &v->runtime);
 	}
+	if (r == 0 && cursor_left(c)) /* since 1.4 */
+		v->cover = get_u32(c);
 	if (r < 0 || !cursor_ok(c))
 		return r < 0 ? r : -EBADMSG;
 	return put_item(m, &m->coverage, index, v);

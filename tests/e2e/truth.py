@@ -46,7 +46,7 @@ def _fill_in_spawns(report, found, true):
     """A spawn site that can't be patched (the jump would cross a page: the compiler's luck) is told in
     the coverage, and its tasks are seen from their first schedule on: then they stand for the spawns,
     of so many such families as are needed."""
-    patched = [c for c in report["coverage"] if c["item"] == "patched spawn sites"]
+    patched = [c for c in report["coverage"] if c["id"] == "patched_spawn_sites"]
     hidden = [f for f in found if not f["spawned"] and f["tasks"]]
     if all(c["seen"] == c["total"] for c in patched) or len(hidden) > 8:
         return

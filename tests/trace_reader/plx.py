@@ -40,7 +40,7 @@ RECORDS = {
     4: ("thread name", 2, "thread:32 name:s"),
     5: ("kind", 10, "index:32 process:32 runtime:32 role:16 address_named:16 vtable:64 poll:64 name:s full_name:s "
                     "scheduler:s"),
-    6: ("coverage", 6, "index:32 process:32 item:s seen:64 total:64 note:s object:s runtime:s"),
+    6: ("coverage", 6, "index:32 process:32 item:s seen:64 total:64 note:s object:s runtime:s cover:32"),
     7: ("cost", 6, "stop_ns:64 attach_ns:64 recorder_cpu_ns:64 event_cost_ps:64 end_ns:64 end_reason:s begin_ns:64 "
                    "analysis_cpu_ns:64"),
     8: ("place", 7, "index:32 process:32 function:s file:s line:32 flags:32 awaits:s"),

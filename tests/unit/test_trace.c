@@ -855,6 +855,27 @@ static void test_bad_calls(void **state)
 	close_writer(w);
 }
 
+/* Which item a row of the coverage is goes with it, the words for it as they are. */
+static void test_coverage_items(void **state)
+{
+	struct trace_writer *w = open_writer(1);
+
+	for (uint32_t i = 0; i < TRACE_COVER_N; i++) {
+		const struct trace_coverage row = {.cover = i, .item = "words", .seen = i};
+
+		assert_int_equal(trace_writer_coverage(w, &row), 0);
+		assert_non_null(trace_cover_name(i));
+	}
+	close_writer(w);
+	struct file_read f = read_whole();
+	assert_int_equal(trace_reader_n_coverage(f.reader), TRACE_COVER_N);
+	for (uint32_t i = 0; i < TRACE_COVER_N; i++)
+		assert_int_equal(trace_reader_coverage(f.reader, i)->cover, i);
+	file_read_done(&f);
+	assert_string_equal(trace_cover_name(TRACE_COVER_PANICS), "panics");
+	assert_string_equal(trace_cover_name(UINT32_MAX), "other");
+}
+
 static void test_names(void **state)
 {
 	assert_string_equal(trace_event_type_name(TE_POLL_BEGIN), "poll_begin");
@@ -1074,6 +1095,7 @@ int main(void)
 		cmocka_unit_test(test_killed_writer),
 		cmocka_unit_test(test_bad_calls),
 		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_coverage_items),
 		cmocka_unit_test(test_stacks),
 		cmocka_unit_test(test_ties),
 		cmocka_unit_test(test_clock_step),

@@ -540,12 +540,14 @@ static void cover_scan(struct kernel_object *o)
 
 		/* System calls are seen at the kernel's door, however they are made; the others are
 		 * the agent's methods; the kernel's have an item of their own. */
-		if (!strcmp(c->item, "blocking calls") || !strcmp(c->item, "spawn sites") ||
-		    !strcmp(c->item, "task header layouts"))
+		if (c->cover == TRACE_COVER_CALLS || c->cover == TRACE_COVER_SPAWN_SITES ||
+		    c->cover == TRACE_COVER_TASK_HEADERS)
 			continue;
 		one = coverage_add(&o->coverage, c->item, c->seen, c->total, c->note);
-		if (one)
+		if (one) {
+			one->cover = c->cover;
 			one->runtime = c->runtime;
+		}
 	}
 }
 
