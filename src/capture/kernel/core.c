@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/vec.h"
-#include "capture/kernel/kernel.h"
+#include "capture/kernel/core.h"
 #include "capture/kernel.skel.h"
 #include "process/rights.h"
 

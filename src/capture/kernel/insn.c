@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/vec.h"
 #include "binary/code/insn.h"
-#include "capture/kernel/kernel.h"
+#include "capture/kernel/object.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Private to this folder, the source that sees a program by probes that the kernel puts into it.
+ * Private to this folder, the source that sees a program by probes that the kernel puts into it. On
+ * top of object.h, core.h and window.h, the recording itself:
  *
  *   kernel.c         life: start, drain, end; every process of a binary
  *   process.c        a process: what is in it, its part of the trace, its probes put in
- *   sites.c          an ELF object: where its probes are and what each hit means
- *   insn.c           at which instruction a probe may be, and at which it is cheap
- *   core.c           the programs in the kernel: loading, attaching, the ring
  *   points.c         await points: layout programs for the programs in the kernel
  *   sema.c           semaphores that the kernel can't raise
- *   window.c         records in the order of time
  *   take.c           records into events: threads, calls, losses, known probes
  *   tasks.c          the same for the functions of the runtimes
  */
@@ -17,143 +14,14 @@
 #define POLLUX_CAPTURE_KERNEL_KERNEL_H
 
 #include "base/map.h"
-#include "binary/elf/probes.h"
-#include "capture/bpf_ring.h"
 #include "capture/capture.h"
-#include "capture/exec_watch.h"
 #include "capture/drain_interval.h"
+#include "capture/exec_watch.h"
+#include "capture/kernel/core.h"
+#include "capture/kernel/window.h"
 #include "process/launch.h"
 #include "process/objects.h"
 #include "process/process.h"
-#include "runtime/providers.h"
-#include "runtime/runtime.h"
-
-#include <linux/types.h>
-
-#include "capture/samples/user_stack.h"
-
-#include "capture/kernel/event.h"
-#include "trace/coverage.h"
-
-/* ---- where probes are ---- */
-
-enum kernel_program { KP_FUNCTION = 0, KP_RETURN, KP_PROBE, KP_N };
-
-struct kernel_site {
-	uint64_t addr;	  /* linked */
-	uint64_t offset;  /* in the file */
-	uint64_t ref_ctr; /* of its semaphore in the file, 0: none, or pollux raises it */
-	uint32_t hook;
-	uint8_t program; /* enum kernel_program */
-	bool refused;	 /* the kernel did not take it */
-};
-
-#define KERNEL_NO_KIND UINT32_MAX
-
-/* What the source knows of a hook besides what the programs know. */
-struct kernel_place {
-	uint32_t object; /* number of its struct kernel_object */
-	uint32_t kind;	 /* into scan.kinds; KERNEL_NO_KIND: by the task's vtable */
-	uint32_t waker;	 /* into scan.wakers, or KERNEL_NO_KIND */
-	uint8_t type;	 /* enum kernel_hook_type */
-	uint64_t addr;	 /* linked */
-	const struct provider_probe *row; /* KH_PROBE */
-	const struct probe *probe;	  /* of a note; NULL: of a function */
-};
-
-/* An ELF file with everything that can be probed in it, once for all processes that have it. */
-struct kernel_object {
-	uint64_t dev, ino;
-	uint8_t role; /* what was looked for in it: kernel.c's own */
-	char *path;   /* as the first process names it */
-	int fd;
-	struct runtime_scan scan;
-	struct probes *probes;
-	struct kernel_site *sites;
-	size_t n_sites;
-	uint64_t *semaphores; /* linked addresses of all */
-	size_t n_semaphores;
-	struct coverage_list coverage; /* of its sites */
-	uint32_t n_known;	       /* sites of probes that are known */
-	uint32_t n_stepped;	       /* sites whose instruction is single-stepped */
-	uint32_t n_tail_leaves;	       /* run functions that may be left by a jump */
-	bool parks;		       /* its probes report parked threads themselves */
-};
-
-struct kernel_hooks {
-	struct kernel_hook *table; /* as the programs have it */
-	struct kernel_place *places;
-	uint32_t n, n_told; /* of them, those that the kernel knows by now */
-};
-
-/* All that can be probed in an object. Known probes win over functions: with `functions` false only
- * those are looked for. -ENOENT: there is nothing. `deadline_ns`: debug information may be read for
- * names until then. */
-int kernel_sites_find(struct elf_image *image, const char *path, uint32_t number, bool functions,
-		      uint64_t deadline_ns, struct kernel_hooks *hooks, struct kernel_object *ret,
-		      struct error *err);
-/* The unwinder's two functions, if it is in this object and anything of `hooks` may panic. */
-int kernel_sites_unwinder(struct elf_image *image, const char *path, uint32_t number,
-			  struct kernel_hooks *hooks, struct kernel_object *ret, struct error *err);
-/* Whether the object carries probes that are known. */
-int kernel_sites_known(struct elf_image *image, bool *ret_known, struct error *err);
-void kernel_object_done(struct kernel_object *o);
-void kernel_hooks_done(struct kernel_hooks *h);
-/* An operand for the programs; false if they can't read it. */
-bool kernel_arg_of(const struct probe_arg *arg, struct kernel_arg *ret);
-
-/* What the kernel does with an instruction that has a probe. */
-enum kernel_insn { KI_REFUSED = 0, KI_STEPPED, KI_EMULATED };
-enum kernel_insn kernel_insn_class(const uint8_t *bytes, size_t len);
-/* A place for a probe at addr: there, or at an instruction after it that is executed exactly as
- * often, that the kernel emulates, and at which `keep` (registers by bits) are still as at addr. */
-enum kernel_insn kernel_insn_place(struct elf_image *image, uint64_t addr, uint16_t keep,
-				   uint64_t *ret_addr);
-/* The function's `ret`s, for free(); *ret_leaves: it can be left by a jump, too. */
-int kernel_insn_returns(struct elf_image *image, uint64_t start, uint64_t end, uint64_t **ret,
-			size_t *ret_n, bool *ret_leaves);
-
-/* ---- the programs in the kernel ---- */
-
-struct kernel_core;
-
-struct kernel_core_options {
-	uint64_t ring_bytes;
-	bool spawn_stacks;
-	bool event_per_probe; /* a perf event for each, as for a kernel before 6.6 */
-};
-
-int kernel_core_open(const struct kernel_core_options *opt, struct kernel_core **ret_core,
-		     struct error *err);
-void kernel_core_free(struct kernel_core *core);
-/* Whether begins are reported (they are at first); what has begun reports its end in any case. */
-void kernel_core_gate(struct kernel_core *core, bool open);
-/* What one hit costs the program, measured on the way. */
-uint64_t kernel_core_cost_ps(const struct kernel_core *core);
-struct bpf_ring *kernel_core_ring(struct kernel_core *core);
-int kernel_core_tell_hooks(struct kernel_core *core, struct kernel_hooks *hooks);
-/* The layout program of the tasks with this vtable in a process. -ENOSPC: there is no room. */
-int kernel_core_layout(struct kernel_core *core, pid_t pid, uint64_t vtable, const uint64_t *words,
-		       size_t n);
-
-/* File descriptors that hold probes in place; closing them takes the probes out. */
-struct kernel_links {
-	int *fds;
-	size_t n;
-};
-
-/* Puts probes into one process (0: into all that have or will have the file). Sites that the kernel
- * refuses are marked. Negative errno: nothing could be attached. */
-int kernel_core_attach(struct kernel_core *core, enum kernel_program program, int file_fd,
-		       pid_t pid, struct kernel_site *sites, size_t n, struct kernel_links *links,
-		       struct error *err);
-void kernel_links_close(struct kernel_links *links);
-/* Losses that no thread has reported: of threads that still exist, one call of `tell` each; and the
- * number of all others. */
-int kernel_core_untold(struct kernel_core *core,
-		       int (*tell)(void *context, uint32_t tgid, uint32_t tid, uint64_t n,
-				   uint64_t first_ns),
-		       void *context, uint64_t *ret_others);
 
 /* ---- processes ---- */
 
@@ -199,22 +67,6 @@ int kernel_sema_raise(struct kernel_process *p, uint64_t bias, const uint64_t *s
 void kernel_sema_lower(struct kernel_process *p);
 
 /* ---- records ---- */
-
-/* Records of all threads, in the order of time. */
-struct kernel_window {
-	struct kernel_item {
-		uint64_t time;
-		uint32_t at, len; /* into bytes */
-	} * items;
-	size_t n, cap;
-	uint8_t *bytes;
-	size_t n_bytes, cap_bytes;
-};
-void kernel_window_done(struct kernel_window *w);
-int kernel_window_add(struct kernel_window *w, const void *record, size_t len);
-/* Gives the records before `before` to take(), oldest first, and forgets them. */
-int kernel_window_take(struct kernel_window *w, uint64_t before_ns,
-		       int (*take)(void *context, const void *record, size_t len), void *context);
 
 /* A poll that is open on a thread. */
 struct kernel_frame {

@@ -13,9 +13,10 @@
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/map.h"
 #include "base/vec.h"
 #include "binary/dwarf/debug.h"
-#include "capture/kernel/kernel.h"
+#include "capture/kernel/object.h"
 #include "runtime/debug_names.h"
 #include "runtime/scan_cache.h"
 

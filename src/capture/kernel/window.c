@@ -8,7 +8,9 @@
  * insertion: nearly all are in order already. Those of one thread keep their order.
  */
 #include "base/vec.h"
-#include "capture/kernel/kernel.h"
+#include "capture/kernel/window.h"
+
+#include "capture/kernel/object.h"
 
 #include <errno.h>
 #include <stdlib.h>
