@@ -471,7 +471,7 @@ void poll_park(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t
 		tl->n_inconsistent++;
 		poll_close_all(tl, th, t, TO_UNSEEN, false);
 	}
-	root_gap_end(tl, th, t, root_parks(call) ? TO_PENDING : TO_UNSEEN);
+	root_park(tl, th, call, t);
 	if (th->root_early && root_parks(call) && th->root->tl.state == TS_UNKNOWN)
 		task_state(tl, th->root, TS_WAITING, t);
 	th->parked = th->complete = true;
@@ -485,6 +485,7 @@ void poll_park(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t
 
 void poll_park_end(struct timeline *tl, struct thread *th, uint64_t t)
 {
+	root_decide(tl, th, false);
 	if (t < th->park_ns)
 		t = th->park_ns;
 	th->parked = false;
@@ -506,5 +507,5 @@ void poll_unpark(struct timeline *tl, struct thread *th, uint16_t arg, uint64_t 
 	else if (th->complete)
 		tl->n_inconsistent++;
 	th->after_unpark = true;
-	root_unparked(tl, th, th->park_call, t);
+	root_gap_begin(tl, th, t, true);
 }

@@ -18,8 +18,8 @@
  *   known length: the thread may long have gone on with something else.
  *
  * A wait that its waker has not ended is no wait of the block_on's: where the thread comes out of a
- * futex without a wake of the root, it was in a lock, or after the block_on. From the last poll's
- * end on its state is unknown, unless a wake comes after all.
+ * futex without a wake of the root, it was in a lock, or after the block_on. So whether a poll ended
+ * where the thread went into a futex is decided by what ends that park.
  *
  * A block_on inside of a task's poll (in block_in_place) has no polls of its own here: it lives
  * until that poll ends.
@@ -180,9 +180,8 @@ void root_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 	}
 	if (!root)
 		return;
-	if (root->maybe_left && root->n_losses == tl->n_losses && root->tl.state == TS_UNKNOWN)
-		root->tl.state = TS_WAITING;
-	root->maybe_left = false;
+	if (root->thread != NO_THREAD && tl->threads[root->thread]->root_parked.task == root)
+		root_decide(tl, tl->threads[root->thread], true);
 	task_settle(tl, root);
 	t = timeline_at_task(th, root, t);
 	bool polling = root->tl.state == TS_POLLING;
@@ -207,13 +206,18 @@ void root_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 		root_gap_begin(tl, th, t, true);
 }
 
+/* A wake was seen that may be its own. */
+static bool maybe_due(const struct task *root)
+{
+	return !root->named && root->stray_seen != root->kind->n_stray;
+}
+
 void root_gap_begin(struct timeline *tl, struct thread *th, uint64_t t, bool after_park)
 {
 	struct task *root = th->root;
 	if (!root || th->root_poll.task || th->parked || poll_open(th) || tl->failed)
 		return;
-	bool maybe_due = !root->named && root->stray_seen != root->kind->n_stray;
-	if (!th->root_due && !maybe_due)
+	if (!th->root_due && !maybe_due(root))
 		return;
 	if ((th->loops || root->kind->loops) && th->driver && !after_park)
 		return;
@@ -245,35 +249,91 @@ void root_gap_end(struct timeline *tl, struct thread *th, uint64_t t, enum trace
 	poll_finish(tl, th, &f, t, outcome);
 }
 
-void root_unparked(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t)
+static bool polls_tasks(const struct thread *th)
 {
-	struct task *root = th->root;
+	return th->loops || (th->root && th->root->kind->loops);
+}
 
-	root_gap_begin(tl, th, t, true);
-	if (!root || th->loops || root->kind->loops || call != TB_FUTEX)
+void root_park(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t)
+{
+	struct task *root = th->root_poll.task;
+
+	if (!root || call != TB_FUTEX || polls_tasks(th)) {
+		root_gap_end(tl, th, t, root_parks(call) ? TO_PENDING : TO_UNSEEN);
 		return;
+	}
+	th->root_parked = th->root_poll;
+	th->root_parked_ns = t;
+	th->root_parked_losses = tl->n_losses;
+	th->root_poll.task = NULL;
+}
+
+void root_decide(struct timeline *tl, struct thread *th, bool waits)
+{
+	struct frame f = th->root_parked;
+	struct task *root = f.task;
+	bool certain = root && root->n_losses == th->root_parked_losses;
+
+	if (!root)
+		return;
+	th->root_parked.task = NULL;
+	waits = waits || th->root_due || maybe_due(root);
+	poll_finish(tl, th, &f, th->root_parked_ns, waits ? TO_PENDING : TO_UNSEEN);
+	if (!waits || !certain || root->tl.state != TS_UNKNOWN)
+		return;
+	/* It waited up to the first loss since. */
+	root->tl.state = TS_WAITING;
+	root->n_losses = th->root_parked_losses;
 	task_settle(tl, root);
-	if (root->tl.state != TS_WAITING)
-		return;
-	root->tl.state = TS_UNKNOWN;
-	root->maybe_left = true;
+}
+
+static void look_ahead(struct thread *th, bool goes_on)
+{
+	th->root_decided = true;
+	th->root_goes_on = goes_on;
+}
+
+void root_look_ahead_wake(struct timeline *tl, const struct kind *k, uint64_t data)
+{
+	for (size_t i = 0; i < tl->n_threads; i++) {
+		struct thread *th = tl->threads[i];
+		struct task *root = !th			 ? NULL
+				    : th->root_poll.task ? th->root_poll.task
+							 : th->root_parked.task;
+
+		if (!root || th->root_decided || root->kind != k ||
+		    (root->named && root->name != data))
+			continue;
+		th->root_due = true;
+		if (th->root_parked.task || th->root_parks)
+			look_ahead(th, true);
+	}
 }
 
 void root_look_ahead(struct thread *th, const struct trace_event *ev)
 {
-	bool block = ev->type == TE_BLOCK && root_parks(ev->arg);
-	bool decides = block || ev->type == TE_POLL_BEGIN || ev->type == TE_POLL_END ||
-		       ev->type == TE_PARK || ev->type == TE_LOST || ev->type == TE_ROOT_ENTER ||
+	uint16_t call = ev->arg & TRACE_CALL_NUMBER;
+	bool park = ev->type == TE_PARK, block = ev->type == TE_BLOCK;
+	bool proven = call != TB_FUTEX || th->root_due || polls_tasks(th);
+	bool decides = (block && root_parks(call)) || park || ev->type == TE_UNPARK ||
+		       ev->type == TE_POLL_BEGIN || ev->type == TE_POLL_END ||
+		       ev->type == TE_LOST || ev->type == TE_ROOT_ENTER ||
 		       ev->type == TE_THREAD_BEGIN || ev->type == TE_THREAD_END;
+
 	if (!decides || th->root_decided)
 		return;
-	th->root_decided = true;
-	th->root_goes_on = block || ev->type == TE_POLL_BEGIN || ev->type == TE_POLL_END ||
-			   (ev->type == TE_PARK && root_parks(ev->arg));
+	if (th->root_parked.task || th->root_parks)
+		look_ahead(th, th->root_due);
+	else if (park && !proven)
+		th->root_parks = true;
+	else if (ev->type != TE_UNPARK)
+		look_ahead(th, ((block || park) && root_parks(call) && proven) ||
+				       ev->type == TE_POLL_BEGIN || ev->type == TE_POLL_END);
 }
 
 void root_end(struct timeline *tl, struct thread *th, uint64_t t)
 {
+	root_decide(tl, th, false);
 	root_gap_end(tl, th, t, TO_UNSEEN);
 	if (th->root)
 		root_finish(tl, th->root, t);

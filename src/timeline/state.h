@@ -94,7 +94,6 @@ struct task {
 			       * queue */
 	uint64_t wake_inside; /* serial of the first */
 	uint64_t stray_seen;  /* a root: n_stray of its kind when it was last polled */
-	bool maybe_left;      /* a root: UNKNOWN, but WAITING all the time if it is woken */
 	bool self_woken;      /* since its last poll began */
 	/* Where its last poll was: thread + 1, and how often that thread had parked by then. */
 	uint32_t polled_on;
@@ -168,7 +167,10 @@ struct thread {
 	bool root_due;	   /* woken: the next gap is its poll */
 	bool root_early;   /* from before the recording, and nothing of its thread was seen yet */
 	bool after_unpark; /* nothing was polled since the last unpark */
-	struct frame root_poll;	     /* open if root_poll.task */
+	struct frame root_poll;	  /* open if root_poll.task */
+	struct frame root_parked; /* its poll up to the present park, if root_parked.task */
+	uint64_t root_parked_ns, root_parked_losses;
+	bool root_parks;	     /* after the end it went into a futex */
 	bool root_decided;	     /* what came after the end shows, whether ... */
 	bool root_goes_on;	     /* ... it was still open then */
 	struct open_future *futures; /* innermost last */
@@ -309,11 +311,16 @@ void root_before(struct timeline *tl, struct thread *th, struct kind *k, uint64_
 void root_appears(struct timeline *tl, struct thread *th, enum trace_event_type type, uint64_t t);
 void root_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t data, uint64_t t);
 void root_gap_begin(struct timeline *tl, struct thread *th, uint64_t t, bool after_park);
-/* The thread was parked in that call up to now. */
-void root_unparked(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t);
+/* The thread parks in that call. */
+void root_park(struct timeline *tl, struct thread *th, uint16_t call, uint64_t t);
+/* What the root's poll before the thread's park was: over and pending if it `waits` for certain or
+ * was woken, else it may have been the last. */
+void root_decide(struct timeline *tl, struct thread *th, bool waits);
 void root_gap_end(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome);
 /* An event of after the end, on a thread with an open root_poll. */
 void root_look_ahead(struct thread *th, const struct trace_event *ev);
+/* A root's wake of after the end. */
+void root_look_ahead_wake(struct timeline *tl, const struct kind *k, uint64_t data);
 /* Whether a runtime parks in that call: in others the thread is after the block_on, or blocked in
  * its poll. */
 bool root_parks(uint16_t call);

@@ -411,7 +411,11 @@ int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct erro
 void timeline_look_ahead(struct timeline *tl, const struct trace_event *ev)
 {
 	struct thread *th = ev->thread < tl->n_threads ? tl->threads[ev->thread] : NULL;
-	if (th && th->root_poll.task && !ev->stream)
+	if (ev->stream)
+		return;
+	if (ev->type == TE_ROOT_WAKE && ev->kind < tl->n_kinds && tl->kinds[ev->kind])
+		root_look_ahead_wake(tl, tl->kinds[ev->kind]->same, ev->task);
+	else if (th && (th->root_poll.task || th->root_parked.task))
 		root_look_ahead(th, ev);
 }
 
@@ -419,6 +423,11 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
 {
 	if (end_ns < tl->last_ns)
 		end_ns = tl->last_ns;
+	for (size_t i = 0; i < tl->n_threads; i++) {
+		struct thread *th = tl->threads[i];
+		if (th)
+			root_decide(tl, th, !th->root_decided || th->root_goes_on);
+	}
 	tl->finished = true;
 	tl->last_ns = end_ns;
 	for (size_t i = 0; i < tl->n_threads; i++) {
@@ -428,7 +437,8 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
 		/* What it is in lasts up to the end, so it does too. */
 		th->tl.end_ns = th->parked || poll_open(th) ? end_ns : 0;
 		future_close_all(tl, th, end_ns, TO_UNKNOWN);
-		root_gap_end(tl, th, end_ns, th->root_goes_on ? TO_UNKNOWN : TO_UNSEEN);
+		bool goes_on = th->root_goes_on || (th->root_parks && !th->root_decided);
+		root_gap_end(tl, th, end_ns, goes_on ? TO_UNKNOWN : TO_UNSEEN);
 		poll_close_all(tl, th, end_ns, TO_UNKNOWN, true);
 		if (th->parked)
 			poll_park_end(tl, th, end_ns);

@@ -1158,10 +1158,11 @@ ROW(30)
 		      "park t0 1 20-40\n"
 		      "scheduled 1 30-40\n"
 		      "w2 2 t0 45 scheduled by 1\n"
-		      "poll 1 t0 40-50 pending since 30 w1 inferred\n"
+		      /* not woken: in it, or after the block_on, it was in a lock */
+		      "poll 1 t0 40-40 unknown since 30 w1 end unseen inferred\n"
 		      "park t0 1 50-60\n"
 		      "w3 1 t0 66 scheduled\n"
-		      "waiting 1 50-66\n"
+		      "unknown 1 40-66\n"
 		      "park t0 1 65-67\n"
 		      "scheduled 1 66-67\n"
 		      /* not woken: whatever the thread does, it is not the root's poll */
@@ -1183,13 +1184,12 @@ ROW(30)
 	      "16 0 park\n"
 	      "17 0 unpark\n",
 	      "+1 root 0 spawned 10\n"
-	      "poll 1 t0 10-11 pending inferred\n"
 	      "+2 root 1 spawned 12\n"
-	      "poll 2 t1 12-13 pending inferred\n"
 	      "stray root t2 14\n"
+	      "poll 1 t0 10-11 pending inferred\n"
 	      "park t0 1 11-15\n"
 	      "waiting 1 11-15\n"
-	      "poll 1 t0 15-16 pending inferred\n"
+	      "poll 1 t0 15-15 unknown end unseen inferred\n"
 	      "park t0 1 16-17\n");
 }
 
@@ -1303,13 +1303,13 @@ ROW(33)
 					 "w2 2 t5 13 scheduled\n"
 					 "waiting 2 12-13\n"
 					 "+3 root 1 spawned 14\n"
-					 "poll 3 t1 14-15 pending inferred\n"
 					 "+4 root 2 spawned 16\n"
-					 "poll 4 t2 16-17 pending inferred\n"
 					 "stray root t5 18\n"
+					 "poll 4 t2 16-17 pending inferred\n"
 					 "park t2 1 17-19\n"
 					 "waiting 4 17-19\n"
 					 "-4 unknown 19\n"
+					 "poll 3 t1 14-15 pending inferred\n"
 					 "w3 3 t5 20 scheduled\n"
 					 "waiting 3 15-20\n"
 					 "w4 1 t5 21 noop\n");
@@ -1343,7 +1343,8 @@ ROW(38)
 	      "30 0 park\n"
 	      "40 1 root-wake root 99\n"
 	      "41 0 unpark\n"
-	      "50 0 park\n",
+	      "50 0 park\n"
+	      "60 1 root-wake root 99\n",
 	      "+1 root 0 seen 10\n"
 	      "w1 1 t1 20 scheduled\n"
 	      "waiting 1 10-20\n"
@@ -1353,7 +1354,9 @@ ROW(38)
 	      "waiting 1 30-40\n"
 	      "park t0 1 30-41\n"
 	      "scheduled 1 40-41\n"
-	      "poll 1 t0 41-50 pending since 40 w2 inferred\n");
+	      "poll 1 t0 41-50 pending since 40 w2 inferred\n"
+	      "w3 1 t1 60 scheduled\n"
+	      "waiting 1 50-60\n");
 	/* parked anew without a wake: not polled */
 	story("10 0 before root\n"
 	      "10 0 park\n"
@@ -1369,14 +1372,17 @@ ROW(38)
 	      "20 0 park\n"
 	      "30 1 root-wake root 99\n"
 	      "31 0 unpark\n"
-	      "40 0 park\n",
+	      "40 0 park\n"
+	      "50 1 root-wake root 99\n",
 	      "+1 root 0 seen 10\n"
 	      "unknown 1 10-20\n"
 	      "w1 1 t1 30 scheduled\n"
 	      "waiting 1 20-30\n"
 	      "park t0 1 20-31\n"
 	      "scheduled 1 30-31\n"
-	      "poll 1 t0 31-40 pending since 30 w1 inferred\n");
+	      "poll 1 t0 31-40 pending since 30 w1 inferred\n"
+	      "w2 1 t1 50 scheduled\n"
+	      "waiting 1 40-50\n");
 	/* a thread that polls tasks: its driver's wake is the first that is seen of it */
 	story("10 0 before loop\n"
 	      "10 0 epoll\n"
@@ -1880,7 +1886,6 @@ ROW(48)
 					 "future 1 outer t0 10-11 pending self 1\n"
 					 "+1 root 1 spawned 20\n"
 					 "future 2 inner t1 21-22 pending self 1 of 1\n"
-					 "poll 1 t1 20-23 pending inferred\n"
 					 "+2 task 1 seen 30\n"
 					 "worker t2 30-\n"
 					 "poll 2 t2 30-35 pending\n"
@@ -1889,8 +1894,9 @@ ROW(48)
 					 "future 3 ready 39: 2 polls 8 self 3 waited 0\n"
 					 "poll 2 t3 35-40 ready\n"
 					 "-2 ready 40\n"
+					 "poll 1 t1 20-20 unknown end unseen inferred\n"
 					 "park t1 1 23-50\n"
-					 "waiting 1 23-50\n"
+					 "unknown 1 20-50\n"
 					 "future 2 unknown 50: 1 polls 1 self 1 waited 0\n"
 					 "-1 unknown 50\n"
 					 "worker t2 -70\n"
@@ -2038,10 +2044,10 @@ ROW(61)
 	      "40 1 park\n"
 	      "finish 50",
 	      "+1 root 0 spawned 10\n"
-	      "poll 1 t0 10-20 pending inferred\n"
 	      "+2 loop 1 spawned 30\n"
 	      "worker t1 30-\n"
 	      "poll 2 t1 30-40 pending inferred\n"
+	      "poll 1 t0 10-20 pending inferred\n"
 	      "park t0 1 20-50\n"
 	      "park t1 1 40-50\n"
 	      "worker t1 -50\n"
@@ -2218,7 +2224,7 @@ ROW(56)
 					 "unknown 1 10-300\n"
 					 "-1 unknown 300\n"
 					 "+2 root 0 spawned 300\n"
-					 "poll 2 t0 300-310 pending inferred\n"
+					 "poll 2 t0 300-300 unknown end unseen inferred\n"
 					 "park t0 1 310-320\n"
 					 "+3 root 1 spawned 330\n"
 					 "poll 3 t1 330-330 unknown end unseen inferred\n"
@@ -2229,14 +2235,13 @@ ROW(56)
 					 "+5 root 3 spawned 370\n"
 					 "park t1 7 340-400\n"
 					 "poll 5 t3 370-370 unknown end unseen inferred\n"
-					 "unknown 2 310-400\n"
-					 "-2 alive unknown\n"
+					 "-2 unknown 300\n"
 					 "-3 unknown 330\n"
 					 "-5 unknown 370\n");
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
-/* After its last poll the thread waits for something else; a root that is woken did wait. */
+/* The thread waits for something else, in its poll or after the block_on. */
 ROW(62)
 {
 	struct timeline_totals t = story("10 0 enter root\n"
@@ -2253,15 +2258,15 @@ ROW(62)
 					 "970 0 park\n"
 					 "finish 1000",
 					 "+1 root 0 spawned 10\n"
-					 "poll 1 t0 10-20 pending inferred\n"
+					 "poll 1 t0 10-10 unknown end unseen inferred\n"
 					 "park t0 1 20-30\n"
 					 "w1 1 t1 50 scheduled\n"
-					 "waiting 1 20-50\n"
+					 "unknown 1 10-50\n"
 					 "park t0 1 40-50\n"
-					 "poll 1 t0 50-60 pending since 50 w1 inferred\n"
+					 "poll 1 t0 50-50 unknown since 50 w1 end unseen inferred\n"
 					 "park t0 1 60-900\n"
 					 "park t0 1 910-950\n"
-					 "unknown 1 60-960\n"
+					 "unknown 1 50-960\n"
 					 "-1 unknown 960\n"
 					 "+2 root 0 spawned 960\n"
 					 "poll 2 t0 960-970 pending inferred\n"
