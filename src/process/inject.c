@@ -40,7 +40,6 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define STOP_TIMEOUT (200 * NSEC_PER_MSEC)
 #define STOP_ALL_TIMEOUT (2000 * NSEC_PER_MSEC)
 #define ERRAND_TIMEOUT (5000 * NSEC_PER_MSEC)
 #define ALONE_TIMEOUT (20 * NSEC_PER_MSEC)
@@ -325,7 +324,7 @@ static bool wait_until_out(struct injector *in, const struct code_cave *place, p
 			struct stopped_thread t;
 			struct user_regs_struct regs;
 			uint64_t began = clock_monotonic_ns();
-			int rc = thread_stop(in->process, tid, STOP_TIMEOUT, &t);
+			int rc = thread_stop(in->process, tid, THREAD_STOP_TIMEOUT, &t);
 
 			if (rc == -ESRCH)
 				return true;
@@ -551,7 +550,7 @@ static int send(struct injector *in, struct code_cave *place, const struct remot
 	struct user_regs_struct regs;
 	struct stopped_thread t;
 	uint64_t began = clock_monotonic_ns();
-	int rc = thread_stop(in->process, tid, STOP_TIMEOUT, &t);
+	int rc = thread_stop(in->process, tid, THREAD_STOP_TIMEOUT, &t);
 
 	if (rc == -ESRCH)
 		return 0;
@@ -832,7 +831,7 @@ static uint64_t fs_base_of(struct injector *in, pid_t tid)
 	struct user_regs_struct regs = {0};
 	struct stopped_thread t;
 
-	if (thread_stop(in->process, tid, STOP_TIMEOUT, &t) < 0)
+	if (thread_stop(in->process, tid, THREAD_STOP_TIMEOUT, &t) < 0)
 		return 0;
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
 		regs.fs_base = 0;

@@ -9,7 +9,6 @@
 #include "process/memory.h"
 
 #include "base/cleanup.h"
-#include "base/units.h"
 #include "process/threads.h"
 
 #include <errno.h>
@@ -22,8 +21,6 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define STOP_TIMEOUT_NS (200 * NSEC_PER_MSEC)
 
 int memory_read(const struct process *p, uint64_t addr, void *out, size_t len)
 {
@@ -120,7 +117,7 @@ static int stop_and_poke(const struct process *p, uint64_t addr, const void *dat
 	for (size_t i = 0; i < n; i++) {
 		struct stopped_thread t;
 
-		rc = thread_stop(p, tids[i], STOP_TIMEOUT_NS, &t);
+		rc = thread_stop(p, tids[i], THREAD_STOP_TIMEOUT, &t);
 		if (rc == 0) {
 			rc = poke(p, t.tid, addr, data, len);
 			thread_resume(&t);

@@ -61,7 +61,6 @@
 #define PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG 0x4211
 #endif
 #define MAX_FILTERS 256ul
-#define STOP_TIMEOUT (200 * NSEC_PER_MSEC)
 
 static bool alu(unsigned op, uint32_t *a, uint32_t operand)
 {
@@ -476,7 +475,7 @@ int seccomp_allows_all(const struct process *p, const struct stub_call *calls, s
 			rc = seccomp_allows(p, tids[i], calls, n, &trial, err);
 			continue;
 		}
-		rc = thread_stop(p, tids[i], STOP_TIMEOUT, &t);
+		rc = thread_stop(p, tids[i], THREAD_STOP_TIMEOUT, &t);
 		if (rc == 0) {
 			rc = seccomp_allows(p, tids[i], calls, n, &trial, err);
 			thread_resume(&t);

@@ -26,6 +26,7 @@
 #include <linux/sched.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -530,6 +531,53 @@ static void test_errands(void **state)
 {
 	for (int job = 0; job < N_JOBS; job++)
 		calls_in(job, false);
+}
+
+/* The child's thread gets no turn on its CPU for a while: that is no reason to give up. */
+static void test_errands_without_cpu(void **state)
+{
+	const struct sched_param real_time = {.sched_priority = 1};
+	struct remote_calls_test t = {.process = PROCESS_INIT};
+	struct tracer *tracer;
+	int pipe_fd, status;
+	cpu_set_t before, one;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+	CPU_ZERO(&one);
+	for (int i = 0; i < CPU_SETSIZE && !CPU_COUNT(&one); i++)
+		if (CPU_ISSET(i, &before))
+			CPU_SET(i, &one);
+	pid_t pid = start_child(JOB_BUSY, &pipe_fd);
+	assert_int_equal(sched_setaffinity(pid, sizeof(one), &one), 0);
+	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	shared->ready = 0;
+	pid_t other = fork();
+	if (other == 0) {
+		sched_setaffinity(0, sizeof(one), &one);
+		bool is_first = sched_setscheduler(0, SCHED_FIFO, &real_time) == 0;
+		uint64_t until = clock_monotonic_ns() + 600000000;
+
+		shared->ready = 1;
+		while (is_first && clock_monotonic_ns() < until)
+			;
+		_exit(!is_first);
+	}
+	while (!shared->ready)
+		usleep(1000);
+	tracer_call(tracer, run_errands, &t);
+	tracer_end(tracer);
+	assert_int_equal(waitpid(other, &status, 0), other);
+	if (t.rc != -EBADF)
+		print_error("%d %s\n", t.rc, t.err.text);
+	assert_int_equal(t.rc, -EBADF);
+	process_close(&t.process);
+	assert_int_equal(finish_child(pid, pipe_fd), 0);
+	assert_int_equal(shared->wrong, 0);
+	if (status) {
+		print_message("skipped: needs real-time priority\n");
+		skip();
+	}
 }
 
 static void on_usr2(int number)
@@ -1874,6 +1922,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_maps_hostile),
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_errands),
+		cmocka_unit_test(test_errands_without_cpu),
 		cmocka_unit_test(test_errand_interrupted),
 		cmocka_unit_test(test_errands_by_poke),
 		cmocka_unit_test(test_errands_restartable),
