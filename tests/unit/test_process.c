@@ -1187,11 +1187,14 @@ static void test_replace_on_two_pages(void **state)
 	assert_int_equal(memory_read(&p, (uint64_t)at, live, 5), 0);
 	assert_memory_equal(live, JUMP, 5);
 
-	/* Whoever does it is killed at any moment: one or the other is there. */
+	/* Whoever does it is killed at any moment: one or the other is there, as soon as what it
+	 * has begun has ended, whose parent we become. */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	for (int i = 0; i < 400; i++) {
 		pid_t tool = fork();
 
 		if (tool == 0) {
+			setpgid(0, 0);
 			for (;;) {
 				memory_replace(&p, (uint64_t)at, JUMP, CODE, 5);
 				memory_replace(&p, (uint64_t)at, CODE, JUMP, 5);
@@ -1200,11 +1203,13 @@ static void test_replace_on_two_pages(void **state)
 		usleep(200 + i * 7 % 900);
 		kill(tool, SIGKILL);
 		assert_int_equal(waitpid(tool, &status, 0), tool);
-		usleep(2000);
+		while (waitpid(-tool, &status, 0) > 0)
+			;
 		assert_int_equal(memory_read(&p, (uint64_t)at, live, 5), 0);
 		assert_true(!memcmp(live, CODE, 5) || !memcmp(live, JUMP, 5));
 		n_new += !memcmp(live, CODE, 5);
 	}
+	prctl(PR_SET_CHILD_SUBREAPER, 0);
 	assert_in_range(n_new, 1, 399); /* on a full machine few come to the second one */
 	munmap(at + 2 - 4096, 8192);
 	kill(pid, SIGKILL);
