@@ -21,30 +21,30 @@ from build import PROFILES, ROOT, BuildError, build
 HEAD = """# What was recorded exactly
 
 Written by `tests/e2e/matrix.py` from a real run. Each program of `tests/targets` counts its own spawns, polls,
-wakes and ends; a recording counts as exact if it lost nothing, if its numbers are the program's own, per
-family, and if the program printed and returned what it does without pollux. A cell says how many programs
-were exact, of how many.
+wakes and ends. A recording counts as exact if it lost nothing, if its numbers equal the program's own, per
+family, and if the program printed and returned the same as without pollux. A cell says how many programs
+were exact, out of how many.
 """
 
 HOLES = """## Holes
 
-- Builds with `panic=abort`: the programs that panic ({panics}) can't run there: the first panic
+- Builds with `panic=abort`: the programs that panic ({panics}) cannot run there, since the first panic
   ends the process.
-- musl: no Rust target for musl can be had where this runs (it needs `rustup target add`; Debian's
-  rustc has none). A C program built with `musl-gcc` has no runtime to record; the loading of the agent into
-  such a program is covered by the unit tests.
-- async-task where the unwinder can't be told of the agent's frames ({unknown}): nothing is wrapped
-  around a run, so polls and wakes are exact, the ends of tasks are unknown. Panics start unseen there: a task that
-  panicked is one that ended.
+- musl: the machine of this run has no Rust target for musl (it needs `rustup target add`; Debian's
+  rustc has none). A C program built with `musl-gcc` has no runtime to record; the unit tests load the agent into
+  such a program.
+- async-task where the unwinder does not accept the agent's frames ({unknown}): the agent does not
+  wrap runs, so polls and wakes are exact, the ends of tasks are unknown. The start of a panic is not seen there: a task that
+  panicked counts as ended.
 - Builds with a profile (PGO, `-C profile-use`): they need an `llvm-profdata` of rustc's LLVM, which is not part of a toolchain.
   With one (22.1, and `-C llvm-args=-enable-name-compression=false` for the build that counts) tokio-1.54 was built by hand, release
-  and stripped: 37 of 37 launched and attached, both. The shapes of code that they are known for are tested as well
+  and stripped: 37 of 37 launched and attached, both. The code shapes typical of them are tested as well
   (`tests/unit/fixtures/profile.S`).
-- Several runtimes in one process: a host with five libraries that have a Tokio each is a test of its own
-  (`test_five_libraries`), and so are an unwinder that is loaded later and two of them beside each other (`test_unwinders`).
+- Several runtimes in one process: separate tests cover a host with five libraries that each have a Tokio
+  (`test_five_libraries`), an unwinder that is loaded later, and two unwinders in one process (`test_unwinders`).
 - Tokio before 1.23: refused with the reason (`test_old_tokio`), since its task vtables have another shape.
 {left_out}
-- Other machines than x86-64.
+- Architectures other than x86-64.
 """
 
 
@@ -54,7 +54,7 @@ def left_out(builds):
     if not rest:
         more = ", ".join(catalogue.MORE_PACKAGES)
         return (
-            f"- The builds beside debug, release, release-lto and stripped are run on {more} only,\n"
+            f"- All builds other than debug, release, release-lto and stripped are run on {more} only,\n"
             "  those with other unwinders on one of them."
         )
     names = ", ".join(f"{package} {profile}" for package, profile in rest)
