@@ -72,8 +72,9 @@ int find_add_call(struct runtime_scan *f, const struct scan_call *call)
 	return 0;
 }
 
-static int add_coverage(struct runtime_scan *f, enum trace_cover cover, const char *item,
-			uint64_t seen, uint64_t total, const char *note, va_list ap)
+__attribute__((format(printf, 6, 0))) static int
+add_coverage(struct runtime_scan *f, enum trace_cover cover, const char *item, uint64_t seen,
+	     uint64_t total, const char *note, va_list ap)
 {
 	struct trace_coverage *c = coverage_vaddf(&f->coverage, item, seen, total, note, ap);
 
