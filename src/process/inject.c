@@ -604,6 +604,7 @@ static int send_alone(struct injector *in, struct code_cave *place, const struct
 		t = *at;
 		at->state = THREAD_GONE; /* it is let go by itself */
 		rc = send_off(in, place, e, t.tid, &regs, waiting, &all, err);
+		in->resumed_early = !all.v;
 		thread_resume(&t);
 	}
 	let_go(e, &all);
@@ -793,10 +794,16 @@ int inject_run(struct injector *in, struct code_cave *place, const struct remote
 	       struct error *err)
 {
 	struct tracer_priority before;
-	int rc;
+	int rc = 0;
 
 	tracer_hurry(&before);
-	rc = run(in, place, e, err);
+	for (int tries = 0; tries < MAX_TRIES; tries++) {
+		in->resumed_early = false;
+		rc = run(in, place, e, err);
+		/* It may have lacked what alone() had for it. */
+		if (rc >= 0 || !in->resumed_early || place->dirty)
+			break;
+	}
 	tracer_calm(&before);
 	return rc;
 }
