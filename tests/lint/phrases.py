@@ -12,23 +12,25 @@ GLOSSARY = "docs/glossary.md"
 
 
 def phrases(root):
-    """The words of the glossary's last indented line."""
-    lines = [line for line in (root / GLOSSARY).read_text().splitlines() if line.startswith("    ")]
-    return [word.strip() for word in lines[-1].split(",")] if lines else []
+    """The words of the glossary's last indented block."""
+    blocks = re.findall(r"(?:^    .*\n?)+", (root / GLOSSARY).read_text(), re.M)
+    return [word.strip() for word in blocks[-1].replace("\n", ",").split(",") if word.strip()] if blocks else []
 
 
 def check(root):
     """(number of files looked at, uses as text)."""
     words = phrases(root)
-    bad = re.compile(r"\b(" + "|".join(re.escape(word) for word in words) + r")\b", re.I)
+    # A phrase may go on in the next line.
+    bad = re.compile(r"\b(" + "|".join(r"\s+".join(word.split()) for word in words) + r")\b", re.I)
     files = [root / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
     files += sorted(path for path in (root / "docs").glob("*.md") if path != root / GLOSSARY)
     files = [path for path in files if path.is_file()]
     uses = []
     for path in files if words else []:
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            for found in bad.finditer(line):
-                uses.append(f"{path.relative_to(root)}:{number}: '{found[0]}': see {GLOSSARY}")
+        text = path.read_text()
+        for found in bad.finditer(text):
+            number = text.count("\n", 0, found.start()) + 1
+            uses.append(f"{path.relative_to(root)}:{number}: '{' '.join(found[0].split())}': see {GLOSSARY}")
     return len(files) if words else 0, uses
 
 
