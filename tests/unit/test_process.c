@@ -1521,7 +1521,7 @@ static int stop_all(void *arg)
 	struct stop_test *t = arg;
 	struct process_stop stopped;
 
-	t->rc = threads_stop(&t->process, 10000000000, &stopped, &t->err);
+	t->rc = threads_stop(&t->process, 60000000000, &stopped, &t->err);
 	if (t->rc < 0)
 		return 0;
 	for (size_t i = 0; i < stopped.n; i++) {
@@ -1560,7 +1560,7 @@ static void test_stop_all(void **state)
 		t.n_stopped = 0;
 		tracer_call(tracer, stop_all, &t);
 		assert_int_equal(t.rc, 0);
-		for (int wait = 0; wait < 2000 && shared->signals == before; wait++)
+		for (int wait = 0; wait < 30000 && shared->signals == before; wait++)
 			usleep(1000);
 		assert_int_equal(shared->signals, sent);
 	}
