@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The house's arrows: who may include whom.
+"""The dependency rules: which module may include which.
 
-docs/architecture.md draws them; this holds them. A room under src/ may include its own headers and
-those of the rooms listed here, nobody includes cli, and the agent, which lives in somebody else's
-process, knows nothing but its own files and three freestanding headers. The headers that it shares
-with the tool are agent/ring.h and what is known of each runtime's tasks, agent/runtime*.h.
+docs/architecture.md has them as a table; this checks them. A module under src/ may include its own
+headers and those of the modules listed here; no module includes cli; and the agent, which runs in
+another process, includes only its own files and three freestanding headers. The headers that it
+shares with the tool are agent/ring.h and the facts about each runtime's tasks, agent/runtime*.h.
 
-Prints each broken edge as FILE:LINE, or how much was checked; exits 1 if any edge is broken.
+Prints each violation as FILE:LINE, or how much was checked; exits 1 if there is any.
 """
 import re
 import sys
 from pathlib import Path
 
 BASE = {"base"}
-ROOMS = {
+MODULES = {
     "base": set(),
     "trace": BASE,
     "binary": BASE,
@@ -27,9 +27,9 @@ ROOMS = {
     "report": BASE | {"trace", "timeline"},
     "export": BASE | {"trace", "timeline"},
 }
-ROOMS["cli"] = set(ROOMS)
+MODULES["cli"] = set(MODULES)
 SHARED = re.compile(r"agent/(ring|runtimes|runtime_\w+)\.h")
-# Who fills the agent's tables, who reads the ring, and who writes programs for the agent.
+# These fill the agent's tables, read the ring, and write programs for the agent.
 SEES_RING = {"process", "capture", "runtime", "future"}
 AGENT_SYSTEM = {"stdbool.h", "stddef.h", "stdint.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -50,23 +50,23 @@ def includes(path):
             yield number, found[1] == "<", found[2]
 
 
-def check_room(path, room):
-    """Sentences about the wrong includes of one file of src/ROOM."""
+def check_module(path, module):
+    """Sentences about the wrong includes of one file of src/MODULE."""
     for number, system, name in includes(path):
         if system:
             continue
         other = name.split("/")[0]
         if "/" not in name:
-            yield number, f'"{name}": a header is named by its room: "{room}/{name}"'
+            yield number, f'"{name}": a header is named by its module: "{module}/{name}"'
         elif other == "agent":
             if not SHARED.fullmatch(name):
                 yield number, f'"{name}": the agent shares agent/ring.h and agent/runtime*.h only'
-            elif room not in SEES_RING and room != "cli":
+            elif module not in SEES_RING and module != "cli":
                 yield number, f'"{name}": only {", ".join(sorted(SEES_RING))} know the ring'
-        elif other not in ROOMS:
-            yield number, f'"{name}": there is no room {other}'
-        elif other != room and other not in ROOMS[room]:
-            yield number, f'"{name}": no arrow from {room} to {other}'
+        elif other not in MODULES:
+            yield number, f'"{name}": there is no module {other}'
+        elif other != module and other not in MODULES[module]:
+            yield number, f'"{name}": {module} may not use {other}'
 
 
 def check_agent(path):
@@ -80,16 +80,16 @@ def check_agent(path):
 
 
 def check(root):
-    """(number of files looked at, broken edges as text)."""
+    """(number of files looked at, violations as text)."""
     files = 0
     broken = []
     for path in sorted((root / "src").rglob("*.[chS]")):
-        room = path.relative_to(root / "src").parts[0]
-        if room not in ROOMS:
-            broken.append(f"{path.relative_to(root)}:1: src/{room} is no room of the house")
+        module = path.relative_to(root / "src").parts[0]
+        if module not in MODULES:
+            broken.append(f"{path.relative_to(root)}:1: src/{module} is no known module")
             continue
         files += 1
-        wrong = [*check_room(path, room), *compares(path)]
+        wrong = [*check_module(path, module), *compares(path)]
         broken += [f"{path.relative_to(root)}:{n}: {text}" for n, text in wrong]
     for path in sorted((root / "agent").rglob("*.[chS]")):
         files += 1
@@ -106,7 +106,7 @@ def main():
         print(f"no sources under {root}")
     if broken or not files:
         return 1
-    print(f"arrows: {files} files, every include goes the right way")
+    print(f"arrows: {files} files, every include follows the rules")
     return 0
 
 
