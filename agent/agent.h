@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The inside of the agent: where its state lies, and the few words that it keeps on each thread.
- * See docs/agent.md for the rules that all of this obeys. In short: no libc, no system call but
+ * See docs/agent-safety.md for the rules that all of this obeys. In short: no libc, no system call but
  * those of enum agent_may, no lock, no wait, nothing of its own in the image but code.
  */
 #ifndef POLLUX_AGENT_H

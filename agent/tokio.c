@@ -7,7 +7,7 @@
  * So the agent holds one reference over the poll, as a waker would: tokio's own rules then keep the
  * memory, and if it turns out to be the last one, the agent frees the task as any last owner does.
  * Nothing in tokio asks for an exact count of references except drop_join_handle_fast(), which has
- * a slow path with the same effect (docs/agent.md goes through every place).
+ * a slow path with the same effect (docs/agent-runtimes.md lists every place).
  *
  * What the words of a task mean, and how a poll ended by them, is in runtime_tokio.h.
  */

@@ -2,7 +2,7 @@
 /*
  * The agent in a process: loading it, flipping the hooks, taking it out again. Launch and attach
  * are one mechanism. What may go wrong at any point leaves the target as it was or consistent: see
- * the essay in attach.c and docs/agent.md.
+ * the essay in attach.c and docs/agent-safety.md.
  */
 #ifndef POLLUX_PROCESS_ATTACH_H
 #define POLLUX_PROCESS_ATTACH_H
