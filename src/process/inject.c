@@ -794,16 +794,18 @@ int inject_run(struct injector *in, struct code_cave *place, const struct remote
 	       struct error *err)
 {
 	struct tracer_priority before;
-	int rc = 0;
+	uint64_t until;
+	int rc;
 
 	tracer_hurry(&before);
-	for (int tries = 0; tries < MAX_TRIES; tries++) {
+	until = clock_monotonic_ns() + ERRAND_TIMEOUT;
+	do {
 		in->resumed_early = false;
 		rc = run(in, place, e, err);
-		/* It may have lacked what alone() had for it. */
-		if (rc >= 0 || !in->resumed_early || place->dirty)
-			break;
-	}
+		/* A call that failed may have lacked what alone() had for it. What took long, or is
+		 * gone (it may be executing another program), is not tried again. */
+	} while (rc < 0 && rc != -ESRCH && rc != -ETIMEDOUT && in->resumed_early && !place->dirty &&
+		 clock_monotonic_ns() < until);
 	tracer_calm(&before);
 	return rc;
 }

@@ -9,6 +9,7 @@
 #include "process/memory.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "process/threads.h"
 
 #include <errno.h>
@@ -108,16 +109,20 @@ static int poke(const struct process *p, pid_t tid, uint64_t addr, const uint8_t
 static int stop_and_poke(const struct process *p, uint64_t addr, const void *data, size_t len)
 {
 	_cleanup_free_ pid_t *tids = NULL;
+	uint64_t until;
 	size_t n;
 	int rc = threads_list(p, &tids, &n);
 
 	if (rc < 0)
 		return rc;
 	rc = -ESRCH;
+	until = clock_monotonic_ns() + THREAD_STOP_TIMEOUT;
 	for (size_t i = 0; i < n; i++) {
 		struct stopped_thread t;
+		uint64_t now = clock_monotonic_ns();
 
-		rc = thread_stop(p, tids[i], THREAD_STOP_TIMEOUT, &t);
+		/* Of the time for one stop each has its share: a crowd may be unable to stop. */
+		rc = thread_stop(p, tids[i], now < until ? (until - now) / (n - i) : 0, &t);
 		if (rc == 0) {
 			rc = poke(p, t.tid, addr, data, len);
 			thread_resume(&t);

@@ -61,7 +61,7 @@ def test_found_once(pollux, suite, tmp_path):
         def attach():
             result = driver.run(pollux, "record", "-p", target.pid, "-d", "0.1", "-o", tmp_path / "t.plx", env=env)
             assert result.returncode == 0, result.stderr
-            kept = {entry.name: entry.stat().st_ino for entry in (tmp_path / "cache" / "pollux").glob("*.finding")}
+            kept = {entry.name: entry.stat().st_ino for entry in (tmp_path / "cache" / "pollux").glob("*.scan")}
             return re.findall(r"^ +(?:seen|not seen):.*", result.stderr, re.M), kept
 
         cold, first = attach()

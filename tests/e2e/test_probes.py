@@ -120,7 +120,7 @@ def test_folded(pollux, tmp_path):
     assert "merged several functions" in refused["async_std_task_completed"]
     assert "merged several functions" in refused["async_std_machine_blocked"]
     text = driver.run(pollux, "probes", path).stdout
-    assert "async_std_machine_starting is not in it" in text
+    assert "no function async_std_machine_starting" in text
 
 
 def test_none(pollux, suite):
