@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INDEX "/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/"
+#define INDEX "/home/me/.cargo/registry/src/index-1949cf8c6b5b557f/"
 
 static const char *const places[] = {
 	INDEX "futures-util-0.3.31/src/lib.rs",
