@@ -69,18 +69,13 @@ static size_t trailing_zeros(const uint8_t page[PAGE])
  * file's next section, mapped by accident. */
 static uint64_t behind_text(const struct process *p, uint64_t *ret_end)
 {
-	uint64_t at = process_auxv(p, AT_PHDR), n = process_auxv(p, AT_PHNUM);
-	uint64_t bias = 0, end = 0;
-	Elf64_Phdr phdr[64];
+	Elf64_Phdr phdr[PROCESS_MAX_HEADERS];
+	uint64_t bias, end = 0;
+	size_t n = process_headers(p, phdr, &bias);
 
-	if (n > 64 || memory_read(p, at, phdr, n * sizeof(phdr[0])) < 0)
-		return 0;
-	for (uint64_t i = 0; i < n; i++) {
-		if (phdr[i].p_type == PT_PHDR)
-			bias = at - phdr[i].p_vaddr;
+	for (size_t i = 0; i < n; i++)
 		if (phdr[i].p_type == PT_LOAD && (phdr[i].p_flags & PF_X))
 			end = phdr[i].p_vaddr + phdr[i].p_memsz;
-	}
 	if (!end)
 		return 0;
 	*ret_end = (bias + end + PAGE - 1) & ~(PAGE - 1);
@@ -174,11 +169,7 @@ static int score_thread(const struct injector *in, pid_t tid)
 	unsigned long long sp, pc;
 	long nr;
 
-	snprintf(name, sizeof(name), "task/%d/stat", tid);
-	if (process_read_file(p, name, text, sizeof(text)) <= 0)
-		return -1;
-	const char *state = strrchr(text, ')');
-	if (!state || state[1] != ' ' || strchr("DZX", state[2]))
+	if (strchr("DZX", process_thread_state(p, tid)))
 		return -1;
 	snprintf(name, sizeof(name), "task/%d/syscall", tid);
 	if (process_read_file(p, name, text, sizeof(text)) <= 0)
@@ -244,12 +235,7 @@ static bool finished(const struct injector *in, const struct remote_calls *e, ui
 
 static bool held(const struct process *p)
 {
-	char text[512];
-
-	if (process_read_file(p, "stat", text, sizeof(text)) <= 0)
-		return false;
-	const char *state = strrchr(text, ')');
-	return state && state[1] == ' ' && state[2] == 'T';
+	return process_thread_state(p, p->pid) == 'T';
 }
 
 static int held_error(const struct process *p, struct error *err)
@@ -382,19 +368,6 @@ static void let_go(const struct remote_calls *e, struct process_stop *others)
 	threads_resume(others);
 }
 
-/* Whether a thread sleeps, so that somebody has to wake it. */
-static bool sleeps(const struct process *p, pid_t tid)
-{
-	char name[48], text[512];
-	const char *state;
-
-	snprintf(name, sizeof(name), "task/%d/stat", tid);
-	if (process_read_file(p, name, text, sizeof(text)) <= 0)
-		return false;
-	state = strrchr(text, ')');
-	return state && state[1] == ' ' && state[2] == 'S';
-}
-
 /* Waits for the thread's next stop. A signal's handler, in whose middle it may be, may wait for
  * another thread: the others, which are stopped, are resumed if it takes long. A thread that only
  * gets no CPU has more time. */
@@ -406,7 +379,8 @@ static int wait_for_stop(const struct process *p, const struct remote_calls *e, 
 
 	do
 		rc = thread_wait(tid, ALONE_TIMEOUT, ret_status);
-	while (rc == -ETIMEDOUT && clock_monotonic_ns() < until && !sleeps(p, tid));
+	while (rc == -ETIMEDOUT && clock_monotonic_ns() < until &&
+	       process_thread_state(p, tid) != 'S');
 	if (rc != -ETIMEDOUT)
 		return rc;
 	let_go(e, others);

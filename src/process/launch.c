@@ -38,7 +38,6 @@
 #define START_TIMEOUT (60000 * NSEC_PER_MSEC)
 #define MAX_SYSCALLS 64
 #define MAX_STEPS 64
-#define MAX_HEADERS 64
 
 struct launch {
 	pid_t pid;
@@ -109,30 +108,18 @@ static int wait_exec(struct launch *l)
 	}
 }
 
-/* What the kernel says where the program's headers are. n of them at most. */
-static size_t read_headers(const struct process *p, Elf64_Phdr *out, size_t max)
-{
-	uint64_t n = process_auxv(p, AT_PHNUM);
-
-	return n <= max && memory_read(p, process_auxv(p, AT_PHDR), out, n * sizeof(*out)) == 0 ? n
-												: 0;
-}
-
 /* Where the loader's mprotect() begins, as glibc and musl call it. 0: there is none. */
 static uint64_t find_relro(const struct process *p)
 {
-	Elf64_Phdr phdr[MAX_HEADERS];
-	size_t n = read_headers(p, phdr, MAX_HEADERS);
-	uint64_t bias = 0, start = 0, end = 0;
+	Elf64_Phdr phdr[PROCESS_MAX_HEADERS];
+	uint64_t bias, start = 0, end = 0;
+	size_t n = process_headers(p, phdr, &bias);
 
-	for (size_t i = 0; i < n; i++) {
-		if (phdr[i].p_type == PT_PHDR)
-			bias = process_auxv(p, AT_PHDR) - phdr[i].p_vaddr;
+	for (size_t i = 0; i < n; i++)
 		if (phdr[i].p_type == PT_GNU_RELRO) {
 			start = phdr[i].p_vaddr;
 			end = start + phdr[i].p_memsz;
 		}
-	}
 	start = (bias + start) & ~(PAGE - 1);
 	end = (bias + end) & ~(PAGE - 1);
 	return start < end ? start : 0;

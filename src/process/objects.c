@@ -49,6 +49,20 @@ uint64_t process_auxv(const struct process *p, uint64_t type)
 	return 0;
 }
 
+size_t process_headers(const struct process *p, Elf64_Phdr ret[PROCESS_MAX_HEADERS],
+		       uint64_t *ret_bias)
+{
+	uint64_t at = process_auxv(p, AT_PHDR), n = process_auxv(p, AT_PHNUM);
+
+	*ret_bias = 0;
+	if (n > PROCESS_MAX_HEADERS || memory_read(p, at, ret, n * sizeof(*ret)) < 0)
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		if (ret[i].p_type == PT_PHDR)
+			*ret_bias = at - ret[i].p_vaddr;
+	return n;
+}
+
 static bool read_head(int fd, struct elf_head *h)
 {
 	Elf64_Phdr phdr;

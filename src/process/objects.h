@@ -10,6 +10,8 @@
 #include "process/maps.h"
 #include "process/process.h"
 
+#include <elf.h>
+
 struct process_object {
 	char *path;		 /* as the target names it */
 	uint64_t bias;		 /* process address = linked address + bias */
@@ -30,5 +32,10 @@ void objects_done(struct process_objects *o);
 
 /* An entry of the auxiliary vector (AT_ENTRY, ...); 0 if it is not there. */
 uint64_t process_auxv(const struct process *p, uint64_t type);
+/* The program's headers, where the kernel says they are: their number, up to PROCESS_MAX_HEADERS,
+ * and what to add to their addresses. 0: they can't be read, or are more. */
+#define PROCESS_MAX_HEADERS 64u
+size_t process_headers(const struct process *p, Elf64_Phdr ret[PROCESS_MAX_HEADERS],
+		       uint64_t *ret_bias);
 
 #endif

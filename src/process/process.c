@@ -161,11 +161,12 @@ bool process_has_thread(const struct process *p, pid_t tid)
 }
 
 /* "PID (comm) STATE ...": comm may hold anything, so from the last parenthesis. */
-static char state_of(const struct process *p)
+char process_thread_state(const struct process *p, pid_t tid)
 {
-	char text[512];
+	char name[48], text[512];
 
-	if (process_read_file(p, "stat", text, sizeof(text)) <= 0)
+	snprintf(name, sizeof(name), "task/%d/stat", tid);
+	if (process_read_file(p, name, text, sizeof(text)) <= 0)
 		return 'X';
 	const char *state = strrchr(text, ')');
 	return state && state[1] == ' ' ? state[2] : 'X';
@@ -173,7 +174,7 @@ static char state_of(const struct process *p)
 
 bool process_alive(const struct process *p)
 {
-	char state = state_of(p);
+	char state = process_thread_state(p, p->pid);
 
 	return state != 'Z' && state != 'X' && process_same_memory(p, p->pid);
 }

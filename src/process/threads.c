@@ -408,17 +408,6 @@ static int seize_new(const struct process *p, struct process_stop *s, struct map
 	return rc;
 }
 
-static char state_of(const struct process *p, pid_t tid)
-{
-	char name[48], text[512];
-
-	snprintf(name, sizeof(name), "task/%d/stat", tid);
-	if (process_read_file(p, name, text, sizeof(text)) <= 0)
-		return 'X';
-	const char *state = strrchr(text, ')');
-	return state && state[1] == ' ' ? state[2] : 'X';
-}
-
 /* -EAGAIN: one of them can't stop now, since it waits for a vfork or a disk. */
 static int interrupt_new(const struct process *p, struct process_stop *s, size_t n_new,
 			 uint64_t until_ns)
@@ -456,7 +445,7 @@ static int interrupt_new(const struct process *p, struct process_stop *s, size_t
 		if (now > until_ns)
 			return -ETIMEDOUT;
 		if (now > patient_until_ns) {
-			if (state_of(p, last) == 'D')
+			if (process_thread_state(p, last) == 'D')
 				return -EAGAIN;
 			patient_until_ns = now + PATIENCE;
 		}
