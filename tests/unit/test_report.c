@@ -248,6 +248,19 @@ static void write_trace(void)
 
 /* ---- golden files ---- */
 
+/* Opens a new trace; `path` is a template of mkstemp(), and its name from then on. */
+static struct trace_writer *new_trace(char *path)
+{
+	struct trace_writer *w;
+	struct error err = {0};
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	return w;
+}
+
 static char *slurp(const char *path)
 {
 	FILE *f = fopen(path, "r");
@@ -513,11 +526,8 @@ static void test_labels(void **state)
 	struct trace_event ev;
 	struct error err = {0};
 	uint32_t index;
-	int fd = mkstemp(path);
 
-	assert_true(fd >= 0);
-	close(fd);
-	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	w = new_trace(path);
 	assert_int_equal(trace_writer_process(w, &process, &index), 0);
 	for (size_t i = 0; i < N; i++) {
 		const struct trace_kind k = {.name = rows[i].name, .full_name = rows[i].full};
@@ -572,12 +582,9 @@ static void test_label_objects(void **state)
 	struct trace_event ev;
 	struct error err = {0};
 	uint32_t index;
-	int fd = mkstemp(path);
 
 	(void)state;
-	assert_true(fd >= 0);
-	close(fd);
-	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	w = new_trace(path);
 	assert_int_equal(trace_writer_process(w, &process, &index), 0);
 	for (size_t i = 0; i < 3; i++) {
 		const struct trace_runtime rt = {.name = "tokio", .object = objects[i]};
@@ -628,13 +635,10 @@ static void test_equal_numbers(void **state)
 	struct error err = {0};
 	struct report *rep;
 	uint32_t index;
-	int fd = mkstemp(path);
 
 	(void)state;
 	assert_non_null(s);
-	assert_true(fd >= 0);
-	close(fd);
-	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	w = new_trace(path);
 	assert_int_equal(trace_writer_process(w, &process, &index), 0);
 	assert_int_equal(trace_writer_thread(w, &thread, &index), 0);
 	for (uint32_t i = 0; i < 2; i++) {
@@ -675,11 +679,8 @@ static void test_label_processes(void **state)
 	struct trace_event ev;
 	struct error err = {0};
 	uint32_t index;
-	int fd = mkstemp(path);
 
-	assert_true(fd >= 0);
-	close(fd);
-	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	w = new_trace(path);
 	for (uint32_t i = 0; i < 3; i++) {
 		const struct trace_process p = {.pid = 100 + i, .exe = exes[i], .cmdline = ""};
 		const struct trace_kind k = {.process = i, .role = TR_ROOT, .name = "block_on"};
@@ -715,11 +716,8 @@ static char *text_of(const struct script *s, const struct trace_cpu *cpu)
 	struct report *rep;
 	struct error err = {0};
 	uint32_t index;
-	int fd = mkstemp(path);
 
-	assert_true(fd >= 0);
-	close(fd);
-	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	w = new_trace(path);
 	assert_int_equal(trace_writer_process(w, &process, &index), 0);
 	for (size_t i = 0; i < N_KINDS; i++)
 		assert_int_equal(trace_writer_kind(w, &kinds[i], &index), 0);
