@@ -50,11 +50,13 @@ static void go_on(struct timeline *tl, struct task *task, const struct frame *f,
 		  enum trace_outcome outcome)
 {
 	bool certain = task->n_losses == tl->n_losses && !f->unseen;
+	bool woken = task->woken_inside;
 	task->n_losses = tl->n_losses;
 	task->place = f->place;
 	if (outcome == TO_ABORTED)
 		outcome = TO_CANCELLED;
 	task->end_unseen = outcome == TO_UNSEEN;
+	task->woken_inside = woken && outcome == TO_UNSEEN;
 	if (outcome == TO_READY || outcome == TO_PANICKED || outcome == TO_CANCELLED)
 		task_end(tl, task, outcome, t);
 	else if (task->end_inside)
@@ -67,7 +69,7 @@ static void go_on(struct timeline *tl, struct task *task, const struct frame *f,
 		task->since_ns = t; /* still in its poll */
 	else if (outcome == TO_UNKNOWN)
 		task_state(tl, task, TS_UNKNOWN, t);
-	else if (task->woken_inside)
+	else if (woken)
 		task_scheduled(tl, task, t, task->wake_inside);
 	else
 		task_state(tl, task, certain ? TS_WAITING : TS_UNKNOWN, t);
@@ -288,6 +290,7 @@ void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 	};
 	th->complete = true;
 	th->after_unpark = false;
+	th->unseen = 0;
 	if (!task)
 		return;
 
@@ -380,6 +383,8 @@ void poll_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t n
 		else if (outcome == TO_PENDING)
 			k->maybe_worker = false;
 		f->place = outcome == TO_PENDING ? place : 0;
+		th->unseen = outcome == TO_UNSEEN && f->task ? f->task->tl.serial : 0;
+		th->unseen_losses = tl->n_losses;
 		poll_pop(tl, th, t, outcome);
 		if (!poll_open(th))
 			root_gap_begin(tl, th, t, false);

@@ -86,7 +86,7 @@ struct task {
 	uint64_t n_losses;		     /* known when its state was last certain */
 	uint64_t scheduled_ns, wake_serial;  /* how it became SCHEDULED, 0 if not known */
 	uint32_t thread; /* of the open poll; a root: the thread that it blocks */
-	/* seen during the open poll; all take effect at its end */
+	/* seen during the open poll, or one whose end is not seen; all take effect at its end */
 	bool woken_inside, drop_inside;
 	uint8_t end_inside;   /* enum trace_outcome: ended so, says another thread; 0: no */
 	bool end_unseen;      /* the end of its last poll was not seen: it may be over */
@@ -153,7 +153,9 @@ struct thread {
 	uint32_t n_frames, cap_frames;
 	uint32_t n_futures; /* in `futures` */
 	bool complete;	    /* a poll or park was seen to begin since its start or last loss */
-	bool working;	    /* worker_begin was called */
+	uint64_t unseen; /* serial of the task whose poll began here last, if its end is not seen */
+	uint64_t unseen_losses; /* known then */
+	bool working;		/* worker_begin was called */
 	bool parked;
 	uint16_t park_call;
 	uint64_t park_ns;

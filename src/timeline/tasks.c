@@ -146,6 +146,7 @@ void task_settle(struct timeline *tl, struct task *task)
 		task_state(tl, task, TS_UNKNOWN, loss_begin_after(tl, task->n_losses));
 		task->scheduled_ns = task->wake_serial = task->place = 0;
 	}
+	task->woken_inside = false;
 	task->n_losses = tl->n_losses;
 }
 
@@ -231,11 +232,27 @@ static bool is_deferred(const struct timeline *tl, const struct thread *th, cons
 	return th->n_parks == task->polled_parks + 1 && th->looked && t - task->since_ns < TIMER_NS;
 }
 
+/*
+ * Whether the thread is still in the task's last poll, whose end is not seen. The wake found the
+ * task running, or scheduled by one that did; all begins of polls are seen, so it is that poll. A
+ * wake from inside of another poll is that one's.
+ */
+static bool in_unseen_poll(const struct timeline *tl, const struct thread *th,
+			   const struct task *task, enum trace_wake effect)
+{
+	if (th->unseen != task->tl.serial || th->unseen_losses != tl->n_losses ||
+	    task->polled_on != th->tl.thread + 1 || task->tl.state != TS_UNKNOWN)
+		return false;
+	return effect == TW_RUNNING || (effect == TW_NOOP && task->woken_inside);
+}
+
 uint64_t task_tell_wake(struct timeline *tl, struct thread *th, struct task *task, uint64_t t,
 			enum trace_wake effect, bool by_waker)
 {
 	struct frame *f = poll_open(th);
 	struct task *source = f ? f->task : NULL;
+	if (!f && by_waker && in_unseen_poll(tl, th, task, effect))
+		source = task;
 	if (!f && th->root_poll.task && !th->loops && !th->root->kind->loops)
 		source = th->root_poll.task;
 	bool deferred = by_waker && !f && !source && is_deferred(tl, th, task, t, effect);
@@ -363,9 +380,10 @@ void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 		}
 		break;
 	default:
-		/* Woken while running: then its poll's begin was not seen, and what follows
-		 * neither. */
-		if (effect != TW_RUNNING)
+		/* Woken while running: in a poll of which the begin or the end was not seen. */
+		if (effect == TW_RUNNING)
+			note_inside(task, th, t, serial, effect);
+		else
 			task_scheduled(tl, task, t, serial);
 	}
 }
@@ -395,8 +413,10 @@ void task_schedule(struct timeline *tl, struct thread *th, struct kind *k, uint6
 		if (fresh)
 			task->wake_serial = serial;
 	} else {
-		task_scheduled(tl, task, t, task_tell_wake(tl, th, task, t, TW_SCHEDULED, false));
-		task->queued_by = th->tl.thread + 1;
+		uint64_t serial = task_tell_wake(tl, th, task, t, TW_SCHEDULED, false);
+		task_scheduled(tl, task, t, task->woken_inside ? task->wake_inside : serial);
+		task->queued_by = task->woken_inside ? 0 : th->tl.thread + 1;
+		task->woken_inside = false;
 	}
 }
 

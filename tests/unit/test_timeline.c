@@ -2202,6 +2202,63 @@ ROW(55)
 	assert_int_equal(t.ended_unknown, 3);
 	assert_int_equal(t.spawned, 3);
 	assert_int_equal(t.n_inconsistent, 0);
+
+	/* It wakes itself in such a poll, and is queued at its end. The same wake by another thread
+	 * is none of its own; nor is it after the thread polled something else, or in a loss. */
+	t = story("10 0 poll addr 64\n"
+		  "10 0 unseen addr 64\n"
+		  "12 0 block 1\n"
+		  "13 0 wake-running addr 64\n"
+		  "14 0 wake-noop addr 64\n"
+		  "15 0 schedule addr 64\n"
+		  "20 1 poll addr 64\n"
+		  "20 1 unseen addr 64\n"
+		  "21 0 wake-running addr 64\n"
+		  "22 1 schedule addr 64\n"
+		  "30 0 poll addr 64\n"
+		  "30 0 unseen addr 64\n"
+		  "31 0 poll addr 96\n"
+		  "32 0 wake-running addr 64\n"
+		  "33 0 pending addr 96\n"
+		  "34 0 wake-running addr 64\n"
+		  "35 0 schedule addr 64\n"
+		  "40 0 poll addr 64\n"
+		  "40 0 unseen addr 64\n"
+		  "41 1 lost 5\n"
+		  "42 0 wake-running addr 64\n"
+		  "finish 50",
+		  "+1 addr 64 seen 10\n"
+		  "worker t0 10-\n"
+		  "poll 1 t0 10-10 unknown end unseen\n"
+		  "park t0 7 11-12\n"
+		  "w1 1 t0 13 running by 1\n"
+		  "w2 1 t0 14 noop by 1\n"
+		  "w3 1 t0 15 scheduled queue\n"
+		  "unknown 1 10-15\n"
+		  "scheduled 1 15-20\n"
+		  "worker t1 20-\n"
+		  "poll 1 t1 20-20 unknown since 15 w1 end unseen\n"
+		  "w4 1 t0 21 running\n"
+		  "w5 1 t1 22 scheduled queue\n"
+		  "unknown 1 20-22\n"
+		  "scheduled 1 22-30\n"
+		  "poll 1 t0 30-30 unknown since 22 w4 end unseen\n"
+		  "+2 addr 96 seen 31\n"
+		  "w6 1 t0 32 running by 2\n"
+		  "poll 2 t0 31-33 pending\n"
+		  "w7 1 t0 34 running\n"
+		  "w8 1 t0 35 scheduled queue\n"
+		  "unknown 1 30-35\n"
+		  "scheduled 1 35-40\n"
+		  "poll 1 t0 40-40 unknown since 35 w6 end unseen\n"
+		  "loss t1 22-41 5\n"
+		  "w9 1 t0 42 running\n"
+		  "worker t0 -50\n"
+		  "worker t1 -50\n"
+		  "-1 unknown 40\n"
+		  "unknown 2 33-50\n"
+		  "-2 alive unknown\n");
+	assert_int_equal(t.n_inconsistent, 0);
 }
 
 ROW(56)
