@@ -11,7 +11,6 @@
 #include "base/vec.h"
 #include "binary/elf/elf_image.h"
 #include "cli/verbs.h"
-#include "process/descriptor_limit.h"
 #include "process/maps.h"
 #include "process/objects.h"
 #include "process/process.h"
@@ -154,25 +153,6 @@ static void check_status(struct diagnosis *d, const char *status)
 		add_check(d, "pid namespace", GOOD, "the process knows itself as %ld", inner);
 }
 
-static void check_descriptors(struct diagnosis *d, const struct process *p)
-{
-	struct error reason = {0};
-	struct descriptor_limit fds;
-
-	if (descriptor_limit_read(p, &fds) < 0)
-		return;
-	if (descriptor_limit_refused(p, &fds, &reason))
-		add_check(d, "descriptors", BAD, "%s", reason.text);
-	else if (fds.open >= fds.limit)
-		add_check(d, "descriptors", WARNING,
-			  "%llu of %llu are open: the program can open no more; pollux raises the "
-			  "limit by one for the moment that it needs one",
-			  (unsigned long long)fds.open, (unsigned long long)fds.limit);
-	else
-		add_check(d, "descriptors", GOOD, "%llu of %llu are open",
-			  (unsigned long long)fds.open, (unsigned long long)fds.limit);
-}
-
 /* ---- objects ---- */
 
 /* A panic is seen where it starts: by a call of the unwinder through a slot. */
@@ -290,7 +270,6 @@ static int examine_process(struct diagnosis *d, pid_t pid, struct error *err)
 	check_yama(d);
 	check_clock(d);
 	if (p.mem_fd >= 0) {
-		check_descriptors(d, &p);
 		r = examine_objects(d, &p, err);
 		process_close(&p);
 		return r;

@@ -2,13 +2,10 @@
 /*
  * The agent mapping.
  *
- * It is made by two remote calls. The first, from a code cave in executable memory, makes the
- * code's and the data's mapping. The second, from a page of the code's mapping, makes the memfd of
- * the rings, seals and maps it, keeps it out of children and dumps, marks the switch's page to be
- * wiped in a fork's child, names the mappings, and closes the memfd. pollux takes its own handle on
- * it while the thread is stopped before one of these calls; if pollux dies there, the thread
- * continues and closes its own. Meanwhile all other threads are stopped, so that no child is forked
- * that has descriptor or rings. Nothing that is there before a step is changed by it.
+ * It is made by remote calls. The first list, from a code cave in executable memory, makes the
+ * code's and the data's mapping. The second, from a page of the code's mapping, marks the switch's
+ * page to be wiped in a fork's child and names the mappings. The third makes the rings' memory
+ * (ring_memory.c). Nothing that is there before a step is changed by it.
  *
  * At the end the rings' pages are given back. Their addresses stay mapped.
  *
@@ -30,21 +27,16 @@
 #include "base/cleanup.h"
 #include "base/vec.h"
 #include "process/call_hooks.h"
-#include "process/descriptor_limit.h"
 #include "process/memory.h"
+#include "process/ring_memory.h"
 
 #include <asm/unistd.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/memfd.h>
 #include <linux/prctl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/utsname.h>
 
 #define CAVE_BYTES 256u
 /* One remote call gives back the memory of up to this many earlier mappings of rings; usually there
@@ -62,10 +54,6 @@
 #define NO_RING_FITS                                                                               \
 	"no event buffer of %u bytes fits into what process %d may have (ulimit -f, mlockall): "   \
 	"try a smaller --ring-size"
-#define AREA_NAME "pollux-agent"
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8u
-#endif
 
 /* agent/embed.S */
 extern const uint8_t pollux_agent_image[], pollux_agent_image_end[];
@@ -80,7 +68,7 @@ const struct agent_image *agent_mapping_image(size_t *ret_bytes)
 /* Indices of layout.words. */
 enum {
 	WORD_DONE,
-	WORD_FD,
+	WORD_FD, /* or the number of a System V segment */
 	WORD_RINGS,
 	WORD_NAME, /* two words */
 	WORD_NO_FORK = 5,
@@ -197,81 +185,6 @@ static int make_mappings(struct injector *in, const struct layout *l,
 	return rc < 0 && err && !err->code ? error_sys(err, rc, "no memory for the agent") : rc;
 }
 
-static uint32_t memfd_flags(void)
-{
-	struct utsname u;
-	unsigned major = 0, minor = 0;
-
-	uname(&u);
-	sscanf(u.release, "%u.%u", &major, &minor);
-	/* Since 6.3 the kernel complains in its log where neither of the exec flags is given. */
-	return MFD_CLOEXEC | MFD_ALLOW_SEALING |
-	       (major > 6 || (major == 6 && minor >= 3) ? MFD_NOEXEC_SEAL : 0);
-}
-
-/* Our handle on the target's memfd. The number is the target's word: what comes is checked to be
- * sealed memory of the right size, so that no later trick of the target can give us a SIGBUS. */
-static int take_memfd(const struct process *p, int number, uint64_t bytes, struct error *err)
-{
-	int pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
-	int fd = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
-	struct stat st;
-
-	if (pidfd >= 0)
-		close(pidfd);
-	if (fd < 0) {
-		char name[32];
-
-		snprintf(name, sizeof(name), "fd/%d", number);
-		fd = openat(p->proc_fd, name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	}
-	if (fd < 0)
-		return error_sys(err, -errno, "cannot share memory with process %d", p->pid);
-	int seals = fcntl(fd, F_GET_SEALS);
-	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) < 0 ||
-	    (uint64_t)st.st_size != bytes) {
-		close(fd);
-		return error_set(err, -EPROTO, "process %d shares something else than asked for",
-				 p->pid);
-	}
-	return fd;
-}
-
-/* What the remote call's thread is held for: its descriptor is there, and goes whatever becomes of
- * us.
- */
-struct memfd {
-	const struct process *process;
-	const struct layout *layout;
-	struct descriptor_room room;
-	struct error *err;
-	int fd, rc;
-};
-
-/* A program that has used its last descriptor gets one more, which no other thread can take: its
- * number may be too high for what a program holds descriptors in (FD_SETSIZE). */
-static int while_alone(void *arg, bool begin)
-{
-	struct memfd *m = arg;
-
-	if (begin)
-		return descriptor_limit_make_room(m->process, &m->room, m->err);
-	descriptor_limit_put_back(m->process, &m->room);
-	m->room.is_raised = false;
-	return 0;
-}
-
-static void take_held(void *arg)
-{
-	struct memfd *m = arg;
-	uint64_t number;
-
-	while_alone(m, false);
-	m->rc = memory_read_u64(m->process, word(m->layout, WORD_FD), &number);
-	if (m->rc == 0)
-		m->fd = m->rc = take_memfd(m->process, (int)number, m->layout->rings_bytes, m->err);
-}
-
 /* A word of a remote call that says how a call ended that may fail. */
 static bool succeeded(const struct process *p, const struct layout *l, unsigned i)
 {
@@ -339,99 +252,42 @@ static int make_rest(struct injector *in, struct code_cave *place, const struct 
 	return inject_run(in, place, &remote_calls, err);
 }
 
-/* While the descriptor is there no other thread runs, which might fork: nothing else is asked for
- * then. Those of `old` are replaced in place, if it has any of that size; `all` are the earlier
- * areas. */
+/* Those of `old` are replaced in place, if it has any of that size; `all` are the earlier areas. */
 static int make_rings(struct injector *in, struct layout *l, const struct stale_agent *old,
 		      const struct stale_agents *all, struct agent_rings *rings, bool reused,
 		      struct error *err)
 {
 	struct process *p = in->process;
 	struct code_cave place = {.addr = l->remote_calls, .size = layout_page_bytes()};
-	bool in_place = old->rings && old->rings_bytes == l->rings_bytes;
-	char name[16] = AREA_NAME;
-	struct stub_call calls[8];
-	struct memfd memfd = {.process = p, .layout = l, .err = err, .fd = -1, .rc = -EIO};
-	struct remote_calls remote_calls = {.calls = calls,
-					    .done_at = word(l, WORD_DONE),
-					    .held = take_held,
-					    .alone = while_alone,
-					    .arg = &memfd};
-	size_t n = 0;
+	uint64_t at = old->rings_bytes == l->rings_bytes ? old->rings : 0;
+	const struct ring_memory_words words = {.done = word(l, WORD_DONE),
+						.name = word(l, WORD_NAME),
+						.number = word(l, WORD_FD),
+						.mapped = word(l, WORD_RINGS),
+						.no_fork = word(l, WORD_NO_FORK),
+						.no_dump = word(l, WORD_NO_DUMP)};
+	char name[16] = RING_MEMORY_NAME;
+	void *map;
 	int rc = memory_write(p, word(l, WORD_NAME), name, sizeof(name));
 
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write into process %d", p->pid);
-	rc = make_rest(in, &place, l, all, in_place ? old->rings : 0, reused, err);
+	rc = make_rest(in, &place, l, all, at, reused, err);
 	if (rc < 0) {
 		if (err && !err->code)
 			error_sys(err, rc, "process %d was refused memory for the agent", p->pid);
 		return rc;
 	}
-	calls[n++] = (struct stub_call){.nr = __NR_memfd_create,
-					.args = {word(l, WORD_NAME), memfd_flags()},
-					.check = STUB_NO_ERROR,
-					.result_at = word(l, WORD_FD)};
-	calls[n++] = (struct stub_call){.nr = __NR_ftruncate,
-					.args = {word(l, WORD_FD), l->rings_bytes},
-					.from_memory = 1,
-					.check = STUB_EQUAL};
-	calls[n++] = (struct stub_call){
-		.nr = __NR_fcntl,
-		.args = {word(l, WORD_FD), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL},
-		.from_memory = 1,
-		.check = STUB_EQUAL};
-	calls[n++] = (struct stub_call){
-		.nr = __NR_mmap,
-		.args = {in_place ? old->rings : 0, l->rings_bytes, PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_NORESERVE | (in_place ? MAP_FIXED : 0), word(l, WORD_FD),
-			 0},
-		.from_memory = 1 << 4,
-		.check = STUB_NO_ERROR,
-		.result_at = word(l, WORD_RINGS)};
-	remote_calls.hold = n;
-	/* Neither children nor dumps have them. Without this they do no harm but their size. */
-	calls[n++] =
-		(struct stub_call){.nr = __NR_madvise,
-				   .args = {word(l, WORD_RINGS), l->rings_bytes, MADV_DONTFORK},
-				   .from_memory = 1,
-				   .result_at = word(l, WORD_NO_FORK)};
-	calls[n++] =
-		(struct stub_call){.nr = __NR_madvise,
-				   .args = {word(l, WORD_RINGS), l->rings_bytes, MADV_DONTDUMP},
-				   .from_memory = 1,
-				   .result_at = word(l, WORD_NO_DUMP)};
-	/* The target keeps its mapping; its descriptor goes in every case. */
-	calls[n++] = (struct stub_call){
-		.nr = __NR_close, .args = {word(l, WORD_FD)}, .from_memory = 1, .always = 1};
-	remote_calls.n_calls = n;
-
-	rc = memory_write_u64(p, word(l, WORD_FD), UINT64_MAX);
-	if (rc == 0)
-		rc = inject_run(in, &place, &remote_calls, err);
-	while_alone(&memfd, false);
-	_cleanup_close_ int fd = memfd.fd;
-	if (rc == 0)
-		rc = memory_read_u64(p, word(l, WORD_RINGS), &l->rings);
-	if (rc < 0) {
-		if (err && !err->code)
-			error_sys(err, rc, "process %d was refused memory for the rings", p->pid);
+	rc = ring_memory_make(in, &place, &words, l->rings_bytes, at, &map, err);
+	if (rc < 0)
 		return rc;
-	}
-	if (fd < 0)
-		return err && err->code ? err->code
-					: error_sys(err, memfd.rc,
-						    "cannot share memory with process %d", p->pid);
+	rings->map = map;
+	rings->bytes = l->rings_bytes;
+	rc = memory_read_u64(p, word(l, WORD_RINGS), &l->rings);
+	if (rc < 0)
+		return error_sys(err, rc, "cannot read process %d", p->pid);
 	rings->in_children = !succeeded(p, l, WORD_NO_FORK);
 	rings->in_dumps = !succeeded(p, l, WORD_NO_DUMP) || !succeeded(p, l, WORD_NO_DUMP_STATE);
-
-	rings->map = mmap(NULL, l->rings_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-			  fd, 0);
-	if (rings->map == MAP_FAILED) {
-		rings->map = NULL;
-		return error_sys(err, -errno, "no memory for the rings");
-	}
-	rings->bytes = l->rings_bytes;
 	return 0;
 }
 
@@ -771,7 +627,7 @@ static void read_rings(const struct process_maps *maps, uint64_t rings, struct s
 {
 	const struct process_map *m = rings ? maps_at(maps, rings) : NULL;
 
-	if (!m || m->start != rings || strcmp(m->path, "/memfd:" AREA_NAME))
+	if (!m || m->start != rings || !ring_memory_is(m->path))
 		return;
 	l->rings = rings;
 	l->rings_bytes = m->end - m->start;

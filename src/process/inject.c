@@ -354,25 +354,11 @@ static int write_stub(struct injector *in, const struct code_cave *place,
 	return memory_write(in->process, place->addr, code, (size_t)len);
 }
 
-static int alone(const struct remote_calls *e, bool begin)
-{
-	return e->alone ? e->alone(e->arg, begin) : 0;
-}
-
-/* The end of standing still. */
-static void let_go(const struct remote_calls *e, struct process_stop *others)
-{
-	if (!others || !others->v)
-		return;
-	alone(e, false);
-	threads_resume(others);
-}
-
 /* Waits for the thread's next stop. A signal's handler, in whose middle it may be, may wait for
  * another thread: the others, which are stopped, are resumed if it takes long. A thread that only
  * gets no CPU has more time. */
-static int wait_for_stop(const struct process *p, const struct remote_calls *e, pid_t tid,
-			 struct process_stop *others, int *ret_status)
+static int wait_for_stop(const struct process *p, pid_t tid, struct process_stop *others,
+			 int *ret_status)
 {
 	uint64_t until = clock_monotonic_ns() + BUSY_TIMEOUT;
 	int rc;
@@ -383,7 +369,8 @@ static int wait_for_stop(const struct process *p, const struct remote_calls *e, 
 	       process_thread_state(p, tid) != 'S');
 	if (rc != -ETIMEDOUT)
 		return rc;
-	let_go(e, others);
+	if (others && others->v)
+		threads_resume(others);
 	return thread_wait(tid, ERRAND_TIMEOUT, ret_status);
 }
 
@@ -402,7 +389,7 @@ static int go_with(const struct process *p, const struct code_cave *place,
 		process_step("syscall");
 		if (ptrace(PTRACE_SYSCALL, tid, 0, (long)signal) < 0)
 			return -errno;
-		int rc = wait_for_stop(p, e, tid, others, &status);
+		int rc = wait_for_stop(p, tid, others, &status);
 		if (rc < 0)
 			return rc;
 		if (!WIFSTOPPED(status))
@@ -567,8 +554,6 @@ static int send_alone(struct injector *in, struct code_cave *place, const struct
 		return rc;
 	if (all.v[0].state == THREAD_HELD)
 		rc = held_error(in->process, err);
-	if (rc == 0)
-		rc = alone(e, true);
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		struct stopped_thread *at = find_stopped(&all, order[i].tid), t;
 		struct user_regs_struct regs;
@@ -578,10 +563,10 @@ static int send_alone(struct injector *in, struct code_cave *place, const struct
 		t = *at;
 		at->state = THREAD_GONE; /* it is let go by itself */
 		rc = send_off(in, place, e, t.tid, &regs, waiting, &all, err);
-		in->resumed_early = !all.v;
 		thread_resume(&t);
 	}
-	let_go(e, &all);
+	if (all.v)
+		threads_resume(&all);
 	in->stop_ns += all.stop_ns;
 	return rc;
 }
@@ -652,9 +637,6 @@ static int send_parked(struct injector *in, struct code_cave *place, const struc
 		return rc;
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
 		return error_sys(err, -errno, "cannot read the registers of process %d", tid);
-	rc = alone(e, true);
-	if (rc < 0)
-		return rc;
 	in->process->stopped_tid = tid;
 	if (in->parked->call)
 		regs.rax = in->parked->call; /* it is made again */
@@ -675,7 +657,6 @@ static int send_parked(struct injector *in, struct code_cave *place, const struc
 			go_with(in->process, place, e, tid, NULL);
 		rc = come_back(in, err);
 	}
-	alone(e, false);
 	if (rc != -ESRCH && !in->parked->call &&
 	    memory_write(in->process, in->parked->at, &in->parked->byte, 1) < 0 && rc >= 0)
 		rc = error_set(err, -EIO, "cannot lift a breakpoint in process %d", tid);
@@ -768,18 +749,10 @@ int inject_run(struct injector *in, struct code_cave *place, const struct remote
 	       struct error *err)
 {
 	struct tracer_priority before;
-	uint64_t until;
 	int rc;
 
 	tracer_hurry(&before);
-	until = clock_monotonic_ns() + ERRAND_TIMEOUT;
-	do {
-		in->resumed_early = false;
-		rc = run(in, place, e, err);
-		/* A call that failed may have lacked what alone() had for it. What took long, or is
-		 * gone (it may be executing another program), is not tried again. */
-	} while (rc < 0 && rc != -ESRCH && rc != -ETIMEDOUT && in->resumed_early && !place->dirty &&
-		 clock_monotonic_ns() < until);
+	rc = run(in, place, e, err);
 	tracer_calm(&before);
 	return rc;
 }

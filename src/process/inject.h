@@ -37,12 +37,8 @@ struct remote_calls {
 	uint64_t mapped_at; /* done when there is memory at this address */
 	/* Called while the thread is stopped right before call number `hold`, if the list comes
 	 * there: what the calls made so far is there, what later ones take away is, too. With it
-	 * all other threads are stopped until the list is done, unless that takes long: if it has
-	 * failed then, it is made again. */
+	 * all other threads are stopped until the list is done, unless that takes long. */
 	void (*held)(void *arg);
-	/* With `held`, or NULL: called when all threads are stopped, and before they resume (begin
-	 * false). Negative errno: nothing is begun. */
-	int (*alone)(void *arg, bool begin);
 	void *arg;
 	size_t hold;
 };
@@ -53,10 +49,9 @@ struct injector {
 	pid_t last_tid;		   /* ran the last remote call: asked first for the next one */
 	uint64_t fs_base;	   /* thread pointer of that thread, when it was last stopped */
 	uint64_t avoid_start, avoid_end; /* threads whose rip is in here are not taken */
-	bool resumed_early; /* the last remote call's other threads were resumed before its end */
-	uint64_t stop_ns;   /* total time for which threads were stopped */
-	uint64_t serial;    /* of remote calls, for done values */
-	struct seccomp_trial trial; /* of the remote call's calls */
+	uint64_t stop_ns;		 /* total time for which threads were stopped */
+	uint64_t serial;		 /* of remote calls, for done values */
+	struct seccomp_trial trial;	 /* of the remote call's calls */
 };
 
 /* Slack at the end of an executable page, for a first stub: at least `size` bytes that no program

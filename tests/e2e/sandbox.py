@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-CALLS = {"memfd_create": 319, "futex": 202, "mmap": 9, "rt_sigprocmask": 14}
+CALLS = {"memfd_create": 319, "futex": 202, "mmap": 9, "rt_sigprocmask": 14, "shmget": 29}
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, MODE_FILTER = 22, 38, 2

@@ -2,7 +2,7 @@
 """Attaching to what is not as usual: under seccomp filters, locked, held, in another namespace, changing."""
 import json
 import os
-import resource
+import re
 import signal
 import subprocess
 import sys
@@ -161,32 +161,123 @@ def test_one_at_a_time(pollux, suite, tmp_path):
         assert result.returncode == 0, result.stderr
 
 
-def take_all_descriptors(pid, hard, prefix=()):
-    """No descriptor is free any more: the limit is set to how many there are."""
+def take_all_descriptors(pid, hard=100, prefix=()):
+    """No descriptor is free any more: the limit is set to how many there are. Returns both limits."""
     taken = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
     limit = min(set(range(len(taken) + 1)) - taken)
-    result = driver.run(*prefix, "prlimit", "--pid", pid, f"--nofile={limit}:{hard or limit}")
+    return set_limit(pid, limit, hard or limit, prefix)
+
+
+def set_limit(pid, soft, hard, prefix=()):
+    result = driver.run(*prefix, "prlimit", "--pid", pid, f"--nofile={soft}:{hard}")
     assert result.returncode == 0, result.stderr
-    return limit
+    return soft, hard
 
 
-def test_no_descriptor_left(pollux, suite, trace):
-    """A program that has used its last descriptor is recorded, and its limit is afterwards as before."""
-    with driver.Target(suite(), "multi_thread") as target:
-        limit = take_all_descriptors(target.pid, 100)
-        report = json.loads(driver.run(pollux, "doctor", "--json", target.pid).stdout)
-        said = next(check for check in report["checks"] if check["name"] == "descriptors")
-        assert said["verdict"] == "warning", said
-        recorder = driver.Recorder(pollux, target.pid, trace)
-        assert resource.prlimit(target.pid, resource.RLIMIT_NOFILE) == (limit, 100)
-        resource.prlimit(target.pid, resource.RLIMIT_NOFILE, (100, 100))
+def limits(pid):
+    line = re.search(r"Max open files +(\d+) +(\d+)", Path(f"/proc/{pid}/limits").read_text())
+    return int(line[1]), int(line[2])
+
+
+def segments(pid):
+    """The System V segments that the process has made and that are there."""
+    lines = Path("/proc/sysvipc/shm").read_text().splitlines()
+    rows = [dict(zip(lines[0].split(), line.split())) for line in lines[1:]]
+    return [row for row in rows if int(row["cpid"]) == pid]
+
+
+@pytest.mark.parametrize("prefix", [(), NOBODY, ("unshare", "--ipc")], ids=["root", "nobody", "container"])
+def test_no_descriptor_left(pollux, suite, tmp_path, prefix):
+    """A program that has used its last descriptor is recorded, also a second time, and also by a user without
+    rights; nobody changes its limit, and what holds the events goes with it."""
+    tool = prefix if prefix == NOBODY else ()
+    trace = "/dev/null" if tool else tmp_path / "trace.plx"
+    with driver.Target(suite(), "multi_thread", prefix=prefix) as target:
+        for full in (True, True, False):
+            before = take_all_descriptors(target.pid, prefix=tool) if full else set_limit(target.pid, 100, 100, tool)
+            result = driver.run(*tool, pollux, "record", "-p", target.pid, "-d", "0.2", "-o", trace)
+            assert result.returncode == 0, result.stderr
+            assert limits(target.pid) == before
+            flags = rings(target.pid)  # the same memory is replaced
+            assert {"dc", "dd"} <= set(flags), flags
+        before = take_all_descriptors(target.pid, None, prefix=tool)
+        result = driver.run(*tool, pollux, "record", "-p", target.pid, "-d", "0.2", "-o", trace)
+        assert result.returncode == 0, result.stderr
+        assert limits(target.pid) == before
         target.go()
         target.truth()
+        target.go()
+        assert target.end() == 0, target.errors
+    assert not segments(target.pid)
+
+
+def rings(pid):
+    """The flags of the only mapping of event buffers."""
+    smaps = re.split(r"^(?=[0-9a-f]+-)", Path(f"/proc/{pid}/smaps").read_text(), flags=re.M)
+    found = [entry for entry in smaps if "memfd:pollux-agent" in entry or "/SYSV" in entry]
+    assert len(found) == 1, found
+    return re.search(r"VmFlags:(.*)", found[0]).group(1).split()
+
+
+def test_events_without_a_descriptor(pollux, suite, trace):
+    """All of the events are there, too."""
+    with driver.Target(suite(), "multi_thread") as target:
+        before = take_all_descriptors(target.pid)
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        assert limits(target.pid) == before
+        assert len(segments(target.pid)) == 1
+        set_limit(target.pid, 100, 100)
+        target.go()
+        truth = target.truth()
         code, said = recorder.stop()
         assert code == 0, said
         target.go()
         assert target.end() == 0, target.errors
-    assert driver.report(pollux, trace)["events"] > 0
+    assert not segments(target.pid)
+    wrong = differences(truth, driver.report(pollux, trace), names=False)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_killed_without_a_descriptor(pollux, suite, tmp_path, all_of_it):
+    """kill -9 of pollux at each of its calls of ptrace while it attaches to such a program: the limit is as it
+    was, and no memory remains but what is mapped."""
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        before = take_all_descriptors(target.pid)
+        killed = n = 0
+        while n == killed:
+            n += 1
+            at = 1 + (n - 1) * (1 if all_of_it else 4)
+            result = driver.run(
+                "strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=ptrace",
+                "-e", f"inject=ptrace:signal=SIGKILL:when={at}",
+                pollux, "record", "-o", tmp_path / "trace.plx", "-p", target.pid, "-d", "0.1",
+            )
+            killed += result.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
+            assert limits(target.pid) == before, at
+            assert target.process.poll() is None, at
+            assert all(int(row["nattch"]) for row in segments(target.pid)), at
+        assert killed >= 5, result.stderr
+        assert result.returncode == 0, result.stderr
+        assert driver.report(pollux, tmp_path / "trace.plx")["events"] > 0
+        set_limit(target.pid, 100, 100)
+        target.go()
+        assert target.end() == 0, target.errors
+    assert not segments(target.pid)
+
+
+def test_segment_is_forbidden(pollux, suite, trace):
+    """Where a filter forbids what needs no descriptor, pollux says that it is for lack of one."""
+    with driver.Target(suite(), "multi_thread", prefix=sandbox.under(("shmget", {}))) as target:
+        take_all_descriptors(target.pid)
+        result = record(pollux, target.pid, trace)
+        set_limit(target.pid, 100, 100)
+        assert result.returncode == 1
+        assert "has no free file descriptor: " in result.stderr and "forbids shmget" in result.stderr, result.stderr
+        target.go()
+        target.truth()
+        target.go()
+        assert target.end() == 0, target.errors
 
 
 LOOKS_AT_LIMIT = """
@@ -226,27 +317,13 @@ def test_no_thread_has_the_descriptor_more(pollux, suite, tmp_path):
     env = {"LD_PRELOAD": str(library), "BEGIN": str(begin)}
     with driver.Target(suite(), "steady", env=env) as target:
         target.go()
-        limit = take_all_descriptors(target.pid, 100)
+        before = take_all_descriptors(target.pid)
         begin.touch()
         for i in range(5):
             result = driver.record_a_while(pollux, target.pid, tmp_path / f"{i}.plx", 0.05)
             assert result.returncode == 0, result.stderr
         assert target.process.poll() is None, "a thread saw another limit"
-        assert resource.prlimit(target.pid, resource.RLIMIT_NOFILE) == (limit, 100)
-        target.kill()
-
-
-def test_no_descriptor_to_be_had(pollux, suite, trace):
-    """Who may not raise the limit is told that it is the limit."""
-    with driver.Target(suite(), "multi_thread", prefix=NOBODY) as target:
-        limit = take_all_descriptors(target.pid, None, NOBODY)
-        result = record(pollux, target.pid, "/dev/null", prefix=NOBODY)
-        assert result.returncode == 1
-        assert f"no free file descriptor ({limit} of {limit} are open, " in result.stderr, result.stderr
-        # To set the limit needs the right that pollux lacks.
-        assert f"the hard limit is {limit})" in result.stderr and "prlimit" not in result.stderr, result.stderr
-        assert "with CAP_SYS_RESOURCE, or start the program with a higher limit" in result.stderr, result.stderr
-        assert target.process.poll() is None
+        assert limits(target.pid) == before
         target.kill()
 
 

@@ -10,7 +10,6 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "process/descriptor_limit.h"
 #include "process/hooks.h"
 #include "process/inject.h"
 #include "process/maps.h"
@@ -387,14 +386,6 @@ static int count_memfds(pid_t pid)
 	return n;
 }
 
-static bool is_open(pid_t pid, rlim_t number)
-{
-	char name[48];
-
-	snprintf(name, sizeof(name), "/proc/%d/fd/%llu", pid, (unsigned long long)number);
-	return faccessat(AT_FDCWD, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
 static void when_held(void *arg)
 {
 	struct remote_calls_test *t = arg;
@@ -632,102 +623,6 @@ static void test_errand_interrupted(void **state)
 	process_close(&t.process);
 	status = finish_child(pid, pipe_fd);
 	assert_int_equal(status, 0);
-	assert_int_equal(shared->result, 1);
-}
-
-/* A limit that is raised while the others are stopped is put back when the handler takes long: the
- * list, which had no descriptor then, is made again. */
-struct lent_test {
-	struct remote_calls_test t;
-	struct descriptor_room room;
-	int n_lent;
-};
-
-static int lend(void *arg, bool begin)
-{
-	struct lent_test *l = arg;
-
-	if (!begin) {
-		descriptor_limit_put_back(&l->t.process, &l->room);
-		l->room.is_raised = false;
-		return 0;
-	}
-	l->n_lent++;
-	return descriptor_limit_make_room(&l->t.process, &l->room, &l->t.err);
-}
-
-static void when_lent(void *arg)
-{
-	struct lent_test *l = arg;
-
-	l->t.n_memfds = count_memfds(l->t.process.pid);
-}
-
-static int run_lent(void *arg)
-{
-	struct lent_test *l = arg;
-	struct remote_calls_test *t = &l->t;
-	struct code_cave place = {.addr = t->at, .size = 4096};
-	const uint64_t done_at = t->at + 4096, fd_at = done_at + 32, name_at = done_at + 40;
-	const struct stub_call calls[] = {
-		{.nr = SYS_memfd_create,
-		 .args = {name_at, 0},
-		 .check = STUB_NO_ERROR,
-		 .result_at = fd_at},
-		{.nr = SYS_getpid},
-		{.nr = SYS_close, .args = {fd_at}, .from_memory = 1, .always = 1},
-	};
-	const struct remote_calls list = {.calls = calls,
-					  .n_calls = 3,
-					  .done_at = done_at,
-					  .held = when_lent,
-					  .alone = lend,
-					  .arg = l,
-					  .hold = 1};
-	struct injector in = {.process = &t->process};
-
-	memory_write_u64(&t->process, fd_at, UINT64_MAX);
-	signalled = t->process.pid;
-	process_step_hook = signal_at_setregs;
-	t->rc = inject_run(&in, &place, &list, &t->err);
-	process_step_hook = NULL;
-	return 0;
-}
-
-static void test_descriptor_lent_again(void **state)
-{
-	const struct sigaction act = {.sa_handler = on_usr2, .sa_flags = SA_RESTART};
-	struct lent_test l = {.t = {.process = PROCESS_INIT}};
-	struct remote_calls_test *t = &l.t;
-	struct rlimit limit, after;
-	struct sigaction before;
-	struct tracer *tracer;
-	int pipe_fd;
-
-	sigaction(SIGUSR2, &act, &before);
-	pid_t pid = start_child(JOB_READ, &pipe_fd);
-	sigaction(SIGUSR2, &before, NULL);
-	assert_int_equal(process_open(pid, &t->process, &t->err), 0);
-	assert_int_equal(tracer_start(&tracer, &t->err), 0);
-	tracer_call(tracer, run_errands, t); /* which makes the memory */
-	assert_int_equal(t->rc, -EBADF);
-	assert_int_equal(prlimit(pid, RLIMIT_NOFILE, NULL, &limit), 0);
-	for (limit.rlim_cur = 0; is_open(pid, limit.rlim_cur);)
-		limit.rlim_cur++;
-	assert_int_equal(prlimit(pid, RLIMIT_NOFILE, &limit, NULL), 0);
-	tracer_call(tracer, run_lent, &l);
-	tracer_end(tracer);
-	if (t->rc < 0)
-		print_error("%d %s\n", t->rc, t->err.text);
-	assert_int_equal(t->rc, 0);
-	assert_int_equal(l.n_lent, 2);
-	assert_int_equal(t->n_memfds, 1);
-	assert_int_equal(count_memfds(pid), 0);
-	assert_int_equal(shared->signals, 1);
-	assert_int_equal(prlimit(pid, RLIMIT_NOFILE, NULL, &after), 0);
-	assert_int_equal(after.rlim_cur, limit.rlim_cur);
-	process_close(&t->process);
-	assert_int_equal(finish_child(pid, pipe_fd), 0);
 	assert_int_equal(shared->result, 1);
 }
 
@@ -2034,7 +1929,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_errands),
 		cmocka_unit_test(test_errands_without_cpu),
 		cmocka_unit_test(test_errand_interrupted),
-		cmocka_unit_test(test_descriptor_lent_again),
 		cmocka_unit_test(test_errands_by_poke),
 		cmocka_unit_test(test_errands_restartable),
 		cmocka_unit_test(test_errands_dispatched),

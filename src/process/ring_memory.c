@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The rings' memory.
+ *
+ * One list of remote calls makes a memfd, seals and maps it, keeps it out of children and dumps,
+ * and closes the memfd. pollux takes its own handle on it while the thread is stopped before one of
+ * these calls; if pollux dies there, the thread continues and closes its own. Meanwhile all other
+ * threads are stopped, so that no child is forked that has descriptor or rings.
+ *
+ * A program that has used its last descriptor, as one that leaks sockets, can make no memfd. Its
+ * rings are a System V segment, which needs none: so pollux changes no limit of the program, which
+ * a pollux that is killed would leave changed. The segment is removed as soon as it is mapped, and
+ * then lives as long as its mappings; by its number pollux can map it all the same.
+ */
+#include "process/ring_memory.h"
+
+#include "base/cleanup.h"
+#include "process/memory.h"
+
+#include <asm/unistd.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/memfd.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
+#define NO_MAP ((void *)-1) /* MAP_FAILED, and what shmat() gives */
+#define MAX_CALLS 8
+
+struct ring_memory {
+	const struct process *process;
+	const struct ring_memory_words *words;
+	uint64_t bytes, replaced;
+	bool segment;
+	void *map; /* NULL: it was not taken */
+	int rc;
+	struct error *err;
+};
+
+bool ring_memory_is(const char *path)
+{
+	/* A segment without a key. */
+	return !strcmp(path, "/memfd:" RING_MEMORY_NAME) || !strcmp(path, "/SYSV00000000");
+}
+
+static uint32_t memfd_flags(void)
+{
+	struct utsname u;
+	unsigned major = 0, minor = 0;
+
+	uname(&u);
+	sscanf(u.release, "%u.%u", &major, &minor);
+	/* Since 6.3 the kernel complains in its log where neither of the exec flags is given. */
+	return MFD_CLOEXEC | MFD_ALLOW_SEALING |
+	       (major > 6 || (major == 6 && minor >= 3) ? MFD_NOEXEC_SEAL : 0);
+}
+
+/* ---- pollux's side ---- */
+
+/* The number is the target's word: what comes is checked to be sealed memory of the right size, so
+ * that no later trick of the target can give us a SIGBUS. */
+static void *map_memfd(const struct ring_memory *m, int number)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, m->process->pid, 0);
+	_cleanup_close_ int fd = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
+	struct stat st;
+
+	if (pidfd >= 0)
+		close(pidfd);
+	if (fd < 0) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "fd/%d", number);
+		fd = openat(m->process->proc_fd, name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	}
+	if (fd < 0)
+		return NO_MAP;
+	int seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) < 0 ||
+	    (uint64_t)st.st_size != m->bytes) {
+		errno = EPROTO;
+		return NO_MAP;
+	}
+	return mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+}
+
+/* The same. No segment can be cut but through /proc/PID/map_files, which only root opens. */
+static void *map_own_segment(const struct ring_memory *m, int number)
+{
+	void *map = shmat(number, NULL, 0);
+	struct shmid_ds ds;
+
+	/* From now on the number is this segment's. */
+	if (map == NO_MAP || (shmctl(number, IPC_STAT, &ds) == 0 && ds.shm_segsz == m->bytes &&
+			      ds.shm_cpid == m->process->pid))
+		return map;
+	shmdt(map);
+	errno = EPROTO;
+	return NO_MAP;
+}
+
+/* In a container the number is that of another namespace, into which this thread goes for it. */
+static void *map_segment(const struct ring_memory *m, int number)
+{
+	_cleanup_close_ int own = -1, theirs = -1;
+	void *map;
+	int error;
+
+	if (process_same_ns(m->process, "ipc") != 0)
+		return map_own_segment(m, number);
+	own = open("/proc/thread-self/ns/ipc", O_RDONLY | O_CLOEXEC);
+	theirs = openat(m->process->proc_fd, "ns/ipc", O_RDONLY | O_CLOEXEC);
+	if (own < 0 || theirs < 0 || setns(theirs, CLONE_NEWIPC) < 0)
+		return NO_MAP;
+	map = map_own_segment(m, number);
+	error = errno;
+	setns(own, CLONE_NEWIPC);
+	errno = error;
+	return map;
+}
+
+static void take(void *arg)
+{
+	struct ring_memory *m = arg;
+	uint64_t number, mapped;
+
+	m->rc = memory_read_u64(m->process, m->words->number, &number);
+	if (m->rc == 0)
+		m->rc = memory_read_u64(m->process, m->words->mapped, &mapped);
+	/* The calls before may have failed: the list's outcome says why. */
+	if (m->rc < 0 || number > INT_MAX || mapped >= (uint64_t)-4095)
+		return;
+	void *map = m->segment ? map_segment(m, (int)number) : map_memfd(m, (int)number);
+	if (map != NO_MAP)
+		m->map = map;
+	else if (errno == EPROTO)
+		m->rc = error_set(m->err, -EPROTO,
+				  "process %d shares something else than asked for",
+				  m->process->pid);
+	else
+		m->rc = error_sys(m->err, -errno, "cannot share memory with process %d",
+				  m->process->pid);
+}
+
+/* ---- the target's side ---- */
+
+/* The calls up to the mapping; how many. */
+static size_t memfd_calls(const struct ring_memory *m, struct stub_call calls[MAX_CALLS])
+{
+	const struct ring_memory_words *w = m->words;
+	const uint64_t flags = MAP_SHARED | MAP_NORESERVE | (m->replaced ? MAP_FIXED : 0);
+	size_t n = 0;
+
+	calls[n++] = (struct stub_call){.nr = __NR_memfd_create,
+					.args = {w->name, memfd_flags()},
+					.check = STUB_NO_ERROR,
+					.result_at = w->number};
+	calls[n++] = (struct stub_call){.nr = __NR_ftruncate,
+					.args = {w->number, m->bytes},
+					.from_memory = 1,
+					.check = STUB_EQUAL};
+	calls[n++] = (struct stub_call){
+		.nr = __NR_fcntl,
+		.args = {w->number, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL},
+		.from_memory = 1,
+		.check = STUB_EQUAL};
+	calls[n++] = (struct stub_call){
+		.nr = __NR_mmap,
+		.args = {m->replaced, m->bytes, PROT_READ | PROT_WRITE, flags, w->number, 0},
+		.from_memory = 1 << 4,
+		.check = STUB_NO_ERROR,
+		.result_at = w->mapped};
+	return n;
+}
+
+static size_t segment_calls(const struct ring_memory *m, struct stub_call calls[MAX_CALLS])
+{
+	const struct ring_memory_words *w = m->words;
+	size_t n = 0;
+
+	calls[n++] = (struct stub_call){
+		.nr = __NR_shmget,
+		.args = {IPC_PRIVATE, m->bytes, IPC_CREAT | 0600 | SHM_NORESERVE},
+		.check = STUB_NO_ERROR,
+		.result_at = w->number};
+	calls[n++] =
+		(struct stub_call){.nr = __NR_shmat,
+				   .args = {w->number, m->replaced, m->replaced ? SHM_REMAP : 0},
+				   .from_memory = 1,
+				   .check = STUB_NO_ERROR,
+				   .result_at = w->mapped};
+	/* It goes with its last mapping, or at once if there is none. */
+	calls[n++] = (struct stub_call){
+		.nr = __NR_shmctl, .args = {w->number, IPC_RMID}, .from_memory = 1, .always = 1};
+	return n;
+}
+
+static int share(struct injector *in, struct code_cave *place, struct ring_memory *m)
+{
+	const struct ring_memory_words *w = m->words;
+	struct stub_call calls[MAX_CALLS];
+	size_t n = m->segment ? segment_calls(m, calls) : memfd_calls(m, calls);
+	struct remote_calls list = {
+		.calls = calls, .hold = n, .done_at = w->done, .held = take, .arg = m};
+	int rc = memory_write_u64(m->process, w->number, UINT64_MAX);
+
+	/* Neither children nor dumps have it. Without this it does no harm but its size. */
+	calls[n++] = (struct stub_call){.nr = __NR_madvise,
+					.args = {w->mapped, m->bytes, MADV_DONTFORK},
+					.from_memory = 1,
+					.always = m->segment,
+					.result_at = w->no_fork};
+	calls[n++] = (struct stub_call){.nr = __NR_madvise,
+					.args = {w->mapped, m->bytes, MADV_DONTDUMP},
+					.from_memory = 1,
+					.always = m->segment,
+					.result_at = w->no_dump};
+	/* The target keeps its mapping; its descriptor goes in every case. */
+	if (!m->segment)
+		calls[n++] = (struct stub_call){
+			.nr = __NR_close, .args = {w->number}, .from_memory = 1, .always = 1};
+	list.n_calls = n;
+	if (rc < 0)
+		return error_sys(m->err, rc, "cannot write into process %d", m->process->pid);
+	rc = inject_run(in, place, &list, m->err);
+	if (rc == 0 && !m->map)
+		rc = m->rc < 0 ? m->rc : -EIO;
+	if (rc < 0 && m->map) {
+		munmap(m->map, m->bytes);
+		m->map = NULL;
+	}
+	return rc;
+}
+
+int ring_memory_make(struct injector *in, struct code_cave *place,
+		     const struct ring_memory_words *words, uint64_t bytes, uint64_t replaced,
+		     void **ret_map, struct error *err)
+{
+	struct error none = {0};
+	struct ring_memory m = {.process = in->process,
+				.words = words,
+				.bytes = bytes,
+				.replaced = replaced,
+				.err = err ? err : &none};
+	int rc = share(in, place, &m);
+
+	if (rc == -EMFILE && !m.err->code) {
+		m.segment = true;
+		rc = share(in, place, &m);
+		if (rc < 0 && !m.err->code)
+			error_sys(m.err, rc, "it was refused System V shared memory");
+		if (rc < 0)
+			error_add(m.err, "process %d has no free file descriptor",
+				  in->process->pid);
+	}
+	if (rc < 0)
+		return m.err->code
+			       ? m.err->code
+			       : error_sys(m.err, rc, "process %d was refused memory for the rings",
+					   in->process->pid);
+	*ret_map = m.map;
+	return 0;
+}
