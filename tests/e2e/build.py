@@ -66,6 +66,7 @@ PROFILES = {
         "release-lto", strip=True, unwind=False, symbols=False, what="release-lto, stripped"
     ),
     "release-debug": Profile("release-debug", what="release with debug=true"),
+    "line-tables": Profile("line-tables", what="release with debug=line-tables-only"),
     "v0": Profile("release", "-C symbol-mangling-version=v0", what="release, v0 mangling"),
     "nonpie": Profile("release", "-C relocation-model=static", what="release, not PIE"),
     "bfd": Profile("release", last="-C linker-features=-lld", what="release, linked by bfd"),
@@ -144,6 +145,7 @@ AHEAD = [
     ("targets", "unwinders", "second-libgcc lazy std-apart", "libpanics_inside.so"),
     ("targets", "probes-async-std", "release release-lto", "suite"),
     ("targets", "async-std-1.12", "release-lto", "suite"),
+    ("targets", "service-axum", "release-debug", "service"),
     ("tree", "tokio-1.54", "release-debug", "tree places stuck crowd moment tangle"),
     ("tree", "tokio-1.54", "debug", "places moment"),
     ("tree", "smol-2", "debug", "tree"),

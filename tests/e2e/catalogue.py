@@ -17,14 +17,16 @@ MODES = ("launched", "attached")
 # Not part of the matrix: tests of their own run these.
 APART = {"backtrace", "own_backtrace", "drop_running", "hostile", "steady", "stuck", "short_roots"}
 
-# Packages that are no part of the matrix: one is to be refused, one is a library, some carry probes.
+# Packages that are no part of the matrix: one is to be refused, one is a library, some carry probes,
+# some are services.
 MATRIX_PACKAGES = [
     p for p in PACKAGES
-    if p not in ("tokio-1.20", "cdylib", "unwinders") and not p.startswith("probes-")
+    if p not in ("tokio-1.20", "cdylib", "unwinders") and not p.startswith(("probes-", "service-"))
 ]
 MAIN_PROFILES = ("debug", "release", "release-lto", "stripped")
-# static-debug is for tests of `pollux tree`, lazy and std-apart for those of unwinders; of Tokio alone
-APART_PROFILES = ("static-debug", "lazy", "std-apart", "tracing-stripped")
+# static-debug is for tests of `pollux tree`, lazy and std-apart for those of unwinders, line-tables for
+# services; of Tokio alone
+APART_PROFILES = ("static-debug", "lazy", "std-apart", "tracing-stripped", "line-tables")
 UNWINDER_PROFILES = tuple(
     name for name, how in PROFILES.items() if how.unwinder or not how.sees_panics
 )
