@@ -16,7 +16,7 @@
 unsigned log_domains;
 
 static uint64_t began_ns;
-static const char *const names[LOG_N] = {"attach", "find", "debug"};
+static const char *const names[LOG_N] = {"attach", "find", "debug", "drain", "kernel", "tree"};
 
 static unsigned domain_bits(const char *name, size_t len)
 {
@@ -43,7 +43,7 @@ int log_enable(const char *list)
 			break;
 		list += len + 1;
 	}
-	began_ns = clock_monotonic_ns();
+	began_ns = began_ns ? began_ns : clock_monotonic_ns();
 	log_domains = bits;
 	return 0;
 }

@@ -14,13 +14,18 @@ enum log_domain {
 	LOG_ATTACH, /* which objects, steps, hooks, and how long threads were stopped */
 	LOG_FIND,   /* what was found in each object, and what was refused and why */
 	LOG_DEBUG,  /* debug information: how long it took to read names from it */
+	LOG_DRAIN,  /* threads that get a ring, slow passes, losses, the sums at the end */
+	LOG_KERNEL, /* BPF programs and probes: which the kernel takes, which it refuses and why */
+	LOG_TREE,   /* await trees: what was read, how long each part took */
 	LOG_N
 };
 
+#define LOG_DOMAINS "attach, find, debug, drain, kernel, tree, all" /* for help */
+
 extern unsigned log_domains; /* bits; changed by log_enable() only, before threads start */
 
-/* Turns on the domains of a list, "attach,find", or "all". Returns -EINVAL, and turns on nothing,
- * if it names an unknown one. Not safe beside other threads. */
+/* Turns on the domains of a list, "attach,find", or "all", and no others. Returns -EINVAL, and
+ * changes nothing, if it names an unknown one. Not safe once there are other threads. */
 int log_enable(const char *list);
 
 /* One line: "pollux: attach 12.345 ms: TEXT". Foreign text is made safe for terminals. */

@@ -22,6 +22,12 @@
 
 enum { MAX_WORD = 32 };
 
+const struct cli_option cli_common_options[] = {
+	{'v', "verbose", NULL, "log each step on stderr", false},
+	{'h', "help", NULL, "show this help", false},
+	{0},
+};
+
 static size_t min_size(size_t a, size_t b)
 {
 	return a < b ? a : b;
@@ -105,11 +111,28 @@ static int find_short(const struct cli_verb *verb, char c)
 	return -1;
 }
 
+/* -v and -h, by their letter; 0: it is neither. */
+static char find_common(const char *name)
+{
+	for (const struct cli_option *o = cli_common_options; o->name; o++) {
+		if (strcmp(o->name, name) == 0)
+			return o->short_name;
+	}
+	return '\0';
+}
+
+static bool take_common(struct cli_args *args, char letter)
+{
+	args->verbose = args->verbose || letter == 'v';
+	args->help = args->help || letter == 'h';
+	return letter == 'v' || letter == 'h';
+}
+
 static int unknown_long(const struct cli_verb *verb, const char *name, size_t len,
 			struct error *err)
 {
 	size_t n = count_options(verb);
-	_cleanup_free_ const char **names = calloc(n + 2, sizeof(*names));
+	_cleanup_free_ const char **names = calloc(n + 3, sizeof(*names));
 	_cleanup_free_ char *word = strndup(name, len);
 	const char *near;
 
@@ -117,7 +140,8 @@ static int unknown_long(const struct cli_verb *verb, const char *name, size_t le
 		return error_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < n; i++)
 		names[i] = verb->options[i].name;
-	names[n] = "help";
+	for (size_t i = 0; cli_common_options[i].name; i++)
+		names[n + i] = cli_common_options[i].name;
 	near = args_nearest(word, names);
 	if (near)
 		return error_set(err, -EINVAL, "%s has no option --%s; did you mean --%s?",
@@ -188,9 +212,10 @@ static int parse_short(struct cli_args *args, int argc, char **argv, int *i, str
 		int option = find_short(args->verb, *c);
 		int r;
 
-		if (*c == 'h' && option < 0) {
-			args->help = true;
-			return 0;
+		if (option < 0 && take_common(args, *c)) {
+			if (args->help)
+				return 0;
+			continue;
 		}
 		if (option < 0) {
 			/* "-json" for "--json" is the usual slip. */
@@ -233,14 +258,12 @@ static int parse(struct cli_args *args, int argc, char **argv, struct error *err
 				args->operands[args->n_operands++] = argv[i];
 			return 0;
 		}
-		if (strcmp(word, "--help") == 0)
-			args->help = true;
-		else if (word[0] == '-' && word[1] == '-')
-			r = parse_long(args, argc, argv, &i, err);
-		else if (word[0] == '-' && word[1])
-			r = parse_short(args, argc, argv, &i, err);
-		else
+		if (word[0] != '-' || !word[1])
 			args->operands[args->n_operands++] = word;
+		else if (word[1] != '-')
+			r = parse_short(args, argc, argv, &i, err);
+		else if (!take_common(args, find_common(word + 2)))
+			r = parse_long(args, argc, argv, &i, err);
 		if (r < 0 || args->help)
 			return r;
 	}

@@ -13,7 +13,8 @@ struct cli_args {
 	const char **operands;
 	size_t n_operands;
 	char **command;
-	bool help; /* -h or --help was among them: nothing else was looked at */
+	bool verbose; /* -v or --verbose */
+	bool help;    /* -h or --help was among them: nothing else was looked at */
 };
 
 /* Sorts argv[0..argc), the words after the verb. -EINVAL with one sentence for wrong use. */

@@ -44,6 +44,8 @@ struct cli_verb {
 };
 
 extern const struct cli_verb *const cli_verbs[]; /* NULL-terminated */
+/* Options of every verb, after its own; main.c does what they ask for. Ended by name NULL. */
+extern const struct cli_option cli_common_options[];
 
 /* What was given. Strings point into argv. */
 const char *cli_option(const struct cli_args *args,

@@ -11,6 +11,7 @@
  * whose program can be read, as pollux has to: no kernel threads, no processes of other users.
  */
 #include "base/buf.h"
+#include "base/log.h"
 #include "cli/cli.h"
 
 #include <ctype.h>
@@ -96,17 +97,9 @@ static void man_exit_status(struct buf *out)
 	     "its own.");
 }
 
-static void man_verb(struct buf *out, const struct cli_verb *verb)
+static void man_options(struct buf *out, const struct cli_option *o)
 {
-	man_title(out, verb->name);
-	buf_printf(out, ".SH NAME\npollux\\-%s \\- ", verb->name);
-	roff(out, verb->summary);
-	buf_str(out, ".SH SYNOPSIS\n.B pollux\n");
-	roff(out, verb->synopsis);
-	buf_str(out, ".SH DESCRIPTION\n");
-	roff(out, verb->text ? verb->text : verb->summary);
-	buf_str(out, ".SH OPTIONS\n");
-	for (const struct cli_option *o = verb->options; o && o->name; o++) {
+	for (; o && o->name; o++) {
 		buf_str(out, ".TP\n");
 		if (o->short_name)
 			buf_printf(out, "\\fB\\-%c\\fR, ", o->short_name);
@@ -121,8 +114,20 @@ static void man_verb(struct buf *out, const struct cli_verb *verb)
 		buf_char(out, '\n');
 		man_option_help(out, o);
 	}
-	buf_str(out, ".TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\n");
-	roff(out, "Show a short help.");
+}
+
+static void man_verb(struct buf *out, const struct cli_verb *verb)
+{
+	man_title(out, verb->name);
+	buf_printf(out, ".SH NAME\npollux\\-%s \\- ", verb->name);
+	roff(out, verb->summary);
+	buf_str(out, ".SH SYNOPSIS\n.B pollux\n");
+	roff(out, verb->synopsis);
+	buf_str(out, ".SH DESCRIPTION\n");
+	roff(out, verb->text ? verb->text : verb->summary);
+	buf_str(out, ".SH OPTIONS\n");
+	man_options(out, verb->options);
+	man_options(out, cli_common_options);
 	man_examples(out, verb->examples);
 	man_exit_status(out);
 	buf_str(out, ".SH SEE ALSO\n.BR pollux (1)\n");
@@ -145,20 +150,22 @@ static void man_pollux(struct buf *out)
 	man_exit_status(out);
 	buf_str(out, ".SH ENVIRONMENT\n.TP\n.B NO_COLOR\n");
 	roff(out, "If set and not empty, no output is coloured.");
+	buf_str(out, ".TP\n.B POLLUX_DEBUG\n");
+	roff(out, "A list of domains, separated by commas, that are logged on stderr: " LOG_DOMAINS
+		  ". The option -v of every verb logs all of them.");
 	buf_str(out, ".SH SEE ALSO\n");
 	for (size_t i = 0; cli_verbs[i]; i++)
 		buf_printf(out, ".BR pollux\\-%s (1)%s\n", cli_verbs[i]->name,
 			   cli_verbs[i + 1] ? "," : "");
 }
 
-static void option_words(struct buf *out, const struct cli_verb *verb)
+static void option_words(struct buf *out, const struct cli_option *o)
 {
-	for (const struct cli_option *o = verb->options; o && o->name; o++) {
+	for (; o && o->name; o++) {
 		buf_printf(out, "--%s ", o->name);
 		if (o->short_name)
 			buf_printf(out, "-%c ", o->short_name);
 	}
-	buf_str(out, "--help");
 }
 
 static void bash_option(struct buf *out, const struct cli_option *o)
@@ -239,7 +246,8 @@ static void bash(struct buf *out)
 				bash_option(out, o);
 		}
 		buf_str(out, "\t\tesac\n\t\tif [[ $cur == -* ]]; then\n\t\t\t_pollux_words '");
-		option_words(out, verb);
+		option_words(out, verb->options);
+		option_words(out, cli_common_options);
 		buf_str(out, "'\n\t\t\treturn\n\t\tfi\n");
 		bash_operands(out, verb);
 		buf_str(out, "\t\t;;\n");
@@ -292,6 +300,15 @@ static void zsh_option(struct buf *out, const struct cli_option *o, bool short_f
 	buf_str(out, "' \\\n");
 }
 
+static void zsh_options(struct buf *out, const struct cli_option *o)
+{
+	for (; o && o->name; o++) {
+		if (o->short_name)
+			zsh_option(out, o, true);
+		zsh_option(out, o, false);
+	}
+}
+
 static const char *zsh_operands(const struct cli_verb *verb)
 {
 	if (!(verb->operands & CLI_PROCESSES))
@@ -340,12 +357,8 @@ static void zsh(struct buf *out)
 		if (cli_verbs[i]->command)
 			buf_str(out, "\t\t_pollux_command && return\n");
 		buf_str(out, "\t\t_arguments -s \\\n");
-		for (const struct cli_option *o = cli_verbs[i]->options; o && o->name; o++) {
-			if (o->short_name)
-				zsh_option(out, o, true);
-			zsh_option(out, o, false);
-		}
-		buf_str(out, "\t\t\t'--help[show help]' \\\n");
+		zsh_options(out, cli_verbs[i]->options);
+		zsh_options(out, cli_common_options);
 		buf_printf(out, "\t\t\t'*: :%s' ;;\n", zsh_operands(cli_verbs[i]));
 	}
 	buf_str(out, "\tesac\n}\n_pollux \"$@\"\n");
@@ -360,6 +373,35 @@ static void fish_operands(struct buf *out, const struct cli_verb *verb)
 			   verb->name);
 	if (verb->operands & CLI_PROCESSES)
 		buf_printf(out, "%s %s' -a '(__pollux_processes)'\n", before, verb->name);
+}
+
+static void fish_options(struct buf *out, const struct cli_verb *verb, const struct cli_option *o)
+{
+	for (; o && o->name; o++) {
+		buf_printf(out, "complete -c pollux -n '__fish_seen_subcommand_from %s' -l %s",
+			   verb->name, o->name);
+		if (o->short_name)
+			buf_printf(out, " -s %c", o->short_name);
+		if (o->arg && !o->optional) {
+			buf_str(out, " -r");
+			switch (value_of(o)) {
+			case VALUE_WORDS:
+				buf_printf(out, " -f -a '%s'", o->words);
+				break;
+			case VALUE_PROCESS:
+				buf_str(out, " -f -a '(__pollux_processes)'");
+				break;
+			case VALUE_FILE:
+				break;
+			case VALUE_NONE:
+				buf_str(out, " -f");
+				break;
+			}
+		}
+		buf_str(out, " -d '");
+		quoted(out, o->help, "\\");
+		buf_str(out, "'\n");
+	}
 }
 
 static void fish(struct buf *out)
@@ -380,32 +422,8 @@ static void fish(struct buf *out)
 		quoted(out, verb->summary, "\\");
 		buf_str(out, "'\n");
 		fish_operands(out, verb);
-		for (const struct cli_option *o = verb->options; o && o->name; o++) {
-			buf_printf(out,
-				   "complete -c pollux -n '__fish_seen_subcommand_from %s' -l %s",
-				   verb->name, o->name);
-			if (o->short_name)
-				buf_printf(out, " -s %c", o->short_name);
-			if (o->arg && !o->optional) {
-				buf_str(out, " -r");
-				switch (value_of(o)) {
-				case VALUE_WORDS:
-					buf_printf(out, " -f -a '%s'", o->words);
-					break;
-				case VALUE_PROCESS:
-					buf_str(out, " -f -a '(__pollux_processes)'");
-					break;
-				case VALUE_FILE:
-					break;
-				case VALUE_NONE:
-					buf_str(out, " -f");
-					break;
-				}
-			}
-			buf_str(out, " -d '");
-			quoted(out, o->help, "\\");
-			buf_str(out, "'\n");
-		}
+		fish_options(out, verb, verb->options);
+		fish_options(out, verb, cli_common_options);
 	}
 }
 

@@ -84,7 +84,6 @@ static void option_row(struct buf *out, const struct cli_option *o)
 
 void help_verb(struct buf *out, const struct cli_verb *verb)
 {
-	static const struct cli_option help = {'h', "help", NULL, "show this help", false};
 	const char *paragraph_end = verb->text ? strstr(verb->text, "\n\n") : NULL;
 	size_t indent = strlen("usage: pollux ") + strlen(verb->name) + 1;
 
@@ -100,7 +99,8 @@ void help_verb(struct buf *out, const struct cli_verb *verb)
 	}
 	for (const struct cli_option *o = verb->options; o && o->name; o++)
 		option_row(out, o);
-	option_row(out, &help);
+	for (const struct cli_option *o = cli_common_options; o->name; o++)
+		option_row(out, o);
 	if (verb->examples && verb->examples[0]) {
 		buf_str(out, "\nExamples:\n");
 		examples(out, verb->examples);
@@ -133,6 +133,5 @@ void help_overview(struct buf *out)
 	}
 	buf_str(out, "\nExamples:\n");
 	examples(out, begin);
-	buf_str(out,
-		"\nMore: pollux VERB --help, pollux --version; pollux -v VERB logs each step.\n");
+	buf_str(out, "\nMore: pollux VERB --help, pollux --version.\n");
 }

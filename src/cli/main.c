@@ -156,6 +156,8 @@ static int run_verb(const struct cli_verb *verb, int argc, char **argv)
 
 	if (args_parse(verb, argc, argv, &args, &err) < 0)
 		return args_usage(verb->name, err.text);
+	if (args.verbose)
+		log_enable("all");
 	if (args.help) {
 		help_verb(&text, verb);
 		code = print(&text);
@@ -171,7 +173,7 @@ static int run_verb(const struct cli_verb *verb, int argc, char **argv)
 	return code;
 }
 
-/* POLLUX_DEBUG=DOMAINS, or -v before the verb: all of them. */
+/* POLLUX_DEBUG=DOMAINS, or -v, which may also come before the verb: all of them. */
 static int enable_log(int *argc, char ***argv)
 {
 	const char *list = getenv("POLLUX_DEBUG");
@@ -185,7 +187,8 @@ static int enable_log(int *argc, char ***argv)
 	if (!list || !*list || log_enable(list) == 0)
 		return 0;
 	error_set(&text, -EINVAL,
-		  "POLLUX_DEBUG has no domain '%s'; it takes attach, find, debug, all", list);
+		  "POLLUX_DEBUG takes the domains " LOG_DOMAINS ", separated by commas, not '%s'",
+		  list);
 	return args_usage(NULL, text.text);
 }
 

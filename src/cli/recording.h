@@ -17,7 +17,7 @@ struct recording {
 /* Rows of a verb's table of options: what to record, and how. */
 /* clang-format off */
 #define RECORDING_PROCESS_OPTIONS \
-	{'p', "pid", "PID", "record this running process, like PID without -p; repeatable", true}, \
+	{'p', "pid", "PID", "record this running process, like PID; repeatable", true}, \
 	{0, "exe", "BINARY", "record every process that runs BINARY", false}
 #define RECORDING_OPTIONS \
 	{'d', "duration", "SECONDS", "stop after this time (10, 2.5, 500ms, 2m)", false}, \

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "base/vec.h"
 #include "future/cell.h"
@@ -110,6 +111,8 @@ static int add_object(struct inspect *in, struct process_object *o, struct buf *
 	r = scan_cache_get(o->image, &lo->scan, &why);
 	if (r == -ENOMEM)
 		return error_set(err, r, "%s", why.text);
+	log_debug(LOG_TREE, "%s: %zu kinds%s%s", o->path, r < 0 ? 0 : lo->scan.n_kinds,
+		  *why.text ? ": " : "", why.text);
 	if (r < 0) {
 		buf_printf(notes, "%s not understood: %s; ", o->path, why.text);
 		return 0;
@@ -305,6 +308,8 @@ struct debug *inspect_debug(struct inspect *in, struct inspect_object *o)
 			  o->object->path);
 	else
 		debug_open(fd, o->object->path, &o->dwarf, &o->dwarf_error);
+	log_debug(LOG_TREE, "%s: debug information %s%s", o->object->path,
+		  o->dwarf ? "opened" : "missing: ", o->dwarf ? "" : o->dwarf_error.text);
 	if (!o->dwarf &&
 	    asprintf(&text, "%s: no await trees; %s", o->dwarf_error.text,
 		     o->scan.has_symbols ? "names, states, ids and lost tasks still work"

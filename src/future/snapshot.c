@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "base/vec.h"
 #include "future/block_ons.h"
@@ -394,6 +395,8 @@ int inspect_snapshot(struct inspect *in, const struct inspect_options *opt,
 	r = tasks_scan(in, false, &list, err);
 	if (r == 0)
 		r = take_found(&list, &res, err);
+	log_debug(LOG_TREE, "a search of the memory found %zu that may be tasks: %s", list.n,
+		  r < 0 ? strerror(-r) : "done");
 	if (r < 0)
 		goto out;
 	res.now_ns = in->core ? 0 : clock_monotonic_ns();
@@ -408,6 +411,11 @@ int inspect_snapshot(struct inspect *in, const struct inspect_options *opt,
 			if (r < 0)
 				goto out;
 			mem_thaw(&in->mem);
+			log_debug(LOG_TREE,
+				  "stop %u: %zu threads, all of %.3f ms; %zu tasks, %zu reads "
+				  "missed the copy",
+				  i + 1, res.n_threads, (double)res.stop_ns / 1e6, res.n_tasks,
+				  res.n_missed);
 			if (!res.n_missed || in->core)
 				break;
 		}

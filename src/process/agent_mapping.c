@@ -25,6 +25,7 @@
 #include "process/agent_mapping.h"
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "base/vec.h"
 #include "process/call_hooks.h"
 #include "process/memory.h"
@@ -562,6 +563,13 @@ int agent_mapping_make(struct injector *in, struct hooks *h, struct layout *l,
 	if (rc < 0)
 		return rc;
 	l->rings_bytes = rings_bytes(rings);
+	log_debug(LOG_ATTACH,
+		  "process %d maps %llu bytes of at most %lld, locked %llu; files of at most %lld "
+		  "(-1: no limit); "
+		  "rings need %llu",
+		  p->pid, (unsigned long long)means.used, (long long)means.max_space,
+		  (unsigned long long)means.locked, (long long)means.max_file,
+		  (unsigned long long)l->rings_bytes);
 	rc = maps_read(p, &maps, err);
 	if (rc < 0)
 		return rc;

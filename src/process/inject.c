@@ -22,6 +22,7 @@
 #include "process/inject.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "process/memory.h"
 #include "process/objects.h"
@@ -727,7 +728,10 @@ static int run(struct injector *in, struct code_cave *place, const struct remote
 					"a thread of process %d ended on its remote call: try "
 					"again",
 					in->process->pid);
-			return error_set(err, -ENOMEM, "process %d was refused memory",
+			return error_set(err, -ENOMEM,
+					 "process %d may not map more memory: see its limits "
+					 "(ulimit -v and -d, vm.max_map_count, "
+					 "vm.overcommit_memory)",
 					 in->process->pid);
 		}
 		if (clock_monotonic_ns() > until) {
@@ -753,6 +757,8 @@ int inject_run(struct injector *in, struct code_cave *place, const struct remote
 
 	tracer_hurry(&before);
 	rc = run(in, place, e, err);
+	log_debug(LOG_ATTACH, "%zu remote calls, from number %u on, by thread %d: %s", e->n_calls,
+		  e->calls[0].nr, in->last_tid, rc < 0 ? strerror(-rc) : "done");
 	tracer_calm(&before);
 	return rc;
 }

@@ -82,6 +82,7 @@ int process_open(pid_t pid, struct process *ret_process, struct error *err)
 	p.proc_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (p.proc_fd < 0)
 		return rights_explain(pid, -ESRCH, err);
+	rights_log(&p);
 	rc = rights_check(&p, err);
 	if (rc < 0)
 		goto fail;

@@ -8,8 +8,10 @@
  */
 #include "process/rights.h"
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/log.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -28,12 +30,46 @@ static int read_exe_header(const struct process *p, unsigned char ident[static 2
 	return pread(fd, ident, 20, 0) == 20 ? 0 : -ENOEXEC;
 }
 
+static int yama_scope(void)
+{
+	_cleanup_close_ int fd = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
+	char digit;
+
+	return fd >= 0 && read(fd, &digit, 1) == 1 ? digit - '0' : 0;
+}
+
 static bool thread_of_ours(long tid)
 {
 	char path[48];
 
 	snprintf(path, sizeof(path), "/proc/self/task/%ld", tid);
 	return access(path, F_OK) == 0;
+}
+
+void rights_log(const struct process *p)
+{
+	static const char *const fields[] = {"State", "Tgid",	"NSpid",   "TracerPid",
+					     "Uid",   "CapEff", "Threads", "Seccomp"};
+	_cleanup_buf_ struct buf text = BUF_INIT;
+	char status[PROCESS_STATUS_BYTES];
+
+	if (!log_on(LOG_ATTACH) || !process_read_status(p, 0, status))
+		return;
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		char key[32];
+		const char *line;
+
+		snprintf(key, sizeof(key), "\n%s:\t", fields[i]);
+		line = strstr(status, key);
+		if (!line)
+			continue;
+		buf_printf(&text, "%s%s", i ? ", " : "", fields[i]);
+		for (line += strlen(key) - 1; *line && *line != '\n'; line++)
+			buf_char(&text, *line == '\t' ? ' ' : *line);
+	}
+	log_write(LOG_ATTACH, "process %d: %s", p->pid, buf_failed(&text) ? "?" : text.data);
+	log_write(LOG_ATTACH, "pollux: Uid %u, CapEff %016llx; kernel.yama.ptrace_scope %d",
+		  geteuid(), (unsigned long long)rights_own_caps(), yama_scope());
 }
 
 int rights_check(const struct process *p, struct error *err)
@@ -103,14 +139,6 @@ uint64_t rights_own_caps(void)
 bool rights_any_exec(void)
 {
 	return rights_own_caps() >> CAP_SYS_PTRACE_BIT & 1;
-}
-
-static int yama_scope(void)
-{
-	_cleanup_close_ int fd = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
-	char digit;
-
-	return fd >= 0 && read(fd, &digit, 1) == 1 ? digit - '0' : 0;
 }
 
 int rights_explain(pid_t pid, int code, struct error *err)

@@ -14,6 +14,9 @@
  * traced, not a 64-bit x86 program). Needs p->pid and p->proc_fd only. */
 int rights_check(const struct process *p, struct error *err);
 
+/* Logs what decides that, of the process and of pollux, in the kernel's words. */
+void rights_log(const struct process *p);
+
 /* The reason for a refusal with -EPERM, -EACCES or -ESRCH. Returns `code`. */
 int rights_explain(pid_t pid, int code, struct error *err);
 

@@ -119,6 +119,7 @@ def test_man_pages(pollux):
         assert (done.returncode, done.stderr) == (0, ""), page
         assert "NAME" in done.stdout and "EXIT STATUS" in done.stdout, page
         assert done.stdout.splitlines()[0].startswith(page[:-2].upper() + "(1)"), page
+        assert "POLLUX_DEBUG" in done.stdout if page == "pollux.1" else "--verbose" in done.stdout, page
 
 
 def options_of_man(page):
@@ -153,6 +154,8 @@ def test_completion_of_bash(pollux):
     assert set(verbs()) <= set(complete("pollux", ""))
     assert complete("pollux", "rec") == ["record"]
     assert "--duration" in complete("pollux", "record", "--d")
+    for verb in verbs():
+        assert {"--verbose", "--help"} <= set(complete("pollux", verb, "--")), verb
     assert "/etc/passwd" in complete("pollux", "record", "-o", "/etc/pass")
     assert complete("pollux", "ver") == ["version"]
 
@@ -232,6 +235,7 @@ def test_completion_of_zsh(pollux):
     assert complete("pollux", "record", "-d", "1", "--", "cat", "t") == ["normal 2 cat t"]
     assert complete("pollux", "hist", "--", "ca") == ["normal 1 ca"]
     assert any("--duration" in word for word in complete("pollux", "record", "--"))
+    assert any(word.startswith("-v[") for word in complete("pollux", "report", "-"))
 
 
 def test_completion_of_fish(pollux, tmp_path):
@@ -246,6 +250,7 @@ def test_completion_of_fish(pollux, tmp_path):
         return {row.split("\t")[0] for row in done.stdout.splitlines()}
 
     assert {"poll", "wakes"} <= complete("pollux report --sort ")
+    assert {"--verbose", "--help"} <= complete("pollux report --")
     assert str(os.getpid()) in complete("pollux record --pid ")
     assert str(os.getpid()) in complete("pollux tree ")
     assert "one.plx" in complete("pollux report o")

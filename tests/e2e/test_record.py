@@ -157,17 +157,55 @@ def test_log(pollux, suite, trace):
         verb = ("record", "-d", "1", "-o", trace, "-p", target.pid)
         quiet = driver.run(pollux, *verb)
         whole = driver.run(pollux, "-v", *verb)
+        after = driver.run(pollux, *verb, "-v")
         some = driver.run(pollux, *verb, env={**os.environ, "POLLUX_DEBUG": "find"})
         wrong = driver.run(pollux, *verb, env={**os.environ, "POLLUX_DEBUG": "fnid"})
         target.go()
         target.truth()
-    assert quiet.returncode == whole.returncode == some.returncode == 1
+    assert quiet.returncode == whole.returncode == after.returncode == some.returncode == 1
     assert "pollux: find" not in quiet.stderr and "pollux: attach" not in quiet.stderr
-    assert re.search(r"^pollux: attach [0-9.]+ ms: process \d+ has \d+ objects$", whole.stderr, re.M)
-    assert re.search(r"^pollux: find .* scan took [0-9.]+ ms$", whole.stderr, re.M)
+    for each in (whole, after):
+        assert re.search(r"^pollux: attach [0-9.]+ ms: process \d+: State .*, Seccomp 0$", each.stderr, re.M)
+        assert re.search(r"^pollux: attach [0-9.]+ ms: process \d+ has \d+ objects$", each.stderr, re.M)
+        assert re.search(r"^pollux: find .* scan took [0-9.]+ ms$", each.stderr, re.M)
     assert re.search(r"^pollux: find .*: refused: .*1\.20", some.stderr, re.M), some.stderr
     assert "pollux: attach" not in some.stderr
     assert wrong.returncode == 2 and "fnid" in wrong.stderr
+
+
+def test_log_of_each_domain(pollux, suite, trace):
+    """drain, kernel and tree say what they did; -v is every verb's, and after -- it is the program's."""
+    with driver.Target(suite(), "multi_thread") as target:
+        recorder = driver.Recorder(pollux, target.pid, trace, "-v")
+        target.go()
+        target.truth()
+        code, recorded = recorder.stop()
+    assert code == 0, recorded
+    with driver.Target(suite(), "steady") as target:
+        tree = driver.run(pollux, "tree", "--verbose", target.pid)
+        few = driver.run(pollux, "tree", target.pid, env={**os.environ, "POLLUX_DEBUG": "attach,drain"})
+        lines = {r"drain .* thread \d+ \(.*\) writes ring \d+": recorded,
+                 r"drain .* [1-9]\d* passes over the rings, .* [1-9]\d* events, 0 lost": recorded,
+                 r"attach .* \d+ remote calls, .*: done": recorded,
+                 r"tree .*: [1-9]\d* kinds": tree.stderr,
+                 r"tree .* stop 1: \d+ threads, .*; \d+ tasks, .*": tree.stderr}
+        for line, text in lines.items():
+            assert re.search(rf"^pollux: {line}$", text, re.M), (line, text)
+        assert tree.returncode == few.returncode == 0
+        assert "pollux: tree" not in few.stderr and "pollux: attach" in few.stderr
+    done = driver.run(pollux, "record", "-o", trace, "--", "sh", "-c", "echo $0", "-v")
+    assert done.stdout == "-v\n" and "pollux: attach" not in done.stderr
+
+
+def test_no_memory_to_map(pollux, suite, trace):
+    """The sentence names the limits, the log has the numbers."""
+    with driver.Target(suite(), "steady") as target:
+        subprocess.run(["prlimit", f"--pid={target.pid}", "--as=1048576"], check=True)
+        done = driver.run(pollux, "record", "-v", "-d", "1", "-o", trace, "-p", target.pid)
+        assert done.returncode == 1
+        assert "may not map more memory: see its limits (ulimit -v" in done.stderr, done.stderr
+        assert re.search(r"^pollux: attach .* maps \d+ bytes of at most 1048576", done.stderr, re.M)
+        assert target.process.poll() is None
 
 
 def test_old_tokio(pollux, suite, trace):

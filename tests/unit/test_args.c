@@ -234,6 +234,24 @@ static void test_nearest(void **state)
 	assert_null(args_nearest("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", verbs));
 }
 
+static void test_verbose(void **state)
+{
+	char **const forms[] = {WORDS("-v"), WORDS("a", "--verbose"), WORDS("-qv"),
+				WORDS("-vd", "1")};
+	struct error err = {0};
+	struct cli_args args;
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		assert_int_equal(parse(&verb_try, forms[i], &args, &err), 0);
+		assert_true(args.verbose);
+		assert_false(args.help);
+		args_done(&args);
+	}
+	assert_int_equal(parse(&verb_try, WORDS("-q", "--", "cmd", "-v"), &args, &err), 0);
+	assert_false(args.verbose);
+	args_done(&args);
+}
+
 static void test_help_text(void **state)
 {
 	struct buf out = BUF_INIT;
@@ -256,11 +274,12 @@ static void test_help_text(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_forms),	 cmocka_unit_test(test_many),
-		cmocka_unit_test(test_values),	 cmocka_unit_test(test_optional_values),
-		cmocka_unit_test(test_operands), cmocka_unit_test(test_command),
-		cmocka_unit_test(test_wrong),	 cmocka_unit_test(test_help),
-		cmocka_unit_test(test_nearest),	 cmocka_unit_test(test_help_text),
+		cmocka_unit_test(test_forms),	  cmocka_unit_test(test_many),
+		cmocka_unit_test(test_values),	  cmocka_unit_test(test_optional_values),
+		cmocka_unit_test(test_operands),  cmocka_unit_test(test_command),
+		cmocka_unit_test(test_wrong),	  cmocka_unit_test(test_help),
+		cmocka_unit_test(test_verbose),	  cmocka_unit_test(test_nearest),
+		cmocka_unit_test(test_help_text),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

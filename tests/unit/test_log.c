@@ -36,9 +36,18 @@ static void test_unknown_domain_turns_on_nothing(void **state)
 
 static void test_all_turns_on_each(void **state)
 {
+	char names[] = LOG_DOMAINS;
+	unsigned n = 0;
+
 	assert_int_equal(log_enable("all"), 0);
 	for (unsigned i = 0; i < LOG_N; i++)
 		assert_true(log_on(i));
+	/* Help names each of them. */
+	for (char *name = strtok(names, ", "); name; name = strtok(NULL, ", "), n++) {
+		assert_int_equal(log_enable(name), 0);
+		assert_int_equal(log_domains, n < LOG_N ? 1u << n : (1u << LOG_N) - 1);
+	}
+	assert_int_equal(n, LOG_N + 1);
 	log_domains = 0;
 }
 

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "base/vec.h"
@@ -77,6 +78,7 @@ struct capture {
 	uint64_t burst_ns;	  /* a ring may be full so soon */
 	bool woken;		  /* earlier, if it fills up */
 	uint64_t n_events_before; /* as the last drain began */
+	uint64_t n_passes, longest_ns;
 	uint64_t drain_start_ns, next_threads_ns, next_deadline_ns, next_filters_ns;
 };
 
@@ -448,6 +450,7 @@ static bool has_waitv(void)
 static int drain_all(struct capture *c, bool *ret_all)
 {
 	struct drain *d = &c->drain;
+	uint64_t began = clock_monotonic_ns(), ns;
 	int rc = 0;
 
 	d->fill = 0;
@@ -456,6 +459,14 @@ static int drain_all(struct capture *c, bool *ret_all)
 		rc = drain_source(d, &c->sources[i], PASS_NS / c->n_sources);
 		*ret_all = *ret_all && d->budget.steps;
 	}
+	ns = clock_monotonic_ns() - began;
+	c->n_passes++;
+	if (ns > c->longest_ns)
+		c->longest_ns = ns;
+	if (!*ret_all)
+		log_debug(LOG_DRAIN,
+			  "a pass over the rings was ended after %.3f ms: they hold more",
+			  (double)ns / 1e6);
 	return rc;
 }
 
@@ -493,6 +504,7 @@ static int take_exec(struct capture *c, struct error *err)
 	int status = 0, rc;
 
 	c->executed = true;
+	log_debug(LOG_DRAIN, "process %d has executed another program", c->child);
 	rc = attach_followed(&c->follow, c->child, &options, &a, &status, &c->why_empty);
 	if (rc == -ECHILD) {
 		c->exit_status = status;
@@ -879,6 +891,10 @@ static int agent_close(struct capture *c, struct capture_stats *stats, struct er
 		stats->cost.stop_ns += attach_stop_ns(c->sources[i].attach);
 		stats->cost.attach_ns += attach_total_ns(c->sources[i].attach);
 	}
+	log_debug(LOG_DRAIN,
+		  "%llu passes over the rings, the longest %.3f ms: %llu events, %llu lost",
+		  (unsigned long long)c->n_passes, (double)c->longest_ns / 1e6,
+		  (unsigned long long)d->n_events, (unsigned long long)d->n_lost);
 	stats->cost.analysis_cpu_ns += c->late_cpu_ns;
 	stats->n_events += d->n_events;
 	stats->n_lost += d->n_lost;

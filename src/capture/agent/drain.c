@@ -8,6 +8,7 @@
  * hooked, a head that jumps, is counted and recorded as a loss, at its place.
  */
 #include "base/cpu_yield.h"
+#include "base/log.h"
 #include "capture/agent/inlined.h"
 #include "capture/agent/source.h"
 #include "capture/agent/ring_stacks.h"
@@ -64,6 +65,9 @@ static int put_loss(struct drain *d, uint32_t thread, uint64_t time, uint64_t n)
 				      .kind = TRACE_KIND_NONE,
 				      .value = n};
 
+	if (!d->n_lost)
+		log_debug(LOG_DRAIN, "first loss: %llu events of trace thread %u",
+			  (unsigned long long)n, thread);
 	if (__builtin_add_overflow(d->n_lost, n, &d->n_lost))
 		d->n_lost = UINT64_MAX;
 	if (!d->first_lost_ns || time < d->first_lost_ns)
@@ -172,6 +176,8 @@ static int begin_thread(struct drain *d, struct source *s, struct ring_cursor *c
 	}
 	c->tid = tid_of(s, own_tid);
 	attach_thread_name(s->attach, c->tid, c->name);
+	log_debug(LOG_DRAIN, "thread %u (%s) writes ring %zu", c->tid, c->name,
+		  (size_t)(c - s->rings.cursors));
 	if (own_tid) {
 		thread = capture_threads_begin(d->threads, s->process, c->tid, c->name);
 		if (!thread)

@@ -15,7 +15,9 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/vec.h"
+#include "capture/bpf_log.h"
 #include "capture/kernel/core.h"
 #include "capture/kernel.skel.h"
 #include "process/rights.h"
@@ -240,6 +242,13 @@ static bool is_about_place(int code)
 	       code == -ENOEXEC || code == -ERANGE || code == -EOPNOTSUPP;
 }
 
+static void refuse(struct kernel_site *site, int code)
+{
+	log_debug(LOG_KERNEL, "the kernel refuses a probe at offset %#llx: %s",
+		  (unsigned long long)site->offset, strerror(-code));
+	site->refused = true;
+}
+
 /* One place that is refused makes the whole link fail: it is looked for by halves. */
 static int link_some(struct kernel_core *core, enum kernel_program program, const char *path,
 		     pid_t pid, struct kernel_site *const *sites, size_t n,
@@ -252,7 +261,7 @@ static int link_some(struct kernel_core *core, enum kernel_program program, cons
 		for (size_t i = 0; i < n && rc == 0; i++) {
 			rc = link_perf(core, prog_fd, at_return, path, pid, sites[i], links);
 			if (is_about_place(rc)) {
-				sites[i]->refused = true;
+				refuse(sites[i], rc);
 				rc = 0;
 			}
 		}
@@ -262,7 +271,7 @@ static int link_some(struct kernel_core *core, enum kernel_program program, cons
 	if (!is_about_place(rc))
 		return rc;
 	if (n == 1) {
-		sites[0]->refused = true;
+		refuse(sites[0], rc);
 		return 0;
 	}
 	rc = link_some(core, program, path, pid, sites, n / 2, links);
@@ -288,6 +297,8 @@ int kernel_core_attach(struct kernel_core *core, enum kernel_program program, in
 	/* The very file that is open here, whatever lies at its path by now. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file_fd);
 	rc = link_some(core, program, path, pid, wanted, n_wanted, links);
+	log_debug(LOG_KERNEL, "%zu probes into process %d: %s", n_wanted, pid,
+		  rc < 0 ? strerror(-rc) : "done");
 	if (rc < 0)
 		return error_sys(err, rc, "cannot put probes into process %d", pid);
 	return 0;
@@ -446,6 +457,8 @@ static int load(struct kernel_core *core, uint32_t ring_bytes, bool spawn_stacks
 		rc = bpf_ring_open(&core->ring, bpf_map__fd(core->skel->maps.ring), ring_bytes);
 	if (rc == 0)
 		rc = try_out(core);
+	log_debug(LOG_KERNEL, "probes by %s: %s", multi ? "uprobe_multi links" : "perf events",
+		  rc < 0 ? strerror(-rc) : "taken");
 	return rc;
 }
 
@@ -476,7 +489,7 @@ int kernel_core_open(const struct kernel_core_options *opt, struct kernel_core *
 
 	if (!core)
 		return error_sys(err, -ENOMEM, "cannot record");
-	libbpf_set_print(NULL);
+	bpf_log_begin();
 	if (!opt->event_per_probe)
 		rc = load(core, bytes, opt->spawn_stacks, true);
 	if (rc < 0 && rc != -ENOMEM) {

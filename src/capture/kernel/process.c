@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/vec.h"
 #include "capture/kernel/kernel.h"
 #include "capture/kinds.h"
@@ -113,6 +114,7 @@ static int look(struct capture *c, struct kernel_process *p, struct error *err)
 
 		if (!o->image) {
 			buf_printf(&notes, "%s not looked at: %s; ", o->path, o->why);
+			log_debug(LOG_KERNEL, "%s: not read: %s", o->path, o->why);
 			continue;
 		}
 		number = kernel_look_at(c, o->image, o->path, known ? ROLE_PROBES : ROLE_FUNCTIONS,
@@ -126,6 +128,8 @@ static int look(struct capture *c, struct kernel_process *p, struct error *err)
 		}
 		if (*why.text)
 			buf_printf(&notes, "%s; ", why.text);
+		log_debug(LOG_KERNEL, "%s: %zu %s%s%s", o->path, c->objects[number].n_sites,
+			  known ? "probes" : "functions to probe", *why.text ? ": " : "", why.text);
 		if (!c->objects[number].n_sites)
 			continue;
 		any = true;

@@ -7,6 +7,7 @@
  * since every process of the machine passes them.
  */
 #include "base/clock.h"
+#include "capture/bpf_log.h"
 #include "capture/bpf_ring.h"
 #include "capture/sched/sched.h"
 #include "capture/sched.skel.h"
@@ -133,7 +134,7 @@ static int backend_open(struct capture *c, const struct capture_options *opt, bo
 
 	if (!w)
 		return error_sys(err, -ENOMEM, "cannot record the scheduler");
-	libbpf_set_print(NULL);
+	bpf_log_begin();
 	w->capture = c;
 	w->plain = plain;
 	code = plain ? sched_plain_bpf__elf_bytes(&code_bytes) : sched_bpf__elf_bytes(&code_bytes);

@@ -6,6 +6,7 @@
  * clock is the same, so a system call that was made in a poll lies between the poll's ends.
  */
 #include "base/cpu_yield.h"
+#include "base/log.h"
 #include "base/vec.h"
 #include "capture/sched/sched.h"
 
@@ -240,6 +241,8 @@ static int sched_open(struct capture_shared *shared, struct capture **ret_captur
 		if (ways[i]->no_syscalls && opt->syscalls)
 			continue;
 		rc = ways[i]->open(c, opt, &c->way, &why);
+		log_debug(LOG_KERNEL, "scheduler by %s: %s", ways[i]->name,
+			  rc < 0 ? why.text : "used");
 		if (rc == 0)
 			c->ops = ways[i];
 		else if (i == 0)
