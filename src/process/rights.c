@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CAP_SYS_PTRACE_BIT 19
@@ -72,12 +73,24 @@ void rights_log(const struct process *p)
 		  geteuid(), (unsigned long long)rights_own_caps(), yama_scope());
 }
 
+static bool is_own_proc(void)
+{
+	char number[16] = "";
+
+	return readlink("/proc/self", number, sizeof(number) - 1) > 0 && atoi(number) == getpid();
+}
+
 int rights_check(const struct process *p, struct error *err)
 {
 	char status[PROCESS_STATUS_BYTES];
 	unsigned char ident[20];
 	int rc;
 
+	if (!is_own_proc())
+		return error_set(err, -ENOTSUP,
+				 "/proc is that of another pid namespace, in which process numbers "
+				 "differ from pollux's: run pollux outside, or mount a /proc "
+				 "(unshare --mount-proc)");
 	if (!process_read_status(p, 0, status))
 		return error_set(err, -ESRCH, "there is no process %d", p->pid);
 

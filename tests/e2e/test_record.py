@@ -197,6 +197,18 @@ def test_log_of_each_domain(pollux, suite, trace):
     assert done.stdout == "-v\n" and "pollux: attach" not in done.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs root")
+def test_foreign_proc(pollux, suite, trace):
+    """/proc of another pid namespace than pollux's: a number there is some other process here."""
+    with driver.Target(suite(), "steady") as target:
+        for verb in (("record", "-d", "1", "-o", trace, "-p"), ("tree",), ("doctor",)):
+            done = subprocess.run(["unshare", "--pid", "--fork", str(pollux), *verb, str(target.pid)],
+                                  capture_output=True, text=True, timeout=driver.TIMEOUT)
+            assert done.returncode == 1
+            assert "/proc is that of another pid namespace" in done.stdout + done.stderr, done.stderr
+        assert target.process.poll() is None
+
+
 def test_no_memory_to_map(pollux, suite, trace):
     """The sentence names the limits, the log has the numbers."""
     with driver.Target(suite(), "steady") as target:
