@@ -702,11 +702,42 @@ uint64_t attach_code_hash(pid_t pid)
 	return hash;
 }
 
+/*
+ * Whether a program at its start, its libraries loaded, may execute another one: some object imports
+ * a function for it. The others need not be traced; being traced is no harm to most, but
+ * LeakSanitizer, which wants to trace its own process at its end, makes the program fail.
+ */
+static bool may_execute(const struct process_objects *objects)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < objects->n; i++) {
+		const struct process_object *o = &objects->v[i];
+		const struct elf_import *imports;
+
+		if (!o->image || elf_image_wake(o->image, NULL) < 0)
+			return true;
+		size_t n = elf_image_imports(o->image, &imports);
+		for (size_t k = 0; k < n; k++) {
+			if (!strcmp(imports[k].name, "__asan_init"))
+				return false;
+			found = found || !strncmp(imports[k].name, "exec", 4) ||
+				!strcmp(imports[k].name, "fexecve");
+		}
+		/* What it calls can't be seen in its imports. */
+		found = found || (o->main && elf_image_is_static(o->image));
+		elf_image_rest(o->image);
+	}
+	return found;
+}
+
 /* Nothing to record in a program that is held at its start: it continues, released at the latest by
  * the end of its tracer. Frees a. */
 static void run_on(struct attach *a, struct follow **ret_follow)
 {
-	if (launch_follow(a->tracer, &a->process, &a->parked, ret_follow) == 0)
+	if (!may_execute(&a->objects))
+		launch_go(a->tracer, &a->process, &a->parked, NULL);
+	else if (launch_follow(a->tracer, &a->process, &a->parked, ret_follow) == 0)
 		a->tracer = NULL;
 	attach_free(a);
 }

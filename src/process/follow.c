@@ -11,10 +11,14 @@
  * CAP_SYS_PTRACE. So without that the tracer checks each system call, and releases the program
  * before such an exec. That slows it down, so it is done for the first calls of a program only: a
  * wrapper has executed what it wraps by then.
+ *
+ * What else costs a traced program time are its signals, each of which stops it for some 30 us. One
+ * that gets very many (a profiler's timer, a runtime that preempts by signals) is released.
  */
 #include "process/follow.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/file_map.h"
 #include "base/file.h"
 #include "base/units.h"
@@ -40,6 +44,9 @@
 #define MAX_CALLS 4000u
 #define MAX_LINE 256u /* what the kernel reads of a script */
 #define MAX_SCRIPTS 6u
+/* At 200 a second, less than a hundredth of the program's time is spent on them. */
+#define MAX_SIGNALS 2000u
+#define SIGNALS_NS (10 * NSEC_PER_SEC)
 #define USER_CS 0x33 /* 64-bit user code segment: x86 Linux' fixed selector */
 #define WAKE_SIGNAL SIGURG
 #define WAKE_NS 1000000l
@@ -49,6 +56,8 @@ struct follow {
 	struct tracer *tracer;
 	bool careful;		 /* system calls are looked at ... */
 	unsigned n_calls;	 /* ... how many so far */
+	unsigned n_signals;	 /* since ... */
+	uint64_t signals_ns;	 /* ... then */
 	_Atomic int state;	 /* enum follow_state */
 	_Atomic bool leaving;	 /* follow_end() was called */
 	_Atomic bool done;	 /* the tracer has nothing to do any more */
@@ -141,6 +150,18 @@ static int resume(const struct follow *f, int signal)
 	return (int)ptrace(f->careful ? PTRACE_SYSCALL : PTRACE_CONT, f->pid, 0, (long)signal);
 }
 
+/* At a signal's stop: whether the program got too many. */
+static bool spends_time(struct follow *f)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	if (now - f->signals_ns > SIGNALS_NS) {
+		f->signals_ns = now;
+		f->n_signals = 0;
+	}
+	return ++f->n_signals > MAX_SIGNALS;
+}
+
 /* What a stop means; false: nothing more is to be waited for. */
 static bool handle_stop(struct follow *f, int status)
 {
@@ -152,16 +173,16 @@ static bool handle_stop(struct follow *f, int status)
 	}
 	if (event == PTRACE_EVENT_STOP && signal != SIGTRAP)
 		return ptrace(PTRACE_LISTEN, f->pid, 0, 0) == 0 || errno == ESRCH;
-	if (!event && signal == (SIGTRAP | 0x80)) {
-		if (!may_keep(f)) {
-			ptrace(PTRACE_DETACH, f->pid, 0, 0);
-			f->state = FOLLOW_LOST;
-			return false;
-		}
+	bool call = !event && signal == (SIGTRAP | 0x80);
+	if (call || event)
 		signal = 0;
+	if (call ? !may_keep(f) : !event && spends_time(f)) {
+		ptrace(PTRACE_DETACH, f->pid, 0, (long)signal);
+		f->state = FOLLOW_LOST;
+		return false;
 	}
 	/* It may have been killed meanwhile: then its end is what comes next. */
-	return resume(f, event ? 0 : signal) == 0 || errno == ESRCH;
+	return resume(f, signal) == 0 || errno == ESRCH;
 }
 
 /* A thread or child that it has made with CLONE_PTRACE, so that its tracer has that, too. */

@@ -484,6 +484,39 @@ def state_is_traced(pid):
     return "TracerPid:\t0\n" not in driver.Path(f"/proc/{pid}/status").read_text()
 
 
+def test_a_program_that_executes_none(pollux, trace, tmp_path):
+    """It isn't traced: LeakSanitizer works, which traces the program itself and would fail."""
+    source = tmp_path / "nothing.c"
+    source.write_text("int main(void) { return 0; }")
+    program = build.compile_c(source, "nothing_leaks", "-fsanitize=leak")
+    for command in (["grep", "TracerPid", "/proc/self/status"], [program]):
+        for words in (command, ["sh", "-c", 'exec "$@"', "sh", *command]):
+            result = driver.run(pollux, "record", "-o", trace, "--", *words)
+            assert result.returncode == 0, result.stderr
+            assert result.stdout in ("", "TracerPid:\t0\n")
+
+
+MANY_SIGNALS = """import os, signal
+traced = lambda: "TracerPid:\\t0\\n" not in open("/proc/self/status").read()
+n, first = [], traced()
+signal.signal(signal.SIGUSR1, lambda *_: n.append(1))
+while traced() and len(n) < 40000:
+    for _ in range(100):
+        signal.raise_signal(signal.SIGUSR1)
+print(first, traced(), len(n) % 100, len(n) > 1000, flush=True)
+os.execv(os.environ["SUITE"], [os.environ["SUITE"], "executor"])
+"""
+
+
+def test_a_followed_program_with_many_signals(pollux, suite, trace):
+    """Each stops it for a moment while it is traced; so it isn't any more, and no signal is lost. What it
+    executes is recorded all the same."""
+    result = driver.run(pollux, "record", "-o", trace, "--", sys.executable, "-c", MANY_SIGNALS,
+                        env={**os.environ, "SUITE": str(suite("smol-2.0"))})
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("True False 0 True\n"), result.stdout
+
+
 @needs_root
 @pytest.mark.parametrize("how", ["sh", "env"])
 def test_exec_of_a_setuid_program(public, how):
