@@ -60,8 +60,8 @@ static bool guess(const struct descriptors *d, unsigned call, uint64_t length_ns
 	return !is_of_sockets(call) && length_ns >= LONG_NS;
 }
 
-bool descriptors_may_wait(struct descriptors *d, const struct attach *a, unsigned call, uint32_t fd,
-			  uint32_t flags, uint64_t length_ns, uint64_t now_ns)
+bool descriptors_may_wait(struct descriptors *d, const struct process *p, unsigned call,
+			  uint32_t fd, uint32_t flags, uint64_t length_ns, uint64_t now_ns)
 {
 	const void *before = map_get(&d->known, fd, 0);
 	struct seen s = before ? unpack(before) : (struct seen){.waits = guess(d, call, length_ns)};
@@ -76,7 +76,7 @@ bool descriptors_may_wait(struct descriptors *d, const struct attach *a, unsigne
 	if ((before && now_ms - s.ms < FRESH_MS) || d->n_looks >= MAX_LOOKS)
 		return s.waits;
 	d->n_looks++;
-	if (attach_descriptor(a, fd, &status) == 0) {
+	if (process_descriptor(p, fd, &status) == 0) {
 		s.waits = d->waits[call] = !(status & O_NONBLOCK);
 		d->seen[call] = true;
 	} else if (!before) {

@@ -8,7 +8,8 @@
 #define POLLUX_CAPTURE_DESCRIPTORS_H
 
 #include "base/map.h"
-#include "process/attach.h"
+#include "process/process.h"
+#include "trace/event.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +25,7 @@ void descriptors_done(struct descriptors *d);
 void descriptors_tidy(struct descriptors *d);
 /* Whether a call (enum trace_call) through it may have waited. `flags` are the call's own. One that
  * is gone, and was never looked at, is guessed at. */
-bool descriptors_may_wait(struct descriptors *d, const struct attach *a, unsigned call, uint32_t fd,
-			  uint32_t flags, uint64_t length_ns, uint64_t now_ns);
+bool descriptors_may_wait(struct descriptors *d, const struct process *p, unsigned call,
+			  uint32_t fd, uint32_t flags, uint64_t length_ns, uint64_t now_ns);
 
 #endif

@@ -1067,19 +1067,9 @@ bool attach_same_tids(const struct attach *a)
 	return !a->process.other_pid_ns;
 }
 
-int attach_descriptor(const struct attach *a, uint32_t fd, unsigned *ret_flags)
+const struct process *attach_process(const struct attach *a)
 {
-	char file[32], text[256], *flags, *end;
-
-	snprintf(file, sizeof(file), "fdinfo/%u", fd);
-	ssize_t n = process_read_file(&a->process, file, text, sizeof(text));
-	if (n < 0)
-		return (int)n;
-	flags = strstr(text, "flags:");
-	if (!flags)
-		return -ENOENT;
-	*ret_flags = (unsigned)strtoul(flags + strlen("flags:"), &end, 8);
-	return *end == '\n' ? 0 : -EINVAL;
+	return &a->process;
 }
 
 void attach_thread_name(const struct attach *a, uint32_t tid, char ret_name[static 16])

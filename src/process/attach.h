@@ -93,8 +93,7 @@ int attach_threads(const struct attach *a, struct attach_thread **ret_threads, s
 bool attach_same_tids(const struct attach *a);
 /* comm of a thread, by our tid; "" if it is gone. */
 void attach_thread_name(const struct attach *a, uint32_t tid, char ret_name[static 16]);
-/* How a descriptor was opened (O_NONBLOCK, ...); 0 or negative errno: it is gone. */
-int attach_descriptor(const struct attach *a, uint32_t fd, unsigned *ret_flags);
+const struct process *attach_process(const struct attach *a);
 /* What the target's path and arguments are, for free(); "" if not known. */
 char *attach_exe(const struct attach *a);
 char *attach_cmdline(const struct attach *a);

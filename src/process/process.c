@@ -341,6 +341,21 @@ bool process_read_status(const struct process *p, pid_t tid, char ret_text[PROCE
 	return process_read_file(p, name, ret_text, PROCESS_STATUS_BYTES) > 0;
 }
 
+int process_descriptor(const struct process *p, uint32_t fd, unsigned *ret_flags)
+{
+	char file[32], text[256], *flags, *end;
+
+	snprintf(file, sizeof(file), "fdinfo/%u", fd);
+	ssize_t n = process_read_file(p, file, text, sizeof(text));
+	if (n < 0)
+		return (int)n;
+	flags = strstr(text, "flags:");
+	if (!flags)
+		return -ENOENT;
+	*ret_flags = (unsigned)strtoul(flags + strlen("flags:"), &end, 8);
+	return *end == '\n' ? 0 : -EINVAL;
+}
+
 long process_status_number(const char *status, const char *key, bool last)
 {
 	size_t len = strlen(key);

@@ -70,6 +70,8 @@ char *process_exe(pid_t pid);
 /* The status file of a thread, or with tid 0 of the process; false if it is gone. */
 #define PROCESS_STATUS_BYTES 8192
 bool process_read_status(const struct process *p, pid_t tid, char ret_text[PROCESS_STATUS_BYTES]);
+/* How a descriptor was opened (O_NONBLOCK, ...); 0 or negative errno: it is gone. */
+int process_descriptor(const struct process *p, uint32_t fd, unsigned *ret_flags);
 /* A thread's state as /proc has it: R, S, D, T, t, Z; X: it is gone. */
 char process_thread_state(const struct process *p, pid_t tid);
 /* The number after "KEY:" of a status file, last column (the innermost pid namespace for NSpid), -1

@@ -1,10 +1,23 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Calls in polls, and wakes, are what they are called: a call that can't wait is no blocking call, one in
-block_in_place keeps no worker, a block_on beside the workers is none, and who yields wakes itself."""
+block_in_place keeps no worker, a block_on beside the workers is none, and who yields wakes itself. By the agent and by
+the kernel."""
 import json
 
 import driver
 import pytest
+from test_kernel import KERNEL, forbidden
+
+
+@pytest.fixture(params=["agent", "kernel"])
+def backend(request):
+    """The options of `record` for it."""
+    if request.param == "agent":
+        return ()
+    why = forbidden()
+    if why:
+        pytest.skip(why)
+    return KERNEL
 
 
 def families(report):
@@ -16,24 +29,24 @@ def printed(pollux, trace, *options):
     return [json.loads(line) for line in driver.run(pollux, "print", "--json", trace, *options).stdout.splitlines()]
 
 
-def test_sockets_block_nobody(pollux, suite, trace):
+def test_sockets_block_nobody(pollux, suite, trace, backend):
     """All sockets of a Tokio program are non-blocking, and so is what wakes its driver."""
-    driver.record_launched(pollux, trace, suite("tokio-1.54"), "net", "--scale", "1000")
-    names = ("send", "recv", "accept4", "connect", "write")
+    driver.record_launched(pollux, trace, suite("tokio-1.54"), "net", "--scale", "1000", options=backend)
+    names = ("send", "sendto", "recv", "recvfrom", "accept4", "connect", "write")
     calls = [e for e in printed(pollux, trace, "--event", "block")
              if e["call"] in names and e["thread"] != "suite"]  # the main thread writes to our pipe
-    assert any(c["call"] == "send" for c in calls)
+    assert any(c["call"] in ("send", "sendto") for c in calls)
     assert [c for c in calls if not c.get("nonblocking")] == []
     families_calls = [c for f in driver.report(pollux, trace)["families"] for c in f["blocking_calls"]]
     assert [c for c in families_calls if c["call"] in names] == []
     assert "send" not in driver.run(pollux, "report", trace).stdout.split("Families")[0]
 
 
-def test_pipes_block(pollux, suite, trace):
+def test_pipes_block(pollux, suite, trace, backend):
     """Mostly the first read waits for the writer; where the writer was quicker, none does: once more."""
     for _ in range(20):
         trace.unlink(missing_ok=True)
-        driver.record_launched(pollux, trace, suite("tokio-1.54"), "system_calls")
+        driver.record_launched(pollux, trace, suite("tokio-1.54"), "system_calls", options=backend)
         reads = [e for e in printed(pollux, trace, "--event", "block") if e["call"] == "read" and e["ns"] > 100_000]
         if reads:
             break
@@ -43,8 +56,8 @@ def test_pipes_block(pollux, suite, trace):
     assert call["ns"] >= sum(e["ns"] for e in reads)
 
 
-def test_block_in_place_blocks_no_worker(pollux, suite, trace):
-    driver.record_launched(pollux, trace, suite("tokio-1.54"), "block_in_place")
+def test_block_in_place_blocks_no_worker(pollux, suite, trace, backend):
+    driver.record_launched(pollux, trace, suite("tokio-1.54"), "block_in_place", options=backend)
     report = driver.report(pollux, trace)
     found = families(report)["in_place"]
     assert found["blocked_ns"] == 0 and found["blocking_calls"] == []
@@ -53,9 +66,9 @@ def test_block_in_place_blocks_no_worker(pollux, suite, trace):
     assert "sleep" not in driver.run(pollux, "report", trace).stdout.split("Families")[0]
 
 
-def test_block_on_beside_workers(pollux, suite, trace):
+def test_block_on_beside_workers(pollux, suite, trace, backend):
     """The main thread's block_on waits for the workers; it is none."""
-    driver.record_launched(pollux, trace, suite("tokio-1.54"), "net")
+    driver.record_launched(pollux, trace, suite("tokio-1.54"), "net", options=backend)
     (main,) = [w for w in driver.report(pollux, trace)["workers"] if w["role"] == "block_on"]
     speedscope = trace.with_suffix(".json")
     driver.run(pollux, "export", trace, "--format", "speedscope", "-o", speedscope)
@@ -65,10 +78,10 @@ def test_block_on_beside_workers(pollux, suite, trace):
 
 
 @pytest.mark.parametrize("package", ["tokio-1.38", "tokio-1.54"])
-def test_who_yields_wakes_itself(pollux, suite, trace, package):
+def test_who_yields_wakes_itself(pollux, suite, trace, backend, package):
     """Most of these wakes come from the worker: of each at least half, for a thread that loses its CPU
     while it looks for events may as well have waited for them."""
-    recorded = driver.record_launched(pollux, trace, suite(package), "yields")
+    recorded = driver.record_launched(pollux, trace, suite(package), "yields", options=backend)
     true = {f["name"]: f for f in recorded.truth["families"]}
     found = families(driver.report(pollux, trace))
     for name in ("yielding", "yielding_alone"):
@@ -78,11 +91,11 @@ def test_who_yields_wakes_itself(pollux, suite, trace, package):
         assert "yielding woke itself in" in driver.run(pollux, "report", trace).stdout
 
 
-def test_who_waits_does_not(pollux, suite, trace):
+def test_who_waits_does_not(pollux, suite, trace, backend):
     """Timers, sockets and other tasks wake these."""
     for program in ("timers", "net"):
         trace.unlink(missing_ok=True)
-        driver.record_launched(pollux, trace, suite("tokio-1.54"), program)
+        driver.record_launched(pollux, trace, suite("tokio-1.54"), program, options=backend)
         report = driver.report(pollux, trace)
         assert report["wakes"] > 40
         assert report["self_wakes"] <= report["wakes"] / 20, report["families"]

@@ -16,6 +16,7 @@
 #include "capture/kernel/kernel.h"
 #include "tokio_ends.h"
 
+#include <asm/unistd.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* ---- instructions ---- */
@@ -560,6 +562,116 @@ static void test_too_many_places(void **state)
 	dlclose(lib);
 }
 
+/* ---- system calls ---- */
+
+static void call(struct two_threads *two, enum kernel_record_type type, uint64_t number,
+		 uint64_t ns, uint64_t args, uint64_t result)
+{
+	struct kernel_record r = {.tgid = (uint32_t)getpid(),
+				  .tid = 1,
+				  .type = type,
+				  .header = number,
+				  .words = {args, result}};
+
+	two->time += ns;
+	r.time = two->time;
+	r.sp = two->time - ns;
+	assert_int_equal(kernel_take(&two->c, &r, sizeof(r)), 0);
+}
+
+static const struct trace_event *last(const struct two_threads *two)
+{
+	return &two->c.out.events[two->c.out.n - 1];
+}
+
+/* As the agent's: which calls of a poll blocked, which call outside of polls was a park. */
+static void test_calls(void **state)
+{
+	enum { LONG = 5000000, SHORT = 9999 };
+	struct two_threads *two = two_threads();
+	struct kernel_process *processes[] = {&two->p};
+	uint64_t waits, never_waits;
+	int blocking[2], nonblocking[2];
+
+	(void)state;
+	two->p.pid = getpid();
+	two->t[0].tid = 1;
+	two->c.processes = processes;
+	two->c.n_processes = 1;
+	assert_true(map_put(&two->c.tracks, 0, 1, &two->t[0]) >= 0);
+	assert_int_equal(process_open(getpid(), &two->p.process, NULL), 0);
+	assert_int_equal(pipe(blocking), 0);
+	assert_int_equal(pipe2(nonblocking, O_NONBLOCK), 0);
+	waits = (uint64_t)blocking[0] << 32;
+	never_waits = (uint64_t)nonblocking[0] << 32;
+
+	/* Outside of polls: a wait parks from its begin; an epoll may find nothing. */
+	call(two, KR_CALL_BEGIN, __NR_epoll_wait, 0, 0, 0);
+	call(two, KR_CALL_END, __NR_epoll_wait, LONG, 0, 1);
+	assert_int_equal(last(two)->arg, TB_EPOLL_WAIT);
+	call(two, KR_CALL_BEGIN, __NR_epoll_wait, 0, 0, 0);
+	call(two, KR_CALL_END, __NR_epoll_wait, LONG, 0, 0);
+	assert_int_equal(last(two)->arg, TB_EPOLL_WAIT | TRACE_CALL_IDLE);
+	call(two, KR_CALL_BEGIN, __NR_futex, 0, 0, 0);
+	call(two, KR_CALL_END, __NR_futex, LONG, 0, 0);
+	assert_int_equal(last(two)->arg, TB_FUTEX);
+	TOLD(two, TE_PARK, TE_UNPARK, TE_PARK, TE_UNPARK, TE_PARK, TE_UNPARK);
+	/* Any other call is told as it is in a poll: only one that may have waited is a park. */
+	two->c.out.n = 0;
+	call(two, KR_CALL_END, __NR_write, LONG, never_waits, 8);
+	assert_int_equal(last(two)->arg, TB_WRITE | TRACE_CALL_NONBLOCKING);
+	call(two, KR_CALL_END, __NR_write, LONG, waits, 8);
+	assert_int_equal(last(two)->arg, TB_WRITE);
+	TOLD(two, TE_BLOCK, TE_BLOCK);
+
+	two->c.out.n = 0;
+	hit(two, 0, KH_TOKIO_POLL, 3 * 64 | 8 | 4);
+	call(two, KR_CALL_END, __NR_read, SHORT, waits, 8);
+	TOLD(two, TE_POLL_BEGIN);
+	call(two, KR_CALL_END, __NR_read, LONG, waits, 8);
+	assert_int_equal(last(two)->arg, TB_READ);
+	assert_int_equal(last(two)->value, LONG);
+	call(two, KR_CALL_END, __NR_read, LONG, never_waits, 8);
+	assert_int_equal(last(two)->arg, TB_READ | TRACE_CALL_NONBLOCKING);
+	call(two, KR_CALL_END, __NR_sendto, LONG, waits, 8);
+	assert_int_equal(last(two)->arg, TB_SENDTO);
+	call(two, KR_CALL_END, __NR_sendto, LONG, waits | MSG_DONTWAIT, 8);
+	assert_int_equal(last(two)->arg, TB_SENDTO | TRACE_CALL_NONBLOCKING);
+	/* Its argument is no descriptor. */
+	call(two, KR_CALL_BEGIN, __NR_futex, 0, 0, 0);
+	call(two, KR_CALL_END, __NR_futex, LONG, never_waits, 0);
+	assert_int_equal(last(two)->arg, TB_FUTEX);
+	TOLD(two, TE_POLL_BEGIN, TE_BLOCK, TE_BLOCK, TE_BLOCK, TE_BLOCK, TE_BLOCK);
+
+	/* The call in which the poll is when the recording ends. */
+	struct kernel_thread open = {
+		.call = __NR_read + 1, .call_ns = two->time, .call_args = waits};
+	two->c.out.n = 0;
+	assert_int_equal(kernel_tell_open_call(&two->c, &two->p, &two->t[0], &open, two->time), 0);
+	TOLD(two, );
+	assert_int_equal(
+		kernel_tell_open_call(&two->c, &two->p, &two->t[0], &open, two->time + LONG), 0);
+	TOLD(two, TE_BLOCK);
+	assert_int_equal(last(two)->arg, TB_READ);
+	assert_int_equal(last(two)->time, two->time + LONG);
+	assert_int_equal(last(two)->value, LONG);
+	/* Outside of polls it is no blocked poll. */
+	returns(two, 0, 3 * 64);
+	two->c.out.n = 0;
+	assert_int_equal(
+		kernel_tell_open_call(&two->c, &two->p, &two->t[0], &open, two->time + LONG), 0);
+	TOLD(two, );
+
+	for (int i = 0; i < 2; i++) {
+		close(blocking[i]);
+		close(nonblocking[i]);
+	}
+	descriptors_done(&two->p.descriptors);
+	process_close(&two->p.process);
+	map_done(&two->c.tracks);
+	two_threads_free(two);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -577,6 +689,7 @@ int main(void)
 		cmocka_unit_test(test_polled_on_elsewhere),
 		cmocka_unit_test(test_shut_down_at_the_door),
 		cmocka_unit_test(test_too_many_places),
+		cmocka_unit_test(test_calls),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

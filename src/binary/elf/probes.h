@@ -43,7 +43,8 @@ enum probe_arg_form {
 /* Words of struct pt_regs that are asked for by name; the others come out of operands. */
 enum {
 	PROBE_X86_RBP = 4,
-	PROBE_X86_R9 = 8,
+	PROBE_X86_R10 = 7,
+	PROBE_X86_R9,
 	PROBE_X86_R8,
 	PROBE_X86_RAX,
 	PROBE_X86_RCX,

@@ -335,8 +335,8 @@ static bool translate(const struct drain *d, const struct source *s, const struc
 static void classify_call(struct source *s, struct ring_cursor *c, struct trace_event *e)
 {
 	if (c->described && e->type == TE_BLOCK &&
-	    !descriptors_may_wait(&s->descriptors, s->attach, e->arg, c->fd, c->fd_flags, e->value,
-				  e->time))
+	    !descriptors_may_wait(&s->descriptors, attach_process(s->attach), e->arg, c->fd,
+				  c->fd_flags, e->value, e->time))
 		e->arg |= TRACE_CALL_NONBLOCKING;
 	c->described = false;
 }

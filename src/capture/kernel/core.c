@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/vec.h"
 #include "capture/bpf_log.h"
+#include "capture/kernel/calls.h"
 #include "capture/kernel/core.h"
 #include "capture/kernel.skel.h"
 #include "process/rights.h"
@@ -65,42 +66,6 @@ _Static_assert(sizeof(struct link_attr) == 64, "bpf_attr.link_create.uprobe_mult
 
 /* ---- constants that the programs get before they are loaded ---- */
 
-/* How system calls are handled: those by which threads park are reported at once. */
-static const struct {
-	uint16_t number;
-	uint8_t how;
-} looked_at[] = {
-	{__NR_futex, KC_FUTEX},
-	{__NR_epoll_wait, KC_PARK},
-	{__NR_epoll_pwait, KC_PARK},
-	{__NR_epoll_pwait2, KC_PARK},
-	{__NR_poll, KC_BLOCK},
-	{__NR_ppoll, KC_BLOCK},
-	{__NR_select, KC_BLOCK},
-	{__NR_pselect6, KC_BLOCK},
-	{__NR_nanosleep, KC_BLOCK},
-	{__NR_read, KC_BLOCK},
-	{__NR_pread64, KC_BLOCK},
-	{__NR_readv, KC_BLOCK},
-	{__NR_write, KC_BLOCK},
-	{__NR_pwrite64, KC_BLOCK},
-	{__NR_writev, KC_BLOCK},
-	{__NR_recvfrom, KC_BLOCK},
-	{__NR_recvmsg, KC_BLOCK},
-	{__NR_sendto, KC_BLOCK},
-	{__NR_sendmsg, KC_BLOCK},
-	{__NR_accept, KC_BLOCK},
-	{__NR_accept4, KC_BLOCK},
-	{__NR_connect, KC_BLOCK},
-	{__NR_fsync, KC_BLOCK},
-	{__NR_fdatasync, KC_BLOCK},
-	{__NR_flock, KC_BLOCK},
-	{__NR_wait4, KC_BLOCK},
-	{__NR_waitid, KC_BLOCK},
-	{__NR_sched_yield, KC_BLOCK},
-	{__NR_clock_nanosleep, KC_BLOCK},
-};
-
 static void tell_machine(struct kernel_bpf *skel)
 {
 	struct stat st;
@@ -112,8 +77,8 @@ static void tell_machine(struct kernel_bpf *skel)
 	skel->rodata->reg_sp = PROBE_X86_RSP;
 	skel->rodata->reg_bp = PROBE_X86_RBP;
 	skel->rodata->reg_ip = PROBE_X86_RIP;
-	for (size_t i = 0; i < sizeof(looked_at) / sizeof(looked_at[0]); i++)
-		skel->rodata->calls[looked_at[i].number] = looked_at[i].how;
+	for (size_t i = 0; i < kernel_n_calls; i++)
+		skel->rodata->calls[kernel_calls[i].number] = kernel_calls[i].rule;
 	if (stat("/proc/self/ns/pid", &st) == 0 && (uint32_t)st.st_ino != FIRST_PID_NS) {
 		skel->rodata->ns_dev = st.st_dev;
 		skel->rodata->ns_ino = st.st_ino;
@@ -570,10 +535,16 @@ int kernel_core_layout(struct kernel_core *core, pid_t pid, uint64_t vtable, con
 	return bpf_map_update_elem(bpf_map__fd(core->skel->maps.layout_of), &key, &start, BPF_ANY);
 }
 
+void kernel_core_end_calls(struct kernel_core *core)
+{
+	bpf_link__destroy(core->skel->links.on_sys_enter);
+	bpf_link__destroy(core->skel->links.on_sys_exit);
+	core->skel->links.on_sys_enter = core->skel->links.on_sys_exit = NULL;
+}
+
 int kernel_core_untold(struct kernel_core *core,
-		       int (*tell)(void *context, uint32_t tgid, uint32_t tid, uint64_t n,
-				   uint64_t first_ns),
-		       void *context, uint64_t *ret_others)
+		       int (*tell)(void *context, const struct kernel_thread *t), void *context,
+		       uint64_t *ret_other_losses)
 {
 	int threads = bpf_map__fd(core->skel->maps.threads);
 	int losses = bpf_map__fd(core->skel->maps.losses);
@@ -583,15 +554,15 @@ int kernel_core_untold(struct kernel_core *core,
 	uint32_t zero = 0;
 	int rc = 0;
 
-	*ret_others = 0;
+	*ret_other_losses = 0;
 	if (!t)
 		return -ENOMEM;
 	while (rc == 0 && bpf_map_get_next_key(threads, last, &key) == 0) {
-		if (bpf_map_lookup_elem(threads, &key, t) == 0 && t->lost)
-			rc = tell(context, t->tgid, t->tid, t->lost, t->lost_ns);
+		if (bpf_map_lookup_elem(threads, &key, t) == 0)
+			rc = tell(context, t);
 		last = &key;
 	}
 	if (rc == 0 && bpf_map_lookup_elem(losses, &zero, &lost) == 0)
-		*ret_others = lost.of_gone + lost.of_untracked;
+		*ret_other_losses = lost.of_gone + lost.of_untracked;
 	return rc;
 }

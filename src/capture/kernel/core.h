@@ -41,11 +41,12 @@ int kernel_core_attach(struct kernel_core *core, enum kernel_program program, in
 		       pid_t pid, struct kernel_site *sites, size_t n, struct kernel_links *links,
 		       struct error *err);
 void kernel_links_close(struct kernel_links *links);
-/* Losses that no thread has reported: of threads that still exist, one call of `tell` each; and the
- * number of all others. */
+/* From here on system calls are not recorded, not even their ends. */
+void kernel_core_end_calls(struct kernel_core *core);
+/* What no thread has reported: of threads that still exist, one call of `tell` each; and the number
+ * of losses of all others. */
 int kernel_core_untold(struct kernel_core *core,
-		       int (*tell)(void *context, uint32_t tgid, uint32_t tid, uint64_t n,
-				   uint64_t first_ns),
-		       void *context, uint64_t *ret_others);
+		       int (*tell)(void *context, const struct kernel_thread *t), void *context,
+		       uint64_t *ret_other_losses);
 
 #endif

@@ -89,8 +89,9 @@ enum kernel_record_type {
 	KR_EXIT,       /* the thread is gone */
 	KR_LOST,       /* header: records of this thread dropped since the one before; sp: when the
 			* first of them was */
-	KR_CALL_BEGIN, /* a system call that may park begins; header: its number */
-	KR_CALL_END,   /* a system call ended; header: its number, sp: when it began */
+	KR_CALL_BEGIN, /* a system call that waits begins; header: its number */
+	KR_CALL_END,   /* a system call ended; header: its number, sp: when it began; words: first
+			* argument << 32 | flags, result */
 	KR_PROBE,      /* struct kernel_probe_record */
 	KR_TEXTS,      /* struct kernel_text_record */
 	KR_STACK,      /* struct kernel_stack_record: of what makes a task, before its own record */
@@ -170,9 +171,9 @@ struct kernel_poll {
 struct kernel_thread {
 	__u32 tgid, tid; /* as pollux sees them */
 	__u32 depth;
-	__u32 call; /* number + 1 of the system call that it is in, if it is one of those asked for
-		     */
+	__u32 call; /* number + 1 of the system call that it is in, if that is recorded */
 	__u64 call_ns;
+	__u64 call_args;     /* first argument << 32 | flags */
 	__u64 lost, lost_ns; /* not reported yet; the first of them */
 	struct kernel_poll polls[KERNEL_MAX_POLLS];
 };
@@ -182,7 +183,17 @@ struct kernel_lost {
 	__u64 of_untracked; /* of threads that there was no room to keep notes of */
 };
 
-/* calls[number]: how a system call is looked at. */
-enum kernel_call { KC_NONE = 0, KC_PARK, KC_FUTEX, KC_BLOCK };
+enum kernel_call_type {
+	KC_NONE = 0,
+	KC_WAIT,  /* a thread goes there to wait: its begin is recorded */
+	KC_FUTEX, /* the same, of the operations that wait */
+	KC_BLOCK, /* recorded when it is over and was long */
+};
+
+/* How a system call is handled. */
+struct kernel_call_rule {
+	__u8 type;
+	__u8 flags_word; /* of the registers: its flags; 0: it has none */
+};
 
 #endif

@@ -31,7 +31,7 @@ const volatile __u32 reg_arg1, reg_arg2, reg_return, reg_sp, reg_bp, reg_ip;
 const volatile __u8 spawn_stacks;
 /* The pid namespace of pollux, where that is not the first one. */
 const volatile __u64 ns_dev, ns_ino;
-const volatile __u8 calls[KERNEL_MAX_CALLS];
+const volatile struct kernel_call_rule calls[KERNEL_MAX_CALLS];
 
 /* Of a task's output, words that a panic is looked for in. */
 #define LOOK_WORDS 192u
@@ -662,26 +662,30 @@ SEC("raw_tp/sys_enter")
 int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct kernel_thread *t = known_thread();
-	__u64 number = ctx->args[1], op = 0, now;
+	__u64 number = ctx->args[1], op, now;
+	void *regs = (void *)ctx->args[0];
 	struct kernel_record *r;
-	__u8 how;
+	__u8 type, flags_word;
 
 	if (!t || closed || number >= KERNEL_MAX_CALLS)
 		return 0;
-	how = calls[number];
-	if (how == KC_FUTEX) {
-		bpf_probe_read_kernel(&op, sizeof(op), (void *)(ctx->args[0] + reg_arg2 * 8));
-		op &= FUTEX_COMMAND;
+	type = calls[number].type;
+	flags_word = calls[number].flags_word;
+	if (type == KC_FUTEX) {
+		op = reg(regs, reg_arg2) & FUTEX_COMMAND;
 		if (op != 0 && op != 9) /* FUTEX_WAIT, FUTEX_WAIT_BITSET */
-			how = KC_NONE;
+			type = KC_NONE;
 	}
 	t->call = 0;
-	if (how == KC_NONE)
+	if (type == KC_NONE)
 		return 0;
 	now = bpf_ktime_get_ns();
 	t->call = number + 1;
 	t->call_ns = now;
-	if (how == KC_BLOCK)
+	t->call_args = reg(regs, reg_arg1) << 32;
+	if (flags_word)
+		t->call_args |= (__u32)reg(regs, flags_word);
+	if (type == KC_BLOCK)
 		return 0;
 	r = record(t, now, KR_CALL_BEGIN, 0, 0);
 	if (r) {
@@ -704,13 +708,15 @@ int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
 	number = t->call - 1;
 	t->call = 0;
 	now = bpf_ktime_get_ns();
-	if (number < KERNEL_MAX_CALLS && calls[number] == KC_BLOCK &&
+	if (number < KERNEL_MAX_CALLS && calls[number].type == KC_BLOCK &&
 	    now - t->call_ns < KERNEL_CALL_MIN_NS)
 		return 0;
 	r = record(t, now, KR_CALL_END, 0, t->call_ns);
 	if (r) {
 		r->header = number;
 		__builtin_memset(r->words, 0, sizeof(r->words));
+		r->words[0] = t->call_args;
+		r->words[1] = ctx->args[1];
 		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 	}
 	return 0;

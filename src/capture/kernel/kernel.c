@@ -365,8 +365,10 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 	size_t n_asked = c->n_processes;
 
 	for (size_t i = 0; i < c->n_processes && rc == 0; i++)
-		if (c->processes[i]->alive)
+		if (c->processes[i]->alive) {
+			descriptors_tidy(&c->processes[i]->descriptors);
 			rc = kernel_points_take(c, c->processes[i]);
+		}
 	if (rc == 0)
 		rc = bpf_ring_drain(kernel_core_ring(c->core), add_record, c);
 	if (rc == 0)
@@ -441,18 +443,30 @@ static int keep_coverage(struct capture *c, const struct trace_coverage *one,
 	return capture_keep_coverage(stats, one);
 }
 
-static int tell_untold(void *context, uint32_t tgid, uint32_t tid, uint64_t n, uint64_t first_ns)
+struct untold {
+	struct capture *c;
+	uint64_t end_ns; /* of the recording */
+};
+
+static int tell_untold(void *context, const struct kernel_thread *in_kernel)
 {
-	struct capture *c = context;
-	uint64_t now = clock_monotonic_ns();
+	const struct untold *u = context;
 	struct kernel_process *p;
 	struct kernel_track *t;
-	int rc = kernel_process_of(c, tgid, &p);
 
-	if (rc < 0 || !p)
-		return rc;
-	t = kernel_track(c, p, tid, "", first_ns);
-	return t ? kernel_tell_loss(c, p, t, now, n, first_ns) : -ENOMEM;
+	if (!in_kernel->lost && !in_kernel->call)
+		return 0;
+	TRY(kernel_process_of(u->c, in_kernel->tgid, &p));
+	if (!p)
+		return 0;
+	if (in_kernel->lost) {
+		t = kernel_track(u->c, p, in_kernel->tid, "", in_kernel->lost_ns);
+		return t ? kernel_tell_loss(u->c, p, t, clock_monotonic_ns(), in_kernel->lost,
+					    in_kernel->lost_ns)
+			 : -ENOMEM;
+	}
+	t = map_get(&u->c->tracks, p->index, in_kernel->tid);
+	return t ? kernel_tell_open_call(u->c, p, t, in_kernel, u->end_ns) : 0;
 }
 
 static int tell_refused(struct capture *c, const struct kernel_process *p,
@@ -508,17 +522,19 @@ static int tell_end(struct capture *c, uint64_t n_others, struct capture_stats *
 
 static int kernel_close(struct capture *c, struct capture_stats *stats, struct error *err)
 {
+	struct untold untold = {c, stats->cost.end_ns};
 	uint64_t n_others = 0;
 	int rc;
 
 	kernel_core_gate(c->core, false);
 	reap_child(c->life);
 	take_probes_out(c);
+	kernel_core_end_calls(c->core);
 	rc = bpf_ring_drain(kernel_core_ring(c->core), add_record, c);
 	if (rc == 0)
 		rc = kernel_window_take(&c->window, UINT64_MAX, kernel_take, c);
 	if (rc == 0)
-		rc = kernel_core_untold(c->core, tell_untold, c, &n_others);
+		rc = kernel_core_untold(c->core, tell_untold, &untold, &n_others);
 	for (size_t i = 0; i < c->n_processes && rc == 0; i++) {
 		struct kernel_process *p = c->processes[i];
 

@@ -15,6 +15,7 @@
 
 #include "base/map.h"
 #include "capture/capture.h"
+#include "capture/descriptors.h"
 #include "capture/drain_interval.h"
 #include "capture/exec_watch.h"
 #include "capture/kernel/core.h"
@@ -48,6 +49,7 @@ struct kernel_process {
 	size_t n_loaded;
 	struct kernel_links links[KP_N];
 	struct map kinds; /* address of a vtable to a struct kernel_kind */
+	struct descriptors descriptors;
 	uint64_t *raised; /* semaphores that we have raised, addresses in the process */
 	size_t n_raised;
 	bool alive;
@@ -195,6 +197,9 @@ int kernel_put(struct capture *c, const struct kernel_process *p, const struct t
 int kernel_flush(struct capture *c);
 int kernel_tell_loss(struct capture *c, struct kernel_process *p, struct kernel_track *t,
 		     uint64_t time, uint64_t n, uint64_t first_ns);
+/* The call in which a poll waits when the recording ends, as if it were over. */
+int kernel_tell_open_call(struct capture *c, struct kernel_process *p, const struct kernel_track *t,
+			  const struct kernel_thread *in_kernel, uint64_t end_ns);
 /* The thread, written to the trace if it is new. NULL: that failed. */
 struct kernel_track *kernel_track(struct capture *c, struct kernel_process *p, uint32_t tid,
 				  const char *name, uint64_t time);

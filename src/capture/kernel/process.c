@@ -259,6 +259,7 @@ void kernel_process_free(struct capture *c, struct kernel_process *p)
 	}
 	free(p->loaded);
 	map_done(&p->kinds);
+	descriptors_done(&p->descriptors);
 	objects_done(&p->objects);
 	process_close(&p->process);
 	free(p);

@@ -7,13 +7,13 @@
  * the table of runtime/providers.h turns into events. In a program that is recorded by them all
  * events go through there, so that they keep their order.
  */
+#include "capture/kernel/calls.h"
 #include "capture/kernel/kernel.h"
 #include "capture/samples/stacks.h"
 #include "capture/threads.h"
 
 #include "agent/ring.h"
 
-#include <asm/unistd.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,46 +174,40 @@ void kernel_tell_polls(struct capture *c)
 
 /* ---- system calls ---- */
 
-static uint16_t call_of(uint64_t number)
-{
-	static const uint8_t calls[KERNEL_MAX_CALLS] = {
-		[__NR_futex] = TB_FUTEX,
-		[__NR_epoll_wait] = TB_EPOLL_WAIT,
-		[__NR_epoll_pwait] = TB_EPOLL_PWAIT,
-		[__NR_epoll_pwait2] = TB_EPOLL_PWAIT2,
-		[__NR_poll] = TB_POLL,
-		[__NR_ppoll] = TB_PPOLL,
-		[__NR_select] = TB_SELECT,
-		[__NR_pselect6] = TB_SELECT,
-		[__NR_nanosleep] = TB_NANOSLEEP,
-		[__NR_clock_nanosleep] = TB_CLOCK_NANOSLEEP,
-		[__NR_read] = TB_READ,
-		[__NR_pread64] = TB_PREAD,
-		[__NR_readv] = TB_READV,
-		[__NR_write] = TB_WRITE,
-		[__NR_pwrite64] = TB_PWRITE,
-		[__NR_writev] = TB_WRITEV,
-		[__NR_recvfrom] = TB_RECVFROM,
-		[__NR_recvmsg] = TB_RECVMSG,
-		[__NR_sendto] = TB_SENDTO,
-		[__NR_sendmsg] = TB_SENDMSG,
-		[__NR_accept] = TB_ACCEPT,
-		[__NR_accept4] = TB_ACCEPT4,
-		[__NR_connect] = TB_CONNECT,
-		[__NR_fsync] = TB_FSYNC,
-		[__NR_fdatasync] = TB_FDATASYNC,
-		[__NR_flock] = TB_FLOCK,
-		[__NR_wait4] = TB_WAITPID,
-		[__NR_waitid] = TB_WAITID,
-		[__NR_sched_yield] = TB_SCHED_YIELD,
-	};
-
-	return number < KERNEL_MAX_CALLS ? calls[number] : TB_NONE;
-}
-
 static bool is_inside(const struct kernel_track *t)
 {
 	return t->process->providers ? t->open > 0 : kernel_in_poll(t);
+}
+
+static bool is_epoll(uint16_t call)
+{
+	return call >= TB_EPOLL_WAIT && call <= TB_EPOLL_PWAIT2;
+}
+
+/* Only files, pipes and sockets can be non-blocking. */
+static bool through_descriptor(uint16_t call)
+{
+	return call >= TB_READ && call <= TB_CONNECT;
+}
+
+/* A call that was not reported at its begin; `args` as in the record. */
+static int put_block(struct capture *c, struct kernel_process *p, const struct kernel_track *t,
+		     uint16_t call, uint64_t begin_ns, uint64_t end_ns, uint64_t args)
+{
+	struct trace_event e = {.time = end_ns,
+				.thread = t->index,
+				.type = TE_BLOCK,
+				.arg = call,
+				.kind = TRACE_KIND_NONE,
+				.value = end_ns - begin_ns};
+
+	if (e.value < KERNEL_CALL_MIN_NS || (p->parks && !is_inside(t)))
+		return 0;
+	if (through_descriptor(call) &&
+	    !descriptors_may_wait(&p->descriptors, &p->process, call, (uint32_t)(args >> 32),
+				  (uint32_t)args, e.value, end_ns))
+		e.arg |= TRACE_CALL_NONBLOCKING;
+	return kernel_put(c, p, &e);
 }
 
 static int take_call(struct capture *c, struct kernel_process *p, struct kernel_track *t,
@@ -222,9 +216,8 @@ static int take_call(struct capture *c, struct kernel_process *p, struct kernel_
 	struct trace_event e = {.time = r->time,
 				.thread = t->index,
 				.type = TE_PARK,
-				.arg = call_of(r->header),
+				.arg = kernel_call_of(r->header),
 				.kind = TRACE_KIND_NONE};
-	int rc = 0;
 
 	t->wake = 0;
 	if (r->type == KR_CALL_BEGIN) {
@@ -233,24 +226,22 @@ static int take_call(struct capture *c, struct kernel_process *p, struct kernel_
 		t->parked = true;
 		return kernel_put(c, p, &e);
 	}
-	if (t->parked) {
-		t->parked = false;
-		e.type = TE_UNPARK;
-		return kernel_put(c, p, &e);
-	}
-	if (is_inside(t)) {
-		e.type = TE_BLOCK;
-		e.value = r->time - r->sp;
-		return e.value >= KERNEL_CALL_MIN_NS ? kernel_put(c, p, &e) : 0;
-	}
-	if (p->parks || r->time - r->sp < KERNEL_CALL_MIN_NS)
-		return 0;
-	/* It was not reported at its begin; nothing else happened on the thread since. */
-	e.time = r->sp;
-	rc = kernel_put(c, p, &e);
+	if (!t->parked)
+		return put_block(c, p, t, e.arg, r->sp, r->time, r->words[0]);
+	t->parked = false;
 	e.type = TE_UNPARK;
-	e.time = r->time;
-	return rc == 0 ? kernel_put(c, p, &e) : rc;
+	if (is_epoll(e.arg) && !r->words[1])
+		e.arg |= TRACE_CALL_IDLE;
+	return kernel_put(c, p, &e);
+}
+
+int kernel_tell_open_call(struct capture *c, struct kernel_process *p, const struct kernel_track *t,
+			  const struct kernel_thread *in_kernel, uint64_t end_ns)
+{
+	if (!is_inside(t) || in_kernel->call_ns >= end_ns)
+		return 0;
+	return put_block(c, p, t, kernel_call_of(in_kernel->call - 1), in_kernel->call_ns, end_ns,
+			 in_kernel->call_args);
 }
 
 /* ---- known probes ---- */
