@@ -11,29 +11,28 @@ int points_add(struct points *p, const struct place_program *program, uint32_t k
 	       uint32_t process, struct trace_writer *writer)
 {
 	size_t n = (size_t)program->first + program->n_places;
-	struct await_point *at;
+	struct await_point *v;
 	int rc = 0;
 
 	if (n < p->n || n > AGENT_MAX_POINTS + 1)
 		return -EINVAL;
-	at = reallocarray(p->at, n, sizeof(*at));
-	if (!at)
+	v = reallocarray(p->v, n, sizeof(*v));
+	if (!v)
 		return -ENOMEM;
-	p->at = at;
-	memset(at + p->n, 0xff, (n - p->n) * sizeof(*at));
+	p->v = v;
+	memset(v + p->n, 0xff, (n - p->n) * sizeof(*v));
 	p->n = n;
 	for (size_t i = 0; i < program->n_places && rc == 0; i++) {
-		struct await_point *point = &at[program->first + i];
+		struct await_point *point = &v[program->first + i];
 		struct trace_place place = program->places[i];
 
 		place.process = process;
-		*point = (struct await_point){
-			.kind = kind,
-			.future = TRACE_KIND_NONE,
-			.size = UINT64_MAX, /* whatever follows is inside of it */
-			.own = true,
-		};
-		if (place.function) /* else it is no place */
+		*point = (struct await_point){.kind = kind, .future = TRACE_KIND_NONE};
+		if (program->points)
+			point->info = program->points[i];
+		else /* whatever follows is inside of it */
+			point->info = (struct place_point){.size = UINT64_MAX, .own = true};
+		if (point->info.kind == POINT_AWAIT)
 			rc = trace_writer_place(writer, &place, &point->place);
 	}
 	return rc;
@@ -41,7 +40,7 @@ int points_add(struct points *p, const struct place_program *program, uint32_t k
 
 void points_free(struct points *p)
 {
-	free(p->at);
+	free(p->v);
 	*p = (struct points){0};
 }
 

@@ -10,20 +10,15 @@
 #include "trace/trace.h"
 
 struct await_point {
-	uint32_t kind;	/* trace index; TRACE_KIND_NONE: the number has no meaning */
-	uint32_t place; /* trace index */
-	/* Where every future is recorded, see inlined.c: */
-	uint32_t future; /* trace index of its kind; TRACE_KIND_NONE: not recorded */
-	uint64_t size;	 /* of that future */
-	int64_t state_offset;
-	uint32_t below; /* as place_point.below */
-	bool by_state;	/* that future is named by the address of its state */
-	/* as in struct place_point */
-	bool own, self, beside, sure, kept, returned, flat, pointer, borrowed;
+	uint32_t kind;	 /* trace index; TRACE_KIND_NONE: the number has no meaning */
+	uint32_t place;	 /* trace index */
+	uint32_t future; /* trace index of info.future's kind; TRACE_KIND_NONE: not recorded */
+	bool by_state;	 /* that future is named by the address of its state (inlined.c) */
+	struct place_point info;
 };
 
 struct points {
-	struct await_point *at; /* by number */
+	struct await_point *v; /* by number */
 	size_t n;
 };
 
@@ -40,7 +35,7 @@ struct trace_coverage points_coverage(uint32_t process, uint64_t seen, uint64_t 
 /* What `number` means; NULL: nothing. */
 static inline const struct await_point *points_get(const struct points *p, uint64_t number)
 {
-	return number < p->n && p->at[number].kind != TRACE_KIND_NONE ? &p->at[number] : NULL;
+	return number < p->n && p->v[number].kind != TRACE_KIND_NONE ? &p->v[number] : NULL;
 }
 
 #endif

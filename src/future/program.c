@@ -29,7 +29,6 @@ enum {
 	ALIGN_DEPTH = 3,
 	NODE_WORDS = sizeof(struct agent_node) / 8,
 };
-#define NO_FUTURE UINT32_MAX /* place_point.future of a pointer */
 
 /* Nodes of what was awaited, when that is over. */
 enum left {
@@ -41,9 +40,9 @@ enum left {
 struct node {
 	const struct dw_type *type;
 	bool inside;		     /* below a coroutine of the program */
-	uint32_t below;		     /* as place_point.below */
+	uint32_t below;		     /* as place_point.hooked_parent */
 	enum pointer_policy through; /* in it */
-	bool beside;		     /* as place_point.beside */
+	bool beside;		     /* as place_point.concurrent */
 	enum left left;
 	uint16_t at;
 };
@@ -218,9 +217,11 @@ static int add_mark(struct compiler *c, const struct dw_type *future, struct pla
 {
 	int r = 0;
 
-	info->future = NO_FUTURE;
-	if (future)
+	info->future = PLACE_NO_FUTURE;
+	if (future) {
+		info->size = future->size;
 		r = add_future(c, future, &info->future);
+	}
 	return r == 0 ? add_place(c, &(struct trace_place){0}, info, ret_point) : r;
 }
 
@@ -228,7 +229,8 @@ struct await {
 	const struct dw_type *awaited;
 	const char *file, *macro;
 	uint32_t line;
-	bool goes_on, own, sure, kept;
+	bool goes_on, own;
+	enum ready_proof proof;
 };
 
 static bool is_self(const struct compiler *c, const struct node *n)
@@ -241,13 +243,14 @@ static int place_of(struct compiler *c, const struct node *n, const struct await
 {
 	const struct dw_type *t = n->type;
 	struct place_point info = {
+		.kind = POINT_AWAIT,
+		.proof = a->proof,
 		.state_offset = (int64_t)t->discr_offset,
+		.size = t->size,
+		.hooked_parent = n->below,
 		.own = a->own,
 		.self = is_self(c, n),
-		.below = n->below,
-		.beside = n->beside,
-		.sure = a->sure,
-		.kept = a->kept,
+		.concurrent = n->beside,
 	};
 	char *function = name_shorten(t->full), *copy = strdup(a->file ? a->file : "");
 	char *awaits = a->macro ? strdup(a->macro) : name_shorten(a->awaited->full);
@@ -477,6 +480,19 @@ static struct future_path held_at(struct compiler *c, const struct node *n,
 	return w;
 }
 
+/* What was awaited need not have been ready when a select! goes on, nor all of it when a try_join!
+ * does. */
+static enum ready_proof proof_of(struct compiler *c, const struct future_path *held,
+				 const char *macro)
+{
+	if (!macro)
+		return future_path_keeps(c->d, held->type, held->through) ? READY_IF_MOVED_ON
+									  : READY_UNPROVEN;
+	return !strcmp(macro, "select!") ? READY_UNPROVEN
+	       : !strcmp(macro, "join!") ? READY_IF_MOVED_ON
+					 : READY_IF_GONE;
+}
+
 /* A suspended state of a coroutine. */
 static int fill_await(struct compiler *c, const struct node *n, const struct dw_variant *v,
 		      struct agent_step *step)
@@ -502,10 +518,8 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 					  c->mode != PROGRAM_POINT ? a.macro : NULL);
 	r = step_down(c, t->discr_offset, &held, inside, NOT_LEFT, step);
 	a.goes_on = step->next && agent_node_state(node_at(c, step->next));
-	a.kept = a.macro ? strcmp(a.macro, "select!") != 0
-			 : future_path_keeps(c->d, held.type, held.through);
-	a.sure = a.macro ? !strcmp(a.macro, "join!") : a.kept;
-	if (r == 0 && c->mode != PROGRAM_POINT && is_self(c, n) && !a.sure) {
+	a.proof = proof_of(c, &held, a.macro);
+	if (r == 0 && c->mode != PROGRAM_POINT && is_self(c, n) && a.proof < READY_IF_MOVED_ON) {
 		struct node inner = *n;
 
 		inner.inside = inside;
@@ -519,14 +533,13 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 static int fill_coroutine(struct compiler *c, const struct node *n, const struct dw_variant *v,
 			  struct agent_step *step)
 {
-	struct place_point info = {.state_offset = (int64_t)n->type->discr_offset,
-				   .below = n->below,
-				   .returned = true};
+	struct place_point info = {.kind = POINT_RETURNED,
+				   .state_offset = (int64_t)n->type->discr_offset,
+				   .hooked_parent = n->below};
 
 	/* 0 not polled yet, 1 returned, 2 panicked */
 	if (v->value > 2 && !v->is_default && n->left == LEFT_ALONE) {
-		info.returned = false;
-		info.flat = true;
+		info.kind = POINT_OPAQUE;
 		return add_mark(c, n->type, &info, &step->point);
 	}
 	if (v->value > 2 && !v->is_default)
@@ -553,9 +566,9 @@ static int fill_enum(struct compiler *c, const struct node *n, const struct dw_v
 	if (n->left == NOT_LEFT || !wrapper_holds_until_ready(t) || !(future = held_by(c, t, &at)))
 		return 0;
 	return add_mark(c, future,
-			&(struct place_point){.state_offset = (int64_t)(t->discr_offset - at),
-					      .below = n->below,
-					      .returned = true},
+			&(struct place_point){.kind = POINT_RETURNED,
+					      .state_offset = (int64_t)(t->discr_offset - at),
+					      .hooked_parent = n->below},
 			&step->point);
 }
 
@@ -595,10 +608,9 @@ static int fill_pointer(struct compiler *c, const struct node *n)
 {
 	const struct dw_type *target = dw_type_of(c->d, n->type->target_ref);
 	struct place_point info = {
-		.below = n->below,
-		.pointer = true,
-		.borrowed = await_starts(n->type->name, "&mut "),
+		.kind = await_starts(n->type->name, "&mut ") ? POINT_BORROW : POINT_BOX,
 		.size = size_of(target),
+		.hooked_parent = n->below,
 	};
 	const struct future_path w = {
 		.type = target, .below = n->below, .through = n->through, .beside = n->beside};

@@ -18,26 +18,37 @@ struct place_future {
 	uint32_t type_kind; /* as place_program.type_kind, 0: its poll is hooked nowhere */
 };
 
-/* What an await point says besides its place: whose it is. */
+/* What the number of a point says. Only the first kind has a place. */
+enum point_kind {
+	POINT_AWAIT,	/* the future is suspended at an await point */
+	POINT_RETURNED, /* the future has returned */
+	POINT_OPAQUE,	/* the future is suspended; nothing is known of what it awaits */
+	POINT_BOX,	/* no future, but a pointer that owns what it leads to, */
+	POINT_BORROW,	/* or borrows it: what follows lies there */
+};
+
+/* What proves that the future awaited at a point was ready, and not dropped. A later one includes
+ * those before it. */
+enum ready_proof {
+	READY_UNPROVEN,
+	READY_IF_GONE,	   /* the awaiter is still at the point, and that future is gone */
+	READY_IF_MOVED_ON, /* the awaiter is at another point, or ready */
+};
+
 struct place_point {
-	uint32_t future;      /* index of a struct place_future */
+	enum point_kind kind;
+	enum ready_proof proof;
+	uint32_t future;      /* index of a struct place_future; PLACE_NO_FUTURE: a pointer */
 	int64_t state_offset; /* from that future's address to what is read for it */
-	bool own;	      /* the program's own code, not a library's that it awaits */
-	bool self;	      /* of the kind itself, whose poll is hooked */
-	bool beside;	      /* something else is polled with it, and isn't recorded */
-	/* What it awaits was ready, and wasn't dropped, */
-	bool sure; /* if it goes on, */
-	bool kept; /* if it is still there and that is gone */
-	/* An event tells that it was left, and it has no await point: */
-	bool returned; /* the future has returned */
-	bool flat;     /* it is there, but its content is unknown */
-	bool pointer;  /* what follows lies where it leads to, in `size` bytes; no future */
-	bool borrowed; /* a pointer to what isn't owned */
-	uint64_t size;
+	uint64_t size;	      /* of the future, or of what a pointer leads to */
 	/* The agent kind + 1 of a future whose poll is hooked and in which it lies, or which it is:
 	 * the innermost; 0: none. */
-	uint32_t below;
+	uint32_t hooked_parent;
+	bool own;	 /* the program's own code, not a library's that it awaits */
+	bool self;	 /* of the kind itself, whose poll is hooked */
+	bool concurrent; /* something else is polled with it, and isn't recorded */
 };
+#define PLACE_NO_FUTURE UINT32_MAX
 
 /* The layout program of one kind (agent/ring.h) and the places of its await points: the point with
  * the number first + i is places[i]. All of it belongs to the compiler, until it ends. */

@@ -65,19 +65,24 @@ static void add_points(struct drain *d, struct source *s, const uint8_t *data, s
 			.future = flags & (NO_FUTURE | POINTER) ? UINT32_MAX : future,
 			/* one future, one place of its state */
 			.state_offset = flags & RETURNED ? (int8_t)in[5] : future,
+			.kind = flags & POINTER	   ? flags & LENT ? POINT_BORROW : POINT_BOX
+				: flags & RETURNED ? POINT_RETURNED
+				: in[7] & 64	   ? POINT_OPAQUE
+						   : POINT_AWAIT,
+			.proof = flags & SURE	? READY_IF_MOVED_ON
+				 : flags & KEPT ? READY_IF_GONE
+						: READY_UNPROVEN,
 			.own = flags & OWN,
 			.self = flags & SELF,
-			.sure = flags & SURE,
-			.kept = flags & KEPT,
-			.returned = flags & RETURNED,
-			.pointer = flags & POINTER,
-			.borrowed = flags & LENT,
-			.flat = in[7] & 64,
 			.size = in[2] | (uint64_t)in[3] << (in[4] % 64),
-			.below = in[6] % (N_KINDS + 2),
+			.hooked_parent = in[6] % (N_KINDS + 2),
 		};
-		s->points.at[1 + i] = (struct await_point){
-			.kind = s->kinds[in[7] % N_KINDS], .place = in[7] % 4, .own = true};
+		if (!(flags & (NO_FUTURE | POINTER)))
+			points[i].size = futures[future].size;
+		s->points.v[1 + i] = (struct await_point){.kind = s->kinds[in[7] % N_KINDS].index,
+							  .place = in[7] % 4,
+							  .future = TRACE_KIND_NONE,
+							  .info = points[i]};
 	}
 	if (inlined_points(d, s, &p) < 0)
 		abort();
@@ -95,7 +100,7 @@ static void play(struct drain *d, struct source *s, const uint8_t *data, size_t 
 		struct trace_event e = {.time = now += data[0] / 8,
 					.type = (uint16_t[]){TE_POLL_BEGIN, TE_FUTURE_BEGIN,
 							     TE_POLL_END, TE_FUTURE_END}[what % 4],
-					.kind = s->kinds[data[1] % N_KINDS],
+					.kind = s->kinds[data[1] % N_KINDS].index,
 					.task = value};
 		int rc = 0;
 
@@ -153,9 +158,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const struct trace_process process = {.pid = 1, .exe = "p", .cmdline = "p"};
 	const struct trace_thread thread = {.tid = 1, .name = "t"};
 	const struct futures_wanted wanted = {.exclude = (const char *const[]){"h", NULL}};
-	uint32_t kinds[N_KINDS], index;
+	struct source_kind kinds[N_KINDS] = {0};
+	uint32_t index;
 	struct await_point points[MAX_POINTS + 1];
-	struct source s = {.n_kinds = N_KINDS, .kinds = kinds, .points = {.at = points}};
+	struct source s = {.n_kinds = N_KINDS, .kinds = kinds, .points = {.v = points}};
 	struct capture_stats stats = {0};
 	struct drain *d = calloc(1, sizeof(*d));
 	size_t n = size ? data[0] % (MAX_POINTS + 1) : 0;
@@ -169,15 +175,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		const struct trace_kind kind = {
 			.role = i ? TR_FUTURE : TR_TASK, .name = "k", .full_name = "k"};
 
-		if (trace_writer_kind(d->writer, &kind, &kinds[i]) < 0)
+		if (trace_writer_kind(d->writer, &kind, &kinds[i].index) < 0 ||
+		    map_put(&s.by_index, kinds[i].index, 0, &kinds[i]) < 0)
 			abort();
 	}
 	memset(points, 0xff, sizeof(points));
 	s.rings.n_rings = 1;
 	s.rings.area = &area;
 	s.points.n = n + 1;
-	if (inlined_init(&s, &wanted) < 0 ||
-	    map_put(&s.hooked_types, kinds[N_KINDS - 1], SOURCE_ROOT, &s) < 0)
+	kinds[N_KINDS - 1].block_on = true;
+	if (inlined_init(&s, &wanted) < 0)
 		abort();
 	if (size >= 1 + n * POINT_BYTES) {
 		add_points(d, &s, data + 1, n);
@@ -189,6 +196,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check(fd, N_KINDS + N_FUTURES);
 	capture_stats_done(&stats);
 	inlined_done(&s);
+	map_done(&s.by_index);
 	close(fd);
 	free(d);
 	return 0;

@@ -105,8 +105,8 @@ static int write_future(struct capture *c, const struct source *s, const struct 
 	return trace_writer_kind(c->drain.writer, &kind, ret_index);
 }
 
-static int write_root_poll(struct capture *c, struct source *s, const struct scan_root_poll *r,
-			   uint32_t runtime, uint32_t *ret_index)
+static int write_root_poll(struct capture *c, const struct source *s,
+			   const struct scan_root_poll *r, uint32_t runtime, uint32_t *ret_index)
 {
 	const char *where = r->where;
 	const struct trace_kind kind = {
@@ -121,9 +121,25 @@ static int write_root_poll(struct capture *c, struct source *s, const struct sca
 		.site_addrs = &(uint64_t){0},
 		.sites = &where,
 	};
-	int rc = trace_writer_kind(c->drain.writer, &kind, ret_index);
 
-	return rc == 0 ? map_put(&s->hooked_types, *ret_index, SOURCE_ROOT, (void *)1) : rc;
+	return trace_writer_kind(c->drain.writer, &kind, ret_index);
+}
+
+static int write_kind(struct capture *c, struct source *s, const struct attach_kind *k,
+		      const uint32_t *numbers, struct source_kind *ret)
+{
+	int rc;
+
+	ret->task = k->kind && k->kind->role == TR_TASK;
+	ret->block_on = k->root_poll != NULL;
+	if (k->future)
+		rc = write_future(c, s, k->future, numbers[0], &ret->index);
+	else if (k->root_poll)
+		rc = write_root_poll(c, s, k->root_poll, numbers[0], &ret->index);
+	else
+		rc = kinds_tell(c->drain.writer, s->process, &k->object->scan, numbers, k->kind,
+				k->waker, &ret->index);
+	return rc == 0 ? map_put(&s->by_index, ret->index, 0, ret) : rc;
 }
 
 static int write_runtimes(struct capture *c, struct source *s)
@@ -135,11 +151,8 @@ static int write_runtimes(struct capture *c, struct source *s)
 	int rc = 0;
 
 	s->kinds = calloc(n_kinds + 1, sizeof(*s->kinds));
-	s->tasks = calloc(n_kinds + 1, sizeof(*s->tasks));
-	if (!s->kinds || !s->tasks)
+	if (!s->kinds)
 		return -ENOMEM;
-	for (size_t i = 0; i < n_kinds; i++)
-		s->tasks[i] = kinds[i].kind && kinds[i].kind->role == TR_TASK;
 	/* Kinds are grouped by object, so each object's runtimes are written just before. */
 	for (size_t o = 0; o < n_objects && rc == 0; o++) {
 		const struct runtime_scan *f = &objects[o]->scan;
@@ -148,19 +161,9 @@ static int write_runtimes(struct capture *c, struct source *s)
 		if (!numbers)
 			return -ENOMEM;
 		rc = kinds_tell_runtimes(c->drain.writer, s->process, f, numbers);
-		for (size_t i = 0; i < n_kinds && rc == 0; i++) {
-			const struct attach_kind *k = &kinds[i];
-
-			if (k->object != objects[o])
-				continue;
-			if (k->future)
-				rc = write_future(c, s, k->future, numbers[0], &s->kinds[i]);
-			else if (k->root_poll)
-				rc = write_root_poll(c, s, k->root_poll, numbers[0], &s->kinds[i]);
-			else
-				rc = kinds_tell(c->drain.writer, s->process, f, numbers, k->kind,
-						k->waker, &s->kinds[i]);
-		}
+		for (size_t i = 0; i < n_kinds && rc == 0; i++)
+			if (kinds[i].object == objects[o])
+				rc = write_kind(c, s, &kinds[i], numbers, &s->kinds[i]);
 	}
 	s->n_kinds = (uint32_t)n_kinds;
 	return rc;
@@ -188,7 +191,8 @@ static int add_points(struct capture *c, struct source *s, const struct place_pr
 	int rc = -EINVAL;
 
 	if (p->kind < s->n_kinds)
-		rc = points_add(&s->points, p, s->kinds[p->kind], s->process, c->drain.writer);
+		rc = points_add(&s->points, p, s->kinds[p->kind].index, s->process,
+				c->drain.writer);
 	return rc == 0 ? inlined_points(&c->drain, s, p) : rc;
 }
 
@@ -203,9 +207,9 @@ static int take_places(struct capture *c, struct source *s)
 		rc = add_points(c, s, &p);
 		if (rc == 0 &&
 		    attach_program(s->attach, p.kind, p.words, p.n_words, p.task_bytes) == 0 &&
-		    s->tasks[p.kind]) {
+		    s->kinds[p.kind].task) {
 			s->n_programs++;
-			s->n_exec_watches += s->began_ns != 0;
+			s->n_late_programs += s->began_ns != 0;
 			s->late_ns = s->began_ns ? clock_monotonic_ns() - s->began_ns : 0;
 		}
 	}
@@ -318,7 +322,7 @@ static void capture_free(struct capture *c)
 		ring_stacks_done(&c->sources[i]);
 		ring_set_done(&c->sources[i].rings);
 		free(c->sources[i].kinds);
-		free(c->sources[i].tasks);
+		map_done(&c->sources[i].by_index);
 		points_free(&c->sources[i].points);
 		attach_free(c->sources[i].attach);
 	}
@@ -735,7 +739,7 @@ static int tell_points(struct capture *c, const struct source *s, struct capture
 	uint64_t n = 0;
 
 	for (uint32_t i = 0; i < s->n_kinds; i++)
-		n += s->tasks[i];
+		n += s->kinds[i].task;
 	points = points_coverage(s->process, s->n_programs, n, &s->points_trouble);
 	return points.total ? capture_tell_coverage(c->drain.writer, stats, &points) : 0;
 }
@@ -745,14 +749,14 @@ static int tell_late_points(struct capture *c, const struct source *s, struct ca
 {
 	_cleanup_buf_ struct buf note = BUF_INIT;
 
-	if (!s->n_exec_watches)
+	if (!s->n_late_programs)
 		return 0;
 	buf_str(&note, "of the other kinds of tasks they are known from ");
 	text_duration(&note, s->late_ns);
 	buf_str(&note, " on, when the debug information had been read");
 	const struct trace_coverage late = {.process = s->process,
 					    .item = "await points from the first event on",
-					    .seen = s->n_programs - s->n_exec_watches,
+					    .seen = s->n_programs - s->n_late_programs,
 					    .total = s->n_programs,
 					    .note = note.data};
 	return capture_tell_coverage(c->drain.writer, stats, &late);

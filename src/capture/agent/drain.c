@@ -211,7 +211,7 @@ static int begin_early(struct drain *d, struct source *s, const struct attach_ro
 	rc = drain_put(d, &e);
 	e.type = TE_ROOT_ENTER;
 	e.arg = TRACE_ROOT_BEFORE;
-	e.kind = s->kinds[root->kind];
+	e.kind = s->kinds[root->kind].index;
 	if (rc == 0)
 		rc = drain_put(d, &e);
 	e.type = TE_PARK;
@@ -308,7 +308,7 @@ static bool translate(const struct drain *d, const struct source *s, const struc
 	if ((t->words & W_KIND) && high != AGENT_KIND_NONE) {
 		if (high >= s->n_kinds)
 			return false;
-		e->kind = s->kinds[high];
+		e->kind = s->kinds[high].index;
 	}
 	if (t->words & W_POINT) {
 		const struct await_point *point = points_get(&s->points, high);
@@ -398,7 +398,7 @@ static void follow_polls(const struct source *s, struct ring_cursor *c,
 
 	if (e->type == TE_POLL_BEGIN) {
 		c->depth++;
-		if (c->outer || kind == AGENT_KIND_NONE || !s->tasks[kind])
+		if (c->outer || kind == AGENT_KIND_NONE || !s->kinds[kind].task)
 			return;
 		c->outer = c->depth;
 		if (thread) {

@@ -98,7 +98,6 @@ void inlined_done(struct source *s)
 	for (size_t i = 0; i < s->n_inlined_kinds; i++)
 		kind_free(&s->inlined_kinds[i]);
 	free(s->inlined_kinds);
-	map_done(&s->hooked_types);
 	s->inlined = NULL;
 	s->inlined_kinds = NULL;
 	s->n_inlined_kinds = 0;
@@ -145,7 +144,7 @@ static int kind_of(struct drain *d, struct source *s, const struct place_future 
 	*ret_kind = TRACE_KIND_NONE;
 	/* Polled by its own function here, as a part of another's poll there. */
 	if (f->type_kind && f->type_kind <= s->n_kinds)
-		index = s->kinds[f->type_kind - 1];
+		index = s->kinds[f->type_kind - 1].index;
 	else if (!futures_want(s->futures, f->name, f->full_name))
 		return 0;
 	else
@@ -170,30 +169,19 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 	for (size_t i = 0; i < p->n_futures && rc == 0; i++)
 		rc = kind_of(d, s, &p->futures[i], &kinds[i]);
 	for (size_t i = 0; i < p->n_places && rc == 0; i++) {
-		const struct place_point *from = &p->points[i];
-		struct await_point *to = &s->points.at[p->first + i];
+		struct await_point *point = &s->points.v[p->first + i];
+		uint32_t future = point->info.future;
 
-		to->future = from->future < p->n_futures ? kinds[from->future] : TRACE_KIND_NONE;
-		to->size = from->future < p->n_futures ? p->futures[from->future].size : from->size;
-		to->state_offset = from->state_offset;
-		to->by_state = from->future < p->n_futures && !p->futures[from->future].type_kind;
-		to->own = from->own;
-		to->self = from->self;
-		to->beside = from->beside;
-		to->sure = from->sure;
-		to->kept = from->kept;
-		to->returned = from->returned;
-		to->flat = from->flat;
-		to->pointer = from->pointer;
-		to->borrowed = from->borrowed;
-		to->below = from->below;
+		if (future >= p->n_futures)
+			continue;
+		point->future = kinds[future];
+		point->by_state = !p->futures[future].type_kind;
 	}
 	free(kinds);
-	if (rc == 0 && p->size)
-		rc = map_put(&s->hooked_types, s->kinds[p->kind], 0, (void *)(uintptr_t)p->size);
-	if (rc == 0 && p->size)
-		rc = map_put(&s->hooked_types, s->kinds[p->kind], 1,
-			     (void *)(uintptr_t)p->type_kind);
+	if (p->size) {
+		s->kinds[p->kind].size = p->size;
+		s->kinds[p->kind].type_kind = p->type_kind;
+	}
 	return rc;
 }
 
@@ -201,14 +189,24 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 
 static const struct await_point *point_of(const struct source *s, const struct item *item)
 {
-	return &s->points.at[item->point];
+	return &s->points.v[item->point];
+}
+
+static const struct place_point *info_of(const struct source *s, const struct item *item)
+{
+	return &point_of(s, item)->info;
+}
+
+static bool is_pointer(const struct place_point *p)
+{
+	return p->kind == POINT_BOX || p->kind == POINT_BORROW;
 }
 
 /* The innermost of those before it in which an item lies. */
 static uint32_t parent_of(const struct source *s, const struct list *l, const struct item *item)
 {
 	for (uint32_t k = l->n; k-- > 0;)
-		if (item->where - l->items[k].addr < point_of(s, &l->items[k])->size)
+		if (item->where - l->items[k].addr < info_of(s, &l->items[k])->size)
 			return k;
 	return NONE;
 }
@@ -239,8 +237,8 @@ static uint32_t told(const struct source *s, const struct list *l, bool below, s
 		n_children[parent + 1]++; /* 0: in none */
 		ret->items[ret->n++] = item;
 	}
-	while (n < ret->n && n_children[n] == 1 && !point_of(s, &ret->items[n])->beside &&
-	       (below || !point_of(s, &ret->items[n])->below))
+	while (n < ret->n && n_children[n] == 1 && !info_of(s, &ret->items[n])->concurrent &&
+	       (below || !info_of(s, &ret->items[n])->hooked_parent))
 		n++;
 	return n;
 }
@@ -255,7 +253,7 @@ static const struct item *find(const struct source *s, const struct list *l,
 			       const struct item *item)
 {
 	for (uint32_t i = 0; i < l->n; i++)
-		if (!point_of(s, &l->items[i])->pointer && same(s, &l->items[i], item))
+		if (!is_pointer(info_of(s, &l->items[i])) && same(s, &l->items[i], item))
 			return &l->items[i];
 	return NULL;
 }
@@ -263,22 +261,25 @@ static const struct item *find(const struct source *s, const struct list *l,
 /* What the agent says of one, after those before it. */
 static void add_item(const struct source *s, struct list *l, uint32_t point, uint64_t state)
 {
-	const struct await_point *p = &s->points.at[point];
+	const struct await_point *named = &s->points.v[point];
+	const struct place_point *p = &named->info;
 	struct item item = {.point = point, .addr = state - (uint64_t)p->state_offset};
+	bool pointer = is_pointer(p);
 
-	if (p->pointer && l->half != point) {
+	if (pointer && l->half != point) {
 		l->half = point;
 		l->half_where = state;
 		return;
 	}
-	item.where = p->pointer ? l->half_where : item.addr;
-	item.hidden = p->pointer || p->returned || p->future == TRACE_KIND_NONE;
+	item.where = pointer ? l->half_where : item.addr;
+	item.hidden = p->kind != POINT_AWAIT || named->future == TRACE_KIND_NONE;
 	l->half = 0;
 	/* Two ways may lead to one. */
-	if (l->n == AGENT_LIST_MAX || (!p->pointer && find(s, l, &item)))
+	if (l->n == AGENT_LIST_MAX || (!pointer && find(s, l, &item)))
 		return;
 	item.parent = parent_of(s, l, &item);
-	item.borrowed = p->borrowed || (item.parent != NONE && l->items[item.parent].borrowed);
+	item.borrowed =
+		p->kind == POINT_BORROW || (item.parent != NONE && l->items[item.parent].borrowed);
 	/* The one whose poll is hooked is recorded by the hook. */
 	item.hidden = item.hidden || (!l->n && p->self);
 	l->items[l->n++] = item;
@@ -286,20 +287,20 @@ static void add_item(const struct source *s, struct list *l, uint32_t point, uin
 
 static bool stands(const struct source *s, const struct item *item)
 {
-	return item && !point_of(s, item)->returned;
+	return item && info_of(s, item)->kind != POINT_RETURNED;
 }
 
 static bool is_inner(const struct source *s, const struct open *o, const struct item *item)
 {
-	const struct await_point *p = point_of(s, item);
-	bool itself = p->below && p->below <= s->n_kinds && !p->pointer &&
-		      p->future == s->kinds[p->below - 1];
+	uint32_t parent = info_of(s, item)->hooked_parent;
+	bool itself = parent && parent <= s->n_kinds &&
+		      point_of(s, item)->future == s->kinds[parent - 1].index;
 	bool yes = false;
 
 	if (o->unseen)
-		return p->below;
-	for (uint32_t i = 0; p->below && i < o->n_inner && !yes; i++)
-		yes = p->below == o->inner[i].type_kind &&
+		return parent;
+	for (uint32_t i = 0; parent && i < o->n_inner && !yes; i++)
+		yes = parent == o->inner[i].type_kind &&
 		      item->where - o->inner[i].addr < (itself ? 1 : o->inner[i].size);
 	return yes;
 }
@@ -309,7 +310,7 @@ static uint64_t name_of(const struct source *s, const struct item *item)
 {
 	const struct await_point *p = point_of(s, item);
 
-	return p->by_state ? item->addr + (uint64_t)p->state_offset : item->addr;
+	return item->addr + (p->by_state ? (uint64_t)p->info.state_offset : 0);
 }
 
 /* Is it being polled as a part of a poll around this one? No poll is inside itself: such a list
@@ -352,17 +353,16 @@ static void mask_hooked_children(const struct source *s, const struct open *o, s
 static void add_inner(const struct source *s, struct inlined_thread *t, uint32_t kind,
 		      uint64_t addr)
 {
-	uint64_t size = (uintptr_t)map_get(&s->hooked_types, kind, 0);
-	uint32_t type_kind = (uint32_t)(uintptr_t)map_get(&s->hooked_types, kind, 1);
+	const struct source_kind *k = map_get(&s->by_index, kind, 0);
 
-	for (uint32_t i = 0; size && i < t->n && i < MAX_POLLS; i++) {
+	for (uint32_t i = 0; k && k->size && i < t->n && i < MAX_POLLS; i++) {
 		struct open *o = &t->polls[i];
 		bool known = false;
 
-		for (uint32_t k = 0; k < o->n_inner && !known; k++)
-			known = o->inner[k].addr == addr && o->inner[k].type_kind == type_kind;
+		for (uint32_t n = 0; n < o->n_inner && !known; n++)
+			known = o->inner[n].addr == addr && o->inner[n].type_kind == k->type_kind;
 		if (!known && o->n_inner < MAX_INNER)
-			o->inner[o->n_inner++] = (struct range){addr, size, type_kind};
+			o->inner[o->n_inner++] = (struct range){addr, k->size, k->type_kind};
 	}
 }
 
@@ -441,7 +441,7 @@ struct ending {
 static uint64_t place_of_self(const struct source *s, const struct list *now,
 			      const struct trace_event *e)
 {
-	if (now->n && point_of(s, &now->items[0])->self)
+	if (now->n && info_of(s, &now->items[0])->self)
 		return (uint64_t)point_of(s, &now->items[0])->place + 1;
 	return e->type == TE_FUTURE_END ? e->value : 0;
 }
@@ -463,7 +463,7 @@ static enum trace_outcome ended(const struct ending *e, const struct item *item)
 		left = find(e->s, e->now, item);
 	if (left)
 		return stands(e->s, left) ? TO_CANCELLED : TO_READY;
-	while (parent != NONE && point_of(e->s, &was->items[parent])->pointer)
+	while (parent != NONE && is_pointer(info_of(e->s, &was->items[parent])))
 		parent = was->items[parent].parent;
 	if (parent != NONE)
 		return ended_by(e, &was->items[parent], parent != item->parent);
@@ -479,13 +479,13 @@ static enum trace_outcome ended_by(const struct ending *e, const struct item *by
 	if (!stands(e->s, now)) {
 		now = find(e->s, e->left, by);
 		/* No pointer is followed there. */
-		if (stands(e->s, now) && (behind || point_of(e->s, now)->flat))
+		if (stands(e->s, now) && (behind || info_of(e->s, now)->kind == POINT_OPAQUE))
 			return TO_UNKNOWN;
 	}
 	if (stands(e->s, now)) {
 		there = point_of(e->s, now)->place == p->place;
 		on = !there;
-	} else if (p->self && by == e->open->was.items) {
+	} else if (p->info.self && by == e->open->was.items) {
 		uint64_t place = place_of_self(e->s, e->now, e->event);
 
 		there = place == (uint64_t)p->place + 1;
@@ -493,7 +493,10 @@ static enum trace_outcome ended_by(const struct ending *e, const struct item *by
 	} else {
 		on = ended(e, by) == TO_READY;
 	}
-	return (there && p->kept) || (on && p->sure) ? TO_READY : TO_UNKNOWN;
+	return (there && p->info.proof >= READY_IF_GONE) ||
+			       (on && p->info.proof >= READY_IF_MOVED_ON)
+		       ? TO_READY
+		       : TO_UNKNOWN;
 }
 
 /* Those of `now` from `first` on, in each other as they lie, all still pending. */
@@ -521,7 +524,7 @@ static enum trace_outcome count(struct source *s, const struct ending *e, const 
 	enum trace_outcome how = ended(e, &e->open->was.items[item->origin]);
 
 	/* It need not have ended. */
-	if (how == TO_UNKNOWN && (item->borrowed || point_of(s, item)->below))
+	if (how == TO_UNKNOWN && (item->borrowed || info_of(s, item)->hooked_parent))
 		return how;
 	s->n_inlined_ends++;
 	if (how != TO_UNKNOWN)
@@ -562,7 +565,7 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 			continue;
 		how = count(s, &ending, item);
 		/* One with a poll function of its own is recorded by that when it is called. */
-		if (how != TO_UNKNOWN || !point_of(s, item)->below)
+		if (how != TO_UNKNOWN || !info_of(s, item)->hooked_parent)
 			rc = tell_short(d, s, e, item, how);
 	}
 	for (uint32_t i = n_open; i-- > common && rc == 0;)
@@ -584,7 +587,7 @@ static uint64_t place_of(const struct source *s, const struct list *now,
 	if (e->type == TE_FUTURE_END)
 		return place_of_self(s, now, e);
 	for (uint32_t i = 0, n = told(s, now, true, &line); i < n; i++)
-		if (point_of(s, &line.items[i])->own)
+		if (info_of(s, &line.items[i])->own)
 			place = (uint64_t)point_of(s, &line.items[i])->place + 1;
 	return place;
 }
@@ -610,11 +613,18 @@ static int open_poll(struct inlined_thread *t, const struct trace_event *e)
 	return 0;
 }
 
+static bool is_block_on(const struct source *s, uint32_t kind)
+{
+	const struct source_kind *k = map_get(&s->by_index, kind, 0);
+
+	return k && k->block_on;
+}
+
 static struct open *open_root(const struct source *s, struct inlined_thread *t)
 {
 	struct open *o = t->n && t->n <= MAX_POLLS ? &t->polls[t->n - 1] : NULL;
 
-	return o && map_get(&s->hooked_types, o->kind, SOURCE_ROOT) ? o : NULL;
+	return o && is_block_on(s, o->kind) ? o : NULL;
 }
 
 /* The block_on may have returned since, or not: when its last poll ended isn't known. What was
@@ -656,7 +666,7 @@ static int settle_root(struct drain *d, struct source *s, struct inlined_thread 
 		       const struct trace_event *e)
 {
 	bool of_future = e->type == TE_FUTURE_BEGIN || e->type == TE_FUTURE_END;
-	bool root = of_future && map_get(&s->hooked_types, e->kind, SOURCE_ROOT);
+	bool root = of_future && is_block_on(s, e->kind);
 	struct open *o = open_root(s, t);
 	bool its_end =
 		root && o && o->kind == e->kind && o->task == e->task && e->type == TE_FUTURE_END;

@@ -17,7 +17,15 @@
 #include "process/attach.h"
 #include "process/places.h"
 
-#define SOURCE_ROOT 2
+/* What a kind number of the agent's means. */
+struct source_kind {
+	uint32_t index; /* in the trace */
+	bool task;	/* its polls are those of tasks */
+	bool block_on;	/* the future of a block_on, which has no poll function */
+	/* Of a future whose poll is hooked, as place_program's: 0 until its layout is known. */
+	uint64_t size;
+	uint32_t type_kind;
+};
 
 /* Futures that are polled as a part of what is polled around them. */
 struct inlined_kind {
@@ -47,16 +55,12 @@ struct source {
 	struct attach_thread *known;
 	size_t n_known;
 	uint64_t known_ns, known_cost_ns;
-	uint32_t process; /* trace index */
-	uint32_t *kinds;  /* trace index by agent kind */
-	bool *tasks;	  /* by agent kind: its polls are those of tasks */
+	uint32_t process;	   /* trace index */
+	struct source_kind *kinds; /* by the agent's number */
 	uint32_t n_kinds;
-	void *compiler;	      /* of layout programs, NULL if there is none */
-	struct points points; /* by the agent's number */
-	/* (trace index of a kind whose poll is hooked, 0) -> size of the future, (.., 1) -> its
-	 * place_program.type_kind; (.., SOURCE_ROOT) -> not NULL: a block_on's, without a
-	 * function */
-	struct map hooked_types;
+	struct map by_index;		      /* (trace index, 0) -> one of `kinds` */
+	void *compiler;			      /* of layout programs, NULL if there is none */
+	struct points points;		      /* by the agent's number */
 	const struct futures_wanted *futures; /* NULL: none are recorded */
 	struct inlined_kind *inlined_kinds;
 	size_t n_inlined_kinds;
@@ -66,7 +70,7 @@ struct source {
 	struct ring_stacks *stacks;	/* NULL unless they are recorded */
 	uint32_t n_programs;		/* kinds of tasks that have one */
 	struct error points_trouble;	/* why others have none */
-	uint32_t n_exec_watches;	/* those that got it after the first event, */
+	uint32_t n_late_programs;	/* those that got it after the first event, */
 	uint64_t began_ns, late_ns;	/* when events began, and so much later the last one */
 	bool alive;			/* its agent may still write */
 	uint64_t seen_ns;		/* last time that it was seen to live */
