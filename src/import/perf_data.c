@@ -136,10 +136,11 @@ static int feature(struct perf_data *d, unsigned feat, uint8_t *p, size_t len)
 
 static int give_first(struct perf_data *d)
 {
-	struct waiting w = *(const struct waiting *)order_first(&d->order);
+	struct waiting w;
 	struct record r;
 
-	order_take(&d->order);
+	if (!order_next(&d->order, UINT64_MAX, &w))
+		return 0;
 	memcpy(&r, w.bytes, sizeof(r));
 	d->waiting_bytes -= r.size;
 	d->number = w.number;
@@ -656,6 +657,7 @@ static void tell(struct perf_data *d)
 static int read_data(struct input *in, struct sink *sink, struct error *err)
 {
 	struct perf_data d = {.sink = sink, .err = err};
+	struct waiting w;
 	int r = -ENOMEM;
 
 	order_init(&d.order, sizeof(struct waiting), MAX_WAITING);
@@ -673,10 +675,8 @@ static int read_data(struct input *in, struct sink *sink, struct error *err)
 		r = error_set(err, -EBADMSG, "%s: no sample of it has a meaning here", in->path);
 	if (r < 0 && !err->code)
 		error_sys(err, r, "cannot read %s", in->path);
-	while (order_n(&d.order)) {
-		free(((const struct waiting *)order_first(&d.order))->bytes);
-		order_take(&d.order);
-	}
+	while (order_next(&d.order, UINT64_MAX, &w))
+		free(w.bytes);
 	order_done(&d.order);
 	perf_symbols_free(d.symbols);
 	perf_formats_done(&d.formats);

@@ -504,10 +504,13 @@ static bool is_told_twice(const struct hit *h)
 /* The first of the order. What comes later than the window is moved up to what was given. */
 static int give_first(struct sink *s)
 {
-	struct hit h = *(const struct hit *)order_first(&s->order);
+	struct hit h;
 
-	order_take(&s->order);
+	if (!order_next(&s->order, UINT64_MAX, &h))
+		return 0;
+
 	bool twice = is_told_twice(&h);
+
 	if (h.order.time < s->given_ns) {
 		s->n_late++;
 		h.order.time = s->given_ns;

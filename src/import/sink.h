@@ -7,10 +7,10 @@
 #define POLLUX_IMPORT_SINK_H
 
 #include "base/map.h"
+#include "base/order.h"
 #include "import/diagnostics.h"
 #include "import/frames.h"
 #include "import/import.h"
-#include "import/order.h"
 #include "runtime/providers.h"
 
 #define SINK_COMM_BYTES 32u

@@ -135,15 +135,15 @@ int uftrace_switches_add(struct uftrace_switches *s, struct import_thread *threa
 
 int uftrace_switches_give(struct uftrace_switches *s)
 {
-	const struct kept *k;
+	struct kept k;
 	int r = 0;
 
-	while (r == 0 && (k = order_first(&s->order))) {
-		const struct hit h = {.order.time = k->order.time,
-				      .thread = k->thread,
-				      .what = k->what,
-				      .sub = k->why};
-		order_take(&s->order);
+	while (r == 0 && order_next(&s->order, UINT64_MAX, &k)) {
+		const struct hit h = {.order.time = k.order.time,
+				      .thread = k.thread,
+				      .what = k.what,
+				      .sub = k.why};
+
 		r = sink_hit(s->sink, &h);
 	}
 	return r < 0 ? r : sink_flush(s->sink);

@@ -8,67 +8,12 @@
 #include "import/diagnostics.h"
 #include "import/input.h"
 #include "import/names.h"
-#include "import/order.h"
 #include "import/perf_events.h"
 #include "import/perf_line.h"
 
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <sys/stat.h>
-
-/* ---- order ---- */
-
-struct item {
-	struct order_item order;
-	uint64_t value;
-};
-
-static void order_sorts_within_its_window(void **state)
-{
-	struct order o;
-	uint64_t last = 0, n = 0, seed = 1;
-
-	order_init(&o, sizeof(struct item), 64);
-	for (uint64_t i = 0; i < 10000; i++) {
-		if (order_full(&o)) {
-			const struct item *first = order_first(&o);
-			assert_true(first->order.time >= last);
-			last = first->order.time;
-			order_take(&o);
-			n++;
-		}
-		seed = seed * 6364136223846793005ull + 1;
-		const struct item item = {.order.time = i * 10 + (seed >> 60) * 20, .value = i};
-		assert_int_equal(order_put(&o, &item), 0);
-		assert_true(order_n(&o) <= 64);
-	}
-	while (order_n(&o)) {
-		assert_true(((const struct item *)order_first(&o))->order.time >= last);
-		last = ((const struct item *)order_first(&o))->order.time;
-		order_take(&o);
-		n++;
-	}
-	assert_int_equal(n, 10000);
-	assert_null(order_first(&o));
-	order_done(&o);
-}
-
-static void order_keeps_equal_times_in_their_order(void **state)
-{
-	static const uint64_t times[] = {5, 3, 5, 3, 9, 3, 5};
-	static const uint64_t expected[] = {1, 3, 5, 0, 2, 6, 4};
-	struct order o;
-
-	order_init(&o, sizeof(struct item), 64);
-	for (uint64_t i = 0; i < 7; i++)
-		assert_int_equal(order_put(&o, &(struct item){.order.time = times[i], .value = i}),
-				 0);
-	for (uint64_t i = 0; i < 7; i++) {
-		assert_int_equal(((const struct item *)order_first(&o))->value, expected[i]);
-		order_take(&o);
-	}
-	order_done(&o);
-}
 
 /* ---- names ---- */
 
@@ -568,8 +513,6 @@ static void damaged_files_are_survived(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(order_sorts_within_its_window),
-		cmocka_unit_test(order_keeps_equal_times_in_their_order),
 		cmocka_unit_test(names_number_what_is_different),
 		cmocka_unit_test(heads_of_all_forms_are_understood),
 		cmocka_unit_test(other_lines_are_no_heads),

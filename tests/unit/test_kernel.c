@@ -133,45 +133,6 @@ static void test_operands(void **state)
 	}
 }
 
-/* ---- the order of records ---- */
-
-static int note(void *context, const void *record, size_t len)
-{
-	const struct kernel_record *r = record;
-	uint64_t **at = context;
-
-	assert_int_equal(len, sizeof(*r));
-	*(*at)++ = r->time << 32 | r->tid;
-	return 0;
-}
-
-static void test_window(void **state)
-{
-	static const uint64_t times[] = {5, 3, 9, 9, 4, 1, 8};
-	struct kernel_window w = {0};
-	uint64_t seen[16], *at = seen;
-
-	for (uint32_t i = 0; i < 7; i++) {
-		const struct kernel_record r = {.time = times[i], .tid = i};
-
-		assert_int_equal(kernel_window_add(&w, &r, sizeof(r)), 0);
-	}
-	/* Too short to be one, and too long: the program scribbles, or another version of us. */
-	assert_int_equal(kernel_window_add(&w, times, 8), 0);
-	assert_int_equal(kernel_window_take(&w, 5, note, &at), 0);
-	assert_int_equal(at - seen, 3);
-	const struct kernel_record late = {.time = 7, .tid = 7};
-
-	assert_int_equal(kernel_window_add(&w, &late, sizeof(late)), 0);
-	assert_int_equal(kernel_window_take(&w, UINT64_MAX, note, &at), 0);
-	static const uint64_t wanted[] = {1ull << 32 | 5, 3ull << 32 | 1, 4ull << 32 | 4,
-					  5ull << 32,	  7ull << 32 | 7, 8ull << 32 | 6,
-					  9ull << 32 | 2, 9ull << 32 | 3};
-	assert_int_equal(at - seen, 8);
-	assert_memory_equal(seen, wanted, sizeof(wanted));
-	kernel_window_done(&w);
-}
-
 /* ---- in the kernel ---- */
 
 #define CALLS 1000u
@@ -677,7 +638,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_insn_class),
 		cmocka_unit_test(test_operands),
-		cmocka_unit_test(test_window),
 		cmocka_unit_test(test_multi),
 		cmocka_unit_test(test_perf_events),
 		cmocka_unit_test(test_small_ring),

@@ -10,7 +10,10 @@
  * before it is executed. "Every process of a binary" has to do so, for those that come later; they
  * are looked for ten times a second, and what is still 0 is raised then.
  *
- * Records are taken when the next pass over the ring has begun: what may be older has come by then.
+ * The ring is one queue of all CPUs, but a program takes its time before it takes its place in the
+ * queue: of two CPUs, or of a program that was interrupted between the two, the later may come
+ * first. So records wait, in the order of their times, until the next pass over the ring has begun:
+ * what may be older has come by then.
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -42,6 +45,13 @@
 #define MAX_PROCESSES 1024u
 /* A record of the kernel's ring is so much larger than an event of the agent's. */
 #define RECORD_RATIO 4
+
+/* A record that waits for those that may be older. */
+struct waiting {
+	struct order_item order;
+	void *record;
+	size_t len;
+};
 
 /* ---- every process of a binary ---- */
 
@@ -199,6 +209,8 @@ static int launch(struct capture *c, char *const argv[], struct error *err)
 
 static void capture_free(struct capture *c)
 {
+	struct waiting one;
+
 	for (size_t i = 0; i < c->n_processes; i++)
 		kernel_process_free(c, c->processes[i]);
 	free(c->processes);
@@ -211,7 +223,9 @@ static void capture_free(struct capture *c)
 	map_free(&c->tracks, free);
 	map_done(&c->open);
 	map_done(&c->life->known);
-	kernel_window_done(&c->window);
+	while (order_next(&c->waiting, UINT64_MAX, &one))
+		free(one.record);
+	order_done(&c->waiting);
 	providers_free(c->providers);
 	kernel_core_free(c->core);
 	tracer_end(c->life->tracer);
@@ -235,6 +249,7 @@ static int kernel_open(struct capture_shared *shared, struct capture **ret_captu
 	}
 	c->life = l;
 	c->shared = shared;
+	order_init(&c->waiting, sizeof(struct waiting), SIZE_MAX);
 	l->exit_status = -1;
 	drain_interval_init(&l->pace, opt->long_poll_ns ? opt->long_poll_ns / 4 : PACE_MAX_NS);
 	rc = kernel_core_open(
@@ -301,8 +316,33 @@ static int look_again(struct capture *c, uint64_t now, struct error *err)
 static int add_record(void *context, const void *record, size_t len)
 {
 	struct capture *c = context;
+	struct waiting one = {.len = len};
+	int rc;
 
-	return kernel_window_add(&c->window, record, len);
+	/* Too short to be one, or too long: from another version of pollux. */
+	if (len < sizeof(struct kernel_record) || len > sizeof(struct kernel_stack_record))
+		return 0;
+	one.record = malloc(len);
+	if (!one.record)
+		return -ENOMEM;
+	memcpy(one.record, record, len);
+	memcpy(&one.order.time, record, sizeof(one.order.time));
+	rc = order_put(&c->waiting, &one);
+	if (rc < 0)
+		free(one.record);
+	return rc;
+}
+
+static int take_records(struct capture *c, uint64_t before_ns)
+{
+	struct waiting one;
+	int rc = 0;
+
+	while (rc == 0 && order_next(&c->waiting, before_ns, &one)) {
+		rc = kernel_take(c, one.record, one.len);
+		free(one.record);
+	}
+	return rc;
 }
 
 /* The process is gone, or executes another program: its threads are not recorded any more. */
@@ -328,7 +368,7 @@ static int end_process(struct capture *c, struct kernel_process *p, uint64_t now
 
 static int take_until(struct capture *c, uint64_t cut)
 {
-	int rc = kernel_window_take(&c->window, cut, kernel_take, c);
+	int rc = take_records(c, cut);
 
 	if (rc == 0 && c->providers)
 		rc = providers_drain(c->providers, cut == UINT64_MAX ? cut
@@ -532,7 +572,7 @@ static int kernel_close(struct capture *c, struct capture_stats *stats, struct e
 	kernel_core_end_calls(c->core);
 	rc = bpf_ring_drain(kernel_core_ring(c->core), add_record, c);
 	if (rc == 0)
-		rc = kernel_window_take(&c->window, UINT64_MAX, kernel_take, c);
+		rc = take_records(c, UINT64_MAX);
 	if (rc == 0)
 		rc = kernel_core_untold(c->core, tell_untold, &untold, &n_others);
 	for (size_t i = 0; i < c->n_processes && rc == 0; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Private to this folder, the source that sees a program by probes that the kernel puts into it. On
- * top of object.h, core.h and window.h, the recording itself:
+ * top of object.h and core.h, the recording itself:
  *
  *   kernel.c         life: start, drain, end; every process of a binary
  *   process.c        a process: what is in it, its part of the trace, its probes put in
@@ -14,12 +14,12 @@
 #define POLLUX_CAPTURE_KERNEL_KERNEL_H
 
 #include "base/map.h"
+#include "base/order.h"
 #include "capture/capture.h"
 #include "capture/descriptors.h"
 #include "capture/drain_interval.h"
 #include "capture/exec_watch.h"
 #include "capture/kernel/core.h"
-#include "capture/kernel/window.h"
 #include "process/launch.h"
 #include "process/objects.h"
 #include "process/process.h"
@@ -134,8 +134,8 @@ struct capture {
 	struct map tracks; /* (process, tid) */
 	struct map open;   /* (process, header) to the struct kernel_track that polls it */
 	struct kernel_freed freed[KERNEL_MAX_FREED];
-	uint32_t n_freed; /* so far; the oldest ones make room */
-	struct kernel_window window;
+	uint32_t n_freed;     /* so far; the oldest ones make room */
+	struct order waiting; /* struct waiting, in kernel.c */
 	struct kernel_out out;
 	uint64_t n_events, n_lost, first_lost_ns, last_lost_ns;
 	struct kernel_life *life; /* kernel.c's own */

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/file_map.h"
 #include "base/map.h"
+#include "base/order.h"
 #include "base/units.h"
 #include "base/vec.h"
 #include "binary/dwarf/debug.h"
@@ -68,6 +69,7 @@ struct node {
 
 /* An event on its way. */
 struct waiting {
+	struct order_item order;
 	struct trace_event event; /* value is set when it is written */
 	capture_stack stack;
 };
@@ -99,11 +101,7 @@ struct capture_stacks {
 	struct map children; /* (parent and flags, place) -> node's number */
 	struct map last;     /* (process, tid) -> struct seen */
 	struct unwind_frame frames[UNWIND_MAX_FRAMES];
-	struct queue {
-		struct waiting *v;
-		size_t n, cap;
-		bool unsorted;
-	} queue;
+	struct order waiting; /* struct waiting */
 
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -268,6 +266,7 @@ int capture_stacks_new(struct trace_writer *w, struct capture_stacks **ret_stack
 	s->writer = w;
 	s->n_nodes = 1;
 	s->last_next = &s->first;
+	order_init(&s->waiting, sizeof(struct waiting), SIZE_MAX);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -330,7 +329,7 @@ void capture_stacks_free(struct capture_stacks *s)
 	map_free(&s->last, free);
 	map_done(&s->children);
 	free(s->nodes);
-	free(s->queue.v);
+	order_done(&s->waiting);
 	free(s);
 }
 
@@ -731,46 +730,26 @@ static int cover_all(struct capture_stacks *s, struct capture_stats *stats)
 
 int capture_stacks_put(struct capture_stacks *s, const struct trace_event *e, capture_stack stack)
 {
-	struct queue *q = &s->queue;
+	const struct waiting w = {.order.time = e->time, .event = *e, .stack = stack};
 
-	if (!GROW(q->v, q->n, q->cap))
-		return -ENOMEM;
-	q->unsorted = q->unsorted || (q->n && q->v[q->n - 1].event.time > e->time);
-	q->v[q->n++] = (struct waiting){*e, stack};
-	return 0;
-}
-
-static int by_time(const void *a, const void *b)
-{
-	const struct waiting *x = a, *y = b;
-
-	return (x->event.time > y->event.time) - (x->event.time < y->event.time);
+	return order_put(&s->waiting, &w);
 }
 
 static int flush(struct capture_stacks *s, uint64_t until_ns)
 {
-	struct queue *q = &s->queue;
-	size_t n = 0;
+	const struct waiting *first;
+	struct waiting w;
+	uint64_t index;
 	int rc = 0;
 
-	if (q->unsorted)
-		qsort(q->v, q->n, sizeof(*q->v), by_time);
-	q->unsorted = false;
-	for (; n < q->n && q->v[n].event.time <= until_ns; n++) {
-		struct trace_event *e = &q->v[n].event;
-
-		rc = stack_index(s, q->v[n].stack, &e->value);
-		if (rc <= 0)
+	while ((first = order_first(&s->waiting))) {
+		rc = first->order.time < until_ns ? stack_index(s, first->stack, &index) : 0;
+		if (rc <= 0 || !order_next(&s->waiting, until_ns, &w))
 			break;
-		rc = trace_writer_events(s->writer, e->thread, e, 1);
-		if (rc < 0)
-			break;
+		w.event.value = index;
+		TRY(trace_writer_events(s->writer, w.event.thread, &w.event, 1));
 	}
-	if (n) {
-		q->n -= n;
-		memmove(q->v, q->v + n, q->n * sizeof(*q->v));
-	}
-	return rc < 0 ? rc : 0;
+	return rc;
 }
 
 int capture_stacks_put_copy(struct capture_stacks *s, const struct trace_event *e, uint32_t process,
@@ -803,11 +782,10 @@ int capture_stacks_flush(struct capture_stacks *s, uint64_t *ret_before_ns)
 {
 	uint64_t until = clock_monotonic_ns() - CAPTURE_STACKS_SETTLE_NS;
 	int rc = flush(s, until);
+	const struct waiting *first = order_first(&s->waiting);
 
 	if (rc == 0)
-		*ret_before_ns = s->queue.n && s->queue.v[0].event.time < until
-					 ? s->queue.v[0].event.time
-					 : until;
+		*ret_before_ns = first && first->order.time < until ? first->order.time : until;
 	return rc;
 }
 
@@ -833,7 +811,7 @@ int capture_stacks_end(struct capture_stacks *s, struct capture_stats *stats)
 {
 	int rc;
 
-	if (s->queue.n && !capture_stacks_wait(s, END_WAIT_NS))
+	if (order_n(&s->waiting) && !capture_stacks_wait(s, END_WAIT_NS))
 		give_up_names(s);
 	rc = flush(s, UINT64_MAX);
 	return rc < 0 ? rc : cover_all(s, stats);

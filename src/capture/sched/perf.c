@@ -12,6 +12,7 @@
  */
 #include "base/clock.h"
 #include "base/map.h"
+#include "base/order.h"
 #include "base/vec.h"
 #include "capture/perf_ring.h"
 #include "capture/sched/sched.h"
@@ -33,7 +34,7 @@
 enum what { LEFT, LEFT_READY, CAME, ENDED, LOST };
 
 struct happening {
-	uint64_t time;
+	struct order_item order;
 	uint64_t n_lost;
 	uint32_t tgid, tid;
 	enum what what;
@@ -52,9 +53,8 @@ struct sched_backend {
 	int *owners;		 /* by CPU: the event that the ring belongs to */
 	int *fds;
 	size_t n_fds, cap_fds;
-	struct happening *waiting;
-	size_t n_waiting, cap_waiting;
-	struct map absent; /* (tgid, tid) */
+	struct order waiting; /* struct happening */
+	struct map absent;    /* (tgid, tid) */
 };
 
 static int event_open(pid_t tid, int cpu)
@@ -94,7 +94,7 @@ static void backend_free(struct sched_backend *w)
 	free(w->rings);
 	free(w->owners);
 	free(w->fds);
-	free(w->waiting);
+	order_done(&w->waiting);
 	free(w);
 }
 
@@ -108,6 +108,7 @@ static int backend_open(struct capture *c, const struct capture_options *opt,
 	(void)opt;
 	if (w && n > 0) {
 		w->capture = c;
+		order_init(&w->waiting, sizeof(struct happening), SIZE_MAX);
 		w->n_cpus = (unsigned)n;
 		w->rings = calloc(w->n_cpus, sizeof(*w->rings));
 		w->owners = calloc(w->n_cpus, sizeof(*w->owners));
@@ -225,18 +226,8 @@ static int take_record(void *context, const struct perf_event_header *h)
 		return 0;
 	memcpy(&one.tgid, body, 4);
 	memcpy(&one.tid, body + 4, 4);
-	memcpy(&one.time, body + 8, 8);
-	if (!GROW(w->waiting, w->n_waiting, w->cap_waiting))
-		return -ENOMEM;
-	w->waiting[w->n_waiting++] = one;
-	return 0;
-}
-
-static int compare(const void *a, const void *b)
-{
-	const struct happening *x = a, *y = b;
-
-	return (x->time > y->time) - (x->time < y->time);
+	memcpy(&one.order.time, body + 8, 8);
+	return order_put(&w->waiting, &one);
 }
 
 static int leave(struct sched_backend *w, const struct happening *h)
@@ -249,7 +240,8 @@ static int leave(struct sched_backend *w, const struct happening *h)
 	a = malloc(sizeof(*a));
 	if (!a)
 		return -ENOMEM;
-	*a = (struct absent){h->time, h->what == LEFT_READY ? SCHED_PREEMPTED : SCHED_SLEEPING};
+	*a = (struct absent){h->order.time,
+			     h->what == LEFT_READY ? SCHED_PREEMPTED : SCHED_SLEEPING};
 	rc = map_put(&w->absent, h->tgid, h->tid, a);
 	if (rc < 0)
 		free(a);
@@ -258,7 +250,7 @@ static int leave(struct sched_backend *w, const struct happening *h)
 
 static int tell(struct sched_backend *w, const struct happening *h)
 {
-	struct sched_event e = {.time = h->time, .tgid = h->tgid, .tid = h->tid};
+	struct sched_event e = {.time = h->order.time, .tgid = h->tgid, .tid = h->tid};
 	struct absent *a;
 	int rc = 0;
 
@@ -280,7 +272,7 @@ static int tell(struct sched_backend *w, const struct happening *h)
 		} else if (a) {
 			e.type = SCHED_OFF_CPU;
 			e.arg = a->why;
-			e.value = h->time - a->since_ns;
+			e.value = h->order.time - a->since_ns;
 			rc = sched_take(w->capture, &e);
 		}
 		free(a);
@@ -292,7 +284,7 @@ static int tell(struct sched_backend *w, const struct happening *h)
 /* Takes what is there; reports what was stamped before `until`. */
 static int drain_until(struct sched_backend *w, uint64_t until, double *ret_fill)
 {
-	size_t n = 0;
+	struct happening one;
 	int rc = 0;
 
 	for (unsigned i = 0; i < w->n_cpus && rc == 0; i++) {
@@ -302,14 +294,8 @@ static int drain_until(struct sched_backend *w, uint64_t until, double *ret_fill
 		if (w->rings[i].fill > *ret_fill)
 			*ret_fill = w->rings[i].fill;
 	}
-	if (rc == 0 && w->n_waiting)
-		qsort(w->waiting, w->n_waiting, sizeof(*w->waiting), compare);
-	while (rc == 0 && n < w->n_waiting && w->waiting[n].time < until)
-		rc = tell(w, &w->waiting[n++]);
-	if (n) {
-		w->n_waiting -= n;
-		memmove(w->waiting, w->waiting + n, w->n_waiting * sizeof(*w->waiting));
-	}
+	while (rc == 0 && order_next(&w->waiting, until, &one))
+		rc = tell(w, &one);
 	return rc;
 }
 

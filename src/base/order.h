@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Puts what comes nearly in order of time into that order, in bounded memory. Items are of one
- * size and begin with their time; equal times keep the order in which they came. Private to this
- * room.
+ * Puts what comes nearly in order of time into that order. Items are of one size and begin with
+ * their time; equal times keep the order in which they came.
  */
-#ifndef POLLUX_IMPORT_ORDER_H
-#define POLLUX_IMPORT_ORDER_H
+#ifndef POLLUX_BASE_ORDER_H
+#define POLLUX_BASE_ORDER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,7 +27,7 @@ struct order {
 	uint64_t last_ns; /* of the queue's last item */
 };
 
-/* max: how many items wait at most; before another is put one must be taken. */
+/* max: how many items wait at most; before another is put one must be taken. SIZE_MAX: no limit. */
 void order_init(struct order *o, size_t item_bytes, size_t max);
 void order_done(struct order *o);
 size_t order_n(const struct order *o);
@@ -37,6 +36,7 @@ bool order_full(const struct order *o);
 int order_put(struct order *o, const void *item);
 /* The earliest item, valid until the next call; NULL if there is none. */
 const void *order_first(const struct order *o);
-void order_take(struct order *o); /* drops that one */
+/* Takes the earliest item if its time is before `before_ns`; UINT64_MAX: whatever its time is. */
+bool order_next(struct order *o, uint64_t before_ns, void *ret_item);
 
 #endif

@@ -3,7 +3,7 @@
  * A queue of what came in order and a heap of what did not: the earliest is at the front of one of
  * the two. So a recording in perfect order costs two copies an item and no comparison of a heap.
  */
-#include "import/order.h"
+#include "base/order.h"
 
 #include "base/vec.h"
 
@@ -131,15 +131,19 @@ const void *order_first(const struct order *o)
 	return is_before(h, q) ? h : q;
 }
 
-void order_take(struct order *o)
+bool order_next(struct order *o, uint64_t before_ns, void *ret_item)
 {
-	const uint8_t *first = order_first(o);
-	if (!first)
-		return;
+	const struct order_item *item = order_first(o);
+	const uint8_t *first = (const uint8_t *)item;
+
+	if (!item || (item->time >= before_ns && before_ns != UINT64_MAX))
+		return false;
+	memcpy(ret_item, item, o->item_bytes);
 	if (o->queue_n && first == queued(o, 0)) {
 		o->queue_at = (o->queue_at + 1) & (o->queue_cap - 1);
 		o->queue_n--;
 	} else {
 		heap_take(o);
 	}
+	return true;
 }
