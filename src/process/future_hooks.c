@@ -15,12 +15,12 @@
 #include <string.h>
 
 /* Why a use can't be hooked; NULL: it can. */
-static const char *trouble_of(const struct process *p, const struct use *u, uint64_t bias,
+static const char *trouble_of(const struct process *p, const struct code_ref *u, uint64_t bias,
 			      uint64_t *ret_saved)
 {
 	uint64_t at = u->at + bias, target = u->target + bias;
 
-	if (u->kind == USE_WORD) {
+	if (u->kind == REF_WORD) {
 		if (at % 8)
 			return "a word that holds their address isn't aligned";
 		if (memory_read_u64(p, at, ret_saved) < 0 || *ret_saved != target)
@@ -60,7 +60,7 @@ static int plan_one(struct hooks *h, struct hooked_object *o, struct map *types,
 	if (kind < 0)
 		return kind;
 	for (size_t i = 0; i < f->n_uses; i++) {
-		bool word = f->uses[i].kind == USE_WORD;
+		bool word = f->uses[i].kind == REF_WORD;
 		struct agent_hook *hook = hooks_add(h);
 
 		if (!hook)
@@ -112,7 +112,7 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 	    h->n_kinds + f->n >= AGENT_KIND_NONE)
 		return 0;
 	for (size_t i = 0; i < f->uses.n; i++)
-		if (trouble_of(p, &f->uses.uses[i], bias, &saved))
+		if (trouble_of(p, &f->uses.v[i], bias, &saved))
 			return 0;
 	for (size_t i = 0; i < f->n; i++) {
 		const struct scan_root_poll *r = &f->v[i];
@@ -133,7 +133,7 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 		site->flags = r->told ? AGENT_HOOK_RETURNS_READY : 0;
 	}
 	for (size_t i = 0; i < f->uses.n; i++) {
-		const struct use *u = &f->uses.uses[i];
+		const struct code_ref *u = &f->uses.v[i];
 		struct agent_hook *hook;
 
 		if (root_polls_park(f, u->target)->trouble)
@@ -149,7 +149,7 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 		hook->pending = first;
 		hook->poll_offset = (uint16_t)f->n;
 		hook->flags = AGENT_HOOK_FRAME;
-		if (u->kind != USE_WORD && call_hooks_add(h, hook) < 0)
+		if (u->kind != REF_WORD && call_hooks_add(h, hook) < 0)
 			return -ENOMEM;
 	}
 	h->n_root_polls += f->n;

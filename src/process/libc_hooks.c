@@ -12,7 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "binary/code/uses.h"
+#include "binary/code/code_refs.h"
 #include "process/call_hooks.h"
 #include "process/memory.h"
 
@@ -160,16 +160,16 @@ static size_t find_locals(struct elf_image *image, uint64_t ret[MAX_LOCALS])
 	return found;
 }
 
-static int plan_use(struct plan *at, const struct process_object *o, const struct use *u)
+static int plan_use(struct plan *at, const struct process_object *o, const struct code_ref *u)
 {
 	const struct elf_symbol *s = elf_image_symbol_at(o->image, u->target);
 	const struct function *f = s ? find_function(s->name) : NULL;
 
 	if (!f || is_hooked(at->h, u->at + o->bias))
 		return 0;
-	if (u->kind == USE_WORD)
+	if (u->kind == REF_WORD)
 		return plan_word(at, o, u->at + o->bias, f);
-	if (u->kind == USE_BRANCH)
+	if (u->kind == REF_BRANCH)
 		return call_hooks_plan(at->h, at->p, u->at + o->bias, u->target + o->bias,
 				       &(struct agent_hook){.type = f->type, .kind = f->kind});
 	return 0;
@@ -177,13 +177,13 @@ static int plan_use(struct plan *at, const struct process_object *o, const struc
 
 static int plan_calls(struct plan *at, const struct process_object *o)
 {
-	_cleanup_(uses_done) struct uses uses = {0};
+	_cleanup_(code_refs_done) struct code_refs uses = {0};
 	uint64_t locals[MAX_LOCALS];
 	size_t n = find_locals(o->image, locals);
 
-	TRY(n ? uses_find(o->image, locals, n, &uses) : 0);
+	TRY(n ? code_refs_find(o->image, locals, n, CODE_REFS_ALL, &uses) : 0);
 	for (size_t i = 0; i < uses.n; i++)
-		TRY(plan_use(at, o, &uses.uses[i]));
+		TRY(plan_use(at, o, &uses.v[i]));
 	return 0;
 }
 

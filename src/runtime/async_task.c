@@ -17,7 +17,7 @@
 #include "agent/runtime_async_task.h"
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "binary/code/uses.h"
+#include "binary/code/code_refs.h"
 #include "runtime/callers.h"
 #include "runtime/find.h"
 #include "runtime/kind_name.h"
@@ -116,7 +116,7 @@ static uint16_t state_offset(struct elf_image *image, uint64_t clone_waker)
 
 /* From the code after a spawn site: the table's address and the first state are stored through the
  * same register; the difference of the two places and the state's own give the table's. */
-static uint16_t vtable_offset(struct elf_image *image, const struct ref *ref, uint16_t state)
+static uint16_t vtable_offset(struct elf_image *image, const struct code_ref *ref, uint16_t state)
 {
 	uint64_t start, end;
 	struct insn_walk w;
@@ -177,7 +177,7 @@ static int add_kind(struct elf_image *image, struct runtime_scan *f, uint32_t ru
 
 /* All sites of a kind must agree. */
 static void set_vtable_offsets(struct elf_image *image, struct runtime_scan *f, size_t first_kind,
-			       const struct refs *refs)
+			       const struct code_refs *refs)
 {
 	for (size_t i = 0; i < f->n_kinds - first_kind; i++) {
 		struct scan_kind *k = &f->kinds[first_kind + i];
@@ -186,9 +186,9 @@ static void set_vtable_offsets(struct elf_image *image, struct runtime_scan *f, 
 		for (size_t j = 0; j < refs->n; j++) {
 			uint16_t offset;
 
-			if (refs->refs[j].target != k->vtable)
+			if (refs->v[j].target != k->vtable)
 				continue;
-			offset = vtable_offset(image, &refs->refs[j], k->state_offset);
+			offset = vtable_offset(image, &refs->v[j], k->state_offset);
 			if (!first && offset != k->vtable_offset)
 				offset = OFFSET_UNKNOWN;
 			k->vtable_offset = offset;
@@ -267,7 +267,7 @@ static struct scan_waker *waker_of(struct runtime_scan *f, size_t first, uint64_
 /* Calls past the tables. One of these functions may call the other: that is one wake. */
 static int find_direct(struct elf_image *image, struct runtime_scan *f, size_t first)
 {
-	_cleanup_(uses_done) struct uses uses = {0};
+	_cleanup_(code_refs_done) struct code_refs uses = {0};
 	size_t n = 2 * (f->n_wakers - first), n_targets = 0;
 	_cleanup_free_ uint64_t *targets = calloc(n + 1, sizeof(*targets));
 	uint64_t start, end;
@@ -279,14 +279,14 @@ static int find_direct(struct elf_image *image, struct runtime_scan *f, size_t f
 	}
 	if (n_targets) {
 		qsort(targets, n_targets, sizeof(*targets), by_u64);
-		r = uses_find(image, targets, n_targets, &uses);
+		r = code_refs_find(image, targets, n_targets, CODE_REFS_ALL, &uses);
 	}
 	for (size_t i = 0; r == 0 && i < uses.n; i++) {
-		const struct use *u = &uses.uses[i];
+		const struct code_ref *u = &uses.v[i];
 		struct scan_waker *w = waker_of(f, first, u->target);
 		struct scan_direct *d;
 
-		if (u->kind != USE_BRANCH || !w ||
+		if (u->kind != REF_BRANCH || !w ||
 		    !elf_image_function(image, u->at, &start, &end) || waker_of(f, first, start))
 			continue;
 		d = find_add_direct(w);
@@ -321,7 +321,7 @@ static int cover(struct runtime_scan *f, size_t first_kind, size_t n_wakers)
 static int find(struct elf_image *image, struct runtime_scan *f, struct error *err)
 {
 	__attribute__((cleanup(tables_done))) struct tables t = {0};
-	__attribute__((cleanup(refs_done))) struct refs refs = {0};
+	__attribute__((cleanup(code_refs_done))) struct code_refs refs = {0};
 	size_t first_kind = f->n_kinds, first_waker = f->n_wakers, n_wakers;
 	uint32_t runtime = (uint32_t)f->n_runtimes;
 
@@ -335,10 +335,10 @@ static int find(struct elf_image *image, struct runtime_scan *f, struct error *e
 				  "it has none; what its block_on polls is shown by record "
 				  "--futures");
 	if (t.n > 0)
-		TRY(refs_find(image, t.addrs, t.n, &refs));
+		TRY(code_refs_find(image, t.addrs, t.n, CODE_REFS_TAKEN, &refs));
 	if (!elf_image_has_symtab(image))
 		tables_keep_used(&t, &refs);
-	TRY(refs_judge(image, &refs, 0));
+	TRY(code_refs_judge(image, &refs, 0));
 	if (t.n == 0)
 		return 0;
 	int r = find_add_runtime(image, f, TASK_ASYNC_TASK,

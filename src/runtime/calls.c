@@ -9,8 +9,9 @@
 #include "runtime/find.h"
 
 #include "base/cleanup.h"
+#include "binary/code/code_scan.h"
 #include "binary/code/insn.h"
-#include "binary/code/uses.h"
+#include "binary/code/code_refs.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -83,55 +84,35 @@ static bool is_libc(const struct elf_symbol *s)
 	return s && strncmp(s->name, "_ZN", 3) != 0 && strncmp(s->name, "_R", 2) != 0;
 }
 
-static size_t syscalls_in(struct elf_image *image, uint64_t addr, uint64_t *ret_end)
+struct counting {
+	struct elf_image *image;
+	uint64_t done; /* end of the last function that was decoded */
+	size_t n_libc, n_own;
+};
+
+static int count_syscalls(void *context, const struct code_hit *hit)
 {
+	struct counting *c = context;
 	uint64_t start, end;
 	struct insn_walk w;
 	struct insn in;
 	size_t n = 0;
 
-	*ret_end = addr + 2;
-	if (!elf_image_function(image, addr, &start, &end) ||
-	    !insn_walk_init(&w, image, start, end))
+	if (hit->addr < c->done)
 		return 0;
-	*ret_end = end > addr + 2 ? end : addr + 2;
+	c->done = hit->addr + 2;
+	if (!elf_image_function(c->image, hit->addr, &start, &end) ||
+	    !insn_walk_init(&w, c->image, start, end))
+		return 0;
+	if (end > c->done)
+		c->done = end;
 	while (insn_next(&w, &in) > 0)
 		n += in.op == INSN_SYSCALL;
-	return n;
-}
-
-static void count_syscalls(struct elf_image *image, struct runtime_scan *f, size_t *ret_libc)
-{
-	*ret_libc = 0;
-	for (size_t i = 0; i < elf_image_n_code(image); i++) {
-		uint64_t start, end, done = 0;
-		const uint8_t *code, *p;
-		size_t left;
-
-		elf_image_code(image, i, &start, &end);
-		code = elf_image_bytes(image, start, &left);
-		if (!code)
-			continue;
-		if (left > end - start)
-			left = end - start;
-		p = code;
-		/* by its second byte, which is much rarer in code than the first */
-		while ((p = memchr(p, 0x05, left - (size_t)(p - code)))) {
-			uint64_t addr = start + (uint64_t)(p - code) - 1;
-			const struct elf_symbol *s;
-			size_t n;
-
-			p++;
-			if (p - code < 2 || p[-2] != 0x0f || addr < done)
-				continue;
-			n = syscalls_in(image, addr, &done);
-			s = n ? elf_image_symbol_at(image, addr) : NULL;
-			if (is_libc(s))
-				*ret_libc += n;
-			else
-				f->n_inline_syscalls += n;
-		}
-	}
+	if (n && is_libc(elf_image_symbol_at(c->image, hit->addr)))
+		c->n_libc += n;
+	else
+		c->n_own += n;
+	return 0;
 }
 
 /* A function of a static program that is in the table. */
@@ -175,7 +156,7 @@ static bool counts(struct elf_image *image, uint64_t at, uint16_t call)
 /* In a static program all goes by direct calls, and by words that the linker left of the GOT. */
 static int find_own(struct elf_image *image, struct runtime_scan *f)
 {
-	_cleanup_(uses_done) struct uses uses = {0};
+	_cleanup_(code_refs_done) struct code_refs uses = {0};
 	struct local locals[2 * N_ROWS];
 	uint64_t targets[2 * N_ROWS];
 	size_t n = find_locals(image, locals, 2 * N_ROWS);
@@ -183,19 +164,19 @@ static int find_own(struct elf_image *image, struct runtime_scan *f)
 
 	for (size_t i = 0; i < n; i++)
 		targets[i] = locals[i].addr;
-	r = n ? uses_find(image, targets, n, &uses) : 0;
+	r = n ? code_refs_find(image, targets, n, CODE_REFS_ALL, &uses) : 0;
 	for (size_t i = 0; i < uses.n && r == 0; i++) {
-		const struct use *u = &uses.uses[i];
+		const struct code_ref *u = &uses.v[i];
 		const struct local key = {u->target, 0};
 		const struct local *l = bsearch(&key, locals, n, sizeof(*locals), by_addr);
 
-		if (!l || (u->kind != USE_BRANCH && u->kind != USE_WORD))
+		if (!l || (u->kind != REF_BRANCH && u->kind != REF_WORD))
 			continue;
-		if (u->kind == USE_BRANCH && !counts(image, u->at, table[l->row].call))
+		if (u->kind == REF_BRANCH && !counts(image, u->at, table[l->row].call))
 			continue;
 		r = find_add_call(f, &(struct scan_call){.slot = u->at,
 							 .function = u->target,
-							 .direct = u->kind == USE_BRANCH,
+							 .direct = u->kind == REF_BRANCH,
 							 .call = table[l->row].call,
 							 .waits = table[l->row].waits,
 							 .symbol = table[l->row].symbol});
@@ -225,7 +206,8 @@ static int cover(struct runtime_scan *f, size_t n_libc)
 int calls_find(struct elf_image *image, struct runtime_scan *f)
 {
 	const struct elf_import *imports;
-	size_t n = elf_image_imports(image, &imports), n_libc;
+	struct counting counting = {.image = image};
+	size_t n = elf_image_imports(image, &imports);
 
 	for (size_t i = 0; i < n; i++) {
 		for (size_t k = 0; k < N_ROWS; k++) {
@@ -248,6 +230,7 @@ int calls_find(struct elf_image *image, struct runtime_scan *f)
 		if (r < 0)
 			return r;
 	}
-	count_syscalls(image, f, &n_libc);
-	return f->n_runtimes ? cover(f, n_libc) : 0;
+	code_scan(image, CODE_SYSCALLS, NULL, count_syscalls, &counting);
+	f->n_inline_syscalls += counting.n_own;
+	return f->n_runtimes ? cover(f, counting.n_libc) : 0;
 }

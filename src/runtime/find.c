@@ -148,7 +148,7 @@ bool find_kind_is_task(const struct runtime_scan *f, const struct scan_kind *k)
 	       (k->name && *k->name && f->has_symbols);
 }
 
-const char *find_site_trouble(const struct ref *ref)
+const char *find_site_trouble(const struct code_ref *ref)
 {
 	if (ref->len < 5)
 		return "instruction shorter than a jump";
@@ -161,7 +161,7 @@ const char *find_site_trouble(const struct ref *ref)
 	return NULL;
 }
 
-int find_site(struct elf_image *image, const struct ref *ref, struct scan_site *ret)
+int find_site(struct elf_image *image, const struct code_ref *ref, struct scan_site *ret)
 {
 	const struct elf_symbol *s = elf_image_symbol_at(image, ref->addr);
 	const uint8_t *bytes;

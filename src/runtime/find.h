@@ -7,7 +7,7 @@
 #define POLLUX_RUNTIME_FIND_H
 
 #include "binary/elf/elf_image.h"
-#include "binary/code/refs.h"
+#include "binary/code/code_refs.h"
 #include "runtime/runtime.h"
 
 /* The runtime that finds now, with the versions that the object names. `verified` is copied. */
@@ -28,9 +28,9 @@ int find_cover(struct runtime_scan *f, const char *item, uint64_t seen, uint64_t
 struct scan_site *find_add_site(struct scan_site **sites, size_t *n_sites);
 
 /* The instruction at a reference as a place to patch, with where it is. -ENOMEM, -EINVAL or 0. */
-int find_site(struct elf_image *image, const struct ref *ref, struct scan_site *ret);
+int find_site(struct elf_image *image, const struct code_ref *ref, struct scan_site *ret);
 /* Why it isn't patchable; NULL if it is. */
-const char *find_site_trouble(const struct ref *ref);
+const char *find_site_trouble(const struct code_ref *ref);
 
 /* A symbol that begins at addr and whose name contains `part` near its beginning, both manglings;
  * NULL if there is none. */

@@ -340,9 +340,9 @@ static int find_panics(struct scanner *s, const struct elf_symbol *symbols, size
 static void judge_uses(struct scan_future *f)
 {
 	for (size_t i = 0; i < f->n_uses && !f->trouble; i++) {
-		if (f->uses[i].kind == USE_NUMBER)
+		if (f->uses[i].kind == REF_NUMBER)
 			f->trouble = "code has their address as a number";
-		else if (f->uses[i].kind == USE_UNSURE)
+		else if (f->uses[i].kind == REF_UNSURE)
 			f->trouble = "what looks like a call of them can't be decoded";
 	}
 	if (!f->n_uses && !f->trouble)
@@ -358,9 +358,9 @@ static int find_uses(struct scan_futures *out, struct elf_image *image)
 		return -ENOMEM;
 	for (size_t i = 0; i < out->n; i++)
 		targets[i] = out->v[i].poll;
-	rc = uses_find(image, targets, out->n, &out->uses);
+	rc = code_refs_find(image, targets, out->n, CODE_REFS_ALL, &out->uses);
 	for (size_t i = 0; i < out->n && rc == 0; i++) {
-		out->v[i].uses = uses_of(&out->uses, out->v[i].poll, &out->v[i].n_uses);
+		out->v[i].uses = code_refs_of(&out->uses, out->v[i].poll, &out->v[i].n_uses);
 		judge_uses(&out->v[i]);
 	}
 	return rc;
@@ -406,6 +406,6 @@ void found_futures_done(struct scan_futures *f)
 	for (size_t i = 0; i < f->n; i++)
 		future_done(&f->v[i]);
 	free(f->v);
-	uses_done(&f->uses);
+	code_refs_done(&f->uses);
 	*f = (struct scan_futures){0};
 }

@@ -9,7 +9,7 @@
 
 #include "agent/ring.h"
 #include "binary/dwarf/debug.h"
-#include "binary/code/uses.h"
+#include "binary/code/code_refs.h"
 
 #include <stdbool.h>
 
@@ -39,7 +39,7 @@ struct scan_future {
 	bool shown; /* its code begins by reading the state: AGENT_HOOK_SHOWN */
 	struct agent_result result;
 	uint64_t pending; /* as agent_hook.pending */
-	const struct use *uses;
+	const struct code_ref *uses;
 	size_t n_uses;
 };
 
@@ -49,7 +49,7 @@ const struct dw_type *find_future_type(struct debug *d, const struct scan_future
 struct scan_futures {
 	struct scan_future *v; /* by address */
 	size_t n;
-	struct uses uses;
+	struct code_refs uses;
 	bool debug; /* there was debug information */
 };
 

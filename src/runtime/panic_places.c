@@ -118,18 +118,18 @@ static size_t find_text(struct elf_image *image, const char *text, uint64_t *ret
 /* The function that prints the message: the one whose code takes it, directly or by its table. */
 static int find_resumed(struct places *p)
 {
-	_cleanup_(refs_done) struct refs refs = {0};
+	_cleanup_(code_refs_done) struct code_refs refs = {0};
 	uint64_t targets[8];
 	size_t n = find_text(p->image, resumed_text, targets, 8);
 	int r;
 
-	r = refs_find(p->image, targets, n, &refs);
+	r = code_refs_find(p->image, targets, n, CODE_REFS_TAKEN, &refs);
 	/* One function, or it isn't clear which. */
 	for (size_t i = 0; i < refs.n; i++) {
-		if (i > 0 && refs.refs[i].function != p->resumed)
+		if (i > 0 && refs.v[i].function != p->resumed)
 			p->resumed = 0;
 		else
-			p->resumed = refs.refs[i].function;
+			p->resumed = refs.v[i].function;
 	}
 	return r;
 }

@@ -241,13 +241,13 @@ static int find_parks(struct elf_image *image, struct scan_root_polls *f)
 	}
 	for (size_t k = 0; k < f->n_parks; k++)
 		addrs[k] = f->parks[k].addr;
-	rc = uses_find(image, addrs, f->n_parks, &f->uses);
+	rc = code_refs_find(image, addrs, f->n_parks, CODE_REFS_ALL, &f->uses);
 	for (size_t k = 0; k < f->n_parks && rc == 0; k++) {
 		size_t n;
-		const struct use *u = uses_of(&f->uses, f->parks[k].addr, &n);
+		const struct code_ref *u = code_refs_of(&f->uses, f->parks[k].addr, &n);
 
 		for (size_t i = 0; i < n; i++)
-			if (u[i].kind != USE_WORD && u[i].kind != USE_BRANCH)
+			if (u[i].kind != REF_WORD && u[i].kind != REF_BRANCH)
 				f->parks[k].trouble = "what looks like a call of it isn't one";
 	}
 	return rc;
@@ -279,6 +279,6 @@ void root_polls_done(struct scan_root_polls *f)
 		free(f->v[i].where);
 	}
 	free(f->v);
-	uses_done(&f->uses);
+	code_refs_done(&f->uses);
 	*f = (struct scan_root_polls){0};
 }

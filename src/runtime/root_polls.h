@@ -11,7 +11,7 @@
 #define POLLUX_RUNTIME_ROOT_POLLS_H
 
 #include "binary/dwarf/debug.h"
-#include "binary/code/uses.h"
+#include "binary/code/code_refs.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,7 +43,7 @@ struct scan_root_poll {
 struct scan_root_polls {
 	struct scan_park parks[ROOT_POLLS_MAX_PARKS]; /* by address */
 	size_t n_parks;
-	struct uses uses; /* of them: words and branches */
+	struct code_refs uses; /* of them: words and branches */
 	struct scan_root_poll *v;
 	size_t n;
 };

@@ -22,13 +22,13 @@ int tables_add(struct tables *t, uint64_t addr)
 	return 0;
 }
 
-void tables_keep_used(struct tables *t, const struct refs *refs)
+void tables_keep_used(struct tables *t, const struct code_refs *refs)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < t->n; i++) {
 		for (size_t k = 0; k < refs->n; k++) {
-			if (refs->refs[k].target == t->addrs[i]) {
+			if (refs->v[k].target == t->addrs[i]) {
 				t->addrs[n++] = t->addrs[i];
 				break;
 			}
@@ -77,7 +77,7 @@ bool tables_word(const struct elf_image *image, uint64_t addr, uint64_t *ret)
 }
 
 int tables_add_sites(struct elf_image *image, struct runtime_scan *f, size_t first_kind,
-		     const struct refs *refs)
+		     const struct code_refs *refs)
 {
 	size_t seen = 0, total = 0, without = 0;
 	const char *trouble = NULL;
@@ -87,20 +87,20 @@ int tables_add_sites(struct elf_image *image, struct runtime_scan *f, size_t fir
 		size_t k = first_kind;
 		int r;
 
-		while (k < f->n_kinds && f->kinds[k].vtable != refs->refs[i].target)
+		while (k < f->n_kinds && f->kinds[k].vtable != refs->v[i].target)
 			k++;
 		if (k == f->n_kinds)
 			continue;
 		site = find_add_site(&f->kinds[k].sites, &f->kinds[k].n_sites);
 		if (!site)
 			return -ENOMEM;
-		r = find_site(image, &refs->refs[i], site);
+		r = find_site(image, &refs->v[i], site);
 		if (r < 0)
 			return r;
 		total++;
 		seen += site->patchable;
 		if (!site->patchable)
-			trouble = find_site_trouble(&refs->refs[i]);
+			trouble = find_site_trouble(&refs->v[i]);
 	}
 	for (size_t k = first_kind; k < f->n_kinds; k++)
 		without += f->kinds[k].n_sites == 0;

@@ -8,7 +8,7 @@
 
 #include "binary/elf/elf_image.h"
 #include "binary/code/insn.h"
-#include "binary/code/refs.h"
+#include "binary/code/code_refs.h"
 #include "runtime/runtime.h"
 
 struct tables {
@@ -22,7 +22,7 @@ struct tables {
 void tables_done(struct tables *t);
 int tables_add(struct tables *t, uint64_t addr);
 /* Drops those that no code takes: found by shape alone, they are something else. */
-void tables_keep_used(struct tables *t, const struct refs *refs);
+void tables_keep_used(struct tables *t, const struct code_refs *refs);
 
 /* n words in a row that point to code, at p. With `starts` each must be where a function begins. */
 bool tables_run(struct elf_image *image, const struct elf_pointer *p, size_t left, size_t n,
@@ -34,7 +34,7 @@ bool tables_word(const struct elf_image *image, uint64_t addr, uint64_t *ret);
 
 /* The references to the kinds' vtables become their spawn sites; adds a coverage entry. */
 int tables_add_sites(struct elf_image *image, struct runtime_scan *f, size_t first_kind,
-		     const struct refs *refs);
+		     const struct code_refs *refs);
 
 /* True if the function takes the address `addr`: by lea, as an immediate, or from a word (of the
  * GOT) that holds it. */

@@ -171,17 +171,17 @@ static int cover_other(struct elf_image *image, struct runtime_scan *f, const st
 static int find(struct elf_image *image, struct runtime_scan *f, struct error *err)
 {
 	_cleanup_(tables_done) struct tables tables = {0};
-	_cleanup_(refs_done) struct refs refs = {0};
+	_cleanup_(code_refs_done) struct code_refs refs = {0};
 	size_t first_kind = f->n_kinds;
 	uint32_t runtime = (uint32_t)f->n_runtimes;
 
 	(void)err;
 	TRY(find_tables(image, &tables));
 	if (tables.n > 0)
-		TRY(refs_find(image, tables.addrs, tables.n, &refs));
+		TRY(code_refs_find(image, tables.addrs, tables.n, CODE_REFS_TAKEN, &refs));
 	if (!elf_image_has_symtab(image))
 		tables_keep_used(&tables, &refs);
-	TRY(refs_judge(image, &refs, 0));
+	TRY(code_refs_judge(image, &refs, 0));
 	if (tables.n == 0)
 		return cover_other(image, f, &tables);
 	TRY(add_runtime(image, f));

@@ -228,15 +228,15 @@ static enum follow_step visit_callee(uint64_t addr, const struct elf_symbol *s, 
 
 /* `refs`: where the waker's table is taken. */
 static int add_sites_of(struct elf_image *image, struct follower *follower, struct scan_waker *w,
-			struct refs *refs)
+			struct code_refs *refs)
 {
 	uint64_t clone = 0;
 	int r = 0;
 
 	elf_image_pointer_at(image, w->vtable, &clone);
-	r = refs_judge(image, refs, clone);
+	r = code_refs_judge(image, refs, clone);
 	for (size_t i = 0; i < refs->n && r == 0; i++) {
-		struct ref *ref = &refs->refs[i];
+		struct code_ref *ref = &refs->v[i];
 		struct callee_walk walk = {.wanted = ref->function};
 		struct scan_site *site;
 
@@ -258,7 +258,7 @@ static int add_root_sites(struct elf_image *image, struct follower *follower,
 			  struct runtime_scan *f, size_t first_waker)
 {
 	_cleanup_free_ uint64_t *tables = calloc(f->n_wakers - first_waker + 1, sizeof(*tables));
-	_cleanup_(refs_done) struct refs refs = {0}, own = {0};
+	_cleanup_(code_refs_done) struct code_refs refs = {0}, own = {0};
 	size_t n = 0;
 	int r = tables ? 0 : -ENOMEM;
 
@@ -272,15 +272,15 @@ static int add_root_sites(struct elf_image *image, struct follower *follower,
 		tables[k] = f->wakers[i].vtable;
 	}
 	if (r == 0)
-		r = refs_find(image, tables, n, &refs);
-	own.refs = r == 0 ? calloc(refs.n + 1, sizeof(*own.refs)) : NULL;
-	if (r == 0 && !own.refs)
+		r = code_refs_find(image, tables, n, CODE_REFS_TAKEN, &refs);
+	own.v = r == 0 ? calloc(refs.n + 1, sizeof(*own.v)) : NULL;
+	if (r == 0 && !own.v)
 		r = -ENOMEM;
 	for (size_t i = first_waker; i < f->n_wakers && r == 0; i++) {
 		own.n = 0;
 		for (size_t k = 0; k < refs.n; k++)
-			if (refs.refs[k].target == f->wakers[i].vtable)
-				own.refs[own.n++] = refs.refs[k];
+			if (refs.v[k].target == f->wakers[i].vtable)
+				own.v[own.n++] = refs.v[k];
 		if (f->wakers[i].root)
 			r = add_sites_of(image, follower, &f->wakers[i], &own);
 	}

@@ -6,7 +6,7 @@
  * stripped.
  */
 #include "fixture_files.h"
-#include "binary/code/refs.h"
+#include "binary/code/code_refs.h"
 #include "runtime/runtime.h"
 
 #include <errno.h>

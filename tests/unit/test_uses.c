@@ -2,7 +2,7 @@
 /* Uses of functions, found in this very program; and what the code of a poll function tells. */
 #include "binary/elf/elf_image.h"
 #include "binary/code/call_index.h"
-#include "binary/code/uses.h"
+#include "binary/code/code_refs.h"
 #include "runtime/poll_code.h"
 
 #include <fcntl.h>
@@ -112,7 +112,7 @@ static void test_uses(void **state)
 {
 	uint64_t targets[2] = {linked("called_thrice"), linked("once")};
 	size_t n, counts[5] = {0};
-	struct uses uses;
+	struct code_refs uses;
 
 	assert_int_equal(once(1) + twice(1) + in_data[0](1) + in_data[1](1), 20);
 	if (targets[0] > targets[1]) {
@@ -120,25 +120,25 @@ static void test_uses(void **state)
 		targets[0] = targets[1];
 		targets[1] = first;
 	}
-	assert_int_equal(uses_find(image, targets, 2, &uses), 0);
-	const struct use *u = uses_of(&uses, linked("called_thrice"), &n);
+	assert_int_equal(code_refs_find(image, targets, 2, CODE_REFS_ALL, &uses), 0);
+	const struct code_ref *u = code_refs_of(&uses, linked("called_thrice"), &n);
 	for (size_t i = 0; i < n; i++) {
 		size_t left;
 		const uint8_t *at = elf_image_bytes(image, u[i].at, &left);
 		int32_t distance;
 
 		counts[u[i].kind]++;
-		if (u[i].kind != USE_BRANCH)
+		if (u[i].kind != REF_BRANCH)
 			continue;
 		memcpy(&distance, at, sizeof(distance));
 		assert_int_equal(u[i].at + 4 + (uint64_t)(int64_t)distance, u[i].target);
 	}
-	assert_int_equal(counts[USE_BRANCH], 3);
-	assert_int_equal(counts[USE_WORD], 1);
-	assert_int_equal(counts[USE_UNSURE] + counts[USE_NUMBER], 0);
-	assert_null(uses_of(&uses, 1, &n));
+	assert_int_equal(counts[REF_BRANCH], 3);
+	assert_int_equal(counts[REF_WORD], 1);
+	assert_int_equal(counts[REF_UNSURE] + counts[REF_NUMBER], 0);
+	assert_null(code_refs_of(&uses, 1, &n));
 	assert_int_equal(n, 0);
-	uses_done(&uses);
+	code_refs_done(&uses);
 	(void)state;
 }
 

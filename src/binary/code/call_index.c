@@ -1,69 +1,44 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * call rel32 (e8), jmp rel32 (e9), both through a word that holds an address (ff 15, ff 25 with
- * disp32(%rip)), and, as unoptimised code does it, `mov disp32(%rip), reg` of such a word (REX.W
- * 8b). Jumps are kept too, since a tail call is one; those within a function never lead to its
+ * Jumps are kept too, since a tail call is one; those within a function never lead to its
  * beginning, so they match nothing.
  */
 #include "binary/code/call_index.h"
 
 #include "base/vec.h"
-#include "binary/code/code_scan_x86_64.h"
+#include "binary/code/code_scan.h"
 #include "binary/elf/image.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-static int add(struct elf_image *img, size_t *cap, uint64_t target, uint64_t addr)
+struct indexing {
+	struct elf_image *img;
+	size_t cap;
+};
+
+static int add(void *context, const struct code_hit *hit)
 {
-	if (!GROW(img->calls, img->n_calls, *cap))
-		return -ENOMEM;
-	img->calls[img->n_calls++] = (struct call){target, addr};
-	return 0;
-}
+	struct indexing *x = context;
+	struct elf_image *img = x->img;
+	uint64_t target = hit->target;
 
-static int scan(struct elf_image *img, size_t *cap, uint64_t start, uint64_t end)
-{
-	const uint8_t *code;
-	size_t len;
-
-	code = elf_image_bytes(img, start, &len);
-	if (!code)
+	if (hit->word && !elf_image_pointer_at(img, target, &target))
 		return 0;
-	if (len > end - start)
-		len = end - start;
-	for (size_t i = 0;
-	     (i = CODE_SCAN(code, i, len, 7, code_scan_call, code_scan_is_call)) < len; i++) {
-		bool direct = (code[i] & 0xfe) == 0xe8;
-		size_t at = i + (direct ? 1 : code[i] == 0xff ? 2 : 3); /* of the displacement */
-		uint64_t target;
-		int32_t disp;
-
-		memcpy(&disp, code + at, 4);
-		target = start + at + 4 + (uint64_t)(int64_t)disp;
-		if (!direct && !elf_image_pointer_at(img, target, &target))
-			continue;
-		if (!image_may_begin(img, target))
-			continue;
-		if (add(img, cap, target, start + i) < 0)
-			return -ENOMEM;
-	}
+	if (!image_may_begin(img, target))
+		return 0;
+	if (!GROW(img->calls, img->n_calls, x->cap))
+		return -ENOMEM;
+	img->calls[img->n_calls++] = (struct call){target, hit->addr};
 	return 0;
 }
 
 int call_index_init(struct call_index *x, struct elf_image *img)
 {
-	size_t cap = 0, n = img->calls ? 0 : elf_image_n_code(img);
-	int r = 0;
+	struct indexing indexing = {.img = img};
+	int r = img->calls ? 0 : code_scan(img, CODE_CALLS, NULL, add, &indexing);
 
-	for (size_t i = 0; i < n && r == 0; i++) {
-		uint64_t start, end;
-
-		elf_image_code(img, i, &start, &end);
-		r = scan(img, &cap, start, end);
-	}
-	if (r == 0 && cap)
+	if (r == 0 && indexing.cap)
 		r = image_sort(img->calls, img->n_calls, sizeof(*img->calls));
 	if (r < 0)
 		image_drop_calls(img);

@@ -5,9 +5,8 @@
  */
 #include "binary/code/own_code.h"
 
+#include "binary/code/code_scan.h"
 #include "binary/elf/elf_image.h"
-
-#include <string.h>
 
 static bool is_function(uint64_t addr, void *opaque)
 {
@@ -17,25 +16,18 @@ static bool is_function(uint64_t addr, void *opaque)
 /* Longer ones are walked as they are. */
 #define MAX_BYTES (64u << 10)
 
+static int is_taken(void *context, const struct code_hit *hit)
+{
+	return elf_image_is_function(context, hit->target);
+}
+
 /* Something looks like an instruction that takes the address of a function. */
 static bool takes_function(struct elf_image *image, const struct insn_walk *w)
 {
-	size_t n = (size_t)(w->end - w->at);
-	int32_t value;
+	unsigned patterns = elf_image_pie(image) ? CODE_TAKES : CODE_TAKES | CODE_NUMBERS;
 
-	for (size_t i = 3; i + 4 <= n; i++) {
-		const uint8_t *p = w->bytes + i;
-		bool lea = (p[-3] & 0xfb) == 0x48 && p[-2] == 0x8d && (p[-1] & 0xc7) == 0x05;
-
-		if (!lea && elf_image_pie(image))
-			continue;
-		memcpy(&value, p, sizeof(value));
-		if (is_function(lea ? w->at + i + 4 + (uint64_t)(int64_t)value
-				    : (uint64_t)(uint32_t)value,
-				image))
-			return true;
-	}
-	return false;
+	return code_scan_bytes(w->bytes, (size_t)(w->end - w->at), w->at, patterns, NULL, is_taken,
+			       image);
 }
 
 bool own_code_init(struct own_code *o, struct elf_image *image, uint64_t start, uint64_t end)

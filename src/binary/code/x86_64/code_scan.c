@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Patterns of x86-64 code, sixteen bytes at a time.
+ *
+ *     takes      lea disp32(%rip), r64      REX.W (48 or 4c), 8d, ModRM with mod 0 and rm 5
+ *     calls      call rel32, jmp rel32      e8, e9
+ *                both by *disp32(%rip)      ff, ModRM 15 or 25
+ *                mov disp32(%rip), r64      REX.W, 8b, ModRM, as unoptimised code calls by a word
+ *     syscalls   syscall                    0f 05
+ */
+#include "binary/code/code_scan.h"
+
+#include <emmintrin.h>
+#include <string.h>
+
+#define WINDOW 16 /* places that are looked at at once, by their first three bytes */
+
+/* Of the sixteen bytes at p: which are `byte` in the bits of `mask`. */
+static inline __m128i equal(const uint8_t *p, uint8_t mask, uint8_t byte)
+{
+	const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+
+	return _mm_cmpeq_epi8(_mm_and_si128(v, _mm_set1_epi8((char)mask)),
+			      _mm_set1_epi8((char)byte));
+}
+
+/* An instruction of eight bytes with a memory operand relative to the instruction. */
+static inline __m128i is_wide(const uint8_t *p, uint8_t opcode)
+{
+	return _mm_and_si128(_mm_and_si128(equal(p, 0xfb, 0x48), equal(p + 1, 0xff, opcode)),
+			     equal(p + 2, 0xc7, 0x05));
+}
+
+static inline __m128i is_lea(const uint8_t *p)
+{
+	return is_wide(p, 0x8d);
+}
+
+static inline __m128i is_call(const uint8_t *p)
+{
+	const __m128i through = _mm_and_si128(equal(p, 0xff, 0xff), equal(p + 1, 0xcf, 0x05));
+
+	return _mm_or_si128(equal(p, 0xfe, 0xe8), _mm_or_si128(through, is_wide(p, 0x8b)));
+}
+
+static inline __m128i is_syscall(const uint8_t *p)
+{
+	return _mm_and_si128(equal(p, 0xff, 0x0f), equal(p + 1, 0xff, 0x05));
+}
+
+/* The first place from `i` on that has the pattern and `bytes` bytes to the end, or `len`. */
+static inline __attribute__((always_inline)) size_t
+next(const uint8_t *code, size_t i, size_t len, size_t bytes, __m128i (*is)(const uint8_t *))
+{
+	for (; i + bytes <= len; i += WINDOW) {
+		uint8_t tail[WINDOW + 2] = {0};
+		const uint8_t *p = code + i;
+		unsigned hits;
+
+		if (len - i < sizeof(tail))
+			p = memcpy(tail, p, len - i);
+		hits = (unsigned)_mm_movemask_epi8(is(p));
+		if (hits) {
+			i += (unsigned)__builtin_ctz(hits);
+			return i + bytes <= len ? i : len;
+		}
+	}
+	return len;
+}
+
+struct scan {
+	const uint8_t *code;
+	size_t len;
+	uint64_t addr;
+	const struct code_targets *targets;
+	code_hit_fn hit;
+	void *context;
+};
+
+/* An instruction at `i` with four bytes at `at` that are relative to what follows them. */
+static inline int give(const struct scan *s, size_t i, size_t at, bool word)
+{
+	struct code_hit hit = {.addr = s->addr + i, .at = s->addr + at, .word = word};
+	int32_t disp;
+
+	memcpy(&disp, s->code + at, 4);
+	hit.target = hit.at + 4 + (uint64_t)(int64_t)disp;
+	if (s->targets && !code_targets_have(s->targets, hit.target))
+		return 0;
+	return s->hit(s->context, &hit);
+}
+
+static int scan_leas(const struct scan *s)
+{
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && (i = next(s->code, i, s->len, 7, is_lea)) < s->len; i++)
+		rc = give(s, i, i + 3, false);
+	return rc;
+}
+
+static int scan_calls(const struct scan *s)
+{
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && (i = next(s->code, i, s->len, 7, is_call)) < s->len; i++) {
+		const uint8_t *p = s->code + i;
+		bool direct = (*p & 0xfe) == 0xe8;
+
+		rc = give(s, i, i + (direct ? 1 : *p == 0xff ? 2 : 3), !direct);
+	}
+	return rc;
+}
+
+static int scan_syscalls(const struct scan *s)
+{
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && (i = next(s->code, i, s->len, 2, is_syscall)) < s->len; i++)
+		rc = s->hit(s->context, &(struct code_hit){.addr = s->addr + i});
+	return rc;
+}
+
+static inline __attribute__((always_inline)) bool wanted(const struct code_targets *t, bool any,
+							 uint64_t addr)
+{
+	return any || (addr - t->low < t->span && code_targets_have(t, addr));
+}
+
+/* Each place of the code, for one or both meanings of four bytes: no instruction to spare. */
+static inline __attribute__((always_inline)) int scan_all(const struct scan *s, bool relative,
+							  bool numbers)
+{
+	const struct code_targets t = s->targets ? *s->targets : (struct code_targets){0};
+	const bool any = !s->targets;
+	int rc = 0;
+
+	for (size_t i = 0; i + 4 <= s->len && rc == 0; i++) {
+		uint64_t at = s->addr + i, target;
+		int32_t bytes;
+
+		memcpy(&bytes, s->code + i, 4);
+		target = at + 4 + (uint64_t)(int64_t)bytes;
+		if (!relative || !wanted(&t, any, target)) {
+			target = (uint32_t)bytes;
+			if (!numbers || !wanted(&t, any, target))
+				continue;
+		}
+		rc = s->hit(s->context, &(struct code_hit){at, at, target, false});
+	}
+	return rc;
+}
+
+int code_scan_bytes(const uint8_t *code, size_t len, uint64_t addr, unsigned patterns,
+		    const struct code_targets *targets, code_hit_fn hit, void *context)
+{
+	const struct scan s = {code, len, addr, targets, hit, context};
+	int rc = 0;
+
+	if (patterns & CODE_TAKES)
+		rc = scan_leas(&s);
+	if (rc == 0 && patterns & CODE_CALLS)
+		rc = scan_calls(&s);
+	if (rc == 0 && patterns & CODE_SYSCALLS)
+		rc = scan_syscalls(&s);
+	if (rc != 0 || !(patterns & (CODE_RELATIVE | CODE_NUMBERS)))
+		return rc;
+	return !(patterns & CODE_NUMBERS)    ? scan_all(&s, true, false)
+	       : !(patterns & CODE_RELATIVE) ? scan_all(&s, false, true)
+					     : scan_all(&s, true, true);
+}
