@@ -380,9 +380,6 @@ static int tell(struct drain *d, const struct source *s, const struct trace_even
 		.task = name_of(s, item),
 	};
 
-	/* A block_on's poll whose end was not observed. */
-	if (outcome == TO_UNKNOWN && at->arg == TO_UNSEEN)
-		outcome = TO_UNSEEN;
 	if (type == TE_FUTURE_END) {
 		e.arg = (uint16_t)outcome;
 		e.value = outcome == TO_PENDING ? (uint64_t)p->place + 1 : 0;
@@ -568,8 +565,14 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 		if (how != TO_UNKNOWN || !info_of(s, item)->hooked_parent)
 			rc = tell_short(d, s, e, item, how);
 	}
-	for (uint32_t i = n_open; i-- > common && rc == 0;)
-		rc = tell(d, s, e, &was.items[i], TE_FUTURE_END, count(s, &ending, &was.items[i]));
+	for (uint32_t i = n_open; i-- > common && rc == 0;) {
+		enum trace_outcome how = count(s, &ending, &was.items[i]);
+
+		/* In a block_on's poll whose end was not observed, neither were theirs. */
+		if (how == TO_UNKNOWN && e->arg == TO_UNSEEN)
+			how = TO_UNSEEN;
+		rc = tell(d, s, e, &was.items[i], TE_FUTURE_END, how);
+	}
 	if (rc == 0)
 		rc = tell_tree(d, s, e, &now, common);
 	for (uint32_t i = common; i-- > 0 && rc == 0;)
