@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static int write_lines(enum libbpf_print_level level, const char *fmt, va_list args)
+__attribute__((format(printf, 2, 0))) static int write_lines(enum libbpf_print_level level,
+							     const char *fmt, va_list args)
 {
 	_cleanup_free_ char *text = NULL;
 	char *rest;
