@@ -376,14 +376,14 @@ static int spare_programs(const struct job *job, struct error *err)
 static int open_writer(const struct job *job, struct live *printing,
 		       struct trace_writer **ret_writer, struct error *err)
 {
-	int fd = -1, rc = 0;
+	int fd = -1, rc;
 
-	if (job->path)
-		rc = spare_programs(job, err);
-	if (job->path && rc == 0)
-		rc = trace_writer_open(job->path, ret_writer, err);
-	if (rc < 0 || !job->prints)
-		return rc;
+	if (job->path) {
+		TRY(spare_programs(job, err));
+		TRY(trace_writer_open(job->path, ret_writer, err));
+	}
+	if (!job->prints)
+		return 0;
 	rc = live_start(printing, &fd, err);
 	if (!job->path)
 		return rc < 0 ? rc : trace_writer_open_fd(fd, ret_writer, err);

@@ -7,6 +7,7 @@
  */
 #include "export/lanes.h"
 
+#include "base/cleanup.h"
 #include "base/json.h"
 #include "base/vec.h"
 
@@ -138,17 +139,14 @@ static struct family *new_family(struct lanes *l, uint32_t kind, bool of_futures
 int lanes_labels(const struct lanes *l, const struct trace_reader *r, struct kind_labels *ret)
 {
 	uint32_t n = trace_reader_n_kinds(r);
-	bool *used = calloc((size_t)n + 1, sizeof(*used));
-	int rc = used ? 0 : -ENOMEM;
+	_cleanup_free_ bool *used = calloc((size_t)n + 1, sizeof(*used));
 
-	for (size_t i = 0; used && i < l->n_families; i++) {
+	if (!used)
+		return -ENOMEM;
+	for (size_t i = 0; i < l->n_families; i++)
 		if (l->families[i]->kind < n)
 			used[l->families[i]->kind] = true;
-	}
-	if (rc == 0)
-		rc = kind_labels_make(r, used, ret);
-	free(used);
-	return rc;
+	return kind_labels_make(r, used, ret);
 }
 
 int lanes_relabel(struct lanes *l, const struct kind_labels *labels)

@@ -509,16 +509,14 @@ static bool fits(const struct process *p, struct hooks *h, struct layout *l,
 static int retire(const struct process *p, const struct stale_agents *all,
 		  const struct stale_agent *used)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i < all->n && rc == 0; i++) {
+	for (size_t i = 0; i < all->n; i++) {
 		const struct stale_agent *o = &all->v[i];
 
 		if (o->retired != (o != used))
-			rc = memory_write_u64(p, o->live + LAYOUT_WORDS_OFFSET + 8 * WORD_RETIRED,
-					      o != used);
+			TRY(memory_write_u64(p, o->live + LAYOUT_WORDS_OFFSET + 8 * WORD_RETIRED,
+					     o != used));
 	}
-	return rc;
+	return 0;
 }
 
 /* The earlier area with most rings of this size: what it took of the address space is there. */
@@ -550,7 +548,7 @@ int agent_mapping_make(struct injector *in, struct hooks *h, struct layout *l,
 		       struct agent_rings *rings, bool *ret_reused, struct error *err)
 {
 	struct process *p = in->process;
-	struct process_maps maps;
+	_cleanup_(maps_done) struct process_maps maps = {0};
 	_cleanup_free_ uint8_t *code = NULL;
 	const struct stale_agent *used = NULL;
 	int rc = hooks_want(h, l);
@@ -559,9 +557,7 @@ int agent_mapping_make(struct injector *in, struct hooks *h, struct layout *l,
 		return error_sys(err, rc, "cannot place the agent");
 	const struct means means = read_means(p);
 
-	rc = limit_rings(p, &means, most_rings(old, rings->ring_bytes), rings, err);
-	if (rc < 0)
-		return rc;
+	TRY(limit_rings(p, &means, most_rings(old, rings->ring_bytes), rings, err));
 	l->rings_bytes = rings_bytes(rings);
 	log_debug(LOG_ATTACH,
 		  "process %d maps %llu bytes of at most %lld, locked %llu; files of at most %lld "
@@ -570,62 +566,44 @@ int agent_mapping_make(struct injector *in, struct hooks *h, struct layout *l,
 		  p->pid, (unsigned long long)means.used, (long long)means.max_space,
 		  (unsigned long long)means.locked, (long long)means.max_file,
 		  (unsigned long long)l->rings_bytes);
-	rc = maps_read(p, &maps, err);
-	if (rc < 0)
-		return rc;
+	TRY(maps_read(p, &maps, err));
 
 	for (size_t i = 0; i < old->n && !used; i++)
 		if (fits(p, h, l, &old->v[i], &maps, main_object, rings))
 			used = &old->v[i];
 	if (!used) {
-		rc = layout_plan(l, agent_mapping_image(NULL), (uint32_t)h->n, &maps, main_object,
-				 NULL, err);
-		if (rc < 0)
-			goto out;
+		TRY(layout_plan(l, agent_mapping_image(NULL), (uint32_t)h->n, &maps, main_object,
+				NULL, err));
 		hooks_place(h, l);
 		code = make_code(h, l);
-		if (!code) {
-			rc = error_sys(err, -ENOMEM, "cannot make the agent's code");
-			goto out;
-		}
-		rc = make_mappings(in, l, &maps, err);
+		if (!code)
+			return error_sys(err, -ENOMEM, "cannot make the agent's code");
+		TRY(make_mappings(in, l, &maps, err));
 		/* mlockall(MCL_FUTURE), as late as now */
-		if (rc == 0 && read_means(p).locked >= means.locked + l->data_bytes) {
+		if (read_means(p).locked >= means.locked + l->data_bytes) {
 			cut_rings(rings, LOCKED_BYTES, CUT_LOCKED);
 			l->rings_bytes = rings_bytes(rings);
 			if (!rings->n_rings)
-				rc = error_set(err, -EFBIG, NO_RING_FITS, rings->ring_bytes,
-					       p->pid);
+				return error_set(err, -EFBIG, NO_RING_FITS, rings->ring_bytes,
+						 p->pid);
 		}
-		if (rc == 0) {
-			rc = memory_write(p, l->code, code, l->code_bytes - layout_page_bytes());
-			if (rc < 0)
-				error_sys(err, rc, "cannot write the agent into process %d",
-					  p->pid);
-		}
+		rc = memory_write(p, l->code, code, l->code_bytes - layout_page_bytes());
 		if (rc < 0)
-			goto out;
+			return error_sys(err, rc, "cannot write the agent into process %d", p->pid);
 	}
 	in->avoid_start = l->code;
 	in->avoid_end = l->code + l->code_bytes;
-	rc = make_rings(in, l, used && used->rings ? used : rings_of(old, l->rings_bytes), old,
-			rings, used != NULL, err);
-	if (rc == 0 && !used) {
-		rc = write_blocks(p, h, l);
-		if (rc < 0)
-			error_sys(err, rc, "cannot write the agent into process %d", p->pid);
-	}
-	if (rc == 0) {
+	TRY(make_rings(in, l, used && used->rings ? used : rings_of(old, l->rings_bytes), old,
+		       rings, used != NULL, err));
+	rc = used ? 0 : write_blocks(p, h, l);
+	if (rc == 0)
 		rc = retire(p, old, used);
-		if (rc == 0 && used)
-			rc = void_notes(p, l);
-		if (rc < 0)
-			error_sys(err, rc, "cannot write into process %d", p->pid);
-	}
+	if (rc == 0 && used)
+		rc = void_notes(p, l);
+	if (rc < 0)
+		return error_sys(err, rc, "cannot write the agent into process %d", p->pid);
 	*ret_reused = used != NULL;
-out:
-	maps_done(&maps);
-	return rc;
+	return 0;
 }
 
 /* ---- what an earlier attach left ---- */
@@ -753,20 +731,14 @@ static int undo_patches(const struct stale_agent *l, struct process *p,
 	return rc < 0 ? error_sys(err, rc, "cannot restore process %d", p->pid) : 0;
 }
 
-static int undo(const struct stale_agent *l, struct process *p, uint64_t *stop_ns,
-		struct error *err)
+static int undo_slots(const struct stale_agent *l, const struct process *p,
+		      struct agent_hook *table)
 {
-	_cleanup_free_ struct agent_hook *table = NULL;
 	const uint32_t off = 0;
-	int rc;
 
-	table = calloc(l->n_hooks ? l->n_hooks : 1, sizeof(*table));
-	if (!table)
-		return error_sys(err, -ENOMEM, "cannot take over from an earlier pollux");
-	rc = memory_write(p, l->live, &off, sizeof(off));
-	if (rc == 0)
-		rc = memory_read(p, l->hooks, table, l->n_hooks * sizeof(*table));
-	for (uint32_t i = 0; rc == 0 && i < l->n_hooks; i++) {
+	TRY(memory_write(p, l->live, &off, sizeof(off)));
+	TRY(memory_read(p, l->hooks, table, l->n_hooks * sizeof(*table)));
+	for (uint32_t i = 0; i < l->n_hooks; i++) {
 		uint64_t live;
 
 		if (table[i].type == AH_SPAWN || table[i].type == AH_ROOT_ENTER ||
@@ -774,8 +746,17 @@ static int undo(const struct stale_agent *l, struct process *p, uint64_t *stop_n
 		    memory_read_u64(p, table[i].slot, &live) < 0)
 			continue;
 		if (live == l->stubs + (uint64_t)i * AGENT_STUB_BYTES)
-			rc = memory_write_u64(p, table[i].slot, table[i].saved);
+			TRY(memory_write_u64(p, table[i].slot, table[i].saved));
 	}
+	return 0;
+}
+
+static int undo(const struct stale_agent *l, struct process *p, uint64_t *stop_ns,
+		struct error *err)
+{
+	_cleanup_free_ struct agent_hook *table = calloc(l->n_hooks + 1, sizeof(*table));
+	int rc = table ? undo_slots(l, p, table) : -ENOMEM;
+
 	if (rc < 0)
 		return error_sys(err, rc, "cannot take over from an earlier pollux in process %d",
 				 p->pid);
@@ -785,10 +766,8 @@ static int undo(const struct stale_agent *l, struct process *p, uint64_t *stop_n
 int stale_agents_undo(const struct stale_agents *l, struct process *p, uint64_t *stop_ns,
 		      struct error *err)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i < l->n && rc == 0; i++)
+	for (size_t i = 0; i < l->n; i++)
 		if (!l->v[i].retired)
-			rc = undo(&l->v[i], p, stop_ns, err);
-	return rc;
+			TRY(undo(&l->v[i], p, stop_ns, err));
+	return 0;
 }

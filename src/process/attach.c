@@ -159,6 +159,7 @@ static int add_object(struct attach *a, const struct process_object *o, struct r
 		      uint64_t *deadline_ns, struct error *err)
 {
 	bool tasks = has_something(found);
+	struct hooked_object *h;
 	uint64_t began_ns;
 	int rc;
 
@@ -175,15 +176,15 @@ static int add_object(struct attach *a, const struct process_object *o, struct r
 	rc = keep_object(a, o, found);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot look at process %d", a->process.pid);
-	rc = find_futures(a, a->hooked[a->n_hooked - 1], err);
-	if (rc == 0 && !tasks && !has_futures(a->hooked[a->n_hooked - 1])) {
-		struct hooked_object *h = a->hooked[--a->n_hooked];
-
+	h = a->hooked[a->n_hooked - 1];
+	TRY(find_futures(a, h, err));
+	if (!tasks && !has_futures(h)) {
+		a->n_hooked--;
 		*found = h->attach.scan;
 		h->attach.scan = (struct runtime_scan){0};
 		hooked_free(h);
 	}
-	return rc;
+	return 0;
 }
 
 static void log_found(const char *path, const struct runtime_scan *f)
@@ -406,9 +407,6 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 		.no_ring_ticks = ticks_of(a, NO_RING_NS),
 	};
 	memcpy(state.unwinders, a->unwinders.v, sizeof(state.unwinders));
-	rc = memory_write(&a->process, l->hooks, a->hooks.table,
-			  a->hooks.n * sizeof(*a->hooks.table));
-
 	if (a->rings.cut)
 		coverage_add(&a->coverage, "event buffers", a->rings.n_rings, a->n_rings_wanted,
 			     a->rings.cut);
@@ -437,6 +435,8 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 			"can be read is not proven: what lies behind pointers, or far from what "
 			"is polled, is left out");
 	/* The state's magic makes the area one that a later attach takes over: after the table. */
+	rc = memory_write(&a->process, l->hooks, a->hooks.table,
+			  a->hooks.n * sizeof(*a->hooks.table));
 	if (rc == 0)
 		rc = memory_write(&a->process, l->data, &state, sizeof(state));
 	return rc < 0 ? error_sys(err, rc, "cannot write into process %d", a->process.pid) : 0;
@@ -449,6 +449,19 @@ static bool has_roots(const struct attach *a)
 		if (a->hooks.kinds[i].waker)
 			return true;
 	return false;
+}
+
+/* While all threads are stopped, each of which will run the agent. */
+static int patch_stopped(struct attach *a, const struct process_stop *stopped, struct error *err)
+{
+	int rc;
+
+	for (size_t i = 0; i < stopped->n; i++)
+		TRY(seccomp_undispatched(&a->process, stopped->v[i].tid, err));
+	a->process.stopped_tid = stopped->n ? stopped->v[0].tid : 0;
+	rc = hooks_patch(&a->hooks, &a->process, stopped, err);
+	a->process.stopped_tid = 0;
+	return rc < 0 || !has_roots(a) ? rc : roots_note(&a->roots, stopped);
 }
 
 static int patch_sites(struct attach *a, struct error *err)
@@ -464,18 +477,8 @@ static int patch_sites(struct attach *a, struct error *err)
 	rc = hooks_prepare(&a->hooks, &a->process);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot attach");
-	rc = threads_stop(&a->process, STOP_ALL_TIMEOUT, &stopped, err);
-	if (rc < 0)
-		return rc;
-	/* Each of them will run the agent. */
-	for (size_t i = 0; i < stopped.n && rc == 0; i++)
-		rc = seccomp_undispatched(&a->process, stopped.v[i].tid, err);
-	a->process.stopped_tid = stopped.n ? stopped.v[0].tid : 0;
-	if (rc == 0)
-		rc = hooks_patch(&a->hooks, &a->process, &stopped, err);
-	a->process.stopped_tid = 0;
-	if (rc == 0 && has_roots(a))
-		rc = roots_note(&a->roots, &stopped);
+	TRY(threads_stop(&a->process, STOP_ALL_TIMEOUT, &stopped, err));
+	rc = patch_stopped(a, &stopped, err);
 	n_stopped = stopped.n;
 	threads_resume(&stopped);
 	a->stop_ns += stopped.stop_ns;
@@ -661,23 +664,23 @@ int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret
 	if (rc < 0)
 		return error_add(err, "cannot attach to %d", pid);
 	rc = process_open(pid, &a->process, err);
+	if (rc < 0)
+		goto fail;
 	a->process.launched = opt->launched;
 	a->process.forced = opt->force;
-	if (rc == 0) {
-		rc = run_load(a, err);
-		if (rc < 0 && !opt->starting && was_lost(a, rc, err))
-			rc = -ESRCH;
-	}
+	rc = run_load(a, err);
+	if (rc < 0 && !opt->starting && was_lost(a, rc, err))
+		rc = -ESRCH;
+	if (rc < 0)
+		goto fail;
 	tracer_end(a->tracer);
 	a->tracer = NULL;
-	if (rc < 0) {
-		attach_free(a);
-		/* Of a launched one that is no failure yet. */
-		return rc == -ENOENT && opt->launched ? rc
-						      : error_add(err, "cannot attach to %d", pid);
-	}
 	*ret_attach = a;
 	return 0;
+fail:
+	attach_free(a);
+	/* Of a launched one that is no failure yet. */
+	return rc == -ENOENT && opt->launched ? rc : error_add(err, "cannot attach to %d", pid);
 }
 
 uint64_t attach_code_hash(pid_t pid)
@@ -752,27 +755,23 @@ int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *r
 		return rc;
 	*ret_follow = NULL;
 	rc = launch_parked(a->tracer, argv, &a->process, &a->parked, err);
+	if (rc < 0)
+		goto fail;
 	a->process.forced = opt->force;
-	if (rc == 0) {
-		rc = run_load(a, err);
-		if (rc == -ENOENT) {
-			*ret_pid = a->process.pid;
-			*ret_attach = NULL;
-			run_on(a, ret_follow);
-			return 0;
-		}
-		if (rc < 0) {
-			launch_abort(&a->process);
-			error_add(err, "cannot record %s", argv[0]);
-		}
-	}
-	if (rc < 0) {
-		attach_free(a);
-		return rc;
+	rc = run_load(a, err);
+	if (rc < 0 && rc != -ENOENT) {
+		launch_abort(&a->process);
+		error_add(err, "cannot record %s", argv[0]);
+		goto fail;
 	}
 	*ret_pid = a->process.pid;
-	*ret_attach = a;
+	*ret_attach = rc == 0 ? a : NULL;
+	if (rc == -ENOENT)
+		run_on(a, ret_follow);
 	return 0;
+fail:
+	attach_free(a);
+	return rc;
 }
 
 int attach_followed(struct follow **follow, pid_t pid, const struct attach_options *opt,
@@ -789,6 +788,7 @@ int attach_followed(struct follow **follow, pid_t pid, const struct attach_optio
 	}
 	tracer_end(a->tracer);
 	a->tracer = tracer;
+	*ret_attach = NULL;
 	rc = launch_next(tracer, pid, &a->process, &a->parked, ret_status, err);
 	a->process.forced = opt->force;
 	if (rc == 0)
@@ -797,7 +797,6 @@ int attach_followed(struct follow **follow, pid_t pid, const struct attach_optio
 		*ret_attach = a;
 		return 0;
 	}
-	*ret_attach = NULL;
 	if (rc == -ENOENT) {
 		run_on(a, follow);
 		return 0;

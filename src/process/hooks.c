@@ -16,6 +16,7 @@
  */
 #include "process/hooks.h"
 
+#include "base/cleanup.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "base/vec.h"
@@ -300,6 +301,39 @@ static int plan_call(struct plan *at, const struct scan_call *c)
 	return 0;
 }
 
+static int plan_object(struct plan *plan)
+{
+	const struct runtime_scan *scan = &plan->o->attach.scan;
+
+	for (size_t i = 0; i < scan->n_kinds; i++)
+		TRY(plan_kind(plan, &scan->kinds[i]));
+	for (size_t i = 0; i < scan->n_wakers; i++)
+		TRY(plan_waker(plan, &scan->wakers[i]));
+	for (size_t i = 0; i < scan->n_calls; i++)
+		TRY(plan_call(plan, &scan->calls[i]));
+	return 0;
+}
+
+static int plan_all(const struct process *p, struct hooked_object *const *objects, size_t n_objects,
+		    const struct process_objects *all, const struct process_maps *maps,
+		    struct hooks *h, struct error *err)
+{
+	for (size_t i = 0; i < n_objects; i++)
+		TRY(plan_object(&(struct plan){.p = p, .h = h, .o = objects[i], .maps = maps}));
+	/* Their stubs must be in reach, so only of the object next to which the agent is. */
+	for (size_t i = 0; i < n_objects; i++) {
+		bool near = h->n_patches ? objects[i]->object == h->patches[0].object
+					 : objects[i]->object->main;
+
+		if (near)
+			TRY(plan_direct(h, p, objects[i]));
+		TRY(future_hooks_plan(h, p, objects[i], near, err));
+	}
+	TRY(libc_hooks_plan(h, p, all, maps));
+	h->flipped = calloc(h->n + 1, sizeof(*h->flipped));
+	return h->flipped ? 0 : -ENOMEM;
+}
+
 int hooks_plan(const struct process *p, struct hooked_object *const *objects, size_t n_objects,
 	       const struct process_objects *all, struct hooks *ret_hooks, struct error *err)
 {
@@ -309,35 +343,8 @@ int hooks_plan(const struct process *p, struct hooked_object *const *objects, si
 
 	if (rc < 0)
 		return rc;
-	for (size_t i = 0; rc == 0 && i < n_objects; i++) {
-		struct plan at = {.p = p, .h = &h, .o = objects[i], .maps = &maps};
-		const struct runtime_scan *f = &objects[i]->attach.scan;
-
-		for (size_t k = 0; rc == 0 && k < f->n_kinds; k++)
-			rc = plan_kind(&at, &f->kinds[k]);
-		for (size_t k = 0; rc == 0 && k < f->n_wakers; k++)
-			rc = plan_waker(&at, &f->wakers[k]);
-		for (size_t k = 0; rc == 0 && k < f->n_calls; k++)
-			rc = plan_call(&at, &f->calls[k]);
-	}
-	/* Their stubs must be in reach, so only of the object next to which the agent is. */
-	for (size_t i = 0; rc == 0 && i < n_objects; i++) {
-		bool near = h.n_patches ? objects[i]->object == h.patches[0].object
-					: objects[i]->object->main;
-
-		if (near)
-			rc = plan_direct(&h, p, objects[i]);
-		if (rc == 0)
-			rc = future_hooks_plan(&h, p, objects[i], near, err);
-	}
-	if (rc == 0)
-		rc = libc_hooks_plan(&h, p, all, &maps);
+	rc = plan_all(p, objects, n_objects, all, &maps, &h, err);
 	maps_done(&maps);
-	if (rc == 0) {
-		h.flipped = calloc(h.n ? h.n : 1, sizeof(*h.flipped));
-		if (!h.flipped)
-			rc = -ENOMEM;
-	}
 	if (rc < 0) {
 		bool many = h.n == AGENT_MAX_HOOKS || h.n_kinds == AGENT_KIND_NONE;
 		hooks_done(&h);
@@ -362,22 +369,18 @@ void hooks_done(struct hooks *h)
 
 int hooks_want(const struct hooks *h, struct layout *l)
 {
-	const struct process_object *object = NULL;
 	uint32_t n = 0;
 	int rc = 0;
 
-	/* Patches are grouped by object. */
+	/* Patches are grouped by object. With more objects than blocks the rest stays unpatched. */
 	for (size_t i = 0; rc == 0 && i < h->n_patches; i++) {
-		if (h->patches[i].object != object && n) {
-			rc = layout_want(l, object, n);
-			n = 0;
-		}
-		object = h->patches[i].object;
 		n++;
+		if (i + 1 < h->n_patches && h->patches[i + 1].object == h->patches[i].object)
+			continue;
+		rc = layout_want(l, h->patches[i].object, n);
+		n = 0;
 	}
-	if (rc == 0 && n)
-		rc = layout_want(l, object, n);
-	return rc == -ENOSPC ? 0 : rc; /* more objects than blocks: the rest stays unpatched */
+	return rc == -ENOSPC ? 0 : rc;
 }
 
 static uint8_t *put(uint8_t *at, const void *bytes, size_t n)
@@ -496,27 +499,30 @@ static bool is_slot(const struct agent_hook *hook)
 	       hook->type != AH_ROOT_SITE && !hook_is_call(hook);
 }
 
+static int flip(struct hooks *h, const struct process *p, const struct layout *l, size_t i)
+{
+	const struct agent_hook *hook = &h->table[i];
+	uint64_t live;
+
+	TRY(memory_read_u64(p, hook->slot, &live));
+	if (live != hook->saved) {
+		h->n_slots_other++;
+		return 0;
+	}
+	TRY(memory_write_u64(p, hook->slot, stub_of(l, i)));
+	h->flipped[i] = true;
+	return 0;
+}
+
 int hooks_flip(struct hooks *h, struct process *p, const struct layout *l, struct error *err)
 {
 	for (size_t i = 0; i < h->n; i++) {
-		const struct agent_hook *hook = &h->table[i];
-		uint64_t live;
-		int rc;
+		int rc = is_slot(&h->table[i]) ? flip(h, p, l, i) : 0;
 
-		if (!is_slot(hook))
-			continue;
-		rc = memory_read_u64(p, hook->slot, &live);
-		if (rc == 0 && live != hook->saved) {
-			h->n_slots_other++;
-			continue;
-		}
-		if (rc == 0)
-			rc = memory_write_u64(p, hook->slot, stub_of(l, i));
 		if (rc < 0) {
 			hooks_unflip(h, p, l);
 			return error_sys(err, rc, "cannot hook process %d", p->pid);
 		}
-		h->flipped[i] = true;
 	}
 	return 0;
 }
@@ -599,34 +605,27 @@ int hooks_prepare(const struct hooks *h, const struct process *p)
 /* The bytes at all sites, 16 for each, for free(). */
 static int read_sites(const struct hooks *h, const struct process *p, uint8_t **ret)
 {
-	struct memory_piece *pieces = calloc(h->n_patches + 1, sizeof(*pieces));
-	uint8_t *live = calloc(h->n_patches + 1, SITE_BYTES);
-	int rc = pieces && live ? 0 : -ENOMEM;
+	_cleanup_free_ struct memory_piece *pieces = calloc(h->n_patches + 1, sizeof(*pieces));
+	_cleanup_free_ uint8_t *live = calloc(h->n_patches + 1, SITE_BYTES);
 
-	for (size_t i = 0; rc == 0 && i < h->n_patches; i++)
+	if (!pieces || !live)
+		return -ENOMEM;
+	for (size_t i = 0; i < h->n_patches; i++)
 		pieces[i] = (struct memory_piece){h->patches[i].addr, live + i * SITE_BYTES,
 						  h->patches[i].len};
-	if (rc == 0)
-		rc = memory_read_pieces(p, pieces, h->n_patches);
-	free(pieces);
-	if (rc < 0) {
-		free(live);
-		return rc;
-	}
-	*ret = live;
+	TRY(memory_read_pieces(p, pieces, h->n_patches));
+	*ret = steal(live);
 	return 0;
 }
 
-int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *stopped,
-		struct error *err)
+static int patch_sites(struct hooks *h, struct process *p, const struct process_stop *stopped)
 {
-	uint8_t *all = NULL;
-	uint64_t *rips = calloc(stopped->n ? stopped->n : 1, sizeof(*rips));
+	_cleanup_free_ uint8_t *all = NULL;
+	_cleanup_free_ uint64_t *rips = calloc(stopped->n + 1, sizeof(*rips));
 	size_t n = 0;
-	int rc = 0;
 
 	if (!rips)
-		return error_sys(err, -ENOMEM, "cannot patch process %d", p->pid);
+		return -ENOMEM;
 	for (size_t i = 0; i < stopped->n; i++) {
 		struct user_regs_struct regs;
 
@@ -635,11 +634,10 @@ int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *s
 		if (ptrace(PTRACE_GETREGS, stopped->v[i].tid, 0, &regs) == 0)
 			rips[n++] = regs.rip;
 	}
-	rc = read_sites(h, p, &all);
-	if (rc < 0)
-		error_sys(err, rc, "cannot patch process %d", p->pid);
-	for (size_t i = 0; rc == 0 && i < h->n_patches; i++) {
+	TRY(read_sites(h, p, &all));
+	for (size_t i = 0; i < h->n_patches; i++) {
 		struct hook_patch *patch = &h->patches[i];
+		int rc;
 
 		if (!patch->trampoline)
 			continue;
@@ -650,26 +648,22 @@ int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *s
 		}
 		rc = memory_replace(p, patch->addr + patch->at, patch->live + patch->at,
 				    patch->jump, JUMP_BYTES);
-		if (rc == -EOPNOTSUPP) {
-			h->n_sites_left++;
-			rc = 0;
-			continue;
-		}
-		if (rc < 0) {
-			error_sys(err, rc, "cannot patch process %d", p->pid);
-			hooks_unpatch(h, p);
-			break;
-		}
-		patch->applied = true;
+		if (rc < 0 && rc != -EOPNOTSUPP)
+			return rc;
+		patch->applied = rc == 0;
+		h->n_sites_left += !patch->applied;
 	}
-	free(rips);
-	free(all);
-	if (rc == 0) {
-		rc = call_hooks_patch(h, p);
-		if (rc < 0) {
-			error_sys(err, rc, "cannot patch process %d", p->pid);
-			hooks_unpatch(h, p);
-		}
+	return call_hooks_patch(h, p);
+}
+
+int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *stopped,
+		struct error *err)
+{
+	int rc = patch_sites(h, p, stopped);
+
+	if (rc < 0) {
+		error_sys(err, rc, "cannot patch process %d", p->pid);
+		hooks_unpatch(h, p);
 	}
 	return rc;
 }

@@ -71,6 +71,20 @@ static uint32_t alone_states(const struct agent_hook *hook, const uint64_t *word
 	return bits;
 }
 
+static int give_program(const struct process *p, const struct layout *l, const struct hooks *h,
+			size_t index, uint64_t program, uint16_t end, uint32_t alone)
+{
+	uint64_t hook = l->hooks + index * sizeof(struct agent_hook);
+
+	if (end && h->table[index].type == AH_ASYNC_RUN)
+		TRY(memory_write(p, hook + offsetof(struct agent_hook, trailer_offset), &end,
+				 sizeof(end)));
+	TRY(memory_write_u64(p, hook + offsetof(struct agent_hook, program), program));
+	return alone ? memory_write(p, hook + offsetof(struct agent_hook, alone), &alone,
+				    sizeof(alone))
+		     : 0;
+}
+
 int programs_add(struct programs *pr, const struct process *p, const struct hooks *h,
 		 const struct layout *l, uint32_t kind, const uint64_t *words, size_t n_words,
 		 uint64_t task_bytes)
@@ -94,20 +108,9 @@ int programs_add(struct programs *pr, const struct process *p, const struct hook
 		if (rc == 0)
 			rc = memory_write(p, l->programs + pr->at, words, bytes);
 	}
-	for (; rc == 0 && poll_hook(h, kind, &index); index++) {
-		uint64_t hook = l->hooks + index * sizeof(struct agent_hook);
-		uint32_t alone = alone_states(&h->table[index], words, n_words);
-
-		if (end && h->table[index].type == AH_ASYNC_RUN)
-			rc = memory_write(p, hook + offsetof(struct agent_hook, trailer_offset),
-					  &end, sizeof(end));
-		if (rc == 0)
-			rc = memory_write_u64(p, hook + offsetof(struct agent_hook, program),
-					      l->programs + pr->at);
-		if (rc == 0 && alone)
-			rc = memory_write(p, hook + offsetof(struct agent_hook, alone), &alone,
-					  sizeof(alone));
-	}
+	for (; rc == 0 && poll_hook(h, kind, &index); index++)
+		rc = give_program(p, l, h, index, l->programs + pr->at, end,
+				  alone_states(&h->table[index], words, n_words));
 	pr->at += bytes;
 	return rc;
 }

@@ -17,6 +17,7 @@
  */
 #include "process/threads.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/file_map.h"
 #include "base/map.h"
@@ -481,10 +482,10 @@ static int wait_for_late(struct process_stop *s, uint64_t until_ns)
 		if (!t->waiting)
 			continue;
 		rc = thread_wait(t->tid, until_ns > now ? until_ns - now : 0, &status);
-		if (rc == 0)
+		if (rc == 0) {
 			note_status(t, status);
-		if (rc == 0)
 			thread_resume(t);
+		}
 		rc = rc == -ECHILD ? 0 : rc;
 	}
 	s->n = 0;
@@ -493,7 +494,7 @@ static int wait_for_late(struct process_stop *s, uint64_t until_ns)
 
 static int stop_all(const struct process *p, struct process_stop *s, uint64_t until_ns)
 {
-	struct map seized = {0};
+	_cleanup_(map_done) struct map seized = {0};
 	size_t n_new;
 	int rc;
 
@@ -503,15 +504,13 @@ static int stop_all(const struct process *p, struct process_stop *s, uint64_t un
 	s->began_ns = clock_monotonic_ns();
 	while (rc == 0 && n_new) {
 		rc = interrupt_new(p, s, n_new, until_ns);
-		if (rc == 0)
-			rc = seize_new(p, s, &seized, &n_new);
+		rc = rc < 0 ? rc : seize_new(p, s, &seized, &n_new);
 	}
-	map_done(&seized);
 	leave_out_gone(s);
+	if (rc < 0)
+		return rc;
 	/* What exec'ed meanwhile is another program, perhaps with more rights. */
-	if (rc == 0 && (!s->n || !process_same_memory(p, s->v[0].tid)))
-		rc = -ESRCH;
-	return rc;
+	return s->n && process_same_memory(p, s->v[0].tid) ? 0 : -ESRCH;
 }
 
 int threads_stop(const struct process *p, uint64_t timeout_ns, struct process_stop *ret_stop,

@@ -508,6 +508,15 @@ static int label_processes(struct kind_labels *l, const struct trace_reader *r, 
 	return rc;
 }
 
+static int make_labels(struct kind_labels *labels, const struct trace_reader *r, const bool *used)
+{
+	TRY(label_parameters(labels, r));
+	TRY(label_objects(labels, r));
+	for (enum means means = 0; means < N_MEANS; means++)
+		TRY(label_alike(labels, r, used, means));
+	return label_processes(labels, r, used);
+}
+
 int kind_labels_make(const struct trace_reader *r, const bool *used, struct kind_labels *ret)
 {
 	uint32_t n = trace_reader_n_kinds(r);
@@ -518,13 +527,7 @@ int kind_labels_make(const struct trace_reader *r, const bool *used, struct kind
 		ret->n = 0;
 		return -ENOMEM;
 	}
-	rc = label_parameters(ret, r);
-	if (rc == 0)
-		rc = label_objects(ret, r);
-	for (enum means means = 0; means < N_MEANS && rc == 0; means++)
-		rc = label_alike(ret, r, used, means);
-	if (rc == 0)
-		rc = label_processes(ret, r, used);
+	rc = make_labels(ret, r, used);
 	if (rc < 0)
 		kind_labels_done(ret);
 	return rc;

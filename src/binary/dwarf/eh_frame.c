@@ -666,9 +666,9 @@ static int compile_fdes(struct eh_table *t, const struct section *s, struct fde_
 {
 	struct eh_row none = {.cfa_rule = EH_CFA_NONE};
 	uint64_t covered = t->base;
-	int rc = image_sort(list->v, list->n, sizeof(*list->v));
 
-	for (size_t i = 0; i < list->n && rc == 0; i++) {
+	TRY(image_sort(list->v, list->n, sizeof(*list->v)));
+	for (size_t i = 0; i < list->n; i++) {
 		const struct eh_fde *f = &list->v[i];
 		struct rules r = f->cie->initial;
 
@@ -678,13 +678,12 @@ static int compile_fdes(struct eh_table *t, const struct section *s, struct fde_
 			continue;
 		none.pc = (uint32_t)(covered - t->base);
 		if (f->start > covered)
-			rc = put_row(t, &none);
-		if (rc == 0)
-			rc = run(t, s, f, &r);
+			TRY(put_row(t, &none));
+		TRY(run(t, s, f, &r));
 		covered = f->start + f->size;
 	}
 	none.pc = (uint32_t)(covered - t->base);
-	return rc == 0 ? put_row(t, &none) : rc;
+	return put_row(t, &none);
 }
 
 static int make_index(struct eh_table *t)

@@ -372,10 +372,8 @@ static int attach_all(struct capture *c, const char *exe, const pid_t *pids, siz
 		/* Of several that were found one may have ended since. */
 		if (rc == -ESRCH && exe && (c->n_sources || i + 1 < n))
 			continue;
-		if (rc == 0)
-			rc = begin(c, a, !c->n_sources, err);
-		if (rc < 0)
-			return rc;
+		TRY(rc);
+		TRY(begin(c, a, !c->n_sources, err));
 	}
 	return 0;
 }

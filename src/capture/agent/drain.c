@@ -157,12 +157,10 @@ static int begin_thread(struct drain *d, struct source *s, struct ring_cursor *c
 	const struct trace_thread nobody = {.process = s->process, .name = ""};
 	const struct capture_thread *thread;
 	struct trace_event e = {.time = time, .type = TE_THREAD_BEGIN, .kind = TRACE_KIND_NONE};
-	int rc = end_other(d, s, own_tid, time);
 
-	if (rc == 0 && own_tid)
-		rc = map_put(&s->owners, own_tid, 0, c);
-	if (rc < 0)
-		return rc;
+	TRY(end_other(d, s, own_tid, time));
+	if (own_tid)
+		TRY(map_put(&s->owners, own_tid, 0, c));
 	c->own_tid = own_tid;
 	c->tid = own_tid;
 	c->depth = c->outer = 0;
@@ -184,9 +182,7 @@ static int begin_thread(struct drain *d, struct source *s, struct ring_cursor *c
 			return -ENOMEM;
 		e.thread = thread->index;
 	} else {
-		rc = trace_writer_thread(d->writer, &nobody, &e.thread);
-		if (rc < 0)
-			return rc;
+		TRY(trace_writer_thread(d->writer, &nobody, &e.thread));
 	}
 	c->thread = e.thread + 1;
 	return drain_put(d, &e);
@@ -199,7 +195,6 @@ static int begin_early(struct drain *d, struct source *s, const struct attach_ro
 	struct early_thread *early = &s->early[s->n_early];
 	struct trace_event e = {
 		.time = root->time_ns, .type = TE_THREAD_BEGIN, .kind = TRACE_KIND_NONE};
-	int rc;
 
 	attach_thread_name(s->attach, root->tid, name);
 	thread = capture_threads_get(d->threads, s->process, root->tid, name);
@@ -208,30 +203,26 @@ static int begin_early(struct drain *d, struct source *s, const struct attach_ro
 	e.thread = thread->index;
 	s->n_early++;
 	*early = (struct early_thread){root->own_tid, root->tid, e.thread};
-	rc = drain_put(d, &e);
+	TRY(drain_put(d, &e));
 	e.type = TE_ROOT_ENTER;
 	e.arg = TRACE_ROOT_BEFORE;
 	e.kind = s->kinds[root->kind].index;
-	if (rc == 0)
-		rc = drain_put(d, &e);
+	TRY(drain_put(d, &e));
 	e.type = TE_PARK;
 	e.arg = root->call;
 	e.kind = TRACE_KIND_NONE;
-	if (rc == 0 && root->call != TB_NONE)
-		rc = drain_put(d, &e);
-	return rc;
+	return root->call == TB_NONE ? 0 : drain_put(d, &e);
 }
 
 int drain_begin(struct drain *d, struct source *s)
 {
 	const struct attach_root *roots;
 	size_t n = attach_roots(s->attach, &roots);
-	int rc = 0;
 
-	for (size_t i = 0; i < n && i < AGENT_MAX_ROOTS && rc == 0; i++)
+	for (size_t i = 0; i < n && i < AGENT_MAX_ROOTS; i++)
 		if (roots[i].kind < s->n_kinds)
-			rc = begin_early(d, s, &roots[i]);
-	return rc == 0 ? drain_flush(d) : rc;
+			TRY(begin_early(d, s, &roots[i]));
+	return drain_flush(d);
 }
 
 /* What each type of the agent's becomes: the type, its argument, and which of the words mean what.
@@ -668,33 +659,28 @@ int drain_end(struct drain *d, struct source *s, uint64_t until_ns)
 {
 	uint32_t used = ring_set_used(&s->rings);
 	uint64_t end_ns;
-	int rc = 0;
 
 	d->now_ticks = clock_ticks();
 	end_ns = s->seen_ns ? s->seen_ns : clock_map_ns(&d->clock, d->now_ticks);
-	for (uint32_t i = 0; i < used && rc == 0; i++) {
+	for (uint32_t i = 0; i < used; i++) {
 		struct ring_cursor *c = &s->rings.cursors[i];
 		uint64_t told = c->lost_told;
 
-		rc = tell_open_wait(d, s, c, s->alive ? until_ns : end_ns);
-		if (rc == 0 && c->thread && s->alive)
-			rc = end_futures(d, s, c);
-		if (rc == 0)
-			rc = tell_last_loss(d, s, c);
-		if (rc == 0)
-			rc = tell_unread(d, s, c);
-		if (rc == 0 && c->thread && !s->alive)
-			rc = end_thread(d, s, c,
-					c->lost_told == told
-						? end_ns
-						: clock_map_ns(&d->clock, clock_ticks()));
+		TRY(tell_open_wait(d, s, c, s->alive ? until_ns : end_ns));
+		if (c->thread && s->alive)
+			TRY(end_futures(d, s, c));
+		TRY(tell_last_loss(d, s, c));
+		TRY(tell_unread(d, s, c));
+		if (c->thread && !s->alive)
+			TRY(end_thread(d, s, c,
+				       c->lost_told == told
+					       ? end_ns
+					       : clock_map_ns(&d->clock, clock_ticks())));
 	}
-	for (uint32_t i = 0; i < s->n_early && rc == 0 && !s->alive; i++) {
+	for (uint32_t i = 0; i < s->n_early && !s->alive; i++) {
 		if (s->early[i].own_tid)
-			rc = put_thread_end(d, s, s->early[i].tid, s->early[i].thread, end_ns);
+			TRY(put_thread_end(d, s, s->early[i].tid, s->early[i].thread, end_ns));
 		s->early[i].own_tid = 0;
 	}
-	if (rc == 0)
-		rc = drain_flush(d);
-	return rc;
+	return drain_flush(d);
 }

@@ -56,6 +56,7 @@ struct kernel_core {
 #define LINK_CREATE 28
 #define TRACE_UPROBE_MULTI 48
 #define UPROBE_MULTI_RETURN 1
+#define UPROBE_PMU "/sys/bus/event_source/devices/uprobe"
 
 struct link_attr {
 	uint32_t prog_fd, target_fd, attach_type, flags;
@@ -357,30 +358,25 @@ static int try_out(struct kernel_core *core)
 {
 	const struct kernel_hook hook = {.type = KH_MEASURE};
 	struct kernel_site site = {.hook = MEASURED_HOOK, .program = KP_FUNCTION};
-	struct kernel_links links = {0};
+	_cleanup_(kernel_links_close) struct kernel_links links = {0};
 	uint32_t number = MEASURED_HOOK;
 	_cleanup_close_ int exe = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	int rc;
+	uint64_t began;
 
 	if (exe < 0 || !own_offset(&site.offset))
 		return -ENOENT;
-	rc = bpf_map_update_elem(bpf_map__fd(core->skel->maps.hooks), &number, &hook, BPF_ANY);
-	if (rc == 0)
-		rc = kernel_core_attach(core, KP_FUNCTION, exe, getpid(), &site, 1, &links, NULL);
-	if (rc == 0 && site.refused)
-		rc = -EINVAL;
-	if (rc == 0) {
-		uint64_t began = clock_monotonic_ns();
-
-		for (unsigned i = 0; i < MEASURED_CALLS; i++)
-			kernel_core_measured();
-		core->cost_ps = (clock_monotonic_ns() - began) * 1000 / MEASURED_CALLS;
-	}
+	TRY(bpf_map_update_elem(bpf_map__fd(core->skel->maps.hooks), &number, &hook, BPF_ANY));
+	TRY(kernel_core_attach(core, KP_FUNCTION, exe, getpid(), &site, 1, &links, NULL));
+	if (site.refused)
+		return -EINVAL;
+	began = clock_monotonic_ns();
+	for (unsigned i = 0; i < MEASURED_CALLS; i++)
+		kernel_core_measured();
+	core->cost_ps = (clock_monotonic_ns() - began) * 1000 / MEASURED_CALLS;
 	kernel_links_close(&links);
 	forget_threads(core);
-	if (rc == 0)
-		bpf_ring_drain(&core->ring, ignore, NULL);
-	return rc;
+	bpf_ring_drain(&core->ring, ignore, NULL);
+	return 0;
 }
 
 /* ---- loading ---- */
@@ -403,25 +399,26 @@ static void unload(struct kernel_core *core)
 	core->skel = NULL;
 }
 
-static int load(struct kernel_core *core, uint32_t ring_bytes, bool spawn_stacks, bool multi)
+static int load_by(struct kernel_core *core, uint32_t ring_bytes, bool spawn_stacks, bool multi)
 {
-	int rc;
-
 	core->multi = multi;
 	core->skel = kernel_bpf__open();
 	if (!core->skel)
 		return -errno;
 	tell_machine(core->skel);
 	core->skel->rodata->spawn_stacks = spawn_stacks;
-	rc = bpf_map__set_max_entries(core->skel->maps.ring, ring_bytes);
-	for (unsigned p = 0; p < KP_N && rc == 0 && multi; p++)
-		rc = bpf_program__set_expected_attach_type(program_of(core, p), TRACE_UPROBE_MULTI);
-	if (rc == 0)
-		rc = kernel_bpf__load(core->skel);
-	if (rc == 0)
-		rc = bpf_ring_open(&core->ring, bpf_map__fd(core->skel->maps.ring), ring_bytes);
-	if (rc == 0)
-		rc = try_out(core);
+	TRY(bpf_map__set_max_entries(core->skel->maps.ring, ring_bytes));
+	for (unsigned p = 0; p < KP_N && multi; p++)
+		TRY(bpf_program__set_expected_attach_type(program_of(core, p), TRACE_UPROBE_MULTI));
+	TRY(kernel_bpf__load(core->skel));
+	TRY(bpf_ring_open(&core->ring, bpf_map__fd(core->skel->maps.ring), ring_bytes));
+	return try_out(core);
+}
+
+static int load(struct kernel_core *core, uint32_t ring_bytes, bool spawn_stacks, bool multi)
+{
+	int rc = load_by(core, ring_bytes, spawn_stacks, multi);
+
 	log_debug(LOG_KERNEL, "probes by %s: %s", multi ? "uprobe_multi links" : "perf events",
 		  rc < 0 ? strerror(-rc) : "taken");
 	return rc;
@@ -444,10 +441,17 @@ static int attach_tracepoints(struct kernel_core *core)
 	return 0;
 }
 
+/* A perf event for each probe: what kernels without uprobe_multi have. */
+static int load_per_probe(struct kernel_core *core, uint32_t ring_bytes, bool spawn_stacks)
+{
+	TRY(read_number(UPROBE_PMU "/type", "", &core->perf_type));
+	TRY(read_number(UPROBE_PMU "/format/retprobe", "config:", &core->return_bit));
+	return load(core, ring_bytes, spawn_stacks, false);
+}
+
 int kernel_core_open(const struct kernel_core_options *opt, struct kernel_core **ret_core,
 		     struct error *err)
 {
-	static const char pmu[] = "/sys/bus/event_source/devices/uprobe";
 	uint32_t bytes = bpf_ring_size(opt->ring_bytes);
 	struct kernel_core *core = calloc(1, sizeof(*core));
 	int rc = -ENOTSUP;
@@ -459,15 +463,9 @@ int kernel_core_open(const struct kernel_core_options *opt, struct kernel_core *
 		rc = load(core, bytes, opt->spawn_stacks, true);
 	if (rc < 0 && rc != -ENOMEM) {
 		int first = rc;
-		char type[64], format[64];
 
 		unload(core);
-		snprintf(type, sizeof(type), "%s/type", pmu);
-		snprintf(format, sizeof(format), "%s/format/retprobe", pmu);
-		rc = read_number(type, "", &core->perf_type);
-		if (rc == 0)
-			rc = read_number(format, "config:", &core->return_bit);
-		rc = rc == 0 ? load(core, bytes, opt->spawn_stacks, false) : first;
+		rc = load_per_probe(core, bytes, opt->spawn_stacks);
 		/* The first method is what a current kernel has: its reason says more. */
 		if (rc < 0 && !opt->event_per_probe)
 			rc = first;

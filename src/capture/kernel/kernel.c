@@ -125,15 +125,28 @@ static void forget_pids(struct capture *c)
 	}
 }
 
+static int look_at_binary(struct capture *c, int fd, const char *path, struct error *err)
+{
+	struct elf_image *image;
+	bool known = false;
+	int number;
+
+	TRY(elf_image_open(fd, path, &image, err));
+	number = kernel_sites_known(image, &known, err);
+	if (number == 0)
+		number = kernel_look_at(c, image, path, known ? ROLE_PROBES : ROLE_FUNCTIONS,
+					clock_monotonic_ns() + DEBUG_WAIT_NS, err);
+	elf_image_free(image);
+	return number;
+}
+
 static int open_binary(struct capture *c, const char *path, struct error *err)
 {
 	_cleanup_close_ int fd = file_open(path, 0, err);
-	struct elf_image *image = NULL;
 	static const enum kernel_program order[KP_N] = {KP_RETURN, KP_FUNCTION, KP_PROBE};
 	struct kernel_object *o;
-	bool known = false;
 	struct stat st;
-	int rc, number = 0;
+	int rc, number;
 
 	if (fd < 0)
 		return fd;
@@ -142,17 +155,9 @@ static int open_binary(struct capture *c, const char *path, struct error *err)
 	c->life->all = true;
 	c->life->dev = st.st_dev;
 	c->life->ino = st.st_ino;
-	rc = elf_image_open(fd, path, &image, err);
-	if (rc == 0)
-		rc = kernel_sites_known(image, &known, err);
-	if (rc == 0) {
-		number = kernel_look_at(c, image, path, known ? ROLE_PROBES : ROLE_FUNCTIONS,
-					clock_monotonic_ns() + DEBUG_WAIT_NS, err);
-		rc = number < 0 ? number : 0;
-	}
-	elf_image_free(image);
-	if (rc < 0)
-		return rc;
+	number = look_at_binary(c, fd, path, err);
+	if (number < 0)
+		return number;
 	o = &c->objects[number];
 	if (!o->n_sites)
 		return error_set(err, -ENOENT,
@@ -177,12 +182,10 @@ static int launch(struct capture *c, char *const argv[], struct error *err)
 	struct kernel_life *l = c->life;
 	struct error why = {0};
 	struct kernel_process *p = NULL;
-	int rc = tracer_start(&l->tracer, err);
+	int rc;
 
-	if (rc == 0)
-		rc = launch_parked(l->tracer, argv, &process, &l->parked, err);
-	if (rc < 0)
-		return rc;
+	TRY(tracer_start(&l->tracer, err));
+	TRY(launch_parked(l->tracer, argv, &process, &l->parked, err));
 	l->child = process.pid;
 
 	/* Its handles are wanted for letting it go, whatever is found. */
@@ -233,11 +236,29 @@ static void capture_free(struct capture *c)
 	free(c);
 }
 
+static int begin(struct capture *c, const struct capture_options *opt, struct error *err)
+{
+	const struct kernel_core_options core = {.ring_bytes =
+							 opt->ring_bytes * RECORD_RATIO *
+							 (uint64_t)sysconf(_SC_NPROCESSORS_ONLN),
+						 .spawn_stacks = opt->spawn_stacks};
+
+	TRY(kernel_core_open(&core, &c->core, err));
+	kernel_core_gate(c->core, false);
+	if (opt->exe)
+		return open_binary(c, opt->exe, err);
+	if (opt->argv)
+		return launch(c, opt->argv, err);
+	for (size_t i = 0; i < opt->n_pids; i++)
+		TRY(kernel_add_pid(c, opt->pids[i], NULL, err));
+	return 0;
+}
+
 static int kernel_open(struct capture_shared *shared, struct capture **ret_capture,
 		       struct error *err)
 {
 	const struct capture_options *opt = shared->options;
-	uint64_t n_cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN), began = clock_monotonic_ns();
+	uint64_t began = clock_monotonic_ns();
 	struct capture *c = calloc(1, sizeof(*c));
 	struct kernel_life *l = calloc(1, sizeof(*l));
 	int rc;
@@ -252,18 +273,7 @@ static int kernel_open(struct capture_shared *shared, struct capture **ret_captu
 	order_init(&c->waiting, sizeof(struct waiting), SIZE_MAX);
 	l->exit_status = -1;
 	drain_interval_init(&l->pace, opt->long_poll_ns ? opt->long_poll_ns / 4 : PACE_MAX_NS);
-	rc = kernel_core_open(
-		&(struct kernel_core_options){.ring_bytes = opt->ring_bytes * RECORD_RATIO * n_cpus,
-					      .spawn_stacks = opt->spawn_stacks},
-		&c->core, err);
-	if (rc == 0)
-		kernel_core_gate(c->core, false);
-	if (rc == 0 && opt->exe)
-		rc = open_binary(c, opt->exe, err);
-	else if (rc == 0 && opt->argv)
-		rc = launch(c, opt->argv, err);
-	for (size_t i = 0; rc == 0 && !opt->exe && !opt->argv && i < opt->n_pids; i++)
-		rc = kernel_add_pid(c, opt->pids[i], NULL, err);
+	rc = begin(c, opt, err);
 	l->attach_ns = clock_monotonic_ns() - began;
 	if (rc < 0) {
 		if (l->child > 0 && waitpid(l->child, &l->exit_status, WNOHANG) == 0) {
@@ -368,14 +378,35 @@ static int end_process(struct capture *c, struct kernel_process *p, uint64_t now
 
 static int take_until(struct capture *c, uint64_t cut)
 {
-	int rc = take_records(c, cut);
+	uint64_t safe = cut == UINT64_MAX	  ? cut
+			: cut > PROVIDERS_WAIT_NS ? cut - PROVIDERS_WAIT_NS
+						  : 0;
 
-	if (rc == 0 && c->providers)
-		rc = providers_drain(c->providers, cut == UINT64_MAX ? cut
-						   : cut > PROVIDERS_WAIT_NS
-							   ? cut - PROVIDERS_WAIT_NS
-							   : 0);
-	return rc == 0 ? kernel_flush(c) : rc;
+	TRY(take_records(c, cut));
+	if (c->providers)
+		TRY(providers_drain(c->providers, safe));
+	return kernel_flush(c);
+}
+
+/* What the probes and the points have up to `cut`, and all of those of the first n processes that
+ * are gone. */
+static int take_pass(struct capture *c, uint64_t cut, const bool *gone, size_t n)
+{
+	for (size_t i = 0; i < c->n_processes; i++)
+		if (c->processes[i]->alive) {
+			descriptors_tidy(&c->processes[i]->descriptors);
+			TRY(kernel_points_take(c, c->processes[i]));
+		}
+	TRY(bpf_ring_drain(kernel_core_ring(c->core), add_record, c));
+	TRY(take_until(c, cut));
+	for (size_t i = 0; i < n; i++) {
+		if (!gone[i])
+			continue;
+		/* All its records have been read. */
+		TRY(take_until(c, UINT64_MAX));
+		TRY(end_process(c, c->processes[i], clock_monotonic_ns()));
+	}
+	return 0;
 }
 
 static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struct error *err)
@@ -385,14 +416,11 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 	uint64_t drained_ns = cut ? cut : now - PACE_MIN_NS;
 	bool look_alive = now >= l->next_alive_ns, any = false;
 	bool child_gone = reap_child(l);
-	int rc = 0;
+	int rc;
 
 	l->drain_start_ns = now;
-	if (l->late.name && !child_gone) {
-		rc = look_again(c, now, err);
-		if (rc < 0)
-			return rc;
-	}
+	if (l->late.name && !child_gone)
+		TRY(look_again(c, now, err));
 	/* Whether they live is asked before: what they did before their end is in the ring then. */
 	bool gone[MAX_PROCESSES];
 
@@ -402,27 +430,9 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 		gone[i] = p->alive && (look_alive || child_gone) && !process_alive(&p->process);
 		any = any || (p->alive && !gone[i]);
 	}
-	size_t n_asked = c->n_processes;
-
-	for (size_t i = 0; i < c->n_processes && rc == 0; i++)
-		if (c->processes[i]->alive) {
-			descriptors_tidy(&c->processes[i]->descriptors);
-			rc = kernel_points_take(c, c->processes[i]);
-		}
-	if (rc == 0)
-		rc = bpf_ring_drain(kernel_core_ring(c->core), add_record, c);
-	if (rc == 0)
-		rc = take_until(c, cut);
+	rc = take_pass(c, cut, gone, c->n_processes);
 	if (look_alive)
 		l->next_alive_ns = now + ALIVE_NS;
-	for (size_t i = 0; i < n_asked && rc == 0; i++) {
-		if (!gone[i])
-			continue;
-		/* All its records have been read. */
-		rc = take_until(c, UINT64_MAX);
-		if (rc == 0)
-			rc = end_process(c, c->processes[i], clock_monotonic_ns());
-	}
 	/* The program that we started executes another one, in which there may be something, too.
 	 */
 	if (!any && !child_gone && !l->all && !l->late.name)
@@ -560,31 +570,33 @@ static int tell_end(struct capture *c, uint64_t n_others, struct capture_stats *
 	return c->life->n_busy ? capture_tell_coverage(c->shared->writer, stats, &busy) : 0;
 }
 
-static int kernel_close(struct capture *c, struct capture_stats *stats, struct error *err)
+static int take_rest(struct capture *c, struct capture_stats *stats)
 {
 	struct untold untold = {c, stats->cost.end_ns};
 	uint64_t n_others = 0;
+
+	TRY(bpf_ring_drain(kernel_core_ring(c->core), add_record, c));
+	TRY(take_records(c, UINT64_MAX));
+	TRY(kernel_core_untold(c->core, tell_untold, &untold, &n_others));
+	for (size_t i = 0; i < c->n_processes; i++) {
+		struct kernel_process *p = c->processes[i];
+
+		if (p->alive && !process_alive(&p->process))
+			TRY(end_process(c, p, clock_monotonic_ns()));
+	}
+	TRY(take_until(c, UINT64_MAX));
+	return tell_end(c, n_others, stats);
+}
+
+static int kernel_close(struct capture *c, struct capture_stats *stats, struct error *err)
+{
 	int rc;
 
 	kernel_core_gate(c->core, false);
 	reap_child(c->life);
 	take_probes_out(c);
 	kernel_core_end_calls(c->core);
-	rc = bpf_ring_drain(kernel_core_ring(c->core), add_record, c);
-	if (rc == 0)
-		rc = take_records(c, UINT64_MAX);
-	if (rc == 0)
-		rc = kernel_core_untold(c->core, tell_untold, &untold, &n_others);
-	for (size_t i = 0; i < c->n_processes && rc == 0; i++) {
-		struct kernel_process *p = c->processes[i];
-
-		if (p->alive && !process_alive(&p->process))
-			rc = end_process(c, p, clock_monotonic_ns());
-	}
-	if (rc == 0)
-		rc = take_until(c, UINT64_MAX);
-	if (rc == 0)
-		rc = tell_end(c, n_others, stats);
+	rc = take_rest(c, stats);
 	stats->cost.attach_ns += c->life->attach_ns;
 	stats->cost.event_cost_ps = kernel_core_cost_ps(c->core);
 	stats->n_events += c->n_events;

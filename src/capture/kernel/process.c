@@ -45,10 +45,10 @@ int kernel_look_at(struct capture *c, struct elf_image *image, const char *path,
 {
 	struct kernel_object *o;
 	struct stat st;
-	int rc = file_of(image, &st);
+	int rc;
 
-	if (rc == 0)
-		rc = find_object(c, &st, role);
+	TRY(file_of(image, &st));
+	rc = find_object(c, &st, role);
 	if (rc != -ENOENT)
 		return rc;
 	if (!GROW_ONE(c->objects, c->n_objects))
@@ -72,13 +72,11 @@ int kernel_look_at(struct capture *c, struct elf_image *image, const char *path,
 /* Does any object of the process carry probes that are known? */
 static int has_known(const struct kernel_process *p, bool *ret, struct error *err)
 {
-	int rc = 0;
-
 	*ret = false;
-	for (size_t i = 0; i < p->objects.n && rc == 0 && !*ret; i++)
+	for (size_t i = 0; i < p->objects.n && !*ret; i++)
 		if (p->objects.v[i].image)
-			rc = kernel_sites_known(p->objects.v[i].image, ret, err);
-	return rc;
+			TRY(kernel_sites_known(p->objects.v[i].image, ret, err));
+	return 0;
 }
 
 static struct kernel_loaded *load(struct kernel_process *p, uint32_t object, uint64_t bias)
@@ -94,18 +92,12 @@ static int look(struct capture *c, struct kernel_process *p, struct error *err)
 {
 	_cleanup_buf_ struct buf notes = BUF_INIT;
 	uint64_t deadline_ns = clock_monotonic_ns() + DEBUG_WAIT_NS;
-	struct process_maps maps;
+	_cleanup_(maps_done) struct process_maps maps = {0};
 	bool known, any = false;
-	int rc = maps_read(&p->process, &maps, err);
 
-	if (rc < 0)
-		return rc;
-	rc = objects_read(&p->process, &maps, &p->objects, err);
-	maps_done(&maps);
-	if (rc == 0)
-		rc = has_known(p, &known, err);
-	if (rc < 0)
-		return rc;
+	TRY(maps_read(&p->process, &maps, err));
+	TRY(objects_read(&p->process, &maps, &p->objects, err));
+	TRY(has_known(p, &known, err));
 	p->providers = known;
 	for (size_t i = 0; i < p->objects.n; i++) {
 		const struct process_object *o = &p->objects.v[i];
@@ -162,29 +154,27 @@ static int tell_kinds(struct capture *c, struct kernel_process *p, struct kernel
 {
 	const struct runtime_scan *f = &c->objects[l->object].scan;
 	_cleanup_free_ uint32_t *numbers = calloc(f->n_runtimes + 1, sizeof(*numbers));
-	int rc;
 
 	l->kinds = calloc(f->n_kinds + 1, sizeof(*l->kinds));
 	l->wakers = calloc(f->n_wakers + 1, sizeof(*l->wakers));
 	if (!numbers || !l->kinds || !l->wakers)
 		return -ENOMEM;
-	rc = kinds_tell_runtimes(c->shared->writer, p->index, f, numbers);
-	for (size_t i = 0; i < f->n_kinds && rc == 0; i++) {
+	TRY(kinds_tell_runtimes(c->shared->writer, p->index, f, numbers));
+	for (size_t i = 0; i < f->n_kinds; i++) {
 		const struct scan_kind *k = &f->kinds[i];
 		struct kernel_kind *kind = &l->kinds[i];
 
-		rc = kinds_tell(c->shared->writer, p->index, f, numbers, k, NULL, &kind->index);
+		TRY(kinds_tell(c->shared->writer, p->index, f, numbers, k, NULL, &kind->index));
 		kind->state_offset = k->state_offset;
 		kind->worker = k->role == TR_WORKER;
 		kind->task = find_kind_is_task(f, k);
-		if (rc == 0)
-			rc = map_put(&p->kinds, k->vtable + l->bias, 0, kind);
+		TRY(map_put(&p->kinds, k->vtable + l->bias, 0, kind));
 	}
-	for (size_t i = 0; i < f->n_wakers && rc == 0; i++)
+	for (size_t i = 0; i < f->n_wakers; i++)
 		if (f->wakers[i].root)
-			rc = kinds_tell(c->shared->writer, p->index, f, numbers, NULL,
-					&f->wakers[i], &l->wakers[i]);
-	return rc;
+			TRY(kinds_tell(c->shared->writer, p->index, f, numbers, NULL, &f->wakers[i],
+				       &l->wakers[i]));
+	return 0;
 }
 
 int kernel_each_coverage(struct capture *c, const struct kernel_process *p,
@@ -327,6 +317,30 @@ static int attach_all(struct capture *c, struct kernel_process *p, struct error 
 	return rc;
 }
 
+static int begin(struct capture *c, struct kernel_process *p, struct error *err)
+{
+	int rc;
+
+	/* The agent changes code at which there would be probes. Other probes do no harm. */
+	if (!process_lock(&p->process, true))
+		return error_set(
+			err, -EBUSY,
+			"another pollux is recording process %d by its agent: one of the two "
+			"at a time",
+			p->pid);
+	TRY(look(c, p, err));
+	if (!GROW_ONE(c->processes, c->n_processes))
+		return error_sys(err, -ENOMEM, "cannot record");
+	rc = tell(c, p);
+	if (rc < 0)
+		return error_sys(err, rc, "cannot begin the trace");
+	TRY(c->shared->joined(c->shared, p->pid, p->index, err));
+	rc = kernel_points_begin(c, p, c->shared->options->argv || !c->n_processes);
+	if (rc < 0)
+		return error_sys(err, rc, "cannot record await points");
+	return attach_all(c, p, err);
+}
+
 /* Takes the process' handles over in every case. -ENOENT: there is nothing to probe. */
 int kernel_add_process(struct capture *c, struct process *taken, struct kernel_process **ret,
 		       struct error *err)
@@ -342,31 +356,7 @@ int kernel_add_process(struct capture *c, struct process *taken, struct kernel_p
 	*taken = (struct process)PROCESS_INIT;
 	p->pid = p->process.pid;
 	p->alive = true;
-	/* The agent changes code at which there would be probes. Other probes do no harm. */
-	if (!process_lock(&p->process, true))
-		rc = error_set(
-			err, -EBUSY,
-			"another pollux is recording process %d by its agent: one of the two "
-			"at a time",
-			p->pid);
-	else
-		rc = look(c, p, err);
-	if (rc == 0 && !GROW_ONE(c->processes, c->n_processes))
-		rc = error_sys(err, -ENOMEM, "cannot record");
-	if (rc == 0) {
-		rc = tell(c, p);
-		if (rc < 0)
-			error_sys(err, rc, "cannot begin the trace");
-	}
-	if (rc == 0)
-		rc = c->shared->joined(c->shared, p->pid, p->index, err);
-	if (rc == 0) {
-		rc = kernel_points_begin(c, p, c->shared->options->argv || !c->n_processes);
-		if (rc < 0)
-			error_sys(err, rc, "cannot record await points");
-	}
-	if (rc == 0)
-		rc = attach_all(c, p, err);
+	rc = begin(c, p, err);
 	if (rc < 0) {
 		kernel_process_free(c, p);
 		return rc;

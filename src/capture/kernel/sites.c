@@ -324,19 +324,16 @@ static int add_waker(struct scanner *f, uint32_t i)
 static int add_runtimes(struct scanner *f)
 {
 	const struct runtime_scan *found = &f->object->scan;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < found->n_kinds && rc == 0; i++) {
+	for (uint32_t i = 0; i < found->n_kinds; i++) {
 		const struct scan_kind *k = &found->kinds[i];
 
-		rc = add_functions(f, i);
-		if (rc == 0)
-			rc = add_spawns(f, k->sites, k->n_sites, KH_SPAWN, i, KERNEL_NO_KIND,
-					found->runtimes[k->runtime].next_id);
+		TRY(add_functions(f, i));
+		TRY(add_spawns(f, k->sites, k->n_sites, KH_SPAWN, i, KERNEL_NO_KIND,
+			       found->runtimes[k->runtime].next_id));
 	}
-	for (uint32_t i = 0; i < found->n_wakers && rc == 0; i++)
-		rc = add_waker(f, i);
-	return rc;
+	for (uint32_t i = 0; i < found->n_wakers; i++)
+		TRY(add_waker(f, i));
+	return 0;
 }
 
 /* ---- known probes ---- */
@@ -584,6 +581,42 @@ static int end(struct scanner *f, int rc, uint32_t n_before, struct kernel_objec
 	return 0;
 }
 
+static int find_functions(struct scanner *f, const char *path, uint64_t deadline_ns,
+			  struct error *err)
+{
+	struct kernel_object *o = f->object;
+
+	TRY(scan_cache_get(f->image, &o->scan, err));
+	if (!o->scan.n_runtimes || !o->scan.n_kinds) {
+		for (size_t i = 0; i < o->scan.coverage.n; i++)
+			if (*o->scan.coverage.v[i].note)
+				error_set(err, -ENOENT, "%s", o->scan.coverage.v[i].note);
+		return -ENOENT;
+	}
+	debug_names(f->image, path, &o->scan, deadline_ns);
+	TRY(add_runtimes(f));
+	cover_scan(o);
+	cover_functions(f);
+	return coverage_result(&o->coverage);
+}
+
+static int find_probes(struct scanner *f, struct error *err)
+{
+	struct kernel_object *o = f->object;
+
+	TRY(probes_read(f->image, &o->probes, err));
+	TRY(add_probes(f));
+	if (!o->n_sites)
+		return -ENOENT;
+	coverage_add(&o->coverage, "known probes", f->n_wanted - f->n_refused, f->n_wanted,
+		     f->n_refused ? "the others are not where a probe may stand, or share one "
+				    "function"
+				  : "");
+	if (probes_damaged(o->probes))
+		coverage_add(&o->coverage, "probe notes", 0, 1, probes_damaged(o->probes));
+	return coverage_result(&o->coverage);
+}
+
 int kernel_sites_find(struct elf_image *image, const char *path, uint32_t number, bool functions,
 		      uint64_t deadline_ns, struct kernel_hooks *hooks, struct kernel_object *ret,
 		      struct error *err)
@@ -593,42 +626,8 @@ int kernel_sites_find(struct elf_image *image, const char *path, uint32_t number
 	uint32_t n_before = hooks->n;
 	int rc = begin(&f, path, &o);
 
-	if (rc < 0)
-		goto out;
-	if (functions) {
-		rc = scan_cache_get(image, &o.scan, err);
-		if (rc == 0 && !(o.scan.n_runtimes && o.scan.n_kinds)) {
-			rc = -ENOENT;
-			for (size_t i = 0; i < o.scan.coverage.n; i++)
-				if (*o.scan.coverage.v[i].note)
-					error_set(err, -ENOENT, "%s", o.scan.coverage.v[i].note);
-			goto out;
-		}
-		if (rc == 0) {
-			debug_names(image, path, &o.scan, deadline_ns);
-			rc = add_runtimes(&f);
-		}
-		if (rc == 0) {
-			cover_scan(&o);
-			cover_functions(&f);
-			rc = coverage_result(&o.coverage);
-		}
-	} else {
-		rc = probes_read(image, &o.probes, err);
-		if (rc == 0)
-			rc = add_probes(&f);
-		if (rc == 0 && !o.n_sites)
-			rc = -ENOENT;
-		coverage_add(&o.coverage, "known probes", f.n_wanted - f.n_refused, f.n_wanted,
-			     f.n_refused ? "the others are not where a probe may stand, or "
-					   "share one function"
-					 : "");
-		if (rc == 0 && probes_damaged(o.probes))
-			coverage_add(&o.coverage, "probe notes", 0, 1, probes_damaged(o.probes));
-		if (rc == 0)
-			rc = coverage_result(&o.coverage);
-	}
-out:
+	if (rc == 0)
+		rc = functions ? find_functions(&f, path, deadline_ns, err) : find_probes(&f, err);
 	return end(&f, rc, n_before, ret, err);
 }
 

@@ -488,7 +488,6 @@ static int take_sample(struct capture *c, const struct sample_head *h)
 				.kind = TRACE_KIND_NONE,
 				.task = h->period};
 	capture_stack stack;
-	int rc;
 
 	if (h->header.size < sizeof(*h))
 		return 0;
@@ -497,13 +496,9 @@ static int take_sample(struct capture *c, const struct sample_head *h)
 		return 0;
 	if (c->n_late)
 		settle_late(c, (pid_t)h->tid, h->id);
-	rc = walk_sample(c, p, h, &stack);
-	if (rc == 0)
-		rc = capture_stacks_seen(c->shared->stacks, p->process, h->tid, h->time, stack);
-	if (rc == 0)
-		rc = stream_of(c, p, h->tid, &e.thread);
-	if (rc < 0)
-		return rc;
+	TRY(walk_sample(c, p, h, &stack));
+	TRY(capture_stacks_seen(c->shared->stacks, p->process, h->tid, h->time, stack));
+	TRY(stream_of(c, p, h->tid, &e.thread));
 	p->n++;
 	c->n_samples++;
 	return capture_stacks_put(c->shared->stacks, &e, stack);

@@ -589,11 +589,12 @@ static int tell_frame(struct capture_stacks *s, const struct place *p, struct na
 				      .function = name->function ? name->function : "",
 				      .file = name->file ? name->file : ""};
 	uint32_t index;
-	int rc = name->frame ? 0 : trace_writer_frame(s->writer, &f, &index);
 
-	if (rc == 0 && !name->frame)
+	if (!name->frame) {
+		TRY(trace_writer_frame(s->writer, &f, &index));
 		name->frame = index + 1;
-	return rc;
+	}
+	return 0;
 }
 
 /* A node whose caller has been written. */
@@ -781,12 +782,12 @@ int capture_stacks_put_copy(struct capture_stacks *s, const struct trace_event *
 int capture_stacks_flush(struct capture_stacks *s, uint64_t *ret_before_ns)
 {
 	uint64_t until = clock_monotonic_ns() - CAPTURE_STACKS_SETTLE_NS;
-	int rc = flush(s, until);
-	const struct waiting *first = order_first(&s->waiting);
+	const struct waiting *first;
 
-	if (rc == 0)
-		*ret_before_ns = first && first->order.time < until ? first->order.time : until;
-	return rc;
+	TRY(flush(s, until));
+	first = order_first(&s->waiting);
+	*ret_before_ns = first && first->order.time < until ? first->order.time : until;
+	return 0;
 }
 
 /* What has no names by now goes without, but for the one that is being looked at. */

@@ -365,10 +365,8 @@ static int64_t watch_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	uint64_t now = clock_monotonic_ns(), before = now - CAPTURE_STACKS_SETTLE_NS, oldest;
 	int rc = take_answers(c);
 
-	if (rc == 0)
-		rc = settle(c, now, &oldest);
-	if (rc == 0)
-		rc = look(c, now);
+	rc = rc < 0 ? rc : settle(c, now, &oldest);
+	rc = rc < 0 ? rc : look(c, now);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write the trace");
 	/* An answer that is still on its way is about a moment after this one. */
