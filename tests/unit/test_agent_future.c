@@ -130,15 +130,15 @@ static void test_state(void **state)
 
 /* Each poll of it polls the one below, down to none. */
 static struct pair (*poll_deeper)(struct future *, uint64_t);
-static char *lowest;
+static uintptr_t lowest; /* stack address */
 static int n_deeper;
 
 static struct pair deeper(struct future *f, uint64_t context)
 {
-	char here;
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 
-	if (!lowest || &here < lowest)
-		lowest = &here;
+	if (!lowest || here < lowest)
+		lowest = here;
 	if (n_deeper-- > 0)
 		poll_deeper(f, context);
 	f->state = 3;
@@ -153,16 +153,15 @@ static void test_deep(void **state)
 	struct future f = {.state = 0};
 	uint64_t dropped = area_my_ring(&area)->dropped;
 	long used[2];
-	char top;
 
 	hook->result = state_hook()->result;
 	hook->pending = 2;
 	for (int i = 0; i < 2; i++) {
 		poll_deeper = i ? area_stub(&area, hook) : (void *)deeper;
-		lowest = NULL;
+		lowest = 0;
 		n_deeper = 5000;
 		poll_deeper(&f, 6);
-		used[i] = &top - lowest;
+		used[i] = (long)((uintptr_t)__builtin_frame_address(0) - lowest);
 	}
 	assert_true(used[1] - used[0] < 256 << 10);
 	assert_int_equal(area_my_ring(&area)->dropped - dropped, 2 * (5001 - AGENT_MAX_FUTURES));
