@@ -323,8 +323,8 @@ static _Noreturn void make_calls(const struct stub_call *calls, size_t n, volati
 		for (unsigned k = 0; k < 6; k++)
 			a[k] = argument(calls, i, k, results);
 		if (calls[i].nr == __NR_madvise)
-			mmap((void *)a[0], a[1], PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+			(void)mmap((void *)a[0], a[1], PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
 		*ret_at = (uint32_t)i;
 		long rc = syscall(calls[i].nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 		results[i] = rc < 0 ? (uint64_t)-errno : (uint64_t)rc;

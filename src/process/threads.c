@@ -136,22 +136,23 @@ void tracer_end(struct tracer *t)
 
 /* ---- priority ---- */
 
-void tracer_hurry(struct tracer_priority *u)
+void tracer_hurry(struct tracer_priority *ret_before)
 {
 	struct sched_param param = {0};
 
-	u->policy = sched_getscheduler(0);
+	ret_before->policy = sched_getscheduler(0);
 	sched_getparam(0, &param);
-	u->rt_priority = param.sched_priority;
-	u->nice = getpriority(PRIO_PROCESS, 0);
+	ret_before->rt_priority = param.sched_priority;
+	ret_before->nice = getpriority(PRIO_PROCESS, 0);
 	if (sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}) < 0)
 		setpriority(PRIO_PROCESS, 0, -20); /* refused too: then it takes what it takes */
 }
 
-void tracer_calm(const struct tracer_priority *u)
+void tracer_calm(const struct tracer_priority *before)
 {
-	sched_setscheduler(0, u->policy, &(struct sched_param){.sched_priority = u->rt_priority});
-	setpriority(PRIO_PROCESS, 0, u->nice);
+	sched_setscheduler(0, before->policy,
+			   &(struct sched_param){.sched_priority = before->rt_priority});
+	setpriority(PRIO_PROCESS, 0, before->nice);
 }
 
 /* ---- waiting ---- */

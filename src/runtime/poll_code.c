@@ -247,8 +247,8 @@ void poll_code_read_borrowed(struct elf_image *image, uint64_t start, uint64_t e
 	static const uint8_t arguments[] = {RDI, RSI, RDX, RCX, 8, 9};
 	struct entry e = {.borrowed = borrowed};
 
-	for (uint8_t i = 0; i < sizeof(arguments); i++)
-		e.regs[arguments[i]].argument = i + 1;
+	for (size_t i = 0; i < sizeof(arguments); i++)
+		e.regs[arguments[i]].argument = (uint8_t)(i + 1);
 	if (!read_function(image, start, end, state_offset, bytes, e, NULL, 0, ret))
 		ret->argument = 0;
 }

@@ -141,7 +141,7 @@ struct providers;
 struct providers *providers_new(const struct providers_sink *sink, void *ctx);
 void providers_free(struct providers *p);
 /* After a failure every later call gives the same. */
-int providers_feed(struct providers *p, const struct provider_hit *hit);
+int providers_feed(struct providers *p, const struct provider_hit *in);
 int providers_pass(struct providers *p, const struct trace_event *ev);
 int providers_drain(struct providers *p, uint64_t before_ns);
 /* A process executed a new program: its ids start again. */

@@ -204,8 +204,8 @@ static int link_perf(const struct kernel_core *core, int prog_fd, bool at_return
 /* Refusals of one place, not of everything. */
 static bool is_about_place(int code)
 {
-	return code == -ENOTSUP || code == -EINVAL || code == -524 /* ENOTSUPP */ || code == -EIO ||
-	       code == -ENOEXEC || code == -ERANGE || code == -EOPNOTSUPP;
+	return code == -EOPNOTSUPP || code == -EINVAL || code == -524 /* ENOTSUPP */ ||
+	       code == -EIO || code == -ENOEXEC || code == -ERANGE;
 }
 
 static void refuse(struct kernel_site *site, int code)

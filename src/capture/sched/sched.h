@@ -37,7 +37,7 @@ struct sched_backend_ops {
 extern const struct sched_backend_ops sched_backend_btf, sched_backend_plain, sched_backend_perf;
 
 /* One event; 0 or what the writer says. */
-int sched_take(struct capture *c, const struct sched_event *e);
+int sched_take(struct capture *c, const struct sched_event *from);
 /* A stack, whose record has this many bytes: more than up to the stack itself. */
 int sched_take_stack(struct capture *c, const struct sched_stack *s, size_t len);
 /* This many belong to no known thread. */
