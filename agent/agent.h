@@ -80,6 +80,13 @@ struct agent_future {
 	const struct agent_step *left_whole;
 };
 
+/* What the thread's block_on did last, as far as its calls show. */
+enum agent_root {
+	ROOT_POLLS = 0,
+	ROOT_WAITS, /* it polls nothing before it waits again */
+	ROOT_OVER,
+};
+
 /*
  * The agent's notes on a ring and the thread that owns it, for that thread only. The first cache
  * line is all that a recorded event touches besides the event itself and the ring's head.
@@ -100,8 +107,11 @@ struct agent_notes {
 	uint64_t lost;		      /* events that were dropped; AE_LOST will report them */
 	uint64_t far_begin, far_end;  /* as the ring's */
 	uint8_t unnamed;	      /* AE_THREAD is still to be written, before anything else */
-	uint8_t parked;	    /* a block_on waited, and polls nothing before it waits again */
-	uint16_t n_futures; /* open ones, as far as they count (AGENT_MAX_FUTURES) */
+	uint8_t root;		      /* enum agent_root */
+	uint16_t n_futures;	      /* open ones, as far as they count (AGENT_MAX_FUTURES) */
+	/* The future that it polls, NULL: none that is known; and what agent_future.left is. */
+	const void *root_future;
+	const struct agent_node *root_left;
 	/* Pages that the kernel has just read for us (agent_readable): forgotten when an outermost
 	 * poll begins, and soon after `asked`. */
 	uint32_t n_pages;

@@ -492,16 +492,36 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 
 /* ---- a block_on's own future ---- */
 
+/* Once: the call at the end of all, when the future has been dropped, may be its second one. */
+static void put_root_ready(struct agent_future *f, bool at_end)
+{
+	struct agent_notes *n = f->notes;
+
+	if (at_end && n->root == ROOT_OVER) {
+		n->root = ROOT_POLLS;
+		return;
+	}
+	n->root = at_end ? ROOT_POLLS : ROOT_OVER;
+	f->left = !at_end && n->root_future == f->future ? n->root_left : NULL;
+	f->left_whole = NULL;
+	n->root_future = NULL;
+	if (f->left)
+		list_left(f, AE_FUTURE_READY);
+	put_end(f, AE_FUTURE_READY, 0);
+}
+
 /*
- * block_on waits: the poll of its future has ended, pending. The future lies in block_on's frame,
- * which is there until block_on returns, and no other thread uses it.
+ * block_on waits: the poll of its future has ended, pending; or the future has returned: that of
+ * async-io makes such calls at its end, too. The future lies in block_on's frame, which is there
+ * until block_on returns, and no other thread uses it.
  */
 bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 {
 	const struct frame at = frame_around(f);
 	struct agent_hook *site = agent_hooks() + hook->pending;
 	uint32_t n_sites = hook->poll_offset;
-	uint64_t point = 0;
+	bool at_end = hook->flags & AGENT_HOOK_ROOT_END;
+	uint64_t type, point = 0;
 
 	while (n_sites && site->orig != at.back) {
 		site++;
@@ -509,8 +529,8 @@ bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 	}
 	if (!n_sites) { /* another's wait: what this thread does next isn't known */
 		struct agent_notes *known = agent_live() ? agent_peek_notes() : NULL;
-		if (known)
-			known->parked = 0;
+		if (known && known->root == (at_end ? ROOT_OVER : ROOT_WAITS))
+			known->root = ROOT_POLLS;
 		return false;
 	}
 	struct agent_notes *n = agent_may_frame(hook) ? agent_notes() : NULL;
@@ -521,9 +541,14 @@ bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 	f->hook = site;
 	f->future = at.sp + (int64_t)site->saved;
 	n->n_pages = 0;
-	if (!has_state(f) || outcome(f, 0, 0) != AE_FUTURE_PENDING)
+	type = has_state(f) ? outcome(f, 0, 0) : AE_FUTURE_UNKNOWN;
+	if (type == AE_FUTURE_READY) {
+		put_root_ready(f, at_end);
+		return !at_end; /* a frame, so that what it calls isn't taken for the site's call */
+	}
+	if (type != AE_FUTURE_PENDING || at_end)
 		return false;
-	if (n->parked)
+	if (n->root == ROOT_WAITS)
 		return true;
 	if (!is_alone(site, f->future, &point))
 		point = list_end(f);
@@ -534,15 +559,17 @@ bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 /* Right after that it polls again, or waits again. */
 void agent_root_park_end(struct agent_future *f, uint64_t first)
 {
-	if (!still_ours(f))
+	if (!still_ours(f) || f->notes->root == ROOT_OVER)
 		return;
 	if (f->hook->flags & AGENT_HOOK_RETURNS_READY && !(first & 0xff)) {
-		f->notes->parked = 1;
+		f->notes->root = ROOT_WAITS;
 		return;
 	}
-	f->notes->parked = 0;
+	f->notes->root = ROOT_POLLS;
 	f->notes->n_pages = 0;
 	put_begin(f);
+	f->notes->root_future = f->future;
+	f->notes->root_left = f->left;
 }
 
 /*

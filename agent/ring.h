@@ -182,8 +182,9 @@ enum agent_hook_type {
 	AH_TOKIO_READ, /* Vtable.try_read_output(header, ...) */
 	AH_WAIT,       /* as AH_CALL: a call in which a thread waits, so that its begin is
 		        * recorded */
-	AH_ROOT_PARK,  /* a function by which a block_on waits, between two polls of its future;
-			* `poll_offset` entries of the table, from number `pending` on, are its */
+	AH_ROOT_PARK,  /* a function by which a block_on waits, between two polls of its future, or
+			* that it calls at its end; `poll_offset` entries of the table, from number
+			* `pending` on, are its */
 	AH_ROOT_SITE,  /* no hook: a call of it, that returns to `orig`. The future, of `kind`, lies
 			* `saved` bytes from where the stack pointer was at the call; `result` says
 			* where its state is */
@@ -256,6 +257,9 @@ enum agent_hook_flags {
 	/* AH_FUTURE, AR_STATE: the function begins by reading that state, unconditionally. So it is
 	 * there, and all before it in the future, and the pointers of AGENT_HOOK_INDIRECT are. */
 	AGENT_HOOK_SHOWN = 256,
+	/* AH_ROOT_PARK, AH_ROOT_SITE: no wait, but a call that a block_on makes when it is over,
+	 * and perhaps before. */
+	AGENT_HOOK_ROOT_END = 512,
 };
 
 /*

@@ -131,6 +131,7 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 						     .ready = 1};
 		site->pending = 2;
 		site->flags = r->told ? AGENT_HOOK_RETURNS_READY : 0;
+		h->n_root_polls += !r->at_end;
 	}
 	for (size_t i = 0; i < f->uses.n; i++) {
 		const struct code_ref *u = &f->uses.v[i];
@@ -148,11 +149,11 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 		hook->saved = saved;
 		hook->pending = first;
 		hook->poll_offset = (uint16_t)f->n;
-		hook->flags = AGENT_HOOK_FRAME;
+		hook->flags = AGENT_HOOK_FRAME |
+			      (root_polls_park(f, u->target)->at_end ? AGENT_HOOK_ROOT_END : 0);
 		if (u->kind != REF_WORD && call_hooks_add(h, hook) < 0)
 			return -ENOMEM;
 	}
-	h->n_root_polls += f->n;
 	return 0;
 }
 

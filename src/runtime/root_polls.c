@@ -72,9 +72,9 @@ static bool has_poll(const struct scan_futures *futures, const struct dw_type *t
 
 static int add(struct debug *d, const struct futures_wanted *wanted,
 	       const struct scan_futures *futures, struct scan_root_polls *f, uint64_t back,
-	       bool told)
+	       const struct scan_park *park)
 {
-	struct scan_root_poll r = {.back = back, .told = told};
+	struct scan_root_poll r = {.back = back, .told = park->told, .at_end = park->at_end};
 	const struct dw_type *t;
 
 	for (size_t i = 0; i < f->n; i++)
@@ -157,7 +157,7 @@ static int find_calls(const struct search *s, uint64_t start, uint64_t end)
 			regs[insn.reg] = park_in(s, insn.ref);
 		if (park && !park->trouble)
 			rc = add(s->debug, s->wanted, s->futures, s->found, insn.addr + insn.len,
-				 park->told);
+				 park);
 	}
 	return rc;
 }
@@ -180,16 +180,17 @@ static int find_callers(const struct search *s, const struct call_index *calls)
 	return rc;
 }
 
-/* ---- the functions by which a block_on waits ---- */
+/* ---- the functions by which a block_on waits, or that it calls at its end ---- */
 
 static const struct {
 	const char *of, *name;
-	bool told;
+	bool told, at_end;
 } parks[] = {
-	{"5tokio", "16CachedParkThread4park", false},
-	{"7parking", "6Parker4park", false},
-	{"7parking", "6Parker12park_timeout", true},
-	{"7parking", "5Inner4park", true}, /* where those two are inlined */
+	{"5tokio", "16CachedParkThread4park", false, false},
+	{"7parking", "6Parker4park", false, false},
+	{"7parking", "6Parker12park_timeout", true, false},
+	{"7parking", "5Inner4park", true, false}, /* where those two are inlined */
+	{"8async_io", "6driver8unparker", false, true},
 };
 _Static_assert(sizeof(parks) / sizeof(parks[0]) == ROOT_POLLS_MAX_PARKS, "parks");
 
@@ -218,7 +219,7 @@ static const struct elf_symbol *park_symbol(struct elf_image *image, size_t whic
 bool root_polls_possible(struct elf_image *image)
 {
 	for (size_t k = 0; k < ROOT_POLLS_MAX_PARKS; k++)
-		if (park_symbol(image, k))
+		if (!parks[k].at_end && park_symbol(image, k))
 			return true;
 	return false;
 }
@@ -236,7 +237,8 @@ static int find_parks(struct elf_image *image, struct scan_root_polls *f)
 			continue;
 		for (; at > 0 && f->parks[at - 1].addr > symbol->addr; at--)
 			f->parks[at] = f->parks[at - 1];
-		f->parks[at] = (struct scan_park){.addr = symbol->addr, .told = parks[k].told};
+		f->parks[at] = (struct scan_park){
+			.addr = symbol->addr, .told = parks[k].told, .at_end = parks[k].at_end};
 		f->n_parks++;
 	}
 	for (size_t k = 0; k < f->n_parks; k++)

@@ -4,6 +4,8 @@
  * multi-thread runtime parks right after a poll that was pending and polls again right after that,
  * by calls of CachedParkThread::park(). Those of async-io (smol, async-std) and futures-lite call
  * parking's Parker, which says whether it was woken: if not, they look for I/O and park again.
+ * async-io's calls one of these once more when its future was ready (2), and at the end its own
+ * unparker(): then the future's state shows that it has returned.
  * Where debug information says which place of its frame the future has, these calls show the polls
  * between them.
  */
@@ -21,24 +23,25 @@ struct elf_image;
 struct scan_futures;
 struct futures_wanted;
 
-/* A function by which a block_on waits. */
+/* A function by which a block_on waits, or that it calls at its end. */
 struct scan_park {
-	uint64_t addr;	     /* as linked */
-	bool told;	     /* it returns whether a poll follows */
+	uint64_t addr; /* as linked */
+	bool told;     /* it returns whether a poll follows */
+	bool at_end;
 	const char *trouble; /* why it isn't hooked; NULL: it can be */
 };
 
 /* One call of it. */
 struct scan_root_poll {
-	uint64_t back;	/* where it returns to, as linked */
-	bool told;	/* as in struct scan_park */
-	int64_t offset; /* from the stack pointer at the call to the future */
+	uint64_t back;	   /* where it returns to, as linked */
+	bool told, at_end; /* as in struct scan_park */
+	int64_t offset;	   /* from the stack pointer at the call to the future */
 	uint64_t state_offset;
 	uint32_t state_size;
 	char *name, *full_name, *where; /* of the future; where may be NULL */
 };
 
-#define ROOT_POLLS_MAX_PARKS 4u
+#define ROOT_POLLS_MAX_PARKS 5u
 
 struct scan_root_polls {
 	struct scan_park parks[ROOT_POLLS_MAX_PARKS]; /* by address */

@@ -144,11 +144,10 @@ def test_block_on(pollux, start, tmp_path, which):
     assert program.end() == 0
 
 
-@pytest.mark.parametrize("package", ["smol-2", "async-std-1.13"])
-def test_block_on_by_parker(pollux, start, tmp_path, package):
-    """The same where a block_on also looks for I/O between its polls: exact."""
+def test_block_on_by_parker(pollux, start, tmp_path, parker):
+    """The same where a block_on also looks for I/O between its polls: exact, also how it ended."""
     rounds = 20
-    program = start(package, "release-debug", "rooted", rounds)
+    program = start(parker, "release-debug", "rooted", rounds)
     trace = tmp_path / "t.plx"
     # It has no tasks; what there is to be seen is said.
     refused = driver.run(pollux, "record", "-o", trace, "-p", program.pid)
@@ -161,6 +160,13 @@ def test_block_on_by_parker(pollux, start, tmp_path, package):
     roots = [row for row in report["futures"] if row["name"].endswith("main::{async_block#1}")]
     assert roots and all(row["poll_ns"]["p50"] < 2e6 for row in roots), roots
     assert sum(row["wait_ns"]["sum"] for row in roots) > rounds * 2 * 2e6
+    # What each block_on polls itself: in async-std a future of the executor's, around main's.
+    names = ("rooted::rooted::main",) if parker == "smol-2" else ("async_executor::run<",)
+    own = [row for row in report["futures"] if row["name"].startswith(names)]
+    assert own and all(row["ready"] == row["instances"] for row in own), own
+    if parker == "smol-2":
+        assert sum(row["instances"] for row in own) == 4, own
+    assert max(row["wait_ns"]["max"] for row in own) > 45e6
     assert program.end() == 0
 
 

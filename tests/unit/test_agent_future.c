@@ -848,6 +848,90 @@ static void test_root_told(void **state)
 	(void)state;
 }
 
+/* async-io's: a wait, a poll, and the future is ready: then one more call of what waits, which goes on
+ * to another such function, and one of what is called at the end of all, after %rdx times more. */
+__asm__(".text\n"
+	".type wait_and_end, @function\n"
+	"wait_and_end:\n"
+	"	push %rbx\n"
+	"	push %rbp\n"
+	"	push %r12\n"
+	"	sub $48, %rsp\n"
+	"	mov %rdi, %rbx\n"
+	"	mov %rsi, %rbp\n"
+	"	mov %rdx, %r12\n"
+	"	mov %rsp, (%rcx)\n"
+	"	movb $3, 16(%rsp)\n"
+	"	call *%rbx\n"
+	"wait_and_end_back:\n"
+	"	call *%rbp\n" /* before the end it is called, too */
+	"end_before_back:\n"
+	"	movb $1, 16(%rsp)\n"
+	"	test %r12, %r12\n"
+	"	je 1f\n"
+	"	call *%rbx\n"
+	"wait_when_ready_back:\n"
+	"1:	call *%rbp\n"
+	"end_back:\n"
+	"	add $48, %rsp\n"
+	"	pop %r12\n"
+	"	pop %rbp\n"
+	"	pop %rbx\n"
+	"	ret\n"
+	".size wait_and_end, . - wait_and_end\n");
+extern const char wait_and_end_back[], end_before_back[], wait_when_ready_back[], end_back[];
+void wait_and_end(void *wait, void *end, uint64_t once_more, struct future **ret_future);
+
+/* The thunk's way into the other function, as by a jump at the end of the first. */
+__asm__(".text\n"
+	"jumps_on:\n"
+	"	mov inner_wait(%rip), %rax\n"
+	"	jmp *%rax\n");
+extern const char jumps_on[];
+void *inner_wait;
+
+static void is_over(void)
+{
+}
+
+static bool is_woken(void)
+{
+	return true;
+}
+
+static void test_root_ready(void **state)
+{
+	struct agent_hook *wait = area_hook(&area, AH_ROOT_PARK, 0, jumps_on);
+	struct agent_hook *inner = area_hook(&area, AH_ROOT_PARK, 0, (const void *)is_woken);
+	struct agent_hook *end = area_hook(&area, AH_ROOT_PARK, 0, (const void *)is_over);
+	const char *backs[] = {wait_and_end_back, end_before_back, wait_when_ready_back, end_back};
+	struct agent_hook *sites[4];
+	uint64_t words[16] = {0};
+
+	for (size_t i = 0; i < 4; i++)
+		sites[i] = area_hook(&area, AH_ROOT_SITE, 9, backs[i]);
+	for (size_t i = 0; i < 4; i++) {
+		set_root(wait, sites[0], 4, sites[i], words, 52);
+		sites[i]->saved = 0;
+		sites[i]->flags |= i % 2 ? AGENT_HOOK_ROOT_END : AGENT_HOOK_RETURNS_READY;
+	}
+	inner->pending = end->pending = wait->pending;
+	inner->poll_offset = end->poll_offset = wait->poll_offset;
+	end->flags |= AGENT_HOOK_ROOT_END;
+	inner_wait = area_stub(&area, inner);
+	((bool (*)(void))area_stub(&area,
+				   wait))(); /* another's: of the test before nothing stays */
+	for (int once_more = 0; once_more < 4; once_more++) {
+		wait_and_end(area_stub(&area, wait), area_stub(&area, end), (uint64_t)once_more & 1,
+			     &polled);
+		expect_event(AE_FUTURE_PENDING_AT, 52, polled);
+		expect_event(AE_FUTURE_BEGIN, 9, polled);
+		expect_event(AE_FUTURE_READY, 9, polled);
+		expect_nothing();
+	}
+	(void)state;
+}
+
 /* ---- forks in the middle of it ---- */
 
 static bool in_child;
@@ -910,14 +994,23 @@ static void test_fork_inside_a_poll(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_state),	     cmocka_unit_test(test_off),
-		cmocka_unit_test(test_deep),	     cmocka_unit_test(test_returned),
-		cmocka_unit_test(test_memory),	     cmocka_unit_test(test_borrowed),
-		cmocka_unit_test(test_list),	     cmocka_unit_test(test_left),
-		cmocka_unit_test(test_root),	     cmocka_unit_test(test_root_told),
-		cmocka_unit_test(test_alone),	     cmocka_unit_test(test_fork_inside_a_poll),
-		cmocka_unit_test(test_far_steps),    cmocka_unit_test(test_far_pointers),
-		cmocka_unit_test(test_far_seccomp),  cmocka_unit_test(test_far_arguments),
+		cmocka_unit_test(test_state),
+		cmocka_unit_test(test_off),
+		cmocka_unit_test(test_deep),
+		cmocka_unit_test(test_returned),
+		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_borrowed),
+		cmocka_unit_test(test_list),
+		cmocka_unit_test(test_left),
+		cmocka_unit_test(test_root),
+		cmocka_unit_test(test_root_told),
+		cmocka_unit_test(test_root_ready),
+		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_fork_inside_a_poll),
+		cmocka_unit_test(test_far_steps),
+		cmocka_unit_test(test_far_pointers),
+		cmocka_unit_test(test_far_seccomp),
+		cmocka_unit_test(test_far_arguments),
 		cmocka_unit_test(test_root_nowhere),
 	};
 
