@@ -8,13 +8,13 @@
 #ifndef POLLUX_BASE_ERROR_H
 #define POLLUX_BASE_ERROR_H
 
-/* Steps in a row, each of which needs the ones before: returns from the function what a step
- * gives, unless that is 0. What the function holds goes by cleanup.h. */
+/* Steps in a row, each of which needs the ones before: returns a step's error from the function.
+ * What the function holds is released by cleanup.h. */
 #define TRY(step)                                                                                  \
 	do {                                                                                       \
 		int try_rc = (step);                                                               \
                                                                                                    \
-		if (try_rc)                                                                        \
+		if (try_rc < 0)                                                                    \
 			return try_rc;                                                             \
 	} while (0)
 

@@ -19,6 +19,7 @@
 #include "base/file.h"
 
 #include "base/cleanup.h"
+#include "base/error.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -142,10 +143,7 @@ static int new_file(int folder, int access, char ret_temp[static 32])
 
 	*ret_temp = 0;
 	if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
-		int r = random_name(ret_temp);
-
-		if (r < 0)
-			return r;
+		TRY(random_name(ret_temp));
 		fd = openat(folder, ret_temp,
 			    O_CREAT | O_EXCL | O_NOFOLLOW | access | O_CLOEXEC | O_NOCTTY, 0600);
 		if (fd < 0)
@@ -307,12 +305,10 @@ int file_output_open(struct file_output *o, const char *path, const struct file_
 static int name_it(struct file_output *o)
 {
 	char self[32];
-	int r;
+	int r = 0;
 
 	if (!*o->temp) {
-		r = random_name(o->temp);
-		if (r < 0)
-			return r;
+		TRY(random_name(o->temp));
 		snprintf(self, sizeof(self), "/proc/self/fd/%d", o->fd);
 		if (linkat(AT_FDCWD, self, o->folder, o->temp, AT_SYMLINK_FOLLOW) < 0) {
 			r = -errno;

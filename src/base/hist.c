@@ -5,6 +5,7 @@
  * buckets, but only the range that was seen is allocated, in whole steps of a power of two.
  */
 #include "base/hist.h"
+#include "base/error.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -70,11 +71,8 @@ static void bump(uint32_t *bucket, uint32_t by)
 int hist_add(struct hist *h, uint64_t value)
 {
 	uint32_t bucket = bucket_of(value);
-	if (__builtin_expect(bucket - h->first >= h->n_buckets, 0)) {
-		int r = cover(h, bucket, bucket);
-		if (r < 0)
-			return r;
-	}
+	if (__builtin_expect(bucket - h->first >= h->n_buckets, 0))
+		TRY(cover(h, bucket, bucket));
 	bump(&h->buckets[bucket - h->first], 1);
 	if (!h->count || value < h->min)
 		h->min = value;

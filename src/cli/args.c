@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -210,7 +211,6 @@ static int parse_short(struct cli_args *args, int argc, char **argv, int *i, str
 {
 	for (const char *c = argv[*i] + 1; *c; c++) {
 		int option = find_short(args->verb, *c);
-		int r;
 
 		if (option < 0 && take_common(args, *c)) {
 			if (args->help)
@@ -227,9 +227,7 @@ static int parse_short(struct cli_args *args, int argc, char **argv, int *i, str
 					 *c);
 		}
 		if (!args->verb->options[option].arg) {
-			r = add_value(args, option, "", err);
-			if (r < 0)
-				return r;
+			TRY(add_value(args, option, "", err));
 			continue;
 		}
 		if (c[1])

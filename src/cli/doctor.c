@@ -6,6 +6,7 @@
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -179,9 +180,7 @@ static int examine(struct diagnosis *d, struct elf_image *image, const char *pat
 
 	d->n_looked_at++;
 	if (image) {
-		r = scan_cache_get(image, &e.scan, err);
-		if (r < 0)
-			return r;
+		TRY(scan_cache_get(image, &e.scan, err));
 		r = check_panics(image, &e.scan);
 		if (r < 0) {
 			runtime_scan_done(&e.scan);

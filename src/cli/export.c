@@ -5,6 +5,7 @@
  * the pipe early is no error.
  */
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -72,10 +73,7 @@ static char *output_path(const char *wanted, const char *input, const char *exte
 
 static int output_open(struct output *o, const char *path, struct error *err)
 {
-	int r = file_output_open(&o->out, path, &o->replaces, err);
-
-	if (r < 0)
-		return r;
+	TRY(file_output_open(&o->out, path, &o->replaces, err));
 	int copy = fcntl(o->out.fd, F_DUPFD_CLOEXEC, 3);
 	o->file = copy < 0 ? NULL : fdopen(copy, "w");
 	if (o->file)

@@ -5,6 +5,7 @@
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -95,12 +96,9 @@ static int add_object(struct listing *l, struct elf_image *image, const char *pa
 {
 	struct object o = {.bias = bias};
 	const struct probe *p;
-	int r = 0;
 
 	if (image) {
-		r = probes_read(image, &o.probes, err);
-		if (r < 0)
-			return r;
+		TRY(probes_read(image, &o.probes, err));
 		find_functions(image, &o);
 		for (size_t i = 0; (p = probes_at(o.probes, i)); i++)
 			o.n_known += !p->refused && providers_match(p);
@@ -143,9 +141,7 @@ static int look_at_process(struct listing *l, pid_t pid, struct error *err)
 	int r;
 
 	l->pid = pid;
-	r = process_open(pid, &l->process, err);
-	if (r < 0)
-		return r;
+	TRY(process_open(pid, &l->process, err));
 	r = maps_read(&l->process, &maps, err);
 	if (r == 0)
 		r = objects_read(&l->process, &maps, &objects, err);

@@ -2,6 +2,7 @@
 /* pollux report: who was slow, who waited, who blocked a worker. Text for people, or JSON. */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "cli/filter.h"
@@ -62,9 +63,8 @@ static int make_machines(struct trace_reader *reader, const struct report_option
 			 uint64_t no_progress_ns, bool json, struct buf *out, struct error *err)
 {
 	struct machines *machines;
-	int r = machines_make(reader, opt, no_progress_ns, &machines, err);
-	if (r < 0)
-		return r;
+
+	TRY(machines_make(reader, opt, no_progress_ns, &machines, err));
 	const char *why;
 	if (trace_reader_truncated(reader, &why))
 		cli_complain(why);
@@ -80,9 +80,9 @@ static int make_report(struct trace_reader *reader, const struct report_options 
 		       struct buf *out, struct error *err)
 {
 	struct report *rep;
-	int r = report_make(reader, opt, &rep, err);
-	if (r < 0)
-		return r;
+	int r = 0;
+
+	TRY(report_make(reader, opt, &rep, err));
 	const char *why;
 	if (report_empty(rep) && trace_reader_truncated(reader, &why))
 		r = error_set(err, -EBADMSG, "%s", why);

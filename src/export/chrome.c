@@ -18,6 +18,7 @@
  */
 #include "export/chrome.h"
 
+#include "base/error.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -469,10 +470,9 @@ static int chrome_write(struct trace_reader *reader, const struct export_options
 			struct export_summary *ret_summary, struct error *err)
 {
 	struct chrome c = {.reader = reader};
+	int r;
 
-	int r = limits_run(reader, opt, &chrome_limits, &c.sel, err);
-	if (r < 0)
-		return r;
+	TRY(limits_run(reader, opt, &chrome_limits, &c.sel, err));
 	pool_init(&c.tasks, sizeof(struct chrome_task));
 	pool_init(&c.futures, sizeof(struct placed_future));
 	r = out_init(&c.out, file);

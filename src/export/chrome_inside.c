@@ -8,6 +8,7 @@
 #include "export/chrome.h"
 
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/syscalls.h"
 #include "base/vec.h"
@@ -91,9 +92,8 @@ int chrome_future_poll(void *ctx, const struct tl_future_poll *poll)
 	struct placed_future *at;
 	if (!thread || (poll->task && !t))
 		return -ENOMEM;
-	int r = lanes_future_poll(&c->sel.lanes, &c->futures, poll->future, poll->outcome, &at);
-	if (r < 0)
-		return r;
+
+	TRY(lanes_future_poll(&c->sel.lanes, &c->futures, poll->future, poll->outcome, &at));
 	if (t && t->at.shown)
 		nested_poll(c, poll, t->at.family->pid, lane_of(&t->at)->tid,
 			    deeper(inside_poll(&t->at, poll->begin_ns, poll->end_ns), poll->end_ns,

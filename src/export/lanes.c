@@ -8,6 +8,7 @@
 #include "export/lanes.h"
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/vec.h"
 
@@ -59,11 +60,8 @@ int pack_take(struct pack *p, uint64_t begin_ns, uint32_t *ret_lane)
 			return 0;
 		}
 	}
-	if (p->n == p->cap) {
-		int r = pack_grow(p);
-		if (r < 0)
-			return r;
-	}
+	if (p->n == p->cap)
+		TRY(pack_grow(p));
 	*ret_lane = p->n++;
 	return 0;
 }

@@ -6,6 +6,7 @@
  */
 #include "export/limits.h"
 
+#include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "base/vec.h"
@@ -348,9 +349,9 @@ static int choose(struct chooser *c, struct trace_reader *r, struct error *err)
 	uint64_t all_ns = 0, all_slices = 0;
 
 	for (int round = 0; round < MAX_ROUNDS; round++) {
-		int ret = count_all(c, r, round == 0, err);
-		if (ret < 0)
-			return ret;
+		int ret;
+
+		TRY(count_all(c, r, round == 0, err));
 
 		s->totals = c->counts.totals;
 		s->base_ns = c->counts.base_ns;

@@ -6,6 +6,7 @@
 #include "import/import.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "import/formats.h"
 #include "import/input.h"
 #include "import/sink.h"
@@ -76,10 +77,9 @@ static int one_file(const char *path, const struct import_options *opt, struct s
 		    struct import_summary *sum, struct error *err)
 {
 	struct input in;
-	int r = input_open(path, opt, &in, err);
+	int r = 0;
 
-	if (r < 0)
-		return r;
+	TRY(input_open(path, opt, &in, err));
 	const struct import_ops *ops = format_of(&in, opt->from, err);
 	if (ops) {
 		s->input = in.path;

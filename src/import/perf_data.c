@@ -19,6 +19,7 @@
 
 #include "base/cleanup.h"
 #include "base/cursor.h"
+#include "base/error.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -616,10 +617,9 @@ static int read_folder(struct perf_data *d, struct input *in)
 	struct input data;
 	struct parts parts;
 	struct part *p;
-	int r = parts_open(in, "data.", "", &parts, d->err);
+	int r;
 
-	if (r < 0)
-		return r;
+	TRY(parts_open(in, "data.", "", &parts, d->err));
 	r = input_open_in(in, "data", &data, d->err);
 	if (r == 0) {
 		/* What is said of it names the folder, too. */

@@ -13,6 +13,7 @@
 #include "import/sink.h"
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "binary/names.h"
 
 #include <errno.h>
@@ -298,10 +299,8 @@ static int head_line(struct script *s, const struct perf_head *h)
 {
 	bool is_record = perf_text_starts(&h->event, "PERF_RECORD_");
 	const struct perf_event *e = NULL;
-	int r = finish(s);
 
-	if (r < 0)
-		return r;
+	TRY(finish(s));
 	s->n_heads++;
 	s->in_stack = true;
 	s->keeps_stack = false;

@@ -7,6 +7,7 @@
  */
 #include "import/sink.h"
 
+#include "base/error.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -533,11 +534,8 @@ int sink_hit(struct sink *s, const struct hit *hit)
 {
 	if (s->code)
 		return s->code;
-	if (order_full(&s->order)) {
-		int r = give_first(s);
-		if (r < 0)
-			return r;
-	}
+	if (order_full(&s->order))
+		TRY(give_first(s));
 	return failed(s, order_put(&s->order, hit));
 }
 

@@ -349,9 +349,7 @@ static int begin_task(struct calls *c, struct call *root, struct call_function *
 {
 	uint64_t nested = 0;
 
-	int r = kind_of(c, f, true, root->function->runtime, &root->kind);
-	if (r < 0)
-		return r;
+	TRY(kind_of(c, f, true, root->function->runtime, &root->kind));
 	for (const struct call *x = c->stack; x < root; x++)
 		nested += x->role == CR_TASK && x->kind == root->kind;
 	root->role = CR_TASK;
@@ -369,9 +367,8 @@ static int begin_future(struct calls *c, struct call *call, struct call_function
 		c->stats.n_outside++;
 		return 0;
 	}
-	int r = kind_of(c, f, false, task->function->runtime, &call->kind);
-	if (r < 0)
-		return r;
+
+	TRY(kind_of(c, f, false, task->function->runtime, &call->kind));
 	call->role = CR_FUTURE;
 	/* Not an address, but one and the same for what is most likely the same future. */
 	call->instance = mix(mix(parent->instance, f->serial), parent->n_children++);
@@ -455,11 +452,8 @@ int calls_entry(struct calls *c, struct call_function *f, unsigned depth, uint64
 		return 0;
 	c->stats.n_calls++;
 	bool unseen = c->n && c->stack[c->n - 1].depth >= depth;
-	while (c->n && c->stack[c->n - 1].depth >= depth) {
-		int r = end_top(c, time);
-		if (r < 0)
-			return r;
-	}
+	while (c->n && c->stack[c->n - 1].depth >= depth)
+		TRY(end_top(c, time));
 	if (unseen)
 		sink_diagnose(c->sink, "a call that begins before one was seen to end", NULL, 0,
 			      at);
@@ -477,11 +471,8 @@ int calls_exit(struct calls *c, const struct call_function *f, unsigned depth, u
 {
 	if (!in_order(c, time, at))
 		return 0;
-	while (c->n && c->stack[c->n - 1].depth > depth) {
-		int r = end_top(c, time);
-		if (r < 0)
-			return r;
-	}
+	while (c->n && c->stack[c->n - 1].depth > depth)
+		TRY(end_top(c, time));
 	if (!c->n || c->stack[c->n - 1].depth != depth || c->stack[c->n - 1].function != f) {
 		sink_diagnose(c->sink, "an end of a call that was not seen to begin", NULL, 0, at);
 		return 0;

@@ -12,6 +12,7 @@
  * the program is still there and the same. Source: uftrace's doc/uftrace-design and utils/.
  */
 #include "base/search.h"
+#include "base/error.h"
 #include "base/units.h"
 #include "base/vec.h"
 #include "import/formats.h"
@@ -92,10 +93,9 @@ static int read_info(struct folder *d)
 	struct input in;
 	const char *line;
 	size_t len;
-	int r = input_open_in(d->in, "info", &in, d->err);
+	int r = 0;
 
-	if (r < 0)
-		return r;
+	TRY(input_open_in(d->in, "info", &in, d->err));
 	const uint8_t *h = input_bytes(&in, HEADER_BYTES);
 	uint64_t features = 0;
 	if (h)
@@ -334,9 +334,9 @@ static int read_maps(struct folder *d)
 	buf_printf(&name, "sid-%s.map", d->sid);
 	if (buf_failed(&name))
 		return -ENOMEM;
-	int r = input_open_in(d->in, name.data, &in, d->err);
-	if (r < 0)
-		return r;
+	int r = 0;
+
+	TRY(input_open_in(d->in, name.data, &in, d->err));
 	while ((r = input_line(&in, &line, &len)) > 0)
 		if (len && (r = add_mapping(d, line, len)) < 0)
 			break;

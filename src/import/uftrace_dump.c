@@ -8,6 +8,7 @@
  * Times start again with each thread, so the trace gets no rounds: its reader merges them all.
  */
 #include "base/units.h"
+#include "base/error.h"
 #include "import/formats.h"
 #include "import/input.h"
 #include "import/perf_line.h"
@@ -116,9 +117,8 @@ static int call_line(struct dump *d, struct dump_line *l)
 			d->pid = l->tid;
 		d->any = true;
 		d->tid = l->tid;
-		int r = calls_thread(d->calls, d->pid, l->tid, "");
-		if (r < 0)
-			return r;
+
+		TRY(calls_thread(d->calls, d->pid, l->tid, ""));
 	}
 	if (perf_text_is(&l->what, "lost"))
 		return calls_lost(d->calls, perf_number(&l->name, &n) && n ? n : 1, l->time);

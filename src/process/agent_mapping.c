@@ -25,6 +25,7 @@
 #include "process/agent_mapping.h"
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/vec.h"
 #include "process/call_hooks.h"
@@ -169,10 +170,9 @@ static int make_mappings(struct injector *in, const struct layout *l,
 	const struct remote_calls remote_calls = {
 		.calls = calls, .n_calls = 2, .mapped_at = l->data};
 	struct code_cave cave;
-	int rc = inject_find_cave(in->process, maps, CAVE_BYTES, &cave, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	TRY(inject_find_cave(in->process, maps, CAVE_BYTES, &cave, err));
 	if (cave.size > CAVE_BYTES)
 		cave.size = CAVE_BYTES;
 	uint8_t before[CAVE_BYTES];
@@ -279,9 +279,7 @@ static int make_rings(struct injector *in, struct layout *l, const struct stale_
 			error_sys(err, rc, "process %d was refused memory for the agent", p->pid);
 		return rc;
 	}
-	rc = ring_memory_make(in, &place, &words, l->rings_bytes, at, &map, err);
-	if (rc < 0)
-		return rc;
+	TRY(ring_memory_make(in, &place, &words, l->rings_bytes, at, &map, err));
 	rings->map = map;
 	rings->bytes = l->rings_bytes;
 	rc = memory_read_u64(p, word(l, WORD_RINGS), &l->rings);

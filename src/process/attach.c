@@ -243,10 +243,9 @@ static int look(struct attach *a, struct error *err)
 	_cleanup_buf_ struct buf notes = BUF_INIT;
 	struct process_maps maps;
 	uint64_t deadline_ns = 0; /* of the names */
-	int rc = maps_read(&a->process, &maps, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	TRY(maps_read(&a->process, &maps, err));
 	rc = objects_read(&a->process, &maps, &a->objects, err);
 	maps_done(&maps);
 	log_debug(LOG_ATTACH, "process %d has %zu objects", a->process.pid, a->objects.n);
@@ -337,9 +336,7 @@ static int find_may_call(struct attach *a, bool knows_tids, struct error *err)
 	if (rc < 0)
 		return error_sys(err, rc, "cannot look at process %d", a->process.pid);
 	if (!knows_tids) {
-		rc = seccomp_allows_all(&a->process, &gettid_call, 1, err);
-		if (rc < 0)
-			return rc;
+		TRY(seccomp_allows_all(&a->process, &gettid_call, 1, err));
 		a->may_call |= AGENT_MAY_GETTID;
 	}
 	if (may_ask_readable(a))
@@ -380,10 +377,9 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 	const struct agent_image *image = agent_mapping_image(NULL);
 	const struct layout *l = &a->layout;
 	const uint32_t tid_offset = inject_tid_offset(in);
-	int rc = find_may_call(a, tid_offset, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	TRY(find_may_call(a, tid_offset, err));
 	const bool may_ask = a->may_call & AGENT_MAY_ASK;
 	struct agent_state state = {
 		.magic = AGENT_MAGIC,
@@ -566,9 +562,7 @@ static int load(void *arg)
 
 	if (rc < 0)
 		return rc;
-	rc = maps_read(&a->process, &maps, err);
-	if (rc < 0)
-		return rc;
+	TRY(maps_read(&a->process, &maps, err));
 	rc = stale_agents_find(&a->process, &maps, &old);
 	maps_done(&maps);
 	if (rc < 0)
@@ -749,10 +743,9 @@ int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *r
 		  struct attach **ret_attach, struct follow **ret_follow, struct error *err)
 {
 	struct attach *a;
-	int rc = attach_new(opt, &a, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	TRY(attach_new(opt, &a, err));
 	*ret_follow = NULL;
 	rc = launch_parked(a->tracer, argv, &a->process, &a->parked, err);
 	if (rc < 0)
@@ -839,9 +832,7 @@ static int unload(void *arg)
 		return error_sys(a->err, rc, "cannot restore process %d", a->process.pid);
 	if (!hooks_any_patch(&a->hooks))
 		return 0;
-	rc = threads_stop(&a->process, STOP_ALL_TIMEOUT, &stopped, a->err);
-	if (rc < 0)
-		return rc;
+	TRY(threads_stop(&a->process, STOP_ALL_TIMEOUT, &stopped, a->err));
 	a->process.stopped_tid = stopped.n ? stopped.v[0].tid : 0;
 	rc = hooks_unpatch(&a->hooks, &a->process);
 	a->process.stopped_tid = 0;
@@ -853,7 +844,7 @@ static int unload(void *arg)
 int attach_close(struct attach *a, struct error *err)
 {
 	struct error local = {0};
-	int rc;
+	int rc = 0;
 
 	if (!a->loaded)
 		return 0;
@@ -863,11 +854,8 @@ int attach_close(struct attach *a, struct error *err)
 		process_unlock(&a->process);
 		return 0;
 	}
-	if (!a->tracer) {
-		rc = tracer_start(&a->tracer, err);
-		if (rc < 0)
-			return rc;
-	}
+	if (!a->tracer)
+		TRY(tracer_start(&a->tracer, err));
 	a->err = &local;
 	rc = tracer_call(a->tracer, unload, a);
 	tracer_end(a->tracer);
@@ -929,10 +917,8 @@ int attach_give_ring(const struct attach *a, uint32_t i, uint32_t own_tid)
 {
 	uint64_t at = agent_mapping_owner(&a->layout, i);
 	struct agent_owner owner;
-	int rc = memory_read(&a->process, at, &owner, sizeof(owner));
 
-	if (rc < 0)
-		return rc;
+	TRY(memory_read(&a->process, at, &owner, sizeof(owner)));
 	if ((uint32_t)owner.claim != own_tid)
 		return -ESTALE;
 	owner.dead = (uint32_t)(owner.claim >> 32);
@@ -1041,10 +1027,8 @@ int attach_threads(const struct attach *a, struct attach_thread **ret_threads, s
 	_cleanup_free_ pid_t *tids = NULL;
 	struct attach_thread *threads;
 	size_t n, kept = 0;
-	int rc = threads_list(&a->process, &tids, &n);
 
-	if (rc < 0)
-		return rc;
+	TRY(threads_list(&a->process, &tids, &n));
 	threads = calloc(n ? n : 1, sizeof(*threads));
 	if (!threads)
 		return -ENOMEM;

@@ -19,6 +19,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/file_map.h"
 #include "base/file.h"
 #include "base/units.h"
@@ -305,10 +306,9 @@ int follow_stopped(struct tracer *tracer, pid_t pid, struct follow **ret_follow)
 int follow_running(pid_t pid, struct follow **ret_follow)
 {
 	struct tracer *tracer;
-	int rc = tracer_start(&tracer, NULL);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	TRY(tracer_start(&tracer, NULL));
 	rc = begin(tracer, pid, seize, ret_follow);
 	if (rc < 0)
 		tracer_end(tracer);

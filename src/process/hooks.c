@@ -339,10 +339,9 @@ int hooks_plan(const struct process *p, struct hooked_object *const *objects, si
 {
 	struct process_maps maps;
 	struct hooks h = {0};
-	int rc = maps_read(p, &maps, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	TRY(maps_read(p, &maps, err));
 	rc = plan_all(p, objects, n_objects, all, &maps, &h, err);
 	maps_done(&maps);
 	if (rc < 0) {
@@ -580,10 +579,8 @@ int hooks_prepare(const struct hooks *h, const struct process *p)
 {
 	uint64_t last_page = 0;
 	struct process_maps maps;
-	int rc = maps_read(p, &maps, NULL);
 
-	if (rc < 0)
-		return rc;
+	TRY(maps_read(p, &maps, NULL));
 	for (size_t i = 0; i < h->n_patches; i++) {
 		const struct hook_patch *patch = &h->patches[i];
 

@@ -22,6 +22,7 @@
 #include "process/inject.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "process/memory.h"
@@ -390,9 +391,8 @@ static int go_with(const struct process *p, const struct code_cave *place,
 		process_step("syscall");
 		if (ptrace(PTRACE_SYSCALL, tid, 0, (long)signal) < 0)
 			return -errno;
-		int rc = wait_for_stop(p, tid, others, &status);
-		if (rc < 0)
-			return rc;
+
+		TRY(wait_for_stop(p, tid, others, &status));
 		if (!WIFSTOPPED(status))
 			return -ESRCH;
 		signal = 0;
@@ -477,10 +477,9 @@ static int send_off(struct injector *in, struct code_cave *place, const struct r
 		    pid_t tid, struct user_regs_struct *regs, uint64_t waiting,
 		    struct process_stop *others, struct error *err)
 {
-	int rc = seccomp_allows(in->process, tid, e->calls, e->n_calls, &in->trial, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	TRY(seccomp_allows(in->process, tid, e->calls, e->n_calls, &in->trial, err));
 	in->process->stopped_tid = tid;
 	rc = write_stub(in, place, e, regs, waiting);
 	in->process->stopped_tid = 0;
@@ -549,10 +548,9 @@ static int send_alone(struct injector *in, struct code_cave *place, const struct
 		      const struct candidate *order, size_t n, uint64_t waiting, struct error *err)
 {
 	struct process_stop all;
-	int rc = threads_stop(in->process, STOP_ALL_TIMEOUT, &all, err);
+	int rc = 0;
 
-	if (rc < 0)
-		return rc;
+	TRY(threads_stop(in->process, STOP_ALL_TIMEOUT, &all, err));
 	if (all.v[0].state == THREAD_HELD)
 		rc = held_error(in->process, err);
 	for (size_t i = 0; i < n && rc == 0; i++) {
@@ -633,9 +631,7 @@ static int send_parked(struct injector *in, struct code_cave *place, const struc
 	pid_t tid = in->parked->tid;
 	int rc;
 
-	rc = seccomp_allows(in->process, tid, e->calls, e->n_calls, &in->trial, err);
-	if (rc < 0)
-		return rc;
+	TRY(seccomp_allows(in->process, tid, e->calls, e->n_calls, &in->trial, err));
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
 		return error_sys(err, -errno, "cannot read the registers of process %d", tid);
 	in->process->stopped_tid = tid;

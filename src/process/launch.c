@@ -147,14 +147,12 @@ static int run_to_relro(struct launch *l, uint64_t relro)
 {
 	uint64_t base = process_auxv(l->process, AT_BASE), end = loader_end(l->process, base);
 	struct user_regs_struct regs;
-	int rc, status, signal = 0;
+	int status, signal = 0;
 
 	for (;;) {
 		if (ptrace(PTRACE_SYSCALL, l->pid, 0, (long)signal) < 0)
 			return error_sys(l->err, -errno, "cannot start %s", l->name);
-		rc = next_stop(l, &status);
-		if (rc < 0)
-			return rc;
+		TRY(next_stop(l, &status));
 		signal = status >> 16 ? 0 : WSTOPSIG(status);
 		if (signal != (SIGTRAP | 0x80))
 			continue;
@@ -217,16 +215,14 @@ static int run_to(struct launch *l, uint64_t addr)
 static int step_to_tid(struct launch *l, struct user_regs_struct *regs)
 {
 	pid_t own = process_own_tid(l->process, l->pid);
-	int status, rc;
+	int status;
 
 	for (int i = 0; i < MAX_STEPS; i++) {
 		if (inject_known_tid_offset(l->process, regs->fs_base, own))
 			return 0;
 		if (ptrace(PTRACE_SINGLESTEP, l->pid, 0, 0) < 0)
 			return error_sys(l->err, -errno, "cannot start %s", l->name);
-		rc = next_stop(l, &status);
-		if (rc < 0)
-			return rc;
+		TRY(next_stop(l, &status));
 		if (ptrace(PTRACE_GETREGS, l->pid, 0, regs) < 0)
 			return error_sys(l->err, -errno, "cannot start %s", l->name);
 	}
@@ -305,19 +301,14 @@ static int park(struct launch *l)
 static int trace_start(void *arg)
 {
 	struct launch *l = arg;
-	int rc;
 
 	if (ptrace(PTRACE_SEIZE, l->pid, 0,
 		   PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD) < 0)
 		return error_sys(l->err, -errno, "cannot trace %s", l->name);
 	close(l->go_fd);
 	l->go_fd = -1;
-	rc = wait_exec(l);
-	if (rc < 0)
-		return rc;
-	rc = process_open(l->pid, l->process, l->err);
-	if (rc < 0)
-		return rc;
+	TRY(wait_exec(l));
+	TRY(process_open(l->pid, l->process, l->err));
 	if (loses_rights(l->process))
 		return error_set(
 			l->err, -EPERM,
@@ -400,10 +391,8 @@ static int lift(void *arg)
 static int release(void *arg)
 {
 	const struct release *r = arg;
-	int rc = lift(arg);
 
-	if (rc < 0)
-		return rc;
+	TRY(lift(arg));
 	if (ptrace(PTRACE_DETACH, r->parked->tid, 0, 0L) < 0)
 		return error_sys(r->err, -errno, "cannot let process %d go", r->process->pid);
 	return 0;

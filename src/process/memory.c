@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "process/threads.h"
 
 #include <errno.h>
@@ -90,11 +91,8 @@ static int poke(const struct process *p, pid_t tid, uint64_t addr, const uint8_t
 		size_t skip = addr - at, n = 8 - skip;
 		if (n > len)
 			n = len;
-		if (n < 8) {
-			int rc = memory_read(p, at, &word, 8);
-			if (rc < 0)
-				return rc;
-		}
+		if (n < 8)
+			TRY(memory_read(p, at, &word, 8));
 		memcpy((uint8_t *)&word + skip, data, n);
 		process_step("poke");
 		if (ptrace(PTRACE_POKEDATA, tid, at, word) < 0)
@@ -111,10 +109,9 @@ static int stop_and_poke(const struct process *p, uint64_t addr, const void *dat
 	_cleanup_free_ pid_t *tids = NULL;
 	uint64_t until;
 	size_t n;
-	int rc = threads_list(p, &tids, &n);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	TRY(threads_list(p, &tids, &n));
 	rc = -ESRCH;
 	until = clock_monotonic_ns() + THREAD_STOP_TIMEOUT;
 	for (size_t i = 0; i < n; i++) {

@@ -34,6 +34,7 @@
 #include "process/seccomp.h"
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/units.h"
 #include "process/threads.h"
 
@@ -432,10 +433,9 @@ int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *c
 		   const struct seccomp_trial *trial, struct error *err)
 {
 	struct filters theirs;
-	int rc = seccomp_undispatched(p, tid, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	TRY(seccomp_undispatched(p, tid, err));
 	rc = read_filters(p, tid, &theirs);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot look at thread %d", tid);

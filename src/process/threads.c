@@ -19,6 +19,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/file_map.h"
 #include "base/map.h"
 #include "base/units.h"
@@ -378,10 +379,9 @@ static int seize_new(const struct process *p, struct process_stop *s, struct map
 {
 	pid_t *tids;
 	size_t n, before = s->n;
-	int rc = threads_list(p, &tids, &n);
+	int rc = 0;
 
-	if (rc < 0)
-		return rc;
+	TRY(threads_list(p, &tids, &n));
 	for (size_t i = 0; i < n; i++) {
 		/* The kernel lists threads in the order of their making, so the known ones come at
 		 * the same place again: look there first. */

@@ -10,6 +10,7 @@
 #include "trace/codec.h"
 
 #include "base/cursor.h"
+#include "base/error.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -131,9 +132,8 @@ static int unpack(struct decoder *d, ZSTD_DCtx *zstd, const struct head *h,
 	for (unsigned i = 0; i < PLX_N_COLUMNS; i++)
 		if (h->columns[i].n_stored != h->columns[i].n_raw)
 			need += h->columns[i].n_raw + DECODER_SLACK;
-	int r = reserve((void **)&d->raw, &d->raw_cap, need);
-	if (r < 0)
-		return r;
+
+	TRY(reserve((void **)&d->raw, &d->raw_cap, need));
 
 	for (unsigned i = 0; i < PLX_N_COLUMNS; i++) {
 		size_t n_raw = h->columns[i].n_raw, n_stored = h->columns[i].n_stored;
@@ -194,12 +194,10 @@ int decoder_begin(struct decoder *d, ZSTD_DCtx *zstd, const void *payload, size_
 	d->damaged = false;
 	if (read_head(payload, size, &h) < 0)
 		return -EBADMSG;
-	int r = unpack(d, zstd, &h, columns);
-	if (r < 0)
-		return r;
-	r = check(&h, columns[PLX_TAGS], &n_new);
-	if (r < 0)
-		return r;
+	int r;
+
+	TRY(unpack(d, zstd, &h, columns));
+	TRY(check(&h, columns[PLX_TAGS], &n_new));
 	size_t names_bytes = d->names_cap * sizeof(*d->names);
 	r = reserve((void **)&d->names, &names_bytes, n_new * sizeof(*d->names));
 	d->names_cap = names_bytes / sizeof(*d->names);

@@ -7,6 +7,7 @@
 #include "trace/meta.h"
 
 #include "base/cursor.h"
+#include "base/error.h"
 #include "base/vec.h"
 #include "trace/format.h"
 
@@ -322,11 +323,8 @@ static int read_runtime(struct meta *m, struct cursor *c)
 	uint32_t index = get_u32(c);
 	rt->process = get_u32(c);
 	const char **strings[] = {&rt->name, &rt->version, &rt->object, &rt->verified};
-	for (unsigned i = 0; i < 4; i++) {
-		int r = get_string(m, c, strings[i]);
-		if (r < 0)
-			return r;
-	}
+	for (unsigned i = 0; i < 4; i++)
+		TRY(get_string(m, c, strings[i]));
 	return cursor_ok(c) ? put_item(m, &m->runtimes, index, rt) : -EBADMSG;
 }
 
@@ -371,9 +369,8 @@ static int read_sites(struct meta *m, struct cursor *c, struct trace_kind *k)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < n; i++) {
 		addrs[i] = cursor_uleb(c);
-		int r = get_string(m, c, &sites[i]);
-		if (r < 0)
-			return r;
+
+		TRY(get_string(m, c, &sites[i]));
 	}
 	k->n_sites = (uint32_t)n;
 	k->site_addrs = addrs;
@@ -394,11 +391,8 @@ static int read_kind(struct meta *m, struct cursor *c)
 	k->vtable = cursor_uleb(c);
 	k->poll = cursor_uleb(c);
 	const char **strings[] = {&k->name, &k->full_name, &k->scheduler};
-	for (unsigned i = 0; i < 3; i++) {
-		int r = get_string(m, c, strings[i]);
-		if (r < 0)
-			return r;
-	}
+	for (unsigned i = 0; i < 3; i++)
+		TRY(get_string(m, c, strings[i]));
 	int r = read_sites(m, c, k);
 	if (r < 0 || !cursor_ok(c))
 		return r < 0 ? r : -EBADMSG;
@@ -433,11 +427,8 @@ static int read_frame(struct meta *m, struct cursor *c)
 	f->process = get_u32(c);
 	f->addr = cursor_uleb(c);
 	const char **strings[] = {&f->object, &f->function, &f->file};
-	for (unsigned i = 0; i < 3; i++) {
-		int r = get_string(m, c, strings[i]);
-		if (r < 0)
-			return r;
-	}
+	for (unsigned i = 0; i < 3; i++)
+		TRY(get_string(m, c, strings[i]));
 	f->line = get_u32(c);
 	return cursor_ok(c) ? put_item(m, &m->frames, index, f) : -EBADMSG;
 }

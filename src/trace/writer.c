@@ -11,6 +11,7 @@
 #include "trace/trace.h"
 
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/vec.h"
 #include "trace/codec.h"
@@ -286,9 +287,8 @@ static int next_index(uint32_t *n, uint32_t *ret)
 int trace_writer_process(struct trace_writer *w, const struct trace_process *p, uint32_t *ret_index)
 {
 	uint32_t index;
-	int r = next_index(&w->n_processes, &index);
-	if (r < 0)
-		return r;
+
+	TRY(next_index(&w->n_processes, &index));
 	meta_put_process(&w->meta, index, p);
 	*ret_index = index;
 	return meta_done_one(w);
@@ -298,9 +298,8 @@ int trace_writer_runtime(struct trace_writer *w, const struct trace_runtime *rt,
 			 uint32_t *ret_index)
 {
 	uint32_t index;
-	int r = next_index(&w->n_runtimes, &index);
-	if (r < 0)
-		return r;
+
+	TRY(next_index(&w->n_runtimes, &index));
 	meta_put_runtime(&w->meta, index, rt);
 	*ret_index = index;
 	return meta_done_one(w);
@@ -311,9 +310,8 @@ int trace_writer_thread(struct trace_writer *w, const struct trace_thread *t, ui
 	if (!GROW_ZERO(w->drafts, w->n_threads, w->threads_cap))
 		return -ENOMEM;
 	uint32_t index;
-	int r = next_index(&w->n_threads, &index);
-	if (r < 0)
-		return r;
+
+	TRY(next_index(&w->n_threads, &index));
 	meta_put_thread(&w->meta, index, t);
 	*ret_index = index;
 	return meta_done_one(w);
@@ -322,9 +320,8 @@ int trace_writer_thread(struct trace_writer *w, const struct trace_thread *t, ui
 int trace_writer_kind(struct trace_writer *w, const struct trace_kind *k, uint32_t *ret_index)
 {
 	uint32_t index;
-	int r = next_index(&w->n_kinds, &index);
-	if (r < 0)
-		return r;
+
+	TRY(next_index(&w->n_kinds, &index));
 	meta_put_kind(&w->meta, index, k);
 	*ret_index = index;
 	return meta_done_one(w);
@@ -333,9 +330,8 @@ int trace_writer_kind(struct trace_writer *w, const struct trace_kind *k, uint32
 int trace_writer_place(struct trace_writer *w, const struct trace_place *p, uint32_t *ret_index)
 {
 	uint32_t index;
-	int r = next_index(&w->n_places, &index);
-	if (r < 0)
-		return r;
+
+	TRY(next_index(&w->n_places, &index));
 	meta_put_place(&w->meta, index, p);
 	*ret_index = index;
 	return meta_done_one(w);
@@ -344,9 +340,8 @@ int trace_writer_place(struct trace_writer *w, const struct trace_place *p, uint
 int trace_writer_frame(struct trace_writer *w, const struct trace_frame *f, uint32_t *ret_index)
 {
 	uint32_t index;
-	int r = next_index(&w->n_frames, &index);
-	if (r < 0)
-		return r;
+
+	TRY(next_index(&w->n_frames, &index));
 	meta_put_frame(&w->meta, index, f);
 	*ret_index = index;
 	return meta_done_one(w);
@@ -355,9 +350,8 @@ int trace_writer_frame(struct trace_writer *w, const struct trace_frame *f, uint
 int trace_writer_stack(struct trace_writer *w, const struct trace_stack *s, uint32_t *ret_index)
 {
 	uint32_t index;
-	int r = next_index(&w->n_stacks, &index);
-	if (r < 0)
-		return r;
+
+	TRY(next_index(&w->n_stacks, &index));
 	meta_put_stack(&w->meta, index, s);
 	*ret_index = index;
 	return meta_done_one(w);
@@ -374,9 +368,8 @@ int trace_writer_thread_name(struct trace_writer *w, uint32_t thread, const char
 int trace_writer_coverage(struct trace_writer *w, const struct trace_coverage *c)
 {
 	uint32_t index;
-	int r = next_index(&w->n_coverage, &index);
-	if (r < 0)
-		return r;
+
+	TRY(next_index(&w->n_coverage, &index));
 	meta_put_coverage(&w->meta, index, c);
 	return meta_done_one(w);
 }
@@ -384,9 +377,8 @@ int trace_writer_coverage(struct trace_writer *w, const struct trace_coverage *c
 int trace_writer_cpu(struct trace_writer *w, const struct trace_cpu *c)
 {
 	uint32_t index;
-	int r = next_index(&w->n_cpus, &index);
-	if (r < 0)
-		return r;
+
+	TRY(next_index(&w->n_cpus, &index));
 	meta_put_cpu(&w->meta, index, c);
 	return meta_done_one(w);
 }
@@ -473,9 +465,9 @@ int trace_writer_events(struct trace_writer *w, uint32_t thread, const struct tr
 
 int trace_writer_round(struct trace_writer *w, uint64_t watermark_ns)
 {
-	int r = flush_all(w);
-	if (r < 0)
-		return r;
+	int r;
+
+	TRY(flush_all(w));
 	chunk_begin(w);
 	buf_add(&w->out, &watermark_ns, sizeof(watermark_ns));
 	buf_add(&w->out, &w->n_events, sizeof(w->n_events));

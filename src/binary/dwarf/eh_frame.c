@@ -18,6 +18,7 @@
 #include "binary/dwarf/eh_frame.h"
 
 #include "base/cursor.h"
+#include "base/error.h"
 #include "base/map.h"
 #include "base/search.h"
 #include "base/vec.h"
@@ -437,9 +438,8 @@ static int run(struct eh_table *t, const struct section *s, const struct eh_fde 
 		if (!t || to <= at || to >= end)
 			break;
 		row = row_of(r, (uint32_t)(at - t->base));
-		int rc = put_row(t, &row);
-		if (rc < 0)
-			return rc;
+
+		TRY(put_row(t, &row));
 		at = to;
 	}
 	if (!t)

@@ -12,6 +12,7 @@
  */
 #include "binary/dwarf/units.h"
 
+#include "base/error.h"
 #include "base/search.h"
 #include "base/vec.h"
 #include "binary/dwarf/debug_file.h"
@@ -120,10 +121,8 @@ int units_open(int fd, const char *path, struct units **ret_units, struct error 
 	struct unit_source *src;
 	struct file_id program;
 	struct units *us;
-	int r = debug_file_find(fd, path, &file, err);
 
-	if (r < 0)
-		return r;
+	TRY(debug_file_find(fd, path, &file, err));
 	if (!file_id_read(fd, &program))
 		program = *debug_file_id(file);
 	us = calloc(1, sizeof(*us));

@@ -11,6 +11,7 @@
 #include "binary/elf/image.h"
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/search.h"
 #include "base/vec.h"
@@ -38,15 +39,12 @@ static int add_segment(struct opening *o, const GElf_Phdr *ph)
 	struct elf_image *img = o->img;
 	struct elf_segment *seg = &img->segments[img->n_segments];
 	uint64_t end;
-	int r;
 
 	if (__builtin_add_overflow(ph->p_vaddr, ph->p_memsz, &end) || ph->p_filesz > ph->p_memsz)
 		return error_set(o->err, -ENOEXEC, "a segment has an impossible size");
 	if (ph->p_memsz == 0)
 		return 0;
-	r = image_check(img, ph->p_offset, ph->p_filesz, o->err);
-	if (r < 0)
-		return r;
+	TRY(image_check(img, ph->p_offset, ph->p_filesz, o->err));
 	*seg = (struct elf_segment){
 		.addr = ph->p_vaddr,
 		.size = ph->p_memsz,
@@ -318,10 +316,9 @@ int elf_image_open_resting(int fd, const char *name, struct elf_image **ret_imag
 int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struct error *err)
 {
 	struct elf_image *img;
-	int r = elf_image_open_resting(fd, name, &img, err);
+	int r;
 
-	if (r < 0)
-		return r;
+	TRY(elf_image_open_resting(fd, name, &img, err));
 	r = elf_image_wake(img, err);
 	if (r < 0) {
 		elf_image_free(img);

@@ -5,6 +5,7 @@
  */
 #include "capture/agent/ring_stacks.h"
 
+#include "base/error.h"
 #include "capture/samples/stacks.h"
 
 #include <errno.h>
@@ -99,7 +100,6 @@ int ring_stacks_event(struct drain *d, struct source *s, uint32_t ring,
 				.arg = spawn ? TM_SPAWN : TM_BLOCKED,
 				.kind = TRACE_KIND_NONE,
 				.task = spawn};
-	int rc;
 
 	if (at)
 		at->begun = false;
@@ -110,9 +110,7 @@ int ring_stacks_event(struct drain *d, struct source *s, uint32_t ring,
 	if (!thread || thread->index != event->thread)
 		return 0;
 	if (at->thread != event->thread + 1) {
-		rc = capture_threads_stream(d->threads, thread, &at->stream);
-		if (rc < 0)
-			return rc;
+		TRY(capture_threads_stream(d->threads, thread, &at->stream));
 		at->thread = event->thread + 1;
 	}
 	s->stacks->n_stacks += spawn;

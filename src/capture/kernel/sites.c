@@ -13,6 +13,7 @@
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/map.h"
 #include "base/vec.h"
 #include "binary/dwarf/debug.h"
@@ -482,10 +483,8 @@ int kernel_sites_known(struct elf_image *image, bool *ret_known, struct error *e
 	struct probes *probes;
 	const struct probe *p;
 	bool known = false;
-	int rc = probes_read(image, &probes, err);
 
-	if (rc < 0)
-		return rc;
+	TRY(probes_read(image, &probes, err));
 	for (size_t i = 0; !known && (p = probes_at(probes, i)); i++) {
 		const struct provider_probe *row = providers_match(p);
 

@@ -8,6 +8,7 @@
  * events go through there, so that they keep their order.
  */
 #include "capture/kernel/calls.h"
+#include "base/error.h"
 #include "capture/kernel/kernel.h"
 #include "capture/samples/stacks.h"
 #include "capture/threads.h"
@@ -332,14 +333,11 @@ static int take_stack(struct capture *c, const struct kernel_process *p, struct 
 				.kind = TRACE_KIND_NONE,
 				.task = 1};
 	struct capture_thread *thread = capture_threads_find(c->shared->threads, p->index, t->tid);
-	int rc;
 
 	if (!thread)
 		return 0;
 	if (!t->stream_known) {
-		rc = capture_threads_stream(c->shared->threads, thread, &t->stream);
-		if (rc < 0)
-			return rc;
+		TRY(capture_threads_stream(c->shared->threads, thread, &t->stream));
 		t->stream_known = true;
 	}
 	e.thread = t->stream;

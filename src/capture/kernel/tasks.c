@@ -13,6 +13,7 @@
  * whose end was not seen ends, unknown, when its thread is seen further up its stack.
  */
 #include "agent/runtime_async_task.h"
+#include "base/error.h"
 #include "agent/runtime_tokio.h"
 #include "capture/kernel/kernel.h"
 
@@ -304,10 +305,8 @@ static int tokio_poll(struct hit *h)
 {
 	struct kernel_track *was = map_get(&h->c->open, h->p->index, h->r->header);
 	struct kernel_frame *f, *before = was ? frame_of(was, h->r->header) : NULL;
-	int rc = open_poll(h, &f);
 
-	if (rc < 0)
-		return rc;
+	TRY(open_poll(h, &f));
 	/* A task that is complete or running isn't polled, it only loses a reference; a cancelled
 	 * one is dropped instead of polled. */
 	if (h->has_state && h->state & TOKIO_LIFECYCLE)
@@ -446,10 +445,8 @@ static void read_async(struct hit *h)
 static int async_run(struct hit *h)
 {
 	struct kernel_frame *f;
-	int rc = open_poll(h, &f);
 
-	if (rc < 0)
-		return rc;
+	TRY(open_poll(h, &f));
 	f->async = true;
 	/* A task that was closed isn't polled any more: the run only drops its future. */
 	f->cancelled = h->has_state && h->state & ASYNC_CLOSED;
@@ -592,7 +589,6 @@ int kernel_task(struct capture *c, struct kernel_process *p, struct kernel_track
 		const struct kernel_place *place, const struct kernel_record *r)
 {
 	struct hit h = {.c = c, .p = p, .t = t, .place = place, .r = r};
-	int rc;
 
 	if (r->type == KR_RETURN)
 		return tokio_return(&h);
@@ -604,9 +600,7 @@ int kernel_task(struct capture *c, struct kernel_process *p, struct kernel_track
 	if (place->type == KH_ASYNC_RETURN)
 		return async_return(&h);
 	/* A poll begins where the one before began: that one is over. */
-	rc = close_stale(&h, r->sp + (place->type == KH_TOKIO_POLL || place->type == KH_ASYNC_RUN));
-	if (rc < 0)
-		return rc;
+	TRY(close_stale(&h, r->sp + (place->type == KH_TOKIO_POLL || place->type == KH_ASYNC_RUN)));
 	switch (place->type) {
 	case KH_TOKIO_POLL:
 		return tokio_poll(&h);

@@ -18,6 +18,7 @@
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/map.h"
 #include "base/cpu_yield.h"
 #include "base/units.h"
@@ -309,9 +310,7 @@ static int add_thread(struct capture *c, struct process_samples *p, pid_t tid, b
 		}
 		if (c->ring_fds[cpu] < 0)
 			c->ring_fds[cpu] = fd;
-		rc = keep_event(c, fd, tid, late);
-		if (rc < 0)
-			return rc;
+		TRY(keep_event(c, fd, tid, late));
 	}
 	return 0;
 }
@@ -329,10 +328,9 @@ static int add_threads(struct capture *c, struct process_samples *p, struct erro
 	_cleanup_free_ pid_t *before = NULL, *after = NULL;
 	struct process handle = PROCESS_INIT;
 	size_t n_before = 0, n_after = 0;
-	int rc = process_open(p->pid, &handle, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	TRY(process_open(p->pid, &handle, err));
 	rc = threads_list(&handle, &before, &n_before);
 	for (size_t i = 0; i < n_before && rc == 0; i++) {
 		rc = add_thread(c, p, before[i], false);

@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/file_map.h"
 #include "base/map.h"
 #include "base/order.h"
@@ -606,14 +607,10 @@ static int tell_node(struct capture_stacks *s, struct node *node)
 	for (size_t i = p->n_names; i-- > 0;) {
 		struct trace_stack told = {.parent = parent, .flags = flags};
 		uint32_t index;
-		int rc = tell_frame(s, p, &p->names[i]);
 
-		if (rc < 0)
-			return rc;
+		TRY(tell_frame(s, p, &p->names[i]));
 		told.frame = p->names[i].frame - 1;
-		rc = trace_writer_stack(s->writer, &told, &index);
-		if (rc < 0)
-			return rc;
+		TRY(trace_writer_stack(s->writer, &told, &index));
 		parent = index + 1;
 		flags = 0;
 	}
@@ -635,12 +632,8 @@ static int stack_index(struct capture_stacks *s, capture_stack stack, uint64_t *
 			return 0;
 		path[n++] = at;
 	}
-	while (n) {
-		int rc = tell_node(s, &s->nodes[path[--n]]);
-
-		if (rc < 0)
-			return rc;
-	}
+	while (n)
+		TRY(tell_node(s, &s->nodes[path[--n]]));
 	*ret_value = stack ? s->nodes[stack].index : 0;
 	return 1;
 }

@@ -12,6 +12,7 @@
  * until the main source has looked again, and goes into the trace if its poll was open at its time.
  */
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/map.h"
 #include "base/units.h"
 #include "base/vec.h"
@@ -178,12 +179,9 @@ static int look_at(struct capture *c, struct capture_thread *t, struct watched *
 	capture_stack stack =
 		capture_stacks_last(c->shared->stacks, t->process, t->tid, &sampled_ns);
 	struct sampler_job *job;
-	int rc;
 
 	if (w->thread != t->index) {
-		rc = capture_threads_stream(c->shared->threads, t, &w->stream);
-		if (rc < 0)
-			return rc;
+		TRY(capture_threads_stream(c->shared->threads, t, &w->stream));
 		w->thread = t->index;
 	}
 	if (stack && sampled_ns > w->begin_ns && sampled_ns + FRESH_NS >= w->due_ns) {

@@ -6,6 +6,7 @@
  * clock is the same, so a system call that was made in a poll lies between the poll's ends.
  */
 #include "base/cpu_yield.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/vec.h"
 #include "capture/sched/sched.h"
@@ -78,7 +79,6 @@ static int stream_of(struct capture *c, const struct joined *j, uint32_t tid, en
 	uintptr_t known = (uintptr_t)map_get(&c->streams, key, tid);
 	struct capture_thread *thread;
 	char name[16];
-	int rc;
 
 	if (known) {
 		*ret_index = (uint32_t)(known - 1);
@@ -88,9 +88,7 @@ static int stream_of(struct capture *c, const struct joined *j, uint32_t tid, en
 	thread = capture_threads_get(c->shared->threads, j->process, tid, name);
 	if (!thread)
 		return -ENOMEM;
-	rc = capture_threads_stream(c->shared->threads, thread, ret_index);
-	if (rc < 0)
-		return rc;
+	TRY(capture_threads_stream(c->shared->threads, thread, ret_index));
 	return map_put(&c->streams, key, tid, (void *)((uintptr_t)*ret_index + 1));
 }
 
