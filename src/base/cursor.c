@@ -7,7 +7,6 @@
 
 #include <assert.h>
 #include <endian.h>
-#include <stdlib.h>
 #include <string.h>
 
 void cursor_init(struct cursor *c, const void *data, size_t len)

@@ -2,7 +2,6 @@
 /* The slow part of growing an array: doubling, with every overflow looked at. */
 #include "base/vec.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 
 bool vec_grow(void **items, size_t n, size_t *cap, size_t max_cap, size_t item_bytes)

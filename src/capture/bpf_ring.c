@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <linux/bpf.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -19,7 +19,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define ROUND_NS (250 * NSEC_PER_MSEC)
 #define USE_NS (500 * NSEC_PER_MSEC)

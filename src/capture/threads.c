@@ -11,7 +11,6 @@
  */
 #include "capture/threads.h"
 
-#include "base/clock.h"
 #include "base/map.h"
 #include "base/units.h"
 #include "base/vec.h"

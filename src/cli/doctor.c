@@ -20,7 +20,6 @@
 #include "runtime/find.h"
 #include "runtime/scan_cache.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -13,8 +13,6 @@
 #include "process/find_processes.h"
 #include "runtime/scan_cache.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #define MAX_LOOKED_AT 32u

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "base/units.h"
 #include "cli/filter.h"
 #include "cli/input.h"
 #include "cli/verbs.h"

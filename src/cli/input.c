@@ -6,7 +6,6 @@
 #include "base/cleanup.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

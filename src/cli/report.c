@@ -3,7 +3,6 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "base/units.h"
 #include "cli/filter.h"
 #include "cli/input.h"
@@ -14,7 +13,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define FAMILIES_SHOWN 20
 #define NO_PROGRESS_NS (10 * NSEC_PER_MSEC)

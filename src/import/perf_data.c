@@ -12,7 +12,6 @@
  *
  * Source: perf's tools/perf/Documentation/perf.data-file-format.txt and util/header.h.
  */
-#include "import/formats.h"
 #include "import/parts.h"
 #include "import/perf_data.h"
 #include "import/perf_swap.h"

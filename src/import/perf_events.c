@@ -8,7 +8,6 @@
 
 #include "base/syscalls.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static bool counter(const struct perf_text *t, enum trace_sample *ret)

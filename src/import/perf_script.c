@@ -6,7 +6,6 @@
  * up to an empty line. Frames of events that keep no stack are not even looked at.
  */
 #include "base/vec.h"
-#include "import/formats.h"
 #include "import/input.h"
 #include "import/perf_events.h"
 #include "import/perf_switch.h"

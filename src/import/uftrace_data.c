@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "base/vec.h"
-#include "import/formats.h"
 #include "import/input.h"
 #include "import/perf_line.h"
 #include "import/uftrace_calls.h"
@@ -26,7 +25,6 @@
 #include "binary/elf/elf_image.h"
 #include "binary/names.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -16,7 +16,6 @@
 #include "import/uftrace_switches.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

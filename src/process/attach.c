@@ -39,7 +39,6 @@
 #include "process/launch.h"
 #include "process/memory.h"
 #include "process/programs.h"
-#include "process/rights.h"
 #include "process/roots.h"
 #include "process/seccomp.h"
 #include "process/seccomp_watch.h"

@@ -14,7 +14,6 @@
 #include "process/memory.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #define FIELD 4u /* bytes of a relative target */
 

@@ -6,10 +6,7 @@
 #include "process/cover.h"
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define FUTURES "future polls"

@@ -9,7 +9,6 @@
 #include "process/seccomp.h"
 #include "process/threads.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #define AT_A_TIME 8u

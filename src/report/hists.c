@@ -22,7 +22,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define CONTENDED_NS 100000u
 #define CONTENDED_FRAMES 5u

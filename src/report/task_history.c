@@ -15,7 +15,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MAX_LIVES 16u
 #define MAX_STEPS 200u /* of a life: half from its begin, half up to its end */

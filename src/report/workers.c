@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum sort { BY_THREAD = 0, BY_ADDRESS, N_SORTS };
 

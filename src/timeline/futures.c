@@ -20,7 +20,6 @@
 #include "timeline/state.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #define MAX_FUTURES (1u << 18)	/* alive in all */
 #define MAX_OF_OWNER (1u << 16) /* and of one task, or outside of all */

@@ -13,7 +13,6 @@
 #include "base/vec.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 static struct frame *poll_top(struct thread *th)
 {

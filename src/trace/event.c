@@ -4,8 +4,6 @@
 
 #include "base/text.h"
 
-#include <string.h>
-
 #define LOOK_UP(table, i)                                                                          \
 	((i) < sizeof(table) / sizeof((table)[0]) && (table)[i] ? (table)[i] : "?")
 

@@ -10,7 +10,6 @@
 #include "binary/elf/elf_image.h"
 
 #include <Zydis/Zydis.h>
-#include <string.h>
 
 #define RSP 4
 

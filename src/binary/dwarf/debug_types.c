@@ -10,7 +10,6 @@
 #include "binary/dwarf/debug_data.h"
 
 #include <dwarf.h>
-#include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
 

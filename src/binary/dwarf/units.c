@@ -17,7 +17,6 @@
 #include "base/vec.h"
 #include "binary/dwarf/debug_file.h"
 
-#include <dwarf.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,7 +12,6 @@
 #include "binary/elf/image.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MAX_RELR_WORDS (64u << 20)

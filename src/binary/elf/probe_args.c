@@ -15,7 +15,6 @@
 #include "base/buf.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <string.h>
 
 #define LENGTH(a) (sizeof(a) / sizeof((a)[0]))

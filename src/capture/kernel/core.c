@@ -12,7 +12,6 @@
  * All hangs on file descriptors: when pollux ends in whatever way, the kernel takes the probes out,
  * and nothing was ever registered by a name.
  */
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"

@@ -15,7 +15,6 @@
  * first. So records wait, in the order of their times, until the next pass over the ring has begun:
  * what may be older has come by then.
  */
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -25,8 +24,6 @@
 #include "base/vec.h"
 #include "capture/kernel/kernel.h"
 #include "capture/drain_interval.h"
-#include "capture/threads.h"
-#include "process/attach.h"
 #include "process/launch.h"
 #include "runtime/debug_names.h"
 

@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Reading debug information takes a thread and memory: of a binary's many processes these have it.
  */

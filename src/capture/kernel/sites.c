@@ -11,12 +11,10 @@
  * several that are alike; so a hook knows its kind only if no other kind has the function, and
  * otherwise the task's own vtable shows it.
  */
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/map.h"
 #include "base/vec.h"
-#include "binary/dwarf/debug.h"
 #include "capture/kernel/object.h"
 #include "runtime/debug_names.h"
 #include "runtime/scan_cache.h"

@@ -13,8 +13,6 @@
 #include "capture/samples/stacks.h"
 #include "capture/threads.h"
 
-#include "agent/ring.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

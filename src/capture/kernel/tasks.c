@@ -18,7 +18,6 @@
 #include "capture/kernel/kernel.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define TASK_MASK ((1ull << 48) - 1) /* as the agent names a task by its address */

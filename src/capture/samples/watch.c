@@ -25,7 +25,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define LOOK_MIN_NS NSEC_PER_MSEC
 #define LOOK_MAX_NS (20 * NSEC_PER_MSEC)

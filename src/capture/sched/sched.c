@@ -23,7 +23,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 _Static_assert((int)SCHED_PREEMPTED == TX_PREEMPTED && (int)SCHED_SLEEPING == TX_SLEEPING &&
