@@ -574,10 +574,10 @@ static int send_alone(struct injector *in, struct code_cave *place, const struct
 static bool is_back(const struct entry_stop *parked, int signal,
 		    const struct user_regs_struct *regs)
 {
-	if (!parked->call)
+	if (!parked->is_call)
 		return signal == SIGTRAP && regs->rip == parked->at + 1;
 	return signal == (SIGTRAP | 0x80) && regs->rip == parked->at + 2 &&
-	       regs->orig_rax == parked->call && (long)regs->rax != -ENOSYS;
+	       regs->orig_rax == parked->call && (long)regs->rax == -ENOSYS;
 }
 
 /* From the remote call's begin to its end: back to where the program was parked. */
@@ -590,7 +590,8 @@ static int come_back(struct injector *in, struct error *err)
 
 	for (;;) {
 		process_step("cont");
-		if (ptrace(parked->call ? PTRACE_SYSCALL : PTRACE_CONT, tid, 0, (long)signal) < 0)
+		if (ptrace(parked->is_call ? PTRACE_SYSCALL : PTRACE_CONT, tid, 0, (long)signal) <
+		    0)
 			return error_sys(err, -errno, "cannot resume process %d", tid);
 		rc = thread_wait(tid, ERRAND_TIMEOUT, &status);
 		if (rc < 0)
@@ -613,13 +614,23 @@ static int come_back(struct injector *in, struct error *err)
 		if (signal != SIGTRAP)
 			signal = 0; /* another system call */
 	}
-	if (parked->call)
+	if (parked->is_call)
 		return 1;
 	regs.rip = parked->at;
 	regs.orig_rax = (unsigned long long)-1;
 	if (ptrace(PTRACE_SETREGS, tid, 0, &regs) < 0)
 		return error_sys(err, -errno, "cannot set the registers of process %d", tid);
 	return 1;
+}
+
+/* The system call before which a parked program is held is not made then, but skipped: a filter sees
+ * the number -1. It may answer with any error, but not kill. */
+static int may_skip(struct injector *in, pid_t tid, struct error *err)
+{
+	static const struct stub_call skipped = {.nr = UINT32_MAX};
+	const struct seccomp_trial trial = seccomp_try(&skipped, 1);
+
+	return seccomp_allows(in->process, tid, &skipped, 1, &trial, err);
 }
 
 /* The same for a parked program, whose libc's start is in no restartable sequence. */
@@ -632,13 +643,15 @@ static int send_parked(struct injector *in, struct code_cave *place, const struc
 	int rc;
 
 	TRY(seccomp_allows(in->process, tid, e->calls, e->n_calls, &in->trial, err));
+	if (in->parked->is_call)
+		TRY(may_skip(in, tid, err));
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
 		return error_sys(err, -errno, "cannot read the registers of process %d", tid);
 	in->process->stopped_tid = tid;
-	if (in->parked->call)
-		regs.rax = in->parked->call; /* it is made again */
+	if (in->parked->is_call)
+		regs.rax = in->parked->call;
 	rc = write_stub(in, place, e, &regs, waiting);
-	if (rc == 0 && !in->parked->call)
+	if (rc == 0 && !in->parked->is_call)
 		rc = memory_write(in->process, in->parked->at, &int3, 1);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write into process %d", tid);
@@ -654,7 +667,7 @@ static int send_parked(struct injector *in, struct code_cave *place, const struc
 			go_with(in->process, place, e, tid, NULL);
 		rc = come_back(in, err);
 	}
-	if (rc != -ESRCH && !in->parked->call &&
+	if (rc != -ESRCH && !in->parked->is_call &&
 	    memory_write(in->process, in->parked->at, &in->parked->byte, 1) < 0 && rc >= 0)
 		rc = error_set(err, -EIO, "cannot lift a breakpoint in process %d", tid);
 	return rc;
@@ -801,7 +814,7 @@ static uint64_t fs_base_of(struct injector *in, pid_t tid)
 /* Where libcs keep it: glibc's struct pthread.tid (2.17 to 2.41), musl's (1.2). */
 static const uint32_t known_offsets[] = {0x2d0, 0x30};
 
-uint32_t inject_known_tid_offset(const struct process *p, uint64_t fs_base, pid_t own_tid)
+static uint32_t known_tid_offset(const struct process *p, uint64_t fs_base, pid_t own_tid)
 {
 	for (size_t i = 0; i < sizeof(known_offsets) / sizeof(known_offsets[0]); i++) {
 		int32_t word;
@@ -817,8 +830,7 @@ uint32_t inject_tid_offset(struct injector *in)
 {
 	uint32_t hits[MAX_HITS], other[MAX_HITS];
 	pid_t own = process_own_tid(in->process, in->last_tid);
-	uint32_t found =
-		own && in->fs_base ? inject_known_tid_offset(in->process, in->fs_base, own) : 0;
+	uint32_t found = own && in->fs_base ? known_tid_offset(in->process, in->fs_base, own) : 0;
 	size_t n = own && in->fs_base ? tid_hits(in->process, in->fs_base, own, hits) : 0;
 
 	if (found)

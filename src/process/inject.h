@@ -13,14 +13,15 @@
 
 /*
  * A program that pollux holds at its start, where it comes back to after each remote call. Best
- * that is a system call which can be made again, whose end the kernel tells: then the program
- * continues whenever pollux is killed. Elsewhere a breakpoint is there during a remote call.
+ * that is right before a system call, of which the kernel tells: then the program continues
+ * whenever pollux is killed. Elsewhere a breakpoint is there during a remote call.
  */
 struct entry_stop {
 	pid_t tid;
 	uint64_t at;   /* address */
-	uint32_t call; /* number of the system call at `at`, 0: a breakpoint is needed */
-	uint8_t byte;  /* the byte that was there */
+	bool is_call;  /* of a system call, not yet made, ... */
+	uint64_t call; /* ... and its number */
+	uint8_t byte;  /* else: the byte that was there */
 };
 
 /* Memory that holds a stub's code. */
@@ -66,7 +67,5 @@ int inject_run(struct injector *in, struct code_cave *place, const struct remote
 
 /* Offset of the tid in a thread's control block, found in the target; 0 if unknown. */
 uint32_t inject_tid_offset(struct injector *in);
-/* The same, at one of the places that are known, for a thread with this thread pointer. */
-uint32_t inject_known_tid_offset(const struct process *p, uint64_t fs_base, pid_t own_tid);
 
 #endif

@@ -2,16 +2,21 @@
 /*
  * Launch.
  *
- * The child waits on a pipe until the tracer has seized it, then calls exec. It runs to a
- * breakpoint at its entry point: the loader has done the relocations then. A static program does
- * them itself, after its entry, so it runs on, system call by system call, until it has told the
- * kernel where its tid is kept (set_tid_address): libc is set up then, and still nothing of the
- * program itself has run. It is held there, and returns to a breakpoint there after each remote
- * call.
+ * The child waits on a pipe until the tracer has seized it, then calls exec. Where it is held then
+ * depends on what may become of it if pollux dies.
  *
- * If pollux dies before it released the program, the program dies with it (PTRACE_O_EXITKILL): it
- * has done nothing yet. What a followed program executes lives on: no breakpoint is there while it
- * is held, but only for the ms in which it runs to it.
+ * What pollux started runs to a breakpoint at its entry point: the loader has done the relocations
+ * then. It dies with pollux until that has released it (PTRACE_O_EXITKILL): it has done nothing yet.
+ *
+ * What a followed program executes lives on. So it gets no breakpoint, which would kill it if its
+ * tracer is gone; nor is it stepped, since the kernel leaves the trap flag to a thread whose tracer
+ * dies. It runs from system call to system call, and is held right before one. After each remote
+ * call it comes back to there, to make that call for the first time; without pollux it makes it at
+ * once. That call is the first one after the relocations, which a dynamic program's loader tells
+ * debuggers of (struct r_debug): mostly the loader's own, before the program's first instruction.
+ *
+ * A static program does the relocations itself. It is held, started or executed, right before the
+ * system call that comes after set_tid_address: libc is set up then, and knows its tid.
  */
 #include "process/launch.h"
 
@@ -26,7 +31,9 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <signal.h>
+#include <stddef.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/user.h>
@@ -34,8 +41,8 @@
 
 #define EXEC_TIMEOUT (10000 * NSEC_PER_MSEC)
 #define START_TIMEOUT (60000 * NSEC_PER_MSEC)
-#define MAX_SYSCALLS 64
-#define MAX_STEPS 64
+#define MAX_STATIC_CALLS 64u
+#define MAX_LOADER_CALLS 20000u
 
 struct launch {
 	pid_t pid;
@@ -106,69 +113,6 @@ static int wait_exec(struct launch *l)
 	}
 }
 
-/* Where the loader's mprotect() begins, as glibc and musl call it. 0: there is none. */
-static uint64_t find_relro(const struct process *p)
-{
-	Elf64_Phdr phdr[PROCESS_MAX_HEADERS];
-	uint64_t bias, start = 0, end = 0;
-	size_t n = process_headers(p, phdr, &bias);
-
-	for (size_t i = 0; i < n; i++)
-		if (phdr[i].p_type == PT_GNU_RELRO) {
-			start = phdr[i].p_vaddr;
-			end = start + phdr[i].p_memsz;
-		}
-	start = (bias + start) & ~(PAGE - 1);
-	end = (bias + end) & ~(PAGE - 1);
-	return start < end ? start : 0;
-}
-
-/* The end of the loader, which the kernel has mapped. */
-static uint64_t loader_end(const struct process *p, uint64_t base)
-{
-	struct process_maps maps = {0};
-	const struct process_map *first;
-	uint64_t end = 0;
-
-	if (maps_read(p, &maps, NULL) < 0)
-		return 0;
-	first = maps_at(&maps, base);
-	for (size_t i = 0; first && i < maps.n; i++)
-		if (maps.v[i].inode == first->inode && maps.v[i].start >= base)
-			end = maps.v[i].end;
-	maps_done(&maps);
-	return end;
-}
-
-/* Runs to the end of that call. A system call that the loader does not make comes too late. */
-static int run_to_relro(struct launch *l, uint64_t relro)
-{
-	uint64_t base = process_auxv(l->process, AT_BASE), end = loader_end(l->process, base);
-	struct user_regs_struct regs;
-	int status, signal = 0;
-
-	for (;;) {
-		if (ptrace(PTRACE_SYSCALL, l->pid, 0, (long)signal) < 0)
-			return error_sys(l->err, -errno, "cannot start %s", l->name);
-		TRY(next_stop(l, &status));
-		signal = status >> 16 ? 0 : WSTOPSIG(status);
-		if (signal != (SIGTRAP | 0x80))
-			continue;
-		signal = 0;
-		if (ptrace(PTRACE_GETREGS, l->pid, 0, &regs) < 0)
-			return error_sys(l->err, -errno, "cannot start %s", l->name);
-		if ((long)regs.rax == -ENOSYS) /* before a call */
-			continue;
-		if (regs.rip < base || regs.rip >= end)
-			return error_set(l->err, -ENOTSUP, "%s has an unknown loader", l->name);
-		if (regs.orig_rax == __NR_mprotect && regs.rdi == relro && regs.rax == 0)
-			break;
-	}
-	l->parked->at = regs.rip - 2;
-	l->parked->call = __NR_mprotect;
-	return 0;
-}
-
 static int lift_breakpoint(struct launch *l)
 {
 	int rc = memory_write(l->process, l->parked->at, &l->parked->byte, 1);
@@ -209,59 +153,77 @@ static int run_to(struct launch *l, uint64_t addr)
 	return lift_breakpoint(l);
 }
 
-/* libc keeps what set_tid_address returns, in one of the next few instructions. */
-static int step_to_tid(struct launch *l, struct user_regs_struct *regs)
+static bool has_interpreter(const struct process *p)
 {
-	pid_t own = process_own_tid(l->process, l->pid);
-	int status;
-
-	for (int i = 0; i < MAX_STEPS; i++) {
-		if (inject_known_tid_offset(l->process, regs->fs_base, own))
-			return 0;
-		if (ptrace(PTRACE_SINGLESTEP, l->pid, 0, 0) < 0)
-			return error_sys(l->err, -errno, "cannot start %s", l->name);
-		TRY(next_stop(l, &status));
-		if (ptrace(PTRACE_GETREGS, l->pid, 0, regs) < 0)
-			return error_sys(l->err, -errno, "cannot start %s", l->name);
-	}
-	return 0; /* another libc: the error says that its tids were not found */
+	/* The kernel passes a program the address of its loader, and 0 if there is none. */
+	return process_auxv(p, AT_BASE) != 0;
 }
 
-/* A static program: on to where its libc is set up. */
-static int run_to_libc(struct launch *l)
+/* The word in which the loader gives debuggers the address of its struct r_debug. 0: there is none. */
+static uint64_t find_debug(const struct process *p)
 {
-	struct user_regs_struct regs = {0};
-	int rc = 0, signal = 0;
+	Elf64_Phdr phdr[PROCESS_MAX_HEADERS];
+	uint64_t bias;
+	size_t n = process_headers(p, phdr, &bias);
+	Elf64_Dyn entry;
 
-	for (int stops = 0; rc == 0 && stops < 2 * MAX_SYSCALLS;) {
-		int status;
+	for (size_t i = 0; i < n; i++)
+		for (uint64_t at = 0;
+		     phdr[i].p_type == PT_DYNAMIC && at + sizeof(entry) <= phdr[i].p_memsz;
+		     at += sizeof(entry)) {
+			uint64_t addr = bias + phdr[i].p_vaddr + at;
 
+			if (memory_read(p, addr, &entry, sizeof(entry)) < 0)
+				return 0;
+			if (entry.d_tag == DT_DEBUG)
+				return addr + offsetof(Elf64_Dyn, d_un);
+		}
+	return 0;
+}
+
+static bool is_relocated(const struct process *p, uint64_t debug)
+{
+	struct r_debug r;
+	uint64_t at;
+
+	/* glibc sets the version first, then RT_ADD until it is done; musl sets the version when it
+	 * is done. */
+	return memory_read_u64(p, debug, &at) == 0 && at &&
+	       memory_read(p, at, &r, sizeof(r)) == 0 && r.r_version && r.r_state == RT_CONSISTENT;
+}
+
+/* Runs to a system call by which the program is set up, and no further. */
+static int run_to_call(struct launch *l)
+{
+	bool dynamic = has_interpreter(l->process), has_tid = false;
+	uint64_t debug = dynamic ? find_debug(l->process) : 0;
+	struct user_regs_struct regs;
+	int status, signal = 0;
+
+	if (dynamic && !debug)
+		return error_set(l->err, -ENOTSUP, "%s has an unknown loader", l->name);
+	for (unsigned calls = 0; calls < (dynamic ? MAX_LOADER_CALLS : MAX_STATIC_CALLS);) {
 		if (ptrace(PTRACE_SYSCALL, l->pid, 0, (long)signal) < 0)
 			return error_sys(l->err, -errno, "cannot start %s", l->name);
-		rc = next_stop(l, &status);
-		if (rc < 0)
-			return rc;
+		TRY(next_stop(l, &status));
+		signal = status >> 16 ? 0 : WSTOPSIG(status);
+		if (signal != (SIGTRAP | 0x80))
+			continue;
 		signal = 0;
-		if (status >> 16)
-			continue;
-		if (WSTOPSIG(status) != (SIGTRAP | 0x80)) {
-			signal = WSTOPSIG(status);
-			continue;
-		}
-		/* Stops come in pairs: before and after a call. */
-		stops++;
 		if (ptrace(PTRACE_GETREGS, l->pid, 0, &regs) < 0)
 			return error_sys(l->err, -errno, "cannot start %s", l->name);
-		if (stops % 2 == 0 && regs.orig_rax == __NR_set_tid_address)
-			break;
+		if ((long)regs.rax != -ENOSYS) { /* after a call */
+			has_tid = has_tid || regs.orig_rax == __NR_set_tid_address;
+			continue;
+		}
+		calls++;
+		l->parked->at = regs.rip - 2;
+		l->parked->is_call = true;
+		l->parked->call = regs.orig_rax;
+		if (dynamic ? is_relocated(l->process, debug) : has_tid)
+			return 0;
 	}
-	if (rc == 0)
-		rc = step_to_tid(l, &regs);
-	/* Its next instruction is the place to come back to. */
-	l->parked->at = regs.rip;
-	if (rc == 0)
-		rc = memory_read(l->process, regs.rip, &l->parked->byte, 1);
-	return rc < 0 ? error_sys(l->err, rc, "cannot start %s", l->name) : 0;
+	return dynamic ? error_set(l->err, -ENOTSUP, "%s has an unknown loader", l->name) : 0;
 }
 
 static bool loses_rights(const struct process *p)
@@ -273,27 +235,17 @@ static bool loses_rights(const struct process *p)
 		(st.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP));
 }
 
-static bool has_interpreter(const struct process *p)
-{
-	/* The kernel passes a program the address of its loader, and 0 if there is none. */
-	return process_auxv(p, AT_BASE) != 0;
-}
-
 /* From the stop of an exec to where its libraries are there. */
 static int park(struct launch *l)
 {
 	uint64_t entry = process_auxv(l->process, AT_ENTRY);
-	uint64_t relro = l->followed && has_interpreter(l->process) ? find_relro(l->process) : 0;
 
 	l->process->stopped_tid = l->pid;
 	l->process->launched = true;
 	l->parked->tid = l->pid;
 	if (!entry)
 		return error_set(l->err, -ENOEXEC, "%s has no entry point", l->name);
-	if (relro)
-		return run_to_relro(l, relro);
-	TRY(run_to(l, entry));
-	return !has_interpreter(l->process) ? run_to_libc(l) : 0;
+	return has_interpreter(l->process) && !l->followed ? run_to(l, entry) : run_to_call(l);
 }
 
 static int trace_start(void *arg)
@@ -378,7 +330,8 @@ struct release {
 static int lift(void *arg)
 {
 	const struct release *r = arg;
-	int rc = r->parked->call ? 0 : memory_write(r->process, r->parked->at, &r->parked->byte, 1);
+	int rc = r->parked->is_call ? 0
+				    : memory_write(r->process, r->parked->at, &r->parked->byte, 1);
 
 	if (rc < 0)
 		return error_sys(r->err, rc, "cannot let process %d go", r->process->pid);

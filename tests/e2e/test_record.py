@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The command `record`: how it begins, how it ends, what it refuses and says."""
+import itertools
 import json
 import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -577,6 +579,39 @@ def test_pollux_is_killed_while_the_loader_runs(pollux, suite, tmp_path, what):
                         f"KILLED=$PPID LD_PRELOAD={library} exec {command}")
     assert result.returncode == -signal.SIGKILL
     assert "lives" in result.stdout or '{"truth"' in result.stdout, result.stdout
+
+
+def without_relro(program, path):
+    """A copy of it whose loader leaves all its data writable."""
+    content = bytearray(program.read_bytes())
+    headers, = struct.unpack_from("<Q", content, 32)
+    size, n = struct.unpack_from("<HH", content, 54)
+    for at in range(headers, headers + n * size, size):
+        if struct.unpack_from("<I", content, at)[0] == 0x6474E552:  # PT_GNU_RELRO
+            struct.pack_into("<I", content, at, 0)
+    path.write_bytes(content)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("profile", ["release", "without_relro", "static", "static-stripped"])
+def test_pollux_is_killed_while_it_prepares_what_was_executed(pollux, suite, tmp_path, all_of_it, profile):
+    """After each of its calls of ptrace: the program lives on, and works."""
+    library = build.compile_c(build.TARGETS / "die_at_ptrace.c", "die_at_ptrace.so", "-shared", "-fPIC")
+    program = suite("smol-2.0", "release" if profile == "without_relro" else profile)
+    if profile == "without_relro":
+        program = without_relro(program, tmp_path / "suite")
+    killed, step = 0, 1 if all_of_it else 5
+    for at in itertools.count(1, step):
+        result = driver.run(pollux, "record", "-o", tmp_path / "x.plx", "--", "sh", "-c", f"exec {program} executor",
+                            env={**os.environ, "LD_PRELOAD": str(library), "DIE_AT": str(at)})
+        assert '{"truth"' in result.stdout, (at, result.returncode, result.stderr)
+        if result.returncode != -signal.SIGKILL:
+            break
+        killed += 1
+    assert result.returncode == 0, result.stderr
+    assert killed > 10
+    assert driver.report(pollux, tmp_path / "x.plx")["tasks"]["spawned"] == 500
 
 
 def test_pollux_is_killed_while_it_looks_at_what_was_executed(pollux, suite, tmp_path):

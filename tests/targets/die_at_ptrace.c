@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * To be preloaded into pollux: ends it by SIGKILL after its call number $DIE_AT of ptrace(), counted
+ * from where it follows a program.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+long ptrace(enum __ptrace_request request, ...)
+{
+	static atomic_int n_calls;
+	const char *die_at = getenv("DIE_AT");
+	int at = die_at && !strcmp(program_invocation_short_name, "pollux") ? atoi(die_at) : 0;
+	int call = n_calls || request == PTRACE_SETOPTIONS ? ++n_calls : 0;
+	va_list args;
+
+	va_start(args, request);
+	long pid = va_arg(args, long), addr = va_arg(args, long), data = va_arg(args, long);
+	va_end(args);
+	long rc = syscall(SYS_ptrace, request, pid, addr, data);
+	if (call && call == at)
+		kill(getpid(), SIGKILL);
+	return rc;
+}
