@@ -54,6 +54,7 @@
 struct follow {
 	pid_t pid;
 	struct tracer *tracer;
+	uint64_t image;		 /* struct process.image, when it was taken */
 	bool careful;		 /* system calls are looked at ... */
 	unsigned n_calls;	 /* ... how many so far */
 	unsigned n_signals;	 /* since ... */
@@ -221,10 +222,23 @@ static int wait_for(void *arg)
 	return 0;
 }
 
+static uint64_t image_now(pid_t pid)
+{
+	struct process p = PROCESS_INIT;
+	uint64_t image = process_open(pid, &p, NULL) == 0 ? p.image : 0;
+
+	process_close(&p);
+	return image;
+}
+
 static int let_run(void *arg)
 {
 	struct follow *f = arg;
 
+	f->image = image_now(f->pid);
+	/* It may be held right before a system call. */
+	if (f->careful && !may_keep(f))
+		return -EPERM;
 	if (ptrace(PTRACE_SETOPTIONS, f->pid, 0, PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD) < 0 ||
 	    resume(f, 0) < 0)
 		return -errno;
@@ -237,6 +251,7 @@ static int seize(void *arg)
 
 	if (ptrace(PTRACE_SEIZE, f->pid, 0, PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD) < 0)
 		return -errno;
+	f->image = image_now(f->pid);
 	return f->careful && ptrace(PTRACE_INTERRUPT, f->pid, 0, 0) < 0 ? -errno : 0;
 }
 
@@ -317,6 +332,11 @@ int follow_running(pid_t pid, struct follow **ret_follow)
 enum follow_state follow_look(const struct follow *f)
 {
 	return (enum follow_state)f->state;
+}
+
+bool follow_has_executed(const struct follow *f)
+{
+	return image_now(f->pid) != f->image;
 }
 
 struct tracer *follow_take(struct follow *f)

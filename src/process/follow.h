@@ -24,6 +24,9 @@ int follow_stopped(struct tracer *tracer, pid_t pid, struct follow **ret_follow)
 /* Follows a child that runs. */
 int follow_running(pid_t pid, struct follow **ret_follow);
 enum follow_state follow_look(const struct follow *f);
+/* Whether it runs another program than when that began: if it is still traced it is, or will be,
+ * stopped at the begin of that. */
+bool follow_has_executed(const struct follow *f);
 /* FOLLOW_EXEC: the tracer to which it belongs, and which is the caller's now. Frees f. */
 struct tracer *follow_take(struct follow *f);
 /* Lets it go, whatever it does. FOLLOW_ENDED: it was reaped, *ret_status is waitpid's (NULL: not

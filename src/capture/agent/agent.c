@@ -528,8 +528,8 @@ static int open_again(struct capture *c, const struct attach_options *options,
 
 	if (rc != -EPERM || !c->follow)
 		return rc;
-	/* It has just been executed, and stands still for take_exec(). */
-	if (follow_look(c->follow) == FOLLOW_EXEC)
+	/* It has just been executed, and is stopped for take_exec(), or about to be. */
+	if (follow_look(c->follow) == FOLLOW_EXEC || follow_has_executed(c->follow))
 		return -EAGAIN;
 	/* There is something to record, but only one may trace it. */
 	stop_following(c);
