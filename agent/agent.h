@@ -73,11 +73,9 @@ struct agent_future {
 	uint64_t claim; /* the ring's, when it began */
 	struct agent_hook *hook;
 	void *future;
-	void *result; /* AGENT_HOOK_MEMORY: its address */
-	/* What it awaits may be dropped when it goes on: by this one sees what became of it. Of a
-	 * future that is no coroutine: the whole program, by which one sees it when it is ready. */
-	const struct agent_node *left;
-	const struct agent_step *left_whole;
+	void *result;	 /* AGENT_HOOK_MEMORY: its address */
+	uint64_t listed; /* futures in it were listed at its begin */
+	uint64_t reserved;
 };
 
 /* What the thread's block_on did last, as far as its calls show. */
@@ -109,9 +107,6 @@ struct agent_notes {
 	uint8_t unnamed;	      /* AE_THREAD is still to be written, before anything else */
 	uint8_t root;		      /* enum agent_root */
 	uint16_t n_futures;	      /* open ones, as far as they count (AGENT_MAX_FUTURES) */
-	/* The future that it polls, NULL: none that is known; and what agent_future.left is. */
-	const void *root_future;
-	const struct agent_node *root_left;
 	/* Pages that the kernel has just read for us (agent_readable): forgotten when an outermost
 	 * poll begins, and soon after `asked`. */
 	uint32_t n_pages;

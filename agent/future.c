@@ -222,59 +222,28 @@ static inline bool is_alone(const struct agent_hook *hook, const void *future, u
 	return likely(!step->next);
 }
 
-/* Notes what will show at the end how the futures in it now ended. */
-static void note_left(struct agent_future *f)
-{
-	const struct agent_hook *hook = f->hook;
-	const struct agent_step *program =
-		(const struct agent_step *)__atomic_load_n(&hook->program, __ATOMIC_ACQUIRE);
-
-	if (!program || !program->next)
-		return;
-	if (hook->result.from != AR_STATE) {
-		f->left_whole = program;
-		return;
-	}
-	const struct agent_step *step = own_step(hook, program, f->future);
-	if (!step || !step->next)
-		return;
-	const struct agent_node *ways = (const struct agent_node *)(program + step->next);
-	if (!ways->size && ways->base)
-		f->left = (const struct agent_node *)(program + ways->base);
-}
-
 static __attribute__((noinline)) void list_begin(struct agent_future *f)
 {
 	const struct agent_reach reach = reach_of(f);
 	struct agent_list l;
 
 	list(f->hook, &reach, f->future, false, &l);
-	if (l.n)
-		note_left(f);
+	f->listed = l.n;
 	take_own_point(f, &l);
 	agent_put_list(f->notes, AE_FUTURE_SNAPSHOT_BEGIN, &l);
 }
 
-/* It may be in another state now, or have returned: its memory is borrowed to the poll until that
- * does. */
-static __attribute__((noinline)) void list_left(const struct agent_future *f, uint64_t type)
+/*
+ * A future that is no coroutine is ready: what it has polled has returned, or is as it was and will
+ * be dropped with it. Its memory is borrowed to the poll until that returns. The bytes of what was
+ * dropped already are still there, but what it owned is gone.
+ */
+static __attribute__((noinline)) void list_previous(const struct agent_future *f)
 {
-	const struct agent_step *program =
-		(const struct agent_step *)__atomic_load_n(&f->hook->program, __ATOMIC_ACQUIRE);
-	const char *at = future_state(f->hook, f->future);
 	const struct agent_reach reach = reach_of(f);
-	struct future_path open[AGENT_LIST_MAX];
 	struct agent_list l;
 
-	/* The bytes of what was dropped are still there, but what it owned is gone. */
-	l.n = 0;
-	l.by_value = 1;
-	if (f->left_whole) {
-		if (type == AE_FUTURE_READY && f->left_whole == program)
-			list(f->hook, &reach, f->future, true, &l);
-	} else if (program && agent_state_value(at, f->hook->result.size) != f->left->base) {
-		list_rest(program, &reach, open, add_ways(f->left, at, open, 0), &l);
-	}
+	list(f->hook, &reach, f->future, true, &l);
 	agent_put_list(f->notes, AE_FUTURE_SNAPSHOT_PREV, &l);
 }
 
@@ -330,8 +299,7 @@ static inline void put_begin(struct agent_future *f)
 	uint32_t state;
 	uint64_t point;
 
-	f->left = NULL;
-	f->left_whole = NULL;
+	f->listed = 0;
 	agent_put(f->notes, is_unresumed(f) ? AE_FUTURE_FIRST : AE_FUTURE_BEGIN,
 		  agent_ref(hook->kind, (uint64_t)f->future));
 	if (hook->flags & AGENT_HOOK_LIST && likely(has_state(f)) &&
@@ -472,8 +440,6 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 	}
 	if (likely(is_known_alone(f->hook, f->future, &state) && state)) {
 		point = known_point(f->hook, state);
-		if (unlikely(f->left != NULL))
-			list_left(f, AE_FUTURE_PENDING);
 		put_end(f, AE_FUTURE_PENDING, point);
 		return;
 	}
@@ -485,8 +451,8 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 		const struct agent_reach reach = reach_of(f);
 		point = agent_point(f->hook, &reach);
 	}
-	if (unlikely(f->left || f->left_whole))
-		list_left(f, type);
+	if (unlikely(f->listed) && type == AE_FUTURE_READY && f->hook->result.from != AR_STATE)
+		list_previous(f);
 	put_end(f, type, point);
 }
 
@@ -502,11 +468,6 @@ static void put_root_ready(struct agent_future *f, bool at_end)
 		return;
 	}
 	n->root = at_end ? ROOT_POLLS : ROOT_OVER;
-	f->left = !at_end && n->root_future == f->future ? n->root_left : NULL;
-	f->left_whole = NULL;
-	n->root_future = NULL;
-	if (f->left)
-		list_left(f, AE_FUTURE_READY);
 	put_end(f, AE_FUTURE_READY, 0);
 }
 
@@ -568,8 +529,6 @@ void agent_root_park_end(struct agent_future *f, uint64_t first)
 	f->notes->root = ROOT_POLLS;
 	f->notes->n_pages = 0;
 	put_begin(f);
-	f->notes->root_future = f->future;
-	f->notes->root_left = f->left;
 }
 
 /*

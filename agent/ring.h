@@ -48,7 +48,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 15u
+#define AGENT_ABI 17u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -123,9 +123,8 @@ enum agent_event_type {
 	 * time, the thread's registers there (agent_stack_word) and, in order, those words from
 	 * rsp on that may be addresses, each with its place in words. The others are left out. */
 	AE_STACK,
-	/* As AE_FUTURE_SNAPSHOT_END, after those: what the polled future awaited when the poll
-	 * began, and no longer does, in its last state. Also those that have returned, by a number
-	 * of their own. */
+	/* As AE_FUTURE_SNAPSHOT_END, of a future that is no coroutine and is ready: what is in its
+	 * memory still. Also those that have returned, by a number of their own. */
 	AE_FUTURE_SNAPSHOT_PREV,
 	AE_POLL_UNSEEN,	 /* task: right after the poll's begin: its end won't be seen, and what
 			  * follows may be in it or after it */
@@ -343,9 +342,7 @@ _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
  * Where every future is listed (AGENT_HOOK_LIST) there are two more kinds of nodes:
  *
  *   size 0        no state: its n steps are ways on, each from the state before it, and all are
- *                 gone. If base isn't 0 it is a node like this (in words from the start) whose
- *                 ways are gone at the poll's end if the state before it is another one by then:
- *                 that node's base is the state. Only below the future that is polled itself.
+ *                 gone.
  *   AGENT_POINTER a pointer: the first step is from where it leads, `base` its number, `n` the
  *                 bits that are 0 in the address of what is there, by its alignment. Only in
  *                 programs of futures, which whoever polls them lends to the poll: what they own

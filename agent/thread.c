@@ -74,7 +74,6 @@ static bool notes_take(struct agent_notes *n, uint64_t claim, uint32_t tid, uint
 	n->wake_end = UINT64_MAX;
 	n->unnamed = 1;
 	n->root = ROOT_POLLS;
-	n->root_future = NULL;
 	__atomic_store_n(&n->depth, 0, __ATOMIC_RELAXED);
 	n->n_pages = 0;
 	n->futures = NULL;

@@ -30,20 +30,13 @@ enum {
 	NODE_WORDS = sizeof(struct agent_node) / 8,
 };
 
-/* Nodes of what was awaited, when that is over. */
-enum left {
-	NOT_LEFT,   /* the usual ones */
-	LEFT,	    /* what isn't in an enum any more was ready */
-	LEFT_ALONE, /* of a coroutine: of what is in it nothing is left */
-};
-
 struct node {
 	const struct dw_type *type;
 	bool inside;		     /* below a coroutine of the program */
 	uint32_t below;		     /* as place_point.hooked_parent */
 	enum pointer_policy through; /* in it */
 	bool beside;		     /* as place_point.concurrent */
-	enum left left;
+	bool shows_ready; /* an enum from which what was held until it was ready is gone */
 	uint16_t at;
 };
 
@@ -121,11 +114,12 @@ static int new_node(struct compiler *c, uint64_t base, size_t n, uint32_t size, 
 static bool same_node(const struct node *a, const struct node *b)
 {
 	return a->type == b->type && a->inside == b->inside && a->below == b->below &&
-	       a->through == b->through && a->beside == b->beside && a->left == b->left;
+	       a->through == b->through && a->beside == b->beside &&
+	       a->shows_ready == b->shows_ready;
 }
 
 /* Index of the node of what a way ends at, made if need be; 0: it can't be one. -ENOMEM, -E2BIG. */
-static int node_of(struct compiler *c, const struct future_path *w, bool inside, enum left left,
+static int node_of(struct compiler *c, const struct future_path *w, bool inside, bool shows_ready,
 		   uint16_t *ret_at)
 {
 	bool pointer = w->type->class == DC_POINTER, coroutine = dw_is_coroutine(w->type);
@@ -134,7 +128,7 @@ static int node_of(struct compiler *c, const struct future_path *w, bool inside,
 			    .below = w->below,
 			    .through = coroutine && w->through ? POINTERS_BORROWED : w->through,
 			    .beside = w->beside,
-			    .left = coroutine && left == LEFT ? NOT_LEFT : left};
+			    .shows_ready = shows_ready && !coroutine};
 	uint64_t base = 0;
 	uint32_t n = 0;
 	int r;
@@ -276,13 +270,13 @@ static int place_of(struct compiler *c, const struct node *n, const struct await
 
 /* The step from `from` on to where the way goes, within what both are counted from. */
 static int step_on(struct compiler *c, uint64_t from, struct future_path w, bool inside,
-		   enum left left, struct agent_step *step)
+		   bool shows_ready, struct agent_step *step)
 {
 	int r;
 
 	if (!future_path_single(c->d, c->hooked, &w))
 		return 0;
-	r = node_of(c, &w, inside, left, &step->next);
+	r = node_of(c, &w, inside, shows_ready, &step->next);
 	int64_t delta = (int64_t)(w.at + w.type->discr_offset - from);
 	if (delta != (int32_t)delta)
 		step->next = 0;
@@ -290,139 +284,27 @@ static int step_on(struct compiler *c, uint64_t from, struct future_path w, bool
 	return r;
 }
 
-/* A node that leads to several, each seen from the state at `from`. */
-static int step_apart(struct compiler *c, uint64_t from, const struct future_path *ways, size_t n,
-		      const enum left *left, bool inside, uint64_t base, uint16_t *ret_at)
-{
-	int r = new_node(c, base, n, 0, ret_at);
-
-	for (size_t i = 0; i < n && r == 0; i++) {
-		struct agent_step one = {0};
-
-		r = step_on(c, from, ways[i], inside, left ? left[i] : NOT_LEFT, &one);
-		node_at(c, *ret_at)->steps[i] = one;
-	}
-	return r;
-}
-
-/* The same for one way or several. */
+/* The same for one way or several: a node that leads to these, each seen from the state at `from`. */
 static int step_down(struct compiler *c, uint64_t from, const struct future_path *w, bool inside,
-		     enum left left, struct agent_step *step)
+		     bool shows_ready, struct agent_step *step)
 {
-	struct future_path ways[FUTURE_PATHS_MAX];
-	enum left all[FUTURE_PATHS_MAX];
+	struct future_path paths[FUTURE_PATHS_MAX];
 	size_t n = 0;
-	int r = step_on(c, from, *w, inside, left, step);
+	int r = step_on(c, from, *w, inside, shows_ready, step);
 
 	if (r < 0 || step->next || c->mode == PROGRAM_POINT)
 		return r;
-	r = future_path_find_all(c->d, c->hooked, w, ways, &n);
+	r = future_path_find_all(c->d, c->hooked, w, paths, &n);
 	if (r < 0 || !n)
 		return r == -E2BIG ? 0 : r;
-	for (size_t i = 0; i < n; i++)
-		all[i] = left;
-	return step_apart(c, from, ways, n, all, inside, 0, &step->next);
-}
+	r = new_node(c, 0, n, 0, &step->next);
+	for (size_t i = 0; i < n && r == 0; i++) {
+		struct agent_step one = {0};
 
-/* ---- what was left ---- */
-
-static bool overlap(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size)
-{
-	return a < b + b_size && b < a + a_size;
-}
-
-/* The size that a member takes at least: a declaration's isn't known. */
-static uint64_t size_of(const struct dw_type *t)
-{
-	return !t || t->declaration ? 1 : t->class == DC_POINTER ? 16 : t->size;
-}
-
-static bool has_member(const struct dw_type *t, const struct dw_member *m, uint64_t at)
-{
-	for (size_t i = 0; t && i < t->n_members; i++)
-		if (t->members[i].offset == at && t->members[i].type_ref == m->type_ref &&
-		    !strcmp(t->members[i].name, m->name))
-			return true;
-	return false;
-}
-
-/* Whether a part of a coroutine is used only in that state: then it keeps its content after the
- * coroutine has moved on. */
-static bool is_alone(struct debug *d, const struct dw_type *t, const struct dw_variant *in,
-		     uint64_t at, uint64_t size)
-{
-	const struct dw_type *mine = dw_member_type(d, &in->member);
-
-	if (overlap(at, size, t->discr_offset, t->discr_size))
-		return false;
-	for (size_t i = 0; i < t->n_variants; i++) {
-		const struct dw_variant *v = &t->variants[i];
-		const struct dw_type *state = dw_member_type(d, &v->member);
-
-		if (v == in)
-			continue;
-		if (!state)
-			return false;
-		for (size_t k = 0; k < state->n_members; k++) {
-			const struct dw_member *m = &state->members[k];
-			uint64_t offset = v->member.offset + m->offset;
-
-			if (overlap(at, size, offset, size_of(dw_member_type(d, m))) &&
-			    !has_member(mine, m, offset - in->member.offset))
-				return false;
-		}
+		r = step_on(c, from, paths[i], inside, shows_ready, &one);
+		node_at(c, step->next)->steps[i] = one;
 	}
-	return true;
-}
-
-/*
- * What an await point may drop when it is over still shows afterwards how it ended, as long as its
- * memory is not reused: a coroutine is in its old state, or has returned; the same holds for enums
- * that hold one until it is ready. If only the state of a coroutine is unchanged, that is proof for
- * this coroutine only.
- */
-static int add_left(struct compiler *c, const struct node *n, const struct dw_variant *v,
-		    const struct future_path *held, struct agent_step *step)
-{
-	const struct dw_type *t = n->type;
-	struct future_path by_value = *held, ways[FUTURE_PATHS_MAX];
-	enum left lefts[FUTURE_PATHS_MAX];
-	size_t n_ways = 0, n_alone = 0;
-	uint16_t left, apart;
-	int r;
-
-	by_value.through = POINTERS_NONE;
-	r = future_path_find_all(c->d, c->hooked, &by_value, ways, &n_ways);
-	if (r < 0)
-		return r == -E2BIG ? 0 : r;
-	for (size_t i = 0; i < n_ways; i++) {
-		const struct dw_type *one = ways[i].type;
-		bool coroutine = dw_is_coroutine(one);
-
-		if ((coroutine || wrapper_holds_until_ready(one)) &&
-		    is_alone(c->d, t, v, ways[i].at, one->size))
-			lefts[n_alone] = LEFT;
-		else if (coroutine &&
-			 is_alone(c->d, t, v, ways[i].at + one->discr_offset, one->discr_size))
-			lefts[n_alone] = LEFT_ALONE;
-		else
-			continue;
-		ways[n_alone++] = ways[i];
-	}
-	if (!n_alone || !step->next)
-		return 0;
-	r = step_apart(c, t->discr_offset, ways, n_alone, lefts, n->inside, v->value, &left);
-	if (r < 0)
-		return r;
-	if (node_at(c, step->next)->size) {
-		r = new_node(c, 0, 1, 0, &apart);
-		if (r < 0)
-			return r;
-		node_at(c, apart)->steps[0] = *step;
-		*step = (struct agent_step){.next = apart};
-	}
-	node_at(c, step->next)->base = left;
-	return 0;
+	return r;
 }
 
 /* The one coroutine that an enum holds, and where it begins in that. */
@@ -516,15 +398,9 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 	a.own = !(library && n->inside);
 	struct future_path held = held_at(c, n, state, v->member.offset, awaitee,
 					  c->mode != PROGRAM_POINT ? a.macro : NULL);
-	r = step_down(c, t->discr_offset, &held, inside, NOT_LEFT, step);
+	r = step_down(c, t->discr_offset, &held, inside, false, step);
 	a.goes_on = step->next && agent_node_state(node_at(c, step->next));
 	a.proof = proof_of(c, &held, a.macro);
-	if (r == 0 && c->mode != PROGRAM_POINT && is_self(c, n) && a.proof < READY_IF_MOVED_ON) {
-		struct node inner = *n;
-
-		inner.inside = inside;
-		r = add_left(c, &inner, v, &held, step);
-	}
 	if (r < 0 || (!a.own && c->mode == PROGRAM_POINT))
 		return r;
 	return place_of(c, n, &a, &step->point);
@@ -538,10 +414,6 @@ static int fill_coroutine(struct compiler *c, const struct node *n, const struct
 				   .hooked_parent = n->below};
 
 	/* 0 not polled yet, 1 returned, 2 panicked */
-	if (v->value > 2 && !v->is_default && n->left == LEFT_ALONE) {
-		info.kind = POINT_OPAQUE;
-		return add_mark(c, n->type, &info, &step->point);
-	}
 	if (v->value > 2 && !v->is_default)
 		return fill_await(c, n, v, step);
 	if (v->value == 1 && c->mode != PROGRAM_POINT && !is_self(c, n))
@@ -552,7 +424,7 @@ static int fill_coroutine(struct compiler *c, const struct node *n, const struct
 static int fill_enum(struct compiler *c, const struct node *n, const struct dw_variant *v,
 		     struct agent_step *step)
 {
-	const struct dw_type *t = n->type, *inner = dw_member_type(c->d, &v->member), *future;
+	const struct dw_type *inner = dw_member_type(c->d, &v->member), *future;
 	const struct future_path w = {.type = inner,
 				      .at = v->member.offset,
 				      .below = n->below,
@@ -560,16 +432,23 @@ static int fill_enum(struct compiler *c, const struct node *n, const struct dw_v
 				      .beside = n->beside};
 	uint64_t at;
 
-	if (future_path_is_within(t, &v->member, inner) &&
+	if (future_path_is_within(n->type, &v->member, inner) &&
 	    future_path_exists(c->d, inner, n->through))
-		return step_down(c, t->discr_offset, &w, n->inside, n->left, step);
-	if (n->left == NOT_LEFT || !wrapper_holds_until_ready(t) || !(future = held_by(c, t, &at)))
+		return step_down(c, n->type->discr_offset, &w, n->inside, n->shows_ready, step);
+	if (!n->shows_ready || !wrapper_holds_until_ready(n->type) ||
+	    !(future = held_by(c, n->type, &at)))
 		return 0;
 	return add_mark(c, future,
 			&(struct place_point){.kind = POINT_RETURNED,
-					      .state_offset = (int64_t)(t->discr_offset - at),
+					      .state_offset = (int64_t)(n->type->discr_offset - at),
 					      .hooked_parent = n->below},
 			&step->point);
+}
+
+/* The size that a member takes at least: a declaration's isn't known. */
+static uint64_t size_of(const struct dw_type *t)
+{
+	return !t || t->declaration ? 1 : t->class == DC_POINTER ? 16 : t->size;
 }
 
 /* The bits that are 0 in the address of such a type, as far as its members show. */
@@ -619,7 +498,7 @@ static int fill_pointer(struct compiler *c, const struct node *n)
 	int r = add_mark(c, NULL, &info, &point);
 
 	if (r == 0)
-		r = step_down(c, 0, &w, n->inside, NOT_LEFT, &step);
+		r = step_down(c, 0, &w, n->inside, false, &step);
 	if (r < 0)
 		return r;
 	node_at(c, n->at)->base = point;
@@ -660,8 +539,8 @@ static int step_root(struct compiler *c, const struct future_cell *cell, struct 
 		return 0;
 	if (c->self && w.below == future_path_hooked_parent(c->hooked, c->self, 0))
 		w.below = 0;
-	/* Of a future written by hand what has become of what it holds is asked of the whole. */
-	r = node_of(c, &w, false, c->self ? LEFT : NOT_LEFT, &step->next);
+	/* Of a future written by hand: the agent lists what it holds once more when it is ready. */
+	r = node_of(c, &w, false, c->self, &step->next);
 	int64_t delta = (int64_t)(w.at + w.type->discr_offset);
 	if (delta != (int32_t)delta)
 		step->next = 0;

@@ -22,7 +22,6 @@ struct place_future {
 enum point_kind {
 	POINT_AWAIT,	/* the future is suspended at an await point */
 	POINT_RETURNED, /* the future has returned */
-	POINT_OPAQUE,	/* the future is suspended; nothing is known of what it awaits */
 	POINT_BOX,	/* no future, but a pointer that owns what it leads to, */
 	POINT_BORROW,	/* or borrows it: what follows lies there */
 };

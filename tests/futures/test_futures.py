@@ -80,6 +80,11 @@ HELD = (
     "select_a select_b select_c behind_select in_timeout in_wrapper try_a try_b join_a join_b in_box "
     "in_pinned in_mut behind_a"
 ).split()
+# Of these the awaiter may drop them: it isn't known where their polls are a part of its poll.
+UNDECIDED = {
+    "generated": "select_a select_b behind_select in_timeout try_a try_b".split(),
+    "all": "select_a select_b behind_select".split(),
+}
 
 
 @pytest.mark.parametrize("which", ["generated", "all"])
@@ -98,7 +103,9 @@ def test_held(pollux, start, tmp_path, which, profile):
         assert pending - dropped <= mine[PENDING] or name.startswith("loop"), name
         assert mine[PENDING] <= pending, name
         assert mine[READY] <= ready and mine[CANCELLED] <= dropped, name
-        if name in HELD:
+        if profile == "release-debug" and name in UNDECIDED[which]:
+            assert mine[READY] + mine[CANCELLED] + mine[UNKNOWN] == begun, name
+        elif name in HELD:
             assert mine[READY] == ready, name
             assert mine[UNKNOWN] == 0, name
     # a dropped one and its successor in its memory are two
@@ -108,8 +115,7 @@ def test_held(pollux, start, tmp_path, which, profile):
     assert (remade["instances"], remade["ready"], remade["dropped"]) == (begun, ready, dropped)
     for name in ("in_own", "covered"):
         assert seen[f"held::{name}"][READY] + seen[f"held::{name}"][UNKNOWN] == truth[name][2], name
-    if profile == "release-debug":
-        assert seen["held::select_b"][CANCELLED] == truth["select_b"][3]
+    if (profile, which) == ("release-debug", "all"):
         assert seen["held::in_timeout"][CANCELLED] == truth["in_timeout"][3]
     if (profile, which) == ("release-debug", "generated"):
         # what isn't known is named

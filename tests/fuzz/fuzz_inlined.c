@@ -67,7 +67,6 @@ static void add_points(struct drain *d, struct source *s, const uint8_t *data, s
 			.state_offset = flags & RETURNED ? (int8_t)in[5] : future,
 			.kind = flags & POINTER	   ? flags & LENT ? POINT_BORROW : POINT_BOX
 				: flags & RETURNED ? POINT_RETURNED
-				: in[7] & 64	   ? POINT_OPAQUE
 						   : POINT_AWAIT,
 			.proof = flags & SURE	? READY_IF_MOVED_ON
 				 : flags & KEPT ? READY_IF_GONE

@@ -394,11 +394,11 @@ static void test_alone(void **state)
 }
 
 /*
- * A future that awaits two others at its first state: one by value, from which a pointer leads to a
- * third, and one behind a pointer. When it has gone on, what it left by value is told as it stands,
- * or has returned, and no pointer is followed.
+ * A future that is no coroutine holds two: one by value, from which a pointer leads to a third, and
+ * one behind a pointer. When it is ready, what it holds by value is told once more, as suspended or
+ * returned, and no pointer is followed.
  */
-static void test_left(void **state)
+static void test_previous(void **state)
 {
 	struct agent_hook *hook = area_hook(&area, AH_FUTURE, 9, (const void *)poll_pair);
 	struct pair (*poll)(struct future *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) =
@@ -408,58 +408,54 @@ static void test_left(void **state)
 		struct future f;
 		uint8_t *to_third, *to_fourth;
 		uint8_t second;
-	} all = {.to_third = &third, .to_fourth = &fourth, .second = 3};
-	uint64_t words[64] = {0}, own = (uint64_t)&all.f.state;
-	int64_t second = (int64_t)((uint64_t)&all.second - own);
+	} all = {.to_third = &third, .to_fourth = &fourth};
+	int64_t second = (int64_t)((uint64_t)&all.second - (uint64_t)&all);
 	int64_t to_third = (int64_t)((uint64_t)&all.to_third - (uint64_t)&all.second);
-	int64_t to_fourth = (int64_t)((uint64_t)&all.to_fourth - own);
+	int64_t to_fourth = (int64_t)((uint64_t)&all.to_fourth - (uint64_t)&all);
+	uint64_t words[64] = {0};
 	size_t n = 1;
-	uint16_t node = put_node(words, &n, 3, 1, 1), apart = put_node(words, &n, 0, 2, 0);
-	uint16_t left = put_node(words, &n, 3, 1, 0), held = put_node(words, &n, 1, 3, 1);
+	uint16_t both = put_node(words, &n, 0, 2, 0), held = put_node(words, &n, 1, 3, 1);
 	uint16_t near = put_node(words, &n, 41, 0, AGENT_POINTER);
 	uint16_t far = put_node(words, &n, 42, 0, AGENT_POINTER);
 	uint16_t leaf = put_node(words, &n, 3, 1, 1);
-	const struct agent_step root = {0, node, offsetof(struct future, state)};
+	const struct agent_step root = {0, both, 0};
 
 	assert_true(n <= 64);
 	memcpy(words, &root, sizeof(root));
-	put_step(words, node, 0, 31, apart, 0);
-	words[apart] = left;
-	put_step(words, apart, 0, 0, held, second);
-	put_step(words, apart, 1, 0, far, to_fourth);
-	put_step(words, left, 0, 0, held, second);
+	put_step(words, both, 0, 0, held, second);
+	put_step(words, both, 1, 0, far, to_fourth);
 	put_step(words, held, 0, 33, 0, 0); /* it has returned */
 	put_step(words, held, 2, 34, near, to_third);
 	put_step(words, near, 0, 0, leaf, 0);
 	put_step(words, far, 0, 0, leaf, 0);
 	put_step(words, leaf, 0, 35, 0, 0);
-	hook->result = state_hook()->result;
-	hook->pending = 2;
+	hook->result = (struct agent_result){.from = AR_FIRST, .size = 1, .ready = AR_ANY_READY};
+	hook->pending = 1;
 	hook->flags |= AGENT_HOOK_LIST;
 	hook->program = (uint64_t)words;
 
-	for (int i = 0; i < 2; i++) {
-		all.f.state = 3;
-		all.to_fourth = i ? (uint8_t *)8 : &fourth; /* leads nowhere */
-		poll(&all.f, i ? 7 : 6, 0, 0, 0, 0);	    /* pending there, or ready */
+	for (int i = 0; i < 3; i++) {
+		const bool ready = i > 0;
+
+		all.second = i < 2 ? 3 : 1;
+		poll(&all.f, ready ? 7 : 6, 0, 0, 0, 0);
 		expect_event(AE_FUTURE_BEGIN, 9, &all.f);
-		for (int at = 0; at < (i ? 1 : 2); at++) {
+		for (int at = 0; at < (ready ? 1 : 2); at++) {
 			uint64_t type = at ? AE_FUTURE_SNAPSHOT_END : AE_FUTURE_SNAPSHOT_BEGIN;
 
-			expect_event(type, 31, (void *)own);
-			expect_event(type, 34, &all.second);
-			expect_event(type, 41, &all.to_third);
-			expect_event(type, 41, &third);
-			expect_event(type, 35, &third);
-			if (i)
-				continue;
+			expect_event(type, i < 2 ? 34 : 33, &all.second);
+			if (i < 2) {
+				expect_event(type, 41, &all.to_third);
+				expect_event(type, 41, &third);
+				expect_event(type, 35, &third);
+			}
 			expect_event(type, 42, &all.to_fourth);
 			expect_event(type, 42, &fourth);
 			expect_event(type, 35, &fourth);
 		}
-		if (i)
-			expect_event(AE_FUTURE_SNAPSHOT_PREV, 34, &all.second);
-		expect_event(i ? AE_FUTURE_READY : AE_FUTURE_PENDING, 9, &all.f);
+		if (ready)
+			expect_event(AE_FUTURE_SNAPSHOT_PREV, i < 2 ? 34 : 33, &all.second);
+		expect_event(ready ? AE_FUTURE_READY : AE_FUTURE_PENDING, 9, &all.f);
 		expect_nothing();
 	}
 	(void)state;
@@ -1001,7 +997,7 @@ int main(void)
 		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_borrowed),
 		cmocka_unit_test(test_list),
-		cmocka_unit_test(test_left),
+		cmocka_unit_test(test_previous),
 		cmocka_unit_test(test_root),
 		cmocka_unit_test(test_root_told),
 		cmocka_unit_test(test_root_ready),

@@ -475,8 +475,7 @@ static enum trace_outcome ended_by(const struct ending *e, const struct item *by
 
 	if (!stands(e->s, now)) {
 		now = find(e->s, e->left, by);
-		/* No pointer is followed there. */
-		if (stands(e->s, now) && (behind || info_of(e->s, now)->kind == POINT_OPAQUE))
+		if (stands(e->s, now) && behind) /* no pointer is followed there */
 			return TO_UNKNOWN;
 	}
 	if (stands(e->s, now)) {
@@ -768,7 +767,7 @@ static int tell_unknown(struct drain *d, const struct source *s, struct capture_
 
 	if (s->n_inlined_unknown)
 		buf_str(&note, "it is unknown whether they were ready or dropped (in a select!, a "
-			       "timeout, a wrapper, whose memory others may have used since)");
+			       "timeout, another wrapper)");
 	for (size_t i = 0; i < s->n_inlined_kinds; i++) {
 		const struct inlined_kind *k = &s->inlined_kinds[i];
 
