@@ -14,7 +14,6 @@
  */
 #include "import/parts.h"
 #include "import/perf_data.h"
-#include "import/perf_swap.h"
 
 #include "base/cleanup.h"
 #include "base/cursor.h"
@@ -103,8 +102,6 @@ static int feature(struct perf_data *d, unsigned feat, uint8_t *p, size_t len)
 {
 	int r = 0;
 
-	if (d->swap)
-		perf_swap_feature(feat, p, len);
 	if (feat == PERF_FEAT_TRACING_DATA) {
 		r = perf_formats_read(&d->formats, p, len);
 		if (r == -EBADMSG)
@@ -234,13 +231,6 @@ static void on_event_update(struct perf_data *d, const uint8_t *body, size_t len
 
 static int one_record(struct perf_data *d, uint8_t *bytes, bool plain);
 
-static struct record head_of(const struct perf_data *d, const uint8_t *bytes)
-{
-	struct record r;
-	memcpy(&r, bytes, sizeof(r));
-	return d->swap ? perf_swap_head(r) : r;
-}
-
 /* What came out of decompression and is whole. */
 static int plain_records(struct perf_data *d, struct perf_stream *s)
 {
@@ -249,7 +239,7 @@ static int plain_records(struct perf_data *d, struct perf_stream *s)
 	int code = 0;
 
 	while (code == 0 && s->plain_n - at >= sizeof(r)) {
-		r = head_of(d, s->plain + at);
+		memcpy(&r, s->plain + at, sizeof(r));
 		if (r.size < sizeof(r))
 			return error_set(d->err, -EBADMSG,
 					 "what was compressed in record %" PRIu64 " is broken",
@@ -333,8 +323,6 @@ static int one_record(struct perf_data *d, uint8_t *bytes, bool plain)
 {
 	struct record r;
 
-	if (d->swap)
-		perf_swap_record(&d->attrs, bytes);
 	memcpy(&r, bytes, sizeof(r));
 	d->n_records++;
 	if (r.type < PERF_REC_ATTR)
@@ -398,7 +386,7 @@ static int next_record(struct perf_data *d, struct perf_stream *s)
 		s->cut = input_left(s->in) > 0 || s->end != UINT64_MAX;
 		return s->in->code;
 	}
-	r = head_of(d, p);
+	memcpy(&r, p, sizeof(r));
 	/* Zeros after the end of a file that was not closed. */
 	uint8_t *bytes = r.size < sizeof(r) ? NULL : input_bytes(s->in, r.size);
 	if (!bytes) {
@@ -461,10 +449,6 @@ static int file_attrs(struct perf_data *d, const struct perf_file_header *h)
 	for (uint64_t at = 0; at + each <= h->attrs.size; at += each) {
 		_cleanup_free_ uint8_t *ids = NULL;
 		uint64_t where[2];
-		if (d->swap) {
-			perf_swap_attr(attrs + at, (size_t)(each - 16));
-			perf_swap_words(attrs + at + each - 16, 16);
-		}
 		memcpy(where, attrs + at + each - 16, 16);
 		const struct perf_attr *a =
 			perf_attrs_add(&d->attrs, attrs + at, (size_t)(each - 16));
@@ -474,8 +458,6 @@ static int file_attrs(struct perf_data *d, const struct perf_file_header *h)
 			perf_diagnose(d, "ids of an event that can't be read", NULL);
 			continue;
 		}
-		if (d->swap)
-			perf_swap_words(ids, (size_t)where[1]);
 		for (uint64_t i = 0; i + 8 <= where[1]; i += 8) {
 			uint64_t id;
 			memcpy(&id, ids + i, 8);
@@ -501,8 +483,6 @@ static int file_features(struct perf_data *d, const struct perf_file_header *h)
 			perf_diagnose(d, "a feature of the file that can't be read", NULL);
 			break;
 		}
-		if (d->swap)
-			perf_swap_words(place, 16);
 		memcpy(where, place, 16);
 		if (feat >= 64 || !(PERF_FEAT_NEEDED >> feat & 1))
 			continue;
@@ -546,12 +526,15 @@ static int read_forms(struct perf_data *d, struct perf_stream *s)
 
 	if (!p)
 		return error_set(d->err, -EBADMSG, "%s is cut within its header", d->in->path);
-	d->swap = !memcmp(p, "2ELIFREP", 8);
-	if (!d->swap && memcmp(p, "PERFILE2", 8) != 0)
+	if (!memcmp(p, "2ELIFREP", 8))
+		return error_set(d->err, -ENOTSUP,
+				 "%s is of a machine of the other byte order: import what perf "
+				 "script prints of it",
+				 d->in->path);
+	if (memcmp(p, "PERFILE2", 8) != 0)
 		return error_set(d->err, -EBADMSG, "%s is no perf.data file of version 2",
 				 d->in->path);
 	memcpy(&size, p + 8, 8);
-	size = d->swap ? __builtin_bswap64(size) : size;
 	if (size == 16) {
 		input_bytes(d->in, 16);
 		return all_records(d, s);
@@ -561,8 +544,6 @@ static int read_forms(struct perf_data *d, struct perf_stream *s)
 	if (!p || size < sizeof(h))
 		return error_set(d->err, -EBADMSG, "%s is cut within its header", d->in->path);
 	memcpy(&h, p, sizeof(h));
-	if (d->swap)
-		perf_swap_header(&h);
 	return read_file(d, s, &h);
 }
 

@@ -77,7 +77,6 @@ struct perf_data {
 	uint64_t n_records, n_known;
 	uint64_t number; /* of the record at hand */
 	bool in_parts;	 /* files that were written at the same time: no rounds */
-	bool swap;	 /* recorded on a machine of the other byte order */
 	struct error *err;
 };
 

@@ -61,7 +61,7 @@ static bool number_behind(const char *p, const char *end, const char *word, unsi
 }
 
 /* "\tfield:unsigned long args[6];\toffset:16;\tsize:48;\tsigned:0;" */
-static void field_line(struct perf_format *f, bool is_big, const char *p, const char *end)
+static void field_line(struct perf_format *f, const char *p, const char *end)
 {
 	unsigned long offset, size, is_signed = 0;
 	const char *decl = memmem(p, (size_t)(end - p), "field:", 6);
@@ -90,14 +90,12 @@ static void field_line(struct perf_format *f, bool is_big, const char *p, const 
 	*field = (struct perf_format_field){.offset = (uint16_t)offset,
 					    .size = (uint16_t)size,
 					    .is_signed = is_signed != 0,
-					    .is_dynamic = dynamic,
-					    .is_big = is_big};
+					    .is_dynamic = dynamic};
 	memcpy(field->name, name, len);
 	f->n_fields++;
 }
 
-static int format_text(struct perf_formats *f, bool is_big, const char *system, const char *text,
-		       size_t len)
+static int format_text(struct perf_formats *f, const char *system, const char *text, size_t len)
 {
 	const char *p = text, *end = text + len;
 	const char *name = NULL;
@@ -121,7 +119,7 @@ static int format_text(struct perf_formats *f, bool is_big, const char *system, 
 		} else if (line_end - p > 9 && !memcmp(p, "print fmt", 9)) {
 			break;
 		} else {
-			field_line(new, is_big, p, line_end);
+			field_line(new, p, line_end);
 		}
 		p = line_end + 1;
 	}
@@ -153,33 +151,27 @@ static const char *zero_terminated(struct cursor *c)
 	return cursor_bytes(c, (size_t)(end + 1 - c->at));
 }
 
-static uint32_t number(struct cursor *c, bool is_big)
-{
-	uint32_t v = cursor_u32(c);
-	return is_big ? __builtin_bswap32(v) : v;
-}
-
-static const char *sized_text(struct cursor *c, bool is_big, size_t *ret_len)
+static const char *sized_text(struct cursor *c, size_t *ret_len)
 {
 	uint64_t len = cursor_u64(c);
-	len = is_big ? __builtin_bswap64(len) : len;
 	*ret_len = (size_t)len;
 	return len <= cursor_left(c) ? cursor_bytes(c, (size_t)len)
 				     : (c->failed = true, (const char *)NULL);
 }
 
-static bool head(struct cursor *c, bool *ret_big)
+static bool head(struct cursor *c)
 {
 	const uint8_t *magic = cursor_bytes(c, sizeof(MAGIC) - 1);
 	size_t len;
 
 	if (!magic || memcmp(magic, MAGIC, sizeof(MAGIC) - 1) != 0 || !zero_terminated(c))
 		return false;
-	*ret_big = cursor_u8(c) == 1;
+	if (cursor_u8(c) == 1) /* the other byte order */
+		return false;
 	cursor_u8(c);
 	cursor_u32(c);
 	for (unsigned i = 0; i < 2; i++)
-		if (!zero_terminated(c) || !sized_text(c, *ret_big, &len))
+		if (!zero_terminated(c) || !sized_text(c, &len))
 			return false;
 	return cursor_ok(c);
 }
@@ -190,16 +182,15 @@ int perf_formats_read(struct perf_formats *f, const uint8_t *data, size_t data_l
 	size_t len;
 
 	cursor_init(&c, data, data_len);
-	bool is_big;
-	if (!head(&c, &is_big))
+	if (!head(&c))
 		return -EBADMSG;
-	for (uint32_t n = number(&c, is_big); n && cursor_ok(&c); n--)
-		sized_text(&c, is_big, &len);
-	for (uint32_t systems = number(&c, is_big); systems && cursor_ok(&c); systems--) {
+	for (uint32_t n = cursor_u32(&c); n && cursor_ok(&c); n--)
+		sized_text(&c, &len);
+	for (uint32_t systems = cursor_u32(&c); systems && cursor_ok(&c); systems--) {
 		const char *system = zero_terminated(&c);
-		for (uint32_t n = number(&c, is_big); n && cursor_ok(&c); n--) {
-			const char *text = sized_text(&c, is_big, &len);
-			int r = text ? format_text(f, is_big, system, text, len) : 0;
+		for (uint32_t n = cursor_u32(&c); n && cursor_ok(&c); n--) {
+			const char *text = sized_text(&c, &len);
+			int r = text ? format_text(f, system, text, len) : 0;
 			if (r < 0)
 				return r;
 		}
@@ -226,8 +217,6 @@ bool perf_field_number(const struct perf_format_field *f, const uint8_t *raw, si
 		return false;
 	size_t size = f->size < 8 ? f->size : 8;
 	memcpy(&v, raw + f->offset, size);
-	if (f->is_big)
-		v = __builtin_bswap64(v) >> (64 - size * 8);
 	if (f->is_signed && size < 8 && v >> (size * 8 - 1))
 		v |= ~0ull << (size * 8);
 	*ret = v;
@@ -242,8 +231,6 @@ const char *perf_field_string(const struct perf_format_field *f, const uint8_t *
 	if (!f || !f->is_dynamic || f->size != 4 || (size_t)f->offset + 4 > len)
 		return NULL;
 	memcpy(&where, raw + f->offset, 4);
-	if (f->is_big)
-		where = __builtin_bswap32(where);
 	size_t at = where & 0xffff, n = where >> 16;
 	if (at > len || n > len - at)
 		return NULL;

@@ -18,7 +18,6 @@ struct perf_format_field {
 	char name[32];
 	uint16_t offset, size;
 	bool is_signed;
-	bool is_big;	 /* the number's first byte is the highest */
 	bool is_dynamic; /* __data_loc: the field says where a string lies */
 };
 

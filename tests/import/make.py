@@ -5,7 +5,6 @@
     make.py perf              builds runtime.c, records it with perf
     make.py switches          the same with context switches, by perf and by uftrace
     make.py threads           the same into folders (perf record --threads)
-    make.py swapped           from those of perf, as machines of the other byte order write them
     make.py uftrace PROGRAM NAME  records a debug build of a program with the patterns of
                               Rust-Async-Context-Tracer, as NAME.uftrace and NAME.dump
 
@@ -21,8 +20,6 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-
-from swap import swap
 
 HERE = Path(__file__).resolve().parent
 FILES = HERE / "files"
@@ -297,12 +294,6 @@ def main():
         make_switches()
     elif sys.argv[1:] == ["threads"]:
         make_threads()
-    elif sys.argv[1:] == ["swapped"]:
-        for name in ("threads", "sched"):
-            target = FILES / f"{name}-swapped.data"
-            if target.is_dir():
-                shutil.rmtree(target)
-            swap(FILES / f"{name}.data", target)
     elif len(sys.argv) == 4 and sys.argv[1] == "uftrace":
         make_uftrace(sys.argv[2], sys.argv[3])
     else:

@@ -278,8 +278,6 @@ static void all_forms_of_one_recording_agree(void **state)
 		{"switches.data", "switches.txt", 17, 0},
 		{"threads.data", "threads.txt", 0, 12},
 		{"threads-zstd.data", "threads-zstd.txt", 0, 12},
-		{"threads.data", "threads-swapped.data", 0, 12},
-		{"sched.data", "sched-swapped.data", 23, 0},
 		{"switches.uftrace", "switches.dump", 86, 0},
 	};
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
@@ -465,7 +463,7 @@ static void odd_things_in_a_folder_are_survived(void **state)
 static void damaged_folders_are_survived(void **state)
 {
 	static const char *const names[] = {"threads.data", "threads-zstd.data",
-					    "threads-swapped.data", "switches.uftrace"};
+					    "switches.uftrace"};
 	unsigned n = 0;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
