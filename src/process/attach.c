@@ -12,7 +12,8 @@
  *               (inject.c)
  *   write       code, rings, hook table, state             nothing uses them yet
  *   flip        slots, one aligned word each               both values lead to the same function
- *   patch       spawn sites, all threads stopped           the jump leads around and back
+ *   patch       spawn sites, all threads stopped, for      each is whole; its jump leads around
+ *               some milliseconds at a time                and back
  *   enable      one word, last
  *
  * Between flip and enable the hooks are there and pass everything through: a program that loses its
@@ -55,6 +56,9 @@
 #include <sys/mman.h>
 
 #define STOP_ALL_TIMEOUT (2000 * NSEC_PER_MSEC)
+/* Code is changed for this long while the threads are stopped, or for as long as they took to stop.
+ */
+#define CHANGE_NS (2 * NSEC_PER_MSEC)
 /* Blocking calls shorter than this are counted only. */
 #define CALL_MIN_NS 10000
 /* A process that ends or executes another program takes some ms. */
@@ -446,39 +450,73 @@ static bool has_roots(const struct attach *a)
 	return false;
 }
 
-/* While all threads are stopped, each of which will run the agent. */
-static int patch_stopped(struct attach *a, const struct process_stop *stopped, struct error *err)
+/* While all threads are stopped, each of which will run the agent. 1: not all is patched. */
+static int patch_stopped(struct attach *a, const struct process_stop *stopped, uint64_t until_ns,
+			 struct error *err)
 {
-	int rc;
-
 	for (size_t i = 0; i < stopped->n; i++)
 		TRY(seccomp_undispatched(&a->process, stopped->v[i].tid, err));
-	a->process.stopped_tid = stopped->n ? stopped->v[0].tid : 0;
-	rc = hooks_patch(&a->hooks, &a->process, stopped, err);
-	a->process.stopped_tid = 0;
-	return rc < 0 || !has_roots(a) ? rc : roots_note(&a->roots, stopped);
+	int rc = hooks_patch(&a->hooks, &a->process, stopped, until_ns, err);
+	return rc != 0 || !has_roots(a) ? rc : roots_note(&a->roots, stopped);
+}
+
+static int restore_stopped(struct attach *a, const struct process_stop *stopped, uint64_t until_ns,
+			   struct error *err)
+{
+	int rc = hooks_unpatch(&a->hooks, &a->process, until_ns);
+
+	(void)stopped;
+	return rc < 0 ? error_sys(err, rc, "cannot restore process %d", a->process.pid) : rc;
+}
+
+/*
+ * Changes code while all threads are stopped. `some` does as much as it can up to a time, and gives
+ * 1 if there is more: then the threads run before it goes on, so that no thread stands still for
+ * longer where there are thousands of places. Each place is whole before and after each stop.
+ */
+static int in_stops(struct attach *a,
+		    int (*some)(struct attach *a, const struct process_stop *stopped,
+				uint64_t until_ns, struct error *err),
+		    struct error *err)
+{
+	struct process_stop stopped;
+	uint64_t longest_ns = 0;
+	unsigned n = 0;
+	int rc;
+
+	do {
+		if (n++)
+			clock_sleep(stopped.stop_ns);
+		TRY(threads_stop(&a->process, STOP_ALL_TIMEOUT, &stopped, err));
+		uint64_t now = clock_monotonic_ns(), took_ns = now - stopped.began_ns;
+
+		a->process.stopped_tid = stopped.n ? stopped.v[0].tid : 0;
+		rc = some(a, &stopped, now + (took_ns > CHANGE_NS ? took_ns : CHANGE_NS), err);
+		a->process.stopped_tid = 0;
+		threads_resume(&stopped);
+		a->stop_ns += stopped.stop_ns;
+		if (stopped.stop_ns > longest_ns)
+			longest_ns = stopped.stop_ns;
+	} while (rc > 0);
+	log_debug(LOG_ATTACH, "code was changed in %u stops, the longest of %.3f ms: %s", n,
+		  (double)longest_ns / 1e6, rc < 0 ? strerror(-rc) : "done");
+	return rc;
 }
 
 static int patch_sites(struct attach *a, struct error *err)
 {
-	struct process_stop stopped;
-	size_t n_stopped;
+	struct error ignored = {0};
 	int rc;
 
 	if (a->parked.tid) {
 		static const struct process_stop none = {0};
-		return hooks_patch(&a->hooks, &a->process, &none, err);
+		return hooks_patch(&a->hooks, &a->process, &none, UINT64_MAX, err);
 	}
 	rc = hooks_prepare(&a->hooks, &a->process);
-	if (rc < 0)
-		return error_sys(err, rc, "cannot attach");
-	TRY(threads_stop(&a->process, STOP_ALL_TIMEOUT, &stopped, err));
-	rc = patch_stopped(a, &stopped, err);
-	n_stopped = stopped.n;
-	threads_resume(&stopped);
-	a->stop_ns += stopped.stop_ns;
-	log_debug(LOG_ATTACH, "%zu threads were stopped for %.3f ms to patch instructions: %s",
-		  n_stopped, (double)stopped.stop_ns / 1e6, rc < 0 ? strerror(-rc) : "done");
+	if (rc == 0)
+		rc = in_stops(a, patch_stopped, err);
+	if (rc < 0 && hooks_any_patch(&a->hooks))
+		in_stops(a, restore_stopped, &ignored);
 	return rc < 0 && err && !err->code ? error_sys(err, rc, "cannot attach") : rc;
 }
 
@@ -822,22 +860,13 @@ int attach_go(struct attach *a, struct error *err)
 static int unload(void *arg)
 {
 	struct attach *a = arg;
-	struct process_stop stopped;
 	int rc = set_enabled(a, 0);
 
 	if (rc == 0)
 		rc = hooks_unflip(&a->hooks, &a->process, &a->layout);
 	if (rc < 0)
 		return error_sys(a->err, rc, "cannot restore process %d", a->process.pid);
-	if (!hooks_any_patch(&a->hooks))
-		return 0;
-	TRY(threads_stop(&a->process, STOP_ALL_TIMEOUT, &stopped, a->err));
-	a->process.stopped_tid = stopped.n ? stopped.v[0].tid : 0;
-	rc = hooks_unpatch(&a->hooks, &a->process);
-	a->process.stopped_tid = 0;
-	threads_resume(&stopped);
-	a->stop_ns += stopped.stop_ns;
-	return rc < 0 ? error_sys(a->err, rc, "cannot restore process %d", a->process.pid) : 0;
+	return hooks_any_patch(&a->hooks) ? in_stops(a, restore_stopped, a->err) : 0;
 }
 
 int attach_close(struct attach *a, struct error *err)

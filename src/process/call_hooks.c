@@ -75,9 +75,9 @@ void call_hooks_place(struct hooks *h, const struct layout *l)
 	}
 }
 
-int call_hooks_patch(struct hooks *h, struct process *p)
+int call_hooks_patch(struct hooks *h, struct process *p, size_t first, size_t n)
 {
-	for (size_t i = 0; i < h->n_calls; i++) {
+	for (size_t i = first; i < first + n; i++) {
 		struct hook_call *c = &h->calls[i];
 		uint32_t field;
 		int rc;
@@ -99,11 +99,11 @@ int call_hooks_patch(struct hooks *h, struct process *p)
 	return 0;
 }
 
-int call_hooks_unpatch(struct hooks *h, struct process *p)
+int call_hooks_unpatch(struct hooks *h, struct process *p, size_t first, size_t n)
 {
 	int result = 0;
 
-	for (size_t i = 0; i < h->n_calls; i++) {
+	for (size_t i = first; i < first + n; i++) {
 		struct hook_call *c = &h->calls[i];
 		uint32_t field;
 		int rc;

@@ -18,10 +18,10 @@ int call_hooks_plan(struct hooks *h, const struct process *p, uint64_t at, uint6
 		    const struct agent_hook *like);
 /* Where the calls will lead to. */
 void call_hooks_place(struct hooks *h, const struct layout *l);
-/* All threads are stopped. Calls that are not as they were are left alone and counted. */
-int call_hooks_patch(struct hooks *h, struct process *p);
-/* Restores the calls that still lead to the stubs. All threads are stopped. */
-int call_hooks_unpatch(struct hooks *h, struct process *p);
+/* Of `n` calls from `first` on; all threads are stopped. Calls that are not as they were are left alone and counted. */
+int call_hooks_patch(struct hooks *h, struct process *p, size_t first, size_t n);
+/* Restores those of them that still lead to the stubs. All threads are stopped. */
+int call_hooks_unpatch(struct hooks *h, struct process *p, size_t first, size_t n);
 
 /* A later attach's look at what an earlier one left: whether the hook is a call that still leads to
  * its stub. */

@@ -17,6 +17,7 @@
 #include "process/hooks.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "base/vec.h"
@@ -599,90 +600,136 @@ int hooks_prepare(const struct hooks *h, const struct process *p)
 	return 0;
 }
 
-/* The bytes at all sites, 16 for each, for free(). */
-static int read_sites(const struct hooks *h, const struct process *p, uint8_t **ret)
-{
-	_cleanup_free_ struct memory_piece *pieces = calloc(h->n_patches + 1, sizeof(*pieces));
-	_cleanup_free_ uint8_t *live = calloc(h->n_patches + 1, SITE_BYTES);
+struct live_sites {
+	uint8_t bytes[HOOKS_AT_ONCE][SITE_BYTES];
+};
 
-	if (!pieces || !live)
-		return -ENOMEM;
-	for (size_t i = 0; i < h->n_patches; i++)
-		pieces[i] = (struct memory_piece){h->patches[i].addr, live + i * SITE_BYTES,
-						  h->patches[i].len};
-	TRY(memory_read_pieces(p, pieces, h->n_patches));
-	*ret = steal(live);
+static int read_sites(const struct process *p, const struct hook_patch *patches, size_t n,
+		      struct live_sites *ret)
+{
+	struct memory_piece pieces[HOOKS_AT_ONCE] = {0};
+
+	for (size_t i = 0; i < n; i++)
+		pieces[i] = (struct memory_piece){patches[i].addr, ret->bytes[i], patches[i].len};
+	return memory_read_pieces(p, pieces, n);
+}
+
+/* 1: it was left as it is. */
+static int patch_site(struct process *p, struct hook_patch *patch, const uint8_t *live,
+		      const uint64_t *rips, size_t n_rips)
+{
+	int rc;
+
+	if (memcmp(live, patch->live, patch->len) || occupied(rips, n_rips, patch))
+		return 1;
+	rc = memory_replace(p, patch->addr + patch->at, patch->live + patch->at, patch->jump,
+			    JUMP_BYTES);
+	if (rc == -EOPNOTSUPP)
+		return 1;
+	patch->applied = rc == 0;
+	return rc;
+}
+
+static int patch_some(struct hooks *h, struct process *p, const uint64_t *rips, size_t n_rips,
+		      size_t first, size_t n)
+{
+	struct live_sites live;
+
+	TRY(read_sites(p, h->patches + first, n, &live));
+	for (size_t i = 0; i < n; i++) {
+		struct hook_patch *patch = &h->patches[first + i];
+		int rc = patch->trampoline ? patch_site(p, patch, live.bytes[i], rips, n_rips) : 0;
+
+		if (rc < 0)
+			return rc;
+		h->n_sites_left += rc > 0;
+	}
 	return 0;
 }
 
-static int patch_sites(struct hooks *h, struct process *p, const struct process_stop *stopped)
-{
-	_cleanup_free_ uint8_t *all = NULL;
-	_cleanup_free_ uint64_t *rips = calloc(stopped->n + 1, sizeof(*rips));
-	size_t n = 0;
+/* Patches and calls are numbered as one; these are some that are changed together. */
+struct range {
+	bool calls;
+	size_t first, n;
+};
 
-	if (!rips)
-		return -ENOMEM;
-	for (size_t i = 0; i < stopped->n; i++) {
+static size_t n_changes(const struct hooks *h)
+{
+	return h->n_patches + h->n_calls;
+}
+
+static struct range range_from(const struct hooks *h, size_t number)
+{
+	struct range r = {.calls = number >= h->n_patches};
+	size_t end = r.calls ? h->n_calls : h->n_patches;
+
+	r.first = r.calls ? number - h->n_patches : number;
+	r.n = end - r.first < HOOKS_AT_ONCE ? end - r.first : HOOKS_AT_ONCE;
+	return r;
+}
+
+static bool any_applied(const struct hooks *h, const struct range *r)
+{
+	for (size_t i = r->first; i < r->first + r->n; i++)
+		if (r->calls ? h->calls[i].applied : h->patches[i].applied)
+			return true;
+	return false;
+}
+
+/* Where the stopped threads are, for free(). */
+static uint64_t *read_rips(const struct process_stop *stopped, size_t *ret_n)
+{
+	uint64_t *rips = calloc(stopped->n ? stopped->n : 1, sizeof(*rips));
+
+	*ret_n = 0;
+	for (size_t i = 0; rips && i < stopped->n; i++) {
 		struct user_regs_struct regs;
 
-		if (stopped->v[i].state == THREAD_GONE)
-			continue;
-		if (ptrace(PTRACE_GETREGS, stopped->v[i].tid, 0, &regs) == 0)
-			rips[n++] = regs.rip;
+		if (stopped->v[i].state != THREAD_GONE &&
+		    ptrace(PTRACE_GETREGS, stopped->v[i].tid, 0, &regs) == 0)
+			rips[(*ret_n)++] = regs.rip;
 	}
-	TRY(read_sites(h, p, &all));
-	for (size_t i = 0; i < h->n_patches; i++) {
-		struct hook_patch *patch = &h->patches[i];
-		int rc;
-
-		if (!patch->trampoline)
-			continue;
-		if (memcmp(all + i * SITE_BYTES, patch->live, patch->len) ||
-		    occupied(rips, n, patch)) {
-			h->n_sites_left++;
-			continue;
-		}
-		rc = memory_replace(p, patch->addr + patch->at, patch->live + patch->at,
-				    patch->jump, JUMP_BYTES);
-		if (rc < 0 && rc != -EOPNOTSUPP)
-			return rc;
-		patch->applied = rc == 0;
-		h->n_sites_left += !patch->applied;
-	}
-	return call_hooks_patch(h, p);
+	return rips;
 }
 
 int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *stopped,
-		struct error *err)
+		uint64_t until_ns, struct error *err)
 {
-	int rc = patch_sites(h, p, stopped);
+	size_t n_rips;
+	_cleanup_free_ uint64_t *rips = read_rips(stopped, &n_rips);
+	int rc = rips ? 0 : -ENOMEM;
 
+	while (rc == 0 && h->n_tried < n_changes(h)) {
+		const struct range r = range_from(h, h->n_tried);
+
+		rc = r.calls ? call_hooks_patch(h, p, r.first, r.n)
+			     : patch_some(h, p, rips, n_rips, r.first, r.n);
+		h->n_tried += r.n;
+		if (rc == 0 && h->n_tried < n_changes(h) && clock_monotonic_ns() > until_ns)
+			return 1;
+	}
 	if (rc < 0) {
 		error_sys(err, rc, "cannot patch process %d", p->pid);
-		hooks_unpatch(h, p);
+		hooks_unpatch(h, p, UINT64_MAX);
 	}
 	return rc;
 }
 
-int hooks_unpatch(struct hooks *h, struct process *p)
+static int unpatch_some(struct hooks *h, struct process *p, size_t first, size_t n)
 {
-	int result = call_hooks_unpatch(h, p);
-	uint8_t *all = NULL;
-
+	struct live_sites all;
 	/* If one of them can't be read, each is read by itself. */
-	if (hooks_any_patch(h))
-		read_sites(h, p, &all);
-	for (size_t i = 0; i < h->n_patches; i++) {
-		struct hook_patch *patch = &h->patches[i];
-		uint8_t live[SITE_BYTES];
+	bool read = read_sites(p, h->patches + first, n, &all) == 0;
+	int result = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct hook_patch *patch = &h->patches[first + i];
+		uint8_t *live = all.bytes[i];
 		int rc = 0;
 
 		if (!patch->applied)
 			continue;
-		if (all)
-			memcpy(live, all + i * SITE_BYTES, SITE_BYTES);
-		else
+		if (!read)
 			rc = memory_read(p, patch->addr, live, patch->len);
 		if (rc == 0 && !memcmp(live + patch->at, patch->jump, JUMP_BYTES))
 			rc = memory_replace(p, patch->addr + patch->at, patch->jump,
@@ -692,17 +739,39 @@ int hooks_unpatch(struct hooks *h, struct process *p)
 		else
 			patch->applied = false;
 	}
-	free(all);
+	return result;
+}
+
+int hooks_unpatch(struct hooks *h, struct process *p, uint64_t until_ns)
+{
+	bool any = false;
+	int result = 0;
+
+	for (size_t at = 0; at < n_changes(h);) {
+		const struct range r = range_from(h, at);
+
+		at += r.n;
+		if (!any_applied(h, &r))
+			continue;
+		if (any && result == 0 && clock_monotonic_ns() > until_ns)
+			return 1;
+		any = true;
+		int rc = r.calls ? call_hooks_unpatch(h, p, r.first, r.n)
+				 : unpatch_some(h, p, r.first, r.n);
+		if (rc < 0)
+			result = rc;
+	}
 	return result;
 }
 
 bool hooks_any_patch(const struct hooks *h)
 {
-	for (size_t i = 0; i < h->n_patches; i++)
-		if (h->patches[i].applied)
+	for (size_t at = 0; at < n_changes(h);) {
+		const struct range r = range_from(h, at);
+
+		if (any_applied(h, &r))
 			return true;
-	for (size_t i = 0; i < h->n_calls; i++)
-		if (h->calls[i].applied)
-			return true;
+		at += r.n;
+	}
 	return false;
 }

@@ -51,6 +51,7 @@ struct hooks {
 	size_t n_patches;
 	struct hook_call *calls;
 	size_t n_calls;
+	size_t n_tried; /* patches, then calls, that hooks_patch() is done with */
 	struct attach_kind *kinds;
 	size_t n_kinds;
 	/* for the coverage */
@@ -92,13 +93,15 @@ int hooks_flip(struct hooks *h, struct process *p, const struct layout *l, struc
 /* Before the stop: gives the pages that will be patched to the process alone, so that to write
  * there takes a microsecond and not twenty. */
 int hooks_prepare(const struct hooks *h, const struct process *p);
-/* Patches the sites; all threads are stopped. Sites that hold something else are left alone. */
+/* Patches the sites, while all threads are stopped. Sites that hold something else are left alone.
+ * 1: it is `until_ns`, and there are more, for another stop. */
+#define HOOKS_AT_ONCE 64
 int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *stopped,
-		struct error *err);
+		uint64_t until_ns, struct error *err);
 /* Restores every byte that still has the value that pollux wrote. Patches need all threads
  * stopped. */
 int hooks_unflip(struct hooks *h, struct process *p, const struct layout *l);
-int hooks_unpatch(struct hooks *h, struct process *p);
-bool hooks_any_patch(const struct hooks *h); /* applied */
+int hooks_unpatch(struct hooks *h, struct process *p, uint64_t until_ns); /* 1: as above */
+bool hooks_any_patch(const struct hooks *h);				  /* applied */
 
 #endif

@@ -356,19 +356,27 @@ static int write_stub(struct injector *in, const struct code_cave *place,
 	return memory_write(in->process, place->addr, code, (size_t)len);
 }
 
-/* Waits for the thread's next stop. A signal's handler, in whose middle it may be, may wait for
- * another thread: the others, which are stopped, are resumed if it takes long. A thread that only
- * gets no CPU has more time. */
+/* Whether the others, which are stopped, have to wait for the thread still. A signal's handler, in
+ * whose middle it may be, may wait for one of them; a thread that only gets no CPU has more time.
+ */
+static bool others_wait(const struct process *p, pid_t tid, uint64_t since_ns)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	return now < since_ns + ALONE_TIMEOUT ||
+	       (now < since_ns + BUSY_TIMEOUT && process_thread_state(p, tid) != 'S');
+}
+
+/* Waits for the thread's next stop. */
 static int wait_for_stop(const struct process *p, pid_t tid, struct process_stop *others,
 			 int *ret_status)
 {
-	uint64_t until = clock_monotonic_ns() + BUSY_TIMEOUT;
+	uint64_t began = clock_monotonic_ns();
 	int rc;
 
 	do
 		rc = thread_wait(tid, ALONE_TIMEOUT, ret_status);
-	while (rc == -ETIMEDOUT && clock_monotonic_ns() < until &&
-	       process_thread_state(p, tid) != 'S');
+	while (rc == -ETIMEDOUT && others_wait(p, tid, began));
 	if (rc != -ETIMEDOUT)
 		return rc;
 	if (others && others->v)
@@ -376,9 +384,22 @@ static int wait_for_stop(const struct process *p, pid_t tid, struct process_stop
 	return thread_wait(tid, ERRAND_TIMEOUT, ret_status);
 }
 
+/* Waits for the end of a list while the others are stopped; the thread is not traced. */
+static void wait_for_end(const struct injector *in, const struct remote_calls *e, pid_t tid,
+			 uint64_t waiting)
+{
+	uint64_t began = clock_monotonic_ns(), value;
+
+	for (unsigned round = 0; !finished(in, e, waiting, &value); round++) {
+		if (!others_wait(in->process, tid, began))
+			break;
+		nap(round);
+	}
+}
+
 /*
- * Goes with the thread from system call to system call until the last one is done, and holds it
- * right before the one that is asked for. Whatever becomes of us, it goes on by itself.
+ * Goes with the thread from system call to system call, and holds it right before the one that is
+ * asked for, unless the list is stopped before. Whatever becomes of us, it goes on by itself.
  */
 static int go_with(const struct process *p, const struct code_cave *place,
 		   const struct remote_calls *e, pid_t tid, struct process_stop *others)
@@ -387,7 +408,7 @@ static int go_with(const struct process *p, const struct code_cave *place,
 	int status, signal = 0;
 	bool entered = false;
 
-	for (size_t next = 0; next < e->n_calls || entered;) {
+	for (size_t next = 0; next <= e->hold;) {
 		process_step("syscall");
 		if (ptrace(PTRACE_SYSCALL, tid, 0, (long)signal) < 0)
 			return -errno;
@@ -563,6 +584,8 @@ static int send_alone(struct injector *in, struct code_cave *place, const struct
 		at->state = THREAD_GONE; /* it is let go by itself */
 		rc = send_off(in, place, e, t.tid, &regs, waiting, &all, err);
 		thread_resume(&t);
+		if (rc == 1 && all.v)
+			wait_for_end(in, e, t.tid, waiting);
 	}
 	if (all.v)
 		threads_resume(&all);

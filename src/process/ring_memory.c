@@ -3,8 +3,8 @@
  * The rings' memory.
  *
  * One list of remote calls makes a memfd, seals and maps it, keeps it out of children and dumps,
- * and closes the memfd. pollux takes its own handle on it while the thread is stopped before one of
- * these calls; if pollux dies there, the thread continues and closes its own. Meanwhile all other
+ * and closes the memfd. pollux takes its own handle on it while the thread is stopped before the
+ * second call; if pollux dies there, the thread continues and closes its own. Meanwhile all other
  * threads are stopped, so that no child is forked that has descriptor or rings.
  *
  * A program that has used its last descriptor, as one that leaks sockets, can make no memfd. Its
@@ -44,7 +44,8 @@ struct ring_memory {
 	const struct ring_memory_words *words;
 	uint64_t bytes, replaced;
 	bool segment;
-	void *map; /* NULL: it was not taken */
+	int fd;	   /* of the memfd; -1: it was not taken */
+	void *map; /* NULL: not mapped here */
 	int rc;
 	struct error *err;
 };
@@ -69,31 +70,33 @@ static uint32_t memfd_flags(void)
 
 /* ---- pollux's side ---- */
 
-/* The number is the target's word: what comes is checked to be sealed memory of the right size, so
- * that no later trick of the target can give us a SIGBUS. */
-static void *map_memfd(const struct ring_memory *m, int number)
+static int take_memfd(const struct ring_memory *m, int number)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, m->process->pid, 0);
-	_cleanup_close_ int fd = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
-	struct stat st;
+	int fd = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
+	char name[32];
 
 	if (pidfd >= 0)
 		close(pidfd);
-	if (fd < 0) {
-		char name[32];
+	if (fd >= 0)
+		return fd;
+	snprintf(name, sizeof(name), "fd/%d", number);
+	return openat(m->process->proc_fd, name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
 
-		snprintf(name, sizeof(name), "fd/%d", number);
-		fd = openat(m->process->proc_fd, name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	}
-	if (fd < 0)
-		return NO_MAP;
-	int seals = fcntl(fd, F_GET_SEALS);
-	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) < 0 ||
+/* The number was the target's word: what came is checked to be sealed memory of the right size, so
+ * that no later trick of the target can give us a SIGBUS. */
+static void *map_memfd(const struct ring_memory *m)
+{
+	int seals = fcntl(m->fd, F_GET_SEALS);
+	struct stat st;
+
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(m->fd, &st) < 0 ||
 	    (uint64_t)st.st_size != m->bytes) {
 		errno = EPROTO;
 		return NO_MAP;
 	}
-	return mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	return mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, m->fd, 0);
 }
 
 /* The same. No segment can be cut but through /proc/PID/map_files, which only root opens. */
@@ -131,27 +134,47 @@ static void *map_segment(const struct ring_memory *m, int number)
 	return map;
 }
 
+static int refused(const struct ring_memory *m)
+{
+	return errno == EPROTO ? error_set(m->err, -EPROTO,
+					   "process %d shares something else than asked for",
+					   m->process->pid)
+			       : error_sys(m->err, -errno, "cannot share memory with process %d",
+					   m->process->pid);
+}
+
+/* In between, the memory itself or a handle on it. */
 static void take(void *arg)
 {
 	struct ring_memory *m = arg;
-	uint64_t number, mapped;
+	uint64_t number;
 
 	m->rc = memory_read_u64(m->process, m->words->number, &number);
-	if (m->rc == 0)
-		m->rc = memory_read_u64(m->process, m->words->mapped, &mapped);
-	/* The calls before may have failed: the list's outcome says why. */
-	if (m->rc < 0 || number > INT_MAX || mapped >= (uint64_t)-4095)
+	/* The call before may have failed: the list's outcome says why. */
+	if (m->rc < 0 || number > INT_MAX)
 		return;
-	void *map = m->segment ? map_segment(m, (int)number) : map_memfd(m, (int)number);
-	if (map != NO_MAP)
-		m->map = map;
-	else if (errno == EPROTO)
-		m->rc = error_set(m->err, -EPROTO,
-				  "process %d shares something else than asked for",
-				  m->process->pid);
-	else
-		m->rc = error_sys(m->err, -errno, "cannot share memory with process %d",
-				  m->process->pid);
+	if (m->segment) {
+		void *map = map_segment(m, (int)number);
+
+		m->map = map == NO_MAP ? NULL : map;
+	} else {
+		m->fd = take_memfd(m, (int)number);
+	}
+	if (!m->map && m->fd < 0)
+		m->rc = refused(m);
+}
+
+/* The list is done. */
+static int map_taken(struct ring_memory *m)
+{
+	void *map = m->fd < 0 ? m->map : map_memfd(m);
+
+	if (!map)
+		return m->rc < 0 ? m->rc : -EIO;
+	if (map == NO_MAP)
+		return refused(m);
+	m->map = map;
+	return 0;
 }
 
 /* ---- the target's side ---- */
@@ -213,7 +236,7 @@ static int share(struct injector *in, struct code_cave *place, struct ring_memor
 	struct stub_call calls[MAX_CALLS];
 	size_t n = m->segment ? segment_calls(m, calls) : memfd_calls(m, calls);
 	struct remote_calls list = {
-		.calls = calls, .hold = n, .done_at = w->done, .held = take, .arg = m};
+		.calls = calls, .hold = 1, .done_at = w->done, .held = take, .arg = m};
 	int rc = memory_write_u64(m->process, w->number, UINT64_MAX);
 
 	/* Neither children nor dumps have it. Without this it does no harm but its size. */
@@ -235,8 +258,11 @@ static int share(struct injector *in, struct code_cave *place, struct ring_memor
 	if (rc < 0)
 		return error_sys(m->err, rc, "cannot write into process %d", m->process->pid);
 	rc = inject_run(in, place, &list, m->err);
-	if (rc == 0 && !m->map)
-		rc = m->rc < 0 ? m->rc : -EIO;
+	if (rc == 0)
+		rc = map_taken(m);
+	if (m->fd >= 0)
+		close(m->fd);
+	m->fd = -1;
 	if (rc < 0 && m->map) {
 		munmap(m->map, m->bytes);
 		m->map = NULL;
@@ -253,6 +279,7 @@ int ring_memory_make(struct injector *in, struct code_cave *place,
 				.words = words,
 				.bytes = bytes,
 				.replaced = replaced,
+				.fd = -1,
 				.err = err ? err : &none};
 	int rc = share(in, place, &m);
 

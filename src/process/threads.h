@@ -61,7 +61,7 @@ void thread_resume(struct stopped_thread *t);
 struct process_stop {
 	struct stopped_thread *v; /* gone ones left out */
 	size_t n, cap;
-	uint64_t began_ns;
+	uint64_t began_ns, stopped_ns; /* since when all are stopped */
 	struct tracer_priority before; /* our own, before the stop */
 	uint64_t stop_ns;	       /* after threads_resume: how long they were stopped */
 };

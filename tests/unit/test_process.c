@@ -1240,7 +1240,7 @@ static void test_replace_by_half(void **state)
 
 /* Before the stop the pages of the sites become the process' own: in it no page is copied any more,
  * on the way there and back. What it may write to, and shares with others, is left alone. */
-#define SITES 64u
+#define SITES (3u * HOOKS_AT_ONCE + 8)
 
 static pid_t start_with_sites(uint8_t **ret_code)
 {
@@ -1291,6 +1291,51 @@ static void assert_sites(const struct process *p, const uint8_t *code, const cha
 	}
 }
 
+/* What was changed when there was no time left is whole, and each further stop changes some more. */
+static void test_patch_in_stops(void **state)
+{
+	static const struct process_stop none = {0};
+	struct process p = PROCESS_INIT;
+	struct hooks h = {0};
+	struct error err = {0};
+	unsigned n_stops = 1;
+	uint8_t *code;
+	pid_t pid = start_with_sites(&code);
+	int rc, status;
+
+	(void)state;
+	assert_int_equal(process_open(pid, &p, &err), 0);
+	plan_sites(&h, code);
+	while ((rc = hooks_patch(&h, &p, &none, 0, &err)) == 1) {
+		for (unsigned i = 0; i < SITES; i++) {
+			const char *wanted =
+				i < n_stops * HOOKS_AT_ONCE ? "\x48" JUMP "\x04" : CODE "\x03\x04";
+			uint8_t live[7];
+
+			assert_int_equal(
+				memory_read(&p, (uint64_t)(code + i * 4096 + 100), live, 7), 0);
+			assert_memory_equal(live, wanted, 7);
+		}
+		n_stops++;
+	}
+	assert_int_equal(rc, 0);
+	assert_int_equal(n_stops, (SITES + HOOKS_AT_ONCE - 1) / HOOKS_AT_ONCE);
+	assert_sites(&p, code, "\x48" JUMP "\x04");
+	while ((rc = hooks_unpatch(&h, &p, 0)) == 1) {
+		assert_true(hooks_any_patch(&h));
+		n_stops--;
+	}
+	assert_int_equal(rc, 0);
+	assert_int_equal(n_stops, 1);
+	assert_false(hooks_any_patch(&h));
+	assert_sites(&p, code, CODE "\x03\x04");
+	hooks_done(&h);
+	process_close(&p);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	munmap(code, SITES * 4096);
+}
+
 static void test_patch_copies_no_page(void **state)
 {
 	static const struct process_stop none = {0};
@@ -1306,11 +1351,11 @@ static void test_patch_copies_no_page(void **state)
 	plan_sites(&h, code);
 	/* Once without: a copy a site, and what the allocator takes. */
 	before = faults();
-	assert_int_equal(hooks_patch(&h, &p, &none, &err), 0);
+	assert_int_equal(hooks_patch(&h, &p, &none, UINT64_MAX, &err), 0);
 	copied = faults() - before;
 	assert_true(copied >= (long)SITES);
 	assert_sites(&p, code, "\x48" JUMP "\x04");
-	assert_int_equal(hooks_unpatch(&h, &p), 0);
+	assert_int_equal(hooks_unpatch(&h, &p, UINT64_MAX), 0);
 	assert_sites(&p, code, CODE "\x03\x04");
 	hooks_done(&h);
 	process_close(&p);
@@ -1324,11 +1369,11 @@ static void test_patch_copies_no_page(void **state)
 	assert_int_equal(hooks_prepare(&h, &p), 0);
 	assert_sites(&p, code, CODE "\x03\x04");
 	before = faults();
-	assert_int_equal(hooks_patch(&h, &p, &none, &err), 0);
+	assert_int_equal(hooks_patch(&h, &p, &none, UINT64_MAX, &err), 0);
 	assert_true(faults() - before <= copied - (long)SITES * 3 / 4);
 	assert_sites(&p, code, "\x48" JUMP "\x04");
 	before = faults();
-	assert_int_equal(hooks_unpatch(&h, &p), 0);
+	assert_int_equal(hooks_unpatch(&h, &p, UINT64_MAX), 0);
 	assert_true(faults() - before <= copied - (long)SITES * 3 / 4);
 	assert_sites(&p, code, CODE "\x03\x04");
 	hooks_done(&h);
@@ -1939,6 +1984,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_killed_running),
 		cmocka_unit_test(test_replace_on_two_pages),
 		cmocka_unit_test(test_replace_by_half),
+		cmocka_unit_test(test_patch_in_stops),
 		cmocka_unit_test(test_patch_copies_no_page),
 		cmocka_unit_test(test_prepare_leaves_new_code),
 		cmocka_unit_test(test_stop_all),
