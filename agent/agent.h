@@ -18,6 +18,14 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
+/* An invariant of the agent's own notes, in the images of sanitized builds and of tests alone: in a
+ * program nothing may end by a check. Never of what the program or the tool can write. */
+#ifdef AGENT_CHECKS
+#define agent_check(x) ((x) ? (void)0 : __builtin_trap())
+#else
+#define agent_check(x) ((void)sizeof(x))
+#endif
+
 #define AGENT_REF_MASK ((1ULL << 48) - 1)
 /* The smallest page that there is: of a larger one the kernel is asked more often than need be. */
 #define AGENT_PAGE 4096u

@@ -14,6 +14,7 @@ struct agent_poll *agent_poll_open(struct agent_notes *n, struct agent_hook *hoo
 {
 	uint32_t depth = n->depth;
 
+	agent_check(depth <= AGENT_MAX_POLLS && (uint32_t)agent_claim(n));
 	if (unlikely(depth >= AGENT_MAX_POLLS)) {
 		agent_lose(n, 2);
 		return NULL;

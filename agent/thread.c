@@ -200,6 +200,7 @@ static struct agent_notes *enter(struct agent_thread *slot, uint64_t was, uint64
 	}
 	/* The thread last: a signal handler of the same thread reads the rest if it finds itself
 	 * there. */
+	agent_check((uint32_t)claim == tid && n->ring == ring_of(n));
 	slot->notes = n;
 	arch_barrier_local();
 	slot->thread = thread;
@@ -354,6 +355,7 @@ static uint64_t find_room(struct agent_notes *n, uint64_t tail)
 	n->place = (uint32_t)ring_place(n->head, n->far_begin, n->far_end, size, &run);
 	run = run < near ? run : near;
 	n->limit = n->head + (run < room ? run : room);
+	agent_check(room <= size && n->place + (n->limit - n->head) <= size);
 	return room;
 }
 

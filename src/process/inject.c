@@ -32,6 +32,7 @@
 #include "process/threads.h"
 
 #include <asm/unistd.h>
+#include <assert.h>
 #include <elf.h>
 #include <errno.h>
 #include <signal.h>
@@ -787,6 +788,8 @@ int inject_run(struct injector *in, struct code_cave *place, const struct remote
 	struct tracer_priority before;
 	int rc;
 
+	assert(e->n_calls && (!e->held || e->hold < e->n_calls));
+	assert(in->parked || !in->process->stopped_tid); /* the thread has to run */
 	tracer_hurry(&before);
 	rc = run(in, place, e, err);
 	log_debug(LOG_ATTACH, "%zu remote calls, from number %u on, by thread %d: %s", e->n_calls,

@@ -17,6 +17,7 @@
 
 #include "base/cleanup.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <unistd.h>
 
@@ -118,6 +119,11 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 		if (!b->addr)
 			b->n = 0; /* its sites stay unpatched, and the coverage says so */
 	}
+	/* What changes pages and what is mapped apart: stubs, data, the page of remote calls. */
+	assert((l->code | l->data | l->live | l->remote_calls) % page == 0);
+	assert(l->stubs + (uint64_t)n_hooks * AGENT_STUB_BYTES <= l->remote_calls);
+	assert(l->hooks + n_hooks * sizeof(struct agent_hook) <= l->programs);
+	assert(l->programs + l->programs_bytes <= l->live);
 	return 0;
 }
 
@@ -126,6 +132,7 @@ uint64_t layout_trampoline(struct layout *l, const struct process_object *object
 	for (uint32_t i = 0; i < l->n_blocks; i++) {
 		struct layout_block *b = &l->block[i];
 
+		assert(b->used <= b->n);
 		if (b->object == object && b->used < b->n)
 			return b->addr + (uint64_t)b->used++ * LAYOUT_TRAMPOLINE_BYTES;
 	}

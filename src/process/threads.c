@@ -27,6 +27,7 @@
 #include "base/vec.h"
 #include "process/rights.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -551,6 +552,7 @@ void threads_resume(struct process_stop *s)
 	for (size_t i = 0; i < s->n; i++) {
 		if (s->v[i].state == THREAD_GONE || s->v[i].waiting)
 			continue;
+		assert(s->v[i].tid > 0 && s->v[i].signal >= 0);
 		process_step("detach");
 		ptrace(PTRACE_DETACH, s->v[i].tid, 0, (long)s->v[i].signal);
 	}

@@ -12,6 +12,7 @@
  */
 #include "timeline/state.h"
 
+#include <assert.h>
 #include <errno.h>
 
 struct task *task_find(const struct timeline *tl, const struct kind *k, uint64_t name)
@@ -184,6 +185,7 @@ void task_scheduled(struct timeline *tl, struct task *task, uint64_t t, uint64_t
 void task_end(struct timeline *tl, struct task *task, enum trace_outcome outcome, uint64_t t)
 {
 	struct kind *k = task->kind;
+	assert(task->tl.state != TS_DONE && tl->n_live > 0);
 	task_state(tl, task, TS_DONE, t);
 	task->tl.role = k->role;
 	task->tl.outcome = outcome;
@@ -205,6 +207,7 @@ void task_end(struct timeline *tl, struct task *task, enum trace_outcome outcome
 
 void task_forget(struct timeline *tl, struct task *ended)
 {
+	assert(ended->tl.state == TS_DONE && tl->n_ended > 0);
 	list_remove(&tl->ended, &tl->ended_last, ended);
 	tl->n_ended--;
 	task_unname(tl, ended);

@@ -13,6 +13,7 @@
 
 #include "base/cpu_yield.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,6 +288,16 @@ static size_t fill_columns(struct draft *d, const struct trace_event *ev, size_t
 	return i;
 }
 
+#ifndef NDEBUG
+static bool columns_fit(const struct draft *d)
+{
+	for (unsigned c = 0; c < PLX_N_COLUMNS; c++)
+		if ((size_t)(d->end[c] - d->raw[c]) > column_bytes[c] * (size_t)d->n)
+			return false;
+	return true;
+}
+#endif
+
 int draft_add(struct draft *d, const struct trace_event *ev, size_t n, size_t *ret_done)
 {
 	if (n > MAX - d->n)
@@ -298,6 +309,8 @@ int draft_add(struct draft *d, const struct trace_event *ev, size_t n, size_t *r
 		d->begin_ns = d->time = ev[0].time;
 	*ret_done = fill_columns(d, ev, n);
 	d->n += (uint32_t)*ret_done;
+	assert(d->n <= d->cap && d->n_names <= d->n && d->depth <= PLX_MAX_OPEN);
+	assert(columns_fit(d));
 	return 0;
 }
 

@@ -18,6 +18,7 @@
 #include "trace/format.h"
 #include "trace/meta.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -396,6 +397,7 @@ static int thread_flush(struct trace_writer *w, uint32_t thread)
 	uint32_t n = draft_n(w->drafts[thread]);
 	int r = meta_flush(w);
 
+	assert(w->n_buffered >= n);
 	w->n_buffered -= n;
 	if (r < 0)
 		return r;
@@ -468,6 +470,7 @@ int trace_writer_round(struct trace_writer *w, uint64_t watermark_ns)
 	int r;
 
 	TRY(flush_all(w));
+	assert(!w->n_buffered);
 	chunk_begin(w);
 	buf_add(&w->out, &watermark_ns, sizeof(watermark_ns));
 	buf_add(&w->out, &w->n_events, sizeof(w->n_events));

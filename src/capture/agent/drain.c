@@ -13,6 +13,7 @@
 #include "capture/agent/source.h"
 #include "capture/agent/ring_stacks.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,7 @@ static inline struct trace_event *next_event(struct drain *d, uint32_t thread, i
 			return NULL;
 		d->thread = thread;
 	}
+	assert(d->n < DRAIN_EVENTS);
 	return &d->events[d->n];
 }
 
@@ -100,6 +102,8 @@ static int end_thread(struct drain *d, struct source *s, struct ring_cursor *c, 
 {
 	uint32_t thread = c->thread - 1;
 	int rc = end_futures(d, s, c);
+
+	assert(c->thread);
 
 	c->thread = 0;
 	if (map_get(&s->owners, c->own_tid, 0) == c)

@@ -10,6 +10,7 @@
  */
 #include "capture/agent/ring_reader.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,7 @@ size_t ring_set_copy(const struct ring_set *s, uint32_t i, uint64_t limit,
 	uint64_t far_begin = __atomic_load_n(&r->far_begin, __ATOMIC_ACQUIRE) & whole;
 	uint64_t left = limit - c->tail, bytes = 0, run;
 
+	assert(left <= s->ring_bytes && left % sizeof(*out) == 0); /* ring_set_head() */
 	if (left > RING_BATCH * sizeof(*out))
 		left = RING_BATCH * sizeof(*out);
 	for (; bytes < left; bytes += run) {
@@ -74,6 +76,7 @@ size_t ring_set_copy(const struct ring_set *s, uint32_t i, uint64_t limit,
 
 		if (run > left - bytes)
 			run = left - bytes;
+		assert(run && place + run <= s->ring_bytes);
 		memcpy((char *)out + bytes, (const char *)(r + 1) + place, run);
 	}
 	return bytes / sizeof(*out);
@@ -83,6 +86,7 @@ void ring_set_give(struct ring_set *s, uint32_t i, size_t n)
 {
 	struct ring_cursor *c = &s->cursors[i];
 
+	assert(n <= RING_BATCH);
 	c->tail += n * sizeof(struct agent_event);
 	__atomic_store_n(&ring_set_at(s, i)->tail, c->tail, __ATOMIC_RELEASE);
 }
