@@ -376,7 +376,7 @@ static void tell(struct buf *out, const struct diagnosis *d, bool kinds)
 		buf_printf(out, "%-14s %-8s", d->checks[i].name, words[d->checks[i].verdict]);
 		add_safe(out, "", d->checks[i].note);
 	}
-	if (d->pid)
+	if (d->n_looked_at)
 		buf_printf(out, "%-14s %-8s%zu loaded, all looked at\n", "objects", "ok",
 			   d->n_looked_at);
 	for (size_t i = 0; i < d->n_objects; i++)

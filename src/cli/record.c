@@ -239,24 +239,43 @@ static bool add_up(const struct capture_stats *s, size_t i, bool reasons,
 	return true;
 }
 
+/* The part of "stacks of long polls" that counts. */
+static size_t noun_bytes(const char *item)
+{
+	static const char *const after[] = {" of ", " in ", " from ", " without "};
+	size_t len = strlen(item);
+
+	for (size_t i = 0; i < sizeof(after) / sizeof(after[0]); i++) {
+		const char *end = strstr(item, after[i]);
+
+		if (end && (size_t)(end - item) < len)
+			len = (size_t)(end - item);
+	}
+	return len;
+}
+
+static bool ends_in(const char *text, size_t len, const char *end)
+{
+	size_t n = strlen(end);
+
+	return len > n && !memcmp(text + len - n, end, n);
+}
+
 /* "1 spawn site", "2 task id counters": items are named in the plural, or where an object has one
  * of them at most, in the singular. */
 static void say_item(struct buf *b, const char *item, uint64_t n)
 {
-	static const char one[] = "counter";
-	size_t len = strlen(item), tail = sizeof(one) - 1;
-	bool phrase = strstr(item, " of ") || strstr(item, " in "); /* what counts is not its end */
+	size_t len = noun_bytes(item), cut = 0;
+	_cleanup_free_ char *noun = NULL;
 
-	if (n == 1 && len > 4 && item[len - 1] == 's' && !phrase) {
-		size_t cut = strcmp(item + len - 4, "sses") ? 1 : 2;
-		_cleanup_free_ char *single = strndup(item, len - cut);
-
-		text_safe(b, single ? single : item);
-		return;
-	}
-	text_safe(b, item);
-	if (n > 1 && len > tail && !strcmp(item + len - tail, one))
+	if (n == 1 && ends_in(item, len, "s"))
+		cut = ends_in(item, len, "sses") ? 2 : 1;
+	noun = strndup(item, len - cut);
+	if (noun)
+		text_safe(b, noun);
+	if (n > 1 && ends_in(item, len, "counter"))
 		buf_char(b, 's');
+	text_safe(b, item + len);
 }
 
 /* What was seen; then what was not, and why. */

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "base/cpu_yield.h"
 #include "base/units.h"
+#include "cli/args.h"
 #include "process/find_processes.h"
 
 #include <ctype.h>
@@ -84,8 +85,13 @@ static int add_named(const struct cli_args *args, struct recording *rec, const c
 	struct error err = {0};
 	size_t n;
 
+	if (strchr(name, '/') && access(name, X_OK) == 0)
+		return cli_usage(args,
+				 "'%s' is no number or name of a process; to start a program and "
+				 "record it: pollux %s -- %s",
+				 name, args->verb->name, name);
 	if (!*name || strchr(name, '/'))
-		return cli_usage(args, "-p needs the number or the name of a process, not '%s'",
+		return cli_usage(args, "a process is given by its number or its name, not by '%s'",
 				 name);
 	if (processes_named(name, &pids, &n, &err) < 0)
 		return cli_usage(args, "%s%s", err.text, hint);
@@ -106,7 +112,7 @@ int recording_add_process(const struct cli_args *args, struct recording *rec, co
 	if (*end || end == text || !isdigit((unsigned char)*text))
 		return add_named(args, rec, text, hint);
 	if (pid <= 0 || pid > INT32_MAX)
-		return cli_usage(args, "-p needs the number or the name of a process, not '%s'",
+		return cli_usage(args, "a process is given by its number or its name, not by '%s'",
 				 text);
 	return add_pid(args, rec, (pid_t)pid);
 }

@@ -108,8 +108,9 @@ static int no_task(const struct match *m, const char *word, struct error *err)
 	if (!m->n_tasks)
 		return error_set(err, -ENOENT, "no task %s: the trace has none", word);
 	return error_set(err, -ENOENT,
-			 "no task %s: the trace has %" PRIu64 " from %" PRIu64 " to %" PRIu64, word,
-			 m->n_tasks, m->lowest, m->highest);
+			 "no task %s: the trace has %" PRIu64 " tasks, from number %" PRIu64
+			 " to %" PRIu64,
+			 word, m->n_tasks, m->lowest, m->highest);
 }
 
 /* ---- judged ---- */

@@ -124,7 +124,8 @@ USES = [
     ("record {twice}", 2, "there are 2 processes '{twice}': " + CHOOSE),
     ("record {once}", 1, NO_RUNTIME),
     ("record -p no-such-name", 2, "there is no process 'no-such-name'"),
-    ("record -p ./path", 2, "-p needs the number or the name of a process, not './path'"),
+    ("record -p ./path", 2, "a process is given by its number or its name, not by './path'"),
+    ("record {suite}", 2, "to start a program and record it: pollux record -- {suite}"),
     ("hist {gone} -d 1", 1, "there is no process {gone}"),
     ("tree {pid}", 0, "steady"),
     ("{pid}", 0, "steady"),
@@ -182,7 +183,7 @@ USES = [
     ("doctor {pid} {pid}", 2, "doctor needs one process id or program"),
     ("tree {pid} {pid}", 2, "tree needs one process id or core file"),
     # ---- filters ----
-    *((f"{verb} trace.plx --task {task}", 1, f"no task {task}: the trace has [0-9]+ from 3 to")
+    *((f"{verb} trace.plx --task {task}", 1, f"no task {task}: the trace has [0-9]+ tasks, from number 3 to")
       for verb in ("report", "export") for task in ("abc", "99999")),
     *((f"{verb} trace.plx --family nosuch", 1,
        "no family whose name contains 'nosuch': the trace has .*app::serve") for verb in ("report", "export", "hist")),
@@ -250,7 +251,9 @@ def test_process_of_another_user(world, public):
     for command, says in (("record {pid} -o /dev/null", "belongs to user 0: run pollux as that user or as root"),
                           ("doctor {pid}", r"user +FAIL +the process belongs to user 0, pollux runs as 65534")):
         script = f"exec {' '.join(NOBODY)} {{public}} {command}".format(**world.names)
-        check(world, driver.run("sh", "-c", script, cwd="/"), 1, says)
+        result = driver.run("sh", "-c", script, cwd="/")
+        check(world, result, 1, says)
+        assert "all looked at" not in result.stdout  # nothing could be
 
 
 def test_stopped_process(world):

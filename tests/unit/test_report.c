@@ -822,7 +822,8 @@ static void test_one_count(void **state)
 	char want[80];
 
 	report_free(all);
-	snprintf(want, sizeof(want), "the trace has %llu from ", (unsigned long long)n);
+	snprintf(want, sizeof(want), "the trace has %llu tasks, from number ",
+		 (unsigned long long)n);
 	assert_int_equal(trace_reader_rewind(reader, &err), 0);
 	assert_true(report_make(reader, &opt, &rep, &err) < 0);
 	assert_non_null(strstr(err.text, want));
