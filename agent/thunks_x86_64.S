@@ -343,16 +343,18 @@ FUNCTION thunk_call
 	.cfi_offset %r12, -32
 	pushq %rdi	/* the descriptor and what may be flags: agent_call_long */
 	pushq %rcx
+	pushq %rax	/* the hook, and since when: process/open_call.c */
 	movq %rax, %rbx
 	movq %rdx, %r10
 	rdtsc
 	shlq $32, %rdx
 	orq %rdx, %rax
+	pushq %rax
 	movq %rax, %r12
 	movq %r10, %rdx
 	xorl %eax, %eax	/* no vector registers, for a variadic one */
 	/* Whoever looks at a thread that sleeps in there doesn't know its %rbp. */
-	.cfi_def_cfa %rsp, 48
+	.cfi_def_cfa %rsp, 64
 	call *HOOK_ORIG(%rbx)
 	.cfi_def_cfa %rbp, 16
 	movq %rax, %rcx
@@ -373,7 +375,7 @@ FUNCTION thunk_call
 	addq $8, %rsp
 	popq %rcx
 1:	movq %rcx, %rax
-	addq $16, %rsp
+	addq $32, %rsp
 	popq %r12
 	.cfi_restore %r12
 	popq %rbx

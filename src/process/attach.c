@@ -39,6 +39,7 @@
 #include "process/cover.h"
 #include "process/launch.h"
 #include "process/memory.h"
+#include "process/open_call.h"
 #include "process/programs.h"
 #include "process/roots.h"
 #include "process/seccomp.h"
@@ -976,6 +977,27 @@ size_t attach_roots(const struct attach *a, const struct attach_root **ret)
 {
 	*ret = a->roots.v;
 	return a->roots.n;
+}
+
+int attach_open_call(const struct attach *a, uint32_t tid, struct attach_open_call *ret)
+{
+	uint64_t words[OPEN_CALL_WORDS];
+	char name[48], text[256], again[256];
+	unsigned long long number, first, sp;
+
+	snprintf(name, sizeof(name), "task/%u/syscall", tid);
+	if (process_read_file(&a->process, name, text, sizeof(text)) <= 0)
+		return -ESRCH;
+	if (sscanf(text, "%llu %llx %*x %*x %*x %*x %*x %llx", &number, &first, &sp) != 3)
+		return -EAGAIN; /* "running" */
+	if (memory_read(&a->process, sp, words, sizeof(words)) < 0)
+		return -ENOENT;
+	ret->number = number;
+	if (!open_call_find(words, OPEN_CALL_WORDS, &a->layout, &a->hooks, first, ret))
+		return -ENOENT;
+	if (process_read_file(&a->process, name, again, sizeof(again)) <= 0 || strcmp(text, again))
+		return -EAGAIN;
+	return 0;
 }
 
 size_t attach_coverage(const struct attach *a, const struct trace_coverage **ret)

@@ -120,6 +120,15 @@ struct attach_root {
 	uint64_t time_ns; /* at that time, before the agent was enabled */
 };
 size_t attach_roots(const struct attach *a, const struct attach_root **ret);
+/* A hooked call in which a thread (our tid) sleeps now, of those whose begin the agent does not
+ * record. Works after attach_close(), too. -EAGAIN: the thread does not sleep now; other errors:
+ * not in such a call. */
+struct attach_open_call {
+	uint16_t call;	 /* enum trace_call */
+	uint64_t number; /* of the system call in which it sleeps */
+	uint64_t ticks;	 /* at its begin */
+};
+int attach_open_call(const struct attach *a, uint32_t tid, struct attach_open_call *ret);
 /* Coverage of scanning and hooking together; strings belong to a. */
 size_t attach_coverage(const struct attach *a, const struct trace_coverage **ret);
 /* The total time for which threads were stopped; the length of the whole attach. */

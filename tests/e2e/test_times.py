@@ -48,6 +48,30 @@ def test_open_at_the_end(pollux, suite, trace):
     assert re.search(r"2 tasks were spawned, but not polled by the end, for up to [\d.]+ s", text)
 
 
+def test_calls_open_at_the_end(pollux, suite, trace, tmp_path):
+    """Each poll is in a blocking call when the recording ends: whatever the call is, it counts."""
+    program = suite("tokio-1.54", "release-debug", "held_calls")
+    with driver.Target(program, tmp_path, wait=()) as target:
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        target.go()
+        target.wait_for(lambda line: line == "held")
+        time.sleep(0.5)
+        code, said = recorder.stop()
+        assert code == 0, said
+        target.go()
+        target.wait_for(lambda line: line == "free")
+        target.go()
+        assert target.end() == 0
+    report = driver.report(pollux, trace)
+    for name, call in {"read": "read", "write": "write", "recv": "recv", "accept": "accept4",
+                       "connect": "connect", "flock": "flock", "lock": "pthread_mutex_lock",
+                       "poll": "poll"}.items():
+        held = family(report, f"held_{name}")
+        long = [(c["call"], c["count"]) for c in held["blocking_calls"] if c["ns"] > 4 * 10**8]
+        assert long == [(call, 1)], held
+        assert 4 * 10**8 < held["blocked_ns"] <= held["poll_ns"]["max"], held
+
+
 def test_last_poll_of_a_block_on(pollux, suite, trace):
     """What the thread does after a block_on is no poll of it."""
     with driver.Target(suite("tokio-1.54", "release-debug"), "short_roots") as target:

@@ -77,10 +77,14 @@ static long call_result;
 static long call_args[7];
 static void (*call_inside)(void);
 
+/* Where it returns to, and what the thunk pushed before. */
+static uint64_t call_frame[5];
+
 static long call_orig(long a, long b, long c, long d, long e, long f, long g)
 {
 	long args[7] = {a, b, c, d, e, f, g};
 
+	memcpy(call_frame, (const uint64_t *)__builtin_frame_address(0) + 1, sizeof(call_frame));
 	memcpy(call_args, args, sizeof(args));
 	if (call_inside)
 		call_inside();
@@ -940,9 +944,16 @@ static void send_it(void)
 	memset(call_args, 0, sizeof(call_args));
 	call_result = -43;
 	errno = 0;
+	uint64_t before = arch_ticks();
 	assert_int_equal(((six_fn)area_stub(&area, send_hook))(1, 2, 3, 4, 5, 6), -43);
 	assert_int_equal(errno, EAGAIN);
 	assert_memory_equal(call_args, args, sizeof(args));
+	if (!area.live->enabled)
+		return;
+	/* by which one that isn't over is found: process/open_call.c */
+	assert_in_range(call_frame[1], before, arch_ticks());
+	assert_int_equal(call_frame[2], (uint64_t)send_hook);
+	assert_int_equal(call_frame[4], 1);
 }
 
 static void sends(struct tokio_task *t)

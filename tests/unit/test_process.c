@@ -14,6 +14,7 @@
 #include "process/inject.h"
 #include "process/maps.h"
 #include "process/memory.h"
+#include "process/open_call.h"
 #include "process/rights.h"
 #include "process/seccomp.h"
 #include "process/threads.h"
@@ -525,6 +526,49 @@ static void calls_in(enum job job, bool poke_only)
 		assert_true(shared->spent_ns < 5000000000);
 	}
 	process_close(&t.process);
+}
+
+/* What thunk_call pushes, on a stack on which words of a frame before it are left. */
+static void test_open_call(void **state)
+{
+	enum { CODE = 0x10000, HOOKS = 0x20000, N = 16 };
+	struct agent_hook table[3] = {{.type = AH_WAIT, .kind = TB_POLL},
+				      {.type = AH_CALL, .kind = AC_READ},
+				      {.type = AH_CALL, .kind = AC_PTHREAD_MUTEX_LOCK}};
+	const uint64_t of = sizeof(struct agent_hook);
+	const struct hooks hooks = {.table = table, .n = 3};
+	const struct layout layout = {.code = CODE, .code_bytes = 0x1000, .hooks = HOOKS};
+	uint64_t words[N] = {[1] = CODE + 8,
+			     [3] = HOOKS + of,
+			     [4] = CODE + 0x1000,
+			     [6] = HOOKS + of,
+			     /* the frame */
+			     [9] = CODE + 0x20,
+			     4711,
+			     HOOKS + of,
+			     99,
+			     5};
+	struct attach_open_call c = {0};
+
+	assert_true(open_call_find(words, N, &layout, &hooks, 0, &c)); /* the left one, for fd 0 */
+	assert_false(open_call_find(words, N, &layout, &hooks, 5, &c));
+	words[1] = 0;
+	assert_true(open_call_find(words, N, &layout, &hooks, 5, &c));
+	assert_int_equal(c.call, AC_READ);
+	assert_int_equal(c.ticks, 4711);
+	assert_false(open_call_find(words, N, &layout, &hooks, 6, &c));
+	assert_false(open_call_find(words, 13, &layout, &hooks, 5, &c));
+	words[11] = HOOKS + 2 * of;
+	assert_true(open_call_find(words, N, &layout, &hooks, 5 + 4, &c));
+	assert_int_equal(c.call, AC_PTHREAD_MUTEX_LOCK);
+	assert_false(open_call_find(words, N, &layout, &hooks, 5 + 64, &c));
+	words[11] = HOOKS; /* a wait's: its begin is recorded */
+	assert_false(open_call_find(words, N, &layout, &hooks, 5, &c));
+	words[11] = HOOKS + 3 * of;
+	assert_false(open_call_find(words, N, &layout, &hooks, 5, &c));
+	words[11] = HOOKS + of + 8;
+	assert_false(open_call_find(words, N, &layout, &hooks, 5, &c));
+	(void)state;
 }
 
 static void test_errands(void **state)
@@ -1971,6 +2015,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_maps_lines),
 		cmocka_unit_test(test_maps_hostile),
 		cmocka_unit_test(test_holes),
+		cmocka_unit_test(test_open_call),
 		cmocka_unit_test(test_errands),
 		cmocka_unit_test(test_errands_without_cpu),
 		cmocka_unit_test(test_errand_interrupted),

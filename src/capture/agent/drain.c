@@ -12,14 +12,18 @@
 #include "capture/agent/inlined.h"
 #include "capture/agent/source.h"
 #include "capture/agent/ring_stacks.h"
+#include "capture/kernel/calls.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* See tid_of(). */
 #define KNOWN_REST 16u
+/* For threads to be back in their calls at the end, all together. */
+#define LOOK_NS 50000000u
 
 int drain_flush(struct drain *d)
 {
@@ -637,19 +641,59 @@ int drain_threads(struct drain *d, struct source *s)
 	return rc;
 }
 
-/* The call in which a poll waits when the recording ends. The call is reported like one that is
- * over; the poll lasts up to the end. */
-static int tell_open_wait(struct drain *d, struct source *s, struct ring_cursor *c, uint64_t end_ns)
+/* Whether a thread in this system call may be in that call of libc's. */
+static bool makes(uint16_t call, uint64_t number)
+{
+	uint16_t made = kernel_call_of(number);
+
+	switch (call) {
+	case TB_RECV:
+		return made == TB_RECVFROM;
+	case TB_SEND:
+		return made == TB_SENDTO;
+	case TB_PTHREAD_MUTEX_LOCK:
+		return made == TB_FUTEX;
+	default:
+		return made == call;
+	}
+}
+
+/* The call in which a poll is, with its begin; TB_NONE: in none that is known. */
+static uint16_t open_call(const struct drain *d, const struct source *s,
+			  const struct ring_cursor *c, uint64_t *ret_ticks)
 {
 	uint32_t i = (uint32_t)(c - s->rings.cursors);
 	uint64_t wait = __atomic_load_n(&ring_set_at(&s->rings, i)->wait, __ATOMIC_RELAXED);
-	uint64_t ticks = clock_ticks_restore(wait >> 8, d->now_ticks), begin_ns;
-	struct trace_event e = {
-		.time = end_ns, .type = TE_BLOCK, .arg = wait & 0xff, .kind = TRACE_KIND_NONE};
+	struct attach_open_call open;
+	int rc;
 
+	*ret_ticks = clock_ticks_restore(wait >> 8, d->now_ticks);
+	if (wait)
+		return (wait & 0xff) < TB_N ? wait & 0xff : TB_NONE;
+	if (!s->alive)
+		return TB_NONE;
+	/* A call that was interrupted as the hooks were taken back begins anew. */
+	while ((rc = attach_open_call(s->attach, c->tid, &open)) == -EAGAIN &&
+	       clock_monotonic_ns() < d->look_until_ns)
+		usleep(500);
+	if (rc < 0 || !makes(open.call, open.number))
+		return TB_NONE;
+	*ret_ticks = open.ticks;
+	return open.call;
+}
+
+/* The call in which a poll waits when the recording ends. The call is reported like one that is
+ * over; the poll lasts up to the end. */
+static int tell_open_call(struct drain *d, struct source *s, struct ring_cursor *c, uint64_t end_ns)
+{
+	struct trace_event e = {.time = end_ns, .type = TE_BLOCK, .kind = TRACE_KIND_NONE};
+	uint64_t ticks, begin_ns;
+
+	if (!c->thread || !c->depth)
+		return 0;
+	e.arg = open_call(d, s, c, &ticks);
 	/* Nothing else happened on the thread since, as far as the ring says. */
-	if (!c->thread || !c->depth || !wait || e.arg >= TB_N || ticks < c->last_ticks ||
-	    ticks > d->now_ticks)
+	if (e.arg == TB_NONE || ticks < c->last_ticks || ticks > d->now_ticks)
 		return 0;
 	begin_ns = clock_map_ns(&d->clock, ticks);
 	if (begin_ns >= end_ns)
@@ -665,12 +709,13 @@ int drain_end(struct drain *d, struct source *s, uint64_t until_ns)
 	uint64_t end_ns;
 
 	d->now_ticks = clock_ticks();
+	d->look_until_ns = clock_monotonic_ns() + LOOK_NS;
 	end_ns = s->seen_ns ? s->seen_ns : clock_map_ns(&d->clock, d->now_ticks);
 	for (uint32_t i = 0; i < used; i++) {
 		struct ring_cursor *c = &s->rings.cursors[i];
 		uint64_t told = c->lost_told;
 
-		TRY(tell_open_wait(d, s, c, s->alive ? until_ns : end_ns));
+		TRY(tell_open_call(d, s, c, s->alive ? until_ns : end_ns));
 		if (c->thread && s->alive)
 			TRY(end_futures(d, s, c));
 		TRY(tell_last_loss(d, s, c));

@@ -91,6 +91,7 @@ struct drain {
 	struct capture_stacks *stacks; /* NULL if not recorded */
 	struct clock_map clock;
 	uint64_t start_ticks, now_ticks; /* events lie between */
+	uint64_t look_until_ns;		 /* drain_end() waits for no thread after that */
 	uint64_t test_step_ns;		 /* times are rounded down to it; 0: not */
 	uint64_t n_events, n_lost;
 	uint64_t first_lost_ns, last_lost_ns;
