@@ -9,7 +9,7 @@ use tokio::time::sleep;
 async fn spawner(until: Instant) -> u64 {
     let mut spawned = 0;
     while Instant::now() < until {
-        tokio::spawn(sleep(Duration::from_millis(20)));
+        tokio::spawn(async { sleep(Duration::from_millis(20)).await });
         tokio::spawn(async {
             for _ in 0..3 {
                 std::thread::sleep(Duration::from_micros(200));
