@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A self-restoring stub: machine code that a hijacked thread runs once. It saves what it touches,
- * makes a list of raw system calls, restores, and goes on where the thread was, also when that was
- * inside of a system call that has to be made again. From the moment that the thread's instruction
+ * A self-restoring stub: machine code that a hijacked thread runs once. It makes a list of raw system
+ * calls, restores what it touched, and goes on where the thread was, also when that was inside of a
+ * system call that has to be made again. It needs no stack. From the moment that the thread's instruction
  * pointer is set to the stub, nothing else is needed from us: we may die.
  */
 #ifndef POLLUX_PROCESS_STUB_H
@@ -28,8 +28,9 @@ struct stub_call {
 	uint64_t result_at; /* address for the result, 0 if it is of no use */
 };
 
-/* Where a thread with these registers goes on, and with what in rax. */
+/* Where a thread with these registers goes on, and with what in rax. It keeps `regs`. */
 struct stub_resume {
+	const struct user_regs_struct *regs;
 	uint64_t rip, rax;
 };
 void stub_resume_of(const struct user_regs_struct *regs, struct stub_resume *ret);

@@ -2,16 +2,18 @@
 /*
  * The self-restoring stub for x86-64.
  *
- * What the thread may not notice: the 128 bytes below its stack pointer (the red zone of leaf
- * functions), flags, and every register, of which a system call changes rax, rcx and r11 and our
- * arguments some more. So:
+ * What the thread may not notice: flags, and every register, of which a system call changes rax, rcx
+ * and r11 and our arguments some more. Their values are known when the stub is written for a stopped
+ * thread, so they stand in its code. Its stack is not touched: there may be none below its pointer
+ * (a coroutine's is as small as it needs, a signal's on its alternate stack too, and the pointer may
+ * be any other number).
  *
- *     lea -128(%rsp),%rsp ; pushfq ; push rcx rdx rsi rdi r8 r9 r10 r11
  *     { arguments ; mov $nr,%eax ; syscall ; store the result ; check it } ...
- *     push rax ; { the calls that are always made } ... ; pop rax
+ *     mov %rax,%r15 ; { the calls that are always made } ... ; mov %r15,%rax
  *     store done
- *     pop r11 ... rcx ; popfq ; lea 128(%rsp),%rsp
- *     movabs $rax,%rax ; jmp *0(%rip) ; .quad rip
+ *     overflow flag ; the other flags, by sahf
+ *     mov $rcx,%rcx ... mov $r15,%r15
+ *     mov $rax,%rax ; jmp *0(%rip) ; .quad rip
  *
  * A thread that was interrupted inside a system call holds the kernel's own restart code in rax.
  * The kernel would restart the call on its way back to user mode; since we put another place in its
@@ -22,6 +24,7 @@
 #include "process/stub.h"
 
 #include <asm/unistd.h>
+#include <cpuid.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -32,17 +35,22 @@
 #define ERESTARTNOHAND 514
 #define ERESTART_RESTARTBLOCK 516
 
+#define OVERFLOW_FLAG 0x800u /* of x86' rflags */
+
 void stub_resume_of(const struct user_regs_struct *regs, struct stub_resume *ret)
 {
 	long long rax = (long long)regs->rax;
 
-	*ret = (struct stub_resume){.rip = regs->rip, .rax = regs->rax};
+	*ret = (struct stub_resume){.regs = regs, .rip = regs->rip, .rax = regs->rax};
 	if ((long long)regs->orig_rax < 0)
 		return;
 	if (rax == -ERESTARTSYS || rax == -ERESTARTNOINTR || rax == -ERESTARTNOHAND)
-		*ret = (struct stub_resume){.rip = regs->rip - 2, .rax = regs->orig_rax};
+		ret->rax = regs->orig_rax;
 	else if (rax == -ERESTART_RESTARTBLOCK)
-		*ret = (struct stub_resume){.rip = regs->rip - 2, .rax = __NR_restart_syscall};
+		ret->rax = __NR_restart_syscall;
+	else
+		return;
+	ret->rip = regs->rip - 2;
 }
 
 struct code {
@@ -73,8 +81,29 @@ static void emit_u64(struct code *c, uint64_t v)
 	emit(c, &v, sizeof(v));
 }
 
-/* Registers of a system call's arguments, as x86 numbers them: rdi rsi rdx r10 r8 r9. */
-static const uint8_t arg_reg[6] = {7, 6, 2, 10, 8, 9};
+/* mov $value,reg, as x86 numbers the registers; no flag changes. */
+static void load(struct code *c, uint8_t reg, uint64_t value)
+{
+	uint8_t low = reg & 7, high = reg >> 3;
+
+	if (value <= UINT32_MAX) {
+		if (high)
+			EMIT(c, 0x41);
+		EMIT(c, (uint8_t)(0xb8 | low)); /* mov $imm32,reg: the upper half becomes 0 */
+		emit_u32(c, (uint32_t)value);
+	} else if (value >= (uint64_t)INT32_MIN) {
+		EMIT(c, (uint8_t)(0x48 | high), 0xc7, (uint8_t)(0xc0 | low)); /* sign-extended */
+		emit_u32(c, (uint32_t)value);
+	} else {
+		EMIT(c, (uint8_t)(0x48 | high), (uint8_t)(0xb8 | low)); /* movabs $imm64,reg */
+		emit_u64(c, value);
+	}
+}
+
+enum { RCX = 1, RDX = 2, RSI = 6, RDI = 7, R8 = 8, R9, R10, R11, R15 = 15 };
+
+/* Of a system call's arguments. */
+static const uint8_t arg_reg[6] = {RDI, RSI, RDX, R10, R8, R9};
 
 static void load_arg(struct code *c, unsigned i, uint64_t value, bool from_memory)
 {
@@ -84,19 +113,8 @@ static void load_arg(struct code *c, unsigned i, uint64_t value, bool from_memor
 		EMIT(c, 0x48, 0xa1); /* movabs value,%rax */
 		emit_u64(c, value);
 		EMIT(c, (uint8_t)(0x48 | high), 0x89, (uint8_t)(0xc0 | low)); /* mov %rax,reg */
-	} else if (value == 0) {
-		if (high)
-			EMIT(c, 0x45, 0x31, (uint8_t)(0xc0 | low << 3 | low)); /* xor reg,reg */
-		else
-			EMIT(c, 0x31, (uint8_t)(0xc0 | low << 3 | low));
-	} else if (value <= UINT32_MAX) {
-		if (high)
-			EMIT(c, 0x41);
-		EMIT(c, (uint8_t)(0xb8 | low)); /* mov $imm32,reg: the upper half becomes 0 */
-		emit_u32(c, (uint32_t)value);
 	} else {
-		EMIT(c, (uint8_t)(0x48 | high), (uint8_t)(0xb8 | low)); /* movabs $imm64,reg */
-		emit_u64(c, value);
+		load(c, reg, value);
 	}
 }
 
@@ -117,6 +135,38 @@ static void emit_call(struct code *c, const struct stub_call *call)
 		store_rax(c, call->result_at);
 }
 
+/* What the stub has changed. */
+static void restore(struct code *c, const struct stub_resume *resume)
+{
+	const struct user_regs_struct *r = resume->regs;
+
+	/* 0x7f + 1 overflows, 0 + 1 doesn't. sahf sets the flags but that one; no system call, and
+	 * no instruction here, changes those above. */
+	EMIT(c, 0xb0, (uint8_t)(r->eflags & OVERFLOW_FLAG ? 0x7f : 0)); /* mov $imm8,%al */
+	EMIT(c, 0xfe, 0xc0);						/* inc %al */
+	EMIT(c, 0xb4, (uint8_t)r->eflags, 0x9e);			/* mov $imm8,%ah ; sahf */
+	load(c, RCX, r->rcx);
+	load(c, RDX, r->rdx);
+	load(c, RSI, r->rsi);
+	load(c, RDI, r->rdi);
+	load(c, R8, r->r8);
+	load(c, R9, r->r9);
+	load(c, R10, r->r10);
+	load(c, R11, r->r11);
+	load(c, R15, r->r15);
+	load(c, 0, resume->rax);
+	EMIT(c, 0xff, 0x25, 0, 0, 0, 0); /* jmp *0(%rip) */
+	emit_u64(c, resume->rip);
+}
+
+/* A processor of before 2006 may lack it. */
+static bool has_sahf(void)
+{
+	unsigned a, b, c = 0, d;
+
+	return __get_cpuid(0x80000001, &a, &b, &c, &d) && c & bit_LAHF_LM;
+}
+
 #define MAX_CALLS 64
 
 long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t n, uint64_t done_at,
@@ -128,11 +178,8 @@ long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t 
 
 	if (n > MAX_CALLS)
 		return -ENOSPC;
-	EMIT(&c, 0x48, 0x8d, 0x64, 0x24, 0x80);			  /* lea -128(%rsp),%rsp */
-	EMIT(&c, 0x9c);						  /* pushfq */
-	EMIT(&c, 0x51, 0x52, 0x56, 0x57);			  /* push rcx rdx rsi rdi */
-	EMIT(&c, 0x41, 0x50, 0x41, 0x51, 0x41, 0x52, 0x41, 0x53); /* push r8 r9 r10 r11 */
-
+	if (!has_sahf())
+		return -ENOTSUP;
 	size_t i = 0;
 	for (; i < n && !calls[i].always; i++) {
 		const struct stub_call *call = &calls[i];
@@ -162,19 +209,12 @@ long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t 
 		int32_t rel = (int32_t)(c.at - (exits[k] + 4));
 		memcpy(exits[k], &rel, sizeof(rel));
 	}
-	EMIT(&c, 0x50); /* push %rax */
+	EMIT(&c, 0x49, 0x89, 0xc7); /* mov %rax,%r15 */
 	for (; i < n; i++)
 		emit_call(&c, &calls[i]);
-	EMIT(&c, 0x58); /* pop %rax */
+	EMIT(&c, 0x4c, 0x89, 0xf8); /* mov %r15,%rax */
 	if (done_at)
 		store_rax(&c, done_at);
-	EMIT(&c, 0x41, 0x5b, 0x41, 0x5a, 0x41, 0x59, 0x41, 0x58); /* pop r11 r10 r9 r8 */
-	EMIT(&c, 0x5f, 0x5e, 0x5a, 0x59);			  /* pop rdi rsi rdx rcx */
-	EMIT(&c, 0x9d);						  /* popfq */
-	EMIT(&c, 0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0);	  /* lea 128(%rsp),%rsp */
-	EMIT(&c, 0x48, 0xb8);					  /* movabs $rax,%rax */
-	emit_u64(&c, resume->rax);
-	EMIT(&c, 0xff, 0x25, 0, 0, 0, 0); /* jmp *0(%rip) */
-	emit_u64(&c, resume->rip);
+	restore(&c, resume);
 	return c.full ? -ENOSPC : c.at - out;
 }

@@ -167,6 +167,7 @@ enum job {
 	JOB_SELECT,
 	JOB_WAIT,
 	JOB_EPOLL,
+	JOB_NO_STACK,
 	JOB_BUSY,
 	N_JOBS
 };
@@ -187,7 +188,28 @@ static const struct timespec half_second = {.tv_nsec = 500000000};
  * shows. */
 static void be_busy(void)
 {
+	/* Overflow, sign, zero, adjust, parity and carry flag: all, none, and each second. */
+	static const uint64_t patterns[] = {0x8d5, 0, 0x891, 0x44};
+	size_t n = 0;
+
 	while (!shared->stop) {
+		uint64_t flags = patterns[n++ % 4] | 0x202, flags_then, r15;
+
+		/* `loop` changes no flag. */
+		__asm__ volatile("lea -256(%%rsp), %%rsp\n\t"
+				 "mov $15, %%r15\n\t"
+				 "push %2\n\tpopfq\n\t"
+				 "mov $1000000, %%ecx\n"
+				 "1: loop 1b\n\t"
+				 "pushfq\n\tpop %0\n\t"
+				 "mov %%r15, %1\n\t"
+				 "lea 256(%%rsp), %%rsp"
+				 : "=&r"(flags_then), "=&r"(r15)
+				 : "r"(flags)
+				 : "rcx", "r15", "memory", "cc");
+		if (flags_then != flags || r15 != 15)
+			shared->wrong++;
+
 		uint64_t rax = 1, rcx = 2, rdx = 3, rsi = 4, rdi = 5, r8 = 6, r9 = 7, r10 = 8,
 			 r11 = 9;
 		uint64_t red;
@@ -221,6 +243,26 @@ static void be_busy(void)
 		    c != 8 || d != 9 || red != 0x5679)
 			shared->wrong++;
 	}
+}
+
+/* Waits with 64 bytes of stack below which there is nothing. */
+static long wait_without_stack(void)
+{
+	char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	long rc = SYS_futex;
+
+	mprotect(pages, 4096, PROT_NONE);
+	register long no_timeout __asm__("r10") = 0;
+	__asm__ volatile("mov %%rsp, %%r12\n\t"
+			 "mov %[stack], %%rsp\n\t"
+			 "syscall\n\t"
+			 "mov %%r12, %%rsp"
+			 : "+a"(rc)
+			 : [stack] "r"(pages + 4096 + 64), "D"(&shared->futex), "S"(FUTEX_WAIT),
+			   "d"(0), "r"(no_timeout)
+			 : "rcx", "r11", "r12", "memory");
+	errno = (int)-rc;
+	return rc < 0 ? -1 : rc;
 }
 
 static int64_t do_job(enum job job, int pipe_fd)
@@ -283,6 +325,9 @@ static int64_t do_job(enum job job, int pipe_fd)
 		while (rc < 0 && errno == EINTR);
 		break;
 	}
+	case JOB_NO_STACK:
+		rc = wait_without_stack();
+		break;
 	default:
 		be_busy();
 		rc = 0;
