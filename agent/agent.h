@@ -50,6 +50,8 @@ struct agent_poll {
 	struct agent_hook *hook;     /* the poll slot's hook */
 	uint32_t flags;		     /* enum agent_poll_flags */
 	uint32_t generation;	     /* of the ring: another one means that the notes were reset */
+	uint16_t chain;		     /* as agent_notes.chain_base, */
+	uint16_t chain_outer;	     /* and that of the poll around it */
 	struct panic_payload raised; /* POLL_RAISED */
 };
 
@@ -81,9 +83,9 @@ struct agent_future {
 	uint64_t claim; /* the ring's, when it began */
 	struct agent_hook *hook;
 	void *future;
-	void *result;	 /* AGENT_HOOK_MEMORY: its address */
-	uint64_t listed; /* futures in it were listed at its begin */
-	uint64_t reserved;
+	void *result;	      /* AGENT_HOOK_MEMORY: its address */
+	uint64_t listed;      /* futures in it were listed at its begin */
+	uint64_t chain_outer; /* AGENT_HOOK_CHAIN: agent_notes.chain_base around it */
 };
 
 /* What the thread's block_on did last, as far as its calls show. */
@@ -120,6 +122,11 @@ struct agent_notes {
 	uint32_t n_pages;
 	uint64_t asked; /* ticks, of the first one */
 	uint64_t pages[AGENT_N_PAGES];
+	/* What futures in boxes await, as far as their polls have ended in those that are open: a
+	 * stack of links (AE_CHAIN). Those of the innermost open one begin at chain_base. */
+	uint16_t n_chain, chain_base;
+	uint16_t chain_first, chain_end; /* of the poll that was just closed */
+	uint16_t chain[AGENT_CHAIN_MAX];
 } __attribute__((aligned(64)));
 _Static_assert(offsetof(struct agent_notes, owner) == 0, "agent_owner");
 _Static_assert(offsetof(struct agent_notes, polls) == 64, "one line");
@@ -358,6 +365,16 @@ static inline uint64_t agent_task_ref(const struct agent_hook *hook, const void 
 	if (hook->id_offset)
 		return agent_ref(hook->kind, *(uint64_t *)((char *)header + hook->id_offset));
 	return agent_ref(hook->kind, (uint64_t)header);
+}
+
+/* Links of futures in what begins here come after those that are there. Returns the base of what is
+ * around. */
+static inline uint16_t agent_chain_open(struct agent_notes *n)
+{
+	uint16_t outer = n->chain_base;
+
+	n->chain_base = n->n_chain;
+	return outer;
 }
 
 /* poll.c */

@@ -157,6 +157,8 @@ static inline struct agent_reach reach_of(const struct agent_future *f)
 	const struct agent_hook *hook = f->hook;
 	struct agent_notes *n = f->notes;
 
+	if (hook->flags & AGENT_HOOK_CHAIN)
+		return agent_reach(n, f->future, hook->trailer_offset);
 	if (likely(hook->flags & AGENT_HOOK_SHOWN))
 		return agent_reach(n, f->future, (uint64_t)hook->result.offset + hook->result.size);
 	if (hook->type == AH_ROOT_SITE)
@@ -326,6 +328,74 @@ static __attribute__((noinline)) bool find_borrowed(struct agent_future *f)
 	return has_state(f);
 }
 
+/* ---- chains of futures in boxes ---- */
+
+static inline void chain_add(struct agent_notes *n, uint16_t link)
+{
+	if (likely(n->n_chain < AGENT_CHAIN_MAX))
+		n->chain[n->n_chain++] = link;
+}
+
+/* What the future itself awaits comes after what those in it do. Where another one has ended pending
+ * before it, in the poll around both, that is forgotten. */
+static inline void chain_pending(const struct agent_future *f, uint32_t base, uint32_t outer)
+{
+	const struct agent_reach reach = reach_of(f);
+	struct agent_notes *n = f->notes;
+	uint64_t point = agent_point(f->hook, &reach);
+	uint32_t n_before = base - outer;
+
+	chain_add(n, (uint16_t)(point ? point : AGENT_CHAIN_KIND + f->hook->kind));
+	if (likely(!n_before))
+		return;
+	for (uint32_t i = base; i < n->n_chain; i++)
+		n->chain[i - n_before] = n->chain[i];
+	n->n_chain = (uint16_t)(n->n_chain - n_before);
+	chain_add(n, AGENT_CHAIN_OTHERS);
+}
+
+/* The base that is right again, and where the future's own links begin. */
+static inline uint32_t chain_close(const struct agent_future *f)
+{
+	struct agent_notes *n = f->notes;
+	uint32_t base = n->chain_base < n->n_chain ? n->chain_base : n->n_chain;
+
+	n->chain_base = (uint16_t)(f->chain_outer < base ? f->chain_outer : base);
+	return base;
+}
+
+/* Outside of every task's poll there is nobody to take the chain. The state lies within what the
+ * vtable says that the future takes: the tool has seen to that. */
+static inline void chain_end(const struct agent_future *f)
+{
+	const struct agent_hook *hook = f->hook;
+	struct agent_notes *n = f->notes;
+	uint32_t base = chain_close(f);
+
+	if (unlikely(!f->outer && !n->depth))
+		n->n_chain = n->chain_base = 0;
+	else if (agent_state_value(future_state(hook, f->future), hook->result.size) >
+		 hook->pending)
+		chain_pending(f, base, n->chain_base);
+	else
+		n->n_chain = (uint16_t)base;
+}
+
+void agent_put_chain(struct agent_notes *n, uint64_t ticks)
+{
+	uint32_t end = n->chain_end < AGENT_CHAIN_MAX ? n->chain_end : AGENT_CHAIN_MAX;
+
+	for (uint32_t i = n->chain_first; i < end;) {
+		uint64_t word = 0;
+
+		for (uint32_t shift = 0; shift < 64 && i < end; shift += 16)
+			word |= (uint64_t)n->chain[i++] << shift;
+		agent_put_at(n, ticks, AE_CHAIN, word);
+	}
+}
+
+/* ---- begin and end ---- */
+
 /* False: nothing is recorded, the thunk jumps on to the original. */
 bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *first, void *second)
 {
@@ -354,7 +424,10 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 	if (unlikely(hook->flags & AGENT_HOOK_INDIRECT) && !find_borrowed(f))
 		return false;
 	n->n_futures++;
-	put_begin(f);
+	if (hook->flags & AGENT_HOOK_CHAIN)
+		f->chain_outer = agent_chain_open(n);
+	else
+		put_begin(f);
 	arch_barrier_local();
 	n->futures = f;
 	return true;
@@ -434,6 +507,10 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 	n->futures = f->outer;
 	n->n_futures--;
 	arch_barrier_local();
+	if (f->hook->flags & AGENT_HOOK_CHAIN) {
+		chain_end(f);
+		return;
+	}
 	if (unlikely(!has_state(f))) {
 		put_end(f, AE_FUTURE_UNKNOWN, 0);
 		return;
@@ -548,6 +625,10 @@ void agent_future_unwound(bool forced, void *context, uint64_t from)
 		return;
 	n->futures = f->outer;
 	n->n_futures--;
+	if (f->hook->flags & AGENT_HOOK_CHAIN) {
+		n->n_chain = (uint16_t)chain_close(f);
+		return;
+	}
 	agent_put(n, forced ? AE_FUTURE_UNKNOWN : AE_FUTURE_PANICKED,
 		  agent_ref(f->hook->kind, (uint64_t)f->future));
 }

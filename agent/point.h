@@ -115,14 +115,18 @@ void agent_put_list(struct agent_notes *n, uint64_t type, const struct agent_lis
 /* Right after the begin of a poll. */
 void agent_put_begin_list(struct agent_notes *n, const struct agent_hook *hook, const void *header);
 
+/* future.c: the links of the poll that was just closed. */
+void agent_put_chain(struct agent_notes *n, uint64_t ticks);
+
 /* The end of a poll that left the task pending, and where it waits, unless the state shows one of
- * these bits: then another thread has polled or ended it since. */
+ * these bits: then another thread has polled or ended it since. What the chain says was seen during
+ * the poll. */
 static inline void agent_put_pending(struct agent_notes *n, const struct agent_hook *hook,
 				     const void *header, uint64_t ref, uint64_t moved)
 {
 	const struct agent_reach reach = agent_task_reach(n, hook, header);
 	const uint64_t *state = agent_state_of(hook, header);
-	uint64_t point = 0;
+	uint64_t point = 0, ticks = 0;
 
 	if (hook->flags & AGENT_HOOK_LIST) {
 		struct agent_list list;
@@ -132,10 +136,14 @@ static inline void agent_put_pending(struct agent_notes *n, const struct agent_h
 	} else {
 		point = agent_point(hook, &reach);
 	}
+	if (unlikely(n->chain_end > n->chain_first)) {
+		ticks = arch_ticks();
+		agent_put_chain(n, ticks);
+	}
 	if (point && likely(!(__atomic_load_n(state, __ATOMIC_ACQUIRE) & moved)))
-		agent_put(n, AE_POLL_PENDING_AT, agent_ref(point, ref));
+		agent_put_at(n, ticks, AE_POLL_PENDING_AT, agent_ref(point, ref));
 	else
-		agent_put(n, AE_POLL_PENDING, ref);
+		agent_put_at(n, ticks, AE_POLL_PENDING, ref);
 }
 
 #endif

@@ -35,6 +35,8 @@ struct agent_poll *agent_poll_open(struct agent_notes *n, struct agent_hook *hoo
 	poll->raised = (struct panic_payload){{0, 0}};
 	poll->generation = (uint32_t)(agent_claim(n) >> 32);
 	n->n_pages = 0;
+	poll->chain_outer = agent_chain_open(n);
+	poll->chain = n->chain_base;
 	/* Others find it from here on. */
 	__atomic_store_n(&n->depth, (uint16_t)(depth + 1), __ATOMIC_RELEASE);
 	return poll;
@@ -53,6 +55,10 @@ bool agent_poll_close(struct agent_notes *n, struct agent_poll *poll, uint32_t g
 	uint16_t i = (uint16_t)(poll - n->polls);
 	if (likely(i < n->depth))
 		__atomic_store_n(&n->depth, i, __ATOMIC_RELEASE);
+	n->chain_first = poll->chain;
+	n->chain_end = n->n_chain;
+	n->n_chain = poll->chain;
+	n->chain_base = poll->chain_outer;
 	return agent_live();
 }
 

@@ -48,7 +48,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 17u
+#define AGENT_ABI 18u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -133,6 +133,10 @@ enum agent_event_type {
 	/* which descriptor << 32 | flags: right before the AE_BLOCK of a call that takes one. The
 	 * flags are those of the call itself (MSG_DONTWAIT), 0 where it has none. */
 	AE_DESCRIPTOR,
+	/* Four links of the chain of what the task awaits in boxes, 16 bits each, the innermost
+	 * first (AGENT_CHAIN_*; 0: no more): right before the end of its poll, with its time. What
+	 * is in no box comes after them: the end's own await point. */
+	AE_CHAIN,
 	AE_N_TYPES,
 };
 
@@ -259,6 +263,10 @@ enum agent_hook_flags {
 	/* AH_ROOT_PARK, AH_ROOT_SITE: no wait, but a call that a block_on makes when it is over,
 	 * and perhaps before. */
 	AGENT_HOOK_ROOT_END = 512,
+	/* AH_FUTURE: the poll slot of a `dyn Future`. Its polls are not recorded: where one has ended
+	 * pending is a link of the chain of the poll around it (AE_CHAIN). `trailer_offset`: how
+	 * large the future is, by the vtable. */
+	AGENT_HOOK_CHAIN = 1024,
 };
 
 /*
@@ -324,7 +332,7 @@ struct agent_hook {
 	uint16_t vtable_offset; /* header + vtable_offset holds the vtable's address (Tokio: 16) */
 	/* Tokio: end of the part of the cell where the output may be (0xffff: there or further).
 	 * AH_ASYNC_RUN: end of the task; the tool sets it before the program. Both are what the
-	 * program's own tables say. AGENT_HOOK_INDIRECT: how many. */
+	 * program's own tables say. AGENT_HOOK_INDIRECT: how many. AGENT_HOOK_CHAIN: above. */
 	uint16_t trailer_offset;
 	uint16_t flags;	      /* enum agent_hook_flags */
 	uint16_t poll_offset; /* wakes: of the poll (Tokio: 0) or run slot in the vtable;
@@ -397,6 +405,12 @@ static inline int agent_node_state(const struct agent_node *node)
 /* Polls of futures that may be open in each other on a thread: each has a frame on its stack. */
 #define AGENT_MAX_FUTURES 256u
 #define AGENT_MAX_POINTS 65535u /* of a process */
+
+/* A link of a chain is the number of an await point, or one of these. */
+#define AGENT_MAX_CHAIN_POINTS 0x7fffu /* of a process whose programs are of chains */
+#define AGENT_CHAIN_KIND 0x8000u       /* + kind: a future of this kind, nothing else is known */
+#define AGENT_CHAIN_OTHERS 0xffffu     /* the next one has awaited others, too, in this poll */
+#define AGENT_CHAIN_MAX 24u	       /* links in boxes; outer ones are left out */
 
 /* An unwinder of libgcc's in the target: addresses of three of its functions. */
 struct agent_unwinder {

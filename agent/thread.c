@@ -77,6 +77,7 @@ static bool notes_take(struct agent_notes *n, uint64_t claim, uint32_t tid, uint
 	__atomic_store_n(&n->depth, 0, __ATOMIC_RELAXED);
 	n->n_pages = 0;
 	n->futures = NULL;
+	n->n_chain = n->chain_base = 0;
 	__atomic_store_n(&n->shutting, NULL, __ATOMIC_RELAXED);
 	arch_barrier_local();
 	n->busy = 0;

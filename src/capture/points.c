@@ -7,24 +7,54 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_LINKS = 64 }; /* of one program: it is no deeper than AGENT_PROGRAM_DEPTH */
+
+static int keep_link(struct chain_point *to, const struct trace_place *place, uint32_t process,
+		     uint32_t outer)
+{
+	to->place = *place;
+	to->place.process = process;
+	to->place.function = strdup(place->function);
+	to->place.file = strdup(place->file);
+	to->place.awaits = strdup(place->awaits);
+	to->outer = outer;
+	return to->place.function && to->place.file && to->place.awaits ? 0 : -ENOMEM;
+}
+
+/* Grows both lists to the point with this number. */
+static int make_room(struct points *p, size_t n)
+{
+	struct await_point *v = reallocarray(p->v, n, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	p->v = v;
+	if (p->deep) {
+		struct chain_point *all = reallocarray(p->links, n, sizeof(*all));
+
+		if (!all)
+			return -ENOMEM;
+		p->links = all;
+		memset(all + p->n, 0, (n - p->n) * sizeof(*all));
+	}
+	memset(v + p->n, 0xff, (n - p->n) * sizeof(*v));
+	p->n = n;
+	return 0;
+}
+
 int points_add(struct points *p, const struct place_program *program, uint32_t kind,
 	       uint32_t process, struct trace_writer *writer)
 {
 	size_t n = (size_t)program->first + program->n_places;
-	struct await_point *v;
-	int rc = 0;
+	int rc;
 
 	if (n < p->n || n > AGENT_MAX_POINTS + 1)
 		return -EINVAL;
-	v = reallocarray(p->v, n, sizeof(*v));
-	if (!v)
-		return -ENOMEM;
-	p->v = v;
-	memset(v + p->n, 0xff, (n - p->n) * sizeof(*v));
-	p->n = n;
+	rc = make_room(p, n);
 	for (size_t i = 0; i < program->n_places && rc == 0; i++) {
-		struct await_point *point = &v[program->first + i];
+		struct await_point *point = &p->v[program->first + i];
 		struct trace_place place = program->places[i];
+		uint32_t outer = program->outers ? program->outers[i] : 0;
 
 		place.process = process;
 		*point = (struct await_point){.kind = kind, .future = TRACE_KIND_NONE};
@@ -32,14 +62,82 @@ int points_add(struct points *p, const struct place_program *program, uint32_t k
 			point->info = program->points[i];
 		else /* whatever follows is inside of it */
 			point->info = (struct place_point){.size = UINT64_MAX, .own = true};
-		if (point->info.kind == POINT_AWAIT)
+		if (point->info.kind != POINT_AWAIT)
+			continue;
+		if (p->deep)
+			rc = keep_link(&p->links[program->first + i], &place, process,
+				       outer ? program->first + outer - 1 : 0);
+		else
 			rc = trace_writer_place(writer, &place, &point->place);
 	}
 	return rc;
 }
 
+/* What is written once is found again by its key. */
+static int write_link(struct points *p, uint64_t key, const struct trace_place *place,
+		      struct trace_writer *writer, uint64_t *ret_place)
+{
+	uintptr_t known = (uintptr_t)map_get(&p->places, key, place->outer);
+	uint32_t index;
+	int rc;
+
+	*ret_place = known;
+	if (known)
+		return 0;
+	rc = trace_writer_place(writer, place, &index);
+	if (rc == 0)
+		rc = map_put(&p->places, key, place->outer, (void *)((uintptr_t)index + 1));
+	*ret_place = (uint64_t)index + 1;
+	return rc;
+}
+
+int points_link(struct points *p, uint32_t number, uint32_t flags, uint64_t outer,
+		struct trace_writer *writer, uint64_t *ret_place)
+{
+	uint32_t path[MAX_LINKS];
+	size_t n = 0;
+	int rc = 0;
+
+	*ret_place = 0;
+	for (; number && number < p->n && p->links && p->links[number].place.function &&
+	       n < MAX_LINKS;
+	     number = p->links[number].outer)
+		path[n++] = number;
+	while (n-- > 0 && rc == 0) {
+		struct trace_place place = p->links[path[n]].place;
+
+		place.outer = (uint32_t)outer;
+		/* What is in it is known by what comes with it. */
+		place.flags |= n ? 0 : flags;
+		rc = write_link(p, path[n] | (uint64_t)(n ? 0 : flags) << 32, &place, writer,
+				&outer);
+		*ret_place = outer;
+	}
+	return rc;
+}
+
+int points_name(struct points *p, uint32_t number, const char *function, uint32_t process,
+		uint32_t flags, uint64_t outer, struct trace_writer *writer, uint64_t *ret_place)
+{
+	const struct trace_place place = {.process = process,
+					  .function = function,
+					  .file = "",
+					  .awaits = "",
+					  .flags = flags,
+					  .outer = (uint32_t)outer};
+
+	return write_link(p, number | (uint64_t)flags << 32, &place, writer, ret_place);
+}
+
 void points_free(struct points *p)
 {
+	for (size_t i = 0; p->links && i < p->n; i++) {
+		free((char *)p->links[i].place.function);
+		free((char *)p->links[i].place.file);
+		free((char *)p->links[i].place.awaits);
+	}
+	free(p->links);
+	map_done(&p->places);
 	free(p->v);
 	*p = (struct points){0};
 }

@@ -6,6 +6,7 @@
 #ifndef POLLUX_CAPTURE_POINTS_H
 #define POLLUX_CAPTURE_POINTS_H
 
+#include "base/map.h"
 #include "process/places.h"
 #include "trace/trace.h"
 
@@ -17,9 +18,19 @@ struct await_point {
 	struct place_point info;
 };
 
+/* What is known of a point of a chain. Its place is written when a chain first has it. */
+struct chain_point {
+	struct trace_place place; /* strings belong to it */
+	uint32_t outer;		  /* number of the point around it; 0: none, or in another box */
+};
+
 struct points {
 	struct await_point *v; /* by number */
 	size_t n;
+	bool deep;		   /* chains are recorded */
+	struct chain_point *links; /* then, by number as `v` */
+	struct map
+		places; /* (number | flags << 32, place around) -> place; both of the trace, + 1 */
 };
 
 /* The places of a program of the kind with this trace index: the trace knows them from now on. 0,
@@ -27,6 +38,15 @@ struct points {
 int points_add(struct points *p, const struct place_program *program, uint32_t kind,
 	       uint32_t process, struct trace_writer *writer);
 void points_free(struct points *p);
+
+/* The place of a link that is awaited at `outer` (1 + trace index, 0: by the task itself), and those
+ * between the two: 1 + trace index. `flags` are added to what the link's own place has. 0: the number
+ * has no meaning. */
+int points_link(struct points *p, uint32_t number, uint32_t flags, uint64_t outer,
+		struct trace_writer *writer, uint64_t *ret_place);
+/* The same of a future of which only the name is known: `number` is one that no point has. */
+int points_name(struct points *p, uint32_t number, const char *function, uint32_t process,
+		uint32_t flags, uint64_t outer, struct trace_writer *writer, uint64_t *ret_place);
 
 /* Of how many kinds of tasks, of all, await points are known. */
 struct trace_coverage points_coverage(uint32_t process, uint64_t seen, uint64_t total,

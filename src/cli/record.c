@@ -50,7 +50,8 @@ static const struct cli_option options[] = {
 	{0, "format", "FORMAT", "with --print: format of a line, see pollux print", false},
 	{0, "event", "NAME", "with --print: only events of this name", true},
 	{0, "json", NULL, "with --print: one JSON object per line", false},
-	{0, "no-places", NULL, "do not record the await points at which tasks wait", false},
+	{0, "places", "DEPTH", "await points: deep (default: into boxes), near, off", false, false,
+	 "deep near off"},
 	{0},
 };
 
@@ -88,6 +89,18 @@ static int parse_futures(const struct cli_args *args, struct job *job)
 		return cli_usage(args, "--futures is 'generated' or 'all', not '%s'", which);
 	else if (job->rec.capture.include || job->rec.capture.exclude)
 		return cli_usage(args, "--include and --exclude choose among --futures");
+	return 0;
+}
+
+static int parse_places(const struct cli_args *args, struct job *job)
+{
+	const char *depth = cli_option(args, "places");
+	bool off = depth && !strcmp(depth, "off");
+
+	job->rec.capture.places = off ? NULL : &future_places;
+	job->rec.capture.near = depth && !strcmp(depth, "near");
+	if (depth && !off && !job->rec.capture.near && strcmp(depth, "deep") != 0)
+		return cli_usage(args, "--places is deep, near or off, not '%s'", depth);
 	return 0;
 }
 
@@ -167,7 +180,6 @@ static int parse(const struct cli_args *args, struct job *job)
 	bool several = cli_n_operands(args) > 1 || cli_option_all(args, "pid");
 	int code;
 
-	job->rec.capture.places = cli_flag(args, "no-places") ? NULL : &future_places;
 	job->rec.capture.sched = cli_flag(args, "sched");
 	job->rec.capture.syscalls = cli_flag(args, "syscalls");
 	job->rec.capture.lock_stacks = cli_flag(args, "lock-stacks");
@@ -185,6 +197,8 @@ static int parse(const struct cli_args *args, struct job *job)
 		job->rec.capture.sched = job->rec.capture.syscalls = true;
 	if (code == 0)
 		code = parse_futures(args, job);
+	if (code == 0)
+		code = parse_places(args, job);
 	if (code == 0)
 		code = parse_stacks(args, job);
 	if (code == 0)
@@ -502,7 +516,7 @@ const struct cli_verb verb_record = {
 		"Where a program has debug information, each wait is recorded with its await point "
 		"(function, file, line). Debug information that takes longer than 0.3 s to read is "
 		"read during the recording: the coverage then says from when on await points are "
-		"known.\n"
+		"known. They go on into boxed futures (docs/places.md).\n"
 		"\n"
 		"--futures also records the polls of the futures inside a task: which async "
 		"function polled which, how long, at which await point it stopped. Each such poll "

@@ -40,6 +40,7 @@ static int parse(const struct cli_args *args, struct report_options *opt)
 		return cli_usage(args,
 				 "--sort is poll, max, delay, wait, tasks, wakes or name, not '%s'",
 				 sort);
+	opt->own = cli_option_all(args, "own");
 	if ((r = filter_parse(args, &opt->filter)) ||
 	    (r = parse_number(args, "top", &opt->n_families)))
 		return r;
@@ -142,6 +143,8 @@ static const struct cli_option options[] = {
 	FILTER_OPTIONS,
 	{'n', "top", "N", "show up to N families (default 20; 0: all)", false},
 	{0, "longest", "N", "show the N longest polls (default 10)", false},
+	{0, "own", "CRATE",
+	 "the await points that count as the program's own are those in CRATE's functions", true},
 	{0, "machines", NULL,
 	 "print workers, tasks and parents in the form of async-std's report instead", false},
 	{0, "no-progress", "TIME",

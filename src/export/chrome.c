@@ -135,7 +135,7 @@ static int on_task_end(void *ctx, struct tl_task *task)
 const char *chrome_place_label(struct chrome *c, uint64_t place)
 {
 	const struct trace_place *p =
-		place ? trace_reader_place(c->reader, (uint32_t)(place - 1)) : NULL;
+		place ? trace_reader_own_place(c->reader, (uint32_t)(place - 1), NULL) : NULL;
 	_cleanup_buf_ struct buf text = BUF_INIT;
 
 	if (!p)

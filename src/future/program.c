@@ -5,7 +5,8 @@
  *
  *     state of A ──▶ step 3: point "src/main.rs:15", then 24 bytes on: state of B ──▶ ...
  *
- * A node is made once per type, and once more if a coroutine of the program is above it. Whatever
+ * A node is made once per type, and once more if a coroutine of the program is above it; in a program
+ * of chains once for each await point that leads to it. Whatever
  * the debug information says, no step leads out of the type that it starts from: sizes and offsets
  * are compared on the way, so the agent stays within the cell.
  */
@@ -37,6 +38,7 @@ struct node {
 	enum pointer_policy through; /* in it */
 	bool beside;		     /* as place_point.concurrent */
 	bool shows_ready; /* an enum from which what was held until it was ready is gone */
+	uint32_t outer;	  /* of chains: 1 + index of the place that it is awaited at */
 	uint16_t at;
 };
 
@@ -47,11 +49,18 @@ struct compiler {
 	const struct map *hooked;   /* types, NULL: none */
 	const struct dw_type *self; /* what the program begins with */
 	bool follows;		    /* pointers */
+	uint32_t outer;		    /* as node.outer, of nodes that are made now */
 	struct map futures;	    /* (ref of a coroutine, 0) -> index in out->futures + 1 */
 	unsigned first;
 	struct node *nodes;
 	size_t n_nodes, n_filled, cap_nodes;
 };
+
+/* Whether each future is listed, not one chain of them. */
+static bool lists(const struct compiler *c)
+{
+	return c->mode == PROGRAM_BY_VALUE || c->mode == PROGRAM_FUTURES;
+}
 
 /* ---- nodes ---- */
 
@@ -115,7 +124,7 @@ static bool same_node(const struct node *a, const struct node *b)
 {
 	return a->type == b->type && a->inside == b->inside && a->below == b->below &&
 	       a->through == b->through && a->beside == b->beside &&
-	       a->shows_ready == b->shows_ready;
+	       a->shows_ready == b->shows_ready && a->outer == b->outer;
 }
 
 /* Index of the node of what a way ends at, made if need be; 0: it can't be one. -ENOMEM, -E2BIG. */
@@ -128,6 +137,7 @@ static int node_of(struct compiler *c, const struct future_path *w, bool inside,
 			    .below = w->below,
 			    .through = coroutine && w->through ? POINTERS_BORROWED : w->through,
 			    .beside = w->beside,
+			    .outer = c->outer,
 			    .shows_ready = shows_ready && !coroutine};
 	uint64_t base = 0;
 	uint32_t n = 0;
@@ -163,19 +173,25 @@ static bool in_library(const char *file)
 
 /* Adds the place of an await point: the number of the point, 0 if there are too many. */
 static int add_place(struct compiler *c, const struct trace_place *place,
-		     const struct place_point *info, uint16_t *ret_point)
+		     const struct place_point *info, uint32_t outer, uint16_t *ret_point)
 {
 	struct program *p = c->out;
 
 	*ret_point = 0;
-	if (c->first + p->n_places > AGENT_MAX_POINTS)
+	if (c->first + p->n_places >
+	    (c->mode == PROGRAM_CHAIN ? AGENT_MAX_CHAIN_POINTS : AGENT_MAX_POINTS))
 		return -E2BIG;
 	if (!GROW(p->places, p->n_places, p->cap_places))
 		return -ENOMEM;
-	if (c->mode != PROGRAM_POINT) {
+	if (lists(c)) {
 		if (!GROW_ONE(p->points, p->n_places))
 			return -ENOMEM;
 		p->points[p->n_places] = *info;
+	}
+	if (c->mode == PROGRAM_CHAIN) {
+		if (!GROW_ONE(p->outers, p->n_places))
+			return -ENOMEM;
+		p->outers[p->n_places] = outer;
 	}
 	p->places[p->n_places] = *place;
 	*ret_point = (uint16_t)(c->first + p->n_places++);
@@ -216,14 +232,14 @@ static int add_mark(struct compiler *c, const struct dw_type *future, struct pla
 		info->size = future->size;
 		r = add_future(c, future, &info->future);
 	}
-	return r == 0 ? add_place(c, &(struct trace_place){0}, info, ret_point) : r;
+	return r == 0 ? add_place(c, &(struct trace_place){0}, info, 0, ret_point) : r;
 }
 
 struct await {
 	const struct dw_type *awaited;
 	const char *file, *macro;
 	uint32_t line;
-	bool goes_on, own;
+	bool goes_on, library, own;
 	enum ready_proof proof;
 };
 
@@ -254,10 +270,12 @@ static int place_of(struct compiler *c, const struct node *n, const struct await
 
 	if (!a->goes_on && !await_is_leaf(a->awaited) && await_can_hold(c->d, a->awaited))
 		place.flags |= TRACE_PLACE_BRANCHES;
+	if (c->mode == PROGRAM_CHAIN && !a->library)
+		place.flags |= TRACE_PLACE_OWN;
 	if (function && copy && awaits)
-		r = c->mode != PROGRAM_POINT ? add_future(c, t, &info.future) : 0;
+		r = lists(c) ? add_future(c, t, &info.future) : 0;
 	if (r == 0)
-		r = add_place(c, &place, &info, ret_point);
+		r = add_place(c, &place, &info, n->outer, ret_point);
 	if (r < 0) {
 		free(function);
 		free(copy);
@@ -292,7 +310,7 @@ static int step_down(struct compiler *c, uint64_t from, const struct future_path
 	size_t n = 0;
 	int r = step_on(c, from, *w, inside, shows_ready, step);
 
-	if (r < 0 || step->next || c->mode == PROGRAM_POINT)
+	if (r < 0 || step->next || !lists(c))
 		return r;
 	r = future_path_find_all(c->d, c->hooked, w, paths, &n);
 	if (r < 0 || !n)
@@ -393,11 +411,14 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 		return 0;
 	if (a.macro)
 		debug_await_place(c->d, t, awaitee->type_ref, &a.file, &a.line);
-	bool library = in_library(a.file);
-	inside = n->inside || !library;
-	a.own = !(library && n->inside);
-	struct future_path held = held_at(c, n, state, v->member.offset, awaitee,
-					  c->mode != PROGRAM_POINT ? a.macro : NULL);
+	a.library = in_library(a.file);
+	inside = n->inside || !a.library;
+	a.own = !(a.library && n->inside);
+	struct future_path held =
+		held_at(c, n, state, v->member.offset, awaitee, lists(c) ? a.macro : NULL);
+	/* its place is the next one */
+	if (c->mode == PROGRAM_CHAIN)
+		c->outer = (uint32_t)c->out->n_places + 1;
 	r = step_down(c, t->discr_offset, &held, inside, false, step);
 	a.goes_on = step->next && agent_node_state(node_at(c, step->next));
 	a.proof = proof_of(c, &held, a.macro);
@@ -416,7 +437,7 @@ static int fill_coroutine(struct compiler *c, const struct node *n, const struct
 	/* 0 not polled yet, 1 returned, 2 panicked */
 	if (v->value > 2 && !v->is_default)
 		return fill_await(c, n, v, step);
-	if (v->value == 1 && c->mode != PROGRAM_POINT && !is_self(c, n))
+	if (v->value == 1 && lists(c) && !is_self(c, n))
 		return add_mark(c, n->type, &info, &step->point);
 	return 0;
 }
@@ -517,6 +538,8 @@ static int fill(struct compiler *c, size_t i)
 	for (size_t k = 0; k < n.type->n_variants; k++) {
 		const struct dw_variant *v = &n.type->variants[k];
 		struct agent_step step = {0};
+
+		c->outer = n.outer;
 		int r = coroutine ? fill_coroutine(c, &n, v, &step) : fill_enum(c, &n, v, &step);
 
 		if (r < 0)
@@ -557,7 +580,7 @@ int program_compile(struct debug *d, const struct future_cell *cell, enum progra
 			     .mode = mode,
 			     .first = first,
 			     /* a task's is not polled by a function that is hooked as a future's */
-			     .self = cell->offset ? NULL : cell->future};
+			     .self = cell->offset || mode == PROGRAM_CHAIN ? NULL : cell->future};
 	struct agent_step root = {0};
 	int r;
 
@@ -594,6 +617,7 @@ void program_done(struct program *p)
 	}
 	free(p->futures);
 	free(p->points);
+	free(p->outers);
 	free(p->places);
 	free(p->words);
 	*p = (struct program){0};

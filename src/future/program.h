@@ -6,7 +6,9 @@
  * ends where several are held, or one through a pointer.
  *
  * A point is in the program's own code: a coroutine of a library that the program awaits gives no
- * point of its own, it is what is awaited. A task that is a library's has the library's.
+ * point of its own, it is what is awaited. A task that is a library's has the library's. In a program
+ * of chains each coroutine has points, and each of these leads on by itself: a point is reached in
+ * one way only.
  */
 #ifndef POLLUX_FUTURE_PROGRAM_H
 #define POLLUX_FUTURE_PROGRAM_H
@@ -25,6 +27,8 @@ struct program {
 	struct trace_place *places; /* strings belong to the compiler; the caller fills in
 				     * processes */
 	size_t n_places, cap_places;
+	/* of a program of chains: by place, 1 + index of that of the coroutine around; 0: none */
+	uint32_t *outers;
 	/* of a program that lists every future */
 	struct place_point *points;   /* by place */
 	struct place_future *futures; /* strings belong to the compiler */
@@ -33,6 +37,7 @@ struct program {
 
 enum program_mode {
 	PROGRAM_POINT,	  /* the innermost await point of the program itself */
+	PROGRAM_CHAIN,	  /* the innermost one, which says the chain of those around it, too */
 	PROGRAM_BY_VALUE, /* every coroutine, also those of libraries and of branches */
 	PROGRAM_FUTURES,  /* also those through pointers */
 };

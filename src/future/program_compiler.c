@@ -48,7 +48,7 @@ struct compiler {
 	size_t n_results, n_taken;
 	bool finished, stop;
 	struct error trouble;
-	bool futures;
+	enum places_depth depth;
 	const struct attach_object *hooked_object;
 	struct map hooked; /* its types whose polls are hooked */
 };
@@ -115,10 +115,12 @@ static size_t compile_cell(struct compiler *c, struct debug *d, const struct fut
 	struct program *ret = &result->program;
 	int r = -E2BIG;
 
-	if (c->futures)
+	if (c->depth == PLACES_FUTURES)
 		r = program_compile(d, cell, PROGRAM_FUTURES, hooked, result->first, ret);
-	if (c->futures && r == -E2BIG)
+	if (c->depth == PLACES_FUTURES && r == -E2BIG)
 		r = program_compile(d, cell, PROGRAM_BY_VALUE, hooked, result->first, ret);
+	if (c->depth == PLACES_DEEP)
+		r = program_compile(d, cell, PROGRAM_CHAIN, NULL, result->first, ret);
 	if (r == -E2BIG)
 		r = program_compile(d, cell, PROGRAM_POINT, NULL, result->first, ret);
 	if (r != 0 || !ret->n_words)
@@ -207,7 +209,8 @@ static void *run(void *arg)
 
 	/* The program is to have the processors, and the recorder. */
 	setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
-	find_hooked(c, kinds, n);
+	if (c->depth == PLACES_FUTURES)
+		find_hooked(c, kinds, n);
 	for (size_t i = 0; i < n && !stopped(c); i++)
 		first += (uint32_t)compile(c, (uint32_t)i, &kinds[i], first);
 	for (size_t i = 0; i < c->n_objects; i++)
@@ -220,7 +223,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static void *places_begin(const struct places_target *target, bool futures)
+static void *places_begin(const struct places_target *target, enum places_depth depth)
 {
 	struct compiler *c = calloc(1, sizeof(*c));
 	sigset_t before;
@@ -229,7 +232,7 @@ static void *places_begin(const struct places_target *target, bool futures)
 	if (!c)
 		return NULL;
 	c->target = *target;
-	c->futures = futures;
+	c->depth = depth;
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->done, NULL);
 	/* Signals are the recorder's: they end its sleep. */
@@ -265,7 +268,7 @@ static int places_next(void *compiler, struct place_program *ret)
 
 	pthread_mutex_lock(&c->lock);
 	/* Those that list futures belong together: one has what another leaves out. */
-	if (c->n_taken < c->n_results && (c->finished || !c->futures)) {
+	if (c->n_taken < c->n_results && (c->finished || c->depth != PLACES_FUTURES)) {
 		const struct result *one = &c->results[c->n_taken++];
 
 		*ret = (struct place_program){.kind = one->kind,
@@ -274,6 +277,7 @@ static int places_next(void *compiler, struct place_program *ret)
 					      .n_words = one->program.n_words,
 					      .places = one->program.places,
 					      .n_places = one->program.n_places,
+					      .outers = one->program.outers,
 					      .points = one->program.points,
 					      .futures = one->program.futures,
 					      .n_futures = one->program.n_futures,

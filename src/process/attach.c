@@ -88,6 +88,7 @@ struct attach {
 	uint64_t stop_ns, began_ns, total_ns;
 	struct clock_pair began;
 	const struct futures_wanted *futures;
+	bool deep;
 	uint32_t stacks, n_rings_wanted;
 	bool starting;
 	uint32_t may_call; /* enum agent_may, as far as we know */
@@ -114,8 +115,11 @@ static int find_futures(struct attach *a, struct hooked_object *h, struct error 
 	struct debug *d = NULL;
 	int rc;
 
-	if (!a->futures)
-		return 0;
+	if (!a->futures) {
+		rc = a->deep ? found_boxed_find(h->object->image, &h->futures) : 0;
+		return rc < 0 ? error_sys(err, rc, "cannot look for futures in %s", h->object->path)
+			      : 0;
+	}
 	if (debug_open(elf_image_fd(h->object->image), h->object->path, &d, NULL) < 0)
 		d = NULL;
 	rc = found_futures_find(h->object->image, d, a->futures, &h->futures);
@@ -639,6 +643,7 @@ static int attach_new(const struct attach_options *opt, struct attach **ret_atta
 		a->rings.n_rings = 1;
 	a->n_rings_wanted = a->rings.n_rings;
 	a->futures = opt->futures;
+	a->deep = opt->deep;
 	a->stacks = opt->stacks;
 	a->starting = opt->starting;
 	clock_pair_read(&a->began);

@@ -25,7 +25,8 @@ struct attach_options {
 	uint32_t ring_bytes; /* per thread; rounded up to a power of two */
 	uint32_t n_rings;
 	const struct futures_wanted *futures; /* whose polls are hooked; NULL: none */
-	uint32_t stacks;		      /* enum agent_stacks */
+	bool deep;	 /* places of tasks go on in boxes, where futures are not hooked */
+	uint32_t stacks; /* enum agent_stacks */
 	/* The program has just begun: if most of what is to be hooked is not relocated yet, -EAGAIN
 	 * and nothing is done. */
 	bool starting;

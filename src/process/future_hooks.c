@@ -79,6 +79,11 @@ static int plan_one(struct hooks *h, struct hooked_object *o, struct map *types,
 			      (f->shown ? AGENT_HOOK_SHOWN : 0);
 		hook->poll_offset = f->borrowed_by;
 		hook->trailer_offset = f->borrowed;
+		if (o->futures.boxed) {
+			hook->flags |= AGENT_HOOK_CHAIN;
+			hook->trailer_offset =
+				f->value_bytes < UINT16_MAX ? (uint16_t)f->value_bytes : UINT16_MAX;
+		}
 		if (!word && call_hooks_add(h, hook) < 0)
 			return -ENOMEM;
 	}
@@ -176,7 +181,11 @@ static const char *trouble_of_all(const struct hooked_object *o, bool near)
 int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_object *o, bool near,
 		      struct error *err)
 {
-	const char *trouble = trouble_of_all(o, near);
+	/* Words of data lead anywhere. */
+	const char *trouble = trouble_of_all(o, near || o->futures.boxed);
+	/* The number of a kind is a link of a chain, too. */
+	const size_t max_kinds =
+		o->futures.boxed ? AGENT_CHAIN_OTHERS - AGENT_CHAIN_KIND : AGENT_KIND_NONE;
 	_cleanup_(map_done) struct map types = {0};
 	int rc = 0;
 
@@ -189,7 +198,7 @@ int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_ob
 		uint64_t *saved;
 
 		if (!f->trouble &&
-		    (h->n + f->n_uses > AGENT_MAX_HOOKS || h->n_kinds + 1 >= AGENT_KIND_NONE))
+		    (h->n + f->n_uses > AGENT_MAX_HOOKS || h->n_kinds + 1 >= max_kinds))
 			f->trouble = "there are more than can be hooked at once";
 		if (f->trouble)
 			continue;

@@ -58,6 +58,8 @@ struct place_program {
 	size_t n_words;
 	const struct trace_place *places;
 	size_t n_places;
+	/* Where chains were asked for: by place, 1 + index of that around it, 0: none. Else NULL. */
+	const uint32_t *outers;
 	/* Where every future was asked for: by point, as the places. Else NULL. */
 	const struct place_point *points;
 	const struct place_future *futures;
@@ -82,10 +84,15 @@ struct places_target {
 	const void *ctx;
 };
 
+enum places_depth {
+	PLACES_NEAR,	/* the innermost await point of the program itself */
+	PLACES_DEEP,	/* chains of await points */
+	PLACES_FUTURES, /* every future is listed */
+};
+
 struct places_ops {
-	/* Begins with the kinds of one process; NULL: out of memory. `futures`: the programs list
-	 * every future, not just the innermost of the program. */
-	void *(*begin)(const struct places_target *target, bool futures);
+	/* Begins with the kinds of one process; NULL: out of memory. */
+	void *(*begin)(const struct places_target *target, enum places_depth depth);
 	/* 1: *ret is the next program; 0: none is ready; -ENODATA: there will be no more. */
 	int (*next)(void *compiler, struct place_program *ret);
 	/* Why debug information that may be there wasn't read by now: negative errno with a

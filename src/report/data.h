@@ -91,6 +91,7 @@ struct report {
 	struct family **families; /* by kind while collecting, then sorted and without holes */
 	size_t n_families;
 	struct map waits_by_place; /* (kind, place) to struct wait_place, while collecting */
+	struct map same_places;	   /* hash of texts to the first place that has them */
 	struct wait_place **waits; /* longest in all first */
 	size_t n_waits;
 	uint64_t n_placed, n_unplaced; /* waits of tasks; n_unplaced: at no known place */
@@ -150,8 +151,10 @@ struct json;
 void lives_json(const struct report *rep, struct json *j);
 
 void report_hist_json(struct json *j, const char *key, const struct hist *h); /* json.c */
-/* The place of a wait or poll, NULL if not known. */
+/* The place of a wait or poll, in the program's own code; NULL if not known. */
 const struct trace_place *report_place(const struct report *rep, uint64_t place);
+/* The innermost place of it; NULL if that is the same one. */
+const struct trace_place *report_leaf(const struct report *rep, uint64_t place);
 const char *family_name(const struct report *rep, const struct family *f);
 /* For a text: distinct from other kinds of the same name. */
 const char *report_label(const struct report *rep, uint32_t kind);

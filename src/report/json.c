@@ -183,6 +183,19 @@ static void write_longest(const struct report *rep, struct json *j)
 	json_end_array(j);
 }
 
+/* What the innermost future awaits, where that is another one than the program's own. */
+static void write_leaf(struct json *j, const struct trace_place *p)
+{
+	if (!p)
+		return;
+	json_object(j, "leaf");
+	json_string(j, "function", p->function);
+	json_string(j, "file", p->file);
+	json_u64(j, "line", p->line);
+	json_string(j, "awaits", p->awaits);
+	json_end_object(j);
+}
+
 static void write_waits(const struct report *rep, struct json *j)
 {
 	json_array(j, "waits");
@@ -195,6 +208,7 @@ static void write_waits(const struct report *rep, struct json *j)
 		json_u64(j, "line", p ? p->line : 0);
 		json_string(j, "awaits", p ? p->awaits : "");
 		json_bool(j, "branches", p && p->flags & TRACE_PLACE_BRANCHES);
+		write_leaf(j, report_leaf(rep, w->place));
 		json_string(j, "family", family_name(rep, w->family));
 		json_u64(j, "kind", w->family->kind);
 		report_hist_json(j, "wait_ns", &w->waits);

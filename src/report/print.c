@@ -145,7 +145,7 @@ static const struct trace_place *place(const struct trace_reader *r, const struc
 {
 	bool has = (ev->type == TE_POLL_END || ev->type == TE_FUTURE_END) && ev->value &&
 		   ev->value <= UINT32_MAX;
-	return has ? trace_reader_place(r, (uint32_t)(ev->value - 1)) : NULL;
+	return has ? trace_reader_own_place(r, (uint32_t)(ev->value - 1), NULL) : NULL;
 }
 
 static void call(const struct trace_event *ev, struct buf *out)

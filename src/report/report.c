@@ -11,6 +11,7 @@
 #include "report/samples.h"
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "base/units.h"
 #include "base/vec.h"
 
@@ -203,6 +204,42 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	return r < 0 ? r : life_poll(rep, poll);
 }
 
+static uint64_t hash_place(uint64_t seed, const struct trace_place *p)
+{
+	if (!p)
+		return seed;
+	seed = hash_string(seed, p->function);
+	seed = hash_string(seed ^ p->line, p->file);
+	return hash_string(seed, p->awaits);
+}
+
+static bool same_place(const struct trace_place *a, const struct trace_place *b)
+{
+	if (!a || !b)
+		return a == b;
+	return a->line == b->line && !strcmp(a->function, b->function) &&
+	       !strcmp(a->file, b->file) && !strcmp(a->awaits, b->awaits);
+}
+
+/* Of places that differ only in what is around the program's own await point, or between that and
+ * the innermost one, the first. */
+static uint64_t one_place(struct report *rep, uint64_t place)
+{
+	const struct trace_place *own = report_place(rep, place), *leaf = report_leaf(rep, place);
+	uint64_t hash, known;
+
+	if (!own || !(own->outer || own->flags & TRACE_PLACE_OWN))
+		return place;
+	hash = hash_place(hash_place(0, own), leaf);
+	known = (uintptr_t)map_get(&rep->same_places, hash, own->process);
+	if (!known)
+		map_put(&rep->same_places, hash, own->process, (void *)(uintptr_t)place);
+	return known && same_place(own, report_place(rep, known)) &&
+			       same_place(leaf, report_leaf(rep, known))
+		       ? known
+		       : place;
+}
+
 static int add_wait(struct report *rep, struct family *f, const struct tl_wait *wait)
 {
 	if (f->role == TR_TASK) {
@@ -213,12 +250,12 @@ static int add_wait(struct report *rep, struct family *f, const struct tl_wait *
 	}
 	if (!wait->place)
 		return 0;
-	struct wait_place *w =
-		map_get_or_new(&rep->waits_by_place, f->kind, wait->place, sizeof(*w));
+	uint64_t place = one_place(rep, wait->place);
+	struct wait_place *w = map_get_or_new(&rep->waits_by_place, f->kind, place, sizeof(*w));
 	if (!w)
 		return -ENOMEM;
 	w->family = f;
-	w->place = wait->place;
+	w->place = place;
 	return hist_add(&w->waits, wait->end_ns - wait->begin_ns);
 }
 
@@ -393,7 +430,16 @@ const char *family_name(const struct report *rep, const struct family *f)
 
 const struct trace_place *report_place(const struct report *rep, uint64_t place)
 {
-	return place ? trace_reader_place(rep->reader, (uint32_t)(place - 1)) : NULL;
+	return place ? trace_reader_own_place(rep->reader, (uint32_t)(place - 1), rep->opt.own)
+		     : NULL;
+}
+
+const struct trace_place *report_leaf(const struct report *rep, uint64_t place)
+{
+	const struct trace_place *leaf =
+		place ? trace_reader_place(rep->reader, (uint32_t)(place - 1)) : NULL;
+
+	return leaf == report_place(rep, place) ? NULL : leaf;
 }
 
 static uint64_t sort_key(const struct family *f, enum report_sort sort)
@@ -581,6 +627,7 @@ void report_free(struct report *rep)
 		free(rep->open[i].open);
 	}
 	map_free(&rep->waits_by_place, wait_place_free);
+	map_done(&rep->same_places);
 	free(rep->waits);
 	lives_done(rep);
 	free(rep->families);

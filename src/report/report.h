@@ -22,6 +22,7 @@ struct report_options {
 	unsigned n_longest;  /* longest polls kept, 10 by default */
 	unsigned width;	     /* columns of the terminal; 0: not a terminal, no limit */
 	bool color;
+	const char *const *own; /* crates that are the program's; NULL or NULL-terminated */
 	void (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL */
 	void *progress_ctx;
 };

@@ -601,6 +601,15 @@ static void write_longest_stacks(const struct report *rep, struct buf *out)
 	}
 }
 
+/* What is awaited there; where a future in a box has it, what that awaits. */
+static void cell_awaits(struct table *t, const struct trace_place *p,
+			const struct trace_place *leaf)
+{
+	bool boxed = leaf && p->flags & TRACE_PLACE_BRANCHES;
+
+	cell_safe(t, !p ? "" : boxed && *leaf->awaits ? leaf->awaits : p->awaits);
+}
+
 static void write_waits(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
@@ -624,7 +633,7 @@ static void write_waits(const struct report *rep, struct buf *out)
 		const struct wait_place *w = rep->waits[i];
 		const struct trace_place *p = report_place(rep, w->place);
 		cell_place(&t, p);
-		cell_safe(&t, p ? p->awaits : "");
+		cell_awaits(&t, p, report_leaf(rep, w->place));
 		cell_safe(&t, report_label(rep, w->family->kind));
 		cell_count(&t, w->waits.count);
 		cell_time(&t, w->waits.sum);

@@ -45,6 +45,7 @@ struct scanner {
 	size_t n_panics;
 	struct scan_futures *out;
 	size_t cap;
+	bool boxed; /* only what a vtable's poll slot leads to is read */
 };
 
 static bool ends(const char *s, const char *end)
@@ -175,7 +176,8 @@ static void read_code(struct scanner *s, struct scan_future *f, uint64_t end,
 	bool whole = poll_code_read(s->image, f->poll, end, t ? t->discr_offset : POLL_CODE_ANY,
 				    bytes, s->panics, s->n_panics, &code);
 
-	f->generated = t || (code.argument && code.returns && (code.resumed || code.suspends));
+	f->generated = t || (code.argument && code.returns && (code.resumed || code.suspends)) ||
+		       (s->boxed && code.certain && code.resumed);
 	f->memory = code.argument == 2;
 	f->shown = code.certain;
 	set_state(f, code.state_offset, bytes);
@@ -396,6 +398,134 @@ int found_futures_find(struct elf_image *image, struct debug *d,
 	free(s.panics);
 	if (rc >= 0)
 		rc = find_uses(ret, image);
+	if (rc < 0)
+		found_futures_done(ret);
+	return rc < 0 ? rc : 0;
+}
+
+/* ---- those in boxes ---- */
+
+/* A vtable: what drops the value, its size and its alignment, then the methods. Of a `dyn Future`
+ * there is one. */
+enum { VTABLE_DROP = 24, VTABLE_SIZE = 16, VTABLE_ALIGN = 8 };
+#define MAX_ALIGN 4096u
+
+static bool image_u64(const struct elf_image *image, uint64_t addr, uint64_t *ret)
+{
+	size_t left;
+	const uint8_t *bytes = elf_image_bytes(image, addr, &left);
+
+	if (!bytes || left < sizeof(*ret))
+		return false;
+	memcpy(ret, bytes, sizeof(*ret));
+	return true;
+}
+
+/* Whether the word is the poll slot of a vtable, of a value of this size. */
+static bool is_poll_slot(struct elf_image *image, uint64_t slot, uint64_t *ret_size)
+{
+	uint64_t align, drop = 0;
+
+	if (slot < VTABLE_DROP || !image_u64(image, slot - VTABLE_SIZE, ret_size) ||
+	    !image_u64(image, slot - VTABLE_ALIGN, &align))
+		return false;
+	if (!elf_image_pointer_at(image, slot - VTABLE_DROP, &drop) &&
+	    (!image_u64(image, slot - VTABLE_DROP, &drop) || drop))
+		return false; /* neither a function nor nothing */
+	return *ret_size && align && align <= MAX_ALIGN && !(align & (align - 1)) &&
+	       *ret_size % align == 0 && (!drop || elf_image_is_code(image, drop));
+}
+
+/* Keeps the uses that are poll slots, all of them after each other as before. */
+static void keep_poll_slots(struct elf_image *image, struct code_refs *uses)
+{
+	size_t n = 0;
+	uint64_t size;
+
+	for (size_t i = 0; i < uses->n; i++)
+		if (is_poll_slot(image, uses->v[i].at, &size))
+			uses->v[n++] = uses->v[i];
+	uses->n = n;
+}
+
+/* Code of one function may be that of several types. */
+static uint64_t least_size(struct elf_image *image, const struct code_ref *uses, size_t n)
+{
+	uint64_t least = UINT64_MAX, size;
+
+	for (size_t i = 0; i < n; i++)
+		if (is_poll_slot(image, uses[i].at, &size) && size < least)
+			least = size;
+	return least;
+}
+
+/* 1: ret is a coroutine; 0: not. */
+static int read_boxed(struct scanner *s, const struct elf_symbol *symbol, struct scan_future *ret)
+{
+	size_t n;
+	const struct code_ref *slots = code_refs_of(&s->out->uses, symbol->addr, &n);
+	int rc = slots ? read_one(s, symbol, CLOSURE, ret) : 0;
+
+	if (rc != 1)
+		return rc;
+	ret->uses = slots;
+	ret->n_uses = n;
+	ret->value_bytes = least_size(s->image, slots, n);
+	if (!ret->trouble && ret->value_bytes < ret->result.offset + (uint64_t)ret->result.size)
+		ret->trouble = "their state isn't where it should be";
+	return 1;
+}
+
+static bool is_candidate(const struct scanner *s, const struct elf_symbol *symbol)
+{
+	return symbol->type == STT_FUNC && sort_of(symbol->name) == CLOSURE &&
+	       elf_image_is_code(s->image, symbol->addr);
+}
+
+static int find_poll_slots(struct scanner *s, const struct elf_symbol *symbols, size_t n)
+{
+	_cleanup_free_ uint64_t *targets = calloc(n + 1, sizeof(*targets));
+	size_t n_targets = 0;
+	int rc;
+
+	if (!targets)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		if (is_candidate(s, &symbols[i]))
+			targets[n_targets++] = symbols[i].addr;
+	rc = code_refs_find(s->image, targets, n_targets, CODE_REFS_WORDS, &s->out->uses);
+	if (rc == 0)
+		keep_poll_slots(s->image, &s->out->uses);
+	return rc;
+}
+
+int found_boxed_find(struct elf_image *image, struct scan_futures *ret)
+{
+	static const struct futures_wanted all = {0};
+	struct scanner s = {.image = image, .wanted = &all, .out = ret, .boxed = true};
+	const struct elf_symbol *symbols;
+	size_t n = elf_image_symbols(image, &symbols);
+	uint64_t last = 0;
+	int rc;
+
+	*ret = (struct scan_futures){.boxed = true};
+	rc = find_panics(&s, symbols, n);
+	if (rc == 0)
+		rc = find_poll_slots(&s, symbols, n);
+	for (size_t i = 0; i < n && rc >= 0; i++) {
+		struct scan_future f;
+
+		if (!is_candidate(&s, &symbols[i]) || symbols[i].addr == last)
+			continue;
+		rc = read_boxed(&s, &symbols[i], &f);
+		if (rc == 1) {
+			last = f.poll;
+			rc = add(&s, &f);
+			if (rc < 0)
+				future_done(&f);
+		}
+	}
+	free(s.panics);
 	if (rc < 0)
 		found_futures_done(ret);
 	return rc < 0 ? rc : 0;

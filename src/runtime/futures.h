@@ -36,7 +36,8 @@ struct scan_future {
 	/* From this argument this many pointers lead to the future, 0: see above. A function of the
 	 * runtime's, of which the future's poll is a part. */
 	uint8_t borrowed_by, borrowed;
-	bool shown; /* its code begins by reading the state: AGENT_HOOK_SHOWN */
+	uint64_t value_bytes; /* of a boxed one: its size, by all vtables that it is in */
+	bool shown;	      /* its code begins by reading the state: AGENT_HOOK_SHOWN */
 	struct agent_result result;
 	uint64_t pending; /* as agent_hook.pending */
 	const struct code_ref *uses;
@@ -51,12 +52,16 @@ struct scan_futures {
 	size_t n;
 	struct code_refs uses;
 	bool debug; /* there was debug information */
+	bool boxed; /* found_boxed_find()'s */
 };
 
 /* `d` may be NULL: then only the code is used, and hand-written futures are not found. -ENOMEM or
  * 0. */
 int found_futures_find(struct elf_image *image, struct debug *d,
 		       const struct futures_wanted *wanted, struct scan_futures *ret);
+/* Only coroutines that vtables of `dyn Future` lead to, by symbols and code; their uses are the poll
+ * slots of these vtables. */
+int found_boxed_find(struct elf_image *image, struct scan_futures *ret);
 void found_futures_done(struct scan_futures *f);
 
 #endif

@@ -253,6 +253,7 @@ struct trace_kind {
 enum trace_place_flags {
 	TRACE_PLACE_BRANCHES = 1, /* what is awaited holds further futures: several, or one through
 				   * a pointer */
+	TRACE_PLACE_OWN = 2,	  /* since 1.5: of the program's own code, not of a library's */
 };
 
 /* An await point: where in its function a task was when its poll ended pending. */
@@ -263,6 +264,9 @@ struct trace_place {
 	const char *function; /* for people: "app::serve" */
 	const char *file;     /* as the debug information spells it: "src/main.rs"; "" if unknown */
 	const char *awaits;   /* what is awaited there: "tokio::time::sleep::Sleep", "select!" */
+	/* Since 1.5: 1 + index of the place where the function itself is awaited, by that around it;
+	 * 0: by nothing, or not known. Always an earlier one. */
+	uint32_t outer;
 };
 
 /* "src/main.rs:15 app::serve", of a library's file what follows the registry; safe for a terminal.

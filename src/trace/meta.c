@@ -120,6 +120,7 @@ void meta_put_place(struct buf *out, uint32_t index, const struct trace_place *p
 	buf_uleb(&f, p->line);
 	buf_uleb(&f, p->flags);
 	put_string(&f, p->awaits);
+	buf_uleb(&f, p->outer);
 	put_record(out, PLX_PLACE, &f);
 }
 
@@ -413,7 +414,8 @@ static int read_place(struct meta *m, struct cursor *c)
 	p->flags = get_u32(c);
 	if (r == 0)
 		r = get_string(m, c, &p->awaits);
-	if (r < 0 || !cursor_ok(c))
+	p->outer = cursor_left(c) ? get_u32(c) : 0;
+	if (r < 0 || !cursor_ok(c) || p->outer > index)
 		return r < 0 ? r : -EBADMSG;
 	return put_item(m, &m->places, index, p);
 }

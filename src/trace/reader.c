@@ -436,6 +436,45 @@ const struct trace_place *trace_reader_place(const struct trace_reader *r, uint3
 	return meta_get(&r->meta.places, i);
 }
 
+static bool is_name_char(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       c == '_';
+}
+
+/* "shop::order" and "axum::handler::call<shop::order>" name the crate "shop". */
+static bool names_crate(const char *function, const char *crate)
+{
+	size_t len = strlen(crate);
+
+	for (const char *at = function; len && (at = strstr(at, crate)); at++)
+		if ((at == function || (!is_name_char(at[-1]) && at[-1] != ':')) &&
+		    !strncmp(at + len, "::", 2))
+			return true;
+	return false;
+}
+
+static bool is_own_place(const struct trace_place *p, const char *const *own)
+{
+	if (!own || !*own)
+		return p->flags & TRACE_PLACE_OWN;
+	for (; *own; own++)
+		if (names_crate(p->function, *own))
+			return true;
+	return false;
+}
+
+const struct trace_place *trace_reader_own_place(const struct trace_reader *r, uint32_t i,
+						 const char *const *own)
+{
+	const struct trace_place *innermost = trace_reader_place(r, i), *p = innermost;
+
+	/* Each is an earlier one than the one before. */
+	while (p && !is_own_place(p, own))
+		p = p->outer ? trace_reader_place(r, p->outer - 1) : NULL;
+	return p ? p : innermost;
+}
+
 const struct trace_frame *trace_reader_frame(const struct trace_reader *r, uint32_t i)
 {
 	return meta_get(&r->meta.frames, i);

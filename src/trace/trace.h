@@ -93,6 +93,11 @@ const struct trace_runtime *trace_reader_runtime(const struct trace_reader *r, u
 const struct trace_thread *trace_reader_thread(const struct trace_reader *r, uint32_t i);
 const struct trace_kind *trace_reader_kind(const struct trace_reader *r, uint32_t i);
 const struct trace_place *trace_reader_place(const struct trace_reader *r, uint32_t i);
+/* Of place i and those around it the one that people look for: the innermost in the program's own
+ * code, place i itself if none is. `own`, NULL or NULL-terminated: names of the crates that are the
+ * program's; else the recorder's flags tell. NULL: there is no place i. */
+const struct trace_place *trace_reader_own_place(const struct trace_reader *r, uint32_t i,
+						 const char *const *own);
 const struct trace_frame *trace_reader_frame(const struct trace_reader *r, uint32_t i);
 const struct trace_stack *trace_reader_stack(const struct trace_reader *r, uint32_t i);
 const struct trace_coverage *trace_reader_coverage(const struct trace_reader *r, uint32_t i);

@@ -150,7 +150,7 @@ AHEAD = [
     ("tree", "tokio-1.54", "debug", "places moment"),
     ("tree", "smol-2", "debug", "tree"),
     ("tree", "rustc-1.63", "old-rustc", "tree"),
-    ("futures", "tokio-1.54", "release-debug", "nested held rooted simple beside deep stamped"),
+    ("futures", "tokio-1.54", "release-debug", "nested held rooted simple beside deep stamped links"),
     ("futures", "tokio-1.54", "debug", "nested held rooted simple"),
     ("futures", "smol-2", "debug", "simple"),
     ("futures", "smol-2", "release-debug", "rooted"),

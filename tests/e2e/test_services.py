@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Web services, which count their requests by route and are their own load (tests/targets/src/service)."""
+import collections
+import re
+import sys
+
 import driver
 import pytest
-from build import build
+from build import ROOT, TARGETS, build
+
+sys.path.insert(0, str(ROOT / "tests" / "trace_reader"))
+import plx  # noqa: E402
 
 ROUTES = ["blocks", "file", "hello", "item", "order", "pool"]
 CLIENTS, ROUNDS = 4, 20
@@ -42,6 +49,92 @@ def test_its_own_truth(service, all_of_it):
     assert truth["truth"] == framework
     assert {r["name"]: r["requests"] for r in truth["routes"]} == dict.fromkeys(ROUTES, CLIENTS * ROUNDS)
     assert all(r["p50_us"] <= r["p99_us"] <= r["max_us"] for r in truth["routes"])
+
+
+def line_of(source, text):
+    """The line of src/service/SOURCE.rs that has this text."""
+    lines = (TARGETS / "src" / "service" / f"{source}.rs").read_text().splitlines()
+    return next(i for i, line in enumerate(lines, 1) if text in line)
+
+
+def chains(trace):
+    """How often a poll ended pending at each chain of (function, line), the innermost first."""
+    read = plx.Trace(trace)
+    found = collections.Counter()
+    for event in read.events():
+        if plx.EVENT.get(event.type) == "poll_end" and event.value:
+            found[tuple((p["function"], p["line"]) for p in read.chain(event.value - 1))] += 1
+    return found
+
+
+def in_order(chain, *functions):
+    """Whether these functions are links of the chain, from the innermost outwards."""
+    links = iter(function for function, _ in chain)
+    return all(any(link == wanted for link in links) for wanted in functions)
+
+
+def test_places_of_axum(pollux, tmp_path):
+    """A default recording knows the await point in the handler, and the whole chain around it."""
+    path = build("service-axum", "release-debug", "service")
+    trace = tmp_path / "t.plx"
+    report, truth = serve(pollux, path, trace)
+    assert report["lost"] == 0 and report["waits_without_place"] == 0
+    requests = {r["name"]: r["requests"] for r in truth["routes"]}
+    connections = {
+        (w["function"], w["line"]): w
+        for w in report["waits"]
+        if w["family"].startswith("axum::serve::into_future")
+    }
+    own = {key for key in connections if key[0].startswith("service::")}
+    pause = ("service::work::pause", line_of("work", "tokio::time::sleep("))
+    order = ("service::order", line_of("axum", "orders.send(1)"))
+    assert {pause, order, ("service::work::take_item", line_of("work", "stock.lock()"))} <= own
+    # Each of these handlers sleeps once, and no other does.
+    assert connections[pause]["wait_ns"]["count"] == requests["item"] + requests["pool"]
+    assert connections[pause]["awaits"] == "tokio::time::sleep::Sleep"
+    assert connections[order]["awaits"].startswith("tokio::sync::mpsc::bounded::send")
+    assert connections[order]["leaf"]["function"].startswith("tokio::sync::mpsc::bounded::reserve")
+    # A handler that is never pending is no place.
+    assert not any(re.search(r"::(blocks|hello)$", function) for function, _ in own)
+
+    found = chains(trace)
+    around = "axum::handler::call"
+    by_route = {
+        route: sum(n for chain, n in found.items() if in_order(chain, pause[0], handler, around))
+        for route, handler in (("item", "service::item"), ("pool", "service::pool"))
+    }
+    assert by_route == {"item": requests["item"], "pool": requests["pool"]}
+    # Two boxes: the middleware's, the handler's.
+    assert all(
+        in_order(chain, "service::work::take_item", "service::item", around, "service::logged")
+        and chain[-1][0].startswith("axum::serve::into_future")
+        for chain in found
+        if in_order(chain, "service::item")
+    )
+
+
+def test_near_places_of_axum(pollux, tmp_path):
+    """--places=near ends at the first box, off has none; --own chooses another crate's places."""
+    path = build("service-axum", "release-debug", "service")
+    traces = {}
+    for depth in ("near", "deep", "off"):
+        traces[depth] = tmp_path / f"{depth}.plx"
+        serve(pollux, path, traces[depth], f"--places={depth}")
+    of = {
+        depth: {w["function"] for w in driver.report(pollux, trace)["waits"] if "axum" in w["family"]}
+        for depth, trace in traces.items()
+    }
+    assert not of["off"]
+    assert len(of["near"]) == 1 and of["near"] < of["deep"] and "service::order" in of["deep"]
+    theirs = driver.report(pollux, traces["deep"], "--own", "axum")
+    places = {w["function"] for w in theirs["waits"] if "axum" in w["family"]}
+    assert places == of["near"] | {"axum::handler::call"}
+
+
+def test_depth_of_places(pollux):
+    """What --places takes."""
+    result = driver.run(pollux, "record", "--places=far", "--", "true")
+    assert result.returncode == 2 and "deep, near or off" in result.stderr
 
 
 @pytest.mark.parametrize("profile", ["release-debug"])

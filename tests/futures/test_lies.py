@@ -64,6 +64,29 @@ def test_number_for_pointer(pollux, tmp_path, monkeypatch):
         path.unlink()
 
 
+@pytest.mark.parametrize("name", [b"__awaitee", b"__state"])
+def test_wrong_places_in_boxes(pollux, tmp_path, monkeypatch, name):
+    """The same of a recording's chains of await points, on through boxes."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    lies = Lies(builder.build("tokio-1.54", "release-debug", "links", root=HERE), name)
+    assert lies.places
+    numbers = random.Random(name)
+    for number in range(4):
+        path = lies.write(tmp_path / f"lie-{number}", lambda value, size: other(numbers, value, size))
+        program = Program(path, "twelve", 3000)
+        try:
+            recorder = driver.Recorder(pollux, program.pid, tmp_path / "t.plx")
+            recorder.until_compiled()
+            program.go()
+            assert program.end() == 0
+            code, said = recorder.wait()
+            assert code == 0, said
+        finally:
+            program.process.kill()
+            program.process.wait()
+        path.unlink()
+
+
 SHUT_IN = """
 import ctypes, os, struct, sys
 # kills for rt_sigprocmask with a `how` that does not exist

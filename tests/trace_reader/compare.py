@@ -70,7 +70,7 @@ def expected(trace, event, first_ns):
     if name == "lost":
         line["events"] = event.value
     if name in ("poll_end", "future_end") and event.value - 1 in trace.place:
-        place = trace.place[event.value - 1]
+        place = trace.own_place(event.value - 1)
         line |= {key: place[key] for key in ("function", "file", "line", "awaits")}
     stack = stack_text(trace, event.value) if name == "sample" else ""
     return line | ({"stack": stack} if stack else {})

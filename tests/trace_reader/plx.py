@@ -31,6 +31,7 @@ SAMPLE = dict(enumerate(
 MACHINE = dict(enumerate(["starting", "task local", "task global", "blocked"]))
 ROLE = dict(enumerate(["task", "blocking", "worker", "root", "future"]))
 CALL_NUMBER, CALL_CANNOT_WAIT = 0xff, 0x100
+PLACE_OWN = 2
 
 # Name, how many fields there always are (the others came later), the fields: name:bits, name:s for a string.
 RECORDS = {
@@ -43,7 +44,7 @@ RECORDS = {
     6: ("coverage", 6, "index:32 process:32 item:s seen:64 total:64 note:s object:s runtime:s cover:32"),
     7: ("cost", 6, "stop_ns:64 attach_ns:64 recorder_cpu_ns:64 event_cost_ps:64 end_ns:64 end_reason:s begin_ns:64 "
                    "analysis_cpu_ns:64"),
-    8: ("place", 7, "index:32 process:32 function:s file:s line:32 flags:32 awaits:s"),
+    8: ("place", 7, "index:32 process:32 function:s file:s line:32 flags:32 awaits:s outer:32"),
     9: ("frame", 7, "index:32 process:32 addr:64 object:s function:s file:s line:32"),
     10: ("stack", 4, "index:32 parent:32 frame:32 flags:32"),
     11: ("cpu", 11, "index:32 process:32 n_threads:32 cpu_ns:64 run_delay_ns:64 n_periods:64 n_throttled:64 "
@@ -293,7 +294,8 @@ class Trace:
         index = record.get("index", 0)
         if index > min(MAX_INDEX, max_index):
             raise Damaged("an index is too large")
-        if name == "thread" and record["stream_of"] > index or name == "stack" and record["parent"] > index:
+        if name == "thread" and record["stream_of"] > index or name == "stack" and record["parent"] > index \
+                or name == "place" and record["outer"] > index:
             raise Damaged("a reference forward")
         if name == "thread name":
             self.thread_names.setdefault(record["thread"], []).append(record["name"])
@@ -303,6 +305,17 @@ class Trace:
             if name == "thread":
                 self.thread_names.setdefault(index, []).append(record["name"])
             self.tables[name].setdefault(index, record)
+
+    def chain(self, index):
+        """The places from this one out to the task's."""
+        while index in self.place:
+            yield self.place[index]
+            index = self.place[index]["outer"] - 1
+
+    def own_place(self, index):
+        """The innermost of them in the program's own code, else the innermost one."""
+        own = (place for place in self.chain(index) if place["flags"] & PLACE_OWN)
+        return next(own, self.place[index])
 
     def thread_of(self, source):
         """Index of the thread that a thread record is of."""

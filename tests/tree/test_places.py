@@ -87,6 +87,6 @@ def test_the_life_of_a_task(pollux, recorded):
 def test_without_places(pollux, tmp_path):
     trace = tmp_path / "without.plx"
     program = builder.build(PACKAGE, "release-debug", "places", root=HERE)
-    result = driver.run(pollux, "record", "--no-places", "-o", trace, "--", program)
+    result = driver.run(pollux, "record", "--places=off", "-o", trace, "--", program)
     assert result.returncode == 0, result.stderr
     assert report(pollux, trace)["waits"] == []

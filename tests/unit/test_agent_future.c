@@ -2,6 +2,8 @@
 /* The agent's way around a future's poll: what is recorded, and that nothing is changed by it. */
 #include "agent_area.h"
 
+#include "agent/runtime_tokio.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 
@@ -173,6 +175,133 @@ static void test_deep(void **state)
 	poll_deeper(&f, 6);
 	expect_event(AE_FUTURE_BEGIN, 5, &f);
 	expect_event(AE_FUTURE_PENDING, 5, &f);
+	(void)state;
+}
+
+/* ---- chains of futures in boxes ---- */
+
+/* A task of Tokio's that has references. Its poll polls boxes, each of which may poll others. */
+struct boxed_task {
+	uint64_t state, words[4], id;
+};
+
+struct box {
+	struct future future; /* its state: 1 ready, 3 pending when the poll is over */
+	struct box *const *inside;
+	uint8_t end;
+};
+
+static void (*poll_box)(struct box *);
+static struct box *const *of_the_task;
+
+static void box_body(struct box *b)
+{
+	for (struct box *const *one = b->inside; one && *one; one++)
+		poll_box(*one);
+	b->future.state = b->end;
+}
+
+static void boxed_task_poll(struct boxed_task *task)
+{
+	(void)task;
+	for (struct box *const *one = of_the_task; *one; one++)
+		poll_box(*one);
+}
+
+enum { BOX_KIND = 17, BOXED_TASK_KIND = 18, LINK = AGENT_CHAIN_KIND + BOX_KIND };
+
+/* The task is polled: its boxes make these links. */
+static void expect_chain(struct box *const *boxes, const uint16_t *links, size_t n)
+{
+	static struct agent_hook *task_hook;
+	struct boxed_task task = {.state = 3 * TOKIO_REFERENCE, .id = 4};
+
+	if (!task_hook) {
+		struct agent_hook *hook =
+			area_hook(&area, AH_FUTURE, BOX_KIND, (const void *)box_body);
+
+		hook->result = state_hook()->result;
+		hook->pending = 2;
+		hook->flags |= AGENT_HOOK_CHAIN;
+		hook->trailer_offset = sizeof(struct box);
+		poll_box = area_stub(&area, hook);
+		task_hook = area_hook(&area, AH_TOKIO_POLL, BOXED_TASK_KIND,
+				      (const void *)boxed_task_poll);
+		task_hook->id_offset = offsetof(struct boxed_task, id);
+		task_hook->trailer_offset = sizeof(task);
+		task_hook->flags |= AGENT_HOOK_TASK;
+	}
+	of_the_task = boxes;
+	((void (*)(struct boxed_task *))area_stub(&area, task_hook))(&task);
+	assert_int_equal(task.state, 3 * TOKIO_REFERENCE);
+	expect_event(AE_POLL_BEGIN, BOXED_TASK_KIND, (void *)4);
+	for (size_t i = 0; i < n; i += 4) {
+		struct agent_event e;
+		uint64_t word = 0;
+
+		for (size_t k = i; k < n && k < i + 4; k++)
+			word |= (uint64_t)links[k] << 16 * (k - i);
+		assert_true(area_next(&area, area_my_ring(&area), &e));
+		assert_int_equal(e.word0 & 0xff, AE_CHAIN);
+		assert_int_equal(e.word1, word);
+	}
+	expect_event(AE_POLL_PENDING, BOXED_TASK_KIND, (void *)4);
+	expect_nothing();
+}
+
+static void test_chain(void **state)
+{
+	static const uint16_t two[] = {LINK, LINK}, others[] = {LINK, AGENT_CHAIN_OTHERS, LINK};
+	struct box pending = {.end = 3}, other = {.end = 4}, ready = {.end = 1};
+	struct box outer = {.end = 3, .inside = (struct box *[]){&pending, NULL}};
+	struct box both = {.end = 3, .inside = (struct box *[]){&pending, &ready, &other, NULL}};
+	struct box done = {.end = 1, .inside = (struct box *[]){&pending, NULL}};
+
+	expect_chain((struct box *[]){NULL}, NULL, 0);
+	expect_chain((struct box *[]){&pending, NULL}, two, 1);
+	/* What was ready is awaited no longer, nor what is in it. */
+	expect_chain((struct box *[]){&ready, NULL}, NULL, 0);
+	expect_chain((struct box *[]){&pending, &done, NULL}, two, 1);
+	expect_chain((struct box *[]){&outer, NULL}, two, 2);
+	/* The last one counts, and that there are others. */
+	expect_chain((struct box *[]){&both, NULL}, others, 3);
+	expect_chain((struct box *[]){&outer, &pending, NULL}, others, 2);
+	(void)state;
+}
+
+/* The outermost are left out of a chain that is too long. */
+static void test_long_chain(void **state)
+{
+	enum { DEEP = AGENT_CHAIN_MAX + 9 };
+	struct box *inside[DEEP][2] = {0}, boxes[DEEP] = {0};
+	uint16_t links[AGENT_CHAIN_MAX];
+
+	for (size_t i = 0; i < DEEP; i++) {
+		boxes[i] = (struct box){.end = 3, .inside = inside[i]};
+		inside[i][0] = i + 1 < DEEP ? &boxes[i + 1] : NULL;
+	}
+	for (size_t i = 0; i < AGENT_CHAIN_MAX; i++)
+		links[i] = LINK;
+	expect_chain((struct box *[]){&boxes[0], NULL}, links, AGENT_CHAIN_MAX);
+	/* One beside it finds no room: then it is only known that there are others. */
+	expect_chain((struct box *[]){&boxes[0], &boxes[DEEP - 1], NULL},
+		     (uint16_t[]){AGENT_CHAIN_OTHERS}, 1);
+	(void)state;
+}
+
+/* A recording that is switched off in the middle, a poll outside of every task's. */
+static void test_chain_apart(void **state)
+{
+	struct box pending = {.end = 3};
+
+	expect_chain((struct box *[]){&pending, NULL}, (uint16_t[]){LINK}, 1);
+	for (size_t i = 0; i < 2 * AGENT_CHAIN_MAX; i++)
+		poll_box(&pending);
+	area.live->enabled = 0;
+	poll_box(&pending);
+	area.live->enabled = 1;
+	expect_nothing();
+	expect_chain((struct box *[]){&pending, NULL}, (uint16_t[]){LINK}, 1);
 	(void)state;
 }
 
@@ -1008,6 +1137,9 @@ int main(void)
 		cmocka_unit_test(test_far_seccomp),
 		cmocka_unit_test(test_far_arguments),
 		cmocka_unit_test(test_root_nowhere),
+		cmocka_unit_test(test_chain),
+		cmocka_unit_test(test_long_chain),
+		cmocka_unit_test(test_chain_apart),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

@@ -133,11 +133,11 @@ int code_refs_find(struct elf_image *img, const uint64_t *targets, size_t n_targ
 	if (!n_targets)
 		return 0;
 	r = code_targets_init(&s.targets, targets, n_targets);
-	if (r == 0)
+	if (r == 0 && of != CODE_REFS_WORDS)
 		r = code_scan(img, patterns, &s.targets, candidate, &s);
-	if (r == 0 && of == CODE_REFS_ALL)
+	if (r == 0 && of != CODE_REFS_TAKEN)
 		r = search_words(&s);
-	if (r == 0 && of == CODE_REFS_ALL)
+	if (r == 0 && of != CODE_REFS_TAKEN)
 		r = image_sort(out.v, out.n, sizeof(*out.v));
 	if (r < 0)
 		code_refs_done(&out);

@@ -44,6 +44,7 @@ struct code_refs {
 enum code_refs_of {
 	CODE_REFS_TAKEN, /* REF_ADDRESS and REF_NUMBER: by address of the instruction */
 	CODE_REFS_ALL,	 /* all: by target */
+	CODE_REFS_WORDS, /* REF_WORD: by target; no code is looked at */
 };
 
 /* `targets` must be sorted. One pass over all code. -ENOMEM or 0. */
@@ -53,7 +54,7 @@ int code_refs_find(struct elf_image *img, const uint64_t *targets, size_t n_targ
  * 0. */
 int code_refs_judge(struct elf_image *img, struct code_refs *refs, uint64_t guard);
 void code_refs_done(struct code_refs *r);
-/* Of CODE_REFS_ALL, those of `target`: the first of *ret_n, NULL if there are none. */
+/* Of CODE_REFS_ALL or CODE_REFS_WORDS, those of `target`: the first of *ret_n, NULL if there are none. */
 const struct code_ref *code_refs_of(const struct code_refs *r, uint64_t target, size_t *ret_n);
 
 #endif

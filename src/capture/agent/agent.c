@@ -132,6 +132,11 @@ static int write_kind(struct capture *c, struct source *s, const struct attach_k
 
 	ret->task = k->kind && k->kind->role == TR_TASK;
 	ret->block_on = k->root_poll != NULL;
+	if (k->future && !c->shared->options->futures) {
+		ret->index = TRACE_KIND_NONE;
+		ret->boxed = k->future;
+		return 0;
+	}
 	if (k->future)
 		rc = write_future(c, s, k->future, numbers[0], &ret->index);
 	else if (k->root_poll)
@@ -257,6 +262,11 @@ static int begin_source(struct capture *c, struct source *s, const struct trace_
 	return drain_begin(&c->drain, s);
 }
 
+static enum places_depth depth_of(const struct capture_options *opt)
+{
+	return opt->futures ? PLACES_FUTURES : opt->near ? PLACES_NEAR : PLACES_DEEP;
+}
+
 static int add_source(struct capture *c, struct attach *attach, struct error *err)
 {
 	_cleanup_free_ char *exe = attach_exe(attach), *cmdline = attach_cmdline(attach);
@@ -271,6 +281,7 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 	}
 	s = &c->sources[c->n_sources++];
 	*s = (struct source){.attach = attach, .alive = true};
+	s->points.deep = c->attach_options.deep;
 	attach_rings(attach, &rings);
 	rc = ring_set_init(&s->rings, rings.area, rings.n_rings, rings.ring_bytes);
 	const struct trace_process p = {.pid = (uint32_t)attach_pid(attach),
@@ -287,7 +298,7 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 		.object_fd = attach_object_fd, .read = attach_read, .ctx = attach};
 	target.n_kinds = attach_kinds(attach, &target.kinds);
 	if (c->places)
-		s->compiler = c->places->begin(&target, c->shared->options->futures);
+		s->compiler = c->places->begin(&target, depth_of(c->shared->options));
 	return c->shared->joined(c->shared, attach_pid(attach), s->process, err);
 }
 
@@ -392,6 +403,7 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 		.n_rings = MAX_RINGS,
 		.stacks = ring_stacks_wanted(opt),
 		.force = opt->force,
+		.deep = opt->places && !opt->near && !opt->futures,
 	};
 	int rc = opt->exe ? processes_running(opt->exe, &found, &n, err) : 0;
 

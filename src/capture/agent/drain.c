@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "capture/agent/inlined.h"
 #include "capture/agent/source.h"
+#include "runtime/futures.h"
 #include "capture/agent/ring_stacks.h"
 #include "capture/kernel/calls.h"
 
@@ -314,7 +315,8 @@ static bool translate(const struct drain *d, const struct source *s, const struc
 		if (!point)
 			return false;
 		e->kind = point->kind;
-		e->value = (uint64_t)point->place + 1;
+		if (!s->points.deep)
+			e->value = (uint64_t)point->place + 1;
 	}
 	if (t->words & W_TASK)
 		e->task = low;
@@ -328,6 +330,58 @@ static bool translate(const struct drain *d, const struct source *s, const struc
 	if (type == AE_UNPARK && low & AGENT_UNPARK_IDLE)
 		e->arg |= TRACE_CALL_IDLE;
 	return true;
+}
+
+/* Adds one link to a chain that ends at *place. */
+static int add_link(struct drain *d, struct source *s, uint16_t link, uint32_t flags,
+		    uint64_t *place)
+{
+	uint32_t kind = link - AGENT_CHAIN_KIND;
+	uint64_t added = 0;
+	int rc = 0;
+
+	if (link <= AGENT_MAX_CHAIN_POINTS)
+		rc = points_link(&s->points, link, flags, *place, d->writer, &added);
+	else if (kind < s->n_kinds && s->kinds[kind].boxed)
+		rc = points_name(&s->points, link, s->kinds[kind].boxed->name, s->process, flags,
+				 *place, d->writer, &added);
+	if (added)
+		*place = added;
+	return rc;
+}
+
+/* The place of a poll's end: that of its innermost link. The task's own await point is the outermost,
+ * the others came before. */
+static int take_chain(struct drain *d, struct source *s, struct ring_cursor *c,
+		      const struct agent_event *raw, struct trace_event *e)
+{
+	uint32_t flags = 0, n = c->n_chain;
+	uint64_t place = 0;
+	int rc = 0;
+
+	c->n_chain = 0;
+	if ((raw->word0 & 0xff) != AE_POLL_PENDING && (raw->word0 & 0xff) != AE_POLL_PENDING_AT)
+		return 0;
+	if (n && c->chain[n - 1] == AGENT_CHAIN_OTHERS) {
+		flags = TRACE_PLACE_BRANCHES;
+		n--;
+	}
+	if ((raw->word0 & 0xff) == AE_POLL_PENDING_AT)
+		rc = add_link(d, s, (uint16_t)(raw->word1 >> 48), flags, &place);
+	for (; n && rc == 0; n--) {
+		flags = n > 1 && c->chain[n - 2] == AGENT_CHAIN_OTHERS ? TRACE_PLACE_BRANCHES : 0;
+		if (c->chain[n - 1] != AGENT_CHAIN_OTHERS)
+			rc = add_link(d, s, c->chain[n - 1], flags, &place);
+	}
+	e->value = place;
+	return rc;
+}
+
+static void keep_links(struct ring_cursor *c, uint64_t word)
+{
+	for (; word && c->n_chain < AGENT_CHAIN_MAX; word >>= 16)
+		if (word & 0xffff)
+			c->chain[c->n_chain++] = (uint16_t)word;
 }
 
 /* A call through a descriptor that is non-blocking has not waited. */
@@ -454,6 +508,7 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			if (rc == 0)
 				rc = begin_thread(d, s, c, (uint32_t)raw->word1, time);
 			forget_before(s, ring);
+			c->n_chain = 0;
 			thread = capture_threads_find(d->threads, s->process, c->tid);
 			continue;
 		}
@@ -474,6 +529,7 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 				lost = raw->word1;
 			c->lost_told += lost;
 			c->described = false;
+			c->n_chain = 0;
 			if (lost)
 				rc = put_loss(d, c->thread - 1, time, lost);
 			forget_polls(c, thread);
@@ -496,6 +552,10 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			c->fd_flags = (uint32_t)raw->word1;
 			continue;
 		}
+		if (type == AE_CHAIN) {
+			keep_links(c, raw->word1);
+			continue;
+		}
 		e = next_event(d, c->thread - 1, &rc);
 		if (!e)
 			break;
@@ -504,6 +564,10 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			damaged++;
 			continue;
 		}
+		if (s->points.deep)
+			rc = take_chain(d, s, c, raw, e);
+		if (rc < 0)
+			break;
 		classify_call(s, c, e);
 		follow_polls(s, c, thread, raw, e);
 		if (s->stacks)

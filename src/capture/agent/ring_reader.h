@@ -25,6 +25,9 @@ struct ring_cursor {
 	bool damaged;	/* reported already */
 	bool described; /* its last event was the descriptor of the next one's call, its flags */
 	uint32_t fd, fd_flags;
+	/* Its last events were the chain of the poll whose end is the next one (AE_CHAIN). */
+	uint32_t n_chain;
+	uint16_t chain[AGENT_CHAIN_MAX];
 };
 
 struct ring_set {

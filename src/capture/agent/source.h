@@ -22,6 +22,8 @@ struct source_kind {
 	uint32_t index; /* in the trace */
 	bool task;	/* its polls are those of tasks */
 	bool block_on;	/* the future of a block_on, which has no poll function */
+	/* A future in a box, whose polls are hooked, but not recorded: it is in no trace. Else NULL. */
+	const struct scan_future *boxed;
 	/* Of a future whose poll is hooked, as place_program's: 0 until its layout is known. */
 	uint64_t size;
 	uint32_t type_kind;
@@ -36,6 +38,7 @@ struct inlined_kind {
 struct inlined_thread;
 struct ring_stacks;
 struct futures_wanted; /* runtime/futures.h */
+struct scan_future;
 
 struct source {
 	struct attach *attach;

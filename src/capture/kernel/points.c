@@ -106,7 +106,7 @@ int kernel_points_begin(struct capture *c, struct kernel_process *p, bool wait)
 					     .object_fd = object_fd,
 					     .read = read_memory,
 					     .ctx = k};
-	k->compiler = ops->begin(&target, false);
+	k->compiler = ops->begin(&target, PLACES_NEAR);
 	if (!k->compiler || !wait)
 		return 0;
 	ops->wait(k->compiler, DEBUG_WAIT_NS);
