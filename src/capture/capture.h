@@ -49,9 +49,16 @@ struct capture_options {
 	const char *const *include, *const *exclude; /* of futures, by name; NULL or 0-terminated */
 };
 
+/* Events that were lost, and the time from the first to the last; all 0 if none were. */
+struct capture_loss {
+	uint64_t n, first_ns, last_ns;
+};
+
+void capture_loss_add(struct capture_loss *loss, uint64_t n, uint64_t first_ns, uint64_t last_ns);
+
 struct capture_stats {
-	uint64_t n_events, n_lost;
-	uint64_t first_lost_ns, last_lost_ns; /* 0 if none */
+	uint64_t n_events;
+	struct capture_loss lost;
 	struct trace_cost cost;
 	int exit_status; /* of the program, as from waitpid; -1 if still running, or not known */
 	pid_t child;	 /* the launched program if it still runs, for waitpid; else 0 */

@@ -79,6 +79,16 @@ void capture_stats_done(struct capture_stats *s)
 	*s = (struct capture_stats){0};
 }
 
+void capture_loss_add(struct capture_loss *loss, uint64_t n, uint64_t first_ns, uint64_t last_ns)
+{
+	if (__builtin_add_overflow(loss->n, n, &loss->n))
+		loss->n = UINT64_MAX;
+	if (first_ns && (!loss->first_ns || first_ns < loss->first_ns))
+		loss->first_ns = first_ns;
+	if (last_ns > loss->last_ns)
+		loss->last_ns = last_ns;
+}
+
 int capture_keep_coverage(struct capture_stats *s, const struct trace_coverage *c)
 {
 	struct trace_coverage *kept =

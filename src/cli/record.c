@@ -217,18 +217,18 @@ static int parse(const struct cli_args *args, struct job *job)
 
 static void say_losses(struct buf *b, const struct capture_stats *s, uint64_t began_ns)
 {
-	if (!s->n_lost) {
+	if (!s->lost.n) {
 		buf_str(b, ", none lost\n");
 		return;
 	}
 	buf_str(b, ", and ");
-	text_count(b, s->n_lost);
+	text_count(b, s->lost.n);
 	buf_str(b, " lost");
-	if (s->first_lost_ns) {
+	if (s->lost.first_ns) {
 		buf_str(b, " between ");
-		text_duration(b, s->first_lost_ns > began_ns ? s->first_lost_ns - began_ns : 0);
+		text_duration(b, s->lost.first_ns > began_ns ? s->lost.first_ns - began_ns : 0);
 		buf_str(b, " and ");
-		text_duration(b, s->last_lost_ns > began_ns ? s->last_lost_ns - began_ns : 0);
+		text_duration(b, s->lost.last_ns > began_ns ? s->lost.last_ns - began_ns : 0);
 	}
 	buf_str(b, " (increase --ring-size to reduce losses)\n");
 }

@@ -17,10 +17,10 @@
 #include "base/units.h"
 #include "cli/args.h"
 #include "process/find_processes.h"
+#include "process/process.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,7 +130,7 @@ static int parse_pids(const struct cli_args *args, struct recording *rec)
 
 static char *name_of(const struct recording *rec)
 {
-	char path[32], comm[64];
+	char comm[16];
 
 	if (rec->capture.argv) {
 		const char *slash = strrchr(rec->capture.argv[0], '/');
@@ -140,12 +140,7 @@ static char *name_of(const struct recording *rec)
 		const char *slash = strrchr(rec->capture.exe, '/');
 		return strdup(slash ? slash + 1 : rec->capture.exe);
 	}
-	snprintf(path, sizeof(path), "/proc/%d/comm", rec->pids[0]);
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? 0 : read(fd, comm, sizeof(comm) - 1);
-	if (n > 0 && comm[n - 1] == '\n')
-		n--;
-	comm[n > 0 ? n : 0] = 0;
+	process_thread_name(rec->pids[0], rec->pids[0], comm);
 	return strdup(comm);
 }
 

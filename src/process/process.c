@@ -173,6 +173,17 @@ char process_thread_state(const struct process *p, pid_t tid)
 	return state && state[1] == ' ' ? state[2] : 'X';
 }
 
+void process_thread_name(pid_t pid, pid_t tid, char ret_name[static 16])
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", pid, tid);
+	_cleanup_fclose_ FILE *file = fopen(path, "re");
+	ret_name[0] = 0;
+	if (file && fgets(ret_name, 16, file))
+		ret_name[strcspn(ret_name, "\n")] = 0;
+}
+
 bool process_alive(const struct process *p)
 {
 	char state = process_thread_state(p, p->pid);

@@ -109,13 +109,9 @@ int rights_check(const struct process *p, struct error *err)
 
 	long tracer = process_status_number(status, "TracerPid", false);
 	if (tracer > 0 && !thread_of_ours(tracer)) {
-		char path[48], comm[64] = "?";
+		char comm[16];
 
-		snprintf(path, sizeof(path), "/proc/%ld/comm", tracer);
-		_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-		ssize_t n = fd < 0 ? 0 : read(fd, comm, sizeof(comm) - 1);
-		if (n > 0)
-			comm[n - (comm[n - 1] == '\n')] = 0;
+		process_thread_name((pid_t)tracer, (pid_t)tracer, comm);
 		return error_set(
 			err, -EBUSY,
 			"process %d is already traced by process %ld (%s), and the kernel allows "

@@ -864,7 +864,7 @@ static int close_source(struct capture *c, struct source *s, struct capture_stat
 		rc = drain_end(&c->drain, s, stats->cost.end_ns);
 	if (rc == 0)
 		rc = write_end_of(c, s, no_ring, stats);
-	c->drain.n_lost += no_ring;
+	c->drain.lost.n += no_ring;
 	if (rc < 0 && detached == 0)
 		return error_sys(err, rc, "cannot write the trace");
 	return detached;
@@ -908,14 +908,10 @@ static int agent_close(struct capture *c, struct capture_stats *stats, struct er
 	log_debug(LOG_DRAIN,
 		  "%llu passes over the rings, the longest %.3f ms: %llu events, %llu lost",
 		  (unsigned long long)c->n_passes, (double)c->longest_ns / 1e6,
-		  (unsigned long long)d->n_events, (unsigned long long)d->n_lost);
+		  (unsigned long long)d->n_events, (unsigned long long)d->lost.n);
 	stats->cost.analysis_cpu_ns += c->late_cpu_ns;
 	stats->n_events += d->n_events;
-	stats->n_lost += d->n_lost;
-	if (d->first_lost_ns && (!stats->first_lost_ns || d->first_lost_ns < stats->first_lost_ns))
-		stats->first_lost_ns = d->first_lost_ns;
-	if (d->last_lost_ns > stats->last_lost_ns)
-		stats->last_lost_ns = d->last_lost_ns;
+	capture_loss_add(&stats->lost, d->lost.n, d->lost.first_ns, d->lost.last_ns);
 	stats->exit_status = agent_exit_status(c);
 	stats->child = c->child;
 	stats->n_processes += c->n_sources;

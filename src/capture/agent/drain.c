@@ -72,15 +72,10 @@ static int put_loss(struct drain *d, uint32_t thread, uint64_t time, uint64_t n)
 				      .kind = TRACE_KIND_NONE,
 				      .value = n};
 
-	if (!d->n_lost)
+	if (!d->lost.n)
 		log_debug(LOG_DRAIN, "first loss: %llu events of trace thread %u",
 			  (unsigned long long)n, thread);
-	if (__builtin_add_overflow(d->n_lost, n, &d->n_lost))
-		d->n_lost = UINT64_MAX;
-	if (!d->first_lost_ns || time < d->first_lost_ns)
-		d->first_lost_ns = time;
-	if (time > d->last_lost_ns)
-		d->last_lost_ns = time;
+	capture_loss_add(&d->lost, n, time, time);
 	return drain_put(d, &e);
 }
 

@@ -96,8 +96,8 @@ struct drain {
 	uint64_t start_ticks, now_ticks; /* events lie between */
 	uint64_t look_until_ns;		 /* drain_end() waits for no thread after that */
 	uint64_t test_step_ns;		 /* times are rounded down to it; 0: not */
-	uint64_t n_events, n_lost;
-	uint64_t first_lost_ns, last_lost_ns;
+	uint64_t n_events;
+	struct capture_loss lost;
 	double fill;	      /* of the fullest ring met in this drain, 0 to 1 */
 	struct budget budget; /* of this drain; spent: not all rings were emptied */
 	struct agent_event raw[RING_BATCH];

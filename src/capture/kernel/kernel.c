@@ -554,7 +554,7 @@ static int tell_end(struct capture *c, uint64_t n_others, struct capture_stats *
 		.total = c->n_processes + c->life->n_busy,
 		.note = "another pollux was recording the others by its agent"};
 
-	c->n_lost += n_others;
+	c->lost.n += n_others;
 	for (size_t i = 0; i < c->n_processes; i++) {
 		TRY(kernel_each_coverage(c, c->processes[i], keep_coverage, stats));
 		TRY(kernel_points_tell(c, c->processes[i], stats));
@@ -597,11 +597,7 @@ static int kernel_close(struct capture *c, struct capture_stats *stats, struct e
 	stats->cost.attach_ns += c->life->attach_ns;
 	stats->cost.event_cost_ps = kernel_core_cost_ps(c->core);
 	stats->n_events += c->n_events;
-	stats->n_lost += c->n_lost;
-	if (c->first_lost_ns && (!stats->first_lost_ns || c->first_lost_ns < stats->first_lost_ns))
-		stats->first_lost_ns = c->first_lost_ns;
-	if (c->last_lost_ns > stats->last_lost_ns)
-		stats->last_lost_ns = c->last_lost_ns;
+	capture_loss_add(&stats->lost, c->lost.n, c->lost.first_ns, c->lost.last_ns);
 	stats->exit_status = c->life->exit_status;
 	stats->child = c->life->child;
 	stats->n_processes += c->n_processes;

@@ -137,7 +137,8 @@ struct capture {
 	uint32_t n_freed;     /* so far; the oldest ones make room */
 	struct order waiting; /* struct waiting, in kernel.c */
 	struct kernel_out out;
-	uint64_t n_events, n_lost, first_lost_ns, last_lost_ns;
+	uint64_t n_events;
+	struct capture_loss lost;
 	struct kernel_life *life; /* kernel.c's own */
 };
 

@@ -59,11 +59,7 @@ int kernel_tell_loss(struct capture *c, struct kernel_process *p, struct kernel_
 				      .kind = TRACE_KIND_NONE,
 				      .value = n};
 
-	c->n_lost += n;
-	if (!c->first_lost_ns || first_ns < c->first_lost_ns)
-		c->first_lost_ns = first_ns;
-	if (time > c->last_lost_ns)
-		c->last_lost_ns = time;
+	capture_loss_add(&c->lost, n, first_ns, time);
 	t->wake = 0;
 	return kernel_put(c, p, &e);
 }

@@ -28,6 +28,7 @@
 #include "capture/perf_ring.h"
 #include "capture/samples/stacks.h"
 #include "capture/threads.h"
+#include "process/process.h"
 #include "process/threads.h"
 
 #include <asm/perf_regs.h>
@@ -91,8 +92,8 @@ struct capture {
 	struct map streams; /* (process, tid) -> struct stream */
 	struct drain_interval pace;
 	uint64_t drained_ns, watermark_ns;
-	uint64_t n_samples, n_lost, n_throttled;
-	uint64_t first_lost_ns, last_lost_ns;
+	uint64_t n_samples, n_throttled;
+	struct capture_loss lost;
 };
 
 /* What the kernel writes for each sample, up to the registers; the order is that of
@@ -400,17 +401,6 @@ static void settle_late(struct capture *c, pid_t tid, uint64_t id)
 	}
 }
 
-static void thread_name(pid_t pid, uint32_t tid, char name[static 16])
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%u/comm", pid, tid);
-	_cleanup_fclose_ FILE *f = fopen(path, "re");
-	name[0] = 0;
-	if (f && fgets(name, 16, f))
-		name[strcspn(name, "\n")] = 0;
-}
-
 /* Where the samples of a thread go. A late sample of one that has ended goes where its others went.
  */
 static int stream_of(struct capture *c, const struct process_samples *p, uint32_t tid,
@@ -427,7 +417,7 @@ static int stream_of(struct capture *c, const struct process_samples *p, uint32_
 	if (!t) {
 		char name[16];
 
-		thread_name(p->pid, tid, name);
+		process_thread_name(p->pid, (pid_t)tid, name);
 		t = capture_threads_get(c->shared->threads, p->process, tid, name);
 		if (!t)
 			return -ENOMEM;
@@ -505,10 +495,9 @@ static int take_sample(struct capture *c, const struct sample_head *h)
 /* It happened since the buffers were emptied the last time. */
 static void note_loss(struct capture *c, uint64_t n)
 {
-	c->n_lost += n;
-	c->last_lost_ns = clock_monotonic_ns();
-	if (!c->first_lost_ns)
-		c->first_lost_ns = c->drained_ns ? c->drained_ns : c->last_lost_ns;
+	uint64_t now = clock_monotonic_ns();
+
+	capture_loss_add(&c->lost, n, c->drained_ns ? c->drained_ns : now, now);
 }
 
 static int take_record(void *context, const struct perf_event_header *h)
@@ -616,7 +605,7 @@ static int cover(struct capture *c, struct capture_stats *stats)
 	for (size_t i = 0; i < c->n_processes && rc == 0; i++) {
 		const struct process_samples *p = &c->processes[i];
 		/* Losses are those of a CPU: whose they were isn't known. */
-		uint64_t lost = i == 0 ? c->n_lost : 0;
+		uint64_t lost = i == 0 ? c->lost.n : 0;
 		char note[512] = "";
 		size_t len = 0;
 		struct trace_coverage told = {.process = p->process,
@@ -664,16 +653,10 @@ static int samples_close(struct capture *c, struct capture_stats *stats, struct 
 			capture_stacks_wait(c->shared->stacks, READY_NS);
 	rc = take_all(c, &fill);
 	lost = count_lost(c);
-	if (lost > c->n_lost)
-		note_loss(c, lost - c->n_lost);
+	if (lost > c->lost.n)
+		note_loss(c, lost - c->lost.n);
 	stats->n_events += c->n_samples;
-	stats->n_lost += c->n_lost;
-	if (c->n_lost) {
-		if (!stats->first_lost_ns || c->first_lost_ns < stats->first_lost_ns)
-			stats->first_lost_ns = c->first_lost_ns;
-		if (c->last_lost_ns > stats->last_lost_ns)
-			stats->last_lost_ns = c->last_lost_ns;
-	}
+	capture_loss_add(&stats->lost, c->lost.n, c->lost.first_ns, c->lost.last_ns);
 	if (rc == 0)
 		rc = cover(c, stats);
 	samples_free(c);

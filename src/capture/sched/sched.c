@@ -17,11 +17,11 @@
 #include "capture/drain_interval.h"
 #include "capture/samples/stacks.h"
 #include "capture/threads.h"
+#include "process/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -44,24 +44,11 @@ struct capture {
 	struct map streams; /* (stream_key(), tid): index of the stream + 1 */
 	struct drain_interval pace;
 	uint64_t drain_start_ns;
-	uint64_t n_events, n_lost, n_unknown_lost, first_lost_ns, last_lost_ns;
+	uint64_t n_events, n_unknown_lost;
+	struct capture_loss lost;
 };
 
 /* ---- from the kernel's records to events ---- */
-
-static void thread_name(uint32_t tgid, uint32_t tid, char ret_name[static 16])
-{
-	char path[64];
-	ssize_t n;
-
-	ret_name[0] = 0;
-	snprintf(path, sizeof(path), "/proc/%u/task/%u/comm", tgid, tid);
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? 0 : read(fd, ret_name, 15);
-	while (n > 0 && ret_name[n - 1] == '\n')
-		n--;
-	ret_name[n > 0 ? n : 0] = 0;
-}
 
 /* Each is a stream of its own: stacks wait for their names, and a stream is in order of time. */
 enum stream { S_EVENTS = 0, S_STACKS };
@@ -83,7 +70,7 @@ static int stream_of(struct capture *c, const struct joined *j, uint32_t tid, en
 		*ret_index = (uint32_t)(known - 1);
 		return 0;
 	}
-	thread_name(j->tgid, tid, name);
+	process_thread_name((pid_t)j->tgid, (pid_t)tid, name);
 	thread = capture_threads_get(c->shared->threads, j->process, tid, name);
 	if (!thread)
 		return -ENOMEM;
@@ -119,11 +106,7 @@ static int put_loss(struct capture *c, uint32_t stream, uint64_t time, uint64_t 
 				      .kind = TRACE_KIND_NONE,
 				      .value = n};
 
-	c->n_lost += n;
-	if (!c->first_lost_ns)
-		c->first_lost_ns = time;
-	if (time > c->last_lost_ns)
-		c->last_lost_ns = time;
+	capture_loss_add(&c->lost, n, time, time);
 	return put(c, stream, &e);
 }
 
@@ -329,11 +312,8 @@ static int sched_close(struct capture *c, struct capture_stats *stats, struct er
 	if (rc == 0)
 		rc = tell_coverage(c, stats);
 	stats->n_events += c->n_events;
-	stats->n_lost += c->n_lost + c->n_unknown_lost;
-	if (c->first_lost_ns && (!stats->first_lost_ns || c->first_lost_ns < stats->first_lost_ns))
-		stats->first_lost_ns = c->first_lost_ns;
-	if (c->last_lost_ns > stats->last_lost_ns)
-		stats->last_lost_ns = c->last_lost_ns;
+	capture_loss_add(&stats->lost, c->lost.n + c->n_unknown_lost, c->lost.first_ns,
+			 c->lost.last_ns);
 	c->ops->free(c->way);
 	map_done(&c->streams);
 	free(c->joined);
