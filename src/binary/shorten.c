@@ -21,13 +21,13 @@
 #define MAX_SEGMENTS 64u
 #define MAX_DEPTH 32u
 
-struct text {
+struct type_text {
 	const char *at, *end;
 };
 
 struct segment {
-	struct text word;     /* an identifier or {..}; empty for a leading <..> */
-	struct text generics; /* inside of the <..> after it */
+	struct type_text word;	   /* an identifier or {..}; empty for a leading <..> */
+	struct type_text generics; /* inside of the <..> after it */
 };
 
 struct writer {
@@ -36,14 +36,14 @@ struct writer {
 	bool function;	       /* the outermost path is a function's, not a type's */
 };
 
-static void write_text(struct writer *w, struct text t, unsigned generics, unsigned depth);
+static void write_text(struct writer *w, struct type_text t, unsigned generics, unsigned depth);
 
-static bool is(struct text t, const char *s)
+static bool is(struct type_text t, const char *s)
 {
 	return (size_t)(t.end - t.at) == strlen(s) && memcmp(t.at, s, (size_t)(t.end - t.at)) == 0;
 }
 
-static bool begins(struct text t, const char *s)
+static bool begins(struct type_text t, const char *s)
 {
 	size_t n = strlen(s);
 
@@ -69,9 +69,9 @@ static const char *skip_brackets(const char *from, const char *end, char open, c
 	return from;
 }
 
-static struct text inside(const char *from, const char *to)
+static struct type_text inside(const char *from, const char *to)
 {
-	return to > from ? (struct text){from + 1, to - 1} : (struct text){from, from};
+	return to > from ? (struct type_text){from + 1, to - 1} : (struct type_text){from, from};
 }
 
 /* Reads a path; returns its end, or `p` if none begins there. */
@@ -89,10 +89,10 @@ static const char *read_path(const char *p, const char *end, struct segment *seg
 			while (p < end && is_word(*p))
 				p++;
 		}
-		s->word = (struct text){from, p};
+		s->word = (struct type_text){from, p};
 		/* Generics as `Vec<T>` or `f::<T>`; but `net::<impl A for B>` begins a segment. */
-		if (begins((struct text){p, end}, "::<") &&
-		    !begins((struct text){p, end}, "::<impl "))
+		if (begins((struct type_text){p, end}, "::<") &&
+		    !begins((struct type_text){p, end}, "::<impl "))
 			p += 2;
 		if (p < end && *p == '<') {
 			const char *open = p;
@@ -112,7 +112,7 @@ static const char *read_path(const char *p, const char *end, struct segment *seg
 
 /* {{closure}}, {closure#0}, {closure_env#0}, {async_fn#0}, {async_fn_env#0}, {async_block_env#1}:
  * the word in it and its number (0 if there is none). */
-static bool read_closure(struct text t, struct text *ret_word, unsigned long *ret_number)
+static bool read_closure(struct type_text t, struct type_text *ret_word, unsigned long *ret_number)
 {
 	static const char *const words[] = {"closure",	     "async_fn",  "async_block",
 					    "async_closure", "gen_block", "gen_fn"};
@@ -121,9 +121,9 @@ static bool read_closure(struct text t, struct text *ret_word, unsigned long *re
 	while (p < t.end && *p == '{')
 		p++;
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-		if (!begins((struct text){p, t.end}, words[i]))
+		if (!begins((struct type_text){p, t.end}, words[i]))
 			continue;
-		*ret_word = (struct text){p, p + strlen(words[i])};
+		*ret_word = (struct type_text){p, p + strlen(words[i])};
 		hash = memchr(p, '#', (size_t)(t.end - p));
 		*ret_number = hash ? strtoul(hash + 1, NULL, 10) : 0;
 		return t.at < t.end && *t.at == '{';
@@ -131,7 +131,7 @@ static bool read_closure(struct text t, struct text *ret_word, unsigned long *re
 	return false;
 }
 
-static const char *find_at_top(struct text t, const char *needle)
+static const char *find_at_top(struct type_text t, const char *needle)
 {
 	size_t n = strlen(needle);
 	int depth = 0;
@@ -149,17 +149,17 @@ static const char *find_at_top(struct text t, const char *needle)
 }
 
 /* The type in `X as Trait`, `impl Trait for X`, `X`. */
-static struct text self_type(struct text t, bool *ret_future)
+static struct type_text self_type(struct type_text t, bool *ret_future)
 {
 	const char *as = find_at_top(t, " as ");
 	const char *for_type = begins(t, "impl ") ? find_at_top(t, " for ") : NULL;
-	struct text trait = {t.end, t.end};
+	struct type_text trait = {t.end, t.end};
 
 	if (as) {
-		trait = (struct text){as + 4, t.end};
+		trait = (struct type_text){as + 4, t.end};
 		t.end = as;
 	} else if (for_type) {
-		trait = (struct text){t.at + 5, for_type};
+		trait = (struct type_text){t.at + 5, for_type};
 		t.at = for_type + 5;
 	} else if (begins(t, "impl ")) {
 		t.at += 5;
@@ -168,7 +168,7 @@ static struct text self_type(struct text t, bool *ret_future)
 	return t;
 }
 
-static void write_generics(struct writer *w, struct text t, unsigned generics, unsigned depth)
+static void write_generics(struct writer *w, struct type_text t, unsigned generics, unsigned depth)
 {
 	bool first = true;
 
@@ -179,7 +179,7 @@ static void write_generics(struct writer *w, struct text t, unsigned generics, u
 	}
 	while (t.at < t.end) {
 		const char *comma = find_at_top(t, ",");
-		struct text arg = {t.at, comma ? comma : t.end};
+		struct type_text arg = {t.at, comma ? comma : t.end};
 
 		while (arg.at < arg.end && *arg.at == ' ')
 			arg.at++;
@@ -197,7 +197,7 @@ static void write_generics(struct writer *w, struct text t, unsigned generics, u
 static void write_segment(struct writer *w, const struct segment *s, unsigned generics,
 			  unsigned depth)
 {
-	struct text word;
+	struct type_text word;
 	unsigned long number;
 
 	if (read_closure(s->word, &word, &number)) {
@@ -253,7 +253,7 @@ static void write_path(struct writer *w, const struct segment *segs, size_t n, u
 	}
 	for (size_t i = first; i < n; i++) {
 		const struct segment *s = &segs[i];
-		struct text word, type;
+		struct type_text word, type;
 		unsigned long number;
 		bool future;
 
@@ -279,7 +279,7 @@ static void write_path(struct writer *w, const struct segment *segs, size_t n, u
 	}
 }
 
-static void write_text(struct writer *w, struct text t, unsigned generics, unsigned depth)
+static void write_text(struct writer *w, struct type_text t, unsigned generics, unsigned depth)
 {
 	const char *p = t.at;
 
@@ -303,7 +303,7 @@ static void write_text(struct writer *w, struct text t, unsigned generics, unsig
 
 static char *shorten(const char *full, bool function)
 {
-	struct text t = {full, full + strlen(full)};
+	struct type_text t = {full, full + strlen(full)};
 	struct buf out = BUF_INIT;
 
 	for (unsigned max = 8;; max = max > 3 ? 3 : max - 1) {
@@ -383,7 +383,7 @@ static const char *const wrappers[] = {
 	"warp",
 };
 
-static bool is_library(struct text crate, const char *more)
+static bool is_library(struct type_text crate, const char *more)
 {
 	size_t len = (size_t)(crate.end - crate.at);
 
@@ -399,15 +399,15 @@ static bool is_library(struct text crate, const char *more)
 }
 
 /* Of `<app::Pool as Trait>::get` too. */
-static struct text crate_of(const struct segment *segs, size_t n, unsigned depth)
+static struct type_text crate_of(const struct segment *segs, size_t n, unsigned depth)
 {
 	struct segment inner[MAX_SEGMENTS];
 	bool future;
-	struct text type;
+	struct type_text type;
 	size_t n_inner;
 
 	if (n == 0 || segs[0].word.at < segs[0].word.end || depth == MAX_DEPTH)
-		return n ? segs[0].word : (struct text){"", ""};
+		return n ? segs[0].word : (struct type_text){"", ""};
 	type = self_type(segs[0].generics, &future);
 	while (type.at < type.end && !is_word(*type.at) && *type.at != '<')
 		type.at++;
@@ -419,7 +419,7 @@ static struct text crate_of(const struct segment *segs, size_t n, unsigned depth
 static size_t n_closures(const struct segment *segs, size_t n)
 {
 	size_t closures = 0;
-	struct text word;
+	struct type_text word;
 	unsigned long number;
 
 	while (closures < n && read_closure(segs[n - 1 - closures].word, &word, &number))
@@ -430,12 +430,12 @@ static size_t n_closures(const struct segment *segs, size_t n)
 /* What was found, and in which path's parameters. */
 struct inner {
 	const char *libraries; /* see name_task() */
-	struct text path;
+	struct type_text path;
 	struct segment around[MAX_SEGMENTS];
 	size_t n_around;
 };
 
-static bool find_inner(struct text t, unsigned depth, struct inner *ret);
+static bool find_inner(struct type_text t, unsigned depth, struct inner *ret);
 
 static bool find_in_parameters(const struct segment *segs, size_t n, unsigned depth,
 			       struct inner *ret)
@@ -454,7 +454,7 @@ static bool find_in_parameters(const struct segment *segs, size_t n, unsigned de
 
 /* The first future or closure of the program's own in a text, outside of libraries' parameters or
  * in them. */
-static bool find_inner(struct text t, unsigned depth, struct inner *ret)
+static bool find_inner(struct type_text t, unsigned depth, struct inner *ret)
 {
 	const char *p = t.at;
 
@@ -468,7 +468,7 @@ static bool find_inner(struct text t, unsigned depth, struct inner *ret)
 			continue;
 		}
 		if (n_closures(segs, n) && !is_library(crate_of(segs, n, 0), ret->libraries)) {
-			ret->path = (struct text){p, next};
+			ret->path = (struct type_text){p, next};
 			return true;
 		}
 		if (find_in_parameters(segs, n, depth, ret))

@@ -20,19 +20,19 @@
 #define LONG_NS NSEC_PER_MSEC
 
 /* In the map: when it was looked at, in ms, and whether it waits. */
-struct seen {
+struct seen_descriptor {
 	uint64_t ms;
 	bool waits;
 };
 
-static void *pack(struct seen s)
+static void *pack(struct seen_descriptor s)
 {
 	return (void *)(uintptr_t)(s.ms << 2 | (uint64_t)s.waits << 1 | 1);
 }
 
-static struct seen unpack(const void *p)
+static struct seen_descriptor unpack(const void *p)
 {
-	return (struct seen){.ms = (uintptr_t)p >> 2, .waits = (uintptr_t)p & 2};
+	return (struct seen_descriptor){.ms = (uintptr_t)p >> 2, .waits = (uintptr_t)p & 2};
 }
 
 void descriptors_done(struct descriptors *d)
@@ -64,7 +64,9 @@ bool descriptors_may_wait(struct descriptors *d, const struct process *p, unsign
 			  uint32_t fd, uint32_t flags, uint64_t length_ns, uint64_t now_ns)
 {
 	const void *before = map_get(&d->known, fd, 0);
-	struct seen s = before ? unpack(before) : (struct seen){.waits = guess(d, call, length_ns)};
+	struct seen_descriptor s =
+		before ? unpack(before)
+		       : (struct seen_descriptor){.waits = guess(d, call, length_ns)};
 	uint64_t now_ms = now_ns / NSEC_PER_MSEC;
 	unsigned status;
 

@@ -22,7 +22,7 @@
 
 #define TIDY_NS NSEC_PER_SEC
 
-struct entry {
+struct thread_entry {
 	struct capture_thread thread; /* first: a pointer to it is one to the entry */
 	size_t slot;		      /* its index in the list */
 	bool named;
@@ -33,7 +33,7 @@ struct entry {
 struct capture_threads {
 	struct trace_writer *writer;
 	struct map map;
-	struct entry **list;
+	struct thread_entry **list;
 	size_t n, cap;
 	uint64_t next_tidy_ns;
 };
@@ -58,18 +58,18 @@ void capture_threads_free(struct capture_threads *t)
 	free(t);
 }
 
-static struct entry *add(struct capture_threads *t, uint32_t process, uint32_t tid,
-			 const char *name)
+static struct thread_entry *add(struct capture_threads *t, uint32_t process, uint32_t tid,
+				const char *name)
 {
 	const struct trace_thread told = {.process = process, .tid = tid, .name = name};
-	struct entry *e;
+	struct thread_entry *e;
 
 	if (!GROW(t->list, t->n, t->cap))
 		return NULL;
 	e = calloc(1, sizeof(*e));
 	if (!e)
 		return NULL;
-	*e = (struct entry){.thread = {.process = process, .tid = tid}, .slot = t->n};
+	*e = (struct thread_entry){.thread = {.process = process, .tid = tid}, .slot = t->n};
 	e->named = *name;
 	if (trace_writer_thread(t->writer, &told, &e->thread.index) < 0 ||
 	    map_put(&t->map, process, tid, e) < 0) {
@@ -80,7 +80,7 @@ static struct entry *add(struct capture_threads *t, uint32_t process, uint32_t t
 	return e;
 }
 
-static void drop(struct capture_threads *t, struct entry *e)
+static void drop(struct capture_threads *t, struct thread_entry *e)
 {
 	map_remove(&t->map, e->thread.process, e->thread.tid);
 	t->list[e->slot] = t->list[--t->n];
@@ -91,7 +91,7 @@ static void drop(struct capture_threads *t, struct entry *e)
 struct capture_thread *capture_threads_get(struct capture_threads *t, uint32_t process,
 					   uint32_t tid, const char *name)
 {
-	struct entry *e = map_get(&t->map, process, tid);
+	struct thread_entry *e = map_get(&t->map, process, tid);
 
 	if (!e) {
 		e = add(t, process, tid, name);
@@ -106,7 +106,7 @@ struct capture_thread *capture_threads_get(struct capture_threads *t, uint32_t p
 struct capture_thread *capture_threads_find(const struct capture_threads *t, uint32_t process,
 					    uint32_t tid)
 {
-	struct entry *e = map_get(&t->map, process, tid);
+	struct thread_entry *e = map_get(&t->map, process, tid);
 
 	return e ? &e->thread : NULL;
 }
@@ -125,7 +125,7 @@ int capture_threads_stream(struct capture_threads *t, const struct capture_threa
 struct capture_thread *capture_threads_begin(struct capture_threads *t, uint32_t process,
 					     uint32_t tid, const char *name)
 {
-	struct entry *e = map_get(&t->map, process, tid);
+	struct thread_entry *e = map_get(&t->map, process, tid);
 
 	if (e && e->ended)
 		drop(t, e);
@@ -134,7 +134,7 @@ struct capture_thread *capture_threads_begin(struct capture_threads *t, uint32_t
 
 void capture_threads_end(struct capture_thread *thread)
 {
-	struct entry *e = (struct entry *)thread;
+	struct thread_entry *e = (struct thread_entry *)thread;
 
 	if (e)
 		e->ended = true;
@@ -153,7 +153,7 @@ void capture_threads_tidy(struct capture_threads *t, uint64_t now_ns)
 		return;
 	t->next_tidy_ns = now_ns + TIDY_NS;
 	for (size_t i = t->n; i-- > 0;) {
-		struct entry *e = t->list[i];
+		struct thread_entry *e = t->list[i];
 		char path[32];
 		bool gone;
 

@@ -24,19 +24,19 @@
 #include <string.h>
 
 /* One of async-std's functions. */
-struct function {
+struct probed_function {
 	const struct provider_probe *known;
 	uint64_t addr, offset;
 	const char *refused;
 };
 
 /* An object that has probes, or that was asked for. */
-struct object {
+struct probed_object {
 	char *path;
 	char *why; /* its file can't be had */
 	uint64_t bias;
 	struct probes *probes;
-	struct function functions[8];
+	struct probed_function functions[8];
 	size_t n_functions;
 	size_t n_known; /* sites that pollux can use */
 };
@@ -44,7 +44,7 @@ struct object {
 struct listing {
 	long pid; /* 0: a file */
 	struct process process;
-	struct object *objects;
+	struct probed_object *objects;
 	size_t n_objects;
 	size_t n_known;
 	bool all; /* also the unknown ones, one by one */
@@ -63,7 +63,7 @@ static void listing_done(struct listing *l)
 
 /* ---- looking ---- */
 
-static void find_functions(struct elf_image *image, struct object *o)
+static void find_functions(struct elf_image *image, struct probed_object *o)
 {
 	static const char same[] =
 		"the linker merged several functions into one, so which was called is not known";
@@ -72,14 +72,14 @@ static void find_functions(struct elf_image *image, struct object *o)
 
 	for (size_t i = 0; i < n && o->n_functions < 8; i++) {
 		const struct provider_probe *known = providers_function(symbols[i].name);
-		struct function *f = &o->functions[o->n_functions];
+		struct probed_function *f = &o->functions[o->n_functions];
 		bool told = false;
 
 		for (size_t k = 0; k < o->n_functions; k++)
 			told |= o->functions[k].known == known;
 		if (!known || told)
 			continue;
-		*f = (struct function){.known = known, .addr = symbols[i].addr};
+		*f = (struct probed_function){.known = known, .addr = symbols[i].addr};
 		if (!elf_image_is_code(image, f->addr) ||
 		    !elf_image_offset(image, f->addr, &f->offset))
 			f->refused = "it is not in the program's code";
@@ -94,7 +94,7 @@ static void find_functions(struct elf_image *image, struct object *o)
 static int add_object(struct listing *l, struct elf_image *image, const char *path, const char *why,
 		      uint64_t bias, bool always, struct error *err)
 {
-	struct object o = {.bias = bias};
+	struct probed_object o = {.bias = bias};
 	const struct probe *p;
 
 	if (image) {
@@ -156,7 +156,7 @@ static int look_at_process(struct listing *l, pid_t pid, struct error *err)
 }
 
 /* How many listen, by the probe's semaphore in the process; -1: not to be known. */
-static int listeners(const struct listing *l, const struct object *o, const struct probe *p)
+static int listeners(const struct listing *l, const struct probed_object *o, const struct probe *p)
 {
 	uint16_t n;
 
@@ -181,7 +181,7 @@ static void tell_arg(struct buf *out, const struct probe_arg *arg,
 	buf_char(out, '\n');
 }
 
-static void tell_site(struct buf *out, const struct listing *l, const struct object *o,
+static void tell_site(struct buf *out, const struct listing *l, const struct probed_object *o,
 		      const struct probe *p, const struct provider_probe *known)
 {
 	int n = listeners(l, o, p);
@@ -203,7 +203,7 @@ static bool same_probe(const struct probe *a, const struct probe *b)
 	return strcmp(a->provider, b->provider) == 0 && strcmp(a->name, b->name) == 0;
 }
 
-static void tell_probes(struct buf *out, const struct listing *l, const struct object *o)
+static void tell_probes(struct buf *out, const struct listing *l, const struct probed_object *o)
 {
 	const struct probe *p, *before = NULL;
 	const struct provider_probe *known_before = NULL;
@@ -231,7 +231,7 @@ static void tell_probes(struct buf *out, const struct listing *l, const struct o
 }
 
 /* "provider libc: 40 probes that pollux doesn't know" */
-static void tell_unknown(struct buf *out, const struct object *o)
+static void tell_unknown(struct buf *out, const struct probed_object *o)
 {
 	const struct probe *p, *q;
 
@@ -252,10 +252,10 @@ static void tell_unknown(struct buf *out, const struct object *o)
 	}
 }
 
-static void tell_functions(struct buf *out, const struct object *o)
+static void tell_functions(struct buf *out, const struct probed_object *o)
 {
 	for (size_t i = 0; i < o->n_functions; i++) {
-		const struct function *f = &o->functions[i];
+		const struct probed_function *f = &o->functions[i];
 
 		buf_printf(out, "    function %s    %s: %s\n        at 0x%llx", f->known->symbol,
 			   provider_what_text(f->known->what), f->known->means,
@@ -282,7 +282,7 @@ static void tell_functions(struct buf *out, const struct object *o)
 }
 
 /* The makes of which something was found. */
-static void tell_makes(struct buf *out, const struct object *o)
+static void tell_makes(struct buf *out, const struct probed_object *o)
 {
 	const struct probe *p;
 	const char *told[16];
@@ -305,7 +305,7 @@ static void tell_makes(struct buf *out, const struct object *o)
 static void tell(struct buf *out, const struct listing *l)
 {
 	for (size_t i = 0; i < l->n_objects; i++) {
-		const struct object *o = &l->objects[i];
+		const struct probed_object *o = &l->objects[i];
 
 		if (i)
 			buf_char(out, '\n');
@@ -378,7 +378,7 @@ static void json_known(struct json *j, const struct provider_probe *known)
 	json_string(j, "source", known ? known->source : NULL);
 }
 
-static void json_probe(struct json *j, const struct listing *l, const struct object *o,
+static void json_probe(struct json *j, const struct listing *l, const struct probed_object *o,
 		       const struct probe *p)
 {
 	const struct provider_probe *known = providers_match(p);
@@ -404,7 +404,7 @@ static void json_probe(struct json *j, const struct listing *l, const struct obj
 	json_end_object(j);
 }
 
-static void json_function(struct json *j, const struct function *f)
+static void json_function(struct json *j, const struct probed_function *f)
 {
 	json_object(j, NULL);
 	json_string(j, "symbol", f->known->symbol);
@@ -435,7 +435,7 @@ static void tell_json(struct buf *out, const struct listing *l)
 	json_u64(&j, "usable", l->n_known);
 	json_array(&j, "objects");
 	for (size_t i = 0; i < l->n_objects; i++) {
-		const struct object *o = &l->objects[i];
+		const struct probed_object *o = &l->objects[i];
 
 		json_object(&j, NULL);
 		json_string(&j, "path", o->path);

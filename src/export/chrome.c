@@ -85,7 +85,7 @@ static int on_task_end(void *ctx, struct tl_task *task)
 	if (end_ns < t->at.last_ns)
 		end_ns = t->at.last_ns;
 	if (t->at.shown) {
-		const struct family *f = t->at.family;
+		const struct lane_family *f = t->at.family;
 		char *p = out_room(&c->out);
 		p = put_lit(
 			p,
@@ -289,7 +289,7 @@ static void task_poll(struct chrome *c, struct chrome_task *t, const struct tl_p
 static void thread_poll(struct chrome *c, const struct chrome_task *t, const struct tl_poll *poll,
 			const struct thread_lane *thread, uint64_t begin_ns, bool worst)
 {
-	const struct family *f = t->at.family;
+	const struct lane_family *f = t->at.family;
 	char *p = out_room(&c->out);
 	p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"poll\",\"name\":\"");
 	p = put_mem(p, f->label, f->label_len);

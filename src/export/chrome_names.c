@@ -44,7 +44,8 @@ static int by_rank(const void *a, const void *b)
 {
 	static const unsigned char order[TR_N] = {
 		[TR_ROOT] = 0, [TR_TASK] = 1, [TR_FUTURE] = 2, [TR_BLOCKING] = 3, [TR_WORKER] = 4};
-	const struct family *x = *(struct family *const *)a, *y = *(struct family *const *)b;
+	const struct lane_family *x = *(struct lane_family *const *)a,
+				 *y = *(struct lane_family *const *)b;
 	unsigned rx = x->role < TR_N ? order[x->role] : TR_N;
 	unsigned ry = y->role < TR_N ? order[y->role] : TR_N;
 	if (rx != ry)
@@ -138,7 +139,7 @@ static int name_threads(struct chrome *c, struct buf *b, uint64_t *rank)
 	return 0;
 }
 
-static void name_family(const struct chrome *c, struct buf *b, const struct family *f,
+static void name_family(const struct chrome *c, struct buf *b, const struct lane_family *f,
 			uint64_t rank)
 {
 	_cleanup_buf_ struct buf name = BUF_INIT;
@@ -169,7 +170,8 @@ static void name_family(const struct chrome *c, struct buf *b, const struct fami
 static int name_families(struct chrome *c, struct buf *b, uint64_t *rank, uint32_t *last_pid)
 {
 	struct lanes *l = &c->sel.lanes;
-	_cleanup_free_ struct family **ranked = calloc(l->n_families + 1, sizeof(struct family *));
+	_cleanup_free_ struct lane_family **ranked =
+		calloc(l->n_families + 1, sizeof(struct lane_family *));
 	if (!ranked)
 		return -ENOMEM;
 	for (size_t i = 0; i < l->n_families; i++)
@@ -178,7 +180,7 @@ static int name_families(struct chrome *c, struct buf *b, uint64_t *rank, uint32
 
 	uint32_t last_tid = 0;
 	for (size_t i = 0; i < l->n_families; i++) {
-		struct family *f = ranked[i];
+		struct lane_family *f = ranked[i];
 		if (!f->n_shown)
 			continue;
 		f->pid = next_pid(c, last_pid);

@@ -222,7 +222,7 @@ static int on_task_end(void *ctx, struct tl_task *task)
 	if (!t)
 		return -ENOMEM;
 
-	struct family *f = t->at.family;
+	struct lane_family *f = t->at.family;
 	if (task->role == TR_WORKER && f->role != TR_WORKER) {
 		f->role = TR_WORKER;
 		s->found_workers = true;

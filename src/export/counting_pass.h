@@ -23,7 +23,7 @@ uint64_t bins_until(const struct bins *b, uint64_t max_slices, uint64_t max_byte
 
 /* The n tasks of most weight: a heap with the lightest on top. */
 struct top_task {
-	struct family *family;
+	struct lane_family *family;
 	uint64_t serial, number, weight, n_slices, n_samples;
 };
 struct top {

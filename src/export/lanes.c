@@ -108,11 +108,11 @@ char *lanes_label(const char *name)
 	return strdup(quoted.data + 1);
 }
 
-static struct family *new_family(struct lanes *l, uint32_t kind, bool of_futures)
+static struct lane_family *new_family(struct lanes *l, uint32_t kind, bool of_futures)
 {
 	if (!GROW(l->families, l->n_families, l->cap_families))
 		return NULL;
-	struct family *f = calloc(1, sizeof(*f));
+	struct lane_family *f = calloc(1, sizeof(*f));
 	if (!f)
 		return NULL;
 
@@ -150,7 +150,7 @@ int lanes_labels(const struct lanes *l, const struct trace_reader *r, struct kin
 int lanes_relabel(struct lanes *l, const struct kind_labels *labels)
 {
 	for (size_t i = 0; i < l->n_families; i++) {
-		struct family *f = l->families[i];
+		struct lane_family *f = l->families[i];
 		char *label;
 
 		if (f->kind >= labels->n || !labels->labels[f->kind])
@@ -167,11 +167,11 @@ int lanes_relabel(struct lanes *l, const struct kind_labels *labels)
 }
 
 /* The family of a kind, made when new; NULL when out of memory. */
-static struct family *family_of(struct lanes *l, uint32_t kind)
+static struct lane_family *family_of(struct lanes *l, uint32_t kind)
 {
 	if (l->last && l->last->kind == kind)
 		return l->last;
-	struct family *f = map_get(&l->by_kind, kind, 0);
+	struct lane_family *f = map_get(&l->by_kind, kind, 0);
 	if (!f)
 		f = new_family(l, kind, false);
 	l->last = f;
@@ -183,7 +183,7 @@ struct thread_lane *lanes_thread(struct lanes *l, uint32_t thread)
 	return GROW_ZERO(l->threads, thread, l->n_threads) ? &l->threads[thread] : NULL;
 }
 
-static int lanes_grow(struct family *f, uint32_t lane)
+static int lanes_grow(struct lane_family *f, uint32_t lane)
 {
 	if (!GROW_ZERO(f->lanes, lane, f->cap_lanes))
 		return -ENOMEM;
@@ -194,7 +194,7 @@ static int lanes_grow(struct family *f, uint32_t lane)
 
 int lanes_task_begin(struct lanes *l, const struct tl_task *task, struct placed *ret_placed)
 {
-	struct family *f = family_of(l, task->kind);
+	struct lane_family *f = family_of(l, task->kind);
 	if (!f)
 		return -ENOMEM;
 
@@ -230,7 +230,7 @@ static int future_take(struct lanes *l, struct pool *pool, struct tl_future *fut
 		       struct placed_future **ret)
 {
 	uint32_t kind = future->task ? future->task->kind : TRACE_KIND_NONE;
-	struct family *f = map_get(&l->by_kind, kind, 1);
+	struct lane_family *f = map_get(&l->by_kind, kind, 1);
 	if (!f)
 		f = new_family(l, kind, true);
 	struct placed_future *p = f ? pool_get(pool) : NULL;
@@ -278,7 +278,7 @@ void lanes_restart(struct lanes *l)
 void lanes_forget(struct lanes *l)
 {
 	for (size_t i = 0; i < l->n_families; i++) {
-		struct family *f = l->families[i];
+		struct lane_family *f = l->families[i];
 		pack_clear(&f->pack);
 		if (f->lanes)
 			memset(f->lanes, 0, f->cap_lanes * sizeof(*f->lanes));

@@ -49,7 +49,7 @@ struct task_lane {
 /* Names of generic types run to kilobytes; a slice shows no more. */
 #define LABEL_MAX 1024u
 
-struct family {
+struct lane_family {
 	uint32_t kind;
 	uint32_t index;	  /* in struct lanes */
 	unsigned role;	  /* enum trace_role */
@@ -75,7 +75,7 @@ struct thread_lane {
 
 /* A task that is alive, as exporters keep it in tl_task.user. First member of their own. */
 struct placed {
-	struct family *family;
+	struct lane_family *family;
 	uint32_t lane;
 	bool counts; /* a task, and not a worker's own loop */
 	bool shown;
@@ -86,18 +86,18 @@ struct placed {
 
 /* An instance of a future that waits for something, and so has a lane; in tl_future.user. */
 struct placed_future {
-	struct family *family; /* of role future: all futures in tasks of one family */
+	struct lane_family *family; /* of role future: all futures in tasks of one family */
 	uint32_t lane;
 	bool shown;
 	uint64_t begin_ns, last_ns;
 };
 
 struct lanes {
-	struct family **families; /* in order of appearance */
+	struct lane_family **families; /* in order of appearance */
 	size_t n_families, cap_families;
-	struct map by_kind;  /* (kind, 0: tasks, 1: the futures in them) */
-	struct family *last; /* the one looked up last */
-	bool futures;	     /* instances of futures have lanes */
+	struct map by_kind;	  /* (kind, 0: tasks, 1: the futures in them) */
+	struct lane_family *last; /* the one looked up last */
+	bool futures;		  /* instances of futures have lanes */
 
 	bool by_task;	   /* lanes of `chosen` tasks instead of packed ones */
 	struct map chosen; /* serial -> lane + 1, when by_task */

@@ -99,7 +99,7 @@ static int show_tasks(struct lanes *l, struct top *top, uint64_t max)
 	qsort(top->tasks, n, sizeof(*top->tasks), by_serial);
 	for (size_t i = 0; i < n; i++) {
 		const struct top_task *t = &top->tasks[i];
-		struct family *f = t->family;
+		struct lane_family *f = t->family;
 		if (!GROW(f->lanes, f->n_lanes, f->cap_lanes))
 			return -ENOMEM;
 		f->lanes[f->n_lanes++] = (struct task_lane){.n_slices = t->n_slices,
@@ -115,7 +115,8 @@ static int show_tasks(struct lanes *l, struct top *top, uint64_t max)
 
 static int by_n_lanes(const void *a, const void *b)
 {
-	const struct family *x = *(struct family *const *)a, *y = *(struct family *const *)b;
+	const struct lane_family *x = *(struct lane_family *const *)a,
+				 *y = *(struct lane_family *const *)b;
 	if (x->n_lanes != y->n_lanes)
 		return x->n_lanes < y->n_lanes ? -1 : 1;
 	return x->poll_ns > y->poll_ns ? -1 : x->poll_ns < y->poll_ns;
@@ -123,7 +124,8 @@ static int by_n_lanes(const void *a, const void *b)
 
 static int by_poll_ns(const void *a, const void *b)
 {
-	const struct family *x = *(struct family *const *)a, *y = *(struct family *const *)b;
+	const struct lane_family *x = *(struct lane_family *const *)a,
+				 *y = *(struct lane_family *const *)b;
 	return x->poll_ns > y->poll_ns ? -1 : x->poll_ns < y->poll_ns;
 }
 
@@ -132,7 +134,7 @@ static int by_poll_ns(const void *a, const void *b)
 static int show_packed(struct lanes *l, bool futures, uint64_t max)
 {
 	size_t n = 0;
-	struct family **ranked = calloc(l->n_families + 1, sizeof(struct family *));
+	struct lane_family **ranked = calloc(l->n_families + 1, sizeof(struct lane_family *));
 	if (!ranked)
 		return -ENOMEM;
 	for (size_t i = 0; i < l->n_families; i++)
@@ -161,7 +163,7 @@ static void count_wanted(const struct chooser *c, bool by_task, uint64_t *ret_th
 	for (uint32_t i = 0; i < l->n_threads; i++)
 		threads += l->threads[i].n_slices > 0;
 	for (size_t i = 0; i < l->n_families; i++) {
-		const struct family *f = l->families[i];
+		const struct lane_family *f = l->families[i];
 		if (f->role == TR_FUTURE)
 			futures += f->n_lanes;
 		else
@@ -188,7 +190,7 @@ static void add_up(struct chooser *c)
 		}
 	}
 	for (size_t i = 0; i < s->lanes.n_families; i++) {
-		struct family *f = s->lanes.families[i];
+		struct lane_family *f = s->lanes.families[i];
 		f->shown_tasks = 0;
 		for (uint32_t k = 0; k < f->n_shown; k++) {
 			s->n_lanes += 1 + (f->lanes[k].n_samples > 0);

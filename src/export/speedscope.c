@@ -35,8 +35,8 @@ static const struct limits speedscope_limits = {
 
 /* ---- the timeline's slices, onto the stacks ---- */
 
-static int push(struct speedscope *s, struct profile *p, uint64_t frame, uint64_t begin_ns,
-		uint64_t end_ns)
+static int push(struct speedscope *s, struct speedscope_profile *p, uint64_t frame,
+		uint64_t begin_ns, uint64_t end_ns)
 {
 	if (!p)
 		return 0;
@@ -44,7 +44,7 @@ static int push(struct speedscope *s, struct profile *p, uint64_t frame, uint64_
 	return spill_push(&p->slices, &(struct slice){begin_ns, end_ns, frame});
 }
 
-struct profile *speedscope_thread(struct speedscope *s, uint32_t thread)
+struct speedscope_profile *speedscope_thread(struct speedscope *s, uint32_t thread)
 {
 	uint32_t i = thread < s->sel.lanes.n_threads ? s->thread_profile[thread] : 0;
 	return i ? &s->profiles[i - 1] : NULL;
@@ -57,7 +57,7 @@ struct speedscope_task *speedscope_task(struct speedscope *s, struct tl_task *ta
 	struct speedscope_task *t = pool_get(&s->tasks);
 	if (!t || lanes_task_begin(&s->sel.lanes, task, &t->at) < 0)
 		return NULL;
-	const struct family *f = t->at.family;
+	const struct lane_family *f = t->at.family;
 	t->family_frame = FRAME_FAMILY + f->index;
 	if (t->at.shown)
 		t->profile = &s->profiles[f->lanes[t->at.lane].tid];
@@ -99,7 +99,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	struct speedscope_task *t = speedscope_task(s, poll->task);
 	if (!t)
 		return -ENOMEM;
-	struct profile *thread = speedscope_thread(s, poll->thread);
+	struct speedscope_profile *thread = speedscope_thread(s, poll->thread);
 	if (thread && !poll->depth && tl_poll_measured(poll))
 		thread->busy_ns += poll->end_ns - poll->begin_ns;
 	s->any_unseen = s->any_unseen || !poll->end_seen;
@@ -183,7 +183,7 @@ static int by_rank(const void *a, const void *b)
 
 static int add_profile(struct speedscope *s, struct buf *name)
 {
-	struct profile *p = &s->profiles[s->n_profiles];
+	struct speedscope_profile *p = &s->profiles[s->n_profiles];
 	p->name = buf_steal(name);
 	if (!p->name)
 		return -ENOMEM;
@@ -233,7 +233,7 @@ static int make_profiles(struct speedscope *s)
 	}
 	s->n_thread_profiles = s->n_profiles;
 	for (size_t i = 0; i < l->n_families; i++) {
-		struct family *f = l->families[i];
+		struct lane_family *f = l->families[i];
 		for (uint32_t k = 0; k < f->n_shown; k++) {
 			struct buf name = BUF_INIT;
 			buf_printf(&name, "%s, task %" PRIu64, f->name, f->lanes[k].number);
@@ -316,14 +316,14 @@ static void put_edge(struct speedscope *s, const struct edge *e, bool first)
 }
 
 /* The slices that are open at the current point of the walk from end to start. */
-struct walk {
+struct slice_walk {
 	struct spill *edges;
 	struct slice *open;
 	size_t n, cap;
 	uint64_t at_ns; /* of the edge pushed last: none may be later */
 };
 
-static int push_edge(struct walk *w, uint64_t at_ns, uint64_t frame, bool close)
+static int push_edge(struct slice_walk *w, uint64_t at_ns, uint64_t frame, bool close)
 {
 	if (at_ns < w->at_ns)
 		w->at_ns = at_ns;
@@ -331,7 +331,7 @@ static int push_edge(struct walk *w, uint64_t at_ns, uint64_t frame, bool close)
 }
 
 /* Slices that begin at or after `end_ns`: their opens. */
-static int push_opens(struct walk *w, uint64_t end_ns)
+static int push_opens(struct slice_walk *w, uint64_t end_ns)
 {
 	int r = 0;
 	while (r == 0 && w->n && w->open[w->n - 1].begin_ns >= end_ns) {
@@ -341,7 +341,7 @@ static int push_opens(struct walk *w, uint64_t end_ns)
 	return r;
 }
 
-static int push_close(struct walk *w, struct slice slice)
+static int push_close(struct slice_walk *w, struct slice slice)
 {
 	if (slice.end_ns > w->at_ns)
 		slice.end_ns = w->at_ns;
@@ -355,9 +355,9 @@ static int push_close(struct walk *w, struct slice slice)
 	return push_edge(w, slice.end_ns, slice.frame, true);
 }
 
-static int reverse(struct speedscope *s, struct profile *p, struct spill *edges)
+static int reverse(struct speedscope *s, struct speedscope_profile *p, struct spill *edges)
 {
-	struct walk w = {.edges = edges, .at_ns = s->sel.to_ns};
+	struct slice_walk w = {.edges = edges, .at_ns = s->sel.to_ns};
 	struct slice slice;
 	int r;
 
@@ -376,7 +376,7 @@ static int reverse(struct speedscope *s, struct profile *p, struct spill *edges)
 	return r;
 }
 
-static int write_profile(struct speedscope *s, struct profile *p, bool first)
+static int write_profile(struct speedscope *s, struct speedscope_profile *p, bool first)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT;
 	buf_str(&b,
@@ -410,7 +410,7 @@ static int write_sums(struct speedscope *s)
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < l->n_families; i++) {
-		const struct family *f = l->families[i];
+		const struct lane_family *f = l->families[i];
 		const uint64_t ns[] = {[FRAME_POLL] = f->poll_ns,
 				       [FRAME_WAITING] = f->wait_ns,
 				       [FRAME_SCHEDULED] = f->sched_ns};
@@ -444,7 +444,7 @@ static size_t first_shown(const struct speedscope *s)
 	if (s->n_profiles > s->n_thread_profiles)
 		return s->n_thread_profiles;
 	for (size_t i = 1; i < s->n_profiles; i++) {
-		const struct profile *p = &s->profiles[i], *b = &s->profiles[best];
+		const struct speedscope_profile *p = &s->profiles[i], *b = &s->profiles[best];
 		if (p->worker > b->worker || (p->worker == b->worker && p->busy_ns > b->busy_ns))
 			best = i;
 	}

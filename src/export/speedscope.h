@@ -54,7 +54,7 @@ struct edge {
 	uint64_t frame_close; /* frame << 1 | 1 for a close */
 };
 
-struct profile {
+struct speedscope_profile {
 	char *name;
 	struct spill slices;
 	bool worker;
@@ -67,7 +67,7 @@ struct speedscope {
 	struct out out;
 	struct pool tasks;
 	struct spill_file file;
-	struct profile *profiles; /* threads in order of rank, then tasks */
+	struct speedscope_profile *profiles; /* threads in order of rank, then tasks */
 	size_t n_profiles, n_thread_profiles;
 	uint32_t *thread_profile;	/* by thread: index + 1, 0 if not shown */
 	bool calls_seen[2 * MAX_CALLS]; /* from FRAME_BLOCK on */
@@ -84,12 +84,12 @@ struct speedscope {
 
 struct speedscope_task {
 	struct placed at;
-	struct profile *profile; /* NULL if not shown */
+	struct speedscope_profile *profile; /* NULL if not shown */
 	uint64_t family_frame;
 };
 
 /* The profile of a thread, NULL if it isn't shown. */
-struct profile *speedscope_thread(struct speedscope *s, uint32_t thread);
+struct speedscope_profile *speedscope_thread(struct speedscope *s, uint32_t thread);
 /* What the timeline's task is here; NULL when out of memory. */
 struct speedscope_task *speedscope_task(struct speedscope *s, struct tl_task *task);
 /* A slice in a poll: onto the profiles of its thread and of its task. */

@@ -115,7 +115,7 @@ int speedscope_sample(void *ctx, const struct tl_sample *sample)
 		return -ENOMEM;
 	if (!stack_lane_wants(sample))
 		return 0;
-	const struct profile *thread = speedscope_thread(s, sample->thread);
+	const struct speedscope_profile *thread = speedscope_thread(s, sample->thread);
 	int r = 0;
 	if (thread)
 		r = add_sample(s, (uint32_t)(thread - s->profiles) + 1, 0, sample);
@@ -185,7 +185,8 @@ static void stack_text(struct speedscope *s, struct buf *out, const struct sampl
 		frames[n++] = function_frame(s, trace_reader_frame(s->reader, st->frame));
 		at = st->parent;
 	}
-	const struct family *f = x->profile ? NULL : map_get(&s->sel.lanes.by_kind, x->kind, 0);
+	const struct lane_family *f =
+		x->profile ? NULL : map_get(&s->sel.lanes.by_kind, x->kind, 0);
 	if (f)
 		frames[n++] = FRAME_FAMILY + f->index;
 	buf_char(out, '[');

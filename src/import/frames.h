@@ -16,8 +16,8 @@
 
 struct frames {
 	struct trace_writer *writer;
-	struct names names; /* what makes frames different, to number */
-	uint32_t *numbers;  /* by number of the name: index of the trace's frame */
+	struct import_names names; /* what makes frames different, to number */
+	uint32_t *numbers;	   /* by number of the name: index of the trace's frame */
 	uint32_t cap;
 	struct map stacks; /* (parent, frame and flags) to index + 1 */
 	uint32_t n_stacks;

@@ -20,12 +20,12 @@ struct name_block {
 	char bytes[];
 };
 
-void names_init(struct names *s, size_t max_bytes)
+void names_init(struct import_names *s, size_t max_bytes)
 {
-	*s = (struct names){.max_bytes = max_bytes};
+	*s = (struct import_names){.max_bytes = max_bytes};
 }
 
-void names_done(struct names *s)
+void names_done(struct import_names *s)
 {
 	while (s->blocks) {
 		struct name_block *next = s->blocks->next;
@@ -33,11 +33,12 @@ void names_done(struct names *s)
 		s->blocks = next;
 	}
 	free(s->entries);
-	*s = (struct names){0};
+	*s = (struct import_names){0};
 }
 
 /* The entry, or the free one where it would go. */
-static struct name_entry *probe(const struct names *s, uint64_t h, const char *bytes, size_t len)
+static struct name_entry *probe(const struct import_names *s, uint64_t h, const char *bytes,
+				size_t len)
 {
 	size_t mask = s->cap - 1;
 	for (size_t i = h & mask;; i = (i + 1) & mask) {
@@ -47,7 +48,7 @@ static struct name_entry *probe(const struct names *s, uint64_t h, const char *b
 	}
 }
 
-static bool grow(struct names *s)
+static bool grow(struct import_names *s)
 {
 	uint32_t cap = s->cap ? s->cap * 2 : FIRST_CAP;
 	struct name_entry *entries = calloc(cap, sizeof(*entries));
@@ -68,7 +69,7 @@ static bool grow(struct names *s)
 	return true;
 }
 
-static const char *keep(struct names *s, const char *bytes, size_t len)
+static const char *keep(struct import_names *s, const char *bytes, size_t len)
 {
 	struct name_block *b = s->blocks;
 
@@ -89,7 +90,7 @@ static const char *keep(struct names *s, const char *bytes, size_t len)
 	return to;
 }
 
-uint32_t names_find(const struct names *s, const char *bytes, size_t len)
+uint32_t names_find(const struct import_names *s, const char *bytes, size_t len)
 {
 	if (!s->cap)
 		return UINT32_MAX;
@@ -97,7 +98,8 @@ uint32_t names_find(const struct names *s, const char *bytes, size_t len)
 	return e->bytes ? e->number : UINT32_MAX;
 }
 
-static const struct name_entry *add(struct names *s, const char *bytes, size_t len, bool *ret_new)
+static const struct name_entry *add(struct import_names *s, const char *bytes, size_t len,
+				    bool *ret_new)
 {
 	*ret_new = false;
 	if (len > UINT32_MAX || (s->n >= s->cap / 4 * 3 && !grow(s)))
@@ -114,13 +116,13 @@ static const struct name_entry *add(struct names *s, const char *bytes, size_t l
 	return e;
 }
 
-uint32_t names_get(struct names *s, const char *bytes, size_t len, bool *ret_new)
+uint32_t names_get(struct import_names *s, const char *bytes, size_t len, bool *ret_new)
 {
 	const struct name_entry *e = add(s, bytes, len, ret_new);
 	return e ? e->number : UINT32_MAX;
 }
 
-const char *names_keep(struct names *s, const char *bytes, size_t len)
+const char *names_keep(struct import_names *s, const char *bytes, size_t len)
 {
 	bool is_new;
 	const struct name_entry *e = add(s, bytes, len, &is_new);

@@ -13,7 +13,7 @@ struct name_entry {
 	uint32_t len, number;
 };
 
-struct names {
+struct import_names {
 	struct name_entry *entries;
 	uint32_t n, cap; /* cap is 0 or a power of two */
 	size_t bytes, max_bytes;
@@ -21,14 +21,14 @@ struct names {
 };
 
 /* max_bytes: how much the names may take in all; what comes after that is not kept. */
-void names_init(struct names *s, size_t max_bytes);
-void names_done(struct names *s);
+void names_init(struct import_names *s, size_t max_bytes);
+void names_done(struct import_names *s);
 /* The number; *ret_new says that it was given just now. UINT32_MAX: too many, or out of memory. */
-uint32_t names_get(struct names *s, const char *bytes, size_t len, bool *ret_new);
+uint32_t names_get(struct import_names *s, const char *bytes, size_t len, bool *ret_new);
 /* The same without adding: UINT32_MAX if it isn't there. */
-uint32_t names_find(const struct names *s, const char *bytes, size_t len);
+uint32_t names_find(const struct import_names *s, const char *bytes, size_t len);
 
 /* The name's own copy, which stays; NULL: too many, or out of memory. */
-const char *names_keep(struct names *s, const char *bytes, size_t len);
+const char *names_keep(struct import_names *s, const char *bytes, size_t len);
 
 #endif

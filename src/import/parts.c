@@ -17,7 +17,7 @@
 
 static int add(struct input *folder, const char *name, struct parts *m, struct error *err)
 {
-	struct part *f = GROW_ONE(m->v, m->n) ? calloc(1, sizeof(*f)) : NULL;
+	struct folder_part *f = GROW_ONE(m->v, m->n) ? calloc(1, sizeof(*f)) : NULL;
 
 	if (!f)
 		return error_set(err, -ENOMEM, "out of memory");
@@ -100,15 +100,15 @@ void parts_close(struct parts *m)
 	*m = (struct parts){0};
 }
 
-struct part *parts_next(struct parts *m)
+struct folder_part *parts_next(struct parts *m)
 {
-	struct part *first = NULL;
+	struct folder_part *first = NULL;
 
 	if (m->at && !m->at->done && m->at->reached_ns <= m->until_ns)
 		return m->at;
 	m->until_ns = UINT64_MAX;
 	for (size_t i = 0; i < m->n; i++) {
-		struct part *f = m->v[i];
+		struct folder_part *f = m->v[i];
 		if (f->done)
 			continue;
 		if (!first || f->reached_ns < first->reached_ns) {

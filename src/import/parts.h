@@ -10,7 +10,7 @@
 
 #define PARTS_MAX 4096u
 
-struct part {
+struct folder_part {
 	struct input in;
 	uint64_t reached_ns; /* set by the reader: the latest time that it met in it */
 	bool done;	     /* set by the reader: there is no more of it */
@@ -19,9 +19,9 @@ struct part {
 };
 
 struct parts {
-	struct part **v;
+	struct folder_part **v;
 	size_t n;
-	struct part *at; /* goes on until it has reached this time */
+	struct folder_part *at; /* goes on until it has reached this time */
 	uint64_t until_ns;
 };
 
@@ -31,6 +31,6 @@ int parts_open(struct input *folder, const char *begin, const char *end, struct 
 	       struct error *err);
 void parts_close(struct parts *m);
 /* The file to read from; NULL: all are done. */
-struct part *parts_next(struct parts *m);
+struct folder_part *parts_next(struct parts *m);
 
 #endif

@@ -36,7 +36,7 @@ static const uint64_t PERF_FEAT_NEEDED =
 	1ull << PERF_FEAT_TRACING_DATA | 1ull << PERF_FEAT_BUILD_ID | 1ull << PERF_FEAT_ARCH |
 	1ull << PERF_FEAT_EVENT_DESC | 1ull << PERF_FEAT_DIR_FORMAT;
 
-struct waiting {
+struct waiting_record {
 	struct order_item order;
 	uint8_t *bytes; /* the record */
 	uint64_t number;
@@ -51,7 +51,7 @@ void perf_diagnose(struct perf_data *d, const char *reason, const char *detail)
 
 static void build_ids(struct perf_data *d, const uint8_t *p, size_t len)
 {
-	struct record r;
+	struct perf_record_head r;
 
 	while (len >= sizeof(r)) {
 		memcpy(&r, p, sizeof(r));
@@ -133,8 +133,8 @@ static int feature(struct perf_data *d, unsigned feat, uint8_t *p, size_t len)
 
 static int give_first(struct perf_data *d)
 {
-	struct waiting w;
-	struct record r;
+	struct waiting_record w;
+	struct perf_record_head r;
 
 	if (!order_next(&d->order, UINT64_MAX, &w))
 		return 0;
@@ -156,12 +156,13 @@ static int give_until(struct perf_data *d, uint64_t time)
 	return r;
 }
 
-static int wait_in_order(struct perf_data *d, const struct record *r, const uint8_t *bytes)
+static int wait_in_order(struct perf_data *d, const struct perf_record_head *r,
+			 const uint8_t *bytes)
 {
 	const uint8_t *body = bytes + sizeof(*r);
 	size_t len = r->size - sizeof(*r);
 	struct perf_sample s;
-	struct waiting w = {.number = d->n_records};
+	struct waiting_record w = {.number = d->n_records};
 
 	if (r->type == PERF_RECORD_SAMPLE && !perf_sample_parse(&d->attrs, body, len, &s)) {
 		d->number = d->n_records;
@@ -235,7 +236,7 @@ static int one_record(struct perf_data *d, uint8_t *bytes, bool plain);
 static int plain_records(struct perf_data *d, struct perf_stream *s)
 {
 	size_t at = 0;
-	struct record r;
+	struct perf_record_head r;
 	int code = 0;
 
 	while (code == 0 && s->plain_n - at >= sizeof(r)) {
@@ -321,7 +322,7 @@ static int on_tracing_data(struct perf_data *d, const uint8_t *body, size_t len)
 
 static int one_record(struct perf_data *d, uint8_t *bytes, bool plain)
 {
-	struct record r;
+	struct perf_record_head r;
 
 	memcpy(&r, bytes, sizeof(r));
 	d->n_records++;
@@ -376,7 +377,7 @@ static int one_record(struct perf_data *d, uint8_t *bytes, bool plain)
 /* 1; 0: the stream has no more. */
 static int next_record(struct perf_data *d, struct perf_stream *s)
 {
-	struct record r;
+	struct perf_record_head r;
 
 	d->stream = s;
 	if (s->in->offset >= s->end)
@@ -571,7 +572,7 @@ static int read_one(struct perf_data *d, struct input *in)
 
 /* ---- the folder ---- */
 
-static int read_part(struct perf_data *d, struct part *p)
+static int read_part(struct perf_data *d, struct folder_part *p)
 {
 	struct perf_stream *s = p->user;
 
@@ -596,7 +597,7 @@ static int read_folder(struct perf_data *d, struct input *in)
 	_cleanup_free_ char *path = NULL;
 	struct input data;
 	struct parts parts;
-	struct part *p;
+	struct folder_part *p;
 	int r;
 
 	TRY(parts_open(in, "data.", "", &parts, d->err));
@@ -637,10 +638,10 @@ static void tell(struct perf_data *d)
 static int read_data(struct input *in, struct sink *sink, struct error *err)
 {
 	struct perf_data d = {.sink = sink, .err = err};
-	struct waiting w;
+	struct waiting_record w;
 	int r = -ENOMEM;
 
-	order_init(&d.order, sizeof(struct waiting), MAX_WAITING);
+	order_init(&d.order, sizeof(struct waiting_record), MAX_WAITING);
 	d.symbols = perf_symbols_new(&sink->frames);
 	if (d.symbols)
 		r = in->directory ? read_folder(&d, in) : read_one(&d, in);

@@ -47,11 +47,11 @@ struct perf_file_header {
 _Static_assert(sizeof(struct perf_file_header) == 104, "perf_file_header");
 
 /* How every record begins. */
-struct record {
+struct perf_record_head {
 	uint32_t type;
 	uint16_t misc, size;
 };
-_Static_assert(sizeof(struct record) == 8, "perf_event_header");
+_Static_assert(sizeof(struct perf_record_head) == 8, "perf_event_header");
 
 /* One file of records: the recording's only one, or one of a folder's. */
 struct perf_stream {

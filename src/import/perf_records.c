@@ -89,7 +89,7 @@ static bool is_own_field(const char *name)
 	return !strncmp(name, "__probe_", 8);
 }
 
-static bool probe_hit(struct perf_data *d, const struct perf_sample *s, struct hit *h)
+static bool probe_hit(struct perf_data *d, const struct perf_sample *s, struct sink_item *h)
 {
 	const struct perf_format *f = s->attr->format;
 	uint32_t args[PROVIDER_MAX_ARGS];
@@ -122,7 +122,7 @@ static bool probe_hit(struct perf_data *d, const struct perf_sample *s, struct h
 	return true;
 }
 
-static bool syscall_hit(struct perf_data *d, const struct perf_sample *s, struct hit *h)
+static bool syscall_hit(struct perf_data *d, const struct perf_sample *s, struct sink_item *h)
 {
 	const struct perf_format *f = s->attr->format;
 	const struct perf_event *e = &s->attr->event;
@@ -191,7 +191,7 @@ static int on_sample(struct perf_data *d, const uint8_t *body, size_t len)
 	struct import_thread *t = sink_thread(d->sink, s.pid, s.tid, "", 0);
 	if (!t)
 		return d->sink->code;
-	struct hit h = {.order.time = s.time, .thread = t};
+	struct sink_item h = {.order.time = s.time, .thread = t};
 	bool good = true;
 	if (e->what == PE_SAMPLE) {
 		h.what = HIT_SAMPLE;
@@ -214,7 +214,8 @@ static int on_sample(struct perf_data *d, const uint8_t *body, size_t len)
 
 /* ---- other records of the kernel ---- */
 
-static void on_mmap(struct perf_data *d, const struct record *r, const uint8_t *body, size_t len)
+static void on_mmap(struct perf_data *d, const struct perf_record_head *r, const uint8_t *body,
+		    size_t len)
 {
 	struct perf_mapping m = {0};
 	struct cursor c;
@@ -249,8 +250,8 @@ static void on_mmap(struct perf_data *d, const struct record *r, const uint8_t *
 		sink_process(d->sink, pid, m.path, m.path_len);
 }
 
-static int on_comm(struct perf_data *d, const struct record *r, const uint8_t *body, size_t len,
-		   uint64_t time)
+static int on_comm(struct perf_data *d, const struct perf_record_head *r, const uint8_t *body,
+		   size_t len, uint64_t time)
 {
 	struct cursor c;
 
@@ -266,11 +267,11 @@ static int on_comm(struct perf_data *d, const struct record *r, const uint8_t *b
 	struct import_thread *t = map_get(&d->sink->threads, pid, tid);
 	if (code < 0 || !exec || !time || !t->told)
 		return code;
-	const struct hit h = {.order.time = time, .thread = t, .what = HIT_EXEC};
+	const struct sink_item h = {.order.time = time, .thread = t, .what = HIT_EXEC};
 	return sink_hit(d->sink, &h);
 }
 
-static int on_fork_exit(struct perf_data *d, const struct record *r, const uint8_t *body,
+static int on_fork_exit(struct perf_data *d, const struct perf_record_head *r, const uint8_t *body,
 			size_t len)
 {
 	struct cursor c;
@@ -294,7 +295,7 @@ static int on_fork_exit(struct perf_data *d, const struct record *r, const uint8
 		sink_forget(d->sink, pid, tid);
 		return 0;
 	}
-	const struct hit h = {.order.time = time, .thread = t, .what = HIT_EXIT};
+	const struct sink_item h = {.order.time = time, .thread = t, .what = HIT_EXIT};
 	return sink_hit(d->sink, &h);
 }
 
@@ -312,12 +313,14 @@ static int on_lost(struct perf_data *d, const uint8_t *body, size_t len)
 	struct import_thread *t = sink_thread(d->sink, where.pid, where.tid, "", 0);
 	if (!t)
 		return d->sink->code;
-	const struct hit h = {.order.time = where.time, .thread = t, .what = HIT_LOST, .args = {n}};
+	const struct sink_item h = {
+		.order.time = where.time, .thread = t, .what = HIT_LOST, .args = {n}};
 	return sink_hit(d->sink, &h);
 }
 
 /* perf record --switch-events: of one thread each. */
-static int on_switch(struct perf_data *d, const struct record *r, const struct perf_sample *where)
+static int on_switch(struct perf_data *d, const struct perf_record_head *r,
+		     const struct perf_sample *where)
 {
 	bool out = r->misc & PERF_RECORD_MISC_SWITCH_OUT;
 
@@ -326,7 +329,7 @@ static int on_switch(struct perf_data *d, const struct record *r, const struct p
 	struct import_thread *t = sink_thread(d->sink, where->pid, where->tid, "", 0);
 	if (!t)
 		return d->sink->code;
-	const struct hit h = {
+	const struct sink_item h = {
 		.order.time = where->time,
 		.thread = t,
 		.what = out ? HIT_OFF_CPU : HIT_ON_CPU,
@@ -338,7 +341,7 @@ static int on_switch(struct perf_data *d, const struct record *r, const struct p
 
 int perf_record(struct perf_data *d, const uint8_t *bytes)
 {
-	struct record r;
+	struct perf_record_head r;
 	struct perf_sample where;
 
 	memcpy(&r, bytes, sizeof(r));

@@ -24,12 +24,12 @@
 struct script {
 	struct input *in;
 	struct sink *sink;
-	struct names names; /* of events */
+	struct import_names names; /* of events */
 	struct perf_event *events;
 	uint32_t n_events;
 
 	/* the event whose stack is being read */
-	struct hit hit;
+	struct sink_item hit;
 	bool open, keeps_stack;
 	uint32_t frames[FRAMES_MAX_DEPTH];
 	size_t n_frames;
@@ -323,7 +323,7 @@ static int head_line(struct script *s, const struct perf_head *h)
 	struct import_thread *thread = sink_thread(s->sink, h->pid, h->tid, h->comm.p, h->comm.len);
 	if (!thread)
 		return s->sink->code;
-	s->hit = (struct hit){.order.time = h->time, .thread = thread};
+	s->hit = (struct sink_item){.order.time = h->time, .thread = thread};
 	if (is_record)
 		s->open = other_record(s, h);
 	else if (e->what == PE_PROBE)

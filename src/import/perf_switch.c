@@ -138,11 +138,11 @@ bool perf_switch_parse(const struct perf_text *text, struct perf_switch *ret)
 int perf_switch_hit(struct sink *sink, struct import_thread *thread, uint64_t time,
 		    const struct perf_switch *sw)
 {
-	const struct hit h = {.order.time = time,
-			      .thread = thread,
-			      .what = HIT_OFF_CPU,
-			      .sub = sw->why,
-			      .args = {sw->prev, sw->next}};
+	const struct sink_item h = {.order.time = time,
+				    .thread = thread,
+				    .what = HIT_OFF_CPU,
+				    .sub = sw->why,
+				    .args = {sw->prev, sw->next}};
 	return sink_hit(sink, &h);
 }
 

@@ -27,7 +27,7 @@
 #define MAX_PLACES 8u
 #define MAX_FOUND (1u << 19) /* that are remembered */
 
-struct object {
+struct symbol_file {
 	char *path;
 	uint8_t build_id[PERF_BUILD_ID_MAX];
 	size_t build_id_len;
@@ -38,30 +38,30 @@ struct object {
 	struct eh_table *table; /* how to unwind; NULL: none */
 };
 
-struct mapping {
+struct symbol_mapping {
 	uint64_t start, end, offset;
 	uint32_t object;
 };
 
 struct maps {
-	struct mapping *v; /* by start, none overlap */
+	struct symbol_mapping *v; /* by start, none overlap */
 	size_t n, cap;
 };
 
 /* What was found at an address of an object. */
-struct found {
+struct found_symbols {
 	size_t n;
 	uint32_t frames[MAX_PLACES];
 };
 
 struct perf_symbols {
 	struct frames *frames;
-	struct names paths; /* to index of objects */
-	struct object *objects;
+	struct import_names paths; /* to index of objects */
+	struct symbol_file *objects;
 	size_t n_objects;
 	struct map processes; /* pid to struct maps */
 	size_t n_processes;
-	struct map found; /* (object << 32 | process, linked address) to struct found */
+	struct map found; /* (object << 32 | process, linked address) to struct found_symbols */
 };
 
 struct perf_symbols *perf_symbols_new(struct frames *frames)
@@ -131,7 +131,7 @@ int perf_symbols_build_id(struct perf_symbols *s, const char *path, size_t len, 
 	return 0;
 }
 
-static bool same_build(const struct object *o, const struct elf_image *image)
+static bool same_build(const struct symbol_file *o, const struct elf_image *image)
 {
 	size_t len;
 	const uint8_t *id = elf_image_build_id(image, &len);
@@ -143,7 +143,7 @@ static bool same_build(const struct object *o, const struct elf_image *image)
 	return !memcmp(id, o->build_id, len);
 }
 
-static void object_open(struct object *o)
+static void object_open(struct symbol_file *o)
 {
 	struct error err = {0};
 
@@ -179,14 +179,14 @@ static size_t place_of(const struct maps *m, uint64_t addr)
 }
 
 /* What a new mapping lies over is gone, as in the process. */
-static int maps_insert(struct maps *m, const struct mapping *new)
+static int maps_insert(struct maps *m, const struct symbol_mapping *new)
 {
 	if (m->n >= MAX_MAPS)
 		return 0;
 	if (!GROW(m->v, m->n + 1, m->cap))
 		return -ENOMEM;
 	size_t first = place_of(m, new->start), last = first;
-	struct mapping head = {0}, tail = {0};
+	struct symbol_mapping head = {0}, tail = {0};
 	while (last < m->n && m->v[last].start < new->end)
 		last++;
 	if (last > first && m->v[first].start < new->start) {
@@ -198,7 +198,7 @@ static int maps_insert(struct maps *m, const struct mapping *new)
 		tail.offset += new->end - tail.start;
 		tail.start = new->end;
 	}
-	struct mapping put[3];
+	struct symbol_mapping put[3];
 	size_t n = 0;
 	if (head.end)
 		put[n++] = head;
@@ -213,7 +213,7 @@ static int maps_insert(struct maps *m, const struct mapping *new)
 
 int perf_symbols_map(struct perf_symbols *s, uint32_t pid, const struct perf_mapping *mapping)
 {
-	struct mapping new = {.start = mapping->start, .offset = mapping->offset};
+	struct symbol_mapping new = {.start = mapping->start, .offset = mapping->offset};
 
 	if (__builtin_add_overflow(mapping->start, mapping->len, &new.end) || !mapping->len)
 		return 0;
@@ -234,7 +234,7 @@ int perf_symbols_fork(struct perf_symbols *s, uint32_t pid, uint32_t parent)
 	if (pid == parent || !from || !from->n || maps_of(s, pid, false))
 		return 0;
 	struct maps *to = maps_of(s, pid, true);
-	struct mapping *v = to ? malloc(from->n * sizeof(*v)) : NULL;
+	struct symbol_mapping *v = to ? malloc(from->n * sizeof(*v)) : NULL;
 	if (!v)
 		return to ? -ENOMEM : 0;
 	/* The table may have moved, not what it points at. */
@@ -288,8 +288,8 @@ static uint32_t put_frame(struct perf_symbols *s, const struct trace_frame *f)
 }
 
 /* All functions at a linked address, inlined ones first. */
-static void name_all(struct perf_symbols *s, struct object *o, uint32_t process, uint64_t addr,
-		     struct found *ret)
+static void name_all(struct perf_symbols *s, struct symbol_file *o, uint32_t process, uint64_t addr,
+		     struct found_symbols *ret)
 {
 	struct dw_place places[MAX_PLACES];
 	struct trace_frame f = {.process = process, .addr = addr, .object = o->path};
@@ -331,7 +331,7 @@ size_t perf_symbols_find(struct perf_symbols *s, uint32_t pid, uint32_t process,
 
 	if (!m || i == m->n || m->v[i].start > addr)
 		return unknown(s, process, addr, "", ret_frames);
-	struct object *o = &s->objects[m->v[i].object];
+	struct symbol_file *o = &s->objects[m->v[i].object];
 	if (!o->tried)
 		object_open(o);
 	o->used = true;
@@ -339,7 +339,7 @@ size_t perf_symbols_find(struct perf_symbols *s, uint32_t pid, uint32_t process,
 	if (o->image && !linked_addr(o->image, at, &at))
 		return unknown(s, process, addr, o->path, ret_frames);
 	uint64_t key = (uint64_t)m->v[i].object << 32 | process;
-	struct found once, *found = map_get(&s->found, key, at);
+	struct found_symbols once, *found = map_get(&s->found, key, at);
 	if (!found && s->found.n >= MAX_FOUND) {
 		found = &once;
 		name_all(s, o, process, at, found);
@@ -366,7 +366,7 @@ static const struct eh_row *row_at(struct perf_symbols *s, uint32_t pid, uint64_
 
 	if (!m || i == m->n || m->v[i].start > ip)
 		return NULL;
-	struct object *o = &s->objects[m->v[i].object];
+	struct symbol_file *o = &s->objects[m->v[i].object];
 	if (!o->tried)
 		object_open(o);
 	if (o->image && !o->table_tried) {

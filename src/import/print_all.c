@@ -89,7 +89,7 @@ static int one_line(struct input *in, struct sink *sink, const char *line, size_
 		    uint64_t *n_hits)
 {
 	struct print_line l;
-	struct hit h = {.order.time = in->n_lines * LINE_NS};
+	struct sink_item h = {.order.time = in->n_lines * LINE_NS};
 	char name[64] = "";
 
 	if (!len || is_preamble(line, len))

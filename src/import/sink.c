@@ -60,7 +60,7 @@ int sink_init(struct sink *s, struct trace_writer *w, bool rounds, struct error 
 	*s = (struct sink){.writer = w, .rounds = rounds, .first_ns = UINT64_MAX};
 	frames_init(&s->frames, w);
 	names_init(&s->strings, MAX_STRING_BYTES);
-	order_init(&s->order, sizeof(struct hit), ORDER_HITS);
+	order_init(&s->order, sizeof(struct sink_item), ORDER_HITS);
 	s->providers = providers_new(&from_providers, s);
 	if (!s->providers) {
 		sink_done(s);
@@ -263,7 +263,7 @@ static int drain(struct sink *s)
 	return put_round(s, before);
 }
 
-static struct trace_event event_of(const struct hit *h, enum trace_event_type type)
+static struct trace_event event_of(const struct sink_item *h, enum trace_event_type type)
 {
 	return (struct trace_event){.time = h->order.time,
 				    .thread = h->thread->index,
@@ -276,7 +276,7 @@ static int pass(struct sink *s, const struct trace_event *ev)
 	return providers_pass(s->providers, ev);
 }
 
-static int give_probe(struct sink *s, const struct hit *h)
+static int give_probe(struct sink *s, const struct sink_item *h)
 {
 	struct provider_hit p = {
 		.probe = h->probe,
@@ -298,12 +298,12 @@ static int give_probe(struct sink *s, const struct hit *h)
 }
 
 /* Numbers of system calls are x86-64's in a trace; those of other machines have no name. */
-static bool is_named(const struct sink *s, const struct hit *h)
+static bool is_named(const struct sink *s, const struct sink_item *h)
 {
 	return !h->sub || !s->machine[0];
 }
 
-static int give_sys_exit(struct sink *s, const struct hit *h)
+static int give_sys_exit(struct sink *s, const struct sink_item *h)
 {
 	struct import_thread *t = h->thread;
 	uint32_t number = (uint32_t)h->args[0];
@@ -359,7 +359,7 @@ static int give_on_cpu(struct sink *s, struct import_thread *t, uint64_t time)
 	return report_aux(s, t, &ev);
 }
 
-static int leave_cpu(struct sink *s, const struct hit *h)
+static int leave_cpu(struct sink *s, const struct sink_item *h)
 {
 	struct import_thread *t = h->thread;
 	uint64_t number = h->args[0];
@@ -379,7 +379,7 @@ static int leave_cpu(struct sink *s, const struct hit *h)
 	return t->off_ns ? map_put(&s->away, number, 0, t) : 0;
 }
 
-static int give_off_cpu(struct sink *s, const struct hit *h)
+static int give_off_cpu(struct sink *s, const struct sink_item *h)
 {
 	int r = h->thread ? leave_cpu(s, h) : 0;
 	struct import_thread *other =
@@ -395,7 +395,7 @@ static void forget_switches(struct sink *s)
 	map_done(&s->away);
 }
 
-static int give_lost_switches(struct sink *s, const struct hit *h)
+static int give_lost_switches(struct sink *s, const struct sink_item *h)
 {
 	struct trace_event ev = {.time = h->order.time,
 				 .type = TE_LOST,
@@ -412,7 +412,7 @@ static int give_lost_switches(struct sink *s, const struct hit *h)
  * one that ran when there was room again. So the state of all is in doubt; the number is written
  * once.
  */
-static int give_lost(struct sink *s, const struct hit *h)
+static int give_lost(struct sink *s, const struct sink_item *h)
 {
 	struct trace_event ev = event_of(h, TE_LOST);
 	int r = 0;
@@ -442,7 +442,7 @@ static int make_active(struct sink *s, struct import_thread *t)
 	return 0;
 }
 
-static int give(struct sink *s, const struct hit *h)
+static int give(struct sink *s, const struct sink_item *h)
 {
 	struct trace_event ev;
 
@@ -489,11 +489,11 @@ static int give(struct sink *s, const struct hit *h)
  * the recording twice, adjacent in order of time. Only a wake can come twice in one microsecond,
  * which is the resolution of most texts.
  */
-static bool is_told_twice(const struct hit *h)
+static bool is_told_twice(const struct sink_item *h)
 {
 	if (!h->thread)
 		return false;
-	struct hit *last = &h->thread->last;
+	struct sink_item *last = &h->thread->last;
 	bool same = last->order.time == h->order.time && last->what == h->what &&
 		    last->sub == h->sub && last->probe == h->probe && last->stack == h->stack &&
 		    !memcmp(last->args, h->args, sizeof(h->args));
@@ -505,7 +505,7 @@ static bool is_told_twice(const struct hit *h)
 /* The first of the order. What comes later than the window is moved up to what was given. */
 static int give_first(struct sink *s)
 {
-	struct hit h;
+	struct sink_item h;
 
 	if (!order_next(&s->order, UINT64_MAX, &h))
 		return 0;
@@ -530,7 +530,7 @@ static int give_first(struct sink *s)
 	return s->n_hits % HITS_PER_DRAIN ? 0 : drain(s);
 }
 
-int sink_hit(struct sink *s, const struct hit *hit)
+int sink_hit(struct sink *s, const struct sink_item *hit)
 {
 	if (s->code)
 		return s->code;

@@ -39,7 +39,7 @@ enum hit_what {
 };
 
 /* Something that happened on a thread, before it is put in order. */
-struct hit {
+struct sink_item {
 	struct order_item order;
 	struct import_thread *thread;
 	const struct provider_probe *probe; /* HIT_PROBE */
@@ -63,8 +63,8 @@ struct import_thread {
 	bool active;	    /* something happened on it since the last loss */
 	uint32_t comm_len;
 	char comm[SINK_COMM_BYTES];
-	struct hit last; /* what was given of it last */
-	void *user;	 /* the importer's own, freed with it */
+	struct sink_item last; /* what was given of it last */
+	void *user;	       /* the importer's own, freed with it */
 };
 
 struct sink {
@@ -73,7 +73,7 @@ struct sink {
 	char machine[16];  /* on which it was recorded, as uname calls it; empty: as this one */
 	struct diagnostics diagnostics;
 	struct frames frames;
-	struct names strings;
+	struct import_names strings;
 	struct order order;
 	struct providers *providers;
 	struct map processes, threads; /* by pid; by (pid, tid) */
@@ -113,7 +113,7 @@ void sink_forget(struct sink *s, uint32_t pid, uint32_t tid);
 const char *sink_keep(struct sink *s, const char *text, size_t len);
 
 /* Takes it into the order; may give out others. The sink's code, 0 if all is well. */
-int sink_hit(struct sink *s, const struct hit *hit);
+int sink_hit(struct sink *s, const struct sink_item *hit);
 /* The end of a file. */
 int sink_flush(struct sink *s);
 

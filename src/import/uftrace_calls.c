@@ -47,7 +47,7 @@ enum call_role {
 	CR_FUTURE,
 };
 
-struct call {
+struct traced_call {
 	const struct call_function *function;
 	uint64_t time;
 	uint64_t instance; /* of a future; of a task its name */
@@ -60,11 +60,11 @@ struct call {
 
 struct calls {
 	struct sink *sink;
-	struct names names;
+	struct import_names names;
 	struct call_function **functions; /* by number of the name */
 	size_t n_functions;
 	struct import_thread *thread;
-	struct call stack[CALLS_MAX_DEPTH];
+	struct traced_call stack[CALLS_MAX_DEPTH];
 	size_t n;
 	uint64_t last_ns;
 	struct map runtimes; /* by process and name: index + 1 */
@@ -297,7 +297,8 @@ static int kind_of(struct calls *c, struct call_function *f, bool task, const ch
 	return 0;
 }
 
-static int tell(struct calls *c, const struct call *call, enum trace_event_type type, uint64_t time)
+static int tell(struct calls *c, const struct traced_call *call, enum trace_event_type type,
+		uint64_t time)
 {
 	struct trace_event ev = {.time = time,
 				 .thread = c->thread->index,
@@ -310,7 +311,7 @@ static int tell(struct calls *c, const struct call *call, enum trace_event_type 
 }
 
 /* The innermost call that isn't passed through; NULL: none. */
-static struct call *caller(struct calls *c)
+static struct traced_call *caller(struct calls *c)
 {
 	size_t i = c->n;
 	while (i && c->stack[i - 1].role == CR_PASS) {
@@ -321,7 +322,7 @@ static struct call *caller(struct calls *c)
 }
 
 /* The root that is held back and not yet a task's; NULL: none. */
-static struct call *held_root(struct calls *c)
+static struct traced_call *held_root(struct calls *c)
 {
 	for (size_t i = c->n; i--;)
 		if (c->stack[i].role == CR_HELD || c->stack[i].role == CR_TASK)
@@ -330,7 +331,7 @@ static struct call *held_root(struct calls *c)
 }
 
 /* The task around what is called now; NULL outside of all. */
-static struct call *task_around(struct calls *c)
+static struct traced_call *task_around(struct calls *c)
 {
 	for (size_t i = c->n; i--;)
 		if (c->stack[i].role == CR_TASK)
@@ -345,12 +346,12 @@ static uint64_t mix(uint64_t a, uint64_t b)
 }
 
 /* `root` is a task's poll, and this is what it polls. */
-static int begin_task(struct calls *c, struct call *root, struct call_function *f)
+static int begin_task(struct calls *c, struct traced_call *root, struct call_function *f)
 {
 	uint64_t nested = 0;
 
 	TRY(kind_of(c, f, true, root->function->runtime, &root->kind));
-	for (const struct call *x = c->stack; x < root; x++)
+	for (const struct traced_call *x = c->stack; x < root; x++)
 		nested += x->role == CR_TASK && x->kind == root->kind;
 	root->role = CR_TASK;
 	root->instance = c->thread->tid | nested << 32;
@@ -358,10 +359,10 @@ static int begin_task(struct calls *c, struct call *root, struct call_function *
 	return tell(c, root, TE_POLL_BEGIN, root->time);
 }
 
-static int begin_future(struct calls *c, struct call *call, struct call_function *f)
+static int begin_future(struct calls *c, struct traced_call *call, struct call_function *f)
 {
-	struct call *parent = caller(c);
-	const struct call *task = task_around(c);
+	struct traced_call *parent = caller(c);
+	const struct traced_call *task = task_around(c);
 
 	if (!task) {
 		c->stats.n_outside++;
@@ -376,9 +377,9 @@ static int begin_future(struct calls *c, struct call *call, struct call_function
 	return tell(c, call, TE_FUTURE_BEGIN, call->time);
 }
 
-static int begin(struct calls *c, struct call *call, struct call_function *f)
+static int begin(struct calls *c, struct traced_call *call, struct call_function *f)
 {
-	struct call *parent = caller(c), *held = held_root(c);
+	struct traced_call *parent = caller(c), *held = held_root(c);
 	bool polls = parent && parent->role != CR_NONE;
 
 	switch (f->class) {
@@ -414,7 +415,7 @@ static int begin(struct calls *c, struct call *call, struct call_function *f)
 
 static int end_top(struct calls *c, uint64_t time)
 {
-	struct call *call = &c->stack[--c->n];
+	struct traced_call *call = &c->stack[--c->n];
 
 	if (call->role == CR_FUTURE)
 		return tell(c, call, TE_FUTURE_END, time);
@@ -459,8 +460,8 @@ int calls_entry(struct calls *c, struct call_function *f, unsigned depth, uint64
 			      at);
 	if (c->n == CALLS_MAX_DEPTH)
 		return 0;
-	struct call *call = &c->stack[c->n];
-	*call = (struct call){.function = f, .time = time, .depth = (uint16_t)depth};
+	struct traced_call *call = &c->stack[c->n];
+	*call = (struct traced_call){.function = f, .time = time, .depth = (uint16_t)depth};
 	int r = begin(c, call, f);
 	c->n++;
 	return r;

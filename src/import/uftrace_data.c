@@ -49,7 +49,7 @@ struct symbol {
 	char *name;
 };
 
-struct object {
+struct uftrace_object {
 	char *path;
 	struct symbol *symbols; /* sorted */
 	size_t n, cap;
@@ -58,7 +58,7 @@ struct object {
 	struct debug *debug; /* NULL: none */
 };
 
-struct mapping {
+struct uftrace_mapping {
 	uint64_t start, end;
 	size_t object;
 	struct call_function **functions; /* by number of the symbol, NULL: not yet asked for */
@@ -69,9 +69,9 @@ struct folder {
 	struct sink *sink;
 	struct error *err;
 	struct calls *calls;
-	struct object *objects;
+	struct uftrace_object *objects;
 	size_t n_objects;
-	struct mapping *maps;
+	struct uftrace_mapping *maps;
 	size_t n_maps;
 	char exe[4096];
 	char build_id[41];
@@ -132,12 +132,12 @@ static bool value_of(struct perf_text line, const char *key, struct perf_field *
 	return false;
 }
 
-struct thread {
+struct uftrace_thread {
 	uint32_t tid, pid;
 };
 
 /* Threads in the order in which they began. */
-static int read_tasks(struct folder *d, struct thread **ret, size_t *ret_n)
+static int read_tasks(struct folder *d, struct uftrace_thread **ret, size_t *ret_n)
 {
 	struct input in;
 	const char *line;
@@ -171,7 +171,8 @@ static int read_tasks(struct folder *d, struct thread **ret, size_t *ret_n)
 			r = -ENOMEM;
 			break;
 		}
-		(*ret)[(*ret_n)++] = (struct thread){(uint32_t)tid.value, (uint32_t)pid.value};
+		(*ret)[(*ret_n)++] =
+			(struct uftrace_thread){(uint32_t)tid.value, (uint32_t)pid.value};
 	}
 	input_close(&in);
 	return r < 0 ? r : 0;
@@ -192,7 +193,7 @@ static int compare_symbols(const void *a, const void *b)
 }
 
 /* "00000000000372d1 T main": address, type, name. */
-static int add_symbol(struct object *o, const char *line, size_t len)
+static int add_symbol(struct uftrace_object *o, const char *line, size_t len)
 {
 	char *end;
 
@@ -213,7 +214,7 @@ static int add_symbol(struct object *o, const char *line, size_t len)
 	return 0;
 }
 
-static int read_symbols(struct folder *d, struct object *o)
+static int read_symbols(struct folder *d, struct uftrace_object *o)
 {
 	_cleanup_buf_ struct buf name = BUF_INIT;
 	struct error none = {0};
@@ -239,7 +240,7 @@ static int read_symbols(struct folder *d, struct object *o)
 }
 
 /* Debug information of the program itself, if it is what was recorded. */
-static void open_debug(struct folder *d, struct object *o)
+static void open_debug(struct folder *d, struct uftrace_object *o)
 {
 	struct error none = {0};
 	char hex[2 * 20 + 1] = "";
@@ -260,7 +261,7 @@ static void open_debug(struct folder *d, struct object *o)
 }
 
 /* 1 or 0 if debug information says whether a closure is the body of an async fn or block. */
-static int is_async_body(struct folder *d, struct object *o, uint64_t addr)
+static int is_async_body(struct folder *d, struct uftrace_object *o, uint64_t addr)
 {
 	struct dw_function f;
 
@@ -278,7 +279,7 @@ static int is_async_body(struct folder *d, struct object *o, uint64_t addr)
 			  !strncmp(f.name, "{coroutine", 10));
 }
 
-static struct symbol *symbol_at(const struct object *o, uint64_t addr)
+static struct symbol *symbol_at(const struct uftrace_object *o, uint64_t addr)
 {
 	size_t low = PARTITION_POINT(i, 0, o->n, o->symbols[i].addr <= addr);
 
@@ -294,7 +295,7 @@ static size_t object_of(struct folder *d, const char *path, size_t len)
 			return i;
 	if (!GROW_ONE(d->objects, d->n_objects))
 		return SIZE_MAX;
-	d->objects[d->n_objects] = (struct object){.path = strndup(path, len)};
+	d->objects[d->n_objects] = (struct uftrace_object){.path = strndup(path, len)};
 	return d->objects[d->n_objects].path ? d->n_objects++ : SIZE_MAX;
 }
 
@@ -318,7 +319,8 @@ static int add_mapping(struct folder *d, const char *line, size_t len)
 	size_t object = object_of(d, path, (size_t)(path_end - path));
 	if (object == SIZE_MAX || !GROW_ONE(d->maps, d->n_maps))
 		return -ENOMEM;
-	d->maps[d->n_maps++] = (struct mapping){.start = start, .end = stop, .object = object};
+	d->maps[d->n_maps++] =
+		(struct uftrace_mapping){.start = start, .end = stop, .object = object};
 	return 0;
 }
 
@@ -344,7 +346,8 @@ static int read_maps(struct folder *d)
 	return r;
 }
 
-static struct call_function *function_of(struct folder *d, struct object *o, const struct symbol *s)
+static struct call_function *function_of(struct folder *d, struct uftrace_object *o,
+					 const struct symbol *s)
 {
 	_cleanup_free_ char *plain = name_demangle(s->name);
 	const char *name = plain ? plain : s->name;
@@ -357,8 +360,8 @@ static struct call_function *function_of(struct folder *d, struct object *o, con
 static struct call_function *function_at(struct folder *d, uint64_t addr)
 {
 	for (size_t i = 0; i < d->n_maps; i++) {
-		struct mapping *m = &d->maps[i];
-		struct object *o = &d->objects[m->object];
+		struct uftrace_mapping *m = &d->maps[i];
+		struct uftrace_object *o = &d->objects[m->object];
 		if (addr < m->start || addr >= m->end)
 			continue;
 		/* Symbols count from where the object begins: the first of its mappings. */
@@ -385,13 +388,13 @@ static struct call_function *function_at(struct folder *d, uint64_t addr)
 
 /* ---- records ---- */
 
-struct record {
+struct uftrace_record {
 	uint64_t time, addr;
 	unsigned type, depth;
 	bool more;
 };
 
-static bool record_parse(const uint8_t *p, struct record *ret)
+static bool record_parse(const uint8_t *p, struct uftrace_record *ret)
 {
 	uint64_t w;
 
@@ -405,9 +408,9 @@ static bool record_parse(const uint8_t *p, struct record *ret)
 }
 
 /* Arguments have no length of their own: goes on at the next thing that can be a record. */
-static bool skip_arguments(struct input *in, const struct record *r)
+static bool skip_arguments(struct input *in, const struct uftrace_record *r)
 {
-	struct record next;
+	struct uftrace_record next;
 	const uint8_t *p;
 
 	while ((p = input_peek(in, RECORD_BYTES))) {
@@ -421,7 +424,7 @@ static bool skip_arguments(struct input *in, const struct record *r)
 	return false;
 }
 
-static int one_record(struct folder *d, struct input *in, const struct record *r)
+static int one_record(struct folder *d, struct input *in, const struct uftrace_record *r)
 {
 	if (r->type == REC_LOST)
 		return calls_lost(d->calls, r->addr ? r->addr : 1, r->time);
@@ -438,11 +441,11 @@ static int one_record(struct folder *d, struct input *in, const struct record *r
 				    : calls_exit(d->calls, f, r->depth, r->time, d->number);
 }
 
-static int read_thread(struct folder *d, const struct thread *t)
+static int read_thread(struct folder *d, const struct uftrace_thread *t)
 {
 	char name[32];
 	struct error none = {0};
-	struct record rec;
+	struct uftrace_record rec;
 	struct input in;
 	const uint8_t *p;
 
@@ -472,7 +475,7 @@ static int read_thread(struct folder *d, const struct thread *t)
 static void folder_done(struct folder *d)
 {
 	for (size_t i = 0; i < d->n_objects; i++) {
-		struct object *o = &d->objects[i];
+		struct uftrace_object *o = &d->objects[i];
 		for (size_t k = 0; k < o->n; k++)
 			free(o->symbols[k].name);
 		free(o->symbols);
@@ -491,7 +494,7 @@ static void folder_done(struct folder *d)
 static int read_folder(struct input *in, struct sink *sink, struct error *err)
 {
 	struct folder d = {.in = in, .sink = sink, .err = err, .calls = calls_new(sink)};
-	_cleanup_free_ struct thread *threads = NULL;
+	_cleanup_free_ struct uftrace_thread *threads = NULL;
 	struct calls_stats stats;
 	size_t n = 0;
 

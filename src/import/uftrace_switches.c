@@ -28,7 +28,7 @@ _Static_assert(sizeof(struct trailer) == 16, "PERF_SAMPLE_TID and PERF_SAMPLE_TI
 static int one_record(struct sink *sink, const struct perf_event_header *r, const uint8_t *bytes,
 		      const struct trailer *t)
 {
-	struct hit h = {.order.time = t->time};
+	struct sink_item h = {.order.time = t->time};
 
 	switch (r->type) {
 	case PERF_RECORD_SWITCH:
@@ -49,7 +49,7 @@ static int one_record(struct sink *sink, const struct perf_event_header *r, cons
 }
 
 /* 1; 0: the file has no more. */
-static int next_record(struct sink *sink, struct part *f)
+static int next_record(struct sink *sink, struct folder_part *f)
 {
 	struct perf_event_header r;
 	struct trailer t;
@@ -72,7 +72,7 @@ static int next_record(struct sink *sink, struct part *f)
 int uftrace_switches_read(struct sink *sink, struct input *folder, struct error *err)
 {
 	struct parts files;
-	struct part *f;
+	struct folder_part *f;
 	int r = parts_open(folder, "perf-cpu", ".dat", &files, err);
 
 	if (r < 0)
@@ -139,10 +139,10 @@ int uftrace_switches_give(struct uftrace_switches *s)
 	int r = 0;
 
 	while (r == 0 && order_next(&s->order, UINT64_MAX, &k)) {
-		const struct hit h = {.order.time = k.order.time,
-				      .thread = k.thread,
-				      .what = k.what,
-				      .sub = k.why};
+		const struct sink_item h = {.order.time = k.order.time,
+					    .thread = k.thread,
+					    .what = k.what,
+					    .sub = k.why};
 
 		r = sink_hit(s->sink, &h);
 	}

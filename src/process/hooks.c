@@ -72,7 +72,7 @@ static const struct {
 			     AH_ASYNC_WAKE},
 };
 
-struct plan {
+struct hook_plan {
 	const struct process *p;
 	struct hooks *h;
 	const struct hooked_object *o;
@@ -80,7 +80,7 @@ struct plan {
 };
 
 /* A slot of a vtable: must hold the function that the file says. */
-static int plan_slot(struct plan *at, const struct find_slot *slot, enum agent_hook_type type,
+static int plan_slot(struct hook_plan *at, const struct find_slot *slot, enum agent_hook_type type,
 		     const struct agent_hook *like)
 {
 	uint64_t bias = at->o->attach.bias, live;
@@ -114,7 +114,7 @@ static uint8_t jump_at(const uint8_t *bytes, uint8_t len)
 	return (bytes[0] & 0xf0) == 0x40 && len > JUMP_BYTES;
 }
 
-static int plan_site(struct plan *at, const struct scan_site *site, enum agent_hook_type type,
+static int plan_site(struct hook_plan *at, const struct scan_site *site, enum agent_hook_type type,
 		     uint16_t kind, uint64_t next_id)
 {
 	uint64_t addr = site->addr + at->o->attach.bias, saved;
@@ -145,7 +145,7 @@ static int plan_site(struct plan *at, const struct scan_site *site, enum agent_h
 	return 0;
 }
 
-static int plan_kind(struct plan *at, const struct scan_kind *k)
+static int plan_kind(struct hook_plan *at, const struct scan_kind *k)
 {
 	const struct runtime_scan *f = &at->o->attach.scan;
 	uint64_t bias = at->o->attach.bias;
@@ -206,7 +206,7 @@ static struct agent_hook like_waker(const struct hooked_object *o, const struct 
 	return like;
 }
 
-static int plan_waker(struct plan *at, const struct scan_waker *w)
+static int plan_waker(struct hook_plan *at, const struct scan_waker *w)
 {
 	struct agent_hook like = like_waker(at->o, w);
 	enum agent_hook_type type = AH_ROOT_WAKE;
@@ -263,7 +263,7 @@ static int plan_direct(struct hooks *h, const struct process *p, const struct ho
 	return rc;
 }
 
-static int plan_call(struct plan *at, const struct scan_call *c)
+static int plan_call(struct hook_plan *at, const struct scan_call *c)
 {
 	const struct process_object *o = at->o->object;
 	uint64_t slot = c->slot + at->o->attach.bias, live;
@@ -302,7 +302,7 @@ static int plan_call(struct plan *at, const struct scan_call *c)
 	return 0;
 }
 
-static int plan_object(struct plan *plan)
+static int plan_object(struct hook_plan *plan)
 {
 	const struct runtime_scan *scan = &plan->o->attach.scan;
 
@@ -320,7 +320,8 @@ static int plan_all(const struct process *p, struct hooked_object *const *object
 		    struct hooks *h, struct error *err)
 {
 	for (size_t i = 0; i < n_objects; i++)
-		TRY(plan_object(&(struct plan){.p = p, .h = h, .o = objects[i], .maps = maps}));
+		TRY(plan_object(
+			&(struct hook_plan){.p = p, .h = h, .o = objects[i], .maps = maps}));
 	/* Their stubs must be in reach, so only of the object next to which the agent is. */
 	for (size_t i = 0; i < n_objects; i++) {
 		bool near = h->n_patches ? objects[i]->object == h->patches[0].object

@@ -136,7 +136,7 @@ int inject_find_cave(const struct process *p, const struct process_maps *maps, s
 
 /* ---- choosing a thread ---- */
 
-struct candidate {
+struct thread_candidate {
 	pid_t tid;
 	int score; /* lower is better, below 0: never */
 };
@@ -189,13 +189,13 @@ static int score_thread(const struct injector *in, pid_t tid)
 
 static int by_score(const void *a, const void *b)
 {
-	const struct candidate *x = a, *y = b;
+	const struct thread_candidate *x = a, *y = b;
 
 	return x->score != y->score ? (x->score > y->score) - (x->score < y->score)
 				    : (x->tid > y->tid) - (x->tid < y->tid);
 }
 
-static size_t candidates(const struct injector *in, struct candidate out[MAX_LOOKED_AT])
+static size_t candidates(const struct injector *in, struct thread_candidate out[MAX_LOOKED_AT])
 {
 	pid_t *tids;
 	size_t n, kept = 0;
@@ -203,7 +203,7 @@ static size_t candidates(const struct injector *in, struct candidate out[MAX_LOO
 	if (threads_list(in->process, &tids, &n) < 0)
 		return 0;
 	for (size_t i = 0; i < n && i < MAX_LOOKED_AT; i++) {
-		struct candidate c = {.tid = tids[i], .score = score_thread(in, tids[i])};
+		struct thread_candidate c = {.tid = tids[i], .score = score_thread(in, tids[i])};
 
 		if (c.score < 0)
 			continue;
@@ -567,7 +567,8 @@ static struct stopped_thread *find_stopped(const struct process_stop *all, pid_t
 /* The first of them that can be used, while all threads are stopped: then no other thread passes on
  * to a child what the remote calls hold meanwhile, a descriptor. Results as above. */
 static int send_alone(struct injector *in, struct code_cave *place, const struct remote_calls *e,
-		      const struct candidate *order, size_t n, uint64_t waiting, struct error *err)
+		      const struct thread_candidate *order, size_t n, uint64_t waiting,
+		      struct error *err)
 {
 	struct process_stop all;
 	int rc = 0;
@@ -707,7 +708,7 @@ static int outcome(const struct remote_calls *e, uint64_t value, uint64_t waitin
 static int run(struct injector *in, struct code_cave *place, const struct remote_calls *e,
 	       struct error *err)
 {
-	struct candidate order[MAX_LOOKED_AT];
+	struct thread_candidate order[MAX_LOOKED_AT];
 	uint64_t waiting = in->serial += 2; /* 0 would be fresh memory */
 	uint64_t value = 0;
 	int rc = 0;

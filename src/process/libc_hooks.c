@@ -37,7 +37,7 @@ static const struct function {
 	 N_FUNCTIONS) /* a static program may have two of a name, or a weak alias              \
 			   */
 
-struct plan {
+struct libc_hook_plan {
 	struct hooks *h;
 	const struct process *p;
 	const struct process_objects *objects;
@@ -87,7 +87,7 @@ static uint64_t only_definition(const struct process_objects *objects, const cha
 	return found;
 }
 
-static uint64_t definition_of(struct plan *at, const struct function *f)
+static uint64_t definition_of(struct libc_hook_plan *at, const struct function *f)
 {
 	size_t i = (size_t)(f - functions);
 
@@ -99,7 +99,7 @@ static uint64_t definition_of(struct plan *at, const struct function *f)
 
 /* A word through which an object calls the function. If the loader would fill it at the first call,
  * it leads into the object's own PLT. */
-static int plan_word(struct plan *at, const struct process_object *o, uint64_t slot,
+static int plan_word(struct libc_hook_plan *at, const struct process_object *o, uint64_t slot,
 		     const struct function *f)
 {
 	const struct process_map *target;
@@ -125,7 +125,7 @@ static int plan_word(struct plan *at, const struct process_object *o, uint64_t s
 	return 0;
 }
 
-static int plan_imports(struct plan *at, const struct process_object *o)
+static int plan_imports(struct libc_hook_plan *at, const struct process_object *o)
 {
 	const struct elf_import *imports;
 	size_t n = elf_image_imports(o->image, &imports);
@@ -160,7 +160,8 @@ static size_t find_locals(struct elf_image *image, uint64_t ret[MAX_LOCALS])
 	return found;
 }
 
-static int plan_use(struct plan *at, const struct process_object *o, const struct code_ref *u)
+static int plan_use(struct libc_hook_plan *at, const struct process_object *o,
+		    const struct code_ref *u)
 {
 	const struct elf_symbol *s = elf_image_symbol_at(o->image, u->target);
 	const struct function *f = s ? find_function(s->name) : NULL;
@@ -175,7 +176,7 @@ static int plan_use(struct plan *at, const struct process_object *o, const struc
 	return 0;
 }
 
-static int plan_calls(struct plan *at, const struct process_object *o)
+static int plan_calls(struct libc_hook_plan *at, const struct process_object *o)
 {
 	_cleanup_(code_refs_done) struct code_refs uses = {0};
 	uint64_t locals[MAX_LOCALS];
@@ -190,7 +191,7 @@ static int plan_calls(struct plan *at, const struct process_object *o)
 int libc_hooks_plan(struct hooks *h, const struct process *p, const struct process_objects *objects,
 		    const struct process_maps *maps)
 {
-	struct plan at = {.h = h, .p = p, .objects = objects, .maps = maps};
+	struct libc_hook_plan at = {.h = h, .p = p, .objects = objects, .maps = maps};
 	int rc = 0;
 
 	for (size_t i = 0; i < objects->n && rc == 0; i++) {

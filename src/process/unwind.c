@@ -334,7 +334,7 @@ static const struct unwind_code *code_at(const struct unwind_map *m, uint64_t ad
 
 /* ---- the walk ---- */
 
-struct walk {
+struct stack_walk {
 	const struct unwind_start *from;
 	uint64_t ip, sp, bp;
 	bool bp_known;
@@ -342,7 +342,7 @@ struct walk {
 	size_t n_returns;
 };
 
-static bool word_at(const struct walk *w, uint64_t addr, uint64_t *ret)
+static bool word_at(const struct stack_walk *w, uint64_t addr, uint64_t *ret)
 {
 	const struct unwind_start *s = w->from;
 	uint64_t offset = addr - s->stack_addr;
@@ -359,8 +359,8 @@ static bool word_at(const struct walk *w, uint64_t addr, uint64_t *ret)
  * /proc/PID/task/TID/syscall shows it): the function made it of rsp and has pushed since then what
  * its code says. Accepted if there is then a call before the return address.
  */
-static bool find_bp(struct walk *w, const struct unwind_map *m, const struct unwind_code *code,
-		    const struct eh_row *row, uint64_t pc)
+static bool find_bp(struct stack_walk *w, const struct unwind_map *m,
+		    const struct unwind_code *code, const struct eh_row *row, uint64_t pc)
 {
 	const struct unwind_code *caller;
 	uint64_t made, pushed, bp, ip;
@@ -381,7 +381,7 @@ static bool find_bp(struct walk *w, const struct unwind_map *m, const struct unw
 }
 
 /* Steps back over a signal: everything is as it was, rsp on whatever stack. */
-static enum unwind_end step_signal(struct walk *w)
+static enum unwind_end step_signal(struct stack_walk *w)
 {
 	uint64_t ip, sp, bp;
 
@@ -396,8 +396,8 @@ static enum unwind_end step_signal(struct walk *w)
 	return UNWIND_DONE;
 }
 
-static bool find_cfa(const struct walk *w, const struct eh_row *row, uint64_t pc, uint64_t *ret_cfa,
-		     enum unwind_end *ret_end)
+static bool find_cfa(const struct stack_walk *w, const struct eh_row *row, uint64_t pc,
+		     uint64_t *ret_cfa, enum unwind_end *ret_end)
 {
 	*ret_end = UNWIND_NO_RULE;
 	switch (row->cfa_rule) {
@@ -421,7 +421,8 @@ static bool find_cfa(const struct walk *w, const struct eh_row *row, uint64_t pc
 }
 
 /* To the caller, by the rules of one frame. UNWIND_DONE: there is one, or `*ret_last`. */
-static enum unwind_end step(struct walk *w, const struct eh_row *row, uint64_t pc, bool *ret_last)
+static enum unwind_end step(struct stack_walk *w, const struct eh_row *row, uint64_t pc,
+			    bool *ret_last)
 {
 	enum unwind_end end;
 	uint64_t cfa, bp;
@@ -462,7 +463,7 @@ static enum unwind_end step(struct walk *w, const struct eh_row *row, uint64_t p
  * In a trampoline (process/hooks.c) rsp is lower by what was pushed, and the function that it
  * represents is the one that it jumps back to. `at` is the instruction that runs or called.
  */
-static bool leave_trampoline(struct walk *w, const struct unwind_code *code, uint64_t at)
+static bool leave_trampoline(struct stack_walk *w, const struct unwind_code *code, uint64_t at)
 {
 	static const uint8_t head[] = {0x48, 0x8d, 0x64, 0x24, 0x80, 0x9c, 0x50, 0xb8};
 	uint64_t offset = at - code->start;
@@ -524,12 +525,12 @@ static bool is_retprobe(const struct unwind_map *m, uint64_t ip)
 enum unwind_end unwind(const struct unwind_map *m, const struct unwind_start *start,
 		       struct unwind_frame *ret, size_t *ret_n)
 {
-	struct walk w = {.from = start,
-			 .ip = start->ip,
-			 .sp = start->sp,
-			 .bp = start->bp,
-			 .bp_known = start->bp_known,
-			 .exact = true};
+	struct stack_walk w = {.from = start,
+			       .ip = start->ip,
+			       .sp = start->sp,
+			       .bp = start->bp,
+			       .bp_known = start->bp_known,
+			       .exact = true};
 	const struct unwind_code *code = NULL;
 	enum unwind_end end = UNWIND_DONE;
 	bool last = false;

@@ -116,7 +116,7 @@ struct report {
 /* One thing in a task's life. */
 enum step_type { ST_SPAWN = 0, ST_POLL, ST_WAIT, ST_WAKE, ST_END, ST_FUTURE };
 
-struct step {
+struct history_step {
 	enum step_type type;
 	uint64_t begin_ns, end_ns;
 	uint64_t place;	 /* as tl_poll.place */
@@ -134,7 +134,7 @@ struct step {
 struct life {
 	uint64_t serial, number, id;
 	uint32_t kind;
-	struct step *steps; /* in order of their begins */
+	struct history_step *steps; /* in order of their begins */
 	size_t n_steps, cap_steps, n_untold;
 };
 

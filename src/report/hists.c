@@ -52,7 +52,7 @@ struct stack_count {
 	uint64_t stack, n, ns;
 };
 
-struct seen_thread {
+struct report_thread_seen {
 	uint64_t section_ns; /* of the poll that is open: in block_in_place */
 	uint64_t left_ns;    /* it left the CPU in a futex call last then */
 	uint64_t stack;	     /* of the last time it left the CPU */
@@ -85,7 +85,7 @@ struct hists {
 	struct map contended[2], spawns;
 	bool stacks_seen;
 	bool whole; /* the trace is read to its end */
-	struct seen_thread *threads;
+	struct report_thread_seen *threads;
 	size_t n_threads;
 	const struct hists_watch *watch;
 	uint64_t due_ns; /* of its next look */
@@ -111,7 +111,7 @@ static const struct log2 *log2_of(const struct hists *h, unsigned i)
 	return calls && !h->calls_seen ? &h->blocks[i == H_OTHER] : &h->of[i];
 }
 
-static struct seen_thread *thread_of(struct hists *h, uint32_t thread)
+static struct report_thread_seen *thread_of(struct hists *h, uint32_t thread)
 {
 	return GROW_ZERO(h->threads, thread, h->n_threads) ? &h->threads[thread] : NULL;
 }
@@ -175,7 +175,7 @@ static int on_task_end(void *ctx, struct tl_task *task)
 static int on_section(void *ctx, const struct tl_section *section)
 {
 	struct hists *h = ctx;
-	struct seen_thread *t = thread_of(h, section->thread);
+	struct report_thread_seen *t = thread_of(h, section->thread);
 	uint64_t ns = section->end_ns - section->begin_ns;
 	if (!t)
 		return -ENOMEM;
@@ -201,7 +201,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	struct hists *h = ctx;
 	if (h->watch)
 		look(h, poll->end_ns);
-	struct seen_thread *t = thread_of(h, poll->thread);
+	struct report_thread_seen *t = thread_of(h, poll->thread);
 	uint64_t ns = poll->end_ns - poll->begin_ns;
 	if (!t)
 		return -ENOMEM;
@@ -247,7 +247,7 @@ static bool waits_for_lock(uint16_t call)
 }
 
 /* The last stack of the thread, if it was taken in this wait. */
-static uint64_t stack_of_wait(const struct seen_thread *t, uint64_t begin_ns)
+static uint64_t stack_of_wait(const struct report_thread_seen *t, uint64_t begin_ns)
 {
 	return t->stack && t->stack_ns + CONTENDED_NS >= begin_ns ? t->stack : 0;
 }
@@ -262,7 +262,7 @@ static int on_block(void *ctx, const struct tl_block *block)
 	add_us(&h->blocks[!lock], ns);
 	if (!lock || ns <= CONTENDED_NS || !h->stacks_seen)
 		return 0;
-	struct seen_thread *t = thread_of(h, block->thread);
+	struct report_thread_seen *t = thread_of(h, block->thread);
 	if (!t)
 		return -ENOMEM;
 	return count_contended(h, false, stack_of_wait(t, block->begin_ns), ns);
@@ -273,7 +273,8 @@ static int on_sample(void *ctx, const struct tl_sample *sample)
 	struct hists *h = ctx;
 	if (sample->what == TM_SPAWN)
 		return count_stack(&h->spawns, sample->stack, 1, sample->stack, 0);
-	struct seen_thread *t = sample->what == TM_BLOCKED ? thread_of(h, sample->thread) : NULL;
+	struct report_thread_seen *t =
+		sample->what == TM_BLOCKED ? thread_of(h, sample->thread) : NULL;
 	if (t) {
 		t->stack = sample->stack;
 		t->stack_ns = sample->time_ns;
@@ -285,7 +286,7 @@ static int on_sample(void *ctx, const struct tl_sample *sample)
 static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
 {
 	struct hists *h = ctx;
-	struct seen_thread *t = thread_of(h, off->thread);
+	struct report_thread_seen *t = thread_of(h, off->thread);
 	if (!t)
 		return -ENOMEM;
 	if (off->syscall == NR_FUTEX + 1 && off->why != TX_PREEMPTED)
@@ -296,7 +297,7 @@ static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
 static int on_syscall(void *ctx, const struct tl_syscall *call)
 {
 	struct hists *h = ctx;
-	struct seen_thread *t = thread_of(h, call->thread);
+	struct report_thread_seen *t = thread_of(h, call->thread);
 	uint64_t ns = call->end_ns - call->begin_ns;
 	if (!t)
 		return -ENOMEM;

@@ -32,16 +32,16 @@ struct stack_sum {
 	uint8_t what;		   /* enum trace_sample */
 };
 
-struct function {
+struct profile_function {
 	const struct trace_frame *frame; /* one of its frames */
 	uint64_t self, total, n;	 /* n: samples with it on the stack */
 	uint64_t stamp;			 /* the stack that counted it last */
 };
 
 /* What samples of one sort say of one family, or of all. */
-struct profile {
+struct cpu_profile {
 	uint64_t n, weight, n_cut;
-	struct function *functions; /* most self first */
+	struct profile_function *functions; /* most self first */
 	size_t n_functions;
 };
 
@@ -146,28 +146,28 @@ static size_t function_number(struct samples *s, const struct report *rep, uint3
 	return number - 1;
 }
 
-static struct function *function_of(struct profile *p, struct samples *s, const struct report *rep,
-				    uint32_t frame)
+static struct profile_function *function_of(struct cpu_profile *p, struct samples *s,
+					    const struct report *rep, uint32_t frame)
 {
 	size_t number = function_number(s, rep, frame);
 	if (number == SIZE_MAX)
 		return NULL;
 	if (!GROW_ZERO(p->functions, number, p->n_functions))
 		return NULL;
-	struct function *f = &p->functions[number];
+	struct profile_function *f = &p->functions[number];
 	if (!f->frame)
 		f->frame = trace_reader_frame(rep->reader, frame);
 	return f;
 }
 
-static int profile_add(struct profile *p, const struct report *rep, const struct stack_sum *sum,
+static int profile_add(struct cpu_profile *p, const struct report *rep, const struct stack_sum *sum,
 		       uint64_t stamp)
 {
 	const struct trace_stack *s = report_stack(rep, sum->stack);
 	p->n += sum->n;
 	p->weight += sum->weight;
 	for (unsigned n = 0; s && n < STACK_MAX_FRAMES; n++) {
-		struct function *f = function_of(p, rep->samples, rep, s->frame);
+		struct profile_function *f = function_of(p, rep->samples, rep, s->frame);
 		if (!f)
 			return -ENOMEM;
 		if (!n)
@@ -186,7 +186,7 @@ static int profile_add(struct profile *p, const struct report *rep, const struct
 
 static int compare_functions(const void *a, const void *b)
 {
-	const struct function *x = a, *y = b;
+	const struct profile_function *x = a, *y = b;
 	if (x->self != y->self)
 		return x->self > y->self ? -1 : 1;
 	if (x->total != y->total)
@@ -197,10 +197,11 @@ static int compare_functions(const void *a, const void *b)
 }
 
 /* Of one family, or with TRACE_KIND_NONE of all that was in polls. False when out of memory. */
-static bool profile_make(struct profile *p, const struct report *rep, unsigned what, uint32_t kind)
+static bool profile_make(struct cpu_profile *p, const struct report *rep, unsigned what,
+			 uint32_t kind)
 {
 	const struct samples *s = rep->samples;
-	*p = (struct profile){0};
+	*p = (struct cpu_profile){0};
 	for (size_t i = 0; i < s->n_sums; i++) {
 		const struct stack_sum *sum = s->sums[i];
 		bool wanted = kind == TRACE_KIND_NONE ? sum->kind != kind : sum->kind == kind;
@@ -250,7 +251,7 @@ static void cell_weight(struct table *t, unsigned what, uint64_t weight)
 }
 
 static void write_functions(const struct report *rep, struct buf *out, unsigned what,
-			    const struct profile *p)
+			    const struct cpu_profile *p)
 {
 	static const struct table_column columns[] = {
 		{.title = "self"},
@@ -264,7 +265,7 @@ static void write_functions(const struct report *rep, struct buf *out, unsigned 
 	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
 	size_t n = p->n_functions < FUNCTIONS_SHOWN ? p->n_functions : FUNCTIONS_SHOWN;
 	for (size_t i = 0; i < n; i++) {
-		const struct function *f = &p->functions[i];
+		const struct profile_function *f = &p->functions[i];
 		_cleanup_buf_ struct buf name = BUF_INIT;
 		const char *object = f->frame && f->frame->object ? f->frame->object : "";
 		const char *slash = strrchr(object, '/');
@@ -284,7 +285,7 @@ static void write_functions(const struct report *rep, struct buf *out, unsigned 
 /* The families with samples of a kind, most weight first. */
 struct family_profile {
 	const struct family *family;
-	struct profile profile;
+	struct cpu_profile profile;
 };
 
 static int compare_families(const void *a, const void *b)
@@ -335,7 +336,7 @@ static void write_by_family(const struct report *rep, struct buf *out, unsigned 
 	struct table t;
 	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; i < n && (!rep->opt.n_families || i < rep->opt.n_families); i++) {
-		const struct profile *p = &all[i].profile;
+		const struct cpu_profile *p = &all[i].profile;
 		_cleanup_buf_ struct buf most = BUF_INIT;
 		for (size_t k = 0; k < p->n_functions && k < FUNCTIONS_OF_FAMILY; k++) {
 			if (!p->functions[k].self)
@@ -357,7 +358,7 @@ static void write_cpu(const struct report *rep, struct buf *out, unsigned what)
 {
 	_cleanup_buf_ struct buf head = BUF_INIT;
 	uint64_t n_outside, weight_outside;
-	struct profile p;
+	struct cpu_profile p;
 
 	outside(rep, what, &n_outside, &weight_outside);
 	if (!profile_make(&p, rep, what, TRACE_KIND_NONE))
@@ -425,11 +426,11 @@ void samples_text(const struct report *rep, struct buf *out)
 
 /* ---- for programs ---- */
 
-static void functions_json(struct json *j, const struct profile *p)
+static void functions_json(struct json *j, const struct cpu_profile *p)
 {
 	json_array(j, "functions");
 	for (size_t i = 0; i < p->n_functions && i < FUNCTIONS_TOLD; i++) {
-		const struct function *f = &p->functions[i];
+		const struct profile_function *f = &p->functions[i];
 		json_object(j, NULL);
 		json_string(j, "function", f->frame ? f->frame->function : "");
 		json_string(j, "object", f->frame ? f->frame->object : "");
@@ -446,7 +447,7 @@ static void functions_json(struct json *j, const struct profile *p)
 static void cpu_json(const struct report *rep, struct json *j, unsigned what)
 {
 	uint64_t n_outside, weight_outside;
-	struct profile p;
+	struct cpu_profile p;
 
 	outside(rep, what, &n_outside, &weight_outside);
 	if (!profile_make(&p, rep, what, TRACE_KIND_NONE))

@@ -27,7 +27,7 @@ static struct life *life_of(struct report *rep, const struct tl_task *task)
 	return NULL;
 }
 
-static int add_step(struct report *rep, const struct tl_task *task, const struct step *step)
+static int add_step(struct report *rep, const struct tl_task *task, const struct history_step *step)
 {
 	struct life *l = rep->opt.filter.tasks ? life_of(rep, task) : NULL;
 	if (!l)
@@ -46,7 +46,7 @@ static int add_step(struct report *rep, const struct tl_task *task, const struct
 
 int life_task(struct report *rep, const struct tl_task *task, bool ends)
 {
-	struct step step = {.thread = UINT32_MAX};
+	struct history_step step = {.thread = UINT32_MAX};
 	if (!rep->opt.filter.tasks)
 		return 0;
 	if (ends) {
@@ -74,63 +74,63 @@ int life_task(struct report *rep, const struct tl_task *task, bool ends)
 
 int life_poll(struct report *rep, const struct tl_poll *poll)
 {
-	const struct step step = {.type = ST_POLL,
-				  .begin_ns = poll->begin_ns,
-				  .end_ns = poll->end_ns,
-				  .place = poll->place,
-				  .blocked_ns = poll->blocked_ns,
-				  .thread = poll->thread,
-				  .what = (uint8_t)poll->outcome,
-				  .inferred = poll->inferred,
-				  .unmeasured = !tl_poll_measured(poll)};
+	const struct history_step step = {.type = ST_POLL,
+					  .begin_ns = poll->begin_ns,
+					  .end_ns = poll->end_ns,
+					  .place = poll->place,
+					  .blocked_ns = poll->blocked_ns,
+					  .thread = poll->thread,
+					  .what = (uint8_t)poll->outcome,
+					  .inferred = poll->inferred,
+					  .unmeasured = !tl_poll_measured(poll)};
 	return add_step(rep, poll->task, &step);
 }
 
 int life_future(struct report *rep, const struct tl_future_poll *poll)
 {
-	const struct step step = {.type = ST_FUTURE,
-				  .begin_ns = poll->begin_ns,
-				  .end_ns = poll->end_ns,
-				  .place = poll->place,
-				  .waited_ns = poll->waited_ns,
-				  .future = poll->future->serial,
-				  .source_kind = poll->future->kind,
-				  .depth = poll->depth,
-				  .thread = poll->thread,
-				  .what = (uint8_t)poll->outcome,
-				  .unmeasured = !poll->end_seen};
+	const struct history_step step = {.type = ST_FUTURE,
+					  .begin_ns = poll->begin_ns,
+					  .end_ns = poll->end_ns,
+					  .place = poll->place,
+					  .waited_ns = poll->waited_ns,
+					  .future = poll->future->serial,
+					  .source_kind = poll->future->kind,
+					  .depth = poll->depth,
+					  .thread = poll->thread,
+					  .what = (uint8_t)poll->outcome,
+					  .unmeasured = !poll->end_seen};
 	return poll->task ? add_step(rep, poll->task, &step) : 0;
 }
 
 int life_wait(struct report *rep, const struct tl_wait *wait)
 {
-	const struct step step = {.type = ST_WAIT,
-				  .begin_ns = wait->begin_ns,
-				  .end_ns = wait->end_ns,
-				  .place = wait->place,
-				  .thread = UINT32_MAX,
-				  .what = (uint8_t)wait->state};
+	const struct history_step step = {.type = ST_WAIT,
+					  .begin_ns = wait->begin_ns,
+					  .end_ns = wait->end_ns,
+					  .place = wait->place,
+					  .thread = UINT32_MAX,
+					  .what = (uint8_t)wait->state};
 	return add_step(rep, wait->task, &step);
 }
 
 int life_wake(struct report *rep, const struct tl_wake *wake)
 {
 	const struct tl_task *by = wake->source_task;
-	const struct step step = {.type = ST_WAKE,
-				  .begin_ns = wake->time_ns,
-				  .end_ns = wake->time_ns,
-				  .source = by ? by->number : 0,
-				  .source_kind = by ? by->kind : TRACE_KIND_NONE,
-				  .thread = wake->thread,
-				  .what = (uint8_t)wake->effect,
-				  .by_waker = wake->by_waker,
-				  .self = by == wake->task};
+	const struct history_step step = {.type = ST_WAKE,
+					  .begin_ns = wake->time_ns,
+					  .end_ns = wake->time_ns,
+					  .source = by ? by->number : 0,
+					  .source_kind = by ? by->kind : TRACE_KIND_NONE,
+					  .thread = wake->thread,
+					  .what = (uint8_t)wake->effect,
+					  .by_waker = wake->by_waker,
+					  .self = by == wake->task};
 	return add_step(rep, wake->task, &step);
 }
 
 static int compare_steps(const void *a, const void *b)
 {
-	const struct step *x = a, *y = b;
+	const struct history_step *x = a, *y = b;
 	if (x->begin_ns != y->begin_ns)
 		return x->begin_ns < y->begin_ns ? -1 : 1;
 	/* An instant comes before what begins at the same time, except for the end. */
@@ -190,7 +190,7 @@ static void at_place(const struct report *rep, struct buf *out, uint64_t place)
 	}
 }
 
-static void write_wake(const struct report *rep, struct buf *out, const struct step *s)
+static void write_wake(const struct report *rep, struct buf *out, const struct history_step *s)
 {
 	buf_str(out, s->by_waker ? "woken" : "scheduled");
 	if (s->self)
@@ -207,7 +207,7 @@ static void write_wake(const struct report *rep, struct buf *out, const struct s
 }
 
 /* How long a poll took. */
-static void write_length(struct buf *out, const struct step *s)
+static void write_length(struct buf *out, const struct history_step *s)
 {
 	if (s->unmeasured)
 		buf_str(out, "an unknown time");
@@ -215,7 +215,7 @@ static void write_length(struct buf *out, const struct step *s)
 		text_duration(out, s->end_ns - s->begin_ns);
 }
 
-static void write_step(const struct report *rep, struct buf *out, const struct step *s)
+static void write_step(const struct report *rep, struct buf *out, const struct history_step *s)
 {
 	switch (s->type) {
 	case ST_SPAWN:
@@ -325,7 +325,7 @@ void lives_text(const struct report *rep, struct buf *out)
 
 /* ---- for programs ---- */
 
-static void step_json(const struct report *rep, struct json *j, const struct step *s)
+static void step_json(const struct report *rep, struct json *j, const struct history_step *s)
 {
 	static const char *const types[] = {"spawn", "poll", "wait", "wake", "end", "future"};
 	static const char *const states[] = {"unknown", "scheduled", "polling", "waiting", "done"};

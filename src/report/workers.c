@@ -43,7 +43,7 @@ struct mtask {
 	size_t n_units, cap_units;
 };
 
-struct row {
+struct worker_row {
 	uint64_t number, parent_number, serial;
 	uint32_t kind;
 	bool spawn_seen, finished, has_parent;
@@ -61,7 +61,7 @@ struct machines {
 	struct map units[N_SORTS]; /* by name */
 	struct map parents;	   /* by serial */
 	struct mtask *tasks;
-	struct row *rows;
+	struct worker_row *rows;
 	size_t n_rows, cap_rows, keep_rows;
 	uint64_t n_tasks;
 	enum sort sort; /* which of the two counts */
@@ -90,7 +90,7 @@ static struct unit *unit_of(struct machines *m, enum sort sort, uint64_t name, u
 
 static int compare_rows(const void *a, const void *b)
 {
-	const struct row *x = a, *y = b;
+	const struct worker_row *x = a, *y = b;
 	uint64_t xn = x->n_blocked[0] + x->n_blocked[1], yn = y->n_blocked[0] + y->n_blocked[1];
 	if (xn != yn)
 		return xn > yn ? -1 : 1;
@@ -100,7 +100,7 @@ static int compare_rows(const void *a, const void *b)
 }
 
 /* Rows that are never shown go now and then. */
-static int add_row(struct machines *m, const struct row *row)
+static int add_row(struct machines *m, const struct worker_row *row)
 {
 	if (m->keep_rows && m->n_rows >= 4 * m->keep_rows + 1024) {
 		qsort(m->rows, m->n_rows, sizeof(*m->rows), compare_rows);
@@ -137,7 +137,7 @@ static void free_task(struct mtask *t)
 /* Nothing more can happen to it. */
 static int finish_task(struct machines *m, struct mtask *t)
 {
-	const struct row row = {
+	const struct worker_row row = {
 		.serial = t->serial,
 		.number = t->number,
 		.parent_number = t->parent_number,
@@ -456,7 +456,7 @@ static void write_tasks(const struct machines *m, struct buf *out)
 	report_title(&m->rep, out, "Tasks");
 	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; i < m->n_rows; i++) {
-		const struct row *r = &m->rows[i];
+		const struct worker_row *r = &m->rows[i];
 		table_printf(&t, "%" PRIu64, r->number);
 		if (r->has_parent)
 			table_printf(&t, "%" PRIu64, r->parent_number);
@@ -529,7 +529,7 @@ static void json_rows(const struct machines *m, struct json *j)
 {
 	json_array(j, "tasks");
 	for (size_t i = 0; i < m->n_rows; i++) {
-		const struct row *r = &m->rows[i];
+		const struct worker_row *r = &m->rows[i];
 		json_object(j, NULL);
 		json_u64(j, "task", r->number);
 		if (r->has_parent)

@@ -41,13 +41,13 @@ int match_note(struct match *m, const struct tl_task *task, bool wanted)
 
 /* ---- what there is ---- */
 
-struct names {
+struct call_names {
 	struct buf text;
 	const char *seen[MAX_NAMES];
 	unsigned n;
 };
 
-static void add_name(struct names *names, const char *name)
+static void add_name(struct call_names *names, const char *name)
 {
 	size_t len = strlen(name);
 
@@ -63,7 +63,7 @@ static void add_name(struct names *names, const char *name)
 	names->n++;
 }
 
-static int complain(struct names *names, const char *what, const char *word, struct error *err)
+static int complain(struct call_names *names, const char *what, const char *word, struct error *err)
 {
 	buf_str(&names->text, names->n > MAX_NAMES ? ", ..." : names->n ? "" : "none");
 	error_set(err, -ENOENT, "no %s '%s': the trace has %s", what, word,
@@ -81,7 +81,7 @@ static const char *kind_name(const struct match *m, uint32_t kind)
 
 static int no_family(const struct match *m, const char *word, struct error *err)
 {
-	struct names names = {.text = BUF_INIT};
+	struct call_names names = {.text = BUF_INIT};
 	const struct map_entry *e;
 	size_t pos = 0;
 
@@ -92,7 +92,7 @@ static int no_family(const struct match *m, const char *word, struct error *err)
 
 static int no_thread(const struct match *m, const char *word, struct error *err)
 {
-	struct names names = {.text = BUF_INIT};
+	struct call_names names = {.text = BUF_INIT};
 
 	for (uint32_t i = 0; i < trace_reader_n_threads(m->reader); i++) {
 		const char *name = trace_reader_thread(m->reader, i)->name;

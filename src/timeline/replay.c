@@ -20,7 +20,7 @@
 enum passed { PASS_UNDECIDED = 0, PASS_NO, PASS_YES, PASS_TOLD };
 
 /* What is reported of a thread at the end, counted in the window only. */
-struct seen_thread {
+struct replay_thread {
 	struct tl_thread tl;
 	uint64_t working_ns; /* since */
 };
@@ -31,7 +31,7 @@ struct replay {
 	const struct timeline_sink *sink;
 	void *ctx;
 	uint64_t from_ns;
-	struct seen_thread *threads;
+	struct replay_thread *threads;
 	size_t n_threads;
 	struct match match;
 	bool out_of_memory; /* for `match` */
@@ -94,7 +94,7 @@ static bool clip(const struct replay *rp, uint64_t *begin, uint64_t *end)
 	return true;
 }
 
-static struct seen_thread *seen_thread(struct replay *rp, uint32_t thread)
+static struct replay_thread *seen_thread(struct replay *rp, uint32_t thread)
 {
 	return GROW_ZERO(rp->threads, thread, rp->n_threads) ? &rp->threads[thread] : NULL;
 }
@@ -135,7 +135,7 @@ static int pass_poll(void *ctx, const struct tl_poll *poll)
 		blocked_before = p.blocked_ns;
 	p.blocked_ns -= blocked_before;
 	if (!p.depth) {
-		struct seen_thread *t = seen_thread(rp, p.thread);
+		struct replay_thread *t = seen_thread(rp, p.thread);
 		if (!t)
 			return -ENOMEM;
 		t->tl.n_polls += !p.inferred;
@@ -179,7 +179,7 @@ static int pass_block(void *ctx, const struct tl_block *block)
 			(b.end_ns < rp->from_ns ? b.end_ns : rp->from_ns) - b.begin_ns;
 	if (!clip(rp, &b.begin_ns, &b.end_ns) || !matches_thread(rp, b.thread))
 		return 0;
-	struct seen_thread *t = seen_thread(rp, b.thread);
+	struct replay_thread *t = seen_thread(rp, b.thread);
 	if (!t)
 		return -ENOMEM;
 	t->tl.blocked_ns += b.keeps_worker ? b.end_ns - b.begin_ns : 0;
@@ -290,7 +290,7 @@ static int pass_park(void *ctx, const struct tl_park *park)
 	struct tl_park p = *park;
 	if (!clip(rp, &p.begin_ns, &p.end_ns) || !matches_thread(rp, p.thread))
 		return 0;
-	struct seen_thread *t = seen_thread(rp, p.thread);
+	struct replay_thread *t = seen_thread(rp, p.thread);
 	if (!t)
 		return -ENOMEM;
 	t->tl.parked_ns += p.end_ns - p.begin_ns;
@@ -303,7 +303,7 @@ static int pass_loss(void *ctx, const struct tl_loss *loss)
 	struct tl_loss l = *loss;
 	if (!clip(rp, &l.begin_ns, &l.end_ns) || !matches_thread(rp, l.thread))
 		return 0;
-	struct seen_thread *t = seen_thread(rp, l.thread);
+	struct replay_thread *t = seen_thread(rp, l.thread);
 	if (!t)
 		return -ENOMEM;
 	if (!l.beside)
@@ -326,7 +326,7 @@ static int pass_stray_wake(void *ctx, uint32_t kind, uint32_t thread, uint64_t t
 static int pass_worker_begin(void *ctx, uint32_t thread, uint64_t time_ns)
 {
 	struct replay *rp = ctx;
-	struct seen_thread *t = seen_thread(rp, thread);
+	struct replay_thread *t = seen_thread(rp, thread);
 	if (!t)
 		return -ENOMEM;
 	t->working_ns = time_ns;
@@ -336,7 +336,7 @@ static int pass_worker_begin(void *ctx, uint32_t thread, uint64_t time_ns)
 static int pass_worker_end(void *ctx, uint32_t thread, uint64_t time_ns)
 {
 	struct replay *rp = ctx;
-	struct seen_thread *t = seen_thread(rp, thread);
+	struct replay_thread *t = seen_thread(rp, thread);
 	if (!t)
 		return -ENOMEM;
 	uint64_t begin = t->working_ns, end = time_ns;
@@ -349,7 +349,7 @@ static int pass_worker_end(void *ctx, uint32_t thread, uint64_t time_ns)
 static int pass_thread_end(void *ctx, const struct tl_thread *thread)
 {
 	struct replay *rp = ctx;
-	struct seen_thread *t = seen_thread(rp, thread->thread);
+	struct replay_thread *t = seen_thread(rp, thread->thread);
 	if (!t)
 		return -ENOMEM;
 	struct tl_thread told = t->tl;

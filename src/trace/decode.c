@@ -20,7 +20,7 @@
 static const uint8_t n_high[4] = {0, 1, 2, 7};
 static const uint64_t high_mask[4] = {0, 0xff, 0xffff, 0x00ffffffffffffff};
 
-struct head {
+struct event_head {
 	uint32_t thread, n, n_shapes;
 	uint64_t time;
 	struct decoder_shape shapes[PLX_MAX_SHAPES];
@@ -30,7 +30,7 @@ struct head {
 	} columns[PLX_N_COLUMNS];
 };
 
-static int read_shapes(struct cursor *c, struct head *h)
+static int read_shapes(struct cursor *c, struct event_head *h)
 {
 	uint64_t n = cursor_uleb(c);
 	if (n < 1 || n > PLX_MAX_SHAPES)
@@ -48,7 +48,7 @@ static int read_shapes(struct cursor *c, struct head *h)
 	return 0;
 }
 
-static int read_columns(struct cursor *c, struct head *h)
+static int read_columns(struct cursor *c, struct event_head *h)
 {
 	static const unsigned max_bytes[PLX_N_COLUMNS] = {1, 1, 7, 1, 1, PLX_MAX_REST_BYTES};
 	uint64_t stored[PLX_MAX_COLUMNS], total = 0;
@@ -79,7 +79,7 @@ static int read_columns(struct cursor *c, struct head *h)
 	return 0;
 }
 
-static int read_head(const void *payload, size_t size, struct head *h)
+static int read_head(const void *payload, size_t size, struct event_head *h)
 {
 	struct cursor c;
 
@@ -97,7 +97,7 @@ static int read_head(const void *payload, size_t size, struct head *h)
 
 int decoder_peek(const void *payload, size_t size, uint32_t *ret_thread, size_t *ret_bytes)
 {
-	struct head h;
+	struct event_head h;
 	size_t bytes;
 
 	if (read_head(payload, size, &h) < 0)
@@ -124,7 +124,7 @@ static int reserve(void **p, size_t *cap, size_t need)
 }
 
 /* Decompresses the columns that need it; ret_columns point to the plain bytes. */
-static int unpack(struct decoder *d, ZSTD_DCtx *zstd, const struct head *h,
+static int unpack(struct decoder *d, ZSTD_DCtx *zstd, const struct event_head *h,
 		  const uint8_t *ret_columns[])
 {
 	size_t need = 0, at = 0;
@@ -151,7 +151,7 @@ static int unpack(struct decoder *d, ZSTD_DCtx *zstd, const struct head *h,
 }
 
 /* Are the columns as long as the tags say? */
-static int check(const struct head *h, const uint8_t *tags, size_t *ret_n_new)
+static int check(const struct event_head *h, const uint8_t *tags, size_t *ret_n_new)
 {
 	uint32_t counts[2][256] = {0};
 	size_t n_time_high = 0, n_listed = 0, n_new = 0;
@@ -186,7 +186,7 @@ static int check(const struct head *h, const uint8_t *tags, size_t *ret_n_new)
 
 int decoder_begin(struct decoder *d, ZSTD_DCtx *zstd, const void *payload, size_t size)
 {
-	struct head h;
+	struct event_head h;
 	const uint8_t *columns[PLX_N_COLUMNS];
 	size_t n_new;
 

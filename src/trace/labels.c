@@ -16,7 +16,7 @@
 #define MAX_SHOWN 48u	  /* bytes of a parameter */
 #define MAX_COMPARED 256u /* kinds of one name, each with each other */
 
-struct text {
+struct label_text {
 	const char *at;
 	size_t len;
 };
@@ -47,7 +47,7 @@ void kind_labels_done(struct kind_labels *l)
 
 static int by_text(const void *a, const void *b)
 {
-	const struct text *x = a, *y = b;
+	const struct label_text *x = a, *y = b;
 	size_t len = x->len < y->len ? x->len : y->len;
 	int r = len ? memcmp(x->at, y->at, len) : 0;
 	return r ? r : (x->len > y->len) - (x->len < y->len);
@@ -64,7 +64,7 @@ static int bracket(const char *full, size_t i)
 }
 
 /* The parameters in the last <..> of a name, if that ends with it: how many. */
-static size_t split(const char *full, struct text ret[MAX_PARAMETERS])
+static size_t split(const char *full, struct label_text ret[MAX_PARAMETERS])
 {
 	size_t len = strlen(full), open = len, n = 0;
 	int depth = 0;
@@ -85,7 +85,7 @@ static size_t split(const char *full, struct text ret[MAX_PARAMETERS])
 
 		if (depth == 0 && (full[i] == ',' || i == len - 1)) {
 			from += full[from] == ' ';
-			ret[n++] = (struct text){full + from, i - from};
+			ret[n++] = (struct label_text){full + from, i - from};
 			from = i + 1;
 		}
 		depth += step;
@@ -94,7 +94,7 @@ static size_t split(const char *full, struct text ret[MAX_PARAMETERS])
 }
 
 /* How many different ones, and how long they are together. `texts` is sorted. */
-static size_t n_different(struct text *texts, size_t n, size_t *ret_len)
+static size_t n_different(struct label_text *texts, size_t n, size_t *ret_len)
 {
 	size_t different = n > 0;
 
@@ -109,7 +109,8 @@ static size_t n_different(struct text *texts, size_t n, size_t *ret_len)
 
 /* The parameter that distinguishes most of them, and how many; of equals the shortest.
  * MAX_PARAMETERS: none does. `texts` has room for all. */
-static size_t choose(const struct named *v, size_t n, struct text *texts, size_t *ret_different)
+static size_t choose(const struct named *v, size_t n, struct label_text *texts,
+		     size_t *ret_different)
 {
 	size_t chosen = MAX_PARAMETERS, most = 1, shortest = 0;
 
@@ -117,9 +118,9 @@ static size_t choose(const struct named *v, size_t n, struct text *texts, size_t
 		size_t different, len;
 
 		for (size_t i = 0; i < n; i++) {
-			struct text all[MAX_PARAMETERS];
+			struct label_text all[MAX_PARAMETERS];
 
-			texts[i] = k < split(v[i].full, all) ? all[k] : (struct text){"", 0};
+			texts[i] = k < split(v[i].full, all) ? all[k] : (struct label_text){"", 0};
 		}
 		different = n_different(texts, n, &len);
 		if (different > most || (different == most && most > 1 && len < shortest)) {
@@ -133,7 +134,7 @@ static size_t choose(const struct named *v, size_t n, struct text *texts, size_t
 }
 
 /* Without what belongs to closures and state machines: "::{async_fn_env#0}". */
-static void add_short(struct buf *b, struct text t, size_t max)
+static void add_short(struct buf *b, struct label_text t, size_t max)
 {
 	size_t from = b->len;
 	int depth = 0;
@@ -154,12 +155,13 @@ static void add_short(struct buf *b, struct text t, size_t max)
 }
 
 /* A name without its parameters. */
-static struct text bare(const char *name)
+static struct label_text bare(const char *name)
 {
 	static const char some[] = "<..>";
 	size_t len = strlen(name), cut = sizeof(some) - 1;
 
-	return (struct text){name, len > cut && !strcmp(name + len - cut, some) ? len - cut : len};
+	return (struct label_text){name,
+				   len > cut && !strcmp(name + len - cut, some) ? len - cut : len};
 }
 
 /* Whether the parameters in the full name are those of what the name says: it may be called after
@@ -167,19 +169,19 @@ static struct text bare(const char *name)
 static bool are_its_own(const struct named *v)
 {
 	_cleanup_buf_ struct buf name = BUF_INIT, full = BUF_INIT;
-	struct text all[MAX_PARAMETERS];
+	struct label_text all[MAX_PARAMETERS];
 	size_t n = split(v->full, all);
 
 	add_short(&name, bare(v->name), SIZE_MAX);
 	if (n) /* up to the bracket */
-		add_short(&full, (struct text){v->full, (size_t)(all[0].at - v->full) - 1},
+		add_short(&full, (struct label_text){v->full, (size_t)(all[0].at - v->full) - 1},
 			  SIZE_MAX);
 	return n && name.len == full.len && !memcmp(name.data, full.data, name.len);
 }
 
 static char *label(const struct named *v, size_t parameter)
 {
-	struct text all[MAX_PARAMETERS], name = bare(v->name);
+	struct label_text all[MAX_PARAMETERS], name = bare(v->name);
 	struct buf b = BUF_INIT;
 
 	if (parameter >= split(v->full, all))
@@ -209,17 +211,18 @@ static int label_all(struct kind_labels *l, const struct named *v, size_t n, siz
 }
 
 /* Before its parameters. */
-static struct text path_of(const struct named *v)
+static struct label_text path_of(const struct named *v)
 {
-	struct text all[MAX_PARAMETERS];
+	struct label_text all[MAX_PARAMETERS];
 	size_t n = split(v->full, all);
 
-	return (struct text){v->full, n ? (size_t)(all[0].at - v->full) : strlen(v->full)};
+	return (struct label_text){v->full, n ? (size_t)(all[0].at - v->full) : strlen(v->full)};
 }
 
 /* Kinds of one name, sorted: by one parameter of all, or else of those that have their path in
  * common (several impls, say). */
-static int label_group(struct kind_labels *l, const struct named *v, size_t n, struct text *texts)
+static int label_group(struct kind_labels *l, const struct named *v, size_t n,
+		       struct label_text *texts)
 {
 	size_t different = 1, told, parameter = choose(v, n, texts, &told);
 	int rc = 0;
@@ -229,7 +232,7 @@ static int label_group(struct kind_labels *l, const struct named *v, size_t n, s
 	if (told == different)
 		return label_all(l, v, n, parameter);
 	for (size_t i = 0, end; i < n && rc == 0; i = end) {
-		struct text path = path_of(&v[i]), next;
+		struct label_text path = path_of(&v[i]), next;
 
 		for (end = i + 1; end < n; end++) {
 			next = path_of(&v[end]);
@@ -245,7 +248,7 @@ static int label_group(struct kind_labels *l, const struct named *v, size_t n, s
 static int label_parameters(struct kind_labels *l, const struct trace_reader *r)
 {
 	struct named *v = calloc((size_t)l->n + 1, sizeof(*v));
-	struct text *texts = calloc((size_t)l->n + 1, sizeof(*texts));
+	struct label_text *texts = calloc((size_t)l->n + 1, sizeof(*texts));
 	int rc = v && texts ? 0 : -ENOMEM;
 	uint32_t n = 0;
 
@@ -330,7 +333,7 @@ static bool in_path(char c)
 }
 
 /* The path in which `full` differs from another name. */
-static struct text differing(const char *full, const char *other)
+static struct label_text differing(const char *full, const char *other)
 {
 	size_t at = 0, from, to;
 
@@ -346,13 +349,13 @@ static struct text differing(const char *full, const char *other)
 		from++;
 	while (to > from && full[to - 1] == ':')
 		to--;
-	return (struct text){full + from, to - from};
+	return (struct label_text){full + from, to - from};
 }
 
 /* The nearest in the order share the most with it. Of those that differ in a part of a path. */
-static struct text difference(const struct alike *v, size_t n, size_t i)
+static struct label_text difference(const struct alike *v, size_t n, size_t i)
 {
-	struct text t = {"", 0};
+	struct label_text t = {"", 0};
 
 	for (size_t step = 1; step < n && !t.len; step++) {
 		if (i + step < n)
@@ -366,7 +369,8 @@ static struct text difference(const struct alike *v, size_t n, size_t i)
 /* What distinguishes kinds of one label. */
 enum means { BY_OBJECT, BY_PATH, BY_SCHEDULER, BY_NUMBER, N_MEANS };
 
-static int relabel(struct kind_labels *l, const struct alike *a, enum means means, struct text t)
+static int relabel(struct kind_labels *l, const struct alike *a, enum means means,
+		   struct label_text t)
 {
 	struct buf b = BUF_INIT;
 	char *told;
@@ -388,25 +392,26 @@ static int relabel(struct kind_labels *l, const struct alike *a, enum means mean
 }
 
 /* What distinguishes one of them from the others, or from the nearest. free() its text. */
-static struct text mark(const struct trace_reader *r, const struct alike *v, size_t n, size_t i,
-			enum means means)
+static struct label_text mark(const struct trace_reader *r, const struct alike *v, size_t n,
+			      size_t i, enum means means)
 {
 	const struct trace_kind *k = trace_reader_kind(r, v[i].kind);
-	struct text t = {0};
+	struct label_text t = {0};
 	char number[16], *copy;
 
 	snprintf(number, sizeof(number), "%u", v[i].kind);
 	if (means == BY_OBJECT) {
 		copy = trace_object_label(r, trace_kind_object(r, k));
 	} else {
-		t = means == BY_PATH ? difference(v, n, i)
-				     : (struct text){means == BY_NUMBER ? number : k->scheduler, 0};
+		t = means == BY_PATH
+			    ? difference(v, n, i)
+			    : (struct label_text){means == BY_NUMBER ? number : k->scheduler, 0};
 		copy = means == BY_PATH ? strndup(t.at ? t.at : "", t.len) : strdup(t.at);
 	}
-	return (struct text){copy, copy ? strlen(copy) : 0};
+	return (struct label_text){copy, copy ? strlen(copy) : 0};
 }
 
-static bool is_one_of_its_kind(const struct text *marks, size_t n, size_t i)
+static bool is_one_of_its_kind(const struct label_text *marks, size_t n, size_t i)
 {
 	for (size_t k = 0; k < n; k++) {
 		if (k != i && by_text(&marks[k], &marks[i]) == 0)
@@ -419,7 +424,7 @@ static bool is_one_of_its_kind(const struct text *marks, size_t n, size_t i)
 static int tell_apart(struct kind_labels *l, const struct trace_reader *r, const struct alike *v,
 		      size_t n, enum means means)
 {
-	struct text *marks = calloc(n, sizeof(*marks));
+	struct label_text *marks = calloc(n, sizeof(*marks));
 	bool differ = false;
 	int rc = marks ? 0 : -ENOMEM;
 
@@ -499,7 +504,7 @@ static int label_processes(struct kind_labels *l, const struct trace_reader *r, 
 			char *process = trace_process_label(r, v[k].process);
 
 			rc = process ? relabel(l, &v[k], BY_OBJECT,
-					       (struct text){process, strlen(process)})
+					       (struct label_text){process, strlen(process)})
 				     : -ENOMEM;
 			free(process);
 		}

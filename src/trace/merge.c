@@ -34,13 +34,13 @@
 #define MAX_HELD_BYTES ((size_t)128 << 20)
 #define MAX_SPARE_STREAMS 64u
 
-struct stream {
+struct merge_stream {
 	struct decoder decoder;
 	struct merge_chunk *current; /* that the decoder reads */
 	struct merge_chunk *first, **last;
 	size_t decoder_bytes; /* the most that the decoder needed or will need */
 	uint32_t thread, at, n;
-	struct stream *spare;
+	struct merge_stream *spare;
 	struct trace_event batch[BATCH];
 };
 
@@ -54,15 +54,15 @@ struct merge {
 	merge_damage_fn damage;
 	void *ctx;
 	ZSTD_DCtx *zstd;
-	struct map by_thread;	/* the streams that have events */
-	struct stream **leaves; /* the same; NULL where one ran out of events */
+	struct map by_thread;	      /* the streams that have events */
+	struct merge_stream **leaves; /* the same; NULL where one ran out of events */
 	uint32_t n_leaves, leaves_cap;
 	bool stale; /* streams came since the tree was built */
 	struct key winner;
 	struct key *tree; /* its nodes from 1 to tree_leaves - 1; leaves are not stored */
 	uint32_t tree_leaves, tree_cap;
 	size_t held_bytes;
-	struct stream *spare;
+	struct merge_stream *spare;
 	unsigned n_spare;
 	size_t n_out, n_held; /* given out last; those after them, whose time goes on */
 	struct trace_event out[OUT];
@@ -92,7 +92,7 @@ static void chunk_drop(struct merge *m, struct merge_chunk *chunk)
 	free(chunk);
 }
 
-static void stream_free(struct stream *s)
+static void stream_free(struct merge_stream *s)
 {
 	decoder_done(&s->decoder);
 	free(s);
@@ -100,7 +100,7 @@ static void stream_free(struct stream *s)
 
 /* A stream and what it still holds. It is kept for the next thread that needs one, up to some
  * number, so that the decoders' memory is used again. */
-static void put_away(struct merge *m, struct stream *s)
+static void put_away(struct merge *m, struct merge_stream *s)
 {
 	chunk_drop(m, s->current);
 	while (s->first) {
@@ -135,7 +135,7 @@ void merge_free(struct merge *m)
 		return;
 	merge_clear(m);
 	while (m->spare) {
-		struct stream *next = m->spare->spare;
+		struct merge_stream *next = m->spare->spare;
 		stream_free(m->spare);
 		m->spare = next;
 	}
@@ -154,7 +154,7 @@ bool merge_full(const struct merge *m)
 
 static inline struct key key_of(const struct merge *m, uint32_t leaf)
 {
-	const struct stream *s = leaf < m->n_leaves ? m->leaves[leaf] : NULL;
+	const struct merge_stream *s = leaf < m->n_leaves ? m->leaves[leaf] : NULL;
 	return (struct key){
 		.time = s ? s->batch[s->at].time : UINT64_MAX,
 		.place = (uint64_t)(s ? s->thread : UINT32_MAX) << 32 | leaf,
@@ -218,7 +218,7 @@ static int build(struct merge *m)
 	return 0;
 }
 
-static int add_leaf(struct merge *m, struct stream *s)
+static int add_leaf(struct merge *m, struct merge_stream *s)
 {
 	if (!GROW(m->leaves, m->n_leaves, m->leaves_cap))
 		return -ENOMEM;
@@ -230,7 +230,7 @@ static int add_leaf(struct merge *m, struct stream *s)
 /* ---- streams ---- */
 
 /* Makes batch[at] exist: 1, 0 if the stream has no more events, -ENOMEM. */
-static int fill(struct merge *m, struct stream *s)
+static int fill(struct merge *m, struct merge_stream *s)
 {
 	for (;;) {
 		if (s->at < s->n)
@@ -266,9 +266,9 @@ static int fill(struct merge *m, struct stream *s)
 	}
 }
 
-static struct stream *take_stream(struct merge *m, uint32_t thread)
+static struct merge_stream *take_stream(struct merge *m, uint32_t thread)
 {
-	struct stream *s = m->spare;
+	struct merge_stream *s = m->spare;
 	if (s) {
 		m->spare = s->spare;
 		m->n_spare--;
@@ -300,7 +300,7 @@ int merge_add(struct merge *m, struct merge_chunk *chunk)
 		return r;
 	}
 
-	struct stream *s = map_get(&m->by_thread, thread, 0);
+	struct merge_stream *s = map_get(&m->by_thread, thread, 0);
 	bool is_new = !s;
 	if (is_new)
 		s = take_stream(m, thread);
@@ -380,7 +380,7 @@ int merge_next(struct merge *m, uint64_t limit, bool forced, const struct trace_
 	while (n < OUT && (forced || key.time < limit)) {
 		uint64_t time = key.time;
 		uint32_t leaf = (uint32_t)key.place;
-		struct stream *s = leaf < m->n_leaves ? m->leaves[leaf] : NULL;
+		struct merge_stream *s = leaf < m->n_leaves ? m->leaves[leaf] : NULL;
 		if (!s)
 			break;
 		m->out[n++] = s->batch[s->at++];

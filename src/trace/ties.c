@@ -23,7 +23,7 @@
 enum state { ANY, IDLE, SCHEDULED, POLLED, ENDED };
 
 /* A task, or a future, of which there are events in the run. */
-struct life {
+struct address_life {
 	uint64_t task, events; /* which, of the window: bits */
 	uint32_t kind;
 	uint32_t thread; /* that polls it */
@@ -39,7 +39,7 @@ struct window {
 	uint64_t left;		/* not in order yet: bits, as all below */
 	uint64_t spawns;	/* of tasks that they don't name */
 	uint64_t after[WINDOW]; /* what precedes it on its thread */
-	struct life lives[WINDOW], *of[WINDOW];
+	struct address_life lives[WINDOW], *of[WINDOW];
 };
 
 static bool of_task(const struct trace_event *e)
@@ -73,12 +73,12 @@ static bool ends(const struct trace_event *e)
 
 /* ---- how a task came here ---- */
 
-static struct life *life_of(struct window *w, const struct trace_event *e)
+static struct address_life *life_of(struct window *w, const struct trace_event *e)
 {
 	for (unsigned i = 0; i < w->n_lives; i++)
 		if (w->lives[i].task == e->task && w->lives[i].kind == e->kind)
 			return &w->lives[i];
-	w->lives[w->n_lives] = (struct life){.task = e->task, .kind = e->kind};
+	w->lives[w->n_lives] = (struct address_life){.task = e->task, .kind = e->kind};
 	return &w->lives[w->n_lives++];
 }
 
@@ -94,7 +94,7 @@ static bool begun(const struct window *w, unsigned end)
 static void learn(struct window *w, unsigned i)
 {
 	const struct trace_event *e = &w->run[i];
-	struct life *l = w->of[i];
+	struct address_life *l = w->of[i];
 
 	if (ends(e) && !begun(w, i)) {
 		l->state = POLLED;
@@ -129,7 +129,7 @@ static bool look(struct window *w)
 			w->spawns |= 1ull << i;
 		}
 	}
-	for (struct life *l = w->lives; l < w->lives + w->n_lives; l++) {
+	for (struct address_life *l = w->lives; l < w->lives + w->n_lives; l++) {
 		uint32_t n_wakes = l->n_wakes > l->n_schedules ? l->n_wakes : l->n_schedules;
 
 		if (l->state == ANY && (l->n_polls || n_wakes))
@@ -187,7 +187,7 @@ static bool lasts(const struct window *w, unsigned begin)
 
 static bool begin_fits(const struct window *w, unsigned i)
 {
-	const struct life *l = w->of[i];
+	const struct address_life *l = w->of[i];
 
 	if (l->state == POLLED || (lasts(w, i) && awaited(w, i, begins)))
 		return false;
@@ -198,7 +198,7 @@ static bool begin_fits(const struct window *w, unsigned i)
 static bool fits(const struct window *w, unsigned i)
 {
 	const struct trace_event *e = &w->run[i];
-	const struct life *l = w->of[i];
+	const struct address_life *l = w->of[i];
 
 	if (!l)
 		return true;
@@ -216,7 +216,7 @@ static bool fits(const struct window *w, unsigned i)
 	return e->type != TE_DROP || !awaited(w, i, is_no_drop);
 }
 
-static void play(struct life *l, const struct trace_event *e)
+static void play(struct address_life *l, const struct trace_event *e)
 {
 	if (begins(e)) {
 		l->state = POLLED;

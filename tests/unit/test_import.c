@@ -19,7 +19,7 @@
 
 static void names_number_what_is_different(void **state)
 {
-	struct names s;
+	struct import_names s;
 	char text[32];
 	bool is_new;
 

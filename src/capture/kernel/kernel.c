@@ -44,7 +44,7 @@
 #define RECORD_RATIO 4
 
 /* A record that waits for those that may be older. */
-struct waiting {
+struct kernel_waiting {
 	struct order_item order;
 	void *record;
 	size_t len;
@@ -209,7 +209,7 @@ static int launch(struct capture *c, char *const argv[], struct error *err)
 
 static void capture_free(struct capture *c)
 {
-	struct waiting one;
+	struct kernel_waiting one;
 
 	for (size_t i = 0; i < c->n_processes; i++)
 		kernel_process_free(c, c->processes[i]);
@@ -267,7 +267,7 @@ static int kernel_open(struct capture_shared *shared, struct capture **ret_captu
 	}
 	c->life = l;
 	c->shared = shared;
-	order_init(&c->waiting, sizeof(struct waiting), SIZE_MAX);
+	order_init(&c->waiting, sizeof(struct kernel_waiting), SIZE_MAX);
 	l->exit_status = -1;
 	drain_interval_init(&l->pace, opt->long_poll_ns ? opt->long_poll_ns / 4 : PACE_MAX_NS);
 	rc = begin(c, opt, err);
@@ -323,7 +323,7 @@ static int look_again(struct capture *c, uint64_t now, struct error *err)
 static int add_record(void *context, const void *record, size_t len)
 {
 	struct capture *c = context;
-	struct waiting one = {.len = len};
+	struct kernel_waiting one = {.len = len};
 	int rc;
 
 	/* Too short to be one, or too long: from another version of pollux. */
@@ -342,7 +342,7 @@ static int add_record(void *context, const void *record, size_t len)
 
 static int take_records(struct capture *c, uint64_t before_ns)
 {
-	struct waiting one;
+	struct kernel_waiting one;
 	int rc = 0;
 
 	while (rc == 0 && order_next(&c->waiting, before_ns, &one)) {

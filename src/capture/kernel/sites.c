@@ -29,7 +29,7 @@
 #define RSP (1u << 4)
 
 /* While an object is looked at. */
-struct scanner {
+struct site_scanner {
 	struct elf_image *image;
 	struct kernel_object *object;
 	struct kernel_hooks *hooks;
@@ -42,7 +42,7 @@ struct scanner {
 
 /* ---- adding ---- */
 
-static struct kernel_hook *new_hook(struct scanner *f, enum kernel_hook_type type,
+static struct kernel_hook *new_hook(struct site_scanner *f, enum kernel_hook_type type,
 				    uint32_t *ret_number)
 {
 	struct kernel_hooks *h = f->hooks;
@@ -58,8 +58,8 @@ static struct kernel_hook *new_hook(struct scanner *f, enum kernel_hook_type typ
 	return &h->table[h->n++];
 }
 
-static struct kernel_site *new_site(struct scanner *f, uint64_t addr, enum kernel_program program,
-				    uint32_t hook)
+static struct kernel_site *new_site(struct site_scanner *f, uint64_t addr,
+				    enum kernel_program program, uint32_t hook)
 {
 	struct kernel_object *o = f->object;
 	uint64_t offset;
@@ -72,7 +72,8 @@ static struct kernel_site *new_site(struct scanner *f, uint64_t addr, enum kerne
 }
 
 /* Another kind has the same function: what is not common to both is not known. */
-static void share(struct scanner *f, uint32_t number, uint32_t kind, const struct kernel_hook *like)
+static void share(struct site_scanner *f, uint32_t number, uint32_t kind,
+		  const struct kernel_hook *like)
 {
 	struct kernel_hook *h = &f->hooks->table[number];
 
@@ -88,8 +89,8 @@ static void share(struct scanner *f, uint32_t number, uint32_t kind, const struc
  * A hook at the entry of a function. 1 if it is new, 0 if another kind has the function or it can't
  * be probed, negative errno.
  */
-static int add_function(struct scanner *f, uint64_t addr, enum kernel_hook_type type, uint32_t kind,
-			const struct kernel_hook *like, uint32_t *ret_number)
+static int add_function(struct site_scanner *f, uint64_t addr, enum kernel_hook_type type,
+			uint32_t kind, const struct kernel_hook *like, uint32_t *ret_number)
 {
 	uint32_t number;
 	struct kernel_hook *h;
@@ -173,7 +174,7 @@ static uint64_t behind_jump(struct elf_image *image, uint64_t addr)
 
 /* The ends of async-task's run(): a panic leaves it by unwinding, so no return address may be
  * changed, and probes are at its returns. */
-static int add_returns(struct scanner *f, uint64_t addr, uint32_t run)
+static int add_returns(struct site_scanner *f, uint64_t addr, uint32_t run)
 {
 	_cleanup_free_ uint64_t *rets = NULL;
 	uint64_t start, end;
@@ -206,7 +207,7 @@ static int add_returns(struct scanner *f, uint64_t addr, uint32_t run)
 }
 
 /* Where a table's address is taken: `keep` nothing, only that it is passed counts. */
-static int add_spawns(struct scanner *f, const struct scan_site *sites, size_t n,
+static int add_spawns(struct site_scanner *f, const struct scan_site *sites, size_t n,
 		      enum kernel_hook_type type, uint32_t kind, uint32_t waker, uint64_t next_id)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -246,7 +247,7 @@ static int add_spawns(struct scanner *f, const struct scan_site *sites, size_t n
  * It begins with a plain move nearly always; to step over that at each wake would cost the program
  * more than all else together.
  */
-static bool is_dear(struct scanner *f, enum kernel_hook_type type, uint64_t addr)
+static bool is_dear(struct site_scanner *f, enum kernel_hook_type type, uint64_t addr)
 {
 	uint64_t place;
 
@@ -258,14 +259,15 @@ static bool is_dear(struct scanner *f, enum kernel_hook_type type, uint64_t addr
 }
 
 /* The ends of polls. Tokio catches panics below raw::poll: its return address may be changed. */
-static int add_ends(struct scanner *f, enum kernel_hook_type type, uint64_t addr, uint32_t poll)
+static int add_ends(struct site_scanner *f, enum kernel_hook_type type, uint64_t addr,
+		    uint32_t poll)
 {
 	if (type == KH_ASYNC_RUN)
 		return add_returns(f, addr, poll);
 	return new_site(f, f->hooks->places[poll].addr, KP_RETURN, poll) ? 0 : -ENOMEM;
 }
 
-static int add_functions(struct scanner *f, uint32_t i)
+static int add_functions(struct site_scanner *f, uint32_t i)
 {
 	const struct scan_kind *k = &f->object->scan.kinds[i];
 	const enum kernel_hook_type *types =
@@ -290,7 +292,7 @@ static int add_functions(struct scanner *f, uint32_t i)
 	return rc < 0 ? rc : 0;
 }
 
-static int add_waker(struct scanner *f, uint32_t i)
+static int add_waker(struct site_scanner *f, uint32_t i)
 {
 	const struct runtime_scan *found = &f->object->scan;
 	const struct scan_waker *w = &found->wakers[i];
@@ -320,7 +322,7 @@ static int add_waker(struct scanner *f, uint32_t i)
 	return rc < 0 ? rc : 0;
 }
 
-static int add_runtimes(struct scanner *f)
+static int add_runtimes(struct site_scanner *f)
 {
 	const struct runtime_scan *found = &f->object->scan;
 	for (uint32_t i = 0; i < found->n_kinds; i++) {
@@ -374,8 +376,9 @@ static void set_texts(struct kernel_hook *h, const struct provider_probe *row)
 	}
 }
 
-static int add_known(struct scanner *f, const struct provider_probe *row, const struct probe *probe,
-		     uint64_t addr, const struct probe_arg *args, size_t n_args)
+static int add_known(struct site_scanner *f, const struct provider_probe *row,
+		     const struct probe *probe, uint64_t addr, const struct probe_arg *args,
+		     size_t n_args)
 {
 	struct kernel_object *o = f->object;
 	struct kernel_site *site;
@@ -435,7 +438,7 @@ static bool has_other_row(const struct elf_symbol *symbols, size_t n, size_t at,
 	return false;
 }
 
-static int add_probes(struct scanner *f)
+static int add_probes(struct site_scanner *f)
 {
 	const struct elf_symbol *symbols;
 	size_t n = elf_image_symbols(f->image, &symbols);
@@ -497,7 +500,7 @@ int kernel_sites_known(struct elf_image *image, bool *ret_known, struct error *e
 
 /* ---- coverage ---- */
 
-static void cover_functions(const struct scanner *f)
+static void cover_functions(const struct site_scanner *f)
 {
 	struct kernel_object *o = f->object;
 	struct coverage_list *c = &o->coverage;
@@ -548,7 +551,7 @@ static void cover_scan(struct kernel_object *o)
 
 /* ---- all together ---- */
 
-static int begin(struct scanner *f, const char *path, struct kernel_object *o)
+static int begin(struct site_scanner *f, const char *path, struct kernel_object *o)
 {
 	struct stat st;
 
@@ -563,7 +566,7 @@ static int begin(struct scanner *f, const char *path, struct kernel_object *o)
 }
 
 /* What was found goes to the caller, or with an error nothing stays of it. */
-static int end(struct scanner *f, int rc, uint32_t n_before, struct kernel_object *ret,
+static int end(struct site_scanner *f, int rc, uint32_t n_before, struct kernel_object *ret,
 	       struct error *err)
 {
 	map_done(&f->by_place);
@@ -578,7 +581,7 @@ static int end(struct scanner *f, int rc, uint32_t n_before, struct kernel_objec
 	return 0;
 }
 
-static int find_functions(struct scanner *f, const char *path, uint64_t deadline_ns,
+static int find_functions(struct site_scanner *f, const char *path, uint64_t deadline_ns,
 			  struct error *err)
 {
 	struct kernel_object *o = f->object;
@@ -597,7 +600,7 @@ static int find_functions(struct scanner *f, const char *path, uint64_t deadline
 	return coverage_result(&o->coverage);
 }
 
-static int find_probes(struct scanner *f, struct error *err)
+static int find_probes(struct site_scanner *f, struct error *err)
 {
 	struct kernel_object *o = f->object;
 
@@ -619,7 +622,7 @@ int kernel_sites_find(struct elf_image *image, const char *path, uint32_t number
 		      struct error *err)
 {
 	struct kernel_object o;
-	struct scanner f = {.image = image, .object = &o, .hooks = hooks, .number = number};
+	struct site_scanner f = {.image = image, .object = &o, .hooks = hooks, .number = number};
 	uint32_t n_before = hooks->n;
 	int rc = begin(&f, path, &o);
 
@@ -636,7 +639,7 @@ int kernel_sites_unwinder(struct elf_image *image, const char *path, uint32_t nu
 		enum kernel_hook_type type;
 	} functions[] = {{"_Unwind_RaiseException", KH_RAISE}, {"_Unwind_Resume", KH_RESUME}};
 	struct kernel_object o;
-	struct scanner f = {.image = image, .object = &o, .hooks = hooks, .number = number};
+	struct site_scanner f = {.image = image, .object = &o, .hooks = hooks, .number = number};
 	const struct kernel_hook like = {0};
 	const struct elf_symbol *symbols;
 	size_t n = elf_image_symbols(image, &symbols);

@@ -32,7 +32,7 @@ _Static_assert((int)WAKE_SCHEDULES == TW_SCHEDULED && (int)WAKE_RUNNING == TW_RU
 	       "enum wake_effect");
 
 /* What a record is about. */
-struct hit {
+struct probe_hit {
 	struct capture *c;
 	struct kernel_process *p;
 	struct kernel_track *t;
@@ -46,7 +46,7 @@ struct hit {
 
 /* ---- telling ---- */
 
-static int tell_value(struct hit *h, uint64_t time, unsigned type, unsigned arg,
+static int tell_value(struct probe_hit *h, uint64_t time, unsigned type, unsigned arg,
 		      const struct kernel_kind *kind, uint64_t task, uint64_t value)
 {
 	const struct trace_event e = {.time = time,
@@ -62,13 +62,13 @@ static int tell_value(struct hit *h, uint64_t time, unsigned type, unsigned arg,
 	return kernel_put(h->c, h->p, &e);
 }
 
-static int tell(struct hit *h, uint64_t time, unsigned type, unsigned arg,
+static int tell(struct probe_hit *h, uint64_t time, unsigned type, unsigned arg,
 		const struct kernel_kind *kind, uint64_t task)
 {
 	return tell_value(h, time, type, arg, kind, task, 0);
 }
 
-static int tell_task(struct hit *h, unsigned type, unsigned arg)
+static int tell_task(struct probe_hit *h, unsigned type, unsigned arg)
 {
 	return tell(h, h->r->time, type, arg, h->kind, h->task);
 }
@@ -91,14 +91,14 @@ static struct kernel_frame *frame_of(struct kernel_track *t, uint64_t header)
 }
 
 /* The open poll of a task, on whatever thread. */
-static struct kernel_frame *open_frame(struct hit *h, uint64_t header)
+static struct kernel_frame *open_frame(struct probe_hit *h, uint64_t header)
 {
 	struct kernel_track *t = map_get(&h->c->open, h->p->index, header);
 
 	return t ? frame_of(t, header) : NULL;
 }
 
-static int open_poll(struct hit *h, struct kernel_frame **ret)
+static int open_poll(struct probe_hit *h, struct kernel_frame **ret)
 {
 	struct kernel_track *t = h->t;
 	struct kernel_frame *f, *outer = t->depth ? &t->frames[t->depth - 1] : NULL;
@@ -123,7 +123,8 @@ static int open_poll(struct hit *h, struct kernel_frame **ret)
 
 /* Ends the innermost poll, at an await point or 0; of a freed task the memory's end is reported
  * after it. */
-static int close_poll_at(struct hit *h, uint64_t time, enum trace_outcome outcome, uint16_t point)
+static int close_poll_at(struct probe_hit *h, uint64_t time, enum trace_outcome outcome,
+			 uint16_t point)
 {
 	struct kernel_track *t = h->t;
 	const struct kernel_frame f = t->frames[--t->depth];
@@ -143,13 +144,13 @@ static int close_poll_at(struct hit *h, uint64_t time, enum trace_outcome outcom
 	return rc;
 }
 
-static int close_poll(struct hit *h, uint64_t time, enum trace_outcome outcome)
+static int close_poll(struct probe_hit *h, uint64_t time, enum trace_outcome outcome)
 {
 	return close_poll_at(h, time, outcome, 0);
 }
 
 /* Nobody saw how it ended, or when; a panic that was raised in it may be the reason. */
-static int close_unseen(struct hit *h, uint64_t time)
+static int close_unseen(struct probe_hit *h, uint64_t time)
 {
 	const struct kernel_frame *f = &h->t->frames[h->t->depth - 1];
 
@@ -158,7 +159,7 @@ static int close_unseen(struct hit *h, uint64_t time)
 }
 
 /* Polls whose frames are gone from the stack, seen from this deep. */
-static int close_stale(struct hit *h, uint64_t sp)
+static int close_stale(struct probe_hit *h, uint64_t sp)
 {
 	int rc = 0;
 
@@ -171,7 +172,7 @@ static int close_stale(struct hit *h, uint64_t sp)
 }
 
 /* The poll that this record ends is the innermost one then; NULL: its begin was not seen. */
-static int find_ended(struct hit *h, struct kernel_frame **ret)
+static int find_ended(struct probe_hit *h, struct kernel_frame **ret)
 {
 	struct kernel_frame *f;
 	int rc = close_stale(h, h->r->sp);
@@ -184,7 +185,7 @@ static int find_ended(struct hit *h, struct kernel_frame **ret)
 int kernel_tasks_end(struct capture *c, struct kernel_process *p, struct kernel_track *t,
 		     uint64_t time)
 {
-	struct hit h = {.c = c, .p = p, .t = t};
+	struct probe_hit h = {.c = c, .p = p, .t = t};
 	int rc = 0;
 
 	while (t->depth && rc == 0)
@@ -229,7 +230,7 @@ static enum trace_outcome tokio_outcome(const struct kernel_record *r, const str
  * an abort of a running one sets both again. An output that was taken, or that has no join handle,
  * leaves no traces to rely on: the first query has seen it.
  */
-static void look(struct hit *h, struct kernel_frame *f)
+static void look(struct probe_hit *h, struct kernel_frame *f)
 {
 	bool queued = !(h->state & TOKIO_LIFECYCLE);
 
@@ -247,7 +248,7 @@ static void look(struct hit *h, struct kernel_frame *f)
 
 /* What is freed without an event (its function is inlined) counts as dropped. Or it is about to be:
  * its last reference is gone, and the thread that gave it back calls the function in a moment. */
-static void found_freed(struct hit *h, struct kernel_frame *f)
+static void found_freed(struct probe_hit *h, struct kernel_frame *f)
 {
 	struct capture *c = h->c;
 
@@ -256,7 +257,7 @@ static void found_freed(struct hit *h, struct kernel_frame *f)
 		(struct kernel_freed){.process = h->p, .header = f->header, .task = f->task};
 }
 
-static bool was_found_freed(const struct hit *h)
+static bool was_found_freed(const struct probe_hit *h)
 {
 	for (uint32_t i = 0; i < KERNEL_MAX_FREED; i++) {
 		struct kernel_freed *was = &h->c->freed[i];
@@ -269,7 +270,7 @@ static bool was_found_freed(const struct hit *h)
 	return false;
 }
 
-static int tokio_return(struct hit *h)
+static int tokio_return(struct probe_hit *h)
 {
 	struct kernel_frame *f;
 	int rc = find_ended(h, &f);
@@ -300,7 +301,7 @@ static int tokio_return(struct hit *h)
 	return close_poll(h, h->r->time, tokio_outcome(h->r, f, freed));
 }
 
-static int tokio_poll(struct hit *h)
+static int tokio_poll(struct probe_hit *h)
 {
 	struct kernel_track *was = map_get(&h->c->open, h->p->index, h->r->header);
 	struct kernel_frame *f, *before = was ? frame_of(was, h->r->header) : NULL;
@@ -322,10 +323,10 @@ static int tokio_poll(struct hit *h)
  * thread, is still to come: there the poll is over by now, and the address will be another task's
  * before that thread gets to say so.
  */
-static int over_elsewhere(struct hit *h, struct kernel_frame *f)
+static int over_elsewhere(struct probe_hit *h, struct kernel_frame *f)
 {
 	struct kernel_track *t = map_get(&h->c->open, h->p->index, h->r->header);
-	struct hit other = {.c = h->c, .p = h->p, .t = t};
+	struct probe_hit other = {.c = h->c, .p = h->p, .t = t};
 	bool closed =
 		h->place->type == KH_ASYNC_DESTROY && h->has_state && !(h->state & ASYNC_COMPLETED);
 	enum trace_outcome outcome = TO_READY;
@@ -347,7 +348,7 @@ static int over_elsewhere(struct hit *h, struct kernel_frame *f)
 	return rc;
 }
 
-static int dropped(struct hit *h)
+static int dropped(struct probe_hit *h)
 {
 	struct kernel_frame *f = open_frame(h, h->r->header);
 
@@ -363,7 +364,7 @@ static int dropped(struct hit *h)
 	return 0;
 }
 
-static int tokio_shutdown(struct hit *h)
+static int tokio_shutdown(struct probe_hit *h)
 {
 	struct kernel_frame *f;
 
@@ -388,7 +389,7 @@ static int tokio_shutdown(struct hit *h)
 }
 
 /* Somebody asks for the output of a task that was cancelled, or gives its handle up. */
-static int tokio_ask(struct hit *h)
+static int tokio_ask(struct probe_hit *h)
 {
 	struct kernel_frame *f = open_frame(h, h->r->header);
 
@@ -397,7 +398,7 @@ static int tokio_ask(struct hit *h)
 	return 0;
 }
 
-static int woken(struct hit *h, enum wake_effect effect)
+static int woken(struct probe_hit *h, enum wake_effect effect)
 {
 	int rc = tell_task(h, TE_WAKE, effect);
 
@@ -409,7 +410,7 @@ static int woken(struct hit *h, enum wake_effect effect)
 }
 
 /* The wake that was just reported leads here. */
-static bool is_woken(struct hit *h)
+static bool is_woken(struct probe_hit *h)
 {
 	bool is = h->t->wake && h->t->wake == h->task &&
 		  h->t->wake_kind == (h->kind ? h->kind->index : TRACE_KIND_NONE);
@@ -421,7 +422,7 @@ static bool is_woken(struct hit *h)
 
 /* ---- async-task ---- */
 
-static void read_async(struct hit *h)
+static void read_async(struct probe_hit *h)
 {
 	h->task = h->r->header & TASK_MASK;
 	if (!(h->r->flags & KF_READ))
@@ -441,7 +442,7 @@ static void read_async(struct hit *h)
 	}
 }
 
-static int async_run(struct hit *h)
+static int async_run(struct probe_hit *h)
 {
 	struct kernel_frame *f;
 
@@ -454,14 +455,14 @@ static int async_run(struct hit *h)
 }
 
 /* Where a pending task waits, unless it was polled again while that was read. */
-static uint16_t async_point(const struct hit *h)
+static uint16_t async_point(const struct probe_hit *h)
 {
 	return h->has_state && async_is_state(h->state) && !(h->state & ASYNC_LIFECYCLE)
 		       ? h->r->point
 		       : 0;
 }
 
-static int async_return(struct hit *h)
+static int async_return(struct probe_hit *h)
 {
 	enum trace_outcome outcome = TO_UNKNOWN;
 	struct kernel_frame *f;
@@ -483,7 +484,7 @@ static int async_return(struct hit *h)
 }
 
 /* run() was left by a panic. */
-static int async_unwound(struct hit *h)
+static int async_unwound(struct probe_hit *h)
 {
 	struct kernel_frame *f = frame_of(h->t, h->r->header);
 	int rc = 0;
@@ -495,7 +496,7 @@ static int async_unwound(struct hit *h)
 	return rc == 0 ? close_poll(h, h->r->time, TO_PANICKED) : rc;
 }
 
-static int async_schedule(struct hit *h)
+static int async_schedule(struct probe_hit *h)
 {
 	/* run() puts a task that was woken meanwhile back by itself. */
 	struct kernel_frame *f = frame_of(h->t, h->r->header);
@@ -512,19 +513,19 @@ static int async_schedule(struct hit *h)
 }
 
 /* drop_future: by who drops a Runnable instead of running it; or within a run. */
-static int async_cancel(struct hit *h)
+static int async_cancel(struct probe_hit *h)
 {
 	return open_frame(h, h->r->header) ? 0 : tell_task(h, TE_CANCEL, 0);
 }
 
-static int async_wake(struct hit *h)
+static int async_wake(struct probe_hit *h)
 {
 	return woken(h, h->has_state ? async_wake_effect(h->state) : WAKE_SCHEDULES);
 }
 
 /* ---- places that aren't a task's ---- */
 
-static const struct kernel_loaded *loaded(const struct hit *h)
+static const struct kernel_loaded *loaded(const struct probe_hit *h)
 {
 	for (size_t i = 0; i < h->p->n_loaded; i++)
 		if (h->p->loaded[i].object == h->place->object)
@@ -532,7 +533,7 @@ static const struct kernel_loaded *loaded(const struct hit *h)
 	return NULL;
 }
 
-static int spawned(struct hit *h)
+static int spawned(struct probe_hit *h)
 {
 	const struct kernel_loaded *l = loaded(h);
 	uint64_t next = h->r->words[0];
@@ -546,7 +547,7 @@ static int spawned(struct hit *h)
 	return rc;
 }
 
-static int root(struct hit *h, unsigned type, uint64_t task)
+static int root(struct probe_hit *h, unsigned type, uint64_t task)
 {
 	const struct kernel_loaded *l = loaded(h);
 
@@ -557,7 +558,7 @@ static int root(struct hit *h, unsigned type, uint64_t task)
 	return tell(h, h->r->time, type, 0, &kind, task);
 }
 
-static void raised(struct hit *h)
+static void raised(struct probe_hit *h)
 {
 	if (h->t->depth)
 		h->t->frames[h->t->depth - 1].raised_ns = h->r->time;
@@ -565,7 +566,7 @@ static void raised(struct hit *h)
 
 /* ---- one record ---- */
 
-static void read_tokio(struct hit *h)
+static void read_tokio(struct probe_hit *h)
 {
 	h->kind = map_get(&h->p->kinds, h->r->words[2], 0);
 	h->has_state = h->r->flags & KF_READ;
@@ -574,7 +575,7 @@ static void read_tokio(struct hit *h)
 }
 
 /* A function that only one kind has identifies the kind where the memory doesn't. */
-static void assume_kind(struct hit *h)
+static void assume_kind(struct probe_hit *h)
 {
 	const struct kernel_loaded *l;
 
@@ -587,7 +588,7 @@ static void assume_kind(struct hit *h)
 int kernel_task(struct capture *c, struct kernel_process *p, struct kernel_track *t,
 		const struct kernel_place *place, const struct kernel_record *r)
 {
-	struct hit h = {.c = c, .p = p, .t = t, .place = place, .r = r};
+	struct probe_hit h = {.c = c, .p = p, .t = t, .place = place, .r = r};
 
 	if (r->type == KR_RETURN)
 		return tokio_return(&h);

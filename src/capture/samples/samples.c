@@ -70,7 +70,7 @@ struct process_samples {
 };
 
 /* Whose samples go where. */
-struct stream {
+struct sample_stream {
 	uint32_t thread; /* trace index of its first record: shows that the tid was reused */
 	uint32_t index;
 };
@@ -89,7 +89,7 @@ struct capture {
 	size_t n_late;
 	struct process_samples *processes;
 	size_t n_processes;
-	struct map streams; /* (process, tid) -> struct stream */
+	struct map streams; /* (process, tid) -> struct sample_stream */
 	struct drain_interval pace;
 	uint64_t drained_ns, watermark_ns;
 	uint64_t n_samples, n_throttled;
@@ -406,7 +406,7 @@ static void settle_late(struct capture *c, pid_t tid, uint64_t id)
 static int stream_of(struct capture *c, const struct process_samples *p, uint32_t tid,
 		     uint32_t *ret_index)
 {
-	struct stream *s = map_get(&c->streams, p->process, tid);
+	struct sample_stream *s = map_get(&c->streams, p->process, tid);
 	const struct capture_thread *t = capture_threads_find(c->shared->threads, p->process, tid);
 	int rc;
 

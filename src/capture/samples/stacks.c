@@ -49,27 +49,27 @@ struct name {
 };
 
 /* An address in a process. */
-struct place {
+struct code_place {
 	struct process_stacks *process;
 	const struct unwind_file *file; /* NULL: the object says what it is */
 	const char *object;
 	uint64_t addr; /* as linked */
-	struct place *next;
+	struct code_place *next;
 	/* the naming thread's until `named`, which is set last */
 	struct name *names; /* innermost first */
 	size_t n_names;
 	bool named;
 };
 
-struct node {
+struct stack_node {
 	capture_stack parent;
 	uint32_t flags; /* enum trace_stack_flags, of an outermost one */
-	struct place *place;
+	struct code_place *place;
 	uint32_t index; /* trace index + 1 of its innermost frame; 0: not written yet */
 };
 
 /* An event on its way. */
-struct waiting {
+struct waiting_event {
 	struct order_item order;
 	struct trace_event event; /* value is set when it is written */
 	capture_stack stack;
@@ -80,8 +80,8 @@ struct process_stacks {
 	pid_t pid;
 	struct process handle;
 	struct unwind_map *map; /* the recorder's */
-	struct map places;	/* (file, linked address) -> struct place */
-	struct place *agent, *kernel;
+	struct map places;	/* (file, linked address) -> struct code_place */
+	struct code_place *agent, *kernel;
 	uint64_t look_at_ns, look_wait_ns;
 	struct counts {
 		uint64_t walked, whole, cut, no_rule, unknown, retprobe;
@@ -97,23 +97,23 @@ struct process_stacks {
 struct capture_stacks {
 	struct trace_writer *writer;
 	struct process_stacks *processes;
-	struct node *nodes; /* [0] is unused */
+	struct stack_node *nodes; /* [0] is unused */
 	size_t n_nodes, nodes_cap;
 	struct map children; /* (parent and flags, place) -> node's number */
-	struct map last;     /* (process, tid) -> struct seen */
+	struct map last;     /* (process, tid) -> struct seen_stack */
 	struct unwind_frame frames[UNWIND_MAX_FRAMES];
-	struct order waiting; /* struct waiting */
+	struct order waiting; /* struct waiting_event */
 
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake, done;
 	bool ending;
-	struct place *first, **last_next; /* to be named */
+	struct code_place *first, **last_next; /* to be named */
 	bool busy;
 	struct unwind_files files; /* the thread's */
 };
 
-struct seen {
+struct seen_stack {
 	uint64_t time_ns;
 	capture_stack stack;
 };
@@ -162,7 +162,7 @@ static char *symbol_name(struct elf_image *image, uint64_t addr)
 	return full ? name_function(full) : strdup(s->name);
 }
 
-static void find_names(struct place *p)
+static void find_names(struct code_place *p)
 {
 	struct unwind_file *file = (struct unwind_file *)p->file;
 	struct file_names *f = file_names_of(file);
@@ -221,7 +221,7 @@ static void *stacks_main(void *arg)
 	pthread_mutex_lock(&s->lock);
 	while (!s->ending) {
 		struct process_stacks *p = wanted_process(s);
-		struct place *place = s->first;
+		struct code_place *place = s->first;
 
 		s->busy = p || place;
 		if (p) {
@@ -267,7 +267,7 @@ int capture_stacks_new(struct trace_writer *w, struct capture_stacks **ret_stack
 	s->writer = w;
 	s->n_nodes = 1;
 	s->last_next = &s->first;
-	order_init(&s->waiting, sizeof(struct waiting), SIZE_MAX);
+	order_init(&s->waiting, sizeof(struct waiting_event), SIZE_MAX);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -288,7 +288,7 @@ int capture_stacks_new(struct trace_writer *w, struct capture_stacks **ret_stack
 
 static void place_free(void *place)
 {
-	struct place *p = place;
+	struct code_place *p = place;
 
 	for (size_t i = 0; p && i < p->n_names; i++) {
 		free(p->names[i].function);
@@ -422,7 +422,7 @@ bool capture_stacks_ready(const struct capture_stacks *s, uint32_t process)
 
 /* ---- places and nodes ---- */
 
-static void ask_for_names(struct capture_stacks *s, struct place *p)
+static void ask_for_names(struct capture_stacks *s, struct code_place *p)
 {
 	pthread_mutex_lock(&s->lock);
 	*s->last_next = p;
@@ -432,9 +432,10 @@ static void ask_for_names(struct capture_stacks *s, struct place *p)
 }
 
 /* One that represents itself. */
-static struct place *own_place(struct process_stacks *p, struct place **slot, const char *object)
+static struct code_place *own_place(struct process_stacks *p, struct code_place **slot,
+				    const char *object)
 {
-	struct place *place = *slot;
+	struct code_place *place = *slot;
 
 	if (place)
 		return place;
@@ -454,12 +455,12 @@ static struct place *own_place(struct process_stacks *p, struct place **slot, co
 	return *slot = place;
 }
 
-static struct place *place_of(struct capture_stacks *s, struct process_stacks *p,
-			      const struct unwind_frame *f)
+static struct code_place *place_of(struct capture_stacks *s, struct process_stacks *p,
+				   const struct unwind_frame *f)
 {
 	const struct unwind_file *file = f->code ? f->code->file : NULL;
 	uint64_t addr = f->code ? f->ip - f->code->bias : f->ip;
-	struct place *place;
+	struct code_place *place;
 
 	if (f->code && f->code->type == UNWIND_AGENT)
 		return own_place(p, &p->agent, "[pollux]");
@@ -469,7 +470,7 @@ static struct place *place_of(struct capture_stacks *s, struct process_stacks *p
 	place = map_new(&p->places, (uintptr_t)file, addr, sizeof(*place));
 	if (!place)
 		return NULL;
-	*place = (struct place){.process = p, .file = file, .object = "", .addr = addr};
+	*place = (struct code_place){.process = p, .file = file, .object = "", .addr = addr};
 	if (file && file->image) {
 		ask_for_names(s, place);
 		return place;
@@ -483,7 +484,7 @@ static struct place *place_of(struct capture_stacks *s, struct process_stacks *p
 
 /* 0: out of memory. */
 static capture_stack node_of(struct capture_stacks *s, capture_stack parent, uint32_t flags,
-			     struct place *place)
+			     struct code_place *place)
 {
 	uint64_t key = (uint64_t)flags << 32 | parent;
 	uintptr_t known = (uintptr_t)map_get(&s->children, key, (uintptr_t)place);
@@ -495,7 +496,8 @@ static capture_stack node_of(struct capture_stacks *s, capture_stack parent, uin
 	if (s->n_nodes >= UINT32_MAX ||
 	    map_put(&s->children, key, (uintptr_t)place, (void *)(uintptr_t)s->n_nodes) < 0)
 		return 0;
-	s->nodes[s->n_nodes] = (struct node){.parent = parent, .flags = flags, .place = place};
+	s->nodes[s->n_nodes] =
+		(struct stack_node){.parent = parent, .flags = flags, .place = place};
 	return (capture_stack)s->n_nodes++;
 }
 
@@ -556,7 +558,7 @@ int capture_stacks_walk(struct capture_stacks *s, uint32_t process,
 	       f[first + 1].code && f[first + 1].code->type == UNWIND_AGENT)
 		first++;
 	for (size_t i = n; i-- > first;) {
-		struct place *place;
+		struct code_place *place;
 
 		if (i > first && f[i].code && f[i].code->type == UNWIND_AGENT)
 			continue;
@@ -569,7 +571,7 @@ int capture_stacks_walk(struct capture_stacks *s, uint32_t process,
 			return -ENOMEM;
 	}
 	if (leaf == CL_KERNEL) {
-		struct place *place = own_place(p, &p->kernel, "[kernel]");
+		struct code_place *place = own_place(p, &p->kernel, "[kernel]");
 
 		stack = place ? node_of(s, stack, 0, place) : 0;
 		if (!stack)
@@ -581,7 +583,7 @@ int capture_stacks_walk(struct capture_stacks *s, uint32_t process,
 
 /* ---- into the trace ---- */
 
-static int tell_frame(struct capture_stacks *s, const struct place *p, struct name *name)
+static int tell_frame(struct capture_stacks *s, const struct code_place *p, struct name *name)
 {
 	const struct trace_frame f = {.process = p->process->process,
 				      .line = name->line,
@@ -599,9 +601,9 @@ static int tell_frame(struct capture_stacks *s, const struct place *p, struct na
 }
 
 /* A node whose caller has been written. */
-static int tell_node(struct capture_stacks *s, struct node *node)
+static int tell_node(struct capture_stacks *s, struct stack_node *node)
 {
-	struct place *p = node->place;
+	struct code_place *p = node->place;
 	uint32_t parent = node->parent ? s->nodes[node->parent].index : 0, flags = node->flags;
 
 	for (size_t i = p->n_names; i-- > 0;) {
@@ -626,7 +628,7 @@ static int stack_index(struct capture_stacks *s, capture_stack stack, uint64_t *
 	size_t n = 0;
 
 	for (capture_stack at = stack; at && !s->nodes[at].index; at = s->nodes[at].parent) {
-		const struct place *p = s->nodes[at].place;
+		const struct code_place *p = s->nodes[at].place;
 
 		if (!__atomic_load_n(&p->named, __ATOMIC_ACQUIRE))
 			return 0;
@@ -641,19 +643,19 @@ static int stack_index(struct capture_stacks *s, capture_stack stack, uint64_t *
 int capture_stacks_seen(struct capture_stacks *s, uint32_t process, uint32_t tid, uint64_t time_ns,
 			capture_stack stack)
 {
-	struct seen *seen = map_get_or_new(&s->last, process, tid, sizeof(*seen));
+	struct seen_stack *seen = map_get_or_new(&s->last, process, tid, sizeof(*seen));
 
 	if (!seen)
 		return -ENOMEM;
 	if (time_ns >= seen->time_ns)
-		*seen = (struct seen){time_ns, stack};
+		*seen = (struct seen_stack){time_ns, stack};
 	return 0;
 }
 
 capture_stack capture_stacks_last(const struct capture_stacks *s, uint32_t process, uint32_t tid,
 				  uint64_t *ret_time_ns)
 {
-	const struct seen *seen = map_get(&s->last, process, tid);
+	const struct seen_stack *seen = map_get(&s->last, process, tid);
 
 	if (!seen)
 		return 0;
@@ -703,7 +705,7 @@ static int cover_all(struct capture_stacks *s, struct capture_stats *stats)
 		char why[256];
 
 		while ((e = map_next(&p->places, &pos))) {
-			const struct place *place = e->value;
+			const struct code_place *place = e->value;
 
 			total++;
 			if (!__atomic_load_n(&place->named, __ATOMIC_ACQUIRE) || !place->n_names)
@@ -724,15 +726,15 @@ static int cover_all(struct capture_stacks *s, struct capture_stats *stats)
 
 int capture_stacks_put(struct capture_stacks *s, const struct trace_event *e, capture_stack stack)
 {
-	const struct waiting w = {.order.time = e->time, .event = *e, .stack = stack};
+	const struct waiting_event w = {.order.time = e->time, .event = *e, .stack = stack};
 
 	return order_put(&s->waiting, &w);
 }
 
 static int flush(struct capture_stacks *s, uint64_t until_ns)
 {
-	const struct waiting *first;
-	struct waiting w;
+	const struct waiting_event *first;
+	struct waiting_event w;
 	uint64_t index;
 	int rc = 0;
 
@@ -775,7 +777,7 @@ int capture_stacks_put_copy(struct capture_stacks *s, const struct trace_event *
 int capture_stacks_flush(struct capture_stacks *s, uint64_t *ret_before_ns)
 {
 	uint64_t until = clock_monotonic_ns() - CAPTURE_STACKS_SETTLE_NS;
-	const struct waiting *first;
+	const struct waiting_event *first;
 
 	TRY(flush(s, until));
 	first = order_first(&s->waiting);
@@ -786,10 +788,10 @@ int capture_stacks_flush(struct capture_stacks *s, uint64_t *ret_before_ns)
 /* What has no names by now goes without, but for the one that is being looked at. */
 static void give_up_names(struct capture_stacks *s)
 {
-	struct place *next;
+	struct code_place *next;
 
 	pthread_mutex_lock(&s->lock);
-	for (struct place *p = s->first; p; p = next) {
+	for (struct code_place *p = s->first; p; p = next) {
 		next = p->next;
 		p->names = calloc(1, sizeof(*p->names));
 		p->n_names = p->names ? 1 : 0;

@@ -57,7 +57,7 @@ struct watched {
 };
 
 /* A stack that waits to be sure. */
-struct candidate {
+struct pending_stack {
 	struct watched *watched;
 	uint64_t number, begin_ns, time_ns;
 	uint16_t type; /* enum trace_sample */
@@ -72,7 +72,7 @@ struct capture {
 	struct watched_process **processes;
 	size_t n_processes;
 	struct map threads; /* (process, tid) -> struct watched */
-	struct candidate *candidates;
+	struct pending_stack *candidates;
 	size_t n, cap;
 	uint64_t n_events;
 };
@@ -155,7 +155,7 @@ static struct watched *watched_of(struct capture *c, const struct capture_thread
 	return w;
 }
 
-static int add_candidate(struct capture *c, const struct candidate *one)
+static int add_candidate(struct capture *c, const struct pending_stack *one)
 {
 	if (!GROW(c->candidates, c->n, c->cap))
 		return -ENOMEM;
@@ -185,13 +185,13 @@ static int look_at(struct capture *c, struct capture_thread *t, struct watched *
 	}
 	if (stack && sampled_ns > w->begin_ns && sampled_ns + FRESH_NS >= w->due_ns) {
 		looked(w, now);
-		return add_candidate(c, &(struct candidate){.watched = w,
-							    .number = w->number,
-							    .begin_ns = w->begin_ns,
-							    .time_ns = sampled_ns,
-							    .type = TM_LONG_RUNNING,
-							    .stack = stack,
-							    .stream = w->stream});
+		return add_candidate(c, &(struct pending_stack){.watched = w,
+								.number = w->number,
+								.begin_ns = w->begin_ns,
+								.time_ns = sampled_ns,
+								.type = TM_LONG_RUNNING,
+								.stack = stack,
+								.stream = w->stream});
 	}
 	if (now < w->wait_ns)
 		return 0;
@@ -248,13 +248,13 @@ static int look(struct capture *c, uint64_t now)
 static int take_answer(struct capture *c, struct sampler_job *job)
 {
 	struct watched *w = job->user;
-	struct candidate one = {.watched = w,
-				.number = job->number,
-				.begin_ns = job->begin_ns,
-				.time_ns = job->time_ns,
-				.type = job->taken == TAKEN_BLOCKED ? TM_LONG_BLOCKED
-								    : TM_LONG_RUNNING,
-				.stream = w->stream};
+	struct pending_stack one = {.watched = w,
+				    .number = job->number,
+				    .begin_ns = job->begin_ns,
+				    .time_ns = job->time_ns,
+				    .type = job->taken == TAKEN_BLOCKED ? TM_LONG_BLOCKED
+									: TM_LONG_RUNNING,
+				    .stream = w->stream};
 	const struct unwind_start start = {
 		.ip = job->ip,
 		.sp = job->sp,
@@ -299,7 +299,7 @@ static int take_answers(struct capture *c)
 }
 
 /* Was its poll open at its time? 1, 0; -EAGAIN: that isn't known yet. */
-static int was_open(const struct capture *c, const struct candidate *one, uint64_t now)
+static int was_open(const struct capture *c, const struct pending_stack *one, uint64_t now)
 {
 	const struct watched *w = one->watched;
 	const struct capture_thread *t =
@@ -316,7 +316,7 @@ static int was_open(const struct capture *c, const struct candidate *one, uint64
 	return t->poll_number == one->number && t->poll_begin_ns;
 }
 
-static int tell(struct capture *c, const struct candidate *one)
+static int tell(struct capture *c, const struct pending_stack *one)
 {
 	const struct trace_event e = {.time = one->time_ns,
 				      .thread = one->stream,
@@ -342,7 +342,7 @@ static int settle(struct capture *c, uint64_t now, uint64_t *ret_oldest_ns)
 
 	*ret_oldest_ns = UINT64_MAX;
 	for (size_t i = 0; i < c->n && rc == 0; i++) {
-		const struct candidate one = c->candidates[i];
+		const struct pending_stack one = c->candidates[i];
 		int open = one.time_ns > one.begin_ns ? was_open(c, &one, now) : 0;
 
 		if (open > 0)
