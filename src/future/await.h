@@ -107,6 +107,7 @@ struct walk {
 	unsigned n_outer;
 	const char *macro; /* "select!": wrote the await point that is walked; NULL: none */
 	bool fuse;	   /* right below a Fuse: None means done */
+	bool local;	   /* in a local that is not awaited: it may have been moved out of */
 };
 
 /* Takes n steps, one per value that is looked at; false: there were too many. Every loop and every

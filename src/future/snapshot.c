@@ -22,6 +22,7 @@
 #include "base/vec.h"
 #include "future/block_ons.h"
 #include "future/cell.h"
+#include "future/moved.h"
 #include "future/queues.h"
 #include "future/current_task.h"
 #include "future/thread_stacks.h"
@@ -421,6 +422,8 @@ int inspect_snapshot(struct inspect *in, const struct inspect_options *opt,
 		}
 	}
 	r = tasks_drop_ghosts(&res);
+	if (r == 0)
+		r = moved_take_out(&res);
 	if (r < 0) {
 		error_set(err, r, "out of memory");
 		goto out;

@@ -3,8 +3,8 @@
  * The walker: from a future's type and address to its await tree.
  *
  * The rules, in this order:
- *   1. a coroutine: its state tells the await point; only `__awaitee` is walked, since siblings may
- *      be stale copies of moved futures
+ *   1. a coroutine: its state tells the await point; `__awaitee` is walked, then locals that hold
+ *      futures which were begun, unless they were moved out of (moved.c)
  *   2. a known leaf ends the path
  *   3. a pair of pointer and vtable of `dyn Future`: the vtable tells the concrete type
  *   4. a fat slice: each element
@@ -14,6 +14,7 @@
  *   8. any other structure: members whose type can hold a future; through Box, Pin and &mut
  * Everything is bounded: depth, nodes, elements, steps; a future is walked once per path.
  */
+#include "future/moved.h"
 #include "future/type_class.h"
 
 #include "base/error.h"
@@ -172,6 +173,8 @@ static bool has_begun(const struct await_node *n)
 static void walk_asleep(struct walk *w, struct await_node *n, const struct dw_type *env,
 			const struct dw_type *locals, uint64_t addr, unsigned depth)
 {
+	bool local = w->local;
+
 	for (size_t i = 0; i < locals->n_members; i++) {
 		const struct dw_member *m = &locals->members[i];
 		const struct dw_type *t = dw_member_type(w->dwarf, m);
@@ -182,7 +185,9 @@ static void walk_asleep(struct walk *w, struct await_node *n, const struct dw_ty
 		    await_is_captured(w, env, locals, m) || !await_can_hold(w->dwarf, t) ||
 		    !(found = node_new(w, AN_FUTURE, t->full, addr + m->offset)))
 			continue;
+		w->local = true;
 		walk_type(w, found, t, addr + m->offset, depth + 1);
+		w->local = local;
 		for (size_t k = 0; k < found->n_children; k++) {
 			if (has_begun(found->children[k])) {
 				found->children[k]->state = AS_ASLEEP;
@@ -263,6 +268,8 @@ static void walk_dyn(struct walk *w, struct await_node *parent, const struct dw_
 		node_note(w, parent, "unreadable: dyn Future");
 		return;
 	}
+	if (w->local && moved_is_free(w->ctx->mem, pointer))
+		return;
 	if (!w->ctx->dyn_type || !w->ctx->dyn_type(w->ctx->ctx, vtable, &dwarf, &concrete) ||
 	    !concrete) {
 		char text[96];
@@ -396,7 +403,7 @@ static void walk_pointer(struct walk *w, struct await_node *parent, const struct
 		node_note(w, parent, "unreadable: pointer");
 		return;
 	}
-	if (target)
+	if (target && !(w->local && moved_is_free(w->ctx->mem, target)))
 		walk_type(w, parent, dw_type_of(w->dwarf, t->target_ref), target, depth + 1);
 }
 

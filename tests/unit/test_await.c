@@ -10,6 +10,7 @@
 #include "binary/dwarf/debug.h"
 #include "binary/elf/elf_image.h"
 #include "future/await.h"
+#include "future/moved.h"
 #include "future/program.h"
 
 #include <setjmp.h>
@@ -267,6 +268,53 @@ static void test_frozen(void **state)
 	mem_thaw(&w->mem);
 }
 
+static void put(uint64_t addr, uint64_t word)
+{
+	memcpy(memory + (addr - BASE), &word, sizeof(word));
+}
+
+static bool is_free(struct world *w, uint64_t addr)
+{
+	mem_clear(&w->mem);
+	return moved_is_free(&w->mem, addr);
+}
+
+/* Blocks of 112 bytes, as glibc's malloc lays them out. */
+static void test_free_blocks(void **state)
+{
+	enum { A = BASE + 0x110, B = BASE + 0x310, SIZE = 0x70, KEY = 0x1234567 };
+	struct world *w = *state;
+
+	put(A - 8, SIZE | 1);
+	put(A - 16 + SIZE + 8, SIZE | 1); /* what follows says: in use */
+	put(A, 3);			  /* a future */
+	assert_false(is_free(w, A));
+	put(A, (uint64_t)A >> 12); /* the last of its list */
+	assert_true(is_free(w, A));
+	put(A, (uint64_t)A >> 12 ^ B); /* B follows it there */
+	put(A + 8, KEY);
+	assert_false(is_free(w, A));
+	put(B - 8, SIZE | 1);
+	put(B + 8, KEY + 1);
+	assert_false(is_free(w, A));
+	put(B + 8, KEY);
+	assert_true(is_free(w, A));
+	put(B - 8, 2 * SIZE | 1); /* of another size */
+	assert_false(is_free(w, A));
+	put(A - 16 + SIZE + 8, SIZE); /* the one before what follows is free: of this size */
+	assert_false(is_free(w, A));
+	put(A - 16 + SIZE, SIZE);
+	assert_true(is_free(w, A));
+	put(A - 16 + SIZE, SIZE + 0x40); /* with the one before */
+	assert_false(is_free(w, A));
+	put(A - 16 - 0x40 + 8, (SIZE + 0x40) | 1);
+	assert_true(is_free(w, A));
+	put(A - 8, SIZE | 9); /* no chunk */
+	assert_false(is_free(w, A));
+	assert_false(is_free(w, A + 8));
+	assert_false(is_free(w, BASE + sizeof(memory)));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -277,6 +325,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_program, begin, end),
 		cmocka_unit_test_setup_teardown(test_reading_twice, begin, end),
 		cmocka_unit_test_setup_teardown(test_frozen, begin, end),
+		cmocka_unit_test_setup_teardown(test_free_blocks, begin, end),
 	};
 
 	if (argc != 2) {
