@@ -356,14 +356,14 @@ static inline uint64_t agent_word(uint64_t addr)
 
 static inline uint64_t *agent_state_of(const struct agent_hook *hook, const void *header)
 {
-	return (uint64_t *)((uintptr_t)header + hook->state_offset);
+	return (uint64_t *)((uintptr_t)header + hook->task.state_offset);
 }
 
 /* A task whose poll slot's hook is known: by its id where there is one, else by its address. */
 static inline uint64_t agent_task_ref(const struct agent_hook *hook, const void *header)
 {
-	if (hook->id_offset)
-		return agent_ref(hook->kind, *(uint64_t *)((char *)header + hook->id_offset));
+	if (hook->task.id_offset)
+		return agent_ref(hook->kind, *(uint64_t *)((char *)header + hook->task.id_offset));
 	return agent_ref(hook->kind, (uint64_t)header);
 }
 
@@ -393,7 +393,7 @@ static inline void agent_save_outcome(struct agent_notes *n)
 	struct agent_poll *poll = &n->polls[n->depth - 1];
 	if (poll->flags & POLL_ASYNC)
 		return;
-	uint64_t state = *(uint64_t *)((char *)poll->header + poll->hook->state_offset);
+	uint64_t state = *(uint64_t *)((char *)poll->header + poll->hook->task.state_offset);
 	if (unlikely(state & TOKIO_COMPLETE))
 		agent_tokio_save_outcome(poll, state);
 }

@@ -20,7 +20,7 @@
 
 static bool knows_state(const struct agent_hook *hook)
 {
-	return hook->state_offset != OFFSET_UNKNOWN;
+	return hook->task.state_offset != OFFSET_UNKNOWN;
 }
 
 /* At the start of a run the vtable is known by its value, and the state by what it must be. Where
@@ -29,12 +29,13 @@ static void learn_header(struct agent_hook *hook, const void *header)
 {
 	const uint64_t *words = header;
 
-	for (uint16_t i = 0; hook->vtable_offset == OFFSET_UNKNOWN && i < ASYNC_HEADER_WORDS; i++)
-		if (words[i] == hook->vtable)
-			hook->vtable_offset = i * 8;
+	for (uint16_t i = 0; hook->task.vtable_offset == OFFSET_UNKNOWN && i < ASYNC_HEADER_WORDS;
+	     i++)
+		if (words[i] == hook->task.vtable)
+			hook->task.vtable_offset = i * 8;
 	uint16_t state = async_state_offset(words);
 	if (!knows_state(hook) && state != OFFSET_UNKNOWN)
-		hook->state_offset = state;
+		hook->task.state_offset = state;
 }
 
 /* A waker's header: one of its first words is the vtable of a kind that we know. */
@@ -47,8 +48,8 @@ static void learn_wake(struct agent_hook *wake, const void *header)
 		if (hooks[i].type != AH_ASYNC_RUN)
 			continue;
 		for (uint16_t k = 0; k < ASYNC_HEADER_WORDS; k++) {
-			if (words[k] == hooks[i].vtable) {
-				wake->vtable_offset = k * 8;
+			if (words[k] == hooks[i].task.vtable) {
+				wake->task.vtable_offset = k * 8;
 				return;
 			}
 		}
@@ -62,7 +63,7 @@ static void schedule_drop(struct agent_notes *n, const struct agent_hook *hook, 
 	const struct agent_hook *hooks = agent_hooks();
 
 	for (uint32_t i = 0; i < agent_state()->n_hooks; i++) {
-		if (hooks[i].type != AH_ASYNC_SCHEDULE || hooks[i].vtable != hook->vtable)
+		if (hooks[i].type != AH_ASYNC_SCHEDULE || hooks[i].task.vtable != hook->task.vtable)
 			continue;
 		__atomic_store_n(agent_state_of(hook, header),
 				 ASYNC_SCHEDULED | ASYNC_CLOSED | ASYNC_REFERENCE,
@@ -72,7 +73,7 @@ static void schedule_drop(struct agent_notes *n, const struct agent_hook *hook, 
 		((void (*)(void *, uint64_t))hooks[i].orig)(header, 0);
 		return;
 	}
-	((void (*)(void *))hook->drop_ref)(header);
+	((void (*)(void *))hook->task.drop_ref)(header);
 }
 
 /*
@@ -99,7 +100,7 @@ static void release(struct agent_notes *n, const struct agent_hook *hook, void *
 		}
 		if (n && agent_live())
 			agent_put_drop(n, ref);
-		((void (*)(void *))hook->drop_ref)(header);
+		((void (*)(void *))hook->task.drop_ref)(header);
 		return;
 	} while (!__atomic_compare_exchange_n(state, &now, now - ASYNC_REFERENCE, true,
 					      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
@@ -114,7 +115,7 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 	static const struct agent_begun pass;
 	bool framed = agent_may_frame(hook);
 
-	if (unlikely(!knows_state(hook) || hook->vtable_offset == OFFSET_UNKNOWN))
+	if (unlikely(!knows_state(hook) || hook->task.vtable_offset == OFFSET_UNKNOWN))
 		learn_header(hook, header);
 	struct agent_notes *n = agent_notes();
 	if (unlikely(!n)) {
@@ -137,7 +138,7 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 	struct agent_poll *poll = agent_poll_open(n, hook, header, ref, POLL_ASYNC);
 	if (unlikely(!poll))
 		return pass;
-	if (likely(hook->drop_ref && knows_state(hook))) {
+	if (likely(hook->task.drop_ref && knows_state(hook))) {
 		before = __atomic_fetch_add(agent_state_of(hook, header), ASYNC_REFERENCE,
 					    __ATOMIC_ACQ_REL);
 		poll->flags |= POLL_HELD;
@@ -274,7 +275,7 @@ void agent_async_wake(void *header, struct agent_hook *hook)
 		return;
 	}
 	agent_save_outcome(n);
-	if (unlikely(hook->vtable_offset == OFFSET_UNKNOWN))
+	if (unlikely(hook->task.vtable_offset == OFFSET_UNKNOWN))
 		learn_wake(hook, header);
 	/* What a kind's run learned of the header holds for its wakers too. */
 	const struct agent_hook *known = agent_header_hook(hook, header);

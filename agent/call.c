@@ -159,8 +159,8 @@ void agent_spawn(const struct agent_hook *hook, const uint64_t *frame)
 	}
 	if (unlikely(agent_state()->stacks & AGENT_STACKS_SPAWNS))
 		put_stack(n, hook->slot, frame + 5 + AGENT_RED_ZONE / 8, frame[0]);
-	if (likely(hook->next_id))
-		id = __atomic_load_n((const uint64_t *)hook->next_id, __ATOMIC_RELAXED) - 1;
+	if (likely(hook->spawn.next_id))
+		id = __atomic_load_n((const uint64_t *)hook->spawn.next_id, __ATOMIC_RELAXED) - 1;
 	agent_put(n, AE_SPAWN, agent_ref(hook->kind, id));
 }
 

@@ -42,10 +42,10 @@ static inline const char *pointer(const struct agent_node *node, const char *at,
 	    !agent_reaches(reach, at, 8))
 		return NULL;
 	uint64_t to = agent_state_value(at, 8);
-	if (to & node->n || !agent_reaches(reach, (const char *)to, 1))
+	if (to & node->zero_bits || !agent_reaches(reach, (const char *)to, 1))
 		return NULL;
-	ret->words[ret->n++] = agent_ref(node->base, (uint64_t)at);
-	ret->words[ret->n++] = agent_ref(node->base, to);
+	ret->words[ret->n++] = agent_ref(node->point, (uint64_t)at);
+	ret->words[ret->n++] = agent_ref(node->point, to);
 	*reach = agent_reach(reach->notes, (const char *)to, 1);
 	return (const char *)to;
 }
@@ -58,10 +58,10 @@ static inline uint32_t list_line(const struct agent_step *program, struct future
 	for (uint32_t depth = 0; way.step->next && depth < AGENT_PROGRAM_DEPTH; depth++) {
 		const struct agent_node *node =
 			(const struct agent_node *)(program + way.step->next);
-		if (unlikely(!node->size))
+		if (unlikely(node->kind == NODE_BRANCHES))
 			return add_ways(node, way.at, open, n_open);
 		way.at += way.step->delta;
-		if (unlikely(node->size == AGENT_POINTER)) {
+		if (unlikely(node->kind == NODE_POINTER)) {
 			way.at = pointer(node, way.at, &reach, ret);
 			if (!way.at)
 				break;
@@ -133,7 +133,7 @@ void agent_put_begin_list(struct agent_notes *n, const struct agent_hook *hook, 
 
 static inline const char *future_state(const struct agent_hook *hook, const void *future)
 {
-	return (const char *)future + hook->result.offset;
+	return (const char *)future + hook->future.result.offset;
 }
 
 /* The frame of the function around: what the thunk was called from, and its stack pointer there. */
@@ -158,9 +158,10 @@ static inline struct agent_reach reach_of(const struct agent_future *f)
 	struct agent_notes *n = f->notes;
 
 	if (hook->flags & AGENT_HOOK_CHAIN)
-		return agent_reach(n, f->future, hook->trailer_offset);
+		return agent_reach(n, f->future, hook->future.value_bytes);
 	if (likely(hook->flags & AGENT_HOOK_SHOWN))
-		return agent_reach(n, f->future, (uint64_t)hook->result.offset + hook->result.size);
+		return agent_reach(n, f->future,
+				   (uint64_t)hook->future.result.offset + hook->future.result.size);
 	if (hook->type == AH_ROOT_SITE)
 		return agent_reach(n, frame_around(f).sp, 1);
 	return (struct agent_reach){n, f->future, 0};
@@ -171,10 +172,10 @@ static inline bool has_state(const struct agent_future *f)
 {
 	const struct agent_hook *hook = f->hook;
 
-	if (likely(hook->flags & AGENT_HOOK_SHOWN) || hook->result.from != AR_STATE)
+	if (likely(hook->flags & AGENT_HOOK_SHOWN) || hook->future.result.from != AR_STATE)
 		return true;
 	const struct agent_reach reach = reach_of(f);
-	return agent_reaches(&reach, future_state(hook, f->future), hook->result.size);
+	return agent_reaches(&reach, future_state(hook, f->future), hook->future.result.size);
 }
 
 /* A future that is alone in its list: its own await point, and the list is empty then. */
@@ -183,7 +184,7 @@ static inline uint64_t take_own_point(const struct agent_future *f, struct agent
 	const struct agent_hook *hook = f->hook;
 	uint64_t state = (uint64_t)future_state(hook, f->future);
 
-	if (list->n != 1 || hook->result.from != AR_STATE ||
+	if (list->n != 1 || hook->future.result.from != AR_STATE ||
 	    (list->words[0] & AGENT_REF_MASK) != (state & AGENT_REF_MASK))
 		return 0;
 	list->n = 0;
@@ -196,9 +197,10 @@ own_step(const struct agent_hook *hook, const struct agent_step *program, const 
 {
 	const struct agent_node *node = (const struct agent_node *)(program + program->next);
 
-	if (unlikely(!program->next || node->size != hook->result.size ||
-		     hook->result.from != AR_STATE ||
-		     program->delta != (int32_t)hook->result.offset))
+	if (unlikely(!program->next || node->kind != NODE_STATE ||
+		     node->size != hook->future.result.size ||
+		     hook->future.result.from != AR_STATE ||
+		     program->delta != (int32_t)hook->future.result.offset))
 		return NULL;
 	uint64_t i =
 		agent_state_value((const char *)future + program->delta, node->size) - node->base;
@@ -256,7 +258,7 @@ static __attribute__((noinline)) void list_previous(const struct agent_future *f
 static inline bool is_known_alone(const struct agent_hook *hook, const void *future,
 				  uint32_t *ret_state)
 {
-	uint32_t alone = __atomic_load_n(&hook->alone, __ATOMIC_ACQUIRE);
+	uint32_t alone = __atomic_load_n(&hook->future.alone, __ATOMIC_ACQUIRE);
 
 	if (!alone)
 		return false;
@@ -290,8 +292,8 @@ static inline bool is_unresumed(const struct agent_future *f)
 {
 	const struct agent_hook *hook = f->hook;
 
-	return hook->result.from == AR_STATE && likely(hook->flags & AGENT_HOOK_SHOWN) &&
-	       !agent_state_value(future_state(hook, f->future), hook->result.size);
+	return hook->future.result.from == AR_STATE && likely(hook->flags & AGENT_HOOK_SHOWN) &&
+	       !agent_state_value(future_state(hook, f->future), hook->future.result.size);
 }
 
 /* The begin of a poll, and the states of the futures in it. */
@@ -315,9 +317,9 @@ static inline void put_begin(struct agent_future *f)
 static __attribute__((noinline)) bool find_borrowed(struct agent_future *f)
 {
 	const struct agent_hook *hook = f->hook;
-	void *const *at = (void *const *)f - 1 - hook->poll_offset;
+	void *const *at = (void *const *)f - 1 - hook->future.argument;
 
-	for (uint32_t i = 0; i < hook->trailer_offset; i++) {
+	for (uint32_t i = 0; i < hook->future.n_pointers; i++) {
 		at = (void *const *)*at;
 		if (likely(hook->flags & AGENT_HOOK_SHOWN))
 			continue;
@@ -374,8 +376,8 @@ static inline void chain_end(const struct agent_future *f)
 
 	if (unlikely(!f->outer && !n->depth))
 		n->n_chain = n->chain_base = 0;
-	else if (agent_state_value(future_state(hook, f->future), hook->result.size) >
-		 hook->pending)
+	else if (agent_state_value(future_state(hook, f->future), hook->future.result.size) >
+		 hook->future.pending)
 		chain_pending(f, base, n->chain_base);
 	else
 		n->n_chain = (uint16_t)base;
@@ -439,24 +441,25 @@ static bool has_result(const struct agent_future *f, uint64_t first, const char 
 	const struct agent_reach reach = agent_reach(f->notes, f->result, 1);
 
 	return likely(first == (uint64_t)f->result)
-		       ? agent_reaches(&reach, at, f->hook->result.size)
-		       : agent_readable(f->notes, (uint64_t)at, f->hook->result.size);
+		       ? agent_reaches(&reach, at, f->hook->future.result.size)
+		       : agent_readable(f->notes, (uint64_t)at, f->hook->future.result.size);
 }
 
 /* A coroutine's state must be there to be read. */
 static uint64_t outcome(const struct agent_future *f, uint64_t first, uint64_t second)
 {
 	const struct agent_hook *hook = f->hook;
-	uint32_t size = hook->result.size;
+	uint32_t size = hook->future.result.size;
 	const char *at;
 	uint64_t value;
 
-	switch (hook->result.from) {
+	switch (hook->future.result.from) {
 	case AR_STATE:
-		value = agent_state_value((const char *)f->future + hook->result.offset, size);
-		return value > hook->pending	     ? AE_FUTURE_PENDING
-		       : value == hook->result.ready ? AE_FUTURE_READY
-						     : AE_FUTURE_UNKNOWN;
+		value = agent_state_value((const char *)f->future + hook->future.result.offset,
+					  size);
+		return value > hook->future.pending	    ? AE_FUTURE_PENDING
+		       : value == hook->future.result.ready ? AE_FUTURE_READY
+							    : AE_FUTURE_UNKNOWN;
 	case AR_FIRST:
 		value = agent_state_value((const char *)&first, size);
 		break;
@@ -464,7 +467,7 @@ static uint64_t outcome(const struct agent_future *f, uint64_t first, uint64_t s
 		value = agent_state_value((const char *)&second, size);
 		break;
 	case AR_MEMORY:
-		at = (const char *)f->result + hook->result.offset;
+		at = (const char *)f->result + hook->future.result.offset;
 		if (!has_result(f, first, at))
 			return AE_FUTURE_UNKNOWN;
 		value = agent_state_value(at, size);
@@ -472,9 +475,9 @@ static uint64_t outcome(const struct agent_future *f, uint64_t first, uint64_t s
 	default:
 		return AE_FUTURE_UNKNOWN;
 	}
-	if (value == hook->pending)
+	if (value == hook->future.pending)
 		return AE_FUTURE_PENDING;
-	return hook->result.ready == AR_ANY_READY || value == hook->result.ready
+	return hook->future.result.ready == AR_ANY_READY || value == hook->future.result.ready
 		       ? AE_FUTURE_READY
 		       : AE_FUTURE_UNKNOWN;
 }
@@ -528,7 +531,8 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 		const struct agent_reach reach = reach_of(f);
 		point = agent_point(f->hook, &reach);
 	}
-	if (unlikely(f->listed) && type == AE_FUTURE_READY && f->hook->result.from != AR_STATE)
+	if (unlikely(f->listed) && type == AE_FUTURE_READY &&
+	    f->hook->future.result.from != AR_STATE)
 		list_previous(f);
 	put_end(f, type, point);
 }
@@ -556,8 +560,8 @@ static void put_root_ready(struct agent_future *f, bool at_end)
 bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 {
 	const struct frame at = frame_around(f);
-	struct agent_hook *site = agent_hooks() + hook->pending;
-	uint32_t n_sites = hook->poll_offset;
+	struct agent_hook *site = agent_hooks() + hook->park.first_site;
+	uint32_t n_sites = hook->park.n_sites;
 	bool at_end = hook->flags & AGENT_HOOK_ROOT_END;
 	uint64_t type, point = 0;
 
@@ -577,7 +581,7 @@ bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 	f->notes = n;
 	f->claim = agent_claim(n);
 	f->hook = site;
-	f->future = at.sp + (int64_t)site->saved;
+	f->future = at.sp + site->future.frame_offset;
 	n->n_pages = 0;
 	type = has_state(f) ? outcome(f, 0, 0) : AE_FUTURE_UNKNOWN;
 	if (type == AE_FUTURE_READY) {

@@ -57,7 +57,7 @@ static inline struct agent_reach agent_reach(struct agent_notes *n, const void *
 static inline struct agent_reach agent_task_reach(struct agent_notes *n,
 						  const struct agent_hook *hook, const void *header)
 {
-	return agent_reach(n, header, hook->trailer_offset);
+	return agent_reach(n, header, hook->task.end_offset);
 }
 
 /* Whether that much can be read there. */
@@ -83,7 +83,7 @@ static inline uint64_t agent_point(const struct agent_hook *hook, const struct a
 		return 0;
 	for (uint32_t depth = 0; step->next && depth < AGENT_PROGRAM_DEPTH; depth++) {
 		const struct agent_node *node = (const struct agent_node *)(program + step->next);
-		if (unlikely(!agent_node_state(node)))
+		if (unlikely(node->kind != NODE_STATE))
 			break;
 		at += step->delta;
 		if (unlikely(!agent_reaches(reach, at, node->size)))

@@ -69,12 +69,12 @@ bool agent_poll_close(struct agent_notes *n, struct agent_poll *poll, uint32_t g
 const struct agent_hook *agent_header_hook(const struct agent_hook *wake, const void *header)
 {
 	const struct agent_state *s = agent_state();
-	uint16_t offset = wake->vtable_offset;
+	uint16_t offset = wake->task.vtable_offset;
 
 	if (unlikely(offset == OFFSET_UNKNOWN))
 		return NULL;
 	uint64_t vtable = *(uint64_t *)((char *)header + offset);
-	uint64_t stub = *(uint64_t *)(vtable + wake->poll_offset) - s->stubs;
+	uint64_t stub = *(uint64_t *)(vtable + wake->task.poll_offset) - s->stubs;
 	if (unlikely(stub >= (uint64_t)s->n_hooks * AGENT_STUB_BYTES))
 		return NULL;
 	return &agent_hooks()[stub / AGENT_STUB_BYTES];

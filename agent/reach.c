@@ -26,7 +26,7 @@ static bool in_task(const struct agent_notes *n, uint64_t at, uint32_t size)
 	if (poll->flags & POLL_ASYNC && !(poll->flags & POLL_HELD))
 		return false;
 	uint64_t offset = at - (uint64_t)poll->header;
-	uint64_t end = poll->hook->trailer_offset;
+	uint64_t end = poll->hook->task.end_offset;
 	return offset < end && size <= end - offset;
 }
 

@@ -48,7 +48,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 18u
+#define AGENT_ABI 19u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -186,14 +186,12 @@ enum agent_hook_type {
 	AH_WAIT,       /* as AH_CALL: a call in which a thread waits, so that its begin is
 		        * recorded */
 	AH_ROOT_PARK,  /* a function by which a block_on waits, between two polls of its future, or
-			* that it calls at its end; `poll_offset` entries of the table, from number
-			* `pending` on, are its */
-	AH_ROOT_SITE,  /* no hook: a call of it, that returns to `orig`. The future, of `kind`, lies
-			* `saved` bytes from where the stack pointer was at the call; `result` says
-			* where its state is */
-	AH_CONFINE,    /* a function through which the program may put itself under a seccomp
+			* that it calls at its end */
+	AH_ROOT_SITE, /* no hook: a call of it, that returns to `orig`. The future, of `kind`, is in
+			* the frame of the caller */
+	AH_CONFINE,   /* a function through which the program may put itself under a seccomp
 			* filter; `kind` is the enum agent_confine */
-	AH_FORK,       /* fork() */
+	AH_FORK,      /* fork() */
 	AH_N_TYPES,
 };
 
@@ -250,8 +248,7 @@ enum agent_hook_flags {
 	AGENT_HOOK_CALL = 16,
 	/* AH_ROOT_SITE: the call returns whether a poll follows (in %al); else one always does. */
 	AGENT_HOOK_RETURNS_READY = 32,
-	/* AH_FUTURE: from argument `poll_offset` (1 to 6) `trailer_offset` pointers, each at the
-	 * place to which the one before it leads, lead to the future. */
+	/* AH_FUTURE: pointers lead from an argument to the future. */
 	AGENT_HOOK_INDIRECT = 64,
 	/* The unwinder of the object that calls through the hook is one of agent_state.unwinders: a
 	 * frame of the agent may be where a panic passes, once it is registered. Without the flag
@@ -264,8 +261,7 @@ enum agent_hook_flags {
 	 * and perhaps before. */
 	AGENT_HOOK_ROOT_END = 512,
 	/* AH_FUTURE: the poll slot of a `dyn Future`. Its polls are not recorded: where one has ended
-	 * pending is a link of the chain of the poll around it (AE_CHAIN). `trailer_offset`: how
-	 * large the future is, by the vtable. */
+	 * pending is a link of the chain of the poll around it (AE_CHAIN). */
 	AGENT_HOOK_CHAIN = 1024,
 };
 
@@ -285,7 +281,7 @@ struct agent_result {
 	uint32_t offset;
 	uint8_t from; /* enum agent_result_from */
 	uint8_t size; /* 1, 2, 4 or 8 bytes */
-	/* AR_STATE: this value is ready. Else, AR_ANY_READY: all values but agent_hook.pending are,
+	/* AR_STATE: this value is ready. Else, AR_ANY_READY: all values but `pending` are,
 	 * or only this one. */
 	uint16_t ready;
 };
@@ -293,50 +289,72 @@ struct agent_result {
 _Static_assert(sizeof(struct agent_result) == 8, "agent_result");
 
 /*
- * One entry of the hook table, 64 bytes, written by the tool. The agent writes only what it
- * learns: flags, and the two offsets where they are OFFSET_UNKNOWN.
+ * One entry of the hook table, 64 bytes, written by the tool. Which arm of the union holds depends
+ * on `type`. The agent writes only what it learns: flags, and the two offsets where they are
+ * OFFSET_UNKNOWN.
  */
 struct agent_hook {
-	uint64_t orig;	/* address of the original function (0 for AH_SPAWN, AH_ROOT_ENTER) */
-	uint64_t slot;	/* address of the hooked slot, or of the patched instruction */
-	uint64_t saved; /* the slot's original 8 bytes, for a later attach that must take over */
-	uint16_t type;	/* enum agent_hook_type */
-	uint16_t kind;	/* kind number, number of a call, or AGENT_KIND_NONE */
+	uint64_t orig;	  /* address of the original function (0 for AH_SPAWN, AH_ROOT_ENTER) */
+	uint64_t slot;	  /* address of the hooked slot, or of the patched instruction */
+	uint64_t saved;	  /* the slot's original 8 bytes, for a later attach that must take over */
+	uint64_t program; /* AH_TOKIO_POLL, AH_ASYNC_RUN, AH_FUTURE, AH_ROOT_SITE: address of the
+			   * kind's layout program, 0: none. The tool sets it while the program
+			   * runs */
+	uint16_t type;	  /* enum agent_hook_type */
+	uint16_t kind;	  /* kind number, number of a call, or AGENT_KIND_NONE */
+	uint16_t flags;	  /* enum agent_hook_flags */
+	uint16_t reserved;
 	union {
+		/* AH_TOKIO_*, AH_ASYNC_*: what is called with a task's header. */
 		struct {
-			uint16_t id_offset;    /* Tokio: header + id_offset holds the u64 task id */
-			uint16_t state_offset; /* header + state_offset holds the state word
-						* (Tokio: 0) */
-		};
-		/* AH_FUTURE, AR_STATE of one byte: in the states whose bits are set nothing is to
-		 * be listed, and the program begins with the future's node, from state 0 on. The
-		 * tool sets it after the program */
-		uint32_t alone;
+			uint64_t vtable; /* its address */
+			/* AH_ASYNC_RUN: TaskVTable.drop_ref, 0: it has none. AH_TOKIO_POLL,
+			 * AH_TOKIO_SHUTDOWN: the original dealloc. */
+			uint64_t drop_ref;
+			/* From the header to the id (Tokio), the state word, the vtable's address. */
+			uint16_t id_offset, state_offset, vtable_offset;
+			union {
+				/* AH_TOKIO_POLL: from the header to where the output ends at the
+				 * latest. AH_ASYNC_RUN: to the task's end; the tool sets it before
+				 * the program. Both are what the program's own tables say; 0xffff:
+				 * there or further. */
+				uint16_t end_offset;
+				/* Wakers: from the vtable to the slot of the poll function. */
+				uint16_t poll_offset;
+			};
+		} task;
+		/* AH_FUTURE, AH_ROOT_SITE. */
+		struct {
+			struct agent_result result;
+			/* The value that means pending; AR_STATE: those above it. */
+			uint64_t pending;
+			/* AR_STATE of one byte: in the states whose bits are set nothing is to be
+			 * listed, and the program begins with the future's node, from state 0 on.
+			 * The tool sets it after the program. */
+			uint32_t alone;
+			union {
+				/* AGENT_HOOK_INDIRECT: from argument `argument` (1 to 6) so many
+				 * pointers, each at the place to which the one before it leads,
+				 * lead to the future. */
+				struct {
+					uint16_t argument, n_pointers;
+				};
+				/* AGENT_HOOK_CHAIN: how large the future is, by the vtable. */
+				uint32_t value_bytes;
+				/* AH_ROOT_SITE: from where the stack pointer was at the call to
+				 * the future. */
+				int32_t frame_offset;
+			};
+		} future;
+		/* AH_ROOT_PARK: the calls that block_ons make of it are these entries. */
+		struct {
+			uint32_t first_site, n_sites;
+		} park;
+		/* AH_SPAWN. */
+		struct {
+			uint64_t next_id; /* address of Tokio's counter, 0 if not known */
+		} spawn;
 	};
-	union {
-		uint64_t vtable; /* address of the vtable that the slot belongs to, 0 for a GOT */
-		struct agent_result result; /* AH_FUTURE */
-	};
-	union {
-		uint64_t drop_ref; /* AH_ASYNC_RUN: TaskVTable.drop_ref or, if it has none, 0.
-				    * AH_TOKIO_POLL, AH_TOKIO_SHUTDOWN: the original dealloc */
-		uint64_t pending;  /* AH_FUTURE: the value that means pending; AR_STATE: those above
-				      it */
-	};
-	union {
-		uint64_t next_id; /* AH_SPAWN: address of Tokio's NEXT_ID counter, 0 if not known */
-		uint64_t program; /* AH_TOKIO_POLL, AH_ASYNC_RUN, AH_FUTURE: address of the kind's
-				   * layout program, 0: none. The tool sets it while the program
-				   * runs */
-	};
-	uint16_t vtable_offset; /* header + vtable_offset holds the vtable's address (Tokio: 16) */
-	/* Tokio: end of the part of the cell where the output may be (0xffff: there or further).
-	 * AH_ASYNC_RUN: end of the task; the tool sets it before the program. Both are what the
-	 * program's own tables say. AGENT_HOOK_INDIRECT: how many. AGENT_HOOK_CHAIN: above. */
-	uint16_t trailer_offset;
-	uint16_t flags;	      /* enum agent_hook_flags */
-	uint16_t poll_offset; /* wakes: of the poll (Tokio: 0) or run slot in the vtable;
-			       * AGENT_HOOK_INDIRECT: of which argument */
 };
 _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
 
@@ -347,15 +365,10 @@ _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
  * node, the rest are nodes, each two words and then n + 1 steps, the last of them for all values
  * that are none of the n. The innermost step that has a point gives it.
  *
- * Where every future is listed (AGENT_HOOK_LIST) there are two more kinds of nodes:
- *
- *   size 0        no state: its n steps are ways on, each from the state before it, and all are
- *                 gone.
- *   AGENT_POINTER a pointer: the first step is from where it leads, `base` its number, `n` the
- *                 bits that are 0 in the address of what is there, by its alignment. Only in
- *                 programs of futures, which whoever polls them lends to the poll: what they own
- *                 or borrow exclusively is there. What a task owns may be gone at the end of its
- *                 poll, so its program asks for no pointer to be followed.
+ * Where every future is listed (AGENT_HOOK_LIST) there are nodes without a state, too:
+ * NODE_BRANCHES and NODE_POINTER. A program has pointers only if it is that of a future, which its
+ * poller lends to the poll: what that owns or borrows exclusively is there. What a task owns may be
+ * gone at the end of its poll, so its program asks for no pointer to be followed.
  *
  * A program that hooks refer to is never changed.
  *
@@ -371,10 +384,25 @@ struct agent_step {
 };
 _Static_assert(sizeof(struct agent_step) == 8, "agent_step");
 
+enum agent_node_kind {
+	NODE_STATE = 0, /* a state, whose value chooses among n + 1 steps */
+	NODE_BRANCHES,	/* n steps, which are all gone, each from the state before it */
+	NODE_POINTER,	/* a pointer: one step, from where it leads */
+};
+
 struct agent_node {
-	uint64_t base; /* value of the first step */
-	uint32_t n;
-	uint32_t size; /* of the state: 1, 2, 4 or 8 bytes; 0 or AGENT_POINTER: see above */
+	union {
+		uint64_t base;	/* NODE_STATE: value of the first step */
+		uint64_t point; /* NODE_POINTER: its number */
+	};
+	union {
+		uint32_t n;	    /* NODE_STATE, NODE_BRANCHES */
+		uint32_t zero_bits; /* NODE_POINTER: that are 0 in the address of what is there, by
+				     * its alignment */
+	};
+	uint8_t kind; /* enum agent_node_kind */
+	uint8_t size; /* of a state: 1, 2, 4 or 8 bytes */
+	uint16_t reserved;
 	struct agent_step steps[];
 };
 _Static_assert(sizeof(struct agent_node) == 16, "agent_node");
@@ -391,14 +419,6 @@ enum agent_stack_word {
 	AGENT_STACK_SP,
 	AGENT_STACK_BP,
 };
-
-#define AGENT_POINTER 16u
-
-/* Whether it is one with a state. */
-static inline int agent_node_state(const struct agent_node *node)
-{
-	return node->size - 1 < 8;
-}
 
 #define AGENT_PROGRAM_DEPTH 16u
 #define AGENT_LIST_MAX 32u /* this many of AE_FUTURE_SNAPSHOT_BEGIN or AE_FUTURE_SNAPSHOT_END */

@@ -7,15 +7,15 @@
 
 #define HOOK_SHIFT 6 /* log2(sizeof(struct agent_hook)) */
 #define HOOK_ORIG 0
-#define HOOK_KIND 26
-#define HOOK_FLAGS 60
+#define HOOK_KIND 34
+#define HOOK_FLAGS 36
 #define STATE_REGISTERED 80
 #define STATE_CALL_MIN 84
 #define STATE_MAY_CALL 192
 #define FUTURE_BYTES 64
 #define FLAG_FRAME 128
 #define REGISTERED 2
-#define IMAGE_ABI 18
+#define IMAGE_ABI 19
 /* struct agent_private: the state, the threads, the notes. */
 #define AGENT_NOTES (448 + 8192 * 32)
 #define AGENT_NOTES_BYTES 1216

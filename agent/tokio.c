@@ -27,16 +27,16 @@ static void release(struct agent_notes *n, const struct agent_hook *hook, void *
 		return;
 	if (n && agent_live())
 		agent_put_drop(n, ref);
-	if (likely(hook->drop_ref != 0))
-		((task_fn)hook->drop_ref)(header);
+	if (likely(hook->task.drop_ref != 0))
+		((task_fn)hook->task.drop_ref)(header);
 }
 
 /* How the task that is polled ended by what it has stored after its id, if it is complete. */
 static __attribute__((noinline)) enum poll_end look(const struct agent_poll *poll, bool cancelled)
 {
 	const struct agent_hook *hook = poll->hook;
-	uint64_t at = (uint64_t)poll->header + hook->id_offset;
-	uint32_t n = tokio_output_words(hook->id_offset, hook->trailer_offset);
+	uint64_t at = (uint64_t)poll->header + hook->task.id_offset;
+	uint32_t n = tokio_output_words(hook->task.id_offset, hook->task.end_offset);
 	const struct tokio_error e = {.id = agent_word(at),
 				      .raised = poll->flags & POLL_RAISED,
 				      .payload = poll->raised,
@@ -159,7 +159,7 @@ void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct age
 	uint64_t state = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	if (!(state & TOKIO_COMPLETE) || state & TOKIO_JOIN_WAKER)
 		return;
-	const uint64_t id = *(const uint64_t *)((const char *)header + hook->id_offset);
+	const uint64_t id = *(const uint64_t *)((const char *)header + hook->task.id_offset);
 	struct agent_search at = {0};
 	struct agent_poll *last;
 	while ((last = agent_find_poll(header, &at))) {

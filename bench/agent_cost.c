@@ -113,9 +113,9 @@ int main(void)
 	struct agent_hook *poll = area_hook(a, AH_TOKIO_POLL, 0, nothing);
 	struct agent_hook *busy = area_hook(a, AH_TOKIO_POLL, 1, transitions);
 	struct agent_hook *wake = area_hook(a, AH_TOKIO_WAKE, AGENT_KIND_NONE, nothing);
-	poll->id_offset = busy->id_offset = offsetof(struct task, id);
-	poll->trailer_offset = busy->trailer_offset = sizeof(struct task);
-	poll->vtable_offset = busy->vtable_offset = wake->vtable_offset = 16;
+	poll->task.id_offset = busy->task.id_offset = offsetof(struct task, id);
+	poll->task.end_offset = busy->task.end_offset = sizeof(struct task);
+	poll->task.vtable_offset = busy->task.vtable_offset = wake->task.vtable_offset = 16;
 	vtable[0] = area_stub(a, poll);
 
 	double call = measure(a, nothing, &task);

@@ -101,8 +101,8 @@ static int add_words(struct program *p, size_t n)
 	return 0;
 }
 
-/* A node with n steps at the program's end. -ENOMEM, -E2BIG. */
-static int new_node(struct compiler *c, uint64_t base, size_t n, uint32_t size, uint16_t *ret_at)
+/* A node with n + 1 steps at the program's end. -ENOMEM, -E2BIG. */
+static int new_node(struct compiler *c, enum agent_node_kind kind, uint32_t n, uint16_t *ret_at)
 {
 	size_t at = c->out->n_words;
 	int r;
@@ -112,10 +112,8 @@ static int new_node(struct compiler *c, uint64_t base, size_t n, uint32_t size, 
 	r = add_words(c->out, NODE_WORDS + n + 1);
 	if (r < 0)
 		return r;
-	struct agent_node *node = node_at(c, (uint16_t)at);
-	node->base = base;
-	node->n = (uint32_t)n;
-	node->size = size;
+	node_at(c, (uint16_t)at)->kind = (uint8_t)kind;
+	node_at(c, (uint16_t)at)->n = n;
 	*ret_at = (uint16_t)at;
 	return 0;
 }
@@ -154,9 +152,11 @@ static int node_of(struct compiler *c, const struct future_path *w, bool inside,
 		return 0;
 	if (!GROW(c->nodes, c->n_nodes, c->cap_nodes))
 		return -ENOMEM;
-	r = new_node(c, base, n, pointer ? AGENT_POINTER : w->type->discr_size, &node.at);
+	r = new_node(c, pointer ? NODE_POINTER : NODE_STATE, n, &node.at);
 	if (r < 0)
 		return r;
+	node_at(c, node.at)->base = base;
+	node_at(c, node.at)->size = pointer ? 0 : (uint8_t)w->type->discr_size;
 	c->nodes[c->n_nodes++] = node;
 	*ret_at = node.at;
 	return 0;
@@ -315,7 +315,7 @@ static int step_down(struct compiler *c, uint64_t from, const struct future_path
 	r = future_path_find_all(c->d, c->hooked, w, paths, &n);
 	if (r < 0 || !n)
 		return r == -E2BIG ? 0 : r;
-	r = new_node(c, 0, n, 0, &step->next);
+	r = new_node(c, NODE_BRANCHES, (uint32_t)n, &step->next);
 	for (size_t i = 0; i < n && r == 0; i++) {
 		struct agent_step one = {0};
 
@@ -420,7 +420,7 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 	if (c->mode == PROGRAM_CHAIN)
 		c->outer = (uint32_t)c->out->n_places + 1;
 	r = step_down(c, t->discr_offset, &held, inside, false, step);
-	a.goes_on = step->next && agent_node_state(node_at(c, step->next));
+	a.goes_on = step->next && node_at(c, step->next)->kind == NODE_STATE;
 	a.proof = proof_of(c, &held, a.macro);
 	if (r < 0 || (!a.own && c->mode == PROGRAM_POINT))
 		return r;
@@ -522,8 +522,8 @@ static int fill_pointer(struct compiler *c, const struct node *n)
 		r = step_down(c, 0, &w, n->inside, false, &step);
 	if (r < 0)
 		return r;
-	node_at(c, n->at)->base = point;
-	node_at(c, n->at)->n = zero_bits(c->d, target, 0);
+	node_at(c, n->at)->point = point;
+	node_at(c, n->at)->zero_bits = zero_bits(c->d, target, 0);
 	node_at(c, n->at)->steps[0] = step;
 	return 0;
 }

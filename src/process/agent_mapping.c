@@ -433,35 +433,41 @@ static bool same_rings(const struct stale_agent *old, const struct layout *l,
 	       (old->n_rings == rings->n_rings && old->ring_bytes == rings->ring_bytes);
 }
 
+static bool is_future(const struct agent_hook *hook)
+{
+	return hook->type == AH_FUTURE || hook->type == AH_ROOT_SITE;
+}
+
 /* Whether an entry is the one that we would write, but for what is learned or comes later. */
 static bool same_hook(const struct agent_hook *ours, struct agent_hook there)
 {
 	there.flags =
 		(uint16_t)((there.flags & ~AGENT_HOOK_WORKER) | (ours->flags & AGENT_HOOK_WORKER));
-	if (ours->vtable_offset == OFFSET_UNKNOWN)
-		there.vtable_offset = OFFSET_UNKNOWN;
-	if (ours->type == AH_FUTURE)
-		there.alone = ours->alone;
-	else if (ours->state_offset == OFFSET_UNKNOWN)
-		there.state_offset = OFFSET_UNKNOWN;
-	if (ours->type == AH_ASYNC_RUN)
-		there.trailer_offset = ours->trailer_offset;
-	if (ours->type != AH_SPAWN)
-		there.program = ours->program;
+	there.program = ours->program;
+	if (is_future(ours)) {
+		there.future.alone = ours->future.alone;
+	} else {
+		if (ours->task.vtable_offset == OFFSET_UNKNOWN)
+			there.task.vtable_offset = OFFSET_UNKNOWN;
+		if (ours->task.state_offset == OFFSET_UNKNOWN)
+			there.task.state_offset = OFFSET_UNKNOWN;
+		if (ours->type == AH_ASYNC_RUN)
+			there.task.end_offset = ours->task.end_offset;
+	}
 	return !memcmp(&there, ours, sizeof(there));
 }
 
 /* What was learned of it stays, so that a poll which began with it ends with it. */
 static void keep_learned(struct agent_hook *ours, const struct agent_hook *there)
 {
-	if (ours->type == AH_FUTURE)
+	if (is_future(ours))
 		return;
-	if (ours->vtable_offset == OFFSET_UNKNOWN)
-		ours->vtable_offset = there->vtable_offset;
-	if (ours->state_offset == OFFSET_UNKNOWN)
-		ours->state_offset = there->state_offset;
+	if (ours->task.vtable_offset == OFFSET_UNKNOWN)
+		ours->task.vtable_offset = there->task.vtable_offset;
+	if (ours->task.state_offset == OFFSET_UNKNOWN)
+		ours->task.state_offset = there->task.state_offset;
 	if (ours->type == AH_ASYNC_RUN)
-		ours->trailer_offset = there->trailer_offset;
+		ours->task.end_offset = there->task.end_offset;
 }
 
 /* A thread that is still inside, or comes out of a poll, looks at the table at any time. */

@@ -70,19 +70,21 @@ static int plan_one(struct hooks *h, struct hooked_object *o, struct map *types,
 		hook->orig = f->poll + bias;
 		hook->slot = f->uses[i].at + bias;
 		hook->saved = saved[i];
-		hook->result = f->result;
-		hook->pending = f->pending;
+		hook->future.result = f->result;
+		hook->future.pending = f->pending;
 		hook->flags = AGENT_HOOK_FRAME |
 			      (f->borrowed ? AGENT_HOOK_INDIRECT
 			       : f->memory ? AGENT_HOOK_MEMORY
 					   : 0) |
 			      (f->shown ? AGENT_HOOK_SHOWN : 0);
-		hook->poll_offset = f->borrowed_by;
-		hook->trailer_offset = f->borrowed;
+		if (f->borrowed) {
+			hook->future.argument = f->borrowed_by;
+			hook->future.n_pointers = f->borrowed;
+		}
 		if (o->futures.boxed) {
 			hook->flags |= AGENT_HOOK_CHAIN;
-			hook->trailer_offset =
-				f->value_bytes < UINT16_MAX ? (uint16_t)f->value_bytes : UINT16_MAX;
+			hook->future.value_bytes =
+				f->value_bytes < UINT32_MAX ? (uint32_t)f->value_bytes : UINT32_MAX;
 		}
 		if (!word && call_hooks_add(h, hook) < 0)
 			return -ENOMEM;
@@ -129,12 +131,12 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 		site->type = AH_ROOT_SITE;
 		site->kind = (uint16_t)kind;
 		site->orig = r->back + bias;
-		site->saved = (uint64_t)r->offset;
-		site->result = (struct agent_result){.from = AR_STATE,
-						     .offset = (uint32_t)r->state_offset,
-						     .size = (uint8_t)r->state_size,
-						     .ready = 1};
-		site->pending = 2;
+		site->future.frame_offset = (int32_t)r->offset;
+		site->future.result = (struct agent_result){.from = AR_STATE,
+							    .offset = (uint32_t)r->state_offset,
+							    .size = (uint8_t)r->state_size,
+							    .ready = 1};
+		site->future.pending = 2;
 		site->flags = r->told ? AGENT_HOOK_RETURNS_READY : 0;
 		h->n_root_polls += !r->at_end;
 	}
@@ -152,8 +154,8 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 		hook->orig = u->target + bias;
 		hook->slot = u->at + bias;
 		hook->saved = saved;
-		hook->pending = first;
-		hook->poll_offset = (uint16_t)f->n;
+		hook->park.first_site = (uint32_t)first;
+		hook->park.n_sites = (uint32_t)f->n;
 		hook->flags = AGENT_HOOK_FRAME |
 			      (root_polls_park(f, u->target)->at_end ? AGENT_HOOK_ROOT_END : 0);
 		if (u->kind != REF_WORD && call_hooks_add(h, hook) < 0)

@@ -139,7 +139,7 @@ static int plan_site(struct hook_plan *at, const struct scan_site *site, enum ag
 	hook->kind = kind;
 	hook->slot = addr;
 	hook->saved = saved;
-	hook->next_id = next_id;
+	hook->spawn.next_id = next_id;
 	patch.hook = (uint32_t)(h->n - 1);
 	h->patches[h->n_patches++] = patch;
 	return 0;
@@ -163,13 +163,12 @@ static int plan_kind(struct hook_plan *at, const struct scan_kind *k)
 
 	struct agent_hook like = {
 		.kind = number,
-		.id_offset = k->id_offset,
-		.state_offset = k->state_offset,
-		.vtable_offset = k->vtable_offset,
-		.trailer_offset = k->trailer_offset,
-		.vtable = k->vtable + bias,
-		.poll_offset = (uint16_t)(k->slots[TF_POLL].addr - k->vtable),
-		.drop_ref = drop_ref->function ? drop_ref->function + bias : 0,
+		.task = {.vtable = k->vtable + bias,
+			 .drop_ref = drop_ref->function ? drop_ref->function + bias : 0,
+			 .id_offset = k->id_offset,
+			 .state_offset = k->state_offset,
+			 .vtable_offset = k->vtable_offset,
+			 .end_offset = k->trailer_offset},
 	};
 	if (k->role == TR_WORKER)
 		like.flags = AGENT_HOOK_WORKER;
@@ -190,7 +189,8 @@ static int plan_kind(struct hook_plan *at, const struct scan_kind *k)
 static struct agent_hook like_waker(const struct hooked_object *o, const struct scan_waker *w)
 {
 	const struct runtime_scan *f = &o->attach.scan;
-	struct agent_hook like = {.kind = AGENT_KIND_NONE, .vtable = w->vtable + o->attach.bias};
+	struct agent_hook like = {.kind = AGENT_KIND_NONE,
+				  .task.vtable = w->vtable + o->attach.bias};
 
 	/* All kinds of a runtime have the same header: any of them gives its offsets. */
 	for (size_t i = 0; i < f->n_kinds && !w->root; i++) {
@@ -198,9 +198,9 @@ static struct agent_hook like_waker(const struct hooked_object *o, const struct 
 
 		if (k->runtime != w->runtime)
 			continue;
-		like.vtable_offset = k->vtable_offset;
-		like.state_offset = k->state_offset;
-		like.poll_offset = (uint16_t)(k->slots[TF_POLL].addr - k->vtable);
+		like.task.vtable_offset = k->vtable_offset;
+		like.task.state_offset = k->state_offset;
+		like.task.poll_offset = (uint16_t)(k->slots[TF_POLL].addr - k->vtable);
 		break;
 	}
 	return like;

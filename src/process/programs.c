@@ -60,9 +60,11 @@ static uint32_t alone_states(const struct agent_hook *hook, const uint64_t *word
 	const struct agent_node *node = (const struct agent_node *)(words + 1);
 	uint32_t bits = 0;
 
-	if (hook->type != AH_FUTURE || hook->result.from != AR_STATE || hook->result.size != 1 ||
-	    hook->pending != FIRST_AWAIT - 1 || n_words < 1 + NODE_WORDS || steps[0].next != 1 ||
-	    steps[0].delta != (int32_t)hook->result.offset || node->base || node->size != 1 ||
+	if (hook->type != AH_FUTURE || hook->future.result.from != AR_STATE ||
+	    hook->future.result.size != 1 || hook->future.pending != FIRST_AWAIT - 1 ||
+	    n_words < 1 + NODE_WORDS || steps[0].next != 1 ||
+	    steps[0].delta != (int32_t)hook->future.result.offset || node->base ||
+	    node->kind != NODE_STATE || node->size != 1 ||
 	    n_words < 1 + NODE_WORDS + (size_t)node->n)
 		return 0;
 	for (uint32_t i = 0; i < node->n && i < BITS; i++)
@@ -77,10 +79,10 @@ static int give_program(const struct process *p, const struct layout *l, const s
 	uint64_t hook = l->hooks + index * sizeof(struct agent_hook);
 
 	if (end && h->table[index].type == AH_ASYNC_RUN)
-		TRY(memory_write(p, hook + offsetof(struct agent_hook, trailer_offset), &end,
+		TRY(memory_write(p, hook + offsetof(struct agent_hook, task.end_offset), &end,
 				 sizeof(end)));
 	TRY(memory_write_u64(p, hook + offsetof(struct agent_hook, program), program));
-	return alone ? memory_write(p, hook + offsetof(struct agent_hook, alone), &alone,
+	return alone ? memory_write(p, hook + offsetof(struct agent_hook, future.alone), &alone,
 				    sizeof(alone))
 		     : 0;
 }

@@ -120,11 +120,11 @@ static struct agent_hook *tokio_hook(enum agent_hook_type type, void *orig)
 {
 	struct agent_hook *h = area_hook(&area, type, 5, orig);
 
-	h->id_offset = offsetof(struct tokio_task, id);
-	h->trailer_offset = sizeof(struct tokio_task);
-	h->vtable_offset = offsetof(struct tokio_task, vtable);
-	h->vtable = (uint64_t)vtable;
-	h->drop_ref = (uint64_t)tokio_dealloc_orig;
+	h->task.id_offset = offsetof(struct tokio_task, id);
+	h->task.end_offset = sizeof(struct tokio_task);
+	h->task.vtable_offset = offsetof(struct tokio_task, vtable);
+	h->task.vtable = (uint64_t)vtable;
+	h->task.drop_ref = (uint64_t)tokio_dealloc_orig;
 	return h;
 }
 
@@ -139,6 +139,7 @@ static int setup(void **state)
 	read_hook = tokio_hook(AH_TOKIO_READ, read_orig);
 	wake_hook = tokio_hook(AH_TOKIO_WAKE, count_orig);
 	wake_hook->kind = AGENT_KIND_NONE;
+	wake_hook->task.poll_offset = 0;
 	call_hook = area_hook(&area, AH_WAIT, AC_EPOLL_WAIT, call_orig);
 	panic_hook = area_hook(&area, AH_PANIC, AGENT_KIND_NONE, raise_orig);
 	root_wake_hook = area_hook(&area, AH_ROOT_WAKE, 9, count_orig);
@@ -1239,14 +1240,14 @@ static void test_trampolines(void **state)
 	struct agent_hook *spawn = area_hook(&area, AH_SPAWN, 3, NULL);
 	struct agent_hook *root = area_hook(&area, AH_ROOT_ENTER, 4, NULL);
 	const uint8_t *at_spawn = make_trampoline(spawn);
-	spawn->next_id = (uint64_t)&next_id;
+	spawn->spawn.next_id = (uint64_t)&next_id;
 	check_trampoline(at_spawn);
 	expect_thread();
 	expect(AE_SPAWN, 3ull << 48 | 1000);
 	next_id = 1002;
 	check_trampoline(at_spawn);
 	expect(AE_SPAWN, 3ull << 48 | 1001);
-	spawn->next_id = 0;
+	spawn->spawn.next_id = 0;
 	check_trampoline(at_spawn);
 	expect(AE_SPAWN, 3ull << 48);
 	check_trampoline(make_trampoline(root));
@@ -1366,13 +1367,13 @@ static int setup_async(void **state)
 {
 	setup(state);
 	run_hook = area_hook(&area, AH_ASYNC_RUN, 8, run_orig);
-	run_hook->vtable = (uint64_t)async_vtable;
-	run_hook->state_offset = run_hook->vtable_offset = OFFSET_UNKNOWN;
-	run_hook->drop_ref = (uint64_t)drop_ref_orig;
+	run_hook->task.vtable = (uint64_t)async_vtable;
+	run_hook->task.state_offset = run_hook->task.vtable_offset = OFFSET_UNKNOWN;
+	run_hook->task.drop_ref = (uint64_t)drop_ref_orig;
 	awake_hook = area_hook(&area, AH_ASYNC_WAKE, AGENT_KIND_NONE, count_orig);
-	awake_hook->vtable_offset = 0;
-	awake_hook->state_offset = OFFSET_UNKNOWN;
-	awake_hook->poll_offset = 40;
+	awake_hook->task.vtable_offset = 0;
+	awake_hook->task.state_offset = OFFSET_UNKNOWN;
+	awake_hook->task.poll_offset = 40;
 	async_vtable[5] = area_stub(&area, run_hook);
 	atask = (struct async_task){async_vtable, A_SCHEDULED | A_TASK | A_REF, {NULL, NULL}, {3}};
 	n_destroyed = 0;
@@ -1474,8 +1475,8 @@ static void test_runs(void **state)
 		assert_int_equal(atask.state, cases[i].after);
 		assert_int_equal(n_destroyed, cases[i].drop);
 	}
-	assert_int_equal(run_hook->vtable_offset, 0);
-	assert_int_equal(run_hook->state_offset, 8);
+	assert_int_equal(run_hook->task.vtable_offset, 0);
+	assert_int_equal(run_hook->task.state_offset, 8);
 
 	/* Closed before: the run only drops the future. */
 	run_as(run_cancelled, A_CLOSED | A_SCHEDULED | A_TASK | A_REF);
@@ -1495,7 +1496,7 @@ static void test_the_last_to_leave_a_pending_task(void **state)
 	struct agent_hook *schedule = area_hook(&area, AH_ASYNC_SCHEDULE, 8, count_orig);
 
 	(void)state;
-	schedule->vtable = (uint64_t)async_vtable;
+	schedule->task.vtable = (uint64_t)async_vtable;
 	run_as(run_pending_then_detached, A_SCHEDULED | A_TASK | A_REF);
 	expect_thread();
 	expect(AE_POLL_BEGIN, async_ref());
@@ -1520,7 +1521,7 @@ static void test_header_that_cannot_be_learned(void **state)
 	expect_thread();
 	expect(AE_POLL_BEGIN, async_ref());
 	expect(AE_POLL_UNKNOWN, async_ref());
-	assert_int_equal(run_hook->state_offset, OFFSET_UNKNOWN);
+	assert_int_equal(run_hook->task.state_offset, OFFSET_UNKNOWN);
 	assert_int_equal(atask.state / A_REF, 1);
 	run_as(run_woken, A_SCHEDULED | A_REF);
 	expect(AE_POLL_BEGIN, async_ref());
@@ -1534,7 +1535,7 @@ static void test_header_that_cannot_be_learned(void **state)
 static void test_async_wakes(void **state)
 {
 	(void)state;
-	awake_hook->vtable_offset = OFFSET_UNKNOWN; /* found by the vtables of known kinds */
+	awake_hook->task.vtable_offset = OFFSET_UNKNOWN; /* found by the vtables of known kinds */
 	atask.state = A_REF | A_TASK;
 	call(awake_hook, &atask); /* state not yet known: a wake */
 	expect_thread();

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 
 #define AGENT_REFS ((1ull << 48) - 1)
+#define POINTER_NODE 16u
 
 struct pair {
 	uint64_t first, second;
@@ -33,7 +34,8 @@ struct future {
 /* struct agent_node without its steps. */
 struct node {
 	uint64_t base;
-	uint32_t n, size;
+	uint32_t n;
+	uint8_t kind, size;
 };
 _Static_assert(sizeof(struct node) == sizeof(struct agent_node), "node");
 
@@ -92,9 +94,9 @@ static struct agent_hook *state_hook(void)
 {
 	struct agent_hook *hook = area_hook(&area, AH_FUTURE, 5, (const void *)poll_pair);
 
-	hook->result = (struct agent_result){
+	hook->future.result = (struct agent_result){
 		.from = AR_STATE, .offset = offsetof(struct future, state), .size = 1, .ready = 1};
-	hook->pending = 2;
+	hook->future.pending = 2;
 	return hook;
 }
 
@@ -156,8 +158,8 @@ static void test_deep(void **state)
 	uint64_t dropped = area_my_ring(&area)->dropped;
 	long used[2];
 
-	hook->result = state_hook()->result;
-	hook->pending = 2;
+	hook->future.result = state_hook()->future.result;
+	hook->future.pending = 2;
 	for (int i = 0; i < 2; i++) {
 		poll_deeper = i ? area_stub(&area, hook) : (void *)deeper;
 		lowest = 0;
@@ -220,15 +222,15 @@ static void expect_chain(struct box *const *boxes, const uint16_t *links, size_t
 		struct agent_hook *hook =
 			area_hook(&area, AH_FUTURE, BOX_KIND, (const void *)box_body);
 
-		hook->result = state_hook()->result;
-		hook->pending = 2;
+		hook->future.result = state_hook()->future.result;
+		hook->future.pending = 2;
 		hook->flags |= AGENT_HOOK_CHAIN;
-		hook->trailer_offset = sizeof(struct box);
+		hook->future.value_bytes = sizeof(struct box);
 		poll_box = area_stub(&area, hook);
 		task_hook = area_hook(&area, AH_TOKIO_POLL, BOXED_TASK_KIND,
 				      (const void *)boxed_task_poll);
-		task_hook->id_offset = offsetof(struct boxed_task, id);
-		task_hook->trailer_offset = sizeof(task);
+		task_hook->task.id_offset = offsetof(struct boxed_task, id);
+		task_hook->task.end_offset = sizeof(task);
 		task_hook->flags |= AGENT_HOOK_TASK;
 	}
 	of_the_task = boxes;
@@ -326,20 +328,21 @@ static void test_returned(void **state)
 		area_stub(&area, hook);
 	struct future f = {.state = 0};
 
-	hook->result = (struct agent_result){.from = AR_FIRST, .size = 1, .ready = 0};
-	hook->pending = 1;
+	hook->future.result = (struct agent_result){.from = AR_FIRST, .size = 1, .ready = 0};
+	hook->future.pending = 1;
 	poll(&f, 6, 0, 0, 0, 0);
 	expect_event(AE_FUTURE_BEGIN, 6, &f);
 	expect_event(AE_FUTURE_PENDING, 6, &f);
 	poll(&f, 7, 0, 0, 0, 0);
 	expect_event(AE_FUTURE_BEGIN, 6, &f);
 	expect_event(AE_FUTURE_READY, 6, &f);
-	hook->pending = 9; /* neither is what was returned */
+	hook->future.pending = 9; /* neither is what was returned */
 	poll(&f, 6, 0, 0, 0, 0);
 	expect_event(AE_FUTURE_BEGIN, 6, &f);
 	expect_event(AE_FUTURE_UNKNOWN, 6, &f);
-	hook->result = (struct agent_result){.from = AR_SECOND, .size = 4, .ready = AR_ANY_READY};
-	hook->pending = 0x90abcdef;
+	hook->future.result =
+		(struct agent_result){.from = AR_SECOND, .size = 4, .ready = AR_ANY_READY};
+	hook->future.pending = 0x90abcdef;
 	poll(&f, 6, 0, 0, 0, 0);
 	expect_event(AE_FUTURE_BEGIN, 6, &f);
 	expect_event(AE_FUTURE_PENDING, 6, &f);
@@ -353,8 +356,9 @@ static void test_memory(void **state)
 	struct future f = {.state = 0};
 
 	hook->flags |= AGENT_HOOK_MEMORY;
-	hook->result = (struct agent_result){.from = AR_MEMORY, .size = 8, .ready = AR_ANY_READY};
-	hook->pending = 4;
+	hook->future.result =
+		(struct agent_result){.from = AR_MEMORY, .size = 8, .ready = AR_ANY_READY};
+	hook->future.pending = 4;
 	struct large l = poll(&f, 4);
 	assert_ptr_equal(polled, &f);
 	assert_int_equal(l.words[2], 3);
@@ -385,17 +389,17 @@ static void test_borrowed(void **state)
 	struct future f = {0}, *owner = &f, **borrower = &owner;
 
 	borrowed = &f;
-	hook->result = (struct agent_result){
+	hook->future.result = (struct agent_result){
 		.from = AR_STATE, .offset = offsetof(struct future, state), .size = 1, .ready = 1};
-	hook->pending = 2;
+	hook->future.pending = 2;
 	hook->flags |= AGENT_HOOK_INDIRECT;
 	for (uint16_t n = 1; n <= 2; n++) {
 		for (uint16_t i = 0; i < 6; i++) {
 			uint64_t a[6] = {11, 12, 13, 14, 15, 16};
 
 			a[i] = n == 1 ? (uint64_t)&owner : (uint64_t)&borrower;
-			hook->poll_offset = i + 1;
-			hook->trailer_offset = n;
+			hook->future.argument = i + 1;
+			hook->future.n_pointers = n;
 			f.state = 0;
 			assert_int_equal(poll(a[0], a[1], a[2], a[3], a[4], a[5]), 77);
 			assert_memory_equal(seen, a, sizeof(a));
@@ -408,9 +412,13 @@ static void test_borrowed(void **state)
 }
 
 /* Layout programs are written word by word here: a node's head, a step. */
+/* `size`: of a state; 0: branches; POINTER_NODE. */
 static uint16_t put_node(uint64_t *words, size_t *n, uint64_t base, uint32_t steps, uint32_t size)
 {
-	const struct node node = {base, steps, size};
+	const struct node node = {base, steps,
+				  size ? size == POINTER_NODE ? NODE_POINTER : NODE_STATE
+				       : NODE_BRANCHES,
+				  size == POINTER_NODE ? 0 : (uint8_t)size};
 	uint16_t at = (uint16_t)*n;
 
 	memcpy(words + at, &node, sizeof(node));
@@ -447,11 +455,11 @@ static void test_list(void **state)
 		struct agent_step leaf_steps[3];
 	} program = {
 		.root = {0, 1, offsetof(struct future, state)},
-		.own = {3, 1, 1},
+		.own = {3, 1, NODE_STATE, 1},
 		.own_steps = {{21, 5, 0}, {0, 0, 0}},
-		.apart = {0, 2, 0},
+		.apart = {0, 2, NODE_BRANCHES, 0},
 		.apart_steps = {{0, 10, 8}, {0, 10, 9}},
-		.leaf = {3, 2, 1},
+		.leaf = {3, 2, NODE_STATE, 1},
 		.leaf_steps = {{22, 0, 0}, {23, 0, 0}},
 	};
 	uint64_t own = (uint64_t)&all.f.state;
@@ -461,8 +469,8 @@ static void test_list(void **state)
 	assert_ptr_equal(&all.first, &all.f.state + 15);
 	program.apart_steps[0].delta = (int32_t)(&all.first - &all.f.state);
 	program.apart_steps[1].delta = (int32_t)(&all.second - &all.f.state);
-	hook->result = state_hook()->result;
-	hook->pending = 2;
+	hook->future.result = state_hook()->future.result;
+	hook->future.pending = 2;
 	hook->flags |= AGENT_HOOK_LIST;
 	hook->program = (uint64_t)&program;
 	poll(&all.f, 6, 0, 0, 0, 0);
@@ -501,11 +509,11 @@ static void test_alone(void **state)
 	put_step(words, node, 3, 23, 0, 0);
 	put_step(words, node, 4, 24, leaf, -16); /* its first byte is the state of another */
 	put_step(words, leaf, 0, 25, 0, 0);
-	hook->result = state_hook()->result;
-	hook->pending = 2;
+	hook->future.result = state_hook()->future.result;
+	hook->future.pending = 2;
 	hook->flags |= AGENT_HOOK_LIST;
 	hook->program = (uint64_t)words;
-	hook->alone = 1 << 0 | 1 << 3;
+	hook->future.alone = 1 << 0 | 1 << 3;
 	poll(&f, 6, 0, 0, 0, 0); /* from 0 to 3 */
 	expect_event(AE_FUTURE_BEGIN, 8, &f);
 	expect_event(AE_FUTURE_PENDING_AT, 23, &f);
@@ -544,8 +552,8 @@ static void test_previous(void **state)
 	uint64_t words[64] = {0};
 	size_t n = 1;
 	uint16_t both = put_node(words, &n, 0, 2, 0), held = put_node(words, &n, 1, 3, 1);
-	uint16_t near = put_node(words, &n, 41, 0, AGENT_POINTER);
-	uint16_t far = put_node(words, &n, 42, 0, AGENT_POINTER);
+	uint16_t near = put_node(words, &n, 41, 0, POINTER_NODE);
+	uint16_t far = put_node(words, &n, 42, 0, POINTER_NODE);
 	uint16_t leaf = put_node(words, &n, 3, 1, 1);
 	const struct agent_step root = {0, both, 0};
 
@@ -558,8 +566,9 @@ static void test_previous(void **state)
 	put_step(words, near, 0, 0, leaf, 0);
 	put_step(words, far, 0, 0, leaf, 0);
 	put_step(words, leaf, 0, 35, 0, 0);
-	hook->result = (struct agent_result){.from = AR_FIRST, .size = 1, .ready = AR_ANY_READY};
-	hook->pending = 1;
+	hook->future.result =
+		(struct agent_result){.from = AR_FIRST, .size = 1, .ready = AR_ANY_READY};
+	hook->future.pending = 1;
 	hook->flags |= AGENT_HOOK_LIST;
 	hook->program = (uint64_t)words;
 
@@ -612,8 +621,8 @@ static void far_init(struct far *far)
 	assert_int_equal(mprotect(far->pages + PAGE, PAGE, PROT_NONE), 0);
 	far->f = (struct future *)(far->pages + PAGE) - 1;
 	far->f->state = 3;
-	far->hook->result = state_hook()->result;
-	far->hook->pending = 2;
+	far->hook->future.result = state_hook()->future.result;
+	far->hook->future.pending = 2;
 	far->hook->flags = AGENT_HOOK_FRAME | AGENT_HOOK_LIST | AGENT_HOOK_SHOWN;
 	far->hook->program = (uint64_t)far->words;
 }
@@ -631,13 +640,13 @@ static void far_program(struct far *far, int64_t delta, uint32_t size, uint32_t 
 	uint16_t node = put_node(far->words, &n, 3, 1, 1), next, leaf;
 	const struct agent_step root = {0, node, offsetof(struct future, state)};
 
-	next = put_node(far->words, &n, size == AGENT_POINTER ? POINTER : 0, 0, size);
+	next = put_node(far->words, &n, size == POINTER_NODE ? POINTER : 0, 0, size);
 	leaf = put_node(far->words, &n, 0, 0, 1);
 	((struct node *)(far->words + next))->n = zero_bits;
 	memcpy(far->words, &root, sizeof(root));
 	put_step(far->words, node, 0, OWN_POINT, next, delta);
-	put_step(far->words, next, 0, size == AGENT_POINTER ? 0 : POINT,
-		 size == AGENT_POINTER ? leaf : 0, 0);
+	put_step(far->words, next, 0, size == POINTER_NODE ? 0 : POINT,
+		 size == POINTER_NODE ? leaf : 0, 0);
 	put_step(far->words, leaf, 0, POINT, 0, 0);
 }
 
@@ -726,7 +735,7 @@ static void test_far_pointers(void **state)
 
 	far_init(&far);
 	slot = &far.f->words[1];
-	far_program(&far, -8, AGENT_POINTER, 7);
+	far_program(&far, -8, POINTER_NODE, 7);
 	*slot = (uint64_t)&target[0];
 	far_seen(&far, slot, &target[0]);
 	*slot = (uint64_t)&target[0] + 4; /* not aligned for what it should be */
@@ -745,9 +754,9 @@ static void test_far_pointers(void **state)
 	far_seen(&far, slot, far.f);
 	area.state->may_call = AGENT_MAY_ASK;
 	/* the pointer itself */
-	far_program(&far, 8, AGENT_POINTER, 0);
+	far_program(&far, 8, POINTER_NODE, 0);
 	far_unseen(&far);
-	far_program(&far, -7, AGENT_POINTER, 0);
+	far_program(&far, -7, POINTER_NODE, 0);
 	far_unseen(&far);
 	far_done(&far);
 	(void)state;
@@ -768,7 +777,7 @@ static void test_far_seccomp(void **state)
 	int status;
 
 	far_init(&far);
-	far_program(&far, -8, AGENT_POINTER, 7);
+	far_program(&far, -8, POINTER_NODE, 7);
 	far.f->words[1] = (uint64_t)&target;
 	for (uint32_t may_ask = 0; may_ask < 2; may_ask++) {
 		pid_t pid = fork();
@@ -815,11 +824,12 @@ static void test_far_arguments(void **state)
 	wrong[2] = 5;
 	wrong[3] = UINT64_MAX - 7;
 	for (size_t i = 0; i < 4; i++) {
-		hook->result = (struct agent_result){.from = AR_STATE, .size = 1, .ready = 1};
-		hook->pending = 2;
+		hook->future.result =
+			(struct agent_result){.from = AR_STATE, .size = 1, .ready = 1};
+		hook->future.pending = 2;
 		hook->flags = AGENT_HOOK_FRAME | AGENT_HOOK_INDIRECT;
-		hook->poll_offset = 1;
-		hook->trailer_offset = 1;
+		hook->future.argument = 1;
+		hook->future.n_pointers = 1;
 		assert_int_equal(poll(wrong[i], 0), wrong[i] + 1);
 		slot = wrong[i];
 		assert_int_equal(poll((uint64_t)&slot, 0), (uint64_t)&slot + 1);
@@ -830,7 +840,8 @@ static void test_far_arguments(void **state)
 		expect_event(AE_FUTURE_BEGIN, 11, (void *)(wrong[i] & AGENT_REFS));
 		expect_event(AE_FUTURE_UNKNOWN, 11, (void *)(wrong[i] & AGENT_REFS));
 		/* the result */
-		hook->result = (struct agent_result){.from = AR_MEMORY, .size = 8, .ready = 1};
+		hook->future.result =
+			(struct agent_result){.from = AR_MEMORY, .size = 8, .ready = 1};
 		hook->flags = AGENT_HOOK_FRAME | AGENT_HOOK_MEMORY;
 		assert_int_equal(poll(wrong[i], 1), wrong[i] + 1);
 		expect_event(AE_FUTURE_BEGIN, 11, (void *)1);
@@ -885,11 +896,11 @@ static void set_root(struct agent_hook *park, struct agent_hook *first, uint16_t
 
 	memcpy(words, &root, sizeof(root));
 	put_step(words, node, 0, point, 0, 0);
-	park->pending = (uint64_t)(first - area.hooks);
-	park->poll_offset = n_sites;
-	site->result = state_hook()->result;
-	site->pending = 2;
-	site->saved = 8;
+	park->park.first_site = (uint32_t)(first - area.hooks);
+	park->park.n_sites = n_sites;
+	site->future.result = state_hook()->future.result;
+	site->future.pending = 2;
+	site->future.frame_offset = 8;
 	site->flags |= AGENT_HOOK_LIST;
 	site->program = (uint64_t)words;
 }
@@ -915,7 +926,7 @@ static void test_root_nowhere(void **state)
 	uint64_t words[16] = {0};
 
 	set_root(park, site, 1, site, words, 51);
-	site->saved = (uint64_t)(-(1ll << 30));
+	site->future.frame_offset = -(1 << 30);
 	assert_int_equal(wait_twice(area_stub(&area, park), &polled), 3);
 	expect_nothing();
 	(void)state;
@@ -1037,11 +1048,10 @@ static void test_root_ready(void **state)
 		sites[i] = area_hook(&area, AH_ROOT_SITE, 9, backs[i]);
 	for (size_t i = 0; i < 4; i++) {
 		set_root(wait, sites[0], 4, sites[i], words, 52);
-		sites[i]->saved = 0;
+		sites[i]->future.frame_offset = 0;
 		sites[i]->flags |= i % 2 ? AGENT_HOOK_ROOT_END : AGENT_HOOK_RETURNS_READY;
 	}
-	inner->pending = end->pending = wait->pending;
-	inner->poll_offset = end->poll_offset = wait->poll_offset;
+	inner->park = end->park = wait->park;
 	end->flags |= AGENT_HOOK_ROOT_END;
 	inner_wait = area_stub(&area, inner);
 	((bool (*)(void))area_stub(&area,

@@ -160,10 +160,10 @@ int main(void)
 	shared = (struct task){.state = 64 * 3, .vtable = vtable, .id = 999};
 	hooks[0] = (struct agent_hook){.type = AH_TOKIO_POLL,
 				       .orig = (uint64_t)pend,
-				       .id_offset = offsetof(struct task, id),
-				       .trailer_offset = sizeof(struct task),
-				       .vtable_offset = 16};
-	hooks[1] = (struct agent_hook){.type = AH_TOKIO_WAKE, .vtable_offset = 16};
+				       .task = {.id_offset = offsetof(struct task, id),
+						.vtable_offset = 16,
+						.end_offset = sizeof(struct task)}};
+	hooks[1] = (struct agent_hook){.type = AH_TOKIO_WAKE, .task.vtable_offset = 16};
 
 	pthread_create(&reads, NULL, reader, NULL);
 	for (uint64_t i = 0; i < N_THREADS; i++)

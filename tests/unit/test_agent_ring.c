@@ -40,9 +40,9 @@ static void load(uint32_t n_rings, uint32_t ring_bytes)
 	area.state->n_unwinders = 0; /* not needed here */
 	poll_hook = area_hook(&area, AH_TOKIO_POLL, 1, pend);
 	wake_hook = area_hook(&area, AH_TOKIO_WAKE, AGENT_KIND_NONE, pend);
-	poll_hook->id_offset = offsetof(struct task, id);
-	poll_hook->trailer_offset = sizeof(struct task);
-	wake_hook->vtable_offset = offsetof(struct task, vtable);
+	poll_hook->task.id_offset = offsetof(struct task, id);
+	poll_hook->task.end_offset = sizeof(struct task);
+	wake_hook->task.vtable_offset = offsetof(struct task, vtable);
 	vtable[0] = area_stub(&area, poll_hook);
 }
 
@@ -464,7 +464,7 @@ static void test_fork_inside_a_poll(void **state)
 	(void)state;
 	load(2, AGENT_MIN_RING_BYTES);
 	struct agent_hook *hook = area_hook(&area, AH_TOKIO_POLL, 1, forks);
-	hook->id_offset = offsetof(struct task, id);
+	hook->task.id_offset = offsetof(struct task, id);
 	call(poll_hook, &task); /* a ring */
 	struct ring *r = area_ring(&area, 0);
 	child_status = -1;

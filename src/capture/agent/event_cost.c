@@ -94,12 +94,12 @@ static bool agent_mapping_open(struct area *a)
 	for (uint32_t i = 0; i < N_HOOKS; i++)
 		hooks[i] = (struct agent_hook){
 			.orig = (uint64_t)nothing,
-			.drop_ref = (uint64_t)nothing,
-			.id_offset = offsetof(struct fake_task, id),
-			.vtable_offset = offsetof(struct fake_task, vtable),
-			.trailer_offset = sizeof(struct fake_task),
 			.flags = AGENT_HOOK_TASK,
+			.task = {.drop_ref = (uint64_t)nothing,
+				 .id_offset = offsetof(struct fake_task, id),
+				 .vtable_offset = offsetof(struct fake_task, vtable)},
 		};
+	hooks[0].task.end_offset = sizeof(struct fake_task);
 	put_stub(a, built, 0, AH_TOKIO_POLL);
 	put_stub(a, built, 1, AH_TOKIO_WAKE);
 	a->vtable[0] = (uint64_t)a->stubs;
