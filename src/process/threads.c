@@ -411,46 +411,56 @@ static int seize_new(const struct process *p, struct process_stop *s, struct map
 	return rc;
 }
 
-/* -EAGAIN: one of them can't stop now, since it waits for a vfork or a disk. */
+/* Whether it has stopped, or is gone. */
+static bool has_stopped(struct stopped_thread *t)
+{
+	int status;
+	pid_t got = waitpid(t->tid, &status, __WALL | __WNOTHREAD | WNOHANG);
+
+	if (got == t->tid) {
+		note_status(t, status);
+	} else if (got < 0 && errno == ECHILD) {
+		t->waiting = false;
+		t->state = THREAD_GONE;
+	}
+	return !t->waiting;
+}
+
+/*
+ * -EAGAIN: one of them can't stop now, since it waits for a vfork or a disk. They are waited for in
+ * their order: those that stop after the next one cost nothing until it has stopped. In a process
+ * of many threads the tracer shares the CPUs with them.
+ */
 static int interrupt_new(const struct process *p, struct process_stop *s, size_t n_new,
 			 uint64_t until_ns)
 {
 	uint64_t patient_until_ns = clock_monotonic_ns() + PATIENCE;
 	size_t next = s->n - n_new;
+	int rc = 0;
 
 	for (size_t i = next; i < s->n; i++) {
 		process_step("interrupt");
 		ptrace(PTRACE_INTERRUPT, s->v[i].tid, 0, 0);
 	}
-	for (unsigned round = 0;; round++) {
-		/* Those that stop after it cost nothing until it has stopped: in a process of many
-		 * threads this one shares the CPUs with them. */
-		for (; next < s->n; next++) {
-			struct stopped_thread *t = &s->v[next];
-			int status;
-			pid_t got = waitpid(t->tid, &status, __WALL | __WNOTHREAD | WNOHANG);
-
-			if (got == t->tid) {
-				note_status(t, status);
-			} else if (got < 0 && errno == ECHILD) {
-				t->waiting = false;
-				t->state = THREAD_GONE;
-			} else {
-				break;
-			}
-		}
+	for (unsigned round = 0; rc == 0; round++) {
+		while (next < s->n && has_stopped(&s->v[next]))
+			next++;
 		if (next == s->n)
 			return 0;
 		uint64_t now = clock_monotonic_ns();
-		if (now > until_ns)
-			return -ETIMEDOUT;
-		if (now > patient_until_ns) {
+		if (now > until_ns) {
+			rc = -ETIMEDOUT;
+		} else if (now > patient_until_ns) {
 			if (process_thread_state(p, s->v[next].tid) == 'D')
-				return -EAGAIN;
+				rc = -EAGAIN;
 			patient_until_ns = now + PATIENCE;
 		}
 		pause_in_loop(round);
 	}
+	/* Whatever has stopped is let go by the caller. */
+	for (size_t i = next; i < s->n; i++)
+		has_stopped(&s->v[i]);
+	return rc;
 }
 
 static void leave_out_gone(struct process_stop *s)

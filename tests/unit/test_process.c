@@ -1601,7 +1601,8 @@ static void test_stop_all(void **state)
 }
 
 /* A thread that waits for a vfork can't stop: the others don't wait for it. Here it waits for what
- * another does after it was stopped, so whoever kept that one stopped would wait for ever. */
+ * two others do after they were stopped, one made before it and one made after it, so whoever kept
+ * one of these stopped would wait for ever. */
 #define TURNS 100 /* more than are made until an interrupt has come */
 
 static void *make_vfork(void *arg)
@@ -1610,12 +1611,24 @@ static void *make_vfork(void *arg)
 
 	if (pid == 0) {
 		shared->ready = 1;
-		while (!shared->futex || shared->signals < TURNS)
+		while (!shared->futex || shared->signals < TURNS || shared->wrong < TURNS)
 			usleep(500);
 		_exit(0);
 	}
 	waitpid(pid, NULL, 0);
 	return wait_for_stop(arg);
+}
+
+static void *take_turns(void *turns)
+{
+	volatile uint64_t *n = turns;
+
+	while (!shared->stop) {
+		if (shared->futex)
+			++*n;
+		usleep(500);
+	}
+	return NULL;
 }
 
 static void note_interrupt(const char *what)
@@ -1637,14 +1650,14 @@ static void test_stop_with_vfork(void **state)
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		pthread_create(&thread, NULL, make_vfork, NULL);
-		while (!shared->stop) {
-			if (shared->futex)
-				shared->signals++;
+		while (!shared->ready)
 			usleep(500);
-		}
+		pthread_create(&thread, NULL, take_turns, (void *)&shared->wrong);
+		shared->ready = 2;
+		take_turns((void *)&shared->signals);
 		_exit(0);
 	}
-	while (!shared->ready)
+	while (shared->ready < 2)
 		usleep(1000);
 	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
 	assert_int_equal(tracer_start(&tracer, &t.err), 0);
@@ -1653,8 +1666,8 @@ static void test_stop_with_vfork(void **state)
 	process_step_hook = NULL;
 	tracer_end(tracer);
 	assert_int_equal(t.rc, 0);
-	assert_int_equal(t.n_stopped, 2);
-	assert_true(shared->signals >= TURNS);
+	assert_int_equal(t.n_stopped, 3);
+	assert_true(shared->signals >= TURNS && shared->wrong >= TURNS);
 	shared->stop = 1;
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
