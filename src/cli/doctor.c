@@ -39,7 +39,7 @@ struct check {
 /* One object to report on: the program itself, or a library with a runtime in it. */
 struct examined {
 	char *path;
-	char *why; /* its file can't be had */
+	char *reason; /* its file can't be had */
 	bool main, pie, is_static, is_musl, symbols, debug_info;
 	char build_id[160];
 	struct runtime_scan scan;
@@ -61,7 +61,7 @@ static void diagnosis_done(struct diagnosis *d)
 		free(d->checks[i].note);
 	for (size_t i = 0; i < d->n_objects; i++) {
 		free(d->objects[i].path);
-		free(d->objects[i].why);
+		free(d->objects[i].reason);
 		runtime_scan_done(&d->objects[i].scan);
 	}
 	free(d->objects);
@@ -191,7 +191,7 @@ static int examine(struct diagnosis *d, struct elf_image *image, const char *pat
 		return 0;
 	}
 	e.path = strdup(path);
-	e.why = why ? strdup(why) : NULL;
+	e.reason = why ? strdup(why) : NULL;
 	if (image) {
 		e.pie = elf_image_pie(image);
 		e.is_static = e.scan.is_static;
@@ -204,9 +204,9 @@ static int examine(struct diagnosis *d, struct elf_image *image, const char *pat
 	}
 	d->n_kinds += e.scan.n_kinds;
 	d->n_runtimes += e.scan.n_runtimes;
-	if (!GROW_ONE(d->objects, d->n_objects) || !e.path || (why && !e.why)) {
+	if (!GROW_ONE(d->objects, d->n_objects) || !e.path || (why && !e.reason)) {
 		free(e.path);
-		free(e.why);
+		free(e.reason);
 		runtime_scan_done(&e.scan);
 		return error_set(err, -ENOMEM, "out of memory");
 	}
@@ -236,7 +236,7 @@ static int examine_objects(struct diagnosis *d, const struct process *p, struct 
 	for (size_t i = 0; i < objects.n && r == 0; i++) {
 		const struct process_object *o = &objects.v[i];
 
-		r = examine(d, o->image, o->path, o->why, o->main, err);
+		r = examine(d, o->image, o->path, o->reason, o->main, err);
 		if (o->image)
 			elf_image_rest(o->image);
 	}
@@ -326,8 +326,8 @@ static void tell_object(struct buf *out, const struct examined *e, bool kinds)
 	buf_char(out, '\n');
 	text_safe(out, e->path);
 	buf_char(out, '\n');
-	if (e->why) {
-		add_safe(out, "    not examined: ", e->why);
+	if (e->reason) {
+		add_safe(out, "    not examined: ", e->reason);
 		return;
 	}
 	buf_printf(out, "    %s, %s%s%s\n", e->pie ? "position-independent" : "at a fixed address",
@@ -363,7 +363,7 @@ static bool is_told(const struct diagnosis *d)
 		if (d->checks[i].verdict == BAD)
 			return true;
 	for (size_t i = 0; i < d->n_objects; i++)
-		if (d->objects[i].why || d->objects[i].scan.coverage.n)
+		if (d->objects[i].reason || d->objects[i].scan.coverage.n)
 			return true;
 	return false;
 }
@@ -465,7 +465,7 @@ static void tell_json(struct buf *out, const struct diagnosis *d)
 		json_object(&j, NULL);
 		json_string(&j, "path", e->path);
 		json_bool(&j, "program", e->main);
-		json_string(&j, "not_examined", e->why);
+		json_string(&j, "not_examined", e->reason);
 		json_string(&j, "build_id", e->build_id);
 		json_bool(&j, "position_independent", e->pie);
 		json_bool(&j, "static", e->is_static);

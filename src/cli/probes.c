@@ -33,7 +33,7 @@ struct probed_function {
 /* An object that has probes, or that was asked for. */
 struct probed_object {
 	char *path;
-	char *why; /* its file can't be had */
+	char *reason; /* its file can't be had */
 	uint64_t bias;
 	struct probes *probes;
 	struct probed_function functions[8];
@@ -54,7 +54,7 @@ static void listing_done(struct listing *l)
 {
 	for (size_t i = 0; i < l->n_objects; i++) {
 		free(l->objects[i].path);
-		free(l->objects[i].why);
+		free(l->objects[i].reason);
 		probes_free(l->objects[i].probes);
 	}
 	free(l->objects);
@@ -111,10 +111,10 @@ static int add_object(struct listing *l, struct elf_image *image, const char *pa
 		}
 	}
 	o.path = strdup(path);
-	o.why = why ? strdup(why) : NULL;
-	if (!GROW_ONE(l->objects, l->n_objects) || !o.path || (why && !o.why)) {
+	o.reason = why ? strdup(why) : NULL;
+	if (!GROW_ONE(l->objects, l->n_objects) || !o.path || (why && !o.reason)) {
 		free(o.path);
-		free(o.why);
+		free(o.reason);
 		probes_free(o.probes);
 		return error_set(err, -ENOMEM, "out of memory");
 	}
@@ -148,7 +148,7 @@ static int look_at_process(struct listing *l, pid_t pid, struct error *err)
 	for (size_t i = 0; i < objects.n && r == 0; i++) {
 		const struct process_object *o = &objects.v[i];
 
-		r = add_object(l, o->image, o->path, o->why, o->bias, o->main, err);
+		r = add_object(l, o->image, o->path, o->reason, o->bias, o->main, err);
 	}
 	objects_done(&objects);
 	maps_done(&maps);
@@ -311,9 +311,9 @@ static void tell(struct buf *out, const struct listing *l)
 			buf_char(out, '\n');
 		text_safe(out, o->path);
 		buf_char(out, '\n');
-		if (o->why) {
+		if (o->reason) {
 			buf_str(out, "    not looked at: ");
-			text_safe(out, o->why);
+			text_safe(out, o->reason);
 			buf_char(out, '\n');
 			continue;
 		}
@@ -439,7 +439,7 @@ static void tell_json(struct buf *out, const struct listing *l)
 
 		json_object(&j, NULL);
 		json_string(&j, "path", o->path);
-		json_string(&j, "not_examined", o->why);
+		json_string(&j, "not_examined", o->reason);
 		json_string(&j, "damaged", o->probes ? probes_damaged(o->probes) : NULL);
 		json_array(&j, "probes");
 		for (size_t k = 0; o->probes && (p = probes_at(o->probes, k)); k++)

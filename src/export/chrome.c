@@ -61,11 +61,11 @@ struct chrome_task *chrome_task(struct chrome *c, struct tl_task *task)
 	if (task->user)
 		return task->user;
 	struct chrome_task *t = pool_get(&c->tasks);
-	if (!t || lanes_task_begin(&c->sel.lanes, task, &t->at) < 0)
+	if (!t || lanes_task_begin(&c->sel.lanes, task, &t->placed) < 0)
 		return NULL;
-	if (t->at.begin_ns < c->sel.from_ns)
-		t->at.begin_ns = c->sel.from_ns;
-	t->at.last_ns = t->at.begin_ns + 1; /* see inside() */
+	if (t->placed.begin_ns < c->sel.from_ns)
+		t->placed.begin_ns = c->sel.from_ns;
+	t->placed.last_ns = t->placed.begin_ns + 1; /* see inside() */
 	return task->user = t;
 }
 
@@ -82,10 +82,10 @@ static int on_task_end(void *ctx, struct tl_task *task)
 		return -ENOMEM;
 
 	uint64_t end_ns = task->end_ns && task->end_ns < c->sel.to_ns ? task->end_ns : c->sel.to_ns;
-	if (end_ns < t->at.last_ns)
-		end_ns = t->at.last_ns;
-	if (t->at.shown) {
-		const struct lane_family *f = t->at.family;
+	if (end_ns < t->placed.last_ns)
+		end_ns = t->placed.last_ns;
+	if (t->placed.shown) {
+		const struct lane_family *f = t->placed.family;
 		char *p = out_room(&c->out);
 		p = put_lit(
 			p,
@@ -94,7 +94,7 @@ static int on_task_end(void *ctx, struct tl_task *task)
 		*p++ = ' ';
 		p = put_mem(p, f->label, f->label_len);
 		*p++ = '"';
-		p = put_span(c, p, f->pid, lane_of(&t->at)->tid, t->at.begin_ns, end_ns);
+		p = put_span(c, p, f->pid, lane_of(&t->placed)->tid, t->placed.begin_ns, end_ns);
 		p = put_lit(p, ",\"args\":{\"task\":");
 		p = put_u64(p, task->number);
 		if (task->id != task->number) {
@@ -123,10 +123,10 @@ static int on_task_end(void *ctx, struct tl_task *task)
 		out_used(&c->out, p);
 	}
 	int r = 0;
-	if (t->at.shown)
-		r = chrome_end_stack(c, &t->at.stack, t->at.family->pid,
-				     lane_of(&t->at)->stacks_tid);
-	lanes_task_end(&c->sel.lanes, &t->at, task->end_ns);
+	if (t->placed.shown)
+		r = chrome_end_stack(c, &t->placed.stack, t->placed.family->pid,
+				     lane_of(&t->placed)->stacks_tid);
+	lanes_task_end(&c->sel.lanes, &t->placed, task->end_ns);
 	task->user = NULL;
 	pool_put(&c->tasks, t);
 	return r < 0 ? r : c->out.error;
@@ -156,8 +156,8 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 	struct chrome_task *t = chrome_task(c, wait->task);
 	if (!t)
 		return -ENOMEM;
-	struct span span = place(&t->at, wait->begin_ns, wait->end_ns);
-	if (!t->at.shown || span.begin_ns == span.end_ns)
+	struct span span = place(&t->placed, wait->begin_ns, wait->end_ns);
+	if (!t->placed.shown || span.begin_ns == span.end_ns)
 		return 0;
 	const char *label = wait->state == TS_WAITING ? chrome_place_label(c, wait->place) : NULL;
 	char *p = out_room(&c->out);
@@ -170,7 +170,8 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 				: wait->state == TS_SCHEDULED ? &scheduled_head
 							      : &unknown_head);
 	}
-	p = put_span(c, p, t->at.family->pid, lane_of(&t->at)->tid, span.begin_ns, span.end_ns);
+	p = put_span(c, p, t->placed.family->pid, lane_of(&t->placed)->tid, span.begin_ns,
+		     span.end_ns);
 	*p++ = '}';
 	out_used(&c->out, p);
 	return c->out.error;
@@ -190,9 +191,9 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 
 	struct wake_ref ref = {.serial = wake->serial, .time_ns = wake->time_ns};
 	const struct chrome_task *source = wake->source_task ? wake->source_task->user : NULL;
-	if (source && source->at.shown) {
-		ref.pid = source->at.family->pid;
-		ref.tid = lane_of(&source->at)->tid;
+	if (source && source->placed.shown) {
+		ref.pid = source->placed.family->pid;
+		ref.tid = lane_of(&source->placed)->tid;
 	} else if (thread->shown) {
 		ref.pid = thread->pid;
 		ref.tid = thread->tid;
@@ -271,7 +272,8 @@ static void task_poll(struct chrome *c, struct chrome_task *t, const struct tl_p
 {
 	char *p = out_room(&c->out);
 	p = put_head(p, head);
-	p = put_span(c, p, t->at.family->pid, lane_of(&t->at)->tid, span.begin_ns, span.end_ns);
+	p = put_span(c, p, t->placed.family->pid, lane_of(&t->placed)->tid, span.begin_ns,
+		     span.end_ns);
 	p = put_lit(p, ",\"args\":{");
 	p = put_outcome(p, poll);
 	p = put_lit(p, ",\"thread\":");
@@ -289,7 +291,7 @@ static void task_poll(struct chrome *c, struct chrome_task *t, const struct tl_p
 static void thread_poll(struct chrome *c, const struct chrome_task *t, const struct tl_poll *poll,
 			const struct thread_lane *thread, uint64_t begin_ns, bool worst)
 {
-	const struct lane_family *f = t->at.family;
+	const struct lane_family *f = t->placed.family;
 	char *p = out_room(&c->out);
 	p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"poll\",\"name\":\"");
 	p = put_mem(p, f->label, f->label_len);
@@ -314,7 +316,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	if (!t || !thread)
 		return -ENOMEM;
 
-	struct span span = place(&t->at, poll->begin_ns, poll->end_ns);
+	struct span span = place(&t->placed, poll->begin_ns, poll->end_ns);
 	uint64_t length = poll->end_ns - poll->begin_ns; /* on the thread's lane: see inside() */
 	uint64_t begin_ns = poll->begin_ns + (poll->depth < length ? poll->depth : length);
 	bool worst = tl_poll_measured(poll) && length >= c->sel.worst_poll_ns;
@@ -324,15 +326,15 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 				  : poll->outcome >= TO_N ? &poll_heads[TO_UNKNOWN]
 							  : &poll_heads[poll->outcome];
 	const struct trace_thread *tt = trace_reader_thread(c->reader, poll->thread);
-	if (t->at.shown)
+	if (t->placed.shown)
 		task_poll(c, t, poll, head, span, tt ? tt->tid : 0);
 	if (thread->shown)
 		thread_poll(c, t, poll, thread, begin_ns, worst);
 
 	struct wake_ref wake;
 	if (take_wake(t, poll, &wake)) {
-		if (t->at.shown)
-			flow(c, &wake, t->at.family->pid, lane_of(&t->at)->tid,
+		if (t->placed.shown)
+			flow(c, &wake, t->placed.family->pid, lane_of(&t->placed)->tid,
 			     inside(span.begin_ns, span.end_ns));
 		else if (thread->shown)
 			flow(c, &wake, thread->pid, thread->tid, inside(begin_ns, poll->end_ns));
@@ -364,9 +366,10 @@ static int on_block(void *ctx, const struct tl_block *block)
 	const struct thread_lane *thread = lanes_thread(&c->sel.lanes, block->thread);
 	if (!thread || (block->task && !t))
 		return -ENOMEM;
-	if (t && t->at.shown)
-		call_slice(c, head, block->call, mauve, t->at.family->pid, lane_of(&t->at)->tid,
-			   deeper(inside_poll(&t->at, block->begin_ns, block->end_ns),
+	if (t && t->placed.shown)
+		call_slice(c, head, block->call, mauve, t->placed.family->pid,
+			   lane_of(&t->placed)->tid,
+			   deeper(inside_poll(&t->placed, block->begin_ns, block->end_ns),
 				  block->end_ns, block->depth),
 			   block->end_ns);
 	if (thread->shown)
@@ -404,9 +407,9 @@ static int on_section(void *ctx, const struct tl_section *section)
 	const struct thread_lane *thread = lanes_thread(&c->sel.lanes, section->thread);
 	if (!t || !thread)
 		return -ENOMEM;
-	if (t->at.shown)
-		section_slice(c, t->at.family->pid, lane_of(&t->at)->tid,
-			      inside_poll(&t->at, section->begin_ns, section->end_ns),
+	if (t->placed.shown)
+		section_slice(c, t->placed.family->pid, lane_of(&t->placed)->tid,
+			      inside_poll(&t->placed, section->begin_ns, section->end_ns),
 			      section->end_ns);
 	if (thread->shown)
 		section_slice(c, thread->pid, thread->tid,

@@ -30,7 +30,7 @@ struct wake_ref {
 };
 
 struct chrome_task {
-	struct placed at;
+	struct placed placed;
 	struct wake_ref wakes[MAX_WAKES]; /* oldest first */
 	unsigned n_wakes;
 };

@@ -94,10 +94,10 @@ int chrome_future_poll(void *ctx, const struct tl_future_poll *poll)
 		return -ENOMEM;
 
 	TRY(lanes_future_poll(&c->sel.lanes, &c->futures, poll->future, poll->outcome, &at));
-	if (t && t->at.shown)
-		nested_poll(c, poll, t->at.family->pid, lane_of(&t->at)->tid,
-			    deeper(inside_poll(&t->at, poll->begin_ns, poll->end_ns), poll->end_ns,
-				   poll->depth));
+	if (t && t->placed.shown)
+		nested_poll(c, poll, t->placed.family->pid, lane_of(&t->placed)->tid,
+			    deeper(inside_poll(&t->placed, poll->begin_ns, poll->end_ns),
+				   poll->end_ns, poll->depth));
 	if (thread->shown)
 		nested_poll(c, poll, thread->pid, thread->tid,
 			    deeper(poll->begin_ns, poll->end_ns, 2 + poll->depth));
@@ -207,13 +207,13 @@ static void off_slice(struct chrome *c, const struct tl_off_cpu *off, uint32_t p
 {
 	char *p = out_room(&c->out);
 	p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"sched\",\"name\":\"off CPU, ");
-	p = put_string(p, trace_off_cpu_name(off->why));
+	p = put_string(p, trace_off_cpu_name(off->reason));
 	if (off->syscall) {
 		p = put_lit(p, " in ");
 		p = put_call(p, off->syscall - 1);
 	}
-	p = off->why == TX_PREEMPTED ? put_lit(p, "\",\"cname\":\"thread_state_runnable\"")
-				     : put_lit(p, "\",\"cname\":\"thread_state_sleeping\"");
+	p = off->reason == TX_PREEMPTED ? put_lit(p, "\",\"cname\":\"thread_state_runnable\"")
+					: put_lit(p, "\",\"cname\":\"thread_state_sleeping\"");
 	p = put_span(c, p, pid, tid, begin_ns, off->end_ns);
 	*p++ = '}';
 	out_used(&c->out, p);
@@ -226,10 +226,10 @@ int chrome_syscall(void *ctx, const struct tl_syscall *call)
 	const struct thread_lane *thread = lanes_thread(&c->sel.lanes, call->thread);
 	if (!thread || (call->task && !t))
 		return -ENOMEM;
-	if (t && t->at.shown)
-		call_slice(c, call, t->at.family->pid, lane_of(&t->at)->tid,
-			   deeper(inside_poll(&t->at, call->begin_ns, call->end_ns), call->end_ns,
-				  1 + call->depth));
+	if (t && t->placed.shown)
+		call_slice(c, call, t->placed.family->pid, lane_of(&t->placed)->tid,
+			   deeper(inside_poll(&t->placed, call->begin_ns, call->end_ns),
+				  call->end_ns, 1 + call->depth));
 	if (thread->shown)
 		call_slice(c, call, thread->pid, thread->tid,
 			   deeper(call->begin_ns, call->end_ns, 3 + call->depth));
@@ -243,9 +243,9 @@ int chrome_off_cpu(void *ctx, const struct tl_off_cpu *off)
 	const struct thread_lane *thread = lanes_thread(&c->sel.lanes, off->thread);
 	if (!thread || (off->task && !t))
 		return -ENOMEM;
-	if (t && t->at.shown)
-		off_slice(c, off, t->at.family->pid, lane_of(&t->at)->tid,
-			  deeper(inside_poll(&t->at, off->begin_ns, off->end_ns), off->end_ns,
+	if (t && t->placed.shown)
+		off_slice(c, off, t->placed.family->pid, lane_of(&t->placed)->tid,
+			  deeper(inside_poll(&t->placed, off->begin_ns, off->end_ns), off->end_ns,
 				 2 + off->depth));
 	if (thread->shown)
 		off_slice(c, off, thread->pid, thread->tid,
@@ -329,10 +329,10 @@ int chrome_sample(void *ctx, const struct tl_sample *sample)
 		at.tid = thread->stacks_tid;
 		r = stack_lane_sample(&thread->stack, c->reader, sample, stack_slice, &at);
 	}
-	if (r == 0 && t && t->at.shown) {
-		at.pid = t->at.family->pid;
-		at.tid = lane_of(&t->at)->stacks_tid;
-		r = stack_lane_sample(&t->at.stack, c->reader, sample, stack_slice, &at);
+	if (r == 0 && t && t->placed.shown) {
+		at.pid = t->placed.family->pid;
+		at.tid = lane_of(&t->placed)->stacks_tid;
+		r = stack_lane_sample(&t->placed.stack, c->reader, sample, stack_slice, &at);
 	}
 	return r;
 }

@@ -14,7 +14,7 @@
 #include <string.h>
 
 struct counted_task {
-	struct placed at;
+	struct placed placed;
 	uint64_t n_slices, n_samples, weight;
 	size_t name_len;
 };
@@ -110,9 +110,9 @@ static struct counted_task *task_of(struct counts *s, struct tl_task *task)
 	if (task->user)
 		return task->user;
 	struct counted_task *t = pool_get(&s->tasks);
-	if (!t || lanes_task_begin(s->lanes, task, &t->at) < 0)
+	if (!t || lanes_task_begin(s->lanes, task, &t->placed) < 0)
 		return NULL;
-	t->name_len = strlen(t->at.family->name);
+	t->name_len = strlen(t->placed.family->name);
 	return task->user = t;
 }
 
@@ -127,14 +127,14 @@ static int count_task_slice(struct counts *s, struct counted_task *t, uint64_t b
 			    uint64_t bytes)
 {
 	t->n_slices++;
-	if (!t->at.counts)
+	if (!t->placed.counts)
 		return 0;
 	if (!s->shown_only) {
-		t->at.family->n_slices++;
+		t->placed.family->n_slices++;
 		if (!s->lanes->by_task)
-			t->at.family->lanes[t->at.lane].n_slices++;
+			t->placed.family->lanes[t->placed.lane].n_slices++;
 	}
-	if (t->at.shown || !s->shown_only)
+	if (t->placed.shown || !s->shown_only)
 		count(s, begin_ns, bytes);
 	return 0;
 }
@@ -202,9 +202,9 @@ static int on_sample(void *ctx, const struct tl_sample *sample)
 	if (!c.task)
 		return -ENOMEM;
 	c.task->n_samples++;
-	if (c.task->at.counts && !s->shown_only && !s->lanes->by_task)
-		c.task->at.family->lanes[c.task->at.lane].n_samples++;
-	return stack_lane_sample(&c.task->at.stack, s->reader, sample, count_task_stack, &c);
+	if (c.task->placed.counts && !s->shown_only && !s->lanes->by_task)
+		c.task->placed.family->lanes[c.task->placed.lane].n_samples++;
+	return stack_lane_sample(&c.task->placed.stack, s->reader, sample, count_task_stack, &c);
 }
 
 /* ---- tasks and threads ---- */
@@ -222,21 +222,21 @@ static int on_task_end(void *ctx, struct tl_task *task)
 	if (!t)
 		return -ENOMEM;
 
-	struct lane_family *f = t->at.family;
+	struct lane_family *f = t->placed.family;
 	if (task->role == TR_WORKER && f->role != TR_WORKER) {
 		f->role = TR_WORKER;
 		s->found_workers = true;
 	}
-	count_task_slice(s, t, t->at.begin_ns, s->limits->slice_bytes + t->name_len);
-	stack_lane_end(&t->at.stack, count_task_stack, &(struct counted){s, t, 0});
-	stack_lane_done(&t->at.stack);
-	lanes_task_end(s->lanes, &t->at, task->end_ns);
-	s->n_tasks += t->at.counts && tl_role_counts(task->role);
+	count_task_slice(s, t, t->placed.begin_ns, s->limits->slice_bytes + t->name_len);
+	stack_lane_end(&t->placed.stack, count_task_stack, &(struct counted){s, t, 0});
+	stack_lane_done(&t->placed.stack);
+	lanes_task_end(s->lanes, &t->placed, task->end_ns);
+	s->n_tasks += t->placed.counts && tl_role_counts(task->role);
 	int r = 0;
-	if (t->at.counts && !s->shown_only) {
+	if (t->placed.counts && !s->shown_only) {
 		f->n_tasks++;
 		if (!s->lanes->by_task) {
-			struct task_lane *lane = &f->lanes[t->at.lane];
+			struct task_lane *lane = &f->lanes[t->placed.lane];
 			if (!lane->n_tasks++)
 				lane->number = task->number;
 		}
@@ -261,7 +261,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 
 	uint64_t ns = tl_poll_measured(poll) ? poll->end_ns - poll->begin_ns : 0;
 	t->weight += ns;
-	t->at.family->poll_ns += s->shown_only ? 0 : ns;
+	t->placed.family->poll_ns += s->shown_only ? 0 : ns;
 	if (poll->wake_serial && s->limits->flows) {
 		s->n_flows++;
 		s->bytes += s->limits->flow_bytes;
@@ -293,8 +293,8 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 	if (wait->state == TS_SCHEDULED)
 		t->weight += ns;
 	if (!s->shown_only) {
-		t->at.family->wait_ns += wait->state == TS_WAITING ? ns : 0;
-		t->at.family->sched_ns += wait->state == TS_SCHEDULED ? ns : 0;
+		t->placed.family->wait_ns += wait->state == TS_WAITING ? ns : 0;
+		t->placed.family->sched_ns += wait->state == TS_SCHEDULED ? ns : 0;
 	}
 	return count_task_slice(s, t, wait->begin_ns, s->limits->slice_bytes);
 }

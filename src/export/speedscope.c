@@ -55,12 +55,12 @@ struct speedscope_task *speedscope_task(struct speedscope *s, struct tl_task *ta
 	if (task->user)
 		return task->user;
 	struct speedscope_task *t = pool_get(&s->tasks);
-	if (!t || lanes_task_begin(&s->sel.lanes, task, &t->at) < 0)
+	if (!t || lanes_task_begin(&s->sel.lanes, task, &t->placed) < 0)
 		return NULL;
-	const struct lane_family *f = t->at.family;
+	const struct lane_family *f = t->placed.family;
 	t->family_frame = FRAME_FAMILY + f->index;
-	if (t->at.shown)
-		t->profile = &s->profiles[f->lanes[t->at.lane].tid];
+	if (t->placed.shown)
+		t->profile = &s->profiles[f->lanes[t->placed.lane].tid];
 	return task->user = t;
 }
 
@@ -86,8 +86,8 @@ static int on_task_end(void *ctx, struct tl_task *task)
 	if (!t)
 		return -ENOMEM;
 	uint64_t end_ns = task->end_ns ? task->end_ns : s->sel.to_ns;
-	int r = push(s, t->profile, t->family_frame, t->at.begin_ns, end_ns);
-	lanes_task_end(&s->sel.lanes, &t->at, end_ns);
+	int r = push(s, t->profile, t->family_frame, t->placed.begin_ns, end_ns);
+	lanes_task_end(&s->sel.lanes, &t->placed, end_ns);
 	task->user = NULL;
 	pool_put(&s->tasks, t);
 	return r;

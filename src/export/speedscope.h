@@ -83,7 +83,7 @@ struct speedscope {
 };
 
 struct speedscope_task {
-	struct placed at;
+	struct placed placed;
 	struct speedscope_profile *profile; /* NULL if not shown */
 	uint64_t family_frame;
 };

@@ -73,12 +73,12 @@ int speedscope_off_cpu(void *ctx, const struct tl_off_cpu *off)
 {
 	struct speedscope *s = ctx;
 	_cleanup_buf_ struct buf name = BUF_INIT;
-	buf_printf(&name, "off CPU, %s", trace_off_cpu_name(off->why));
+	buf_printf(&name, "off CPU, %s", trace_off_cpu_name(off->reason));
 	if (off->syscall) {
 		buf_str(&name, " in ");
 		call_text(&name, off->syscall - 1);
 	}
-	uint64_t number = (uint64_t)off->why << 32 | off->syscall;
+	uint64_t number = (uint64_t)off->reason << 32 | off->syscall;
 	return speedscope_push(s, off->task, off->thread,
 			       made_frame(s, MADE_OFF, number, name.data, NULL), off->begin_ns,
 			       off->end_ns);

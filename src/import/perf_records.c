@@ -98,7 +98,7 @@ static bool probe_hit(struct perf_data *d, const struct perf_sample *s, struct s
 	for (uint32_t i = 0; i < f->n_fields && n < PROVIDER_MAX_ARGS; i++)
 		if (!is_own_field(f->fields[i].name))
 			args[n++] = i;
-	h->what = HIT_PROBE;
+	h->type = HIT_PROBE;
 	h->probe = perf_event_probe(&s->attr->event, n);
 	if (!h->probe) {
 		perf_diagnose(d, "a probe without the arguments that it should have:", f->name);
@@ -131,8 +131,8 @@ static bool syscall_hit(struct perf_data *d, const struct perf_sample *s, struct
 
 	if (!number)
 		number = perf_format_field(f, "__syscall_nr");
-	h->what = is_exit ? HIT_SYS_EXIT : HIT_SYS_ENTER;
-	h->sub = e->syscall < 0;
+	h->type = is_exit ? HIT_SYS_EXIT : HIT_SYS_ENTER;
+	h->detail = e->syscall < 0;
 	h->args[0] = (uint64_t)e->syscall;
 	if ((e->syscall < 0 && !perf_field_number(number, s->raw, s->raw_len, &h->args[0])) ||
 	    (is_exit &&
@@ -158,7 +158,7 @@ static int on_sched_switch(struct perf_data *d, const struct perf_sample *s)
 		perf_diagnose(d, "a sample shorter than its format:", f->name);
 		return 0;
 	}
-	sw.why = perf_switch_why(state);
+	sw.reason = perf_switch_why(state);
 	d->n_known++;
 	if (perf_is_thread(s->tid))
 		t = sink_thread(d->sink, s->pid, s->tid, "", 0);
@@ -194,8 +194,8 @@ static int on_sample(struct perf_data *d, const uint8_t *body, size_t len)
 	struct sink_item h = {.order.time = s.time, .thread = t};
 	bool good = true;
 	if (e->what == PE_SAMPLE) {
-		h.what = HIT_SAMPLE;
-		h.sub = (uint16_t)e->sample;
+		h.type = HIT_SAMPLE;
+		h.detail = (uint16_t)e->sample;
 		h.args[0] = s.period;
 		h.stack = stack_of(d, &s, t);
 	} else if (e->what == PE_PROBE) {
@@ -267,7 +267,7 @@ static int on_comm(struct perf_data *d, const struct perf_record_head *r, const 
 	struct import_thread *t = map_get(&d->sink->threads, pid, tid);
 	if (code < 0 || !exec || !time || !t->told)
 		return code;
-	const struct sink_item h = {.order.time = time, .thread = t, .what = HIT_EXEC};
+	const struct sink_item h = {.order.time = time, .thread = t, .type = HIT_EXEC};
 	return sink_hit(d->sink, &h);
 }
 
@@ -295,7 +295,7 @@ static int on_fork_exit(struct perf_data *d, const struct perf_record_head *r, c
 		sink_forget(d->sink, pid, tid);
 		return 0;
 	}
-	const struct sink_item h = {.order.time = time, .thread = t, .what = HIT_EXIT};
+	const struct sink_item h = {.order.time = time, .thread = t, .type = HIT_EXIT};
 	return sink_hit(d->sink, &h);
 }
 
@@ -314,7 +314,7 @@ static int on_lost(struct perf_data *d, const uint8_t *body, size_t len)
 	if (!t)
 		return d->sink->code;
 	const struct sink_item h = {
-		.order.time = where.time, .thread = t, .what = HIT_LOST, .args = {n}};
+		.order.time = where.time, .thread = t, .type = HIT_LOST, .args = {n}};
 	return sink_hit(d->sink, &h);
 }
 
@@ -332,8 +332,9 @@ static int on_switch(struct perf_data *d, const struct perf_record_head *r,
 	const struct sink_item h = {
 		.order.time = where->time,
 		.thread = t,
-		.what = out ? HIT_OFF_CPU : HIT_ON_CPU,
-		.sub = r->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT ? TX_PREEMPTED : TX_SLEEPING,
+		.type = out ? HIT_OFF_CPU : HIT_ON_CPU,
+		.detail =
+			r->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT ? TX_PREEMPTED : TX_SLEEPING,
 	};
 	d->n_known++;
 	return sink_hit(d->sink, &h);

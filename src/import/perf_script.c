@@ -163,7 +163,7 @@ static bool probe_args(struct script *s, const struct perf_event *e, struct perf
 		      &(struct perf_text){e->name, strlen(e->name)});
 		return false;
 	}
-	s->hit.what = HIT_PROBE;
+	s->hit.type = HIT_PROBE;
 	s->hit.probe = probe;
 	for (size_t i = 0; i < n && i < PROVIDER_MAX_ARGS; i++) {
 		s->hit.args[i] = fields[i].value;
@@ -208,8 +208,8 @@ static bool syscall_args(struct script *s, const struct perf_event *e, struct pe
 	/* -1: the kernel was asked for one that it does not have. */
 	if (number > UINT16_MAX)
 		number = UINT16_MAX;
-	s->hit.what = is_exit ? HIT_SYS_EXIT : HIT_SYS_ENTER;
-	s->hit.sub = e->syscall < 0;
+	s->hit.type = is_exit ? HIT_SYS_EXIT : HIT_SYS_ENTER;
+	s->hit.detail = e->syscall < 0;
 	s->hit.args[0] = number;
 	s->hit.args[1] = result;
 	return true;
@@ -217,8 +217,8 @@ static bool syscall_args(struct script *s, const struct perf_event *e, struct pe
 
 static bool sample(struct script *s, const struct perf_event *e, const struct perf_head *h)
 {
-	s->hit.what = HIT_SAMPLE;
-	s->hit.sub = (uint16_t)e->sample;
+	s->hit.type = HIT_SAMPLE;
+	s->hit.detail = (uint16_t)e->sample;
 	s->hit.args[0] = h->period ? h->period : 1;
 	s->keeps_stack = true;
 	/* Without call chains the one frame is on the same line. */
@@ -246,14 +246,14 @@ static bool other_record(struct script *s, const struct perf_head *h)
 		if (word)
 			rest = (struct perf_text){word + 5,
 						  (size_t)(rest.p + rest.len - (word + 5))};
-		s->hit.what = HIT_LOST;
+		s->hit.type = HIT_LOST;
 		if (word && perf_number(&rest, &s->hit.args[0]))
 			return true;
 		doubt(s, "lost events without their number", NULL);
 		return false;
 	}
 	if (perf_text_starts(&h->event, "PERF_RECORD_EXIT")) {
-		s->hit.what = HIT_EXIT;
+		s->hit.type = HIT_EXIT;
 		return true;
 	}
 	bool out = perf_text_starts(&rest, "OUT");
@@ -261,8 +261,8 @@ static bool other_record(struct script *s, const struct perf_head *h)
 		doubt(s, "a switch of threads that does not say which way", NULL);
 		return false;
 	}
-	s->hit.what = out ? HIT_OFF_CPU : HIT_ON_CPU;
-	s->hit.sub = perf_text_starts(&rest, "OUT preempt") ? TX_PREEMPTED : TX_SLEEPING;
+	s->hit.type = out ? HIT_OFF_CPU : HIT_ON_CPU;
+	s->hit.detail = perf_text_starts(&rest, "OUT preempt") ? TX_PREEMPTED : TX_SLEEPING;
 	return true;
 }
 

@@ -100,7 +100,8 @@ static bool parse_fields(const struct perf_text *text, struct perf_switch *ret)
 	uint64_t number;
 	if (!rest.len)
 		return false;
-	ret->why = perf_number(&rest, &number) ? perf_switch_why(number) : why_of_letter(*rest.p);
+	ret->reason =
+		perf_number(&rest, &number) ? perf_switch_why(number) : why_of_letter(*rest.p);
 	return true;
 }
 
@@ -126,7 +127,7 @@ static bool parse_plain(const struct perf_text *text, struct perf_switch *ret)
 	if (!split(text, " ==> ", &from, &to) || !parse_named(&from, &ret->prev, &state) ||
 	    !parse_named(&to, &ret->next, &rest) || state.len < 2 || *state.p != ' ')
 		return false;
-	ret->why = why_of_letter(state.p[1]);
+	ret->reason = why_of_letter(state.p[1]);
 	return true;
 }
 
@@ -140,8 +141,8 @@ int perf_switch_hit(struct sink *sink, struct import_thread *thread, uint64_t ti
 {
 	const struct sink_item h = {.order.time = time,
 				    .thread = thread,
-				    .what = HIT_OFF_CPU,
-				    .sub = sw->why,
+				    .type = HIT_OFF_CPU,
+				    .detail = sw->reason,
 				    .args = {sw->prev, sw->next}};
 	return sink_hit(sink, &h);
 }

@@ -8,8 +8,8 @@
 
 struct perf_switch {
 	uint64_t prev,
-		next; /* the kernel's numbers of the thread that leaves and the one that comes */
-	uint16_t why; /* enum trace_off_cpu; TX_N: for good */
+		next;	 /* the kernel's numbers of the thread that leaves and the one that comes */
+	uint16_t reason; /* enum trace_off_cpu; TX_N: for good */
 };
 
 /* "prev_comm=app prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=sh next_pid=8 next_prio=120",

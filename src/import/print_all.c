@@ -95,7 +95,7 @@ static int one_line(struct input *in, struct sink *sink, const char *line, size_
 	if (!len || is_preamble(line, len))
 		return 0;
 	if (!in->cut && (h.args[0] = lost(line, len))) {
-		h.what = HIT_LOST;
+		h.type = HIT_LOST;
 		h.thread = sink_thread(sink, 0, 0, "", 0);
 		return h.thread ? sink_hit(sink, &h) : sink->code;
 	}
@@ -105,7 +105,7 @@ static int one_line(struct input *in, struct sink *sink, const char *line, size_
 	}
 	if (l.name.len < sizeof(name))
 		memcpy(name, l.name.p, l.name.len);
-	h.what = HIT_PROBE;
+	h.type = HIT_PROBE;
 	h.probe = providers_match_event("tokio", name, l.n_args);
 	if (!h.probe) {
 		sink_diagnose(sink, "a probe without a meaning here:", l.name.p, l.name.len,

@@ -300,7 +300,7 @@ static int give_probe(struct sink *s, const struct sink_item *h)
 /* Numbers of system calls are x86-64's in a trace; those of other machines have no name. */
 static bool is_named(const struct sink *s, const struct sink_item *h)
 {
-	return !h->sub || !s->machine[0];
+	return !h->detail || !s->machine[0];
 }
 
 static int give_sys_exit(struct sink *s, const struct sink_item *h)
@@ -369,8 +369,8 @@ static int leave_cpu(struct sink *s, const struct sink_item *h)
 	if (t->off_ns && !number)
 		return 0;
 	s->n_never_back += t->off_ns != 0;
-	t->off_ns = h->sub < TX_N ? h->order.time : 0;
-	t->off_why = h->sub;
+	t->off_ns = h->detail < TX_N ? h->order.time : 0;
+	t->off_why = h->detail;
 	bool named = t->syscall != SINK_NO_SYSCALL && t->syscall_named;
 	t->off_syscall = named ? t->syscall + 1 : 0;
 	if (!number)
@@ -449,7 +449,7 @@ static int give(struct sink *s, const struct sink_item *h)
 	if (h->thread && !h->thread->active && make_active(s, h->thread) < 0)
 		return -ENOMEM;
 
-	switch (h->what) {
+	switch (h->type) {
 	case HIT_PROBE:
 		return give_probe(s, h);
 	case HIT_SYS_ENTER:
@@ -462,7 +462,7 @@ static int give(struct sink *s, const struct sink_item *h)
 		return give_sys_exit(s, h);
 	case HIT_SAMPLE:
 		ev = event_of(h, TE_SAMPLE);
-		ev.arg = h->sub;
+		ev.arg = h->detail;
 		ev.task = h->args[0];
 		ev.value = h->stack;
 		return pass(s, &ev);
@@ -494,9 +494,9 @@ static bool is_told_twice(const struct sink_item *h)
 	if (!h->thread)
 		return false;
 	struct sink_item *last = &h->thread->last;
-	bool same = last->order.time == h->order.time && last->what == h->what &&
-		    last->sub == h->sub && last->probe == h->probe && last->stack == h->stack &&
-		    !memcmp(last->args, h->args, sizeof(h->args));
+	bool same = last->order.time == h->order.time && last->type == h->type &&
+		    last->detail == h->detail && last->probe == h->probe &&
+		    last->stack == h->stack && !memcmp(last->args, h->args, sizeof(h->args));
 	*last = *h;
 	bool wake = h->probe && (h->probe->what == PW_WAKE || h->probe->what == PW_SCHEDULE);
 	return same && !(wake && h->order.time % 1000 == 0);

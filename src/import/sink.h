@@ -22,15 +22,15 @@ struct import_process {
 	char *exe; /* NULL: not known */
 };
 
-enum hit_what {
+enum sink_item_type {
 	HIT_PROBE = 1,
-	HIT_SYS_ENTER, /* args: number; sub 1: as the kernel of the recorded machine counts them */
-	HIT_SYS_EXIT,  /* args: number, result; sub as above */
-	HIT_SAMPLE,    /* sub: enum trace_sample; args: weight */
-	HIT_LOST,      /* args: how many, of whatever threads: a buffer is a processor's */
-	HIT_EXIT,      /* of the thread */
-	HIT_EXEC,      /* the process executed a new program */
-	/* The thread leaves its CPU. sub: enum trace_off_cpu, or TX_N: for good; args, as
+	HIT_SYS_ENTER, /* args: number; detail 1: as the kernel of the recorded machine counts them */
+	HIT_SYS_EXIT, /* args: number, result; detail as above */
+	HIT_SAMPLE,   /* detail: enum trace_sample; args: weight */
+	HIT_LOST,     /* args: how many, of whatever threads: a buffer is a processor's */
+	HIT_EXIT,     /* of the thread */
+	HIT_EXEC,     /* the process executed a new program */
+	/* The thread leaves its CPU. detail: enum trace_off_cpu, or TX_N: for good; args, as
 	 * sched_switch gives them, or 0: the kernel's own number for the thread, and for the one
 	 * that comes in its place. thread may be NULL: only the other is of interest. */
 	HIT_OFF_CPU,
@@ -45,8 +45,8 @@ struct sink_item {
 	const struct provider_probe *probe; /* HIT_PROBE */
 	const char *file, *name;	    /* sink_keep(), or NULL */
 	uint64_t args[PROVIDER_MAX_ARGS];
-	uint64_t stack; /* as frames_stack() */
-	uint16_t what, sub;
+	uint64_t stack;	       /* as frames_stack() */
+	uint16_t type, detail; /* enum sink_item_type; see there */
 };
 
 struct import_thread {

@@ -32,13 +32,14 @@ static int one_record(struct sink *sink, const struct perf_event_header *r, cons
 
 	switch (r->type) {
 	case PERF_RECORD_SWITCH:
-		h.what = r->misc & PERF_RECORD_MISC_SWITCH_OUT ? HIT_OFF_CPU : HIT_ON_CPU;
-		h.sub = r->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT ? TX_PREEMPTED : TX_SLEEPING;
+		h.type = r->misc & PERF_RECORD_MISC_SWITCH_OUT ? HIT_OFF_CPU : HIT_ON_CPU;
+		h.detail =
+			r->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT ? TX_PREEMPTED : TX_SLEEPING;
 		break;
 	case PERF_RECORD_LOST: /* id, number */
 		if (r->size < sizeof(*r) + 16 + sizeof(*t))
 			return 0;
-		h.what = HIT_LOST_SWITCHES;
+		h.type = HIT_LOST_SWITCHES;
 		memcpy(&h.args[0], bytes + sizeof(*r) + 8, 8);
 		break;
 	default: /* names, begins and ends of threads: nothing that is needed */
@@ -96,7 +97,7 @@ int uftrace_switches_read(struct sink *sink, struct input *folder, struct error 
 struct kept {
 	struct order_item order;
 	struct import_thread *thread;
-	uint16_t what, why;
+	uint16_t type, reason;
 };
 
 void uftrace_switches_init(struct uftrace_switches *s, struct sink *sink)
@@ -123,8 +124,8 @@ int uftrace_switches_add(struct uftrace_switches *s, struct import_thread *threa
 	bool preempted = perf_text_starts(name, "linux:sched-out (pre-empted)");
 	const struct kept k = {.order.time = time,
 			       .thread = thread,
-			       .what = out ? HIT_OFF_CPU : HIT_ON_CPU,
-			       .why = preempted ? TX_PREEMPTED : TX_SLEEPING};
+			       .type = out ? HIT_OFF_CPU : HIT_ON_CPU,
+			       .reason = preempted ? TX_PREEMPTED : TX_SLEEPING};
 
 	if (order_full(&s->order)) {
 		sink_diagnose(s->sink, "a context switch more than are kept", NULL, 0, at);
@@ -141,8 +142,8 @@ int uftrace_switches_give(struct uftrace_switches *s)
 	while (r == 0 && order_next(&s->order, UINT64_MAX, &k)) {
 		const struct sink_item h = {.order.time = k.order.time,
 					    .thread = k.thread,
-					    .what = k.what,
-					    .sub = k.why};
+					    .type = k.type,
+					    .detail = k.reason};
 
 		r = sink_hit(s->sink, &h);
 	}

@@ -495,8 +495,8 @@ static bool fits(const struct process *p, struct hooks *h, struct layout *l,
 
 	if (!there || memory_read(p, old->hooks, there, old->n_hooks * sizeof(*there)) < 0 ||
 	    !same_rings(old, l, rings) || !same_table(h, old, there) ||
-	    layout_plan(l, agent_mapping_image(NULL), (uint32_t)h->n, maps, main_object, &old->at,
-			&ignored) < 0 ||
+	    layout_plan(l, agent_mapping_image(NULL), (uint32_t)h->n, maps, main_object,
+			&old->earlier, &ignored) < 0 ||
 	    l->data != old->data || l->hooks != old->hooks || l->live != old->live)
 		return false;
 	hooks_place(h, l);
@@ -638,7 +638,7 @@ static bool read_stale_agent(const struct process *p, const struct process_maps 
 	    memory_read(p, data->start, &s, sizeof(s)) < 0)
 		return false;
 	*ret = (struct stale_agent){
-		.at.code = code->start,
+		.earlier.code = code->start,
 		.data = data->start,
 		.hooks = image.hooks,
 		.stubs = code->start + image.image_bytes,
@@ -653,7 +653,7 @@ static bool read_stale_agent(const struct process *p, const struct process_maps 
 	uint64_t words = image.live + LAYOUT_WORDS_OFFSET;
 	memory_read_u64(p, words + 8 * WORD_RINGS, &rings);
 	memory_read_u64(p, words + 8 * WORD_RETIRED, &retired);
-	memory_read(p, words + 8 * WORD_BLOCKS, ret->at.blocks, sizeof(ret->at.blocks));
+	memory_read(p, words + 8 * WORD_BLOCKS, ret->earlier.blocks, sizeof(ret->earlier.blocks));
 	ret->retired = retired;
 	read_rings(maps, rings, ret);
 	return true;

@@ -12,7 +12,7 @@
 
 /* An area of an earlier attach, found in the target. Its content is untrusted. */
 struct stale_agent {
-	struct layout_earlier at; /* at.code is 0: there is none */
+	struct layout_earlier earlier; /* earlier.code is 0: there is none */
 	uint64_t data;
 	uint64_t hooks, stubs;
 	uint32_t n_hooks;

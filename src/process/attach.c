@@ -219,8 +219,8 @@ static int look_at(struct attach *a, struct process_object *o, uint64_t *deadlin
 	int rc;
 
 	if (!o->image) {
-		log_debug(LOG_FIND, "%s: not read: %s", o->path, o->why ? o->why : "?");
-		buf_printf(notes, "%s not looked at: %s; ", o->path, o->why ? o->why : "?");
+		log_debug(LOG_FIND, "%s: not read: %s", o->path, o->reason ? o->reason : "?");
+		buf_printf(notes, "%s not looked at: %s; ", o->path, o->reason ? o->reason : "?");
 		return 0;
 	}
 	began_ns = clock_monotonic_ns();

@@ -39,7 +39,7 @@ int call_hooks_add(struct hooks *h, struct agent_hook *hook)
 		return -ENOMEM;
 	h->calls[h->n_calls++] = (struct hook_call){.addr = hook->slot,
 						    .hook = (uint32_t)(hook - h->table),
-						    .was = (uint32_t)hook->saved};
+						    .original = (uint32_t)hook->saved};
 	return 0;
 }
 
@@ -71,7 +71,7 @@ void call_hooks_place(struct hooks *h, const struct layout *l)
 		int64_t far = (int64_t)(stub - (c->addr + FIELD));
 
 		c->reachable = far == (int32_t)far;
-		c->ours = distance(c->addr, stub);
+		c->patched = distance(c->addr, stub);
 	}
 }
 
@@ -83,11 +83,11 @@ int call_hooks_patch(struct hooks *h, struct process *p, size_t first, size_t n)
 		int rc;
 
 		if (!c->reachable || memory_read(p, c->addr, &field, FIELD) < 0 ||
-		    field != c->was) {
+		    field != c->original) {
 			h->n_calls_left++;
 			continue;
 		}
-		rc = memory_replace(p, c->addr, &c->was, &c->ours, FIELD);
+		rc = memory_replace(p, c->addr, &c->original, &c->patched, FIELD);
 		if (rc == -EOPNOTSUPP) {
 			h->n_calls_left++;
 			continue;
@@ -111,8 +111,8 @@ int call_hooks_unpatch(struct hooks *h, struct process *p, size_t first, size_t 
 		if (!c->applied)
 			continue;
 		rc = memory_read(p, c->addr, &field, FIELD);
-		if (rc == 0 && field == c->ours)
-			rc = memory_replace(p, c->addr, &c->ours, &c->was, FIELD);
+		if (rc == 0 && field == c->patched)
+			rc = memory_replace(p, c->addr, &c->patched, &c->original, FIELD);
 		if (rc < 0)
 			result = rc;
 		else

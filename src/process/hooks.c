@@ -80,21 +80,21 @@ struct hook_plan {
 };
 
 /* A slot of a vtable: must hold the function that the file says. */
-static int plan_slot(struct hook_plan *at, const struct find_slot *slot, enum agent_hook_type type,
-		     const struct agent_hook *like)
+static int plan_slot(struct hook_plan *plan, const struct find_slot *slot,
+		     enum agent_hook_type type, const struct agent_hook *like)
 {
-	uint64_t bias = at->o->attach.bias, live;
+	uint64_t bias = plan->o->attach.bias, live;
 	struct agent_hook *hook;
 
 	if (!slot->addr)
 		return 0;
-	at->h->n_slots++;
-	if ((slot->addr + bias) % 8 || memory_read_u64(at->p, slot->addr + bias, &live) < 0 ||
+	plan->h->n_slots++;
+	if ((slot->addr + bias) % 8 || memory_read_u64(plan->p, slot->addr + bias, &live) < 0 ||
 	    live != slot->function + bias) {
-		at->h->n_slots_other++;
+		plan->h->n_slots_other++;
 		return 0;
 	}
-	hook = hooks_add(at->h);
+	hook = hooks_add(plan->h);
 	if (!hook)
 		return -ENOMEM;
 	*hook = *like;
@@ -114,22 +114,22 @@ static uint8_t jump_at(const uint8_t *bytes, uint8_t len)
 	return (bytes[0] & 0xf0) == 0x40 && len > JUMP_BYTES;
 }
 
-static int plan_site(struct hook_plan *at, const struct scan_site *site, enum agent_hook_type type,
-		     uint16_t kind, uint64_t next_id)
+static int plan_site(struct hook_plan *plan, const struct scan_site *site,
+		     enum agent_hook_type type, uint16_t kind, uint64_t next_id)
 {
-	uint64_t addr = site->addr + at->o->attach.bias, saved;
-	struct hook_patch patch = {.addr = addr, .len = site->len, .object = at->o->object};
-	struct hooks *h = at->h;
+	uint64_t addr = site->addr + plan->o->attach.bias, saved;
+	struct hook_patch patch = {.addr = addr, .len = site->len, .object = plan->o->object};
+	struct hooks *h = plan->h;
 
 	h->n_sites++;
 	if (!site->patchable || site->len < JUMP_BYTES || site->len > 15 ||
-	    memory_read(at->p, addr, patch.live, site->len) < 0 ||
+	    memory_read(plan->p, addr, patch.live, site->len) < 0 ||
 	    memcmp(patch.live, site->bytes, site->len) ||
-	    memory_read_u64(at->p, addr, &saved) < 0) {
+	    memory_read_u64(plan->p, addr, &saved) < 0) {
 		h->n_sites_left++;
 		return 0;
 	}
-	patch.at = jump_at(patch.live, patch.len);
+	patch.jump_offset = jump_at(patch.live, patch.len);
 	if (!GROW_ONE(h->patches, h->n_patches))
 		return -ENOMEM;
 	struct agent_hook *hook = hooks_add(h);
@@ -145,18 +145,18 @@ static int plan_site(struct hook_plan *at, const struct scan_site *site, enum ag
 	return 0;
 }
 
-static int plan_kind(struct hook_plan *at, const struct scan_kind *k)
+static int plan_kind(struct hook_plan *plan, const struct scan_kind *k)
 {
-	const struct runtime_scan *f = &at->o->attach.scan;
-	uint64_t bias = at->o->attach.bias;
-	uint16_t number = (uint16_t)at->h->n_kinds;
-	struct attach_kind *kind = hooks_add_kind(at->h);
+	const struct runtime_scan *f = &plan->o->attach.scan;
+	uint64_t bias = plan->o->attach.bias;
+	uint16_t number = (uint16_t)plan->h->n_kinds;
+	struct attach_kind *kind = hooks_add_kind(plan->h);
 	const enum agent_hook_type *types = hook_types[find_model(f, k->runtime)].functions;
 	const struct find_slot *drop_ref = &k->slots[TF_DROP_REF];
 
 	if (!kind)
 		return -ENOMEM;
-	kind->object = &at->o->attach;
+	kind->object = &plan->o->attach;
 	kind->kind = k;
 	if (!drop_ref->function)
 		drop_ref = &k->slots[TF_FREE];
@@ -174,14 +174,14 @@ static int plan_kind(struct hook_plan *at, const struct scan_kind *k)
 		like.flags = AGENT_HOOK_WORKER;
 	else if (find_kind_is_task(f, k))
 		like.flags = AGENT_HOOK_TASK;
-	if (at->o->unwinder == UNWINDER_KNOWN)
+	if (plan->o->unwinder == UNWINDER_KNOWN)
 		like.flags |= AGENT_HOOK_FRAME;
 	for (size_t i = 0; i < TF_N; i++)
 		if (types[i])
-			TRY(plan_slot(at, &k->slots[i], types[i], &like));
+			TRY(plan_slot(plan, &k->slots[i], types[i], &like));
 	uint64_t next_id = f->runtimes[k->runtime].next_id;
 	for (size_t i = 0; i < k->n_sites; i++)
-		TRY(plan_site(at, &k->sites[i], AH_SPAWN, number, next_id ? next_id + bias : 0));
+		TRY(plan_site(plan, &k->sites[i], AH_SPAWN, number, next_id ? next_id + bias : 0));
 	return 0;
 }
 
@@ -206,25 +206,25 @@ static struct agent_hook like_waker(const struct hooked_object *o, const struct 
 	return like;
 }
 
-static int plan_waker(struct hook_plan *at, const struct scan_waker *w)
+static int plan_waker(struct hook_plan *plan, const struct scan_waker *w)
 {
-	struct agent_hook like = like_waker(at->o, w);
+	struct agent_hook like = like_waker(plan->o, w);
 	enum agent_hook_type type = AH_ROOT_WAKE;
 
 	if (w->root) {
-		like.kind = (uint16_t)at->h->n_kinds;
-		struct attach_kind *kind = hooks_add_kind(at->h);
+		like.kind = (uint16_t)plan->h->n_kinds;
+		struct attach_kind *kind = hooks_add_kind(plan->h);
 		if (!kind)
 			return -ENOMEM;
-		kind->object = &at->o->attach;
+		kind->object = &plan->o->attach;
 		kind->waker = w;
 	} else {
-		type = hook_types[find_model(&at->o->attach.scan, w->runtime)].wake;
+		type = hook_types[find_model(&plan->o->attach.scan, w->runtime)].wake;
 	}
-	TRY(plan_slot(at, &w->wake, type, &like));
-	TRY(plan_slot(at, &w->wake_by_ref, type, &like));
+	TRY(plan_slot(plan, &w->wake, type, &like));
+	TRY(plan_slot(plan, &w->wake_by_ref, type, &like));
 	for (size_t i = 0; w->root && i < w->n_sites; i++)
-		TRY(plan_site(at, &w->sites[i], AH_ROOT_ENTER, like.kind, 0));
+		TRY(plan_site(plan, &w->sites[i], AH_ROOT_ENTER, like.kind, 0));
 	return 0;
 }
 
@@ -263,36 +263,36 @@ static int plan_direct(struct hooks *h, const struct process *p, const struct ho
 	return rc;
 }
 
-static int plan_call(struct hook_plan *at, const struct scan_call *c)
+static int plan_call(struct hook_plan *plan, const struct scan_call *c)
 {
-	const struct process_object *o = at->o->object;
-	uint64_t slot = c->slot + at->o->attach.bias, live;
+	const struct process_object *o = plan->o->object;
+	uint64_t slot = c->slot + plan->o->attach.bias, live;
 	const struct process_map *target;
 
 	if (c->direct)
 		return 0; /* plan_direct() */
 	if (c->function)
-		return plan_slot(at, &(struct find_slot){c->slot, c->function}, call_type(c),
+		return plan_slot(plan, &(struct find_slot){c->slot, c->function}, call_type(c),
 				 &(struct agent_hook){.kind = c->call});
-	at->h->n_slots++;
-	if (slot % 8 || memory_read_u64(at->p, slot, &live) < 0) {
-		at->h->n_slots_other++;
+	plan->h->n_slots++;
+	if (slot % 8 || memory_read_u64(plan->p, slot, &live) < 0) {
+		plan->h->n_slots_other++;
 		return 0;
 	}
 	/* Not resolved yet: it leads into this object's own PLT, and the loader will write the slot
 	 * at the first call. A program linked with -z now (every Rust program) has none of these.
 	 */
 	if (live >= o->start && live < o->end) {
-		at->h->n_unbound++;
+		plan->h->n_unbound++;
 		return 0;
 	}
-	target = maps_at(at->maps, live);
+	target = maps_at(plan->maps, live);
 	if (!target || !target->exec) {
 		if (live) /* an undefined weak symbol is 0, and never called */
-			at->h->n_slots_other++;
+			plan->h->n_slots_other++;
 		return 0;
 	}
-	struct agent_hook *hook = hooks_add(at->h);
+	struct agent_hook *hook = hooks_add(plan->h);
 	if (!hook)
 		return -ENOMEM;
 	hook->type = call_type(c);
@@ -435,7 +435,7 @@ void hooks_place(struct hooks *h, struct layout *l)
 			continue;
 		}
 		p->jump[0] = 0xe9;
-		put_rel(p->jump + 1, p->addr + p->at + 1, p->trampoline);
+		put_rel(p->jump + 1, p->addr + p->jump_offset + 1, p->trampoline);
 	}
 }
 
@@ -553,7 +553,8 @@ int hooks_unflip(struct hooks *h, struct process *p, const struct layout *l)
 static bool occupied(const uint64_t *rips, size_t n, const struct hook_patch *patch)
 {
 	for (size_t i = 0; i < n; i++)
-		if (rips[i] > patch->addr && rips[i] < patch->addr + patch->at + JUMP_BYTES)
+		if (rips[i] > patch->addr &&
+		    rips[i] < patch->addr + patch->jump_offset + JUMP_BYTES)
 			return true;
 	return false;
 }
@@ -594,8 +595,8 @@ int hooks_prepare(const struct hooks *h, const struct process *p)
 		const struct hook_call *c = &h->calls[i];
 
 		if (c->reachable)
-			unshare(p, &maps, &last_page, c->addr + sizeof(c->was) - 1,
-				(uint8_t)(c->was >> 24));
+			unshare(p, &maps, &last_page, c->addr + sizeof(c->original) - 1,
+				(uint8_t)(c->original >> 24));
 	}
 	maps_done(&maps);
 	return 0;
@@ -623,8 +624,8 @@ static int patch_site(struct process *p, struct hook_patch *patch, const uint8_t
 
 	if (memcmp(live, patch->live, patch->len) || occupied(rips, n_rips, patch))
 		return 1;
-	rc = memory_replace(p, patch->addr + patch->at, patch->live + patch->at, patch->jump,
-			    JUMP_BYTES);
+	rc = memory_replace(p, patch->addr + patch->jump_offset, patch->live + patch->jump_offset,
+			    patch->jump, JUMP_BYTES);
 	if (rc == -EOPNOTSUPP)
 		return 1;
 	patch->applied = rc == 0;
@@ -732,9 +733,9 @@ static int unpatch_some(struct hooks *h, struct process *p, size_t first, size_t
 			continue;
 		if (!read)
 			rc = memory_read(p, patch->addr, live, patch->len);
-		if (rc == 0 && !memcmp(live + patch->at, patch->jump, JUMP_BYTES))
-			rc = memory_replace(p, patch->addr + patch->at, patch->jump,
-					    patch->live + patch->at, JUMP_BYTES);
+		if (rc == 0 && !memcmp(live + patch->jump_offset, patch->jump, JUMP_BYTES))
+			rc = memory_replace(p, patch->addr + patch->jump_offset, patch->jump,
+					    patch->live + patch->jump_offset, JUMP_BYTES);
 		if (rc < 0)
 			result = rc;
 		else

@@ -27,9 +27,9 @@ struct hook_patch {
 	uint32_t hook;
 	uint64_t addr;
 	uint8_t len;
-	uint8_t live[16]; /* the instruction as it is in the process */
-	uint8_t at;	  /* the first byte that is replaced: jump_at() */
-	uint8_t jump[5];  /* what replaces five bytes from there */
+	uint8_t live[16];    /* the instruction as it is in the process */
+	uint8_t jump_offset; /* the first byte that is replaced: jump_at() */
+	uint8_t jump[5];     /* what replaces five bytes from there */
 	const struct process_object *object;
 	uint64_t trampoline;
 	bool applied;
@@ -39,7 +39,7 @@ struct hook_patch {
 struct hook_call {
 	uint64_t addr; /* of the four bytes of its relative target */
 	uint32_t hook;
-	uint32_t was, ours;
+	uint32_t original, patched;
 	bool reachable, applied;
 };
 

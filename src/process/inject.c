@@ -343,7 +343,7 @@ static int write_stub(struct injector *in, const struct code_cave *place,
 
 	stub_resume_of(regs, &resume);
 	if (in->parked)
-		resume.rip = in->parked->at;
+		resume.rip = in->parked->addr;
 	long len = stub_build(code, place->size < sizeof(code) ? place->size : sizeof(code),
 			      e->calls, e->n_calls, e->done_at, waiting + 1, &resume);
 	if (len < 0)
@@ -600,8 +600,8 @@ static bool is_back(const struct entry_stop *parked, int signal,
 		    const struct user_regs_struct *regs)
 {
 	if (!parked->is_call)
-		return signal == SIGTRAP && regs->rip == parked->at + 1;
-	return signal == (SIGTRAP | 0x80) && regs->rip == parked->at + 2 &&
+		return signal == SIGTRAP && regs->rip == parked->addr + 1;
+	return signal == (SIGTRAP | 0x80) && regs->rip == parked->addr + 2 &&
 	       regs->orig_rax == parked->call && (long)regs->rax == -ENOSYS;
 }
 
@@ -641,7 +641,7 @@ static int come_back(struct injector *in, struct error *err)
 	}
 	if (parked->is_call)
 		return 1;
-	regs.rip = parked->at;
+	regs.rip = parked->addr;
 	regs.orig_rax = (unsigned long long)-1;
 	if (ptrace(PTRACE_SETREGS, tid, 0, &regs) < 0)
 		return error_sys(err, -errno, "cannot set the registers of process %d", tid);
@@ -677,7 +677,7 @@ static int send_parked(struct injector *in, struct code_cave *place, const struc
 		regs.rax = in->parked->call;
 	rc = write_stub(in, place, e, &regs, waiting);
 	if (rc == 0 && !in->parked->is_call)
-		rc = memory_write(in->process, in->parked->at, &int3, 1);
+		rc = memory_write(in->process, in->parked->addr, &int3, 1);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write into process %d", tid);
 	in->fs_base = regs.fs_base;
@@ -693,7 +693,7 @@ static int send_parked(struct injector *in, struct code_cave *place, const struc
 		rc = come_back(in, err);
 	}
 	if (rc != -ESRCH && !in->parked->is_call &&
-	    memory_write(in->process, in->parked->at, &in->parked->byte, 1) < 0 && rc >= 0)
+	    memory_write(in->process, in->parked->addr, &in->parked->byte, 1) < 0 && rc >= 0)
 		rc = error_set(err, -EIO, "cannot lift a breakpoint in process %d", tid);
 	return rc;
 }

@@ -18,7 +18,7 @@
  */
 struct entry_stop {
 	pid_t tid;
-	uint64_t at;   /* address */
+	uint64_t addr;
 	bool is_call;  /* of a system call, not yet made, ... */
 	uint64_t call; /* ... and its number */
 	uint8_t byte;  /* else: the byte that was there */

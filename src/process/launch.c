@@ -115,7 +115,7 @@ static int wait_exec(struct launch *l)
 
 static int lift_breakpoint(struct launch *l)
 {
-	int rc = memory_write(l->process, l->parked->at, &l->parked->byte, 1);
+	int rc = memory_write(l->process, l->parked->addr, &l->parked->byte, 1);
 
 	return rc < 0 ? error_sys(l->err, rc, "cannot lift a breakpoint in %s", l->name) : 0;
 }
@@ -127,7 +127,7 @@ static int run_to(struct launch *l, uint64_t addr)
 	struct user_regs_struct regs;
 	int rc, status, signal = 0;
 
-	l->parked->at = addr;
+	l->parked->addr = addr;
 	rc = memory_read(l->process, addr, &l->parked->byte, 1);
 	if (rc == 0)
 		rc = memory_write(l->process, addr, &int3, 1);
@@ -217,7 +217,7 @@ static int run_to_call(struct launch *l)
 			continue;
 		}
 		calls++;
-		l->parked->at = regs.rip - 2;
+		l->parked->addr = regs.rip - 2;
 		l->parked->is_call = true;
 		l->parked->call = regs.orig_rax;
 		if (dynamic ? is_relocated(l->process, debug) : has_tid)
@@ -330,8 +330,9 @@ struct release {
 static int lift(void *arg)
 {
 	const struct release *r = arg;
-	int rc = r->parked->is_call ? 0
-				    : memory_write(r->process, r->parked->at, &r->parked->byte, 1);
+	int rc = r->parked->is_call
+			 ? 0
+			 : memory_write(r->process, r->parked->addr, &r->parked->byte, 1);
 
 	if (rc < 0)
 		return error_sys(r->err, rc, "cannot let process %d go", r->process->pid);
@@ -376,7 +377,7 @@ int launch_next(struct tracer *tracer, pid_t pid, struct process *ret_process,
 		*ret_parked = parked;
 		return 0;
 	}
-	if (l.pid && parked.at) {
+	if (l.pid && parked.addr) {
 		struct release r = {.process = &process, .parked = &parked};
 		tracer_call(tracer, lift, &r);
 	}

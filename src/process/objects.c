@@ -252,22 +252,22 @@ static int add_library(const struct process *p, const struct process_maps *maps,
 			if (ours(rc))
 				return error_set(err, rc, "%s", why.text);
 			if (rc < 0)
-				made.why = strdup(why.text);
+				made.reason = strdup(why.text);
 		} else {
-			made.why = strdup("the file at its path is another one than in memory");
+			made.reason = strdup("the file at its path is another one than in memory");
 		}
 	} else {
 		made.start = m->start;
 		made.end = m->end;
-		made.why = strdup(m->deleted ? "its file was deleted; as root pollux can read it"
-					     : "its file can't be opened");
+		made.reason = strdup(m->deleted ? "its file was deleted; as root pollux can read it"
+						: "its file can't be opened");
 	}
 	made.path = strdup(m->path);
 	o = add(list);
-	if (!o || !made.path || (!made.image && !made.why)) {
+	if (!o || !made.path || (!made.image && !made.reason)) {
 		elf_image_free(made.image);
 		free(made.path);
-		free(made.why);
+		free(made.reason);
 		if (o)
 			list->n--;
 		return error_sys(err, -ENOMEM, "cannot list the objects of process %d", p->pid);
@@ -306,7 +306,7 @@ void objects_done(struct process_objects *o)
 	for (size_t i = 0; i < o->n; i++) {
 		elf_image_free(o->v[i].image);
 		free(o->v[i].path);
-		free(o->v[i].why);
+		free(o->v[i].reason);
 	}
 	free(o->v);
 	*o = (struct process_objects){0};

@@ -17,7 +17,7 @@ struct process_object {
 	uint64_t bias;		 /* process address = linked address + bias */
 	uint64_t start, end;	 /* of its segments in the process, page aligned */
 	struct elf_image *image; /* NULL if the file can't be had: `why` says it */
-	char *why;
+	char *reason;
 	bool main; /* the program itself */
 };
 

@@ -200,7 +200,7 @@ static int add_area(const struct process *p, struct unwind_map *m, const struct 
 	int rc = 0;
 
 	for (size_t i = 0; i <= LAYOUT_MAX_BLOCKS && rc == 0; i++) {
-		uint64_t addr = i ? area->at.blocks[i - 1] : area->at.code;
+		uint64_t addr = i ? area->earlier.blocks[i - 1] : area->earlier.code;
 		const struct process_map *map = addr ? maps_at(maps, addr) : NULL;
 		struct unwind_code *code;
 

@@ -289,7 +289,7 @@ static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
 	struct report_thread_seen *t = thread_of(h, off->thread);
 	if (!t)
 		return -ENOMEM;
-	if (off->syscall == NR_FUTEX + 1 && off->why != TX_PREEMPTED)
+	if (off->syscall == NR_FUTEX + 1 && off->reason != TX_PREEMPTED)
 		t->left_ns = off->end_ns;
 	return 0;
 }

@@ -346,7 +346,7 @@ static int on_syscall(void *ctx, const struct tl_syscall *call)
 static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
 {
 	struct report *rep = ctx;
-	if (off->task && off->why == TX_PREEMPTED) {
+	if (off->task && off->reason == TX_PREEMPTED) {
 		struct open_poll *open = open_poll(rep, off->thread, off->task->serial);
 		if (!open)
 			return -ENOMEM;

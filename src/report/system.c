@@ -92,7 +92,7 @@ int system_off_cpu(struct report *rep, const struct tl_off_cpu *off)
 	if (!off->task)
 		return 0;
 
-	TRY(add(&s->off, off->task->kind, (uint64_t)off->why << 32 | off->syscall, ns, false));
+	TRY(add(&s->off, off->task->kind, (uint64_t)off->reason << 32 | off->syscall, ns, false));
 	if (left.stack && left.time_ns + STACK_SLACK_NS >= off->begin_ns)
 		TRY(add(&s->stacks, off->task->kind, left.stack, ns, false));
 	return 0;

@@ -78,7 +78,7 @@ void aux_off_cpu(struct timeline *tl, struct thread *th, const struct trace_even
 		.task = told(&a),
 		.thread = th->tl.thread,
 		.depth = a.depth,
-		.why = ev->arg < TX_N ? ev->arg : TX_OTHER,
+		.reason = ev->arg < TX_N ? ev->arg : TX_OTHER,
 		.syscall = ev->task <= UINT16_MAX ? (uint32_t)ev->task : 0,
 		.begin_ns = begin_of(tl, &a, ev->time, ev->value),
 		.end_ns = ev->time,

@@ -170,7 +170,7 @@ struct tl_off_cpu {
 	struct tl_task *task; /* as above */
 	uint32_t thread;
 	uint32_t depth; /* as tl_block.depth */
-	enum trace_off_cpu why;
+	enum trace_off_cpu reason;
 	uint32_t syscall; /* number + 1 of the system call that it was in; 0: none or not known */
 	uint64_t begin_ns, end_ns;
 };

@@ -46,7 +46,7 @@ static void both_texts_of_a_switch_are_understood(void **state)
 			fail_msg("'%s' was not understood", v[i].text);
 		assert_int_equal(sw.prev, v[i].prev);
 		assert_int_equal(sw.next, v[i].next);
-		assert_int_equal(sw.why, v[i].why);
+		assert_int_equal(sw.reason, v[i].why);
 	}
 	static const char *const bad[] = {
 		"",

@@ -1364,7 +1364,7 @@ static void plan_sites(struct hooks *h, const uint8_t *code)
 		patch->addr = (uint64_t)(code + i * 4096 + 100);
 		patch->len = 7;
 		memcpy(patch->live, CODE "\x03\x04", 7);
-		patch->at = 1;
+		patch->jump_offset = 1;
 		memcpy(patch->jump, JUMP, 5);
 		patch->trampoline = 1;
 	}

@@ -255,8 +255,8 @@ static int on_syscall(void *ctx, const struct tl_syscall *c)
 static int on_off_cpu(void *ctx, const struct tl_off_cpu *o)
 {
 	struct stage *s = ctx;
-	buf_printf(&s->log, "off %u in %u t%u %lu-%lu", o->why, o->syscall, o->thread, o->begin_ns,
-		   o->end_ns);
+	buf_printf(&s->log, "off %u in %u t%u %lu-%lu", o->reason, o->syscall, o->thread,
+		   o->begin_ns, o->end_ns);
 	log_around(s, o->task, o->depth);
 	return 0;
 }

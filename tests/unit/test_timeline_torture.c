@@ -339,7 +339,7 @@ static int on_off_cpu(void *ctx, const struct tl_off_cpu *o)
 {
 	struct judge *j = ctx;
 	assert_true(o->begin_ns <= o->end_ns);
-	assert_true(o->why < TX_N);
+	assert_true(o->reason < TX_N);
 	if (o->task)
 		life_of(j, o->task);
 	return 0;

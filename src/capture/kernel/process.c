@@ -105,8 +105,8 @@ static int look(struct capture *c, struct kernel_process *p, struct error *err)
 		int number;
 
 		if (!o->image) {
-			buf_printf(&notes, "%s not looked at: %s; ", o->path, o->why);
-			log_debug(LOG_KERNEL, "%s: not read: %s", o->path, o->why);
+			buf_printf(&notes, "%s not looked at: %s; ", o->path, o->reason);
+			log_debug(LOG_KERNEL, "%s: not read: %s", o->path, o->reason);
 			continue;
 		}
 		number = kernel_look_at(c, o->image, o->path, known ? ROLE_PROBES : ROLE_FUNCTIONS,

@@ -62,7 +62,7 @@ static size_t read_stack(const struct process *p, uint64_t sp, uint8_t *out, siz
 static void refuse(struct sampler_job *job, const char *why)
 {
 	job->taken = TAKEN_NOT;
-	job->why = why;
+	job->reason = why;
 }
 
 /* Where a thread sleeps: "NR ARG... SP PC", "-1 SP PC"; false: it runs, or may not be asked. */

@@ -30,7 +30,7 @@ struct sampler_job {
 	uint64_t number, begin_ns; /* of the poll */
 	/* the answer */
 	enum taken taken;
-	const char *why;
+	const char *reason;
 	uint64_t time_ns; /* when it was like that */
 	uint64_t ip, sp, bp;
 	uint8_t *stack; /* from sp on; the asker frees it with the job, see sampler_job_free() */

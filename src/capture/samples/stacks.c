@@ -668,7 +668,7 @@ static void why_cut(const struct counts *n, char *out, size_t size)
 {
 	const struct {
 		uint64_t n;
-		const char *why;
+		const char *reason;
 	} reasons[] = {
 		{n->cut, "deeper than --stack-size"},
 		{n->no_rule, "in code without unwind rules"},
@@ -680,9 +680,10 @@ static void why_cut(const struct counts *n, char *out, size_t size)
 	*out = 0;
 	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]) && len < size; i++)
 		if (reasons[i].n)
-			len += (size_t)snprintf(out + len, size - len, "%s%llu %s",
-						len ? ", " : "cut off: ",
-						(unsigned long long)reasons[i].n, reasons[i].why);
+			len += (size_t)snprintf(
+				out + len, size - len, "%s%llu %s",
+				len ? ", " : "cut off: ", (unsigned long long)reasons[i].n,
+				reasons[i].reason);
 }
 
 static int cover(struct capture_stacks *s, struct capture_stats *stats, uint32_t process,

@@ -276,7 +276,7 @@ static int take_answer(struct capture *c, struct sampler_job *job)
 		looked(w, clock_monotonic_ns());
 	if (job->taken == TAKEN_NOT) {
 		w->process->n_refused++;
-		w->process->refused = job->why;
+		w->process->refused = job->reason;
 		return 0;
 	}
 	rc = capture_stacks_walk(c->shared->stacks, w->process->process, &start, CL_NONE,

@@ -31,19 +31,19 @@
 
 #define RING_BYTES (512u << 10) /* what a user may lock per CPU by default, but for one page */
 
-enum what { LEFT, LEFT_READY, CAME, ENDED, LOST };
+enum switch_kind { LEFT, LEFT_READY, CAME, ENDED, LOST };
 
-struct happening {
+struct switch_event {
 	struct order_item order;
 	uint64_t n_lost;
 	uint32_t tgid, tid;
-	enum what what;
+	enum switch_kind kind;
 };
 
 /* A thread that is off its CPU. */
 struct absent {
 	uint64_t since_ns;
-	uint16_t why;
+	uint16_t reason;
 };
 
 struct sched_backend {
@@ -53,7 +53,7 @@ struct sched_backend {
 	int *owners;		 /* by CPU: the event that the ring belongs to */
 	int *fds;
 	size_t n_fds, cap_fds;
-	struct order waiting; /* struct happening */
+	struct order waiting; /* struct switch_event */
 	struct map absent;    /* (tgid, tid) */
 };
 
@@ -108,7 +108,7 @@ static int backend_open(struct capture *c, const struct capture_options *opt,
 	(void)opt;
 	if (w && n > 0) {
 		w->capture = c;
-		order_init(&w->waiting, sizeof(struct happening), SIZE_MAX);
+		order_init(&w->waiting, sizeof(struct switch_event), SIZE_MAX);
 		w->n_cpus = (unsigned)n;
 		w->rings = calloc(w->n_cpus, sizeof(*w->rings));
 		w->owners = calloc(w->n_cpus, sizeof(*w->owners));
@@ -202,16 +202,16 @@ static int take_record(void *context, const struct perf_event_header *h)
 {
 	struct sched_backend *w = context;
 	const unsigned char *body = (const unsigned char *)(h + 1);
-	struct happening one = {.what = LOST};
+	struct switch_event one = {.kind = LOST};
 
 	switch (h->type) {
 	case PERF_RECORD_SWITCH:
-		one.what = !(h->misc & PERF_RECORD_MISC_SWITCH_OUT)	   ? CAME
+		one.kind = !(h->misc & PERF_RECORD_MISC_SWITCH_OUT)	   ? CAME
 			   : h->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT ? LEFT_READY
 									   : LEFT;
 		break;
 	case PERF_RECORD_EXIT: /* pid, ppid, tid, ptid, time */
-		one.what = ENDED;
+		one.kind = ENDED;
 		body += 24;
 		break;
 	case PERF_RECORD_LOST: /* id, lost */
@@ -230,7 +230,7 @@ static int take_record(void *context, const struct perf_event_header *h)
 	return order_put(&w->waiting, &one);
 }
 
-static int leave(struct sched_backend *w, const struct happening *h)
+static int leave(struct sched_backend *w, const struct switch_event *h)
 {
 	struct absent *a;
 	int rc;
@@ -241,20 +241,20 @@ static int leave(struct sched_backend *w, const struct happening *h)
 	if (!a)
 		return -ENOMEM;
 	*a = (struct absent){h->order.time,
-			     h->what == LEFT_READY ? SCHED_PREEMPTED : SCHED_SLEEPING};
+			     h->kind == LEFT_READY ? SCHED_PREEMPTED : SCHED_SLEEPING};
 	rc = map_put(&w->absent, h->tgid, h->tid, a);
 	if (rc < 0)
 		free(a);
 	return rc;
 }
 
-static int tell(struct sched_backend *w, const struct happening *h)
+static int tell(struct sched_backend *w, const struct switch_event *h)
 {
 	struct sched_event e = {.time = h->order.time, .tgid = h->tgid, .tid = h->tid};
 	struct absent *a;
 	int rc = 0;
 
-	switch (h->what) {
+	switch (h->kind) {
 	case LEFT:
 	case LEFT_READY:
 		return leave(w, h);
@@ -266,12 +266,12 @@ static int tell(struct sched_backend *w, const struct happening *h)
 	case CAME:
 	case ENDED:
 		a = map_remove(&w->absent, h->tgid, h->tid);
-		if (h->what == ENDED) {
+		if (h->kind == ENDED) {
 			e.type = SCHED_EXIT;
 			rc = sched_take(w->capture, &e);
 		} else if (a) {
 			e.type = SCHED_OFF_CPU;
-			e.arg = a->why;
+			e.arg = a->reason;
 			e.value = h->order.time - a->since_ns;
 			rc = sched_take(w->capture, &e);
 		}
@@ -284,7 +284,7 @@ static int tell(struct sched_backend *w, const struct happening *h)
 /* Takes what is there; reports what was stamped before `until`. */
 static int drain_until(struct sched_backend *w, uint64_t until, double *ret_fill)
 {
-	struct happening one;
+	struct switch_event one;
 	int rc = 0;
 
 	for (unsigned i = 0; i < w->n_cpus && rc == 0; i++) {

@@ -38,7 +38,7 @@ struct joined {
 struct capture {
 	struct capture_shared *shared;
 	const struct sched_backend_ops *ops;
-	struct sched_backend *way;
+	struct sched_backend *backend;
 	struct joined *joined;
 	size_t n_joined;
 	struct map streams; /* (stream_key(), tid): index of the stream + 1 */
@@ -201,7 +201,7 @@ static int explain(const struct capture_options *opt, int code, const struct err
 static int sched_open(struct capture_shared *shared, struct capture **ret_capture,
 		      struct error *err)
 {
-	static const struct sched_backend_ops *const ways[] = {
+	static const struct sched_backend_ops *const backends[] = {
 #if POLLUX_BPF
 		&sched_backend_btf,
 		&sched_backend_plain,
@@ -217,18 +217,18 @@ static int sched_open(struct capture_shared *shared, struct capture **ret_captur
 		return error_sys(err, -ENOMEM, "cannot record the scheduler");
 	c->shared = shared;
 	error_set(&first, rc, "this pollux was built without BPF");
-	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]) && !c->way; i++) {
-		if (ways[i]->no_syscalls && opt->syscalls)
+	for (size_t i = 0; i < sizeof(backends) / sizeof(backends[0]) && !c->backend; i++) {
+		if (backends[i]->no_syscalls && opt->syscalls)
 			continue;
-		rc = ways[i]->open(c, opt, &c->way, &why);
-		log_debug(LOG_KERNEL, "scheduler by %s: %s", ways[i]->name,
+		rc = backends[i]->open(c, opt, &c->backend, &why);
+		log_debug(LOG_KERNEL, "scheduler by %s: %s", backends[i]->name,
 			  rc < 0 ? why.text : "used");
 		if (rc == 0)
-			c->ops = ways[i];
+			c->ops = backends[i];
 		else if (i == 0)
 			first = why;
 	}
-	if (!c->way) {
+	if (!c->backend) {
 		free(c);
 		return explain(opt, first.code, &first, err);
 	}
@@ -242,14 +242,14 @@ static int sched_join(struct capture *c, pid_t pid, uint32_t process, struct err
 	if (!GROW_ONE(c->joined, c->n_joined))
 		return error_sys(err, -ENOMEM, "cannot record the scheduler");
 	c->joined[c->n_joined++] = (struct joined){.tgid = (uint32_t)pid, .process = process};
-	return c->ops->join(c->way, pid, err);
+	return c->ops->join(c->backend, pid, err);
 }
 
 static int64_t sched_drain(struct capture *c, uint64_t *ret_watermark_ns, struct error *err)
 {
 	uint64_t now = clock_monotonic_ns(), before = c->drain_start_ns;
 	double fill = 0;
-	int rc = c->ops->drain(c->way, &fill);
+	int rc = c->ops->drain(c->backend, &fill);
 
 	c->drain_start_ns = now;
 	if (rc < 0)
@@ -307,14 +307,14 @@ static int tell_coverage(const struct capture *c, struct capture_stats *stats)
 
 static int sched_close(struct capture *c, struct capture_stats *stats, struct error *err)
 {
-	int rc = c->ops->end(c->way);
+	int rc = c->ops->end(c->backend);
 
 	if (rc == 0)
 		rc = tell_coverage(c, stats);
 	stats->n_events += c->n_events;
 	capture_loss_add(&stats->lost, c->lost.n + c->n_unknown_lost, c->lost.first_ns,
 			 c->lost.last_ns);
-	c->ops->free(c->way);
+	c->ops->free(c->backend);
 	map_done(&c->streams);
 	free(c->joined);
 	free(c);
