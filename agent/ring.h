@@ -406,6 +406,9 @@ struct agent_node {
 	struct agent_step steps[];
 };
 _Static_assert(sizeof(struct agent_node) == 16, "agent_node");
+_Static_assert(__builtin_offsetof(struct agent_node, kind) == 12 &&
+		       __builtin_offsetof(struct agent_node, size) == 13,
+	       "capture/kernel/point.bpf.h");
 
 /* What has an AE_STACK. */
 enum agent_stacks {

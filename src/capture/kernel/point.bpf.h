@@ -56,7 +56,7 @@ static __always_inline __u16 await_point(const struct kernel_thread *t, __u64 vt
 		base = layout_word(at);
 		i = layout_word(at + 1);
 		n = i;
-		size = i >> 32; /* and the kind above it, which is 0 of a node with a state */
+		size = i >> 32 & 0xff ? 0 : i >> 40; /* its kind: NODE_STATE is 0 */
 		header += (__u64)(__s64)(__s32)(step >> 32);
 		i = 0;
 		failed = size == 1   ? bpf_probe_read_user(&i, 1, (void *)header)
