@@ -502,7 +502,7 @@ static void test_output_taken(void **state)
 	expect_nothing();
 }
 
-/* The poll that comes to this is told so. */
+/* The poll that comes to this knows it. */
 static void expect_poll(void (*how)(struct tokio_task *), int type)
 {
 	poll_as(how);
@@ -626,7 +626,7 @@ static void test_await_points(void **state)
 	poll_as(stands_running_elsewhere);
 	expect(AE_POLL_BEGIN, tokio_ref());
 	expect(AE_POLL_PENDING, tokio_ref());
-	/* It is over: it stands nowhere. */
+	/* It is over: no ring has it. */
 	poll_as(to_ready);
 	expect(AE_POLL_BEGIN, tokio_ref());
 	expect(AE_POLL_READY, tokio_ref());
@@ -974,7 +974,8 @@ static void expect_long_send(void)
 	assert_in_range(e.word1 & 0xffffffffffff, 1000000, 100000000000);
 }
 
-/* Of other calls than waits only those that were long are told, in polls and outside of them. */
+/* Of other calls than waits only those that were long are recorded, in polls and outside of
+ * them. */
 static void test_calls(void **state)
 {
 	(void)state;
@@ -1129,7 +1130,7 @@ static void test_fork_in_an_event(void **state)
 	expect_nothing();
 }
 
-/* Without leave the agent takes no ring for a thread whose tid only a system call tells. */
+/* Without permission the agent takes no ring for a thread whose tid needs a system call. */
 static void test_no_gettid_without_leave(void **state)
 {
 	(void)state;
@@ -1210,7 +1211,7 @@ static uint8_t *make_trampoline(struct agent_hook *hook)
 
 	at = mempcpy(at, head, sizeof(head));
 	at = mempcpy(at, &i, 4);
-	at = mempcpy(at, "\xff\x15\x00\x00\x00\x00", 6); /* call *address behind */
+	at = mempcpy(at, "\xff\x15\x00\x00\x00\x00", 6); /* call *address after */
 	uint8_t *next = at;
 	at = mempcpy(at, tail, sizeof(tail));
 	int32_t rel = (int32_t)(at - next);
@@ -1294,7 +1295,7 @@ static bool read_stack(const uint8_t *stack, size_t len, const uint8_t *code)
 	return n;
 }
 
-/* The stack ends before what would be copied of it, and nothing is behind its end. */
+/* The stack ends before what would be copied of it, and nothing is mapped after its end. */
 static void test_stack_of_a_spawn(void **state)
 {
 	const size_t len = 16384;
@@ -1454,7 +1455,7 @@ static void test_runs(void **state)
 		{run_cancelled, AE_POLL_CANCELLED, A_REF, A_CLOSED, true},
 		{run_raised, AE_POLL_PANICKED, A_TASK | A_REF, A_TASK | A_COMPLETED, false},
 		{run_caught, AE_POLL_READY, A_TASK | A_REF, A_TASK | A_COMPLETED, false},
-		/* detached, pending, nobody will ever wake it: as run() itself would have left it
+		/* detached, pending, never woken again: as run() itself would have left it
 		 */
 		{run_pending, AE_POLL_PENDING, A_REF, 0, true},
 	};
@@ -1820,7 +1821,7 @@ static void add_unwinder(bool knows)
 	n_registered = 0;
 }
 
-/* One that is told of the frames and doesn't know them then isn't what it was taken for. */
+/* An unwinder that is given the frames and does not know them then is another one than expected. */
 static void test_unwinder_that_does_not_know(void **state)
 {
 	(void)state;
@@ -1852,7 +1853,7 @@ static void test_arguments_while_registering(void **state)
 	assert_true(vector_argument == 1.5);
 }
 
-/* By an earlier recording: it isn't told again. */
+/* By an earlier recording: it isn't given again. */
 static void test_unwinder_that_knows_already(void **state)
 {
 	(void)state;
@@ -1865,8 +1866,8 @@ static void test_unwinder_that_knows_already(void **state)
 /* ---- forks in the middle of it ---- */
 
 /*
- * The child comes back through our frames and goes on. It has no rings: a look at one would end it.
- * What its copy of a task holds of ours is given back as in the parent.
+ * The child returns through the agent's frames and continues. It has no rings: to read one would
+ * end it. What its copy of a task holds of the agent's is given back as in the parent.
  */
 static enum { FORK_LIBC, FORK_RAW, FORK_CLONE, FORK_HOWS } fork_how;
 static bool in_child;
@@ -1884,7 +1885,7 @@ static void fork_here(void)
 		waitpid(pid, &fork_status, 0);
 }
 
-/* Behind it: the child tells whether all is right in it, and is gone. */
+/* After it: the child says by its exit status whether all is right in it. */
 static void after_fork(bool right)
 {
 	if (in_child)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The agent's C code, compiled as ordinary code under ThreadSanitizer (the image itself can't be):
- * threads that claim rings, write and die beside a reader that drains the rings and gives dead
- * threads' rings back, as the tool does.
+ * threads that claim rings, write and end while a reader drains the rings and gives dead threads'
+ * rings back, as the tool does.
  */
 #include "agent/agent.h"
 

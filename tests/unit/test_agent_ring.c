@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The agent's rings, run in this process: full rings and exact losses, a reader that runs beside
- * the writer, threads that come and go, signal handlers that wake tasks in the middle of
- * everything, forks, and a tool that has gone away.
+ * The agent's rings, run in this process: full rings and exact losses, a reader that runs at the
+ * same time as the writer, threads that come and go, signal handlers that wake tasks in the middle
+ * of everything, forks, and a tool that has gone away.
  */
 #include "agent_area.h"
 
@@ -70,7 +70,8 @@ static void test_losses_are_exact(void **state)
 			task.id = ++sent;
 			call(wake_hook, &task);
 		}
-		/* The ids count on; where some are missing, a loss of just so many was told before.
+		/* The ids count on; where some are missing, a loss of that number was recorded
+		 * before.
 		 */
 		for (int i = rand() % 500; i > 0 && area_next(&area, area_ring(&area, 0), &e);
 		     i--) {
@@ -127,7 +128,7 @@ static void check_places(uint32_t size)
 
 		uint64_t n = unread < free ? (uint64_t)rand() % (free - unread) : 0;
 
-		/* Without leave nobody is woken. */
+		/* Without permission no thread is woken. */
 		bool may_wake = round % 3;
 		area.state->may_call = may_wake ? AGENT_MAY_WAKE : 0;
 		area.rings->asleep = 1;
@@ -189,7 +190,7 @@ static void test_threads_that_come_and_go(void **state)
 		pthread_t thread;
 		assert_int_equal(pthread_create(&thread, NULL, poll_once, (void *)i), 0);
 		assert_int_equal(pthread_join(thread, NULL), 0);
-		/* Another thread, by tid, in the same ring, and both of its events behind its name.
+		/* Another thread, by tid, in the same ring, and both of its events after its name.
 		 */
 		for (uint32_t j = 0; j < area.rings->n_used; j++) {
 			while (area_next(&area, area_ring(&area, j), &e)) {
@@ -251,14 +252,15 @@ static void test_more_threads_than_rings(void **state)
 			area_give(&area, j);
 		}
 		assert_int_equal(events + area.state->no_ring - no_ring, 2 * THREADS);
-		usleep(2000); /* nobody looks for a ring within a millisecond of having found none
+		usleep(2000); /* no thread looks for a ring within a millisecond of having found
+			       * none
 			       */
 	}
 	assert_true(with > 19 * RINGS);
 	assert_true(area.state->no_ring > 0);
 }
 
-/* ---- a reader beside the writer ---- */
+/* ---- a reader and a writer at once ---- */
 
 static bool writer_done;
 static uint64_t reader_got, reader_lost;

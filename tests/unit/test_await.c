@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Trees and layout programs of a coroutine that is described by hand (fixtures/coroutine.S), over
- * memory that the test makes up: a tree in every state, what a leaf tells, what the agent's program
- * for it says, and how reading twice notices a change.
+ * memory that the test fills: a tree in every state, what a leaf says, what the agent's program for
+ * it does, and how reading twice notices a change.
  *
  * Argument: the folder with the forms of debug information.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * runtime: where a return address says that its thread stands in a block_on. The code looked at is
- * this program's own: a function that only makes a waker, one that calls it and polls, and one that
- * does both.
+ * runtime: where a return address says that its thread is in a block_on. The code looked at is this
+ * program's own: a function that only makes a waker, one that calls it and polls, and one that does
+ * both.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -40,7 +40,7 @@ static void rows_are_copies_in_order(void **state)
 	assert_int_equal(l.n, 0);
 }
 
-/* Rows that could be added stand; the end knows that one is missing. */
+/* Rows that could be added stay; the end knows that one is missing. */
 static void a_missing_row_is_told_at_the_end(void **state)
 {
 	struct coverage_list l = {.failed = true};

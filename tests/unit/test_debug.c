@@ -128,7 +128,7 @@ static void check_coroutine(struct debug *d, const char *form)
 	assert_false(debug_await_place(d, env, env->ref, &file, &line));
 	assert_false(debug_await_place(d, leaf, leaf->ref, &file, &line));
 
-	/* name and namespace of a concrete method stand in its declaration */
+	/* name and namespace of a concrete method are in its declaration */
 	assert_int_equal(debug_function(d, symbol(form, "poll_generic"), &f), 1);
 	assert_string_equal(f.full, "app::Holder::method<T>");
 	assert_int_equal(f.n_params, 1);
@@ -265,7 +265,7 @@ static void test_none(void **state)
 	check_none("crc_wrong/co4_crc_wrong");
 }
 
-/* While local, what stands elsewhere is not found, and that is not remembered. */
+/* While local, what is elsewhere is not found, and that is not remembered. */
 static void test_local(void **state)
 {
 	struct debug *d = load_with("co4", false);
@@ -644,11 +644,11 @@ static void test_cache_of_strangers(void **state)
 	assert_int_equal(load_copy("a/co4"), false);
 	snprintf(folder, sizeof(folder), "%s/pollux", cache);
 	assert_int_equal(access(folder, F_OK), -1);
-	/* the same content, ours */
+	/* the same content, this user's */
 	assert_int_equal(load_copy("b/co4"), false);
 	assert_int_equal(load_copy("b/co4"), true);
 	assert_int_equal(load_copy("a/co4"), false);
-	/* what was ours and cached, given away */
+	/* what was this user's and cached, given away */
 	give("b/co4", STRANGER);
 	assert_int_equal(load_copy("b/co4"), false);
 	(void)state;
@@ -712,7 +712,7 @@ static void test_cache_of_file_apart(void **state)
 	(void)state;
 }
 
-/* With somebody else's $HOME nothing is made in it. */
+/* With another user's $HOME nothing is made in it. */
 static void test_cache_in_foreign_home(void **state)
 {
 	char folder[128];

@@ -161,7 +161,7 @@ static void test_rare(void **state)
 
 	put_cie(&m);
 	begin_fde(&m, CODE, 100);
-	/* gcc's aligned stack: CFA in a register, then behind rbp */
+	/* gcc's aligned stack: CFA in a register, then after rbp */
 	PUT(&m, DW_CFA_def_cfa, 10, 0, DW_CFA_advance_loc | 1);
 	PUT(&m, DW_CFA_expression, 6, 2, DW_OP_breg6, 0);
 	PUT(&m, DW_CFA_def_cfa_expression, 3, DW_OP_breg6, 0x78, DW_OP_deref);
@@ -196,7 +196,7 @@ static void test_rare(void **state)
 	assert_int_equal(eh_table_at(t, CODE + 9)->ra_rule, EH_RA_LOST);
 	assert_int_equal(eh_table_at(t, CODE + 49)->ra_rule, EH_RA_LOST);
 	check_row(t, CODE + 50, EH_CFA_RSP, 64, EH_RBP_LOST, 0);
-	assert_null(eh_table_at(t, CODE + 51)); /* behind what isn't understood */
+	assert_null(eh_table_at(t, CODE + 51)); /* after what isn't understood */
 	eh_table_free(t);
 }
 
@@ -361,7 +361,7 @@ static void compare_with_readelf(const char *path)
 		uint64_t addr = strtoull(line, NULL, 16);
 		word = strtok_r(line, " \n", &save);
 		for (int i = 0; word && i < c.n; i++, word = strtok_r(NULL, " \n", &save)) {
-			if (*word == '(') /* the register's name, behind its number */
+			if (*word == '(') /* the register's name, after its number */
 				i--;
 			else if (!strcmp(c.name[i], "CFA"))
 				cfa = word;

@@ -394,7 +394,7 @@ static void test_of_another_user(void **state)
 	assert_int_equal(lchown(in_dir("file"), OTHER, OTHER), 0);
 	assert_int_equal(lchown(in_dir("fifo"), OTHER, OTHER), 0);
 	out_is(in_dir("file"), -EPERM, "another user (uid 12345)");
-	/* nobody reads: to open it would wait for ever */
+	/* it has no reader: to open it would wait for ever */
 	out_is(in_dir("fifo"), -EPERM, "another user (uid 12345)");
 	holds(in_dir("file"), "theirs");
 
@@ -434,7 +434,7 @@ static bool in_a_closed_folder(void)
 {
 	struct file_output o;
 
-	/* ours alone: in place */
+	/* this user's, with one name: in place */
 	if (write_out(in_dir("closed/mine"), "new", NULL) < 0 ||
 	    file_output_open(&o, in_dir("closed/given_up"), NULL, NULL) < 0 ||
 	    write(o.fd, "x", 1) != 1)
@@ -446,8 +446,8 @@ static bool in_a_closed_folder(void)
 	       write_out(in_dir("closed/none"), "new", NULL) == -EACCES;
 }
 
-/* A folder that takes no new files: a file of ours in it is written as it is, if it has no other
- * name. */
+/* A folder that takes no new files: a file of this user in it is written as it is, if it has no
+ * other name. */
 static void test_closed_folder(void **state)
 {
 	static const char *const names[] = {"closed/mine", "closed/linked", "closed/given_up"};

@@ -78,7 +78,7 @@ static void *read_all(void *arg)
 }
 
 /* What is cut while it is mapped reads as zeros, on any thread, also one without signals; the maps
- * beside it are not touched. */
+ * next to it are not touched. */
 static void test_cut(void **state)
 {
 	int fd = make_file(0600), beside = make_file(0600);

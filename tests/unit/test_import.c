@@ -287,7 +287,7 @@ static void files_of_the_real_tools_give_the_golden_events(void **state)
 	}
 }
 
-/* What is in a recording does not depend on the form in which perf tells it. The counts are those
+/* What is in a recording does not depend on the form in which perf writes it. The counts are those
  * that the recorded program printed: 4 tasks, 12 polls, 4 of them ready. */
 static void all_forms_of_one_recording_agree(void **state)
 {
@@ -351,7 +351,7 @@ static void times_out_of_order_are_put_in_order(void **state)
 	struct result r;
 
 	for (unsigned i = 0; i < 2000; i++) {
-		unsigned k = i ^ 1; /* each end stands before its begin */
+		unsigned k = i ^ 1; /* each end is before its begin */
 		buf_printf(&b, "w 7 [000] 1.%06u: sdt_tokio:task_poll_%s: (5) arg1=1%s\n", k * 10,
 			   k % 2 ? "end" : "begin", k % 2 ? " arg2=0 arg3=0" : "");
 	}
@@ -369,7 +369,7 @@ static void times_out_of_order_are_put_in_order(void **state)
 
 /* A recording of a whole system meets more processes than are kept of those that do something. */
 /* What perf record writes twice are the last records of one look at its buffer, and the first of
- * the next. Two wakes in one microsecond are two where nanoseconds are not told. */
+ * the next. Two wakes in one microsecond are two where nanoseconds are not written. */
 static void what_perf_wrote_twice_counts_once(void **state)
 {
 	static const char text[] =

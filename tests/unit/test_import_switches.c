@@ -121,8 +121,8 @@ static void a_time_off_cpu_ends_when_the_thread_runs_again(void **state)
 	result_done(&r);
 }
 
-/* perf tells of a thread of its own that leaves, and of the one that comes only if it is another
- * of those: nothing is made up for the rest. */
+/* perf records when a thread of the program leaves, and which one comes only if that is another of
+ * these: nothing is invented for the rest. */
 static void a_return_that_was_not_recorded_is_not_invented(void **state)
 {
 	struct result r;
@@ -201,7 +201,7 @@ static void after_a_loss_nobody_is_known_to_be_away(void **state)
 	result_done(&r);
 }
 
-/* perf record -e sched:sched_switch --switch-events: each switch is told twice. */
+/* perf record -e sched:sched_switch --switch-events: each switch is recorded twice. */
 static void two_records_of_one_switch_are_one(void **state)
 {
 	struct result r;
@@ -359,7 +359,7 @@ static void import_folder(const struct folder *f, struct result *ret)
 	import_files(paths, 1, NULL, ret);
 }
 
-/* Where the feature with this number stands in a file of perf record. */
+/* Where the feature with this number is in a file of perf record. */
 static off_t feature_at(int fd, unsigned feature)
 {
 	uint64_t header[13], where[2];

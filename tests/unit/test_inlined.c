@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * capture: the polls of futures that have no function of their own, inferred from where they stood
- * when a poll around them began and where they stand at its end (src/capture/agent/inlined.c).
+ * capture: the polls of futures that have no function of their own, inferred from where they were
+ * when a poll around them began and where they are at its end (src/capture/agent/inlined.c).
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -120,7 +120,7 @@ static void test_quote(void **state)
 	quote_is("µs → 🦀", "µs → 🦀");
 }
 
-/* What nobody sees as itself: the first and the last of each range, and what lies beside them. */
+/* Hidden characters: the first and the last of each range, and their neighbours. */
 static const struct {
 	const char *s, *json, *shown;
 } hidden[] = {

@@ -55,7 +55,7 @@ static void test_insn_class(void **state)
 		{"\xf4", 1, KI_REFUSED},
 		{"", 0, KI_REFUSED},
 		{"\xf0", 1, KI_REFUSED},
-		{"\x48", 1, KI_REFUSED}, /* a prefix, and nothing behind it */
+		{"\x48", 1, KI_REFUSED}, /* a prefix, and nothing after it */
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
@@ -137,7 +137,7 @@ static void test_operands(void **state)
 
 #define CALLS 1000u
 
-/* A function with a nop to stand at, and the offset of it in this program's file. */
+/* A function with a nop for a probe, and the nop's offset in this program's file. */
 void probed(uint64_t a, uint64_t b);
 __asm__(".pushsection .text\n"
 	".type probed, @function\n"
@@ -262,7 +262,7 @@ struct two_threads {
 	struct kernel_kind kind;
 	struct kernel_track t[2];
 	uint64_t time;
-	uint16_t flags; /* of records, beside KF_READ */
+	uint16_t flags; /* of records, in addition to KF_READ */
 };
 
 static struct two_threads *two_threads(void)
@@ -285,7 +285,7 @@ static void two_threads_free(struct two_threads *two)
 	free(two);
 }
 
-/* A record of one of the threads; `state` is what stands in the task. */
+/* A record of one of the threads; `state` is the task's. */
 static void record(struct two_threads *two, int thread, enum kernel_record_type what,
 		   enum kernel_hook_type type, uint64_t state)
 {
@@ -399,7 +399,7 @@ static void ended(const struct two_threads *two, enum trace_outcome outcome)
 #define REFERENCE 64u
 
 /* Aborted after the poll's probe looked and before the poll did; then its handle is given up, so
- * the poll frees the task, in a way that nobody sees. */
+ * the poll frees the task, which no probe sees. */
 static void test_aborted_at_the_door(void **state)
 {
 	static const struct {
@@ -434,7 +434,7 @@ static void test_aborted_at_the_door(void **state)
 	}
 }
 
-/* The output is taken by who asks first; who comes later finds nothing that tells of the abort. */
+/* The output is taken by who asks first; who comes later finds nothing that shows the abort. */
 static void test_taken_at_once(void **state)
 {
 	struct two_threads *two = two_threads();
@@ -577,7 +577,7 @@ static void test_calls(void **state)
 	call(two, KR_CALL_END, __NR_futex, LONG, 0, 0);
 	assert_int_equal(last(two)->arg, TB_FUTEX);
 	TOLD(two, TE_PARK, TE_UNPARK, TE_PARK, TE_UNPARK, TE_PARK, TE_UNPARK);
-	/* Any other call is told as it is in a poll: only one that may have waited is a park. */
+	/* Any other call is recorded as in a poll: only one that may have waited is a park. */
 	two->c.out.n = 0;
 	call(two, KR_CALL_END, __NR_write, LONG, never_waits, 8);
 	assert_int_equal(last(two)->arg, TB_WRITE | TRACE_CALL_NONBLOCKING);

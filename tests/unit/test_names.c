@@ -44,7 +44,7 @@ static void test_demangle(void **state)
 	check_demangle("_ZN", NULL);
 }
 
-/* "B" and a base-62 number that says where in the symbol (behind "_R") to go on reading. */
+/* "B" and a base-62 number that says where in the symbol (after "_R") to continue. */
 static void add_backref(char *symbol, size_t to)
 {
 	static const char digits[] =
@@ -197,7 +197,7 @@ static void test_task(void **state)
 	}
 }
 
-/* Libraries that no list has, as the binary tells of them. */
+/* Libraries that no list has, by what is in the binary. */
 static void test_task_libraries(void **state)
 {
 	static const char spawn[] = "sqlx_core::rt::spawn<app::ping::{closure#0}>::{closure#0}";

@@ -715,7 +715,7 @@ static void test_errand_interrupted(void **state)
 	assert_int_equal(shared->result, 1);
 }
 
-/* The same on a kernel that lets nobody write to read-only pages through /proc. */
+/* The same on a kernel that allows no write to read-only pages through /proc. */
 static void test_errands_by_poke(void **state)
 {
 	calls_in(JOB_FUTEX, true);
@@ -909,7 +909,7 @@ static void test_seccomp_filters(void **state)
 	assert_int_equal(seccomp_run(deny_wx, 12, &data, 0), SECCOMP_RET_KILL_PROCESS);
 	data.nr = SYS_read;
 	assert_int_equal(seccomp_run(deny_wx, 12, &data, 0), SECCOMP_RET_ALLOW);
-	/* What is not known is not guessed: the flags, then something that nobody asks for. */
+	/* What is not known is not guessed: the flags, then something that no caller asks for. */
 	data.nr = SYS_mmap;
 	data.args[2] = PROT_READ;
 	assert_int_equal(seccomp_run(deny_wx, 12, &data, 1u << 8), SECCOMP_RET_KILL_PROCESS);
@@ -967,7 +967,7 @@ enum {
 	TOOL_ADDS = 4,	    /* one more around the tool */
 	TARGET_ADDS = 8,    /* around the target, */
 	TARGET_DENIES = 16, /* which forbids it */
-	FIXED = 32,	    /* nobody may add one any more */
+	FIXED = 32,	    /* no more can be added */
 	NO_NEW = 64,	    /* no_new_privs for the tool */
 	OTHER_NS = 128,	    /* the target is in another namespace */
 	LAUNCHED = 256,
@@ -1601,8 +1601,8 @@ static void test_stop_all(void **state)
 }
 
 /* A thread that waits for a vfork can't stop: the others don't wait for it. Here it waits for what
- * two others do after they were stopped, one made before it and one made after it, so whoever kept
- * one of these stopped would wait for ever. */
+ * two others do after they were stopped, one made before it and one made after it, so a tracer that
+ * kept one of these stopped would wait for ever. */
 #define TURNS 100 /* more than are made until an interrupt has come */
 
 static void *make_vfork(void *arg)
@@ -1674,7 +1674,7 @@ static void test_stop_with_vfork(void **state)
 	process_close(&t.process);
 }
 
-/* A process that is held by job control can't run a remote call: it is told so, and is held
+/* A process that is held by job control can't run a remote call: the error says so, and it is held
  * afterwards.
  */
 static void test_held(void **state)
@@ -1706,7 +1706,7 @@ static void test_held(void **state)
 
 #define IMAGE_AT ((uint8_t *)0x20000000)
 
-/* What a child becomes that executes this file anew: other bytes at the same address, at which it
+/* What a child becomes that executes this file again: other bytes at the same address, at which it
  * waits. */
 static int be_other_image(void)
 {
@@ -1802,7 +1802,7 @@ static int write_word(void *arg)
 	return 0;
 }
 
-/* Where a kernel lets nobody write through /proc, a thread is stopped for it: not one that runs
+/* Where a kernel allows no write through /proc, a thread is stopped for it: not one that runs
  * another program by then, which may have more rights. */
 static void test_exec_before_poke(void **state)
 {
@@ -1962,7 +1962,7 @@ static void test_stranger(void **state)
 
 /* ---- one at a time ---- */
 
-/* Another user may hold whatever he can open of a process: that forbids nobody anything. */
+/* Another user may hold all that they can open of a process: that forbids nothing. */
 static void test_lock(void **state)
 {
 	struct process one = PROCESS_INIT, two = PROCESS_INIT;
@@ -2044,7 +2044,7 @@ static void test_rights(void **state)
 	shared->stop = 1;
 	waitpid(pid, &status, 0);
 
-	/* Traced by somebody else. */
+	/* Traced by another process. */
 	int pipe_fd;
 	pid = start_child(JOB_READ, &pipe_fd);
 	pid_t tracer = fork();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The scanner on what optimisers make of spawns and wakers (fixtures/profile.S): which places are
- * some, and which can be patched. Places are told by the function that they are in; the stripped
- * objects must give the same, so the names come from the others. The paths come as arguments.
+ * some, and which can be patched. A place is named by its function; the stripped objects must give
+ * the same, so the names come from the others. The paths come as arguments.
  */
 #include "fixture_files.h"
 #include "runtime/runtime.h"

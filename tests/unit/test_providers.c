@@ -32,7 +32,7 @@ struct out {
 	char *kinds[MAX_KINDS];
 	uint32_t n_kinds, n_runtimes;
 	uint64_t last[N_THREADS];
-	int fail_at; /* after so many calls; 0: never */
+	int fail_at; /* after this number of calls; 0: never */
 };
 
 static int fails(struct out *o)
@@ -397,7 +397,7 @@ static void test_hooks(void **state)
 static void test_hooks_blocking(void **state)
 {
 	(void)state;
-	/* A blocking task's end is all that is told of it; a worker's loop is nothing to tell. */
+	/* Of a blocking task only the end is recorded; of a worker's loop nothing. */
 	run("1 10 tokio:task-spawn 7 src/main.rs 42 5\n"
 	    "3 20 tokio:worker-thread-start\n"
 	    "3 30 tokio:task-terminate 8 src/main.rs 50 9\n"
@@ -535,7 +535,7 @@ static void test_lost(void **state)
 	    "2 12 lost\n"
 	    "2 13 poll_end pending tokio task #8\n"
 	    "2 14 thread_end\n");
-	/* After an exec ids begin anew. */
+	/* After an exec ids begin again. */
 	run("2 10 tokio:task_poll_begin 7\n"
 	    "2 11 tokio:task_poll_end 7 1 0\n"
 	    "- 0 exec\n"

@@ -104,7 +104,7 @@ static void script_main(struct script *s)
 	at(s, 901 * MS, TE_PARK, TB_FUTEX, TRACE_KIND_NONE, 0, 0);
 }
 
-/* Connections come and go, then a hash keeps the worker for 80 ms, then somebody sleeps in a poll.
+/* Connections come and go, then a hash keeps the worker for 80 ms, then a task sleeps in a poll.
  */
 static void script_worker(struct script *s)
 {
@@ -112,7 +112,7 @@ static void script_worker(struct script *s)
 	uint64_t t = 200 * US;
 	for (unsigned i = 0; i < 20; i++, t += 40 * US) {
 		at(s, t, TE_POLL_BEGIN, 0, K_CONN, 10 + i, 0);
-		/* one in four where nobody knows */
+		/* one in four at an unknown place */
 		at(s, t + (10 + i) * US, TE_POLL_END, TO_PENDING, K_CONN, 10 + i,
 		   i % 4 == 3 ? 0 : 1 + i % 2);
 	}
@@ -464,7 +464,7 @@ static void test_sort_words(void **state)
 	assert_true(report_parse_sort("delays", &sort) < 0);
 }
 
-/* Kinds of one name get the parameter that tells most of them apart, of those the shortest. */
+/* Kinds of one name get the parameter that distinguishes most of them, of those the shortest. */
 static void test_labels(void **state)
 {
 #define HANDLER "web::{impl#3}::call::{async_block#0}"
@@ -612,7 +612,8 @@ static void test_label_objects(void **state)
 	unlink(path);
 }
 
-/* Runtimes of two libraries have a task of one number each: both are told, and which is whose. */
+/* Runtimes of two libraries have a task of one number each: both are reported, with their
+ * runtime. */
 static void test_equal_numbers(void **state)
 {
 	static const char *const objects[] = {"/py/deltalake/_internal.abi3.so",

@@ -23,7 +23,7 @@
 static struct ring_area *new_area(void)
 {
 	size_t bytes = sizeof(struct ring_area) + N_RINGS * (sizeof(struct ring) + RING_BYTES);
-	/* Exactly so long: a byte too far is the sanitizer's. */
+	/* Of this very length: the sanitizer reports a byte too far. */
 	struct ring_area *area = aligned_alloc(64, bytes);
 
 	memset(area, 0, bytes);
@@ -155,7 +155,7 @@ static void test_hostile_heads(void **state)
 		assert_int_equal(take(&s, 2, head, out), N_EVENTS);
 		assert_int_equal(out[N_EVENTS - 1].word0, N_EVENTS - 1);
 	}
-	/* A tail that the target wrote is ours again after the next taking. */
+	/* A tail that the target wrote is the reader's again after the next taking. */
 	ring_set_at(&s, 2)->tail = 12345;
 	bool damaged = false;
 	write_event(&s, 2, 1);

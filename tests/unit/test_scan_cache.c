@@ -147,7 +147,7 @@ static void test_changed(void **state)
 	assert_int_equal(entries(&ino, NULL, 0), 1);
 	if (elf_image_open_path(program, &image, &err) < 0 || runtime_find(image, &f, &err) < 0)
 		fail_msg("%s", err.text);
-	/* Impossible offsets behind the functions of the first table. */
+	/* Impossible offsets after the functions of the first table. */
 	uint64_t offset = 0;
 	assert_true(f.n_kinds && elf_image_offset(image, f.kinds[0].vtable + 56, &offset));
 	fd = open(program, O_RDWR);
@@ -212,7 +212,7 @@ static void test_hostile(void **state)
 	buf_done(&good);
 }
 
-/* The folder was somebody's for other things: they are not what makes room. */
+/* The folder had other files before: they are not deleted to make room. */
 static void test_what_is_not_ours_stays(void **state)
 {
 	static const char *const names[] = {"pollux/trace.plx", "pollux/1-2-3.scan"};

@@ -101,7 +101,7 @@ static void test_lives(void **state)
 static void test_threads_keep_their_order(void **state)
 {
 	(void)state;
-	/* with what stands before it on its thread */
+	/* with what is before it on its thread */
 	expect("1(b 1!a 2(a 3!b", "3!b 1(b 1!a 2(a");
 	expect("1(a 2(b 2!a 3)b", "3)b 2(b 2!a 1(a");
 	expect("1(a 2.. 2!a", "2.. 2!a 1(a");
@@ -163,7 +163,7 @@ static int by_thread(const void *a, const void *b)
 }
 
 /* Lives as they were, in which each moment is known, then with ticks of a dozen moments. In one
- * tick a task is polled but once, and which poll it was woken in can be told. */
+ * tick a task is polled only once, so the poll in which it was woken is known. */
 static void test_random_lives(void **state)
 {
 	(void)state;

@@ -4,7 +4,7 @@
  *
  *     TIME THREAD EVENT [KIND TASK] [ARG]
  *
- * and compares what the sink is told, one line per callback.
+ * and compares the sink's callbacks, one line for each.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -413,6 +413,7 @@ static struct timeline_totals story(const char *lines, const char *want)
 
 #define ROW(n) static void row_##n(void **state)
 
+/* Spawn, polls, wakes, end, drop in order. */
 ROW(1)
 {
 	struct timeline_totals t = story("10 0 spawn task 7\n"
@@ -441,6 +442,7 @@ ROW(1)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* Wake during the task's own poll. */
 ROW(2)
 {
 	struct timeline_totals t = story("10 0 poll task 1\n"
@@ -462,6 +464,7 @@ ROW(2)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* A task is first seen by a wake or a poll. */
 ROW(3)
 {
 	struct timeline_totals t = story("10 0 wake task 1\n"
@@ -479,6 +482,7 @@ ROW(3)
 	assert_int_equal(t.spawned, 0);
 }
 
+/* Poll end without begin, at a thread's start or after a loss. */
 ROW(4)
 {
 	struct timeline_totals t = story("10 0 pending task 1\n"
@@ -502,6 +506,7 @@ ROW(4)
 	assert_int_equal(t.completed, 1);
 }
 
+/* Poll end without begin elsewhere. */
 ROW(5)
 {
 	struct timeline_totals t = story("10 0 poll task 1\n"
@@ -515,6 +520,7 @@ ROW(5)
 	assert_int_equal(t.n_inconsistent, 1);
 }
 
+/* Poll end that is not the innermost. */
 ROW(6)
 {
 	struct timeline_totals t = story("10 0 poll task 1\n"
@@ -528,6 +534,7 @@ ROW(6)
 	assert_int_equal(t.n_inconsistent, 1);
 }
 
+/* A task's poll begins inside its own poll. */
 ROW(7)
 {
 	struct timeline_totals t = story("10 0 poll task 1\n"
@@ -544,6 +551,7 @@ ROW(7)
 	assert_int_equal(t.n_inconsistent, 1);
 }
 
+/* A task's poll begins while its poll is open on another thread. */
 ROW(8)
 {
 	struct timeline_totals t = story("10 0 poll task 1\n"
@@ -570,6 +578,7 @@ ROW(8)
 	assert_int_equal(t.n_polls, 4);
 }
 
+/* Cancel or drop while the task is polled. */
 ROW(9)
 {
 	struct timeline_totals t =
@@ -605,6 +614,7 @@ ROW(9)
 	assert_int_equal(t.completed, 3);
 }
 
+/* Drop of a task that has not ended. */
 ROW(10)
 {
 	struct timeline_totals t = story("10 0 poll task 1\n"
@@ -634,6 +644,7 @@ ROW(10)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* Drop of a task never seen. */
 ROW(11)
 {
 	struct timeline_totals t = story("10 0 drop task 3\n"
@@ -648,6 +659,7 @@ ROW(11)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* Wake of an ended task. */
 ROW(12)
 {
 	struct timeline_totals t = story("10 0 poll task 1\n"
@@ -664,6 +676,7 @@ ROW(12)
 	assert_int_equal(t.n_wakes, 2);
 }
 
+/* Other events of an ended task. */
 ROW(13)
 {
 	struct timeline_totals t = story("10 0 poll task 1\n"
@@ -689,6 +702,7 @@ ROW(13)
 	assert_int_equal(t.n_polls, 2);
 }
 
+/* Drop. */
 ROW(14)
 {
 	struct stage *s = stage_new();
@@ -696,7 +710,7 @@ ROW(14)
 	expect_log(s, "+1 addr 64 seen 10\nworker t0 10-\npoll 1 t0 10-20 ready\n-1 ready 20\n"
 		      "+2 addr 64 seen 40\n");
 	play(s, "50 0 ready addr 64\n");
-	/* Ended tasks without a drop are remembered only so long. */
+	/* Ended tasks without a drop are remembered up to a number. */
 	for (unsigned i = 1; i <= 70000; i++) {
 		struct trace_event ev = {
 			.time = 100 + i, .type = TE_POLL_END, .arg = TO_READY, .task = i};
@@ -713,6 +727,7 @@ ROW(14)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* Wake "idle to scheduled" of a scheduled task. */
 ROW(15)
 {
 	struct timeline_totals t = story("10 0 wake task 1\n"
@@ -757,6 +772,7 @@ ROW(15)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* Events lost on a thread. */
 ROW(16)
 {
 	struct timeline_totals t = story("10 0 poll task 1\n"
@@ -801,6 +817,7 @@ ROW(16)
 	assert_int_equal(t.n_lost, 9);
 }
 
+/* A task is polled elsewhere while events are lost. */
 ROW(17)
 {
 	story("10 0 poll task 1\n"
@@ -825,6 +842,7 @@ ROW(17)
 	      "scheduled 2 41-51\n");
 }
 
+/* Park while a poll is open. */
 ROW(18)
 {
 	struct timeline_totals t = story("10 0 poll task 1\n"
@@ -837,6 +855,7 @@ ROW(18)
 	assert_int_equal(t.n_inconsistent, 1);
 }
 
+/* Park while parked, unpark while not, poll while parked. */
 ROW(19)
 {
 	struct timeline_totals t = story("5 0 unpark\n"
@@ -854,6 +873,7 @@ ROW(19)
 	assert_int_equal(t.n_inconsistent, 3);
 }
 
+/* Blocking call outside of a task's poll. */
 ROW(20)
 {
 	story("10 0 poll worker 1\n"
@@ -865,6 +885,8 @@ ROW(20)
 	      "park t1 7 55-60\n");
 }
 
+/* Blocking call longer than the time since the thread's event before; or whose system call,
+ * from another source, begins a little before it. */
 ROW(21)
 {
 	story("10 0 poll task 1\n"
@@ -894,6 +916,7 @@ static void test_block_and_its_call(void **state)
 	      "worker t0 -70\n");
 }
 
+/* A thread's clock goes back. */
 ROW(22)
 {
 	struct timeline_totals t = story("100 0 poll task 1\n"
@@ -908,6 +931,7 @@ ROW(22)
 	assert_int_equal(t.n_inconsistent, 1);
 }
 
+/* An event older than its task's last one (another thread's clock). */
 ROW(23)
 {
 	struct timeline_totals t = story("100 0 poll task 1\n"
@@ -925,6 +949,7 @@ ROW(23)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* A worker kind's poll. */
 ROW(24)
 {
 	struct timeline_totals t = story("10 0 spawn worker 1\n"
@@ -952,6 +977,7 @@ ROW(24)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* Worker or blocking task begins in a worker's loop. */
 ROW(25)
 {
 	struct timeline_totals t = story("10 0 poll worker 1\n"
@@ -966,6 +992,8 @@ ROW(25)
 	assert_int_equal(t.n_inconsistent, 1);
 }
 
+/* A kind without a name, never seen pending, in whose poll a task is polled, without a
+ * block_on. */
 ROW(26)
 {
 	/* kind 6 is the worker's loop, kind 7 a task: it was seen pending, so a nested poll means
@@ -1018,6 +1046,7 @@ ROW(26)
 	assert_int_equal(t.completed, 1);
 }
 
+/* A worker's spawn inside a task's poll. */
 ROW(27)
 {
 	story("10 0 poll task 1\n"
@@ -1039,6 +1068,7 @@ ROW(27)
 	      "poll 3 t1 50-70 pending\n");
 }
 
+/* Spawns. */
 ROW(28)
 {
 	/* by thread */
@@ -1117,6 +1147,7 @@ ROW(28)
 	      "worker t1 20-\n");
 }
 
+/* Tasks with ids far below the kind's first hint. */
 ROW(29)
 {
 	struct timeline_totals t = story("10 0 spawn task 1000\n"
@@ -1132,6 +1163,7 @@ ROW(29)
 	assert_int_equal(t.spawned, 1);
 }
 
+/* Block_on on a thread that polls no tasks. */
 ROW(30)
 {
 	struct timeline_totals t =
@@ -1174,7 +1206,7 @@ ROW(30)
 	assert_int_equal(t.n_polls, 1);
 	assert_int_equal(t.n_inconsistent, 0);
 
-	/* Which of the two was woken can't be told: either may have been. */
+	/* Which of the two was woken is unknown: either may have been. */
 	story("10 0 enter root\n"
 	      "11 0 park\n"
 	      "12 1 enter root\n"
@@ -1193,6 +1225,7 @@ ROW(30)
 	      "park t0 1 16-17\n");
 }
 
+/* Block_on on a thread that polls tasks. */
 ROW(31)
 {
 	/* with a driver */
@@ -1263,6 +1296,7 @@ ROW(31)
 	      "waiting 3 32-50\n");
 }
 
+/* Block_on inside a task's poll. */
 ROW(32)
 {
 	story("10 0 poll task 1\n"
@@ -1280,6 +1314,7 @@ ROW(32)
 	      "poll 1 t0 10-40 pending\n");
 }
 
+/* A block_on's wake. */
 ROW(33)
 {
 	/* two of which one is known after the first wake; then a third makes the new address
@@ -1334,9 +1369,11 @@ ROW(33)
 }
 
 /* Two copies of one waker's table are one kind. */
+/* A block_on that began before the recording. */
 ROW(38)
 {
-	/* told as parked: its unpark is not seen, it was polled from the wake to its next park */
+	/* recorded as parked: its unpark is not seen, it was polled from the wake to its next
+	 * park */
 	story("10 0 before root\n"
 	      "10 0 park\n"
 	      "20 1 root-wake root 99\n"
@@ -1357,7 +1394,7 @@ ROW(38)
 	      "poll 1 t0 41-50 pending since 40 w2 inferred\n"
 	      "w3 1 t1 60 scheduled\n"
 	      "waiting 1 50-60\n");
-	/* parked anew without a wake: not polled */
+	/* parked again without a wake: not polled */
 	story("10 0 before root\n"
 	      "10 0 park\n"
 	      "20 0 park\n"
@@ -1417,6 +1454,7 @@ static void test_same_root_kinds(void **state)
 	      "poll 1 t0 13-14 pending since 12 w1 inferred\n");
 }
 
+/* Thread begin in the middle, thread end. */
 ROW(34)
 {
 	struct timeline_totals t = story("10 0 thread-begin\n"
@@ -1443,6 +1481,7 @@ ROW(34)
 	assert_int_equal(t.n_inconsistent, 2);
 }
 
+/* The trace ends. */
 ROW(35)
 {
 	struct timeline_totals t = story("10 0 poll task 1\n"
@@ -1475,6 +1514,8 @@ ROW(35)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* Unknown event types, outcomes, wakes; impossible thread or kind numbers; more than 256 nested
+ * polls. */
 ROW(36)
 {
 	struct stage *s = stage_new();
@@ -1485,7 +1526,7 @@ ROW(36)
 		{.time = 4, .type = TE_POLL_BEGIN, .task = 1},
 		{.time = 5, .type = TE_POLL_END, .task = 1, .arg = 77},
 		{.time = 6, .type = TE_WAKE, .task = 1, .arg = 77},
-		/* a kind that nobody told */
+		/* a kind that no record named */
 		{.time = 7, .type = TE_WAKE, .task = 1, .kind = 500, .arg = TW_NOOP},
 	};
 	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++)
@@ -1500,6 +1541,7 @@ ROW(36)
 	assert_int_equal(t.n_inconsistent, 4);
 }
 
+/* Block_on events of a kind that is no root's. */
 ROW(37)
 {
 	struct timeline_totals t = story("30 0 enter task\n"
@@ -1515,8 +1557,9 @@ static int refuse(void *ctx, struct tl_task *task)
 	return *(int *)ctx;
 }
 
-/* An await point belongs to the poll that ended there and to the wait behind it, in whatever queue;
+/* An await point belongs to the poll that ended there and to the wait after it, in whatever queue;
  * not to what came before, nor to a state that isn't known. */
+/* A poll ends pending at a known await point. */
 ROW(39)
 {
 	story("10 0 spawn task 7\n"
@@ -1560,6 +1603,7 @@ ROW(39)
 	      "worker t1 -100\n");
 }
 
+/* A spawn with its task's name. */
 ROW(40)
 {
 	struct timeline_totals t = story("10 0 spawn-named task 7\n"
@@ -1600,6 +1644,7 @@ ROW(40)
 	assert_int_equal(t.n_inconsistent, 2);
 }
 
+/* Polls and wakes of a root kind (probes record them). */
 ROW(41)
 {
 	struct timeline_totals t = story("10 0 spawn-named main 3\n"
@@ -1626,6 +1671,7 @@ ROW(41)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* A schedule, then the wake that caused it, by the same thread; or the wake, then the schedule. */
 ROW(42)
 {
 	struct timeline_totals t = story("10 0 poll task 1\n"
@@ -1659,6 +1705,7 @@ ROW(42)
 	assert_int_equal(t.n_schedules, 2);
 }
 
+/* A cancel with another outcome. */
 ROW(43)
 {
 	struct timeline_totals t = story("10 0 spawn-named task 1\n"
@@ -1679,6 +1726,7 @@ ROW(43)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* Polls of futures inside a task's poll. */
 ROW(44)
 {
 	/* outer, and inner at the same address, polled twice; leaf is ready at once */
@@ -1718,6 +1766,7 @@ ROW(44)
 	assert_int_equal(t.unspawned, 1);
 }
 
+/* Another kind is polled first at a future's address; a future's task ends. */
 ROW(45)
 {
 	/* select!: leaf was dropped, inner is polled in its memory; outer goes with its task */
@@ -1759,6 +1808,7 @@ ROW(45)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* A future's poll without end, an end without begin. */
 ROW(46)
 {
 	/* ends that are missing: of the inner one; of both at a poll's end, in a panic not odd */
@@ -1793,9 +1843,11 @@ ROW(46)
 	assert_int_equal(t.n_inconsistent, 5);
 }
 
+/* A future's end without begin, cancelled or unknown. */
 ROW(53)
 {
-	/* dropped, which is no poll; one of which nobody knows whether it has ended; neither is odd
+	/* dropped, which is no poll; one of which it is unknown whether it has ended; neither is
+	 * inconsistent
 	 */
 	struct timeline_totals t =
 		story("10 0 poll task 1\n"
@@ -1830,9 +1882,10 @@ ROW(53)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* Events lost while futures are open. */
 ROW(47)
 {
-	/* events lost in between: no waiting is known; dropped or ready, nobody knows */
+	/* events lost in between: no waiting is known; dropped or ready, which is unknown */
 	struct timeline_totals t =
 		story("10 0 poll task 1\n"
 		      "11 0 future outer 64\n"
@@ -1864,9 +1917,11 @@ ROW(47)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* Futures outside of all tasks; on a block_on's thread; polled on two threads at once. */
 ROW(48)
 {
-	/* outside of all tasks; in a block_on; polled on another thread before its end is told */
+	/* outside of all tasks; in a block_on; polled on another thread before its end is
+	 * recorded */
 	struct timeline_totals t = story("10 0 future outer 64\n"
 					 "11 0 f-pending outer 64\n"
 					 "20 1 enter root\n"
@@ -1905,6 +1960,8 @@ ROW(48)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* A task's poll inside a future's poll that is outside of tasks (an executor's); such a future
+ * open at its thread's end. */
 ROW(54)
 {
 	/* an executor's future polls a task; the block_on returns unseen, and the thread ends */
@@ -1931,11 +1988,13 @@ ROW(54)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* A wake outside of polls, by the thread of the task's last poll, which since then has not
+ * parked, or has looked for events once and found none. */
 ROW(59)
 {
 	/* yield_now(): the worker fires the waker after the poll, before or after it has looked for
 	 * events. What it waited for, and what other threads wake, is no yield; nor is what it
-	 * wakes where no such call is told. */
+	 * wakes where no such call is recorded. */
 	struct timeline_totals t = story("5 0 wake task 1\n"
 					 "10 0 poll task 1\n"
 					 "11 0 pending task 1\n"
@@ -2014,6 +2073,7 @@ ROW(59)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* A blocking call through a non-blocking descriptor; any call inside block_in_place. */
 ROW(60)
 {
 	/* a call that can't wait, and one in block_in_place, keep no worker; outside of polls the
@@ -2036,6 +2096,7 @@ ROW(60)
 	      "park t0 7 55-60\n");
 }
 
+/* Block_on of a multi-thread runtime. */
 ROW(61)
 {
 	story("10 0 enter root\n"
@@ -2057,9 +2118,10 @@ ROW(61)
 	      "-2 alive waiting\n");
 }
 
+/* Auxiliary events: system calls, off-CPU times, samples, losses of a thread's other sources. */
 ROW(49)
 {
-	/* what other sources tell belongs to the poll that is open at its end */
+	/* what other sources record belongs to the poll that is open at its end */
 	struct timeline_totals t = story("5 0 sample 3 100\n"
 					 "6 0 syscall 90 0\n" /* from before the trace: cut */
 					 "10 0 poll task 1\n"
@@ -2104,6 +2166,7 @@ ROW(49)
 	assert_int_equal(t.n_events, 17);
 }
 
+/* Events of a machine (async-std). */
 ROW(50)
 {
 	struct timeline_totals t = story("10 0 m-starting - 0 4096\n"
@@ -2128,6 +2191,7 @@ ROW(50)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* Task events of a future's kind, future events of another. */
 ROW(51)
 {
 	struct timeline_totals t = story("10 0 spawn outer 1\n"
@@ -2139,6 +2203,7 @@ ROW(51)
 	assert_int_equal(t.n_inconsistent, 4);
 }
 
+/* Poll end "unpolled". */
 ROW(52)
 {
 	struct timeline_totals t = story("10 0 spawn task 1\n"
@@ -2157,9 +2222,10 @@ ROW(52)
 	assert_int_equal(t.cancelled, 2);
 }
 
+/* Poll end "unseen". */
 ROW(55)
 {
-	/* Ends that nobody sees: of the first nothing more is known; the second is woken; the
+	/* Ends that are not seen: of the first nothing more is known; the second is woken; the
 	 * address of the third is that of a new task's. What the thread does may be after them. */
 	struct timeline_totals t = story("10 0 spawn addr 1\n"
 					 "11 0 schedule addr 64\n"
@@ -2261,10 +2327,12 @@ ROW(55)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* A block_on's inferred poll, after which its thread neither parks as a runtime does (futex,
+ * epoll) nor polls a task. */
 ROW(56)
 {
 	/* The last polls of block_ons: another follows, the thread sleeps, ends, the trace ends. A
-	 * call of another sort may be in the poll. */
+	 * call of another kind may be in the poll. */
 	struct timeline_totals t = story("10 0 enter root\n"
 					 "300 0 enter root\n"
 					 "308 0 block 2\n"
@@ -2299,6 +2367,8 @@ ROW(56)
 }
 
 /* The thread waits for something else, in its poll or after the block_on. */
+/* A thread enters a futex call in a block_on's inferred poll, and returns without a wake of the
+ * block_on. */
 ROW(62)
 {
 	struct timeline_totals t = story("10 0 enter root\n"
@@ -2333,6 +2403,7 @@ ROW(62)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
+/* Futures that wait when the trace ends, when they are dropped. */
 ROW(57)
 {
 	/* What waits when the trace ends: the leaf, but the branch may have been dropped in the
@@ -2369,6 +2440,7 @@ ROW(57)
 	      "-1 alive scheduled\n");
 }
 
+/* A future's poll marked by the source as its first. */
 ROW(58)
 {
 	/* Two instances in one place: the former was dropped unfinished. */

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Random events through the timeline: whatever comes, the story that the sink is told must be
- * consistent.
+ * Random events through the timeline: whatever comes, the callbacks of the sink must be consistent.
  *
- *   - each task begins once, ends once; nothing is told of it before or after
+ *   - each task begins once, ends once; no callback is about it before or after
  *   - the stretches of a task (polls, waits) do not overlap; the seen lengths add up to its sums,
  *     and, from its first event to its end, to its life without gaps
  *   - polls on one thread nest, blocking calls lie in them, parks do not overlap
  *   - each instance of a future ends once, before its task; its polls add up to its sums, and no
  *     more than their own time is its children's
- *   - what other sources tell is told of living tasks
- *   - the totals are the sums of what was told
+ *   - what other sources record is of living tasks
+ *   - the totals are the sums of the callbacks
  *
- * Two sorts of input: any event with any name (a hostile file), and a little runtime that behaves,
+ * Two kinds of input: any event with any name (a hostile file), and a little runtime that behaves,
  * of which random events are lost. Time between threads is a bit out of order in both.
  */
 #include <stdarg.h>
@@ -60,7 +59,7 @@ static uint64_t roll(uint64_t n)
 
 /* What is known of a living task. */
 struct life {
-	uint64_t serial, at_ns; /* told up to here */
+	uint64_t serial, at_ns; /* reported up to here */
 	uint64_t poll_ns, wait_ns, sched_ns;
 	uint64_t n_polls, n_wakes, n_self_wakes;
 };
@@ -92,7 +91,7 @@ static struct life *life_of(struct judge *j, const struct tl_task *task)
 	return life;
 }
 
-/* A stretch of the task: directly behind the one before. A worker's poll is not told as such. */
+/* A stretch of the task: directly after the one before. A worker's poll is not reported as such. */
 static void stretch(struct life *life, const struct tl_task *task, uint64_t begin, uint64_t end)
 {
 	assert_true(begin <= end);
@@ -262,7 +261,7 @@ static int on_thread_end(void *ctx, const struct tl_thread *t)
 {
 	struct judge *j = ctx;
 	assert_int_equal(t->busy_ns, j->busy_ns[t->thread]);
-	/* calls of a worker that was found out late were told as blocking calls */
+	/* calls of a worker that was recognised late were reported as blocking calls */
 	assert_int_equal(t->parked_ns + t->blocked_ns,
 			 j->parked_ns[t->thread] + j->blocked_ns[t->thread]);
 	assert_true(t->begin_ns <= t->end_ns);
@@ -270,7 +269,7 @@ static int on_thread_end(void *ctx, const struct tl_thread *t)
 	return 0;
 }
 
-/* ---- futures, and what other sources tell ---- */
+/* ---- futures, and what other sources record ---- */
 
 static struct instance *instance_of(struct judge *j, struct tl_future *f)
 {
@@ -312,7 +311,7 @@ static int on_future_end(void *ctx, struct tl_future *f)
 {
 	struct judge *j = ctx;
 	struct instance *i = instance_of(j, f);
-	/* Polls that went on elsewhere before their end are not told. */
+	/* Polls that went on elsewhere before their end are not reported. */
 	assert_true(f->poll_ns >= i->poll_ns);
 	assert_int_equal(f->self_ns, i->self_ns);
 	assert_true(f->wait_ns >= i->wait_ns + f->last_wait_ns);

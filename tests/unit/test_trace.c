@@ -563,7 +563,7 @@ static void test_places(void **state)
 	file_read_done(&f);
 }
 
-/* Metadata told in the middle of the file is there before the first event that follows it. */
+/* Metadata written in the middle of the file is there before the first event that follows it. */
 static void test_metadata_comes_before_events(void **state)
 {
 	struct trace_writer *w = open_writer(1);

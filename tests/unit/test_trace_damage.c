@@ -2,7 +2,7 @@
 /*
  * Damaged, cut and hostile trace files. Three promises are held here: what a reader gives of a
  * broken file is true (each thread's events are some of its real ones, in order), that something is
- * missing is told, and nothing that a file holds can crash a reader.
+ * missing is reported, and nothing that a file holds can crash a reader.
  */
 #include "tests/traces/file.h"
 #include "tests/traces/sample.h"
@@ -110,7 +110,7 @@ static void test_flip_every_byte(void **state)
 	}
 }
 
-/* Behind right checksums stand the parsers themselves. */
+/* With right checksums the parsers themselves are reached. */
 static void test_flip_every_byte_and_seal(void **state)
 {
 	size_t next;
@@ -164,7 +164,7 @@ static void test_short_payloads(void **state)
 	}
 }
 
-/* A chunk taken out: its events are missing, all others are there, and the number is told. */
+/* A chunk taken out: its events are missing, all others are there, and the number is reported. */
 static void test_missing_chunk(void **state)
 {
 	for (unsigned i = 0; file_find_chunk(&small, PLX_EVENTS, i); i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Walks through stacks: of children that stand where we know, in nested functions, in a signal's
+ * Walks through stacks: of children that stop at known places, in nested functions, in a signal's
  * handler, in the vDSO, at the bottom of a recursion that is deeper than the copy; and compared
  * with gdb's.
  *
@@ -133,7 +133,7 @@ static size_t find(const struct snapshot *l, const char *name)
 
 /* ---- children ---- */
 
-/* What the child tells its parent. */
+/* What the child reports to its parent. */
 static struct shared {
 	volatile int there;
 	volatile uint64_t sink;
@@ -206,7 +206,7 @@ PLAIN static void in_signal(void)
 /* Compilers don't know that it never returns. */
 static void (*volatile stay_there)(void) = stay;
 
-/* With frame pointers, and with pushes behind them. */
+/* With frame pointers, and with pushes after them. */
 PLAIN static uint64_t framed_inner(uint64_t n)
 {
 	uint64_t a = n * shared->sink, b = n ^ shared->sink, c = n + shared->sink;
@@ -265,7 +265,7 @@ static pid_t child_of(void (*fn)(void))
 	shared->there = 0;
 	pid = fork();
 	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no child */
 		fn();
 		_exit(0);
 	}
@@ -327,7 +327,8 @@ static void test_nested(void **state)
 	end_child(pid);
 }
 
-/* rbp isn't told, as of a thread that sleeps: the code tells what was pushed since it was made. */
+/* rbp isn't known, as of a thread that sleeps: the code shows what was pushed since the frame was
+ * made. */
 static void test_frame_pointers(void **state)
 {
 	pid_t pid = child_of(framed);
@@ -466,7 +467,7 @@ static void test_gdb(void **state)
 		while (fgets(line, sizeof(line), f)) {
 			uint64_t pc, sp;
 
-			/* what was inlined has frames of its own, which stand at the same place */
+			/* what was inlined has its own frames, at the same place */
 			if (sscanf(line, "= %" SCNx64 " %" SCNx64, &pc, &sp) != 2 ||
 			    (n && (sp == last_sp ||
 				   (pc == last_pc && n < l.n && pc != l.frames[n].ip + 1))))
@@ -474,7 +475,7 @@ static void test_gdb(void **state)
 			last_sp = sp;
 			last_pc = pc;
 			assert_true(n < l.n);
-			/* ours are inside of the call */
+			/* the test's are inside the call */
 			if (pc != l.frames[n].ip && pc != l.frames[n].ip + 1)
 				fail_msg("frame %zu: %#" PRIx64 " %s, gdb's is %#" PRIx64, n,
 					 l.frames[n].ip, name_of(&l.frames[n]), pc);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Uses of functions, found in this very program; and what the code of a poll function tells. */
+/* Uses of functions, found in this very program; and what the code of a poll function says. */
 #include "binary/elf/elf_image.h"
 #include "binary/code/call_index.h"
 #include "binary/code/code_refs.h"
@@ -42,7 +42,7 @@ __attribute__((noinline, section("other_code"))) int elsewhere(int x)
 
 static int (*const volatile in_data[])(int) = {called_thrice, once};
 
-/* As a coroutine's body begins: by its state, behind the first argument or the second. */
+/* As a coroutine's body begins: by its state, through the first argument or the second. */
 void body_first(void), body_second(void), body_spilled(void), body_on_stack(void);
 __asm__(".text\n"
 	".type body_first, @function\nbody_first:\n"
@@ -202,7 +202,7 @@ static uint8_t borrowed_by(const char *name, uint64_t offset, unsigned borrowed)
 	return code.argument;
 }
 
-/* Only exactly there, behind exactly so many pointers. */
+/* Only at this place, through this number of pointers. */
 static void test_borrowed_code(void **state)
 {
 	assert_int_equal(borrowed_by("body_borrowed", 0x11, 1), 4);

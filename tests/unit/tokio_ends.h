@@ -15,7 +15,7 @@ enum { ENDS_ID = 77, ENDS_PAYLOAD = 0x5000, ENDS_VTABLE = 0x6000, ENDS_WORDS = 8
 
 static const struct tokio_end_row {
 	const char *says;
-	uint64_t after; /* bits of the state, beside the count */
+	uint64_t after; /* bits of the state, without the count */
 	bool raised;	/* a panic, in the poll */
 	enum tokio_output output;
 	enum poll_end end;
