@@ -221,7 +221,7 @@ def unwinder_flags(name):
     if name == "libunwind":
         found = sorted(Path("/usr/lib").glob("llvm-*/lib/libunwind.a"))
         if not found:
-            raise BuildError("no libunwind.a of LLVM's: install libunwind-14-dev")
+            raise BuildError("no libunwind.a of LLVM's: install libunwind-dev of clang's version")
         unwinder = found[-1]
     elif name == "libgcc_eh":
         unwinder = gcc_file("libgcc_eh.a")
