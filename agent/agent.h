@@ -52,6 +52,7 @@ struct agent_poll {
 	uint32_t generation;	     /* of the ring: another one means that the notes were reset */
 	uint16_t chain;		     /* as agent_notes.chain_base, */
 	uint16_t chain_outer;	     /* and that of the poll around it */
+	uint16_t handler_outer;	     /* agent_notes.handler around it */
 	struct panic_payload raised; /* POLL_RAISED */
 };
 
@@ -127,6 +128,7 @@ struct agent_notes {
 	uint16_t n_chain, chain_base;
 	uint16_t chain_first, chain_end; /* of the poll that was just closed */
 	uint16_t chain[AGENT_CHAIN_MAX];
+	uint16_t handler; /* a handler's poll is open in the innermost poll of a task */
 } __attribute__((aligned(64)));
 _Static_assert(offsetof(struct agent_notes, owner) == 0, "agent_owner");
 _Static_assert(offsetof(struct agent_notes, polls) == 64, "one line");

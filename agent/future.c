@@ -366,6 +366,37 @@ static inline uint32_t chain_close(const struct agent_future *f)
 	return base;
 }
 
+/* A handler is polled in the poll of a task that serves, and in no other handler. */
+static inline bool handles(const struct agent_notes *n)
+{
+	uint32_t depth = n->depth;
+
+	return depth && depth <= AGENT_MAX_POLLS && !n->handler &&
+	       __atomic_load_n(&n->polls[depth - 1].hook->flags, __ATOMIC_RELAXED) &
+		       AGENT_HOOK_SERVES;
+}
+
+static inline void chain_begin(struct agent_future *f)
+{
+	struct agent_notes *n = f->notes;
+
+	f->chain_outer = agent_chain_open(n);
+	f->listed = 0;
+	if (unlikely(__atomic_load_n(&f->hook->flags, __ATOMIC_RELAXED) & AGENT_HOOK_HANDLER) &&
+	    handles(n)) {
+		f->listed = n->handler = 1;
+		agent_put(n, is_unresumed(f) ? AE_FUTURE_FIRST : AE_FUTURE_BEGIN,
+			  agent_ref(f->hook->kind, (uint64_t)f->future));
+	}
+}
+
+/* The end of a handler's poll. */
+static inline void handler_end(const struct agent_future *f, uint64_t type)
+{
+	f->notes->handler = 0;
+	agent_put(f->notes, type, agent_ref(f->hook->kind, (uint64_t)f->future));
+}
+
 /* Outside of every task's poll there is nobody to take the chain. The state lies within what the
  * vtable says that the future takes: the tool has seen to that. */
 static inline void chain_end(const struct agent_future *f)
@@ -373,14 +404,18 @@ static inline void chain_end(const struct agent_future *f)
 	const struct agent_hook *hook = f->hook;
 	struct agent_notes *n = f->notes;
 	uint32_t base = chain_close(f);
+	uint64_t state = agent_state_value(future_state(hook, f->future), hook->future.result.size);
 
 	if (unlikely(!f->outer && !n->depth))
 		n->n_chain = n->chain_base = 0;
-	else if (agent_state_value(future_state(hook, f->future), hook->future.result.size) >
-		 hook->future.pending)
+	else if (state > hook->future.pending)
 		chain_pending(f, base, n->chain_base);
 	else
 		n->n_chain = (uint16_t)base;
+	if (unlikely(f->listed))
+		handler_end(f, state > hook->future.pending	    ? AE_FUTURE_PENDING
+			       : state == hook->future.result.ready ? AE_FUTURE_READY
+								    : AE_FUTURE_UNKNOWN);
 }
 
 void agent_put_chain(struct agent_notes *n, uint64_t ticks)
@@ -427,7 +462,7 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 		return false;
 	n->n_futures++;
 	if (hook->flags & AGENT_HOOK_CHAIN)
-		f->chain_outer = agent_chain_open(n);
+		chain_begin(f);
 	else
 		put_begin(f);
 	arch_barrier_local();
@@ -631,6 +666,8 @@ void agent_future_unwound(bool forced, void *context, uint64_t from)
 	n->n_futures--;
 	if (f->hook->flags & AGENT_HOOK_CHAIN) {
 		n->n_chain = (uint16_t)chain_close(f);
+		if (f->listed)
+			handler_end(f, forced ? AE_FUTURE_UNKNOWN : AE_FUTURE_PANICKED);
 		return;
 	}
 	agent_put(n, forced ? AE_FUTURE_UNKNOWN : AE_FUTURE_PANICKED,

@@ -37,6 +37,8 @@ struct agent_poll *agent_poll_open(struct agent_notes *n, struct agent_hook *hoo
 	n->n_pages = 0;
 	poll->chain_outer = agent_chain_open(n);
 	poll->chain = n->chain_base;
+	poll->handler_outer = n->handler;
+	n->handler = 0;
 	/* Others find it from here on. */
 	__atomic_store_n(&n->depth, (uint16_t)(depth + 1), __ATOMIC_RELEASE);
 	return poll;
@@ -59,6 +61,7 @@ bool agent_poll_close(struct agent_notes *n, struct agent_poll *poll, uint32_t g
 	n->chain_end = n->n_chain;
 	n->n_chain = poll->chain;
 	n->chain_base = poll->chain_outer;
+	n->handler = poll->handler_outer;
 	return agent_live();
 }
 

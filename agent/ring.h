@@ -263,6 +263,10 @@ enum agent_hook_flags {
 	/* AH_FUTURE: the poll slot of a `dyn Future`. Its polls are not recorded: where one has ended
 	 * pending is a link of the chain of the poll around it (AE_CHAIN). */
 	AGENT_HOOK_CHAIN = 1024,
+	/* AGENT_HOOK_CHAIN: within the poll of a task with the next flag its polls are recorded, but
+	 * not those of others of this kind in it. The tool sets both while the program runs. */
+	AGENT_HOOK_HANDLER = 2048,
+	AGENT_HOOK_SERVES = 4096, /* AH_TOKIO_POLL, AH_ASYNC_RUN */
 };
 
 /*

@@ -78,6 +78,7 @@ static bool notes_take(struct agent_notes *n, uint64_t claim, uint32_t tid, uint
 	n->n_pages = 0;
 	n->futures = NULL;
 	n->n_chain = n->chain_base = 0;
+	n->handler = 0;
 	__atomic_store_n(&n->shutting, NULL, __ATOMIC_RELAXED);
 	arch_barrier_local();
 	n->busy = 0;

@@ -13,6 +13,7 @@
 #include "future/program.h"
 
 #include "agent/ring.h"
+#include "base/cleanup.h"
 #include "base/map.h"
 #include "base/vec.h"
 #include "binary/names.h"
@@ -571,6 +572,21 @@ static int step_root(struct compiler *c, const struct future_cell *cell, struct 
 	return r;
 }
 
+static bool is_own(const struct dw_type *t)
+{
+	_cleanup_free_ char *where = dw_is_coroutine(t) ? dw_coroutine_where(t) : NULL;
+
+	return where && !in_library(where);
+}
+
+static bool has_own(const struct compiler *c)
+{
+	for (size_t i = 0; i < c->n_nodes; i++)
+		if (is_own(c->nodes[i].type))
+			return true;
+	return false;
+}
+
 int program_compile(struct debug *d, const struct future_cell *cell, enum program_mode mode,
 		    const struct map *hooked, unsigned first, struct program *ret)
 {
@@ -596,10 +612,13 @@ int program_compile(struct debug *d, const struct future_cell *cell, enum progra
 		memcpy(ret->words, &root, sizeof(root));
 	for (size_t i = 0; r == 0 && i < c.n_nodes; i++)
 		r = fill(&c, i);
+	bool has_places = r == 0 && ret->n_places;
+
+	if (!has_places)
+		program_done(ret);
+	ret->has_own = r == 0 && mode == PROGRAM_CHAIN && has_own(&c);
 	free(c.nodes);
 	map_done(&c.futures);
-	if (r < 0 || !ret->n_places)
-		program_done(ret);
 	return r;
 }
 

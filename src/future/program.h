@@ -29,6 +29,9 @@ struct program {
 	size_t n_places, cap_places;
 	/* of a program of chains: by place, 1 + index of that of the coroutine around; 0: none */
 	uint32_t *outers;
+	/* Of a program of chains, also without places: a future of the program's own, not a
+	 * library's, lies in it, or it is one. */
+	bool has_own;
 	/* of a program that lists every future */
 	struct place_point *points;   /* by place */
 	struct place_future *futures; /* strings belong to the compiler */

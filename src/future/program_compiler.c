@@ -10,6 +10,8 @@
 #include "base/file_map.h"
 #include "base/units.h"
 #include "base/vec.h"
+#include "binary/names.h"
+#include "future/await.h"
 #include "future/program.h"
 #include "future/future_path.h"
 #include "runtime/futures.h"
@@ -26,6 +28,8 @@
 
 struct result {
 	struct program program;
+	bool boxed, serves;
+	struct place_future handler; /* name NULL: it is none */
 	uint32_t kind, first;
 	uint64_t size, task_bytes;
 	uint32_t type_kind;
@@ -106,6 +110,49 @@ static void add_result(struct compiler *c, const struct result *r)
 	pthread_mutex_unlock(&c->lock);
 }
 
+static void handler_done(struct place_future *h)
+{
+	free((char *)h->name);
+	free((char *)h->full_name);
+	free((char *)h->where);
+	*h = (struct place_future){0};
+}
+
+/* What is around the handlers, and the program's own too. */
+static bool is_middleware(const char *full_name)
+{
+	return await_starts(full_name, "axum::middleware::");
+}
+
+/* A task that is a box is what is in there. */
+static bool is_box(const char *full_name)
+{
+	return await_starts(full_name, "core::pin::Pin<") ||
+	       await_starts(full_name, "alloc::boxed::Box<");
+}
+
+/* Whether the future serves others, or handles what is served. False: out of memory. */
+static bool set_owner(const struct future_cell *cell, struct result *result)
+{
+	const struct program *p = &result->program;
+	struct place_future *h = &result->handler;
+
+	if (!result->boxed) {
+		result->serves = !p->has_own && !is_box(cell->future->full);
+		return true;
+	}
+	if (!p->has_own || is_middleware(cell->future->full))
+		return true;
+	h->name = name_shorten(cell->future->full);
+	h->full_name = strdup(cell->future->full);
+	h->where = dw_coroutine_where(cell->future);
+	h->size = cell->future->size;
+	if (h->name && h->full_name)
+		return true;
+	handler_done(h);
+	return false;
+}
+
 /* Compiles what `result` is of, and keeps it: how many points it has. One that lists every future
  * may be too large: then the plain one is better than none. */
 static size_t compile_cell(struct compiler *c, struct debug *d, const struct future_cell *cell,
@@ -123,7 +170,9 @@ static size_t compile_cell(struct compiler *c, struct debug *d, const struct fut
 		r = program_compile(d, cell, PROGRAM_CHAIN, NULL, result->first, ret);
 	if (r == -E2BIG)
 		r = program_compile(d, cell, PROGRAM_POINT, NULL, result->first, ret);
-	if (r != 0 || !ret->n_words)
+	if (r == 0 && c->depth == PLACES_DEEP && !set_owner(cell, result))
+		return 0;
+	if (r != 0 || (!ret->n_words && !result->handler.name && !result->serves))
 		return 0;
 	add_result(c, result);
 	return ret->n_places;
@@ -133,7 +182,7 @@ static size_t compile_cell(struct compiler *c, struct debug *d, const struct fut
 static size_t compile_future(struct compiler *c, uint32_t number, const struct attach_kind *k,
 			     uint32_t first)
 {
-	struct result r = {.kind = number, .first = first};
+	struct result r = {.kind = number, .first = first, .boxed = true};
 	struct debug *d = debug_of(c, k->object);
 	struct future_cell cell = {0};
 
@@ -278,6 +327,8 @@ static int places_next(void *compiler, struct place_program *ret)
 					      .places = one->program.places,
 					      .n_places = one->program.n_places,
 					      .outers = one->program.outers,
+					      .serves = one->serves,
+					      .handler = one->handler,
 					      .points = one->program.points,
 					      .futures = one->program.futures,
 					      .n_futures = one->program.n_futures,
@@ -314,8 +365,10 @@ static void places_end(void *compiler)
 	c->stop = true;
 	pthread_mutex_unlock(&c->lock);
 	pthread_join(c->thread, NULL);
-	for (size_t i = 0; i < c->n_results; i++)
+	for (size_t i = 0; i < c->n_results; i++) {
 		program_done(&c->results[i].program);
+		handler_done(&c->results[i].handler);
+	}
 	free(c->results);
 	map_done(&c->hooked);
 	pthread_cond_destroy(&c->done);

@@ -1070,6 +1070,12 @@ int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_
 			    task_bytes);
 }
 
+int attach_owner(struct attach *a, uint32_t kind, bool handler)
+{
+	return programs_flag(&a->process, &a->hooks, &a->layout, kind,
+			     handler ? AGENT_HOOK_HANDLER : AGENT_HOOK_SERVES);
+}
+
 static int by_own_tid(const void *a, const void *b)
 {
 	const struct attach_thread *x = a, *y = b;

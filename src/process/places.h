@@ -60,6 +60,12 @@ struct place_program {
 	size_t n_places;
 	/* Where chains were asked for: by place, 1 + index of that around it, 0: none. Else NULL. */
 	const uint32_t *outers;
+	/* Then, of a task: nothing of the program's own lies in it, so what is in boxes there handles
+	 * what it serves. It may have no words then. */
+	bool serves;
+	/* And of a future in a box that is the program's own, or holds such a one, and is no known
+	 * middleware: what it is. The same. Else its name is NULL. */
+	struct place_future handler;
 	/* Where every future was asked for: by point, as the places. Else NULL. */
 	const struct place_point *points;
 	const struct place_future *futures;

@@ -116,3 +116,22 @@ int programs_add(struct programs *pr, const struct process *p, const struct hook
 	pr->at += bytes;
 	return rc;
 }
+
+int programs_flag(const struct process *p, const struct hooks *h, const struct layout *l,
+		  uint32_t kind, uint16_t flag)
+{
+	size_t index = 0;
+	int rc = 0;
+
+	for (; rc == 0 && poll_hook(h, kind, &index); index++) {
+		uint64_t at = l->hooks + index * sizeof(struct agent_hook) +
+			      offsetof(struct agent_hook, flags);
+		uint16_t flags;
+
+		rc = memory_read(p, at, &flags, sizeof(flags));
+		flags |= flag;
+		if (rc == 0)
+			rc = memory_write(p, at, &flags, sizeof(flags));
+	}
+	return rc;
+}

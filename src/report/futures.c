@@ -16,6 +16,7 @@ struct future_sum {
 	uint32_t kind, family; /* family: of the task, TRACE_KIND_NONE outside of all */
 	uint64_t n, n_polls, n_ended[TO_N], self_ns;
 	struct hist poll, wait;
+	struct hist life; /* of those that were ready: from the first poll on */
 };
 
 struct future_sums {
@@ -61,6 +62,11 @@ int futures_end(struct report *rep, struct tl_future *future)
 		return -ENOMEM;
 	sum->n_ended[future->outcome]++;
 	future->user = NULL;
+	if (future->outcome == TO_READY && future->end_ns >= future->begin_ns) {
+		int r = hist_add(&sum->life, future->end_ns - future->begin_ns);
+		if (r < 0)
+			return r;
+	}
 	return future->last_wait_ns ? hist_add(&sum->wait, future->last_wait_ns) : 0;
 }
 
@@ -102,6 +108,7 @@ static void sum_free(void *value)
 
 	hist_done(&sum->poll);
 	hist_done(&sum->wait);
+	hist_done(&sum->life);
 	free(sum);
 }
 
@@ -145,6 +152,9 @@ void futures_text(const struct report *rep, struct buf *out)
 		{.title = "longest", .rank = 4},
 		{.title = "waiting"},
 		{.title = "longest", .rank = 5},
+		{.title = "life p50", .rank = 2},
+		{.title = "p99", .rank = 2},
+		{.title = "max", .rank = 2},
 		{.title = "ended", .rank = 1, .left = true},
 		{.title = "in tasks of", .rank = 6, .min_width = 16, .left = true},
 	};
@@ -165,6 +175,9 @@ void futures_text(const struct report *rep, struct buf *out)
 		cell_time_if(&t, s->poll.count, s->poll.max);
 		cell_time(&t, s->wait.sum);
 		cell_time_if(&t, s->wait.count, s->wait.max);
+		cell_time_if(&t, s->life.count, hist_quantile(&s->life, 0.5));
+		cell_time_if(&t, s->life.count, hist_quantile(&s->life, 0.99));
+		cell_time_if(&t, s->life.count, s->life.max);
 		cell_ends(&t, s);
 		cell_safe(&t, s->family == TRACE_KIND_NONE ? "-" : report_label(rep, s->family));
 	}
@@ -199,6 +212,7 @@ void futures_json(const struct report *rep, struct json *j)
 		json_u64(j, "self_ns", s->self_ns);
 		report_hist_json(j, "poll_ns", &s->poll);
 		report_hist_json(j, "wait_ns", &s->wait);
+		report_hist_json(j, "life_ns", &s->life);
 		json_end_object(j);
 	}
 	json_end_array(j);

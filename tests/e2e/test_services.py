@@ -17,7 +17,7 @@ CLIENTS, ROUNDS = 4, 20
 SLICE = [("axum", "release-debug")]
 MORE = [
     (framework, profile)
-    for framework in ("axum", "hyper", "actix")
+    for framework in ("axum", "hyper", "actix", "tonic")
     for profile in ("debug", "release-debug", "release", "v0", "line-tables", "stripped")
 ]
 
@@ -113,6 +113,26 @@ def test_places_of_axum(pollux, tmp_path):
     )
 
 
+def test_requests_by_handler(pollux, tmp_path):
+    """A default recording has each route's handler: all its requests, and how long they took."""
+    path = build("service-axum", "release-debug", "service")
+    report, truth = serve(pollux, path, tmp_path / "t.plx")
+    assert report["lost"] == 0
+    rows = {f["name"]: f for f in report["futures"]}
+    assert set(rows) == {f"axum::handler::call<service::{r['name']}>" for r in truth["routes"]}
+    for route in truth["routes"]:
+        row = rows[f"axum::handler::call<service::{route['name']}>"]
+        assert row["instances"] == row["ready"] == row["life_ns"]["count"] == route["requests"]
+        assert row["family"].startswith("axum::serve::into_future")
+        # The handler's own clock runs within its first and its last poll, and in whole microseconds.
+        assert row["life_ns"]["max"] + 1000 > 1000 * route["max_us"]
+    # One that blocks is never pending; one that waits twice at most has three polls at most.
+    assert rows["axum::handler::call<service::blocks>"]["wait_ns"]["count"] == 0
+    sleeps = rows["axum::handler::call<service::pool>"]
+    assert 2 * sleeps["instances"] <= sleeps["polls"] <= 3 * sleeps["instances"]
+    assert sleeps["life_ns"]["max"] >= sleeps["wait_ns"]["max"] >= 2_000_000
+
+
 def test_near_places_of_axum(pollux, tmp_path):
     """--places=near ends at the first box, off has none; --own chooses another crate's places."""
     path = build("service-axum", "release-debug", "service")
@@ -125,6 +145,7 @@ def test_near_places_of_axum(pollux, tmp_path):
         for depth, trace in traces.items()
     }
     assert not of["off"]
+    assert "futures" not in driver.report(pollux, traces["near"])
     assert len(of["near"]) == 1 and of["near"] < of["deep"] and "service::order" in of["deep"]
     theirs = driver.report(pollux, traces["deep"], "--own", "axum")
     places = {w["function"] for w in theirs["waits"] if "axum" in w["family"]}

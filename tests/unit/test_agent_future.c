@@ -291,6 +291,46 @@ static void test_long_chain(void **state)
 	(void)state;
 }
 
+/* The outermost handler in a task that serves is recorded; its chain is as before. */
+static void test_handler(void **state)
+{
+	struct box pending = {.end = 3}, ready = {.end = 1};
+	struct box outer = {.end = 3, .inside = (struct box *[]){&pending, NULL}};
+	struct agent_hook *hooks = area.hooks, *box = NULL, *task = NULL;
+	struct boxed_task t = {.state = 3 * TOKIO_REFERENCE, .id = 4};
+	struct agent_event e;
+
+	for (uint32_t i = 0; i < area.n_hooks; i++) {
+		box = hooks[i].kind == BOX_KIND ? &hooks[i] : box;
+		task = hooks[i].kind == BOXED_TASK_KIND ? &hooks[i] : task;
+	}
+	assert_non_null(box);
+	assert_non_null(task);
+	box->flags |= AGENT_HOOK_HANDLER | AGENT_HOOK_SHOWN;
+	/* This task does not serve. */
+	expect_chain((struct box *[]){&pending, NULL}, (uint16_t[]){LINK}, 1);
+	task->flags |= AGENT_HOOK_SERVES;
+	of_the_task = (struct box *[]){&outer, &ready, NULL};
+	outer.future.state = 0;
+	((void (*)(struct boxed_task *))area_stub(&area, task))(&t);
+	expect_event(AE_POLL_BEGIN, BOXED_TASK_KIND, (void *)4);
+	expect_event(AE_FUTURE_FIRST, BOX_KIND, &outer);
+	expect_event(AE_FUTURE_PENDING, BOX_KIND, &outer);
+	expect_event(AE_FUTURE_FIRST, BOX_KIND, &ready);
+	expect_event(AE_FUTURE_READY, BOX_KIND, &ready);
+	assert_true(area_next(&area, area_my_ring(&area), &e));
+	assert_int_equal(e.word0 & 0xff, AE_CHAIN);
+	assert_int_equal(e.word1, LINK | (uint64_t)LINK << 16);
+	expect_event(AE_POLL_PENDING, BOXED_TASK_KIND, (void *)4);
+	expect_nothing();
+	/* Nor is it recorded outside of a task's poll. */
+	poll_box(&pending);
+	expect_nothing();
+	box->flags &= (uint16_t)~AGENT_HOOK_HANDLER;
+	task->flags &= (uint16_t)~AGENT_HOOK_SERVES;
+	(void)state;
+}
+
 /* A recording that is switched off in the middle, a poll outside of every task's. */
 static void test_chain_apart(void **state)
 {
@@ -1150,6 +1190,7 @@ int main(void)
 		cmocka_unit_test(test_chain),
 		cmocka_unit_test(test_long_chain),
 		cmocka_unit_test(test_chain_apart),
+		cmocka_unit_test(test_handler),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

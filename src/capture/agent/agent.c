@@ -135,6 +135,7 @@ static int write_kind(struct capture *c, struct source *s, const struct attach_k
 	if (k->future && !c->shared->options->futures) {
 		ret->index = TRACE_KIND_NONE;
 		ret->boxed = k->future;
+		ret->runtime = numbers[0];
 		return 0;
 	}
 	if (k->future)
@@ -201,6 +202,30 @@ static int add_points(struct capture *c, struct source *s, const struct place_pr
 	return rc == 0 ? inlined_points(&c->drain, s, p) : rc;
 }
 
+/* From now on its polls are recorded. */
+static int take_handler(struct capture *c, struct source *s, const struct place_program *p)
+{
+	struct source_kind *k = &s->kinds[p->kind];
+	const struct trace_kind kind = {
+		.process = s->process,
+		.runtime = k->runtime,
+		.role = TR_FUTURE,
+		.address_named = 1,
+		.poll = k->boxed->poll,
+		.name = p->handler.name,
+		.full_name = p->handler.full_name,
+		.n_sites = p->handler.where != NULL,
+		.site_addrs = &k->boxed->poll,
+		.sites = &p->handler.where,
+	};
+
+	if (k->index != TRACE_KIND_NONE)
+		return 0;
+	TRY(trace_writer_kind(c->drain.writer, &kind, &k->index));
+	attach_owner(s->attach, p->kind, true);
+	return map_put(&s->by_index, k->index, 0, k);
+}
+
 /* Takes the layout programs that are ready: first the trace knows their places, then the agent gets
  * them. A kind that can't have its own goes without. */
 static int take_places(struct capture *c, struct source *s)
@@ -210,7 +235,11 @@ static int take_places(struct capture *c, struct source *s)
 
 	while (rc == 0 && s->compiler && c->places->next(s->compiler, &p) == 1) {
 		rc = add_points(c, s, &p);
-		if (rc == 0 &&
+		if (rc == 0 && p.handler.name && s->kinds[p.kind].boxed)
+			rc = take_handler(c, s, &p);
+		if (p.serves)
+			attach_owner(s->attach, p.kind, false);
+		if (rc == 0 && p.n_words &&
 		    attach_program(s->attach, p.kind, p.words, p.n_words, p.task_bytes) == 0 &&
 		    s->kinds[p.kind].task) {
 			s->n_programs++;

@@ -22,8 +22,10 @@ struct source_kind {
 	uint32_t index; /* in the trace */
 	bool task;	/* its polls are those of tasks */
 	bool block_on;	/* the future of a block_on, which has no poll function */
-	/* A future in a box, whose polls are hooked, but not recorded: it is in no trace. Else NULL. */
+	/* A future in a box, whose polls are hooked. They are recorded, and it is in the trace, only
+	 * if it turns out to be a handler. Else NULL. */
 	const struct scan_future *boxed;
+	uint32_t runtime; /* of that */
 	/* Of a future whose poll is hooked, as place_program's: 0 until its layout is known. */
 	uint64_t size;
 	uint32_t type_kind;
