@@ -29,7 +29,7 @@ def cases(path):
     """{(class, name): (outcome, reason)} of a JUnit file."""
     found = {}
     for case in parse(path).getroot().iter("testcase") if path.exists() else ():
-        # xdist puts the group behind the name
+        # xdist puts the group after the name
         key = case.get("classname"), re.sub(r"@\w+$", "", case.get("name"))
         if case.find("failure") is not None or case.find("error") is not None:
             found[key] = "failed", None

@@ -14,7 +14,7 @@ GB = 1 << 30
 
 
 class Limited:
-    """A command, run to its end within so many seconds: .seconds (since the signal, if it gets one),
+    """A command, run to its end within this number of seconds: .seconds (since the signal, if it gets one),
     .peak (bytes of memory), .returncode, .stdout, .stderr."""
 
     def __init__(self, *command, seconds=60, interrupt_after=None, env=None):

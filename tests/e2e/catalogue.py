@@ -113,12 +113,12 @@ def alone(package, profile, program, everything=True):
 
 
 def truth_has_tasks(truth):
-    """Without any none has panicked, whoever sees it."""
+    """Without any none has panicked, in every backend."""
     return any(family["role"] != "root" for family in truth["families"])
 
 
 def panics_as_ends(truth):
-    """The truth as it shows where nobody sees the start of a panic: the task ended."""
+    """The truth as it shows where the start of a panic is not seen: the task ended."""
 
     def shown(counts):
         return {**counts, "completed": counts["completed"] + counts["panicked"], "panicked": 0}

@@ -145,7 +145,7 @@ def sleeps(pid):
 
 def until_slept(pid, times):
     """Waits until the process has gone on for a while, however slow the machine is: its threads have gone
-    to sleep so many times more."""
+    to sleep this number of times more."""
     deadline = time.monotonic() + TIMEOUT
     before = sleeps(pid)
     while sleeps(pid) < before + times:
@@ -276,7 +276,7 @@ def stacks_of_spawns(pollux, trace):
 
 
 def lost(report):
-    """Events that a recording lost, of the program and from beside it."""
+    """Events that a recording lost, of the program and of auxiliary sources."""
     return report["lost"] + report.get("lost_aux", 0)
 
 

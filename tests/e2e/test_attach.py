@@ -189,7 +189,7 @@ def segments(pid):
 @pytest.mark.parametrize("prefix", [(), NOBODY, ("unshare", "--ipc")], ids=["root", "nobody", "container"])
 def test_no_descriptor_left(pollux, suite, tmp_path, prefix):
     """A program that has used its last descriptor is recorded, also a second time, and also by a user without
-    rights; nobody changes its limit, and what holds the events goes with it."""
+    rights; its limit stays, and what holds the events goes with it."""
     tool = prefix if prefix == NOBODY else ()
     trace = "/dev/null" if tool else tmp_path / "trace.plx"
     with driver.Target(suite(), "multi_thread", prefix=prefix) as target:

@@ -102,7 +102,7 @@ def test_who_waits_does_not(pollux, suite, trace, backend):
 
 
 def test_places_from_the_first_poll_on(pollux, suite, trace):
-    """A program that runs: what it waits for is known when events begin, or the coverage tells from when on."""
+    """A program that runs: what it waits for is known when events begin, or the coverage says from when on."""
     with driver.Target(suite("tokio-1.38", "debug"), "steady") as target:
         target.go()
         for seconds in (0.5, 2, 8):  # a busy machine reads the debug information for longer

@@ -48,7 +48,7 @@ exec(source.replace("    if wait:", "    twice()\\n    if wait:", 1))
 
 
 def test_code_that_is_mapped_twice(pollux, suite):
-    """As V8 maps some of its program's: an object is told once."""
+    """As V8 maps some of its program's: an object is reported once."""
     library = suite("cdylib", "release", "libtokio_inside.so")
     load = build.TARGETS / "cdylib" / "load.py"
     with driver.Target(sys.executable, "-c", MAPS_TWICE, load, library) as target:

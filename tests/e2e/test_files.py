@@ -69,7 +69,7 @@ def sticky(tmp_path):
 @needs_root
 @pytest.mark.parametrize("verb", WRITERS)
 def test_what_another_user_put_there(pollux, sticky, verb):
-    """His pipe (nobody reads it: opening would wait), his file, his link to a file of ours."""
+    """Another user's pipe (without a reader: opening would wait), file, link to a file of this user."""
     victim = sticky.parent / "victim"
     victim.write_text("precious")
     make = {
@@ -136,7 +136,7 @@ def test_only_its_own_kind_is_replaced(pollux, tmp_path, verb):
 
 
 def test_failure_keeps_the_older_output(pollux, tmp_path, older):
-    """Nothing is begun over it, and nothing is left beside it."""
+    """Nothing is begun over it, and no other file is left."""
     out, bad = tmp_path / "out", tmp_path / "bad"
     bad.write_text("no recording\n")
     cut = tmp_path / "cut.plx"
@@ -179,7 +179,7 @@ def content(pollux, output):
 
 @pytest.mark.parametrize("verb", ["export", "import"])
 def test_outputs_that_are_no_files(pollux, tmp_path, verb):
-    """Standard output by each of its names, process substitution, a pipe of ours, /dev/null."""
+    """Standard output by each of its names, process substitution, a pipe of this test, /dev/null."""
     wanted = tmp_path / "wanted"
     assert run(pollux, *WRITERS[verb](wanted)).returncode == 0
     wanted = content(pollux, wanted.read_bytes())

@@ -42,7 +42,7 @@ BACKTRACES = [
 @pytest.mark.parametrize("mode", ["launched", "attached"])
 @pytest.mark.parametrize("package,profile,program", BACKTRACES)
 def test_backtrace(pollux, suite, trace, package, profile, program, mode):
-    """RUST_BACKTRACE=full of a panic in a task: the same frames in the same order; ours beside them."""
+    """RUST_BACKTRACE=full of a panic in a task: the same frames in the same order, with the agent's between them."""
     command = [suite(package, profile), program]
     env = {"RUST_BACKTRACE": "full"}
     alone = driver.run(*command, env={**driver.os.environ, **env})
@@ -97,7 +97,7 @@ def test_recorder_killed(pollux, suite, tmp_path, all_of_it):
             recorder.process.communicate()
             n_readable += readable(pollux, trace)
             if i % 2:
-                # the killed one left the agent on: only time tells that the second has attached
+                # the killed one left the agent on: only time shows that the second has attached
                 trace = tmp_path / "again.plx"
                 again = driver.record_a_while(pollux, target.pid, trace, 0.2)
                 assert again.returncode == 0, again.stderr
@@ -217,7 +217,7 @@ def test_attach_again_and_again(pollux, suite, tmp_path, all_of_it):
         assert load.returncode == 0, err
         assert driver.json.loads(out)["errors"] == 0
     assert events > 100 * len(silent)
-    # what is open at the end lasts no longer for the time in which the threads stand still; it does if
+    # what is open at the end lasts no longer for the time in which the threads are stopped; it does if
     # the server had no CPU just then, but not each time
     assert min(silent) < 1e6, silent
 

@@ -36,7 +36,7 @@ def wait(process, seconds):
 
 
 def start(pollux, said, *args):
-    """pollux, with all that it says in a file: a pipe that nobody reads would stop it."""
+    """pollux, with all that it says in a file: a pipe without a reader would stop it."""
     with open(said, "wb") as out:
         return subprocess.Popen([str(pollux), *map(str, args)], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 

@@ -117,7 +117,7 @@ def test_a_folder_of_perf_record_is_one_recording(pollux, suite, probes, tmp_pat
 
 
 def compare_one_run(pollux, suite, probes, tmp_path, program, backend, *options):
-    # a file of its own: perf sees whoever runs it
+    # a file of its own: perf sees every process that runs it
     target = shutil.copy(suite("probes-tokio2chrome", "bfd"), tmp_path / "suite")
     own, data, text = tmp_path / "own.plx", tmp_path / "perf.data", tmp_path / "perf.txt"
     probes.sdt(target)
@@ -153,7 +153,7 @@ def coverage(pollux, trace, item):
 
 
 def near(one, others, why):
-    """The time off CPU that two clocks and two tracers tell of: a millisecond apart at most. pollux
+    """The time off CPU that two tracers with two clocks record: a millisecond apart at most. pollux
     may be late to see why a thread left that was woken in the same moment."""
     return any(abs(one[0] - o[0]) < 1e6 and one[1] == o[1] and abs(one[3] - o[3]) < 1e6 and
                ("other" in (one[2], o[2]) or why(one[2]) == why(o[2])) for o in others)
@@ -182,7 +182,7 @@ def test_times_off_cpu_are_those_that_pollux_saw(pollux, suite, probes, tmp_path
         told = [t for t in times_off_cpu(pollux, trace) if t[1] in last and
                 (first[t[1]] < t[0] < last[t[1]] or near(t, expected, why))]
         assert told, name
-        # A processor of a virtual machine may stand still between the two tracers' clocks.
+        # A processor of a virtual machine may be stopped between the two tracers' clocks.
         other = [t for t in told if not near(t, expected, why)]
         assert len(other) <= len(told) // 20, (name, other)
         # What perf did not record is not there, but counted.

@@ -39,7 +39,7 @@ CASES = [
 ]
 
 def forbidden():
-    """Why the kernel takes no probes of ours, or None."""
+    """Why the kernel takes no probes of pollux, or None."""
     status = Path("/proc/self/status").read_text()
     caps = int(status.split("CapEff:")[1].split()[0], 16)
     if not (caps >> 21 & 1 or (caps >> 38 & 3) == 3):
@@ -126,7 +126,7 @@ CARRIERS = [
 
 
 def semaphores(pollux, path, pid):
-    """What stands in the program's memory at each semaphore of its probes."""
+    """What is in the program's memory at each semaphore of its probes."""
     probes = json.loads(driver.run(pollux, "probes", "--json", path).stdout)
     wanted = {int(p["semaphore"], 16) for p in probes["objects"][0]["probes"] if "semaphore" in p}
     maps = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
@@ -239,7 +239,7 @@ def test_await_points_of_async_tasks(pollux, suite, trace, mode):
     assert differences(run.truth, report) == []
     lines = (builder.ROOT / "tests/targets/src/async_task/programs.rs").read_text().splitlines()
     waits = [wait for wait in report["waits"] if wait["file"].endswith("programs.rs")]
-    # If the debug information was read after the begin, two of that name are told apart.
+    # If the debug information was read after the begin, two of that name are distinguished.
     channels = {(wait["family"].split("<")[0].split("::")[-1], call) for wait in waits
                 for call in ("tx.send(", "rx.recv()") if call in lines[wait["line"] - 1]}
     assert channels == {("producer", "tx.send("), ("consumer", "rx.recv()")}
@@ -271,7 +271,7 @@ TRACING = Path("/sys/kernel/tracing")
 
 
 def file_offset(path, addr):
-    """Where in the ELF file the code at this linked address stands."""
+    """Where in the ELF file the code at this linked address is."""
     listed = subprocess.run(["readelf", "-lW", path], check=True, capture_output=True, text=True)
     for line in listed.stdout.splitlines():
         if line.split()[:1] == ["LOAD"]:
@@ -343,7 +343,7 @@ def test_killed(pollux, suite, tmp_path):
 
 
 def test_losses_are_counted(pollux, suite, trace):
-    """A ring that is too small: what was dropped is told, to the event."""
+    """A ring that is too small: what was dropped is reported, to the event."""
     run = driver.record_launched(
         pollux, trace, suite("tokio-1.54"), "short_tasks", options=(*KERNEL, "--ring-size", "4K")
     )

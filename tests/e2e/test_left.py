@@ -23,7 +23,7 @@ class Memory:
         self.size = int(re.search(r"VmSize:\s+(\d+)", status).group(1))
         self.maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
         smaps = re.split(r"^(?=[0-9a-f]+-)", Path(f"/proc/{pid}/smaps").read_text(), flags=re.M)
-        self.ours = {}  # of the mappings of ours: range to flags, what is not dumped
+        self.ours = {}  # of the agent's mappings: range to flags, what is not dumped
         for entry in smaps:
             if "pollux-agent" in entry:
                 self.ours[entry.split()[0]] = re.search(r"VmFlags:(.*)", entry).group(1).split()
@@ -36,7 +36,7 @@ class Memory:
 
 
 def anonymous_code(memory):
-    """The mappings of code that no file is behind, as areas of ours are, named or not."""
+    """The mappings of code without a file, as the agent's are, named or not."""
     fields = [line.split() for line in memory.maps]
     return [f[0] for f in fields if f[1] == "r-xp" and f[4] == "0" and f[5:] != ["[vdso]"]]
 
@@ -54,7 +54,7 @@ def hook_tables(pid):
 
 
 def memfds(pid):
-    """The descriptors of ours that the process has open."""
+    """The agent's descriptors that the process has open."""
     found = []
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -164,7 +164,7 @@ def test_memory_of_a_killed_recorder(pollux, suite, trace):
         recorder.process.communicate()
         assert {"dc", "dd"} <= set(Memory(target.pid).rings())
         assert not memfds(target.pid)
-        # the killed one left the agent on: only time tells that the second has attached
+        # the killed one left the agent on: only time shows that the second has attached
         again = driver.Recorder(pollux, target.pid, trace, "-d", "0.3", wait=False)
         code, said = again.wait()
         assert code == 0, said

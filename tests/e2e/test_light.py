@@ -67,7 +67,7 @@ def test_found_once(pollux, suite, tmp_path):
         cold, first = attach()
         warm, second = attach()
         assert cold == warm
-        # What was not there would have been put in its place anew.
+        # What was not there would have been put in its place again.
         assert first == second and first
         target.go()
         target.truth()

@@ -77,7 +77,7 @@ def test_stripped(pollux, suite):
 
 @pytest.mark.parametrize("package", ["probes-pollux", "probes-tokio-dtrace"])
 def test_hooks(pollux, suite, package):
-    """tokio-dtrace's own probes stand at several sites each, ours at one."""
+    """tokio-dtrace's own probes are at several sites each, those of the target at one."""
     path = suite(package)
     told = listed(pollux, path)
     probes = told["objects"][0]["probes"]
@@ -102,7 +102,7 @@ def test_async_std(pollux, suite, profile):
 
 
 def test_folded(pollux, tmp_path):
-    """Functions that became one can't be told apart; what is missing is named."""
+    """Functions that became one can't be distinguished; what is missing is named."""
     source = tmp_path / "folded.s"
     source.write_text(
         ".text\n.globl _start\n_start: ret\n"
@@ -386,7 +386,7 @@ def test_bpftrace(pollux, script, uses, tmp_path):
     else:
         for table in ("poll_duration_ns", "lifetime_ns", "active_time_ns"):
             assert re.search(rf"@{table}\[examples/basic.rs, \d+, \d+\]", said), (table, said)
-        # the tasks that sleep for 20 ms, or longer if nobody has a CPU for them
+        # the tasks that sleep for 20 ms, or longer if they get no CPU
         sleeps = said.split("@lifetime_ns[examples/basic.rs, 12,")[1].split("@")[0]
         counts = dict(re.findall(r"\[(\w+), \w+\)\s+(\d+)", sleeps))
         assert "16M" in counts or "32M" in counts, said

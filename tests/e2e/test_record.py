@@ -117,7 +117,7 @@ def test_two_processes(pollux, suite, trace):
 
 
 def test_small_rings_lose_and_say_so(pollux, suite, trace):
-    """A ring that is too small loses events: counted, told, and the rest makes sense."""
+    """A ring that is too small loses events: counted, reported, and the rest is consistent."""
     recorded = driver.record_launched(
         pollux, trace, suite(), "self_wakes", "--scale", "2000", options=("--ring-size", "4K")
     )
@@ -522,7 +522,7 @@ def test_a_followed_program_with_many_signals(pollux, suite, trace):
 @needs_root
 @pytest.mark.parametrize("how", ["sh", "env"])
 def test_exec_of_a_setuid_program(public, how):
-    """What is started by somebody without rights gets those of a setuid program that it executes."""
+    """What a user without rights starts gets those of a setuid program that it executes."""
     program = public / "id"
     shutil.copy(shutil.which("id"), program)
     program.chmod(0o4755)
@@ -533,7 +533,7 @@ def test_exec_of_a_setuid_program(public, how):
 
 @needs_root
 def test_exec_of_a_script_of_a_setuid_program(public):
-    """The same where the program is the one behind the script's #!."""
+    """The same where the program is the interpreter of the script's #!."""
     program, script = public / "cat", public / "script"
     shutil.copy(shutil.which("cat"), program)
     program.chmod(0o4755)
@@ -555,7 +555,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_a_child_that_is_traced_with_a_followed_program(pollux, trace):
-    """CLONE_PTRACE: by whoever traces the program. It runs as without pollux."""
+    """CLONE_PTRACE: by the program's tracer. It runs as without pollux."""
     result = driver.run(pollux, "record", "-o", trace, "--", sys.executable, "-c", CLONE_PTRACE)
     assert (result.returncode, result.stdout) == (0, "7\n"), result.stderr
 
@@ -615,7 +615,7 @@ def test_pollux_is_killed_while_it_prepares_what_was_executed(pollux, suite, tmp
 
 
 def test_pollux_is_killed_while_it_looks_at_what_was_executed(pollux, suite, tmp_path):
-    """The program stands still meanwhile, and goes on then."""
+    """The program is stopped meanwhile, and continues then."""
     program = suite(profile="debug")
     recorder = subprocess.Popen(
         [pollux, "record", "-o", tmp_path / "x.plx", "--",
@@ -639,7 +639,7 @@ def test_pollux_is_killed_while_it_looks_at_what_was_executed(pollux, suite, tmp
 
 @needs_root
 def test_exec_without_root(public):
-    """Followed by somebody without rights."""
+    """Followed by a user without rights."""
     result = driver.run(*NOBODY, public / "pollux", "record", "-o", public / "x.plx", "--",
                         "sh", "-c", f"exec {public / 'suite'} short_tasks")
     assert result.returncode == 0, result.stderr

@@ -68,7 +68,7 @@ def test_without_samples(pollux, suite, trace):
 def test_kernel_source(pollux, suite, trace):
     options = ("--backend", "kernel", "--long-poll")
     driver.record_launched(pollux, trace, suite(), "stacks", options=options)
-    # A thread that sleeps doesn't tell its frame pointer, which std's functions hang on; with the
+    # A thread that sleeps doesn't show its frame pointer, which std's functions hang on; with the
     # agent its frames bring it, here the functions' code must.
     check_polls(report_of(pollux, trace))
 

@@ -242,7 +242,7 @@ def test_kernel_without_types(kernel, suite, trace):
 @needs_root
 @pytest.mark.parametrize("how", ["launched", "attached"])
 def test_sched_without_rights(public, how):
-    """A user sees when his own threads leave a CPU and come back; what he does not see is told."""
+    """A user sees when their own threads leave a CPU and come back; what is not seen is reported."""
     trace = public / f"{how}.plx"
     pinned = ("taskset", "-c", "0")
     if how == "launched":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""How long things lasted: what is open at an end counts, what nobody saw end has no length."""
+"""How long things lasted: what is open at an end counts, what was not seen to end has no length."""
 import re
 import time
 
@@ -12,7 +12,7 @@ def family(report, name):
 
 
 def record(pollux, target, trace, ms):
-    """The report of so many ms of the target, and what record said."""
+    """The report of this number of ms of the target, and what record said."""
     code, said = driver.Recorder(pollux, target.pid, trace, "-d", f"{ms}ms").wait()
     assert code == 0, said
     return driver.report(pollux, trace), said
@@ -87,7 +87,7 @@ def test_last_poll_of_a_block_on(pollux, suite, trace):
     assert root["tasks"] >= 3 and root["polls"] >= 6, root  # shutting the runtime down is one, too
     assert root["poll_ns"]["count"] >= 3, root
     assert root["polls_of_unknown_length"] >= 3
-    # 400 ms of work behind each; the block_on itself takes a moment
+    # 400 ms of work after each; the block_on itself takes a moment
     assert root["poll_ns"]["max"] < 4 * 10**8, root
     (main,) = [w for w in report["workers"] if w["role"] == "block_on"]
     assert main["busy_ns"] < 8 * 10**8 and main["polls_of_unknown_length"] >= 3, main

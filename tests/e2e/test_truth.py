@@ -56,7 +56,7 @@ def test_blocking_calls_of_a_static_program(pollux, suite, trace):
     (call,) = family["blocking_calls"]
     assert call["call"] == "clock_nanosleep" and call["count"] == 2 * family["tasks"]
     assert call["ns"] >= family["tasks"] * 11_000_000
-    # These workers may never be idle. Where there are timers, somebody parks.
+    # These workers may never be idle. Where there are timers, a worker parks.
     assert sum(w["blocked_ns"] for w in report["workers"]) >= call["ns"]
     driver.record_launched(pollux, trace, suite("tokio-1.54", "static"), "timers")
     workers = driver.report(pollux, trace)["workers"]
@@ -66,7 +66,7 @@ def test_blocking_calls_of_a_static_program(pollux, suite, trace):
 
 @pytest.mark.parametrize("profile", ["debug", "release"])
 def test_ends_without_a_trace(pollux, suite, trace, profile):
-    """A runtime is dropped during its tasks' last polls, and nobody holds their handles: how they
+    """A runtime is dropped during its tasks' last polls, and no handle to them is left: how they
     ended may be unknown, but nothing is invented."""
     recorded = driver.record_launched(pollux, trace, suite("tokio-1.38", profile), "drop_running")
     true = recorded.truth["totals"]

@@ -48,7 +48,7 @@ def record(pollux, trace, command, options=(), env=None):
         return target.end(), target.output()
 
 
-# What is loaded, in this order, what is behind "--wait" when pollux is there; and whether what a panic
+# What is loaded, in this order, what is after "--wait" when pollux is there; and whether what a panic
 # does in the library can be seen.
 ORDERS = {
     "libunwind-first": (["own-libunwind", LIBGCC, "--wait"], False),
@@ -85,7 +85,7 @@ def test_panics_of_a_library(pollux, steps, trace, order, options):
     (["own-libunwind", LIBGCC], False), (["own-libgcc"], False), ([LIBGCC, "second-libgcc"], True),
 ], ids=["own-libunwind", "own-libgcc", "second-libgcc"])
 def test_coverage_of_unwinders(pollux, steps, trace, libraries, seen):
-    """What isn't seen is told, with the library's name."""
+    """What isn't seen is reported, with the library's name."""
     code, _ = record(pollux, trace, steps(*libraries, "--wait", "=run"), ["--futures"])
     assert code == 0
     told = driver.report(pollux, trace)["coverage"]
@@ -164,7 +164,7 @@ def test_truth_with_any_unwinder(pollux, case_of, tmp_path, all_of_it):
 @pytest.mark.parametrize("mode", catalogue.MODES)
 @pytest.mark.parametrize("package,profile,program", SUITES)
 def test_panics_of_a_program(pollux, suite, trace, package, profile, program, mode, options):
-    """With libgcc_s beside what it has of its own."""
+    """With libgcc_s in addition to its own unwinder."""
     output, code, _ = catalogue.alone(package, profile, program)
     record = driver.record_launched if mode == "launched" else driver.record_attached
     env = {} if "static" in profile else {"LD_PRELOAD": LIBGCC}

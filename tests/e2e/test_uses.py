@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Wrong uses, as newcomers make them: what pollux is told to do, its exit status, and the sentence that says
+"""Wrong uses, as newcomers make them: the command line, its exit status, and the sentence that says
 what is the matter and what to do."""
 import os
 import re

@@ -2,7 +2,7 @@
 """Compares a report with what the program itself counted."""
 import re
 
-# smol's executor spawns a task of its own that nobody can wrap; it waits for child processes for ever.
+# smol's executor spawns a task of its own that the target can't wrap; it waits for child processes for ever.
 RUNTIMES_OWN = re.compile(r"^async_process::")
 
 COUNTS = ("spawned", "polls", "completed", "cancelled", "panicked", "wakes", "self_wakes")
@@ -45,7 +45,7 @@ def _is_runtimes_own(family, names):
 def _fill_in_spawns(report, found, true):
     """A spawn site that can't be patched (the jump would cross a page: the compiler's luck) is told in
     the coverage, and its tasks are seen from their first schedule on: then they stand for the spawns,
-    of so many such families as are needed."""
+    of as many such families as are needed."""
     patched = [c for c in report["coverage"] if c["id"] == "patched_spawn_sites"]
     hidden = [f for f in found if not f["spawned"] and f["tasks"]]
     if all(c["seen"] == c["total"] for c in patched) or len(hidden) > 8:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What a recording tells of every future's polls, against what the program itself has counted."""
+"""What a recording has of every future's polls, against what the program itself has counted."""
 import random
 import time
 from collections import Counter
@@ -75,7 +75,7 @@ def test_inlined(pollux, start, tmp_path):
 
 
 # Of these it is known how each has ended, since what awaits them keeps them until they are ready or
-# has nothing else in their place afterwards. The others stand in a loop, or before another await.
+# has nothing else in their place afterwards. The others are in a loop, or before another await.
 HELD = (
     "select_a select_b select_c behind_select in_timeout in_wrapper try_a try_b join_a join_b in_box "
     "in_pinned in_mut behind_a"
@@ -90,7 +90,7 @@ UNDECIDED = {
 @pytest.mark.parametrize("which", ["generated", "all"])
 @pytest.mark.parametrize("profile", ["release-debug", "debug"])
 def test_held(pollux, start, tmp_path, which, profile):
-    """Futures in a select!, a timeout, wrappers, behind pointers: who was ready, who was dropped."""
+    """Futures in a select!, a timeout, wrappers, through pointers: which were ready, which were dropped."""
     program = start("tokio-1.54", profile, "held", 30, 3)
     trace = tmp_path / "t.plx"
     said = record(pollux, program, trace, f"--futures={which}")
@@ -223,13 +223,13 @@ def test_block_on_attached(pollux, start, tmp_path):
         for row in driver.report(pollux, tmp_path / f"{i}.plx")["futures"]:
             if "root_" in row["name"]:
                 assert row["ready"] > 100 and not row["dropped"], row
-                # of the one that was polled when the recording ended nobody knows
+                # it is unknown for the one that was polled when the recording ended
                 assert row["ended_unknown"] + row["alive"] <= 1, row
     assert program.end() == 0
 
 
 def test_beside(pollux, start, tmp_path):
-    """What is polled beside a future that isn't seen doesn't get that one's time."""
+    """What is polled next to a future that isn't seen doesn't get that one's time."""
     rounds = 100
     program = start("tokio-1.54", "release-debug", "beside", rounds)
     trace = tmp_path / "t.plx"
@@ -319,7 +319,7 @@ def test_readme(pollux, start, tmp_path, built):
 
 
 def code_of(pid):
-    """The code in the program's memory. What is behind its end, in its last page, isn't: a recorder
+    """The code in the program's memory. What is after its end, in its last page, isn't: a recorder
     that is killed may leave something there."""
     found = {}
     with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb") as memory:

@@ -109,7 +109,7 @@ def test_seccomp(pollux, tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
 def test_cache_of_stranger(pollux, tmp_path, monkeypatch):
-    """A stranger's copy, of the same build-id and size, tells nothing of the program itself."""
+    """A stranger's copy, of the same build-id and size, says nothing about the program itself."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     lies = Lies(stamped(), b"__awaitee")
     copy = lies.write(tmp_path / "copy", lambda value, size: 8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Tests of `pollux tree`: the real command on programs whose tasks stand at known places.
+"""Tests of `pollux tree`: the real command on programs whose tasks are at known await points.
 
     POLLUX=build/src/cli/pollux python3 -m pytest tests/tree         what CI has time for
     ... --all  (or POLLUX_ALL=1)                                     every version and profile

@@ -61,7 +61,7 @@ class Forest:
                 into = None
 
     def _expand(self, node):
-        """A node of a comment as the nodes that it stands for."""
+        """A node of a comment as the nodes that it means."""
         text, beside, below = node.text, 1, 1
         if times := re.search(r" ([x^])(\d+)$", text):
             text = text[: times.start()]

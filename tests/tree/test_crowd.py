@@ -46,7 +46,7 @@ def places(node):
 
 def test_nothing_is_invented(pollux, start, all_of_it):
     """Trees of a changing program, again and again: each task is one that the program made, each place one
-    where that function can stand, no deadlock is claimed, and neither side comes to harm."""
+    where that function can be, no deadlock is claimed, and neither side comes to harm."""
     program = start(*BUILD, "churn")
     marks = {place: mark for mark, place in forest.marks("crowd.rs").items()}
     seen, n_trees, n_torn = set(), 0, 0

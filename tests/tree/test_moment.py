@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What only a moment tells: the futures of block_on, which thread polls which task, and the run
-queue in which a scheduled task stands. The programs say what is true."""
+"""What only a stop shows: the futures of block_on, which thread polls which task, and the run
+queue in which a scheduled task is. The programs say what is true."""
 import json
 from collections import Counter
 
@@ -106,7 +106,7 @@ def test_in_no_queue(moment, way):
 
 
 def test_without_a_stop(moment):
-    """Nothing is said that only a stop can tell."""
+    """Nothing is said that only a stop can show."""
     _, looked, _ = moment("queues", "--no-stop")
     assert looked["stop_ns"] == 0 and looked["torn"] == 0
     assert all("queue" not in task and "thread" not in task for task in looked["tasks"])

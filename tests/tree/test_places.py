@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Await points in recordings: every wait stands at the line where the source says, as often as it
+"""Await points in recordings: every wait is at the line that the source says, as often as it
 says."""
 import json
 import os
@@ -16,7 +16,7 @@ SOURCE = HERE / "src" / "places.rs"
 
 
 def expected():
-    """{(line, function, family): waits} as the comments tell."""
+    """{(line, function, family): waits} as the comments say."""
     out = {}
     for number, line in enumerate(SOURCE.read_text().splitlines(), 1):
         found = re.search(r"// waits (\d+) (\S+) in (\S+)$", line)

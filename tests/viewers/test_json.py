@@ -126,7 +126,7 @@ def test_speedscope(export, trace, options):
 
 
 def test_chrome_counts(export, synth, pollux):
-    """Every poll stands on its task's lane and on its thread's; every wake that led to one is a flow."""
+    """Every poll is on its task's lane and on its thread's; every wake that led to one is a flow."""
     trace = synth(60, 1500)
     tool = pollux.parents[2] / "tests/viewers/synth"
     again = trace.with_suffix(".again")

@@ -68,7 +68,7 @@ def test_catapult(viewer_pages, export, trace, options):
 
 
 def nested(events):
-    """No slice of a lane sticks out of the one around it; equal begins stand outer first."""
+    """No slice of a lane sticks out of the one around it; of equal begins the outer is first."""
     lanes = {}
     for e in events:
         if e["ph"] == "X":
