@@ -14,7 +14,7 @@
  * A wake during the task's own poll makes it SCHEDULED at the end of that poll. A lost event may
  * have woken, polled or ended any task, so after a loss every task that is not just being polled
  * elsewhere is in state UNKNOWN until its next event: nothing is invented. docs/timeline.md says
- * what each broken input means; tests/unit/test_timeline.c has a test for each row.
+ * what each broken input means; tests/unit/test_timeline*.c have a test for each row.
  *
  * Spawns find their tasks. TE_SPAWN comes where the task is made and has its kind, its parent (the
  * poll open on that thread) and, where known, the highest id given out so far; the task's own name
