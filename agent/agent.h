@@ -9,7 +9,7 @@
 
 #include "agent/ring.h"
 #include "agent/runtime_tokio.h"
-#include "agent/x86_64.h"
+#include "agent/arch.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,7 +8,7 @@
  * once more, so that the executor drops the future. Other owners that let go meanwhile see the
  * agent's reference and leave the duty to it: release().
  *
- * A panic in the future leaves run() by unwinding, through the thunk's frame (thunks_x86_64.S): its
+ * A panic in the future leaves run() by unwinding, through the thunk's frame (thunks.S): its
  * personality routine closes the poll in passing.
  *
  * What the words of a task mean, and how a run ended by them, is in runtime_async_task.h.

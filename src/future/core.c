@@ -8,6 +8,7 @@
  */
 #include "future/core.h"
 
+#include "arch/arch.h"
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/holes.h"
@@ -89,9 +90,9 @@ static uint64_t note_auxv(const uint8_t *data, size_t len)
 
 static void add_thread(struct core *c, const uint8_t *data, size_t len)
 {
-	struct thread_registers one;
+	struct arch_regs one;
 
-	if (c->n_threads == MAX_THREADS || !registers_of_prstatus(data, len, &one))
+	if (c->n_threads == MAX_THREADS || !arch_regs_of_prstatus(data, len, &one))
 		return;
 	if (GROW_ONE(c->threads, c->n_threads))
 		c->threads[c->n_threads++] = one;
@@ -148,9 +149,9 @@ static int read_headers(struct core *c, const char *path, struct error *err)
 		return error_sys(err, -errno, "cannot look at %s", path);
 	c->file_bytes = (uint64_t)st.st_size;
 	if (!read_at(c->fd, 0, &eh, sizeof(eh)) || memcmp(eh.e_ident, ELFMAG, SELFMAG) != 0 ||
-	    eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_machine != EM_X86_64 ||
+	    eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_machine != ARCH_ELF_MACHINE ||
 	    eh.e_type != ET_CORE || eh.e_phentsize != sizeof(ph))
-		return error_set(err, -ENOEXEC, "%s is not a core file of a 64-bit x86 program",
+		return error_set(err, -ENOEXEC, "%s is not a core file of a " ARCH_NAME " program",
 				 path);
 	n = eh.e_phnum;
 	if (n == PN_XNUM) { /* more than fit: the count is in the first section header */

@@ -10,7 +10,7 @@
 #include "binary/elf/elf_image.h"
 #include "process/maps.h"
 #include "process/objects.h"
-#include "process/registers.h"
+#include "arch/regs.h"
 
 struct core_segment {
 	uint64_t addr, size, file_offset, file_size;
@@ -28,7 +28,7 @@ struct core {
 	char *exe;		       /* path of the program */
 	struct core_segment *segments; /* sorted by address */
 	size_t n_segments;
-	struct thread_registers *threads;
+	struct arch_regs *threads;
 	size_t n_threads;
 	uint64_t entry; /* AT_ENTRY */
 	uint64_t file_bytes, note_bytes;

@@ -152,10 +152,10 @@ static bool stack_has(struct inspect *in, const struct inspect_stack *s, uint64_
 	for (uint64_t at = s->regs.sp & ~7ULL; at < end; at += 8)
 		if (mem_u64(&in->mem, at, &v) && v == word)
 			return true;
-	for (size_t i = 0; i < sizeof(s->regs.others) / sizeof(*s->regs.others); i++)
+	for (size_t i = 0; i < s->regs.n_others; i++)
 		if (s->regs.others[i] == word)
 			return true;
-	return s->regs.bp == word;
+	return s->regs.fp == word;
 }
 
 static void by_stack(struct inspect *in, struct inspect_task *t, bool alone)

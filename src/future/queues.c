@@ -450,10 +450,10 @@ static bool has_word(struct inspect *in, const struct inspect_stack *s, uint64_t
 	const struct process_map *map = maps_at(&in->maps, s->regs.sp);
 	uint64_t end = map ? map->end : 0, v;
 
-	for (size_t i = 0; i < sizeof(s->regs.others) / sizeof(*s->regs.others); i++)
+	for (size_t i = 0; i < s->regs.n_others; i++)
 		if (s->regs.others[i] == word)
 			return true;
-	if (s->regs.bp == word || !end || end - s->regs.sp > STACK_BYTES)
+	if (s->regs.fp == word || !end || end - s->regs.sp > STACK_BYTES)
 		return true; /* has it, or may have it */
 	if (!budget_spend(&in->budget, (end - s->regs.sp) / STEP_BYTES + 1))
 		return true;

@@ -26,6 +26,7 @@
 #include "future/queues.h"
 #include "future/current_task.h"
 #include "future/thread_stacks.h"
+#include "process/registers.h"
 #include "process/threads.h"
 
 #include <errno.h>
@@ -261,7 +262,7 @@ struct stop_call {
 static int stop_and_copy(void *arg)
 {
 	struct stop_call *c = arg;
-	struct thread_registers *registers = NULL;
+	struct arch_regs *registers = NULL;
 	struct process_stop stop = {0};
 	size_t n = 0;
 	int r = threads_stop(&c->in->process, STOP_TIMEOUT_MS * NSEC_PER_MSEC, &stop, c->err);
@@ -300,7 +301,7 @@ static int freeze(struct inspect *in, struct inspect_result *res, struct error *
 /* A core is of one moment already. */
 static int take_core(struct inspect *in, struct inspect_result *res, struct error *err)
 {
-	struct thread_registers *registers;
+	struct arch_regs *registers;
 
 	res->stopped = true;
 	registers = calloc(in->core->n_threads ? in->core->n_threads : 1, sizeof(*registers));

@@ -11,7 +11,7 @@
 #include "process/objects.h"
 #include "process/pages.h"
 #include "process/process.h"
-#include "process/registers.h"
+#include "arch/regs.h"
 #include "process/unwind.h"
 #include "runtime/runtime.h"
 
@@ -41,7 +41,7 @@ struct inspect_kind {
 
 /* A stopped thread. */
 struct inspect_stack {
-	struct thread_registers regs;
+	struct arch_regs regs;
 	char name[32];		     /* "" if not known */
 	struct unwind_frame *frames; /* innermost first */
 	size_t n_frames;

@@ -49,7 +49,7 @@ static uint64_t thread_local_bytes(const struct inspect *in)
 	return most;
 }
 
-void stacks_note(struct inspect *in, struct thread_registers *registers, size_t n)
+void stacks_note(struct inspect *in, struct arch_regs *registers, size_t n)
 {
 	uint64_t below = thread_local_bytes(in);
 
@@ -67,8 +67,8 @@ void stacks_note(struct inspect *in, struct thread_registers *registers, size_t 
 		if (!in->mem.frozen) /* a core: all of it is there */
 			continue;
 		mem_take(&in->mem, low, len);
-		if (below && s->regs.fs_base > below)
-			mem_take(&in->mem, s->regs.fs_base - below, below);
+		if (below && s->regs.thread > below)
+			mem_take(&in->mem, s->regs.thread - below, below);
 	}
 	free(registers);
 }
@@ -123,9 +123,9 @@ int stacks_walk(struct inspect *in, struct error *err)
 	for (size_t i = 0; i < in->n_threads; i++) {
 		struct inspect_stack *s = &in->threads[i];
 		const struct unwind_start start = {
-			.ip = s->regs.ip,
+			.ip = s->regs.pc,
 			.sp = s->regs.sp,
-			.bp = s->regs.bp,
+			.bp = s->regs.fp,
 			.bp_known = true,
 			.read = read_mem,
 			.arg = &in->mem,
@@ -164,6 +164,6 @@ uint64_t stacks_thread_local(const struct inspect_stack *s, const struct inspect
 {
 	uint64_t below = o->object->main ? elf_image_tls_below(o->object->image) : 0;
 
-	return below && value < below && s->regs.fs_base > below ? s->regs.fs_base - below + value
-								 : 0;
+	return below && value < below && s->regs.thread > below ? s->regs.thread - below + value
+								: 0;
 }

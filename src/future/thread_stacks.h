@@ -10,7 +10,7 @@
 
 /* Takes over the registers, and makes the copy hold the live part of each stack and what is
  * thread-local. The threads are stopped now. */
-void stacks_note(struct inspect *in, struct thread_registers *registers, size_t n);
+void stacks_note(struct inspect *in, struct arch_regs *registers, size_t n);
 /* Walks all stacks, after the threads were let go. -ENOMEM or 0. */
 int stacks_walk(struct inspect *in, struct error *err);
 void stacks_done(struct inspect *in);

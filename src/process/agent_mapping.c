@@ -24,6 +24,7 @@
  */
 #include "process/agent_mapping.h"
 
+#include "arch/code.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -692,12 +693,7 @@ static int jump_left(const struct process *p, const struct agent_hook *hook, uin
 	if ((hook->type != AH_SPAWN && hook->type != AH_ROOT_ENTER) ||
 	    memory_read(p, hook->slot, live, 8) < 0)
 		return -1;
-	for (int at = 0; at < 2; at++)
-		if (live[at] == 0xe9 && saved[at] != 0xe9 &&
-		    (!at || live[0] == saved[0] || live[0] == 0xcc) &&
-		    !memcmp(live + at + 5, saved + at + 5, 3 - (size_t)at))
-			return at;
-	return -1;
+	return arch_jump_left(live, saved);
 }
 
 static int undo_patches(const struct stale_agent *l, struct process *p,

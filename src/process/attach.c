@@ -314,7 +314,7 @@ static uint32_t ticks_of(const struct attach *a, uint64_t duration_ns)
 }
 
 /*
- * The system calls that the agent makes itself, on any thread and at any time (agent/x86_64.h). A
+ * The system calls that the agent makes itself, on any thread and at any time (agent/arch.h). A
  * filter may kill for them, and one may come while pollux records. So each is made only where it
  * must be and all threads may. What a program shuts itself in with later the agent sees before it
  * is there (libc_hooks.h), or else pollux soon after (seccomp_watch.h).

@@ -10,6 +10,7 @@
  */
 #include "process/call_hooks.h"
 
+#include "arch/code.h"
 #include "base/vec.h"
 #include "process/memory.h"
 
@@ -17,16 +18,12 @@
 
 #define FIELD 4u /* bytes of a relative target */
 
-static uint32_t distance(uint64_t field, uint64_t target)
-{
-	return (uint32_t)(target - (field + FIELD));
-}
-
 bool call_hooks_read(const struct process *p, uint64_t at, uint64_t target, uint64_t *ret_saved)
 {
-	uint32_t field;
+	uint32_t field, wanted;
 
-	if (memory_read(p, at, &field, FIELD) < 0 || field != distance(at, target))
+	arch_call_field(at, target, &wanted);
+	if (memory_read(p, at, &field, FIELD) < 0 || field != wanted)
 		return false;
 	*ret_saved = field;
 	return true;
@@ -68,10 +65,8 @@ void call_hooks_place(struct hooks *h, const struct layout *l)
 	for (size_t i = 0; i < h->n_calls; i++) {
 		struct hook_call *c = &h->calls[i];
 		uint64_t stub = l->stubs + (uint64_t)c->hook * AGENT_STUB_BYTES;
-		int64_t far = (int64_t)(stub - (c->addr + FIELD));
 
-		c->reachable = far == (int32_t)far;
-		c->patched = distance(c->addr, stub);
+		c->reachable = arch_call_field(c->addr, stub, &c->patched);
 	}
 }
 
@@ -123,10 +118,9 @@ int call_hooks_unpatch(struct hooks *h, struct process *p, size_t first, size_t 
 
 bool call_hooks_left(const struct process *p, const struct agent_hook *hook, uint64_t stub)
 {
-	uint32_t field;
+	uint64_t field;
 
-	return hook_is_call(hook) && memory_read(p, hook->slot, &field, FIELD) == 0 &&
-	       field == distance(hook->slot, stub);
+	return hook_is_call(hook) && call_hooks_read(p, hook->slot, stub, &field);
 }
 
 int call_hooks_undo(const struct process *p, const struct agent_hook *hook)

@@ -17,6 +17,7 @@
  */
 #include "process/follow.h"
 
+#include "arch/regs.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -36,7 +37,6 @@
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <sys/user.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
@@ -47,7 +47,6 @@
 /* At 200 a second, less than a hundredth of the program's time is spent on them. */
 #define MAX_SIGNALS 2000u
 #define SIGNALS_NS (10 * NSEC_PER_SEC)
-#define USER_CS 0x33 /* 64-bit user code segment: x86 Linux' fixed selector */
 #define WAKE_SIGNAL SIGURG
 #define WAKE_NS 1000000l
 
@@ -132,16 +131,16 @@ static bool gives_rights(pid_t pid, uint64_t path_addr)
 /* At a stop before or after a system call: whether the program may be kept. */
 static bool may_keep(struct follow *f)
 {
-	struct user_regs_struct regs;
+	struct arch_regs regs;
 
 	/* One of 32 bits has other numbers for its calls. */
-	if (ptrace(PTRACE_GETREGS, f->pid, 0, &regs) < 0 || regs.cs != USER_CS)
+	if (arch_regs_read(f->pid, &regs) < 0 || !regs.native)
 		return false;
-	if ((long)regs.rax != -ENOSYS) /* after it */
+	if (!regs.enters) /* after it */
 		return true;
-	if (regs.orig_rax == __NR_execve)
-		return !gives_rights(f->pid, regs.rdi);
-	return regs.orig_rax != __NR_execveat && ++f->n_calls < MAX_CALLS;
+	if (regs.call == __NR_execve)
+		return !gives_rights(f->pid, regs.arg);
+	return regs.call != __NR_execveat && ++f->n_calls < MAX_CALLS;
 }
 
 /* ---- on the tracer ---- */

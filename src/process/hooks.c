@@ -11,11 +11,13 @@
  * Slots are 8 aligned bytes, which the running program sees change at once; each of the two values
  * leads to the same original function, so no order among them matters. A spawn site is an
  * instruction of five bytes or more of which five become a jump: the first, or those after a REX
- * prefix (jump_at()). It is changed only while all threads are stopped and none is inside of it;
+ * prefix (arch_jump_at()). It is changed only while all threads are stopped and none is inside of it;
  * the bytes after the jump are never executed and stay as they are.
  */
 #include "process/hooks.h"
 
+#include "arch/code.h"
+#include "arch/regs.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -29,10 +31,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ptrace.h>
-#include <sys/user.h>
 
-#define JUMP_BYTES 5u
 #define SITE_BYTES 16u /* of the longest instruction, and more */
 
 /* ---- planning ---- */
@@ -104,32 +103,24 @@ static int plan_slot(struct hook_plan *plan, const struct find_slot *slot,
 	return 0;
 }
 
-/*
- * Where in an instruction a jump is put: after a REX prefix, which a jump may have, too, if there
- * is room. Its first byte stays the same: the kernel writes that byte when it removes a breakpoint
- * that another tool (perf, bpftrace) put there meanwhile.
- */
-static uint8_t jump_at(const uint8_t *bytes, uint8_t len)
-{
-	return (bytes[0] & 0xf0) == 0x40 && len > JUMP_BYTES;
-}
-
 static int plan_site(struct hook_plan *plan, const struct scan_site *site,
 		     enum agent_hook_type type, uint16_t kind, uint64_t next_id)
 {
 	uint64_t addr = site->addr + plan->o->attach.bias, saved;
 	struct hook_patch patch = {.addr = addr, .len = site->len, .object = plan->o->object};
 	struct hooks *h = plan->h;
+	int jump_at;
 
 	h->n_sites++;
-	if (!site->patchable || site->len < JUMP_BYTES || site->len > 15 ||
+	if (!site->patchable || site->len > sizeof(site->bytes) ||
 	    memory_read(plan->p, addr, patch.live, site->len) < 0 ||
 	    memcmp(patch.live, site->bytes, site->len) ||
-	    memory_read_u64(plan->p, addr, &saved) < 0) {
+	    memory_read_u64(plan->p, addr, &saved) < 0 ||
+	    (jump_at = arch_jump_at(patch.live, patch.len)) < 0) {
 		h->n_sites_left++;
 		return 0;
 	}
-	patch.jump_offset = jump_at(patch.live, patch.len);
+	patch.jump_offset = (uint8_t)jump_at;
 	if (!GROW_ONE(h->patches, h->n_patches))
 		return -ENOMEM;
 	struct agent_hook *hook = hooks_add(h);
@@ -384,42 +375,18 @@ int hooks_want(const struct hooks *h, struct layout *l)
 	return rc == -ENOSPC ? 0 : rc;
 }
 
-static uint8_t *put(uint8_t *at, const void *bytes, size_t n)
-{
-	memcpy(at, bytes, n);
-	return at + n;
-}
-
-#define PUT(at, ...)                                                                               \
-	put((at), (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}))
-
-static uint8_t *put_u32(uint8_t *at, uint32_t v)
-{
-	return put(at, &v, sizeof(v));
-}
-
-/* rel32 from the end of the four bytes at `here` (an address in the target). */
-static uint8_t *put_rel(uint8_t *at, uint64_t here, uint64_t target)
-{
-	return put_u32(at, (uint32_t)(target - (here + 4)));
-}
-
 void hooks_write_stubs(const struct hooks *h, const struct layout *l,
 		       const struct agent_image *image, uint8_t *out)
 {
 	for (size_t i = 0; i < h->n; i++) {
-		uint8_t *start = out + i * AGENT_STUB_BYTES, *at = start;
-		uint64_t here = l->stubs + i * AGENT_STUB_BYTES;
+		uint8_t *stub = out + i * AGENT_STUB_BYTES;
 
-		memset(start, 0xcc, AGENT_STUB_BYTES);
+		arch_put_padding(stub, AGENT_STUB_BYTES);
 		if (h->table[i].type == AH_SPAWN || h->table[i].type == AH_ROOT_ENTER ||
 		    h->table[i].type == AH_ROOT_SITE)
-			continue;   /* reached by trampolines; no hook */
-		at = PUT(at, 0xb8); /* mov $hook,%eax */
-		at = put_u32(at, (uint32_t)i);
-		at = PUT(at, 0xe9); /* jmp thunk */
-		put_rel(at, here + (uint64_t)(at - start),
-			l->code + image->thunks[h->table[i].type]);
+			continue; /* reached by trampolines; no hook */
+		arch_put_stub(stub, l->stubs + i * AGENT_STUB_BYTES, (uint32_t)i,
+			      l->code + image->thunks[h->table[i].type]);
 	}
 }
 
@@ -434,56 +401,22 @@ void hooks_place(struct hooks *h, struct layout *l)
 			h->n_sites_left++;
 			continue;
 		}
-		p->jump[0] = 0xe9;
-		put_rel(p->jump + 1, p->addr + p->jump_offset + 1, p->trampoline);
+		arch_put_jump(p->jump, p->addr + p->jump_offset, p->trampoline);
 	}
-}
-
-/* The displaced instruction, made to mean the same elsewhere. */
-static uint8_t *put_displaced(uint8_t *at, const struct hook_patch *p)
-{
-	const uint8_t *b = p->live;
-
-	/* lea disp32(%rip),%reg: REX.W [REX.R] 8d, mod 00 rm 101 -> movabs $address,%reg */
-	if (p->len == 7 && (b[0] & 0xfb) == 0x48 && b[1] == 0x8d && (b[2] & 0xc7) == 0x05) {
-		uint8_t reg = b[2] >> 3 & 7, high = b[0] >> 2 & 1;
-		int32_t disp;
-
-		memcpy(&disp, b + 3, sizeof(disp));
-		uint64_t target = p->addr + p->len + (uint64_t)(int64_t)disp;
-		at = PUT(at, (uint8_t)(0x48 | high), (uint8_t)(0xb8 | reg));
-		return put(at, &target, sizeof(target));
-	}
-	/* mov $imm32 to a register or to the stack frame: means the same anywhere */
-	return put(at, b, p->len);
 }
 
 void hooks_write_trampolines(const struct hooks *h, const struct layout_block *block,
 			     const struct layout *l, const struct agent_image *image, uint8_t *out)
 {
-	memset(out, 0xcc, block->bytes);
+	arch_put_padding(out, block->bytes);
 	for (size_t i = 0; i < h->n_patches; i++) {
 		const struct hook_patch *p = &h->patches[i];
 
 		if (p->object != block->object || !p->trampoline)
 			continue;
-		uint8_t *start = out + (p->trampoline - block->addr), *at = start;
-		uint64_t thunk = l->code + image->thunks[h->table[p->hook].type];
-		uint8_t *literal = start + LAYOUT_TRAMPOLINE_BYTES - sizeof(thunk);
-
-		at = PUT(at, 0x48, 0x8d, 0x64, 0x24, 0x80); /* lea -128(%rsp),%rsp */
-		at = PUT(at, 0x9c, 0x50);		    /* pushfq; push %rax */
-		at = PUT(at, 0xb8);			    /* mov $hook,%eax */
-		at = put_u32(at, p->hook);
-		at = PUT(at, 0xff, 0x15); /* call *thunk(%rip) */
-		at = put_u32(at, (uint32_t)(literal - (at + 4)));
-		at = PUT(at, 0x58, 0x9d); /* pop %rax; popfq */
-		at = PUT(at, 0x48, 0x8d, 0xa4, 0x24, 0x80, 0x00, 0x00,
-			 0x00); /* lea 128(%rsp),%rsp */
-		at = put_displaced(at, p);
-		at = PUT(at, 0xe9); /* jmp back */
-		put_rel(at, p->trampoline + (uint64_t)(at - start), p->addr + p->len);
-		put(literal, &thunk, sizeof(thunk));
+		arch_put_trampoline(out + (p->trampoline - block->addr), p->trampoline, p->hook,
+				    l->code + image->thunks[h->table[p->hook].type], p->live,
+				    p->len, p->addr);
 	}
 }
 
@@ -550,11 +483,11 @@ int hooks_unflip(struct hooks *h, struct process *p, const struct layout *l)
 }
 
 /* Whether a stopped thread is in the middle of these bytes. At their first byte is fine. */
-static bool occupied(const uint64_t *rips, size_t n, const struct hook_patch *patch)
+static bool occupied(const uint64_t *pcs, size_t n, const struct hook_patch *patch)
 {
 	for (size_t i = 0; i < n; i++)
-		if (rips[i] > patch->addr &&
-		    rips[i] < patch->addr + patch->jump_offset + JUMP_BYTES)
+		if (pcs[i] > patch->addr &&
+		    pcs[i] < patch->addr + patch->jump_offset + ARCH_JUMP_BYTES)
 			return true;
 	return false;
 }
@@ -618,21 +551,21 @@ static int read_sites(const struct process *p, const struct hook_patch *patches,
 
 /* 1: it was left as it is. */
 static int patch_site(struct process *p, struct hook_patch *patch, const uint8_t *live,
-		      const uint64_t *rips, size_t n_rips)
+		      const uint64_t *pcs, size_t n_pcs)
 {
 	int rc;
 
-	if (memcmp(live, patch->live, patch->len) || occupied(rips, n_rips, patch))
+	if (memcmp(live, patch->live, patch->len) || occupied(pcs, n_pcs, patch))
 		return 1;
 	rc = memory_replace(p, patch->addr + patch->jump_offset, patch->live + patch->jump_offset,
-			    patch->jump, JUMP_BYTES);
+			    patch->jump, ARCH_JUMP_BYTES);
 	if (rc == -EOPNOTSUPP)
 		return 1;
 	patch->applied = rc == 0;
 	return rc;
 }
 
-static int patch_some(struct hooks *h, struct process *p, const uint64_t *rips, size_t n_rips,
+static int patch_some(struct hooks *h, struct process *p, const uint64_t *pcs, size_t n_pcs,
 		      size_t first, size_t n)
 {
 	struct live_sites live;
@@ -640,7 +573,7 @@ static int patch_some(struct hooks *h, struct process *p, const uint64_t *rips, 
 	TRY(read_sites(p, h->patches + first, n, &live));
 	for (size_t i = 0; i < n; i++) {
 		struct hook_patch *patch = &h->patches[first + i];
-		int rc = patch->trampoline ? patch_site(p, patch, live.bytes[i], rips, n_rips) : 0;
+		int rc = patch->trampoline ? patch_site(p, patch, live.bytes[i], pcs, n_pcs) : 0;
 
 		if (rc < 0)
 			return rc;
@@ -679,33 +612,33 @@ static bool any_applied(const struct hooks *h, const struct range *r)
 }
 
 /* Where the stopped threads are, for free(). */
-static uint64_t *read_rips(const struct process_stop *stopped, size_t *ret_n)
+static uint64_t *read_pcs(const struct process_stop *stopped, size_t *ret_n)
 {
-	uint64_t *rips = calloc(stopped->n ? stopped->n : 1, sizeof(*rips));
+	uint64_t *pcs = calloc(stopped->n ? stopped->n : 1, sizeof(*pcs));
 
 	*ret_n = 0;
-	for (size_t i = 0; rips && i < stopped->n; i++) {
-		struct user_regs_struct regs;
+	for (size_t i = 0; pcs && i < stopped->n; i++) {
+		struct arch_regs regs;
 
 		if (stopped->v[i].state != THREAD_GONE &&
-		    ptrace(PTRACE_GETREGS, stopped->v[i].tid, 0, &regs) == 0)
-			rips[(*ret_n)++] = regs.rip;
+		    arch_regs_read(stopped->v[i].tid, &regs) == 0)
+			pcs[(*ret_n)++] = regs.pc;
 	}
-	return rips;
+	return pcs;
 }
 
 int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *stopped,
 		uint64_t until_ns, struct error *err)
 {
-	size_t n_rips;
-	_cleanup_free_ uint64_t *rips = read_rips(stopped, &n_rips);
-	int rc = rips ? 0 : -ENOMEM;
+	size_t n_pcs;
+	_cleanup_free_ uint64_t *pcs = read_pcs(stopped, &n_pcs);
+	int rc = pcs ? 0 : -ENOMEM;
 
 	while (rc == 0 && h->n_tried < n_changes(h)) {
 		const struct range r = range_from(h, h->n_tried);
 
 		rc = r.calls ? call_hooks_patch(h, p, r.first, r.n)
-			     : patch_some(h, p, rips, n_rips, r.first, r.n);
+			     : patch_some(h, p, pcs, n_pcs, r.first, r.n);
 		h->n_tried += r.n;
 		if (rc == 0 && h->n_tried < n_changes(h) && clock_monotonic_ns() > until_ns)
 			return 1;
@@ -733,9 +666,9 @@ static int unpatch_some(struct hooks *h, struct process *p, size_t first, size_t
 			continue;
 		if (!read)
 			rc = memory_read(p, patch->addr, live, patch->len);
-		if (rc == 0 && !memcmp(live + patch->jump_offset, patch->jump, JUMP_BYTES))
+		if (rc == 0 && !memcmp(live + patch->jump_offset, patch->jump, ARCH_JUMP_BYTES))
 			rc = memory_replace(p, patch->addr + patch->jump_offset, patch->jump,
-					    patch->live + patch->jump_offset, JUMP_BYTES);
+					    patch->live + patch->jump_offset, ARCH_JUMP_BYTES);
 		if (rc < 0)
 			result = rc;
 		else

@@ -6,6 +6,7 @@
 #ifndef POLLUX_PROCESS_HOOKS_H
 #define POLLUX_PROCESS_HOOKS_H
 
+#include "arch/arch.h"
 #include "process/attach.h"
 #include "process/layout.h"
 #include "process/threads.h"
@@ -27,9 +28,9 @@ struct hook_patch {
 	uint32_t hook;
 	uint64_t addr;
 	uint8_t len;
-	uint8_t live[16];    /* the instruction as it is in the process */
-	uint8_t jump_offset; /* the first byte that is replaced: jump_at() */
-	uint8_t jump[5];     /* what replaces five bytes from there */
+	uint8_t live[16];	       /* the instruction as it is in the process */
+	uint8_t jump_offset;	       /* the first byte that is replaced: arch_jump_at() */
+	uint8_t jump[ARCH_JUMP_BYTES]; /* what replaces the bytes from there */
 	const struct process_object *object;
 	uint64_t trampoline;
 	bool applied;

@@ -48,7 +48,6 @@
 #define ALONE_TIMEOUT (20 * NSEC_PER_MSEC)
 #define BUSY_TIMEOUT (200 * NSEC_PER_MSEC) /* of a thread that could run */
 #define OUT_TIMEOUT (1000 * NSEC_PER_MSEC)
-#define USER_CS 0x33 /* 64-bit user code segment: x86 Linux' fixed selector */
 #define MAX_TRIES 8
 #define MAX_HANDLER (256u << 10) /* of stack, of signals' handlers together */
 #define MAX_LOOKED_AT 256
@@ -150,14 +149,18 @@ static int score_syscall(long nr)
 	case __NR_restart_syscall:
 		return 0;
 	case __NR_read:
+#ifdef __NR_poll
 	case __NR_poll:
-	case __NR_ppoll:
 	case __NR_select:
+#endif
+	case __NR_ppoll:
 	case __NR_pselect6:
 	case __NR_wait4:
 	case __NR_waitid:
 		return 1;
+#ifdef __NR_vfork
 	case __NR_vfork:
+#endif
 	case __NR_rt_sigreturn:
 		return -1;
 	default:
@@ -311,7 +314,7 @@ static bool wait_until_out(struct injector *in, const struct code_cave *place, p
 
 		if (seen == SEEN_NOT && round >= 2) {
 			struct stopped_thread t;
-			struct user_regs_struct regs;
+			struct arch_regs regs;
 			uint64_t began = clock_monotonic_ns();
 			int rc = thread_stop(in->process, tid, THREAD_STOP_TIMEOUT, &t);
 
@@ -319,9 +322,9 @@ static bool wait_until_out(struct injector *in, const struct code_cave *place, p
 				return true;
 			if (rc < 0)
 				return false;
-			if (ptrace(PTRACE_GETREGS, tid, 0, &regs) == 0 &&
-			    !inside(place, regs.rip) && t.state != THREAD_SIGNALED &&
-			    !returns_inside(in->process, place, regs.rsp))
+			if (arch_regs_read(tid, &regs) == 0 && !inside(place, regs.pc) &&
+			    t.state != THREAD_SIGNALED &&
+			    !returns_inside(in->process, place, regs.sp))
 				seen = SEEN_OUT;
 			thread_resume(&t);
 			in->stop_ns += clock_monotonic_ns() - began;
@@ -334,8 +337,7 @@ static bool wait_until_out(struct injector *in, const struct code_cave *place, p
 }
 
 static int write_stub(struct injector *in, const struct code_cave *place,
-		      const struct remote_calls *e, const struct user_regs_struct *regs,
-		      uint64_t waiting)
+		      const struct remote_calls *e, const struct arch_regs *regs, uint64_t waiting)
 {
 	uint8_t code[STUB_MAX_BYTES];
 	struct stub_resume resume;
@@ -343,7 +345,7 @@ static int write_stub(struct injector *in, const struct code_cave *place,
 
 	stub_resume_of(regs, &resume);
 	if (in->parked)
-		resume.rip = in->parked->addr;
+		resume.pc = in->parked->addr;
 	long len = stub_build(code, place->size < sizeof(code) ? place->size : sizeof(code),
 			      e->calls, e->n_calls, e->done_at, waiting + 1, &resume);
 	if (len < 0)
@@ -405,7 +407,7 @@ static void wait_for_end(const struct injector *in, const struct remote_calls *e
 static int go_with(const struct process *p, const struct code_cave *place,
 		   const struct remote_calls *e, pid_t tid, struct process_stop *others)
 {
-	struct user_regs_struct regs;
+	struct arch_regs regs;
 	int status, signal = 0;
 	bool entered = false;
 
@@ -427,15 +429,15 @@ static int go_with(const struct process *p, const struct code_cave *place,
 			signal = WSTOPSIG(status);
 			continue;
 		}
-		if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
+		if (arch_regs_read(tid, &regs) < 0)
 			return -errno;
 		/* A signal handler's call, or its way back to the list? */
-		if (!inside(place, regs.rip) || regs.orig_rax == (unsigned long long)-1)
+		if (!inside(place, regs.pc) || regs.call == ARCH_NO_CALL)
 			continue;
 		entered = !entered;
 		if (!entered)
 			continue;
-		while (next < e->n_calls && e->calls[next].nr != regs.orig_rax)
+		while (next < e->n_calls && e->calls[next].nr != regs.call)
 			next++;
 		if (next == e->hold) {
 			process_step("held");
@@ -451,7 +453,7 @@ static int go_with(const struct process *p, const struct code_cave *place,
  * by the kernel's structures and its rules (Linux kernel/rseq.c, rseq_ip_fixup). False: it is in
  * one that the kernel would not abort, or that can't be read.
  */
-static bool abort_sequence(const struct process *p, pid_t tid, struct user_regs_struct *regs)
+static bool abort_sequence(const struct process *p, pid_t tid, struct arch_regs *regs)
 {
 	struct {
 		uint64_t area;
@@ -473,30 +475,30 @@ static bool abort_sequence(const struct process *p, pid_t tid, struct user_regs_
 		return true;
 	if (memory_read(p, section_at, &section, sizeof(section)) < 0)
 		return false;
-	if (regs->rip - section.start >= section.len)
+	if (regs->pc - section.start >= section.len)
 		return true; /* a former one */
 	if (section.version || section.flags || section.abort - section.start < section.len ||
 	    memory_read(p, section.abort - sizeof(signature), &signature, sizeof(signature)) < 0 ||
 	    signature != config.signature)
 		return false;
-	regs->rip = section.abort;
+	regs->pc = section.abort;
 	return true;
 }
 
 /* Whether a stopped thread may be sent; *ret_regs: where it is to come back to. */
 static bool is_fit(const struct injector *in, const struct code_cave *place,
-		   const struct stopped_thread *t, struct user_regs_struct *ret_regs)
+		   const struct stopped_thread *t, struct arch_regs *ret_regs)
 {
 	process_step("getregs");
-	return t->state == THREAD_STOPPED && ptrace(PTRACE_GETREGS, t->tid, 0, ret_regs) == 0 &&
-	       ret_regs->cs == USER_CS &&
-	       !(ret_regs->rip >= in->avoid_start && ret_regs->rip < in->avoid_end) &&
-	       !inside(place, ret_regs->rip) && abort_sequence(in->process, t->tid, ret_regs);
+	return t->state == THREAD_STOPPED && arch_regs_read(t->tid, ret_regs) == 0 &&
+	       ret_regs->native &&
+	       !(ret_regs->pc >= in->avoid_start && ret_regs->pc < in->avoid_end) &&
+	       !inside(place, ret_regs->pc) && abort_sequence(in->process, t->tid, ret_regs);
 }
 
 /* Sends a stopped thread, which the caller lets go. 1, or negative errno. */
 static int send_off(struct injector *in, struct code_cave *place, const struct remote_calls *e,
-		    pid_t tid, struct user_regs_struct *regs, uint64_t waiting,
+		    pid_t tid, struct arch_regs *regs, uint64_t waiting,
 		    struct process_stop *others, struct error *err)
 {
 	int rc;
@@ -506,11 +508,11 @@ static int send_off(struct injector *in, struct code_cave *place, const struct r
 	rc = write_stub(in, place, e, regs, waiting);
 	in->process->stopped_tid = 0;
 	if (rc == 0) {
-		regs->rip = place->addr;
-		regs->orig_rax = (unsigned long long)-1;
+		regs->pc = place->addr;
+		regs->call = ARCH_NO_CALL;
 		process_step("setregs");
 		place->dirty = true;
-		if (ptrace(PTRACE_SETREGS, tid, 0, regs) < 0) {
+		if (arch_regs_write(tid, regs) < 0) {
 			rc = -errno;
 			place->dirty = false;
 		}
@@ -522,7 +524,7 @@ static int send_off(struct injector *in, struct code_cave *place, const struct r
 	if (e->held && ptrace(PTRACE_SETOPTIONS, tid, 0, (long)PTRACE_O_TRACESYSGOOD) == 0)
 		go_with(in->process, place, e, tid, others);
 	in->last_tid = tid;
-	in->fs_base = regs->fs_base;
+	in->fs_base = regs->thread;
 	return 1;
 }
 
@@ -530,7 +532,7 @@ static int send_off(struct injector *in, struct code_cave *place, const struct r
 static int send(struct injector *in, struct code_cave *place, const struct remote_calls *e,
 		pid_t tid, uint64_t waiting, struct error *err)
 {
-	struct user_regs_struct regs;
+	struct arch_regs regs;
 	struct stopped_thread t;
 	uint64_t began = clock_monotonic_ns();
 	int rc = thread_stop(in->process, tid, THREAD_STOP_TIMEOUT, &t);
@@ -578,7 +580,7 @@ static int send_alone(struct injector *in, struct code_cave *place, const struct
 		rc = held_error(in->process, err);
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		struct stopped_thread *at = find_stopped(&all, order[i].tid), t;
-		struct user_regs_struct regs;
+		struct arch_regs regs;
 
 		if (!at || !is_fit(in, place, at, &regs))
 			continue;
@@ -596,20 +598,19 @@ static int send_alone(struct injector *in, struct code_cave *place, const struct
 }
 
 /* Whether a stop is where the program was parked. */
-static bool is_back(const struct entry_stop *parked, int signal,
-		    const struct user_regs_struct *regs)
+static bool is_back(const struct entry_stop *parked, int signal, const struct arch_regs *regs)
 {
 	if (!parked->is_call)
-		return signal == SIGTRAP && regs->rip == parked->addr + 1;
-	return signal == (SIGTRAP | 0x80) && regs->rip == parked->addr + 2 &&
-	       regs->orig_rax == parked->call && (long)regs->rax == -ENOSYS;
+		return signal == SIGTRAP && regs->pc == parked->addr + ARCH_BREAKPOINT_PASSED;
+	return signal == (SIGTRAP | 0x80) && regs->pc == parked->addr + ARCH_SYSCALL_BYTES &&
+	       regs->call == parked->call && regs->enters;
 }
 
 /* From the remote call's begin to its end: back to where the program was parked. */
 static int come_back(struct injector *in, struct error *err)
 {
 	const struct entry_stop *parked = in->parked;
-	struct user_regs_struct regs;
+	struct arch_regs regs;
 	pid_t tid = parked->tid;
 	int rc, status, signal = 0;
 
@@ -631,7 +632,7 @@ static int come_back(struct injector *in, struct error *err)
 		}
 		if ((signal & ~0x80) != SIGTRAP)
 			continue;
-		if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
+		if (arch_regs_read(tid, &regs) < 0)
 			return error_sys(err, -errno, "cannot read the registers of process %d",
 					 tid);
 		if (is_back(parked, signal, &regs))
@@ -641,9 +642,9 @@ static int come_back(struct injector *in, struct error *err)
 	}
 	if (parked->is_call)
 		return 1;
-	regs.rip = parked->addr;
-	regs.orig_rax = (unsigned long long)-1;
-	if (ptrace(PTRACE_SETREGS, tid, 0, &regs) < 0)
+	regs.pc = parked->addr;
+	regs.call = ARCH_NO_CALL;
+	if (arch_regs_write(tid, &regs) < 0)
 		return error_sys(err, -errno, "cannot set the registers of process %d", tid);
 	return 1;
 }
@@ -662,30 +663,30 @@ static int may_skip(struct injector *in, pid_t tid, struct error *err)
 static int send_parked(struct injector *in, struct code_cave *place, const struct remote_calls *e,
 		       uint64_t waiting, struct error *err)
 {
-	static const uint8_t int3 = 0xcc;
-	struct user_regs_struct regs;
+	static const arch_breakpoint breakpoint = ARCH_BREAKPOINT;
+	struct arch_regs regs;
 	pid_t tid = in->parked->tid;
 	int rc;
 
 	TRY(seccomp_allows(in->process, tid, e->calls, e->n_calls, &in->trial, err));
 	if (in->parked->is_call)
 		TRY(may_skip(in, tid, err));
-	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
+	if (arch_regs_read(tid, &regs) < 0)
 		return error_sys(err, -errno, "cannot read the registers of process %d", tid);
 	in->process->stopped_tid = tid;
 	if (in->parked->is_call)
-		regs.rax = in->parked->call;
+		regs.result = (uint64_t)in->parked->call;
 	rc = write_stub(in, place, e, &regs, waiting);
 	if (rc == 0 && !in->parked->is_call)
-		rc = memory_write(in->process, in->parked->addr, &int3, 1);
+		rc = memory_write(in->process, in->parked->addr, &breakpoint, sizeof(breakpoint));
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write into process %d", tid);
-	in->fs_base = regs.fs_base;
+	in->fs_base = regs.thread;
 	in->last_tid = tid;
-	regs.rip = place->addr;
-	regs.orig_rax = (unsigned long long)-1;
+	regs.pc = place->addr;
+	regs.call = ARCH_NO_CALL;
 	process_step("setregs");
-	if (ptrace(PTRACE_SETREGS, tid, 0, &regs) < 0) {
+	if (arch_regs_write(tid, &regs) < 0) {
 		rc = error_sys(err, -errno, "cannot set the registers of process %d", tid);
 	} else {
 		if (e->held)
@@ -693,7 +694,9 @@ static int send_parked(struct injector *in, struct code_cave *place, const struc
 		rc = come_back(in, err);
 	}
 	if (rc != -ESRCH && !in->parked->is_call &&
-	    memory_write(in->process, in->parked->addr, &in->parked->byte, 1) < 0 && rc >= 0)
+	    memory_write(in->process, in->parked->addr, &in->parked->was, sizeof(in->parked->was)) <
+		    0 &&
+	    rc >= 0)
 		rc = error_set(err, -EIO, "cannot lift a breakpoint in process %d", tid);
 	return rc;
 }
@@ -826,16 +829,16 @@ static size_t tid_hits(const struct process *p, uint64_t fs_base, pid_t own_tid,
 static uint64_t fs_base_of(struct injector *in, pid_t tid)
 {
 	uint64_t began = clock_monotonic_ns();
-	struct user_regs_struct regs = {0};
+	struct arch_regs regs = {0};
 	struct stopped_thread t;
 
 	if (thread_stop(in->process, tid, THREAD_STOP_TIMEOUT, &t) < 0)
 		return 0;
-	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) < 0)
-		regs.fs_base = 0;
+	if (arch_regs_read(tid, &regs) < 0)
+		regs.thread = 0;
 	thread_resume(&t);
 	in->stop_ns += clock_monotonic_ns() - began;
-	return regs.fs_base;
+	return regs.thread;
 }
 
 /* Where libcs keep it: glibc's struct pthread.tid (2.17 to 2.41), musl's (1.2). */

@@ -9,7 +9,8 @@
 #include "process/maps.h"
 #include "process/process.h"
 #include "process/seccomp.h"
-#include "process/stub.h"
+#include "arch/arch.h"
+#include "arch/stub.h"
 
 /*
  * A program that pollux holds at its start, where it comes back to after each remote call. Best
@@ -19,9 +20,9 @@
 struct entry_stop {
 	pid_t tid;
 	uint64_t addr;
-	bool is_call;  /* of a system call, not yet made, ... */
-	uint64_t call; /* ... and its number */
-	uint8_t byte;  /* else: the byte that was there */
+	bool is_call;	     /* of a system call, not yet made, ... */
+	long call;	     /* ... and its number */
+	arch_breakpoint was; /* else: what was there */
 };
 
 /* Memory that holds a stub's code. */

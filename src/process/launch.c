@@ -20,6 +20,7 @@
  */
 #include "process/launch.h"
 
+#include "arch/regs.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/units.h"
@@ -36,7 +37,6 @@
 #include <stddef.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
-#include <sys/user.h>
 #include <sys/wait.h>
 
 #define EXEC_TIMEOUT (10000 * NSEC_PER_MSEC)
@@ -115,7 +115,7 @@ static int wait_exec(struct launch *l)
 
 static int lift_breakpoint(struct launch *l)
 {
-	int rc = memory_write(l->process, l->parked->addr, &l->parked->byte, 1);
+	int rc = memory_write(l->process, l->parked->addr, &l->parked->was, sizeof(l->parked->was));
 
 	return rc < 0 ? error_sys(l->err, rc, "cannot lift a breakpoint in %s", l->name) : 0;
 }
@@ -123,14 +123,14 @@ static int lift_breakpoint(struct launch *l)
 /* Runs to a breakpoint, with whatever signals come on the way, and lifts it. */
 static int run_to(struct launch *l, uint64_t addr)
 {
-	static const uint8_t int3 = 0xcc;
-	struct user_regs_struct regs;
+	static const arch_breakpoint breakpoint = ARCH_BREAKPOINT;
+	struct arch_regs regs;
 	int rc, status, signal = 0;
 
 	l->parked->addr = addr;
-	rc = memory_read(l->process, addr, &l->parked->byte, 1);
+	rc = memory_read(l->process, addr, &l->parked->was, sizeof(l->parked->was));
 	if (rc == 0)
-		rc = memory_write(l->process, addr, &int3, 1);
+		rc = memory_write(l->process, addr, &breakpoint, sizeof(breakpoint));
 	if (rc < 0)
 		return error_sys(l->err, rc, "cannot set a breakpoint in %s", l->name);
 	for (;;) {
@@ -142,13 +142,13 @@ static int run_to(struct launch *l, uint64_t addr)
 		signal = status >> 16 ? 0 : WSTOPSIG(status);
 		if (signal != SIGTRAP)
 			continue;
-		if (ptrace(PTRACE_GETREGS, l->pid, 0, &regs) < 0)
+		if (arch_regs_read(l->pid, &regs) < 0)
 			return error_sys(l->err, -errno, "cannot start %s", l->name);
-		if (regs.rip == addr + 1)
+		if (regs.pc == addr + ARCH_BREAKPOINT_PASSED)
 			break;
 	}
-	regs.rip = addr;
-	if (ptrace(PTRACE_SETREGS, l->pid, 0, &regs) < 0)
+	regs.pc = addr;
+	if (arch_regs_write(l->pid, &regs) < 0)
 		return error_sys(l->err, -errno, "cannot start %s", l->name);
 	return lift_breakpoint(l);
 }
@@ -197,7 +197,7 @@ static int run_to_call(struct launch *l)
 {
 	bool dynamic = has_interpreter(l->process), has_tid = false;
 	uint64_t debug = dynamic ? find_debug(l->process) : 0;
-	struct user_regs_struct regs;
+	struct arch_regs regs;
 	int status, signal = 0;
 
 	if (dynamic && !debug)
@@ -210,16 +210,16 @@ static int run_to_call(struct launch *l)
 		if (signal != (SIGTRAP | 0x80))
 			continue;
 		signal = 0;
-		if (ptrace(PTRACE_GETREGS, l->pid, 0, &regs) < 0)
+		if (arch_regs_read(l->pid, &regs) < 0)
 			return error_sys(l->err, -errno, "cannot start %s", l->name);
-		if ((long)regs.rax != -ENOSYS) { /* after a call */
-			has_tid = has_tid || regs.orig_rax == __NR_set_tid_address;
+		if (!regs.enters) { /* after a call */
+			has_tid = has_tid || regs.call == __NR_set_tid_address;
 			continue;
 		}
 		calls++;
-		l->parked->addr = regs.rip - 2;
+		l->parked->addr = regs.pc - ARCH_SYSCALL_BYTES;
 		l->parked->is_call = true;
-		l->parked->call = regs.orig_rax;
+		l->parked->call = regs.call;
 		if (dynamic ? is_relocated(l->process, debug) : has_tid)
 			return 0;
 	}
@@ -330,9 +330,9 @@ struct release {
 static int lift(void *arg)
 {
 	const struct release *r = arg;
-	int rc = r->parked->is_call
-			 ? 0
-			 : memory_write(r->process, r->parked->addr, &r->parked->byte, 1);
+	int rc = r->parked->is_call ? 0
+				    : memory_write(r->process, r->parked->addr, &r->parked->was,
+						   sizeof(r->parked->was));
 
 	if (rc < 0)
 		return error_sys(r->err, rc, "cannot let process %d go", r->process->pid);

@@ -24,8 +24,8 @@
 /* Address space for layout programs; memory is used only as they are written. */
 #define PROGRAM_BYTES_PER_HOOK 4096u
 #define PROGRAMS_BYTES_MAX (8ull << 20)
-/* A jump reaches 2 GiB; some of it is used up by the sizes of what jumps and what is jumped to. */
-#define REACH (0x7fffffffull - (64ull << 20))
+/* Some of a jump's reach is used up by the sizes of what jumps and what is jumped to. */
+#define REACH (ARCH_JUMP_REACH - (64ull << 20))
 
 uint64_t layout_page_bytes(void)
 {
@@ -52,7 +52,7 @@ static bool reaches(uint64_t addr, uint64_t bytes, const struct process_object *
 	uint64_t lo = addr < o->start ? addr : o->start;
 	uint64_t hi = addr + bytes > o->end ? addr + bytes : o->end;
 
-	return hi - lo < 0x7fffffffull;
+	return hi - lo < ARCH_JUMP_REACH;
 }
 
 int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_hooks,
@@ -69,7 +69,7 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 		layout_pages(image->state_bytes + (uint64_t)n_hooks * sizeof(struct agent_hook));
 	uint64_t programs_bytes = layout_pages((uint64_t)n_hooks * PROGRAM_BYTES_PER_HOOK);
 	uint64_t near_bytes =
-		layout_pages((uint64_t)(l->n_blocks ? first->n : 0) * LAYOUT_TRAMPOLINE_BYTES);
+		layout_pages((uint64_t)(l->n_blocks ? first->n : 0) * ARCH_TRAMPOLINE_BYTES);
 	const struct process_object *near = l->n_blocks ? first->object : main_object;
 	_cleanup_(maps_done) struct process_maps taken = {0};
 
@@ -105,7 +105,7 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 		struct layout_block *b = &l->block[i];
 
 		b->used = 0;
-		b->bytes = layout_pages((uint64_t)b->n * LAYOUT_TRAMPOLINE_BYTES);
+		b->bytes = layout_pages((uint64_t)b->n * ARCH_TRAMPOLINE_BYTES);
 		if (at) {
 			b->addr = at->blocks[i];
 			if (!b->addr || !reaches(b->addr, b->bytes, b->object))
@@ -134,7 +134,7 @@ uint64_t layout_trampoline(struct layout *l, const struct process_object *object
 
 		assert(b->used <= b->n);
 		if (b->object == object && b->used < b->n)
-			return b->addr + (uint64_t)b->used++ * LAYOUT_TRAMPOLINE_BYTES;
+			return b->addr + (uint64_t)b->used++ * ARCH_TRAMPOLINE_BYTES;
 	}
 	return 0;
 }

@@ -8,10 +8,10 @@
 #define POLLUX_PROCESS_LAYOUT_H
 
 #include "agent/ring.h"
+#include "arch/arch.h"
 #include "process/maps.h"
 #include "process/objects.h"
 
-#define LAYOUT_TRAMPOLINE_BYTES 64u
 #define LAYOUT_MAX_BLOCKS 32u
 /* In the switch's page, away from the switch: words for remote calls' arguments and results. */
 #define LAYOUT_WORDS_OFFSET 1024u

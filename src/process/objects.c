@@ -13,6 +13,7 @@
  */
 #include "process/objects.h"
 
+#include "arch/arch.h"
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/units.h"
@@ -69,7 +70,7 @@ static bool read_head(int fd, struct elf_head *h)
 
 	if (pread(fd, &h->ehdr, sizeof(h->ehdr), 0) != sizeof(h->ehdr) ||
 	    memcmp(h->ehdr.e_ident, ELFMAG, SELFMAG) || h->ehdr.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    h->ehdr.e_machine != EM_X86_64 || h->ehdr.e_phentsize != sizeof(phdr) ||
+	    h->ehdr.e_machine != ARCH_ELF_MACHINE || h->ehdr.e_phentsize != sizeof(phdr) ||
 	    h->ehdr.e_phnum > MAX_PHDRS || h->ehdr.e_phoff > INT64_MAX - PAGE)
 		return false;
 	h->n_load = 0;
@@ -204,7 +205,7 @@ static int add_main(const struct process *p, struct process_objects *list, struc
 		return error_sys(err, fd, "cannot open the program of process %d", p->pid);
 	if (!read_head(fd, &h))
 		return error_set(err, -ENOEXEC,
-				 "the program of process %d is no 64-bit x86 ELF file", p->pid);
+				 "the program of process %d is no " ARCH_NAME " ELF file", p->pid);
 	ssize_t n = readlinkat(p->proc_fd, "exe", path, sizeof(path) - 1);
 	path[n > 0 ? n : 0] = 0;
 	char *remark = strstr(path, " (deleted)");

@@ -8,6 +8,7 @@
  */
 #include "process/rights.h"
 
+#include "arch/arch.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/file.h"
@@ -124,11 +125,11 @@ int rights_check(const struct process *p, struct error *err)
 		uint16_t machine = (uint16_t)(ident[18] | ident[19] << 8);
 
 		if (memcmp(ident, ELFMAG, SELFMAG) || ident[EI_CLASS] != ELFCLASS64 ||
-		    machine != EM_X86_64)
-			return error_set(
-				err, -ENOEXEC,
-				"process %d is not a 64-bit x86 program: pollux can't trace it yet",
-				p->pid);
+		    machine != ARCH_ELF_MACHINE)
+			return error_set(err, -ENOEXEC,
+					 "process %d is not a " ARCH_NAME
+					 " program: pollux can't trace it yet",
+					 p->pid);
 	}
 	return 0;
 }

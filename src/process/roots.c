@@ -11,6 +11,7 @@
  */
 #include "process/roots.h"
 
+#include "arch/regs.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/units.h"
@@ -19,8 +20,6 @@
 #include <asm/unistd.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/ptrace.h>
-#include <sys/user.h>
 
 #define STACK_BYTES (64u << 10)
 #define MAX_THREADS 1024u /* more are not looked at */
@@ -30,17 +29,19 @@
 #define RESTART_FIRST 512
 #define RESTART_LAST 516
 
-static uint16_t call_of(const struct user_regs_struct *regs)
+static uint16_t call_of(const struct arch_regs *regs)
 {
-	long result = -(long)regs->rax;
+	long result = -(long)regs->result;
 
 	if (result != EINTR && (result < RESTART_FIRST || result > RESTART_LAST))
 		return TB_NONE;
-	switch ((long)regs->orig_rax) {
+	switch (regs->call) {
 	case __NR_futex:
 		return TB_FUTEX;
+#ifdef __NR_epoll_wait
 	case __NR_epoll_wait:
 		return TB_EPOLL_WAIT;
+#endif
 	case __NR_epoll_pwait:
 		return TB_EPOLL_PWAIT;
 	case __NR_epoll_pwait2:
@@ -58,13 +59,13 @@ int roots_note(struct roots *r, const struct process_stop *stopped)
 		return -ENOMEM;
 	r->time_ns = clock_monotonic_ns();
 	for (size_t i = 0; i < stopped->n && r->n_threads < MAX_THREADS; i++) {
-		struct user_regs_struct regs;
+		struct arch_regs regs;
 
 		if (stopped->v[i].state == THREAD_GONE ||
-		    ptrace(PTRACE_GETREGS, stopped->v[i].tid, 0, &regs) < 0)
+		    arch_regs_read(stopped->v[i].tid, &regs) < 0)
 			continue;
 		r->threads[r->n_threads++] = (struct root_thread){
-			.tid = stopped->v[i].tid, .sp = regs.rsp, .call = call_of(&regs)};
+			.tid = stopped->v[i].tid, .sp = regs.sp, .call = call_of(&regs)};
 	}
 	return 0;
 }

@@ -33,6 +33,7 @@
  */
 #include "process/seccomp.h"
 
+#include "arch/arch.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/units.h"
@@ -41,7 +42,6 @@
 #include <asm/unistd.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
 #include <linux/capability.h>
 #include <pthread.h>
 #include <signal.h>
@@ -182,7 +182,7 @@ uint32_t seccomp_run(const struct sock_filter *program, size_t len, const struct
 
 static bool permits(const struct sock_filter *program, size_t len, const struct stub_call *call)
 {
-	struct seccomp_data data = {.nr = (int)call->nr, .arch = AUDIT_ARCH_X86_64};
+	struct seccomp_data data = {.nr = (int)call->nr, .arch = ARCH_SECCOMP};
 	unsigned unknown = PLACE_WORDS;
 
 	for (unsigned k = 0; k < 6; k++) {

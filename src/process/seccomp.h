@@ -8,7 +8,7 @@
 #define POLLUX_PROCESS_SECCOMP_H
 
 #include "process/process.h"
-#include "process/stub.h"
+#include "arch/stub.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -16,6 +16,7 @@
  */
 #include "process/unwind.h"
 
+#include "arch/code.h"
 #include "base/cleanup.h"
 #include "base/search.h"
 #include "base/units.h"
@@ -460,48 +461,26 @@ static enum unwind_end step(struct stack_walk *w, const struct eh_row *row, uint
 }
 
 /*
- * In a trampoline (process/hooks.c) rsp is lower by what was pushed, and the function that it
+ * In a trampoline (arch/code.h) rsp is lower by what was pushed, and the function that it
  * represents is the one that it jumps back to. `at` is the instruction that runs or called.
  */
 static bool leave_trampoline(struct stack_walk *w, const struct unwind_code *code, uint64_t at)
 {
-	static const uint8_t head[] = {0x48, 0x8d, 0x64, 0x24, 0x80, 0x9c, 0x50, 0xb8};
-	uint64_t offset = at - code->start;
-	unsigned o = offset % LAYOUT_TRAMPOLINE_BYTES, k = 28;
-	const uint8_t *t = code->bytes ? code->bytes + (offset - o) : NULL;
-	int32_t disp;
+	uint64_t offset = at - code->start, lowered;
+	unsigned o = offset % ARCH_TRAMPOLINE_BYTES;
 
-	if (!t || code->end - code->start - (offset - o) < LAYOUT_TRAMPOLINE_BYTES ||
-	    memcmp(t, head, sizeof(head)) != 0)
+	offset -= o;
+	if (!code->bytes || code->end - code->start - offset < ARCH_TRAMPOLINE_BYTES ||
+	    !arch_leave_trampoline(code->bytes + offset, code->start + offset, o, &w->ip, &lowered))
 		return false;
-	/* The jump back is followed by nothing but int3, up to the thunk's address. */
-	for (; k <= LAYOUT_TRAMPOLINE_BYTES - 13; k++) {
-		unsigned fill = k + 5;
-
-		while (t[k] == 0xe9 && fill < LAYOUT_TRAMPOLINE_BYTES - 8 && t[fill] == 0xcc)
-			fill++;
-		if (t[k] == 0xe9 && fill == LAYOUT_TRAMPOLINE_BYTES - 8)
-			break;
-	}
-	if (k > LAYOUT_TRAMPOLINE_BYTES - 13)
-		return false;
-	memcpy(&disp, t + k + 1, sizeof(disp));
-	w->ip = code->start + (offset - o) + k + 5 + (uint64_t)(int64_t)disp;
-	w->sp += o < 5	  ? 0
-		 : o < 6  ? 128
-		 : o < 7  ? 136
-		 : o < 19 ? 144
-		 : o < 20 ? 136
-		 : o < 28 ? 128
-			  : 0;
+	w->sp += lowered;
 	w->exact = false;
 	return true;
 }
 
-/* musl's way back from a signal has no rules: mov $15,%rax; syscall. */
 static bool is_signal_return(const struct unwind_code *code, uint64_t linked)
 {
-	static const uint8_t bytes[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+	static const uint8_t bytes[] = ARCH_SIGNAL_RETURN;
 	const uint8_t *at;
 	size_t left;
 

@@ -16,12 +16,13 @@ from pathlib import Path
 BASE = {"base"}
 MODULES = {
     "base": set(),
+    "arch": set(),
     "trace": BASE,
     "binary": BASE,
     "runtime": BASE | {"binary", "trace"},
-    "future": BASE | {"binary", "trace", "runtime", "process"},
-    "process": BASE | {"binary", "trace", "runtime"},
-    "capture": BASE | {"binary", "trace", "runtime", "process"},
+    "future": BASE | {"arch", "binary", "trace", "runtime", "process"},
+    "process": BASE | {"arch", "binary", "trace", "runtime"},
+    "capture": BASE | {"arch", "binary", "trace", "runtime", "process"},
     "import": BASE | {"trace", "binary", "runtime"},
     "timeline": BASE | {"trace"},
     "report": BASE | {"trace", "timeline"},
@@ -30,7 +31,7 @@ MODULES = {
 MODULES["cli"] = set(MODULES)
 SHARED = re.compile(r"agent/(ring|runtimes|runtime_\w+)\.h")
 # These fill the agent's tables, read the ring, and write programs for the agent.
-SEES_RING = {"process", "capture", "runtime", "future"}
+SEES_RING = {"arch", "process", "capture", "runtime", "future"}
 AGENT_SYSTEM = {"stdbool.h", "stddef.h", "stdint.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # What differs between runtimes is in their model (src/runtime/runtime.h), not in a name.
@@ -69,13 +70,13 @@ def check_module(path, module):
             yield number, f'"{name}": {module} may not use {other}'
 
 
-def check_agent(path):
+def check_agent(path, agent):
     for number, system, name in includes(path):
         if system and name not in AGENT_SYSTEM:
             yield number, f"<{name}>: the agent is freestanding"
         if not system and name.startswith("agent/"):
             name = name[len("agent/"):]
-        if not system and not (path.parent / name).is_file():
+        if not system and not (agent / name).is_file():
             yield number, f'"{name}": the agent includes its own files only'
 
 
@@ -93,7 +94,7 @@ def check(root):
         broken += [f"{path.relative_to(root)}:{n}: {text}" for n, text in wrong]
     for path in sorted((root / "agent").rglob("*.[chS]")):
         files += 1
-        broken += [f"{path.relative_to(root)}:{n}: {text}" for n, text in check_agent(path)]
+        broken += [f"{path.relative_to(root)}:{n}: {text}" for n, text in check_agent(path, root / "agent")]
     return files, broken
 
 

@@ -34,32 +34,32 @@ static void test_insn_class(void **state)
 	static const struct {
 		const char *bytes;
 		size_t len;
-		enum kernel_insn class;
+		enum arch_uprobe class;
 	} cases[] = {
-		{"\x55", 1, KI_EMULATED},			 /* push %rbp */
-		{"\x41\x57", 2, KI_EMULATED},			 /* push %r15 */
-		{"\xe9\x00\x00\x00\x00", 5, KI_EMULATED},	 /* jmp */
-		{"\xe8\x00\x00\x00\x00", 5, KI_EMULATED},	 /* call */
-		{"\x0f\x84\x00\x00\x00\x00", 6, KI_EMULATED},	 /* je */
-		{"\x90", 1, KI_EMULATED},			 /* nop */
-		{"\x0f\x1f\x44\x00\x00", 5, KI_EMULATED},	 /* nop of five bytes */
-		{"\x48\x89\xf8", 3, KI_STEPPED},		 /* mov %rdi,%rax */
-		{"\x48\x83\xec\x28", 4, KI_STEPPED},		 /* sub $40,%rsp */
-		{"\xc3", 1, KI_STEPPED},			 /* ret */
-		{"\x48\x8d\x05\x00\x00\x00\x00", 7, KI_STEPPED}, /* lea (%rip),%rax */
-		{"\xf3\x0f\x1e\xfa", 4, KI_STEPPED},		 /* endbr64 */
-		{"\xf0\x48\xff\x47\xf0", 5, KI_REFUSED},	 /* lock incq -16(%rdi) */
-		{"\x66\xe8\x00\x00", 4, KI_REFUSED},		 /* callw */
-		{"\x2e\x90", 2, KI_REFUSED},			 /* with a segment */
-		{"\xcc", 1, KI_REFUSED},
-		{"\xf4", 1, KI_REFUSED},
-		{"", 0, KI_REFUSED},
-		{"\xf0", 1, KI_REFUSED},
-		{"\x48", 1, KI_REFUSED}, /* a prefix, and nothing after it */
+		{"\x55", 1, UPROBE_EMULATED},			     /* push %rbp */
+		{"\x41\x57", 2, UPROBE_EMULATED},		     /* push %r15 */
+		{"\xe9\x00\x00\x00\x00", 5, UPROBE_EMULATED},	     /* jmp */
+		{"\xe8\x00\x00\x00\x00", 5, UPROBE_EMULATED},	     /* call */
+		{"\x0f\x84\x00\x00\x00\x00", 6, UPROBE_EMULATED},    /* je */
+		{"\x90", 1, UPROBE_EMULATED},			     /* nop */
+		{"\x0f\x1f\x44\x00\x00", 5, UPROBE_EMULATED},	     /* nop of five bytes */
+		{"\x48\x89\xf8", 3, UPROBE_STEPPED},		     /* mov %rdi,%rax */
+		{"\x48\x83\xec\x28", 4, UPROBE_STEPPED},	     /* sub $40,%rsp */
+		{"\xc3", 1, UPROBE_STEPPED},			     /* ret */
+		{"\x48\x8d\x05\x00\x00\x00\x00", 7, UPROBE_STEPPED}, /* lea (%rip),%rax */
+		{"\xf3\x0f\x1e\xfa", 4, UPROBE_STEPPED},	     /* endbr64 */
+		{"\xf0\x48\xff\x47\xf0", 5, UPROBE_REFUSED},	     /* lock incq -16(%rdi) */
+		{"\x66\xe8\x00\x00", 4, UPROBE_REFUSED},	     /* callw */
+		{"\x2e\x90", 2, UPROBE_REFUSED},		     /* with a segment */
+		{"\xcc", 1, UPROBE_REFUSED},
+		{"\xf4", 1, UPROBE_REFUSED},
+		{"", 0, UPROBE_REFUSED},
+		{"\xf0", 1, UPROBE_REFUSED},
+		{"\x48", 1, UPROBE_REFUSED}, /* a prefix, and nothing after it */
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		assert_int_equal(kernel_insn_class((const uint8_t *)cases[i].bytes, cases[i].len),
+		assert_int_equal(arch_uprobe_of((const uint8_t *)cases[i].bytes, cases[i].len),
 				 cases[i].class);
 }
 

@@ -12,6 +12,7 @@
  */
 #include "capture/agent/event_cost.h"
 
+#include "arch/code.h"
 #include "base/clock.h"
 #include "base/units.h"
 #include "process/agent_mapping.h"
@@ -49,12 +50,8 @@ static void put_stub(struct area *a, const struct agent_image *image, uint32_t i
 		     enum agent_hook_type type)
 {
 	uint8_t *stub = a->stubs + i * AGENT_STUB_BYTES;
-	int32_t rel = (int32_t)(a->base + image->thunks[type] - (stub + 10));
 
-	stub[0] = 0xb8; /* mov $i,%eax */
-	memcpy(stub + 1, &i, 4);
-	stub[5] = 0xe9; /* jmp thunk */
-	memcpy(stub + 6, &rel, 4);
+	arch_put_stub(stub, (uint64_t)stub, i, (uint64_t)a->base + image->thunks[type]);
 }
 
 static bool agent_mapping_open(struct area *a)

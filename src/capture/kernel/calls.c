@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "capture/kernel/calls.h"
 
-#include "binary/elf/probes.h"
+#include "arch/pt_regs.h"
 #include "trace/event.h"
 
 #include <asm/unistd.h>
 
-/* Registers of a call's third and fourth argument. */
-#define ARG_3 PROBE_X86_RDX
-#define ARG_4 PROBE_X86_R10
-
 const struct kernel_call kernel_calls[] = {
 	{__NR_futex, TB_FUTEX, {KC_FUTEX}},
+#ifdef __NR_poll
 	{__NR_epoll_wait, TB_EPOLL_WAIT, {KC_WAIT}},
+	{__NR_poll, TB_POLL, {KC_WAIT}},
+	{__NR_select, TB_SELECT, {KC_WAIT}},
+#endif
 	{__NR_epoll_pwait, TB_EPOLL_PWAIT, {KC_WAIT}},
 	{__NR_epoll_pwait2, TB_EPOLL_PWAIT2, {KC_WAIT}},
-	{__NR_poll, TB_POLL, {KC_WAIT}},
 	{__NR_ppoll, TB_PPOLL, {KC_WAIT}},
-	{__NR_select, TB_SELECT, {KC_WAIT}},
 	{__NR_pselect6, TB_SELECT, {KC_WAIT}},
 	{__NR_nanosleep, TB_NANOSLEEP, {KC_WAIT}},
 	{__NR_clock_nanosleep, TB_CLOCK_NANOSLEEP, {KC_WAIT}},
@@ -29,10 +27,10 @@ const struct kernel_call kernel_calls[] = {
 	{__NR_write, TB_WRITE, {KC_BLOCK}},
 	{__NR_pwrite64, TB_PWRITE, {KC_BLOCK}},
 	{__NR_writev, TB_WRITEV, {KC_BLOCK}},
-	{__NR_recvfrom, TB_RECVFROM, {KC_BLOCK, ARG_4}},
-	{__NR_recvmsg, TB_RECVMSG, {KC_BLOCK, ARG_3}},
-	{__NR_sendto, TB_SENDTO, {KC_BLOCK, ARG_4}},
-	{__NR_sendmsg, TB_SENDMSG, {KC_BLOCK, ARG_3}},
+	{__NR_recvfrom, TB_RECVFROM, {KC_BLOCK, REG_CALL_ARG_4}},
+	{__NR_recvmsg, TB_RECVMSG, {KC_BLOCK, REG_ARG_3}},
+	{__NR_sendto, TB_SENDTO, {KC_BLOCK, REG_CALL_ARG_4}},
+	{__NR_sendmsg, TB_SENDMSG, {KC_BLOCK, REG_ARG_3}},
 	{__NR_accept, TB_ACCEPT, {KC_BLOCK}},
 	{__NR_accept4, TB_ACCEPT4, {KC_BLOCK}},
 	{__NR_connect, TB_CONNECT, {KC_BLOCK}},

@@ -70,13 +70,6 @@ static void tell_machine(struct kernel_bpf *skel)
 {
 	struct stat st;
 
-	skel->rodata->reg_words = PROBE_X86_N_WORDS;
-	skel->rodata->reg_arg1 = PROBE_X86_RDI;
-	skel->rodata->reg_arg2 = PROBE_X86_RSI;
-	skel->rodata->reg_return = PROBE_X86_RAX;
-	skel->rodata->reg_sp = PROBE_X86_RSP;
-	skel->rodata->reg_bp = PROBE_X86_RBP;
-	skel->rodata->reg_ip = PROBE_X86_RIP;
 	for (size_t i = 0; i < kernel_n_calls; i++)
 		skel->rodata->calls[kernel_calls[i].number] = kernel_calls[i].rule;
 	if (stat("/proc/self/ns/pid", &st) == 0 && (uint32_t)st.st_ino != FIRST_PID_NS) {
@@ -314,12 +307,10 @@ void kernel_links_close(struct kernel_links *links)
 
 /* ---- what a hit costs ---- */
 
-void kernel_core_measured(void); /* measured.S */
-
 /* Where the function lies in pollux's own file; false: unknown. */
 static bool own_offset(uint64_t *ret_offset)
 {
-	uint64_t addr = (uintptr_t)kernel_core_measured;
+	uint64_t addr = (uintptr_t)arch_measured;
 	_cleanup_fclose_ FILE *maps = fopen("/proc/self/maps", "re");
 	unsigned long long start, end, offset;
 	char line[512];
@@ -370,7 +361,7 @@ static int try_out(struct kernel_core *core)
 		return -EINVAL;
 	began = clock_monotonic_ns();
 	for (unsigned i = 0; i < MEASURED_CALLS; i++)
-		kernel_core_measured();
+		arch_measured();
 	core->cost_ps = (clock_monotonic_ns() - began) * 1000 / MEASURED_CALLS;
 	kernel_links_close(&links);
 	forget_threads(core);

@@ -2,11 +2,9 @@
 /*
  * At which instruction a probe may be.
  *
- * The kernel puts a breakpoint there and does what the instruction would have done. Pushes, jumps,
- * calls and nops it emulates; others it executes out of line, one step of the CPU, which costs a
- * second exception (1 us, 25 us in some virtual machines). An instruction with a lock or a segment
- * prefix it refuses, and with it everything that was to be attached in the same call
- * (arch/x86/kernel/uprobes.c: is_prefix_bad, branch_setup_xol_ops, push_setup_xol_ops).
+ * The kernel emulates some instructions; others it executes out of line, one step of the CPU, which
+ * costs a second exception (1 us, 25 us in some virtual machines); some it refuses, and with them
+ * everything that was to be attached in the same call.
  *
  * So a probe moves on to the next emulated instruction if there is one in the same straight run of
  * code: no branch leads in between, and what the probe reads is still there.
@@ -18,60 +16,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MAX_STEPS 64
 #define MAX_FUNCTION (1u << 20)
-
-static bool is_legacy_prefix(uint8_t b)
-{
-	return b == 0x26 || b == 0x2e || b == 0x36 || b == 0x3e || b == 0xf0 || b == 0x64 ||
-	       b == 0x65 || b == 0x66 || b == 0x67 || b == 0xf2 || b == 0xf3;
-}
-
-/* Those that the kernel knows it can't step over. */
-static bool is_bad_opcode(uint8_t b)
-{
-	return (b >= 0xc4 && b <= 0xc5) || (b >= 0xcc && b <= 0xcf) || (b >= 0x6c && b <= 0x6f) ||
-	       (b >= 0xe4 && b <= 0xe7) || (b >= 0xec && b <= 0xef) || b == 0x62 || b == 0xf1 ||
-	       b == 0xf4 || b == 0xfa || b == 0xfb;
-}
-
-enum kernel_insn kernel_insn_class(const uint8_t *bytes, size_t len)
-{
-	bool operand_size = false, prefixed = false, rex = false;
-	uint8_t rex_byte = 0;
-	size_t i = 0;
-
-	for (; i < len && is_legacy_prefix(bytes[i]); i++) {
-		uint8_t b = bytes[i];
-
-		if (b == 0x26 || b == 0x2e || b == 0x36 || b == 0x3e || b == 0xf0)
-			return KI_REFUSED;
-		operand_size = operand_size || b == 0x66;
-		prefixed = true;
-	}
-	if (i < len && (bytes[i] & 0xf0) == 0x40) {
-		rex = true;
-		rex_byte = bytes[i++];
-	}
-	if (i == len)
-		return KI_REFUSED;
-
-	uint8_t op = bytes[i], second = i + 1 < len ? bytes[i + 1] : 0;
-
-	if (op >= 0x50 && op <= 0x57 && !prefixed && (!rex || rex_byte == 0x41))
-		return KI_EMULATED;
-	if (op == 0xe8 || op == 0xe9 || op == 0xeb || (op >= 0x70 && op <= 0x7f) ||
-	    (op == 0x0f && second >= 0x80 && second <= 0x8f))
-		return operand_size ? KI_REFUSED : KI_EMULATED;
-	if (op == 0x90 && !rex && !prefixed)
-		return KI_EMULATED;
-	/* The five bytes that compilers are asked to leave for tracers. */
-	if (len == 5 && !memcmp(bytes, "\x0f\x1f\x44\x00\x00", 5))
-		return KI_EMULATED;
-	return is_bad_opcode(op) ? KI_REFUSED : KI_STEPPED;
-}
 
 /* Where direct branches of a function lead; false: it has others, too, or can't be read. */
 static bool branch_targets(struct elf_image *image, uint64_t start, uint64_t end, uint64_t **ret,
@@ -112,11 +59,11 @@ static bool leads_between(const uint64_t *targets, size_t n, uint64_t after, uin
 	return false;
 }
 
-enum kernel_insn kernel_insn_place(struct elf_image *image, uint64_t addr, uint16_t keep,
+enum arch_uprobe kernel_insn_place(struct elf_image *image, uint64_t addr, uint16_t keep,
 				   uint64_t *ret_addr)
 {
 	_cleanup_free_ uint64_t *targets = NULL;
-	enum kernel_insn first = KI_REFUSED;
+	enum arch_uprobe first = UPROBE_REFUSED;
 	uint64_t start, end;
 	size_t n_targets = 0;
 	struct insn_walk w;
@@ -131,24 +78,24 @@ enum kernel_insn kernel_insn_place(struct elf_image *image, uint64_t addr, uint1
 		/* A function of unknown end: its first instruction at least. */
 		if (!bytes || !insn_walk_init(&w, image, addr, addr + (left < 15 ? left : 15)) ||
 		    insn_next(&w, &in) <= 0)
-			return KI_REFUSED;
-		return kernel_insn_class(bytes, in.len);
+			return UPROBE_REFUSED;
+		return arch_uprobe_of(bytes, in.len);
 	}
 	for (int i = 0; i < MAX_STEPS; i++) {
 		const uint8_t *bytes = w.bytes;
-		enum kernel_insn class;
+		enum arch_uprobe class;
 
 		if (insn_next(&w, &in) <= 0)
 			break;
-		class = kernel_insn_class(bytes, in.len);
+		class = arch_uprobe_of(bytes, in.len);
 		if (i == 0)
 			first = class;
-		if (class == KI_EMULATED) {
+		if (class == UPROBE_EMULATED) {
 			if (i > 0 && (!branch_targets(image, start, end, &targets, &n_targets) ||
 				      leads_between(targets, n_targets, addr, in.addr)))
 				break;
 			*ret_addr = in.addr;
-			return KI_EMULATED;
+			return UPROBE_EMULATED;
 		}
 		/* Behind a call through memory nothing of the registers is as it was. */
 		if (in.flow == INSN_CALL ? keep != 0 : in.flow != INSN_NEXT || in.writes & keep)
@@ -178,8 +125,7 @@ int kernel_insn_returns(struct elf_image *image, uint64_t start, uint64_t end, u
 			*ret_leaves = true;
 		if (in.flow == INSN_JUMP && in.slot)
 			*ret_leaves = true;
-		if (in.flow != INSN_END ||
-		    !(bytes[0] == 0xc3 || bytes[0] == 0xc2 || (in.len == 2 && bytes[1] == 0xc3)))
+		if (in.flow != INSN_END || !arch_is_return(bytes, in.len))
 			continue;
 		if (!GROW_ONE(v, n)) {
 			free(v);

@@ -21,13 +21,11 @@
 
 #include "agent/runtime_async_task.h"
 #include "agent/runtime_tokio.h"
+#include "arch/pt_regs.h"
 #include "capture/samples/user_stack.h"
 
 #include "capture/kernel/event.h"
 
-/* Words of the registers that a uprobe sees. */
-const volatile __u32 reg_words;
-const volatile __u32 reg_arg1, reg_arg2, reg_return, reg_sp, reg_bp, reg_ip;
 const volatile __u8 spawn_stacks;
 /* The pid namespace of pollux, where that is not the first one. */
 const volatile __u64 ns_dev, ns_ino;
@@ -196,7 +194,7 @@ static __always_inline struct kernel_thread *thread(void *ctx, __u64 now, __u32 
 	}
 	r = record(t, now, KR_THREAD, hook, 0);
 	if (r) {
-		r->header = reg(ctx, reg_ip);
+		r->header = reg(ctx, REG_PC);
 		bpf_get_current_comm(r->words, sizeof(r->words));
 		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 	}
@@ -220,9 +218,9 @@ static __always_inline void take_stack(void *ctx, const struct kernel_thread *t,
 	r->hook = hook;
 	r->type = KR_STACK;
 	r->flags = 0;
-	r->stack.ip = reg(ctx, reg_ip);
-	r->stack.sp = reg(ctx, reg_sp);
-	r->stack.bp = reg(ctx, reg_bp);
+	r->stack.ip = reg(ctx, REG_PC);
+	r->stack.sp = reg(ctx, REG_SP);
+	r->stack.bp = reg(ctx, REG_FP);
 	user_stack_copy(&r->stack);
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 }
@@ -427,8 +425,8 @@ int on_function(void *ctx)
 	if (!t)
 		return 0;
 	take_stack(ctx, t, h, now, number);
-	sp = reg(ctx, reg_sp);
-	header = reg(ctx, reg_arg1);
+	sp = reg(ctx, REG_SP);
+	header = reg(ctx, REG_ARG_1);
 
 	switch (h->type) {
 	case KH_TOKIO_POLL:
@@ -478,7 +476,7 @@ int on_function(void *ctx)
 		p->header = header;
 		p->hook = number;
 		p->is_async = 1;
-		p->start = reg(ctx, reg_ip) - h->before;
+		p->start = reg(ctx, REG_PC) - h->before;
 		p->end = p->start + h->before + h->behind;
 		break;
 	case KH_ASYNC_RETURN:
@@ -487,7 +485,7 @@ int on_function(void *ctx)
 			return 0;
 		header = p->header;
 		flags = p->flags;
-		if (reg(ctx, reg_return) & 1)
+		if (reg(ctx, REG_RESULT) & 1)
 			flags |= KF_WOKEN;
 		else if (flags & KF_RAISED && has_payload(header, &p->raised))
 			flags |= KF_PAYLOAD;
@@ -499,7 +497,7 @@ int on_function(void *ctx)
 		break;
 	case KH_ASYNC_WAKE:
 		/* Called by the other way of waking? */
-		if (h->behind && user_word(sp) - (reg(ctx, reg_ip) + (__u64)h->next_id) < h->behind)
+		if (h->behind && user_word(sp) - (reg(ctx, REG_PC) + (__u64)h->next_id) < h->behind)
 			return 0;
 		settle(t);
 		break;
@@ -530,7 +528,7 @@ int on_function(void *ctx)
 		break;
 	case KH_SPAWN:
 		if (h->next_id)
-			id = user_word(reg(ctx, reg_ip) + h->next_id);
+			id = user_word(reg(ctx, REG_PC) + h->next_id);
 		break;
 	default:
 		break;
@@ -559,7 +557,7 @@ int on_function(void *ctx)
 SEC("uprobe")
 int on_return(void *ctx)
 {
-	__u64 now, sp = reg(ctx, reg_sp), state = 0;
+	__u64 now, sp = reg(ctx, REG_SP), state = 0;
 	struct kernel_thread *t = known_thread();
 	struct kernel_record *r;
 	struct kernel_poll *p;
@@ -606,7 +604,7 @@ int on_probe(void *ctx)
 	struct kernel_text_record *texts;
 	struct kernel_thread *t;
 	struct kernel_hook *h;
-	__u32 number, bytes = reg_words * 8;
+	__u32 number, bytes = REG_WORDS * 8;
 
 	h = hook_of(ctx, &number);
 	if (!h)
@@ -672,7 +670,7 @@ int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 	type = calls[number].type;
 	flags_word = calls[number].flags_word;
 	if (type == KC_FUTEX) {
-		op = reg(regs, reg_arg2) & FUTEX_COMMAND;
+		op = reg(regs, REG_ARG_2) & FUTEX_COMMAND;
 		if (op != 0 && op != 9) /* FUTEX_WAIT, FUTEX_WAIT_BITSET */
 			type = KC_NONE;
 	}
@@ -682,7 +680,7 @@ int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 	now = bpf_ktime_get_ns();
 	t->call = number + 1;
 	t->call_ns = now;
-	t->call_args = reg(regs, reg_arg1) << 32;
+	t->call_args = reg(regs, REG_ARG_1) << 32;
 	if (flags_word)
 		t->call_args |= (__u32)reg(regs, flags_word);
 	if (type == KC_BLOCK)

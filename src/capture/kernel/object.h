@@ -6,6 +6,7 @@
 #ifndef POLLUX_CAPTURE_KERNEL_OBJECT_H
 #define POLLUX_CAPTURE_KERNEL_OBJECT_H
 
+#include "arch/uprobes.h"
 #include "binary/elf/probes.h"
 #include "runtime/providers.h"
 #include "runtime/runtime.h"
@@ -83,12 +84,9 @@ void kernel_hooks_done(struct kernel_hooks *h);
 /* An operand for the programs; false if they can't read it. */
 bool kernel_arg_of(const struct probe_arg *arg, struct kernel_arg *ret);
 
-/* What the kernel does with an instruction that has a probe. */
-enum kernel_insn { KI_REFUSED = 0, KI_STEPPED, KI_EMULATED };
-enum kernel_insn kernel_insn_class(const uint8_t *bytes, size_t len);
 /* A place for a probe at addr: there, or at an instruction after it that is executed exactly as
  * often, that the kernel emulates, and at which `keep` (registers by bits) are still as at addr. */
-enum kernel_insn kernel_insn_place(struct elf_image *image, uint64_t addr, uint16_t keep,
+enum arch_uprobe kernel_insn_place(struct elf_image *image, uint64_t addr, uint16_t keep,
 				   uint64_t *ret_addr);
 /* The function's `ret`s, for free(); *ret_leaves: it can be left by a jump, too. */
 int kernel_insn_returns(struct elf_image *image, uint64_t start, uint64_t end, uint64_t **ret,

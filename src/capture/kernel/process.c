@@ -6,6 +6,7 @@
  * remembered, too. A process any of whose objects carries known probes is recorded by those alone,
  * because the same poll reported twice would be two polls.
  */
+#include "arch/arch.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -277,7 +278,7 @@ static bool is_jump_left(const struct kernel_process *p, const struct kernel_obj
 
 	for (size_t i = 0; i < o->n_sites; i++)
 		if (memory_read(&p->process, o->sites[i].addr + bias, &live, 1) == 0 &&
-		    live == 0xe9 && pread(o->fd, &file, 1, (off_t)o->sites[i].offset) == 1 &&
+		    live == ARCH_JUMP && pread(o->fd, &file, 1, (off_t)o->sites[i].offset) == 1 &&
 		    file != live)
 			return true;
 	return false;

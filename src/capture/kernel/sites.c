@@ -94,7 +94,7 @@ static int add_function(struct site_scanner *f, uint64_t addr, enum kernel_hook_
 {
 	uint32_t number;
 	struct kernel_hook *h;
-	enum kernel_insn class;
+	enum arch_uprobe class;
 	uint64_t place;
 	void *known;
 
@@ -107,7 +107,7 @@ static int add_function(struct site_scanner *f, uint64_t addr, enum kernel_hook_
 		type == KH_TOKIO_POLL || type == KH_ASYNC_RUN || type == KH_ASYNC_WAKE ? RDI | RSP
 										       : RDI,
 		&place);
-	if (class == KI_REFUSED) {
+	if (class == UPROBE_REFUSED) {
 		f->n_refused++;
 		return 0;
 	}
@@ -131,7 +131,7 @@ static int add_function(struct site_scanner *f, uint64_t addr, enum kernel_hook_
 	if (!new_site(f, place, KP_FUNCTION, number) ||
 	    map_put(&f->by_place, place, KP_FUNCTION, (void *)(uintptr_t)(number + 1)) < 0)
 		return -ENOMEM;
-	f->object->n_stepped += class == KI_STEPPED;
+	f->object->n_stepped += class == UPROBE_STEPPED;
 	*ret_number = number;
 	return 1;
 }
@@ -162,14 +162,9 @@ static uint64_t behind_jump(struct elf_image *image, uint64_t addr)
 {
 	size_t left;
 	const uint8_t *b = elf_image_bytes(image, addr, &left);
-	int32_t rel;
+	uint64_t target = b ? arch_first_jump(b, left, addr) : 0;
 
-	if (!b || left < 5 || b[0] != 0xe9)
-		return addr;
-	memcpy(&rel, b + 1, sizeof(rel));
-	uint64_t target = addr + 5 + (uint64_t)(int64_t)rel;
-
-	return elf_image_is_code(image, target) ? target : addr;
+	return target && elf_image_is_code(image, target) ? target : addr;
 }
 
 /* The ends of async-task's run(): a panic leaves it by unwinding, so no return address may be
@@ -212,7 +207,7 @@ static int add_spawns(struct site_scanner *f, const struct scan_site *sites, siz
 {
 	for (size_t i = 0; i < n; i++) {
 		struct kernel_hook *h;
-		enum kernel_insn class;
+		enum arch_uprobe class;
 		uint64_t place;
 		uint32_t number;
 
@@ -221,9 +216,9 @@ static int add_spawns(struct site_scanner *f, const struct scan_site *sites, siz
 		/* Two sites in one straight run would become one. */
 		if (place != sites[i].addr && map_get(&f->by_place, place, KP_FUNCTION)) {
 			place = sites[i].addr;
-			class = KI_STEPPED;
+			class = UPROBE_STEPPED;
 		}
-		if (class == KI_REFUSED || map_get(&f->by_place, place, KP_FUNCTION))
+		if (class == UPROBE_REFUSED || map_get(&f->by_place, place, KP_FUNCTION))
 			continue;
 		h = new_hook(f, type, &number);
 		if (!h)
@@ -237,7 +232,7 @@ static int add_spawns(struct site_scanner *f, const struct scan_site *sites, siz
 		    map_put(&f->by_place, place, KP_FUNCTION, (void *)(uintptr_t)(number + 1)) < 0)
 			return -ENOMEM;
 		f->n_spawns_placed++;
-		f->n_spawns_stepped += class == KI_STEPPED;
+		f->n_spawns_stepped += class == UPROBE_STEPPED;
 	}
 	return 0;
 }
@@ -252,7 +247,7 @@ static bool is_dear(struct site_scanner *f, enum kernel_hook_type type, uint64_t
 	uint64_t place;
 
 	if (type != KH_TOKIO_SCHEDULE || !addr ||
-	    kernel_insn_place(f->image, addr, RDI, &place) != KI_STEPPED)
+	    kernel_insn_place(f->image, addr, RDI, &place) != UPROBE_STEPPED)
 		return false;
 	f->n_schedules_left++;
 	return true;
@@ -388,7 +383,7 @@ static int add_known(struct site_scanner *f, const struct provider_probe *row,
 	const uint8_t *bytes = elf_image_bytes(f->image, addr, &left);
 
 	f->n_wanted++;
-	if (!bytes || kernel_insn_class(bytes, left < 15 ? left : 15) == KI_REFUSED) {
+	if (!bytes || arch_uprobe_of(bytes, left < 15 ? left : 15) == UPROBE_REFUSED) {
 		f->n_refused++;
 		return 0;
 	}

@@ -16,6 +16,7 @@
  * Buffers are of CPUs, streams of the trace of threads, which move: samples are put in order where
  * they wait for their names.
  */
+#include "arch/arch.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -31,7 +32,6 @@
 #include "process/process.h"
 #include "process/threads.h"
 
-#include <asm/perf_regs.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,11 +108,6 @@ struct sample_head {
 #define SAMPLE_TYPE                                                                                \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |            \
 	 PERF_SAMPLE_PERIOD | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER)
-/* In the order of their bits. */
-struct sample_regs {
-	uint64_t bp, sp, ip;
-};
-#define SAMPLE_REGS (1u << PERF_REG_X86_BP | 1u << PERF_REG_X86_SP | 1u << PERF_REG_X86_IP)
 
 static int event_open(const struct perf_event_attr *attr, pid_t tid, int cpu)
 {
@@ -167,7 +162,7 @@ static int choose_event(struct capture *c, const struct capture_options *opt, st
 		.sample_freq = opt->cpu_hz < max_hz || !max_hz ? opt->cpu_hz : max_hz,
 		.sample_type = SAMPLE_TYPE,
 		.read_format = PERF_FORMAT_LOST,
-		.sample_regs_user = SAMPLE_REGS,
+		.sample_regs_user = ARCH_PERF_REGS,
 		.sample_stack_user = (stack < STACK_MAX_BYTES ? stack : STACK_MAX_BYTES) & ~7u,
 		.inherit = 1,
 		.inherit_thread = 1,
@@ -436,7 +431,7 @@ static int walk_sample(struct capture *c, const struct process_samples *p,
 {
 	const uint8_t *at = (const uint8_t *)(h + 1);
 	const uint8_t *end = (const uint8_t *)h + h->header.size;
-	struct sample_regs regs;
+	struct arch_perf_regs regs;
 	uint64_t size, copied;
 	int rc;
 
@@ -453,9 +448,9 @@ static int walk_sample(struct capture *c, const struct process_samples *p,
 	else
 		memcpy(&copied, at + size, sizeof(copied));
 	const struct unwind_start start = {
-		.ip = regs.ip,
+		.ip = regs.pc,
 		.sp = regs.sp,
-		.bp = regs.bp,
+		.bp = regs.fp,
 		.bp_known = true,
 		.stack = at,
 		.stack_addr = regs.sp,

@@ -14,6 +14,7 @@
  */
 #include "capture/samples/stack_sampler.h"
 
+#include "arch/regs.h"
 #include "base/clock.h"
 #include "base/file_map.h"
 #include "base/units.h"
@@ -25,8 +26,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ptrace.h>
-#include <sys/user.h>
 #include <unistd.h>
 
 #define STOP_TIMEOUT_NS (20 * NSEC_PER_MSEC)
@@ -111,7 +110,7 @@ static int stop_and_take(void *arg)
 	struct stop *s = arg;
 	struct sampler_job *job = s->job;
 	struct tracer_priority before;
-	struct user_regs_struct regs;
+	struct arch_regs regs;
 	struct stopped_thread t;
 	uint64_t began;
 	int rc;
@@ -121,13 +120,13 @@ static int stop_and_take(void *arg)
 	rc = thread_stop(job->process, job->tid, STOP_TIMEOUT_NS, &t);
 	if (rc == 0) {
 		job->time_ns = clock_monotonic_ns();
-		rc = ptrace(PTRACE_GETREGS, job->tid, 0, &regs) < 0 ? -errno : 0;
+		rc = arch_regs_read(job->tid, &regs) < 0 ? -errno : 0;
 		if (rc == 0) {
-			job->ip = regs.rip;
-			job->sp = regs.rsp;
-			job->bp = regs.rbp;
+			job->ip = regs.pc;
+			job->sp = regs.sp;
+			job->bp = regs.fp;
 			job->stack_bytes =
-				read_stack(job->process, regs.rsp, job->stack, TAKER_STACK_BYTES);
+				read_stack(job->process, regs.sp, job->stack, TAKER_STACK_BYTES);
 		}
 		thread_resume(&t);
 		s->stop_ns += clock_monotonic_ns() - began;

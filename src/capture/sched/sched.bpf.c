@@ -49,7 +49,7 @@ struct task_struct___old {
 };
 
 struct pt_regs {
-	unsigned long orig_ax;
+	unsigned long ARCH_PT_REGS_CALL;
 };
 
 struct linux_binprm;
@@ -119,7 +119,7 @@ static __always_inline __u32 syscall_of(struct task_struct *task)
 	if (task->flags & (PF_IO_WORKER | PF_KTHREAD))
 		return 0;
 	regs = (void *)bpf_task_pt_regs(task);
-	number = (long)BPF_CORE_READ(regs, orig_ax);
+	number = (long)BPF_CORE_READ(regs, ARCH_PT_REGS_CALL);
 	return number < 0 ? 0 : (__u32)number + 1;
 }
 

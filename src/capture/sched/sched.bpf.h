@@ -19,6 +19,7 @@
 
 #include <bpf/bpf_helpers.h>
 
+#include "arch/pt_regs.h"
 #include "capture/samples/user_stack.h"
 
 #include "capture/sched/event.h"
@@ -109,9 +110,7 @@ static __always_inline void tell(struct sched_thread *t, __u64 now, __u16 type, 
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
-/* Words of the registers with which a thread entered the kernel (asm/ptrace.h of x86-64). */
-enum { REG_BP = 4, REG_IP = 16, REG_SP = 19 };
-
+/* A word of the registers with which a thread entered the kernel. */
 static __always_inline __u64 user_reg(const void *regs, unsigned int word)
 {
 	__u64 value = 0;
@@ -128,9 +127,9 @@ static __always_inline void tell_stack(const struct sched_thread *t, const void 
 	if (!s)
 		return;
 	fill(&s->event, t, time, SCHED_STACK, 0, 0, 0, t->number);
-	s->stack.ip = user_reg(regs, REG_IP);
+	s->stack.ip = user_reg(regs, REG_PC);
 	s->stack.sp = user_reg(regs, REG_SP);
-	s->stack.bp = user_reg(regs, REG_BP);
+	s->stack.bp = user_reg(regs, REG_FP);
 	user_stack_copy(&s->stack);
 	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
 }

@@ -6,11 +6,11 @@
  */
 	.text
 	.balign	16
-	.globl	kernel_core_measured
-	.hidden	kernel_core_measured
-	.type	kernel_core_measured, @function
-kernel_core_measured:
+	.globl	arch_measured
+	.hidden	arch_measured
+	.type	arch_measured, @function
+arch_measured:
 	nop
 	ret
-	.size	kernel_core_measured, . - kernel_core_measured
+	.size	arch_measured, . - arch_measured
 	.section .note.GNU-stack, "", @progbits

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/*
- * What the agent needs of the processor, x86-64. Everything that another architecture would do
- * differently is here and in the files named *_x86_64.S.
- */
-#ifndef POLLUX_AGENT_X86_64_H
-#define POLLUX_AGENT_X86_64_H
+#ifndef POLLUX_AGENT_X86_64_ARCH_H
+#define POLLUX_AGENT_X86_64_ARCH_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -21,7 +21,9 @@
  * `syscall` instruction, two bytes before, with the call's number, or that of restart_syscall, in
  * rax.
  */
-#include "process/stub.h"
+#include "arch/stub.h"
+
+#include "arch/arch.h"
 
 #include <asm/unistd.h>
 #include <cpuid.h>
@@ -37,20 +39,20 @@
 
 #define OVERFLOW_FLAG 0x800u /* of x86' rflags */
 
-void stub_resume_of(const struct user_regs_struct *regs, struct stub_resume *ret)
+void stub_resume_of(const struct arch_regs *regs, struct stub_resume *ret)
 {
-	long long rax = (long long)regs->rax;
+	long rax = (long)regs->result;
 
-	*ret = (struct stub_resume){.regs = regs, .rip = regs->rip, .rax = regs->rax};
-	if ((long long)regs->orig_rax < 0)
+	*ret = (struct stub_resume){.regs = regs, .pc = regs->pc, .result = regs->result};
+	if (regs->call < 0)
 		return;
 	if (rax == -ERESTARTSYS || rax == -ERESTARTNOINTR || rax == -ERESTARTNOHAND)
-		ret->rax = regs->orig_rax;
+		ret->result = (uint64_t)regs->call;
 	else if (rax == -ERESTART_RESTARTBLOCK)
-		ret->rax = __NR_restart_syscall;
+		ret->result = __NR_restart_syscall;
 	else
 		return;
-	ret->rip = regs->rip - 2;
+	ret->pc = regs->pc - ARCH_SYSCALL_BYTES;
 }
 
 struct code {
@@ -138,7 +140,7 @@ static void emit_call(struct code *c, const struct stub_call *call)
 /* What the stub has changed. */
 static void restore(struct code *c, const struct stub_resume *resume)
 {
-	const struct user_regs_struct *r = resume->regs;
+	const struct user_regs_struct *r = &resume->regs->kernel;
 
 	/* 0x7f + 1 overflows, 0 + 1 doesn't. sahf sets the flags but that one; no system call, and
 	 * no instruction here, changes those above. */
@@ -154,9 +156,9 @@ static void restore(struct code *c, const struct stub_resume *resume)
 	load(c, R10, r->r10);
 	load(c, R11, r->r11);
 	load(c, R15, r->r15);
-	load(c, 0, resume->rax);
+	load(c, 0, resume->result);
 	EMIT(c, 0xff, 0x25, 0, 0, 0, 0); /* jmp *0(%rip) */
-	emit_u64(c, resume->rip);
+	emit_u64(c, resume->pc);
 }
 
 /* A processor of before 2006 may lack it. */

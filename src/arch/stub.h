@@ -5,12 +5,13 @@
  * system call that has to be made again. It needs no stack. From the moment that the thread's instruction
  * pointer is set to the stub, nothing else is needed from us: we may die.
  */
-#ifndef POLLUX_PROCESS_STUB_H
-#define POLLUX_PROCESS_STUB_H
+#ifndef POLLUX_ARCH_STUB_H
+#define POLLUX_ARCH_STUB_H
+
+#include "arch/regs.h"
 
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/user.h>
 
 enum stub_check {
 	STUB_ANY = 0,  /* go on whatever the result is */
@@ -28,12 +29,12 @@ struct stub_call {
 	uint64_t result_at; /* address for the result, 0 if it is of no use */
 };
 
-/* Where a thread with these registers goes on, and with what in rax. It keeps `regs`. */
+/* Where a thread with these registers goes on, and with which result of a call. It keeps `regs`. */
 struct stub_resume {
-	const struct user_regs_struct *regs;
-	uint64_t rip, rax;
+	const struct arch_regs *regs;
+	uint64_t pc, result;
 };
-void stub_resume_of(const struct user_regs_struct *regs, struct stub_resume *ret);
+void stub_resume_of(const struct arch_regs *regs, struct stub_resume *ret);
 
 #define STUB_MAX_BYTES 4096u
 
