@@ -25,6 +25,7 @@
 
 /* One of async-std's functions. */
 struct probed_function {
+	const struct machine *machine;
 	const struct provider_probe *known;
 	uint64_t addr, offset;
 	const char *refused;
@@ -79,7 +80,9 @@ static void find_functions(struct elf_image *image, struct probed_object *o)
 			told |= o->functions[k].known == known;
 		if (!known || told)
 			continue;
-		*f = (struct probed_function){.known = known, .addr = symbols[i].addr};
+		*f = (struct probed_function){.machine = elf_image_machine(image),
+					      .known = known,
+					      .addr = symbols[i].addr};
 		if (!elf_image_is_code(image, f->addr) ||
 		    !elf_image_offset(image, f->addr, &f->offset))
 			f->refused = "it is not in the program's code";
@@ -177,7 +180,7 @@ static void tell_arg(struct buf *out, const struct probe_arg *arg,
 		   *provider_arg_name(what) ? provider_arg_name(what) : "-");
 	if (provider_arg_is_string(what))
 		buf_str(out, "address of a string, ");
-	probe_arg_text(out, PROBE_X86_64, arg);
+	probe_arg_text(out, arg);
 	buf_char(out, '\n');
 }
 
@@ -266,7 +269,7 @@ static void tell_functions(struct buf *out, const struct probed_object *o)
 		for (size_t k = 0; k < f->known->n_args; k++) {
 			struct probe_arg arg;
 
-			providers_function_arg(k, &arg);
+			providers_function_arg(f->machine, k, &arg);
 			tell_arg(out, &arg, f->known, k);
 		}
 	}
@@ -358,7 +361,7 @@ static void json_arg(struct json *j, const struct probe_arg *arg,
 	enum provider_arg what = known ? known->args[i] : PV_UNUSED;
 
 	buf_add(&operand, arg->operand, arg->operand_len);
-	probe_arg_text(&text, PROBE_X86_64, arg);
+	probe_arg_text(&text, arg);
 	json_object(j, NULL);
 	json_string(j, "name", *provider_arg_name(what) ? provider_arg_name(what) : NULL);
 	json_string(j, "operand", operand.data);
@@ -416,7 +419,7 @@ static void json_function(struct json *j, const struct probed_function *f)
 	for (size_t i = 0; i < f->known->n_args; i++) {
 		struct probe_arg arg;
 
-		providers_function_arg(i, &arg);
+		providers_function_arg(f->machine, i, &arg);
 		json_arg(j, &arg, f->known, i);
 	}
 	json_end_array(j);

@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/vec.h"
+#include "binary/machine.h"
 #include "binary/code/insn.h"
 #include "future/thread_stacks.h"
 #include "runtime/debug_names.h"
@@ -26,8 +27,6 @@
 #include <string.h>
 
 enum {
-	RSP = 4, /* as insn.h numbers registers */
-	RDI = 7,
 	MAX_CODE = 64 << 10,
 	MAX_STEPS = 6,	 /* from a reference to the future */
 	MAX_PLACES = 16, /* of one address */
@@ -99,9 +98,9 @@ static void by_variables(struct search *s)
 
 	for (size_t i = 0; i < s->b.n_slots; i++) {
 		const struct dw_slot *slot = &s->b.slots[i];
-		uint64_t base = slot->base == DWARF_RSP	  ? f->sp
-				: slot->base == DWARF_RBP ? (f->bp_known ? f->bp : 0)
-							  : stacks_frame_end(s->s, s->frame);
+		uint64_t base = slot->base == DWARF_SP	 ? f->sp
+				: slot->base == DWARF_FP ? (f->bp_known ? f->bp : 0)
+							 : stacks_frame_end(s->s, s->frame);
 		uint64_t value = base + (uint64_t)slot->offset;
 
 		if (base && (slot->is_value || mem_u64(&s->in->mem, value, &value)))
@@ -111,27 +110,25 @@ static void by_variables(struct search *s)
 
 /* ---- by the code ---- */
 
-/* Registers that hold an address in the frame, as offsets from rsp. */
+/* Registers that hold an address in the frame, as offsets from the stack pointer. */
 struct frame_registers {
 	bool known[16];
 	int64_t offset[16];
 };
 
-static void track(struct frame_registers *r, const struct insn *i)
+static void track(const struct machine *m, struct frame_registers *r, const struct insn *i)
 {
 	if (i->flow == INSN_CALL) {
-		static const uint8_t lost[] = {0, 1, 2, 6, 7, 8, 9, 10, 11};
-
-		for (size_t k = 0; k < sizeof(lost); k++)
-			r->known[lost[k]] = false;
+		for (size_t k = 0; k < 16; k++)
+			r->known[k] = r->known[k] && !(m->lost >> k & 1);
 		return;
 	}
 	if (i->reg >= 16)
 		return;
-	if (i->op == INSN_LEA && i->base == RSP && !i->indexed) {
+	if (i->op == INSN_LEA && i->base == m->sp && !i->indexed) {
 		r->known[i->reg] = true;
 		r->offset[i->reg] = i->disp;
-	} else if (i->op == INSN_MOV && i->source == RSP && !i->has_disp) {
+	} else if (i->op == INSN_MOV && i->source == m->sp && !i->has_disp) {
 		r->known[i->reg] = true;
 		r->offset[i->reg] = 0;
 	} else if (i->op == INSN_MOV && i->source < 16 && !i->has_disp) {
@@ -157,11 +154,11 @@ static void by_code(struct search *s)
 	while (insn_next(&w, &insn)) {
 		struct dw_function callee;
 
-		if (insn.flow == INSN_CALL && insn.target && r.known[RDI] &&
+		if (insn.flow == INSN_CALL && insn.target && r.known[w.machine->args[0]] &&
 		    debug_function(s->o->dwarf, insn.target, &callee) && callee.self_ref)
 			follow(s, dw_type_of(s->o->dwarf, callee.self_ref),
-			       f->sp + (uint64_t)r.offset[RDI]);
-		track(&r, &insn);
+			       f->sp + (uint64_t)r.offset[w.machine->args[0]]);
+		track(w.machine, &r, &insn);
 	}
 }
 

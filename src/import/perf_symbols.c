@@ -398,13 +398,13 @@ static bool cfa_of(const struct copy *c, const struct eh_row *row, uint64_t pc, 
 		   uint64_t bp, uint64_t *ret)
 {
 	switch (row->cfa_rule) {
-	case EH_CFA_RSP:
+	case EH_CFA_SP:
 		*ret = sp + (uint64_t)(int64_t)row->cfa;
 		return true;
-	case EH_CFA_RBP:
+	case EH_CFA_FP:
 		*ret = bp + (uint64_t)(int64_t)row->cfa;
 		return true;
-	case EH_CFA_AT_RBP:
+	case EH_CFA_AT_FP:
 		return word_at(c, bp + (uint64_t)(int64_t)row->cfa, ret);
 	case EH_CFA_PLT:
 		*ret = sp + 8 + ((pc & 15) >= (uint64_t)row->cfa ? 8 : 0);
@@ -426,10 +426,10 @@ bool perf_symbols_step(struct perf_symbols *s, uint32_t pid, bool caller, const 
 	/* A caller's frame lies above: what says otherwise would never end. */
 	if (cfa <= *sp || !word_at(&c, cfa - 8, ip))
 		return false;
-	uint64_t saved = cfa + (uint64_t)(int64_t)row->rbp;
-	if (row->rbp_rule == EH_RBP_AT_RBP)
-		saved = *bp + (uint64_t)(int64_t)row->rbp;
-	if ((row->rbp_rule == EH_RBP_AT_CFA || row->rbp_rule == EH_RBP_AT_RBP) &&
+	uint64_t saved = cfa + (uint64_t)(int64_t)row->fp;
+	if (row->fp_rule == EH_FP_AT_FP)
+		saved = *bp + (uint64_t)(int64_t)row->fp;
+	if ((row->fp_rule == EH_FP_AT_CFA || row->fp_rule == EH_FP_AT_FP) &&
 	    !word_at(&c, saved, bp))
 		return false;
 	*sp = cfa;

@@ -366,7 +366,7 @@ static bool find_bp(struct stack_walk *w, const struct unwind_map *m,
 	const struct unwind_code *caller;
 	uint64_t made, pushed, bp, ip;
 
-	if (!code->file || !code->file->image || !eh_table_rbp_made(code->table, row, &made) ||
+	if (!code->file || !code->file->image || !eh_table_fp_made(code->table, row, &made) ||
 	    !insn_pushed(code->file->image, made, w->exact ? pc : pc + 1, &pushed))
 		return false;
 	bp = w->sp + pushed;
@@ -386,8 +386,8 @@ static enum unwind_end step_signal(struct stack_walk *w)
 {
 	uint64_t ip, sp, bp;
 
-	if (!word_at(w, w->sp + EH_SIGNAL_RIP, &ip) || !word_at(w, w->sp + EH_SIGNAL_RSP, &sp) ||
-	    !word_at(w, w->sp + EH_SIGNAL_RBP, &bp))
+	if (!word_at(w, w->sp + EH_SIGNAL_PC, &ip) || !word_at(w, w->sp + EH_SIGNAL_SP, &sp) ||
+	    !word_at(w, w->sp + EH_SIGNAL_FP, &bp))
 		return UNWIND_CUT;
 	w->ip = ip;
 	w->sp = sp;
@@ -402,13 +402,13 @@ static bool find_cfa(const struct stack_walk *w, const struct eh_row *row, uint6
 {
 	*ret_end = UNWIND_NO_RULE;
 	switch (row->cfa_rule) {
-	case EH_CFA_RSP:
+	case EH_CFA_SP:
 		*ret_cfa = w->sp + (uint64_t)(int64_t)row->cfa;
 		return true;
-	case EH_CFA_RBP:
+	case EH_CFA_FP:
 		*ret_cfa = w->bp + (uint64_t)(int64_t)row->cfa;
 		return w->bp_known;
-	case EH_CFA_AT_RBP:
+	case EH_CFA_AT_FP:
 		if (!w->bp_known)
 			return false;
 		*ret_end = UNWIND_CUT;
@@ -440,17 +440,17 @@ static enum unwind_end step(struct stack_walk *w, const struct eh_row *row, uint
 	/* A caller's frame lies above: what says otherwise would never end. */
 	if (cfa <= w->sp)
 		return UNWIND_NO_RULE;
-	switch (row->rbp_rule) {
-	case EH_RBP_AT_CFA:
-	case EH_RBP_AT_RBP:
-		if (row->rbp_rule == EH_RBP_AT_RBP && !w->bp_known)
+	switch (row->fp_rule) {
+	case EH_FP_AT_CFA:
+	case EH_FP_AT_FP:
+		if (row->fp_rule == EH_FP_AT_FP && !w->bp_known)
 			break;
-		bp = (row->rbp_rule == EH_RBP_AT_CFA ? cfa : w->bp) + (uint64_t)(int64_t)row->rbp;
+		bp = (row->fp_rule == EH_FP_AT_CFA ? cfa : w->bp) + (uint64_t)(int64_t)row->fp;
 		if (!word_at(w, bp, &w->bp))
 			return UNWIND_CUT;
 		w->bp_known = true;
 		break;
-	case EH_RBP_LOST:
+	case EH_FP_LOST:
 		w->bp_known = false;
 	}
 	if (!word_at(w, cfa - 8, &w->ip))
@@ -543,7 +543,7 @@ enum unwind_end unwind(const struct unwind_map *m, const struct unwind_start *st
 		}
 		if (code->table)
 			row = eh_table_at(code->table, at - code->bias);
-		if (row && row->cfa_rule == EH_CFA_RBP && !w.bp_known)
+		if (row && row->cfa_rule == EH_CFA_FP && !w.bp_known)
 			find_bp(&w, m, code, row, at - code->bias);
 		if (row)
 			end = step(&w, row, at - code->bias, &last);

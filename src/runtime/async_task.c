@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "binary/code/code_refs.h"
+#include "binary/machine.h"
 #include "runtime/callers.h"
 #include "runtime/find.h"
 #include "runtime/kind_name.h"
@@ -95,6 +96,7 @@ static int find_tables(struct elf_image *image, struct tables *ret)
  * unoptimised: `add $off, %rdi; mov $0x100, %esi; ..; call`. */
 static uint16_t state_offset(struct elf_image *image, uint64_t clone_waker)
 {
+	const struct machine *m = elf_image_machine(image);
 	struct insn in[HEAD];
 	size_t n = tables_head(image, clone_waker, in, HEAD);
 	bool reference = false;
@@ -107,8 +109,9 @@ static uint16_t state_offset(struct elf_image *image, uint64_t clone_waker)
 				       ? (uint16_t)in[i].disp
 				       : OFFSET_UNKNOWN;
 		if (i > 0 && in[i].op == INSN_MOV && in[i].has_imm &&
-		    in[i].imm == ASYNC_REFERENCE && in[i].reg == 6 && in[i - 1].op == INSN_ADD &&
-		    in[i - 1].reg == 7 && in[i - 1].has_imm && in[i - 1].imm < MAX_HEADER_BYTES)
+		    in[i].imm == ASYNC_REFERENCE && in[i].reg == m->args[1] &&
+		    in[i - 1].op == INSN_ADD && in[i - 1].reg == m->args[0] && in[i - 1].has_imm &&
+		    in[i - 1].imm < MAX_HEADER_BYTES)
 			return (uint16_t)in[i - 1].imm;
 	}
 	return OFFSET_UNKNOWN;

@@ -16,6 +16,7 @@
  */
 #include "runtime/panic_places.h"
 
+#include "binary/machine.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/map.h"
@@ -179,7 +180,7 @@ static bool hear(const struct insn *in, void *opaque)
 	if (taken && read_location(p->image, taken, &place)) {
 		l->saying->n_worker += memmem(place.file, place.len, worker_folder,
 					      sizeof(worker_folder) - 1) != NULL;
-		l->last = in->reg == 7 ? taken : 0; /* the first argument: %rdi */
+		l->last = in->reg == elf_image_machine(p->image)->args[0] ? taken : 0;
 	} else if (in->flow != INSN_NEXT) {
 		l->last = 0;
 	}

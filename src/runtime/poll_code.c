@@ -15,10 +15,11 @@
 #include "base/search.h"
 #include "binary/elf/elf_image.h"
 #include "binary/code/insn.h"
+#include "binary/machine.h"
 
 #include <string.h>
 
-enum { RAX = 0, RCX = 1, RDX = 2, RSP = 4, RBP = 5, RSI = 6, RDI = 7, N_REGS = 16 };
+enum { N_REGS = 16 };
 enum { MAX_SLOTS = 32, MAX_ENTRY = 160 /* instructions */ };
 
 /* Argument + delta, or what `borrowed` pointers from there lead to + delta; argument 0: something
@@ -36,6 +37,7 @@ struct slot {
 };
 
 struct entry {
+	const struct machine *machine;
 	struct value regs[N_REGS];
 	struct slot slots[MAX_SLOTS];
 	size_t n_slots;
@@ -78,18 +80,18 @@ static void store(struct entry *e, const struct insn *in)
 /* What the instruction makes of the registers and slots. */
 static void follow(struct entry *e, const struct insn *in)
 {
-	bool frame = in->base == RSP || in->base == RBP;
+	const uint8_t sp = e->machine->sp, fp = e->machine->fp;
+	bool frame = in->base == sp || in->base == fp;
 	struct value v = {0};
 
-	if (in->op == INSN_PUSH || in->op == INSN_POP || in->reg == RSP)
-		forget_slots(e, RSP);
-	if (in->reg == RBP)
-		forget_slots(e, RBP);
+	if (in->op == INSN_PUSH || in->op == INSN_POP || in->reg == sp)
+		forget_slots(e, sp);
+	if (in->reg == fp)
+		forget_slots(e, fp);
 	if (in->flow == INSN_CALL) {
-		static const uint8_t lost[] = {RAX, RCX, RDX, RSI, RDI, 8, 9, 10, 11};
-
-		for (size_t i = 0; i < sizeof(lost); i++)
-			e->regs[lost[i]] = v;
+		for (size_t i = 0; i < N_REGS; i++)
+			if (e->machine->lost >> i & 1)
+				e->regs[i] = v;
 		return;
 	}
 	if (in->mem_written && in->has_disp && frame && !in->indexed)
@@ -168,25 +170,27 @@ static bool is_one_of(const uint64_t *v, size_t n, uint64_t addr)
 /* How far the stack pointer is below the return address, as far as straight-line reading shows:
  * after a jump or a return, what follows is taken to have the frame that the beginning made. */
 struct depth {
+	const struct machine *machine;
 	int64_t now, frame;
 	bool fixed;	/* the frame is made */
-	bool frame_reg; /* %rbp holds the frame's upper end */
+	bool frame_reg; /* the frame pointer holds the frame's upper end */
 };
 
 static bool reads_stack_argument(struct depth *d, const struct insn *in)
 {
-	bool yes = in->has_disp && ((in->base == RSP && in->disp >= d->now + 8) ||
-				    (in->base == RBP && d->frame_reg && in->disp >= 16));
+	const uint8_t sp = d->machine->sp, fp = d->machine->fp;
+	bool yes = in->has_disp && ((in->base == sp && in->disp >= d->now + 8) ||
+				    (in->base == fp && d->frame_reg && in->disp >= 16));
 
 	if (in->op == INSN_PUSH)
 		d->now += 8;
 	else if (in->op == INSN_POP)
 		d->now -= 8;
-	else if (in->op == INSN_SUB && in->reg == RSP && in->has_imm)
+	else if (in->op == INSN_SUB && in->reg == sp && in->has_imm)
 		d->now += (int64_t)in->imm;
-	else if (in->op == INSN_ADD && in->reg == RSP && in->has_imm)
+	else if (in->op == INSN_ADD && in->reg == sp && in->has_imm)
 		d->now -= (int64_t)in->imm;
-	else if (in->op == INSN_MOV && in->reg == RBP && in->source == RSP && d->now == 8)
+	else if (in->op == INSN_MOV && in->reg == fp && in->source == sp && d->now == 8)
 		d->frame_reg = true;
 	if (!d->fixed && d->now > d->frame)
 		d->frame = d->now;
@@ -201,7 +205,7 @@ static bool read_function(struct elf_image *image, uint64_t start, uint64_t end,
 			  uint64_t state_offset, unsigned bytes, struct entry e,
 			  const uint64_t *panics, size_t n_panics, struct poll_code *ret)
 {
-	struct depth depth = {0};
+	struct depth depth = {.machine = e.machine};
 	struct insn_walk w;
 	struct insn in;
 
@@ -235,8 +239,11 @@ static bool read_function(struct elf_image *image, uint64_t start, uint64_t end,
 bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint64_t state_offset,
 		    unsigned bytes, const uint64_t *panics, size_t n_panics, struct poll_code *ret)
 {
-	const struct entry e = {.regs = {[RDI] = {.argument = 1}, [RSI] = {.argument = 2}}};
+	const struct machine *m = elf_image_machine(image);
+	struct entry e = {.machine = m};
 
+	e.regs[m->args[0]].argument = 1;
+	e.regs[m->args[1]].argument = 2;
 	return read_function(image, start, end, state_offset, bytes, e, panics, n_panics, ret);
 }
 
@@ -244,11 +251,11 @@ void poll_code_read_borrowed(struct elf_image *image, uint64_t start, uint64_t e
 			     uint64_t state_offset, unsigned bytes, unsigned borrowed,
 			     struct poll_code *ret)
 {
-	static const uint8_t arguments[] = {RDI, RSI, RDX, RCX, 8, 9};
-	struct entry e = {.borrowed = borrowed};
+	const struct machine *m = elf_image_machine(image);
+	struct entry e = {.machine = m, .borrowed = borrowed};
 
-	for (size_t i = 0; i < sizeof(arguments); i++)
-		e.regs[arguments[i]].argument = (uint8_t)(i + 1);
+	for (uint8_t i = 0; i < m->n_args; i++)
+		e.regs[m->args[i]].argument = (uint8_t)(i + 1);
 	if (!read_function(image, start, end, state_offset, bytes, e, NULL, 0, ret))
 		ret->argument = 0;
 }

@@ -9,6 +9,7 @@
  */
 #include "runtime/providers.h"
 
+#include "binary/machine.h"
 #include "binary/elf/probes.h"
 
 #include <ctype.h>
@@ -164,13 +165,13 @@ const struct provider_probe *providers_function(const char *symbol)
 	return NULL;
 }
 
-void providers_function_arg(size_t i, struct probe_arg *ret_arg)
+void providers_function_arg(const struct machine *machine, size_t i, struct probe_arg *ret_arg)
 {
-	static const uint8_t registers[] = {PROBE_X86_RDI, PROBE_X86_RSI, PROBE_X86_RDX,
-					    PROBE_X86_RCX, PROBE_X86_R8,  PROBE_X86_R9};
-	bool there = i < sizeof(registers);
+	const uint8_t *registers = machine->arg_words;
+	bool there = i < sizeof(machine->arg_words);
 
 	*ret_arg = (struct probe_arg){
+		.machine = machine->probes,
 		.form = there ? PA_REG : PA_REFUSED,
 		.size = 8,
 		.base = there ? registers[i] : PROBE_NO_REG,

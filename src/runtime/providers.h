@@ -33,6 +33,7 @@
 #include <stdint.h>
 
 struct probe;	  /* binary/elf/probes.h */
+struct machine;	  /* binary/machine.h */
 struct probe_arg; /* binary/elf/probes.h */
 
 #define PROVIDER_MAX_ARGS 6u
@@ -109,8 +110,8 @@ const struct provider_probe *providers_match_event(const char *provider, const c
 const struct provider_probe *providers_function(const char *symbol);
 /* All rows in order; NULL after the last. */
 const struct provider_probe *providers_row(size_t i);
-/* Where a function's i-th argument is at its entry on x86-64. */
-void providers_function_arg(size_t i, struct probe_arg *ret_arg);
+/* Where a function's i-th argument is at its entry. */
+void providers_function_arg(const struct machine *machine, size_t i, struct probe_arg *ret_arg);
 
 bool provider_arg_is_string(enum provider_arg arg);
 const char *provider_arg_name(enum provider_arg arg); /* "task", "file", "line": "" if unused */

@@ -25,14 +25,14 @@ static int read_nothing(void *ctx, uint64_t addr, void *to, size_t len)
 	return 0;
 }
 
-static void use_args(enum probe_machine machine, const struct probe_arg *args, size_t n)
+static void use_args(const struct probe_arg *args, size_t n)
 {
 	uint64_t words[PROBE_ARM_N_WORDS] = {0}, v;
 
 	for (size_t i = 0; i < n; i++) {
 		struct buf out = BUF_INIT;
 
-		probe_arg_text(&out, machine, &args[i]);
+		probe_arg_text(&out, &args[i]);
 		if (args[i].operand_len)
 			buf_add(&out, args[i].operand, args[i].operand_len);
 		buf_done(&out);
@@ -55,7 +55,7 @@ static void try_file(const uint8_t *data, size_t size)
 		for (size_t i = 0; (p = probes_at(probes, i)); i++) {
 			uint64_t offset;
 
-			use_args(PROBE_X86_64, p->args, p->n_args);
+			use_args(p->args, p->n_args);
 			providers_match(p);
 			providers_match_event(p->provider, p->name, p->n_args);
 			if (!p->refused && !elf_image_offset(image, p->addr, &offset))
@@ -76,8 +76,8 @@ static void try_text(const uint8_t *data, size_t size)
 		abort();
 	memcpy(text, data, size);
 	text[size] = 0;
-	use_args(PROBE_X86_64, args, probe_args_parse(PROBE_X86_64, text, args));
-	use_args(PROBE_AARCH64, args, probe_args_parse(PROBE_AARCH64, text, args));
+	use_args(args, probe_args_parse(PROBE_X86_64, text, args));
+	use_args(args, probe_args_parse(PROBE_AARCH64, text, args));
 	providers_match_event(text, text, 1);
 	providers_match_event("tokio", text, size % 5);
 	free(text);

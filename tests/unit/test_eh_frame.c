@@ -66,7 +66,7 @@ static void end(struct made *m)
 	memcpy(m->data + m->entry, &len, 4);
 }
 
-/* The usual one: zR, pc-relative, CFA = rsp + 8, return address below it. */
+/* The usual one: zR, pc-relative, CFA = sp + 8, return address below it. */
 static void put_cie(struct made *m)
 {
 	m->cie = m->len;
@@ -99,15 +99,15 @@ static struct eh_table *compile(const struct made *m)
 }
 
 static void check_row(const struct eh_table *t, uint64_t addr, enum eh_cfa rule, int cfa,
-		      enum eh_rbp rbp_rule, int rbp)
+		      enum eh_fp fp_rule, int rbp)
 {
 	const struct eh_row *r = eh_table_at(t, addr);
 
 	assert_non_null(r);
 	assert_int_equal(r->cfa_rule, rule);
 	assert_int_equal(r->cfa, cfa);
-	assert_int_equal(r->rbp_rule, rbp_rule);
-	assert_int_equal(r->rbp, rbp);
+	assert_int_equal(r->fp_rule, fp_rule);
+	assert_int_equal(r->fp, rbp);
 	assert_int_equal(r->ra_rule, EH_RA_AT_CFA);
 }
 
@@ -135,19 +135,19 @@ static void test_usual(void **state)
 
 	assert_null(eh_table_at(t, 0));
 	assert_null(eh_table_at(t, CODE - 1));
-	check_row(t, CODE, EH_CFA_RSP, 8, EH_RBP_SAME, 0);
-	check_row(t, CODE + 1, EH_CFA_RSP, 16, EH_RBP_AT_CFA, -16);
-	check_row(t, CODE + 3, EH_CFA_RSP, 16, EH_RBP_AT_CFA, -16);
-	check_row(t, CODE + 4, EH_CFA_RBP, 16, EH_RBP_AT_CFA, -16);
-	check_row(t, CODE + 43, EH_CFA_RBP, 16, EH_RBP_AT_CFA, -16);
-	check_row(t, CODE + 44, EH_CFA_RSP, 8, EH_RBP_SAME, 0);
-	check_row(t, CODE + 45, EH_CFA_RBP, 16, EH_RBP_AT_CFA, -16);
-	check_row(t, CODE + 99, EH_CFA_RBP, 16, EH_RBP_AT_CFA, -16);
-	check_row(t, CODE + 100, EH_CFA_RSP, 8, EH_RBP_SAME, 0);
-	check_row(t, CODE + 109, EH_CFA_RSP, 8, EH_RBP_SAME, 0);
+	check_row(t, CODE, EH_CFA_SP, 8, EH_FP_SAME, 0);
+	check_row(t, CODE + 1, EH_CFA_SP, 16, EH_FP_AT_CFA, -16);
+	check_row(t, CODE + 3, EH_CFA_SP, 16, EH_FP_AT_CFA, -16);
+	check_row(t, CODE + 4, EH_CFA_FP, 16, EH_FP_AT_CFA, -16);
+	check_row(t, CODE + 43, EH_CFA_FP, 16, EH_FP_AT_CFA, -16);
+	check_row(t, CODE + 44, EH_CFA_SP, 8, EH_FP_SAME, 0);
+	check_row(t, CODE + 45, EH_CFA_FP, 16, EH_FP_AT_CFA, -16);
+	check_row(t, CODE + 99, EH_CFA_FP, 16, EH_FP_AT_CFA, -16);
+	check_row(t, CODE + 100, EH_CFA_SP, 8, EH_FP_SAME, 0);
+	check_row(t, CODE + 109, EH_CFA_SP, 8, EH_FP_SAME, 0);
 	assert_null(eh_table_at(t, CODE + 110));
 	assert_null(eh_table_at(t, CODE + 0x1ff));
-	check_row(t, CODE + 0x201, EH_CFA_RSP, 8, EH_RBP_SAME, 0);
+	check_row(t, CODE + 0x201, EH_CFA_SP, 8, EH_FP_SAME, 0);
 	assert_int_equal(eh_table_at(t, CODE + 0x202)->ra_rule, EH_RA_END);
 	assert_null(eh_table_at(t, CODE + 0x20a));
 	assert_null(eh_table_at(t, UINT64_MAX));
@@ -185,17 +185,17 @@ static void test_rare(void **state)
 	t = compile(&m);
 
 	assert_null(eh_table_at(t, CODE));
-	check_row(t, CODE + 1, EH_CFA_AT_RBP, -8, EH_RBP_AT_RBP, 0);
-	check_row(t, CODE + 2, EH_CFA_RSP, 32, EH_RBP_AT_CFA, -32);
-	check_row(t, CODE + 3, EH_CFA_RSP, 64, EH_RBP_AT_CFA, -40);
-	check_row(t, CODE + 4, EH_CFA_RSP, 64, EH_RBP_AT_CFA, 8);
-	check_row(t, CODE + 5, EH_CFA_RSP, 64, EH_RBP_SAME, 0);
-	check_row(t, CODE + 6, EH_CFA_RSP, 64, EH_RBP_LOST, 0);
-	check_row(t, CODE + 7, EH_CFA_RSP, 64, EH_RBP_SAME, 0);
-	check_row(t, CODE + 8, EH_CFA_RSP, 64, EH_RBP_LOST, 0);
+	check_row(t, CODE + 1, EH_CFA_AT_FP, -8, EH_FP_AT_FP, 0);
+	check_row(t, CODE + 2, EH_CFA_SP, 32, EH_FP_AT_CFA, -32);
+	check_row(t, CODE + 3, EH_CFA_SP, 64, EH_FP_AT_CFA, -40);
+	check_row(t, CODE + 4, EH_CFA_SP, 64, EH_FP_AT_CFA, 8);
+	check_row(t, CODE + 5, EH_CFA_SP, 64, EH_FP_SAME, 0);
+	check_row(t, CODE + 6, EH_CFA_SP, 64, EH_FP_LOST, 0);
+	check_row(t, CODE + 7, EH_CFA_SP, 64, EH_FP_SAME, 0);
+	check_row(t, CODE + 8, EH_CFA_SP, 64, EH_FP_LOST, 0);
 	assert_int_equal(eh_table_at(t, CODE + 9)->ra_rule, EH_RA_LOST);
 	assert_int_equal(eh_table_at(t, CODE + 49)->ra_rule, EH_RA_LOST);
-	check_row(t, CODE + 50, EH_CFA_RSP, 64, EH_RBP_LOST, 0);
+	check_row(t, CODE + 50, EH_CFA_SP, 64, EH_FP_LOST, 0);
 	assert_null(eh_table_at(t, CODE + 51)); /* after what isn't understood */
 	eh_table_free(t);
 }
@@ -220,7 +220,7 @@ static void test_plt_and_signal(void **state)
 	PUT(&m, DW_CFA_expression, 16, 3, DW_OP_breg7, 0xb0, 1);
 	end(&m);
 	t = compile(&m);
-	check_row(t, CODE + 5, EH_CFA_PLT, 11, EH_RBP_SAME, 0);
+	check_row(t, CODE + 5, EH_CFA_PLT, 11, EH_FP_SAME, 0);
 	assert_int_equal(eh_table_at(t, CODE + 64)->cfa_rule, EH_CFA_SIGNAL);
 	assert_null(eh_table_at(t, CODE + 130));
 	eh_table_free(t);
@@ -251,10 +251,10 @@ static void test_malformed(void **state)
 	put_u32(&m, 0x7fffffff); /* beyond the end */
 	t = compile(&m);
 	assert_null(eh_table_at(t, CODE));
-	check_row(t, CODE + 16, EH_CFA_RSP, 8, EH_RBP_SAME, 0);
-	check_row(t, CODE + 25, EH_CFA_RSP, 8, EH_RBP_SAME, 0);
+	check_row(t, CODE + 16, EH_CFA_SP, 8, EH_FP_SAME, 0);
+	check_row(t, CODE + 25, EH_CFA_SP, 8, EH_FP_SAME, 0);
 	assert_null(eh_table_at(t, CODE + 27));
-	check_row(t, CODE + 32, EH_CFA_RSP, 8, EH_RBP_SAME, 0);
+	check_row(t, CODE + 32, EH_CFA_SP, 8, EH_FP_SAME, 0);
 	eh_table_free(t);
 	for (cut = 0; cut < m.len; cut++) {
 		struct made part = m;
@@ -290,7 +290,7 @@ static void check_text(const char *path, uint64_t addr, const struct eh_row *r, 
 
 	if (!strcmp(cfa, "exp")) {
 		if (r && r->cfa_rule != EH_CFA_PLT && r->cfa_rule != EH_CFA_SIGNAL &&
-		    r->cfa_rule != EH_CFA_AT_RBP)
+		    r->cfa_rule != EH_CFA_AT_FP)
 			fail_msg("%s: %" PRIx64 ": an expression it is not", path, addr);
 		return;
 	}
@@ -301,14 +301,14 @@ static void check_text(const char *path, uint64_t addr, const struct eh_row *r, 
 	}
 	if (!r)
 		fail_msg("%s: no rules at %" PRIx64 ", should be %s", path, addr, cfa);
-	snprintf(want, sizeof(want), "%s%+d", r->cfa_rule == EH_CFA_RSP ? "rsp" : "rbp", r->cfa);
+	snprintf(want, sizeof(want), "%s%+d", r->cfa_rule == EH_CFA_SP ? "rsp" : "rbp", r->cfa);
 	if (strcmp(want, cfa) != 0)
 		fail_msg("%s: %" PRIx64 ": %s, should be %s", path, addr, want, cfa);
 	if (*rbp == 'c') {
-		snprintf(want, sizeof(want), "c%+d", r->rbp);
-		if (r->rbp_rule != EH_RBP_AT_CFA || strcmp(want, rbp) != 0)
+		snprintf(want, sizeof(want), "c%+d", r->fp);
+		if (r->fp_rule != EH_FP_AT_CFA || strcmp(want, rbp) != 0)
 			fail_msg("%s: rbp at %" PRIx64 ": %s, should be %s", path, addr, want, rbp);
-	} else if ((*rbp == 'u' || *rbp == 's' || !*rbp) != (r->rbp_rule == EH_RBP_SAME) &&
+	} else if ((*rbp == 'u' || *rbp == 's' || !*rbp) != (r->fp_rule == EH_FP_SAME) &&
 		   *rbp != 'e' && *rbp != 'v') {
 		fail_msg("%s: rbp at %" PRIx64 ": should be %s", path, addr, rbp);
 	}

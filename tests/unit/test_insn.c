@@ -3,7 +3,7 @@
  * The instructions that pollux decodes by itself against Zydis: every opcode of the first two maps,
  * with each ModRM byte and the prefixes that a compiler puts there.
  */
-#include "binary/code/insn_plain.h"
+#include "binary/x86_64/insn_plain.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

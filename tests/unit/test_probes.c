@@ -58,7 +58,7 @@ static void check(enum probe_machine machine, const char *operand, const char *t
 	words[29] = 0x1010;    /* x29 */
 	words[PROBE_ARM_SP] = 0x1000;
 	assert_int_equal(probe_args_parse(machine, operand, args), 1);
-	probe_arg_text(&out, machine, &args[0]);
+	probe_arg_text(&out, &args[0]);
 	assert_string_equal(out.data, text);
 	r = probe_arg_eval(&args[0], words,
 			   machine == PROBE_X86_64 ? PROBE_X86_N_WORDS : PROBE_ARM_N_WORDS,

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "binary/elf/probes.h"
+#include "binary/machine.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -678,9 +679,9 @@ static void test_table(void **state)
 	assert_null(providers_match_event("sdt_", "7", 1));
 	assert_null(providers_function("async_std_task_spawned"));
 	assert_int_equal(providers_function("async_std_task_spawn")->what, PW_SPAWN);
-	providers_function_arg(3, &arg);
+	providers_function_arg(&machine_x86_64, 3, &arg);
 	assert_int_equal(arg.base, PROBE_X86_RCX);
-	providers_function_arg(6, &arg);
+	providers_function_arg(&machine_x86_64, 6, &arg);
 	assert_int_equal(arg.form, PA_REFUSED);
 	for (n = 0; providers_row(n); n++) {
 		const struct provider_probe *row = providers_row(n);

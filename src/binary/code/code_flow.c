@@ -14,20 +14,12 @@
 #include "base/cleanup.h"
 #include "base/search.h"
 #include "base/vec.h"
+#include "binary/elf/elf_image.h"
+#include "binary/machine.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define RAX 0u
-#define RDX 2u
-#define RSP 4u
-#define RBP 5u
-
-/* What a call may change, and what it may be given: rax, rcx, rdx, rsi, rdi, r8 to r11. */
-#define CALL_CLOBBERS 0x0fc7u
-#define CALL_ARGUMENTS 0x03c6u
-#define RETURNED (1u << RAX | 1u << RDX)
 
 #define VECTORS_AT 16u
 #define SLOTS_AT 48u
@@ -81,7 +73,7 @@ static uint32_t index_of(const struct code_flow *f, uint64_t addr)
 static bool in_frame(const struct code_flow *f, const struct insn *in)
 {
 	return in->has_disp && !in->indexed && in->mem_bytes &&
-	       (in->base == RSP || (in->base == RBP && f->has_frame));
+	       (in->base == f->machine->sp || (in->base == f->machine->fp && f->has_frame));
 }
 
 static int by_slot(const void *a, const void *b)
@@ -105,9 +97,9 @@ static int link_up(struct code_flow *f)
 	drop_tables(f);
 	f->has_frame = false;
 	for (size_t i = 0; i < f->n; i++)
-		f->has_frame =
-			f->has_frame || (f->insns[i].op == INSN_MOV && f->insns[i].reg == RBP &&
-					 f->insns[i].source == RSP);
+		f->has_frame = f->has_frame ||
+			       (f->insns[i].op == INSN_MOV && f->insns[i].reg == f->machine->fp &&
+				f->insns[i].source == f->machine->sp);
 	f->targets = calloc(n, sizeof(*f->targets));
 	f->state = calloc(n, sizeof(*f->state));
 	f->work = calloc(2 * n, sizeof(*f->work));
@@ -153,6 +145,7 @@ int code_flow_read(struct code_flow *f, const struct elf_image *img, uint64_t st
 	f->n = f->n_slots = 0;
 	free(f->open);
 	f->open = NULL;
+	f->machine = elf_image_machine(img);
 	if (!insn_walk_init(&w, img, start, end))
 		return 0;
 	while (r == 0 && insn_next(&w, &in) > 0)
@@ -246,16 +239,17 @@ static uint64_t spill_bit(struct value *v, const struct insn *in)
 static uint64_t step(struct value *v, uint32_t i, uint64_t state, bool *ret_used)
 {
 	const struct insn *in = &v->f->insns[i];
+	const struct machine *m = v->f->machine;
 	uint64_t reads = in->reads | (uint64_t)in->vectors_read << VECTORS_AT;
 	uint64_t writes = in->writes | (uint64_t)in->vectors_written << VECTORS_AT;
 	uint64_t slots = slot_bits(v, in), spill = 0;
 	bool carries = state & reads,
 	     leaves = in->flow == INSN_JUMP && v->f->targets[i] == CODE_NOWHERE;
 
-	*ret_used = ((in->flow == INSN_CALL || leaves) && state & CALL_ARGUMENTS) ||
-		    (in->ret && state & RETURNED) || (in->op == INSN_PUSH && carries);
+	*ret_used = ((in->flow == INSN_CALL || leaves) && state & m->given) ||
+		    (in->ret && state & m->returned) || (in->op == INSN_PUSH && carries);
 	if (in->flow == INSN_CALL)
-		writes |= CALL_CLOBBERS | VECTORS;
+		writes |= m->lost | VECTORS;
 	if (in->mem_written) {
 		spill = carries ? spill_bit(v, in) : 0;
 		*ret_used = *ret_used || (carries && !spill);

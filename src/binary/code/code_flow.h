@@ -19,6 +19,7 @@ struct code_slot {
 };
 
 struct code_flow {
+	const struct machine *machine;
 	struct insn *insns; /* by address */
 	size_t n, cap;
 	uint32_t *targets;	 /* where a jump or branch leads, by its index; else CODE_NOWHERE */
@@ -28,7 +29,7 @@ struct code_flow {
 	uint32_t *work;
 	uint8_t *seen;
 	uint8_t *open;	/* what the guard does not protect; NULL: there is none */
-	bool has_frame; /* rbp is the frame's */
+	bool has_frame; /* the frame pointer is the frame's */
 };
 
 enum value_fate {

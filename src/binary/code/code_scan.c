@@ -4,6 +4,7 @@
 
 #include "base/search.h"
 #include "binary/elf/elf_image.h"
+#include "binary/machine.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -58,8 +59,9 @@ int code_scan(struct elf_image *image, unsigned patterns, const struct code_targ
 		elf_image_code(image, i, &start, &end);
 		code = elf_image_bytes(image, start, &left);
 		if (code)
-			rc = code_scan_bytes(code, left < end - start ? left : end - start, start,
-					     patterns, targets, hit, context);
+			rc = elf_image_machine(image)->scan(code,
+							    left < end - start ? left : end - start,
+							    start, patterns, targets, hit, context);
 	}
 	return rc;
 }

@@ -62,8 +62,5 @@ static inline bool code_targets_have(const struct code_targets *t, uint64_t addr
 /* All code of the object. `targets`: only what leads to one of them; NULL: all. */
 int code_scan(struct elf_image *image, unsigned patterns, const struct code_targets *targets,
 	      code_hit_fn hit, void *context);
-/* These bytes, which are at `addr`. */
-int code_scan_bytes(const uint8_t *code, size_t len, uint64_t addr, unsigned patterns,
-		    const struct code_targets *targets, code_hit_fn hit, void *context);
 
 #endif

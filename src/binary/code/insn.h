@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Instructions of an ELF object, decoded by Zydis: enough to walk a function from its start, to
+ * Instructions of an ELF object, decoded: enough to walk a function from its start, to
  * follow calls, and to find and confirm the instructions that take an address.
  */
 #ifndef POLLUX_BINARY_CODE_INSN_H
@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct elf_image;
+struct machine;
 
 enum insn_flow {
 	INSN_NEXT = 0, /* continues after itself */
@@ -67,6 +68,7 @@ struct insn {
 
 /* Walks straight through [start, end). */
 struct insn_walk {
+	const struct machine *machine;
 	const uint8_t *bytes;
 	uint64_t at, end;
 };

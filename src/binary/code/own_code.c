@@ -7,6 +7,7 @@
 
 #include "binary/code/code_scan.h"
 #include "binary/elf/elf_image.h"
+#include "binary/machine.h"
 
 static bool is_function(uint64_t addr, void *opaque)
 {
@@ -26,8 +27,8 @@ static bool takes_function(struct elf_image *image, const struct insn_walk *w)
 {
 	unsigned patterns = elf_image_pie(image) ? CODE_TAKES : CODE_TAKES | CODE_NUMBERS;
 
-	return code_scan_bytes(w->bytes, (size_t)(w->end - w->at), w->at, patterns, NULL, is_taken,
-			       image);
+	return w->machine->scan(w->bytes, (size_t)(w->end - w->at), w->at, patterns, NULL, is_taken,
+				image);
 }
 
 bool own_code_init(struct own_code *o, struct elf_image *image, uint64_t start, uint64_t end)

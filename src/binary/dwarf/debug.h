@@ -15,6 +15,7 @@
 #ifndef POLLUX_BINARY_DWARF_DEBUG_H
 #define POLLUX_BINARY_DWARF_DEBUG_H
 
+#include "binary/x86_64/dwarf_regs.h"
 #include "base/error.h"
 
 #include <stdbool.h>
@@ -145,7 +146,7 @@ const struct dw_type *debug_named_type(struct debug *d, const char *full);
 const struct dw_type *debug_thread_local(struct debug *d, const char *symbol);
 
 /* A place in a frame, from a variable that refers to a future: registers by DWARF's numbers. */
-enum { DWARF_RBP = 6, DWARF_RSP = 7, DWARF_FRAME_END = 0xff /* what rsp is in the caller */ };
+enum { DWARF_FRAME_END = 0xff /* what the stack pointer is in the caller */ };
 struct dw_slot {
 	uint64_t type_ref; /* Pin<&mut F>, &mut F and the like */
 	int64_t offset;	   /* from base */

@@ -86,7 +86,7 @@ static bool one_location(void *ctx, const uint8_t *p, size_t len, uint64_t low, 
 		s.base = (uint8_t)(op - DW_OP_breg0);
 	else
 		return false;
-	if ((s.base != DWARF_RSP && s.base != DWARF_RBP && s.base != DWARF_FRAME_END) ||
+	if ((s.base != DWARF_SP && s.base != DWARF_FP && s.base != DWARF_FRAME_END) ||
 	    !dwarf_sleb(&p, end, &s.offset))
 		return false;
 	alive = c->alive && c->pc >= low && c->pc < high;
@@ -94,7 +94,7 @@ static bool one_location(void *ctx, const uint8_t *p, size_t len, uint64_t low, 
 	if (p != end && !s.is_value)
 		return false;
 	/* rbp stays only if it is the frame's pointer */
-	if (!alive && (!s.is_value || (s.base == DWARF_RBP && c->base != DWARF_RBP)))
+	if (!alive && (!s.is_value || (s.base == DWARF_FP && c->base != DWARF_FP)))
 		return false;
 	add_slot(c, &s);
 	return false;

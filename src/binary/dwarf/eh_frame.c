@@ -34,8 +34,6 @@
 #define INDEX_SHIFT 8 /* a page of the index is at least 256 bytes of code */
 #define MIN_INDEX 4096u
 
-enum { REG_RBP = 6, REG_RSP = 7, REG_RIP = 16 };
-
 struct eh_table {
 	uint64_t base;
 	struct eh_row *rows;
@@ -124,8 +122,8 @@ static uint64_t encoded(const struct section *s, struct cursor *c, uint8_t encod
 enum where {
 	W_SAME = 0,
 	W_AT_CFA, /* at CFA + offset */
-	W_AT_RSP, /* expressions: at register + offset */
-	W_AT_RBP,
+	W_AT_SP,  /* expressions: at register + offset */
+	W_AT_FP,
 	W_UNDEFINED,
 	W_OTHER,
 };
@@ -137,9 +135,9 @@ struct place {
 
 struct rules {
 	enum eh_cfa cfa;
-	uint64_t cfa_reg; /* of EH_CFA_RSP and EH_CFA_RBP, and what to be when that is known */
+	uint64_t cfa_reg; /* of EH_CFA_SP and EH_CFA_FP, and what to be when that is known */
 	int64_t cfa_offset;
-	struct place rbp, rip;
+	struct place fp, ra;
 };
 
 struct eh_cie {
@@ -154,7 +152,7 @@ struct eh_cie {
 
 static struct place *place_of(struct rules *r, uint64_t reg)
 {
-	return reg == REG_RBP ? &r->rbp : reg == REG_RIP ? &r->rip : NULL;
+	return reg == DWARF_FP ? &r->fp : reg == DWARF_RA ? &r->ra : NULL;
 }
 
 static void set_place(struct rules *r, uint64_t reg, enum where where, int64_t offset)
@@ -169,7 +167,7 @@ static void set_cfa(struct rules *r, uint64_t reg, int64_t offset)
 {
 	r->cfa_reg = reg;
 	r->cfa_offset = offset;
-	r->cfa = reg == REG_RSP ? EH_CFA_RSP : reg == REG_RBP ? EH_CFA_RBP : EH_CFA_NONE;
+	r->cfa = reg == DWARF_SP ? EH_CFA_SP : reg == DWARF_FP ? EH_CFA_FP : EH_CFA_NONE;
 }
 
 /* `breg rsp|rbp, offset`, and what follows it. */
@@ -186,10 +184,7 @@ static bool based(struct cursor *e, uint64_t *ret_reg, int64_t *ret_offset)
 
 static void set_cfa_expression(struct rules *r, const uint8_t *data, size_t len)
 {
-	/* breg rsp 8, breg rip 0, lit15, and, litN, ge, lit3, shl, plus */
-	static const uint8_t plt[] = {DW_OP_breg7, 8,	      DW_OP_breg16, 0,
-				      DW_OP_lit15, DW_OP_and, DW_OP_lit0,   DW_OP_ge,
-				      DW_OP_lit3,  DW_OP_shl, DW_OP_plus};
+	static const uint8_t plt[] = EH_PLT_CFA;
 	struct cursor e;
 	uint64_t reg;
 	int64_t offset;
@@ -204,10 +199,10 @@ static void set_cfa_expression(struct rules *r, const uint8_t *data, size_t len)
 	cursor_init(&e, data, len);
 	if (!based(&e, &reg, &offset) || cursor_left(&e) != 1 || cursor_u8(&e) != DW_OP_deref)
 		return;
-	if (reg == REG_RSP && offset == EH_SIGNAL_RSP)
+	if (reg == DWARF_SP && offset == EH_SIGNAL_SP)
 		r->cfa = EH_CFA_SIGNAL;
-	else if (reg == REG_RBP)
-		r->cfa = EH_CFA_AT_RBP;
+	else if (reg == DWARF_FP)
+		r->cfa = EH_CFA_AT_FP;
 	r->cfa_offset = offset;
 }
 
@@ -218,8 +213,8 @@ static void set_expression(struct rules *r, uint64_t reg, const uint8_t *data, s
 	int64_t offset;
 
 	cursor_init(&e, data, len);
-	if (based(&e, &base, &offset) && !cursor_left(&e) && (base == REG_RSP || base == REG_RBP))
-		set_place(r, reg, base == REG_RSP ? W_AT_RSP : W_AT_RBP, offset);
+	if (based(&e, &base, &offset) && !cursor_left(&e) && (base == DWARF_SP || base == DWARF_FP))
+		set_place(r, reg, base == DWARF_SP ? W_AT_SP : W_AT_FP, offset);
 	else
 		set_place(r, reg, W_OTHER, 0);
 }
@@ -234,33 +229,33 @@ static struct eh_row row_of(const struct rules *r, uint32_t pc)
 		return row;
 	/* A signal frame is the kernel's, or none that is known. */
 	if (r->cfa == EH_CFA_SIGNAL) {
-		if (r->rip.where == W_AT_RSP && r->rip.offset == EH_SIGNAL_RIP &&
-		    r->rbp.where == W_AT_RSP && r->rbp.offset == EH_SIGNAL_RBP)
+		if (r->ra.where == W_AT_SP && r->ra.offset == EH_SIGNAL_PC &&
+		    r->fp.where == W_AT_SP && r->fp.offset == EH_SIGNAL_FP)
 			row.cfa_rule = EH_CFA_SIGNAL;
 		return row;
 	}
 	row.cfa_rule = (uint8_t)r->cfa;
 	row.cfa = (int32_t)r->cfa_offset;
-	row.ra_rule = r->rip.where == W_AT_CFA && r->rip.offset == -8 ? EH_RA_AT_CFA
-		      : r->rip.where == W_UNDEFINED		      ? EH_RA_END
-								      : EH_RA_LOST;
-	row.rbp = (int16_t)r->rbp.offset;
-	row.rbp_rule = EH_RBP_LOST;
-	if (r->rbp.where == W_SAME)
-		row.rbp_rule = EH_RBP_SAME;
-	else if (row.rbp == r->rbp.offset && r->rbp.where == W_AT_CFA)
-		row.rbp_rule = EH_RBP_AT_CFA;
-	else if (row.rbp == r->rbp.offset && r->rbp.where == W_AT_RBP)
-		row.rbp_rule = EH_RBP_AT_RBP;
-	if (row.rbp_rule == EH_RBP_SAME || row.rbp_rule == EH_RBP_LOST)
-		row.rbp = 0;
+	row.ra_rule = r->ra.where == W_AT_CFA && r->ra.offset == DWARF_RA_AT_CFA ? EH_RA_AT_CFA
+		      : r->ra.where == W_UNDEFINED				 ? EH_RA_END
+										 : EH_RA_LOST;
+	row.fp = (int16_t)r->fp.offset;
+	row.fp_rule = EH_FP_LOST;
+	if (r->fp.where == W_SAME)
+		row.fp_rule = EH_FP_SAME;
+	else if (row.fp == r->fp.offset && r->fp.where == W_AT_CFA)
+		row.fp_rule = EH_FP_AT_CFA;
+	else if (row.fp == r->fp.offset && r->fp.where == W_AT_FP)
+		row.fp_rule = EH_FP_AT_FP;
+	if (row.fp_rule == EH_FP_SAME || row.fp_rule == EH_FP_LOST)
+		row.fp = 0;
 	return row;
 }
 
 static bool same_rules(const struct eh_row *a, const struct eh_row *b)
 {
-	return a->cfa == b->cfa && a->rbp == b->rbp && a->cfa_rule == b->cfa_rule &&
-	       a->rbp_rule == b->rbp_rule && a->ra_rule == b->ra_rule;
+	return a->cfa == b->cfa && a->fp == b->fp && a->cfa_rule == b->cfa_rule &&
+	       a->fp_rule == b->fp_rule && a->ra_rule == b->ra_rule;
 }
 
 static int put_row(struct eh_table *t, const struct eh_row *row)
@@ -306,7 +301,7 @@ static void run_rule(struct rules *r, const struct eh_cie *cie, uint8_t op, stru
 	case DW_CFA_restore_extended:
 		reg = cursor_uleb(c);
 		if (place_of(r, reg))
-			*place_of(r, reg) = reg == REG_RBP ? cie->initial.rbp : cie->initial.rip;
+			*place_of(r, reg) = reg == DWARF_FP ? cie->initial.fp : cie->initial.ra;
 		break;
 	case DW_CFA_undefined:
 		set_place(r, cursor_uleb(c), W_UNDEFINED, 0);
@@ -397,7 +392,7 @@ static int run(struct eh_table *t, const struct section *s, const struct eh_fde 
 		case DW_CFA_restore:
 			if (place_of(r, low))
 				*place_of(r, low) =
-					low == REG_RBP ? cie->initial.rbp : cie->initial.rip;
+					low == DWARF_FP ? cie->initial.fp : cie->initial.ra;
 			continue;
 		default:
 			switch (op) {
@@ -467,7 +462,7 @@ static bool read_cie_header(const struct section *s, struct cursor *c, struct eh
 	cie->encoding = DW_EH_PE_absptr;
 	cie->code_align = cursor_uleb(c);
 	cie->data_align = cursor_sleb(c);
-	if ((version == 1 ? cursor_u8(c) : cursor_uleb(c)) != REG_RIP)
+	if ((version == 1 ? cursor_u8(c) : cursor_uleb(c)) != DWARF_RA)
 		return false;
 	if (!*aug)
 		return cursor_ok(c);
@@ -528,7 +523,7 @@ static const struct eh_cie *cie_at(const struct section *s, struct map *cies, ui
 		return cie;
 	cie->read = true;
 	const struct eh_fde f = {.cie = cie, .program = c.at, .len = cursor_left(&c)};
-	struct rules r = {.rip = {W_AT_CFA, -8}};
+	struct rules r = {.ra = {W_AT_CFA, DWARF_RA_AT_CFA}};
 	cie->ok = run(NULL, s, &f, &r) == 0;
 	cie->initial = r;
 	return cie;
@@ -772,15 +767,14 @@ const struct eh_row *eh_table_at(const struct eh_table *t, uint64_t addr)
 	return lo && t->rows[lo - 1].cfa_rule != EH_CFA_NONE ? &t->rows[lo - 1] : NULL;
 }
 
-bool eh_table_rbp_made(const struct eh_table *t, const struct eh_row *row, uint64_t *ret_addr)
+bool eh_table_fp_made(const struct eh_table *t, const struct eh_row *row, uint64_t *ret_addr)
 {
 	/* push %rbp; mov %rsp,%rbp. The row may come again after a return. */
 	for (; row > t->rows && row->cfa_rule != EH_CFA_NONE; row--) {
 		const struct eh_row *pushed = row - 1;
 
-		if (row->cfa_rule == EH_CFA_RBP && row->cfa == 16 &&
-		    pushed->cfa_rule == EH_CFA_RSP && pushed->cfa == 16 &&
-		    pushed->rbp_rule == EH_RBP_AT_CFA && pushed->rbp == -16) {
+		if (row->cfa_rule == EH_CFA_FP && row->cfa == 16 && pushed->cfa_rule == EH_CFA_SP &&
+		    pushed->cfa == 16 && pushed->fp_rule == EH_FP_AT_CFA && pushed->fp == -16) {
 			*ret_addr = t->base + row->pc;
 			return true;
 		}

@@ -2,12 +2,13 @@
 /*
  * Unwind rules, compiled: from .eh_frame, which every function of a program has, also in stripped
  * files, to rows that a walk through a stack can look up in some ten nanoseconds. Of the registers
- * only those matter by which frames are found: rsp, rbp and the return address.
+ * only those matter by which frames are found: the stack pointer (sp), the frame pointer (fp) and the return address.
  */
 #ifndef POLLUX_BINARY_DWARF_EH_FRAME_H
 #define POLLUX_BINARY_DWARF_EH_FRAME_H
 
 #include "binary/elf/elf_image.h"
+#include "binary/x86_64/dwarf_regs.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,19 +16,19 @@
 /* Where the canonical frame address is: the stack pointer of the caller, after the return. */
 enum eh_cfa {
 	EH_CFA_NONE = 0, /* no function here, or a rule that isn't understood */
-	EH_CFA_RSP,	 /* rsp + cfa */
-	EH_CFA_RBP,	 /* rbp + cfa */
-	EH_CFA_AT_RBP,	 /* the word at rbp + cfa: stacks that were aligned */
-	EH_CFA_PLT,    /* rsp + 8, in the second half of an entry of 16 bytes (from cfa on) + 16 */
-	EH_CFA_SIGNAL, /* the kernel's signal frame at rsp: EH_SIGNAL_* */
+	EH_CFA_SP,	 /* sp + cfa */
+	EH_CFA_FP,	 /* fp + cfa */
+	EH_CFA_AT_FP,	 /* the word at fp + cfa: stacks that were aligned */
+	EH_CFA_PLT,	 /* sp + 8, in the second half of an entry of 16 bytes (from cfa on) + 16 */
+	EH_CFA_SIGNAL,	 /* the kernel's signal frame at sp: EH_SIGNAL_* */
 };
 
-/* Where the caller's rbp is. */
-enum eh_rbp {
-	EH_RBP_SAME = 0,
-	EH_RBP_AT_CFA, /* at CFA + rbp */
-	EH_RBP_AT_RBP, /* at rbp + rbp */
-	EH_RBP_LOST,
+/* Where the caller's frame pointer is. */
+enum eh_fp {
+	EH_FP_SAME = 0,
+	EH_FP_AT_CFA, /* at CFA + fp */
+	EH_FP_AT_FP,  /* at fp + fp */
+	EH_FP_LOST,
 };
 
 enum eh_ra {
@@ -40,16 +41,12 @@ enum eh_ra {
 struct eh_row {
 	uint32_t pc; /* less the table's base */
 	int32_t cfa;
-	int16_t rbp;
-	uint8_t cfa_rule;     /* enum eh_cfa */
-	uint8_t rbp_rule : 4; /* enum eh_rbp */
-	uint8_t ra_rule : 4;  /* enum eh_ra */
+	int16_t fp;
+	uint8_t cfa_rule;    /* enum eh_cfa */
+	uint8_t fp_rule : 4; /* enum eh_fp */
+	uint8_t ra_rule : 4; /* enum eh_ra */
 };
 _Static_assert(sizeof(struct eh_row) == 12, "eh_row");
-
-/* In a signal frame: offsets from rsp of what the interrupted code had (struct ucontext,
- * arch/x86/include/uapi/asm/sigcontext.h). */
-enum { EH_SIGNAL_RBP = 120, EH_SIGNAL_RSP = 160, EH_SIGNAL_RIP = 168 };
 
 /* An entry of .eh_frame: one function, or a part of one. What its program means is up to its CIE.
  */
@@ -85,7 +82,7 @@ void eh_table_free(struct eh_table *t);
 const struct eh_row *eh_table_at(const struct eh_table *t, uint64_t addr);
 /* A row whose CFA hangs on rbp: where its function has just made rbp of rsp, CFA - 16. false: not
  * by the usual prologue. */
-bool eh_table_rbp_made(const struct eh_table *t, const struct eh_row *row, uint64_t *ret_addr);
+bool eh_table_fp_made(const struct eh_table *t, const struct eh_row *row, uint64_t *ret_addr);
 size_t eh_table_rows(const struct eh_table *t, const struct eh_row **ret);
 uint64_t eh_table_base(const struct eh_table *t);
 

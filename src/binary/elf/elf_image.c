@@ -9,6 +9,7 @@
  * addresses that differ from file offsets.
  */
 #include "binary/elf/image.h"
+#include "binary/machine.h"
 
 #include "base/cleanup.h"
 #include "base/error.h"
@@ -265,9 +266,10 @@ static int open_elf(struct opening *o)
 	o->elf = elf_begin(o->fd, ELF_C_READ, NULL);
 	if (!o->elf || elf_kind(o->elf) != ELF_K_ELF || !gelf_getehdr(o->elf, &eh))
 		return error_set(o->err, -ENOEXEC, "not an ELF file");
+	img->machine = machine_find(eh.e_machine);
 	if (gelf_getclass(o->elf) != ELFCLASS64 || eh.e_ident[EI_DATA] != ELFDATA2LSB ||
-	    eh.e_machine != EM_X86_64)
-		return error_set(o->err, -ENOEXEC, "not for x86-64");
+	    !img->machine)
+		return error_set(o->err, -ENOEXEC, "not for %s", machine_x86_64.name);
 	if (eh.e_type != ET_EXEC && eh.e_type != ET_DYN)
 		return error_set(o->err, -ENOEXEC, "neither a program nor a shared library");
 	img->type = eh.e_type;
@@ -357,6 +359,11 @@ void elf_image_free(struct elf_image *img)
 	free(img->begins);
 	image_drop_calls(img);
 	free(img);
+}
+
+const struct machine *elf_image_machine(const struct elf_image *img)
+{
+	return img->machine;
 }
 
 const char *elf_image_name(const struct elf_image *img)

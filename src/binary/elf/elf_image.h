@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 struct elf_image;
+struct machine;
 
 struct elf_symbol {
 	uint64_t addr, size;
@@ -35,7 +36,7 @@ struct elf_segment {
 };
 
 /* From a file that the caller has opened (kept open by the caller; may be closed afterwards).
- * `name` is for messages. -ENOEXEC: not an ELF file for x86-64. */
+ * `name` is for messages. -ENOEXEC: not an ELF file for a known machine. */
 int elf_image_open(int fd, const char *name, struct elf_image **ret_image, struct error *err);
 /* The same of a path; it never waits, whatever the path is. */
 int elf_image_open_path(const char *path, struct elf_image **ret_image, struct error *err);
@@ -55,6 +56,8 @@ void elf_image_rest(struct elf_image *img);
 int elf_image_trouble(struct elf_image *img, struct error *err);
 
 const char *elf_image_name(const struct elf_image *img);
+/* For which machine it is. */
+const struct machine *elf_image_machine(const struct elf_image *img);
 /* The file itself, the image's own descriptor: for what isn't read here, as debug information. */
 int elf_image_fd(const struct elf_image *img);
 /* Of a program: how far below the thread pointer its thread-local variables begin; a symbol of type

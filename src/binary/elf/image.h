@@ -39,6 +39,7 @@ struct elf_function {
 struct elf_image {
 	char *name;
 	int fd; /* our own */
+	const struct machine *machine;
 	bool pie;
 	uint16_t type; /* ET_EXEC or ET_DYN */
 	char *interp;

@@ -2,8 +2,8 @@
 /*
  * Words that hold addresses once the program runs, and the GOT.
  *
- * A position-independent object lists them: R_X86_64_RELATIVE (the addend is the address; lld
- * leaves the word itself 0), the packed DT_RELR (the address is in the word), and R_X86_64_64
+ * A position-independent object lists them: a RELATIVE relocation (the addend is the address; lld
+ * leaves the word itself 0), the packed DT_RELR (the address is in the word), and one of a word
  * against a symbol of the object itself. An object at a fixed address lists nothing: there every
  * aligned word of its data that lies in the object's own range counts.
  */
@@ -11,6 +11,7 @@
 #include "base/vec.h"
 #include "binary/elf/image.h"
 
+#include "binary/machine.h"
 #include <errno.h>
 #include <string.h>
 
@@ -46,10 +47,10 @@ static bool add_rela(struct elf_image *img, const struct image_dynamic *dyn, siz
 		if (!p)
 			return true;
 		memcpy(&rel, p, sizeof(rel));
-		if (ELF64_R_TYPE(rel.r_info) == R_X86_64_RELATIVE) {
+		if (ELF64_R_TYPE(rel.r_info) == img->machine->reloc.relative) {
 			if (!add_pointer(img, cap, rel.r_offset, (uint64_t)rel.r_addend))
 				return false;
-		} else if (ELF64_R_TYPE(rel.r_info) == R_X86_64_64 &&
+		} else if (ELF64_R_TYPE(rel.r_info) == img->machine->reloc.word &&
 			   dynamic_symbol(img, dyn, ELF64_R_SYM(rel.r_info), &sym) &&
 			   sym.st_shndx != SHN_UNDEF) {
 			if (!add_pointer(img, cap, rel.r_offset,
@@ -189,8 +190,8 @@ static bool add_imports(struct elf_image *img, const struct image_dynamic *dyn, 
 		if (!p)
 			return true;
 		memcpy(&rel, p, sizeof(rel));
-		if (ELF64_R_TYPE(rel.r_info) != R_X86_64_GLOB_DAT &&
-		    ELF64_R_TYPE(rel.r_info) != R_X86_64_JUMP_SLOT)
+		if (ELF64_R_TYPE(rel.r_info) != img->machine->reloc.got &&
+		    ELF64_R_TYPE(rel.r_info) != img->machine->reloc.plt)
 			continue;
 		if (!dynamic_symbol(img, dyn, ELF64_R_SYM(rel.r_info), &sym))
 			continue;

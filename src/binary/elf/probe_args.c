@@ -446,7 +446,8 @@ static void parse_operand(enum probe_machine machine, struct probe_arg *a, const
 {
 	struct text t = {at, at + len};
 
-	*a = (struct probe_arg){.base = PROBE_NO_REG,
+	*a = (struct probe_arg){.machine = machine,
+				.base = PROBE_NO_REG,
 				.index = PROBE_NO_REG,
 				.index_bits = 64,
 				.operand = at,
@@ -510,7 +511,7 @@ static void address_text(struct buf *out, enum probe_machine machine, const stru
 	uint64_t disp = (uint64_t)arg->value;
 
 	if (arg->base != PROBE_NO_REG) {
-		word_name(out, machine, arg->base);
+		word_name(out, arg->machine, arg->base);
 		plus = " + ";
 	}
 	if (arg->index != PROBE_NO_REG) {
@@ -530,7 +531,7 @@ static void address_text(struct buf *out, enum probe_machine machine, const stru
 		buf_printf(out, " + %llu", (unsigned long long)disp);
 }
 
-void probe_arg_text(struct buf *out, enum probe_machine machine, const struct probe_arg *arg)
+void probe_arg_text(struct buf *out, const struct probe_arg *arg)
 {
 	if (arg->form == PA_REFUSED) {
 		buf_printf(out, "not readable: %s", arg->reason ? arg->reason : "unknown");
@@ -548,13 +549,13 @@ void probe_arg_text(struct buf *out, enum probe_machine machine, const struct pr
 		break;
 	case PA_REG:
 		buf_str(out, "in ");
-		word_name(out, machine, arg->base);
+		word_name(out, arg->machine, arg->base);
 		if (arg->shift)
 			buf_printf(out, " >> %u", arg->shift);
 		break;
 	case PA_MEMORY:
 		buf_str(out, "at [");
-		address_text(out, machine, arg);
+		address_text(out, arg->machine, arg);
 		buf_char(out, ']');
 		break;
 	case PA_VECTOR:

@@ -16,6 +16,7 @@
  */
 #include "binary/elf/probes.h"
 
+#include "binary/machine.h"
 #include "base/cleanup.h"
 #include "base/cursor.h"
 #include "base/vec.h"
@@ -87,7 +88,7 @@ static bool read_probe(const struct elf_image *img, struct cursor *c, struct pro
 	if (p->semaphore)
 		p->semaphore += moved;
 	p->refused = refusal(img, p);
-	p->n_args = (uint32_t)probe_args_parse(PROBE_X86_64, p->args_text, p->args);
+	p->n_args = (uint32_t)probe_args_parse(img->machine->probes, p->args_text, p->args);
 	return true;
 }
 

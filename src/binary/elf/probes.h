@@ -60,6 +60,7 @@ enum {
 };
 
 struct probe_arg {
+	enum probe_machine machine;
 	uint8_t form;	      /* enum probe_arg_form */
 	uint8_t size;	      /* 1, 2, 4, 8: bytes that count */
 	bool is_signed;	      /* else 0-extended */
@@ -108,6 +109,6 @@ size_t probe_args_parse(enum probe_machine machine, const char *text,
 uint64_t probe_arg_extend(const struct probe_arg *arg, uint64_t raw);
 
 /* "arg in rdi, u64", "i32 at [rbp - 20]": for people. */
-void probe_arg_text(struct buf *out, enum probe_machine machine, const struct probe_arg *arg);
+void probe_arg_text(struct buf *out, const struct probe_arg *arg);
 
 #endif

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "base/vec.h"
+#include "binary/machine.h"
 #include "capture/kernel/object.h"
 #include "runtime/debug_names.h"
 #include "runtime/scan_cache.h"
@@ -24,9 +25,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#define RDI (1u << 7)
-#define RSP (1u << 4)
 
 /* While an object is looked at. */
 struct site_scanner {
@@ -85,6 +83,12 @@ static void share(struct site_scanner *f, uint32_t number, uint32_t kind,
 		h->state_offset = OFFSET_UNKNOWN;
 }
 
+/* The register of a function's first argument, by bits. */
+static uint16_t first_argument(const struct elf_image *image)
+{
+	return (uint16_t)(1u << elf_image_machine(image)->args[0]);
+}
+
 /*
  * A hook at the entry of a function. 1 if it is new, 0 if another kind has the function or it can't
  * be probed, negative errno.
@@ -94,6 +98,7 @@ static int add_function(struct site_scanner *f, uint64_t addr, enum kernel_hook_
 {
 	uint32_t number;
 	struct kernel_hook *h;
+	uint16_t keep = first_argument(f->image);
 	enum arch_uprobe class;
 	uint64_t place;
 	void *known;
@@ -102,11 +107,9 @@ static int add_function(struct site_scanner *f, uint64_t addr, enum kernel_hook_
 		return 0;
 	f->n_wanted++;
 	/* Where the return address is looked at, its place on the stack counts too. */
-	class = kernel_insn_place(
-		f->image, addr,
-		type == KH_TOKIO_POLL || type == KH_ASYNC_RUN || type == KH_ASYNC_WAKE ? RDI | RSP
-										       : RDI,
-		&place);
+	if (type == KH_TOKIO_POLL || type == KH_ASYNC_RUN || type == KH_ASYNC_WAKE)
+		keep |= (uint16_t)(1u << elf_image_machine(f->image)->sp);
+	class = kernel_insn_place(f->image, addr, keep, &place);
 	if (class == UPROBE_REFUSED) {
 		f->n_refused++;
 		return 0;
@@ -247,7 +250,7 @@ static bool is_dear(struct site_scanner *f, enum kernel_hook_type type, uint64_t
 	uint64_t place;
 
 	if (type != KH_TOKIO_SCHEDULE || !addr ||
-	    kernel_insn_place(f->image, addr, RDI, &place) != UPROBE_STEPPED)
+	    kernel_insn_place(f->image, addr, first_argument(f->image), &place) != UPROBE_STEPPED)
 		return false;
 	f->n_schedules_left++;
 	return true;
@@ -466,7 +469,7 @@ static int add_probes(struct site_scanner *f)
 			continue;
 		}
 		for (size_t k = 0; k < row->n_args; k++)
-			providers_function_arg(k, &args[k]);
+			providers_function_arg(elf_image_machine(f->image), k, &args[k]);
 		rc = add_known(f, row, NULL, symbols[i].addr, args, row->n_args);
 	}
 	return rc;

@@ -8,7 +8,7 @@
  *                mov disp32(%rip), r64      REX.W, 8b, ModRM, as unoptimised code calls by a word
  *     syscalls   syscall                    0f 05
  */
-#include "binary/code/code_scan.h"
+#include "binary/x86_64/scan.h"
 
 #include <emmintrin.h>
 #include <string.h>
@@ -151,8 +151,8 @@ static inline __attribute__((always_inline)) int scan_all(const struct scan *s, 
 	return rc;
 }
 
-int code_scan_bytes(const uint8_t *code, size_t len, uint64_t addr, unsigned patterns,
-		    const struct code_targets *targets, code_hit_fn hit, void *context)
+int scan_x86_64(const uint8_t *code, size_t len, uint64_t addr, unsigned patterns,
+		const struct code_targets *targets, code_hit_fn hit, void *context)
 {
 	const struct scan s = {code, len, addr, targets, hit, context};
 	int rc = 0;

@@ -7,7 +7,7 @@
  * Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, chapter 2 and
  * appendix A.
  */
-#include "binary/code/insn_plain.h"
+#include "binary/x86_64/insn_plain.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The instructions that compiled code consists of, decoded by a table; what it doesn't know is for
- * Zydis (insn.c). Tens of millions are decoded before a program is recorded.
+ * Zydis (insn_any.c). Tens of millions are decoded before a program is recorded.
  */
-#ifndef POLLUX_BINARY_INSN_PLAIN_H
-#define POLLUX_BINARY_INSN_PLAIN_H
+#ifndef POLLUX_BINARY_X86_64_INSN_PLAIN_H
+#define POLLUX_BINARY_X86_64_INSN_PLAIN_H
 
 #include "binary/code/insn.h"
 

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The System V ABI for x86-64: figure 3.4, table 4.10. */
+#include "binary/machine.h"
+
+#include "binary/x86_64/insn_plain.h"
+#include "binary/x86_64/scan.h"
+
+#include <elf.h>
+
+enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11 };
+#define BIT(reg) (1u << (reg))
+#define GIVEN (BIT(RDI) | BIT(RSI) | BIT(RDX) | BIT(RCX) | BIT(R8) | BIT(R9))
+
+static bool decode(const uint8_t *bytes, size_t left, struct insn *ret)
+{
+	return insn_plain(bytes, left, ret) || insn_any(bytes, left, ret);
+}
+
+const struct machine machine_x86_64 = {
+	.elf = EM_X86_64,
+	.probes = PROBE_X86_64,
+	.name = "x86-64",
+	.reloc = {R_X86_64_RELATIVE, R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT},
+	.sp = RSP,
+	.fp = RBP,
+	.args = {RDI, RSI, RDX, RCX, R8, R9},
+	.n_args = 6,
+	.lost = GIVEN | BIT(RAX) | BIT(R10) | BIT(R11),
+	.given = GIVEN,
+	.returned = BIT(RAX) | BIT(RDX),
+	.min_call = 2,
+	.max_call = 8,
+	.decode = decode,
+	.scan = scan_x86_64,
+	.arg_words = {PROBE_X86_RDI, PROBE_X86_RSI, PROBE_X86_RDX, PROBE_X86_RCX, PROBE_X86_R8,
+		      PROBE_X86_R9},
+};
