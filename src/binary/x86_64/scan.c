@@ -10,47 +10,64 @@
  */
 #include "binary/x86_64/scan.h"
 
+#ifdef __SSE2__
 #include <emmintrin.h>
+#endif
 #include <string.h>
 
 #define WINDOW 16 /* places that are looked at at once, by their first three bytes */
 
-/* Of the sixteen bytes at p: which are `byte` in the bits of `mask`. */
-static inline __m128i equal(const uint8_t *p, uint8_t mask, uint8_t byte)
-{
-	const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+typedef int8_t window __attribute__((vector_size(WINDOW)));
 
-	return _mm_cmpeq_epi8(_mm_and_si128(v, _mm_set1_epi8((char)mask)),
-			      _mm_set1_epi8((char)byte));
+/* Of the bytes at p: which are `byte` in the bits of `mask`. */
+static inline window equal(const uint8_t *p, uint8_t mask, uint8_t byte)
+{
+	window v;
+
+	memcpy(&v, p, sizeof(v));
+	return (window)((v & (int8_t)mask) == (int8_t)byte);
+}
+
+/* A bit for each place. */
+static inline unsigned bits(window found)
+{
+#ifdef __SSE2__
+	return (unsigned)_mm_movemask_epi8((__m128i)found);
+#else
+	unsigned ret = 0;
+
+	for (unsigned i = 0; i < WINDOW; i++)
+		ret |= (unsigned)(found[i] & 1) << i;
+	return ret;
+#endif
 }
 
 /* An instruction of eight bytes with a memory operand relative to the instruction. */
-static inline __m128i is_wide(const uint8_t *p, uint8_t opcode)
+static inline window is_wide(const uint8_t *p, uint8_t opcode)
 {
-	return _mm_and_si128(_mm_and_si128(equal(p, 0xfb, 0x48), equal(p + 1, 0xff, opcode)),
-			     equal(p + 2, 0xc7, 0x05));
+	return equal(p, 0xfb, 0x48) & equal(p + 1, 0xff, opcode) & equal(p + 2, 0xc7, 0x05);
 }
 
-static inline __m128i is_lea(const uint8_t *p)
+static inline window is_lea(const uint8_t *p)
 {
 	return is_wide(p, 0x8d);
 }
 
-static inline __m128i is_call(const uint8_t *p)
+static inline window is_call(const uint8_t *p)
 {
-	const __m128i through = _mm_and_si128(equal(p, 0xff, 0xff), equal(p + 1, 0xcf, 0x05));
+	const window through = equal(p, 0xff, 0xff) & equal(p + 1, 0xcf, 0x05);
 
-	return _mm_or_si128(equal(p, 0xfe, 0xe8), _mm_or_si128(through, is_wide(p, 0x8b)));
+	return equal(p, 0xfe, 0xe8) | through | is_wide(p, 0x8b);
 }
 
-static inline __m128i is_syscall(const uint8_t *p)
+static inline window is_syscall(const uint8_t *p)
 {
-	return _mm_and_si128(equal(p, 0xff, 0x0f), equal(p + 1, 0xff, 0x05));
+	return equal(p, 0xff, 0x0f) & equal(p + 1, 0xff, 0x05);
 }
 
 /* The first place from `i` on that has the pattern and `bytes` bytes to the end, or `len`. */
 static inline __attribute__((always_inline)) size_t
-next(const uint8_t *code, size_t i, size_t len, size_t bytes, __m128i (*is)(const uint8_t *))
+next(const uint8_t *code, size_t i, size_t len, size_t bytes, window (*is)(const uint8_t *))
 {
 	for (; i + bytes <= len; i += WINDOW) {
 		uint8_t tail[WINDOW + 2] = {0};
@@ -59,7 +76,7 @@ next(const uint8_t *code, size_t i, size_t len, size_t bytes, __m128i (*is)(cons
 
 		if (len - i < sizeof(tail))
 			p = memcpy(tail, p, len - i);
-		hits = (unsigned)_mm_movemask_epi8(is(p));
+		hits = bits(is(p));
 		if (hits) {
 			i += (unsigned)__builtin_ctz(hits);
 			return i + bytes <= len ? i : len;
