@@ -627,6 +627,7 @@ bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 		return false;
 	if (n->root == ROOT_WAITS)
 		return true;
+	n->root = ROOT_POLLS;
 	if (!is_alone(site, f->future, &point))
 		point = list_end(f);
 	put_end(f, AE_FUTURE_PENDING, point);

@@ -1096,12 +1096,16 @@ static void test_root_ready(void **state)
 	inner_wait = area_stub(&area, inner);
 	((bool (*)(void))area_stub(&area,
 				   wait))(); /* another's: of the test before nothing stays */
-	for (int once_more = 0; once_more < 4; once_more++) {
-		wait_and_end(area_stub(&area, wait), area_stub(&area, end), (uint64_t)once_more & 1,
+	for (int i = 0; i < 8; i++) {
+		bool once_more = i & 1, seen_end = i & 2; /* an optimiser may leave no call of it */
+
+		wait_and_end(area_stub(&area, wait),
+			     seen_end ? area_stub(&area, end) : (void *)is_over, once_more,
 			     &polled);
 		expect_event(AE_FUTURE_PENDING_AT, 52, polled);
 		expect_event(AE_FUTURE_BEGIN, 9, polled);
-		expect_event(AE_FUTURE_READY, 9, polled);
+		if (once_more || seen_end)
+			expect_event(AE_FUTURE_READY, 9, polled);
 		expect_nothing();
 	}
 	(void)state;
