@@ -22,7 +22,7 @@ char *name_demangle(const char *symbol);
 char *name_shorten(const char *full);
 
 /* The same for a task's future. Of one that a library's function or type is wrapped around, or
- * whose parameters had to be left out, the program's own future in it:
+ * whose parameters had to be left out and with them its name, the program's own future in it:
  *     tokio_util::task::task_tracker::TrackedFuture<app::worker::{closure#0}>
  *                                                           app::worker
  *     pyo3_async_runtimes::generic::future_into_py<app::get::{closure#0}>::{closure#0}::{closure#1}

@@ -499,16 +499,30 @@ static void write_part(struct buf *out, const struct inner *inner)
 	buf_char(out, ')');
 }
 
+/* Whether the text has that path, but perhaps not its parameters. */
+static bool names(const char *text, struct type_text path)
+{
+	size_t len = 0, all = (size_t)(path.end - path.at);
+
+	while (len < all && path.at[len] != '<' && path.at[len] != '{')
+		len++;
+	while (len && path.at[len - 1] == ':')
+		len--;
+	return len && memmem(text, strlen(text), path.at, len);
+}
+
 char *name_task(const char *full, const char *libraries)
 {
 	char *name = name_shorten(full), *shortened;
 	struct segment segs[MAX_SEGMENTS];
 	struct inner inner = {.libraries = libraries};
 	struct buf out = BUF_INIT;
+	bool library;
 	size_t n;
 
 	read_path(full, full + strlen(full), segs, &n);
-	if (!name || !n || (!is_library(crate_of(segs, n, 0), libraries) && !strstr(name, "<..>")))
+	library = is_library(crate_of(segs, n, 0), libraries);
+	if (!name || !n || (!library && !strstr(name, "<..>")))
 		return name;
 	if (!find_in_parameters(segs, n, 0, &inner)) {
 		if (!*libraries)
@@ -517,6 +531,8 @@ char *name_task(const char *full, const char *libraries)
 		free(name);
 		return name_task(full, "");
 	}
+	if (!library && names(name, inner.path))
+		return name;
 	free(name);
 	name = strndup(inner.path.at, (size_t)(inner.path.end - inner.path.at));
 	shortened = name ? name_task(name, libraries) : NULL;

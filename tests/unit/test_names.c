@@ -175,6 +175,10 @@ static void test_task(void **state)
 		{"app::runtime::Handle::spawn<" INTO_PY(
 			 "app::put::{closure#0}") "::{closure#0}>::{closure#0}",
 		 "app::put"},
+		/* or names what it was given */
+		{"app::wakes::by_value<app::truth::PollFn<app::wakes::waking<app::wakes::self_wakes"
+		 "::{closure#1}>::{closure#0}>>::{closure#0}",
+		 "app::wakes::by_value<app::truth::PollFn<app::wakes::waking<..>>>"},
 		/* nothing of the program's own in it */
 		{"axum::serve::Serve<tokio::net::tcp::listener::TcpListener, "
 		 "axum::routing::Router, "
