@@ -413,7 +413,7 @@ static void __attribute__((noinline)) poll_and_walk(void)
 
 	/* No signal comes before or after this function: each walk has to reach it. */
 	setitimer(ITIMER_REAL, &every, NULL);
-	for (uint64_t i = 0; n_walks < 3000; i++) {
+	while (n_walks < 3000) {
 		call(poll_hook, &task);
 		call(wake_hook, &task);
 		area_ring(&area, 0)->tail = area_ring(&area, 0)->head;

@@ -813,7 +813,7 @@ static void test_killed_writer(void **state)
 			struct model m;
 			struct trace_writer *w = open_writer(2);
 			model_init(&m, 2);
-			for (uint64_t round = 1;; round++) {
+			for (;;) {
 				for (int k = 0; k < 200; k++) {
 					uint32_t t = model_thread(&m);
 					trace_writer_events(w, t, ev, model_turn(&m, t, ev));
