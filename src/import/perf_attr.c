@@ -233,23 +233,6 @@ static bool parse_front(struct cursor *c, const struct perf_attr *attr, struct p
 	return cursor_ok(c);
 }
 
-bool perf_sample_places(const struct perf_attrs *a, const uint8_t *body, size_t len,
-			size_t *ret_ids, size_t *ret_raw)
-{
-	const struct perf_attr *attr = attr_of(a, body, len);
-	struct perf_sample s;
-	struct cursor c;
-
-	cursor_init(&c, body, len);
-	if (!attr || !parse_front(&c, attr, &s))
-		return false;
-	uint64_t type = attr->sample_type;
-	size_t ids = (type & PERF_SAMPLE_IDENTIFIER ? 8 : 0) + (type & PERF_SAMPLE_IP ? 8 : 0);
-	*ret_ids = type & PERF_SAMPLE_TID ? ids : len;
-	*ret_raw = type & PERF_SAMPLE_RAW ? (size_t)(c.at - body) : len;
-	return true;
-}
-
 bool perf_sample_parse(const struct perf_attrs *a, const uint8_t *body, size_t len,
 		       struct perf_sample *ret)
 {
@@ -273,19 +256,6 @@ bool perf_sample_parse(const struct perf_attrs *a, const uint8_t *body, size_t l
 	if (type & PERF_SAMPLE_STACK_USER)
 		read_stack(&c, ret);
 	return cursor_ok(&c);
-}
-
-size_t perf_trailer_bytes(const struct perf_attrs *a)
-{
-	static const uint64_t there[] = {PERF_SAMPLE_TID,	PERF_SAMPLE_TIME,
-					 PERF_SAMPLE_ID,	PERF_SAMPLE_CPU,
-					 PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_IDENTIFIER};
-	size_t n = 0;
-
-	if (a->n && a->v[0].flags & SAMPLE_ID_ALL)
-		for (size_t i = 0; i < sizeof(there) / sizeof(there[0]); i++)
-			n += a->v[0].sample_type & there[i] ? 8 : 0;
-	return n;
 }
 
 void perf_trailer_parse(const struct perf_attrs *a, const uint8_t *body, size_t len,

@@ -57,11 +57,6 @@ void perf_attr_prepare(struct perf_attr *a, const struct perf_formats *formats);
 /* The body of a sample record, after its header. False: it is broken or of no known event. */
 bool perf_sample_parse(const struct perf_attrs *a, const uint8_t *body, size_t len,
 		       struct perf_sample *ret);
-/* Where in it pid and tid are, and the raw data; len: there are none. */
-bool perf_sample_places(const struct perf_attrs *a, const uint8_t *body, size_t len,
-			size_t *ret_ids, size_t *ret_raw);
-/* The length of the fields at the end of other records. */
-size_t perf_trailer_bytes(const struct perf_attrs *a);
 /* The fields at the end of other records: pid, tid and time, 0 where they don't. */
 void perf_trailer_parse(const struct perf_attrs *a, const uint8_t *body, size_t len,
 			struct perf_sample *ret);

@@ -455,6 +455,7 @@ static bool same_hook(const struct agent_hook *ours, struct agent_hook there)
 		if (ours->type == AH_ASYNC_RUN)
 			there.task.end_offset = ours->task.end_offset;
 	}
+	/* Entries begin as all zero bytes. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
 	return !memcmp(&there, ours, sizeof(there));
 }
 
