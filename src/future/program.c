@@ -579,12 +579,22 @@ static bool is_own(const struct dw_type *t)
 	return where && !in_library(where);
 }
 
+/* What tonic generates into the program awaits a method's future, which is in another box. */
+static bool dispatches(const struct dw_type *t)
+{
+	return await_starts(t->full, "tonic::server::grpc::");
+}
+
 static bool has_own(const struct compiler *c)
 {
-	for (size_t i = 0; i < c->n_nodes; i++)
-		if (is_own(c->nodes[i].type))
-			return true;
-	return false;
+	bool own = false;
+
+	for (size_t i = 0; i < c->n_nodes; i++) {
+		if (dispatches(c->nodes[i].type))
+			return false;
+		own = own || is_own(c->nodes[i].type);
+	}
+	return own;
 }
 
 int program_compile(struct debug *d, const struct future_cell *cell, enum program_mode mode,

@@ -30,7 +30,7 @@ struct program {
 	/* of a program of chains: by place, 1 + index of that of the coroutine around; 0: none */
 	uint32_t *outers;
 	/* Of a program of chains, also without places: a future of the program's own, not a
-	 * library's, lies in it, or it is one. */
+	 * library's, lies in it, or it is one, and it does not only call another one. */
 	bool has_own;
 	/* of a program that lists every future */
 	struct place_point *points;   /* by place */
