@@ -16,6 +16,10 @@
  * would have aborted the sequence for this stop, finds the thread elsewhere and forgets the
  * sequence. So it comes back where the kernel would have sent it, to the sequence's abort handler.
  *
+ * While the others are stopped for a list, the thread that makes it would get all signals of the
+ * process: a profiler's timer might keep it from the list for seconds. So its signals are blocked
+ * meanwhile; the list's last call sets its own mask again, whatever becomes of pollux.
+ *
  * The code's place is used again only when the thread was seen outside of it. If the target is
  * held (SIGSTOP) with the stub still before it, place and stub stay as they are.
  */
@@ -336,18 +340,65 @@ static bool wait_until_out(struct injector *in, const struct code_cave *place, p
 	return false;
 }
 
+/* ---- signals during a list ---- */
+
+#define MASK_BYTES 8u /* the kernel's, of 64 signals; at the end of the stub's place */
+#define MAX_CALLS 64u
+
+static uint64_t mask_addr(const struct code_cave *place)
+{
+	return place->addr + place->size - MASK_BYTES;
+}
+
+/* The list with one more call, which sets the mask. */
+static int with_mask(const struct code_cave *place, const struct remote_calls *e,
+		     struct stub_call calls[MAX_CALLS], struct remote_calls *ret)
+{
+	if (e->n_calls >= MAX_CALLS)
+		return -ENOSPC;
+	memcpy(calls, e->calls, e->n_calls * sizeof(*calls));
+	calls[e->n_calls] = (struct stub_call){
+		.nr = __NR_rt_sigprocmask,
+		.args = {SIG_SETMASK, mask_addr(place), 0, MASK_BYTES},
+		.always = 1,
+	};
+	*ret = *e;
+	ret->calls = calls;
+	ret->n_calls++;
+	return 0;
+}
+
+static int write_mask(const struct injector *in, const struct code_cave *place, pid_t tid)
+{
+	uint64_t mask;
+
+	/* Of a thread in sigsuspend() the one that it returns to. */
+	if (ptrace(PTRACE_GETSIGMASK, tid, MASK_BYTES, &mask) < 0)
+		return -errno;
+	return memory_write_u64(in->process, mask_addr(place), mask);
+}
+
+/* Once the thread is on its way to the list, at whose end it has its mask again. */
+static void block_signals(pid_t tid)
+{
+	uint64_t all = UINT64_MAX;
+
+	ptrace(PTRACE_SETSIGMASK, tid, MASK_BYTES, &all);
+}
+
 static int write_stub(struct injector *in, const struct code_cave *place,
 		      const struct remote_calls *e, const struct arch_regs *regs, uint64_t waiting)
 {
 	uint8_t code[STUB_MAX_BYTES];
+	size_t room = e->held ? place->size - MASK_BYTES : place->size;
 	struct stub_resume resume;
 	int rc;
 
 	stub_resume_of(regs, &resume);
 	if (in->parked)
 		resume.pc = in->parked->addr;
-	long len = stub_build(code, place->size < sizeof(code) ? place->size : sizeof(code),
-			      e->calls, e->n_calls, e->done_at, waiting + 1, &resume);
+	long len = stub_build(code, room < sizeof(code) ? room : sizeof(code), e->calls, e->n_calls,
+			      e->done_at, waiting + 1, &resume);
 	if (len < 0)
 		return (int)len;
 	if (e->done_at) {
@@ -506,6 +557,8 @@ static int send_off(struct injector *in, struct code_cave *place, const struct r
 	TRY(seccomp_allows(in->process, tid, e->calls, e->n_calls, &in->trial, err));
 	in->process->stopped_tid = tid;
 	rc = write_stub(in, place, e, regs, waiting);
+	if (rc == 0 && e->held)
+		rc = write_mask(in, place, tid);
 	in->process->stopped_tid = 0;
 	if (rc == 0) {
 		regs->pc = place->addr;
@@ -520,6 +573,8 @@ static int send_off(struct injector *in, struct code_cave *place, const struct r
 	if (rc < 0)
 		return error_sys(err, rc, "cannot send thread %d of process %d on a remote call",
 				 tid, in->process->pid);
+	if (e->held)
+		block_signals(tid);
 	/* A thread that we lose on the way comes to the end of the list all the same. */
 	if (e->held && ptrace(PTRACE_SETOPTIONS, tid, 0, (long)PTRACE_O_TRACESYSGOOD) == 0)
 		go_with(in->process, place, e, tid, others);
@@ -677,6 +732,8 @@ static int send_parked(struct injector *in, struct code_cave *place, const struc
 	if (in->parked->is_call)
 		regs.result = (uint64_t)in->parked->call;
 	rc = write_stub(in, place, e, &regs, waiting);
+	if (rc == 0 && e->held)
+		rc = write_mask(in, place, tid);
 	if (rc == 0 && !in->parked->is_call)
 		rc = memory_write(in->process, in->parked->addr, &breakpoint, sizeof(breakpoint));
 	if (rc < 0)
@@ -689,8 +746,10 @@ static int send_parked(struct injector *in, struct code_cave *place, const struc
 	if (arch_regs_write(tid, &regs) < 0) {
 		rc = error_sys(err, -errno, "cannot set the registers of process %d", tid);
 	} else {
-		if (e->held)
+		if (e->held) {
+			block_signals(tid);
 			go_with(in->process, place, e, tid, NULL);
+		}
 		rc = come_back(in, err);
 	}
 	if (rc != -ESRCH && !in->parked->is_call &&
@@ -714,7 +773,14 @@ static int run(struct injector *in, struct code_cave *place, const struct remote
 	struct thread_candidate order[MAX_LOOKED_AT];
 	uint64_t waiting = in->serial += 2; /* 0 would be fresh memory */
 	uint64_t value = 0;
+	struct stub_call calls[MAX_CALLS];
+	struct remote_calls masked;
 	int rc = 0;
+
+	if (e->held) {
+		TRY(with_mask(place, e, calls, &masked));
+		e = &masked;
+	}
 
 	if (place->dirty)
 		return error_set(err, -EBUSY, "a thread of process %d is still on its way",

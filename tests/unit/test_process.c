@@ -715,6 +715,60 @@ static void test_errand_interrupted(void **state)
 	assert_int_equal(shared->result, 1);
 }
 
+static uint64_t signals_when_held;
+
+static void signal_at_each_setregs(const char *what)
+{
+	if (!strcmp(what, "setregs"))
+		kill(signalled, SIGUSR1);
+	if (!strcmp(what, "held"))
+		signals_when_held = shared->signals;
+}
+
+static void read_mask(pid_t pid, char mask[17])
+{
+	char name[32], line[256];
+	FILE *f;
+
+	snprintf(name, sizeof(name), "/proc/%d/status", pid);
+	f = fopen(name, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f) && sscanf(line, "SigBlk: %16s", mask) != 1)
+		;
+	fclose(f);
+}
+
+/* A program gets signals all the time (a profiler's timer): they wait until the list is done for
+ * which its other threads are stopped. */
+static void test_errand_under_signals(void **state)
+{
+	struct remote_calls_test t = {.process = PROCESS_INIT};
+	char before[17] = "", after[17] = "";
+	struct tracer *tracer;
+	int pipe_fd;
+	pid_t pid = start_child(JOB_READ, &pipe_fd);
+
+	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	read_mask(pid, before);
+	signalled = pid;
+	process_step_hook = signal_at_each_setregs;
+	tracer_call(tracer, run_errands, &t);
+	process_step_hook = NULL;
+	signalled = 0;
+	tracer_end(tracer);
+	assert_int_equal(t.rc, -EBADF);
+	assert_int_equal(t.n_held, 1);
+	assert_int_equal(signals_when_held, 1);
+	while (shared->signals < 3) /* one of each list */
+		usleep(1000);
+	read_mask(pid, after);
+	assert_string_equal(before, after);
+	process_close(&t.process);
+	assert_int_equal(finish_child(pid, pipe_fd), 0);
+	assert_int_equal(shared->result, 1);
+}
+
 /* The same on a kernel that allows no write to read-only pages through /proc. */
 static void test_errands_by_poke(void **state)
 {
@@ -2077,6 +2131,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_errands),
 		cmocka_unit_test(test_errands_without_cpu),
 		cmocka_unit_test(test_errand_interrupted),
+		cmocka_unit_test(test_errand_under_signals),
 		cmocka_unit_test(test_errands_by_poke),
 		cmocka_unit_test(test_errands_restartable),
 		cmocka_unit_test(test_errands_dispatched),
