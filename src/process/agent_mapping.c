@@ -42,6 +42,7 @@
 #include <sys/mman.h>
 
 #define CAVE_BYTES 256u
+#define MAX_TRIES 3u /* to find room */
 /* One remote call gives back the memory of up to this many earlier mappings of rings; usually there
  * is one.
  */
@@ -154,22 +155,25 @@ static int same_code(const struct process *p, uint64_t addr, const void *code, s
 
 /* ---- remote calls ---- */
 
+/* The second call is made if the first one has mapped the data, and says there that it has mapped
+ * the code. */
 static int make_mappings(struct injector *in, const struct layout *l,
 			 const struct process_maps *maps, struct error *err)
 {
 	const uint64_t flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
 	const struct stub_call calls[] = {
 		{.nr = __NR_mmap,
-		 .args = {l->code, l->code_bytes, PROT_READ | PROT_EXEC, flags, UINT64_MAX, 0},
-		 .check = STUB_EQUAL,
-		 .expected = l->code},
-		{.nr = __NR_mmap,
 		 .args = {l->data, l->data_bytes, PROT_READ | PROT_WRITE, flags, UINT64_MAX, 0},
 		 .check = STUB_EQUAL,
 		 .expected = l->data},
+		{.nr = __NR_mmap,
+		 .args = {l->code, l->code_bytes, PROT_READ | PROT_EXEC, flags, UINT64_MAX, 0},
+		 .result_at = word(l, WORD_DONE)},
 	};
-	const struct remote_calls remote_calls = {
-		.calls = calls, .n_calls = 2, .mapped_at = l->data};
+	const struct remote_calls remote_calls = {.calls = calls,
+						  .n_calls = 2,
+						  .mapped_at = word(l, WORD_DONE),
+						  .mapped_value = l->code};
 	struct code_cave cave;
 	int rc;
 
@@ -185,6 +189,50 @@ static int make_mappings(struct injector *in, const struct layout *l,
 	if (!cave.dirty)
 		memory_write(in->process, cave.addr, before, cave.size);
 	return rc < 0 && err && !err->code ? error_sys(err, rc, "no memory for the agent") : rc;
+}
+
+/* Whether the program has mapped something where these were to be. */
+static bool room_is_taken(const struct process *p, const struct layout *l)
+{
+	_cleanup_(maps_done) struct process_maps maps = {0};
+
+	if (maps_read(p, &maps, NULL) < 0)
+		return false;
+	for (size_t i = 0; i < maps.n; i++)
+		if (maps.v[i].end > l->code && maps.v[i].start < l->data + l->data_bytes &&
+		    maps.v[i].start != l->data)
+			return true;
+	return false;
+}
+
+/* Where there is room, which the program, as it loads libraries, may take meanwhile. */
+static int plan_mappings(struct injector *in, const struct hooks *h, struct layout *l,
+			 struct process_maps *maps, const struct process_object *main_object,
+			 struct error *err)
+{
+	struct error why;
+	int rc;
+
+	for (unsigned tries = 0;; tries++) {
+		why = (struct error){0};
+		TRY(layout_plan(l, agent_mapping_image(NULL), (uint32_t)h->n, maps, main_object,
+				NULL, err));
+		rc = make_mappings(in, l, maps, &why);
+		if (rc != -ENOMEM || !room_is_taken(in->process, l))
+			break;
+		log_debug(LOG_ATTACH, "the room at %#lx was taken meanwhile",
+			  (unsigned long)l->code);
+		rc = error_set(&why, -EAGAIN, "process %d maps memory all the time: try again",
+			       in->process->pid);
+		if (tries == MAX_TRIES)
+			break;
+		maps_done(maps);
+		*maps = (struct process_maps){0};
+		TRY(maps_read(in->process, maps, err));
+	}
+	if (rc < 0 && err)
+		*err = why;
+	return rc;
 }
 
 /* A word of a remote call that says how a call ended that may fail. */
@@ -578,13 +626,11 @@ int agent_mapping_make(struct injector *in, struct hooks *h, struct layout *l,
 		if (fits(p, h, l, &old->v[i], &maps, main_object, rings))
 			used = &old->v[i];
 	if (!used) {
-		TRY(layout_plan(l, agent_mapping_image(NULL), (uint32_t)h->n, &maps, main_object,
-				NULL, err));
+		TRY(plan_mappings(in, h, l, &maps, main_object, err));
 		hooks_place(h, l);
 		code = make_code(h, l);
 		if (!code)
 			return error_sys(err, -ENOMEM, "cannot make the agent's code");
-		TRY(make_mappings(in, l, &maps, err));
 		/* mlockall(MCL_FUTURE), as late as now */
 		if (read_means(p).locked >= means.locked + l->data_bytes) {
 			cut_rings(rings, LOCKED_BYTES, CUT_LOCKED);

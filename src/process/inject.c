@@ -240,7 +240,8 @@ static bool finished(const struct injector *in, const struct remote_calls *e, ui
 	if (e->done_at)
 		return memory_read_u64(in->process, e->done_at, ret_value) == 0 &&
 		       *ret_value != waiting;
-	return memory_read_u64(in->process, e->mapped_at, ret_value) == 0;
+	return memory_read_u64(in->process, e->mapped_at, ret_value) == 0 &&
+	       *ret_value == e->mapped_value;
 }
 
 static bool held(const struct process *p)

@@ -35,8 +35,10 @@ struct code_cave {
 struct remote_calls {
 	const struct stub_call *calls;
 	size_t n_calls;
-	uint64_t done_at;   /* a word of the target for the outcome; 0: use `mapped_at` */
-	uint64_t mapped_at; /* done when there is memory at this address */
+	uint64_t done_at; /* a word of the target for the outcome; 0: use `mapped_at` */
+	/* Done when there is memory at this address, with this value: what is there else may be the
+	 * program's, which has mapped it meanwhile. */
+	uint64_t mapped_at, mapped_value;
 	/* Called while the thread is stopped right before call number `hold`, if the list comes
 	 * there: what the calls made so far is there, what later ones take away is, too. With it
 	 * all other threads are stopped until the list is done, unless that takes long. */

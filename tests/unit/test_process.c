@@ -1728,6 +1728,59 @@ static void test_stop_with_vfork(void **state)
 	process_close(&t.process);
 }
 
+/* The room that a list is to map may be the program's when the list comes there: that is not taken
+ * for what the list has mapped, and stays as it is. */
+static int map_what_is_taken(void *arg)
+{
+	struct remote_calls_test *t = arg;
+	struct injector in = {.process = &t->process};
+	const uint64_t taken = (uint64_t)(uintptr_t)shared, word_at = taken + 2048;
+	const uint64_t flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+	struct process_maps maps;
+	struct code_cave cave;
+
+	assert_int_equal(maps_read(&t->process, &maps, &t->err), 0);
+	t->at = maps_find_hole(&maps, 0, 0, 0, 4096);
+	assert_int_equal(inject_find_cave(&t->process, &maps, 256, &cave, &t->err), 0);
+	maps_done(&maps);
+	const struct stub_call calls[] = {
+		{.nr = SYS_mmap,
+		 .args = {taken, 4096, PROT_READ | PROT_WRITE, flags, UINT64_MAX, 0},
+		 .check = STUB_EQUAL,
+		 .expected = taken},
+		{.nr = SYS_mmap,
+		 .args = {t->at, 4096, PROT_READ | PROT_EXEC, flags, UINT64_MAX, 0},
+		 .result_at = word_at},
+	};
+	const struct remote_calls list = {
+		.calls = calls, .n_calls = 2, .mapped_at = word_at, .mapped_value = t->at};
+
+	t->rc = inject_run(&in, &cave, &list, &t->err);
+	t->dirty = cave.dirty;
+	assert_int_equal(memory_read_u64(&t->process, word_at, &t->result), 0);
+	return 0;
+}
+
+static void test_room_is_taken(void **state)
+{
+	struct remote_calls_test t = {.process = PROCESS_INIT};
+	struct tracer *tracer;
+	int pipe_fd, status;
+	pid_t pid = start_child(JOB_READ, &pipe_fd);
+
+	(void)state;
+	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	tracer_call(tracer, map_what_is_taken, &t);
+	tracer_end(tracer);
+	assert_int_equal(t.rc, -ENOMEM);
+	assert_false(t.dirty);
+	assert_int_equal(t.result, 0);
+	status = finish_child(pid, pipe_fd);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	process_close(&t.process);
+}
+
 /* A process that is held by job control can't run a remote call: the error says so, and it is held
  * afterwards.
  */
@@ -2147,6 +2200,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_prepare_leaves_new_code),
 		cmocka_unit_test(test_stop_all),
 		cmocka_unit_test(test_stop_with_vfork),
+		cmocka_unit_test(test_room_is_taken),
 		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_exec_before_poke),
 		cmocka_unit_test(test_exec_before_remote_calls),

@@ -599,8 +599,12 @@ static int attach_late(struct capture *c, uint64_t now, struct error *err)
 	 * is only since it ends now. */
 	if (rc < 0 && rc != -EAGAIN && rc != -ESRCH && attach_code_hash(c->child))
 		c->why_empty = why;
+	if (rc == -ENOMEM) {
+		*err = why;
+		return rc;
+	}
 	if (rc < 0)
-		return rc == -ENOMEM ? error_set(err, rc, "out of memory") : 0;
+		return 0;
 	stop_following(c);
 	c->late.name = NULL;
 	return begin(c, a, false, err);
