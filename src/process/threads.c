@@ -249,26 +249,27 @@ static bool ends(const struct process *p, pid_t tid)
  * its tracer has taken its end. Meanwhile the kernel blocks every seizing of a thread of the
  * process: a tracer that seizes one after the other waits there for the exec, which waits for the
  * tracer (ptrace_attach and de_thread, cred_guard_mutex). So a timer's signal interrupts it, takes
- * what ends there are, and the kernel goes on with the call.
+ * what ends there are, also of threads that were killed while they were stopped and so could not be
+ * let go, and the kernel goes on with the call.
  */
 #define ENDS_NS 20000000l
 
-static _Thread_local const struct process_stop *seizing;
-static _Thread_local pid_t seizing_of;
+static _Thread_local const struct process *seizing_in;
 
+/* The main thread may be a child of pollux: its end is left. */
 static void take_ends(int signo)
 {
-	const struct process_stop *s = seizing;
+	const int ended = WEXITED | WNOHANG | __WALL | __WNOTHREAD;
+	const struct process *p = seizing_in;
 	int before = errno;
 
 	(void)signo;
-	for (size_t i = 0; s && i < s->n; i++) {
+	for (bool more = p != NULL; more;) {
 		siginfo_t info = {0};
 
-		/* The main thread may be a child of pollux. */
-		if (s->v[i].tid != seizing_of)
-			waitid(P_PID, (id_t)s->v[i].tid, &info,
-			       WEXITED | WNOHANG | __WALL | __WNOTHREAD);
+		more = waitid(P_ALL, 0, &info, ended | WNOWAIT) == 0 && info.si_pid &&
+		       info.si_pid != p->pid && process_has_thread(p, info.si_pid) &&
+		       waitid(P_PID, (id_t)info.si_pid, &info, ended) == 0;
 	}
 	errno = before;
 }
@@ -279,8 +280,7 @@ struct ends_timer {
 	sigset_t before;
 };
 
-static void ends_begin(struct ends_timer *t, const struct process *p,
-		       const struct process_stop *seized)
+static void ends_begin(struct ends_timer *t, const struct process *p)
 {
 	const struct sigaction act = {.sa_handler = take_ends, .sa_flags = SA_RESTART};
 	const struct itimerspec every = {{0, ENDS_NS}, {0, ENDS_NS}};
@@ -288,8 +288,7 @@ static void ends_begin(struct ends_timer *t, const struct process *p,
 	sigset_t ours;
 
 	event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
-	seizing = seized;
-	seizing_of = p->pid;
+	seizing_in = p;
 	sigemptyset(&ours);
 	sigaddset(&ours, SIGRTMIN);
 	sigaction(SIGRTMIN, &act, NULL);
@@ -303,7 +302,7 @@ static void ends_end(struct ends_timer *t)
 	if (t->armed)
 		timer_delete(t->timer);
 	pthread_sigmask(SIG_SETMASK, &t->before, NULL);
-	seizing = NULL;
+	seizing_in = NULL;
 }
 
 /*
@@ -311,9 +310,8 @@ static void ends_end(struct ends_timer *t)
  * any process. So it is looked up in the process before, and again when it is seized and can't end
  * unseen. A stranger is let go, which the kernel allows only of a stopped thread; if it doesn't
  * stop the tracer's end does it (-ETIMEDOUT, as in thread_stop). -ESRCH: there is no such thread.
- * `seized` are those that the tracer has already.
  */
-static int seize(const struct process *p, pid_t tid, const struct process_stop *seized)
+static int seize(const struct process *p, pid_t tid)
 {
 	struct ends_timer timer;
 	int rc, status = 0;
@@ -321,7 +319,7 @@ static int seize(const struct process *p, pid_t tid, const struct process_stop *
 	if (!process_has_thread(p, tid))
 		return -ESRCH;
 	process_step("seize");
-	ends_begin(&timer, p, seized);
+	ends_begin(&timer, p);
 	rc = ptrace(PTRACE_SEIZE, tid, 0, 0) < 0 ? -errno : 0;
 	ends_end(&timer);
 	if (rc < 0)
@@ -339,9 +337,8 @@ static int seize(const struct process *p, pid_t tid, const struct process_stop *
 int thread_stop(const struct process *p, pid_t tid, uint64_t timeout_ns,
 		struct stopped_thread *ret_thread)
 {
-	static const struct process_stop none;
 	struct stopped_thread t = {.tid = tid};
-	int status, rc = seize(p, tid, &none);
+	int status, rc = seize(p, tid);
 
 	if (rc < 0)
 		return rc;
@@ -394,7 +391,7 @@ static int seize_new(const struct process *p, struct process_stop *s, struct map
 			rc = -ENOMEM;
 			break;
 		}
-		rc = seize(p, tids[i], s);
+		rc = seize(p, tids[i]);
 		if (rc == -ESRCH) {
 			rc = 0;
 			continue; /* it has ended meanwhile */

@@ -1896,6 +1896,95 @@ static void execute_at_seize(const char *what)
 	}
 }
 
+/* A stopped thread is killed by the exec of another one before it is let go: nobody but its tracer
+ * can take its end, for which the exec waits, and for the exec the next seizing. */
+struct killed_test {
+	struct process process;
+	int pipe_fd, rc;
+};
+
+static struct killed_test *killing; /* at the next "detach" */
+
+static void *pause_as_first(void *none)
+{
+	shared->futex = (uint32_t)syscall(SYS_gettid);
+	pause();
+	return none;
+}
+
+static void *execute_when_told(void *arg)
+{
+	char byte;
+
+	if (read(*(int *)arg, &byte, 1) == 1)
+		execl("/bin/true", "true", NULL);
+	_exit(1);
+}
+
+static void kill_at_detach(const char *what)
+{
+	struct killed_test *t = killing;
+
+	if (!t || strcmp(what, "detach"))
+		return;
+	killing = NULL;
+	assert_int_equal(write(t->pipe_fd, "x", 1), 1);
+	while (process_thread_state(&t->process, (pid_t)shared->futex) != 'Z')
+		usleep(1000);
+}
+
+static int stop_two(void *arg)
+{
+	struct killed_test *t = arg;
+	struct stopped_thread thread;
+
+	assert_int_equal(
+		thread_stop(&t->process, (pid_t)shared->futex, THREAD_STOP_TIMEOUT, &thread), 0);
+	thread_resume(&thread);
+	t->rc = thread_stop(&t->process, t->process.pid, THREAD_STOP_TIMEOUT, &thread);
+	if (t->rc == 0)
+		thread_resume(&thread);
+	return 0;
+}
+
+static void test_exec_before_detach(void **state)
+{
+	struct killed_test t = {.process = PROCESS_INIT};
+	struct error err = {0};
+	struct tracer *tracer;
+	int fds[2], status;
+
+	(void)state;
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_int_equal(pipe(fds), 0);
+	t.pipe_fd = fds[1];
+	pid_t pid = fork();
+	if (pid == 0) {
+		pthread_t thread;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pthread_create(&thread, NULL, pause_as_first, NULL);
+		pthread_create(&thread, NULL, execute_when_told, &fds[0]);
+		pause();
+	}
+	while (!shared->futex)
+		usleep(1000);
+	assert_int_equal(process_open(pid, &t.process, &err), 0);
+	assert_int_equal(tracer_start(&tracer, &err), 0);
+	killing = &t;
+	process_step_hook = kill_at_detach;
+	tracer_call(tracer, stop_two, &t);
+	process_step_hook = NULL;
+	tracer_end(tracer);
+	assert_null(killing);
+	assert_true(t.rc < 0); /* it is another program, or has ended */
+	process_close(&t.process);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 struct write_test {
 	struct process process;
 	int rc;
@@ -2202,6 +2291,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_stop_with_vfork),
 		cmocka_unit_test(test_room_is_taken),
 		cmocka_unit_test(test_held),
+		cmocka_unit_test(test_exec_before_detach),
 		cmocka_unit_test(test_exec_before_poke),
 		cmocka_unit_test(test_exec_before_remote_calls),
 		cmocka_unit_test(test_stranger),
