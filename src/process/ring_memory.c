@@ -170,7 +170,11 @@ static int map_taken(struct ring_memory *m)
 	void *map = m->fd < 0 ? m->map : map_memfd(m);
 
 	if (!map)
-		return m->rc < 0 ? m->rc : -EIO;
+		return m->rc < 0 ? m->rc
+				 : error_set(m->err, -EAGAIN,
+					     "process %d was stopped (SIGSTOP) or got no CPU while "
+					     "it shared memory with pollux: try again",
+					     m->process->pid);
 	if (map == NO_MAP)
 		return refused(m);
 	m->map = map;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The traced program is not harmed: not by backtraces, kills, attaching, detaching, nor the rest."""
 import ctypes
+import itertools
 import os
 import random
 import re
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import time
 
+import build
 import driver
 import pytest
 from truth import differences
@@ -106,6 +108,38 @@ def test_recorder_killed(pollux, suite, tmp_path, all_of_it):
             if i % 3 == 2:
                 assert driver.report(pollux, tmp_path / f"{i}.plx")["events"] > 0
     assert n_readable > 0
+
+
+def state_of_threads(pid):
+    """What a pollux that is killed may not leave changed: tracers, masks, descriptors, limits."""
+    kept = ("TracerPid", "SigBlk", "SigPnd", "ShdPnd")
+    threads = {}
+    for task in driver.Path(f"/proc/{pid}/task").iterdir():
+        lines = (task / "status").read_text().splitlines()
+        threads[task.name] = [line for line in lines if line.startswith(kept)]
+    return threads, sorted(os.listdir(f"/proc/{pid}/fd")), driver.Path(f"/proc/{pid}/limits").read_text()
+
+
+def test_recorder_killed_at_its_calls_of_ptrace(pollux, suite, trace, all_of_it):
+    """kill -9 of pollux after each of them, while it attaches and detaches."""
+    library = build.compile_c(build.TARGETS / "die_at_ptrace.c", "die_at_ptrace.so", "-shared", "-fPIC")
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        driver.until_slept(target.pid, 20)
+        before, killed = state_of_threads(target.pid), 0
+        for at in itertools.count(1, 1 if all_of_it else 4):
+            result = driver.run(pollux, "record", "-p", target.pid, "-d", "0.02", "-o", trace,
+                                env={**os.environ, "LD_PRELOAD": str(library), "DIE_AT": str(at)})
+            assert result.returncode in (-signal.SIGKILL, 0), result.stderr
+            deadline = time.monotonic() + driver.TIMEOUT
+            while state_of_threads(target.pid) != before:
+                assert target.process.poll() is None and time.monotonic() < deadline, (at, before)
+                time.sleep(0.01)
+            if result.returncode == 0:
+                break
+            killed += 1
+        assert killed > 5
+        finish(target)
 
 
 def test_target_killed(pollux, suite, tmp_path, all_of_it):
