@@ -4,8 +4,7 @@
  * See docs/agent-safety.md for the rules that all of this obeys. In short: no libc, no system call but
  * those of enum agent_may, no lock, no wait, nothing of its own in the image but code.
  */
-#ifndef POLLUX_AGENT_H
-#define POLLUX_AGENT_H
+#pragma once
 
 #include "agent/ring.h"
 #include "agent/runtime_tokio.h"
@@ -399,5 +398,3 @@ static inline void agent_save_outcome(struct agent_notes *n)
 	if (unlikely(state & TOKIO_COMPLETE))
 		agent_tokio_save_outcome(poll, state);
 }
-
-#endif

@@ -11,8 +11,7 @@
  * for that. So no step trusts it: a value is read only where something else shows that there is
  * memory (agent_reaches). Else the walk ends.
  */
-#ifndef POLLUX_AGENT_POINT_H
-#define POLLUX_AGENT_POINT_H
+#pragma once
 
 #include "agent/agent.h"
 
@@ -145,5 +144,3 @@ static inline void agent_put_pending(struct agent_notes *n, const struct agent_h
 	else
 		agent_put_at(n, ticks, AE_POLL_PENDING, ref);
 }
-
-#endif

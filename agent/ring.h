@@ -40,8 +40,7 @@
  * one tool detached and another attached writes where the old rings were, and there are the new
  * ones, or memory without a reader.
  */
-#ifndef POLLUX_AGENT_RING_H
-#define POLLUX_AGENT_RING_H
+#pragma once
 
 #include "agent/runtimes.h"
 
@@ -607,5 +606,3 @@ struct ring_area {
 	uint8_t pad[4096 - 8];
 };
 _Static_assert(sizeof(struct ring_area) == 4096, "ring_area");
-
-#endif

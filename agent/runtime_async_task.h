@@ -8,8 +8,7 @@
  *
  * Source: async-task/src/{raw,state,header,runnable,task}.rs, 4.7.1.
  */
-#ifndef POLLUX_AGENT_RUNTIME_ASYNC_TASK_H
-#define POLLUX_AGENT_RUNTIME_ASYNC_TASK_H
+#pragma once
 
 #include "agent/runtimes.h"
 
@@ -107,5 +106,3 @@ RUNTIME_INLINE enum poll_end async_end(uint64_t after, bool payload)
 		return END_CANCELLED;
 	return END_PENDING;
 }
-
-#endif

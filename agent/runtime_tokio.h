@@ -11,8 +11,7 @@
  *
  * Source: tokio/src/runtime/task/{core,state,harness,raw,waker,error}.rs.
  */
-#ifndef POLLUX_AGENT_RUNTIME_TOKIO_H
-#define POLLUX_AGENT_RUNTIME_TOKIO_H
+#pragma once
 
 #include "agent/runtimes.h"
 
@@ -202,5 +201,3 @@ RUNTIME_INLINE enum poll_end tokio_end(const struct tokio_poll *p)
 		return END_PANICKED;
 	return p->shut_down || p->shut_queued ? END_UNKNOWN : END_CANCELLED;
 }
-
-#endif

@@ -11,8 +11,7 @@
  * is the caller's matter: the agent reads its own, a program in the kernel copies words that may be
  * gone. Everything is inlined, since neither of them can call anything.
  */
-#ifndef POLLUX_AGENT_RUNTIMES_H
-#define POLLUX_AGENT_RUNTIMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -63,5 +62,3 @@ RUNTIME_INLINE bool panic_is_payload(const struct panic_payload *p, uint64_t wor
 {
 	return word && (word == p->words[0] || word == p->words[1]);
 }
-
-#endif

@@ -2,8 +2,7 @@
 /*
  * The seam between thunks_*.S and the C code: what the thunks call, and the offsets that they use.
  */
-#ifndef POLLUX_AGENT_THUNKS_H
-#define POLLUX_AGENT_THUNKS_H
+#pragma once
 
 #define HOOK_SHIFT 6 /* log2(sizeof(struct agent_hook)) */
 #define HOOK_ORIG 0
@@ -97,5 +96,4 @@ void agent_root_enter(const struct agent_hook *hook);
 
 void agent_wake(struct agent_notes *n, uint64_t type, uint64_t ref);
 
-#endif
 #endif

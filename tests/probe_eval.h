@@ -3,8 +3,7 @@
  * What a probe's argument is, by its operand and the registers: what the programs in the kernel work
  * out while a program runs, here for tests.
  */
-#ifndef POLLUX_TESTS_PROBE_EVAL_H
-#define POLLUX_TESTS_PROBE_EVAL_H
+#pragma once
 
 #include "binary/elf/probes.h"
 
@@ -54,5 +53,3 @@ static int probe_arg_eval(const struct probe_arg *arg, const uint64_t *words, si
 	*ret_value = probe_arg_extend(arg, v);
 	return 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#ifndef POLLUX_AGENT_X86_64_ARCH_H
-#define POLLUX_AGENT_X86_64_ARCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -126,5 +125,3 @@ static inline void arch_restore_vectors(const struct arch_vectors *v)
 {
 	__asm__ volatile("fxrstor64 %0" : : "m"(*v));
 }
-
-#endif

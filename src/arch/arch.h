@@ -4,11 +4,8 @@
  * declared in regs.h, stub.h and code.h. Each architecture implements all of it in a folder of its
  * name here, and in agent/; what a file's architecture decides is in src/binary.
  */
-#ifndef POLLUX_ARCH_ARCH_H
-#define POLLUX_ARCH_ARCH_H
+#pragma once
 
 #if defined(__x86_64__)
 #include "arch/x86_64/arch.h"
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Code that pollux writes into a program, and instructions that it changes there. */
-#ifndef POLLUX_ARCH_CODE_H
-#define POLLUX_ARCH_CODE_H
+#pragma once
 
 #include "arch/arch.h"
 
@@ -38,5 +37,3 @@ bool arch_leave_trampoline(const uint8_t *trampoline, uint64_t addr, unsigned of
 
 /* What the field at `addr` of an instruction holds that leads to `target`; false: too far. */
 bool arch_call_field(uint64_t addr, uint64_t target, uint32_t *ret_field);
-
-#endif

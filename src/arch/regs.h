@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The registers of a stopped thread, by what they are for. */
-#ifndef POLLUX_ARCH_REGS_H
-#define POLLUX_ARCH_REGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ int arch_regs_read(pid_t tid, struct arch_regs *ret);
 int arch_regs_write(pid_t tid, const struct arch_regs *regs);
 /* Of a core file's NT_PRSTATUS. False: too short. */
 bool arch_regs_of_prstatus(const void *data, size_t len, struct arch_regs *ret);
-
-#endif

@@ -5,8 +5,7 @@
  * system call that has to be made again. It needs no stack. From the moment that the thread's instruction
  * pointer is set to the stub, nothing else is needed from us: we may die.
  */
-#ifndef POLLUX_ARCH_STUB_H
-#define POLLUX_ARCH_STUB_H
+#pragma once
 
 #include "arch/regs.h"
 
@@ -43,5 +42,3 @@ void stub_resume_of(const struct arch_regs *regs, struct stub_resume *ret);
  * not. It is position independent. */
 long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t n, uint64_t done_at,
 		uint64_t done_value, const struct stub_resume *resume);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What the kernel does with an instruction that has a probe. */
-#ifndef POLLUX_ARCH_UPROBES_H
-#define POLLUX_ARCH_UPROBES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,5 +16,3 @@ uint64_t arch_first_jump(const uint8_t *bytes, size_t len, uint64_t addr);
 /* A function whose call with a probe on it is measured: the kernel emulates its first instruction.
  */
 void arch_measured(void);
-
-#endif

@@ -10,8 +10,7 @@
  * The limits are far above what real programs need. Code that reaches one stops, keeps what it has,
  * and says what it left out.
  */
-#ifndef POLLUX_BASE_BUDGET_H
-#define POLLUX_BASE_BUDGET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ uint64_t budget_bytes(void);
 
 /* Tests set this to another number of bytes; 0: as above. */
 extern uint64_t budget_test_bytes;
-
-#endif

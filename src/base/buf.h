@@ -3,8 +3,7 @@
  * A growable run of bytes, always followed by a 0 that is not counted. Out of memory is sticky:
  * after it every call is a no-op and buf_failed() says so; callers check once, at the end.
  */
-#ifndef POLLUX_BASE_BUF_H
-#define POLLUX_BASE_BUF_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -39,5 +38,3 @@ char *buf_steal(struct buf *b);
 void buf_uleb(struct buf *b, uint64_t v);
 
 #define _cleanup_buf_ __attribute__((cleanup(buf_done)))
-
-#endif

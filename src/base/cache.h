@@ -15,8 +15,7 @@
  * the whole file count as absent; so must the caller do with the content. The folder's size is
  * bounded: the oldest files go.
  */
-#ifndef POLLUX_BASE_CACHE_H
-#define POLLUX_BASE_CACHE_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/file_id.h"
@@ -33,5 +32,3 @@ bool cache_may_keep(const struct file_id *id);
 uint8_t *cache_load(const struct cache_kind *kind, const struct file_id *id, size_t *ret_len);
 /* Puts it in the place of what was there. That it can't is no error: the next time takes longer. */
 void cache_save(const struct cache_kind *kind, const struct file_id *id, const struct buf *content);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Cleanup by scope: `_cleanup_free_ char *s = NULL;`. `steal(p)` gives a pointer away. */
-#ifndef POLLUX_BASE_CLEANUP_H
-#define POLLUX_BASE_CLEANUP_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,5 +34,3 @@ static inline void cleanup_fclosep(FILE **f)
 		(p) = NULL;                                                                        \
 		steal_tmp;                                                                         \
 	})
-
-#endif

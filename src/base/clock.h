@@ -3,8 +3,7 @@
  * Clocks. The agent stamps with the time stamp counter; pollux turns ticks into ns of
  * CLOCK_MONOTONIC by pairs of readings taken while it records.
  */
-#ifndef POLLUX_BASE_CLOCK_H
-#define POLLUX_BASE_CLOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ static inline uint64_t clock_ticks_restore(uint64_t low56, uint64_t near_ticks)
 	uint64_t distance = (low56 - near_ticks) << 8;
 	return near_ticks + (uint64_t)((int64_t)distance >> 8);
 }
-
-#endif

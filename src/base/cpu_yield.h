@@ -4,8 +4,7 @@
  * work can wait: buffers that others fill. A recorder that waits for a CPU while the buffers are
  * full loses events, so then it asks to go first.
  */
-#ifndef POLLUX_BASE_CPU_YIELD_H
-#define POLLUX_BASE_CPU_YIELD_H
+#pragma once
 
 /*
  * The calling thread lets others go first from now on, until buffers fill up: as a batch job it
@@ -30,5 +29,3 @@ void cpu_yield_buffer_fill(double fill);
  * need it for long, and what we do is needed too) it does nothing for a while.
  */
 void cpu_yield(void);
-
-#endif

@@ -3,8 +3,7 @@
  * The one way to read bytes from outside: bounded, with a sticky error. After a read beyond the
  * end every read gives 0 or NULL and cursor_ok() is false.
  */
-#ifndef POLLUX_BASE_CURSOR_H
-#define POLLUX_BASE_CURSOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ uint32_t cursor_u32(struct cursor *c);
 uint64_t cursor_u64(struct cursor *c);
 uint64_t cursor_uleb(struct cursor *c);			/* over 64 bits: fails */
 const void *cursor_bytes(struct cursor *c, size_t len); /* points into the data */
-
-#endif

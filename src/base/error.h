@@ -5,8 +5,7 @@
  *
  *     cannot attach to 4242: ptrace is forbidden by yama ptrace_scope=1: run as root, or ...
  */
-#ifndef POLLUX_BASE_ERROR_H
-#define POLLUX_BASE_ERROR_H
+#pragma once
 
 /* Steps in a row, each of which needs the ones before: returns a step's error from the function.
  * What the function holds is released by cleanup.h. */
@@ -34,5 +33,3 @@ int error_sys(struct error *err, int code, const char *fmt, ...)
 
 /* Puts one sentence in front of what is there. Returns err->code (-EIO if err is NULL). */
 int error_add(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-#endif

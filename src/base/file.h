@@ -4,8 +4,7 @@
  * files, a core its program, and a folder such as /tmp takes files of every user. All that pollux
  * reads by such a path and all that it writes is opened here.
  */
-#ifndef POLLUX_BASE_FILE_H
-#define POLLUX_BASE_FILE_H
+#pragma once
 
 #include "base/error.h"
 
@@ -81,5 +80,3 @@ int file_output_spares(const char *path, const char *const *inputs, size_t n, st
 
 /* A private file without a name in this folder, for reading and writing. Negative errno. */
 int file_temporary(const char *folder);
-
-#endif

@@ -9,8 +9,7 @@
  * before; keep nothing, and use nothing that was kept, unless file_id_trusted(); look again after,
  * and keep nothing of a file that was changed meanwhile.
  */
-#ifndef POLLUX_BASE_FILE_ID_H
-#define POLLUX_BASE_FILE_ID_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ bool file_id_trusted(const struct file_id *id);
 /* So many hexadecimal numbers with dashes between them: a part of a file name. */
 #define FILE_ID_NUMBERS 6
 void file_id_text(const struct file_id *id, char ret[static FILE_ID_TEXT]);
-
-#endif

@@ -10,8 +10,7 @@
  * file while pollux reads it, that is no attack: what is read may be wrong, and code that keeps any
  * of it checks the file's identity again (base/file_id.h).
  */
-#ifndef POLLUX_BASE_FILE_MAP_H
-#define POLLUX_BASE_FILE_MAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ void file_map_close(struct file_map *m);
 
 /* For threads that take no signals: blocks all but the one that maps need. */
 void file_map_block_signals(sigset_t *ret_before);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A hash of bytes: quick, of well-spread bits, and the same everywhere (files keep it). No defence
  * against who chooses the bytes. */
-#ifndef POLLUX_BASE_HASH_H
-#define POLLUX_BASE_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ static inline uint64_t hash_string(uint64_t seed, const char *s)
 {
 	return hash_bytes(seed, s, s ? strlen(s) : 0);
 }
-
-#endif

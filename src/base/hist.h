@@ -4,8 +4,7 @@
  * within 1.6 % of the true value; count, sum, min and max are exact. Fixed size when empty: grows
  * with the range of values only.
  */
-#ifndef POLLUX_BASE_HIST_H
-#define POLLUX_BASE_HIST_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ void hist_done(struct hist *h);
 int hist_add(struct hist *h, uint64_t value); /* 0 or -ENOMEM */
 /* q in [0, 1]; the bucket's upper edge, clipped to [min, max]; 0 when empty. */
 uint64_t hist_quantile(const struct hist *h, double q);
-
-#endif

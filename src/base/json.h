@@ -4,8 +4,7 @@
  * writer; strings are escaped, among them all characters that are hidden (text_hidden()), so that
  * the text is safe on a terminal; bytes that are no UTF-8 become U+FFFD.
  */
-#ifndef POLLUX_BASE_JSON_H
-#define POLLUX_BASE_JSON_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -34,5 +33,3 @@ void json_quote(struct buf *out, const char *s);
 /* The same for a text that a viewer shows: in it hidden characters (but \n, \t, \r) are as
  * text_safe() writes them. */
 void json_quote_shown(struct buf *out, const char *s);
-
-#endif

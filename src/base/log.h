@@ -5,8 +5,7 @@
  * otherwise never print. A domain that is off costs one load and one branch: arguments are not
  * evaluated.
  */
-#ifndef POLLUX_BASE_LOG_H
-#define POLLUX_BASE_LOG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -41,5 +40,3 @@ static inline bool log_on(enum log_domain domain)
 		if (log_on(domain))                                                                \
 			log_write(domain, __VA_ARGS__);                                            \
 	} while (0)
-
-#endif

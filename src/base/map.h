@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A hash map from (u64, u64) to a pointer: open addressing, grows, deletion without tombstones. */
-#ifndef POLLUX_BASE_MAP_H
-#define POLLUX_BASE_MAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ const struct map_entry *map_next(const struct map *m, size_t *pos);
 /* All values, an array of m->n pointers (free), in the order of `compare`, which gets pointers to
  * pointers; NULL when out of memory. */
 void *map_sorted(const struct map *m, int (*compare)(const void *a, const void *b));
-
-#endif

@@ -3,8 +3,7 @@
  * Puts what comes nearly in order of time into that order. Items are of one size and begin with
  * their time; equal times keep the order in which they came.
  */
-#ifndef POLLUX_BASE_ORDER_H
-#define POLLUX_BASE_ORDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ int order_put(struct order *o, const void *item);
 const void *order_first(const struct order *o);
 /* Takes the earliest item if its time is before `before_ns`; UINT64_MAX: whatever its time is. */
 bool order_next(struct order *o, uint64_t before_ns, void *ret_item);
-
-#endif

@@ -6,8 +6,7 @@
  *     at = PARTITION_POINT(i, 0, n, v[i].addr < addr);    the first item at addr or after it
  *     at = PARTITION_POINT(i, 0, n, v[i].addr <= addr);   one past the last at addr or before it
  */
-#ifndef POLLUX_BASE_SEARCH_H
-#define POLLUX_BASE_SEARCH_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@
 		}                                                                                  \
 		search_lo;                                                                         \
 	})
-
-#endif

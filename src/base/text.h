@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Text for people. */
-#ifndef POLLUX_BASE_TEXT_H
-#define POLLUX_BASE_TEXT_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -37,5 +36,3 @@ const char *text_short_file(const char *file);
  * text_same_object(): whether the folder is needed to distinguish it from `other`. */
 const char *text_object_name(const char *path, bool folder, size_t *ret_len);
 bool text_same_object(const char *path, const char *other);
-
-#endif

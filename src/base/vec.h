@@ -8,8 +8,7 @@
  *             return -ENOMEM;
  *     list->v[list->n++] = item;
  */
-#ifndef POLLUX_BASE_VEC_H
-#define POLLUX_BASE_VEC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,3 @@ static inline size_t vec_implied_cap(size_t n)
 		GROW(items, (size_t)(n) + (more)-1, by_cap);                                       \
 	})
 #define GROW_ONE(items, n) GROW_BY(items, n, 1)
-
-#endif

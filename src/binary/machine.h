@@ -3,8 +3,7 @@
  * What the machine decides for which an object is: one table each, in a folder of the machine's
  * name. It is the file's, not that on which pollux runs (src/arch).
  */
-#ifndef POLLUX_BINARY_MACHINE_H
-#define POLLUX_BINARY_MACHINE_H
+#pragma once
 
 #include "binary/code/code_scan.h"
 #include "binary/code/insn.h"
@@ -34,5 +33,3 @@ struct machine {
 extern const struct machine machine_x86_64;
 
 const struct machine *machine_find(uint16_t elf); /* NULL: not known */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Names from Rust symbols: demangled, and shortened for people. */
-#ifndef POLLUX_BINARY_NAMES_H
-#define POLLUX_BINARY_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,5 +34,3 @@ char *name_task(const char *full, const char *libraries);
  *     <app::Pool as core::future::future::Future>::poll     app::Pool::poll
  *     app::main::{{closure}}                                app::main */
 char *name_function(const char *full);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Reading a BPF ring buffer by the clock: what is in it now, and how full it was. */
-#ifndef POLLUX_CAPTURE_BPF_RING_H
-#define POLLUX_CAPTURE_BPF_RING_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ void bpf_ring_close(struct bpf_ring *r);
  * something negative, which is returned. A record that is still being written ends it. */
 int bpf_ring_drain(struct bpf_ring *r, int (*take)(void *context, const void *record, size_t len),
 		   void *context);
-
-#endif

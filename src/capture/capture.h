@@ -8,8 +8,7 @@
  * scheduler, system calls). The set holds them together: it announces each process to the others,
  * drains all, ends the rounds of the trace, sums up.
  */
-#ifndef POLLUX_CAPTURE_CAPTURE_H
-#define POLLUX_CAPTURE_CAPTURE_H
+#pragma once
 
 #include "base/error.h"
 #include "trace/coverage.h"
@@ -130,5 +129,3 @@ int capture_set_close(struct capture_set *s, const char *reason, struct capture_
 		      struct error *err);
 pid_t capture_set_child(const struct capture_set *s);
 int capture_set_exit_status(const struct capture_set *s);
-
-#endif

@@ -4,8 +4,7 @@
  * long threads were ready to run without a CPU, and how often a cgroup was throttled. Read from
  * outside, at the begin, once in a while, and at the end.
  */
-#ifndef POLLUX_CAPTURE_CPU_USE_H
-#define POLLUX_CAPTURE_CPU_USE_H
+#pragma once
 
 #include "trace/trace.h"
 
@@ -21,5 +20,3 @@ void cpu_use_look(struct cpu_use *u);
 /* What was seen last; the text is u's. */
 struct trace_cpu cpu_use_sum(const struct cpu_use *u);
 void cpu_use_free(struct cpu_use *u);
-
-#endif

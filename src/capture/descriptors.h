@@ -4,8 +4,7 @@
  * as all sockets and eventfds of an async runtime are. The kernel says so in /proc/PID/fdinfo,
  * which pollux reads a moment after the call.
  */
-#ifndef POLLUX_CAPTURE_DESCRIPTORS_H
-#define POLLUX_CAPTURE_DESCRIPTORS_H
+#pragma once
 
 #include "base/map.h"
 #include "process/process.h"
@@ -27,5 +26,3 @@ void descriptors_tidy(struct descriptors *d);
  * is gone, and was never looked at, is guessed at. */
 bool descriptors_may_wait(struct descriptors *d, const struct process *p, unsigned call,
 			  uint32_t fd, uint32_t flags, uint64_t length_ns, uint64_t now_ns);
-
-#endif

@@ -3,8 +3,7 @@
  * How often a buffer is emptied: so that it is a quarter full by then, and a burst that begins just
  * now does not fill it.
  */
-#ifndef POLLUX_CAPTURE_DRAIN_INTERVAL_H
-#define POLLUX_CAPTURE_DRAIN_INTERVAL_H
+#pragma once
 
 #include "base/units.h"
 
@@ -39,5 +38,3 @@ static inline uint64_t drain_interval_next(struct drain_interval *p, double fill
 	p->ns = ns < PACE_MIN_NS ? PACE_MIN_NS : (uint64_t)ns;
 	return p->ns;
 }
-
-#endif

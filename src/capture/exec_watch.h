@@ -4,8 +4,7 @@
  * cargo, that executes one in which there is. Each source looks at it in its own way; when to do so
  * is the same for all.
  */
-#ifndef POLLUX_CAPTURE_EXEC_WATCH_H
-#define POLLUX_CAPTURE_EXEC_WATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ bool exec_watch_changed(struct exec_watch *p, pid_t pid, uint64_t now_ns);
 void exec_watch_unsure(struct exec_watch *p);
 /* How long until then: sleep no longer. */
 uint64_t exec_watch_wait(const struct exec_watch *p);
-
-#endif

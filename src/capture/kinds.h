@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The runtimes and kinds of a scan as the trace has them, for every source. */
-#ifndef POLLUX_CAPTURE_KINDS_H
-#define POLLUX_CAPTURE_KINDS_H
+#pragma once
 
 #include "runtime/runtime.h"
 #include "trace/trace.h"
@@ -13,5 +12,3 @@ int kinds_tell_runtimes(struct trace_writer *w, uint32_t process, const struct r
 int kinds_tell(struct trace_writer *w, uint32_t process, const struct runtime_scan *f,
 	       const uint32_t *numbers, const struct scan_kind *k, const struct scan_waker *waker,
 	       uint32_t *ret_index);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The ring buffer of a perf event, read by the clock. */
-#ifndef POLLUX_CAPTURE_PERF_RING_H
-#define POLLUX_CAPTURE_PERF_RING_H
+#pragma once
 
 #include <linux/perf_event.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ void perf_ring_close(struct perf_ring *r);
 int perf_ring_drain(struct perf_ring *r,
 		    int (*take)(void *context, const struct perf_event_header *record),
 		    void *context);
-
-#endif

@@ -3,8 +3,7 @@
  * Await points of one process: what the numbers mean that layout programs give to places
  * (future/program.h), for every source.
  */
-#ifndef POLLUX_CAPTURE_POINTS_H
-#define POLLUX_CAPTURE_POINTS_H
+#pragma once
 
 #include "base/map.h"
 #include "process/places.h"
@@ -57,5 +56,3 @@ static inline const struct await_point *points_get(const struct points *p, uint6
 {
 	return number < p->n && p->v[number].kind != TRACE_KIND_NONE ? &p->v[number] : NULL;
 }
-
-#endif

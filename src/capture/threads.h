@@ -4,8 +4,7 @@
  * all of them report the same thread; and the main source keeps here what each thread is doing, for
  * the watching sources.
  */
-#ifndef POLLUX_CAPTURE_THREADS_H
-#define POLLUX_CAPTURE_THREADS_H
+#pragma once
 
 #include "trace/trace.h"
 
@@ -52,5 +51,3 @@ void capture_threads_end(struct capture_thread *thread);
 struct capture_thread *capture_threads_next(const struct capture_threads *t, size_t *i);
 /* Forgets those that are gone, once a second. By the set. */
 void capture_threads_tidy(struct capture_threads *t, uint64_t now_ns);
-
-#endif

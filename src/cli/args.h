@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Words of a command line, sorted by a verb's table of options. Private to the command line. */
-#ifndef POLLUX_CLI_ARGS_H
-#define POLLUX_CLI_ARGS_H
+#pragma once
 
 #include "cli/cli.h"
 
@@ -28,5 +27,3 @@ int args_usage(const char *verb, const char *text);
 
 /* The candidate that `word` was probably meant to be, NULL if none is near. */
 const char *args_nearest(const char *word, const char *const *candidates);
-
-#endif

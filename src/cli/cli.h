@@ -3,8 +3,7 @@
  * The command line. A verb is one row of `verbs` and one file: parse, call, print once. Help, man
  * pages and shell completion all come from the same table.
  */
-#ifndef POLLUX_CLI_CLI_H
-#define POLLUX_CLI_CLI_H
+#pragma once
 
 #include "base/error.h"
 
@@ -75,5 +74,3 @@ bool cli_color(void); /* stdout is a terminal and NO_COLOR is not set */
 /* In a locale that is not one of UTF-8 our own signs (bullets, branches of trees) become ASCII. */
 void cli_ascii(struct buf *text);
 unsigned cli_width(void); /* columns of stdout, 0 if not a terminal */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The options by which verbs choose a part of a trace: times, families, tasks, threads. */
-#ifndef POLLUX_CLI_FILTER_H
-#define POLLUX_CLI_FILTER_H
+#pragma once
 
 #include "cli/cli.h"
 #include "timeline/replay.h"
@@ -20,5 +19,3 @@
 int filter_parse(const struct cli_args *args, struct replay_filter *ret);
 /* One option that is a time; *ret stays as it is without it. */
 int filter_time(const struct cli_args *args, const char *name, uint64_t *ret);
-
-#endif

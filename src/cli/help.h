@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What the tables of verbs and options look like to people. Private to the command line. */
-#ifndef POLLUX_CLI_HELP_H
-#define POLLUX_CLI_HELP_H
+#pragma once
 
 #include "base/buf.h"
 #include "cli/cli.h"
@@ -10,5 +9,3 @@
 void help_overview(struct buf *out);
 /* `pollux VERB --help`: the first paragraph of the verb's text; the man page has all of it. */
 void help_verb(struct buf *out, const struct cli_verb *verb);
-
-#endif

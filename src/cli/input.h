@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The trace that a verb reads. */
-#ifndef POLLUX_CLI_INPUT_H
-#define POLLUX_CLI_INPUT_H
+#pragma once
 
 #include "cli/cli.h"
 
@@ -10,5 +9,3 @@
 int input_trace(const struct cli_args *args, char **ret_path);
 /* The word is the number of a process, and no file is called so. */
 bool input_is_pid(const char *word);
-
-#endif

@@ -3,8 +3,7 @@
  * Reading a recording while it is made: a thread of its own with a reader on a pipe, into which the
  * writer writes (trace_writer_open_fd(), trace_writer_tee()).
  */
-#ifndef POLLUX_CLI_LIVE_H
-#define POLLUX_CLI_LIVE_H
+#pragma once
 
 #include "trace/trace.h"
 
@@ -28,5 +27,3 @@ int live_start(struct live *l, int *ret_fd, struct error *err);
  * found the pipe broken. Else the reader stays until live_done(). */
 int live_join(struct live *l, struct error *err);
 void live_done(struct live *l);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Printing events, of a file (print.c) or of a recording that goes on (record.c). */
-#ifndef POLLUX_CLI_PRINT_H
-#define POLLUX_CLI_PRINT_H
+#pragma once
 
 #include "cli/cli.h"
 #include "report/print.h"
@@ -17,5 +16,3 @@ int print_parse(const struct cli_args *args, struct print_job *job);
 void print_done(struct print_job *job);
 /* Prints the reader's events to its end. `ctx` is a struct print_job. */
 int print_events(void *ctx, struct trace_reader *r, struct error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A recording of running or started programs, for the verbs that make one. */
-#ifndef POLLUX_CLI_RECORDING_H
-#define POLLUX_CLI_RECORDING_H
+#pragma once
 
 #include "capture/capture.h"
 #include "cli/cli.h"
@@ -43,5 +42,3 @@ int recording_run(struct recording *rec, struct trace_writer *w, struct capture_
 void recording_say_empty(const struct recording *rec, const struct capture_stats *stats);
 /* Waits for a launched program that still runs. The verb's exit code, `rc` being how it went. */
 int recording_end(const struct recording *rec, int rc, struct capture_stats *stats);
-
-#endif

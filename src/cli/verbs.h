@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The verbs; each is defined in the file of its name. */
-#ifndef POLLUX_CLI_VERBS_H
-#define POLLUX_CLI_VERBS_H
+#pragma once
 
 #include "cli/cli.h"
 
@@ -14,5 +13,3 @@ extern const struct cli_verb verb_import;
 extern const struct cli_verb verb_tree;
 extern const struct cli_verb verb_probes;
 extern const struct cli_verb verb_doctor;
-
-#endif

@@ -6,8 +6,7 @@
  *     chrome_inside.c  what is inside of polls: futures, system calls, time off the CPU, samples
  *     chrome_names.c   names and order of lanes
  */
-#ifndef POLLUX_EXPORT_CHROME_H
-#define POLLUX_EXPORT_CHROME_H
+#pragma once
 
 #include "export/export.h"
 #include "export/out.h"
@@ -150,5 +149,3 @@ int chrome_end_stacks(struct chrome *c);
 
 /* chrome_names.c: everything before the slices. 0 or -ENOMEM. */
 int chrome_head(struct chrome *c);
-
-#endif

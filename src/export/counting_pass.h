@@ -4,8 +4,7 @@
  * tasks, threads. Memory grows with what is alive, with families and threads, and with the number
  * of tasks to be kept as the busiest.
  */
-#ifndef POLLUX_EXPORT_COUNTING_PASS_H
-#define POLLUX_EXPORT_COUNTING_PASS_H
+#pragma once
 
 #include "base/hist.h"
 #include "export/limits.h"
@@ -54,5 +53,3 @@ int counting_pass_run(struct counts *s, struct trace_reader *r, const struct rep
 		      void *progress_ctx, struct error *err);
 void counts_clear(struct counts *s); /* the counts; lanes, limits and top.max stay */
 void counts_done(struct counts *s);
-
-#endif

@@ -5,8 +5,7 @@
  * that viewers really bear are the exporter's business; the output and the summary say what was
  * cut.
  */
-#ifndef POLLUX_EXPORT_EXPORT_H
-#define POLLUX_EXPORT_EXPORT_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -49,5 +48,3 @@ struct export_ops {
 
 extern const struct export_ops *const export_formats[]; /* NULL-terminated */
 const struct export_ops *export_find(const char *name);
-
-#endif

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The formats; each is defined in the file of its name. */
-#ifndef POLLUX_EXPORT_FORMATS_H
-#define POLLUX_EXPORT_FORMATS_H
+#pragma once
 
 #include "export/export.h"
 
 extern const struct export_ops export_chrome;
 extern const struct export_ops export_speedscope;
-
-#endif

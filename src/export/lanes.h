@@ -8,8 +8,7 @@
  * memory of the future (the lowest lane that is free). So two passes over one trace place every
  * task alike, and nothing needs to be kept of a task that has ended.
  */
-#ifndef POLLUX_EXPORT_LANES_H
-#define POLLUX_EXPORT_LANES_H
+#pragma once
 
 #include "base/map.h"
 #include "export/sample_slices.h"
@@ -131,5 +130,3 @@ void lanes_future_end(const struct placed_future *p, uint64_t end_ns);
 void lanes_restart(struct lanes *l);
 /* Forgets the counts of tasks, lanes and threads, and what is shown. */
 void lanes_forget(struct lanes *l);
-
-#endif

@@ -10,8 +10,7 @@
  *   slices  by time: all is shown from the window's start to the moment when the budget is
  *           used up. What is shown has no holes.
  */
-#ifndef POLLUX_EXPORT_LIMITS_H
-#define POLLUX_EXPORT_LIMITS_H
+#pragma once
 
 #include "export/export.h"
 #include "export/lanes.h"
@@ -47,5 +46,3 @@ struct export_scope {
 int limits_run(struct trace_reader *r, const struct export_options *opt,
 	       const struct limits *limits, struct export_scope *ret, struct error *err);
 void export_scope_done(struct export_scope *s);
-
-#endif

@@ -12,8 +12,7 @@
  * The first failed write is kept (-EPIPE when the reader has gone); everything after it is thrown
  * away, so that only the end has to look.
  */
-#ifndef POLLUX_EXPORT_OUT_H
-#define POLLUX_EXPORT_OUT_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -94,5 +93,3 @@ static inline char *put_us(char *p, uint64_t ns)
 	*p++ = (char)('0' + rest / 100);
 	return put_mem(p, put_pairs + rest % 100 * 2, 2);
 }
-
-#endif

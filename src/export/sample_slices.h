@@ -4,8 +4,7 @@
  * the last of those that follow each other in one poll. A sample represents the time before it: it
  * begins at the sample before, or its weight ago, or with its poll, whichever is latest.
  */
-#ifndef POLLUX_EXPORT_SAMPLE_SLICES_H
-#define POLLUX_EXPORT_SAMPLE_SLICES_H
+#pragma once
 
 #include "base/buf.h"
 #include "timeline/timeline.h"
@@ -39,5 +38,3 @@ void stack_lane_done(struct stack_lane *l);
 
 /* "app::serve", or where its code is. */
 void stack_frame_name(const struct trace_frame *f, struct buf *out);
-
-#endif

@@ -3,8 +3,7 @@
  * The inside of Speedscope's format, shared by its files: speedscope.c (slices of threads and tasks
  * onto stacks, the file) and speedscope_inside.c (what is inside of polls, samples).
  */
-#ifndef POLLUX_EXPORT_SPEEDSCOPE_H
-#define POLLUX_EXPORT_SPEEDSCOPE_H
+#pragma once
 
 #include "export/export.h"
 #include "export/lanes.h"
@@ -107,5 +106,3 @@ int speedscope_future_poll(void *ctx, const struct tl_future_poll *poll);
 int speedscope_order_samples(struct speedscope *s);
 int speedscope_write_samples(struct speedscope *s);
 void speedscope_samples_done(struct speedscope *s);
-
-#endif

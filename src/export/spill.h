@@ -4,8 +4,7 @@
  * memory of one block. The blocks of all stacks lie in one unlinked private file in $TMPDIR (or
  * /tmp), each with the place of the one below it.
  */
-#ifndef POLLUX_EXPORT_SPILL_H
-#define POLLUX_EXPORT_SPILL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ void spill_init(struct spill *s, struct spill_file *file, size_t record_bytes);
 void spill_done(struct spill *s);
 int spill_push(struct spill *s, const void *record); /* 0, -ENOMEM or an error of writing */
 int spill_pop(struct spill *s, void *ret_record);    /* 1, 0 when empty, negative errno */
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Source of the shapes: rustc's coroutine layouts, Tokio 1.23 to 1.54, futures-util 0.3.
  */
-#ifndef POLLUX_FUTURE_AWAIT_H
-#define POLLUX_FUTURE_AWAIT_H
+#pragma once
 
 #include "base/budget.h"
 #include "base/buf.h"
@@ -144,5 +143,3 @@ bool await_is_captured(struct walk *w, const struct dw_type *env, const struct d
 void await_collect_lock_guards(struct walk *w, struct await_node *n, const struct dw_type *env,
 			       const struct dw_type *locals, uint64_t addr);
 bool await_starts(const char *s, const char *prefix);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The futures that block_on polls: they are no tasks, they lie on their thread's stack. */
-#ifndef POLLUX_FUTURE_BLOCK_ONS_H
-#define POLLUX_FUTURE_BLOCK_ONS_H
+#pragma once
 
 #include "future/tasks.h"
 
@@ -10,5 +9,3 @@ int block_ons_find(struct inspect *in, struct inspect_result *r, struct error *e
 /* Drops those of the entries from `first` on, once they have their trees, that another one of the
  * same thread polls: layers of one block_on. */
 void block_ons_settle(struct inspect_result *r, size_t first);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Where in a runtime's task the future lies, by debug information and by what the runtime's own
  * tables say. */
-#ifndef POLLUX_FUTURE_CELL_H
-#define POLLUX_FUTURE_CELL_H
+#pragma once
 
 #include "binary/dwarf/debug.h"
 #include "runtime/debug_names.h"
@@ -34,5 +33,3 @@ bool cell_async_schedule(uint64_t vtable,
 bool cell_async(struct debug *d, const struct scan_kind *k, uint64_t vtable,
 		int (*read)(void *ctx, uint64_t addr, void *out, size_t len), void *ctx,
 		struct future_cell *ret);
-
-#endif

@@ -3,8 +3,7 @@
  * A core file as memory to read: PT_LOAD segments, and what PT_NOTE says of the process. From the
  * kernel or from gdb's gcore. The file comes from a stranger: everything is bounded.
  */
-#ifndef POLLUX_FUTURE_CORE_H
-#define POLLUX_FUTURE_CORE_H
+#pragma once
 
 #include "base/error.h"
 #include "binary/elf/elf_image.h"
@@ -51,5 +50,3 @@ int core_read(const struct core *c, uint64_t addr, void *out, size_t len);
  */
 int core_next(const struct core *c, uint64_t addr, uint64_t end, uint64_t *ret_start,
 	      uint64_t *ret_end);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Which thread polls which task. */
-#ifndef POLLUX_FUTURE_CURRENT_TASK_H
-#define POLLUX_FUTURE_CURRENT_TASK_H
+#pragma once
 
 #include "future/tasks.h"
 
@@ -14,5 +13,3 @@ const struct elf_symbol *running_local(struct elf_image *image, const char *path
 				       size_t *pos);
 /* The type of such a symbol; NULL: unknown. */
 const struct dw_type *running_local_type(struct debug *d, const char *symbol);
-
-#endif

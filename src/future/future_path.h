@@ -3,8 +3,7 @@
  * The ways from a type down to the coroutines that lie in it: by value, through what it owns, or
  * through what it borrows to poll it.
  */
-#ifndef POLLUX_FUTURE_FUTURE_PATH_H
-#define POLLUX_FUTURE_FUTURE_PATH_H
+#pragma once
 
 #include "base/map.h"
 #include "binary/dwarf/debug.h"
@@ -53,5 +52,3 @@ int future_path_find_all(struct debug *d, const struct map *hooked, const struct
 /* Whether all on the ways down is such that it keeps what it holds until that is ready
  * (wrapper_holds_until_ready). */
 bool future_path_keeps(struct debug *d, const struct dw_type *t, enum pointer_policy through);
-
-#endif

@@ -2,8 +2,7 @@
 /*
  * Who waits for whom: edges between tasks that memory proves, and what follows from them.
  */
-#ifndef POLLUX_FUTURE_GRAPH_H
-#define POLLUX_FUTURE_GRAPH_H
+#pragma once
 
 #include "base/error.h"
 #include "base/map.h"
@@ -49,5 +48,3 @@ void graph_done(struct graph *g);
 const struct graph_lock *graph_lock(const struct graph *g, const struct await_node *leaf);
 /* The task that a leaf waits for: an awaited task, or the holder of the lock; NULL if not known. */
 const struct inspect_task *graph_target(const struct graph *g, const struct await_node *leaf);
-
-#endif

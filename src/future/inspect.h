@@ -10,8 +10,7 @@
  *
  * Source: Tokio runtime/task/{core,state}.rs, async-task header.rs and state.rs.
  */
-#ifndef POLLUX_FUTURE_INSPECT_H
-#define POLLUX_FUTURE_INSPECT_H
+#pragma once
 
 #include "base/error.h"
 #include "future/await.h"
@@ -93,5 +92,3 @@ inspect_kind_site(const struct inspect_kind *k); /* "src/main.rs:12" or function
 const char *inspect_state_name(enum inspect_state s);
 /* What is missing, one sentence each: no debug information, stripped, ... */
 size_t inspect_notes(const struct inspect *in, const char *const **ret);
-
-#endif

@@ -6,8 +6,7 @@
  * copy of a few pages, however long debug information takes to read. What the second walk misses is
  * wanted by the next mem_prepare().
  */
-#ifndef POLLUX_FUTURE_MEMORY_CACHE_H
-#define POLLUX_FUTURE_MEMORY_CACHE_H
+#pragma once
 
 #include "base/map.h"
 
@@ -71,5 +70,3 @@ int mem_prepare(struct mem *m);
  * gone. */
 int mem_refresh(struct mem *m);
 void mem_thaw(struct mem *m);
-
-#endif

@@ -4,8 +4,7 @@
  * coroutine's state, also when the local was moved out of: the pointer that is left there leads to
  * what another owns now, or to memory that was freed.
  */
-#ifndef POLLUX_FUTURE_MOVED_H
-#define POLLUX_FUTURE_MOVED_H
+#pragma once
 
 #include "future/inspect.h"
 
@@ -16,5 +15,3 @@ bool moved_is_free(struct mem *m, uint64_t addr);
 /* Takes out of the trees what only a local of a task leads to, and what is awaited by another
  * task. -ENOMEM or 0. */
 int moved_take_out(struct inspect_result *r);
-
-#endif

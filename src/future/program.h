@@ -10,8 +10,7 @@
  * of chains each coroutine has points, and each of these leads on by itself: a point is reached in
  * one way only.
  */
-#ifndef POLLUX_FUTURE_PROGRAM_H
-#define POLLUX_FUTURE_PROGRAM_H
+#pragma once
 
 #include "base/map.h"
 #include "future/cell.h"
@@ -51,5 +50,3 @@ enum program_mode {
 int program_compile(struct debug *d, const struct future_cell *cell, enum program_mode mode,
 		    const struct map *hooked, unsigned first, struct program *ret);
 void program_done(struct program *p);
-
-#endif

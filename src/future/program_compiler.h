@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Layout programs for a recording, compiled on a separate thread: process/places.h. */
-#ifndef POLLUX_FUTURE_PROGRAM_COMPILER_H
-#define POLLUX_FUTURE_PROGRAM_COMPILER_H
+#pragma once
 
 #include "process/places.h"
 
 extern const struct places_ops future_places;
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The containers of which run queues are made, read from the program's memory: words that are the
  * addresses of tasks. */
-#ifndef POLLUX_FUTURE_QUEUE_LAYOUTS_H
-#define POLLUX_FUTURE_QUEUE_LAYOUTS_H
+#pragma once
 
 #include "future/await.h"
 
@@ -27,5 +26,3 @@ bool deque_concurrent(struct walk *w, const struct dw_type *t, uint64_t addr,
 /* The number in a (wrapped) member, of 1 to 8 bytes. */
 bool deque_number(struct walk *w, const struct dw_type *t, uint64_t addr, const char *member,
 		  uint64_t *ret);
-
-#endif

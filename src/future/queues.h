@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Where scheduled tasks are: the run queues of all schedulers. */
-#ifndef POLLUX_FUTURE_QUEUES_H
-#define POLLUX_FUTURE_QUEUES_H
+#pragma once
 
 #include "future/tasks.h"
 
@@ -10,5 +9,3 @@
  * in_no_queue. -ENOMEM or 0. */
 int queues_find(struct inspect *in, struct inspect_result *r, struct error *err);
 void queues_done(struct inspect *in);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Await trees for people and as JSON (docs/tree-json.md). */
-#ifndef POLLUX_FUTURE_RENDER_H
-#define POLLUX_FUTURE_RENDER_H
+#pragma once
 
 #include "base/buf.h"
 #include "future/graph.h"
@@ -27,5 +26,3 @@ bool render_is_internal(const struct await_node *n);
 
 /* True if the options let this task through. */
 bool render_matches(const struct render_options *opt, const struct inspect_task *t);
-
-#endif

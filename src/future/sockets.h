@@ -3,8 +3,7 @@
  * The two ends of the sockets of a process, as the kernel lists them in /proc/PID/net of the
  * process' own network namespace.
  */
-#ifndef POLLUX_FUTURE_SOCKETS_H
-#define POLLUX_FUTURE_SOCKETS_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/map.h"
@@ -22,5 +21,3 @@ void sockets_init(struct sockets *s, int proc_fd);
 void sockets_done(struct sockets *s);
 /* "" if the fd is no socket or nothing is known of it. Owned by s. */
 const char *sockets_ends(struct sockets *s, unsigned fd);
-
-#endif

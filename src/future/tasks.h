@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What inspect.c and tasks.c share: a look at a process, its objects and kinds. */
-#ifndef POLLUX_FUTURE_TASKS_H
-#define POLLUX_FUTURE_TASKS_H
+#pragma once
 
 #include "agent/runtimes.h"
 #include "future/core.h"
@@ -108,5 +107,3 @@ int tasks_scan(struct inspect *in, bool copy, struct found_list *list, struct er
 
 /* Makes the next copy whole, if the program's memory is small enough for that; false: it is not. */
 bool tasks_want_whole(struct inspect *in);
-
-#endif

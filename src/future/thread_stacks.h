@@ -3,8 +3,7 @@
  * The threads of the program at the moment of the copy: their registers, and the frames on their
  * stacks. From them follows who polls which task, and where the futures of block_on are.
  */
-#ifndef POLLUX_FUTURE_THREAD_STACKS_H
-#define POLLUX_FUTURE_THREAD_STACKS_H
+#pragma once
 
 #include "future/tasks.h"
 
@@ -22,5 +21,3 @@ uint64_t stacks_frame_end(const struct inspect_stack *s, size_t frame);
 /* Address of a thread-local variable of the program by its symbol's value; 0: there is none. */
 uint64_t stacks_thread_local(const struct inspect_stack *s, const struct inspect_object *o,
 			     uint64_t value);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What walk.c wants to know of types; searching in values is in await.h. */
-#ifndef POLLUX_FUTURE_TYPE_CLASS_H
-#define POLLUX_FUTURE_TYPE_CLASS_H
+#pragma once
 
 #include "future/await.h"
 
@@ -11,5 +10,3 @@ bool shape_is_slice(const struct dw_type *t);
 bool shape_is_unordered(const struct dw_type *t);
 bool shape_is_vec(const struct dw_type *t);
 bool shape_is_shared(const struct dw_type *t);
-
-#endif

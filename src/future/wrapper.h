@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What is known of types that hold a future in order to poll it: who drops it before it is ready.
  */
-#ifndef POLLUX_FUTURE_WRAPPER_H
-#define POLLUX_FUTURE_WRAPPER_H
+#pragma once
 
 #include "binary/dwarf/debug.h"
 
@@ -13,5 +12,3 @@
 bool wrapper_holds_until_ready(const struct dw_type *t);
 /* It polls what it borrows: what it has a reference to, it has to poll it. */
 bool wrapper_polls_by_reference(const struct dw_type *t);
-
-#endif

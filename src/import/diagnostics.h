@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What was not understood: how often, for which reason, first where. Private to this room. */
-#ifndef POLLUX_IMPORT_DIAGNOSTICS_H
-#define POLLUX_IMPORT_DIAGNOSTICS_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -31,5 +30,3 @@ void diagnostics_add(struct diagnostics *d, const char *reason, const char *deta
 		     size_t detail_len, uint64_t at);
 /* One line of text each, most frequent first; safe for a terminal. */
 void diagnostics_text(struct diagnostics *d, struct buf *out);
-
-#endif

@@ -3,8 +3,7 @@
  * Call stacks of recordings that name functions. Frames and stacks are written to the trace once
  * each; their number is bounded, what comes after that is counted. Private to this room.
  */
-#ifndef POLLUX_IMPORT_FRAMES_H
-#define POLLUX_IMPORT_FRAMES_H
+#pragma once
 
 #include "base/map.h"
 #include "import/names.h"
@@ -35,5 +34,3 @@ uint32_t frames_add(struct frames *f, const char *key, size_t len, const struct 
 /* Index + 1 of the stack of `n` frames, innermost first; 0: not kept. Flags of trace_stack are the
  * outermost frame's. */
 uint64_t frames_stack(struct frames *f, const uint32_t *frames, size_t n, uint32_t flags);
-
-#endif

@@ -7,8 +7,7 @@
  *     file ──▶ importer: lines or records ──▶ order ──▶ hits: what they mean ──▶ sink ──▶ trace
  *                  └──────────── what was not understood ──▶ diagnostics ──▶ one summary
  */
-#ifndef POLLUX_IMPORT_IMPORT_H
-#define POLLUX_IMPORT_IMPORT_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -66,5 +65,3 @@ const struct import_ops *import_find(const char *name);
  * in it that is understood at all is an error. */
 int import_run(const char *const *paths, size_t n, const struct import_options *opt,
 	       struct trace_writer *w, struct import_summary *ret_summary, struct error *err);
-
-#endif

@@ -3,8 +3,7 @@
  * A file or pipe read from front to back through one buffer of fixed size: as lines, which stay in
  * place, or as runs of bytes. Private to this room.
  */
-#ifndef POLLUX_IMPORT_INPUT_H
-#define POLLUX_IMPORT_INPUT_H
+#pragma once
 
 #include "base/error.h"
 #include "import/import.h"
@@ -60,5 +59,3 @@ const uint8_t *input_peek(struct input *in, size_t len);
 size_t input_left(const struct input *in);
 /* Skips this many. False: there are fewer. */
 bool input_skip(struct input *in, uint64_t len);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Runs of bytes into numbers from 0, each different one its own. Private to this room. */
-#ifndef POLLUX_IMPORT_NAMES_H
-#define POLLUX_IMPORT_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ uint32_t names_find(const struct import_names *s, const char *bytes, size_t len)
 
 /* The name's own copy, which stays; NULL: too many, or out of memory. */
 const char *names_keep(struct import_names *s, const char *bytes, size_t len);
-
-#endif

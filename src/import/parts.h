@@ -3,8 +3,7 @@
  * Files of one folder that were written at the same time, each nearly in order of time, read as
  * one: the one with the earliest time comes next. Private to this room.
  */
-#ifndef POLLUX_IMPORT_PARTS_H
-#define POLLUX_IMPORT_PARTS_H
+#pragma once
 
 #include "import/input.h"
 
@@ -32,5 +31,3 @@ int parts_open(struct input *folder, const char *begin, const char *end, struct 
 void parts_close(struct parts *m);
 /* The file to read from; NULL: all are done. */
 struct folder_part *parts_next(struct parts *m);
-
-#endif

@@ -3,8 +3,7 @@
  * What a perf.data file says of its events, and its samples taken apart by it. The layout is that
  * of <linux/perf_event.h>. Private to this room.
  */
-#ifndef POLLUX_IMPORT_PERF_ATTR_H
-#define POLLUX_IMPORT_PERF_ATTR_H
+#pragma once
 
 #include "base/map.h"
 #include "import/perf_events.h"
@@ -60,5 +59,3 @@ bool perf_sample_parse(const struct perf_attrs *a, const uint8_t *body, size_t l
 /* The fields at the end of other records: pid, tid and time, 0 where they don't. */
 void perf_trailer_parse(const struct perf_attrs *a, const uint8_t *body, size_t len,
 			struct perf_sample *ret);
-
-#endif

@@ -3,8 +3,7 @@
  * A perf.data file while it is read: perf_data.c takes the file apart and puts its records in
  * order, perf_records.c knows what they mean. Private to this room.
  */
-#ifndef POLLUX_IMPORT_PERF_DATA_H
-#define POLLUX_IMPORT_PERF_DATA_H
+#pragma once
 
 #include "import/input.h"
 #include "import/perf_attr.h"
@@ -84,5 +83,3 @@ void perf_diagnose(struct perf_data *d, const char *reason, const char *detail);
 
 /* A record of the kernel, in its turn by time. Negative errno of the sink. */
 int perf_record(struct perf_data *d, const uint8_t *bytes);
-
-#endif

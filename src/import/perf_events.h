@@ -3,8 +3,7 @@
  * What events of perf are called and mean here, for its text and for its files. Private to this
  * room.
  */
-#ifndef POLLUX_IMPORT_PERF_EVENTS_H
-#define POLLUX_IMPORT_PERF_EVENTS_H
+#pragma once
 
 #include "import/perf_line.h"
 #include "import/sink.h"
@@ -32,5 +31,3 @@ void perf_event_classify(const char *name, size_t len, struct perf_event *ret);
 /* A probe that was hit with `n` arguments, NULL: all known ones need more. Arguments beyond those
  * that are known don't count. */
 const struct provider_probe *perf_event_probe(const struct perf_event *e, size_t n_args);
-
-#endif

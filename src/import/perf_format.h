@@ -3,8 +3,7 @@
  * Formats of tracepoints, as a perf.data file carries them: where the fields of a raw sample lie.
  * Private to this room.
  */
-#ifndef POLLUX_IMPORT_PERF_FORMAT_H
-#define POLLUX_IMPORT_PERF_FORMAT_H
+#pragma once
 
 #include "base/map.h"
 
@@ -44,5 +43,3 @@ bool perf_field_number(const struct perf_format_field *f, const uint8_t *raw, si
 /* The field's string; NULL: none. */
 const char *perf_field_string(const struct perf_format_field *f, const uint8_t *raw, size_t len,
 			      size_t *ret_len);
-
-#endif

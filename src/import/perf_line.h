@@ -4,8 +4,7 @@
  * the user's choice and the command may hold spaces and colons; what all have is a time followed by
  * a colon, and the columns are found from there. Private to this room.
  */
-#ifndef POLLUX_IMPORT_PERF_LINE_H
-#define POLLUX_IMPORT_PERF_LINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ bool perf_field_next(struct perf_text *rest, struct perf_field *ret);
 bool perf_number(struct perf_text *text, uint64_t *ret);
 bool perf_text_is(const struct perf_text *t, const char *s);
 bool perf_text_starts(const struct perf_text *t, const char *s);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The tracepoint sched:sched_switch, of perf's text and of its files. Private to this room. */
-#ifndef POLLUX_IMPORT_PERF_SWITCH_H
-#define POLLUX_IMPORT_PERF_SWITCH_H
+#pragma once
 
 #include "import/perf_line.h"
 #include "import/sink.h"
@@ -23,5 +22,3 @@ int perf_switch_hit(struct sink *sink, struct import_thread *thread, uint64_t ti
 
 /* An idle CPU has the number 0; of a thread that is already gone perf says -1. */
 bool perf_is_thread(uint32_t tid);
-
-#endif

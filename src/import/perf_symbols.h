@@ -3,8 +3,7 @@
  * From addresses in processes of a recording to functions, by what they had mapped and the files
  * that are still there. Private to this room.
  */
-#ifndef POLLUX_IMPORT_PERF_SYMBOLS_H
-#define POLLUX_IMPORT_PERF_SYMBOLS_H
+#pragma once
 
 #include "import/frames.h"
 
@@ -48,5 +47,3 @@ bool perf_symbols_step(struct perf_symbols *s, uint32_t pid, bool caller, const 
 
 /* Of the files that addresses lay in: those whose symbols could be read, and all. */
 void perf_symbols_stats(const struct perf_symbols *s, size_t *ret_read, size_t *ret_all);
-
-#endif

@@ -3,8 +3,7 @@
  * Where importers put what they have read: processes and threads, hits of probes and other events
  * nearly in order of time, stacks, losses, and what was not understood. Private to this room.
  */
-#ifndef POLLUX_IMPORT_SINK_H
-#define POLLUX_IMPORT_SINK_H
+#pragma once
 
 #include "base/map.h"
 #include "base/order.h"
@@ -124,5 +123,3 @@ int sink_event(struct sink *s, struct trace_event *ev);
 /* An item that was not understood; at: number of its line or record. */
 void sink_diagnose(struct sink *s, const char *reason, const char *detail, size_t len, uint64_t at);
 int sink_cover(struct sink *s, const char *item, uint64_t seen, uint64_t total, const char *note);
-
-#endif

@@ -3,8 +3,7 @@
  * Calls of functions, as uftrace records them, into polls of tasks and of the futures in them.
  * Private to this room; docs/import.md says which functions count as what.
  */
-#ifndef POLLUX_IMPORT_UFTRACE_CALLS_H
-#define POLLUX_IMPORT_UFTRACE_CALLS_H
+#pragma once
 
 #include "import/sink.h"
 
@@ -37,5 +36,3 @@ struct calls_stats {
 	uint64_t n_bare, n_outside; /* roots without a future; futures without a task */
 };
 void calls_stats(const struct calls *c, struct calls_stats *ret);
-
-#endif

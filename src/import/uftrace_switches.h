@@ -3,8 +3,7 @@
  * Context switches, which uftrace records with the kernel's perf events besides the calls. Private
  * to this room.
  */
-#ifndef POLLUX_IMPORT_UFTRACE_SWITCHES_H
-#define POLLUX_IMPORT_UFTRACE_SWITCHES_H
+#pragma once
 
 #include "import/input.h"
 #include "import/perf_line.h"
@@ -27,5 +26,3 @@ int uftrace_switches_add(struct uftrace_switches *s, struct import_thread *threa
 			 const struct perf_text *name, uint64_t at);
 /* All that were added, in order of time. */
 int uftrace_switches_give(struct uftrace_switches *s);
-
-#endif

@@ -3,8 +3,7 @@
  * The agent's area in the target: making it, filling it, and taking over what an earlier pollux
  * left.
  */
-#ifndef POLLUX_PROCESS_AGENT_MAPPING_H
-#define POLLUX_PROCESS_AGENT_MAPPING_H
+#pragma once
 
 #include "process/hooks.h"
 #include "process/inject.h"
@@ -60,5 +59,3 @@ uint64_t agent_mapping_owner(const struct layout *l, uint32_t i);
 
 /* The embedded agent. */
 const struct agent_image *agent_mapping_image(size_t *ret_bytes);
-
-#endif

@@ -4,8 +4,7 @@
  * are one mechanism. What may go wrong at any point leaves the target as it was or consistent: see
  * the essay in attach.c and docs/agent-safety.md.
  */
-#ifndef POLLUX_PROCESS_ATTACH_H
-#define POLLUX_PROCESS_ATTACH_H
+#pragma once
 
 #include "agent/ring.h"
 #include "base/error.h"
@@ -154,5 +153,3 @@ int attach_read(const void *attach, uint64_t addr, void *out, size_t len);
 int attach_object_fd(const void *attach, const struct attach_object *o);
 /* So many events were dropped since no ring was free. */
 int attach_no_ring(struct attach *a, uint64_t *ret_events);
-
-#endif

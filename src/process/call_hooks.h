@@ -2,8 +2,7 @@
 /*
  * Hooks of calls in the code: each is made to lead to a stub by changing its four bytes of target.
  */
-#ifndef POLLUX_PROCESS_CALL_HOOKS_H
-#define POLLUX_PROCESS_CALL_HOOKS_H
+#pragma once
 
 #include "process/hooks.h"
 
@@ -28,5 +27,3 @@ int call_hooks_unpatch(struct hooks *h, struct process *p, size_t first, size_t 
 bool call_hooks_left(const struct process *p, const struct agent_hook *hook, uint64_t stub);
 /* Puts such a call back. All threads are stopped. */
 int call_hooks_undo(const struct process *p, const struct agent_hook *hook);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What was seen and hooked in a process and what not: the coverage for the trace. */
-#ifndef POLLUX_PROCESS_COVER_H
-#define POLLUX_PROCESS_COVER_H
+#pragma once
 
 #include "process/hooks.h"
 #include "trace/coverage.h"
@@ -10,5 +9,3 @@
  * `futures`: they were asked for. */
 void cover_tell(struct coverage_list *c, struct hooked_object *const *objects, size_t n_objects,
 		const struct hooks *h, bool futures);
-
-#endif

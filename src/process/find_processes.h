@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Which processes run a program. */
-#ifndef POLLUX_PROCESS_FIND_PROCESSES_H
-#define POLLUX_PROCESS_FIND_PROCESSES_H
+#pragma once
 
 #include "base/error.h"
 
@@ -16,5 +15,3 @@ int processes_running(const char *exe, pid_t **ret_pids, size_t *ret_n, struct e
 int processes_named(const char *name, pid_t **ret_pids, size_t *ret_n, struct error *err);
 /* All that a process has started, and these in turn: for free(), 0 or -ENOMEM. */
 int processes_below(pid_t pid, pid_t **ret_pids, size_t *ret_n);
-
-#endif

@@ -4,8 +4,7 @@
  * shell, env, cargo. It stays traced, so that what it executes is stopped until pollux has examined
  * it.
  */
-#ifndef POLLUX_PROCESS_FOLLOW_H
-#define POLLUX_PROCESS_FOLLOW_H
+#pragma once
 
 #include "process/threads.h"
 
@@ -32,5 +31,3 @@ struct tracer *follow_take(struct follow *f);
 /* Lets it go, whatever it does. FOLLOW_ENDED: it was reaped, *ret_status is waitpid's (NULL: not
  * wanted). Frees f; NULL is fine. */
 enum follow_state follow_end(struct follow *f, int *ret_status);
-
-#endif

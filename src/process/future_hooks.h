@@ -3,8 +3,7 @@
  * Hooks of futures' polls: words of data are slots like any other, calls in the code are those of
  * call_hooks.h.
  */
-#ifndef POLLUX_PROCESS_FUTURE_HOOKS_H
-#define POLLUX_PROCESS_FUTURE_HOOKS_H
+#pragma once
 
 #include "process/hooks.h"
 
@@ -12,5 +11,3 @@
  * its code reaches the agent. */
 int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_object *o, bool near,
 		      struct error *err);
-
-#endif

@@ -3,8 +3,7 @@
  * The hook table and what goes with it: from what was found in the objects (runtime.h) to entries,
  * stubs, trampolines, flipped slots and patched sites; and back.
  */
-#ifndef POLLUX_PROCESS_HOOKS_H
-#define POLLUX_PROCESS_HOOKS_H
+#pragma once
 
 #include "arch/arch.h"
 #include "process/attach.h"
@@ -104,5 +103,3 @@ int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *s
 int hooks_unflip(struct hooks *h, struct process *p, const struct layout *l);
 int hooks_unpatch(struct hooks *h, struct process *p, uint64_t until_ns); /* 1: as above */
 bool hooks_any_patch(const struct hooks *h);				  /* applied */
-
-#endif

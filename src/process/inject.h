@@ -3,8 +3,7 @@
  * Remote calls: a list of raw system calls that one thread of the target makes for us, by a stub.
  * All of it runs on a tracer (threads.h).
  */
-#ifndef POLLUX_PROCESS_INJECT_H
-#define POLLUX_PROCESS_INJECT_H
+#pragma once
 
 #include "process/maps.h"
 #include "process/process.h"
@@ -70,5 +69,3 @@ int inject_run(struct injector *in, struct code_cave *place, const struct remote
 
 /* Offset of the tid in a thread's control block, found in the target; 0 if unknown. */
 uint32_t inject_tid_offset(struct injector *in);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Starting a program and parking it where its relocations are done and nothing of it has run. */
-#ifndef POLLUX_PROCESS_LAUNCH_H
-#define POLLUX_PROCESS_LAUNCH_H
+#pragma once
 
 #include "process/follow.h"
 #include "process/inject.h"
@@ -23,5 +22,3 @@ int launch_next(struct tracer *tracer, pid_t pid, struct process *ret_process,
 		struct entry_stop *ret_parked, int *ret_status, struct error *err);
 /* Ends and reaps it instead. */
 void launch_abort(struct process *p);
-
-#endif

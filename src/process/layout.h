@@ -4,8 +4,7 @@
  * for the rings anywhere, and a block of trampolines near each further object whose code is
  * patched.
  */
-#ifndef POLLUX_PROCESS_LAYOUT_H
-#define POLLUX_PROCESS_LAYOUT_H
+#pragma once
 
 #include "agent/ring.h"
 #include "arch/arch.h"
@@ -62,5 +61,3 @@ int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_ho
 
 /* The next free trampoline for this object, 0 if there is none. */
 uint64_t layout_trampoline(struct layout *l, const struct process_object *object);
-
-#endif

@@ -4,13 +4,10 @@
  * which a program puts itself, or one of its threads, under a seccomp filter (agent/ring.h,
  * AH_CONFINE), and fork() (AH_FORK).
  */
-#ifndef POLLUX_PROCESS_LIBC_HOOKS_H
-#define POLLUX_PROCESS_LIBC_HOOKS_H
+#pragma once
 
 #include "process/hooks.h"
 
 /* Plans those of all objects, with what is hooked otherwise in the table already. -ENOMEM or 0. */
 int libc_hooks_plan(struct hooks *h, const struct process *p, const struct process_objects *objects,
 		    const struct process_maps *maps);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* /proc/PID/maps, parsed. The names in it are the target's: hostile text. */
-#ifndef POLLUX_PROCESS_MAPS_H
-#define POLLUX_PROCESS_MAPS_H
+#pragma once
 
 #include "process/process.h"
 
@@ -38,5 +37,3 @@ const struct process_map *maps_at(const struct process_maps *m, uint64_t addr);
  * lies the heap, and with distance to it. near_end 0: anywhere. */
 uint64_t maps_find_hole(const struct process_maps *m, uint64_t near_start, uint64_t near_end,
 			uint64_t reach, uint64_t bytes);
-
-#endif

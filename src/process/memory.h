@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A process' memory, through /proc/PID/mem. All or nothing: 0 or negative errno. */
-#ifndef POLLUX_PROCESS_MEMORY_H
-#define POLLUX_PROCESS_MEMORY_H
+#pragma once
 
 #include "process/process.h"
 
@@ -35,5 +34,3 @@ void memory_unshare(const struct process *p, uint64_t addr, uint8_t byte);
  * across pages here (the kernel forbids writing through /proc); nothing was changed. */
 int memory_replace(const struct process *p, uint64_t addr, const void *from, const void *to,
 		   size_t len);
-
-#endif

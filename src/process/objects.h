@@ -3,8 +3,7 @@
  * Every ELF object that is loaded in a process: its file, opened in a way that works for other
  * mount namespaces and deleted files and checked to be the very one in memory; and where it lies.
  */
-#ifndef POLLUX_PROCESS_OBJECTS_H
-#define POLLUX_PROCESS_OBJECTS_H
+#pragma once
 
 #include "binary/elf/elf_image.h"
 #include "process/maps.h"
@@ -37,5 +36,3 @@ uint64_t process_auxv(const struct process *p, uint64_t type);
 #define PROCESS_MAX_HEADERS 64u
 size_t process_headers(const struct process *p, Elf64_Phdr ret[PROCESS_MAX_HEADERS],
 		       uint64_t *ret_bias);
-
-#endif

@@ -3,8 +3,7 @@
  * A hooked call (AH_CALL) in which a thread sleeps. The agent records it when it is over, so of one
  * that isn't only the agent's frame on the thread's stack tells since when.
  */
-#ifndef POLLUX_PROCESS_OPEN_CALL_H
-#define POLLUX_PROCESS_OPEN_CALL_H
+#pragma once
 
 #include "process/hooks.h"
 #include "process/layout.h"
@@ -17,5 +16,3 @@
 bool open_call_find(const uint64_t *words, size_t n, const struct layout *layout,
 		    const struct hooks *hooks, uint64_t first_argument,
 		    struct attach_open_call *ret);
-
-#endif

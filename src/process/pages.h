@@ -4,8 +4,7 @@
  * use little of them; and to read a page that it never touched gives it one: its page tables would
  * grow by being looked at.
  */
-#ifndef POLLUX_PROCESS_PAGES_H
-#define POLLUX_PROCESS_PAGES_H
+#pragma once
 
 #include "base/budget.h"
 #include "process/maps.h"
@@ -36,5 +35,3 @@ int pages_next(struct pages *p, uint64_t addr, uint64_t end, uint64_t *ret_start
  * a page. Private memory that is not there yet is taken as the zeroes that it would be. */
 int pages_readv(const struct pages *p, const struct process_maps *maps, uint64_t addr,
 		const struct iovec *iov, int n);
-
-#endif

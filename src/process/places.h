@@ -6,8 +6,7 @@
  * Reading debug information takes as long as it takes, and a recording must not wait for it. So it
  * happens on a thread of its own; the recorder takes what is ready, when it comes by.
  */
-#ifndef POLLUX_PROCESS_PLACES_H
-#define POLLUX_PROCESS_PLACES_H
+#pragma once
 
 #include "process/attach.h"
 
@@ -108,5 +107,3 @@ struct places_ops {
 	void (*wait)(void *compiler, uint64_t ns);
 	void (*end)(void *compiler);
 };
-
-#endif

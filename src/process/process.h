@@ -4,8 +4,7 @@
  * memory. The memory handle belongs to one address space: after an exec it reads and writes
  * nothing any more, so a stale pollux can't scribble into a new program.
  */
-#ifndef POLLUX_PROCESS_PROCESS_H
-#define POLLUX_PROCESS_PROCESS_H
+#pragma once
 
 #include "base/error.h"
 
@@ -86,5 +85,3 @@ pid_t process_own_tid(const struct process *p, pid_t tid);
  * count them, or to die right there. */
 extern void (*process_step_hook)(const char *what);
 void process_step(const char *what);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Layout programs (agent/ring.h) in the agent's area: written and handed to hooks while the program
  * runs. */
-#ifndef POLLUX_PROCESS_PROGRAMS_H
-#define POLLUX_PROCESS_PROGRAMS_H
+#pragma once
 
 #include "process/hooks.h"
 
@@ -24,5 +23,3 @@ int programs_add(struct programs *pr, const struct process *p, const struct hook
  * set in its hooks. */
 int programs_flag(const struct process *p, const struct hooks *h, const struct layout *l,
 		  uint32_t kind, uint16_t flag);
-
-#endif

@@ -3,8 +3,7 @@
  * May pollux trace this process, and if not, why not and what to do. Every reason has its own
  * sentence. Used before attaching, after a refusal, and by `pollux doctor`.
  */
-#ifndef POLLUX_PROCESS_RIGHTS_H
-#define POLLUX_PROCESS_RIGHTS_H
+#pragma once
 
 #include "process/process.h"
 
@@ -24,5 +23,3 @@ int rights_explain(pid_t pid, int code, struct error *err);
 uint64_t rights_own_caps(void);
 /* What we trace gets by an exec what rights it gives: we have CAP_SYS_PTRACE. */
 bool rights_any_exec(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The memory that the rings are in: made and mapped by the program, and mapped by pollux too. */
-#ifndef POLLUX_PROCESS_RING_MEMORY_H
-#define POLLUX_PROCESS_RING_MEMORY_H
+#pragma once
 
 #include "process/inject.h"
 
@@ -23,5 +22,3 @@ int ring_memory_make(struct injector *in, struct code_cave *place,
 
 /* Whether a mapping with this path may be such. */
 bool ring_memory_is(const char *path);
-
-#endif

@@ -2,8 +2,7 @@
 /*
  * Threads that are in a block_on at the attach: found by their stacks.
  */
-#ifndef POLLUX_PROCESS_ROOTS_H
-#define POLLUX_PROCESS_ROOTS_H
+#pragma once
 
 #include "process/hooks.h"
 
@@ -27,5 +26,3 @@ int roots_note(struct roots *r, const struct process_stop *stopped);
 int roots_find(struct roots *r, const struct process *p, const struct hooks *h,
 	       struct hooked_object *const *objects, size_t n_objects);
 void roots_done(struct roots *r);
-
-#endif

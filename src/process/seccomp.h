@@ -4,8 +4,7 @@
  * the program for the asking. The proofs, and their limits: seccomp.c. An argument of a call that
  * is not known beforehand is marked in from_memory.
  */
-#ifndef POLLUX_PROCESS_SECCOMP_H
-#define POLLUX_PROCESS_SECCOMP_H
+#pragma once
 
 #include "process/process.h"
 #include "arch/stub.h"
@@ -47,5 +46,3 @@ long seccomp_count(const struct process *p, pid_t tid);
  * one that loads a word of the data that is not known: bit k of `unknown` is the k-th. */
 uint32_t seccomp_run(const struct sock_filter *program, size_t len, const struct seccomp_data *data,
 		     unsigned unknown);
-
-#endif

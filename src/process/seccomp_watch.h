@@ -3,8 +3,7 @@
  * Looking whether a thread of the target got a further seccomp filter, of whatever way it comes by.
  * Nobody is stopped.
  */
-#ifndef POLLUX_PROCESS_SECCOMP_WATCH_H
-#define POLLUX_PROCESS_SECCOMP_WATCH_H
+#pragma once
 
 #include "base/map.h"
 #include "process/process.h"
@@ -23,5 +22,3 @@ void seccomp_watch_done(struct seccomp_watch *w);
  * look at a thread takes some 10 us. */
 bool seccomp_watch_all(const struct seccomp_watch *w, const struct process *p);
 bool seccomp_watch_some(struct seccomp_watch *w, const struct process *p);
-
-#endif

@@ -6,8 +6,7 @@
  * ptrace belongs to a *thread* of the tracer, and only its end lets go of a thread that won't stop.
  * So everything here runs on a tracer: a thread of pollux made for the purpose.
  */
-#ifndef POLLUX_PROCESS_THREADS_H
-#define POLLUX_PROCESS_THREADS_H
+#pragma once
 
 #include "base/units.h"
 #include "process/process.h"
@@ -73,5 +72,3 @@ void threads_resume(struct process_stop *s);
 
 /* Waits for a stop of one tid: waitpid's status, or -ETIMEDOUT, -ECHILD. */
 int thread_wait(pid_t tid, uint64_t timeout_ns, int *ret_status);
-
-#endif

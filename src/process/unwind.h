@@ -4,8 +4,7 @@
  * unwind rules compiled (binary/dwarf/eh_frame.h), and the walk from registers and a stack to
  * frames. Nothing of the process is stopped or changed.
  */
-#ifndef POLLUX_PROCESS_UNWIND_H
-#define POLLUX_PROCESS_UNWIND_H
+#pragma once
 
 #include "binary/dwarf/eh_frame.h"
 #include "process/maps.h"
@@ -95,5 +94,3 @@ enum unwind_end {
 /* Innermost first; at least one frame. `ret` has room for UNWIND_MAX_FRAMES. */
 enum unwind_end unwind(const struct unwind_map *m, const struct unwind_start *start,
 		       struct unwind_frame *ret, size_t *ret_n);
-
-#endif

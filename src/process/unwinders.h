@@ -3,8 +3,7 @@
  * Through which unwinder the panics of an object go, and which unwinders of a process accept the
  * agent's frames.
  */
-#ifndef POLLUX_PROCESS_UNWINDERS_H
-#define POLLUX_PROCESS_UNWINDERS_H
+#pragma once
 
 #include "agent/ring.h"
 #include "process/objects.h"
@@ -32,5 +31,3 @@ void unwinders_add_libraries(struct unwinders *u, const struct process_objects *
 /* Whether the panics of an object abort: its std calls an unwinder, for backtraces, but starts no
  * panic. */
 bool unwinders_abort(const struct process_object *o);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What a report knows, between its collection (report.c) and its two forms (text.c, json.c). */
-#ifndef POLLUX_REPORT_DATA_H
-#define POLLUX_REPORT_DATA_H
+#pragma once
 
 #include "base/hist.h"
 #include "base/map.h"
@@ -180,5 +179,3 @@ uint64_t cpu_used_ns(const struct report *rep);
 double cpu_share(uint64_t part_ns, uint64_t whole_ns);
 /* How long the workers lived, in all. */
 uint64_t report_worker_ns(const struct report *rep);
-
-#endif

@@ -3,8 +3,7 @@
  * Histograms over a timeline, in steps of powers of two: what `pollux hist` prints, of a file or of
  * a recording that goes on. One pass; memory grows with families and stacks.
  */
-#ifndef POLLUX_REPORT_HISTS_H
-#define POLLUX_REPORT_HISTS_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -31,5 +30,3 @@ uint64_t hists_n_spawn_stacks(const struct hists *h);
 /* width 0: no limit */
 void hists_text(const struct hists *h, struct buf *out, unsigned width, bool color);
 void hists_json(const struct hists *h, struct buf *out);
-
-#endif

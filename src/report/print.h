@@ -2,8 +2,7 @@
 /*
  * Events as lines of text, one by one as they come: `pollux print` and `record --print`.
  */
-#ifndef POLLUX_REPORT_PRINT_H
-#define POLLUX_REPORT_PRINT_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -25,5 +24,3 @@ void printer_event(struct printer *p, const struct trace_reader *r, const struct
 bool printer_is_event(const char *name, unsigned type);
 /* "{time} {tid} ...", one a line with what it is. */
 extern const char printer_fields[];
-
-#endif

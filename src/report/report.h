@@ -4,8 +4,7 @@
  * (docs/report-json.md). One pass; memory grows with the number of families and threads and with
  * live tasks.
  */
-#ifndef POLLUX_REPORT_REPORT_H
-#define POLLUX_REPORT_REPORT_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -37,5 +36,3 @@ int report_parse_sort(const char *s, enum report_sort *ret_sort);
 bool report_empty(const struct report *rep);
 void report_text(const struct report *rep, struct buf *out);
 void report_json(const struct report *rep, struct buf *out);
-
-#endif

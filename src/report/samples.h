@@ -2,8 +2,7 @@
 /* The parts of a report from other sources than task events, each in a file of its own. They
  * allocate nothing, and write nothing, in reports of traces without such events. The adders return
  * 0 or -ENOMEM. */
-#ifndef POLLUX_REPORT_SAMPLES_H
-#define POLLUX_REPORT_SAMPLES_H
+#pragma once
 
 #include "base/json.h"
 #include "report/data.h"
@@ -33,5 +32,3 @@ int futures_sort(struct report *rep);
 void futures_done(struct report *rep);
 void futures_text(const struct report *rep, struct buf *out);
 void futures_json(const struct report *rep, struct json *j);
-
-#endif

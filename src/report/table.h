@@ -4,8 +4,7 @@
  * does not suffice, the flexible ones (names) shrink to their least width, cut in the middle, and
  * then whole columns go, those with the highest rank first.
  */
-#ifndef POLLUX_REPORT_TABLE_H
-#define POLLUX_REPORT_TABLE_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -42,5 +41,3 @@ void table_write(const struct table *t, struct buf *out, unsigned width, unsigne
 size_t table_text_width(const char *text);
 /* The text, cut in the middle, with "…" to at most `width` columns. */
 void table_shorten(struct buf *out, const char *text, size_t width);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Pieces of text that the parts of a report share. `safe` text is fit for a terminal. */
-#ifndef POLLUX_REPORT_TEXT_UTIL_H
-#define POLLUX_REPORT_TEXT_UTIL_H
+#pragma once
 
 #include "base/json.h"
 #include "report/data.h"
@@ -45,5 +44,3 @@ void report_stack_json(const struct trace_reader *r, struct json *j, const char 
 
 /* NULL if not known. `stack` is its index + 1. */
 const struct trace_stack *report_stack(const struct report *rep, uint64_t stack);
-
-#endif

@@ -4,8 +4,7 @@
  * ran a task, ghost tasks; what they mean is said in docs/machines.md. From async-std's own events
  * where a trace has them, from the workers' polls elsewhere.
  */
-#ifndef POLLUX_REPORT_WORKERS_H
-#define POLLUX_REPORT_WORKERS_H
+#pragma once
 
 #include "report/report.h"
 
@@ -18,5 +17,3 @@ int machines_make(struct trace_reader *r, const struct report_options *opt, uint
 void machines_free(struct machines *m);
 void machines_text(const struct machines *m, struct buf *out);
 void machines_json(const struct machines *m, struct buf *out);
-
-#endif

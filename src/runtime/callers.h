@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Who makes tasks of a kind, and which worker kind is block_in_place's. */
-#ifndef POLLUX_RUNTIME_CALLERS_H
-#define POLLUX_RUNTIME_CALLERS_H
+#pragma once
 
 #include "binary/elf/elf_image.h"
 #include "runtime/runtime.h"
@@ -10,5 +9,3 @@
  * program's own code from which it gets there. Settles block_in_place of worker kinds by the way
  * that leads to their site (two of them may have equal code). -ENOMEM or 0. */
 int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_kind);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What debug information adds to a scan: exact names and places. */
-#ifndef POLLUX_RUNTIME_DEBUG_NAMES_H
-#define POLLUX_RUNTIME_DEBUG_NAMES_H
+#pragma once
 
 #include "base/units.h"
 #include "binary/dwarf/debug.h"
@@ -32,5 +31,3 @@ char *debug_spawn_place(struct debug *d, const struct scan_site *site);
  * all of the debug information; what it learns is cached for the next time. */
 void debug_names(struct elf_image *image, const char *path, struct runtime_scan *f,
 		 uint64_t deadline_ns);
-
-#endif

@@ -3,8 +3,7 @@
  * What the files of this room share: adding to a scan. Strings given to these functions are
  * taken over or copied as said; -ENOMEM ends a scan.
  */
-#ifndef POLLUX_RUNTIME_FIND_H
-#define POLLUX_RUNTIME_FIND_H
+#pragma once
 
 #include "binary/elf/elf_image.h"
 #include "binary/code/code_refs.h"
@@ -57,5 +56,3 @@ int calls_find(struct elf_image *image, struct runtime_scan *f);
 const char *calls_symbol(const char *name);
 
 extern const struct runtime_ops runtime_tokio, runtime_async_task;
-
-#endif

@@ -3,8 +3,7 @@
  * Following calls: from a function to those that it calls (directly, by a jump out of itself, or
  * through a word of the object that holds a function's address), breadth first.
  */
-#ifndef POLLUX_RUNTIME_FOLLOW_H
-#define POLLUX_RUNTIME_FOLLOW_H
+#pragma once
 
 #include "binary/code/insn.h"
 #include "binary/elf/elf_image.h"
@@ -34,5 +33,3 @@ int follower_hear(struct follower *f, uint64_t function, follow_hear *hear, void
 /* Visits what `start` calls, each function once, up to `depth` calls away. Bounded. -ENOMEM or 0.
  */
 int follow(struct follower *f, uint64_t start, unsigned depth, follow_visit *visit, void *opaque);
-
-#endif

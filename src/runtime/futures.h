@@ -4,8 +4,7 @@
  * future's polls hooks. Where a function can't be hooked safely, or not all of its uses, it is
  * reported with the reason, and nothing of it is hooked.
  */
-#ifndef POLLUX_RUNTIME_FUTURES_H
-#define POLLUX_RUNTIME_FUTURES_H
+#pragma once
 
 #include "agent/ring.h"
 #include "binary/dwarf/debug.h"
@@ -63,5 +62,3 @@ int found_futures_find(struct elf_image *image, struct debug *d,
  * slots of these vtables. */
 int found_boxed_find(struct elf_image *image, struct scan_futures *ret);
 void found_futures_done(struct scan_futures *f);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What a kind of task is called, from symbols. */
-#ifndef POLLUX_RUNTIME_KIND_NAME_H
-#define POLLUX_RUNTIME_KIND_NAME_H
+#pragma once
 
 #include "runtime/runtime.h"
 
@@ -12,5 +11,3 @@
  * -ENOMEM or 0. */
 int kind_names_tokio(struct elf_image *image, struct runtime_scan *f, size_t first);
 int kind_names_async_task(struct elf_image *image, struct runtime_scan *f, size_t first);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What panic messages say of kinds in a program without symbols. */
-#ifndef POLLUX_RUNTIME_PANIC_PLACES_H
-#define POLLUX_RUNTIME_PANIC_PLACES_H
+#pragma once
 
 #include "binary/code/call_index.h"
 #include "binary/elf/elf_image.h"
@@ -23,5 +22,3 @@ void panic_places_in_place(struct elf_image *image, const struct call_index *cal
  * whose path ends so. */
 bool panic_places_in(struct elf_image *image, struct follower *follower, uint64_t function,
 		     unsigned depth, const char *path_end);
-
-#endif

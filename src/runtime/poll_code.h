@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What the code of a poll function shows: where its future comes from, and whether it is a
  * coroutine's. */
-#ifndef POLLUX_RUNTIME_POLL_CODE_H
-#define POLLUX_RUNTIME_POLL_CODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint6
 void poll_code_read_borrowed(struct elf_image *image, uint64_t start, uint64_t end,
 			     uint64_t state_offset, unsigned bytes, unsigned borrowed,
 			     struct poll_code *ret);
-
-#endif

@@ -3,8 +3,7 @@
  * What providers.c knows between hits, for the files of the state machine only: tasks, threads with
  * their queues, kinds. See the head of providers.c.
  */
-#ifndef POLLUX_RUNTIME_PROVIDER_STATE_H
-#define POLLUX_RUNTIME_PROVIDER_STATE_H
+#pragma once
 
 #include "base/map.h"
 #include "runtime/providers.h"
@@ -136,5 +135,3 @@ void provider_close(struct providers *p, struct thread *th, struct entry *e);
 /* The oldest entry of any thread that waits to be decided and is older; NULL. */
 struct entry *provider_undecided(struct providers *p, uint64_t before_ns, struct thread **ret_th);
 void provider_state_done(struct providers *p);
-
-#endif

@@ -21,8 +21,7 @@
  * through with providers_pass(), so that they keep their place; nothing of such a thread may be
  * written past the sink, unless as a stream of its own (trace_thread.stream_of).
  */
-#ifndef POLLUX_RUNTIME_PROVIDERS_H
-#define POLLUX_RUNTIME_PROVIDERS_H
+#pragma once
 
 #include "base/error.h"
 #include "base/units.h"
@@ -156,5 +155,3 @@ struct providers_stats {
 	uint64_t n_strange;	    /* hits that fit nowhere: an end of a task never met */
 };
 void providers_stats(const struct providers *p, struct providers_stats *ret);
-
-#endif

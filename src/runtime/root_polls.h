@@ -9,8 +9,7 @@
  * Where debug information says which place of its frame the future has, these calls show the polls
  * between them.
  */
-#ifndef POLLUX_RUNTIME_ROOT_POLLS_H
-#define POLLUX_RUNTIME_ROOT_POLLS_H
+#pragma once
 
 #include "binary/dwarf/debug.h"
 #include "binary/code/code_refs.h"
@@ -63,5 +62,3 @@ bool root_polls_possible(struct elf_image *image);
 /* The type of the future on whose behalf it is parked in a call that returns to `back`, and where
  * it is, from the stack pointer at the call; NULL: not known. */
 const struct dw_type *root_poll_type(struct debug *d, uint64_t back, int64_t *ret_offset);
-
-#endif

@@ -5,8 +5,7 @@
  * addresses are *linked* addresses (virtual addresses as in the file); the loader adds the bias and
  * compares the slot's live content with what is expected before it changes anything.
  */
-#ifndef POLLUX_RUNTIME_RUNTIME_H
-#define POLLUX_RUNTIME_RUNTIME_H
+#pragma once
 
 #include "base/error.h"
 #include "trace/coverage.h"
@@ -164,5 +163,3 @@ struct runtime_ops {
 	int (*find)(struct elf_image *image, struct runtime_scan *f, struct error *err);
 };
 extern const struct runtime_ops *const runtimes[]; /* NULL-terminated: tokio, async-task */
-
-#endif

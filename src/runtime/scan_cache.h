@@ -3,8 +3,7 @@
  * Findings, remembered: the same file has the same scan, and to make it takes a second for each
  * hundred megabytes of code.
  */
-#ifndef POLLUX_RUNTIME_SCAN_CACHE_H
-#define POLLUX_RUNTIME_SCAN_CACHE_H
+#pragma once
 
 #include "base/buf.h"
 #include "runtime/runtime.h"
@@ -17,5 +16,3 @@ int scan_cache_get(struct elf_image *image, struct runtime_scan *ret_scan, struc
  * ones give. */
 void scan_cache_write(const struct runtime_scan *f, struct buf *out);
 bool scan_cache_parse(const uint8_t *data, size_t len, struct runtime_scan *ret);
-
-#endif

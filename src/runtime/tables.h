@@ -3,8 +3,7 @@
  * Tables of function pointers: what the runtimes' files share to find them, to tie them to the code
  * that takes their addresses, and to check what the functions do.
  */
-#ifndef POLLUX_RUNTIME_TABLES_H
-#define POLLUX_RUNTIME_TABLES_H
+#pragma once
 
 #include "binary/elf/elf_image.h"
 #include "binary/code/insn.h"
@@ -42,5 +41,3 @@ bool tables_takes(struct elf_image *image, uint64_t function, uint64_t addr);
 
 /* The first `max` instructions of a function. Returns how many there are. */
 size_t tables_head(struct elf_image *image, uint64_t function, struct insn *ret, size_t max);
-
-#endif

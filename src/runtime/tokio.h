@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Tokio's files among themselves. */
-#ifndef POLLUX_RUNTIME_TOKIO_H
-#define POLLUX_RUNTIME_TOKIO_H
+#pragma once
 
 #include "binary/elf/elf_image.h"
 #include "runtime/runtime.h"
@@ -11,5 +10,3 @@ int tokio_add_wakers(struct elf_image *image, struct runtime_scan *f, uint32_t r
 
 /* Address of the counter that gives tasks their ids; 0 if it isn't clear where it is. */
 uint64_t tokio_next_id(struct elf_image *image);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Whether each word of a filter matches something of a trace: a word that doesn't is a slip, and
  * the user is to know what there is instead. */
-#ifndef POLLUX_TIMELINE_MATCH_H
-#define POLLUX_TIMELINE_MATCH_H
+#pragma once
 
 #include "base/map.h"
 #include "timeline/replay.h"
@@ -26,5 +25,3 @@ void match_done(struct match *m);
 int match_note(struct match *m, const struct tl_task *task, bool wanted);
 /* At the end of a trace of this length. 0, or -ENOENT with a sentence. */
 int match_check(const struct match *m, uint64_t length_ns, struct error *err);
-
-#endif

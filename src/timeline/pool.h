@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Items of one size from slabs: no malloc per item, all given back at once at the end. */
-#ifndef POLLUX_TIMELINE_POOL_H
-#define POLLUX_TIMELINE_POOL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -16,5 +15,3 @@ void pool_init(struct pool *p, size_t item_bytes);
 void pool_done(struct pool *p);
 void *pool_get(struct pool *p); /* zeroed; NULL when out of memory */
 void pool_put(struct pool *p, void *item);
-
-#endif

@@ -3,8 +3,7 @@
  * A trace file through the timeline, and the filter that report and export share. The loop that
  * every reader needs is here once.
  */
-#ifndef POLLUX_TIMELINE_REPLAY_H
-#define POLLUX_TIMELINE_REPLAY_H
+#pragma once
 
 #include "timeline/timeline.h"
 #include "trace/trace.h"
@@ -39,5 +38,3 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
  * sooner, to its end; or how long the window is. Of a reader that was replayed with that filter. */
 uint64_t replay_length_ns(const struct trace_reader *r, const struct replay_filter *filter,
 			  uint64_t base_ns, uint64_t end_ns);
-
-#endif

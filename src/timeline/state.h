@@ -13,8 +13,7 @@
  * Failure is sticky: `failed` is set once, by the sink or for lack of memory; no callback is made
  * after it, and timeline_feed returns it. So nothing in between has to pass errors on.
  */
-#ifndef POLLUX_TIMELINE_STATE_H
-#define POLLUX_TIMELINE_STATE_H
+#pragma once
 
 #include "base/map.h"
 #include "timeline/pool.h"
@@ -358,5 +357,3 @@ void aux_off_cpu(struct timeline *tl, struct thread *th, const struct trace_even
 void aux_sample(struct timeline *tl, struct thread *th, const struct trace_event *ev);
 void aux_machine(struct timeline *tl, struct thread *th, const struct trace_event *ev);
 void aux_lost(struct timeline *tl, struct thread *th, const struct trace_event *ev);
-
-#endif

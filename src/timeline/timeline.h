@@ -30,8 +30,7 @@
  *
  * block_on's root future is no task of the runtime, and its polls are *inferred*: see roots.c.
  */
-#ifndef POLLUX_TIMELINE_TIMELINE_H
-#define POLLUX_TIMELINE_TIMELINE_H
+#pragma once
 
 #include "base/error.h"
 #include "trace/event.h"
@@ -342,5 +341,3 @@ struct timeline_totals {
 				    ...) */
 };
 void timeline_totals(const struct timeline *tl, struct timeline_totals *ret);
-
-#endif

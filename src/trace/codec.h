@@ -3,8 +3,7 @@
  * The payload of an EVENTS chunk: from events and back. Private to this room; nothing here knows of
  * files or of merging.
  */
-#ifndef POLLUX_TRACE_CODEC_H
-#define POLLUX_TRACE_CODEC_H
+#pragma once
 
 #include "base/buf.h"
 #include "trace/event.h"
@@ -76,5 +75,3 @@ int decoder_begin(struct decoder *d, ZSTD_DCtx *zstd, const void *payload, size_
 /* Fills up to max events; 0 when all are out, or nothing more can be read (d->damaged). */
 size_t decoder_next(struct decoder *d, struct trace_event *ev, size_t max);
 void decoder_done(struct decoder *d);
-
-#endif

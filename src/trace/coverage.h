@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Lists of coverage: what was seen of a program and what not, row by row. */
-#ifndef POLLUX_TRACE_COVERAGE_H
-#define POLLUX_TRACE_COVERAGE_H
+#pragma once
 
 #include "trace/event.h"
 
@@ -27,5 +26,3 @@ struct trace_coverage *coverage_vaddf(struct coverage_list *l, const char *item,
 	__attribute__((format(printf, 5, 0)));
 int coverage_result(const struct coverage_list *l); /* -ENOMEM or 0 */
 void coverage_done(struct coverage_list *l);
-
-#endif

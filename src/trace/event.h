@@ -6,8 +6,7 @@
  * A task is named by (kind, task): `kind` is the trace-wide number of a struct trace_kind, `task`
  * the runtime's id of the task (Tokio) or its header's address (async-task, until TE_DROP).
  */
-#ifndef POLLUX_TRACE_EVENT_H
-#define POLLUX_TRACE_EVENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -347,5 +346,3 @@ struct trace_cpu {
 	uint64_t quota_ns, period_ns; /* CPU time that it may use in each; 0: it has no limit */
 	const char *cgroup;	      /* its path; "" if there is none with a limit */
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The numbers of the file format, as specified in docs/trace-format.md. Private to this room. */
-#ifndef POLLUX_TRACE_FORMAT_H
-#define POLLUX_TRACE_FORMAT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -97,5 +96,3 @@ static inline uint64_t plx_max_index(uint64_t offset)
 }
 
 uint32_t plx_crc32c(const void *data, size_t len);
-
-#endif

@@ -4,8 +4,7 @@
  * one name: the handlers of a web server's routes, say, are all the same function of a library's.
  * Those get the parameter in which they differ.
  */
-#ifndef POLLUX_TRACE_LABELS_H
-#define POLLUX_TRACE_LABELS_H
+#pragma once
 
 #include "trace/trace.h"
 
@@ -26,5 +25,3 @@ void kind_labels_done(struct kind_labels *l);
 const char *kind_name(const struct trace_reader *r, uint32_t kind);
 /* Its label, or else its name. */
 const char *kind_label(const struct kind_labels *l, const struct trace_reader *r, uint32_t kind);
-
-#endif

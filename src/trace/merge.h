@@ -3,8 +3,7 @@
  * Events of many threads, merged by time. Takes EVENTS payloads as they come from the file and
  * gives out events in order. Private to this room.
  */
-#ifndef POLLUX_TRACE_MERGE_H
-#define POLLUX_TRACE_MERGE_H
+#pragma once
 
 #include "trace/codec.h"
 
@@ -40,5 +39,3 @@ bool merge_full(const struct merge *m);
  * *ret_events and *ret_n; 0 if there are none; -ENOMEM. `forced`: any time will do. */
 int merge_next(struct merge *m, uint64_t limit, bool forced, const struct trace_event **ret_events,
 	       size_t *ret_n);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* META chunks: records out of metadata structs, and tables of them back. Private to this room. */
-#ifndef POLLUX_TRACE_META_H
-#define POLLUX_TRACE_META_H
+#pragma once
 
 #include "base/buf.h"
 #include "trace/event.h"
@@ -44,5 +43,3 @@ struct meta {
 int meta_read(struct meta *m, const void *payload, size_t size);
 void *meta_get(const struct meta_table *t, uint32_t i);
 void meta_done(struct meta *m);
-
-#endif

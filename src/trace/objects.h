@@ -3,8 +3,7 @@
  * The ELF objects that runtimes were found in. One process may have several: a Python program loads
  * libraries, each with a Tokio of its own. Then what has no name says which of them it is in.
  */
-#ifndef POLLUX_TRACE_OBJECTS_H
-#define POLLUX_TRACE_OBJECTS_H
+#pragma once
 
 #include "trace/trace.h"
 
@@ -21,5 +20,3 @@ char *trace_object_label(const struct trace_reader *r, const char *path);
 
 /* The path of the object that a kind is in; "" if unknown. */
 const char *trace_kind_object(const struct trace_reader *r, const struct trace_kind *k);
-
-#endif

@@ -2,8 +2,7 @@
 /*
  * The order of events that many threads stamped with one time. Private to this room.
  */
-#ifndef POLLUX_TRACE_TIES_H
-#define POLLUX_TRACE_TIES_H
+#pragma once
 
 #include "trace/event.h"
 
@@ -12,5 +11,3 @@
 /* Puts a run of events of one time, in any order of the threads, into the order of their tasks'
  * lives. Each thread's own order stays. */
 void ties_order(struct trace_event *run, size_t n);
-
-#endif

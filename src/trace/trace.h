@@ -8,8 +8,7 @@
  * What was cut off (kill -9, full disk) is recovered up to the last whole chunk;
  * trace_reader_truncated() reports it.
  */
-#ifndef POLLUX_TRACE_TRACE_H
-#define POLLUX_TRACE_TRACE_H
+#pragma once
 
 #include "base/error.h"
 #include "trace/event.h"
@@ -117,5 +116,3 @@ bool trace_reader_truncated(const struct trace_reader *r, const char **ret_text)
 
 /* Bytes read of bytes in all (0 if not known): for a progress bar. */
 void trace_reader_progress(const struct trace_reader *r, uint64_t *ret_done, uint64_t *ret_total);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What every fuzz target needs: the bytes as a file, since that is how they come to pollux. */
-#ifndef POLLUX_TESTS_FUZZ_H
-#define POLLUX_TESTS_FUZZ_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ static inline int fuzz_file(const uint8_t *data, size_t size)
 		abort();
 	return fd;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A core file and its program as one input: the core's size (32 bits), the core, the program. */
-#ifndef POLLUX_TESTS_FUZZ_CORE_H
-#define POLLUX_TESTS_FUZZ_CORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ static inline struct fuzz_core fuzz_core_of(const uint8_t *data, size_t size)
 	in.program_size = size - in.core_size;
 	return in;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What the fuzz targets of importers share: one recording in, a trace into nowhere. */
-#ifndef POLLUX_TESTS_FUZZ_IMPORT_H
-#define POLLUX_TESTS_FUZZ_IMPORT_H
+#pragma once
 
 #include "fuzz.h"
 
@@ -93,5 +92,3 @@ static inline void fuzz_import_folder(const uint8_t *data, size_t size, const ch
 	if (rmdir(folder) < 0)
 		abort();
 }
-
-#endif

@@ -4,8 +4,7 @@
  * at which code breaks. A mutator is a LLVMFuzzerCustomMutator(); half of what it does it leaves to
  * the fuzzer's own, so that bytes are tried, too.
  */
-#ifndef POLLUX_TESTS_MUTATE_H
-#define POLLUX_TESTS_MUTATE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -82,5 +81,3 @@ static inline uint64_t mutator_read(const uint8_t *data, size_t size, uint64_t o
 		memcpy(&v, data + offset, bytes);
 	return v;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Fields of an ELF file at their extremes: of its head, its segments and sections, their first
  * words, its notes. */
-#ifndef POLLUX_TESTS_MUTATE_ELF_H
-#define POLLUX_TESTS_MUTATE_ELF_H
+#pragma once
 
 #include "mutate.h"
 
@@ -65,5 +64,3 @@ static inline void mutate_elf(struct mutator *m, uint8_t *data)
 			       mutator_read(data, m->size, sh + offsetof(Elf64_Shdr, sh_size), 8));
 	}
 }
-
-#endif

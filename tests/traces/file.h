@@ -1,6 +1,5 @@
 /* Trace files as bytes in memory, for tests: to be cut, bent and read. */
-#ifndef POLLUX_TESTS_FILE_H
-#define POLLUX_TESTS_FILE_H
+#pragma once
 
 #include "base/buf.h"
 #include "trace/format.h"
@@ -151,5 +150,3 @@ static inline size_t file_find_chunk(const struct buf *b, uint16_t type, unsigne
 	}
 	return 0;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * at once, one that is dropped; system calls, time off the CPU, samples, the stacks of a long poll,
  * told by sources of their own. tests/traces/make.c writes it into good/inside.plx.
  */
-#ifndef POLLUX_TESTS_INSIDE_H
-#define POLLUX_TESTS_INSIDE_H
+#pragma once
 
 #include "trace/trace.h"
 
@@ -229,5 +228,3 @@ static inline int inside_write(const char *path, struct error *err)
 	trace_writer_round(w, INSIDE_START + 500 * INSIDE_MS);
 	return trace_writer_close(w, err);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * worker threads share some hundred connections' tasks; a worker parks in epoll_wait, wakes a few
  * tasks, polls a few others, now and then one sends to the network or another task is woken twice.
  */
-#ifndef POLLUX_TESTS_MODEL_H
-#define POLLUX_TESTS_MODEL_H
+#pragma once
 
 #include "trace/event.h"
 
@@ -78,5 +77,3 @@ static inline size_t model_turn(struct model *m, uint32_t thread, struct trace_e
 	m->now[thread] = now;
 	return n;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * kind, losses, a clock that goes back. tests/traces/make.c writes it into good/small.plx; tests
  * make it anew and compare.
  */
-#ifndef POLLUX_TESTS_SAMPLE_H
-#define POLLUX_TESTS_SAMPLE_H
+#pragma once
 
 #include "trace/trace.h"
 
@@ -129,5 +128,3 @@ static inline int sample_write(const char *path, struct error *err)
 	trace_writer_cost(w, &sample_cost);
 	return trace_writer_close(w, err);
 }
-
-#endif

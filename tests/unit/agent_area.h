@@ -4,8 +4,7 @@
  * area with image, stubs, state, switch and rings. Tests then call through stubs as a program calls
  * through its hooked slots. Header only: a test links it by including it.
  */
-#ifndef POLLUX_TESTS_AGENT_AREA_H
-#define POLLUX_TESTS_AGENT_AREA_H
+#pragma once
 
 #include "agent/ring.h"
 
@@ -190,5 +189,3 @@ static inline bool area_next(const struct area *a, struct ring *r, struct agent_
 	__atomic_store_n(&r->tail, tail + sizeof(*ret), __ATOMIC_RELEASE);
 	return true;
 }
-
-#endif

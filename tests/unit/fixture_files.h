@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The objects that a test has by its arguments, made of one source of tests/unit/fixtures: a shared
  * library, the same stripped, a program at fixed addresses, the same stripped. */
-#ifndef POLLUX_UNIT_FIXTURE_FILES_H
-#define POLLUX_UNIT_FIXTURE_FILES_H
+#pragma once
 
 #include "binary/elf/elf_image.h"
 
@@ -25,5 +24,3 @@ static struct elf_image *load(int which)
 		fail_msg("%s", err.text);
 	return image;
 }
-
-#endif

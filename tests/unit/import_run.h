@@ -4,8 +4,7 @@
  * compared with golden lists. POLLUX_BLESS=1 takes what comes out as the new ones, after showing
  * the difference.
  */
-#ifndef POLLUX_TESTS_IMPORT_RUN_H
-#define POLLUX_TESTS_IMPORT_RUN_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -161,5 +160,3 @@ static inline void import_text(const char *text, size_t len, const char *from, s
 	import_files(paths, 1, from, ret);
 	unlink(path);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * follows. The rule by itself (test_runtimes.c), the agent (test_agent.c) and the kernel source
  * (test_kernel.c) must all come to it. Before the poll the task is queued and has a join handle.
  */
-#ifndef POLLUX_TESTS_TOKIO_ENDS_H
-#define POLLUX_TESTS_TOKIO_ENDS_H
+#pragma once
 
 #include "agent/runtime_tokio.h"
 
@@ -59,5 +58,3 @@ static inline void tokio_end_words(const struct tokio_end_row *row, uint64_t ret
 	ret[2] = ENDS_VTABLE;
 	ret[3] = ENDS_ID;
 }
-
-#endif

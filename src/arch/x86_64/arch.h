@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#ifndef POLLUX_ARCH_X86_64_ARCH_H
-#define POLLUX_ARCH_X86_64_ARCH_H
+#pragma once
 
 #include <asm/perf_regs.h>
 #include <elf.h>
@@ -34,5 +33,3 @@ struct arch_perf_regs {
 	{                                                                                          \
 		0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05                                        \
 	}
-
-#endif

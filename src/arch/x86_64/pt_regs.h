@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Source: Linux arch/x86/include/uapi/asm/ptrace.h. */
-#ifndef POLLUX_ARCH_X86_64_PT_REGS_H
-#define POLLUX_ARCH_X86_64_PT_REGS_H
+#pragma once
 
 enum arch_pt_regs {
 	REG_FP = 4,
@@ -16,5 +15,3 @@ enum arch_pt_regs {
 };
 /* The member of struct pt_regs that has the number of the system call. */
 #define ARCH_PT_REGS_CALL orig_ax
-
-#endif

@@ -4,8 +4,7 @@
  * bytes without decoding. What looks like a call and leads to exactly the beginning of a function
  * is one, but for freak accidents: good enough to show where something is called, not to patch it.
  */
-#ifndef POLLUX_BINARY_CODE_CALL_INDEX_H
-#define POLLUX_BINARY_CODE_CALL_INDEX_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ int call_index_init(struct call_index *x, struct elf_image *img); /* -ENOMEM or 
 void call_index_done(struct call_index *x);
 /* The calls of `target`: the first of *ret_n, NULL if there are none. */
 const struct call *call_index_find(const struct call_index *x, uint64_t target, size_t *ret_n);
-
-#endif

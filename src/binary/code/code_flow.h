@@ -4,8 +4,7 @@
  * instructions makes. Jumps through registers, exceptions and what a called function does are not
  * followed.
  */
-#ifndef POLLUX_BINARY_CODE_CODE_FLOW_H
-#define POLLUX_BINARY_CODE_CODE_FLOW_H
+#pragma once
 
 #include "binary/code/insn.h"
 
@@ -61,5 +60,3 @@ bool code_flow_guards(const struct code_flow *f, size_t i);
  * `reg` (INSN_NO_REG: into memory). A use is a store that is no spill, a call or a return with it.
  */
 struct code_value code_flow_value(struct code_flow *f, uint64_t addr, uint8_t reg);
-
-#endif

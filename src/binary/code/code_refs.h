@@ -6,8 +6,7 @@
  * such an instruction don't count. Together they are all paths to such an address, except for what
  * is reported as unsure.
  */
-#ifndef POLLUX_BINARY_CODE_CODE_REFS_H
-#define POLLUX_BINARY_CODE_CODE_REFS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ int code_refs_judge(struct elf_image *img, struct code_refs *refs, uint64_t guar
 void code_refs_done(struct code_refs *r);
 /* Of CODE_REFS_ALL or CODE_REFS_WORDS, those of `target`: the first of *ret_n, NULL if there are none. */
 const struct code_ref *code_refs_of(const struct code_refs *r, uint64_t target, size_t *ret_n);
-
-#endif

@@ -4,8 +4,7 @@
  * nothing decoded. Every place with these bytes is reported, whether an instruction begins there or
  * not.
  */
-#ifndef POLLUX_BINARY_CODE_CODE_SCAN_H
-#define POLLUX_BINARY_CODE_CODE_SCAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ static inline bool code_targets_have(const struct code_targets *t, uint64_t addr
 /* All code of the object. `targets`: only what leads to one of them; NULL: all. */
 int code_scan(struct elf_image *image, unsigned patterns, const struct code_targets *targets,
 	      code_hit_fn hit, void *context);
-
-#endif

@@ -3,8 +3,7 @@
  * Instructions of an ELF object, decoded: enough to walk a function from its start, to
  * follow calls, and to find and confirm the instructions that take an address.
  */
-#ifndef POLLUX_BINARY_CODE_INSN_H
-#define POLLUX_BINARY_CODE_INSN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ int insn_next(struct insn_walk *w, struct insn *ret);
 bool insn_pushed(const struct elf_image *img, uint64_t start, uint64_t end, uint64_t *ret_bytes);
 /* Is the instruction before this address a call? */
 bool insn_behind_call(const struct elf_image *img, uint64_t addr);
-
-#endif

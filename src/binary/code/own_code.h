@@ -5,8 +5,7 @@
  * function's address and has it, or its code, after the comparison. What a function does by itself
  * says what it is; what its usual caller gave it to call does not.
  */
-#ifndef POLLUX_BINARY_CODE_OWN_CODE_H
-#define POLLUX_BINARY_CODE_OWN_CODE_H
+#pragma once
 
 #include "binary/code/code_flow.h"
 
@@ -22,5 +21,3 @@ bool own_code_init(struct own_code *o, struct elf_image *image, uint64_t start, 
 /* As insn_next(). */
 int own_code_next(struct own_code *o, struct insn *ret);
 void own_code_done(struct own_code *o);
-
-#endif

@@ -12,8 +12,7 @@
  * Source: DWARF 4 and 5 sections 3 and 5; what rustc emits: DW_TAG_variant_part in structures,
  * `__state` of coroutines, `{vtable}` variables with DW_AT_containing_type.
  */
-#ifndef POLLUX_BINARY_DWARF_DEBUG_H
-#define POLLUX_BINARY_DWARF_DEBUG_H
+#pragma once
 
 #include "binary/x86_64/dwarf_regs.h"
 #include "base/error.h"
@@ -171,5 +170,3 @@ struct dw_place {
 	uint32_t line;
 };
 size_t debug_places(struct debug *d, uint64_t addr, struct dw_place *ret, size_t max);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The inside of struct debug, for the files of this room only. */
-#ifndef POLLUX_BINARY_DWARF_DEBUG_DATA_H
-#define POLLUX_BINARY_DWARF_DEBUG_DATA_H
+#pragma once
 
 #include "base/file_id.h"
 #include "base/map.h"
@@ -92,5 +91,3 @@ bool debug_cache_load(struct debug *d);
  * is kept. Whether the sources are still what they were is the caller's to see. */
 bool debug_cache_parse(struct debug *d, const uint8_t *data, size_t len);
 void debug_cache_save(struct debug *d);
-
-#endif

@@ -3,8 +3,7 @@
  * Files that hold debug information: the program's own, one apart that belongs to it, and split
  * units' .dwo and .dwp. Only files on this machine are looked at; nothing is ever downloaded.
  */
-#ifndef POLLUX_BINARY_DWARF_DEBUG_FILE_H
-#define POLLUX_BINARY_DWARF_DEBUG_FILE_H
+#pragma once
 
 #include "base/error.h"
 #include "base/file_id.h"
@@ -39,5 +38,3 @@ void debug_file_sections(struct debug_file *f, bool split, struct dwarf_span ret
 /* A .dwp: this unit's parts of the sections. False: it isn't in there. */
 bool debug_file_dwp_unit(const struct dwarf_span all[DS_N], uint64_t dwo_id,
 			 struct dwarf_span ret[DS_N]);
-
-#endif

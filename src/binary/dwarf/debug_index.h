@@ -4,8 +4,7 @@
  * its functions by address. Of all units together, made only once something is wanted that is not
  * where it should be: types and polls of coroutines by name, vtables by address.
  */
-#ifndef POLLUX_BINARY_DWARF_DEBUG_INDEX_H
-#define POLLUX_BINARY_DWARF_DEBUG_INDEX_H
+#pragma once
 
 #include "binary/dwarf/units.h"
 
@@ -63,5 +62,3 @@ const struct index_entry *index_list_find(const struct index_list *l, uint64_t k
  * may share one: what is found by it must be compared. */
 #define INDEX_TOP 0x9e3779b97f4a7c15ULL
 uint64_t index_hash(uint64_t parent, const char *name);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Source: DWARF 5 section 7, DWARF 4 section 7, GNU's debug fission for DWARF 4.
  */
-#ifndef POLLUX_BINARY_DWARF_DWARF_READ_H
-#define POLLUX_BINARY_DWARF_DWARF_READ_H
+#pragma once
 
 #include "base/map.h"
 
@@ -201,5 +200,3 @@ uint64_t dwarf_bytes_u64(const uint8_t *p, unsigned bytes); /* 1 to 8, little-en
 /* False beyond the end or beyond 64 bits; *p then stays within. */
 bool dwarf_uleb(const uint8_t **p, const uint8_t *end, uint64_t *ret);
 bool dwarf_sleb(const uint8_t **p, const uint8_t *end, int64_t *ret);
-
-#endif

@@ -4,8 +4,7 @@
  * files, to rows that a walk through a stack can look up in some ten nanoseconds. Of the registers
  * only those matter by which frames are found: the stack pointer (sp), the frame pointer (fp) and the return address.
  */
-#ifndef POLLUX_BINARY_DWARF_EH_FRAME_H
-#define POLLUX_BINARY_DWARF_EH_FRAME_H
+#pragma once
 
 #include "binary/elf/elf_image.h"
 #include "binary/x86_64/dwarf_regs.h"
@@ -85,5 +84,3 @@ const struct eh_row *eh_table_at(const struct eh_table *t, uint64_t addr);
 bool eh_table_fp_made(const struct eh_table *t, const struct eh_row *row, uint64_t *ret_addr);
 size_t eh_table_rows(const struct eh_table *t, const struct eh_row **ret);
 uint64_t eh_table_base(const struct eh_table *t);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What debug information says of a function that polls a future: of which type, and what it
  * returns. */
-#ifndef POLLUX_BINARY_DWARF_POLLS_H
-#define POLLUX_BINARY_DWARF_POLLS_H
+#pragma once
 
 #include "binary/dwarf/debug.h"
 
@@ -23,5 +22,3 @@ struct dw_poll {
 
 /* The function that begins at addr; false: it is none, or none is known there. */
 bool debug_poll(struct debug *d, uint64_t addr, struct dw_poll *ret);
-
-#endif

@@ -3,8 +3,7 @@
  * All units of debug information of one program, split ones included: found by the reference of a
  * DIE, by the address of code, or one after the other. A split unit takes its skeleton's place.
  */
-#ifndef POLLUX_BINARY_DWARF_UNITS_H
-#define POLLUX_BINARY_DWARF_UNITS_H
+#pragma once
 
 #include "base/error.h"
 #include "binary/dwarf/dwarf_read.h"
@@ -28,5 +27,3 @@ struct dwarf_unit *units_covering(struct units *us, uint64_t addr);
 bool units_die(struct units *us, uint64_t ref, struct dwarf_die *ret);
 /* Split units whose files were not found so far, and one of those files. */
 size_t units_missing(const struct units *us, const char **ret_file);
-
-#endif

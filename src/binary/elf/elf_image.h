@@ -4,8 +4,7 @@
  * bounds. Addresses are linked virtual addresses; they reach bytes only through PT_LOAD (rustc
  * links with lld: address != file offset). Everything is bounded: the file comes from a stranger.
  */
-#ifndef POLLUX_BINARY_ELF_ELF_IMAGE_H
-#define POLLUX_BINARY_ELF_ELF_IMAGE_H
+#pragma once
 
 #include "base/error.h"
 
@@ -107,5 +106,3 @@ bool elf_image_function(struct elf_image *img, uint64_t addr, uint64_t *ret_star
 			uint64_t *ret_end);
 /* True if a function begins there, as far as symbols or unwind tables tell. */
 bool elf_image_is_function(struct elf_image *img, uint64_t addr);
-
-#endif

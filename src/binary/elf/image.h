@@ -3,8 +3,7 @@
  * The inside of struct elf_image, for the files of this room only. Where its bytes are: a map or
  * copies, see image_bytes.c.
  */
-#ifndef POLLUX_BINARY_ELF_IMAGE_H
-#define POLLUX_BINARY_ELF_IMAGE_H
+#pragma once
 
 #include "base/file_map.h"
 #include "binary/elf/elf_image.h"
@@ -124,5 +123,3 @@ bool image_mapped(const struct elf_image *img, uint64_t addr);
 int image_sort(void *items, size_t n, size_t item_bytes);
 /* Of items so sorted: index of the first whose u64 is `key`, and how many there are. */
 size_t image_find(const void *items, size_t n, size_t item_bytes, uint64_t key, size_t *ret_n);
-
-#endif

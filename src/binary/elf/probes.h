@@ -15,8 +15,7 @@
  *     PA_MEMORY: v = memory at word[base] + (extended word[index] << shift) + value, size bytes
  *     then       v is cut to size bytes, extended by its sign if it is signed
  */
-#ifndef POLLUX_BINARY_ELF_PROBES_H
-#define POLLUX_BINARY_ELF_PROBES_H
+#pragma once
 
 #include "base/error.h"
 #include "binary/elf/elf_image.h"
@@ -110,5 +109,3 @@ uint64_t probe_arg_extend(const struct probe_arg *arg, uint64_t raw);
 
 /* "arg in rdi, u64", "i32 at [rbp - 20]": for people. */
 void probe_arg_text(struct buf *out, const struct probe_arg *arg);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Registers by DWARF's numbers (System V ABI for x86-64, figure 3.36), and what unwinding has to
  * know besides. */
-#ifndef POLLUX_BINARY_X86_64_DWARF_REGS_H
-#define POLLUX_BINARY_X86_64_DWARF_REGS_H
+#pragma once
 
 #include <dwarf.h>
 
@@ -19,5 +18,3 @@ enum { EH_SIGNAL_FP = 120, EH_SIGNAL_SP = 160, EH_SIGNAL_PC = 168 };
 		DW_OP_breg7, 8, DW_OP_breg16, 0, DW_OP_lit15, DW_OP_and, DW_OP_lit0, DW_OP_ge,     \
 			DW_OP_lit3, DW_OP_shl, DW_OP_plus                                          \
 	}
-
-#endif

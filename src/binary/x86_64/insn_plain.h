@@ -3,8 +3,7 @@
  * The instructions that compiled code consists of, decoded by a table; what it doesn't know is for
  * Zydis (insn_any.c). Tens of millions are decoded before a program is recorded.
  */
-#ifndef POLLUX_BINARY_X86_64_INSN_PLAIN_H
-#define POLLUX_BINARY_X86_64_INSN_PLAIN_H
+#pragma once
 
 #include "binary/code/insn.h"
 
@@ -13,5 +12,3 @@
 bool insn_plain(const uint8_t *bytes, size_t left, struct insn *ret);
 /* The same of any instruction, by Zydis. */
 bool insn_any(const uint8_t *bytes, size_t left, struct insn *ret);
-
-#endif

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#ifndef POLLUX_BINARY_X86_64_SCAN_H
-#define POLLUX_BINARY_X86_64_SCAN_H
+#pragma once
 
 #include "binary/code/code_scan.h"
 
 int scan_x86_64(const uint8_t *code, size_t len, uint64_t addr, unsigned patterns,
 		const struct code_targets *targets, code_hit_fn hit, void *context);
-
-#endif

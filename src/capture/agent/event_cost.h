@@ -2,13 +2,10 @@
 /*
  * What the agent costs the program per event, on this machine.
  */
-#ifndef POLLUX_CAPTURE_AGENT_EVENT_COST_H
-#define POLLUX_CAPTURE_AGENT_EVENT_COST_H
+#pragma once
 
 #include <stdint.h>
 
 /* In picoseconds; takes about 15 ms. 0: it can't be measured here (executable memory is refused).
  */
 uint64_t event_cost_ps(void);
-
-#endif

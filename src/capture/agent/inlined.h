@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Futures without a poll function of their own: what is known of their polls becomes events. */
-#ifndef POLLUX_CAPTURE_AGENT_INLINED_H
-#define POLLUX_CAPTURE_AGENT_INLINED_H
+#pragma once
 
 #include "capture/agent/source.h"
 
@@ -23,5 +22,3 @@ int inlined_thread_end(struct drain *d, struct source *s, uint32_t ring, uint32_
 int inlined_end(struct drain *d, const struct source *s, struct capture_stats *stats);
 /* Events were lost, or another thread has the ring. */
 void inlined_forget(struct source *s, uint32_t ring);
-
-#endif

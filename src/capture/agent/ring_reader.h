@@ -3,8 +3,7 @@
  * The rings of one target, read as untrusted memory, which a hostile program may write too. What
  * comes out is a sequence of well-formed events, and counts of what was not.
  */
-#ifndef POLLUX_CAPTURE_AGENT_RING_READER_H
-#define POLLUX_CAPTURE_AGENT_RING_READER_H
+#pragma once
 
 #include "agent/ring.h"
 
@@ -59,5 +58,3 @@ uint64_t ring_set_head(struct ring_set *s, uint32_t i, bool *ret_damaged);
 
 /* Whether everything was taken that ring i says it has. */
 bool ring_set_empty(const struct ring_set *s, uint32_t i);
-
-#endif

@@ -3,8 +3,7 @@
  * Stacks from the agent: the words that it wrote of one (AE_STACK) put together again, and walked
  * when the event comes that they belong to.
  */
-#ifndef POLLUX_CAPTURE_AGENT_RING_STACKS_H
-#define POLLUX_CAPTURE_AGENT_RING_STACKS_H
+#pragma once
 
 #include "capture/agent/source.h"
 
@@ -25,5 +24,3 @@ int ring_stacks_event(struct drain *d, struct source *s, uint32_t ring,
 		      const struct trace_event *e);
 /* How many spawns had theirs. */
 int ring_stacks_tell(struct drain *d, const struct source *s, struct capture_stats *stats);
-
-#endif

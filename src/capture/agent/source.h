@@ -3,8 +3,7 @@
  * One traced process while it is recorded: its agent, its rings, and what its numbers are called in
  * the trace. Shared by agent.c (life) and drain.c (events).
  */
-#ifndef POLLUX_CAPTURE_AGENT_SOURCE_H
-#define POLLUX_CAPTURE_AGENT_SOURCE_H
+#pragma once
 
 #include "base/budget.h"
 #include "base/clock.h"
@@ -124,5 +123,3 @@ int drain_end(struct drain *d, struct source *s, uint64_t until_ns);
 /* Gives the writer what was put. */
 int drain_flush(struct drain *d);
 int drain_put(struct drain *d, const struct trace_event *e);
-
-#endif

@@ -3,8 +3,7 @@
  * The system calls that this source records: those to which the agent's calls come
  * (runtime/calls.c), handled as there.
  */
-#ifndef POLLUX_CAPTURE_KERNEL_CALLS_H
-#define POLLUX_CAPTURE_KERNEL_CALLS_H
+#pragma once
 
 #include "capture/kernel/object.h"
 
@@ -22,5 +21,3 @@ extern const size_t kernel_n_calls;
 
 /* enum trace_call of a system call; TB_NONE: not one of those. */
 uint16_t kernel_call_of(uint64_t number);
-
-#endif

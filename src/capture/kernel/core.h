@@ -2,8 +2,7 @@
 /*
  * The programs in the kernel: loading them, attaching them, their ring, their tables (core.c).
  */
-#ifndef POLLUX_CAPTURE_KERNEL_CORE_H
-#define POLLUX_CAPTURE_KERNEL_CORE_H
+#pragma once
 
 #include "capture/bpf_ring.h"
 #include "capture/kernel/object.h"
@@ -48,5 +47,3 @@ void kernel_core_end_calls(struct kernel_core *core);
 int kernel_core_untold(struct kernel_core *core,
 		       int (*tell)(void *context, const struct kernel_thread *t), void *context,
 		       uint64_t *ret_other_losses);
-
-#endif

@@ -8,8 +8,7 @@
  * place needs: they read what is gone a moment later (registers, the task's first words, a string)
  * and leave all meaning to the source.
  */
-#ifndef POLLUX_CAPTURE_KERNEL_EVENT_H
-#define POLLUX_CAPTURE_KERNEL_EVENT_H
+#pragma once
 
 #include "agent/runtimes.h"
 
@@ -195,5 +194,3 @@ struct kernel_call_rule {
 	__u8 type;
 	__u8 flags_word; /* of the registers: its flags; 0: it has none */
 };
-
-#endif

@@ -10,8 +10,7 @@
  *   take.c           records into events: threads, calls, losses, known probes
  *   tasks.c          the same for the functions of the runtimes
  */
-#ifndef POLLUX_CAPTURE_KERNEL_KERNEL_H
-#define POLLUX_CAPTURE_KERNEL_KERNEL_H
+#pragma once
 
 #include "base/map.h"
 #include "base/order.h"
@@ -220,5 +219,3 @@ bool kernel_in_poll(const struct kernel_track *t);
 /* All that is open on the thread ends, unseen. */
 int kernel_tasks_end(struct capture *c, struct kernel_process *p, struct kernel_track *t,
 		     uint64_t time);
-
-#endif

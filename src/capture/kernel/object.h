@@ -3,8 +3,7 @@
  * An ELF object: where its probes go, what each hit means (sites.c), and which instructions can
  * carry a probe (insn.c). Knows no process.
  */
-#ifndef POLLUX_CAPTURE_KERNEL_OBJECT_H
-#define POLLUX_CAPTURE_KERNEL_OBJECT_H
+#pragma once
 
 #include "arch/uprobes.h"
 #include "binary/elf/probes.h"
@@ -91,5 +90,3 @@ enum arch_uprobe kernel_insn_place(struct elf_image *image, uint64_t addr, uint1
 /* The function's `ret`s, for free(); *ret_leaves: it can be left by a jump, too. */
 int kernel_insn_returns(struct elf_image *image, uint64_t start, uint64_t end, uint64_t **ret,
 			size_t *ret_n, bool *ret_leaves);
-
-#endif

@@ -3,8 +3,7 @@
  * For kernel.bpf.c: the await point of a task, by the layout program of its kind (agent/ring.h),
  * which the source has put into `layouts`. Uses user_word().
  */
-#ifndef POLLUX_CAPTURE_KERNEL_POINT_BPF_H
-#define POLLUX_CAPTURE_KERNEL_POINT_BPF_H
+#pragma once
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -84,5 +83,3 @@ static __always_inline __u16 async_point(const struct kernel_thread *t, __u64 he
 		point = await_point(t, user_word(header + i * 8), header);
 	return point;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * For kernel.bpf.c: what a USDT probe is called with: its arguments from the registers and memory
  * that its note names, and the strings among them.
  */
-#ifndef POLLUX_CAPTURE_KERNEL_PROBE_BPF_H
-#define POLLUX_CAPTURE_KERNEL_PROBE_BPF_H
+#pragma once
 
 #define MAX_WORDS 34u /* of registers, on aarch64 */
 
@@ -88,5 +87,3 @@ static __always_inline void fill_probe(struct kernel_probe_record *r, const stru
 			r->flags |= 1u << i;
 	}
 }
-
-#endif

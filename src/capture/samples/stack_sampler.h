@@ -3,8 +3,7 @@
  * Stacks of single threads, taken from outside on a separate thread, since it may take a while: the
  * recorder submits a job, and polls for the answer.
  */
-#ifndef POLLUX_CAPTURE_SAMPLES_STACK_SAMPLER_H
-#define POLLUX_CAPTURE_SAMPLES_STACK_SAMPLER_H
+#pragma once
 
 #include "base/error.h"
 #include "process/process.h"
@@ -48,5 +47,3 @@ void stack_sampler_free(struct stack_sampler *t, uint64_t *ret_stop_ns);
 void stack_sampler_submit(struct stack_sampler *t, struct sampler_job *job);
 /* The next answer, the asker's again; NULL: there is none now. */
 struct sampler_job *stack_sampler_poll(struct stack_sampler *t);
-
-#endif

@@ -7,8 +7,7 @@
  * them. So a thread of its own finds them, once for each address, and events that need a stack wait
  * in a queue until its names are there. All functions are for the one thread that records.
  */
-#ifndef POLLUX_CAPTURE_SAMPLES_STACKS_H
-#define POLLUX_CAPTURE_SAMPLES_STACKS_H
+#pragma once
 
 #include "base/units.h"
 #include "capture/capture.h"
@@ -71,5 +70,3 @@ int capture_stacks_flush(struct capture_stacks *s, uint64_t *ret_before_ns);
 /* When all sources are closed: waits for names as long as is reasonable, writes the rest, and
  * reports how many stacks are whole and have names. */
 int capture_stacks_end(struct capture_stacks *s, struct capture_stats *stats);
-
-#endif

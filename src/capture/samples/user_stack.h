@@ -3,8 +3,7 @@
  * A thread's registers and the top of its stack, as BPF programs copy them and
  * capture/samples/stacks.h walks them. Fixed widths, since clang compiles this for both sides.
  */
-#ifndef POLLUX_CAPTURE_SAMPLES_USER_STACK_H
-#define POLLUX_CAPTURE_SAMPLES_USER_STACK_H
+#pragma once
 
 #define USER_STACK_BYTES 8192u
 #define USER_STACK_PIECE 512u
@@ -27,6 +26,4 @@ static __always_inline void user_stack_copy(struct user_stack *s)
 			break;
 	s->n = i * USER_STACK_PIECE;
 }
-#endif
-
 #endif

@@ -3,8 +3,7 @@
  * What the BPF programs of sched.bpf.c and sched_plain.bpf.c send to the source in bpf.c: the
  * records of their ring buffer. Fixed widths, since clang compiles this for both sides.
  */
-#ifndef POLLUX_CAPTURE_SCHED_EVENT_H
-#define POLLUX_CAPTURE_SCHED_EVENT_H
+#pragma once
 
 enum sched_event_type {
 	SCHED_NOTHING = 0, /* but a loss */
@@ -60,5 +59,3 @@ struct sched_lost {
 	__u64 of_gone;	    /* events of threads that could not report them at their end */
 	__u64 of_untracked; /* what happened to threads that there was no room to keep notes of */
 };
-
-#endif

@@ -12,8 +12,7 @@
  * The ring never wakes its reader, which polls it. What finds no room is counted with its thread
  * and reported by the thread's next event.
  */
-#ifndef POLLUX_CAPTURE_SCHED_SCHED_BPF_H
-#define POLLUX_CAPTURE_SCHED_SCHED_BPF_H
+#pragma once
 
 #include <linux/bpf.h>
 
@@ -199,5 +198,3 @@ static __always_inline void forget(__u32 key)
 	if (t && !t->lost)
 		bpf_map_delete_elem(&threads, &key);
 }
-
-#endif

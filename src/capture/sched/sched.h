@@ -4,8 +4,7 @@
  * that describes its types, on one that doesn't, and the switch records of perf events, which need
  * no right but show less.
  */
-#ifndef POLLUX_CAPTURE_SCHED_SCHED_H
-#define POLLUX_CAPTURE_SCHED_SCHED_H
+#pragma once
 
 #include "capture/capture.h"
 
@@ -42,5 +41,3 @@ int sched_take(struct capture *c, const struct sched_event *from);
 int sched_take_stack(struct capture *c, const struct sched_stack *s, size_t len);
 /* This many belong to no known thread. */
 void sched_count_lost(struct capture *c, uint64_t n);
-
-#endif
