@@ -453,7 +453,9 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 		n->n_pages = 0;
 		n->n_futures = 0;
 	}
-	/* A program that recurses deeply needs its stack itself. */
+	/* A program that recurses deeply needs its stack itself. Of boxes nothing is lost by that. */
+	if (unlikely(hook->flags & AGENT_HOOK_CHAIN && n->n_futures >= AGENT_MAX_BOXES))
+		return false;
 	if (unlikely(n->n_futures >= AGENT_MAX_FUTURES)) {
 		agent_lose(n, 2);
 		return false;

@@ -437,6 +437,7 @@ enum agent_stack_word {
 #define AGENT_CHAIN_KIND 0x8000u       /* + kind: a future of this kind, nothing else is known */
 #define AGENT_CHAIN_OTHERS 0xffffu     /* the next one has awaited others, too, in this poll */
 #define AGENT_CHAIN_MAX 24u	       /* links in boxes; outer ones are left out */
+#define AGENT_MAX_BOXES 64u	       /* open polls on a thread; inner ones are left alone */
 
 /* An unwinder of libgcc's in the target: addresses of three of its functions. */
 struct agent_unwinder {

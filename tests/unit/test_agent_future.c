@@ -291,6 +291,25 @@ static void test_long_chain(void **state)
 	(void)state;
 }
 
+/* Boxes deep in each other cost no more stack than those that are hooked, and no event. */
+static void test_many_boxes(void **state)
+{
+	enum { DEEP = AGENT_MAX_FUTURES + 9 };
+	struct box *inside[DEEP][2] = {0}, boxes[DEEP] = {0};
+	uint16_t links[AGENT_CHAIN_MAX];
+	uint64_t dropped = area_my_ring(&area)->dropped;
+
+	for (size_t i = 0; i < DEEP; i++) {
+		boxes[i] = (struct box){.end = 3, .inside = inside[i]};
+		inside[i][0] = i + 1 < DEEP ? &boxes[i + 1] : NULL;
+	}
+	for (size_t i = 0; i < AGENT_CHAIN_MAX; i++)
+		links[i] = LINK;
+	expect_chain((struct box *[]){&boxes[0], NULL}, links, AGENT_CHAIN_MAX);
+	assert_int_equal(area_my_ring(&area)->dropped, dropped);
+	(void)state;
+}
+
 /* The outermost handler in a task that serves is recorded; its chain is as before. */
 static void test_handler(void **state)
 {
@@ -1194,6 +1213,7 @@ int main(void)
 		cmocka_unit_test(test_chain),
 		cmocka_unit_test(test_long_chain),
 		cmocka_unit_test(test_chain_apart),
+		cmocka_unit_test(test_many_boxes),
 		cmocka_unit_test(test_handler),
 	};
 
