@@ -82,7 +82,7 @@ struct agent_future {
 	struct agent_notes *notes;
 	uint64_t claim; /* the ring's, when it began */
 	struct agent_hook *hook;
-	void *future;
+	const void *future;
 	void *result;	      /* AGENT_HOOK_MEMORY: its address */
 	uint64_t listed;      /* futures in it were listed at its begin */
 	uint64_t chain_outer; /* AGENT_HOOK_CHAIN: agent_notes.chain_base around it */
@@ -364,7 +364,8 @@ static inline uint64_t *agent_state_of(const struct agent_hook *hook, const void
 static inline uint64_t agent_task_ref(const struct agent_hook *hook, const void *header)
 {
 	if (hook->task.id_offset)
-		return agent_ref(hook->kind, *(uint64_t *)((char *)header + hook->task.id_offset));
+		return agent_ref(hook->kind,
+				 *(const uint64_t *)((const char *)header + hook->task.id_offset));
 	return agent_ref(hook->kind, (uint64_t)header);
 }
 

@@ -139,7 +139,7 @@ static inline const char *future_state(const struct agent_hook *hook, const void
 /* The frame of the function around: what the thunk was called from, and its stack pointer there. */
 struct frame {
 	uint64_t back;
-	char *sp;
+	const char *sp;
 };
 
 static inline struct frame frame_around(const struct agent_future *f)
@@ -147,7 +147,7 @@ static inline struct frame frame_around(const struct agent_future *f)
 	/* after it %rbx and %rbp were pushed, before that the call's return address */
 	const char *rbp = (const char *)(f + 1) + 8;
 
-	return (struct frame){*(const uint64_t *)(rbp + 8), (char *)(rbp + 16)};
+	return (struct frame){*(const uint64_t *)(rbp + 8), rbp + 16};
 }
 
 /* What of a future is there for certain: up to its state where the poll function's own code begins

@@ -76,7 +76,7 @@ const struct agent_hook *agent_header_hook(const struct agent_hook *wake, const 
 
 	if (unlikely(offset == OFFSET_UNKNOWN))
 		return NULL;
-	uint64_t vtable = *(uint64_t *)((char *)header + offset);
+	uint64_t vtable = *(const uint64_t *)((const char *)header + offset);
 	uint64_t stub = *(uint64_t *)(vtable + wake->task.poll_offset) - s->stubs;
 	if (unlikely(stub >= (uint64_t)s->n_hooks * AGENT_STUB_BYTES))
 		return NULL;

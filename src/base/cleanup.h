@@ -2,6 +2,7 @@
 /* Cleanup by scope: `_cleanup_free_ char *s = NULL;`. `steal(p)` gives a pointer away. */
 #pragma once
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -27,6 +28,12 @@ static inline void cleanup_fclosep(FILE **f)
 #define _cleanup_free_ _cleanup_(cleanup_freep)
 #define _cleanup_close_ _cleanup_(cleanup_closep)
 #define _cleanup_fclose_ _cleanup_(cleanup_fclosep)
+
+/* Frees what its owner reaches by a pointer to const, since nobody else may change it. */
+static inline void free_const(const void *p)
+{
+	free((void *)(uintptr_t)p);
+}
 
 #define steal(p)                                                                                   \
 	({                                                                                         \

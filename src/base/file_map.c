@@ -125,7 +125,7 @@ void file_map_close(struct file_map *m)
 	if (!m->data)
 		return;
 	__atomic_store_n(&maps[m->slot].end, 0, __ATOMIC_RELEASE);
-	munmap((void *)m->data, m->len);
+	munmap((void *)maps[m->slot].start, m->len);
 	__atomic_store_n(&maps[m->slot].taken, false, __ATOMIC_RELEASE);
 	*m = (struct file_map){0};
 }

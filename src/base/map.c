@@ -104,6 +104,11 @@ void *map_get_or_new(struct map *m, uint64_t a, uint64_t b, size_t bytes)
 	return value ? value : map_new(m, a, b, bytes);
 }
 
+int map_put_const(struct map *m, uint64_t a, uint64_t b, const void *value)
+{
+	return map_put(m, a, b, (void *)(uintptr_t)value);
+}
+
 void *map_remove(struct map *m, uint64_t a, uint64_t b)
 {
 	if (!m->n)

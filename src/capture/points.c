@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "capture/points.h"
+#include "base/cleanup.h"
 
 #include "agent/ring.h"
 
@@ -132,9 +133,9 @@ int points_name(struct points *p, uint32_t number, const char *function, uint32_
 void points_free(struct points *p)
 {
 	for (size_t i = 0; p->links && i < p->n; i++) {
-		free((char *)p->links[i].place.function);
-		free((char *)p->links[i].place.file);
-		free((char *)p->links[i].place.awaits);
+		free_const(p->links[i].place.function);
+		free_const(p->links[i].place.file);
+		free_const(p->links[i].place.awaits);
 	}
 	free(p->links);
 	map_done(&p->places);

@@ -81,10 +81,9 @@ static const struct dw_member *one_way(const struct dw_type *t, size_t i)
 	return i < t->n_members ? &t->members[i] : &t->variants[i - t->n_members].member;
 }
 
-static bool reaches(struct debug *d, const struct dw_type *ct, enum pointer_policy through,
+static bool reaches(struct debug *d, const struct dw_type *t, enum pointer_policy through,
 		    unsigned depth)
 {
-	struct dw_type *t = (struct dw_type *)ct; /* the notes belong to this file */
 	unsigned shift = NOTE_BITS * (unsigned)through;
 	bool yes = false;
 
@@ -97,20 +96,20 @@ static bool reaches(struct debug *d, const struct dw_type *ct, enum pointer_poli
 		return false;
 	if (dw_is_coroutine(t))
 		return true;
-	if (t->note & (uint32_t)NOTE_KNOWN << shift)
-		return t->note & (uint32_t)NOTE_REACHES << shift;
-	if (t->note & (uint32_t)NOTE_BUSY << shift ||
+	if (*t->note & (uint32_t)NOTE_KNOWN << shift)
+		return *t->note & (uint32_t)NOTE_REACHES << shift;
+	if (*t->note & (uint32_t)NOTE_BUSY << shift ||
 	    await_starts(t->full, "core::marker::PhantomData"))
 		return false;
-	t->note |= (uint32_t)NOTE_BUSY << shift;
+	*t->note |= (uint32_t)NOTE_BUSY << shift;
 	through = within(t, through);
 	for (size_t i = 0; !yes && i < n_ways(t); i++) {
 		const struct dw_type *inner = dw_member_type(d, one_way(t, i));
 
 		yes = reaches(d, inner, into(t, inner, through), depth + 1);
 	}
-	t->note &= ~((uint32_t)NOTE_BUSY << shift);
-	t->note |= (uint32_t)(NOTE_KNOWN | (yes ? NOTE_REACHES : 0)) << shift;
+	*t->note &= ~((uint32_t)NOTE_BUSY << shift);
+	*t->note |= (uint32_t)(NOTE_KNOWN | (yes ? NOTE_REACHES : 0)) << shift;
 	return yes;
 }
 
@@ -219,17 +218,16 @@ int future_path_find_all(struct debug *d, const struct map *hooked, const struct
 	return find_all(d, hooked, *from, 0, ret, ret_n, &tried);
 }
 
-static bool keeps(struct debug *d, const struct dw_type *ct, enum pointer_policy through,
+static bool keeps(struct debug *d, const struct dw_type *t, enum pointer_policy through,
 		  unsigned depth)
 {
-	struct dw_type *t = (struct dw_type *)ct; /* the notes belong to this file */
 	unsigned shift = NOTE_KEPT_BITS * (unsigned)through;
 	bool yes = true;
 
 	if (!future_path_exists(d, t, through))
 		return true;
-	if (t->note & (uint32_t)NOTE_KEPT_KNOWN << shift)
-		return t->note & (uint32_t)NOTE_KEPT << shift;
+	if (*t->note & (uint32_t)NOTE_KEPT_KNOWN << shift)
+		return *t->note & (uint32_t)NOTE_KEPT << shift;
 	if (depth > MAX_DEPTH)
 		return false;
 	if (t->class == DC_POINTER) {
@@ -240,7 +238,7 @@ static bool keeps(struct debug *d, const struct dw_type *ct, enum pointer_policy
 		for (size_t i = 0; yes && i < n_ways(t); i++)
 			yes = keeps(d, dw_member_type(d, one_way(t, i)), through, depth + 1);
 	}
-	t->note |= (uint32_t)(NOTE_KEPT_KNOWN | (yes ? NOTE_KEPT : 0)) << shift;
+	*t->note |= (uint32_t)(NOTE_KEPT_KNOWN | (yes ? NOTE_KEPT : 0)) << shift;
 	return yes;
 }
 

@@ -29,7 +29,7 @@ enum inspect_state { IS_IDLE = 0, IS_SCHEDULED, IS_RUNNING, IS_WOKEN_RUNNING, IS
 struct inspect_task {
 	uint64_t addr; /* of its header */
 	uint64_t id;   /* the runtime's, 0 where it has none */
-	const struct inspect_kind *kind;
+	struct inspect_kind *kind;
 	uint64_t raw_state;
 	uint32_t refs;
 	enum inspect_state state;

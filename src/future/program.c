@@ -635,14 +635,14 @@ int program_compile(struct debug *d, const struct future_cell *cell, enum progra
 void program_done(struct program *p)
 {
 	for (size_t i = 0; i < p->n_places; i++) {
-		free((char *)p->places[i].function);
-		free((char *)p->places[i].file);
-		free((char *)p->places[i].awaits);
+		free_const(p->places[i].function);
+		free_const(p->places[i].file);
+		free_const(p->places[i].awaits);
 	}
 	for (size_t i = 0; i < p->n_futures; i++) {
-		free((char *)p->futures[i].name);
-		free((char *)p->futures[i].full_name);
-		free((char *)p->futures[i].where);
+		free_const(p->futures[i].name);
+		free_const(p->futures[i].full_name);
+		free_const(p->futures[i].where);
 	}
 	free(p->futures);
 	free(p->points);

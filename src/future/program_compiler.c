@@ -6,6 +6,7 @@
  */
 #include "future/program_compiler.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/file_map.h"
 #include "base/units.h"
@@ -112,9 +113,9 @@ static void add_result(struct compiler *c, const struct result *r)
 
 static void handler_done(struct place_future *h)
 {
-	free((char *)h->name);
-	free((char *)h->full_name);
-	free((char *)h->where);
+	free_const(h->name);
+	free_const(h->full_name);
+	free_const(h->where);
 	*h = (struct place_future){0};
 }
 

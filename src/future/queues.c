@@ -63,7 +63,7 @@ static void one_task(void *ctx, uint64_t task)
 {
 	struct search *s = ctx;
 
-	if (map_put(&s->tasks, task, 0, (void *)s->name) < 0)
+	if (map_put_const(&s->tasks, task, 0, s->name) < 0)
 		s->failed = true;
 }
 

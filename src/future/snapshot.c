@@ -201,7 +201,7 @@ static bool read_task(struct inspect *in, struct inspect_task *t, const struct i
 	t->doubtful = false;
 	if (!task_read_header(in, t) || (t->state == IS_DONE && !opt->finished))
 		return false;
-	inspect_resolve(in, (struct inspect_kind *)t->kind);
+	inspect_resolve(in, t->kind);
 	read_tree(in, t, opt, now_ns);
 	return true;
 }

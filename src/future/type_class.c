@@ -60,19 +60,18 @@ static bool is_followed(const struct dw_type *t)
 					  await_starts(t->name, "&mut ") || !*t->name);
 }
 
-static bool can_hold(struct debug *d, const struct dw_type *ct, enum question q, unsigned depth)
+static bool can_hold(struct debug *d, const struct dw_type *t, enum question q, unsigned depth)
 {
-	struct dw_type *t = (struct dw_type *)ct; /* the notes belong to this file */
 	unsigned shift = NOTE_BITS * (unsigned)q;
 	bool yes = false;
 
 	if (!t || depth > HOLD_DEPTH)
 		return false;
-	if (t->note & (uint32_t)NOTE_KNOWN << shift)
-		return t->note & (uint32_t)NOTE_HOLDS << shift;
-	if (t->note & (uint32_t)NOTE_BUSY << shift)
+	if (*t->note & (uint32_t)NOTE_KNOWN << shift)
+		return *t->note & (uint32_t)NOTE_HOLDS << shift;
+	if (*t->note & (uint32_t)NOTE_BUSY << shift)
 		return false;
-	t->note |= (uint32_t)NOTE_BUSY << shift;
+	*t->note |= (uint32_t)NOTE_BUSY << shift;
 	switch (t->class) {
 	case DC_STRUCT:
 	case DC_UNION:
@@ -111,8 +110,8 @@ static bool can_hold(struct debug *d, const struct dw_type *ct, enum question q,
 	default:
 		break;
 	}
-	t->note &= ~((uint32_t)NOTE_BUSY << shift);
-	t->note |= (uint32_t)(NOTE_KNOWN | (yes ? NOTE_HOLDS : 0)) << shift;
+	*t->note &= ~((uint32_t)NOTE_BUSY << shift);
+	*t->note |= (uint32_t)(NOTE_KNOWN | (yes ? NOTE_HOLDS : 0)) << shift;
 	return yes;
 }
 

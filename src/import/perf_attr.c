@@ -196,7 +196,7 @@ static void skip_branches(struct cursor *c, const struct perf_attr *attr)
 }
 
 /* The fields before the raw data. */
-static bool parse_front(struct cursor *c, const struct perf_attr *attr, struct perf_sample *ret)
+static bool parse_front(struct cursor *c, struct perf_attr *attr, struct perf_sample *ret)
 {
 	uint64_t type = attr->sample_type;
 
@@ -237,7 +237,7 @@ bool perf_sample_parse(const struct perf_attrs *a, const uint8_t *body, size_t l
 		       struct perf_sample *ret)
 {
 	struct cursor c;
-	const struct perf_attr *attr = attr_of(a, body, len);
+	struct perf_attr *attr = attr_of(a, body, len);
 
 	cursor_init(&c, body, len);
 	if (!attr || !parse_front(&c, attr, ret))

@@ -32,7 +32,7 @@ struct perf_attrs {
 };
 
 struct perf_sample {
-	const struct perf_attr *attr;
+	struct perf_attr *attr;
 	uint64_t ip, time, period;
 	uint32_t pid, tid;
 	const uint8_t *chain; /* n_chain addresses of 8 bytes, innermost first */

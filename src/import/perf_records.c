@@ -180,7 +180,7 @@ static int on_sample(struct perf_data *d, const uint8_t *body, size_t len)
 			NULL);
 		return 0;
 	}
-	perf_attr_prepare((struct perf_attr *)s.attr, &d->formats);
+	perf_attr_prepare(s.attr, &d->formats);
 	const struct perf_event *e = &s.attr->event;
 	if (e->what == PE_UNKNOWN || (e->what != PE_SAMPLE && !s.attr->format)) {
 		perf_diagnose(d, "an event without a meaning here:", event_name(s.attr));

@@ -339,12 +339,14 @@ struct seccomp_trial seccomp_try(const struct stub_call *calls, size_t n)
 	struct filters ours;
 	sigset_t all, before;
 	int status, rc;
+	void *shared;
 
 	if (read_own(&ours) < 0 || ours.mode != 2 || n > MAX_CALLS)
 		return trial;
-	at = mmap(NULL, sizeof(*at), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (at == MAP_FAILED)
+	shared = mmap(NULL, sizeof(*at), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
 		return trial;
+	at = shared;
 	*at = UINT32_MAX;
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &before); /* no handler of pollux runs in the child */
@@ -359,7 +361,7 @@ struct seccomp_trial seccomp_try(const struct stub_call *calls, size_t n)
 		trial.rc = 0;
 	if (rc == 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS && *at < n)
 		trial = (struct seccomp_trial){.rc = -EPERM, .nr = calls[*at].nr};
-	munmap((void *)at, sizeof(*at));
+	munmap(shared, sizeof(*at));
 	return trial;
 }
 

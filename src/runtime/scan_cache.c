@@ -66,36 +66,53 @@ static void bytes(struct io *io, void *data, size_t len)
 		memcpy(data, from, len);
 }
 
-static void string(struct io *io, char **s)
+/* Writes it, or reads one that the caller owns: NULL if there is none. */
+static char *put_or_get(struct io *io, const char *s)
 {
-	uint64_t len = !io->reads && *s ? strlen(*s) + 1 : 0;
+	uint64_t len = !io->reads && s ? strlen(s) + 1 : 0;
+	char *text = NULL;
 	const uint8_t *from;
 
 	number(io, &len);
 	if (!io->reads) {
 		if (len)
-			buf_add(io->out, *s, len - 1);
-		return;
+			buf_add(io->out, s, len - 1);
+		return NULL;
 	}
 	from = len && len - 1 <= cursor_left(&io->in) ? cursor_bytes(&io->in, len - 1) : NULL;
 	if (from && !memchr(from, 0, len - 1))
-		*s = strndup((const char *)from, len - 1);
-	if (len && !*s)
+		text = strndup((const char *)from, len - 1);
+	if (len && !text)
 		io->in.failed = true;
+	return text;
+}
+
+static void string(struct io *io, char **s)
+{
+	char *text = put_or_get(io, *s);
+
+	if (io->reads)
+		*s = text;
+}
+
+static void const_string(struct io *io, const char **s)
+{
+	char *text = put_or_get(io, *s);
+
+	if (io->reads)
+		*s = text;
 }
 
 /* One of a fixed set of strings, or NULL. */
 static void constant(struct io *io, const char **s, const char *(*one)(const char *name))
 {
-	char *text = io->reads ? NULL : (char *)*s;
+	_cleanup_free_ char *text = put_or_get(io, *s);
 
-	string(io, &text);
 	if (!io->reads)
 		return;
 	*s = text ? one(text) : NULL;
 	if (text && !*s)
 		io->in.failed = true;
-	free(text);
 }
 
 /* How many follow; each takes at least a byte. They have room to grow as find.c lets them. */
@@ -222,8 +239,8 @@ static void coverage(struct io *io, struct trace_coverage *c)
 	NUMBER(io, c->cover);
 	NUMBER(io, c->seen);
 	NUMBER(io, c->total);
-	string(io, (char **)&c->item);
-	string(io, (char **)&c->note);
+	const_string(io, &c->item);
+	const_string(io, &c->note);
 	if (!c->item || !c->note)
 		io->in.failed = true;
 	constant(io, &c->runtime, find_runtime_name);
@@ -271,8 +288,9 @@ static void scan(struct io *io, struct runtime_scan *f)
 void scan_cache_write(const struct runtime_scan *f, struct buf *out)
 {
 	struct io io = {.out = out};
+	struct runtime_scan same = *f; /* only read */
 
-	scan(&io, (struct runtime_scan *)f); /* only read */
+	scan(&io, &same);
 	/* What no scan has would not be read back. */
 	if (io.in.failed)
 		out->failed = true;

@@ -2,6 +2,7 @@
 /* See coverage.h. */
 #include "trace/coverage.h"
 
+#include "base/cleanup.h"
 #include "base/buf.h"
 #include "base/vec.h"
 
@@ -62,8 +63,8 @@ int coverage_result(const struct coverage_list *l)
 void coverage_done(struct coverage_list *l)
 {
 	for (size_t i = 0; i < l->n; i++) {
-		free((char *)l->v[i].item);
-		free((char *)l->v[i].note);
+		free_const(l->v[i].item);
+		free_const(l->v[i].note);
 	}
 	free(l->v);
 	*l = (struct coverage_list){0};

@@ -439,7 +439,7 @@ static int tell_apart(struct kind_labels *l, const struct trace_reader *r, const
 			rc = relabel(l, &v[i], means, marks[i]);
 	}
 	for (size_t i = 0; marks && i < n; i++)
-		free((char *)marks[i].at);
+		free_const(marks[i].at);
 	free(marks);
 	return rc;
 }

@@ -535,10 +535,9 @@ uint32_t trace_reader_n_coverage(const struct trace_reader *r)
 	return r->meta.coverage.n;
 }
 
-bool trace_reader_truncated(const struct trace_reader *r, const char **ret_text)
+bool trace_reader_truncated(struct trace_reader *r, const char **ret_text)
 {
-	/* The sentence is made when it is asked for; that is no change that a caller could see. */
-	struct buf *story = &((struct trace_reader *)r)->story;
+	struct buf *story = &r->story;
 	bool missing = r->end_seen && r->n_given < r->n_expected;
 
 	*ret_text = NULL;

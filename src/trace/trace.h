@@ -112,7 +112,7 @@ uint32_t trace_reader_n_coverage(const struct trace_reader *r);
 
 /* After the end was reached: true if the file was cut or damaged; the sentence says what is lost.
  */
-bool trace_reader_truncated(const struct trace_reader *r, const char **ret_text);
+bool trace_reader_truncated(struct trace_reader *r, const char **ret_text);
 
 /* Bytes read of bytes in all (0 if not known): for a progress bar. */
 void trace_reader_progress(const struct trace_reader *r, uint64_t *ret_done, uint64_t *ret_total);

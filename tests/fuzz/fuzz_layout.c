@@ -68,7 +68,7 @@ static void walk(struct debug *d, const struct dw_type *t, const struct bytes *m
 		.max_nodes = 2000,
 	};
 
-	mem_init(&mem, read_memory, (void *)memory);
+	mem_init(&mem, read_memory, (void *)(uintptr_t)memory);
 	for (uint64_t at = 0x10000; at < 0x10000 + 64; at += 8)
 		await_node_free(await_walk(&ctx, t, at));
 	mem_done(&mem);

@@ -200,7 +200,8 @@ static void test_wrong(void **state)
 		struct cli_args args;
 		struct error err;
 
-		assert_int_equal(parse(&verb_try, (char **)wrong[i].words, &args, &err), -EINVAL);
+		assert_int_equal(parse(&verb_try, (char **)(uintptr_t)wrong[i].words, &args, &err),
+				 -EINVAL);
 		assert_string_equal(err.text, wrong[i].text);
 	}
 }

@@ -102,7 +102,7 @@ static void test_cut(void **state)
 	}
 	assert_true(file_map_damaged(&m));
 	/* Zeros in the place of what was cut stay zeros when the pages are read again. */
-	assert_int_equal(madvise((void *)m.data, m.len, MADV_DONTNEED), 0);
+	assert_int_equal(madvise((void *)(uintptr_t)m.data, m.len, MADV_DONTNEED), 0);
 	assert_int_equal(m.data[PAGE], 'x');
 	assert_int_equal(m.data[3 * PAGE], 0);
 	assert_false(file_map_damaged(&n));

@@ -983,7 +983,8 @@ static void test_seccomp_child(void **state)
 		ANSWER(SECCOMP_RET_KILL_PROCESS),
 		ANSWER(SECCOMP_RET_ALLOW),
 	};
-	const struct sock_fprog program = {.len = 4, .filter = (struct sock_filter *)no_mmap};
+	const struct sock_fprog program = {.len = 4,
+					   .filter = (struct sock_filter *)(uintptr_t)no_mmap};
 	struct remote_calls_test t = {.process = PROCESS_INIT};
 	struct tracer *tracer;
 	int fds[2], status;
@@ -1042,8 +1043,9 @@ static void add_filter(bool deny)
 		ANSWER(SECCOMP_RET_KILL_PROCESS),
 		ANSWER(SECCOMP_RET_ALLOW),
 	};
-	const struct sock_fprog program = {
-		.len = deny ? 4 : 1, .filter = (struct sock_filter *)filters + (deny ? 0 : 3)};
+	const struct sock_fprog program = {.len = deny ? 4 : 1,
+					   .filter = (struct sock_filter *)(uintptr_t)filters +
+						     (deny ? 0 : 3)};
 
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
 		_exit(1);
@@ -1706,9 +1708,9 @@ static void test_stop_with_vfork(void **state)
 		pthread_create(&thread, NULL, make_vfork, NULL);
 		while (!shared->ready)
 			usleep(500);
-		pthread_create(&thread, NULL, take_turns, (void *)&shared->wrong);
+		pthread_create(&thread, NULL, take_turns, (void *)(uintptr_t)&shared->wrong);
 		shared->ready = 2;
-		take_turns((void *)&shared->signals);
+		take_turns((void *)(uintptr_t)&shared->signals);
 		_exit(0);
 	}
 	while (shared->ready < 2)

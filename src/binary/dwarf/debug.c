@@ -154,12 +154,12 @@ void debug_decl_place(const struct dwarf_die *die, const char **ret_file, uint32
 	*ret_line = 0;
 	/* the list of files is made when first asked for, nothing else of the unit changes */
 	if (die_u64(die, DW_AT_decl_file, &file))
-		*ret_file = unit_file((struct dwarf_unit *)die->unit, file);
+		*ret_file = unit_file(die->unit, file);
 	if (die_u64(die, DW_AT_decl_line, &line) && line <= UINT32_MAX)
 		*ret_line = (uint32_t)line;
 }
 
-static const char *node_full(struct debug *d, const struct dwarf_unit *u, struct unit_index *x,
+static const char *node_full(struct debug *d, struct dwarf_unit *u, struct unit_index *x,
 			     struct index_node *n, unsigned depth)
 {
 	const char *name, *up = NULL;
@@ -189,7 +189,7 @@ static const char *node_full(struct debug *d, const struct dwarf_unit *u, struct
 
 static struct index_node *node_of(const struct dwarf_die *die, struct unit_index **ret_index)
 {
-	struct unit_index *x = unit_index_of((struct dwarf_unit *)die->unit);
+	struct unit_index *x = unit_index_of(die->unit);
 
 	*ret_index = x;
 	return x ? unit_index_node(x, die->off) : NULL;
@@ -337,7 +337,7 @@ static void remember(struct debug *d, struct map *m, uint64_t key, const struct 
 {
 	if (!t && d->local)
 		return;
-	if (map_put(m, key, 0, t ? (void *)t : &d->no_type) == 0)
+	if (map_put_const(m, key, 0, t ? t : &d->no_type) == 0)
 		d->changed = true;
 }
 
@@ -350,10 +350,10 @@ static bool is_cell(struct debug *d, const struct dw_type *t, const uint64_t *pa
 	return ok;
 }
 
-static const struct dw_type *cell_in(struct debug *d, const struct dwarf_unit *u, const char *name,
+static const struct dw_type *cell_in(struct debug *d, struct dwarf_unit *u, const char *name,
 				     const uint64_t *params, size_t n)
 {
-	const struct unit_index *x = u ? unit_index_of((struct dwarf_unit *)u) : NULL;
+	const struct unit_index *x = u ? unit_index_of(u) : NULL;
 
 	for (size_t i = 0; x && i < x->cells.n; i++) {
 		struct dwarf_die die;
@@ -574,7 +574,7 @@ static bool find_await(struct debug *d, const struct dw_type *env, uint64_t awai
 	    !debug_path_hash(&env_die, name, &want))
 		return false;
 	/* often in the same unit */
-	x = unit_index_of((struct dwarf_unit *)env_die.unit);
+	x = unit_index_of(env_die.unit);
 	for (size_t i = 0; x && i < x->coroutines.n; i++)
 		if (units_die(d->units, x->coroutines.v[i].ref, &die) &&
 		    !strcmp(die_name(&die), name) && debug_path_hash(&die, NULL, &hash) &&

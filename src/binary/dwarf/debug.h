@@ -67,8 +67,7 @@ struct dw_type {
 	uint64_t n_elements; /* DC_ARRAY */
 	uint8_t encoding;    /* DC_BASE: DW_ATE_* */
 	/* for users of the graph: what they found out about the type, by their own numbering */
-	uint32_t note;
-	void *plan;
+	uint32_t *note;
 };
 
 /*

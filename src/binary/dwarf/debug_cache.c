@@ -479,7 +479,9 @@ static void load_types(struct loading *l)
 
 	l->n_types = load_count(l);
 	l->types = load_array(l, l->n_types, sizeof(*l->types));
+	uint32_t *notes = load_array(l, l->n_types, sizeof(*notes));
 	for (uint64_t i = 0; i < l->n_types && cursor_ok(&l->c); i++) {
+		l->types[i].note = &notes[i];
 		load_type(l, &l->types[i]);
 		put(l, &l->d->types, l->types[i].ref, 0, &l->types[i]);
 	}

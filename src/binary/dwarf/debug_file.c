@@ -302,12 +302,12 @@ static bool has_debug_info(struct debug_file *f)
 
 /* ---- which file belongs to which ---- */
 
-static size_t notes_build_id(const Elf_Data *data, uint8_t *ret)
+static size_t notes_build_id(Elf_Data *data, uint8_t *ret)
 {
 	size_t at = 0, name, desc;
 	GElf_Nhdr note;
 
-	while (data && (at = gelf_getnote((Elf_Data *)data, at, &note, &name, &desc)) > 0)
+	while (data && (at = gelf_getnote(data, at, &note, &name, &desc)) > 0)
 		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
 		    !memcmp((const char *)data->d_buf + name, "GNU", 4) && note.n_descsz &&
 		    note.n_descsz <= MAX_BUILD_ID) {

@@ -27,7 +27,7 @@ enum {
 /* Tells of one DIE; gives what `level` will be for its children, CLOSED if they don't matter. */
 typedef uint64_t visit_fn(void *ctx, const struct dwarf_die *die, uint64_t level);
 
-static void walk(const struct dwarf_unit *u, uint64_t top, visit_fn *visit, void *ctx)
+static void walk(struct dwarf_unit *u, uint64_t top, visit_fn *visit, void *ctx)
 {
 	const uint8_t *info = u->source->s[DS_INFO].data;
 	uint64_t levels[MAX_LEVELS];
@@ -266,7 +266,7 @@ int debug_index_make(struct units *us, struct debug_index *ret)
 				      &ret->locals};
 
 	for (size_t i = 0; i < units_n(us) && !g.failed; i++) {
-		const struct dwarf_unit *u = units_get(us, i);
+		struct dwarf_unit *u = units_get(us, i);
 
 		if (u)
 			walk(u, INDEX_TOP, visit_global, &g);

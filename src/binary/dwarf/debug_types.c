@@ -219,11 +219,16 @@ static bool strip(struct debug *d, struct dwarf_die *die)
 
 static struct dw_type *compile(struct debug *d, uint64_t ref, const struct dwarf_die *die)
 {
-	struct dw_type *t = debug_alloc(d, sizeof(*t));
+	struct noted {
+		struct dw_type type;
+		uint32_t note;
+	} *noted = debug_alloc(d, sizeof(*noted));
+	struct dw_type *t = &noted->type;
 	uint64_t v;
 
-	if (!t)
+	if (!noted)
 		return NULL;
+	t->note = &noted->note;
 	t->ref = ref;
 	t->class = class_of(die_tag(die));
 	t->name = die_name(die);

@@ -7,6 +7,7 @@
  */
 #include "binary/dwarf/dwarf_read.h"
 
+#include "base/cleanup.h"
 #include "base/search.h"
 
 #include <dwarf.h>
@@ -80,7 +81,7 @@ static const struct dwarf_abbrev *abbrev_of(const struct dwarf_abbrevs *t, uint6
 	return lo < t->n && t->v[lo].code == code ? &t->v[lo] : NULL;
 }
 
-bool die_at(const struct dwarf_unit *u, uint64_t off, struct dwarf_die *ret)
+bool die_at(struct dwarf_unit *u, uint64_t off, struct dwarf_die *ret)
 {
 	const uint8_t *p, *end;
 	uint64_t code;
@@ -104,7 +105,7 @@ bool die_at(const struct dwarf_unit *u, uint64_t off, struct dwarf_die *ret)
 	return true;
 }
 
-bool die_root(const struct dwarf_unit *u, struct dwarf_die *ret)
+bool die_root(struct dwarf_unit *u, struct dwarf_die *ret)
 {
 	return die_at(u, u->first, ret);
 }
@@ -124,7 +125,7 @@ static const struct dwarf_attr_spec *first_spec(const struct dwarf_die *die)
 
 uint64_t die_end(const struct dwarf_die *die)
 {
-	const struct dwarf_unit *u = die->unit;
+	struct dwarf_unit *u = die->unit;
 	const uint8_t *start = u->source->s[DS_INFO].data, *p = die->attrs, *end = start + u->end;
 	const struct dwarf_attr_spec *spec = first_spec(die);
 
@@ -156,7 +157,7 @@ bool die_child(const struct dwarf_die *die, struct dwarf_die *ret)
 
 bool die_sibling(const struct dwarf_die *die, struct dwarf_die *ret)
 {
-	const struct dwarf_unit *u = die->unit;
+	struct dwarf_unit *u = die->unit;
 	const uint8_t *info = u->source->s[DS_INFO].data;
 	struct dwarf_die at = *die;
 	unsigned depth = 0;
@@ -190,7 +191,7 @@ bool die_sibling(const struct dwarf_die *die, struct dwarf_die *ret)
 
 bool die_attr(const struct dwarf_die *die, unsigned name, struct dwarf_attr *ret)
 {
-	const struct dwarf_unit *u = die->unit;
+	struct dwarf_unit *u = die->unit;
 	const struct dwarf_attr_spec *spec = first_spec(die);
 	const uint8_t *p = die->attrs, *end = u->source->s[DS_INFO].data + u->end;
 
@@ -354,7 +355,7 @@ const char *die_name(const struct dwarf_die *die)
 
 uint64_t die_ref(const struct dwarf_die *die, unsigned name)
 {
-	const struct dwarf_unit *u = die->unit;
+	struct dwarf_unit *u = die->unit;
 	struct dwarf_attr a;
 	uint64_t off;
 
@@ -420,7 +421,7 @@ bool die_addr(const struct dwarf_die *die, unsigned name, uint64_t *ret)
 
 bool die_location(const struct dwarf_die *die, uint64_t *ret)
 {
-	const struct dwarf_unit *u = die->unit;
+	struct dwarf_unit *u = die->unit;
 	struct dwarf_attr a;
 	uint64_t len;
 	const uint8_t *p, *end;
@@ -506,7 +507,7 @@ bool dwarf_unit_root(struct dwarf_unit *u)
 void dwarf_unit_done(struct dwarf_unit *u)
 {
 	for (size_t i = 0; i < u->n_files; i++)
-		free((char *)u->files[i].path);
+		free_const(u->files[i].path);
 	free(u->files);
 	u->files = NULL;
 	u->n_files = 0;

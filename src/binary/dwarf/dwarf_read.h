@@ -107,7 +107,7 @@ struct dwarf_unit {
 };
 
 struct dwarf_die {
-	const struct dwarf_unit *unit;
+	struct dwarf_unit *unit;
 	uint64_t off;
 	const struct dwarf_abbrev *abbrev;
 	const uint8_t *attrs; /* values */
@@ -128,8 +128,8 @@ const struct dwarf_abbrevs *dwarf_abbrevs_of(const struct dwarf_unit *u);
 uint64_t dwarf_ref(const struct dwarf_die *die);
 
 /* False: no DIE there (end of a list of children, or broken). */
-bool die_at(const struct dwarf_unit *u, uint64_t off, struct dwarf_die *ret);
-bool die_root(const struct dwarf_unit *u, struct dwarf_die *ret);
+bool die_at(struct dwarf_unit *u, uint64_t off, struct dwarf_die *ret);
+bool die_root(struct dwarf_unit *u, struct dwarf_die *ret);
 bool die_child(const struct dwarf_die *die, struct dwarf_die *ret);
 bool die_sibling(const struct dwarf_die *die, struct dwarf_die *ret);
 /* Offset after the values of this DIE: its first child or what comes next. 0: broken. */

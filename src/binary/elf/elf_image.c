@@ -297,6 +297,7 @@ int elf_image_open_resting(int fd, const char *name, struct elf_image **ret_imag
 		free(o.img);
 		return error_set(err, -ENOMEM, "out of memory");
 	}
+	o.img->self = o.img;
 	o.img->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (o.img->fd < 0) {
 		r = error_sys(err, -errno, "cannot read %s as a program", name);
@@ -424,11 +425,10 @@ size_t elf_image_n_segments(const struct elf_image *img)
 	return img->n_segments;
 }
 
-/* Its bytes are part of the cache that an image is, so who only reads it may call for them. */
 static void wake(const struct elf_image *img)
 {
 	if (img->resting)
-		elf_image_wake((struct elf_image *)img, NULL);
+		elf_image_wake(img->self, NULL);
 }
 
 const struct elf_segment *elf_image_segment(const struct elf_image *img, size_t i)

@@ -7,6 +7,7 @@
  */
 #include "binary/elf/image.h"
 
+#include "base/cleanup.h"
 #include "base/budget.h"
 #include "base/holes.h"
 
@@ -36,12 +37,12 @@ static uint8_t *zeroes(uint64_t len)
 	return data;
 }
 
-static void zeroes_free(void *data, uint64_t len)
+static void zeroes_free(const void *data, uint64_t len)
 {
 	if (data && len >= 4 * HUGE_PAGE)
-		munmap(data, len + 1);
+		munmap((void *)(uintptr_t)data, len + 1);
 	else
-		free(data);
+		free_const(data);
 }
 
 void image_bytes_free(struct image_bytes *b)
@@ -167,10 +168,11 @@ void image_unload(struct elf_image *img)
 {
 	for (size_t i = 0; i < img->n_segments; i++) {
 		struct elf_segment *seg = &img->segments[i];
-		struct image_bytes bytes = {(uint8_t *)seg->data, seg->file_size};
 
+		if (!img->map.data && seg->data)
+			budget_release(seg->file_size);
 		if (!img->map.data)
-			image_bytes_free(&bytes);
+			zeroes_free(seg->data, seg->file_size);
 		seg->data = NULL;
 	}
 	file_map_close(&img->map);

@@ -19,7 +19,10 @@
 #include "capture/bpf_log.h"
 #include "capture/kernel/calls.h"
 #include "capture/kernel/core.h"
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wcast-qual" /* generated code */
 #include "capture/kernel.skel.h"
+#pragma GCC diagnostic pop
 #include "process/rights.h"
 
 #include <asm/unistd.h>

@@ -51,7 +51,7 @@ struct name {
 /* An address in a process. */
 struct code_place {
 	struct process_stacks *process;
-	const struct unwind_file *file; /* NULL: the object says what it is */
+	struct unwind_file *file; /* NULL: the object says what it is */
 	const char *object;
 	uint64_t addr; /* as linked */
 	struct code_place *next;
@@ -164,7 +164,7 @@ static char *symbol_name(struct elf_image *image, uint64_t addr)
 
 static void find_names(struct code_place *p)
 {
-	struct unwind_file *file = (struct unwind_file *)p->file;
+	struct unwind_file *file = p->file;
 	struct file_names *f = file_names_of(file);
 	struct dw_place places[MAX_INLINED];
 	size_t n = f && f->debug ? debug_places(f->debug, p->addr, places, MAX_INLINED) : 0;
@@ -406,16 +406,15 @@ static void take_map(struct capture_stacks *s, struct process_stacks *p)
 	pthread_mutex_unlock(&s->lock);
 }
 
-bool capture_stacks_ready(const struct capture_stacks *s, uint32_t process)
+bool capture_stacks_ready(struct capture_stacks *s, uint32_t process)
 {
-	struct capture_stacks *own = (struct capture_stacks *)s;
 	struct process_stacks *p = process_of(s, process);
 	bool done = false;
 
 	if (p) {
-		pthread_mutex_lock(&own->lock);
+		pthread_mutex_lock(&s->lock);
 		done = p->done;
-		pthread_mutex_unlock(&own->lock);
+		pthread_mutex_unlock(&s->lock);
 	}
 	return done;
 }
@@ -458,7 +457,7 @@ static struct code_place *own_place(struct process_stacks *p, struct code_place 
 static struct code_place *place_of(struct capture_stacks *s, struct process_stacks *p,
 				   const struct unwind_frame *f)
 {
-	const struct unwind_file *file = f->code ? f->code->file : NULL;
+	struct unwind_file *file = f->code ? f->code->file : NULL;
 	uint64_t addr = f->code ? f->ip - f->code->bias : f->ip;
 	struct code_place *place;
 

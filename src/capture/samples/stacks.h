@@ -36,7 +36,7 @@ void capture_stacks_free(struct capture_stacks *s);
 int capture_stacks_join(struct capture_stacks *s, pid_t pid, uint32_t process, bool wait,
 			struct error *err);
 /* What is loaded is known: stacks can be walked. */
-bool capture_stacks_ready(const struct capture_stacks *s, uint32_t process);
+bool capture_stacks_ready(struct capture_stacks *s, uint32_t process);
 /* Waits until everything requested is ready and has its names, up to a limit. */
 bool capture_stacks_wait(struct capture_stacks *s, uint64_t ns);
 

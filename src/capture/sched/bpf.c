@@ -10,8 +10,11 @@
 #include "capture/bpf_log.h"
 #include "capture/bpf_ring.h"
 #include "capture/sched/sched.h"
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wcast-qual" /* generated code */
 #include "capture/sched.skel.h"
 #include "capture/sched_plain.skel.h"
+#pragma GCC diagnostic pop
 
 #include <asm/unistd.h>
 #include <bpf/bpf.h>
