@@ -30,7 +30,7 @@ WIDTH = 120
 # Processes with several runtimes or unwinders: what is in them, and the tests that check each number.
 HOSTS = {
     "five-libraries": ("five libraries that each have a Tokio", "test_record.py::test_five_libraries"),
-    "library-later": ("a library that the program loads while it is recorded", "test_record.py -k library_launched"),
+    "library": ("a C and a Python program that load a library with a Tokio", "test_record.py -k library_attached"),
     "own-libunwind-beside-libgcc": (
         "a library with its own libunwind, and libgcc_s, in each order", "test_unwinders.py -k libunwind"),
     "two-libgcc": (
