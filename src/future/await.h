@@ -93,7 +93,7 @@ struct await_context {
 struct await_node *await_walk(const struct await_context *ctx, const struct dw_type *type,
 			      uint64_t addr);
 
-/* ---- for the files of this room ---- */
+/* ---- for the files of this module ---- */
 
 struct walk {
 	const struct await_context *ctx;

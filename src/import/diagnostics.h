@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What was not understood: how often, for which reason, first where. Private to this room. */
+/* What was not understood: how often, for which reason, first where. Private to this module. */
 #pragma once
 
 #include "base/buf.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The formats, one file each. Private to this room. */
+/* The formats, one file each. Private to this module. */
 #pragma once
 
 #include "import/import.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Call stacks of recordings that name functions. Frames and stacks are written to the trace once
- * each; their number is bounded, what comes after that is counted. Private to this room.
+ * each; their number is bounded, what comes after that is counted. Private to this module.
  */
 #pragma once
 

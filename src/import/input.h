@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A file or pipe read from front to back through one buffer of fixed size: as lines, which stay in
- * place, or as runs of bytes. Private to this room.
+ * place, or as runs of bytes. Private to this module.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Runs of bytes into numbers from 0, each different one its own. Private to this room. */
+/* Runs of bytes into numbers from 0, each different one its own. Private to this module. */
 #pragma once
 
 #include <stdbool.h>

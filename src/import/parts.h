@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Files of one folder that were written at the same time, each nearly in order of time, read as
- * one: the one with the earliest time comes next. Private to this room.
+ * one: the one with the earliest time comes next. Private to this module.
  */
 #pragma once
 

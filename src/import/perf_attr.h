@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What a perf.data file says of its events, and its samples taken apart by it. The layout is that
- * of <linux/perf_event.h>. Private to this room.
+ * of <linux/perf_event.h>. Private to this module.
  */
 #pragma once
 

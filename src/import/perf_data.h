@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A perf.data file while it is read: perf_data.c takes the file apart and puts its records in
- * order, perf_records.c knows what they mean. Private to this room.
+ * order, perf_records.c knows what they mean. Private to this module.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Formats of tracepoints, as a perf.data file carries them: where the fields of a raw sample lie.
- * Private to this room.
+ * Private to this module.
  */
 #pragma once
 

@@ -2,7 +2,7 @@
 /*
  * One line of the text of perf script, taken apart. The text has many forms, since its columns are
  * the user's choice and the command may hold spaces and colons; what all have is a time followed by
- * a colon, and the columns are found from there. Private to this room.
+ * a colon, and the columns are found from there. Private to this module.
  */
 #pragma once
 

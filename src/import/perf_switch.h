@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The tracepoint sched:sched_switch, of perf's text and of its files. Private to this room. */
+/* The tracepoint sched:sched_switch, of perf's text and of its files. Private to this module. */
 #pragma once
 
 #include "import/perf_line.h"

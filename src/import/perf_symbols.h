@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * From addresses in processes of a recording to functions, by what they had mapped and the files
- * that are still there. Private to this room.
+ * that are still there. Private to this module.
  */
 #pragma once
 

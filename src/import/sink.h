@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Where importers put what they have read: processes and threads, hits of probes and other events
- * nearly in order of time, stacks, losses, and what was not understood. Private to this room.
+ * nearly in order of time, stacks, losses, and what was not understood. Private to this module.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Calls of functions, as uftrace records them, into polls of tasks and of the futures in them.
- * Private to this room; docs/import.md says which functions count as what.
+ * Private to this module; docs/import.md says which functions count as what.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Context switches, which uftrace records with the kernel's perf events besides the calls. Private
- * to this room.
+ * to this module.
  */
 #pragma once
 

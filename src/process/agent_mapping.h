@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The agent's area in the target: making it, filling it, and taking over what an earlier pollux
+ * The agent mapping in the target: making it, filling it, and taking over what an earlier pollux
  * left.
  */
 #pragma once
@@ -9,7 +9,7 @@
 #include "process/inject.h"
 #include "process/layout.h"
 
-/* An area of an earlier attach, found in the target. Its content is untrusted. */
+/* The mapping of an earlier attach, found in the target. Its content is untrusted. */
 struct stale_agent {
 	struct layout_earlier earlier; /* earlier.code is 0: there is none */
 	uint64_t data;

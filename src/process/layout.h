@@ -44,7 +44,7 @@ uint64_t layout_page_bytes(void);
 /* Whole pages of them. */
 uint64_t layout_pages(uint64_t bytes);
 
-/* Where an earlier area lies, to be used again. */
+/* Where an earlier agent mapping is, to be used again. */
 struct layout_earlier {
 	uint64_t code;
 	uint64_t blocks[LAYOUT_MAX_BLOCKS];
@@ -53,7 +53,7 @@ struct layout_earlier {
 /* How many trampolines which object needs, before layout_plan. */
 int layout_want(struct layout *l, const struct process_object *object, uint32_t n);
 
-/* Chooses all addresses; `at` is an earlier area to be used again, or NULL. -ENOSPC
+/* Chooses all addresses; `at` is an earlier mapping to be used again, or NULL. -ENOSPC
  * with a sentence. */
 int layout_plan(struct layout *l, const struct agent_image *image, uint32_t n_hooks,
 		const struct process_maps *maps, const struct process_object *main_object,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What the files of this room share: adding to a scan. Strings given to these functions are
+ * What the files of this module share: adding to a scan. Strings given to these functions are
  * taken over or copied as said; -ENOMEM ends a scan.
  */
 #pragma once

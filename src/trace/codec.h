@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The payload of an EVENTS chunk: from events and back. Private to this room; nothing here knows of
+ * The payload of an EVENTS chunk: from events and back. Private to this module; nothing here knows of
  * files or of merging.
  */
 #pragma once

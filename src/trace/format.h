@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The numbers of the file format, as specified in docs/trace-format.md. Private to this room. */
+/* The numbers of the file format, as specified in docs/trace-format.md. Private to this module. */
 #pragma once
 
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Events of many threads, merged by time. Takes EVENTS payloads as they come from the file and
- * gives out events in order. Private to this room.
+ * gives out events in order. Private to this module.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* META chunks: records out of metadata structs, and tables of them back. Private to this room. */
+/* META chunks: records out of metadata structs, and tables of them back. Private to this module. */
 #pragma once
 
 #include "base/buf.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The order of events that many threads stamped with one time. Private to this room.
+ * The order of events that many threads stamped with one time. Private to this module.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The inside of struct debug, for the files of this room only. */
+/* The inside of struct debug, for the files of this module only. */
 #pragma once
 
 #include "base/file_id.h"
