@@ -655,6 +655,22 @@ int on_probe(void *ctx)
 
 /* ---- system calls, and a thread's end ---- */
 
+static __always_inline void tell_call(struct kernel_thread *t, __u64 now, __u16 type, __u64 number,
+				      __u64 result)
+{
+	struct kernel_record *r = record(t, now, type, 0, type == KR_CALL_END ? t->call_ns : 0);
+
+	if (!r)
+		return;
+	r->header = number;
+	__builtin_memset(r->words, 0, sizeof(r->words));
+	if (type == KR_CALL_END) {
+		r->words[0] = t->call_args;
+		r->words[1] = result;
+	}
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+}
+
 /* Only of threads that have come by a probe. */
 SEC("raw_tp/sys_enter")
 int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
@@ -662,7 +678,6 @@ int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 	struct kernel_thread *t = known_thread();
 	__u64 number = ctx->args[1], op, now;
 	void *regs = (void *)ctx->args[0];
-	struct kernel_record *r;
 	__u8 type, flags_word;
 
 	if (!t || closed || number >= KERNEL_MAX_CALLS)
@@ -685,12 +700,7 @@ int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 		t->call_args |= (__u32)reg(regs, flags_word);
 	if (type == KC_BLOCK)
 		return 0;
-	r = record(t, now, KR_CALL_BEGIN, 0, 0);
-	if (r) {
-		r->header = number;
-		__builtin_memset(r->words, 0, sizeof(r->words));
-		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
-	}
+	tell_call(t, now, KR_CALL_BEGIN, number, 0);
 	return 0;
 }
 
@@ -698,7 +708,6 @@ SEC("raw_tp/sys_exit")
 int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct kernel_thread *t = known_thread();
-	struct kernel_record *r;
 	__u64 now, number;
 
 	if (!t || !t->call)
@@ -709,14 +718,7 @@ int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
 	if (number < KERNEL_MAX_CALLS && calls[number].type == KC_BLOCK &&
 	    now - t->call_ns < KERNEL_CALL_MIN_NS)
 		return 0;
-	r = record(t, now, KR_CALL_END, 0, t->call_ns);
-	if (r) {
-		r->header = number;
-		__builtin_memset(r->words, 0, sizeof(r->words));
-		r->words[0] = t->call_args;
-		r->words[1] = ctx->args[1];
-		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
-	}
+	tell_call(t, now, KR_CALL_END, number, ctx->args[1]);
 	return 0;
 }
 
