@@ -89,26 +89,6 @@ void capture_loss_add(struct capture_loss *loss, uint64_t n, uint64_t first_ns, 
 		loss->last_ns = last_ns;
 }
 
-int capture_keep_coverage(struct capture_stats *s, const struct trace_coverage *c)
-{
-	struct trace_coverage *kept =
-		coverage_add(&s->coverage, c->item, c->seen, c->total, c->note);
-
-	if (kept) {
-		kept->process = c->process;
-		kept->cover = c->cover;
-	}
-	return coverage_result(&s->coverage);
-}
-
-int capture_tell_coverage(struct trace_writer *w, struct capture_stats *s,
-			  const struct trace_coverage *c)
-{
-	int rc = trace_writer_coverage(w, c);
-
-	return rc < 0 ? rc : capture_keep_coverage(s, c);
-}
-
 static int watch_use(struct capture_set *s, pid_t pid, uint32_t process, struct error *err)
 {
 	if (!GROW_ONE(s->uses, s->n_uses) || !(s->uses[s->n_uses] = cpu_use_begin(pid, process)))

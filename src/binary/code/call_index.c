@@ -10,7 +10,6 @@
 #include "binary/elf/image.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 struct indexing {
 	struct elf_image *img;
@@ -44,13 +43,6 @@ int call_index_init(struct call_index *x, struct elf_image *img)
 		image_drop_calls(img);
 	*x = (struct call_index){img->calls, img->n_calls};
 	return r;
-}
-
-void image_drop_calls(struct elf_image *img)
-{
-	free(img->calls);
-	img->calls = NULL;
-	img->n_calls = 0;
 }
 
 void call_index_done(struct call_index *x)

@@ -218,6 +218,13 @@ static void drop(void *array, size_t *n, bool *done)
 	*done = false;
 }
 
+void image_drop_calls(struct elf_image *img)
+{
+	free(img->calls);
+	img->calls = NULL;
+	img->n_calls = 0;
+}
+
 void elf_image_rest(struct elf_image *img)
 {
 	drop(&img->symbols, &img->n_symbols, &img->symbols_done);
