@@ -367,6 +367,7 @@ static pid_t start_child(enum job job, int *ret_pipe)
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		signal(SIGUSR1, on_usr1);
+		signal(SIGRTMIN, on_usr1);
 		shared->ready = 1;
 		uint64_t began = clock_monotonic_ns();
 		shared->result = do_job(job, fds[0]);
@@ -401,9 +402,13 @@ static int finish_child(pid_t pid, int pipe_fd)
 
 /* ---- remote calls ---- */
 
+/* A child has a copy of this process's stack. A word left there that leads into the stub looks like
+ * an address to return to: so there is no address in this struct, and no stub where a mapping that
+ * is gone may have begun. */
+#define STALE 512
+
 struct remote_calls_test {
 	struct process process;
-	uint64_t at;
 	int rc;
 	struct error err;
 	bool dirty;
@@ -450,20 +455,20 @@ static int run_errands(void *arg)
 	t->rc = maps_read(&t->process, &maps, &t->err);
 	if (t->rc < 0)
 		return 0;
-	t->at = maps_find_hole(&maps, 0, 0, 0, 8192);
+	const uint64_t at = maps_find_hole(&maps, 0, 0, 0, 8192);
 	t->rc = inject_find_cave(&t->process, &maps, 192, &cave, &t->err);
 	maps_done(&maps);
 	if (t->rc < 0)
 		return 0;
 	const struct stub_call map_call = {
 		.nr = SYS_mmap,
-		.args = {t->at, 8192, PROT_READ | PROT_WRITE | PROT_EXEC,
+		.args = {at, 8192, PROT_READ | PROT_WRITE | PROT_EXEC,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, UINT64_MAX, 0},
 		.check = STUB_EQUAL,
-		.expected = t->at,
+		.expected = at,
 	};
 	const struct remote_calls map_call_list = {
-		.calls = &map_call, .n_calls = 1, .mapped_at = t->at};
+		.calls = &map_call, .n_calls = 1, .mapped_at = at};
 	uint8_t zeros[192] = {0};
 	t->rc = inject_run(&in, &cave, &map_call_list, &t->err);
 	if (!cave.dirty)
@@ -474,8 +479,8 @@ static int run_errands(void *arg)
 
 	/* The thread is held while a descriptor is open, which is closed though the list is stopped
 	 * before. */
-	struct code_cave held_place = {.addr = t->at, .size = 4096};
-	const uint64_t fd_at = t->at + 4096 + 32, name_at = t->at + 4096 + 40;
+	struct code_cave held_place = {.addr = at + STALE, .size = 4096 - STALE};
+	const uint64_t fd_at = at + 4096 + 32, name_at = at + 4096 + 40;
 	const struct stub_call held_calls[] = {
 		{.nr = SYS_memfd_create,
 		 .args = {name_at, 0},
@@ -488,7 +493,7 @@ static int run_errands(void *arg)
 	};
 	const struct remote_calls held_list = {.calls = held_calls,
 					       .n_calls = 5,
-					       .done_at = t->at + 4096,
+					       .done_at = at + 4096,
 					       .held = when_held,
 					       .arg = t,
 					       .hold = 1};
@@ -498,22 +503,22 @@ static int run_errands(void *arg)
 
 	/* The third remote call: results go to memory and come from there; a failing call ends the
 	 * list. */
-	struct code_cave place = {.addr = t->at, .size = 4096};
+	struct code_cave place = {.addr = at + STALE, .size = 4096 - STALE};
 	const struct stub_call calls[] = {
-		{.nr = SYS_getpid, .check = STUB_NO_ERROR, .result_at = t->at + 4096 + 8},
+		{.nr = SYS_getpid, .check = STUB_NO_ERROR, .result_at = at + 4096 + 8},
 		{.nr = SYS_getpgid,
-		 .args = {t->at + 4096 + 8},
+		 .args = {at + 4096 + 8},
 		 .from_memory = 1,
 		 .check = STUB_NO_ERROR,
-		 .result_at = t->at + 4096 + 16},
+		 .result_at = at + 4096 + 16},
 		{.nr = SYS_close, .args = {9999}, .check = STUB_NO_ERROR},
 		{.nr = SYS_exit_group, .args = {66}},
 	};
 	const struct remote_calls remote_calls = {
-		.calls = calls, .n_calls = 4, .done_at = t->at + 4096};
+		.calls = calls, .n_calls = 4, .done_at = at + 4096};
 	t->rc = inject_run(&in, &place, &remote_calls, &t->err);
 	t->dirty = t->dirty || place.dirty;
-	memory_read_u64(&t->process, t->at + 4096 + 8, &t->result);
+	memory_read_u64(&t->process, at + 4096 + 8, &t->result);
 	t->tid_offset = inject_tid_offset(&in);
 	t->stop_ns = in.stop_ns;
 	return 0;
@@ -717,10 +722,11 @@ static void test_errand_interrupted(void **state)
 
 static uint64_t signals_when_held;
 
+/* Signals that are queued: each one counts. */
 static void signal_at_each_setregs(const char *what)
 {
 	if (!strcmp(what, "setregs"))
-		kill(signalled, SIGUSR1);
+		kill(signalled, SIGRTMIN);
 	if (!strcmp(what, "held"))
 		signals_when_held = shared->signals;
 }
@@ -1077,17 +1083,17 @@ static int run_getpgid(void *arg)
 	if (t->rc < 0)
 		return 0;
 	t->rc = inject_find_cave(&t->process, &maps, 192, &cave, &t->err);
-	t->at = maps_find_hole(&maps, 0, 0, 0, 4096);
+	const uint64_t at = maps_find_hole(&maps, 0, 0, 0, 4096);
 	maps_done(&maps);
 	const struct stub_call calls[] = {
 		{.nr = SYS_getpgid},
 		{.nr = SYS_mmap,
-		 .args = {t->at, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+		 .args = {at, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
 			  UINT64_MAX, 0},
 		 .check = STUB_EQUAL,
-		 .expected = t->at},
+		 .expected = at},
 	};
-	const struct remote_calls remote_calls = {.calls = calls, .n_calls = 2, .mapped_at = t->at};
+	const struct remote_calls remote_calls = {.calls = calls, .n_calls = 2, .mapped_at = at};
 	if (t->rc == 0)
 		t->rc = inject_run(&in, &cave, &remote_calls, &t->err);
 	return 0;
@@ -1742,7 +1748,7 @@ static int map_what_is_taken(void *arg)
 	struct code_cave cave;
 
 	assert_int_equal(maps_read(&t->process, &maps, &t->err), 0);
-	t->at = maps_find_hole(&maps, 0, 0, 0, 4096);
+	const uint64_t at = maps_find_hole(&maps, 0, 0, 0, 4096);
 	assert_int_equal(inject_find_cave(&t->process, &maps, 256, &cave, &t->err), 0);
 	maps_done(&maps);
 	const struct stub_call calls[] = {
@@ -1751,11 +1757,11 @@ static int map_what_is_taken(void *arg)
 		 .check = STUB_EQUAL,
 		 .expected = taken},
 		{.nr = SYS_mmap,
-		 .args = {t->at, 4096, PROT_READ | PROT_EXEC, flags, UINT64_MAX, 0},
+		 .args = {at, 4096, PROT_READ | PROT_EXEC, flags, UINT64_MAX, 0},
 		 .result_at = word_at},
 	};
 	const struct remote_calls list = {
-		.calls = calls, .n_calls = 2, .mapped_at = word_at, .mapped_value = t->at};
+		.calls = calls, .n_calls = 2, .mapped_at = word_at, .mapped_value = at};
 
 	t->rc = inject_run(&in, &cave, &list, &t->err);
 	t->dirty = cave.dirty;
