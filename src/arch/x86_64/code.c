@@ -128,6 +128,7 @@ bool arch_leave_trampoline(const uint8_t *t, uint64_t addr, unsigned o, uint64_t
 		return false;
 	memcpy(&disp, t + k + 1, sizeof(disp));
 	*ret_pc = addr + k + ARCH_JUMP_BYTES + (uint64_t)(int64_t)disp;
+	/* What the instructions before `o` have taken from the stack pointer, or given back. */
 	*ret_lowered = o < 5	? 0
 		       : o < 6	? 128
 		       : o < 7	? 136

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Both kinds of poll functions take a Pin<&mut Self> first. A coroutine's body is called after what
- * it was written as, "{async_fn#0}", and its Self is the coroutine's type, "{async_fn_env#0}".
+ * Both kinds of poll functions take a Pin<&mut Self> first. rustc names a coroutine's body by what
+ * it was written as, "{async_fn#0}"; its Self is the coroutine's type, "{async_fn_env#0}".
  *
  * A function that polls through a borrowed pointer (that of a Pin<Box<X>>, say) may contain the
  * body of X. The block_on of Tokio's current-thread runtime polls in a closure, by
@@ -63,7 +63,7 @@ static void read_borrowed(struct debug *d, const struct dw_type *argument, struc
 		t = pinned(d, t);
 		if (!t || !dw_is_coroutine(t) || !t->discr_size)
 			continue;
-		/* the argument itself is an ordinary body's */
+		/* A coroutine that is the argument itself is that of an ordinary body. */
 		ret->borrowed = ret->deref_count ? t : NULL;
 		return;
 	}

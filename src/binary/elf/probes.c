@@ -10,9 +10,9 @@
  * descriptor. The addresses are virtual ones as linked; if the program was prelinked afterwards
  * (all of it moved), .stapsdt.base has moved and the notes have not: the difference corrects them.
  *
- * A breakpoint is a write into a program's code, a raised semaphore one into its data, both by what
- * a stranger's file says: so a site must lie in code, a semaphore in data that is writable, each at
- * the file offset that its own segment gives. Else the probe is refused.
+ * A breakpoint is a write into a program's code, a raised semaphore one into its data, and the file
+ * says where: it is untrusted. So a site must lie in code, a semaphore in data that is writable,
+ * each at the file offset that its own segment gives. Else the probe is refused.
  */
 #include "binary/elf/probes.h"
 
