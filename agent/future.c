@@ -332,37 +332,47 @@ static __attribute__((noinline)) bool find_borrowed(struct agent_future *f)
 
 /* ---- chains of futures in boxes ---- */
 
-static inline void chain_add(struct agent_notes *n, uint16_t link)
+/* Another thread may have these notes, if a poll has gone on there or a second attach has given them
+ * away. Then links get mixed up, but nothing is read or written beyond the chain: each function
+ * reads how many there are once. */
+static inline uint32_t chain_n(const struct agent_notes *n)
 {
-	if (likely(n->n_chain < AGENT_CHAIN_MAX))
-		n->chain[n->n_chain++] = link;
+	uint32_t n_chain = __atomic_load_n(&n->n_chain, __ATOMIC_RELAXED);
+
+	return n_chain < AGENT_CHAIN_MAX ? n_chain : AGENT_CHAIN_MAX;
 }
 
-/* What the future itself awaits comes after what those in it do. Where another one has ended pending
- * before it, in the poll around both, that is forgotten. */
-static inline void chain_pending(const struct agent_future *f, uint32_t base, uint32_t outer)
+/* What the future itself awaits comes after what those in it do, which begin at `base`. Where
+ * another one has ended pending before it, in the poll around both, that is forgotten. */
+static inline void chain_pending(const struct agent_future *f, uint32_t outer, uint32_t base)
 {
 	const struct agent_reach reach = reach_of(f);
 	struct agent_notes *n = f->notes;
 	uint64_t point = agent_point(f->hook, &reach);
-	uint32_t n_before = base - outer;
+	uint32_t end = chain_n(n), to = outer;
 
-	chain_add(n, (uint16_t)(point ? point : AGENT_CHAIN_KIND + f->hook->kind));
-	if (likely(!n_before))
-		return;
-	for (uint32_t i = base; i < n->n_chain; i++)
-		n->chain[i - n_before] = n->chain[i];
-	n->n_chain = (uint16_t)(n->n_chain - n_before);
-	chain_add(n, AGENT_CHAIN_OTHERS);
+	if (likely(end < AGENT_CHAIN_MAX))
+		n->chain[end++] = (uint16_t)(point ? point : AGENT_CHAIN_KIND + f->hook->kind);
+	if (unlikely(base > outer)) {
+		for (uint32_t i = base; i < end; i++)
+			n->chain[to++] = n->chain[i];
+		if (likely(to < AGENT_CHAIN_MAX))
+			n->chain[to++] = AGENT_CHAIN_OTHERS;
+		end = to;
+	}
+	n->n_chain = (uint16_t)end;
 }
 
-/* The base that is right again, and where the future's own links begin. */
-static inline uint32_t chain_close(const struct agent_future *f)
+/* Makes the base right again. Returns where the future's own links begin; *ret_outer: those of the
+ * poll around it. */
+static inline uint32_t chain_close(const struct agent_future *f, uint32_t *ret_outer)
 {
 	struct agent_notes *n = f->notes;
-	uint32_t base = n->chain_base < n->n_chain ? n->chain_base : n->n_chain;
+	uint32_t n_chain = chain_n(n), base = __atomic_load_n(&n->chain_base, __ATOMIC_RELAXED);
 
-	n->chain_base = (uint16_t)(f->chain_outer < base ? f->chain_outer : base);
+	base = base < n_chain ? base : n_chain;
+	*ret_outer = f->chain_outer < base ? (uint32_t)f->chain_outer : base;
+	n->chain_base = (uint16_t)*ret_outer;
 	return base;
 }
 
@@ -403,13 +413,13 @@ static inline void chain_end(const struct agent_future *f)
 {
 	const struct agent_hook *hook = f->hook;
 	struct agent_notes *n = f->notes;
-	uint32_t base = chain_close(f);
+	uint32_t outer, base = chain_close(f, &outer);
 	uint64_t state = agent_state_value(future_state(hook, f->future), hook->future.result.size);
 
 	if (unlikely(!f->outer && !n->depth))
 		n->n_chain = n->chain_base = 0;
 	else if (state > hook->future.pending)
-		chain_pending(f, base, n->chain_base);
+		chain_pending(f, outer, base);
 	else
 		n->n_chain = (uint16_t)base;
 	if (unlikely(f->listed))
@@ -658,6 +668,7 @@ void agent_root_park_end(struct agent_future *f, uint64_t first)
 void agent_future_unwound(bool forced, void *context, uint64_t from)
 {
 	struct agent_notes *n = agent_live() ? agent_peek_notes() : NULL;
+	uint32_t outer;
 	uint64_t rbp;
 
 	if (!n || !agent_unwound_register(context, from, ARCH_RBP, &rbp))
@@ -668,7 +679,7 @@ void agent_future_unwound(bool forced, void *context, uint64_t from)
 	n->futures = f->outer;
 	n->n_futures--;
 	if (f->hook->flags & AGENT_HOOK_CHAIN) {
-		n->n_chain = (uint16_t)chain_close(f);
+		n->n_chain = (uint16_t)chain_close(f, &outer);
 		if (f->listed)
 			handler_end(f, forced ? AE_FUTURE_UNKNOWN : AE_FUTURE_PANICKED);
 		return;

@@ -2,6 +2,7 @@
 /* The agent's way around a future's poll: what is recorded, and that nothing is changed by it. */
 #include "agent_area.h"
 
+#include "agent/agent.h"
 #include "agent/runtime_tokio.h"
 
 #include <setjmp.h>
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -363,6 +365,67 @@ static void test_chain_apart(void **state)
 	area.live->enabled = 1;
 	expect_nothing();
 	expect_chain((struct box *[]){&pending, NULL}, (uint16_t[]){LINK}, 1);
+	(void)state;
+}
+
+static struct agent_notes *notes_at(uint32_t i)
+{
+	return (struct agent_notes *)agent_mapping_owner(&area, i);
+}
+
+static bool chain_is_given;
+
+static void *take_the_chain(void *arg)
+{
+	struct agent_notes *n = arg;
+
+	for (uint16_t v = 0; !__atomic_load_n(&chain_is_given, __ATOMIC_RELAXED); v++) {
+		__atomic_store_n(&n->n_chain, v % 8, __ATOMIC_RELAXED);
+		__atomic_store_n(&n->chain_base, v % 5, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+/* Another thread has the same notes, as after a second attach that has given them away: the links
+ * are of no use then, and the notes of others stay as they are. */
+static void test_chain_of_two_threads(void **state)
+{
+	enum { TURNS = 300000, DEEP = 6 };
+	struct box *inside[DEEP][4] = {0}, boxes[DEEP] = {0}, beside = {.end = 3};
+	struct agent_notes *mine = NULL, *next;
+	struct boxed_task t = {.state = 3 * TOKIO_REFERENCE, .id = 4};
+	struct agent_hook *task = NULL;
+	struct agent_event e;
+	pthread_t thread;
+
+	for (uint32_t i = 0; i < area.n_hooks; i++)
+		task = area.hooks[i].kind == BOXED_TASK_KIND ? &area.hooks[i] : task;
+	for (uint32_t i = 0; i + 1 < area.state->n_rings && !mine; i++)
+		if ((uint32_t)agent_mapping_owner(&area, i)->claim == (uint32_t)syscall(SYS_gettid))
+			mine = notes_at(i);
+	assert_non_null(task);
+	assert_non_null(mine);
+	next = mine + 1;
+	memset(next->polls, 0x5a, sizeof(next->polls));
+	for (size_t i = 0; i < DEEP; i++) {
+		boxes[i] = (struct box){.end = 3, .inside = inside[i]};
+		inside[i][0] = &beside;
+		inside[i][1] = i + 1 < DEEP ? &boxes[i + 1] : &beside;
+		inside[i][2] = &beside;
+	}
+	of_the_task = (struct box *[]){&boxes[0], &beside, NULL};
+	assert_int_equal(pthread_create(&thread, NULL, take_the_chain, mine), 0);
+	for (size_t i = 0; i < TURNS; i++) {
+		((void (*)(struct boxed_task *))area_stub(&area, task))(&t);
+		while (area_next(&area, area_my_ring(&area), &e))
+			;
+	}
+	__atomic_store_n(&chain_is_given, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	mine->n_chain = mine->chain_base = 0;
+	for (size_t i = 0; i < sizeof(next->polls); i++)
+		assert_int_equal(((uint8_t *)next->polls)[i], 0x5a);
+	memset(next->polls, 0, sizeof(next->polls));
 	(void)state;
 }
 
@@ -1213,6 +1276,7 @@ int main(void)
 		cmocka_unit_test(test_chain),
 		cmocka_unit_test(test_long_chain),
 		cmocka_unit_test(test_chain_apart),
+		cmocka_unit_test(test_chain_of_two_threads),
 		cmocka_unit_test(test_many_boxes),
 		cmocka_unit_test(test_handler),
 	};
