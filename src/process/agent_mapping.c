@@ -490,8 +490,9 @@ static bool is_future(const struct agent_hook *hook)
 /* Whether an entry is the one that we would write, but for what is learned or comes later. */
 static bool same_hook(const struct agent_hook *ours, struct agent_hook there)
 {
-	there.flags =
-		(uint16_t)((there.flags & ~AGENT_HOOK_WORKER) | (ours->flags & AGENT_HOOK_WORKER));
+	const uint16_t learned = AGENT_HOOK_WORKER | AGENT_HOOK_SERVES | AGENT_HOOK_HANDLER;
+
+	there.flags = (uint16_t)((there.flags & ~learned) | (ours->flags & learned));
 	there.program = ours->program;
 	if (is_future(ours)) {
 		there.future.alone = ours->future.alone;

@@ -187,3 +187,17 @@ def test_handlers_of_axum_are_futures(pollux, profile, tmp_path):
     assert handlers == {
         f"axum::handler::call<service::{r['name']}>": r["requests"] for r in truth["routes"]
     }
+
+
+def test_attached_again(pollux, tmp_path):
+    """What a recording learns of handlers does not make the next one need memory of its own."""
+    with driver.Target(build("service-axum", "release-debug", "service")) as target:
+        for i in range(3):
+            recorder = driver.Recorder(pollux, target.pid, tmp_path / f"{i}.plx", "-v")
+            recorder.until_compiled()
+            code, said = recorder.stop()
+            assert code == 0, said
+            assert ("(used again)" in said) == (i > 0), said
+        target.go()
+        target.truth()
+        assert target.end() == 0
