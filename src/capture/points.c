@@ -8,7 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LINKS = 64 }; /* of one program: it is no deeper than AGENT_PROGRAM_DEPTH */
+enum {
+	MAX_LINKS = 64, /* of one program: it is no deeper than AGENT_PROGRAM_DEPTH */
+	/* Of chains: a program that a corrupted ring, or a recursion, gives ever new ones of. */
+	MAX_PLACES = 65536,
+};
 
 static int keep_link(struct chain_point *to, const struct trace_place *place, uint32_t process,
 		     uint32_t outer)
@@ -74,7 +78,8 @@ int points_add(struct points *p, const struct place_program *program, uint32_t k
 	return rc;
 }
 
-/* What is written once is found again by its key. */
+/* What is written once is found again by its key. The place is that of what is around it if there
+ * are too many. */
 static int write_link(struct points *p, uint64_t key, const struct trace_place *place,
 		      struct trace_writer *writer, uint64_t *ret_place)
 {
@@ -82,8 +87,8 @@ static int write_link(struct points *p, uint64_t key, const struct trace_place *
 	uint32_t index;
 	int rc;
 
-	*ret_place = known;
-	if (known)
+	*ret_place = known ? known : place->outer;
+	if (known || p->places.n >= MAX_PLACES)
 		return 0;
 	rc = trace_writer_place(writer, place, &index);
 	if (rc == 0)

@@ -171,6 +171,12 @@ static size_t compile_cell(struct compiler *c, struct debug *d, const struct fut
 		r = program_compile(d, cell, PROGRAM_CHAIN, NULL, result->first, ret);
 	if (r == -E2BIG)
 		r = program_compile(d, cell, PROGRAM_POINT, NULL, result->first, ret);
+	/* In a chain larger numbers mean something else. */
+	if (r == 0 && c->depth == PLACES_DEEP &&
+	    result->first + ret->n_places > AGENT_MAX_CHAIN_POINTS + 1) {
+		program_done(ret);
+		return 0;
+	}
 	if (r == 0 && c->depth == PLACES_DEEP && !set_owner(cell, result))
 		return 0;
 	if (r != 0 || (!ret->n_words && !result->handler.name && !result->serves))
