@@ -574,7 +574,8 @@ static int send_off(struct injector *in, struct code_cave *place, const struct r
 	if (rc < 0)
 		return error_sys(err, rc, "cannot send thread %d of process %d on a remote call",
 				 tid, in->process->pid);
-	if (e->held)
+	/* Where --force took the place of a proof, the list's last call may fail. */
+	if (e->held && !in->process->forced)
 		block_signals(tid);
 	/* A thread that we lose on the way comes to the end of the list all the same. */
 	if (e->held && ptrace(PTRACE_SETOPTIONS, tid, 0, (long)PTRACE_O_TRACESYSGOOD) == 0)
@@ -748,7 +749,8 @@ static int send_parked(struct injector *in, struct code_cave *place, const struc
 		rc = error_sys(err, -errno, "cannot set the registers of process %d", tid);
 	} else {
 		if (e->held) {
-			block_signals(tid);
+			if (!in->process->forced)
+				block_signals(tid);
 			go_with(in->process, place, e, tid, NULL);
 		}
 		rc = come_back(in, err);
@@ -791,6 +793,7 @@ static int run(struct injector *in, struct code_cave *place, const struct remote
 	in->trial = seccomp_try(e->calls, e->n_calls);
 	if (in->parked) {
 		rc = send_parked(in, place, e, waiting, err);
+		place->dirty = rc == -ETIMEDOUT; /* it may be in there yet */
 		if (rc < 0)
 			return rc;
 		return finished(in, e, waiting, &value) ? outcome(e, value, waiting) : -ENOMEM;

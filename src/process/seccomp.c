@@ -191,9 +191,9 @@ static bool permits(const struct sock_filter *program, size_t len, const struct 
 			unknown |= ARG_WORDS(k);
 	}
 	uint32_t answer = seccomp_run(program, len, &data, unknown) & SECCOMP_RET_ACTION_FULL;
-	/* An error is no harm where the list goes on whatever comes. */
+	/* An error is no harm where the list goes on whatever comes, but for what it puts back. */
 	return answer == SECCOMP_RET_ALLOW || answer == SECCOMP_RET_LOG ||
-	       (answer == SECCOMP_RET_ERRNO && call->check == STUB_ANY);
+	       (answer == SECCOMP_RET_ERRNO && call->check == STUB_ANY && !call->always);
 }
 
 /* For people. */
@@ -310,6 +310,8 @@ static uint64_t argument(const struct stub_call *calls, size_t i, unsigned k,
 	return 1;
 }
 
+enum { TRIAL_REFUSED = 1 }; /* exit status: a call that must be allowed */
+
 /* Nothing else than raw calls: of all our threads the child has this one. What it does to memory it
  * does to its own; what advice may do to memory that it shares with us, it does to new one. */
 static _Noreturn void make_calls(const struct stub_call *calls, size_t n, volatile uint32_t *ret_at)
@@ -328,6 +330,10 @@ static _Noreturn void make_calls(const struct stub_call *calls, size_t n, volati
 		*ret_at = (uint32_t)i;
 		long rc = syscall(calls[i].nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 		results[i] = rc < 0 ? (uint64_t)-errno : (uint64_t)rc;
+		/* What the list puts back at its end must be allowed, not just survived. */
+		if (calls[i].always && rc < 0 &&
+		    (errno == EPERM || errno == EACCES || errno == ENOSYS))
+			_exit(TRIAL_REFUSED);
 	}
 	_exit(0);
 }
@@ -359,7 +365,9 @@ struct seccomp_trial seccomp_try(const struct stub_call *calls, size_t n)
 		waitpid(pid, &status, __WALL);
 	if (rc == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		trial.rc = 0;
-	if (rc == 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS && *at < n)
+	if (rc == 0 && *at < n &&
+	    (WIFSIGNALED(status) ? WTERMSIG(status) == SIGSYS
+				 : WEXITSTATUS(status) == TRIAL_REFUSED))
 		trial = (struct seccomp_trial){.rc = -EPERM, .nr = calls[*at].nr};
 	munmap(shared, sizeof(*at));
 	return trial;

@@ -2,6 +2,7 @@
 """Programs under seccomp filters.
 
     sandbox.py allow|CALL[:ARG=VALUE]... -- COMMAND     runs it under one: killed for these calls
+    sandbox.py error CALL[:ARG=VALUE]... -- COMMAND     the same, but they fail with EPERM
 
 And `Later`: a library to be preloaded that puts all threads of a program under one when it is asked to, or lets
 each of them do that to itself.
@@ -16,19 +17,20 @@ from pathlib import Path
 
 CALLS = {"memfd_create": 319, "futex": 202, "mmap": 9, "rt_sigprocmask": 14, "shmget": 29}
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
-ALLOW, KILL = 0x7FFF0000, 0x80000000
+ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050001
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, MODE_FILTER = 22, 38, 2
 
 
-def program(*rules):
-    """The filter that kills for these: ("futex", {1: 132}) is futex with 132 as its second argument."""
+def program(*rules, answer=KILL):
+    """The filter that gives this answer to these: ("futex", {1: 132}) is futex with 132 as its second
+    argument."""
     out = []
     for call, arguments in rules:
         tests = [(0, CALLS[call]), *((16 + 8 * k, value) for k, value in arguments.items())]
         n = 2 * len(tests) + 1
         for i, (offset, value) in enumerate(tests):
             out += [(LOAD, 0, 0, offset), (EQUAL, 0, n - 2 * i - 2, value)]
-        out.append((RETURN, 0, 0, KILL))
+        out.append((RETURN, 0, 0, answer))
     return [*out, (RETURN, 0, 0, ALLOW)]
 
 
@@ -43,9 +45,9 @@ def shut_in(filter_program):
             raise OSError(ctypes.get_errno(), "prctl")
 
 
-def under(*rules):
+def under(*rules, error=False):
     """Prefix of a command."""
-    words = [call + "".join(f":{k}={value}" for k, value in arguments.items()) for call, arguments in rules]
+    words = ["error"] * error + [call + "".join(f":{k}={value}" for k, value in arguments.items()) for call, arguments in rules]
     return (sys.executable, __file__, *(words or ["allow"]), "--")
 
 
@@ -143,9 +145,9 @@ def main():
     rules = []
     for word in words:
         call, *arguments = word.split(":")
-        if call != "allow":
+        if call not in ("allow", "error"):
             rules.append((call, {int(k): int(v) for k, v in (a.split("=") for a in arguments)}))
-    shut_in(program(*rules))
+    shut_in(program(*rules, answer=ERROR if "error" in words else KILL))
     os.execvp(command[0], command)
 
 

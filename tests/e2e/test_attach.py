@@ -52,6 +52,26 @@ def test_as_many_filters(pollux, suite, trace):
         finish(target)
 
 
+def blocked_signals(pid):
+    """Of each thread."""
+    status = {one.name: (one / "status").read_text() for one in Path(f"/proc/{pid}/task").iterdir()}
+    return {tid: re.search(r"^SigBlk:.*", text, re.M)[0] for tid, text in status.items()}
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_no_way_back_for_a_mask(pollux, suite, trace, readable):
+    """The signals of a thread are not blocked where a filter fails the call that restores its mask."""
+    masks = sandbox.under(("rt_sigprocmask", {}), error=True)
+    with driver.Target(suite(), "multi_thread", prefix=masks) as target:
+        blocked = blocked_signals(target.pid)
+        result = record(pollux, target.pid, trace, prefix=() if readable else masks)
+        assert result.returncode == 1, result.stdout
+        assert ("forbids rt_sigprocmask" if readable else "isn't proven") in result.stderr, result.stderr
+        result = record(pollux, target.pid, trace, "--force", prefix=() if readable else masks)
+        assert blocked_signals(target.pid) == blocked
+        finish(target)
+
+
 def test_filters_of_our_own(pollux, suite, trace):
     """A program that pollux starts has pollux' filters: what they forbid, a child of pollux' meets first."""
     result = driver.run(
