@@ -72,6 +72,7 @@ struct attach {
 	struct process process;
 	struct tracer *tracer;
 	struct entry_stop parked; /* parked.tid is 0 once it runs */
+	bool followed;		  /* it lives on whatever becomes of us */
 	struct process_objects objects;
 	struct hooked_object **hooked;
 	const struct attach_object **public_objects; /* the same, as others see them */
@@ -775,10 +776,11 @@ static bool may_execute(const struct process_objects *objects)
  * the end of its tracer. Frees a. */
 static void run_on(struct attach *a, struct follow **ret_follow)
 {
-	if (!may_execute(&a->objects))
-		launch_go(a->tracer, &a->process, &a->parked, NULL);
-	else if (launch_follow(a->tracer, &a->process, &a->parked, ret_follow) == 0)
+	if (may_execute(&a->objects) &&
+	    launch_follow(a->tracer, &a->process, &a->parked, ret_follow) == 0)
 		a->tracer = NULL;
+	else
+		launch_go(a->tracer, &a->process, &a->parked, NULL);
 	attach_free(a);
 }
 
@@ -824,6 +826,7 @@ int attach_followed(struct follow **follow, pid_t pid, const struct attach_optio
 	}
 	tracer_end(a->tracer);
 	a->tracer = tracer;
+	a->followed = true;
 	*ret_attach = NULL;
 	rc = launch_next(tracer, pid, &a->process, &a->parked, ret_status, err);
 	a->process.forced = opt->force;
@@ -853,7 +856,7 @@ int attach_go(struct attach *a, struct error *err)
 		return rc < 0 && attach_alive(a) ? rc : 0; /* gone: the drain sees that */
 	if (rc == 0)
 		rc = launch_go(a->tracer, &a->process, &a->parked, err);
-	if (rc < 0)
+	if (rc < 0 && !a->followed)
 		launch_abort(&a->process);
 	a->parked = (struct entry_stop){0};
 	tracer_end(a->tracer);

@@ -235,13 +235,13 @@ static int let_run(void *arg)
 	struct follow *f = arg;
 
 	f->image = image_now(f->pid);
+	/* From here on it does not end with its tracer. */
+	if (ptrace(PTRACE_SETOPTIONS, f->pid, 0, PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD) < 0)
+		return -errno;
 	/* It may be held right before a system call. */
 	if (f->careful && !may_keep(f))
 		return -EPERM;
-	if (ptrace(PTRACE_SETOPTIONS, f->pid, 0, PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD) < 0 ||
-	    resume(f, 0) < 0)
-		return -errno;
-	return 0;
+	return resume(f, 0) < 0 ? -errno : 0;
 }
 
 static int seize(void *arg)
