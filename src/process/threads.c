@@ -470,9 +470,10 @@ static void leave_out_gone(struct process_stop *s)
 	s->n = n;
 }
 
-/* The others go on until those that could not stop can: they are let go then, too. */
+/* The others go on until those that could not stop can: each of them is let go as soon as it has. */
 static int wait_for_late(struct process_stop *s, uint64_t until_ns)
 {
+	size_t n_late = s->n;
 	int rc = 0;
 
 	for (size_t i = 0; i < s->n; i++)
@@ -480,19 +481,20 @@ static int wait_for_late(struct process_stop *s, uint64_t until_ns)
 			thread_resume(&s->v[i]);
 	tracer_calm(&s->before);
 	s->stop_ns += clock_monotonic_ns() - s->began_ns;
-	for (size_t i = 0; i < s->n && rc == 0; i++) {
-		struct stopped_thread *t = &s->v[i];
-		uint64_t now = clock_monotonic_ns();
-		int status;
+	for (unsigned round = 0; n_late && rc == 0; round++) {
+		n_late = 0;
+		for (size_t i = 0; i < s->n; i++) {
+			struct stopped_thread *t = &s->v[i];
 
-		if (!t->waiting)
-			continue;
-		rc = thread_wait(t->tid, until_ns > now ? until_ns - now : 0, &status);
-		if (rc == 0) {
-			note_status(t, status);
-			thread_resume(t);
+			if (t->waiting && !has_stopped(t))
+				n_late++;
+			else
+				thread_resume(t);
 		}
-		rc = rc == -ECHILD ? 0 : rc;
+		if (n_late && clock_monotonic_ns() > until_ns)
+			rc = -ETIMEDOUT;
+		else if (n_late)
+			pause_in_loop(round);
 	}
 	s->n = 0;
 	return rc;
