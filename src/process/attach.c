@@ -509,21 +509,26 @@ static int in_stops(struct attach *a,
 	return rc;
 }
 
+static const struct process_stop no_others;
+
 static int patch_sites(struct attach *a, struct error *err)
 {
-	struct error ignored = {0};
 	int rc;
 
-	if (a->parked.tid) {
-		static const struct process_stop none = {0};
-		return hooks_patch(&a->hooks, &a->process, &none, UINT64_MAX, err);
-	}
+	if (a->parked.tid)
+		return hooks_patch(&a->hooks, &a->process, &no_others, UINT64_MAX, err);
 	rc = hooks_prepare(&a->hooks, &a->process);
 	if (rc == 0)
 		rc = in_stops(a, patch_stopped, err);
-	if (rc < 0 && hooks_any_patch(&a->hooks))
-		in_stops(a, restore_stopped, &ignored);
 	return rc < 0 && err && !err->code ? error_sys(err, rc, "cannot attach") : rc;
+}
+
+static int restore_sites(struct attach *a, struct error *err)
+{
+	if (!hooks_any_patch(&a->hooks))
+		return 0;
+	return a->parked.tid ? restore_stopped(a, &no_others, UINT64_MAX, err)
+			     : in_stops(a, restore_stopped, err);
 }
 
 /* Gives the agent the threads that are in a block_on. */
@@ -554,6 +559,7 @@ static int set_enabled(struct attach *a, uint32_t enabled)
 static int load_agent(struct attach *a, struct injector *in, const struct stale_agents *old,
 		      struct error *err)
 {
+	struct error ignored = {0};
 	int rc;
 
 	TRY(stale_agents_undo(old, &a->process, &a->stop_ns, err));
@@ -581,16 +587,19 @@ static int load_agent(struct attach *a, struct injector *in, const struct stale_
 	rc = patch_sites(a, err);
 	if (rc == 0)
 		rc = tell_roots(a, err);
-	if (rc < 0) {
-		hooks_unflip(&a->hooks, &a->process, &a->layout);
-		return rc;
+	if (rc == 0) {
+		/* One that came in between, before its ways were hooked. */
+		if (a->may_call && seccomp_watch_all(&a->filters, &a->process))
+			shut_in(a);
+		cover_tell(&a->coverage, a->hooked, a->n_hooked, &a->hooks, a->futures != NULL);
+		rc = coverage_result(&a->coverage);
 	}
-	/* One that came in between, before its ways were hooked. */
-	if (a->may_call && seccomp_watch_all(&a->filters, &a->process))
-		shut_in(a);
-	a->loaded = true;
-	cover_tell(&a->coverage, a->hooked, a->n_hooked, &a->hooks, a->futures != NULL);
-	return coverage_result(&a->coverage);
+	a->loaded = rc == 0;
+	if (rc < 0) {
+		restore_sites(a, &ignored);
+		hooks_unflip(&a->hooks, &a->process, &a->layout);
+	}
+	return rc;
 }
 
 /* On a tracer: all steps of the head comment. */
@@ -653,6 +662,23 @@ static int attach_new(const struct attach_options *opt, struct attach **ret_atta
 	return 0;
 }
 
+static int restore(void *arg)
+{
+	struct error ignored = {0};
+
+	return restore_sites(arg, &ignored);
+}
+
+/* A thread that did not stop in time is its tracer's until that ends: no other stop is possible with
+ * it. So what is left to be restored then is restored by another tracer. */
+static int restore_anew(struct attach *a)
+{
+	tracer_end(a->tracer);
+	a->tracer = NULL;
+	TRY(tracer_start(&a->tracer, NULL));
+	return tracer_call(a->tracer, restore, a);
+}
+
 static int run_load(struct attach *a, struct error *err)
 {
 	struct error local = {0};
@@ -670,6 +696,8 @@ static int run_load(struct attach *a, struct error *err)
 	}
 	a->err = err ? err : &local;
 	rc = tracer_call(a->tracer, load, a);
+	if (rc < 0 && !a->parked.tid && hooks_any_patch(&a->hooks))
+		restore_anew(a);
 	a->total_ns = clock_monotonic_ns() - a->began_ns;
 	log_debug(LOG_ATTACH, "attach to %d took %.3f ms, threads stopped for %.3f ms: %s",
 		  a->process.pid, (double)a->total_ns / 1e6, (double)a->stop_ns / 1e6,
@@ -875,7 +903,7 @@ static int unload(void *arg)
 		rc = hooks_unflip(&a->hooks, &a->process, &a->layout);
 	if (rc < 0)
 		return error_sys(a->err, rc, "cannot restore process %d", a->process.pid);
-	return hooks_any_patch(&a->hooks) ? in_stops(a, restore_stopped, a->err) : 0;
+	return restore_sites(a, a->err);
 }
 
 int attach_close(struct attach *a, struct error *err)
@@ -895,6 +923,8 @@ int attach_close(struct attach *a, struct error *err)
 		TRY(tracer_start(&a->tracer, err));
 	a->err = &local;
 	rc = tracer_call(a->tracer, unload, a);
+	if (rc == -ETIMEDOUT && !a->parked.tid)
+		rc = restore_anew(a);
 	tracer_end(a->tracer);
 	a->tracer = NULL;
 	a->err = NULL;
