@@ -15,7 +15,7 @@ enum {
 };
 
 static int keep_link(struct chain_point *to, const struct trace_place *place, uint32_t process,
-		     uint32_t outer)
+		     uint32_t outer, bool holds_box)
 {
 	to->place = *place;
 	to->place.process = process;
@@ -23,6 +23,7 @@ static int keep_link(struct chain_point *to, const struct trace_place *place, ui
 	to->place.file = strdup(place->file);
 	to->place.awaits = strdup(place->awaits);
 	to->outer = outer;
+	to->holds_box = holds_box;
 	return to->place.function && to->place.file && to->place.awaits ? 0 : -ENOMEM;
 }
 
@@ -59,8 +60,10 @@ int points_add(struct points *p, const struct place_program *program, uint32_t k
 	for (size_t i = 0; i < program->n_places && rc == 0; i++) {
 		struct await_point *point = &p->v[program->first + i];
 		struct trace_place place = program->places[i];
-		uint32_t outer = program->outers ? program->outers[i] : 0;
+		struct place_link link = {.holds_box = true};
 
+		if (program->links)
+			link = program->links[i];
 		place.process = process;
 		*point = (struct await_point){.kind = kind, .future = TRACE_KIND_NONE};
 		if (program->points)
@@ -71,7 +74,8 @@ int points_add(struct points *p, const struct place_program *program, uint32_t k
 			continue;
 		if (p->deep)
 			rc = keep_link(&p->links[program->first + i], &place, process,
-				       outer ? program->first + outer - 1 : 0);
+				       link.outer ? program->first + link.outer - 1 : 0,
+				       link.holds_box);
 		else
 			rc = trace_writer_place(writer, &place, &point->place);
 	}
@@ -133,6 +137,12 @@ int points_name(struct points *p, uint32_t number, const char *function, uint32_
 					  .outer = (uint32_t)outer};
 
 	return write_link(p, number | (uint64_t)flags << 32, &place, writer, ret_place);
+}
+
+bool points_hold_box(const struct points *p, uint32_t number)
+{
+	return number >= p->n || !p->links || !p->links[number].place.function ||
+	       p->links[number].holds_box;
 }
 
 void points_free(struct points *p)

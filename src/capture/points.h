@@ -21,6 +21,7 @@ struct await_point {
 struct chain_point {
 	struct trace_place place; /* strings belong to it */
 	uint32_t outer;		  /* number of the point around it; 0: none, or in another box */
+	bool holds_box;		  /* what is in a box may be awaited there */
 };
 
 struct points {
@@ -46,6 +47,8 @@ int points_link(struct points *p, uint32_t number, uint32_t flags, uint64_t oute
 /* The same of a future of which only the name is known: `number` is one that no point has. */
 int points_name(struct points *p, uint32_t number, const char *function, uint32_t process,
 		uint32_t flags, uint64_t outer, struct trace_writer *writer, uint64_t *ret_place);
+/* Whether links in boxes may be awaited at the point: where not, they have been given up. */
+bool points_hold_box(const struct points *p, uint32_t number);
 
 /* Of how many kinds of tasks, of all, await points are known. */
 struct trace_coverage points_coverage(uint32_t process, uint64_t seen, uint64_t total,

@@ -122,6 +122,8 @@ bool await_is_leaf(const struct dw_type *t);
 bool await_can_hold(struct debug *d, const struct dw_type *t);
 /* The same, of what is no leaf: its polls may take a while. */
 bool await_can_work(struct debug *d, const struct dw_type *t);
+/* Whether its poll may lead to that of a `dyn Future` in a box; false only where it can't. */
+bool await_may_poll_box(struct debug *d, const struct dw_type *t);
 /* The macro that wrote an await point, by its source place; NULL: none. */
 const char *await_macro(const char *file, uint32_t line);
 /* The variant that lives: NULL if unreadable or none fits. */

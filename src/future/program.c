@@ -174,7 +174,7 @@ static bool in_library(const char *file)
 
 /* Adds the place of an await point: the number of the point, 0 if there are too many. */
 static int add_place(struct compiler *c, const struct trace_place *place,
-		     const struct place_point *info, uint32_t outer, uint16_t *ret_point)
+		     const struct place_point *info, struct place_link link, uint16_t *ret_point)
 {
 	struct program *p = c->out;
 
@@ -190,9 +190,9 @@ static int add_place(struct compiler *c, const struct trace_place *place,
 		p->points[p->n_places] = *info;
 	}
 	if (c->mode == PROGRAM_CHAIN) {
-		if (!GROW_ONE(p->outers, p->n_places))
+		if (!GROW_ONE(p->links, p->n_places))
 			return -ENOMEM;
-		p->outers[p->n_places] = outer;
+		p->links[p->n_places] = link;
 	}
 	p->places[p->n_places] = *place;
 	*ret_point = (uint16_t)(c->first + p->n_places++);
@@ -233,7 +233,9 @@ static int add_mark(struct compiler *c, const struct dw_type *future, struct pla
 		info->size = future->size;
 		r = add_future(c, future, &info->future);
 	}
-	return r == 0 ? add_place(c, &(struct trace_place){0}, info, 0, ret_point) : r;
+	return r == 0 ? add_place(c, &(struct trace_place){0}, info, (struct place_link){0},
+				  ret_point)
+		      : r;
 }
 
 struct await {
@@ -267,16 +269,19 @@ static int place_of(struct compiler *c, const struct node *n, const struct await
 	char *awaits = a->macro ? strdup(a->macro) : name_shorten(a->awaited->full);
 	struct trace_place place = {
 		.function = function, .file = copy, .line = a->line, .awaits = awaits};
+	struct place_link link = {.outer = n->outer};
 	int r = -ENOMEM;
 
 	if (!a->goes_on && !await_is_leaf(a->awaited) && await_can_hold(c->d, a->awaited))
 		place.flags |= TRACE_PLACE_BRANCHES;
-	if (c->mode == PROGRAM_CHAIN && !a->library)
-		place.flags |= TRACE_PLACE_OWN;
+	if (c->mode == PROGRAM_CHAIN) {
+		place.flags |= a->library ? 0 : TRACE_PLACE_OWN;
+		link.holds_box = await_may_poll_box(c->d, a->awaited);
+	}
 	if (function && copy && awaits)
 		r = lists(c) ? add_future(c, t, &info.future) : 0;
 	if (r == 0)
-		r = add_place(c, &place, &info, n->outer, ret_point);
+		r = add_place(c, &place, &info, link, ret_point);
 	if (r < 0) {
 		free(function);
 		free(copy);
@@ -646,7 +651,7 @@ void program_done(struct program *p)
 	}
 	free(p->futures);
 	free(p->points);
-	free(p->outers);
+	free(p->links);
 	free(p->places);
 	free(p->words);
 	*p = (struct program){0};

@@ -26,8 +26,7 @@ struct program {
 	struct trace_place *places; /* strings belong to the compiler; the caller fills in
 				     * processes */
 	size_t n_places, cap_places;
-	/* of a program of chains: by place, 1 + index of that of the coroutine around; 0: none */
-	uint32_t *outers;
+	struct place_link *links; /* of a program of chains: by place */
 	/* Of a program of chains, also without places: a future of the program's own, not a
 	 * library's, lies in it, or it is one, and it does not only call another one. */
 	bool has_own;

@@ -333,7 +333,7 @@ static int places_next(void *compiler, struct place_program *ret)
 					      .n_words = one->program.n_words,
 					      .places = one->program.places,
 					      .n_places = one->program.n_places,
-					      .outers = one->program.outers,
+					      .links = one->program.links,
 					      .serves = one->serves,
 					      .handler = one->handler,
 					      .points = one->program.points,

@@ -5,6 +5,8 @@
  */
 #include "future/type_class.h"
 
+#include "base/map.h"
+
 #include <string.h>
 
 enum {
@@ -15,6 +17,11 @@ enum {
 	NOTE_HOLDS = 2,
 	NOTE_BUSY = 4,
 	NOTE_BITS = 3,
+	/* and of bits that future_path.c leaves free, too */
+	NOTE_BOX_KNOWN = 1 << 26,
+	NOTE_BOX = 1 << 27,
+	BOX_DEPTH = 200,
+	BOX_TYPES = 20000,
 };
 
 /* What is asked of a type: whether a future may be in it, or one that is no leaf. */
@@ -123,6 +130,77 @@ bool await_can_hold(struct debug *d, const struct dw_type *t)
 bool await_can_work(struct debug *d, const struct dw_type *t)
 {
 	return can_hold(d, t, NO_LEAF, 0);
+}
+
+/* ---- a dyn Future, wherever a poll may come to ---- */
+
+struct box_search {
+	struct debug *d;
+	struct map seen; /* (ref of a type, 0) */
+	unsigned n_left; /* types */
+};
+
+static bool leads_to_box(struct box_search *s, const struct dw_type *t, unsigned depth);
+
+/* A poll of it polls what it awaits, and nothing else that it holds. */
+static bool awaits_box(struct box_search *s, const struct dw_type *t, unsigned depth)
+{
+	bool yes = false;
+
+	for (size_t i = 0; !yes && i < t->n_variants; i++) {
+		const struct dw_type *state = dw_member_type(s->d, &t->variants[i].member);
+		const struct dw_member *awaitee = state ? dw_find_member(state, "__awaitee") : NULL;
+
+		yes = awaitee && leads_to_box(s, dw_member_type(s->d, awaitee), depth + 1);
+	}
+	return yes;
+}
+
+/* A container that hides what it points to says it by its parameters. Any trait object may be
+ * something that polls. */
+static bool is_box_of_any(const struct dw_type *t)
+{
+	return t->declaration || (dw_find_member(t, "pointer") && dw_find_member(t, "vtable")) ||
+	       strstr(t->full, "dyn core::future::future::Future");
+}
+
+static bool leads_to_box(struct box_search *s, const struct dw_type *t, unsigned depth)
+{
+	bool yes = false;
+
+	if (!t)
+		return false;
+	if (depth > BOX_DEPTH)
+		return true;
+	if (t->class == DC_POINTER || t->class == DC_ARRAY)
+		return leads_to_box(s, dw_type_of(s->d, t->target_ref), depth + 1);
+	if ((t->class != DC_STRUCT && t->class != DC_UNION) || map_get(&s->seen, t->ref, 0) ||
+	    await_starts(t->full, "core::marker::PhantomData") || await_is_leaf(t))
+		return false;
+	if (!s->n_left-- || map_put(&s->seen, t->ref, 0, s) < 0)
+		return true;
+	if (dw_is_coroutine(t))
+		return awaits_box(s, t, depth);
+	if (is_box_of_any(t))
+		return true;
+	for (size_t i = 0; !yes && i < t->n_members; i++)
+		yes = leads_to_box(s, dw_member_type(s->d, &t->members[i]), depth + 1);
+	for (size_t i = 0; !yes && i < t->n_variants; i++)
+		yes = leads_to_box(s, dw_member_type(s->d, &t->variants[i].member), depth + 1);
+	return yes;
+}
+
+bool await_may_poll_box(struct debug *d, const struct dw_type *t)
+{
+	struct box_search s = {.d = d, .n_left = BOX_TYPES};
+	bool yes;
+
+	if (*t->note & NOTE_BOX_KNOWN)
+		return *t->note & NOTE_BOX;
+	yes = leads_to_box(&s, t, 0);
+	map_done(&s.seen);
+	*t->note |= (uint32_t)NOTE_BOX_KNOWN | (yes ? NOTE_BOX : 0);
+	return yes;
 }
 
 const struct dw_variant *await_variant(struct walk *w, const struct dw_type *t, uint64_t addr)

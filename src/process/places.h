@@ -48,6 +48,12 @@ struct place_point {
 };
 #define PLACE_NO_FUTURE UINT32_MAX
 
+/* What a place of a chain is a link of. */
+struct place_link {
+	uint32_t outer; /* 1 + index of the place around it, 0: none */
+	bool holds_box; /* what is awaited there may poll a `dyn Future` in a box */
+};
+
 /* The layout program of one kind (agent/ring.h) and the places of its await points: the point with
  * the number first + i is places[i]. All of it belongs to the compiler, until it ends. */
 struct place_program {
@@ -57,8 +63,8 @@ struct place_program {
 	size_t n_words;
 	const struct trace_place *places;
 	size_t n_places;
-	/* Where chains were asked for: by place, 1 + index of that around it, 0: none. Else NULL. */
-	const uint32_t *outers;
+	/* Where chains were asked for: by place. Else NULL. */
+	const struct place_link *links;
 	/* Then, of a task: nothing of the program's own lies in it, so what is in boxes there handles
 	 * what it serves. It may have no words then. */
 	bool serves;

@@ -346,12 +346,14 @@ static int add_link(struct drain *d, struct source *s, uint16_t link, uint32_t f
 }
 
 /* The place of a poll's end: that of its innermost link. The task's own await point is the outermost,
- * the others came before. */
+ * the others came before. What was pending earlier in the poll and was given up since lies below a
+ * place that can hold none. */
 static int take_chain(struct drain *d, struct source *s, struct ring_cursor *c,
 		      const struct agent_event *raw, struct trace_event *e)
 {
 	uint32_t flags = 0, n = c->n_chain;
 	uint64_t place = 0;
+	uint16_t link;
 	int rc = 0;
 
 	c->n_chain = 0;
@@ -361,12 +363,19 @@ static int take_chain(struct drain *d, struct source *s, struct ring_cursor *c,
 		flags = TRACE_PLACE_BRANCHES;
 		n--;
 	}
-	if ((raw->word0 & 0xff) == AE_POLL_PENDING_AT)
-		rc = add_link(d, s, (uint16_t)(raw->word1 >> 48), flags, &place);
+	if ((raw->word0 & 0xff) == AE_POLL_PENDING_AT) {
+		link = (uint16_t)(raw->word1 >> 48);
+		n = points_hold_box(&s->points, link) ? n : 0;
+		rc = add_link(d, s, link, n ? flags : 0, &place);
+	}
 	for (; n && rc == 0; n--) {
+		link = c->chain[n - 1];
+		if (link == AGENT_CHAIN_OTHERS)
+			continue;
+		if (link <= AGENT_MAX_CHAIN_POINTS && !points_hold_box(&s->points, link))
+			n = 1;
 		flags = n > 1 && c->chain[n - 2] == AGENT_CHAIN_OTHERS ? TRACE_PLACE_BRANCHES : 0;
-		if (c->chain[n - 1] != AGENT_CHAIN_OTHERS)
-			rc = add_link(d, s, c->chain[n - 1], flags, &place);
+		rc = add_link(d, s, link, flags, &place);
 	}
 	e->value = place;
 	return rc;
