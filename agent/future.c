@@ -17,14 +17,14 @@
 #include "agent/point.h"
 #include "agent/thunks.h"
 
-struct future_path {
+struct open_path {
 	const struct agent_step *step;
 	const char *at;
 };
 
 /* All ways of a node, the last one first, since they are taken from the end. */
 static inline uint32_t add_ways(const struct agent_node *node, const char *at,
-				struct future_path *open, uint32_t n_open)
+				struct open_path *open, uint32_t n_open)
 {
 	for (uint32_t i = node->n; i-- > 0 && n_open < AGENT_LIST_MAX;) {
 		open[n_open].step = &node->steps[i];
@@ -51,9 +51,9 @@ static inline const char *pointer(const struct agent_node *node, const char *at,
 }
 
 /* Goes on from `way` in one line; what branches off is added to `open`. */
-static inline uint32_t list_line(const struct agent_step *program, struct future_path way,
-				 struct agent_reach reach, struct future_path *open,
-				 uint32_t n_open, struct agent_list *ret)
+static inline uint32_t list_line(const struct agent_step *program, struct open_path way,
+				 struct agent_reach reach, struct open_path *open, uint32_t n_open,
+				 struct agent_list *ret)
 {
 	for (uint32_t depth = 0; way.step->next && depth < AGENT_PROGRAM_DEPTH; depth++) {
 		const struct agent_node *node =
@@ -81,11 +81,11 @@ static inline uint32_t list_line(const struct agent_step *program, struct future
 /* What branched off. */
 static __attribute__((noinline)) void list_rest(const struct agent_step *program,
 						const struct agent_reach *reach,
-						struct future_path *open, uint32_t n,
+						struct open_path *open, uint32_t n,
 						struct agent_list *ret)
 {
 	while (n) {
-		struct future_path way = open[--n];
+		struct open_path way = open[--n];
 		n = list_line(program, way, *reach, open, n, ret);
 	}
 }
@@ -95,14 +95,14 @@ static inline void list(const struct agent_hook *hook, const struct agent_reach 
 {
 	const struct agent_step *program =
 		(const struct agent_step *)__atomic_load_n(&hook->program, __ATOMIC_ACQUIRE);
-	struct future_path open[AGENT_LIST_MAX];
+	struct open_path open[AGENT_LIST_MAX];
 	uint32_t n;
 
 	ret->n = 0;
 	ret->by_value = by_value;
 	if (!program)
 		return;
-	n = list_line(program, (struct future_path){program, from}, *reach, open, 0, ret);
+	n = list_line(program, (struct open_path){program, from}, *reach, open, 0, ret);
 	if (unlikely(n))
 		list_rest(program, reach, open, n, ret);
 }
@@ -137,17 +137,17 @@ static inline const char *future_state(const struct agent_hook *hook, const void
 }
 
 /* The frame of the function around: what the thunk was called from, and its stack pointer there. */
-struct frame {
+struct poll_caller {
 	uint64_t back;
 	const char *sp;
 };
 
-static inline struct frame frame_around(const struct agent_future *f)
+static inline struct poll_caller frame_around(const struct agent_future *f)
 {
 	/* after it %rbx and %rbp were pushed, before that the call's return address */
 	const char *rbp = (const char *)(f + 1) + 8;
 
-	return (struct frame){*(const uint64_t *)(rbp + 8), rbp + 16};
+	return (struct poll_caller){*(const uint64_t *)(rbp + 8), rbp + 16};
 }
 
 /* What of a future is there for certain: up to its state where the poll function's own code begins
@@ -606,7 +606,7 @@ static void put_root_ready(struct agent_future *f, bool at_end)
  */
 bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 {
-	const struct frame at = frame_around(f);
+	const struct poll_caller at = frame_around(f);
 	struct agent_hook *site = agent_hooks() + hook->park.first_site;
 	uint32_t n_sites = hook->park.n_sites;
 	bool at_end = hook->flags & AGENT_HOOK_ROOT_END;

@@ -477,7 +477,7 @@ static int chrome_write(struct trace_reader *reader, const struct export_options
 
 	TRY(limits_run(reader, opt, &chrome_limits, &c.sel, err));
 	pool_init(&c.tasks, sizeof(struct chrome_task));
-	pool_init(&c.futures, sizeof(struct placed_future));
+	pool_init(&c.futures, sizeof(struct lane_future));
 	r = out_init(&c.out, file);
 	if (r == 0)
 		r = chrome_head(&c);

@@ -29,7 +29,7 @@ struct wake_ref {
 };
 
 struct chrome_task {
-	struct placed placed;
+	struct lane_slot placed;
 	struct wake_ref wakes[MAX_WAKES]; /* oldest first */
 	unsigned n_wakes;
 };
@@ -91,7 +91,7 @@ static inline char *put_string(char *p, const char *s)
 	return put_mem(p, s, strlen(s));
 }
 
-static inline const struct task_lane *lane_of(const struct placed *at)
+static inline const struct task_lane *lane_of(const struct lane_slot *at)
 {
 	return &at->family->lanes[at->lane];
 }
@@ -101,7 +101,7 @@ struct span {
 	uint64_t begin_ns, end_ns;
 };
 
-static inline struct span place(struct placed *at, uint64_t begin_ns, uint64_t end_ns)
+static inline struct span place(struct lane_slot *at, uint64_t begin_ns, uint64_t end_ns)
 {
 	struct span s = {begin_ns, end_ns};
 	if (s.begin_ns < at->last_ns)
@@ -120,7 +120,7 @@ static inline uint64_t inside(uint64_t begin_ns, uint64_t end_ns)
 }
 
 /* On a task's lane, where the poll around it will not begin before the last slice's end. */
-static inline uint64_t inside_poll(const struct placed *at, uint64_t begin_ns, uint64_t end_ns)
+static inline uint64_t inside_poll(const struct lane_slot *at, uint64_t begin_ns, uint64_t end_ns)
 {
 	uint64_t begin = begin_ns > at->last_ns ? begin_ns : at->last_ns;
 	return begin < end_ns ? begin + 1 : end_ns;

@@ -72,7 +72,7 @@ static void nested_poll(struct chrome *c, const struct tl_future_poll *poll, uin
 	out_used(&c->out, p);
 }
 
-static void instance_slice(struct chrome *c, const struct placed_future *at, const char *name,
+static void instance_slice(struct chrome *c, const struct lane_future *at, const char *name,
 			   const char *cname, uint64_t begin_ns, uint64_t end_ns)
 {
 	char *p = put_begin(out_room(&c->out), "future", name);
@@ -89,7 +89,7 @@ int chrome_future_poll(void *ctx, const struct tl_future_poll *poll)
 	struct chrome *c = ctx;
 	struct chrome_task *t = poll->task ? chrome_task(c, poll->task) : NULL;
 	const struct thread_lane *thread = lanes_thread(&c->sel.lanes, poll->thread);
-	struct placed_future *at;
+	struct lane_future *at;
 	if (!thread || (poll->task && !t))
 		return -ENOMEM;
 
@@ -125,7 +125,7 @@ int chrome_future_poll(void *ctx, const struct tl_future_poll *poll)
 int chrome_future_end(void *ctx, struct tl_future *future)
 {
 	struct chrome *c = ctx;
-	struct placed_future *at = future->user;
+	struct lane_future *at = future->user;
 	if (!at)
 		return 0;
 	uint64_t begin = at->begin_ns > c->sel.from_ns ? at->begin_ns : c->sel.from_ns;

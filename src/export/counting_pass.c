@@ -14,7 +14,7 @@
 #include <string.h>
 
 struct counted_task {
-	struct placed placed;
+	struct lane_slot placed;
 	uint64_t n_slices, n_samples, weight;
 	size_t name_len;
 };
@@ -326,7 +326,7 @@ static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
 	return count_inside(ctx, off->task, off->thread, off->begin_ns);
 }
 
-static void count_future_slice(struct counts *s, const struct placed_future *p, uint64_t begin_ns)
+static void count_future_slice(struct counts *s, const struct lane_future *p, uint64_t begin_ns)
 {
 	if (!s->shown_only) {
 		p->family->n_slices++;
@@ -339,7 +339,7 @@ static void count_future_slice(struct counts *s, const struct placed_future *p, 
 static int on_future_poll(void *ctx, const struct tl_future_poll *poll)
 {
 	struct counts *s = ctx;
-	struct placed_future *p;
+	struct lane_future *p;
 	int r = lanes_future_poll(s->lanes, &s->futures, poll->future, poll->outcome, &p);
 	if (r == 0)
 		r = count_inside(s, poll->task, poll->thread, poll->begin_ns);
@@ -354,7 +354,7 @@ static int on_future_poll(void *ctx, const struct tl_future_poll *poll)
 static int on_future_end(void *ctx, struct tl_future *future)
 {
 	struct counts *s = ctx;
-	struct placed_future *p = future->user;
+	struct lane_future *p = future->user;
 	if (!p)
 		return 0;
 	count_future_slice(s, p, future->begin_ns);
@@ -429,7 +429,7 @@ int counting_pass_run(struct counts *s, struct trace_reader *r, const struct rep
 	s->reader = r;
 	s->lanes->futures = s->limits->futures;
 	pool_init(&s->tasks, sizeof(struct counted_task));
-	pool_init(&s->futures, sizeof(struct placed_future));
+	pool_init(&s->futures, sizeof(struct lane_future));
 	int ret = timeline_replay(r, filter, &counting_sink, s, progress, progress_ctx, &s->totals,
 				  &s->base_ns, err);
 	for (uint32_t i = 0; i < s->lanes->n_threads; i++)

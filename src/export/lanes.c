@@ -192,16 +192,16 @@ static int lanes_grow(struct lane_family *f, uint32_t lane)
 	return 0;
 }
 
-int lanes_task_begin(struct lanes *l, const struct tl_task *task, struct placed *ret_placed)
+int lanes_task_begin(struct lanes *l, const struct tl_task *task, struct lane_slot *ret_placed)
 {
 	struct lane_family *f = family_of(l, task->kind);
 	if (!f)
 		return -ENOMEM;
 
-	struct placed p = {.family = f,
-			   .counts = f->role != TR_WORKER,
-			   .begin_ns = task->spawn_ns,
-			   .last_ns = task->spawn_ns};
+	struct lane_slot p = {.family = f,
+			      .counts = f->role != TR_WORKER,
+			      .begin_ns = task->spawn_ns,
+			      .last_ns = task->spawn_ns};
 	if (!p.counts) {
 		/* The threads' own lanes show what workers do. */
 	} else if (l->by_task) {
@@ -220,20 +220,20 @@ int lanes_task_begin(struct lanes *l, const struct tl_task *task, struct placed 
 	return 0;
 }
 
-void lanes_task_end(struct lanes *l, const struct placed *p, uint64_t end_ns)
+void lanes_task_end(struct lanes *l, const struct lane_slot *p, uint64_t end_ns)
 {
 	if (p->counts && !l->by_task)
 		pack_give(&p->family->pack, p->lane, end_ns);
 }
 
 static int future_take(struct lanes *l, struct pool *pool, struct tl_future *future,
-		       struct placed_future **ret)
+		       struct lane_future **ret)
 {
 	uint32_t kind = future->task ? future->task->kind : TRACE_KIND_NONE;
 	struct lane_family *f = map_get(&l->by_kind, kind, 1);
 	if (!f)
 		f = new_family(l, kind, true);
-	struct placed_future *p = f ? pool_get(pool) : NULL;
+	struct lane_future *p = f ? pool_get(pool) : NULL;
 	if (!p)
 		return -ENOMEM;
 	p->family = f;
@@ -247,7 +247,7 @@ static int future_take(struct lanes *l, struct pool *pool, struct tl_future *fut
 }
 
 int lanes_future_poll(struct lanes *l, struct pool *placed, struct tl_future *future,
-		      enum trace_outcome outcome, struct placed_future **ret_placed)
+		      enum trace_outcome outcome, struct lane_future **ret_placed)
 {
 	struct tl_future *around[256];
 	size_t n = 0;
@@ -264,7 +264,7 @@ int lanes_future_poll(struct lanes *l, struct pool *placed, struct tl_future *fu
 	return r < 0 ? r : future_take(l, placed, future, ret_placed);
 }
 
-void lanes_future_end(const struct placed_future *p, uint64_t end_ns)
+void lanes_future_end(const struct lane_future *p, uint64_t end_ns)
 {
 	pack_give(&p->family->pack, p->lane, end_ns > p->last_ns ? end_ns : p->last_ns);
 }

@@ -73,7 +73,7 @@ struct thread_lane {
 };
 
 /* A task that is alive, as exporters keep it in tl_task.user. First member of their own. */
-struct placed {
+struct lane_slot {
 	struct lane_family *family;
 	uint32_t lane;
 	bool counts; /* a task, and not a worker's own loop */
@@ -84,7 +84,7 @@ struct placed {
 };
 
 /* An instance of a future that waits for something, and so has a lane; in tl_future.user. */
-struct placed_future {
+struct lane_future {
 	struct lane_family *family; /* of role future: all futures in tasks of one family */
 	uint32_t lane;
 	bool shown;
@@ -118,14 +118,14 @@ int lanes_relabel(struct lanes *l, const struct kind_labels *labels);
 /* NULL when out of memory. */
 struct thread_lane *lanes_thread(struct lanes *l, uint32_t thread);
 /* A task appears; call once, in the timeline's order, and _end at its end. 0 or -ENOMEM. */
-int lanes_task_begin(struct lanes *l, const struct tl_task *task, struct placed *ret_placed);
-void lanes_task_end(struct lanes *l, const struct placed *p, uint64_t end_ns);
+int lanes_task_begin(struct lanes *l, const struct tl_task *task, struct lane_slot *ret_placed);
+void lanes_task_end(struct lanes *l, const struct lane_slot *p, uint64_t end_ns);
 /* Where an instance is drawn that is polled; NULL: nowhere, for it was ready at once. The futures
  * around it have got their lanes before it. */
 int lanes_future_poll(struct lanes *l, struct pool *placed, struct tl_future *future,
-		      enum trace_outcome outcome, struct placed_future **ret_placed);
+		      enum trace_outcome outcome, struct lane_future **ret_placed);
 /* Gives the lane back; the placed stays valid until pool_put(). */
-void lanes_future_end(const struct placed_future *p, uint64_t end_ns);
+void lanes_future_end(const struct lane_future *p, uint64_t end_ns);
 /* Before another pass: all packed lanes are free again. What is shown stays. */
 void lanes_restart(struct lanes *l);
 /* Forgets the counts of tasks, lanes and threads, and what is shown. */

@@ -82,7 +82,7 @@ struct speedscope {
 };
 
 struct speedscope_task {
-	struct placed placed;
+	struct lane_slot placed;
 	struct speedscope_profile *profile; /* NULL if not shown */
 	uint64_t family_frame;
 };

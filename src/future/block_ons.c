@@ -38,7 +38,7 @@ struct candidate {
 	bool several; /* not all of one place */
 };
 
-struct search {
+struct block_on_search {
 	struct inspect *in;
 	struct inspect_object *o;
 	const struct inspect_stack *s;
@@ -48,7 +48,7 @@ struct search {
 };
 
 /* The future among the parameters of block_on that this type is; NULL: none. */
-static const struct dw_type *as_param(const struct search *s, const struct dw_type *t)
+static const struct dw_type *as_param(const struct block_on_search *s, const struct dw_type *t)
 {
 	for (size_t i = 0; i < s->b.n_params; i++) {
 		const struct dw_type *p = dw_type_of(s->o->dwarf, s->b.params[i].type_ref);
@@ -59,7 +59,7 @@ static const struct dw_type *as_param(const struct search *s, const struct dw_ty
 	return NULL;
 }
 
-static void add(struct search *s, const struct dw_type *type, uint64_t addr)
+static void add(struct block_on_search *s, const struct dw_type *type, uint64_t addr)
 {
 	if (s->found.type && s->found.addr != addr)
 		s->found.several = true;
@@ -68,7 +68,7 @@ static void add(struct search *s, const struct dw_type *type, uint64_t addr)
 }
 
 /* What structures of one member have in the end. A broken one may have itself. */
-static const struct dw_type *unwrap(struct search *s, const struct dw_type *t)
+static const struct dw_type *unwrap(struct block_on_search *s, const struct dw_type *t)
 {
 	for (unsigned i = 0; t && t->class == DC_STRUCT && t->n_members == 1; i++)
 		t = i < MAX_STEPS ? dw_member_type(s->o->dwarf, &t->members[0]) : NULL;
@@ -76,7 +76,7 @@ static const struct dw_type *unwrap(struct search *s, const struct dw_type *t)
 }
 
 /* From a reference whose value is `addr` to the future, through references to it. */
-static void follow(struct search *s, const struct dw_type *t, uint64_t addr)
+static void follow(struct block_on_search *s, const struct dw_type *t, uint64_t addr)
 {
 	for (unsigned i = 0; t && i < MAX_STEPS; i++) {
 		const struct dw_type *f = i ? as_param(s, t) : NULL;
@@ -92,7 +92,7 @@ static void follow(struct search *s, const struct dw_type *t, uint64_t addr)
 	}
 }
 
-static void by_variables(struct search *s)
+static void by_variables(struct block_on_search *s)
 {
 	const struct unwind_frame *f = &s->s->frames[s->frame];
 
@@ -139,7 +139,7 @@ static void track(const struct machine *m, struct frame_registers *r, const stru
 	}
 }
 
-static void by_code(struct search *s)
+static void by_code(struct block_on_search *s)
 {
 	const struct unwind_frame *f = &s->s->frames[s->frame];
 	struct elf_image *image = s->o->object->image;
@@ -263,7 +263,7 @@ static struct inspect_kind *kind_of(struct inspect *in, struct inspect_object *o
 }
 
 /* The future that a block_on has as a parameter, found or not. */
-static const struct dw_type *future_of(const struct search *s)
+static const struct dw_type *future_of(const struct block_on_search *s)
 {
 	/* the outermost's: the others may have put something around it */
 	for (size_t i = s->b.n_params; i-- > 0;)
@@ -273,7 +273,7 @@ static const struct dw_type *future_of(const struct search *s)
 }
 
 /* A parameter may itself be a reference, as where a layer of block_on has pinned the future. */
-static void dereference(struct search *s, struct candidate *c)
+static void dereference(struct block_on_search *s, struct candidate *c)
 {
 	const struct dw_type *t = c->type;
 
@@ -295,7 +295,7 @@ static void dereference(struct search *s, struct candidate *c)
 
 /* A thread other than the one that drives a current_thread runtime polls its future from a closure
  * of Tokio's that also waits for its turn to drive it. */
-static void skip_wrapper(struct search *s, struct candidate *c)
+static void skip_wrapper(struct block_on_search *s, struct candidate *c)
 {
 	struct await_context ctx = {.mem = &s->in->mem, .budget = &s->in->budget};
 	struct walk w = {.ctx = &ctx, .dwarf = s->o->dwarf};
@@ -312,7 +312,8 @@ static void skip_wrapper(struct search *s, struct candidate *c)
 		*c = (struct candidate){.type = inner.type, .addr = inner.addr};
 }
 
-static int add_root(struct search *s, size_t thread, const char *why, struct inspect_result *r)
+static int add_root(struct block_on_search *s, size_t thread, const char *why,
+		    struct inspect_result *r)
 {
 	bool known = !why;
 	const struct dw_type *future = known ? s->found.type : s->o->dwarf ? future_of(s) : NULL;
@@ -342,7 +343,7 @@ static bool is_known(const struct inspect_result *r, size_t first, const struct 
 	return false;
 }
 
-static bool look_at_frame(struct search *s)
+static bool look_at_frame(struct block_on_search *s)
 {
 	uint64_t pc = s->s->frames[s->frame].ip;
 
@@ -371,7 +372,7 @@ static bool look_at_frame(struct search *s)
 
 static int find_in_thread(struct inspect *in, size_t thread, struct inspect_result *r)
 {
-	struct search s = {.in = in, .s = &in->threads[thread]}, outermost = {0};
+	struct block_on_search s = {.in = in, .s = &in->threads[thread]}, outermost = {0};
 	size_t first = r->n_tasks;
 	int rc = 0;
 

@@ -41,7 +41,7 @@ struct object_debug {
 	struct debug *debug; /* NULL: there is none */
 };
 
-struct compiler {
+struct program_compiler {
 	struct places_target target;
 	struct object_debug *objects;
 	size_t n_objects;
@@ -65,7 +65,7 @@ static int read_target(void *ctx, uint64_t addr, void *out, size_t len)
 	return target->read(target->ctx, addr, out, len);
 }
 
-static void note_trouble(struct compiler *c, const struct error *why)
+static void note_trouble(struct program_compiler *c, const struct error *why)
 {
 	pthread_mutex_lock(&c->lock);
 	if (!c->trouble.code)
@@ -73,7 +73,7 @@ static void note_trouble(struct compiler *c, const struct error *why)
 	pthread_mutex_unlock(&c->lock);
 }
 
-static struct debug *debug_of(struct compiler *c, const struct attach_object *o)
+static struct debug *debug_of(struct program_compiler *c, const struct attach_object *o)
 {
 	struct debug *d = NULL;
 	struct error why = {0};
@@ -95,7 +95,7 @@ static struct debug *debug_of(struct compiler *c, const struct attach_object *o)
 	return d;
 }
 
-static bool stopped(struct compiler *c)
+static bool stopped(struct program_compiler *c)
 {
 	pthread_mutex_lock(&c->lock);
 	bool stop = c->stop;
@@ -103,7 +103,7 @@ static bool stopped(struct compiler *c)
 	return stop;
 }
 
-static void add_result(struct compiler *c, const struct result *r)
+static void add_result(struct program_compiler *c, const struct result *r)
 {
 	pthread_mutex_lock(&c->lock);
 	if (GROW_ONE(c->results, c->n_results))
@@ -156,8 +156,9 @@ static bool set_owner(const struct future_cell *cell, struct result *result)
 
 /* Compiles what `result` is of, and keeps it: how many points it has. One that lists every future
  * may be too large: then the plain one is better than none. */
-static size_t compile_cell(struct compiler *c, struct debug *d, const struct future_cell *cell,
-			   const struct attach_object *o, struct result *result)
+static size_t compile_cell(struct program_compiler *c, struct debug *d,
+			   const struct future_cell *cell, const struct attach_object *o,
+			   struct result *result)
 {
 	const struct map *hooked = o == c->hooked_object ? &c->hooked : NULL;
 	struct program *ret = &result->program;
@@ -186,8 +187,8 @@ static size_t compile_cell(struct compiler *c, struct debug *d, const struct fut
 }
 
 /* A future whose polls are hooked: the program begins at its own address. */
-static size_t compile_future(struct compiler *c, uint32_t number, const struct attach_kind *k,
-			     uint32_t first)
+static size_t compile_future(struct program_compiler *c, uint32_t number,
+			     const struct attach_kind *k, uint32_t first)
 {
 	struct result r = {.kind = number, .first = first, .boxed = true};
 	struct debug *d = debug_of(c, k->object);
@@ -202,8 +203,8 @@ static size_t compile_future(struct compiler *c, uint32_t number, const struct a
 }
 
 /* A block_on's own, which is polled as a part of that. */
-static size_t compile_root_poll(struct compiler *c, uint32_t number, const struct attach_kind *k,
-				uint32_t first)
+static size_t compile_root_poll(struct program_compiler *c, uint32_t number,
+				const struct attach_kind *k, uint32_t first)
 {
 	struct result r = {.kind = number, .first = first};
 	struct debug *d = debug_of(c, k->object);
@@ -218,7 +219,7 @@ static size_t compile_root_poll(struct compiler *c, uint32_t number, const struc
 }
 
 /* One kind; how many points it has. */
-static size_t compile(struct compiler *c, uint32_t number, const struct attach_kind *k,
+static size_t compile(struct program_compiler *c, uint32_t number, const struct attach_kind *k,
 		      uint32_t first)
 {
 	struct result r = {.kind = number, .first = first};
@@ -243,7 +244,7 @@ static size_t compile(struct compiler *c, uint32_t number, const struct attach_k
 }
 
 /* The types of all futures whose polls are hooked; they are all of one object. */
-static void find_hooked(struct compiler *c, const struct attach_kind *kinds, size_t n)
+static void find_hooked(struct program_compiler *c, const struct attach_kind *kinds, size_t n)
 {
 	for (size_t i = 0; i < n && !stopped(c); i++) {
 		const struct attach_kind *k = &kinds[i];
@@ -258,7 +259,7 @@ static void find_hooked(struct compiler *c, const struct attach_kind *kinds, siz
 
 static void *run(void *arg)
 {
-	struct compiler *c = arg;
+	struct program_compiler *c = arg;
 	const struct attach_kind *kinds = c->target.kinds;
 	size_t n = c->target.n_kinds;
 	uint32_t first = 1;
@@ -281,7 +282,7 @@ static void *run(void *arg)
 
 static void *places_begin(const struct places_target *target, enum places_depth depth)
 {
-	struct compiler *c = calloc(1, sizeof(*c));
+	struct program_compiler *c = calloc(1, sizeof(*c));
 	sigset_t before;
 	int r;
 
@@ -304,7 +305,7 @@ static void *places_begin(const struct places_target *target, enum places_depth 
 
 static int places_trouble(void *compiler, struct error *err)
 {
-	struct compiler *c = compiler;
+	struct program_compiler *c = compiler;
 	int r;
 
 	pthread_mutex_lock(&c->lock);
@@ -319,7 +320,7 @@ static int places_trouble(void *compiler, struct error *err)
 
 static int places_next(void *compiler, struct place_program *ret)
 {
-	struct compiler *c = compiler;
+	struct program_compiler *c = compiler;
 	int r = 0;
 
 	pthread_mutex_lock(&c->lock);
@@ -352,7 +353,7 @@ static int places_next(void *compiler, struct place_program *ret)
 
 static void places_wait(void *compiler, uint64_t ns)
 {
-	struct compiler *c = compiler;
+	struct program_compiler *c = compiler;
 	uint64_t until = clock_realtime_ns() + ns;
 	const struct timespec ts = {.tv_sec = (time_t)(until / NSEC_PER_SEC),
 				    .tv_nsec = (long)(until % NSEC_PER_SEC)};
@@ -366,7 +367,7 @@ static void places_wait(void *compiler, uint64_t ns)
 
 static void places_end(void *compiler)
 {
-	struct compiler *c = compiler;
+	struct program_compiler *c = compiler;
 
 	pthread_mutex_lock(&c->lock);
 	c->stop = true;

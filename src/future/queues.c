@@ -47,7 +47,7 @@ struct scheduler {
 	bool all_known; /* every queue of it was read */
 };
 
-struct search {
+struct queue_search {
 	struct inspect *in;
 	struct map tasks; /* header -> the queue's name */
 	struct scheduler *v;
@@ -61,14 +61,14 @@ struct search {
 
 static void one_task(void *ctx, uint64_t task)
 {
-	struct search *s = ctx;
+	struct queue_search *s = ctx;
 
 	if (map_put_const(&s->tasks, task, 0, s->name) < 0)
 		s->failed = true;
 }
 
 /* A name that lives as long as the look. */
-static const char *keep(struct search *s, char *name)
+static const char *keep(struct queue_search *s, char *name)
 {
 	struct inspect *in = s->in;
 
@@ -80,7 +80,7 @@ static const char *keep(struct search *s, char *name)
 	return in->words[in->n_words++] = name;
 }
 
-static const char *worker_name(struct search *s, const char *what, uint64_t worker)
+static const char *worker_name(struct queue_search *s, const char *what, uint64_t worker)
 {
 	char *name = NULL;
 
@@ -91,10 +91,10 @@ static const char *worker_name(struct search *s, const char *what, uint64_t work
 
 /* ---- the cores of workers ---- */
 
-typedef bool context_fn(struct search *s, const struct dw_type *t, uint64_t addr, void *arg);
+typedef bool context_fn(struct queue_search *s, const struct dw_type *t, uint64_t addr, void *arg);
 
 /* The scheduler's context of each thread that is in one: Tokio from 1.28 or so on, by CONTEXT. */
-static void contexts_by_context(struct search *s, context_fn *one, void *arg)
+static void contexts_by_context(struct queue_search *s, context_fn *one, void *arg)
 {
 	const struct elf_symbol *symbol;
 	size_t pos = 0;
@@ -118,7 +118,7 @@ static void contexts_by_context(struct search *s, context_fn *one, void *arg)
 }
 
 /* The same before: by a variable of the scheduler's own, a pointer without a type. */
-static void contexts_by_current(struct search *s, const char *path, const char *type,
+static void contexts_by_current(struct queue_search *s, const char *path, const char *type,
 				context_fn *one, void *arg)
 {
 	const struct elf_symbol *symbol;
@@ -139,7 +139,7 @@ static void contexts_by_current(struct search *s, const char *path, const char *
 }
 
 /* Box<Core> in a cell: its type and address; false: it isn't there now. */
-static bool core_in(struct search *s, const struct dw_type *t, uint64_t addr,
+static bool core_in(struct queue_search *s, const struct dw_type *t, uint64_t addr,
 		    const struct dw_type **ret_type, uint64_t *ret_core)
 {
 	const struct dw_type *cell, *box;
@@ -161,7 +161,7 @@ struct workers {
 	bool *seen;
 };
 
-static void read_core(struct search *s, struct workers *ws, uint64_t index,
+static void read_core(struct queue_search *s, struct workers *ws, uint64_t index,
 		      const struct dw_type *core, uint64_t addr)
 {
 	uint64_t task;
@@ -177,7 +177,7 @@ static void read_core(struct search *s, struct workers *ws, uint64_t index,
 }
 
 /* multi_thread::worker::Context { worker: Arc<Worker { handle, index, core }>, core } */
-static bool one_worker(struct search *s, const struct dw_type *t, uint64_t addr, void *arg)
+static bool one_worker(struct queue_search *s, const struct dw_type *t, uint64_t addr, void *arg)
 {
 	struct workers *ws = arg;
 	const struct dw_type *x, *worker, *core, *handle;
@@ -209,7 +209,8 @@ direct:
 }
 
 /* Remote { steal: Steal(Arc<Inner>), .. } */
-static bool read_remote(struct search *s, const struct dw_type *t, uint64_t addr, size_t index)
+static bool read_remote(struct queue_search *s, const struct dw_type *t, uint64_t addr,
+			size_t index)
 {
 	const struct deque_call c = {one_task, s};
 	const struct dw_type *x, *inner;
@@ -223,7 +224,7 @@ static bool read_remote(struct search *s, const struct dw_type *t, uint64_t addr
 }
 
 /* Inject { head }, or since 1.29 or so inject::Shared with its head in `synced`. */
-static bool read_inject(struct search *s, const struct dw_type *t, uint64_t addr)
+static bool read_inject(struct queue_search *s, const struct dw_type *t, uint64_t addr)
 {
 	const struct deque_call c = {one_task, s};
 	const struct dw_type *x, *head;
@@ -238,7 +239,7 @@ static bool read_inject(struct search *s, const struct dw_type *t, uint64_t addr
 	       await_find_member(&s->w, x, at, "inject", &x, &at) && deque_linked(&s->w, x, at, &c);
 }
 
-static bool read_multi_thread(struct search *s, const struct dw_type *t, uint64_t addr,
+static bool read_multi_thread(struct queue_search *s, const struct dw_type *t, uint64_t addr,
 			      uint64_t arc)
 {
 	struct workers ws = {.handle = arc};
@@ -273,7 +274,7 @@ struct current {
 };
 
 /* current_thread::Context { handle: Arc<Handle>, core: RefCell<Option<Box<Core { tasks }>>> } */
-static bool one_current(struct search *s, const struct dw_type *t, uint64_t addr, void *arg)
+static bool one_current(struct queue_search *s, const struct dw_type *t, uint64_t addr, void *arg)
 {
 	const struct deque_call c = {one_task, s};
 	struct current *cur = arg;
@@ -290,7 +291,7 @@ static bool one_current(struct search *s, const struct dw_type *t, uint64_t addr
 	return true;
 }
 
-static bool read_current_thread(struct search *s, const struct dw_type *t, uint64_t addr,
+static bool read_current_thread(struct queue_search *s, const struct dw_type *t, uint64_t addr,
 				uint64_t arc)
 {
 	const struct deque_call c = {one_task, s};
@@ -310,7 +311,7 @@ static bool read_current_thread(struct search *s, const struct dw_type *t, uint6
 	return ok && cur.seen;
 }
 
-static bool read_local_set(struct search *s, const struct dw_type *t, uint64_t addr)
+static bool read_local_set(struct queue_search *s, const struct dw_type *t, uint64_t addr)
 {
 	const struct deque_call c = {one_task, s};
 	const struct dw_type *x;
@@ -327,7 +328,7 @@ static bool read_local_set(struct search *s, const struct dw_type *t, uint64_t a
 
 /* ---- async-executor ---- */
 
-static bool read_executor(struct search *s, const struct dw_type *t, uint64_t addr)
+static bool read_executor(struct queue_search *s, const struct dw_type *t, uint64_t addr)
 {
 	const struct deque_call c = {one_task, s};
 	const struct dw_type *x, *vec, *arc, *queue;
@@ -352,11 +353,12 @@ static bool read_executor(struct search *s, const struct dw_type *t, uint64_t ad
 
 /* ---- schedulers ---- */
 
-static bool read_scheduler(struct search *s, const struct dw_type *t, uint64_t addr, uint64_t arc)
+static bool read_scheduler(struct queue_search *s, const struct dw_type *t, uint64_t addr,
+			   uint64_t arc)
 {
 	static const struct {
 		const char *prefix;
-		bool (*read)(struct search *s, const struct dw_type *t, uint64_t addr,
+		bool (*read)(struct queue_search *s, const struct dw_type *t, uint64_t addr,
 			     uint64_t arc);
 	} of_tokio[] = {
 		{"tokio::runtime::scheduler::multi_thread::handle::Handle", read_multi_thread},
@@ -378,7 +380,7 @@ static bool read_scheduler(struct search *s, const struct dw_type *t, uint64_t a
 }
 
 /* What a task's scheduler points at. */
-static const struct dw_type *scheduler_of(struct search *s, const struct inspect_task *t,
+static const struct dw_type *scheduler_of(struct queue_search *s, const struct inspect_task *t,
 					  uint64_t *ret_addr)
 {
 	const struct inspect_kind *k = t->kind;
@@ -399,7 +401,7 @@ static const struct dw_type *scheduler_of(struct search *s, const struct inspect
 	return mem_u64(&s->in->mem, at, ret_addr) ? await_pointee(&s->w, type) : NULL;
 }
 
-static const struct scheduler *scheduler_at(struct search *s, const struct inspect_task *t)
+static const struct scheduler *scheduler_at(struct queue_search *s, const struct inspect_task *t)
 {
 	struct await_context ctx = {.mem = &s->in->mem, .budget = &s->in->budget};
 	const struct dw_type *type;
@@ -473,7 +475,7 @@ static bool on_its_way(struct inspect *in, uint64_t task)
 
 int queues_find(struct inspect *in, struct inspect_result *r, struct error *err)
 {
-	struct search s = {.in = in};
+	struct queue_search s = {.in = in};
 
 	for (size_t i = 0; i < r->n_tasks && !s.failed; i++)
 		if (r->tasks[i].state == IS_SCHEDULED &&

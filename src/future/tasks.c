@@ -183,7 +183,7 @@ static int found_add(struct found_list *l, uint64_t addr, struct inspect_kind *k
 {
 	if (!GROW(l->v, l->n, l->cap))
 		return -ENOMEM;
-	l->v[l->n++] = (struct found){addr, k};
+	l->v[l->n++] = (struct found_task){addr, k};
 	return 0;
 }
 
@@ -235,7 +235,7 @@ static uint64_t pages_to_search(const struct inspect *in)
 	return (2 * bytes + MIN_SEARCH_BYTES) / PAGE;
 }
 
-struct search {
+struct header_search {
 	struct inspect *in;
 	bool copy;
 	uint64_t *buf;
@@ -243,7 +243,7 @@ struct search {
 	struct found_list *list;
 };
 
-static int search_run(struct search *s, uint64_t start, uint64_t end)
+static int search_run(struct header_search *s, uint64_t start, uint64_t end)
 {
 	struct mem *m = &s->in->mem;
 	size_t step = s->copy ? PAGE : SCAN_BYTES;
@@ -262,7 +262,7 @@ static int search_run(struct search *s, uint64_t start, uint64_t end)
 }
 
 /* Of a mapping what is there; a copy has all of it. */
-static int search_map(struct search *s, const struct process_map *map)
+static int search_map(struct header_search *s, const struct process_map *map)
 {
 	struct mem *m = &s->in->mem;
 	uint64_t start, end;
@@ -282,7 +282,7 @@ static int search_map(struct search *s, const struct process_map *map)
 int tasks_scan(struct inspect *in, bool copy, struct found_list *list, struct error *err)
 {
 	_cleanup_free_ uint64_t *buf = malloc(SCAN_BYTES);
-	struct search s = {.in = in, .copy = copy, .buf = buf, .list = list};
+	struct header_search s = {.in = in, .copy = copy, .buf = buf, .list = list};
 	int r = 0;
 
 	if (!buf)

@@ -75,13 +75,13 @@ struct inspect {
 	size_t n_notes;
 };
 
-struct found {
+struct found_task {
 	uint64_t addr;
 	struct inspect_kind *kind;
 };
 
 struct found_list {
-	struct found *v;
+	struct found_task *v;
 	size_t n, cap;
 };
 

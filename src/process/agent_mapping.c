@@ -265,7 +265,7 @@ static size_t give_back(struct stub_call *calls, const struct stale_agents *all,
 }
 
 /* What can be asked for while the program runs. */
-static int make_rest(struct injector *in, struct code_cave *place, const struct layout *l,
+static int make_rest(struct injector *in, struct code_cave *cave, const struct layout *l,
 		     const struct stale_agents *all, uint64_t rings_in_use, bool reused,
 		     struct error *err)
 {
@@ -299,7 +299,7 @@ static int make_rest(struct injector *in, struct code_cave *place, const struct 
 						 l->data_bytes, word(l, WORD_NAME)}};
 	n += give_back(calls + n, all, rings_in_use);
 	remote_calls.n_calls = n;
-	return inject_run(in, place, &remote_calls, err);
+	return inject_run(in, cave, &remote_calls, err);
 }
 
 /* Those of `old` are replaced in place, if it has any of that size; `all` are the earlier areas. */
@@ -308,7 +308,7 @@ static int make_rings(struct injector *in, struct layout *l, const struct stale_
 		      struct error *err)
 {
 	struct process *p = in->process;
-	struct code_cave place = {.addr = l->remote_calls, .size = layout_page_bytes()};
+	struct code_cave cave = {.addr = l->remote_calls, .size = layout_page_bytes()};
 	uint64_t at = old->rings_bytes == l->rings_bytes ? old->rings : 0;
 	const struct ring_memory_words words = {.done = word(l, WORD_DONE),
 						.name = word(l, WORD_NAME),
@@ -322,13 +322,13 @@ static int make_rings(struct injector *in, struct layout *l, const struct stale_
 
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write into process %d", p->pid);
-	rc = make_rest(in, &place, l, all, at, reused, err);
+	rc = make_rest(in, &cave, l, all, at, reused, err);
 	if (rc < 0) {
 		if (err && !err->code)
 			error_sys(err, rc, "process %d was refused memory for the agent", p->pid);
 		return rc;
 	}
-	TRY(ring_memory_make(in, &place, &words, l->rings_bytes, at, &map, err));
+	TRY(ring_memory_make(in, &cave, &words, l->rings_bytes, at, &map, err));
 	rings->map = map;
 	rings->bytes = l->rings_bytes;
 	rc = memory_read_u64(p, word(l, WORD_RINGS), &l->rings);

@@ -583,7 +583,7 @@ static int patch_some(struct hooks *h, struct process *p, const uint64_t *pcs, s
 }
 
 /* Patches and calls are numbered as one; these are some that are changed together. */
-struct range {
+struct change_range {
 	bool calls;
 	size_t first, n;
 };
@@ -593,9 +593,9 @@ static size_t n_changes(const struct hooks *h)
 	return h->n_patches + h->n_calls;
 }
 
-static struct range range_from(const struct hooks *h, size_t number)
+static struct change_range range_from(const struct hooks *h, size_t number)
 {
-	struct range r = {.calls = number >= h->n_patches};
+	struct change_range r = {.calls = number >= h->n_patches};
 	size_t end = r.calls ? h->n_calls : h->n_patches;
 
 	r.first = r.calls ? number - h->n_patches : number;
@@ -603,7 +603,7 @@ static struct range range_from(const struct hooks *h, size_t number)
 	return r;
 }
 
-static bool any_applied(const struct hooks *h, const struct range *r)
+static bool any_applied(const struct hooks *h, const struct change_range *r)
 {
 	for (size_t i = r->first; i < r->first + r->n; i++)
 		if (r->calls ? h->calls[i].applied : h->patches[i].applied)
@@ -635,7 +635,7 @@ int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *s
 	int rc = pcs ? 0 : -ENOMEM;
 
 	while (rc == 0 && h->n_tried < n_changes(h)) {
-		const struct range r = range_from(h, h->n_tried);
+		const struct change_range r = range_from(h, h->n_tried);
 
 		rc = r.calls ? call_hooks_patch(h, p, r.first, r.n)
 			     : patch_some(h, p, pcs, n_pcs, r.first, r.n);
@@ -683,7 +683,7 @@ int hooks_unpatch(struct hooks *h, struct process *p, uint64_t until_ns)
 	int result = 0;
 
 	for (size_t at = 0; at < n_changes(h);) {
-		const struct range r = range_from(h, at);
+		const struct change_range r = range_from(h, at);
 
 		at += r.n;
 		if (!any_applied(h, &r))
@@ -702,7 +702,7 @@ int hooks_unpatch(struct hooks *h, struct process *p, uint64_t until_ns)
 bool hooks_any_patch(const struct hooks *h)
 {
 	for (size_t at = 0; at < n_changes(h);) {
-		const struct range r = range_from(h, at);
+		const struct change_range r = range_from(h, at);
 
 		if (any_applied(h, &r))
 			return true;

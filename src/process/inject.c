@@ -258,14 +258,14 @@ static int held_error(const struct process *p, struct error *err)
 		p->pid, p->pid);
 }
 
-static bool inside(const struct code_cave *place, uint64_t pc)
+static bool inside(const struct code_cave *cave, uint64_t pc)
 {
-	return pc >= place->addr && pc < place->addr + place->size;
+	return pc >= cave->addr && pc < cave->addr + cave->size;
 }
 
 /* A signal may have come while the thread was in the stub, or on its way to it: its handler returns
  * there. Then the signal's frame, further up the stack, holds an address in the stub. */
-static bool returns_inside(const struct process *p, const struct code_cave *place, uint64_t sp)
+static bool returns_inside(const struct process *p, const struct code_cave *cave, uint64_t sp)
 {
 	uint64_t words[PAGE / 8], at = sp & ~7ull;
 
@@ -275,7 +275,7 @@ static bool returns_inside(const struct process *p, const struct code_cave *plac
 		if (memory_read(p, at, words, n * 8) < 0)
 			return at == (sp & ~7ull);
 		for (size_t i = 0; i < n; i++)
-			if (inside(place, words[i]))
+			if (inside(cave, words[i]))
 				return true;
 		at += n * 8;
 	}
@@ -286,7 +286,7 @@ enum seen { SEEN_OUT, SEEN_INSIDE, SEEN_NOT };
 
 /* A thread that sleeps shows for free where: "NR ARG... SP PC". If it sleeps there still when its
  * stack was read, that was its stack. */
-static enum seen see_sleeping(const struct process *p, const struct code_cave *place, pid_t tid)
+static enum seen see_sleeping(const struct process *p, const struct code_cave *cave, pid_t tid)
 {
 	char name[48], text[512], again[512];
 	unsigned long long sp, pc;
@@ -302,7 +302,7 @@ static enum seen see_sleeping(const struct process *p, const struct code_cave *p
 		last--;
 	if (sscanf(last, "%llx %llx", &sp, &pc) != 2)
 		return SEEN_NOT;
-	if (inside(place, pc) || returns_inside(p, place, sp))
+	if (inside(cave, pc) || returns_inside(p, cave, sp))
 		return SEEN_INSIDE;
 	return process_read_file(p, name, again, sizeof(again)) > 0 && !strcmp(text, again)
 		       ? SEEN_OUT
@@ -310,12 +310,12 @@ static enum seen see_sleeping(const struct process *p, const struct code_cave *p
 }
 
 /* Waits until the thread was seen outside of the stub. One that runs must be stopped to be seen. */
-static bool wait_until_out(struct injector *in, const struct code_cave *place, pid_t tid)
+static bool wait_until_out(struct injector *in, const struct code_cave *cave, pid_t tid)
 {
 	uint64_t until = clock_monotonic_ns() + OUT_TIMEOUT;
 
 	for (unsigned round = 0; clock_monotonic_ns() < until; round++) {
-		enum seen seen = see_sleeping(in->process, place, tid);
+		enum seen seen = see_sleeping(in->process, cave, tid);
 
 		if (seen == SEEN_NOT && round >= 2) {
 			struct stopped_thread t;
@@ -327,9 +327,9 @@ static bool wait_until_out(struct injector *in, const struct code_cave *place, p
 				return true;
 			if (rc < 0)
 				return false;
-			if (arch_regs_read(tid, &regs) == 0 && !inside(place, regs.pc) &&
+			if (arch_regs_read(tid, &regs) == 0 && !inside(cave, regs.pc) &&
 			    t.state != THREAD_SIGNALED &&
-			    !returns_inside(in->process, place, regs.sp))
+			    !returns_inside(in->process, cave, regs.sp))
 				seen = SEEN_OUT;
 			thread_resume(&t);
 			in->stop_ns += clock_monotonic_ns() - began;
@@ -346,13 +346,13 @@ static bool wait_until_out(struct injector *in, const struct code_cave *place, p
 #define MASK_BYTES 8u /* the kernel's, of 64 signals; at the end of the stub's place */
 #define MAX_CALLS 64u
 
-static uint64_t mask_addr(const struct code_cave *place)
+static uint64_t mask_addr(const struct code_cave *cave)
 {
-	return place->addr + place->size - MASK_BYTES;
+	return cave->addr + cave->size - MASK_BYTES;
 }
 
 /* The list with one more call, which sets the mask. */
-static int with_mask(const struct code_cave *place, const struct remote_calls *e,
+static int with_mask(const struct code_cave *cave, const struct remote_calls *e,
 		     struct stub_call calls[MAX_CALLS], struct remote_calls *ret)
 {
 	if (e->n_calls >= MAX_CALLS)
@@ -360,7 +360,7 @@ static int with_mask(const struct code_cave *place, const struct remote_calls *e
 	memcpy(calls, e->calls, e->n_calls * sizeof(*calls));
 	calls[e->n_calls] = (struct stub_call){
 		.nr = __NR_rt_sigprocmask,
-		.args = {SIG_SETMASK, mask_addr(place), 0, MASK_BYTES},
+		.args = {SIG_SETMASK, mask_addr(cave), 0, MASK_BYTES},
 		.always = 1,
 	};
 	*ret = *e;
@@ -369,14 +369,14 @@ static int with_mask(const struct code_cave *place, const struct remote_calls *e
 	return 0;
 }
 
-static int write_mask(const struct injector *in, const struct code_cave *place, pid_t tid)
+static int write_mask(const struct injector *in, const struct code_cave *cave, pid_t tid)
 {
 	uint64_t mask;
 
 	/* Of a thread in sigsuspend() the one that it returns to. */
 	if (ptrace(PTRACE_GETSIGMASK, tid, MASK_BYTES, &mask) < 0)
 		return -errno;
-	return memory_write_u64(in->process, mask_addr(place), mask);
+	return memory_write_u64(in->process, mask_addr(cave), mask);
 }
 
 /* Once the thread is on its way to the list, at whose end it has its mask again. */
@@ -387,11 +387,11 @@ static void block_signals(pid_t tid)
 	ptrace(PTRACE_SETSIGMASK, tid, MASK_BYTES, &all);
 }
 
-static int write_stub(struct injector *in, const struct code_cave *place,
+static int write_stub(struct injector *in, const struct code_cave *cave,
 		      const struct remote_calls *e, const struct arch_regs *regs, uint64_t waiting)
 {
 	uint8_t code[STUB_MAX_BYTES];
-	size_t room = e->held ? place->size - MASK_BYTES : place->size;
+	size_t room = e->held ? cave->size - MASK_BYTES : cave->size;
 	struct stub_resume resume;
 	int rc;
 
@@ -408,7 +408,7 @@ static int write_stub(struct injector *in, const struct code_cave *place,
 		if (rc < 0 && rc != -EIO && rc != -EFAULT)
 			return rc;
 	}
-	return memory_write(in->process, place->addr, code, (size_t)len);
+	return memory_write(in->process, cave->addr, code, (size_t)len);
 }
 
 /* Whether the others, which are stopped, have to wait for the thread still. A signal's handler, in
@@ -456,7 +456,7 @@ static void wait_for_end(const struct injector *in, const struct remote_calls *e
  * Goes with the thread from system call to system call, and holds it right before the one that is
  * asked for, unless the list is stopped before. Whatever becomes of us, it goes on by itself.
  */
-static int go_with(const struct process *p, const struct code_cave *place,
+static int go_with(const struct process *p, const struct code_cave *cave,
 		   const struct remote_calls *e, pid_t tid, struct process_stop *others)
 {
 	struct arch_regs regs;
@@ -484,7 +484,7 @@ static int go_with(const struct process *p, const struct code_cave *place,
 		if (arch_regs_read(tid, &regs) < 0)
 			return -errno;
 		/* A signal handler's call, or its way back to the list? */
-		if (!inside(place, regs.pc) || regs.call == ARCH_NO_CALL)
+		if (!inside(cave, regs.pc) || regs.call == ARCH_NO_CALL)
 			continue;
 		entered = !entered;
 		if (!entered)
@@ -538,18 +538,18 @@ static bool abort_sequence(const struct process *p, pid_t tid, struct arch_regs 
 }
 
 /* Whether a stopped thread may be sent; *ret_regs: where it is to come back to. */
-static bool is_fit(const struct injector *in, const struct code_cave *place,
+static bool is_fit(const struct injector *in, const struct code_cave *cave,
 		   const struct stopped_thread *t, struct arch_regs *ret_regs)
 {
 	process_step("getregs");
 	return t->state == THREAD_STOPPED && arch_regs_read(t->tid, ret_regs) == 0 &&
 	       ret_regs->native &&
 	       !(ret_regs->pc >= in->avoid_start && ret_regs->pc < in->avoid_end) &&
-	       !inside(place, ret_regs->pc) && abort_sequence(in->process, t->tid, ret_regs);
+	       !inside(cave, ret_regs->pc) && abort_sequence(in->process, t->tid, ret_regs);
 }
 
 /* Sends a stopped thread, which the caller lets go. 1, or negative errno. */
-static int send_off(struct injector *in, struct code_cave *place, const struct remote_calls *e,
+static int send_off(struct injector *in, struct code_cave *cave, const struct remote_calls *e,
 		    pid_t tid, struct arch_regs *regs, uint64_t waiting,
 		    struct process_stop *others, struct error *err)
 {
@@ -557,18 +557,18 @@ static int send_off(struct injector *in, struct code_cave *place, const struct r
 
 	TRY(seccomp_allows(in->process, tid, e->calls, e->n_calls, &in->trial, err));
 	in->process->stopped_tid = tid;
-	rc = write_stub(in, place, e, regs, waiting);
+	rc = write_stub(in, cave, e, regs, waiting);
 	if (rc == 0 && e->held)
-		rc = write_mask(in, place, tid);
+		rc = write_mask(in, cave, tid);
 	in->process->stopped_tid = 0;
 	if (rc == 0) {
-		regs->pc = place->addr;
+		regs->pc = cave->addr;
 		regs->call = ARCH_NO_CALL;
 		process_step("setregs");
-		place->dirty = true;
+		cave->dirty = true;
 		if (arch_regs_write(tid, regs) < 0) {
 			rc = -errno;
-			place->dirty = false;
+			cave->dirty = false;
 		}
 	}
 	if (rc < 0)
@@ -579,14 +579,14 @@ static int send_off(struct injector *in, struct code_cave *place, const struct r
 		block_signals(tid);
 	/* A thread that we lose on the way comes to the end of the list all the same. */
 	if (e->held && ptrace(PTRACE_SETOPTIONS, tid, 0, (long)PTRACE_O_TRACESYSGOOD) == 0)
-		go_with(in->process, place, e, tid, others);
+		go_with(in->process, cave, e, tid, others);
 	in->last_tid = tid;
 	in->fs_base = regs->thread;
 	return 1;
 }
 
 /* Sends one running thread. 1: it is on its way; 0: another one should be asked. */
-static int send(struct injector *in, struct code_cave *place, const struct remote_calls *e,
+static int send(struct injector *in, struct code_cave *cave, const struct remote_calls *e,
 		pid_t tid, uint64_t waiting, struct error *err)
 {
 	struct arch_regs regs;
@@ -608,8 +608,8 @@ static int send(struct injector *in, struct code_cave *place, const struct remot
 		thread_resume(&t);
 		return held_error(in->process, err);
 	}
-	if (is_fit(in, place, &t, &regs))
-		rc = send_off(in, place, e, tid, &regs, waiting, NULL, err);
+	if (is_fit(in, cave, &t, &regs))
+		rc = send_off(in, cave, e, tid, &regs, waiting, NULL, err);
 	thread_resume(&t);
 	in->stop_ns += clock_monotonic_ns() - began;
 	return rc;
@@ -625,7 +625,7 @@ static struct stopped_thread *find_stopped(const struct process_stop *all, pid_t
 
 /* The first of them that can be used, while all threads are stopped: then no other thread passes on
  * to a child what the remote calls hold meanwhile, a descriptor. Results as above. */
-static int send_alone(struct injector *in, struct code_cave *place, const struct remote_calls *e,
+static int send_alone(struct injector *in, struct code_cave *cave, const struct remote_calls *e,
 		      const struct thread_candidate *order, size_t n, uint64_t waiting,
 		      struct error *err)
 {
@@ -639,11 +639,11 @@ static int send_alone(struct injector *in, struct code_cave *place, const struct
 		struct stopped_thread *at = find_stopped(&all, order[i].tid), t;
 		struct arch_regs regs;
 
-		if (!at || !is_fit(in, place, at, &regs))
+		if (!at || !is_fit(in, cave, at, &regs))
 			continue;
 		t = *at;
 		at->state = THREAD_GONE; /* it is let go by itself */
-		rc = send_off(in, place, e, t.tid, &regs, waiting, &all, err);
+		rc = send_off(in, cave, e, t.tid, &regs, waiting, &all, err);
 		thread_resume(&t);
 		if (rc == 1 && all.v)
 			wait_for_end(in, e, t.tid, waiting);
@@ -717,7 +717,7 @@ static int may_skip(struct injector *in, pid_t tid, struct error *err)
 }
 
 /* The same for a parked program, whose libc's start is in no restartable sequence. */
-static int send_parked(struct injector *in, struct code_cave *place, const struct remote_calls *e,
+static int send_parked(struct injector *in, struct code_cave *cave, const struct remote_calls *e,
 		       uint64_t waiting, struct error *err)
 {
 	static const arch_breakpoint breakpoint = ARCH_BREAKPOINT;
@@ -733,16 +733,16 @@ static int send_parked(struct injector *in, struct code_cave *place, const struc
 	in->process->stopped_tid = tid;
 	if (in->parked->is_call)
 		regs.result = (uint64_t)in->parked->call;
-	rc = write_stub(in, place, e, &regs, waiting);
+	rc = write_stub(in, cave, e, &regs, waiting);
 	if (rc == 0 && e->held)
-		rc = write_mask(in, place, tid);
+		rc = write_mask(in, cave, tid);
 	if (rc == 0 && !in->parked->is_call)
 		rc = memory_write(in->process, in->parked->addr, &breakpoint, sizeof(breakpoint));
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write into process %d", tid);
 	in->fs_base = regs.thread;
 	in->last_tid = tid;
-	regs.pc = place->addr;
+	regs.pc = cave->addr;
 	regs.call = ARCH_NO_CALL;
 	process_step("setregs");
 	if (arch_regs_write(tid, &regs) < 0) {
@@ -751,7 +751,7 @@ static int send_parked(struct injector *in, struct code_cave *place, const struc
 		if (e->held) {
 			if (!in->process->forced)
 				block_signals(tid);
-			go_with(in->process, place, e, tid, NULL);
+			go_with(in->process, cave, e, tid, NULL);
 		}
 		rc = come_back(in, err);
 	}
@@ -770,7 +770,7 @@ static int outcome(const struct remote_calls *e, uint64_t value, uint64_t waitin
 	return (int64_t)value < 0 && (int64_t)value >= -4095 ? (int)(int64_t)value : -EIO;
 }
 
-static int run(struct injector *in, struct code_cave *place, const struct remote_calls *e,
+static int run(struct injector *in, struct code_cave *cave, const struct remote_calls *e,
 	       struct error *err)
 {
 	struct thread_candidate order[MAX_LOOKED_AT];
@@ -781,19 +781,19 @@ static int run(struct injector *in, struct code_cave *place, const struct remote
 	int rc = 0;
 
 	if (e->held) {
-		TRY(with_mask(place, e, calls, &masked));
+		TRY(with_mask(cave, e, calls, &masked));
 		e = &masked;
 	}
 
-	if (place->dirty)
+	if (cave->dirty)
 		return error_set(err, -EBUSY, "a thread of process %d is still on its way",
 				 in->process->pid);
 	/* A word far from every result of a system call: no address, no small number. */
 	waiting |= 0x5a5aull << 48;
 	in->trial = seccomp_try(e->calls, e->n_calls);
 	if (in->parked) {
-		rc = send_parked(in, place, e, waiting, err);
-		place->dirty = rc == -ETIMEDOUT; /* it may be in there yet */
+		rc = send_parked(in, cave, e, waiting, err);
+		cave->dirty = rc == -ETIMEDOUT; /* it may be in there yet */
 		if (rc < 0)
 			return rc;
 		return finished(in, e, waiting, &value) ? outcome(e, value, waiting) : -ENOMEM;
@@ -804,9 +804,9 @@ static int run(struct injector *in, struct code_cave *place, const struct remote
 		size_t n = candidates(in, order);
 
 		if (e->held)
-			rc = send_alone(in, place, e, order, n, waiting, err);
+			rc = send_alone(in, cave, e, order, n, waiting, err);
 		for (size_t i = 0; i < n && rc == 0 && !e->held; i++)
-			rc = send(in, place, e, order[i].tid, waiting, err);
+			rc = send(in, cave, e, order[i].tid, waiting, err);
 		if (rc == 0)
 			nap(100);
 	}
@@ -825,8 +825,8 @@ static int run(struct injector *in, struct code_cave *place, const struct remote
 		if (round % 64 == 63 && !process_alive(in->process))
 			return error_set(err, -ESRCH, "process %d has ended", in->process->pid);
 		/* No answer for a while: the call has failed if the thread is back. */
-		if (!e->done_at && round % 64 == 63 && wait_until_out(in, place, in->last_tid)) {
-			place->dirty = false;
+		if (!e->done_at && round % 64 == 63 && wait_until_out(in, cave, in->last_tid)) {
+			cave->dirty = false;
 			if (finished(in, e, waiting, &value))
 				return 0;
 			if (!process_has_thread(in->process, in->last_tid))
@@ -851,12 +851,12 @@ static int run(struct injector *in, struct code_cave *place, const struct remote
 		}
 		nap(round);
 	}
-	if (wait_until_out(in, place, in->last_tid))
-		place->dirty = false;
+	if (wait_until_out(in, cave, in->last_tid))
+		cave->dirty = false;
 	return outcome(e, value, waiting);
 }
 
-int inject_run(struct injector *in, struct code_cave *place, const struct remote_calls *e,
+int inject_run(struct injector *in, struct code_cave *cave, const struct remote_calls *e,
 	       struct error *err)
 {
 	struct tracer_priority before;
@@ -865,7 +865,7 @@ int inject_run(struct injector *in, struct code_cave *place, const struct remote
 	assert(e->n_calls && (!e->held || e->hold < e->n_calls));
 	assert(in->parked || !in->process->stopped_tid); /* the thread has to run */
 	tracer_hurry(&before);
-	rc = run(in, place, e, err);
+	rc = run(in, cave, e, err);
 	log_debug(LOG_ATTACH, "%zu remote calls, from number %u on, by thread %d: %s", e->n_calls,
 		  e->calls[0].nr, in->last_tid, rc < 0 ? strerror(-rc) : "done");
 	tracer_calm(&before);

@@ -64,7 +64,7 @@ int inject_find_cave(const struct process *p, const struct process_maps *maps, s
 
 /* Runs a remote call. Place is free again afterwards, or marked dirty. The outcome of a list that a
  * result stopped early is that result, if it is negative, else -EIO. */
-int inject_run(struct injector *in, struct code_cave *place, const struct remote_calls *e,
+int inject_run(struct injector *in, struct code_cave *cave, const struct remote_calls *e,
 	       struct error *err);
 
 /* Offset of the tid in a thread's control block, found in the target; 0 if unknown. */

@@ -234,7 +234,7 @@ static size_t segment_calls(const struct ring_memory *m, struct stub_call calls[
 	return n;
 }
 
-static int share(struct injector *in, struct code_cave *place, struct ring_memory *m)
+static int share(struct injector *in, struct code_cave *cave, struct ring_memory *m)
 {
 	const struct ring_memory_words *w = m->words;
 	struct stub_call calls[MAX_CALLS];
@@ -261,7 +261,7 @@ static int share(struct injector *in, struct code_cave *place, struct ring_memor
 	list.n_calls = n;
 	if (rc < 0)
 		return error_sys(m->err, rc, "cannot write into process %d", m->process->pid);
-	rc = inject_run(in, place, &list, m->err);
+	rc = inject_run(in, cave, &list, m->err);
 	if (rc == 0)
 		rc = map_taken(m);
 	if (m->fd >= 0)
@@ -274,7 +274,7 @@ static int share(struct injector *in, struct code_cave *place, struct ring_memor
 	return rc;
 }
 
-int ring_memory_make(struct injector *in, struct code_cave *place,
+int ring_memory_make(struct injector *in, struct code_cave *cave,
 		     const struct ring_memory_words *words, uint64_t bytes, uint64_t replaced,
 		     void **ret_map, struct error *err)
 {
@@ -285,11 +285,11 @@ int ring_memory_make(struct injector *in, struct code_cave *place,
 				.replaced = replaced,
 				.fd = -1,
 				.err = err ? err : &none};
-	int rc = share(in, place, &m);
+	int rc = share(in, cave, &m);
 
 	if (rc == -EMFILE && !m.err->code) {
 		m.segment = true;
-		rc = share(in, place, &m);
+		rc = share(in, cave, &m);
 		if (rc < 0 && !m.err->code)
 			error_sys(m.err, rc, "it was refused System V shared memory");
 		if (rc < 0)

@@ -16,7 +16,7 @@ struct ring_memory_words {
 
 /* Makes it, by a remote call from `place`; at `replaced`, over a mapping of the same size, if that
  * is not 0. *ret_map: pollux's own mapping. */
-int ring_memory_make(struct injector *in, struct code_cave *place,
+int ring_memory_make(struct injector *in, struct code_cave *cave,
 		     const struct ring_memory_words *words, uint64_t bytes, uint64_t replaced,
 		     void **ret_map, struct error *err);
 

@@ -30,12 +30,12 @@
 /* From a call (of 5 or 6 bytes) to the return address of a later one at the least. */
 #define MIN_BEHIND 7u
 
-struct found {
+struct block_on_list {
 	struct scan_block_on *v;
 	size_t n, cap;
 };
 
-static int add(struct found *found, uint64_t start, uint64_t end, uint32_t waker)
+static int add(struct block_on_list *found, uint64_t start, uint64_t end, uint32_t waker)
 {
 	if (start >= end)
 		return 0;
@@ -46,8 +46,8 @@ static int add(struct found *found, uint64_t start, uint64_t end, uint32_t waker
 }
 
 /* Behind the calls of a function that only makes a waker. */
-static int add_callers(struct elf_image *image, struct found *found, struct call_index *calls,
-		       uint64_t maker, uint32_t waker)
+static int add_callers(struct elf_image *image, struct block_on_list *found,
+		       struct call_index *calls, uint64_t maker, uint32_t waker)
 {
 	const struct call *c;
 	size_t n;
@@ -66,7 +66,8 @@ static int add_callers(struct elf_image *image, struct found *found, struct call
 	return rc;
 }
 
-static int add_sites(struct elf_image *image, const struct runtime_scan *f, struct found *found)
+static int add_sites(struct elf_image *image, const struct runtime_scan *f,
+		     struct block_on_list *found)
 {
 	_cleanup_(call_index_done) struct call_index calls = {0};
 	int rc = 0;
@@ -88,7 +89,8 @@ static int add_sites(struct elf_image *image, const struct runtime_scan *f, stru
 	return rc;
 }
 
-static int add_named(struct elf_image *image, const struct runtime_scan *f, struct found *found)
+static int add_named(struct elf_image *image, const struct runtime_scan *f,
+		     struct block_on_list *found)
 {
 	static const struct {
 		const char *part, *waker;
@@ -128,7 +130,7 @@ static int by_start(const void *a, const void *b)
 int block_on_find(struct elf_image *image, const struct runtime_scan *f, struct scan_block_on **ret,
 		  size_t *ret_n)
 {
-	struct found found = {0};
+	struct block_on_list found = {0};
 	int rc = add_sites(image, f, &found);
 
 	if (rc == 0 && f->has_symbols)

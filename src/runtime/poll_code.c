@@ -25,7 +25,7 @@ enum { MAX_SLOTS = 32, MAX_ENTRY = 160 /* instructions */ };
 /* Argument + delta, or what `borrowed` pointers from there lead to + delta; argument 0: something
  * else.
  */
-struct value {
+struct arg_value {
 	uint8_t argument, borrowed;
 	int64_t delta;
 };
@@ -33,18 +33,18 @@ struct value {
 struct slot {
 	uint8_t base;
 	int64_t disp;
-	struct value value;
+	struct arg_value value;
 };
 
-struct entry {
+struct entry_state {
 	const struct machine *machine;
-	struct value regs[N_REGS];
+	struct arg_value regs[N_REGS];
 	struct slot slots[MAX_SLOTS];
 	size_t n_slots;
 	unsigned borrowed; /* up to this many pointers are followed */
 };
 
-static struct slot *slot_of(struct entry *e, uint8_t base, int64_t disp)
+static struct slot *slot_of(struct entry_state *e, uint8_t base, int64_t disp)
 {
 	for (size_t i = 0; i < e->n_slots; i++)
 		if (e->slots[i].base == base && e->slots[i].disp == disp)
@@ -52,7 +52,7 @@ static struct slot *slot_of(struct entry *e, uint8_t base, int64_t disp)
 	return NULL;
 }
 
-static void forget_slots(struct entry *e, uint8_t base)
+static void forget_slots(struct entry_state *e, uint8_t base)
 {
 	size_t n = 0;
 
@@ -62,10 +62,10 @@ static void forget_slots(struct entry *e, uint8_t base)
 	e->n_slots = n;
 }
 
-static void store(struct entry *e, const struct insn *in)
+static void store(struct entry_state *e, const struct insn *in)
 {
 	struct slot *s = slot_of(e, in->base, in->disp);
-	struct value v = {0};
+	struct arg_value v = {0};
 
 	if (in->op == INSN_MOV && in->mem_bytes == 8 && in->source < N_REGS && !in->has_imm)
 		v = e->regs[in->source];
@@ -78,11 +78,11 @@ static void store(struct entry *e, const struct insn *in)
 }
 
 /* What the instruction makes of the registers and slots. */
-static void follow(struct entry *e, const struct insn *in)
+static void follow(struct entry_state *e, const struct insn *in)
 {
 	const uint8_t sp = e->machine->sp, fp = e->machine->fp;
 	bool frame = in->base == sp || in->base == fp;
-	struct value v = {0};
+	struct arg_value v = {0};
 
 	if (in->op == INSN_PUSH || in->op == INSN_POP || in->reg == sp)
 		forget_slots(e, sp);
@@ -98,7 +98,7 @@ static void follow(struct entry *e, const struct insn *in)
 		store(e, in);
 	if (in->mem_written || in->reg >= N_REGS)
 		return;
-	const struct value *base =
+	const struct arg_value *base =
 		in->has_disp && !in->indexed && in->base < N_REGS ? &e->regs[in->base] : NULL;
 
 	if (in->op == INSN_LEA && base) {
@@ -106,7 +106,7 @@ static void follow(struct entry *e, const struct insn *in)
 		v.delta += in->disp;
 	} else if (in->op == INSN_MOV && base && in->mem_bytes == 8 && base->argument &&
 		   base->borrowed < e->borrowed && base->delta + in->disp == 0) {
-		v = (struct value){.argument = base->argument, .borrowed = base->borrowed + 1};
+		v = (struct arg_value){.argument = base->argument, .borrowed = base->borrowed + 1};
 	} else if (in->op == INSN_MOV && in->has_disp && frame && !in->indexed &&
 		   in->mem_bytes == 8) {
 		const struct slot *s = slot_of(e, in->base, in->disp);
@@ -124,7 +124,8 @@ static void follow(struct entry *e, const struct insn *in)
  * time is certain up to the first branch to further on and the first call, which need not return; a
  * loop ends. */
 static void find_state(const struct elf_image *image, uint64_t start, uint64_t end,
-		       uint64_t state_offset, unsigned bytes, struct entry e, struct poll_code *ret)
+		       uint64_t state_offset, unsigned bytes, struct entry_state e,
+		       struct poll_code *ret)
 {
 	struct insn_walk w;
 	struct insn in;
@@ -202,7 +203,7 @@ static bool reads_stack_argument(struct depth *d, const struct insn *in)
 }
 
 static bool read_function(struct elf_image *image, uint64_t start, uint64_t end,
-			  uint64_t state_offset, unsigned bytes, struct entry e,
+			  uint64_t state_offset, unsigned bytes, struct entry_state e,
 			  const uint64_t *panics, size_t n_panics, struct poll_code *ret)
 {
 	struct depth depth = {.machine = e.machine};
@@ -240,7 +241,7 @@ bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint6
 		    unsigned bytes, const uint64_t *panics, size_t n_panics, struct poll_code *ret)
 {
 	const struct machine *m = elf_image_machine(image);
-	struct entry e = {.machine = m};
+	struct entry_state e = {.machine = m};
 
 	e.regs[m->args[0]].argument = 1;
 	e.regs[m->args[1]].argument = 2;
@@ -252,7 +253,7 @@ void poll_code_read_borrowed(struct elf_image *image, uint64_t start, uint64_t e
 			     struct poll_code *ret)
 {
 	const struct machine *m = elf_image_machine(image);
-	struct entry e = {.machine = m, .borrowed = borrowed};
+	struct entry_state e = {.machine = m, .borrowed = borrowed};
 
 	for (uint8_t i = 0; i < m->n_args; i++)
 		e.regs[m->args[i]].argument = (uint8_t)(i + 1);

@@ -26,27 +26,27 @@ static void *get_new(struct providers *p, struct map *m, uint64_t a, uint64_t b,
 	return found;
 }
 
-struct process *provider_process(struct providers *p, uint32_t number)
+struct provider_process *provider_process(struct providers *p, uint32_t number)
 {
-	struct process *ps = map_get(&p->processes, number, 0);
+	struct provider_process *ps = map_get(&p->processes, number, 0);
 
 	if (ps || !(ps = get_new(p, &p->processes, number, 0, sizeof(*ps))))
 		return ps;
-	*ps = (struct process){
+	*ps = (struct provider_process){
 		.number = number, .first_spawned = UINT64_MAX, .first_task = UINT64_MAX};
 	return ps;
 }
 
-struct thread *provider_thread(struct providers *p, uint32_t number)
+struct provider_thread *provider_thread(struct providers *p, uint32_t number)
 {
-	struct thread *th = map_get(&p->threads, number, 0);
+	struct provider_thread *th = map_get(&p->threads, number, 0);
 
 	return th ? th : get_new(p, &p->threads, number, 0, sizeof(*th));
 }
 
 /* ---- tasks ---- */
 
-static void list_add(struct list *l, struct task *t)
+static void list_add(struct task_list *l, struct provider_task *t)
 {
 	t->prev = l->last;
 	t->next = NULL;
@@ -58,7 +58,7 @@ static void list_add(struct list *l, struct task *t)
 	l->n++;
 }
 
-static void list_take(struct list *l, struct task *t)
+static void list_take(struct task_list *l, struct provider_task *t)
 {
 	if (t->prev)
 		t->prev->next = t->next;
@@ -71,25 +71,26 @@ static void list_take(struct list *l, struct task *t)
 	l->n--;
 }
 
-static void unref(struct task *t)
+static void unref(struct provider_task *t)
 {
 	if (--t->n_refs == 0 && t->gone)
 		free(t);
 }
 
-struct task *provider_task(struct providers *p, const struct process *ps, uint64_t id)
+struct provider_task *provider_task(struct providers *p, const struct provider_process *ps,
+				    uint64_t id)
 {
 	return map_get(&p->tasks, ps->number, id);
 }
 
-struct task *provider_task_new(struct providers *p, struct process *ps, uint64_t id, uint64_t time,
-			       enum provider_make make)
+struct provider_task *provider_task_new(struct providers *p, struct provider_process *ps,
+					uint64_t id, uint64_t time, enum provider_make make)
 {
-	struct task *t = get_new(p, &p->tasks, ps->number, id, sizeof(*t));
+	struct provider_task *t = get_new(p, &p->tasks, ps->number, id, sizeof(*t));
 
 	if (!t)
 		return NULL;
-	*t = (struct task){
+	*t = (struct provider_task){
 		.process = ps,
 		.id = id,
 		.born_ns = time,
@@ -105,7 +106,7 @@ struct task *provider_task_new(struct providers *p, struct process *ps, uint64_t
 	return t;
 }
 
-void provider_task_heard(struct providers *p, struct task *t)
+void provider_task_heard(struct providers *p, struct provider_task *t)
 {
 	if (t->ended || p->live.last == t)
 		return;
@@ -113,7 +114,7 @@ void provider_task_heard(struct providers *p, struct task *t)
 	list_add(&p->live, t);
 }
 
-void provider_task_forget(struct providers *p, struct task *t)
+void provider_task_forget(struct providers *p, struct provider_task *t)
 {
 	map_remove(&p->tasks, t->process->number, t->id);
 	list_take(t->ended ? &p->ended : &p->live, t);
@@ -122,7 +123,7 @@ void provider_task_forget(struct providers *p, struct task *t)
 		free(t);
 }
 
-void provider_task_end(struct providers *p, struct task *t, uint64_t time)
+void provider_task_end(struct providers *p, struct provider_task *t, uint64_t time)
 {
 	if (t->ended || t->gone)
 		return;
@@ -136,7 +137,7 @@ void provider_task_end(struct providers *p, struct task *t, uint64_t time)
 
 /* ---- places and kinds ---- */
 
-static void place_free(struct place *pl)
+static void place_free(struct provider_loc *pl)
 {
 	if (!pl)
 		return;
@@ -145,12 +146,12 @@ static void place_free(struct place *pl)
 	free(pl);
 }
 
-const struct place *provider_place(struct providers *p, const char *file, const char *name,
-				   uint32_t line, uint32_t column)
+const struct provider_loc *provider_place(struct providers *p, const char *file, const char *name,
+					  uint32_t line, uint32_t column)
 {
 	size_t file_len = strnlen(file, MAX_STRING), name_len = strnlen(name, MAX_STRING);
 	uint64_t h = hash_bytes((uint64_t)line << 32 | column, file, file_len);
-	struct place *first, *pl;
+	struct provider_loc *first, *pl;
 
 	h = hash_bytes(h, name, name_len);
 	first = map_get(&p->places, h, 0);
@@ -164,8 +165,8 @@ const struct place *provider_place(struct providers *p, const char *file, const 
 		return NULL;
 	pl = calloc(1, sizeof(*pl));
 	if (pl)
-		*pl = (struct place){first, strndup(file, file_len), strndup(name, name_len), line,
-				     column};
+		*pl = (struct provider_loc){first, strndup(file, file_len), strndup(name, name_len),
+					    line, column};
 	if (!pl || !pl->file || !pl->name || map_put(&p->places, h, 0, pl) < 0) {
 		place_free(pl);
 		p->failed = -ENOMEM;
@@ -176,7 +177,7 @@ const struct place *provider_place(struct providers *p, const char *file, const 
 }
 
 /* "src/main.rs:42:5"; of a library what follows the registry's folder. */
-static void place_text(struct buf *out, const struct place *pl, bool whole)
+static void place_text(struct buf *out, const struct provider_loc *pl, bool whole)
 {
 	static const char registry[] = "/registry/src/";
 	const char *at = whole ? NULL : strstr(pl->file, registry);
@@ -190,7 +191,8 @@ static void place_text(struct buf *out, const struct place *pl, bool whole)
 		buf_printf(out, ":%u", pl->column);
 }
 
-static int runtime_of(struct providers *p, struct process *ps, unsigned provider, uint32_t *ret)
+static int runtime_of(struct providers *p, struct provider_process *ps, unsigned provider,
+		      uint32_t *ret)
 {
 	struct trace_runtime rt = {
 		.process = ps->number,
@@ -209,8 +211,8 @@ static int runtime_of(struct providers *p, struct process *ps, unsigned provider
 	return r;
 }
 
-static int tell_kind(struct providers *p, const struct task *t, const struct place *pl,
-		     uint32_t *ret_index)
+static int tell_kind(struct providers *p, const struct provider_task *t,
+		     const struct provider_loc *pl, uint32_t *ret_index)
 {
 	static const char *const names[N_PROVIDERS][TR_N] = {
 		{"tokio task", "tokio blocking task", "tokio worker", "tokio block_on", ""},
@@ -250,26 +252,27 @@ static int tell_kind(struct providers *p, const struct task *t, const struct pla
 	return p->sink->kind(p->ctx, &tk, ret_index);
 }
 
-static uint64_t kind_sort(const struct process *ps, unsigned provider, unsigned role, bool local)
+static uint64_t kind_sort(const struct provider_process *ps, unsigned provider, unsigned role,
+			  bool local)
 {
 	return (uint64_t)ps->number << 8 | role << 2 | (unsigned)local << 1 | provider;
 }
 
-bool provider_has_kind(struct providers *p, const struct process *ps, const struct place *place,
-		       enum trace_role role)
+bool provider_has_kind(struct providers *p, const struct provider_process *ps,
+		       const struct provider_loc *place, enum trace_role role)
 {
 	return map_get(&p->kinds, (uintptr_t)place, kind_sort(ps, 0, role, false)) ||
 	       map_get(&p->kinds, (uintptr_t)place, kind_sort(ps, 0, role, true));
 }
 
 /* The task is decided. */
-static const struct kind *kind_of(struct providers *p, struct task *t)
+static const struct provider_kind *kind_of(struct providers *p, struct provider_task *t)
 {
-	struct process *ps = t->process;
+	struct provider_process *ps = t->process;
 	/* Where workers are spawned is of no interest. */
-	const struct place *pl = t->role == TR_WORKER ? NULL : t->place;
+	const struct provider_loc *pl = t->role == TR_WORKER ? NULL : t->place;
 	uint64_t sort = kind_sort(ps, t->make == PM_ASYNC_STD, t->role, t->local);
-	struct kind *k;
+	struct provider_kind *k;
 	int r;
 
 	if (t->kind)
@@ -299,20 +302,20 @@ static const struct kind *kind_of(struct providers *p, struct task *t)
 
 /* ---- queues ---- */
 
-static struct entry *queue_at(const struct thread *th, size_t i)
+static struct queued_event *queue_at(const struct provider_thread *th, size_t i)
 {
 	return &th->queue[(th->head + i) & (th->cap - 1)];
 }
 
-static bool ready(const struct entry *e)
+static bool ready(const struct queued_event *e)
 {
 	return !e->open && (!e->task || e->task->decided);
 }
 
-static void tell(struct providers *p, const struct entry *e)
+static void tell(struct providers *p, const struct queued_event *e)
 {
 	struct trace_event ev = e->ev;
-	const struct kind *k;
+	const struct provider_kind *k;
 	int r;
 
 	if (e->task) {
@@ -327,10 +330,10 @@ static void tell(struct providers *p, const struct entry *e)
 }
 
 /* Tells what is decided, in order. */
-static void flush(struct providers *p, struct thread *th)
+static void flush(struct providers *p, struct provider_thread *th)
 {
 	while (th->n && ready(queue_at(th, 0)) && !p->failed) {
-		struct entry e = *queue_at(th, 0);
+		struct queued_event e = *queue_at(th, 0);
 
 		th->head = (th->head + 1) & (th->cap - 1);
 		th->n--;
@@ -355,10 +358,10 @@ static void flush(struct providers *p, struct thread *th)
 	th->next_waiting = NULL;
 }
 
-static bool queue_grow(struct thread *th)
+static bool queue_grow(struct provider_thread *th)
 {
 	size_t cap = th->cap ? th->cap * 2 : 8;
-	struct entry *q = malloc(cap * sizeof(*q));
+	struct queued_event *q = malloc(cap * sizeof(*q));
 
 	if (!q)
 		return false;
@@ -371,10 +374,10 @@ static bool queue_grow(struct thread *th)
 	return true;
 }
 
-void provider_put(struct providers *p, struct thread *th, const struct trace_event *ev,
-		  struct task *t, bool open)
+void provider_put(struct providers *p, struct provider_thread *th, const struct trace_event *ev,
+		  struct provider_task *t, bool open)
 {
-	struct entry e = {*ev, t, open};
+	struct queued_event e = {*ev, t, open};
 
 	if (p->failed)
 		return;
@@ -401,20 +404,20 @@ void provider_put(struct providers *p, struct thread *th, const struct trace_eve
 	}
 }
 
-struct entry *provider_last(struct thread *th)
+struct queued_event *provider_last(struct provider_thread *th)
 {
 	return th->n ? queue_at(th, th->n - 1) : NULL;
 }
 
-void provider_close(struct providers *p, struct thread *th, struct entry *e)
+void provider_close(struct providers *p, struct provider_thread *th, struct queued_event *e)
 {
 	e->open = false;
 	flush(p, th);
 }
 
-void provider_task_decide(struct providers *p, struct task *t, enum trace_role role)
+void provider_task_decide(struct providers *p, struct provider_task *t, enum trace_role role)
 {
-	struct thread *next;
+	struct provider_thread *next;
 
 	if (t->decided)
 		return;
@@ -422,18 +425,19 @@ void provider_task_decide(struct providers *p, struct task *t, enum trace_role r
 	t->role = role;
 	if (role == TR_TASK && t->id < t->process->first_task)
 		t->process->first_task = t->id;
-	for (struct thread *th = p->waiting; th; th = next) {
+	for (struct provider_thread *th = p->waiting; th; th = next) {
 		next = th->next_waiting;
 		flush(p, th);
 	}
 }
 
-struct entry *provider_undecided(struct providers *p, uint64_t before_ns, struct thread **ret_th)
+struct queued_event *provider_undecided(struct providers *p, uint64_t before_ns,
+					struct provider_thread **ret_th)
 {
-	struct entry *oldest = NULL;
+	struct queued_event *oldest = NULL;
 
-	for (struct thread *th = p->waiting; th; th = th->next_waiting) {
-		struct entry *e = queue_at(th, 0);
+	for (struct provider_thread *th = p->waiting; th; th = th->next_waiting) {
+		struct queued_event *e = queue_at(th, 0);
 
 		if (e->ev.time >= before_ns || (oldest && e->ev.time >= oldest->ev.time))
 			continue;
@@ -445,7 +449,7 @@ struct entry *provider_undecided(struct providers *p, uint64_t before_ns, struct
 
 /* ---- open polls ---- */
 
-void provider_poll_push(struct providers *p, struct thread *th, struct task *t)
+void provider_poll_push(struct providers *p, struct provider_thread *th, struct provider_task *t)
 {
 	if (th->n_polls == MAX_OPEN) {
 		unref(th->polls[0].task);
@@ -457,15 +461,15 @@ void provider_poll_push(struct providers *p, struct thread *th, struct task *t)
 		return;
 	}
 	t->n_refs++;
-	th->polls[th->n_polls++] = (struct open_poll){t, TO_UNKNOWN};
+	th->polls[th->n_polls++] = (struct provider_poll){t, TO_UNKNOWN};
 }
 
-struct task *provider_poll_top(const struct thread *th)
+struct provider_task *provider_poll_top(const struct provider_thread *th)
 {
 	return th->n_polls ? th->polls[th->n_polls - 1].task : NULL;
 }
 
-unsigned provider_poll_pop(struct thread *th, const struct task *t)
+unsigned provider_poll_pop(struct provider_thread *th, const struct provider_task *t)
 {
 	for (unsigned i = th->n_polls; i-- > 0;) {
 		unsigned outcome = th->polls[i].outcome;
@@ -479,7 +483,7 @@ unsigned provider_poll_pop(struct thread *th, const struct task *t)
 	return TO_N;
 }
 
-void provider_polls_clear(struct thread *th)
+void provider_polls_clear(struct provider_thread *th)
 {
 	while (th->n_polls)
 		unref(th->polls[--th->n_polls].task);
@@ -496,7 +500,7 @@ void provider_state_done(struct providers *p)
 	size_t at = 0;
 
 	while ((e = map_next(&p->threads, &at))) {
-		struct thread *th = e->value;
+		struct provider_thread *th = e->value;
 
 		provider_polls_clear(th);
 		for (size_t i = 0; i < th->n; i++) {
@@ -506,9 +510,9 @@ void provider_state_done(struct providers *p)
 		free(th->queue);
 	}
 	for (at = 0; (e = map_next(&p->places, &at));) {
-		struct place *next;
+		struct provider_loc *next;
 
-		for (struct place *pl = e->value; pl; pl = next) {
+		for (struct provider_loc *pl = e->value; pl; pl = next) {
 			next = pl->next;
 			place_free(pl);
 		}

@@ -44,9 +44,9 @@ struct hit {
 	struct providers *p;
 	const struct provider_hit *in;
 	enum provider_what what;
-	struct process *ps;
-	struct thread *th;
-	struct task *task; /* if it is known */
+	struct provider_process *ps;
+	struct provider_thread *th;
+	struct provider_task *task; /* if it is known */
 	uint64_t args[PV_N];
 	bool has[PV_N];
 };
@@ -76,7 +76,8 @@ static void end_task(struct hit *h)
 	provider_task_end(h->p, h->task, h->in->time);
 }
 
-static bool is_open(const struct thread *th, const struct task *t, unsigned *ret_i)
+static bool is_open(const struct provider_thread *th, const struct provider_task *t,
+		    unsigned *ret_i)
 {
 	for (unsigned i = th->n_polls; i-- > 0;) {
 		if (th->polls[i].task != t)
@@ -89,7 +90,7 @@ static bool is_open(const struct thread *th, const struct task *t, unsigned *ret
 
 static void learn_place(struct hit *h)
 {
-	struct task *t = h->task;
+	struct provider_task *t = h->task;
 	const char *file = h->in->file ? h->in->file : "", *name = h->in->name ? h->in->name : "";
 
 	if (!t->place && !t->kind && (*file || *name))
@@ -126,7 +127,7 @@ static bool together(uint64_t a, uint64_t b)
 }
 
 /* A runtime's workers end together, and with them mostly the program. */
-static bool outlived(const struct process *ps, const struct task *t)
+static bool outlived(const struct provider_process *ps, const struct provider_task *t)
 {
 	bool siblings = false;
 
@@ -143,9 +144,9 @@ static bool outlived(const struct process *ps, const struct task *t)
 }
 
 /* No event has shown yet which kind of task it is. */
-static void decide_usual(struct providers *p, struct task *t)
+static void decide_usual(struct providers *p, struct provider_task *t)
 {
-	struct process *ps = t->process;
+	struct provider_process *ps = t->process;
 
 	if (t->decided)
 		return;
@@ -159,7 +160,7 @@ static void decide_usual(struct providers *p, struct task *t)
 		provider_task_decide(p, t, TR_BLOCKING);
 }
 
-static void close_entry(struct providers *p, struct thread *th, struct entry *e,
+static void close_entry(struct providers *p, struct provider_thread *th, struct queued_event *e,
 			enum trace_outcome outcome)
 {
 	e->ev.arg = outcome;
@@ -169,7 +170,7 @@ static void close_entry(struct providers *p, struct thread *th, struct entry *e,
 /* What the thread's hit before left open, this one decides. */
 static void decide_last(struct hit *h)
 {
-	struct entry *e = provider_last(h->th);
+	struct queued_event *e = provider_last(h->th);
 	bool section = h->what == PW_BLOCKING_BEGIN;
 
 	if (!e)
@@ -203,7 +204,7 @@ static void hit_spawn(struct hit *h)
 {
 	bool has_kind = h->has[PV_TASK_KIND], has_parent = h->has[PV_PARENT];
 	unsigned kind = h->args[PV_TASK_KIND] & 0xff;
-	struct task *t = h->task;
+	struct provider_task *t = h->task;
 
 	/* Threads overtake each other: a task may have been met just before its spawn. If it was
 	 * met long ago, its end was not seen, and this is another. */
@@ -260,8 +261,8 @@ static bool is_empty_run(const struct hit *h)
 
 static void hit_poll_begin(struct hit *h)
 {
-	struct thread *th = h->th;
-	struct task *outer = provider_poll_top(th);
+	struct provider_thread *th = h->th;
+	struct provider_task *outer = provider_poll_top(th);
 
 	if (is_empty_run(h))
 		return;
@@ -283,7 +284,7 @@ static void hit_poll_begin(struct hit *h)
 
 static void hit_poll_end(struct hit *h)
 {
-	struct thread *th = h->th;
+	struct provider_thread *th = h->th;
 	unsigned outcome;
 
 	if (is_empty_run(h)) {
@@ -358,7 +359,7 @@ static bool is_tokios_own(const char *file)
 static void terminate_unmet(struct hit *h)
 {
 	bool is_task = false, before = h->args[PV_TASK] < h->ps->first_spawned;
-	const struct place *pl;
+	const struct provider_loc *pl;
 
 	if (is_tokios_own(h->in->file))
 		return; /* a worker's loop: its polls are not reported either */
@@ -381,7 +382,7 @@ static void terminate_unmet(struct hit *h)
 
 static void hit_terminate(struct hit *h)
 {
-	struct entry *e = provider_last(h->th);
+	struct queued_event *e = provider_last(h->th);
 	enum trace_outcome outcome = told_outcome(h);
 	unsigned i;
 
@@ -425,8 +426,8 @@ static void hit_finish(struct hit *h)
 
 static void hit_section(struct hit *h)
 {
-	struct process *ps = h->ps;
-	struct task *t = provider_poll_top(h->th);
+	struct provider_process *ps = h->ps;
+	struct provider_task *t = provider_poll_top(h->th);
 
 	if (h->what == PW_BLOCKING_END) {
 		h->th->section_unseen = !t || !t->section;
@@ -551,8 +552,8 @@ int providers_feed(struct providers *p, const struct provider_hit *in)
 
 int providers_pass(struct providers *p, const struct trace_event *ev)
 {
-	struct thread *th = p->failed ? NULL : provider_thread(p, ev->thread);
-	struct entry *e = th ? provider_last(th) : NULL;
+	struct provider_thread *th = p->failed ? NULL : provider_thread(p, ev->thread);
+	struct queued_event *e = th ? provider_last(th) : NULL;
 
 	if (!th)
 		return p->failed;
@@ -573,8 +574,8 @@ int providers_pass(struct providers *p, const struct trace_event *ev)
 
 int providers_drain(struct providers *p, uint64_t before_ns)
 {
-	struct thread *th = NULL;
-	struct entry *e;
+	struct provider_thread *th = NULL;
+	struct queued_event *e;
 
 	while (!p->failed && (e = provider_undecided(p, before_ns, &th))) {
 		if (e->open)
@@ -587,15 +588,15 @@ int providers_drain(struct providers *p, uint64_t before_ns)
 
 int providers_forget(struct providers *p, uint32_t process)
 {
-	struct process *ps = map_get(&p->processes, process, 0);
+	struct provider_process *ps = map_get(&p->processes, process, 0);
 	const struct map_entry *e;
 	size_t at = 0;
-	struct task *next;
+	struct provider_task *next;
 
 	if (!ps || providers_drain(p, UINT64_MAX) < 0)
 		return p->failed;
 	while ((e = map_next(&p->threads, &at))) {
-		struct thread *th = e->value;
+		struct provider_thread *th = e->value;
 
 		if (th->process != ps)
 			continue;
@@ -603,7 +604,8 @@ int providers_forget(struct providers *p, uint32_t process)
 		th->seen = th->polled = th->worked = th->section_unseen = th->lost = false;
 	}
 	for (unsigned ended = 0; ended < 2; ended++) {
-		for (struct task *t = ended ? p->ended.first : p->live.first; t; t = next) {
+		for (struct provider_task *t = ended ? p->ended.first : p->live.first; t;
+		     t = next) {
 			next = t->next;
 			if (t->process == ps)
 				provider_task_forget(p, t);

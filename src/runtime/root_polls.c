@@ -108,7 +108,7 @@ static int add(struct debug *d, const struct futures_wanted *wanted,
 
 /* ---- the calls ---- */
 
-struct search {
+struct root_poll_search {
 	struct elf_image *image;
 	struct debug *debug;
 	const struct futures_wanted *wanted;
@@ -125,7 +125,7 @@ const struct scan_park *root_polls_park(const struct scan_root_polls *f, uint64_
 }
 
 /* The content of a word. */
-static const struct scan_park *park_in(const struct search *s, uint64_t slot)
+static const struct scan_park *park_in(const struct root_poll_search *s, uint64_t slot)
 {
 	uint64_t target;
 
@@ -135,7 +135,7 @@ static const struct scan_park *park_in(const struct search *s, uint64_t slot)
 }
 
 /* Several calls in a row may be made through a register: the last park that was put there. */
-static int find_calls(const struct search *s, uint64_t start, uint64_t end)
+static int find_calls(const struct root_poll_search *s, uint64_t start, uint64_t end)
 {
 	const struct scan_park *regs[16] = {NULL};
 	struct insn_walk walk;
@@ -163,7 +163,7 @@ static int find_calls(const struct search *s, uint64_t start, uint64_t end)
 }
 
 /* The functions in which there are any. */
-static int find_callers(const struct search *s, const struct call_index *calls)
+static int find_callers(const struct root_poll_search *s, const struct call_index *calls)
 {
 	int rc = 0;
 
@@ -259,7 +259,7 @@ int root_polls_find(struct elf_image *image, struct debug *d, const struct futur
 		    const struct scan_futures *futures, struct scan_root_polls *ret)
 {
 	_cleanup_(call_index_done) struct call_index calls = {0};
-	const struct search s = {image, d, wanted, futures, ret};
+	const struct root_poll_search s = {image, d, wanted, futures, ret};
 	int rc;
 
 	*ret = (struct scan_root_polls){0};

@@ -126,14 +126,14 @@ void aux_lost(struct timeline *tl, struct thread *th, const struct trace_event *
 /* ---- machines ---- */
 
 /* By its address: the task that it had last. */
-struct machine {
+struct std_machine {
 	struct kind *kind; /* NULL: none yet */
 	uint64_t name;
 };
 
-static struct machine *machine_at(struct timeline *tl, uint64_t addr)
+static struct std_machine *machine_at(struct timeline *tl, uint64_t addr)
 {
-	struct machine *m = map_get(&tl->machines, addr, 0);
+	struct std_machine *m = map_get(&tl->machines, addr, 0);
 	if (m || tl->machines.n >= MAX_MACHINES)
 		return m;
 	m = pool_get(&tl->machine_pool);
@@ -151,7 +151,7 @@ void aux_machine(struct timeline *tl, struct thread *th, const struct trace_even
 		return;
 	}
 	look(tl, th, ev->time);
-	struct machine *m = machine_at(tl, ev->value);
+	struct std_machine *m = machine_at(tl, ev->value);
 	if (!m) {
 		tl->n_inconsistent++;
 		return;
@@ -177,5 +177,5 @@ void aux_machine(struct timeline *tl, struct thread *th, const struct trace_even
 
 void aux_init(struct timeline *tl)
 {
-	pool_init(&tl->machine_pool, sizeof(struct machine));
+	pool_init(&tl->machine_pool, sizeof(struct std_machine));
 }

@@ -193,7 +193,7 @@ bool code_flow_guarded(const struct code_flow *f, size_t i)
 }
 
 /* A value that is followed. */
-struct value {
+struct value_flow {
 	struct code_flow *f;
 	uint32_t from; /* the instruction that makes it */
 	struct code_slot slots[MAX_VALUE_SLOTS];
@@ -207,7 +207,7 @@ struct value {
 };
 
 /* The slots that it loads, or writes some of. */
-static uint64_t slot_bits(const struct value *v, const struct insn *in)
+static uint64_t slot_bits(const struct value_flow *v, const struct insn *in)
 {
 	uint64_t bits = 0;
 
@@ -221,7 +221,7 @@ static uint64_t slot_bits(const struct value *v, const struct insn *in)
 }
 
 /* The bit of the slot that the instruction stores to; 0: not one that is loaded from. */
-static uint64_t spill_bit(struct value *v, const struct insn *in)
+static uint64_t spill_bit(struct value_flow *v, const struct insn *in)
 {
 	if (!in->copies || !in_frame(v->f, in) || !is_spill(v->f, in))
 		return 0;
@@ -236,7 +236,7 @@ static uint64_t spill_bit(struct value *v, const struct insn *in)
 }
 
 /* Where the value is after the instruction; *ret_used: the instruction uses it. */
-static uint64_t step(struct value *v, uint32_t i, uint64_t state, bool *ret_used)
+static uint64_t step(struct value_flow *v, uint32_t i, uint64_t state, bool *ret_used)
 {
 	const struct insn *in = &v->f->insns[i];
 	const struct machine *m = v->f->machine;
@@ -269,7 +269,7 @@ static void successors(const struct code_flow *f, uint32_t i, uint32_t ret[2])
 	ret[1] = in->flow == INSN_JUMP || in->flow == INSN_BRANCH ? f->targets[i] : CODE_NOWHERE;
 }
 
-static void reach(struct value *v, uint32_t i, uint64_t state)
+static void reach(struct value_flow *v, uint32_t i, uint64_t state)
 {
 	uint64_t *at = &v->f->state[i];
 
@@ -284,21 +284,21 @@ static void reach(struct value *v, uint32_t i, uint64_t state)
 		v->budget.steps = 0;
 }
 
-static void forget(struct value *v)
+static void forget(struct value_flow *v)
 {
 	for (size_t i = 0; i < v->n_touched; i++)
 		v->f->state[v->f->work[v->f->n + i]] = 0;
 	v->n_touched = v->n_work = 0;
 }
 
-static bool compares(const struct value *v, uint32_t i, uint64_t state)
+static bool compares(const struct value_flow *v, uint32_t i, uint64_t state)
 {
 	const struct insn *in = &v->f->insns[i];
 
 	return in->op == INSN_CMP && (state & (in->reads | slot_bits(v, in)));
 }
 
-static void add_use(struct value *v, uint32_t i, uint64_t behind)
+static void add_use(struct value_flow *v, uint32_t i, uint64_t behind)
 {
 	size_t k = 0;
 
@@ -314,7 +314,7 @@ static void add_use(struct value *v, uint32_t i, uint64_t behind)
 
 /* Follows the value from the end of instruction `after`, where it is at `state`, to all that it may
  * come to without being made again. True: `again` uses it (CODE_NOWHERE: uses are gathered). */
-static bool spread(struct value *v, uint32_t after, uint64_t state, uint32_t again)
+static bool spread(struct value_flow *v, uint32_t after, uint64_t state, uint32_t again)
 {
 	uint32_t next[2], i = after;
 	bool used = false;
@@ -339,7 +339,7 @@ static bool spread(struct value *v, uint32_t after, uint64_t state, uint32_t aga
 
 /* True if there is a way from the value's making to the function's end, or back to the making, on
  * which nothing uses it. The ways are those of spread(), which has left where the value is. */
-static bool is_spared(struct value *v)
+static bool is_spared(struct value_flow *v)
 {
 	struct code_flow *f = v->f;
 	uint32_t next[2], i = v->from;
@@ -425,7 +425,7 @@ static int mark_unguarded(struct code_flow *f, const uint8_t *compares)
 	return 0;
 }
 
-static bool is_reused(struct value *v)
+static bool is_reused(struct value_flow *v)
 {
 	bool reused = false;
 
@@ -439,7 +439,7 @@ static bool is_reused(struct value *v)
 struct code_value code_flow_value(struct code_flow *f, uint64_t addr, uint8_t reg)
 {
 	struct code_value ret = {.fate = VALUE_USED};
-	struct value v = {.f = f, .from = index_of(f, addr)};
+	struct value_flow v = {.f = f, .from = index_of(f, addr)};
 
 	if (v.from == CODE_NOWHERE)
 		return ret;
@@ -476,7 +476,7 @@ static uint64_t constant_of(const struct insn *in)
 int code_flow_guard(struct code_flow *f, code_match *match, void *opaque, bool *ret_any)
 {
 	_cleanup_free_ uint8_t *compares = calloc(f->n + 1, 1);
-	struct value v = {.f = f, .compares = compares};
+	struct value_flow v = {.f = f, .compares = compares};
 
 	*ret_any = false;
 	if (!compares)

@@ -25,7 +25,7 @@
  */
 #define MAX_JUDGED (1u << 28)
 
-struct search {
+struct ref_search {
 	struct elf_image *img;
 	struct code_targets targets;
 	enum code_refs_of of;
@@ -36,7 +36,7 @@ struct search {
 	uint64_t next;		      /* behind the last instruction that was added */
 };
 
-static int add(struct search *s, uint64_t target, uint64_t at, enum code_ref_kind kind,
+static int add(struct ref_search *s, uint64_t target, uint64_t at, enum code_ref_kind kind,
 	       const struct insn *in)
 {
 	struct code_refs *out = s->out;
@@ -57,7 +57,7 @@ static int add(struct search *s, uint64_t target, uint64_t at, enum code_ref_kin
 	return 0;
 }
 
-static int add_insn(struct search *s, const struct insn *in)
+static int add_insn(struct ref_search *s, const struct insn *in)
 {
 	const struct code_targets *t = &s->targets;
 
@@ -74,7 +74,7 @@ static int add_insn(struct search *s, const struct insn *in)
 	return 0;
 }
 
-static int decode_function(struct search *s)
+static int decode_function(struct ref_search *s)
 {
 	struct insn_walk w;
 	struct insn in;
@@ -91,7 +91,7 @@ static int decode_function(struct search *s)
 
 static int candidate(void *context, const struct code_hit *hit)
 {
-	struct search *s = context;
+	struct ref_search *s = context;
 	int r = 0;
 
 	if (hit->at < s->start || hit->at >= s->end) {
@@ -107,7 +107,7 @@ static int candidate(void *context, const struct code_hit *hit)
 	return r == 0 && hit->at >= s->decoded ? add(s, hit->target, hit->at, REF_UNSURE, NULL) : r;
 }
 
-static int search_words(struct search *s)
+static int search_words(struct ref_search *s)
 {
 	const struct elf_pointer *pointers;
 	size_t n = elf_image_pointers(s->img, &pointers);
@@ -123,7 +123,7 @@ int code_refs_find(struct elf_image *img, const uint64_t *targets, size_t n_targ
 		   enum code_refs_of of, struct code_refs *ret)
 {
 	struct code_refs out = {0};
-	struct search s = {.img = img, .of = of, .fixed = !elf_image_pie(img), .out = &out};
+	struct ref_search s = {.img = img, .of = of, .fixed = !elf_image_pie(img), .out = &out};
 	unsigned patterns = s.fixed		    ? CODE_RELATIVE | CODE_NUMBERS
 			    : of == CODE_REFS_TAKEN ? CODE_TAKES
 						    : CODE_RELATIVE;

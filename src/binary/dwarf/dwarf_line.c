@@ -135,16 +135,16 @@ static void old_files(struct dwarf_unit *u, const struct line_header *h, struct 
 	}
 }
 
-struct entry {
+struct name_entry {
 	const char *path;
 	uint64_t dir;
 };
 
 /* One entry of a DWARF 5 table, by the table's list of (content, form). */
 static bool read_entry(const struct line_header *h, const uint64_t (*formats)[2], unsigned n,
-		       const uint8_t **p, struct entry *ret)
+		       const uint8_t **p, struct name_entry *ret)
 {
-	*ret = (struct entry){0};
+	*ret = (struct name_entry){0};
 	for (unsigned i = 0; i < n; i++) {
 		struct dwarf_attr a = {(uint16_t)formats[i][1], *p, h->program, 0};
 		const uint8_t *next = dwarf_form_skip(&h->view, a.form, *p, h->program);
@@ -178,7 +178,7 @@ static void new_files(struct dwarf_unit *u, const struct line_header *h, struct 
 	const uint8_t *p = h->tables, *end = h->program;
 	uint64_t formats[MAX_FORMATS][2], n;
 	unsigned n_formats;
-	struct entry e;
+	struct name_entry e;
 	size_t cap = 0;
 
 	if (!read_formats(&p, end, formats, &n_formats) || !dwarf_uleb(&p, end, &n))

@@ -128,7 +128,7 @@ enum where {
 	W_OTHER,
 };
 
-struct place {
+struct saved_reg {
 	enum where where;
 	int64_t offset;
 };
@@ -137,7 +137,7 @@ struct rules {
 	enum eh_cfa cfa;
 	uint64_t cfa_reg; /* of EH_CFA_SP and EH_CFA_FP, and what to be when that is known */
 	int64_t cfa_offset;
-	struct place fp, ra;
+	struct saved_reg fp, ra;
 };
 
 struct eh_cie {
@@ -150,17 +150,17 @@ struct eh_cie {
 	struct rules initial;
 };
 
-static struct place *place_of(struct rules *r, uint64_t reg)
+static struct saved_reg *place_of(struct rules *r, uint64_t reg)
 {
 	return reg == DWARF_FP ? &r->fp : reg == DWARF_RA ? &r->ra : NULL;
 }
 
 static void set_place(struct rules *r, uint64_t reg, enum where where, int64_t offset)
 {
-	struct place *p = place_of(r, reg);
+	struct saved_reg *p = place_of(r, reg);
 
 	if (p)
-		*p = (struct place){where, offset};
+		*p = (struct saved_reg){where, offset};
 }
 
 static void set_cfa(struct rules *r, uint64_t reg, int64_t offset)

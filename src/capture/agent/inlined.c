@@ -46,7 +46,7 @@ struct item {
 	bool open;	 /* its begin is recorded */
 };
 
-struct list {
+struct future_snapshot {
 	uint32_t n;
 	uint32_t half; /* the number of a pointer whose own address is known, 0: none */
 	uint64_t half_where;
@@ -54,27 +54,27 @@ struct list {
 };
 
 /* An open poll with a function of its own. */
-struct open {
+struct inlined_poll {
 	uint32_t kind;
 	uint64_t task, time;
-	struct list was;
+	struct future_snapshot was;
 	bool task_itself;
 	bool unseen; /* its begin, and what was polled inside of it */
 	/* What was polled inside of it by a function of its own: the events of that cover all
 	 * inside. */
 	uint32_t n_inner;
-	struct range {
+	struct polled_range {
 		uint64_t addr, size;
 		uint32_t type_kind;
 	} inner[MAX_INNER];
 };
 
 struct inlined_thread {
-	struct open *polls; /* MAX_POLLS, NULL until there is one */
-	uint32_t n;	    /* may be more than MAX_POLLS */
-	bool begun;	    /* the innermost has just begun: its list is still coming */
-	uint64_t last_ns;   /* time of the last event */
-	struct list now, left;
+	struct inlined_poll *polls; /* MAX_POLLS, NULL until there is one */
+	uint32_t n;		    /* may be more than MAX_POLLS */
+	bool begun;		    /* the innermost has just begun: its list is still coming */
+	uint64_t last_ns;	    /* time of the last event */
+	struct future_snapshot now, left;
 };
 
 static void kind_free(struct inlined_kind *k)
@@ -203,7 +203,8 @@ static bool is_pointer(const struct place_point *p)
 }
 
 /* The innermost of those before it in which an item lies. */
-static uint32_t parent_of(const struct source *s, const struct list *l, const struct item *item)
+static uint32_t parent_of(const struct source *s, const struct future_snapshot *l,
+			  const struct item *item)
 {
 	for (uint32_t k = l->n; k-- > 0;)
 		if (item->where - l->items[k].addr < info_of(s, &l->items[k])->size)
@@ -211,7 +212,7 @@ static uint32_t parent_of(const struct source *s, const struct list *l, const st
 	return NONE;
 }
 
-static void clear(struct list *l)
+static void clear(struct future_snapshot *l)
 {
 	l->n = 0;
 	l->half = 0;
@@ -220,7 +221,8 @@ static void clear(struct list *l)
 /* Those of a list that are recorded, with parents among each other. Returns how many of them are
  * nested, without siblings; only those that are surely not polled by a function of their own,
  * unless `below`. */
-static uint32_t told(const struct source *s, const struct list *l, bool below, struct list *ret)
+static uint32_t told(const struct source *s, const struct future_snapshot *l, bool below,
+		     struct future_snapshot *ret)
 {
 	uint32_t to[AGENT_LIST_MAX], n_children[AGENT_LIST_MAX + 1] = {0}, n = 0;
 
@@ -249,7 +251,7 @@ static bool same(const struct source *s, const struct item *a, const struct item
 }
 
 /* Its item in another list, or that it has returned; NULL: it isn't there. */
-static const struct item *find(const struct source *s, const struct list *l,
+static const struct item *find(const struct source *s, const struct future_snapshot *l,
 			       const struct item *item)
 {
 	for (uint32_t i = 0; i < l->n; i++)
@@ -259,7 +261,8 @@ static const struct item *find(const struct source *s, const struct list *l,
 }
 
 /* What the agent says of one, after those before it. */
-static void add_item(const struct source *s, struct list *l, uint32_t point, uint64_t state)
+static void add_item(const struct source *s, struct future_snapshot *l, uint32_t point,
+		     uint64_t state)
 {
 	const struct await_point *named = &s->points.v[point];
 	const struct place_point *p = &named->info;
@@ -290,7 +293,7 @@ static bool stands(const struct source *s, const struct item *item)
 	return item && info_of(s, item)->kind != POINT_RETURNED;
 }
 
-static bool is_inner(const struct source *s, const struct open *o, const struct item *item)
+static bool is_inner(const struct source *s, const struct inlined_poll *o, const struct item *item)
 {
 	uint32_t parent = info_of(s, item)->hooked_parent;
 	bool itself = parent && parent <= s->n_kinds &&
@@ -316,9 +319,9 @@ static uint64_t name_of(const struct source *s, const struct item *item)
 /* Is it being polled as a part of a poll around this one? No poll is inside itself: such a list
  * contradicts the one of the poll around, and its ends would end what is open there. */
 static bool open_around(const struct source *s, const struct inlined_thread *t,
-			const struct open *o, const struct item *item)
+			const struct inlined_poll *o, const struct item *item)
 {
-	for (const struct open *around = t->polls; around < o; around++) {
+	for (const struct inlined_poll *around = t->polls; around < o; around++) {
 		for (uint32_t i = 0; i < around->was.n; i++) {
 			const struct item *open = &around->was.items[i];
 
@@ -331,14 +334,15 @@ static bool open_around(const struct source *s, const struct inlined_thread *t,
 }
 
 static void leave_open_out(const struct source *s, const struct inlined_thread *t,
-			   const struct open *o, struct list *l)
+			   const struct inlined_poll *o, struct future_snapshot *l)
 {
 	for (uint32_t i = 0; i < l->n; i++)
 		l->items[i].hidden = l->items[i].hidden || open_around(s, t, o, &l->items[i]);
 }
 
 /* What was polled by a function of its own has recorded itself and what is inside of it. */
-static void mask_hooked_children(const struct source *s, const struct open *o, struct list *l)
+static void mask_hooked_children(const struct source *s, const struct inlined_poll *o,
+				 struct future_snapshot *l)
 {
 	bool inner[AGENT_LIST_MAX] = {false};
 
@@ -356,13 +360,13 @@ static void add_inner(const struct source *s, struct inlined_thread *t, uint32_t
 	const struct source_kind *k = map_get(&s->by_index, kind, 0);
 
 	for (uint32_t i = 0; k && k->size && i < t->n && i < MAX_POLLS; i++) {
-		struct open *o = &t->polls[i];
+		struct inlined_poll *o = &t->polls[i];
 		bool known = false;
 
 		for (uint32_t n = 0; n < o->n_inner && !known; n++)
 			known = o->inner[n].addr == addr && o->inner[n].type_kind == k->type_kind;
 		if (!known && o->n_inner < MAX_INNER)
-			o->inner[o->n_inner++] = (struct range){addr, k->size, k->type_kind};
+			o->inner[o->n_inner++] = (struct polled_range){addr, k->size, k->type_kind};
 	}
 }
 
@@ -405,9 +409,9 @@ static int tell_short(struct drain *d, const struct source *s, const struct trac
 static int open_line(struct drain *d, const struct source *s, struct inlined_thread *t,
 		     uint32_t thread)
 {
-	struct open *o = &t->polls[t->n - 1];
+	struct inlined_poll *o = &t->polls[t->n - 1];
 	const struct trace_event at = {.time = o->time, .thread = thread};
-	struct list line;
+	struct future_snapshot line;
 	uint32_t n_open;
 	int rc = 0;
 
@@ -429,13 +433,13 @@ static int open_line(struct drain *d, const struct source *s, struct inlined_thr
 /* A poll that ends. */
 struct ending {
 	const struct source *s;
-	const struct open *open;
-	const struct list *now, *left;
+	const struct inlined_poll *open;
+	const struct future_snapshot *now, *left;
 	const struct trace_event *event;
 };
 
 /* The await point of the future whose poll it is; 0: none. */
-static uint64_t place_of_self(const struct source *s, const struct list *now,
+static uint64_t place_of_self(const struct source *s, const struct future_snapshot *now,
 			      const struct trace_event *e)
 {
 	if (now->n && info_of(s, &now->items[0])->self)
@@ -450,7 +454,7 @@ static enum trace_outcome ended_by(const struct ending *e, const struct item *by
 /* How a future ended that was there before and no longer is. */
 static enum trace_outcome ended(const struct ending *e, const struct item *item)
 {
-	const struct list *was = &e->open->was;
+	const struct future_snapshot *was = &e->open->was;
 	const struct item *left = find(e->s, e->left, item);
 	uint32_t parent = item->parent;
 
@@ -497,7 +501,7 @@ static enum trace_outcome ended_by(const struct ending *e, const struct item *by
 
 /* Those of `now` from `first` on, in each other as they lie, all still pending. */
 static int tell_tree(struct drain *d, const struct source *s, const struct trace_event *at,
-		     const struct list *now, uint32_t first)
+		     const struct future_snapshot *now, uint32_t first)
 {
 	uint32_t stack[AGENT_LIST_MAX], n = 0;
 	int rc = 0;
@@ -532,11 +536,12 @@ static enum trace_outcome count(struct source *s, const struct ending *e, const 
 	return how;
 }
 
-static int close_poll(struct drain *d, struct source *s, struct inlined_thread *t, struct open *o,
-		      struct list *all, const struct list *left, const struct trace_event *e)
+static int close_poll(struct drain *d, struct source *s, struct inlined_thread *t,
+		      struct inlined_poll *o, struct future_snapshot *all,
+		      const struct future_snapshot *left, const struct trace_event *e)
 {
 	const struct ending ending = {s, o, all, left, e};
-	struct list was, now;
+	struct future_snapshot was, now;
 	uint32_t n_open = 0, line, common = 0;
 	int rc = 0;
 
@@ -580,10 +585,10 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 }
 
 /* The await point of the poll that ends: a future's own, of a task the innermost of the program. */
-static uint64_t place_of(const struct source *s, const struct list *now,
+static uint64_t place_of(const struct source *s, const struct future_snapshot *now,
 			 const struct trace_event *e)
 {
-	struct list line;
+	struct future_snapshot line;
 	uint64_t place = 0;
 
 	if (e->type == TE_FUTURE_END)
@@ -596,7 +601,7 @@ static uint64_t place_of(const struct source *s, const struct list *now,
 
 static int open_poll(struct inlined_thread *t, const struct trace_event *e)
 {
-	struct open *o;
+	struct inlined_poll *o;
 
 	if (!t->polls)
 		t->polls = calloc(MAX_POLLS, sizeof(*t->polls));
@@ -622,20 +627,20 @@ static bool is_block_on(const struct source *s, uint32_t kind)
 	return k && k->block_on;
 }
 
-static struct open *open_root(const struct source *s, struct inlined_thread *t)
+static struct inlined_poll *open_root(const struct source *s, struct inlined_thread *t)
 {
-	struct open *o = t->n && t->n <= MAX_POLLS ? &t->polls[t->n - 1] : NULL;
+	struct inlined_poll *o = t->n && t->n <= MAX_POLLS ? &t->polls[t->n - 1] : NULL;
 
 	return o && is_block_on(s, o->kind) ? o : NULL;
 }
 
 /* The block_on may have returned since, or not: when its last poll ended isn't known. What was
  * inside of it waited up to that poll. */
-static int end_root(struct drain *d, struct source *s, struct inlined_thread *t, struct open *o,
-		    uint32_t thread)
+static int end_root(struct drain *d, struct source *s, struct inlined_thread *t,
+		    struct inlined_poll *o, uint32_t thread)
 {
-	const struct list left = {.n = 0};
-	struct list now = {.n = 0};
+	const struct future_snapshot left = {.n = 0};
+	struct future_snapshot now = {.n = 0};
 	const struct trace_event end = {
 		.time = t->last_ns,
 		.thread = thread,
@@ -654,7 +659,7 @@ int inlined_thread_end(struct drain *d, struct source *s, uint32_t ring, uint32_
 {
 	struct inlined_thread *t = &s->inlined[ring];
 	int rc = t->begun ? open_line(d, s, t, thread) : 0;
-	struct open *o = open_root(s, t);
+	struct inlined_poll *o = open_root(s, t);
 
 	return rc == 0 && o ? end_root(d, s, t, o, thread) : rc;
 }
@@ -669,7 +674,7 @@ static int settle_root(struct drain *d, struct source *s, struct inlined_thread 
 {
 	bool of_future = e->type == TE_FUTURE_BEGIN || e->type == TE_FUTURE_END;
 	bool root = of_future && is_block_on(s, e->kind);
-	struct open *o = open_root(s, t);
+	struct inlined_poll *o = open_root(s, t);
 	bool its_end =
 		root && o && o->kind == e->kind && o->task == e->task && e->type == TE_FUTURE_END;
 	int rc = 0;
@@ -712,7 +717,7 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 		if (rc < 0)
 			return rc;
 	} else if ((e.type == TE_POLL_END || e.type == TE_FUTURE_END) && t->n) {
-		struct open *o = t->n <= MAX_POLLS ? &t->polls[t->n - 1] : NULL;
+		struct inlined_poll *o = t->n <= MAX_POLLS ? &t->polls[t->n - 1] : NULL;
 
 		if (e.arg == TO_PENDING && !e.value)
 			e.value = place_of(s, &t->now, &e);

@@ -49,12 +49,12 @@ struct name {
 };
 
 /* An address in a process. */
-struct code_place {
+struct code_address {
 	struct process_stacks *process;
 	struct unwind_file *file; /* NULL: the object says what it is */
 	const char *object;
 	uint64_t addr; /* as linked */
-	struct code_place *next;
+	struct code_address *next;
 	/* the naming thread's until `named`, which is set last */
 	struct name *names; /* innermost first */
 	size_t n_names;
@@ -64,7 +64,7 @@ struct code_place {
 struct stack_node {
 	capture_stack parent;
 	uint32_t flags; /* enum trace_stack_flags, of an outermost one */
-	struct code_place *place;
+	struct code_address *place;
 	uint32_t index; /* trace index + 1 of its innermost frame; 0: not written yet */
 };
 
@@ -80,8 +80,8 @@ struct process_stacks {
 	pid_t pid;
 	struct process handle;
 	struct unwind_map *map; /* the recorder's */
-	struct map places;	/* (file, linked address) -> struct code_place */
-	struct code_place *agent, *kernel;
+	struct map places;	/* (file, linked address) -> struct code_address */
+	struct code_address *agent, *kernel;
 	uint64_t look_at_ns, look_wait_ns;
 	struct counts {
 		uint64_t walked, whole, cut, no_rule, unknown, retprobe;
@@ -108,7 +108,7 @@ struct capture_stacks {
 	pthread_mutex_t lock;
 	pthread_cond_t wake, done;
 	bool ending;
-	struct code_place *first, **last_next; /* to be named */
+	struct code_address *first, **last_next; /* to be named */
 	bool busy;
 	struct unwind_files files; /* the thread's */
 };
@@ -162,7 +162,7 @@ static char *symbol_name(struct elf_image *image, uint64_t addr)
 	return full ? name_function(full) : strdup(s->name);
 }
 
-static void find_names(struct code_place *p)
+static void find_names(struct code_address *p)
 {
 	struct unwind_file *file = p->file;
 	struct file_names *f = file_names_of(file);
@@ -221,7 +221,7 @@ static void *stacks_main(void *arg)
 	pthread_mutex_lock(&s->lock);
 	while (!s->ending) {
 		struct process_stacks *p = wanted_process(s);
-		struct code_place *place = s->first;
+		struct code_address *place = s->first;
 
 		s->busy = p || place;
 		if (p) {
@@ -288,7 +288,7 @@ int capture_stacks_new(struct trace_writer *w, struct capture_stacks **ret_stack
 
 static void place_free(void *place)
 {
-	struct code_place *p = place;
+	struct code_address *p = place;
 
 	for (size_t i = 0; p && i < p->n_names; i++) {
 		free(p->names[i].function);
@@ -421,7 +421,7 @@ bool capture_stacks_ready(struct capture_stacks *s, uint32_t process)
 
 /* ---- places and nodes ---- */
 
-static void ask_for_names(struct capture_stacks *s, struct code_place *p)
+static void ask_for_names(struct capture_stacks *s, struct code_address *p)
 {
 	pthread_mutex_lock(&s->lock);
 	*s->last_next = p;
@@ -431,10 +431,10 @@ static void ask_for_names(struct capture_stacks *s, struct code_place *p)
 }
 
 /* One that represents itself. */
-static struct code_place *own_place(struct process_stacks *p, struct code_place **slot,
-				    const char *object)
+static struct code_address *own_place(struct process_stacks *p, struct code_address **slot,
+				      const char *object)
 {
-	struct code_place *place = *slot;
+	struct code_address *place = *slot;
 
 	if (place)
 		return place;
@@ -454,12 +454,12 @@ static struct code_place *own_place(struct process_stacks *p, struct code_place 
 	return *slot = place;
 }
 
-static struct code_place *place_of(struct capture_stacks *s, struct process_stacks *p,
-				   const struct unwind_frame *f)
+static struct code_address *place_of(struct capture_stacks *s, struct process_stacks *p,
+				     const struct unwind_frame *f)
 {
 	struct unwind_file *file = f->code ? f->code->file : NULL;
 	uint64_t addr = f->code ? f->ip - f->code->bias : f->ip;
-	struct code_place *place;
+	struct code_address *place;
 
 	if (f->code && f->code->type == UNWIND_AGENT)
 		return own_place(p, &p->agent, "[pollux]");
@@ -469,7 +469,7 @@ static struct code_place *place_of(struct capture_stacks *s, struct process_stac
 	place = map_new(&p->places, (uintptr_t)file, addr, sizeof(*place));
 	if (!place)
 		return NULL;
-	*place = (struct code_place){.process = p, .file = file, .object = "", .addr = addr};
+	*place = (struct code_address){.process = p, .file = file, .object = "", .addr = addr};
 	if (file && file->image) {
 		ask_for_names(s, place);
 		return place;
@@ -483,7 +483,7 @@ static struct code_place *place_of(struct capture_stacks *s, struct process_stac
 
 /* 0: out of memory. */
 static capture_stack node_of(struct capture_stacks *s, capture_stack parent, uint32_t flags,
-			     struct code_place *place)
+			     struct code_address *place)
 {
 	uint64_t key = (uint64_t)flags << 32 | parent;
 	uintptr_t known = (uintptr_t)map_get(&s->children, key, (uintptr_t)place);
@@ -557,7 +557,7 @@ int capture_stacks_walk(struct capture_stacks *s, uint32_t process,
 	       f[first + 1].code && f[first + 1].code->type == UNWIND_AGENT)
 		first++;
 	for (size_t i = n; i-- > first;) {
-		struct code_place *place;
+		struct code_address *place;
 
 		if (i > first && f[i].code && f[i].code->type == UNWIND_AGENT)
 			continue;
@@ -570,7 +570,7 @@ int capture_stacks_walk(struct capture_stacks *s, uint32_t process,
 			return -ENOMEM;
 	}
 	if (leaf == CL_KERNEL) {
-		struct code_place *place = own_place(p, &p->kernel, "[kernel]");
+		struct code_address *place = own_place(p, &p->kernel, "[kernel]");
 
 		stack = place ? node_of(s, stack, 0, place) : 0;
 		if (!stack)
@@ -582,7 +582,7 @@ int capture_stacks_walk(struct capture_stacks *s, uint32_t process,
 
 /* ---- into the trace ---- */
 
-static int tell_frame(struct capture_stacks *s, const struct code_place *p, struct name *name)
+static int tell_frame(struct capture_stacks *s, const struct code_address *p, struct name *name)
 {
 	const struct trace_frame f = {.process = p->process->process,
 				      .line = name->line,
@@ -602,7 +602,7 @@ static int tell_frame(struct capture_stacks *s, const struct code_place *p, stru
 /* A node whose caller has been written. */
 static int tell_node(struct capture_stacks *s, struct stack_node *node)
 {
-	struct code_place *p = node->place;
+	struct code_address *p = node->place;
 	uint32_t parent = node->parent ? s->nodes[node->parent].index : 0, flags = node->flags;
 
 	for (size_t i = p->n_names; i-- > 0;) {
@@ -627,7 +627,7 @@ static int stack_index(struct capture_stacks *s, capture_stack stack, uint64_t *
 	size_t n = 0;
 
 	for (capture_stack at = stack; at && !s->nodes[at].index; at = s->nodes[at].parent) {
-		const struct code_place *p = s->nodes[at].place;
+		const struct code_address *p = s->nodes[at].place;
 
 		if (!__atomic_load_n(&p->named, __ATOMIC_ACQUIRE))
 			return 0;
@@ -705,7 +705,7 @@ static int cover_all(struct capture_stacks *s, struct capture_stats *stats)
 		char why[256];
 
 		while ((e = map_next(&p->places, &pos))) {
-			const struct code_place *place = e->value;
+			const struct code_address *place = e->value;
 
 			total++;
 			if (!__atomic_load_n(&place->named, __ATOMIC_ACQUIRE) || !place->n_names)
@@ -788,10 +788,10 @@ int capture_stacks_flush(struct capture_stacks *s, uint64_t *ret_before_ns)
 /* What has no names by now goes without, but for the one that is being looked at. */
 static void give_up_names(struct capture_stacks *s)
 {
-	struct code_place *next;
+	struct code_address *next;
 
 	pthread_mutex_lock(&s->lock);
-	for (struct code_place *p = s->first; p; p = next) {
+	for (struct code_address *p = s->first; p; p = next) {
 		next = p->next;
 		p->names = calloc(1, sizeof(*p->names));
 		p->n_names = p->names ? 1 : 0;
