@@ -106,7 +106,7 @@ struct agent_notes {
 	struct ring *ring; /* written to, never read but for `tail` */
 	uint64_t wake;	   /* the reference of the last AE_WAKE ... */
 	uint64_t wake_end; /* ... and the head after it */
-	uint32_t place;	   /* of head in the ring, where it is below limit */
+	uint32_t ring_pos; /* of head in the ring, where it is below limit */
 	uint8_t busy;	   /* an event is being written: a signal handler's is dropped */
 	uint16_t depth;	   /* of polls */
 	struct agent_poll polls[AGENT_MAX_POLLS];
@@ -288,7 +288,7 @@ static inline void agent_put_at(struct agent_notes *n, uint64_t ticks, uint64_t 
 	if (likely(n->head < n->limit) || agent_room(n, ticks)) {
 		struct ring *r = n->ring;
 		uint64_t head = n->head;
-		uint32_t place = n->place, mask = n->owner.mask;
+		uint32_t place = n->ring_pos, mask = n->owner.mask;
 		/* Within the ring also if who was the last to write here did so for old rings. */
 		struct agent_event *event =
 			(struct agent_event *)((char *)(r + 1) + (place & mask));
@@ -298,7 +298,7 @@ static inline void agent_put_at(struct agent_notes *n, uint64_t ticks, uint64_t 
 		 * our stores: two lines ahead, that is 5 ns per event cheaper in a ring of a
 		 * megabyte. */
 		arch_prefetch((char *)(r + 1) + ((place + 128) & mask));
-		n->place = place + (uint32_t)sizeof(*event);
+		n->ring_pos = place + (uint32_t)sizeof(*event);
 		n->head = head + sizeof(*event);
 		__atomic_store_n(&r->head, head + sizeof(*event), __ATOMIC_RELEASE);
 	}

@@ -19,7 +19,7 @@
 
 struct open_path {
 	const struct agent_step *step;
-	const char *at;
+	const char *addr;
 };
 
 /* All ways of a node, the last one first, since they are taken from the end. */
@@ -28,7 +28,7 @@ static inline uint32_t add_ways(const struct agent_node *node, const char *at,
 {
 	for (uint32_t i = node->n; i-- > 0 && n_open < AGENT_LIST_MAX;) {
 		open[n_open].step = &node->steps[i];
-		open[n_open++].at = at;
+		open[n_open++].addr = at;
 	}
 	return n_open;
 }
@@ -59,21 +59,21 @@ static inline uint32_t list_line(const struct agent_step *program, struct open_p
 		const struct agent_node *node =
 			(const struct agent_node *)(program + way.step->next);
 		if (unlikely(node->kind == NODE_BRANCHES))
-			return add_ways(node, way.at, open, n_open);
-		way.at += way.step->delta;
+			return add_ways(node, way.addr, open, n_open);
+		way.addr += way.step->delta;
 		if (unlikely(node->kind == NODE_POINTER)) {
-			way.at = pointer(node, way.at, &reach, ret);
-			if (!way.at)
+			way.addr = pointer(node, way.addr, &reach, ret);
+			if (!way.addr)
 				break;
 			way.step = &node->steps[0];
 			continue;
 		}
-		if (unlikely(!agent_reaches(&reach, way.at, node->size)))
+		if (unlikely(!agent_reaches(&reach, way.addr, node->size)))
 			break;
-		uint64_t i = agent_state_value(way.at, node->size) - node->base;
+		uint64_t i = agent_state_value(way.addr, node->size) - node->base;
 		way.step = &node->steps[i < node->n ? i : node->n];
 		if (way.step->point && likely(ret->n < AGENT_LIST_MAX))
-			ret->words[ret->n++] = agent_ref(way.step->point, (uint64_t)way.at);
+			ret->words[ret->n++] = agent_ref(way.step->point, (uint64_t)way.addr);
 	}
 	return n_open;
 }

@@ -147,7 +147,7 @@ RUNTIME_INLINE enum poll_end tokio_output(runtime_word *word, uint64_t at, uint3
 /* What was seen of a poll after which the task is complete, or freed. */
 struct tokio_poll {
 	uint64_t after;	  /* the state when it had returned */
-	uint64_t now;	  /* the state after its output was looked at */
+	uint64_t queried; /* the state after its output was looked at */
 	bool freed;	  /* the state can't be read: `after` is its last known value, `now` 0 */
 	bool raised;	  /* a panic was raised in it */
 	bool finished;	  /* its runtime was shut down when the task was complete already */
@@ -195,7 +195,7 @@ RUNTIME_INLINE enum poll_end tokio_end(const struct tokio_poll *p)
 	if (p->output != END_UNKNOWN)
 		return p->output;
 	/* No error, and it was still there when that was seen. */
-	if (p->after & p->now & TOKIO_JOIN_INTEREST && !p->taken)
+	if (p->after & p->queried & TOKIO_JOIN_INTEREST && !p->taken)
 		return END_READY;
 	if (p->raised)
 		return END_PANICKED;

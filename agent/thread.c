@@ -354,17 +354,17 @@ static uint64_t find_room(struct agent_notes *n, uint64_t tail)
 		room = size - used;
 	if (used >= near)
 		wake_tool();
-	n->place = (uint32_t)ring_place(n->head, n->far_begin, n->far_end, size, &run);
+	n->ring_pos = (uint32_t)ring_place(n->head, n->far_begin, n->far_end, size, &run);
 	run = run < near ? run : near;
 	n->limit = n->head + (run < room ? run : room);
-	agent_check(room <= size && n->place + (n->limit - n->head) <= size);
+	agent_check(room <= size && n->ring_pos + (n->limit - n->head) <= size);
 	return room;
 }
 
 static void write_event(struct agent_notes *n, uint64_t tail, uint64_t word0, uint64_t word1)
 {
 	struct agent_event *event =
-		(struct agent_event *)((char *)(n->ring + 1) + (n->place & n->owner.mask));
+		(struct agent_event *)((char *)(n->ring + 1) + (n->ring_pos & n->owner.mask));
 
 	event->word0 = word0;
 	event->word1 = word1;

@@ -96,7 +96,7 @@ static enum poll_end outcome(const struct agent_hook *hook, const void *header, 
 		p.output = settled(flags);
 	p.shut_down = flags & POLL_SHUT_DOWN;
 	p.taken = flags & POLL_QUERIED && !(after & TOKIO_JOIN_WAKER);
-	p.now = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
+	p.queried = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	return tokio_end(&p);
 }
 

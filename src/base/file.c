@@ -202,7 +202,7 @@ static int look(const struct file_output *o, int *ret_at, struct stat *ret_st, s
 		return error_set(
 			err, -EEXIST,
 			"cannot replace %s: it is not %s: remove it or choose another name",
-			o->path, o->replaces->what);
+			o->path, o->replaces->description);
 	return S_ISFIFO(st->st_mode);
 }
 

@@ -36,7 +36,7 @@ int file_reopen(int at, const char *name, unsigned also, struct error *err);
 
 /* Which files an output may replace: those that begin like what is written, and empty ones. */
 struct file_replaces {
-	const char *what; /* "a pollux trace" */
+	const char *description; /* "a pollux trace" */
 	const char *begin;
 };
 

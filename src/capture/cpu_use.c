@@ -32,7 +32,7 @@ struct throttling {
 /* A cgroup. */
 struct level {
 	char *folder;
-	struct throttling before, now;
+	struct throttling before, after;
 	uint64_t quota_ns, period_ns;
 };
 
@@ -114,7 +114,7 @@ static void add_level(struct cpu_use *u, const char *folder)
 
 	if (u->n_levels == MAX_LEVELS || !read_throttling(folder, &l->before))
 		return;
-	l->now = l->before;
+	l->after = l->before;
 	l->folder = strdup(folder);
 	u->n_levels += l->folder != NULL;
 }
@@ -250,7 +250,7 @@ void cpu_use_look(struct cpu_use *u)
 	if (u->process.proc_fd >= 0)
 		look_at_threads(u);
 	for (size_t i = 0; i < u->n_levels; i++) {
-		read_throttling(u->levels[i].folder, &u->levels[i].now);
+		read_throttling(u->levels[i].folder, &u->levels[i].after);
 		read_quota(&u->levels[i]);
 	}
 }
@@ -258,14 +258,14 @@ void cpu_use_look(struct cpu_use *u)
 /* What the cgroup adds; of several the one that was throttled most often. */
 static void add_throttling(struct trace_cpu *sum, const struct level *l)
 {
-	uint64_t n = l->now.n_throttled - l->before.n_throttled;
+	uint64_t n = l->after.n_throttled - l->before.n_throttled;
 
-	if (!l->quota_ns || l->now.n_throttled < l->before.n_throttled ||
+	if (!l->quota_ns || l->after.n_throttled < l->before.n_throttled ||
 	    (sum->quota_ns && n <= sum->n_throttled))
 		return;
 	sum->n_throttled = n;
-	sum->n_periods = l->now.n_periods - l->before.n_periods;
-	sum->throttled_ns = l->now.throttled_ns - l->before.throttled_ns;
+	sum->n_periods = l->after.n_periods - l->before.n_periods;
+	sum->throttled_ns = l->after.throttled_ns - l->before.throttled_ns;
 	sum->quota_ns = l->quota_ns;
 	sum->period_ns = l->period_ns;
 	sum->cgroup = l->folder;

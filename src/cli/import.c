@@ -60,7 +60,7 @@ static void print_summary(const char *path, const struct import_summary *s)
 	buf_str(&b, ", from ");
 	count(&b, s->n_items, ops->item);
 	buf_str(&b, " of ");
-	buf_str(&b, ops->what);
+	buf_str(&b, ops->description);
 	buf_char(&b, '\n');
 	if (s->n_lost) {
 		count(&b, s->n_lost, "event");
@@ -103,19 +103,20 @@ static int import_into(const char *path, const char *const *inputs, size_t n,
 static int run(const struct cli_args *args, struct error *err)
 {
 	static char label[] = "importing";
-	const struct import_options opt = {
-		.from = cli_option(args, "from"), .progress = cli_progress, .progress_ctx = label};
+	const struct import_options opt = {.format = cli_option(args, "from"),
+					   .progress = cli_progress,
+					   .progress_ctx = label};
 	const char *wanted = cli_option(args, "output");
 	size_t n = cli_n_operands(args);
 
 	if (!n)
 		return cli_usage(
 			args, "a recording is needed: a file, a folder, or - for standard input");
-	if (opt.from && !import_find(opt.from)) {
+	if (opt.format && !import_find(opt.format)) {
 		_cleanup_buf_ struct buf names = BUF_INIT;
 		for (size_t i = 0; import_formats[i]; i++)
 			buf_printf(&names, "%s%s", i ? ", " : "", import_formats[i]->name);
-		return cli_usage(args, "no format '%s': there are %s", opt.from,
+		return cli_usage(args, "no format '%s': there are %s", opt.format,
 				 names.data ? names.data : "");
 	}
 	_cleanup_free_ const char **inputs = calloc(n, sizeof(*inputs));

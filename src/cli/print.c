@@ -93,8 +93,8 @@ static int write_out(struct print_job *job, struct buf *out, struct error *err)
 	buf_clear(out);
 	if (written)
 		return 0;
-	job->gone = errno == EPIPE;
-	return job->gone ? -EPIPE : error_sys(err, -errno, "cannot write");
+	job->output_closed = errno == EPIPE;
+	return job->output_closed ? -EPIPE : error_sys(err, -errno, "cannot write");
 }
 
 int print_events(void *ctx, struct trace_reader *r, struct error *err)
@@ -135,14 +135,14 @@ static int run(const struct cli_args *args, struct error *err)
 	r = trace_reader_open(input, &reader, err);
 	if (r == 0) {
 		r = print_events(&job, reader, err);
-		if (r < 0 && !job.gone)
+		if (r < 0 && !job.output_closed)
 			error_add(err, "cannot print %s", input);
 	}
 	if (r == 0 && trace_reader_truncated(reader, &why))
 		cli_complain(why);
 	trace_reader_free(reader);
 	print_done(&job);
-	return r < 0 && !job.gone ? 1 : 0;
+	return r < 0 && !job.output_closed ? 1 : 0;
 }
 
 static const struct cli_option options[] = {

@@ -8,7 +8,7 @@
 struct print_job {
 	struct printer *printer;
 	const char *const *events; /* names of those to print; NULL: all */
-	bool gone;		   /* the reader of the output has closed it */
+	bool output_closed;	   /* the reader of the output has closed it */
 };
 
 /* --format, --json and --event, where the verb has them. 0, or what the verb returns. */

@@ -222,7 +222,7 @@ static void tell_probes(struct buf *out, const struct listing *l, const struct p
 			buf_char(out, ':');
 			text_safe(out, p->name);
 			if (known)
-				buf_printf(out, "    %s: %s\n", provider_what_text(known->what),
+				buf_printf(out, "    %s: %s\n", provider_what_text(known->type),
 					   known->means);
 			else
 				buf_str(out, "    unknown to pollux\n");
@@ -261,7 +261,7 @@ static void tell_functions(struct buf *out, const struct probed_object *o)
 		const struct probed_function *f = &o->functions[i];
 
 		buf_printf(out, "    function %s    %s: %s\n        at 0x%llx", f->known->symbol,
-			   provider_what_text(f->known->what), f->known->means,
+			   provider_what_text(f->known->type), f->known->means,
 			   (unsigned long long)f->addr);
 		if (f->refused)
 			buf_printf(out, ": not to be used: %s", f->refused);
@@ -376,7 +376,7 @@ static void json_arg(struct json *j, const struct probe_arg *arg,
 
 static void json_known(struct json *j, const struct provider_probe *known)
 {
-	json_string(j, "event", known ? provider_what_text(known->what) : NULL);
+	json_string(j, "event", known ? provider_what_text(known->type) : NULL);
 	json_string(j, "means", known ? known->means : NULL);
 	json_string(j, "source", known ? known->source : NULL);
 }
@@ -493,7 +493,7 @@ static void tell_table(struct buf *out, bool json)
 
 			buf_printf(out, "%s%s", k ? ", " : "", *name ? name : "-");
 		}
-		buf_printf(out, ")    %s: %s\n", provider_what_text(row->what), row->means);
+		buf_printf(out, ")    %s: %s\n", provider_what_text(row->type), row->means);
 	}
 	if (json) {
 		json_end_array(&j);

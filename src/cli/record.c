@@ -465,8 +465,8 @@ static int run_job(struct job *job, struct error *err)
 	else if (trace_writer_close(w, rc < 0 ? NULL : err) < 0)
 		rc = -EIO;
 	if (job->prints) {
-		int printed = live_join(&printing, job->print.gone ? NULL : err);
-		rc = job->print.gone ? 0 : rc < 0 ? rc : printed;
+		int printed = live_join(&printing, job->print.output_closed ? NULL : err);
+		rc = job->print.output_closed ? 0 : rc < 0 ? rc : printed;
 		live_done(&printing);
 	}
 	if (rc == 0 && !nothing)

@@ -297,7 +297,7 @@ static int long_poll(struct chrome *c, const struct tl_sample *sample,
 	buf_printf(&json,
 		   ",\n{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"stack_sample\",\"name\":\"long poll, "
 		   "%s\",\"cname\":\"bad\",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32 ",\"ts\":",
-		   sample->what == TM_LONG_BLOCKED ? "blocked" : "running", thread->pid,
+		   sample->type == TM_LONG_BLOCKED ? "blocked" : "running", thread->pid,
 		   thread->tid);
 	char ts[32], *end = put_us(ts, sample->time_ns - c->sel.base_ns);
 	buf_add(&json, ts, (size_t)(end - ts));
@@ -318,7 +318,7 @@ int chrome_sample(void *ctx, const struct tl_sample *sample)
 	struct thread_lane *thread = lanes_thread(&c->sel.lanes, sample->thread);
 	if (!thread || (sample->task && !t))
 		return -ENOMEM;
-	if (sample->what == TM_LONG_RUNNING || sample->what == TM_LONG_BLOCKED)
+	if (sample->type == TM_LONG_RUNNING || sample->type == TM_LONG_BLOCKED)
 		return thread->shown ? long_poll(c, sample, thread) : 0;
 	if (!stack_lane_wants(sample))
 		return 0;

@@ -189,7 +189,7 @@ static int on_sample(void *ctx, const struct tl_sample *sample)
 		return -ENOMEM;
 	if (!s->limits->stacks)
 		return 0;
-	if (sample->what == TM_LONG_RUNNING || sample->what == TM_LONG_BLOCKED)
+	if (sample->type == TM_LONG_RUNNING || sample->type == TM_LONG_BLOCKED)
 		return count_thread_slice(s, sample->thread, sample->time_ns, 0,
 					  s->limits->slice_bytes);
 	if (!stack_lane_wants(sample))

@@ -40,8 +40,8 @@ void stack_frame_name(const struct trace_frame *f, struct buf *out)
 
 bool stack_lane_wants(const struct tl_sample *sample)
 {
-	return sample->stack && (sample->what == TM_CPU_CLOCK || sample->what == TM_CYCLES ||
-				 sample->what == TM_INSTRUCTIONS);
+	return sample->stack && (sample->type == TM_CPU_CLOCK || sample->type == TM_CYCLES ||
+				 sample->type == TM_INSTRUCTIONS);
 }
 
 /* Ends those from `depth` on, innermost first. */
@@ -85,7 +85,7 @@ int stack_lane_sample(struct stack_lane *l, const struct trace_reader *r,
 	}
 
 	uint64_t begin = sample->time_ns, weight = sample->weight;
-	if (sample->what == TM_CPU_CLOCK)
+	if (sample->type == TM_CPU_CLOCK)
 		begin -= weight < begin ? weight : begin;
 	if (begin < sample->poll_ns)
 		begin = sample->poll_ns;

@@ -38,7 +38,7 @@ enum made { MADE_FUTURE = 1, MADE_CALL, MADE_OFF, MADE_FUNCTION };
 struct sampled {
 	uint32_t profile; /* index + 1; 0: that of all tasks */
 	uint32_t kind;	  /* there: of the task */
-	unsigned what;	  /* enum trace_sample */
+	unsigned type;	  /* enum trace_sample */
 	uint64_t stack, weight;
 };
 
@@ -72,7 +72,7 @@ struct speedscope {
 	bool calls_seen[2 * MAX_CALLS]; /* from FRAME_BLOCK on */
 	bool any_unseen;		/* FRAME_UNSEEN is in use */
 	uint32_t *frame_places;		/* by frame: its index in the file's list */
-	struct map made;		/* (enum made, number) or two hashes to its number + 1 */
+	struct map numbers;		/* (enum made, number) or two hashes to its number + 1 */
 	struct buf made_names;		/* JSON of the made frames */
 	size_t n_made, made_place;	/* place of the first */
 	struct map by_stack;		/* to struct sampled */

@@ -20,7 +20,7 @@
 static uint64_t made_frame(struct speedscope *s, uint64_t a, uint64_t b, const char *name,
 			   const struct trace_frame *at)
 {
-	uintptr_t number = (uintptr_t)map_get(&s->made, a, b);
+	uintptr_t number = (uintptr_t)map_get(&s->numbers, a, b);
 	if (number)
 		return FRAME_MADE + number - 1;
 	struct json j;
@@ -36,7 +36,7 @@ static uint64_t made_frame(struct speedscope *s, uint64_t a, uint64_t b, const c
 	}
 	json_end_object(&j);
 	number = ++s->n_made;
-	if (map_put(&s->made, a, b, (void *)number) < 0)
+	if (map_put(&s->numbers, a, b, (void *)number) < 0)
 		s->made_names.failed = true;
 	return FRAME_MADE + number - 1;
 }
@@ -95,13 +95,13 @@ int speedscope_future_poll(void *ctx, const struct tl_future_poll *poll)
 static int add_sample(struct speedscope *s, uint32_t profile, uint32_t kind,
 		      const struct tl_sample *sample)
 {
-	uint64_t key = (uint64_t)profile << 34 | (uint64_t)sample->what << 32 | kind;
+	uint64_t key = (uint64_t)profile << 34 | (uint64_t)sample->type << 32 | kind;
 	struct sampled *x = map_get_or_new(&s->by_stack, key, sample->stack, sizeof(*x));
 	if (!x)
 		return -ENOMEM;
 	x->profile = profile;
 	x->kind = kind;
-	x->what = sample->what;
+	x->type = sample->type;
 	x->stack = sample->stack;
 	x->weight += sample->weight;
 	return 0;
@@ -141,8 +141,8 @@ static int by_profile(const void *a, const void *b)
 	const struct sampled *x = *(struct sampled *const *)a, *y = *(struct sampled *const *)b;
 	if (x->profile != y->profile)
 		return x->profile < y->profile ? -1 : 1;
-	if (x->what != y->what)
-		return x->what < y->what ? -1 : 1;
+	if (x->type != y->type)
+		return x->type < y->type ? -1 : 1;
 	if (x->weight != y->weight)
 		return x->weight > y->weight ? -1 : 1;
 	if (x->kind != y->kind)
@@ -204,14 +204,14 @@ int speedscope_write_samples(struct speedscope *s)
 		uint64_t sum = 0;
 		for (next = i; next < s->n_sampled; next++) {
 			const struct sampled *x = s->sampled[next];
-			if (x->profile != first->profile || x->what != first->what)
+			if (x->profile != first->profile || x->type != first->type)
 				break;
 			buf_str(&samples, next > i ? "," : "");
 			stack_text(s, &samples, x);
 			buf_printf(&weights, "%s%" PRIu64, next > i ? "," : "", x->weight);
 			sum += x->weight;
 		}
-		buf_printf(&name, "%s of %s", trace_sample_name(first->what),
+		buf_printf(&name, "%s of %s", trace_sample_name(first->type),
 			   first->profile ? s->profiles[first->profile - 1].name
 					  : "all tasks by family");
 		buf_str(&head, ",\n{\"type\":\"sampled\",\"name\":");
@@ -219,7 +219,7 @@ int speedscope_write_samples(struct speedscope *s)
 		buf_printf(&head,
 			   ",\"unit\":\"%s\",\"startValue\":0,\"endValue\":%" PRIu64
 			   ",\"samples\":[",
-			   first->what == TM_CPU_CLOCK ? "nanoseconds" : "none", sum);
+			   first->type == TM_CPU_CLOCK ? "nanoseconds" : "none", sum);
 		if (buf_failed(&head) || buf_failed(&samples) || buf_failed(&weights))
 			return -ENOMEM;
 		out_write(&s->out, head.data, head.len);
@@ -233,7 +233,7 @@ int speedscope_write_samples(struct speedscope *s)
 
 void speedscope_samples_done(struct speedscope *s)
 {
-	map_done(&s->made);
+	map_done(&s->numbers);
 	buf_done(&s->made_names);
 	map_free(&s->by_stack, free);
 	free(s->sampled);

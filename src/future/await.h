@@ -56,7 +56,7 @@ struct await_node {
 	enum await_state state;
 	const char
 		*name; /* "app::serve", "select!", "sleep"; of the context's names, or constant */
-	const char *full; /* type as DWARF spells it; owned by the debug information */
+	const char *full_name; /* type as DWARF spells it; owned by the debug information */
 	const char *file; /* of the await point; NULL if unknown; owned by the debug information */
 	uint32_t line;
 	char *detail;	  /* for people: "84.2 s left", "fd 12"; NULL if none */

@@ -279,7 +279,7 @@ static void dereference(struct block_on_search *s, struct candidate *c)
 
 	for (unsigned i = 0;
 	     t && i < MAX_STEPS &&
-	     (await_starts(t->full, "core::pin::Pin<&mut ") || await_starts(t->name, "&mut "));
+	     (await_starts(t->full_name, "core::pin::Pin<&mut ") || await_starts(t->name, "&mut "));
 	     i++) {
 		const struct dw_type *p = t;
 		uint64_t addr;
@@ -302,7 +302,7 @@ static void skip_wrapper(struct block_on_search *s, struct candidate *c)
 	const struct dw_type *x;
 	struct candidate inner;
 
-	if (!strstr(c->type->full, "PollFn<tokio::runtime::scheduler::current_thread::") ||
+	if (!strstr(c->type->full_name, "PollFn<tokio::runtime::scheduler::current_thread::") ||
 	    (!await_find_member(&w, c->type, c->addr, "_ref__future", &x, &inner.addr) &&
 	     !await_find_member(&w, c->type, c->addr, "future", &x, &inner.addr)))
 		return;
@@ -327,7 +327,7 @@ static int add_root(struct block_on_search *s, size_t thread, const char *why,
 		.state = is_polled(s->in, s->s, s->frame) ? IS_RUNNING : IS_IDLE,
 		.thread = thread + 1,
 		.root = known ? future : NULL,
-		.why = why,
+		.no_tree_reason = why,
 	};
 	return 0;
 }

@@ -19,7 +19,7 @@ static const struct dw_type *stage_of(struct debug *d, const struct dw_type *t, 
 	for (unsigned depth = 0; t && depth < 12; depth++) {
 		const struct dw_type *next = NULL;
 
-		if (await_starts(t->full, "tokio::runtime::task::core::Stage<"))
+		if (await_starts(t->full_name, "tokio::runtime::task::core::Stage<"))
 			return t;
 		for (size_t i = 0; !next && i < t->n_members; i++) {
 			const char *name = t->members[i].name;

@@ -64,7 +64,7 @@ static enum pointer_policy within(const struct dw_type *t, enum pointer_policy t
 static enum pointer_policy into(const struct dw_type *t, const struct dw_type *inner,
 				enum pointer_policy through)
 {
-	return inner && await_starts(inner->full, "core::mem::manually_drop::ManuallyDrop<") &&
+	return inner && await_starts(inner->full_name, "core::mem::manually_drop::ManuallyDrop<") &&
 			       !wrapper_holds_until_ready(t)
 		       ? POINTERS_NONE
 		       : through;
@@ -99,7 +99,7 @@ static bool reaches(struct debug *d, const struct dw_type *t, enum pointer_polic
 	if (*t->note & (uint32_t)NOTE_KNOWN << shift)
 		return *t->note & (uint32_t)NOTE_REACHES << shift;
 	if (*t->note & (uint32_t)NOTE_BUSY << shift ||
-	    await_starts(t->full, "core::marker::PhantomData"))
+	    await_starts(t->full_name, "core::marker::PhantomData"))
 		return false;
 	*t->note |= (uint32_t)NOTE_BUSY << shift;
 	through = within(t, through);
@@ -128,7 +128,7 @@ static void enter(const struct map *hooked, struct future_path *w)
 {
 	if (w->type->class == DC_POINTER)
 		return;
-	w->below = future_path_hooked_parent(hooked, w->type, w->below);
+	w->hooked_parent = future_path_hooked_parent(hooked, w->type, w->hooked_parent);
 	w->through = within(w->type, w->through);
 }
 
@@ -171,8 +171,8 @@ bool future_path_single(struct debug *d, const struct map *hooked, struct future
 		}
 		if (!way || !future_path_is_within(t, way, next))
 			return false;
-		w->beside = w->beside || is_aux(d, t, w, which);
-		w->at += way->offset;
+		w->concurrent = w->concurrent || is_aux(d, t, w, which);
+		w->offset += way->offset;
 		w->type = next;
 		w->through = into(t, next, w->through);
 	}
@@ -200,8 +200,8 @@ static int find_all(struct debug *d, const struct map *hooked, struct future_pat
 		struct future_path inner = w;
 
 		inner.type = dw_member_type(d, one_way(t, i));
-		inner.at += one_way(t, i)->offset;
-		inner.beside = w.beside || is_aux(d, t, &w, i);
+		inner.offset += one_way(t, i)->offset;
+		inner.concurrent = w.concurrent || is_aux(d, t, &w, i);
 		inner.through = into(t, inner.type, w.through);
 		if (future_path_is_within(t, one_way(t, i), inner.type))
 			r = find_all(d, hooked, inner, depth + 1, ret, n, tried);

@@ -22,14 +22,14 @@ enum pointer_policy {
 /* Where a way ends: at a type with a state, or at a pointer that is to be followed. */
 struct future_path {
 	const struct dw_type *type;
-	uint64_t at;
+	uint64_t offset;
 	/* The number of the last type on the way that is in the map of
 	 * future_path_hooked_parent(). */
-	uint32_t below;
+	uint32_t hooked_parent;
 	enum pointer_policy through; /* from there on */
 	/* Along the path is something else that may be polled, too, and that no path reaches.
 	 */
-	bool beside;
+	bool concurrent;
 };
 
 #define FUTURE_PATHS_MAX 64u /* side by side */

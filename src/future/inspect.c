@@ -250,7 +250,7 @@ void inspect_free(struct inspect *in)
 	for (size_t i = 0; i < in->n_kinds; i++) {
 		free(in->kinds[i].name);
 		free(in->kinds[i].site);
-		free(in->kinds[i].why);
+		free(in->kinds[i].no_type_reason);
 	}
 	free(in->kinds);
 	for (size_t i = 0; i < in->n_root_kinds; i++) {
@@ -330,7 +330,7 @@ void inspect_resolve(struct inspect *in, struct inspect_kind *k)
 	k->resolved = true;
 	d = inspect_debug(in, k->object);
 	if (!d) {
-		k->why = strdup("no debug information");
+		k->no_type_reason = strdup("no debug information");
 		return;
 	}
 	if (k->kind->n_sites)
@@ -339,13 +339,14 @@ void inspect_resolve(struct inspect *in, struct inspect_kind *k)
 	k->future = types.future;
 	k->scheduler = types.scheduler;
 	if (!k->future) {
-		k->why = strdup("the debug information does not tell its type");
+		k->no_type_reason = strdup("the debug information does not tell its type");
 		return;
 	}
 	if (k->tokio) {
 		k->stage = cell_stage(d, k->kind, &types, &k->stage_offset);
 		if (!k->stage)
-			k->why = strdup("the debug information has no layout of its cell");
+			k->no_type_reason =
+				strdup("the debug information has no layout of its cell");
 	}
 	if (k->kind->role != TR_WORKER)
 		k->name = debug_future_name(d, k->future, k->object->scan.libraries);
@@ -368,7 +369,7 @@ const char *inspect_kind_name(const struct inspect_kind *k)
 
 const char *inspect_kind_full(const struct inspect_kind *k)
 {
-	return k->future ? k->future->full : k->kind->full_name ? k->kind->full_name : "";
+	return k->future ? k->future->full_name : k->kind->full_name ? k->kind->full_name : "";
 }
 
 const char *inspect_kind_object(const struct inspect_kind *k)

@@ -35,8 +35,8 @@ struct inspect_task {
 	enum inspect_state state;
 	bool cancelled, join_interest;
 	uint64_t owner; /* Tokio: id of the owning list, 0: none (finished, or a blocking task) */
-	struct await_node *tree; /* NULL: see why */
-	const char *why;	 /* "finished", "no debug information: ..." */
+	struct await_node *tree;    /* NULL: see why */
+	const char *no_tree_reason; /* "finished", "no debug information: ..." */
 	size_t thread; /* it runs there: index + 1 of the result's threads; 0: not known */
 	const struct dw_type *root; /* of a block_on: its future, which lies at addr */
 	const char *queue;	    /* scheduled: the run queue that has it; NULL: not known */

@@ -93,13 +93,13 @@ static void name_by_user(struct walk *w, struct await_node *n)
 
 	for (unsigned i = w->n_outer < 64 ? w->n_outer : 64; i-- > 0;) {
 		for (size_t k = 0; k < sizeof(users) / sizeof(*users); k++) {
-			if (!await_starts(w->outer[i]->full, users[k].prefix))
+			if (!await_starts(w->outer[i]->full_name, users[k].prefix))
 				continue;
 			n->name = users[k].name;
 			n->wait = users[k].wait;
 		}
 		/* the program's own code: nothing further out says more */
-		if (!await_starts(w->outer[i]->full, "tokio::"))
+		if (!await_starts(w->outer[i]->full_name, "tokio::"))
 			return;
 	}
 }
@@ -290,7 +290,7 @@ static void read_readiness(struct walk *w, const struct dw_type *t, uint64_t add
 			    !(target = dw_type_of(w->dwarf, m->target_ref)))
 				continue;
 			for (size_t s = 0; s < 2; s++)
-				if (await_starts(target->full, sockets[s]) &&
+				if (await_starts(target->full_name, sockets[s]) &&
 				    mem_u64(w->ctx->mem,
 					    w->outer_addr[i] + locals->members[k].offset, &p)) {
 					read_socket(w, target, p, n);
@@ -402,7 +402,7 @@ static const struct leaf *leaf_of(const struct dw_type *t)
 	if (t->class != DC_STRUCT)
 		return NULL;
 	for (size_t i = 0; i < sizeof(leaves) / sizeof(*leaves); i++)
-		if (await_starts(t->full, leaves[i].prefix))
+		if (await_starts(t->full_name, leaves[i].prefix))
 			return &leaves[i];
 	return NULL;
 }

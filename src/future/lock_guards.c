@@ -43,7 +43,7 @@ static uint64_t guarded_semaphore(struct walk *w, const struct dw_type *t, uint6
 	lock = m ? await_pointee(w, m) : NULL;
 	if (!lock || !mem_u64(w->ctx->mem, at, &target) || !target)
 		return 0;
-	if (await_starts(lock->full, semaphore_type))
+	if (await_starts(lock->full_name, semaphore_type))
 		return target;
 	return await_find_type(w, lock, target, semaphore_type, &sem, &at) ? at : 0;
 }
@@ -57,7 +57,7 @@ static uint64_t guarded_mutex(struct walk *w, const struct dw_type *t, uint64_t 
 
 	if (!lock || !mem_u64(w->ctx->mem, addr, &target))
 		return 0;
-	if (await_starts(lock->full, "async_lock::mutex::Mutex<"))
+	if (await_starts(lock->full_name, "async_lock::mutex::Mutex<"))
 		return target;
 	return await_find_type(w, lock, target, "async_lock::mutex::Mutex<", &x, &at) ? at : 0;
 }
@@ -68,7 +68,7 @@ static uint64_t guarded_raw(struct walk *w, const struct dw_type *t, uint64_t ad
 	const struct dw_type *x;
 	uint64_t target;
 
-	if (await_starts(t->full, "async_lock::rwlock::") &&
+	if (await_starts(t->full_name, "async_lock::rwlock::") &&
 	    !await_find_member(w, t, addr, "lock", &x, &addr))
 		return 0;
 	return mem_u64(w->ctx->mem, addr, &target) ? target : 0;
@@ -77,14 +77,14 @@ static uint64_t guarded_raw(struct walk *w, const struct dw_type *t, uint64_t ad
 /* What a guard guards, as leaves name it; 0: it is no guard. */
 static uint64_t guarded(struct walk *w, const struct dw_type *t, uint64_t addr)
 {
-	if (await_starts(t->full, "tokio::sync::") &&
+	if (await_starts(t->full_name, "tokio::sync::") &&
 	    (strstr(t->name, "Guard<") || strstr(t->name, "SemaphorePermit")))
 		return guarded_semaphore(w, t, addr);
-	if (await_starts(t->full, "async_lock::mutex::") &&
+	if (await_starts(t->full_name, "async_lock::mutex::") &&
 	    (strstr(t->name, "Guard<") || await_starts(t->name, "MutexGuardArc<")))
 		return guarded_mutex(w, t, addr);
-	if ((await_starts(t->full, "async_lock::rwlock::") && strstr(t->name, "Guard<")) ||
-	    !strcmp(t->full, "async_lock::semaphore::SemaphoreGuard"))
+	if ((await_starts(t->full_name, "async_lock::rwlock::") && strstr(t->name, "Guard<")) ||
+	    !strcmp(t->full_name, "async_lock::semaphore::SemaphoreGuard"))
 		return guarded_raw(w, t, addr);
 	return 0;
 }

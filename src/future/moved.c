@@ -67,7 +67,7 @@ bool moved_is_free(struct mem *m, uint64_t addr)
 
 static uint64_t type_of(const struct await_node *n)
 {
-	return hash_string(0, n->full);
+	return hash_string(0, n->full_name);
 }
 
 /* The futures that a task awaits. */
@@ -85,7 +85,8 @@ static int note_awaited(struct map *awaited, struct await_node *n)
 /* The coroutine that a local leads to; NULL: none, or one that several may own. */
 static const struct await_node *led_to(const struct await_node *n)
 {
-	while (n->kind == AN_FUTURE && n->n_children == 1 && !strstr(n->full, "::shared::Shared<"))
+	while (n->kind == AN_FUTURE && n->n_children == 1 &&
+	       !strstr(n->full_name, "::shared::Shared<"))
 		n = n->children[0];
 	return n->kind == AN_ASYNC ? n : NULL;
 }

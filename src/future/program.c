@@ -35,12 +35,12 @@ enum {
 struct node {
 	const struct dw_type *type;
 	bool inside;		     /* below a coroutine of the program */
-	uint32_t below;		     /* as place_point.hooked_parent */
+	uint32_t hooked_parent;	     /* as place_point.hooked_parent */
 	enum pointer_policy through; /* in it */
-	bool beside;		     /* as place_point.concurrent */
+	bool concurrent;	     /* as place_point.concurrent */
 	bool shows_ready; /* an enum from which what was held until it was ready is gone */
 	uint32_t outer;	  /* of chains: 1 + index of the place that it is awaited at */
-	uint16_t at;
+	uint16_t offset;
 };
 
 struct compiler {
@@ -121,9 +121,10 @@ static int new_node(struct compiler *c, enum agent_node_kind kind, uint32_t n, u
 
 static bool same_node(const struct node *a, const struct node *b)
 {
-	return a->type == b->type && a->inside == b->inside && a->below == b->below &&
-	       a->through == b->through && a->beside == b->beside &&
-	       a->shows_ready == b->shows_ready && a->outer == b->outer;
+	return a->type == b->type && a->inside == b->inside &&
+	       a->hooked_parent == b->hooked_parent && a->through == b->through &&
+	       a->concurrent == b->concurrent && a->shows_ready == b->shows_ready &&
+	       a->outer == b->outer;
 }
 
 /* Index of the node of what a way ends at, made if need be; 0: it can't be one. -ENOMEM, -E2BIG. */
@@ -133,9 +134,9 @@ static int node_of(struct compiler *c, const struct future_path *w, bool inside,
 	bool pointer = w->type->class == DC_POINTER, coroutine = dw_is_coroutine(w->type);
 	struct node node = {.type = w->type,
 			    .inside = inside,
-			    .below = w->below,
+			    .hooked_parent = w->hooked_parent,
 			    .through = coroutine && w->through ? POINTERS_BORROWED : w->through,
-			    .beside = w->beside,
+			    .concurrent = w->concurrent,
 			    .outer = c->outer,
 			    .shows_ready = shows_ready && !coroutine};
 	uint64_t base = 0;
@@ -145,7 +146,7 @@ static int node_of(struct compiler *c, const struct future_path *w, bool inside,
 	*ret_at = 0;
 	for (size_t i = 0; i < c->n_nodes; i++) {
 		if (same_node(&c->nodes[i], &node)) {
-			*ret_at = c->nodes[i].at;
+			*ret_at = c->nodes[i].offset;
 			return 0;
 		}
 	}
@@ -153,13 +154,13 @@ static int node_of(struct compiler *c, const struct future_path *w, bool inside,
 		return 0;
 	if (!GROW(c->nodes, c->n_nodes, c->cap_nodes))
 		return -ENOMEM;
-	r = new_node(c, pointer ? NODE_POINTER : NODE_STATE, n, &node.at);
+	r = new_node(c, pointer ? NODE_POINTER : NODE_STATE, n, &node.offset);
 	if (r < 0)
 		return r;
-	node_at(c, node.at)->base = base;
-	node_at(c, node.at)->size = pointer ? 0 : (uint8_t)w->type->discr_size;
+	node_at(c, node.offset)->base = base;
+	node_at(c, node.offset)->size = pointer ? 0 : (uint8_t)w->type->discr_size;
 	c->nodes[c->n_nodes++] = node;
-	*ret_at = node.at;
+	*ret_at = node.offset;
 	return 0;
 }
 
@@ -212,8 +213,8 @@ static int add_future(struct compiler *c, const struct dw_type *t, uint32_t *ret
 	if (!GROW(p->futures, p->n_futures, p->cap_futures))
 		return -ENOMEM;
 	f.type_kind = future_path_hooked_parent(c->hooked, t, 0);
-	f.name = name_shorten(t->full);
-	f.full_name = strdup(t->full);
+	f.name = name_shorten(t->full_name);
+	f.full_name = strdup(t->full_name);
 	f.where = dw_coroutine_where(t);
 	*ret_index = (uint32_t)p->n_futures;
 	p->futures[p->n_futures++] = f;
@@ -248,7 +249,7 @@ struct await {
 
 static bool is_self(const struct compiler *c, const struct node *n)
 {
-	return n->type == c->self && !n->below;
+	return n->type == c->self && !n->hooked_parent;
 }
 
 static int place_of(struct compiler *c, const struct node *n, const struct await *a,
@@ -260,13 +261,13 @@ static int place_of(struct compiler *c, const struct node *n, const struct await
 		.proof = a->proof,
 		.state_offset = (int64_t)t->discr_offset,
 		.size = t->size,
-		.hooked_parent = n->below,
+		.hooked_parent = n->hooked_parent,
 		.own = a->own,
 		.self = is_self(c, n),
-		.concurrent = n->beside,
+		.concurrent = n->concurrent,
 	};
-	char *function = name_shorten(t->full), *copy = strdup(a->file ? a->file : "");
-	char *awaits = a->macro ? strdup(a->macro) : name_shorten(a->awaited->full);
+	char *function = name_shorten(t->full_name), *copy = strdup(a->file ? a->file : "");
+	char *awaits = a->macro ? strdup(a->macro) : name_shorten(a->awaited->full_name);
 	struct trace_place place = {
 		.function = function, .file = copy, .line = a->line, .awaits = awaits};
 	struct place_link link = {.outer = n->outer};
@@ -301,7 +302,7 @@ static int step_on(struct compiler *c, uint64_t from, struct future_path w, bool
 	if (!future_path_single(c->d, c->hooked, &w))
 		return 0;
 	r = node_of(c, &w, inside, shows_ready, &step->next);
-	int64_t delta = (int64_t)(w.at + w.type->discr_offset - from);
+	int64_t delta = (int64_t)(w.offset + w.type->discr_offset - from);
 	if (delta != (int32_t)delta)
 		step->next = 0;
 	step->delta = step->next ? (int32_t)delta : 0;
@@ -351,12 +352,12 @@ static const struct dw_type *held_by(struct compiler *c, const struct dw_type *t
 		}
 		if (!one)
 			return NULL;
-		w.at += one->member.offset;
+		w.offset += one->member.offset;
 		w.type = dw_member_type(c->d, &one->member);
 		if (!future_path_single(c->d, NULL, &w))
 			return NULL;
 	}
-	*ret_at = w.at;
+	*ret_at = w.offset;
 	return dw_is_coroutine(w.type) ? w.type : NULL;
 }
 
@@ -368,8 +369,8 @@ static struct future_path held_at(struct compiler *c, const struct node *n,
 				  const struct dw_member *awaitee, const char *macro)
 {
 	struct future_path w = {.type = dw_member_type(c->d, awaitee),
-				.at = state_at + awaitee->offset,
-				.below = n->below,
+				.offset = state_at + awaitee->offset,
+				.hooked_parent = n->hooked_parent,
 				.through = n->through};
 
 	for (size_t i = 0; macro && i < state->n_members; i++) {
@@ -380,7 +381,7 @@ static struct future_path held_at(struct compiler *c, const struct node *n,
 		if (!strcmp(m->name, "futures") && future_path_is_within(state, m, type) &&
 		    type->class != DC_POINTER && future_path_exists(c->d, type, w.through)) {
 			w.type = type;
-			w.at = state_at + m->offset;
+			w.offset = state_at + m->offset;
 		}
 	}
 	return w;
@@ -438,7 +439,7 @@ static int fill_coroutine(struct compiler *c, const struct node *n, const struct
 {
 	struct place_point info = {.kind = POINT_RETURNED,
 				   .state_offset = (int64_t)n->type->discr_offset,
-				   .hooked_parent = n->below};
+				   .hooked_parent = n->hooked_parent};
 
 	/* 0 not polled yet, 1 returned, 2 panicked */
 	if (v->value > 2 && !v->is_default)
@@ -453,10 +454,10 @@ static int fill_enum(struct compiler *c, const struct node *n, const struct dw_v
 {
 	const struct dw_type *inner = dw_member_type(c->d, &v->member), *future;
 	const struct future_path w = {.type = inner,
-				      .at = v->member.offset,
-				      .below = n->below,
+				      .offset = v->member.offset,
+				      .hooked_parent = n->hooked_parent,
 				      .through = n->through,
-				      .beside = n->beside};
+				      .concurrent = n->concurrent};
 	uint64_t at;
 
 	if (future_path_is_within(n->type, &v->member, inner) &&
@@ -468,7 +469,7 @@ static int fill_enum(struct compiler *c, const struct node *n, const struct dw_v
 	return add_mark(c, future,
 			&(struct place_point){.kind = POINT_RETURNED,
 					      .state_offset = (int64_t)(n->type->discr_offset - at),
-					      .hooked_parent = n->below},
+					      .hooked_parent = n->hooked_parent},
 			&step->point);
 }
 
@@ -516,10 +517,12 @@ static int fill_pointer(struct compiler *c, const struct node *n)
 	struct place_point info = {
 		.kind = await_starts(n->type->name, "&mut ") ? POINT_BORROW : POINT_BOX,
 		.size = size_of(target),
-		.hooked_parent = n->below,
+		.hooked_parent = n->hooked_parent,
 	};
-	const struct future_path w = {
-		.type = target, .below = n->below, .through = n->through, .beside = n->beside};
+	const struct future_path w = {.type = target,
+				      .hooked_parent = n->hooked_parent,
+				      .through = n->through,
+				      .concurrent = n->concurrent};
 	struct agent_step step = {0};
 	uint16_t point;
 	int r = add_mark(c, NULL, &info, &point);
@@ -528,9 +531,9 @@ static int fill_pointer(struct compiler *c, const struct node *n)
 		r = step_down(c, 0, &w, n->inside, false, &step);
 	if (r < 0)
 		return r;
-	node_at(c, n->at)->point = point;
-	node_at(c, n->at)->zero_bits = zero_bits(c->d, target, 0);
-	node_at(c, n->at)->steps[0] = step;
+	node_at(c, n->offset)->point = point;
+	node_at(c, n->offset)->zero_bits = zero_bits(c->d, target, 0);
+	node_at(c, n->offset)->steps[0] = step;
 	return 0;
 }
 
@@ -550,7 +553,7 @@ static int fill(struct compiler *c, size_t i)
 
 		if (r < 0)
 			return r;
-		struct agent_node *node = node_at(c, n.at);
+		struct agent_node *node = node_at(c, n.offset);
 		node->steps[v->is_default ? node->n : v->value - node->base] = step;
 	}
 	return 0;
@@ -560,17 +563,17 @@ static int fill(struct compiler *c, size_t i)
 static int step_root(struct compiler *c, const struct future_cell *cell, struct agent_step *step)
 {
 	struct future_path w = {.type = cell->future,
-				.at = cell->offset,
+				.offset = cell->offset,
 				.through = c->follows ? POINTERS_BORROWED : POINTERS_NONE};
 	int r;
 
 	if (!future_path_single(c->d, c->hooked, &w))
 		return 0;
-	if (c->self && w.below == future_path_hooked_parent(c->hooked, c->self, 0))
-		w.below = 0;
+	if (c->self && w.hooked_parent == future_path_hooked_parent(c->hooked, c->self, 0))
+		w.hooked_parent = 0;
 	/* Of a future written by hand: the agent lists what it holds once more when it is ready. */
 	r = node_of(c, &w, false, c->self, &step->next);
-	int64_t delta = (int64_t)(w.at + w.type->discr_offset);
+	int64_t delta = (int64_t)(w.offset + w.type->discr_offset);
 	if (delta != (int32_t)delta)
 		step->next = 0;
 	step->delta = step->next ? (int32_t)delta : 0;
@@ -587,7 +590,7 @@ static bool is_own(const struct dw_type *t)
 /* What tonic generates into the program awaits a method's future, which is in another box. */
 static bool dispatches(const struct dw_type *t)
 {
-	return await_starts(t->full, "tonic::server::grpc::");
+	return await_starts(t->full_name, "tonic::server::grpc::");
 }
 
 static bool has_own(const struct compiler *c)

@@ -139,13 +139,13 @@ static bool set_owner(const struct future_cell *cell, struct result *result)
 	struct place_future *h = &result->handler;
 
 	if (!result->boxed) {
-		result->serves = !p->has_own && !is_box(cell->future->full);
+		result->serves = !p->has_own && !is_box(cell->future->full_name);
 		return true;
 	}
-	if (!p->has_own || is_middleware(cell->future->full))
+	if (!p->has_own || is_middleware(cell->future->full_name))
 		return true;
-	h->name = name_shorten(cell->future->full);
-	h->full_name = strdup(cell->future->full);
+	h->name = name_shorten(cell->future->full_name);
+	h->full_name = strdup(cell->future->full_name);
 	h->where = dw_coroutine_where(cell->future);
 	h->size = cell->future->size;
 	if (h->name && h->full_name)

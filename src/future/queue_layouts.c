@@ -31,7 +31,7 @@ bool deque_std(struct walk *w, const struct dw_type *t, uint64_t addr, const str
 	uint64_t first, n, cap, data, at = addr, task;
 	const struct dw_type *d = t;
 
-	if (!await_starts(t->full, "alloc::collections::vec_deque::VecDeque<") &&
+	if (!await_starts(t->full_name, "alloc::collections::vec_deque::VecDeque<") &&
 	    !await_find_type(w, t, addr, "alloc::collections::vec_deque::VecDeque<", &d, &at))
 		return true;
 	if (!deque_number(w, d, at, "cap", &cap) || !deque_number(w, d, at, "ptr", &data) ||

@@ -372,7 +372,7 @@ static bool read_scheduler(struct queue_search *s, const struct dw_type *t, uint
 			return of_tokio[i].read(s, x, at, arc);
 	if (await_find_type(&s->w, t, addr, "tokio::task::local::Shared", &x, &at))
 		return read_local_set(s, x, at);
-	if (await_starts(t->full, "async_executor::State"))
+	if (await_starts(t->full_name, "async_executor::State"))
 		return read_executor(s, t, addr);
 	if (await_find_type(&s->w, t, addr, "async_executor::State", &x, &at))
 		return read_executor(s, x, at);

@@ -35,7 +35,7 @@ bool render_is_internal(const struct await_node *n)
 	if (n->kind != AN_ASYNC || n->n_children != 1)
 		return false;
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
-		if (await_starts(n->full, prefixes[i]))
+		if (await_starts(n->full_name, prefixes[i]))
 			return true;
 	return false;
 }
@@ -222,8 +222,8 @@ static void trees_text(const struct view *v, const size_t *tasks, size_t n, bool
 		buf_str(v->out, "  (runs now; before that it waited here)\n");
 	if (first->tree && n_trees)
 		node_tree(v, nodes, n_trees, &prefix, true, true, key);
-	else if (first->why)
-		buf_printf(v->out, "  (%s)\n", first->why);
+	else if (first->no_tree_reason)
+		buf_printf(v->out, "  (%s)\n", first->no_tree_reason);
 }
 
 bool render_matches(const struct render_options *opt, const struct inspect_task *t)

@@ -23,7 +23,7 @@ static void node_json(struct json *j, const struct graph *g, const char *key,
 	json_string(j, "kind", node_kinds[n->kind]);
 	json_string(j, "state", node_states[n->state]);
 	json_string(j, "name", n->name);
-	json_string(j, "type", n->full);
+	json_string(j, "type", n->full_name);
 	json_u64(j, "address", n->addr);
 	if (render_is_internal(n))
 		json_bool(j, "internal", true);
@@ -125,7 +125,7 @@ void render_json(const struct inspect *in, const struct inspect_result *r, const
 		if (t->tree)
 			node_json(&j, g, "tree", t->tree);
 		else
-			json_string(&j, "no_tree", t->why ? t->why : "");
+			json_string(&j, "no_tree", t->no_tree_reason ? t->no_tree_reason : "");
 		json_end_object(&j);
 	}
 	json_end_array(&j);

@@ -142,22 +142,22 @@ static void read_tree(struct inspect *in, struct inspect_task *t, const struct i
 	t->tree = NULL;
 	if (t->kind->kind->role == TR_ROOT && !t->root)
 		return; /* it is said why */
-	t->why = NULL;
+	t->no_tree_reason = NULL;
 	if (t->state == IS_DONE) {
-		t->why = "finished";
+		t->no_tree_reason = "finished";
 		return;
 	}
 	if (t->kind->kind->role != TR_TASK && !t->root) {
-		t->why = t->kind->kind->role == TR_WORKER ? "a worker's main loop"
-							  : "a blocking closure";
+		t->no_tree_reason = t->kind->kind->role == TR_WORKER ? "a worker's main loop"
+								     : "a blocking closure";
 		return;
 	}
-	if (t->kind->why) {
-		t->why = t->kind->why;
+	if (t->kind->no_type_reason) {
+		t->no_tree_reason = t->kind->no_type_reason;
 		return;
 	}
 	if (!future_place(in, t, &type, &addr)) {
-		t->why = "its future can't be read now";
+		t->no_tree_reason = "its future can't be read now";
 		return;
 	}
 	t->tree = await_walk(&ctx, type, addr);

@@ -35,7 +35,7 @@ struct inspect_kind {
 	const struct dw_type *stage;	 /* Tokio: Stage<T> */
 	uint64_t stage_offset;		 /* from the header */
 	char *name, *site;
-	char *why;
+	char *no_type_reason;
 };
 
 /* A stopped thread. */

@@ -35,7 +35,8 @@ bool shape_is_closure(const struct dw_type *t)
 bool shape_is_dyn_future(const struct dw_type *t)
 {
 	return t->class == DC_STRUCT && t->n_members == 2 && dw_find_member(t, "pointer") &&
-	       dw_find_member(t, "vtable") && strstr(t->full, "dyn core::future::future::Future");
+	       dw_find_member(t, "vtable") &&
+	       strstr(t->full_name, "dyn core::future::future::Future");
 }
 
 bool shape_is_slice(const struct dw_type *t)
@@ -51,13 +52,13 @@ bool shape_is_unordered(const struct dw_type *t)
 
 bool shape_is_vec(const struct dw_type *t)
 {
-	return t->class == DC_STRUCT && await_starts(t->full, "alloc::vec::Vec<");
+	return t->class == DC_STRUCT && await_starts(t->full_name, "alloc::vec::Vec<");
 }
 
 bool shape_is_shared(const struct dw_type *t)
 {
 	return t->class == DC_STRUCT &&
-	       await_starts(t->full, "futures_util::future::future::shared::Shared<");
+	       await_starts(t->full_name, "futures_util::future::future::shared::Shared<");
 }
 
 /* References that own, or that a combinator polls through. */
@@ -82,7 +83,7 @@ static bool can_hold(struct debug *d, const struct dw_type *t, enum question q, 
 	switch (t->class) {
 	case DC_STRUCT:
 	case DC_UNION:
-		if (await_starts(t->full, "core::marker::PhantomData"))
+		if (await_starts(t->full_name, "core::marker::PhantomData"))
 			break;
 		if (await_is_leaf(t)) {
 			yes = q == ANY_FUTURE;
@@ -161,7 +162,7 @@ static bool awaits_box(struct box_search *s, const struct dw_type *t, unsigned d
 static bool is_box_of_any(const struct dw_type *t)
 {
 	return t->declaration || (dw_find_member(t, "pointer") && dw_find_member(t, "vtable")) ||
-	       strstr(t->full, "dyn core::future::future::Future");
+	       strstr(t->full_name, "dyn core::future::future::Future");
 }
 
 static bool leads_to_box(struct box_search *s, const struct dw_type *t, unsigned depth)
@@ -175,7 +176,7 @@ static bool leads_to_box(struct box_search *s, const struct dw_type *t, unsigned
 	if (t->class == DC_POINTER || t->class == DC_ARRAY)
 		return leads_to_box(s, dw_type_of(s->d, t->target_ref), depth + 1);
 	if ((t->class != DC_STRUCT && t->class != DC_UNION) || map_get(&s->seen, t->ref, 0) ||
-	    await_starts(t->full, "core::marker::PhantomData") || await_is_leaf(t))
+	    await_starts(t->full_name, "core::marker::PhantomData") || await_is_leaf(t))
 		return false;
 	if (!s->n_left-- || map_put(&s->seen, t->ref, 0, s) < 0)
 		return true;
@@ -233,8 +234,8 @@ static bool find(struct walk *w, const struct dw_type *t, uint64_t addr, const c
 	for (size_t i = 0; i < t->n_members; i++) {
 		const struct dw_type *m = dw_member_type(w->dwarf, &t->members[i]);
 
-		if (!m ||
-		    !(name ? !strcmp(t->members[i].name, name) : await_starts(m->full, prefix)))
+		if (!m || !(name ? !strcmp(t->members[i].name, name)
+				 : await_starts(m->full_name, prefix)))
 			continue;
 		*ret_type = m;
 		*ret_addr = addr + t->members[i].offset;

@@ -57,7 +57,7 @@ static struct await_node *node_new(struct walk *w, enum await_node_kind kind, co
 	w->n_nodes++;
 	n->kind = kind;
 	n->addr = addr;
-	n->full = full;
+	n->full_name = full;
 	return n;
 }
 
@@ -92,12 +92,12 @@ static const char *short_name(struct walk *w, const struct dw_type *t)
 
 	if (name)
 		return name;
-	name = name_shorten(t->full);
+	name = name_shorten(t->full_name);
 	if (name && map_put(w->ctx->names, (uint64_t)(uintptr_t)t, 0, name) < 0) {
 		free(name);
 		name = NULL;
 	}
-	return name ? name : t->full;
+	return name ? name : t->full_name;
 }
 
 static void node_note(struct walk *w, struct await_node *parent, const char *text)
@@ -183,7 +183,7 @@ static void walk_asleep(struct walk *w, struct await_node *n, const struct dw_ty
 		if (!t || !strcmp(m->name, "__awaitee") || await_is_leaf(t) ||
 		    (t->class == DC_POINTER && !await_starts(t->name, "alloc::boxed::Box<")) ||
 		    await_is_captured(w, env, locals, m) || !await_can_hold(w->dwarf, t) ||
-		    !(found = node_new(w, AN_FUTURE, t->full, addr + m->offset)))
+		    !(found = node_new(w, AN_FUTURE, t->full_name, addr + m->offset)))
 			continue;
 		w->local = true;
 		walk_type(w, found, t, addr + m->offset, depth + 1);
@@ -204,7 +204,7 @@ static void walk_asleep(struct walk *w, struct await_node *n, const struct dw_ty
 static void walk_coroutine(struct walk *w, struct await_node *parent, const struct dw_type *t,
 			   uint64_t addr, unsigned depth)
 {
-	struct await_node *n = node_new(w, AN_ASYNC, t->full, addr);
+	struct await_node *n = node_new(w, AN_ASYNC, t->full_name, addr);
 	const struct dw_variant *v = await_variant(w, t, addr);
 	const struct dw_type *state;
 	const struct dw_member *awaitee;
@@ -357,7 +357,7 @@ static void walk_unordered(struct walk *w, struct await_node *parent, const stru
 			   uint64_t addr, unsigned depth)
 {
 	const struct dw_type *head, *task, *at_type;
-	struct await_node *n = node_new(w, AN_BRANCH, t->full, addr);
+	struct await_node *n = node_new(w, AN_BRANCH, t->full_name, addr);
 	uint64_t at, task_addr, next;
 	size_t count;
 
@@ -445,7 +445,7 @@ static void walk_closure(struct walk *w, struct await_node *parent, const struct
 
 	/* the macros keep their futures in locals of the coroutine and poll them from a closure */
 	if (macro) {
-		n = node_new(w, AN_BRANCH, t->full, addr);
+		n = node_new(w, AN_BRANCH, t->full_name, addr);
 		if (!n)
 			return;
 		node_add(parent, n);
@@ -515,15 +515,15 @@ static bool is_transparent(const struct dw_type *t, const struct await_node *par
 		"futures_util::future::future::fuse::",
 	};
 
-	if (!*t->full || strstr(t->full, "maybe_done::"))
+	if (!*t->full_name || strstr(t->full_name, "maybe_done::"))
 		return true;
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
-		if (await_starts(t->full, prefixes[i]))
+		if (await_starts(t->full_name, prefixes[i]))
 			return true;
 	for (size_t i = 0; i < 2; i++)
 		for (size_t k = 0; k < 2; k++)
-			if (await_starts(t->full, chains[i]) && parent->kind == AN_FUTURE &&
-			    await_starts(parent->full, chains[k]))
+			if (await_starts(t->full_name, chains[i]) && parent->kind == AN_FUTURE &&
+			    await_starts(parent->full_name, chains[k]))
 				return true;
 	return false;
 }
@@ -563,7 +563,7 @@ static void walk_enum(struct walk *w, struct await_node *parent, const struct dw
 
 		if (!strstr(t->name, "MaybeDone<") && !w->fuse)
 			return; /* None, Complete: nothing is waited for here */
-		n = node_new(w, AN_FUTURE, t->full, addr);
+		n = node_new(w, AN_FUTURE, t->full_name, addr);
 		if (!n)
 			return;
 		n->name = done_name(w, t);
@@ -585,7 +585,7 @@ static void walk_struct(struct walk *w, struct await_node *parent, const struct 
 		return;
 	}
 	if (await_is_leaf(t)) {
-		n = node_new(w, AN_LEAF, t->full, addr);
+		n = node_new(w, AN_LEAF, t->full_name, addr);
 		if (!n)
 			return;
 		node_add(parent, n);
@@ -617,7 +617,7 @@ static void walk_struct(struct walk *w, struct await_node *parent, const struct 
 		return;
 	}
 	if (!is_transparent(t, parent)) {
-		n = node_new(w, AN_FUTURE, t->full, addr);
+		n = node_new(w, AN_FUTURE, t->full_name, addr);
 		if (!n)
 			return;
 		node_add(parent, n);
@@ -627,7 +627,7 @@ static void walk_struct(struct walk *w, struct await_node *parent, const struct 
 		walk_shared(w, n, t, addr, depth);
 		return;
 	}
-	w->fuse = await_starts(t->full, "futures_util::future::future::fuse::Fuse<");
+	w->fuse = await_starts(t->full_name, "futures_util::future::future::fuse::Fuse<");
 	walk_members(w, n, t, addr, depth);
 	w->fuse = false;
 }
@@ -686,7 +686,7 @@ struct await_node *await_walk(const struct await_context *ctx, const struct dw_t
 		.max_depth = (ctx->max_depth ? ctx->max_depth : DEFAULT_DEPTH) * 8,
 		.max_steps = MAX_STEPS,
 	};
-	struct await_node *root = node_new(&w, AN_FUTURE, type->full, addr);
+	struct await_node *root = node_new(&w, AN_FUTURE, type->full_name, addr);
 
 	if (!root)
 		return NULL;

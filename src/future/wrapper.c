@@ -53,10 +53,10 @@ bool wrapper_holds_until_ready(const struct dw_type *t)
 	};
 
 	for (size_t i = 0; i < sizeof(not ) / sizeof(*not ); i++)
-		if (await_starts(t->full, not [i]))
+		if (await_starts(t->full_name, not [i]))
 			return false;
 	for (size_t i = 0; i < sizeof(keeps) / sizeof(*keeps); i++)
-		if (await_starts(t->full, keeps[i]))
+		if (await_starts(t->full_name, keeps[i]))
 			return true;
 	return t->class == DC_STRUCT && dw_is_coroutine(t);
 }
@@ -71,7 +71,7 @@ bool wrapper_polls_by_reference(const struct dw_type *t)
 	};
 
 	for (size_t i = 0; i < sizeof(borrows) / sizeof(*borrows); i++)
-		if (await_starts(t->full, borrows[i]))
+		if (await_starts(t->full_name, borrows[i]))
 			return true;
 	return shape_is_closure(t) || wrapper_holds_until_ready(t);
 }

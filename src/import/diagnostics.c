@@ -33,7 +33,7 @@ void diagnostics_add(struct diagnostics *d, const char *reason, const char *deta
 		    (len && memcmp(x->detail, detail, len) != 0))
 			continue;
 		if (x->n < DOUBT_PLACES)
-			x->at[x->n] = at;
+			x->positions[x->n] = at;
 		x->n++;
 		return;
 	}
@@ -45,7 +45,7 @@ void diagnostics_add(struct diagnostics *d, const char *reason, const char *deta
 	for (size_t i = 0; i < len; i++)
 		copy[i] = detail[i] ? detail[i] : '?';
 	copy[len] = 0;
-	d->v[d->n++] = (struct doubt){.reason = reason, .detail = copy, .n = 1, .at = {at}};
+	d->v[d->n++] = (struct doubt){.reason = reason, .detail = copy, .n = 1, .positions = {at}};
 }
 
 static int by_number(const void *a, const void *b)
@@ -53,7 +53,7 @@ static int by_number(const void *a, const void *b)
 	const struct doubt *x = a, *y = b;
 	if (x->n != y->n)
 		return x->n > y->n ? -1 : 1;
-	return x->at[0] < y->at[0] ? -1 : x->at[0] > y->at[0];
+	return x->positions[0] < y->positions[0] ? -1 : x->positions[0] > y->positions[0];
 }
 
 void diagnostics_text(struct diagnostics *d, struct buf *out)
@@ -70,7 +70,7 @@ void diagnostics_text(struct diagnostics *d, struct buf *out)
 		uint64_t shown = x->n < DOUBT_PLACES ? x->n : DOUBT_PLACES;
 		buf_printf(out, " (%s%s ", d->item, shown > 1 ? "s" : "");
 		for (uint64_t k = 0; k < shown; k++)
-			buf_printf(out, "%s%" PRIu64, k ? ", " : "", x->at[k]);
+			buf_printf(out, "%s%" PRIu64, k ? ", " : "", x->positions[k]);
 		buf_str(out, x->n > shown ? ", …)\n" : ")\n");
 	}
 	if (d->n_other)

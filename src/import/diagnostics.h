@@ -13,7 +13,7 @@
 struct doubt {
 	const char *reason; /* static text: "an event without meaning here" */
 	char *detail;	    /* "sched:sched_stat_runtime"; "" if none */
-	uint64_t n, at[DOUBT_PLACES];
+	uint64_t n, positions[DOUBT_PLACES];
 };
 
 struct diagnostics {

@@ -41,7 +41,7 @@ static const struct import_ops *format_of(const struct input *in, const char *fr
 
 	if (ops && !(ops->takes & is)) {
 		error_set(err, in->directory ? -EISDIR : -ENOTDIR, "%s is %s folder, and %s is %s",
-			  in->path, in->directory ? "a" : "no", ops->name, ops->what);
+			  in->path, in->directory ? "a" : "no", ops->name, ops->description);
 		return NULL;
 	}
 	for (size_t i = 0; !ops && import_formats[i]; i++)
@@ -80,7 +80,7 @@ static int one_file(const char *path, const struct import_options *opt, struct s
 	int r = 0;
 
 	TRY(input_open(path, opt, &in, err));
-	const struct import_ops *ops = format_of(&in, opt->from, err);
+	const struct import_ops *ops = format_of(&in, opt->format, err);
 	if (ops) {
 		s->input = in.path;
 		sink_machine(s, "", 0);

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 struct import_options {
-	const char *from; /* name of a format; NULL: by the first bytes of each file */
+	const char *format; /* name of a format; NULL: by the first bytes of each file */
 	/* May be NULL; total is 0 if it isn't known. */
 	void (*progress)(void *ctx, uint64_t done, uint64_t total);
 	void *progress_ctx;
@@ -48,10 +48,10 @@ struct input;
 struct sink;
 
 struct import_ops {
-	const char *name; /* "perf-script" */
-	const char *what; /* for help: "the text of perf script" */
-	const char *item; /* what n_items counts: "line", "record" */
-	unsigned takes;	  /* IMPORT_FILE, IMPORT_FOLDER, or both */
+	const char *name;	 /* "perf-script" */
+	const char *description; /* for help: "the text of perf script" */
+	const char *item;	 /* what n_items counts: "line", "record" */
+	unsigned takes;		 /* IMPORT_FILE, IMPORT_FOLDER, or both */
 	bool (*recognise)(const struct import_head *head);
 	/* Reads all of it into the sink. Negative errno with a sentence: nothing of use can be
 	 * made of it, or the trace can't be written. */

@@ -20,12 +20,12 @@ static const uint64_t PROGRESS_BYTES = 4 << 20;
 /* Reads until `n` bytes are there, or the file ends. */
 static void fill(struct input *in, size_t want)
 {
-	if (in->at + want > in->room) {
-		memmove(in->data, in->data + in->at, in->n - in->at);
-		in->n -= in->at;
-		in->at = 0;
+	if (in->pos + want > in->room) {
+		memmove(in->data, in->data + in->pos, in->n - in->pos);
+		in->n -= in->pos;
+		in->pos = 0;
 	}
-	while (in->n - in->at < want && !in->ended) {
+	while (in->n - in->pos < want && !in->ended) {
 		ssize_t n = read(in->fd, in->data + in->n, in->room - in->n);
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -136,7 +136,7 @@ static void take(struct input *in, size_t len)
 {
 	struct input *of = in->whole ? in->whole : in;
 	uint64_t before = of->offset / PROGRESS_BYTES;
-	in->at += len;
+	in->pos += len;
 	in->offset += len;
 	if (of != in)
 		of->offset += len;
@@ -148,12 +148,12 @@ static void take(struct input *in, size_t len)
 static void skip_line(struct input *in)
 {
 	for (;;) {
-		char *end = memchr(in->data + in->at, '\n', in->n - in->at);
+		char *end = memchr(in->data + in->pos, '\n', in->n - in->pos);
 		if (end) {
-			take(in, (size_t)(end + 1 - (in->data + in->at)));
+			take(in, (size_t)(end + 1 - (in->data + in->pos)));
 			return;
 		}
-		take(in, in->n - in->at);
+		take(in, in->n - in->pos);
 		if (in->ended)
 			return;
 		fill(in, 1);
@@ -162,18 +162,18 @@ static void skip_line(struct input *in)
 
 int input_line(struct input *in, const char **ret_line, size_t *ret_len)
 {
-	char *line = in->data + in->at;
-	char *end = memchr(line, '\n', in->n - in->at);
+	char *line = in->data + in->pos;
+	char *end = memchr(line, '\n', in->n - in->pos);
 
 	in->cut = false;
 	if (!end && !in->ended) {
 		fill(in, INPUT_MAX_LINE + 1);
-		line = in->data + in->at;
-		end = memchr(line, '\n', in->n - in->at);
+		line = in->data + in->pos;
+		end = memchr(line, '\n', in->n - in->pos);
 	}
 	if (in->code)
 		return in->code;
-	size_t len = end ? (size_t)(end - line) : in->n - in->at;
+	size_t len = end ? (size_t)(end - line) : in->n - in->pos;
 	if (!end && !len)
 		return 0;
 	in->n_lines++;
@@ -197,21 +197,21 @@ int input_line(struct input *in, const char **ret_line, size_t *ret_len)
 
 size_t input_left(const struct input *in)
 {
-	return in->n - in->at;
+	return in->n - in->pos;
 }
 
 const uint8_t *input_peek(struct input *in, size_t len)
 {
 	if (len > in->room)
 		return NULL;
-	if (in->n - in->at < len)
+	if (in->n - in->pos < len)
 		fill(in, len);
-	return in->n - in->at < len ? NULL : (const uint8_t *)in->data + in->at;
+	return in->n - in->pos < len ? NULL : (const uint8_t *)in->data + in->pos;
 }
 
 uint8_t *input_bytes(struct input *in, size_t len)
 {
-	size_t at = input_peek(in, len) ? in->at : SIZE_MAX;
+	size_t at = input_peek(in, len) ? in->pos : SIZE_MAX;
 
 	if (at == SIZE_MAX)
 		return NULL;
@@ -222,9 +222,9 @@ uint8_t *input_bytes(struct input *in, size_t len)
 bool input_skip(struct input *in, uint64_t len)
 {
 	while (len) {
-		if (in->at == in->n)
+		if (in->pos == in->n)
 			fill(in, 1);
-		size_t have = in->n - in->at;
+		size_t have = in->n - in->pos;
 		if (!have)
 			return false;
 		size_t part = have < len ? have : (size_t)len;

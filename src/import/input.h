@@ -34,7 +34,7 @@ struct input {
 	int code;    /* of a failed read */
 	size_t room; /* of data */
 	char *data;
-	size_t at, n; /* data[at..n) are not given out yet */
+	size_t pos, n; /* data[at..n) are not given out yet */
 };
 
 /* "-": standard input. Reads the head. */

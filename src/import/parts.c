@@ -104,8 +104,8 @@ struct folder_part *parts_next(struct parts *m)
 {
 	struct folder_part *first = NULL;
 
-	if (m->at && !m->at->done && m->at->reached_ns <= m->until_ns)
-		return m->at;
+	if (m->current && !m->current->done && m->current->reached_ns <= m->until_ns)
+		return m->current;
 	m->until_ns = UINT64_MAX;
 	for (size_t i = 0; i < m->n; i++) {
 		struct folder_part *f = m->v[i];
@@ -119,5 +119,5 @@ struct folder_part *parts_next(struct parts *m)
 			m->until_ns = f->reached_ns;
 		}
 	}
-	return m->at = first;
+	return m->current = first;
 }

@@ -20,7 +20,7 @@ struct folder_part {
 struct parts {
 	struct folder_part **v;
 	size_t n;
-	struct folder_part *at; /* goes on until it has reached this time */
+	struct folder_part *current; /* goes on until it has reached this time */
 	uint64_t until_ns;
 };
 

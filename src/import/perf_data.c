@@ -673,7 +673,7 @@ static bool recognise(const struct import_head *head)
 
 const struct import_ops import_perf_data = {
 	.name = "perf-data",
-	.what = "a file or folder of perf record",
+	.description = "a file or folder of perf record",
 	.item = "record",
 	.takes = IMPORT_FILE | IMPORT_FOLDER,
 	.recognise = recognise,

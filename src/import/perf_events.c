@@ -66,22 +66,22 @@ static void tracepoint(struct perf_text group, struct perf_text name, struct per
 	bool raw = perf_text_is(&group, "raw_syscalls"), named = perf_text_is(&group, "syscalls");
 
 	if (raw && perf_text_is(&name, "sys_enter")) {
-		ret->what = PE_SYS_ENTER;
+		ret->type = PE_SYS_ENTER;
 	} else if (raw && perf_text_is(&name, "sys_exit")) {
-		ret->what = PE_SYS_EXIT;
+		ret->type = PE_SYS_EXIT;
 	} else if (named && (ret->syscall = named_syscall(&name, "sys_enter_")) >= 0) {
-		ret->what = PE_SYS_ENTER;
+		ret->type = PE_SYS_ENTER;
 	} else if (named && (ret->syscall = named_syscall(&name, "sys_exit_")) >= 0) {
-		ret->what = PE_SYS_EXIT;
+		ret->type = PE_SYS_EXIT;
 	} else if (perf_text_is(&group, "sched") && perf_text_is(&name, "sched_switch")) {
-		ret->what = PE_SWITCH;
+		ret->type = PE_SWITCH;
 	} else if (group.len < sizeof(ret->provider) && name.len < sizeof(ret->name)) {
 		memcpy(ret->provider, group.p, group.len);
 		memcpy(ret->name, name.p, name.len);
 		for (size_t n = 0; n <= PROVIDER_MAX_ARGS; n++) {
 			ret->probes[n] = providers_match_event(ret->provider, ret->name, n);
 			if (ret->probes[n])
-				ret->what = PE_PROBE;
+				ret->type = PE_PROBE;
 		}
 	}
 }
@@ -92,7 +92,7 @@ void perf_event_classify(const char *name, size_t len, struct perf_event *ret)
 
 	*ret = (struct perf_event){.syscall = -1};
 	if (is_counter(name, len, &sample)) {
-		ret->what = PE_SAMPLE;
+		ret->type = PE_SAMPLE;
 		ret->sample = sample;
 		return;
 	}

@@ -18,7 +18,7 @@ enum perf_event_what {
 };
 
 struct perf_event {
-	enum perf_event_what what;
+	enum perf_event_what type;
 	enum trace_sample sample;
 	int syscall; /* "syscalls:sys_enter_read": its number; -1: in the event's fields */
 	char provider[64], name[64];

@@ -127,7 +127,7 @@ static bool syscall_hit(struct perf_data *d, const struct perf_sample *s, struct
 	const struct perf_format *f = s->attr->format;
 	const struct perf_event *e = &s->attr->event;
 	const struct perf_format_field *number = perf_format_field(f, "id");
-	bool is_exit = e->what == PE_SYS_EXIT;
+	bool is_exit = e->type == PE_SYS_EXIT;
 
 	if (!number)
 		number = perf_format_field(f, "__syscall_nr");
@@ -182,26 +182,26 @@ static int on_sample(struct perf_data *d, const uint8_t *body, size_t len)
 	}
 	perf_attr_prepare(s.attr, &d->formats);
 	const struct perf_event *e = &s.attr->event;
-	if (e->what == PE_UNKNOWN || (e->what != PE_SAMPLE && !s.attr->format)) {
+	if (e->type == PE_UNKNOWN || (e->type != PE_SAMPLE && !s.attr->format)) {
 		perf_diagnose(d, "an event without a meaning here:", event_name(s.attr));
 		return 0;
 	}
-	if (e->what == PE_SWITCH)
+	if (e->type == PE_SWITCH)
 		return on_sched_switch(d, &s);
 	struct import_thread *t = sink_thread(d->sink, s.pid, s.tid, "", 0);
 	if (!t)
 		return d->sink->code;
 	struct sink_item h = {.order.time = s.time, .thread = t};
 	bool good = true;
-	if (e->what == PE_SAMPLE) {
+	if (e->type == PE_SAMPLE) {
 		h.type = HIT_SAMPLE;
 		h.detail = (uint16_t)e->sample;
 		h.args[0] = s.period;
 		h.stack = stack_of(d, &s, t);
-	} else if (e->what == PE_PROBE) {
+	} else if (e->type == PE_PROBE) {
 		good = probe_hit(d, &s, &h);
 		/* Without a chain it would be the probe's own place. */
-		if (good && h.probe->what == PW_SPAWN && (s.n_chain || s.stack_len))
+		if (good && h.probe->type == PW_SPAWN && (s.n_chain || s.stack_len))
 			h.stack = stack_of(d, &s, t);
 	} else {
 		good = syscall_hit(d, &s, &h);
@@ -265,7 +265,7 @@ static int on_comm(struct perf_data *d, const struct perf_record_head *r, const 
 	const char *comm = (const char *)c.at;
 	int code = sink_comm(d->sink, pid, tid, comm, strnlen(comm, cursor_left(&c)));
 	struct import_thread *t = map_get(&d->sink->threads, pid, tid);
-	if (code < 0 || !exec || !time || !t->told)
+	if (code < 0 || !exec || !time || !t->declared)
 		return code;
 	const struct sink_item h = {.order.time = time, .thread = t, .type = HIT_EXEC};
 	return sink_hit(d->sink, &h);
@@ -291,7 +291,7 @@ static int on_fork_exit(struct perf_data *d, const struct perf_record_head *r, c
 		return code < 0 ? code : perf_symbols_fork(d->symbols, pid, parent);
 	}
 	struct import_thread *t = map_get(&d->sink->threads, pid, tid);
-	if (!t || !t->told) {
+	if (!t || !t->declared) {
 		sink_forget(d->sink, pid, tid);
 		return 0;
 	}

@@ -175,7 +175,7 @@ static bool probe_args(struct script *s, const struct perf_event *e, struct perf
 		else if (probe->args[i] == PV_NAME)
 			s->hit.name = text;
 	}
-	s->keeps_stack = probe->what == PW_SPAWN;
+	s->keeps_stack = probe->type == PW_SPAWN;
 	return true;
 }
 
@@ -183,7 +183,7 @@ static bool probe_args(struct script *s, const struct perf_event *e, struct perf
 static bool syscall_args(struct script *s, const struct perf_event *e, struct perf_text rest)
 {
 	uint64_t number = (uint64_t)e->syscall, result = 0;
-	bool is_exit = e->what == PE_SYS_EXIT;
+	bool is_exit = e->type == PE_SYS_EXIT;
 
 	if (e->syscall < 0) {
 		if (!perf_text_starts(&rest, "NR ")) {
@@ -313,11 +313,11 @@ static int head_line(struct script *s, const struct perf_head *h)
 		e = event_of(s, &h->event);
 		if (!e)
 			return s->sink->code;
-		if (e->what == PE_UNKNOWN) {
+		if (e->type == PE_UNKNOWN) {
 			doubt(s, "an event without a meaning here:", &h->event);
 			return 0;
 		}
-		if (e->what == PE_SWITCH)
+		if (e->type == PE_SWITCH)
 			return switch_line(s, h);
 	}
 	struct import_thread *thread = sink_thread(s->sink, h->pid, h->tid, h->comm.p, h->comm.len);
@@ -326,9 +326,9 @@ static int head_line(struct script *s, const struct perf_head *h)
 	s->hit = (struct sink_item){.order.time = h->time, .thread = thread};
 	if (is_record)
 		s->open = other_record(s, h);
-	else if (e->what == PE_PROBE)
+	else if (e->type == PE_PROBE)
 		s->open = probe_args(s, e, h->rest);
-	else if (e->what == PE_SAMPLE)
+	else if (e->type == PE_SAMPLE)
 		s->open = sample(s, e, h);
 	else
 		s->open = syscall_args(s, e, h->rest);
@@ -431,7 +431,7 @@ static bool recognise(const struct import_head *head)
 
 const struct import_ops import_perf_script = {
 	.name = "perf-script",
-	.what = "the text that perf script prints",
+	.description = "the text that perf script prints",
 	.item = "line",
 	.takes = IMPORT_FILE,
 	.recognise = recognise,

@@ -383,14 +383,14 @@ static const struct eh_row *row_at(struct perf_symbols *s, uint32_t pid, uint64_
 struct copy {
 	const uint8_t *bytes;
 	size_t len;
-	uint64_t at;
+	uint64_t addr;
 };
 
 static bool word_at(const struct copy *c, uint64_t addr, uint64_t *ret)
 {
-	if (addr < c->at || c->len < 8 || addr - c->at > c->len - 8)
+	if (addr < c->addr || c->len < 8 || addr - c->addr > c->len - 8)
 		return false;
-	memcpy(ret, c->bytes + (addr - c->at), 8);
+	memcpy(ret, c->bytes + (addr - c->addr), 8);
 	return true;
 }
 

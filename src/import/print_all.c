@@ -162,7 +162,7 @@ static bool recognise(const struct import_head *head)
 
 const struct import_ops import_print_all = {
 	.name = "print-all",
-	.what = "the output of tokio-dtrace's print-all",
+	.description = "the output of tokio-dtrace's print-all",
 	.item = "line",
 	.takes = IMPORT_FILE,
 	.recognise = recognise,

@@ -112,7 +112,7 @@ struct import_process *sink_process(struct sink *s, uint32_t pid, const char *ex
 		return NULL;
 	}
 	p->pid = pid;
-	if (exe && len && !p->told) {
+	if (exe && len && !p->declared) {
 		char *copy = strndup(exe, len);
 		if (copy) {
 			free(p->exe);
@@ -127,7 +127,7 @@ static int tell_process(struct sink *s, struct import_process *p)
 	const struct trace_process told = {
 		.pid = p->pid, .exe = p->exe ? p->exe : s->input, .cmdline = ""};
 	int r = trace_writer_process(s->writer, &told, &p->index);
-	p->told = r == 0;
+	p->declared = r == 0;
 	return r;
 }
 
@@ -157,13 +157,13 @@ static int tell_thread(struct sink *s, struct import_thread *t)
 
 	if (!p->exe && t->comm_len)
 		p->exe = strdup(t->comm);
-	int r = p->told ? 0 : tell_process(s, p);
+	int r = p->declared ? 0 : tell_process(s, p);
 	if (r < 0)
 		return failed(s, r);
 	const struct trace_thread told = {.process = p->index, .tid = t->tid, .name = t->comm};
 	r = trace_writer_thread(s->writer, &told, &t->index);
-	t->told = r == 0;
-	s->n_told += t->told;
+	t->declared = r == 0;
+	s->n_told += t->declared;
 	return failed(s, r);
 }
 
@@ -175,7 +175,7 @@ static void set_comm(struct sink *s, struct import_thread *t, const char *comm, 
 	memcpy(t->comm, comm, len);
 	t->comm[len] = 0;
 	t->comm_len = (uint32_t)len;
-	if (t->told)
+	if (t->declared)
 		failed(s, trace_writer_thread_name(s->writer, t->index, t->comm));
 }
 
@@ -189,7 +189,7 @@ struct import_thread *sink_thread(struct sink *s, uint32_t pid, uint32_t tid, co
 	if (!t)
 		return NULL;
 	set_comm(s, t, comm, len);
-	return t->told || tell_thread(s, t) == 0 ? t : NULL;
+	return t->declared || tell_thread(s, t) == 0 ? t : NULL;
 }
 
 int sink_comm(struct sink *s, uint32_t pid, uint32_t tid, const char *comm, size_t len)
@@ -208,7 +208,7 @@ void sink_forget(struct sink *s, uint32_t pid, uint32_t tid)
 {
 	struct import_thread *t = map_get(&s->threads, pid, tid);
 
-	if (!t || t->told)
+	if (!t || t->declared)
 		return;
 	map_remove(&s->threads, pid, tid);
 	free(t->user);
@@ -288,7 +288,7 @@ static int give_probe(struct sink *s, const struct sink_item *h)
 	};
 	memcpy(p.args, h->args, sizeof(p.args));
 	int r = providers_feed(s->providers, &p);
-	if (r < 0 || !h->stack || h->probe->what != PW_SPAWN)
+	if (r < 0 || !h->stack || h->probe->type != PW_SPAWN)
 		return r;
 	struct trace_event ev = event_of(h, TE_SAMPLE);
 	ev.arg = TM_SPAWN;
@@ -498,7 +498,7 @@ static bool is_told_twice(const struct sink_item *h)
 		    last->detail == h->detail && last->probe == h->probe &&
 		    last->stack == h->stack && !memcmp(last->args, h->args, sizeof(h->args));
 	*last = *h;
-	bool wake = h->probe && (h->probe->what == PW_WAKE || h->probe->what == PW_SCHEDULE);
+	bool wake = h->probe && (h->probe->type == PW_WAKE || h->probe->type == PW_SCHEDULE);
 	return same && !(wake && h->order.time % 1000 == 0);
 }
 

@@ -17,8 +17,8 @@
 
 struct import_process {
 	uint32_t index, pid;
-	bool told; /* the trace knows of it */
-	char *exe; /* NULL: not known */
+	bool declared; /* the trace knows of it */
+	char *exe;     /* NULL: not known */
 };
 
 enum sink_item_type {
@@ -58,7 +58,7 @@ struct import_thread {
 	uint16_t off_why;
 	uint32_t stream;    /* its times off CPU: index + 1, 0: none yet */
 	bool syscall_named; /* its number is x86-64's */
-	bool told;	    /* the trace knows of it */
+	bool declared;	    /* the trace knows of it */
 	bool active;	    /* something happened on it since the last loss */
 	uint32_t comm_len;
 	char comm[SINK_COMM_BYTES];

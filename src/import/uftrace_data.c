@@ -533,7 +533,7 @@ static bool recognise(const struct import_head *head)
 
 const struct import_ops import_uftrace_data = {
 	.name = "uftrace-data",
-	.what = "a folder of uftrace record",
+	.description = "a folder of uftrace record",
 	.item = "record",
 	.takes = IMPORT_FOLDER,
 	.recognise = recognise,

@@ -22,7 +22,7 @@
 struct dump_line {
 	uint64_t time;
 	uint32_t tid;
-	struct perf_text what; /* "entry", "exit", "lost", "event" */
+	struct perf_text type; /* "entry", "exit", "lost", "event" */
 	struct perf_text name; /* of the function, or the word in its place */
 	uint64_t depth;
 };
@@ -53,9 +53,9 @@ static bool line_parse(const char *line, size_t len, struct dump_line *ret)
 	if (!close)
 		return false;
 	*ret = (struct dump_line){.time = seconds * NSEC_PER_SEC + ns, .tid = (uint32_t)tid};
-	ret->what = (struct perf_text){what, (size_t)(close - what)};
-	while (ret->what.len && ret->what.p[ret->what.len - 1] == ' ')
-		ret->what.len--;
+	ret->type = (struct perf_text){what, (size_t)(close - what)};
+	while (ret->type.len && ret->type.p[ret->type.len - 1] == ' ')
+		ret->type.len--;
 	const char *name = close + 1;
 	while (name < end && *name == ' ')
 		name++;
@@ -106,10 +106,10 @@ static int event_line(struct dump *d, const struct dump_line *l)
 
 static int call_line(struct dump *d, struct dump_line *l)
 {
-	bool entry = perf_text_is(&l->what, "entry"), exit = perf_text_is(&l->what, "exit");
+	bool entry = perf_text_is(&l->type, "entry"), exit = perf_text_is(&l->type, "exit");
 	uint64_t n, at = d->in->n_lines;
 
-	if (perf_text_is(&l->what, "event"))
+	if (perf_text_is(&l->type, "event"))
 		return event_line(d, l);
 	if (!d->any || d->tid != l->tid) {
 		if (!d->pid)
@@ -119,7 +119,7 @@ static int call_line(struct dump *d, struct dump_line *l)
 
 		TRY(calls_thread(d->calls, d->pid, l->tid, ""));
 	}
-	if (perf_text_is(&l->what, "lost"))
+	if (perf_text_is(&l->type, "lost"))
 		return calls_lost(d->calls, perf_number(&l->name, &n) && n ? n : 1, l->time);
 	if ((!entry && !exit) || !call_parse(l)) {
 		sink_diagnose(d->sink, "a line of uftrace that is no call", NULL, 0, at);
@@ -212,7 +212,7 @@ static bool recognise(const struct import_head *head)
 
 const struct import_ops import_uftrace_dump = {
 	.name = "uftrace-dump",
-	.what = "the text of uftrace dump",
+	.description = "the text of uftrace dump",
 	.item = "line",
 	.takes = IMPORT_FILE,
 	.recognise = recognise,

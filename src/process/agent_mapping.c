@@ -329,7 +329,7 @@ static int make_rings(struct injector *in, struct layout *l, const struct stale_
 		return rc;
 	}
 	TRY(ring_memory_make(in, &cave, &words, l->rings_bytes, at, &map, err));
-	rings->map = map;
+	rings->areas = map;
 	rings->bytes = l->rings_bytes;
 	rc = memory_read_u64(p, word(l, WORD_RINGS), &l->rings);
 	if (rc < 0)
@@ -341,12 +341,12 @@ static int make_rings(struct injector *in, struct layout *l, const struct stale_
 
 void agent_rings_done(struct agent_rings *rings)
 {
-	if (!rings->map)
+	if (!rings->areas)
 		return;
 	/* The target's mapping stays, for a thread that may still be in the middle of an event. */
-	madvise(rings->map, rings->bytes, MADV_REMOVE);
-	munmap(rings->map, rings->bytes);
-	rings->map = NULL;
+	madvise(rings->areas, rings->bytes, MADV_REMOVE);
+	munmap(rings->areas, rings->bytes);
+	rings->areas = NULL;
 }
 
 /* ---- notes of an earlier recording ---- */

@@ -38,8 +38,8 @@ int stale_agents_undo(const struct stale_agents *l, struct process *p, uint64_t 
 
 struct agent_rings {
 	uint32_t n_rings, ring_bytes;
-	const char *cut;       /* why they are fewer than wanted */
-	struct ring_area *map; /* here, NULL until made */
+	const char *cut;	 /* why they are fewer than wanted */
+	struct ring_area *areas; /* here, NULL until made */
 	size_t bytes;
 	/* What the kernel refused: the program's children, its dumps have them. */
 	bool in_children, in_dumps;

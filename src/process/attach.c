@@ -977,7 +977,7 @@ int attach_end_status(const struct attach *a)
 
 void attach_rings(const struct attach *a, struct attach_rings *ret)
 {
-	*ret = (struct attach_rings){a->rings.map, a->rings.n_rings, a->rings.ring_bytes};
+	*ret = (struct attach_rings){a->rings.areas, a->rings.n_rings, a->rings.ring_bytes};
 }
 
 int attach_give_ring(const struct attach *a, uint32_t i, uint32_t own_tid)

@@ -18,7 +18,7 @@
 static const char *trouble_of(const struct process *p, const struct code_ref *u, uint64_t bias,
 			      uint64_t *ret_saved)
 {
-	uint64_t at = u->at + bias, target = u->target + bias;
+	uint64_t at = u->operand + bias, target = u->target + bias;
 
 	if (u->kind == REF_WORD) {
 		if (at % 8)
@@ -68,7 +68,7 @@ static int plan_one(struct hooks *h, struct hooked_object *o, struct map *types,
 		hook->type = AH_FUTURE;
 		hook->kind = (uint16_t)kind;
 		hook->orig = f->poll + bias;
-		hook->slot = f->uses[i].at + bias;
+		hook->slot = f->uses[i].operand + bias;
 		hook->saved = saved[i];
 		hook->future.result = f->result;
 		hook->future.pending = f->pending;
@@ -137,7 +137,7 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 							    .size = (uint8_t)r->state_size,
 							    .ready = 1};
 		site->future.pending = 2;
-		site->flags = r->told ? AGENT_HOOK_RETURNS_READY : 0;
+		site->flags = r->returns_ready ? AGENT_HOOK_RETURNS_READY : 0;
 		h->n_root_polls += !r->at_end;
 	}
 	for (size_t i = 0; i < f->uses.n; i++) {
@@ -152,7 +152,7 @@ static int plan_root_polls(struct hooks *h, const struct process *p, struct hook
 		trouble_of(p, u, bias, &saved);
 		hook->type = AH_ROOT_PARK;
 		hook->orig = u->target + bias;
-		hook->slot = u->at + bias;
+		hook->slot = u->operand + bias;
 		hook->saved = saved;
 		hook->park.first_site = (uint32_t)first;
 		hook->park.n_sites = (uint32_t)f->n;

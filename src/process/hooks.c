@@ -238,7 +238,7 @@ static int plan_direct(struct hooks *h, const struct process *p, const struct ho
 		for (size_t k = 0; k < f->wakers[i].n_direct && rc == 0; k++) {
 			const struct scan_direct *d = &f->wakers[i].direct[k];
 
-			rc = call_hooks_plan(h, p, d->at + o->attach.bias,
+			rc = call_hooks_plan(h, p, d->addr + o->attach.bias,
 					     d->target + o->attach.bias, &like);
 		}
 	}

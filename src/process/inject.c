@@ -756,8 +756,8 @@ static int send_parked(struct injector *in, struct code_cave *cave, const struct
 		rc = come_back(in, err);
 	}
 	if (rc != -ESRCH && !in->parked->is_call &&
-	    memory_write(in->process, in->parked->addr, &in->parked->was, sizeof(in->parked->was)) <
-		    0 &&
+	    memory_write(in->process, in->parked->addr, &in->parked->original,
+			 sizeof(in->parked->original)) < 0 &&
 	    rc >= 0)
 		rc = error_set(err, -EIO, "cannot lift a breakpoint in process %d", tid);
 	return rc;

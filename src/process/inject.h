@@ -19,9 +19,9 @@
 struct entry_stop {
 	pid_t tid;
 	uint64_t addr;
-	bool is_call;	     /* of a system call, not yet made, ... */
-	long call;	     /* ... and its number */
-	arch_breakpoint was; /* else: what was there */
+	bool is_call;		  /* of a system call, not yet made, ... */
+	long call;		  /* ... and its number */
+	arch_breakpoint original; /* else: what was there */
 };
 
 /* Memory that holds a stub's code. */

@@ -115,7 +115,8 @@ static int wait_exec(struct launch *l)
 
 static int lift_breakpoint(struct launch *l)
 {
-	int rc = memory_write(l->process, l->parked->addr, &l->parked->was, sizeof(l->parked->was));
+	int rc = memory_write(l->process, l->parked->addr, &l->parked->original,
+			      sizeof(l->parked->original));
 
 	return rc < 0 ? error_sys(l->err, rc, "cannot lift a breakpoint in %s", l->name) : 0;
 }
@@ -128,7 +129,7 @@ static int run_to(struct launch *l, uint64_t addr)
 	int rc, status, signal = 0;
 
 	l->parked->addr = addr;
-	rc = memory_read(l->process, addr, &l->parked->was, sizeof(l->parked->was));
+	rc = memory_read(l->process, addr, &l->parked->original, sizeof(l->parked->original));
 	if (rc == 0)
 		rc = memory_write(l->process, addr, &breakpoint, sizeof(breakpoint));
 	if (rc < 0)
@@ -330,9 +331,10 @@ struct release {
 static int lift(void *arg)
 {
 	const struct release *r = arg;
-	int rc = r->parked->is_call ? 0
-				    : memory_write(r->process, r->parked->addr, &r->parked->was,
-						   sizeof(r->parked->was));
+	int rc = r->parked->is_call
+			 ? 0
+			 : memory_write(r->process, r->parked->addr, &r->parked->original,
+					sizeof(r->parked->original));
 
 	if (rc < 0)
 		return error_sys(r->err, rc, "cannot let process %d go", r->process->pid);

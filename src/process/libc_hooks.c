@@ -166,12 +166,12 @@ static int plan_use(struct libc_hook_plan *at, const struct process_object *o,
 	const struct elf_symbol *s = elf_image_symbol_at(o->image, u->target);
 	const struct function *f = s ? find_function(s->name) : NULL;
 
-	if (!f || is_hooked(at->h, u->at + o->bias))
+	if (!f || is_hooked(at->h, u->operand + o->bias))
 		return 0;
 	if (u->kind == REF_WORD)
-		return plan_word(at, o, u->at + o->bias, f);
+		return plan_word(at, o, u->operand + o->bias, f);
 	if (u->kind == REF_BRANCH)
-		return call_hooks_plan(at->h, at->p, u->at + o->bias, u->target + o->bias,
+		return call_hooks_plan(at->h, at->p, u->operand + o->bias, u->target + o->bias,
 				       &(struct agent_hook){.type = f->type, .kind = f->kind});
 	return 0;
 }

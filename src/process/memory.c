@@ -193,7 +193,7 @@ enum { REPLACED, UNCHANGED, HALF_DONE };
 struct replacement {
 	const struct process *p;
 	uint64_t addr;
-	const uint8_t *from, *to;
+	const uint8_t *old_bytes, *new_bytes;
 	size_t len;
 };
 
@@ -202,13 +202,14 @@ struct replacement {
 static int replace(void *arg)
 {
 	const struct replacement *r = arg;
-	ssize_t n = proc_write(r->p, r->addr, r->from, r->len);
+	ssize_t n = proc_write(r->p, r->addr, r->old_bytes, r->len);
 
 	if (n == (ssize_t)r->len)
-		n = proc_write(r->p, r->addr, r->to, r->len);
+		n = proc_write(r->p, r->addr, r->new_bytes, r->len);
 	if (n == (ssize_t)r->len)
 		return REPLACED;
-	return n <= 0 || proc_write(r->p, r->addr, r->from, (size_t)n) == n ? UNCHANGED : HALF_DONE;
+	return n <= 0 || proc_write(r->p, r->addr, r->old_bytes, (size_t)n) == n ? UNCHANGED
+										 : HALF_DONE;
 }
 
 /*

@@ -15,7 +15,7 @@ struct process_object {
 	char *path;		 /* as the target names it */
 	uint64_t bias;		 /* process address = linked address + bias */
 	uint64_t start, end;	 /* of its segments in the process, page aligned */
-	struct elf_image *image; /* NULL if the file can't be had: `why` says it */
+	struct elf_image *image; /* NULL if the file can't be had: `reason` says it */
 	char *reason;
 	bool main; /* the program itself */
 };

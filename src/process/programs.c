@@ -23,9 +23,9 @@ void programs_begin(struct programs *pr, const struct process *p, const struct l
 		    bool reused)
 {
 	*pr = (struct programs){0};
-	if (reused && (memory_read_u64(p, written_word(l), &pr->before) < 0 ||
-		       pr->before > l->programs_bytes))
-		pr->before = l->programs_bytes;
+	if (reused && (memory_read_u64(p, written_word(l), &pr->earlier_bytes) < 0 ||
+		       pr->earlier_bytes > l->programs_bytes))
+		pr->earlier_bytes = l->programs_bytes;
 }
 
 /* The next of the hooks from *index on through which the kind is polled. */
@@ -98,22 +98,23 @@ int programs_add(struct programs *pr, const struct process *p, const struct hook
 
 	if (!poll_hook(h, kind, &index))
 		return -ENOENT;
-	if (bytes > l->programs_bytes - pr->at)
+	if (bytes > l->programs_bytes - pr->used_bytes)
 		return -ENOSPC;
-	if (pr->at + bytes > pr->before || !stands_there(p, l->programs + pr->at, words, bytes)) {
-		if (pr->at < pr->before)
-			pr->at = pr->before;
-		if (bytes > l->programs_bytes - pr->at)
+	if (pr->used_bytes + bytes > pr->earlier_bytes ||
+	    !stands_there(p, l->programs + pr->used_bytes, words, bytes)) {
+		if (pr->used_bytes < pr->earlier_bytes)
+			pr->used_bytes = pr->earlier_bytes;
+		if (bytes > l->programs_bytes - pr->used_bytes)
 			return -ENOSPC;
 		/* Told first: what is half written counts too. */
-		rc = memory_write_u64(p, written_word(l), pr->at + bytes);
+		rc = memory_write_u64(p, written_word(l), pr->used_bytes + bytes);
 		if (rc == 0)
-			rc = memory_write(p, l->programs + pr->at, words, bytes);
+			rc = memory_write(p, l->programs + pr->used_bytes, words, bytes);
 	}
 	for (; rc == 0 && poll_hook(h, kind, &index); index++)
-		rc = give_program(p, l, h, index, l->programs + pr->at, end,
+		rc = give_program(p, l, h, index, l->programs + pr->used_bytes, end,
 				  alone_states(&h->table[index], words, n_words));
-	pr->at += bytes;
+	pr->used_bytes += bytes;
 	return rc;
 }
 

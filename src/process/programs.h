@@ -6,8 +6,8 @@
 #include "process/hooks.h"
 
 struct programs {
-	uint64_t at;	 /* bytes taken by this attach */
-	uint64_t before; /* bytes that were ever written before it */
+	uint64_t used_bytes;	/* bytes taken by this attach */
+	uint64_t earlier_bytes; /* bytes that were ever written before it */
 };
 
 void programs_begin(struct programs *pr, const struct process *p, const struct layout *l,

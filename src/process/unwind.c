@@ -336,7 +336,7 @@ static const struct unwind_code *code_at(const struct unwind_map *m, uint64_t ad
 /* ---- the walk ---- */
 
 struct stack_walk {
-	const struct unwind_start *from;
+	const struct unwind_start *start;
 	uint64_t ip, sp, bp;
 	bool bp_known;
 	bool exact; /* ip is that of an instruction, not what follows a call */
@@ -345,7 +345,7 @@ struct stack_walk {
 
 static bool word_at(const struct stack_walk *w, uint64_t addr, uint64_t *ret)
 {
-	const struct unwind_start *s = w->from;
+	const struct unwind_start *s = w->start;
 	uint64_t offset = addr - s->stack_addr;
 
 	if (s->stack_bytes >= sizeof(*ret) && offset <= s->stack_bytes - sizeof(*ret)) {
@@ -504,7 +504,7 @@ static bool is_retprobe(const struct unwind_map *m, uint64_t ip)
 enum unwind_end unwind(const struct unwind_map *m, const struct unwind_start *start,
 		       struct unwind_frame *ret, size_t *ret_n)
 {
-	struct stack_walk w = {.from = start,
+	struct stack_walk w = {.start = start,
 			       .ip = start->ip,
 			       .sp = start->sp,
 			       .bp = start->bp,

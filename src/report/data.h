@@ -50,7 +50,7 @@ struct long_stack {
 	uint64_t stack;	   /* index + 1; 0: none */
 	uint64_t after_ns; /* since the poll's begin */
 	uint32_t n_taken;
-	uint8_t what; /* TM_LONG_RUNNING or TM_LONG_BLOCKED */
+	uint8_t type; /* TM_LONG_RUNNING or TM_LONG_BLOCKED */
 };
 
 struct long_poll {
@@ -125,7 +125,7 @@ struct history_step {
 	uint32_t source_kind;	    /* ST_FUTURE: its own */
 	uint32_t depth;		    /* ST_FUTURE: futures around it */
 	uint32_t thread;	    /* UINT32_MAX: not known */
-	uint8_t what;		    /* outcome, enum task_state, or enum trace_wake, by type */
+	uint8_t detail;		    /* outcome, enum task_state, or enum trace_wake, by type */
 	bool by_waker, inferred, self;
 	bool unmeasured; /* ST_POLL, ST_FUTURE: of unknown length */
 };

@@ -144,7 +144,7 @@ static void cell_ends(struct table *t, const struct future_sum *s)
 void futures_text(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
-		{.title = "future", .min_width = 24, .left = true},
+		{.title = "future", .min_width = 24, .align_left = true},
 		{.title = "instances"},
 		{.title = "polls", .rank = 2},
 		{.title = "poll time", .rank = 3},
@@ -155,8 +155,8 @@ void futures_text(const struct report *rep, struct buf *out)
 		{.title = "life p50", .rank = 2},
 		{.title = "p99", .rank = 2},
 		{.title = "max", .rank = 2},
-		{.title = "ended", .rank = 1, .left = true},
-		{.title = "in tasks of", .rank = 6, .min_width = 16, .left = true},
+		{.title = "ended", .rank = 1, .align_left = true},
+		{.title = "in tasks of", .rank = 6, .min_width = 16, .align_left = true},
 	};
 	const struct future_sums *f = rep->futures;
 	if (!f)

@@ -76,11 +76,11 @@ struct hists {
 	struct trace_reader *reader;
 	struct timeline_totals totals;
 	uint64_t base_ns;
-	uint64_t length_ns;    /* if whole */
-	struct log2 of[H_N];   /* us */
-	bool calls_seen;       /* system calls were recorded; else blocking calls replace them */
-	struct log2 blocks[2]; /* by blocking calls: futex waits, others */
-	struct map places;     /* kind to struct place_stats */
+	uint64_t length_ns;	  /* if whole */
+	struct log2 by_type[H_N]; /* us */
+	bool calls_seen;	  /* system calls were recorded; else blocking calls replace them */
+	struct log2 blocks[2];	  /* by blocking calls: futex waits, others */
+	struct map places;	  /* kind to struct place_stats */
 	/* To struct stack_count; waits for locks by blocking calls and by system calls. */
 	struct map contended[2], spawns;
 	bool stacks_seen;
@@ -108,7 +108,7 @@ static void add_us(struct log2 *l, uint64_t ns)
 static const struct log2 *log2_of(const struct hists *h, unsigned i)
 {
 	bool calls = i == H_FUTEX || i == H_OTHER;
-	return calls && !h->calls_seen ? &h->blocks[i == H_OTHER] : &h->of[i];
+	return calls && !h->calls_seen ? &h->blocks[i == H_OTHER] : &h->by_type[i];
 }
 
 static struct report_thread_seen *thread_of(struct hists *h, uint32_t thread)
@@ -179,7 +179,7 @@ static int on_section(void *ctx, const struct tl_section *section)
 	uint64_t ns = section->end_ns - section->begin_ns;
 	if (!t)
 		return -ENOMEM;
-	add_us(&h->of[H_BLOCKING], ns);
+	add_us(&h->by_type[H_BLOCKING], ns);
 	t->section_ns += ns;
 	return 0;
 }
@@ -206,19 +206,19 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	if (!t)
 		return -ENOMEM;
 	if (poll->begin_seen && poll->scheduled_ns)
-		add_us(&h->of[H_LATENCY], poll->begin_ns - poll->scheduled_ns);
+		add_us(&h->by_type[H_LATENCY], poll->begin_ns - poll->scheduled_ns);
 	uint64_t section = t->section_ns < ns ? t->section_ns : ns;
 	if (!poll->depth || t->section_ns)
 		t->section_ns = 0;
 	if (!tl_poll_measured(poll))
 		return 0;
 	if (poll->task->role == TR_BLOCKING) {
-		add_us(&h->of[H_BLOCKING], ns);
+		add_us(&h->by_type[H_BLOCKING], ns);
 		return 0;
 	}
 	if (!polls_count(poll->task))
 		return 0;
-	add_us(&h->of[H_POLL], ns - section);
+	add_us(&h->by_type[H_POLL], ns - section);
 	if (poll->task->role != TR_TASK)
 		return 0;
 	struct place_stats *p = place_of(h, poll->task->kind);
@@ -233,9 +233,9 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 	struct hists *h = ctx;
 	/* One that lasts to its task's or the trace's end has no wake. */
 	if (wait->state == TS_SCHEDULED && wait->open && wait->task->role != TR_ROOT)
-		add_us(&h->of[H_LATENCY], wait->end_ns - wait->begin_ns);
+		add_us(&h->by_type[H_LATENCY], wait->end_ns - wait->begin_ns);
 	if (wait->state == TS_WAITING && (wait->next == TS_SCHEDULED || wait->next == TS_POLLING))
-		add_us(&h->of[H_SLEEP], wait->end_ns - wait->begin_ns);
+		add_us(&h->by_type[H_SLEEP], wait->end_ns - wait->begin_ns);
 	return 0;
 }
 
@@ -271,10 +271,10 @@ static int on_block(void *ctx, const struct tl_block *block)
 static int on_sample(void *ctx, const struct tl_sample *sample)
 {
 	struct hists *h = ctx;
-	if (sample->what == TM_SPAWN)
+	if (sample->type == TM_SPAWN)
 		return count_stack(&h->spawns, sample->stack, 1, sample->stack, 0);
 	struct report_thread_seen *t =
-		sample->what == TM_BLOCKED ? thread_of(h, sample->thread) : NULL;
+		sample->type == TM_BLOCKED ? thread_of(h, sample->thread) : NULL;
 	if (t) {
 		t->stack = sample->stack;
 		t->stack_ns = sample->time_ns;
@@ -308,10 +308,10 @@ static int on_syscall(void *ctx, const struct tl_syscall *call)
 	bool wait_only =
 		call->result == -E_AGAIN || call->result == -E_TIMEDOUT || call->result == -E_INTR;
 	if (call->number != NR_FUTEX || (!slept && !wait_only)) {
-		add_us(&h->of[H_OTHER], ns);
+		add_us(&h->by_type[H_OTHER], ns);
 		return 0;
 	}
-	add_us(&h->of[H_FUTEX], ns);
+	add_us(&h->by_type[H_FUTEX], ns);
 	if (ns <= CONTENDED_NS)
 		return 0;
 	return count_contended(h, true, stack_of_wait(t, call->begin_ns), ns);

@@ -171,7 +171,7 @@ static void write_longest(const struct report *rep, struct json *j)
 		if (l->stack.stack) {
 			json_object(j, "seen");
 			json_string(j, "state",
-				    l->stack.what == TM_LONG_BLOCKED ? "blocked" : "running");
+				    l->stack.type == TM_LONG_BLOCKED ? "blocked" : "running");
 			json_u64(j, "after_ns", l->stack.after_ns);
 			json_u64(j, "samples", l->stack.n_taken);
 			report_stack_json(rep->reader, j, "stack", l->stack.stack,

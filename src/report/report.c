@@ -322,9 +322,9 @@ static int on_block(void *ctx, const struct tl_block *block)
 static int on_sample(void *ctx, const struct tl_sample *sample)
 {
 	struct report *rep = ctx;
-	if (sample->what == TM_BLOCKED)
+	if (sample->type == TM_BLOCKED)
 		return system_blocked(rep, sample);
-	if (sample->what != TM_LONG_RUNNING && sample->what != TM_LONG_BLOCKED)
+	if (sample->type != TM_LONG_RUNNING && sample->type != TM_LONG_BLOCKED)
 		return samples_add(rep, sample);
 	if (!sample->task || !sample->stack)
 		return 0;
@@ -333,7 +333,7 @@ static int on_sample(void *ctx, const struct tl_sample *sample)
 		return -ENOMEM;
 	open->stack.stack = sample->stack;
 	open->stack.after_ns = sample->weight;
-	open->stack.what = (uint8_t)sample->what;
+	open->stack.type = (uint8_t)sample->type;
 	open->stack.n_taken++;
 	return 0;
 }
@@ -369,7 +369,7 @@ static int on_future_end(void *ctx, struct tl_future *future)
 static int on_loss(void *ctx, const struct tl_loss *loss)
 {
 	struct report *rep = ctx;
-	if (loss->beside) {
+	if (loss->aux) {
 		rep->n_lost_aux += loss->n_events;
 		return 0;
 	}

@@ -29,7 +29,7 @@
 struct stack_sum {
 	uint64_t stack, n, weight; /* stack: index + 1 */
 	uint32_t kind;		   /* of the task polled; TRACE_KIND_NONE: outside of polls */
-	uint8_t what;		   /* enum trace_sample */
+	uint8_t type;		   /* enum trace_sample */
 };
 
 struct profile_function {
@@ -61,19 +61,19 @@ static bool of_cpu(unsigned what)
 
 int samples_add(struct report *rep, const struct tl_sample *sample)
 {
-	if (!of_cpu(sample->what) && sample->what != TM_SPAWN)
+	if (!of_cpu(sample->type) && sample->type != TM_SPAWN)
 		return 0;
 	if (!rep->samples && !(rep->samples = calloc(1, sizeof(*rep->samples))))
 		return -ENOMEM;
 	struct samples *s = rep->samples;
 	uint32_t kind = sample->task ? sample->task->kind : TRACE_KIND_NONE;
-	uint64_t key = (uint64_t)sample->what << 32 | kind;
+	uint64_t key = (uint64_t)sample->type << 32 | kind;
 	struct stack_sum *sum = map_get_or_new(&s->by_stack, key, sample->stack, sizeof(*sum));
 	if (!sum)
 		return -ENOMEM;
 	sum->stack = sample->stack;
 	sum->kind = kind;
-	sum->what = (uint8_t)sample->what;
+	sum->type = (uint8_t)sample->type;
 	sum->n++;
 	sum->weight += sample->weight;
 	return 0;
@@ -83,8 +83,8 @@ static int compare_sums(const void *a, const void *b)
 {
 	const struct stack_sum *x = *(struct stack_sum *const *)a;
 	const struct stack_sum *y = *(struct stack_sum *const *)b;
-	if (x->what != y->what)
-		return x->what < y->what ? -1 : 1;
+	if (x->type != y->type)
+		return x->type < y->type ? -1 : 1;
 	if (x->n != y->n)
 		return x->n > y->n ? -1 : 1;
 	if (x->kind != y->kind)
@@ -205,7 +205,7 @@ static bool profile_make(struct cpu_profile *p, const struct report *rep, unsign
 	for (size_t i = 0; i < s->n_sums; i++) {
 		const struct stack_sum *sum = s->sums[i];
 		bool wanted = kind == TRACE_KIND_NONE ? sum->kind != kind : sum->kind == kind;
-		if (sum->what == what && wanted && profile_add(p, rep, sum, i + 1) < 0) {
+		if (sum->type == what && wanted && profile_add(p, rep, sum, i + 1) < 0) {
 			free(p->functions);
 			return false;
 		}
@@ -226,7 +226,7 @@ static void outside(const struct report *rep, unsigned what, uint64_t *ret_n, ui
 	const struct samples *s = rep->samples;
 	*ret_n = *ret_weight = 0;
 	for (size_t i = 0; i < s->n_sums; i++) {
-		if (s->sums[i]->what != what || s->sums[i]->kind != TRACE_KIND_NONE)
+		if (s->sums[i]->type != what || s->sums[i]->kind != TRACE_KIND_NONE)
 			continue;
 		*ret_n += s->sums[i]->n;
 		*ret_weight += s->sums[i]->weight;
@@ -258,8 +258,8 @@ static void write_functions(const struct report *rep, struct buf *out, unsigned 
 		{.title = "of all", .rank = 1},
 		{.title = "total"},
 		{.title = "of all", .rank = 2},
-		{.title = "function", .min_width = 24, .left = true},
-		{.title = "in", .rank = 3, .min_width = 12, .left = true},
+		{.title = "function", .min_width = 24, .align_left = true},
+		{.title = "in", .rank = 3, .min_width = 12, .align_left = true},
 	};
 	struct table t;
 	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
@@ -327,9 +327,9 @@ static void family_profiles_free(struct family_profile *all, size_t n)
 static void write_by_family(const struct report *rep, struct buf *out, unsigned what)
 {
 	static const struct table_column columns[] = {
-		{.title = "family", .min_width = 16, .left = true},
+		{.title = "family", .min_width = 16, .align_left = true},
 		{.title = "CPU"},
-		{.title = "most of it in", .min_width = 28, .left = true, .cut_end = true},
+		{.title = "most of it in", .min_width = 28, .align_left = true, .cut_end = true},
 	};
 	size_t n;
 	struct family_profile *all = family_profiles(rep, what, &n);
@@ -391,7 +391,7 @@ static void write_spawns(const struct report *rep, struct buf *out)
 	size_t shown = 0, more = 0;
 	for (size_t i = 0; i < s->n_sums; i++) {
 		const struct stack_sum *sum = s->sums[i];
-		if (sum->what != TM_SPAWN)
+		if (sum->type != TM_SPAWN)
 			continue;
 		if (shown == SPAWN_STACKS_SHOWN) {
 			more++;
@@ -494,7 +494,7 @@ void samples_json(const struct report *rep, struct json *j)
 	for (size_t i = 0; i < s->n_sums; i++) {
 		const struct stack_sum *sum = s->sums[i];
 		const struct trace_kind *by = trace_reader_kind(rep->reader, sum->kind);
-		if (sum->what != TM_SPAWN)
+		if (sum->type != TM_SPAWN)
 			continue;
 		json_object(j, NULL);
 		json_u64(j, "spawns", sum->n);

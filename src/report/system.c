@@ -22,14 +22,14 @@
 /* The stack is taken a moment before or after the switch is stamped. */
 #define STACK_SLACK_NS 50000u
 
-/* Times of one sort: `what` is a reason and a system call, a system call, or a stack. */
+/* Times of one kind: `key` is a reason and a system call, a system call, or a stack. */
 struct system_sum {
 	uint32_t kind;
-	uint64_t what, n, n_errors, ns, max_ns;
+	uint64_t key, n, n_errors, ns, max_ns;
 };
 
 struct system_table {
-	struct map by_what;	  /* (kind, what) to struct system_sum */
+	struct map by_key;	  /* (kind, what) to struct system_sum */
 	struct system_sum **sums; /* most time first */
 	size_t n;
 };
@@ -41,8 +41,8 @@ struct left {
 
 struct system {
 	struct system_table off, calls, stacks;
-	struct left *left; /* by thread */
-	size_t n_left;
+	struct left *last_stacks; /* by thread */
+	size_t n_last_stacks;
 };
 
 static struct system *system_of(struct report *rep)
@@ -54,11 +54,11 @@ static struct system *system_of(struct report *rep)
 
 static int add(struct system_table *t, uint32_t kind, uint64_t what, uint64_t ns, bool error)
 {
-	struct system_sum *sum = map_get_or_new(&t->by_what, kind, what, sizeof(*sum));
+	struct system_sum *sum = map_get_or_new(&t->by_key, kind, what, sizeof(*sum));
 	if (!sum)
 		return -ENOMEM;
 	sum->kind = kind;
-	sum->what = what;
+	sum->key = what;
 	sum->n++;
 	sum->n_errors += error;
 	sum->ns += ns;
@@ -72,9 +72,10 @@ int system_blocked(struct report *rep, const struct tl_sample *sample)
 	struct system *s = system_of(rep);
 	if (!s)
 		return -ENOMEM;
-	if (!GROW_ZERO(s->left, sample->thread, s->n_left))
+	if (!GROW_ZERO(s->last_stacks, sample->thread, s->n_last_stacks))
 		return -ENOMEM;
-	s->left[sample->thread] = (struct left){.stack = sample->stack, .time_ns = sample->time_ns};
+	s->last_stacks[sample->thread] =
+		(struct left){.stack = sample->stack, .time_ns = sample->time_ns};
 	return 0;
 }
 
@@ -85,9 +86,9 @@ int system_off_cpu(struct report *rep, const struct tl_off_cpu *off)
 	if (!s)
 		return -ENOMEM;
 	struct left left = {0};
-	if (off->thread < s->n_left) {
-		left = s->left[off->thread];
-		s->left[off->thread] = (struct left){0};
+	if (off->thread < s->n_last_stacks) {
+		left = s->last_stacks[off->thread];
+		s->last_stacks[off->thread] = (struct left){0};
 	}
 	if (!off->task)
 		return 0;
@@ -117,13 +118,13 @@ static int compare(const void *a, const void *b)
 		return x->ns > y->ns ? -1 : 1;
 	if (x->kind != y->kind)
 		return x->kind < y->kind ? -1 : 1;
-	return (x->what > y->what) - (x->what < y->what);
+	return (x->key > y->key) - (x->key < y->key);
 }
 
 static int sort(struct system_table *t)
 {
-	t->n = t->by_what.n;
-	t->sums = map_sorted(&t->by_what, compare);
+	t->n = t->by_key.n;
+	t->sums = map_sorted(&t->by_key, compare);
 	return t->sums ? 0 : -ENOMEM;
 }
 
@@ -139,7 +140,7 @@ int system_sort(struct report *rep)
 
 static void table_free(struct system_table *t)
 {
-	map_free(&t->by_what, free);
+	map_free(&t->by_key, free);
 	free(t->sums);
 }
 
@@ -151,7 +152,7 @@ void system_done(struct report *rep)
 	table_free(&s->off);
 	table_free(&s->calls);
 	table_free(&s->stacks);
-	free(s->left);
+	free(s->last_stacks);
 	free(s);
 	rep->system = NULL;
 }
@@ -169,12 +170,12 @@ static void call_name(struct buf *out, unsigned number)
 
 static unsigned off_why(const struct system_sum *s)
 {
-	return (unsigned)(s->what >> 32);
+	return (unsigned)(s->key >> 32);
 }
 
 static uint32_t off_call(const struct system_sum *s)
 {
-	return (uint32_t)s->what;
+	return (uint32_t)s->key;
 }
 
 /* ---- for people ---- */
@@ -195,12 +196,12 @@ static void cells_times(struct table *t, const struct system_sum *s)
 static void write_off(const struct report *rep, struct buf *out, const struct system_table *off)
 {
 	static const struct table_column columns[] = {
-		{.title = "why", .left = true},
-		{.title = "in", .left = true},
+		{.title = "why", .align_left = true},
+		{.title = "in", .align_left = true},
 		{.title = "times"},
 		{.title = "total"},
 		{.title = "longest"},
-		{.title = "family", .rank = 1, .min_width = 16, .left = true},
+		{.title = "family", .rank = 1, .min_width = 16, .align_left = true},
 	};
 	if (!off->n)
 		return;
@@ -234,7 +235,7 @@ static void write_stacks(const struct report *rep, struct buf *out, const struct
 		buf_str(out, ", ");
 		report_name(rep, out, report_label(rep, s->kind));
 		buf_str(out, ":\n");
-		report_stack_text(rep->reader, out, s->what, FRAMES_SHOWN, 6, rep->opt.width);
+		report_stack_text(rep->reader, out, s->key, FRAMES_SHOWN, 6, rep->opt.width);
 	}
 	if (st->n > STACKS_SHOWN)
 		buf_printf(out, "  and %zu more stacks: --json has them\n", st->n - STACKS_SHOWN);
@@ -243,12 +244,12 @@ static void write_stacks(const struct report *rep, struct buf *out, const struct
 static void write_calls(const struct report *rep, struct buf *out, const struct system_table *calls)
 {
 	static const struct table_column columns[] = {
-		{.title = "call", .left = true},
+		{.title = "call", .align_left = true},
 		{.title = "times"},
 		{.title = "total"},
 		{.title = "longest"},
 		{.title = "failed", .rank = 2},
-		{.title = "family", .rank = 1, .min_width = 16, .left = true},
+		{.title = "family", .rank = 1, .min_width = 16, .align_left = true},
 	};
 	if (!calls->n)
 		return;
@@ -258,7 +259,7 @@ static void write_calls(const struct report *rep, struct buf *out, const struct 
 	for (size_t i = 0; i < calls->n && i < ROWS_SHOWN; i++) {
 		const struct system_sum *s = calls->sums[i];
 		_cleanup_buf_ struct buf name = BUF_INIT;
-		call_name(&name, (unsigned)s->what);
+		call_name(&name, (unsigned)s->key);
 		table_cell(&t, name.data ? name.data : "?");
 		cells_times(&t, s);
 		cell_count(&t, s->n_errors);
@@ -316,7 +317,7 @@ void system_json(const struct report *rep, struct json *j)
 	for (size_t i = 0; i < sys->stacks.n; i++) {
 		json_object(j, NULL);
 		times_json(rep, j, sys->stacks.sums[i]);
-		report_stack_json(rep->reader, j, "stack", sys->stacks.sums[i]->what,
+		report_stack_json(rep->reader, j, "stack", sys->stacks.sums[i]->key,
 				  STACK_MAX_FRAMES);
 		json_end_object(j);
 	}
@@ -324,7 +325,7 @@ void system_json(const struct report *rep, struct json *j)
 	json_array(j, "system_calls");
 	for (size_t i = 0; i < sys->calls.n; i++) {
 		json_object(j, NULL);
-		call_json(j, (uint32_t)sys->calls.sums[i]->what);
+		call_json(j, (uint32_t)sys->calls.sums[i]->key);
 		times_json(rep, j, sys->calls.sums[i]);
 		json_u64(j, "failed", sys->calls.sums[i]->n_errors);
 		json_end_object(j);

@@ -192,13 +192,13 @@ static void write_row(const struct table *t, struct buf *out, char *const *cells
 			&cell, cells ? cells[i] : t->columns[i].title, widths[i]);
 		const char *text = cell.data ? cell.data : "";
 		size_t blank = widths[i] - table_text_width(text);
-		if (!t->columns[i].left)
+		if (!t->columns[i].align_left)
 			pending += blank;
 		if (*text) {
 			buf_printf(out, "%*s%s", (int)pending, "", text);
 			pending = 0;
 		}
-		if (t->columns[i].left)
+		if (t->columns[i].align_left)
 			pending += blank;
 	}
 }

@@ -15,7 +15,7 @@ struct table_column {
 	const char *title;
 	unsigned rank;	    /* 0: never goes */
 	unsigned min_width; /* of a flexible column, else 0 */
-	bool left;	    /* aligned to the left */
+	bool align_left;    /* aligned to the left */
 	bool cut_end;	    /* a sentence: what is too long goes at its end */
 };
 

@@ -51,7 +51,7 @@ int life_task(struct report *rep, const struct tl_task *task, bool ends)
 		return 0;
 	if (ends) {
 		step.type = ST_END;
-		step.what = (uint8_t)task->outcome;
+		step.detail = (uint8_t)task->outcome;
 		step.begin_ns = step.end_ns = task->end_ns;
 		return task->end_ns ? add_step(rep, task, &step) : 0;
 	}
@@ -80,7 +80,7 @@ int life_poll(struct report *rep, const struct tl_poll *poll)
 					  .place = poll->place,
 					  .blocked_ns = poll->blocked_ns,
 					  .thread = poll->thread,
-					  .what = (uint8_t)poll->outcome,
+					  .detail = (uint8_t)poll->outcome,
 					  .inferred = poll->inferred,
 					  .unmeasured = !tl_poll_measured(poll)};
 	return add_step(rep, poll->task, &step);
@@ -97,7 +97,7 @@ int life_future(struct report *rep, const struct tl_future_poll *poll)
 					  .source_kind = poll->future->kind,
 					  .depth = poll->depth,
 					  .thread = poll->thread,
-					  .what = (uint8_t)poll->outcome,
+					  .detail = (uint8_t)poll->outcome,
 					  .unmeasured = !poll->end_seen};
 	return poll->task ? add_step(rep, poll->task, &step) : 0;
 }
@@ -109,7 +109,7 @@ int life_wait(struct report *rep, const struct tl_wait *wait)
 					  .end_ns = wait->end_ns,
 					  .place = wait->place,
 					  .thread = UINT32_MAX,
-					  .what = (uint8_t)wait->state};
+					  .detail = (uint8_t)wait->state};
 	return add_step(rep, wait->task, &step);
 }
 
@@ -122,7 +122,7 @@ int life_wake(struct report *rep, const struct tl_wake *wake)
 					  .source = by ? by->number : 0,
 					  .source_kind = by ? by->kind : TRACE_KIND_NONE,
 					  .thread = wake->thread,
-					  .what = (uint8_t)wake->effect,
+					  .detail = (uint8_t)wake->effect,
 					  .by_waker = wake->by_waker,
 					  .self = by == wake->task};
 	return add_step(rep, wake->task, &step);
@@ -200,9 +200,9 @@ static void write_wake(const struct report *rep, struct buf *out, const struct h
 		text_safe(out, report_label(rep, s->source_kind));
 	}
 	on_thread(rep, out, s->thread);
-	if (s->by_waker && s->what == TW_NOOP)
+	if (s->by_waker && s->detail == TW_NOOP)
 		buf_str(out, ", already scheduled");
-	else if (s->by_waker && s->what == TW_RUNNING)
+	else if (s->by_waker && s->detail == TW_RUNNING)
 		buf_str(out, ", while polled");
 }
 
@@ -233,30 +233,30 @@ static void write_step(const struct report *rep, struct buf *out, const struct h
 			text_duration(out, s->blocked_ns);
 			buf_str(out, " of it blocked");
 		}
-		buf_printf(out, ": %s", trace_outcome_name(s->what));
+		buf_printf(out, ": %s", trace_outcome_name(s->detail));
 		if (s->inferred)
 			buf_str(out, " (inferred)");
 		break;
 	case ST_WAIT:
-		buf_str(out, s->what == TS_WAITING     ? "waited for "
-			     : s->what == TS_SCHEDULED ? "was ready for "
-						       : "state not known for ");
+		buf_str(out, s->detail == TS_WAITING	 ? "waited for "
+			     : s->detail == TS_SCHEDULED ? "was ready for "
+							 : "state not known for ");
 		text_duration(out, s->end_ns - s->begin_ns);
-		if (s->what == TS_WAITING)
+		if (s->detail == TS_WAITING)
 			at_place(rep, out, s->place);
 		break;
 	case ST_WAKE:
 		write_wake(rep, out, s);
 		break;
 	case ST_END:
-		buf_printf(out, "ended: %s", trace_outcome_name(s->what));
+		buf_printf(out, "ended: %s", trace_outcome_name(s->detail));
 		break;
 	case ST_FUTURE:
 		buf_printf(out, "%*s", (int)(2 * (s->depth < 16 ? s->depth : 16) + 2), "");
 		text_safe(out, report_label(rep, s->source_kind));
 		buf_str(out, " for ");
 		write_length(out, s);
-		buf_printf(out, ": %s", trace_outcome_name(s->what));
+		buf_printf(out, ": %s", trace_outcome_name(s->detail));
 		at_place(rep, out, s->place);
 		if (s->waited_ns) {
 			buf_str(out, " (had waited ");
@@ -340,7 +340,7 @@ static void step_json(const struct report *rep, struct json *j, const struct his
 	else
 		json_u64(j, "duration_ns", s->end_ns - s->begin_ns);
 	if (s->type == ST_POLL || s->type == ST_END || s->type == ST_FUTURE)
-		json_string(j, "outcome", trace_outcome_name(s->what));
+		json_string(j, "outcome", trace_outcome_name(s->detail));
 	if (s->type == ST_FUTURE) {
 		json_string(j, "future", report_label(rep, s->source_kind));
 		json_u64(j, "instance", s->future);
@@ -350,9 +350,9 @@ static void step_json(const struct report *rep, struct json *j, const struct his
 	if (s->type == ST_POLL)
 		json_u64(j, "blocked_ns", s->blocked_ns);
 	if (s->type == ST_WAIT)
-		json_string(j, "state", s->what <= TS_DONE ? states[s->what] : "?");
+		json_string(j, "state", s->detail <= TS_DONE ? states[s->detail] : "?");
 	if (s->type == ST_WAKE)
-		json_string(j, "effect", trace_wake_name(s->what));
+		json_string(j, "effect", trace_wake_name(s->detail));
 	if (s->source)
 		json_u64(j, "by_task", s->source);
 	if (t)

@@ -430,8 +430,8 @@ static void cell_sites(struct table *t, const struct trace_kind *meta)
 static void write_families(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
-		{.title = "family", .min_width = 16, .left = true},
-		{.title = "role", .rank = 6, .left = true},
+		{.title = "family", .min_width = 16, .align_left = true},
+		{.title = "role", .rank = 6, .align_left = true},
 		{.title = "tasks"},
 		{.title = "polls", .rank = 2},
 		{.title = "poll time", .rank = 1},
@@ -443,8 +443,8 @@ static void write_families(const struct report *rep, struct buf *out)
 		{.title = "waiting", .rank = 5},
 		{.title = "wakes", .rank = 4},
 		{.title = "self", .rank = 9},
-		{.title = "ended", .rank = 10, .left = true},
-		{.title = "spawned at", .rank = 11, .min_width = 24, .left = true},
+		{.title = "ended", .rank = 10, .align_left = true},
+		{.title = "spawned at", .rank = 11, .min_width = 24, .align_left = true},
 	};
 	if (!rep->n_families)
 		return;
@@ -495,8 +495,8 @@ static const char *thread_role(const struct tl_thread *t)
 static void write_threads(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
-		{.title = "thread", .min_width = 16, .left = true},
-		{.title = "role", .left = true},
+		{.title = "thread", .min_width = 16, .align_left = true},
+		{.title = "role", .align_left = true},
 		{.title = "busy"},
 		{.title = "% of lifetime", .rank = 2},
 		{.title = "parked", .rank = 1},
@@ -537,15 +537,15 @@ static void write_longest(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
 		{.title = "took"},
-		{.title = "family", .min_width = 20, .left = true},
+		{.title = "family", .min_width = 20, .align_left = true},
 		{.title = "task", .rank = 2},
-		{.title = "thread", .rank = 3, .min_width = 20, .left = true},
+		{.title = "thread", .rank = 3, .min_width = 20, .align_left = true},
 		{.title = "at"},
-		{.title = "end", .rank = 4, .left = true},
+		{.title = "end", .rank = 4, .align_left = true},
 		{.title = "blocking calls inside",
 		 .rank = 1,
 		 .min_width = 28,
-		 .left = true,
+		 .align_left = true,
 		 .cut_end = true},
 	};
 	if (!rep->n_longest)
@@ -582,7 +582,7 @@ static void write_longest_stacks(const struct report *rep, struct buf *out)
 		buf_str(out, ", ");
 		report_name(rep, out, report_label(rep, l->family->kind));
 		buf_printf(out, ", task %llu: %s ", (unsigned long long)l->number,
-			   l->stack.what == TM_LONG_BLOCKED ? "blocked" : "running");
+			   l->stack.type == TM_LONG_BLOCKED ? "blocked" : "running");
 		text_duration(out, l->stack.after_ns);
 		buf_str(out, " after it began");
 		if (l->stack.n_taken > 1)
@@ -613,9 +613,9 @@ static void cell_awaits(struct table *t, const struct trace_place *p,
 static void write_waits(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
-		{.title = "await point", .min_width = 24, .left = true},
-		{.title = "for", .rank = 4, .min_width = 20, .left = true},
-		{.title = "family", .rank = 3, .min_width = 16, .left = true},
+		{.title = "await point", .min_width = 24, .align_left = true},
+		{.title = "for", .rank = 4, .min_width = 20, .align_left = true},
+		{.title = "family", .rank = 3, .min_width = 16, .align_left = true},
 		{.title = "waits"},
 		{.title = "total"},
 		{.title = "p50", .rank = 2},
@@ -692,10 +692,14 @@ static void cell_coverage(struct table *t, const struct trace_reader *r,
 static void write_coverage(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
-		{.title = "item", .left = true},
+		{.title = "item", .align_left = true},
 		{.title = "seen"},
 		{.title = "of"},
-		{.title = "reason", .rank = 1, .min_width = 20, .left = true, .cut_end = true},
+		{.title = "reason",
+		 .rank = 1,
+		 .min_width = 20,
+		 .align_left = true,
+		 .cut_end = true},
 	};
 	uint32_t n = trace_reader_n_coverage(rep->reader);
 	if (!n)
@@ -718,7 +722,7 @@ static void write_coverage(const struct report *rep, struct buf *out)
 static void write_losses(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
-		{.title = "thread", .min_width = 16, .left = true},
+		{.title = "thread", .min_width = 16, .align_left = true},
 		{.title = "events"},
 		{.title = "from"},
 		{.title = "to"},

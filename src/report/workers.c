@@ -258,7 +258,7 @@ static int on_machine(void *ctx, const struct tl_machine *machine)
 
 	if (!u)
 		return -ENOMEM;
-	if (machine->what == TC_BLOCKED) {
+	if (machine->type == TC_BLOCKED) {
 		u->n_blocked++;
 		if (u->last)
 			u->last->n_blocked[BY_ADDRESS]++;
@@ -266,7 +266,7 @@ static int on_machine(void *ctx, const struct tl_machine *machine)
 			u->n_ghosts += u->n_runs == 0;
 		return 0;
 	}
-	if (machine->what != TC_TASK_LOCAL && machine->what != TC_TASK_GLOBAL)
+	if (machine->type != TC_TASK_LOCAL && machine->type != TC_TASK_GLOBAL)
 		return 0;
 	struct mtask *t = machine->task ? machine->task->user : NULL;
 	u->n_runs++;
@@ -410,7 +410,7 @@ static void write_units(const struct machines *m, struct buf *out)
 	const struct table_column columns[] = {
 		{.title = m->sort == BY_ADDRESS ? "machine" : "worker",
 		 .min_width = 16,
-		 .left = true},
+		 .align_left = true},
 		{.title = "tasks"},
 		{.title = m->sort == BY_ADDRESS ? "scheduled" : "polls"},
 		{.title = "blockades"},
@@ -449,7 +449,7 @@ static void write_tasks(const struct machines *m, struct buf *out)
 		{.title = "spawned at"},
 		{.title = "run length"},
 		{.title = "blockades"},
-		{.title = "family", .rank = 1, .min_width = 12, .left = true},
+		{.title = "family", .rank = 1, .min_width = 12, .align_left = true},
 	};
 	struct table t;
 

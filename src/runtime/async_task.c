@@ -290,12 +290,13 @@ static int find_direct(struct elf_image *image, struct runtime_scan *f, size_t f
 		struct scan_direct *d;
 
 		if (u->kind != REF_BRANCH || !w ||
-		    !elf_image_function(image, u->at, &start, &end) || waker_of(f, first, start))
+		    !elf_image_function(image, u->operand, &start, &end) ||
+		    waker_of(f, first, start))
 			continue;
 		d = find_add_direct(w);
 		if (!d)
 			return -ENOMEM;
-		*d = (struct scan_direct){u->at, u->target};
+		*d = (struct scan_direct){u->operand, u->target};
 	}
 	return r;
 }

@@ -30,10 +30,10 @@
 struct step {
 	size_t kind, site;
 	uint64_t function; /* its start */
-	uint64_t at;	   /* the instruction in it that goes on inwards */
+	uint64_t insn;	   /* the instruction in it that goes on inwards */
 	unsigned depth;
-	bool left;   /* outside of the runtime: the end of the way */
-	bool polled; /* a place of the runtime into which the program's code may be inlined */
+	bool outside; /* outside of the runtime: the end of the way */
+	bool polled;  /* a place of the runtime into which the program's code may be inlined */
 	bool launch, block_in_place; /* passed on the way */
 };
 
@@ -51,7 +51,7 @@ static int steps_add(struct steps *s, const struct step *step)
 {
 	for (size_t i = 0; i < s->n; i++) {
 		if (s->steps[i].kind == step->kind && s->steps[i].site == step->site &&
-		    s->steps[i].at == step->at)
+		    s->steps[i].insn == step->insn)
 			return 0;
 	}
 	if (!GROW(s->steps, s->n, s->cap))
@@ -111,9 +111,9 @@ static void look(struct elf_image *image, struct step *s)
 
 	if (!name)
 		return;
-	s->left = !in_runtime(name);
-	s->polled = !s->left && calls_program(name);
-	if (!s->left) {
+	s->outside = !in_runtime(name);
+	s->polled = !s->outside && calls_program(name);
+	if (!s->outside) {
 		s->launch = s->launch || strstr(name, "Launch") ||
 			    strstr(name, "runtime::builder::Builder::build");
 		s->block_in_place = s->block_in_place || strstr(name, "block_in_place") ||
@@ -130,16 +130,16 @@ static int climb(struct elf_image *image, const struct call_index *calls, struct
 	size_t n;
 	int r = 0;
 
-	if (s.left || s.polled || s.depth == MAX_STEPS)
+	if (s.outside || s.polled || s.depth == MAX_STEPS)
 		return 0;
 	c = call_index_find(calls, s.function, &n);
 	for (size_t k = 0; k < n && n <= MAX_CALLERS && r == 0; k++) {
 		struct step next = s;
 		uint64_t end;
 
-		next.at = c[k].addr;
+		next.insn = c[k].addr;
 		next.depth++;
-		if (!elf_image_function(image, next.at, &next.function, &end) ||
+		if (!elf_image_function(image, next.insn, &next.function, &end) ||
 		    next.function == s.function)
 			continue;
 		look(image, &next);
@@ -200,7 +200,7 @@ static int settle(struct scan_kind *k, const struct steps *all, size_t kind, boo
 			continue;
 		launch = launch || s->launch;
 		in_place = in_place || s->block_in_place;
-		other = other || s->left || s->polled;
+		other = other || s->outside || s->polled;
 	}
 	if (k->role != TR_WORKER || (!launch && !in_place && !other))
 		return 0;
@@ -246,9 +246,9 @@ static int tell(struct elf_image *image, struct scan_site *site, const struct st
 			continue;
 		symbol = s->polled ? elf_image_symbol_at(image, s->function) : NULL;
 		root = root || (symbol && strstr(symbol->name, "block_on"));
-		if ((s->left || s->polled) && site->n_from < 4)
-			site->from[site->n_from++] = s->at;
-		if (s->left && add_place(image, &where, s->at) < 0)
+		if ((s->outside || s->polled) && site->n_callers < 4)
+			site->callers[site->n_callers++] = s->insn;
+		if (s->outside && add_place(image, &where, s->insn) < 0)
 			break;
 	}
 	if (where.len == 0 && root) {
@@ -273,8 +273,8 @@ static int start(struct elf_image *image, struct runtime_scan *f, size_t first_k
 			struct step s = {.kind = i - first_kind, .site = k};
 			uint64_t end;
 
-			s.at = f->kinds[i].sites[k].addr;
-			if (!elf_image_function(image, s.at, &s.function, &end))
+			s.insn = f->kinds[i].sites[k].addr;
+			if (!elf_image_function(image, s.insn, &s.function, &end))
 				continue;
 			look(image, &s);
 			r = steps_add(ret, &s);

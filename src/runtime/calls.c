@@ -172,9 +172,9 @@ static int find_own(struct elf_image *image, struct runtime_scan *f)
 
 		if (!l || (u->kind != REF_BRANCH && u->kind != REF_WORD))
 			continue;
-		if (u->kind == REF_BRANCH && !counts(image, u->at, table[l->row].call))
+		if (u->kind == REF_BRANCH && !counts(image, u->operand, table[l->row].call))
 			continue;
-		r = find_add_call(f, &(struct scan_call){.slot = u->at,
+		r = find_add_call(f, &(struct scan_call){.slot = u->operand,
 							 .function = u->target,
 							 .direct = u->kind == REF_BRANCH,
 							 .call = table[l->row].call,

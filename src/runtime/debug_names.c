@@ -59,7 +59,7 @@ static const struct dw_type *unwrap(struct debug *d, const struct dw_type *t)
 
 	if (t->class == DC_POINTER)
 		return starts(t->name, "alloc::boxed::Box<") ? dw_type_of(d, t->target_ref) : NULL;
-	if (starts(t->full, "core::option::Option<") && t->has_variants) {
+	if (starts(t->full_name, "core::option::Option<") && t->has_variants) {
 		for (size_t i = 0; i < t->n_variants; i++) {
 			if (strcmp(t->variants[i].member.name, "Some") != 0)
 				continue;
@@ -68,15 +68,16 @@ static const struct dw_type *unwrap(struct debug *d, const struct dw_type *t)
 		}
 	}
 	for (size_t i = 0; i < sizeof(wrappers) / sizeof(*wrappers); i++) {
-		if (starts(t->full, wrappers[i].type))
+		if (starts(t->full_name, wrappers[i].type))
 			return dw_member_type(d, dw_find_member(t, wrappers[i].member));
 	}
 	/* async_executor::Executor::spawn wraps in an async block that awaits the future; a
 	 * LocalSet that is driven, in RunUntil */
-	if (starts(t->full, "tokio::task::local::RunUntil<"))
+	if (starts(t->full_name, "tokio::task::local::RunUntil<"))
 		return dw_member_type(d, dw_find_member(t, "future"));
-	if ((starts(t->full, "async_executor::") || (starts(t->full, "tokio::task::local::") &&
-						     strstr(t->full, "::run_until::{async_"))) &&
+	if ((starts(t->full_name, "async_executor::") ||
+	     (starts(t->full_name, "tokio::task::local::") &&
+	      strstr(t->full_name, "::run_until::{async_"))) &&
 	    t->has_variants) {
 		for (size_t i = 0; i < t->n_variants; i++) {
 			const struct dw_type *v = dw_member_type(d, &t->variants[i].member);
@@ -94,11 +95,11 @@ char *debug_future_name(struct debug *d, const struct dw_type *future, const cha
 	for (unsigned i = 0; i < MAX_WRAPPERS; i++) {
 		const struct dw_type *inner = unwrap(d, future);
 
-		if (!inner || !*inner->full || strstr(inner->full, "dyn "))
+		if (!inner || !*inner->full_name || strstr(inner->full_name, "dyn "))
 			break;
 		future = inner;
 	}
-	return name_task(future->full, libraries ? libraries : "");
+	return name_task(future->full_name, libraries ? libraries : "");
 }
 
 static bool in_runtime(const char *function)
@@ -147,8 +148,8 @@ char *debug_spawn_place(struct debug *d, const struct scan_site *site)
 {
 	char *text = place_at(d, site->addr);
 
-	for (size_t i = 0; !text && i < site->n_from; i++)
-		text = place_at(d, site->from[i]);
+	for (size_t i = 0; !text && i < site->n_callers; i++)
+		text = place_at(d, site->callers[i]);
 	return text;
 }
 
@@ -165,8 +166,8 @@ static void name_kind(struct debug *d, struct scan_kind *k, const char *librarie
 	struct debug_kind types;
 
 	debug_kind_read(d, k, &types);
-	if (types.future && *types.future->full) {
-		replace(&k->full_name, strdup(types.future->full));
+	if (types.future && *types.future->full_name) {
+		replace(&k->full_name, strdup(types.future->full_name));
 		if (k->role != TR_WORKER)
 			replace(&k->name, debug_future_name(d, types.future, libraries));
 	}

@@ -29,8 +29,8 @@ struct callees {
 
 struct follower {
 	struct elf_image *image;
-	struct map known; /* function -> struct callees */
-	size_t left;	  /* instructions that may still be decoded */
+	struct map known;    /* function -> struct callees */
+	size_t n_insns_left; /* instructions that may still be decoded */
 	struct {
 		uint64_t addr;
 		unsigned depth;
@@ -45,7 +45,7 @@ struct follower *follower_new(struct elf_image *image)
 
 	if (f) {
 		f->image = image;
-		f->left = MAX_INSTRUCTIONS;
+		f->n_insns_left = MAX_INSTRUCTIONS;
 	}
 	return f;
 }
@@ -88,7 +88,7 @@ struct reading {
 static bool collects(const struct follower *f, const struct reading *r)
 {
 	return r->n < sizeof(r->callees) / sizeof(r->callees[0]) &&
-	       r->cost < MAX_FUNCTION_INSTRUCTIONS && r->cost < f->left;
+	       r->cost < MAX_FUNCTION_INSTRUCTIONS && r->cost < f->n_insns_left;
 }
 
 static void collect(struct follower *f, struct reading *r, const struct insn *in, uint64_t start,
@@ -149,14 +149,14 @@ static const struct callees *callees_of(struct follower *f, uint64_t function)
 {
 	struct callees *c = map_get(&f->known, function, 0);
 
-	if (!c || (!c->paid && c->cost > f->left)) {
+	if (!c || (!c->paid && c->cost > f->n_insns_left)) {
 		struct reading r = {0};
 
 		read_function(f, function, &r, NULL, NULL);
 		c = remember(f, function, &r);
 	}
 	if (c && !c->paid) {
-		f->left -= c->cost;
+		f->n_insns_left -= c->cost;
 		c->paid = true;
 	}
 	return c;

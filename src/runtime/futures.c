@@ -145,10 +145,10 @@ static int set_names(struct scan_future *f, const struct dw_poll *p, const char 
 	const char *full = demangled;
 
 	if (f->borrowed) {
-		full = p->borrowed->full;
+		full = p->borrowed->full_name;
 		f->where = dw_coroutine_where(p->borrowed);
 	} else if (p) {
-		full = p->generated ? p->full : p->future->full;
+		full = p->generated ? p->full_name : p->future->full_name;
 		if (p->file && p->line && asprintf(&f->where, "%s:%u", p->file, p->line) < 0)
 			f->where = NULL;
 	}
@@ -443,7 +443,7 @@ static void keep_poll_slots(struct elf_image *image, struct code_refs *uses)
 	uint64_t size;
 
 	for (size_t i = 0; i < uses->n; i++)
-		if (is_poll_slot(image, uses->v[i].at, &size))
+		if (is_poll_slot(image, uses->v[i].operand, &size))
 			uses->v[n++] = uses->v[i];
 	uses->n = n;
 }
@@ -454,7 +454,7 @@ static uint64_t least_size(struct elf_image *image, const struct code_ref *uses,
 	uint64_t least = UINT64_MAX, size;
 
 	for (size_t i = 0; i < n; i++)
-		if (is_poll_slot(image, uses[i].at, &size) && size < least)
+		if (is_poll_slot(image, uses[i].operand, &size) && size < least)
 			least = size;
 	return least;
 }

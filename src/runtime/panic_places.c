@@ -62,8 +62,8 @@ struct places {
 	uint64_t resumed;     /* panic_const_async_fn_resumed */
 	uint64_t messages[8]; /* of block_in_place, and words that point to them */
 	size_t n_messages;
-	struct map known; /* function -> struct saying */
-	size_t left;	  /* instructions that may still be decoded */
+	struct map known;    /* function -> struct saying */
+	size_t n_insns_left; /* instructions that may still be decoded */
 	/* the walk under way */
 	const struct saying *found;
 	size_t n_worker;
@@ -184,7 +184,7 @@ static bool hear(const struct insn *in, void *opaque)
 	} else if (in->flow != INSN_NEXT) {
 		l->last = 0;
 	}
-	return --p->left > 0;
+	return --p->n_insns_left > 0;
 }
 
 static const struct saying *saying_of(struct places *p, uint64_t function)
@@ -195,7 +195,7 @@ static const struct saying *saying_of(struct places *p, uint64_t function)
 	if (s)
 		return s;
 	l.saying = s = map_new(&p->known, function, 0, sizeof(*s));
-	if (s && p->left > 0 && follower_hear(p->follower, function, hear, &l) < 0)
+	if (s && p->n_insns_left > 0 && follower_hear(p->follower, function, hear, &l) < 0)
 		return NULL;
 	return s;
 }
@@ -376,7 +376,7 @@ int panic_places_find(struct elf_image *image, struct runtime_scan *f, size_t fi
 		      size_t *ret_named)
 {
 	_cleanup_(places_done) struct places p = {
-		.image = image, .follower = follower_new(image), .left = MAX_INSTRUCTIONS};
+		.image = image, .follower = follower_new(image), .n_insns_left = MAX_INSTRUCTIONS};
 	_cleanup_(call_index_done) struct call_index calls = {0};
 	int r = p.follower ? 0 : -ENOMEM;
 
@@ -396,7 +396,7 @@ void panic_places_in_place(struct elf_image *image, const struct call_index *cal
 			   const struct scan_kind *kinds, size_t n, bool *ret)
 {
 	_cleanup_(places_done) struct places p = {
-		.image = image, .follower = follower_new(image), .left = MAX_INSTRUCTIONS};
+		.image = image, .follower = follower_new(image), .n_insns_left = MAX_INSTRUCTIONS};
 
 	p.n_messages = find_text(image, block_in_place_text, p.messages,
 				 sizeof(p.messages) / sizeof(p.messages[0]));

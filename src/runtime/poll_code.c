@@ -172,7 +172,7 @@ static bool is_one_of(const uint64_t *v, size_t n, uint64_t addr)
  * after a jump or a return, what follows is taken to have the frame that the beginning made. */
 struct depth {
 	const struct machine *machine;
-	int64_t now, frame;
+	int64_t current, frame;
 	bool fixed;	/* the frame is made */
 	bool frame_reg; /* the frame pointer holds the frame's upper end */
 };
@@ -180,25 +180,25 @@ struct depth {
 static bool reads_stack_argument(struct depth *d, const struct insn *in)
 {
 	const uint8_t sp = d->machine->sp, fp = d->machine->fp;
-	bool yes = in->has_disp && ((in->base == sp && in->disp >= d->now + 8) ||
+	bool yes = in->has_disp && ((in->base == sp && in->disp >= d->current + 8) ||
 				    (in->base == fp && d->frame_reg && in->disp >= 16));
 
 	if (in->op == INSN_PUSH)
-		d->now += 8;
+		d->current += 8;
 	else if (in->op == INSN_POP)
-		d->now -= 8;
+		d->current -= 8;
 	else if (in->op == INSN_SUB && in->reg == sp && in->has_imm)
-		d->now += (int64_t)in->imm;
+		d->current += (int64_t)in->imm;
 	else if (in->op == INSN_ADD && in->reg == sp && in->has_imm)
-		d->now -= (int64_t)in->imm;
-	else if (in->op == INSN_MOV && in->reg == fp && in->source == sp && d->now == 8)
+		d->current -= (int64_t)in->imm;
+	else if (in->op == INSN_MOV && in->reg == fp && in->source == sp && d->current == 8)
 		d->frame_reg = true;
-	if (!d->fixed && d->now > d->frame)
-		d->frame = d->now;
+	if (!d->fixed && d->current > d->frame)
+		d->frame = d->current;
 	if (in->flow == INSN_CALL || in->flow == INSN_END || in->flow == INSN_JUMP)
 		d->fixed = true;
 	if (in->flow == INSN_END || in->flow == INSN_JUMP)
-		d->now = d->frame;
+		d->current = d->frame;
 	return yes;
 }
 
@@ -234,7 +234,7 @@ static bool read_function(struct elf_image *image, uint64_t start, uint64_t end,
 				ret->suspends = true;
 		}
 	}
-	return w.at >= w.end;
+	return w.addr >= w.end;
 }
 
 bool poll_code_read(struct elf_image *image, uint64_t start, uint64_t end, uint64_t state_offset,

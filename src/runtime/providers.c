@@ -43,7 +43,7 @@
 struct hit {
 	struct providers *p;
 	const struct provider_hit *in;
-	enum provider_what what;
+	enum provider_what type;
 	struct provider_process *ps;
 	struct provider_thread *th;
 	struct provider_task *task; /* if it is known */
@@ -171,26 +171,26 @@ static void close_entry(struct providers *p, struct provider_thread *th, struct 
 static void decide_last(struct hit *h)
 {
 	struct queued_event *e = provider_last(h->th);
-	bool section = h->what == PW_BLOCKING_BEGIN;
+	bool section = h->type == PW_BLOCKING_BEGIN;
 
 	if (!e)
 		return;
 	if (e->open && e->ev.type == TE_CANCEL) {
 		/* It ended inside of a poll, whose begin wasn't seen. */
-		if (h->what == PW_POLL_END && e->task == h->task) {
+		if (h->type == PW_POLL_END && e->task == h->task) {
 			e->ev.type = TE_POLL_END;
 			e->ev.time = h->in->time;
 			e->task->role = TR_TASK;
 			close_entry(h->p, h->th, e, TO_READY);
-			h->what = PW_NOTHING;
+			h->type = PW_NOTHING;
 		} else {
 			provider_close(h->p, h->th, e);
 		}
 	} else if (e->open) {
-		if (h->what != PW_TERMINATE || e->task != h->task)
+		if (h->type != PW_TERMINATE || e->task != h->task)
 			close_entry(h->p, h->th, e, TO_PENDING);
 	} else if (e->task && !e->task->decided) {
-		bool details = h->what == PW_DETAILS && e->task == h->task;
+		bool details = h->type == PW_DETAILS && e->task == h->task;
 
 		if (e->ev.type == TE_POLL_BEGIN ? !section && !e->task->section
 						: e->task->make == PM_HOOKS && !details)
@@ -241,12 +241,12 @@ static void hit_wake(struct hit *h)
 {
 	bool late = h->task && h->task->ended && h->task->end_ns < h->in->time;
 
-	if (late && h->what == PW_SCHEDULE)
+	if (late && h->type == PW_SCHEDULE)
 		return;
 	if (!(h->task && h->task->ended) && !need_task(h))
 		return;
 	decide_usual(h->p, h->task);
-	if (h->what == PW_SCHEDULE)
+	if (h->type == PW_SCHEDULE)
 		say(h, TE_SCHEDULE, 0);
 	else
 		say(h, TE_WAKE, late ? TW_NOOP : TW_UNKNOWN);
@@ -308,7 +308,7 @@ static void hit_poll_end(struct hit *h)
 				     : th->worked	 ? TR_WORKER
 							 : TR_BLOCKING);
 	th->section_unseen = false;
-	if (h->what == PW_POLL_END_TOLD)
+	if (h->type == PW_POLL_END_TOLD)
 		outcome = h->args[PV_PANICKED] ? TO_PANICKED
 			  : h->args[PV_READY]  ? TO_READY
 					       : TO_PENDING;
@@ -429,7 +429,7 @@ static void hit_section(struct hit *h)
 	struct provider_process *ps = h->ps;
 	struct provider_task *t = provider_poll_top(h->th);
 
-	if (h->what == PW_BLOCKING_END) {
+	if (h->type == PW_BLOCKING_END) {
 		h->th->section_unseen = !t || !t->section;
 		return;
 	}
@@ -447,9 +447,9 @@ static void hit_section(struct hit *h)
 
 static void hit_machine(struct hit *h)
 {
-	unsigned arg = h->what == PW_MACHINE_BLOCKED ? TC_BLOCKED : TC_STARTING;
+	unsigned arg = h->type == PW_MACHINE_BLOCKED ? TC_BLOCKED : TC_STARTING;
 
-	if (h->what == PW_MACHINE_TASK) {
+	if (h->type == PW_MACHINE_TASK) {
 		if (!need_task(h))
 			return;
 		arg = h->args[PV_LOCAL] & 0xff ? TC_TASK_LOCAL : TC_TASK_GLOBAL;
@@ -467,7 +467,7 @@ static void hit_completed(struct hit *h)
 
 static void dispatch(struct hit *h)
 {
-	switch (h->what) {
+	switch (h->type) {
 	case PW_SPAWN:
 		hit_spawn(h);
 		break;
@@ -506,7 +506,7 @@ static void dispatch(struct hit *h)
 	case PW_PARK:
 	case PW_UNPARK:
 		h->th->worked = true;
-		say(h, h->what == PW_PARK ? TE_PARK : TE_UNPARK, 0);
+		say(h, h->type == PW_PARK ? TE_PARK : TE_UNPARK, 0);
 		break;
 	case PW_COMPLETED:
 		hit_completed(h);
@@ -524,7 +524,7 @@ static void dispatch(struct hit *h)
 
 int providers_feed(struct providers *p, const struct provider_hit *in)
 {
-	struct hit h = {.p = p, .in = in, .what = in->probe->what};
+	struct hit h = {.p = p, .in = in, .type = in->probe->type};
 
 	if (p->failed)
 		return p->failed;

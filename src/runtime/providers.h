@@ -94,7 +94,7 @@ struct provider_probe {
 	const char *means;    /* one line for people: "a task is spawned at file:line:column" */
 	const char *symbol;   /* the function to put a uprobe on; NULL: it has notes */
 	uint8_t make;	      /* enum provider_make */
-	uint8_t what;	      /* enum provider_what */
+	uint8_t type;	      /* enum provider_what */
 	uint8_t n_args;
 	uint8_t args[PROVIDER_MAX_ARGS]; /* enum provider_arg */
 };

@@ -74,7 +74,8 @@ static int add(struct debug *d, const struct futures_wanted *wanted,
 	       const struct scan_futures *futures, struct scan_root_polls *f, uint64_t back,
 	       const struct scan_park *park)
 {
-	struct scan_root_poll r = {.back = back, .told = park->told, .at_end = park->at_end};
+	struct scan_root_poll r = {
+		.back = back, .returns_ready = park->returns_ready, .at_end = park->at_end};
 	const struct dw_type *t;
 
 	for (size_t i = 0; i < f->n; i++)
@@ -88,8 +89,8 @@ static int add(struct debug *d, const struct futures_wanted *wanted,
 		return 0;
 	r.state_offset = t->discr_offset;
 	r.state_size = t->discr_size;
-	r.full_name = strdup(t->full);
-	r.name = name_shorten(t->full);
+	r.full_name = strdup(t->full_name);
+	r.name = name_shorten(t->full_name);
 	if (r.name && r.full_name && !futures_want(wanted, r.name, r.full_name)) {
 		free(r.name);
 		free(r.full_name);
@@ -237,8 +238,9 @@ static int find_parks(struct elf_image *image, struct scan_root_polls *f)
 			continue;
 		for (; at > 0 && f->parks[at - 1].addr > symbol->addr; at--)
 			f->parks[at] = f->parks[at - 1];
-		f->parks[at] = (struct scan_park){
-			.addr = symbol->addr, .told = parks[k].told, .at_end = parks[k].at_end};
+		f->parks[at] = (struct scan_park){.addr = symbol->addr,
+						  .returns_ready = parks[k].told,
+						  .at_end = parks[k].at_end};
 		f->n_parks++;
 	}
 	for (size_t k = 0; k < f->n_parks; k++)

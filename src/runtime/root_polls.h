@@ -24,17 +24,17 @@ struct futures_wanted;
 
 /* A function by which a block_on waits, or that it calls at its end. */
 struct scan_park {
-	uint64_t addr; /* as linked */
-	bool told;     /* it returns whether a poll follows */
+	uint64_t addr;	    /* as linked */
+	bool returns_ready; /* it returns whether a poll follows */
 	bool at_end;
 	const char *trouble; /* why it isn't hooked; NULL: it can be */
 };
 
 /* One call of it. */
 struct scan_root_poll {
-	uint64_t back;	   /* where it returns to, as linked */
-	bool told, at_end; /* as in struct scan_park */
-	int64_t offset;	   /* from the stack pointer at the call to the future */
+	uint64_t back;		    /* where it returns to, as linked */
+	bool returns_ready, at_end; /* as in struct scan_park */
+	int64_t offset;		    /* from the stack pointer at the call to the future */
 	uint64_t state_offset;
 	uint32_t state_size;
 	char *name, *full_name, *where; /* of the future; where may be NULL */

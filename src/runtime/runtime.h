@@ -28,8 +28,8 @@ struct scan_site {
 	char *where;	   /* "app::serve+0x1f3" demangled, or "server+0x5f3a0" */
 	/* The instructions in the program's own code, or in a runtime's function into which that
 	 * may be inlined, that lead to this site by calls: for which a line table has more. */
-	uint64_t from[4];
-	uint8_t n_from;
+	uint64_t callers[4];
+	uint8_t n_callers;
 };
 
 /* How a runtime's tasks are made: what agent/runtime_*.h says of them. Several runtimes may have
@@ -79,9 +79,9 @@ struct scan_waker {
 	size_t n_sites;
 	char *name; /* root: "block_on (multi_thread)", "block_on (current_thread)" */
 	/* async-task: calls of these functions past the table, where the optimiser knew the waker:
-	 * four bytes at `at`, relative to what follows them, lead to `target`. */
+	 * four bytes at `addr`, relative to what follows them, lead to `target`. */
 	struct scan_direct {
-		uint64_t at, target;
+		uint64_t addr, target;
 	} * direct;
 	size_t n_direct;
 };

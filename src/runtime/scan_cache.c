@@ -152,11 +152,11 @@ static void site(struct io *io, struct scan_site *s)
 	bytes(io, s->bytes, sizeof(s->bytes));
 	NUMBER(io, s->patchable);
 	string(io, &s->where);
-	NUMBER(io, s->n_from);
-	if (s->len > sizeof(s->bytes) || s->n_from > sizeof(s->from) / sizeof(s->from[0]))
+	NUMBER(io, s->n_callers);
+	if (s->len > sizeof(s->bytes) || s->n_callers > sizeof(s->callers) / sizeof(s->callers[0]))
 		io->in.failed = true;
-	for (size_t i = 0; i < s->n_from && !io->in.failed; i++)
-		NUMBER(io, s->from[i]);
+	for (size_t i = 0; i < s->n_callers && !io->in.failed; i++)
+		NUMBER(io, s->callers[i]);
 }
 
 static void sites(struct io *io, struct scan_site **v, size_t *n)
@@ -204,7 +204,7 @@ static void waker(struct io *io, struct scan_waker *w)
 	string(io, &w->name);
 	ARRAY(io, w->direct, w->n_direct);
 	for (size_t i = 0; i < w->n_direct && !io->in.failed; i++) {
-		NUMBER(io, w->direct[i].at);
+		NUMBER(io, w->direct[i].addr);
 		NUMBER(io, w->direct[i].target);
 	}
 }

@@ -99,7 +99,7 @@ void aux_sample(struct timeline *tl, struct thread *th, const struct trace_event
 		.task = told(&a),
 		.thread = th->tl.thread,
 		.depth = a.depth,
-		.what = ev->arg,
+		.type = ev->arg,
 		.time_ns = ev->time,
 		.weight = ev->task,
 		.stack = ev->value <= UINT32_MAX ? ev->value : 0,
@@ -115,7 +115,7 @@ void aux_lost(struct timeline *tl, struct thread *th, const struct trace_event *
 	tl->n_lost_aux += ev->value;
 	struct tl_loss loss = {
 		.thread = th->tl.thread,
-		.beside = true,
+		.aux = true,
 		.begin_ns = before < ev->time ? before : ev->time,
 		.end_ns = ev->time,
 		.n_events = ev->value,
@@ -166,7 +166,7 @@ void aux_machine(struct timeline *tl, struct thread *th, const struct trace_even
 	if (!task && of_task)
 		task = task_new(tl, k, ev->task, th, ev->time, TASK_OF_ANY_SPAWN);
 	struct tl_machine machine = {
-		.what = ev->arg,
+		.type = ev->arg,
 		.machine = ev->value,
 		.task = task ? &task->tl : NULL,
 		.thread = th->tl.thread,

@@ -306,7 +306,7 @@ static int pass_loss(void *ctx, const struct tl_loss *loss)
 	struct replay_thread *t = seen_thread(rp, l.thread);
 	if (!t)
 		return -ENOMEM;
-	if (!l.beside)
+	if (!l.aux)
 		t->tl.lost += l.n_events;
 	return rp->sink->loss ? rp->sink->loss(rp->ctx, &l) : 0;
 }

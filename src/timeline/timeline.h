@@ -179,7 +179,7 @@ struct tl_sample {
 	struct tl_task *task; /* as above */
 	uint32_t thread;
 	uint32_t depth; /* as tl_block.depth */
-	enum trace_sample what;
+	enum trace_sample type;
 	uint64_t time_ns, weight; /* weight: see enum trace_sample */
 	uint64_t stack;		  /* 1 + the index of a struct trace_stack; 0: without */
 	uint64_t poll_ns;	  /* when the task's poll began; 0: of no task */
@@ -232,7 +232,7 @@ static inline bool tl_poll_measured(const struct tl_poll *poll)
 
 /* What a machine of async-std was seen to do. */
 struct tl_machine {
-	enum trace_machine what;
+	enum trace_machine type;
 	uint64_t machine;     /* its address */
 	struct tl_task *task; /* which it is about, or which the machine had last; NULL. It may
 			       * have ended: then its user is what the sink left */
@@ -274,7 +274,7 @@ struct tl_section {
 
 struct tl_loss {
 	uint32_t thread;
-	bool beside; /* of samples, system calls or the like: what is known of tasks is whole */
+	bool aux; /* of samples, system calls or the like: what is known of tasks is whole */
 	uint64_t begin_ns, end_ns;
 	uint64_t n_events;
 };

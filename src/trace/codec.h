@@ -50,8 +50,8 @@ struct decoder_shape {
 /* One chunk on its way out, a batch of events at a time. */
 struct decoder {
 	uint32_t thread;
-	uint32_t n, at; /* events in all, and given out */
-	bool damaged;	/* it stopped early: what it held does not fit together */
+	uint32_t n, n_given; /* events in all, and given out */
+	bool damaged;	     /* it stopped early: what it held does not fit together */
 	uint64_t time;
 	const uint8_t *tags, *time_low, *time_high, *name_low, *name_high, *rest, *rest_end;
 	uint32_t n_shapes, n_names, depth;

@@ -190,7 +190,7 @@ int decoder_begin(struct decoder *d, ZSTD_DCtx *zstd, const void *payload, size_
 	const uint8_t *columns[PLX_N_COLUMNS];
 	size_t n_new;
 
-	d->n = d->at = 0;
+	d->n = d->n_given = 0;
 	d->damaged = false;
 	if (read_head(payload, size, &h) < 0)
 		return -EBADMSG;
@@ -234,8 +234,8 @@ static inline const uint8_t *get_uleb(const uint8_t *at, uint64_t *ret)
 
 size_t decoder_next(struct decoder *d, struct trace_event *ev, size_t max)
 {
-	size_t n = d->n - d->at < max ? d->n - d->at : max;
-	const uint8_t *tags = d->tags + d->at, *time_low = d->time_low + d->at;
+	size_t n = d->n - d->n_given < max ? d->n - d->n_given : max;
+	const uint8_t *tags = d->tags + d->n_given, *time_low = d->time_low + d->n_given;
 	const uint8_t *time_high = d->time_high, *name_low = d->name_low;
 	const uint8_t *name_high = d->name_high, *rest = d->rest, *rest_end = d->rest_end;
 	struct decoder_name *names = d->names, same = d->same;
@@ -303,7 +303,7 @@ size_t decoder_next(struct decoder *d, struct trace_event *ev, size_t max)
 			.value = value,
 		};
 	}
-	d->at += (uint32_t)n;
+	d->n_given += (uint32_t)n;
 	d->time = time;
 	d->time_high = time_high;
 	d->name_low = name_low;
@@ -315,8 +315,8 @@ size_t decoder_next(struct decoder *d, struct trace_event *ev, size_t max)
 
 damaged:
 	d->damaged = true;
-	d->n = d->at + (uint32_t)i;
-	d->at = d->n;
+	d->n = d->n_given + (uint32_t)i;
+	d->n_given = d->n;
 	return i;
 }
 

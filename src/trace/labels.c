@@ -23,7 +23,7 @@ struct label_text {
 
 struct named {
 	uint32_t kind;
-	const char *name, *full;
+	const char *name, *full_name;
 };
 
 const char *kind_name(const struct trace_reader *r, uint32_t kind)
@@ -120,7 +120,8 @@ static size_t choose(const struct named *v, size_t n, struct label_text *texts,
 		for (size_t i = 0; i < n; i++) {
 			struct label_text all[MAX_PARAMETERS];
 
-			texts[i] = k < split(v[i].full, all) ? all[k] : (struct label_text){"", 0};
+			texts[i] = k < split(v[i].full_name, all) ? all[k]
+								  : (struct label_text){"", 0};
 		}
 		different = n_different(texts, n, &len);
 		if (different > most || (different == most && most > 1 && len < shortest)) {
@@ -170,11 +171,12 @@ static bool are_its_own(const struct named *v)
 {
 	_cleanup_buf_ struct buf name = BUF_INIT, full = BUF_INIT;
 	struct label_text all[MAX_PARAMETERS];
-	size_t n = split(v->full, all);
+	size_t n = split(v->full_name, all);
 
 	add_short(&name, bare(v->name), SIZE_MAX);
 	if (n) /* up to the bracket */
-		add_short(&full, (struct label_text){v->full, (size_t)(all[0].at - v->full) - 1},
+		add_short(&full,
+			  (struct label_text){v->full_name, (size_t)(all[0].at - v->full_name) - 1},
 			  SIZE_MAX);
 	return n && name.len == full.len && !memcmp(name.data, full.data, name.len);
 }
@@ -184,7 +186,7 @@ static char *label(const struct named *v, size_t parameter)
 	struct label_text all[MAX_PARAMETERS], name = bare(v->name);
 	struct buf b = BUF_INIT;
 
-	if (parameter >= split(v->full, all))
+	if (parameter >= split(v->full_name, all))
 		return strdup(v->name);
 	buf_add(&b, name.at, name.len);
 	buf_char(&b, '<');
@@ -197,7 +199,7 @@ static int by_name(const void *a, const void *b)
 {
 	const struct named *x = a, *y = b;
 	int r = strcmp(x->name, y->name);
-	return r ? r : strcmp(x->full, y->full);
+	return r ? r : strcmp(x->full_name, y->full_name);
 }
 
 static int label_all(struct kind_labels *l, const struct named *v, size_t n, size_t parameter)
@@ -214,9 +216,10 @@ static int label_all(struct kind_labels *l, const struct named *v, size_t n, siz
 static struct label_text path_of(const struct named *v)
 {
 	struct label_text all[MAX_PARAMETERS];
-	size_t n = split(v->full, all);
+	size_t n = split(v->full_name, all);
 
-	return (struct label_text){v->full, n ? (size_t)(all[0].at - v->full) : strlen(v->full)};
+	return (struct label_text){v->full_name,
+				   n ? (size_t)(all[0].at - v->full_name) : strlen(v->full_name)};
 }
 
 /* Kinds of one name, sorted: by one parameter of all, or else of those that have their path in
@@ -228,7 +231,7 @@ static int label_group(struct kind_labels *l, const struct named *v, size_t n,
 	int rc = 0;
 
 	for (size_t i = 1; i < n; i++)
-		different += strcmp(v[i - 1].full, v[i].full) != 0;
+		different += strcmp(v[i - 1].full_name, v[i].full_name) != 0;
 	if (told == different)
 		return label_all(l, v, n, parameter);
 	for (size_t i = 0, end; i < n && rc == 0; i = end) {
@@ -308,7 +311,7 @@ static int label_objects(struct kind_labels *l, const struct trace_reader *r)
 
 struct alike {
 	uint32_t kind, process, role;
-	const char *label, *full;
+	const char *label, *full_name;
 };
 
 static bool are_alike(const struct alike *a, const struct alike *b)
@@ -323,7 +326,7 @@ static int by_label(const void *a, const void *b)
 		: x->role != y->role	 ? (x->role > y->role) - (x->role < y->role)
 					 : strcmp(x->label, y->label);
 
-	r = r ? r : strcmp(x->full, y->full);
+	r = r ? r : strcmp(x->full_name, y->full_name);
 	return r ? r : (x->kind > y->kind) - (x->kind < y->kind);
 }
 
@@ -359,9 +362,9 @@ static struct label_text difference(const struct alike *v, size_t n, size_t i)
 
 	for (size_t step = 1; step < n && !t.len; step++) {
 		if (i + step < n)
-			t = differing(v[i].full, v[i + step].full);
+			t = differing(v[i].full_name, v[i + step].full_name);
 		if (!t.len && i >= step)
-			t = differing(v[i].full, v[i - step].full);
+			t = differing(v[i].full_name, v[i - step].full_name);
 	}
 	return t;
 }

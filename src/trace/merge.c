@@ -39,7 +39,7 @@ struct merge_stream {
 	struct merge_chunk *current; /* that the decoder reads */
 	struct merge_chunk *first, **last;
 	size_t decoder_bytes; /* the most that the decoder needed or will need */
-	uint32_t thread, at, n;
+	uint32_t thread, next, n;
 	struct merge_stream *spare;
 	struct trace_event batch[BATCH];
 };
@@ -156,7 +156,7 @@ static inline struct key key_of(const struct merge *m, uint32_t leaf)
 {
 	const struct merge_stream *s = leaf < m->n_leaves ? m->leaves[leaf] : NULL;
 	return (struct key){
-		.time = s ? s->batch[s->at].time : UINT64_MAX,
+		.time = s ? s->batch[s->next].time : UINT64_MAX,
 		.place = (uint64_t)(s ? s->thread : UINT32_MAX) << 32 | leaf,
 	};
 }
@@ -233,10 +233,10 @@ static int add_leaf(struct merge *m, struct merge_stream *s)
 static int fill(struct merge *m, struct merge_stream *s)
 {
 	for (;;) {
-		if (s->at < s->n)
+		if (s->next < s->n)
 			return 1;
 		if (s->current) {
-			s->at = 0;
+			s->next = 0;
 			s->n = (uint32_t)decoder_next(&s->decoder, s->batch, BATCH);
 			if (s->decoder.damaged) {
 				m->damage(m->ctx, s->current->offset);
@@ -279,7 +279,7 @@ static struct merge_stream *take_stream(struct merge *m, uint32_t thread)
 		s->decoder = (struct decoder){0};
 	}
 	s->thread = thread;
-	s->at = s->n = 0;
+	s->next = s->n = 0;
 	s->current = s->first = NULL;
 	s->last = &s->first;
 	s->decoder_bytes = sizeof(*s);
@@ -383,9 +383,9 @@ int merge_next(struct merge *m, uint64_t limit, bool forced, const struct trace_
 		struct merge_stream *s = leaf < m->n_leaves ? m->leaves[leaf] : NULL;
 		if (!s)
 			break;
-		m->out[n++] = s->batch[s->at++];
-		if (s->at < s->n) {
-			key.time = s->batch[s->at].time;
+		m->out[n++] = s->batch[s->next++];
+		if (s->next < s->n) {
+			key.time = s->batch[s->next].time;
 		} else {
 			r = fill(m, s);
 			if (r <= 0) {

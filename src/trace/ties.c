@@ -36,7 +36,7 @@ struct address_life {
 struct window {
 	const struct trace_event *run;
 	unsigned n, n_lives;
-	uint64_t left;		/* not in order yet: bits, as all below */
+	uint64_t pending;	/* not in order yet: bits, as all below */
 	uint64_t spawns;	/* of tasks that they don't name */
 	uint64_t after[WINDOW]; /* what precedes it on its thread */
 	struct address_life lives[WINDOW], *of[WINDOW];
@@ -143,7 +143,7 @@ static bool look(struct window *w)
 /* Is one of these still to come, from another thread, about the task of event i? */
 static bool awaited(const struct window *w, unsigned i, bool (*is)(const struct trace_event *e))
 {
-	for (uint64_t rest = w->of[i]->events & w->left; rest; rest &= rest - 1) {
+	for (uint64_t rest = w->of[i]->events & w->pending; rest; rest &= rest - 1) {
 		const struct trace_event *e = &w->run[__builtin_ctzll(rest)];
 
 		if (e->thread != w->run[i].thread && is(e))
@@ -176,7 +176,7 @@ static bool is_no_drop(const struct trace_event *e)
 /* Does the poll that begins there go on after the run? */
 static bool lasts(const struct window *w, unsigned begin)
 {
-	for (uint64_t rest = w->of[begin]->events & w->left; rest; rest &= rest - 1) {
+	for (uint64_t rest = w->of[begin]->events & w->pending; rest; rest &= rest - 1) {
 		unsigned i = (unsigned)__builtin_ctzll(rest);
 
 		if (w->after[i] >> begin & 1 && ends(&w->run[i]))
@@ -243,7 +243,7 @@ static void play(struct address_life *l, const struct trace_event *e)
 /* Of events of its kind on other threads one may be what this spawn has made. */
 static bool spawn_awaited(const struct window *w, unsigned i)
 {
-	for (uint64_t rest = w->of[i] ? w->spawns & w->left : 0; rest; rest &= rest - 1) {
+	for (uint64_t rest = w->of[i] ? w->spawns & w->pending : 0; rest; rest &= rest - 1) {
 		const struct trace_event *e = &w->run[__builtin_ctzll(rest)];
 
 		if (e->kind == w->run[i].kind && e->thread != w->run[i].thread)
@@ -256,10 +256,10 @@ static unsigned next(const struct window *w)
 {
 	unsigned fitting = WINDOW, first = WINDOW;
 
-	for (uint64_t rest = w->left; rest; rest &= rest - 1) {
+	for (uint64_t rest = w->pending; rest; rest &= rest - 1) {
 		unsigned i = (unsigned)__builtin_ctzll(rest);
 
-		if (w->after[i] & w->left)
+		if (w->after[i] & w->pending)
 			continue;
 		if (first == WINDOW)
 			first = i;
@@ -282,12 +282,12 @@ static void order_window(struct trace_event *run, unsigned n)
 	w.n = n;
 	if (!look(&w))
 		return;
-	w.left = (1ull << n) - 1;
+	w.pending = (1ull << n) - 1;
 	for (unsigned i = 0; i < n; i++) {
 		unsigned event = next(&w);
 
 		in_order[i] = run[event];
-		w.left &= ~(1ull << event);
+		w.pending &= ~(1ull << event);
 		if (w.of[event])
 			play(w.of[event], &run[event]);
 	}

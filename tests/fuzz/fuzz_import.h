@@ -15,7 +15,7 @@
 /* Whatever stands at the path: a trace, or a sentence that says why not. */
 static inline void fuzz_import_path(const char *path, const char *format)
 {
-	const struct import_options opt = {.from = format};
+	const struct import_options opt = {.format = format};
 	struct import_summary summary = {0};
 	struct error err = {0};
 	struct trace_writer *w;

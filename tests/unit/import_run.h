@@ -71,7 +71,7 @@ static inline void import_files(const char *const *paths, size_t n, const char *
 				struct result *ret)
 {
 	char path[64] = "/tmp/pollux-import-XXXXXX";
-	const struct import_options opt = {.from = from};
+	const struct import_options opt = {.format = from};
 	struct trace_writer *w;
 	struct trace_reader *r;
 	struct trace_event ev;

@@ -120,7 +120,7 @@ static void test_states(void **state)
 		assert_int_equal(n->kind, AN_ASYNC);
 		assert_int_equal(n->state, states[i].shown);
 		assert_string_equal(n->name, "app::f");
-		assert_string_equal(n->full, "app::f::{async_fn_env#0}");
+		assert_string_equal(n->full_name, "app::f::{async_fn_env#0}");
 		if (states[i].value == 3) {
 			assert_int_equal(n->line, 41);
 			assert_string_equal(n->file, "src/main.rs");
@@ -150,13 +150,14 @@ static void test_unreadable(void **state)
 static void test_leaf(void **state)
 {
 	struct world *w = *state;
-	struct dw_type raw = {.ref = 1, .class = DC_POINTER, .name = "", .full = "", .size = 8};
+	struct dw_type raw = {
+		.ref = 1, .class = DC_POINTER, .name = "", .full_name = "", .size = 8};
 	struct dw_member member = {.name = "raw", .offset = 8, .type_ref = raw.ref};
 	struct dw_type handle = {
 		.ref = 2,
 		.class = DC_STRUCT,
 		.name = "JoinHandle<()>",
-		.full = "tokio::runtime::task::join::JoinHandle<()>",
+		.full_name = "tokio::runtime::task::join::JoinHandle<()>",
 		.size = 16,
 		.members = &member,
 		.n_members = 1,

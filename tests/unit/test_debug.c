@@ -97,14 +97,14 @@ static void check_coroutine(struct debug *d, const char *form)
 	uint32_t line = 0;
 
 	assert_int_equal(debug_function(d, symbol(form, "poll_f"), &f), 1);
-	assert_string_equal(f.full, "app::f::{async_fn#0}");
+	assert_string_equal(f.full_name, "app::f::{async_fn#0}");
 	assert_string_equal(f.file, "src/main.rs");
 	assert_int_equal(f.line, 19);
 	assert_int_equal(debug_function(d, symbol(form, "poll_f") + 1, &f), 0);
 
 	pin = dw_type_of(d, f.self_ref);
 	env = dw_type_of(d, dw_member_type(d, dw_find_member(pin, "pointer"))->target_ref);
-	assert_string_equal(env->full, "app::f::{async_fn_env#0}");
+	assert_string_equal(env->full_name, "app::f::{async_fn_env#0}");
 	assert_int_equal(env->size, 24);
 	assert_true(env->has_variants);
 	assert_int_equal(env->discr_offset, 16);
@@ -115,10 +115,10 @@ static void check_coroutine(struct debug *d, const char *form)
 	assert_int_equal(env->variants[2].member.line, 41);
 	assert_string_equal(env->variants[2].member.file, "src/main.rs");
 	state = dw_member_type(d, &env->variants[2].member);
-	assert_string_equal(state->full, "app::f::{async_fn_env#0}::Suspend0");
+	assert_string_equal(state->full_name, "app::f::{async_fn_env#0}::Suspend0");
 	assert_int_equal(dw_find_member(state, "count")->offset, 8);
 	leaf = dw_member_type(d, dw_find_member(state, "__awaitee"));
-	assert_string_equal(leaf->full, "app::Leaf");
+	assert_string_equal(leaf->full_name, "app::Leaf");
 	assert_int_equal(leaf->size, 8);
 
 	/* not the variable of the same type that is no __awaitee */
@@ -130,7 +130,7 @@ static void check_coroutine(struct debug *d, const char *form)
 
 	/* name and namespace of a concrete method are in its declaration */
 	assert_int_equal(debug_function(d, symbol(form, "poll_generic"), &f), 1);
-	assert_string_equal(f.full, "app::Holder::method<T>");
+	assert_string_equal(f.full_name, "app::Holder::method<T>");
 	assert_int_equal(f.n_params, 1);
 	assert_string_equal(f.params[0].name, "T");
 	assert_ptr_equal(dw_type_of(d, f.params[0].type_ref), leaf);
@@ -151,7 +151,8 @@ static void check_coroutine(struct debug *d, const char *form)
 		assert_int_equal(cell->size, 64);
 		/* it only knows declarations: they lead to what they declare */
 		assert_ptr_equal(dw_param_type(d, cell, "T"), env);
-		assert_string_equal(dw_member_type(d, &cell->members[0])->full, "app::Nowhere");
+		assert_string_equal(dw_member_type(d, &cell->members[0])->full_name,
+				    "app::Nowhere");
 		assert_true(dw_member_type(d, &cell->members[0])->declaration);
 		assert_null(debug_cell(d, near, 1, swapped, 2));
 	}
@@ -319,7 +320,7 @@ static void check_layout(struct debug *d, const char *form)
 	pointer = dw_type_of(d, f.self_ref);
 	assert_int_equal(pointer->class, DC_POINTER);
 	outer = dw_type_of(d, pointer->target_ref);
-	assert_string_equal(outer->full, "outer");
+	assert_string_equal(outer->full_name, "outer");
 	assert_int_equal(outer->n_members, 5);
 	assert_int_equal(outer->size, 48);
 

@@ -200,11 +200,11 @@ static void events_are_told_by_their_names(void **state)
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
 		struct perf_event e;
 		perf_event_classify(v[i].name, strlen(v[i].name), &e);
-		if (e.what != v[i].what)
-			fail_msg("%s: %d", v[i].name, e.what);
-		if (e.what == PE_SAMPLE)
+		if (e.type != v[i].what)
+			fail_msg("%s: %d", v[i].name, e.type);
+		if (e.type == PE_SAMPLE)
 			assert_int_equal(e.sample, v[i].more);
-		if (e.what == PE_SYS_ENTER || e.what == PE_SYS_EXIT)
+		if (e.type == PE_SYS_ENTER || e.type == PE_SYS_EXIT)
 			assert_int_equal(e.syscall, v[i].more);
 	}
 }

@@ -678,7 +678,7 @@ static void test_table(void **state)
 	assert_null(providers_match_event("tokio", "", 1));
 	assert_null(providers_match_event("sdt_", "7", 1));
 	assert_null(providers_function("async_std_task_spawned"));
-	assert_int_equal(providers_function("async_std_task_spawn")->what, PW_SPAWN);
+	assert_int_equal(providers_function("async_std_task_spawn")->type, PW_SPAWN);
 	providers_function_arg(&machine_x86_64, 3, &arg);
 	assert_int_equal(arg.base, PROBE_X86_RCX);
 	providers_function_arg(&machine_x86_64, 6, &arg);
@@ -686,9 +686,9 @@ static void test_table(void **state)
 	for (n = 0; providers_row(n); n++) {
 		const struct provider_probe *row = providers_row(n);
 
-		assert_true(row->n_args <= PROVIDER_MAX_ARGS && row->what < PW_N);
+		assert_true(row->n_args <= PROVIDER_MAX_ARGS && row->type < PW_N);
 		assert_ptr_equal(providers_match_event(row->provider, row->name, row->n_args), row);
-		assert_string_not_equal(provider_what_text(row->what), "?");
+		assert_string_not_equal(provider_what_text(row->type), "?");
 	}
 	assert_true(n > 25);
 }

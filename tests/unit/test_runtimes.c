@@ -187,7 +187,7 @@ static void test_tokio_ends(void **state)
 	for (size_t i = 0; i < N_TOKIO_ENDS; i++) {
 		const struct tokio_end_row *row = &tokio_ends[i];
 		struct tokio_poll poll = {
-			.after = row->after, .now = row->after, .raised = row->raised};
+			.after = row->after, .queried = row->after, .raised = row->raised};
 
 		tokio_end_words(row, output);
 		poll.output = said(ENDS_WORDS, row->raised, tokio_was_cancelled(&poll));

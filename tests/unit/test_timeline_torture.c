@@ -230,7 +230,7 @@ static int on_loss(void *ctx, const struct tl_loss *l)
 {
 	struct judge *j = ctx;
 	assert_true(l->begin_ns <= l->end_ns);
-	if (!l->beside)
+	if (!l->aux)
 		j->n_lost += l->n_events;
 	return 0;
 }
@@ -347,7 +347,7 @@ static int on_off_cpu(void *ctx, const struct tl_off_cpu *o)
 static int on_sample(void *ctx, const struct tl_sample *x)
 {
 	struct judge *j = ctx;
-	assert_true(x->what < TM_N);
+	assert_true(x->type < TM_N);
 	if (x->task)
 		life_of(j, x->task);
 	return 0;
@@ -356,7 +356,7 @@ static int on_sample(void *ctx, const struct tl_sample *x)
 static int on_machine(void *ctx, const struct tl_machine *m)
 {
 	struct judge *j = ctx;
-	assert_true(m->what < TC_N);
+	assert_true(m->type < TC_N);
 	if (m->task && m->task->state != TS_DONE)
 		life_of(j, m->task);
 	return 0;

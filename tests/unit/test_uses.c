@@ -124,14 +124,14 @@ static void test_uses(void **state)
 	const struct code_ref *u = code_refs_of(&uses, linked("called_thrice"), &n);
 	for (size_t i = 0; i < n; i++) {
 		size_t left;
-		const uint8_t *at = elf_image_bytes(image, u[i].at, &left);
+		const uint8_t *at = elf_image_bytes(image, u[i].operand, &left);
 		int32_t distance;
 
 		counts[u[i].kind]++;
 		if (u[i].kind != REF_BRANCH)
 			continue;
 		memcpy(&distance, at, sizeof(distance));
-		assert_int_equal(u[i].at + 4 + (uint64_t)(int64_t)distance, u[i].target);
+		assert_int_equal(u[i].operand + 4 + (uint64_t)(int64_t)distance, u[i].target);
 	}
 	assert_int_equal(counts[REF_BRANCH], 3);
 	assert_int_equal(counts[REF_WORD], 1);

@@ -211,7 +211,7 @@ static int on_loss(void *ctx, const struct tl_loss *l)
 {
 	struct stage *s = ctx;
 	buf_printf(&s->log, "loss t%u %lu-%lu %lu%s\n", l->thread, l->begin_ns, l->end_ns,
-		   l->n_events, l->beside ? " beside" : "");
+		   l->n_events, l->aux ? " beside" : "");
 	return 0;
 }
 
@@ -267,7 +267,7 @@ static int on_off_cpu(void *ctx, const struct tl_off_cpu *o)
 static int on_sample(void *ctx, const struct tl_sample *x)
 {
 	struct stage *s = ctx;
-	buf_printf(&s->log, "sample %u t%u %lu %lu stack %lu", x->what, x->thread, x->time_ns,
+	buf_printf(&s->log, "sample %u t%u %lu %lu stack %lu", x->type, x->thread, x->time_ns,
 		   x->weight, x->stack);
 	log_around(s, x->task, x->depth);
 	return 0;
@@ -303,7 +303,7 @@ static int on_future_end(void *ctx, struct tl_future *f)
 static int on_machine(void *ctx, const struct tl_machine *m)
 {
 	struct stage *s = ctx;
-	buf_printf(&s->log, "machine %lu %u %lu", m->machine, m->what, m->time_ns);
+	buf_printf(&s->log, "machine %lu %u %lu", m->machine, m->type, m->time_ns);
 	log_around(s, m->task, 0);
 	return 0;
 }

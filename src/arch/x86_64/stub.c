@@ -56,18 +56,18 @@ void stub_resume_of(const struct arch_regs *regs, struct stub_resume *ret)
 }
 
 struct code {
-	uint8_t *at, *end;
+	uint8_t *pos, *end;
 	bool full;
 };
 
 static void emit(struct code *c, const void *bytes, size_t n)
 {
-	if ((size_t)(c->end - c->at) < n) {
+	if ((size_t)(c->end - c->pos) < n) {
 		c->full = true;
 		return;
 	}
-	memcpy(c->at, bytes, n);
-	c->at += n;
+	memcpy(c->pos, bytes, n);
+	c->pos += n;
 }
 
 #define EMIT(c, ...)                                                                               \
@@ -174,7 +174,7 @@ static bool has_sahf(void)
 long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t n, uint64_t done_at,
 		uint64_t done_value, const struct stub_resume *resume)
 {
-	struct code c = {.at = out, .end = out + cap};
+	struct code c = {.pos = out, .end = out + cap};
 	uint8_t *exits[MAX_CALLS]; /* places of rel32 that lead to the end of the list */
 	size_t n_exits = 0;
 
@@ -199,7 +199,7 @@ long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t 
 		} else {
 			continue;
 		}
-		exits[n_exits++] = c.at;
+		exits[n_exits++] = c.pos;
 		emit_u32(&c, 0);
 	}
 	if (done_at) {
@@ -208,7 +208,7 @@ long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t 
 	}
 	/* The exits come here with the result in rax. */
 	for (size_t k = 0; k < n_exits && !c.full; k++) {
-		int32_t rel = (int32_t)(c.at - (exits[k] + 4));
+		int32_t rel = (int32_t)(c.pos - (exits[k] + 4));
 		memcpy(exits[k], &rel, sizeof(rel));
 	}
 	EMIT(&c, 0x49, 0x89, 0xc7); /* mov %rax,%r15 */
@@ -218,5 +218,5 @@ long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t 
 	if (done_at)
 		store_rax(&c, done_at);
 	restore(&c, resume);
-	return c.full ? -ENOSPC : c.at - out;
+	return c.full ? -ENOSPC : c.pos - out;
 }

@@ -202,7 +202,7 @@ struct value_flow {
 	bool open_only;	   /* not to what the guard protects */
 	uint8_t *compares; /* comparisons with it are marked here, if not NULL */
 	uint32_t uses[MAX_USES];
-	uint64_t behind[MAX_USES]; /* where the value is after that use */
+	uint64_t states[MAX_USES]; /* where the value is after that use */
 	size_t n_uses, n_work, n_touched;
 };
 
@@ -307,7 +307,7 @@ static void add_use(struct value_flow *v, uint32_t i, uint64_t behind)
 	if (k == MAX_USES)
 		return;
 	v->uses[k] = i;
-	v->behind[k] = behind;
+	v->states[k] = behind;
 	if (k == v->n_uses)
 		v->n_uses++;
 }
@@ -430,7 +430,7 @@ static bool is_reused(struct value_flow *v)
 	bool reused = false;
 
 	for (size_t i = 0; i < v->n_uses && !reused; i++) {
-		reused = spread(v, v->uses[i], v->behind[i], v->uses[i]);
+		reused = spread(v, v->uses[i], v->states[i], v->uses[i]);
 		forget(v);
 	}
 	return reused;

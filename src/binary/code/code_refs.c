@@ -28,7 +28,7 @@
 struct ref_search {
 	struct elf_image *img;
 	struct code_targets targets;
-	enum code_refs_of of;
+	enum code_refs_of wanted;
 	bool fixed; /* the object is at a fixed address: code may have addresses as numbers */
 	struct code_refs *out;
 	size_t cap;
@@ -41,13 +41,13 @@ static int add(struct ref_search *s, uint64_t target, uint64_t at, enum code_ref
 {
 	struct code_refs *out = s->out;
 
-	if (s->of == CODE_REFS_TAKEN && kind != REF_ADDRESS && kind != REF_NUMBER)
+	if (s->wanted == CODE_REFS_TAKEN && kind != REF_ADDRESS && kind != REF_NUMBER)
 		return 0;
 	if (!GROW(out->v, out->n, s->cap))
 		return -ENOMEM;
 	out->v[out->n++] = (struct code_ref){
 		.target = target,
-		.at = at,
+		.operand = at,
 		.kind = kind,
 		.addr = in ? in->addr : at,
 		.function = in ? s->start : 0,
@@ -85,7 +85,7 @@ static int decode_function(struct ref_search *s)
 		return 0;
 	while (r == 0 && insn_next(&w, &in) > 0)
 		r = add_insn(s, &in);
-	s->decoded = w.at;
+	s->decoded = w.addr;
 	return r;
 }
 
@@ -94,17 +94,19 @@ static int candidate(void *context, const struct code_hit *hit)
 	struct ref_search *s = context;
 	int r = 0;
 
-	if (hit->at < s->start || hit->at >= s->end) {
-		if (!elf_image_function(s->img, hit->at, &s->start, &s->end)) {
+	if (hit->operand < s->start || hit->operand >= s->end) {
+		if (!elf_image_function(s->img, hit->operand, &s->start, &s->end)) {
 			s->start = s->end = 0;
 			/* Zeros right before a function are what fills the gap to it. */
-			return hit->target == hit->at + 4
+			return hit->target == hit->operand + 4
 				       ? 0
-				       : add(s, hit->target, hit->at, REF_UNSURE, NULL);
+				       : add(s, hit->target, hit->operand, REF_UNSURE, NULL);
 		}
 		r = decode_function(s);
 	}
-	return r == 0 && hit->at >= s->decoded ? add(s, hit->target, hit->at, REF_UNSURE, NULL) : r;
+	return r == 0 && hit->operand >= s->decoded
+		       ? add(s, hit->target, hit->operand, REF_UNSURE, NULL)
+		       : r;
 }
 
 static int search_words(struct ref_search *s)
@@ -123,7 +125,7 @@ int code_refs_find(struct elf_image *img, const uint64_t *targets, size_t n_targ
 		   enum code_refs_of of, struct code_refs *ret)
 {
 	struct code_refs out = {0};
-	struct ref_search s = {.img = img, .of = of, .fixed = !elf_image_pie(img), .out = &out};
+	struct ref_search s = {.img = img, .wanted = of, .fixed = !elf_image_pie(img), .out = &out};
 	unsigned patterns = s.fixed		    ? CODE_RELATIVE | CODE_NUMBERS
 			    : of == CODE_REFS_TAKEN ? CODE_TAKES
 						    : CODE_RELATIVE;

@@ -15,7 +15,7 @@
 struct elf_image;
 
 enum code_ref_kind {
-	REF_BRANCH = 0, /* a call or jump: four bytes at `at`, relative to what follows them */
+	REF_BRANCH = 0, /* a call or jump: four bytes at `operand`, relative to what follows them */
 	REF_ADDRESS,	/* takes the address: the same four bytes */
 	REF_WORD,	/* a word of data that holds the address */
 	REF_NUMBER,	/* an instruction of a program at a fixed address that has it as a number */
@@ -24,7 +24,8 @@ enum code_ref_kind {
 
 struct code_ref {
 	uint64_t target; /* what it leads to */
-	uint64_t at;	 /* of the four bytes, the word, or the instruction with the number */
+	uint64_t
+		operand; /* address of the four bytes, the word, or the instruction with the number */
 	uint64_t addr, function; /* the instruction, and the start of its function */
 	enum code_ref_kind kind;
 	uint8_t len, reg; /* of the instruction; reg: INSN_NO_REG if it stores to memory */

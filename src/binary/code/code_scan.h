@@ -21,10 +21,10 @@ enum code_pattern {
 };
 
 struct code_hit {
-	uint64_t addr;	 /* of the instruction, or of the four bytes */
-	uint64_t at;	 /* of the four bytes */
-	uint64_t target; /* to which they lead */
-	bool word;	 /* that is a word that holds the address */
+	uint64_t addr;	  /* of the instruction, or of the four bytes */
+	uint64_t operand; /* address of the four bytes */
+	uint64_t target;  /* to which they lead */
+	bool word;	  /* that is a word that holds the address */
 };
 
 /* Anything but 0 ends the scan, which gives it back. */

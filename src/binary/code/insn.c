@@ -17,26 +17,26 @@ bool insn_walk_init(struct insn_walk *w, const struct elf_image *img, uint64_t s
 	if (!w->bytes || end <= start)
 		return false;
 	w->machine = elf_image_machine(img);
-	w->at = start;
+	w->addr = start;
 	w->end = end - start < left ? end : start + left;
 	return true;
 }
 
 int insn_next(struct insn_walk *w, struct insn *ret)
 {
-	size_t left = w->end - w->at;
+	size_t left = w->end - w->addr;
 
-	if (w->at >= w->end)
+	if (w->addr >= w->end)
 		return 0;
 	*ret = (struct insn){
-		.addr = w->at,
+		.addr = w->addr,
 		.reg = INSN_NO_REG,
 		.source = INSN_NO_REG,
 		.base = INSN_NO_REG,
 	};
 	if (!w->machine->decode(w->bytes, left, ret))
 		return 0;
-	w->at += ret->len;
+	w->addr += ret->len;
 	w->bytes += ret->len;
 	return 1;
 }

@@ -69,7 +69,7 @@ struct insn {
 struct insn_walk {
 	const struct machine *machine;
 	const uint8_t *bytes;
-	uint64_t at, end;
+	uint64_t addr, end;
 };
 
 /* Clips to what is in the file. false: nothing there. */

@@ -27,8 +27,8 @@ static bool takes_function(struct elf_image *image, const struct insn_walk *w)
 {
 	unsigned patterns = elf_image_pie(image) ? CODE_TAKES : CODE_TAKES | CODE_NUMBERS;
 
-	return w->machine->scan(w->bytes, (size_t)(w->end - w->at), w->at, patterns, NULL, is_taken,
-				image);
+	return w->machine->scan(w->bytes, (size_t)(w->end - w->addr), w->addr, patterns, NULL,
+				is_taken, image);
 }
 
 bool own_code_init(struct own_code *o, struct elf_image *image, uint64_t start, uint64_t end)

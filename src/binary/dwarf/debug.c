@@ -167,15 +167,15 @@ static const char *node_full(struct debug *d, struct dwarf_unit *u, struct unit_
 	char *full;
 	size_t len;
 
-	if (n->full)
-		return n->full;
+	if (n->full_name)
+		return n->full_name;
 	if (!die_at(u, n->off, &die))
 		return "";
 	name = die_name(&die);
 	if (n->parent != UINT32_MAX && depth < DEBUG_MAX_DEPTH)
 		up = node_full(d, u, x, &x->nodes[n->parent], depth + 1);
 	if (!up || !*up) {
-		n->full = name;
+		n->full_name = name;
 		return name;
 	}
 	len = strlen(up) + 2 + strlen(name) + 1;
@@ -183,7 +183,7 @@ static const char *node_full(struct debug *d, struct dwarf_unit *u, struct unit_
 	if (!full)
 		return name;
 	snprintf(full, len, "%s::%s", up, name);
-	n->full = full;
+	n->full_name = full;
 	return full;
 }
 
@@ -274,7 +274,7 @@ void debug_function_read(struct debug *d, const struct dwarf_die *die, struct dw
 		}
 		if (!f->name && die_has(&at, DW_AT_name)) {
 			f->name = die_name(&at);
-			f->full = debug_full_name(d, &at);
+			f->full_name = debug_full_name(d, &at);
 			debug_decl_place(&at, &f->file, &f->line);
 		}
 		next = die_ref(&at, DW_AT_specification);
@@ -284,7 +284,7 @@ void debug_function_read(struct debug *d, const struct dwarf_die *die, struct dw
 			break;
 	}
 	if (!f->name)
-		f->name = f->full = "";
+		f->name = f->full_name = "";
 }
 
 static bool find_function(struct debug *d, uint64_t addr, struct dw_function *ret)
@@ -382,7 +382,7 @@ static char *cell_name(struct debug *d, const uint64_t *params, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		const struct dw_type *t = dw_type_of(d, params[i]);
 
-		fprintf(f, "%s%s", i ? ", " : "", t ? t->full : "");
+		fprintf(f, "%s%s", i ? ", " : "", t ? t->full_name : "");
 	}
 	fputc('>', f);
 	fclose(f);
@@ -486,7 +486,7 @@ const struct dw_type *debug_named_type(struct debug *d, const char *full)
 	e = index_list_find(&all->types, key, &n);
 	for (size_t i = 0; i < n && !t; i++) {
 		t = dw_type_of(d, e[i].ref);
-		if (t && (t->declaration || strcmp(t->full, full) != 0))
+		if (t && (t->declaration || strcmp(t->full_name, full) != 0))
 			t = NULL;
 	}
 	remember(d, &d->named, key, t);

@@ -49,8 +49,8 @@ struct dw_param {
 struct dw_type {
 	uint64_t ref; /* identity: equal refs, equal type (several refs may name one type) */
 	enum dw_class class;
-	const char *name; /* DW_AT_name, "" if none: "{async_fn_env#0}", "Option<u64>" */
-	const char *full; /* with its namespaces: "app::serve::{async_fn_env#0}" */
+	const char *name;      /* DW_AT_name, "" if none: "{async_fn_env#0}", "Option<u64>" */
+	const char *full_name; /* with its namespaces: "app::serve::{async_fn_env#0}" */
 	uint64_t size;
 	bool declaration;
 	struct dw_member *members;
@@ -110,7 +110,7 @@ char *dw_coroutine_where(const struct dw_type *t);
 
 /* A function, found by its entry address. */
 struct dw_function {
-	const char *name, *full;
+	const char *name, *full_name;
 	uint64_t low, high;
 	uint64_t ref;
 	struct dw_param params[8]; /* template type parameters */
@@ -154,7 +154,7 @@ struct dw_slot {
 /* The innermost function `block_on` to which this code belongs (it may be inlined into others of
  * that name), and what the frame of the function around it holds of the future. */
 struct dw_block_on {
-	const char *full;
+	const char *full_name;
 	const struct dw_param *params; /* type parameters of all: among them the future's */
 	size_t n_params;
 	const struct dw_slot *slots;

@@ -83,7 +83,7 @@ static void save_type(struct saving *s, const struct dw_type *t)
 	buf_uleb(b, t->ref);
 	buf_uleb(b, t->class);
 	save_str(s, t->name);
-	save_str(s, t->full);
+	save_str(s, t->full_name);
 	buf_uleb(b, t->size);
 	buf_uleb(b, (unsigned)t->declaration | (unsigned)t->has_variants << 1);
 	buf_uleb(b, t->target_ref);
@@ -168,7 +168,7 @@ static void save_functions(struct saving *s, const struct debug *d)
 		if (!f->low)
 			continue;
 		save_str(s, f->name);
-		save_str(s, f->full);
+		save_str(s, f->full_name);
 		buf_uleb(&s->body, f->high);
 		buf_uleb(&s->body, f->ref);
 		buf_uleb(&s->body, f->self_ref);
@@ -424,7 +424,7 @@ static void load_type(struct loading *l, struct dw_type *t)
 		c->failed = true;
 	t->class = (enum dw_class)v;
 	t->name = load_name(l);
-	t->full = load_name(l);
+	t->full_name = load_name(l);
 	t->size = cursor_uleb(c);
 	v = cursor_uleb(c);
 	t->declaration = v & 1;
@@ -507,7 +507,7 @@ static void load_functions(struct loading *l)
 		if (cursor_uleb(&l->c)) {
 			f->low = addr;
 			f->name = load_name(l);
-			f->full = load_name(l);
+			f->full_name = load_name(l);
 			f->high = cursor_uleb(&l->c);
 			f->ref = cursor_uleb(&l->c);
 			f->self_ref = cursor_uleb(&l->c);

@@ -31,8 +31,8 @@ struct collect {
 /* block_on itself, or a closure in it: some pin their future within one. */
 static bool is_block_on(const struct dw_function *f)
 {
-	size_t path = strcspn(f->full, "<"); /* what follows are types */
-	const char *in = memmem(f->full, path, "::block_on::{closure", 20);
+	size_t path = strcspn(f->full_name, "<"); /* what follows are types */
+	const char *in = memmem(f->full_name, path, "::block_on::{closure", 20);
 
 	if (!strncmp(f->name, "block_on", 8))
 		return !f->name[8] || f->name[8] == '<';
@@ -157,7 +157,7 @@ static void find_frame(struct debug *d, uint64_t pc, struct debug_frame_answer *
 		if (!is_block_on(&of))
 			continue;
 		if (!f->block_on)
-			f->block_on = of.full;
+			f->block_on = of.full_name;
 		for (size_t k = 0; k < of.n_params && f->n_params < DEBUG_FRAME_PARAMS; k++)
 			f->params[f->n_params++] = of.params[k];
 	}

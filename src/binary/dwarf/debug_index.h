@@ -20,8 +20,8 @@ struct index_list {
 /* A DIE that is a namespace, a type or a function, in the order of their offsets. */
 struct index_node {
 	uint64_t off;
-	uint32_t parent;  /* UINT32_MAX at the top */
-	const char *full; /* for the names that debug.c makes */
+	uint32_t parent;       /* UINT32_MAX at the top */
+	const char *full_name; /* for the names that debug.c makes */
 };
 
 struct index_function {

@@ -69,7 +69,7 @@ static size_t find_places(struct debug *d, uint64_t addr, struct dw_place *ret, 
 		struct dw_function f = {0};
 
 		debug_function_read(d, i ? &inlined[i - 1] : &function, &f);
-		ret[n++] = (struct dw_place){f.full, file, line};
+		ret[n++] = (struct dw_place){f.full_name, file, line};
 		if (i == 0)
 			break;
 		/* the next one out called this one here */

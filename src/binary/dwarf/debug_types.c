@@ -232,9 +232,9 @@ static struct dw_type *compile(struct debug *d, uint64_t ref, const struct dwarf
 	t->ref = ref;
 	t->class = class_of(die_tag(die));
 	t->name = die_name(die);
-	t->full = t->class == DC_STRUCT || t->class == DC_UNION || t->class == DC_ENUM
-			  ? debug_full_name(d, die)
-			  : t->name;
+	t->full_name = t->class == DC_STRUCT || t->class == DC_UNION || t->class == DC_ENUM
+			       ? debug_full_name(d, die)
+			       : t->name;
 	if (die_u64(die, DW_AT_byte_size, &v))
 		t->size = v;
 	t->declaration = die_has(die, DW_AT_declaration);
@@ -320,13 +320,13 @@ const struct dw_member *dw_find_member(const struct dw_type *t, const char *name
 bool dw_same_type(const struct dw_type *a, const struct dw_type *b)
 {
 	return a && b &&
-	       (a == b ||
-		(a->class == b->class && a->size == b->size && !strcmp(a->full, b->full)));
+	       (a == b || (a->class == b->class && a->size == b->size &&
+			   !strcmp(a->full_name, b->full_name)));
 }
 
 uint64_t dw_type_key(const struct dw_type *t)
 {
-	uint64_t hash = hash_string(t->size, t->full);
+	uint64_t hash = hash_string(t->size, t->full_name);
 
 	return hash ? hash : 1;
 }

@@ -11,7 +11,7 @@
 enum { MAX_ENTRIES = 1 << 16 /* of one list */ };
 
 struct location_call {
-	die_location_fn *one;
+	die_location_fn *visit;
 	void *ctx;
 };
 
@@ -25,7 +25,7 @@ static bool give(const struct location_call *c, const uint8_t **p, const uint8_t
 		return false;
 	}
 	*p += len;
-	return low < high && c->one(c->ctx, expression, len, low, high);
+	return low < high && c->visit(c->ctx, expression, len, low, high);
 }
 
 /* DWARF 2 to 4: pairs of offsets from a base, each with an expression. */

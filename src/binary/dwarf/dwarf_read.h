@@ -97,7 +97,7 @@ struct dwarf_unit {
 	uint64_t dwo_id;
 	const char *comp_dir, *dwo_name; /* dwo_name: this is a skeleton */
 	struct dwarf_unit *skeleton;	 /* of a split unit */
-	struct dwarf_unit *full;	 /* of a skeleton, once it was looked for */
+	struct dwarf_unit *split;	 /* of a skeleton, once it was looked for */
 	bool full_tried;
 	/* line table header */
 	bool files_done;

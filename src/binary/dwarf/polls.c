@@ -32,7 +32,7 @@ static bool is_body(const char *name)
 /* What a Pin<&mut X> points at. */
 static const struct dw_type *pinned(struct debug *d, const struct dw_type *t)
 {
-	if (t && starts(t->full, "core::pin::Pin<") && t->n_members)
+	if (t && starts(t->full_name, "core::pin::Pin<") && t->n_members)
 		t = dw_member_type(d, &t->members[0]);
 	return t && t->class == DC_POINTER ? dw_type_of(d, t->target_ref) : NULL;
 }
@@ -72,12 +72,13 @@ static void read_borrowed(struct debug *d, const struct dw_type *argument, struc
 /* What a runtime's function is given to call. */
 static bool is_borrowed(struct debug *d, const struct dw_function *f, struct dw_poll *ret)
 {
-	if (!strstr(f->full, "::current_thread::"))
+	if (!strstr(f->full_name, "::current_thread::"))
 		return false;
 	for (size_t i = 0; i < f->n_params; i++) {
 		const struct dw_type *t = dw_type_of(d, f->params[i].type_ref);
 
-		if (!t || !starts(t->name, "{closure_env#") || !strstr(t->full, "::block_on::"))
+		if (!t || !starts(t->name, "{closure_env#") ||
+		    !strstr(t->full_name, "::block_on::"))
 			continue;
 		for (size_t k = 0; k < t->n_members && !ret->borrowed; k++)
 			read_borrowed(d, dw_member_type(d, &t->members[k]), ret);
@@ -98,7 +99,7 @@ bool debug_poll(struct debug *d, uint64_t addr, struct dw_poll *ret)
 	if (!ret->generated && strcmp(f.name, "poll") != 0 && !starts(f.name, "poll<"))
 		return false;
 	ret->future = pinned(d, dw_type_of(d, f.self_ref));
-	ret->full = f.full;
+	ret->full_name = f.full_name;
 	ret->file = f.file;
 	ret->line = f.line;
 	if (!ret->future || ret->future->declaration)
@@ -107,5 +108,5 @@ bool debug_poll(struct debug *d, uint64_t addr, struct dw_poll *ret)
 		return ret->future->has_variants && ret->future->discr_size;
 	read_borrowed(d, dw_type_of(d, f.self_ref), ret);
 	ret->result = returned(d, f.ref);
-	return ret->result && starts(ret->result->full, "core::task::poll::Poll<");
+	return ret->result && starts(ret->result->full_name, "core::task::poll::Poll<");
 }

@@ -16,7 +16,7 @@ struct dw_poll {
 	 * have nothing else: of those the future is NULL. */
 	const struct dw_type *borrowed;
 	uint8_t deref_count;
-	const char *full, *file;
+	const char *full_name, *file;
 	uint32_t line;
 };
 

@@ -286,9 +286,9 @@ static struct dwarf_unit *full_unit(struct units *us, struct dwarf_unit *u)
 		return u;
 	if (!u->full_tried) {
 		u->full_tried = true;
-		u->full = find_split(us, u);
+		u->split = find_split(us, u);
 	}
-	return u->full;
+	return u->split;
 }
 
 struct dwarf_unit *units_get(struct units *us, size_t i)

@@ -97,11 +97,11 @@ struct scan {
 /* An instruction at `i` with four bytes at `at` that are relative to what follows them. */
 static inline int give(const struct scan *s, size_t i, size_t at, bool word)
 {
-	struct code_hit hit = {.addr = s->addr + i, .at = s->addr + at, .word = word};
+	struct code_hit hit = {.addr = s->addr + i, .operand = s->addr + at, .word = word};
 	int32_t disp;
 
 	memcpy(&disp, s->code + at, 4);
-	hit.target = hit.at + 4 + (uint64_t)(int64_t)disp;
+	hit.target = hit.operand + 4 + (uint64_t)(int64_t)disp;
 	if (s->targets && !code_targets_have(s->targets, hit.target))
 		return 0;
 	return s->hit(s->context, &hit);

@@ -57,7 +57,7 @@ struct future_snapshot {
 struct inlined_poll {
 	uint32_t kind;
 	uint64_t task, time;
-	struct future_snapshot was;
+	struct future_snapshot begin;
 	bool task_itself;
 	bool unseen; /* its begin, and what was polled inside of it */
 	/* What was polled inside of it by a function of its own: the events of that cover all
@@ -74,7 +74,7 @@ struct inlined_thread {
 	uint32_t n;		    /* may be more than MAX_POLLS */
 	bool begun;		    /* the innermost has just begun: its list is still coming */
 	uint64_t last_ns;	    /* time of the last event */
-	struct future_snapshot now, left;
+	struct future_snapshot current, departed;
 };
 
 static void kind_free(struct inlined_kind *k)
@@ -322,8 +322,8 @@ static bool open_around(const struct source *s, const struct inlined_thread *t,
 			const struct inlined_poll *o, const struct item *item)
 {
 	for (const struct inlined_poll *around = t->polls; around < o; around++) {
-		for (uint32_t i = 0; i < around->was.n; i++) {
-			const struct item *open = &around->was.items[i];
+		for (uint32_t i = 0; i < around->begin.n; i++) {
+			const struct item *open = &around->begin.items[i];
 
 			if (open->open && point_of(s, open)->future == point_of(s, item)->future &&
 			    name_of(s, open) == name_of(s, item))
@@ -416,15 +416,15 @@ static int open_line(struct drain *d, const struct source *s, struct inlined_thr
 	int rc = 0;
 
 	t->begun = false;
-	o->was.n = t->now.n;
-	memcpy(o->was.items, t->now.items, t->now.n * sizeof(*t->now.items));
-	clear(&t->now);
-	if (!o->was.n)
+	o->begin.n = t->current.n;
+	memcpy(o->begin.items, t->current.items, t->current.n * sizeof(*t->current.items));
+	clear(&t->current);
+	if (!o->begin.n)
 		return 0; /* as in most */
-	leave_open_out(s, t, o, &o->was);
-	n_open = told(s, &o->was, false, &line);
-	for (uint32_t i = 0, n = 0; i < o->was.n && n < n_open; i++)
-		n += o->was.items[i].open = !o->was.items[i].hidden;
+	leave_open_out(s, t, o, &o->begin);
+	n_open = told(s, &o->begin, false, &line);
+	for (uint32_t i = 0, n = 0; i < o->begin.n && n < n_open; i++)
+		n += o->begin.items[i].open = !o->begin.items[i].hidden;
 	for (uint32_t i = 0; i < n_open && rc == 0; i++)
 		rc = tell(d, s, &at, &line.items[i], TE_FUTURE_BEGIN, 0);
 	return rc;
@@ -434,7 +434,7 @@ static int open_line(struct drain *d, const struct source *s, struct inlined_thr
 struct ending {
 	const struct source *s;
 	const struct inlined_poll *open;
-	const struct future_snapshot *now, *left;
+	const struct future_snapshot *current, *departed;
 	const struct trace_event *event;
 };
 
@@ -454,14 +454,14 @@ static enum trace_outcome ended_by(const struct ending *e, const struct item *by
 /* How a future ended that was there before and no longer is. */
 static enum trace_outcome ended(const struct ending *e, const struct item *item)
 {
-	const struct future_snapshot *was = &e->open->was;
-	const struct item *left = find(e->s, e->left, item);
+	const struct future_snapshot *was = &e->open->begin;
+	const struct item *left = find(e->s, e->departed, item);
 	uint32_t parent = item->parent;
 
 	if (e->event->arg == TO_PANICKED)
 		return TO_PANICKED;
 	if (!left)
-		left = find(e->s, e->now, item);
+		left = find(e->s, e->current, item);
 	if (left)
 		return stands(e->s, left) ? TO_CANCELLED : TO_READY;
 	while (parent != NONE && is_pointer(info_of(e->s, &was->items[parent])))
@@ -474,19 +474,19 @@ static enum trace_outcome ended(const struct ending *e, const struct item *item)
 static enum trace_outcome ended_by(const struct ending *e, const struct item *by, bool behind)
 {
 	const struct await_point *p = point_of(e->s, by);
-	const struct item *now = find(e->s, e->now, by);
+	const struct item *now = find(e->s, e->current, by);
 	bool there = false, on = false;
 
 	if (!stands(e->s, now)) {
-		now = find(e->s, e->left, by);
+		now = find(e->s, e->departed, by);
 		if (stands(e->s, now) && behind) /* no pointer is followed there */
 			return TO_UNKNOWN;
 	}
 	if (stands(e->s, now)) {
 		there = point_of(e->s, now)->place == p->place;
 		on = !there;
-	} else if (p->info.self && by == e->open->was.items) {
-		uint64_t place = place_of_self(e->s, e->now, e->event);
+	} else if (p->info.self && by == e->open->begin.items) {
+		uint64_t place = place_of_self(e->s, e->current, e->event);
 
 		there = place == (uint64_t)p->place + 1;
 		on = (place && !there) || e->event->arg == TO_READY;
@@ -521,7 +521,7 @@ static int tell_tree(struct drain *d, const struct source *s, const struct trace
 /* Counts the ends, of which it isn't known how they were. */
 static enum trace_outcome count(struct source *s, const struct ending *e, const struct item *item)
 {
-	enum trace_outcome how = ended(e, &e->open->was.items[item->origin]);
+	enum trace_outcome how = ended(e, &e->open->begin.items[item->origin]);
 
 	/* It need not have ended. */
 	if (how == TO_UNKNOWN && (item->borrowed || info_of(s, item)->hooked_parent))
@@ -545,12 +545,12 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 	uint32_t n_open = 0, line, common = 0;
 	int rc = 0;
 
-	if (!o->was.n && !all->n)
+	if (!o->begin.n && !all->n)
 		return 0; /* as in most */
-	mask_hooked_children(s, o, &o->was);
+	mask_hooked_children(s, o, &o->begin);
 	mask_hooked_children(s, o, all);
 	leave_open_out(s, t, o, all);
-	told(s, &o->was, false, &was);
+	told(s, &o->begin, false, &was);
 	line = told(s, all, false, &now);
 	while (n_open < was.n && was.items[n_open].open)
 		n_open++;
@@ -615,7 +615,7 @@ static int open_poll(struct inlined_thread *t, const struct trace_event *e)
 	o->time = e->time;
 	o->task_itself = e->type == TE_POLL_BEGIN;
 	o->unseen = false;
-	clear(&o->was);
+	clear(&o->begin);
 	o->n_inner = 0;
 	return 0;
 }
@@ -710,8 +710,8 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 	if (rc < 0)
 		return rc;
 	if (e.type == TE_POLL_BEGIN || e.type == TE_FUTURE_BEGIN) {
-		clear(&t->now);
-		clear(&t->left);
+		clear(&t->current);
+		clear(&t->departed);
 		t->begun = t->n < MAX_POLLS;
 		rc = open_poll(t, &e);
 		if (rc < 0)
@@ -720,12 +720,12 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 		struct inlined_poll *o = t->n <= MAX_POLLS ? &t->polls[t->n - 1] : NULL;
 
 		if (e.arg == TO_PENDING && !e.value)
-			e.value = place_of(s, &t->now, &e);
+			e.value = place_of(s, &t->current, &e);
 		if (o && o->kind == e.kind && o->task == e.task && rc == 0)
-			rc = close_poll(d, s, t, o, &t->now, &t->left, &e);
+			rc = close_poll(d, s, t, o, &t->current, &t->departed, &e);
 		t->n--;
-		clear(&t->now);
-		clear(&t->left);
+		clear(&t->current);
+		clear(&t->departed);
 		if (e.type == TE_FUTURE_END)
 			add_inner(s, t, e.kind, e.task);
 	}
@@ -745,7 +745,8 @@ int inlined_add_snapshot_item(struct drain *d, struct source *s, uint32_t ring,
 		rc = open_line(d, s, t, thread);
 	/* Those of a begin that is there; a block_on's may be unseen when it ends. */
 	if (points_get(&s->points, point) && (type != AE_FUTURE_SNAPSHOT_BEGIN || t->begun))
-		add_item(s, type == AE_FUTURE_SNAPSHOT_PREV ? &t->left : &t->now, point, state);
+		add_item(s, type == AE_FUTURE_SNAPSHOT_PREV ? &t->departed : &t->current, point,
+			 state);
 	return rc;
 }
 
@@ -753,8 +754,8 @@ void inlined_forget(struct source *s, uint32_t ring)
 {
 	s->inlined[ring].n = 0;
 	s->inlined[ring].begun = false;
-	clear(&s->inlined[ring].now);
-	clear(&s->inlined[ring].left);
+	clear(&s->inlined[ring].current);
+	clear(&s->inlined[ring].departed);
 }
 
 /* ---- coverage ---- */

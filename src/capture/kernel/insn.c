@@ -41,7 +41,7 @@ static bool branch_targets(struct elf_image *image, uint64_t start, uint64_t end
 			goto fail;
 		v[n++] = in.target;
 	}
-	if (w.at != end)
+	if (w.addr != end)
 		goto fail;
 	*ret = v;
 	*ret_n = n;

@@ -397,7 +397,7 @@ static int add_known(struct site_scanner *f, const struct provider_probe *row,
 	for (size_t i = 0; i < h->n_args; i++)
 		kernel_arg_of(&args[i], &h->args[i]);
 	set_texts(h, row);
-	h->spawns = row->what == PW_SPAWN;
+	h->spawns = row->type == PW_SPAWN;
 	f->hooks->places[number].row = row;
 	f->hooks->places[number].probe = probe;
 	f->hooks->places[number].addr = addr;
@@ -405,7 +405,7 @@ static int add_known(struct site_scanner *f, const struct provider_probe *row,
 	if (!site)
 		return -ENOMEM;
 	o->n_known++;
-	o->parks = o->parks || row->what == PW_PARK;
+	o->parks = o->parks || row->type == PW_PARK;
 	if (!probe || !probe->semaphore)
 		return 0;
 	/* The kernel counts in aligned words only. */
@@ -446,7 +446,7 @@ static int add_probes(struct site_scanner *f)
 	for (size_t i = 0; rc == 0 && (p = probes_at(f->object->probes, i)); i++) {
 		const struct provider_probe *row = providers_match(p);
 
-		if (!row || row->what == PW_NOTHING)
+		if (!row || row->type == PW_NOTHING)
 			continue;
 		if (p->refused) {
 			f->n_wanted++;
@@ -487,7 +487,7 @@ int kernel_sites_known(struct elf_image *image, bool *ret_known, struct error *e
 	for (size_t i = 0; !known && (p = probes_at(probes, i)); i++) {
 		const struct provider_probe *row = providers_match(p);
 
-		known = row && row->what != PW_NOTHING;
+		known = row && row->type != PW_NOTHING;
 	}
 	probes_free(probes);
 	for (size_t i = 0; !known && i < n; i++)

@@ -312,7 +312,7 @@ static int take_probe(struct capture *c, struct kernel_process *p, struct kernel
 		else
 			hit.name = text[k];
 	}
-	follow(c, t, place->row->what, r->time);
+	follow(c, t, place->row->type, r->time);
 	return providers_feed(c->providers, &hit);
 }
 

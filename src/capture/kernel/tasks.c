@@ -212,7 +212,7 @@ static enum trace_outcome tokio_outcome(const struct kernel_record *r, const str
 		.after = !freed	    ? r->words[0]
 			 : f->asked ? TOKIO_CANCELLED
 				    : 0,
-		.now = !freed && tokio_is_state(r->words[3]) ? r->words[3] : 0,
+		.queried = !freed && tokio_is_state(r->words[3]) ? r->words[3] : 0,
 		.freed = freed,
 		.raised = r->flags & KF_RAISED,
 		.finished = f->finished,

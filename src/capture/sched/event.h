@@ -46,8 +46,8 @@ struct sched_thread {
 	__u64 enter_ns; /* in a system call since then; 0: not, or not known */
 	__u64 off_ns;	/* off its CPU since then; 0: on it, or not known */
 	__u32 tgid, tid;
-	__u32 number; /* of the system call */
-	__u32 why;    /* it is off its CPU */
+	__u32 number;	  /* of the system call */
+	__u32 off_reason; /* it is off its CPU */
 	__u32 off_number;
 	__u32 lost;  /* not yet reported */
 	__u32 ended; /* what it does on its way out is not reported */

@@ -137,7 +137,7 @@ static __always_inline void leave_cpu(struct sched_thread *t, __u32 why, __u32 n
 {
 	if (t->ended)
 		return;
-	t->why = why;
+	t->off_reason = why;
 	t->off_number = number;
 	t->off_ns = bpf_ktime_get_ns();
 }
@@ -150,7 +150,7 @@ static __always_inline void enter_cpu(struct sched_thread *t)
 		return;
 	t->off_ns = 0;
 	now = bpf_ktime_get_ns();
-	tell(t, now, SCHED_OFF_CPU, t->why, now - off, 0, t->off_number);
+	tell(t, now, SCHED_OFF_CPU, t->off_reason, now - off, 0, t->off_number);
 }
 
 static __always_inline void enter_syscall(struct sched_thread *t, __u32 number)
