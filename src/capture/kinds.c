@@ -12,18 +12,16 @@
 int kinds_tell_runtimes(struct trace_writer *w, uint32_t process, const struct runtime_scan *f,
 			uint32_t *ret_runtimes)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i < f->n_runtimes && rc == 0; i++) {
+	for (size_t i = 0; i < f->n_runtimes; i++) {
 		const struct trace_runtime r = {.process = process,
 						.name = f->runtimes[i].name,
 						.version = f->runtimes[i].version,
 						.object = f->path,
 						.verified = f->runtimes[i].verified};
 
-		rc = trace_writer_runtime(w, &r, &ret_runtimes[i]);
+		TRY(trace_writer_runtime(w, &r, &ret_runtimes[i]));
 	}
-	return rc;
+	return 0;
 }
 
 int kinds_tell(struct trace_writer *w, uint32_t process, const struct runtime_scan *f,

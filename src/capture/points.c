@@ -52,12 +52,11 @@ int points_add(struct points *p, const struct place_program *program, uint32_t k
 	       uint32_t process, struct trace_writer *writer)
 {
 	size_t n = (size_t)program->first + program->n_places;
-	int rc;
 
 	if (n < p->n || n > AGENT_MAX_POINTS + 1)
 		return -EINVAL;
-	rc = make_room(p, n);
-	for (size_t i = 0; i < program->n_places && rc == 0; i++) {
+	TRY(make_room(p, n));
+	for (size_t i = 0; i < program->n_places; i++) {
 		struct await_point *point = &p->v[program->first + i];
 		struct trace_place place = program->places[i];
 		struct place_link link = {.holds_box = true};
@@ -73,13 +72,13 @@ int points_add(struct points *p, const struct place_program *program, uint32_t k
 		if (point->info.kind != POINT_AWAIT)
 			continue;
 		if (p->deep)
-			rc = keep_link(&p->links[program->first + i], &place, process,
-				       link.outer ? program->first + link.outer - 1 : 0,
-				       link.holds_box);
+			TRY(keep_link(&p->links[program->first + i], &place, process,
+				      link.outer ? program->first + link.outer - 1 : 0,
+				      link.holds_box));
 		else
-			rc = trace_writer_place(writer, &place, &point->place);
+			TRY(trace_writer_place(writer, &place, &point->place));
 	}
-	return rc;
+	return 0;
 }
 
 /* What is written once is found again by its key. The place is that of what is around it if there

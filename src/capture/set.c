@@ -108,14 +108,12 @@ static void look_at_uses(struct capture_set *s, uint64_t now)
 
 static int tell_uses(struct capture_set *s)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i < s->n_uses && rc == 0; i++) {
+	for (size_t i = 0; i < s->n_uses; i++) {
 		const struct trace_cpu sum = cpu_use_sum(s->uses[i]);
 
-		rc = trace_writer_cpu(s->shared.writer, &sum);
+		TRY(trace_writer_cpu(s->shared.writer, &sum));
 	}
-	return rc;
+	return 0;
 }
 
 static int joined(struct capture_shared *shared, pid_t pid, uint32_t process, struct error *err)
@@ -124,12 +122,11 @@ static int joined(struct capture_shared *shared, pid_t pid, uint32_t process, st
 	const struct capture_options *opt = &s->options;
 	/* Nothing is to be missed of a program's start, nor of what comes only once. */
 	bool wait = opt->argv || opt->spawn_stacks || opt->lock_stacks;
-	int rc = s->shared.stacks ? capture_stacks_join(s->shared.stacks, pid, process, wait, err)
-				  : 0;
 
-	for (size_t i = 1; i < s->n && rc == 0; i++)
-		rc = s->members[i].ops->join(s->members[i].capture, pid, process, err);
-	return rc == 0 ? watch_use(s, pid, process, err) : rc;
+	TRY(s->shared.stacks ? capture_stacks_join(s->shared.stacks, pid, process, wait, err) : 0);
+	for (size_t i = 1; i < s->n; i++)
+		TRY(s->members[i].ops->join(s->members[i].capture, pid, process, err));
+	return watch_use(s, pid, process, err);
 }
 
 static void set_free(struct capture_set *s)

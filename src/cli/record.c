@@ -393,16 +393,16 @@ static int spare_programs(const struct job *job, struct error *err)
 {
 	const struct capture_options *c = &job->rec.capture;
 	const char *program = c->argv && strchr(c->argv[0], '/') ? c->argv[0] : c->exe;
-	int rc = program ? file_output_spares(job->path, &program, 1, err) : 0;
 
-	for (size_t i = 0; i < c->n_pids && rc == 0; i++) {
+	TRY(program ? file_output_spares(job->path, &program, 1, err) : 0);
+	for (size_t i = 0; i < c->n_pids; i++) {
 		char exe[32];
 
 		snprintf(exe, sizeof(exe), "/proc/%d/exe", job->rec.pids[i]);
 		program = exe;
-		rc = file_output_spares(job->path, &program, 1, err);
+		TRY(file_output_spares(job->path, &program, 1, err));
 	}
-	return rc;
+	return 0;
 }
 
 /* Into the file, into the pipe of the printing thread, or into both. */

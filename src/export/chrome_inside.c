@@ -347,9 +347,8 @@ int chrome_end_stack(struct chrome *c, struct stack_lane *l, uint32_t pid, uint3
 int chrome_end_stacks(struct chrome *c)
 {
 	struct lanes *l = &c->sel.lanes;
-	int r = 0;
-	for (uint32_t i = 0; i < l->n_threads && r == 0; i++)
-		r = chrome_end_stack(c, &l->threads[i].stack, l->threads[i].pid,
-				     l->threads[i].stacks_tid);
-	return r;
+	for (uint32_t i = 0; i < l->n_threads; i++)
+		TRY(chrome_end_stack(c, &l->threads[i].stack, l->threads[i].pid,
+				     l->threads[i].stacks_tid));
+	return 0;
 }

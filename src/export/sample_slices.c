@@ -47,16 +47,15 @@ bool stack_lane_wants(const struct tl_sample *sample)
 /* Ends those from `depth` on, innermost first. */
 static int end_from(struct stack_lane *l, uint32_t depth, stack_slice_fn fn, void *ctx)
 {
-	int r = 0;
-	while (l->n > depth && r == 0) {
+	while (l->n > depth) {
 		const struct stack_open *open = &l->open[--l->n];
 		const struct stack_slice slice = {.frame = open->frame,
 						  .depth = l->n,
 						  .begin_ns = open->begin_ns,
 						  .end_ns = l->last_ns};
-		r = fn(ctx, &slice);
+		TRY(fn(ctx, &slice));
 	}
-	return r;
+	return 0;
 }
 
 int stack_lane_end(struct stack_lane *l, stack_slice_fn fn, void *ctx)

@@ -333,12 +333,11 @@ static int push_edge(struct slice_walk *w, uint64_t at_ns, uint64_t frame, bool 
 /* Slices that begin at or after `end_ns`: their opens. */
 static int push_opens(struct slice_walk *w, uint64_t end_ns)
 {
-	int r = 0;
-	while (r == 0 && w->n && w->open[w->n - 1].begin_ns >= end_ns) {
+	while (w->n && w->open[w->n - 1].begin_ns >= end_ns) {
 		const struct slice *top = &w->open[--w->n];
-		r = push_edge(w, top->begin_ns, top->frame, false);
+		TRY(push_edge(w, top->begin_ns, top->frame, false));
 	}
-	return r;
+	return 0;
 }
 
 static int push_close(struct slice_walk *w, struct slice slice)

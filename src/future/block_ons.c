@@ -374,25 +374,24 @@ static int find_in_thread(struct inspect *in, size_t thread, struct inspect_resu
 {
 	struct block_on_search s = {.in = in, .s = &in->threads[thread]}, outermost = {0};
 	size_t first = r->n_tasks;
-	int rc = 0;
 
-	for (size_t i = 0; i < s.s->n_frames && rc == 0; i++) {
+	for (size_t i = 0; i < s.s->n_frames; i++) {
 		s.frame = i;
 		if (!look_at_frame(&s))
 			continue;
 		if (!outermost.found.several)
 			outermost = s;
 		if (s.found.type && !s.found.several && !is_known(r, first, &s.found))
-			rc = add_root(&s, thread, NULL, r);
+			TRY(add_root(&s, thread, NULL, r));
 	}
-	if (rc == 0 && r->n_tasks == first && outermost.s)
-		rc = add_root(&outermost, thread,
-			      !outermost.o->dwarf ? "no debug information"
-			      : outermost.found.several
-				      ? "debug information gives several places for its future"
-				      : "the debug information doesn't tell where its future is",
-			      r);
-	return rc;
+	if (r->n_tasks == first && outermost.s)
+		TRY(add_root(&outermost, thread,
+			     !outermost.o->dwarf ? "no debug information"
+			     : outermost.found.several
+				     ? "debug information gives several places for its future"
+				     : "the debug information doesn't tell where its future is",
+			     r));
+	return 0;
 }
 
 /* Is it somewhere below in a tree? */

@@ -183,7 +183,6 @@ static int find_all(struct debug *d, const struct map *hooked, struct future_pat
 		    struct future_path *ret, size_t *n, unsigned *tried)
 {
 	const struct dw_type *t = w.type;
-	int r = 0;
 
 	if (++*tried > MAX_TRIED)
 		return -E2BIG;
@@ -196,7 +195,7 @@ static int find_all(struct debug *d, const struct map *hooked, struct future_pat
 		ret[(*n)++] = w;
 		return 0;
 	}
-	for (size_t i = 0; r == 0 && i < n_ways(t); i++) {
+	for (size_t i = 0; i < n_ways(t); i++) {
 		struct future_path inner = w;
 
 		inner.type = dw_member_type(d, one_way(t, i));
@@ -204,9 +203,9 @@ static int find_all(struct debug *d, const struct map *hooked, struct future_pat
 		inner.concurrent = w.concurrent || is_aux(d, t, &w, i);
 		inner.through = into(t, inner.type, w.through);
 		if (future_path_is_within(t, one_way(t, i), inner.type))
-			r = find_all(d, hooked, inner, depth + 1, ret, n, tried);
+			TRY(find_all(d, hooked, inner, depth + 1, ret, n, tried));
 	}
-	return r;
+	return 0;
 }
 
 int future_path_find_all(struct debug *d, const struct map *hooked, const struct future_path *from,

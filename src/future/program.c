@@ -227,16 +227,12 @@ static int add_future(struct compiler *c, const struct dw_type *t, uint32_t *ret
 static int add_mark(struct compiler *c, const struct dw_type *future, struct place_point *info,
 		    uint16_t *ret_point)
 {
-	int r = 0;
-
 	info->future = PLACE_NO_FUTURE;
 	if (future) {
 		info->size = future->size;
-		r = add_future(c, future, &info->future);
+		TRY(add_future(c, future, &info->future));
 	}
-	return r == 0 ? add_place(c, &(struct trace_place){0}, info, (struct place_link){0},
-				  ret_point)
-		      : r;
+	return add_place(c, &(struct trace_place){0}, info, (struct place_link){0}, ret_point);
 }
 
 struct await {
@@ -525,12 +521,9 @@ static int fill_pointer(struct compiler *c, const struct node *n)
 				      .concurrent = n->concurrent};
 	struct agent_step step = {0};
 	uint16_t point;
-	int r = add_mark(c, NULL, &info, &point);
 
-	if (r == 0)
-		r = step_down(c, 0, &w, n->inside, false, &step);
-	if (r < 0)
-		return r;
+	TRY(add_mark(c, NULL, &info, &point));
+	TRY(step_down(c, 0, &w, n->inside, false, &step));
 	node_at(c, n->offset)->point = point;
 	node_at(c, n->offset)->zero_bits = zero_bits(c->d, target, 0);
 	node_at(c, n->offset)->steps[0] = step;

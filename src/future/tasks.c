@@ -266,16 +266,15 @@ static int search_map(struct header_search *s, const struct process_map *map)
 {
 	struct mem *m = &s->in->mem;
 	uint64_t start, end;
-	int r = 0;
 
 	if (s->copy)
 		return search_run(s, map->start, map->end);
-	for (uint64_t at = map->start; at < map->end && r == 0 && s->budget.steps; at = end) {
+	for (uint64_t at = map->start; at < map->end && s->budget.steps; at = end) {
 		if (m->next(m->ctx, at, map->end, &start, &end) <= 0)
 			break;
-		r = search_run(s, start, end);
+		TRY(search_run(s, start, end));
 	}
-	return r;
+	return 0;
 }
 
 /* All words there that are a vtable's address, in the program or in the copy. */

@@ -149,11 +149,10 @@ static int give_first(struct perf_data *d)
 static int give_until(struct perf_data *d, uint64_t time)
 {
 	const struct order_item *first;
-	int r = 0;
 
-	while (r == 0 && (first = order_first(&d->order)) && first->time <= time)
-		r = give_first(d);
-	return r;
+	while ((first = order_first(&d->order)) && first->time <= time)
+		TRY(give_first(d));
+	return 0;
 }
 
 static int wait_in_order(struct perf_data *d, const struct perf_record_head *r,
@@ -473,9 +472,8 @@ static int file_attrs(struct perf_data *d, const struct perf_file_header *h)
 static int file_features(struct perf_data *d, const struct perf_file_header *h)
 {
 	uint64_t table = h->data.offset + h->data.size, n = 0;
-	int r = 0;
 
-	for (unsigned feat = 0; feat < PERF_FEAT_MAX && r == 0; feat++) {
+	for (unsigned feat = 0; feat < PERF_FEAT_MAX; feat++) {
 		if (!(h->features[feat / 64] >> (feat % 64) & 1))
 			continue;
 		_cleanup_free_ uint8_t *place = NULL, *p = NULL;
@@ -490,9 +488,9 @@ static int file_features(struct perf_data *d, const struct perf_file_header *h)
 		if (section(d, where[0], where[1], &p) < 0)
 			perf_diagnose(d, "a feature of the file that can't be read", NULL);
 		else
-			r = feature(d, feat, p, (size_t)where[1]);
+			TRY(feature(d, feat, p, (size_t)where[1]));
 	}
-	return r;
+	return 0;
 }
 
 static int read_file(struct perf_data *d, struct perf_stream *s, const struct perf_file_header *h)

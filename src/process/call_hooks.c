@@ -126,7 +126,7 @@ bool call_hooks_left(const struct process *p, const struct agent_hook *hook, uin
 int call_hooks_undo(const struct process *p, const struct agent_hook *hook)
 {
 	uint32_t field;
-	int rc = memory_read(p, hook->slot, &field, FIELD);
 
-	return rc == 0 ? memory_replace(p, hook->slot, &field, &hook->saved, FIELD) : rc;
+	TRY(memory_read(p, hook->slot, &field, FIELD));
+	return memory_replace(p, hook->slot, &field, &hook->saved, FIELD);
 }

@@ -132,13 +132,12 @@ static bool is_named(void *ctx, int proc, pid_t pid)
 
 int processes_named(const char *name, pid_t **ret_pids, size_t *ret_n, struct error *err)
 {
-	int rc = list(is_named, (void *)(uintptr_t)name, ret_pids, ret_n, err);
-
-	if (rc == 0 && !*ret_n) {
+	TRY(list(is_named, (void *)(uintptr_t)name, ret_pids, ret_n, err));
+	if (!*ret_n) {
 		free(*ret_pids);
-		rc = error_set(err, -ESRCH, "there is no process '%s'", name);
+		return error_set(err, -ESRCH, "there is no process '%s'", name);
 	}
-	return rc;
+	return 0;
 }
 
 struct by_parent {

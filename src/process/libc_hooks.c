@@ -129,15 +129,14 @@ static int plan_imports(struct libc_hook_plan *at, const struct process_object *
 {
 	const struct elf_import *imports;
 	size_t n = elf_image_imports(o->image, &imports);
-	int rc = 0;
 
-	for (size_t i = 0; i < n && rc == 0; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct function *f = find_function(imports[i].name);
 
 		if (f)
-			rc = plan_word(at, o, imports[i].slot + o->bias, f);
+			TRY(plan_word(at, o, imports[i].slot + o->bias, f));
 	}
-	return rc;
+	return 0;
 }
 
 static int by_addr(const void *a, const void *b)
@@ -192,16 +191,15 @@ int libc_hooks_plan(struct hooks *h, const struct process *p, const struct proce
 		    const struct process_maps *maps)
 {
 	struct libc_hook_plan at = {.h = h, .p = p, .objects = objects, .maps = maps};
-	int rc = 0;
 
-	for (size_t i = 0; i < objects->n && rc == 0; i++) {
+	for (size_t i = 0; i < objects->n; i++) {
 		const struct process_object *o = &objects->v[i];
 
 		if (!o->image)
 			continue;
-		rc = plan_imports(&at, o);
-		if (rc == 0 && o->main && elf_image_is_static(o->image))
-			rc = plan_calls(&at, o);
+		TRY(plan_imports(&at, o));
+		if (o->main && elf_image_is_static(o->image))
+			TRY(plan_calls(&at, o));
 	}
-	return rc;
+	return 0;
 }

@@ -17,18 +17,18 @@ int seccomp_watch_begin(struct seccomp_watch *w, const struct process *p)
 {
 	_cleanup_free_ pid_t *tids = NULL;
 	size_t n;
-	int rc = threads_list(p, &tids, &n);
 
-	for (size_t i = 0; rc == 0 && i < n; i++) {
+	TRY(threads_list(p, &tids, &n));
+	for (size_t i = 0; i < n; i++) {
 		long count = seccomp_count(p, tids[i]);
 
 		if (count < 0)
 			continue;
 		if (count > w->most)
 			w->most = count;
-		rc = map_put(&w->known, (uint64_t)tids[i], 0, (void *)(count + 1));
+		TRY(map_put(&w->known, (uint64_t)tids[i], 0, (void *)(count + 1)));
 	}
-	return rc;
+	return 0;
 }
 
 void seccomp_watch_done(struct seccomp_watch *w)

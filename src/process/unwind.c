@@ -198,9 +198,7 @@ static int add_agent_rules(struct unwind_code *code, size_t len)
 static int add_area(const struct process *p, struct unwind_map *m, const struct process_maps *maps,
 		    const struct stale_agent *area)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i <= LAYOUT_MAX_BLOCKS && rc == 0; i++) {
+	for (size_t i = 0; i <= LAYOUT_MAX_BLOCKS; i++) {
 		uint64_t addr = i ? area->earlier.blocks[i - 1] : area->earlier.code;
 		const struct process_map *map = addr ? maps_at(maps, addr) : NULL;
 		struct unwind_code *code;
@@ -214,9 +212,9 @@ static int add_area(const struct process *p, struct unwind_map *m, const struct 
 		code->bias = map->start;
 		code->bytes = mapping_bytes(p, map, AGENT_MAX_BYTES);
 		if (code->bytes && i == 0)
-			rc = add_agent_rules(code, map->end - map->start);
+			TRY(add_agent_rules(code, map->end - map->start));
 	}
-	return rc;
+	return 0;
 }
 
 static int add_agent(const struct process *p, struct unwind_map *m, const struct process_maps *maps)

@@ -304,22 +304,17 @@ static int find_direct(struct elf_image *image, struct runtime_scan *f, size_t f
 static int cover(struct runtime_scan *f, size_t first_kind, size_t n_wakers)
 {
 	size_t n = f->n_kinds - first_kind, placed = 0;
-	int r;
 
 	for (size_t i = first_kind; i < f->n_kinds; i++)
 		placed += f->kinds[i].vtable_offset != OFFSET_UNKNOWN &&
 			  f->kinds[i].state_offset != OFFSET_UNKNOWN;
-	r = find_cover(f, "async-task task tables", n, n, "%s", "");
-	if (r == 0)
-		r = find_cover(f, "task wakers", n_wakers, n_wakers ? n_wakers : 1, "%s",
-			       n_wakers ? "" : "no table of wakers was found");
-	if (r == 0)
-		r = find_cover_as(f, TRACE_COVER_TASK_HEADERS, "task header layouts", placed, n,
-				  "%s",
-				  placed == n ? ""
-					      : "the code doesn't show it; the agent finds it when "
-						"such a task runs first");
-	return r;
+	TRY(find_cover(f, "async-task task tables", n, n, "%s", ""));
+	TRY(find_cover(f, "task wakers", n_wakers, n_wakers ? n_wakers : 1, "%s",
+		       n_wakers ? "" : "no table of wakers was found"));
+	return find_cover_as(f, TRACE_COVER_TASK_HEADERS, "task header layouts", placed, n, "%s",
+			     placed == n ? ""
+					 : "the code doesn't show it; the agent finds it when "
+					   "such a task runs first");
 }
 
 static int find(struct elf_image *image, struct runtime_scan *f, struct error *err)

@@ -51,42 +51,39 @@ static int add_callers(struct elf_image *image, struct block_on_list *found,
 {
 	const struct call *c;
 	size_t n;
-	int rc = calls->calls ? 0 : call_index_init(calls, image);
 
-	if (rc < 0)
-		return rc;
+	TRY(calls->calls ? 0 : call_index_init(calls, image));
 	c = call_index_find(calls, maker, &n);
-	for (size_t i = 0; i < n && rc == 0; i++) {
+	for (size_t i = 0; i < n; i++) {
 		uint64_t start, end;
 
 		/* Not the call's own return address: the maker's frame. */
 		if (elf_image_function(image, c[i].addr, &start, &end) && start != maker)
-			rc = add(found, c[i].addr + MIN_BEHIND, end, waker);
+			TRY(add(found, c[i].addr + MIN_BEHIND, end, waker));
 	}
-	return rc;
+	return 0;
 }
 
 static int add_sites(struct elf_image *image, const struct runtime_scan *f,
 		     struct block_on_list *found)
 {
 	_cleanup_(call_index_done) struct call_index calls = {0};
-	int rc = 0;
 
-	for (uint32_t i = 0; i < f->n_wakers && rc == 0; i++) {
+	for (uint32_t i = 0; i < f->n_wakers; i++) {
 		const struct scan_waker *w = &f->wakers[i];
 
-		for (size_t k = 0; w->root && k < w->n_sites && rc == 0; k++) {
+		for (size_t k = 0; w->root && k < w->n_sites; k++) {
 			uint64_t start, end, site = w->sites[k].addr;
 
 			if (!elf_image_function(image, site, &start, &end))
 				continue;
 			if (end - start > MAX_MAKER_BYTES)
-				rc = add(found, site + w->sites[k].len, end, i);
+				TRY(add(found, site + w->sites[k].len, end, i));
 			else
-				rc = add_callers(image, found, &calls, start, i);
+				TRY(add_callers(image, found, &calls, start, i));
 		}
 	}
-	return rc;
+	return 0;
 }
 
 static int add_named(struct elf_image *image, const struct runtime_scan *f,

@@ -128,12 +128,11 @@ static int climb(struct elf_image *image, const struct call_index *calls, struct
 	struct step s = all->steps[i];
 	const struct call *c;
 	size_t n;
-	int r = 0;
 
 	if (s.outside || s.polled || s.depth == MAX_STEPS)
 		return 0;
 	c = call_index_find(calls, s.function, &n);
-	for (size_t k = 0; k < n && n <= MAX_CALLERS && r == 0; k++) {
+	for (size_t k = 0; k < n && n <= MAX_CALLERS; k++) {
 		struct step next = s;
 		uint64_t end;
 
@@ -143,9 +142,9 @@ static int climb(struct elf_image *image, const struct call_index *calls, struct
 		    next.function == s.function)
 			continue;
 		look(image, &next);
-		r = steps_add(all, &next);
+		TRY(steps_add(all, &next));
 	}
-	return r;
+	return 0;
 }
 
 /* Of a list such as below. */

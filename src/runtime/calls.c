@@ -160,12 +160,11 @@ static int find_own(struct elf_image *image, struct runtime_scan *f)
 	struct local locals[2 * N_ROWS];
 	uint64_t targets[2 * N_ROWS];
 	size_t n = find_locals(image, locals, 2 * N_ROWS);
-	int r;
 
 	for (size_t i = 0; i < n; i++)
 		targets[i] = locals[i].addr;
-	r = n ? code_refs_find(image, targets, n, CODE_REFS_ALL, &uses) : 0;
-	for (size_t i = 0; i < uses.n && r == 0; i++) {
+	TRY(n ? code_refs_find(image, targets, n, CODE_REFS_ALL, &uses) : 0);
+	for (size_t i = 0; i < uses.n; i++) {
 		const struct code_ref *u = &uses.v[i];
 		const struct local key = {u->target, 0};
 		const struct local *l = bsearch(&key, locals, n, sizeof(*locals), by_addr);
@@ -174,14 +173,14 @@ static int find_own(struct elf_image *image, struct runtime_scan *f)
 			continue;
 		if (u->kind == REF_BRANCH && !counts(image, u->operand, table[l->row].call))
 			continue;
-		r = find_add_call(f, &(struct scan_call){.slot = u->operand,
+		TRY(find_add_call(f, &(struct scan_call){.slot = u->operand,
 							 .function = u->target,
 							 .direct = u->kind == REF_BRANCH,
 							 .call = table[l->row].call,
 							 .waits = table[l->row].waits,
-							 .symbol = table[l->row].symbol});
+							 .symbol = table[l->row].symbol}));
 	}
-	return r;
+	return 0;
 }
 
 static int cover(struct runtime_scan *f, size_t n_libc)

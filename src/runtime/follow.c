@@ -198,12 +198,10 @@ static int enqueue_callees(struct follower *f, uint64_t function, unsigned depth
 
 int follow(struct follower *f, uint64_t start, unsigned depth, follow_visit *visit, void *opaque)
 {
-	int r;
-
 	f->n_queue = 0;
 	memset(f->queued, 0, sizeof(f->queued));
-	r = enqueue_callees(f, start, 1);
-	for (size_t i = 0; i < f->n_queue && r == 0; i++) {
+	TRY(enqueue_callees(f, start, 1));
+	for (size_t i = 0; i < f->n_queue; i++) {
 		uint64_t addr = f->queue[i].addr;
 		const struct elf_symbol *s = elf_image_symbol_at(f->image, addr);
 		enum follow_step step = visit(addr, s && s->addr == addr ? s : NULL, opaque);
@@ -211,7 +209,7 @@ int follow(struct follower *f, uint64_t start, unsigned depth, follow_visit *vis
 		if (step == FOLLOW_STOP)
 			break;
 		if (step == FOLLOW_INTO && f->queue[i].depth < depth)
-			r = enqueue_callees(f, addr, f->queue[i].depth + 1);
+			TRY(enqueue_callees(f, addr, f->queue[i].depth + 1));
 	}
-	return r;
+	return 0;
 }

@@ -354,18 +354,17 @@ static void judge_uses(struct scan_future *f)
 static int find_uses(struct scan_futures *out, struct elf_image *image)
 {
 	_cleanup_free_ uint64_t *targets = calloc(out->n + 1, sizeof(*targets));
-	int rc;
 
 	if (!targets)
 		return -ENOMEM;
 	for (size_t i = 0; i < out->n; i++)
 		targets[i] = out->v[i].poll;
-	rc = code_refs_find(image, targets, out->n, CODE_REFS_ALL, &out->uses);
-	for (size_t i = 0; i < out->n && rc == 0; i++) {
+	TRY(code_refs_find(image, targets, out->n, CODE_REFS_ALL, &out->uses));
+	for (size_t i = 0; i < out->n; i++) {
 		out->v[i].uses = code_refs_of(&out->uses, out->v[i].poll, &out->v[i].n_uses);
 		judge_uses(&out->v[i]);
 	}
-	return rc;
+	return 0;
 }
 
 int found_futures_find(struct elf_image *image, struct debug *d,
@@ -486,17 +485,15 @@ static int find_poll_slots(struct scanner *s, const struct elf_symbol *symbols, 
 {
 	_cleanup_free_ uint64_t *targets = calloc(n + 1, sizeof(*targets));
 	size_t n_targets = 0;
-	int rc;
 
 	if (!targets)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
 		if (is_candidate(s, &symbols[i]))
 			targets[n_targets++] = symbols[i].addr;
-	rc = code_refs_find(s->image, targets, n_targets, CODE_REFS_WORDS, &s->out->uses);
-	if (rc == 0)
-		keep_poll_slots(s->image, &s->out->uses);
-	return rc;
+	TRY(code_refs_find(s->image, targets, n_targets, CODE_REFS_WORDS, &s->out->uses));
+	keep_poll_slots(s->image, &s->out->uses);
+	return 0;
 }
 
 int found_boxed_find(struct elf_image *image, struct scan_futures *ret)

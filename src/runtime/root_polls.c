@@ -141,11 +141,10 @@ static int find_calls(const struct root_poll_search *s, uint64_t start, uint64_t
 	const struct scan_park *regs[16] = {NULL};
 	struct insn_walk walk;
 	struct insn insn;
-	int rc = 0;
 
 	if (end - start > MAX_CODE || !insn_walk_init(&walk, s->image, start, end))
 		return 0;
-	while (rc == 0 && insn_next(&walk, &insn)) {
+	while (insn_next(&walk, &insn)) {
 		const struct scan_park *park = NULL;
 
 		if (insn.flow == INSN_CALL && insn.target)
@@ -157,10 +156,10 @@ static int find_calls(const struct root_poll_search *s, uint64_t start, uint64_t
 		else if (insn.op == INSN_MOV && insn.ref && insn.reg < 16)
 			regs[insn.reg] = park_in(s, insn.ref);
 		if (park && !park->trouble)
-			rc = add(s->debug, s->wanted, s->futures, s->found, insn.addr + insn.len,
-				 park);
+			TRY(add(s->debug, s->wanted, s->futures, s->found, insn.addr + insn.len,
+				park));
 	}
-	return rc;
+	return 0;
 }
 
 /* The functions in which there are any. */
@@ -228,7 +227,6 @@ bool root_polls_possible(struct elf_image *image)
 static int find_parks(struct elf_image *image, struct scan_root_polls *f)
 {
 	uint64_t addrs[ROOT_POLLS_MAX_PARKS];
-	int rc;
 
 	for (size_t k = 0; k < ROOT_POLLS_MAX_PARKS; k++) {
 		const struct elf_symbol *symbol = park_symbol(image, k);
@@ -245,8 +243,8 @@ static int find_parks(struct elf_image *image, struct scan_root_polls *f)
 	}
 	for (size_t k = 0; k < f->n_parks; k++)
 		addrs[k] = f->parks[k].addr;
-	rc = code_refs_find(image, addrs, f->n_parks, CODE_REFS_ALL, &f->uses);
-	for (size_t k = 0; k < f->n_parks && rc == 0; k++) {
+	TRY(code_refs_find(image, addrs, f->n_parks, CODE_REFS_ALL, &f->uses));
+	for (size_t k = 0; k < f->n_parks; k++) {
 		size_t n;
 		const struct code_ref *u = code_refs_of(&f->uses, f->parks[k].addr, &n);
 
@@ -254,7 +252,7 @@ static int find_parks(struct elf_image *image, struct scan_root_polls *f)
 			if (u[i].kind != REF_WORD && u[i].kind != REF_BRANCH)
 				f->parks[k].trouble = "what looks like a call of it isn't one";
 	}
-	return rc;
+	return 0;
 }
 
 int root_polls_find(struct elf_image *image, struct debug *d, const struct futures_wanted *wanted,

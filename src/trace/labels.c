@@ -228,13 +228,12 @@ static int label_group(struct kind_labels *l, const struct named *v, size_t n,
 		       struct label_text *texts)
 {
 	size_t different = 1, told, parameter = choose(v, n, texts, &told);
-	int rc = 0;
 
 	for (size_t i = 1; i < n; i++)
 		different += strcmp(v[i - 1].full_name, v[i].full_name) != 0;
 	if (told == different)
 		return label_all(l, v, n, parameter);
-	for (size_t i = 0, end; i < n && rc == 0; i = end) {
+	for (size_t i = 0, end; i < n; i = end) {
 		struct label_text path = path_of(&v[i]), next;
 
 		for (end = i + 1; end < n; end++) {
@@ -242,9 +241,9 @@ static int label_group(struct kind_labels *l, const struct named *v, size_t n,
 			if (by_text(&path, &next))
 				break;
 		}
-		rc = label_all(l, v + i, end - i, choose(v + i, end - i, texts, &told));
+		TRY(label_all(l, v + i, end - i, choose(v + i, end - i, texts, &told)));
 	}
-	return rc;
+	return 0;
 }
 
 /* Those that differ in a parameter. */

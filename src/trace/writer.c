@@ -467,15 +467,13 @@ int trace_writer_events(struct trace_writer *w, uint32_t thread, const struct tr
 
 int trace_writer_round(struct trace_writer *w, uint64_t watermark_ns)
 {
-	int r;
-
 	TRY(flush_all(w));
 	assert(!w->n_buffered);
 	chunk_begin(w);
 	buf_add(&w->out, &watermark_ns, sizeof(watermark_ns));
 	buf_add(&w->out, &w->n_events, sizeof(w->n_events));
-	r = chunk_end(w, PLX_ROUND);
-	return r == 0 ? out_flush(w) : r;
+	TRY(chunk_end(w, PLX_ROUND));
+	return out_flush(w);
 }
 
 uint64_t trace_writer_bytes(const struct trace_writer *w)

@@ -140,7 +140,6 @@ int code_flow_read(struct code_flow *f, const struct elf_image *img, uint64_t st
 {
 	struct insn_walk w;
 	struct insn in;
-	int r = 0;
 
 	f->n = f->n_slots = 0;
 	free(f->open);
@@ -148,9 +147,9 @@ int code_flow_read(struct code_flow *f, const struct elf_image *img, uint64_t st
 	f->machine = elf_image_machine(img);
 	if (!insn_walk_init(&w, img, start, end))
 		return 0;
-	while (r == 0 && insn_next(&w, &in) > 0)
-		r = add(f, &in);
-	return r == 0 ? link_up(f) : r;
+	while (insn_next(&w, &in) > 0)
+		TRY(add(f, &in));
+	return link_up(f);
 }
 
 static bool overlap(const struct code_slot *s, const struct insn *in)

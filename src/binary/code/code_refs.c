@@ -113,12 +113,11 @@ static int search_words(struct ref_search *s)
 {
 	const struct elf_pointer *pointers;
 	size_t n = elf_image_pointers(s->img, &pointers);
-	int r = 0;
 
-	for (size_t i = 0; i < n && r == 0; i++)
+	for (size_t i = 0; i < n; i++)
 		if (code_targets_have(&s->targets, pointers[i].target))
-			r = add(s, pointers[i].target, pointers[i].slot, REF_WORD, NULL);
-	return r;
+			TRY(add(s, pointers[i].target, pointers[i].slot, REF_WORD, NULL));
+	return 0;
 }
 
 int code_refs_find(struct elf_image *img, const uint64_t *targets, size_t n_targets,

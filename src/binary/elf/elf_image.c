@@ -151,13 +151,12 @@ static int read_sections(struct opening *o)
 {
 	struct elf_image *img = o->img;
 	size_t n = 0, names = 0;
-	int r = 0;
 
 	if (elf_getshdrnum(o->elf, &n) != 0 || n > MAX_SECTIONS)
 		n = 0;
 	if (elf_getshdrstrndx(o->elf, &names) != 0)
 		names = 0;
-	for (size_t i = 1; i < n && r == 0; i++) {
+	for (size_t i = 1; i < n; i++) {
 		Elf_Scn *scn = elf_getscn(o->elf, i);
 		GElf_Shdr sh;
 		const char *name = NULL;
@@ -173,11 +172,11 @@ static int read_sections(struct opening *o)
 		    sh.sh_type == SHT_PROGBITS &&
 		    !__builtin_add_overflow(sh.sh_addr, sh.sh_size, &end) &&
 		    strncmp(name, ".plt", 4) != 0)
-			r = add_code(o, sh.sh_addr, sh.sh_size);
+			TRY(add_code(o, sh.sh_addr, sh.sh_size));
 		else if (sh.sh_type == SHT_SYMTAB)
-			r = find_symtab(o, &sh, &img->symtab_at, &img->strtab_at);
+			TRY(find_symtab(o, &sh, &img->symtab_at, &img->strtab_at));
 		else if (sh.sh_type == SHT_DYNSYM)
-			r = find_symtab(o, &sh, &img->dynsym_at, &img->dynstr_at);
+			TRY(find_symtab(o, &sh, &img->dynsym_at, &img->dynstr_at));
 		else if (sh.sh_flags & SHF_ALLOC && strcmp(name, ".eh_frame") == 0) {
 			img->eh_frame = sh.sh_addr;
 			img->eh_frame_bytes = sh.sh_size;
@@ -190,16 +189,13 @@ static int read_sections(struct opening *o)
 			img->probes_base = sh.sh_addr;
 		}
 	}
-	if (r < 0)
-		return r;
 	img->has_symtab = img->symtab_at.bytes > 0;
-	for (size_t i = 0; i < img->n_segments && img->n_code == 0 && r == 0; i++) {
+	for (size_t i = 0; i < img->n_segments && img->n_code == 0; i++) {
 		if (img->segments[i].exec)
-			r = add_code(o, img->segments[i].addr, img->segments[i].file_size);
+			TRY(add_code(o, img->segments[i].addr, img->segments[i].file_size));
 	}
-	if (r == 0)
-		image_sort(img->code, img->n_code, sizeof(*img->code));
-	return r;
+	image_sort(img->code, img->n_code, sizeof(*img->code));
+	return 0;
 }
 
 static bool find_build_id(struct elf_image *img, const uint8_t *at, uint64_t left)

@@ -128,8 +128,6 @@ static int write_root_poll(struct capture *c, const struct source *s,
 static int write_kind(struct capture *c, struct source *s, const struct attach_kind *k,
 		      const uint32_t *numbers, struct source_kind *ret)
 {
-	int rc;
-
 	ret->task = k->kind && k->kind->role == TR_TASK;
 	ret->block_on = k->root_poll != NULL;
 	if (k->future && !c->shared->options->futures) {
@@ -139,13 +137,13 @@ static int write_kind(struct capture *c, struct source *s, const struct attach_k
 		return 0;
 	}
 	if (k->future)
-		rc = write_future(c, s, k->future, numbers[0], &ret->index);
+		TRY(write_future(c, s, k->future, numbers[0], &ret->index));
 	else if (k->root_poll)
-		rc = write_root_poll(c, s, k->root_poll, numbers[0], &ret->index);
+		TRY(write_root_poll(c, s, k->root_poll, numbers[0], &ret->index));
 	else
-		rc = kinds_tell(c->drain.writer, s->process, &k->object->scan, numbers, k->kind,
-				k->waker, &ret->index);
-	return rc == 0 ? map_put(&s->by_index, ret->index, 0, ret) : rc;
+		TRY(kinds_tell(c->drain.writer, s->process, &k->object->scan, numbers, k->kind,
+			       k->waker, &ret->index));
+	return map_put(&s->by_index, ret->index, 0, ret);
 }
 
 static int write_runtimes(struct capture *c, struct source *s)
@@ -179,15 +177,14 @@ static int write_coverage(struct capture *c, struct source *s)
 {
 	const struct trace_coverage *list;
 	size_t n = attach_coverage(s->attach, &list);
-	int rc = 0;
 
-	for (; s->n_covered < n && rc == 0; s->n_covered++) {
+	for (; s->n_covered < n; s->n_covered++) {
 		struct trace_coverage one = list[s->n_covered];
 
 		one.process = s->process;
-		rc = trace_writer_coverage(c->drain.writer, &one);
+		TRY(trace_writer_coverage(c->drain.writer, &one));
 	}
-	return rc;
+	return 0;
 }
 
 /* ---- await points ---- */
@@ -811,15 +808,15 @@ static int write_attach_coverage(struct capture *c, struct source *s, struct cap
 {
 	const struct trace_coverage *list;
 	size_t n = attach_coverage(s->attach, &list);
-	int rc = write_coverage(c, s);
 
-	for (size_t i = 0; i < n && rc == 0; i++) {
+	TRY(write_coverage(c, s));
+	for (size_t i = 0; i < n; i++) {
 		struct trace_coverage one = list[i];
 
 		one.process = s->process;
-		rc = capture_keep_coverage(stats, &one);
+		TRY(capture_keep_coverage(stats, &one));
 	}
-	return rc;
+	return 0;
 }
 
 static int write_end(struct capture *c, struct source *s, uint64_t no_ring,

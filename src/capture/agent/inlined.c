@@ -133,7 +133,6 @@ static int kind_of(struct drain *d, struct source *s, const struct place_future 
 		.sites = &where,
 	};
 	uint32_t index;
-	int rc = 0;
 
 	for (size_t i = 0; i < s->n_inlined_kinds; i++) {
 		if (!strcmp(s->inlined_kinds[i].full_name, f->full_name)) {
@@ -148,27 +147,24 @@ static int kind_of(struct drain *d, struct source *s, const struct place_future 
 	else if (!futures_want(s->futures, f->name, f->full_name))
 		return 0;
 	else
-		rc = trace_writer_kind(d->writer, &kind, &index);
-	if (rc == 0)
-		rc = add_kind(s, f, index);
-	if (rc == 0)
-		*ret_kind = index;
-	return rc;
+		TRY(trace_writer_kind(d->writer, &kind, &index));
+	TRY(add_kind(s, f, index));
+	*ret_kind = index;
+	return 0;
 }
 
 int inlined_points(struct drain *d, struct source *s, const struct place_program *p)
 {
-	uint32_t *kinds;
-	int rc = 0;
+	_cleanup_free_ uint32_t *kinds = NULL;
 
 	if (!s->inlined || !p->points)
 		return 0;
 	kinds = calloc(p->n_futures + 1, sizeof(*kinds));
 	if (!kinds)
 		return -ENOMEM;
-	for (size_t i = 0; i < p->n_futures && rc == 0; i++)
-		rc = kind_of(d, s, &p->futures[i], &kinds[i]);
-	for (size_t i = 0; i < p->n_places && rc == 0; i++) {
+	for (size_t i = 0; i < p->n_futures; i++)
+		TRY(kind_of(d, s, &p->futures[i], &kinds[i]));
+	for (size_t i = 0; i < p->n_places; i++) {
 		struct await_point *point = &s->points.v[p->first + i];
 		uint32_t future = point->info.future;
 
@@ -177,12 +173,11 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 		point->future = kinds[future];
 		point->by_state = !p->futures[future].type_kind;
 	}
-	free(kinds);
 	if (p->size) {
 		s->kinds[p->kind].size = p->size;
 		s->kinds[p->kind].type_kind = p->type_kind;
 	}
-	return rc;
+	return 0;
 }
 
 /* ---- lists ---- */
@@ -396,13 +391,11 @@ static int tell(struct drain *d, const struct source *s, const struct trace_even
 static int tell_short(struct drain *d, const struct source *s, const struct trace_event *at,
 		      const struct item *item, enum trace_outcome outcome)
 {
-	int rc = 0;
-
 	if (outcome == TO_PANICKED)
 		outcome = TO_UNKNOWN;
 	if (outcome == TO_READY)
-		rc = tell(d, s, at, item, TE_FUTURE_BEGIN, 0);
-	return rc == 0 ? tell(d, s, at, item, TE_FUTURE_END, outcome) : rc;
+		TRY(tell(d, s, at, item, TE_FUTURE_BEGIN, 0));
+	return tell(d, s, at, item, TE_FUTURE_END, outcome);
 }
 
 /* The list of the innermost poll's begin is whole: what lies in line in it is polled from now. */
@@ -413,7 +406,6 @@ static int open_line(struct drain *d, const struct source *s, struct inlined_thr
 	const struct trace_event at = {.time = o->time, .thread = thread};
 	struct future_snapshot line;
 	uint32_t n_open;
-	int rc = 0;
 
 	t->begun = false;
 	o->begin.n = t->current.n;
@@ -425,9 +417,9 @@ static int open_line(struct drain *d, const struct source *s, struct inlined_thr
 	n_open = told(s, &o->begin, false, &line);
 	for (uint32_t i = 0, n = 0; i < o->begin.n && n < n_open; i++)
 		n += o->begin.items[i].open = !o->begin.items[i].hidden;
-	for (uint32_t i = 0; i < n_open && rc == 0; i++)
-		rc = tell(d, s, &at, &line.items[i], TE_FUTURE_BEGIN, 0);
-	return rc;
+	for (uint32_t i = 0; i < n_open; i++)
+		TRY(tell(d, s, &at, &line.items[i], TE_FUTURE_BEGIN, 0));
+	return 0;
 }
 
 /* A poll that ends. */
@@ -543,7 +535,6 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 	const struct ending ending = {s, o, all, left, e};
 	struct future_snapshot was, now;
 	uint32_t n_open = 0, line, common = 0;
-	int rc = 0;
 
 	if (!o->begin.n && !all->n)
 		return 0; /* as in most */
@@ -558,7 +549,7 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 	while (common < n_open && common < line && same(s, &was.items[common], &now.items[common]))
 		common++;
 	/* Side by side before, and not there any more. */
-	for (uint32_t i = n_open; i < was.n && rc == 0; i++) {
+	for (uint32_t i = n_open; i < was.n; i++) {
 		const struct item *item = &was.items[i];
 		enum trace_outcome how;
 
@@ -567,21 +558,20 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 		how = count(s, &ending, item);
 		/* One with a poll function of its own is recorded by that when it is called. */
 		if (how != TO_UNKNOWN || !info_of(s, item)->hooked_parent)
-			rc = tell_short(d, s, e, item, how);
+			TRY(tell_short(d, s, e, item, how));
 	}
-	for (uint32_t i = n_open; i-- > common && rc == 0;) {
+	for (uint32_t i = n_open; i-- > common;) {
 		enum trace_outcome how = count(s, &ending, &was.items[i]);
 
 		/* In a block_on's poll whose end was not observed, neither were theirs. */
 		if (how == TO_UNKNOWN && e->arg == TO_UNSEEN)
 			how = TO_UNSEEN;
-		rc = tell(d, s, e, &was.items[i], TE_FUTURE_END, how);
+		TRY(tell(d, s, e, &was.items[i], TE_FUTURE_END, how));
 	}
-	if (rc == 0)
-		rc = tell_tree(d, s, e, &now, common);
-	for (uint32_t i = common; i-- > 0 && rc == 0;)
-		rc = tell(d, s, e, &now.items[i], TE_FUTURE_END, TO_PENDING);
-	return rc;
+	TRY(tell_tree(d, s, e, &now, common));
+	for (uint32_t i = common; i-- > 0;)
+		TRY(tell(d, s, e, &now.items[i], TE_FUTURE_END, TO_PENDING));
+	return 0;
 }
 
 /* The await point of the poll that ends: a future's own, of a task the innermost of the program. */
@@ -677,23 +667,21 @@ static int settle_root(struct drain *d, struct source *s, struct inlined_thread 
 	struct inlined_poll *o = open_root(s, t);
 	bool its_end =
 		root && o && o->kind == e->kind && o->task == e->task && e->type == TE_FUTURE_END;
-	int rc = 0;
 
 	if (o && !its_end && (root || e->type == TE_ROOT_ENTER))
-		rc = end_root(d, s, t, o, e->thread);
-	if (rc == 0 && root && e->type == TE_FUTURE_END && !its_end) {
+		TRY(end_root(d, s, t, o, e->thread));
+	if (root && e->type == TE_FUTURE_END && !its_end) {
 		struct trace_event begin = *e;
 
 		begin.type = TE_FUTURE_BEGIN;
 		begin.arg = 0;
 		begin.value = 0;
-		rc = open_poll(t, &begin);
-		if (rc == 0 && t->n <= MAX_POLLS)
+		TRY(open_poll(t, &begin));
+		if (t->n <= MAX_POLLS)
 			t->polls[t->n - 1].unseen = true;
-		if (rc == 0)
-			rc = drain_put(d, &begin);
+		TRY(drain_put(d, &begin));
 	}
-	return rc;
+	return 0;
 }
 
 int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct trace_event *event)
@@ -796,11 +784,10 @@ int inlined_end(struct drain *d, const struct source *s, struct capture_stats *s
 		.item = "inlined futures",
 		.note = "one that ends and starts again at the same place within one poll, as a "
 			"loop around one .await makes them, counts as one that continues"};
-	int rc = 0;
 
 	if (s->n_inlined_ends)
-		rc = tell_unknown(d, s, stats);
-	if (rc == 0 && s->n_inlined_kinds)
-		rc = capture_tell_coverage(d->writer, stats, &loops);
-	return rc;
+		TRY(tell_unknown(d, s, stats));
+	if (s->n_inlined_kinds)
+		TRY(capture_tell_coverage(d->writer, stats, &loops));
+	return 0;
 }

@@ -119,19 +119,17 @@ int kernel_points_take(struct capture *c, struct kernel_process *p)
 	const struct places_ops *ops = c->shared->options->places;
 	struct kernel_points *k = p->points;
 	struct place_program program;
-	int rc = 0;
 
-	while (rc == 0 && k && k->compiler && ops->next(k->compiler, &program) == 1) {
+	while (k && k->compiler && ops->next(k->compiler, &program) == 1) {
 		const struct attach_kind *kind = &k->kinds[program.kind];
 
-		rc = points_add(&k->points, &program, k->indices[program.kind], p->index,
-				c->shared->writer);
-		if (rc == 0 &&
-		    kernel_core_layout(c->core, p->pid, kind->kind->vtable + kind->object->bias,
+		TRY(points_add(&k->points, &program, k->indices[program.kind], p->index,
+			       c->shared->writer));
+		if (kernel_core_layout(c->core, p->pid, kind->kind->vtable + kind->object->bias,
 				       program.words, program.n_words) == 0)
 			k->n_programs++;
 	}
-	return rc;
+	return 0;
 }
 
 uint64_t kernel_points_value(const struct kernel_process *p, uint16_t point, uint32_t kind)

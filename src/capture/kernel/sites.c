@@ -441,9 +441,8 @@ static int add_probes(struct site_scanner *f)
 	const struct elf_symbol *symbols;
 	size_t n = elf_image_symbols(f->image, &symbols);
 	const struct probe *p;
-	int rc = 0;
 
-	for (size_t i = 0; rc == 0 && (p = probes_at(f->object->probes, i)); i++) {
+	for (size_t i = 0; (p = probes_at(f->object->probes, i)); i++) {
 		const struct provider_probe *row = providers_match(p);
 
 		if (!row || row->type == PW_NOTHING)
@@ -452,10 +451,10 @@ static int add_probes(struct site_scanner *f)
 			f->n_wanted++;
 			f->n_refused++;
 		} else {
-			rc = add_known(f, row, p, p->addr, p->args, p->n_args);
+			TRY(add_known(f, row, p, p->addr, p->args, p->n_args));
 		}
 	}
-	for (size_t i = 0; rc == 0 && i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct provider_probe *row = providers_function(symbols[i].name);
 		struct probe_arg args[PROVIDER_MAX_ARGS];
 
@@ -470,9 +469,9 @@ static int add_probes(struct site_scanner *f)
 		}
 		for (size_t k = 0; k < row->n_args; k++)
 			providers_function_arg(elf_image_machine(f->image), k, &args[k]);
-		rc = add_known(f, row, NULL, symbols[i].addr, args, row->n_args);
+		TRY(add_known(f, row, NULL, symbols[i].addr, args, row->n_args));
 	}
-	return rc;
+	return 0;
 }
 
 int kernel_sites_known(struct elf_image *image, bool *ret_known, struct error *err)

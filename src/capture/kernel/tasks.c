@@ -128,20 +128,19 @@ static int close_poll_at(struct probe_hit *h, uint64_t time, enum trace_outcome 
 {
 	struct kernel_track *t = h->t;
 	const struct kernel_frame f = t->frames[--t->depth];
-	int rc = 0;
 
 	if (map_get(&h->c->open, h->p->index, f.header) == t)
 		map_remove(&h->c->open, h->p->index, f.header);
 	if (!kernel_in_poll(t))
 		kernel_poll_ends(h->c, t, time);
 	if (f.cancelled)
-		rc = tell(h, time, TE_CANCEL, 0, f.kind, f.task);
+		TRY(tell(h, time, TE_CANCEL, 0, f.kind, f.task));
 	else if (f.polled)
-		rc = tell_value(h, time, TE_POLL_END, outcome, f.kind, f.task,
-				f.kind ? kernel_points_value(h->p, point, f.kind->index) : 0);
-	if (rc == 0 && f.freed)
-		rc = tell(h, time, TE_DROP, 0, f.kind, f.task);
-	return rc;
+		TRY(tell_value(h, time, TE_POLL_END, outcome, f.kind, f.task,
+			       f.kind ? kernel_points_value(h->p, point, f.kind->index) : 0));
+	if (f.freed)
+		TRY(tell(h, time, TE_DROP, 0, f.kind, f.task));
+	return 0;
 }
 
 static int close_poll(struct probe_hit *h, uint64_t time, enum trace_outcome outcome)
@@ -186,11 +185,10 @@ int kernel_tasks_end(struct capture *c, struct kernel_process *p, struct kernel_
 		     uint64_t time)
 {
 	struct probe_hit h = {.c = c, .p = p, .t = t};
-	int rc = 0;
 
-	while (t->depth && rc == 0)
-		rc = close_unseen(&h, time);
-	return rc;
+	while (t->depth)
+		TRY(close_unseen(&h, time));
+	return 0;
 }
 
 /* ---- Tokio ---- */
@@ -487,13 +485,12 @@ static int async_return(struct probe_hit *h)
 static int async_unwound(struct probe_hit *h)
 {
 	struct kernel_frame *f = frame_of(h->t, h->r->header);
-	int rc = 0;
 
 	if (!f)
 		return 0;
-	while (rc == 0 && &h->t->frames[h->t->depth - 1] != f)
-		rc = close_unseen(h, h->r->time);
-	return rc == 0 ? close_poll(h, h->r->time, TO_PANICKED) : rc;
+	while (&h->t->frames[h->t->depth - 1] != f)
+		TRY(close_unseen(h, h->r->time));
+	return close_poll(h, h->r->time, TO_PANICKED);
 }
 
 static int async_schedule(struct probe_hit *h)
@@ -501,15 +498,14 @@ static int async_schedule(struct probe_hit *h)
 	/* run() puts a task that was woken meanwhile back by itself. */
 	struct kernel_frame *f = frame_of(h->t, h->r->header);
 	bool fresh = h->t->spawned && h->kind && h->t->spawned == h->kind;
-	int rc = 0;
 
 	if (f || is_woken(h))
 		return 0;
 	/* A new task at the address of one whose end was not observed. */
 	f = fresh ? open_frame(h, h->r->header) : NULL;
 	if (f)
-		rc = over_elsewhere(h, f);
-	return rc == 0 ? tell_task(h, TE_SCHEDULE, 0) : rc;
+		TRY(over_elsewhere(h, f));
+	return tell_task(h, TE_SCHEDULE, 0);
 }
 
 /* drop_future: by who drops a Runnable instead of running it; or within a run. */

@@ -595,9 +595,7 @@ static uint64_t count_lost(const struct capture *c)
 
 static int cover(struct capture *c, struct capture_stats *stats)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i < c->n_processes && rc == 0; i++) {
+	for (size_t i = 0; i < c->n_processes; i++) {
 		const struct process_samples *p = &c->processes[i];
 		/* Losses are those of a CPU: whose they were isn't known. */
 		uint64_t lost = i == 0 ? c->lost.n : 0;
@@ -630,9 +628,9 @@ static int cover(struct capture *c, struct capture_stats *stats)
 						"not everywhere: %s; ", p->refused);
 		if (len)
 			note[len - 2] = 0;
-		rc = capture_tell_coverage(c->shared->writer, stats, &told);
+		TRY(capture_tell_coverage(c->shared->writer, stats, &told));
 	}
-	return rc;
+	return 0;
 }
 
 static int samples_close(struct capture *c, struct capture_stats *stats, struct error *err)

@@ -696,9 +696,7 @@ static int cover(struct capture_stacks *s, struct capture_stats *stats, uint32_t
 
 static int cover_all(struct capture_stacks *s, struct capture_stats *stats)
 {
-	int rc = 0;
-
-	for (struct process_stacks *p = s->processes; p && rc == 0; p = p->next) {
+	for (struct process_stacks *p = s->processes; p; p = p->next) {
 		uint64_t named = 0, total = 0;
 		const struct map_entry *e;
 		size_t pos = 0;
@@ -714,12 +712,11 @@ static int cover_all(struct capture_stacks *s, struct capture_stats *stats)
 			named += function && *function;
 		}
 		why_cut(&p->counts, why, sizeof(why));
-		rc = cover(s, stats, p->process, "stacks", p->counts.whole, p->counts.walked, why);
-		if (rc == 0)
-			rc = cover(s, stats, p->process, "names of code in stacks", named, total,
-				   named < total ? "the rest has addresses only: no symbols" : "");
+		TRY(cover(s, stats, p->process, "stacks", p->counts.whole, p->counts.walked, why));
+		TRY(cover(s, stats, p->process, "names of code in stacks", named, total,
+			  named < total ? "the rest has addresses only: no symbols" : ""));
 	}
-	return rc;
+	return 0;
 }
 
 /* ---- events that wait ---- */

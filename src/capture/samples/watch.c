@@ -213,9 +213,8 @@ static int look(struct capture *c, uint64_t now)
 {
 	struct capture_thread *t;
 	size_t pos = 0;
-	int rc = 0;
 
-	while (rc == 0 && (t = capture_threads_next(c->shared->threads, &pos))) {
+	while ((t = capture_threads_next(c->shared->threads, &pos))) {
 		struct watched *w;
 
 		if (!t->poll_begin_ns || now < t->poll_begin_ns + c->long_ns)
@@ -238,9 +237,9 @@ static int look(struct capture *c, uint64_t now)
 			t->watched_end_ns = 0;
 		}
 		if (!w->asked && now >= w->due_ns)
-			rc = look_at(c, t, w, now);
+			TRY(look_at(c, t, w, now));
 	}
-	return rc;
+	return 0;
 }
 
 /* ---- what came of it ---- */

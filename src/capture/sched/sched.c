@@ -114,7 +114,6 @@ int sched_take(struct capture *c, const struct sched_event *from)
 {
 	struct joined *j = find_joined(c, from->tgid);
 	struct trace_event e = {.time = from->time, .kind = TRACE_KIND_NONE, .value = from->value};
-	int rc;
 
 	if (!j)
 		return 0;
@@ -122,11 +121,9 @@ int sched_take(struct capture *c, const struct sched_event *from)
 		forget_streams(c, j, from->tid);
 		return 0;
 	}
-	rc = stream_of(c, j, from->tid, S_EVENTS, &e.thread);
-	if (rc == 0 && from->lost)
-		rc = put_loss(c, e.thread, e.time, from->lost);
-	if (rc < 0)
-		return rc;
+	TRY(stream_of(c, j, from->tid, S_EVENTS, &e.thread));
+	if (from->lost)
+		TRY(put_loss(c, e.thread, e.time, from->lost));
 	switch (from->type) {
 	case SCHED_SYSCALL:
 		e.type = TE_SYSCALL;
@@ -274,35 +271,34 @@ static int tell_coverage(const struct capture *c, struct capture_stats *stats)
 			  "interrupted"
 			: "this kernel does not describe its types (BTF): in which system call a "
 			  "thread waits is seen with --syscalls only";
-	int rc = 0;
 
-	for (size_t i = 0; i < c->n_joined && rc == 0; i++) {
+	for (size_t i = 0; i < c->n_joined; i++) {
 		const struct joined *j = &c->joined[i];
 		struct trace_coverage one = {.process = j->process, .note = ""};
 
 		if (opt->syscalls) {
 			one.item = "system calls";
 			one.seen = one.total = j->n_syscalls;
-			rc = capture_tell_coverage(c->shared->writer, stats, &one);
+			TRY(capture_tell_coverage(c->shared->writer, stats, &one));
 		}
-		if (opt->sched && rc == 0) {
+		if (opt->sched) {
 			one.item = "times off CPU";
 			one.seen = one.total = j->n_off_cpu;
 			if (!opt->syscalls || c->ops->no_uninterruptible)
 				one.note = less;
-			rc = capture_tell_coverage(c->shared->writer, stats, &one);
+			TRY(capture_tell_coverage(c->shared->writer, stats, &one));
 		}
 	}
-	if (c->n_unknown_lost && c->n_joined && rc == 0) {
+	if (c->n_unknown_lost && c->n_joined) {
 		const struct trace_coverage one = {
 			.process = c->joined[0].process,
 			.item = "system calls and times off CPU of some threads",
 			.total = c->n_unknown_lost,
 			.note = "the buffer was full when they ended, or there were too many "
 				"threads at once: a larger --ring-size loses less"};
-		rc = capture_tell_coverage(c->shared->writer, stats, &one);
+		TRY(capture_tell_coverage(c->shared->writer, stats, &one));
 	}
-	return rc;
+	return 0;
 }
 
 static int sched_close(struct capture *c, struct capture_stats *stats, struct error *err)
