@@ -39,6 +39,6 @@ void stub_resume_of(const struct arch_regs *regs, struct stub_resume *ret);
 
 /* Writes the code; its length, or -ENOSPC. If done_at is not 0, the word there becomes done_value
  * when the whole list was made, and the result that stopped it (an error is negative) if it was
- * not. It is position independent. */
+ * not; the calls that are always made come after that. It is position independent. */
 long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t n, uint64_t done_at,
 		uint64_t done_value, const struct stub_resume *resume);

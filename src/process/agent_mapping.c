@@ -13,7 +13,8 @@
  * same: then it makes no difference whether a thread is still inside, in a stub, say, or in a poll,
  * at whose end the agent looks at its hook. Else it is retired, never unmapped, and stays to be
  * found: by the next attach that wants just this one. So what is left is bounded by how many
- * different things were asked for.
+ * different things were asked for. (One whose pollux was killed during a remote call is not used
+ * again: a stub that some thread may come back to is in it.)
  *
  * Rings of the same size are replaced in place by the new ones (a mapping over a mapping: at no
  * moment is the address unmapped), whichever area they are of; those of other sizes give their
@@ -41,7 +42,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define CAVE_BYTES 256u
+#define CAVE_BYTES 320u
 #define MAX_TRIES 3u /* to find room */
 /* One remote call gives back the memory of up to this many earlier mappings of rings; usually there
  * is one.
@@ -180,14 +181,7 @@ static int make_mappings(struct injector *in, const struct layout *l,
 	TRY(inject_find_cave(in->process, maps, CAVE_BYTES, &cave, err));
 	if (cave.size > CAVE_BYTES)
 		cave.size = CAVE_BYTES;
-	uint8_t before[CAVE_BYTES];
-	rc = memory_read(in->process, cave.addr, before, cave.size);
-	if (rc < 0)
-		return error_sys(err, rc, "cannot read process %d", in->process->pid);
 	rc = inject_run(in, &cave, &remote_calls, err);
-	/* The cave is found again by its zeros: put them back, unless a thread may be inside. */
-	if (!cave.dirty)
-		memory_write(in->process, cave.addr, before, cave.size);
 	return rc < 0 && err && !err->code ? error_sys(err, rc, "no memory for the agent") : rc;
 }
 
@@ -548,7 +542,8 @@ static bool fits(const struct process *p, struct hooks *h, struct layout *l,
 	    !same_rings(old, l, rings) || !same_table(h, old, there) ||
 	    layout_plan(l, agent_mapping_image(NULL), (uint32_t)h->n, maps, main_object,
 			&old->earlier, &ignored) < 0 ||
-	    l->data != old->data || l->hooks != old->hooks || l->live != old->live)
+	    l->data != old->data || l->hooks != old->hooks || l->live != old->live ||
+	    !inject_is_free(p, l->remote_calls, layout_page_bytes()))
 		return false;
 	hooks_place(h, l);
 	code = make_code(h, l);

@@ -2,7 +2,7 @@
 /*
  * Remote calls: system calls that a thread of the target makes for pollux.
  *
- * One thread is stopped, its instruction pointer set to a stub, and let go at once: some 50 us of
+ * One thread is stopped, its instruction pointer set to a stub, and let go at once: some 100 us of
  * one thread's time. The only step that needs pollux is that one PTRACE_SETREGS, which happens or
  * does not; even if pollux dies, the thread runs the stub to its end and continues where it was.
  *
@@ -12,21 +12,31 @@
  * pollux's code. A thread whose first stop is a signal's delivery is let go with its signal: a call
  * that the signal interrupts must be finished by the signal's rules.
  *
+ * Signals. All are blocked while the thread makes the list; the list's last call sets its mask again,
+ * whatever becomes of pollux. So no handler runs in the middle, for which the other threads would
+ * have to wait. And pollux goes with the thread up to that call's end, where it stops it before it
+ * executes another instruction, and gives it the registers that it had: those of a thread that was
+ * stopped inside its own system call. A signal that has come meanwhile is then delivered by the
+ * kernel's rules for a call that is interrupted: pause() and sigsuspend() return, read() returns
+ * EINTR or is made again, as the handler was installed. (If pollux dies on the way, the stub itself
+ * makes the call again, after the handler. That is the rest of it: a program that relies on EINTR,
+ * a signal within these 100 us, and a pollux that is killed in them.)
+ *
+ * By that the thread is known to be out of the stub: no handler has begun inside, so no saved
+ * registers lead there. Only then what was at the code's place before is written back. So a place
+ * in which something is left is never used again, by no later pollux either: a thread may come back
+ * to it at any time.
+ *
  * A thread inside of a restartable sequence (rseq) must not come back there: the kernel, which
  * would have aborted the sequence for this stop, finds the thread elsewhere and forgets the
  * sequence. So it comes back where the kernel would have sent it, to the sequence's abort handler.
- *
- * While the others are stopped for a list, the thread that makes it would get all signals of the
- * process: a profiler's timer might keep it from the list for seconds. So its signals are blocked
- * meanwhile; the list's last call sets its own mask again, whatever becomes of pollux.
- *
- * The code's place is used again only when the thread was seen outside of it. If the target is
- * held (SIGSTOP) with the stub still before it, place and stub stay as they are.
  */
 #include "process/inject.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "process/memory.h"
@@ -44,16 +54,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
+#include <unistd.h>
 
 #define STOP_ALL_TIMEOUT (2000 * NSEC_PER_MSEC)
 #define ERRAND_TIMEOUT (5000 * NSEC_PER_MSEC)
 #define ALONE_TIMEOUT (20 * NSEC_PER_MSEC)
 #define BUSY_TIMEOUT (200 * NSEC_PER_MSEC) /* of a thread that could run */
-#define OUT_TIMEOUT (1000 * NSEC_PER_MSEC)
 #define MAX_TRIES 8
-#define MAX_HANDLER (256u << 10) /* of stack, of signals' handlers together */
+#define TRY_AGAIN_NS (100000)
 #define MAX_LOOKED_AT 256
 #define RSEQ_CS_OFFSET 8 /* of struct rseq.rseq_cs, Linux include/uapi/linux/rseq.h */
 #ifndef PTRACE_GET_RSEQ_CONFIGURATION
@@ -69,6 +79,25 @@ static size_t trailing_zeros(const uint8_t page[PAGE])
 	while (n < PAGE && !page[PAGE - 1 - n])
 		n++;
 	return n;
+}
+
+#define TAIL 32u /* the first zeros may be the tail of something */
+
+/* Whether memory is still what the program's file has there: no earlier stub is in it. */
+static bool as_in_file(const struct process *p, const struct process_map *m, uint64_t addr,
+		       size_t size)
+{
+	uint8_t there[PAGE], file[PAGE] = {0}; /* after the file's end there are zeros */
+	char path[48];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d/exe", p->proc_fd);
+	_cleanup_close_ int fd = file_open(path, FILE_EMPTY, NULL);
+
+	return size <= PAGE && fd >= 0 && fstat(fd, &st) == 0 && st.st_ino == m->inode &&
+	       memory_read(p, addr, there, size) == 0 &&
+	       pread(fd, file, size, (off_t)(m->offset + (addr - m->start))) >= 0 &&
+	       !memcmp(there, file, size);
 }
 
 /* The rest of the program's last executable page after its segment's end, with any content: the
@@ -98,15 +127,14 @@ int inject_find_cave(const struct process *p, const struct process_maps *maps, s
 	for (size_t i = 0; i < maps->n; i++) {
 		const struct process_map *m = &maps->v[i];
 
-		if (!m->exec || m->shared || !m->inode)
+		/* The kernel reads the signal mask there, for the program. */
+		if (!m->exec || !m->read || m->shared || !m->inode)
 			continue;
 		if (memory_read(p, m->end - PAGE, page, PAGE) < 0)
 			continue;
 		size_t zeros = trailing_zeros(page);
-		/* The first zeros may be the tail of something. */
-		if (zeros >= size + 32 && zeros > best_zeros) {
-			best_zeros = zeros;
-			best = (m->end - zeros + 32 + 15) & ~15ull;
+		if (zeros >= size + TAIL && zeros > best_zeros) {
+			best = (m->end - zeros + TAIL + 15) & ~15ull;
 			best_zeros = m->end - best;
 		}
 	}
@@ -117,7 +145,7 @@ int inject_find_cave(const struct process *p, const struct process_maps *maps, s
 	best = behind_text(p, &end);
 	if (best && end - best >= size) {
 		const struct process_map *m = maps_at(maps, best);
-		if (m && m->exec && !m->shared) {
+		if (m && m->exec && m->read && !m->shared && as_in_file(p, m, best, end - best)) {
 			*ret_place = (struct code_cave){.addr = best, .size = end - best};
 			return 0;
 		}
@@ -128,13 +156,27 @@ int inject_find_cave(const struct process *p, const struct process_maps *maps, s
 		if (strcmp(m->path, "[vdso]") || memory_read(p, m->end - PAGE, page, PAGE) < 0)
 			continue;
 		size_t zeros = trailing_zeros(page) & ~15ull;
-		if (zeros >= size) {
-			*ret_place = (struct code_cave){.addr = m->end - zeros, .size = zeros};
+		if (m->read && zeros >= size + TAIL) {
+			*ret_place = (struct code_cave){.addr = m->end - zeros + TAIL,
+							.size = zeros - TAIL};
 			return 0;
 		}
 	}
 	return error_set(err, -ENOENT, "process %d has no %zu unused bytes of executable memory",
 			 p->pid, size);
+}
+
+bool inject_is_free(const struct process *p, uint64_t addr, size_t size)
+{
+	uint8_t page[PAGE] = {0};
+
+	for (uint64_t at = addr, end = addr + size; at < end; at += PAGE) {
+		size_t n = end - at < PAGE ? end - at : PAGE;
+
+		if (memory_read(p, at, page + PAGE - n, n) < 0 || trailing_zeros(page) < n)
+			return false;
+	}
+	return true;
 }
 
 /* ---- choosing a thread ---- */
@@ -227,13 +269,6 @@ static size_t candidates(const struct injector *in, struct thread_candidate out[
 
 /* ---- running ---- */
 
-static void nap(unsigned round)
-{
-	long ns = round < 50 ? 5000 : round < 200 ? 100000 : 2000000;
-
-	nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
-}
-
 static bool finished(const struct injector *in, const struct remote_calls *e, uint64_t waiting,
 		     uint64_t *ret_value)
 {
@@ -263,87 +298,10 @@ static bool inside(const struct code_cave *cave, uint64_t pc)
 	return pc >= cave->addr && pc < cave->addr + cave->size;
 }
 
-/* A signal may have come while the thread was in the stub, or on its way to it: its handler returns
- * there. Then the signal's frame, further up the stack, holds an address in the stub. */
-static bool returns_inside(const struct process *p, const struct code_cave *cave, uint64_t sp)
-{
-	uint64_t words[PAGE / 8], at = sp & ~7ull;
-
-	for (uint64_t end = at + MAX_HANDLER; at < end;) {
-		size_t n = (PAGE - at % PAGE) / 8;
-
-		if (memory_read(p, at, words, n * 8) < 0)
-			return at == (sp & ~7ull);
-		for (size_t i = 0; i < n; i++)
-			if (inside(cave, words[i]))
-				return true;
-		at += n * 8;
-	}
-	return false;
-}
-
-enum seen { SEEN_OUT, SEEN_INSIDE, SEEN_NOT };
-
-/* A thread that sleeps shows for free where: "NR ARG... SP PC". If it sleeps there still when its
- * stack was read, that was its stack. */
-static enum seen see_sleeping(const struct process *p, const struct code_cave *cave, pid_t tid)
-{
-	char name[48], text[512], again[512];
-	unsigned long long sp, pc;
-
-	snprintf(name, sizeof(name), "task/%d/syscall", tid);
-	ssize_t n = process_read_file(p, name, text, sizeof(text));
-	if (n == -ENOENT || n == -ESRCH)
-		return SEEN_OUT; /* gone with everything it had on its stack */
-	const char *last = n > 0 ? strrchr(text, ' ') : NULL;
-	if (!last || !strncmp(text, "running", 7))
-		return SEEN_NOT;
-	while (last > text && last[-1] != ' ')
-		last--;
-	if (sscanf(last, "%llx %llx", &sp, &pc) != 2)
-		return SEEN_NOT;
-	if (inside(cave, pc) || returns_inside(p, cave, sp))
-		return SEEN_INSIDE;
-	return process_read_file(p, name, again, sizeof(again)) > 0 && !strcmp(text, again)
-		       ? SEEN_OUT
-		       : SEEN_INSIDE;
-}
-
-/* Waits until the thread was seen outside of the stub. One that runs must be stopped to be seen. */
-static bool wait_until_out(struct injector *in, const struct code_cave *cave, pid_t tid)
-{
-	uint64_t until = clock_monotonic_ns() + OUT_TIMEOUT;
-
-	for (unsigned round = 0; clock_monotonic_ns() < until; round++) {
-		enum seen seen = see_sleeping(in->process, cave, tid);
-
-		if (seen == SEEN_NOT && round >= 2) {
-			struct stopped_thread t;
-			struct arch_regs regs;
-			uint64_t began = clock_monotonic_ns();
-			int rc = thread_stop(in->process, tid, THREAD_STOP_TIMEOUT, &t);
-
-			if (rc == -ESRCH)
-				return true;
-			if (rc < 0)
-				return false;
-			if (arch_regs_read(tid, &regs) == 0 && !inside(cave, regs.pc) &&
-			    t.state != THREAD_SIGNALED &&
-			    !returns_inside(in->process, cave, regs.sp))
-				seen = SEEN_OUT;
-			thread_resume(&t);
-			in->stop_ns += clock_monotonic_ns() - began;
-		}
-		if (seen == SEEN_OUT)
-			return true;
-		nap(round);
-	}
-	return false;
-}
-
 /* ---- signals during a list ---- */
 
 #define MASK_BYTES 8u /* the kernel's, of 64 signals; at the end of the stub's place */
+#define MASK_CALL __NR_rt_sigprocmask
 #define MAX_CALLS 64u
 
 static uint64_t mask_addr(const struct code_cave *cave)
@@ -359,7 +317,7 @@ static int with_mask(const struct code_cave *cave, const struct remote_calls *e,
 		return -ENOSPC;
 	memcpy(calls, e->calls, e->n_calls * sizeof(*calls));
 	calls[e->n_calls] = (struct stub_call){
-		.nr = __NR_rt_sigprocmask,
+		.nr = MASK_CALL,
 		.args = {SIG_SETMASK, mask_addr(cave), 0, MASK_BYTES},
 		.always = 1,
 	};
@@ -368,6 +326,12 @@ static int with_mask(const struct code_cave *cave, const struct remote_calls *e,
 	ret->n_calls++;
 	return 0;
 }
+
+/* What is in memory for a list, and what was there before. */
+struct placed {
+	uint8_t before[STUB_MAX_BYTES];
+	size_t len; /* from the place's begin */
+};
 
 static int write_mask(const struct injector *in, const struct code_cave *cave, pid_t tid)
 {
@@ -379,22 +343,27 @@ static int write_mask(const struct injector *in, const struct code_cave *cave, p
 	return memory_write_u64(in->process, mask_addr(cave), mask);
 }
 
-/* Once the thread is on its way to the list, at whose end it has its mask again. */
-static void block_signals(pid_t tid)
+/* Once the thread is on its way to the list, at whose end it has its mask again. But where --force
+ * took the place of a proof, that call may fail. */
+static void block_signals(const struct process *p, pid_t tid)
 {
 	uint64_t all = UINT64_MAX;
 
-	ptrace(PTRACE_SETSIGMASK, tid, MASK_BYTES, &all);
+	if (!p->forced)
+		ptrace(PTRACE_SETSIGMASK, tid, MASK_BYTES, &all);
 }
 
+/* The code and the mask. */
 static int write_stub(struct injector *in, const struct code_cave *cave,
-		      const struct remote_calls *e, const struct arch_regs *regs, uint64_t waiting)
+		      const struct remote_calls *e, const struct arch_regs *regs, uint64_t waiting,
+		      pid_t tid, struct placed *ret_placed)
 {
 	uint8_t code[STUB_MAX_BYTES];
-	size_t room = e->held ? cave->size - MASK_BYTES : cave->size;
+	size_t room = cave->size - MASK_BYTES;
 	struct stub_resume resume;
-	int rc;
 
+	ret_placed->len = cave->size < sizeof(code) ? cave->size : sizeof(code);
+	TRY(memory_read(in->process, cave->addr, ret_placed->before, ret_placed->len));
 	stub_resume_of(regs, &resume);
 	if (in->parked)
 		resume.pc = in->parked->addr;
@@ -403,12 +372,20 @@ static int write_stub(struct injector *in, const struct code_cave *cave,
 	if (len < 0)
 		return (int)len;
 	if (e->done_at) {
-		rc = memory_write_u64(in->process, e->done_at, waiting);
+		int rc = memory_write_u64(in->process, e->done_at, waiting);
 		/* Memory that the list itself makes is not there yet: it will start as 0. */
 		if (rc < 0 && rc != -EIO && rc != -EFAULT)
 			return rc;
 	}
-	return memory_write(in->process, cave->addr, code, (size_t)len);
+	TRY(memory_write(in->process, cave->addr, code, (size_t)len));
+	return write_mask(in, cave, tid);
+}
+
+/* The thread is known to be outside. */
+static void clear_stub(const struct injector *in, struct code_cave *cave,
+		       const struct placed *placed)
+{
+	cave->dirty = memory_write(in->process, cave->addr, placed->before, placed->len) < 0;
 }
 
 /* Whether the others, which are stopped, have to wait for the thread still. A signal's handler, in
@@ -439,22 +416,10 @@ static int wait_for_stop(const struct process *p, pid_t tid, struct process_stop
 	return thread_wait(tid, ERRAND_TIMEOUT, ret_status);
 }
 
-/* Waits for the end of a list while the others are stopped; the thread is not traced. */
-static void wait_for_end(const struct injector *in, const struct remote_calls *e, pid_t tid,
-			 uint64_t waiting)
-{
-	uint64_t began = clock_monotonic_ns(), value;
-
-	for (unsigned round = 0; !finished(in, e, waiting, &value); round++) {
-		if (!others_wait(in->process, tid, began))
-			break;
-		nap(round);
-	}
-}
-
 /*
- * Goes with the thread from system call to system call, and holds it right before the one that is
- * asked for, unless the list is stopped before. Whatever becomes of us, it goes on by itself.
+ * Goes with the thread from system call to system call, up to the end of the list's last one. It is
+ * held right before the one that is asked for, unless the list is stopped before. Whatever becomes
+ * of us, it goes on by itself.
  */
 static int go_with(const struct process *p, const struct code_cave *cave,
 		   const struct remote_calls *e, pid_t tid, struct process_stop *others)
@@ -463,7 +428,7 @@ static int go_with(const struct process *p, const struct code_cave *cave,
 	int status, signal = 0;
 	bool entered = false;
 
-	for (size_t next = 0; next <= e->hold;) {
+	for (size_t next = 0;;) {
 		process_step("syscall");
 		if (ptrace(PTRACE_SYSCALL, tid, 0, (long)signal) < 0)
 			return -errno;
@@ -472,11 +437,8 @@ static int go_with(const struct process *p, const struct code_cave *cave,
 		if (!WIFSTOPPED(status))
 			return -ESRCH;
 		signal = 0;
-		if (status >> 16) {
-			if (status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP)
-				return -EBUSY; /* stopped by job control */
-			continue;
-		}
+		if (status >> 16)
+			continue; /* also of job control: it is stopped again when it is let go */
 		if (WSTOPSIG(status) != (SIGTRAP | 0x80)) {
 			signal = WSTOPSIG(status);
 			continue;
@@ -487,17 +449,36 @@ static int go_with(const struct process *p, const struct code_cave *cave,
 		if (!inside(cave, regs.pc) || regs.call == ARCH_NO_CALL)
 			continue;
 		entered = !entered;
+		if (!entered && regs.call == MASK_CALL)
+			return 0;
 		if (!entered)
 			continue;
 		while (next < e->n_calls && e->calls[next].nr != regs.call)
 			next++;
-		if (next == e->hold) {
+		if (e->held && next == e->hold) {
 			process_step("held");
 			e->held(e->arg);
 		}
 		next++;
 	}
-	return 0;
+}
+
+/* At the end of the last call: it stops inside the kernel before it executes another instruction,
+ * and is in the state in which it was stopped first. */
+static int take_out(const struct process *p, struct stopped_thread *t, const struct arch_regs *regs,
+		    struct process_stop *others)
+{
+	int status;
+
+	process_step("take out");
+	if (ptrace(PTRACE_INTERRUPT, t->tid, 0, 0) < 0 || ptrace(PTRACE_CONT, t->tid, 0, 0) < 0)
+		return -errno;
+	TRY(wait_for_stop(p, t->tid, others, &status));
+	if (!WIFSTOPPED(status))
+		return -ESRCH;
+	t->signal = status >> 16 ? 0 : WSTOPSIG(status);
+	process_step("give back");
+	return arch_regs_write(t->tid, regs);
 }
 
 /*
@@ -548,44 +529,69 @@ static bool is_fit(const struct injector *in, const struct code_cave *cave,
 	       !inside(cave, ret_regs->pc) && abort_sequence(in->process, t->tid, ret_regs);
 }
 
-/* Sends a stopped thread, which the caller lets go. 1, or negative errno. */
-static int send_off(struct injector *in, struct code_cave *cave, const struct remote_calls *e,
-		    pid_t tid, struct arch_regs *regs, uint64_t waiting,
-		    struct process_stop *others, struct error *err)
+/* Why a thread that was sent did not come to the list's end. */
+static int lost(const struct injector *in, int rc, struct error *err)
 {
-	int rc;
+	const struct process *p = in->process;
 
-	TRY(seccomp_allows(in->process, tid, e->calls, e->n_calls, &in->trial, err));
-	in->process->stopped_tid = tid;
-	rc = write_stub(in, cave, e, regs, waiting);
-	if (rc == 0 && e->held)
-		rc = write_mask(in, cave, tid);
-	in->process->stopped_tid = 0;
-	if (rc == 0) {
-		regs->pc = cave->addr;
-		regs->call = ARCH_NO_CALL;
-		process_step("setregs");
-		cave->dirty = true;
-		if (arch_regs_write(tid, regs) < 0) {
-			rc = -errno;
-			cave->dirty = false;
-		}
-	}
-	if (rc < 0)
-		return error_sys(err, rc, "cannot send thread %d of process %d on a remote call",
-				 tid, in->process->pid);
-	/* Where --force took the place of a proof, the list's last call may fail. */
-	if (e->held && !in->process->forced)
-		block_signals(tid);
-	/* A thread that we lose on the way comes to the end of the list all the same. */
-	if (e->held && ptrace(PTRACE_SETOPTIONS, tid, 0, (long)PTRACE_O_TRACESYSGOOD) == 0)
-		go_with(in->process, cave, e, tid, others);
-	in->last_tid = tid;
-	in->fs_base = regs->thread;
-	return 1;
+	if (rc == -ESRCH && process_alive(p))
+		return error_set(err, -EAGAIN,
+				 "a thread of process %d ended on its remote call: try again",
+				 p->pid);
+	if (rc == -ESRCH)
+		return error_set(err, rc, "process %d has ended", p->pid);
+	if (rc == -ETIMEDOUT && held(p))
+		return held_error(p, err);
+	if (rc == -ETIMEDOUT)
+		return error_set(err, rc,
+				 "a thread of process %d got no turn on a CPU: try again "
+				 "when the machine is less busy",
+				 p->pid);
+	return error_sys(err, rc, "cannot trace thread %d of process %d", in->last_tid, p->pid);
 }
 
-/* Sends one running thread. 1: it is on its way; 0: another one should be asked. */
+/* Sends a stopped thread, which the caller lets go. 1: the list is over; or negative errno. */
+static int send_off(struct injector *in, struct code_cave *cave, const struct remote_calls *e,
+		    struct stopped_thread *t, const struct arch_regs *regs, uint64_t waiting,
+		    struct process_stop *others, struct error *err)
+{
+	struct process *p = in->process;
+	struct arch_regs sent = *regs;
+	struct placed placed;
+	int rc;
+
+	TRY(seccomp_allows(p, t->tid, e->calls, e->n_calls, &in->trial, err));
+	p->stopped_tid = t->tid;
+	rc = ptrace(PTRACE_SETOPTIONS, t->tid, 0, (long)PTRACE_O_TRACESYSGOOD) < 0 ? -errno : 0;
+	if (rc == 0)
+		rc = write_stub(in, cave, e, regs, waiting, t->tid, &placed);
+	if (rc == 0) {
+		sent.pc = cave->addr;
+		sent.call = ARCH_NO_CALL;
+		process_step("setregs");
+		cave->dirty = true;
+		rc = arch_regs_write(t->tid, &sent);
+		if (rc < 0)
+			clear_stub(in, cave, &placed);
+	}
+	if (rc < 0) {
+		p->stopped_tid = 0;
+		return error_sys(err, rc, "cannot send thread %d of process %d on a remote call",
+				 t->tid, p->pid);
+	}
+	in->last_tid = t->tid;
+	in->fs_base = regs->thread;
+	block_signals(p, t->tid);
+	rc = go_with(p, cave, e, t->tid, others);
+	if (rc == 0)
+		rc = take_out(p, t, regs, others);
+	if (rc == 0)
+		clear_stub(in, cave, &placed);
+	p->stopped_tid = 0;
+	return rc < 0 ? lost(in, rc, err) : 1;
+}
+
+/* Sends one running thread. 1: the list is over; 0: another one should be asked. */
 static int send(struct injector *in, struct code_cave *cave, const struct remote_calls *e,
 		pid_t tid, uint64_t waiting, struct error *err)
 {
@@ -609,7 +615,7 @@ static int send(struct injector *in, struct code_cave *cave, const struct remote
 		return held_error(in->process, err);
 	}
 	if (is_fit(in, cave, &t, &regs))
-		rc = send_off(in, cave, e, tid, &regs, waiting, NULL, err);
+		rc = send_off(in, cave, e, &t, &regs, waiting, NULL, err);
 	thread_resume(&t);
 	in->stop_ns += clock_monotonic_ns() - began;
 	return rc;
@@ -643,10 +649,8 @@ static int send_alone(struct injector *in, struct code_cave *cave, const struct 
 			continue;
 		t = *at;
 		at->state = THREAD_GONE; /* it is let go by itself */
-		rc = send_off(in, cave, e, t.tid, &regs, waiting, &all, err);
+		rc = send_off(in, cave, e, &t, &regs, waiting, &all, err);
 		thread_resume(&t);
-		if (rc == 1 && all.v)
-			wait_for_end(in, e, t.tid, waiting);
 	}
 	if (all.v)
 		threads_resume(&all);
@@ -722,6 +726,7 @@ static int send_parked(struct injector *in, struct code_cave *cave, const struct
 {
 	static const arch_breakpoint breakpoint = ARCH_BREAKPOINT;
 	struct arch_regs regs;
+	struct placed placed;
 	pid_t tid = in->parked->tid;
 	int rc;
 
@@ -733,9 +738,7 @@ static int send_parked(struct injector *in, struct code_cave *cave, const struct
 	in->process->stopped_tid = tid;
 	if (in->parked->is_call)
 		regs.result = (uint64_t)in->parked->call;
-	rc = write_stub(in, cave, e, &regs, waiting);
-	if (rc == 0 && e->held)
-		rc = write_mask(in, cave, tid);
+	rc = write_stub(in, cave, e, &regs, waiting, tid, &placed);
 	if (rc == 0 && !in->parked->is_call)
 		rc = memory_write(in->process, in->parked->addr, &breakpoint, sizeof(breakpoint));
 	if (rc < 0)
@@ -745,16 +748,15 @@ static int send_parked(struct injector *in, struct code_cave *cave, const struct
 	regs.pc = cave->addr;
 	regs.call = ARCH_NO_CALL;
 	process_step("setregs");
-	if (arch_regs_write(tid, &regs) < 0) {
-		rc = error_sys(err, -errno, "cannot set the registers of process %d", tid);
-	} else {
-		if (e->held) {
-			if (!in->process->forced)
-				block_signals(tid);
-			go_with(in->process, cave, e, tid, NULL);
-		}
-		rc = come_back(in, err);
+	cave->dirty = true;
+	rc = arch_regs_write(tid, &regs);
+	if (rc == 0) {
+		block_signals(in->process, tid);
+		rc = go_with(in->process, cave, e, tid, NULL);
 	}
+	rc = rc < 0 ? lost(in, rc, err) : come_back(in, err);
+	if (rc > 0)
+		clear_stub(in, cave, &placed);
 	if (rc != -ESRCH && !in->parked->is_call &&
 	    memory_write(in->process, in->parked->addr, &in->parked->original,
 			 sizeof(in->parked->original)) < 0 &&
@@ -780,26 +782,18 @@ static int run(struct injector *in, struct code_cave *cave, const struct remote_
 	struct remote_calls masked;
 	int rc = 0;
 
-	if (e->held) {
-		TRY(with_mask(cave, e, calls, &masked));
-		e = &masked;
-	}
-
+	TRY(with_mask(cave, e, calls, &masked));
+	e = &masked;
 	if (cave->dirty)
 		return error_set(err, -EBUSY, "a thread of process %d is still on its way",
 				 in->process->pid);
 	/* A word far from every result of a system call: no address, no small number. */
 	waiting |= 0x5a5aull << 48;
 	in->trial = seccomp_try(e->calls, e->n_calls);
-	if (in->parked) {
-		rc = send_parked(in, cave, e, waiting, err);
-		cave->dirty = rc == -ETIMEDOUT; /* it may be in there yet */
-		if (rc < 0)
-			return rc;
-		return finished(in, e, waiting, &value) ? outcome(e, value, waiting) : -ENOMEM;
-	}
-	if (held(in->process))
+	if (!in->parked && held(in->process))
 		return held_error(in->process, err);
+	if (in->parked)
+		rc = send_parked(in, cave, e, waiting, err);
 	for (int tries = 0; tries < MAX_TRIES && rc == 0; tries++) {
 		size_t n = candidates(in, order);
 
@@ -808,7 +802,7 @@ static int run(struct injector *in, struct code_cave *cave, const struct remote_
 		for (size_t i = 0; i < n && rc == 0 && !e->held; i++)
 			rc = send(in, cave, e, order[i].tid, waiting, err);
 		if (rc == 0)
-			nap(100);
+			clock_sleep(TRY_AGAIN_NS);
 	}
 	if (rc < 0)
 		return rc;
@@ -818,42 +812,15 @@ static int run(struct injector *in, struct code_cave *cave, const struct remote_
 					 ? "no thread of process %d could be stopped: try again"
 					 : "process %d has ended",
 				 in->process->pid);
-
-	uint64_t until = clock_monotonic_ns() + ERRAND_TIMEOUT;
-	bool done = false;
-	for (unsigned round = 0; !(done = finished(in, e, waiting, &value)); round++) {
-		if (round % 64 == 63 && !process_alive(in->process))
-			return error_set(err, -ESRCH, "process %d has ended", in->process->pid);
-		/* No answer for a while: the call has failed if the thread is back. */
-		if (!e->done_at && round % 64 == 63 && wait_until_out(in, cave, in->last_tid)) {
-			cave->dirty = false;
-			if (finished(in, e, waiting, &value))
-				return 0;
-			if (!process_has_thread(in->process, in->last_tid))
-				return error_set(
-					err, -EAGAIN,
-					"a thread of process %d ended on its remote call: try "
-					"again",
-					in->process->pid);
-			return error_set(err, -ENOMEM,
-					 "process %d may not map more memory: see its limits "
-					 "(ulimit -v and -d, vm.max_map_count, "
-					 "vm.overcommit_memory)",
-					 in->process->pid);
-		}
-		if (clock_monotonic_ns() > until) {
-			if (held(in->process))
-				return held_error(in->process, err);
-			return error_set(err, -ETIMEDOUT,
-					 "a thread of process %d got no turn on a CPU: try again "
-					 "when the machine is less busy",
-					 in->process->pid);
-		}
-		nap(round);
-	}
-	if (wait_until_out(in, cave, in->last_tid))
-		cave->dirty = false;
-	return outcome(e, value, waiting);
+	if (finished(in, e, waiting, &value))
+		return outcome(e, value, waiting);
+	if (in->parked)
+		return -ENOMEM;
+	return error_set(err, -ENOMEM,
+			 "process %d may not map more memory: see its limits "
+			 "(ulimit -v and -d, vm.max_map_count, "
+			 "vm.overcommit_memory)",
+			 in->process->pid);
 }
 
 int inject_run(struct injector *in, struct code_cave *cave, const struct remote_calls *e,

@@ -24,11 +24,12 @@ struct entry_stop {
 	arch_breakpoint original; /* else: what was there */
 };
 
-/* Memory that holds a stub's code. */
+/* Memory that holds a stub's code, and the mask of the thread's signals; the program can execute and
+ * read it. */
 struct code_cave {
 	uint64_t addr;
 	size_t size;
-	bool dirty; /* a thread may still be inside: leave it alone */
+	bool dirty; /* a thread may still be inside, or come back: leave it alone, for ever */
 };
 
 struct remote_calls {
@@ -62,7 +63,10 @@ struct injector {
 int inject_find_cave(const struct process *p, const struct process_maps *maps, size_t size,
 		     struct code_cave *ret_place, struct error *err);
 
-/* Runs a remote call. Place is free again afterwards, or marked dirty. The outcome of a list that a
+/* Whether nothing was left in memory that is for stubs only: all of it is zero. */
+bool inject_is_free(const struct process *p, uint64_t addr, size_t size);
+
+/* Runs a remote call. The place has its former content afterwards, or is marked dirty. The outcome of a list that a
  * result stopped early is that result, if it is negative, else -EIO. */
 int inject_run(struct injector *in, struct code_cave *cave, const struct remote_calls *e,
 	       struct error *err);

@@ -26,7 +26,7 @@ def pollux_path():
 class Target:
     """A program of tests/targets, started with --wait: it waits before and after its work."""
 
-    def __init__(self, *command, env=None, prefix=(), wait=("--wait",)):
+    def __init__(self, *command, env=None, prefix=(), wait=("--wait",), pass_fds=()):
         self.command = [str(part) for part in command]
         self.process = subprocess.Popen(
             [*prefix, *self.command, *wait],
@@ -35,6 +35,7 @@ class Target:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **(env or {})},
+            pass_fds=pass_fds,
         )
         self.lines = []
         self.errors = []

@@ -142,6 +142,58 @@ def test_recorder_killed_at_its_calls_of_ptrace(pollux, suite, trace, all_of_it)
         finish(target)
 
 
+SLOW_HANDLER = """
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void wait_here(int signo)
+{
+	int report = atoi(getenv("REPORT"));
+
+	(void)!write(report, "b", 1);
+	usleep(3000000);
+	(void)!write(report, "e", 1);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	const struct sigaction act = {.sa_handler = wait_here, .sa_flags = SA_RESTART};
+
+	sigaction(SIGUSR1, &act, NULL);
+}
+"""
+
+
+def test_attach_while_a_thread_is_in_a_stub(pollux, suite, trace, tmp_path):
+    """pollux is killed right after it has sent a thread on a remote call, and a handler runs there for seconds. The next
+    pollux leaves the stub alone to which the thread comes back."""
+    dies = build.compile_c(build.TARGETS / "die_at_ptrace.c", "die_at_ptrace.so", "-shared", "-fPIC")
+    source, library = tmp_path / "slow.c", tmp_path / "slow.so"
+    source.write_text(SLOW_HANDLER)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    said, report = os.pipe()
+    os.set_inheritable(report, True)
+    env = {"LD_PRELOAD": str(library), "REPORT": str(report)}
+    with driver.Target(suite(), "steady", env=env, pass_fds=(report,)) as target:
+        target.go()
+        for _ in range(2):  # the second time with an area that is there
+            result = driver.record_a_while(pollux, target.pid, trace, 0.02)
+            assert result.returncode == 0, result.stderr
+            killed = driver.run(pollux, "record", "-p", target.pid, "-d", "0.02", "-o", trace, env={
+                **os.environ, "LD_PRELOAD": str(dies), "WITH_SIGNAL": str(int(signal.SIGUSR1))})
+            assert killed.returncode == -signal.SIGKILL, killed.stderr
+            assert os.read(said, 1) == b"b"
+            result = driver.record_a_while(pollux, target.pid, trace, 0.02)
+            assert result.returncode == 0, result.stderr
+            assert target.process.poll() is None, target.errors
+            assert os.read(said, 1) == b"e", "the handler ended before the attach did"
+        driver.until_slept(target.pid, 100)
+        finish(target)
+    os.close(said)
+    os.close(report)
+
+
 def test_target_killed(pollux, suite, tmp_path, all_of_it):
     """kill -9 of the program at random moments: pollux ends by itself, the trace can be read."""
     rng = random.Random(8)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * To be preloaded into pollux: ends it by SIGKILL after its call number $DIE_AT of ptrace(), counted
- * from where it follows a program.
+ * from where it follows a program or sends a thread on a remote call. Or after it has sent the thread,
+ * to which it gives the signal $WITH_SIGNAL.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,5 +29,9 @@ long ptrace(enum __ptrace_request request, ...)
 	long rc = syscall(SYS_ptrace, request, pid, addr, data);
 	if (call && call == at)
 		kill(getpid(), SIGKILL);
+	if (request == PTRACE_SETREGS && getenv("WITH_SIGNAL")) {
+		syscall(SYS_tkill, pid, atoi(getenv("WITH_SIGNAL")));
+		kill(getpid(), SIGKILL);
+	}
 	return rc;
 }

@@ -9,10 +9,10 @@
  * be any other number).
  *
  *     { arguments ; mov $nr,%eax ; syscall ; store the result ; check it } ...
- *     mov %rax,%r15 ; { the calls that are always made } ... ; mov %r15,%rax
  *     store done
+ *     { the calls that are always made } ...
  *     overflow flag ; the other flags, by sahf
- *     mov $rcx,%rcx ... mov $r15,%r15
+ *     mov $rcx,%rcx ... mov $r11,%r11
  *     mov $rax,%rax ; jmp *0(%rip) ; .quad rip
  *
  * A thread that was interrupted inside a system call holds the kernel's own restart code in rax.
@@ -102,7 +102,7 @@ static void load(struct code *c, uint8_t reg, uint64_t value)
 	}
 }
 
-enum { RCX = 1, RDX = 2, RSI = 6, RDI = 7, R8 = 8, R9, R10, R11, R15 = 15 };
+enum { RCX = 1, RDX = 2, RSI = 6, RDI = 7, R8 = 8, R9, R10, R11 };
 
 /* Of a system call's arguments. */
 static const uint8_t arg_reg[6] = {RDI, RSI, RDX, R10, R8, R9};
@@ -111,7 +111,11 @@ static void load_arg(struct code *c, unsigned i, uint64_t value, bool from_memor
 {
 	uint8_t reg = arg_reg[i], low = reg & 7, high = reg >> 3;
 
-	if (from_memory) {
+	if (!from_memory && !value) {
+		if (high)
+			EMIT(c, 0x45);
+		EMIT(c, 0x31, (uint8_t)(0xc0 | low << 3 | low)); /* xor reg,reg */
+	} else if (from_memory) {
 		EMIT(c, 0x48, 0xa1); /* movabs value,%rax */
 		emit_u64(c, value);
 		EMIT(c, (uint8_t)(0x48 | high), 0x89, (uint8_t)(0xc0 | low)); /* mov %rax,reg */
@@ -155,7 +159,6 @@ static void restore(struct code *c, const struct stub_resume *resume)
 	load(c, R9, r->r9);
 	load(c, R10, r->r10);
 	load(c, R11, r->r11);
-	load(c, R15, r->r15);
 	load(c, 0, resume->result);
 	EMIT(c, 0xff, 0x25, 0, 0, 0, 0); /* jmp *0(%rip) */
 	emit_u64(c, resume->pc);
@@ -211,12 +214,10 @@ long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t 
 		int32_t rel = (int32_t)(c.pos - (exits[k] + 4));
 		memcpy(exits[k], &rel, sizeof(rel));
 	}
-	EMIT(&c, 0x49, 0x89, 0xc7); /* mov %rax,%r15 */
-	for (; i < n; i++)
-		emit_call(&c, &calls[i]);
-	EMIT(&c, 0x4c, 0x89, 0xf8); /* mov %r15,%rax */
 	if (done_at)
 		store_rax(&c, done_at);
+	for (; i < n; i++)
+		emit_call(&c, &calls[i]);
 	restore(&c, resume);
 	return c.full ? -ENOSPC : c.pos - out;
 }
