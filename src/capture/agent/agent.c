@@ -152,25 +152,24 @@ static int write_runtimes(struct capture *c, struct source *s)
 	const struct attach_kind *kinds;
 	size_t n_objects = attach_objects(s->attach, &objects);
 	size_t n_kinds = attach_kinds(s->attach, &kinds);
-	int rc = 0;
 
 	s->kinds = calloc(n_kinds + 1, sizeof(*s->kinds));
 	if (!s->kinds)
 		return -ENOMEM;
 	/* Kinds are grouped by object, so each object's runtimes are written just before. */
-	for (size_t o = 0; o < n_objects && rc == 0; o++) {
+	for (size_t o = 0; o < n_objects; o++) {
 		const struct runtime_scan *f = &objects[o]->scan;
 		_cleanup_free_ uint32_t *numbers = calloc(f->n_runtimes + 1, sizeof(*numbers));
 
 		if (!numbers)
 			return -ENOMEM;
-		rc = kinds_tell_runtimes(c->drain.writer, s->process, f, numbers);
-		for (size_t i = 0; i < n_kinds && rc == 0; i++)
+		TRY(kinds_tell_runtimes(c->drain.writer, s->process, f, numbers));
+		for (size_t i = 0; i < n_kinds; i++)
 			if (kinds[i].object == objects[o])
-				rc = write_kind(c, s, &kinds[i], numbers, &s->kinds[i]);
+				TRY(write_kind(c, s, &kinds[i], numbers, &s->kinds[i]));
 	}
 	s->n_kinds = (uint32_t)n_kinds;
-	return rc;
+	return 0;
 }
 
 static int write_coverage(struct capture *c, struct source *s)
@@ -191,12 +190,10 @@ static int write_coverage(struct capture *c, struct source *s)
 
 static int add_points(struct capture *c, struct source *s, const struct place_program *p)
 {
-	int rc = -EINVAL;
-
-	if (p->kind < s->n_kinds)
-		rc = points_add(&s->points, p, s->kinds[p->kind].index, s->process,
-				c->drain.writer);
-	return rc == 0 ? inlined_points(&c->drain, s, p) : rc;
+	if (p->kind >= s->n_kinds)
+		return -EINVAL;
+	TRY(points_add(&s->points, p, s->kinds[p->kind].index, s->process, c->drain.writer));
+	return inlined_points(&c->drain, s, p);
 }
 
 /* From now on its polls are recorded. */
@@ -228,15 +225,14 @@ static int take_handler(struct capture *c, struct source *s, const struct place_
 static int take_places(struct capture *c, struct source *s)
 {
 	struct place_program p;
-	int rc = 0;
 
-	while (rc == 0 && s->compiler && c->places->next(s->compiler, &p) == 1) {
-		rc = add_points(c, s, &p);
-		if (rc == 0 && p.handler.name && s->kinds[p.kind].boxed)
-			rc = take_handler(c, s, &p);
+	while (s->compiler && c->places->next(s->compiler, &p) == 1) {
+		TRY(add_points(c, s, &p));
+		if (p.handler.name && s->kinds[p.kind].boxed)
+			TRY(take_handler(c, s, &p));
 		if (p.serves)
 			attach_owner(s->attach, p.kind, false);
-		if (rc == 0 && p.n_words &&
+		if (p.n_words &&
 		    attach_program(s->attach, p.kind, p.words, p.n_words, p.task_bytes) == 0 &&
 		    s->kinds[p.kind].task) {
 			s->n_programs++;
@@ -244,7 +240,7 @@ static int take_places(struct capture *c, struct source *s)
 			s->late_ns = s->began_ns ? clock_monotonic_ns() - s->began_ns : 0;
 		}
 	}
-	return rc;
+	return 0;
 }
 
 /* So that tasks have places from the first event on. */
@@ -371,11 +367,11 @@ static void capture_free(struct capture *c)
  * nothing else is recorded, or the program has not begun, there is time. */
 static int begin(struct capture *c, struct attach *a, bool wait, struct error *err)
 {
-	int rc = add_source(c, a, err);
-	struct source *s = rc == 0 ? &c->sources[c->n_sources - 1] : NULL;
+	struct source *s;
+	int rc;
 
-	if (!s)
-		return rc;
+	TRY(add_source(c, a, err));
+	s = &c->sources[c->n_sources - 1];
 	rc = wait ? await_places(c, s) : 0;
 	if (rc < 0)
 		return error_sys(err, rc, "cannot begin the trace");
@@ -677,11 +673,8 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	/* Whether they live is asked before the drain: what a program wrote before its end is in
 	 * the rings then. */
 	bool child_gone = reap_child(c);
-	if (c->late.name && !child_gone) {
-		rc = look_for_runtime(c, now, err);
-		if (rc < 0)
-			return rc;
-	}
+	if (c->late.name && !child_gone)
+		TRY(look_for_runtime(c, now, err));
 	for (size_t i = 0; i < c->n_sources; i++) {
 		struct source *s = &c->sources[i];
 

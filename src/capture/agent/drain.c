@@ -7,6 +7,7 @@
  * is moved to the event before it. What makes no sense, an unknown type, a kind that was never
  * hooked, a head that jumps, is counted and recorded as a loss, at its place.
  */
+#include "base/cleanup.h"
 #include "base/cpu_yield.h"
 #include "base/log.h"
 #include "capture/agent/inlined.h"
@@ -40,25 +41,22 @@ int drain_flush(struct drain *d)
 }
 
 /* Where the thread's next event is put together; it counts when d->n does. */
-static inline struct trace_event *next_event(struct drain *d, uint32_t thread, int *rc)
+static inline int next_event(struct drain *d, uint32_t thread, struct trace_event **ret)
 {
 	if (__builtin_expect(d->n == DRAIN_EVENTS || d->thread != thread, 0)) {
-		*rc = drain_flush(d);
-		if (*rc < 0)
-			return NULL;
+		TRY(drain_flush(d));
 		d->thread = thread;
 	}
 	assert(d->n < DRAIN_EVENTS);
-	return &d->events[d->n];
+	*ret = &d->events[d->n];
+	return 0;
 }
 
 int drain_put(struct drain *d, const struct trace_event *e)
 {
-	int rc = 0;
-	struct trace_event *at = next_event(d, e->thread, &rc);
+	struct trace_event *at;
 
-	if (!at)
-		return rc;
+	TRY(next_event(d, e->thread, &at));
 	*at = *e;
 	d->n++;
 	return 0;
@@ -354,7 +352,6 @@ static int take_chain(struct drain *d, struct source *s, struct ring_cursor *c,
 	uint32_t flags = 0, n = c->n_chain;
 	uint64_t place = 0;
 	uint16_t link;
-	int rc = 0;
 
 	c->n_chain = 0;
 	if ((raw->word0 & 0xff) != AE_POLL_PENDING && (raw->word0 & 0xff) != AE_POLL_PENDING_AT)
@@ -366,19 +363,19 @@ static int take_chain(struct drain *d, struct source *s, struct ring_cursor *c,
 	if ((raw->word0 & 0xff) == AE_POLL_PENDING_AT) {
 		link = (uint16_t)(raw->word1 >> 48);
 		n = points_hold_box(&s->points, link) ? n : 0;
-		rc = add_link(d, s, link, n ? flags : 0, &place);
+		TRY(add_link(d, s, link, n ? flags : 0, &place));
 	}
-	for (; n && rc == 0; n--) {
+	for (; n; n--) {
 		link = c->chain[n - 1];
 		if (link == AGENT_CHAIN_OTHERS)
 			continue;
 		if (link <= AGENT_MAX_CHAIN_POINTS && !points_hold_box(&s->points, link))
 			n = 1;
 		flags = n > 1 && c->chain[n - 2] == AGENT_CHAIN_OTHERS ? TRACE_PLACE_BRANCHES : 0;
-		rc = add_link(d, s, link, flags, &place);
+		TRY(add_link(d, s, link, flags, &place));
 	}
 	e->value = place;
-	return rc;
+	return 0;
 }
 
 static void keep_links(struct ring_cursor *c, uint64_t word)
@@ -495,9 +492,8 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 		c->thread ? capture_threads_find(d->threads, s->process, c->tid) : NULL;
 	uint32_t ring = (uint32_t)(c - s->rings.cursors);
 	uint64_t damaged = 0, time = 0;
-	int rc = 0;
 
-	for (size_t i = 0; i < n && rc == 0; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct agent_event *raw = &d->raw[i];
 		unsigned type = raw->word0 & 0xff;
 		struct trace_event *e;
@@ -508,9 +504,8 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 				continue; /* the same thread, in a ring that was given back too
 					     early */
 			if (c->thread)
-				rc = end_thread(d, s, c, time);
-			if (rc == 0)
-				rc = begin_thread(d, s, c, (uint32_t)raw->word1, time);
+				TRY(end_thread(d, s, c, time));
+			TRY(begin_thread(d, s, c, (uint32_t)raw->word1, time));
 			forget_before(s, ring);
 			c->n_chain = 0;
 			thread = capture_threads_find(d->threads, s->process, c->tid);
@@ -519,10 +514,8 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 		if (!c->thread) {
 			/* A ring's first event names its thread; so this ring was scribbled over.
 			 */
-			rc = begin_thread(d, s, c, 0, time);
+			TRY(begin_thread(d, s, c, 0, time));
 			damaged++;
-			if (rc < 0)
-				break;
 		}
 		if (type == AE_LOST) {
 			uint64_t lost = untold(d, s, c);
@@ -535,7 +528,7 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			c->described = false;
 			c->n_chain = 0;
 			if (lost)
-				rc = put_loss(d, c->thread - 1, time, lost);
+				TRY(put_loss(d, c->thread - 1, time, lost));
 			forget_polls(c, thread);
 			forget_before(s, ring);
 			continue;
@@ -543,7 +536,7 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 		if (s->inlined &&
 		    (type == AE_FUTURE_SNAPSHOT_BEGIN || type == AE_FUTURE_SNAPSHOT_END ||
 		     type == AE_FUTURE_SNAPSHOT_PREV)) {
-			rc = inlined_add_snapshot_item(d, s, ring, raw, c->thread - 1);
+			TRY(inlined_add_snapshot_item(d, s, ring, raw, c->thread - 1));
 			continue;
 		}
 		if (s->stacks && type == AE_STACK) {
@@ -560,37 +553,28 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			keep_links(c, raw->word1);
 			continue;
 		}
-		e = next_event(d, c->thread - 1, &rc);
-		if (!e)
-			break;
+		TRY(next_event(d, c->thread - 1, &e));
 		*e = (struct trace_event){.time = time, .thread = c->thread - 1};
 		if (!translate(d, s, raw, e)) {
 			damaged++;
 			continue;
 		}
 		if (s->points.deep)
-			rc = take_chain(d, s, c, raw, e);
-		if (rc < 0)
-			break;
+			TRY(take_chain(d, s, c, raw, e));
 		classify_call(s, c, e);
 		follow_polls(s, c, thread, raw, e);
 		if (s->stacks)
-			rc = ring_stacks_event(d, s, ring, e);
-		if (rc < 0)
-			break;
+			TRY(ring_stacks_event(d, s, ring, e));
 		if (s->inlined) {
 			const struct trace_event copy = *e;
 
-			rc = inlined_event(d, s, ring, &copy);
+			TRY(inlined_event(d, s, ring, &copy));
 		} else {
 			d->n++;
 		}
 	}
-	if (damaged && rc == 0) {
-		s->n_damaged += damaged;
-		rc = put_loss(d, c->thread - 1, time, damaged);
-	}
-	return rc;
+	s->n_damaged += damaged;
+	return damaged ? put_loss(d, c->thread - 1, time, damaged) : 0;
 }
 
 /*
@@ -616,62 +600,58 @@ static int drain_ring(struct drain *d, struct source *s, uint32_t i)
 	bool damaged = false;
 	uint64_t head = ring_set_head(&s->rings, i, &damaged);
 	double fill = (double)(head - c->tail) / s->rings.ring_bytes;
-	int rc = 0;
 
 	if (damaged) {
 		s->n_damaged++;
 		if (c->thread)
-			rc = put_loss(d, c->thread - 1, clock_map_ns(&d->clock, d->now_ticks), 1);
+			TRY(put_loss(d, c->thread - 1, clock_map_ns(&d->clock, d->now_ticks), 1));
 	}
 	if (fill > d->fill)
 		d->fill = fill;
 	cpu_yield_buffer_fill(fill);
-	while (rc == 0 && c->tail != head) {
+	while (c->tail != head) {
 		size_t n = ring_set_copy(&s->rings, i, head, d->raw), due;
 
 		/* Events up to here were stamped before now. */
 		d->now_ticks = clock_ticks();
 		due = count_due(d, n);
 		ring_set_give(&s->rings, i, due);
-		rc = take_events(d, s, c, due);
+		TRY(take_events(d, s, c, due));
 		cpu_yield();
 		if (due < n || !budget_spend(&d->budget, n))
 			break;
 	}
-	return rc;
+	return 0;
 }
 
 int drain_source(struct drain *d, struct source *s, uint64_t ns)
 {
 	uint32_t used = ring_set_used(&s->rings), first = s->next_ring < used ? s->next_ring : 0;
-	int rc = 0;
 
 	d->last_ns = 0;
 	descriptors_tidy(&s->descriptors);
 	d->now_ticks = clock_ticks();
 	budget_init(&d->budget, BUDGET_UNLIMITED, ns);
-	for (uint32_t k = 0; k < used && rc == 0 && d->budget.steps; k++) {
+	for (uint32_t k = 0; k < used && d->budget.steps; k++) {
 		s->next_ring = (first + k) % used;
-		rc = drain_ring(d, s, s->next_ring++);
+		TRY(drain_ring(d, s, s->next_ring++));
 	}
-	if (rc == 0)
-		rc = drain_flush(d);
+	TRY(drain_flush(d));
 	if (d->last_ns > s->seen_ns)
 		s->seen_ns = d->last_ns;
-	return rc;
+	return 0;
 }
 
 int drain_threads(struct drain *d, struct source *s)
 {
-	struct attach_thread *threads;
+	_cleanup_free_ struct attach_thread *threads = NULL;
 	uint32_t used = ring_set_used(&s->rings);
 	size_t n;
-	int rc = 0;
 
 	if (attach_threads(s->attach, &threads, &n) < 0 || !n)
 		return 0; /* the process is ending */
 	s->threaded = n > 1;
-	for (uint32_t i = 0; i < used && rc == 0; i++) {
+	for (uint32_t i = 0; i < used; i++) {
 		struct ring_cursor *c = &s->rings.cursors[i];
 		const struct attach_thread *t;
 		char name[16];
@@ -683,30 +663,26 @@ int drain_threads(struct drain *d, struct source *s)
 			if (!ring_set_empty(&s->rings, i) ||
 			    attach_give_ring(s->attach, i, c->own_tid) < 0)
 				continue;
-			rc = tell_last_loss(d, s, c);
-			if (rc == 0)
-				rc = end_thread(d, s, c, clock_map_ns(&d->clock, clock_ticks()));
+			TRY(tell_last_loss(d, s, c));
+			TRY(end_thread(d, s, c, clock_map_ns(&d->clock, clock_ticks())));
 			continue;
 		}
 		attach_thread_name(s->attach, t->tid, name);
 		if (*name && strcmp(name, c->name)) {
 			memcpy(c->name, name, sizeof(name));
-			rc = trace_writer_thread_name(d->writer, c->thread - 1, name);
+			TRY(trace_writer_thread_name(d->writer, c->thread - 1, name));
 		}
 	}
-	for (uint32_t i = 0; i < s->n_early && rc == 0; i++) {
+	for (uint32_t i = 0; i < s->n_early; i++) {
 		uint32_t own_tid = s->early[i].own_tid;
 
 		if (!own_tid || bsearch(&own_tid, threads, n, sizeof(*threads), compare_own))
 			continue;
 		s->early[i].own_tid = 0;
-		rc = put_thread_end(d, s, s->early[i].tid, s->early[i].thread,
-				    clock_map_ns(&d->clock, clock_ticks()));
+		TRY(put_thread_end(d, s, s->early[i].tid, s->early[i].thread,
+				   clock_map_ns(&d->clock, clock_ticks())));
 	}
-	free(threads);
-	if (rc == 0)
-		rc = drain_flush(d);
-	return rc;
+	return drain_flush(d);
 }
 
 /* Whether a thread in this system call may be in that call of libc's. */

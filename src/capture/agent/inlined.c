@@ -496,18 +496,16 @@ static int tell_tree(struct drain *d, const struct source *s, const struct trace
 		     const struct future_snapshot *now, uint32_t first)
 {
 	uint32_t stack[AGENT_LIST_MAX], n = 0;
-	int rc = 0;
 
-	for (uint32_t i = first; i < now->n && rc == 0; i++) {
-		while (n && stack[n - 1] != now->items[i].parent && rc == 0)
-			rc = tell(d, s, at, &now->items[stack[--n]], TE_FUTURE_END, TO_PENDING);
-		if (rc == 0)
-			rc = tell(d, s, at, &now->items[i], TE_FUTURE_BEGIN, 0);
+	for (uint32_t i = first; i < now->n; i++) {
+		while (n && stack[n - 1] != now->items[i].parent)
+			TRY(tell(d, s, at, &now->items[stack[--n]], TE_FUTURE_END, TO_PENDING));
+		TRY(tell(d, s, at, &now->items[i], TE_FUTURE_BEGIN, 0));
 		stack[n++] = i;
 	}
-	while (n && rc == 0)
-		rc = tell(d, s, at, &now->items[stack[--n]], TE_FUTURE_END, TO_PENDING);
-	return rc;
+	while (n)
+		TRY(tell(d, s, at, &now->items[stack[--n]], TE_FUTURE_END, TO_PENDING));
+	return 0;
 }
 
 /* Counts the ends, of which it isn't known how they were. */
@@ -639,19 +637,21 @@ static int end_root(struct drain *d, struct source *s, struct inlined_thread *t,
 		.kind = o->kind,
 		.task = o->task,
 	};
-	int rc = close_poll(d, s, t, o, &now, &left, &end);
 
+	TRY(close_poll(d, s, t, o, &now, &left, &end));
 	t->n--;
-	return rc == 0 ? drain_put(d, &end) : rc;
+	return drain_put(d, &end);
 }
 
 int inlined_thread_end(struct drain *d, struct source *s, uint32_t ring, uint32_t thread)
 {
 	struct inlined_thread *t = &s->inlined[ring];
-	int rc = t->begun ? open_line(d, s, t, thread) : 0;
-	struct inlined_poll *o = open_root(s, t);
+	struct inlined_poll *o;
 
-	return rc == 0 && o ? end_root(d, s, t, o, thread) : rc;
+	if (t->begun)
+		TRY(open_line(d, s, t, thread));
+	o = open_root(s, t);
+	return o ? end_root(d, s, t, o, thread) : 0;
 }
 
 /*
@@ -688,36 +688,30 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 {
 	struct inlined_thread *t = &s->inlined[ring];
 	struct trace_event e = *event;
-	int rc = 0;
 
 	if (t->begun)
-		rc = open_line(d, s, t, e.thread);
-	if (rc == 0)
-		rc = settle_root(d, s, t, &e);
+		TRY(open_line(d, s, t, e.thread));
+	TRY(settle_root(d, s, t, &e));
 	t->last_ns = e.time;
-	if (rc < 0)
-		return rc;
 	if (e.type == TE_POLL_BEGIN || e.type == TE_FUTURE_BEGIN) {
 		clear(&t->current);
 		clear(&t->departed);
 		t->begun = t->n < MAX_POLLS;
-		rc = open_poll(t, &e);
-		if (rc < 0)
-			return rc;
+		TRY(open_poll(t, &e));
 	} else if ((e.type == TE_POLL_END || e.type == TE_FUTURE_END) && t->n) {
 		struct inlined_poll *o = t->n <= MAX_POLLS ? &t->polls[t->n - 1] : NULL;
 
 		if (e.arg == TO_PENDING && !e.value)
 			e.value = place_of(s, &t->current, &e);
-		if (o && o->kind == e.kind && o->task == e.task && rc == 0)
-			rc = close_poll(d, s, t, o, &t->current, &t->departed, &e);
+		if (o && o->kind == e.kind && o->task == e.task)
+			TRY(close_poll(d, s, t, o, &t->current, &t->departed, &e));
 		t->n--;
 		clear(&t->current);
 		clear(&t->departed);
 		if (e.type == TE_FUTURE_END)
 			add_inner(s, t, e.kind, e.task);
 	}
-	return rc == 0 ? drain_put(d, &e) : rc;
+	return drain_put(d, &e);
 }
 
 int inlined_add_snapshot_item(struct drain *d, struct source *s, uint32_t ring,
