@@ -18,6 +18,7 @@ struct around {
 	struct task *task;
 	uint32_t depth;
 	uint64_t begin_ns;
+	struct tl_round round;
 };
 
 static struct around look(struct timeline *tl, struct thread *th, uint64_t t)
@@ -37,7 +38,10 @@ static struct around look(struct timeline *tl, struct thread *th, uint64_t t)
 		f = &th->root_poll;
 	if (!f || !f->task || t < f->begin_ns)
 		return (struct around){0};
-	return (struct around){.task = f->task, .depth = future_depth(th), .begin_ns = f->begin_ns};
+	return (struct around){.task = f->task,
+			       .depth = future_depth(th),
+			       .begin_ns = f->begin_ns,
+			       .round = f->task->round};
 }
 
 static uint64_t begin_of(const struct timeline *tl, const struct around *a, uint64_t end_ns,
@@ -65,6 +69,7 @@ void aux_syscall(struct timeline *tl, struct thread *th, const struct trace_even
 		.result = (int64_t)ev->task,
 		.begin_ns = begin_of(tl, &a, ev->time, ev->value),
 		.end_ns = ev->time,
+		.round = a.round,
 	};
 	th->call_begin_ns = call.begin_ns;
 	th->call_end_ns = call.end_ns;
@@ -82,6 +87,7 @@ void aux_off_cpu(struct timeline *tl, struct thread *th, const struct trace_even
 		.syscall = ev->task <= UINT16_MAX ? (uint32_t)ev->task : 0,
 		.begin_ns = begin_of(tl, &a, ev->time, ev->value),
 		.end_ns = ev->time,
+		.round = a.round,
 	};
 	if (ev->arg >= TX_N)
 		tl->n_inconsistent++;
@@ -104,6 +110,7 @@ void aux_sample(struct timeline *tl, struct thread *th, const struct trace_event
 		.weight = ev->task,
 		.stack = ev->value <= UINT32_MAX ? ev->value : 0,
 		.poll_ns = a.begin_ns,
+		.round = a.round,
 	};
 	TELL(tl, sample, &sample);
 }

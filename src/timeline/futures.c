@@ -139,6 +139,8 @@ static void future_over(struct timeline *tl, struct future *f, enum trace_outcom
 {
 	leave_place(tl, f);
 	list_remove(f);
+	if (tl_is_round(&f->tl) && f->thread == NO_THREAD)
+		round_over(f);
 	tl->n_futures--;
 	f->tl.outcome = outcome;
 	f->tl.end_ns = outcome == TO_PENDING ? 0 : t;
@@ -217,6 +219,8 @@ static void future_pop(struct timeline *tl, struct thread *th, uint64_t t,
 	f->n_losses = tl->n_losses;
 	f->unknown = outcome == TO_UNKNOWN && (unseen || !tl->finished);
 	f->end_unseen = unseen;
+	if (tl_is_round(&f->tl))
+		round_poll_end(th, f, open.n_frames, length, outcome);
 	struct task *task = task_around(th, open.n_frames);
 	struct tl_future_poll poll = {
 		.future = &f->tl,
@@ -335,6 +339,7 @@ static struct future *future_new(struct timeline *tl, struct thread *th, struct 
 	f->tl.addr = addr;
 	f->tl.task = task ? &task->tl : NULL;
 	f->tl.begin_ns = t;
+	round_of_new(th, f);
 	f->at_same = map_get(&tl->future_places, place_key(k), addr);
 	int r = map_put(&tl->future_places, place_key(k), addr, f);
 	if (r < 0)
@@ -407,6 +412,8 @@ void future_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64
 	f->tl.n_polls++;
 	f->thread = th->tl.thread;
 	th->complete = true;
+	if (tl_is_round(&f->tl))
+		round_polled(th, f);
 }
 
 void future_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t addr, uint64_t t,

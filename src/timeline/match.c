@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "trace/labels.h"
 #include "trace/objects.h"
 
 #include <errno.h>
@@ -39,11 +40,25 @@ int match_note(struct match *m, const struct tl_task *task, bool wanted)
 	return map_put(&m->kinds, task->kind, 0, &there);
 }
 
+int match_note_handler(struct match *m, uint32_t kind, bool wanted)
+{
+	static char there;
+
+	m->n_wanted += wanted;
+	return map_put(&m->kinds, kind, 0, &there);
+}
+
 /* ---- what there is ---- */
+
+/* free() */
+static char *handler_of(const struct trace_kind *k)
+{
+	return k && k->flags & TRACE_KIND_HANDLER ? handler_name(k) : NULL;
+}
 
 struct call_names {
 	struct buf text;
-	const char *seen[MAX_NAMES];
+	char *seen[MAX_NAMES];
 	unsigned n;
 };
 
@@ -52,10 +67,10 @@ static void add_name(struct call_names *names, const char *name)
 	size_t len = strlen(name);
 
 	for (unsigned i = 0; i < names->n && i < MAX_NAMES; i++)
-		if (!strcmp(names->seen[i], name))
+		if (names->seen[i] && !strcmp(names->seen[i], name))
 			return;
 	if (names->n < MAX_NAMES) {
-		names->seen[names->n] = name;
+		names->seen[names->n] = strdup(name);
 		buf_str(&names->text, names->n ? ", " : "");
 		buf_add(&names->text, name, len < MAX_NAME_BYTES ? len : MAX_NAME_BYTES);
 		buf_str(&names->text, len > MAX_NAME_BYTES ? "..." : "");
@@ -69,14 +84,17 @@ static int complain(struct call_names *names, const char *what, const char *word
 	error_set(err, -ENOENT, "no %s '%s': the trace has %s", what, word,
 		  buf_failed(&names->text) ? "others" : names->text.data);
 	buf_done(&names->text);
+	for (unsigned i = 0; i < names->n && i < MAX_NAMES; i++)
+		free(names->seen[i]);
 	return -ENOENT;
 }
 
-static const char *kind_name(const struct match *m, uint32_t kind)
+static void add_kind(struct call_names *names, const struct match *m, uint32_t kind)
 {
 	const struct trace_kind *k = trace_reader_kind(m->reader, kind);
+	_cleanup_free_ char *handler = handler_of(k);
 
-	return k && k->name ? k->name : "";
+	add_name(names, handler ? handler : k && k->name ? k->name : "");
 }
 
 static int no_family(const struct match *m, const char *word, struct error *err)
@@ -86,7 +104,7 @@ static int no_family(const struct match *m, const char *word, struct error *err)
 	size_t pos = 0;
 
 	while ((e = map_next(&m->kinds, &pos)))
-		add_name(&names, kind_name(m, (uint32_t)e->a));
+		add_kind(&names, m, (uint32_t)e->a);
 	return complain(&names, "family whose name contains", word, err);
 }
 
@@ -126,12 +144,15 @@ static bool match_text(const char *const *list, const char *text)
 
 bool match_kind(const char *const *list, struct trace_reader *r, const struct trace_kind *k)
 {
-	_cleanup_free_ char *object = NULL;
+	_cleanup_free_ char *object = NULL, *handler = NULL;
 	_cleanup_buf_ struct buf label = BUF_INIT;
 
 	if (!k || !k->name)
 		return false;
 	if (match_text(list, k->name))
+		return true;
+	handler = handler_of(k);
+	if (handler && match_text(list, handler))
 		return true;
 	object = trace_has_objects(r, k->process) ? trace_object_label(r, trace_kind_object(r, k))
 						  : NULL;

@@ -15,7 +15,8 @@ struct match {
 	uint64_t n_wanted;
 };
 
-/* Whether a kind's name contains one of the words, also after the object that reports put before it. */
+/* Whether a kind's name contains one of the words, also after the object that reports put before it;
+ * of a handler, the name of the program's function. */
 bool match_kind(const char *const *list, struct trace_reader *r, const struct trace_kind *k);
 /* The same of a thread's name; or one of the words is its tid. */
 bool match_thread(const char *const *list, const struct trace_thread *t);
@@ -23,5 +24,7 @@ bool match_thread(const char *const *list, const struct trace_thread *t);
 void match_done(struct match *m);
 /* Of each task once; `wanted`: it passes the filter. -ENOMEM or 0. */
 int match_note(struct match *m, const struct tl_task *task, bool wanted);
+/* Of each kind of handler that a task has served, once. */
+int match_note_handler(struct match *m, uint32_t kind, bool wanted);
 /* At the end of a trace of this length. 0, or -ENOENT with a sentence. */
 int match_check(const struct match *m, uint64_t length_ns, struct error *err);

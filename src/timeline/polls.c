@@ -131,6 +131,7 @@ void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64
 		.blocked_ns = f->blocked_ns,
 		.n_blocks = f->n_blocks,
 		.section_ns = f->section_ns,
+		.round = f->longest,
 	};
 	task->polled_ns = f->begin_ns;
 	task->polled_until_ns = t;
@@ -141,6 +142,7 @@ void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64
 	}
 	task->polled_on = th->tl.thread + 1;
 	task->polled_parks = th->n_parks;
+	round_task_polled(f);
 	TELL(tl, poll, &poll);
 	if (!f->inferred)
 		task->thread = NO_THREAD;
@@ -450,6 +452,7 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t arg, uint64_t t
 		.nonblocking = nonblocking,
 		.begin_ns = begin,
 		.end_ns = t,
+		.round = f->task->round,
 	};
 	TELL(tl, block, &block);
 }

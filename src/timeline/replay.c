@@ -5,7 +5,8 @@
  * The window's end is simpler: the timeline is fed up to there and finished.
  *
  * Names that may change (threads) are matched each time, those of tasks once per task: the result
- * is noted in tl_task.passed.
+ * is noted in tl_task.passed. Of a task that only serves a handler of the wanted name what belongs to
+ * such rounds passes.
  */
 #include "timeline/replay.h"
 
@@ -17,7 +18,13 @@
 
 #define EVENTS_PER_PROGRESS 65536
 
-enum passed { PASS_UNDECIDED = 0, PASS_NO, PASS_YES, PASS_TOLD };
+/* Bits of tl_task.passed, and of tl_future.passed. */
+enum passed {
+	PASS_DECIDED = 1,
+	PASS_ALL = 2,	 /* all of it */
+	PASS_ROUNDS = 4, /* what belongs to rounds that match */
+	PASS_TOLD = 8,
+};
 
 /* What is reported of a thread at the end, counted in the window only. */
 struct replay_thread {
@@ -35,6 +42,8 @@ struct replay {
 	size_t n_threads;
 	struct match match;
 	bool out_of_memory; /* for `match` */
+	uint8_t *handlers;  /* by kind: enum passed */
+	uint32_t n_handlers;
 };
 
 /* ---- what matches ---- */
@@ -48,12 +57,9 @@ static bool matches_thread(const struct replay *rp, uint32_t thread)
 	return t && match_thread(list, t);
 }
 
-static bool matches_task(const struct replay *rp, const struct tl_task *task)
+static bool matches_number(const struct replay *rp, const struct tl_task *task)
 {
 	const struct replay_filter *f = rp->filter;
-	if (f->families &&
-	    !match_kind(f->families, rp->reader, trace_reader_kind(rp->reader, task->kind)))
-		return false;
 	if (!f->tasks)
 		return true;
 	for (const char *const *one = f->tasks; *one; one++) {
@@ -65,22 +71,48 @@ static bool matches_task(const struct replay *rp, const struct tl_task *task)
 	return false;
 }
 
-static bool wanted(struct replay *rp, struct tl_task *task)
+static bool matches_kind(const struct replay *rp, uint32_t kind)
 {
-	if (task->passed == PASS_UNDECIDED) {
-		task->passed = matches_task(rp, task) ? PASS_YES : PASS_NO;
-		if (!rp->out_of_memory)
-			rp->out_of_memory =
-				match_note(&rp->match, task, task->passed == PASS_YES) < 0;
+	const char *const *list = rp->filter->families;
+
+	return !list || match_kind(list, rp->reader, trace_reader_kind(rp->reader, kind));
+}
+
+static bool matches_handler(struct replay *rp, const struct tl_round *round)
+{
+	if (!round->serial || !GROW_ZERO(rp->handlers, round->kind, rp->n_handlers)) {
+		rp->out_of_memory = rp->out_of_memory || round->serial;
+		return false;
 	}
-	return task->passed != PASS_NO;
+	uint8_t *passed = &rp->handlers[round->kind];
+	if (!*passed) {
+		*passed = PASS_DECIDED | (matches_kind(rp, round->kind) ? PASS_ALL : 0);
+		rp->out_of_memory = rp->out_of_memory ||
+				    match_note_handler(&rp->match, round->kind, *passed & PASS_ALL);
+	}
+	return *passed & PASS_ALL;
+}
+
+/* NULL: something of the whole task. */
+static bool wanted(struct replay *rp, struct tl_task *task, const struct tl_round *round)
+{
+	if (!task->passed) {
+		bool number = matches_number(rp, task),
+		     all = number && matches_kind(rp, task->kind);
+
+		task->passed = PASS_DECIDED | (all ? PASS_ALL : number ? PASS_ROUNDS : 0);
+		rp->out_of_memory = rp->out_of_memory || match_note(&rp->match, task, all) < 0;
+	}
+	/* What a round is called is noted in any case: a word may match no other one. */
+	bool matches = round && rp->filter->families && matches_handler(rp, round);
+	return task->passed & PASS_ALL || (task->passed & PASS_ROUNDS && matches);
 }
 
 static int tell(const struct replay *rp, struct tl_task *task)
 {
-	if (task->passed == PASS_TOLD)
+	if (task->passed & PASS_TOLD)
 		return 0;
-	task->passed = PASS_TOLD;
+	task->passed |= PASS_TOLD;
 	return rp->sink->task_begin ? rp->sink->task_begin(rp->ctx, task) : 0;
 }
 
@@ -106,16 +138,15 @@ static int pass_task_begin(void *ctx, struct tl_task *task)
 	struct replay *rp = ctx;
 	/* Otherwise with its first slice in the window, or on a thread that matches. */
 	bool at_once = !rp->filter->threads && task->spawn_ns >= rp->from_ns;
-	return wanted(rp, task) && at_once ? tell(rp, task) : 0;
+	return wanted(rp, task, NULL) && at_once ? tell(rp, task) : 0;
 }
 
 static int pass_task_end(void *ctx, struct tl_task *task)
 {
 	struct replay *rp = ctx;
 	bool in_window = !task->end_ns || task->end_ns >= rp->from_ns;
-	if (!wanted(rp, task))
-		return 0;
-	if (task->passed != PASS_TOLD && (rp->filter->threads || !in_window))
+	bool told = task->passed & PASS_TOLD;
+	if (!told && (!wanted(rp, task, NULL) || rp->filter->threads || !in_window))
 		return 0;
 	int r = tell(rp, task);
 	return r < 0 || !rp->sink->task_end ? r : rp->sink->task_end(rp->ctx, task);
@@ -142,7 +173,7 @@ static int pass_poll(void *ctx, const struct tl_poll *poll)
 		t->tl.busy_ns += tl_poll_held_ns(&p);
 		t->tl.n_unmeasured += !tl_poll_measured(&p);
 	}
-	if (!wanted(rp, p.task))
+	if (!wanted(rp, p.task, &p.round))
 		return 0;
 	int r = tell(rp, p.task);
 	return r < 0 || !rp->sink->poll ? r : rp->sink->poll(rp->ctx, &p);
@@ -152,9 +183,9 @@ static int pass_wait(void *ctx, const struct tl_wait *wait)
 {
 	struct replay *rp = ctx;
 	struct tl_wait w = *wait;
-	if (!clip(rp, &w.begin_ns, &w.end_ns) || !wanted(rp, w.task))
+	if (!clip(rp, &w.begin_ns, &w.end_ns) || !wanted(rp, w.task, &w.round))
 		return 0;
-	if (rp->filter->threads && w.task->passed != PASS_TOLD)
+	if (rp->filter->threads && !(w.task->passed & PASS_TOLD))
 		return 0;
 	int r = tell(rp, w.task);
 	return r < 0 || !rp->sink->wait ? r : rp->sink->wait(rp->ctx, &w);
@@ -164,7 +195,7 @@ static int pass_wake(void *ctx, const struct tl_wake *wake)
 {
 	struct replay *rp = ctx;
 	if (wake->time_ns < rp->from_ns || !matches_thread(rp, wake->thread) ||
-	    !wanted(rp, wake->task))
+	    !wanted(rp, wake->task, &wake->round))
 		return 0;
 	int r = tell(rp, wake->task);
 	return r < 0 || !rp->sink->wake ? r : rp->sink->wake(rp->ctx, wake);
@@ -183,25 +214,26 @@ static int pass_block(void *ctx, const struct tl_block *block)
 	if (!t)
 		return -ENOMEM;
 	t->tl.blocked_ns += b.keeps_worker ? b.end_ns - b.begin_ns : 0;
-	if (!wanted(rp, b.task))
+	if (!wanted(rp, b.task, &b.round))
 		return 0;
 	int r = tell(rp, b.task);
 	return r < 0 || !rp->sink->block ? r : rp->sink->block(rp->ctx, &b);
 }
 
 /* Events of other sources on a thread, in a poll or outside of all. */
-static bool passes_aux(struct replay *rp, struct tl_task *task, uint32_t thread)
+static bool passes_aux(struct replay *rp, struct tl_task *task, uint32_t thread,
+		       const struct tl_round *round)
 {
 	if (!matches_thread(rp, thread))
 		return false;
-	return task ? wanted(rp, task) : !rp->filter->families && !rp->filter->tasks;
+	return task ? wanted(rp, task, round) : !rp->filter->families && !rp->filter->tasks;
 }
 
 static int pass_syscall(void *ctx, const struct tl_syscall *call)
 {
 	struct replay *rp = ctx;
 	struct tl_syscall c = *call;
-	if (!clip(rp, &c.begin_ns, &c.end_ns) || !passes_aux(rp, c.task, c.thread))
+	if (!clip(rp, &c.begin_ns, &c.end_ns) || !passes_aux(rp, c.task, c.thread, &c.round))
 		return 0;
 	int r = c.task ? tell(rp, c.task) : 0;
 	return r < 0 || !rp->sink->syscall ? r : rp->sink->syscall(rp->ctx, &c);
@@ -211,7 +243,7 @@ static int pass_off_cpu(void *ctx, const struct tl_off_cpu *off)
 {
 	struct replay *rp = ctx;
 	struct tl_off_cpu o = *off;
-	if (!clip(rp, &o.begin_ns, &o.end_ns) || !passes_aux(rp, o.task, o.thread))
+	if (!clip(rp, &o.begin_ns, &o.end_ns) || !passes_aux(rp, o.task, o.thread, &o.round))
 		return 0;
 	int r = o.task ? tell(rp, o.task) : 0;
 	return r < 0 || !rp->sink->off_cpu ? r : rp->sink->off_cpu(rp->ctx, &o);
@@ -220,7 +252,8 @@ static int pass_off_cpu(void *ctx, const struct tl_off_cpu *off)
 static int pass_sample(void *ctx, const struct tl_sample *sample)
 {
 	struct replay *rp = ctx;
-	if (sample->time_ns < rp->from_ns || !passes_aux(rp, sample->task, sample->thread))
+	if (sample->time_ns < rp->from_ns ||
+	    !passes_aux(rp, sample->task, sample->thread, &sample->round))
 		return 0;
 	int r = sample->task ? tell(rp, sample->task) : 0;
 	return r < 0 || !rp->sink->sample ? r : rp->sink->sample(rp->ctx, sample);
@@ -229,7 +262,7 @@ static int pass_sample(void *ctx, const struct tl_sample *sample)
 static int pass_machine(void *ctx, const struct tl_machine *machine)
 {
 	struct replay *rp = ctx;
-	if (machine->time_ns < rp->from_ns || !passes_aux(rp, machine->task, machine->thread))
+	if (machine->time_ns < rp->from_ns || !passes_aux(rp, machine->task, machine->thread, NULL))
 		return 0;
 	return rp->sink->machine ? rp->sink->machine(rp->ctx, machine) : 0;
 }
@@ -238,7 +271,8 @@ static int pass_future_poll(void *ctx, const struct tl_future_poll *poll)
 {
 	struct replay *rp = ctx;
 	struct tl_future_poll p = *poll;
-	if (!clip(rp, &p.begin_ns, &p.end_ns) || !passes_aux(rp, p.task, p.thread))
+	if (!clip(rp, &p.begin_ns, &p.end_ns) ||
+	    !passes_aux(rp, p.task, p.thread, &p.future->round))
 		return 0;
 	uint64_t length = p.end_ns - p.begin_ns, since = p.begin_ns - rp->from_ns;
 	if (p.self_ns > length)
@@ -250,7 +284,7 @@ static int pass_future_poll(void *ctx, const struct tl_future_poll *poll)
 	int r = p.task ? tell(rp, p.task) : 0;
 	if (r == 0 && rp->sink->future_poll)
 		r = rp->sink->future_poll(rp->ctx, &p);
-	p.future->passed = PASS_TOLD;
+	p.future->passed |= PASS_TOLD;
 	return r;
 }
 
@@ -259,9 +293,9 @@ static int pass_future_end(void *ctx, struct tl_future *future)
 {
 	struct replay *rp = ctx;
 	bool in_window = !future->end_ns || future->end_ns >= rp->from_ns;
-	if (future->passed != PASS_TOLD &&
+	if (!(future->passed & PASS_TOLD) &&
 	    (!in_window || rp->filter->threads ||
-	     (future->task ? !wanted(rp, future->task)
+	     (future->task ? !wanted(rp, future->task, &future->round)
 			   : rp->filter->families || rp->filter->tasks)))
 		return 0;
 	int r = future->task ? tell(rp, future->task) : 0;
@@ -278,7 +312,7 @@ static int pass_section(void *ctx, const struct tl_section *section)
 	struct replay *rp = ctx;
 	struct tl_section s = *section;
 	if (!clip(rp, &s.begin_ns, &s.end_ns) || !matches_thread(rp, s.thread) ||
-	    !wanted(rp, s.task))
+	    !wanted(rp, s.task, NULL))
 		return 0;
 	int r = tell(rp, s.task);
 	return r < 0 || !rp->sink->section ? r : rp->sink->section(rp->ctx, &s);
@@ -497,6 +531,7 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 		*ret_base_ns = base;
 	timeline_free(tl);
 	free(rp.threads);
+	free(rp.handlers);
 	match_done(&rp.match);
 	return ret < 0 ? ret : 0;
 }

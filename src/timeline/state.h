@@ -8,6 +8,7 @@
  *     polls.c     what is open on a thread: polls, workers' loops, blocking calls, parks
  *     roots.c     block_on: its polls are inferred
  *     futures.c   what is polled inside of a task's poll
+ *     rounds.c    the requests that a connection's task serves
  *     aux_events.c what other sources tell of a thread: system calls, samples, ...
  *
  * Failure is sticky: `failed` is set once, by the sink or for lack of memory; no callback is made
@@ -55,6 +56,7 @@ struct kind {
 			      * worker's loop */
 	bool block_in_place; /* its spawn inside a poll is a block_in_place */
 	bool loops;	     /* a root whose thread polls tasks itself (current_thread) */
+	bool handler;	     /* a future's: its instances are rounds */
 	struct spawn *spawns;
 	uint64_t n_waiting;  /* spawns in the treap */
 	uint64_t first_hint; /* of its first spawn with a hint: much smaller ids were not spawned
@@ -81,6 +83,7 @@ struct task {
 	uint32_t woken_by;  /* thread + 1 whose wake made it SCHEDULED; 0: not one */
 	uint64_t since_ns;  /* the present state began */
 	uint64_t place;	    /* its await point, see tl_poll.place */
+	struct tl_round round;		     /* to which what it does now belongs */
 	uint64_t polled_ns, polled_until_ns; /* its last poll that has ended */
 	uint64_t n_losses;		     /* known when its state was last certain */
 	uint64_t scheduled_ns, wake_serial;  /* how it became SCHEDULED, 0 if not known */
@@ -140,6 +143,9 @@ struct frame {
 	bool inferred;	   /* a root's */
 	bool unseen;	   /* the begin was not seen */
 	struct task *root; /* a block_on inside this poll */
+	struct tl_round longest,
+		pending; /* rounds polled in it: longest; last, and still pending */
+	uint64_t longest_ns;
 };
 
 struct thread {
@@ -349,6 +355,18 @@ uint32_t future_depth(const struct thread *th);
 /* Before a task's end is reported (end_ns 0: it is alive at the trace's end). */
 void future_task_end(struct timeline *tl, struct task *task, uint64_t t);
 void future_finish(struct timeline *tl);
+
+/* rounds.c: each of a future that is a round. */
+/* The round that a new future is in, or begins. */
+void round_of_new(const struct thread *th, struct future *f);
+void round_polled(struct thread *th, const struct future *f);
+/* The poll of that length has ended; n_frames: polls of tasks around it. */
+void round_poll_end(struct thread *th, const struct future *f, uint32_t n_frames, uint64_t length,
+		    enum trace_outcome outcome);
+/* It is over, and is not being polled. */
+void round_over(const struct future *f);
+/* The task's poll ends: what belongs to what from then on. */
+void round_task_polled(const struct frame *f);
 
 /* aux_events.c */
 void aux_init(struct timeline *tl);

@@ -164,6 +164,7 @@ void task_state(struct timeline *tl, struct task *task, enum task_state state, u
 		.place = task->tl.state == TS_UNKNOWN ? 0 : task->place,
 		.begin_ns = task->since_ns,
 		.end_ns = t,
+		.round = task->round,
 	};
 	if (wait.state == TS_WAITING)
 		task->tl.wait_ns += length;
@@ -271,6 +272,7 @@ uint64_t task_tell_wake(struct timeline *tl, struct thread *th, struct task *tas
 		.self = self,
 		.deferred = deferred,
 		.first_self = self && !task->self_woken,
+		.round = task->round,
 	};
 	if (by_waker) {
 		task->tl.n_wakes++;

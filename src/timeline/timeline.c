@@ -95,6 +95,7 @@ static void kind_learn(struct kind *k, const struct trace_kind *meta)
 	k->role = meta->role < TR_N ? (enum trace_role)meta->role : TR_TASK;
 	k->process = meta->process;
 	k->address_named = meta->address_named;
+	k->handler = k->role == TR_FUTURE && meta->flags & TRACE_KIND_HANDLER;
 	bool nameless = empty(meta->full_name) || (meta->name && !strncmp(meta->name, "kind ", 5));
 	k->maybe_worker = nameless && !k->address_named && k->role != TR_WORKER &&
 			  k->role != TR_ROOT && k->role != TR_FUTURE &&

@@ -29,6 +29,13 @@
  * polled.
  *
  * block_on's root future is no task of the runtime, and its polls are *inferred*: see roots.c.
+ *
+ * A connection's task serves one request after another. Each is a *round*: an instance of a future
+ * whose kind is a handler (TRACE_KIND_HANDLER), from its first poll to its last. What the task does
+ * belongs to one round, or to none, so what is summed up by round adds up to the task's own sums:
+ *   a poll, to the round that was polled longest in it, none if none was;
+ *   what is between polls, to the round that was polled last in the poll before and is pending;
+ *   a wake, a call, a sample, to the round that is polled then, else to that of what is around.
  */
 #pragma once
 
@@ -79,6 +86,12 @@ static inline bool tl_role_counts(unsigned role)
 	return role == TR_TASK || role == TR_BLOCKING;
 }
 
+/* The request that something belongs to; serial 0: none. */
+struct tl_round {
+	uint64_t serial; /* of the tl_future that handles it */
+	uint32_t kind;	 /* and its kind; meaningless if there is none */
+};
+
 /* One poll of a task, reported when it ends. Polls of one task never overlap; polls on one thread
  * nest.
  */
@@ -105,6 +118,7 @@ struct tl_poll {
 	uint32_t n_blocks;
 	uint64_t section_ns; /* from then on it was in block_in_place: another thread is the worker.
 			      * 0: it wasn't */
+	struct tl_round round;
 };
 
 /* How long it kept its worker from other tasks. */
@@ -123,6 +137,7 @@ struct tl_wait {
 	bool open;	       /* the trace ended before it did */
 	uint64_t place;	       /* the await point at which it waits, as tl_poll.place */
 	uint64_t begin_ns, end_ns;
+	struct tl_round round;
 };
 
 /* A waker fired, or a task was scheduled otherwise. */
@@ -139,6 +154,7 @@ struct tl_wake {
 	/* The task woke itself: in its poll, or it yielded (deferred) and the worker fired its
 	 * waker after the poll. At most one wake of a poll is the first. */
 	bool self, deferred, first_self;
+	struct tl_round round; /* of the woken one */
 };
 
 /* A blocking call inside a poll. */
@@ -152,6 +168,7 @@ struct tl_block {
 	bool keeps_worker;
 	bool nonblocking;
 	uint64_t begin_ns, end_ns;
+	struct tl_round round;
 };
 
 /* A system call, reported when it ends. */
@@ -162,6 +179,7 @@ struct tl_syscall {
 	uint16_t number; /* of x86-64 */
 	int64_t result;
 	uint64_t begin_ns, end_ns;
+	struct tl_round round;
 };
 
 /* A stretch in which a thread was on no CPU, reported when it ends. */
@@ -172,6 +190,7 @@ struct tl_off_cpu {
 	enum trace_off_cpu reason;
 	uint32_t syscall; /* number + 1 of the system call that it was in; 0: none or not known */
 	uint64_t begin_ns, end_ns;
+	struct tl_round round;
 };
 
 /* A sample of a thread: of its CPU time, or of a poll that takes long. */
@@ -183,6 +202,7 @@ struct tl_sample {
 	uint64_t time_ns, weight; /* weight: see enum trace_sample */
 	uint64_t stack;		  /* 1 + the index of a struct trace_stack; 0: without */
 	uint64_t poll_ns;	  /* when the task's poll began; 0: of no task */
+	struct tl_round round;
 };
 
 /* An instance of a future inside a task: found by its address and kind, from its first poll until
@@ -197,6 +217,7 @@ struct tl_future {
 	/* Whose poll polled it first; NULL: the task's own future. It may have ended (end_ns): then
 	 * its user is what the sink left. */
 	struct tl_future *parent;
+	struct tl_round round;	   /* in which it was polled first; its own serial: it is one */
 	uint64_t begin_ns, end_ns; /* first poll begins; end, 0 while alive */
 	enum trace_outcome outcome;
 	uint64_t n_polls;
@@ -209,6 +230,12 @@ struct tl_future {
 	void *user;	/* the sink's own, kept until future_end */
 	uint8_t passed; /* replay.c's own note */
 };
+
+/* Whether it handles a request. */
+static inline bool tl_is_round(const struct tl_future *future)
+{
+	return future->round.serial == future->serial;
+}
 
 /* One poll of a future, reported when it ends; inner ones before outer ones. */
 struct tl_future_poll {

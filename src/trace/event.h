@@ -247,6 +247,13 @@ struct trace_kind {
 	const uint64_t *site_addrs; /* as linked */
 	const char *const
 		*sites; /* "app::main+0x1f3", "app::serve (src/main.rs:12)", "server+0x5f3a0" */
+	uint32_t flags; /* enum trace_kind_flags; since 1.6 */
+};
+
+enum trace_kind_flags {
+	/* A future that handles one request after another of what a library's task serves: in such a
+	 * task the outermost one of the program's own. */
+	TRACE_KIND_HANDLER = 1,
 };
 
 enum trace_place_flags {

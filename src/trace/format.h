@@ -7,7 +7,7 @@
 
 #define PLX_MAGIC "\x89PLX\r\n\x1a\n"
 #define PLX_MAJOR 1u
-#define PLX_MINOR 5u
+#define PLX_MINOR 6u
 
 struct plx_header {
 	uint8_t magic[8];

@@ -274,6 +274,154 @@ static int label_parameters(struct kind_labels *l, const struct trace_reader *r)
 	return rc;
 }
 
+/* ---- handlers ---- */
+
+static bool in_path(char c)
+{
+	return c == ':' || c == '_' || c == '$' || isalnum((unsigned char)c);
+}
+
+static size_t crate_len(struct label_text t)
+{
+	size_t n = 0;
+
+	while (n < t.len && in_path(t.at[n]) && t.at[n] != ':')
+		n++;
+	return n && n + 2 < t.len && !strncmp(t.at + n, "::", 2) ? n : 0;
+}
+
+/* A path as people write it: without "{impl#0}" and the names of state machines. */
+static void add_path(struct buf *b, struct label_text t)
+{
+	static const char *const left_out[] = {"::{impl#", "::{async_", "::{coroutine_"};
+	static const char env[] = "::{closure_env#";
+
+	for (size_t i = 0, end; i < t.len; i = end) {
+		const char *at = t.at + i;
+
+		end = i + 1;
+		for (size_t k = 0; k < 3; k++)
+			if (!strncmp(at, left_out[k], strlen(left_out[k])))
+				end = i + strcspn(at, "}") + 1;
+		if (end > i + 1)
+			continue;
+		if (!strncmp(at, env, sizeof(env) - 1)) {
+			buf_str(b, "::{closure#");
+			end = i + sizeof(env) - 1;
+			continue;
+		}
+		buf_char(b, *at);
+	}
+}
+
+/* A path of another crate than the function that has it as a parameter. */
+static bool is_given(struct label_text t, struct label_text by, const char *marker)
+{
+	size_t n = crate_len(t), path = 0;
+
+	while (path < t.len && (in_path(t.at[path]) || strchr("{}#", t.at[path])))
+		path++;
+	return n && (n != crate_len(by) || memcmp(t.at, by.at, n) != 0) &&
+	       memmem(t.at, path, marker, strlen(marker));
+}
+
+char *handler_name(const struct trace_kind *k)
+{
+	static const char *const markers[] = {"::{async_", "::{closure_env#"};
+	const char *full = k->full_name && *k->full_name ? k->full_name : k->name;
+	struct label_text all[MAX_PARAMETERS], whole = {full ? full : "?", 0}, chosen = {0};
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	size_t n = split(whole.at, all);
+
+	whole.len = n ? (size_t)(all[0].at - whole.at) - 1 : strlen(whole.at);
+	for (size_t m = 0; m < 2 && !chosen.len; m++)
+		for (size_t i = 0; i < n && !chosen.len; i++)
+			if (is_given(all[i], whole, markers[m]))
+				chosen = all[i];
+	/* Another one's parameters are not part of the name. */
+	for (size_t i = 0; i < chosen.len; i++)
+		if (chosen.at[i] == '<')
+			chosen.len = i;
+	add_path(&b, chosen.len ? chosen : whole);
+	return buf_steal(&b);
+}
+
+static int label_handlers(struct kind_labels *l, const struct trace_reader *r)
+{
+	for (uint32_t i = 0; i < l->n; i++) {
+		const struct trace_kind *k = trace_reader_kind(r, i);
+
+		if (!k || !(k->flags & TRACE_KIND_HANDLER) || !k->name || !*k->name)
+			continue;
+		free(l->labels[i]);
+		l->labels[i] = handler_name(k);
+		if (!l->labels[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* ---- short ---- */
+
+/* Tasks that serve one connection, or one stream of it, by the begin of their names. */
+static const struct {
+	const char *begin, *name;
+} connections[] = {
+	{"axum::serve::", "axum connection"},
+	{"hyper::proto::h2::server::H2Stream", "HTTP/2 stream"},
+	{"hyper_util::server::conn::", "hyper connection"},
+	{"hyper::server::conn::", "hyper connection"},
+	{"tonic::transport::server::", "tonic connection"},
+	{"warp::server::", "warp connection"},
+	{"actix_http::", "actix connection"},
+};
+
+static const char *connection_name(const char *name)
+{
+	for (size_t i = 0; i < sizeof(connections) / sizeof(connections[0]); i++)
+		if (!strncmp(name, connections[i].begin, strlen(connections[i].begin)))
+			return connections[i].name;
+	return NULL;
+}
+
+/* The crate that a file is built from, as names have it. */
+static bool is_crate_of(const struct trace_process *p, const char *crate, size_t len)
+{
+	const char *exe = p && p->exe ? p->exe : "", *slash = strrchr(exe, '/');
+
+	exe = slash ? slash + 1 : exe;
+	for (size_t i = 0; i < len; i++)
+		if (crate[i] != (exe[i] == '-' ? '_' : exe[i]))
+			return false;
+	return !exe[len];
+}
+
+char *kind_short(const struct kind_labels *l, const struct trace_reader *r, uint32_t kind)
+{
+	const struct trace_kind *k = trace_reader_kind(r, kind);
+	const char *label = kind_label(l, r, kind), *known = connection_name(label);
+	bool handler = k && k->flags & TRACE_KIND_HANDLER;
+	size_t len = strlen(label), crate = crate_len((struct label_text){label, len});
+	int depth = 0;
+
+	if (known)
+		return strdup(known);
+	/* A generic tail. */
+	for (size_t i = len; len && label[len - 1] == '>' && i-- > 1;) {
+		int step = bracket(label, i);
+
+		depth -= step;
+		if (depth == 0 && step > 0 && label[i] == '<') {
+			len = i;
+			break;
+		}
+	}
+	if (crate &&
+	    (handler || is_crate_of(trace_reader_process(r, k ? k->process : 0), label, crate)))
+		return strndup(label + crate + 2, len > crate + 2 ? len - crate - 2 : 0);
+	return strndup(label, len);
+}
+
 /* ---- by the object ---- */
 
 /* A name that no symbol gave says nothing of where the kind is. */
@@ -327,11 +475,6 @@ static int by_label(const void *a, const void *b)
 
 	r = r ? r : strcmp(x->full_name, y->full_name);
 	return r ? r : (x->kind > y->kind) - (x->kind < y->kind);
-}
-
-static bool in_path(char c)
-{
-	return c == ':' || c == '_' || c == '$' || isalnum((unsigned char)c);
 }
 
 /* The path in which `full` differs from another name. */
@@ -519,6 +662,7 @@ static int make_labels(struct kind_labels *labels, const struct trace_reader *r,
 {
 	TRY(label_parameters(labels, r));
 	TRY(label_objects(labels, r));
+	TRY(label_handlers(labels, r));
 	for (enum means means = 0; means < N_MEANS; means++)
 		TRY(label_alike(labels, r, used, means));
 	return label_processes(labels, r, used);

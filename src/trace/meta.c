@@ -105,6 +105,7 @@ void meta_put_kind(struct buf *out, uint32_t index, const struct trace_kind *k)
 	put_string(&f, k->scheduler);
 	buf_uleb(&f, n_sites);
 	buf_add(&f, sites.data, sites.len);
+	buf_uleb(&f, k->flags);
 	if (buf_failed(&sites))
 		f.failed = true;
 	put_record(out, PLX_KIND, &f);
@@ -395,6 +396,8 @@ static int read_kind(struct meta *m, struct cursor *c)
 	for (unsigned i = 0; i < 3; i++)
 		TRY(get_string(m, c, strings[i]));
 	int r = read_sites(m, c, k);
+	if (r == 0 && cursor_left(c)) /* since 1.6 */
+		k->flags = get_u32(c);
 	if (r < 0 || !cursor_ok(c))
 		return r < 0 ? r : -EBADMSG;
 	return put_item(m, &m->kinds, index, k);

@@ -32,6 +32,7 @@ MACHINE = dict(enumerate(["starting", "task local", "task global", "blocked"]))
 ROLE = dict(enumerate(["task", "blocking", "worker", "root", "future"]))
 CALL_NUMBER, CALL_CANNOT_WAIT = 0xff, 0x100
 PLACE_OWN = 2
+KIND_HANDLER = 1
 
 # Name, how many fields there always are (the others came later), the fields: name:bits, name:s for a string.
 RECORDS = {
@@ -291,6 +292,7 @@ class Trace:
             if n_sites > MAX_SITES:
                 raise Damaged("too many sites")
             record["sites"] = [(fields.uleb(), fields.string()) for _ in range(n_sites)]
+            record["flags"] = fields.uleb(32) if fields else 0
         index = record.get("index", 0)
         if index > min(MAX_INDEX, max_index):
             raise Damaged("an index is too large")

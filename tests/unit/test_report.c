@@ -10,6 +10,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "base/cleanup.h"
 #include "report/data.h"
 #include "report/table.h"
 #include "trace/objects.h"
@@ -612,6 +613,73 @@ static void test_label_objects(void **state)
 	unlink(path);
 }
 
+/* Handlers bear the name of the program's own function; short names leave the crate out. */
+static void test_label_handlers(void **state)
+{
+	static const struct {
+		uint32_t flags;
+		const char *name, *full, *label, *shorter;
+	} rows[] = {
+		{TRACE_KIND_HANDLER, "web::call",
+		 "web::{impl#3}::call::{async_block_env#0}<fn(u8) -> "
+		 "my_app::api::a::{async_fn_env#0}, "
+		 "my_app::api::a::{async_fn_env#0}, S>",
+		 "my_app::api::a", "api::a"},
+		{TRACE_KIND_HANDLER, "web::call",
+		 "web::{impl#3}::call::{async_block_env#0}<my_app::main::{async_block#0}::{closure_"
+		 "env#1}, "
+		 "core::option::Option<u8>, S>",
+		 "my_app::main::{closure#1}", "main::{closure#1}"},
+		{TRACE_KIND_HANDLER, "web::call",
+		 "web::{impl#3}::call::{async_block_env#0}<web::x::{async_fn_env#0}, "
+		 "my_app::b::{async_fn_env#0}<my_app::S>>",
+		 "my_app::b", "b"},
+		{TRACE_KIND_HANDLER, "<my_app::Api as Shop>::order",
+		 "my_app::{impl#1}::order::{async_block_env#0}", "my_app::order", "order"},
+		{TRACE_KIND_HANDLER, "lib_api::c", "lib_api::c::{async_fn_env#0}<u8>", "lib_api::c",
+		 "c"},
+		{0, "axum::serve::into_future<..>", "axum::serve::into_future<R>",
+		 "axum::serve::into_future<..>", "axum connection"},
+		{0, "my_app::mailer", "my_app::mailer", "my_app::mailer", "mailer"},
+		{0, "my_apples::pie<Vec<u8>>", "", "my_apples::pie<Vec<u8>>", "my_apples::pie"},
+		{0, "<T as Future>", "", "<T as Future>", "<T as Future>"},
+	};
+	enum { N = sizeof(rows) / sizeof(rows[0]) };
+	const struct trace_process process = {.exe = "/bin/my-app", .cmdline = "my-app"};
+	char path[] = "/tmp/test_report.XXXXXX";
+	struct kind_labels labels;
+	struct trace_writer *w;
+	struct trace_reader *r;
+	struct trace_event ev;
+	struct error err = {0};
+	uint32_t index;
+
+	(void)state;
+	w = new_trace(path);
+	assert_int_equal(trace_writer_process(w, &process, &index), 0);
+	for (size_t i = 0; i < N; i++) {
+		const struct trace_kind k = {.name = rows[i].name,
+					     .full_name = rows[i].full,
+					     .flags = rows[i].flags,
+					     .role = rows[i].flags ? TR_FUTURE : TR_TASK};
+
+		assert_int_equal(trace_writer_kind(w, &k, &index), 0);
+	}
+	assert_int_equal(trace_writer_close(w, &err), 0);
+	assert_int_equal(trace_reader_open(path, &r, &err), 0);
+	assert_int_equal(trace_reader_next(r, &ev, &err), 0);
+	assert_int_equal(kind_labels_make(r, NULL, &labels), 0);
+	for (uint32_t i = 0; i < N; i++) {
+		_cleanup_free_ char *shorter = kind_short(&labels, r, i);
+
+		assert_string_equal(kind_label(&labels, r, i), rows[i].label);
+		assert_string_equal(shorter, rows[i].shorter);
+	}
+	kind_labels_done(&labels);
+	trace_reader_free(r);
+	unlink(path);
+}
+
 /* Runtimes of two libraries have a task of one number each: both are reported, with their
  * runtime. */
 static void test_equal_numbers(void **state)
@@ -840,14 +908,23 @@ int main(int argc, char **argv)
 	golden_dir = argv[1];
 	write_trace();
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_text),	       cmocka_unit_test(test_json),
-		cmocka_unit_test(test_window),	       cmocka_unit_test(test_one_task),
-		cmocka_unit_test(test_one_thread),     cmocka_unit_test(test_windows_add_up),
-		cmocka_unit_test(test_fits),	       cmocka_unit_test(test_shorten),
-		cmocka_unit_test(test_sort_words),     cmocka_unit_test(test_labels),
-		cmocka_unit_test(test_label_objects),  cmocka_unit_test(test_label_processes),
-		cmocka_unit_test(test_blocking_calls), cmocka_unit_test(test_nothing_polled),
-		cmocka_unit_test(test_one_count),      cmocka_unit_test(test_equal_numbers),
+		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_json),
+		cmocka_unit_test(test_window),
+		cmocka_unit_test(test_one_task),
+		cmocka_unit_test(test_one_thread),
+		cmocka_unit_test(test_windows_add_up),
+		cmocka_unit_test(test_fits),
+		cmocka_unit_test(test_shorten),
+		cmocka_unit_test(test_sort_words),
+		cmocka_unit_test(test_labels),
+		cmocka_unit_test(test_label_handlers),
+		cmocka_unit_test(test_label_objects),
+		cmocka_unit_test(test_label_processes),
+		cmocka_unit_test(test_blocking_calls),
+		cmocka_unit_test(test_nothing_polled),
+		cmocka_unit_test(test_one_count),
+		cmocka_unit_test(test_equal_numbers),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	unlink(trace_path);

@@ -44,6 +44,8 @@ static const struct {
 	{"inner", {.role = TR_FUTURE, .name = "app::inner", .full_name = "app::inner"}},
 	{"leaf", {.role = TR_FUTURE, .name = "app::leaf", .full_name = "app::leaf"}},
 	{"main", {.role = TR_ROOT, .name = "main", .full_name = "main"}},
+	{"order", {.role = TR_FUTURE, .name = "app::order", .flags = TRACE_KIND_HANDLER}},
+	{"hello", {.role = TR_FUTURE, .name = "app::hello", .flags = TRACE_KIND_HANDLER}},
 };
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -120,6 +122,13 @@ static const char *word_of(uint32_t kind)
 	return kind < N_KINDS ? kinds[kind].word : "?";
 }
 
+/* " of order 3": the round that it belongs to */
+static void log_round(struct stage *s, const struct tl_round *round)
+{
+	if (round->serial)
+		buf_printf(&s->log, " of %s %lu", word_of(round->kind), round->serial);
+}
+
 static int on_task_begin(void *ctx, struct tl_task *t)
 {
 	struct stage *s = ctx;
@@ -156,9 +165,11 @@ static int on_poll(void *ctx, const struct tl_poll *p)
 		buf_printf(&s->log, " depth %u", p->depth);
 	if (p->n_blocks)
 		buf_printf(&s->log, " blocked %u*%lu", p->n_blocks, p->blocked_ns);
-	buf_printf(&s->log, "%s%s%s%s\n", p->woken_inside ? " woken" : "",
+	buf_printf(&s->log, "%s%s%s%s", p->woken_inside ? " woken" : "",
 		   p->begin_seen ? "" : " unseen", p->end_seen ? "" : " end unseen",
 		   p->inferred ? " inferred" : "");
+	log_round(s, &p->round);
+	buf_char(&s->log, '\n');
 	return 0;
 }
 
@@ -169,6 +180,7 @@ static int on_wait(void *ctx, const struct tl_wait *w)
 		   w->end_ns);
 	if (w->place)
 		buf_printf(&s->log, " at %lu", w->place);
+	log_round(s, &w->round);
 	buf_char(&s->log, '\n');
 	return 0;
 }
@@ -180,15 +192,19 @@ static int on_wake(void *ctx, const struct tl_wake *w)
 		   w->time_ns, effects[w->effect]);
 	if (w->source_task)
 		buf_printf(&s->log, " by %lu", w->source_task->serial);
-	buf_printf(&s->log, "%s%s\n", w->by_waker ? "" : " queue", w->deferred ? " deferred" : "");
+	buf_printf(&s->log, "%s%s", w->by_waker ? "" : " queue", w->deferred ? " deferred" : "");
+	log_round(s, &w->round);
+	buf_char(&s->log, '\n');
 	return 0;
 }
 
 static int on_block(void *ctx, const struct tl_block *b)
 {
 	struct stage *s = ctx;
-	buf_printf(&s->log, "block %lu t%u %u %lu-%lu%s\n", b->task->serial, b->thread, b->call,
+	buf_printf(&s->log, "block %lu t%u %u %lu-%lu%s", b->task->serial, b->thread, b->call,
 		   b->begin_ns, b->end_ns, b->keeps_worker ? "" : " aside");
+	log_round(s, &b->round);
+	buf_char(&s->log, '\n');
 	return 0;
 }
 
@@ -237,12 +253,15 @@ static int on_worker_end(void *ctx, uint32_t thread, uint64_t time_ns)
 }
 
 /* " of 3 depth 2": the task, and the futures around */
-static void log_around(struct stage *s, const struct tl_task *task, uint32_t depth)
+static void log_around(struct stage *s, const struct tl_task *task, uint32_t depth,
+		       const struct tl_round *round)
 {
 	if (task)
 		buf_printf(&s->log, " of %lu", task->serial);
 	if (depth)
 		buf_printf(&s->log, " depth %u", depth);
+	if (round)
+		log_round(s, round);
 	buf_char(&s->log, '\n');
 }
 
@@ -251,7 +270,7 @@ static int on_syscall(void *ctx, const struct tl_syscall *c)
 	struct stage *s = ctx;
 	buf_printf(&s->log, "syscall %u=%ld t%u %lu-%lu", c->number, c->result, c->thread,
 		   c->begin_ns, c->end_ns);
-	log_around(s, c->task, c->depth);
+	log_around(s, c->task, c->depth, &c->round);
 	return 0;
 }
 
@@ -260,7 +279,7 @@ static int on_off_cpu(void *ctx, const struct tl_off_cpu *o)
 	struct stage *s = ctx;
 	buf_printf(&s->log, "off %u in %u t%u %lu-%lu", o->reason, o->syscall, o->thread,
 		   o->begin_ns, o->end_ns);
-	log_around(s, o->task, o->depth);
+	log_around(s, o->task, o->depth, &o->round);
 	return 0;
 }
 
@@ -269,7 +288,7 @@ static int on_sample(void *ctx, const struct tl_sample *x)
 	struct stage *s = ctx;
 	buf_printf(&s->log, "sample %u t%u %lu %lu stack %lu", x->type, x->thread, x->time_ns,
 		   x->weight, x->stack);
-	log_around(s, x->task, x->depth);
+	log_around(s, x->task, x->depth, &x->round);
 	return 0;
 }
 
@@ -285,7 +304,7 @@ static int on_future_poll(void *ctx, const struct tl_future_poll *p)
 		buf_printf(&s->log, " in %lu", p->future->parent->serial);
 	if (p->place)
 		buf_printf(&s->log, " at %lu", p->place);
-	log_around(s, p->task, p->depth);
+	log_around(s, p->task, p->depth, &p->future->round);
 	return 0;
 }
 
@@ -304,7 +323,7 @@ static int on_machine(void *ctx, const struct tl_machine *m)
 {
 	struct stage *s = ctx;
 	buf_printf(&s->log, "machine %lu %u %lu", m->machine, m->type, m->time_ns);
-	log_around(s, m->task, 0);
+	log_around(s, m->task, 0, NULL);
 	return 0;
 }
 

@@ -211,6 +211,7 @@ static int take_handler(struct capture *c, struct source *s, const struct place_
 		.n_sites = p->handler.where != NULL,
 		.site_addrs = &k->boxed->poll,
 		.sites = &p->handler.where,
+		.flags = TRACE_KIND_HANDLER,
 	};
 
 	if (k->index != TRACE_KIND_NONE)
