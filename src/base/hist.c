@@ -37,6 +37,19 @@ void hist_done(struct hist *h)
 	*h = (struct hist){0};
 }
 
+int hist_copy(const struct hist *h, struct hist *ret)
+{
+	uint32_t *buckets = calloc(h->n_buckets ? h->n_buckets : 1, sizeof(*buckets));
+
+	if (!buckets)
+		return -ENOMEM;
+	if (h->n_buckets)
+		memcpy(buckets, h->buckets, h->n_buckets * sizeof(*buckets));
+	*ret = *h;
+	ret->buckets = buckets;
+	return 0;
+}
+
 /* Makes the buckets [first, last] exist. */
 static int cover(struct hist *h, uint32_t first, uint32_t last)
 {

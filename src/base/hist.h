@@ -17,5 +17,7 @@ struct hist {
 
 void hist_done(struct hist *h);
 int hist_add(struct hist *h, uint64_t value); /* 0 or -ENOMEM */
+/* *ret becomes one of the same values, and is the caller's. 0 or -ENOMEM. */
+int hist_copy(const struct hist *h, struct hist *ret);
 /* q in [0, 1]; the bucket's upper edge, clipped to [min, max]; 0 when empty. */
 uint64_t hist_quantile(const struct hist *h, double q);

@@ -10,7 +10,7 @@
 #define FILTER_OPTIONS \
 	{0, "from", "TIME", "start at TIME after the first event (2.5s, 300ms)", false}, \
 	{0, "to", "TIME", "stop at TIME after the first event", false}, \
-	{0, "family", "TEXT", "only tasks whose family name contains TEXT", true}, \
+	{0, "family", "TEXT", "only families, and handlers of requests, whose name contains TEXT", true}, \
 	{0, "task", "TASK", "only this task, by its number in the report", true}, \
 	{0, "thread", "THREAD", "only what ran on this thread, by tid or part of its name", true}
 /* clang-format on */

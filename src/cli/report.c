@@ -33,13 +33,15 @@ static int parse_number(const struct cli_args *args, const char *name, unsigned 
 
 static int parse(const struct cli_args *args, struct report_options *opt)
 {
-	const char *sort = cli_option(args, "sort");
+	const char *sort = cli_option(args, "sort"), *by = cli_option(args, "by");
 	int r;
 
 	if (sort && report_parse_sort(sort, &opt->sort) < 0)
 		return cli_usage(args,
 				 "--sort is poll, max, delay, wait, tasks, wakes or name, not '%s'",
 				 sort);
+	if (by && report_parse_by(by, &opt->by) < 0)
+		return cli_usage(args, "--by is handler, task or both, not '%s'", by);
 	opt->own = cli_option_all(args, "own");
 	if ((r = filter_parse(args, &opt->filter)) ||
 	    (r = parse_number(args, "top", &opt->n_families)))
@@ -140,6 +142,11 @@ static const struct cli_option options[] = {
 	{'s', "sort", "KEY",
 	 "sort families by poll time (default), max, delay, wait, tasks, wakes or name", false,
 	 false, "poll max delay wait tasks wakes name"},
+	{0, "by", "WHAT",
+	 "split families of connections by the handlers that they serve: handler, task (not) or "
+	 "both "
+	 "(default: a family, and below it its handlers)",
+	 false, false, "handler task both"},
 	FILTER_OPTIONS,
 	{'n', "top", "N", "show up to N families (default 20; 0: all)", false},
 	{0, "longest", "N", "show the N longest polls (default 10)", false},
@@ -169,7 +176,8 @@ const struct cli_verb verb_report = {
 	.text = "Reads the trace FILE.plx (- is standard input; default: the newest here) and "
 		"prints a summary, what stands out, tables of task families and threads, the "
 		"longest polls, where tasks wait, the coverage, and the cost of the recording. "
-		"With --task it also prints the history of that task, step by step.\n\n"
+		"With --task it also prints the history of that task, step by step, and the "
+		"requests that it handled.\n\n"
 		"A family is all tasks of one kind. \"delay\" is the time from the wake to the "
 		"poll, \"waiting\" the time from the end of a poll to the next wake, \"self\" the "
 		"wakes by the task itself. A busy thread was in a poll, a parked one had nothing "

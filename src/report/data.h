@@ -36,12 +36,21 @@ struct family {
 	uint64_t max_polled_ns;	   /* the longest that a poll ended */
 	struct hist poll, delay;
 	struct call_list calls; /* blocking ones inside of polls that kept a worker */
+	/* Where its tasks handle requests, what belongs to which handler: parts[0] to none. They add
+	 * up to the family in all that happens in polls and between; the rest of a part is 0. */
+	struct family **parts;
+	size_t n_parts, last_part;
+	/* of a part only */
+	uint32_t handler; /* its kind; TRACE_KIND_NONE: none */
+	uint64_t n_requests, request_ends[TO_N];
+	struct hist latency; /* of those that returned, from the handler's first poll to the last */
 };
 
-/* The waits of a family's tasks at one await point. */
+/* The waits of a family's tasks at one await point, in one handler. */
 struct wait_place {
 	struct family *family;
-	uint64_t place; /* 1 + index of a struct trace_place */
+	uint32_t handler; /* TRACE_KIND_NONE: none */
+	uint64_t place;	  /* 1 + index of a struct trace_place */
 	struct hist waits;
 };
 
@@ -56,6 +65,7 @@ struct long_stack {
 struct long_poll {
 	struct tl_poll poll; /* its task pointer is not valid any more */
 	struct family *family;
+	uint32_t handler; /* TRACE_KIND_NONE: none */
 	uint64_t serial, id, number;
 	uint64_t preempted_ns; /* ready to run, but without a CPU, where that was recorded */
 	struct call_list calls;
@@ -75,6 +85,7 @@ struct open_polls {
 	size_t n;
 };
 
+struct json;
 struct samples;	    /* samples.c */
 struct system;	    /* system.c */
 struct future_sums; /* futures.c */
@@ -107,6 +118,8 @@ struct report {
 	struct system *system;
 	struct future_sums *futures;
 	struct kind_labels labels; /* made when all is collected */
+	char **shorts;		   /* by kind, the same */
+	bool handlers;		   /* there are any */
 
 	struct open_polls *open; /* by thread, while collecting */
 	size_t n_open;
@@ -130,11 +143,27 @@ struct history_step {
 	bool unmeasured; /* ST_POLL, ST_FUTURE: of unknown length */
 };
 
+/* The waits of a request at one await point. */
+struct request_wait {
+	uint64_t place, n, ns;
+};
+
+/* A request that a task served: a round, see timeline.h. */
+struct request {
+	uint64_t serial, begin_ns, end_ns, n_polls, poll_ns, blocked_ns;
+	uint32_t handler;
+	uint8_t outcome;
+	struct request_wait *waits; /* longest first */
+	size_t n_waits;
+};
+
 struct life {
 	uint64_t serial, number, id;
 	uint32_t kind;
 	struct history_step *steps; /* in order of their begins */
 	size_t n_steps, cap_steps, n_untold;
+	struct request *requests; /* in order of their ends, the open ones last */
+	size_t n_requests, cap_requests, n_open, n_untold_requests;
 };
 
 /* task_history.c: each does nothing unless tasks were asked for. 0 or -ENOMEM. */
@@ -142,18 +171,46 @@ int life_poll(struct report *rep, const struct tl_poll *poll);
 int life_wait(struct report *rep, const struct tl_wait *wait);
 int life_wake(struct report *rep, const struct tl_wake *wake);
 int life_future(struct report *rep, const struct tl_future_poll *poll);
+int life_request(struct report *rep, const struct tl_future *future);
 int life_task(struct report *rep, const struct tl_task *task, bool ends);
 void lives_sort(struct report *rep);
 void lives_done(struct report *rep);
 void lives_text(const struct report *rep, struct buf *out);
-struct json;
 void lives_json(const struct report *rep, struct json *j);
 
-void report_hist_json(struct json *j, const char *key, const struct hist *h); /* json.c */
+/* json.c */
+void report_hist_json(struct json *j, const char *key, const struct hist *h);
+/* What families and their parts have in common. */
+void report_sums_json(const struct family *f, struct json *j);
+/* The name of a handler; null: none. */
+void report_handler_json(const struct report *rep, struct json *j, uint32_t handler);
 /* The place of a wait or poll, in the program's own code; NULL if not known. */
 const struct trace_place *report_place(const struct report *rep, uint64_t place);
 /* The innermost place of it; NULL if that is the same one. */
 const struct trace_place *report_leaf(const struct report *rep, uint64_t place);
+/* 0 or -ENOMEM. */
+int call_add(struct call_list *list, const struct call_sum *more);
+/* The longest first. */
+void calls_sort(struct call_list *list);
+uint64_t family_sort_key(const struct family *f, enum report_sort sort);
+/* handlers.c: the part of a family that what belongs to that round counts in; NULL: it has no parts.
+ * The first one of a handler begins them, so what is not counted yet counts in both. */
+int family_part(struct report *rep, struct family *f, const struct tl_round *round,
+		struct family **ret);
+void family_parts_done(struct family *f);
+int handlers_request(struct report *rep, const struct tl_future *future);
+void handlers_sort(struct report *rep);
+/* The part whose requests took longest; NULL: there are none. */
+const struct family *handlers_slowest(const struct report *rep);
+/* Where its requests spend most of their time: "waiting 97 %: src/main.rs:24 svc::order, for ...". */
+void handlers_where(const struct report *rep, struct buf *out, const struct family *part);
+void handlers_text(const struct report *rep, struct buf *out);
+void handlers_json(const struct report *rep, const struct family *f, struct json *j);
+/* "axum connection › order": whose work something is. Short, for a text. */
+void report_owner(const struct report *rep, struct buf *out, const struct family *f,
+		  uint32_t handler);
+const char *report_short(const struct report *rep, uint32_t kind);
+
 const char *family_name(const struct report *rep, const struct family *f);
 /* For a text: distinct from other kinds of the same name. */
 const char *report_label(const struct report *rep, uint32_t kind);

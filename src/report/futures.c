@@ -141,6 +141,19 @@ static void cell_ends(struct table *t, const struct future_sum *s)
 	table_cell(t, b.data ? b.data : "");
 }
 
+/* Handlers that the requests' table has already. */
+static bool only_handlers(const struct report *rep)
+{
+	for (size_t i = 0; i < rep->futures->n; i++) {
+		const struct trace_kind *k =
+			trace_reader_kind(rep->reader, rep->futures->sums[i]->kind);
+
+		if (!k || !(k->flags & TRACE_KIND_HANDLER))
+			return false;
+	}
+	return rep->handlers;
+}
+
 void futures_text(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
@@ -159,7 +172,7 @@ void futures_text(const struct report *rep, struct buf *out)
 		{.title = "in tasks of", .rank = 6, .min_width = 16, .align_left = true},
 	};
 	const struct future_sums *f = rep->futures;
-	if (!f)
+	if (!f || only_handlers(rep))
 		return;
 	report_title(rep, out, "Futures");
 	struct table t;

@@ -81,6 +81,27 @@ static void write_processes(const struct report *rep, struct json *j)
 	json_end_array(j);
 }
 
+void report_sums_json(const struct family *f, struct json *j)
+{
+	json_u64(j, "polls", f->n_polls);
+	json_u64(j, "polls_of_unknown_length", f->n_unmeasured);
+	json_u64(j, "wakes", f->n_wakes + f->n_stray_wakes);
+	json_u64(j, "self_wakes", f->n_self_wakes);
+	json_u64(j, "deferred_wakes", f->n_deferred_wakes);
+	json_u64(j, "stray_wakes", f->n_stray_wakes);
+	report_hist_json(j, "poll_ns", &f->poll);
+	report_hist_json(j, "sched_delay_ns", &f->delay);
+	json_u64(j, "waiting_ns", f->waiting_ns);
+	json_u64(j, "scheduled_ns", f->scheduled_ns);
+	json_u64(j, "blocked_ns", f->blocked_ns);
+	write_calls(j, "blocking_calls", &f->calls);
+}
+
+void report_handler_json(const struct report *rep, struct json *j, uint32_t handler)
+{
+	json_string(j, "handler", handler == TRACE_KIND_NONE ? NULL : report_label(rep, handler));
+}
+
 static void write_families(const struct report *rep, struct json *j)
 {
 	json_array(j, "families");
@@ -103,18 +124,8 @@ static void write_families(const struct report *rep, struct json *j)
 		json_u64(j, "spawned", f->n_spawned);
 		write_ends(j, f, report_sees_panics(rep, f->kind));
 		json_u64(j, "never_polled", f->n_unpolled);
-		json_u64(j, "polls", f->n_polls);
-		json_u64(j, "polls_of_unknown_length", f->n_unmeasured);
-		json_u64(j, "wakes", f->n_wakes + f->n_stray_wakes);
-		json_u64(j, "self_wakes", f->n_self_wakes);
-		json_u64(j, "deferred_wakes", f->n_deferred_wakes);
-		json_u64(j, "stray_wakes", f->n_stray_wakes);
-		report_hist_json(j, "poll_ns", &f->poll);
-		report_hist_json(j, "sched_delay_ns", &f->delay);
-		json_u64(j, "waiting_ns", f->waiting_ns);
-		json_u64(j, "scheduled_ns", f->scheduled_ns);
-		json_u64(j, "blocked_ns", f->blocked_ns);
-		write_calls(j, "blocking_calls", &f->calls);
+		report_sums_json(f, j);
+		handlers_json(rep, f, j);
 		json_end_object(j);
 	}
 	json_end_array(j);
@@ -156,6 +167,8 @@ static void write_longest(const struct report *rep, struct json *j)
 		json_object(j, NULL);
 		json_string(j, "family", family_name(rep, l->family));
 		json_u64(j, "kind", l->family->kind);
+		if (rep->handlers)
+			report_handler_json(rep, j, l->handler);
 		json_u64(j, "task", l->number);
 		json_u64(j, "serial", l->serial);
 		json_u64(j, "id", l->id);
@@ -211,6 +224,8 @@ static void write_waits(const struct report *rep, struct json *j)
 		write_leaf(j, report_leaf(rep, w->place));
 		json_string(j, "family", family_name(rep, w->family));
 		json_u64(j, "kind", w->family->kind);
+		if (rep->handlers)
+			report_handler_json(rep, j, w->handler);
 		report_hist_json(j, "wait_ns", &w->waits);
 		json_end_object(j);
 	}

@@ -43,7 +43,7 @@ static struct family *family_of(struct report *rep, uint32_t kind)
 	return rep->families[kind] = f;
 }
 
-static int call_add(struct call_list *list, const struct call_sum *more)
+int call_add(struct call_list *list, const struct call_sum *more)
 {
 	for (size_t i = 0; i < list->n; i++) {
 		struct call_sum *sum = &list->items[i];
@@ -65,6 +65,12 @@ static int longer_call(const void *a, const void *b)
 {
 	const struct call_sum *x = a, *y = b;
 	return x->ns != y->ns ? (x->ns < y->ns ? 1 : -1) : x->call - y->call;
+}
+
+void calls_sort(struct call_list *list)
+{
+	if (list->n)
+		qsort(list->items, list->n, sizeof(*list->items), longer_call);
 }
 
 /* ---- the sink ---- */
@@ -108,6 +114,8 @@ static int keep_if_long(struct report *rep, const struct tl_poll *poll,
 	struct long_poll new = {
 		.poll = *poll,
 		.family = poll->task->user,
+		.handler = poll->round.serial && rep->opt.by != RY_TASK ? poll->round.kind
+									: TRACE_KIND_NONE,
 		.serial = poll->task->serial,
 		.id = poll->task->id,
 		.number = poll->task->number,
@@ -119,8 +127,7 @@ static int keep_if_long(struct report *rep, const struct tl_poll *poll,
 	for (size_t i = 0; i < calls->n; i++)
 		if (call_add(&new.calls, &calls->items[i]) < 0)
 			return -ENOMEM;
-	if (new.calls.n)
-		qsort(new.calls.items, new.calls.n, sizeof(*new.calls.items), longer_call);
+	calls_sort(&new.calls);
 	if (rep->n_longest == rep->cap_longest)
 		free(rep->longest[--rep->n_longest].calls.items);
 	memmove(&rep->longest[at + 1], &rep->longest[at], (rep->n_longest - at) * sizeof(new));
@@ -184,22 +191,31 @@ static int add_delay(struct family *f, uint64_t begin_ns, uint64_t end_ns,
 	return hist_add(&f->delay, delay);
 }
 
+static int sum_poll(struct family *f, const struct tl_poll *poll)
+{
+	f->n_polls++;
+	if (tl_poll_measured(poll))
+		TRY(hist_add(&f->poll, poll->end_ns - poll->begin_ns));
+	else
+		f->n_unmeasured++;
+	return poll->begin_seen && poll->scheduled_ns
+		       ? add_delay(f, poll->scheduled_ns, poll->begin_ns, poll)
+		       : 0;
+}
+
 static int on_poll(void *ctx, const struct tl_poll *poll)
 {
 	struct report *rep = ctx;
 	struct family *f = poll->task->user;
 	struct open_poll told = take_open(rep, poll->thread, poll->task->serial);
-	f->n_polls++;
-	int r = 0;
-	if (!tl_poll_measured(poll)) {
-		f->n_unmeasured++;
-	} else {
-		r = hist_add(&f->poll, poll->end_ns - poll->begin_ns);
-		if (r >= 0 && f->role != TR_BLOCKING && f->role != TR_WORKER)
-			r = keep_if_long(rep, poll, &told);
-	}
-	if (r >= 0 && poll->begin_seen && poll->scheduled_ns)
-		r = add_delay(f, poll->scheduled_ns, poll->begin_ns, poll);
+	struct family *part;
+	int r = family_part(rep, f, &poll->round, &part);
+	if (r == 0)
+		r = sum_poll(f, poll);
+	if (r == 0 && part)
+		r = sum_poll(part, poll);
+	if (r == 0 && tl_poll_measured(poll) && f->role != TR_BLOCKING && f->role != TR_WORKER)
+		r = keep_if_long(rep, poll, &told);
 	free(told.calls.items);
 	return r < 0 ? r : life_poll(rep, poll);
 }
@@ -240,7 +256,8 @@ static uint64_t one_place(struct report *rep, uint64_t place)
 		       : place;
 }
 
-static int add_wait(struct report *rep, struct family *f, const struct tl_wait *wait)
+static int add_wait(struct report *rep, struct family *f, uint32_t handler,
+		    const struct tl_wait *wait)
 {
 	if (f->role == TR_TASK) {
 		if (!wait->place)
@@ -251,42 +268,64 @@ static int add_wait(struct report *rep, struct family *f, const struct tl_wait *
 	if (!wait->place)
 		return 0;
 	uint64_t place = one_place(rep, wait->place);
-	struct wait_place *w = map_get_or_new(&rep->waits_by_place, f->kind, place, sizeof(*w));
+	uint64_t whose = (uint64_t)handler << 32 | f->kind;
+	struct wait_place *w = map_get_or_new(&rep->waits_by_place, whose, place, sizeof(*w));
 	if (!w)
 		return -ENOMEM;
 	w->family = f;
+	w->handler = handler;
 	w->place = place;
 	return hist_add(&w->waits, wait->end_ns - wait->begin_ns);
+}
+
+static int sum_wait(struct family *f, const struct tl_wait *wait)
+{
+	uint64_t ns = wait->end_ns - wait->begin_ns;
+
+	if (wait->state == TS_WAITING)
+		f->waiting_ns += ns;
+	if (wait->state != TS_SCHEDULED)
+		return 0;
+	f->scheduled_ns += ns;
+	/* A block_on may have returned before it was woken. */
+	if (wait->open && wait->task->spawn_seen && !wait->task->n_polls)
+		count_starved(f, ns);
+	return wait->open && f->role != TR_ROOT ? add_delay(f, wait->begin_ns, wait->end_ns, NULL)
+						: 0;
 }
 
 static int on_wait(void *ctx, const struct tl_wait *wait)
 {
 	struct report *rep = ctx;
-	struct family *f = wait->task->user;
-	int r = 0;
-	if (wait->state == TS_WAITING) {
-		f->waiting_ns += wait->end_ns - wait->begin_ns;
-		r = add_wait(rep, f, wait);
-	} else if (wait->state == TS_SCHEDULED) {
-		f->scheduled_ns += wait->end_ns - wait->begin_ns;
-		/* A block_on may have returned before it was woken. */
-		if (wait->open && wait->task->spawn_seen && !wait->task->n_polls)
-			count_starved(f, wait->end_ns - wait->begin_ns);
-		if (wait->open && f->role != TR_ROOT)
-			r = add_delay(f, wait->begin_ns, wait->end_ns, NULL);
-	}
-	return r < 0 ? r : life_wait(rep, wait);
+	struct family *f = wait->task->user, *part;
+
+	TRY(family_part(rep, f, &wait->round, &part));
+	TRY(sum_wait(f, wait));
+	if (part)
+		TRY(sum_wait(part, wait));
+	if (wait->state == TS_WAITING)
+		TRY(add_wait(rep, f, part ? part->handler : TRACE_KIND_NONE, wait));
+	return life_wait(rep, wait);
+}
+
+static void sum_wake(struct family *f, const struct tl_wake *wake)
+{
+	f->n_wakes++;
+	f->n_self_wakes += wake->self;
+	f->n_deferred_wakes += wake->deferred;
+	f->n_self_polls += wake->first_self;
 }
 
 static int on_wake(void *ctx, const struct tl_wake *wake)
 {
 	struct report *rep = ctx;
-	struct family *f = wake->task->user;
+	struct family *f = wake->task->user, *part;
+
 	if (wake->by_waker) {
-		f->n_wakes++;
-		f->n_self_wakes += wake->self;
-		f->n_deferred_wakes += wake->deferred;
-		f->n_self_polls += wake->first_self;
+		TRY(family_part(rep, f, &wake->round, &part));
+		sum_wake(f, wake);
+		if (part)
+			sum_wake(part, wake);
 	}
 	return life_wake(rep, wake);
 }
@@ -301,20 +340,26 @@ static int on_stray_wake(void *ctx, uint32_t kind, uint32_t thread, uint64_t tim
 	if (!f)
 		return -ENOMEM;
 	f->n_stray_wakes++;
+	if (f->n_parts)
+		f->parts[0]->n_stray_wakes++;
 	return 0;
 }
 
 static int on_block(void *ctx, const struct tl_block *block)
 {
 	struct report *rep = ctx;
-	struct family *f = block->task->user;
+	struct family *f = block->task->user, *part;
 	uint64_t ns = block->end_ns - block->begin_ns;
 	if (!block->keeps_worker)
 		return 0;
 	const struct call_sum one = {.call = block->call, .n = 1, .ns = ns, .max_ns = ns};
+	TRY(family_part(rep, f, &block->round, &part));
 	f->blocked_ns += ns;
-	if (call_add(&f->calls, &one) < 0)
-		return -ENOMEM;
+	TRY(call_add(&f->calls, &one));
+	if (part) {
+		part->blocked_ns += ns;
+		TRY(call_add(&part->calls, &one));
+	}
 	struct open_poll *open = open_poll(rep, block->thread, block->task->serial);
 	return open ? call_add(&open->calls, &one) : -ENOMEM;
 }
@@ -363,6 +408,8 @@ static int on_future_poll(void *ctx, const struct tl_future_poll *poll)
 
 static int on_future_end(void *ctx, struct tl_future *future)
 {
+	TRY(handlers_request(ctx, future));
+	TRY(life_request(ctx, future));
 	return futures_end(ctx, future);
 }
 
@@ -442,7 +489,7 @@ const struct trace_place *report_leaf(const struct report *rep, uint64_t place)
 	return leaf == report_place(rep, place) ? NULL : leaf;
 }
 
-static uint64_t sort_key(const struct family *f, enum report_sort sort)
+uint64_t family_sort_key(const struct family *f, enum report_sort sort)
 {
 	switch (sort) {
 	case RS_MAX:
@@ -479,7 +526,7 @@ static int compare_families(const void *a, const void *b, void *arg)
 	}
 	if (role_order(x) != role_order(y))
 		return role_order(x) < role_order(y) ? -1 : 1;
-	uint64_t p = sort_key(x, rep->opt.sort), q = sort_key(y, rep->opt.sort);
+	uint64_t p = family_sort_key(x, rep->opt.sort), q = family_sort_key(y, rep->opt.sort);
 	if (p != q)
 		return p < q ? 1 : -1;
 	return (x->kind > y->kind) - (x->kind < y->kind);
@@ -508,6 +555,8 @@ static int compare_waits(const void *a, const void *b)
 		return x->waits.sum < y->waits.sum ? 1 : -1;
 	if (x->family->kind != y->family->kind)
 		return x->family->kind < y->family->kind ? -1 : 1;
+	if (x->handler != y->handler)
+		return x->handler < y->handler ? -1 : 1;
 	return (x->place > y->place) - (x->place < y->place);
 }
 
@@ -536,7 +585,12 @@ static int make_labels(struct report *rep)
 	for (size_t i = 0; i < rep->n_families && i < n; i++)
 		used[i] = rep->families[i] != NULL;
 	futures_mark(rep, used, n);
-	return kind_labels_make(rep->reader, used, &rep->labels);
+	TRY(kind_labels_make(rep->reader, used, &rep->labels));
+	rep->shorts = calloc((size_t)n + 1, sizeof(*rep->shorts));
+	for (uint32_t i = 0; rep->shorts && i < rep->labels.n; i++)
+		if (used[i] && !(rep->shorts[i] = kind_short(&rep->labels, rep->reader, i)))
+			return -ENOMEM;
+	return rep->shorts ? 0 : -ENOMEM;
 }
 
 static int put_in_order(struct report *rep)
@@ -545,12 +599,12 @@ static int put_in_order(struct report *rep)
 	size_t n = 0;
 	put_waits_in_order(rep);
 	lives_sort(rep);
+	handlers_sort(rep);
 	for (size_t i = 0; i < rep->n_families; i++) {
 		struct family *f = rep->families[i];
 		if (!f)
 			continue;
-		if (f->calls.n)
-			qsort(f->calls.items, f->calls.n, sizeof(*f->calls.items), longer_call);
+		calls_sort(&f->calls);
 		rep->families[n++] = f;
 	}
 	rep->n_families = n;
@@ -617,6 +671,7 @@ void report_free(struct report *rep)
 		hist_done(&f->poll);
 		hist_done(&f->delay);
 		free(f->calls.items);
+		family_parts_done(f);
 		free(f);
 	}
 	for (size_t i = 0; i < rep->n_longest; i++)
@@ -636,6 +691,9 @@ void report_free(struct report *rep)
 	samples_done(rep);
 	system_done(rep);
 	futures_done(rep);
+	for (uint32_t i = 0; rep->shorts && i < rep->labels.n; i++)
+		free(rep->shorts[i]);
+	free(rep->shorts);
 	kind_labels_done(&rep->labels);
 	free(rep->threads);
 	free(rep->losses);
@@ -725,6 +783,19 @@ uint64_t report_worker_ns(const struct report *rep)
 		if (rep->threads[i].worker)
 			sum += rep->threads[i].end_ns - rep->threads[i].begin_ns;
 	return sum;
+}
+
+int report_parse_by(const char *s, enum report_by *ret_by)
+{
+	static const char *const words[] = {
+		[RY_BOTH] = "both", [RY_TASK] = "task", [RY_HANDLER] = "handler"};
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (!strcmp(words[i], s)) {
+			*ret_by = i;
+			return 0;
+		}
+	}
+	return -EINVAL;
 }
 
 int report_parse_sort(const char *s, enum report_sort *ret_sort)

@@ -14,9 +14,13 @@ struct report;
 
 enum report_sort { RS_POLL = 0, RS_MAX, RS_DELAY, RS_WAIT, RS_TASKS, RS_WAKES, RS_NAME };
 
+/* By what families of connections are split. */
+enum report_by { RY_BOTH = 0, RY_TASK, RY_HANDLER };
+
 struct report_options {
 	struct replay_filter filter;
 	enum report_sort sort;
+	enum report_by by;
 	unsigned n_families; /* rows in the text; 0: all */
 	unsigned n_longest;  /* longest polls kept, 10 by default */
 	unsigned width;	     /* columns of the terminal; 0: not a terminal, no limit */
@@ -32,6 +36,8 @@ int report_make(struct trace_reader *r, const struct report_options *opt,
 void report_free(struct report *rep);
 /* "poll", "max", "delay", ... into the enum; -EINVAL. */
 int report_parse_sort(const char *s, enum report_sort *ret_sort);
+/* "handler", "task", "both" into the enum; -EINVAL. */
+int report_parse_by(const char *s, enum report_by *ret_by);
 /* Nothing can be reported: not a single event was read. */
 bool report_empty(const struct report *rep);
 void report_text(const struct report *rep, struct buf *out);

@@ -5,8 +5,10 @@
  * it. A life of very many steps keeps the first and the last ones.
  */
 #include "report/data.h"
+#include "report/text_util.h"
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -17,7 +19,8 @@
 #include <stdlib.h>
 
 #define MAX_LIVES 16u
-#define MAX_STEPS 200u /* of a life: half from its begin, half up to its end */
+#define MAX_STEPS 200u	  /* of a life: half from its begin, half up to its end */
+#define MAX_REQUESTS 200u /* the same */
 
 static struct life *life_of(struct report *rep, const struct tl_task *task)
 {
@@ -72,6 +75,93 @@ int life_task(struct report *rep, const struct tl_task *task, bool ends)
 	return add_step(rep, task, &step);
 }
 
+/* ---- requests ---- */
+
+/* The one of that round, made when new; NULL: none is wanted, or (*ret_failed) out of memory. */
+static struct request *request_of(struct report *rep, const struct tl_task *task,
+				  const struct tl_round *round, bool *ret_failed)
+{
+	const size_t half = MAX_REQUESTS / 2;
+	struct life *l = rep->opt.filter.tasks && round->serial ? life_of(rep, task) : NULL;
+	struct request *q;
+
+	if (!l || rep->opt.by == RY_TASK)
+		return NULL;
+	for (size_t i = l->n_requests; i-- > 0;)
+		if (l->requests[i].serial == round->serial)
+			return &l->requests[i];
+	if (l->n_requests == MAX_REQUESTS) {
+		q = &l->requests[half + l->n_untold_requests++ % half];
+		free(q->waits);
+	} else if (GROW(l->requests, l->n_requests, l->cap_requests)) {
+		q = &l->requests[l->n_requests++];
+	} else {
+		*ret_failed = true;
+		return NULL;
+	}
+	*q = (struct request){.serial = round->serial, .handler = round->kind};
+	return q;
+}
+
+static int request_poll(struct report *rep, const struct tl_poll *poll)
+{
+	bool failed = false;
+	struct request *q = request_of(rep, poll->task, &poll->round, &failed);
+
+	if (!q)
+		return failed ? -ENOMEM : 0;
+	q->n_polls++;
+	q->poll_ns += tl_poll_measured(poll) ? poll->end_ns - poll->begin_ns : 0;
+	q->blocked_ns += poll->blocked_ns;
+	return 0;
+}
+
+static int request_wait(struct report *rep, const struct tl_wait *wait)
+{
+	uint64_t ns = wait->end_ns - wait->begin_ns;
+	bool failed = false;
+	struct request *q = wait->state == TS_WAITING
+				    ? request_of(rep, wait->task, &wait->round, &failed)
+				    : NULL;
+
+	for (size_t i = 0; q && i < q->n_waits; i++) {
+		if (q->waits[i].place != wait->place)
+			continue;
+		q->waits[i].n++;
+		q->waits[i].ns += ns;
+		return 0;
+	}
+	if (!q)
+		return failed ? -ENOMEM : 0;
+	if (!GROW_ONE(q->waits, q->n_waits))
+		return -ENOMEM;
+	q->waits[q->n_waits++] = (struct request_wait){.place = wait->place, .n = 1, .ns = ns};
+	return 0;
+}
+
+static int longer_wait(const void *a, const void *b)
+{
+	const struct request_wait *x = a, *y = b;
+	return x->ns != y->ns ? (x->ns < y->ns ? 1 : -1)
+			      : (x->place > y->place) - (x->place < y->place);
+}
+
+/* Its last poll is reported after it. */
+int life_request(struct report *rep, const struct tl_future *future)
+{
+	bool failed = false;
+	struct request *q = future->task && tl_is_round(future)
+				    ? request_of(rep, future->task, &future->round, &failed)
+				    : NULL;
+
+	if (!q)
+		return failed ? -ENOMEM : 0;
+	q->begin_ns = future->begin_ns;
+	q->end_ns = future->end_ns ? future->end_ns : rep->totals.last_ns;
+	q->outcome = (uint8_t)future->outcome;
+	return 0;
+}
+
 int life_poll(struct report *rep, const struct tl_poll *poll)
 {
 	const struct history_step step = {.type = ST_POLL,
@@ -83,6 +173,7 @@ int life_poll(struct report *rep, const struct tl_poll *poll)
 					  .detail = (uint8_t)poll->outcome,
 					  .inferred = poll->inferred,
 					  .unmeasured = !tl_poll_measured(poll)};
+	TRY(request_poll(rep, poll));
 	return add_step(rep, poll->task, &step);
 }
 
@@ -110,6 +201,7 @@ int life_wait(struct report *rep, const struct tl_wait *wait)
 					  .place = wait->place,
 					  .thread = UINT32_MAX,
 					  .detail = (uint8_t)wait->state};
+	TRY(request_wait(rep, wait));
 	return add_step(rep, wait->task, &step);
 }
 
@@ -150,18 +242,37 @@ static int compare_steps(const void *a, const void *b)
 	return (int)x->type - (int)y->type;
 }
 
+static int compare_requests(const void *a, const void *b)
+{
+	const struct request *x = a, *y = b;
+	return x->begin_ns != y->begin_ns ? (x->begin_ns < y->begin_ns ? -1 : 1)
+					  : (x->serial > y->serial) - (x->serial < y->serial);
+}
+
 void lives_sort(struct report *rep)
 {
-	for (size_t i = 0; i < rep->n_lives; i++)
-		if (rep->lives[i].n_steps)
-			qsort(rep->lives[i].steps, rep->lives[i].n_steps,
-			      sizeof(*rep->lives[i].steps), compare_steps);
+	for (size_t i = 0; i < rep->n_lives; i++) {
+		struct life *l = &rep->lives[i];
+
+		if (l->n_steps)
+			qsort(l->steps, l->n_steps, sizeof(*l->steps), compare_steps);
+		if (l->n_requests)
+			qsort(l->requests, l->n_requests, sizeof(*l->requests), compare_requests);
+		for (size_t k = 0; k < l->n_requests; k++)
+			if (l->requests[k].n_waits)
+				qsort(l->requests[k].waits, l->requests[k].n_waits,
+				      sizeof(*l->requests[k].waits), longer_wait);
+	}
 }
 
 void lives_done(struct report *rep)
 {
-	for (size_t i = 0; i < rep->n_lives; i++)
+	for (size_t i = 0; i < rep->n_lives; i++) {
+		for (size_t k = 0; k < rep->lives[i].n_requests; k++)
+			free(rep->lives[i].requests[k].waits);
+		free(rep->lives[i].requests);
 		free(rep->lives[i].steps);
+	}
 	free(rep->lives);
 }
 
@@ -294,6 +405,58 @@ static void write_which(const struct report *rep, struct buf *out, const struct 
 	buf_char(out, ')');
 }
 
+static void write_requests(const struct report *rep, struct buf *out, const struct life *l)
+{
+	static const struct table_column columns[] = {
+		{.title = "at"},
+		{.title = "handler", .min_width = 16, .align_left = true},
+		{.title = "took"},
+		{.title = "polls"},
+		{.title = "poll time", .rank = 2},
+		{.title = "blocked", .rank = 3},
+		{.title = "end", .rank = 4, .align_left = true},
+		{.title = "waited",
+		 .rank = 1,
+		 .min_width = 24,
+		 .align_left = true,
+		 .cut_end = true},
+	};
+	struct table t;
+
+	if (!l->n_requests)
+		return;
+	buf_str(out, "\n  Requests that it served\n");
+	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; i < l->n_requests; i++) {
+		const struct request *q = &l->requests[i];
+		_cleanup_buf_ struct buf waits = BUF_INIT;
+
+		for (size_t k = 0; k < q->n_waits; k++) {
+			const struct request_wait *w = &q->waits[k];
+
+			buf_str(&waits, k ? "; " : "");
+			text_duration(&waits, w->ns);
+			if (w->n > 1)
+				buf_printf(&waits, " in %llu waits", (unsigned long long)w->n);
+			at_place(rep, &waits, w->place);
+		}
+		cell_time(&t, q->begin_ns > rep->base_ns ? q->begin_ns - rep->base_ns : 0);
+		cell_safe(&t, report_label(rep, q->handler));
+		cell_time(&t, q->end_ns > q->begin_ns ? q->end_ns - q->begin_ns : 0);
+		cell_count(&t, q->n_polls);
+		cell_time(&t, q->poll_ns);
+		cell_time(&t, q->blocked_ns);
+		table_cell(&t, q->outcome == TO_PENDING ? "in progress"
+							: trace_outcome_name(q->outcome));
+		table_cell(&t, waits.data ? waits.data : "");
+	}
+	report_table(rep, &t, out);
+	if (l->n_untold_requests)
+		buf_printf(out, "  … %zu requests are not shown: --from and --to tell of a part\n",
+			   l->n_untold_requests);
+	buf_char(out, '\n');
+}
+
 void lives_text(const struct report *rep, struct buf *out)
 {
 	for (size_t i = 0; i < rep->n_lives; i++) {
@@ -304,6 +467,7 @@ void lives_text(const struct report *rep, struct buf *out)
 		buf_str(out, ", ");
 		text_safe(out, report_label(rep, l->kind));
 		buf_str(out, rep->opt.color ? "\x1b[0m\n" : "\n");
+		write_requests(rep, out, l);
 		for (size_t k = 0; k < l->n_steps; k++) {
 			if (l->n_untold && k == MAX_STEPS / 2)
 				buf_printf(out,
@@ -366,6 +530,41 @@ static void step_json(const struct report *rep, struct json *j, const struct his
 	json_end_object(j);
 }
 
+static void requests_json(const struct report *rep, struct json *j, const struct life *l)
+{
+	json_u64(j, "omitted_requests", l->n_untold_requests);
+	json_array(j, "requests");
+	for (size_t i = 0; i < l->n_requests; i++) {
+		const struct request *q = &l->requests[i];
+
+		json_object(j, NULL);
+		report_handler_json(rep, j, q->handler);
+		json_u64(j, "begin_ns",
+			 q->begin_ns > rep->base_ns ? q->begin_ns - rep->base_ns : 0);
+		json_u64(j, "duration_ns", q->end_ns > q->begin_ns ? q->end_ns - q->begin_ns : 0);
+		json_string(j, "outcome", trace_outcome_name(q->outcome));
+		json_u64(j, "polls", q->n_polls);
+		json_u64(j, "poll_ns", q->poll_ns);
+		json_u64(j, "blocked_ns", q->blocked_ns);
+		json_array(j, "waits");
+		for (size_t k = 0; k < q->n_waits; k++) {
+			const struct trace_place *p = report_place(rep, q->waits[k].place);
+
+			json_object(j, NULL);
+			json_string(j, "function", p ? p->function : "");
+			json_string(j, "file", p ? p->file : "");
+			json_u64(j, "line", p ? p->line : 0);
+			json_string(j, "awaits", p ? p->awaits : "");
+			json_u64(j, "count", q->waits[k].n);
+			json_u64(j, "ns", q->waits[k].ns);
+			json_end_object(j);
+		}
+		json_end_array(j);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}
+
 void lives_json(const struct report *rep, struct json *j)
 {
 	json_array(j, "lives");
@@ -379,6 +578,8 @@ void lives_json(const struct report *rep, struct json *j)
 		json_string(j, "family", report_label(rep, l->kind));
 		json_u64(j, "process", meta ? meta->process : 0);
 		json_string(j, "object", trace_kind_object(rep->reader, meta));
+		if (l->n_requests)
+			requests_json(rep, j, l);
 		json_u64(j, "omitted_steps", l->n_untold);
 		json_array(j, "steps");
 		for (size_t k = 0; k < l->n_steps; k++)

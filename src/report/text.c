@@ -152,6 +152,16 @@ static void write_head(const struct report *rep, struct buf *out)
 
 /* Each adds its sentences, one a line. */
 
+/* "axum connection › order" in a sentence. */
+static void name_owner(const struct report *rep, struct buf *out, const struct family *f,
+		       uint32_t handler)
+{
+	_cleanup_buf_ struct buf name = BUF_INIT;
+
+	report_owner(rep, &name, f, handler);
+	report_name(rep, out, name.data);
+}
+
 static void note_losses(const struct report *rep, struct buf *out)
 {
 	if (!rep->n_lost)
@@ -207,7 +217,7 @@ static void note_longest(const struct report *rep, struct buf *out)
 	uint64_t ns = l ? tl_poll_held_ns(&l->poll) : 0;
 	if (ns < LONG_POLL_NS)
 		return;
-	report_name(rep, out, report_label(rep, l->family->kind));
+	name_owner(rep, out, l->family, l->handler);
 	buf_str(out, " held its thread for ");
 	text_duration(out, ns);
 	buf_str(out, " without yielding");
@@ -298,7 +308,7 @@ static void worst_calls(const struct family *f, bool cpu_lacks, struct buf *out)
 static void note_blocking(const struct report *rep, struct buf *out)
 {
 	bool cpu_lacks = cpu_is_short(rep);
-	const struct family *worst = NULL;
+	const struct family *worst = NULL, *part = NULL;
 	struct call_sum all = {0};
 	uint64_t worst_ns = 0;
 
@@ -321,9 +331,34 @@ static void note_blocking(const struct report *rep, struct buf *out)
 	buf_str(out, " inside polls took ");
 	text_duration(out, all.ns);
 	buf_str(out, "; most in ");
-	report_name(rep, out, report_label(rep, worst->kind));
+	worst_ns = 0;
+	for (size_t i = 0; i < worst->n_parts; i++) {
+		struct call_sum sum = sum_calls(worst->parts[i], cpu_lacks);
+
+		if (sum.ns <= worst_ns)
+			continue;
+		worst_ns = sum.ns;
+		part = worst->parts[i];
+	}
+	name_owner(rep, out, worst, part ? part->handler : TRACE_KIND_NONE);
 	buf_str(out, ": ");
-	worst_calls(worst, cpu_lacks, out);
+	worst_calls(part ? part : worst, cpu_lacks, out);
+	buf_char(out, '\n');
+}
+
+static void note_requests(const struct report *rep, struct buf *out)
+{
+	const struct family *slowest = handlers_slowest(rep);
+	uint64_t ns = slowest ? hist_quantile(&slowest->latency, 0.99) : 0;
+
+	if (ns < LONG_POLL_NS)
+		return;
+	buf_str(out, "requests to ");
+	report_name(rep, out, report_label(rep, slowest->handler));
+	buf_str(out, " took up to ");
+	text_duration(out, ns);
+	buf_str(out, " (99 %), most of it ");
+	handlers_where(rep, out, slowest);
 	buf_char(out, '\n');
 }
 
@@ -384,6 +419,7 @@ static void write_notable(const struct report *rep, struct buf *out)
 	note_delay(rep, &notes, TR_TASK);
 	note_delay(rep, &notes, TR_BLOCKING);
 	note_blocking(rep, &notes);
+	note_requests(rep, &notes);
 	note_self_wakes(rep, &notes);
 	note_unpolled(rep, &notes);
 	if (notes.len) {
@@ -416,6 +452,15 @@ static void cell_ends(const struct report *rep, struct table *t, const struct fa
 	table_cell(t, b.data ? b.data : "");
 }
 
+static void cell_owner(const struct report *rep, struct table *t, const struct family *f,
+		       uint32_t handler)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+
+	report_owner(rep, &b, f, handler);
+	table_cell(t, b.data ? b.data : "?");
+}
+
 static void cell_sites(struct table *t, const struct trace_kind *meta)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT;
@@ -425,6 +470,59 @@ static void cell_sites(struct table *t, const struct trace_kind *meta)
 	if (meta && meta->n_sites > 1)
 		buf_printf(&b, " (and %u more)", meta->n_sites - 1);
 	table_cell(t, b.data ? b.data : "");
+}
+
+static void cell_family(const struct report *rep, struct table *t, const struct family *f,
+			const struct family *part)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	bool below = part && rep->opt.by == RY_BOTH;
+
+	if (!part) {
+		text_safe(&b, report_label(rep, f->kind));
+	} else if (part->handler == TRACE_KIND_NONE) {
+		if (!below)
+			text_safe(&b, report_short(rep, f->kind));
+		buf_str(&b, below ? "  › in no handler" : ", in no handler");
+	} else if (below) {
+		buf_str(&b, "  › ");
+		text_safe(&b, report_label(rep, part->handler));
+	} else {
+		report_owner(rep, &b, f, part->handler);
+	}
+	table_cell(t, b.data ? b.data : "?");
+}
+
+/* A family, or a part of it. */
+static void family_row(const struct report *rep, struct table *t, const struct family *f,
+		       const struct family *part)
+{
+	const struct family *s = part ? part : f;
+	bool polls = s->poll.count, delays = s->delay.count;
+
+	cell_family(rep, t, f, part);
+	table_cell(t, part ? "" : trace_role_name(f->role));
+	if (part)
+		table_cell(t, "");
+	else
+		cell_count(t, f->n_tasks);
+	cell_count(t, s->n_polls);
+	cell_time_if(t, polls, s->poll.sum);
+	cell_time_if(t, polls, hist_quantile(&s->poll, 0.5));
+	cell_time_if(t, polls, hist_quantile(&s->poll, 0.99));
+	cell_time_if(t, polls, s->poll.max);
+	cell_time_if(t, delays, hist_quantile(&s->delay, 0.5));
+	cell_time_if(t, delays, hist_quantile(&s->delay, 0.99));
+	cell_time(t, s->waiting_ns);
+	cell_count(t, s->n_wakes + s->n_stray_wakes);
+	cell_count(t, s->n_self_wakes);
+	if (part) {
+		table_cell(t, "");
+		table_cell(t, "");
+	} else {
+		cell_ends(rep, t, f);
+		cell_sites(t, trace_reader_kind(rep->reader, f->kind));
+	}
 }
 
 static void write_families(const struct report *rep, struct buf *out)
@@ -456,22 +554,12 @@ static void write_families(const struct report *rep, struct buf *out)
 			   : rep->n_families;
 	for (size_t i = 0; i < n; i++) {
 		const struct family *f = rep->families[i];
-		bool polls = f->poll.count, delays = f->delay.count;
-		cell_safe(&t, report_label(rep, f->kind));
-		table_cell(&t, trace_role_name(f->role));
-		cell_count(&t, f->n_tasks);
-		cell_count(&t, f->n_polls);
-		cell_time_if(&t, polls, f->poll.sum);
-		cell_time_if(&t, polls, hist_quantile(&f->poll, 0.5));
-		cell_time_if(&t, polls, hist_quantile(&f->poll, 0.99));
-		cell_time_if(&t, polls, f->poll.max);
-		cell_time_if(&t, delays, hist_quantile(&f->delay, 0.5));
-		cell_time_if(&t, delays, hist_quantile(&f->delay, 0.99));
-		cell_time(&t, f->waiting_ns);
-		cell_count(&t, f->n_wakes + f->n_stray_wakes);
-		cell_count(&t, f->n_self_wakes);
-		cell_ends(rep, &t, f);
-		cell_sites(&t, trace_reader_kind(rep->reader, f->kind));
+		bool split = f->n_parts > 0;
+
+		if (!split || rep->opt.by != RY_HANDLER)
+			family_row(rep, &t, f, NULL);
+		for (size_t k = 0; k < f->n_parts; k++)
+			family_row(rep, &t, f, f->parts[(k + 1) % f->n_parts]);
 	}
 	report_table(rep, &t, out);
 	if (n < rep->n_families)
@@ -559,7 +647,7 @@ static void write_longest(const struct report *rep, struct buf *out)
 		report_thread(rep, &who, l->poll.thread);
 		report_calls(&calls, &l->calls, 4);
 		cell_time(&t, l->poll.end_ns - l->poll.begin_ns);
-		cell_safe(&t, report_label(rep, l->family->kind));
+		cell_owner(rep, &t, l->family, l->handler);
 		table_printf(&t, "%llu", (unsigned long long)l->number);
 		table_cell(&t, who.data ? who.data : "");
 		cell_time(&t, l->poll.begin_ns - rep->base_ns);
@@ -580,7 +668,7 @@ static void write_longest_stacks(const struct report *rep, struct buf *out)
 		buf_str(out, "\n  ");
 		text_duration(out, l->poll.end_ns - l->poll.begin_ns);
 		buf_str(out, ", ");
-		report_name(rep, out, report_label(rep, l->family->kind));
+		name_owner(rep, out, l->family, l->handler);
 		buf_printf(out, ", task %llu: %s ", (unsigned long long)l->number,
 			   l->stack.type == TM_LONG_BLOCKED ? "blocked" : "running");
 		text_duration(out, l->stack.after_ns);
@@ -634,7 +722,7 @@ static void write_waits(const struct report *rep, struct buf *out)
 		const struct trace_place *p = report_place(rep, w->place);
 		cell_place(&t, p);
 		cell_awaits(&t, p, report_leaf(rep, w->place));
-		cell_safe(&t, report_label(rep, w->family->kind));
+		cell_owner(rep, &t, w->family, w->handler);
 		cell_count(&t, w->waits.count);
 		cell_time(&t, w->waits.sum);
 		cell_time(&t, hist_quantile(&w->waits, 0.5));
@@ -790,6 +878,7 @@ void report_text(const struct report *rep, struct buf *out)
 {
 	write_head(rep, out);
 	write_notable(rep, out);
+	handlers_text(rep, out);
 	write_families(rep, out);
 	write_threads(rep, out);
 	write_longest(rep, out);

@@ -314,6 +314,19 @@ static void add_path(struct buf *b, struct label_text t)
 	}
 }
 
+/* What `fn(X) -> Y` gives; else the same. */
+static struct label_text returned(struct label_text t)
+{
+	int depth = 0;
+
+	for (size_t i = 0; t.len > 3 && !strncmp(t.at, "fn(", 3) && i + 4 < t.len; i++) {
+		depth += bracket(t.at, i);
+		if (depth == 0 && !strncmp(t.at + i, " -> ", 4))
+			return (struct label_text){t.at + i + 4, t.len - i - 4};
+	}
+	return t;
+}
+
 /* A path of another crate than the function that has it as a parameter. */
 static bool is_given(struct label_text t, struct label_text by, const char *marker)
 {
@@ -336,8 +349,8 @@ char *handler_name(const struct trace_kind *k)
 	whole.len = n ? (size_t)(all[0].at - whole.at) - 1 : strlen(whole.at);
 	for (size_t m = 0; m < 2 && !chosen.len; m++)
 		for (size_t i = 0; i < n && !chosen.len; i++)
-			if (is_given(all[i], whole, markers[m]))
-				chosen = all[i];
+			if (is_given(returned(all[i]), whole, markers[m]))
+				chosen = returned(all[i]);
 	/* Another one's parameters are not part of the name. */
 	for (size_t i = 0; i < chosen.len; i++)
 		if (chosen.at[i] == '<')
@@ -373,7 +386,8 @@ static const struct {
 	{"hyper::server::conn::", "hyper connection"},
 	{"tonic::transport::server::", "tonic connection"},
 	{"warp::server::", "warp connection"},
-	{"actix_http::", "actix connection"},
+	{"actix_http::h1::", "actix connection"},
+	{"actix_server::service::", "actix connection"},
 };
 
 static const char *connection_name(const char *name)
@@ -400,6 +414,8 @@ char *kind_short(const struct kind_labels *l, const struct trace_reader *r, uint
 {
 	const struct trace_kind *k = trace_reader_kind(r, kind);
 	const char *label = kind_label(l, r, kind), *known = connection_name(label);
+	if (!known && k && k->full_name)
+		known = connection_name(k->full_name);
 	bool handler = k && k->flags & TRACE_KIND_HANDLER;
 	size_t len = strlen(label), crate = crate_len((struct label_text){label, len});
 	int depth = 0;

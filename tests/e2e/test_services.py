@@ -153,6 +153,112 @@ def test_requests_by_handler(pollux, service, tmp_path):
     assert sleeps["life_ns"]["max"] >= sleeps["wait_ns"]["max"] >= 2_000_000
 
 
+# What handlers and families have in common: numbers, and histograms by their exact members.
+SUMS = ["polls", "polls_of_unknown_length", "wakes", "self_wakes", "deferred_wakes", "stray_wakes", "waiting_ns",
+        "scheduled_ns", "blocked_ns"]
+HISTS = ["poll_ns", "sched_delay_ns"]
+
+
+def adds_up(family):
+    """A family's handlers, and what is in none, add up to the family."""
+    parts = family["handlers"]
+    assert [p["handler"] for p in parts].count(None) == 1 and parts[-1]["handler"] is None
+    for key in SUMS:
+        assert family[key] == sum(p[key] for p in parts), key
+    for key in HISTS:
+        assert family[key]["count"] == sum(p[key]["count"] for p in parts), key
+        assert family[key]["sum"] == sum(p[key]["sum"] for p in parts), key
+        assert family[key]["max"] == max(p[key]["max"] for p in parts), key
+    calls = collections.Counter()
+    for part in parts:
+        for call in part["blocking_calls"]:
+            calls[call["call"]] += call["count"]
+    assert calls == {call["call"]: call["count"] for call in family["blocking_calls"]}
+
+
+def test_families_by_handler(pollux, service, tmp_path):
+    """What a connection's tasks do is split by what they serve, exactly."""
+    framework, profile = service
+    if framework not in HANDLERS or profile not in ("debug", "release-debug"):
+        pytest.skip("its handlers are in no boxes, or there is no debug information")
+    trace = tmp_path / "t.plx"
+    report, truth = serve(pollux, build(f"service-{framework}", profile, "service"), trace)
+    assert report["lost"] == 0
+    split = [f for f in report["families"] if "handlers" in f]
+    requests = collections.Counter()
+    for family in split:
+        assert family["name"].startswith(HANDLERS[framework])
+        adds_up(family)
+        for part in family["handlers"][:-1]:
+            assert part["requests"] == part["ready"] == part["latency_ns"]["count"]
+            assert part["polls"] >= part["requests"]
+            requests[route_of(part["handler"])] += part["requests"]
+    assert requests == {r["name"]: r["requests"] for r in truth["routes"]}
+    by_route = {route_of(p["handler"]): p for f in split for p in f["handlers"][:-1]}
+    # The handler's own clock, in whole microseconds, runs within its first and its last poll.
+    for route in truth["routes"]:
+        assert by_route[route["name"]]["latency_ns"]["max"] + 1000 > 1000 * route["max_us"]
+    # One blocks in each request, and is the only one that does for long.
+    blocks = by_route["blocks"]
+    slept = sum(c["count"] for c in blocks["blocking_calls"] if "nanosleep" in c["call"])
+    assert slept == requests["blocks"] and blocks["waiting_ns"] == 0
+    assert by_route["order"]["blocked_ns"] < blocks["blocked_ns"]
+    long = [p for p in report["longest_polls"] if p["blocked_ns"] >= 1_000_000]
+    assert long and all(route_of(p["handler"]) == "blocks" for p in long)
+
+    # Waits are told with the handler that waits.
+    waits = collections.Counter()
+    for w in report["waits"]:
+        if w["handler"]:
+            waits[route_of(w["handler"]), w["function"]] += w["wait_ns"]["count"]
+    if framework == "axum":
+        assert waits["item", "service::work::pause"] == requests["item"]
+        assert waits["pool", "service::work::pause"] == requests["pool"]
+        assert {route for route, function in waits if function == "service::order"} == {"order"}
+
+    # In a window, too.
+    middle = report["duration_ns"] // 2
+    halves = [driver.report(pollux, trace, "--to", f"{middle}ns"), driver.report(pollux, trace, "--from", f"{middle}ns")]
+    for half in halves:
+        for family in half["families"]:
+            if "handlers" in family:
+                adds_up(family)
+    plain = driver.report(pollux, trace, "--by", "task")
+    assert not any("handlers" in f for f in plain["families"])
+
+
+def test_one_handler(pollux, tmp_path):
+    """--family finds a handler; --task shows the requests that a task served."""
+    trace = tmp_path / "t.plx"
+    report, truth = serve(pollux, build("service-axum", "release-debug", "service"), trace)
+    family = next(f for f in report["families"] if "handlers" in f)
+    order = next(p for p in family["handlers"] if p["handler"] == "service::order")
+    alone = driver.report(pollux, trace, "--family", "order")
+    (only,) = alone["families"]
+    adds_up(only)
+    assert [p["handler"] for p in only["handlers"]] == ["service::order", None]
+    for key in SUMS + ["requests"]:
+        assert only["handlers"][0][key] == order[key], key
+    assert only["polls"] == order["polls"] and only["handlers"][1]["polls"] == 0
+    assert {w["handler"] for w in alone["waits"]} == {"service::order"}
+    result = driver.run(pollux, "report", trace, "--family", "ordr")
+    assert result.returncode == 1 and "service::" in result.stderr
+
+    lives = driver.report(pollux, trace, *(w for p in report["longest_polls"][:1] for w in ("--task", str(p["task"]))))
+    requests = lives["lives"][0]["requests"]
+    # Each client asks for the routes in its own order, over and over again, on one connection.
+    assert collections.Counter(q["handler"] for q in requests) == {
+        f"service::{route}": ROUNDS for route in ROUTES
+    }
+    assert [q["begin_ns"] for q in requests] == sorted(q["begin_ns"] for q in requests)
+    for before, after in zip(requests, requests[1:]):
+        assert before["begin_ns"] + before["duration_ns"] <= after["begin_ns"]
+    for q in requests:
+        assert q["outcome"] == "ready" and q["polls"] >= 1
+        assert sum(w["ns"] for w in q["waits"]) <= q["duration_ns"]
+    assert all(w["function"] == "service::order" for q in requests if q["handler"] == "service::order" for w in q["waits"])
+
+
 def test_near_places_of_axum(pollux, tmp_path):
     """--places=near ends at the first box, off has none; --own chooses another crate's places."""
     path = build("service-axum", "release-debug", "service")

@@ -638,6 +638,10 @@ static void test_label_handlers(void **state)
 		 "my_app::{impl#1}::order::{async_block_env#0}", "my_app::order", "order"},
 		{TRACE_KIND_HANDLER, "lib_api::c", "lib_api::c::{async_fn_env#0}<u8>", "lib_api::c",
 		 "c"},
+		{TRACE_KIND_HANDLER, "srv::handler",
+		 "srv::handler::{async_block_env#0}<fn(srv::D<my_app::S>) -> "
+		 "my_app::d::{async_fn_env#0}, (my_app::S)>",
+		 "my_app::d", "d"},
 		{0, "axum::serve::into_future<..>", "axum::serve::into_future<R>",
 		 "axum::serve::into_future<..>", "axum connection"},
 		{0, "my_app::mailer", "my_app::mailer", "my_app::mailer", "mailer"},

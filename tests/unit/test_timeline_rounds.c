@@ -148,33 +148,32 @@ ROW(65)
 ROW(66)
 {
 	/* thread 1 polls on while thread 0's end is to come; the poll there belongs to the round */
-	struct timeline_totals t =
-		story("10 0 poll task 1\n"
-		      "11 0 future order 64\n"
-		      "20 1 wake task 1\n"
-		      "21 1 poll task 1\n"
-		      "22 1 future order 64\n"
-		      "23 0 f-pending order 64\n"
-		      "24 0 pending task 1\n"
-		      "25 1 f-ready order 64\n"
-		      "26 1 ready task 1\n"
-		      "30 2 future hello 96\n"
-		      "31 2 f-ready hello 96\n"
-		      "finish 40",
-		      "+1 task 1 seen 10\n"
-		      "worker t0 10-\n"
-		      "w1 1 t1 20 scheduled of order 1\n"
-		      "poll 1 t0 10-20 pending woken of order 1\n"
-		      "scheduled 1 20-21 of order 1\n"
-		      "worker t1 21-\n"
-		      "future 1 order t1 22-25 ready self 3 of 1 of order 1\n"
-		      "future 1 ready 25: 2 polls 14 self 3 waited 0\n"
-		      "poll 1 t1 21-26 ready since 20 w1 of order 1\n"
-		      "-1 ready 26\n"
-		      "future 2 hello t2 30-31 ready self 1\n"
-		      "future 2 ready 31: 1 polls 1 self 1 waited 0\n"
-		      "worker t0 -40\n"
-		      "worker t1 -40\n");
+	struct timeline_totals t = story("10 0 poll task 1\n"
+					 "11 0 future order 64\n"
+					 "20 1 wake task 1\n"
+					 "21 1 poll task 1\n"
+					 "22 1 future order 64\n"
+					 "23 0 f-pending order 64\n"
+					 "24 0 pending task 1\n"
+					 "25 1 f-ready order 64\n"
+					 "26 1 ready task 1\n"
+					 "30 2 future hello 96\n"
+					 "31 2 f-ready hello 96\n"
+					 "finish 40",
+					 "+1 task 1 seen 10\n"
+					 "worker t0 10-\n"
+					 "w1 1 t1 20 scheduled of order 1\n"
+					 "poll 1 t0 10-20 pending woken of order 1\n"
+					 "scheduled 1 20-21 of order 1\n"
+					 "worker t1 21-\n"
+					 "future 1 order t1 22-25 ready self 3 of 1 of order 1\n"
+					 "future 1 ready 25: 2 polls 14 self 3 waited 0\n"
+					 "poll 1 t1 21-26 ready since 20 w1 of order 1\n"
+					 "-1 ready 26\n"
+					 "future 2 hello t2 30-31 ready self 1\n"
+					 "future 2 ready 31: 1 polls 1 self 1 waited 0\n"
+					 "worker t0 -40\n"
+					 "worker t1 -40\n");
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
