@@ -1,9 +1,40 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The numbers of a recording are the program's own, exactly, with nothing lost; and the program
 prints and exits as without pollux."""
+import copy
+
 import catalogue
 import driver
 import pytest
+from truth import COUNTS, differences
+
+
+def test_unseen_ends():
+    """A report may have as many ends less as it has polls without an end; no other count, no more, no other family's."""
+    def family(name, **counts):
+        return {"name": name, "full_name": name, "role": "task", "tasks": 5, "deferred_wakes": 0,
+                "polls_of_unknown_length": 0, **dict.fromkeys(COUNTS, 0), "spawned": 5, **counts}
+
+    def report(**counts):
+        families = [family("a", polls=9, completed=5), family("b", polls=7, completed=3, cancelled=2)]
+        families[1].update(counts)
+        totals = {what: sum(f[what] for f in families) for what in ("spawned", "completed", "cancelled", "panicked")}
+        return {"lost": 0, "coverage": [], "tasks": totals, "families": families}
+
+    whole = report()
+    truth = {"families": whole["families"], "totals": copy.deepcopy(whole["tasks"])}
+    for names in (True, False):
+        assert differences(truth, report(), names) == []
+        assert differences(truth, report(completed=2, polls_of_unknown_length=1), names) == []
+        assert differences(truth, report(completed=2, cancelled=1, polls_of_unknown_length=2), names) == []
+        assert differences(truth, report(completed=2), names)
+        assert differences(truth, report(completed=1, polls_of_unknown_length=1), names)
+        assert differences(truth, report(polls=6, polls_of_unknown_length=1), names)
+        assert differences(truth, report(completed=4, polls_of_unknown_length=1), names)
+        wrong = report()
+        wrong["families"][0]["completed"] = wrong["tasks"]["completed"] = 4
+        wrong["families"][1]["polls_of_unknown_length"] = 1
+        assert differences(truth, wrong, names)
 
 
 def test_truth(pollux, case, tmp_path, all_of_it):

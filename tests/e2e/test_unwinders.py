@@ -75,10 +75,14 @@ def test_panics_of_a_library(pollux, steps, trace, order, options):
     assert output == ["25", "25", "25", "50"]
     if libraries[-1] == "own-libunwind":
         return  # it came when pollux had looked
-    tasks = driver.report(pollux, trace)["tasks"]
+    report = driver.report(pollux, trace)
+    tasks = report["tasks"]
     assert tasks["panicked"] == (75 if seen else None), tasks
-    # Fifty in each, but the ends of runs may be unknown. The two workers' tasks never end.
-    assert tasks["completed"] + (tasks["panicked"] or 0) == (200 if seen else 150), tasks
+    # Fifty in each, but the ends of runs may be unknown. The two workers' tasks never end. The program waits for
+    # results, which are there before the poll is over: each worker may be in one still when the program ends.
+    still_in = sum(f["alive"] for f in report["families"] if f["role"] == "task" and not f["name"].endswith("panics_run"))
+    ended = tasks["completed"] + (tasks["panicked"] or 0)
+    assert ended + min(still_in, 2) == (200 if seen else 150), tasks
 
 
 @pytest.mark.parametrize("libraries,seen", [
