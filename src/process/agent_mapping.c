@@ -27,12 +27,14 @@
 
 #include "arch/code.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/vec.h"
 #include "process/call_hooks.h"
 #include "process/memory.h"
 #include "process/ring_memory.h"
+#include "process/threads.h"
 
 #include <asm/unistd.h>
 #include <errno.h>
@@ -44,6 +46,7 @@
 
 #define CAVE_BYTES 320u
 #define MAX_TRIES 3u /* to find room */
+#define UNDONE_AT_ONCE 16u
 /* One remote call gives back the memory of up to this many earlier mappings of rings; usually there
  * is one.
  */
@@ -739,39 +742,67 @@ static int jump_left(const struct process *p, const struct agent_hook *hook, uin
 	return arch_jump_left(live, saved);
 }
 
+/* Hooks of code that are in place, and how far their removal has come. */
+struct patches_left {
+	const struct stale_agent *l;
+	struct process *process;
+	const struct agent_hook *table;
+	uint32_t *v; /* numbers of hooks */
+	size_t n, next;
+};
+
+static uint64_t stub_left(const struct stale_agent *l, uint32_t hook)
+{
+	return l->stubs + (uint64_t)hook * AGENT_STUB_BYTES;
+}
+
+static int undo_patch(const struct patches_left *left, uint32_t i)
+{
+	const struct agent_hook *hook = &left->table[i];
+	uint8_t live[8];
+
+	if (call_hooks_left(left->process, hook, stub_left(left->l, i)))
+		return call_hooks_undo(left->process, hook);
+	int at = jump_left(left->process, hook, live);
+	return at < 0 ? 0
+		      : memory_replace(left->process, hook->slot + (uint64_t)at, live + at,
+				       (const uint8_t *)&hook->saved + at, ARCH_JUMP_BYTES);
+}
+
+static int undo_some(void *patches_left, const struct process_stop *stopped, uint64_t until_ns,
+		     struct error *err)
+{
+	struct patches_left *left = patches_left;
+
+	(void)stopped;
+	while (left->next < left->n) {
+		int rc = undo_patch(left, left->v[left->next++]);
+
+		if (rc < 0)
+			return error_sys(err, rc, "cannot restore process %d", left->process->pid);
+		if (left->next < left->n && left->next % UNDONE_AT_ONCE == 0 &&
+		    clock_monotonic_ns() > until_ns)
+			return 1;
+	}
+	return 0;
+}
+
 static int undo_patches(const struct stale_agent *l, struct process *p,
 			const struct agent_hook *table, uint64_t *stop_ns, struct error *err)
 {
-	struct process_stop stopped;
-	bool any = false;
-	int rc;
+	_cleanup_free_ uint32_t *v = calloc(l->n_hooks + 1, sizeof(*v));
+	struct patches_left left = {.l = l, .process = p, .table = table, .v = v};
 
-	for (uint32_t i = 0; i < l->n_hooks && !any; i++) {
+	if (!v)
+		return error_sys(err, -ENOMEM, "cannot restore process %d", p->pid);
+	for (uint32_t i = 0; i < l->n_hooks; i++) {
 		uint8_t live[8];
 
-		any = call_hooks_left(p, &table[i], l->stubs + (uint64_t)i * AGENT_STUB_BYTES) ||
-		      jump_left(p, &table[i], live) >= 0;
+		if (call_hooks_left(p, &table[i], stub_left(l, i)) ||
+		    jump_left(p, &table[i], live) >= 0)
+			v[left.n++] = i;
 	}
-	if (!any)
-		return 0;
-	rc = threads_stop(p, 2000000000, &stopped, err);
-	if (rc < 0)
-		return rc;
-	p->stopped_tid = stopped.n ? stopped.v[0].tid : 0;
-	for (uint32_t i = 0; i < l->n_hooks && rc == 0; i++) {
-		uint8_t live[8];
-
-		if (call_hooks_left(p, &table[i], l->stubs + (uint64_t)i * AGENT_STUB_BYTES))
-			rc = call_hooks_undo(p, &table[i]);
-		int at = jump_left(p, &table[i], live);
-		if (at >= 0)
-			rc = memory_replace(p, table[i].slot + (uint64_t)at, live + at,
-					    (const uint8_t *)&table[i].saved + at, 5);
-	}
-	p->stopped_tid = 0;
-	threads_resume(&stopped);
-	*stop_ns += stopped.stop_ns;
-	return rc < 0 ? error_sys(err, rc, "cannot restore process %d", p->pid) : 0;
+	return left.n ? threads_in_stops(p, undo_some, &left, stop_ns, err) : 0;
 }
 
 static int undo_slots(const struct stale_agent *l, const struct process *p,
@@ -788,7 +819,7 @@ static int undo_slots(const struct stale_agent *l, const struct process *p,
 		    table[i].type == AH_ROOT_SITE || hook_is_call(&table[i]) ||
 		    memory_read_u64(p, table[i].slot, &live) < 0)
 			continue;
-		if (live == l->stubs + (uint64_t)i * AGENT_STUB_BYTES)
+		if (live == stub_left(l, i))
 			TRY(memory_write_u64(p, table[i].slot, table[i].saved));
 	}
 	return 0;

@@ -56,10 +56,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define STOP_ALL_TIMEOUT (2000 * NSEC_PER_MSEC)
-/* Code is changed for this long while the threads are stopped, or for as long as they took to stop.
- */
-#define CHANGE_NS (2 * NSEC_PER_MSEC)
 /* Blocking calls shorter than this are counted only. */
 #define CALL_MIN_NS 10000
 /* A process that ends or executes another program takes some ms. */
@@ -457,56 +453,25 @@ static bool has_roots(const struct attach *a)
 }
 
 /* While all threads are stopped, each of which will run the agent. 1: not all is patched. */
-static int patch_stopped(struct attach *a, const struct process_stop *stopped, uint64_t until_ns,
+static int patch_stopped(void *attach, const struct process_stop *stopped, uint64_t until_ns,
 			 struct error *err)
 {
+	struct attach *a = attach;
+
 	for (size_t i = 0; i < stopped->n; i++)
 		TRY(seccomp_undispatched(&a->process, stopped->v[i].tid, err));
 	int rc = hooks_patch(&a->hooks, &a->process, stopped, until_ns, err);
 	return rc != 0 || !has_roots(a) ? rc : roots_note(&a->roots, stopped);
 }
 
-static int restore_stopped(struct attach *a, const struct process_stop *stopped, uint64_t until_ns,
+static int restore_stopped(void *attach, const struct process_stop *stopped, uint64_t until_ns,
 			   struct error *err)
 {
+	struct attach *a = attach;
 	int rc = hooks_unpatch(&a->hooks, &a->process, until_ns);
 
 	(void)stopped;
 	return rc < 0 ? error_sys(err, rc, "cannot restore process %d", a->process.pid) : rc;
-}
-
-/*
- * Changes code while all threads are stopped. `some` does as much as it can up to a time, and gives
- * 1 if there is more: then the threads run before it goes on, so that no thread stands still for
- * longer where there are thousands of places. Each place is whole before and after each stop.
- */
-static int in_stops(struct attach *a,
-		    int (*some)(struct attach *a, const struct process_stop *stopped,
-				uint64_t until_ns, struct error *err),
-		    struct error *err)
-{
-	struct process_stop stopped;
-	uint64_t longest_ns = 0;
-	unsigned n = 0;
-	int rc;
-
-	do {
-		if (n++)
-			clock_sleep(stopped.stop_ns);
-		TRY(threads_stop(&a->process, STOP_ALL_TIMEOUT, &stopped, err));
-		uint64_t now = clock_monotonic_ns(), took_ns = now - stopped.began_ns;
-
-		a->process.stopped_tid = stopped.n ? stopped.v[0].tid : 0;
-		rc = some(a, &stopped, now + (took_ns > CHANGE_NS ? took_ns : CHANGE_NS), err);
-		a->process.stopped_tid = 0;
-		threads_resume(&stopped);
-		a->stop_ns += stopped.stop_ns;
-		if (stopped.stop_ns > longest_ns)
-			longest_ns = stopped.stop_ns;
-	} while (rc > 0);
-	log_debug(LOG_ATTACH, "code was changed in %u stops, the longest of %.3f ms: %s", n,
-		  (double)longest_ns / 1e6, rc < 0 ? strerror(-rc) : "done");
-	return rc;
 }
 
 static const struct process_stop no_others;
@@ -519,7 +484,7 @@ static int patch_sites(struct attach *a, struct error *err)
 		return hooks_patch(&a->hooks, &a->process, &no_others, UINT64_MAX, err);
 	rc = hooks_prepare(&a->hooks, &a->process);
 	if (rc == 0)
-		rc = in_stops(a, patch_stopped, err);
+		rc = threads_in_stops(&a->process, patch_stopped, a, &a->stop_ns, err);
 	return rc < 0 && err && !err->code ? error_sys(err, rc, "cannot attach") : rc;
 }
 
@@ -528,7 +493,7 @@ static int restore_sites(struct attach *a, struct error *err)
 	if (!hooks_any_patch(&a->hooks))
 		return 0;
 	return a->parked.tid ? restore_stopped(a, &no_others, UINT64_MAX, err)
-			     : in_stops(a, restore_stopped, err);
+			     : threads_in_stops(&a->process, restore_stopped, a, &a->stop_ns, err);
 }
 
 /* Gives the agent the threads that are in a block_on. */

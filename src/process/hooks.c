@@ -643,11 +643,7 @@ int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *s
 		if (rc == 0 && h->n_tried < n_changes(h) && clock_monotonic_ns() > until_ns)
 			return 1;
 	}
-	if (rc < 0) {
-		error_sys(err, rc, "cannot patch process %d", p->pid);
-		hooks_unpatch(h, p, UINT64_MAX);
-	}
-	return rc;
+	return rc < 0 ? error_sys(err, rc, "cannot patch process %d", p->pid) : rc;
 }
 
 static int unpatch_some(struct hooks *h, struct process *p, size_t first, size_t n)

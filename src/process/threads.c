@@ -46,6 +46,10 @@
 
 #define MAX_THREADS 100000u
 #define STRANGER_TIMEOUT NSEC_PER_SEC
+#define STOP_ALL_TIMEOUT (2000 * NSEC_PER_MSEC)
+/* Code is changed for this long while the threads are stopped, or for as long as they took to stop.
+ */
+#define CHANGE_NS (2 * NSEC_PER_MSEC)
 #define PATIENCE (50 * NSEC_PER_MSEC) /* of the others, with a thread that can't stop */
 
 /* ---- the tracer ---- */
@@ -575,4 +579,33 @@ void threads_resume(struct process_stop *s)
 		  "%zu threads: stopped in %.3f ms, stood still for %.3f ms, resumed in %.3f ms", n,
 		  (double)(s->stopped_ns - s->began_ns) / 1e6,
 		  (double)(now_ns - s->stopped_ns) / 1e6, (double)(end_ns - now_ns) / 1e6);
+}
+
+int threads_in_stops(struct process *p,
+		     int (*some)(void *arg, const struct process_stop *stopped, uint64_t until_ns,
+				 struct error *err),
+		     void *arg, uint64_t *stop_ns, struct error *err)
+{
+	struct process_stop stopped;
+	uint64_t longest_ns = 0;
+	unsigned n = 0;
+	int rc;
+
+	do {
+		if (n++)
+			clock_sleep(stopped.stop_ns);
+		TRY(threads_stop(p, STOP_ALL_TIMEOUT, &stopped, err));
+		uint64_t now = clock_monotonic_ns(), took_ns = now - stopped.began_ns;
+
+		p->stopped_tid = stopped.n ? stopped.v[0].tid : 0;
+		rc = some(arg, &stopped, now + (took_ns > CHANGE_NS ? took_ns : CHANGE_NS), err);
+		p->stopped_tid = 0;
+		threads_resume(&stopped);
+		*stop_ns += stopped.stop_ns;
+		if (stopped.stop_ns > longest_ns)
+			longest_ns = stopped.stop_ns;
+	} while (rc > 0);
+	log_debug(LOG_ATTACH, "code was changed in %u stops, the longest of %.3f ms: %s", n,
+		  (double)longest_ns / 1e6, rc < 0 ? strerror(-rc) : "done");
+	return rc;
 }

@@ -70,5 +70,16 @@ int threads_stop(const struct process *p, uint64_t timeout_ns, struct process_st
 		 struct error *err);
 void threads_resume(struct process_stop *s);
 
+/*
+ * Changes code while all threads are stopped. `some` does as much as it can up to a time, and gives
+ * 1 if there is more: then the threads run before it goes on, so that no thread stands still for
+ * longer where there are thousands of places. Each place is whole before and after each stop. Adds
+ * to *stop_ns the time for which they were stopped; what `some` gives in the end.
+ */
+int threads_in_stops(struct process *p,
+		     int (*some)(void *arg, const struct process_stop *stopped, uint64_t until_ns,
+				 struct error *err),
+		     void *arg, uint64_t *stop_ns, struct error *err);
+
 /* Waits for a stop of one tid: waitpid's status, or -ETIMEDOUT, -ECHILD. */
 int thread_wait(pid_t tid, uint64_t timeout_ns, int *ret_status);

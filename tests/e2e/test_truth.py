@@ -10,7 +10,7 @@ from truth import COUNTS, differences
 
 
 def test_unseen_ends():
-    """A report may have as many ends less as it has polls without an end; no other count, no more, no other family's."""
+    """A report may have as many ends less as it has polls without an end; not more, and of the same family."""
     def family(name, **counts):
         return {"name": name, "full_name": name, "role": "task", "tasks": 5, "deferred_wakes": 0,
                 "polls_of_unknown_length": 0, **dict.fromkeys(COUNTS, 0), "spawned": 5, **counts}

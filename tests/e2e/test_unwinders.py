@@ -80,7 +80,8 @@ def test_panics_of_a_library(pollux, steps, trace, order, options):
     assert tasks["panicked"] == (75 if seen else None), tasks
     # Fifty in each, but the ends of runs may be unknown. The two workers' tasks never end. The program waits for
     # results, which are there before the poll is over: each worker may be in one still when the program ends.
-    still_in = sum(f["alive"] for f in report["families"] if f["role"] == "task" and not f["name"].endswith("panics_run"))
+    families = [f for f in report["families"] if f["role"] == "task" and not f["name"].endswith("panics_run")]
+    still_in = sum(f["alive"] for f in families)
     ended = tasks["completed"] + (tasks["panicked"] or 0)
     assert ended + min(still_in, 2) == (200 if seen else 150), tasks
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "process/agent_mapping.h"
 #include "process/hooks.h"
 #include "process/inject.h"
 #include "process/maps.h"
@@ -1561,6 +1562,109 @@ static void test_patch_in_stops(void **state)
 	munmap(code, SITES * 4096);
 }
 
+/* A site that can't be read in the middle of it: what was changed is left to be restored in stops, too. */
+static void test_patch_fails(void **state)
+{
+	static const struct process_stop none = {0};
+	struct process p = PROCESS_INIT;
+	struct hooks h = {0};
+	struct error err = {0};
+	uint8_t *code;
+	pid_t pid = start_with_sites(&code);
+	int rc, status;
+
+	(void)state;
+	assert_int_equal(process_open(pid, &p, &err), 0);
+	plan_sites(&h, code);
+	h.patches[2 * HOOKS_AT_ONCE].addr = 4096;
+	while ((rc = hooks_patch(&h, &p, &none, 0, &err)) == 1)
+		;
+	assert_true(rc < 0 && err.code == rc);
+	assert_true(hooks_any_patch(&h));
+	assert_int_equal(hooks_unpatch(&h, &p, 0), 1);
+	assert_true(hooks_any_patch(&h));
+	assert_int_equal(hooks_unpatch(&h, &p, 0), 0);
+	assert_sites(&p, code, CODE "\x03\x04");
+	hooks_done(&h);
+	process_close(&p);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	munmap(code, SITES * 4096);
+}
+
+static unsigned n_resumes;
+
+/* As if the machine were slow. */
+static void write_slowly(const char *what)
+{
+	if (!strcmp(what, "mem write"))
+		usleep(1000);
+	n_resumes += !strcmp(what, "detach");
+}
+
+struct undo_test {
+	struct process process;
+	struct stale_agents left;
+	uint64_t stop_ns;
+	int rc;
+	struct error err;
+};
+
+static int undo_left(void *arg)
+{
+	struct undo_test *t = arg;
+
+	t->rc = stale_agents_undo(&t->left, &t->process, &t->stop_ns, &t->err);
+	return 0;
+}
+
+/* What a pollux that was killed has left in code is taken out in several stops, not in one. */
+static void test_undo_in_stops(void **state)
+{
+	static uint64_t stubs[2], live = 1;
+	static struct agent_hook table[SITES];
+	struct undo_test t = {.process = PROCESS_INIT};
+	struct stale_agent agent = {.hooks = (uint64_t)table,
+				    .n_hooks = SITES,
+				    .stubs = (uint64_t)stubs,
+				    .live = (uint64_t)&live};
+	struct tracer *tracer;
+	uint8_t *code, there[8];
+	unsigned i;
+	int fd = memfd_create("code", MFD_CLOEXEC), status;
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, SITES * 4096), 0);
+	code = mmap(NULL, SITES * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	for (i = 0; i < SITES; i++) {
+		memcpy(code + i * 4096 + 100, "\x48" JUMP "\x04", 7);
+		table[i] = (struct agent_hook){.type = AH_SPAWN,
+					       .slot = (uint64_t)(code + i * 4096 + 100)};
+		memcpy(&table[i].saved, CODE "\x03\x04", 7);
+	}
+	pid_t pid = start_paused();
+	t.left = (struct stale_agents){.v = &agent, .n = 1};
+	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	n_resumes = 0;
+	process_step_hook = write_slowly;
+	tracer_call(tracer, undo_left, &t);
+	process_step_hook = NULL;
+	tracer_end(tracer);
+	assert_int_equal(t.rc, 0);
+	/* One stop alone would take 200 ms; longer than it took to stop, and 16 sites, none is. */
+	assert_true(n_resumes > 1);
+	for (i = 0; i < SITES; i++) {
+		assert_int_equal(memory_read(&t.process, table[i].slot, there, 8), 0);
+		assert_memory_equal(there, CODE "\x03\x04", 7);
+	}
+	process_close(&t.process);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	munmap(code, SITES * 4096);
+	close(fd);
+}
+
 static void test_patch_copies_no_page(void **state)
 {
 	static const struct process_stop none = {0};
@@ -2368,6 +2472,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_replace_on_two_pages),
 		cmocka_unit_test(test_replace_by_half),
 		cmocka_unit_test(test_patch_in_stops),
+		cmocka_unit_test(test_patch_fails),
+		cmocka_unit_test(test_undo_in_stops),
 		cmocka_unit_test(test_patch_copies_no_page),
 		cmocka_unit_test(test_prepare_leaves_new_code),
 		cmocka_unit_test(test_stop_all),
