@@ -184,7 +184,7 @@ static void hit_it(bool multi, uint64_t ring_bytes, struct tally *ret)
 {
 	struct kernel_site site = {.offset = file_offset(), .hook = 0, .program = KP_PROBE};
 	struct kernel_place place = {.type = KH_PROBE};
-	struct kernel_hook hook = {.type = KH_PROBE, .n_args = 2};
+	struct kernel_hook hook = {.type = KH_PROBE, .probe.n_args = 2};
 	struct kernel_hooks hooks = {.table = &hook, .places = &place, .n = 1};
 	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	struct kernel_links links = {0};
@@ -192,9 +192,9 @@ static void hit_it(bool multi, uint64_t ring_bytes, struct tally *ret)
 	struct error err = {0};
 	int rc;
 
-	hook.args[0] = (struct kernel_arg){
+	hook.probe.args[0] = (struct kernel_arg){
 		.form = KA_REG, .size = 8, .base = PROBE_X86_RDI, .index = 0xff};
-	hook.args[1] = (struct kernel_arg){
+	hook.probe.args[1] = (struct kernel_arg){
 		.form = KA_REG, .size = 8, .base = PROBE_X86_RSI, .index = 0xff};
 	rc = kernel_core_open(
 		&(struct kernel_core_options){.ring_bytes = ring_bytes, .event_per_probe = !multi},

@@ -64,20 +64,34 @@ struct kernel_text {
 
 struct kernel_hook {
 	__u32 type;
-	__u16 id_offset;      /* Tokio: of the id in the task; OFFSET_UNKNOWN: the vtable
-			       * tells */
-	__u16 trailer_offset; /* Tokio: end of where an output may be */
-	__u16 state_offset;   /* async-task: of the state word, if it is known */
-	__u16 n_args;
-	__u32 reserved;
-	__s64 next_id; /* KH_SPAWN: Tokio's counter of ids, seen from the place; 0: not known.
-			* KH_ASYNC_WAKE: the function that calls this one for the same wake;
-			* `behind` is its length, 0: none */
-	/* KH_ASYNC_RUN: how far before the place the function begins and after it ends. */
-	__u32 before, behind;
-	struct kernel_text texts[KERNEL_MAX_TEXTS];
 	__u32 spawns; /* it says that a task is made */
-	struct kernel_arg args[KERNEL_MAX_ARGS];
+	/* What the hook has besides, by its type. */
+	union {
+		/* KH_TOKIO_*: layout of the task. */
+		struct {
+			__u16 id_offset;      /* OFFSET_UNKNOWN: the vtable says it */
+			__u16 trailer_offset; /* end of where an output may be */
+		} tokio;
+		/* KH_ASYNC_RUN: the function that has the place. */
+		struct {
+			__u32 before, after; /* how far it reaches from the place */
+		} run;
+		/* KH_ASYNC_WAKE: the function that calls this one for the same wake. */
+		struct {
+			__s64 caller;	    /* its start, seen from the place */
+			__u32 caller_bytes; /* 0: none */
+		} wake;
+		/* KH_SPAWN, KH_ROOT_ENTER. */
+		struct {
+			__s64 next_id; /* Tokio's counter of ids, seen from the place; 0: not known */
+		} spawn;
+		/* KH_PROBE. */
+		struct {
+			__u32 n_args;
+			struct kernel_text texts[KERNEL_MAX_TEXTS];
+			struct kernel_arg args[KERNEL_MAX_ARGS];
+		} probe;
+	};
 };
 
 enum kernel_record_type {

@@ -337,8 +337,8 @@ static __always_inline void read_tokio(const struct kernel_hook *h, __u64 header
 	__builtin_memset(ret, 0, sizeof(*ret));
 	if (bpf_probe_read_user(ret->words, sizeof(ret->words), (void *)header))
 		return;
-	ret->id_offset = h->id_offset;
-	ret->trailer_offset = h->trailer_offset;
+	ret->id_offset = h->tokio.id_offset;
+	ret->trailer_offset = h->tokio.trailer_offset;
 	if (ret->id_offset == OFFSET_UNKNOWN) {
 		if (bpf_probe_read_user(offsets, sizeof(offsets),
 					(void *)(ret->words[2] + 8 * TOKIO_SLOT_TRAILER)))
@@ -476,8 +476,8 @@ int on_function(void *ctx)
 		p->header = header;
 		p->hook = number;
 		p->is_async = 1;
-		p->start = reg(ctx, REG_PC) - h->before;
-		p->end = p->start + h->before + h->behind;
+		p->start = reg(ctx, REG_PC) - h->run.before;
+		p->end = p->start + h->run.before + h->run.after;
 		break;
 	case KH_ASYNC_RETURN:
 		p = close_poll(t, sp);
@@ -496,8 +496,10 @@ int on_function(void *ctx)
 			flags |= KF_PAYLOAD;
 		break;
 	case KH_ASYNC_WAKE:
-		/* Called by the other way of waking? */
-		if (h->behind && user_word(sp) - (reg(ctx, REG_PC) + (__u64)h->next_id) < h->behind)
+		/* Called by the function that wakes by value? */
+		if (h->wake.caller_bytes &&
+		    user_word(sp) - (reg(ctx, REG_PC) + (__u64)h->wake.caller) <
+			    h->wake.caller_bytes)
 			return 0;
 		settle(t);
 		break;
@@ -527,8 +529,8 @@ int on_function(void *ctx)
 		t->depth--;
 		break;
 	case KH_SPAWN:
-		if (h->next_id)
-			id = user_word(reg(ctx, REG_PC) + h->next_id);
+		if (h->spawn.next_id)
+			id = user_word(reg(ctx, REG_PC) + h->spawn.next_id);
 		break;
 	default:
 		break;
@@ -621,7 +623,7 @@ int on_probe(void *ctx)
 		lose(t, now, 1);
 		return 0;
 	}
-	if (h->texts[1].arg) {
+	if (h->probe.texts[1].arg) {
 		texts = bpf_ringbuf_reserve(&ring, sizeof(*texts), 0);
 		if (texts) {
 			fill_probe(&texts->probe, h, t, words, now, number);
@@ -631,7 +633,7 @@ int on_probe(void *ctx)
 			bpf_ringbuf_submit(texts, BPF_RB_NO_WAKEUP);
 			return 0;
 		}
-	} else if (h->texts[0].arg) {
+	} else if (h->probe.texts[0].arg) {
 		texts = bpf_ringbuf_reserve(&ring, KERNEL_ONE_TEXT_BYTES, 0);
 		if (texts) {
 			fill_probe(&texts->probe, h, t, words, now, number);

@@ -49,7 +49,7 @@ static __always_inline int argument(const struct kernel_arg *a, const __u64 *wor
 static __always_inline void read_text(struct kernel_text_record *r, const struct kernel_hook *h,
 				      __u32 i)
 {
-	__u32 arg = h->texts[i].arg, len_arg = h->texts[i].len;
+	__u32 arg = h->probe.texts[i].arg, len_arg = h->probe.texts[i].len;
 	void *at;
 	__u64 len;
 
@@ -83,7 +83,7 @@ static __always_inline void fill_probe(struct kernel_probe_record *r, const stru
 	r->hook = number;
 	for (__u32 i = 0; i < KERNEL_MAX_ARGS; i++) {
 		r->args[i] = 0;
-		if (i < h->n_args && argument(&h->args[i], words, &r->args[i]))
+		if (i < h->probe.n_args && argument(&h->probe.args[i], words, &r->args[i]))
 			r->flags |= 1u << i;
 	}
 }

@@ -77,10 +77,10 @@ static void share(struct site_scanner *f, uint32_t number, uint32_t kind,
 
 	if (f->hooks->places[number].kind != kind)
 		f->hooks->places[number].kind = KERNEL_NO_KIND;
-	if (h->id_offset != like->id_offset || h->trailer_offset != like->trailer_offset)
-		h->id_offset = OFFSET_UNKNOWN;
-	if (h->state_offset != like->state_offset)
-		h->state_offset = OFFSET_UNKNOWN;
+	if (h->type >= KH_TOKIO_POLL && h->type <= KH_TOKIO_WAKE &&
+	    (h->tokio.id_offset != like->tokio.id_offset ||
+	     h->tokio.trailer_offset != like->tokio.trailer_offset))
+		h->tokio.id_offset = OFFSET_UNKNOWN;
 }
 
 /* The register of a function's first argument, by bits. */
@@ -183,8 +183,8 @@ static int add_returns(struct site_scanner *f, uint64_t addr, uint32_t run)
 	if (!elf_image_function(f->image, addr, &start, &end))
 		return 0;
 	struct kernel_hook *h = &f->hooks->table[run];
-	h->before = (uint32_t)(f->hooks->places[run].addr - start);
-	h->behind = (uint32_t)(end - f->hooks->places[run].addr);
+	h->run.before = (uint32_t)(f->hooks->places[run].addr - start);
+	h->run.after = (uint32_t)(end - f->hooks->places[run].addr);
 	rc = kernel_insn_returns(f->image, start, end, &rets, &n, &leaves);
 	if (rc < 0)
 		return rc == -ENOMEM ? rc : 0;
@@ -226,7 +226,7 @@ static int add_spawns(struct site_scanner *f, const struct scan_site *sites, siz
 		h = new_hook(f, type, &number);
 		if (!h)
 			return f->hooks->n == KERNEL_MAX_HOOKS ? -E2BIG : -ENOMEM;
-		h->next_id = next_id ? (int64_t)(next_id - place) : 0;
+		h->spawn.next_id = next_id ? (int64_t)(next_id - place) : 0;
 		h->spawns = type == KH_SPAWN;
 		f->hooks->places[number].kind = kind;
 		f->hooks->places[number].waker = waker;
@@ -268,14 +268,16 @@ static int add_ends(struct site_scanner *f, enum kernel_hook_type type, uint64_t
 static int add_functions(struct site_scanner *f, uint32_t i)
 {
 	const struct scan_kind *k = &f->object->scan.kinds[i];
-	const enum kernel_hook_type *types =
-		hook_types[find_model(&f->object->scan, k->runtime)].functions;
-	const struct kernel_hook like = {.id_offset = k->id_offset,
-					 .trailer_offset = k->trailer_offset,
-					 .state_offset = k->state_offset};
+	const enum task_model model = find_model(&f->object->scan, k->runtime);
+	const enum kernel_hook_type *types = hook_types[model].functions;
+	struct kernel_hook like = {0};
 	uint32_t number;
 	int rc = 0;
 
+	if (model == TASK_TOKIO) {
+		like.tokio.id_offset = k->id_offset;
+		like.tokio.trailer_offset = k->trailer_offset;
+	}
 	for (size_t n = 0; n < TF_N && rc >= 0; n++) {
 		uint64_t addr = k->slots[n].function;
 
@@ -296,12 +298,14 @@ static int add_waker(struct site_scanner *f, uint32_t i)
 	const struct scan_waker *w = &found->wakers[i];
 	enum kernel_hook_type type =
 		w->root ? KH_ROOT_WAKE : hook_types[find_model(found, w->runtime)].wake;
-	struct kernel_hook like = {.id_offset = OFFSET_UNKNOWN};
+	struct kernel_hook like = {0};
 	const uint64_t functions[] = {w->wake.function, w->wake_by_ref.function};
 	uint64_t start, end;
 	uint32_t number;
 	int rc = 0;
 
+	if (type == KH_TOKIO_WAKE)
+		like.tokio.id_offset = OFFSET_UNKNOWN;
 	for (size_t k = 0; k < 2 && rc >= 0; k++) {
 		rc = add_function(f, functions[k], type, KERNEL_NO_KIND, &like, &number);
 		if (rc == 1 && w->root)
@@ -311,8 +315,8 @@ static int add_waker(struct site_scanner *f, uint32_t i)
 		    elf_image_function(f->image, w->wake.function, &start, &end)) {
 			struct kernel_hook *h = &f->hooks->table[number];
 
-			h->next_id = (int64_t)(start - f->hooks->places[number].addr);
-			h->behind = (uint32_t)(end - start);
+			h->wake.caller = (int64_t)(start - f->hooks->places[number].addr);
+			h->wake.caller_bytes = (uint32_t)(end - start);
 		}
 	}
 	if (rc >= 0 && w->root)
@@ -364,12 +368,12 @@ static void set_texts(struct kernel_hook *h, const struct provider_probe *row)
 	unsigned n = 0;
 
 	for (uint8_t i = 0; i < row->n_args && n < KERNEL_MAX_TEXTS; i++) {
-		if (!provider_arg_is_string(row->args[i]) || i >= h->n_args)
+		if (!provider_arg_is_string(row->args[i]) || i >= h->probe.n_args)
 			continue;
-		h->texts[n].arg = (uint8_t)(i + 1);
+		h->probe.texts[n].arg = (uint8_t)(i + 1);
 		for (uint8_t k = 0; row->args[i] == PV_NAME && k < row->n_args; k++)
 			if (row->args[k] == PV_NAME_BYTES)
-				h->texts[n].len = (uint8_t)(k + 1);
+				h->probe.texts[n].len = (uint8_t)(k + 1);
 		n++;
 	}
 }
@@ -393,9 +397,9 @@ static int add_known(struct site_scanner *f, const struct provider_probe *row,
 	h = new_hook(f, KH_PROBE, &number);
 	if (!h)
 		return f->hooks->n == KERNEL_MAX_HOOKS ? -E2BIG : -ENOMEM;
-	h->n_args = (uint16_t)(n_args < KERNEL_MAX_ARGS ? n_args : KERNEL_MAX_ARGS);
-	for (size_t i = 0; i < h->n_args; i++)
-		kernel_arg_of(&args[i], &h->args[i]);
+	h->probe.n_args = (uint32_t)(n_args < KERNEL_MAX_ARGS ? n_args : KERNEL_MAX_ARGS);
+	for (size_t i = 0; i < h->probe.n_args; i++)
+		kernel_arg_of(&args[i], &h->probe.args[i]);
 	set_texts(h, row);
 	h->spawns = row->type == PW_SPAWN;
 	f->hooks->places[number].row = row;

@@ -293,14 +293,14 @@ static int take_probe(struct capture *c, struct kernel_process *p, struct kernel
 
 	if (!p->providers || !place->row)
 		return 0;
-	for (uint32_t i = 0; i < h->n_args && i < PROVIDER_MAX_ARGS; i++) {
+	for (uint32_t i = 0; i < h->probe.n_args && i < PROVIDER_MAX_ARGS; i++) {
 		if (r->flags & 1u << i)
 			continue;
 		hit.args[i] = place->probe ? probe_arg_extend(&place->probe->args[i], r->args[i])
 					   : r->args[i];
 	}
 	for (uint32_t k = 0; texts && k < KERNEL_MAX_TEXTS; k++) {
-		uint32_t arg = h->texts[k].arg;
+		uint32_t arg = h->probe.texts[k].arg;
 		int32_t len = texts->len[k];
 
 		if (!arg || len < 0 || len > (int32_t)KERNEL_TEXT_BYTES)
