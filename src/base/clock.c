@@ -14,6 +14,7 @@
  */
 #include "base/clock.h"
 
+#include "arch/ticks.h"
 #include "base/units.h"
 
 #include <stddef.h>
@@ -53,8 +54,8 @@ void clock_sleep(uint64_t ns)
 
 uint64_t clock_ticks(void)
 {
-#if defined(__x86_64__)
-	return __builtin_ia32_rdtsc();
+#ifdef ARCH_HAS_TICKS
+	return arch_ticks();
 #else
 	return clock_monotonic_ns();
 #endif

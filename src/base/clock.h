@@ -12,7 +12,7 @@ uint64_t clock_monotonic_ns(void);
 uint64_t clock_realtime_ns(void);
 uint64_t clock_cpu_ns(void);   /* CPU time of this process */
 void clock_sleep(uint64_t ns); /* a signal ends it */
-uint64_t clock_ticks(void);    /* rdtsc; ns where there is none */
+uint64_t clock_ticks(void);    /* the counter of arch/ticks.h; ns where there is none */
 
 /* One reading of both clocks, taken as close together as can be (best of several tries). */
 struct clock_pair {

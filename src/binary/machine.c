@@ -10,3 +10,12 @@ const struct machine *machine_find(uint16_t elf)
 			return machines[i];
 	return NULL;
 }
+
+const struct machine *machine_here(void)
+{
+#if defined(__x86_64__)
+	return &machine_x86_64;
+#else
+	return NULL;
+#endif
+}

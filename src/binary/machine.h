@@ -28,8 +28,23 @@ struct machine {
 		    const struct code_targets *targets, code_hit_fn hit, void *context);
 	/* Words of struct pt_regs with a function's arguments. */
 	uint8_t arg_words[6];
+	/* Registers by DWARF's numbers, and what unwinding has to know besides. */
+	struct machine_dwarf {
+		uint8_t sp, fp, ra;
+		int8_t ra_at_cfa; /* where the return address is, from the CFA */
+		/* In a signal frame: offsets from sp of what the interrupted code had. */
+		uint16_t signal_sp, signal_fp, signal_pc;
+		/* The CFA in an entry of a PLT of sixteen bytes; the byte plt_cfa[plt_offset] is a
+		 * literal that differs, the first offset in the entry at which more is pushed. */
+		uint8_t plt_cfa[11], plt_offset;
+	} dwarf;
+	/* Registers as perf numbers them, and the ABI that has these. */
+	struct machine_perf {
+		uint8_t sp, fp, pc, abi;
+	} perf;
 };
 
 extern const struct machine machine_x86_64;
 
 const struct machine *machine_find(uint16_t elf); /* NULL: not known */
+const struct machine *machine_here(void);	  /* on which pollux runs; NULL: not known */

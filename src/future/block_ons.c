@@ -98,9 +98,9 @@ static void by_variables(struct block_on_search *s)
 
 	for (size_t i = 0; i < s->b.n_slots; i++) {
 		const struct dw_slot *slot = &s->b.slots[i];
-		uint64_t base = slot->base == DWARF_SP	 ? f->sp
-				: slot->base == DWARF_FP ? (f->bp_known ? f->bp : 0)
-							 : stacks_frame_end(s->s, s->frame);
+		uint64_t base = slot->base == DW_BASE_SP   ? f->sp
+				: slot->base == DW_BASE_FP ? (f->bp_known ? f->bp : 0)
+							   : stacks_frame_end(s->s, s->frame);
 		uint64_t value = base + (uint64_t)slot->offset;
 
 		if (base && (slot->is_value || mem_u64(&s->in->mem, value, &value)))

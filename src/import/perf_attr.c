@@ -147,10 +147,9 @@ static void skip_read(struct cursor *c, uint64_t format)
 		cursor_bytes(c, n * each * 8);
 }
 
-/* Registers of x86-64 as perf numbers them (asm/perf_regs.h). */
-enum { REG_BP = 6, REG_SP, REG_IP, ABI_64 = 2 };
-
-static void read_registers(struct cursor *c, uint64_t mask, struct perf_sample *ret)
+/* `machine`: NULL: none of it is known. */
+static void read_registers(struct cursor *c, const struct machine *machine, uint64_t mask,
+			   struct perf_sample *ret)
 {
 	uint64_t abi = cursor_u64(c);
 
@@ -158,13 +157,13 @@ static void read_registers(struct cursor *c, uint64_t mask, struct perf_sample *
 		if (!(mask >> i & 1))
 			continue;
 		uint64_t v = cursor_u64(c);
-		if (abi != ABI_64)
+		if (!machine || abi != machine->perf.abi)
 			continue;
-		if (i == REG_BP)
+		if (i == machine->perf.fp)
 			ret->user_bp = v;
-		else if (i == REG_SP)
+		else if (i == machine->perf.sp)
 			ret->user_sp = v;
-		else if (i == REG_IP)
+		else if (i == machine->perf.pc)
 			ret->user_ip = v;
 	}
 }
@@ -250,9 +249,7 @@ bool perf_sample_parse(const struct perf_attrs *a, const uint8_t *body, size_t l
 	if (type & PERF_SAMPLE_BRANCH_STACK)
 		skip_branches(&c, attr);
 	if (type & PERF_SAMPLE_REGS_USER)
-		read_registers(&c, attr->regs_user, ret);
-	if (a->no_registers)
-		ret->user_ip = ret->user_sp = ret->user_bp = 0;
+		read_registers(&c, a->machine, attr->regs_user, ret);
 	if (type & PERF_SAMPLE_STACK_USER)
 		read_stack(&c, ret);
 	return cursor_ok(&c);

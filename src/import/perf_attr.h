@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/map.h"
+#include "binary/machine.h"
 #include "import/perf_events.h"
 #include "import/perf_format.h"
 
@@ -28,7 +29,8 @@ struct perf_attrs {
 	size_t n;
 	struct map by_id; /* id to index + 1 */
 	size_t n_ids;
-	bool no_registers; /* they are of another machine: nothing can be unwound with them */
+	const struct machine *machine; /* whose registers they have; NULL: not known: nothing can be
+					* unwound with them */
 };
 
 struct perf_sample {

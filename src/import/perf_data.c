@@ -112,7 +112,7 @@ static int feature(struct perf_data *d, unsigned feat, uint8_t *p, size_t len)
 		event_desc(d, p, len);
 	} else if (feat == PERF_FEAT_ARCH && len > 4) {
 		sink_machine(d->sink, (const char *)p + 4, len - 4);
-		d->attrs.no_registers = d->sink->machine[0] != 0;
+		d->attrs.machine = d->sink->machine[0] ? NULL : machine_here();
 	} else if (feat == PERF_FEAT_DIR_FORMAT) {
 		uint64_t version = 0;
 		memcpy(&version, p, len < sizeof(version) ? len : sizeof(version));
@@ -635,7 +635,7 @@ static void tell(struct perf_data *d)
 
 static int read_data(struct input *in, struct sink *sink, struct error *err)
 {
-	struct perf_data d = {.sink = sink, .err = err};
+	struct perf_data d = {.sink = sink, .err = err, .attrs.machine = machine_here()};
 	struct waiting_record w;
 	int r = -ENOMEM;
 

@@ -188,8 +188,9 @@ static int add_agent_rules(struct unwind_code *code, size_t len)
 	memcpy(&image, code->bytes, sizeof(image));
 	if (image.eh_frame >= image.eh_frame_end || image.eh_frame_end > len)
 		return 0;
-	int rc = eh_table_compile(code->bytes + image.eh_frame, image.eh_frame_end - image.eh_frame,
-				  image.eh_frame, 0, false, &code->own_table);
+	int rc = eh_table_compile(machine_here(), code->bytes + image.eh_frame,
+				  image.eh_frame_end - image.eh_frame, image.eh_frame, 0, false,
+				  &code->own_table);
 	code->table = code->own_table;
 	return rc == -ENOMEM ? rc : 0;
 }
@@ -379,13 +380,14 @@ static bool find_bp(struct stack_walk *w, const struct unwind_map *m,
 	return true;
 }
 
-/* Steps back over a signal: everything is as it was, rsp on whatever stack. */
+/* Steps back over a signal: everything is as it was, sp on whatever stack. */
 static enum unwind_end step_signal(struct stack_walk *w)
 {
+	const struct machine_dwarf *m = &machine_here()->dwarf;
 	uint64_t ip, sp, bp;
 
-	if (!word_at(w, w->sp + EH_SIGNAL_PC, &ip) || !word_at(w, w->sp + EH_SIGNAL_SP, &sp) ||
-	    !word_at(w, w->sp + EH_SIGNAL_FP, &bp))
+	if (!word_at(w, w->sp + m->signal_pc, &ip) || !word_at(w, w->sp + m->signal_sp, &sp) ||
+	    !word_at(w, w->sp + m->signal_fp, &bp))
 		return UNWIND_CUT;
 	w->ip = ip;
 	w->sp = sp;

@@ -19,7 +19,6 @@
 
 #include <string.h>
 
-enum { N_REGS = 16 };
 enum { MAX_SLOTS = 32, MAX_ENTRY = 160 /* instructions */ };
 
 /* Argument + delta, or what `borrowed` pointers from there lead to + delta; argument 0: something
@@ -38,7 +37,7 @@ struct slot {
 
 struct entry_state {
 	const struct machine *machine;
-	struct arg_value regs[N_REGS];
+	struct arg_value regs[INSN_N_REGS];
 	struct slot slots[MAX_SLOTS];
 	size_t n_slots;
 	unsigned borrowed; /* up to this many pointers are followed */
@@ -67,7 +66,7 @@ static void store(struct entry_state *e, const struct insn *in)
 	struct slot *s = slot_of(e, in->base, in->disp);
 	struct arg_value v = {0};
 
-	if (in->op == INSN_MOV && in->mem_bytes == 8 && in->source < N_REGS && !in->has_imm)
+	if (in->op == INSN_MOV && in->mem_bytes == 8 && in->source < INSN_N_REGS && !in->has_imm)
 		v = e->regs[in->source];
 	if (!s && v.argument && e->n_slots < MAX_SLOTS) {
 		s = &e->slots[e->n_slots++];
@@ -89,17 +88,17 @@ static void follow(struct entry_state *e, const struct insn *in)
 	if (in->reg == fp)
 		forget_slots(e, fp);
 	if (in->flow == INSN_CALL) {
-		for (size_t i = 0; i < N_REGS; i++)
+		for (size_t i = 0; i < INSN_N_REGS; i++)
 			if (e->machine->lost >> i & 1)
 				e->regs[i] = v;
 		return;
 	}
 	if (in->mem_written && in->has_disp && frame && !in->indexed)
 		store(e, in);
-	if (in->mem_written || in->reg >= N_REGS)
+	if (in->mem_written || in->reg >= INSN_N_REGS)
 		return;
 	const struct arg_value *base =
-		in->has_disp && !in->indexed && in->base < N_REGS ? &e->regs[in->base] : NULL;
+		in->has_disp && !in->indexed && in->base < INSN_N_REGS ? &e->regs[in->base] : NULL;
 
 	if (in->op == INSN_LEA && base) {
 		v = *base;
@@ -114,7 +113,7 @@ static void follow(struct entry_state *e, const struct insn *in)
 		if (s)
 			v = s->value;
 	} else if (in->op == INSN_MOV && !in->has_disp && !in->ref && !in->has_imm &&
-		   in->source < N_REGS) {
+		   in->source < INSN_N_REGS) {
 		v = e->regs[in->source];
 	}
 	e->regs[in->reg] = v;
@@ -134,7 +133,7 @@ static void find_state(const struct elf_image *image, uint64_t start, uint64_t e
 	if (!insn_walk_init(&w, image, start, end))
 		return;
 	for (unsigned i = 0; i < MAX_ENTRY && insn_next(&w, &in) > 0; i++) {
-		if (in.op != INSN_LEA && in.has_disp && !in.indexed && in.base < N_REGS &&
+		if (in.op != INSN_LEA && in.has_disp && !in.indexed && in.base < INSN_N_REGS &&
 		    in.mem_bytes == bytes && e.regs[in.base].argument &&
 		    e.regs[in.base].borrowed == e.borrowed) {
 			int64_t at = e.regs[in.base].delta + in.disp;

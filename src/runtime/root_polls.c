@@ -43,7 +43,7 @@ const struct dw_type *root_poll_type(struct debug *d, uint64_t back, int64_t *re
 		return NULL;
 	for (size_t i = 0; i < b.n_slots; i++) {
 		const struct dw_slot *s = &b.slots[i];
-		const struct dw_type *t = s->is_value && s->base == DWARF_SP
+		const struct dw_type *t = s->is_value && s->base == DW_BASE_SP
 						  ? borrowed_by(d, dw_type_of(d, s->type_ref))
 						  : NULL;
 		bool is_param = false;

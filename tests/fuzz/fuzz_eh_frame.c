@@ -29,7 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int fd;
 
 	for (int sized = 0; sized < 2; sized++) {
-		if (eh_table_compile(data, size, 0x10000, sized ? 0x8000 : 0, sized, &t) < 0)
+		if (eh_table_compile(&machine_x86_64, data, size, 0x10000, sized ? 0x8000 : 0,
+				     sized, &t) < 0)
 			continue;
 		look(t);
 		eh_table_free(t);

@@ -15,7 +15,7 @@ from pathlib import Path
 
 BASE = {"base"}
 MODULES = {
-    "base": set(),
+    "base": {"arch"},
     "arch": set(),
     "trace": BASE,
     "binary": BASE,

@@ -93,7 +93,7 @@ static struct eh_table *compile(const struct made *m)
 	struct eh_table *t = NULL;
 
 	memcpy(copy, m->data, m->len);
-	assert_int_equal(eh_table_compile(copy, m->len, SECTION, 0, true, &t), 0);
+	assert_int_equal(eh_table_compile(&machine_x86_64, copy, m->len, SECTION, 0, true, &t), 0);
 	free(copy);
 	return t;
 }

@@ -36,19 +36,20 @@ enum insn_op {
 };
 
 #define INSN_NO_REG 0xff
+#define INSN_N_REGS 16u /* general purpose registers; a bit each in `reads` and `writes` */
 
 struct insn {
 	uint64_t addr;
 	uint8_t len;
 	uint8_t flow;	 /* enum insn_flow */
 	uint8_t op;	 /* enum insn_op */
-	uint8_t reg;	 /* destination, if a general purpose register (0 rax .. 15 r15) */
+	uint8_t reg;	 /* destination, if a general purpose register, by its number in code */
 	uint8_t source;	 /* first register that is only read, if general purpose */
 	uint64_t target; /* of a direct call, jump or branch; 0 if indirect */
-	uint64_t slot;	 /* of an indirect call or jump through a rip-relative word; 0 if not */
-	uint64_t ref;	 /* address that a rip-relative operand means; 0 if none */
+	uint64_t slot;	 /* of an indirect call or jump through a word relative to pc; 0 if not */
+	uint64_t ref;	 /* address that an operand relative to pc means; 0 if none */
 	uint64_t imm;	 /* immediate, sign-extended as by the operation */
-	int64_t disp;	 /* of a memory operand that has a base register other than rip */
+	int64_t disp;	 /* of a memory operand that has a base register other than pc */
 	bool has_imm, has_disp;
 	bool mem_written;  /* the memory operand is (also) a destination */
 	uint8_t base;	   /* base register of the memory operand, if any */

@@ -12,10 +12,13 @@
 
 #include "base/cleanup.h"
 #include "base/hash.h"
+#include "binary/machine.h"
 
 #include <dwarf.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +59,7 @@ static int open_with(int fd, const char *path, bool cached, struct debug **ret_d
 		     struct error *err)
 {
 	struct debug *d = calloc(1, sizeof(*d));
+	uint16_t machine = 0;
 	int r = 0;
 
 	if (!d)
@@ -64,7 +68,9 @@ static int open_with(int fd, const char *path, bool cached, struct debug **ret_d
 	d->path = strdup(path);
 	if (d->fd < 0 || !d->path)
 		r = error_sys(err, d->fd < 0 ? -errno : -ENOMEM, "%s can't be opened", path);
-	else if (!cached || !debug_cache_load(d))
+	else if (pread(d->fd, &machine, sizeof(machine), offsetof(Elf64_Ehdr, e_machine)) > 0)
+		d->machine = machine_find(machine);
+	if (r == 0 && (!cached || !debug_cache_load(d)))
 		r = units_open(d->fd, path, &d->units, err);
 	if (r < 0) {
 		debug_free(d);

@@ -14,7 +14,6 @@
  */
 #pragma once
 
-#include "binary/x86_64/dwarf_regs.h"
 #include "base/error.h"
 
 #include <stdbool.h>
@@ -143,13 +142,17 @@ const struct dw_type *debug_named_type(struct debug *d, const char *full);
 /* The type of a thread-local variable by its symbol; NULL: none. Walks all units once, as above. */
 const struct dw_type *debug_thread_local(struct debug *d, const char *symbol);
 
-/* A place in a frame, from a variable that refers to a future: registers by DWARF's numbers. */
-enum { DWARF_FRAME_END = 0xff /* what the stack pointer is in the caller */ };
+/* A place in a frame, from a variable that refers to a future. */
+enum dw_base {
+	DW_BASE_FP = 6, /* these numbers are in the cache */
+	DW_BASE_SP = 7,
+	DW_BASE_FRAME_END = 0xff, /* what the stack pointer is in the caller */
+};
 struct dw_slot {
 	uint64_t type_ref; /* Pin<&mut F>, &mut F and the like */
 	int64_t offset;	   /* from base */
-	uint8_t base;
-	bool is_value; /* base + offset is the reference itself; else it lies there */
+	uint8_t base;	   /* enum dw_base */
+	bool is_value;	   /* base + offset is the reference itself; else it lies there */
 };
 /* The innermost function `block_on` to which this code belongs (it may be inlined into others of
  * that name), and what the frame of the function around it holds of the future. */

@@ -36,8 +36,9 @@ struct debug_source {
 
 struct debug {
 	char *path;
-	int fd;		     /* to open the units with, once they are needed; -1: without a cache */
-	struct units *units; /* NULL: not needed yet */
+	int fd; /* to open the units with, once they are needed; -1: without a cache */
+	const struct machine *machine; /* NULL: not known */
+	struct units *units;	       /* NULL: not needed yet */
 	bool units_failed;
 	bool local; /* see debug_local() */
 	struct debug_block *blocks;

@@ -10,6 +10,7 @@
  * where it is alive.
  */
 #include "binary/dwarf/debug_data.h"
+#include "binary/machine.h"
 
 #include <dwarf.h>
 #include <string.h>
@@ -23,9 +24,9 @@ struct collect {
 	/* of the variable that is looked at */
 	uint64_t type_ref;
 	bool alive; /* its scope covers pc */
-	/* DW_AT_frame_base: a register, or the frame's end (DWARF_FRAME_END) */
+	/* DW_AT_frame_base */
 	bool has_base;
-	uint8_t base;
+	uint8_t base; /* enum dw_base, 0: another register */
 };
 
 /* block_on itself, or a closure in it: some pin their future within one. */
@@ -39,6 +40,14 @@ static bool is_block_on(const struct dw_function *f)
 	return !strncmp(f->name, "{closure", 8) && in;
 }
 
+/* enum dw_base of a register by DWARF's number; 0: another. */
+static uint8_t base_of(const struct collect *c, unsigned reg)
+{
+	const struct machine *m = c->d->machine;
+
+	return !m ? 0 : reg == m->dwarf.sp ? DW_BASE_SP : reg == m->dwarf.fp ? DW_BASE_FP : 0;
+}
+
 /* The register that a frame base is. */
 static bool frame_base(void *ctx, const uint8_t *p, size_t len, uint64_t low, uint64_t high)
 {
@@ -47,9 +56,9 @@ static bool frame_base(void *ctx, const uint8_t *p, size_t len, uint64_t low, ui
 	(void)low;
 	(void)high;
 	if (len == 1 && *p >= DW_OP_reg0 && *p <= DW_OP_reg31)
-		c->base = *p - DW_OP_reg0;
+		c->base = base_of(c, *p - DW_OP_reg0);
 	else if (len == 1 && *p == DW_OP_call_frame_cfa)
-		c->base = DWARF_FRAME_END;
+		c->base = DW_BASE_FRAME_END;
 	else
 		return false;
 	c->has_base = true;
@@ -83,18 +92,17 @@ static bool one_location(void *ctx, const uint8_t *p, size_t len, uint64_t low, 
 	if (op == DW_OP_fbreg && c->has_base)
 		s.base = c->base;
 	else if (op >= DW_OP_breg0 && op <= DW_OP_breg31)
-		s.base = (uint8_t)(op - DW_OP_breg0);
+		s.base = base_of(c, op - DW_OP_breg0);
 	else
 		return false;
-	if ((s.base != DWARF_SP && s.base != DWARF_FP && s.base != DWARF_FRAME_END) ||
-	    !dwarf_sleb(&p, end, &s.offset))
+	if (!s.base || !dwarf_sleb(&p, end, &s.offset))
 		return false;
 	alive = c->alive && c->pc >= low && c->pc < high;
 	s.is_value = end - p == 1 && *p == DW_OP_stack_value;
 	if (p != end && !s.is_value)
 		return false;
-	/* rbp stays only if it is the frame's pointer */
-	if (!alive && (!s.is_value || (s.base == DWARF_FP && c->base != DWARF_FP)))
+	/* The register stays only if it is the frame's pointer. */
+	if (!alive && (!s.is_value || (s.base == DW_BASE_FP && c->base != DW_BASE_FP)))
 		return false;
 	add_slot(c, &s);
 	return false;

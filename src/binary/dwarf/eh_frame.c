@@ -70,6 +70,7 @@ struct section {
 	size_t len;
 	uint64_t addr;
 	bool sized;
+	const struct machine_dwarf *regs;
 };
 
 static uint64_t addr_of(const struct section *s, const struct cursor *c)
@@ -134,6 +135,7 @@ struct saved_reg {
 };
 
 struct rules {
+	const struct machine_dwarf *regs;
 	enum eh_cfa cfa;
 	uint64_t cfa_reg; /* of EH_CFA_SP and EH_CFA_FP, and what to be when that is known */
 	int64_t cfa_offset;
@@ -152,7 +154,7 @@ struct eh_cie {
 
 static struct saved_reg *place_of(struct rules *r, uint64_t reg)
 {
-	return reg == DWARF_FP ? &r->fp : reg == DWARF_RA ? &r->ra : NULL;
+	return reg == r->regs->fp ? &r->fp : reg == r->regs->ra ? &r->ra : NULL;
 }
 
 static void set_place(struct rules *r, uint64_t reg, enum where where, int64_t offset)
@@ -167,10 +169,10 @@ static void set_cfa(struct rules *r, uint64_t reg, int64_t offset)
 {
 	r->cfa_reg = reg;
 	r->cfa_offset = offset;
-	r->cfa = reg == DWARF_SP ? EH_CFA_SP : reg == DWARF_FP ? EH_CFA_FP : EH_CFA_NONE;
+	r->cfa = reg == r->regs->sp ? EH_CFA_SP : reg == r->regs->fp ? EH_CFA_FP : EH_CFA_NONE;
 }
 
-/* `breg rsp|rbp, offset`, and what follows it. */
+/* `breg sp|fp, offset`, and what follows it. */
 static bool based(struct cursor *e, uint64_t *ret_reg, int64_t *ret_offset)
 {
 	uint8_t op = cursor_u8(e);
@@ -182,26 +184,33 @@ static bool based(struct cursor *e, uint64_t *ret_reg, int64_t *ret_offset)
 	return cursor_ok(e);
 }
 
+static bool is_plt(const struct machine_dwarf *m, const uint8_t *data, size_t len)
+{
+	for (size_t i = 0; i < len && len == sizeof(m->plt_cfa); i++)
+		if (i == m->plt_offset ? data[i] < DW_OP_lit0 || data[i] > DW_OP_lit15
+				       : data[i] != m->plt_cfa[i])
+			return false;
+	return len == sizeof(m->plt_cfa);
+}
+
 static void set_cfa_expression(struct rules *r, const uint8_t *data, size_t len)
 {
-	static const uint8_t plt[] = EH_PLT_CFA;
 	struct cursor e;
 	uint64_t reg;
 	int64_t offset;
 
 	r->cfa = EH_CFA_NONE;
-	if (len == sizeof(plt) && !memcmp(data, plt, 6) && !memcmp(data + 7, plt + 7, 4) &&
-	    data[6] >= DW_OP_lit0 && data[6] <= DW_OP_lit15) {
+	if (is_plt(r->regs, data, len)) {
 		r->cfa = EH_CFA_PLT;
-		r->cfa_offset = data[6] - DW_OP_lit0;
+		r->cfa_offset = data[r->regs->plt_offset] - DW_OP_lit0;
 		return;
 	}
 	cursor_init(&e, data, len);
 	if (!based(&e, &reg, &offset) || cursor_left(&e) != 1 || cursor_u8(&e) != DW_OP_deref)
 		return;
-	if (reg == DWARF_SP && offset == EH_SIGNAL_SP)
+	if (reg == r->regs->sp && offset == r->regs->signal_sp)
 		r->cfa = EH_CFA_SIGNAL;
-	else if (reg == DWARF_FP)
+	else if (reg == r->regs->fp)
 		r->cfa = EH_CFA_AT_FP;
 	r->cfa_offset = offset;
 }
@@ -213,8 +222,9 @@ static void set_expression(struct rules *r, uint64_t reg, const uint8_t *data, s
 	int64_t offset;
 
 	cursor_init(&e, data, len);
-	if (based(&e, &base, &offset) && !cursor_left(&e) && (base == DWARF_SP || base == DWARF_FP))
-		set_place(r, reg, base == DWARF_SP ? W_AT_SP : W_AT_FP, offset);
+	if (based(&e, &base, &offset) && !cursor_left(&e) &&
+	    (base == r->regs->sp || base == r->regs->fp))
+		set_place(r, reg, base == r->regs->sp ? W_AT_SP : W_AT_FP, offset);
 	else
 		set_place(r, reg, W_OTHER, 0);
 }
@@ -229,16 +239,16 @@ static struct eh_row row_of(const struct rules *r, uint32_t pc)
 		return row;
 	/* A signal frame is the kernel's, or none that is known. */
 	if (r->cfa == EH_CFA_SIGNAL) {
-		if (r->ra.where == W_AT_SP && r->ra.offset == EH_SIGNAL_PC &&
-		    r->fp.where == W_AT_SP && r->fp.offset == EH_SIGNAL_FP)
+		if (r->ra.where == W_AT_SP && r->ra.offset == r->regs->signal_pc &&
+		    r->fp.where == W_AT_SP && r->fp.offset == r->regs->signal_fp)
 			row.cfa_rule = EH_CFA_SIGNAL;
 		return row;
 	}
 	row.cfa_rule = (uint8_t)r->cfa;
 	row.cfa = (int32_t)r->cfa_offset;
-	row.ra_rule = r->ra.where == W_AT_CFA && r->ra.offset == DWARF_RA_AT_CFA ? EH_RA_AT_CFA
-		      : r->ra.where == W_UNDEFINED				 ? EH_RA_END
-										 : EH_RA_LOST;
+	row.ra_rule = r->ra.where == W_AT_CFA && r->ra.offset == r->regs->ra_at_cfa ? EH_RA_AT_CFA
+		      : r->ra.where == W_UNDEFINED				    ? EH_RA_END
+										    : EH_RA_LOST;
 	row.fp = (int16_t)r->fp.offset;
 	row.fp_rule = EH_FP_LOST;
 	if (r->fp.where == W_SAME)
@@ -301,7 +311,7 @@ static void run_rule(struct rules *r, const struct eh_cie *cie, uint8_t op, stru
 	case DW_CFA_restore_extended:
 		reg = cursor_uleb(c);
 		if (place_of(r, reg))
-			*place_of(r, reg) = reg == DWARF_FP ? cie->initial.fp : cie->initial.ra;
+			*place_of(r, reg) = reg == r->regs->fp ? cie->initial.fp : cie->initial.ra;
 		break;
 	case DW_CFA_undefined:
 		set_place(r, cursor_uleb(c), W_UNDEFINED, 0);
@@ -392,7 +402,7 @@ static int run(struct eh_table *t, const struct section *s, const struct eh_fde 
 		case DW_CFA_restore:
 			if (place_of(r, low))
 				*place_of(r, low) =
-					low == DWARF_FP ? cie->initial.fp : cie->initial.ra;
+					low == r->regs->fp ? cie->initial.fp : cie->initial.ra;
 			continue;
 		default:
 			switch (op) {
@@ -462,7 +472,7 @@ static bool read_cie_header(const struct section *s, struct cursor *c, struct eh
 	cie->encoding = DW_EH_PE_absptr;
 	cie->code_align = cursor_uleb(c);
 	cie->data_align = cursor_sleb(c);
-	if ((version == 1 ? cursor_u8(c) : cursor_uleb(c)) != DWARF_RA)
+	if ((version == 1 ? cursor_u8(c) : cursor_uleb(c)) != s->regs->ra)
 		return false;
 	if (!*aug)
 		return cursor_ok(c);
@@ -523,7 +533,7 @@ static const struct eh_cie *cie_at(const struct section *s, struct map *cies, ui
 		return cie;
 	cie->read = true;
 	const struct eh_fde f = {.cie = cie, .program = c.at, .len = cursor_left(&c)};
-	struct rules r = {.ra = {W_AT_CFA, DWARF_RA_AT_CFA}};
+	struct rules r = {.regs = s->regs, .ra = {W_AT_CFA, s->regs->ra_at_cfa}};
 	cie->ok = run(NULL, s, &f, &r) == 0;
 	cie->initial = r;
 	return cie;
@@ -596,7 +606,7 @@ static void cies_done(struct map *cies)
 static uint64_t eh_frame_by_header(const struct elf_image *img)
 {
 	const uint8_t *p = img->eh_frame_hdr ? image_at(img, img->eh_frame_hdr, 12) : NULL;
-	const struct section s = {p, 12, img->eh_frame_hdr, true};
+	const struct section s = {p, 12, img->eh_frame_hdr, true, NULL};
 	struct cursor c;
 	uint8_t encoding;
 	uint64_t addr;
@@ -612,7 +622,9 @@ static uint64_t eh_frame_by_header(const struct elf_image *img)
 
 static bool section_of(const struct elf_image *img, struct section *ret)
 {
-	struct section s = {.addr = img->eh_frame, .sized = img->eh_frame_bytes > 0};
+	struct section s = {.addr = img->eh_frame,
+			    .sized = img->eh_frame_bytes > 0,
+			    .regs = &elf_image_machine(img)->dwarf};
 
 	if (!s.addr || !s.sized) {
 		s.addr = eh_frame_by_header(img);
@@ -733,10 +745,10 @@ static int compile(const struct section *s, uint64_t base, struct eh_table **ret
 	return 0;
 }
 
-int eh_table_compile(const void *data, size_t len, uint64_t addr, uint64_t base, bool sized,
-		     struct eh_table **ret_table)
+int eh_table_compile(const struct machine *machine, const void *data, size_t len, uint64_t addr,
+		     uint64_t base, bool sized, struct eh_table **ret_table)
 {
-	return compile(&(struct section){data, len, addr, sized}, base, ret_table);
+	return compile(&(struct section){data, len, addr, sized, &machine->dwarf}, base, ret_table);
 }
 
 int eh_table_of_image(const struct elf_image *img, struct eh_table **ret_table)

@@ -2,12 +2,13 @@
 /*
  * Unwind rules, compiled: from .eh_frame, which every function of a program has, also in stripped
  * files, to rows that a walk through a stack can look up in some ten nanoseconds. Of the registers
- * only those matter by which frames are found: the stack pointer (sp), the frame pointer (fp) and the return address.
+ * only those matter by which frames are found: the stack pointer (sp), the frame pointer (fp) and
+ * the return address.
  */
 #pragma once
 
 #include "binary/elf/elf_image.h"
-#include "binary/x86_64/dwarf_regs.h"
+#include "binary/machine.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,7 +20,7 @@ enum eh_cfa {
 	EH_CFA_FP,	 /* fp + cfa */
 	EH_CFA_AT_FP,	 /* the word at fp + cfa: stacks that were aligned */
 	EH_CFA_PLT,	 /* sp + 8, in the second half of an entry of 16 bytes (from cfa on) + 16 */
-	EH_CFA_SIGNAL,	 /* the kernel's signal frame at sp: EH_SIGNAL_* */
+	EH_CFA_SIGNAL,	 /* the kernel's signal frame at sp: machine_dwarf.signal_* */
 };
 
 /* Where the caller's frame pointer is. */
@@ -66,13 +67,13 @@ int eh_frame_each_fde(const struct elf_image *img, eh_fde_fn *fn, void *context)
 struct eh_table;
 
 /*
- * From the bytes of an .eh_frame that lies at `addr`. Rows count from `base`; what is before it or
+ * From the bytes of a machine's .eh_frame that lies at `addr`. Rows count from `base`; what is before it or
  * 4 GiB after it has none. `sized`: the length is the section's (a terminator within is no end),
  * else `len` only bounds it. Malformed entries are left out. 0 also if nothing is left;
  * -ENOMEM, -EFBIG.
  */
-int eh_table_compile(const void *data, size_t len, uint64_t addr, uint64_t base, bool sized,
-		     struct eh_table **ret_table);
+int eh_table_compile(const struct machine *machine, const void *data, size_t len, uint64_t addr,
+		     uint64_t base, bool sized, struct eh_table **ret_table);
 /* Of an object, base 0 or its lowest address. -ENODATA: it has none. */
 int eh_table_of_image(const struct elf_image *img, struct eh_table **ret_table);
 void eh_table_free(struct eh_table *t);

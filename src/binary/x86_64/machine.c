@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The System V ABI for x86-64: figure 3.4, table 4.10. */
+/* The System V ABI for x86-64: figures 3.4 and 3.36, table 4.10. */
 #include "binary/machine.h"
 
 #include "binary/x86_64/insn_plain.h"
 #include "binary/x86_64/scan.h"
 
+#include <dwarf.h>
 #include <elf.h>
 
 enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11 };
@@ -34,4 +35,18 @@ const struct machine machine_x86_64 = {
 	.scan = scan_x86_64,
 	.arg_words = {PROBE_X86_RDI, PROBE_X86_RSI, PROBE_X86_RDX, PROBE_X86_RCX, PROBE_X86_R8,
 		      PROBE_X86_R9},
+	.dwarf = {.sp = 7,
+		  .fp = 6,
+		  .ra = 16,
+		  .ra_at_cfa = -8,
+		  /* struct ucontext, arch/x86/include/uapi/asm/sigcontext.h */
+		  .signal_sp = 160,
+		  .signal_fp = 120,
+		  .signal_pc = 168,
+		  /* sp + 8 + ((pc & 15 >= offset) << 3) */
+		  .plt_cfa = {DW_OP_breg7, 8, DW_OP_breg16, 0, DW_OP_lit15, DW_OP_and, DW_OP_lit0,
+			      DW_OP_ge, DW_OP_lit3, DW_OP_shl, DW_OP_plus},
+		  .plt_offset = 6},
+	/* asm/perf_regs.h */
+	.perf = {.sp = 7, .fp = 6, .pc = 8, .abi = 2},
 };
