@@ -24,7 +24,9 @@ struct agent_poll *agent_poll_open(struct agent_notes *n, struct agent_hook *hoo
 
 		if (unlikely(!(outer->flags & (POLL_WORKER | POLL_TASK)))) {
 			outer->flags |= POLL_WORKER;
-			outer->hook->flags |= AGENT_HOOK_WORKER;
+			/* pollux writes the other byte at any time. */
+			__atomic_fetch_or((uint8_t *)&outer->hook->flags, AGENT_HOOK_WORKER,
+					  __ATOMIC_RELAXED);
 		}
 	}
 	struct agent_poll *poll = &n->polls[depth];

@@ -229,7 +229,8 @@ enum agent_may {
 	AGENT_MAY_GETTID = 4, /* gettid, where tid_offset is 0 */
 };
 
-/* What the tool knows of a hook's kind. */
+/* What the tool knows of a hook's kind. While the program runs the agent sets flags of the low byte, the
+ * tool of the high byte, neither of the other's. */
 enum agent_hook_flags {
 	/* Polls of this kind are a worker's main loop. The agent sets this too, when it sees
 	 * another poll inside one, unless the next bit is set. */

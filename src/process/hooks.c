@@ -306,6 +306,12 @@ static int plan_object(struct hook_plan *plan)
 	return 0;
 }
 
+/* Stubs of calls must be in reach, so calls are hooked only in the object next to which the agent is. */
+static bool is_near(const struct hooks *h, const struct hooked_object *o)
+{
+	return h->n_patches ? o->object == h->patches[0].object : o->object->main;
+}
+
 static int plan_all(const struct process *p, struct hooked_object *const *objects, size_t n_objects,
 		    const struct process_objects *all, const struct process_maps *maps,
 		    struct hooks *h, struct error *err)
@@ -313,16 +319,13 @@ static int plan_all(const struct process *p, struct hooked_object *const *object
 	for (size_t i = 0; i < n_objects; i++)
 		TRY(plan_object(
 			&(struct hook_plan){.p = p, .h = h, .o = objects[i], .maps = maps}));
-	/* Their stubs must be in reach, so only of the object next to which the agent is. */
-	for (size_t i = 0; i < n_objects; i++) {
-		bool near = h->n_patches ? objects[i]->object == h->patches[0].object
-					 : objects[i]->object->main;
-
-		if (near)
+	/* Futures come last: of them some may be left out if there are more than can be hooked. */
+	for (size_t i = 0; i < n_objects; i++)
+		if (is_near(h, objects[i]))
 			TRY(plan_direct(h, p, objects[i]));
-		TRY(future_hooks_plan(h, p, objects[i], near, err));
-	}
 	TRY(libc_hooks_plan(h, p, all, maps));
+	for (size_t i = 0; i < n_objects; i++)
+		TRY(future_hooks_plan(h, p, objects[i], is_near(h, objects[i]), err));
 	h->flipped = calloc(h->n + 1, sizeof(*h->flipped));
 	return h->flipped ? 0 : -ENOMEM;
 }

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "process/memory.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,21 +119,26 @@ int programs_add(struct programs *pr, const struct process *p, const struct hook
 	return rc;
 }
 
+/* The agent sets a flag, too, at any time. So these are in another byte, which only pollux writes. */
 int programs_flag(const struct process *p, const struct hooks *h, const struct layout *l,
 		  uint32_t kind, uint16_t flag)
 {
 	size_t index = 0;
 	int rc = 0;
 
+	_Static_assert(AGENT_HOOK_WORKER <= UINT8_MAX && !(AGENT_HOOK_HANDLER & UINT8_MAX) &&
+			       !(AGENT_HOOK_SERVES & UINT8_MAX),
+		       "the low byte is the agent's, the high one pollux's");
+	assert(!(flag & UINT8_MAX));
 	for (; rc == 0 && poll_hook(h, kind, &index); index++) {
 		uint64_t at = l->hooks + index * sizeof(struct agent_hook) +
-			      offsetof(struct agent_hook, flags);
-		uint16_t flags;
+			      offsetof(struct agent_hook, flags) + 1;
+		uint8_t high;
 
-		rc = memory_read(p, at, &flags, sizeof(flags));
-		flags |= flag;
+		rc = memory_read(p, at, &high, sizeof(high));
+		high |= (uint8_t)(flag >> 8);
 		if (rc == 0)
-			rc = memory_write(p, at, &flags, sizeof(flags));
+			rc = memory_write(p, at, &high, sizeof(high));
 	}
 	return rc;
 }

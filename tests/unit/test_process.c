@@ -15,7 +15,9 @@
 #include "process/inject.h"
 #include "process/maps.h"
 #include "process/memory.h"
+#include "process/objects.h"
 #include "process/open_call.h"
+#include "process/programs.h"
 #include "process/rights.h"
 #include "process/seccomp.h"
 #include "process/threads.h"
@@ -1738,6 +1740,92 @@ static void test_prepare_leaves_new_code(void **state)
 	munmap(code, SITES * 4096);
 }
 
+/* ---- flags and places of hooks ---- */
+
+static struct agent_hook *learning;
+
+/* As an agent does: between what pollux reads of the flags and what it writes. */
+static void learn_worker(const char *what)
+{
+	if (!strcmp(what, "mem write"))
+		__atomic_fetch_or(&learning->flags, AGENT_HOOK_WORKER, __ATOMIC_RELAXED);
+}
+
+/* Flags that the agent sets stay, and those that pollux sets, whichever comes first. */
+static void test_flags_of_both(void **state)
+{
+	struct process p = PROCESS_INIT;
+	struct error err = {0};
+	struct agent_hook table[1] = {{.type = AH_FUTURE, .kind = 3, .flags = AGENT_HOOK_FRAME}};
+	bool flipped[1] = {true};
+	const struct hooks hooks = {.table = table, .n = 1, .flipped = flipped};
+	int status;
+
+	(void)state;
+	learning = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(learning != MAP_FAILED);
+	*learning = table[0];
+	const struct layout layout = {.hooks = (uint64_t)learning};
+	pid_t pid = start_paused();
+	assert_int_equal(process_open(pid, &p, &err), 0);
+	process_step_hook = learn_worker;
+	assert_int_equal(programs_flag(&p, &hooks, &layout, 3, AGENT_HOOK_HANDLER), 0);
+	process_step_hook = NULL;
+	assert_int_equal(learning->flags,
+			 AGENT_HOOK_FRAME | AGENT_HOOK_WORKER | AGENT_HOOK_HANDLER);
+	process_close(&p);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	munmap(learning, 4096);
+}
+
+/* A program with more futures than can be hooked: these are left out, and not what keeps it safe. */
+static void test_too_many_futures(void **state)
+{
+	enum { N_USES = 1285, N_FUTURES = AGENT_MAX_HOOKS / N_USES };
+	static uint64_t words[N_USES];
+	static struct code_ref uses[N_USES];
+	static struct scan_future futures[N_FUTURES];
+	struct process_objects all = {0};
+	struct process_maps maps = {0};
+	struct process p = PROCESS_INIT;
+	struct error err = {0};
+	struct hooks h = {0};
+	size_t n_hooked = 0, n_left = 0;
+	int status;
+
+	(void)state;
+	for (size_t i = 0; i < N_USES; i++) {
+		words[i] = (uint64_t)&futures;
+		uses[i] = (struct code_ref){.kind = REF_WORD,
+					    .operand = (uint64_t)&words[i],
+					    .target = (uint64_t)&futures};
+	}
+	for (size_t i = 0; i < N_FUTURES; i++)
+		futures[i] = (struct scan_future){.name = "f", .uses = uses, .n_uses = N_USES};
+	pid_t pid = start_paused();
+	assert_int_equal(process_open(pid, &p, &err), 0);
+	assert_int_equal(maps_read(&p, &maps, &err), 0);
+	assert_int_equal(objects_read(&p, &maps, &all, &err), 0);
+	maps_done(&maps);
+	struct hooked_object object = {.object = &all.v[0],
+				       .unwinder = UNWINDER_KNOWN,
+				       .futures = {.v = futures, .n = N_FUTURES, .boxed = true}};
+	struct hooked_object *objects[] = {&object};
+	assert_int_equal(hooks_plan(&p, objects, 1, &all, &h, &err), 0);
+	for (size_t i = 0; i < N_FUTURES; i++)
+		n_left += futures[i].trouble != NULL;
+	assert_true(n_left > 0 && n_left < N_FUTURES);
+	for (size_t i = 0; i < h.n; i++)
+		n_hooked += h.table[i].type == AH_FORK;
+	assert_true(n_hooked > 0); /* we call fork() */
+	hooks_done(&h);
+	objects_done(&all);
+	process_close(&p);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
 /* ---- stopping ---- */
 
 #define N_THREADS 40
@@ -2476,6 +2564,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_undo_in_stops),
 		cmocka_unit_test(test_patch_copies_no_page),
 		cmocka_unit_test(test_prepare_leaves_new_code),
+		cmocka_unit_test(test_flags_of_both),
+		cmocka_unit_test(test_too_many_futures),
 		cmocka_unit_test(test_stop_all),
 		cmocka_unit_test(test_stop_with_vfork),
 		cmocka_unit_test(test_room_is_taken),
