@@ -278,6 +278,12 @@ const char *text_short_file(const char *file)
 	return rest ? rest + 1 : file;
 }
 
+bool text_library_file(const char *file)
+{
+	return strstr(file, "/registry/src/") || strstr(file, "/git/checkouts/") ||
+	       !strncmp(file, "/rustc/", 7) || strstr(file, "/lib/rustlib/");
+}
+
 const char *text_object_name(const char *path, bool folder, size_t *ret_len)
 {
 	const char *base = strrchr(path, '/'), *from, *dot;

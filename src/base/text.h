@@ -31,6 +31,9 @@ int text_parse_bytes(const char *s, uint64_t *ret_bytes);
 /* Of ".../registry/src/index.crates.io-1949cf8c6b5b557f/tokio-1.54.1/src/x.rs" what begins with the
  * crate, of "/rustc/HASH/library/..." with "library"; of other names all. */
 const char *text_short_file(const char *file);
+/* A source file that is not of the program's own workspace: the standard library's, a registry's, a
+ * git dependency's. */
+bool text_library_file(const char *file);
 
 /* "lib" of "/usr/lib/app/lib.abi3.so", or "app/lib": where in the path it begins, how long it is.
  * text_same_object(): whether the folder is needed to distinguish it from `other`. */

@@ -34,3 +34,7 @@ char *name_task(const char *full, const char *libraries);
  *     <app::Pool as core::future::future::Future>::poll     app::Pool::poll
  *     app::main::{{closure}}                                app::main */
 char *name_function(const char *full);
+
+/* Whether a demangled function is of a crate that is a library: one of `libraries` (as above), of
+ * the standard ones, or a common wrapper. */
+bool name_is_library(const char *function, const char *libraries);

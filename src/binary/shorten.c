@@ -415,6 +415,15 @@ static struct type_text crate_of(const struct segment *segs, size_t n, unsigned 
 	return crate_of(inner, n_inner, depth + 1);
 }
 
+bool name_is_library(const char *function, const char *libraries)
+{
+	struct segment segs[MAX_SEGMENTS];
+	size_t n;
+
+	read_path(function, function + strlen(function), segs, &n);
+	return is_library(crate_of(segs, n, 0), libraries);
+}
+
 /* How many {closure#0} and the like are at its end. */
 static size_t n_closures(const struct segment *segs, size_t n)
 {

@@ -164,44 +164,23 @@ static void by_code(struct block_on_search *s)
 
 /* ---- entries ---- */
 
-static bool in_std(const char *file)
-{
-	return !file || await_starts(file, "/rustc/") || strstr(file, "/lib/rustlib/");
-}
-
-static bool in_library(const char *file)
-{
-	return in_std(file) || strstr(file, "/registry/src/") || strstr(file, "/git/checkouts/");
-}
-
-/* "src/main.rs:12 (app::main)": the first place of the program's own from this frame outwards; if
- * there is none, the first that is not the standard library's. */
+/* "src/main.rs:12 (app::main)": the first place of the program's own from this frame outwards, else
+ * that of a library which is no runtime; NULL: none. */
 static char *place_of(struct inspect *in, const struct inspect_stack *s, size_t frame)
 {
-	struct dw_place places[MAX_PLACES], first = {0};
-	char *text = NULL;
+	char *text = NULL, *via = NULL;
 
-	for (; frame < s->n_frames; frame++) {
-		struct inspect_object *o = stacks_object(in, s->frames[frame].ip);
-		size_t n = o && o->dwarf
-				   ? debug_places(o->dwarf, s->frames[frame].ip - o->object->bias,
-						  places, MAX_PLACES)
-				   : 0;
+	for (size_t i = frame; i < s->n_frames && !text; i++) {
+		struct inspect_object *o = stacks_object(in, s->frames[i].ip);
 
-		for (size_t i = 0; i < n; i++) {
-			if (in_library(places[i].file)) {
-				if (!first.file && !in_std(places[i].file))
-					first = places[i];
-				continue;
-			}
-			first = places[i];
-			goto found;
-		}
+		/* A return address may be another line's, or another function's. */
+		if (o && o->dwarf)
+			text = debug_place_text(o->dwarf,
+						s->frames[i].ip - o->object->bias - (i > 0), &via);
 	}
-found:
-	if (first.file && asprintf(&text, "%s:%u (%s)", first.file, first.line,
-				   first.function ? first.function : "?") < 0)
-		text = NULL;
+	if (!text)
+		return via;
+	free(via);
 	return text;
 }
 

@@ -15,6 +15,7 @@
 #include "agent/ring.h"
 #include "base/cleanup.h"
 #include "base/map.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "binary/names.h"
 #include "future/await.h"
@@ -169,8 +170,7 @@ static int node_of(struct compiler *c, const struct future_path *w, bool inside,
 /* Not the program's own: from a registry, from git, the standard library. */
 static bool in_library(const char *file)
 {
-	return file && (strstr(file, "/registry/src/") || strstr(file, "/git/checkouts/") ||
-			await_starts(file, "/rustc/") || strstr(file, "/lib/rustlib/"));
+	return file && text_library_file(file);
 }
 
 /* Adds the place of an await point: the number of the point, 0 if there are too many. */

@@ -355,7 +355,7 @@ static int find(struct elf_image *image, struct runtime_scan *f, struct error *e
 	TRY(find_direct(image, f, first_waker));
 	TRY(cover(f, first_kind, n_wakers));
 	TRY(kind_names_async_task(image, f, first_kind));
-	return callers_find(image, f, first_kind);
+	return callers_find(image, f, first_kind, first_waker);
 }
 
 const struct runtime_ops runtime_async_task = {"async-task", find};

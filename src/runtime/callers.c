@@ -4,7 +4,8 @@
  * OwnedTasks::bind, spawn_unchecked), called by others of that kind (Handle::spawn, tokio::spawn)
  * and finally by the program's own code. Climbing from caller to caller until outside of the
  * runtime shows where in the program the kind is spawned. Where a function has too many callers it
- * is no helper of one kind any more: there the climb ends.
+ * is no helper of one kind any more: there the climb ends. Of a library that spawns for the program
+ * the way goes on: both places are of use.
  */
 #include "runtime/callers.h"
 
@@ -14,6 +15,7 @@
 #include "base/vec.h"
 #include "binary/code/call_index.h"
 #include "binary/names.h"
+#include "runtime/crates.h"
 #include "runtime/find.h"
 #include "runtime/panic_places.h"
 
@@ -23,128 +25,126 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_STEPS 24u
+#define MAX_DEPTH 24u
 #define MAX_CALLERS 6u
+#define MAX_STEPS 64u /* of one site */
 
 /* One function on the way from a site outwards. */
 struct step {
-	size_t kind, site;
 	uint64_t function; /* its start */
-	uint64_t insn;	   /* the instruction in it that goes on inwards */
+	uint64_t at;	   /* the instruction in it that goes on inwards */
+	size_t inner;	   /* the step that it goes to; the first one to itself */
 	unsigned depth;
-	bool outside; /* outside of the runtime: the end of the way */
+	bool left;    /* outside of the runtime */
+	bool library; /* there, but not in the program's own code */
 	bool polled;  /* a place of the runtime into which the program's code may be inlined */
-	bool launch, block_in_place; /* passed on the way */
+	bool root;    /* that is a block_on */
+	bool told;    /* a program's place is further out */
 };
 
-struct steps {
-	struct step *steps;
-	size_t n, cap;
+/* The way of one site. */
+struct way {
+	struct elf_image *image;
+	const struct call_index *calls;
+	const char *libraries;
+	struct step steps[MAX_STEPS];
+	size_t n;
+	bool of_root; /* the site is a block_on's */
 };
 
-static void steps_done(struct steps *s)
-{
-	free(s->steps);
-}
-
-static int steps_add(struct steps *s, const struct step *step)
-{
-	for (size_t i = 0; i < s->n; i++) {
-		if (s->steps[i].kind == step->kind && s->steps[i].site == step->site &&
-		    s->steps[i].insn == step->insn)
-			return 0;
-	}
-	if (!GROW(s->steps, s->n, s->cap))
-		return -ENOMEM;
-	s->steps[s->n++] = *step;
-	return 0;
-}
-
-static bool in_runtime(const char *name)
-{
-	static const char *const crates[] = {
-		"tokio::",
-		"async_task::",
-		"async_executor::",
-		"async_std::",
-		"blocking::",
-		"async_io::",
-		"async_global_executor::",
-		"smol::",
-		"core::",
-		"alloc::",
-		"std::",
-		"once_cell::",
-		"async_lock::",
-		"futures_lite::",
-		"futures_util::",
-		"futures_core::",
-		NULL,
-	};
-
-	name += *name == '<';
-	for (size_t i = 0; crates[i]; i++) {
-		if (strncmp(name, crates[i], strlen(crates[i])) == 0)
-			return true;
-	}
-	return false;
-}
+/* What the ways to all sites of a kind have passed. */
+struct passed {
+	bool launch, block_in_place, other;
+};
 
 /* Where a runtime polls or calls the program's code, that code may be inlined: no use to climb on.
- */
-static bool calls_program(const char *name)
+ * From the site of a block_on the way leads through block_on itself. */
+static bool calls_program(const char *name, bool of_root)
 {
-	static const char *const parts[] = {"block_on",	       "::poll",    "run_until",
-					    "short_backtrace", "call_once", NULL};
+	static const struct {
+		const char *part;
+		bool block_on;
+	} parts[] = {
+		{"block_on", true},	    {"run_until", true},   {"set_scheduler", true},
+		{"enter_runtime", true},    {"with_budget", true}, {"::poll", false},
+		{"short_backtrace", false}, {"call_once", false},
+	};
 
-	for (size_t i = 0; parts[i]; i++) {
-		if (strstr(name, parts[i]))
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+		if (strstr(name, parts[i].part) && !(of_root && parts[i].block_on))
 			return true;
 	}
 	return false;
 }
 
-static void look(struct elf_image *image, struct step *s)
+static void look(const struct way *w, struct step *s, struct passed *passed)
 {
-	const struct elf_symbol *symbol = elf_image_symbol_at(image, s->function);
+	const struct elf_symbol *symbol = elf_image_symbol_at(w->image, s->function);
 	_cleanup_free_ char *name = symbol ? name_demangle(symbol->name) : NULL;
 
 	if (!name)
 		return;
-	s->outside = !in_runtime(name);
-	s->polled = !s->outside && calls_program(name);
-	if (!s->outside) {
-		s->launch = s->launch || strstr(name, "Launch") ||
-			    strstr(name, "runtime::builder::Builder::build");
-		s->block_in_place = s->block_in_place || strstr(name, "block_in_place") ||
-				    strstr(name, "maybe_move_runtime");
-	}
+	s->left = !crates_runtime_function(name);
+	s->library = s->left && name_is_library(name, w->libraries);
+	s->polled = (!s->left || s->library) && calls_program(name, w->of_root);
+	s->root = s->polled && strstr(name, "block_on");
+	passed->other = passed->other || s->left || s->polled;
+	if (s->left)
+		return;
+	passed->launch = passed->launch || strstr(name, "Launch") ||
+			 strstr(name, "runtime::builder::Builder::build");
+	passed->block_in_place = passed->block_in_place || strstr(name, "block_in_place") ||
+				 strstr(name, "maybe_move_runtime");
 }
 
-/* From one function that is still in the runtime to its callers. */
-static int climb(struct elf_image *image, const struct call_index *calls, struct steps *all,
-		 size_t i)
+static bool is_known(const struct way *w, uint64_t at)
 {
-	struct step s = all->steps[i];
+	for (size_t i = 0; i < w->n; i++)
+		if (w->steps[i].at == at)
+			return true;
+	return false;
+}
+
+/* From one function that is still in the runtime, or in a library, to its callers. */
+static void climb(struct way *w, size_t i, struct passed *passed)
+{
+	const struct step *s = &w->steps[i];
 	const struct call *c;
 	size_t n;
 
-	if (s.outside || s.polled || s.depth == MAX_STEPS)
-		return 0;
-	c = call_index_find(calls, s.function, &n);
-	for (size_t k = 0; k < n && n <= MAX_CALLERS; k++) {
-		struct step next = s;
+	if ((s->left && !s->library) || s->polled || s->depth == MAX_DEPTH)
+		return;
+	c = call_index_find(w->calls, s->function, &n);
+	for (size_t k = 0; k < n && n <= MAX_CALLERS && w->n < MAX_STEPS; k++) {
+		struct step next = {.at = c[k].addr, .depth = s->depth + 1, .inner = i};
 		uint64_t end;
 
-		next.insn = c[k].addr;
-		next.depth++;
-		if (!elf_image_function(image, next.insn, &next.function, &end) ||
-		    next.function == s.function)
+		if (!elf_image_function(w->image, next.at, &next.function, &end) ||
+		    next.function == s->function || is_known(w, next.at))
 			continue;
-		look(image, &next);
-		TRY(steps_add(all, &next));
+		look(w, &next, passed);
+		w->steps[w->n++] = next;
 	}
-	return 0;
+}
+
+static void find_way(struct way *w, uint64_t site, struct passed *passed)
+{
+	struct step first = {.at = site};
+	uint64_t end;
+
+	w->n = 0;
+	if (!elf_image_function(w->image, site, &first.function, &end))
+		return;
+	look(w, &first, passed);
+	w->steps[w->n++] = first;
+	for (size_t i = 0; i < w->n; i++)
+		climb(w, i, passed);
+	for (size_t i = w->n; i-- > 0;) {
+		struct step *s = &w->steps[i];
+
+		if (s->told || (s->left && !s->library))
+			w->steps[s->inner].told = true;
+	}
 }
 
 /* Of a list such as below. */
@@ -158,23 +158,36 @@ static bool is_listed(const char *list, const char *place)
 	return false;
 }
 
-/* "app::serve+0x1f3, app::main+0x40"; copies of a function have one name. */
-static int add_place(struct elf_image *image, struct buf *where, uint64_t at)
+/* "app::serve+0x1f3"; NULL: no symbol, or out of memory. */
+static char *place_of(struct elf_image *image, uint64_t at)
 {
 	const struct elf_symbol *s = elf_image_symbol_at(image, at);
 	_cleanup_free_ char *name = s ? name_demangle(s->name) : NULL;
 	_cleanup_free_ char *shortened = name ? name_shorten(name) : NULL;
-	_cleanup_free_ char *place = NULL;
+	char *place;
 
-	if (!shortened)
-		return s && !name ? 0 : -ENOMEM;
-	if (asprintf(&place, "%s+0x%" PRIx64, shortened, at - s->addr) < 0) {
-		place = NULL;
-		return -ENOMEM;
+	if (!shortened || asprintf(&place, "%s+0x%" PRIx64, shortened, at - s->addr) < 0)
+		return NULL;
+	return place;
+}
+
+/* "app::serve+0x1f3, app::main+0x40 via pool::spawn+0x12"; copies of a function have one name. */
+static void add_place(const struct way *w, struct buf *where, const struct step *s)
+{
+	_cleanup_free_ char *place = place_of(w->image, s->at), *via = NULL, *text = NULL;
+	uint64_t library = 0;
+
+	for (const struct step *in = s; in != w->steps;) {
+		in = &w->steps[in->inner];
+		if (in->library)
+			library = in->at; /* the innermost */
 	}
-	if (!is_listed(where->data, place))
-		buf_printf(where, "%s%s", where->len ? ", " : "", place);
-	return 0;
+	if (library)
+		via = place_of(w->image, library);
+	if (place && asprintf(&text, "%s%s%s", place, via ? " via " : "", via ? via : "") < 0)
+		text = NULL;
+	if (text && !is_listed(where->data, text))
+		buf_printf(where, "%s%s", where->len ? ", " : "", text);
 }
 
 static int name_worker(struct scan_kind *k, bool block_in_place)
@@ -188,22 +201,13 @@ static int name_worker(struct scan_kind *k, bool block_in_place)
 /* Workers are launched by Tokio's builder alone; whatever else makes one is block_in_place. Where
  * the program's own code does, one of them is a part of it: block_in_place has its message there.
  */
-static int settle(struct scan_kind *k, const struct steps *all, size_t kind, bool has_message)
+static int settle(struct scan_kind *k, const struct passed *p, bool has_message)
 {
-	bool launch = false, in_place = has_message, other = false;
+	bool in_place = has_message || p->block_in_place;
 
-	for (size_t i = 0; i < all->n; i++) {
-		const struct step *s = &all->steps[i];
-
-		if (s->kind != kind)
-			continue;
-		launch = launch || s->launch;
-		in_place = in_place || s->block_in_place;
-		other = other || s->outside || s->polled;
-	}
-	if (k->role != TR_WORKER || (!launch && !in_place && !other))
+	if (k->role != TR_WORKER || (!p->launch && !in_place && !p->other))
 		return 0;
-	return name_worker(k, !launch && in_place);
+	return name_worker(k, !p->launch && in_place);
 }
 
 /* The only kind of worker that there is is the ordinary one, too: code that is equal is there once.
@@ -230,28 +234,35 @@ static int settle_only(struct runtime_scan *f, size_t first_kind)
 	return name_worker(only, false);
 }
 
+static int keep_callers(const struct way *w, struct scan_site *site)
+{
+	if (w->n < 2)
+		return 0;
+	site->callers = calloc(w->n - 1, sizeof(*site->callers));
+	if (!site->callers)
+		return -ENOMEM;
+	for (size_t i = 1; i < w->n; i++)
+		site->callers[site->n_callers++] = (struct scan_caller){
+			.addr = w->steps[i].at, .inner = (uint32_t)w->steps[i].inner};
+	return 0;
+}
+
 /* One site's places; with none of the program's own it keeps what it has. */
-static int tell(struct elf_image *image, struct scan_site *site, const struct steps *all,
-		size_t kind, size_t number)
+static int tell(const struct way *w, struct scan_site *site)
 {
 	struct buf where = BUF_INIT;
 	bool root = false;
 
-	for (size_t i = 0; i < all->n; i++) {
-		const struct step *s = &all->steps[i];
-		const struct elf_symbol *symbol;
+	for (size_t i = 0; i < w->n; i++) {
+		const struct step *s = &w->steps[i];
+		bool outer = s->library && !s->told && !w->steps[s->inner].library;
 
-		if (s->kind != kind || s->site != number)
-			continue;
-		symbol = s->polled ? elf_image_symbol_at(image, s->function) : NULL;
-		root = root || (symbol && strstr(symbol->name, "block_on"));
-		if ((s->outside || s->polled) && site->n_callers < 4)
-			site->callers[site->n_callers++] = s->insn;
-		if (s->outside && add_place(image, &where, s->insn) < 0)
-			break;
+		root = root || s->root;
+		if ((s->left && !s->library) || outer || (s->library && !s->told && i == 0))
+			add_place(w, &where, s);
 	}
-	if (where.len == 0 && root) {
-		add_place(image, &where, site->addr);
+	if (where.len == 0 && root && !w->of_root) {
+		add_place(w, &where, &w->steps[0]);
 		buf_str(&where, " (from the root future of block_on)");
 	}
 	if (where.len > 0 && !buf_failed(&where)) {
@@ -259,34 +270,16 @@ static int tell(struct elf_image *image, struct scan_site *site, const struct st
 		site->where = buf_steal(&where);
 	}
 	buf_done(&where);
-	return site->where ? 0 : -ENOMEM;
+	return site->where ? keep_callers(w, site) : -ENOMEM;
 }
 
-static int start(struct elf_image *image, struct runtime_scan *f, size_t first_kind,
-		 struct steps *ret)
+int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_kind,
+		 size_t first_waker)
 {
-	int r = 0;
-
-	for (size_t i = first_kind; i < f->n_kinds; i++) {
-		for (size_t k = 0; k < f->kinds[i].n_sites && r == 0; k++) {
-			struct step s = {.kind = i - first_kind, .site = k};
-			uint64_t end;
-
-			s.insn = f->kinds[i].sites[k].addr;
-			if (!elf_image_function(image, s.insn, &s.function, &end))
-				continue;
-			look(image, &s);
-			r = steps_add(ret, &s);
-		}
-	}
-	return r;
-}
-
-int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_kind)
-{
-	_cleanup_(steps_done) struct steps all = {0};
 	_cleanup_(call_index_done) struct call_index calls = {0};
 	_cleanup_free_ bool *has_message = calloc(f->n_kinds + 1, sizeof(*has_message));
+	struct way w = {
+		.image = image, .calls = &calls, .libraries = f->libraries ? f->libraries : ""};
 
 	if (!has_message)
 		return -ENOMEM;
@@ -294,13 +287,23 @@ int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_k
 		return 0;
 	TRY(call_index_init(&calls, image));
 	panic_places_in_place(image, &calls, f->kinds, f->n_kinds, has_message);
-	TRY(start(image, f, first_kind, &all));
-	for (size_t i = 0; i < all.n; i++)
-		TRY(climb(image, &calls, &all, i));
 	for (size_t i = first_kind; i < f->n_kinds; i++) {
-		TRY(settle(&f->kinds[i], &all, i - first_kind, has_message[i]));
-		for (size_t k = 0; k < f->kinds[i].n_sites; k++)
-			TRY(tell(image, &f->kinds[i].sites[k], &all, i - first_kind, k));
+		struct passed passed = {0};
+
+		for (size_t k = 0; k < f->kinds[i].n_sites; k++) {
+			find_way(&w, f->kinds[i].sites[k].addr, &passed);
+			TRY(tell(&w, &f->kinds[i].sites[k]));
+		}
+		TRY(settle(&f->kinds[i], &passed, has_message[i]));
+	}
+	w.of_root = true;
+	for (size_t i = first_waker; i < f->n_wakers; i++) {
+		struct passed passed = {0};
+
+		for (size_t k = 0; f->wakers[i].root && k < f->wakers[i].n_sites; k++) {
+			find_way(&w, f->wakers[i].sites[k].addr, &passed);
+			TRY(tell(&w, &f->wakers[i].sites[k]));
+		}
 	}
 	return settle_only(f, first_kind);
 }

@@ -6,9 +6,12 @@
  */
 #include "runtime/debug_names.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "binary/elf/elf_image.h"
 #include "binary/names.h"
+#include "runtime/crates.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,55 +105,79 @@ char *debug_future_name(struct debug *d, const struct dw_type *future, const cha
 	return name_task(future->full_name, libraries ? libraries : "");
 }
 
-static bool in_runtime(const char *function)
-{
-	static const char *const crates[] = {
-		"tokio::",	    "async_task::",
-		"async_executor::", "async_std::",
-		"smol::",	    "core::",
-		"alloc::",	    "std::",
-		"blocking::",	    "async_global_executor::",
-		"once_cell::",	    "async_io::",
-		"futures_lite::",   "async_lock::",
-	};
+/* What is known of a site, or of one call on the way to it. */
+struct way_place {
+	bool told; /* a place of the program's own, here or on the way to here */
+	char *via; /* the library's place on the way */
+};
 
-	function += *function == '<';
-	for (size_t i = 0; i < sizeof(crates) / sizeof(*crates); i++) {
-		if (starts(function, crates[i]))
-			return true;
-	}
-	return false;
+static char *place_text(const struct dw_place *p)
+{
+	char *text, *name = name_shorten(p->function);
+
+	if (asprintf(&text, "%s:%u (%s)", text_short_file(p->file), p->line, name ? name : "?") < 0)
+		text = NULL;
+	free(name);
+	return text;
 }
 
-static char *place_at(struct debug *d, uint64_t addr)
+char *debug_place_text(struct debug *d, uint64_t addr, char **ret_via)
 {
 	struct dw_place places[MAX_PLACES];
 	size_t n = debug_places(d, addr, places, MAX_PLACES);
-	char *text = NULL;
 
 	for (size_t i = 0; i < n; i++) {
-		char *name;
+		const struct dw_place *p = &places[i];
 
-		if (!places[i].function || !*places[i].function || !places[i].file ||
-		    !places[i].line || in_runtime(places[i].function))
+		if (!p->function || !*p->function || !p->file || !p->line ||
+		    crates_runtime_function(p->function) || crates_runtime_file(p->file))
 			continue;
-		name = name_shorten(places[i].function);
-		if (asprintf(&text, "%s:%u (%s)", places[i].file, places[i].line,
-			     name ? name : "?") < 0)
-			text = NULL;
-		free(name);
-		return text;
+		if (!text_library_file(p->file))
+			return place_text(p);
+		if (!*ret_via)
+			*ret_via = place_text(p);
 	}
 	return NULL;
 }
 
+/* Adds what this address tells, unless the way to it has told. */
+static void add_address(struct debug *d, uint64_t addr, const struct way_place *inner,
+			struct way_place *ret, struct buf *out)
+{
+	char *place;
+
+	*ret = (struct way_place){.told = inner && inner->told};
+	if (ret->told)
+		return;
+	if (inner && inner->via)
+		ret->via = strdup(inner->via);
+	place = debug_place_text(d, addr, &ret->via);
+	ret->told = place != NULL;
+	if (place && !(out->len && strstr(out->data, place)))
+		buf_printf(out, "%s%s%s%.*s", out->len ? ", " : "", place, ret->via ? " via " : "",
+			   ret->via ? (int)strcspn(ret->via, " ") : 0, ret->via ? ret->via : "");
+	free(place);
+}
+
 char *debug_spawn_place(struct debug *d, const struct scan_site *site)
 {
-	char *text = place_at(d, site->addr);
+	struct way_place *way = calloc(site->n_callers + 1, sizeof(*way));
+	struct buf out = BUF_INIT;
 
-	for (size_t i = 0; !text && i < site->n_callers; i++)
-		text = place_at(d, site->callers[i]);
-	return text;
+	if (way)
+		add_address(d, site->addr, NULL, &way[0], &out);
+	for (size_t i = 0; way && i < site->n_callers && !buf_failed(&out); i++)
+		add_address(d, site->callers[i].addr, &way[site->callers[i].inner], &way[i + 1],
+			    &out);
+	for (size_t i = 0; way && !out.len && i <= site->n_callers; i++)
+		if (way[i].via)
+			buf_str(&out, way[i].via);
+	for (size_t i = 0; way && i <= site->n_callers; i++)
+		free(way[i].via);
+	free(way);
+	if (!out.len)
+		buf_done(&out);
+	return out.len ? buf_steal(&out) : NULL;
 }
 
 static void replace(char **at, char *text)

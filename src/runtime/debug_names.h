@@ -22,8 +22,15 @@ void debug_kind_read(struct debug *d, const struct scan_kind *k, struct debug_ki
  * blocking task is its closure. `libraries` as a scan has them. For free(). */
 char *debug_future_name(struct debug *d, const struct dw_type *future, const char *libraries);
 
-/* "src/main.rs:95 (app::main)": where the program spawns tasks of this kind, through the inlined
- * functions there; NULL: unknown. For free(). */
+/* "src/main.rs:95 (app::main)": the place in the program's own code at this address, through the
+ * functions that are inlined there; NULL: none. If *ret_via is NULL it becomes the innermost place in
+ * a library that is no runtime. Both for free(). */
+char *debug_place_text(struct debug *d, uint64_t addr, char **ret_via);
+
+/* Where the program spawns tasks of this kind, and the library that does so for it, if one does:
+ *     src/main.rs:95 (app::main)
+ *     src/main.rs:97 (app::main) via tokio-util-0.7.20/src/task/task_tracker.rs:386
+ * Of a library that spawns for itself its place. NULL: unknown. For free(). */
 char *debug_spawn_place(struct debug *d, const struct scan_site *site);
 
 /* Puts both into the kinds of a scan of an image, one by one until the deadline (CLOCK_MONOTONIC),

@@ -233,8 +233,10 @@ int runtime_find(struct elf_image *image, struct runtime_scan *ret_scan, struct 
 
 static void sites_done(struct scan_site *sites, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		free(sites[i].where);
+		free(sites[i].callers);
+	}
 	free(sites);
 }
 

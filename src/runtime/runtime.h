@@ -26,10 +26,15 @@ struct scan_site {
 	uint8_t bytes[15]; /* the instruction as it is in the file */
 	bool patchable;	   /* false: `note` of the coverage says why (too short, ...) */
 	char *where;	   /* "app::serve+0x1f3" demangled, or "server+0x5f3a0" */
-	/* The instructions in the program's own code, or in a runtime's function into which that
-	 * may be inlined, that lead to this site by calls: for which a line table has more. */
-	uint64_t callers[4];
-	uint8_t n_callers;
+	/* The calls that lead to it, from the inside outwards: a line table knows which functions
+	 * were inlined there. */
+	struct scan_caller *callers;
+	size_t n_callers;
+};
+
+struct scan_caller {
+	uint64_t addr;	/* of the call, or of a jump out of a function */
+	uint32_t inner; /* the one that it leads to: index + 1; 0: to the site itself */
 };
 
 /* How a runtime's tasks are made: what agent/runtime_*.h says of them. Several runtimes may have

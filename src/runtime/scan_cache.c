@@ -135,7 +135,8 @@ static void array(struct io *io, void *items, size_t *n, size_t item_bytes)
 #define ARRAY(io, items, n) array((io), &(items), &(n), sizeof(*(items)))
 
 /* A member that is added to one of these is to be kept, too: then its new size goes here. */
-_Static_assert(sizeof(struct scan_site) == 80, "see site()");
+_Static_assert(sizeof(struct scan_site) == 56, "see site()");
+_Static_assert(sizeof(struct scan_caller) == 16, "see site()");
 _Static_assert(sizeof(struct scan_kind) == 240, "see kind()");
 _Static_assert(sizeof(struct scan_waker) == 88, "see waker()");
 _Static_assert(sizeof(struct scan_call) == 32, "see call()");
@@ -152,11 +153,15 @@ static void site(struct io *io, struct scan_site *s)
 	bytes(io, s->bytes, sizeof(s->bytes));
 	NUMBER(io, s->patchable);
 	string(io, &s->where);
-	NUMBER(io, s->n_callers);
-	if (s->len > sizeof(s->bytes) || s->n_callers > sizeof(s->callers) / sizeof(s->callers[0]))
+	if (s->len > sizeof(s->bytes))
 		io->in.failed = true;
-	for (size_t i = 0; i < s->n_callers && !io->in.failed; i++)
-		NUMBER(io, s->callers[i]);
+	ARRAY(io, s->callers, s->n_callers);
+	for (size_t i = 0; i < s->n_callers && !io->in.failed; i++) {
+		NUMBER(io, s->callers[i].addr);
+		NUMBER(io, s->callers[i].inner);
+		if (s->callers[i].inner > i)
+			io->in.failed = true;
+	}
 }
 
 static void sites(struct io *io, struct scan_site **v, size_t *n)

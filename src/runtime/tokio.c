@@ -172,7 +172,7 @@ static int find(struct elf_image *image, struct runtime_scan *f, struct error *e
 {
 	_cleanup_(tables_done) struct tables tables = {0};
 	_cleanup_(code_refs_done) struct code_refs refs = {0};
-	size_t first_kind = f->n_kinds;
+	size_t first_kind = f->n_kinds, first_waker = f->n_wakers;
 	uint32_t runtime = (uint32_t)f->n_runtimes;
 
 	(void)err;
@@ -191,7 +191,7 @@ static int find(struct elf_image *image, struct runtime_scan *f, struct error *e
 	TRY(tables_add_sites(image, f, first_kind, &refs));
 	TRY(tokio_add_wakers(image, f, runtime));
 	TRY(kind_names_tokio(image, f, first_kind));
-	return callers_find(image, f, first_kind);
+	return callers_find(image, f, first_kind, first_waker);
 }
 
 const struct runtime_ops runtime_tokio = {"tokio", find};

@@ -21,7 +21,7 @@ APART = {"backtrace", "own_backtrace", "drop_running", "hostile", "steady", "stu
 # some are services.
 MATRIX_PACKAGES = [
     p for p in PACKAGES
-    if p not in ("tokio-1.20", "cdylib", "unwinders") and not p.startswith(("probes-", "service-"))
+    if p not in ("tokio-1.20", "cdylib", "spawns", "unwinders") and not p.startswith(("probes-", "service-"))
 ]
 MAIN_PROFILES = ("debug", "release", "release-lto", "stripped")
 # static-debug is for tests of `pollux tree`, lazy and std-apart for those of unwinders, line-tables for
