@@ -430,9 +430,10 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t arg, uint64_t t
 	/* The runtime's own, after it has let the task go. */
 	if (!f->task)
 		return;
-	/* The system call in it has times of another clock: it did not begin before. */
+	/* The system call in it has times of another clock: it did not begin before. But one call is
+	 * not in two of these. */
 	if (th->call_begin_ns < begin && th->call_end_ns > begin &&
-	    begin - th->call_begin_ns < CLOCKS_APART_NS)
+	    th->call_begin_ns >= f->until_ns && begin - th->call_begin_ns < CLOCKS_APART_NS)
 		begin = th->call_begin_ns;
 	if (begin < f->begin_ns)
 		begin = f->begin_ns;
