@@ -127,6 +127,7 @@ struct agent_notes {
 	uint16_t n_chain, chain_base;
 	uint16_t chain_first, chain_end; /* of the poll that was just closed */
 	uint16_t chain[AGENT_CHAIN_MAX];
+	uint64_t resources[AGENT_CHAIN_MAX]; /* by link, as agent_point() gives it */
 	uint16_t handler; /* a handler's poll is open in the innermost poll of a task */
 } __attribute__((aligned(64)));
 _Static_assert(offsetof(struct agent_notes, owner) == 0, "agent_owner");

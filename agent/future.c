@@ -348,16 +348,22 @@ static inline void chain_pending(const struct agent_future *f, uint32_t outer, u
 {
 	const struct agent_reach reach = reach_of(f);
 	struct agent_notes *n = f->notes;
-	uint64_t point = agent_point(f->hook, &reach);
+	uint64_t resource, point = agent_point(f->hook, &reach, &resource);
 	uint32_t end = chain_n(n), to = outer;
 
-	if (likely(end < AGENT_CHAIN_MAX))
+	if (likely(end < AGENT_CHAIN_MAX)) {
+		n->resources[end] = resource;
 		n->chain[end++] = (uint16_t)(point ? point : AGENT_CHAIN_KIND + f->hook->kind);
+	}
 	if (unlikely(base > outer)) {
-		for (uint32_t i = base; i < end; i++)
-			n->chain[to++] = n->chain[i];
-		if (likely(to < AGENT_CHAIN_MAX))
+		for (uint32_t i = base; i < end; i++, to++) {
+			n->resources[to] = n->resources[i];
+			n->chain[to] = n->chain[i];
+		}
+		if (likely(to < AGENT_CHAIN_MAX)) {
+			n->resources[to] = 0;
 			n->chain[to++] = AGENT_CHAIN_OTHERS;
+		}
 		end = to;
 	}
 	n->n_chain = (uint16_t)end;
@@ -439,6 +445,10 @@ void agent_put_chain(struct agent_notes *n, uint64_t ticks)
 			word |= (uint64_t)n->chain[i++] << shift;
 		agent_put_at(n, ticks, AE_CHAIN, word);
 	}
+	for (uint32_t i = n->chain_first; i < end; i++)
+		if (n->resources[i])
+			agent_put_at(n, ticks, AE_RESOURCE,
+				     (uint64_t)(i - n->chain_first) << 56 | n->resources[i]);
 }
 
 /* ---- begin and end ---- */
@@ -576,7 +586,8 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 			point = list_end(f);
 	} else if (type == AE_FUTURE_PENDING) {
 		const struct agent_reach reach = reach_of(f);
-		point = agent_point(f->hook, &reach);
+		uint64_t resource; /* of no event */
+		point = agent_point(f->hook, &reach, &resource);
 	}
 	if (unlikely(f->listed) && type == AE_FUTURE_READY &&
 	    f->hook->future.result.from != AR_STATE)

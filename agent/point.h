@@ -37,6 +37,8 @@ struct agent_reach {
  * there. */
 bool agent_readable(struct agent_notes *n, uint64_t at, uint32_t size);
 
+bool agent_in_task(const struct agent_notes *n, uint64_t at, uint32_t size);
+
 /* The rest of its page. */
 static inline uint64_t agent_page_rest(const void *at)
 {
@@ -69,8 +71,37 @@ static inline bool agent_reaches(const struct agent_reach *reach, const char *at
 	return agent_readable(reach->notes, (uint64_t)at, size);
 }
 
-/* The number of the await point, 0 if not known. */
-static inline uint64_t agent_point(const struct agent_hook *hook, const struct agent_reach *reach)
+/* Whether it lies in the memory that is known to be there. */
+static inline bool agent_within(const struct agent_reach *reach, uint64_t at, uint32_t size)
+{
+	uint64_t offset = at - (uint64_t)reach->base;
+
+	return offset < reach->bytes && size <= reach->bytes - offset;
+}
+
+/* What is waited for, as AE_RESOURCE has it but for the link; 0 if not known. The pointer may be one
+ * that another thread is writing: it is followed only to where memory is, and the caller sees that the
+ * task was polled meanwhile. */
+static inline uint64_t agent_resource(const struct agent_node *node, const char *at,
+				      const struct agent_reach *reach)
+{
+	uint64_t value, beyond;
+
+	if ((uint64_t)at % 8 || !agent_within(reach, (uint64_t)at, 8))
+		return 0;
+	value = agent_state_value(at, 8);
+	beyond = value + node->target_offset;
+	if (node->n && !(beyond % 8) &&
+	    (agent_within(reach, beyond, 8) || agent_in_task(reach->notes, beyond, 8)))
+		value = agent_state_value((const char *)beyond, 8);
+	if (!value || value >> 48)
+		return 0;
+	return (uint64_t)(uint8_t)node->resource << 48 | value;
+}
+
+/* The number of the await point, 0 if not known; *ret_resource: agent_resource() there. */
+static inline uint64_t agent_point(const struct agent_hook *hook, const struct agent_reach *reach,
+				   uint64_t *ret_resource)
 {
 	const struct agent_step *program =
 		(const struct agent_step *)__atomic_load_n(&hook->program, __ATOMIC_ACQUIRE);
@@ -78,12 +109,16 @@ static inline uint64_t agent_point(const struct agent_hook *hook, const struct a
 	const char *at = reach->base;
 	uint64_t point = 0;
 
+	*ret_resource = 0;
 	if (!program)
 		return 0;
 	for (uint32_t depth = 0; step->next && depth < AGENT_PROGRAM_DEPTH; depth++) {
 		const struct agent_node *node = (const struct agent_node *)(program + step->next);
-		if (unlikely(node->kind != NODE_STATE))
+		if (unlikely(node->kind != NODE_STATE)) {
+			if (node->kind == NODE_RESOURCE)
+				*ret_resource = agent_resource(node, at + step->delta, reach);
 			break;
+		}
 		at += step->delta;
 		if (unlikely(!agent_reaches(reach, at, node->size)))
 			break;
@@ -125,7 +160,7 @@ static inline void agent_put_pending(struct agent_notes *n, const struct agent_h
 {
 	const struct agent_reach reach = agent_task_reach(n, hook, header);
 	const uint64_t *state = agent_state_of(hook, header);
-	uint64_t point = 0, ticks = 0;
+	uint64_t point = 0, ticks = 0, resource = 0;
 
 	if (hook->flags & AGENT_HOOK_LIST) {
 		struct agent_list list;
@@ -133,14 +168,19 @@ static inline void agent_put_pending(struct agent_notes *n, const struct agent_h
 		if (!(__atomic_load_n(state, __ATOMIC_ACQUIRE) & moved))
 			agent_put_list(n, AE_FUTURE_SNAPSHOT_END, &list);
 	} else {
-		point = agent_point(hook, &reach);
+		point = agent_point(hook, &reach, &resource);
 	}
 	if (unlikely(n->chain_end > n->chain_first)) {
 		ticks = arch_ticks();
 		agent_put_chain(n, ticks);
 	}
-	if (point && likely(!(__atomic_load_n(state, __ATOMIC_ACQUIRE) & moved)))
-		agent_put_at(n, ticks, AE_POLL_PENDING_AT, agent_ref(point, ref));
-	else
+	if (unlikely(!point || __atomic_load_n(state, __ATOMIC_ACQUIRE) & moved)) {
 		agent_put_at(n, ticks, AE_POLL_PENDING, ref);
+		return;
+	}
+	if (resource) {
+		ticks = ticks ? ticks : arch_ticks();
+		agent_put_at(n, ticks, AE_RESOURCE, (uint64_t)AGENT_LINK_OWN << 56 | resource);
+	}
+	agent_put_at(n, ticks, AE_POLL_PENDING_AT, agent_ref(point, ref));
 }

@@ -16,7 +16,7 @@
 
 /* The task that is polled is there until its poll has ended, for we hold a reference. Its size is
  * what the program's own tables say. */
-static bool in_task(const struct agent_notes *n, uint64_t at, uint32_t size)
+bool agent_in_task(const struct agent_notes *n, uint64_t at, uint32_t size)
 {
 	uint32_t depth = n->depth;
 
@@ -50,7 +50,7 @@ bool agent_readable(struct agent_notes *n, uint64_t at, uint32_t size)
 
 	if (at < USER_BEGIN || at >= ARCH_USER_END || last >= ARCH_USER_END)
 		return false;
-	if (in_task(n, at, size))
+	if (agent_in_task(n, at, size))
 		return true;
 	if (!agent_may(AGENT_MAY_ASK))
 		return false;

@@ -47,7 +47,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 20u
+#define AGENT_ABI 21u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -136,6 +136,10 @@ enum agent_event_type {
 	 * first (AGENT_CHAIN_*; 0: no more): right before the end of its poll, with its time. What
 	 * is in no box comes after them: the end's own await point. */
 	AE_CHAIN,
+	/* link << 56 | resource << 48 | low 48 bits of an address: what is waited for at a link of the
+	 * chain, by its number from the innermost on (AGENT_LINK_OWN: at the end's own await point),
+	 * as the program's node says (`resource`). After the chain, before the end, with its time. */
+	AE_RESOURCE,
 	AE_N_TYPES,
 };
 
@@ -369,6 +373,10 @@ _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
  * node, the rest are nodes, each two words and then n + 1 steps, the last of them for all values
  * that are none of the n. The innermost step that has a point gives it.
  *
+ * Where a way ends at what waits for something with an address, the last node is a NODE_RESOURCE. Its
+ * pointer lies in the future itself. What that leads to is read only if it lies in the memory of the
+ * same future or of the task around it, which are there; else the pointer is the address.
+ *
  * Where every future is listed (AGENT_HOOK_LIST) there are nodes without a state, too:
  * NODE_BRANCHES and NODE_POINTER. A program has pointers only if it is that of a future, which its
  * poller lends to the poll: what that owns or borrows exclusively is there. What a task owns may be
@@ -392,21 +400,24 @@ enum agent_node_kind {
 	NODE_STATE = 0, /* a state, whose value chooses among n + 1 steps */
 	NODE_BRANCHES,	/* n steps, which are all gone, each from the state before it */
 	NODE_POINTER,	/* a pointer: one step, from where it leads */
+	NODE_RESOURCE,	/* a pointer to what is waited for; no step */
 };
 
 struct agent_node {
 	union {
 		uint64_t base;	/* NODE_STATE: value of the first step */
 		uint64_t point; /* NODE_POINTER: its number */
+		/* NODE_RESOURCE, n 1: the address is there, so far from where the pointer leads. */
+		uint64_t target_offset;
 	};
 	union {
-		uint32_t n;	    /* NODE_STATE, NODE_BRANCHES */
+		uint32_t n;	    /* NODE_STATE, NODE_BRANCHES; NODE_RESOURCE: 0 or 1 */
 		uint32_t zero_bits; /* NODE_POINTER: that are 0 in the address of what is there, by
 				     * its alignment */
 	};
-	uint8_t kind; /* enum agent_node_kind */
-	uint8_t size; /* of a state: 1, 2, 4 or 8 bytes */
-	uint16_t reserved;
+	uint8_t kind;	   /* enum agent_node_kind */
+	uint8_t size;	   /* of a state: 1, 2, 4 or 8 bytes */
+	uint16_t resource; /* NODE_RESOURCE: one byte, which the agent passes on */
 	struct agent_step steps[];
 };
 _Static_assert(sizeof(struct agent_node) == 16, "agent_node");
@@ -438,6 +449,7 @@ enum agent_stack_word {
 #define AGENT_CHAIN_KIND 0x8000u       /* + kind: a future of this kind, nothing else is known */
 #define AGENT_CHAIN_OTHERS 0xffffu     /* the next one has awaited others, too, in this poll */
 #define AGENT_CHAIN_MAX 24u	       /* links in boxes; outer ones are left out */
+#define AGENT_LINK_OWN 0xffu	       /* AE_RESOURCE */
 #define AGENT_MAX_BOXES 64u	       /* open polls on a thread; inner ones are left alone */
 
 /* An unwinder of libgcc's in the target: addresses of three of its functions. */

@@ -20,6 +20,7 @@
 #include "binary/names.h"
 #include "future/await.h"
 #include "future/future_path.h"
+#include "future/resource.h"
 #include "future/wrapper.h"
 
 #include <errno.h>
@@ -396,6 +397,45 @@ static enum ready_proof proof_of(struct compiler *c, const struct future_path *h
 					 : READY_IF_GONE;
 }
 
+/* What a semaphore is a part of, by the functions that wait for it. */
+static enum trace_resource used_by(const struct compiler *c, const struct node *n,
+				   enum trace_resource what)
+{
+	uint32_t outer = c->out->links ? n->outer : 0;
+	enum trace_resource user = resource_user(n->type->full_name);
+
+	if (what != TRACE_RESOURCE_SEMAPHORE && what != TRACE_RESOURCE_NOTIFY)
+		return what;
+	for (; !user && outer; outer = c->out->links[outer - 1].outer)
+		user = resource_user(c->out->places[outer - 1].function);
+	return user ? user : what;
+}
+
+/* What is awaited in the state that is read at `from`, at `at`, waits for something with an
+ * address. */
+static int step_to_resource(struct compiler *c, const struct node *n, uint64_t from,
+			    const struct dw_type *awaited, uint64_t at, struct agent_step *step)
+{
+	struct resource_path path;
+	struct agent_node *node;
+	int64_t delta;
+	int r;
+
+	if (!resource_find(c->d, awaited, &path))
+		return 0;
+	delta = (int64_t)(at + path.offset - from);
+	if (delta != (int32_t)delta || path.offset > UINT32_MAX)
+		return 0;
+	r = new_node(c, NODE_RESOURCE, path.indirect, &step->next);
+	if (r < 0)
+		return r;
+	node = node_at(c, step->next);
+	node->target_offset = path.indirect ? path.target_offset : 0;
+	node->resource = (uint16_t)used_by(c, n, path.type);
+	step->delta = (int32_t)delta;
+	return 0;
+}
+
 /* A suspended state of a coroutine. */
 static int fill_await(struct compiler *c, const struct node *n, const struct dw_variant *v,
 		      struct agent_step *step)
@@ -425,6 +465,9 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 	r = step_down(c, t->discr_offset, &held, inside, false, step);
 	a.goes_on = step->next && node_at(c, step->next)->kind == NODE_STATE;
 	a.proof = proof_of(c, &held, a.macro);
+	if (r == 0 && !step->next && !lists(c))
+		r = step_to_resource(c, n, t->discr_offset, a.awaited,
+				     v->member.offset + awaitee->offset, step);
 	if (r < 0 || (!a.own && c->mode == PROGRAM_POINT))
 		return r;
 	return place_of(c, n, &a, &step->point);

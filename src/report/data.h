@@ -49,8 +49,10 @@ struct family {
 /* The waits of a family's tasks at one await point, in one handler. */
 struct wait_place {
 	struct family *family;
-	uint32_t handler; /* TRACE_KIND_NONE: none */
-	uint64_t place;	  /* 1 + index of a struct trace_place */
+	uint32_t handler;	/* TRACE_KIND_NONE: none */
+	uint64_t place;		/* 1 + index of a struct trace_place */
+	size_t n_resources;	/* that are waited for there, as far as they are known */
+	uint16_t resource_type; /* enum trace_resource, of all of them */
 	struct hist waits;
 };
 
@@ -86,9 +88,10 @@ struct open_polls {
 };
 
 struct json;
-struct samples;	    /* samples.c */
-struct system;	    /* system.c */
-struct future_sums; /* futures.c */
+struct samples;	      /* samples.c */
+struct system;	      /* system.c */
+struct future_sums;   /* futures.c */
+struct resource_sums; /* resources.c */
 
 struct report {
 	struct trace_reader *reader;
@@ -117,6 +120,7 @@ struct report {
 	struct samples *samples; /* each NULL if the trace has nothing of the kind */
 	struct system *system;
 	struct future_sums *futures;
+	struct resource_sums *resources;
 	struct kind_labels labels; /* made when all is collected */
 	char **shorts;		   /* by kind, the same */
 	bool handlers;		   /* there are any */
@@ -177,6 +181,14 @@ void lives_sort(struct report *rep);
 void lives_done(struct report *rep);
 void lives_text(const struct report *rep, struct buf *out);
 void lives_json(const struct report *rep, struct json *j);
+
+/* resources.c: what several tasks wait for. 0 or -ENOMEM. */
+int resources_wait(struct report *rep, struct wait_place *at, const struct tl_wait *wait);
+void resources_sort(struct report *rep);
+void resources_done(struct report *rep);
+void resources_count_text(struct buf *out, const struct wait_place *at);
+void resources_text(const struct report *rep, struct buf *out);
+void resources_json(const struct report *rep, struct json *j);
 
 /* json.c */
 void report_hist_json(struct json *j, const char *key, const struct hist *h);

@@ -226,11 +226,14 @@ static void write_waits(const struct report *rep, struct json *j)
 		json_u64(j, "kind", w->family->kind);
 		if (rep->handlers)
 			report_handler_json(rep, j, w->handler);
+		if (w->n_resources)
+			json_u64(j, "n_resources", w->n_resources);
 		report_hist_json(j, "wait_ns", &w->waits);
 		json_end_object(j);
 	}
 	json_end_array(j);
 	json_u64(j, "waits_without_place", rep->n_unplaced);
+	resources_json(rep, j);
 }
 
 static void write_coverage(const struct report *rep, struct json *j)

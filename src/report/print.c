@@ -50,7 +50,8 @@ static const char *const field_names[F_N] = {
 const char printer_fields[] =
 	"{time} seconds since the first event, {clock} of CLOCK_MONOTONIC; {pid}, {tid}, {thread} "
 	"(its name); {event} as pollux calls it, {probe} as tokio-dtrace does; {task} its id or "
-	"address, {kind} its type, {role}; {outcome} of a poll or wake; {place} await point; "
+	"address (of a resource its address), {kind} its type, {role}; {outcome} of a poll or "
+	"wake; {place} await point; "
 	"{call} blocking or system call; {ns} how long; {site} of the kind's spawns; {stack} of a "
 	"sample";
 
@@ -92,6 +93,7 @@ static const char *probe_name(const struct trace_event *ev)
 		[TE_FUTURE_BEGIN] = "future-poll-start",
 		[TE_FUTURE_END] = "future-poll-end",
 		[TE_MACHINE] = "machine",
+		[TE_RESOURCE] = "resource",
 	};
 	return ev->type < TE_N_TYPES && names[ev->type] ? names[ev->type] : "?";
 }
@@ -136,6 +138,8 @@ static const char *outcome(const struct trace_event *ev)
 		return trace_sample_name(ev->arg);
 	case TE_MACHINE:
 		return trace_machine_name(ev->arg);
+	case TE_RESOURCE:
+		return trace_resource_name(ev->arg);
 	default:
 		return "";
 	}
@@ -191,6 +195,8 @@ static void stack(const struct trace_reader *r, const struct trace_event *ev, st
 static void task_name(const struct trace_reader *r, const struct trace_event *ev, struct buf *out)
 {
 	const struct trace_kind *k = kind_of(r, ev);
+	if (ev->type == TE_RESOURCE)
+		buf_printf(out, "0x%llx", (unsigned long long)ev->task);
 	if (!of_task(ev))
 		return;
 	bool address = (k && k->address_named) || ev->type == TE_FUTURE_BEGIN ||
@@ -277,6 +283,9 @@ static void plain_line(const struct printer *p, const struct trace_reader *r,
 	if (of_task(ev)) {
 		buf_str(out, "task=");
 		field_text(p, r, ev, F_TASK, out);
+	} else if (ev->type == TE_RESOURCE) {
+		buf_printf(out, "%s=", trace_resource_name(ev->arg));
+		field_text(p, r, ev, F_TASK, out);
 	}
 	buf_str(out, ")\n");
 }
@@ -315,6 +324,8 @@ static void json_line(const struct printer *p, const struct trace_reader *r,
 		json_u64(&j, "ns", ev->value);
 	if (ev->type == TE_SAMPLE)
 		json_u64(&j, "weight", ev->task);
+	if (ev->type == TE_RESOURCE)
+		json_u64(&j, "address", ev->task);
 	if (ev->type == TE_LOST)
 		json_u64(&j, "events", ev->value);
 	if (at) {

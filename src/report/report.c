@@ -275,6 +275,8 @@ static int add_wait(struct report *rep, struct family *f, uint32_t handler,
 	w->family = f;
 	w->handler = handler;
 	w->place = place;
+	if (resources_wait(rep, w, wait) < 0)
+		return -ENOMEM;
 	return hist_add(&w->waits, wait->end_ns - wait->begin_ns);
 }
 
@@ -564,6 +566,7 @@ static void put_waits_in_order(struct report *rep)
 {
 	rep->waits = map_sorted(&rep->waits_by_place, compare_waits);
 	rep->n_waits = rep->waits ? rep->waits_by_place.n : 0;
+	resources_sort(rep);
 }
 
 static void wait_place_free(void *value)
@@ -694,6 +697,7 @@ void report_free(struct report *rep)
 	for (uint32_t i = 0; rep->shorts && i < rep->labels.n; i++)
 		free(rep->shorts[i]);
 	free(rep->shorts);
+	resources_done(rep);
 	kind_labels_done(&rep->labels);
 	free(rep->threads);
 	free(rep->losses);

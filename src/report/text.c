@@ -689,13 +689,18 @@ static void write_longest_stacks(const struct report *rep, struct buf *out)
 	}
 }
 
-/* What is awaited there; where a future in a box has it, what that awaits. */
-static void cell_awaits(struct table *t, const struct trace_place *p,
+/* What is awaited there; where a future in a box has it, what that awaits. And of how many resources,
+ * if of several. */
+static void cell_awaits(struct table *t, const struct wait_place *w, const struct trace_place *p,
 			const struct trace_place *leaf)
 {
+	_cleanup_buf_ struct buf text = BUF_INIT;
 	bool boxed = leaf && p->flags & TRACE_PLACE_BRANCHES;
 
-	cell_safe(t, !p ? "" : boxed && *leaf->awaits ? leaf->awaits : p->awaits);
+	if (p)
+		text_safe(&text, boxed && *leaf->awaits ? leaf->awaits : p->awaits);
+	resources_count_text(&text, w);
+	table_cell(t, text.data ? text.data : "");
 }
 
 static void write_waits(const struct report *rep, struct buf *out)
@@ -721,7 +726,7 @@ static void write_waits(const struct report *rep, struct buf *out)
 		const struct wait_place *w = rep->waits[i];
 		const struct trace_place *p = report_place(rep, w->place);
 		cell_place(&t, p);
-		cell_awaits(&t, p, report_leaf(rep, w->place));
+		cell_awaits(&t, w, p, report_leaf(rep, w->place));
 		cell_owner(rep, &t, w->family, w->handler);
 		cell_count(&t, w->waits.count);
 		cell_time(&t, w->waits.sum);
@@ -884,6 +889,7 @@ void report_text(const struct report *rep, struct buf *out)
 	write_longest(rep, out);
 	write_longest_stacks(rep, out);
 	write_waits(rep, out);
+	resources_text(rep, out);
 	futures_text(rep, out);
 	samples_text(rep, out);
 	system_text(rep, out);

@@ -52,6 +52,7 @@ static void go_on(struct timeline *tl, struct task *task, const struct frame *f,
 	bool woken = task->woken_inside;
 	task->n_losses = tl->n_losses;
 	task->place = f->place;
+	task->resource = f->resource;
 	if (outcome == TO_ABORTED)
 		outcome = TO_CANCELLED;
 	task->end_unseen = outcome == TO_UNSEEN;
@@ -353,6 +354,7 @@ static void end_unseen(struct timeline *tl, struct thread *th, struct kind *k, u
 		.worker = k->role == TR_WORKER,
 		.unseen = true,
 		.place = place,
+		.resource = th->resource,
 	};
 	if (f.worker) {
 		th->tl.worker = true;
@@ -384,6 +386,7 @@ void poll_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t n
 		else if (outcome == TO_PENDING)
 			k->maybe_worker = false;
 		f->place = outcome == TO_PENDING ? place : 0;
+		f->resource = th->resource;
 		th->unseen = outcome == TO_UNSEEN && f->task ? f->task->tl.serial : 0;
 		th->unseen_losses = tl->n_losses;
 		poll_pop(tl, th, t, outcome);

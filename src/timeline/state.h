@@ -84,6 +84,7 @@ struct task {
 	uint64_t since_ns;  /* the present state began */
 	uint64_t place;	    /* its await point, see tl_poll.place */
 	struct tl_round round;		     /* to which what it does now belongs */
+	struct tl_resource resource;	     /* what it waits for there */
 	uint64_t polled_ns, polled_until_ns; /* its last poll that has ended */
 	uint64_t n_losses;		     /* known when its state was last certain */
 	uint64_t scheduled_ns, wake_serial;  /* how it became SCHEDULED, 0 if not known */
@@ -136,7 +137,8 @@ struct frame {
 	struct kind *kind;
 	uint64_t name;
 	uint64_t begin_ns, scheduled_ns, wake_serial, section_ns, blocked_ns;
-	uint64_t place;	   /* known at its end only */
+	uint64_t place;		     /* known at its end only */
+	struct tl_resource resource; /* the same */
 	uint64_t until_ns; /* something happened inside at that time, so it had not ended */
 	uint32_t n_blocks, depth;
 	bool worker;	   /* a worker's loop, not a task's poll */
@@ -181,6 +183,7 @@ struct thread {
 	bool root_decided;	     /* what came after the end shows, whether ... */
 	bool root_goes_on;	     /* ... it was still open then */
 	struct open_future *futures; /* innermost last */
+	struct tl_resource resource; /* of the end of a poll that comes next */
 	uint32_t cap_futures;
 	bool seen_aux;			     /* another source had events of it */
 	uint64_t aux_ns;		     /* time of that source's last event */

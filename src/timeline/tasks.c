@@ -146,6 +146,7 @@ void task_settle(struct timeline *tl, struct task *task)
 	if (task->tl.state == TS_WAITING || task->tl.state == TS_SCHEDULED) {
 		task_state(tl, task, TS_UNKNOWN, loss_begin_after(tl, task->n_losses));
 		task->scheduled_ns = task->wake_serial = task->place = 0;
+		task->resource = (struct tl_resource){0};
 	}
 	task->woken_inside = false;
 	task->n_losses = tl->n_losses;
@@ -162,6 +163,7 @@ void task_state(struct timeline *tl, struct task *task, enum task_state state, u
 		.next = state,
 		.open = tl->finished,
 		.place = task->tl.state == TS_UNKNOWN ? 0 : task->place,
+		.resource = task->tl.state == TS_UNKNOWN ? (struct tl_resource){0} : task->resource,
 		.begin_ns = task->since_ns,
 		.end_ns = t,
 		.round = task->round,

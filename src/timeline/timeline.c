@@ -190,6 +190,7 @@ static uint64_t clock_in(struct timeline *tl, struct thread *th, uint64_t time)
 static void feed_lost(struct timeline *tl, struct thread *th, uint64_t t, uint64_t n_events)
 {
 	uint64_t begin = th->before_ns;
+	th->resource = (struct tl_resource){0};
 	future_close_all(tl, th, begin, TO_UNKNOWN);
 	root_gap_end(tl, th, begin, TO_UNSEEN);
 	poll_close_all(tl, th, begin, TO_UNKNOWN, false);
@@ -303,6 +304,7 @@ static void feed_task(struct timeline *tl, struct thread *th, const struct trace
 	case TE_POLL_END:
 		poll_end(tl, th, k, ev->task, t, ev->arg < TO_N ? ev->arg : TO_UNKNOWN,
 			 ev->value <= UINT32_MAX ? ev->value : 0);
+		th->resource = (struct tl_resource){0};
 		break;
 	case TE_WAKE:
 		task_wake(tl, th, k, ev->task, t, ev->arg < TW_N ? ev->arg : TW_UNKNOWN);
@@ -344,6 +346,9 @@ static bool feed_aux(struct timeline *tl, struct thread *th, const struct trace_
 		return true;
 	case TE_MACHINE:
 		aux_machine(tl, th, ev);
+		return true;
+	case TE_RESOURCE:
+		th->resource = (struct tl_resource){ev->task, ev->arg};
 		return true;
 	case TE_LOST:
 		if (ev->stream)

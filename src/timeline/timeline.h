@@ -129,6 +129,12 @@ static inline uint64_t tl_poll_held_ns(const struct tl_poll *poll)
 	return end > poll->begin_ns ? end - poll->begin_ns : 0;
 }
 
+/* What a task waits for. */
+struct tl_resource {
+	uint64_t address; /* in the task's process; 0: not known */
+	uint16_t type;	  /* enum trace_resource */
+};
+
 /* A stretch of a task's life between polls, reported when it ends. */
 struct tl_wait {
 	struct tl_task *task;
@@ -136,6 +142,7 @@ struct tl_wait {
 	enum task_state next;  /* what follows; TS_DONE: it ended */
 	bool open;	       /* the trace ended before it did */
 	uint64_t place;	       /* the await point at which it waits, as tl_poll.place */
+	struct tl_resource resource; /* what it waits for */
 	uint64_t begin_ns, end_ns;
 	struct tl_round round;
 };

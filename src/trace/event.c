@@ -32,6 +32,7 @@ const char *trace_event_type_name(unsigned type)
 		[TE_FUTURE_BEGIN] = "future_begin",
 		[TE_FUTURE_END] = "future_end",
 		[TE_MACHINE] = "machine",
+		[TE_RESOURCE] = "resource",
 	};
 	return LOOK_UP(names, type);
 }
@@ -151,6 +152,17 @@ const char *trace_sample_name(unsigned sample)
 		[TM_SPAWN] = "spawn",
 	};
 	return LOOK_UP(names, sample);
+}
+
+const char *trace_resource_name(unsigned what)
+{
+	static const char *const names[TRACE_RESOURCE_N] = {
+		[TRACE_RESOURCE_OTHER] = "other",     [TRACE_RESOURCE_SEMAPHORE] = "semaphore",
+		[TRACE_RESOURCE_MUTEX] = "mutex",     [TRACE_RESOURCE_RWLOCK] = "rwlock",
+		[TRACE_RESOURCE_CHANNEL] = "channel", [TRACE_RESOURCE_NOTIFY] = "notify",
+		[TRACE_RESOURCE_TASK] = "task",	      [TRACE_RESOURCE_IO] = "io",
+	};
+	return LOOK_UP(names, what);
 }
 
 const char *trace_machine_name(unsigned machine)

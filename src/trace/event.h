@@ -68,6 +68,9 @@ enum trace_event_type {
 	/* arg = enum trace_machine; value = address of a machine, what async-std of 2019 called a
 	 * worker; kind, task: which task it is about */
 	TE_MACHINE = 21,
+	/* task = address of what the poll waits for whose TE_POLL_END, pending, is the next event of
+	 * this source; arg = enum trace_resource; no kind */
+	TE_RESOURCE = 22,
 	TE_N_TYPES,
 };
 
@@ -168,6 +171,19 @@ enum trace_sample {
 /* TASK_LOCAL, TASK_GLOBAL: the task goes into or comes out of that queue, or is about to be run. */
 enum trace_machine { TC_STARTING = 0, TC_TASK_LOCAL = 1, TC_TASK_GLOBAL = 2, TC_BLOCKED = 3, TC_N };
 
+/* What a task waits for. */
+enum trace_resource {
+	TRACE_RESOURCE_OTHER = 0,
+	TRACE_RESOURCE_SEMAPHORE = 1,
+	TRACE_RESOURCE_MUTEX = 2,
+	TRACE_RESOURCE_RWLOCK = 3,
+	TRACE_RESOURCE_CHANNEL = 4, /* an end of it, or its semaphore */
+	TRACE_RESOURCE_NOTIFY = 5,
+	TRACE_RESOURCE_TASK = 6, /* its header */
+	TRACE_RESOURCE_IO = 7,	 /* what the runtime knows of a descriptor */
+	TRACE_RESOURCE_N
+};
+
 /* Times are ns of CLOCK_MONOTONIC, on both sides of the trace file: the source converts. */
 struct trace_event {
 	uint64_t time;
@@ -196,6 +212,7 @@ bool trace_call_waits_for_cpu(unsigned call);
 const char *trace_off_cpu_name(unsigned why);	  /* "preempted", "sleeping", ... */
 const char *trace_sample_name(unsigned sample);	  /* "cpu-clock", "cycles", ... */
 const char *trace_machine_name(unsigned machine); /* "starting", "task local", ... */
+const char *trace_resource_name(unsigned what);	  /* "mutex", "channel", ... */
 
 enum trace_role { TR_TASK = 0, TR_BLOCKING = 1, TR_WORKER = 2, TR_ROOT = 3, TR_FUTURE = 4, TR_N };
 const char *trace_role_name(unsigned role); /* "task", "blocking", "worker", "root", "future" */

@@ -59,3 +59,70 @@ def test_given_up(pollux, start, tmp_path, profile):
     assert found["in_a_box"] == {(sleeps, ("in_a_box", line_of("given_up", "// in_a_box"))): ROUNDS}
     kept = (("pause", line_of("given_up", "// pause")), ("keeps", line_of("given_up", "// keeps")))
     assert found["keeps"] == {kept: ROUNDS}
+
+
+def waits_for(trace):
+    """{line of the innermost await point of the program's own: Counter of (what, address)}."""
+    read = plx.Trace(trace)
+    found, waiting = {}, {}
+    for event in read.events():
+        name = plx.EVENT.get(event.type)
+        if name == "resource":
+            assert event.source not in waiting and event.kind == plx.NONE
+            waiting[event.source] = (plx.RESOURCE[event.arg], event.task)
+        elif event.source in waiting:
+            assert name == "poll_end" and plx.OUTCOME[event.arg] == "pending" and event.value
+            place = read.own_place(event.value - 1)
+            found.setdefault(place["line"], Counter())[waiting.pop(event.source)] += 1
+    assert not waiting
+    return found
+
+
+@pytest.mark.parametrize("profile", ["debug", "release-debug"])
+def test_resources(pollux, start, tmp_path, profile):
+    """What a task waits for has its address: by it the waits at one line are told apart, as often as the
+    program waits."""
+    program = start("tokio-1.54", profile, "resources", ROUNDS)
+    for _ in range(7):
+        program.until("resource ")
+    truth = {}
+    for line in program.lines:
+        if line.startswith("resource "):
+            _, name, begin, end, waits = line.split()
+            truth[name] = (int(begin, 16), int(end, 16), int(waits))
+    trace = tmp_path / "t.plx"
+    record(pollux, program, trace)
+    assert program.end() == 0
+    found = waits_for(trace)
+    where = {
+        "lock": ("mutex", "a", "b"),
+        "read": ("rwlock", "rw"),
+        "acquire": ("semaphore", "permits"),
+        "send": ("channel", "full"),
+        "receive": ("channel", "first"),
+        "receive_in_a_box": ("channel", "second"),
+    }
+    for text, (what, *names) in where.items():
+        seen = found[line_of("resources", f"// {text}")]
+        assert len(seen) == len(names) and {kind for kind, _ in seen} == {what}, (text, seen)
+        for name in names:
+            begin, end, waits = truth[name]
+            inside = [n for (_, address), n in seen.items() if begin <= address < end]
+            assert inside == [waits], (name, seen)
+    report = driver.report(pollux, trace)
+    shared = {r["address"]: r for r in report["resources"]}
+    mutexes = [r for r in report["resources"] if r["what"] == "mutex"]
+    assert sorted(r["wait_ns"]["count"] for r in mutexes) == [ROUNDS, 2 * ROUNDS]
+    # A receiver is one task's.
+    assert not {truth["first"][0], truth["second"][0]} & set(shared)
+    assert [w["n_resources"] for w in report["waits"] if w["family"] == "resources::lock"] == [2]
+    assert "What several tasks wait for" in driver.run(pollux, "report", trace).stdout
+
+
+def test_resources_near(pollux, start, tmp_path):
+    """Without chains those are known that are waited for in what the task holds by value."""
+    program = start("tokio-1.54", "release-debug", "resources", ROUNDS)
+    trace = tmp_path / "t.plx"
+    record(pollux, program, trace, "--places=near")
+    assert program.end() == 0
+    assert sum(waits_for(trace)[line_of("resources", "// lock")].values()) == 2 * ROUNDS

@@ -87,6 +87,29 @@ def test_wrong_places_in_boxes(pollux, tmp_path, monkeypatch, name):
         path.unlink()
 
 
+@pytest.mark.parametrize("name", [b"semaphore", b"notify", b"inner", b"chan", b"receiver"])
+def test_wrong_resources(pollux, tmp_path, monkeypatch, name):
+    """The same of what is waited for: an address that is none is not followed."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    lies = Lies(builder.build("tokio-1.54", "release-debug", "resources", root=HERE), name)
+    assert lies.places
+    numbers = random.Random(name)
+    for number in range(4):
+        path = lies.write(tmp_path / f"lie-{number}", lambda value, size: other(numbers, value, size))
+        program = Program(path, 50)
+        try:
+            recorder = driver.Recorder(pollux, program.pid, tmp_path / "t.plx")
+            recorder.until_compiled()
+            program.go()
+            assert program.end() == 0
+            code, said = recorder.wait()
+            assert code == 0, said
+        finally:
+            program.process.kill()
+            program.process.wait()
+        path.unlink()
+
+
 SHUT_IN = """
 import ctypes, os, struct, sys
 # kills for rt_sigprocmask with a `how` that does not exist

@@ -37,7 +37,8 @@ def stack_text(trace, index):
 
 def outcome(event, name):
     words = {"poll_end": plx.OUTCOME, "future_end": plx.OUTCOME, "cancel": plx.OUTCOME, "wake": plx.WAKE,
-             "off_cpu": plx.REASON, "sample": plx.SAMPLE, "machine": plx.MACHINE}
+             "off_cpu": plx.REASON, "sample": plx.SAMPLE, "machine": plx.MACHINE,
+             "resource": plx.RESOURCE}
     if name not in words:
         return {}
     return {"outcome": words[name].get(3 if name == "cancel" and not event.arg else event.arg, "?")}
@@ -67,6 +68,8 @@ def expected(trace, event, first_ns):
         line["ns"] = event.value
     if name == "sample":
         line["weight"] = event.task
+    if name == "resource":
+        line["address"] = event.task
     if name == "lost":
         line["events"] = event.value
     if name in ("poll_end", "future_end") and event.value - 1 in trace.place:

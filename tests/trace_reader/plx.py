@@ -16,7 +16,7 @@ MAX_INDEX = 4194303
 
 EVENT = dict(enumerate(
     "none spawn poll_begin poll_end wake schedule cancel drop park unpark block thread_begin thread_end lost "
-    "root_enter root_wake syscall off_cpu sample future_begin future_end machine".split()))
+    "root_enter root_wake syscall off_cpu sample future_begin future_end machine resource".split()))
 OUTCOME = dict(enumerate(
     ["pending", "ready", "panicked", "cancelled", "unknown", "cancelled unpolled", "unseen"]))
 WAKE = dict(enumerate(["scheduled", "running", "noop", "unknown"]))
@@ -29,6 +29,7 @@ REASON = dict(enumerate(["preempted", "sleeping", "uninterruptible", "other"]))
 SAMPLE = dict(enumerate(
     ["cpu-clock", "cycles", "instructions", "blocked", "long poll, running", "long poll, blocked", "spawn"]))
 MACHINE = dict(enumerate(["starting", "task local", "task global", "blocked"]))
+RESOURCE = dict(enumerate("other semaphore mutex rwlock channel notify task io".split()))
 ROLE = dict(enumerate(["task", "blocking", "worker", "root", "future"]))
 CALL_NUMBER, CALL_CANNOT_WAIT = 0xff, 0x100
 PLACE_OWN = 2

@@ -325,6 +325,42 @@ static bool translate(const struct drain *d, const struct source *s, const struc
 	return true;
 }
 
+/* What was gathered for the end of a poll. */
+static void forget_chain(struct ring_cursor *c)
+{
+	c->n_chain = 0;
+	if (c->has_resources)
+		memset(c->resources, 0, sizeof(c->resources));
+	c->has_resources = false;
+}
+
+static void keep_resource(struct ring_cursor *c, uint64_t word)
+{
+	uint32_t link = (uint32_t)(word >> 56);
+
+	if (link == AGENT_LINK_OWN)
+		link = AGENT_CHAIN_MAX;
+	if (link > AGENT_CHAIN_MAX)
+		return;
+	c->resources[link] = word & ((1ULL << 56) - 1);
+	c->has_resources = true;
+}
+
+/* Right before the end of the poll that waits for it. */
+static int put_resource(struct drain *d, const struct trace_event *end, uint64_t resource)
+{
+	const struct trace_event e = {
+		.time = end->time,
+		.thread = end->thread,
+		.type = TE_RESOURCE,
+		.arg = (uint16_t)(resource >> 48),
+		.kind = TRACE_KIND_NONE,
+		.task = resource & ((1ULL << 48) - 1),
+	};
+
+	return drain_put(d, &e);
+}
+
 /* Adds one link to a chain that ends at *place. */
 static int add_link(struct drain *d, struct source *s, uint16_t link, uint32_t flags,
 		    uint64_t *place)
@@ -345,17 +381,14 @@ static int add_link(struct drain *d, struct source *s, uint16_t link, uint32_t f
 
 /* The place of a poll's end: that of its innermost link. The task's own await point is the outermost,
  * the others came before. What was pending earlier in the poll and was given up since lies below a
- * place that can hold none. */
-static int take_chain(struct drain *d, struct source *s, struct ring_cursor *c,
-		      const struct agent_event *raw, struct trace_event *e)
+ * place that can hold none. *ret_resource: what the innermost link waits for. */
+static int take_chain(struct drain *d, struct source *s, const struct ring_cursor *c,
+		      const struct agent_event *raw, uint64_t *ret_place, uint64_t *ret_resource)
 {
 	uint32_t flags = 0, n = c->n_chain;
 	uint64_t place = 0;
 	uint16_t link;
 
-	c->n_chain = 0;
-	if ((raw->word0 & 0xff) != AE_POLL_PENDING && (raw->word0 & 0xff) != AE_POLL_PENDING_AT)
-		return 0;
 	if (n && c->chain[n - 1] == AGENT_CHAIN_OTHERS) {
 		flags = TRACE_PLACE_BRANCHES;
 		n--;
@@ -364,17 +397,41 @@ static int take_chain(struct drain *d, struct source *s, struct ring_cursor *c,
 		link = (uint16_t)(raw->word1 >> 48);
 		n = points_hold_box(&s->points, link) ? n : 0;
 		TRY(add_link(d, s, link, n ? flags : 0, &place));
+		*ret_resource = c->resources[AGENT_CHAIN_MAX];
 	}
 	for (; n; n--) {
 		link = c->chain[n - 1];
 		if (link == AGENT_CHAIN_OTHERS)
 			continue;
+		*ret_resource = c->resources[n - 1];
 		if (link <= AGENT_MAX_CHAIN_POINTS && !points_hold_box(&s->points, link))
 			n = 1;
 		flags = n > 1 && c->chain[n - 2] == AGENT_CHAIN_OTHERS ? TRACE_PLACE_BRANCHES : 0;
 		TRY(add_link(d, s, link, flags, &place));
 	}
-	e->value = place;
+	*ret_place = place;
+	return 0;
+}
+
+/* The end of a poll: its place, and right before it what the task waits for. */
+static int take_end(struct drain *d, struct source *s, struct ring_cursor *c,
+		    const struct agent_event *raw, struct trace_event **e)
+{
+	unsigned type = raw->word0 & 0xff;
+	struct trace_event end = **e;
+	uint64_t resource = 0;
+
+	if (type != AE_POLL_PENDING && type != AE_POLL_PENDING_AT)
+		return 0;
+	if (s->points.deep)
+		TRY(take_chain(d, s, c, raw, &end.value, &resource));
+	else if (type == AE_POLL_PENDING_AT)
+		resource = c->resources[AGENT_CHAIN_MAX];
+	if (resource) {
+		TRY(put_resource(d, &end, resource));
+		TRY(next_event(d, end.thread, e));
+	}
+	**e = end;
 	return 0;
 }
 
@@ -507,7 +564,7 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 				TRY(end_thread(d, s, c, time));
 			TRY(begin_thread(d, s, c, (uint32_t)raw->word1, time));
 			forget_before(s, ring);
-			c->n_chain = 0;
+			forget_chain(c);
 			thread = capture_threads_find(d->threads, s->process, c->tid);
 			continue;
 		}
@@ -526,7 +583,7 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 				lost = raw->word1;
 			c->lost_told += lost;
 			c->described = false;
-			c->n_chain = 0;
+			forget_chain(c);
 			if (lost)
 				TRY(put_loss(d, c->thread - 1, time, lost));
 			forget_polls(c, thread);
@@ -553,14 +610,18 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			keep_links(c, raw->word1);
 			continue;
 		}
+		if (type == AE_RESOURCE) {
+			keep_resource(c, raw->word1);
+			continue;
+		}
 		TRY(next_event(d, c->thread - 1, &e));
 		*e = (struct trace_event){.time = time, .thread = c->thread - 1};
 		if (!translate(d, s, raw, e)) {
 			damaged++;
 			continue;
 		}
-		if (s->points.deep)
-			TRY(take_chain(d, s, c, raw, e));
+		TRY(take_end(d, s, c, raw, &e));
+		forget_chain(c);
 		classify_call(s, c, e);
 		follow_polls(s, c, thread, raw, e);
 		if (s->stacks)

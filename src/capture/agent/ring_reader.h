@@ -27,6 +27,9 @@ struct ring_cursor {
 	/* Its last events were the chain of the poll whose end is the next one (AE_CHAIN). */
 	uint32_t n_chain;
 	uint16_t chain[AGENT_CHAIN_MAX];
+	/* And what its links wait for (AE_RESOURCE), the last one at its own await point; else 0. */
+	bool has_resources;
+	uint64_t resources[AGENT_CHAIN_MAX + 1];
 };
 
 struct ring_set {

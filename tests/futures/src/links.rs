@@ -1,9 +1,11 @@
 // What the await point of a task costs: `links three|twelve YIELDS` yields in a task, three async
-// functions deep, or twelve, with two boxes of `dyn Future` in between. It says the CPU time of one poll
-// of the task. It says `ready PID` and begins when a line comes in.
+// functions deep, or twelve, with two boxes of `dyn Future` in between. `links waits|boxes YIELDS` waits
+// as deep for a Notify, by turns in two tasks. It says the CPU time of one poll. It says `ready PID` and begins when a line comes in.
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 type Boxed = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -40,6 +42,36 @@ async fn twelve(n: u32) {
     four(middle).await
 }
 
+async fn waits(n: u32, mine: &Notify, other: &Notify) {
+    for _ in 0..n {
+        other.notify_one();
+        mine.notified().await;
+    }
+    other.notify_one();
+}
+
+async fn three_waits(n: u32, mine: Arc<Notify>, other: Arc<Notify>) {
+    async { waits(n, &mine, &other).await }.await
+}
+
+async fn twelve_waits(n: u32, mine: Arc<Notify>, other: Arc<Notify>) {
+    let last: Boxed = Box::pin(async move { three_waits(n, mine, other).await });
+    let middle: Boxed = Box::pin(async move { four(last).await });
+    four(middle).await
+}
+
+// Both tasks wait half as often.
+async fn by_turns(n: u32, boxed: bool) {
+    let [a, b] = [(); 2].map(|()| Arc::new(Notify::new()));
+    let tasks = [(a.clone(), b.clone()), (b, a)].map(|(mine, other)| match boxed {
+        true => tokio::spawn(twelve_waits(n / 2, mine, other)),
+        false => tokio::spawn(three_waits(n / 2, mine, other)),
+    });
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
@@ -53,6 +85,8 @@ fn main() {
     std::io::stdin().read_line(&mut String::new()).unwrap();
     let run = |n| match args[0].as_str() {
         "three" => runtime.block_on(async move { tokio::spawn(three(n)).await.unwrap() }),
+        "waits" => runtime.block_on(by_turns(n, false)),
+        "boxes" => runtime.block_on(by_turns(n, true)),
         _ => runtime.block_on(async move { tokio::spawn(twelve(n)).await.unwrap() }),
     };
     run(1000);
