@@ -20,10 +20,6 @@ enum {
 	NOTE_REACHES = 1 << 9,
 	NOTE_BUSY = 1 << 10,
 	NOTE_BITS = 3,
-	/* and two per kind after them */
-	NOTE_KEPT_KNOWN = 1 << 20,
-	NOTE_KEPT = 1 << 21,
-	NOTE_KEPT_BITS = 2,
 	MAX_TRIED = 1 << 16, /* values, in a search for all ways */
 };
 
@@ -132,6 +128,18 @@ static void enter(const struct map *hooked, struct future_path *w)
 	w->through = within(w->type, w->through);
 }
 
+/* Goes on into a member. */
+static void step_into(struct debug *d, const struct dw_member *way, struct future_path *w)
+{
+	const struct dw_type *t = w->type, *inner = dw_member_type(d, way);
+
+	if (!wrapper_holds_member_until_ready(d, t, way))
+		w->proof = READY_UNPROVEN;
+	w->offset += way->offset;
+	w->type = inner;
+	w->through = into(t, inner, w->through);
+}
+
 /* Is there anything but one of a type's members that is polled without being seen? */
 static bool is_aux(struct debug *d, const struct dw_type *t, const struct future_path *w,
 		   size_t which)
@@ -172,9 +180,7 @@ bool future_path_single(struct debug *d, const struct map *hooked, struct future
 		if (!way || !future_path_is_within(t, way, next))
 			return false;
 		w->concurrent = w->concurrent || is_aux(d, t, w, which);
-		w->offset += way->offset;
-		w->type = next;
-		w->through = into(t, next, w->through);
+		step_into(d, way, w);
 	}
 	return false;
 }
@@ -198,10 +204,8 @@ static int find_all(struct debug *d, const struct map *hooked, struct future_pat
 	for (size_t i = 0; i < n_ways(t); i++) {
 		struct future_path inner = w;
 
-		inner.type = dw_member_type(d, one_way(t, i));
-		inner.offset += one_way(t, i)->offset;
 		inner.concurrent = w.concurrent || is_aux(d, t, &w, i);
-		inner.through = into(t, inner.type, w.through);
+		step_into(d, one_way(t, i), &inner);
 		if (future_path_is_within(t, one_way(t, i), inner.type))
 			TRY(find_all(d, hooked, inner, depth + 1, ret, n, tried));
 	}
@@ -215,33 +219,4 @@ int future_path_find_all(struct debug *d, const struct map *hooked, const struct
 
 	*ret_n = 0;
 	return find_all(d, hooked, *from, 0, ret, ret_n, &tried);
-}
-
-static bool keeps(struct debug *d, const struct dw_type *t, enum pointer_policy through,
-		  unsigned depth)
-{
-	unsigned shift = NOTE_KEPT_BITS * (unsigned)through;
-	bool yes = true;
-
-	if (!future_path_exists(d, t, through))
-		return true;
-	if (*t->note & (uint32_t)NOTE_KEPT_KNOWN << shift)
-		return *t->note & (uint32_t)NOTE_KEPT << shift;
-	if (depth > MAX_DEPTH)
-		return false;
-	if (t->class == DC_POINTER) {
-		yes = keeps(d, dw_type_of(d, t->target_ref), through, depth + 1);
-	} else if (!dw_is_coroutine(t)) {
-		yes = wrapper_holds_until_ready(t);
-		through = within(t, through);
-		for (size_t i = 0; yes && i < n_ways(t); i++)
-			yes = keeps(d, dw_member_type(d, one_way(t, i)), through, depth + 1);
-	}
-	*t->note |= (uint32_t)(NOTE_KEPT_KNOWN | (yes ? NOTE_KEPT : 0)) << shift;
-	return yes;
-}
-
-bool future_path_keeps(struct debug *d, const struct dw_type *t, enum pointer_policy through)
-{
-	return keeps(d, t, through, 0);
 }

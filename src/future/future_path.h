@@ -7,6 +7,7 @@
 
 #include "base/map.h"
 #include "binary/dwarf/debug.h"
+#include "process/places.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,6 +31,8 @@ struct future_path {
 	/* Along the path is something else that may be polled, too, and that no path reaches.
 	 */
 	bool concurrent;
+	/* That what lies at its end was ready; unproven from where something may drop it before. */
+	enum ready_proof proof;
 };
 
 #define FUTURE_PATHS_MAX 64u /* side by side */
@@ -49,6 +52,3 @@ bool future_path_single(struct debug *d, const struct map *hooked, struct future
 /* All ends, up to FUTURE_PATHS_MAX; -E2BIG: there are more. */
 int future_path_find_all(struct debug *d, const struct map *hooked, const struct future_path *from,
 			 struct future_path *ret, size_t *ret_n);
-/* Whether all on the ways down is such that it keeps what it holds until that is ready
- * (wrapper_holds_until_ready). */
-bool future_path_keeps(struct debug *d, const struct dw_type *t, enum pointer_policy through);

@@ -40,6 +40,7 @@ struct node {
 	uint32_t hooked_parent;	     /* as place_point.hooked_parent */
 	enum pointer_policy through; /* in it */
 	bool concurrent;	     /* as place_point.concurrent */
+	enum ready_proof proof;	     /* as place_point.proof */
 	bool shows_ready; /* an enum from which what was held until it was ready is gone */
 	uint32_t outer;	  /* of chains: 1 + index of the place that it is awaited at */
 	uint16_t offset;
@@ -125,8 +126,8 @@ static bool same_node(const struct node *a, const struct node *b)
 {
 	return a->type == b->type && a->inside == b->inside &&
 	       a->hooked_parent == b->hooked_parent && a->through == b->through &&
-	       a->concurrent == b->concurrent && a->shows_ready == b->shows_ready &&
-	       a->outer == b->outer;
+	       a->concurrent == b->concurrent && a->proof == b->proof &&
+	       a->shows_ready == b->shows_ready && a->outer == b->outer;
 }
 
 /* Index of the node of what a way ends at, made if need be; 0: it can't be one. -ENOMEM, -E2BIG. */
@@ -139,6 +140,7 @@ static int node_of(struct compiler *c, const struct future_path *w, bool inside,
 			    .hooked_parent = w->hooked_parent,
 			    .through = coroutine && w->through ? POINTERS_BORROWED : w->through,
 			    .concurrent = w->concurrent,
+			    .proof = w->proof,
 			    .outer = c->outer,
 			    .shows_ready = shows_ready && !coroutine};
 	uint64_t base = 0;
@@ -241,7 +243,6 @@ struct await {
 	const char *file, *macro;
 	uint32_t line;
 	bool goes_on, library, own;
-	enum ready_proof proof;
 };
 
 static bool is_self(const struct compiler *c, const struct node *n)
@@ -255,7 +256,7 @@ static int place_of(struct compiler *c, const struct node *n, const struct await
 	const struct dw_type *t = n->type;
 	struct place_point info = {
 		.kind = POINT_AWAIT,
-		.proof = a->proof,
+		.proof = n->proof,
 		.state_offset = (int64_t)t->discr_offset,
 		.size = t->size,
 		.hooked_parent = n->hooked_parent,
@@ -386,15 +387,11 @@ static struct future_path held_at(struct compiler *c, const struct node *n,
 
 /* What was awaited need not have been ready when a select! goes on, nor all of it when a try_join!
  * does. */
-static enum ready_proof proof_of(struct compiler *c, const struct future_path *held,
-				 const char *macro)
+static enum ready_proof proof_by(const char *macro)
 {
-	if (!macro)
-		return future_path_keeps(c->d, held->type, held->through) ? READY_IF_MOVED_ON
-									  : READY_UNPROVEN;
-	return !strcmp(macro, "select!") ? READY_UNPROVEN
-	       : !strcmp(macro, "join!") ? READY_IF_MOVED_ON
-					 : READY_IF_GONE;
+	return !macro || !strcmp(macro, "join!") ? READY_IF_MOVED_ON
+	       : !strcmp(macro, "select!")	 ? READY_UNPROVEN
+						 : READY_IF_GONE;
 }
 
 /* What a semaphore is a part of, by the functions that wait for it. */
@@ -459,12 +456,12 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 	a.own = !(a.library && n->inside);
 	struct future_path held =
 		held_at(c, n, state, v->member.offset, awaitee, lists(c) ? a.macro : NULL);
+	held.proof = proof_by(a.macro);
 	/* its place is the next one */
 	if (c->mode == PROGRAM_CHAIN)
 		c->outer = (uint32_t)c->out->n_places + 1;
 	r = step_down(c, t->discr_offset, &held, inside, false, step);
 	a.goes_on = step->next && node_at(c, step->next)->kind == NODE_STATE;
-	a.proof = proof_of(c, &held, a.macro);
 	if (r == 0 && !step->next && !lists(c))
 		r = step_to_resource(c, n, t->discr_offset, a.awaited,
 				     v->member.offset + awaitee->offset, step);
@@ -488,6 +485,12 @@ static int fill_coroutine(struct compiler *c, const struct node *n, const struct
 	return 0;
 }
 
+/* What proves that what an enum holds was ready. */
+static enum ready_proof kept_by(const struct node *n)
+{
+	return wrapper_holds_until_ready(n->type) ? n->proof : READY_UNPROVEN;
+}
+
 static int fill_enum(struct compiler *c, const struct node *n, const struct dw_variant *v,
 		     struct agent_step *step)
 {
@@ -496,7 +499,8 @@ static int fill_enum(struct compiler *c, const struct node *n, const struct dw_v
 				      .offset = v->member.offset,
 				      .hooked_parent = n->hooked_parent,
 				      .through = n->through,
-				      .concurrent = n->concurrent};
+				      .concurrent = n->concurrent,
+				      .proof = kept_by(n)};
 	uint64_t at;
 
 	if (future_path_is_within(n->type, &v->member, inner) &&
@@ -561,7 +565,8 @@ static int fill_pointer(struct compiler *c, const struct node *n)
 	const struct future_path w = {.type = target,
 				      .hooked_parent = n->hooked_parent,
 				      .through = n->through,
-				      .concurrent = n->concurrent};
+				      .concurrent = n->concurrent,
+				      .proof = n->proof};
 	struct agent_step step = {0};
 	uint16_t point;
 
@@ -600,7 +605,8 @@ static int step_root(struct compiler *c, const struct future_cell *cell, struct 
 {
 	struct future_path w = {.type = cell->future,
 				.offset = cell->offset,
-				.through = c->follows ? POINTERS_BORROWED : POINTERS_NONE};
+				.through = c->follows ? POINTERS_BORROWED : POINTERS_NONE,
+				.proof = READY_IF_MOVED_ON};
 	int r;
 
 	if (!future_path_single(c->d, c->hooked, &w))

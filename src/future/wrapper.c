@@ -4,11 +4,13 @@
  * what it holds when it likes.
  *
  * Source: tokio 1.23 to 1.54 (src/future, src/task, src/macros), futures-util 0.3, tracing 0.1,
- * futures-lite 1 and 2, async-std 1.12 and 1.13.
+ * futures-lite 1 and 2, async-std 1.12 and 1.13, async-executor 1.0 to 1.14.
  */
 #include "future/wrapper.h"
 
 #include "future/type_class.h"
+
+#include <string.h>
 
 bool wrapper_holds_until_ready(const struct dw_type *t)
 {
@@ -59,6 +61,39 @@ bool wrapper_holds_until_ready(const struct dw_type *t)
 		if (await_starts(t->full_name, keeps[i]))
 			return true;
 	return t->class == DC_STRUCT && dw_is_coroutine(t);
+}
+
+/* async-executor's run() is `future.or(run_forever).await`, where that is an async block around a
+ * loop. */
+static bool runs_forever(const struct dw_type *t)
+{
+	const char *run = await_starts(t->full_name, "async_executor::")
+				  ? strstr(t->full_name, "::run::{")
+				  : NULL;
+	const char *block = run ? strstr(run, "}::{") : NULL;
+
+	return block && block < run + strcspn(run, "<") && dw_is_coroutine(t);
+}
+
+static bool is_never_ready(const struct dw_type *t)
+{
+	return await_starts(t->full_name, "core::future::pending::Pending<") || runs_forever(t);
+}
+
+bool wrapper_holds_member_until_ready(struct debug *d, const struct dw_type *t,
+				      const struct dw_member *m)
+{
+	if (wrapper_holds_until_ready(t))
+		return true;
+	if (!await_starts(t->full_name, "futures_lite::future::Or<"))
+		return false;
+	for (size_t i = 0; i < t->n_members; i++) {
+		const struct dw_type *other = dw_member_type(d, &t->members[i]);
+
+		if (&t->members[i] != m && (!other || !is_never_ready(other)))
+			return false;
+	}
+	return true;
 }
 
 bool wrapper_polls_by_reference(const struct dw_type *t)

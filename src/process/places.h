@@ -25,12 +25,12 @@ enum point_kind {
 	POINT_BORROW,	/* or borrows it: what follows lies there */
 };
 
-/* What proves that the future awaited at a point was ready, and not dropped. A later one includes
- * those before it. */
+/* What proves that a future that is gone was ready, and not dropped. A later one includes those
+ * before it. */
 enum ready_proof {
 	READY_UNPROVEN,
 	READY_IF_GONE,	   /* the awaiter is still at the point, and that future is gone */
-	READY_IF_MOVED_ON, /* the awaiter is at another point, or ready */
+	READY_IF_MOVED_ON, /* the awaiter is at another point, or ready; or the task is */
 };
 
 struct place_point {

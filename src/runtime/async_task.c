@@ -331,8 +331,8 @@ static int find(struct elf_image *image, struct runtime_scan *f, struct error *e
 				  "their layout is not one of async-task 4.0 to 4.7");
 	if (t.n == 0 && !f->n_kinds && !f->coverage.n && root_polls_possible(image))
 		return find_cover(f, "tasks", 0, 0,
-				  "it has none; what its block_on polls is shown by record "
-				  "--futures");
+				  "no task is spawned in it; what its block_on polls is shown by "
+				  "record --futures if it has debug information");
 	if (t.n > 0)
 		TRY(code_refs_find(image, t.addrs, t.n, CODE_REFS_TAKEN, &refs));
 	if (!elf_image_has_symtab(image))

@@ -66,6 +66,7 @@ PROFILES = {
         "release-lto", strip=True, unwind=False, symbols=False, what="release-lto, stripped"
     ),
     "release-debug": Profile("release-debug", what="release with debug=true"),
+    "lto-debug": Profile("lto-debug", what="release with debug=true, fat LTO, codegen-units=1"),
     "line-tables": Profile("line-tables", what="release with debug=line-tables-only"),
     "v0": Profile("release", "-C symbol-mangling-version=v0", what="release, v0 mangling"),
     "nonpie": Profile("release", "-C relocation-model=static", what="release, not PIE"),
@@ -154,7 +155,7 @@ AHEAD = [
     ("futures", "tokio-1.54", "release-debug", "nested held rooted simple beside deep stamped links given_up resources"),
     ("futures", "tokio-1.54", "debug", "nested held rooted simple given_up resources"),
     ("futures", "smol-2", "debug", "simple"),
-    ("futures", "smol-2", "release-debug", "rooted"),
+    ("futures", "smol-2", "release-debug", "rooted rooted_executor"),
     ("futures", "async-std-1.13", "release-debug", "rooted"),
 ]
 

@@ -23,6 +23,18 @@ MORE = [
     for package in ("tokio-1.54", "smol-2", "async-std-1.13")
     for profile in ("debug", "release-debug")
 ]
+PARKERS = [
+    ("smol-2", "rooted"),
+    ("smol-2", "rooted_executor"),
+    ("async-std-1.13", "rooted"),
+    ("async-std-1.12", "rooted"),
+]
+BARE = [
+    (package, profile)
+    for package in ("smol-2", "async-std-1.13")
+    for profile in ("release", "stripped")
+]
+PARKER_PROFILES = ["release-debug", "lto-debug", "debug"]
 
 
 def pytest_addoption(parser):
@@ -39,8 +51,13 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("built", builds, ids=["-".join(one) for one in builds])
     if "parker" in metafunc.fixturenames:
         # async-io 2, and 1, whose block_on ends otherwise
-        old = ["async-std-1.12"] if everything(metafunc.config) else []
-        metafunc.parametrize("parker", ["smol-2", "async-std-1.13", *old])
+        parkers = [(*program, profile) for program in PARKERS for profile in PARKER_PROFILES]
+        slice = [(*program, "release-debug") for program in PARKERS[:3]]
+        builds = parkers if everything(metafunc.config) else slice
+        metafunc.parametrize("parker", builds, ids=["-".join(one) for one in builds])
+    if "bare" in metafunc.fixturenames:
+        builds = BARE if everything(metafunc.config) else BARE[:1]
+        metafunc.parametrize("bare", builds, ids=["-".join(one) for one in builds])
 
 
 @pytest.fixture(scope="session")

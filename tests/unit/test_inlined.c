@@ -80,8 +80,8 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Point i: a future of kind i % N_FUTURES, so long, that is named by its address. What it awaits is
- * ready when it goes on, and when that is gone. */
+/* Point i: a future of kind i % N_FUTURES, so long, that is named by its address. It was ready when
+ * what awaits it goes on, and when it is gone. */
 static void point(uint32_t i, uint64_t size)
 {
 	source.points.v[i] = (struct await_point){.kind = TASK,
@@ -98,7 +98,7 @@ static void pointer_point(uint32_t i, uint64_t size)
 		.kind = TASK, .future = TRACE_KIND_NONE, .info = {.kind = POINT_BOX, .size = size}};
 }
 
-/* One that may drop what it awaits. */
+/* One that may be dropped by what awaits it. */
 static void unsure_point(uint32_t i, uint64_t size)
 {
 	point(i, size);
@@ -256,10 +256,10 @@ static void test_places_and_unknown_points(void **state)
 static void test_select(void **state)
 {
 	(void)state;
-	unsure_point(0, 1000);
+	point(0, 1000);
 	point(8, 1000); /* the same future behind its select! */
-	point(1, 100);
-	point(2, 100);
+	unsure_point(1, 100);
+	unsure_point(2, 100);
 	for (int i = 0; i < 2; i++) {
 		event(TE_POLL_BEGIN, TASK, 1, 0);
 		stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
@@ -276,13 +276,13 @@ static void test_select(void **state)
 static void test_previous(void **state)
 {
 	(void)state;
-	unsure_point(0, 1000);
+	point(0, 1000);
 	source.points.v[0].info.self = true;
-	point(1, 100);
-	point(2, 100);
+	unsure_point(1, 100);
+	unsure_point(2, 100);
 	point(3, 20);
-	point(4, 100);
-	point(5, 100);
+	unsure_point(4, 100);
+	unsure_point(5, 100);
 	pointer_point(10, 100);
 	point(9, 0);
 	source.points.v[9].info.kind = POINT_RETURNED;
@@ -308,9 +308,9 @@ static void test_previous(void **state)
 static void test_dropped_together(void **state)
 {
 	(void)state;
-	unsure_point(0, 1000);
+	point(0, 1000);
 	point(8, 1000);
-	point(1, 100);
+	unsure_point(1, 100);
 	point(2, 10);
 	event(TE_POLL_BEGIN, TASK, 1, 0);
 	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
@@ -325,9 +325,9 @@ static void test_dropped_together(void **state)
 static void test_returned(void **state)
 {
 	(void)state;
-	unsure_point(0, 1000);
-	point(1, 100);
-	point(2, 100);
+	point(0, 1000);
+	unsure_point(1, 100);
+	unsure_point(2, 100);
 	point(9, 0);
 	source.points.v[9].info.kind = POINT_RETURNED;
 	for (int i = 0; i < 2; i++) {

@@ -439,9 +439,9 @@ static uint64_t place_of_self(const struct source *s, const struct future_snapsh
 	return e->type == TE_FUTURE_END ? e->value : 0;
 }
 
-/* How one has ended that `by` awaited when the poll began, by how that ended; `behind`: through a
- * pointer. */
-static enum trace_outcome ended_by(const struct ending *e, const struct item *by, bool behind);
+/* How one has ended that `by` awaited when the poll began, by how that ended. */
+static enum trace_outcome ended_by(const struct ending *e, const struct item *item,
+				   const struct item *by);
 
 /* How a future ended that was there before and no longer is. */
 static enum trace_outcome ended(const struct ending *e, const struct item *item)
@@ -459,14 +459,20 @@ static enum trace_outcome ended(const struct ending *e, const struct item *item)
 	while (parent != NONE && is_pointer(info_of(e->s, &was->items[parent])))
 		parent = was->items[parent].parent;
 	if (parent != NONE)
-		return ended_by(e, &was->items[parent], parent != item->parent);
-	return e->open->task_itself && e->event->arg == TO_READY ? TO_READY : TO_UNKNOWN;
+		return ended_by(e, item, &was->items[parent]);
+	return e->open->task_itself && e->event->arg == TO_READY &&
+			       info_of(e->s, item)->proof >= READY_IF_MOVED_ON
+		       ? TO_READY
+		       : TO_UNKNOWN;
 }
 
-static enum trace_outcome ended_by(const struct ending *e, const struct item *by, bool behind)
+static enum trace_outcome ended_by(const struct ending *e, const struct item *item,
+				   const struct item *by)
 {
 	const struct await_point *p = point_of(e->s, by);
 	const struct item *now = find(e->s, e->current, by);
+	enum ready_proof proof = info_of(e->s, item)->proof;
+	bool behind = &e->open->begin.items[item->parent] != by; /* a pointer */
 	bool there = false, on = false;
 
 	if (!stands(e->s, now)) {
@@ -485,10 +491,8 @@ static enum trace_outcome ended_by(const struct ending *e, const struct item *by
 	} else {
 		on = ended(e, by) == TO_READY;
 	}
-	return (there && p->info.proof >= READY_IF_GONE) ||
-			       (on && p->info.proof >= READY_IF_MOVED_ON)
-		       ? TO_READY
-		       : TO_UNKNOWN;
+	return (there && proof >= READY_IF_GONE) || (on && proof >= READY_IF_MOVED_ON) ? TO_READY
+										       : TO_UNKNOWN;
 }
 
 /* Those of `now` from `first` on, in each other as they lie, all still pending. */
