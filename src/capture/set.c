@@ -72,23 +72,6 @@ struct capture_set {
 	uint64_t next_use_ns;
 };
 
-void capture_stats_done(struct capture_stats *s)
-{
-	coverage_done(&s->coverage);
-	free(s->program);
-	*s = (struct capture_stats){0};
-}
-
-void capture_loss_add(struct capture_loss *loss, uint64_t n, uint64_t first_ns, uint64_t last_ns)
-{
-	if (__builtin_add_overflow(loss->n, n, &loss->n))
-		loss->n = UINT64_MAX;
-	if (first_ns && (!loss->first_ns || first_ns < loss->first_ns))
-		loss->first_ns = first_ns;
-	if (last_ns > loss->last_ns)
-		loss->last_ns = last_ns;
-}
-
 static int watch_use(struct capture_set *s, pid_t pid, uint32_t process, struct error *err)
 {
 	if (!GROW_ONE(s->uses, s->n_uses) || !(s->uses[s->n_uses] = cpu_use_begin(pid, process)))

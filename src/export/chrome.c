@@ -19,7 +19,6 @@
 #include "export/chrome.h"
 
 #include "base/error.h"
-#include "base/vec.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -55,19 +54,6 @@ static const struct head section_head = HEAD("block", "block_in_place", "yellow"
 static const struct head wake_head = HEAD("wake", "wake", "thread_state_uninterruptible");
 
 /* ---- tasks ---- */
-
-struct chrome_task *chrome_task(struct chrome *c, struct tl_task *task)
-{
-	if (task->user)
-		return task->user;
-	struct chrome_task *t = pool_get(&c->tasks);
-	if (!t || lanes_task_begin(&c->sel.lanes, task, &t->placed) < 0)
-		return NULL;
-	if (t->placed.begin_ns < c->sel.from_ns)
-		t->placed.begin_ns = c->sel.from_ns;
-	t->placed.last_ns = t->placed.begin_ns + 1; /* see inside() */
-	return task->user = t;
-}
 
 static int on_task_begin(void *ctx, struct tl_task *task)
 {
@@ -130,24 +116,6 @@ static int on_task_end(void *ctx, struct tl_task *task)
 	task->user = NULL;
 	pool_put(&c->tasks, t);
 	return r < 0 ? r : c->out.error;
-}
-
-const char *chrome_place_label(struct chrome *c, uint64_t place)
-{
-	const struct trace_place *p =
-		place ? trace_reader_own_place(c->reader, (uint32_t)(place - 1), NULL) : NULL;
-	_cleanup_buf_ struct buf text = BUF_INIT;
-
-	if (!p)
-		return NULL;
-	if (!GROW_ZERO(c->place_labels, place - 1, c->n_place_labels))
-		return NULL;
-	char **label = &c->place_labels[place - 1];
-	if (!*label) {
-		trace_place_text(&text, p);
-		*label = buf_failed(&text) ? NULL : lanes_label(text.data);
-	}
-	return *label;
 }
 
 static int on_wait(void *ctx, const struct tl_wait *wait)

@@ -4,12 +4,44 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
 #define STACKS_TID (1u << 23)
+
+struct chrome_task *chrome_task(struct chrome *c, struct tl_task *task)
+{
+	if (task->user)
+		return task->user;
+	struct chrome_task *t = pool_get(&c->tasks);
+	if (!t || lanes_task_begin(&c->sel.lanes, task, &t->placed) < 0)
+		return NULL;
+	if (t->placed.begin_ns < c->sel.from_ns)
+		t->placed.begin_ns = c->sel.from_ns;
+	t->placed.last_ns = t->placed.begin_ns + 1; /* see inside() */
+	return task->user = t;
+}
+
+const char *chrome_place_label(struct chrome *c, uint64_t place)
+{
+	const struct trace_place *p =
+		place ? trace_reader_own_place(c->reader, (uint32_t)(place - 1), NULL) : NULL;
+	_cleanup_buf_ struct buf text = BUF_INIT;
+
+	if (!p)
+		return NULL;
+	if (!GROW_ZERO(c->place_labels, place - 1, c->n_place_labels))
+		return NULL;
+	char **label = &c->place_labels[place - 1];
+	if (!*label) {
+		trace_place_text(&text, p);
+		*label = buf_failed(&text) ? NULL : lanes_label(text.data);
+	}
+	return *label;
+}
 
 static void metadata(struct buf *b, const char *what, uint32_t pid, uint32_t tid, const char *key,
 		     const char *text, uint64_t number)

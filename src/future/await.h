@@ -114,6 +114,11 @@ struct walk {
 bool await_steps(struct walk *w, uint64_t n);
 /* A leaf if `t` is a known one: fills `n`; false: not a leaf. */
 bool await_leaf(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n);
+/* NULL: out of memory or of nodes. */
+struct await_node *await_node_new(struct walk *w, enum await_node_kind kind, const char *full,
+				  uint64_t addr);
+/* Takes the child, which may be NULL, over, also when it fails. */
+void await_node_add(struct await_node *parent, struct await_node *child);
 /* A new child of n; NULL: out of memory or of nodes. `name` may be NULL. */
 struct await_node *await_child(struct walk *w, struct await_node *n, enum await_node_kind kind,
 			       const char *name, uint64_t addr);

@@ -71,14 +71,6 @@ static int readv_process(void *ctx, uint64_t addr, const struct iovec *iov, int 
 	return pages_readv(&in->pages, &in->maps, addr, iov, n);
 }
 
-void inspect_note(struct inspect *in, char *text)
-{
-	if (text && GROW_ONE(in->notes, in->n_notes))
-		in->notes[in->n_notes++] = text;
-	else
-		free(text);
-}
-
 static int by_vtable(const void *a, const void *b)
 {
 	const struct inspect_kind *x = a, *y = b;
@@ -352,16 +344,6 @@ void inspect_resolve(struct inspect *in, struct inspect_kind *k)
 		k->name = debug_future_name(d, k->future, k->object->scan.libraries);
 }
 
-bool inspect_is_running(const struct inspect_task *t)
-{
-	return t->state == IS_RUNNING || t->state == IS_WOKEN_RUNNING;
-}
-
-bool inspect_kind_is_tokio(const struct inspect_kind *k)
-{
-	return k->tokio;
-}
-
 const char *inspect_kind_name(const struct inspect_kind *k)
 {
 	return k->name ? k->name : k->kind->name ? k->kind->name : "?";
@@ -375,11 +357,6 @@ const char *inspect_kind_full(const struct inspect_kind *k)
 const char *inspect_kind_object(const struct inspect_kind *k)
 {
 	return k->object ? k->object->object->path : "";
-}
-
-enum trace_role inspect_kind_role(const struct inspect_kind *k)
-{
-	return k->kind->role;
 }
 
 const char *inspect_kind_site(const struct inspect_kind *k)

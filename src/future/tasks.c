@@ -382,3 +382,26 @@ int tasks_drop_ghosts(struct inspect_result *r)
 	r->n_tasks = n;
 	return 0;
 }
+
+bool inspect_is_running(const struct inspect_task *t)
+{
+	return t->state == IS_RUNNING || t->state == IS_WOKEN_RUNNING;
+}
+
+bool inspect_kind_is_tokio(const struct inspect_kind *k)
+{
+	return k->tokio;
+}
+
+enum trace_role inspect_kind_role(const struct inspect_kind *k)
+{
+	return k->kind->role;
+}
+
+void inspect_note(struct inspect *in, char *text)
+{
+	if (text && GROW_ONE(in->notes, in->n_notes))
+		in->notes[in->n_notes++] = text;
+	else
+		free(text);
+}

@@ -18,7 +18,6 @@
 #include "future/type_class.h"
 
 #include "base/error.h"
-#include "base/vec.h"
 #include "binary/names.h"
 
 #include <stdio.h>
@@ -31,59 +30,6 @@ enum {
 	MAX_ELEMENTS = 4096,
 	MAX_STEPS = 1 << 20, /* of one tree: fifty per node */
 };
-
-void await_node_free(struct await_node *n)
-{
-	if (!n)
-		return;
-	for (size_t i = 0; i < n->n_children; i++)
-		await_node_free(n->children[i]);
-	free(n->children);
-	free(n->detail);
-	free(n->holds);
-	free(n);
-}
-
-static struct await_node *node_new(struct walk *w, enum await_node_kind kind, const char *full,
-				   uint64_t addr)
-{
-	struct await_node *n;
-
-	if (w->n_nodes >= w->max_nodes)
-		return NULL;
-	n = calloc(1, sizeof(*n));
-	if (!n)
-		return NULL;
-	w->n_nodes++;
-	n->kind = kind;
-	n->addr = addr;
-	n->full_name = full;
-	return n;
-}
-
-/* Takes the child over, also when it fails. */
-static void node_add(struct await_node *parent, struct await_node *child)
-{
-	if (!child)
-		return;
-	if (!GROW(parent->children, parent->n_children, parent->cap_children)) {
-		await_node_free(child);
-		return;
-	}
-	parent->children[parent->n_children++] = child;
-}
-
-struct await_node *await_child(struct walk *w, struct await_node *n, enum await_node_kind kind,
-			       const char *name, uint64_t addr)
-{
-	struct await_node *child = node_new(w, kind, "", addr);
-
-	if (!child)
-		return NULL;
-	child->name = name;
-	node_add(n, child);
-	return child;
-}
 
 /* One per type: a hundred thousand tasks have a handful of types. */
 static const char *short_name(struct walk *w, const struct dw_type *t)
@@ -102,24 +48,11 @@ static const char *short_name(struct walk *w, const struct dw_type *t)
 
 static void node_note(struct walk *w, struct await_node *parent, const char *text)
 {
-	struct await_node *n = node_new(w, AN_NOTE, "", 0);
+	struct await_node *n = await_node_new(w, AN_NOTE, "", 0);
 
 	if (n)
 		n->name = n->detail = strdup(text);
-	node_add(parent, n);
-}
-
-bool await_starts(const char *s, const char *prefix)
-{
-	return strncmp(s, prefix, strlen(prefix)) == 0;
-}
-
-bool await_steps(struct walk *w, uint64_t n)
-{
-	w->n_steps += n;
-	if (w->max_steps && w->n_steps > w->max_steps)
-		return false;
-	return !w->ctx->budget || budget_spend(w->ctx->budget, n);
+	await_node_add(parent, n);
 }
 
 /* ---- the rules ---- */
@@ -183,7 +116,7 @@ static void walk_asleep(struct walk *w, struct await_node *n, const struct dw_ty
 		if (!t || !strcmp(m->name, "__awaitee") || await_is_leaf(t) ||
 		    (t->class == DC_POINTER && !await_starts(t->name, "alloc::boxed::Box<")) ||
 		    await_is_captured(w, env, locals, m) || !await_can_hold(w->dwarf, t) ||
-		    !(found = node_new(w, AN_FUTURE, t->full_name, addr + m->offset)))
+		    !(found = await_node_new(w, AN_FUTURE, t->full_name, addr + m->offset)))
 			continue;
 		w->local = true;
 		walk_type(w, found, t, addr + m->offset, depth + 1);
@@ -191,7 +124,7 @@ static void walk_asleep(struct walk *w, struct await_node *n, const struct dw_ty
 		for (size_t k = 0; k < found->n_children; k++) {
 			if (has_begun(found->children[k])) {
 				found->children[k]->state = AS_ASLEEP;
-				node_add(n, found->children[k]);
+				await_node_add(n, found->children[k]);
 			} else {
 				await_node_free(found->children[k]);
 			}
@@ -204,7 +137,7 @@ static void walk_asleep(struct walk *w, struct await_node *n, const struct dw_ty
 static void walk_coroutine(struct walk *w, struct await_node *parent, const struct dw_type *t,
 			   uint64_t addr, unsigned depth)
 {
-	struct await_node *n = node_new(w, AN_ASYNC, t->full_name, addr);
+	struct await_node *n = await_node_new(w, AN_ASYNC, t->full_name, addr);
 	const struct dw_variant *v = await_variant(w, t, addr);
 	const struct dw_type *state;
 	const struct dw_member *awaitee;
@@ -212,7 +145,7 @@ static void walk_coroutine(struct walk *w, struct await_node *parent, const stru
 
 	if (!n)
 		return;
-	node_add(parent, n);
+	await_node_add(parent, n);
 	n->name = short_name(w, t);
 	if (!v) {
 		node_note(w, n, "unreadable: no such state");
@@ -357,13 +290,13 @@ static void walk_unordered(struct walk *w, struct await_node *parent, const stru
 			   uint64_t addr, unsigned depth)
 {
 	const struct dw_type *head, *task, *at_type;
-	struct await_node *n = node_new(w, AN_BRANCH, t->full_name, addr);
+	struct await_node *n = await_node_new(w, AN_BRANCH, t->full_name, addr);
 	uint64_t at, task_addr, next;
 	size_t count;
 
 	if (!n)
 		return;
-	node_add(parent, n);
+	await_node_add(parent, n);
 	n->name = "FuturesUnordered";
 	/* head_all: AtomicPtr<Task<F>>; the pointer's type is somewhere inside */
 	if (!await_find_member(w, t, addr, "head_all", &head, &at) ||
@@ -445,10 +378,10 @@ static void walk_closure(struct walk *w, struct await_node *parent, const struct
 
 	/* the macros keep their futures in locals of the coroutine and poll them from a closure */
 	if (macro) {
-		n = node_new(w, AN_BRANCH, t->full_name, addr);
+		n = await_node_new(w, AN_BRANCH, t->full_name, addr);
 		if (!n)
 			return;
-		node_add(parent, n);
+		await_node_add(parent, n);
 		n->name = macro;
 	}
 	w->macro = NULL;
@@ -563,12 +496,12 @@ static void walk_enum(struct walk *w, struct await_node *parent, const struct dw
 
 		if (!strstr(t->name, "MaybeDone<") && !w->fuse)
 			return; /* None, Complete: nothing is waited for here */
-		n = node_new(w, AN_FUTURE, t->full_name, addr);
+		n = await_node_new(w, AN_FUTURE, t->full_name, addr);
 		if (!n)
 			return;
 		n->name = done_name(w, t);
 		n->state = AS_DONE;
-		node_add(parent, n);
+		await_node_add(parent, n);
 		return;
 	}
 	w->fuse = false;
@@ -585,10 +518,10 @@ static void walk_struct(struct walk *w, struct await_node *parent, const struct 
 		return;
 	}
 	if (await_is_leaf(t)) {
-		n = node_new(w, AN_LEAF, t->full_name, addr);
+		n = await_node_new(w, AN_LEAF, t->full_name, addr);
 		if (!n)
 			return;
-		node_add(parent, n);
+		await_node_add(parent, n);
 		await_leaf(w, t, addr, n);
 		return;
 	}
@@ -617,10 +550,10 @@ static void walk_struct(struct walk *w, struct await_node *parent, const struct 
 		return;
 	}
 	if (!is_transparent(t, parent)) {
-		n = node_new(w, AN_FUTURE, t->full_name, addr);
+		n = await_node_new(w, AN_FUTURE, t->full_name, addr);
 		if (!n)
 			return;
-		node_add(parent, n);
+		await_node_add(parent, n);
 		n->name = short_name(w, t);
 	}
 	if (shape_is_shared(t)) {
@@ -686,7 +619,7 @@ struct await_node *await_walk(const struct await_context *ctx, const struct dw_t
 		.max_depth = (ctx->max_depth ? ctx->max_depth : DEFAULT_DEPTH) * 8,
 		.max_steps = MAX_STEPS,
 	};
-	struct await_node *root = node_new(&w, AN_FUTURE, type->full_name, addr);
+	struct await_node *root = await_node_new(&w, AN_FUTURE, type->full_name, addr);
 
 	if (!root)
 		return NULL;

@@ -42,11 +42,6 @@ struct waiting_record {
 	uint64_t number;
 };
 
-void perf_diagnose(struct perf_data *d, const char *reason, const char *detail)
-{
-	sink_diagnose(d->sink, reason, detail, detail ? strlen(detail) : 0, d->number);
-}
-
 /* ---- features ---- */
 
 static void build_ids(struct perf_data *d, const uint8_t *p, size_t len)

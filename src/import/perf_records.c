@@ -18,6 +18,11 @@
 
 /* ---- samples ---- */
 
+void perf_diagnose(struct perf_data *d, const char *reason, const char *detail)
+{
+	sink_diagnose(d->sink, reason, detail, detail ? strlen(detail) : 0, d->number);
+}
+
 /* Numbers of frames for a call chain, innermost first; the kernel's part is one frame. */
 static size_t chain_frames(struct perf_data *d, const struct perf_sample *s, uint32_t process,
 			   uint32_t *frames, size_t max)

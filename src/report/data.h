@@ -190,10 +190,11 @@ void resources_count_text(struct buf *out, const struct wait_place *at);
 void resources_text(const struct report *rep, struct buf *out);
 void resources_json(const struct report *rep, struct json *j);
 
-/* json.c */
+/* json_parts.c */
 void report_hist_json(struct json *j, const char *key, const struct hist *h);
 /* What families and their parts have in common. */
 void report_sums_json(const struct family *f, struct json *j);
+void report_calls_json(struct json *j, const char *key, const struct call_list *calls);
 /* The name of a handler; null: none. */
 void report_handler_json(const struct report *rep, struct json *j, uint32_t handler);
 /* The place of a wait or poll, in the program's own code; NULL if not known. */

@@ -21,8 +21,7 @@ int find_add_call(struct runtime_scan *f, const struct scan_call *call);
 int find_cover_as(struct runtime_scan *f, enum trace_cover cover, const char *item, uint64_t seen,
 		  uint64_t total, const char *note, ...) __attribute__((format(printf, 6, 7)));
 /* The same of an item that nothing looks for. */
-int find_cover(struct runtime_scan *f, const char *item, uint64_t seen, uint64_t total,
-	       const char *note, ...) __attribute__((format(printf, 5, 6)));
+#define find_cover(f, ...) find_cover_as(f, TRACE_COVER_OTHER, __VA_ARGS__)
 
 struct scan_site *find_add_site(struct scan_site **sites, size_t *n_sites);
 
