@@ -9,6 +9,7 @@
 #include "base/units.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* v / unit in three digits; false if it rounds to 1000 or more. unit is a multiple of 100. */
@@ -65,8 +66,8 @@ void text_count(struct buf *out, uint64_t n)
 {
 	static const char units[] = "kMGTPE";
 
-	if (n < 1000) {
-		buf_u64(out, n);
+	if (n < 100000) {
+		text_exact(out, n);
 		return;
 	}
 	uint64_t unit = 1000;
@@ -77,6 +78,30 @@ void text_count(struct buf *out, uint64_t n)
 			return;
 		}
 	}
+}
+
+void text_exact(struct buf *out, uint64_t n)
+{
+	char digits[24];
+	int len = snprintf(digits, sizeof(digits), "%llu", (unsigned long long)n);
+
+	for (int i = 0; i < len; i++) {
+		if (i && (len - i) % 3 == 0)
+			buf_char(out, ',');
+		buf_char(out, digits[i]);
+	}
+}
+
+void text_share(struct buf *out, uint64_t part, uint64_t whole)
+{
+	double percent = whole ? 100.0 * (double)part / (double)whole : 0;
+
+	if (!whole)
+		buf_char(out, '-');
+	else if (part && percent < 0.05)
+		buf_str(out, "< 0.1 %");
+	else
+		buf_printf(out, "%.1f %%", percent);
 }
 
 void text_bytes(struct buf *out, uint64_t n)
@@ -132,13 +157,6 @@ size_t text_point(const char *s, size_t len, uint32_t *ret_point)
 		return 0;
 	*ret_point = point;
 	return n;
-}
-
-size_t text_utf8(const char *s, size_t len)
-{
-	uint32_t point;
-
-	return text_point(s, len, &point);
 }
 
 /* Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt), and also the controls, the

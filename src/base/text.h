@@ -9,15 +9,18 @@
 
 /* "0 ns", "850 ns", "12.3 µs", "4.56 ms", "1.23 s", "2 min 05 s": three digits. */
 void text_duration(struct buf *out, uint64_t ns);
-/* "999", "12.3 k", "4.56 M". */
+/* "999", "12,345", "123 k", "4.56 M": in full up to 99,999. */
 void text_count(struct buf *out, uint64_t n);
+/* "1,234,567" */
+void text_exact(struct buf *out, uint64_t n);
+/* "12.5 %", "< 0.1 %" of what is little but not nothing; "-" of nothing. */
+void text_share(struct buf *out, uint64_t part, uint64_t whole);
 /* "512 B", "1.2 KiB", "3.4 MiB". */
 void text_bytes(struct buf *out, uint64_t n);
 /* A foreign string, made safe for a terminal: hidden characters and invalid UTF-8 as \x.. . */
 void text_safe(struct buf *out, const char *s);
-/* Length of the valid UTF-8 character at s, of which len bytes are there; 0 if it is none. */
-size_t text_utf8(const char *s, size_t len);
-/* The same, with the character's number. */
+/* Length of the valid UTF-8 character at s, of which len bytes are there, with its number; 0 if it is
+ * none. */
 size_t text_point(const char *s, size_t len, uint32_t *ret_point);
 /* Whether a reader cannot see this character as itself: a control character, one that changes the
  * direction of text, one without a width? Names differ by what is visible. */

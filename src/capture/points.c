@@ -165,7 +165,7 @@ struct trace_coverage points_coverage(uint32_t process, uint64_t seen, uint64_t 
 	if (seen < total && trouble->code)
 		note = trouble->text;
 	else if (!seen && total)
-		note = "no debug information in the binary: set debug = true in [profile.release]";
+		note = "no debug information with types: set debug = true in [profile.release]";
 	else if (seen < total)
 		note = "debug information has none for the other kinds of tasks";
 	return (struct trace_coverage){.process = process,

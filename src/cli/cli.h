@@ -70,7 +70,3 @@ void cli_progress_done(void);
  */
 void cli_slow_begin(const char *what, const char *of);
 void cli_slow_end(void);
-bool cli_color(void); /* stdout is a terminal and NO_COLOR is not set */
-/* In a locale that is not one of UTF-8 our own signs (bullets, branches of trees) become ASCII. */
-void cli_ascii(struct buf *text);
-unsigned cli_width(void); /* columns of stdout, 0 if not a terminal */

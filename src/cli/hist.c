@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "cli/input.h"
 #include "cli/live.h"
+#include "cli/output.h"
 #include "cli/recording.h"
 #include "cli/verbs.h"
 #include "process/find_processes.h"
@@ -42,15 +43,13 @@ static int show(const struct cli_args *args, const struct hists *h, struct error
 	if (cli_flag(args, "json"))
 		hists_json(h, &out);
 	else
-		hists_text(h, &out, cli_width(), cli_color());
-	if (!cli_flag(args, "json"))
-		cli_ascii(&out);
-	if (buf_failed(&out))
-		return error_set(err, -ENOMEM, "out of memory");
-	bool written = fwrite(out.data, 1, out.len, stdout) == out.len && fflush(stdout) == 0;
-	if (!written && errno != EPIPE)
-		return error_sys(err, -errno, "cannot write");
-	return 0;
+		hists_text(h, &out, cli_columns(args, 0), cli_color());
+	if (cli_flag(args, "json"))
+		return cli_write(&out, err);
+	if (!cli_option(args, "every"))
+		return cli_show(args, &out, err);
+	cli_ascii(&out);
+	return cli_write(&out, err);
 }
 
 /* What can't be written now is said at the end. */
@@ -197,6 +196,7 @@ static const struct cli_option options[] = {
 	{0, "spawns", NULL, "also count spawns by stack", false},
 	{0, "family", "TEXT", "only tasks whose family name contains TEXT", true},
 	{0, "json", NULL, "print JSON (docs/hist.md)", false},
+	OUTPUT_OPTIONS,
 	{0},
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The terminal: is there one, how wide, in colour, and the line that says how far a long job is.
- * Progress goes to stderr and only to a terminal, so neither pipes nor logs ever see it.
+ * The line that says how far a long job is. It goes to stderr and only to a terminal, so neither
+ * pipes nor logs ever see it.
  */
 #include "base/buf.h"
 #include "base/clock.h"
@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -118,67 +117,4 @@ void cli_slow_end(void)
 	}
 	slow.running = false;
 	buf_done(&slow.text);
-}
-
-bool cli_color(void)
-{
-	const char *no_color = getenv("NO_COLOR"); /* https://no-color.org */
-	const char *term = getenv("TERM");
-
-	return isatty(STDOUT_FILENO) && !(no_color && *no_color) && term &&
-	       strcmp(term, "dumb") != 0;
-}
-
-/* As setlocale(3) looks: the first that is set counts. Without any it is left as it is: most of
- * what reads us then (cron, CI) takes UTF-8. */
-static bool ascii_only(void)
-{
-	static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		const char *value = getenv(names[i]);
-
-		if (value && *value)
-			return !strcasestr(value, "utf-8") && !strcasestr(value, "utf8");
-	}
-	return false;
-}
-
-void cli_ascii(struct buf *text)
-{
-	static const char *const plain[][2] = {
-		{"\u2022", "*"}, {"\u00b5", "u"}, {"\u00d7", "x"}, {"\u2514", "`"},
-		{"\u251c", "|"}, {"\u2502", "|"}, {"\u2026", "~"},
-	};
-	struct buf out = BUF_INIT;
-
-	if (!ascii_only() || buf_failed(text))
-		return;
-	for (const char *at = text->data; at && *at;) {
-		const char *with = NULL;
-		size_t len = 1;
-
-		for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]) && !with; i++) {
-			len = strlen(plain[i][0]);
-			with = strncmp(at, plain[i][0], len) ? NULL : plain[i][1];
-		}
-		if (with)
-			buf_str(&out, with);
-		else
-			buf_add(&out, at, len = 1);
-		at += len;
-	}
-	buf_done(text);
-	*text = out;
-}
-
-unsigned cli_width(void)
-{
-	struct winsize size = {0};
-
-	if (!isatty(STDOUT_FILENO))
-		return 0;
-	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
-		return 80;
-	return size.ws_col;
 }

@@ -8,6 +8,7 @@
 #include "cli/live.h"
 #include "cli/print.h"
 #include "cli/recording.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
 #include "future/program_compiler.h"
 

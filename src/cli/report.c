@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "cli/filter.h"
 #include "cli/input.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
 #include "report/workers.h"
 #include "report/report.h"
@@ -13,8 +14,13 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #define FAMILIES_SHOWN 20
+#define AGE_SLACK_S 2
 #define NO_PROGRESS_NS (10 * NSEC_PER_MSEC)
 
 static int parse_number(const struct cli_args *args, const char *name, unsigned *ret)
@@ -49,15 +55,57 @@ static int parse(const struct cli_args *args, struct report_options *opt)
 	return parse_number(args, "longest", &opt->n_longest);
 }
 
-static int print(const struct buf *out, struct error *err)
+/* How long ago a process started; 0: there is none. */
+static double age_s(pid_t pid)
 {
-	if (buf_failed(out))
-		return error_set(err, -ENOMEM, "out of memory");
-	bool written = fwrite(out->data, 1, out->len, stdout) == out->len && fflush(stdout) == 0;
-	/* Whoever reads it has seen enough. */
-	if (!written && errno != EPIPE)
-		return error_sys(err, -errno, "cannot write the report");
-	return 0;
+	unsigned long long ticks = 0;
+	char path[32], text[1024] = "";
+	struct timespec now;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	text[fread(text, 1, sizeof(text) - 1, f)] = 0;
+	fclose(f);
+	/* Field 22; the name before it may hold anything. */
+	const char *at = strrchr(text, ')');
+	if (!at ||
+	    sscanf(at + 1,
+		   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+		   "%*d %llu",
+		   &ticks) != 1)
+		return 0;
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (double)now.tv_sec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* A process of that number has the same program, and is as old as the recording. */
+static bool lives(void *ctx, const struct trace_process *p)
+{
+	char path[32], exe[4096];
+	struct timespec now;
+	ssize_t n;
+
+	(void)ctx;
+	snprintf(path, sizeof(path), "/proc/%u/exe", p->pid);
+	n = readlink(path, exe, sizeof(exe) - 1);
+	if (n <= 0 || !p->exe)
+		return false;
+	exe[n] = 0;
+	clock_gettime(CLOCK_REALTIME, &now);
+	return !strcmp(exe, p->exe) &&
+	       age_s((pid_t)p->pid) + AGE_SLACK_S >=
+		       (double)now.tv_sec - (double)p->start_realtime_ns / NSEC_PER_SEC;
+}
+
+/* A trace in a pipe can't be read again. */
+static bool is_file(const char *path)
+{
+	struct stat st;
+
+	return strncmp(path, "/dev/", 5) != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
 static int make_machines(struct trace_reader *reader, const struct report_options *opt,
@@ -100,8 +148,9 @@ static int run(const struct cli_args *args, struct error *err)
 	static char label[] = "reading";
 	struct report_options opt = {
 		.n_families = FAMILIES_SHOWN,
-		.width = cli_width(),
+		.width = cli_columns(args, 0),
 		.color = cli_color(),
+		.lives = lives,
 		.progress = cli_progress,
 		.progress_ctx = label,
 	};
@@ -121,6 +170,7 @@ static int run(const struct cli_args *args, struct error *err)
 	r = input_trace(args, &input);
 	if (r)
 		return r;
+	opt.file = is_file(input) ? input : NULL;
 	r = trace_reader_open(input, &reader, err);
 	if (r == 0) {
 		r = machines ? make_machines(reader, &opt, no_progress_ns, json, &out, err)
@@ -129,10 +179,8 @@ static int run(const struct cli_args *args, struct error *err)
 		if (r < 0 && r != -ENOENT)
 			error_add(err, "cannot read %s", input);
 	}
-	if (r == 0 && !json)
-		cli_ascii(&out);
 	if (r == 0)
-		r = print(&out, err);
+		r = json ? cli_write(&out, err) : cli_show(args, &out, err);
 	trace_reader_free(reader);
 	return r < 0 ? 1 : 0;
 }
@@ -156,6 +204,7 @@ static const struct cli_option options[] = {
 	 "print workers, tasks and parents in the form of async-std's report instead", false},
 	{0, "no-progress", "TIME",
 	 "with --machines: the shortest poll that counts as blocking (default 10ms)", false},
+	OUTPUT_OPTIONS,
 	{0},
 };
 

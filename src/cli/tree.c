@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* pollux tree: where does each task wait, now. */
 #include "base/buf.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
 #include "future/graph.h"
 #include "future/inspect.h"
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #define MAX_NAMES 6u
+#define TREE_COLUMNS 100u /* in a pipe */
 
 static const struct cli_option options[] = {
 	{0, "family", "TEXT", "only tasks whose name contains TEXT", true},
@@ -21,11 +23,13 @@ static const struct cli_option options[] = {
 	{0, "all", NULL, "also finished tasks that only a join handle keeps", false},
 	{0, "each", NULL, "do not group tasks with equal trees", false},
 	{0, "internals", NULL, "also the async functions of runtimes", false},
+	{0, "all-wrappers", NULL, "also futures that only pass polls on", false},
 	{0, "raw", NULL, "also reference counts, state words and addresses", false},
 	{0, "exe", "FILE", "the executable of a core file (default: the one that the core names)",
 	 false},
 	{0, "no-stop", NULL, "do not pause the threads while reading", false},
 	{0, "json", NULL, "print JSON (docs/tree-json.md)", false},
+	OUTPUT_OPTIONS,
 	{0},
 };
 
@@ -90,6 +94,8 @@ static int run(const struct cli_args *args, struct error *err)
 {
 	struct render_options render = {
 		.color = cli_color(),
+		.width = cli_columns(args, TREE_COLUMNS),
+		.wrappers = cli_flag(args, "all-wrappers"),
 		.internals = cli_flag(args, "internals"),
 		.raw = cli_flag(args, "raw"),
 		.ungrouped = cli_flag(args, "each"),
@@ -142,12 +148,7 @@ static int run(const struct cli_args *args, struct error *err)
 			render_json(in, &result, &graph, &render, &out);
 		else
 			render_text(in, &result, &graph, &render, &out);
-		if (!cli_flag(args, "json"))
-			cli_ascii(&out);
-		if (buf_failed(&out))
-			r = error_set(err, -ENOMEM, "out of memory");
-		else
-			fwrite(out.data, 1, out.len, stdout);
+		r = cli_flag(args, "json") ? cli_write(&out, err) : cli_show(args, &out, err);
 	}
 	graph_done(&graph);
 	inspect_result_done(&result);

@@ -15,6 +15,7 @@
 #include "future/block_ons.h"
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "binary/machine.h"
 #include "binary/code/insn.h"

@@ -331,7 +331,8 @@ void inspect_resolve(struct inspect *in, struct inspect_kind *k)
 	k->future = types.future;
 	k->scheduler = types.scheduler;
 	if (!k->future) {
-		k->no_type_reason = strdup("the debug information does not tell its type");
+		k->no_type_reason = strdup(
+			"the debug information does not have its type; line tables have none");
 		return;
 	}
 	if (k->tokio) {

@@ -8,13 +8,19 @@
 #include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "base/text_fit.h"
 #include "base/vec.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_HOLDERS = 3 /* named */ };
+enum {
+	MAX_HOLDERS = 3, /* named */
+	MAX_CRATES = 4,	 /* of wrappers, named */
+	FOLDED = 2,	 /* wrappers in each other at least */
+	LEAST_NAME = 24, /* columns */
+};
 
 struct view {
 	const struct inspect *in;
@@ -22,8 +28,10 @@ struct view {
 	const struct graph *g;
 	const struct render_options *opt;
 	struct buf *out;
-	bool several; /* objects have tasks in it */
-	bool alike;   /* and some of these have one name */
+	bool several;	/* objects have tasks in it */
+	bool alike;	/* and some of these have one name */
+	bool fold;	/* wrappers */
+	unsigned width; /* of lines; 0: no limit */
 };
 
 bool render_is_internal(const struct await_node *n)
@@ -47,6 +55,52 @@ static const struct await_node *shown(const struct view *v, const struct await_n
 	return n;
 }
 
+/* A future that passes polls on to the one in it, and has nothing to say of itself. What holds a leaf
+ * says how that is used: "ReadExact" of a socket. */
+static bool is_wrapper(const struct view *v, const struct await_node *n)
+{
+	return v->fold && n->kind == AN_FUTURE && n->state == AS_SUSPENDED && n->n_children == 1 &&
+	       !n->detail && !n->file && shown(v, n->children[0])->kind != AN_LEAF;
+}
+
+/* How many wrappers in each other begin here. */
+static unsigned n_wrappers(const struct view *v, const struct await_node *n)
+{
+	unsigned count = 0;
+
+	for (; is_wrapper(v, n); n = shown(v, n->children[0]))
+		count++;
+	return count;
+}
+
+/* "12 wrappers: hyper, tower, axum" */
+static void wrappers_line(const struct view *v, const struct await_node *n, unsigned count)
+{
+	const char *crates[MAX_CRATES];
+	size_t n_crates = 0, k;
+
+	buf_printf(v->out, "%u wrappers", count);
+	for (; count--; n = shown(v, n->children[0])) {
+		const char *name = n->name ? n->name : "?";
+		size_t len = strcspn(name, ":<");
+
+		for (k = 0; k < n_crates; k++)
+			if (!strncmp(crates[k], name, len) &&
+			    crates[k][strcspn(crates[k], ":<")] == crates[k][len])
+				break;
+		if (k < n_crates)
+			continue;
+		if (n_crates == MAX_CRATES) {
+			buf_str(v->out, ", …");
+			return;
+		}
+		crates[n_crates++] = name;
+		_cleanup_free_ char *crate = strndup(name, len);
+		buf_str(v->out, k ? ", " : ": ");
+		text_safe(v->out, crate ? crate : "?");
+	}
+}
+
 static const char *state_word(enum await_state s)
 {
 	switch (s) {
@@ -65,6 +119,16 @@ static const char *state_word(enum await_state s)
 	}
 }
 
+/* A name, shortened so that it and what takes `used` columns fit into a line. */
+static void fit_name(const struct view *v, const char *name, size_t used)
+{
+	_cleanup_buf_ struct buf safe = BUF_INIT;
+	size_t room = v->width > used + LEAST_NAME ? v->width - used : LEAST_NAME;
+
+	text_safe(&safe, name);
+	text_shorten(v->out, safe.data ? safe.data : "", v->width ? room : SIZE_MAX);
+}
+
 /* "rnet: kind 7" where tasks of several objects are shown, each of which counts its own. */
 static void kind_name(const struct view *v, const struct inspect_kind *k)
 {
@@ -77,7 +141,8 @@ static void kind_name(const struct view *v, const struct inspect_kind *k)
 		text_safe(v->out, object ? object : "?");
 		buf_str(v->out, ": ");
 	}
-	text_safe(v->out, inspect_kind_name(k));
+	/* A line has a second name, of the spawn site. */
+	fit_name(v, inspect_kind_name(k), v->width / 2);
 }
 
 static void task_name(const struct view *v, const struct inspect_task *t)
@@ -156,24 +221,43 @@ static void own_texts(const struct view *v, const struct await_node *const *node
 		buf_str(v->out, ", differs from task to task (--each)");
 }
 
-/* One line of n trees; without what is their own if `key`: that makes trees alike. */
-static void node_line(const struct view *v, const struct await_node *const *nodes, size_t n,
-		      bool key)
+static void place_text(const struct view *v, const struct await_node *n)
 {
-	const struct await_node *first = nodes[0];
-	const char *word = state_word(first->state);
+	const char *word = state_word(n->state);
 
-	text_safe(v->out, first->name ? first->name : "?");
 	if (word)
 		buf_printf(v->out, " [%s]", word);
-	if (first->file && first->state != AS_DONE) {
-		buf_str(v->out, v->opt->color ? "  \033[36m" : "  ");
-		text_safe(v->out, text_short_file(first->file));
-		buf_printf(v->out, ":%u", first->line);
-		buf_str(v->out, v->opt->color ? "\033[0m" : "");
-	}
+	if (!n->file || n->state == AS_DONE)
+		return;
+	buf_str(v->out, v->opt->color ? "  \033[36m" : "  ");
+	text_safe(v->out, text_short_file(n->file));
+	buf_printf(v->out, ":%u", n->line);
+	buf_str(v->out, v->opt->color ? "\033[0m" : "");
+}
+
+/* One line of n trees, `used` columns of which are taken; without what is their own if `key`: that
+ * makes trees alike. */
+static void node_line(const struct view *v, const struct await_node *const *nodes, size_t n,
+		      size_t used, bool key)
+{
+	_cleanup_buf_ struct buf place = BUF_INIT;
+	struct view to = *v;
+
+	to.out = &place;
+	place_text(&to, nodes[0]);
+	fit_name(v, nodes[0]->name ? nodes[0]->name : "?",
+		 used + text_width(place.data ? place.data : ""));
+	buf_add(v->out, place.data ? place.data : "", place.len);
 	if (!key)
 		own_texts(v, nodes, n);
+}
+
+/* Goes on from nodes to the only child of each, `steps` times. */
+static void descend(const struct view *v, const struct await_node **nodes, size_t n, unsigned steps)
+{
+	for (size_t i = 0; i < n; i++)
+		for (unsigned k = 0; k < steps && nodes[i]->n_children == 1; k++)
+			nodes[i] = shown(v, nodes[i]->children[0]);
 }
 
 /* Of n trees that are alike; `nodes` is room to work in. */
@@ -181,17 +265,31 @@ static void node_tree(const struct view *v, const struct await_node **nodes, siz
 		      struct buf *prefix, bool last, bool root, bool key)
 {
 	_cleanup_free_ const struct await_node **children = calloc(n, sizeof(struct await_node *));
-	size_t len = prefix->len, n_children;
+	size_t len = prefix->len, used, n_children;
+	unsigned wrappers;
 
 	for (size_t i = 0; i < n; i++)
 		nodes[i] = shown(v, nodes[i]);
-	n_children = children ? nodes[0]->n_children : 0;
+	used = text_width(prefix->data ? prefix->data : "");
 	buf_str(v->out, prefix->data ? prefix->data : "");
 	buf_str(v->out, root ? "" : last ? "└ " : "├ ");
-	node_line(v, nodes, n, key);
-	buf_char(v->out, '\n');
-	if (!root)
+	/* Branches leave room for names, however deep the tree. */
+	if (!root && (!v->width || used < v->width / 2))
 		buf_str(prefix, last ? "  " : "│ ");
+	wrappers = n_wrappers(v, nodes[0]);
+	if (wrappers >= FOLDED) {
+		wrappers_line(v, nodes[0], wrappers);
+		descend(v, nodes, n, wrappers);
+		buf_char(v->out, '\n');
+		node_tree(v, nodes, n, prefix, true, false, key);
+		prefix->len = len;
+		if (prefix->data)
+			prefix->data[len] = 0;
+		return;
+	}
+	node_line(v, nodes, n, used + (root ? 0 : 2), key);
+	buf_char(v->out, '\n');
+	n_children = children ? nodes[0]->n_children : 0;
 	for (size_t i = 0; i < n_children; i++) {
 		size_t alike = 0;
 
@@ -267,6 +365,8 @@ static char *task_key(const struct view *v, size_t task)
 	struct view kv = *v;
 
 	kv.out = &b;
+	kv.fold = false;
+	kv.width = 0;
 	buf_printf(&b, "%p %d %d %d %zu %s\n", (const void *)t->kind, t->state, t->cancelled,
 		   t->torn, t->thread, t->queue ? t->queue : "");
 	trees_text(&kv, &task, 1, true);
@@ -436,7 +536,7 @@ static void cycles_text(const struct view *v)
 			buf_str(v->out, "  ");
 			task_name(v, &v->r->tasks[c->tasks[k]]);
 			buf_str(v->out, " waits: ");
-			node_line(v, &c->leaves[k], 1, false);
+			node_line(v, &c->leaves[k], 1, 0, false);
 			buf_char(v->out, '\n');
 			proof_text(v, c->leaves[k]);
 		}
@@ -463,7 +563,13 @@ static void look_at_objects(struct view *v)
 void render_text(const struct inspect *in, const struct inspect_result *r, const struct graph *g,
 		 const struct render_options *opt, struct buf *out)
 {
-	struct view v = {.in = in, .r = r, .g = g, .opt = opt, .out = out};
+	struct view v = {.in = in,
+			 .r = r,
+			 .g = g,
+			 .opt = opt,
+			 .out = out,
+			 .fold = !opt->wrappers,
+			 .width = opt->width};
 	struct group *groups = calloc(r->n_tasks ? r->n_tasks : 1, sizeof(*groups));
 	struct map index = {0};
 	const char *const *notes;
@@ -520,4 +626,5 @@ void render_text(const struct inspect *in, const struct inspect_result *r, const
 	}
 	free(groups);
 	map_done(&index);
+	text_wrap(out, opt->width);
 }

@@ -32,7 +32,7 @@ static bool starved(const struct report *rep, const struct trace_cpu *c)
 static void throttled_text(struct buf *out, const struct trace_cpu *c)
 {
 	buf_str(out, "the cgroup was throttled in ");
-	report_exact(out, c->n_throttled);
+	text_exact(out, c->n_throttled);
 	buf_str(out, " of ");
 	report_exact_of(out, c->n_periods, "period", "periods");
 	if (c->period_ns)

@@ -224,6 +224,8 @@ void report_owner(const struct report *rep, struct buf *out, const struct family
 		  uint32_t handler);
 const char *report_short(const struct report *rep, uint32_t kind);
 
+/* The longest poll that kept others waiting, NULL: none. */
+const struct long_poll *report_longest_on_worker(const struct report *rep);
 const char *family_name(const struct report *rep, const struct family *f);
 /* For a text: distinct from other kinds of the same name. */
 const char *report_label(const struct report *rep, uint32_t kind);

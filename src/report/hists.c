@@ -17,6 +17,7 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "base/text.h"
+#include "base/text_fit.h"
 #include "base/vec.h"
 #include "report/text_util.h"
 
@@ -422,7 +423,7 @@ static void write_log2(struct buf *out, const char *title, const char *unit, con
 	for (unsigned i = first; i <= last; i++)
 		if (l->buckets[i] > most)
 			most = l->buckets[i];
-	unsigned bar = width > 32 && width - 32 < MAX_BAR ? width - 32 : MAX_BAR;
+	unsigned bar = width && width < MAX_BAR + 32 ? (width > 36 ? width - 32 : 4) : MAX_BAR;
 	for (unsigned i = first; i <= last; i++) {
 		_cleanup_buf_ struct buf range = BUF_INIT;
 		buf_char(&range, '[');
@@ -521,6 +522,7 @@ void hists_text(const struct hists *h, struct buf *out, unsigned width, bool col
 		write_log2(out, "task active time", "ns", &all[i]->active, width, false);
 	}
 	free(all);
+	text_wrap(out, width);
 }
 
 /* ---- for programs ---- */

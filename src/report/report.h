@@ -23,9 +23,13 @@ struct report_options {
 	enum report_by by;
 	unsigned n_families; /* rows in the text; 0: all */
 	unsigned n_longest;  /* longest polls kept, 10 by default */
-	unsigned width;	     /* columns of the terminal; 0: not a terminal, no limit */
+	unsigned width;	     /* columns; 0: no limit */
 	bool color;
 	const char *const *own; /* crates that are the program's; NULL or NULL-terminated */
+	const char *file;	/* of the trace, for commands that are printed; may be NULL */
+	/* Whether a recorded process still runs, for the same; NULL: it does not. */
+	bool (*lives)(void *ctx, const struct trace_process *p);
+	void *lives_ctx;
 	void (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL */
 	void *progress_ctx;
 };

@@ -341,8 +341,9 @@ static void write_by_family(const struct report *rep, struct buf *out, unsigned 
 		for (size_t k = 0; k < p->n_functions && k < FUNCTIONS_OF_FAMILY; k++) {
 			if (!p->functions[k].self)
 				break;
-			buf_printf(&most, "%s%.0f %% ", k ? ", " : "",
-				   100.0 * p->functions[k].self / (p->weight ? p->weight : 1));
+			buf_str(&most, k ? ", " : "");
+			text_share(&most, p->functions[k].self, p->weight);
+			buf_char(&most, ' ');
 			report_frame_text(p->functions[k].frame, &most);
 		}
 		cell_safe(&t, report_label(rep, all[i].family->kind));

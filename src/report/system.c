@@ -232,8 +232,7 @@ static void write_stacks(const struct report *rep, struct buf *out, const struct
 		text_duration(out, s->ns);
 		buf_str(out, " in ");
 		report_exact_of(out, s->n, "time", "times");
-		buf_str(out, ", ");
-		report_name(rep, out, report_label(rep, s->kind));
+		report_in(rep, out, s->key, report_label(rep, s->kind));
 		buf_str(out, ":\n");
 		report_stack_text(rep->reader, out, s->key, FRAMES_SHOWN, 6, rep->opt.width);
 	}

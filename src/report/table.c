@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Lays out tables (table.h). Widths are counted in terminal columns, not in bytes: names of a
- * program may hold anything. The ranges of wide and combining characters are those of Unicode's
- * East Asian Width (W, F) and general category Mn that are in use for letters and emoji; the C
- * library's wcwidth() would depend on the locale.
+ * Lays out tables (table.h). First go the columns that say the same in all rows, then names get
+ * their room, then columns go until the rest fits, then names get what is left over. Last it is
+ * seen to that no two rows read the same: names that were cut alike are cut from where they differ,
+ * and what reads the same even then is numbered.
  */
 #include "report/table.h"
 
-#include "base/text.h"
+#include "base/cleanup.h"
+#include "base/text_fit.h"
 #include "base/vec.h"
 
 #include <stdint.h>
@@ -15,92 +16,9 @@
 #include <string.h>
 
 #define GAP 2
-
-struct char_range {
-	uint32_t first, last;
-};
-
-static const struct char_range wide[] = {
-	{0x1100, 0x115f},   {0x2e80, 0x303e},	{0x3041, 0x33ff},   {0x3400, 0x4dbf},
-	{0x4e00, 0x9fff},   {0xa000, 0xa4cf},	{0xac00, 0xd7a3},   {0xf900, 0xfaff},
-	{0xfe30, 0xfe6f},   {0xff00, 0xff60},	{0xffe0, 0xffe6},   {0x1f300, 0x1f64f},
-	{0x1f680, 0x1f6ff}, {0x1f900, 0x1f9ff}, {0x20000, 0x3fffd},
-};
-static const struct char_range combining[] = {
-	{0x0300, 0x036f}, {0x0483, 0x0489}, {0x0591, 0x05bd}, {0x0610, 0x061a},
-	{0x064b, 0x065f}, {0x1ab0, 0x1aff}, {0x1dc0, 0x1dff}, {0x200b, 0x200d},
-	{0x20d0, 0x20ff}, {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f},
-};
-
-static bool within(uint32_t point, const struct char_range *ranges, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (point >= ranges[i].first && point <= ranges[i].last)
-			return true;
-	return false;
-}
-
-/* Columns of the character at s; *ret_len bytes. */
-static size_t char_width(const char *s, size_t *ret_len)
-{
-	size_t len = text_utf8(s, strlen(s));
-	*ret_len = len ? len : 1;
-	if (len <= 1)
-		return 1;
-	uint32_t point = (unsigned char)s[0] & (0xff >> (len + 1));
-	for (size_t i = 1; i < len; i++)
-		point = point << 6 | ((unsigned char)s[i] & 0x3f);
-	if (within(point, combining, sizeof(combining) / sizeof(combining[0])))
-		return 0;
-	return within(point, wide, sizeof(wide) / sizeof(wide[0])) ? 2 : 1;
-}
-
-size_t table_text_width(const char *text)
-{
-	size_t width = 0, len;
-	for (; *text; text += len)
-		width += char_width(text, &len);
-	return width;
-}
-
-/* As much of the text's begin as fits; returns its width, and the rest. */
-static size_t add_head(struct buf *out, const char **text, size_t width)
-{
-	size_t used = 0, len;
-	for (; **text; *text += len) {
-		size_t w = char_width(*text, &len);
-		if (used + w > width)
-			break;
-		used += w;
-		buf_add(out, *text, len);
-	}
-	return used;
-}
-
-/* The text, cut at the end, with "…" to at most `width` columns. */
-static void cut(struct buf *out, const char *text, size_t width)
-{
-	bool whole = table_text_width(text) <= width;
-	add_head(out, &text, whole || !width ? width : width - 1);
-	buf_str(out, whole || !width ? "" : "…");
-}
-
-void table_shorten(struct buf *out, const char *text, size_t width)
-{
-	size_t whole = table_text_width(text);
-	if (whole <= width || !width) {
-		cut(out, text, width);
-		return;
-	}
-	/* The end of a Rust path says more than its begin. */
-	size_t used = add_head(out, &text, (width - 1) * 2 / 5), len;
-	buf_str(out, "…");
-	for (size_t left = whole - used; left > width - 1 - used; text += len)
-		left -= char_width(text, &len);
-	for (char_width(text, &len); *text && !char_width(text, &len); text += len)
-		;
-	buf_str(out, text);
-}
+#define LITTLE_NAME 32u /* before columns go */
+#define LEAST_NAME 8u
+#define NUMBER_WIDTH 4u /* " #12" */
 
 void table_init(struct table *t, const struct table_column *columns, size_t n_columns)
 {
@@ -144,54 +62,167 @@ static size_t total_width(const size_t *widths, size_t n)
 	return sum;
 }
 
+/* ---- widths ---- */
+
+static bool is_name(const struct table_column *c)
+{
+	return c->min_width && !c->cut_end;
+}
+
+/* The column that says what a row is about. */
+static size_t first_name(const struct table *t)
+{
+	size_t left = 0;
+
+	for (size_t i = t->n_columns; i-- > 0;)
+		left = t->columns[i].align_left ? i : left;
+	for (size_t i = 0; i < t->n_columns; i++)
+		if (is_name(&t->columns[i]))
+			return i;
+	return left;
+}
+
+static size_t n_rows(const struct table *t)
+{
+	return t->n_cells / t->n_columns;
+}
+
+static const char *cell(const struct table *t, size_t row, size_t column)
+{
+	return t->cells[row * t->n_columns + column];
+}
+
+static void drop_equal(const struct table *t, size_t *widths, struct buf *same)
+{
+	for (size_t i = 0; i < t->n_columns; i++) {
+		size_t row = 1;
+
+		while (row < n_rows(t) && !strcmp(cell(t, row, i), cell(t, 0, i)))
+			row++;
+		if (!t->columns[i].rank || !n_rows(t) || row < n_rows(t) ||
+		    (n_rows(t) == 1 && *cell(t, 0, i)))
+			continue;
+		widths[i] = 0;
+		if (*cell(t, 0, i) && strcmp(cell(t, 0, i), "-") != 0)
+			buf_printf(same, "%s%s %s", same->len ? ", " : "", t->columns[i].title,
+				   cell(t, 0, i));
+	}
+}
+
+/* What the first name has before columns go. */
+static size_t name_room(const struct table_column *c, size_t limit)
+{
+	size_t room = limit * 2 / 5 > LITTLE_NAME ? limit * 2 / 5 : LITTLE_NAME;
+
+	return room > c->min_width ? room : c->min_width;
+}
+
+static void shrink(const struct table *t, size_t *widths, size_t column, size_t to)
+{
+	if (t->columns[column].min_width && widths[column] > to)
+		widths[column] = to;
+}
+
+/* The column that goes next, n_columns: none may. */
+static size_t least_wanted(const struct table *t, const size_t *widths)
+{
+	size_t last = t->n_columns;
+
+	for (size_t i = 0; i < t->n_columns; i++)
+		if (widths[i] && t->columns[i].rank &&
+		    (last == t->n_columns || t->columns[i].rank > t->columns[last].rank))
+			last = i;
+	return last;
+}
+
+/* Where even the columns that never go don't fit. */
+static void squeeze(const struct table *t, size_t *widths, size_t limit)
+{
+	size_t name = first_name(t);
+
+	shrink(t, widths, name, t->columns[name].min_width);
+	for (size_t i = t->n_columns; i-- > 0 && total_width(widths, t->n_columns) > limit;)
+		shrink(t, widths, i, LEAST_NAME);
+	for (size_t i = t->n_columns; i-- > 0 && total_width(widths, t->n_columns) > limit;)
+		if (i != name)
+			widths[i] = 0;
+	if (total_width(widths, t->n_columns) > limit)
+		widths[name] = limit;
+}
+
 /* Makes the columns fit: 0 for those that go. */
 static void fit(const struct table *t, size_t *widths, size_t limit)
 {
-	size_t *natural = calloc(t->n_columns, sizeof(*natural));
+	_cleanup_free_ size_t *natural = calloc(t->n_columns, sizeof(*natural));
+	size_t name = first_name(t), last, room, total;
+
 	if (!natural)
 		return;
 	memcpy(natural, widths, t->n_columns * sizeof(*natural));
+	room = name_room(&t->columns[name], limit);
 	for (size_t i = 0; i < t->n_columns; i++)
-		if (t->columns[i].min_width && widths[i] > t->columns[i].min_width)
-			widths[i] = t->columns[i].min_width;
-	while (total_width(widths, t->n_columns) > limit) {
-		size_t last = t->n_columns;
-		for (size_t i = 0; i < t->n_columns; i++)
-			if (widths[i] && t->columns[i].rank &&
-			    (last == t->n_columns || t->columns[i].rank > t->columns[last].rank))
-				last = i;
-		if (last == t->n_columns)
+		shrink(t, widths, i, i == name ? room : t->columns[i].min_width);
+	while ((total = total_width(widths, t->n_columns)) > limit) {
+		/* Rather than that a column goes, the name gives up a little. */
+		if (widths[name] >= total - limit + room * 3 / 4 &&
+		    widths[name] >= total - limit + t->columns[name].min_width) {
+			shrink(t, widths, name, widths[name] - (total - limit));
+			break;
+		}
+		if ((last = least_wanted(t, widths)) == t->n_columns)
 			break;
 		widths[last] = 0;
 	}
-	/* What is left over goes to the names again, column by column from the left. */
-	for (size_t i = 0; i < t->n_columns; i++) {
-		size_t total = total_width(widths, t->n_columns);
+	if (total_width(widths, t->n_columns) > limit)
+		squeeze(t, widths, limit);
+	/* What is left over goes to the names again, column by column from the first. */
+	for (size_t k = 0; k < t->n_columns; k++) {
+		size_t i = (name + k) % t->n_columns;
+
+		total = total_width(widths, t->n_columns);
 		if (!widths[i] || total >= limit)
 			continue;
 		size_t more = natural[i] - widths[i];
 		widths[i] += more < limit - total ? more : limit - total;
 	}
-	free(natural);
 }
 
-static void write_row(const struct table *t, struct buf *out, char *const *cells,
-		      const size_t *widths, unsigned indent)
+/* ---- rows ---- */
+
+struct layout {
+	const struct table *t;
+	size_t *widths;
+	unsigned indent;
+	size_t room;	/* columns that are left over */
+	char **instead; /* texts in place of cells, as wide as the column at most; NULL: none */
+};
+
+/* `row`: SIZE_MAX for the titles. */
+static void write_row(const struct layout *l, struct buf *out, size_t row)
 {
-	size_t pending =
-		indent; /* spaces, written only before a text: no blanks at the line's end */
+	const struct table *t = l->t;
+	/* spaces, written only before a text: no blanks at the line's end */
+	size_t pending = l->indent;
 	bool first = true;
+
 	for (size_t i = 0; i < t->n_columns; i++) {
-		if (!widths[i])
+		_cleanup_buf_ struct buf fitted = BUF_INIT;
+		const char *instead = row == SIZE_MAX ? NULL : l->instead[row * t->n_columns + i];
+		const char *whole = row == SIZE_MAX ? t->columns[i].title : cell(t, row, i);
+
+		if (!l->widths[i])
 			continue;
 		if (!first)
 			pending += GAP;
 		first = false;
-		_cleanup_buf_ struct buf cell = BUF_INIT;
-		(t->columns[i].cut_end ? cut : table_shorten)(
-			&cell, cells ? cells[i] : t->columns[i].title, widths[i]);
-		const char *text = cell.data ? cell.data : "";
-		size_t blank = widths[i] - table_text_width(text);
+		if (instead)
+			buf_str(&fitted, instead);
+		else if (t->columns[i].cut_end)
+			text_cut(&fitted, whole, l->widths[i]);
+		else
+			text_shorten(&fitted, whole, l->widths[i]);
+		const char *text = fitted.data ? fitted.data : "";
+		size_t blank = l->widths[i] - text_width(text);
 		if (!t->columns[i].align_left)
 			pending += blank;
 		if (*text) {
@@ -201,32 +232,164 @@ static void write_row(const struct table *t, struct buf *out, char *const *cells
 		if (t->columns[i].align_left)
 			pending += blank;
 	}
+	buf_char(out, '\n');
+}
+
+struct row_text {
+	struct buf text;
+	size_t row;
+};
+
+static int by_text(const void *a, const void *b)
+{
+	const struct row_text *x = a, *y = b;
+	int r = strcmp(x->text.data ? x->text.data : "", y->text.data ? y->text.data : "");
+
+	return r ? r : (x->row > y->row) - (x->row < y->row);
+}
+
+static bool same_text(const struct row_text *x, const struct row_text *y)
+{
+	return x->text.len == y->text.len &&
+	       (!x->text.len || !memcmp(x->text.data, y->text.data, x->text.len));
+}
+
+static void replace(const struct layout *l, size_t row, size_t column, struct buf *text)
+{
+	char **place = &l->instead[row * l->t->n_columns + column];
+
+	free(*place);
+	*place = buf_steal(text);
+}
+
+/* Cuts the names of rows that read the same from where they begin to differ, if they do. */
+static void cut_apart(const struct layout *l, const struct row_text *rows, size_t n)
+{
+	const struct table *t = l->t;
+	bool done = false;
+
+	for (size_t i = 0; i < t->n_columns && !done; i++) {
+		const char *first = cell(t, rows[0].row, i);
+		size_t alike = strlen(first);
+
+		for (size_t k = 1; k < n; k++) {
+			const char *other = cell(t, rows[k].row, i);
+			size_t same = 0;
+
+			while (same < alike && first[same] == other[same])
+				same++;
+			done = done || other[same] || first[same];
+			alike = same;
+		}
+		done = done && l->widths[i] && is_name(&t->columns[i]);
+		for (size_t k = 0; k < n && done; k++) {
+			_cleanup_buf_ struct buf text = BUF_INIT;
+
+			text_shorten_from(&text, cell(t, rows[k].row, i), alike, l->widths[i]);
+			replace(l, rows[k].row, i, &text);
+		}
+	}
+}
+
+static void number(const struct layout *l, const struct row_text *rows, size_t n)
+{
+	size_t name = first_name(l->t);
+
+	for (size_t k = 0; k < n; k++) {
+		_cleanup_buf_ struct buf text = BUF_INIT, mark = BUF_INIT;
+		const char *old = l->instead[rows[k].row * l->t->n_columns + name];
+
+		buf_printf(&mark, " #%zu", k + 1);
+		if (mark.len >= l->widths[name])
+			continue;
+		text_shorten(&text, old ? old : cell(l->t, rows[k].row, name),
+			     l->widths[name] - mark.len);
+		buf_str(&text, mark.data);
+		replace(l, rows[k].row, name, &text);
+	}
+}
+
+/* Rows that read the same: their names are cut in another way, or numbered. */
+static void tell_apart(struct layout *l, struct row_text *rows, size_t n, bool by_number)
+{
+	size_t name = first_name(l->t), k;
+
+	for (size_t i = 0; i < n; i++) {
+		buf_clear(&rows[i].text);
+		write_row(l, &rows[i].text, rows[i].row);
+	}
+	qsort(rows, n, sizeof(*rows), by_text);
+	for (size_t i = 0; i < n; i = k) {
+		for (k = i + 1; k < n && same_text(&rows[i], &rows[k]);)
+			k++;
+		if (k - i < 2)
+			continue;
+		if (!by_number) {
+			cut_apart(l, &rows[i], k - i);
+			continue;
+		}
+		if (l->room >= NUMBER_WIDTH)
+			l->widths[name] += NUMBER_WIDTH;
+		l->room = 0;
+		number(l, &rows[i], k - i);
+	}
+}
+
+static void write_rows(struct layout *l, struct buf *out, const char *style, const char *style_end)
+{
+	size_t n = n_rows(l->t);
+	struct row_text *rows = calloc(n + 1, sizeof(*rows));
+
+	for (size_t i = 0; rows && i < n; i++)
+		rows[i].row = i;
+	if (rows) {
+		tell_apart(l, rows, n, false);
+		tell_apart(l, rows, n, true);
+	}
+	buf_str(out, style ? style : "");
+	write_row(l, out, SIZE_MAX);
+	if (style && style_end && out->len) {
+		out->len--; /* the style ends before the line does */
+		buf_str(out, style_end);
+		buf_char(out, '\n');
+	}
+	for (size_t i = 0; i < n; i++)
+		write_row(l, out, i);
+	for (size_t i = 0; rows && i < n; i++)
+		buf_done(&rows[i].text);
+	free(rows);
 }
 
 void table_write(const struct table *t, struct buf *out, unsigned width, unsigned indent,
 		 const char *style, const char *style_end)
 {
-	size_t *widths = t->failed ? NULL : calloc(t->n_columns, sizeof(*widths));
-	if (!widths) {
+	_cleanup_free_ size_t *widths = t->failed ? NULL : calloc(t->n_columns, sizeof(*widths));
+	char **instead = t->failed ? NULL : calloc(t->n_cells + 1, sizeof(*instead));
+	struct layout l = {.t = t, .widths = widths, .indent = indent, .instead = instead};
+	size_t limit = width > indent ? width - indent : 1;
+	_cleanup_buf_ struct buf same = BUF_INIT;
+
+	if (!widths || !instead) {
+		free(instead);
 		out->failed = true;
 		return;
 	}
 	for (size_t i = 0; i < t->n_columns; i++)
-		widths[i] = table_text_width(t->columns[i].title);
+		widths[i] = text_width(t->columns[i].title);
 	for (size_t i = 0; i < t->n_cells; i++) {
-		size_t w = table_text_width(t->cells[i]);
+		size_t w = text_width(t->cells[i]);
 		if (w > widths[i % t->n_columns])
 			widths[i % t->n_columns] = w;
 	}
-	if (width)
-		fit(t, widths, width > indent ? width - indent : 1);
-	buf_str(out, style ? style : "");
-	write_row(t, out, NULL, widths, indent);
-	buf_str(out, style && style_end ? style_end : "");
-	buf_char(out, '\n');
-	for (size_t i = 0; i + t->n_columns <= t->n_cells; i += t->n_columns) {
-		write_row(t, out, &t->cells[i], widths, indent);
-		buf_char(out, '\n');
+	if (width) {
+		drop_equal(t, widths, &same);
+		fit(t, widths, limit);
 	}
-	free(widths);
+	l.room = width ? limit - total_width(widths, t->n_columns) : NUMBER_WIDTH;
+	write_rows(&l, out, style, style_end);
+	if (same.len)
+		buf_printf(out, "%*sin all rows: %s\n", (int)indent, "", same.data);
+	for (size_t i = 0; i < t->n_cells; i++)
+		free(instead[i]);
+	free(instead);
 }

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "base/text_fit.h"
 #include "trace/objects.h"
 
 #include <string.h>
@@ -93,7 +94,7 @@ static void head_window(const struct report *rep, struct buf *out)
 	report_exact_of(out, rep->totals.n_events, "event", "events");
 	buf_str(out, rep->n_lost ? ", " : ", none lost");
 	if (rep->n_lost) {
-		report_exact(out, rep->n_lost);
+		text_exact(out, rep->n_lost);
 		buf_str(out, " lost");
 	}
 	buf_str(out, rep->filtered ? " (what follows is filtered)\n" : "\n");
@@ -105,7 +106,7 @@ static void head_tasks(const struct report *rep, struct buf *out)
 	report_exact_of(out, sum.n_tasks, "task", "tasks");
 	if (sum.n_tasks > sum.n_spawned) {
 		buf_str(out, " (");
-		report_exact(out, sum.n_tasks - sum.n_spawned);
+		text_exact(out, sum.n_tasks - sum.n_spawned);
 		buf_str(out, report_sees_all_spawns(rep) ? " pre-existing)"
 							 : " pre-existing, or spawned unobserved)");
 	}
@@ -124,7 +125,7 @@ static void head_tasks(const struct report *rep, struct buf *out)
 		if (!sum.n_ended[ends[i].outcome])
 			continue;
 		buf_str(out, separator);
-		report_exact(out, sum.n_ended[ends[i].outcome]);
+		text_exact(out, sum.n_ended[ends[i].outcome]);
 		buf_printf(out, " %s", ends[i].word);
 		separator = ", ";
 	}
@@ -141,11 +142,11 @@ static void write_head(const struct report *rep, struct buf *out)
 	head_damage(rep, out);
 	head_processes(rep, &who);
 	buf_str(out, rep->opt.color ? "\x1b[1m" : "");
-	report_lines(rep, out, who.data, "", 2);
+	report_lines(out, who.data, "");
 	buf_str(out, rep->opt.color ? "\x1b[0m" : "");
 	head_window(rep, &what);
 	head_tasks(rep, &what);
-	report_lines(rep, out, what.data, "", 2);
+	report_lines(out, what.data, "");
 }
 
 /* ---- what stands out ---- */
@@ -201,7 +202,7 @@ static bool is_worker(const struct report *rep, uint32_t thread)
 }
 
 /* The longest that kept others waiting: a block_on outside of the workers has its own thread. */
-static const struct long_poll *longest_on_worker(const struct report *rep)
+const struct long_poll *report_longest_on_worker(const struct report *rep)
 {
 	for (size_t i = 0; i < rep->n_longest; i++) {
 		const struct long_poll *l = &rep->longest[i];
@@ -213,7 +214,7 @@ static const struct long_poll *longest_on_worker(const struct report *rep)
 
 static void note_longest(const struct report *rep, struct buf *out)
 {
-	const struct long_poll *l = longest_on_worker(rep);
+	const struct long_poll *l = report_longest_on_worker(rep);
 	uint64_t ns = l ? tl_poll_held_ns(&l->poll) : 0;
 	if (ns < LONG_POLL_NS)
 		return;
@@ -424,7 +425,7 @@ static void write_notable(const struct report *rep, struct buf *out)
 	note_unpolled(rep, &notes);
 	if (notes.len) {
 		report_title(rep, out, "What stands out");
-		report_lines(rep, out, notes.data, "  • ", 4);
+		report_lines(out, notes.data, "  • ");
 	} else if (rep->n_longest) {
 		const struct tl_poll *longest = &rep->longest[0].poll;
 		buf_str(out, "Nothing stands out: the longest poll took ");
@@ -529,20 +530,20 @@ static void write_families(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
 		{.title = "family", .min_width = 16, .align_left = true},
-		{.title = "role", .rank = 6, .align_left = true},
+		{.title = "role", .rank = 8, .align_left = true},
 		{.title = "tasks"},
 		{.title = "polls", .rank = 2},
 		{.title = "poll time", .rank = 1},
-		{.title = "p50", .rank = 7},
+		{.title = "p50", .rank = 6},
 		{.title = "p99", .rank = 3},
 		{.title = "max"},
-		{.title = "delay p50", .rank = 8},
+		{.title = "delay p50", .rank = 7},
 		{.title = "delay p99"},
 		{.title = "waiting", .rank = 5},
 		{.title = "wakes", .rank = 4},
-		{.title = "self", .rank = 9},
-		{.title = "ended", .rank = 10, .align_left = true},
-		{.title = "spawned at", .rank = 11, .min_width = 24, .align_left = true},
+		{.title = "self", .rank = 10},
+		{.title = "ended", .rank = 11, .align_left = true},
+		{.title = "spawned at", .rank = 9, .min_width = 24, .align_left = true},
 	};
 	if (!rep->n_families)
 		return;
@@ -584,11 +585,11 @@ static void write_threads(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
 		{.title = "thread", .min_width = 16, .align_left = true},
-		{.title = "role", .align_left = true},
+		{.title = "role", .rank = 1, .align_left = true},
 		{.title = "busy"},
-		{.title = "% of lifetime", .rank = 2},
-		{.title = "parked", .rank = 1},
-		{.title = "blocked"},
+		{.title = "% of lifetime", .rank = 3},
+		{.title = "parked", .rank = 2},
+		{.title = "blocked", .rank = 1},
 		{.title = "polls"},
 	};
 	if (!rep->n_threads)
@@ -621,15 +622,45 @@ static void write_threads(const struct report *rep, struct buf *out)
 	buf_str(out, " busy in total\n");
 }
 
+/* Long polls of a family that are alike: in the same call, with the same stack. */
+static bool is_alike(const struct long_poll *a, const struct long_poll *b)
+{
+	const struct call_list *x = &a->calls, *y = &b->calls;
+
+	return a->family == b->family && a->handler == b->handler &&
+	       a->stack.stack == b->stack.stack && !x->n == !y->n &&
+	       (!x->n || x->items[0].call == y->items[0].call);
+}
+
+/* Whether no longer one is alike. */
+static bool is_first(const struct report *rep, size_t i)
+{
+	size_t first = 0;
+
+	while (!is_alike(&rep->longest[first], &rep->longest[i]))
+		first++;
+	return first == i;
+}
+
+static size_t n_alike(const struct report *rep, size_t i)
+{
+	size_t n = 0;
+
+	for (size_t k = i; k < rep->n_longest; k++)
+		n += is_alike(&rep->longest[i], &rep->longest[k]);
+	return n;
+}
+
 static void write_longest(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
 		{.title = "took"},
+		{.title = "alike", .rank = 2},
 		{.title = "family", .min_width = 20, .align_left = true},
-		{.title = "task", .rank = 2},
-		{.title = "thread", .rank = 3, .min_width = 20, .align_left = true},
+		{.title = "task", .rank = 3},
+		{.title = "thread", .rank = 4, .min_width = 20, .align_left = true},
 		{.title = "at"},
-		{.title = "end", .rank = 4, .align_left = true},
+		{.title = "end", .rank = 5, .align_left = true},
 		{.title = "blocking calls inside",
 		 .rank = 1,
 		 .min_width = 28,
@@ -644,9 +675,15 @@ static void write_longest(const struct report *rep, struct buf *out)
 	for (size_t i = 0; i < rep->n_longest; i++) {
 		const struct long_poll *l = &rep->longest[i];
 		_cleanup_buf_ struct buf who = BUF_INIT, calls = BUF_INIT;
+		if (!is_first(rep, i))
+			continue;
 		report_thread(rep, &who, l->poll.thread);
 		report_calls(&calls, &l->calls, 4);
 		cell_time(&t, l->poll.end_ns - l->poll.begin_ns);
+		if (n_alike(rep, i) > 1)
+			cell_count(&t, n_alike(rep, i));
+		else
+			table_cell(&t, "");
 		cell_owner(rep, &t, l->family, l->handler);
 		table_printf(&t, "%llu", (unsigned long long)l->number);
 		table_cell(&t, who.data ? who.data : "");
@@ -663,27 +700,24 @@ static void write_longest_stacks(const struct report *rep, struct buf *out)
 {
 	for (size_t i = 0; i < rep->n_longest; i++) {
 		const struct long_poll *l = &rep->longest[i];
-		if (!l->stack.stack)
+		_cleanup_buf_ struct buf owner = BUF_INIT;
+		size_t n = n_alike(rep, i);
+
+		if (!l->stack.stack || !is_first(rep, i))
 			continue;
 		buf_str(out, "\n  ");
 		text_duration(out, l->poll.end_ns - l->poll.begin_ns);
-		buf_str(out, ", ");
-		name_owner(rep, out, l->family, l->handler);
-		buf_printf(out, ", task %llu: %s ", (unsigned long long)l->number,
-			   l->stack.type == TM_LONG_BLOCKED ? "blocked" : "running");
+		report_owner(rep, &owner, l->family, l->handler);
+		report_in(rep, out, l->stack.stack, owner.data ? owner.data : "?");
+		buf_str(out, l->stack.type == TM_LONG_BLOCKED ? ": blocked " : ": running ");
 		text_duration(out, l->stack.after_ns);
 		buf_str(out, " after it began");
 		if (l->stack.n_taken > 1)
 			buf_printf(out, ", the last of %u samples", l->stack.n_taken);
-		size_t same = 0;
-		while (rep->longest[same].stack.stack != l->stack.stack)
-			same++;
-		if (same < i) {
-			buf_printf(out, "; same stack as task %llu\n",
-				   (unsigned long long)rep->longest[same].number);
-			continue;
-		}
-		buf_str(out, ", in\n");
+		buf_printf(out, " (task %llu", (unsigned long long)l->number);
+		if (n > 1)
+			buf_printf(out, ", and %zu more polls with this stack", n - 1);
+		buf_str(out, ")\n");
 		report_stack_text(rep->reader, out, l->stack.stack, LONG_POLL_FRAMES, 6,
 				  rep->opt.width);
 	}
@@ -707,12 +741,12 @@ static void write_waits(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
 		{.title = "await point", .min_width = 24, .align_left = true},
-		{.title = "for", .rank = 4, .min_width = 20, .align_left = true},
+		{.title = "for", .rank = 1, .min_width = 20, .align_left = true},
 		{.title = "family", .rank = 3, .min_width = 16, .align_left = true},
 		{.title = "waits"},
 		{.title = "total"},
-		{.title = "p50", .rank = 2},
-		{.title = "p99", .rank = 1},
+		{.title = "p50", .rank = 4},
+		{.title = "p99", .rank = 2},
 		{.title = "max"},
 	};
 	if (!rep->n_waits)
@@ -797,19 +831,31 @@ static void write_coverage(const struct report *rep, struct buf *out)
 	uint32_t n = trace_reader_n_coverage(rep->reader);
 	if (!n)
 		return;
-	report_title(rep, out, "Coverage");
 	struct table t;
+	uint32_t n_whole = 0;
 	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
 	for (uint32_t i = 0; i < n; i++) {
 		const struct trace_coverage *c = trace_reader_coverage(rep->reader, i);
 		if (!c)
 			continue;
+		if (c->seen >= c->total && !*c->note) {
+			n_whole++;
+			continue;
+		}
 		cell_coverage(&t, rep->reader, c);
 		table_printf(&t, "%llu", (unsigned long long)c->seen);
 		table_printf(&t, "%llu", (unsigned long long)c->total);
 		cell_safe(&t, c->note);
 	}
+	if (!t.n_cells) {
+		buf_str(out, "\nCoverage: all that pollux looked for was seen\n");
+		table_done(&t);
+		return;
+	}
+	report_title(rep, out, "Coverage");
 	report_table(rep, &t, out);
+	if (n_whole)
+		buf_printf(out, "  %u more item%s: all seen\n", n_whole, n_whole == 1 ? "" : "s");
 }
 
 static void write_losses(const struct report *rep, struct buf *out)
@@ -828,7 +874,7 @@ static void write_losses(const struct report *rep, struct buf *out)
 			const struct tl_loss *l = &rep->losses[i];
 			_cleanup_buf_ struct buf who = BUF_INIT, count = BUF_INIT;
 			report_thread(rep, &who, l->thread);
-			report_exact(&count, l->n_events);
+			text_exact(&count, l->n_events);
 			table_cell(&t, who.data ? who.data : "");
 			table_cell(&t, count.data ? count.data : "");
 			cell_time(&t, l->begin_ns - rep->base_ns);
@@ -865,18 +911,21 @@ static void write_cost(const struct report *rep, struct buf *out)
 	buf_char(&b, '\n');
 	if (cost->event_cost_ps) {
 		double agent_ns = (double)cost->event_cost_ps / 1000 * rep->totals.n_events;
-		double share = cpu_share((uint64_t)agent_ns, cpu_used_ns(rep));
 		buf_str(&b, "inside the program about ");
 		text_duration(&b, (uint64_t)agent_ns);
 		buf_printf(&b, " (%.1f ns an event, measured here)", cost->event_cost_ps / 1000.0);
-		if (cpu_used_ns(rep) && !rep->filtered && share < 0.001)
-			buf_str(&b, ": < 0.1 % of its CPU time");
-		else if (cpu_used_ns(rep) && !rep->filtered)
-			buf_printf(&b, ": %.1f %% of its CPU time", 100 * share);
+		if (cpu_used_ns(rep) && !rep->filtered) {
+			uint64_t used_ns = cpu_used_ns(rep);
+
+			buf_str(&b, ": ");
+			text_share(&b, agent_ns < (double)used_ns ? (uint64_t)agent_ns : used_ns,
+				   used_ns);
+			buf_str(&b, " of its CPU time");
+		}
 		buf_char(&b, '\n');
 	}
 	report_title(rep, out, "What the recording cost");
-	report_lines(rep, out, b.data, "  ", 4);
+	report_lines(out, b.data, "  ");
 }
 
 void report_text(const struct report *rep, struct buf *out)
@@ -897,4 +946,6 @@ void report_text(const struct report *rep, struct buf *out)
 	write_coverage(rep, out);
 	write_losses(rep, out);
 	write_cost(rep, out);
+	hints_text(rep, out);
+	text_wrap(out, rep->opt.width);
 }

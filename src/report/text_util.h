@@ -7,14 +7,10 @@
 #include "report/table.h"
 
 void report_title(const struct report *rep, struct buf *out, const char *text);
-/* Sentences, one a line, broken between words to the terminal's width; `first` precedes each,
- * `indent` spaces precede its further lines. */
-void report_lines(const struct report *rep, struct buf *out, const char *text, const char *first,
-		  unsigned indent);
+/* Sentences, one a line; `first` precedes each. */
+void report_lines(struct buf *out, const char *text, const char *first);
 /* Writes the table and gives its memory back. */
 void report_table(const struct report *rep, struct table *t, struct buf *out);
-/* "250,017" */
-void report_exact(struct buf *out, uint64_t n);
 void report_exact_of(struct buf *out, uint64_t n, const char *one, const char *many);
 void cell_time(struct table *t, uint64_t ns);
 /* "-" if it is not known. */
@@ -35,8 +31,11 @@ void report_calls(struct buf *out, const struct call_list *calls, size_t most);
 void report_frame_text(const struct trace_frame *f, struct buf *out);
 /* Frames of a stack that are looked at: one from a stranger's file may have millions. */
 #define STACK_MAX_FRAMES 1024u
-/* One frame per line, innermost first, up to a limit. `stack` is its index + 1; width 0: no
- * limit. */
+/* " in src/main.rs:29 shop::buy, a poll of shop::serve": the innermost frame of the program's own
+ * code in a stack, and whose poll it was in. */
+void report_in(const struct report *rep, struct buf *out, uint64_t stack, const char *owner);
+/* One frame per line, innermost first, out to the task's poll, up to a limit. `stack` is its index
+ * + 1; width 0: no limit. */
 void report_stack_text(const struct trace_reader *r, struct buf *out, uint64_t stack, unsigned most,
 		       unsigned indent, unsigned width);
 void report_stack_json(const struct trace_reader *r, struct json *j, const char *key,
@@ -44,3 +43,6 @@ void report_stack_json(const struct trace_reader *r, struct json *j, const char 
 
 /* NULL if not known. `stack` is its index + 1. */
 const struct trace_stack *report_stack(const struct report *rep, uint64_t stack);
+
+/* hints.c: up to three lines */
+void hints_text(const struct report *rep, struct buf *out);

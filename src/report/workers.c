@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "base/text.h"
+#include "base/text_fit.h"
 #include "base/vec.h"
 #include "report/text_util.h"
 
@@ -521,6 +522,7 @@ void machines_text(const struct machines *m, struct buf *out)
 		report_exact_of(out, m->totals.n_lost, "event was", "events were");
 		buf_str(out, " lost: counts are lower bounds\n");
 	}
+	text_wrap(out, m->rep.opt.width);
 }
 
 /* ---- JSON ---- */

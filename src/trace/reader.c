@@ -442,8 +442,7 @@ static bool is_name_char(char c)
 	       c == '_';
 }
 
-/* "shop::order" and "axum::handler::call<shop::order>" name the crate "shop". */
-static bool names_crate(const char *function, const char *crate)
+bool trace_names_crate(const char *function, const char *crate)
 {
 	size_t len = strlen(crate);
 
@@ -459,7 +458,7 @@ static bool is_own_place(const struct trace_place *p, const char *const *own)
 	if (!own || !*own)
 		return p->flags & TRACE_PLACE_OWN;
 	for (; *own; own++)
-		if (names_crate(p->function, *own))
+		if (trace_names_crate(p->function, *own))
 			return true;
 	return false;
 }

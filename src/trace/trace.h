@@ -97,6 +97,8 @@ const struct trace_place *trace_reader_place(const struct trace_reader *r, uint3
  * program's; else the recorder's flags tell. NULL: there is no place i. */
 const struct trace_place *trace_reader_own_place(const struct trace_reader *r, uint32_t i,
 						 const char *const *own);
+/* "shop::order" and "axum::handler::call<shop::order>" name the crate "shop". */
+bool trace_names_crate(const char *function, const char *crate);
 const struct trace_frame *trace_reader_frame(const struct trace_reader *r, uint32_t i);
 const struct trace_stack *trace_reader_stack(const struct trace_reader *r, uint32_t i);
 const struct trace_coverage *trace_reader_coverage(const struct trace_reader *r, uint32_t i);

@@ -219,7 +219,7 @@ def test_inputs_that_are_no_files(pollux, sticky, verb):
         refused(run(pollux, *READERS[verb], sticky / name), name, sentence)
 
 
-@pytest.mark.parametrize("words", [["report"], ["print"], ["import", "-o", "-"]],
+@pytest.mark.parametrize("words", [["report", "--json"], ["print"], ["import", "-o", "-"]],
                          ids=lambda words: words[0])
 def test_inputs_from_pipes(pollux, tmp_path, words):
     """A trace or a recording may come from a pipe, by each of its names."""
@@ -235,7 +235,22 @@ def test_inputs_from_pipes(pollux, tmp_path, words):
                  f"{command} <(cat {source})", f"{command} /dev/stdin <{source}",
                  f"cat {source} >{fifo} & {command} {fifo}; wait"):
         got = subprocess.run(["bash", "-c", line], capture_output=True, timeout=20)
+        # What is in a pipe can't be exported afterwards.
         assert content(pollux, got.stdout) == wanted, (line, got.stderr)
+
+
+def test_no_export_of_a_pipe(pollux, tmp_path):
+    """A report says how to export the trace if that can be read again."""
+    def told(line):
+        done = subprocess.run(["bash", "-c", line], capture_output=True, check=True, text=True, timeout=20)
+        return "pollux export" in done.stdout
+
+    assert told(f"'{pollux}' report {TRACE}")
+    assert not told(f"cat {TRACE} | '{pollux}' report -")
+    assert not told(f"'{pollux}' report /dev/stdin <{TRACE}")
+    odd = tmp_path / "odd name;.plx"
+    odd.write_bytes(TRACE.read_bytes())
+    assert not told(f"'{pollux}' report '{odd}'")
 
 
 def note(kind, data):

@@ -23,6 +23,7 @@ KNOWN = {
     "cli/doctor.c": "/proc and /sys",
     "cli/main.c": "/dev/null",
     "cli/recording.c": "/proc",
+    "cli/report.c": "/proc",
     "future/sockets.c": "/proc",
     "import/parts.c": "the folder that is open already",
     "process/objects.c": "/proc/PID/root, by O_PATH",

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "report/data.h"
+#include "base/text_fit.h"
 #include "report/table.h"
 #include "trace/objects.h"
 
@@ -414,44 +415,13 @@ static void test_fits(void **state)
 		struct buf out = BUF_INIT;
 		report_text(rep, &out);
 		for (char *line = strtok(out.data, "\n"); line; line = strtok(NULL, "\n")) {
-			assert_true(table_text_width(line) <= width);
+			assert_true(text_width(line) <= width);
 			assert_null(strchr(line, 27));
 		}
 		buf_done(&out);
 		report_free(rep);
 		trace_reader_free(reader);
 	}
-}
-
-static void test_shorten(void **state)
-{
-	static const struct {
-		const char *text;
-		size_t width;
-		const char *want;
-	} rows[] = {
-		{"shop::serve", 20, "shop::serve"},
-		{"shop::serve", 11, "shop::serve"},
-		{"shop::serve::handle", 11, "shop…handle"},
-		{"abc", 1, "…"},
-		{"abc", 0, ""},
-		{"日本語日本語", 7, "日…本語"},
-		{"日本語日本語", 6, "日…語"},
-		{"e\xcc\x81"
-		 "abcdef",
-		 4,
-		 "e\xcc\x81"
-		 "…ef"},
-	};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct buf b = BUF_INIT;
-		table_shorten(&b, rows[i].text, rows[i].width);
-		assert_string_equal(b.data ? b.data : "", rows[i].want);
-		assert_true(table_text_width(b.data ? b.data : "") <= rows[i].width);
-		buf_done(&b);
-	}
-	assert_int_equal(table_text_width("日本"), 4);
-	assert_int_equal(table_text_width("e\xcc\x81"), 1);
 }
 
 static void test_sort_words(void **state)
@@ -912,23 +882,14 @@ int main(int argc, char **argv)
 	golden_dir = argv[1];
 	write_trace();
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_text),
-		cmocka_unit_test(test_json),
-		cmocka_unit_test(test_window),
-		cmocka_unit_test(test_one_task),
-		cmocka_unit_test(test_one_thread),
-		cmocka_unit_test(test_windows_add_up),
-		cmocka_unit_test(test_fits),
-		cmocka_unit_test(test_shorten),
-		cmocka_unit_test(test_sort_words),
-		cmocka_unit_test(test_labels),
-		cmocka_unit_test(test_label_handlers),
-		cmocka_unit_test(test_label_objects),
-		cmocka_unit_test(test_label_processes),
-		cmocka_unit_test(test_blocking_calls),
-		cmocka_unit_test(test_nothing_polled),
-		cmocka_unit_test(test_one_count),
-		cmocka_unit_test(test_equal_numbers),
+		cmocka_unit_test(test_text),	       cmocka_unit_test(test_json),
+		cmocka_unit_test(test_window),	       cmocka_unit_test(test_one_task),
+		cmocka_unit_test(test_one_thread),     cmocka_unit_test(test_windows_add_up),
+		cmocka_unit_test(test_fits),	       cmocka_unit_test(test_sort_words),
+		cmocka_unit_test(test_labels),	       cmocka_unit_test(test_label_handlers),
+		cmocka_unit_test(test_label_objects),  cmocka_unit_test(test_label_processes),
+		cmocka_unit_test(test_blocking_calls), cmocka_unit_test(test_nothing_polled),
+		cmocka_unit_test(test_one_count),      cmocka_unit_test(test_equal_numbers),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	unlink(trace_path);

@@ -52,8 +52,10 @@ static void test_count(void **state)
 {
 	count_is(0, "0");
 	count_is(999, "999");
-	count_is(1000, "1.00 k");
-	count_is(12345, "12.3 k");
+	count_is(1000, "1,000");
+	count_is(12345, "12,345");
+	count_is(99999, "99,999");
+	count_is(100000, "100 k");
 	count_is(999499, "999 k");
 	count_is(999500, "1.00 M");
 	count_is(4560000, "4.56 M");

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * "What to do next", at the end of a report: up to three lines, each because of what this trace
+ * shows or lacks. A command works as it is printed; one that needs the process is printed only as
+ * long as that lives.
+ */
+#include "report/text_util.h"
+
+#include "base/text.h"
+#include "base/units.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define MOST_HINTS 3u
+#define LONG_POLL_NS (10 * NSEC_PER_MSEC)
+#define LONG_CALL_NS NSEC_PER_MSEC
+
+/* The last process of the trace, if it runs. */
+static const struct trace_process *process_of(const struct report *rep)
+{
+	uint32_t n = trace_reader_n_processes(rep->reader);
+	const struct trace_process *p = n ? trace_reader_process(rep->reader, n - 1) : NULL;
+
+	return p && rep->opt.lives && rep->opt.lives(rep->opt.lives_ctx, p) ? p : NULL;
+}
+
+/* ---- when ---- */
+
+/* Kinds of a stripped program are numbered. */
+static bool lacks_symbols(const struct report *rep)
+{
+	size_t n = 0, unnamed = 0;
+
+	for (size_t i = 0; i < rep->n_families; i++) {
+		const char *name = family_name(rep, rep->families[i]);
+
+		if (rep->families[i]->role != TR_TASK)
+			continue;
+		n++;
+		unnamed += !strncmp(name, "kind ", 5) && isdigit((unsigned char)name[5]);
+	}
+	return n && unnamed == n;
+}
+
+static bool lacks_places(const struct report *rep)
+{
+	return !lacks_symbols(rep) && rep->n_unplaced && !rep->n_placed;
+}
+
+/* "F::call": what a legacy symbol leaves of "<shop::buy as Handler>::call". */
+static bool is_nameless(const char *function)
+{
+	return function && isupper((unsigned char)function[0]) && !strncmp(function + 1, "::", 2);
+}
+
+static bool lacks_types(const struct report *rep)
+{
+	bool lacks = false;
+
+	for (uint32_t i = 0; i < trace_reader_n_frames(rep->reader) && !lacks; i++) {
+		const struct trace_frame *f = trace_reader_frame(rep->reader, i);
+
+		lacks = f && is_nameless(f->function) && !*f->file;
+	}
+	for (size_t i = 0; i < rep->n_waits && !lacks; i++) {
+		const struct trace_place *p = report_place(rep, rep->waits[i]->place);
+
+		lacks = p && is_nameless(p->function) && !*p->file;
+	}
+	return lacks;
+}
+
+/* A poll that kept a worker for long, or blocked it for a while; NULL: none. */
+static const struct long_poll *blocker(const struct report *rep)
+{
+	const struct long_poll *l = report_longest_on_worker(rep);
+
+	return l && (tl_poll_held_ns(&l->poll) >= LONG_POLL_NS ||
+		     l->poll.blocked_ns >= LONG_CALL_NS)
+		       ? l
+		       : NULL;
+}
+
+/* The threshold for --long-poll that it exceeds. */
+static const char *threshold(const struct report *rep)
+{
+	return tl_poll_held_ns(&blocker(rep)->poll) >= 2 * LONG_POLL_NS ? "10ms" : "1ms";
+}
+
+static bool has_long_stacks(const struct report *rep)
+{
+	for (size_t i = 0; i < rep->n_longest; i++)
+		if (rep->longest[i].stack.stack)
+			return true;
+	return false;
+}
+
+static bool blocks_unseen(const struct report *rep)
+{
+	return blocker(rep) && !has_long_stacks(rep);
+}
+
+static bool blocks_unseen_alive(const struct report *rep)
+{
+	return blocks_unseen(rep) && process_of(rep);
+}
+
+static bool blocks_unseen_ended(const struct report *rep)
+{
+	return blocks_unseen(rep) && !process_of(rep);
+}
+
+/* The longest polls did not block: their time went to the CPU. */
+static bool computes_unseen(const struct report *rep)
+{
+	const struct long_poll *l = blocker(rep);
+
+	return l && tl_poll_held_ns(&l->poll) >= LONG_POLL_NS && !rep->samples && process_of(rep) &&
+	       l->poll.blocked_ns < tl_poll_held_ns(&l->poll) / 2;
+}
+
+static bool has_waiting(const struct report *rep)
+{
+	struct family sum = report_sum(rep);
+
+	return sum.n_ended[TO_PENDING] && process_of(rep);
+}
+
+/* Its name is a word of a shell. */
+static bool has_file(const struct report *rep)
+{
+	const char *file = rep->opt.file;
+
+	return file && rep->totals.n_events && *file != '-' &&
+	       !file[strspn(file, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				  "0123456789._/-+@%:,")];
+}
+
+/* ---- what ---- */
+
+static void long_poll_command(const struct report *rep, struct buf *out)
+{
+	buf_printf(out, "pollux record %u -d 10 --long-poll=%s", process_of(rep)->pid,
+		   threshold(rep));
+}
+
+static void long_poll_words(const struct report *rep, struct buf *out)
+{
+	buf_printf(out, "record with --long-poll=%s", threshold(rep));
+}
+
+static void cpu_command(const struct report *rep, struct buf *out)
+{
+	buf_printf(out, "pollux record %u -d 10 --cpu", process_of(rep)->pid);
+}
+
+static void tree_command(const struct report *rep, struct buf *out)
+{
+	buf_printf(out, "pollux tree %u", process_of(rep)->pid);
+}
+
+static void export_command(const struct report *rep, struct buf *out)
+{
+	const char *file = rep->opt.file, *slash = strrchr(file, '/');
+	const char *name = slash ? slash + 1 : file, *dot = strrchr(name, '.');
+
+	buf_printf(out, "pollux export %s -o %.*s.json", file,
+		   dot && dot > name ? (int)(dot - name) : (int)strlen(name), name);
+}
+
+/* The first three that fit are printed: a text, and what to type. */
+static const struct hint {
+	bool (*fits)(const struct report *rep);
+	const char *text;
+	void (*command)(const struct report *rep, struct buf *out);
+} hints[] = {
+	{lacks_symbols, "no names here: the program is stripped; build it with strip = false",
+	 NULL},
+	{blocks_unseen_alive, "to see the line that blocks", long_poll_command},
+	{blocks_unseen_ended, "to see the line that blocks", long_poll_words},
+	{lacks_types,
+	 "no names of types here: build with RUSTFLAGS=\"-C symbol-mangling-version=v0\" (or debug "
+	 "= "
+	 "true in [profile.release])",
+	 NULL},
+	{lacks_places,
+	 "no lines where tasks wait here: build with debug = true in [profile.release]", NULL},
+	{has_waiting, "to see where each task waits now", tree_command},
+	{computes_unseen, "to see what uses the CPU", cpu_command},
+	{has_file, "to see it as a picture, in ui.perfetto.dev", export_command},
+};
+
+/* A command is not broken between lines. */
+static void write_hint(const struct report *rep, struct buf *out, const struct hint *hint)
+{
+	_cleanup_buf_ struct buf line = BUF_INIT, command = BUF_INIT;
+
+	buf_printf(&line, "  %s", hint->text);
+	if (hint->command) {
+		hint->command(rep, &command);
+		buf_str(&line, ":");
+	}
+	if (command.len && rep->opt.width && line.len + 1 + command.len > rep->opt.width)
+		buf_str(&line, "\n     ");
+	buf_printf(out, "%s%s%s\n", line.data ? line.data : "", command.len ? " " : "",
+		   command.data ? command.data : "");
+}
+
+void hints_text(const struct report *rep, struct buf *out)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]) && n < MOST_HINTS; i++) {
+		if (!hints[i].fits(rep))
+			continue;
+		if (!n++)
+			report_title(rep, out, "What to do next");
+		write_hint(rep, out, &hints[i]);
+	}
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Call stacks. Recorded stacks reach from the innermost function to the thread's first one; what
+ * people look for is between them: the program's own function, called by the task's poll. So the
+ * frames of the runtime below the poll are not shown, and the program's own frame is named first.
+ */
+#include "report/text_util.h"
+
+#include "base/text.h"
+#include "base/text_fit.h"
+
+#include <string.h>
+
+const struct trace_stack *report_stack(const struct report *rep, uint64_t stack)
+{
+	return stack ? trace_reader_stack(rep->reader, (uint32_t)(stack - 1)) : NULL;
+}
+
+static const struct trace_stack *outer(const struct trace_reader *r, const struct trace_stack *s)
+{
+	return s->parent ? trace_reader_stack(r, s->parent - 1) : NULL;
+}
+
+void report_frame_text(const struct trace_frame *f, struct buf *out)
+{
+	if (!f) {
+		buf_str(out, "?");
+		return;
+	}
+	if (f->function && *f->function) {
+		text_safe(out, f->function);
+		return;
+	}
+	const char *slash = f->object ? strrchr(f->object, '/') : NULL;
+	buf_printf(out, "0x%llx", (unsigned long long)f->addr);
+	if (f->object && *f->object) {
+		buf_str(out, " in ");
+		text_safe(out, slash && slash[1] ? slash + 1 : f->object);
+	}
+}
+
+/* The first part of a path, and its length: "tokio" of "<tokio::task::Unconstrained<F> as ...". */
+static const char *crate_of(const char *function, size_t *ret_len)
+{
+	function += strspn(function, "<&*([");
+	*ret_len = strcspn(function, ":<> ,");
+	return strncmp(function + *ret_len, "::", 2) ? NULL : function;
+}
+
+/* Whether the crate is named like the file that the code is in. */
+static bool is_crate_of(const struct trace_frame *f, const char *crate, size_t len)
+{
+	const char *slash = f->object ? strrchr(f->object, '/') : NULL;
+	const char *file = slash ? slash + 1 : f->object ? f->object : "";
+
+	for (size_t i = 0; i < len; i++)
+		if (file[i] != crate[i] && !(file[i] == '-' && crate[i] == '_'))
+			return false;
+	return !file[len];
+}
+
+/* By the source file where that is known, else by the names. */
+static bool is_own(const struct trace_frame *f, const char *const *own)
+{
+	const char *crate;
+	size_t len;
+
+	if (!f || !f->function || !(crate = crate_of(f->function, &len)))
+		return false;
+	for (; own && *own; own++)
+		if (trace_names_crate(f->function, *own))
+			return true;
+	if (f->file && *f->file)
+		return !text_library_file(f->file);
+	return is_crate_of(f, crate, len);
+}
+
+/* What runs a task's poll: runtimes, the standard library, C. */
+static bool is_below_poll(const struct trace_frame *f)
+{
+	static const char *const crates[] = {
+		"std",		"core",	    "alloc", "tokio",	       "async_task",
+		"async_std",	"async_io", "smol",  "async_executor", "async_global_executor",
+		"futures_lite", "blocking",
+	};
+	const char *crate;
+	size_t len;
+
+	if (!f || !f->function || !*f->function || is_own(f, NULL))
+		return false;
+	crate = crate_of(f->function, &len);
+	if (!crate)
+		return !strstr(f->function, "::") && !(f->file && strstr(f->file, ".rs"));
+	for (size_t i = 0; i < sizeof(crates) / sizeof(crates[0]); i++)
+		if (!strncmp(crate, crates[i], len) && !crates[i][len])
+			return true;
+	return false;
+}
+
+/* How many frames there are down to the poll; all if nothing but a runtime is on the stack. */
+static unsigned n_frames(const struct trace_reader *r, const struct trace_stack *s)
+{
+	unsigned n = 0, kept = 0;
+
+	for (; s && n < STACK_MAX_FRAMES; s = outer(r, s)) {
+		n++;
+		if (!is_below_poll(trace_reader_frame(r, s->frame)))
+			kept = n;
+	}
+	return kept ? kept : n;
+}
+
+static void frame_place(const struct trace_frame *f, struct buf *out)
+{
+	if (f && f->file && *f->file && f->function && *f->function) {
+		const struct trace_place place = {
+			.function = f->function, .file = f->file, .line = f->line};
+		trace_place_text(out, &place);
+	} else {
+		report_frame_text(f, out);
+	}
+}
+
+void report_in(const struct report *rep, struct buf *out, uint64_t stack, const char *owner)
+{
+	const struct trace_stack *s = report_stack(rep, stack);
+	_cleanup_buf_ struct buf place = BUF_INIT;
+
+	for (unsigned n = 0; s && n < STACK_MAX_FRAMES; n++, s = outer(rep->reader, s)) {
+		const struct trace_frame *f = trace_reader_frame(rep->reader, s->frame);
+
+		if (!is_own(f, rep->opt.own))
+			continue;
+		buf_str(out, " in ");
+		frame_place(f, &place);
+		report_name(rep, out, place.data);
+		if (!strcmp(f->function, owner))
+			return;
+		break;
+	}
+	buf_str(out, place.len ? ", a poll of " : " in ");
+	report_name(rep, out, owner);
+}
+
+void report_stack_text(const struct trace_reader *r, struct buf *out, uint64_t stack, unsigned most,
+		       unsigned indent, unsigned width)
+{
+	const struct trace_stack *s = stack ? trace_reader_stack(r, (uint32_t)(stack - 1)) : NULL;
+	unsigned n_shown = s ? n_frames(r, s) : 0;
+
+	for (unsigned n = 0; s && n < n_shown; n++, s = outer(r, s)) {
+		_cleanup_buf_ struct buf line = BUF_INIT;
+		size_t room = width > indent + 20 ? width - indent : 20;
+
+		buf_printf(out, "%*s", (int)indent, "");
+		if (n == most) {
+			buf_str(out, "…\n");
+			return;
+		}
+		frame_place(trace_reader_frame(r, s->frame), &line);
+		text_shorten(out, line.data ? line.data : "?", width ? room : SIZE_MAX);
+		buf_char(out, '\n');
+		if (!s->parent && s->flags & TRACE_STACK_CUT)
+			buf_printf(out, "%*s… (cut)\n", (int)indent, "");
+	}
+}
+
+void report_stack_json(const struct trace_reader *r, struct json *j, const char *key,
+		       uint64_t stack, unsigned most)
+{
+	const struct trace_stack *s = stack ? trace_reader_stack(r, (uint32_t)(stack - 1)) : NULL;
+	json_array(j, key);
+	for (unsigned n = 0; s && n < most; n++) {
+		const struct trace_frame *f = trace_reader_frame(r, s->frame);
+		json_object(j, NULL);
+		json_string(j, "function", f ? f->function : "");
+		json_string(j, "file", f ? f->file : "");
+		json_u64(j, "line", f ? f->line : 0);
+		json_string(j, "object", f ? f->object : "");
+		json_u64(j, "addr", f ? f->addr : 0);
+		if (s->flags & TRACE_STACK_CUT)
+			json_bool(j, "cut", true);
+		json_end_object(j);
+		s = s->parent ? trace_reader_stack(r, s->parent - 1) : NULL;
+	}
+	json_end_array(j);
+}
