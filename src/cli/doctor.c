@@ -9,8 +9,11 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "base/text_fit.h"
 #include "base/vec.h"
 #include "binary/elf/elf_image.h"
+#include "cli/grade.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
 #include "process/maps.h"
 #include "process/objects.h"
@@ -42,6 +45,7 @@ struct examined {
 	char *reason; /* its file can't be had */
 	bool main, pie, is_static, is_musl, symbols, debug_info;
 	char build_id[160];
+	enum grade grade;
 	struct runtime_scan scan;
 };
 
@@ -198,6 +202,7 @@ static int examine(struct diagnosis *d, struct elf_image *image, const char *pat
 		e.is_musl = e.scan.is_musl;
 		e.symbols = elf_image_has_symtab(image);
 		e.debug_info = elf_image_has_debug_info(image);
+		e.grade = grade_of(image, path, &e.scan);
 		id = elf_image_build_id(image, &id_len);
 		for (size_t i = 0; i < id_len && i * 2 + 3 < sizeof(e.build_id); i++)
 			snprintf(e.build_id + i * 2, 3, "%02x", id[i]);
@@ -335,9 +340,16 @@ static void tell_object(struct buf *out, const struct examined *e, bool kinds)
 		   : e->is_musl ? "dynamic (musl)"
 				: "dynamic",
 		   *e->build_id ? ", build-id " : "", e->build_id);
-	buf_printf(out, "    symbols: %s; debug information: %s\n",
-		   e->symbols ? "yes" : "no (stripped: kinds are numbered)",
-		   e->debug_info ? "yes" : "not in this file");
+	if (f->n_kinds) {
+		const struct grade_text *grade = &grade_texts[e->grade];
+
+		buf_printf(out, "    names and places: %s: %s\n", grade->name, grade->gives);
+		if (*grade->lacks)
+			buf_printf(out, "    lacks: %s\n", grade->lacks);
+	} else {
+		buf_printf(out, "    symbols: %s; debug information: %s\n",
+			   e->symbols ? "yes" : "no", e->debug_info ? "yes" : "not in this file");
+	}
 	for (size_t i = 0; i < f->n_runtimes; i++) {
 		const struct scan_runtime *rt = &f->runtimes[i];
 		size_t n = 0;
@@ -472,6 +484,10 @@ static void tell_json(struct buf *out, const struct diagnosis *d)
 		json_bool(&j, "musl", e->is_musl);
 		json_bool(&j, "symbols", e->symbols);
 		json_bool(&j, "debug_info", e->debug_info);
+		if (e->scan.n_kinds) {
+			json_string(&j, "grade", grade_texts[e->grade].name);
+			json_string(&j, "lacks", grade_texts[e->grade].lacks);
+		}
 		scan_json(&j, &e->scan);
 		json_end_object(&j);
 	}
@@ -483,6 +499,7 @@ static void tell_json(struct buf *out, const struct diagnosis *d)
 static const struct cli_option options[] = {
 	{'k', "kinds", NULL, "list every task kind and its spawn sites", false},
 	{0, "json", NULL, "as JSON", false},
+	OUTPUT_OPTIONS,
 	{0},
 };
 
@@ -514,16 +531,15 @@ static int run(const struct cli_args *args, struct error *err)
 	cli_slow_end();
 	if (r < 0)
 		return 1;
-	if (cli_flag(args, "json"))
+	if (cli_flag(args, "json")) {
 		tell_json(&out, &d);
-	else
+		r = cli_write(&out, err);
+	} else {
 		tell(&out, &d, cli_flag(args, "kinds"));
-	if (buf_failed(&out)) {
-		error_set(err, -ENOMEM, "out of memory");
-		return 1;
+		text_wrap(&out, cli_columns(args, 0));
+		r = cli_show(args, &out, err);
 	}
-	fwrite(out.data, 1, out.len, stdout);
-	return !recordable(&d);
+	return r < 0 || !recordable(&d);
 }
 
 const struct cli_verb verb_doctor = {
