@@ -2,6 +2,18 @@
 /*
  * capture: the polls of futures that have no function of their own, inferred from where they were
  * when a poll around them began and where they are at its end (src/capture/agent/inlined.c).
+ *
+ * expect() compares what was written, a word for each event:
+ *
+ *     (  )p     the task's poll begins; ends pending
+ *     [  ]r     the poll of a future that has a function of its own begins; ends ready
+ *     +2 -2c    the poll of the inlined future at point 2 (10, 18, ...) begins; ends cancelled
+ *     @         before one of these: at the same time as the event before
+ *
+ * The letter is the outcome's first: pending, ready, cancelled, unknown or unseen.
+ * "( @+0 +1 @-1r @+2 @-2p @-0p @)p" says: as the task's poll began, so did that of the future at
+ * point 0, and later that of the one in it at point 1, which was ready at once; the one at point 2
+ * followed it, and is pending, as are those around it.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +92,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Point i: a future of kind i % N_FUTURES, so long, that is named by its address. It was ready when
+/* Point i: a future of kind i % N_FUTURES, of that size, named by its address. It was ready when
  * what awaits it goes on, and when it is gone. */
 static void point(uint32_t i, uint64_t size)
 {
@@ -91,7 +103,7 @@ static void point(uint32_t i, uint64_t size)
 						  .info.proof = READY_IF_MOVED_ON};
 }
 
-/* A pointer to so many bytes. */
+/* A pointer to that many bytes. */
 static void pointer_point(uint32_t i, uint64_t size)
 {
 	source.points.v[i] = (struct await_point){
@@ -113,16 +125,13 @@ static void event(uint16_t type, uint32_t kind, uint64_t task, uint16_t arg)
 	assert_int_equal(inlined_event(&drain, &source, 0, &e), 0);
 }
 
-static void stands(enum agent_event_type type, uint32_t point, uint64_t addr)
+static void snapshot_item(enum agent_event_type type, uint32_t point, uint64_t addr)
 {
 	const struct agent_event raw = {type, (uint64_t)point << 48 | addr};
 
 	assert_int_equal(inlined_add_snapshot_item(&drain, &source, 0, &raw, 0), 0);
 }
 
-/* All that was written, a word each: +P begin and -P end of a future at point P's kind, with the
- * outcome's first letter; ( and ) of the task, [ and ] of a hooked future; @ before what has the
- * time of the one before. */
 static void expect(const char *expected)
 {
 	struct trace_reader *r;
@@ -177,12 +186,12 @@ static void test_line(void **state)
 	(void)state;
 	line();
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1020);
-	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
-	stands(AE_FUTURE_SNAPSHOT_END, 9, 0x1010);
-	stands(AE_FUTURE_SNAPSHOT_END, 3, 0x1020);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1020);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 9, 0x1010);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 3, 0x1020);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	/* c has ended at some time in it, d has begun since. */
 	expect("( @+0 @+1 @+2 -2r @+3 @-3p @-1p @-0p @)p");
@@ -194,10 +203,10 @@ static void test_first_and_last(void **state)
 	(void)state;
 	line();
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
 	event(TE_POLL_END, TASK, 1, TO_READY);
 	expect("( +0 @-0p @)p ( @+0 -0r @)r");
 }
@@ -210,11 +219,11 @@ static void test_side_by_side(void **state)
 	point(1, 100);
 	point(2, 100);
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1100);
-	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
-	stands(AE_FUTURE_SNAPSHOT_END, 2, 0x1100);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1100);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 2, 0x1100);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	expect("( @+0 +1 @-1r @+2 @-2p @-0p @)p");
 }
@@ -228,11 +237,11 @@ static void test_beside(void **state)
 	point(2, 100);
 	source.points.v[1].info.concurrent = true;
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1020);
-	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
-	stands(AE_FUTURE_SNAPSHOT_END, 1, 0x1010);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1020);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 1, 0x1010);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	expect("( @+0 +2 @-2r @+1 @-1p @-0p @)p");
 }
@@ -243,10 +252,10 @@ static void test_places_and_unknown_points(void **state)
 	(void)state;
 	point(0, 100);
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 17, 0x1000);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 5000, 0x1000);
-	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x2000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 17, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 5000, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 0, 0x2000);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	/* ready or dropped: where the task itself stands tells nothing of that */
 	expect("( @+0 -0u @+0 @-0p @)p");
@@ -262,10 +271,10 @@ static void test_select(void **state)
 	unsure_point(2, 100);
 	for (int i = 0; i < 2; i++) {
 		event(TE_POLL_BEGIN, TASK, 1, 0);
-		stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
-		stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
-		stands(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1100);
-		stands(AE_FUTURE_SNAPSHOT_END, i ? 8 : 0, 0x1000);
+		snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+		snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
+		snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1100);
+		snapshot_item(AE_FUTURE_SNAPSHOT_END, i ? 8 : 0, 0x1000);
 		event(TE_POLL_END, TASK, 1, TO_PENDING);
 	}
 	expect("( @+0 -1u @-2u @-0p @)p ( @+0 -1u @-2u @-0p @)p");
@@ -287,17 +296,17 @@ static void test_previous(void **state)
 	point(9, 0);
 	source.points.v[9].info.kind = POINT_RETURNED;
 	event(TE_FUTURE_BEGIN, TASK, 0x1000, 0);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1100);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 3, 0x1110);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 10, 0x1150); /* in 2, leads to 5 */
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 10, 0x9000);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 5, 0x9000);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 4, 0x1200);
-	stands(AE_FUTURE_SNAPSHOT_PREV, 9, 0x1010);
-	stands(AE_FUTURE_SNAPSHOT_PREV, 2, 0x1100);
-	stands(AE_FUTURE_SNAPSHOT_PREV, 3, 0x1110);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1100);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 3, 0x1110);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 10, 0x1150); /* in 2, leads to 5 */
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 10, 0x9000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 5, 0x9000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 4, 0x1200);
+	snapshot_item(AE_FUTURE_SNAPSHOT_PREV, 9, 0x1010);
+	snapshot_item(AE_FUTURE_SNAPSHOT_PREV, 2, 0x1100);
+	snapshot_item(AE_FUTURE_SNAPSHOT_PREV, 3, 0x1110);
 	event(TE_FUTURE_END, TASK, 0x1000, TO_READY);
 	expect("[ +1 @-1r @-2c @-3c @-5u @-4u @]r");
 	assert_int_equal(source.n_inlined_ends, 5);
@@ -313,10 +322,10 @@ static void test_dropped_together(void **state)
 	unsure_point(1, 100);
 	point(2, 10);
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1020);
-	stands(AE_FUTURE_SNAPSHOT_END, 8, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1020);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 8, 0x1000);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	expect("( @+0 @+1 @+2 -2u @-1u @-0p @)p");
 }
@@ -332,12 +341,12 @@ static void test_returned(void **state)
 	source.points.v[9].info.kind = POINT_RETURNED;
 	for (int i = 0; i < 2; i++) {
 		event(TE_POLL_BEGIN, TASK, 1, 0);
-		stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
-		stands(AE_FUTURE_SNAPSHOT_BEGIN, i ? 9 : 1, 0x1010);
-		stands(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1100);
-		stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
-		stands(AE_FUTURE_SNAPSHOT_END, 9, 0x1010);
-		stands(AE_FUTURE_SNAPSHOT_END, 2, 0x1100);
+		snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+		snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, i ? 9 : 1, 0x1010);
+		snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 2, 0x1100);
+		snapshot_item(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
+		snapshot_item(AE_FUTURE_SNAPSHOT_END, 9, 0x1010);
+		snapshot_item(AE_FUTURE_SNAPSHOT_END, 2, 0x1100);
 		event(TE_POLL_END, TASK, 1, TO_PENDING);
 	}
 	expect("( @+0 +1 @-1r @+2 @-2p @-0p @)p ( @+0 @+2 -2p @-0p @)p");
@@ -357,12 +366,12 @@ static void test_pointer(void **state)
 
 		if (!i)
 			event(TE_POLL_BEGIN, TASK, 1, 0);
-		stands(type, 0, 0x1000);
-		stands(type, 10, 0x1100); /* the pointer lies in 0 ... */
-		stands(type, 10, 0x9000); /* ... and leads to 1 and 2 */
-		stands(type, 1, 0x9000);
-		stands(type, 3, 0x9010); /* of 1 */
-		stands(type, 2, 0x9064);
+		snapshot_item(type, 0, 0x1000);
+		snapshot_item(type, 10, 0x1100); /* the pointer lies in 0 ... */
+		snapshot_item(type, 10, 0x9000); /* ... and leads to 1 and 2 */
+		snapshot_item(type, 1, 0x9000);
+		snapshot_item(type, 3, 0x9010); /* of 1 */
+		snapshot_item(type, 2, 0x9064);
 	}
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	expect("( @+0 +1 @+3 @-3p @-1p @+2 @-2p @-0p @)p");
@@ -378,13 +387,13 @@ static void test_root(void **state)
 	point(1, 100);
 	point(2, 100);
 	source.points.v[2].info.hooked_parent = 1; /* told by its own function */
-	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
-	stands(AE_FUTURE_SNAPSHOT_END, 1, 0x1010);
-	stands(AE_FUTURE_SNAPSHOT_END, 2, 0x1100);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 1, 0x1010);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 2, 0x1100);
 	event(TE_FUTURE_END, TASK, 0x1000, TO_PENDING);
 	event(TE_FUTURE_BEGIN, TASK, 0x1000, 0);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x1010);
 	event(TE_ROOT_ENTER, TRACE_KIND_NONE, 0, 0);
 	event(TE_FUTURE_END, TASK, 0x2000, TO_PENDING);
 	event(TE_FUTURE_BEGIN, TASK, 0x2000, 0);
@@ -398,9 +407,9 @@ static void test_forgotten(void **state)
 	(void)state;
 	line();
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
 	inlined_forget(&source, 0);
-	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	expect("( )p");
 }
@@ -413,16 +422,16 @@ static void test_open_around(void **state)
 	point(0, 16);
 	point(1, 16);
 	event(TE_POLL_BEGIN, TASK, 1, 0);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
 	event(TE_FUTURE_BEGIN, TASK, 0x2000, 0);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
-	stands(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x3000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_BEGIN, 1, 0x3000);
 	event(TE_FUTURE_END, TASK, 0x2000, TO_READY);
 	event(TE_FUTURE_BEGIN, TASK, 0x2000, 0);
-	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
-	stands(AE_FUTURE_SNAPSHOT_END, 1, 0x3000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 1, 0x3000);
 	event(TE_FUTURE_END, TASK, 0x2000, TO_PENDING);
-	stands(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
+	snapshot_item(AE_FUTURE_SNAPSHOT_END, 0, 0x1000);
 	event(TE_POLL_END, TASK, 1, TO_PENDING);
 	expect("( @+0 [ @+1 -1u @]r [ +1 @-1p @]p -0p @)p");
 }
@@ -469,10 +478,10 @@ static void test_any_events(void **state)
 		else if (what == 6 && rnd() % 64 == 0)
 			inlined_forget(&source, 0);
 		else
-			stands((enum agent_event_type[]){AE_FUTURE_SNAPSHOT_BEGIN,
-							 AE_FUTURE_SNAPSHOT_END,
-							 AE_FUTURE_SNAPSHOT_PREV}[rnd() % 3],
-			       (uint32_t)(rnd() % (N_POINTS + 4)), rnd() % 1024);
+			snapshot_item((enum agent_event_type[]){AE_FUTURE_SNAPSHOT_BEGIN,
+								AE_FUTURE_SNAPSHOT_END,
+								AE_FUTURE_SNAPSHOT_PREV}[rnd() % 3],
+				      (uint32_t)(rnd() % (N_POINTS + 4)), rnd() % 1024);
 	}
 	assert_int_equal(drain_flush(&drain), 0);
 	assert_int_equal(trace_writer_close(drain.writer, &err), 0);

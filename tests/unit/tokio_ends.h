@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * How polls of Tokio's tasks end, one row each: what a poll leaves in its task, and the end that
- * follows. The rule by itself (test_runtimes.c), the agent (test_agent.c) and the kernel source
+ * follows. The rule by itself (test_runtimes.c), the agent (test_agent*.c) and the kernel source
  * (test_kernel.c) must all come to it. Before the poll the task is queued and has a join handle.
  */
 #pragma once
