@@ -38,3 +38,15 @@ char *name_function(const char *full);
 /* Whether a demangled function is of a crate that is a library: one of `libraries` (as above), of
  * the standard ones, or a common wrapper. */
 bool name_is_library(const char *function, const char *libraries);
+
+/* Whether it is of none, or a library's that has such a one for its first parameter:
+ *     <app::get as axum::handler::Handler<..>>::call::{{closure}}
+ *     actix_web::handler::handler_service<app::get,()>::{{closure}}
+ * A type parameter (`<F as Trait>::call`) is nobody's. */
+bool name_is_own(const char *function, const char *libraries);
+
+/* Of one for which that is true its own function: "app::get" of both. NULL: out of memory; free() it. */
+char *name_own(const char *function, const char *libraries);
+
+/* Of one for which that is true its own function: "app::get" of both. NULL: out of memory; free() it. */
+char *name_own(const char *function, const char *libraries);

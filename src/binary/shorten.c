@@ -12,6 +12,7 @@
 #include "binary/names.h"
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -422,6 +423,96 @@ bool name_is_library(const char *function, const char *libraries)
 
 	read_path(function, function + strlen(function), segs, &n);
 	return is_library(crate_of(segs, n, 0), libraries);
+}
+
+/* Of a path, or of the type in `<app::Pool as Trait>`. */
+static bool is_own(struct type_text path, const char *libraries, unsigned depth)
+{
+	struct segment segs[MAX_SEGMENTS];
+	struct type_text type;
+	bool future;
+	size_t n;
+
+	while (path.at < path.end && !is_word(*path.at) && *path.at != '<')
+		path.at++;
+	read_path(path.at, path.end, segs, &n);
+	if (n == 0 || depth == MAX_DEPTH)
+		return false;
+	if (segs[0].word.at == segs[0].word.end) {
+		type = self_type(segs[0].generics, &future);
+		return is_own(type, libraries, depth + 1);
+	}
+	return n > 1 && !is_library(segs[0].word, libraries);
+}
+
+/* What is before the comma that is in none of its brackets. */
+static struct type_text first_parameter(struct type_text generics)
+{
+	const char *c = generics.at;
+	int depth = 0;
+
+	if (c < generics.end && *c == '<') {
+		c = ++generics.at;
+		generics.end--;
+	}
+	for (; c < generics.end && (depth || *c != ','); c++)
+		depth += (*c == '<' || *c == '(' || *c == '[') -
+			 (*c == ')' || *c == ']' || (*c == '>' && c[-1] != '-'));
+	return (struct type_text){generics.at, c};
+}
+
+/* The first parameter of the first segment that has any. */
+static struct type_text wrapped(const struct segment *segs, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (segs[i].word.at < segs[i].word.end &&
+		    segs[i].generics.at < segs[i].generics.end)
+			return first_parameter(segs[i].generics);
+	return (struct type_text){"", ""};
+}
+
+bool name_is_own(const char *function, const char *libraries)
+{
+	const struct type_text path = {function, function + strlen(function)};
+	struct segment segs[MAX_SEGMENTS];
+	size_t n;
+
+	if (is_own(path, libraries, 0))
+		return true;
+	read_path(path.at, path.end, segs, &n);
+	return is_own(wrapped(segs, n), libraries, 0);
+}
+
+/* A type's name begins with a capital letter, a function's doesn't. */
+static bool names_function(struct type_text path)
+{
+	struct segment segs[MAX_SEGMENTS];
+	size_t n;
+
+	read_path(path.at, path.end, segs, &n);
+	return n && segs[n - 1].word.at < segs[n - 1].word.end &&
+	       !isupper((unsigned char)*segs[n - 1].word.at);
+}
+
+char *name_own(const char *function, const char *libraries)
+{
+	const struct type_text path = {function, function + strlen(function)};
+	struct type_text chosen = path, type;
+	struct segment segs[MAX_SEGMENTS];
+	_cleanup_free_ char *copy = NULL;
+	bool future;
+	size_t n;
+
+	read_path(path.at, path.end, segs, &n);
+	if (!is_own(path, libraries, 0)) {
+		chosen = wrapped(segs, n);
+	} else if (n && segs[0].word.at == segs[0].word.end) {
+		type = self_type(segs[0].generics, &future);
+		if (names_function(type))
+			chosen = type;
+	}
+	copy = strndup(chosen.at, (size_t)(chosen.end - chosen.at));
+	return copy ? name_shorten(copy) : NULL;
 }
 
 /* How many {closure#0} and the like are at its end. */

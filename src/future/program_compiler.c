@@ -7,6 +7,7 @@
 #include "future/program_compiler.h"
 
 #include "base/cleanup.h"
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/file_map.h"
 #include "base/units.h"
@@ -154,6 +155,71 @@ static bool set_owner(const struct future_cell *cell, struct result *result)
 	return false;
 }
 
+/* A legacy symbol of a handler, which does not say which one it is. */
+static bool is_generic_handler(const char *full_name)
+{
+	return await_starts(full_name, "<F as axum::handler::Handler<");
+}
+
+/* A tonic server's own, which calls the methods. */
+static bool is_dispatch(const char *full_name)
+{
+	return strstr(full_name, " as tower_service::Service<") && strstr(full_name, "tonic::");
+}
+
+/* set_owner() by names alone. */
+static bool is_own_name(const struct attach_object *o, const char *full_name)
+{
+	return name_is_own(full_name, o->scan.libraries) || is_generic_handler(full_name);
+}
+
+/* Of one or several names (scan_future.n_types). NULL: out of memory. */
+static char *own_names(const struct attach_object *o, const char *full_name)
+{
+	static const char between[] = " or ";
+	_cleanup_buf_ struct buf b = BUF_INIT;
+
+	for (const char *part = full_name, *end; part; part = end ? end + strlen(between) : NULL) {
+		_cleanup_free_ char *one = NULL, *own = NULL;
+
+		end = strstr(part, between);
+		one = strndup(part, end ? (size_t)(end - part) : strlen(part));
+		if (one)
+			own = is_generic_handler(one) ? name_shorten(one)
+						      : name_own(one, o->scan.libraries);
+		if (!own)
+			return NULL;
+		buf_str(&b, part == full_name ? "" : between);
+		buf_str(&b, own);
+	}
+	return buf_steal(&b);
+}
+
+static bool set_handler_by_name(const struct attach_kind *k, struct result *r)
+{
+	const struct scan_future *f = k->future;
+
+	if (is_middleware(f->full_name) || is_dispatch(f->full_name) ||
+	    !is_own_name(k->object, f->full_name))
+		return false;
+	r->handler.full_name = own_names(k->object, f->full_name);
+	r->handler.name = r->handler.full_name ? strdup(r->handler.full_name) : NULL;
+	r->handler.size = f->value_bytes;
+	if (r->handler.name && r->handler.full_name)
+		return true;
+	handler_done(&r->handler);
+	return false;
+}
+
+/* A library's task serves. Of one of unknown name it isn't known. */
+static bool serves_by_name(const struct attach_kind *k)
+{
+	const char *full_name = k->kind->full_name;
+
+	return full_name && *full_name && !is_box(full_name) &&
+	       name_is_library(full_name, k->object->scan.libraries);
+}
+
 /* Compiles what `result` is of, and keeps it: how many points it has. One that lists every future
  * may be too large: then the plain one is better than none. */
 static size_t compile_cell(struct program_compiler *c, struct debug *d,
@@ -195,8 +261,11 @@ static size_t compile_future(struct program_compiler *c, uint32_t number,
 	struct future_cell cell = {0};
 
 	cell.future = d ? find_future_type(d, k->future) : NULL;
-	if (!cell.future)
+	if (!cell.future) {
+		if (c->depth == PLACES_DEEP && set_handler_by_name(k, &r))
+			add_result(c, &r);
 		return 0;
+	}
 	cell.size = r.size = cell.future->size;
 	r.type_kind = (uint32_t)(uintptr_t)map_get(&c->hooked, dw_type_key(cell.future), 0);
 	return compile_cell(c, d, &cell, k->object, &r);
@@ -232,15 +301,22 @@ static size_t compile(struct program_compiler *c, uint32_t number, const struct 
 		return compile_future(c, number, k, first);
 	if (k->root_poll)
 		return compile_root_poll(c, number, k, first);
-	if (!fk || fk->role != TR_TASK || !(d = debug_of(c, k->object)))
+	if (!fk || fk->role != TR_TASK)
 		return 0;
+	d = debug_of(c, k->object);
 	/* Only a runtime with ids has a place for them: Tokio. */
-	known = fk->id_offset ? cell_tokio(d, fk, &cell)
-			      : cell_async(d, fk, fk->vtable + k->object->bias, read_target,
-					   &c->target, &cell);
+	known = !d		? false
+		: fk->id_offset ? cell_tokio(d, fk, &cell)
+				: cell_async(d, fk, fk->vtable + k->object->bias, read_target,
+					     &c->target, &cell);
 	if (!fk->id_offset)
 		r.task_bytes = cell.size;
-	return known ? compile_cell(c, d, &cell, k->object, &r) : 0;
+	if (known)
+		return compile_cell(c, d, &cell, k->object, &r);
+	r.serves = c->depth == PLACES_DEEP && serves_by_name(k);
+	if (r.serves)
+		add_result(c, &r);
+	return 0;
 }
 
 /* The types of all futures whose polls are hooked; they are all of one object. */

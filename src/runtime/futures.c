@@ -16,6 +16,7 @@
 #include "runtime/futures.h"
 
 #include "base/cleanup.h"
+#include "base/search.h"
 #include "base/vec.h"
 #include "binary/elf/elf_image.h"
 #include "binary/names.h"
@@ -408,6 +409,7 @@ int found_futures_find(struct elf_image *image, struct debug *d,
  * there is one. */
 enum { VTABLE_DROP = 24, VTABLE_SIZE = 16, VTABLE_ALIGN = 8 };
 #define MAX_ALIGN 4096u
+#define MAX_NAMES 3u
 
 static bool image_u64(const struct elf_image *image, uint64_t addr, uint64_t *ret)
 {
@@ -458,6 +460,104 @@ static uint64_t least_size(struct elf_image *image, const struct code_ref *uses,
 	return least;
 }
 
+/* ---- their names, where poll functions have none ---- */
+
+/* A legacy symbol of a generic function lacks its parameters: those of all of a web server's handlers
+ * are one name. But the first word of the vtable is the function that drops the future, whose symbol has
+ * the future's whole type. */
+
+/* Copies a name without what is in angle brackets. */
+static char *without_parameters(const char *name)
+{
+	char *bare = strdup(name), *to = bare;
+	unsigned depth = 0;
+
+	for (const char *c = name; bare && *c; c++) {
+		if (*c == '<')
+			depth++;
+		else if (*c == '>' && depth && c > name && c[-1] != '-')
+			depth--;
+		else if (!depth)
+			*to++ = *c;
+	}
+	if (bare)
+		*to = '\0';
+	return bare;
+}
+
+/* The type that a function drops, if that is one that `bare` polls; NULL: it is not. free() it. */
+static char *dropped_type(const char *symbol, const char *bare)
+{
+	static const char prefix[] = "core::ptr::drop_in_place<";
+	_cleanup_free_ char *name = name_demangle(symbol), *type_bare = NULL;
+	size_t len = name ? strlen(name) : 0;
+	char *type;
+
+	if (!name || strncmp(name, prefix, strlen(prefix)) != 0 || name[len - 1] != '>')
+		return NULL;
+	name[len - 1] = '\0';
+	type = strdup(name + strlen(prefix));
+	type_bare = type ? without_parameters(type) : NULL;
+	if (type_bare && !strcmp(type_bare, bare))
+		return type;
+	free(type);
+	return NULL;
+}
+
+static int add_dropped(struct scan_future *f, const char *type)
+{
+	_cleanup_free_ char *shortened = name_shorten(type);
+	char *name, *full;
+
+	if (!shortened)
+		return -ENOMEM;
+	if (f->n_types == 0) {
+		name = strdup(shortened);
+		full = strdup(type);
+	} else {
+		if (asprintf(&name, "%s or %s", f->name, shortened) < 0)
+			name = NULL;
+		if (asprintf(&full, "%s or %s", f->full_name, type) < 0)
+			full = NULL;
+	}
+	if (!name || !full) {
+		free(name);
+		free(full);
+		return -ENOMEM;
+	}
+	free(f->name);
+	free(f->full_name);
+	f->name = name;
+	f->full_name = full;
+	f->n_types++;
+	return 0;
+}
+
+/* Functions that do the same are one: then there are several names. */
+static int name_by_drop(struct scanner *s, struct scan_future *f)
+{
+	const struct elf_symbol *symbols;
+	size_t n = elf_image_symbols(s->image, &symbols);
+	_cleanup_free_ char *bare = without_parameters(f->full_name);
+	uint64_t drop, before = 0;
+	int rc = bare ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < f->n_uses && rc == 0; i++) {
+		if (!elf_image_pointer_at(s->image, f->uses[i].operand - VTABLE_DROP, &drop) ||
+		    drop == before)
+			continue;
+		before = drop;
+		size_t k = PARTITION_POINT(j, 0, n, symbols[j].addr < drop);
+		for (; k < n && symbols[k].addr == drop && f->n_types < MAX_NAMES && rc == 0; k++) {
+			_cleanup_free_ char *type = dropped_type(symbols[k].name, bare);
+
+			if (type && (!f->n_types || !strstr(f->full_name, type)))
+				rc = add_dropped(f, type);
+		}
+	}
+	return rc;
+}
+
 /* 1: ret is a coroutine; 0: not. */
 static int read_boxed(struct scanner *s, const struct elf_symbol *symbol, struct scan_future *ret)
 {
@@ -470,6 +570,10 @@ static int read_boxed(struct scanner *s, const struct elf_symbol *symbol, struct
 	ret->uses = slots;
 	ret->n_uses = n;
 	ret->value_bytes = least_size(s->image, slots, n);
+	if (!strncmp(symbol->name, "_ZN", 3) && (rc = name_by_drop(s, ret)) < 0) {
+		future_done(ret);
+		return rc;
+	}
 	if (!ret->trouble && ret->value_bytes < ret->result.offset + (uint64_t)ret->result.size)
 		ret->trouble = "their state isn't where it should be";
 	return 1;

@@ -36,7 +36,9 @@ struct scan_future {
 	 * runtime's, of which the future's poll is a part. */
 	uint8_t borrowed_by, borrowed;
 	uint64_t value_bytes; /* of a boxed one: its size, by all vtables that it is in */
-	bool shown;	      /* its code begins by reading the state: AGENT_HOOK_SHOWN */
+	uint32_t
+		n_types; /* of a boxed one: that its names are of, by what drops it; 0: not by that */
+	bool shown;	 /* its code begins by reading the state: AGENT_HOOK_SHOWN */
 	struct agent_result result;
 	uint64_t pending; /* as agent_hook.pending */
 	const struct code_ref *uses;

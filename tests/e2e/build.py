@@ -146,7 +146,7 @@ AHEAD = [
     ("targets", "unwinders", "second-libgcc lazy std-apart", "libpanics_inside.so"),
     ("targets", "probes-async-std", "release release-lto", "suite"),
     ("targets", "async-std-1.12", "release-lto", "suite"),
-    ("targets", "service-axum", "release-debug", "service"),
+    ("targets", "service-axum", "release-debug release", "service"),
     ("targets", "spawns", "release-debug", "spawns_tokio spawns_async_task"),
     ("tree", "tokio-1.54", "release-debug", "tree places stuck crowd moment tangle"),
     ("tree", "tokio-1.54", "debug", "places moment"),

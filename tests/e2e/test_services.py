@@ -14,7 +14,7 @@ import plx  # noqa: E402
 ROUTES = ["blocks", "file", "hello", "item", "order", "pool"]
 CLIENTS, ROUNDS = 4, 20
 # CI has time for one; --all builds the others.
-SLICE = [("axum", "release-debug")]
+SLICE = [("axum", "release-debug"), ("axum", "release")]
 MORE = [
     (framework, profile)
     for framework in ("axum", "hyper", "actix", "tonic")
@@ -151,6 +151,43 @@ def test_requests_by_handler(pollux, service, tmp_path):
     sleeps = rows["pool"]
     assert 2 * sleeps["instances"] <= sleeps["polls"]
     assert sleeps["life_ns"]["max"] >= sleeps["wait_ns"]["max"] >= 2_000_000
+
+
+def routes_of(name):
+    """The routes that a handler of this name may serve: of functions that do the same there is one."""
+    return {route_of(one) for one in re.sub(r" #\d+$", "", name).split(" or ")}
+
+
+def test_requests_by_symbols(pollux, service, tmp_path):
+    """Without debug information the same, by symbols; without these, or without boxes, no rows."""
+    framework, profile = service
+    if profile in ("debug", "release-debug"):
+        pytest.skip("there is debug information")
+    report, truth = serve(pollux, build(f"service-{framework}", profile, "service"), tmp_path / "t.plx")
+    assert report["lost"] == 0
+    if framework not in HANDLERS or profile == "stripped":
+        assert "futures" not in report
+        assert not any("handlers" in f for f in report["families"])
+        return
+    rows = report["futures"]
+    assert len(rows) == len(ROUTES)
+    requests = {r["name"]: r["requests"] for r in truth["routes"]}
+    for row in rows:
+        routes = routes_of(row["name"])
+        assert routes <= set(ROUTES)
+        assert row["instances"] == row["ready"] == row["life_ns"]["count"]
+        assert row["instances"] in {requests[route] for route in routes}
+        if len(routes) == 1:
+            slowest = max(r["max_us"] for r in truth["routes"] if r["name"] in routes)
+            assert row["life_ns"]["max"] + 1000 > 1000 * slowest
+        # As many rows as there are functions of that name.
+        same = [other for other in rows if routes_of(other["name"]) == routes]
+        assert len(same) == len(routes)
+    assert set.union(*(routes_of(row["name"]) for row in rows)) == set(ROUTES)
+    assert sum(row["instances"] for row in rows) == sum(requests.values())
+    for family in report["families"]:
+        if "handlers" in family:
+            adds_up(family)
 
 
 # What handlers and families have in common: numbers, and histograms by their exact members.

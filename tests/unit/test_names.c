@@ -279,13 +279,56 @@ static void test_function(void **state)
 	check_function("", "");
 }
 
+static void test_own(void **state)
+{
+	static const struct {
+		const char *full, *own; /* NULL: it is a library's */
+	} rows[] = {
+		{"app::get::{{closure}}", "app::get"},
+		/* a function that a library's trait is implemented for, whatever the method is */
+		{"<app::get as axum::handler::Handler<((),),app::Shop>>::call::{{closure}}",
+		 "app::get"},
+		{"<app::get as axum::handler::Handler<((),), app::Shop>>::call::{closure#0}",
+		 "app::get"},
+		/* a type: the method says which of several it is */
+		{"<app::Shop as app::api::Shop>::order::{{closure}}", "app::Shop::order"},
+		{"actix_web::handler::handler_service<app::get,()>::{{closure}}::{{closure}}",
+		 "app::get"},
+		/* not its first parameter */
+		{"tower::util::map<(),app::get>::{{closure}}", NULL},
+		{"serde::de::read<app::get>::{{closure}}", "app::get"},
+		{"serde::de::read<u8>::{{closure}}", NULL},
+		{"hyper::client::connect::{{closure}}", NULL},
+		{"extra::connect::{{closure}}", NULL},
+		/* nobody knows whose */
+		{"<F as axum::handler::Handler<(M,T1),S>>::call::{{closure}}", NULL},
+		{"", NULL},
+		{"<", NULL},
+		{"<<<<", NULL},
+		{"a<", NULL},
+		{"hyper::a<>::b", NULL},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		bool own = name_is_own(rows[i].full, "serde,extra");
+
+		if (own != (rows[i].own != NULL))
+			fail_msg("%s", rows[i].full);
+		char *got = name_own(rows[i].full, "serde,extra");
+		assert_non_null(got);
+		if (own)
+			assert_string_equal(got, rows[i].own);
+		free(got);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_demangle),       cmocka_unit_test(test_demangle_bomb),
-		cmocka_unit_test(test_shorten),	       cmocka_unit_test(test_task),
-		cmocka_unit_test(test_task_libraries), cmocka_unit_test(test_shorten_deep),
-		cmocka_unit_test(test_function),
+		cmocka_unit_test(test_demangle),     cmocka_unit_test(test_demangle_bomb),
+		cmocka_unit_test(test_shorten),	     cmocka_unit_test(test_task),
+		cmocka_unit_test(test_own),	     cmocka_unit_test(test_task_libraries),
+		cmocka_unit_test(test_shorten_deep), cmocka_unit_test(test_function),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
