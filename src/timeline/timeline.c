@@ -230,12 +230,15 @@ static void feed_thread_begin(struct timeline *tl, struct thread *th, uint64_t t
 	root_end(tl, th, t);
 }
 
-static void feed_thread_end(struct timeline *tl, struct thread *th, uint64_t t)
+/* Polls that were open when their process ended lasted up to then. */
+static void feed_thread_end(struct timeline *tl, struct thread *th, uint64_t t, bool with_process)
 {
-	if (poll_open(th))
+	enum trace_outcome outcome = with_process ? TO_UNKNOWN : TO_UNSEEN;
+
+	if (poll_open(th) && !with_process)
 		tl->n_inconsistent++;
-	future_close_all(tl, th, t, TO_UNSEEN);
-	poll_close_all(tl, th, t, TO_UNSEEN, true);
+	future_close_all(tl, th, t, outcome);
+	poll_close_all(tl, th, t, outcome, true);
 	if (th->parked)
 		poll_park_end(tl, th, t);
 	root_end(tl, th, t);
@@ -403,7 +406,7 @@ int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct erro
 		feed_thread_begin(tl, th, t);
 		break;
 	case TE_THREAD_END:
-		feed_thread_end(tl, th, t);
+		feed_thread_end(tl, th, t, ev->arg & TRACE_END_OF_PROCESS);
 		break;
 	case TE_LOST:
 		feed_lost(tl, th, t, ev->value);

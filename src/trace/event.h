@@ -44,7 +44,7 @@ enum trace_event_type {
 	 * | TRACE_CALL_NONBLOCKING */
 	TE_BLOCK = 10,
 	TE_THREAD_BEGIN = 11, /* this thread's first event in this ring */
-	TE_THREAD_END = 12,   /* the thread is gone */
+	TE_THREAD_END = 12,   /* the thread is gone; arg = TRACE_END_OF_PROCESS: with its process */
 	TE_LOST = 13,	      /* value = events of this thread dropped since its event before */
 	/* kind (role root): a block_on begins on this thread; arg = TRACE_ROOT_BEFORE: no, it was
 	 * there before the recording */
@@ -89,6 +89,8 @@ enum trace_outcome {
 };
 
 enum trace_wake { TW_SCHEDULED = 0, TW_RUNNING = 1, TW_NOOP = 2, TW_UNKNOWN = 3, TW_N };
+
+enum { TRACE_END_OF_PROCESS = 1 };
 
 enum { TRACE_ROOT_BEFORE = 1 };
 

@@ -2,6 +2,9 @@
 """The numbers of a recording are the program's own, exactly, with nothing lost; and the program
 prints and exits as without pollux."""
 import copy
+import os
+import time
+from pathlib import Path
 
 import catalogue
 import driver
@@ -109,3 +112,26 @@ def test_ends_without_a_trace(pollux, suite, trace, profile):
     assert tasks["cancelled"] <= true["cancelled"]
     assert tasks["completed"] + tasks["cancelled"] + tasks["ended_unknown"] == true["spawned"]
     assert sum(f["polls"] for f in report["families"] if f["role"] == "task") == true["polls"]
+
+
+def cpu_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_process_ends_in_a_poll(pollux, suite, trace):
+    """Its polls lasted up to then; that is no contradiction."""
+    with driver.Target(suite("tokio-1.38", "release"), "spinning", "--scale", 10000) as target:
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        target.go()
+        before = cpu_seconds(target.pid)
+        while cpu_seconds(target.pid) - before < 0.6:  # of both tasks, which do nothing else
+            time.sleep(0.01)
+        target.process.kill()
+        assert recorder.process.wait(60) == 0, recorder.said()
+    report = driver.report(pollux, trace)
+    assert (report["lost"], report["inconsistent"]) == (0, 0)
+    (spinning,) = [f for f in report["families"] if f["name"].endswith("::spins")]
+    assert (spinning["polls"], spinning["polls_of_unknown_length"]) == (2, 0), spinning
+    assert spinning["alive"] + spinning["ended_unknown"] == 2 and not spinning["completed"]
+    assert spinning["poll_ns"]["sum"] >= 500_000_000, spinning

@@ -763,7 +763,9 @@ ROW(34)
 					 "60 1 thread-end\n"
 					 "70 2 poll worker 4\n"
 					 "80 2 park\n"
-					 "90 2 thread-end\n",
+					 "90 2 thread-end\n"
+					 "95 3 poll task 5\n"
+					 "100 3 process-end\n",
 					 "+1 task 1 seen 20\n"
 					 "worker t0 20-\n"
 					 "poll 1 t0 20-20 unknown end unseen\n"
@@ -775,7 +777,11 @@ ROW(34)
 					 "+4 worker 4 seen 70\n"
 					 "worker t2 70-\n"
 					 "worker t2 -90\n"
-					 "park t2 1 80-90\n");
+					 "park t2 1 80-90\n"
+					 "+5 task 5 seen 95\n"
+					 "worker t3 95-\n"
+					 "poll 5 t3 95-100 unknown\n"
+					 "worker t3 -100\n");
 	assert_int_equal(t.n_inconsistent, 2);
 }
 

@@ -78,6 +78,7 @@ static const struct {
 	{"send", TE_BLOCK, 21 | TRACE_CALL_NONBLOCKING},
 	{"thread-begin", TE_THREAD_BEGIN, 0},
 	{"thread-end", TE_THREAD_END, 0},
+	{"process-end", TE_THREAD_END, TRACE_END_OF_PROCESS},
 	{"lost", TE_LOST, 0},
 	{"enter", TE_ROOT_ENTER, 0},
 	{"before", TE_ROOT_ENTER, TRACE_ROOT_BEFORE},

@@ -80,8 +80,11 @@ static int put_loss(struct drain *d, uint32_t thread, uint64_t time, uint64_t n)
 static int put_thread_end(struct drain *d, const struct source *s, uint32_t tid, uint32_t thread,
 			  uint64_t time)
 {
-	const struct trace_event e = {
-		.time = time, .thread = thread, .type = TE_THREAD_END, .kind = TRACE_KIND_NONE};
+	const struct trace_event e = {.time = time,
+				      .thread = thread,
+				      .type = TE_THREAD_END,
+				      .arg = s->alive ? 0 : TRACE_END_OF_PROCESS,
+				      .kind = TRACE_KIND_NONE};
 	struct capture_thread *shared = capture_threads_find(d->threads, s->process, tid);
 
 	if (shared && shared->index == thread)
@@ -721,7 +724,11 @@ int drain_threads(struct drain *d, struct source *s)
 			continue;
 		t = bsearch(&c->own_tid, threads, n, sizeof(*threads), compare_own);
 		if (!t) {
-			if (!ring_set_empty(&s->rings, i) ||
+			bool ending = c->depth && !c->gone;
+
+			/* No thread leaves a poll open, but where its process is ending. */
+			c->gone = ending;
+			if (ending || !ring_set_empty(&s->rings, i) ||
 			    attach_give_ring(s->attach, i, c->own_tid) < 0)
 				continue;
 			TRY(tell_last_loss(d, s, c));

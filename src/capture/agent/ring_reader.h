@@ -21,6 +21,7 @@ struct ring_cursor {
 	char name[16];
 	uint32_t depth; /* of open polls since the thread began, or since its last loss */
 	uint32_t outer; /* the depth of the outermost that is a task's; 0: none is open */
+	bool gone;	/* in a poll, when it was last looked for */
 	bool damaged;	/* reported already */
 	bool described; /* its last event was the descriptor of the next one's call, its flags */
 	uint32_t fd, fd_flags;
